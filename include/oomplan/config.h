@@ -1,0 +1,50 @@
+/* A model's config.json as flat keys with positions.
+ *
+ * Nested objects are joined by dots ("text_config.hidden_size"), list elements are numbered
+ * ("layer_types.0").  The reader (planner/config.c) makes them; models/ only looks keys up, so that the cost
+ * model knows no JSON. */
+#ifndef OOMPLAN_CONFIG_H
+#define OOMPLAN_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "oomplan/status.h"
+
+enum oom_key_type { OOM_KEY_NULL, OOM_KEY_BOOL, OOM_KEY_NUMBER, OOM_KEY_STRING, OOM_KEY_LIST, OOM_KEY_OBJECT };
+
+struct oom_key {
+	const char *path;       /* owned by the oom_keys it stands in */
+	const char *string;     /* STRING only */
+	double number;          /* NUMBER, and BOOL as 0 or 1 */
+	uint32_t n_items;       /* LIST, OBJECT: direct elements */
+	uint32_t line;          /* 1-based; 0 = unknown */
+	enum oom_key_type type;
+};
+
+/* All keys of one file, sorted by path (strcmp order).  Owned by whoever called oom_keys_read*. */
+struct oom_keys {
+	struct oom_key *items;
+	size_t n;
+	const char *file;       /* for messages; owned */
+	void *arena;            /* private */
+};
+
+/* Reads a config.json: a path, "-" for standard input.  Files above 64 MiB, nesting above 1000 and anything
+ * that is not a JSON object are refused with line and column. */
+OOM_API enum oom_status oom_keys_read(struct oom_keys *out, const char *path, struct oom_error *err);
+/* The same from memory; name is used in messages. */
+OOM_API enum oom_status oom_keys_parse(struct oom_keys *out, const char *text, size_t size, const char *name,
+				       struct oom_error *err);
+/* Accepts zeroed and NULL. */
+OOM_API void oom_keys_release(struct oom_keys *keys);
+/* The key, or NULL. */
+OOM_API const struct oom_key *oom_keys_find(const struct oom_keys *keys, const char *path);
+
+/* Defaults of a model type for keys a config.json leaves out, from the table embedded at build time
+ * (data/model_types.jsonl, read from transformers' configuration classes).  Keys: "defaults.*" and
+ * "aliases.*" (old name -> canonical name: aliases.n_embd = "hidden_size").  OOM_ERR_UNKNOWN when the type is not in the table. */
+OOM_API enum oom_status oom_keys_defaults(struct oom_keys *out, const char *model_type, struct oom_error *err);
+
+#endif
