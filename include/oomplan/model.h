@@ -1,0 +1,89 @@
+/* A model, and what a plan for it costs. */
+#ifndef OOMPLAN_MODEL_H
+#define OOMPLAN_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "oomplan/config.h"
+#include "oomplan/plan.h"
+#include "oomplan/status.h"
+
+/* A model's architecture, read from a config.json.  Opaque; free with oom_model_free. */
+struct oom_model;
+
+/* Builds the architecture of keys (which must outlive it).  OOM_ERR_INVALID names the key, the line and the family.
+ * A model type no family has gets the nearest structure, and oom_model_warning says so. */
+OOM_API enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *keys, struct oom_error *err);
+OOM_API void oom_model_free(struct oom_model *model);
+OOM_API const char *oom_model_type(const struct oom_model *model);
+OOM_API const char *oom_model_family(const struct oom_model *model);
+/* "" or a sentence that must reach the user. */
+OOM_API const char *oom_model_warning(const struct oom_model *model);
+OOM_API enum oom_task oom_model_task(const struct oom_model *model);
+/* A few numbers of the architecture for reports and searches. */
+struct oom_model_shape {
+	uint64_t vocab, d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, max_positions, n_experts, image_size;
+};
+OOM_API struct oom_model_shape oom_model_shape(const struct oom_model *model);
+OOM_API const char *oom_model_lora_targets(const struct oom_model *model);
+
+/* The families, for `oomplan list families`: NULL past the end. */
+struct oom_family_info {
+	const char *name, *summary, *source;
+	const char *const *types;
+};
+OOM_API const struct oom_family_info *oom_family_at(size_t i);
+
+/* The moments at which the peak may lie. */
+enum oom_phase {
+	OOM_PHASE_LOAD, OOM_PHASE_FWD1, OOM_PHASE_BWD1, OOM_PHASE_OPT1, OOM_PHASE_FWD2, OOM_PHASE_BWD2, OOM_PHASE_OPT2,
+	OOM_PHASE_EVAL, OOM_PHASES
+};
+/* "load", "step 1 forward", ...; and the column stem ("fwd1"). */
+OOM_API const char *oom_phase_str(enum oom_phase phase);
+OOM_API const char *oom_phase_column(enum oom_phase phase);
+
+/* Who is alive at a peak. */
+enum oom_bucket {
+	OOM_BUCKET_PARAMS, OOM_BUCKET_BUFFERS, OOM_BUCKET_INPUTS, OOM_BUCKET_GRADS, OOM_BUCKET_OPT, OOM_BUCKET_SAVED,
+	OOM_BUCKET_AMP, OOM_BUCKET_LOGITS, OOM_BUCKET_RECOMPUTE, OOM_BUCKET_TEMP, OOM_BUCKET_COMM, OOM_BUCKETS
+};
+OOM_API const char *oom_bucket_str(enum oom_bucket bucket);
+OOM_API const char *oom_bucket_column(enum oom_bucket bucket);
+
+/* Everything one evaluation says.  Bytes on one GPU (the fullest rank) unless the name says otherwise. */
+struct oom_eval {
+	uint64_t total_params, trainable_params, active_params;
+	uint64_t param_bytes, buffer_bytes, input_bytes, grad_bytes, opt_bytes; /* exact, unrounded */
+	uint64_t peak[OOM_PHASES];      /* PyTorch's max_memory_allocated of the phase */
+	uint64_t end[OOM_PHASES];       /* allocated when it ends */
+	uint64_t overall_peak;          /* over the six training phases */
+	enum oom_phase peak_phase;
+	uint64_t saved_bytes, saved_amp_bytes, saved_logits_bytes;      /* alive between forward and backward */
+	uint64_t bucket[OOM_BUCKETS];   /* at the overall peak */
+	uint64_t reserved_bytes;        /* peak the allocator holds: replayed if asked for, else estimated */
+	bool reserved_replayed;
+	uint64_t context_bytes, workspace_bytes, nccl_bytes;    /* outside max_memory_allocated */
+	uint64_t used_bytes;            /* what nvidia-smi would show at the peak */
+	double flops_per_sample;        /* forward + backward + recomputation, matrix products only */
+	const char *peak_op, *peak_module;
+};
+
+/* Scratch for evaluations: recorded tapes and their memory.  One per thread. */
+struct oom_evaluator;
+OOM_API struct oom_evaluator *oom_evaluator_new(void);
+OOM_API void oom_evaluator_free(struct oom_evaluator *ev);
+
+enum oom_eval_flags {
+	OOM_EVAL_FAST = 0,      /* phase peaks only: composition and replay are left out */
+	OOM_EVAL_BUCKETS = 1,   /* who is alive at the peak */
+	OOM_EVAL_REPLAY = 2,    /* replay the allocator (cost grows with depth) */
+};
+/* Prices plan.  Allocates only when it meets a new structure (another precision, attention, optimizer, ...); a
+ * change of batch or sequence re-evaluates recorded rows.  OOM_ERR_INVALID when the plan cannot run on this model. */
+OOM_API enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *plan,
+				     unsigned flags, struct oom_eval *out, struct oom_error *err);
+
+#endif

@@ -1,0 +1,116 @@
+/* Attention layers as transformers writes them: projections, rotary positions, one of three kernels, output.
+ * Reference: transformers 5.12, models/llama/modeling_llama.py (LlamaAttention, eager_attention_forward, repeat_kv),
+ * integrations/sdpa_attention.py. */
+#include "blocks.h"
+
+struct oom_attn oom_attn_of(struct oom_tape *t, const struct oom_arch *a)
+{
+	return (struct oom_attn){
+		.heads = a->n_heads, .kv_heads = a->n_kv_heads, .d = a->head_dim,
+		.dv = a->v_head_dim ? a->v_head_dim : a->head_dim,
+		.causal = true, .qkv_bias = a->qkv_bias, .o_bias = a->o_bias, .qk_norm = a->qk_norm,
+		.norm = a->norm, .dropout = a->attn_dropout, .softcap = a->softcap_attn, .scale_after = true,
+		.q = "q_proj", .k = "k_proj", .v = "v_proj", .o = "o_proj",
+		.mq = t->m_bs, .mk = t->m_bs, .sk = t->m_s,
+		.mask = oom_none(), .kv_from = oom_none(),
+	};
+}
+
+/* expand + reshape to all query heads: a copy (none when the heads match). */
+static struct oom_val repeat_kv(struct oom_tape *t, const struct oom_attn *a, struct oom_val x, uint64_t d)
+{
+	if (a->heads == a->kv_heads)
+		return x;
+	return oom_op_expand_copy(t, x, x.mono, (struct oom_dim){a->heads * d, "n_heads * head_dim"});
+}
+
+/* softmax(q k^T * scale + mask) v with every matrix in memory. */
+static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct oom_val q, struct oom_val k,
+			    struct oom_val v)
+{
+	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
+	const struct oom_dim heads = {a->heads, "n_heads"};
+	const enum oom_dtype dt = (enum oom_dtype)q.dt;
+	struct oom_val w;
+
+	k = repeat_kv(t, a, k, a->d);
+	v = repeat_kv(t, a, v, a->dv);
+	if (k.perm && k.sto >= 0 && a->heads == a->kv_heads) {
+		/* k^T of a transposed view is folded by a copy like any other */
+	}
+	w = oom_op_bmm(t, "scores", q, k, scores, heads, a->d);
+	if (a->scale_after)
+		w = oom_op_unary(t, OOM_SCALE, w);
+	if (a->softcap > 0) {
+		w = oom_op_unary(t, OOM_SCALE, w);
+		w = oom_op_unary(t, OOM_TANH, w);
+		w = oom_op_unary(t, OOM_SCALE, w);
+	}
+	if (!oom_is_none(a->mask))
+		w = oom_op_add(t, w, oom_keep(a->mask));
+	w = oom_op_softmax(t, w, true);
+	w = oom_op_cast(t, w, dt);
+	w = oom_op_dropout(t, w, a->dropout);
+	return oom_op_bmm(t, "attention", w, v, a->mq, (struct oom_dim){a->heads * a->dv, "n_heads * head_dim"},
+			  oom_mono_now(t, a->sk));
+}
+
+struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, struct oom_val q, struct oom_val k,
+				  struct oom_val v)
+{
+	struct oom_sdpa s = {.heads = a->heads, .kv_heads = a->kv_heads, .d = a->d, .dv = a->dv, .mq = a->mq, .mk = a->mk,
+			     .sk = a->sk, .causal = a->causal, .gqa = true, .dropout = t->train ? a->dropout : 0};
+	struct oom_val y;
+
+	switch ((enum oom_attention)t->plan->attn) {
+	case OOM_ATTN_SDPA:
+		if (!oom_is_none(a->mask)) {    /* use_gqa_in_sdpa: a mask rules grouped heads out */
+			k = repeat_kv(t, a, k, a->d);
+			v = repeat_kv(t, a, v, a->dv);
+			s.kv_heads = a->heads;
+		}
+		y = oom_op_sdpa(t, q, k, v, oom_is_none(a->mask) ? oom_none() : oom_keep(a->mask), &s);
+		break;
+	case OOM_ATTN_FLASH:
+		y = oom_op_flash(t, q, k, v, &s);
+		break;
+	default:
+		y = eager(t, a, q, k, v);
+		break;
+	}
+	return oom_op_merge_heads(t, y);
+}
+
+struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val x)
+{
+	const struct oom_dim h = {x.width, x.text};
+	const struct oom_dim qd = {a->heads * a->d, "n_heads * head_dim"};
+	const struct oom_dim kd = {a->kv_heads * a->d, "n_kv_heads * head_dim"};
+	const struct oom_dim vd = {a->kv_heads * a->dv, "n_kv_heads * v_head_dim"};
+	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
+	const bool cross = !oom_is_none(a->kv_from);
+	struct oom_val src = cross ? oom_keep(a->kv_from) : oom_keep(x);
+	struct oom_val q, k, v;
+
+	q = oom_op_linear(t, a->q, oom_keep(x), qd, bias);
+	if (a->qk_norm && a->qk_norm_full)
+		q = oom_norm(t, a->norm, "q_norm", q, 0);
+	else if (a->qk_norm)
+		q = oom_norm(t, a->norm, "q_norm", q, a->d);
+	q = oom_op_heads(t, q);
+	k = oom_op_linear(t, a->k, src, kd, bias);
+	if (a->qk_norm)
+		k = oom_norm(t, a->norm, "k_norm", k, a->qk_norm_full ? 0 : a->d);
+	k = oom_op_heads(t, k);
+	v = oom_op_heads(t, oom_op_linear(t, a->v, src, vd, bias));
+	if (a->rope) {
+		const uint64_t rot = a->rot_dim ? a->rot_dim : a->d;
+
+		q = oom_rope_apply(t, q, a->rope, a->heads, a->d, rot);
+		k = oom_rope_apply(t, k, a->rope, a->kv_heads, a->d, rot);
+	}
+	q = oom_attention_core(t, a, q, k, v);
+	q = oom_op_linear(t, a->o, q, h, a->o_bias ? OOM_BIAS : 0);
+	oom_done(t, x);
+	return q;
+}

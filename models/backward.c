@@ -1,0 +1,467 @@
+/* The backward pass: nodes in reverse order of creation, as autograd's engine takes them.
+ *
+ * One node (torch/csrc/autograd/engine.cpp, call_function and evaluate_function):
+ *   1. the derivative makes a gradient for every edge that needs one; inputs and saved tensors are alive meanwhile;
+ *   2. the incoming gradient and the saved tensors are released;
+ *   3. each gradient is reduced to its edge's shape and cast to its type (validate_outputs);
+ *   4. it goes into the next node's buffer: stored, or added in place to what is there.  A parameter's gradient is
+ *      taken over as .grad (AccumulateGrad), or added to the one that exists. */
+#include <string.h>
+
+#include "ops.h"
+
+struct grad {
+	uint64_t width;
+	int32_t sto;
+	uint16_t mono;
+	uint8_t dt;
+	bool perm, given;
+};
+
+static struct grad fresh(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, uint8_t dt, bool perm)
+{
+	struct oom_val v = oom_new(t, name, mono, (struct oom_dim){width, NULL}, (enum oom_dtype)dt);
+
+	return (struct grad){.sto = v.sto, .mono = mono, .width = width, .dt = dt, .perm = perm, .given = true};
+}
+
+/* A gradient the size of the edge's tensor, in the type the arithmetic is done in. */
+static struct grad for_edge(struct oom_tape *t, const struct oom_node *n, int i, uint8_t dt)
+{
+	return fresh(t, n->name, n->edge[i].mono, n->edge[i].width, dt, false);
+}
+
+static bool needed(const struct oom_node *n, int i)
+{
+	return i < n->n_edge && n->edge[i].to != -1;
+}
+
+/* ---- a parameter's gradient ---- */
+
+static void accumulate_grad(struct oom_tape *t, int32_t param, struct grad g)
+{
+	struct oom_param *p = &t->params[param];
+
+	if (g.sto < 0)
+		return;
+	if (p->grad >= 0) {                     /* tied weights: the second gradient is added and dies */
+		oom_unref(t, g.sto);
+		return;
+	}
+	if (t->refs[g.sto] > 1) {               /* shared with another branch: AccumulateGrad clones it */
+		struct grad c = fresh(t, "grad clone", g.mono, g.width, g.dt, false);
+
+		oom_unref(t, g.sto);
+		g = c;
+	}
+	p->grad = g.sto;
+	t->rows[g.sto].cat = OOM_CAT_GRAD;
+	t->rows[g.sto].name = p->name;
+	t->rows[g.sto].scope = p->scope;
+	oom_tape_event(t, g.sto, OOM_EV_GRAD);
+}
+
+/* ---- into the next buffer ---- */
+
+static void push(struct oom_tape *t, const struct oom_edge *e, struct grad g)
+{
+	struct oom_node *to;
+
+	if (!g.given)
+		return;
+	if (e->to == -1) {
+		oom_unref(t, g.sto);
+		return;
+	}
+	if (e->to <= -2) {
+		accumulate_grad(t, -2 - e->to, g);
+		return;
+	}
+	to = &t->nodes[e->to];
+	if (!to->has[e->slot]) {
+		to->has[e->slot] = true;
+		to->grad[e->slot] = g.sto;
+		to->gperm[e->slot] = g.perm;
+		return;
+	}
+	if (to->grad[e->slot] >= 0 && t->refs[to->grad[e->slot]] > 1) {   /* not ours alone: out of place */
+		struct grad c = fresh(t, "grad sum", e->mono, e->width, e->dt, g.perm);
+
+		oom_unref(t, to->grad[e->slot]);
+		to->grad[e->slot] = c.sto;
+		to = &t->nodes[e->to];
+	}
+	oom_unref(t, g.sto);
+}
+
+static struct grad validated(struct oom_tape *t, const struct oom_edge *e, struct grad g)
+{
+	if (!g.given)
+		return g;
+	if (g.mono != e->mono || g.width != e->width) {
+		struct grad r = fresh(t, "sum", e->mono, e->width, g.dt, false);
+
+		oom_unref(t, g.sto);
+		g = r;
+	}
+	if (g.dt != e->dt) {
+		struct grad r = fresh(t, "_to_copy", e->mono, e->width, e->dt, g.perm);
+
+		oom_unref(t, g.sto);
+		g = r;
+	}
+	return g;
+}
+
+/* ---- derivatives ---- */
+
+static struct grad shared(struct oom_tape *t, const struct oom_node *n)
+{
+	oom_ref(t, n->grad[0]);
+	return (struct grad){.sto = n->grad[0], .mono = n->mono, .width = n->width, .dt = n->dt, .perm = n->gperm[0],
+			     .given = true};
+}
+
+static void linear_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	const uint64_t w = needed(n, 1) ? n->edge[1].width : 0;
+
+	if (needed(n, 1))
+		g[1] = fresh(t, n->name, OOM_MONO_ONE, w, n->dt, false);
+	if (needed(n, 0))
+		g[0] = for_edge(t, n, 0, n->dt);
+	if (needed(n, 2))
+		g[2] = shared(t, n);            /* summed over the tokens by validate_outputs */
+}
+
+static void nf4_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	if (needed(n, 1)) {                     /* MatMul4Bit.backward: grad_output.sum(0) first */
+		g[1] = for_edge(t, n, 1, n->dt);
+	}
+	if (needed(n, 0)) {
+		struct oom_val dq;
+
+		if (t->plan->double_quant)
+			oom_scratch(t, "absmax", OOM_MONO_ONE, (n->aux_width + 63) / 64, OOM_F32);
+		dq = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, n->aux_width, OOM_DT_BF16);
+		g[0] = for_edge(t, n, 0, n->dt);
+		oom_drop(t, dq);
+	}
+}
+
+static void unary_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	int32_t temp[2] = {-1, -1};
+
+	/* pow_backward: grad * (exponent * self.pow(exponent - 1)): two temporaries, then the result */
+	for (uint32_t i = 0; i < n->aux && i < 2; i++)
+		temp[i] = fresh(t, n->name, n->mono, n->width, n->dt, n->gperm[0]).sto;
+	g[0] = fresh(t, n->name, n->edge[0].mono, n->edge[0].width, n->dt, n->gperm[0]);
+	oom_unref(t, temp[0]);
+	oom_unref(t, temp[1]);
+}
+
+static void mul_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	for (int i = 0; i < 2; i++)
+		if (needed(n, i))
+			g[i] = fresh(t, n->name, n->mono, n->width, n->dt, n->gperm[0]);
+}
+
+static void div_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	if (needed(n, 0))
+		g[0] = fresh(t, n->name, n->mono, n->width, n->dt, n->gperm[0]);
+	if (needed(n, 1)) {                     /* -grad * ((self / other) / other) */
+		int32_t neg = fresh(t, n->name, n->mono, n->width, n->dt, false).sto;
+		int32_t q = fresh(t, n->name, n->mono, n->width, n->dt, false).sto;
+		int32_t qq = fresh(t, n->name, n->mono, n->width, n->dt, false).sto;
+
+		oom_unref(t, q);
+		g[1] = fresh(t, n->name, n->mono, n->width, n->dt, false);
+		oom_unref(t, neg);
+		oom_unref(t, qq);
+	}
+}
+
+static void split_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	g[0] = for_edge(t, n, 0, n->dt);
+}
+
+static void cat_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	for (int i = 0; i < 2; i++)
+		if (needed(n, i)) {             /* narrow(): a view of the gradient */
+			g[i] = shared(t, n);
+			g[i].mono = n->edge[i].mono;
+			g[i].width = n->edge[i].width;
+		}
+}
+
+static void layer_norm_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	if (needed(n, 0))
+		g[0] = for_edge(t, n, 0, n->dt);
+	for (int i = 1; i < 3; i++)
+		if (needed(n, i))
+			g[i] = for_edge(t, n, i, n->edge[i].dt);
+}
+
+/* embedding_dense_backward: above 3072 tokens the sort-based kernel keeps seven index arrays and an fp32 row per
+ * token (aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu). */
+static void embedding_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	struct oom_val s[8];
+	int k = 0;
+	const uint16_t m = n->aux_mono;
+	const uint64_t w = n->aux_width;
+
+	g[0] = for_edge(t, n, 0, n->dt);
+	if (!oom_cond_above(t, m, 3072 / (w ? w : 1)))
+		return;
+	s[k++] = oom_scratch_hold(t, "sorted ids", m, w, OOM_I64);
+	s[k++] = oom_scratch_hold(t, "permutation", m, w, OOM_I64);
+	s[k++] = oom_scratch_hold(t, "sort scratch", m, 2 * w, OOM_I64);
+	for (int i = 0; i < 4; i++)
+		s[k++] = oom_scratch_hold(t, "segments", m, w, OOM_I64);
+	s[k++] = oom_scratch_hold(t, "partial sums", n->mono, n->width, OOM_F32);
+	for (int i = 0; i < k; i++)
+		oom_drop(t, s[i]);
+}
+
+/* mha_varlen_bwd: softmax_d and an fp32 accumulator for dq; grouped heads expand dk and dv to the query heads. */
+static void flash_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	const uint64_t heads = n->aux >> 16, d = n->aux & 0xffff, kv = n->aux_width;
+	const uint64_t dr = d <= 128 ? (d + 31) / 32 * 32 : (d + 63) / 64 * 64;
+	struct oom_val s[5];
+	int k = 0;
+
+	for (int i = 0; i < 3; i++)
+		g[i] = fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt, true);
+	if (!n->gperm[0])
+		s[k++] = oom_scratch_hold(t, "grad copy", n->mono, n->width, (enum oom_dtype)n->dt);
+	s[k++] = oom_scratch_hold(t, "softmax_d", n->aux_mono, heads, OOM_F32);
+	s[k++] = oom_scratch_hold(t, "dq accumulator", n->aux_mono, heads * dr, OOM_F32);
+	if (heads != kv)
+		for (int i = 0; i < 2; i++)
+			s[k++] = oom_scratch_hold(t, "expanded dk dv", n->edge[1].mono, heads * d, (enum oom_dtype)n->dt);
+	for (int i = 0; i < k; i++)
+		oom_drop(t, s[i]);
+}
+
+/* mem_efficient backward: delta and a per-tile fp32 workspace for dq (sizes approximate: tile 64 or 128). */
+static void efficient_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	const uint64_t heads = n->aux >> 16, d = n->aux & 0xffff;
+	const bool half = n->dt != OOM_F32;
+	const uint64_t bi = d <= 64 || !half ? 64 : 128, cap = d <= 64 ? 64 : 128;
+	const uint64_t cols = (d + cap - 1) / cap, dw = (d + 31) / 32 * 32;
+	const uint64_t tile = bi * (dw < 128 ? dw : 128);
+	struct oom_mono m = t->monos[n->aux_mono];
+	uint16_t blocks = OOM_MONO_ONE;
+	struct oom_val s[3];
+	int k = 0;
+
+	for (int i = 0; i < m.n; i++) {
+		const struct oom_var v = t->vars[m.var[i]];
+
+		blocks = oom_mono_of(t, blocks, (enum oom_var_base)v.base, v.base != OOM_VAR_B && !v.op ? 2 : v.op,
+				     v.base != OOM_VAR_B && !v.op ? (uint32_t)bi : v.k);
+	}
+	for (int i = 0; i < 3; i++)
+		g[i] = fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt, true);
+	if (!n->gperm[0])
+		s[k++] = oom_scratch_hold(t, "grad copy", n->mono, n->width, (enum oom_dtype)n->dt);
+	s[k++] = oom_scratch_hold(t, "delta", n->aux_mono, heads, OOM_F32);
+	s[k++] = oom_scratch_hold(t, "dq workspace", blocks, heads * cols * (4 + tile), OOM_F32);
+	for (int i = 0; i < k; i++)
+		oom_drop(t, s[i]);
+}
+
+static void grouped_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	for (int i = 1; i >= 0; i--)
+		if (needed(n, i))
+			g[i] = for_edge(t, n, i, n->dt);
+}
+
+static void fused_ce_rule(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	for (int i = 0; i < 2; i++)             /* the gradients were made in the forward */
+		if (needed(n, i) && n->saved[i] >= 0) {
+			oom_ref(t, n->saved[i]);
+			g[i] = (struct grad){.sto = n->saved[i], .mono = n->edge[i].mono, .width = n->edge[i].width,
+					     .dt = n->edge[i].dt, .given = true};
+		}
+}
+
+static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	switch ((enum oom_node_kind)n->kind) {
+	case OOM_NODE_LINEAR: case OOM_NODE_CONV: linear_rule(t, n, g); break;
+	case OOM_NODE_NF4_LINEAR: nf4_rule(t, n, g); break;
+	case OOM_NODE_MUL: mul_rule(t, n, g); break;
+	case OOM_NODE_DIV: div_rule(t, n, g); break;
+	case OOM_NODE_ADD:
+		for (int i = 0; i < 2; i++)
+			if (needed(n, i))
+				g[i] = shared(t, n);
+		break;
+	case OOM_NODE_UNARY: unary_rule(t, n, g); break;
+	case OOM_NODE_PASS: g[0] = shared(t, n); break;
+	case OOM_NODE_HEADS:
+		if (n->gperm[0]) {
+			g[0] = shared(t, n);
+			g[0].perm = false;
+		} else {
+			g[0] = for_edge(t, n, 0, n->dt);
+		}
+		break;
+	case OOM_NODE_MERGE:
+		g[0] = shared(t, n);
+		g[0].perm = true;
+		break;
+	case OOM_NODE_CAST:
+		g[0] = fresh(t, n->name, n->edge[0].mono, n->edge[0].width, n->edge[0].dt, n->gperm[0]);
+		break;
+	case OOM_NODE_SPLIT: split_rule(t, n, g); break;
+	case OOM_NODE_CAT: cat_rule(t, n, g); break;
+	case OOM_NODE_BMM: case OOM_NODE_GROUPED_MM: grouped_rule(t, n, g); break;
+	case OOM_NODE_LAYER_NORM: case OOM_NODE_GROUP_NORM: layer_norm_rule(t, n, g); break;
+	case OOM_NODE_EMBEDDING: embedding_rule(t, n, g); break;
+	case OOM_NODE_FLASH: flash_rule(t, n, g); break;
+	case OOM_NODE_EFFICIENT: efficient_rule(t, n, g); break;
+	case OOM_NODE_FUSED_CE: fused_ce_rule(t, n, g); break;
+	case OOM_NODE_SLICE: case OOM_NODE_MEAN: case OOM_NODE_EXPAND: case OOM_NODE_NLL: case OOM_NODE_GATHER:
+	case OOM_NODE_WHERE:
+		g[0] = for_edge(t, n, 0, n->dt);
+		break;
+	case OOM_NODE_CKPT: case OOM_NODE_KINDS: break;
+	}
+}
+
+static void run_nodes(struct oom_tape *t, int32_t from, int32_t to);
+
+/* A checkpointed block: forward again with its graph, then that graph backwards
+ * (torch.utils.checkpoint, use_reentrant=False, early_stop=True). */
+static void recompute(struct oom_tape *t, int32_t index)
+{
+	struct oom_ckpt *c = &t->ckpts[t->nodes[index].aux];
+	const int32_t mark = (int32_t)t->n_nodes;
+	const size_t cursor = t->cursor;
+	const uint32_t packs = t->packs, limit = t->pack_limit;
+	struct oom_val x = oom_keep(c->x), y;
+	struct oom_node *n = &t->nodes[index];
+	struct grad g = {.sto = n->grad[0], .mono = n->mono, .width = n->width, .dt = n->dt, .perm = n->gperm[0],
+			 .given = n->has[0]};
+
+	t->cursor = c->param0;
+	t->packs = 0;
+	t->pack_limit = c->packs;
+	t->grad = true;
+	t->recompute = true;
+	oom_amp_enter(t);
+	y = c->fn(t, c->ctx, c->layer, oom_share(t, x));
+	oom_amp_leave(t);
+	t->stopped = false;
+	t->grad = false;
+	t->cursor = cursor;
+	t->packs = packs;
+	t->pack_limit = limit;
+	oom_drop(t, y);
+	/* the checkpoint's own reference to its input outlives the block's nodes */
+	push(t, &(struct oom_edge){.to = y.rg ? y.node : -1, .slot = y.slot, .mono = y.mono, .width = y.width, .dt = y.dt}, g);
+	t->nodes[index].grad[0] = -1;
+	run_nodes(t, (int32_t)t->n_nodes - 1, mark);
+	t->n_nodes = (size_t)mark;
+	t->recompute = false;
+	n = &t->nodes[index];
+	for (int i = 0; i < n->n_saved; i++)
+		oom_unref(t, n->saved[i]);
+}
+
+static void run_node(struct oom_tape *t, int32_t i)
+{
+	struct oom_node *n = &t->nodes[i], copy;
+	struct grad g[4];
+	bool any = false;
+
+	for (int s = 0; s < n->n_out; s++)
+		any |= n->has[s];
+	memset(g, 0, sizeof(g));
+	if (!any) {                             /* not on the path from the loss: dies with the graph */
+		for (int s = 0; s < n->n_saved; s++)
+			oom_unref(t, n->saved[s]);
+		return;
+	}
+	if (n->kind == OOM_NODE_CKPT) {
+		recompute(t, i);
+		return;
+	}
+	copy = *n;
+	t->scope = copy.scope;
+	derive(t, &copy, g);
+	for (int s = 0; s < copy.n_out; s++)
+		if (copy.has[s])
+			oom_unref(t, copy.grad[s]);
+	for (int s = 0; s < copy.n_saved; s++)
+		oom_unref(t, copy.saved[s]);
+	for (int e = 0; e < copy.n_edge; e++)
+		if (needed(&copy, e))
+			g[e] = validated(t, &copy.edge[e], g[e]);
+	for (int e = 0; e < copy.n_edge; e++)
+		if (needed(&copy, e))
+			push(t, &copy.edge[e], g[e]);
+}
+
+static void run_nodes(struct oom_tape *t, int32_t from, int32_t to)
+{
+	for (int32_t i = from; i >= to && !t->status; i--)
+		run_node(t, i);
+}
+
+void oom_backward(struct oom_tape *t, struct oom_val loss)
+{
+	int32_t at = (int32_t)t->n_nodes - 1;
+
+	t->stream = OOM_STREAM_BWD;
+	t->in_bwd = true;
+	t->grad = false;
+	if (loss.node >= 0) {                   /* the root gradient: ones_like(loss) */
+		struct oom_val one = oom_new(t, "grad of loss", OOM_MONO_ONE, D(1), OOM_F32);
+
+		t->nodes[loss.node].has[loss.slot] = true;
+		t->nodes[loss.node].grad[loss.slot] = one.sto;
+	}
+	for (size_t l = t->n_layers; l-- > 0 && !t->status;) {
+		const struct oom_layer_rec r = t->layers[l];
+		size_t rep = t->n_reps;
+
+		run_nodes(t, at, r.node1);
+		t->group = r.group;
+		t->mult = r.reps;
+		t->in_layer = true;
+		if (r.reps > 1) {
+			if (rep == sizeof(t->reps) / sizeof(t->reps[0])) {
+				t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "too many layer groups in one model");
+				return;
+			}
+			t->reps[t->n_reps++] = r.reps;
+			oom_tape_mark(t, rep, false);
+		}
+		run_nodes(t, r.node1 - 1, r.node0);
+		if (r.reps > 1)
+			oom_tape_mark(t, rep, true);
+		t->in_layer = false;
+		t->group = 0;
+		t->mult = 1;
+		at = r.node0 - 1;
+	}
+	run_nodes(t, at, 0);
+	t->in_bwd = false;
+	t->grad = true;
+	oom_drop(t, loss);
+}

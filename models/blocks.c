@@ -1,0 +1,248 @@
+/* Norms, rotary positions, feed-forwards, masks: the idioms of transformers' modelling code, operation by operation.
+ * Reference: huggingface/transformers 5.12, models/llama/modeling_llama.py, activations.py, masking_utils.py. */
+#include "blocks.h"
+
+/* hidden.to(fp32); * rsqrt(mean(x^2) + eps); weight * x.to(input type).  Gemma computes the product in fp32 and casts
+ * after it. */
+static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool plus1)
+{
+	const uint64_t w = width ? width : x.width;
+	const enum oom_dtype in = (enum oom_dtype)x.dt;
+	const char *scope = t->scope;
+	const struct oom_dim one = {x.width / w, NULL};
+	struct oom_val weight, f, v, r, y;
+
+	t->scope = name;
+	weight = oom_param(t, "weight", 0, w, OOM_P_NORM);
+	f = oom_op_cast(t, x, OOM_F32);
+	v = oom_op_unary(t, OOM_SQUARE, oom_keep(f));
+	v = oom_op_mean(t, v, x.mono, one);
+	v = oom_op_unary(t, OOM_ADD_SCALAR, v);
+	r = oom_op_unary(t, OOM_RSQRT, v);
+	y = oom_op_mul(t, f, r);
+	if (plus1) {
+		struct oom_val p = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_cast(t, weight, OOM_F32));
+
+		y = oom_op_mul(t, y, p);
+		y = oom_op_cast(t, y, in);
+	} else {
+		y = oom_op_cast(t, y, in);
+		y = oom_op_mul(t, weight, y);
+	}
+	t->scope = scope;
+	return y;
+}
+
+struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x, uint64_t width)
+{
+	switch (kind) {
+	case OOM_NORM_RMS: return rms_norm(t, name, x, width, false);
+	case OOM_NORM_RMS_PLUS1: return rms_norm(t, name, x, width, true);
+	case OOM_NORM_LAYER: return oom_op_layer_norm(t, name, x, width, true, true);
+	case OOM_NORM_LAYER_NO_BIAS: return oom_op_layer_norm(t, name, x, width, true, false);
+	case OOM_NORM_LAYER_PLAIN: return oom_op_layer_norm(t, name, x, width, false, false);
+	case OOM_NORM_RMS_FUSED: return oom_op_layer_norm(t, name, x, width, true, false);
+	}
+	return x;
+}
+
+/* 0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3))), written out in Python: every step is an operator. */
+static struct oom_val gelu_new(struct oom_tape *t, struct oom_val x)
+{
+	struct oom_val half, p, s;
+
+	half = oom_op_unary(t, OOM_SCALE, oom_keep(x));
+	p = oom_op_unary(t, OOM_POW, oom_keep(x));
+	p = oom_op_unary(t, OOM_SCALE, p);
+	s = oom_op_add(t, x, p);
+	s = oom_op_unary(t, OOM_SCALE, s);
+	s = oom_op_unary(t, OOM_TANH, s);
+	s = oom_op_unary(t, OOM_ADD_SCALAR, s);
+	return oom_op_mul(t, half, s);
+}
+
+/* 0.5 * x * (1 + tanh(x * 0.7978845608 * (1 + 0.044715 * x * x))) */
+static struct oom_val gelu_fast(struct oom_tape *t, struct oom_val x)
+{
+	struct oom_val half, a, b;
+
+	half = oom_op_unary(t, OOM_SCALE, oom_keep(x));
+	a = oom_op_unary(t, OOM_SCALE, oom_keep(x));
+	b = oom_op_unary(t, OOM_SCALE, oom_keep(x));
+	b = oom_op_mul(t, b, oom_keep(x));
+	b = oom_op_unary(t, OOM_ADD_SCALAR, b);
+	a = oom_op_mul(t, a, b);
+	a = oom_op_unary(t, OOM_TANH, a);
+	a = oom_op_unary(t, OOM_ADD_SCALAR, a);
+	oom_done(t, x);
+	return oom_op_mul(t, half, a);
+}
+
+struct oom_val oom_activation(struct oom_tape *t, enum oom_act act, struct oom_val x)
+{
+	struct oom_val y;
+
+	switch (act) {
+	case OOM_ACT_SILU: return oom_op_unary(t, OOM_SILU, x);
+	case OOM_ACT_GELU: case OOM_ACT_GELU_TANH: return oom_op_unary(t, OOM_GELU, x);
+	case OOM_ACT_GELU_NEW: return gelu_new(t, x);
+	case OOM_ACT_GELU_FAST: return gelu_fast(t, x);
+	case OOM_ACT_RELU: return oom_op_unary(t, OOM_RELU, x);
+	case OOM_ACT_RELU6: return oom_op_unary(t, OOM_RELU6, x);
+	case OOM_ACT_TANH: return oom_op_unary(t, OOM_TANH, x);
+	case OOM_ACT_SIGMOID: return oom_op_unary(t, OOM_SIGMOID, x);
+	case OOM_ACT_HARDSWISH: return oom_op_unary(t, OOM_HARDSWISH, x);
+	case OOM_ACT_MISH: return oom_op_unary(t, OOM_MISH, x);
+	case OOM_ACT_LEAKY_RELU: return oom_op_unary(t, OOM_LEAKY_RELU, x);
+	case OOM_ACT_QUICK_GELU:                /* x * sigmoid(1.702 * x) */
+		y = oom_op_unary(t, OOM_SIGMOID, oom_op_unary(t, OOM_SCALE, oom_keep(x)));
+		return oom_op_mul(t, x, y);
+	case OOM_ACT_RELU2:                     /* relu(x)^2 */
+		return oom_op_unary(t, OOM_SQUARE, oom_op_unary(t, OOM_RELU, x));
+	case OOM_ACT_LAPLACE: return oom_op_unary(t, OOM_GELU, x);
+	case OOM_ACT_NONE: break;
+	}
+	return x;
+}
+
+/* ---- rotary positions ---- */
+
+/* inv_freq @ positions in fp32, cat(freqs, freqs), cos and sin, cast to the model's type; under no_grad. */
+struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype dt, unsigned buffers)
+{
+	const bool grad = t->grad;
+	struct oom_rope r;
+	struct oom_val freqs, emb, pos;
+	const struct oom_dim half = {dim / 2, "head_dim / 2"}, full = {dim, "head_dim"};
+
+	for (unsigned i = 0; i < buffers; i++)
+		oom_buffer(t, dim / 2, OOM_F32);
+	t->grad = false;
+	pos = oom_new(t, "position ids", t->m_s, D(1), OOM_F32);
+	freqs = oom_new(t, "rotary freqs", t->m_s, half, OOM_F32);
+	emb = oom_new(t, "rotary emb", t->m_s, full, OOM_F32);
+	r.cos = oom_new(t, "cos", t->m_s, full, OOM_F32);
+	r.cos = oom_op_unary(t, OOM_SCALE, r.cos);
+	r.sin = oom_new(t, "sin", t->m_s, full, OOM_F32);
+	r.sin = oom_op_unary(t, OOM_SCALE, r.sin);
+	r.cos = oom_op_cast(t, r.cos, dt);
+	r.sin = oom_op_cast(t, r.sin, dt);
+	oom_drop(t, freqs);
+	oom_drop(t, emb);
+	oom_drop(t, pos);
+	t->grad = grad;
+	return r;
+}
+
+struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct oom_rope *r, uint64_t heads,
+			      uint64_t head_dim, uint64_t rot_dim)
+{
+	const struct oom_dim half = {heads * rot_dim / 2, "heads * rotary_dim / 2"};
+	const struct oom_dim whole = {heads * rot_dim, "heads * rotary_dim"};
+	struct oom_val rot = q, rest = oom_none(), qc, x1, x2, rs;
+
+	if (rot_dim < head_dim) {               /* q[..., :rot], q[..., rot:] */
+		rot = oom_op_slice(t, oom_keep(q), q.mono, whole);
+		rest = oom_op_slice(t, q, q.mono, (struct oom_dim){heads * (head_dim - rot_dim), NULL});
+	}
+	qc = oom_op_mul(t, oom_keep(rot), oom_keep(r->cos));
+	x1 = oom_op_slice(t, oom_keep(rot), q.mono, half);
+	x2 = oom_op_slice(t, rot, q.mono, half);
+	x2 = oom_op_unary(t, OOM_NEG, x2);
+	rs = oom_op_cat(t, x2, x1, whole);
+	rs = oom_op_mul(t, rs, oom_keep(r->sin));
+	qc = oom_op_add(t, qc, rs);
+	if (rot_dim < head_dim)
+		qc = oom_op_cat(t, qc, rest, (struct oom_dim){heads * head_dim, "heads * head_dim"});
+	return qc;
+}
+
+/* ---- feed-forwards ---- */
+
+struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act act, struct oom_dim ff, bool bias)
+{
+	const struct oom_dim h = {x.width, x.text};
+	const unsigned flags = bias ? OOM_BIAS : 0;
+	struct oom_val gate, up;
+
+	gate = oom_op_linear(t, "gate_proj", oom_keep(x), ff, flags);
+	gate = oom_activation(t, act, gate);
+	up = oom_op_linear(t, "up_proj", oom_keep(x), ff, flags);
+	gate = oom_op_mul(t, gate, up);
+	gate = oom_op_linear(t, "down_proj", gate, h, flags);
+	oom_done(t, x);
+	return gate;
+}
+
+struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *up, const char *down, enum oom_act act,
+			     struct oom_dim ff, bool bias)
+{
+	const struct oom_dim h = {x.width, x.text};
+	const unsigned flags = bias ? OOM_BIAS : 0;
+
+	x = oom_op_linear(t, up, x, ff, flags);
+	x = oom_activation(t, act, x);
+	return oom_op_linear(t, down, x, h, flags);
+}
+
+/* ---- masks ---- */
+
+/* transformers.masking_utils: sdpa skips the mask when the kernel's own causality (or nothing) says the same; eager
+ * always has a float one for causal models; flash passes the 2D mask on. */
+struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt, uint16_t mb, uint16_t mq,
+			     uint16_t mk)
+{
+	const bool padded = t->plan->padding_mask, grad = t->grad;
+	const bool local = window && oom_cond_above(t, mk, window - 1);
+	const uint16_t plane = oom_mono_mul(t, mq, mk);
+	const uint16_t full = oom_mono_mul(t, mb, plane);
+	struct oom_val b, m;
+
+	if (t->plan->attn == OOM_ATTN_FLASH)
+		return oom_none();
+	if (t->plan->attn == OOM_ATTN_SDPA && !padded && !local)
+		return oom_none();
+	if (t->plan->attn == OOM_ATTN_EAGER && !causal && !padded && !local)
+		return oom_none();
+	t->grad = false;
+	/* kv <= q [and window] [and padding], as broadcast boolean operations */
+	b = oom_new(t, "mask", plane, D(1), OOM_U8);
+	if (window && causal) {
+		struct oom_val w = oom_new(t, "mask", plane, D(1), OOM_U8);
+		struct oom_val both = oom_new(t, "mask", plane, D(1), OOM_U8);
+
+		oom_drop(t, w);
+		oom_drop(t, b);
+		b = both;
+	}
+	if (padded) {
+		struct oom_val both = oom_new(t, "mask", full, D(1), OOM_U8);
+
+		oom_drop(t, b);
+		b = both;
+	}
+	if (t->plan->attn == OOM_ATTN_SDPA) {
+		t->grad = grad;
+		return b;
+	}
+	m = oom_new(t, "attention mask", full, D(1), dt);       /* torch.where(mask, 0, min) */
+	oom_drop(t, b);
+	t->grad = grad;
+	return m;
+}
+
+struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt)
+{
+	(void)name;
+	(void)t;
+	return (struct oom_val){.sto = -1, .node = -1, .mono = mono, .width = width, .dt = (uint8_t)dt};
+}
+
+/* PEFT with checkpointing calls enable_input_require_grads: the frozen embedding's output becomes a leaf that needs a
+ * gradient (transformers/modeling_utils.py). */
+struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
+{
+	if (t->grad && t->plan->lora_r && t->plan->grad_ckpt != OOM_CKPT_NONE)
+		x.rg = true;
+	return x;
+}

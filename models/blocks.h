@@ -1,0 +1,76 @@
+/* Building blocks the families share: norms, rotary positions, attention, feed-forwards, masks, heads and losses. */
+#ifndef OOM_BLOCKS_H
+#define OOM_BLOCKS_H
+
+#include "arch.h"
+#include "ops.h"
+
+/* A norm of the architecture's kind over the last `width` elements (0: all). */
+struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x, uint64_t width);
+struct oom_val oom_activation(struct oom_tape *t, enum oom_act act, struct oom_val x);
+
+/* Rotary tables as the first layer needs them: cos and sin of [1, s, dim] in x's type. */
+struct oom_rope {
+	struct oom_val cos, sin;
+};
+struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype dt, unsigned buffers);
+/* q * cos + rotate_half(q) * sin on [b, heads, s, dim]; dim < head_dim rotates a part (rot_dim). */
+struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct oom_rope *r, uint64_t heads,
+			      uint64_t head_dim, uint64_t rot_dim);
+
+/* What an attention layer is made of.  Widths in elements. */
+struct oom_attn {
+	uint64_t heads, kv_heads, d, dv;
+	struct oom_rope *rope;          /* NULL: none */
+	uint64_t rot_dim;               /* 0 = d */
+	struct oom_val mask;            /* none, or the layer's mask (kept) */
+	bool causal, qkv_bias, o_bias, qk_norm, qk_norm_full;
+	enum oom_norm norm;
+	double dropout, softcap;
+	bool scale_after;               /* eager multiplies the scores by the scale (HF decoder style) */
+	const char *q, *k, *v, *o;      /* module names */
+	uint16_t mq, mk, sk;            /* tokens of queries and keys, length of keys */
+	struct oom_val kv_from;         /* cross-attention: keys and values from here (kept) */
+};
+/* The defaults of a decoder-style layer: q_proj, k_proj, v_proj, o_proj over b x s tokens. */
+struct oom_attn oom_attn_of(struct oom_tape *t, const struct oom_arch *a);
+/* Projections, rotary, kernel, output projection.  Consumes x. */
+struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val x);
+/* The kernel alone on q, k, v laid out as heads; returns merged heads. */
+struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, struct oom_val q, struct oom_val k,
+				  struct oom_val v);
+
+/* down(act(gate(x)) * up(x)) and fc2(act(fc1(x))).  Consume x. */
+struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act act, struct oom_dim ff, bool bias);
+struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *up, const char *down, enum oom_act act,
+			     struct oom_dim ff, bool bias);
+
+/* The 4D mask transformers builds for a whole model, or none: causal / bidirectional, with a sliding window (0: none). */
+struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt, uint16_t mb, uint16_t mq,
+			     uint16_t mk);
+
+/* Token ids / labels of the batch: persistent inputs (counted once), as values. */
+struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt);
+
+/* Makes the embedding's output require a gradient where PEFT and checkpointing do. */
+struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x);
+
+/* ---- heads and losses (loss.c) ---- */
+/* logits of a language-model head, tied to embed or not, and their loss (ForCausalLMLoss / ForMaskedLMLoss). */
+struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed,
+			   const char *name, bool bias);
+struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a, struct oom_val logits);
+/* cross_entropy on what is given, without an upcast (BERT-like heads, T5). */
+struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, struct oom_val labels);
+struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool upcast, uint16_t tokens);
+/* Decoder-style classification: score(h) of every token, the last one picked, loss on [b, labels]. */
+struct oom_val oom_seq_cls_last(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, const char *name);
+/* Loss on [b, labels]. */
+struct oom_val oom_cls_loss(struct oom_tape *t, const struct oom_arch *a, struct oom_val logits);
+/* The Liger scheme: chunked head + loss with gradients made in the forward. */
+struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed,
+			    const char *name);
+/* Embedding + final hidden states -> loss for a causal decoder: the tail every such family shares. */
+struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed);
+
+#endif

@@ -1,0 +1,427 @@
+/* The spine: one plan in, one evaluation out.
+ *
+ *   plan -> tape (recorded once per structure) -> row sizes for this batch -> phases -> peak
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator.h"
+#include "blocks.h"
+#include "model.h"
+#include "optimizers.h"
+#include "timeline.h"
+
+#define SLOTS 8
+
+struct program {
+	struct oom_tape tape;
+	const struct oom_model *model;
+	struct oom_plan key;
+	uint64_t used;                          /* for least-recently-used replacement */
+	/* sums over parameters, fixed by the structure */
+	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, opt_bytes, opt_rounded, opt_temps[2];
+};
+
+struct oom_evaluator {
+	struct program slot[SLOTS];
+	uint64_t clock;
+	uint64_t *size;
+	size_t cap_size;
+	struct oom_tape full;                   /* every layer recorded, for replays */
+	struct oom_replay replay;
+};
+
+struct oom_evaluator *oom_evaluator_new(void)
+{
+	return calloc(1, sizeof(struct oom_evaluator));
+}
+
+void oom_evaluator_free(struct oom_evaluator *ev)
+{
+	if (!ev)
+		return;
+	for (int i = 0; i < SLOTS; i++)
+		oom_tape_release(&ev->slot[i].tape);
+	oom_tape_release(&ev->full);
+	oom_replay_release(&ev->replay);
+	free(ev->size);
+	free(ev);
+}
+
+/* ---- recording ---- */
+
+/* The choices a tape's structure depends on: all but the plain numbers. */
+static struct oom_plan structure_of(const struct oom_plan *p)
+{
+	struct oom_plan k = *p;
+
+	k.micro_batch = k.global_batch = k.grad_accum = k.seq_len = k.tgt_len = 0;
+	k.gpus = k.nodes = k.allocator = k.eval_accumulation = 0;
+	k.margin = 0;
+	return k;
+}
+
+static void sizes_of(const struct oom_plan *p, uint64_t *b, uint64_t *s, uint64_t *tgt)
+{
+	*b = (uint64_t)p->micro_batch;
+	*s = (uint64_t)p->seq_len;
+	*tgt = (uint64_t)(p->tgt_len ? p->tgt_len : p->seq_len);
+}
+
+static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_id stream, bool train)
+{
+	struct oom_val loss;
+
+	t->stream = stream;
+	t->grad = train;
+	t->train = train;
+	t->cursor = 0;
+	t->scope = "";
+	oom_amp_enter(t);
+	loss = a->family->step(t, a);
+	oom_amp_leave(t);
+	if (train && !t->status)
+		oom_backward(t, loss);
+	else
+		oom_drop(t, loss);
+}
+
+/* Rows that outlive the forward are saved activations. */
+static void mark_saved(struct oom_tape *t)
+{
+	const struct oom_stream *s = &t->streams[OOM_STREAM_FWD];
+
+	for (size_t i = 0; i < t->n_rows; i++)
+		if (t->rows[i].born == OOM_STREAM_FWD && t->rows[i].cat == OOM_CAT_TEMP)
+			t->rows[i].cat = OOM_CAT_SAVED;
+	for (size_t i = 0; i < s->n; i++)
+		if (s->ev[i] >= 0 && ((s->ev[i] & 3) == OOM_EV_FREE || (s->ev[i] & 3) == OOM_EV_FREE_ALL) &&
+		    t->rows[s->ev[i] >> 2].cat == OOM_CAT_SAVED)
+			t->rows[s->ev[i] >> 2].cat = OOM_CAT_TEMP;
+}
+
+static enum oom_status record(struct oom_tape *t, const struct oom_model *m, const struct oom_plan *p, bool expand,
+			      struct oom_error *err)
+{
+	static const uint8_t half[] = {[OOM_AMP_BF16] = OOM_DT_BF16, [OOM_AMP_FP16] = OOM_DT_F16, [OOM_BF16_AMP] = OOM_DT_BF16};
+	struct oom_arch *a = (struct oom_arch *)&m->arch;       /* task is decided per recording */
+
+	oom_tape_reset(t, a, p);
+	sizes_of(p, &t->val_b, &t->val_s, &t->val_t);
+	t->expand = expand;
+	t->amp = p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16 || p->precision == OOM_BF16_AMP;
+	t->amp_dt = t->amp ? half[p->precision] : OOM_F32;
+	a->task = p->task ? (enum oom_task)p->task : a->default_task;
+	pass(t, a, OOM_STREAM_FWD, true);
+	if (!t->status && !expand)
+		pass(t, a, OOM_STREAM_EVAL, false);
+	if (t->status) {
+		oom_error_set(err, t->status, "%s", t->err.text[0] ? t->err.text : "out of host memory");
+		return t->status;
+	}
+	mark_saved(t);
+	return OOM_OK;
+}
+
+/* ---- parameters ---- */
+
+static uint64_t block(uint64_t bytes)
+{
+	return (bytes + 511) / 512 * 512;
+}
+
+/* NF4: two elements a byte, an 8-bit absmax per 64, an fp32 one per 256 of those, the code books
+ * (bitsandbytes functional.py quantize_4bit); without double quantisation an fp32 absmax per 64. */
+static uint64_t nf4_bytes(uint64_t n, bool twice, uint64_t *rounded)
+{
+	const uint64_t blocks = (n + 63) / 64, packed = (n + 1) / 2, second = (blocks + 255) / 256 * 4;
+
+	if (twice) {
+		*rounded += block(packed) + block(blocks) + block(second) + block(64) + block(1024) + block(4);
+		return packed + blocks + second + 64 + 1024 + 4;
+	}
+	*rounded += block(packed) + block(blocks * 4) + block(64);
+	return packed + blocks * 4 + 64;
+}
+
+static void sum_params(struct program *g, const struct oom_plan *p)
+{
+	const struct oom_optimizer *opt = oom_optimizer_at((size_t)p->optimizer);
+	const struct oom_tape *t = &g->tape;
+	uint64_t routed = 0;
+
+	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = 0;
+	g->grad_bytes = g->opt_bytes = g->opt_rounded = 0;
+	for (size_t i = 0; i < t->n_params; i++) {
+		const struct oom_param *q = &t->params[i];
+		uint64_t bytes = q->elems * oom_dtype_bytes((enum oom_dtype)q->dt), rounded = 0;
+
+		if (q->flags & OOM_P_NF4)
+			bytes = nf4_bytes(q->elems, p->double_quant, &rounded);
+		else
+			rounded = block(bytes);
+		g->total += q->elems * q->count;
+		g->param_bytes += bytes * q->count;
+		g->param_rounded += rounded * q->count;
+		if (q->flags & OOM_P_EXPERT)
+			routed += q->elems * q->count;
+		if (!q->trainable)
+			continue;
+		g->trainable += q->elems * q->count;
+		if (q->grad < 0)
+			continue;               /* no gradient ever reaches it: no state either */
+		g->grad_bytes += bytes * q->count;
+		rounded = 0;
+		g->opt_bytes += opt->state(q, &rounded) * q->count;
+		g->opt_rounded += rounded * q->count;
+	}
+	if (strstr(opt->choice.name, "8bit") && g->opt_bytes) {   /* two code books of 256 fp32 values, shared */
+		g->opt_bytes += 2048;
+		g->opt_rounded += 2048;
+	}
+	opt->temps(t->params, t->n_params, g->opt_rounded, g->opt_temps);
+	if (routed && t->arch->n_experts && t->arch->top_k)
+		g->active = g->total - routed + (uint64_t)((double)routed * (double)t->arch->top_k / (double)t->arch->n_experts);
+}
+
+/* ---- which program ---- */
+
+static bool conds_hold(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt)
+{
+	for (size_t i = 0; i < t->n_conds; i++)
+		if ((oom_mono_eval(t, t->conds[i].mono, b, s, tgt) > t->conds[i].limit) != t->conds[i].above)
+			return false;
+	return true;
+}
+
+static enum oom_status program_for(struct oom_evaluator *ev, const struct oom_model *m, const struct oom_plan *p,
+				   struct program **out, struct oom_error *err)
+{
+	const struct oom_plan key = structure_of(p);
+	struct program *g, *oldest = &ev->slot[0];
+	uint64_t b, s, tgt;
+	enum oom_status st;
+
+	sizes_of(p, &b, &s, &tgt);
+	for (int i = 0; i < SLOTS; i++) {
+		g = &ev->slot[i];
+		if (g->model == m && !memcmp(&g->key, &key, sizeof(key)) && conds_hold(&g->tape, b, s, tgt)) {
+			g->used = ++ev->clock;
+			*out = g;
+			return OOM_OK;
+		}
+		if (g->used < oldest->used)
+			oldest = g;
+	}
+	g = oldest;
+	g->model = NULL;
+	st = record(&g->tape, m, p, false, err);
+	if (st)
+		return st;
+	sum_params(g, p);
+	g->key = key;
+	g->tape.plan = &g->key;
+	g->model = m;
+	g->used = ++ev->clock;
+	*out = g;
+	return OOM_OK;
+}
+
+/* ---- sizes and phases ---- */
+
+#define ROW_LIMIT ((uint64_t)1 << 46)
+
+static enum oom_status row_sizes(struct oom_evaluator *ev, const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt,
+				 struct oom_error *err)
+{
+	uint64_t mono[96];
+
+	if (t->n_rows > ev->cap_size) {
+		uint64_t *q = realloc(ev->size, t->n_rows * 2 * sizeof(*q));
+
+		if (!q)
+			return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+		ev->size = q;
+		ev->cap_size = t->n_rows * 2;
+	}
+	for (size_t i = 0; i < t->n_monos; i++)
+		mono[i] = oom_mono_eval(t, (uint16_t)i, b, s, tgt);
+	for (size_t i = 0; i < t->n_rows; i++) {
+		const struct oom_row *r = &t->rows[i];
+		uint64_t n;
+
+		if (__builtin_mul_overflow(mono[r->mono], r->width * oom_dtype_bytes((enum oom_dtype)r->dt), &n) || n > ROW_LIMIT)
+			return oom_error_set(err, OOM_ERR_INVALID, "%s.%s alone would need more than 64 TiB", r->scope, r->name);
+		ev->size[i] = (n + 511) & ~(uint64_t)511;
+	}
+	return OOM_OK;
+}
+
+/* The batch as it lies on the GPU: ids, labels and mask, or pixels and labels. */
+static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a, const struct oom_plan *p, uint64_t b,
+			    uint64_t s, uint64_t tgt, uint64_t *rounded)
+{
+	const enum oom_task task = p->task ? (enum oom_task)p->task : a->default_task;
+	const uint64_t side = p->image_size ? (uint64_t)p->image_size : a->image_size;
+	const bool full = p->precision == OOM_FP32 || p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16;
+	uint64_t x[3] = {b * s * 8, b * 8, 0};
+
+	if (task == OOM_TASK_IMAGE_CLS)
+		x[0] = b * (a->channels ? a->channels : 3) * side * side * (full ? 4 : 2);
+	else if (task == OOM_TASK_SEQ2SEQ)
+		x[1] = b * tgt * 8;
+	else if (task != OOM_TASK_SEQ_CLS)
+		x[1] = b * s * 8;
+	if (p->padding_mask)
+		x[2] = b * s * 8;
+	(void)t;
+	*rounded = block(x[0]) + block(x[1]) + block(x[2]);
+	return x[0] + x[1] + x[2];
+}
+
+static void phases(const struct program *g, const struct oom_plan *p, const uint64_t *size, struct oom_eval *out,
+		   uint64_t base)
+{
+	const struct oom_tape *t = &g->tape;
+	const struct oom_span f = oom_walk(t, OOM_STREAM_FWD, size, false), b = oom_walk(t, OOM_STREAM_BWD, size, false);
+	const struct oom_span e = oom_walk(t, OOM_STREAM_EVAL, size, false);
+	const bool many = p->grad_accum > 1, opt = oom_optimizer_at((size_t)p->optimizer)->slots || g->opt_temps[0];
+	const uint64_t grads = (uint64_t)(f.net + b.net), fpeak = base + (many ? grads : 0) + (uint64_t)f.peak;
+	uint64_t bpeak = base + (uint64_t)(f.net + b.peak);
+
+	if (many) {
+		const struct oom_span acc = oom_walk(t, OOM_STREAM_BWD, size, true);
+		const uint64_t again = base + grads + (uint64_t)(f.net + acc.peak);
+
+		bpeak = again > bpeak ? again : bpeak;
+	}
+	(void)opt;
+	out->peak[OOM_PHASE_LOAD] = out->end[OOM_PHASE_LOAD] = g->param_rounded + t->buffer_rounded;
+	out->peak[OOM_PHASE_EVAL] = base + (uint64_t)e.peak;
+	out->end[OOM_PHASE_EVAL] = base;
+	for (int step = 0; step < 2; step++) {
+		const uint64_t held = step ? g->opt_rounded : 0;
+		const int i = step * 3;
+
+		out->peak[OOM_PHASE_FWD1 + i] = fpeak + held;
+		out->end[OOM_PHASE_FWD1 + i] = base + held + (many ? grads : 0) + (uint64_t)f.net;
+		out->peak[OOM_PHASE_BWD1 + i] = bpeak + held;
+		out->end[OOM_PHASE_BWD1 + i] = base + held + grads;
+		out->peak[OOM_PHASE_OPT1 + i] = base + grads + g->opt_rounded + g->opt_temps[step];
+		out->end[OOM_PHASE_OPT1 + i] = base + g->opt_rounded;
+	}
+	out->overall_peak = 0;
+	for (int i = OOM_PHASE_FWD1; i <= OOM_PHASE_OPT2; i++)
+		if (out->peak[i] > out->overall_peak) {
+			out->overall_peak = out->peak[i];
+			out->peak_phase = (enum oom_phase)i;
+		}
+	out->saved_bytes = (uint64_t)f.net;
+}
+
+/* Who is alive at the overall peak. */
+static void buckets(const struct program *g, const struct oom_plan *p, const uint64_t *size, struct oom_eval *out,
+		    uint64_t inputs)
+{
+	static const uint8_t bucket_of[OOM_CATS] = {
+		[OOM_CAT_TEMP] = OOM_BUCKET_TEMP, [OOM_CAT_SAVED] = OOM_BUCKET_SAVED, [OOM_CAT_AMP] = OOM_BUCKET_AMP,
+		[OOM_CAT_LOGITS] = OOM_BUCKET_LOGITS, [OOM_CAT_GRAD] = OOM_BUCKET_GRADS,
+		[OOM_CAT_RECOMPUTE] = OOM_BUCKET_RECOMPUTE, [OOM_CAT_COMM] = OOM_BUCKET_COMM};
+	const struct oom_tape *t = &g->tape;
+	const bool step2 = out->peak_phase >= OOM_PHASE_FWD2, many = p->grad_accum > 1;
+	const int kind = ((int)out->peak_phase - OOM_PHASE_FWD1) % 3;
+	int64_t fat[OOM_CATS], fnet[OOM_CATS], bat[OOM_CATS], bnet[OOM_CATS];
+	const struct oom_span f = oom_walk_cats(t, OOM_STREAM_FWD, size, false, fat, fnet, &(int32_t){0});
+	int32_t row = -1;
+
+	memset(out->bucket, 0, sizeof(out->bucket));
+	out->bucket[OOM_BUCKET_PARAMS] = g->param_rounded;
+	out->bucket[OOM_BUCKET_BUFFERS] = t->buffer_rounded;
+	out->bucket[OOM_BUCKET_INPUTS] = inputs;
+	out->bucket[OOM_BUCKET_OPT] = step2 || kind == 2 ? g->opt_rounded : 0;
+	out->saved_amp_bytes = (uint64_t)fnet[OOM_CAT_AMP];
+	out->saved_logits_bytes = (uint64_t)fnet[OOM_CAT_LOGITS];
+	oom_walk_cats(t, OOM_STREAM_BWD, size, false, bat, bnet, &row);
+	if (kind == 2) {
+		out->bucket[OOM_BUCKET_GRADS] = (uint64_t)(bnet[OOM_CAT_GRAD] + fnet[OOM_CAT_GRAD]);
+		out->bucket[OOM_BUCKET_TEMP] = g->opt_temps[step2];
+		out->peak_op = "optimizer step";
+		out->peak_module = "";
+		return;
+	}
+	if (many)
+		out->bucket[OOM_BUCKET_GRADS] += (uint64_t)(bnet[OOM_CAT_GRAD] + fnet[OOM_CAT_GRAD]);
+	if (kind == 0) {
+		oom_walk_cats(t, OOM_STREAM_FWD, size, false, fat, fnet, &row);
+		for (int c = 0; c < OOM_CATS; c++)
+			out->bucket[bucket_of[c]] += (uint64_t)fat[c];
+	} else {
+		if (many) {
+			int64_t aat[OOM_CATS], anet[OOM_CATS];
+			int32_t arow;
+			const struct oom_span one = oom_walk(t, OOM_STREAM_BWD, size, false);
+			const struct oom_span acc = oom_walk_cats(t, OOM_STREAM_BWD, size, true, aat, anet, &arow);
+
+			if (acc.peak + f.net + one.net >= one.peak) {
+				memcpy(bat, aat, sizeof(bat));
+				row = arow;
+			}
+		}
+		for (int c = 0; c < OOM_CATS; c++)
+			out->bucket[bucket_of[c]] += (uint64_t)(fnet[c] + bat[c]);
+	}
+	out->peak_op = row >= 0 ? t->rows[row].name : "";
+	out->peak_module = row >= 0 ? t->rows[row].scope : "";
+}
+
+static double flops_of(const struct program *g, const struct oom_plan *p, uint64_t b, uint64_t s, uint64_t tgt)
+{
+	const struct oom_tape *t = &g->tape;
+	double f = 0;
+
+	/* recorded by the forward, its recomputation and the evaluation pass: the evaluation's share is the forward's */
+	for (size_t i = 0; i < t->n_monos; i++)
+		f += (t->flops[i] + t->flops_attn[i]) * (double)oom_mono_eval(t, (uint16_t)i, b, s, tgt);
+	f /= p->grad_ckpt ? 3 : 2;
+	return (p->lora_r ? 2 : 3) * f / (double)(b ? b : 1) + (p->grad_ckpt ? f / (double)(b ? b : 1) : 0);
+}
+
+enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *plan,
+			     unsigned flags, struct oom_eval *out, struct oom_error *err)
+{
+	uint64_t b, s, tgt, inputs, base;
+	struct program *g;
+	enum oom_status st;
+
+	sizes_of(plan, &b, &s, &tgt);
+	st = program_for(ev, model, plan, &g, err);
+	if (!st)
+		st = row_sizes(ev, &g->tape, b, s, tgt, err);
+	if (st)
+		return st;
+	out->input_bytes = input_bytes(&g->tape, &model->arch, plan, b, s, tgt, &inputs);
+	out->total_params = g->total;
+	out->trainable_params = g->trainable;
+	out->active_params = g->active ? g->active : g->total;
+	out->param_bytes = g->param_bytes;
+	out->buffer_bytes = g->tape.buffer_bytes;
+	out->grad_bytes = g->grad_bytes;
+	out->opt_bytes = g->opt_bytes;
+	base = g->param_rounded + g->tape.buffer_rounded + inputs;
+	phases(g, plan, ev->size, out, base);
+	if (flags & OOM_EVAL_BUCKETS)
+		buckets(g, plan, ev->size, out, inputs);
+	out->flops_per_sample = flops_of(g, plan, b, s, tgt);
+	out->reserved_replayed = false;
+	out->reserved_bytes = oom_reserved_estimate(out, plan);
+	if (flags & OOM_EVAL_REPLAY) {
+		st = record(&ev->full, model, plan, true, err);
+		if (!st)
+			st = oom_replay(&ev->replay, &ev->full, plan, &out->reserved_bytes, err);
+		out->reserved_replayed = !st;
+		if (st == OOM_ERR_LIMIT)
+			st = OOM_OK;            /* too deep to replay: the estimate stands */
+	}
+	oom_overheads(out, plan);
+	return st;
+}

@@ -1,0 +1,2 @@
+/* One line a family: FAMILY(x) is oom_family_x in x.c.  No include guard: read several times. */
+FAMILY(llama)

@@ -1,0 +1,185 @@
+/* Heads and losses.  Reference: transformers 5.12, loss/loss_utils.py and the ForCausalLM / ForMaskedLM /
+ * ForSequenceClassification classes; torch.nn.functional.cross_entropy = log_softmax + nll_loss. */
+#include "blocks.h"
+
+/* log_softmax is kept (its own derivative needs it, and nll_loss keeps it too); nll_loss_backward makes zeros of the
+ * same size, then _log_softmax_backward_data another: 12 bytes an element at the start of backward in fp32. */
+struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, struct oom_val labels)
+{
+	struct oom_val lp, loss, total;
+	const bool rg = t->grad && logits.rg;
+	int32_t n = -1;
+
+	t->scope = "loss";
+	if (t->amp)                             /* cross_entropy_loss is on autocast's fp32 list */
+		logits = oom_op_cast(t, logits, OOM_F32);
+	lp = oom_op_log_softmax(t, logits, false);
+	if (rg) {
+		n = oom_node(t, OOM_NODE_NLL, "nll_loss_backward");
+		oom_node_edge(t, n, lp);
+		oom_node_save(t, n, lp);
+		oom_node_save(t, n, labels);
+		if (n >= 0)
+			t->nodes[n].dt = lp.dt;
+	}
+	loss = oom_new(t, "nll_loss", OOM_MONO_ONE, D(1), (enum oom_dtype)lp.dt);
+	total = oom_new(t, "total_weight", OOM_MONO_ONE, D(1), (enum oom_dtype)lp.dt);
+	if (rg) {
+		loss = oom_node_out(t, n, 0, loss);
+		oom_node_save(t, n, total);
+	}
+	oom_drop(t, lp);
+	oom_drop(t, total);
+	oom_done(t, labels);
+	return loss;
+}
+
+struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed,
+			   const char *name, bool bias)
+{
+	const struct oom_dim v = {a->vocab, "vocab_size"};
+
+	t->vocab = a->vocab;
+	if (a->tie) {
+		struct oom_val b = oom_none();
+
+		if (bias)
+			b = oom_param(t, "bias", 0, a->vocab, 0);
+		return oom_op_matmul_param(t, name, h, embed, b, v);
+	}
+	return oom_op_linear(t, name, h, v, OOM_IS_HEAD | (bias ? OOM_BIAS : 0));
+}
+
+/* logits.float(); labels padded by one and shifted: no logit is copied. */
+struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a, struct oom_val logits)
+{
+	struct oom_val labels, loss;
+
+	t->scope = "loss";
+	if (a->softcap_logits > 0) {            /* logits / cap; tanh; * cap */
+		logits = oom_op_unary(t, OOM_SCALE, logits);
+		logits = oom_op_unary(t, OOM_TANH, logits);
+		logits = oom_op_unary(t, OOM_SCALE, logits);
+	}
+	/* the model's output holds the logits until the loss is done */
+	{
+		struct oom_val out = oom_share(t, logits), padded, f;
+
+		f = oom_op_cast(t, logits, OOM_F32);
+		padded = oom_new(t, "padded labels", t->m_bs, D(1), OOM_I64);
+		labels = oom_new(t, "shifted labels", t->m_bs, D(1), OOM_I64);
+		oom_drop(t, padded);
+		if (t->plan->fused_ce == OOM_LOSS_SLICED) {
+			/* transformers < 4.45: shift_logits = logits[..., :-1, :].contiguous() */
+			f = oom_op_slice(t, f, f.mono, (struct oom_dim){f.width, f.text});
+			f = oom_op_copy(t, "shifted logits", f);
+		}
+		loss = oom_cross_entropy(t, f, labels);
+		oom_drop(t, out);
+	}
+	return loss;
+}
+
+struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool upcast, uint16_t tokens)
+{
+	struct oom_val out = oom_share(t, logits), loss;
+
+	if (upcast)
+		logits = oom_op_cast(t, logits, OOM_F32);
+	loss = oom_cross_entropy(t, logits, oom_input(t, "labels", tokens, 1, OOM_I64));
+	oom_drop(t, out);
+	return loss;
+}
+
+struct oom_val oom_cls_loss(struct oom_tape *t, const struct oom_arch *a, struct oom_val logits)
+{
+	struct oom_val out = oom_share(t, logits), loss;
+
+	(void)a;
+	loss = oom_cross_entropy(t, logits, oom_input(t, "labels", t->m_b, 1, OOM_I64));
+	oom_drop(t, out);
+	return loss;
+}
+
+struct oom_val oom_seq_cls_last(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, const char *name)
+{
+	struct oom_val logits, idx;
+
+	logits = oom_op_linear(t, name, h, (struct oom_dim){a->n_labels, "num_labels"}, OOM_NO_QUANT | OOM_IS_HEAD);
+	idx = oom_new(t, "last token", t->m_b, D(1), OOM_I64);
+	logits = oom_op_gather(t, "pooled logits", logits, idx, t->m_b, (struct oom_dim){a->n_labels, "num_labels"});
+	return oom_cls_loss(t, a, logits);
+}
+
+/* Liger's fused linear cross-entropy: chunk = next power of two of tokens / ceil(V / h); the chunk of logits is
+ * overwritten by its gradient; gradients of input and head exist from the forward on
+ * (linkedin/Liger-Kernel, ops/fused_linear_cross_entropy.py). */
+struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed,
+			    const char *name)
+{
+	const uint64_t v = a->vocab, d = h.width, inc = (v + d - 1) / d;
+	const uint64_t tokens = oom_mono_now(t, h.mono);
+	uint64_t chunk = 1, piece = (tokens + inc - 1) / inc;
+	struct oom_val w, gx, gw = oom_none(), loss, lc, lx, total;
+	int32_t n = -1;
+	bool rg;
+
+	while (chunk < piece)
+		chunk *= 2;
+	oom_cond_above(t, h.mono, chunk * inc);         /* the chunk steps with the tokens: record anew beyond it */
+	oom_cond_above(t, h.mono, chunk / 2 * inc);
+	t->vocab = v;
+	t->scope = name;
+	w = a->tie ? embed : oom_param(t, "weight", v, d, OOM_P_HEAD | OOM_P_LINEAR);
+	if (t->amp) {                                   /* FusedLinearCE is outside autocast's lists: inputs as they are */
+	}
+	rg = t->grad && (h.rg || w.rg);
+	if (rg) {
+		n = oom_node(t, OOM_NODE_FUSED_CE, "FusedLinearCE");
+		oom_node_edge(t, n, h);
+		oom_node_edge(t, n, w);
+	}
+	gx = oom_new(t, "grad of input", h.mono, (struct oom_dim){d, NULL}, (enum oom_dtype)h.dt);
+	if (w.rg)
+		gw = oom_new(t, "grad of head", OOM_MONO_ONE, (struct oom_dim){v * d, "vocab_size * d_model"}, (enum oom_dtype)w.dt);
+	loss = oom_new(t, "loss per token", h.mono, D(1), OOM_F32);
+	lc = oom_new(t, "logits chunk", OOM_MONO_ONE, (struct oom_dim){(chunk < tokens ? chunk : tokens) * v, NULL},
+		     t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt);
+	lx = oom_new(t, "input gradient chunk", OOM_MONO_ONE, (struct oom_dim){(chunk < tokens ? chunk : tokens) * d, NULL},
+		     t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt);
+	oom_drop(t, lx);
+	if (w.rg && w.dt != OOM_F32) {
+		struct oom_val m = oom_new(t, "head gradient chunk", OOM_MONO_ONE, (struct oom_dim){v * d, NULL}, (enum oom_dtype)h.dt);
+		struct oom_val f = oom_new(t, "head gradient chunk", OOM_MONO_ONE, (struct oom_dim){v * d, NULL}, OOM_F32);
+
+		oom_drop(t, m);
+		oom_drop(t, f);
+	}
+	oom_drop(t, lc);
+	total = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);
+	oom_drop(t, loss);
+	if (rg) {
+		total = oom_node_out(t, n, 0, total);
+		oom_node_save(t, n, gx);
+		oom_node_save(t, n, gw);
+	}
+	oom_drop(t, gx);
+	oom_drop(t, gw);
+	oom_done(t, h);
+	return total;
+}
+
+struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed)
+{
+	struct oom_val logits, hidden, loss;
+
+	if (a->task == OOM_TASK_SEQ_CLS)
+		return oom_seq_cls_last(t, a, h, "score");
+	if (t->plan->fused_ce == OOM_LOSS_FUSED && t->train)
+		return oom_fused_ce(t, a, h, embed, "lm_head");
+	hidden = oom_share(t, h);               /* the model's output object keeps the last hidden states */
+	logits = oom_lm_head(t, a, h, embed, "lm_head", a->head_bias);
+	loss = oom_causal_lm_loss(t, a, logits);
+	oom_drop(t, hidden);
+	return loss;
+}

@@ -1,0 +1,13 @@
+/* Inside of struct oom_model. */
+#ifndef OOM_MODEL_H
+#define OOM_MODEL_H
+
+#include "arch.h"
+
+struct oom_model {
+	const struct oom_keys *keys;
+	struct oom_keys defaults;       /* of the model type; owned */
+	struct oom_arch arch;
+};
+
+#endif

@@ -1,0 +1,482 @@
+/* Elementwise operations, views, reductions, norms and lookups.  Matrix multiplies: ops_linear.c; attention kernels:
+ * ops_attn.c; derivatives: backward.c. */
+#include "ops.h"
+
+/* What each function keeps for its derivative, and how many full-size temporaries the derivative makes besides its
+ * result (derivatives.yaml; composite formulas such as pow_backward run as separate operators). */
+static const struct {
+	const char *name;
+	uint8_t saves;          /* 0 nothing, 1 the input, 2 the result */
+	uint8_t temps;
+	bool fp32;              /* on autocast's fp32 list (aten/src/ATen/autocast_mode.h) */
+} unary[OOM_UNARIES] = {
+	[OOM_RELU] = {"relu", 2, 0, false},       [OOM_GELU] = {"gelu", 1, 0, false},
+	[OOM_SILU] = {"silu", 1, 0, false},       [OOM_TANH] = {"tanh", 2, 0, false},
+	[OOM_SIGMOID] = {"sigmoid", 2, 0, false}, [OOM_EXP] = {"exp", 2, 0, true},
+	[OOM_LOG] = {"log", 1, 0, true},          [OOM_SQUARE] = {"pow", 1, 2, true},
+	[OOM_POW] = {"pow", 1, 2, true},          [OOM_RSQRT] = {"rsqrt", 2, 2, true},
+	[OOM_SQRT] = {"sqrt", 2, 1, false},       [OOM_NEG] = {"neg", 0, 0, false},
+	[OOM_SCALE] = {"mul", 0, 0, false},       [OOM_SOFTPLUS] = {"softplus", 1, 0, true},
+	[OOM_COS] = {"cos", 1, 2, false},         [OOM_ABS] = {"abs", 1, 1, false},
+	[OOM_HARDSWISH] = {"hardswish", 1, 0, false}, [OOM_HARDSIGMOID] = {"hardsigmoid", 1, 0, false},
+	[OOM_LEAKY_RELU] = {"leaky_relu", 1, 0, false}, [OOM_ELU] = {"elu", 1, 0, false},
+	[OOM_MISH] = {"mish", 1, 0, false},       [OOM_CLAMP] = {"clamp", 1, 1, false},
+	[OOM_ADD_SCALAR] = {"add", 0, 0, false},  [OOM_LOGSIGMOID] = {"log_sigmoid", 1, 0, false},
+	[OOM_RELU6] = {"hardtanh", 1, 0, false},
+};
+
+static bool wants_grad(const struct oom_tape *t, struct oom_val a)
+{
+	return t->grad && a.rg;
+}
+
+static enum oom_dtype promote(struct oom_val a, struct oom_val b)
+{
+	if (a.dt == b.dt)
+		return (enum oom_dtype)a.dt;
+	if (!oom_dtype_is_float((enum oom_dtype)a.dt))
+		return (enum oom_dtype)b.dt;
+	if (!oom_dtype_is_float((enum oom_dtype)b.dt))
+		return (enum oom_dtype)a.dt;
+	return OOM_F32;                         /* bf16 with fp16, or either with fp32 */
+}
+
+/* The operand whose shape the result has. */
+static struct oom_val larger(const struct oom_tape *t, struct oom_val a, struct oom_val b)
+{
+	if (a.mono == b.mono)
+		return a.width >= b.width ? a : b;
+	return (double)oom_mono_now(t, a.mono) * (double)a.width >= (double)oom_mono_now(t, b.mono) * (double)b.width ? a : b;
+}
+
+struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype dt)
+{
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (x.dt == dt) {
+		if (x.kept)
+			x = oom_share(t, x);
+		return x;
+	}
+	if (wants_grad(t, x)) {
+		n = oom_node(t, OOM_NODE_CAST, "_to_copy");
+		oom_node_edge(t, n, x);
+	}
+	y = oom_new_like(t, "_to_copy", x, dt);
+	if (wants_grad(t, x))
+		y = oom_node_out(t, n, 0, y);
+	oom_done(t, x);
+	return y;
+}
+
+static struct oom_val binary(struct oom_tape *t, uint8_t kind, const char *name, struct oom_val a, struct oom_val b,
+			     bool save_a, bool save_b)
+{
+	const bool rg = wants_grad(t, a) || wants_grad(t, b);
+	struct oom_val big = larger(t, a, b), y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, kind, name);
+		oom_node_edge(t, n, a);
+		oom_node_edge(t, n, b);
+		if (save_a)
+			oom_node_save(t, n, a);
+		if (save_b)
+			oom_node_save(t, n, b);
+	}
+	y = oom_new(t, name, big.mono, (struct oom_dim){big.width, big.text}, promote(a, b));
+	y.perm = a.mono == big.mono && a.width == big.width ? a.perm : b.perm;
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	oom_done(t, a);
+	oom_done(t, b);
+	return y;
+}
+
+struct oom_val oom_op_add(struct oom_tape *t, struct oom_val a, struct oom_val b)
+{
+	return binary(t, OOM_NODE_ADD, "add", a, b, false, false);
+}
+
+struct oom_val oom_op_add_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b)
+{
+	if (wants_grad(t, a) || wants_grad(t, b)) {
+		int32_t n = oom_node(t, OOM_NODE_ADD, "add_");
+
+		oom_node_edge(t, n, a);
+		oom_node_edge(t, n, b);
+		a = oom_node_out(t, n, 0, a);
+	}
+	oom_done(t, b);
+	return a;
+}
+
+struct oom_val oom_op_mul(struct oom_tape *t, struct oom_val a, struct oom_val b)
+{
+	/* grad_a = grad * b, grad_b = grad * a: each factor is kept for the other's sake */
+	return binary(t, OOM_NODE_MUL, "mul", a, b, wants_grad(t, b), wants_grad(t, a));
+}
+
+struct oom_val oom_op_div(struct oom_tape *t, struct oom_val a, struct oom_val b)
+{
+	/* div_tensor_self_grad needs b; div_tensor_other_grad needs a and b */
+	return binary(t, OOM_NODE_DIV, "div", a, b, wants_grad(t, b), true);
+}
+
+struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val x)
+{
+	struct oom_val y;
+	int32_t n = -1;
+	const bool rg = wants_grad(t, x);
+
+	if (t->amp && unary[f].fp32)
+		x = oom_op_cast(t, x, OOM_F32);
+	if (rg) {
+		n = oom_node(t, OOM_NODE_UNARY, unary[f].name);
+		oom_node_edge(t, n, x);
+		if (n >= 0)
+			t->nodes[n].aux = unary[f].temps;
+		if (unary[f].saves == 1)
+			oom_node_save(t, n, x);
+	}
+	y = oom_new_like(t, unary[f].name, x, (enum oom_dtype)x.dt);
+	if (rg) {
+		y = oom_node_out(t, n, 0, y);
+		if (unary[f].saves == 2)
+			oom_node_save(t, n, y);
+	}
+	oom_done(t, x);
+	return y;
+}
+
+/* ---- views ---- */
+
+struct oom_val oom_op_view(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+{
+	if (x.kept)
+		x = oom_share(t, x);
+	x.mono = mono;
+	x.width = width.n;
+	x.text = width.text;
+	return x;
+}
+
+static struct oom_val pass(struct oom_tape *t, uint8_t kind, const char *name, struct oom_val x)
+{
+	if (x.kept)
+		x = oom_share(t, x);
+	if (wants_grad(t, x)) {
+		int32_t n = oom_node(t, kind, name);
+
+		oom_node_edge(t, n, x);
+		x = oom_node_out(t, n, 0, x);
+	}
+	return x;
+}
+
+struct oom_val oom_op_heads(struct oom_tape *t, struct oom_val x)
+{
+	x = pass(t, OOM_NODE_HEADS, "transpose", x);
+	x.perm = true;
+	return x;
+}
+
+struct oom_val oom_op_copy(struct oom_tape *t, const char *name, struct oom_val x)
+{
+	struct oom_val y;
+	int32_t n = -1;
+	const bool rg = wants_grad(t, x);
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_PASS, name);
+		oom_node_edge(t, n, x);
+	}
+	y = oom_new_like(t, name, x, (enum oom_dtype)x.dt);
+	y.perm = false;
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	oom_done(t, x);
+	return y;
+}
+
+struct oom_val oom_op_merge_heads(struct oom_tape *t, struct oom_val x)
+{
+	const bool view = x.perm;
+
+	x = pass(t, OOM_NODE_MERGE, "transpose", x);
+	if (!view)
+		x = oom_op_copy(t, "clone", x);
+	x.perm = false;
+	return x;
+}
+
+struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+{
+	int32_t n = -1;
+	const bool rg = wants_grad(t, x);
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_SLICE, "slice");
+		oom_node_edge(t, n, x);
+	}
+	x = oom_op_view(t, x, mono, width);
+	return rg ? oom_node_out(t, n, 0, x) : x;
+}
+
+void oom_op_split(struct oom_tape *t, struct oom_val x, int n_parts, const struct oom_dim *widths, struct oom_val *out)
+{
+	int32_t n = -1;
+	const bool rg = wants_grad(t, x);
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_SPLIT, "split");
+		oom_node_edge(t, n, x);
+	}
+	for (int i = 0; i < n_parts; i++) {
+		out[i] = oom_op_view(t, oom_keep(x), x.mono, widths[i]);
+		if (rg)
+			out[i] = oom_node_out(t, n, (uint8_t)i, out[i]);
+	}
+	if (n >= 0) {                           /* missing parts become zeros of their own width */
+		t->nodes[n].aux_width = x.width;
+		t->nodes[n].aux_mono = x.mono;
+	}
+	oom_done(t, x);
+}
+
+struct oom_val oom_op_cat(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_dim width)
+{
+	const bool rg = wants_grad(t, a) || wants_grad(t, b);
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_CAT, "cat");
+		oom_node_edge(t, n, a);
+		oom_node_edge(t, n, b);
+	}
+	y = oom_new(t, "cat", larger(t, a, b).mono, width, promote(a, b));
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	oom_done(t, a);
+	oom_done(t, b);
+	return y;
+}
+
+/* ---- reductions and expansions ---- */
+
+static struct oom_val resized(struct oom_tape *t, uint8_t kind, const char *name, struct oom_val x, uint16_t mono,
+			      struct oom_dim width)
+{
+	const bool rg = wants_grad(t, x);
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, kind, name);
+		oom_node_edge(t, n, x);
+	}
+	y = oom_new(t, name, mono, width, (enum oom_dtype)x.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	oom_done(t, x);
+	return y;
+}
+
+struct oom_val oom_op_mean(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+{
+	return resized(t, OOM_NODE_MEAN, "mean", x, mono, width);
+}
+
+struct oom_val oom_op_expand_copy(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+{
+	return resized(t, OOM_NODE_EXPAND, "clone", x, mono, width);
+}
+
+static struct oom_val softmax(struct oom_tape *t, const char *name, struct oom_val x, bool to_fp32)
+{
+	const bool rg = wants_grad(t, x);
+	struct oom_val y;
+	int32_t n = -1;
+	enum oom_dtype dt = to_fp32 || t->amp ? OOM_F32 : (enum oom_dtype)x.dt;
+
+	/* fp16 -> fp32 is fused into the kernel; bf16 is converted first (aten/src/ATen/native/SoftMax.cpp) */
+	if (x.dt == OOM_DT_BF16 && dt == OOM_F32)
+		x = oom_op_cast(t, x, OOM_F32);
+	if (rg) {
+		n = oom_node(t, OOM_NODE_UNARY, name);
+		oom_node_edge(t, n, x);
+	}
+	y = oom_new_like(t, name, x, dt);
+	y.perm = false;
+	if (rg) {
+		y = oom_node_out(t, n, 0, y);
+		oom_node_save(t, n, y);
+	}
+	oom_done(t, x);
+	return y;
+}
+
+struct oom_val oom_op_softmax(struct oom_tape *t, struct oom_val x, bool to_fp32)
+{
+	return softmax(t, "softmax", x, to_fp32);
+}
+
+struct oom_val oom_op_log_softmax(struct oom_tape *t, struct oom_val x, bool to_fp32)
+{
+	return softmax(t, "log_softmax", x, to_fp32);
+}
+
+struct oom_val oom_op_dropout(struct oom_tape *t, struct oom_val x, double p)
+{
+	const bool rg = wants_grad(t, x);
+	struct oom_val y, mask;
+	int32_t n = -1;
+
+	if (!t->train || p <= 0)
+		return x.kept ? oom_share(t, x) : x;
+	if (rg) {
+		n = oom_node(t, OOM_NODE_UNARY, "native_dropout");
+		oom_node_edge(t, n, x);
+	}
+	y = oom_new_like(t, "dropout", x, (enum oom_dtype)x.dt);
+	mask = oom_new_like(t, "dropout mask", x, OOM_U8);
+	if (rg) {
+		y = oom_node_out(t, n, 0, y);
+		oom_node_save(t, n, mask);
+	}
+	oom_done(t, x);
+	oom_drop(t, mask);
+	return y;
+}
+
+struct oom_val oom_op_masked(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val mask)
+{
+	const bool rg = wants_grad(t, x);
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_WHERE, name);
+		oom_node_edge(t, n, x);
+		oom_node_save(t, n, mask);
+	}
+	y = oom_new_like(t, name, x, (enum oom_dtype)x.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	oom_done(t, x);
+	oom_done(t, mask);
+	return y;
+}
+
+/* ---- norms and lookups ---- */
+
+struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool affine,
+				 bool bias)
+{
+	const uint64_t w = width ? width : x.width;
+	struct oom_val pw = oom_none(), pb = oom_none(), y, mean, rstd;
+	const char *scope = t->scope;
+	const struct oom_dim stats = {x.width / w, NULL};
+	bool rg;
+	int32_t n = -1;
+
+	t->scope = name;
+	if (affine)
+		pw = oom_param(t, "weight", 0, w, OOM_P_NORM);
+	if (affine && bias)
+		pb = oom_param(t, "bias", 0, w, OOM_P_NORM);
+	rg = wants_grad(t, x) || pw.rg || pb.rg;
+	if (t->amp)                             /* layer_norm is on autocast's fp32 list: every argument is cast */
+		x = oom_op_cast(t, x, OOM_F32);
+	if (t->amp && affine) {
+		pw = oom_op_cast(t, pw, OOM_F32);
+		if (bias)
+			pb = oom_op_cast(t, pb, OOM_F32);
+	}
+	if (rg) {
+		n = oom_node(t, OOM_NODE_LAYER_NORM, "native_layer_norm");
+		oom_node_edge(t, n, x);
+		oom_node_edge(t, n, pw);
+		oom_node_edge(t, n, pb);
+		oom_node_save(t, n, x);
+		if (affine)
+			oom_node_save(t, n, pw);
+		if (affine && bias)
+			oom_node_save(t, n, pb);
+	}
+	y = oom_new_like(t, "native_layer_norm", x, (enum oom_dtype)x.dt);
+	mean = oom_new(t, "layer_norm mean", x.mono, stats, OOM_F32);
+	rstd = oom_new(t, "layer_norm rstd", x.mono, stats, OOM_F32);
+	if (rg) {
+		y = oom_node_out(t, n, 0, y);
+		oom_node_save(t, n, mean);
+		oom_node_save(t, n, rstd);
+	}
+	oom_drop(t, mean);
+	oom_drop(t, rstd);
+	oom_done(t, x);
+	oom_drop(t, pw);
+	oom_drop(t, pb);
+	t->scope = scope;
+	return y;
+}
+
+struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, struct oom_val ids, uint64_t vocab,
+				      struct oom_dim dim)
+{
+	const bool rg = wants_grad(t, w);
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_EMBEDDING, "embedding");
+		oom_node_edge(t, n, w);
+		oom_node_save(t, n, ids);
+		if (n >= 0) {
+			t->nodes[n].aux_mono = ids.mono;
+			t->nodes[n].aux_width = ids.width;
+			t->nodes[n].aux = (uint32_t)vocab;
+		}
+	}
+	y = oom_new(t, "embedding", ids.mono, (struct oom_dim){dim.n * ids.width, dim.text}, (enum oom_dtype)w.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	oom_done(t, ids);
+	return y;
+}
+
+struct oom_val oom_op_embedding(struct oom_tape *t, const char *name, struct oom_val ids, uint64_t vocab,
+				struct oom_dim dim, uint32_t flags)
+{
+	const char *scope = t->scope;
+	struct oom_val w, y;
+
+	t->scope = name;
+	w = oom_param(t, "weight", vocab, dim.n, OOM_P_EMBEDDING | flags);
+	y = oom_op_embedding_param(t, w, ids, vocab, dim);
+	t->scope = scope;
+	return y;
+}
+
+struct oom_val oom_op_gather(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val index, uint16_t mono,
+			     struct oom_dim width)
+{
+	const bool rg = wants_grad(t, x);
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_GATHER, name);
+		oom_node_edge(t, n, x);
+		oom_node_save(t, n, index);
+	}
+	y = oom_new(t, name, mono, width, (enum oom_dtype)x.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	oom_done(t, x);
+	oom_done(t, index);
+	return y;
+}

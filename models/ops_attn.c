@@ -1,0 +1,250 @@
+/* Attention kernels: flash, memory-efficient, math, and PyTorch's choice between them.
+ *
+ * Reference: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (choice), attention.cu and attention_backward.cu
+ * (what is kept, what is scratch), read as of PyTorch 2.14.  The choice is that of sm80. */
+#include "ops.h"
+
+static bool wants_grad(const struct oom_tape *t, struct oom_val a)
+{
+	return t->grad && a.rg;
+}
+
+static bool is_half(struct oom_val x)
+{
+	return x.dt == OOM_DT_BF16 || x.dt == OOM_DT_F16;
+}
+
+/* The monomial m with its sequence factor rounded up to a multiple of k: b*s -> b*roundup(s, k). */
+static uint16_t rounded(struct oom_tape *t, uint16_t m, uint32_t k)
+{
+	struct oom_mono x = t->monos[m];
+	uint16_t r = OOM_MONO_ONE;
+	bool found = false;
+
+	for (int i = 0; i < x.n; i++) {
+		const struct oom_var v = t->vars[x.var[i]];
+
+		if (v.base != OOM_VAR_B && v.op == 0 && !found) {
+			r = oom_mono_of(t, r, (enum oom_var_base)v.base, 1, k);
+			found = true;
+		} else {
+			r = oom_mono_of(t, r, (enum oom_var_base)v.base, v.op, v.k);
+		}
+	}
+	return r;
+}
+
+static uint64_t up(uint64_t x, uint64_t k)
+{
+	return (x + k - 1) / k * k;
+}
+
+/* Nodes shared by both fused kernels: aux carries heads << 16 | head size. */
+static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q, struct oom_val k, struct oom_val v,
+			      const struct oom_sdpa *a)
+{
+	int32_t n = oom_node(t, kind, kind == OOM_NODE_FLASH ? "flash_attention" : "efficient_attention");
+
+	oom_node_edge(t, n, q);
+	oom_node_edge(t, n, k);
+	oom_node_edge(t, n, v);
+	if (n >= 0) {
+		t->nodes[n].aux = (uint32_t)(a->heads << 16 | (a->d & 0xffff));
+		t->nodes[n].aux_width = a->kv_heads;
+		t->nodes[n].aux_mono = kind == OOM_NODE_FLASH ? rounded(t, a->mq, 128) : a->mq;
+	}
+	oom_node_save(t, n, q);
+	oom_node_save(t, n, k);
+	oom_node_save(t, n, v);
+	return n;
+}
+
+static struct oom_val flash_kernel(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
+				   const struct oom_sdpa *a)
+{
+	const bool rg = wants_grad(t, q) || wants_grad(t, k) || wants_grad(t, v);
+	struct oom_val y, lse, rng, unused;
+	int32_t n = -1;
+
+	if (rg)
+		n = attention_node(t, OOM_NODE_FLASH, q, k, v, a);
+	y = oom_new(t, "flash_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text}, (enum oom_dtype)q.dt);
+	y.perm = true;                          /* the kernel writes [b, s, h, d] */
+	lse = oom_new(t, "logsumexp", a->mq, (struct oom_dim){a->heads, NULL}, OOM_F32);
+	rng = oom_new(t, "rng_state", OOM_MONO_ONE, (struct oom_dim){2, NULL}, OOM_I64);
+	unused = oom_new(t, "rng_unused", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);
+	if (rg) {
+		y = oom_node_out(t, n, 0, y);
+		oom_node_save(t, n, y);
+		oom_node_save(t, n, lse);
+		oom_node_save(t, n, rng);
+		oom_node_save(t, n, unused);
+	}
+	oom_drop(t, lse);
+	oom_drop(t, rng);
+	oom_drop(t, unused);
+	oom_done(t, q);
+	oom_done(t, k);
+	oom_done(t, v);
+	return y;
+}
+
+/* F.pad of the last dimension to a multiple of k: a copy. */
+static struct oom_val pad_heads(struct oom_tape *t, struct oom_val x, uint64_t heads, uint64_t d, uint64_t k)
+{
+	const struct oom_dim w = {heads * up(d, k), x.text};
+
+	if (d % k == 0)
+		return x;
+	return oom_op_expand_copy(t, x, x.mono, w);
+}
+
+static struct oom_val flash(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
+			    const struct oom_sdpa *a)
+{
+	struct oom_sdpa p = *a;
+	struct oom_val y;
+
+	q = pad_heads(t, q, a->heads, a->d, 8);
+	k = pad_heads(t, k, a->kv_heads, a->d, 8);
+	v = pad_heads(t, v, a->kv_heads, a->d, 8);
+	p.d = p.dv = up(a->d, 8);
+	y = flash_kernel(t, q, k, v, &p);
+	if (a->d % 8) {
+		y = oom_op_slice(t, y, y.mono, (struct oom_dim){a->heads * a->d, NULL});
+		y.perm = false;
+	}
+	return y;
+}
+
+/* A boolean mask becomes an additive one of the query's type in every layer, and is kept. */
+static struct oom_val mask_to_bias(struct oom_tape *t, struct oom_val mask, enum oom_dtype dt)
+{
+	struct oom_val z, inv;
+
+	if (mask.dt != OOM_U8) {
+		return mask.kept ? oom_share(t, mask) : mask;
+	}
+	z = oom_new(t, "attention bias", mask.mono, (struct oom_dim){mask.width, NULL}, dt);
+	inv = oom_new(t, "logical_not", mask.mono, (struct oom_dim){mask.width, NULL}, OOM_U8);
+	oom_drop(t, inv);
+	oom_done(t, mask);
+	return z;
+}
+
+static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
+				struct oom_val mask, const struct oom_sdpa *a)
+{
+	const bool rg = wants_grad(t, q) || wants_grad(t, k) || wants_grad(t, v);
+	struct oom_val y, lse, seed, offset, bias = oom_none();
+	int32_t n = -1;
+
+	if (!oom_is_none(mask)) {
+		bias = mask_to_bias(t, mask, (enum oom_dtype)q.dt);
+		if (oom_cond_above(t, rounded(t, a->mk, 16), oom_mono_now(t, a->mk))) {
+			/* keys not a multiple of 16: the bias is padded, a copy with aligned rows */
+			struct oom_val padded = oom_new(t, "padded bias", rounded(t, bias.mono, 16),
+							(struct oom_dim){bias.width, NULL}, (enum oom_dtype)q.dt);
+
+			oom_done(t, bias);
+			bias = padded;
+		}
+	}
+	if (rg) {
+		n = attention_node(t, OOM_NODE_EFFICIENT, q, k, v, a);
+		if (!oom_is_none(bias))
+			oom_node_save(t, n, bias);
+	}
+	y = oom_new(t, "efficient_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text}, (enum oom_dtype)q.dt);
+	y.perm = true;
+	lse = oom_new(t, "logsumexp", rg ? rounded(t, a->mq, 32) : OOM_MONO_ONE, (struct oom_dim){rg ? a->heads : 0, NULL},
+		      OOM_F32);
+	seed = oom_new(t, "philox seed", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);
+	offset = oom_new(t, "philox offset", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);
+	if (a->dv > 128 && is_half(q))          /* output kept in an fp32 accumulator */
+		oom_scratch(t, "output accumulator", a->mq, a->heads * a->dv, OOM_F32);
+	if (rg) {
+		y = oom_node_out(t, n, 0, y);
+		oom_node_save(t, n, y);
+		oom_node_save(t, n, lse);
+		oom_node_save(t, n, seed);
+		oom_node_save(t, n, offset);
+	}
+	oom_drop(t, seed);
+	oom_drop(t, offset);
+	oom_drop(t, lse);
+	oom_done(t, q);
+	oom_done(t, k);
+	oom_done(t, v);
+	oom_done(t, bias);
+	return y;
+}
+
+/* _scaled_dot_product_attention_math: the scores exist, in fp32 for 16-bit inputs. */
+static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v, struct oom_val mask,
+			   const struct oom_sdpa *a)
+{
+	const enum oom_dtype dt = (enum oom_dtype)q.dt;
+	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
+	struct oom_val s, m = oom_none();
+
+	if (a->heads != a->kv_heads) {
+		k = oom_op_expand_copy(t, k, a->mk, (struct oom_dim){a->heads * a->d, NULL});
+		v = oom_op_expand_copy(t, v, a->mk, (struct oom_dim){a->heads * a->dv, NULL});
+	}
+	q = oom_op_cast(t, q, OOM_F32);
+	k = oom_op_cast(t, k, OOM_F32);
+	v = oom_op_cast(t, v, OOM_F32);
+	q = oom_op_unary(t, OOM_SCALE, q);
+	if (a->causal && oom_is_none(mask)) {
+		struct oom_val ones = oom_new(t, "causal mask", oom_mono_mul(t, a->sk, a->sk), D(1), OOM_U8);
+
+		m = mask_to_bias(t, ones, OOM_F32);
+	} else if (!oom_is_none(mask)) {
+		m = mask_to_bias(t, mask, OOM_F32);
+	}
+	k = oom_op_unary(t, OOM_SCALE, k);
+	s = oom_op_bmm(t, "scores", q, k, scores, (struct oom_dim){a->heads, NULL}, a->d);
+	if (!oom_is_none(m))
+		s = oom_op_add_inplace(t, s, m);
+	s = oom_op_softmax(t, s, false);
+	s = oom_op_dropout(t, s, a->dropout);
+	s = oom_op_bmm(t, "attention", s, v, a->mq, (struct oom_dim){a->heads * a->dv, NULL}, oom_mono_now(t, a->sk));
+	return oom_op_cast(t, s, dt);
+}
+
+struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v, struct oom_val mask,
+			   const struct oom_sdpa *a)
+{
+	const bool same = a->heads == a->kv_heads, nomask = oom_is_none(mask);
+
+	if (t->amp) {                           /* scaled_dot_product_attention is on autocast's 16-bit list */
+		q = oom_amp_cast(t, q);
+		k = oom_amp_cast(t, k);
+		v = oom_amp_cast(t, v);
+		if (!nomask && mask.dt != OOM_U8)
+			mask = oom_amp_cast(t, mask);
+	}
+	t->flops_attn[oom_mono_mul(t, a->mq, a->sk)] += 4.0 * (double)a->heads * (double)a->d * t->mult;
+	if (is_half(q) && nomask && a->d == a->dv && a->d <= 256 && (same || a->gqa))
+		return flash(t, q, k, v, a);
+	if (same && a->d % (is_half(q) ? 8 : 4) == 0 && a->dv % (is_half(q) ? 8 : 4) == 0)
+		return efficient(t, q, k, v, mask, a);
+	return math(t, q, k, v, mask, a);
+}
+
+struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
+			    const struct oom_sdpa *a)
+{
+	const enum oom_dtype half = t->amp ? (enum oom_dtype)t->amp_dt : OOM_DT_BF16;
+
+	if (!is_half(q)) {
+		q = oom_op_cast(t, q, half);
+		k = oom_op_cast(t, k, half);
+		v = oom_op_cast(t, v, half);
+	}
+	t->flops_attn[oom_mono_mul(t, a->mq, a->sk)] += 4.0 * (double)a->heads * (double)a->d * t->mult;
+	if (a->dv != a->d)
+		v = oom_op_expand_copy(t, v, v.mono, (struct oom_dim){a->kv_heads * a->d, NULL});
+	return flash(t, q, k, v, a);
+}

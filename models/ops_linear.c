@@ -1,0 +1,274 @@
+/* Matrix multiplies: nn.Linear with adapters and 4-bit weights, batched products, convolutions. */
+#include <string.h>
+
+#include "ops.h"
+
+static bool wants_grad(const struct oom_tape *t, struct oom_val a)
+{
+	return t->grad && a.rg;
+}
+
+/* ---- which element type, trainable or not ---- */
+
+static enum oom_dtype weight_dtype(const struct oom_plan *p)
+{
+	if (p->qlora)
+		return OOM_DT_BF16;
+	switch (p->precision) {
+	case OOM_BF16: case OOM_BF16_AMP: return OOM_DT_BF16;
+	case OOM_FP16: return OOM_DT_F16;
+	default: return OOM_F32;
+	}
+}
+
+void oom_param_policy(const struct oom_tape *t, struct oom_param *p)
+{
+	const struct oom_plan *plan = t->plan;
+	const bool adapters = plan->lora_r > 0;
+
+	p->trainable = adapters ? (p->flags & OOM_P_LORA) != 0 : !(p->flags & (OOM_P_FROZEN | OOM_P_NF4));
+	if (p->flags & OOM_P_LORA) {
+		/* peft.get_peft_model, autocast_adapter_dtype=True: 16-bit adapters are kept in fp32 */
+		p->dt = OOM_F32;
+		return;
+	}
+	p->dt = (uint8_t)weight_dtype(plan);
+	if (p->flags & OOM_P_FP32)
+		p->dt = OOM_F32;
+	if (p->flags & OOM_P_NF4)
+		p->dt = OOM_U8;
+	else if (plan->qlora && plan->kbit_prepare)
+		p->dt = OOM_F32;                /* peft.prepare_model_for_kbit_training casts what is not 4-bit */
+	if (plan->qlora && plan->kbit_prepare)
+		p->trainable = (p->flags & OOM_P_LORA) != 0;
+}
+
+/* ---- products ---- */
+
+/* mm/addmm on operands already in their computing type. */
+static struct oom_val product(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w,
+			      struct oom_val bias, struct oom_dim out, uint64_t in)
+{
+	const bool rg = wants_grad(t, x) || w.rg || bias.rg;
+	const uint64_t rows = in ? x.width / in : 1;
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_LINEAR, oom_is_none(bias) ? "mm" : "addmm");
+		oom_node_edge(t, n, x);
+		oom_node_edge(t, n, w);
+		oom_node_edge(t, n, bias);
+		if (w.rg)
+			oom_node_save(t, n, x);
+		if (wants_grad(t, x))
+			oom_node_save(t, n, w);
+	}
+	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * rows, out.text}, (enum oom_dtype)x.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
+	oom_done(t, x);
+	oom_done(t, w);
+	oom_done(t, bias);
+	return y;
+}
+
+struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w,
+				   struct oom_val bias, struct oom_dim out)
+{
+	const uint64_t in = out.n ? w.width / out.n : 0;
+
+	x = oom_amp_cast(t, x);
+	w = oom_amp_cast(t, w);
+	if (!oom_is_none(bias))
+		bias = oom_amp_cast(t, bias);
+	if (x.perm)                             /* a transposed view is copied before it is folded into two dimensions */
+		x = oom_op_copy(t, "clone", x);
+	return product(t, name, x, w, bias, out, in);
+}
+
+/* bitsandbytes MatMul4Bit: the weight is dequantised to bf16 for one product and again in backward; its absmax is
+ * dequantised first when it is quantised itself (bitsandbytes/functional.py dequantize_4bit). */
+static struct oom_val nf4_linear(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w,
+				 struct oom_val bias, uint64_t in, struct oom_dim out)
+{
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_val y, dq;
+	const bool rg = wants_grad(t, x) || bias.rg;
+	int32_t n = -1;
+
+	/* Linear4bit computes in its compute type and returns the input's (bnb/nn/modules.py) */
+	if (x.dt != OOM_DT_BF16)
+		x = oom_op_cast(t, x, OOM_DT_BF16);
+	if (!oom_is_none(bias))
+		bias = oom_op_cast(t, bias, OOM_DT_BF16);
+	if (rg) {
+		n = oom_node(t, OOM_NODE_NF4_LINEAR, "MatMul4Bit");
+		oom_node_edge(t, n, x);
+		oom_node_edge(t, n, bias);
+		if (n >= 0)
+			t->nodes[n].aux_width = in * out.n;
+		/* ctx.save_for_backward is skipped for the weight: it is kept by reference (ctx.tensors) */
+	}
+	if (t->plan->double_quant)
+		oom_scratch(t, "absmax", OOM_MONO_ONE, (in * out.n + 63) / 64, OOM_F32);
+	dq = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, in * out.n, OOM_DT_BF16);
+	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * (x.width / in), out.text}, OOM_DT_BF16);
+	oom_drop(t, dq);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
+	oom_done(t, x);
+	oom_done(t, bias);
+	oom_done(t, w);
+	return oom_op_cast(t, y, dt);
+}
+
+/* ---- LoRA ---- */
+
+static bool word_in(const char *list, const char *word)
+{
+	const size_t n = strlen(word);
+
+	for (const char *p = list; p; p = strchr(p, '+') ? strchr(p, '+') + 1 : NULL)
+		if (!strncmp(p, word, n) && (p[n] == '+' || !p[n]))
+			return true;
+	return false;
+}
+
+/* PEFT matches the last word of the module's name; all-linear takes every linear layer but the output head
+ * (peft/tuners/tuners_utils.py _maybe_include_all_linear_layers). */
+static bool adapted(const struct oom_tape *t, const char *name, unsigned flags)
+{
+	if (!t->plan->lora_r || (flags & (OOM_NO_LORA | OOM_IS_HEAD)))
+		return false;
+	if (!strcmp(t->plan->lora_targets, "all-linear"))
+		return !(flags & OOM_LORA_NOT_ALL);
+	return word_in(t->plan->lora_targets, name);
+}
+
+/* result + B(A(dropout(x))) * scaling, then back to the result's type (peft/tuners/lora/layer.py Linear.forward). */
+static struct oom_val lora(struct oom_tape *t, struct oom_val x, struct oom_val y, uint64_t in, struct oom_dim out)
+{
+	const struct oom_dim r = {(uint64_t)t->plan->lora_r, "lora_r"};
+	const enum oom_dtype dt = (enum oom_dtype)y.dt;
+	struct oom_val a, b;
+	const char *scope = t->scope;
+
+	a = oom_param(t, "lora_A.weight", r.n, in, OOM_P_LORA | OOM_P_LINEAR);
+	b = oom_param(t, "lora_B.weight", out.n, r.n, OOM_P_LORA | OOM_P_LINEAR);
+	x = oom_op_cast(t, x, OOM_F32);
+	x = oom_op_dropout(t, x, t->plan->lora_dropout);
+	x = oom_op_matmul_param(t, "lora_A", x, a, oom_none(), r);
+	x = oom_op_matmul_param(t, "lora_B", x, b, oom_none(), out);
+	x = oom_op_unary(t, OOM_SCALE, x);
+	y = oom_op_add(t, y, x);
+	t->scope = scope;
+	return oom_op_cast(t, y, dt);
+}
+
+struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in, struct oom_dim out,
+				unsigned flags)
+{
+	const bool lo = adapted(t, name, flags);
+	const bool nf4 = t->plan->qlora && !(flags & (OOM_IS_HEAD | OOM_NO_QUANT));
+	struct oom_val w, bias = oom_none(), y, lx = oom_none();
+	const char *scope = t->scope;
+
+	t->scope = name;
+	w = oom_param(t, "weight", out.n, in, OOM_P_LINEAR | (flags & OOM_IS_HEAD ? OOM_P_HEAD : 0) | (nf4 ? OOM_P_NF4 : 0));
+	if (flags & OOM_BIAS)
+		bias = oom_param(t, "bias", 0, out.n, 0);
+	if (lo)
+		lx = oom_share(t, x);
+	if (nf4) {
+		y = nf4_linear(t, name, x, w, bias, in, out);
+	} else {
+		x = oom_amp_cast(t, x);
+		w = oom_amp_cast(t, w);
+		if (!oom_is_none(bias))
+			bias = oom_amp_cast(t, bias);
+		if (x.perm)
+			x = oom_op_copy(t, "clone", x);
+		y = product(t, name, x, w, bias, out, in);
+	}
+	if (lo)
+		y = lora(t, lx, y, in, out);
+	t->scope = scope;
+	return y;
+}
+
+struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_val x, struct oom_dim out, unsigned flags)
+{
+	return oom_op_linear_in(t, name, x, x.width, out, flags);
+}
+
+struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a, struct oom_val b, uint16_t mono,
+			  struct oom_dim width, uint64_t inner)
+{
+	bool rg;
+	struct oom_val y;
+	int32_t n = -1;
+
+	a = oom_amp_cast(t, a);
+	b = oom_amp_cast(t, b);
+	/* matmul folds batch and heads into one dimension; a transposed view cannot be folded and is copied */
+	if (a.perm)
+		a = oom_op_copy(t, "clone", a);
+	if (b.perm)
+		b = oom_op_copy(t, "clone", b);
+	rg = wants_grad(t, a) || wants_grad(t, b);
+	if (rg) {
+		n = oom_node(t, OOM_NODE_BMM, "bmm");
+		oom_node_edge(t, n, a);
+		oom_node_edge(t, n, b);
+		if (wants_grad(t, b))
+			oom_node_save(t, n, a);
+		if (wants_grad(t, a))
+			oom_node_save(t, n, b);
+	}
+	y = oom_new(t, name, mono, width, (enum oom_dtype)a.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	t->flops_attn[mono] += 2.0 * (double)width.n * (double)inner * t->mult;
+	oom_done(t, a);
+	oom_done(t, b);
+	return y;
+}
+
+struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows, uint64_t cols,
+			   bool has_bias, uint16_t mono, struct oom_dim width)
+{
+	const char *scope = t->scope;
+	struct oom_val w, bias = oom_none(), y;
+	bool rg;
+	int32_t n = -1;
+
+	t->scope = name;
+	w = oom_param(t, "weight", rows, cols, 0);
+	if (has_bias)
+		bias = oom_param(t, "bias", 0, rows, 0);
+	x = oom_amp_cast(t, x);
+	w = oom_amp_cast(t, w);
+	if (has_bias)
+		bias = oom_amp_cast(t, bias);
+	rg = wants_grad(t, x) || w.rg || bias.rg;
+	if (rg) {
+		n = oom_node(t, OOM_NODE_CONV, "convolution");
+		oom_node_edge(t, n, x);
+		oom_node_edge(t, n, w);
+		oom_node_edge(t, n, bias);
+		oom_node_save(t, n, x);
+		oom_node_save(t, n, w);
+	}
+	y = oom_new(t, "convolution", mono, width, (enum oom_dtype)x.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	t->flops[mono] += 2.0 * (double)width.n * (double)cols * t->mult;
+	oom_done(t, x);
+	oom_done(t, w);
+	oom_done(t, bias);
+	t->scope = scope;
+	return y;
+}

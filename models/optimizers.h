@@ -1,0 +1,21 @@
+/* What an optimizer keeps and what its step needs. */
+#ifndef OOM_OPTIMIZERS_H
+#define OOM_OPTIMIZERS_H
+
+#include "oomplan/plan.h"
+#include "tape.h"
+
+/* One entry of the table (optimizers.c). */
+struct oom_optimizer {
+	struct oom_choice choice;
+	const char *setting;            /* HF TrainingArguments optim= */
+	/* Bytes of state of one trainable tensor; adds the rounded blocks to *rounded. */
+	uint64_t (*state)(const struct oom_param *p, uint64_t *rounded);
+	/* Highest temporary above grads + state during the first and the later steps (rounded bytes). */
+	void (*temps)(const struct oom_param *p, size_t n, uint64_t state_rounded, uint64_t out[2]);
+	uint8_t slots;                  /* states a parameter, for replays */
+};
+const struct oom_optimizer *oom_optimizer_at(size_t i);
+const struct oom_choice *oom_optimizer_choice(size_t i);
+
+#endif

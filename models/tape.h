@@ -1,0 +1,260 @@
+/* The ledger, as a tape: one row for every storage a training step owns, and the order in which they come and go.
+ *
+ * A family writes its forward pass once, in the operations of ops.h, over symbolic tensors (struct oom_val).  Every
+ * operation allocates what the real one allocates and saves what its derivative needs; backward.c then walks the
+ * recorded nodes in autograd's order.  What remains is a list of rows (storages, sized as a monomial in batch and
+ * sequence times a static width) and a list of events (row born, row freed), from which timeline.c reads any peak.
+ *
+ * Layers of one kind are recorded three times (first, middle, last) and the middle one is given a multiplicity, so the
+ * tape is closed-form in depth.  With `expand` every layer is recorded, which the allocator replay needs.
+ *
+ * Rules every operation keeps:
+ *   - it consumes its inputs unless they are passed as oom_keep(x);
+ *   - it saves inputs before it makes its output, and saves outputs after (checkpointing's early stop depends on it);
+ *   - sizes are rounded to 512 bytes each, as the CUDA caching allocator does (c10/cuda/CUDACachingAllocator.cpp). */
+#ifndef OOM_TAPE_H
+#define OOM_TAPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dtype.h"
+#include "oomplan/plan.h"
+
+struct oom_arch;
+struct oom_tape;
+
+/* Sizes are products of at most four of these variables and a static width. */
+enum oom_var_base { OOM_VAR_B, OOM_VAR_S, OOM_VAR_T, OOM_VAR_BASES };
+struct oom_var {
+	uint8_t base;           /* enum oom_var_base */
+	uint8_t op;             /* 0 as is, 1 rounded up to a multiple of k, 2 ceil(x / k), 3 x + k, 4 min(x, k), 5 max(x - k, 0) */
+	uint32_t k;
+};
+struct oom_mono {
+	uint8_t n;
+	uint8_t var[5];
+};
+enum { OOM_MONO_ONE = 0 };
+
+/* Who a row belongs to, for the composition at the peak (columns pk_* of the runs file). */
+enum oom_cat { OOM_CAT_TEMP, OOM_CAT_SAVED, OOM_CAT_AMP, OOM_CAT_LOGITS, OOM_CAT_GRAD, OOM_CAT_RECOMPUTE, OOM_CAT_COMM,
+	       OOM_CATS };
+
+struct oom_row {
+	uint64_t width;         /* static factor, elements */
+	const char *name;       /* operation or tensor */
+	const char *scope;      /* module */
+	const char *text;       /* the width as written in the code */
+	uint16_t mono;
+	uint16_t group;         /* layer group of its birth; 0 = outside */
+	uint16_t mult;          /* layers its record stands for */
+	uint8_t dt;
+	uint8_t cat;
+	uint8_t born;           /* enum oom_stream_id */
+	bool backward;          /* born in the backward pass */
+};
+
+/* A symbolic tensor: a reference to a storage, its shape as (monomial x width), and its place in the graph. */
+struct oom_val {
+	uint64_t width;
+	const char *text;       /* of the width; may be NULL */
+	int32_t sto;            /* row, or -1 for a persistent or absent storage */
+	int32_t node;           /* producer >= 0; -1 none; <= -2 parameter -2-node */
+	uint16_t mono;
+	uint8_t slot;           /* which output of the producer */
+	uint8_t dt;
+	bool rg;                /* requires grad */
+	bool kept;              /* the operation must not consume it */
+	bool perm;              /* memory is [b, s, h, d] behind a transposed [b, h, s, d] view */
+};
+
+/* A static width and the expression it came from. */
+struct oom_dim {
+	uint64_t n;
+	const char *text;
+};
+#define D(expr) ((struct oom_dim){(uint64_t)(expr), #expr})
+
+enum oom_param_flags {
+	OOM_P_EMBEDDING = 1, OOM_P_FROZEN = 2, OOM_P_HEAD = 4, OOM_P_LINEAR = 8, OOM_P_EXPERT = 16, OOM_P_LORA = 32,
+	OOM_P_NF4 = 64, OOM_P_FP32 = 128, OOM_P_BUFFER = 256, OOM_P_NORM = 512, OOM_P_UNUSED = 1024,
+};
+struct oom_param {
+	uint64_t elems;
+	const char *name, *scope;
+	uint32_t flags;
+	uint32_t rows, cols, mid; /* of a matrix (cols = last dimension, mid = the one before it when there are three);
+				 * rows 0 for vectors */
+	uint16_t count;         /* layers it stands for */
+	uint8_t dt;
+	bool trainable;
+	/* while recording */
+	int32_t grad;           /* row, or -1 */
+	int32_t amp;            /* row of the autocast copy, or -1 */
+	int32_t amp_node;
+	uint32_t amp_region;
+};
+
+
+struct oom_edge {
+	uint64_t width;
+	int32_t to;             /* node >= 0, parameter <= -2, -1 none */
+	uint16_t mono;
+	uint8_t slot, dt;
+};
+struct oom_node {
+	struct oom_edge edge[4];
+	uint64_t width;         /* of output 0 */
+	uint64_t aux_width;     /* what the rule needs besides */
+	int32_t saved[10];
+	uint32_t aux;
+	uint16_t mono, aux_mono;
+	uint8_t dt, kind, n_edge, n_saved, n_out, aux_dt;
+	const char *name, *scope;
+	int32_t grad[6];        /* gradient storage of each output while in backward */
+	bool gperm[6];
+	bool has[6];
+};
+
+enum oom_stream_id { OOM_STREAM_FWD, OOM_STREAM_BWD, OOM_STREAM_EVAL, OOM_STREAMS };
+/* event = row << 2 | kind */
+enum oom_event_kind { OOM_EV_ALLOC, OOM_EV_FREE, OOM_EV_FREE_ALL, OOM_EV_GRAD };
+struct oom_stream {
+	int32_t *ev;
+	size_t n, cap;
+};
+/* markers: -1 - 2 * k begins and -2 - 2 * k ends the region repeated reps[k] times */
+
+struct oom_layer_rec {
+	int32_t node0, node1;
+	uint16_t group, reps;
+};
+
+/* A condition on the dynamic sizes that the recording depended on. */
+struct oom_cond {
+	uint16_t mono;
+	uint64_t limit;
+	bool above;
+};
+
+typedef struct oom_val (*oom_block_fn)(struct oom_tape *t, const void *ctx, uint32_t layer, struct oom_val x);
+
+struct oom_ckpt {
+	oom_block_fn fn;
+	const void *ctx;
+	uint32_t layer, packs, param0;
+	struct oom_val x;
+};
+
+#define OOM_MAX_COND 24
+struct oom_tape {
+	const struct oom_plan *plan;
+	const struct oom_arch *arch;
+	enum oom_status status;
+	struct oom_error err;
+
+	struct oom_row *rows;
+	int32_t *refs;
+	size_t n_rows, cap_rows;
+	struct oom_node *nodes;
+	size_t n_nodes, cap_nodes;
+	struct oom_param *params;
+	size_t n_params, cap_params, cursor;
+	struct oom_ckpt *ckpts;
+	size_t n_ckpts, cap_ckpts;
+	struct oom_layer_rec layers[512];
+	size_t n_layers;
+	uint32_t reps[512];
+	size_t n_reps;
+	struct oom_var vars[32];
+	size_t n_vars;
+	struct oom_mono monos[96];
+	size_t n_monos;
+	double flops[96];       /* forward matrix-multiply work, per monomial */
+	double flops_attn[96];
+	struct oom_stream streams[OOM_STREAMS];
+	enum oom_stream_id stream;
+	struct oom_cond conds[OOM_MAX_COND];
+	size_t n_conds;
+	uint64_t val_b, val_s, val_t;   /* the sizes recorded with */
+	uint64_t buffer_bytes, buffer_rounded, input_bytes, input_rounded;
+
+	/* modes */
+	bool expand, grad, train, in_bwd, recompute, stopped, packing, lora_off;
+	bool amp;
+	uint8_t amp_dt;
+	uint32_t amp_region, amp_seq;
+	uint32_t packs, pack_limit;
+	uint16_t group, n_groups, mult;
+	bool in_layer;
+	const char *scope;
+	uint16_t m_b, m_s, m_bs, m_bss;
+	uint64_t vocab;         /* rows this wide are logits */
+	bool warned_approx;
+};
+
+static inline struct oom_val oom_keep(struct oom_val x)
+{
+	x.kept = true;
+	return x;
+}
+
+/* Empties the tape, keeping its memory. */
+void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struct oom_plan *plan);
+void oom_tape_release(struct oom_tape *t);
+
+/* Interned monomials.  oom_mono_of multiplies m by a variable. */
+uint16_t oom_mono_of(struct oom_tape *t, uint16_t m, enum oom_var_base base, uint8_t op, uint32_t k);
+uint16_t oom_mono_mul(struct oom_tape *t, uint16_t a, uint16_t b);
+uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_t s, uint64_t tgt);
+/* The value at the sizes recorded with. */
+uint64_t oom_mono_now(const struct oom_tape *t, uint16_t m);
+/* True when mono > limit; remembered, so that another batch on the other side records anew. */
+bool oom_cond_above(struct oom_tape *t, uint16_t m, uint64_t limit);
+
+/* A fresh storage with one reference. */
+struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, struct oom_dim width, enum oom_dtype dt);
+struct oom_val oom_new_like(struct oom_tape *t, const char *name, struct oom_val x, enum oom_dtype dt);
+void oom_ref(struct oom_tape *t, int32_t sto);
+void oom_unref(struct oom_tape *t, int32_t sto);
+/* Events by hand: for the backward pass. */
+void oom_tape_event(struct oom_tape *t, int32_t row, enum oom_event_kind kind);
+void oom_tape_mark(struct oom_tape *t, size_t rep, bool end);
+/* Gives x up. */
+void oom_drop(struct oom_tape *t, struct oom_val x);
+/* Gives x up unless it is kept: what every operation does with its inputs. */
+void oom_done(struct oom_tape *t, struct oom_val x);
+/* A second reference to x's storage. */
+struct oom_val oom_share(struct oom_tape *t, struct oom_val x);
+/* Scratch of one kernel: allocated and freed at once (all of them alive together). */
+void oom_scratch(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt);
+struct oom_val oom_scratch_hold(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt);
+
+/* The next parameter of the module being built (the same one again when a block is recomputed). */
+struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols, uint32_t flags);
+/* A persistent buffer of the model (rotary frequencies, position ids). */
+void oom_buffer(struct oom_tape *t, uint64_t elems, enum oom_dtype dt);
+
+/* Nodes. */
+int32_t oom_node(struct oom_tape *t, uint8_t kind, const char *name);
+void oom_node_edge(struct oom_tape *t, int32_t node, struct oom_val x);
+void oom_node_save(struct oom_tape *t, int32_t node, struct oom_val x);
+/* Makes x output `slot` of node. */
+struct oom_val oom_node_out(struct oom_tape *t, int32_t node, uint8_t slot, struct oom_val x);
+
+/* Autocast regions: the weight-cast cache lives until the outermost one is left. */
+void oom_amp_enter(struct oom_tape *t);
+void oom_amp_leave(struct oom_tape *t);
+/* The 16-bit copy autocast feeds to a matrix multiply (x itself when nothing is to be cast). */
+struct oom_val oom_amp_cast(struct oom_tape *t, struct oom_val x);
+
+/* Runs fn for layers [0, n): kind[i] tells which layers are alike (NULL: all).  Applies activation checkpointing when
+ * the plan asks for it. */
+struct oom_val oom_layers(struct oom_tape *t, uint32_t n, const uint8_t *kind, oom_block_fn fn, const void *ctx,
+			  struct oom_val x);
+/* The backward pass from the loss (backward.c). */
+void oom_backward(struct oom_tape *t, struct oom_val loss);
+
+#endif

@@ -1,0 +1,107 @@
+/* Sums lifetimes.  A run of n equal layers is one record: its net change times n - 1 is added, and its own maximum
+ * counts at the first or at the last repetition, whichever is higher (live bytes are linear in the repetition). */
+#include "timeline.h"
+
+struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size, bool acc)
+{
+	const struct oom_stream *s = &t->streams[stream];
+	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0;
+
+	for (size_t i = 0; i < s->n; i++) {
+		const int32_t ev = s->ev[i];
+
+		if (ev < 0) {
+			const uint32_t k = (uint32_t)(-1 - ev);
+
+			if (!(k & 1)) {
+				cur0 = cur;
+				outer = peak;
+				peak = cur;
+			} else {
+				const int64_t extra = (cur - cur0) * (int64_t)(t->reps[k / 2] - 1);
+
+				peak += extra > 0 ? extra : 0;
+				cur += extra;
+				if (outer > peak)
+					peak = outer;
+			}
+			continue;
+		}
+		switch (ev & 3) {
+		case OOM_EV_ALLOC:
+			cur += (int64_t)size[ev >> 2];
+			if (cur > peak)
+				peak = cur;
+			break;
+		case OOM_EV_FREE: cur -= (int64_t)size[ev >> 2]; break;
+		case OOM_EV_FREE_ALL: cur -= (int64_t)size[ev >> 2] * t->rows[ev >> 2].mult; break;
+		case OOM_EV_GRAD: cur -= acc ? (int64_t)size[ev >> 2] : 0; break;
+		}
+	}
+	return (struct oom_span){cur, peak};
+}
+
+struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size, bool acc,
+			      int64_t at[OOM_CATS], int64_t net[OOM_CATS], int32_t *row)
+{
+	const struct oom_stream *s = &t->streams[stream];
+	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0, start[OOM_CATS] = {0}, outer_at[OOM_CATS] = {0};
+	int32_t last = -1, outer_row = -1;
+
+	*row = -1;
+	for (int c = 0; c < OOM_CATS; c++)
+		at[c] = net[c] = 0;
+	for (size_t i = 0; i < s->n; i++) {
+		const int32_t ev = s->ev[i];
+		int64_t d = 0;
+
+		if (ev < 0) {
+			const uint32_t k = (uint32_t)(-1 - ev);
+			const int64_t n = (int64_t)t->reps[k / 2] - 1;
+
+			if (!(k & 1)) {
+				cur0 = cur;
+				outer = peak;
+				peak = cur;
+				outer_row = *row;
+				for (int c = 0; c < OOM_CATS; c++) {
+					outer_at[c] = at[c];
+					start[c] = at[c] = net[c];
+				}
+			} else {
+				const int64_t extra = (cur - cur0) * n;
+
+				for (int c = 0; c < OOM_CATS; c++) {
+					const int64_t more = (net[c] - start[c]) * n;
+
+					at[c] += extra > 0 ? more : 0;
+					net[c] += more;
+				}
+				peak += extra > 0 ? extra : 0;
+				cur += extra;
+				if (outer > peak) {
+					peak = outer;
+					*row = outer_row;
+					for (int c = 0; c < OOM_CATS; c++)
+						at[c] = outer_at[c];
+				}
+			}
+			continue;
+		}
+		switch (ev & 3) {
+		case OOM_EV_ALLOC: d = (int64_t)size[ev >> 2]; last = ev >> 2; break;
+		case OOM_EV_FREE: d = -(int64_t)size[ev >> 2]; break;
+		case OOM_EV_FREE_ALL: d = -(int64_t)size[ev >> 2] * t->rows[ev >> 2].mult; break;
+		case OOM_EV_GRAD: d = acc ? -(int64_t)size[ev >> 2] : 0; break;
+		}
+		cur += d;
+		net[t->rows[ev >> 2].cat] += d;
+		if (cur > peak) {
+			peak = cur;
+			*row = last;
+			for (int c = 0; c < OOM_CATS; c++)
+				at[c] = net[c];
+		}
+	}
+	return (struct oom_span){cur, peak};
+}
