@@ -430,7 +430,7 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 	t->stream = OOM_STREAM_BWD;
 	t->in_bwd = true;
 	t->grad = false;
-	if (loss.node >= 0) {                   /* the root gradient: ones_like(loss) */
+	if (loss.node >= 0 && loss.rg) {                   /* the root gradient: ones_like(loss) */
 		struct oom_val one = oom_new(t, "grad of loss", OOM_MONO_ONE, D(1), OOM_F32);
 
 		t->nodes[loss.node].has[loss.slot] = true;
@@ -460,6 +460,9 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 		t->mult = 1;
 		at = r.node0 - 1;
 	}
+	for (size_t i = 0; i < t->n_held; i++)
+		oom_unref(t, t->held[i]);
+	t->n_held = 0;
 	run_nodes(t, at, 0);
 	t->in_bwd = false;
 	t->grad = true;

@@ -120,9 +120,11 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 	const uint64_t v = a->vocab, d = h.width, inc = (v + d - 1) / d;
 	const uint64_t tokens = oom_mono_now(t, h.mono);
 	uint64_t chunk = 1, piece = (tokens + inc - 1) / inc;
-	struct oom_val w, gx, gw = oom_none(), loss, lc, lx, total;
+	struct oom_val w, gx, gw = oom_none(), loss, lc, lx, total, cast;
+	enum oom_dtype dt;
 	int32_t n = -1;
 	bool rg;
+	const bool grad = t->grad;
 
 	while (chunk < piece)
 		chunk *= 2;
@@ -131,26 +133,36 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 	t->vocab = v;
 	t->scope = name;
 	w = a->tie ? embed : oom_param(t, "weight", v, d, OOM_P_HEAD | OOM_P_LINEAR);
-	if (t->amp) {                                   /* FusedLinearCE is outside autocast's lists: inputs as they are */
-	}
 	rg = t->grad && (h.rg || w.rg);
 	if (rg) {
 		n = oom_node(t, OOM_NODE_FUSED_CE, "FusedLinearCE");
 		oom_node_edge(t, n, h);
 		oom_node_edge(t, n, w);
 	}
+	chunk = chunk < tokens ? chunk : tokens;
 	gx = oom_new(t, "grad of input", h.mono, (struct oom_dim){d, NULL}, (enum oom_dtype)h.dt);
 	if (w.rg)
 		gw = oom_new(t, "grad of head", OOM_MONO_ONE, (struct oom_dim){v * d, "vocab_size * d_model"}, (enum oom_dtype)w.dt);
 	loss = oom_new(t, "loss per token", h.mono, D(1), OOM_F32);
-	lc = oom_new(t, "logits chunk", OOM_MONO_ONE, (struct oom_dim){(chunk < tokens ? chunk : tokens) * v, NULL},
-		     t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt);
-	lx = oom_new(t, "input gradient chunk", OOM_MONO_ONE, (struct oom_dim){(chunk < tokens ? chunk : tokens) * d, NULL},
-		     t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt);
+	dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt;
+	/* logits = x @ w.t(): a transposed weight is no leaf, autocast casts it anew */
+	cast = t->amp && w.dt != dt ? oom_new(t, "weight copy", OOM_MONO_ONE, (struct oom_dim){v * d, NULL}, dt) : oom_none();
+	lc = oom_new(t, "logits chunk", OOM_MONO_ONE, (struct oom_dim){chunk * v, NULL}, dt);
+	oom_drop(t, cast);
+	/* grad x = logits @ w: the leaf's copy goes through the cache */
+	t->grad = false;
+	cast = t->amp ? oom_amp_cast(t, w) : oom_none();
+	t->grad = grad;
+	lx = oom_new(t, "input gradient chunk", OOM_MONO_ONE, (struct oom_dim){chunk * d, NULL}, dt);
 	oom_drop(t, lx);
-	if (w.rg && w.dt != OOM_F32) {
-		struct oom_val m = oom_new(t, "head gradient chunk", OOM_MONO_ONE, (struct oom_dim){v * d, NULL}, (enum oom_dtype)h.dt);
-		struct oom_val f = oom_new(t, "head gradient chunk", OOM_MONO_ONE, (struct oom_dim){v * d, NULL}, OOM_F32);
+	if (cast.sto >= 0)
+		oom_drop(t, cast);
+	if (w.rg && w.dt == OOM_F32 && dt != OOM_F32) {         /* addmm into the fp32 gradient */
+		oom_drop(t, oom_new(t, "input chunk", OOM_MONO_ONE, (struct oom_dim){chunk * d, NULL}, dt));
+	} else if (w.rg) {                                      /* gw += mm(...).float() */
+		struct oom_val m = oom_new(t, "head gradient chunk", OOM_MONO_ONE, (struct oom_dim){v * d, NULL}, dt);
+		struct oom_val f = dt == OOM_F32 ? oom_none() :
+				   oom_new(t, "head gradient chunk", OOM_MONO_ONE, (struct oom_dim){v * d, NULL}, OOM_F32);
 
 		oom_drop(t, m);
 		oom_drop(t, f);

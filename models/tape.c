@@ -46,7 +46,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->arch = arch;
 	t->plan = plan;
 	t->status = OOM_OK;
-	t->n_rows = t->n_nodes = t->n_params = t->n_ckpts = t->cursor = 0;
+	t->n_rows = t->n_nodes = t->n_params = t->n_ckpts = t->cursor = t->n_ctx = t->n_held = 0;
 	t->n_layers = t->n_reps = t->n_vars = t->n_monos = t->n_conds = 0;
 	for (int i = 0; i < OOM_STREAMS; i++)
 		t->streams[i].n = 0;
@@ -303,6 +303,8 @@ void oom_buffer(struct oom_tape *t, uint64_t elems, enum oom_dtype dt)
 {
 	uint64_t n = elems * oom_dtype_bytes(dt);
 
+	if (t->stream != OOM_STREAM_FWD)        /* the evaluation pass meets the same ones again */
+		return;
 	t->buffer_bytes += n * t->mult;
 	t->buffer_rounded += (n + 511) / 512 * 512 * t->mult;
 }
@@ -405,7 +407,7 @@ struct oom_val oom_amp_cast(struct oom_tape *t, struct oom_val x)
 
 	if (!t->amp || x.dt == t->amp_dt || !oom_dtype_is_float((enum oom_dtype)x.dt))
 		return x;
-	if (x.node > -2 || !x.rg || x.dt != OOM_F32) {  /* not a trainable fp32 leaf: cast anew at every use */
+	if (x.node > -2 || !t->params[-2 - x.node].trainable || x.dt != OOM_F32) {  /* not a trainable fp32 leaf: cast anew at every use */
 		const bool leaf = x.node <= -2;
 		struct oom_val y = oom_op_cast(t, x, (enum oom_dtype)t->amp_dt);
 
@@ -533,8 +535,16 @@ static struct oom_val run_of(struct oom_tape *t, uint32_t first, uint32_t n, uin
 	return x;
 }
 
-struct oom_val oom_layers(struct oom_tape *t, uint32_t n, const uint8_t *kind, oom_block_fn fn, const void *ctx,
-			  struct oom_val x)
+void oom_drop_shared(struct oom_tape *t, struct oom_val x)
+{
+	if (t->plan->grad_ckpt != OOM_CKPT_NONE && t->grad && x.sto >= 0 && t->n_held < sizeof(t->held) / sizeof(t->held[0]))
+		t->held[t->n_held++] = x.sto;
+	else
+		oom_drop(t, x);
+}
+
+struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *kind, oom_block_fn fn, const void *ctx,
+				size_t ctx_size, struct oom_val x)
 {
 	uint32_t p = kind ? period_of(kind, n) : 1, i = 0;
 	const uint32_t limit = t->expand ? 2000 : 100000;
@@ -543,6 +553,12 @@ struct oom_val oom_layers(struct oom_tape *t, uint32_t n, const uint8_t *kind, o
 		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "%u layers: more than %u", n, limit);
 		return x;
 	}
+	if (ctx_size > sizeof(t->ctx[0]) || t->n_ctx == sizeof(t->ctx) / sizeof(t->ctx[0])) {
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "too many stacks of layers in one model");
+		return x;
+	}
+	memcpy(t->ctx[t->n_ctx], ctx, ctx_size);
+	ctx = t->ctx[t->n_ctx++];
 	if (p)
 		return n ? run_of(t, 0, n, p, fn, ctx, x) : x;
 	while (i < n && !t->status) {           /* no common period: runs of equal layers */

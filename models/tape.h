@@ -164,6 +164,10 @@ struct oom_tape {
 	size_t n_params, cap_params, cursor;
 	struct oom_ckpt *ckpts;
 	size_t n_ckpts, cap_ckpts;
+	unsigned char ctx[16][1024];    /* copies of the blocks' contexts */
+	size_t n_ctx;
+	int32_t held[24];               /* shared tensors alive for recomputation */
+	size_t n_held;
 	struct oom_layer_rec layers[512];
 	size_t n_layers;
 	uint32_t reps[512];
@@ -252,8 +256,13 @@ struct oom_val oom_amp_cast(struct oom_tape *t, struct oom_val x);
 
 /* Runs fn for layers [0, n): kind[i] tells which layers are alike (NULL: all).  Applies activation checkpointing when
  * the plan asks for it. */
-struct oom_val oom_layers(struct oom_tape *t, uint32_t n, const uint8_t *kind, oom_block_fn fn, const void *ctx,
-			  struct oom_val x);
+struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *kind, oom_block_fn fn, const void *ctx,
+				size_t ctx_size, struct oom_val x);
+/* ctx (any struct) is copied: blocks are run again in the backward pass. */
+#define oom_layers(t, n, kind, fn, ctx, x) oom_layers_sized(t, n, kind, fn, ctx, sizeof(*(ctx)), x)
+/* Gives up a tensor that all layers share (mask, rotary tables): under checkpointing the blocks' closures hold it until
+ * the first layer has been recomputed. */
+void oom_drop_shared(struct oom_tape *t, struct oom_val x);
 /* The backward pass from the loss (backward.c). */
 void oom_backward(struct oom_tape *t, struct oom_val loss);
 

@@ -69,9 +69,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	l.mask = oom_make_mask(t, true, a->window, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
 	l.rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
-	oom_drop(t, l.rope.cos);
-	oom_drop(t, l.rope.sin);
-	oom_drop(t, l.mask);
+	oom_drop_shared(t, l.rope.cos);
+	oom_drop_shared(t, l.rope.sin);
+	oom_drop_shared(t, l.mask);
 	x = oom_norm(t, a->norm, "norm", x, 0);
 	return oom_causal_tail(t, a, x, embed);
 }
