@@ -339,43 +339,68 @@ static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	case OOM_NODE_WHERE:
 		g[0] = for_edge(t, n, 0, n->dt);
 		break;
-	case OOM_NODE_CKPT: case OOM_NODE_KINDS: break;
+	case OOM_NODE_LEAF: case OOM_NODE_CKPT: case OOM_NODE_KINDS: break;
 	}
 }
 
+static void run_node(struct oom_tape *t, int32_t i);
 static void run_nodes(struct oom_tape *t, int32_t from, int32_t to);
 
-/* A checkpointed block: forward again with its graph, then that graph backwards
- * (torch.utils.checkpoint, use_reentrant=False, early_stop=True). */
-static void recompute(struct oom_tape *t, int32_t index)
+/* Runs a checkpointed block again, recording its nodes. */
+static struct oom_val block_again(struct oom_tape *t, const struct oom_ckpt *c, bool dry)
 {
-	struct oom_ckpt *c = &t->ckpts[t->nodes[index].aux];
-	const int32_t mark = (int32_t)t->n_nodes;
-	const size_t cursor = t->cursor;
-	const uint32_t packs = t->packs, limit = t->pack_limit;
-	struct oom_val x = oom_keep(c->x), y;
-	struct oom_node *n = &t->nodes[index];
-	struct grad g = {.sto = n->grad[0], .mono = n->mono, .width = n->width, .dt = n->dt, .perm = n->gperm[0],
-			 .given = n->has[0]};
+	struct oom_val y;
 
 	t->cursor = c->param0;
 	t->packs = 0;
 	t->pack_limit = c->packs;
 	t->grad = true;
 	t->recompute = true;
+	t->dry = t->stopped = dry;
 	oom_amp_enter(t);
-	y = c->fn(t, c->ctx, c->layer, oom_share(t, x));
+	y = c->fn(t, c->ctx, c->layer, oom_share(t, c->x));
 	oom_amp_leave(t);
-	t->stopped = false;
+	t->stopped = t->dry = false;
 	t->grad = false;
+	oom_drop(t, y);
+	return y;
+}
+
+/* A checkpointed block: its last nodes run as far as they need no saved tensor; the first that does sets off the
+ * recomputation, after which the graph goes on (torch.utils.checkpoint, use_reentrant=False, early_stop=True). */
+static void recompute(struct oom_tape *t, int32_t index)
+{
+	const struct oom_ckpt c = t->ckpts[t->nodes[index].aux];
+	const int32_t mark = (int32_t)t->n_nodes;
+	const size_t cursor = t->cursor;
+	const uint32_t packs = t->packs, limit = t->pack_limit;
+	struct oom_node *n = &t->nodes[index];
+	struct grad g = {.sto = n->grad[0], .mono = n->mono, .width = n->width, .dt = n->dt, .perm = n->gperm[0],
+			 .given = n->has[0]};
+	struct oom_val y = block_again(t, &c, true);
+	int32_t k = (int32_t)t->n_nodes - 1, real = (int32_t)t->n_nodes;
+
+	n->grad[0] = -1;
+	push(t, &(struct oom_edge){.to = y.rg ? y.node : -1, .slot = y.slot, .mono = y.mono, .width = y.width, .dt = y.dt}, g);
+	while (k >= mark && !t->nodes[k].n_packed)
+		run_node(t, k--);
+	block_again(t, &c, false);
+	if ((int32_t)t->n_nodes - real < k + 1 - mark) {
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "a recomputed block differs from its forward");
+		return;
+	}
+	for (int32_t i = mark; i <= k; i++) {
+		struct oom_node *to = &t->nodes[real + i - mark];
+		const struct oom_node *from = &t->nodes[i];
+
+		memcpy(to->has, from->has, sizeof(to->has));
+		memcpy(to->grad, from->grad, sizeof(to->grad));
+		memcpy(to->gperm, from->gperm, sizeof(to->gperm));
+	}
+	run_nodes(t, real + k - mark, real);
 	t->cursor = cursor;
 	t->packs = packs;
 	t->pack_limit = limit;
-	oom_drop(t, y);
-	/* the checkpoint's own reference to its input outlives the block's nodes */
-	push(t, &(struct oom_edge){.to = y.rg ? y.node : -1, .slot = y.slot, .mono = y.mono, .width = y.width, .dt = y.dt}, g);
-	t->nodes[index].grad[0] = -1;
-	run_nodes(t, (int32_t)t->n_nodes - 1, mark);
 	t->n_nodes = (size_t)mark;
 	t->recompute = false;
 	n = &t->nodes[index];

@@ -243,6 +243,6 @@ struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, ui
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 {
 	if (t->grad && t->plan->lora_r && t->plan->grad_ckpt != OOM_CKPT_NONE)
-		x.rg = true;
+		x = oom_node_out(t, oom_node(t, OOM_NODE_LEAF, "embedding output"), 0, x);
 	return x;
 }

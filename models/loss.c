@@ -111,6 +111,37 @@ struct oom_val oom_seq_cls_last(struct oom_tape *t, const struct oom_arch *a, st
 	return oom_cls_loss(t, a, logits);
 }
 
+/* One chunk: logits, their gradient in place, the input's gradient, the head's. */
+static void fused_chunk(struct oom_tape *t, struct oom_val w, enum oom_dtype dt, uint64_t chunk, uint64_t v, uint64_t d)
+{
+	const bool grad = t->grad;
+	const struct oom_dim weight = {v * d, "vocab_size * d_model"}, rows = {chunk * d, NULL};
+	struct oom_val cast = oom_none(), lc;
+
+	/* logits = x @ w.t(): a transposed weight is no leaf, autocast casts it anew */
+	if (t->amp && w.dt != dt)
+		cast = oom_new(t, "weight copy", OOM_MONO_ONE, weight, dt);
+	lc = oom_new(t, "logits chunk", OOM_MONO_ONE, (struct oom_dim){chunk * v, NULL}, dt);
+	oom_drop(t, cast);
+	/* grad x = logits @ w: the leaf's copy goes through the cache */
+	t->grad = false;
+	cast = t->amp ? oom_amp_cast(t, w) : oom_none();
+	t->grad = grad;
+	oom_drop(t, oom_new(t, "input gradient chunk", OOM_MONO_ONE, rows, dt));
+	if (cast.sto >= 0)
+		oom_drop(t, cast);
+	if (w.rg && w.dt == OOM_F32 && dt != OOM_F32) {         /* addmm into the fp32 gradient */
+		oom_drop(t, oom_new(t, "input chunk", OOM_MONO_ONE, rows, dt));
+	} else if (w.rg) {                                      /* gw += mm(...).float() */
+		struct oom_val m = oom_new(t, "head gradient chunk", OOM_MONO_ONE, weight, dt);
+
+		if (dt != OOM_F32)
+			oom_drop(t, oom_new(t, "head gradient chunk", OOM_MONO_ONE, weight, OOM_F32));
+		oom_drop(t, m);
+	}
+	oom_drop(t, lc);
+}
+
 /* Liger's fused linear cross-entropy: chunk = next power of two of tokens / ceil(V / h); the chunk of logits is
  * overwritten by its gradient; gradients of input and head exist from the forward on
  * (linkedin/Liger-Kernel, ops/fused_linear_cross_entropy.py). */
@@ -120,11 +151,10 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 	const uint64_t v = a->vocab, d = h.width, inc = (v + d - 1) / d;
 	const uint64_t tokens = oom_mono_now(t, h.mono);
 	uint64_t chunk = 1, piece = (tokens + inc - 1) / inc;
-	struct oom_val w, gx, gw = oom_none(), loss, lc, lx, total, cast;
+	struct oom_val w, gx, gw = oom_none(), loss, total;
 	enum oom_dtype dt;
 	int32_t n = -1;
 	bool rg;
-	const bool grad = t->grad;
 
 	while (chunk < piece)
 		chunk *= 2;
@@ -145,29 +175,8 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 		gw = oom_new(t, "grad of head", OOM_MONO_ONE, (struct oom_dim){v * d, "vocab_size * d_model"}, (enum oom_dtype)w.dt);
 	loss = oom_new(t, "loss per token", h.mono, D(1), OOM_F32);
 	dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt;
-	/* logits = x @ w.t(): a transposed weight is no leaf, autocast casts it anew */
-	cast = t->amp && w.dt != dt ? oom_new(t, "weight copy", OOM_MONO_ONE, (struct oom_dim){v * d, NULL}, dt) : oom_none();
-	lc = oom_new(t, "logits chunk", OOM_MONO_ONE, (struct oom_dim){chunk * v, NULL}, dt);
-	oom_drop(t, cast);
-	/* grad x = logits @ w: the leaf's copy goes through the cache */
-	t->grad = false;
-	cast = t->amp ? oom_amp_cast(t, w) : oom_none();
-	t->grad = grad;
-	lx = oom_new(t, "input gradient chunk", OOM_MONO_ONE, (struct oom_dim){chunk * d, NULL}, dt);
-	oom_drop(t, lx);
-	if (cast.sto >= 0)
-		oom_drop(t, cast);
-	if (w.rg && w.dt == OOM_F32 && dt != OOM_F32) {         /* addmm into the fp32 gradient */
-		oom_drop(t, oom_new(t, "input chunk", OOM_MONO_ONE, (struct oom_dim){chunk * d, NULL}, dt));
-	} else if (w.rg) {                                      /* gw += mm(...).float() */
-		struct oom_val m = oom_new(t, "head gradient chunk", OOM_MONO_ONE, (struct oom_dim){v * d, NULL}, dt);
-		struct oom_val f = dt == OOM_F32 ? oom_none() :
-				   oom_new(t, "head gradient chunk", OOM_MONO_ONE, (struct oom_dim){v * d, NULL}, OOM_F32);
-
-		oom_drop(t, m);
-		oom_drop(t, f);
-	}
-	oom_drop(t, lc);
+	for (int i = 0; i < (chunk < tokens ? 2 : 1); i++)      /* from the second chunk on the cast weight is cached */
+		fused_chunk(t, w, dt, chunk, v, d);
 	total = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);
 	oom_drop(t, loss);
 	if (rg) {

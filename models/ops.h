@@ -33,6 +33,7 @@ enum oom_node_kind {
 	OOM_NODE_FUSED_CE,      /* saved gradients; edges x, w */
 	OOM_NODE_WHERE,         /* masked_fill, where: one fresh gradient */
 	OOM_NODE_GROUP_NORM,
+	OOM_NODE_LEAF,          /* collects a gradient nobody uses */
 	OOM_NODE_CKPT,
 	OOM_NODE_KINDS,
 };

@@ -153,19 +153,23 @@ static struct oom_val lora(struct oom_tape *t, struct oom_val x, struct oom_val 
 {
 	const struct oom_dim r = {(uint64_t)t->plan->lora_r, "lora_r"};
 	const enum oom_dtype dt = (enum oom_dtype)y.dt;
-	struct oom_val a, b;
+	struct oom_val a, b, c, d;
 	const char *scope = t->scope;
 
 	a = oom_param(t, "lora_A.weight", r.n, in, OOM_P_LORA | OOM_P_LINEAR);
 	b = oom_param(t, "lora_B.weight", out.n, r.n, OOM_P_LORA | OOM_P_LINEAR);
-	x = oom_op_cast(t, x, OOM_F32);
-	x = oom_op_dropout(t, x, t->plan->lora_dropout);
-	x = oom_op_matmul_param(t, "lora_A", x, a, oom_none(), r);
-	x = oom_op_matmul_param(t, "lora_B", x, b, oom_none(), out);
-	x = oom_op_unary(t, OOM_SCALE, x);
-	y = oom_op_add(t, y, x);
+	/* x and its fp32 copy are locals of the call until it returns */
+	c = oom_op_cast(t, oom_keep(x), OOM_F32);
+	d = oom_op_dropout(t, oom_keep(c), t->plan->lora_dropout);
+	d = oom_op_matmul_param(t, "lora_A", d, a, oom_none(), r);
+	d = oom_op_matmul_param(t, "lora_B", d, b, oom_none(), out);
+	d = oom_op_unary(t, OOM_SCALE, d);
+	y = oom_op_add(t, y, d);
+	y = oom_op_cast(t, y, dt);
+	oom_drop(t, c);
+	oom_drop(t, x);
 	t->scope = scope;
-	return oom_op_cast(t, y, dt);
+	return y;
 }
 
 struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in, struct oom_dim out,

@@ -54,7 +54,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	memset(t->flops_attn, 0, sizeof(t->flops_attn));
 	t->buffer_bytes = t->buffer_rounded = t->input_bytes = t->input_rounded = 0;
 	t->grad = t->train = true;
-	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->lora_off = t->warned_approx = false;
+	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->warned_approx = false;
 	t->amp = false;
 	t->amp_region = t->amp_seq = 0;
 	t->packs = t->pack_limit = 0;
@@ -209,7 +209,7 @@ struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, stru
 	r = &t->rows[t->n_rows];
 	*r = (struct oom_row){.width = width.n, .name = name, .scope = t->scope, .text = width.text, .mono = mono,
 			      .group = t->group, .mult = t->mult, .dt = (uint8_t)dt, .born = (uint8_t)t->stream,
-			      .backward = t->in_bwd, .cat = t->in_bwd && t->recompute ? OOM_CAT_RECOMPUTE : OOM_CAT_TEMP};
+			      .backward = t->in_bwd, .cat = t->in_bwd && t->recompute && t->grad ? OOM_CAT_RECOMPUTE : OOM_CAT_TEMP};
 	if (width.n == t->vocab && t->vocab && mono != OOM_MONO_ONE)
 		r->cat = OOM_CAT_LOGITS;
 	t->refs[t->n_rows] = 1;
@@ -346,6 +346,8 @@ void oom_node_save(struct oom_tape *t, int32_t node, struct oom_val x)
 		t->packs++;
 		return;
 	}
+	if (t->dry && node >= 0)
+		t->nodes[node].n_packed++;
 	if (t->stopped)
 		return;
 	if (node >= 0) {

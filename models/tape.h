@@ -111,7 +111,8 @@ struct oom_node {
 	int32_t saved[10];
 	uint32_t aux;
 	uint16_t mono, aux_mono;
-	uint8_t dt, kind, n_edge, n_saved, n_out, aux_dt;
+	uint8_t dt, kind, n_edge, n_saved, n_out;
+	uint8_t n_packed;       /* dry runs: tensors it would save */
 	const char *name, *scope;
 	int32_t grad[6];        /* gradient storage of each output while in backward */
 	bool gperm[6];
@@ -186,7 +187,7 @@ struct oom_tape {
 	uint64_t buffer_bytes, buffer_rounded, input_bytes, input_rounded;
 
 	/* modes */
-	bool expand, grad, train, in_bwd, recompute, stopped, packing, lora_off;
+	bool expand, grad, train, in_bwd, recompute, stopped, dry, packing;
 	bool amp;
 	uint8_t amp_dt;
 	uint32_t amp_region, amp_seq;
