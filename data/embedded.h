@@ -4,13 +4,16 @@
 
 #include <stddef.h>
 
+/* A NUL follows the bytes; size does not count it. */
 struct oom_embedded {
-	const char *name;
+	const char *name;       /* without folders */
 	const unsigned char *bytes;
 	size_t size;
 };
 
 /* The file of that name, or NULL. */
 const struct oom_embedded *oom_embedded_find(const char *name);
+/* All of them; NULL past the end. */
+const struct oom_embedded *oom_embedded_at(size_t i);
 
 #endif

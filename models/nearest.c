@@ -1,0 +1,51 @@
+/* "Did you mean": the nearest word by edit distance. */
+#include <ctype.h>
+#include <string.h>
+
+#include "oomplan/plan.h"
+
+enum { MAX = 64 };
+
+/* Levenshtein distance, letters compared without case; words beyond MAX are cut. */
+static int distance(const char *a, const char *b)
+{
+	int row[MAX + 1], n = (int)strnlen(a, MAX), m = (int)strnlen(b, MAX);
+
+	for (int j = 0; j <= m; j++)
+		row[j] = j;
+	for (int i = 1; i <= n; i++) {
+		int diag = row[0];
+
+		row[0] = i;
+		for (int j = 1; j <= m; j++) {
+			const int same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+			int best = diag + !same;
+
+			if (row[j] + 1 < best)
+				best = row[j] + 1;
+			if (row[j - 1] + 1 < best)
+				best = row[j - 1] + 1;
+			diag = row[j];
+			row[j] = best;
+		}
+	}
+	return row[m];
+}
+
+const char *oom_nearest(const char *word, const char *const *words)
+{
+	const char *near = NULL;
+	int best = (int)strnlen(word, MAX) / 2 + 2;    /* farther than half the word is no suggestion */
+
+	for (size_t i = 0; words[i]; i++) {
+		int d = distance(word, words[i]);
+
+		if (strlen(word) >= 3 && strstr(words[i], word))
+			d = 1;
+		if (d < best) {
+			best = d;
+			near = words[i];
+		}
+	}
+	return near;
+}

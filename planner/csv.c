@@ -1,0 +1,188 @@
+/* CSV in and out.  Parsing is libcsv's; header lookup, limits and messages are ours. */
+#include "csv_rows.h"
+
+#include <csv.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_CELLS = 4096, MAX_ROW = 1 << 20 };
+
+struct reader {
+	char *text;                     /* cells of the row being read, NUL-separated */
+	size_t used;
+	size_t start[MAX_CELLS];
+	size_t n;
+	char *header;
+	const char *names[MAX_CELLS], *cells[MAX_CELLS];
+	size_t n_names, line;
+	const char *file;
+	oom_csv_fn fn;
+	void *ctx;
+	enum oom_status status;
+	struct oom_error *err;
+};
+
+static void on_cell(void *s, size_t len, void *ctx)
+{
+	struct reader *r = ctx;
+
+	if (r->status)
+		return;
+	if (r->n == MAX_CELLS || r->used + len + 1 > MAX_ROW) {
+		r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s:%zu: a row longer than 1 MiB or wider than %d columns",
+					  r->file, r->line, MAX_CELLS);
+		return;
+	}
+	r->start[r->n++] = r->used;
+	if (len)
+		memcpy(r->text + r->used, s, len);
+	r->used += len;
+	r->text[r->used++] = 0;
+}
+
+static void take_header(struct reader *r)
+{
+	r->header = malloc(r->used ? r->used : 1);
+	if (!r->header) {
+		r->status = oom_error_set(r->err, OOM_ERR_MEMORY, "out of host memory");
+		return;
+	}
+	memcpy(r->header, r->text, r->used);
+	for (size_t i = 0; i < r->n; i++)
+		r->names[i] = r->header + r->start[i];
+	if (r->n && !strncmp(r->names[0], "\xef\xbb\xbf", 3))
+		r->names[0] += 3;               /* a byte-order mark before the first name */
+	r->n_names = r->n;
+}
+
+static void on_row(int c, void *ctx)
+{
+	struct reader *r = ctx;
+
+	(void)c;
+	if (!r->status && !r->n_names) {
+		take_header(r);
+	} else if (!r->status) {
+		const struct oom_csv_row row = {r->names, r->cells, r->n_names, r->line, r->file};
+
+		for (size_t i = 0; i < r->n_names; i++)
+			r->cells[i] = i < r->n ? r->text + r->start[i] : "";
+		if (r->n > r->n_names)
+			r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s:%zu: %zu cells, but the header names %zu columns", r->file,
+						  r->line, r->n, r->n_names);
+		else
+			r->status = r->fn(r->ctx, &row, r->err);
+	}
+	r->n = r->used = 0;
+}
+
+static struct reader *reader_new(const char *name, oom_csv_fn fn, void *ctx, struct oom_error *err)
+{
+	struct reader *r = calloc(1, sizeof(*r));
+
+	if (r && !(r->text = malloc(MAX_ROW))) {
+		free(r);
+		r = NULL;
+	}
+	if (!r) {
+		oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+		return NULL;
+	}
+	*r = (struct reader){.text = r->text, .file = name, .fn = fn, .ctx = ctx, .err = err, .line = 1};
+	return r;
+}
+
+/* Feeds line by line, so that every callback knows its line. */
+static void feed(struct reader *r, struct csv_parser *p, const char *s, size_t n)
+{
+	while (n && !r->status) {
+		const char *nl = memchr(s, '\n', n);
+		const size_t k = nl ? (size_t)(nl - s) + 1 : n;
+
+		if (csv_parse(p, s, k, on_cell, on_row, r) != (size_t)k && !r->status)
+			r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s:%zu: malformed CSV: %s", r->file, r->line,
+						  csv_strerror(csv_error(p)));
+		r->line += nl != NULL;
+		s += k;
+		n -= k;
+	}
+}
+
+static enum oom_status finish(struct reader *r, struct csv_parser *p)
+{
+	enum oom_status st;
+
+	if (!r->status && csv_fini(p, on_cell, on_row, r))
+		r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s: ends inside a quoted cell", r->file);
+	if (!r->status && !r->n_names)
+		r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s: empty: a header line was expected", r->file);
+	st = r->status;
+	csv_free(p);
+	free(r->header);
+	free(r->text);
+	free(r);
+	return st;
+}
+
+enum oom_status oom_csv_parse(const char *text, size_t size, const char *name, oom_csv_fn fn, void *ctx,
+			      struct oom_error *err)
+{
+	struct csv_parser p;
+	struct reader *r = reader_new(name, fn, ctx, err);
+
+	if (!r)
+		return OOM_ERR_MEMORY;
+	csv_init(&p, CSV_APPEND_NULL);
+	feed(r, &p, text, size);
+	return finish(r, &p);
+}
+
+enum oom_status oom_csv_read(const char *path, oom_csv_fn fn, void *ctx, struct oom_error *err)
+{
+	FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
+	struct csv_parser p;
+	struct reader *r;
+	char buf[65536];
+	size_t n;
+
+	if (!f)
+		return oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
+	r = reader_new(path, fn, ctx, err);
+	if (!r) {
+		if (f != stdin)
+			fclose(f);
+		return OOM_ERR_MEMORY;
+	}
+	csv_init(&p, CSV_APPEND_NULL);
+	while (!r->status && (n = fread(buf, 1, sizeof(buf), f)) > 0)
+		feed(r, &p, buf, n);
+	if (!r->status && ferror(f))
+		r->status = oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
+	if (f != stdin)
+		fclose(f);
+	return finish(r, &p);
+}
+
+const char *oom_csv_cell(const struct oom_csv_row *row, const char *name)
+{
+	for (size_t i = 0; i < row->n; i++)
+		if (!strcmp(row->names[i], name))
+			return row->cells[i];
+	return NULL;
+}
+
+void oom_csv_put(FILE *out, const char *cell)
+{
+	if (!strpbrk(cell, ",\"\r\n")) {
+		fputs(cell, out);
+		return;
+	}
+	putc('"', out);
+	for (; *cell; cell++) {
+		if (*cell == '"')
+			putc('"', out);
+		putc(*cell, out);
+	}
+	putc('"', out);
+}

@@ -1,0 +1,204 @@
+/* The GPU table and how people spell its names. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "csv_rows.h"
+#include "embedded.h"
+#include "oomplan/gpu.h"
+#include "oomplan/plan.h"
+
+static const char *const kinds[] = {"measured", "nvidia-smi", "marketing"};
+
+const char *oom_capacity_kind_str(enum oom_capacity_kind kind)
+{
+	return kinds[kind];
+}
+
+/* Lower case letters and digits only; vendor words, "gb"/"gib" and a trailing size unit drop out:
+ * "NVIDIA GeForce RTX 4090" and "4090" give "4090", "A100-SXM4-40GB" gives "a100sxm440". */
+static void normalise(const char *s, char *out, size_t size)
+{
+	static const char *const noise[] = {"nvidia", "geforce", "tesla", "amd", "instinct", "radeon", "quadro", "rtx", "gtx"};
+	char low[128];
+	size_t n = 0, k = 0;
+
+	for (; *s && n + 1 < sizeof(low); s++)
+		if (isalnum((unsigned char)*s))
+			low[n++] = (char)tolower((unsigned char)*s);
+	low[n] = 0;
+	for (size_t i = 0; i < n && k + 1 < size;) {
+		size_t skip = 0;
+
+		for (size_t w = 0; w < sizeof(noise) / sizeof(noise[0]); w++)
+			if (!strncmp(low + i, noise[w], strlen(noise[w])) && strlen(noise[w]) < n)
+				skip = strlen(noise[w]);
+		if (!skip && i && isdigit((unsigned char)low[i - 1])) {         /* 40gib, 40gb, 40g */
+			if (!strncmp(low + i, "gib", 3))
+				skip = 3;
+			else if (!strncmp(low + i, "gb", 2))
+				skip = 2;
+			else if (low[i] == 'g' && !low[i + 1])
+				skip = 1;
+		}
+		if (skip)
+			i += skip;
+		else
+			out[k++] = low[i++];
+	}
+	out[k] = 0;
+}
+
+static void copy(char *to, size_t size, const char *from)
+{
+	snprintf(to, size, "%s", from ? from : "");
+}
+
+static double number(const struct oom_csv_row *row, const char *name)
+{
+	const char *s = oom_csv_cell(row, name);
+
+	return s ? strtod(s, NULL) : 0;
+}
+
+static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
+{
+	struct oom_gpus *gpus = ctx;
+	const char *name = oom_csv_cell(row, "name"), *kind = oom_csv_cell(row, "capacity_kind");
+	double mib = number(row, "capacity_mib"), gb = number(row, "memory_gb");
+	struct oom_gpu g = {.capacity_kind = OOM_CAPACITY_MEASURED};
+	struct oom_gpu *items;
+
+	if (!name || !*name)
+		return oom_error_set(err, OOM_ERR_INVALID, "%s:%zu: a GPU without a name (column \"name\")", row->file, row->line);
+	if (!(mib > 0) && gb > 0) {
+		mib = gb * 1024;
+		g.capacity_kind = OOM_CAPACITY_MARKETING;
+	}
+	if (!(mib > 0 && mib < 1e9))
+		return oom_error_set(err, OOM_ERR_INVALID, "%s:%zu: %s has no memory size (column \"capacity_mib\" or \"memory_gb\")",
+				     row->file, row->line, name);
+	for (int i = 0; kind && i < 3; i++)
+		if (!strcmp(kind, kinds[i]))
+			g.capacity_kind = (enum oom_capacity_kind)i;
+	copy(g.name, sizeof(g.name), name);
+	copy(g.aliases, sizeof(g.aliases), oom_csv_cell(row, "aliases"));
+	copy(g.vendor, sizeof(g.vendor), oom_csv_cell(row, "vendor"));
+	copy(g.architecture, sizeof(g.architecture), oom_csv_cell(row, "architecture"));
+	copy(g.interconnect, sizeof(g.interconnect), oom_csv_cell(row, "interconnect"));
+	copy(g.source, sizeof(g.source), oom_csv_cell(row, "source"));
+	copy(g.checked, sizeof(g.checked), oom_csv_cell(row, "checked"));
+	g.memory_gb = gb > 0 ? gb : mib / 1024;
+	g.capacity_bytes = (uint64_t)(mib * 1048576.0);
+	g.compute_capability = number(row, "compute_capability");
+	g.bandwidth_gb_s = number(row, "mem_bw_gb_s");
+	g.bf16_tflops = number(row, "bf16_tflops");
+	g.fp16_tflops = number(row, "fp16_tflops");
+	for (size_t i = 0; i < gpus->n; i++)
+		if (!strcmp(gpus->items[i].name, g.name)) {
+			gpus->items[i] = g;
+			return OOM_OK;
+		}
+	if (gpus->n >= 100000)
+		return oom_error_set(err, OOM_ERR_LIMIT, "%s:%zu: more than 100000 GPUs", row->file, row->line);
+	items = realloc(gpus->items, (gpus->n + 1) * sizeof(*items));
+	if (!items)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	gpus->items = items;
+	gpus->items[gpus->n++] = g;
+	return OOM_OK;
+}
+
+enum oom_status oom_gpus_load(struct oom_gpus *gpus, struct oom_error *err)
+{
+	const struct oom_embedded *f = oom_embedded_find("gpus.csv");
+
+	return oom_csv_parse((const char *)f->bytes, f->size, "gpus.csv", take, gpus, err);
+}
+
+enum oom_status oom_gpus_read(struct oom_gpus *gpus, const char *path, struct oom_error *err)
+{
+	return oom_csv_read(path, take, gpus, err);
+}
+
+void oom_gpus_release(struct oom_gpus *gpus)
+{
+	if (!gpus)
+		return;
+	free(gpus->items);
+	gpus->items = NULL;
+	gpus->n = 0;
+}
+
+/* Name, alias, or either cut at the word's end: 3 exact, 2 alias, 1 prefix ("a100" for "A100-SXM4-40GB"). */
+static int match(const struct oom_gpu *g, const char *want)
+{
+	char norm[128], list[sizeof(g->aliases)], *save = NULL;
+	int best = 0;
+
+	normalise(g->name, norm, sizeof(norm));
+	if (!strcmp(norm, want))
+		return 3;
+	if (!strncmp(norm, want, strlen(want)) && !isdigit((unsigned char)norm[strlen(want)]))
+		best = 1;
+	copy(list, sizeof(list), g->aliases);
+	for (char *a = strtok_r(list, ";", &save); a; a = strtok_r(NULL, ";", &save)) {
+		normalise(a, norm, sizeof(norm));
+		if (!strcmp(norm, want))
+			return 2;
+		if (!strncmp(norm, want, strlen(want)) && !isdigit((unsigned char)norm[strlen(want)]))
+			best = 1;
+	}
+	return best;
+}
+
+static enum oom_status unknown(const struct oom_gpus *gpus, const char *word, struct oom_error *err)
+{
+	const char **names = calloc(gpus->n + 1, sizeof(*names)), *near;
+
+	for (size_t i = 0; names && i < gpus->n; i++)
+		names[i] = gpus->items[i].name;
+	near = names ? oom_nearest(word, names) : NULL;
+	oom_error_set(err, OOM_ERR_UNKNOWN, "unknown GPU \"%s\"%s%s%s; see: oomplan list gpus, or give --gpu-memory", word,
+		      near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+	free(names);
+	return OOM_ERR_UNKNOWN;
+}
+
+enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, struct oom_gpu *out, char note[256],
+			     struct oom_error *err)
+{
+	char want[128], names[220] = "";
+	const struct oom_gpu *pick = NULL;
+	size_t used = 0, found = 0;
+	bool differ = false;
+	int best = 0;
+
+	normalise(word, want, sizeof(want));
+	if (note)
+		note[0] = 0;
+	for (size_t i = 0; i < gpus->n && *want; i++)
+		if (match(&gpus->items[i], want) > best)
+			best = match(&gpus->items[i], want);
+	if (!best)
+		return unknown(gpus, word, err);
+	for (size_t i = 0; i < gpus->n; i++) {
+		const struct oom_gpu *g = &gpus->items[i];
+
+		if (match(g, want) != best)
+			continue;
+		if (used < sizeof(names) - 1)
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", found ? ", " : "", g->name);
+		found++;
+		differ |= pick && pick->memory_gb != g->memory_gb;
+		if (!pick || g->capacity_bytes < pick->capacity_bytes)
+			pick = g;
+	}
+	if (differ)
+		return oom_error_set(err, OOM_ERR_UNKNOWN, "\"%s\" names cards of different memory sizes: %s; say which", word, names);
+	if (found > 1 && note)
+		snprintf(note, 256, "\"%s\" may be %s: the smaller reported capacity is used (%s)", word, names, pick->name);
+	*out = *pick;
+	return OOM_OK;
+}
