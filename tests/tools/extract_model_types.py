@@ -122,7 +122,7 @@ def aliases_of(cls, fields, obj):
             out[standard] = real
         elif real not in out or STANDARD.index(standard) < STANDARD.index(out[real]):
             out[real] = standard
-    out = {k: v for k, v in out.items() if keep(k, None)}
+    out = {k: out.get(v, v) for k, v in out.items() if keep(k, None)}
     # keys of older files that __post_init__ renames: found by giving them an odd value and looking where it went
     source = inspect.getsource(cls) if obj is not None else ""
     for old in set(re.findall(r"kwargs\.pop\(\"(\w+)\"", source)) - set(fields) - set(out):
