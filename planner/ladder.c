@@ -1,0 +1,306 @@
+/* The ten rungs (playbook M4) and the climb.
+ *
+ * A rung is judged by evaluating with and without it; it is never credited with a declared saving.  One that does not
+ * lower the peak is left out.  After the fit the micro-batch is raised again as far as it goes. */
+#include "oomplan/ladder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "optimizers.h"
+
+#define HF_ONE_GPU "transformers docs perf_train_gpu_one"
+
+static bool micro_batch(struct oom_plan *p, const struct oom_model *m)
+{
+	const int64_t per_gpu = p->micro_batch * p->grad_accum;
+
+	(void)m;
+	for (int64_t b = p->micro_batch - 1; b >= 1; b--)       /* the next divisor below keeps the effective batch */
+		if (per_gpu % b == 0) {
+			p->micro_batch = b;
+			p->grad_accum = per_gpu / b;
+			return true;
+		}
+	return false;
+}
+
+static bool bf16(struct oom_plan *p, const struct oom_model *m)
+{
+	(void)m;
+	if (p->precision != OOM_FP32)
+		return false;
+	p->precision = OOM_AMP_BF16;
+	return true;
+}
+
+static bool checkpointing(struct oom_plan *p, const struct oom_model *m)
+{
+	(void)m;
+	if (p->grad_ckpt == OOM_CKPT_FULL)
+		return false;
+	p->grad_ckpt = OOM_CKPT_FULL;
+	return true;
+}
+
+static bool expandable(struct oom_plan *p, const struct oom_model *m)
+{
+	(void)m;
+	if (p->allocator == OOM_ALLOC_EXPANDABLE)
+		return false;
+	p->allocator = OOM_ALLOC_EXPANDABLE;
+	return true;
+}
+
+static bool sdpa(struct oom_plan *p, const struct oom_model *m)
+{
+	(void)m;
+	if (p->attn != OOM_ATTN_EAGER)
+		return false;
+	p->attn = OOM_ATTN_SDPA;
+	return true;
+}
+
+static bool shorter(struct oom_plan *p, const struct oom_model *m)
+{
+	const struct oom_model_shape s = oom_model_shape(m);
+
+	if (s.image_size && !p->seq_len) {
+		const int64_t side = p->image_size ? p->image_size : (int64_t)s.image_size;
+
+		p->image_size = side / 2;
+		return side >= 32;
+	}
+	if (p->seq_len < 256)
+		return false;
+	p->seq_len /= 2;
+	p->tgt_len /= 2;
+	return true;
+}
+
+static int64_t optimizer_named(const char *name)
+{
+	for (size_t i = 0; oom_optimizer_at(i); i++)
+		if (!strcmp(oom_optimizer_at(i)->choice.name, name))
+			return (int64_t)i;
+	return -1;
+}
+
+static bool eight_bit(struct oom_plan *p, const struct oom_model *m)
+{
+	const char *now = oom_optimizer_at((size_t)p->optimizer)->choice.name;
+
+	(void)m;
+	if (!strncmp(now, "paged", 5) || strncmp(now, "adamw", 5))
+		return false;
+	p->optimizer = optimizer_named(strstr(now, "8bit") ? "paged-adamw-8bit" : "adamw-8bit");
+	return true;
+}
+
+static bool shard(struct oom_plan *p, const struct oom_model *m)
+{
+	(void)m;
+	if (p->gpus < 2 || p->zero_stage >= 3)
+		return false;
+	p->zero_stage++;
+	if (p->engine == OOM_ENGINE_HF)
+		p->engine = OOM_ENGINE_DEEPSPEED;
+	return true;
+}
+
+static bool offload(struct oom_plan *p, const struct oom_model *m)
+{
+	(void)m;
+	if (p->offload_optimizer == OOM_OFFLOAD_NONE) {
+		p->offload_optimizer = OOM_OFFLOAD_CPU;
+		return true;
+	}
+	return false;
+}
+
+static bool lora(struct oom_plan *p, const struct oom_model *m)
+{
+	(void)m;
+	if (!p->lora_r) {
+		p->lora_r = 16;
+		if (!p->lora_targets[0])
+			strcpy(p->lora_targets, "all-linear");
+		return true;
+	}
+	if (!p->qlora) {
+		p->qlora = p->kbit_prepare = 1;
+		if (p->precision == OOM_FP32 || p->precision == OOM_AMP_BF16)
+			p->precision = OOM_BF16_AMP;
+		return true;
+	}
+	return false;
+}
+
+static const struct oom_rung rungs[OOM_RUNGS] = {
+	{1, "smaller micro-batch, more gradient accumulation", OOM_EXACT, "slower steps, same effective batch",
+	 "per_device_train_batch_size, gradient_accumulation_steps", "playbook M5; " HF_ONE_GPU, NULL, micro_batch},
+	{2, "bf16 mixed precision", OOM_NUMERICS, "none, usually faster; needs Ampere or newer", "bf16=True", "playbook M6; " HF_ONE_GPU,
+	 NULL, bf16},
+	{3, "activation checkpointing", OOM_EXACT, "20-30 % more compute", "gradient_checkpointing=True", "playbook M7; " HF_ONE_GPU,
+	 NULL, checkpointing},
+	{4, "expandable segments", OOM_EXACT, "none; removes fragmentation only",
+	 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "playbook M8; PyTorch CUDA notes", NULL, expandable},
+	{5, "SDPA / FlashAttention", OOM_EXACT, "none, usually faster", "attn_implementation=\"sdpa\"", "playbook M11; " HF_ONE_GPU,
+	 NULL, sdpa},
+	{6, "shorter sequences / lower resolution", OOM_SCIENCE, "the model no longer sees what it saw", "max_length / image_size",
+	 "playbook M11", "seq-len", shorter},
+	{7, "8-bit / paged optimizer", OOM_NUMERICS, "quantised optimizer state", "optim=\"adamw_bnb_8bit\"",
+	 "playbook M12; arXiv:2110.02861", NULL, eight_bit},
+	{8, "ZeRO-1 -> 2 -> 3 / FSDP", OOM_PLACEMENT, "communication; needs at least two GPUs",
+	 "deepspeed zero_optimization.stage / fsdp=\"full_shard\"", "playbook M9; arXiv:1910.02054", NULL, shard},
+	{9, "CPU / NVMe offload", OOM_PLACEMENT, "several times slower: PCIe becomes the bottleneck",
+	 "deepspeed zero_optimization.offload_optimizer.device=cpu", "playbook M10", NULL, offload},
+	{10, "LoRA -> QLoRA", OOM_SCIENCE, "trains an adapter, not the model", "peft.LoraConfig / load_in_4bit=True",
+	 "playbook M13; arXiv:2305.14314", "lora", lora},
+};
+
+const struct oom_rung *oom_rung_at(size_t i)
+{
+	return i < OOM_RUNGS ? &rungs[i] : NULL;
+}
+
+uint64_t oom_budget(uint64_t capacity, const struct oom_plan *p)
+{
+	return (uint64_t)((double)capacity * (1 - p->margin));
+}
+
+struct climb {
+	struct oom_evaluator *ev;
+	const struct oom_model *model;
+	uint64_t capacity;
+	struct oom_error *err;
+};
+
+static enum oom_status price(const struct climb *c, const struct oom_plan *p, struct oom_eval *e, bool *fits)
+{
+	const enum oom_status st = oom_evaluate(c->ev, c->model, p, OOM_EVAL_FAST, e, c->err);
+
+	*fits = !st && e->used_bytes <= oom_budget(c->capacity, p);
+	return st;
+}
+
+/* Steps of one rung until it fits, stops helping or runs out. */
+static enum oom_status climb_rung(const struct climb *c, const struct oom_rung *r, struct oom_ladder *l,
+				  struct oom_rung_result *res, bool take)
+{
+	struct oom_plan plan = l->plan, next = plan;
+	struct oom_eval e = l->eval, best = e;
+	bool fits = false, any = false, helped = false;
+
+	res->before_bytes = res->after_bytes = l->eval.used_bytes;
+	while (!fits && r->apply(&next, c->model)) {
+		enum oom_status st;
+
+		any = true;
+		st = price(c, &next, &e, &fits);
+		if (st == OOM_ERR_INVALID) {            /* this model cannot run that way: the rung ends here */
+			snprintf(res->note, sizeof(res->note), "%.190s", c->err ? c->err->text : "");
+			break;
+		}
+		if (st)
+			return st;
+		if (e.used_bytes < best.used_bytes) {
+			best = e;
+			plan = next;
+			helped = true;
+		}
+	}
+	res->after_bytes = best.used_bytes;
+	res->fits = helped && best.used_bytes <= oom_budget(c->capacity, &plan);
+	res->outcome = !any ? OOM_RUNG_NOT_APPLICABLE : !helped ? OOM_RUNG_NO_HELP : take ? OOM_RUNG_TAKEN : OOM_RUNG_OFFERED;
+	if (helped && take) {
+		l->plan = plan;
+		l->eval = best;
+		l->fits = res->fits;
+	}
+	return OOM_OK;
+}
+
+/* The largest divisor of the per-GPU batch that still fits: divisors are tried from the top. */
+static enum oom_status raise_micro_batch(const struct climb *c, struct oom_ladder *l, int64_t most)
+{
+	const int64_t per_gpu = l->plan.micro_batch * l->plan.grad_accum;
+	struct oom_plan p = l->plan;
+	struct oom_eval e;
+	bool fits;
+
+	for (int64_t b = per_gpu < most ? per_gpu : most; b > l->plan.micro_batch; b--) {
+		enum oom_status st;
+
+		if (per_gpu % b)
+			continue;
+		p.micro_batch = b;
+		p.grad_accum = per_gpu / b;
+		st = price(c, &p, &e, &fits);
+		if (st)
+			return st == OOM_ERR_INVALID ? OOM_OK : st;
+		if (fits) {
+			l->plan = p;
+			l->eval = e;
+			return OOM_OK;
+		}
+	}
+	return OOM_OK;
+}
+
+/* Makes micro x accumulation x GPUs equal the global batch that was asked for. */
+static void settle_batch(struct oom_plan *p, char note[300])
+{
+	int64_t per_gpu, b = p->micro_batch;
+
+	note[0] = 0;
+	if (!p->global_batch)
+		return;
+	per_gpu = p->global_batch / p->gpus;
+	if (per_gpu < 1)
+		per_gpu = 1;
+	if (b > per_gpu)
+		b = per_gpu;
+	while (per_gpu % b)
+		b--;
+	if (b != p->micro_batch || per_gpu * p->gpus != p->global_batch)
+		snprintf(note, 300, "global batch %lld over %lld GPU%s: micro-batch %lld x accumulation %lld%s", (long long)p->global_batch,
+			 (long long)p->gpus, p->gpus > 1 ? "s" : "", (long long)b, (long long)(per_gpu / b),
+			 per_gpu * p->gpus != p->global_batch ? " (the nearest that divides)" : "");
+	p->micro_batch = b;
+	p->grad_accum = per_gpu / b;
+}
+
+enum oom_status oom_ladder_walk(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *start,
+				uint64_t capacity, unsigned allow, struct oom_ladder *l, struct oom_error *err)
+{
+	const struct climb c = {ev, model, capacity, err};
+	enum oom_status st;
+
+	memset(l, 0, sizeof(*l));
+	l->start = *start;
+	settle_batch(&l->start, l->note);
+	l->plan = l->start;
+	l->effective_batch = l->plan.micro_batch * l->plan.grad_accum * l->plan.gpus;
+	st = price(&c, &l->plan, &l->eval, &l->fits);
+	if (st)
+		return st;
+	l->start_fits = l->fits;
+	l->start_eval = l->eval;
+	for (int i = 0; i < OOM_RUNGS; i++) {
+		const struct oom_rung *r = &rungs[i];
+		const bool allowed = !r->allow || (i == 5 ? allow & OOM_ALLOW_SEQ_LEN : allow & OOM_ALLOW_LORA);
+
+		if (l->fits) {
+			l->rung[i].before_bytes = l->rung[i].after_bytes = l->eval.used_bytes;
+			l->rung[i].fits = true;
+			continue;
+		}
+		st = climb_rung(&c, r, l, &l->rung[i], allowed);
+		if (st)
+			return st;
+	}
+	if (l->fits && !l->start_fits)
+		st = raise_micro_batch(&c, l, l->plan.micro_batch * l->plan.grad_accum);
+	return st;
+}
