@@ -1,8 +1,9 @@
 /* JSON text to flat keys: the only file that knows cJSON.
  *
- * oom_json_check() has seen the text first, so here it is well formed, at most JSON_MAX_DEPTH deep and
- * JSON_MAX_VALUES long; what the JSON library can still fail at is memory.  The tree is walked twice, once to
- * measure and once to fill, so that all keys, paths and strings of a file are one allocation. */
+ * oom_json_check() has seen the text first, so here it is well formed, at most JSON_MAX_DEPTH deep
+ * and JSON_MAX_VALUES long; what the JSON library can still fail at is memory.  The tree is walked
+ * twice, once to measure and once to fill, so that all keys, paths and strings of a file are one
+ * allocation. */
 #include "oomplan/config.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@
 #include "json_check.h"
 
 #define MAX_TEXT_BYTES ((size_t)64 << 20)
-/* Paths repeat their parents' names, so their sum can be quadratic in the text.  A guess, far above any real file. */
+/* Paths repeat their parents' names, so their sum can be quadratic in the text.  A guess, far above
+ * any real file. */
 #define MAX_ARENA_BYTES ((size_t)512 << 20)
 #define NO_PARENT UINT32_MAX
 
@@ -107,7 +109,8 @@ static void set_path(struct fill *f, struct node *node, const struct node *above
 	node->path_len += len;
 }
 
-/* One node per value below parent, in document order: the order of the marks, of which the root has the first. */
+/* One node per value below parent, in document order: the order of the marks, of which the root has
+ * the first. */
 static void fill(struct fill *f, const cJSON *parent, uint32_t above)
 {
 	const bool list = cJSON_IsArray(parent);
@@ -120,7 +123,8 @@ static void fill(struct fill *f, const cJSON *parent, uint32_t above)
 
 		*node = (struct node){.order = order, .parent = above};
 		snprintf(number, sizeof(number), "%zu", index);
-		set_path(f, node, above == NO_PARENT ? NULL : &f->nodes[above], list ? number : c->string);
+		set_path(f, node, above == NO_PARENT ? NULL : &f->nodes[above],
+			 list ? number : c->string);
 		node->key.line = f->marks[order + 1].line;
 		set_value(f, &node->key, c);
 		if (f->marks[order + 1].is_nan)
@@ -140,9 +144,10 @@ static int by_path(const void *a, const void *b)
 	return c ? c : (x->order > y->order) - (x->order < y->order);
 }
 
-/* Sorts, and of equal paths keeps the last in the document, together with what hangs below it.  is_dead[n] and
- * parents[n] are scratch.  Returns how many stay. */
-static uint32_t sort_and_drop(struct node *nodes, uint32_t n, unsigned char *is_dead, uint32_t *parents)
+/* Sorts, and of equal paths keeps the last in the document, together with what hangs below it.
+ * is_dead[n] and parents[n] are scratch.  Returns how many stay. */
+static uint32_t sort_and_drop(struct node *nodes, uint32_t n, unsigned char *is_dead,
+			      uint32_t *parents)
 {
 	uint32_t kept = 0;
 	bool any = false;
@@ -167,7 +172,8 @@ static uint32_t sort_and_drop(struct node *nodes, uint32_t n, unsigned char *is_
 	return kept;
 }
 
-/* The parents' element counts after something was dropped: members of an object whose key came twice. */
+/* The parents' element counts after something was dropped: members of an object whose key came
+ * twice. */
 static void recount(struct node *nodes, uint32_t kept, uint32_t *count, uint32_t n)
 {
 	memset(count, 0, n * sizeof(*count));
@@ -179,8 +185,9 @@ static void recount(struct node *nodes, uint32_t kept, uint32_t *count, uint32_t
 }
 
 /* Tree to sorted keys.  n is the number of values below the root. */
-static enum oom_status flatten(struct oom_keys *out, const cJSON *root, const struct json_mark *marks, uint32_t n,
-			       const char *name, struct oom_error *err)
+static enum oom_status flatten(struct oom_keys *out, const cJSON *root,
+			       const struct json_mark *marks, uint32_t n, const char *name,
+			       struct oom_error *err)
 {
 	const size_t name_size = strlen(name) + 1;
 	enum oom_status status = OOM_OK;
@@ -193,7 +200,8 @@ static enum oom_status flatten(struct oom_keys *out, const cJSON *root, const st
 	uint32_t kept;
 
 	if (!measure(root, 0, &bytes))
-		return oom_error_set(err, OOM_ERR_PARSE, "%s: keys of more than 512 MiB when written out", name);
+		return oom_error_set(err, OOM_ERR_PARSE,
+				     "%s: keys of more than 512 MiB when written out", name);
 	nodes = malloc(((size_t)n + 1) * sizeof(*nodes));
 	is_dead = malloc((size_t)n + 1);
 	scratch = malloc(((size_t)n + 1) * sizeof(*scratch));
@@ -224,12 +232,15 @@ out:
 
 static const char *kind_of(const cJSON *v)
 {
-	return cJSON_IsArray(v) ? "a list" : cJSON_IsString(v) ? "a string" : cJSON_IsNumber(v) ? "a number" :
-	       cJSON_IsBool(v) ? "true or false" : "null";
+	return cJSON_IsArray(v)    ? "a list"
+	       : cJSON_IsString(v) ? "a string"
+	       : cJSON_IsNumber(v) ? "a number"
+	       : cJSON_IsBool(v)   ? "true or false"
+				   : "null";
 }
 
-enum oom_status oom_keys_parse_buffer(struct oom_keys *out, char *text, size_t size, const char *name,
-				      struct oom_error *err)
+enum oom_status oom_keys_parse_buffer(struct oom_keys *out, char *text, size_t size,
+				      const char *name, struct oom_error *err)
 {
 	struct json_marks marks = {0};
 	enum oom_status status = oom_json_check(text, size, name, &marks, err);
@@ -241,8 +252,9 @@ enum oom_status oom_keys_parse_buffer(struct oom_keys *out, char *text, size_t s
 	if (!root)
 		status = oom_error_set(err, OOM_ERR_MEMORY, "%s: out of memory", name);
 	else if (!cJSON_IsObject(root))
-		status = oom_error_set(err, OOM_ERR_PARSE, "%s:%u:1: a JSON object ({...}) was expected, this is %s", name,
-				       (unsigned)marks.items[0].line, kind_of(root));
+		status = oom_error_set(err, OOM_ERR_PARSE,
+				       "%s:%u:1: a JSON object ({...}) was expected, this is %s",
+				       name, (unsigned)marks.items[0].line, kind_of(root));
 	else
 		status = flatten(out, root, marks.items, (uint32_t)marks.n - 1, name, err);
 	cJSON_Delete(root);
@@ -250,8 +262,8 @@ enum oom_status oom_keys_parse_buffer(struct oom_keys *out, char *text, size_t s
 	return status;
 }
 
-enum oom_status oom_keys_parse(struct oom_keys *out, const char *text, size_t size, const char *name,
-			       struct oom_error *err)
+enum oom_status oom_keys_parse(struct oom_keys *out, const char *text, size_t size,
+			       const char *name, struct oom_error *err)
 {
 	enum oom_status status;
 	char *copy;
@@ -270,8 +282,8 @@ enum oom_status oom_keys_parse(struct oom_keys *out, const char *text, size_t si
 }
 
 /* All of f, growing: a pipe does not say how much will come. */
-static enum oom_status read_stream(char **text, size_t *size, FILE *f, const char *name, size_t limit,
-				   struct oom_error *err)
+static enum oom_status read_stream(char **text, size_t *size, FILE *f, const char *name,
+				   size_t limit, struct oom_error *err)
 {
 	size_t capacity = 16384, n = 0;
 	char *buf = malloc(capacity + 1);
@@ -286,7 +298,8 @@ static enum oom_status read_stream(char **text, size_t *size, FILE *f, const cha
 		}
 		if (n > limit) {
 			free(buf);
-			return oom_error_set(err, OOM_ERR_PARSE, "%s: larger than %zu MiB", name, limit >> 20);
+			return oom_error_set(err, OOM_ERR_PARSE, "%s: larger than %zu MiB", name,
+					     limit >> 20);
 		}
 		if (n < capacity) {
 			buf[n] = 0;
@@ -303,7 +316,8 @@ static enum oom_status read_stream(char **text, size_t *size, FILE *f, const cha
 	return oom_error_set(err, OOM_ERR_MEMORY, "%s: out of memory", name);
 }
 
-enum oom_status oom_read_text(char **text, size_t *size, const char *path, size_t limit, struct oom_error *err)
+enum oom_status oom_read_text(char **text, size_t *size, const char *path, size_t limit,
+			      struct oom_error *err)
 {
 	enum oom_status status;
 	struct stat st;
@@ -317,7 +331,8 @@ enum oom_status oom_read_text(char **text, size_t *size, const char *path, size_
 	if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode))
 		status = oom_error_set(err, OOM_ERR_IO, "%s: is a folder", path);
 	else if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && (uintmax_t)st.st_size > limit)
-		status = oom_error_set(err, OOM_ERR_PARSE, "%s: larger than %zu MiB", path, limit >> 20);
+		status = oom_error_set(err, OOM_ERR_PARSE, "%s: larger than %zu MiB", path,
+				       limit >> 20);
 	else
 		status = read_stream(text, size, f, path, limit, err);
 	fclose(f);
@@ -341,7 +356,9 @@ enum oom_status oom_keys_read(struct oom_keys *out, const char *path, struct oom
 		strcat(joined, in_folder);
 		name = path = joined;
 		if (stat(joined, &st) != 0) {
-			status = oom_error_set(err, OOM_ERR_IO, "%s: %s (a model folder holds a config.json)", joined, strerror(errno));
+			status = oom_error_set(err, OOM_ERR_IO,
+					       "%s: %s (a model folder holds a config.json)",
+					       joined, strerror(errno));
 			goto out;
 		}
 	}
@@ -380,7 +397,8 @@ const struct oom_key *oom_keys_find(const struct oom_keys *keys, const char *pat
 	return NULL;
 }
 
-enum oom_status oom_keys_defaults(struct oom_keys *out, const char *model_type, struct oom_error *err)
+enum oom_status oom_keys_defaults(struct oom_keys *out, const char *model_type,
+				  struct oom_error *err)
 {
 	const struct oom_embedded *table = oom_embedded_find("model_types.jsonl");
 	const size_t len = strlen(model_type);
@@ -392,9 +410,12 @@ enum oom_status oom_keys_defaults(struct oom_keys *out, const char *model_type, 
 
 		if (!stop)
 			stop = end;
-		if ((size_t)(stop - line) > len && line[len] == '\t' && memcmp(line, model_type, len) == 0)
-			return oom_keys_parse(out, line + len + 1, (size_t)(stop - line) - len - 1, "model_types.jsonl", err);
+		if ((size_t)(stop - line) > len && line[len] == '\t' &&
+		    memcmp(line, model_type, len) == 0)
+			return oom_keys_parse(out, line + len + 1, (size_t)(stop - line) - len - 1,
+					      "model_types.jsonl", err);
 		line = stop < end ? stop + 1 : end;
 	}
-	return oom_error_set(err, OOM_ERR_UNKNOWN, "model type '%s' is not in the table of model types", model_type);
+	return oom_error_set(err, OOM_ERR_UNKNOWN,
+			     "model type '%s' is not in the table of model types", model_type);
 }

@@ -4,12 +4,14 @@
 
 #include "oomplan/config.h"
 
-/* As oom_keys_parse, but works in the caller's buffer: text[0..size) followed by a NUL, which may be changed; the
- * 64 MiB limit is the caller's business. */
-enum oom_status oom_keys_parse_buffer(struct oom_keys *out, char *text, size_t size, const char *name,
-				      struct oom_error *err);
+/* As oom_keys_parse, but works in the caller's buffer: text[0..size) followed by a NUL, which may
+ * be changed; the 64 MiB limit is the caller's business. */
+enum oom_status oom_keys_parse_buffer(struct oom_keys *out, char *text, size_t size,
+				      const char *name, struct oom_error *err);
 
-/* Reads a whole file ("-": standard input) of at most limit bytes into *text (free() it), NUL-terminated. */
-enum oom_status oom_read_text(char **text, size_t *size, const char *path, size_t limit, struct oom_error *err);
+/* Reads a whole file ("-": standard input) of at most limit bytes into *text (free() it),
+ * NUL-terminated. */
+enum oom_status oom_read_text(char **text, size_t *size, const char *path, size_t limit,
+			      struct oom_error *err);
 
 #endif

@@ -1,8 +1,9 @@
 /* Which other JSON file this is, when it is not a model's config.json.
  *
- * People hand over the neighbours of config.json in a model folder, or the config of a trainer.  Each row names keys
- * only that kind of file has; the first row that matches speaks.  The kinds are those transformers, tokenizers,
- * safetensors, peft, diffusers and DeepSpeed write (file names as in their save_pretrained methods). */
+ * People hand over the neighbours of config.json in a model folder, or the config of a trainer.
+ * Each row names keys only that kind of file has; the first row that matches speaks.  The kinds are
+ * those transformers, tokenizers, safetensors, peft, diffusers and DeepSpeed write (file names as
+ * in their save_pretrained methods). */
 #include "oomplan/config.h"
 
 #include <string.h>
@@ -13,31 +14,45 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-	{{"weight_map"}, "this is the index of a sharded checkpoint (model.safetensors.index.json): give the config.json beside "
-			 "it, or the folder"},
-	{{"peft_type"}, "this is a LoRA adapter's adapter_config.json: give the base model's config.json and set the rank, "
-			"targets and dropout as options"},
-	{{"_diffusers_version"}, "this is a diffusers config: only transformers models are planned"},
+	{{"weight_map"},
+	 "this is the index of a sharded checkpoint (model.safetensors.index.json): give the "
+	 "config.json beside it, or the folder"},
+	{{"peft_type"},
+	 "this is a LoRA adapter's adapter_config.json: give the base model's config.json and set "
+	 "the rank, targets and dropout as options"},
+	{{"_diffusers_version"},
+	 "this is a diffusers config: only transformers models are planned"},
 	{{"pre_tokenizer"}, "this is a tokenizer.json: give the config.json beside it"},
 	{{"tokenizer_class"}, "this is a tokenizer_config.json: give the config.json beside it"},
-	{{"added_tokens_decoder"}, "this is a tokenizer_config.json: give the config.json beside it"},
-	{{"bos_token", "eos_token"}, "this is a special_tokens_map.json: give the config.json beside it"},
+	{{"added_tokens_decoder"},
+	 "this is a tokenizer_config.json: give the config.json beside it"},
+	{{"bos_token", "eos_token"},
+	 "this is a special_tokens_map.json: give the config.json beside it"},
 	{{"chat_template"}, "this is a chat template: give the config.json beside it"},
-	{{"image_processor_type"}, "this is a preprocessor_config.json: give the config.json beside it"},
-	{{"feature_extractor_type"}, "this is a preprocessor_config.json: give the config.json beside it"},
+	{{"image_processor_type"},
+	 "this is a preprocessor_config.json: give the config.json beside it"},
+	{{"feature_extractor_type"},
+	 "this is a preprocessor_config.json: give the config.json beside it"},
 	{{"processor_class"}, "this is a processor_config.json: give the config.json beside it"},
-	{{"image_mean", "image_std"}, "this is a preprocessor_config.json: give the config.json beside it"},
+	{{"image_mean", "image_std"},
+	 "this is a preprocessor_config.json: give the config.json beside it"},
 	{{"zero_optimization"}, "this is a DeepSpeed config: give the model's config.json"},
-	{{"train_micro_batch_size_per_gpu"}, "this is a DeepSpeed config: give the model's config.json"},
+	{{"train_micro_batch_size_per_gpu"},
+	 "this is a DeepSpeed config: give the model's config.json"},
 	{{"log_history"}, "this is a trainer_state.json: give the config.json beside it"},
-	{{"fsdp_config", "distributed_type"}, "this is an accelerate config: give the model's config.json"},
-	{{"per_device_train_batch_size"}, "these are training arguments: give the model's config.json"},
-	{{"dim", "n_layers", "n_heads"}, "this is a params.json in the layout of the original Llama or Mistral releases: give "
-					 "the config.json of the converted model"},
+	{{"fsdp_config", "distributed_type"},
+	 "this is an accelerate config: give the model's config.json"},
+	{{"per_device_train_batch_size"},
+	 "these are training arguments: give the model's config.json"},
+	{{"dim", "n_layers", "n_heads"},
+	 "this is a params.json in the layout of the original Llama or Mistral releases: give "
+	 "the config.json of the converted model"},
 	{{"max_new_tokens"}, "this is a generation_config.json: give the config.json beside it"},
-	{{"_from_model_config"}, "this is a generation_config.json: give the config.json beside it"},
+	{{"_from_model_config"},
+	 "this is a generation_config.json: give the config.json beside it"},
 	{{"do_sample"}, "this is a generation_config.json: give the config.json beside it"},
-	{{"transformers_version", "eos_token_id"}, "this looks like a generation_config.json: give the config.json beside it"},
+	{{"transformers_version", "eos_token_id"},
+	 "this looks like a generation_config.json: give the config.json beside it"},
 };
 
 static bool has_all(const struct oom_keys *keys, const struct kind *k)
@@ -61,9 +76,11 @@ static bool is_vocabulary(const struct oom_keys *keys)
 
 const char *oom_keys_kind_hint(const struct oom_keys *keys)
 {
-	/* what a config.json has and the others do not; older ones lack model_type, encoder-decoders hidden_size */
-	static const char *const config_keys[] = {"model_type", "architectures", "hidden_size", "num_hidden_layers", "n_embd",
-						  "d_model"};
+	/* what a config.json has and the others do not; older ones lack model_type,
+	 * encoder-decoders hidden_size */
+	static const char *const config_keys[] = {"model_type",  "architectures",
+						  "hidden_size", "num_hidden_layers",
+						  "n_embd",      "d_model"};
 
 	for (size_t i = 0; i < sizeof(config_keys) / sizeof(config_keys[0]); i++)
 		if (oom_keys_find(keys, config_keys[i]))
@@ -73,5 +90,7 @@ const char *oom_keys_kind_hint(const struct oom_keys *keys)
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (has_all(keys, &kinds[i]))
 			return kinds[i].hint;
-	return is_vocabulary(keys) ? "this is a vocabulary (vocab.json): give the config.json beside it" : NULL;
+	return is_vocabulary(keys)
+		       ? "this is a vocabulary (vocab.json): give the config.json beside it"
+		       : NULL;
 }

@@ -1,7 +1,8 @@
-/* A strict JSON checker without recursion: what it believes is RFC 8259, and Python's three extra numbers.
+/* A strict JSON checker without recursion: what it believes is RFC 8259, and Python's three extra
+ * numbers.
  *
- * It builds nothing.  Positions are kept only as a byte offset; line and column are counted when a mistake has to be
- * reported, except that each value's line is recorded on the way. */
+ * It builds nothing.  Positions are kept only as a byte offset; line and column are counted when a
+ * mistake has to be reported, except that each value's line is recorded on the way. */
 #include "json_check.h"
 
 #include <stdio.h>
@@ -21,7 +22,8 @@ struct scan {
 
 size_t oom_utf8_length(const unsigned char *s, size_t n)
 {
-	/* RFC 3629, section 4: the ranges of the second byte exclude overlong forms, surrogates and > U+10FFFF */
+	/* RFC 3629, section 4: the ranges of the second byte exclude overlong forms, surrogates and
+	 * > U+10FFFF */
 	size_t len;
 	unsigned char lo = 0x80, hi = 0xbf;
 
@@ -125,11 +127,13 @@ static enum oom_status check_escape(struct scan *s)
 		return fail(s, start, "unknown escape in a string");
 	code = hex4(s, s->at + 2);
 	if (code <= 0)
-		return fail(s, start, code ? "\\u needs four hexadecimal digits" : "\\u0000 in a string");
+		return fail(s, start,
+			    code ? "\\u needs four hexadecimal digits" : "\\u0000 in a string");
 	s->at += 6;
 	if (code < 0xd800 || code > 0xdfff)
 		return OOM_OK;
-	if (code <= 0xdbff && s->size - s->at >= 6 && s->text[s->at] == '\\' && s->text[s->at + 1] == 'u') {
+	if (code <= 0xdbff && s->size - s->at >= 6 && s->text[s->at] == '\\' &&
+	    s->text[s->at + 1] == 'u') {
 		code = hex4(s, s->at + 2);
 		if (code >= 0xdc00 && code <= 0xdfff) {
 			s->at += 6;
@@ -223,7 +227,8 @@ static enum oom_status mark(struct scan *s, uint32_t line, bool is_nan)
 	if (m->n >= JSON_MAX_VALUES) {
 		char text[80];
 
-		snprintf(text, sizeof(text), "more than %d values: too large for a config.json", JSON_MAX_VALUES);
+		snprintf(text, sizeof(text), "more than %d values: too large for a config.json",
+			 JSON_MAX_VALUES);
 		return fail(s, s->at, text);
 	}
 	if (m->n == m->capacity) {
@@ -248,7 +253,8 @@ static enum oom_status check_value(struct scan *s, uint32_t line)
 	bool is_nan;
 
 	if (s->at >= s->size)
-		return fail(s, s->at, s->depth ? "the text ends in the middle" : "the text is empty");
+		return fail(s, s->at,
+			    s->depth ? "the text ends in the middle" : "the text is empty");
 	if (c == '{' || c == '[') {
 		if (s->depth == JSON_MAX_DEPTH)
 			return fail(s, s->at, "nested more than 1000 deep");
@@ -263,8 +269,9 @@ static enum oom_status check_value(struct scan *s, uint32_t line)
 		return status;
 	if (c == '"')
 		return check_string(s);
-	if (take_word(s, "true", "true") || take_word(s, "false", "false") || take_word(s, "null", "null") ||
-	    take_word(s, "Infinity", "1e999   ") || take_word(s, "-Infinity", "-1e999   "))
+	if (take_word(s, "true", "true") || take_word(s, "false", "false") ||
+	    take_word(s, "null", "null") || take_word(s, "Infinity", "1e999   ") ||
+	    take_word(s, "-Infinity", "-1e999   "))
 		return OOM_OK;
 	return check_number(s);
 }
@@ -315,7 +322,9 @@ static enum oom_status check_text(struct scan *s)
 		}
 		if (!fresh) {
 			if (s->text[s->at] != ',')
-				return fail(s, s->at, object ? "',' or '}' was expected here" : "',' or ']' was expected here");
+				return fail(s, s->at,
+					    object ? "',' or '}' was expected here"
+						   : "',' or ']' was expected here");
 			s->at++;
 			skip_blanks(s);
 		}
@@ -325,14 +334,16 @@ static enum oom_status check_text(struct scan *s)
 	if (status)
 		return status;
 	skip_blanks(s);
-	return s->at < s->size ? fail(s, s->at, "more text after the end of the JSON value") : OOM_OK;
+	return s->at < s->size ? fail(s, s->at, "more text after the end of the JSON value")
+			       : OOM_OK;
 }
 
 enum oom_status oom_json_check(char *text, size_t size, const char *name, struct json_marks *marks,
 			       struct oom_error *err)
 {
 	struct json_marks found = {0};
-	struct scan s = {.text = text, .size = size, .line = 1, .name = name, .marks = &found, .err = err};
+	struct scan s = {
+		.text = text, .size = size, .line = 1, .name = name, .marks = &found, .err = err};
 	const enum oom_status status = check_text(&s);
 
 	if (status)

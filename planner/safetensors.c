@@ -1,7 +1,8 @@
 /* Headers of safetensors files, and the index that ties shards together.
  *
- * What the format promises is checked: offsets that follow each other without hole or overlap up to the end of the
- * file, and a size that follows from dtype and shape.  Numbers come as doubles, so nothing above 2^53 is believed. */
+ * What the format promises is checked: offsets that follow each other without hole or overlap up to
+ * the end of the file, and a size that follows from dtype and shape.  Numbers come as doubles, so
+ * nothing above 2^53 is believed. */
 #include "oomplan/safetensors.h"
 
 #include <dirent.h>
@@ -25,9 +26,11 @@ static const struct dtype {
 	const char *name;
 	uint32_t bits;
 } dtypes[] = {
-	{"BOOL", 8}, {"F4", 4}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8}, {"I8", 8}, {"F8_E5M2", 8}, {"F8_E4M3", 8},
-	{"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16}, {"U16", 16}, {"F16", 16}, {"BF16", 16}, {"I32", 32},
-	{"U32", 32}, {"F32", 32}, {"C64", 64}, {"F64", 64}, {"I64", 64}, {"U64", 64},
+	{"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
+	{"I8", 8},          {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+	{"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16},    {"BF16", 16},
+	{"I32", 32},        {"U32", 32},    {"F32", 32},    {"C64", 64},    {"F64", 64},
+	{"I64", 64},        {"U64", 64},
 };
 
 /* A tensor while the list grows: strings are offsets, for the buffer they stand in moves. */
@@ -98,41 +101,49 @@ static bool as_count(const struct oom_key *k, uint64_t *v)
 }
 
 /* The key NAME.SUFFIX; buf holds NAME, len long, and has room. */
-static const struct oom_key *member(const struct oom_keys *keys, char *buf, size_t len, const char *suffix)
+static const struct oom_key *member(const struct oom_keys *keys, char *buf, size_t len,
+				    const char *suffix)
 {
 	strcpy(buf + len, suffix);
 	return oom_keys_find(keys, buf);
 }
 
-static enum oom_status read_shape(struct entry *e, const struct oom_keys *keys, char *buf, size_t len,
-				  const struct oom_key *shape, struct oom_error *err)
+static enum oom_status read_shape(struct entry *e, const struct oom_keys *keys, char *buf,
+				  size_t len, const struct oom_key *shape, struct oom_error *err)
 {
 	buf[len] = 0;
 	if (shape->n_items > OOM_TENSOR_MAX_DIMS)
-		return oom_error_set(err, OOM_ERR_LIMIT, "%s: tensor %.100s has %u dimensions, at most %d are known", keys->file, buf,
-				     (unsigned)shape->n_items, OOM_TENSOR_MAX_DIMS);
+		return oom_error_set(err, OOM_ERR_LIMIT,
+				     "%s: tensor %.100s has %u dimensions, at most %d are known",
+				     keys->file, buf, (unsigned)shape->n_items,
+				     OOM_TENSOR_MAX_DIMS);
 	e->t.n_dims = shape->n_items;
 	e->t.elems = 1;
 	for (uint32_t i = 0; i < shape->n_items; i++) {
-		char suffix[16];
+		char suffix[24];
 
 		snprintf(suffix, sizeof(suffix), ".shape.%u", (unsigned)i);
 		if (!as_count(member(keys, buf, len, suffix), &e->t.shape[i])) {
 			buf[len] = 0;
-			return oom_error_set(err, OOM_ERR_INVALID, "%s: tensor %.100s: its shape is not whole numbers", keys->file, buf);
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "%s: tensor %.100s: its shape is not whole numbers",
+					     keys->file, buf);
 		}
 		if (e->t.shape[i] && e->t.elems > (uint64_t)MAX_EXACT / e->t.shape[i]) {
 			buf[len] = 0;
-			return oom_error_set(err, OOM_ERR_LIMIT, "%s: tensor %.100s has more than 2^53 elements", keys->file, buf);
+			return oom_error_set(err, OOM_ERR_LIMIT,
+					     "%s: tensor %.100s has more than 2^53 elements",
+					     keys->file, buf);
 		}
 		e->t.elems *= e->t.shape[i];
 	}
 	return OOM_OK;
 }
 
-/* One tensor of a header.  *found stays false when the object is not a tensor at all (something nested in one). */
-static enum oom_status read_tensor(struct entry *e, bool *found, const struct oom_keys *keys, char *buf, size_t len,
-				   struct oom_error *err)
+/* One tensor of a header.  *found stays false when the object is not a tensor at all (something
+ * nested in one). */
+static enum oom_status read_tensor(struct entry *e, bool *found, const struct oom_keys *keys,
+				   char *buf, size_t len, struct oom_error *err)
 {
 	const struct oom_key *dtype = member(keys, buf, len, ".dtype");
 	const struct oom_key *shape = member(keys, buf, len, ".shape");
@@ -143,9 +154,11 @@ static enum oom_status read_tensor(struct entry *e, bool *found, const struct oo
 	buf[len] = 0;
 	if (!dtype && !shape && !offsets)
 		return OOM_OK;
-	if (!dtype || dtype->type != OOM_KEY_STRING || !shape || shape->type != OOM_KEY_LIST || !offsets ||
-	    offsets->type != OOM_KEY_LIST || offsets->n_items != 2)
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: tensor %.100s lacks one of dtype, shape, data_offsets", keys->file, buf);
+	if (!dtype || dtype->type != OOM_KEY_STRING || !shape || shape->type != OOM_KEY_LIST ||
+	    !offsets || offsets->type != OOM_KEY_LIST || offsets->n_items != 2)
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%s: tensor %.100s lacks one of dtype, shape, data_offsets",
+				     keys->file, buf);
 	status = read_shape(e, keys, buf, len, shape, err);
 	if (status)
 		return status;
@@ -160,10 +173,14 @@ static enum oom_status read_tensor(struct entry *e, bool *found, const struct oo
 		begin = 1, end = 0;
 	buf[len] = 0;
 	if (!e->t.dtype)
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: tensor %.100s has the unknown dtype '%.30s'", keys->file, buf, dtype->string);
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%s: tensor %.100s has the unknown dtype '%.30s'", keys->file,
+				     buf, dtype->string);
 	if (end < begin || end - begin != e->t.bytes)
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: tensor %.100s: its data_offsets do not hold its shape in %s", keys->file,
-				     buf, e->t.dtype);
+		return oom_error_set(
+			err, OOM_ERR_INVALID,
+			"%s: tensor %.100s: its data_offsets do not hold its shape in %s",
+			keys->file, buf, e->t.dtype);
 	e->begin = begin;
 	e->t.is_known = true;
 	*found = true;
@@ -180,8 +197,8 @@ static int by_begin(const void *a, const void *b)
 }
 
 /* No holes, no overlaps, up to the end of the file. */
-static enum oom_status check_offsets(struct entry *entries, size_t n, uint64_t data_bytes, const char *file,
-				     struct oom_error *err)
+static enum oom_status check_offsets(struct entry *entries, size_t n, uint64_t data_bytes,
+				     const char *file, struct oom_error *err)
 {
 	uint64_t at = 0;
 
@@ -189,16 +206,19 @@ static enum oom_status check_offsets(struct entry *entries, size_t n, uint64_t d
 		qsort(entries, n, sizeof(*entries), by_begin);
 	for (size_t i = 0; i < n; i++) {
 		if (entries[i].begin != at)
-			return oom_error_set(err, OOM_ERR_INVALID, "%s: tensors leave a hole or overlap at byte %llu of the data", file,
-					     (unsigned long long)at);
+			return oom_error_set(
+				err, OOM_ERR_INVALID,
+				"%s: tensors leave a hole or overlap at byte %llu of the data",
+				file, (unsigned long long)at);
 		at += entries[i].t.bytes;
 	}
 	if (at > data_bytes)
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: cut short: %llu of %llu bytes of tensors are there", file,
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%s: cut short: %llu of %llu bytes of tensors are there", file,
 				     (unsigned long long)data_bytes, (unsigned long long)at);
 	if (at < data_bytes)
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: %llu bytes after the last tensor", file,
-				     (unsigned long long)(data_bytes - at));
+		return oom_error_set(err, OOM_ERR_INVALID, "%s: %llu bytes after the last tensor",
+				     file, (unsigned long long)(data_bytes - at));
 	return OOM_OK;
 }
 
@@ -230,7 +250,9 @@ static enum oom_status add_header(struct building *b, const struct oom_keys *key
 			status = add_entry(b, &e, k->path);
 	}
 	free(buf);
-	return status ? status : check_offsets(b->entries + first, b->n - first, data_bytes, keys->file, b->err);
+	return status ? status
+		      : check_offsets(b->entries + first, b->n - first, data_bytes, keys->file,
+				      b->err);
 }
 
 /* One file's header.  An absent one gives OOM_ERR_IO with *absent set. */
@@ -261,18 +283,22 @@ static enum oom_status add_file(struct building *b, const char *file, bool *abse
 	}
 	size = st.st_size > 0 ? (uint64_t)st.st_size : 0;
 	if (size < sizeof(head) || fread(head, 1, sizeof(head), f) != sizeof(head)) {
-		status = oom_error_set(b->err, OOM_ERR_INVALID, "%s: too short for a safetensors file", path);
+		status = oom_error_set(b->err, OOM_ERR_INVALID,
+				       "%s: too short for a safetensors file", path);
 		goto out;
 	}
 	for (int i = 7; i >= 0; i--)
 		length = length << 8 | head[i];
 	if (length > MAX_HEADER_BYTES || length < 2) {
-		status = oom_error_set(b->err, OOM_ERR_PARSE, "%s: not a safetensors file (a header of %llu bytes; 2 to 100000000 are allowed)",
+		status = oom_error_set(b->err, OOM_ERR_PARSE,
+				       "%s: not a safetensors file (a header of %llu bytes; 2 to "
+				       "100000000 are allowed)",
 				       path, (unsigned long long)length);
 		goto out;
 	}
 	if (length > size - sizeof(head)) {
-		status = oom_error_set(b->err, OOM_ERR_INVALID, "%s: cut short within its header", path);
+		status = oom_error_set(b->err, OOM_ERR_INVALID, "%s: cut short within its header",
+				       path);
 		goto out;
 	}
 	text = malloc((size_t)length + 1);
@@ -281,7 +307,8 @@ static enum oom_status add_file(struct building *b, const char *file, bool *abse
 		goto out;
 	}
 	if (fread(text, 1, (size_t)length, f) != length) {
-		status = oom_error_set(b->err, OOM_ERR_IO, "%s: cannot be read to the end of its header", path);
+		status = oom_error_set(b->err, OOM_ERR_IO,
+				       "%s: cannot be read to the end of its header", path);
 		goto out;
 	}
 	text[length] = 0;
@@ -318,7 +345,8 @@ static void sort_distinct(const char **names, size_t *n)
 }
 
 /* The tensors the index gives to a file that is not there. */
-static enum oom_status add_absent(struct building *b, const struct oom_keys *index, const char *file)
+static enum oom_status add_absent(struct building *b, const struct oom_keys *index,
+				  const char *file)
 {
 	struct entry e = {0};
 	enum oom_status status = add_string(b, file, &e.file_at);
@@ -326,7 +354,9 @@ static enum oom_status add_absent(struct building *b, const struct oom_keys *ind
 	for (size_t i = 0; !status && i < index->n; i++) {
 		const struct oom_key *k = &index->items[i];
 
-		if (k->type == OOM_KEY_STRING && strncmp(k->path, MAP_PREFIX, strlen(MAP_PREFIX)) == 0 && strcmp(k->string, file) == 0)
+		if (k->type == OOM_KEY_STRING &&
+		    strncmp(k->path, MAP_PREFIX, strlen(MAP_PREFIX)) == 0 &&
+		    strcmp(k->string, file) == 0)
 			status = add_entry(b, &e, k->path + strlen(MAP_PREFIX));
 	}
 	b->totals.n_missing_files++;
@@ -356,19 +386,24 @@ static enum oom_status add_index(struct building *b, const char *path)
 	for (size_t i = 0; i < index.n; i++) {
 		const struct oom_key *k = &index.items[i];
 
-		if (k->type == OOM_KEY_STRING && strncmp(k->path, MAP_PREFIX, strlen(MAP_PREFIX)) == 0)
+		if (k->type == OOM_KEY_STRING &&
+		    strncmp(k->path, MAP_PREFIX, strlen(MAP_PREFIX)) == 0)
 			files[n++] = k->string;
 	}
 	sort_distinct(files, &n);
 	if (n == 0)
-		status = oom_error_set(b->err, OOM_ERR_INVALID, "%s: no weight_map of tensor names to files", path);
+		status = oom_error_set(b->err, OOM_ERR_INVALID,
+				       "%s: no weight_map of tensor names to files", path);
 	else if (n > MAX_FILES)
-		status = oom_error_set(b->err, OOM_ERR_LIMIT, "%s: names more than %d files", path, MAX_FILES);
+		status = oom_error_set(b->err, OOM_ERR_LIMIT, "%s: names more than %d files", path,
+				       MAX_FILES);
 	for (size_t i = 0; !status && i < n; i++) {
 		bool absent = false;
 
 		if (strchr(files[i], '/') || !*files[i]) {
-			status = oom_error_set(b->err, OOM_ERR_INVALID, "%s: '%.100s' is not the name of a file beside it", path, files[i]);
+			status = oom_error_set(b->err, OOM_ERR_INVALID,
+					       "%s: '%.100s' is not the name of a file beside it",
+					       path, files[i]);
 			break;
 		}
 		status = add_file(b, files[i], &absent);
@@ -400,7 +435,8 @@ static enum oom_status add_folder(struct building *b)
 		if (len < sizeof(suffix) || strcmp(d->d_name + len - strlen(suffix), suffix) != 0)
 			continue;
 		if (n == MAX_FILES)
-			status = oom_error_set(b->err, OOM_ERR_LIMIT, "%s: more than %d files", b->folder, MAX_FILES);
+			status = oom_error_set(b->err, OOM_ERR_LIMIT, "%s: more than %d files",
+					       b->folder, MAX_FILES);
 		else if (!(names[n] = strdup(d->d_name)))
 			status = no_memory(b->err);
 		else
@@ -444,8 +480,9 @@ static enum oom_status finish(struct oom_tensors *out, struct building *b)
 		qsort(items, b->n, sizeof(*items), by_name);
 	for (size_t i = 0; i < b->n; i++) {
 		if (i && strcmp(items[i].name, items[i - 1].name) == 0) {
-			const enum oom_status status = oom_error_set(b->err, OOM_ERR_INVALID, "tensor %.100s is in both %.80s and %.80s",
-								     items[i].name, items[i - 1].file, items[i].file);
+			const enum oom_status status = oom_error_set(
+				b->err, OOM_ERR_INVALID, "tensor %.100s is in both %.80s and %.80s",
+				items[i].name, items[i - 1].file, items[i].file);
 
 			free(items);
 			return status;

@@ -31,26 +31,39 @@ struct oom_keys {
 	void *arena;            /* private */
 };
 
-/* Reads a config.json: a path, a folder that holds one, "-" for standard input.  Files above 64 MiB, nesting above 1000,
- * more than 2 000 000 values and anything that is not a JSON object are refused (OOM_ERR_PARSE) with line and column;
- * OOM_ERR_IO when it cannot be read.  As in Python's json module, the last of two equal keys wins and NaN and Infinity
- * are numbers. */
-OOM_API enum oom_status oom_keys_read(struct oom_keys *out, const char *path, struct oom_error *err);
+/* Reads a config.json: a path, a folder that holds one, "-" for standard input.  Files above 64 MiB,
+ * nesting above 1000, more than 2 000 000 values and anything that is not a JSON object are refused
+ * (OOM_ERR_PARSE) with line and column; OOM_ERR_IO when it cannot be read.  As in Python's json
+ * module, the last of two equal keys wins and NaN and Infinity are numbers: check with isfinite(). */
+OOM_API enum oom_status oom_keys_read(struct oom_keys *out, const char *path,
+				      struct oom_error *err);
 /* The same from memory; name is used in messages. */
-OOM_API enum oom_status oom_keys_parse(struct oom_keys *out, const char *text, size_t size, const char *name,
-				       struct oom_error *err);
+OOM_API enum oom_status oom_keys_parse(struct oom_keys *out, const char *text, size_t size,
+				       const char *name, struct oom_error *err);
 /* Accepts zeroed and NULL. */
 OOM_API void oom_keys_release(struct oom_keys *keys);
 /* The key, or NULL.  Takes log2(n) string comparisons. */
 OOM_API const struct oom_key *oom_keys_find(const struct oom_keys *keys, const char *path);
 
-/* A sentence, static, when the object is well-formed JSON of another kind (tokenizer_config.json, the index of a
- * checkpoint, a DeepSpeed config, ...): what it is and what to give instead.  NULL when it may be a model's config. */
+/* A sentence, static, when the object is well-formed JSON of another kind (tokenizer_config.json,
+ * the index of a checkpoint, a DeepSpeed config, ...): what it is and what to give instead.  NULL
+ * when it may be a model's config. */
 OOM_API const char *oom_keys_kind_hint(const struct oom_keys *keys);
 
 /* Defaults of a model type for keys a config.json leaves out, from the table embedded at build time
- * (data/model_types.jsonl, read from transformers' configuration classes).  Keys: "defaults.*" and
- * "aliases.*" (old name -> canonical name: aliases.n_embd = "hidden_size").  OOM_ERR_UNKNOWN when the type is not in the table. */
-OOM_API enum oom_status oom_keys_defaults(struct oom_keys *out, const char *model_type, struct oom_error *err);
+ * (data/model_types.jsonl, read from transformers' configuration classes).  OOM_ERR_UNKNOWN when
+ * the type is not in the table.  Keys:
+ *   defaults.KEY           the class's own default under the class's own name (gpt2: defaults.n_embd);
+ *                          null: computed from other keys, or off.  Without defaults.num_labels: 2.
+ *   defaults.SUB.KEY       where the sub config SUB of this class starts from other values than its
+ *                          own type's; valid only when SUB is absent as a whole
+ *   aliases.OTHER          another name -> the one to look up: aliases.n_embd = "hidden_size".  Both
+ *                          files and the defaults above may use either.
+ *   architectures.TASK     class name for base, causal-lm, masked-lm, seq2seq, seq-cls, image-cls,
+ *                          speech-seq2seq, image-text
+ *   sub_configs.SUB        model type of the sub config SUB; "" when it has none, and then
+ *                          defaults.SUB.* are its defaults always */
+OOM_API enum oom_status oom_keys_defaults(struct oom_keys *out, const char *model_type,
+					  struct oom_error *err);
 
 #endif

@@ -27,7 +27,8 @@ static struct oom_keys parse(const char *text)
 
 static void keys_have_paths_types_and_lines(void **state)
 {
-	struct oom_keys k = parse("{\n \"b\": {\"x\": [1, 2.5, \"s\"]},\n \"a\": true,\n\n \"n\": null, \"e\": \"h\\u00e9\\n\"\n}\n");
+	struct oom_keys k = parse("{\n \"b\": {\"x\": [1, 2.5, \"s\"]},\n \"a\": true,\n\n \"n\": "
+				  "null, \"e\": \"h\\u00e9\\n\"\n}\n");
 	const struct oom_key *f;
 
 	(void)state;
@@ -64,7 +65,8 @@ static void keys_have_paths_types_and_lines(void **state)
 /* python3 -c 'import json; print(json.loads(...))' keeps the last of two equal keys, whole. */
 static void the_last_of_equal_keys_wins(void **state)
 {
-	struct oom_keys k = parse("{\"a\":{\"x\":1,\"y\":{\"z\":2}},\"b\":1,\"a\":{\"x\":3,\"x\":4},\n\"b\":[5]}");
+	struct oom_keys k = parse(
+		"{\"a\":{\"x\":1,\"y\":{\"z\":2}},\"b\":1,\"a\":{\"x\":3,\"x\":4},\n\"b\":[5]}");
 
 	(void)state;
 	assert_int_equal(k.n, 4);
@@ -84,8 +86,10 @@ static void pythons_extra_numbers(void **state)
 
 	(void)state;
 	assert_true(isnan(oom_keys_find(&k, "a.0")->number));
-	assert_true(isinf(oom_keys_find(&k, "a.1")->number) && oom_keys_find(&k, "a.1")->number > 0);
-	assert_true(isinf(oom_keys_find(&k, "a.2")->number) && oom_keys_find(&k, "a.2")->number < 0);
+	assert_true(isinf(oom_keys_find(&k, "a.1")->number) &&
+		    oom_keys_find(&k, "a.1")->number > 0);
+	assert_true(isinf(oom_keys_find(&k, "a.2")->number) &&
+		    oom_keys_find(&k, "a.2")->number < 0);
 	assert_true(isinf(oom_keys_find(&k, "a.3")->number));
 	assert_float_equal(oom_keys_find(&k, "b")->number, 7, 0);
 	oom_keys_release(&k);
@@ -104,8 +108,15 @@ static void big_integers_are_exact_to_2_53(void **state)
 static void accepted(void **state)
 {
 	static const char *const texts[] = {
-		"{}", " {\"a\" : [ ] } ", "{\"\":0}", "\xef\xbb\xbf{\"a\":1}", "{\"a\":-0.5e-3}", "{\"a\":\"\\ud83d\\ude00\"}",
-		"{\"a\":\"\xf0\x9f\x98\x80\"}", "{\"a\":{\"b\":{}}}", "\r\n{\t\"a\":0}\n",
+		"{}",
+		" {\"a\" : [ ] } ",
+		"{\"\":0}",
+		"\xef\xbb\xbf{\"a\":1}",
+		"{\"a\":-0.5e-3}",
+		"{\"a\":\"\\ud83d\\ude00\"}",
+		"{\"a\":\"\xf0\x9f\x98\x80\"}",
+		"{\"a\":{\"b\":{}}}",
+		"\r\n{\t\"a\":0}\n",
 	};
 
 	(void)state;
@@ -163,7 +174,8 @@ static void refused_with_a_place(void **state)
 		{"{\"a\":1]", "t:1:7:", "'}'"},
 		{"<html>", "t:1:1:", "value"},
 		{"\xff\xfe{", "t:1:1:", "value"},
-		{"{\"a\":111111111111111111111111111111111111111111111111111111111111111}", "t:1:6:", "62 characters"},
+		{"{\"a\":111111111111111111111111111111111111111111111111111111111111111}",
+		 "t:1:6:", "62 characters"},
 	};
 
 	(void)state;
@@ -171,9 +183,12 @@ static void refused_with_a_place(void **state)
 		struct oom_error err = {{0}};
 		struct oom_keys keys = {.n = 77};
 
-		assert_int_equal(oom_keys_parse(&keys, cases[i].text, strlen(cases[i].text), "t", &err), OOM_ERR_PARSE);
+		assert_int_equal(
+			oom_keys_parse(&keys, cases[i].text, strlen(cases[i].text), "t", &err),
+			OOM_ERR_PARSE);
 		assert_int_equal(keys.n, 77); /* untouched */
-		if (strncmp(err.text, cases[i].place, strlen(cases[i].place)) || !strstr(err.text, cases[i].word))
+		if (strncmp(err.text, cases[i].place, strlen(cases[i].place)) ||
+		    !strstr(err.text, cases[i].word))
 			fail_msg("%s gave: %s", cases[i].text, err.text);
 	}
 	{
@@ -183,7 +198,8 @@ static void refused_with_a_place(void **state)
 		assert_int_equal(oom_keys_parse(&keys, "{\"a\":1\0}", 8, "t", &err), OOM_ERR_PARSE);
 		assert_non_null(strstr(err.text, "t:1:7"));
 		assert_int_equal(oom_keys_parse(&keys, NULL, 0, "t", NULL), OOM_ERR_PARSE);
-		assert_int_equal(oom_keys_parse(&keys, "x", (size_t)65 << 20, "t", &err), OOM_ERR_PARSE);
+		assert_int_equal(oom_keys_parse(&keys, "x", (size_t)65 << 20, "t", &err),
+				 OOM_ERR_PARSE);
 	}
 }
 
@@ -213,7 +229,8 @@ static void depth_is_bounded(void **state)
 		bool objects;
 		enum oom_status status;
 	} cases[] = {
-		{1000, true, OOM_OK}, {1001, true, OOM_ERR_PARSE}, {999, false, OOM_OK}, {1000, false, OOM_ERR_PARSE},
+		{1000, true, OOM_OK},           {1001, true, OOM_ERR_PARSE},
+		{999, false, OOM_OK},           {1000, false, OOM_ERR_PARSE},
 		{1000000, true, OOM_ERR_PARSE}, {1000000, false, OOM_ERR_PARSE},
 	};
 
@@ -223,7 +240,8 @@ static void depth_is_bounded(void **state)
 		struct oom_error err = {{0}};
 		struct oom_keys keys = {0};
 
-		assert_int_equal(oom_keys_parse(&keys, text, strlen(text), "t", &err), cases[i].status);
+		assert_int_equal(oom_keys_parse(&keys, text, strlen(text), "t", &err),
+				 cases[i].status);
 		if (cases[i].status)
 			assert_non_null(strstr(err.text, "nested more than 1000 deep"));
 		oom_keys_release(&keys);
@@ -340,7 +358,8 @@ static void other_kinds_of_json_are_named(void **state)
 		{"{\"image_mean\":[0],\"image_std\":[1]}", "preprocessor_config.json"},
 		{"{}", "empty"},
 		{"{\"model_type\":\"llama\",\"tokenizer_class\":\"X\"}", NULL},
-		{"{\"architectures\":[\"X\"],\"eos_token_id\":2,\"transformers_version\":\"4\"}", NULL},
+		{"{\"architectures\":[\"X\"],\"eos_token_id\":2,\"transformers_version\":\"4\"}",
+		 NULL},
 		{"{\"n_embd\":768}", NULL},
 		{"{\"something\":1}", NULL},
 	};
@@ -356,7 +375,8 @@ static void other_kinds_of_json_are_named(void **state)
 	}
 }
 
-/* transformers 5.12.1: models/llama/configuration_llama.py, models/gpt2/configuration_gpt2.py, ... */
+/* transformers 5.12.1: models/llama/configuration_llama.py, models/gpt2/configuration_gpt2.py, ...
+ */
 static void defaults_of_a_type(void **state)
 {
 	struct oom_error err = {{0}};
@@ -367,14 +387,16 @@ static void defaults_of_a_type(void **state)
 	assert_float_equal(oom_keys_find(&k, "defaults.intermediate_size")->number, 11008, 0);
 	assert_int_equal(oom_keys_find(&k, "defaults.num_key_value_heads")->type, OOM_KEY_NULL);
 	assert_int_equal(oom_keys_find(&k, "defaults.tie_word_embeddings")->type, OOM_KEY_BOOL);
-	assert_string_equal(oom_keys_find(&k, "architectures.causal-lm")->string, "LlamaForCausalLM");
+	assert_string_equal(oom_keys_find(&k, "architectures.causal-lm")->string,
+			    "LlamaForCausalLM");
 	oom_keys_release(&k);
 	assert_int_equal(oom_keys_defaults(&k, "gpt2", &err), OOM_OK);
 	assert_string_equal(oom_keys_find(&k, "aliases.n_embd")->string, "hidden_size");
 	assert_float_equal(oom_keys_find(&k, "defaults.n_embd")->number, 768, 0);
 	oom_keys_release(&k);
 	assert_int_equal(oom_keys_defaults(&k, "llava", &err), OOM_OK);
-	assert_string_equal(oom_keys_find(&k, "sub_configs.vision_config")->string, "clip_vision_model");
+	assert_string_equal(oom_keys_find(&k, "sub_configs.vision_config")->string,
+			    "clip_vision_model");
 	assert_float_equal(oom_keys_find(&k, "defaults.vision_config.image_size")->number, 336, 0);
 	oom_keys_release(&k);
 	assert_int_equal(oom_keys_defaults(&k, "bart", &err), OOM_OK);
@@ -384,7 +406,8 @@ static void defaults_of_a_type(void **state)
 
 static void unknown_types(void **state)
 {
-	static const char *const names[] = {"", "llam", "llama2x", "llama\t{", "\n", "defaults", "{"};
+	static const char *const names[] = {"",   "llam",     "llama2x", "llama\t{",
+					    "\n", "defaults", "{"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -397,7 +420,8 @@ static void unknown_types(void **state)
 	}
 }
 
-/* Every line of the table: sorted, parseable, aliases that lead to one name in one step, sub configs that exist. */
+/* Every line of the table: sorted, parseable, aliases that lead to one name in one step, sub
+ * configs that exist. */
 static void the_table_holds_together(void **state)
 {
 	FILE *f = fopen(OOM_SOURCE_ROOT "/data/model_types.jsonl", "r");
@@ -425,10 +449,13 @@ static void the_table_holds_together(void **state)
 
 				snprintf(path, sizeof(path), "aliases.%s", k.items[i].string);
 				if (oom_keys_find(&k, path))
-					fail_msg("%s: %s leads to another alias", line, k.items[i].path);
+					fail_msg("%s: %s leads to another alias", line,
+						 k.items[i].path);
 			}
-			if (strncmp(k.items[i].path, "sub_configs.", 12) == 0 && k.items[i].string[0]) {
-				assert_int_equal(oom_keys_defaults(&sub, k.items[i].string, &err), OOM_OK);
+			if (strncmp(k.items[i].path, "sub_configs.", 12) == 0 &&
+			    k.items[i].string[0]) {
+				assert_int_equal(oom_keys_defaults(&sub, k.items[i].string, &err),
+						 OOM_OK);
 				oom_keys_release(&sub);
 			}
 		}

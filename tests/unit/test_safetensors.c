@@ -56,7 +56,8 @@ static int make_dir(void **state)
 
 static int remove_dir(void **state)
 {
-	static const char *const names[] = {"model.safetensors", "a.safetensors", "b.safetensors", "model.safetensors.index.json"};
+	static const char *const names[] = {"model.safetensors", "a.safetensors", "b.safetensors",
+					    "model.safetensors.index.json"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -68,9 +69,12 @@ static int remove_dir(void **state)
 
 static void one_file(void **state)
 {
-	/* 3*4 bf16 = 24 bytes, 5 fp32 = 20, a scalar of 8 bytes, an empty one; names with dots, out of order */
-	static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},"
-		"\"m.layers.0.q.weight\":{\"dtype\":\"BF16\",\"shape\":[3,4],\"data_offsets\":[20,44]},"
+	/* 3*4 bf16 = 24 bytes, 5 fp32 = 20, a scalar of 8 bytes, an empty one; names with dots, out
+	 * of order */
+	static const char header[] =
+		"{\"__metadata__\":{\"format\":\"pt\"},"
+		"\"m.layers.0.q.weight\":{\"dtype\":\"BF16\",\"shape\":[3,4],\"data_offsets\":[20,"
+		"44]},"
 		"\"m.layers.0.q\":{\"dtype\":\"F32\",\"shape\":[5],\"data_offsets\":[0,20]},"
 		"\"m.layers.0.q-x\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[44,52]},"
 		"\"empty\":{\"dtype\":\"F16\",\"shape\":[0,7],\"data_offsets\":[44,44]}}   ";
@@ -101,14 +105,16 @@ static void one_file(void **state)
 	oom_tensors_release(&t);
 	oom_tensors_release(&t);
 	oom_tensors_release(NULL);
-	assert_int_equal(oom_tensors_read(&t, in_dir("model.safetensors"), &err), OOM_OK); /* the file itself */
+	assert_int_equal(oom_tensors_read(&t, in_dir("model.safetensors"), &err),
+			 OOM_OK); /* the file itself */
 	assert_int_equal(t.n, 4);
 	oom_tensors_release(&t);
 }
 
 static void shards(void **state)
 {
-	static const char other[] = "{\"v\":{\"dtype\":\"F8_E4M3\",\"shape\":[6],\"data_offsets\":[0,6]}}";
+	static const char other[] =
+		"{\"v\":{\"dtype\":\"F8_E4M3\",\"shape\":[6],\"data_offsets\":[0,6]}}";
 	struct oom_error err = {{0}};
 	struct oom_tensors t = {0};
 
@@ -125,8 +131,10 @@ static void shards(void **state)
 	assert_int_equal(t.total_elems, 18);
 	oom_tensors_release(&t);
 
-	write_text("model.safetensors.index.json", "{\"metadata\":{\"total_size\":30,\"total_parameters\":18},"
-		   "\"weight_map\":{\"w\":\"a.safetensors\",\"v\":\"b.safetensors\",\"x.y\":\"gone.safetensors\"}}");
+	write_text("model.safetensors.index.json",
+		   "{\"metadata\":{\"total_size\":30,\"total_parameters\":18},"
+		   "\"weight_map\":{\"w\":\"a.safetensors\",\"v\":\"b.safetensors\",\"x.y\":\"gone."
+		   "safetensors\"}}");
 	assert_int_equal(oom_tensors_read(&t, dir, &err), OOM_OK);
 	assert_int_equal(t.n, 3);
 	assert_int_equal(t.n_files, 2);
@@ -167,22 +175,37 @@ static void broken_files(void **state)
 		{"", 1, 24, OOM_ERR_PARSE, "not a safetensors file"},
 		{"[1]", 0, 0, OOM_ERR_PARSE, "a list"},
 		{"{\"w\":}", 0, 0, OOM_ERR_PARSE, ":1:6:"},
-		{"{\"w\":{\"dtype\":\"F99\",\"shape\":[1],\"data_offsets\":[0,4]}}", 0, 4, OOM_ERR_INVALID, "F99"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 0, 4, OOM_ERR_INVALID, "data_offsets"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 0, 4, OOM_ERR_INVALID, "data_offsets"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 0, 4, OOM_ERR_INVALID, "lacks"},
+		{"{\"w\":{\"dtype\":\"F99\",\"shape\":[1],\"data_offsets\":[0,4]}}", 0, 4,
+		 OOM_ERR_INVALID, "F99"},
+		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 0, 4,
+		 OOM_ERR_INVALID, "data_offsets"},
+		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 0, 4,
+		 OOM_ERR_INVALID, "data_offsets"},
+		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 0, 4,
+		 OOM_ERR_INVALID, "lacks"},
 		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, 4, OOM_ERR_INVALID, "lacks"},
-		{"{\"w\":{\"dtype\":32,\"shape\":[1],\"data_offsets\":[0,4]}}", 0, 4, OOM_ERR_INVALID, "lacks"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 0, 4, OOM_ERR_INVALID, "whole numbers"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[0.5],\"data_offsets\":[0,2]}}", 0, 2, OOM_ERR_INVALID, "whole numbers"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[NaN],\"data_offsets\":[0,2]}}", 0, 2, OOM_ERR_INVALID, "whole numbers"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1e300],\"data_offsets\":[0,2]}}", 0, 2, OOM_ERR_INVALID, "whole numbers"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 0, 4, OOM_ERR_INVALID, "whole numbers"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0, 0, OOM_ERR_LIMIT, "2^53"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 0, 4, OOM_ERR_LIMIT, "9 dimensions"},
-		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[3,7]}}",
+		{"{\"w\":{\"dtype\":32,\"shape\":[1],\"data_offsets\":[0,4]}}", 0, 4,
+		 OOM_ERR_INVALID, "lacks"},
+		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 0, 4,
+		 OOM_ERR_INVALID, "whole numbers"},
+		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[0.5],\"data_offsets\":[0,2]}}", 0, 2,
+		 OOM_ERR_INVALID, "whole numbers"},
+		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[NaN],\"data_offsets\":[0,2]}}", 0, 2,
+		 OOM_ERR_INVALID, "whole numbers"},
+		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1e300],\"data_offsets\":[0,2]}}", 0, 2,
+		 OOM_ERR_INVALID, "whole numbers"},
+		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 0, 4,
+		 OOM_ERR_INVALID, "whole numbers"},
+		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,"
+		 "0]}}",
+		 0, 0, OOM_ERR_LIMIT, "2^53"},
+		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}",
+		 0, 4, OOM_ERR_LIMIT, "9 dimensions"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":"
+		 "\"U8\",\"shape\":[4],\"data_offsets\":[3,7]}}",
 		 0, 7, OOM_ERR_INVALID, "overlap"},
-		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[5,9]}}",
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":"
+		 "\"U8\",\"shape\":[4],\"data_offsets\":[5,9]}}",
 		 0, 9, OOM_ERR_INVALID, "hole"},
 	};
 
@@ -213,7 +236,8 @@ static void files_that_are_none(void **state)
 	assert_non_null(strstr(err.text, "too short"));
 	unlink(in_dir("model.safetensors"));
 	assert_int_equal(mkfifo(in_dir("model.safetensors"), 0600), 0);
-	assert_int_equal(oom_tensors_read(&t, dir, &err), OOM_ERR_IO); /* and does not wait for a writer */
+	assert_int_equal(oom_tensors_read(&t, dir, &err),
+			 OOM_ERR_IO); /* and does not wait for a writer */
 }
 
 int main(void)
