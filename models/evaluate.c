@@ -9,27 +9,8 @@
 #include "blocks.h"
 #include "model.h"
 #include "optimizers.h"
+#include "program.h"
 #include "timeline.h"
-
-#define SLOTS 8
-
-struct program {
-	struct oom_tape tape;
-	const struct oom_model *model;
-	struct oom_plan key;
-	uint64_t used;                          /* for least-recently-used replacement */
-	/* sums over parameters, fixed by the structure */
-	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, opt_bytes, opt_rounded, opt_temps[2];
-};
-
-struct oom_evaluator {
-	struct program slot[SLOTS];
-	uint64_t clock;
-	uint64_t *size;
-	size_t cap_size;
-	struct oom_tape full;                   /* every layer recorded, for replays */
-	struct oom_replay replay;
-};
 
 struct oom_evaluator *oom_evaluator_new(void)
 {
@@ -194,7 +175,7 @@ static bool conds_hold(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_
 	return true;
 }
 
-static enum oom_status program_for(struct oom_evaluator *ev, const struct oom_model *m, const struct oom_plan *p,
+enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model *m, const struct oom_plan *p,
 				   struct program **out, struct oom_error *err)
 {
 	const struct oom_plan key = structure_of(p);
@@ -231,7 +212,7 @@ static enum oom_status program_for(struct oom_evaluator *ev, const struct oom_mo
 
 #define ROW_LIMIT ((uint64_t)1 << 46)
 
-static enum oom_status row_sizes(struct oom_evaluator *ev, const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt,
+enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt,
 				 struct oom_error *err)
 {
 	uint64_t mono[96];
@@ -394,9 +375,9 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	enum oom_status st;
 
 	sizes_of(plan, &b, &s, &tgt);
-	st = program_for(ev, model, plan, &g, err);
+	st = oom_program_for(ev, model, plan, &g, err);
 	if (!st)
-		st = row_sizes(ev, &g->tape, b, s, tgt, err);
+		st = oom_row_sizes(ev, &g->tape, b, s, tgt, err);
 	if (st)
 		return st;
 	out->input_bytes = input_bytes(&g->tape, &model->arch, plan, b, s, tgt, &inputs);

@@ -78,7 +78,7 @@ static const struct oom_knob knobs[] = {
 	      "num_hidden_layers", "config.json"),
 	FLAG("padding-mask", "padding_mask", 0, padding_mask, "batches really hold padding, so that a mask reaches attention",
 	     "DataCollatorWithPadding", "transformers masking_utils.py"),
-	WORD("precision", "precision", OOM_AMP_BF16, precision, precisions, "number format of weights and computation",
+	WORD("precision", "precision", OOM_FP32, precision, precisions, "number format of weights and computation",
 	     "bf16=True", HF),
 	WORD("attn", "attn", OOM_ATTN_SDPA, attn, attentions, "attention implementation", "attn_implementation",
 	     "transformers integrations"),

@@ -40,6 +40,10 @@ OOM_API enum oom_status oom_keys_read(struct oom_keys *out, const char *path,
 /* The same from memory; name is used in messages. */
 OOM_API enum oom_status oom_keys_parse(struct oom_keys *out, const char *text, size_t size,
 				       const char *name, struct oom_error *err);
+/* A model by any word a user may say: a config.json, a folder holding one, "-", or the name of a bundled model. */
+OOM_API enum oom_status oom_keys_read_model(struct oom_keys *out, const char *word, struct oom_error *err);
+/* Bundled models: the i-th name (written into buf), or NULL past the end. */
+OOM_API const char *oom_bundled_model(size_t i, char *buf, size_t size);
 /* Accepts zeroed and NULL. */
 OOM_API void oom_keys_release(struct oom_keys *keys);
 /* The key, or NULL.  Takes log2(n) string comparisons. */

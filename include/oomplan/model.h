@@ -86,4 +86,20 @@ enum oom_eval_flags {
 OOM_API enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *plan,
 				     unsigned flags, struct oom_eval *out, struct oom_error *err);
 
+/* One row of the ledger, for `oomplan explain`. */
+struct oom_ledger_row {
+	const char *scope, *name;       /* module and tensor or operation */
+	const char *kind;               /* weight, buffer, saved activation, temporary, gradient, ... */
+	const char *born;               /* load, forward, backward, evaluation, optimizer */
+	char formula[160];              /* as compiled: "b*s*d_ff * 2 B" */
+	char numbers[120];              /* the same with the values put in */
+	uint64_t bytes;                 /* of one */
+	uint64_t count;                 /* layers it stands for */
+	const char *source;
+};
+typedef void (*oom_ledger_fn)(void *ctx, const struct oom_ledger_row *row);
+/* Calls fn for every row of the plan's ledger, in the order of birth. */
+OOM_API enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model *model,
+					const struct oom_plan *plan, oom_ledger_fn fn, void *ctx, struct oom_error *err);
+
 #endif

@@ -1,0 +1,108 @@
+/* The ledger row by row: formula as compiled, numbers put in, bytes, origin. */
+#include <stdio.h>
+#include <string.h>
+
+#include "model.h"
+#include "optimizers.h"
+#include "program.h"
+
+static const char *const base_text[OOM_VAR_BASES] = {"b", "s", "t"};
+
+static void factor(const struct oom_var *v, char *out, size_t size)
+{
+	static const char *const forms[] = {"%s", "roundup(%s,%u)", "ceil(%s/%u)", "(%s+%u)", "min(%s,%u)", "max(%s-%u,0)"};
+
+	if (!v->op)
+		snprintf(out, size, "%s", base_text[v->base]);
+	else
+		snprintf(out, size, forms[v->op], base_text[v->base], v->k);
+}
+
+static void write_formula(const struct oom_tape *t, const struct oom_row *r, struct oom_ledger_row *out)
+{
+	const struct oom_mono *m = &t->monos[r->mono];
+	const char *text = r->text;
+	size_t n = 0;
+
+	out->formula[0] = 0;
+	for (int i = 0; i < m->n; i++) {
+		char f[40];
+
+		factor(&t->vars[m->var[i]], f, sizeof(f));
+		n += (size_t)snprintf(out->formula + n, sizeof(out->formula) - n, "%s * ", f);
+	}
+	if (text && !strncmp(text, "a->", 3))
+		text += 3;
+	if (text)
+		snprintf(out->formula + n, sizeof(out->formula) - n, "%s * %u B", text, oom_dtype_bytes((enum oom_dtype)r->dt));
+	else
+		snprintf(out->formula + n, sizeof(out->formula) - n, "%llu * %u B", (unsigned long long)r->width,
+			 oom_dtype_bytes((enum oom_dtype)r->dt));
+	snprintf(out->numbers, sizeof(out->numbers), "%llu * %llu * %u B", (unsigned long long)oom_mono_now(t, r->mono),
+		 (unsigned long long)r->width, oom_dtype_bytes((enum oom_dtype)r->dt));
+}
+
+static const char *const kinds[OOM_CATS] = {
+	[OOM_CAT_TEMP] = "temporary", [OOM_CAT_SAVED] = "saved activation", [OOM_CAT_AMP] = "autocast weight copy",
+	[OOM_CAT_LOGITS] = "logits and loss", [OOM_CAT_GRAD] = "gradient", [OOM_CAT_RECOMPUTE] = "recomputed activation",
+	[OOM_CAT_COMM] = "communication buffer"};
+static const char *const births[OOM_STREAMS] = {"forward", "backward", "evaluation"};
+
+static void params(const struct program *g, const struct oom_plan *p, const char *source, oom_ledger_fn fn, void *ctx)
+{
+	const struct oom_optimizer *o = oom_optimizer_at((size_t)p->optimizer);
+
+	for (size_t i = 0; i < g->tape.n_params; i++) {
+		const struct oom_param *q = &g->tape.params[i];
+		struct oom_ledger_row r = {.scope = q->scope, .name = q->name, .kind = "weight", .born = "load", .count = q->count,
+					   .source = source};
+		uint64_t state = 0;
+
+		r.bytes = q->flags & OOM_P_NF4 ? q->elems / 2 : q->elems * oom_dtype_bytes((enum oom_dtype)q->dt);
+		if (q->rows)
+			snprintf(r.formula, sizeof(r.formula), q->flags & OOM_P_NF4 ? "%u * %u / 2 B (NF4)" : "%u * %u * %u B", q->rows, q->cols,
+				 oom_dtype_bytes((enum oom_dtype)q->dt));
+		else
+			snprintf(r.formula, sizeof(r.formula), "%llu * %u B", (unsigned long long)q->elems,
+				 oom_dtype_bytes((enum oom_dtype)q->dt));
+		snprintf(r.numbers, sizeof(r.numbers), "%.119s", r.formula);
+		fn(ctx, &r);
+		if (!q->trainable || q->grad < 0)
+			continue;
+		o->state(q, &state);
+		if (!state)
+			continue;
+		r.kind = "optimizer state";
+		r.born = "optimizer";
+		r.bytes = state;
+		r.source = o->choice.source;
+		snprintf(r.formula, sizeof(r.formula), "%s of %llu elements", o->choice.name, (unsigned long long)q->elems);
+		fn(ctx, &r);
+	}
+}
+
+enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *p,
+				oom_ledger_fn fn, void *ctx, struct oom_error *err)
+{
+	const uint64_t tgt = (uint64_t)(p->tgt_len ? p->tgt_len : p->seq_len);
+	struct program *g;
+	enum oom_status st = oom_program_for(ev, model, p, &g, err);
+
+	if (!st)
+		st = oom_row_sizes(ev, &g->tape, (uint64_t)p->micro_batch, (uint64_t)p->seq_len, tgt, err);
+	if (st)
+		return st;
+	g->tape.val_b = (uint64_t)p->micro_batch;       /* the sizes shown are this plan's */
+	g->tape.val_s = (uint64_t)p->seq_len;
+	g->tape.val_t = tgt;
+	params(g, p, model->arch.family->source, fn, ctx);
+	for (size_t i = 0; i < g->tape.n_rows; i++) {
+		const struct oom_row *row = &g->tape.rows[i];
+		struct oom_ledger_row r = {.scope = row->scope, .name = row->name, .kind = kinds[row->cat], .born = births[row->born],
+					   .bytes = ev->size[i], .count = row->mult, .source = model->arch.family->source};
+
+		write_formula(&g->tape, row, &r);
+		fn(ctx, &r);
+	}
+	return OOM_OK;
+}

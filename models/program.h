@@ -1,0 +1,34 @@
+/* A recorded structure and what is fixed by it: inside of struct oom_evaluator. */
+#ifndef OOM_PROGRAM_H
+#define OOM_PROGRAM_H
+
+#include "allocator.h"
+#include "tape.h"
+
+#define SLOTS 8
+
+struct program {
+	struct oom_tape tape;
+	const struct oom_model *model;
+	struct oom_plan key;
+	uint64_t used;                          /* for least-recently-used replacement */
+	/* sums over parameters, fixed by the structure */
+	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, opt_bytes, opt_rounded, opt_temps[2];
+};
+
+struct oom_evaluator {
+	struct program slot[SLOTS];
+	uint64_t clock;
+	uint64_t *size;
+	size_t cap_size;
+	struct oom_tape full;                   /* every layer recorded, for replays */
+	struct oom_replay replay;
+};
+
+enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model *m, const struct oom_plan *p,
+				struct program **out, struct oom_error *err);
+/* Rounded bytes of every row at this batch, into ev->size. */
+enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt,
+			      struct oom_error *err);
+
+#endif

@@ -1,0 +1,57 @@
+/* oomplan explain: the ledger, row by row. */
+#include <string.h>
+#include <strings.h>
+
+#include "cli.h"
+
+struct filter {
+	const char *term;
+	size_t shown;
+};
+
+static bool contains(const char *text, const char *word)
+{
+	const size_t n = strlen(word);
+
+	for (; *text; text++)
+		if (!strncasecmp(text, word, n))
+			return true;
+	return false;
+}
+
+static void show(void *ctx, const struct oom_ledger_row *r)
+{
+	struct filter *f = ctx;
+	char size[32];
+
+	if (f->term && !contains(r->name, f->term) && !contains(r->scope, f->term) && !contains(r->kind, f->term))
+		return;
+	if (!strcmp(r->born, "evaluation"))
+		return;
+	f->shown++;
+	printf("%-24s %-22s %-11s %10s x %-4llu = %s\n%25s%s   [%s]\n", *r->scope ? r->scope : "-", r->kind, r->born,
+	       oom_format_bytes(r->bytes, size, sizeof(size)), (unsigned long long)r->count, r->name, "", r->formula, r->numbers);
+}
+
+int oom_cmd_explain(struct oom_job *job)
+{
+	struct filter f = {job->n_words ? job->words[0] : NULL, 0};
+	struct oom_error err = {{0}};
+	struct oom_evaluator *ev;
+	struct oom_target t;
+	int code = oom_target_open(job, &t, false);
+
+	if (code)
+		return code;
+	ev = oom_evaluator_new();
+	printf("b = micro-batch %lld, s = sequence %lld, t = target; sizes are allocator blocks (multiples of 512 B)\n"
+	       "source of the structure: family %s\n\n", (long long)job->plan.micro_batch, (long long)job->plan.seq_len,
+	       oom_model_family(t.model));
+	if (!ev || oom_ledger_each(ev, t.model, &job->plan, show, &f, &err))
+		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
+	else if (f.term && !f.shown)
+		code = oom_complain(OOM_EXIT_USAGE, "no row, module or kind contains \"%s\"", f.term);
+	oom_evaluator_free(ev);
+	oom_target_close(&t);
+	return code;
+}

@@ -1,0 +1,66 @@
+/* From words to a model and a card. */
+#include <string.h>
+
+#include "cli.h"
+
+static int open_gpu(struct oom_job *job, struct oom_target *t)
+{
+	struct oom_error err = {{0}};
+	struct oom_gpus gpus = {0};
+	enum oom_status st = oom_gpus_load(&gpus, &err);
+
+	if (!st && job->gpus_file)
+		st = oom_gpus_read(&gpus, job->gpus_file, &err);
+	if (!st && job->gpu) {
+		st = oom_gpu_find(&gpus, job->gpu, &t->gpu, t->note, &err);
+		t->has_gpu = !st;
+		t->capacity = t->gpu.capacity_bytes;
+	}
+	oom_gpus_release(&gpus);
+	if (!st && job->gpu_memory)
+		st = oom_parse_bytes(job->gpu_memory, &t->capacity, &err);
+	return st ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : 0;
+}
+
+int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
+{
+	struct oom_error err = {{0}};
+	struct oom_model_shape shape;
+	int code;
+
+	memset(t, 0, sizeof(*t));
+	if (!job->model)
+		return oom_complain(OOM_EXIT_USAGE, "which model? --model config.json, a folder, or a name of: oomplan list models");
+	if (need_gpu && !job->gpu && !job->gpu_memory)
+		return oom_complain(OOM_EXIT_USAGE, "which GPU? --gpu NAME (oomplan list gpus) or --gpu-memory SIZE");
+	code = open_gpu(job, t);
+	if (code)
+		return code;
+	if (oom_keys_read_model(&t->keys, job->model, &err) || oom_model_new(&t->model, &t->keys, &err)) {
+		oom_target_close(t);
+		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	}
+	if (*oom_model_warning(t->model))
+		oom_complain(0, "WARNING: %s", oom_model_warning(t->model));
+	shape = oom_model_shape(t->model);
+	if (oom_model_task(t->model) == OOM_TASK_IMAGE_CLS)
+		job->plan.seq_len = 0;
+	if (shape.max_positions && job->plan.seq_len > (int64_t)shape.max_positions)
+		oom_complain(0, "warning: %lld tokens, but the model has %llu positions", (long long)job->plan.seq_len,
+			     (unsigned long long)shape.max_positions);
+	if (job->plan.global_batch && job->plan.micro_batch > job->plan.global_batch) {
+		oom_target_close(t);
+		return oom_complain(OOM_EXIT_USAGE, "--micro-batch %lld is larger than --global-batch %lld",
+				    (long long)job->plan.micro_batch, (long long)job->plan.global_batch);
+	}
+	if ((job->plan.lora_r || job->plan.qlora) && !job->plan.lora_targets[0])
+		snprintf(job->plan.lora_targets, sizeof(job->plan.lora_targets), "%s", oom_model_lora_targets(t->model));
+	return 0;
+}
+
+void oom_target_close(struct oom_target *t)
+{
+	oom_model_free(t->model);
+	oom_keys_release(&t->keys);
+	t->model = NULL;
+}

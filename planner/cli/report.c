@@ -1,0 +1,176 @@
+/* Text reports: the answer first, then the anatomy, the phases, the ladder. */
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const char *gib(uint64_t b)
+{
+	static char buf[8][32];
+	static int i;
+
+	i = (i + 1) % 8;
+	return oom_format_bytes(b, buf[i], sizeof(buf[i]));
+}
+
+static bool colour(void)
+{
+	const char *no = getenv("NO_COLOR");
+
+	return isatty(STDOUT_FILENO) && !(no && *no);
+}
+
+static void bar(uint64_t part, uint64_t whole, int width)
+{
+	const char *lang = getenv("LC_ALL");
+	int n;
+
+	if (!isatty(STDOUT_FILENO) || !whole)
+		return;
+	if (!lang || !*lang)
+		lang = getenv("LANG");
+	n = (int)((double)part / (double)whole * width + 0.5);
+	for (int i = 0; i < n && i < width; i++)
+		fputs(lang && (strstr(lang, "UTF-8") || strstr(lang, "utf8")) ? "█" : "#", stdout);
+}
+
+static const char *choice(const struct oom_plan *p, const char *knob)
+{
+	static char buf[8][64];
+	static int i;
+
+	i = (i + 1) % 8;
+	return oom_plan_get(p, oom_knob_find(knob), buf[i], sizeof(buf[i]));
+}
+
+static void verdict(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e,
+		    bool fits)
+{
+	const bool c = colour();
+	const char *card = t->has_gpu ? t->gpu.name : "the card";
+	const uint64_t budget = oom_budget(t->capacity, p);
+	char count[32];
+
+	if (t->capacity) {
+		printf("%s%s%s: peak %s used of %s on %s", c ? fits ? "\033[1;32m" : "\033[1;31m" : "", fits ? "FITS" : "DOES NOT FIT",
+		       c ? "\033[0m" : "", gib(e->used_bytes), gib(t->capacity), card);
+		if (fits)
+			printf(", %s free", gib(t->capacity - e->used_bytes));
+		else
+			printf(", %s too much (margin %.0f %%)", gib(e->used_bytes - budget), p->margin * 100);
+		putchar('\n');
+	} else {
+		printf("peak %s used\n", gib(e->used_bytes));
+	}
+	if (job->quiet)
+		return;
+	printf("  binding phase: %s (%s%s%s)\n", oom_phase_str(e->peak_phase), e->peak_module ? e->peak_module : "",
+	       e->peak_module && *e->peak_module ? ": " : "", e->peak_op ? e->peak_op : "");
+	printf("  allocated %s, reserved %s (%s), context %s (a guess), workspaces %s\n", gib(e->overall_peak), gib(e->reserved_bytes),
+	       e->reserved_replayed ? "allocator replayed" : "estimated", gib(e->context_bytes), gib(e->workspace_bytes));
+	printf("  model: %s, %s parameters", oom_model_type(t->model), oom_format_count(e->total_params, count, sizeof(count)));
+	if (e->trainable_params != e->total_params)
+		printf(" (%s trainable)", oom_format_count(e->trainable_params, count, sizeof(count)));
+	printf("; %s, batch %lld x accumulation %lld, %lld tokens, %s, %s, checkpointing %s\n", choice(p, "precision"),
+	       (long long)p->micro_batch, (long long)p->grad_accum, (long long)p->seq_len, choice(p, "attn"), choice(p, "optimizer"),
+	       choice(p, "grad-ckpt"));
+	if (t->has_gpu && t->gpu.capacity_kind == OOM_CAPACITY_MARKETING)
+		printf("  note: only the marketed size of %s is known; the driver reports less\n", t->gpu.name);
+	if (*t->note)
+		printf("  note: %s\n", t->note);
+}
+
+static void anatomy(const struct oom_eval *e)
+{
+	printf("\nwho is alive at the peak (%s)\n", oom_phase_str(e->peak_phase));
+	for (int b = 0; b < OOM_BUCKETS; b++) {
+		if (!e->bucket[b])
+			continue;
+		printf("  %-26s %12s", oom_bucket_str((enum oom_bucket)b), gib(e->bucket[b]));
+		if (b == OOM_BUCKET_PARAMS || b == OOM_BUCKET_GRADS || b == OOM_BUCKET_OPT)
+			printf("  %5.2f B/param ", (double)e->bucket[b] / (double)e->total_params);
+		else
+			printf("%17s", "");
+		bar(e->bucket[b], e->overall_peak, 30);
+		putchar('\n');
+	}
+}
+
+static void phases(const struct oom_eval *e)
+{
+	printf("\npeak of each phase (allocated)\n");
+	for (int p = 0; p < OOM_PHASES; p++) {
+		printf("  %-18s %12s  ", oom_phase_str((enum oom_phase)p), gib(e->peak[p]));
+		bar(e->peak[p], e->overall_peak, 40);
+		printf("%s\n", (enum oom_phase)p == e->peak_phase ? " <- peak" : "");
+	}
+}
+
+static void rungs(const struct oom_ladder *l)
+{
+	static const char *const words[] = {"not needed", "TAKEN", "does not help", "nothing to change", "OFFER"};
+
+	printf("\nthe ladder, cheapest first\n");
+	for (int i = 0; i < OOM_RUNGS; i++) {
+		const struct oom_rung *r = oom_rung_at((size_t)i);
+		const struct oom_rung_result *s = &l->rung[i];
+		const bool quiet = s->outcome == OOM_RUNG_NOT_NEEDED || s->outcome == OOM_RUNG_NOT_APPLICABLE;
+
+		printf("  %2d %-47s %-17s", r->number, r->name, words[s->outcome]);
+		if (!quiet)
+			printf(" %s -> %s%s", gib(s->before_bytes), gib(s->after_bytes), s->fits ? ", fits" : "");
+		putchar('\n');
+		if (quiet && !(i == 7 && !l->fits))
+			continue;
+		printf("       %s; costs: %s\n       set: %s   [%s]\n", oom_class_str(r->cls), r->cost, r->setting, r->source);
+		if (s->outcome == OOM_RUNG_OFFERED)
+			printf("       changes the science: taken only with --allow %s\n", r->allow);
+		if (*s->note)
+			printf("       %s\n", s->note);
+	}
+}
+
+static void command_line(const struct oom_ladder *l)
+{
+	const struct oom_plan def = oom_plan_default();
+
+	printf("\nthe plan:");
+	for (size_t i = 0; oom_knob_at(i); i++) {
+		const struct oom_knob *k = oom_knob_at(i);
+		char a[140], b[140];
+
+		oom_plan_get(&l->plan, k, a, sizeof(a));
+		oom_plan_get(&def, k, b, sizeof(b));
+		if (strcmp(a, b))
+			printf(" --%s=%s", k->name, a);
+	}
+	putchar('\n');
+}
+
+void oom_report_plan(const struct oom_job *job, const struct oom_target *t, const struct oom_ladder *l)
+{
+	verdict(job, t, &l->plan, &l->eval, l->fits);
+	if (job->quiet)
+		return;
+	if (!l->start_fits)
+		printf("  as asked: %s used, %s; effective batch %lld kept\n", gib(l->start_eval.used_bytes),
+		       l->fits ? "did not fit" : "does not fit", (long long)l->effective_batch);
+	if (*l->note)
+		printf("  %s\n", l->note);
+	anatomy(&l->eval);
+	phases(&l->eval);
+	rungs(l);
+	command_line(l);
+}
+
+void oom_report_estimate(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *plan,
+			 const struct oom_eval *e, bool fits)
+{
+	verdict(job, t, plan, e, fits);
+	if (job->quiet)
+		return;
+	anatomy(e);
+	phases(e);
+}

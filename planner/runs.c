@@ -1,0 +1,215 @@
+/* Pricing a runs file row by row.  Models are kept once read: runs files repeat them. */
+#include "oomplan/runs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "csv_rows.h"
+
+struct loaded {
+	char path[512];
+	struct oom_keys keys;
+	struct oom_model *model;
+	struct oom_error err;
+	struct loaded *next;
+};
+
+struct runs {
+	const char *dir;
+	FILE *out;
+	struct oom_evaluator *ev;
+	struct loaded *models;
+	struct oom_runs_report *report;
+	bool header;
+};
+
+/* Columns written besides the input's, in this order; the values come from value_of. */
+static const char *const scalar[] = {
+	"total_params", "trainable_params", "active_params", "param_bytes", "buffer_bytes", "input_bytes", "grad_bytes",
+	"optimizer_state_bytes", "saved_act_bytes", "saved_act_amp_copies", "saved_act_logits", "reserved_native",
+	"reserved_expandable", "overall_peak"};
+enum { SCALARS = sizeof(scalar) / sizeof(scalar[0]) };
+
+static struct loaded *load(struct runs *r, const char *path)
+{
+	struct loaded *m;
+
+	for (m = r->models; m; m = m->next)
+		if (!strcmp(m->path, path))
+			return m;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return NULL;
+	snprintf(m->path, sizeof(m->path), "%s", path);
+	if (!oom_keys_read_model(&m->keys, path, &m->err))
+		oom_model_new(&m->model, &m->keys, &m->err);
+	m->next = r->models;
+	r->models = m;
+	return m;
+}
+
+/* The model's file: DIR/model, DIR/model.json, DIR/id.json, else a bundled name. */
+static void find_model(const struct runs *r, const char *model, const char *id, char out[512])
+{
+	const char *tries[][3] = {{r->dir, model, ""}, {r->dir, model, ".json"}, {r->dir, id, ".json"}};
+
+	for (int i = 0; i < 3; i++) {
+		if (!tries[i][1] || !*tries[i][1])
+			continue;
+		if (tries[i][1][0] == '/')
+			snprintf(out, 512, "%s%s", tries[i][1], tries[i][2]);
+		else
+			snprintf(out, 512, "%s/%s%s", r->dir, tries[i][1], tries[i][2]);
+		if (access(out, R_OK) == 0)
+			return;
+	}
+	snprintf(out, 512, "%s", model ? model : "");
+}
+
+static enum oom_status plan_of(const struct oom_csv_row *row, struct oom_plan *p, struct oom_error *err)
+{
+	for (size_t i = 0; i < row->n; i++) {
+		const struct oom_knob *k = oom_knob_find(row->names[i]);
+		enum oom_status st;
+
+		if (!k || !*row->cells[i])
+			continue;
+		st = oom_plan_set(p, k, row->cells[i], err);
+		if (st)
+			return st;
+	}
+	return OOM_OK;
+}
+
+static void write_header(struct runs *r, const struct oom_csv_row *row)
+{
+	static const char *const known[] = {"model", "id", "family", "notes"};
+	size_t used = 0;
+
+	for (size_t i = 0; i < row->n; i++) {
+		bool ours = oom_knob_find(row->names[i]) != NULL;
+
+		for (size_t j = 0; j < sizeof(known) / sizeof(known[0]); j++)
+			ours |= !strcmp(known[j], row->names[i]);
+		if (!ours && used < sizeof(r->report->unknown_columns) - 1)
+			used += (size_t)snprintf(r->report->unknown_columns + used, sizeof(r->report->unknown_columns) - used, "%s%s",
+						 used ? ", " : "", row->names[i]);
+		oom_csv_put(r->out, row->names[i]);
+		putc(',', r->out);
+	}
+	for (int i = 0; i < SCALARS; i++)
+		fprintf(r->out, "pred_%s,", scalar[i]);
+	for (int p = 0; p < OOM_PHASES; p++) {
+		if (p == OOM_PHASE_LOAD)
+			fprintf(r->out, "pred_after_load,");
+		else
+			fprintf(r->out, "pred_%s_peak,pred_%s_end,", oom_phase_column((enum oom_phase)p), oom_phase_column((enum oom_phase)p));
+	}
+	for (int b = 0; b < OOM_BUCKETS; b++)
+		fprintf(r->out, "pred_%s,", oom_bucket_column((enum oom_bucket)b));
+	fprintf(r->out, "pred_peak_phase,pred_used_bytes,pred_error,pred_warning\n");
+}
+
+static void write_prediction(struct runs *r, const struct oom_eval *e, uint64_t native, uint64_t expandable)
+{
+	const uint64_t v[SCALARS] = {e->total_params, e->trainable_params, e->active_params, e->param_bytes, e->buffer_bytes,
+				     e->input_bytes, e->grad_bytes, e->opt_bytes, e->saved_bytes, e->saved_amp_bytes,
+				     e->saved_logits_bytes, native, expandable, e->overall_peak};
+
+	for (int i = 0; i < SCALARS; i++)
+		fprintf(r->out, "%llu,", (unsigned long long)v[i]);
+	for (int p = 0; p < OOM_PHASES; p++) {
+		fprintf(r->out, "%llu,", (unsigned long long)e->peak[p]);
+		if (p != OOM_PHASE_LOAD)
+			fprintf(r->out, "%llu,", (unsigned long long)e->end[p]);
+	}
+	for (int b = 0; b < OOM_BUCKETS; b++)
+		fprintf(r->out, "%llu,", (unsigned long long)e->bucket[b]);
+	fprintf(r->out, "%s,%llu,", oom_phase_column(e->peak_phase), (unsigned long long)e->used_bytes);
+}
+
+static enum oom_status price(struct runs *r, const struct oom_csv_row *row, const struct loaded *m, struct oom_error *why)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e, x;
+	uint64_t native;
+	enum oom_status st = plan_of(row, &p, why);
+
+	if (!st && p.lora_r && !p.lora_targets[0])
+		snprintf(p.lora_targets, sizeof(p.lora_targets), "%s", oom_model_lora_targets(m->model));
+	p.allocator = OOM_ALLOC_NATIVE;
+	if (!st)
+		st = oom_evaluate(r->ev, m->model, &p, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &e, why);
+	if (st)
+		return st;
+	native = e.reserved_bytes;
+	p.allocator = OOM_ALLOC_EXPANDABLE;
+	st = oom_evaluate(r->ev, m->model, &p, OOM_EVAL_REPLAY, &x, why);
+	if (!st)
+		write_prediction(r, &e, native, x.reserved_bytes);
+	return st;
+}
+
+static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
+{
+	struct runs *r = ctx;
+	const char *model = oom_csv_cell(row, "model"), *warning = "";
+	struct oom_error why = {{0}};
+	char path[512];
+	struct loaded *m;
+
+	if (!r->header) {
+		if (!model)
+			return oom_error_set(err, OOM_ERR_INVALID, "%s:1: no column \"model\"", row->file);
+		write_header(r, row);
+		r->header = true;
+	}
+	for (size_t i = 0; i < row->n; i++) {
+		oom_csv_put(r->out, row->cells[i]);
+		putc(',', r->out);
+	}
+	r->report->rows++;
+	find_model(r, model, oom_csv_cell(row, "id"), path);
+	m = load(r, path);
+	if (!m)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	if (!m->model || price(r, row, m, &why)) {
+		for (int i = 0; i < SCALARS + 1 + 2 * (OOM_PHASES - 1) + OOM_BUCKETS + 2; i++)
+			putc(',', r->out);
+		oom_csv_put(r->out, m->model ? why.text : m->err.text);
+		r->report->failed++;
+	} else {
+		warning = oom_model_warning(m->model);
+		r->report->warned += *warning != 0;
+	}
+	putc(',', r->out);
+	oom_csv_put(r->out, warning);
+	putc('\n', r->out);
+	return ferror(r->out) ? oom_error_set(err, OOM_ERR_IO, "cannot write the output") : OOM_OK;
+}
+
+enum oom_status oom_runs_price(const char *path, const char *models_dir, FILE *out, struct oom_runs_report *report,
+			       struct oom_error *err)
+{
+	char dir[512];
+	const char *slash = strrchr(path, '/');
+	struct runs r = {.dir = models_dir ? models_dir : dir, .out = out, .report = report};
+	enum oom_status st;
+
+	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+	memset(report, 0, sizeof(*report));
+	r.ev = oom_evaluator_new();
+	st = r.ev ? oom_csv_read(path, on_row, &r, err) : oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	oom_evaluator_free(r.ev);
+	while (r.models) {
+		struct loaded *next = r.models->next;
+
+		oom_model_free(r.models->model);
+		oom_keys_release(&r.models->keys);
+		free(r.models);
+		r.models = next;
+	}
+	return st;
+}
