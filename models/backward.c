@@ -448,6 +448,13 @@ static void run_nodes(struct oom_tape *t, int32_t from, int32_t to)
 		run_node(t, i);
 }
 
+/* Masks and tables the checkpointed blocks held: gone with the first layer's graph. */
+static void drop_held(struct oom_tape *t)
+{
+	while (t->n_held)
+		oom_unref(t, t->held[--t->n_held]);
+}
+
 void oom_backward(struct oom_tape *t, struct oom_val loss)
 {
 	int32_t at = (int32_t)t->n_nodes - 1;
@@ -485,10 +492,10 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 		t->mult = 1;
 		at = r.node0 - 1;
 	}
-	for (size_t i = 0; i < t->n_held; i++)
-		oom_unref(t, t->held[i]);
-	t->n_held = 0;
+	if (t->n_layers)
+		drop_held(t);
 	run_nodes(t, at, 0);
+	drop_held(t);
 	t->in_bwd = false;
 	t->grad = true;
 	oom_drop(t, loss);
