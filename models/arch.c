@@ -174,11 +174,11 @@ double oom_read_item_real(struct oom_reader *r, const char *key, uint32_t i, dou
 
 uint64_t oom_read_labels(struct oom_reader *r)
 {
-	const struct oom_key *k = lookup(r->keys, "", "id2label");
+	const struct oom_key *k = lookup(r->keys, r->prefix, "id2label");
 
 	if (k && k->type == OOM_KEY_OBJECT && k->n_items)
 		return k->n_items;
-	k = lookup(r->keys, "", "num_labels");
+	k = lookup(r->keys, r->prefix, "num_labels");
 	if (k && k->type == OOM_KEY_NUMBER)
 		return count(r, k, "num_labels", 0);
 	return oom_read_count_or(r, "num_labels", 2);

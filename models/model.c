@@ -24,7 +24,7 @@ static const char *nearest_family(const struct oom_keys *keys)
 static void choose_task(struct oom_model *m)
 {
 	const char *arch = NULL;
-	const struct oom_key *k = oom_keys_find(m->keys, "architectures.0");
+	const struct oom_key *k = oom_keys_find(m->keys, *m->prefix ? "config.architectures.0" : "architectures.0");
 	static const struct {
 		const char *tail;
 		enum oom_task task;
@@ -52,11 +52,16 @@ static enum oom_status find_type(struct oom_model *m, struct oom_error *err)
 	const struct oom_key *k = oom_keys_find(m->keys, "model_type");
 	struct oom_arch *a = &m->arch;
 
+	m->prefix = "";
+	if (!k) {                               /* a recorded run: {"config": {...}, "spec": {...}} */
+		k = oom_keys_find(m->keys, "config.model_type");
+		m->prefix = k ? "config." : "";
+	}
+
 	if (!k || k->type != OOM_KEY_STRING || !*k->string || strlen(k->string) >= sizeof(a->model_type))
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "%s: no \"model_type\": expected a model's config.json (%s)", m->keys->file,
-				     oom_keys_find(m->keys, "tokenizer_class") ? "this looks like a tokenizer's" :
-				     oom_keys_find(m->keys, "weight_map") ? "this looks like a safetensors index" : "key missing");
+		return oom_error_set(err, OOM_ERR_INVALID, "%s: no \"model_type\": expected a model's config.json%s%s", m->keys->file,
+				     oom_keys_kind_hint(m->keys) ? "; " : "",
+				     oom_keys_kind_hint(m->keys) ? oom_keys_kind_hint(m->keys) : "");
 	snprintf(a->model_type, sizeof(a->model_type), "%s", k->string);
 	a->family = oom_family_find(a->model_type);
 	if (!a->family) {
@@ -90,7 +95,7 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 	}
 	if (oom_keys_defaults(&m->defaults, m->arch.model_type, NULL))
 		memset(&m->defaults, 0, sizeof(m->defaults));
-	m->arch.rd = (struct oom_reader){.keys = keys, .defaults = &m->defaults, .prefix = "", .family = m->arch.model_type};
+	m->arch.rd = (struct oom_reader){.keys = keys, .defaults = &m->defaults, .prefix = m->prefix, .family = m->arch.model_type};
 	m->arch.default_task = OOM_TASK_CAUSAL_LM;
 	m->arch.n_labels = oom_read_labels(&m->arch.rd);
 	m->arch.family->parse(&m->arch);

@@ -7,6 +7,7 @@
 struct oom_model {
 	const struct oom_keys *keys;
 	struct oom_keys defaults;       /* of the model type; owned */
+	const char *prefix;             /* "" or "config." */
 	struct oom_arch arch;
 };
 

@@ -1,0 +1,95 @@
+/* How fast: cold start of the main job against `true`, estimates and ladder walks a second.  Prints, asserts nothing. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "oomplan/ladder.h"
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Median wall seconds of 21 runs; *rss_kib gets the largest peak. */
+static double process(char *const argv[], long *rss_kib)
+{
+	double t[21];
+
+	*rss_kib = 0;
+	for (int i = 0; i < 21; i++) {
+		const double start = now();
+		struct rusage u;
+		int status;
+		pid_t pid = fork();
+
+		if (!pid) {
+			if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
+				_exit(126);
+			execvp(argv[0], argv);
+			_exit(127);
+		}
+		wait4(pid, &status, 0, &u);
+		t[i] = now() - start;
+		if (u.ru_maxrss > *rss_kib)
+			*rss_kib = u.ru_maxrss;
+	}
+	qsort(t, 21, sizeof(t[0]), by_value);
+	return t[10];
+}
+
+int main(int argc, char **argv)
+{
+	char path[1024];
+	char *const job[] = {argc > 1 ? argv[1] : "oomplan", "--model", path, "--gpu", "A100-40G", NULL};
+	char *const nothing[] = {"true", NULL};
+	struct oom_plan plan = oom_plan_default();
+	struct oom_keys keys = {0};
+	struct oom_model *model;
+	struct oom_evaluator *ev = oom_evaluator_new();
+	struct oom_error err = {{0}};
+	struct oom_ladder ladder;
+	struct oom_eval e;
+	double t, base;
+	long rss;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "%s/Llama-3.1-8B.json", argc > 2 ? argv[2] : "data/models");
+	base = process(nothing, &rss);
+	printf("true:                 %6.2f ms, %ld KiB\n", 1e3 * base, rss);
+	t = process(job, &rss);
+	printf("oomplan, cold:        %6.2f ms, %ld KiB (aim: 5 ms, 8192 KiB)\n", 1e3 * t, rss);
+	if (!ev || oom_keys_read(&keys, path, &err) || oom_model_new(&model, &keys, &err)) {
+		printf("%s\n", err.text);
+		return 1;
+	}
+	for (t = now(); now() - t < 1; n++) {
+		plan.micro_batch = 1 + n % 64;
+		plan.seq_len = 512 + 8 * (n % 97);
+		if (oom_evaluate(ev, model, &plan, OOM_EVAL_FAST, &e, &err))
+			return 1;
+	}
+	printf("estimate:             %6.2f us (aim: 2 us)\n", 1e6 / n);
+	plan = oom_plan_default();
+	for (n = 0, t = now(); now() - t < 1; n++)
+		if (oom_ladder_walk(ev, model, &plan, (uint64_t)40 << 30, OOM_ALLOW_SCIENCE, &ladder, &err))
+			return 1;
+	printf("ladder:               %6.2f us (aim: 1000 us)\n", 1e6 / n);
+	oom_evaluator_free(ev);
+	oom_model_free(model);
+	oom_keys_release(&keys);
+	return 0;
+}

@@ -1,0 +1,65 @@
+/* The GPU table walked, and the spellings people use. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oomplan/gpu.h"
+
+static void every_row_has_a_source(void **state)
+{
+	struct oom_gpus g = {0};
+	struct oom_gpu found;
+
+	(void)state;
+	assert_int_equal(oom_gpus_load(&g, NULL), OOM_OK);
+	assert_true(g.n > 150);
+	for (size_t i = 0; i < g.n; i++) {
+		struct oom_error err = {{0}};
+
+		if (!*g.items[i].source || !*g.items[i].checked || !g.items[i].capacity_bytes)
+			fail_msg("%s: no source, date or capacity", g.items[i].name);
+		if (oom_gpu_find(&g, g.items[i].name, &found, NULL, &err))
+			fail_msg("%s does not find itself: %s", g.items[i].name, err.text);
+	}
+	oom_gpus_release(&g);
+}
+
+static void spellings(void **state)
+{
+	static const char *const same[][2] = {
+		{"a100-sxm4-40gb", "A100-SXM4-40GB"}, {"RTX 4090", "RTX-4090"}, {"4090", "RTX-4090"},
+		{"NVIDIA GeForce RTX 4090", "RTX-4090"}, {"rtx_4090", "RTX-4090"},
+	};
+	struct oom_gpus g = {0};
+	struct oom_gpu found;
+	struct oom_error err = {{0}};
+	char note[256];
+
+	(void)state;
+	assert_int_equal(oom_gpus_load(&g, NULL), OOM_OK);
+	for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+		if (oom_gpu_find(&g, same[i][0], &found, note, &err))
+			fail_msg("%s: %s", same[i][0], err.text);
+		assert_string_equal(found.name, same[i][1]);
+	}
+	/* one memory size, two cards: the smaller capacity, and it says so */
+	assert_int_equal(oom_gpu_find(&g, "A100-40G", &found, note, &err), OOM_OK);
+	assert_non_null(strstr(note, "PCIE"));
+	/* different sizes: refused with the candidates */
+	assert_int_equal(oom_gpu_find(&g, "a100", &found, note, &err), OOM_ERR_UNKNOWN);
+	assert_non_null(strstr(err.text, "80"));
+	assert_int_equal(oom_gpu_find(&g, "rtx 4091", &found, note, &err), OOM_ERR_UNKNOWN);
+	assert_non_null(strstr(err.text, "4090"));
+	oom_gpus_release(&g);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_has_a_source), cmocka_unit_test(spellings)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

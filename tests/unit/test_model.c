@@ -1,0 +1,231 @@
+/* Parameter counts, worked figures and properties of the ledger over the bundled models. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oomplan/ladder.h"
+#include "oomplan/model.h"
+
+struct fixture {
+	struct oom_keys keys;
+	struct oom_model *model;
+	struct oom_evaluator *ev;
+};
+
+static void open_model(struct fixture *f, const char *name)
+{
+	struct oom_error err = {{0}};
+
+	memset(f, 0, sizeof(*f));
+	if (oom_keys_read_model(&f->keys, name, &err) || oom_model_new(&f->model, &f->keys, &err))
+		fail_msg("%s: %s", name, err.text);
+	f->ev = oom_evaluator_new();
+	assert_non_null(f->ev);
+}
+
+static void close_model(struct fixture *f)
+{
+	oom_evaluator_free(f->ev);
+	oom_model_free(f->model);
+	oom_keys_release(&f->keys);
+}
+
+static struct oom_eval price(struct fixture *f, const struct oom_plan *p)
+{
+	struct oom_error err = {{0}};
+	struct oom_eval e;
+
+	memset(&e, 0, sizeof(e));
+	if (oom_evaluate(f->ev, f->model, p, OOM_EVAL_BUCKETS, &e, &err))
+		fail_msg("%s", err.text);
+	return e;
+}
+
+/* Published counts (model cards), as in the oracle's params.csv, known_params. */
+static void published_parameter_counts(void **state)
+{
+	static const struct {
+		const char *model;
+		uint64_t params;
+	} cases[] = {
+		{"Llama-2-7B", 6738415616}, {"Llama-2-70B", 68976648192}, {"Llama-3.1-8B", 8030261248},
+		{"Llama-3.2-1B", 1235814400}, {"Mistral-7B-v0.3", 7248023552}, {"Qwen2.5-0.5B", 494032768},
+		{"Qwen2.5-7B", 7615616512}, {"SmolLM2-135M", 134515008}, {"Qwen3-8B", 8190735360},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = oom_plan_default();
+		struct fixture f;
+
+		open_model(&f, cases[i].model);
+		p.micro_batch = 1;
+		p.seq_len = 16;
+		if (price(&f, &p).total_params != cases[i].params)
+			fail_msg("%s: %llu", cases[i].model, (unsigned long long)price(&f, &p).total_params);
+		close_model(&f);
+	}
+}
+
+/* Playbook M1: weights 4 (fp32 master), gradients 4, Adam 8 bytes a parameter; inference is 2 (bf16). */
+static void bytes_per_parameter(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct fixture f;
+	struct oom_eval e;
+
+	(void)state;
+	open_model(&f, "Llama-3.2-1B");
+	p.precision = OOM_AMP_BF16;
+	e = price(&f, &p);
+	assert_int_equal(e.param_bytes, 4 * e.total_params);
+	assert_int_equal(e.grad_bytes, 4 * e.total_params);
+	assert_in_range(e.opt_bytes, 8 * e.total_params, 8 * e.total_params + 4 * 200);
+	p.precision = OOM_BF16;
+	assert_int_equal(price(&f, &p).param_bytes, 2 * e.total_params);
+	/* 8-bit Adam: 2 + 2 * 4 / 256 = 2.03125 (bitsandbytes, block 256), small tensors in fp32 */
+	oom_plan_set(&p, oom_knob_find("optimizer"), "adamw-8bit", NULL);
+	e = price(&f, &p);
+	assert_true((double)e.opt_bytes / (double)e.total_params > 2.031);
+	assert_true((double)e.opt_bytes / (double)e.total_params < 2.04);
+	close_model(&f);
+}
+
+/* The sum over who is alive is the peak; no phase is above the overall peak; step 2 holds what step 1 left. */
+static void composition_adds_up(void **state)
+{
+	char name[80];
+
+	(void)state;
+	for (size_t i = 0; oom_bundled_model(i, name, sizeof(name)); i++) {
+		struct oom_plan p = oom_plan_default();
+		struct fixture f;
+
+		open_model(&f, name);
+		if (oom_model_task(f.model) == OOM_TASK_IMAGE_CLS || *oom_model_warning(f.model)) {
+			close_model(&f);
+			continue;
+		}
+		p.micro_batch = 2;
+		p.seq_len = 256;
+		for (int v = 0; v < 12; v++) {
+			struct oom_eval e;
+			uint64_t sum = 0;
+
+			p.precision = v % 3 == 0 ? OOM_FP32 : v % 3 == 1 ? OOM_BF16 : OOM_AMP_BF16;
+			p.grad_ckpt = v / 3 % 2;
+			p.grad_accum = 1 + v / 6;
+			e = price(&f, &p);
+			for (int b = 0; b < OOM_BUCKETS; b++)
+				sum += e.bucket[b];
+			if (sum != e.overall_peak)
+				fail_msg("%s, variant %d: buckets %llu, peak %llu", name, v, (unsigned long long)sum,
+					 (unsigned long long)e.overall_peak);
+			for (int ph = OOM_PHASE_FWD1; ph <= OOM_PHASE_OPT2; ph++)
+				assert_true(e.peak[ph] <= e.overall_peak);
+			/* nothing leaks: after backward only gradients are added to what lay there before */
+			if (e.end[OOM_PHASE_BWD1] - e.end[OOM_PHASE_EVAL] < e.grad_bytes ||
+			    e.end[OOM_PHASE_BWD1] - e.end[OOM_PHASE_EVAL] > e.grad_bytes + 512 * 2000)
+				fail_msg("%s, variant %d: %llu left after backward, gradients %llu", name, v,
+					 (unsigned long long)(e.end[OOM_PHASE_BWD1] - e.end[OOM_PHASE_EVAL]),
+					 (unsigned long long)e.grad_bytes);
+		}
+		close_model(&f);
+	}
+}
+
+/* More is never less: a longer sequence, a larger batch, more layers. */
+static void monotone(void **state)
+{
+	struct oom_plan p = oom_plan_default(), q;
+	struct fixture f;
+
+	(void)state;
+	open_model(&f, "SmolLM2-135M");
+	for (int64_t b = 1; b <= 16; b *= 2) {
+		p.micro_batch = b;
+		q = p;
+		q.micro_batch *= 2;
+		assert_true(price(&f, &q).overall_peak > price(&f, &p).overall_peak);
+		q = p;
+		q.seq_len *= 2;
+		assert_true(price(&f, &q).overall_peak > price(&f, &p).overall_peak);
+	}
+	close_model(&f);
+}
+
+/* A closed form in depth: recording 3 of n layers gives what recording all of them gives.  The replay records all, and
+ * its allocated bytes can never be below the closed form's peak. */
+static void closed_form_in_depth(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct fixture f;
+	uint64_t last = 0, step = 0;
+
+	(void)state;
+	open_model(&f, "Llama-3.2-1B");
+	p.micro_batch = 2;
+	for (int64_t n = 4; n <= 8; n++) {
+		struct oom_eval e;
+
+		p.num_layers = n;
+		e = price(&f, &p);
+		if (last && step)
+			assert_int_equal(e.saved_bytes - last, step);  /* every layer saves the same */
+		step = last ? e.saved_bytes - last : 0;
+		last = e.saved_bytes;
+	}
+	close_model(&f);
+}
+
+static void ladder_keeps_the_effective_batch(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_error err = {{0}};
+	struct oom_ladder l;
+	struct fixture f;
+
+	(void)state;
+	open_model(&f, "Llama-3.2-1B");
+	p.micro_batch = 12;
+	for (uint64_t gib = 4; gib <= 96; gib += 4) {
+		assert_int_equal(oom_ladder_walk(f.ev, f.model, &p, gib << 30, 0, &l, &err), OOM_OK);
+		assert_int_equal(l.plan.micro_batch * l.plan.grad_accum, 12);
+		assert_int_equal(l.plan.lora_r, 0);             /* science is never taken silently */
+		assert_int_equal(l.plan.seq_len, p.seq_len);
+		if (l.fits)
+			assert_true(l.eval.used_bytes <= oom_budget(gib << 30, &l.plan));
+	}
+	close_model(&f);
+}
+
+static void rungs_are_complete(void **state)
+{
+	(void)state;
+	for (int i = 0; i < OOM_RUNGS; i++) {
+		const struct oom_rung *r = oom_rung_at((size_t)i);
+
+		assert_int_equal(r->number, i + 1);
+		assert_true(*r->name && *r->cost && *r->setting && *r->source);
+		assert_true((r->cls == OOM_SCIENCE) == (r->allow != NULL));
+	}
+	assert_null(oom_rung_at(OOM_RUNGS));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(published_parameter_counts),
+		cmocka_unit_test(bytes_per_parameter),
+		cmocka_unit_test(composition_adds_up),
+		cmocka_unit_test(monotone),
+		cmocka_unit_test(closed_form_in_depth),
+		cmocka_unit_test(ladder_keeps_the_effective_batch),
+		cmocka_unit_test(rungs_are_complete),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
