@@ -35,9 +35,6 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 
 	k = repeat_kv(t, a, k, a->d);
 	v = repeat_kv(t, a, v, a->dv);
-	if (k.perm && k.sto >= 0 && a->heads == a->kv_heads) {
-		/* k^T of a transposed view is folded by a copy like any other */
-	}
 	w = oom_op_bmm(t, "scores", q, k, scores, heads, a->d);
 	if (a->scale_after)
 		w = oom_op_unary(t, OOM_SCALE, w);
@@ -48,8 +45,9 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	}
 	if (!oom_is_none(a->mask))
 		w = oom_op_add(t, w, oom_keep(a->mask));
-	w = oom_op_softmax(t, w, true);
-	w = oom_op_cast(t, w, dt);
+	w = oom_op_softmax(t, w, !a->softmax_as_is);
+	if (!a->no_cast_back)
+		w = oom_op_cast(t, w, dt);
 	w = oom_op_dropout(t, w, a->dropout);
 	return oom_op_bmm(t, "attention", w, v, a->mq, (struct oom_dim){a->heads * a->dv, "n_heads * head_dim"},
 			  oom_mono_now(t, a->sk));

@@ -242,7 +242,20 @@ struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, ui
  * gradient (transformers/modeling_utils.py). */
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 {
-	if (t->grad && t->plan->lora_r && t->plan->grad_ckpt != OOM_CKPT_NONE)
-		x = oom_node_out(t, oom_node(t, OOM_NODE_LEAF, "embedding output"), 0, x);
+	if (t->grad && t->plan->lora_r && t->plan->grad_ckpt != OOM_CKPT_NONE) {
+		const int32_t n = oom_node(t, OOM_NODE_LEAF, "embedding output");
+
+		x = oom_node_out(t, n, 0, x);
+		oom_node_save(t, n, x);         /* AccumulateGrad holds its leaf */
+	}
 	return x;
+}
+
+struct oom_val oom_add_positions(struct oom_tape *t, const char *name, struct oom_val x, uint64_t max_positions, uint64_t dim,
+				 uint16_t m_len)
+{
+	struct oom_val ids = oom_new(t, "position ids", m_len, D(1), OOM_I64);
+	struct oom_val pos = oom_op_embedding(t, name, ids, max_positions, (struct oom_dim){dim, "d_model"}, 0);
+
+	return oom_op_add(t, x, pos);
 }

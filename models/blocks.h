@@ -28,6 +28,8 @@ struct oom_attn {
 	enum oom_norm norm;
 	double dropout, softcap;
 	bool scale_after;               /* eager multiplies the scores by the scale (HF decoder style) */
+	bool softmax_as_is;             /* eager softmax in the scores' type (BERT-likes, GPT-2) instead of fp32 */
+	bool no_cast_back;              /* and its result goes on in that type */
 	const char *q, *k, *v, *o;      /* module names */
 	uint16_t mq, mk, sk;            /* tokens of queries and keys, length of keys */
 	struct oom_val kv_from;         /* cross-attention: keys and values from here (kept) */
@@ -54,6 +56,10 @@ struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, ui
 
 /* Makes the embedding's output require a gradient where PEFT and checkpointing do. */
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x);
+
+/* Learned positions 0..s-1 of [1, s, dim], added to x (broadcast over the batch). */
+struct oom_val oom_add_positions(struct oom_tape *t, const char *name, struct oom_val x, uint64_t max_positions, uint64_t dim,
+				 uint16_t m_len);
 
 /* ---- heads and losses (loss.c) ---- */
 /* logits of a language-model head, tied to embed or not, and their loss (ForCausalLMLoss / ForMaskedLMLoss). */

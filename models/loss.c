@@ -11,9 +11,9 @@ struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, stru
 	int32_t n = -1;
 
 	t->scope = "loss";
-	if (t->amp)                             /* cross_entropy_loss is on autocast's fp32 list */
-		logits = oom_op_cast(t, logits, OOM_F32);
-	lp = oom_op_log_softmax(t, logits, false);
+	lp = oom_op_log_softmax(t, logits);
+	if (t->amp)                             /* nll_loss is on autocast's fp32 list */
+		lp = oom_op_cast(t, lp, OOM_F32);
 	if (rg) {
 		n = oom_node(t, OOM_NODE_NLL, "nll_loss_backward");
 		oom_node_edge(t, n, lp);
@@ -32,6 +32,14 @@ struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, stru
 	oom_drop(t, total);
 	oom_done(t, labels);
 	return loss;
+}
+
+/* The model's output is given up; accelerate's wrapper converts it to fp32 on the way out. */
+static void give_up_output(struct oom_tape *t, struct oom_val out)
+{
+	if (t->plan->convert_outputs_fp32 && t->train)
+		oom_drop(t, oom_op_cast(t, oom_keep(out), OOM_F32));
+	oom_drop(t, out);
 }
 
 struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed,
@@ -75,7 +83,7 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a, 
 			f = oom_op_copy(t, "shifted logits", f);
 		}
 		loss = oom_cross_entropy(t, f, labels);
-		oom_drop(t, out);
+		give_up_output(t, out);
 	}
 	return loss;
 }
@@ -87,7 +95,7 @@ struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool
 	if (upcast)
 		logits = oom_op_cast(t, logits, OOM_F32);
 	loss = oom_cross_entropy(t, logits, oom_input(t, "labels", tokens, 1, OOM_I64));
-	oom_drop(t, out);
+	give_up_output(t, out);
 	return loss;
 }
 
@@ -97,7 +105,7 @@ struct oom_val oom_cls_loss(struct oom_tape *t, const struct oom_arch *a, struct
 
 	(void)a;
 	loss = oom_cross_entropy(t, logits, oom_input(t, "labels", t->m_b, 1, OOM_I64));
-	oom_drop(t, out);
+	give_up_output(t, out);
 	return loss;
 }
 

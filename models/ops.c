@@ -300,13 +300,13 @@ static struct oom_val softmax(struct oom_tape *t, const char *name, struct oom_v
 	const bool rg = wants_grad(t, x);
 	struct oom_val y;
 	int32_t n = -1;
-	enum oom_dtype dt = to_fp32 || t->amp ? OOM_F32 : (enum oom_dtype)x.dt;
+	enum oom_dtype dt = to_fp32 ? OOM_F32 : (enum oom_dtype)x.dt;
 
 	/* fp16 -> fp32 is fused into the kernel; bf16 is converted first (aten/src/ATen/native/SoftMax.cpp) */
 	if (x.dt == OOM_DT_BF16 && dt == OOM_F32)
 		x = oom_op_cast(t, x, OOM_F32);
 	if (rg) {
-		n = oom_node(t, OOM_NODE_UNARY, name);
+		n = oom_node(t, OOM_NODE_SOFTMAX, name);
 		oom_node_edge(t, n, x);
 	}
 	y = oom_new_like(t, name, x, dt);
@@ -321,12 +321,13 @@ static struct oom_val softmax(struct oom_tape *t, const char *name, struct oom_v
 
 struct oom_val oom_op_softmax(struct oom_tape *t, struct oom_val x, bool to_fp32)
 {
-	return softmax(t, "softmax", x, to_fp32);
+	return softmax(t, "softmax", x, to_fp32 || t->amp);
 }
 
-struct oom_val oom_op_log_softmax(struct oom_tape *t, struct oom_val x, bool to_fp32)
+/* cross_entropy_loss calls log_softmax with the input's type spelt out, so autocast leaves it alone. */
+struct oom_val oom_op_log_softmax(struct oom_tape *t, struct oom_val x)
 {
-	return softmax(t, "log_softmax", x, to_fp32);
+	return softmax(t, "log_softmax", x, false);
 }
 
 struct oom_val oom_op_dropout(struct oom_tape *t, struct oom_val x, double p)

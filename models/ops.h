@@ -11,6 +11,7 @@ enum oom_node_kind {
 	OOM_NODE_MUL,           /* saved the other factors; edges a, b */
 	OOM_NODE_ADD,           /* edges a, b */
 	OOM_NODE_UNARY,         /* saved one; aux = temporaries of the derivative; edge x */
+	OOM_NODE_SOFTMAX,       /* saved result; the gradient comes in the input's type */
 	OOM_NODE_PASS,          /* gradient passes unchanged (views, clones) */
 	OOM_NODE_CAST,          /* edge in another type */
 	OOM_NODE_HEADS,         /* view + transpose: copies a gradient that is not laid out as [b, s, h, d] */
@@ -82,7 +83,7 @@ struct oom_val oom_op_mean(struct oom_tape *t, struct oom_val x, uint16_t mono, 
 /* expand + reshape: a copy of the given size whose gradient is summed. */
 struct oom_val oom_op_expand_copy(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width);
 struct oom_val oom_op_softmax(struct oom_tape *t, struct oom_val x, bool to_fp32);
-struct oom_val oom_op_log_softmax(struct oom_tape *t, struct oom_val x, bool to_fp32);
+struct oom_val oom_op_log_softmax(struct oom_tape *t, struct oom_val x);
 struct oom_val oom_op_dropout(struct oom_tape *t, struct oom_val x, double p);
 /* batched matmul: out = (mono, width); saves both. */
 struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a, struct oom_val b, uint16_t mono,

@@ -447,8 +447,14 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 	struct oom_val y;
 	int32_t node;
 
-	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad || !t->train)
-		return fn(t, ctx, i, x);
+	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad || !t->train) {
+		/* the model's loop variable holds the layer's input until the layer returns */
+		struct oom_val held = oom_share(t, x);
+
+		y = fn(t, ctx, i, x);
+		oom_drop(t, held);
+		return y;
+	}
 	if (!grow(t, (void **)&t->ckpts, &t->cap_ckpts, t->n_ckpts + 1, sizeof(*t->ckpts)))
 		return x;
 	node = oom_node(t, OOM_NODE_CKPT, "checkpoint");

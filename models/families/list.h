@@ -1,2 +1,4 @@
 /* One line a family: FAMILY(x) is oom_family_x in x.c.  No include guard: read several times. */
+FAMILY(bert)
+FAMILY(gpt2)
 FAMILY(llama)

@@ -1,0 +1,94 @@
+/* GPT-2: pre-norm decoder with learned positions, fused qkv, plain feed-forward, dropout everywhere.
+ * Reference: transformers 5.12, models/gpt2/modeling_gpt2.py. */
+#include "../blocks.h"
+
+static void parse(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+
+	a->vocab = oom_read_count(r, "vocab_size", 1);
+	a->d_model = oom_read_count(r, "hidden_size", 1);
+	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
+	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
+	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
+	a->d_ff = oom_read_count_or(r, "n_inner", 4 * a->d_model);
+	a->head_dim = a->d_model / a->n_heads;
+	a->act = oom_read_act(r, "activation_function", "gelu_new");
+	a->dropout = oom_read_real(r, "resid_pdrop", 0.1);
+	a->embed_dropout = oom_read_real(r, "embd_pdrop", 0.1);
+	a->attn_dropout = oom_read_real(r, "attn_pdrop", 0.1);
+	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
+	if (a->d_model % a->n_heads)
+		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
+			      (unsigned long long)a->n_heads);
+}
+
+struct layer {
+	const struct oom_arch *a;
+	struct oom_val mask;
+};
+
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
+{
+	const struct oom_arch *a = l->a;
+	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h};
+	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_val q[3];
+
+	at.mask = l->mask;
+	at.softmax_as_is = true;
+	oom_op_split(t, oom_op_linear(t, "c_attn", x, D(3 * a->d_model), OOM_BIAS), 3, parts, q);
+	for (int i = 0; i < 3; i++)
+		q[i] = oom_op_heads(t, q[i]);
+	x = oom_attention_core(t, &at, q[0], q[1], q[2]);
+	x = oom_op_linear(t, "c_proj", x, h, OOM_BIAS);
+	return oom_op_dropout(t, x, a->dropout);
+}
+
+static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+{
+	const struct layer *l = ctx;
+	const struct oom_arch *a = l->a;
+	struct oom_val h;
+
+	(void)i;
+	h = oom_op_layer_norm(t, "ln_1", oom_keep(x), 0, true, true);
+	h = attention(t, l, h);
+	x = oom_op_add(t, h, x);
+	h = oom_op_layer_norm(t, "ln_2", oom_keep(x), 0, true, true);
+	h = oom_plain_mlp(t, h, "c_fc", "c_proj", a->act, D(a->d_ff), true);
+	h = oom_op_dropout(t, h, a->dropout);
+	return oom_op_add(t, x, h);
+}
+
+static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+{
+	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct layer l = {.a = a};
+
+	t->scope = "wte";
+	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
+	x = oom_input_grads(t, x);
+	first = oom_share(t, x);                /* inputs_embeds, a local of the model */
+	x = oom_add_positions(t, "wpe", x, a->max_positions, a->d_model, t->m_s);
+	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
+	x = oom_op_dropout(t, x, a->embed_dropout);
+	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
+	oom_drop_shared(t, l.mask);
+	x = oom_op_layer_norm(t, "ln_f", x, 0, true, true);
+	oom_drop(t, first);
+	return oom_causal_tail(t, a, x, embed);
+}
+
+static const char *const types[] = {"gpt2", NULL};
+
+const struct oom_family oom_family_gpt2 = {
+	.name = "gpt2",
+	.summary = "pre-norm decoder, learned positions, fused qkv, plain feed-forward, dropout",
+	.source = "transformers 5.12 models/gpt2/modeling_gpt2.py",
+	.types = types,
+	.lora_targets = "c_attn",
+	.parse = parse,
+	.step = step,
+};
