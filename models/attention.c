@@ -21,6 +21,8 @@ static struct oom_val repeat_kv(struct oom_tape *t, const struct oom_attn *a, st
 {
 	if (a->heads == a->kv_heads)
 		return x;
+	if (a->kv_heads == 1)                   /* one head expanded is still a view after the reshape */
+		return oom_op_expand(t, x, x.mono, (struct oom_dim){a->heads * d, "n_heads * head_dim"});
 	return oom_op_expand_copy(t, x, x.mono, (struct oom_dim){a->heads * d, "n_heads * head_dim"});
 }
 

@@ -311,6 +311,12 @@ static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 				g[i] = shared(t, n);
 		break;
 	case OOM_NODE_UNARY: unary_rule(t, n, g); break;
+	case OOM_NODE_SUM:
+		g[0] = shared(t, n);
+		g[0].mono = n->edge[0].mono;
+		g[0].width = n->edge[0].width;
+		g[0].perm = false;
+		break;
 	case OOM_NODE_SOFTMAX: g[0] = for_edge(t, n, 0, n->edge[0].dt); break;
 	case OOM_NODE_PASS: g[0] = shared(t, n); break;
 	case OOM_NODE_HEADS:

@@ -223,6 +223,7 @@ struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, e
 	}
 	if (t->plan->attn == OOM_ATTN_SDPA) {
 		t->grad = grad;
+		b.mono = full;                  /* expanded over the batch: a view */
 		return b;
 	}
 	m = oom_new(t, "attention mask", full, D(1), dt);       /* torch.where(mask, 0, min) */

@@ -47,6 +47,15 @@ struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act 
 struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *up, const char *down, enum oom_act act,
 			     struct oom_dim ff, bool bias);
 
+/* Mixture of experts (moe.c). */
+struct oom_moe {
+	uint64_t experts, top_k, d_expert, d_shared;    /* d_shared 0: no shared expert */
+	enum oom_act act;
+	bool norm_topk, scores_in_model_type, shared_gate;
+};
+/* Router, dispatch, experts, combination; consumes x. */
+struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x);
+
 /* The 4D mask transformers builds for a whole model, or none: causal / bidirectional, with a sliding window (0: none). */
 struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt, uint16_t mb, uint16_t mq,
 			     uint16_t mk);

@@ -290,9 +290,28 @@ struct oom_val oom_op_mean(struct oom_tape *t, struct oom_val x, uint16_t mono, 
 	return resized(t, OOM_NODE_MEAN, "mean", x, mono, width);
 }
 
+struct oom_val oom_op_sum(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+{
+	return resized(t, OOM_NODE_SUM, "sum", x, mono, width);
+}
+
 struct oom_val oom_op_expand_copy(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
 {
 	return resized(t, OOM_NODE_EXPAND, "clone", x, mono, width);
+}
+
+struct oom_val oom_op_expand(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+{
+	int32_t n = -1;
+	const bool rg = wants_grad(t, x);
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_EXPAND, "expand");
+		oom_node_edge(t, n, x);
+	}
+	x = oom_op_view(t, x, mono, width);
+	x.perm = true;                          /* not contiguous: whoever folds it copies it */
+	return rg ? oom_node_out(t, n, 0, x) : x;
 }
 
 static struct oom_val softmax(struct oom_tape *t, const char *name, struct oom_val x, bool to_fp32)
@@ -370,6 +389,19 @@ struct oom_val oom_op_masked(struct oom_tape *t, const char *name, struct oom_va
 	oom_done(t, x);
 	oom_done(t, mask);
 	return y;
+}
+
+struct oom_val oom_op_masked_inplace(struct oom_tape *t, struct oom_val x, struct oom_val mask)
+{
+	if (wants_grad(t, x)) {
+		int32_t n = oom_node(t, OOM_NODE_WHERE, "masked_fill_");
+
+		oom_node_edge(t, n, x);
+		oom_node_save(t, n, mask);
+		x = oom_node_out(t, n, 0, x);
+	}
+	oom_done(t, mask);
+	return x;
 }
 
 /* ---- norms and lookups ---- */

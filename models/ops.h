@@ -20,6 +20,7 @@ enum oom_node_kind {
 	OOM_NODE_SPLIT,         /* gradients of the parts concatenated */
 	OOM_NODE_CAT,           /* views of the gradient */
 	OOM_NODE_MEAN,          /* gradient expanded and divided */
+	OOM_NODE_SUM,           /* gradient expanded: a view */
 	OOM_NODE_EXPAND,        /* gradient summed over the expanded dimensions */
 	OOM_NODE_BMM,           /* saved a, b; edges a, b */
 	OOM_NODE_LAYER_NORM,    /* saved x, mean, rstd; edges x, w, b */
@@ -80,8 +81,11 @@ void oom_op_split(struct oom_tape *t, struct oom_val x, int n, const struct oom_
 struct oom_val oom_op_cat(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_dim width);
 /* mean / sum over the last dimension(s): result of the given width. */
 struct oom_val oom_op_mean(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width);
+struct oom_val oom_op_sum(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width);
 /* expand + reshape: a copy of the given size whose gradient is summed. */
 struct oom_val oom_op_expand_copy(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width);
+/* expand alone: a view whose gradient is summed. */
+struct oom_val oom_op_expand(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width);
 struct oom_val oom_op_softmax(struct oom_tape *t, struct oom_val x, bool to_fp32);
 struct oom_val oom_op_log_softmax(struct oom_tape *t, struct oom_val x);
 struct oom_val oom_op_dropout(struct oom_tape *t, struct oom_val x, double p);
@@ -101,6 +105,10 @@ struct oom_val oom_op_gather(struct oom_tape *t, const char *name, struct oom_va
 			     struct oom_dim width);
 /* where / masked_fill with a mask that needs no gradient. */
 struct oom_val oom_op_masked(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val mask);
+/* masked_fill_ on x's own storage. */
+struct oom_val oom_op_masked_inplace(struct oom_tape *t, struct oom_val x, struct oom_val mask);
+/* One product a group of rows: w is stacked [experts, out, in]; not on autocast's lists. */
+struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w, struct oom_dim out);
 /* Convolution with weight rows x cols; out = (mono, width). */
 struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows, uint64_t cols,
 			   bool bias, uint16_t mono, struct oom_dim width);

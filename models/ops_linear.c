@@ -241,6 +241,33 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 	return y;
 }
 
+struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w, struct oom_dim out)
+{
+	bool rg;
+	struct oom_val y;
+	int32_t n = -1;
+	uint64_t in;
+
+	x = oom_op_cast(t, x, (enum oom_dtype)w.dt);
+	in = t->params[-2 - w.node].cols;
+	rg = wants_grad(t, x) || w.rg;
+	if (rg) {
+		n = oom_node(t, OOM_NODE_GROUPED_MM, "grouped_mm");
+		oom_node_edge(t, n, x);
+		oom_node_edge(t, n, w);
+		if (w.rg)
+			oom_node_save(t, n, x);
+		if (wants_grad(t, x))
+			oom_node_save(t, n, w);
+	}
+	y = oom_new(t, name, x.mono, (struct oom_dim){x.width / in * out.n, out.text}, (enum oom_dtype)x.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
+	oom_done(t, x);
+	return y;
+}
+
 struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows, uint64_t cols,
 			   bool has_bias, uint16_t mono, struct oom_dim width)
 {

@@ -175,8 +175,6 @@ static void t_adafactor(const struct oom_param *p, size_t n, uint64_t state, uin
 			continue;
 		if (prev + copies * f > best)
 			best = prev + copies * f;
-		if (p[i].count > 1 && f + copies * f > best)
-			best = f + copies * f;
 		prev = f;
 	}
 	out[0] = out[1] = best;

@@ -54,7 +54,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	memset(t->flops_attn, 0, sizeof(t->flops_attn));
 	t->buffer_bytes = t->buffer_rounded = t->input_bytes = t->input_rounded = 0;
 	t->grad = t->train = true;
-	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->warned_approx = false;
+	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate = false;
 	t->amp = false;
 	t->amp_region = t->amp_seq = 0;
 	t->packs = t->pack_limit = 0;
@@ -297,6 +297,12 @@ struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, ui
 	v.node = -2 - (int32_t)t->cursor++;
 	v.rg = p->trainable && t->grad;
 	return v;
+}
+
+void oom_param_stacked(struct oom_tape *t, struct oom_val p, uint64_t mid)
+{
+	if (p.node <= -2)
+		t->params[-2 - p.node].mid = (uint32_t)mid;
 }
 
 void oom_buffer(struct oom_tape *t, uint64_t elems, enum oom_dtype dt)

@@ -197,7 +197,7 @@ struct oom_tape {
 	const char *scope;
 	uint16_t m_b, m_s, m_bs, m_bss;
 	uint64_t vocab;         /* rows this wide are logits */
-	bool warned_approx;
+	bool approximate;       /* something of the plan is only approximated */
 };
 
 static inline struct oom_val oom_keep(struct oom_val x)
@@ -239,6 +239,8 @@ struct oom_val oom_scratch_hold(struct oom_tape *t, const char *name, uint16_t m
 
 /* The next parameter of the module being built (the same one again when a block is recomputed). */
 struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols, uint32_t flags);
+/* Says that the matrix p is a stack of matrices of `mid` rows (experts): what factored optimizers need. */
+void oom_param_stacked(struct oom_tape *t, struct oom_val p, uint64_t mid);
 /* A persistent buffer of the model (rotary frequencies, position ids). */
 void oom_buffer(struct oom_tape *t, uint64_t elems, enum oom_dtype dt);
 

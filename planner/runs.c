@@ -130,7 +130,8 @@ static void write_prediction(struct runs *r, const struct oom_eval *e, uint64_t 
 	fprintf(r->out, "%s,%llu,", oom_phase_column(e->peak_phase), (unsigned long long)e->used_bytes);
 }
 
-static enum oom_status price(struct runs *r, const struct oom_csv_row *row, const struct loaded *m, struct oom_error *why)
+static enum oom_status price(struct runs *r, const struct oom_csv_row *row, const struct loaded *m, const char **warning,
+			     struct oom_error *why)
 {
 	struct oom_plan p = oom_plan_default();
 	struct oom_eval e, x;
@@ -147,6 +148,7 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 	native = e.reserved_bytes;
 	p.allocator = OOM_ALLOC_EXPANDABLE;
 	st = oom_evaluate(r->ev, m->model, &p, OOM_EVAL_REPLAY, &x, why);
+	*warning = *oom_model_warning(m->model) ? oom_model_warning(m->model) : e.warning;
 	if (!st)
 		write_prediction(r, &e, native, x.reserved_bytes);
 	return st;
@@ -175,13 +177,12 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 	m = load(r, path);
 	if (!m)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-	if (!m->model || price(r, row, m, &why)) {
+	if (!m->model || price(r, row, m, &warning, &why)) {
 		for (int i = 0; i < SCALARS + 1 + 2 * (OOM_PHASES - 1) + OOM_BUCKETS + 2; i++)
 			putc(',', r->out);
 		oom_csv_put(r->out, m->model ? why.text : m->err.text);
 		r->report->failed++;
 	} else {
-		warning = oom_model_warning(m->model);
 		r->report->warned += *warning != 0;
 	}
 	putc(',', r->out);

@@ -69,6 +69,7 @@ struct oom_eval {
 	uint64_t used_bytes;            /* what nvidia-smi would show at the peak */
 	double flops_per_sample;        /* forward + backward + recomputation, matrix products only */
 	const char *peak_op, *peak_module;
+	const char *warning;            /* "" or what is only approximated */
 };
 
 /* Scratch for evaluations: recorded tapes and their memory.  One per thread. */

@@ -1,88 +1,252 @@
-/* Llama and the many types that differ from it by switches: biases, qk-norm, grouped heads, head size, tied head,
- * sliding windows.  Reference: transformers 5.12, models/{llama,mistral,qwen2,qwen3,...}/modeling_*.py. */
+/* Pre-norm decoders with rotary positions: Llama and the many types that differ from it by switches.
+ * Reference: transformers 5.12, models/{llama,mistral,qwen2,qwen3,gemma,gemma2,granite,phi3,olmo2,mixtral,qwen2_moe,
+ * olmoe,...}/modeling_*.py. */
 #include <string.h>
 
 #include "../blocks.h"
 
+/* What a model type has that Llama has not. */
+enum {
+	SANDWICH = 1,           /* norms after attention and feed-forward too (Gemma 2) */
+	POST_ONLY = 2,          /* norms after them only (OLMo 2) */
+	SCALED_EMBED = 4,       /* embeddings times sqrt(d_model), inside the embedding module */
+	MULTIPLIERS = 8,        /* embedding, residual and logit multipliers (Granite) */
+	FUSED = 16,             /* qkv_proj and gate_up_proj in one (Phi-3) */
+	QK_NORM = 32, QK_NORM_FULL = 64,
+	QKV_BIAS = 128,
+	EXPERTS = 256,          /* every layer a mixture */
+	SCORES_CAST = 512,      /* router scores go on in the model's type */
+	ALTERNATING = 1024,     /* every other layer slides (Gemma 2) */
+	HEAD_BUFFER = 2048,     /* a scalar buffer beside the embedding (Gemma) */
+	SHARED_GATE = 4096,
+	FP32_NORM = 8192,       /* weight * in fp32, cast after (OLMo 2) */
+	TIED = 16384,
+};
+static const struct {
+	const char *type;
+	unsigned flags;
+	enum oom_norm norm;
+} kinds[] = {
+	{"llama", 0, OOM_NORM_RMS}, {"mistral", 0, OOM_NORM_RMS}, {"ministral", 0, OOM_NORM_RMS}, {"arcee", 0, OOM_NORM_RMS},
+	{"qwen2", QKV_BIAS, OOM_NORM_RMS}, {"qwen3", QK_NORM, OOM_NORM_RMS}, {"smollm3", 0, OOM_NORM_RMS},
+	{"gemma", SCALED_EMBED | TIED, OOM_NORM_RMS_PLUS1},
+	{"gemma2", SCALED_EMBED | SANDWICH | ALTERNATING | TIED, OOM_NORM_RMS_PLUS1},
+	{"granite", MULTIPLIERS, OOM_NORM_RMS}, {"phi3", FUSED, OOM_NORM_RMS},
+	{"olmo2", POST_ONLY | QK_NORM | QK_NORM_FULL, OOM_NORM_RMS},
+	{"mixtral", EXPERTS, OOM_NORM_RMS}, {"olmoe", EXPERTS | QK_NORM | QK_NORM_FULL | SCORES_CAST, OOM_NORM_RMS},
+	{"qwen3_moe", EXPERTS | QK_NORM | SCORES_CAST, OOM_NORM_RMS},
+	{"qwen2_moe", EXPERTS | QKV_BIAS | SCORES_CAST | SHARED_GATE, OOM_NORM_RMS},
+};
+enum { FLAGS = 0, EMBED_MULT };         /* extra[] */
+
+static void parse_experts(struct oom_arch *a, unsigned flags)
+{
+	struct oom_reader *r = &a->rd;
+
+	if (!(flags & EXPERTS))
+		return;
+	a->n_experts = oom_read_count_or(r, "num_local_experts", 0);
+	if (!a->n_experts)
+		a->n_experts = oom_read_count(r, "num_experts", 1);
+	a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
+	a->d_expert = oom_read_count_or(r, "moe_intermediate_size", a->d_ff);
+	a->d_shared = flags & SHARED_GATE ? oom_read_count_or(r, "shared_expert_intermediate_size", 0) : 0;
+	if (a->top_k > a->n_experts)
+		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts", (unsigned long long)a->top_k,
+			      (unsigned long long)a->n_experts);
+}
+
+/* Which layers are dense although the model has experts: mlp_only_layers and decoder_sparse_step (Qwen MoE). */
+static void parse_kinds(struct oom_arch *a, unsigned flags)
+{
+	struct oom_reader *r = &a->rd;
+	const uint64_t sparse = oom_read_count_or(r, "decoder_sparse_step", 1);
+	const struct oom_key *only = oom_read_key(r, "mlp_only_layers");
+
+	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
+		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
+		bool slides = flags & ALTERNATING ? !(i % 2) : a->window != 0;
+		bool dense = flags & EXPERTS && sparse > 1 && (i + 1) % sparse;
+
+		if (type)
+			slides = !strcmp(type, "sliding_attention");
+		for (uint32_t j = 0; only && only->type == OOM_KEY_LIST && j < only->n_items; j++)
+			dense |= oom_read_item_real(r, "mlp_only_layers", j, -1) == (double)i;
+		a->kind[i] = (uint8_t)(slides | dense << 1);
+	}
+}
+
 static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const bool qwen2 = !strcmp(a->model_type, "qwen2"), qwen3 = !strcmp(a->model_type, "qwen3");
 	const struct oom_key *window;
+	unsigned flags = 0;
+	size_t k = sizeof(kinds) / sizeof(kinds[0]);
 
+	a->norm = OOM_NORM_RMS;
+	while (k-- > 0)
+		if (!strcmp(kinds[k].type, a->model_type)) {
+			flags = kinds[k].flags;
+			a->norm = kinds[k].norm;
+		}
+	a->extra[FLAGS] = flags;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
 	a->d_ff = oom_read_count(r, "intermediate_size", 1);
 	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
 	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
-	a->head_dim = oom_read_count_or(r, "head_dim", a->n_heads ? a->d_model / a->n_heads : 0);
+	a->head_dim = oom_read_count_or(r, "head_dim", a->d_model / a->n_heads);
+	if (!a->n_kv_heads || !a->head_dim) {
+		oom_read_fail(r, "num_key_value_heads and head_dim must be positive");
+		return;
+	}
 	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
-	a->act = oom_read_act(r, "hidden_act", "silu");
-	a->norm = OOM_NORM_RMS;
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	a->qkv_bias = qwen2 || oom_read_bool(r, "attention_bias", false);
-	a->o_bias = !qwen2 && oom_read_bool(r, "attention_bias", false);
+	a->act = oom_read_act(r, oom_read_key(r, "hidden_activation") ? "hidden_activation" : "hidden_act", "silu");
+	a->tie = oom_read_bool(r, "tie_word_embeddings", (flags & TIED) != 0);
+	a->qkv_bias = (flags & QKV_BIAS && oom_read_bool(r, "qkv_bias", true)) ||
+		      (!(flags & QKV_BIAS) && oom_read_bool(r, "attention_bias", false));
+	a->o_bias = !(flags & QKV_BIAS) && oom_read_bool(r, "attention_bias", false);
 	a->mlp_bias = oom_read_bool(r, "mlp_bias", false);
-	a->qk_norm = qwen3;
 	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
+	a->dropout = flags & FUSED ? oom_read_real(r, "resid_pdrop", 0) : 0;
+	a->softcap_attn = oom_read_real(r, "attn_logit_softcapping", 0);
+	a->softcap_logits = oom_read_real(r, "final_logit_softcapping", 0);
+	a->rotary_share = oom_read_real(r, "partial_rotary_factor", 1);
 	window = oom_read_key(r, "sliding_window");
-	if (window && window->type == OOM_KEY_NUMBER && oom_read_bool(r, "use_sliding_window", !qwen2 && !qwen3))
+	if (window && window->type == OOM_KEY_NUMBER && window->number >= 1 && window->number < 1e9 &&
+	    oom_read_bool(r, "use_sliding_window", strncmp(a->model_type, "qwen", 4) != 0))
 		a->window = (uint64_t)window->number;
-	a->rotary_share = 1;
+	parse_experts(a, flags);
+	parse_kinds(a, flags);
 }
 
 struct layer {
 	const struct oom_arch *a;
 	struct oom_rope rope;
-	struct oom_val mask;
+	struct oom_val mask[2];         /* full, sliding */
 };
+
+static struct oom_val fused_attention(struct oom_tape *t, const struct oom_attn *at, struct oom_val x)
+{
+	const struct oom_dim h = {x.width, x.text};
+	const struct oom_dim q = {at->heads * at->d, "n_heads * head_dim"}, kv = {at->kv_heads * at->d, "n_kv_heads * head_dim"};
+	const struct oom_dim parts[3] = {q, kv, kv};
+	const uint64_t rot = at->rot_dim ? at->rot_dim : at->d;
+	struct oom_val p[3];
+
+	oom_op_split(t, oom_op_linear(t, "qkv_proj", x, (struct oom_dim){q.n + 2 * kv.n, "(n_heads + 2 * n_kv_heads) * head_dim"}, 0), 3,
+		     parts, p);
+	for (int i = 0; i < 3; i++)
+		p[i] = oom_op_heads(t, p[i]);
+	p[0] = oom_rope_apply(t, p[0], at->rope, at->heads, at->d, rot);
+	p[1] = oom_rope_apply(t, p[1], at->rope, at->kv_heads, at->d, rot);
+	if (rot == at->d) {                     /* torch.cat([rotated, rest]) although nothing rests: a copy */
+		p[0] = oom_op_copy(t, "cat", p[0]);
+		p[1] = oom_op_copy(t, "cat", p[1]);
+	}
+	return oom_op_linear(t, "o_proj", oom_attention_core(t, at, p[0], p[1], p[2]), h, 0);
+}
+
+static struct oom_val fused_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+{
+	const struct oom_dim f[2] = {D(a->d_ff), D(a->d_ff)}, h = {x.width, x.text};
+	struct oom_val p[2];
+
+	oom_op_split(t, oom_op_linear(t, "gate_up_proj", x, D(2 * a->d_ff), 0), 2, f, p);
+	p[0] = oom_activation(t, a->act, p[0]);
+	return oom_op_linear(t, "down_proj", oom_op_mul(t, p[1], p[0]), h, 0);
+}
+
+static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind, struct oom_val x)
+{
+	const uint64_t flags = a->extra[FLAGS];
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared,
+				  .act = a->act, .norm_topk = !(flags & SCORES_CAST) || a->qk_norm,
+				  .scores_in_model_type = flags & SCORES_CAST, .shared_gate = flags & SHARED_GATE};
+
+	if (a->n_experts && !(kind & 2))
+		return oom_moe_mlp(t, &m, x);
+	if (flags & FUSED)
+		return fused_mlp(t, a, x);
+	return oom_gated_mlp(t, x, a->act, D(a->d_ff), a->mlp_bias);
+}
+
+/* residual + h, with Granite's multiplier or Phi-3's dropout before the sum */
+static struct oom_val join(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val h)
+{
+	if (a->extra[FLAGS] & MULTIPLIERS)
+		h = oom_op_unary(t, OOM_SCALE, h);
+	return oom_op_add(t, x, oom_op_dropout(t, h, a->dropout));
+}
 
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
+	const uint64_t flags = a->extra[FLAGS];
+	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
+	const bool post = flags & (SANDWICH | POST_ONLY);
 	struct oom_rope rope = l->rope;
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_val h;
 
-	(void)i;
 	at.rope = &rope;
-	at.mask = l->mask;
-	h = oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
-	h = oom_attention(t, &at, h);
-	x = oom_op_add(t, x, h);
-	h = oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
-	h = oom_gated_mlp(t, h, a->act, D(a->d_ff), a->mlp_bias);
-	return oom_op_add(t, x, h);
+	at.mask = l->mask[kind & 1];
+	at.qk_norm = flags & QK_NORM;
+	at.qk_norm_full = flags & QK_NORM_FULL;
+	at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
+	h = flags & POST_ONLY ? oom_share(t, x) : oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
+	h = flags & FUSED ? fused_attention(t, &at, h) : oom_attention(t, &at, h);
+	if (post)
+		h = oom_norm(t, a->norm, "post_attention_layernorm", h, 0);
+	x = join(t, a, x, h);
+	h = flags & POST_ONLY ? oom_share(t, x) :
+	    oom_norm(t, a->norm, flags & SANDWICH ? "pre_feedforward_layernorm" : "post_attention_layernorm", oom_keep(x), 0);
+	h = feed_forward(t, a, kind, h);
+	if (post)
+		h = oom_norm(t, a->norm, "post_feedforward_layernorm", h, 0);
+	return join(t, a, x, h);
 }
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
+	const uint64_t flags = a->extra[FLAGS], rot = (uint64_t)((double)a->head_dim * a->rotary_share);
 	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
+	enum oom_dtype dt;
 
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
+	if (flags & SCALED_EMBED) {
+		oom_buffer(t, 1, x.dt == OOM_F32 && !t->plan->qlora ? OOM_F32 : OOM_DT_BF16);
+		x = oom_op_unary(t, OOM_SCALE, x);
+	}
 	x = oom_input_grads(t, x);
+	if (flags & MULTIPLIERS)
+		x = oom_op_unary(t, OOM_SCALE, x);
 	first = oom_share(t, x);                /* inputs_embeds, a local of the model */
-	l.mask = oom_make_mask(t, true, a->window, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
-	l.rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
+	dt = (enum oom_dtype)x.dt;
+	l.mask[0] = flags & ALTERNATING || !a->window ? oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s) : oom_none();
+	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) : oom_none();
+	l.rope = oom_rope_tables(t, rot ? rot : a->head_dim, dt, 2);
+	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
 	oom_drop_shared(t, l.rope.cos);
 	oom_drop_shared(t, l.rope.sin);
-	oom_drop_shared(t, l.mask);
+	oom_drop_shared(t, l.mask[0]);
+	oom_drop_shared(t, l.mask[1]);
 	x = oom_norm(t, a->norm, "norm", x, 0);
 	oom_drop(t, first);
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"llama", "mistral", "qwen2", "qwen3", NULL};
+static const char *const types[] = {"llama", "mistral", "ministral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "granite", "phi3",
+				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", NULL};
 
 const struct oom_family oom_family_llama = {
 	.name = "llama",
-	.summary = "pre-norm decoder, rotary positions, grouped heads, gated feed-forward",
+	.summary = "pre-norm decoder, rotary positions, grouped heads, gated feed-forward or experts",
 	.source = "transformers 5.12 models/llama/modeling_llama.py",
 	.types = types,
 	.lora_targets = "q_proj+v_proj",

@@ -78,6 +78,8 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 	       choice(p, "grad-ckpt"));
 	if (t->has_gpu && t->gpu.capacity_kind == OOM_CAPACITY_MARKETING)
 		printf("  note: only the marketed size of %s is known; the driver reports less\n", t->gpu.name);
+	if (*e->warning)
+		printf("  WARNING: %s\n", e->warning);
 	if (*t->note)
 		printf("  note: %s\n", t->note);
 }

@@ -1,0 +1,87 @@
+/* Mixture-of-experts feed-forward as transformers runs it: softmax router, top-k, rows sorted by expert, two grouped
+ * products over stacked weights, weighted sum.
+ * Reference: transformers 5.12, integrations/moe.py grouped_mm_experts_forward, models/mixtral/modeling_mixtral.py. */
+#include <string.h>
+
+#include "blocks.h"
+
+/* Scores [tokens, k] and the indices that chose them. */
+static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index)
+{
+	const struct oom_dim e = {m->experts, "n_experts"}, k = {m->top_k, "top_k"};
+	struct oom_val w, logits, p, v;
+	enum oom_dtype dt;
+
+	t->scope = "gate";
+	w = oom_param(t, "weight", m->experts, x.width, 0);
+	logits = oom_op_matmul_param(t, "router logits", x, w, oom_none(), e);
+	dt = (enum oom_dtype)logits.dt;
+	p = oom_op_softmax(t, logits, true);
+	*index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
+	v = oom_op_gather(t, "top-k value", p, oom_keep(*index), x.mono, k);
+	if (m->norm_topk) {                     /* value /= value.sum(): in place, so the dividend is cloned */
+		struct oom_val sum = oom_op_sum(t, oom_keep(v), v.mono, D(1));
+
+		v = oom_op_div(t, v, sum);
+	}
+	return m->scores_in_model_type ? oom_op_cast(t, v, dt) : v;
+}
+
+static struct oom_val experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val scores,
+			      struct oom_val index)
+{
+	const struct oom_dim k = {m->top_k, "top_k"}, f = {m->d_expert, "d_expert"}, h = {x.width, x.text};
+	const struct oom_dim half[2] = {{m->top_k * m->d_expert, "top_k * d_expert"}, {m->top_k * m->d_expert, "top_k * d_expert"}};
+	struct oom_val gate_up, down, sorted, perm, rows, sel, w, mask, part[2], y, inv;
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+
+	t->scope = "experts";
+	/* PEFT wraps stacked expert weights as parameters of their own under all-linear: not modelled */
+	t->approximate |= t->plan->lora_r && !strcmp(t->plan->lora_targets, "all-linear");
+	gate_up = oom_param(t, "gate_up_proj", m->experts * 2 * m->d_expert, x.width, OOM_P_EXPERT);
+	down = oom_param(t, "down_proj", m->experts * x.width, m->d_expert, OOM_P_EXPERT);
+	oom_param_stacked(t, gate_up, 2 * m->d_expert);
+	oom_param_stacked(t, down, x.width);
+	sorted = oom_new(t, "sorted experts", x.mono, k, OOM_I64);
+	perm = oom_new(t, "permutation", x.mono, k, OOM_I64);
+	rows = oom_new(t, "row of each choice", x.mono, k, OOM_I64);
+	sel = oom_op_gather(t, "dispatched", oom_keep(x), rows, x.mono, (struct oom_dim){m->top_k * x.width, "top_k * d_model"});
+	w = oom_op_gather(t, "sorted scores", scores, oom_keep(perm), x.mono, k);
+	mask = oom_new(t, "sentinel mask", x.mono, k, OOM_U8);
+	sel = oom_op_masked_inplace(t, sel, oom_keep(mask));
+	y = oom_op_grouped_mm(t, "gate and up", sel, gate_up, (struct oom_dim){2 * f.n, "2 * d_expert"});
+	oom_op_split(t, y, 2, half, part);
+	part[0] = oom_activation(t, m->act, part[0]);
+	y = oom_op_mul(t, part[0], part[1]);
+	y = oom_op_grouped_mm(t, "down", y, down, h);
+	y = oom_op_mul(t, y, w);
+	y = oom_op_masked_inplace(t, y, mask);
+	inv = oom_new(t, "inverse permutation", x.mono, k, OOM_I64);
+	y = oom_op_gather(t, "combined", y, inv, x.mono, (struct oom_dim){m->top_k * x.width, "top_k * d_model"});
+	y = oom_op_sum(t, y, x.mono, h);
+	oom_drop(t, sorted);
+	oom_drop(t, perm);
+	oom_drop(t, index);
+	oom_done(t, x);
+	return oom_op_cast(t, y, dt);
+}
+
+struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x)
+{
+	struct oom_val index, scores, y, shared = oom_none();
+
+	if (m->d_shared)
+		shared = oom_gated_mlp(t, oom_keep(x), m->act, (struct oom_dim){m->d_shared, "d_shared"}, false);
+	scores = route(t, m, oom_keep(x), &index);
+	y = experts(t, m, oom_keep(x), scores, index);
+	if (m->d_shared) {
+		if (m->shared_gate) {
+			struct oom_val g = oom_op_linear(t, "shared_expert_gate", oom_keep(x), D(1), 0);
+
+			shared = oom_op_mul(t, oom_op_unary(t, OOM_SIGMOID, g), shared);
+		}
+		y = oom_op_add(t, y, shared);
+	}
+	oom_done(t, x);
+	return y;
+}
