@@ -236,11 +236,13 @@ static void flash_rule(struct oom_tape *t, const struct oom_node *n, struct grad
 {
 	const uint64_t heads = n->aux >> 16, d = n->aux & 0xffff, kv = n->aux_width;
 	const uint64_t dr = d <= 128 ? (d + 31) / 32 * 32 : (d + 63) / 64 * 64;
-	struct oom_val s[5];
+	struct oom_val s[6];
 	int k = 0;
 
 	for (int i = 0; i < 3; i++)
-		g[i] = fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt, true);
+		g[i] = fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt, n->perm >> i & 1);
+	if (!(n->perm & 1))                     /* the kernel wants out and its gradient as [b, s, h, d] */
+		s[k++] = oom_scratch_hold(t, "out copy", n->mono, n->width, (enum oom_dtype)n->dt);
 	if (!n->gperm[0])
 		s[k++] = oom_scratch_hold(t, "grad copy", n->mono, n->width, (enum oom_dtype)n->dt);
 	s[k++] = oom_scratch_hold(t, "softmax_d", n->aux_mono, heads, OOM_F32);

@@ -51,6 +51,7 @@ static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q
 	if (n >= 0) {
 		t->nodes[n].aux = (uint32_t)(a->heads << 16 | (a->d & 0xffff));
 		t->nodes[n].aux_width = a->kv_heads;
+		t->nodes[n].perm = (uint8_t)(q.perm | k.perm << 1 | v.perm << 2);
 		t->nodes[n].aux_mono = kind == OOM_NODE_FLASH ? rounded(t, a->mq, 128) : a->mq;
 	}
 	oom_node_save(t, n, q);
@@ -69,7 +70,7 @@ static struct oom_val flash_kernel(struct oom_tape *t, struct oom_val q, struct 
 	if (rg)
 		n = attention_node(t, OOM_NODE_FLASH, q, k, v, a);
 	y = oom_new(t, "flash_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text}, (enum oom_dtype)q.dt);
-	y.perm = true;                          /* the kernel writes [b, s, h, d] */
+	y.perm = q.perm;                        /* out = empty_like(q): laid out as q is */
 	lse = oom_new(t, "logsumexp", a->mq, (struct oom_dim){a->heads, NULL}, OOM_F32);
 	rng = oom_new(t, "rng_state", OOM_MONO_ONE, (struct oom_dim){2, NULL}, OOM_I64);
 	unused = oom_new(t, "rng_unused", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);

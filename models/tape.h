@@ -113,6 +113,7 @@ struct oom_node {
 	uint16_t mono, aux_mono;
 	uint8_t dt, kind, n_edge, n_saved, n_out;
 	uint8_t n_packed;       /* dry runs: tensors it would save */
+	uint8_t perm;           /* attention: which of q, k, v, out lie as [b, s, h, d] */
 	const char *name, *scope;
 	int32_t grad[6];        /* gradient storage of each output while in backward */
 	bool gperm[6];

@@ -133,6 +133,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
 	x = oom_activation(t, a->extra[ROBERTA] ? OOM_ACT_GELU : a->act, x);
 	x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
+	if (!a->tie)                            /* predictions.bias, tied to decoder.bias only when the weights are */
+		oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
 	x = oom_lm_head(t, a, x, word, "decoder", true);
 	loss = a->task == OOM_TASK_CAUSAL_LM ? oom_causal_lm_loss(t, a, x) : oom_plain_lm_loss(t, x, false, t->m_bs);
 	oom_drop(t, hidden);

@@ -1,0 +1,108 @@
+/* GPT-NeoX (Pythia): parallel attention and feed-forward, fused qkv, partial rotary positions.
+ * Reference: transformers 5.12, models/gpt_neox/modeling_gpt_neox.py. */
+#include "../blocks.h"
+
+enum { PARALLEL, BIAS };                /* extra[] */
+
+static void parse(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+
+	a->vocab = oom_read_count(r, "vocab_size", 1);
+	a->d_model = oom_read_count(r, "hidden_size", 1);
+	a->d_ff = oom_read_count(r, "intermediate_size", 1);
+	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
+	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
+	a->head_dim = a->d_model / a->n_heads;
+	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 2048);
+	a->act = oom_read_act(r, "hidden_act", "gelu");
+	a->dropout = oom_read_real(r, "hidden_dropout", 0);
+	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
+	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
+	a->rotary_share = oom_read_real(r, "rotary_pct", 0.25);
+	a->rotary_share = oom_read_real(r, "partial_rotary_factor", a->rotary_share);
+	if (oom_read_explicit(r, "rope_parameters.partial_rotary_factor"))
+		a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor", a->rotary_share);
+	a->extra[PARALLEL] = oom_read_bool(r, "use_parallel_residual", true);
+	a->extra[BIAS] = oom_read_bool(r, "attention_bias", true);
+}
+
+struct layer {
+	const struct oom_arch *a;
+	struct oom_rope rope;
+	struct oom_val mask;
+};
+
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
+{
+	const struct oom_arch *a = l->a;
+	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h};
+	const uint64_t rot = (uint64_t)((double)a->head_dim * a->rotary_share);
+	const unsigned bias = a->extra[BIAS] ? OOM_BIAS : 0;
+	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_val p[3];
+
+	at.mask = l->mask;
+	x = oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), bias);
+	oom_op_split(t, oom_op_heads(t, x), 3, parts, p);
+	p[0] = oom_rope_apply(t, p[0], &l->rope, a->n_heads, a->head_dim, rot);
+	p[1] = oom_rope_apply(t, p[1], &l->rope, a->n_heads, a->head_dim, rot);
+	x = oom_attention_core(t, &at, p[0], p[1], p[2]);
+	return oom_op_linear(t, "dense", x, h, bias);
+}
+
+static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+{
+	const struct layer *l = ctx;
+	const struct oom_arch *a = l->a;
+	struct oom_val at, ff;
+
+	(void)i;
+	at = attention(t, l, oom_op_layer_norm(t, "input_layernorm", oom_keep(x), 0, true, true));
+	at = oom_op_dropout(t, at, a->dropout);
+	if (!a->extra[PARALLEL]) {
+		x = oom_op_add(t, at, x);
+		at = oom_none();
+	}
+	ff = oom_op_layer_norm(t, "post_attention_layernorm", oom_keep(x), 0, true, true);
+	ff = oom_plain_mlp(t, ff, "dense_h_to_4h", "dense_4h_to_h", a->act, D(a->d_ff), true);
+	ff = oom_op_dropout(t, ff, a->dropout);
+	if (a->extra[PARALLEL])
+		ff = oom_op_add(t, ff, at);
+	return oom_op_add(t, ff, x);
+}
+
+static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+{
+	const uint64_t rot = (uint64_t)((double)a->head_dim * a->rotary_share);
+	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct layer l = {.a = a};
+
+	t->scope = "embed_in";
+	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
+	x = oom_input_grads(t, x);
+	first = oom_share(t, x);
+	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
+	x = oom_op_dropout(t, x, a->dropout);
+	l.rope = oom_rope_tables(t, rot, (enum oom_dtype)x.dt, 2);
+	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
+	oom_drop_shared(t, l.rope.cos);
+	oom_drop_shared(t, l.rope.sin);
+	oom_drop_shared(t, l.mask);
+	x = oom_op_layer_norm(t, "final_layer_norm", x, 0, true, true);
+	oom_drop(t, first);
+	return oom_causal_tail(t, a, x, embed);
+}
+
+static const char *const types[] = {"gpt_neox", NULL};
+
+const struct oom_family oom_family_gpt_neox = {
+	.name = "gpt_neox",
+	.summary = "parallel decoder, fused qkv, partial rotary positions",
+	.source = "transformers 5.12 models/gpt_neox/modeling_gpt_neox.py",
+	.types = types,
+	.lora_targets = "query_key_value",
+	.parse = parse,
+	.step = step,
+};
