@@ -270,8 +270,11 @@ static void efficient_rule(struct oom_tape *t, const struct oom_node *n, struct 
 	for (int i = 0; i < m.n; i++) {
 		const struct oom_var v = t->vars[m.var[i]];
 
-		blocks = oom_mono_of(t, blocks, (enum oom_var_base)v.base, v.base != OOM_VAR_B && !v.op ? 2 : v.op,
-				     v.base != OOM_VAR_B && !v.op ? (uint32_t)bi : v.k);
+		if (v.base != OOM_VAR_B && (!v.op || v.op == 6))
+			blocks = oom_mono_of(t, blocks, (enum oom_var_base)v.base, v.op ? 6 : 2,
+					     v.op ? (uint32_t)((v.k + bi - 1) / bi) : (uint32_t)bi);
+		else
+			blocks = oom_mono_of(t, blocks, (enum oom_var_base)v.base, v.op, v.k);
 	}
 	for (int i = 0; i < 3; i++)
 		g[i] = fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt, true);

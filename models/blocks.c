@@ -180,9 +180,12 @@ struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *u
 	const struct oom_dim h = {x.width, x.text};
 	const unsigned flags = bias ? OOM_BIAS : 0;
 
-	x = oom_op_linear(t, up, x, ff, flags);
-	x = oom_activation(t, act, x);
-	return oom_op_linear(t, down, x, h, flags);
+	struct oom_val y = oom_op_linear(t, up, oom_keep(x), ff, flags);
+
+	y = oom_activation(t, act, y);
+	y = oom_op_linear(t, down, y, h, flags);
+	oom_done(t, x);                         /* the caller's local until the module returns */
+	return y;
 }
 
 /* ---- masks ---- */

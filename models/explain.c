@@ -12,7 +12,9 @@ static void factor(const struct oom_var *v, char *out, size_t size)
 {
 	static const char *const forms[] = {"%s", "roundup(%s,%u)", "ceil(%s/%u)", "(%s+%u)", "min(%s,%u)", "max(%s-%u,0)"};
 
-	if (!v->op)
+	if (v->op == 6)
+		snprintf(out, size, "%u", v->k);
+	else if (!v->op)
 		snprintf(out, size, "%s", base_text[v->base]);
 	else
 		snprintf(out, size, forms[v->op], base_text[v->base], v->k);

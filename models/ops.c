@@ -248,6 +248,11 @@ void oom_op_split(struct oom_tape *t, struct oom_val x, int n_parts, const struc
 
 struct oom_val oom_op_cat(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_dim width)
 {
+	return oom_op_cat_into(t, a, b, larger(t, a, b).mono, width);
+}
+
+struct oom_val oom_op_cat_into(struct oom_tape *t, struct oom_val a, struct oom_val b, uint16_t mono, struct oom_dim width)
+{
 	const bool rg = wants_grad(t, a) || wants_grad(t, b);
 	struct oom_val y;
 	int32_t n = -1;
@@ -257,7 +262,7 @@ struct oom_val oom_op_cat(struct oom_tape *t, struct oom_val a, struct oom_val b
 		oom_node_edge(t, n, a);
 		oom_node_edge(t, n, b);
 	}
-	y = oom_new(t, "cat", larger(t, a, b).mono, width, promote(a, b));
+	y = oom_new(t, "cat", mono, width, promote(a, b));
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
 	oom_done(t, a);

@@ -79,6 +79,8 @@ struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono,
 /* chunk / split into n parts, as views. */
 void oom_op_split(struct oom_tape *t, struct oom_val x, int n, const struct oom_dim *widths, struct oom_val *out);
 struct oom_val oom_op_cat(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_dim width);
+/* The same with the whole shape given (concatenation along the sequence). */
+struct oom_val oom_op_cat_into(struct oom_tape *t, struct oom_val a, struct oom_val b, uint16_t mono, struct oom_dim width);
 /* mean / sum over the last dimension(s): result of the given width. */
 struct oom_val oom_op_mean(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width);
 struct oom_val oom_op_sum(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width);

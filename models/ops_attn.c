@@ -24,8 +24,8 @@ static uint16_t rounded(struct oom_tape *t, uint16_t m, uint32_t k)
 	for (int i = 0; i < x.n; i++) {
 		const struct oom_var v = t->vars[x.var[i]];
 
-		if (v.base != OOM_VAR_B && v.op == 0 && !found) {
-			r = oom_mono_of(t, r, (enum oom_var_base)v.base, 1, k);
+		if (v.base != OOM_VAR_B && (v.op == 0 || v.op == 6) && !found) {
+			r = oom_mono_of(t, r, (enum oom_var_base)v.base, v.op ? 6 : 1, v.op ? (v.k + k - 1) / k * k : k);
 			found = true;
 		} else {
 			r = oom_mono_of(t, r, (enum oom_var_base)v.base, v.op, v.k);
