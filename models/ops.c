@@ -70,6 +70,25 @@ struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype 
 	return y;
 }
 
+struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_val b, uint16_t mono, struct oom_dim width)
+{
+	const bool rg = wants_grad(t, a) || wants_grad(t, b);
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_ADD, "add");
+		oom_node_edge(t, n, a);
+		oom_node_edge(t, n, b);
+	}
+	y = oom_new(t, "add", mono, width, promote(a, b));
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	oom_done(t, a);
+	oom_done(t, b);
+	return y;
+}
+
 static struct oom_val binary(struct oom_tape *t, uint8_t kind, const char *name, struct oom_val a, struct oom_val b,
 			     bool save_a, bool save_b)
 {

@@ -63,6 +63,8 @@ struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom
 struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w,
 				   struct oom_val bias, struct oom_dim out);
 struct oom_val oom_op_add(struct oom_tape *t, struct oom_val a, struct oom_val b);
+/* a + b where neither has the shape of the sum. */
+struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_val b, uint16_t mono, struct oom_dim width);
 /* a += b on a's storage. */
 struct oom_val oom_op_add_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b);
 struct oom_val oom_op_mul(struct oom_tape *t, struct oom_val a, struct oom_val b);
