@@ -33,7 +33,7 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
 	const struct oom_dim heads = {a->heads, "n_heads"};
 	const enum oom_dtype dt = (enum oom_dtype)q.dt;
-	struct oom_val w;
+	struct oom_val w, p;
 
 	k = repeat_kv(t, a, k, a->d);
 	v = repeat_kv(t, a, v, a->dv);
@@ -47,10 +47,11 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	}
 	if (!oom_is_none(a->mask))
 		w = oom_op_add(t, w, oom_keep(a->mask));
-	w = oom_op_softmax(t, w, !a->softmax_as_is);
+	p = oom_op_softmax(t, oom_keep(w), !a->softmax_as_is);
 	if (!a->no_cast_back)
-		w = oom_op_cast(t, w, dt);
-	w = oom_op_dropout(t, w, a->dropout);
+		p = oom_op_cast(t, p, dt);
+	oom_drop(t, w);                         /* the scores' name is reassigned only now */
+	w = oom_op_dropout(t, p, a->dropout);
 	return oom_op_bmm(t, "attention", w, v, a->mq, (struct oom_dim){a->heads * a->dv, "n_heads * head_dim"},
 			  oom_mono_now(t, a->sk));
 }

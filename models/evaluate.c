@@ -2,6 +2,7 @@
  *
  *   plan -> tape (recorded once per structure) -> row sizes for this batch -> phases -> peak
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,6 +166,35 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 		g->active = g->total - routed + (uint64_t)((double)routed * (double)t->arch->top_k / (double)t->arch->n_experts);
 }
 
+/* LoRA whose targets name no layer trains nothing: refused, with the names that exist. */
+static enum oom_status check_adapters(const struct oom_tape *t, const struct oom_plan *p, struct oom_error *err)
+{
+	const char *seen[32];
+	char list[300] = "";
+	size_t n = 0, used = 0;
+
+	if (!p->lora_r)
+		return OOM_OK;
+	for (size_t i = 0; i < t->n_params; i++) {
+		const struct oom_param *q = &t->params[i];
+		size_t j = 0;
+
+		if (q->flags & OOM_P_LORA)
+			return OOM_OK;
+		if (!(q->flags & OOM_P_LINEAR) || q->flags & OOM_P_HEAD)
+			continue;
+		while (j < n && strcmp(seen[j], q->scope))
+			j++;
+		if (j < n || n == sizeof(seen) / sizeof(seen[0]))
+			continue;
+		seen[n++] = q->scope;
+		if (used < sizeof(list) - 1)
+			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "", q->scope);
+	}
+	return oom_error_set(err, OOM_ERR_INVALID, "lora-targets \"%s\" match no layer of this model; it has: all-linear, %s",
+			     p->lora_targets, list);
+}
+
 /* ---- which program ---- */
 
 static bool conds_hold(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt)
@@ -197,6 +227,8 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 	g = oldest;
 	g->model = NULL;
 	st = record(&g->tape, m, p, false, err);
+	if (!st)
+		st = check_adapters(&g->tape, p, err);
 	if (st)
 		return st;
 	sum_params(g, p);

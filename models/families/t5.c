@@ -66,7 +66,7 @@ static struct oom_val attention(struct oom_tape *t, const struct stack *s, struc
 	const struct oom_arch *a = s->a;
 	const struct oom_dim inner = {a->n_heads * a->head_dim, "num_heads * d_kv"}, heads = {a->n_heads, "num_heads"};
 	const uint16_t len = cross ? s->m_src_len : s->m_len;
-	struct oom_val src = cross ? oom_keep(s->encoded) : oom_keep(x), q, k, v, w;
+	struct oom_val src = cross ? oom_keep(s->encoded) : oom_keep(x), q, k, v, w, p;
 	enum oom_dtype dt;
 
 	q = oom_op_heads(t, oom_op_linear(t, "q", oom_keep(x), inner, 0));
@@ -75,12 +75,13 @@ static struct oom_val attention(struct oom_tape *t, const struct stack *s, struc
 	w = oom_op_bmm(t, "scores", q, k, oom_mono_mul(t, s->m_tokens, len), heads, a->head_dim);
 	dt = (enum oom_dtype)w.dt;
 	w = oom_op_add_inplace(t, w, oom_keep(cross ? s->cross_bias : s->bias));
-	w = oom_op_softmax(t, oom_op_cast(t, w, OOM_F32), true);
-	w = oom_op_dropout(t, oom_op_cast(t, w, dt), a->dropout);
-	w = oom_op_bmm(t, "attention", w, v, s->m_tokens, inner, oom_mono_now(t, len));
-	w = oom_op_linear(t, "o", oom_op_merge_heads(t, w), D(a->d_model), 0);
+	p = oom_op_softmax(t, oom_op_cast(t, oom_keep(w), OOM_F32), true);
+	p = oom_op_dropout(t, oom_op_cast(t, p, dt), a->dropout);
+	p = oom_op_bmm(t, "attention", p, v, s->m_tokens, inner, oom_mono_now(t, len));
+	p = oom_op_linear(t, "o", oom_op_merge_heads(t, p), D(a->d_model), 0);
+	oom_drop(t, w);                         /* scores: a local until the module returns */
 	oom_done(t, x);
-	return w;
+	return p;
 }
 
 static struct oom_val attend(struct oom_tape *t, const struct stack *s, struct oom_val x, bool cross)

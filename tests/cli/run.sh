@@ -48,6 +48,7 @@ expect 2 "outside" --model "$model" --gpu 4090 --micro-batch 0
 expect 2 "larger than" --model "$model" --gpu 4090 --micro-batch 8 --global-batch 4
 expect 2 "did you mean estimate" estimat
 expect 2 "expected seq-len, lora or science" --model "$model" --gpu 4090 --allow everything
+expect 3 "it has: all-linear, q_proj" --model "$model" --gpu 4090 --lora-r 8 --lora-targets nothing_like_it
 expect 0 "warning: 200000 tokens" estimate --model "$model" --seq-len 200000 --micro-batch 1
 expect 0 "optimizer state" explain --model "$model" "optimizer state"
 expect 2 "no row" explain --model "$model" nonesuch
