@@ -34,18 +34,18 @@ static const struct {
 	double rotary;          /* share of the head that is rotated when the config is silent; 0 = all */
 	const char *up, *down;  /* a plain feed-forward's layers; NULL: gated */
 } kinds[] = {
-	{"olmo", 0, OOM_NORM_LAYER_PLAIN, 0, NULL, NULL},
+	{"olmo", 0, OOM_NORM_LAYER_FP32, 0, NULL, NULL},
 	{"starcoder2", ALL_BIAS | TIED, OOM_NORM_LAYER, 0, "c_fc", "c_proj"},
 	{"stablelm", 0, OOM_NORM_LAYER, 0.25, NULL, NULL}, {"phi", ALL_BIAS | PARALLEL, OOM_NORM_LAYER, 0.5, "fc1", "fc2"},
 	{"gemma3_text", SCALED_EMBED | SANDWICH | ALTERNATING | PATTERN_6 | QK_NORM | TIED, OOM_NORM_RMS_PLUS1, 0, NULL, NULL},
 	{"glm", FUSED_MLP | NO_O_BIAS, OOM_NORM_RMS, 0.5, NULL, NULL}, {"nemotron", 0, OOM_NORM_LAYER, 0.5, "up_proj", "down_proj"},
-	{"cohere", PARALLEL | TIED, OOM_NORM_LAYER_NO_BIAS, 0, NULL, NULL}, {"seed_oss", NO_O_BIAS, OOM_NORM_RMS, 0, NULL, NULL},
+	{"cohere", PARALLEL | TIED, OOM_NORM_LAYER_WRITTEN_OUT, 0, NULL, NULL}, {"seed_oss", NO_O_BIAS, OOM_NORM_RMS, 0, NULL, NULL},
 	{"llama", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"mistral", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"ministral", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"arcee", 0, OOM_NORM_RMS, 0, "up_proj", "down_proj"},
 	{"qwen2", QKV_BIAS, OOM_NORM_RMS, 0, NULL, NULL}, {"qwen3", QK_NORM, OOM_NORM_RMS, 0, NULL, NULL}, {"smollm3", 0, OOM_NORM_RMS, 0, NULL, NULL},
 	{"gemma", SCALED_EMBED | TIED, OOM_NORM_RMS_PLUS1, 0, NULL, NULL},
 	{"gemma2", SCALED_EMBED | SANDWICH | ALTERNATING | TIED, OOM_NORM_RMS_PLUS1, 0, NULL, NULL},
 	{"granite", MULTIPLIERS, OOM_NORM_RMS, 0, NULL, NULL}, {"phi3", FUSED, OOM_NORM_RMS, 0, NULL, NULL},
-	{"olmo2", POST_ONLY | QK_NORM | QK_NORM_FULL, OOM_NORM_RMS, 0, NULL, NULL},
+	{"olmo2", POST_ONLY | QK_NORM | QK_NORM_FULL, OOM_NORM_RMS_FP32, 0, NULL, NULL},
 	{"mixtral", EXPERTS, OOM_NORM_RMS, 0, NULL, NULL}, {"olmoe", EXPERTS | QK_NORM | QK_NORM_FULL | SCORES_CAST, OOM_NORM_RMS, 0, NULL, NULL},
 	{"qwen3_moe", EXPERTS | QK_NORM | SCORES_CAST, OOM_NORM_RMS, 0, NULL, NULL},
 	{"qwen2_moe", EXPERTS | QKV_BIAS | SCORES_CAST | SHARED_GATE, OOM_NORM_RMS, 0, NULL, NULL},
@@ -143,6 +143,9 @@ static void parse(struct oom_arch *a)
 	if (window && window->type == OOM_KEY_NUMBER && window->number >= 1 && window->number < 1e9 &&
 	    oom_read_bool(r, "use_sliding_window", strncmp(a->model_type, "qwen", 4) != 0))
 		a->window = (uint64_t)window->number;
+	a->scale_logits = flags & MULTIPLIERS || !strcmp(a->model_type, "cohere");
+	if (oom_read_bool(r, "use_qk_norm", false) || oom_read_bool(r, "qk_layernorm", false))
+		oom_read_fail(r, "%s with query and key norms is not modelled", a->model_type);
 	parse_experts(a, flags);
 	parse_kinds(a, flags);
 }
