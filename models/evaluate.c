@@ -321,11 +321,12 @@ static void phases(const struct program *g, const struct oom_plan *p, const uint
 	const uint64_t fpeak = base + (many ? kept : 0) + (uint64_t)f.peak;
 	uint64_t bpeak = base + (uint64_t)(f.net + b.peak);
 
-	if (many) {
+	if (many || p->zero_stage >= 2) {
 		const struct oom_span acc = oom_walk(t, OOM_STREAM_BWD, size, true);
 		const uint64_t again = base + kept + (uint64_t)(f.net + acc.peak);
 
-		bpeak = again > bpeak ? again : bpeak;
+		/* from stage 2 on a gradient is reduced into its shard and freed as soon as it is made */
+		bpeak = again > bpeak || p->zero_stage >= 2 ? again : bpeak;
 	}
 	out->peak[OOM_PHASE_LOAD] = out->end[OOM_PHASE_LOAD] = states->params + t->buffer_rounded;
 	out->peak[OOM_PHASE_EVAL] = base + (uint64_t)e.peak;
@@ -361,7 +362,8 @@ static void buckets(const struct program *g, const struct oom_plan *p, const uin
 		[OOM_CAT_LOGITS] = OOM_BUCKET_LOGITS, [OOM_CAT_GRAD] = OOM_BUCKET_GRADS,
 		[OOM_CAT_RECOMPUTE] = OOM_BUCKET_RECOMPUTE, [OOM_CAT_COMM] = OOM_BUCKET_COMM};
 	const struct oom_tape *t = &g->tape;
-	const bool step2 = out->peak_phase >= OOM_PHASE_FWD2, many = p->grad_accum > 1;
+	const bool step2 = out->peak_phase >= OOM_PHASE_FWD2, sharded = p->zero_stage >= 2;
+	const bool many = p->grad_accum > 1 || sharded;
 	const int kind = ((int)out->peak_phase - OOM_PHASE_FWD1) % 3;
 	int64_t fat[OOM_CATS], fnet[OOM_CATS], bat[OOM_CATS], bnet[OOM_CATS];
 	const struct oom_span f = oom_walk_cats(t, OOM_STREAM_FWD, size, false, fat, fnet, &(int32_t){0});
@@ -387,8 +389,8 @@ static void buckets(const struct program *g, const struct oom_plan *p, const uin
 		out->peak_module = "";
 		return;
 	}
-	if (many)
-		out->bucket[OOM_BUCKET_GRADS] += p->zero_stage >= 2 ? states->grads :
+	if (p->grad_accum > 1 || (sharded && kind == 1))
+		out->bucket[OOM_BUCKET_GRADS] += sharded ? states->grads :
 						 (uint64_t)(bnet[OOM_CAT_GRAD] + fnet[OOM_CAT_GRAD]);
 	if (kind == 0) {
 		oom_walk_cats(t, OOM_STREAM_FWD, size, false, fat, fnet, &row);
@@ -401,7 +403,7 @@ static void buckets(const struct program *g, const struct oom_plan *p, const uin
 			const struct oom_span one = oom_walk(t, OOM_STREAM_BWD, size, false);
 			const struct oom_span acc = oom_walk_cats(t, OOM_STREAM_BWD, size, true, aat, anet, &arow);
 
-			if (acc.peak + f.net + one.net >= one.peak) {
+			if (sharded || acc.peak + f.net + one.net >= one.peak) {
 				memcpy(bat, aat, sizeof(bat));
 				row = arow;
 			}
