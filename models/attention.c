@@ -94,13 +94,11 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	struct oom_val q, k, v;
 
 	q = oom_op_linear(t, a->q, oom_keep(x), qd, bias);
-	if (a->qk_norm && a->qk_norm_full)
-		q = oom_norm(t, a->norm, "q_norm", q, 0);
-	else if (a->qk_norm)
-		q = oom_norm(t, a->norm, "q_norm", q, a->d);
+	if (a->qk_norm && !a->qk_norm_late)
+		q = oom_norm(t, a->norm, "q_norm", q, a->qk_norm_full ? 0 : a->d);
 	q = oom_op_heads(t, q);
 	k = oom_op_linear(t, a->k, src, kd, bias);
-	if (a->qk_norm)
+	if (a->qk_norm && !a->qk_norm_late)
 		k = oom_norm(t, a->norm, "k_norm", k, a->qk_norm_full ? 0 : a->d);
 	k = oom_op_heads(t, k);
 	v = oom_op_heads(t, oom_op_linear(t, a->v, src, vd, bias));
@@ -109,6 +107,10 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 
 		q = oom_rope_apply(t, q, a->rope, a->heads, a->d, rot);
 		k = oom_rope_apply(t, k, a->rope, a->kv_heads, a->d, rot);
+	}
+	if (a->qk_norm && a->qk_norm_late) {
+		q = oom_norm(t, a->norm, "q_norm", q, a->d);
+		k = oom_norm(t, a->norm, "k_norm", k, a->d);
 	}
 	q = oom_attention_core(t, a, q, k, v);
 	q = oom_op_linear(t, a->o, q, h, a->o_bias ? OOM_BIAS : 0);

@@ -25,6 +25,8 @@ enum {
 	FUSED_MLP = 1 << 16,    /* gate_up_proj alone (GLM) */
 	ALL_BIAS = 1 << 17,     /* every linear layer, by use_bias (StarCoder 2), or always (Phi) */
 	NO_O_BIAS = 1 << 18,
+	PATTERN_4 = 1 << 20,    /* three sliding layers, one full (OLMo 3, EXAONE 4) */
+	QK_NORM_LATE = 1 << 21, /* query and key norms after the rotation (HunYuan) */
 	PATTERN_6 = 1 << 19,    /* five sliding layers, one full (Gemma 3), each kind with its rotary table */
 };
 static const struct {
@@ -35,6 +37,10 @@ static const struct {
 	const char *up, *down;  /* a plain feed-forward's layers; NULL: gated */
 } kinds[] = {
 	{"olmo", 0, OOM_NORM_LAYER_FP32, 0, NULL, NULL},
+	{"olmo3", POST_ONLY | QK_NORM | QK_NORM_FULL | ALTERNATING | PATTERN_4, OOM_NORM_RMS_FP32, 0, NULL, NULL},
+	{"exaone4", POST_ONLY | QK_NORM | ALTERNATING | PATTERN_4, OOM_NORM_RMS, 0, NULL, NULL},
+	{"glm4", SANDWICH | FUSED_MLP | NO_O_BIAS, OOM_NORM_RMS, 0.5, NULL, NULL},
+	{"hunyuan_v1_dense", QK_NORM | QK_NORM_LATE, OOM_NORM_RMS, 0, NULL, NULL},
 	{"starcoder2", ALL_BIAS | TIED, OOM_NORM_LAYER, 0, "c_fc", "c_proj"},
 	{"stablelm", 0, OOM_NORM_LAYER, 0.25, NULL, NULL}, {"phi", ALL_BIAS | PARALLEL, OOM_NORM_LAYER, 0.5, "fc1", "fc2"},
 	{"gemma3_text", SCALED_EMBED | SANDWICH | ALTERNATING | PATTERN_6 | QK_NORM | TIED, OOM_NORM_RMS_PLUS1, 0, NULL, NULL},
@@ -74,12 +80,12 @@ static void parse_kinds(struct oom_arch *a, unsigned flags)
 {
 	struct oom_reader *r = &a->rd;
 	const uint64_t sparse = oom_read_count_or(r, "decoder_sparse_step", 1);
-	const uint64_t set = oom_read_count_or(r, "sliding_window_pattern", 6), pattern = set ? set : 6;
+	const uint64_t set = oom_read_count_or(r, "sliding_window_pattern", flags & PATTERN_4 ? 4 : 6), pattern = set ? set : 6;
 	const struct oom_key *only = oom_read_key(r, "mlp_only_layers");
 
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
 		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
-		bool slides = flags & PATTERN_6 ? (i + 1) % pattern != 0 : flags & ALTERNATING ? !(i % 2) : a->window != 0;
+		bool slides = flags & (PATTERN_6 | PATTERN_4) ? (i + 1) % pattern != 0 : flags & ALTERNATING ? !(i % 2) : a->window != 0;
 		bool dense = flags & EXPERTS && sparse > 1 && (i + 1) % sparse;
 
 		if (type)
@@ -226,6 +232,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.mask = l->mask[kind & 1];
 	at.qk_norm = flags & QK_NORM;
 	at.qk_norm_full = flags & QK_NORM_FULL;
+	at.qk_norm_late = flags & QK_NORM_LATE;
 	at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
 	h = flags & POST_ONLY ? oom_share(t, x) : oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
 	if (flags & PARALLEL) {                 /* x + attention(h) + feed_forward(h) */
@@ -286,7 +293,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const char *const types[] = {"llama", "mistral", "ministral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "granite", "phi3",
-				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "olmo", "starcoder2", "stablelm", "phi",
+				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "olmo", "olmo3", "exaone4", "glm4", "hunyuan_v1_dense",
+				    "starcoder2", "stablelm", "phi",
 				    "gemma3_text", "glm", "nemotron", "cohere", "seed_oss", "arcee", NULL};
 
 const struct oom_family oom_family_llama = {
