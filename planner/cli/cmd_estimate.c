@@ -1,15 +1,22 @@
 /* oomplan estimate: exactly the configuration given. */
-#include "cli.h"
+#include "commands.h"
+#include "csvout.h"
 
 static void csv(const struct oom_eval *e)
 {
-	printf("phase,peak_bytes,end_bytes\n");
-	for (int i = 0; i < OOM_PHASES; i++)
-		printf("%s,%llu,%llu\n", oom_phase_column((enum oom_phase)i), (unsigned long long)e->peak[i],
-		       (unsigned long long)e->end[i]);
+	static const char *const names[] = {"phase", "peak_bytes", "end_bytes", NULL};
+	struct oom_csv c = {.out = stdout};
+
+	oom_csv_head(&c, names);
+	for (int i = 0; i < OOM_PHASES; i++) {
+		oom_csv_text(&c, oom_phase_column((enum oom_phase)i));
+		oom_csv_uint(&c, e->peak[i]);
+		oom_csv_uint(&c, e->end[i]);
+		oom_csv_end(&c);
+	}
 }
 
-int oom_cmd_estimate(struct oom_job *job)
+static int run(struct oom_job *job)
 {
 	struct oom_evaluator *ev;
 	struct oom_error err = {{0}};
@@ -40,3 +47,24 @@ int oom_cmd_estimate(struct oom_job *job)
 	oom_target_close(&t);
 	return code;
 }
+
+static const struct oom_option options[] = {
+	OOM_OPTIONS_TARGET,
+	{.name = "runs", .kind = OOM_OPTION_TEXT, .target = &oom_job.runs, .metavar = "FILE", .hint = OOM_HINT_FILE,
+	 .summary = "price every row of a CSV (columns: model and the knobs' names)"},
+	{.name = "output", .letter = 'o', .kind = OOM_OPTION_TEXT, .target = &oom_job.output, .metavar = "FILE",
+	 .hint = OOM_HINT_FILE, .def = "standard output", .summary = "where the priced rows go"},
+	{.name = "models-dir", .kind = OOM_OPTION_TEXT, .target = &oom_job.models_dir, .metavar = "DIR", .hint = OOM_HINT_DIR,
+	 .def = "beside the CSV", .summary = "where the rows' model files lie"},
+	OOM_OPTION_JSON, OOM_OPTION_CSV("print CSV, one row a phase"), OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
+};
+static const struct oom_example examples[] = {
+	{"estimate --model config.json --micro-batch 4 --seq-len 2048 --precision amp-bf16", "the peak of each phase"},
+	{"estimate --runs runs.csv --output priced.csv", "every row priced, in pred_ columns beside its own"},
+	{NULL, NULL},
+};
+const struct oom_command oom_command_estimate = {
+	.name = "estimate", .summary = "price exactly the configuration given, or every row of a runs file",
+	.synopsis = "--model FILE [--gpu NAME] [options] [knobs]", .options = options, .knobs = true, .examples = examples,
+	.run = run,
+};

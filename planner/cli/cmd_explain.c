@@ -2,7 +2,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli.h"
+#include "commands.h"
 
 struct filter {
 	const char *term;
@@ -33,9 +33,9 @@ static void show(void *ctx, const struct oom_ledger_row *r)
 	       oom_format_bytes(r->bytes, size, sizeof(size)), (unsigned long long)r->count, r->name, "", r->formula, r->numbers);
 }
 
-int oom_cmd_explain(struct oom_job *job)
+static int run(struct oom_job *job)
 {
-	struct filter f = {job->n_words ? job->words[0] : NULL, 0};
+	struct filter f = {job->words.n ? job->words.items[0] : NULL, 0};
 	struct oom_error err = {{0}};
 	struct oom_evaluator *ev;
 	struct oom_target t;
@@ -55,3 +55,14 @@ int oom_cmd_explain(struct oom_job *job)
 	oom_target_close(&t);
 	return code;
 }
+
+static const struct oom_option options[] = {OOM_OPTIONS_TARGET, OOM_OPTIONS_COMMON, OOM_OPTIONS_END};
+static const struct oom_example examples[] = {
+	{"explain --model config.json logits", "the rows whose name, module or kind holds the word"},
+	{NULL, NULL},
+};
+const struct oom_command oom_command_explain = {
+	.name = "explain", .summary = "every row of the ledger: formula, numbers, bytes, origin",
+	.synopsis = "[TERM] --model FILE [options] [knobs]", .options = options, .knobs = true, .words = "TERM",
+	.max_words = 1, .examples = examples, .run = run,
+};

@@ -1,7 +1,9 @@
 /* oomplan list: what the tables hold. */
 #include <string.h>
 
-#include "cli.h"
+#include "commands.h"
+#include "table.h"
+#include "term.h"
 
 static void models(void)
 {
@@ -11,23 +13,35 @@ static void models(void)
 		puts(name);
 }
 
+/* Prints and releases; on a terminal the last column is wrapped, in a pipe lines stay whole. */
+static int show(struct oom_table *t)
+{
+	const bool done = oom_table_print(t, stdout, oom_term_is_tty() ? oom_term_width() : 0);
+
+	oom_table_release(t);
+	return done ? OOM_EXIT_FITS : oom_complain(OOM_EXIT_INPUT, "out of host memory");
+}
+
 static int gpus(void)
 {
-	struct oom_gpus table = {0};
+	static const char *const columns[] = {"name", ">capacity", "known from", "aliases", NULL};
+	struct oom_gpus gpus = {0};
 	struct oom_error err = {{0}};
+	struct oom_table t;
 
-	if (oom_gpus_load(&table, &err))
+	if (oom_gpus_load(&gpus, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-	printf("%-34s %10s  %-11s %s\n", "name", "capacity", "known from", "aliases");
-	for (size_t i = 0; i < table.n; i++) {
+	oom_table_init(&t, columns);
+	for (size_t i = 0; i < gpus.n; i++) {
 		char size[32];
 
-		printf("%-34s %10s  %-11s %s\n", table.items[i].name,
-		       oom_format_bytes(table.items[i].capacity_bytes, size, sizeof(size)),
-		       oom_capacity_kind_str(table.items[i].capacity_kind), table.items[i].aliases);
+		oom_table_cell(&t, gpus.items[i].name);
+		oom_table_cell(&t, oom_format_bytes(gpus.items[i].capacity_bytes, size, sizeof(size)));
+		oom_table_cell(&t, oom_capacity_kind_str(gpus.items[i].capacity_kind));
+		oom_table_cell(&t, gpus.items[i].aliases);
 	}
-	oom_gpus_release(&table);
-	return 0;
+	oom_gpus_release(&gpus);
+	return show(&t);
 }
 
 static void families(void)
@@ -61,32 +75,49 @@ static void rungs(void)
 	}
 }
 
-static void knobs(void)
+static int knobs(void)
 {
-	for (size_t i = 0; oom_knob_at(i); i++)
-		printf("%-22s %-22s %s\n", oom_knob_at(i)->name, oom_knob_at(i)->column, oom_knob_at(i)->summary);
+	static const char *const columns[] = {"option", "column", "summary", NULL};
+	struct oom_table t;
+
+	oom_table_init(&t, columns);
+	for (size_t i = 0; oom_knob_at(i); i++) {
+		oom_table_cell(&t, oom_knob_at(i)->name);
+		oom_table_cell(&t, oom_knob_at(i)->column);
+		oom_table_cell(&t, oom_knob_at(i)->summary);
+	}
+	return show(&t);
 }
 
-int oom_cmd_list(struct oom_job *job)
+/* What can be listed: a name, and a function that prints it and returns an exit code. */
+#define PRINTS(name, call) static int list_##name(void) { call; return OOM_EXIT_FITS; }
+PRINTS(models, models())
+PRINTS(families, families())
+PRINTS(optimizers, choices("optimizer"))
+PRINTS(rungs, rungs())
+PRINTS(engines, choices("engine"))
+
+static const struct { const char *name; int (*print)(void); } lists[] = {
+	{"models", list_models}, {"gpus", gpus}, {"families", list_families}, {"optimizers", list_optimizers},
+	{"rungs", list_rungs}, {"knobs", knobs}, {"engines", list_engines},
+};
+
+static const char *list_word(size_t i)
 {
-	static const char *const what[] = {"models", "gpus", "families", "optimizers", "rungs", "knobs", "engines", NULL};
-	const char *word = job->n_words ? job->words[0] : "", *near;
+	return i < sizeof(lists) / sizeof(lists[0]) ? lists[i].name : NULL;
+}
+
+static int run(struct oom_job *job)
+{
 	size_t i = 0;
 
-	while (what[i] && strcmp(what[i], word))
+	while (list_word(i) && strcmp(list_word(i), job->words.items[0]))
 		i++;
-	switch (i) {
-	case 0: models(); break;
-	case 1: return gpus();
-	case 2: families(); break;
-	case 3: choices("optimizer"); break;
-	case 4: rungs(); break;
-	case 5: knobs(); break;
-	case 6: choices("engine"); break;
-	default:
-		near = *word ? oom_nearest(word, what) : NULL;
-		return oom_complain(OOM_EXIT_USAGE, "list what? models, gpus, families, optimizers, rungs, knobs or engines%s%s%s",
-				    near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
-	}
-	return OOM_EXIT_FITS;
+	return list_word(i) ? lists[i].print() : OOM_EXIT_USAGE;
 }
+
+static const struct oom_option options[] = {OOM_OPTIONS_COMMON, OOM_OPTIONS_END};
+const struct oom_command oom_command_list = {
+	.name = "list", .summary = "what the tables hold: models, gpus, optimizers, rungs, families, knobs, engines",
+	.synopsis = "WHAT", .options = options, .words = "WHAT", .min_words = 1, .max_words = 1, .word = list_word, .run = run,
+};

@@ -1,57 +1,50 @@
 /* oomplan plan: fits or not, and the ladder until it does. */
-#include <string.h>
+#include "commands.h"
+#include "csvout.h"
 
-#include "cli.h"
+static const char *const allow_words[] = {"seq-len", "lora", "science", NULL};
 
-static int allowed(const char *words, unsigned *allow)
+static unsigned allowed(const struct oom_list *words)
 {
-	static const struct {
-		const char *word;
-		unsigned bits;
-	} known[] = {{"seq-len", OOM_ALLOW_SEQ_LEN}, {"lora", OOM_ALLOW_LORA}, {"science", OOM_ALLOW_SCIENCE}};
+	static const unsigned bits[] = {OOM_ALLOW_SEQ_LEN, OOM_ALLOW_LORA, OOM_ALLOW_SCIENCE};
+	unsigned allow = 0;
 
-	while (words && *words) {
-		const size_t n = strcspn(words, ",");
-		bool found = false;
-
-		for (int i = 0; i < 3; i++)
-			if (strlen(known[i].word) == n && !strncmp(known[i].word, words, n)) {
-				*allow |= known[i].bits;
-				found = true;
-			}
-		if (!found)
-			return oom_complain(OOM_EXIT_USAGE, "--allow %.*s: expected seq-len, lora or science", (int)n, words);
-		words += n + (words[n] == ',');
-	}
-	return 0;
+	for (size_t i = 0; i < words->n; i++)
+		allow |= bits[oom_word_index(words->items[i], allow_words)];
+	return allow;
 }
 
 static void csv(const struct oom_ladder *l)
 {
 	static const char *const outcomes[] = {"not_needed", "taken", "no_help", "not_applicable", "offered"};
+	static const char *const names[] = {"rung", "name", "class", "outcome", "before_bytes", "after_bytes", "fits", NULL};
+	struct oom_csv c = {.out = stdout};
 
-	printf("rung,name,class,outcome,before_bytes,after_bytes,fits\n");
-	for (int i = 0; i < OOM_RUNGS; i++)
-		printf("%d,\"%s\",%s,%s,%llu,%llu,%d\n", i + 1, oom_rung_at((size_t)i)->name, oom_class_str(oom_rung_at((size_t)i)->cls),
-		       outcomes[l->rung[i].outcome], (unsigned long long)l->rung[i].before_bytes,
-		       (unsigned long long)l->rung[i].after_bytes, l->rung[i].fits);
+	oom_csv_head(&c, names);
+	for (int i = 0; i < OOM_RUNGS; i++) {
+		oom_csv_uint(&c, (uint64_t)i + 1);
+		oom_csv_text(&c, oom_rung_at((size_t)i)->name);
+		oom_csv_text(&c, oom_class_str(oom_rung_at((size_t)i)->cls));
+		oom_csv_text(&c, outcomes[l->rung[i].outcome]);
+		oom_csv_uint(&c, l->rung[i].before_bytes);
+		oom_csv_uint(&c, l->rung[i].after_bytes);
+		oom_csv_uint(&c, l->rung[i].fits);
+		oom_csv_end(&c);
+	}
 }
 
-int oom_cmd_plan(struct oom_job *job)
+static int run(struct oom_job *job)
 {
 	struct oom_evaluator *ev;
 	struct oom_error err = {{0}};
 	struct oom_target t;
 	struct oom_ladder l;
-	unsigned allow = 0;
-	int code = allowed(job->allow, &allow);
+	int code = oom_target_open(job, &t, true);
 
-	if (!code)
-		code = oom_target_open(job, &t, true);
 	if (code)
 		return code;
 	ev = oom_evaluator_new();
-	if (!ev || oom_ladder_walk(ev, t.model, &job->plan, t.capacity, allow, &l, &err) ||
+	if (!ev || oom_ladder_walk(ev, t.model, &job->plan, t.capacity, allowed(&job->allow), &l, &err) ||
 	    oom_evaluate(ev, t.model, &l.start, OOM_EVAL_BUCKETS, &l.start_eval, &err) ||
 	    oom_evaluate(ev, t.model, &l.plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &l.eval, &err)) {
 		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
@@ -68,3 +61,21 @@ int oom_cmd_plan(struct oom_job *job)
 	oom_target_close(&t);
 	return code;
 }
+
+static const struct oom_option options[] = {
+	OOM_OPTIONS_TARGET,
+	{.name = "allow", .kind = OOM_OPTION_LIST, .target = &oom_job.allow, .metavar = "WORDS", .choices = allow_words,
+	 .summary = "fixes that change the science, joined by commas"},
+	OOM_OPTION_JSON, OOM_OPTION_CSV("print CSV, one row a rung"), OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
+};
+static const struct oom_example examples[] = {
+	{"--model config.json --gpu A100-40G", "does it fit, and what to change until it does"},
+	{"plan --model Llama-3.1-8B --gpu 4090 --precision amp-bf16 --global-batch 64 --allow lora",
+	 "a bundled model on a small card, adapters allowed, 64 sequences a step whatever the micro-batch"},
+	{NULL, NULL},
+};
+const struct oom_command oom_command_plan = {
+	.name = "plan", .summary = "does it fit, and the cheapest fixes in order until it does (the default command)",
+	.synopsis = "--model FILE --gpu NAME [options] [knobs]", .options = options, .knobs = true, .examples = examples,
+	.run = run,
+};

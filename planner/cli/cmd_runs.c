@@ -1,38 +1,21 @@
 /* oomplan estimate --runs: a CSV in, a CSV out; the output appears whole or not at all. */
-#include <errno.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "cli.h"
 #include "oomplan/runs.h"
+#include "out.h"
 
 int oom_estimate_runs(struct oom_job *job)
 {
 	struct oom_runs_report rep;
 	struct oom_error err = {{0}};
-	char temp[600] = "";
-	FILE *out = stdout;
-	enum oom_status st;
+	struct oom_out out;
+	enum oom_status st = oom_out_open(&out, job->output, &err);
 
-	if (job->output) {
-		if (snprintf(temp, sizeof(temp), "%s.part", job->output) >= (int)sizeof(temp))
-			return oom_complain(OOM_EXIT_USAGE, "--output: name too long");
-		out = fopen(temp, "wb");
-		if (!out)
-			return oom_complain(OOM_EXIT_INPUT, "%s: %s", temp, strerror(errno));
-	}
-	st = oom_runs_price(job->runs, job->models_dir, out, &rep, &err);
-	if (job->output) {
-		bool bad = fflush(out) || ferror(out) || fsync(fileno(out));
-
-		bad |= fclose(out) != 0;
-		if (!st && bad)
-			st = oom_error_set(&err, OOM_ERR_IO, "%s: %s", temp, strerror(errno));
-		if (st || rename(temp, job->output)) {
-			if (!st)
-				st = oom_error_set(&err, OOM_ERR_IO, "%s: %s", job->output, strerror(errno));
-			unlink(temp);
-		}
+	if (!st) {
+		st = oom_runs_price(job->runs, job->models_dir, out.file, &rep, &err);
+		if (st)
+			oom_out_discard(&out);
+		else
+			st = oom_out_close(&out, &err);
 	}
 	if (st)
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);

@@ -1,203 +1,119 @@
-/* Help, completion and the manual page, all from the tables. */
-#include <string.h>
+/* Help on the program and on each command, from the tables. */
+#include "commands.h"
+#include "term.h"
+#include "view.h"
 
-#include "cli.h"
+/* Text begins in this column; lines end at WIDEST even on a wide terminal, where eyes lose the line. */
+enum { TEXT_COLUMN = 30, NARROW_COLUMN = 8, WIDEST = 110 };
 
-static void wrapped(const char *text, int indent, int width)
+/* "  left          text", the text on a line of its own where left is too long or the terminal too narrow. */
+static void row(FILE *out, const char *left, const char *text, int width)
 {
-	int col = indent;
+	const int len = (int)oom_display_width(left) + 2;
+	const int column = width < 2 * TEXT_COLUMN ? NARROW_COLUMN : TEXT_COLUMN;
 
-	while (*text) {
-		const size_t n = strcspn(text, " ");
-
-		if (col > indent && col + 1 + (int)n > width) {
-			printf("\n%*s", indent, "");
-			col = indent;
-		} else if (col > indent) {
-			putchar(' ');
-			col++;
-		}
-		printf("%.*s", (int)n, text);
-		col += (int)n;
-		text += n + (text[n] == ' ');
-	}
-	putchar('\n');
+	if (len + 2 > column)
+		fprintf(out, "  %s\n%*s", left, column, "");
+	else
+		fprintf(out, "  %s%*s", left, column - len, "");
+	oom_wrap(out, text, column, column, width);
 }
 
-static void row(const char *left, const char *text)
+static void option_row(FILE *out, const struct oom_view *v, int width)
 {
-	printf("  %-28s ", left);
-	if (strlen(left) > 28)
-		printf("\n%31s", "");
-	wrapped(text, 31, 100);
+	char left[100], text[1500], words[1000], letter[8] = "    ";
+
+	if (v->letter)
+		snprintf(letter, sizeof(letter), "-%c, ", v->letter);
+	snprintf(left, sizeof(left), "%s--%s%s%s%s", letter, !v->metavar && v->knob ? "[no-]" : "", v->name,
+		 v->metavar ? " " : "", v->metavar ? v->metavar : "");
+	oom_view_choices(v, words, sizeof(words));
+	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s%s", v->summary, *words ? ": " : "", words, *v->range ? " (" : "",
+		 v->range, *v->range ? ")" : "", *v->def ? " [" : "", v->def, *v->def ? "]" : "");
+	row(out, left, text, width);
 }
 
-static void knob_row(const struct oom_knob *k)
+static int clamp(int width)
 {
-	struct oom_plan plan = oom_plan_default();
-	char left[80], text[700], def[64];
-	size_t n;
-
-	snprintf(left, sizeof(left), "--%s%s%s", k->name, *k->metavar ? " " : "", k->metavar);
-	n = (size_t)snprintf(text, sizeof(text), "%s", k->summary);
-	if (k->kind == OOM_KNOB_CHOICE) {
-		n += (size_t)snprintf(text + n, sizeof(text) - n, ":");
-		for (size_t i = 0; k->choice(i) && n < sizeof(text) - 40; i++)
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s %s", i ? "," : "", k->choice(i)->name);
-	} else if (k->kind == OOM_KNOB_COUNT) {
-		n += (size_t)snprintf(text + n, sizeof(text) - n, " (%.0f to %.0f)", k->min, k->max);
-	}
-	oom_plan_get(&plan, k, def, sizeof(def));
-	if (*def && n < sizeof(text))
-		snprintf(text + n, sizeof(text) - n, " [%s]", def);
-	row(left, text);
+	return width > WIDEST ? WIDEST : width;
 }
 
-void oom_help(const struct oom_command *cmd)
+void oom_help_overview(FILE *out, int width)
 {
-	if (!cmd) {
-		printf("oomplan: what will fill the GPU, before it is rented\n\nusage: oomplan --model config.json --gpu A100-40G [knobs]\n"
-		       "       oomplan COMMAND ...\n\ncommands:\n");
-		for (const struct oom_command *c = oom_commands; c->name; c++)
-			row(c->name, c->summary);
-		printf("\nexit status: 0 fits or done, 1 does not fit, 2 usage, 3 unreadable or invalid input\n"
-		       "more: oomplan COMMAND --help\n");
-		return;
-	}
-	printf("%s\n\nusage: %s\n\noptions:\n", cmd->summary, cmd->usage);
-	for (const struct oom_option *o = cmd->options; o->name; o++) {
-		char left[80];
+	const struct oom_command *c;
 
-		snprintf(left, sizeof(left), "%c%c%s--%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
-			 o->letter ? ", " : "  ", o->name, o->metavar ? " " : "", o->metavar ? o->metavar : "");
-		row(left, o->summary);
-	}
-	if (!cmd->knobs)
-		return;
-	printf("\nknobs (defaults in brackets: what a Hugging Face Trainer user gets):\n");
-	for (size_t i = 0; oom_knob_at(i); i++)
-		knob_row(oom_knob_at(i));
+	width = clamp(width);
+	fputs("oomplan: what will fill the GPU, before it is rented\n\n"
+	      "usage: oomplan --model config.json --gpu A100-40G [options]\n"
+	      "       oomplan COMMAND [options]\n\ncommands:\n", out);
+	for (size_t i = 0; (c = oom_command_at(i)) != NULL; i++)
+		row(out, c->name, c->summary, width);
+	fputs("\nmore:\n", out);
+	row(out, "oomplan COMMAND --help", "options of a command", width);
+	row(out, "oomplan help --man", "the manual page", width);
+	row(out, "oomplan --version", "the version", width);
+	fputc('\n', out);
+	oom_wrap(out, "exit status: 0 fits or done, 1 does not fit, 2 usage, 3 unreadable or invalid input, or output that "
+		 "could not be written", 0, 0, width);
 }
 
-/* ---- completion ---- */
-
-static void all_options(const char *prefix, const char *suffix)
+void oom_help_command(const struct oom_command *cmd, FILE *out, int width)
 {
-	for (const struct oom_option *o = oom_commands[0].options; o->name; o++)
-		printf("%s%s%s", prefix, o->name, suffix);
-	for (size_t i = 0; oom_knob_at(i); i++)
-		printf("%s%s%s", prefix, oom_knob_at(i)->name, suffix);
+	char line[600];
+	struct oom_view v;
+	size_t i = 0;
+
+	width = clamp(width);
+	oom_wrap(out, cmd->summary, 0, 0, width);
+	snprintf(line, sizeof(line), "usage: oomplan %s %s", cmd->name, cmd->synopsis);
+	fputc('\n', out);
+	oom_wrap(out, line, 0, 7, width);
+	fputs("\noptions:\n", out);
+	for (; oom_view_at(cmd->options, cmd->knobs, i, &v) && v.own; i++)
+		option_row(out, &v, width);
+	if (cmd->knobs) {
+		fputc('\n', out);
+		oom_wrap(out, "knobs (ranges in parentheses; defaults in brackets: what a Hugging Face Trainer user gets):", 0, 0,
+			 width);
+	}
+	for (; oom_view_at(cmd->options, cmd->knobs, i, &v); i++)
+		option_row(out, &v, width);
+	if (cmd->examples)
+		fputs("\nexamples:\n", out);
+	for (const struct oom_example *e = cmd->examples; e && e->args; e++) {
+		fprintf(out, "  oomplan %s\n      ", e->args);
+		oom_wrap(out, e->what, 6, 6, width);
+	}
 }
 
-int oom_cmd_completion(struct oom_job *job)
+static bool man_page;
+
+static const char *command_word(size_t i)
 {
-	const char *shell = job->n_words ? job->words[0] : "";
-
-	if (!strcmp(shell, "bash") || !strcmp(shell, "zsh")) {
-		if (*shell == 'z')
-			printf("#compdef oomplan\nautoload -U +X bashcompinit && bashcompinit\n");
-		printf("_oomplan() {\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n\tcase $prev in\n");
-		for (size_t i = 0; oom_knob_at(i); i++) {
-			const struct oom_knob *k = oom_knob_at(i);
-
-			if (k->kind != OOM_KNOB_CHOICE)
-				continue;
-			printf("\t--%s) COMPREPLY=($(compgen -W \"", k->name);
-			for (size_t j = 0; k->choice(j); j++)
-				printf("%s%s", j ? " " : "", k->choice(j)->name);
-			printf("\" -- \"$cur\")); return;;\n");
-		}
-		printf("\t--model|--gpus-file|--runs|--output) COMPREPLY=($(compgen -f -- \"$cur\")); return;;\n\tesac\n"
-		       "\tif [ \"$COMP_CWORD\" -eq 1 ]; then\n\t\tCOMPREPLY=($(compgen -W \"");
-		for (const struct oom_command *c = oom_commands; c->name; c++)
-			printf("%s ", c->name);
-		all_options("--", " ");
-		printf("\" -- \"$cur\"))\n\telse\n\t\tCOMPREPLY=($(compgen -W \"");
-		all_options("--", " ");
-		printf("\" -- \"$cur\"))\n\tfi\n}\ncomplete -F _oomplan oomplan\n");
-		return OOM_EXIT_FITS;
-	}
-	if (!strcmp(shell, "fish")) {
-		for (const struct oom_command *c = oom_commands; c->name; c++)
-			printf("complete -c oomplan -n __fish_use_subcommand -a %s -d '%s'\n", c->name, c->summary);
-		for (size_t i = 0; oom_knob_at(i); i++) {
-			const struct oom_knob *k = oom_knob_at(i);
-
-			printf("complete -c oomplan -l %s", k->name);
-			if (k->kind == OOM_KNOB_CHOICE) {
-				printf(" -x -a '");
-				for (size_t j = 0; k->choice(j); j++)
-					printf("%s%s", j ? " " : "", k->choice(j)->name);
-				printf("'");
-			}
-			printf("\n");
-		}
-		all_options("complete -c oomplan -l ", "\n");
-		return OOM_EXIT_FITS;
-	}
-	return oom_complain(OOM_EXIT_USAGE, "completion for which shell? bash, zsh or fish");
+	return oom_command_at(i) ? oom_command_at(i)->name : NULL;
 }
 
-/* ---- manual page ---- */
-
-static void roff(const char *s)
+static int run(struct oom_job *job)
 {
-	for (; *s; s++)
-		if (*s == '-')
-			fputs("\\-", stdout);
-		else if (*s == '\\')
-			fputs("\\e", stdout);
-		else
-			putchar(*s);
-}
-
-static void manual(void)
-{
-	printf(".TH OOMPLAN 1\n.SH NAME\noomplan \\- plan the memory of a training run before renting GPUs\n"
-	       ".SH SYNOPSIS\n.B oomplan\n\\-\\-model FILE \\-\\-gpu NAME [knobs]\n.SH COMMANDS\n");
-	for (const struct oom_command *c = oom_commands; c->name; c++) {
-		printf(".TP\n.B %s\n", c->name);
-		roff(c->summary);
-		putchar('\n');
-	}
-	printf(".SH OPTIONS\n");
-	for (const struct oom_command *c = oom_commands; c->name && c < oom_commands + 2; c++)
-		for (const struct oom_option *o = c->options; o->name; o++) {
-			if (c != oom_commands && !strcmp(o->name, "model"))
-				continue;
-			printf(".TP\n.B \\-\\-");
-			roff(o->name);
-			printf(" %s\n", o->metavar ? o->metavar : "");
-			roff(o->summary);
-			putchar('\n');
-		}
-	printf(".SH KNOBS\n");
-	for (size_t i = 0; oom_knob_at(i); i++) {
-		const struct oom_knob *k = oom_knob_at(i);
-
-		printf(".TP\n.B \\-\\-");
-		roff(k->name);
-		printf(" %s\n", k->metavar);
-		roff(k->summary);
-		printf(". Set by: ");
-		roff(*k->setting ? k->setting : "this option");
-		printf(". Source: ");
-		roff(k->source);
-		printf(".\n");
-	}
-	printf(".SH EXIT STATUS\n0 fits or done, 1 does not fit, 2 usage, 3 unreadable or invalid input.\n");
-}
-
-int oom_cmd_help(struct oom_job *job)
-{
-	const struct oom_command *cmd = NULL;
-
-	if (job->n_words && !strcmp(job->words[0], "man")) {
-		manual();
-		return OOM_EXIT_FITS;
-	}
-	if (job->n_words && !(cmd = oom_command_find(job->words[0])))
-		return oom_complain(OOM_EXIT_USAGE, "no command %s; see: oomplan --help", job->words[0]);
-	oom_help(cmd);
+	if (man_page)
+		oom_man_print(stdout);
+	else if (job->words.n)
+		oom_help_command(oom_command_find(job->words.items[0]), stdout, oom_term_width());
+	else
+		oom_help_overview(stdout, oom_term_width());
 	return OOM_EXIT_FITS;
 }
+
+static const struct oom_option options[] = {
+	{.name = "man", .kind = OOM_OPTION_FLAG, .target = &man_page, .summary = "print the manual page, in troff"},
+	OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
+};
+static const struct oom_example examples[] = {
+	{"help plan", "every option and knob of plan"},
+	{"help --man | man -l -", "the manual page, without installing it"},
+	{NULL, NULL},
+};
+const struct oom_command oom_command_help = {
+	.name = "help", .summary = "help on a command, or the manual page", .synopsis = "[COMMAND] [--man]", .options = options,
+	.words = "COMMAND", .max_words = 1, .word = command_word, .examples = examples, .run = run,
+};

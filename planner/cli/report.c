@@ -1,10 +1,8 @@
 /* Text reports: the answer first, then the anatomy, the phases, the ladder. */
-#include <locale.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli.h"
+#include "term.h"
 
 static const char *gib(uint64_t b)
 {
@@ -15,25 +13,13 @@ static const char *gib(uint64_t b)
 	return oom_format_bytes(b, buf[i], sizeof(buf[i]));
 }
 
-static bool colour(void)
-{
-	const char *no = getenv("NO_COLOR");
-
-	return isatty(STDOUT_FILENO) && !(no && *no);
-}
-
 static void bar(uint64_t part, uint64_t whole, int width)
 {
-	const char *lang = getenv("LC_ALL");
-	int n;
+	const int room = oom_term_width() - 58;         /* what the numbers and " <- peak" leave */
+	char buf[200];
 
-	if (!isatty(STDOUT_FILENO) || !whole)
-		return;
-	if (!lang || !*lang)
-		lang = getenv("LANG");
-	n = (int)((double)part / (double)whole * width + 0.5);
-	for (int i = 0; i < n && i < width; i++)
-		fputs(lang && (strstr(lang, "UTF-8") || strstr(lang, "utf8")) ? "█" : "#", stdout);
+	if (oom_term_is_tty())
+		fputs(oom_bar(part, whole, width < room ? width : room, oom_term_unicode(), buf, sizeof(buf)), stdout);
 }
 
 static const char *choice(const struct oom_plan *p, const char *knob)
@@ -48,14 +34,13 @@ static const char *choice(const struct oom_plan *p, const char *knob)
 static void verdict(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e,
 		    bool fits)
 {
-	const bool c = colour();
 	const char *card = t->has_gpu ? t->gpu.name : "the card";
 	const uint64_t budget = oom_budget(t->capacity, p);
 	char count[32];
 
 	if (t->capacity) {
-		printf("%s%s%s: peak %s used of %s on %s", c ? fits ? "\033[1;32m" : "\033[1;31m" : "", fits ? "FITS" : "DOES NOT FIT",
-		       c ? "\033[0m" : "", gib(e->used_bytes), gib(t->capacity), card);
+		printf("%s%s%s: peak %s used of %s on %s", oom_paint(fits ? OOM_GOOD : OOM_BAD), fits ? "FITS" : "DOES NOT FIT",
+		       oom_paint(OOM_PLAIN), gib(e->used_bytes), gib(t->capacity), card);
 		if (fits)
 			printf(", %s free", gib(t->capacity - e->used_bytes));
 		else

@@ -47,8 +47,8 @@ expect 2 "did you mean \"bf16\"" --model "$model" --gpu 4090 --precision bf61
 expect 2 "outside" --model "$model" --gpu 4090 --micro-batch 0
 expect 2 "larger than" --model "$model" --gpu 4090 --micro-batch 8 --global-batch 4
 expect 2 "did you mean estimate" estimat
-expect 2 "expected seq-len, lora or science" --model "$model" --gpu 4090 --allow everything
 expect 3 "it has: all-linear, q_proj" --model "$model" --gpu 4090 --lora-r 8 --lora-targets nothing_like_it
+expect 2 "is none of: seq-len, lora, science" --model "$model" --gpu 4090 --allow everything
 expect 0 "warning: 200000 tokens" estimate --model "$model" --seq-len 200000 --micro-batch 1
 expect 0 "optimizer state" explain --model "$model" "optimizer state"
 expect 2 "no row" explain --model "$model" nonesuch
@@ -58,8 +58,8 @@ expect 0 "exit status" --help
 expect 0 "adafactor" list optimizers
 expect 0 "Llama-3.1-8B" list models
 expect 0 "RTX-4090" list gpus
-expect 2 "list what" list everything
-expect 0 ".TH OOMPLAN" help man
+expect 2 "is none of: models" list everything
+expect 0 ".TH OOMPLAN" help --man
 expect 0 "complete -c oomplan" completion fish
 expect 0 "\"schema\": \"oomplan/1\"" --model "$model" --gpu A100-80G --json
 expect 0 "rung,name" --model "$model" --gpu A100-80G --csv

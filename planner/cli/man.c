@@ -1,0 +1,147 @@
+/* The manual page, in troff with the man macros: print it with `oomplan help --man | man -l -`. */
+#include "commands.h"
+#include "view.h"
+
+/* Text that troff must not read: backslashes, dashes that are minus signs, a dot or quote that begins a line. */
+static void roff(FILE *out, const char *s)
+{
+	if (*s == '.' || *s == '\'')
+		fputs("\\&", out);
+	for (; *s; s++) {
+		if (*s == '-')
+			fputs("\\-", out);
+		else if (*s == '\\')
+			fputs("\\e", out);
+		else
+			putc(*s, out);
+	}
+}
+
+static void sentence(FILE *out, const char *s)
+{
+	roff(out, s);
+	fputs(".\n", out);
+}
+
+static void option(FILE *out, const struct oom_view *v)
+{
+	const char *word, *summary;
+
+	fputs(".TP\n.B ", out);
+	if (v->letter)
+		fprintf(out, "\\-%c, ", v->letter);
+	fputs(!v->metavar && v->knob ? "\\-\\-[no\\-]" : "\\-\\-", out);
+	roff(out, v->name);
+	if (v->metavar)
+		fprintf(out, " \\fI%s\\fR", v->metavar);
+	fputc('\n', out);
+	sentence(out, v->summary);
+	if (*v->range)
+		fprintf(out, "Range: %s.\n", v->range);
+	for (size_t i = 0; (word = oom_view_choice(v, i, &summary)) != NULL; i++) {
+		fputs(".br\n\\fB", out);
+		roff(out, word);
+		fputs("\\fR", out);
+		if (summary) {
+			fputs(": ", out);
+			roff(out, summary);
+		}
+		fputc('\n', out);
+	}
+	if (oom_view_choice(v, 0, NULL))
+		fputs(".br\n", out);
+	if (*v->def) {
+		fputs("Default: ", out);
+		sentence(out, v->def);
+	}
+	if (*v->setting) {
+		fputs("Set in training by: ", out);
+		sentence(out, v->setting);
+	}
+	if (*v->source) {
+		fputs("Source: ", out);
+		sentence(out, v->source);
+	}
+}
+
+static void command(FILE *out, const struct oom_command *c)
+{
+	struct oom_view v;
+
+	fputs(".SS oomplan ", out);
+	roff(out, c->name);
+	fputs("\n.B oomplan ", out);
+	roff(out, c->name);
+	fputs(" \\fR", out);
+	roff(out, c->synopsis);
+	fputs("\n.PP\n", out);
+	sentence(out, c->summary);
+	if (c->knobs)
+		fputs("Takes the knobs below, too.\n", out);
+	for (size_t i = 0; oom_view_at(c->options, false, i, &v); i++)
+		option(out, &v);
+}
+
+static void examples(FILE *out)
+{
+	const struct oom_command *c;
+
+	fputs(".SH EXAMPLES\n", out);
+	for (size_t i = 0; (c = oom_command_at(i)) != NULL; i++) {
+		for (const struct oom_example *e = c->examples; e && e->args; e++) {
+			fputs(".TP\n.B oomplan ", out);
+			roff(out, e->args);
+			fputc('\n', out);
+			sentence(out, e->what);
+		}
+	}
+}
+
+void oom_man_print(FILE *out)
+{
+	const struct oom_command *c;
+	struct oom_view v;
+
+	/* no date: the page is the same whenever it is built */
+	fputs(".\\\" generated from the option tables: oomplan help \\-\\-man\n"
+	      ".TH OOMPLAN 1 \"\" \"oomplan " OOMPLAN_VERSION "\" \"User Commands\"\n"
+	      ".SH NAME\noomplan \\- what will fill the GPU, before it is rented\n"
+	      ".SH SYNOPSIS\n.B oomplan\n\\-\\-model FILE \\-\\-gpu NAME [options]\n.br\n.B oomplan\nCOMMAND [options]\n"
+	      ".SH DESCRIPTION\n"
+	      "Reads a model's config.json, a training set\\-up and a GPU; says how much memory each phase of training takes,\n"
+	      "whether it fits, and which fixes make it fit, cheapest first. Offline, in milliseconds.\n"
+	      "Without a command, options are those of\n.BR plan .\n"
+	      "Options are written \\-\\-name value or \\-\\-name=value; a bare \\-\\- ends them.\n"
+	      "An option given twice keeps its last value; a list keeps all.\n"
+	      ".SH COMMANDS\n", out);
+	for (size_t i = 0; (c = oom_command_at(i)) != NULL; i++)
+		command(out, c);
+	fputs(".SH KNOBS\nThe defaults are what a Hugging Face Trainer user gets. "
+	      "Counts take 2k (2000) and 2Ki (2048).\n", out);
+	for (size_t i = 0; oom_view_at(NULL, true, i, &v); i++)
+		option(out, &v);
+	fputs(".SH EXIT STATUS\n"
+	      ".TP\n.B 0\nIt fits, or the command did what was asked.\n"
+	      ".TP\n.B 1\nA valid answer: it does not fit.\n"
+	      ".TP\n.B 2\nUsage: an unknown option, command or word, a value out of range.\n"
+	      ".TP\n.B 3\nUnreadable or invalid input; or output that could not be written (a full disk is reported, a reader\n"
+	      "that closed the pipe is not).\n"
+	      ".SH ENVIRONMENT\n"
+	      ".TP\n.B NO_COLOR\nSet and not empty: no colour unless \\-\\-color always.\n"
+	      ".TP\n.B COLUMNS\nThe width of text; else the terminal's, else 80.\n"
+	      ".TP\n.B LC_ALL\\fR, \\fBLC_CTYPE\\fR, \\fBLANG\nThe first that is set: bars are drawn in Unicode when it names "
+	      "UTF\\-8, in ASCII else.\n", out);
+	examples(out);
+}
+
+static int run(struct oom_job *job)
+{
+	(void)job;
+	oom_man_print(stdout);
+	return OOM_EXIT_FITS;
+}
+
+static const struct oom_option options[] = {OOM_OPTIONS_COMMON, OOM_OPTIONS_END};
+const struct oom_command oom_command_man = {
+	.name = "man", .summary = "the manual page, in troff", .synopsis = "", .options = options, .run = run,
+};

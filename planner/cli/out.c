@@ -1,0 +1,159 @@
+/* Output that arrives whole or is an error. */
+#include "out.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { EXIT_OUTPUT = 3 };
+
+/* The temporary file, for the handler too; "" when there is none. */
+static char temp[PATH_MAX];
+static char target[PATH_MAX];
+static volatile sig_atomic_t temp_exists;
+
+/* unlink, signal, raise and _exit are async-signal-safe (POSIX.1-2008, 2.4.3). */
+static void on_signal(int sig)
+{
+	if (temp_exists)
+		unlink(temp);
+	if (sig == SIGPIPE)
+		_exit(EXIT_OUTPUT);
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
+void oom_out_start(void)
+{
+	static const int ends[] = {SIGPIPE, SIGINT, SIGTERM, SIGHUP};
+
+	/* A file opened later must not land on a closed standard descriptor and receive the report.  The wrong
+	 * direction on purpose: using it fails with EBADF, as it should. */
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
+			_exit(EXIT_OUTPUT);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		struct sigaction sa = {.sa_handler = on_signal}, old;
+
+		/* what the caller chose to ignore stays ignored, except the pipe: that is our own business */
+		if (!sigaction(ends[i], NULL, &old) && old.sa_handler == SIG_IGN && ends[i] != SIGPIPE)
+			continue;
+		sigaction(ends[i], &sa, NULL);
+	}
+}
+
+static enum oom_status failed(const char *name, struct oom_error *err)
+{
+	return oom_error_set(err, OOM_ERR_IO, "%.300s: %s", name, strerror(errno ? errno : EIO));
+}
+
+/* The mode the finished file gets: that of the file it replaces, else the usual one. */
+static mode_t final_mode(const struct stat *old)
+{
+	mode_t mask;
+
+	if (old)
+		return old->st_mode & 07777;
+	mask = umask(0);
+	umask(mask);
+	return 0666 & ~mask;
+}
+
+enum oom_status oom_out_open(struct oom_out *out, const char *path, struct oom_error *err)
+{
+	struct stat st;
+	bool exists;
+	int fd;
+
+	memset(out, 0, sizeof(*out));
+	out->name = path;
+	temp[0] = 0;
+	if (!path || !strcmp(path, "-")) {
+		out->name = "standard output";
+		out->file = stdout;
+		return OOM_OK;
+	}
+	exists = !stat(path, &st);
+	if (exists && !S_ISREG(st.st_mode)) {
+		out->file = fopen(path, "wb");
+		return out->file ? OOM_OK : failed(path, err);
+	}
+	/* through a symbolic link, the file it names is replaced, not the link */
+	if (!(exists && realpath(path, target)) &&
+	    snprintf(target, sizeof(target), "%s", path) >= (int)sizeof(target))
+		return oom_error_set(err, OOM_ERR_INVALID, "%.100s...: the name is too long", path);
+	if (snprintf(temp, sizeof(temp), "%.4080s.XXXXXX", target) != (int)strlen(target) + 7) {
+		temp[0] = 0;
+		return oom_error_set(err, OOM_ERR_INVALID, "%.100s...: the name is too long", path);
+	}
+	fd = mkstemp(temp);
+	if (fd >= 0)
+		temp_exists = 1;
+	if (fd < 0 || fchmod(fd, final_mode(exists ? &st : NULL)) || !(out->file = fdopen(fd, "wb"))) {
+		failed(path, err);
+		if (fd >= 0)
+			close(fd);
+		oom_out_discard(out);
+		return OOM_ERR_IO;
+	}
+	return OOM_OK;
+}
+
+void oom_out_discard(struct oom_out *out)
+{
+	if (out->file && out->file != stdout)
+		fclose(out->file);
+	out->file = NULL;
+	if (temp_exists)
+		unlink(temp);
+	temp_exists = 0;
+	temp[0] = 0;
+}
+
+enum oom_status oom_out_close(struct oom_out *out, struct oom_error *err)
+{
+	bool bad;
+
+	if (!out->file)
+		return OOM_OK;
+	if (out->file == stdout) {
+		out->file = NULL;
+		return oom_out_flush(err);
+	}
+	errno = 0;
+	bad = fflush(out->file) || ferror(out->file) || (temp_exists && fsync(fileno(out->file)));
+	if (!bad) {
+		bad = fclose(out->file) != 0;
+		out->file = NULL;
+	}
+	if (bad || (temp_exists && rename(temp, target))) {
+		failed(out->name, err);
+		oom_out_discard(out);
+		return OOM_ERR_IO;
+	}
+	temp_exists = 0;
+	temp[0] = 0;
+	return OOM_OK;
+}
+
+enum oom_status oom_out_flush(struct oom_error *err)
+{
+	bool bad;
+
+	errno = 0;
+	bad = fflush(stdout) || ferror(stdout);
+	if (bad && !errno) {
+		/* An earlier write failed and its reason is gone.  The output is already incomplete: one more byte
+		 * brings the reason back. */
+		clearerr(stdout);
+		putchar('\n');
+		fflush(stdout);
+	}
+	return bad ? failed("standard output", err) : OOM_OK;
+}

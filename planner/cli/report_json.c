@@ -1,0 +1,118 @@
+/* Machine output.  Names are stable; sizes are integers in bytes; "schema" names the version. */
+#include "cli.h"
+#include "json.h"
+
+static void eval(struct oom_json *j, const struct oom_eval *e)
+{
+	oom_json_object(j, "estimate");
+	oom_json_uint(j, "total_params", e->total_params);
+	oom_json_uint(j, "trainable_params", e->trainable_params);
+	oom_json_uint(j, "active_params", e->active_params);
+	oom_json_uint(j, "param_bytes", e->param_bytes);
+	oom_json_uint(j, "grad_bytes", e->grad_bytes);
+	oom_json_uint(j, "optimizer_state_bytes", e->opt_bytes);
+	oom_json_object(j, "phases");
+	for (int p = 0; p < OOM_PHASES; p++) {
+		oom_json_object(j, oom_phase_column((enum oom_phase)p));
+		oom_json_uint(j, "peak_bytes", e->peak[p]);
+		oom_json_uint(j, "end_bytes", e->end[p]);
+		oom_json_end(j);
+	}
+	oom_json_end(j);
+	oom_json_uint(j, "overall_peak_bytes", e->overall_peak);
+	oom_json_text(j, "peak_phase", oom_phase_column(e->peak_phase));
+	oom_json_object(j, "at_peak");
+	for (int b = 0; b < OOM_BUCKETS; b++)
+		oom_json_uint(j, oom_bucket_column((enum oom_bucket)b), e->bucket[b]);
+	oom_json_end(j);
+	oom_json_uint(j, "reserved_bytes", e->reserved_bytes);
+	oom_json_bool(j, "reserved_replayed", e->reserved_replayed);
+	oom_json_uint(j, "context_bytes", e->context_bytes);
+	oom_json_uint(j, "workspace_bytes", e->workspace_bytes);
+	oom_json_uint(j, "nccl_bytes", e->nccl_bytes);
+	oom_json_uint(j, "used_bytes", e->used_bytes);
+	oom_json_end(j);
+}
+
+static void plan(struct oom_json *j, const struct oom_plan *p)
+{
+	struct oom_plan copy = *p;
+
+	oom_json_object(j, "plan");
+	for (size_t i = 0; oom_knob_at(i); i++) {
+		const struct oom_knob *k = oom_knob_at(i);
+		char buf[140];
+
+		if (k->kind == OOM_KNOB_COUNT)
+			oom_json_int(j, k->column, *oom_plan_field(&copy, k));
+		else if (k->kind == OOM_KNOB_FLAG)
+			oom_json_bool(j, k->column, *oom_plan_field(&copy, k) != 0);
+		else if (k->kind == OOM_KNOB_REAL)
+			oom_json_real(j, k->column, *(const double *)(const void *)((const char *)p + k->offset));
+		else
+			oom_json_text(j, k->column, oom_plan_get(p, k, buf, sizeof(buf)));
+	}
+	oom_json_end(j);
+}
+
+static void head(struct oom_json *j, const struct oom_target *t, bool fits)
+{
+	oom_json_object(j, NULL);
+	oom_json_text(j, "schema", "oomplan/1");
+	oom_json_bool(j, "fits", fits);
+	oom_json_text(j, "model_type", oom_model_type(t->model));
+	oom_json_text(j, "family", oom_model_family(t->model));
+	oom_json_text(j, "warning", oom_model_warning(t->model));
+	oom_json_text(j, "gpu", t->has_gpu ? t->gpu.name : "");
+	oom_json_uint(j, "capacity_bytes", t->capacity);
+	oom_json_text(j, "capacity_known_from", t->has_gpu ? oom_capacity_kind_str(t->gpu.capacity_kind) : "user");
+	oom_json_text(j, "note", t->note);
+}
+
+static void rung(struct oom_json *j, const struct oom_rung *r, const struct oom_rung_result *s)
+{
+	static const char *const outcomes[] = {"not_needed", "taken", "no_help", "not_applicable", "offered"};
+
+	oom_json_object(j, NULL);
+	oom_json_int(j, "rung", r->number);
+	oom_json_text(j, "name", r->name);
+	oom_json_text(j, "class", oom_class_str(r->cls));
+	oom_json_text(j, "outcome", outcomes[s->outcome]);
+	oom_json_uint(j, "before_bytes", s->before_bytes);
+	oom_json_uint(j, "after_bytes", s->after_bytes);
+	oom_json_bool(j, "fits", s->fits);
+	oom_json_text(j, "cost", r->cost);
+	oom_json_text(j, "setting", r->setting);
+	oom_json_text(j, "source", r->source);
+	oom_json_end(j);
+}
+
+void oom_json_plan(const struct oom_target *t, const struct oom_ladder *l)
+{
+	struct oom_json j = {.out = stdout};
+
+	head(&j, t, l->fits);
+	oom_json_int(&j, "effective_batch", l->effective_batch);
+	oom_json_object(&j, "asked");
+	oom_json_bool(&j, "fits", l->start_fits);
+	plan(&j, &l->start);
+	eval(&j, &l->start_eval);
+	oom_json_end(&j);
+	plan(&j, &l->plan);
+	eval(&j, &l->eval);
+	oom_json_array(&j, "ladder");
+	for (int i = 0; i < OOM_RUNGS; i++)
+		rung(&j, oom_rung_at((size_t)i), &l->rung[i]);
+	oom_json_end(&j);
+	oom_json_end(&j);
+}
+
+void oom_json_estimate(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e, bool fits)
+{
+	struct oom_json j = {.out = stdout};
+
+	head(&j, t, fits);
+	plan(&j, p);
+	eval(&j, e);
+	oom_json_end(&j);
+}
