@@ -89,6 +89,10 @@ expect 3 "utf.json" --model "$tmp/utf.json" --gpu 4090
 check "model from standard input" $?
 mkdir "$tmp/folder" && cp "$model" "$tmp/folder/config.json"
 expect 0 "FITS" --model "$tmp/folder" --gpu A100-80G
+{ printf '\073\0\0\0\0\0\0\0'; printf '{"x":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}  '; printf '0123456789abcdef'; } >"$tmp/folder/model.safetensors"
+expect 0 "the safetensors hold 4 parameters" --model "$tmp/folder" --gpu A100-80G
+printf 'short' >"$tmp/folder/model.safetensors"
+expect 3 "model.safetensors" --model "$tmp/folder" --gpu A100-80G
 printf 'model,micro_batch,seq_len,note\nLlama-3.2-1B,1,128,"a, b"\nnothing,1,128,x\n' >"$tmp/runs.csv"
 expect 0 "2 rows, 1 not priced" estimate --runs "$tmp/runs.csv" -o "$tmp/out.csv"
 grep -q '"a, b"' "$tmp/out.csv" && [ "$(wc -l <"$tmp/out.csv")" = 3 ]
