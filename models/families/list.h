@@ -1,4 +1,5 @@
 /* One line a family: FAMILY(x) is oom_family_x in x.c.  No include guard: read several times. */
+FAMILY(albert)
 FAMILY(bart)
 FAMILY(bert)
 FAMILY(bloom)
