@@ -5,15 +5,27 @@
 
 #include "options.h"
 
-static struct { bool flag; const char *text; int choice; int64_t count; double real; struct oom_list list, words; } t;
+static struct {
+	bool flag;
+	const char *text;
+	int choice;
+	int64_t count;
+	double real;
+	struct oom_list list, words;
+} t;
 static const char *const words[] = {"one", "two-three", "four", NULL};
 static const struct oom_option rows[] = {
 	{.name = "flag", .letter = 'f', .kind = OOM_OPTION_FLAG, .target = &t.flag},
-	{.name = "text", .letter = 't', .kind = OOM_OPTION_TEXT, .target = &t.text, .metavar = "TEXT"},
-	{.name = "choice", .letter = 'c', .kind = OOM_OPTION_CHOICE, .target = &t.choice, .metavar = "WORD", .choices = words},
-	{.name = "count", .letter = 'n', .kind = OOM_OPTION_COUNT, .target = &t.count, .metavar = "N", .min = -9e18, .max = 9e18},
-	{.name = "real", .letter = 'r', .kind = OOM_OPTION_REAL, .target = &t.real, .metavar = "P", .min = -1, .max = 1},
-	{.name = "list", .letter = 'l', .kind = OOM_OPTION_LIST, .target = &t.list, .metavar = "WORDS", .choices = words},
+	{.name = "text", .letter = 't', .kind = OOM_OPTION_TEXT, .target = &t.text,
+	 .metavar = "TEXT"},
+	{.name = "choice", .letter = 'c', .kind = OOM_OPTION_CHOICE, .target = &t.choice,
+	 .metavar = "WORD", .choices = words},
+	{.name = "count", .letter = 'n', .kind = OOM_OPTION_COUNT, .target = &t.count,
+	 .metavar = "N", .min = -9e18, .max = 9e18},
+	{.name = "real", .letter = 'r', .kind = OOM_OPTION_REAL, .target = &t.real,
+	 .metavar = "P", .min = -1, .max = 1},
+	{.name = "list", .letter = 'l', .kind = OOM_OPTION_LIST, .target = &t.list,
+	 .metavar = "WORDS", .choices = words},
 	{.name = NULL},
 };
 
@@ -46,7 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (oom_plan_set(&plan, oom_knob_at(i), value, &err))
 			abort();
 	}
-	if (t.choice < 0 || t.choice > 2 || t.list.n > OOM_LIST_MAX || t.words.n > OOM_LIST_MAX || t.real < -1 || t.real > 1)
+	if (t.choice < 0 || t.choice > 2 || t.list.n > OOM_LIST_MAX || t.words.n > OOM_LIST_MAX ||
+	    t.real < -1 || t.real > 1)
 		abort();
 	free(copy);
 	return 0;

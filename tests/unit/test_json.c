@@ -57,26 +57,32 @@ static void a_document(void **state)
 	oom_json_end(&j);
 	oom_json_array(&j, NULL);               /* a second document, on a line of its own */
 	oom_json_end(&j);
-	ends_as(j.out, "{\"schema\": \"oomplan/1\", \"bytes\": 18446744073709551615, \"less\": -9223372036854775808, "
+	ends_as(j.out,
+		"{\"schema\": \"oomplan/1\", \"bytes\": 18446744073709551615, "
+		"\"less\": -9223372036854775808, "
 		"\"fits\": false, \"none\": null, \"list\": [{}, [1, 2]], \"last\": null}\n[]\n");
 }
 
-/* Malformed sequences: RFC 3629 section 4; the rows of Unicode's table 3-7 that a lax decoder lets through. */
+/* Malformed sequences: RFC 3629 section 4; the rows of Unicode's table 3-7 that a lax decoder lets
+ * through. */
 static void strings_are_escaped(void **state)
 {
-	static const struct { const char *in, *out; } cases[] = {
+	static const struct {
+		const char *in, *out;
+	} cases[] = {
 		{"", "\"\""},
 		{"a\"b\\c/", "\"a\\\"b\\\\c/\""},
 		{"\n\t\r\x01\x7f", "\"\\n\\t\\u000d\\u0001\\u007f\""},
-		{"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "\"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80\""},
+		{"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+		 "\"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80\""},
 		{"\xff", "\"\\ufffd\""},
 		{"\x80x", "\"\\ufffdx\""},
-		{"\xc3", "\"\\ufffd\""},                                /* cut */
+		{"\xc3", "\"\\ufffd\""}, /* cut */
 		{"\xe2\x82", "\"\\ufffd\\ufffd\""},
-		{"\xc0\xaf", "\"\\ufffd\\ufffd\""},                     /* overlong '/' */
+		{"\xc0\xaf", "\"\\ufffd\\ufffd\""}, /* overlong '/' */
 		{"\xe0\x80\xaf", "\"\\ufffd\\ufffd\\ufffd\""},
-		{"\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\""},          /* surrogate */
-		{"\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\""},  /* beyond U+10FFFF */
+		{"\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\""}, /* surrogate */
+		{"\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\""}, /* beyond U+10FFFF */
 	};
 
 	(void)state;
@@ -91,9 +97,19 @@ static void strings_are_escaped(void **state)
 /* Property: the shortest digits that read back as the same double; never a locale's comma. */
 static void reals_read_back(void **state)
 {
-	static const struct { double in; const char *out; } cases[] = {
-		{0.02, "0.02"}, {0.1, "0.1"}, {1.0 / 3, "0.3333333333333333"}, {5e-324, "4.94065645841247e-324"}, {1e22, "1e+22"},
-		{NAN, "null"}, {INFINITY, "null"}, {-INFINITY, "null"}, {-0.5, "-0.5"},
+	static const struct {
+		double in;
+		const char *out;
+	} cases[] = {
+		{0.02, "0.02"},
+		{0.1, "0.1"},
+		{1.0 / 3, "0.3333333333333333"},
+		{5e-324, "4.94065645841247e-324"},
+		{1e22, "1e+22"},
+		{NAN, "null"},
+		{INFINITY, "null"},
+		{-INFINITY, "null"},
+		{-0.5, "-0.5"},
 	};
 
 	(void)state;
@@ -124,7 +140,8 @@ static void random_bytes_stay_valid(void **state)
 			char key[20], value[60];
 
 			for (size_t b = 0; b < sizeof(value); b++) {
-				seed = seed * 1664525 + 1013904223;     /* Numerical Recipes, section 7.1 */
+				/* Numerical Recipes, section 7.1 */
+				seed = seed * 1664525 + 1013904223;
 				value[b] = (char)(seed >> 24);
 			}
 			memcpy(key, value, sizeof(key));
@@ -171,7 +188,8 @@ static void csv_is_quoted_where_needed(void **state)
 	oom_csv_text(&c, " edge");
 	oom_csv_uint(&c, 18446744073709551615u);
 	oom_csv_end(&c);
-	ends_as(c.out, "plain,two words,\"a,b\"\n\"say \"\"hi\"\"\",,\"line\nbreak\",\" edge\",18446744073709551615\n");
+	ends_as(c.out, "plain,two words,\"a,b\"\n\"say \"\"hi\"\"\",,\"line\nbreak\",\" "
+		       "edge\",18446744073709551615\n");
 }
 
 int main(void)

@@ -23,30 +23,37 @@ static struct target {
 } t;
 
 static const struct oom_option rows[] = {
-	{.name = "flag", .letter = 'f', .kind = OOM_OPTION_FLAG, .target = &t.flag, .summary = "a flag"},
-	{.name = "loud", .letter = 'l', .kind = OOM_OPTION_FLAG, .target = &t.loud, .summary = "another"},
-	{.name = "text", .letter = 't', .kind = OOM_OPTION_TEXT, .target = &t.text, .metavar = "TEXT", .summary = "any text"},
-	{.name = "colour", .kind = OOM_OPTION_CHOICE, .target = &t.colour, .metavar = "WORD", .choices = colours, .def = "red",
-	 .summary = "a colour"},
-	{.name = "count", .letter = 'n', .kind = OOM_OPTION_COUNT, .target = &t.count, .metavar = "N", .min = -5, .max = 1e9,
-	 .summary = "how many"},
-	{.name = "wide", .kind = OOM_OPTION_COUNT, .target = &t.count, .metavar = "N", .min = 0, .max = 1e300,
-	 .summary = "a range wider than the type"},
-	{.name = "share", .kind = OOM_OPTION_REAL, .target = &t.share, .metavar = "P", .min = 0, .max = 1, .summary = "a part"},
-	{.name = "any", .kind = OOM_OPTION_LIST, .target = &t.any, .metavar = "WORDS", .summary = "any words"},
-	{.name = "some", .kind = OOM_OPTION_LIST, .target = &t.some, .metavar = "WORDS", .choices = colours,
-	 .summary = "some words"},
+	{.name = "flag", .letter = 'f', .kind = OOM_OPTION_FLAG, .target = &t.flag,
+	 .summary = "a flag"},
+	{.name = "loud", .letter = 'l', .kind = OOM_OPTION_FLAG, .target = &t.loud,
+	 .summary = "another"},
+	{.name = "text", .letter = 't', .kind = OOM_OPTION_TEXT, .target = &t.text,
+	 .metavar = "TEXT", .summary = "any text"},
+	{.name = "colour", .kind = OOM_OPTION_CHOICE, .target = &t.colour, .metavar = "WORD",
+	 .choices = colours, .def = "red", .summary = "a colour"},
+	{.name = "count", .letter = 'n', .kind = OOM_OPTION_COUNT, .target = &t.count,
+	 .metavar = "N", .min = -5, .max = 1e9, .summary = "how many"},
+	{.name = "wide", .kind = OOM_OPTION_COUNT, .target = &t.count, .metavar = "N", .min = 0,
+	 .max = 1e300, .summary = "a range wider than the type"},
+	{.name = "share", .kind = OOM_OPTION_REAL, .target = &t.share, .metavar = "P", .min = 0,
+	 .max = 1, .summary = "a part"},
+	{.name = "any", .kind = OOM_OPTION_LIST, .target = &t.any, .metavar = "WORDS",
+	 .summary = "any words"},
+	{.name = "some", .kind = OOM_OPTION_LIST, .target = &t.some, .metavar = "WORDS",
+	 .choices = colours, .summary = "some words"},
 	{.name = "stop", .kind = OOM_OPTION_FLAG, .target = &t.stop, .summary = "ends parsing"},
 	{.name = NULL},
 };
 
-/* Parses one line, words divided by blanks ('~' stands for an empty word); returns the failure's text or "". */
+/* Parses one line, words divided by blanks ('~' stands for an empty word); returns the failure's
+ * text or "". */
 static const char *parse(const char *line, struct oom_plan *plan, struct oom_list *words)
 {
 	static char copy[4096];
 	static struct oom_error err;
 	struct oom_list none = {{NULL}, 0};
-	const struct oom_options set = {.own = rows, .plan = plan, .words = words ? words : &none, .stop = &rows[9]};
+	const struct oom_options set = {
+		.own = rows, .plan = plan, .words = words ? words : &none, .stop = &rows[9]};
 	char *argv[200], *save = NULL;
 	int argc = 0;
 
@@ -62,7 +69,8 @@ static const char *parse(const char *line, struct oom_plan *plan, struct oom_lis
 static void all_forms_are_read(void **state)
 {
 	(void)state;
-	assert_string_equal(parse("--flag --text a --colour=dark_blue -n 3 --share 5%", NULL, NULL), "");
+	assert_string_equal(parse("--flag --text a --colour=dark_blue -n 3 --share 5%", NULL, NULL),
+			    "");
 	assert_true(t.flag);
 	assert_string_equal(t.text, "a");
 	assert_int_equal(t.colour, 2);
@@ -84,10 +92,15 @@ static void all_forms_are_read(void **state)
 
 static void counts_take_units(void **state)
 {
-	static const struct { const char *text; int64_t value; } cases[] = {
-		{"2k", 2000}, {"2Ki", 2048}, {"1.5M", 1500000}, {"1e3", 1000}, {"0.5k", 500}, {"1M", 1000000}, {"1Mi", 1048576},
+	static const struct {
+		const char *text;
+		int64_t value;
+	} cases[] = {
+		{"2k", 2000},  {"2Ki", 2048},   {"1.5M", 1500000}, {"1e3", 1000},
+		{"0.5k", 500}, {"1M", 1000000}, {"1Mi", 1048576},
 	};
-	static const char *const bad[] = {"", "x", "2.5", "2kk", "2 k", "0x10", "inf", "nan", "--", "1e", "1e999", "5%", "2i"};
+	static const char *const bad[] = {"",    "x",  "2.5", "2kk",   "2 k", "0x10", "inf",
+					  "nan", "--", "1e",  "1e999", "5%",  "2i"};
 	char line[80], want[120];
 
 	(void)state;
@@ -113,7 +126,9 @@ static void counts_take_units(void **state)
 
 static void wrong_ones_are_told_why(void **state)
 {
-	static const struct { const char *line, *text; } cases[] = {
+	static const struct {
+		const char *line, *text;
+	} cases[] = {
 		{"--flg", "unknown option --flg (did you mean --flag?)"},
 		{"--flg=3", "unknown option --flg=3 (did you mean --flag?)"},
 		{"--", ""},
@@ -132,13 +147,16 @@ static void wrong_ones_are_told_why(void **state)
 		{"--wide 1e17", "--wide: 1e17 is too large"},
 		{"--share 1.5", "--share: 1.5 is outside 0 to 1"},
 		{"--share half", "--share: \"half\" is not a number"},
-		{"--colour blue", "--colour: \"blue\" is none of: red, green, dark-blue (did you mean \"dark-blue\"?)"},
+		{"--colour blue", "--colour: \"blue\" is none of: red, green, dark-blue (did you "
+				  "mean \"dark-blue\"?)"},
 		{"--colour ~", "--colour: \"\" is none of: red, green, dark-blue"},
-		{"--some red,grn", "--some: \"grn\" is none of: red, green, dark-blue (did you mean \"green\"?)"},
+		{"--some red,grn",
+		 "--some: \"grn\" is none of: red, green, dark-blue (did you mean \"green\"?)"},
 		{"--some red,", "--some: \"\" is none of: red, green, dark-blue"},
 		{"--flag=3", "--flag: \"3\" is neither true nor false"},
 		{"--no-flag=1", "--no-flag takes no value"},
-		{"--micro-batch 3", "unknown option --micro-batch"},        /* a knob, where there are none */
+		{"--micro-batch 3",
+		 "unknown option --micro-batch"}, /* a knob, where there are none */
 	};
 
 	(void)state;
@@ -151,7 +169,8 @@ static void lists_collect(void **state)
 	char line[1000] = "";
 
 	(void)state;
-	assert_string_equal(parse("--any a,b --any c --some green,red --some=dark_blue", NULL, NULL), "");
+	assert_string_equal(
+		parse("--any a,b --any c --some green,red --some=dark_blue", NULL, NULL), "");
 	assert_int_equal(t.any.n, 2);
 	assert_string_equal(t.any.items[0], "a,b");
 	assert_string_equal(t.any.items[1], "c");
@@ -180,7 +199,8 @@ static void words_and_the_end_of_options(void **state)
 	assert_string_equal(words.items[2], "--loud");
 	assert_string_equal(words.items[3], "-x");
 
-	assert_string_equal(parse("--stop --nonsense", NULL, NULL), "");        /* --help wins over what follows */
+	assert_string_equal(parse("--stop --nonsense", NULL, NULL),
+			    ""); /* --help wins over what follows */
 	assert_true(t.stop);
 }
 
@@ -222,19 +242,23 @@ static void knob_flags_and_failures(void **state)
 	assert_int_equal(plan.micro_batch, 2048);
 	assert_string_equal(parse("--qlora=false", &plan, NULL), "");
 	assert_int_equal(plan.qlora, 0);
-	assert_string_equal(parse("--no-precision", &plan, NULL), "unknown option --no-precision (did you mean --precision?)");
+	assert_string_equal(parse("--no-precision", &plan, NULL),
+			    "unknown option --no-precision (did you mean --precision?)");
 	assert_string_equal(parse("--micro-batch", &plan, NULL), "--micro-batch needs a value (N)");
-	assert_string_equal(parse("--micro-batch=0", &plan, NULL), "--micro-batch: 0 is outside 1 to 1048576");
+	assert_string_equal(parse("--micro-batch=0", &plan, NULL),
+			    "--micro-batch: 0 is outside 1 to 1048576");
 	assert_int_equal(plan.micro_batch, 2048);       /* as it was */
-	assert_string_equal(parse("--micro-bath 3", &plan, NULL), "unknown option --micro-bath (did you mean --micro-batch?)");
+	assert_string_equal(parse("--micro-bath 3", &plan, NULL),
+			    "unknown option --micro-bath (did you mean --micro-batch?)");
 }
 
 static void long_arguments_are_cut_not_overrun(void **state)
 {
 	static char big[100000];
 	char *forms[] = {big, big, big};
-	static const char *const heads[] = {"--", "--count=", "--colour=", "--some=", "--micro-batch=", "--precision=",
-					    "--lora-targets=", "-", "--no-"};
+	static const char *const heads[] = {
+		"--",           "--count=",        "--colour=", "--some=", "--micro-batch=",
+		"--precision=", "--lora-targets=", "-",         "--no-"};
 	struct oom_plan plan = oom_plan_default();
 
 	(void)state;

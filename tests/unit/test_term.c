@@ -33,9 +33,21 @@ static void ends_as(FILE *f, const char *want)
 /* Widths: Unicode's EastAsianWidth.txt and general categories. */
 static void widths(void **state)
 {
-	static const struct { const char *in; size_t width; } cases[] = {
-		{"", 0}, {"abc", 3}, {"\xc3\xa9", 1}, {"e\xcc\x81", 1}, {"\xe6\x97\xa5\xe6\x9c\xac", 4}, {"\xf0\x9f\x98\x80", 2},
-		{"\xff", 1}, {"\xe6\x97", 2}, {"a\x1b[", 2}, {"\xe2\x96\x88", 1}, {"\xef\xbc\xa1", 2},
+	static const struct {
+		const char *in;
+		size_t width;
+	} cases[] = {
+		{"", 0},
+		{"abc", 3},
+		{"\xc3\xa9", 1},
+		{"e\xcc\x81", 1},
+		{"\xe6\x97\xa5\xe6\x9c\xac", 4},
+		{"\xf0\x9f\x98\x80", 2},
+		{"\xff", 1},
+		{"\xe6\x97", 2},
+		{"a\x1b[", 2},
+		{"\xe2\x96\x88", 1},
+		{"\xef\xbc\xa1", 2},
 	};
 
 	(void)state;
@@ -65,19 +77,25 @@ static void bars(void **state)
 	(void)state;
 	assert_string_equal(oom_bar(1, 2, 10, false, buf, sizeof(buf)), "#####");
 	assert_string_equal(oom_bar(2, 2, 4, true, buf, sizeof(buf)), "\u2588\u2588\u2588\u2588");
-	assert_string_equal(oom_bar(3, 16, 4, true, buf, sizeof(buf)), "\u258a");       /* 0.75 columns: six eighths */
-	assert_string_equal(oom_bar(9, 2, 4, false, buf, sizeof(buf)), "####");         /* never beyond the whole */
-	assert_string_equal(oom_bar(1, UINT64_MAX, 4, false, buf, sizeof(buf)), "#");   /* never nothing for something */
+	assert_string_equal(oom_bar(3, 16, 4, true, buf, sizeof(buf)),
+			    "\u258a"); /* 0.75 columns: six eighths */
+	assert_string_equal(oom_bar(9, 2, 4, false, buf, sizeof(buf)),
+			    "####"); /* never beyond the whole */
+	assert_string_equal(oom_bar(1, UINT64_MAX, 4, false, buf, sizeof(buf)),
+			    "#"); /* never nothing for something */
 	assert_string_equal(oom_bar(0, 5, 4, true, buf, sizeof(buf)), "");
 	assert_string_equal(oom_bar(5, 0, 4, true, buf, sizeof(buf)), "");
 	assert_string_equal(oom_bar(5, 5, -1, true, buf, sizeof(buf)), "");
-	for (size_t room = 1; room < 40; room++)        /* cut at a character, never beyond the room */
-		assert_true(strlen(oom_bar(1, 1, 12, true, buf, room)) < room && strlen(buf) % 3 == 0);
+	for (size_t room = 1; room < 40; room++) /* cut at a character, never beyond the room */
+		assert_true(strlen(oom_bar(1, 1, 12, true, buf, room)) < room &&
+			    strlen(buf) % 3 == 0);
 }
 
 static void tables(void **state)
 {
-	static const char *const columns[] = {"name", ">size", "note", NULL}, *const bare[] = {"", ">", NULL};
+	static const char *const columns[] = {"name", ">size", "note", NULL}, *const bare[] = {
+										      "", ">",
+										      NULL};
 	struct oom_table t;
 	FILE *f = begin();
 
@@ -113,9 +131,16 @@ static void tables(void **state)
 
 static void locales(void **state)
 {
-	static const struct { const char *all, *ctype, *lang; bool unicode; } cases[] = {
-		{NULL, NULL, "en_US.UTF-8", true}, {NULL, NULL, "de_DE.utf8", true}, {NULL, NULL, "C", false},
-		{"C", NULL, "en_US.UTF-8", false}, {"", "C.UTF-8", "C", true}, {NULL, NULL, NULL, false},
+	static const struct {
+		const char *all, *ctype, *lang;
+		bool unicode;
+	} cases[] = {
+		{NULL, NULL, "en_US.UTF-8", true},
+		{NULL, NULL, "de_DE.utf8", true},
+		{NULL, NULL, "C", false},
+		{"C", NULL, "en_US.UTF-8", false},
+		{"", "C.UTF-8", "C", true},
+		{NULL, NULL, NULL, false},
 		{NULL, "POSIX", "en_US.UTF-8", false},
 	};
 
