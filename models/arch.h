@@ -20,7 +20,8 @@ enum oom_act { OOM_ACT_SILU, OOM_ACT_GELU, OOM_ACT_GELU_NEW, OOM_ACT_GELU_FAST, 
 	       OOM_ACT_LAPLACE, OOM_ACT_RELU6 };
 
 enum oom_norm { OOM_NORM_RMS, OOM_NORM_RMS_PLUS1, OOM_NORM_LAYER, OOM_NORM_LAYER_NO_BIAS, OOM_NORM_LAYER_PLAIN,
-		OOM_NORM_RMS_FUSED };
+		OOM_NORM_RMS_FUSED,
+		OOM_NORM_RMS_FP32, OOM_NORM_LAYER_FP32, OOM_NORM_LAYER_WRITTEN_OUT };
 
 struct oom_family;
 
@@ -46,6 +47,7 @@ struct oom_arch {
 	/* switches */
 	enum oom_act act;
 	enum oom_norm norm;
+	bool scale_logits;              /* logits times a constant before the loss (Granite, Cohere) */
 	bool tie, qkv_bias, o_bias, mlp_bias, qk_norm, head_bias, scale_embed, gated;
 	double dropout, attn_dropout, act_dropout, embed_dropout, classifier_dropout;
 	double rotary_share;            /* of head_dim that is rotated; 0 = no rotary embedding */

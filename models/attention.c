@@ -33,7 +33,7 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
 	const struct oom_dim heads = {a->heads, "n_heads"};
 	const enum oom_dtype dt = (enum oom_dtype)q.dt;
-	struct oom_val w;
+	struct oom_val w, p;
 
 	k = repeat_kv(t, a, k, a->d);
 	v = repeat_kv(t, a, v, a->dv);
@@ -47,10 +47,11 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	}
 	if (!oom_is_none(a->mask))
 		w = oom_op_add(t, w, oom_keep(a->mask));
-	w = oom_op_softmax(t, w, !a->softmax_as_is);
+	p = oom_op_softmax(t, oom_keep(w), !a->softmax_as_is);
 	if (!a->no_cast_back)
-		w = oom_op_cast(t, w, dt);
-	w = oom_op_dropout(t, w, a->dropout);
+		p = oom_op_cast(t, p, dt);
+	oom_drop(t, w);                         /* the scores' name is reassigned only now */
+	w = oom_op_dropout(t, p, a->dropout);
 	return oom_op_bmm(t, "attention", w, v, a->mq, (struct oom_dim){a->heads * a->dv, "n_heads * head_dim"},
 			  oom_mono_now(t, a->sk));
 }
@@ -93,13 +94,11 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	struct oom_val q, k, v;
 
 	q = oom_op_linear(t, a->q, oom_keep(x), qd, bias);
-	if (a->qk_norm && a->qk_norm_full)
-		q = oom_norm(t, a->norm, "q_norm", q, 0);
-	else if (a->qk_norm)
-		q = oom_norm(t, a->norm, "q_norm", q, a->d);
+	if (a->qk_norm && !a->qk_norm_late)
+		q = oom_norm(t, a->norm, "q_norm", q, a->qk_norm_full ? 0 : a->d);
 	q = oom_op_heads(t, q);
 	k = oom_op_linear(t, a->k, src, kd, bias);
-	if (a->qk_norm)
+	if (a->qk_norm && !a->qk_norm_late)
 		k = oom_norm(t, a->norm, "k_norm", k, a->qk_norm_full ? 0 : a->d);
 	k = oom_op_heads(t, k);
 	v = oom_op_heads(t, oom_op_linear(t, a->v, src, vd, bias));
@@ -108,6 +107,10 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 
 		q = oom_rope_apply(t, q, a->rope, a->heads, a->d, rot);
 		k = oom_rope_apply(t, k, a->rope, a->kv_heads, a->d, rot);
+	}
+	if (a->qk_norm && a->qk_norm_late) {
+		q = oom_norm(t, a->norm, "q_norm", q, a->d);
+		k = oom_norm(t, a->norm, "k_norm", k, a->d);
 	}
 	q = oom_attention_core(t, a, q, k, v);
 	q = oom_op_linear(t, a->o, q, h, a->o_bias ? OOM_BIAS : 0);

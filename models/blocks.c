@@ -4,7 +4,7 @@
 
 /* hidden.to(fp32); * rsqrt(mean(x^2) + eps); weight * x.to(input type).  Gemma computes the product in fp32 and casts
  * after it. */
-static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool plus1)
+static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool plus1, bool wide)
 {
 	const uint64_t w = width ? width : x.width;
 	const enum oom_dtype in = (enum oom_dtype)x.dt;
@@ -25,6 +25,8 @@ static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_
 
 		y = oom_op_mul(t, y, p);
 		y = oom_op_cast(t, y, in);
+	} else if (wide) {                      /* OLMo 2: the weight is applied before the cast */
+		y = oom_op_cast(t, oom_op_mul(t, weight, y), in);
 	} else {
 		y = oom_op_cast(t, y, in);
 		y = oom_op_mul(t, weight, y);
@@ -33,14 +35,41 @@ static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_
 	return y;
 }
 
+/* CohereLayerNorm: mean, variance, weight in fp32, written out in Python. */
+static struct oom_val layer_norm_written_out(struct oom_tape *t, const char *name, struct oom_val x)
+{
+	const enum oom_dtype in = (enum oom_dtype)x.dt;
+	const char *scope = t->scope;
+	struct oom_val w, f, mean, v, d;
+
+	t->scope = name;
+	w = oom_param(t, "weight", 0, x.width, OOM_P_NORM);
+	f = oom_op_cast(t, x, OOM_F32);
+	mean = oom_op_mean(t, oom_keep(f), f.mono, D(1));
+	v = oom_op_unary(t, OOM_SQUARE, oom_op_add(t, oom_keep(f), oom_keep(mean)));
+	v = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_mean(t, v, f.mono, D(1)));
+	d = oom_op_add(t, f, mean);
+	d = oom_op_mul(t, d, oom_op_unary(t, OOM_RSQRT, v));
+	d = oom_op_mul(t, oom_op_cast(t, w, OOM_F32), d);
+	t->scope = scope;
+	return oom_op_cast(t, d, in);
+}
+
 struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x, uint64_t width)
 {
 	switch (kind) {
-	case OOM_NORM_RMS: return rms_norm(t, name, x, width, false);
-	case OOM_NORM_RMS_PLUS1: return rms_norm(t, name, x, width, true);
+	case OOM_NORM_RMS: return rms_norm(t, name, x, width, false, false);
+	case OOM_NORM_RMS_PLUS1: return rms_norm(t, name, x, width, true, false);
 	case OOM_NORM_LAYER: return oom_op_layer_norm(t, name, x, width, true, true);
 	case OOM_NORM_LAYER_NO_BIAS: return oom_op_layer_norm(t, name, x, width, true, false);
 	case OOM_NORM_LAYER_PLAIN: return oom_op_layer_norm(t, name, x, width, false, false);
+	case OOM_NORM_RMS_FP32: return rms_norm(t, name, x, width, false, true);
+	case OOM_NORM_LAYER_WRITTEN_OUT: return layer_norm_written_out(t, name, x);
+	case OOM_NORM_LAYER_FP32: {             /* F.layer_norm in fp32 without weights, cast back (OLMo) */
+		const enum oom_dtype in = (enum oom_dtype)x.dt;
+
+		return oom_op_cast(t, oom_op_layer_norm(t, name, oom_op_cast(t, x, OOM_F32), width, false, false), in);
+	}
 	case OOM_NORM_RMS_FUSED: return oom_op_layer_norm(t, name, x, width, true, false);
 	}
 	return x;

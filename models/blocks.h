@@ -24,7 +24,7 @@ struct oom_attn {
 	struct oom_rope *rope;          /* NULL: none */
 	uint64_t rot_dim;               /* 0 = d */
 	struct oom_val mask;            /* none, or the layer's mask (kept) */
-	bool causal, qkv_bias, o_bias, qk_norm, qk_norm_full;
+	bool causal, qkv_bias, o_bias, qk_norm, qk_norm_full, qk_norm_late;
 	enum oom_norm norm;
 	double dropout, softcap;
 	bool scale_after;               /* eager multiplies the scores by the scale (HF decoder style) */

@@ -2,11 +2,13 @@
  *
  *   plan -> tape (recorded once per structure) -> row sizes for this batch -> phases -> peak
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "allocator.h"
 #include "blocks.h"
+#include "engines.h"
 #include "model.h"
 #include "optimizers.h"
 #include "program.h"
@@ -38,6 +40,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 
 	k.micro_batch = k.global_batch = k.grad_accum = k.seq_len = k.tgt_len = 0;
 	k.gpus = k.nodes = k.allocator = k.eval_accumulation = 0;
+	k.zero_stage = k.engine = k.offload_optimizer = k.offload_params = 0;
 	k.margin = 0;
 	return k;
 }
@@ -165,6 +168,35 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 		g->active = g->total - routed + (uint64_t)((double)routed * (double)t->arch->top_k / (double)t->arch->n_experts);
 }
 
+/* LoRA whose targets name no layer trains nothing: refused, with the names that exist. */
+static enum oom_status check_adapters(const struct oom_tape *t, const struct oom_plan *p, struct oom_error *err)
+{
+	const char *seen[32];
+	char list[300] = "";
+	size_t n = 0, used = 0;
+
+	if (!p->lora_r)
+		return OOM_OK;
+	for (size_t i = 0; i < t->n_params; i++) {
+		const struct oom_param *q = &t->params[i];
+		size_t j = 0;
+
+		if (q->flags & OOM_P_LORA)
+			return OOM_OK;
+		if (!(q->flags & OOM_P_LINEAR) || q->flags & OOM_P_HEAD)
+			continue;
+		while (j < n && strcmp(seen[j], q->scope))
+			j++;
+		if (j < n || n == sizeof(seen) / sizeof(seen[0]))
+			continue;
+		seen[n++] = q->scope;
+		if (used < sizeof(list) - 1)
+			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "", q->scope);
+	}
+	return oom_error_set(err, OOM_ERR_INVALID, "lora-targets \"%s\" match no layer of this model; it has: all-linear, %s",
+			     p->lora_targets, list);
+}
+
 /* ---- which program ---- */
 
 static bool conds_hold(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt)
@@ -197,6 +229,8 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 	g = oldest;
 	g->model = NULL;
 	st = record(&g->tape, m, p, false, err);
+	if (!st)
+		st = check_adapters(&g->tape, p, err);
 	if (st)
 		return st;
 	sum_params(g, p);
@@ -260,36 +294,55 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a, 
 	return x[0] + x[1] + x[2];
 }
 
+/* Parameter bytes of the largest block: the embedding, or one layer's share. */
+static uint64_t largest_block(const struct program *g)
+{
+	uint64_t one = 0, layer = 0;
+
+	for (size_t i = 0; i < g->tape.n_params; i++) {
+		const struct oom_param *q = &g->tape.params[i];
+		const uint64_t bytes = q->elems * oom_dtype_bytes((enum oom_dtype)q->dt);
+
+		one = bytes > one ? bytes : one;
+		if (q->count > 1)
+			layer += bytes;
+	}
+	return layer > one ? layer : one;
+}
+
 static void phases(const struct program *g, const struct oom_plan *p, const uint64_t *size, struct oom_eval *out,
-		   uint64_t base)
+		   uint64_t base, const struct oom_states *states)
 {
 	const struct oom_tape *t = &g->tape;
 	const struct oom_span f = oom_walk(t, OOM_STREAM_FWD, size, false), b = oom_walk(t, OOM_STREAM_BWD, size, false);
 	const struct oom_span e = oom_walk(t, OOM_STREAM_EVAL, size, false);
-	const bool many = p->grad_accum > 1, opt = oom_optimizer_at((size_t)p->optimizer)->slots || g->opt_temps[0];
-	const uint64_t grads = (uint64_t)(f.net + b.net), fpeak = base + (many ? grads : 0) + (uint64_t)f.peak;
+	const bool many = p->grad_accum > 1;
+	const uint64_t grads = (uint64_t)(f.net + b.net), kept = p->zero_stage >= 2 ? states->grads : grads;
+	const uint64_t fpeak = base + (many ? kept : 0) + (uint64_t)f.peak;
 	uint64_t bpeak = base + (uint64_t)(f.net + b.peak);
 
-	if (many) {
+	if (many || p->zero_stage >= 2) {
 		const struct oom_span acc = oom_walk(t, OOM_STREAM_BWD, size, true);
-		const uint64_t again = base + grads + (uint64_t)(f.net + acc.peak);
+		const uint64_t again = base + kept + (uint64_t)(f.net + acc.peak);
 
-		bpeak = again > bpeak ? again : bpeak;
+		/* from stage 2 on a gradient is reduced into its shard and freed as soon as it is made */
+		bpeak = again > bpeak || p->zero_stage >= 2 ? again : bpeak;
 	}
-	(void)opt;
-	out->peak[OOM_PHASE_LOAD] = out->end[OOM_PHASE_LOAD] = g->param_rounded + t->buffer_rounded;
+	out->peak[OOM_PHASE_LOAD] = out->end[OOM_PHASE_LOAD] = states->params + t->buffer_rounded;
 	out->peak[OOM_PHASE_EVAL] = base + (uint64_t)e.peak;
 	out->end[OOM_PHASE_EVAL] = base;
 	for (int step = 0; step < 2; step++) {
-		const uint64_t held = step ? g->opt_rounded : 0;
+		const uint64_t held = step ? states->opt : 0;
+		const uint64_t temps = p->zero_stage ? g->opt_temps[step] / (uint64_t)p->gpus :
+				       p->offload_optimizer ? 0 : g->opt_temps[step];
 		const int i = step * 3;
 
 		out->peak[OOM_PHASE_FWD1 + i] = fpeak + held;
-		out->end[OOM_PHASE_FWD1 + i] = base + held + (many ? grads : 0) + (uint64_t)f.net;
+		out->end[OOM_PHASE_FWD1 + i] = base + held + (many ? kept : 0) + (uint64_t)f.net;
 		out->peak[OOM_PHASE_BWD1 + i] = bpeak + held;
-		out->end[OOM_PHASE_BWD1 + i] = base + held + grads;
-		out->peak[OOM_PHASE_OPT1 + i] = base + grads + g->opt_rounded + g->opt_temps[step];
-		out->end[OOM_PHASE_OPT1 + i] = base + g->opt_rounded;
+		out->end[OOM_PHASE_BWD1 + i] = base + held + kept;
+		out->peak[OOM_PHASE_OPT1 + i] = base + kept + states->opt + temps;
+		out->end[OOM_PHASE_OPT1 + i] = base + states->opt;
 	}
 	out->overall_peak = 0;
 	for (int i = OOM_PHASE_FWD1; i <= OOM_PHASE_OPT2; i++)
@@ -302,36 +355,43 @@ static void phases(const struct program *g, const struct oom_plan *p, const uint
 
 /* Who is alive at the overall peak. */
 static void buckets(const struct program *g, const struct oom_plan *p, const uint64_t *size, struct oom_eval *out,
-		    uint64_t inputs)
+		    uint64_t inputs, const struct oom_states *states)
 {
 	static const uint8_t bucket_of[OOM_CATS] = {
 		[OOM_CAT_TEMP] = OOM_BUCKET_TEMP, [OOM_CAT_SAVED] = OOM_BUCKET_SAVED, [OOM_CAT_AMP] = OOM_BUCKET_AMP,
 		[OOM_CAT_LOGITS] = OOM_BUCKET_LOGITS, [OOM_CAT_GRAD] = OOM_BUCKET_GRADS,
 		[OOM_CAT_RECOMPUTE] = OOM_BUCKET_RECOMPUTE, [OOM_CAT_COMM] = OOM_BUCKET_COMM};
 	const struct oom_tape *t = &g->tape;
-	const bool step2 = out->peak_phase >= OOM_PHASE_FWD2, many = p->grad_accum > 1;
+	const bool step2 = out->peak_phase >= OOM_PHASE_FWD2, sharded = p->zero_stage >= 2;
+	const bool many = p->grad_accum > 1 || sharded;
 	const int kind = ((int)out->peak_phase - OOM_PHASE_FWD1) % 3;
 	int64_t fat[OOM_CATS], fnet[OOM_CATS], bat[OOM_CATS], bnet[OOM_CATS];
 	const struct oom_span f = oom_walk_cats(t, OOM_STREAM_FWD, size, false, fat, fnet, &(int32_t){0});
 	int32_t row = -1;
 
 	memset(out->bucket, 0, sizeof(out->bucket));
-	out->bucket[OOM_BUCKET_PARAMS] = g->param_rounded;
+	out->bucket[OOM_BUCKET_PARAMS] = states->params;
+	out->bucket[OOM_BUCKET_COMM] = states->comm;
 	out->bucket[OOM_BUCKET_BUFFERS] = t->buffer_rounded;
 	out->bucket[OOM_BUCKET_INPUTS] = inputs;
-	out->bucket[OOM_BUCKET_OPT] = step2 || kind == 2 ? g->opt_rounded : 0;
+	out->bucket[OOM_BUCKET_OPT] = step2 || kind == 2 ? states->opt : 0;
 	out->saved_amp_bytes = (uint64_t)fnet[OOM_CAT_AMP];
 	out->saved_logits_bytes = (uint64_t)fnet[OOM_CAT_LOGITS];
 	oom_walk_cats(t, OOM_STREAM_BWD, size, false, bat, bnet, &row);
 	if (kind == 2) {
-		out->bucket[OOM_BUCKET_GRADS] = (uint64_t)(bnet[OOM_CAT_GRAD] + fnet[OOM_CAT_GRAD]);
-		out->bucket[OOM_BUCKET_TEMP] = g->opt_temps[step2];
+		out->bucket[OOM_BUCKET_GRADS] = p->zero_stage >= 2 ? states->grads :
+						(uint64_t)(bnet[OOM_CAT_GRAD] + fnet[OOM_CAT_GRAD]);
+		out->bucket[OOM_BUCKET_TEMP] = out->overall_peak;
+		for (int b = 0; b < OOM_BUCKETS; b++)
+			if (b != OOM_BUCKET_TEMP)
+				out->bucket[OOM_BUCKET_TEMP] -= out->bucket[b];
 		out->peak_op = "optimizer step";
 		out->peak_module = "";
 		return;
 	}
-	if (many)
-		out->bucket[OOM_BUCKET_GRADS] += (uint64_t)(bnet[OOM_CAT_GRAD] + fnet[OOM_CAT_GRAD]);
+	if (p->grad_accum > 1 || (sharded && kind == 1))
+		out->bucket[OOM_BUCKET_GRADS] += sharded ? states->grads :
+						 (uint64_t)(bnet[OOM_CAT_GRAD] + fnet[OOM_CAT_GRAD]);
 	if (kind == 0) {
 		oom_walk_cats(t, OOM_STREAM_FWD, size, false, fat, fnet, &row);
 		for (int c = 0; c < OOM_CATS; c++)
@@ -343,7 +403,7 @@ static void buckets(const struct program *g, const struct oom_plan *p, const uin
 			const struct oom_span one = oom_walk(t, OOM_STREAM_BWD, size, false);
 			const struct oom_span acc = oom_walk_cats(t, OOM_STREAM_BWD, size, true, aat, anet, &arow);
 
-			if (acc.peak + f.net + one.net >= one.peak) {
+			if (sharded || acc.peak + f.net + one.net >= one.peak) {
 				memcpy(bat, aat, sizeof(bat));
 				row = arow;
 			}
@@ -371,6 +431,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 			     unsigned flags, struct oom_eval *out, struct oom_error *err)
 {
 	uint64_t b, s, tgt, inputs, base;
+	struct oom_states states;
 	struct program *g;
 	enum oom_status st;
 
@@ -389,14 +450,21 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	out->buffer_bytes = g->tape.buffer_bytes;
 	out->grad_bytes = g->grad_bytes;
 	out->opt_bytes = g->opt_bytes;
-	base = g->param_rounded + g->tape.buffer_rounded + inputs;
-	phases(g, plan, ev->size, out, base);
+	states = (struct oom_states){.params = g->param_rounded, .grads = g->grad_bytes, .opt = g->opt_rounded};
+	st = oom_engine_states(plan, g->trainable, largest_block(g), g->param_bytes < 3 * g->total, &states, err);
+	if (st)
+		return st;
+	if (*states.warning)
+		out->warning = states.warning;
+	base = states.params + states.comm + g->tape.buffer_rounded + inputs;
+	phases(g, plan, ev->size, out, base, &states);
 	if (flags & OOM_EVAL_BUCKETS)
-		buckets(g, plan, ev->size, out, inputs);
+		buckets(g, plan, ev->size, out, inputs, &states);
 	out->flops_per_sample = flops_of(g, plan, b, s, tgt);
 	out->reserved_replayed = false;
 	out->reserved_bytes = oom_reserved_estimate(out, plan);
-	if (flags & OOM_EVAL_REPLAY) {
+	/* the replay plays plain single-GPU steps: sharded and offloaded plans keep the estimate */
+	if (flags & OOM_EVAL_REPLAY && !plan->zero_stage && plan->gpus == 1 && plan->offload_optimizer == OOM_OFFLOAD_NONE) {
 		st = record(&ev->full, model, plan, true, err);
 		if (!st)
 			st = oom_replay(&ev->replay, &ev->full, plan, &out->reserved_bytes, err);

@@ -25,12 +25,12 @@ const struct oom_family *oom_family_find(const char *model_type)
 
 const struct oom_family_info *oom_family_at(size_t i)
 {
-	static struct oom_family_info infos[64];        /* filled once per entry; identical values each time */
+	static struct oom_family_info infos[sizeof(oom_families) / sizeof(oom_families[0])];    /* identical at each call */
+	const struct oom_family *f;
 
-	for (size_t j = 0; j <= i; j++)
-		if (!oom_families[j] || j == sizeof(infos) / sizeof(infos[0]))
-			return NULL;
-	infos[i] = (struct oom_family_info){oom_families[i]->name, oom_families[i]->summary, oom_families[i]->source,
-					    oom_families[i]->types};
+	if (i >= sizeof(infos) / sizeof(infos[0]) - 1)
+		return NULL;
+	f = oom_families[i];
+	infos[i] = (struct oom_family_info){f->name, f->summary, f->source, f->types};
 	return &infos[i];
 }

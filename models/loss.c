@@ -69,6 +69,8 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a, 
 		logits = oom_op_unary(t, OOM_TANH, logits);
 		logits = oom_op_unary(t, OOM_SCALE, logits);
 	}
+	if (a->scale_logits)
+		logits = oom_op_unary(t, OOM_SCALE, logits);
 	/* the model's output holds the logits until the loss is done */
 	{
 		struct oom_val out = oom_share(t, logits), padded, f;

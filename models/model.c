@@ -103,6 +103,9 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 	if (!st && m->arch.n_layers > OOM_MAX_LAYERS)
 		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID, "%s: %llu layers: more than %d", keys->file,
 				   (unsigned long long)m->arch.n_layers, OOM_MAX_LAYERS);
+	if (!st && m->arch.n_heads && !m->arch.head_dim)
+		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID, "%s: hidden_size (%llu) is smaller than num_attention_heads (%llu)",
+				   keys->file, (unsigned long long)m->arch.d_model, (unsigned long long)m->arch.n_heads);
 	if (!st && m->arch.n_heads && m->arch.n_kv_heads && m->arch.n_heads % m->arch.n_kv_heads)
 		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID,
 				   "%s: num_attention_heads (%llu) is not a multiple of num_key_value_heads (%llu)", keys->file,

@@ -23,6 +23,7 @@ static const struct {
 	[OOM_MISH] = {"mish", 1, 0, false},       [OOM_CLAMP] = {"clamp", 1, 1, false},
 	[OOM_ADD_SCALAR] = {"add", 0, 0, false},  [OOM_LOGSIGMOID] = {"log_sigmoid", 1, 0, false},
 	[OOM_RELU6] = {"hardtanh", 1, 0, false},
+	[OOM_GELU_PYTHON] = {"GeLUFunction", 1, 2, false},   /* BLOOM's autograd.Function: input kept, backward in Python */
 };
 
 static bool wants_grad(const struct oom_tape *t, struct oom_val a)
@@ -67,6 +68,25 @@ struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype 
 	if (wants_grad(t, x))
 		y = oom_node_out(t, n, 0, y);
 	oom_done(t, x);
+	return y;
+}
+
+struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_val b, uint16_t mono, struct oom_dim width)
+{
+	const bool rg = wants_grad(t, a) || wants_grad(t, b);
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_ADD, "add");
+		oom_node_edge(t, n, a);
+		oom_node_edge(t, n, b);
+	}
+	y = oom_new(t, "add", mono, width, promote(a, b));
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	oom_done(t, a);
+	oom_done(t, b);
 	return y;
 }
 

@@ -45,7 +45,7 @@ enum oom_node_kind {
 enum oom_unary {
 	OOM_RELU, OOM_GELU, OOM_SILU, OOM_TANH, OOM_SIGMOID, OOM_EXP, OOM_LOG, OOM_SQUARE, OOM_POW, OOM_RSQRT, OOM_SQRT,
 	OOM_NEG, OOM_SCALE, OOM_SOFTPLUS, OOM_COS, OOM_ABS, OOM_HARDSWISH, OOM_HARDSIGMOID, OOM_LEAKY_RELU, OOM_ELU, OOM_MISH,
-	OOM_CLAMP, OOM_ADD_SCALAR, OOM_LOGSIGMOID, OOM_RELU6, OOM_UNARIES
+	OOM_CLAMP, OOM_ADD_SCALAR, OOM_LOGSIGMOID, OOM_RELU6, OOM_GELU_PYTHON, OOM_UNARIES
 };
 
 enum oom_linear_flags { OOM_BIAS = 1, OOM_NO_LORA = 2, OOM_IS_HEAD = 4, OOM_NO_QUANT = 8, OOM_LORA_NOT_ALL = 16 };
@@ -63,6 +63,8 @@ struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom
 struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w,
 				   struct oom_val bias, struct oom_dim out);
 struct oom_val oom_op_add(struct oom_tape *t, struct oom_val a, struct oom_val b);
+/* a + b where neither has the shape of the sum. */
+struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_val b, uint16_t mono, struct oom_dim width);
 /* a += b on a's storage. */
 struct oom_val oom_op_add_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b);
 struct oom_val oom_op_mul(struct oom_tape *t, struct oom_val a, struct oom_val b);

@@ -180,6 +180,11 @@ struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom
 	struct oom_val w, bias = oom_none(), y, lx = oom_none();
 	const char *scope = t->scope;
 
+	if (!in || !out.n) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s would be a layer of %llu x %llu: check heads and sizes", name,
+					  (unsigned long long)out.n, (unsigned long long)in);
+		return x;
+	}
 	t->scope = name;
 	w = oom_param(t, "weight", out.n, in, OOM_P_LINEAR | (flags & OOM_IS_HEAD ? OOM_P_HEAD : 0) | (nf4 ? OOM_P_NF4 : 0));
 	if (flags & OOM_BIAS)

@@ -221,6 +221,23 @@ static enum oom_status climb_rung(const struct climb *c, const struct oom_rung *
 	return OOM_OK;
 }
 
+/* One GPU cannot shard: how many would do with stage 3, as a remark. */
+static void how_many_gpus(const struct climb *c, const struct oom_ladder *l, struct oom_rung_result *res)
+{
+	struct oom_plan p = l->plan;
+	struct oom_eval e;
+	bool fits;
+
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	p.zero_stage = 3;
+	for (p.gpus = 2; p.gpus <= 1024; p.gpus *= 2)
+		if (!price(c, &p, &e, &fits) && fits) {
+			snprintf(res->note, sizeof(res->note), "would fit on %lld such GPUs with ZeRO-3 (a guess)", (long long)p.gpus);
+			return;
+		}
+	snprintf(res->note, sizeof(res->note), "no number of such GPUs up to 1024 makes it fit by sharding alone");
+}
+
 /* The largest divisor of the per-GPU batch that still fits: divisors are tried from the top. */
 static enum oom_status raise_micro_batch(const struct climb *c, struct oom_ladder *l, int64_t most)
 {
@@ -299,6 +316,8 @@ enum oom_status oom_ladder_walk(struct oom_evaluator *ev, const struct oom_model
 		st = climb_rung(&c, r, l, &l->rung[i], allowed);
 		if (st)
 			return st;
+		if (r->number == 8 && l->plan.gpus == 1)
+			how_many_gpus(&c, l, &l->rung[i]);
 	}
 	if (l->fits && !l->start_fits)
 		st = raise_micro_batch(&c, l, l->plan.micro_batch * l->plan.grad_accum);

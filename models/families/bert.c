@@ -4,7 +4,7 @@
 
 #include "../blocks.h"
 
-enum { ROBERTA = 0 };                   /* extra[]: 1 = positions from ids, RoBERTa's heads */
+enum { ROBERTA, ELECTRA };              /* extra[]: positions from ids and RoBERTa's heads; a narrow embedding and its generator */
 
 static void parse(struct oom_arch *a)
 {
@@ -13,9 +13,11 @@ static void parse(struct oom_arch *a)
 
 	for (int i = 0; like_roberta[i]; i++)
 		a->extra[ROBERTA] |= !strcmp(a->model_type, like_roberta[i]);
+	a->extra[ELECTRA] = !strcmp(a->model_type, "electra");
 	a->default_task = OOM_TASK_MASKED_LM;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
+	a->d_embed = a->extra[ELECTRA] ? oom_read_count(r, "embedding_size", 1) : a->d_model;
 	a->d_ff = oom_read_count(r, "intermediate_size", 1);
 	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
@@ -76,7 +78,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 /* Word + token type + position embeddings; RoBERTa computes positions from the ids (one row a token). */
 static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)
 {
-	const struct oom_dim h = D(a->d_model);
+	const struct oom_dim h = D(a->d_embed);
 	struct oom_val ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), types, pos, x, e, w, tt;
 
 	oom_buffer(t, a->max_positions, OOM_I64);
@@ -88,7 +90,7 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	types = oom_new(t, "token type ids", a->extra[ROBERTA] ? t->m_bs : t->m_s, D(1), OOM_I64);
 	types.mono = t->m_bs;
 	t->scope = "word_embeddings";
-	*word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	*word = oom_param(t, "weight", a->vocab, a->d_embed, OOM_P_EMBEDDING);
 	w = oom_op_embedding_param(t, *word, ids, a->vocab, h);
 	w = oom_input_grads(t, w);
 	tt = oom_op_embedding(t, "token_type_embeddings", types, a->type_vocab, h, 0);
@@ -100,6 +102,8 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	oom_drop(t, w);                         /* locals of the embedding module */
 	oom_drop(t, tt);
 	oom_drop(t, e);
+	if (a->d_embed != a->d_model)
+		x = oom_op_linear(t, "embeddings_project", x, D(a->d_model), OOM_BIAS);
 	return x;
 }
 
@@ -108,10 +112,10 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 	const struct oom_dim h = D(a->d_model);
 
 	x = oom_op_slice(t, x, t->m_b, h);      /* hidden[:, 0] */
-	if (a->extra[ROBERTA])
+	if (a->extra[ROBERTA] || a->extra[ELECTRA])
 		x = oom_op_dropout(t, x, a->classifier_dropout);
 	x = oom_op_linear(t, "dense", x, h, OOM_BIAS | OOM_NO_QUANT);
-	x = oom_op_unary(t, OOM_TANH, x);
+	x = oom_op_unary(t, a->extra[ELECTRA] ? OOM_GELU : OOM_TANH, x);
 	x = oom_op_dropout(t, x, a->classifier_dropout);
 	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	return oom_cls_loss(t, a, x);
@@ -130,10 +134,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	if (a->task == OOM_TASK_SEQ_CLS)
 		return classify(t, a, x);
 	hidden = oom_share(t, x);               /* outputs[0] lives until the loss is done */
-	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
-	x = oom_activation(t, a->extra[ROBERTA] ? OOM_ACT_GELU : a->act, x);
+	x = oom_op_linear(t, "dense", x, D(a->d_embed), OOM_BIAS | OOM_NO_QUANT);
+	x = oom_activation(t, a->extra[ROBERTA] || a->extra[ELECTRA] ? OOM_ACT_GELU : a->act, x);
 	x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
-	if (!a->tie)                            /* predictions.bias, tied to decoder.bias only when the weights are */
+	if (!a->tie && !a->extra[ELECTRA])      /* predictions.bias, tied to decoder.bias only when the weights are */
 		oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
 	x = oom_lm_head(t, a, x, word, "decoder", true);
 	loss = a->task == OOM_TASK_CAUSAL_LM ? oom_causal_lm_loss(t, a, x) : oom_plain_lm_loss(t, x, false, t->m_bs);
@@ -141,7 +145,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"bert", "roberta", "xlm-roberta", "camembert", "data2vec-text", NULL};
+static const char *const types[] = {"bert", "roberta", "xlm-roberta", "camembert", "data2vec-text", "electra", NULL};
 
 const struct oom_family oom_family_bert = {
 	.name = "bert",

@@ -1,22 +1,34 @@
-/* GPT-2: pre-norm decoder with learned positions, fused qkv, plain feed-forward, dropout everywhere.
- * Reference: transformers 5.12, models/gpt2/modeling_gpt2.py. */
+/* GPT-2: pre-norm decoder with learned positions, fused qkv, plain feed-forward, dropout everywhere; GPT-Neo: separate
+ * projections without bias, fp32 eager attention, alternating local layers.
+ * Reference: transformers 5.12, models/gpt2/modeling_gpt2.py, models/gpt_neo/modeling_gpt_neo.py. */
+#include <string.h>
+
 #include "../blocks.h"
+
+enum { NEO };                           /* extra[] */
 
 static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
+
+	a->extra[NEO] = !strcmp(a->model_type, "gpt_neo");
 
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
 	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
 	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
-	a->d_ff = oom_read_count_or(r, "n_inner", 4 * a->d_model);
+	a->d_ff = oom_read_count_or(r, a->extra[NEO] ? "intermediate_size" : "n_inner", 4 * a->d_model);
 	a->head_dim = a->d_model / a->n_heads;
 	a->act = oom_read_act(r, "activation_function", "gelu_new");
 	a->dropout = oom_read_real(r, "resid_pdrop", 0.1);
 	a->embed_dropout = oom_read_real(r, "embd_pdrop", 0.1);
 	a->attn_dropout = oom_read_real(r, "attn_pdrop", 0.1);
+	if (a->extra[NEO]) {
+		a->dropout = oom_read_real(r, "resid_dropout", 0);
+		a->embed_dropout = oom_read_real(r, "embed_dropout", 0);
+		a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
+	}
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	if (a->d_model % a->n_heads)
 		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
@@ -45,6 +57,34 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	return oom_op_dropout(t, x, a->dropout);
 }
 
+/* GPT-Neo writes attention out: q and k in fp32, a causal buffer applied by where(). */
+static struct oom_val neo_attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
+{
+	const struct oom_arch *a = l->a;
+	const struct oom_dim h = D(a->d_model), heads = D(a->n_heads);
+	struct oom_val q, k, v, w, p;
+	enum oom_dtype dt;
+
+	oom_buffer(t, a->max_positions * a->max_positions, OOM_U8);
+	q = oom_op_heads(t, oom_op_linear(t, "q_proj", oom_keep(x), h, 0));
+	k = oom_op_heads(t, oom_op_linear(t, "k_proj", oom_keep(x), h, 0));
+	v = oom_op_heads(t, oom_op_linear(t, "v_proj", oom_keep(x), h, 0));
+	dt = (enum oom_dtype)v.dt;
+	q = oom_op_cast(t, q, OOM_F32);
+	k = oom_op_cast(t, k, OOM_F32);
+	w = oom_op_bmm(t, "scores", q, k, t->m_bss, heads, a->head_dim);
+	w = oom_op_masked(t, "where", w, oom_input(t, "causal buffer", t->m_s, 1, OOM_U8));
+	if (!oom_is_none(l->mask))
+		w = oom_op_add(t, w, oom_keep(l->mask));
+	p = oom_op_softmax(t, oom_keep(w), false);
+	p = oom_op_cast(t, p, dt);
+	oom_drop(t, w);
+	p = oom_op_dropout(t, p, a->attn_dropout);
+	p = oom_op_merge_heads(t, oom_op_bmm(t, "attention", p, v, t->m_bs, h, oom_mono_now(t, t->m_s)));
+	oom_done(t, x);
+	return oom_op_dropout(t, oom_op_linear(t, "out_proj", p, h, OOM_BIAS), a->dropout);
+}
+
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct layer *l = ctx;
@@ -53,7 +93,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 	(void)i;
 	h = oom_op_layer_norm(t, "ln_1", oom_keep(x), 0, true, true);
-	h = attention(t, l, h);
+	h = a->extra[NEO] ? neo_attention(t, l, h) : attention(t, l, h);
 	x = oom_op_add(t, h, x);
 	h = oom_op_layer_norm(t, "ln_2", oom_keep(x), 0, true, true);
 	h = oom_plain_mlp(t, h, "c_fc", "c_proj", a->act, D(a->d_ff), true);
@@ -72,7 +112,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);                /* inputs_embeds, a local of the model */
 	x = oom_add_positions(t, "wpe", x, a->max_positions, a->d_model, t->m_s);
-	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
+	l.mask = a->extra[NEO] && !t->plan->padding_mask && t->plan->attn == OOM_ATTN_SDPA ? oom_none() :
+		 oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
 	x = oom_op_dropout(t, x, a->embed_dropout);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
@@ -81,7 +122,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"gpt2", NULL};
+static const char *const types[] = {"gpt2", "gpt_neo", NULL};
 
 const struct oom_family oom_family_gpt2 = {
 	.name = "gpt2",

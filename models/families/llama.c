@@ -21,23 +21,42 @@ enum {
 	SHARED_GATE = 4096,
 	FP32_NORM = 8192,       /* weight * in fp32, cast after (OLMo 2) */
 	TIED = 16384,
+	PARALLEL = 1 << 15,     /* one norm, attention and feed-forward side by side (Cohere, Phi) */
+	FUSED_MLP = 1 << 16,    /* gate_up_proj alone (GLM) */
+	ALL_BIAS = 1 << 17,     /* every linear layer, by use_bias (StarCoder 2), or always (Phi) */
+	NO_O_BIAS = 1 << 18,
+	PATTERN_4 = 1 << 20,    /* three sliding layers, one full (OLMo 3, EXAONE 4) */
+	QK_NORM_LATE = 1 << 21, /* query and key norms after the rotation (HunYuan) */
+	PATTERN_6 = 1 << 19,    /* five sliding layers, one full (Gemma 3), each kind with its rotary table */
 };
 static const struct {
 	const char *type;
 	unsigned flags;
 	enum oom_norm norm;
+	double rotary;          /* share of the head that is rotated when the config is silent; 0 = all */
+	const char *up, *down;  /* a plain feed-forward's layers; NULL: gated */
 } kinds[] = {
-	{"llama", 0, OOM_NORM_RMS}, {"mistral", 0, OOM_NORM_RMS}, {"ministral", 0, OOM_NORM_RMS}, {"arcee", 0, OOM_NORM_RMS},
-	{"qwen2", QKV_BIAS, OOM_NORM_RMS}, {"qwen3", QK_NORM, OOM_NORM_RMS}, {"smollm3", 0, OOM_NORM_RMS},
-	{"gemma", SCALED_EMBED | TIED, OOM_NORM_RMS_PLUS1},
-	{"gemma2", SCALED_EMBED | SANDWICH | ALTERNATING | TIED, OOM_NORM_RMS_PLUS1},
-	{"granite", MULTIPLIERS, OOM_NORM_RMS}, {"phi3", FUSED, OOM_NORM_RMS},
-	{"olmo2", POST_ONLY | QK_NORM | QK_NORM_FULL, OOM_NORM_RMS},
-	{"mixtral", EXPERTS, OOM_NORM_RMS}, {"olmoe", EXPERTS | QK_NORM | QK_NORM_FULL | SCORES_CAST, OOM_NORM_RMS},
-	{"qwen3_moe", EXPERTS | QK_NORM | SCORES_CAST, OOM_NORM_RMS},
-	{"qwen2_moe", EXPERTS | QKV_BIAS | SCORES_CAST | SHARED_GATE, OOM_NORM_RMS},
+	{"olmo", 0, OOM_NORM_LAYER_FP32, 0, NULL, NULL},
+	{"olmo3", POST_ONLY | QK_NORM | QK_NORM_FULL | ALTERNATING | PATTERN_4, OOM_NORM_RMS_FP32, 0, NULL, NULL},
+	{"exaone4", POST_ONLY | QK_NORM | ALTERNATING | PATTERN_4, OOM_NORM_RMS, 0, NULL, NULL},
+	{"glm4", SANDWICH | FUSED_MLP | NO_O_BIAS, OOM_NORM_RMS, 0.5, NULL, NULL},
+	{"hunyuan_v1_dense", QK_NORM | QK_NORM_LATE, OOM_NORM_RMS, 0, NULL, NULL},
+	{"starcoder2", ALL_BIAS | TIED, OOM_NORM_LAYER, 0, "c_fc", "c_proj"},
+	{"stablelm", 0, OOM_NORM_LAYER, 0.25, NULL, NULL}, {"phi", ALL_BIAS | PARALLEL, OOM_NORM_LAYER, 0.5, "fc1", "fc2"},
+	{"gemma3_text", SCALED_EMBED | SANDWICH | ALTERNATING | PATTERN_6 | QK_NORM | TIED, OOM_NORM_RMS_PLUS1, 0, NULL, NULL},
+	{"glm", FUSED_MLP | NO_O_BIAS, OOM_NORM_RMS, 0.5, NULL, NULL}, {"nemotron", 0, OOM_NORM_LAYER, 0.5, "up_proj", "down_proj"},
+	{"cohere", PARALLEL | TIED, OOM_NORM_LAYER_WRITTEN_OUT, 0, NULL, NULL}, {"seed_oss", NO_O_BIAS, OOM_NORM_RMS, 0, NULL, NULL},
+	{"llama", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"mistral", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"ministral", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"arcee", 0, OOM_NORM_RMS, 0, "up_proj", "down_proj"},
+	{"qwen2", QKV_BIAS, OOM_NORM_RMS, 0, NULL, NULL}, {"qwen3", QK_NORM, OOM_NORM_RMS, 0, NULL, NULL}, {"smollm3", 0, OOM_NORM_RMS, 0, NULL, NULL},
+	{"gemma", SCALED_EMBED | TIED, OOM_NORM_RMS_PLUS1, 0, NULL, NULL},
+	{"gemma2", SCALED_EMBED | SANDWICH | ALTERNATING | TIED, OOM_NORM_RMS_PLUS1, 0, NULL, NULL},
+	{"granite", MULTIPLIERS, OOM_NORM_RMS, 0, NULL, NULL}, {"phi3", FUSED, OOM_NORM_RMS, 0, NULL, NULL},
+	{"olmo2", POST_ONLY | QK_NORM | QK_NORM_FULL, OOM_NORM_RMS_FP32, 0, NULL, NULL},
+	{"mixtral", EXPERTS, OOM_NORM_RMS, 0, NULL, NULL}, {"olmoe", EXPERTS | QK_NORM | QK_NORM_FULL | SCORES_CAST, OOM_NORM_RMS, 0, NULL, NULL},
+	{"qwen3_moe", EXPERTS | QK_NORM | SCORES_CAST, OOM_NORM_RMS, 0, NULL, NULL},
+	{"qwen2_moe", EXPERTS | QKV_BIAS | SCORES_CAST | SHARED_GATE, OOM_NORM_RMS, 0, NULL, NULL},
 };
-enum { FLAGS = 0, EMBED_MULT };         /* extra[] */
+enum { FLAGS, KIND };                   /* extra[] */
 
 static void parse_experts(struct oom_arch *a, unsigned flags)
 {
@@ -61,11 +80,12 @@ static void parse_kinds(struct oom_arch *a, unsigned flags)
 {
 	struct oom_reader *r = &a->rd;
 	const uint64_t sparse = oom_read_count_or(r, "decoder_sparse_step", 1);
+	const uint64_t set = oom_read_count_or(r, "sliding_window_pattern", flags & PATTERN_4 ? 4 : 6), pattern = set ? set : 6;
 	const struct oom_key *only = oom_read_key(r, "mlp_only_layers");
 
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
 		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
-		bool slides = flags & ALTERNATING ? !(i % 2) : a->window != 0;
+		bool slides = flags & (PATTERN_6 | PATTERN_4) ? (i + 1) % pattern != 0 : flags & ALTERNATING ? !(i % 2) : a->window != 0;
 		bool dense = flags & EXPERTS && sparse > 1 && (i + 1) % sparse;
 
 		if (type)
@@ -84,10 +104,13 @@ static void parse(struct oom_arch *a)
 	size_t k = sizeof(kinds) / sizeof(kinds[0]);
 
 	a->norm = OOM_NORM_RMS;
+	a->rotary_share = 1;
 	while (k-- > 0)
 		if (!strcmp(kinds[k].type, a->model_type)) {
 			flags = kinds[k].flags;
 			a->norm = kinds[k].norm;
+			a->extra[KIND] = k;
+			a->rotary_share = kinds[k].rotary > 0 ? kinds[k].rotary : 1;
 		}
 	a->extra[FLAGS] = flags;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
@@ -112,18 +135,30 @@ static void parse(struct oom_arch *a)
 	a->dropout = flags & FUSED ? oom_read_real(r, "resid_pdrop", 0) : 0;
 	a->softcap_attn = oom_read_real(r, "attn_logit_softcapping", 0);
 	a->softcap_logits = oom_read_real(r, "final_logit_softcapping", 0);
-	a->rotary_share = oom_read_real(r, "partial_rotary_factor", 1);
+	if (flags & ALL_BIAS) {
+		a->qkv_bias = a->o_bias = a->mlp_bias = oom_read_bool(r, "use_bias", true);
+		a->head_bias = flags & PARALLEL;
+	}
+	a->qkv_bias |= oom_read_bool(r, "use_qkv_bias", false);
+	a->o_bias = a->o_bias && !(flags & NO_O_BIAS);
+	a->o_bias |= oom_read_bool(r, "attention_out_bias", false);
+	a->dropout = oom_read_real(r, "residual_dropout", a->dropout);
+	a->rotary_share = oom_read_real(r, "partial_rotary_factor", a->rotary_share);
+	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor", a->rotary_share);
 	window = oom_read_key(r, "sliding_window");
 	if (window && window->type == OOM_KEY_NUMBER && window->number >= 1 && window->number < 1e9 &&
 	    oom_read_bool(r, "use_sliding_window", strncmp(a->model_type, "qwen", 4) != 0))
 		a->window = (uint64_t)window->number;
+	a->scale_logits = flags & MULTIPLIERS || !strcmp(a->model_type, "cohere");
+	if (oom_read_bool(r, "use_qk_norm", false) || oom_read_bool(r, "qk_layernorm", false))
+		oom_read_fail(r, "%s with query and key norms is not modelled", a->model_type);
 	parse_experts(a, flags);
 	parse_kinds(a, flags);
 }
 
 struct layer {
 	const struct oom_arch *a;
-	struct oom_rope rope;
+	struct oom_rope rope, local;    /* local: the sliding layers' own tables (Gemma 3) */
 	struct oom_val mask[2];         /* full, sliding */
 };
 
@@ -167,8 +202,10 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 
 	if (a->n_experts && !(kind & 2))
 		return oom_moe_mlp(t, &m, x);
-	if (flags & FUSED)
+	if (flags & (FUSED | FUSED_MLP))
 		return fused_mlp(t, a, x);
+	if (kinds[a->extra[KIND]].up)
+		return oom_plain_mlp(t, x, kinds[a->extra[KIND]].up, kinds[a->extra[KIND]].down, a->act, D(a->d_ff), a->mlp_bias);
 	return oom_gated_mlp(t, x, a->act, D(a->d_ff), a->mlp_bias);
 }
 
@@ -187,7 +224,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const uint64_t flags = a->extra[FLAGS];
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
 	const bool post = flags & (SANDWICH | POST_ONLY);
-	struct oom_rope rope = l->rope;
+	struct oom_rope rope = flags & PATTERN_6 && kind & 1 ? l->local : l->rope;
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_val h;
 
@@ -195,8 +232,17 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.mask = l->mask[kind & 1];
 	at.qk_norm = flags & QK_NORM;
 	at.qk_norm_full = flags & QK_NORM_FULL;
+	at.qk_norm_late = flags & QK_NORM_LATE;
 	at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
 	h = flags & POST_ONLY ? oom_share(t, x) : oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
+	if (flags & PARALLEL) {                 /* x + attention(h) + feed_forward(h) */
+		struct oom_val y;
+
+		at.o = flags & ALL_BIAS ? "dense" : "o_proj";
+		y = oom_attention(t, &at, oom_keep(h));
+		h = feed_forward(t, a, kind, h);
+		return oom_op_add(t, oom_op_add(t, x, y), h);
+	}
 	h = flags & FUSED ? fused_attention(t, &at, h) : oom_attention(t, &at, h);
 	if (post)
 		h = oom_norm(t, a->norm, "post_attention_layernorm", h, 0);
@@ -231,9 +277,14 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	l.mask[0] = flags & ALTERNATING || !a->window ? oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s) : oom_none();
 	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) : oom_none();
 	l.rope = oom_rope_tables(t, rot ? rot : a->head_dim, dt, 2);
+	l.local.cos = l.local.sin = oom_none();
+	if (flags & PATTERN_6)
+		l.local = oom_rope_tables(t, a->head_dim, dt, 2);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
 	oom_drop_shared(t, l.rope.cos);
 	oom_drop_shared(t, l.rope.sin);
+	oom_drop_shared(t, l.local.cos);
+	oom_drop_shared(t, l.local.sin);
 	oom_drop_shared(t, l.mask[0]);
 	oom_drop_shared(t, l.mask[1]);
 	x = oom_norm(t, a->norm, "norm", x, 0);
@@ -242,7 +293,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const char *const types[] = {"llama", "mistral", "ministral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "granite", "phi3",
-				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", NULL};
+				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "olmo", "olmo3", "exaone4", "glm4", "hunyuan_v1_dense",
+				    "starcoder2", "stablelm", "phi",
+				    "gemma3_text", "glm", "nemotron", "cohere", "seed_oss", "arcee", NULL};
 
 const struct oom_family oom_family_llama = {
 	.name = "llama",

@@ -5,7 +5,7 @@
 
 #include "../blocks.h"
 
-enum { EXTRA_TOKENS, QKV_BIAS };        /* extra[]: tokens before the patches */
+enum { EXTRA_TOKENS, QKV_BIAS, DINO };  /* extra[]: tokens before the patches; layer scale and two-part classifier */
 
 static void parse(struct oom_arch *a)
 {
@@ -13,7 +13,10 @@ static void parse(struct oom_arch *a)
 
 	a->default_task = OOM_TASK_IMAGE_CLS;
 	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_count(r, "intermediate_size", 1);
+	a->extra[DINO] = !strcmp(a->model_type, "dinov2");
+	a->d_ff = a->extra[DINO] ? a->d_model * oom_read_count(r, "mlp_ratio", 1) : oom_read_count(r, "intermediate_size", 1);
+	if (a->extra[DINO] && oom_read_bool(r, "use_swiglu_ffn", false))
+		oom_read_fail(r, "dinov2 with use_swiglu_ffn is not modelled");
 	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
 	a->head_dim = a->d_model / a->n_heads;
@@ -46,6 +49,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 	(void)i;
 	at.causal = false;
+	at.softmax_as_is = at.no_cast_back = a->extra[DINO];
 	at.mq = at.mk = l->m_tokens;
 	at.sk = l->m_len;
 	y = oom_op_layer_norm(t, "layernorm_before", oom_keep(x), 0, true, true);
@@ -54,9 +58,13 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	v = oom_op_heads(t, oom_op_linear(t, "v_proj", oom_keep(y), h, bias));
 	q = oom_op_linear(t, "o_proj", oom_attention_core(t, &at, q, k, v), h, OOM_BIAS);
 	oom_drop(t, y);
+	if (a->extra[DINO])
+		q = oom_op_mul(t, q, oom_param(t, "layer_scale1", 0, a->d_model, 0));
 	x = oom_op_add(t, oom_op_dropout(t, q, a->dropout), x);
 	y = oom_op_layer_norm(t, "layernorm_after", oom_keep(x), 0, true, true);
 	y = oom_plain_mlp(t, y, "fc1", "fc2", a->act, D(a->d_ff), true);
+	if (a->extra[DINO])
+		y = oom_op_mul(t, y, oom_param(t, "layer_scale2", 0, a->d_model, 0));
 	return oom_op_add(t, oom_op_dropout(t, y, a->dropout), x);
 }
 
@@ -81,6 +89,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	t->scope = "embeddings";
 	for (uint64_t i = 0; i < a->extra[EXTRA_TOKENS]; i++)
 		token[i] = oom_param(t, i ? "distillation_token" : "cls_token", 0, a->d_model, 0);
+	if (a->extra[DINO])
+		oom_drop(t, oom_param(t, "mask_token", 0, a->d_model, OOM_P_UNUSED));
 	pos = oom_param(t, "position_embeddings", 0, n * a->d_model, 0);
 	x = oom_op_conv(t, "projection", pixels, a->d_model, a->channels * a->patch * a->patch, true, m_patches, h);
 	if (a->extra[EXTRA_TOKENS]) {
@@ -99,13 +109,21 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	x = oom_op_layer_norm(t, "layernorm", x, 0, true, true);
 	oom_drop(t, first);
+	if (a->extra[DINO]) {                   /* class token beside the mean of the patches */
+		struct oom_val cls = oom_op_slice(t, oom_keep(x), t->m_b, h);
+		struct oom_val rest = oom_op_mean(t, oom_op_slice(t, x, m_patches, h), t->m_b, h);
+
+		x = oom_op_cat(t, cls, rest, D(2 * a->d_model));
+		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
+		return oom_cls_loss(t, a, x);
+	}
 	x = a->extra[EXTRA_TOKENS] ? oom_op_slice(t, x, t->m_b, h) : oom_op_mean(t, x, t->m_b, h);
 	if (a->n_labels)
 		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	return oom_cls_loss(t, a, x);
 }
 
-static const char *const types[] = {"vit", "deit", "vit_msn", "ijepa", NULL};
+static const char *const types[] = {"vit", "deit", "vit_msn", "ijepa", "dinov2", NULL};
 
 const struct oom_family oom_family_vit = {
 	.name = "vit",

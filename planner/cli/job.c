@@ -1,7 +1,39 @@
 /* From words to a model and a card. */
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli.h"
+#include "oomplan/safetensors.h"
+
+/* Weights beside the config decide: their number is held against the computed one. */
+static int check_weights(const struct oom_job *job, const struct oom_target *t)
+{
+	struct oom_plan plan = oom_plan_default();
+	struct oom_evaluator *ev = NULL;
+	struct oom_tensors held = {0};
+	struct oom_error err = {{0}};
+	struct oom_eval e;
+	struct stat st;
+	int code = 0;
+
+	if (stat(job->model, &st) || !S_ISDIR(st.st_mode))
+		return 0;
+	plan.micro_batch = 1;
+	plan.seq_len = oom_model_task(t->model) == OOM_TASK_IMAGE_CLS ? 0 : 8;
+	if (oom_tensors_read(&held, job->model, &err)) {
+		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	} else if (held.n && held.n_missing_files) {
+		oom_complain(0, "warning: %u weight files named by the index are absent: shapes are not checked",
+			     held.n_missing_files);
+	} else if (held.n && (ev = oom_evaluator_new()) != NULL &&
+		   !oom_evaluate(ev, t->model, &plan, OOM_EVAL_FAST, &e, &err) && e.total_params != held.total_elems) {
+		oom_complain(0, "WARNING: the safetensors hold %llu parameters, the config gives %llu: trust the weights, not this plan",
+			     (unsigned long long)held.total_elems, (unsigned long long)e.total_params);
+	}
+	oom_evaluator_free(ev);
+	oom_tensors_release(&held);
+	return code;
+}
 
 static int open_gpu(struct oom_job *job, struct oom_target *t)
 {
@@ -42,6 +74,11 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	}
 	if (*oom_model_warning(t->model))
 		oom_complain(0, "WARNING: %s", oom_model_warning(t->model));
+	code = check_weights(job, t);
+	if (code) {
+		oom_target_close(t);
+		return code;
+	}
 	shape = oom_model_shape(t->model);
 	if (oom_model_task(t->model) == OOM_TASK_IMAGE_CLS)
 		job->plan.seq_len = 0;

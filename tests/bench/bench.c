@@ -68,6 +68,7 @@ int main(int argc, char **argv)
 	int n = 0;
 
 	snprintf(path, sizeof(path), "%s/Llama-3.1-8B.json", argc > 2 ? argv[2] : "data/models");
+	setvbuf(stdout, NULL, _IONBF, 0);       /* children must not inherit unwritten lines */
 	base = process(nothing, &rss);
 	printf("true:                 %6.2f ms, %ld KiB\n", 1e3 * base, rss);
 	t = process(job, &rss);

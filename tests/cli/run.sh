@@ -47,6 +47,7 @@ expect 2 "did you mean \"bf16\"" --model "$model" --gpu 4090 --precision bf61
 expect 2 "outside" --model "$model" --gpu 4090 --micro-batch 0
 expect 2 "larger than" --model "$model" --gpu 4090 --micro-batch 8 --global-batch 4
 expect 2 "did you mean estimate" estimat
+expect 3 "it has: all-linear, q_proj" --model "$model" --gpu 4090 --lora-r 8 --lora-targets nothing_like_it
 expect 2 "is none of: seq-len, lora, science" --model "$model" --gpu 4090 --allow everything
 expect 0 "warning: 200000 tokens" estimate --model "$model" --seq-len 200000 --micro-batch 1
 expect 0 "optimizer state" explain --model "$model" "optimizer state"
@@ -88,6 +89,10 @@ expect 3 "utf.json" --model "$tmp/utf.json" --gpu 4090
 check "model from standard input" $?
 mkdir "$tmp/folder" && cp "$model" "$tmp/folder/config.json"
 expect 0 "FITS" --model "$tmp/folder" --gpu A100-80G
+{ printf '\073\0\0\0\0\0\0\0'; printf '{"x":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}  '; printf '0123456789abcdef'; } >"$tmp/folder/model.safetensors"
+expect 0 "the safetensors hold 4 parameters" --model "$tmp/folder" --gpu A100-80G
+printf 'short' >"$tmp/folder/model.safetensors"
+expect 3 "model.safetensors" --model "$tmp/folder" --gpu A100-80G
 printf 'model,micro_batch,seq_len,note\nLlama-3.2-1B,1,128,"a, b"\nnothing,1,128,x\n' >"$tmp/runs.csv"
 expect 0 "2 rows, 1 not priced" estimate --runs "$tmp/runs.csv" -o "$tmp/out.csv"
 grep -q '"a, b"' "$tmp/out.csv" && [ "$(wc -l <"$tmp/out.csv")" = 3 ]

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -182,6 +183,64 @@ static void closed_form_in_depth(void **state)
 	close_model(&f);
 }
 
+/* Korthikanti et al., arXiv:2205.05198, equation 2: a GPT layer with dropout in 16 bit keeps s*b*h*(34 + 5*a*s/h) bytes.
+ * The paper leaves out the fp32 mean and rstd of its two layer norms: 2 * 2 * 4 bytes a token, added here. */
+static void korthikanti_activations(void **state)
+{
+	static const struct {
+		uint64_t b, s, h, a;
+	} shapes[] = {{1, 512, 512, 8}, {4, 1024, 768, 12}, {2, 2048, 1024, 16}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		const uint64_t b = shapes[i].b, s = shapes[i].s, h = shapes[i].h, a = shapes[i].a;
+		struct oom_plan p = oom_plan_default();
+		struct fixture f = {.ev = oom_evaluator_new()};
+		uint64_t saved[2];
+		char text[400];
+
+		snprintf(text, sizeof(text), "{\"model_type\": \"gpt2\", \"n_embd\": %d, \"n_head\": %d, \"n_layer\": 4, \"vocab_size\": 100, "
+			 "\"n_positions\": 4096, \"activation_function\": \"gelu\"}", (int)h, (int)a);
+		assert_int_equal(oom_keys_parse(&f.keys, text, strlen(text), "block", NULL), OOM_OK);
+		assert_int_equal(oom_model_new(&f.model, &f.keys, NULL), OOM_OK);
+		p.precision = OOM_BF16;
+		p.attn = OOM_ATTN_EAGER;
+		p.micro_batch = (int64_t)b;
+		p.seq_len = (int64_t)s;
+		for (int n = 0; n < 2; n++) {
+			p.num_layers = 8 + n;
+			saved[n] = price(&f, &p).saved_bytes;
+		}
+		assert_int_equal(saved[1] - saved[0], s * b * h * 34 + 5 * a * s * s * b + 16 * b * s);
+		close_model(&f);
+	}
+}
+
+/* SDPA removes the score matrices, checkpointing all but the block inputs: differences of two evaluations. */
+static void rungs_save_what_they_should(void **state)
+{
+	struct oom_plan p = oom_plan_default(), q;
+	struct fixture f;
+	const uint64_t b = 2, s = 1024, h = 2048, heads = 32, layers = 16;
+
+	(void)state;
+	open_model(&f, "Llama-3.2-1B");
+	p.precision = OOM_BF16;
+	p.micro_batch = (int64_t)b;
+	p.seq_len = (int64_t)s;
+	p.attn = OOM_ATTN_EAGER;
+	q = p;
+	q.attn = OOM_ATTN_SDPA;
+	/* per layer: fp32 softmax and its bf16 copy, 6 bytes a score, are gone */
+	assert_true(price(&f, &p).saved_bytes - price(&f, &q).saved_bytes > layers * 6 * b * heads * s * s);
+	p = q;
+	q.grad_ckpt = OOM_CKPT_FULL;
+	/* what is left of the layers: one bf16 input each; the tail and the logits stay */
+	assert_true(price(&f, &q).saved_bytes < layers * 2 * b * s * h + 4 * b * s * 128256 + 16 * b * s * h);
+	assert_true(price(&f, &q).saved_bytes < price(&f, &p).saved_bytes / 2);
+	close_model(&f);
+}
+
 static void ladder_keeps_the_effective_batch(void **state)
 {
 	struct oom_plan p = oom_plan_default();
@@ -224,6 +283,8 @@ int main(void)
 		cmocka_unit_test(composition_adds_up),
 		cmocka_unit_test(monotone),
 		cmocka_unit_test(closed_form_in_depth),
+		cmocka_unit_test(korthikanti_activations),
+		cmocka_unit_test(rungs_save_what_they_should),
 		cmocka_unit_test(ladder_keeps_the_effective_batch),
 		cmocka_unit_test(rungs_are_complete),
 	};

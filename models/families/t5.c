@@ -1,0 +1,214 @@
+/* T5: encoder-decoder with relative position biases shared by all layers, eager attention, no biases.
+ * Reference: transformers 5.12, models/{t5,mt5}/modeling_*.py. */
+#include <string.h>
+
+#include "../blocks.h"
+
+enum { DEC_LAYERS, BUCKETS, SCALE_OUT };        /* extra[] */
+
+static void parse(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+	const char *ff = oom_read_string(r, "feed_forward_proj", !strcmp(a->model_type, "mt5") ? "gated-gelu" : "relu");
+
+	a->default_task = OOM_TASK_SEQ2SEQ;
+	a->vocab = oom_read_count(r, "vocab_size", 1);
+	a->d_model = oom_read_count(r, "d_model", 1);
+	a->d_ff = oom_read_count(r, "d_ff", 1);
+	a->head_dim = oom_read_count(r, "d_kv", 1);
+	a->n_layers = oom_read_count(r, "num_layers", 1);
+	a->extra[DEC_LAYERS] = oom_read_count_or(r, "num_decoder_layers", a->n_layers);
+	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_heads", 1);
+	a->extra[BUCKETS] = oom_read_count(r, "relative_attention_num_buckets", 1);
+	a->dropout = oom_read_real(r, "dropout_rate", 0.1);
+	a->classifier_dropout = oom_read_real(r, "classifier_dropout", 0);
+	a->gated = !strncmp(ff, "gated-", 6);
+	if (!strcmp(ff, "gated-gelu"))
+		a->act = OOM_ACT_GELU_NEW;
+	else if (!strcmp(ff, "relu") || !strcmp(ff, "gated-relu"))
+		a->act = OOM_ACT_RELU;
+	else if (strstr(ff, "silu"))
+		a->act = OOM_ACT_SILU;
+	else
+		a->act = OOM_ACT_GELU;
+	a->tie = oom_read_bool(r, "tie_word_embeddings", strcmp(a->model_type, "mt5") != 0);
+	a->extra[SCALE_OUT] = oom_read_bool(r, "scale_decoder_outputs", a->tie);
+}
+
+/* variance in fp32, x * rsqrt in fp32, back to the weight's type when that is 16-bit, times the weight. */
+static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val x)
+{
+	const char *scope = t->scope;
+	struct oom_val w, v, y;
+
+	t->scope = name;
+	w = oom_param(t, "weight", 0, x.width, OOM_P_NORM);
+	v = oom_op_unary(t, OOM_SQUARE, oom_op_cast(t, oom_keep(x), OOM_F32));
+	v = oom_op_mean(t, v, x.mono, D(1));
+	v = oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, v));
+	y = oom_op_mul(t, x, v);
+	if (w.dt != OOM_F32)
+		y = oom_op_cast(t, y, (enum oom_dtype)w.dt);
+	y = oom_op_mul(t, w, y);
+	t->scope = scope;
+	return y;
+}
+
+struct stack {
+	const struct oom_arch *a;
+	struct oom_val bias, cross_bias, encoded;
+	uint16_t m_tokens, m_len, m_src, m_src_len;
+	bool decoder;
+};
+
+static struct oom_val attention(struct oom_tape *t, const struct stack *s, struct oom_val x, bool cross)
+{
+	const struct oom_arch *a = s->a;
+	const struct oom_dim inner = {a->n_heads * a->head_dim, "num_heads * d_kv"}, heads = {a->n_heads, "num_heads"};
+	const uint16_t len = cross ? s->m_src_len : s->m_len;
+	struct oom_val src = cross ? oom_keep(s->encoded) : oom_keep(x), q, k, v, w, p;
+	enum oom_dtype dt;
+
+	q = oom_op_heads(t, oom_op_linear(t, "q", oom_keep(x), inner, 0));
+	k = oom_op_heads(t, oom_op_linear(t, "k", src, inner, 0));
+	v = oom_op_heads(t, oom_op_linear(t, "v", src, inner, 0));
+	w = oom_op_bmm(t, "scores", q, k, oom_mono_mul(t, s->m_tokens, len), heads, a->head_dim);
+	dt = (enum oom_dtype)w.dt;
+	w = oom_op_add_inplace(t, w, oom_keep(cross ? s->cross_bias : s->bias));
+	p = oom_op_softmax(t, oom_op_cast(t, oom_keep(w), OOM_F32), true);
+	p = oom_op_dropout(t, oom_op_cast(t, p, dt), a->dropout);
+	p = oom_op_bmm(t, "attention", p, v, s->m_tokens, inner, oom_mono_now(t, len));
+	p = oom_op_linear(t, "o", oom_op_merge_heads(t, p), D(a->d_model), 0);
+	oom_drop(t, w);                         /* scores: a local until the module returns */
+	oom_done(t, x);
+	return p;
+}
+
+static struct oom_val attend(struct oom_tape *t, const struct stack *s, struct oom_val x, bool cross)
+{
+	struct oom_val h = attention(t, s, norm(t, "layer_norm", oom_keep(x)), cross);
+
+	return oom_op_add(t, x, oom_op_dropout(t, h, s->a->dropout));
+}
+
+static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+{
+	const struct oom_dim f = D(a->d_ff), h = D(a->d_model);
+	struct oom_val y;
+
+	if (a->gated) {
+		struct oom_val up;
+
+		y = oom_activation(t, a->act, oom_op_linear(t, "wi_0", oom_keep(x), f, 0));
+		up = oom_op_linear(t, "wi_1", oom_keep(x), f, 0);
+		y = oom_op_mul(t, y, up);
+	} else {
+		y = oom_activation(t, a->act, oom_op_linear(t, "wi", oom_keep(x), f, 0));
+	}
+	y = oom_op_dropout(t, y, a->dropout);
+	if (t->amp && !t->plan->qlora && t->plan->precision != OOM_BF16_AMP)
+		y = oom_op_cast(t, y, OOM_F32);         /* .to(wo.weight.dtype) */
+	y = oom_op_linear(t, "wo", y, h, 0);
+	oom_done(t, x);
+	return y;
+}
+
+static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+{
+	const struct stack *s = ctx;
+	struct oom_val y;
+
+	(void)i;
+	x = attend(t, s, x, false);
+	if (s->decoder)
+		x = attend(t, s, x, true);
+	y = norm(t, "layer_norm", oom_keep(x));
+	y = feed_forward(t, s->a, y);
+	return oom_op_add(t, x, oom_op_dropout(t, y, s->a->dropout));
+}
+
+/* Bucketed relative positions, looked up and permuted to [1, heads, s, s]; the causal mask is added once. */
+static struct oom_val relative_bias(struct oom_tape *t, const struct oom_arch *a, const struct stack *s)
+{
+	const uint16_t plane = oom_mono_mul(t, s->m_len, s->m_len);
+	struct oom_val ids = oom_new(t, "relative buckets", plane, D(1), OOM_I64), b, mask;
+
+	b = oom_op_embedding(t, "relative_attention_bias", ids, a->extra[BUCKETS], (struct oom_dim){a->n_heads, "num_heads"}, 0);
+	b.perm = false;
+	mask = oom_none();
+	if (s->decoder || t->plan->padding_mask) {
+		struct oom_plan p = *t->plan;
+		const struct oom_plan *real = t->plan;
+
+		p.attn = OOM_ATTN_EAGER;                /* T5 has no other attention */
+		t->plan = &p;
+		mask = oom_make_mask(t, s->decoder, 0, (enum oom_dtype)b.dt, t->m_b, s->m_len, s->m_len);
+		t->plan = real;
+	}
+	if (!oom_is_none(mask)) {
+		mask.mono = oom_mono_mul(t, t->m_b, plane);
+		b = oom_op_add_into(t, b, mask, mask.mono, (struct oom_dim){a->n_heads, "num_heads"});
+	}
+	return b;
+}
+
+static struct oom_val run_stack(struct oom_tape *t, struct stack *s, struct oom_val embed, struct oom_val ids, uint64_t layers)
+{
+	const struct oom_arch *a = s->a;
+	struct oom_val x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)), first;
+
+	if (!s->decoder)
+		x = oom_input_grads(t, x);
+	first = oom_share(t, x);
+	s->bias = relative_bias(t, a, s);
+	s->cross_bias = oom_none();
+	if (s->decoder)
+		s->cross_bias = oom_new(t, "cross position bias", oom_mono_mul(t, s->m_len, s->m_src_len),
+					(struct oom_dim){a->n_heads, "num_heads"},
+					t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)embed.dt);
+	x = oom_op_dropout(t, x, a->dropout);
+	x = oom_layers(t, (uint32_t)oom_depth(t, layers), NULL, block, s, x);
+	oom_drop_shared(t, s->bias);
+	oom_drop_shared(t, s->cross_bias);
+	x = oom_op_dropout(t, norm(t, "final_layer_norm", x), a->dropout);
+	oom_drop(t, first);
+	return x;
+}
+
+static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+{
+	const uint16_t m_t = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0), m_bt = oom_mono_mul(t, t->m_b, m_t);
+	struct stack enc = {.a = a, .m_tokens = t->m_bs, .m_len = t->m_s};
+	struct stack dec = {.a = a, .m_tokens = m_bt, .m_len = m_t, .m_src = t->m_bs, .m_src_len = t->m_s, .decoder = true};
+	struct oom_val embed, x, dec_ids, loss;
+
+	if (a->task != OOM_TASK_SEQ2SEQ) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s is modelled for task seq2seq only", a->model_type);
+		return oom_none();
+	}
+	t->scope = "shared";
+	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	x = run_stack(t, &enc, embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->n_layers);
+	dec.encoded = x;
+	dec_ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
+	x = run_stack(t, &dec, embed, oom_keep(dec_ids), a->extra[DEC_LAYERS]);
+	if (a->extra[SCALE_OUT])
+		x = oom_op_unary(t, OOM_SCALE, x);
+	x = oom_lm_head(t, a, x, embed, "lm_head", false);
+	loss = oom_plain_lm_loss(t, x, false, m_bt);
+	oom_drop_shared(t, dec.encoded);
+	oom_drop(t, dec_ids);
+	return loss;
+}
+
+static const char *const types[] = {"t5", "mt5", NULL};
+
+const struct oom_family oom_family_t5 = {
+	.name = "t5",
+	.summary = "encoder-decoder with shared relative position biases",
+	.source = "transformers 5.12 models/t5/modeling_t5.py",
+	.types = types,
+	.lora_targets = "q+v",
+	.parse = parse,
+	.step = step,
+};
