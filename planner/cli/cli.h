@@ -14,7 +14,12 @@
 #include "options.h"
 
 /* INPUT: also output that could not be written. */
-enum oom_exit { OOM_EXIT_FITS = 0, OOM_EXIT_DOES_NOT_FIT = 1, OOM_EXIT_USAGE = 2, OOM_EXIT_INPUT = 3 };
+enum oom_exit {
+	OOM_EXIT_FITS = 0,
+	OOM_EXIT_DOES_NOT_FIT = 1,
+	OOM_EXIT_USAGE = 2,
+	OOM_EXIT_INPUT = 3
+};
 
 /* What commands have in common; a command's other options live in its own file. */
 struct oom_job {
@@ -27,7 +32,8 @@ struct oom_job {
 };
 extern struct oom_job oom_job;          /* the one of this process, zeroed before it is read */
 
-/* job.c: the model and the card of a job; failures are printed, the exit code returned (0 = fine). */
+/* job.c: the model and the card of a job; failures are printed, the exit code
+ * returned (0 = fine). */
 struct oom_target {
 	struct oom_keys keys;
 	struct oom_model *model;
@@ -48,10 +54,12 @@ int oom_finish(int code);
 int oom_estimate_runs(struct oom_job *job);
 
 /* report.c, report_json.c */
-void oom_report_plan(const struct oom_job *job, const struct oom_target *t, const struct oom_ladder *l);
-void oom_report_estimate(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *plan,
-			 const struct oom_eval *e, bool fits);
+void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
+		     const struct oom_ladder *l);
+void oom_report_estimate(const struct oom_job *job, const struct oom_target *t,
+			 const struct oom_plan *plan, const struct oom_eval *e, bool fits);
 void oom_json_plan(const struct oom_target *t, const struct oom_ladder *l);
-void oom_json_estimate(const struct oom_target *t, const struct oom_plan *plan, const struct oom_eval *e, bool fits);
+void oom_json_estimate(const struct oom_target *t, const struct oom_plan *plan,
+		       const struct oom_eval *e, bool fits);
 
 #endif

@@ -31,7 +31,8 @@ static int run(struct oom_job *job)
 	if (code)
 		return code;
 	ev = oom_evaluator_new();
-	if (!ev || oom_evaluate(ev, t.model, &job->plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &e, &err)) {
+	if (!ev ||
+	    oom_evaluate(ev, t.model, &job->plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &e, &err)) {
 		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
 	} else {
 		fits = !t.capacity || e.used_bytes <= oom_budget(t.capacity, &job->plan);
@@ -50,21 +51,45 @@ static int run(struct oom_job *job)
 
 static const struct oom_option options[] = {
 	OOM_OPTIONS_TARGET,
-	{.name = "runs", .kind = OOM_OPTION_TEXT, .target = &oom_job.runs, .metavar = "FILE", .hint = OOM_HINT_FILE,
+	{.name = "runs",
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &oom_job.runs,
+	 .metavar = "FILE",
+	 .hint = OOM_HINT_FILE,
 	 .summary = "price every row of a CSV (columns: model and the knobs' names)"},
-	{.name = "output", .letter = 'o', .kind = OOM_OPTION_TEXT, .target = &oom_job.output, .metavar = "FILE",
-	 .hint = OOM_HINT_FILE, .def = "standard output", .summary = "where the priced rows go"},
-	{.name = "models-dir", .kind = OOM_OPTION_TEXT, .target = &oom_job.models_dir, .metavar = "DIR", .hint = OOM_HINT_DIR,
-	 .def = "beside the CSV", .summary = "where the rows' model files lie"},
-	OOM_OPTION_JSON, OOM_OPTION_CSV("print CSV, one row a phase"), OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
+	{.name = "output",
+	 .letter = 'o',
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &oom_job.output,
+	 .metavar = "FILE",
+	 .hint = OOM_HINT_FILE,
+	 .def = "standard output",
+	 .summary = "where the priced rows go"},
+	{.name = "models-dir",
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &oom_job.models_dir,
+	 .metavar = "DIR",
+	 .hint = OOM_HINT_DIR,
+	 .def = "beside the CSV",
+	 .summary = "where the rows' model files lie"},
+	OOM_OPTION_JSON,
+	OOM_OPTION_CSV("print CSV, one row a phase"),
+	OOM_OPTIONS_COMMON,
+	OOM_OPTIONS_END,
 };
 static const struct oom_example examples[] = {
-	{"estimate --model config.json --micro-batch 4 --seq-len 2048 --precision amp-bf16", "the peak of each phase"},
-	{"estimate --runs runs.csv --output priced.csv", "every row priced, in pred_ columns beside its own"},
+	{"estimate --model config.json --micro-batch 4 --seq-len 2048 --precision amp-bf16",
+	 "the peak of each phase"},
+	{"estimate --runs runs.csv --output priced.csv",
+	 "every row priced, in pred_ columns beside its own"},
 	{NULL, NULL},
 };
 const struct oom_command oom_command_estimate = {
-	.name = "estimate", .summary = "price exactly the configuration given, or every row of a runs file",
-	.synopsis = "--model FILE [--gpu NAME] [options] [knobs]", .options = options, .knobs = true, .examples = examples,
+	.name = "estimate",
+	.summary = "price exactly the configuration given, or every row of a runs file",
+	.synopsis = "--model FILE [--gpu NAME] [options] [knobs]",
+	.options = options,
+	.knobs = true,
+	.examples = examples,
 	.run = run,
 };

@@ -56,13 +56,21 @@ static int run(struct oom_job *job)
 	return code;
 }
 
-static const struct oom_option options[] = {OOM_OPTIONS_TARGET, OOM_OPTIONS_COMMON, OOM_OPTIONS_END};
+static const struct oom_option options[] = {
+	OOM_OPTIONS_TARGET, OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
+};
 static const struct oom_example examples[] = {
 	{"explain --model config.json logits", "the rows whose name, module or kind holds the word"},
 	{NULL, NULL},
 };
 const struct oom_command oom_command_explain = {
-	.name = "explain", .summary = "every row of the ledger: formula, numbers, bytes, origin",
-	.synopsis = "[TERM] --model FILE [options] [knobs]", .options = options, .knobs = true, .words = "TERM",
-	.max_words = 1, .examples = examples, .run = run,
+	.name = "explain",
+	.summary = "every row of the ledger: formula, numbers, bytes, origin",
+	.synopsis = "[TERM] --model FILE [options] [knobs]",
+	.options = options,
+	.knobs = true,
+	.words = "TERM",
+	.max_words = 1,
+	.examples = examples,
+	.run = run,
 };

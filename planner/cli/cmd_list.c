@@ -36,7 +36,8 @@ static int gpus(void)
 		char size[32];
 
 		oom_table_cell(&t, gpus.items[i].name);
-		oom_table_cell(&t, oom_format_bytes(gpus.items[i].capacity_bytes, size, sizeof(size)));
+		oom_table_cell(&t,
+			       oom_format_bytes(gpus.items[i].capacity_bytes, size, sizeof(size)));
 		oom_table_cell(&t, oom_capacity_kind_str(gpus.items[i].capacity_kind));
 		oom_table_cell(&t, gpus.items[i].aliases);
 	}
@@ -61,7 +62,8 @@ static void choices(const char *knob)
 	const struct oom_knob *k = oom_knob_find(knob);
 
 	for (size_t i = 0; k->choice(i); i++)
-		printf("%-22s %-8s %s\n%32s%s\n", k->choice(i)->name, oom_class_str(k->choice(i)->cls), k->choice(i)->summary, "",
+		printf("%-22s %-8s %s\n%32s%s\n", k->choice(i)->name,
+		       oom_class_str(k->choice(i)->cls), k->choice(i)->summary, "",
 		       k->choice(i)->source);
 }
 
@@ -70,8 +72,8 @@ static void rungs(void)
 	for (size_t i = 0; oom_rung_at(i); i++) {
 		const struct oom_rung *r = oom_rung_at(i);
 
-		printf("%2d  %s [%s]\n      costs: %s\n      set: %s\n      source: %s\n", r->number, r->name, oom_class_str(r->cls),
-		       r->cost, r->setting, r->source);
+		printf("%2d  %s [%s]\n      costs: %s\n      set: %s\n      source: %s\n",
+		       r->number, r->name, oom_class_str(r->cls), r->cost, r->setting, r->source);
 	}
 }
 
@@ -97,9 +99,17 @@ PRINTS(optimizers, choices("optimizer"))
 PRINTS(rungs, rungs())
 PRINTS(engines, choices("engine"))
 
-static const struct { const char *name; int (*print)(void); } lists[] = {
-	{"models", list_models}, {"gpus", gpus}, {"families", list_families}, {"optimizers", list_optimizers},
-	{"rungs", list_rungs}, {"knobs", knobs}, {"engines", list_engines},
+static const struct {
+	const char *name;
+	int (*print)(void);
+} lists[] = {
+	{"models", list_models},
+	{"gpus", gpus},
+	{"families", list_families},
+	{"optimizers", list_optimizers},
+	{"rungs", list_rungs},
+	{"knobs", knobs},
+	{"engines", list_engines},
 };
 
 static const char *list_word(size_t i)
@@ -118,6 +128,14 @@ static int run(struct oom_job *job)
 
 static const struct oom_option options[] = {OOM_OPTIONS_COMMON, OOM_OPTIONS_END};
 const struct oom_command oom_command_list = {
-	.name = "list", .summary = "what the tables hold: models, gpus, optimizers, rungs, families, knobs, engines",
-	.synopsis = "WHAT", .options = options, .words = "WHAT", .min_words = 1, .max_words = 1, .word = list_word, .run = run,
+	.name = "list",
+	.summary =
+		"what the tables hold: models, gpus, optimizers, rungs, families, knobs, engines",
+	.synopsis = "WHAT",
+	.options = options,
+	.words = "WHAT",
+	.min_words = 1,
+	.max_words = 1,
+	.word = list_word,
+	.run = run,
 };

@@ -16,8 +16,10 @@ static unsigned allowed(const struct oom_list *words)
 
 static void csv(const struct oom_ladder *l)
 {
-	static const char *const outcomes[] = {"not_needed", "taken", "no_help", "not_applicable", "offered"};
-	static const char *const names[] = {"rung", "name", "class", "outcome", "before_bytes", "after_bytes", "fits", NULL};
+	static const char *const outcomes[] = {"not_needed", "taken", "no_help", "not_applicable",
+					       "offered"};
+	static const char *const names[] = {"rung",         "name",        "class", "outcome",
+					    "before_bytes", "after_bytes", "fits",  NULL};
 	struct oom_csv c = {.out = stdout};
 
 	oom_csv_head(&c, names);
@@ -44,7 +46,8 @@ static int run(struct oom_job *job)
 	if (code)
 		return code;
 	ev = oom_evaluator_new();
-	if (!ev || oom_ladder_walk(ev, t.model, &job->plan, t.capacity, allowed(&job->allow), &l, &err) ||
+	if (!ev ||
+	    oom_ladder_walk(ev, t.model, &job->plan, t.capacity, allowed(&job->allow), &l, &err) ||
 	    oom_evaluate(ev, t.model, &l.start, OOM_EVAL_BUCKETS, &l.start_eval, &err) ||
 	    oom_evaluate(ev, t.model, &l.plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &l.eval, &err)) {
 		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
@@ -64,18 +67,31 @@ static int run(struct oom_job *job)
 
 static const struct oom_option options[] = {
 	OOM_OPTIONS_TARGET,
-	{.name = "allow", .kind = OOM_OPTION_LIST, .target = &oom_job.allow, .metavar = "WORDS", .choices = allow_words,
+	{.name = "allow",
+	 .kind = OOM_OPTION_LIST,
+	 .target = &oom_job.allow,
+	 .metavar = "WORDS",
+	 .choices = allow_words,
 	 .summary = "fixes that change the science, joined by commas"},
-	OOM_OPTION_JSON, OOM_OPTION_CSV("print CSV, one row a rung"), OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
+	OOM_OPTION_JSON,
+	OOM_OPTION_CSV("print CSV, one row a rung"),
+	OOM_OPTIONS_COMMON,
+	OOM_OPTIONS_END,
 };
 static const struct oom_example examples[] = {
 	{"--model config.json --gpu A100-40G", "does it fit, and what to change until it does"},
 	{"plan --model Llama-3.1-8B --gpu 4090 --precision amp-bf16 --global-batch 64 --allow lora",
-	 "a bundled model on a small card, adapters allowed, 64 sequences a step whatever the micro-batch"},
+	 "a bundled model on a small card, adapters allowed, 64 sequences a step whatever the "
+	 "micro-batch"},
 	{NULL, NULL},
 };
 const struct oom_command oom_command_plan = {
-	.name = "plan", .summary = "does it fit, and the cheapest fixes in order until it does (the default command)",
-	.synopsis = "--model FILE --gpu NAME [options] [knobs]", .options = options, .knobs = true, .examples = examples,
+	.name = "plan",
+	.summary =
+		"does it fit, and the cheapest fixes in order until it does (the default command)",
+	.synopsis = "--model FILE --gpu NAME [options] [knobs]",
+	.options = options,
+	.knobs = true,
+	.examples = examples,
 	.run = run,
 };

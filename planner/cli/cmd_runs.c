@@ -22,6 +22,7 @@ int oom_estimate_runs(struct oom_job *job)
 	if (*rep.unknown_columns && !job->quiet)
 		oom_complain(0, "carried through, not used: %s", rep.unknown_columns);
 	if (!job->quiet)
-		oom_complain(0, "%zu rows, %zu not priced, %zu with an approximated structure", rep.rows, rep.failed, rep.warned);
+		oom_complain(0, "%zu rows, %zu not priced, %zu with an approximated structure",
+			     rep.rows, rep.failed, rep.warned);
 	return OOM_EXIT_FITS;
 }

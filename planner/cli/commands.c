@@ -12,7 +12,7 @@ static const struct oom_command *const commands[] = {OOM_COMMANDS(ROW)};
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 struct oom_job oom_job;
-const char *const oom_color_words[] = {"auto", "always", "never", NULL};        /* enum oom_color_mode */
+const char *const oom_color_words[] = {"auto", "always", "never", NULL}; /* enum oom_color_mode */
 
 const struct oom_command *oom_command_at(size_t i)
 {
@@ -59,7 +59,8 @@ static const struct oom_option *help_row(const struct oom_command *cmd)
 }
 
 /* Words against what the command takes; OOM_OK or words for the user. */
-static enum oom_status check_words(const struct oom_command *cmd, const struct oom_list *given, struct oom_error *err)
+static enum oom_status check_words(const struct oom_command *cmd, const struct oom_list *given,
+				   struct oom_error *err)
 {
 	const char *legal[OOM_LIST_MAX] = {NULL};
 	char list[300];
@@ -67,10 +68,12 @@ static enum oom_status check_words(const struct oom_command *cmd, const struct o
 	for (size_t i = 0; cmd->word && i < OOM_LIST_MAX - 1 && cmd->word(i); i++)
 		legal[i] = cmd->word(i);
 	if (given->n > cmd->max_words)
-		return oom_error_set(err, OOM_ERR_INVALID, "unexpected word \"%.60s\"", given->items[cmd->max_words]);
+		return oom_error_set(err, OOM_ERR_INVALID, "unexpected word \"%.60s\"",
+				     given->items[cmd->max_words]);
 	if (given->n < cmd->min_words)
 		return oom_error_set(err, OOM_ERR_INVALID, "%s what? %s", cmd->name,
-				     cmd->word ? oom_words_join(legal, list, sizeof(list)) : cmd->words);
+				     cmd->word ? oom_words_join(legal, list, sizeof(list))
+					       : cmd->words);
 	for (size_t i = 0; cmd->word && i < given->n; i++)
 		if (oom_word_index(given->items[i], legal) < 0)
 			return oom_word_unknown(cmd->name, given->items[i], legal, err);
@@ -79,7 +82,8 @@ static enum oom_status check_words(const struct oom_command *cmd, const struct o
 
 int oom_command_run(const struct oom_command *cmd, int argc, char **argv)
 {
-	struct oom_options set = {.own = cmd->options, .words = &oom_job.words, .stop = help_row(cmd)};
+	struct oom_options set = {
+		.own = cmd->options, .words = &oom_job.words, .stop = help_row(cmd)};
 	struct oom_error err = {{0}};
 
 	memset(&oom_job, 0, sizeof(oom_job));
@@ -87,8 +91,10 @@ int oom_command_run(const struct oom_command *cmd, int argc, char **argv)
 		oom_job.plan = oom_plan_default();
 		set.plan = &oom_job.plan;
 	}
-	if (oom_options_parse(&set, argc, argv, &err) || (!oom_job.help && check_words(cmd, &oom_job.words, &err)))
-		return oom_complain(OOM_EXIT_USAGE, "%s; see: oomplan %s --help", err.text, cmd->name);
+	if (oom_options_parse(&set, argc, argv, &err) ||
+	    (!oom_job.help && check_words(cmd, &oom_job.words, &err)))
+		return oom_complain(OOM_EXIT_USAGE, "%s; see: oomplan %s --help", err.text,
+				    cmd->name);
 	oom_term_set_color((enum oom_color_mode)oom_job.color);
 	if (oom_job.help) {
 		oom_help_command(cmd, stdout, oom_term_width());

@@ -1,5 +1,5 @@
-/* The table of commands.  A command is one file that defines its descriptor `oom_command_NAME`, and one name in
- * OOM_COMMANDS. */
+/* The table of commands.  A command is one file that defines its descriptor `oom_command_NAME`, and
+ * one name in OOM_COMMANDS. */
 #ifndef OOM_CLI_COMMANDS_H
 #define OOM_CLI_COMMANDS_H
 
@@ -22,7 +22,7 @@ struct oom_command {
 	const char *words;              /* metavar of what is no option; NULL: it takes none */
 	size_t min_words, max_words;
 	const char *(*word)(size_t i);  /* the legal words, NULL past the end; NULL: any */
-	const struct oom_example *examples;     /* ends with NULL args; may be NULL */
+	const struct oom_example *examples;     /* ends with NULL args; or NULL */
 	int (*run)(struct oom_job *job);        /* returns an enum oom_exit */
 };
 
@@ -47,24 +47,30 @@ void oom_man_print(FILE *out);
 /* Rows that commands share; they fill oom_job. */
 extern const char *const oom_color_words[];
 #define OOM_OPTIONS_COMMON \
-	{.name = "help", .letter = 'h', .kind = OOM_OPTION_FLAG, .target = &oom_job.help, .summary = "print this text and stop"}, \
+	{.name = "help", .letter = 'h', .kind = OOM_OPTION_FLAG, .target = &oom_job.help, \
+	 .summary = "print this text and stop"}, \
 	{.name = "quiet", .letter = 'q', .kind = OOM_OPTION_FLAG, .target = &oom_job.quiet, \
 	 .summary = "print the verdict alone"}, \
-	{.name = "color", .kind = OOM_OPTION_CHOICE, .target = &oom_job.color, .metavar = "WHEN", .choices = oom_color_words, \
-	 .def = "auto", .summary = "colour on a terminal, always or never; auto honours NO_COLOR"}
+	{.name = "color", .kind = OOM_OPTION_CHOICE, .target = &oom_job.color, .metavar = "WHEN", \
+	 .choices = oom_color_words, .def = "auto", \
+	 .summary = "colour on a terminal, always or never; auto honours NO_COLOR"}
 #define OOM_OPTION_JSON \
-	{.name = "json", .kind = OOM_OPTION_FLAG, .target = &oom_job.json, .summary = "print JSON, sizes as integers in bytes"}
+	{.name = "json", .kind = OOM_OPTION_FLAG, .target = &oom_job.json, \
+	 .summary = "print JSON, sizes as integers in bytes"}
 #define OOM_OPTION_CSV(what) \
 	{.name = "csv", .kind = OOM_OPTION_FLAG, .target = &oom_job.csv, .summary = what}
 #define OOM_OPTIONS_TARGET \
-	{.name = "model", .letter = 'm', .kind = OOM_OPTION_TEXT, .target = &oom_job.model, .metavar = "FILE", \
-	 .hint = OOM_HINT_MODEL, .summary = "config.json, a folder holding one, a bundled name, or - for standard input"}, \
-	{.name = "gpu", .letter = 'g', .kind = OOM_OPTION_TEXT, .target = &oom_job.gpu, .metavar = "NAME", \
-	 .hint = OOM_HINT_GPU, .summary = "a card in any spelling (see oomplan list gpus)"}, \
-	{.name = "gpu-memory", .kind = OOM_OPTION_TEXT, .target = &oom_job.gpu_memory, .metavar = "SIZE", \
-	 .summary = "capacity instead of the table's, such as 23.65GiB"}, \
-	{.name = "gpus-file", .kind = OOM_OPTION_TEXT, .target = &oom_job.gpus_file, .metavar = "FILE", \
-	 .hint = OOM_HINT_FILE, .summary = "your own cards, in the columns of data/gpus.csv"}
+	{.name = "model", .letter = 'm', .kind = OOM_OPTION_TEXT, .target = &oom_job.model, \
+	 .metavar = "FILE", .hint = OOM_HINT_MODEL, \
+	 .summary = "config.json, a folder holding one, a bundled name, or - for standard input"}, \
+	{.name = "gpu", .letter = 'g', .kind = OOM_OPTION_TEXT, .target = &oom_job.gpu, \
+	 .metavar = "NAME", .hint = OOM_HINT_GPU, \
+	 .summary = "a card in any spelling (see oomplan list gpus)"}, \
+	{.name = "gpu-memory", .kind = OOM_OPTION_TEXT, .target = &oom_job.gpu_memory, \
+	 .metavar = "SIZE", .summary = "capacity instead of the table's, such as 23.65GiB"}, \
+	{.name = "gpus-file", .kind = OOM_OPTION_TEXT, .target = &oom_job.gpus_file, \
+	 .metavar = "FILE", .hint = OOM_HINT_FILE, \
+	 .summary = "your own cards, in the columns of data/gpus.csv"}
 #define OOM_OPTIONS_END {.name = NULL}
 
 #endif

@@ -16,7 +16,8 @@ void oom_csv_text(struct oom_csv *c, const char *value)
 	const size_t len = strlen(value);
 
 	separate(c);
-	if (!value[strcspn(value, ",\"\r\n")] && (!len || (value[0] != ' ' && value[len - 1] != ' '))) {
+	if (!value[strcspn(value, ",\"\r\n")] &&
+	    (!len || (value[0] != ' ' && value[len - 1] != ' '))) {
 		fputs(value, c->out);
 		return;
 	}

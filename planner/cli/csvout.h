@@ -1,5 +1,5 @@
-/* CSV fields as RFC 4180 quotes them.  Lines end in LF, not CRLF: what Unix tools read, and what our own reader
- * and every spreadsheet accept. */
+/* CSV fields as RFC 4180 quotes them.  Lines end in LF, not CRLF: what Unix tools read, and what
+ * our own reader and every spreadsheet accept. */
 #ifndef OOM_CLI_CSVOUT_H
 #define OOM_CLI_CSVOUT_H
 

@@ -3,10 +3,12 @@
 #include "term.h"
 #include "view.h"
 
-/* Text begins in this column; lines end at WIDEST even on a wide terminal, where eyes lose the line. */
+/* Text begins in this column; lines end at WIDEST even on a wide terminal, where eyes lose the
+ * line. */
 enum { TEXT_COLUMN = 30, NARROW_COLUMN = 8, WIDEST = 110 };
 
-/* "  left          text", the text on a line of its own where left is too long or the terminal too narrow. */
+/* "  left          text", the text on a line of its own where left is too long or the terminal too
+ * narrow. */
 static void row(FILE *out, const char *left, const char *text, int width)
 {
 	const int len = (int)oom_display_width(left) + 2;
@@ -25,11 +27,12 @@ static void option_row(FILE *out, const struct oom_view *v, int width)
 
 	if (v->letter)
 		snprintf(letter, sizeof(letter), "-%c, ", v->letter);
-	snprintf(left, sizeof(left), "%s--%s%s%s%s", letter, !v->metavar && v->knob ? "[no-]" : "", v->name,
-		 v->metavar ? " " : "", v->metavar ? v->metavar : "");
+	snprintf(left, sizeof(left), "%s--%s%s%s%s", letter, !v->metavar && v->knob ? "[no-]" : "",
+		 v->name, v->metavar ? " " : "", v->metavar ? v->metavar : "");
 	oom_view_choices(v, words, sizeof(words));
-	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s%s", v->summary, *words ? ": " : "", words, *v->range ? " (" : "",
-		 v->range, *v->range ? ")" : "", *v->def ? " [" : "", v->def, *v->def ? "]" : "");
+	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s%s", v->summary, *words ? ": " : "", words,
+		 *v->range ? " (" : "", v->range, *v->range ? ")" : "", *v->def ? " [" : "", v->def,
+		 *v->def ? "]" : "");
 	row(out, left, text, width);
 }
 
@@ -53,8 +56,10 @@ void oom_help_overview(FILE *out, int width)
 	row(out, "oomplan help --man", "the manual page", width);
 	row(out, "oomplan --version", "the version", width);
 	fputc('\n', out);
-	oom_wrap(out, "exit status: 0 fits or done, 1 does not fit, 2 usage, 3 unreadable or invalid input, or output that "
-		 "could not be written", 0, 0, width);
+	oom_wrap(out,
+		 "exit status: 0 fits or done, 1 does not fit, 2 usage, 3 unreadable or invalid "
+		 "input, or output that could not be written",
+		 0, 0, width);
 }
 
 void oom_help_command(const struct oom_command *cmd, FILE *out, int width)
@@ -73,8 +78,10 @@ void oom_help_command(const struct oom_command *cmd, FILE *out, int width)
 		option_row(out, &v, width);
 	if (cmd->knobs) {
 		fputc('\n', out);
-		oom_wrap(out, "knobs (ranges in parentheses; defaults in brackets: what a Hugging Face Trainer user gets):", 0, 0,
-			 width);
+		oom_wrap(out,
+			 "knobs (ranges in parentheses; defaults in brackets: what a Hugging Face "
+			 "Trainer user gets):",
+			 0, 0, width);
 	}
 	for (; oom_view_at(cmd->options, cmd->knobs, i, &v); i++)
 		option_row(out, &v, width);
@@ -105,8 +112,12 @@ static int run(struct oom_job *job)
 }
 
 static const struct oom_option options[] = {
-	{.name = "man", .kind = OOM_OPTION_FLAG, .target = &man_page, .summary = "print the manual page, in troff"},
-	OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
+	{.name = "man",
+	 .kind = OOM_OPTION_FLAG,
+	 .target = &man_page,
+	 .summary = "print the manual page, in troff"},
+	OOM_OPTIONS_COMMON,
+	OOM_OPTIONS_END,
 };
 static const struct oom_example examples[] = {
 	{"help plan", "every option and knob of plan"},
@@ -114,6 +125,13 @@ static const struct oom_example examples[] = {
 	{NULL, NULL},
 };
 const struct oom_command oom_command_help = {
-	.name = "help", .summary = "help on a command, or the manual page", .synopsis = "[COMMAND] [--man]", .options = options,
-	.words = "COMMAND", .max_words = 1, .word = command_word, .examples = examples, .run = run,
+	.name = "help",
+	.summary = "help on a command, or the manual page",
+	.synopsis = "[COMMAND] [--man]",
+	.options = options,
+	.words = "COMMAND",
+	.max_words = 1,
+	.word = command_word,
+	.examples = examples,
+	.run = run,
 };

@@ -9,7 +9,8 @@
 /* Length of the well-formed character at p, 0 if there is none (RFC 3629, section 4). */
 static int utf8_length(const unsigned char *p)
 {
-	const int n = *p < 0x80 ? 1 : *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3 : *p >= 0xf0 && *p < 0xf5 ? 4 : 0;
+	const int lead = *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : 4;
+	const int n = *p < 0x80 ? 1 : *p < 0xc2 || *p >= 0xf5 ? 0 : lead;
 
 	for (int i = 1; i < n; i++)
 		if ((p[i] & 0xc0) != 0x80)
@@ -128,7 +129,7 @@ void oom_json_real(struct oom_json *j, const char *key, double value)
 	begin(j, key);
 	for (int digits = 15; digits <= 17; digits++) {
 		snprintf(text, sizeof(text), "%.*g", digits, value);
-		if (strtod(text, NULL) == value)        /* exact on purpose: the same double, or more digits */
+		if (strtod(text, NULL) == value)        /* exact on purpose */
 			break;
 	}
 	fputs(text, j->out);

@@ -29,8 +29,8 @@ void oom_json_bool(struct oom_json *j, const char *key, bool value);
 void oom_json_real(struct oom_json *j, const char *key, double value);
 void oom_json_null(struct oom_json *j, const char *key);
 
-/* A string with its quotes (RFC 8259, section 7).  Control characters are escaped, bytes that are no UTF-8
- * (surrogates and overlong forms too) become U+FFFD. */
+/* A string with its quotes (RFC 8259, section 7).  Control characters are escaped, bytes that are
+ * no UTF-8 (surrogates and overlong forms too) become U+FFFD. */
 void oom_json_string(FILE *out, const char *s);
 
 #endif

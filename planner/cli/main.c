@@ -13,11 +13,14 @@ static int unknown_command(const char *word)
 	for (size_t i = 0; i < 31 && oom_command_at(i); i++)
 		names[i] = oom_command_at(i)->name;
 	if (!access(word, R_OK))
-		return oom_complain(OOM_EXIT_USAGE, "%.200s is a file, not a command; did you mean: oomplan --model %.200s",
-				    word, word);
+		return oom_complain(
+			OOM_EXIT_USAGE,
+			"%.200s is a file, not a command; did you mean: oomplan --model %.200s",
+			word, word);
 	near = oom_nearest(word, names);
-	return oom_complain(OOM_EXIT_USAGE, "unknown command %.60s%s%s%s; see: oomplan --help", word,
-			    near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+	return oom_complain(OOM_EXIT_USAGE, "unknown command %.60s%s%s%s; see: oomplan --help",
+			    word, near ? " (did you mean " : "", near ? near : "",
+			    near ? "?)" : "");
 }
 
 int main(int argc, char **argv)

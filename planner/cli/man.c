@@ -2,7 +2,8 @@
 #include "commands.h"
 #include "view.h"
 
-/* Text that troff must not read: backslashes, dashes that are minus signs, a dot or quote that begins a line. */
+/* Text that troff must not read: backslashes, dashes that are minus signs, a dot or quote that
+ * begins a line. */
 static void roff(FILE *out, const char *s)
 {
 	if (*s == '.' || *s == '\'')
@@ -106,14 +107,17 @@ void oom_man_print(FILE *out)
 	fputs(".\\\" generated from the option tables: oomplan help \\-\\-man\n"
 	      ".TH OOMPLAN 1 \"\" \"oomplan " OOMPLAN_VERSION "\" \"User Commands\"\n"
 	      ".SH NAME\noomplan \\- what will fill the GPU, before it is rented\n"
-	      ".SH SYNOPSIS\n.B oomplan\n\\-\\-model FILE \\-\\-gpu NAME [options]\n.br\n.B oomplan\nCOMMAND [options]\n"
+	      ".SH SYNOPSIS\n.B oomplan\n\\-\\-model FILE \\-\\-gpu NAME [options]\n.br\n"
+	      ".B oomplan\nCOMMAND [options]\n"
 	      ".SH DESCRIPTION\n"
-	      "Reads a model's config.json, a training set\\-up and a GPU; says how much memory each phase of training takes,\n"
-	      "whether it fits, and which fixes make it fit, cheapest first. Offline, in milliseconds.\n"
+	      "Reads a model's config.json, a training set\\-up and a GPU; says how much memory\n"
+	      "each phase of training takes, whether it fits, and which fixes make it fit,\n"
+	      "cheapest first. Offline, in milliseconds.\n"
 	      "Without a command, options are those of\n.BR plan .\n"
 	      "Options are written \\-\\-name value or \\-\\-name=value; a bare \\-\\- ends them.\n"
 	      "An option given twice keeps its last value; a list keeps all.\n"
-	      ".SH COMMANDS\n", out);
+	      ".SH COMMANDS\n",
+	      out);
 	for (size_t i = 0; (c = oom_command_at(i)) != NULL; i++)
 		command(out, c);
 	fputs(".SH KNOBS\nThe defaults are what a Hugging Face Trainer user gets. "
@@ -124,13 +128,15 @@ void oom_man_print(FILE *out)
 	      ".TP\n.B 0\nIt fits, or the command did what was asked.\n"
 	      ".TP\n.B 1\nA valid answer: it does not fit.\n"
 	      ".TP\n.B 2\nUsage: an unknown option, command or word, a value out of range.\n"
-	      ".TP\n.B 3\nUnreadable or invalid input; or output that could not be written (a full disk is reported, a reader\n"
-	      "that closed the pipe is not).\n"
+	      ".TP\n.B 3\nUnreadable or invalid input; or output that could not be written\n"
+	      "(a full disk is reported, a reader that closed the pipe is not).\n"
 	      ".SH ENVIRONMENT\n"
 	      ".TP\n.B NO_COLOR\nSet and not empty: no colour unless \\-\\-color always.\n"
 	      ".TP\n.B COLUMNS\nThe width of text; else the terminal's, else 80.\n"
-	      ".TP\n.B LC_ALL\\fR, \\fBLC_CTYPE\\fR, \\fBLANG\nThe first that is set: bars are drawn in Unicode when it names "
-	      "UTF\\-8, in ASCII else.\n", out);
+	      ".TP\n.B LC_ALL\\fR, \\fBLC_CTYPE\\fR, \\fBLANG\n"
+	      "The first that is set: bars are drawn in Unicode when it names UTF\\-8, in ASCII\n"
+	      "else.\n",
+	      out);
 	examples(out);
 }
 
@@ -143,5 +149,9 @@ static int run(struct oom_job *job)
 
 static const struct oom_option options[] = {OOM_OPTIONS_COMMON, OOM_OPTIONS_END};
 const struct oom_command oom_command_man = {
-	.name = "man", .summary = "the manual page, in troff", .synopsis = "", .options = options, .run = run,
+	.name = "man",
+	.summary = "the manual page, in troff",
+	.synopsis = "",
+	.options = options,
+	.run = run,
 };

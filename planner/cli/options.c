@@ -1,4 +1,4 @@
-/* The option engine.  Allocates nothing, prints nothing: failures are words in a struct oom_error. */
+/* The option engine.  Allocates nothing, prints nothing: failures are words for the caller. */
 #include "options.h"
 
 #include <errno.h>
@@ -44,23 +44,25 @@ const char *oom_words_join(const char *const *words, char *buf, size_t size)
 		const int n = snprintf(buf + used, size - used, "%s%s", i ? ", " : "", words[i]);
 
 		if (n < 0 || (size_t)n >= size - used)
-			break;          /* a list this long ends cut: the nearest word still follows */
+			break; /* a list this long ends cut: the nearest word still follows */
 		used += (size_t)n;
 	}
 	return buf;
 }
 
-enum oom_status oom_word_unknown(const char *what, const char *word, const char *const *words, struct oom_error *err)
+enum oom_status oom_word_unknown(const char *what, const char *word, const char *const *words,
+				 struct oom_error *err)
 {
 	const char *near = oom_nearest(word, words);
 	char list[300];
 
 	return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%.60s\" is none of: %s%s%s%s", what, word,
-			     oom_words_join(words, list, sizeof(list)), near ? " (did you mean \"" : "", near ? near : "",
-			     near ? "\"?)" : "");
+			     oom_words_join(words, list, sizeof(list)),
+			     near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
 }
 
-static enum oom_status unknown(const struct oom_options *set, const char *arg, struct oom_error *err)
+static enum oom_status unknown(const struct oom_options *set, const char *arg,
+			       struct oom_error *err)
 {
 	const char *names[MAX_NAMES], *word = arg + strspn(arg, "-"), *near;
 	char key[MAX_NAME];
@@ -74,11 +76,12 @@ static enum oom_status unknown(const struct oom_options *set, const char *arg, s
 	snprintf(key, sizeof(key), "%.*s", (int)strcspn(word, "="), word);
 	/* one letter is near to everything: no suggestion is better than a wild one */
 	near = strlen(key) > 1 ? oom_nearest(key, names) : NULL;
-	return oom_error_set(err, OOM_ERR_UNKNOWN, "unknown option %.80s%s%s%s", arg, near ? " (did you mean --" : "",
-			     near ? near : "", near ? "?)" : "");
+	return oom_error_set(err, OOM_ERR_UNKNOWN, "unknown option %.80s%s%s%s", arg,
+			     near ? " (did you mean --" : "", near ? near : "", near ? "?)" : "");
 }
 
-static const struct oom_option *own_named(const struct oom_options *set, const char *name, size_t len)
+static const struct oom_option *own_named(const struct oom_options *set, const char *name,
+					  size_t len)
 {
 	for (const struct oom_option *o = set->own; o && o->name; o++)
 		if (same(o->name, name, len))
@@ -94,7 +97,8 @@ static const struct oom_option *own_letter(const struct oom_options *set, char l
 	return NULL;
 }
 
-static const struct oom_knob *knob_named(const struct oom_options *set, const char *name, size_t len)
+static const struct oom_knob *knob_named(const struct oom_options *set, const char *name,
+					 size_t len)
 {
 	char key[MAX_NAME];
 
@@ -119,16 +123,20 @@ static bool find_long(const struct oom_options *set, const char *arg, struct giv
 		g->own = own_named(set, name + 3, len - 3);
 		g->knob = g->own ? NULL : knob_named(set, name + 3, len - 3);
 		g->off = true;
-		if ((g->own && g->own->kind != OOM_OPTION_FLAG) || (g->knob && g->knob->kind != OOM_KNOB_FLAG))
+		if ((g->own && g->own->kind != OOM_OPTION_FLAG) ||
+		    (g->knob && g->knob->kind != OOM_KNOB_FLAG))
 			return false;
 	}
-	snprintf(g->shown, sizeof(g->shown), "--%s", g->own ? g->own->name : g->knob ? g->knob->name : "");
-	return g->own || g->knob;
+	if (!g->own && !g->knob)
+		return false;
+	snprintf(g->shown, sizeof(g->shown), "--%s", g->own ? g->own->name : g->knob->name);
+	return true;
 }
 
 static enum oom_status set_flag(const struct given *g, struct oom_error *err)
 {
-	static const char *const yes[] = {"1", "true", "yes", "on"}, *const no[] = {"0", "false", "no", "off"};
+	static const char *const yes[] = {"1", "true", "yes", "on"};
+	static const char *const no[] = {"0", "false", "no", "off"};
 
 	if (!g->value) {
 		*(bool *)g->own->target = !g->off;
@@ -142,7 +150,8 @@ static enum oom_status set_flag(const struct given *g, struct oom_error *err)
 	}
 	if (g->off)
 		return oom_error_set(err, OOM_ERR_INVALID, "--no-%s takes no value", g->own->name);
-	return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%.60s\" is neither true nor false", g->shown, g->value);
+	return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%.60s\" is neither true nor false",
+			     g->shown, g->value);
 }
 
 /* "12", "2k", "2Ki", "1.5M": whole after the unit. */
@@ -176,13 +185,15 @@ static enum oom_status set_number(const struct given *g, struct oom_error *err)
 	double v;
 
 	if (!read_number(g->value, whole, &v))
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%.60s\" is not a %snumber", g->shown, g->value,
-				     whole ? "whole " : "");
+		return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%.60s\" is not a %snumber",
+				     g->shown, g->value, whole ? "whole " : "");
 	if (v < o->min || v > o->max)
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: %.60s is outside %.*g to %.*g", g->shown, g->value, whole ? 19 : 6,
-				     o->min, whole ? 19 : 6, o->max);
+		return oom_error_set(err, OOM_ERR_INVALID, "%s: %.60s is outside %.*g to %.*g",
+				     g->shown, g->value, whole ? 19 : 6, o->min, whole ? 19 : 6,
+				     o->max);
 	if (whole && (v < -9007199254740992.0 || v > 9007199254740992.0))
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: %.60s is too large", g->shown, g->value);
+		return oom_error_set(err, OOM_ERR_INVALID, "%s: %.60s is too large", g->shown,
+				     g->value);
 	if (whole)
 		*(int64_t *)o->target = (int64_t)v;
 	else
@@ -190,7 +201,8 @@ static enum oom_status set_number(const struct given *g, struct oom_error *err)
 	return OOM_OK;
 }
 
-static enum oom_status append(struct oom_list *list, const char *item, const char *what, struct oom_error *err)
+static enum oom_status append(struct oom_list *list, const char *item, const char *what,
+			      struct oom_error *err)
 {
 	if (list->n == OOM_LIST_MAX)
 		return oom_error_set(err, OOM_ERR_LIMIT, "%s: more than %d", what, OOM_LIST_MAX);
@@ -211,7 +223,8 @@ static enum oom_status set_list(const struct given *g, struct oom_error *err)
 		enum oom_status st;
 		int i;
 
-		snprintf(word, sizeof(word), "%.*s", (int)(len < sizeof(word) ? len : sizeof(word) - 1), at);
+		snprintf(word, sizeof(word), "%.*s",
+			 (int)(len < sizeof(word) ? len : sizeof(word) - 1), at);
 		i = oom_word_index(word, o->choices);
 		if (i < 0)
 			return oom_word_unknown(g->shown, word, o->choices, err);
@@ -233,7 +246,8 @@ static enum oom_status set_own(const struct given *g, struct oom_error *err)
 	case OOM_OPTION_FLAG: return set_flag(g, err);
 	case OOM_OPTION_TEXT:
 		if (!*g->value)
-			return oom_error_set(err, OOM_ERR_INVALID, "%s: the value is empty", g->shown);
+			return oom_error_set(err, OOM_ERR_INVALID, "%s: the value is empty",
+					     g->shown);
 		*(const char **)o->target = g->value;
 		return OOM_OK;
 	case OOM_OPTION_CHOICE:
@@ -249,7 +263,8 @@ static enum oom_status set_own(const struct given *g, struct oom_error *err)
 	return OOM_ERR_INVALID;
 }
 
-static enum oom_status set_knob(const struct oom_options *set, const struct given *g, struct oom_error *err)
+static enum oom_status set_knob(const struct oom_options *set, const struct given *g,
+				struct oom_error *err)
 {
 	struct oom_error why = {{0}};
 	const char *value = g->value ? g->value : g->off ? "false" : "true";
@@ -267,16 +282,17 @@ static bool is_flag(const struct given *g)
 }
 
 /* Stores one option; *i moves over a value of its own argument. */
-static enum oom_status store(const struct oom_options *set, struct given *g, int argc, char *const *argv, int *i,
-			     struct oom_error *err)
+static enum oom_status store(const struct oom_options *set, struct given *g, int argc,
+			     char *const *argv, int *i, struct oom_error *err)
 {
 	if (!g->value && !is_flag(g)) {
 		const char *next = *i + 1 < argc ? argv[*i + 1] : NULL;
 
-		/* "--model --gpu X" is a forgotten value, not a file called --gpu; --model=--gpu says the other */
+		/* "--model --gpu X" is a forgotten value, not a file called --gpu; --model=--gpu
+		 * says the other */
 		if (!next || (next[0] == '-' && next[1] == '-'))
-			return oom_error_set(err, OOM_ERR_INVALID, "%s needs a value (%s)", g->shown,
-					     g->own ? g->own->metavar : g->knob->metavar);
+			return oom_error_set(err, OOM_ERR_INVALID, "%s needs a value (%s)",
+					     g->shown, g->own ? g->own->metavar : g->knob->metavar);
 		g->value = next;
 		(*i)++;
 	}
@@ -284,8 +300,8 @@ static enum oom_status store(const struct oom_options *set, struct given *g, int
 }
 
 /* -x, -x value, -xvalue, -abc of flags. */
-static enum oom_status letters(const struct oom_options *set, int argc, char *const *argv, int *i, bool *stop,
-			       struct oom_error *err)
+static enum oom_status letters(const struct oom_options *set, int argc, char *const *argv, int *i,
+			       bool *stop, struct oom_error *err)
 {
 	const char *arg = argv[*i];
 
@@ -306,7 +322,8 @@ static enum oom_status letters(const struct oom_options *set, int argc, char *co
 	return OOM_OK;
 }
 
-enum oom_status oom_options_parse(const struct oom_options *set, int argc, char *const *argv, struct oom_error *err)
+enum oom_status oom_options_parse(const struct oom_options *set, int argc, char *const *argv,
+				  struct oom_error *err)
 {
 	bool only_words = false, stop = false;
 

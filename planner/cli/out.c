@@ -33,16 +33,19 @@ void oom_out_start(void)
 {
 	static const int ends[] = {SIGPIPE, SIGINT, SIGTERM, SIGHUP};
 
-	/* A file opened later must not land on a closed standard descriptor and receive the report.  The wrong
-	 * direction on purpose: using it fails with EBADF, as it should. */
+	/* A file opened later must not land on a closed standard descriptor and receive the report.
+	 * The wrong direction on purpose: using it fails with EBADF, as it should. */
 	for (int fd = 0; fd <= 2; fd++)
-		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+		    open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
 			_exit(EXIT_OUTPUT);
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
 		struct sigaction sa = {.sa_handler = on_signal}, old;
 
-		/* what the caller chose to ignore stays ignored, except the pipe: that is our own business */
-		if (!sigaction(ends[i], NULL, &old) && old.sa_handler == SIG_IGN && ends[i] != SIGPIPE)
+		/* what the caller chose to ignore stays ignored, except the pipe: that is our own
+		 * business */
+		if (!sigaction(ends[i], NULL, &old) && old.sa_handler == SIG_IGN &&
+		    ends[i] != SIGPIPE)
 			continue;
 		sigaction(ends[i], &sa, NULL);
 	}
@@ -95,7 +98,8 @@ enum oom_status oom_out_open(struct oom_out *out, const char *path, struct oom_e
 	fd = mkstemp(temp);
 	if (fd >= 0)
 		temp_exists = 1;
-	if (fd < 0 || fchmod(fd, final_mode(exists ? &st : NULL)) || !(out->file = fdopen(fd, "wb"))) {
+	if (fd < 0 || fchmod(fd, final_mode(exists ? &st : NULL)) ||
+	    !(out->file = fdopen(fd, "wb"))) {
 		failed(path, err);
 		if (fd >= 0)
 			close(fd);
@@ -149,8 +153,8 @@ enum oom_status oom_out_flush(struct oom_error *err)
 	errno = 0;
 	bad = fflush(stdout) || ferror(stdout);
 	if (bad && !errno) {
-		/* An earlier write failed and its reason is gone.  The output is already incomplete: one more byte
-		 * brings the reason back. */
+		/* An earlier write failed and its reason is gone.  The output is already
+		 * incomplete: one more byte brings the reason back. */
 		clearerr(stdout);
 		putchar('\n');
 		fflush(stdout);

@@ -1,7 +1,8 @@
 /* Output that arrives whole or is an error.
  *
- * Files are written beside their place, synced and renamed.  Standard output is checked once, at the end: a full
- * disk is reported (exit 3); a reader that left (`| head`) ends the program at once with exit 3 and no word. */
+ * Files are written beside their place, synced and renamed.  Standard output is checked once, at
+ * the end: a full disk is reported (exit 3); a reader that left (`| head`) ends the program at once
+ * with exit 3 and no word. */
 #ifndef OOM_CLI_OUT_H
 #define OOM_CLI_OUT_H
 
@@ -14,11 +15,12 @@ struct oom_out {
 	const char *name;       /* for messages; the caller's */
 };
 
-/* First thing in main: closed descriptors 0 to 2 are blocked, signals that end the program remove the
- * temporary file. */
+/* First thing in main: closed descriptors 0 to 2 are blocked, signals that end the program remove
+ * the temporary file. */
 void oom_out_start(void);
-/* Opens path for writing through a temporary file; NULL and "-" are standard output.  What is no regular file
- * (a pipe, /dev/null) is written in place.  One at a time.  OOM_ERR_IO, OOM_ERR_INVALID (name too long). */
+/* Opens path for writing through a temporary file; NULL and "-" are standard output.  What is no
+ * regular file (a pipe, /dev/null) is written in place.  One at a time.  OOM_ERR_IO,
+ * OOM_ERR_INVALID (name too long). */
 enum oom_status oom_out_open(struct oom_out *out, const char *path, struct oom_error *err);
 /* Flushes, syncs and renames.  On OOM_ERR_IO the file at path is as it was. */
 enum oom_status oom_out_close(struct oom_out *out, struct oom_error *err);

@@ -48,7 +48,8 @@ static void plan(struct oom_json *j, const struct oom_plan *p)
 		else if (k->kind == OOM_KNOB_FLAG)
 			oom_json_bool(j, k->column, *oom_plan_field(&copy, k) != 0);
 		else if (k->kind == OOM_KNOB_REAL)
-			oom_json_real(j, k->column, *(const double *)(const void *)((const char *)p + k->offset));
+			oom_json_real(j, k->column,
+				      *(const double *)(const void *)((const char *)p + k->offset));
 		else
 			oom_json_text(j, k->column, oom_plan_get(p, k, buf, sizeof(buf)));
 	}
@@ -65,13 +66,15 @@ static void head(struct oom_json *j, const struct oom_target *t, bool fits)
 	oom_json_text(j, "warning", oom_model_warning(t->model));
 	oom_json_text(j, "gpu", t->has_gpu ? t->gpu.name : "");
 	oom_json_uint(j, "capacity_bytes", t->capacity);
-	oom_json_text(j, "capacity_known_from", t->has_gpu ? oom_capacity_kind_str(t->gpu.capacity_kind) : "user");
+	oom_json_text(j, "capacity_known_from",
+		      t->has_gpu ? oom_capacity_kind_str(t->gpu.capacity_kind) : "user");
 	oom_json_text(j, "note", t->note);
 }
 
 static void rung(struct oom_json *j, const struct oom_rung *r, const struct oom_rung_result *s)
 {
-	static const char *const outcomes[] = {"not_needed", "taken", "no_help", "not_applicable", "offered"};
+	static const char *const outcomes[] = {"not_needed", "taken", "no_help", "not_applicable",
+					       "offered"};
 
 	oom_json_object(j, NULL);
 	oom_json_int(j, "rung", r->number);
@@ -107,7 +110,8 @@ void oom_json_plan(const struct oom_target *t, const struct oom_ladder *l)
 	oom_json_end(&j);
 }
 
-void oom_json_estimate(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e, bool fits)
+void oom_json_estimate(const struct oom_target *t, const struct oom_plan *p,
+		       const struct oom_eval *e, bool fits)
 {
 	struct oom_json j = {.out = stdout};
 

@@ -46,7 +46,8 @@ static void pad(FILE *out, size_t n)
 		putc(' ', out);
 }
 
-static void line(const struct oom_table *t, FILE *out, const char *const *cells, const size_t *widths, int width)
+static void line(const struct oom_table *t, FILE *out, const char *const *cells,
+		 const size_t *widths, int width)
 {
 	size_t column = 0, last = t->n_columns;
 
@@ -54,7 +55,8 @@ static void line(const struct oom_table *t, FILE *out, const char *const *cells,
 		last--;         /* no blanks at the end of a line */
 	for (size_t c = 0; c < last; c++) {
 		const size_t w = oom_display_width(cells[c]);
-		const bool wraps = c + 1 == t->n_columns && !t->right[c] && width && (int)column + NARROWEST <= width;
+		const bool wraps = c + 1 == t->n_columns && !t->right[c] && width &&
+				   (int)column + NARROWEST <= width;
 
 		if (t->right[c])
 			pad(out, widths[c] - w);

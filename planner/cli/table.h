@@ -17,11 +17,13 @@ struct oom_table {
 	bool failed;            /* memory ran out: print says so */
 };
 
-/* Columns by name, NULL-terminated; a name that begins with '>' is aligned to the right.  "" for all: no head. */
+/* Columns by name, NULL-terminated; a name that begins with '>' is aligned to the right.  "" for
+ * all: no head. */
 void oom_table_init(struct oom_table *t, const char *const *columns);
 /* The next cell, row by row from the left.  Tabs and newlines become blanks. */
 void oom_table_cell(struct oom_table *t, const char *text);
-/* Prints at most `width` columns (0: no limit) by wrapping the last one; false when memory ran out. */
+/* Prints at most `width` columns (0: no limit) by wrapping the last one; false when memory ran
+ * out. */
 bool oom_table_print(const struct oom_table *t, FILE *out, int width);
 void oom_table_release(struct oom_table *t);
 

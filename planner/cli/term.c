@@ -1,5 +1,6 @@
-/* The terminal, and text measured in its columns.  The locale is read from the environment and never set:
- * numbers must keep the C locale's decimal point, and loading a locale costs more than a whole plan. */
+/* The terminal, and text measured in its columns.  The locale is read from the environment and
+ * never set: numbers must keep the C locale's decimal point, and loading a locale costs more than a
+ * whole plan. */
 #include "term.h"
 
 #include <stdlib.h>
@@ -80,7 +81,8 @@ int oom_term_width(void)
 
 const char *oom_paint(enum oom_paint paint)
 {
-	static const char *const codes[] = {"\033[0m", "\033[1;32m", "\033[1;31m", "\033[1m", "\033[2m"};
+	static const char *const codes[] = {"\033[0m", "\033[1;32m", "\033[1;31m", "\033[1m",
+					    "\033[2m"};
 
 	return oom_term_color() ? codes[paint] : "";
 }
@@ -88,7 +90,8 @@ const char *oom_paint(enum oom_paint paint)
 const char *oom_bar(uint64_t part, uint64_t whole, int width, bool unicode, char *buf, size_t size)
 {
 	/* U+2588 full block, U+258F..U+2589 one to seven eighths */
-	static const char *const eighths[] = {"", "\u258f", "\u258e", "\u258d", "\u258c", "\u258b", "\u258a", "\u2589"};
+	static const char *const eighths[] = {"",       "\u258f", "\u258e", "\u258d",
+					      "\u258c", "\u258b", "\u258a", "\u2589"};
 	size_t used = 0;
 	double cells;
 	int n;
@@ -117,7 +120,7 @@ const char *oom_bar(uint64_t part, uint64_t whole, int width, bool unicode, char
 static uint32_t decode(const unsigned char **p)
 {
 	const unsigned char *s = *p;
-	const int n = *s < 0x80 ? 0 : *s >= 0xc2 && *s < 0xe0 ? 1 : *s >= 0xe0 && *s < 0xf0 ? 2 : *s >= 0xf0 && *s < 0xf5 ? 3 : 0;
+	const int n = *s < 0xc2 ? 0 : *s < 0xe0 ? 1 : *s < 0xf0 ? 2 : *s < 0xf5 ? 3 : 0;
 	uint32_t c = n ? *s & (0x3fu >> n) : *s;
 
 	*p = s + 1;
@@ -130,14 +133,19 @@ static uint32_t decode(const unsigned char **p)
 	return c;
 }
 
-/* Blocks of Unicode's EastAsianWidth.txt (W and F) and of combining marks, rounded to whole blocks: names of
- * cards and models are what is measured here, not literature. */
+/* Blocks of Unicode's EastAsianWidth.txt (W and F) and of combining marks, rounded to whole blocks:
+ * names of cards and models are what is measured here, not literature. */
 static size_t char_width(uint32_t c)
 {
-	static const struct { uint32_t first, last; size_t width; } blocks[] = {
-		{0x0000, 0x001f, 0}, {0x007f, 0x007f, 0}, {0x0300, 0x036f, 0}, {0x1100, 0x115f, 2}, {0x200b, 0x200f, 0},
-		{0x20d0, 0x20ff, 0}, {0x2e80, 0xa4cf, 2}, {0xac00, 0xd7a3, 2}, {0xf900, 0xfaff, 2}, {0xfe00, 0xfe0f, 0},
-		{0xfe30, 0xfe6f, 2}, {0xff00, 0xff60, 2}, {0xffe0, 0xffe6, 2}, {0x1f300, 0x1f64f, 2}, {0x1f900, 0x1f9ff, 2},
+	static const struct {
+		uint32_t first, last;
+		size_t width;
+	} blocks[] = {
+		{0x0000, 0x001f, 0},   {0x007f, 0x007f, 0},   {0x0300, 0x036f, 0},
+		{0x1100, 0x115f, 2},   {0x200b, 0x200f, 0},   {0x20d0, 0x20ff, 0},
+		{0x2e80, 0xa4cf, 2},   {0xac00, 0xd7a3, 2},   {0xf900, 0xfaff, 2},
+		{0xfe00, 0xfe0f, 0},   {0xfe30, 0xfe6f, 2},   {0xff00, 0xff60, 2},
+		{0xffe0, 0xffe6, 2},   {0x1f300, 0x1f64f, 2}, {0x1f900, 0x1f9ff, 2},
 		{0x20000, 0x3fffd, 2},
 	};
 

@@ -25,15 +25,16 @@ int oom_term_width(void);
 /* The sequence that starts a paint ("" without colour); OOM_PLAIN ends it. */
 const char *oom_paint(enum oom_paint paint);
 
-/* A bar of `part` of `whole` over `width` columns, in eighths of a column with Unicode, '#' else.  Writes the
- * UTF-8 text into buf (3 * width + 1 bytes always suffice) and returns it; "" when whole is 0. */
+/* A bar of `part` of `whole` over `width` columns, in eighths of a column with Unicode, '#' else.
+ * Writes the UTF-8 text into buf (3 * width + 1 bytes always suffice) and returns it; "" when whole
+ * is 0. */
 const char *oom_bar(uint64_t part, uint64_t whole, int width, bool unicode, char *buf, size_t size);
 
-/* Columns the text takes: combining marks 0, East Asian wide 2, control characters 0; a byte that is no UTF-8
- * takes 1. */
+/* Columns the text takes: combining marks 0, East Asian wide 2, control characters 0; a byte that
+ * is no UTF-8 takes 1. */
 size_t oom_display_width(const char *text);
-/* Words of text broken at width; lines after the first begin with `indent` blanks.  `column` is where the first
- * line stands.  Ends with a newline, never with blanks. */
+/* Words of text broken at width; lines after the first begin with `indent` blanks.  `column` is
+ * where the first line stands.  Ends with a newline, never with blanks. */
 void oom_wrap(FILE *out, const char *text, int column, int indent, int width);
 
 #endif

@@ -1,5 +1,5 @@
-/* One look at every option of a command, its own rows and the knobs alike: what help, the manual page and the
- * completion scripts print. */
+/* One look at every option of a command, its own rows and the knobs alike: what help, the manual
+ * page and the completion scripts print. */
 #ifndef OOM_CLI_VIEW_H
 #define OOM_CLI_VIEW_H
 
@@ -11,7 +11,7 @@
 struct oom_view {
 	const char *name, *summary;
 	const char *metavar;            /* NULL: a flag */
-	const char *setting, *source;   /* knobs: how a training script sets it, where that was read; else "" */
+	const char *setting, *source;   /* knobs: how a script sets it, where read */
 	const struct oom_option *own;   /* or */
 	const struct oom_knob *knob;
 	char letter;

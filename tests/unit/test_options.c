@@ -1,0 +1,291 @@
+/* The option engine: every form an option can be written in, and what each wrong one is told. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "options.h"
+#include "view.h"
+
+static const char *const colours[] = {"red", "green", "dark-blue", NULL};
+
+static struct target {
+	bool flag, loud, stop;
+	const char *text;
+	int colour;
+	int64_t count;
+	double share;
+	struct oom_list any, some;
+} t;
+
+static const struct oom_option rows[] = {
+	{.name = "flag", .letter = 'f', .kind = OOM_OPTION_FLAG, .target = &t.flag,
+	 .summary = "a flag"},
+	{.name = "loud", .letter = 'l', .kind = OOM_OPTION_FLAG, .target = &t.loud,
+	 .summary = "another"},
+	{.name = "text", .letter = 't', .kind = OOM_OPTION_TEXT, .target = &t.text,
+	 .metavar = "TEXT", .summary = "any text"},
+	{.name = "colour", .kind = OOM_OPTION_CHOICE, .target = &t.colour, .metavar = "WORD",
+	 .choices = colours, .def = "red", .summary = "a colour"},
+	{.name = "count", .letter = 'n', .kind = OOM_OPTION_COUNT, .target = &t.count,
+	 .metavar = "N", .min = -5, .max = 1e9, .summary = "how many"},
+	{.name = "wide", .kind = OOM_OPTION_COUNT, .target = &t.count, .metavar = "N", .min = 0,
+	 .max = 1e300, .summary = "a range wider than the type"},
+	{.name = "share", .kind = OOM_OPTION_REAL, .target = &t.share, .metavar = "P", .min = 0,
+	 .max = 1, .summary = "a part"},
+	{.name = "any", .kind = OOM_OPTION_LIST, .target = &t.any, .metavar = "WORDS",
+	 .summary = "any words"},
+	{.name = "some", .kind = OOM_OPTION_LIST, .target = &t.some, .metavar = "WORDS",
+	 .choices = colours, .summary = "some words"},
+	{.name = "stop", .kind = OOM_OPTION_FLAG, .target = &t.stop, .summary = "ends parsing"},
+	{.name = NULL},
+};
+
+/* Parses one line, words divided by blanks ('~' stands for an empty word); returns the failure's
+ * text or "". */
+static const char *parse(const char *line, struct oom_plan *plan, struct oom_list *words)
+{
+	static char copy[4096];
+	static struct oom_error err;
+	struct oom_list none = {{NULL}, 0};
+	const struct oom_options set = {
+		.own = rows, .plan = plan, .words = words ? words : &none, .stop = &rows[9]};
+	char *argv[200], *save = NULL;
+	int argc = 0;
+
+	snprintf(copy, sizeof(copy), "%s", line);
+	for (char *w = strtok_r(copy, " ", &save); w && argc < 200; w = strtok_r(NULL, " ", &save))
+		argv[argc++] = strcmp(w, "~") ? w : w + 1;
+	memset(&t, 0, sizeof(t));
+	t.colour = -1;
+	memset(&err, 0, sizeof(err));
+	return oom_options_parse(&set, argc, argv, &err) ? err.text : "";
+}
+
+static void all_forms_are_read(void **state)
+{
+	(void)state;
+	assert_string_equal(parse("--flag --text a --colour=dark_blue -n 3 --share 5%", NULL, NULL),
+			    "");
+	assert_true(t.flag);
+	assert_string_equal(t.text, "a");
+	assert_int_equal(t.colour, 2);
+	assert_int_equal(t.count, 3);
+	assert_true(t.share > 0.0499 && t.share < 0.0501);
+
+	assert_string_equal(parse("-fl -tx=y", NULL, NULL), "");
+	assert_true(t.flag && t.loud);
+	assert_string_equal(t.text, "x=y");
+
+	assert_string_equal(parse("-flt - --flag=off", NULL, NULL), "");
+	assert_true(!t.flag && t.loud);
+	assert_string_equal(t.text, "-");
+
+	assert_string_equal(parse("--flag --no-flag --loud=YES -n=-5", NULL, NULL), "");
+	assert_true(!t.flag && t.loud);
+	assert_int_equal(t.count, -5);
+}
+
+static void counts_take_units(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t value;
+	} cases[] = {
+		{"2k", 2000},  {"2Ki", 2048},   {"1.5M", 1500000}, {"1e3", 1000},
+		{"0.5k", 500}, {"1M", 1000000}, {"1Mi", 1048576},
+	};
+	static const char *const bad[] = {"",    "x",  "2.5", "2kk",   "2 k", "0x10", "inf",
+					  "nan", "--", "1e",  "1e999", "5%",  "2i"};
+	char line[80], want[120];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(line, sizeof(line), "--count=%s", cases[i].text);
+		assert_string_equal(parse(line, NULL, NULL), "");
+		assert_int_equal(t.count, cases[i].value);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char *argv[] = {line};
+		struct oom_error err = {{0}};
+		struct oom_list words = {{NULL}, 0};
+		const struct oom_options set = {.own = rows, .words = &words};
+
+		snprintf(line, sizeof(line), "--count=%s", bad[i]);
+		snprintf(want, sizeof(want), "--count: \"%s\" is not a whole number", bad[i]);
+		t.count = 77;
+		assert_int_equal(oom_options_parse(&set, 1, argv, &err), OOM_ERR_INVALID);
+		assert_string_equal(err.text, want);
+		assert_int_equal(t.count, 77);          /* outputs untouched */
+	}
+}
+
+static void wrong_ones_are_told_why(void **state)
+{
+	static const struct {
+		const char *line, *text;
+	} cases[] = {
+		{"--flg", "unknown option --flg (did you mean --flag?)"},
+		{"--flg=3", "unknown option --flg=3 (did you mean --flag?)"},
+		{"--", ""},
+		{"-x", "unknown option -x"},
+		{"-flx", "unknown option -x"},
+		{"-flxx", "unknown option -x"},
+		{"--=3", "unknown option --=3"},
+		{"--no-", "unknown option --no-"},
+		{"--no-text", "unknown option --no-text (did you mean --text?)"},
+		{"--text", "--text needs a value (TEXT)"},
+		{"--text --flag", "--text needs a value (TEXT)"},
+		{"-t", "-t needs a value (TEXT)"},
+		{"--text ~", "--text: the value is empty"},
+		{"--count -6", "--count: -6 is outside -5 to 1000000000"},
+		{"--count=1000000001", "--count: 1000000001 is outside -5 to 1000000000"},
+		{"--wide 1e17", "--wide: 1e17 is too large"},
+		{"--share 1.5", "--share: 1.5 is outside 0 to 1"},
+		{"--share half", "--share: \"half\" is not a number"},
+		{"--colour blue", "--colour: \"blue\" is none of: red, green, dark-blue (did you "
+				  "mean \"dark-blue\"?)"},
+		{"--colour ~", "--colour: \"\" is none of: red, green, dark-blue"},
+		{"--some red,grn",
+		 "--some: \"grn\" is none of: red, green, dark-blue (did you mean \"green\"?)"},
+		{"--some red,", "--some: \"\" is none of: red, green, dark-blue"},
+		{"--flag=3", "--flag: \"3\" is neither true nor false"},
+		{"--no-flag=1", "--no-flag takes no value"},
+		{"--micro-batch 3",
+		 "unknown option --micro-batch"}, /* a knob, where there are none */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_string_equal(parse(cases[i].line, NULL, NULL), cases[i].text);
+}
+
+static void lists_collect(void **state)
+{
+	char line[1000] = "";
+
+	(void)state;
+	assert_string_equal(
+		parse("--any a,b --any c --some green,red --some=dark_blue", NULL, NULL), "");
+	assert_int_equal(t.any.n, 2);
+	assert_string_equal(t.any.items[0], "a,b");
+	assert_string_equal(t.any.items[1], "c");
+	assert_int_equal(t.some.n, 3);
+	assert_string_equal(t.some.items[0], "green");
+	assert_string_equal(t.some.items[2], "dark-blue");
+
+	for (int i = 0; i < OOM_LIST_MAX; i++)
+		strcat(line, "--any=x ");
+	assert_string_equal(parse(line, NULL, NULL), "");
+	assert_int_equal(t.any.n, OOM_LIST_MAX);
+	strcat(line, "--any=y");
+	assert_string_equal(parse(line, NULL, NULL), "--any: more than 64");
+}
+
+static void words_and_the_end_of_options(void **state)
+{
+	struct oom_list words = {{NULL}, 0};
+
+	(void)state;
+	assert_string_equal(parse("one --flag - -- --loud -x", NULL, &words), "");
+	assert_true(t.flag && !t.loud);
+	assert_int_equal(words.n, 4);
+	assert_string_equal(words.items[0], "one");
+	assert_string_equal(words.items[1], "-");
+	assert_string_equal(words.items[2], "--loud");
+	assert_string_equal(words.items[3], "-x");
+
+	assert_string_equal(parse("--stop --nonsense", NULL, NULL),
+			    ""); /* --help wins over what follows */
+	assert_true(t.stop);
+}
+
+/* Every knob of the table is an option by its name and by its column, and takes its own default. */
+static void knobs_are_appended(void **state)
+{
+	const struct oom_knob *k;
+	size_t n = 0, seen = 0;
+	struct oom_view v;
+
+	(void)state;
+	for (; (k = oom_knob_at(n)) != NULL; n++) {
+		struct oom_plan plan = oom_plan_default(), before = plan;
+		char line[300], def[140];
+
+		oom_plan_get(&plan, k, def, sizeof(def));
+		if (!*def)
+			continue;
+		memset((char *)&plan + k->offset, 1, 8);        /* no default has this value */
+		snprintf(line, sizeof(line), "--%s=%s", n % 2 ? k->column : k->name, def);
+		if (!oom_knob_find(k->column) || oom_knob_find(k->name) != k)
+			fail_msg("%s: not found by its own name", k->name);
+		assert_string_equal(parse(line, &plan, NULL), "");
+		assert_memory_equal((char *)&plan + k->offset, (char *)&before + k->offset, 8);
+	}
+	for (size_t i = 0; oom_view_at(rows, true, i, &v); i++)
+		seen++;
+	assert_int_equal(seen, sizeof(rows) / sizeof(rows[0]) - 1 + n);
+}
+
+static void knob_flags_and_failures(void **state)
+{
+	struct oom_plan plan = oom_plan_default();
+
+	(void)state;
+	assert_string_equal(parse("--no-double-quant --qlora --micro_batch 2Ki", &plan, NULL), "");
+	assert_int_equal(plan.double_quant, 0);
+	assert_int_equal(plan.qlora, 1);
+	assert_int_equal(plan.micro_batch, 2048);
+	assert_string_equal(parse("--qlora=false", &plan, NULL), "");
+	assert_int_equal(plan.qlora, 0);
+	assert_string_equal(parse("--no-precision", &plan, NULL),
+			    "unknown option --no-precision (did you mean --precision?)");
+	assert_string_equal(parse("--micro-batch", &plan, NULL), "--micro-batch needs a value (N)");
+	assert_string_equal(parse("--micro-batch=0", &plan, NULL),
+			    "--micro-batch: 0 is outside 1 to 1048576");
+	assert_int_equal(plan.micro_batch, 2048);       /* as it was */
+	assert_string_equal(parse("--micro-bath 3", &plan, NULL),
+			    "unknown option --micro-bath (did you mean --micro-batch?)");
+}
+
+static void long_arguments_are_cut_not_overrun(void **state)
+{
+	static char big[100000];
+	char *forms[] = {big, big, big};
+	static const char *const heads[] = {
+		"--",           "--count=",        "--colour=", "--some=", "--micro-batch=",
+		"--precision=", "--lora-targets=", "-",         "--no-"};
+	struct oom_plan plan = oom_plan_default();
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+		struct oom_list words = {{NULL}, 0};
+		const struct oom_options set = {.own = rows, .plan = &plan, .words = &words};
+		struct oom_error err = {{0}};
+		const size_t n = strlen(heads[i]);
+
+		memset(big, 'z', sizeof(big) - 1);
+		memcpy(big, heads[i], n);
+		assert_int_not_equal(oom_options_parse(&set, 1, forms, &err), OOM_OK);
+		assert_true(strlen(err.text) > 10 && strlen(err.text) < sizeof(err.text));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(all_forms_are_read),
+		cmocka_unit_test(counts_take_units),
+		cmocka_unit_test(wrong_ones_are_told_why),
+		cmocka_unit_test(lists_collect),
+		cmocka_unit_test(words_and_the_end_of_options),
+		cmocka_unit_test(knobs_are_appended),
+		cmocka_unit_test(knob_flags_and_failures),
+		cmocka_unit_test(long_arguments_are_cut_not_overrun),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
