@@ -435,6 +435,8 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	struct program *g;
 	enum oom_status st;
 
+	if (plan->engine == OOM_ENGINE_MEGATRON)
+		return oom_megatron_evaluate(model, plan, flags, out, err);
 	sizes_of(plan, &b, &s, &tgt);
 	st = oom_program_for(ev, model, plan, &g, err);
 	if (!st)

@@ -36,7 +36,8 @@ CHOICES(attentions,
 	{"flash", "the flash_attn package", "attn_implementation=\"flash_attention_2\"", OOM_EXACT})
 CHOICES(checkpointings,
 	{"none", "every activation is kept", HF, OOM_EXACT},
-	{"full", "only block inputs are kept, blocks are recomputed", HF " gradient_checkpointing=True", OOM_EXACT})
+	{"full", "only block inputs are kept, blocks are recomputed", HF " gradient_checkpointing=True", OOM_EXACT},
+	{"selective", "attention cores are recomputed (Megatron)", "--recompute-granularity selective, arXiv:2205.05198", OOM_EXACT})
 CHOICES(losses,
 	{"plain", "logits upcast to fp32, current transformers", "transformers loss_utils.py", OOM_EXACT},
 	{"fused", "chunked linear + cross-entropy (Liger)", "use_liger_kernel=True", OOM_EXACT},
@@ -111,6 +112,8 @@ static const struct oom_knob knobs[] = {
 	COUNT("tp", "tp", 1, 1024, 1, tp, "tensor-parallel degree", "--tensor-model-parallel-size", "Megatron-LM"),
 	FLAG("sp", "sp", 0, sp, "sequence parallelism beside tensor parallelism", "--sequence-parallel", "arXiv:2205.05198"),
 	COUNT("pp", "pp", 1, 1024, 1, pp, "pipeline-parallel degree", "--pipeline-model-parallel-size", "Megatron-LM"),
+	COUNT("vpp", "vpp", 1, 64, 1, vpp, "model chunks a pipeline rank holds (interleaved schedule)",
+	      "--num-virtual-stages-per-pipeline-rank", "Megatron-LM"),
 	COUNT("cp", "cp", 1, 1024, 1, cp, "context-parallel degree", "--context-parallel-size", "Megatron-LM"),
 	COUNT("ep", "ep", 1, 1024, 1, ep, "expert-parallel degree", "--expert-model-parallel-size", "Megatron-LM"),
 	WORD("offload-optimizer", "offload_optimizer", OOM_OFFLOAD_NONE, offload_optimizer, offloads, "where optimizer state lives",
@@ -145,6 +148,13 @@ const struct oom_knob *oom_knob_find(const char *name)
 int64_t *oom_plan_field(struct oom_plan *plan, const struct oom_knob *k)
 {
 	return (int64_t *)(void *)((char *)plan + k->offset);
+}
+
+int64_t oom_plan_data_parallel(const struct oom_plan *p)
+{
+	const int64_t model = p->tp * p->pp * p->cp;
+
+	return p->gpus > model ? p->gpus / model : 1;
 }
 
 struct oom_plan oom_plan_default(void)

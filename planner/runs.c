@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "csv_rows.h"
+#include "megatron_runs.h"
 
 struct loaded {
 	char path[512];
@@ -23,6 +24,7 @@ struct runs {
 	struct loaded *models;
 	struct oom_runs_report *report;
 	bool header;
+	bool megatron;          /* the file describes Megatron launches */
 };
 
 /* Columns written besides the input's, in this order; the values come from value_of. */
@@ -89,7 +91,7 @@ static void write_header(struct runs *r, const struct oom_csv_row *row)
 	size_t used = 0;
 
 	for (size_t i = 0; i < row->n; i++) {
-		bool ours = oom_knob_find(row->names[i]) != NULL;
+		bool ours = r->megatron ? oom_megatron_column(row->names[i]) : oom_knob_find(row->names[i]) != NULL;
 
 		for (size_t j = 0; j < sizeof(known) / sizeof(known[0]); j++)
 			ours |= !strcmp(known[j], row->names[i]);
@@ -98,6 +100,11 @@ static void write_header(struct runs *r, const struct oom_csv_row *row)
 						 used ? ", " : "", row->names[i]);
 		oom_csv_put(r->out, row->names[i]);
 		putc(',', r->out);
+	}
+	if (r->megatron) {
+		oom_megatron_header(r->out);
+		fprintf(r->out, "pred_error,pred_warning\n");
+		return;
 	}
 	for (int i = 0; i < SCALARS; i++)
 		fprintf(r->out, "pred_%s,", scalar[i]);
@@ -154,6 +161,23 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 	return st;
 }
 
+static enum oom_status on_launch(struct runs *r, const struct oom_csv_row *row, struct oom_error *err)
+{
+	struct oom_error why = {{0}};
+	char warning[200];
+
+	if (oom_megatron_price(row, r->out, warning, &why)) {
+		oom_csv_put(r->out, why.text);
+		r->report->failed++;
+	} else {
+		r->report->warned += *warning != 0;
+	}
+	putc(',', r->out);
+	oom_csv_put(r->out, warning);
+	putc('\n', r->out);
+	return ferror(r->out) ? oom_error_set(err, OOM_ERR_IO, "cannot write the output") : OOM_OK;
+}
+
 static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
 {
 	struct runs *r = ctx;
@@ -163,7 +187,8 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 	struct loaded *m;
 
 	if (!r->header) {
-		if (!model)
+		r->megatron = oom_megatron_row(row);
+		if (!model && !r->megatron)
 			return oom_error_set(err, OOM_ERR_INVALID, "%s:1: no column \"model\"", row->file);
 		write_header(r, row);
 		r->header = true;
@@ -173,6 +198,8 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 		putc(',', r->out);
 	}
 	r->report->rows++;
+	if (r->megatron)
+		return on_launch(r, row, err);
 	find_model(r, model, oom_csv_cell(row, "id"), path);
 	m = load(r, path);
 	if (!m)

@@ -16,7 +16,7 @@ enum oom_task { OOM_TASK_AUTO, OOM_TASK_CAUSAL_LM, OOM_TASK_MASKED_LM, OOM_TASK_
 		OOM_TASK_SEQ2SEQ };
 enum oom_precision { OOM_FP32, OOM_BF16, OOM_FP16, OOM_AMP_BF16, OOM_AMP_FP16, OOM_BF16_AMP };
 enum oom_attention { OOM_ATTN_EAGER, OOM_ATTN_SDPA, OOM_ATTN_FLASH };
-enum oom_checkpointing { OOM_CKPT_NONE, OOM_CKPT_FULL };
+enum oom_checkpointing { OOM_CKPT_NONE, OOM_CKPT_FULL, OOM_CKPT_SELECTIVE };
 enum oom_loss { OOM_LOSS_PLAIN, OOM_LOSS_FUSED, OOM_LOSS_SLICED };
 enum oom_allocator { OOM_ALLOC_NATIVE, OOM_ALLOC_EXPANDABLE };
 enum oom_engine_id { OOM_ENGINE_HF, OOM_ENGINE_DEEPSPEED, OOM_ENGINE_FSDP2, OOM_ENGINE_FSDP1, OOM_ENGINE_MEGATRON,
@@ -57,7 +57,7 @@ struct oom_plan {
 	int64_t gpus;               /* ranks over all nodes */
 	int64_t nodes;
 	int64_t zero_stage;         /* 0..3; FSDP: 2 = SHARD_GRAD_OP, 3 = FULL_SHARD */
-	int64_t tp, sp, pp, cp, ep; /* degrees; sp is a flag */
+	int64_t tp, sp, pp, vpp, cp, ep; /* degrees; sp is a flag; vpp: model chunks a pipeline rank */
 	int64_t offload_optimizer;  /* enum oom_offload */
 	int64_t offload_params;
 	/* verdict */
@@ -103,6 +103,8 @@ OOM_API enum oom_status oom_plan_set(struct oom_plan *plan, const struct oom_kno
 				     struct oom_error *err);
 /* Writes the knob's value as oom_plan_set would read it; returns buf. */
 OOM_API const char *oom_plan_get(const struct oom_plan *plan, const struct oom_knob *knob, char *buf, size_t size);
+/* Ranks that see different data: GPUs / (tensor x pipeline x context parallel), at least 1. */
+OOM_API int64_t oom_plan_data_parallel(const struct oom_plan *plan);
 /* The integer behind a COUNT, CHOICE or FLAG knob. */
 OOM_API int64_t *oom_plan_field(struct oom_plan *plan, const struct oom_knob *knob);
 

@@ -1,0 +1,36 @@
+/* Between the files of the Megatron engine. */
+#ifndef OOM_MEGATRON_PARTS_H
+#define OOM_MEGATRON_PARTS_H
+
+#include "oomplan/megatron.h"
+
+/* What one model chunk of a pipeline rank holds. */
+struct mg_chunk {
+	int64_t dense, moe, mtp;        /* layers: with a dense MLP, with experts, prediction modules */
+	bool embedding, loss;
+};
+enum { MG_CHUNKS = 64 };
+/* Chunks of pipeline rank r, first to last; returns their number. */
+size_t oom_mg_chunks(const struct oom_megatron *m, int64_t r, struct mg_chunk out[MG_CHUNKS]);
+
+/* Parameters of a chunk on one rank; experts apart. */
+struct mg_params {
+	double dense, expert, largest;  /* largest: of one layer, experts included */
+};
+struct mg_params oom_mg_params(const struct oom_megatron *m, const struct mg_chunk *c, bool last_rank);
+
+/* Elements of one weight matrix of every shape the layers hold. */
+double oom_mg_matrix_elems(const struct oom_megatron *m, bool dense, bool moe);
+
+/* Bytes one forward pass of a layer leaves for backward, and what its backward needs besides. */
+struct mg_layer {
+	double saved, full, transient;  /* saved: with the launch's recomputation; full: without */
+};
+struct mg_layer oom_mg_layer(const struct oom_megatron *m, bool experts, double seq, double cross_seq);
+double oom_mg_attention_saved(const struct oom_megatron *m, double seq, double key_seq);
+double oom_mg_mlp_saved(const struct oom_megatron *m, double seq);
+double oom_mg_moe_saved(const struct oom_megatron *m, double seq);
+/* Tokens of one micro-batch on this rank. */
+double oom_mg_tokens(const struct oom_megatron *m, double seq);
+
+#endif

@@ -1,0 +1,136 @@
+/* The Megatron engine against the paper it follows, and its refusals. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+/* cmocka wants the four above */
+#include <cmocka.h>
+
+#include "oomplan/megatron.h"
+
+static struct oom_megatron launch(const char *const *words)
+{
+	struct oom_megatron m = oom_megatron_default();
+	struct oom_error err = {{0}};
+
+	for (size_t i = 0; words[i]; i += 2)
+		assert_int_equal(oom_megatron_set(&m, oom_mg_arg_find(words[i]), words[i + 1], &err), OOM_OK);
+	return m;
+}
+
+/* s = 2048, b = 1, h = 1024, a = 16: Korthikanti et al. arXiv:2205.05198 table 2, GPT layer with dropout, 16 bit. */
+static double layer_bytes(const char *tp, const char *sp, const char *rc)
+{
+	const char *words[] = {"layers", "2", "hidden", "1024", "heads", "16", "seq", "2048", "vocab", "51200", "tp", tp,
+			       "sequence_parallel", sp, "recompute_granularity", rc, "transformer_impl", "local",
+			       "attention_mask_in_dataloader", "0", NULL};
+	struct oom_megatron m = launch(words);
+	struct oom_mg_rank two, four;
+	struct oom_error err = {{0}};
+
+	assert_int_equal(oom_megatron_derive(&m, &err), OOM_OK);
+	assert_int_equal(oom_megatron_rank(&m, 0, &two, &err), OOM_OK);
+	m.layers = 4;
+	assert_int_equal(oom_megatron_rank(&m, 0, &four, &err), OOM_OK);
+	return (double)(four.activation_bytes - two.activation_bytes) / 2;
+}
+
+static void test_paper(void **state)
+{
+	const double sbh = 2048.0 * 1024, as_h = 16.0 * 2048 / 1024;
+
+	(void)state;
+	assert_true(layer_bytes("1", "0", "none") == sbh * (34 + 5 * as_h));
+	assert_true(layer_bytes("4", "0", "none") == sbh * (10 + 24 / 4.0 + 5 * as_h / 4));
+	assert_true(layer_bytes("4", "1", "none") == sbh / 4 * (34 + 5 * as_h));
+	assert_true(layer_bytes("4", "0", "selective") == sbh * (10 + 24 / 4.0));
+	assert_true(layer_bytes("4", "1", "selective") == sbh * 34 / 4);
+	assert_true(layer_bytes("1", "0", "full") == 2 * sbh);
+}
+
+/* 18 bytes a parameter; 6 + 12/d with the distributed optimizer (Megatron-LM docs, dist_optimizer); 20 for fp16. */
+static void test_states(void **state)
+{
+	static const struct {
+		const char *precision, *dist;
+		double bytes;
+	} want[] = {{"bf16", "0", 18}, {"bf16", "1", 6 + 12 / 8.0}, {"fp16", "1", 4 + 16 / 8.0}, {"fp32", "0", 16},
+		    {"fp32", "1", 8 + 8 / 8.0}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		const char *words[] = {"layers", "2", "hidden", "1024", "heads", "16", "vocab", "51200", "n_gpus", "8",
+				       "precision", want[i].precision, "distributed_optimizer", want[i].dist, NULL};
+		struct oom_megatron m = launch(words);
+		struct oom_mg_rank r;
+		struct oom_error err = {{0}};
+
+		assert_int_equal(oom_megatron_derive(&m, &err), OOM_OK);
+		assert_int_equal(oom_megatron_rank(&m, 0, &r, &err), OOM_OK);
+		assert_true((double)r.static_bytes / (double)r.params - want[i].bytes < 1e-6);
+		assert_true((double)r.static_bytes / (double)r.params - want[i].bytes > -1e-6);
+	}
+}
+
+/* 1F1B: rank r of p holds p - r micro-batches; interleaved rank 0 of p = 4, v = 2: 2 (p - 1) + (v - 1) p + 1 = 11 passes. */
+static void test_schedules(void **state)
+{
+	const char *words[] = {"layers", "16", "hidden", "512", "heads", "8", "vocab", "51200", "n_gpus", "4", "pp", "4",
+			       "num_microbatches", "16", NULL};
+	struct oom_megatron m = launch(words);
+	struct oom_mg_rank r;
+	struct oom_error err = {{0}};
+
+	(void)state;
+	assert_int_equal(oom_megatron_derive(&m, &err), OOM_OK);
+	for (int64_t k = 0; k < 4; k++) {
+		assert_int_equal(oom_megatron_rank(&m, k, &r, &err), OOM_OK);
+		assert_int_equal((int)r.in_flight, 4 - k);
+	}
+	m.vpp = 2;
+	assert_int_equal(oom_megatron_rank(&m, 0, &r, &err), OOM_OK);
+	assert_int_equal((int)r.in_flight, 11);
+	m.vpp = 0;
+	m.num_microbatches = 2;         /* fewer than the pipeline is deep */
+	assert_int_equal(oom_megatron_rank(&m, 0, &r, &err), OOM_OK);
+	assert_int_equal((int)r.in_flight, 2);
+}
+
+static void test_refusals(void **state)
+{
+	static const char *const bad[][3] = {
+		{"tp", "3", "heads"}, {"pp", "5", "divide"}, {"layers", "0", "layers"}, {"n_gpus", "7", "multiple"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		const char *words[] = {"layers", "16", "hidden", "512", "heads", "8", "vocab", "51200", "n_gpus", "40", "tp", "2",
+				       bad[i][0], bad[i][1], NULL};
+		struct oom_megatron m = launch(words);
+		struct oom_error err = {{0}};
+
+		assert_int_equal(oom_megatron_derive(&m, &err), OOM_ERR_INVALID);
+		assert_non_null(strstr(err.text, bad[i][2]));
+	}
+}
+
+/* The table's own columns: found by name, defaults within range. */
+static void test_table(void **state)
+{
+	(void)state;
+	for (size_t i = 0; oom_mg_arg_at(i); i++) {
+		const struct oom_mg_arg *a = oom_mg_arg_at(i);
+
+		assert_ptr_equal(oom_mg_arg_find(a->column), a);
+		if (a->kind == OOM_MG_COUNT || a->kind == OOM_MG_REAL)
+			assert_true(a->def >= a->min - 1024 && a->def <= a->max);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_paper), cmocka_unit_test(test_states),
+					   cmocka_unit_test(test_schedules), cmocka_unit_test(test_refusals),
+					   cmocka_unit_test(test_table)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
