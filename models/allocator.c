@@ -170,8 +170,12 @@ static int32_t allocate(struct oom_replay *r, uint64_t bytes)
 {
 	const uint64_t size = bytes < 512 ? 512 : (bytes + 511) / 512 * 512;
 	const bool small = size <= MIB;
-	int32_t b = find(r, size, small);
+	int32_t b;
 	uint64_t rest;
+
+	if (r->failed)
+		return -1;                      /* out of host memory: the lists can no longer be trusted */
+	b = find(r, size, small);
 
 	if (b >= 0)
 		take(r, b);
@@ -205,7 +209,7 @@ static void release(struct oom_replay *r, int32_t b)
 	int32_t n, p;
 	bool small;
 
-	if (b < 0)
+	if (b < 0 || r->failed)
 		return;
 	small = r->blocks[b].small;
 	r->blocks[b].free = true;

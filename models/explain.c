@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engines.h"
 #include "model.h"
 #include "optimizers.h"
 #include "program.h"
@@ -83,13 +84,42 @@ static void params(const struct program *g, const struct oom_plan *p, const char
 	}
 }
 
+/* The Megatron engine keeps a ledger of its own: the fullest pipeline rank's. */
+static enum oom_status megatron_rows(const struct oom_model *model, const struct oom_plan *p, oom_ledger_fn fn, void *ctx,
+				     struct oom_error *err)
+{
+	static const char *const kind[] = {"state", "workspace", "saved activation", "temporary"};
+	static const char *const born[] = {"load", "load", "forward", "forward"};
+	struct oom_mg_rank one, top = {0};
+	struct oom_megatron m;
+	enum oom_status st = oom_megatron_launch(model, p, &m, err);
+
+	for (int64_t r = 0; !st && r < m.pp; r++) {
+		st = oom_megatron_rank(&m, r, &one, err);
+		if (one.peak_bytes > top.peak_bytes)
+			top = one;
+	}
+	for (size_t i = 0; !st && i < top.n_rows; i++) {
+		struct oom_ledger_row r = {.scope = "rank", .name = top.row[i].name, .kind = kind[top.row[i].kind],
+					   .born = born[top.row[i].kind], .bytes = top.row[i].bytes, .count = 1,
+					   .source = "megatron/core, TransformerEngine; arXiv:2205.05198"};
+
+		snprintf(r.formula, sizeof(r.formula), "%s", top.row[i].formula);
+		fn(ctx, &r);
+	}
+	return st;
+}
+
 enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *p,
 				oom_ledger_fn fn, void *ctx, struct oom_error *err)
 {
 	const uint64_t tgt = (uint64_t)(p->tgt_len ? p->tgt_len : p->seq_len);
 	struct program *g;
-	enum oom_status st = oom_program_for(ev, model, p, &g, err);
+	enum oom_status st;
 
+	if (p->engine == OOM_ENGINE_MEGATRON)
+		return megatron_rows(model, p, fn, ctx, err);
+	st = oom_program_for(ev, model, p, &g, err);
 	if (!st)
 		st = oom_row_sizes(ev, &g->tape, (uint64_t)p->micro_batch, (uint64_t)p->seq_len, tgt, err);
 	if (st)
@@ -101,7 +131,8 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 	for (size_t i = 0; i < g->tape.n_rows; i++) {
 		const struct oom_row *row = &g->tape.rows[i];
 		struct oom_ledger_row r = {.scope = row->scope, .name = row->name, .kind = kinds[row->cat], .born = births[row->born],
-					   .bytes = ev->size[i], .count = row->mult, .source = model->arch.family->source};
+					   .bytes = ev->size[i], .count = row->mult,
+					   .source = oom_row_source(row->name, (enum oom_cat)row->cat, model->arch.family->source)};
 
 		write_formula(&g->tape, row, &r);
 		fn(ctx, &r);

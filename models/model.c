@@ -93,7 +93,12 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 		oom_model_free(m);
 		return st;
 	}
-	if (oom_keys_defaults(&m->defaults, m->arch.model_type, NULL))
+	st = oom_keys_defaults(&m->defaults, m->arch.model_type, err);
+	if (st == OOM_ERR_MEMORY) {
+		oom_model_free(m);
+		return st;
+	}
+	if (st)                                 /* a type the table does not have: the config must say it all */
 		memset(&m->defaults, 0, sizeof(m->defaults));
 	m->arch.rd = (struct oom_reader){.keys = keys, .defaults = &m->defaults, .prefix = m->prefix, .family = m->arch.model_type};
 	m->arch.default_task = OOM_TASK_CAUSAL_LM;
@@ -116,6 +121,7 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 		return st;
 	}
 	choose_task(m);
+	oom_model_find_unknown(m);
 	*out = m;
 	return OOM_OK;
 }
@@ -131,6 +137,7 @@ void oom_model_free(struct oom_model *m)
 const char *oom_model_type(const struct oom_model *m) { return m->arch.model_type; }
 const char *oom_model_family(const struct oom_model *m) { return m->arch.family->name; }
 const char *oom_model_warning(const struct oom_model *m) { return m->arch.warning; }
+const char *oom_model_unknown_keys(const struct oom_model *m) { return m->unknown; }
 enum oom_task oom_model_task(const struct oom_model *m) { return m->arch.default_task; }
 const char *oom_model_lora_targets(const struct oom_model *m)
 {

@@ -9,6 +9,9 @@ struct oom_model {
 	struct oom_keys defaults;       /* of the model type; owned */
 	const char *prefix;             /* "" or "config." */
 	struct oom_arch arch;
+	char unknown[400];              /* keys the type does not have */
 };
+/* Fills m->unknown. */
+void oom_model_find_unknown(struct oom_model *m);
 
 #endif

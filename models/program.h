@@ -31,4 +31,8 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt,
 			      struct oom_error *err);
 
+/* Where the bytes of a row of this name and kind were read: PyTorch's or the library's own file; fallback when the
+ * operation is the family's own. */
+const char *oom_row_source(const char *name, enum oom_cat cat, const char *fallback);
+
 #endif

@@ -173,6 +173,7 @@ struct climb {
 	struct oom_evaluator *ev;
 	const struct oom_model *model;
 	uint64_t capacity;
+	int64_t slack;                  /* what the replay said beyond the estimate, bytes */
 	struct oom_error *err;
 };
 
@@ -180,6 +181,8 @@ static enum oom_status price(const struct climb *c, const struct oom_plan *p, st
 {
 	const enum oom_status st = oom_evaluate(c->ev, c->model, p, OOM_EVAL_FAST, e, c->err);
 
+	if (!st && (c->slack > 0 || (uint64_t)-c->slack < e->used_bytes))
+		e->used_bytes += (uint64_t)c->slack;
 	*fits = !st && e->used_bytes <= oom_budget(c->capacity, p);
 	return st;
 }
@@ -268,37 +271,37 @@ static enum oom_status raise_micro_batch(const struct climb *c, struct oom_ladde
 /* Makes micro x accumulation x GPUs equal the global batch that was asked for. */
 static void settle_batch(struct oom_plan *p, char note[300])
 {
+	const int64_t ranks = oom_plan_data_parallel(p);
 	int64_t per_gpu, b = p->micro_batch;
 
 	note[0] = 0;
 	if (!p->global_batch)
 		return;
-	per_gpu = p->global_batch / p->gpus;
+	per_gpu = p->global_batch / ranks;
 	if (per_gpu < 1)
 		per_gpu = 1;
 	if (b > per_gpu)
 		b = per_gpu;
 	while (per_gpu % b)
 		b--;
-	if (b != p->micro_batch || per_gpu * p->gpus != p->global_batch)
-		snprintf(note, 300, "global batch %lld over %lld GPU%s: micro-batch %lld x accumulation %lld%s", (long long)p->global_batch,
-			 (long long)p->gpus, p->gpus > 1 ? "s" : "", (long long)b, (long long)(per_gpu / b),
-			 per_gpu * p->gpus != p->global_batch ? " (the nearest that divides)" : "");
+	if (b != p->micro_batch || per_gpu * ranks != p->global_batch)
+		snprintf(note, 300, "global batch %lld over %lld data-parallel rank%s: micro-batch %lld x accumulation %lld%s", (long long)p->global_batch,
+			 (long long)ranks, ranks > 1 ? "s" : "", (long long)b, (long long)(per_gpu / b),
+			 per_gpu * ranks != p->global_batch ? " (the nearest that divides)" : "");
 	p->micro_batch = b;
 	p->grad_accum = per_gpu / b;
 }
 
-enum oom_status oom_ladder_walk(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *start,
-				uint64_t capacity, unsigned allow, struct oom_ladder *l, struct oom_error *err)
+static enum oom_status walk(const struct climb *k, const struct oom_plan *start, unsigned allow, struct oom_ladder *l)
 {
-	const struct climb c = {ev, model, capacity, err};
+	const struct climb c = *k;
 	enum oom_status st;
 
 	memset(l, 0, sizeof(*l));
 	l->start = *start;
 	settle_batch(&l->start, l->note);
 	l->plan = l->start;
-	l->effective_batch = l->plan.micro_batch * l->plan.grad_accum * l->plan.gpus;
+	l->effective_batch = l->plan.micro_batch * l->plan.grad_accum * oom_plan_data_parallel(&l->plan);
 	st = price(&c, &l->plan, &l->eval, &l->fits);
 	if (st)
 		return st;
@@ -322,4 +325,41 @@ enum oom_status oom_ladder_walk(struct oom_evaluator *ev, const struct oom_model
 	if (l->fits && !l->start_fits)
 		st = raise_micro_batch(&c, l, l->plan.micro_batch * l->plan.grad_accum);
 	return st;
+}
+
+enum oom_status oom_ladder_walk(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *start,
+				uint64_t capacity, unsigned allow, struct oom_ladder *l, struct oom_error *err)
+{
+	const struct climb c = {ev, model, capacity, 0, err};
+
+	return walk(&c, start, allow, l);
+}
+
+/* The climb judges by estimated reserved bytes; the plan it ends at is replayed through the allocator.  Where the two
+ * disagree about fitting, the climb is repeated with the difference put in. */
+enum oom_status oom_ladder_plan(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *start,
+				uint64_t capacity, unsigned allow, struct oom_ladder *l, struct oom_error *err)
+{
+	enum { TRIES = 4 };
+	struct climb c = {ev, model, capacity, 0, err};
+	enum oom_status st;
+
+	for (int i = 0; i < TRIES; i++) {
+		struct oom_eval exact;
+		bool fits;
+
+		st = walk(&c, start, allow, l);
+		if (!st)
+			st = oom_evaluate(ev, model, &l->plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &exact, err);
+		if (st)
+			return st;
+		fits = exact.used_bytes <= oom_budget(capacity, &l->plan);
+		if (fits == l->fits || i == TRIES - 1) {
+			l->eval = exact;
+			l->fits = fits;
+			break;
+		}
+		c.slack += (int64_t)(exact.used_bytes - l->eval.used_bytes);
+	}
+	return oom_evaluate(ev, model, &l->start, OOM_EVAL_BUCKETS, &l->start_eval, err);
 }

@@ -50,5 +50,10 @@ OOM_API uint64_t oom_budget(uint64_t capacity_bytes, const struct oom_plan *plan
 OOM_API enum oom_status oom_ladder_walk(struct oom_evaluator *ev, const struct oom_model *model,
 					const struct oom_plan *start, uint64_t capacity_bytes, unsigned allow,
 					struct oom_ladder *out, struct oom_error *err);
+/* The same, with the plan it ends at replayed through the allocator and fully described (buckets): what a report shows.
+ * A verdict that the replay overturns makes it climb again. */
+OOM_API enum oom_status oom_ladder_plan(struct oom_evaluator *ev, const struct oom_model *model,
+					const struct oom_plan *start, uint64_t capacity_bytes, unsigned allow,
+					struct oom_ladder *out, struct oom_error *err);
 
 #endif

@@ -29,8 +29,9 @@ static void show(void *ctx, const struct oom_ledger_row *r)
 	if (!strcmp(r->born, "evaluation"))
 		return;
 	f->shown++;
-	printf("%-24s %-22s %-11s %10s x %-4llu = %s\n%25s%s   [%s]\n", *r->scope ? r->scope : "-", r->kind, r->born,
-	       oom_format_bytes(r->bytes, size, sizeof(size)), (unsigned long long)r->count, r->name, "", r->formula, r->numbers);
+	printf("%-24s %-22s %-11s %10s x %-4llu = %s\n%25s%s   [%s]\n%25ssource: %s\n", *r->scope ? r->scope : "-", r->kind, r->born,
+	       oom_format_bytes(r->bytes, size, sizeof(size)), (unsigned long long)r->count, r->name, "", r->formula, r->numbers,
+	       "", r->source);
 }
 
 static int run(struct oom_job *job)

@@ -46,10 +46,7 @@ static int run(struct oom_job *job)
 	if (code)
 		return code;
 	ev = oom_evaluator_new();
-	if (!ev ||
-	    oom_ladder_walk(ev, t.model, &job->plan, t.capacity, allowed(&job->allow), &l, &err) ||
-	    oom_evaluate(ev, t.model, &l.start, OOM_EVAL_BUCKETS, &l.start_eval, &err) ||
-	    oom_evaluate(ev, t.model, &l.plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &l.eval, &err)) {
+	if (!ev || oom_ladder_plan(ev, t.model, &job->plan, t.capacity, allowed(&job->allow), &l, &err)) {
 		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
 	} else {
 		if (job->json)

@@ -74,6 +74,9 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	}
 	if (*oom_model_warning(t->model))
 		oom_complain(0, "WARNING: %s", oom_model_warning(t->model));
+	if (*oom_model_unknown_keys(t->model))
+		oom_complain(0, "note: keys that %s does not have, not used: %s", oom_model_type(t->model),
+			     oom_model_unknown_keys(t->model));
 	code = check_weights(job, t);
 	if (code) {
 		oom_target_close(t);

@@ -64,6 +64,7 @@ static void head(struct oom_json *j, const struct oom_target *t, bool fits)
 	oom_json_text(j, "model_type", oom_model_type(t->model));
 	oom_json_text(j, "family", oom_model_family(t->model));
 	oom_json_text(j, "warning", oom_model_warning(t->model));
+	oom_json_text(j, "unknown_keys", oom_model_unknown_keys(t->model));
 	oom_json_text(j, "gpu", t->has_gpu ? t->gpu.name : "");
 	oom_json_uint(j, "capacity_bytes", t->capacity);
 	oom_json_text(j, "capacity_known_from",
