@@ -1,9 +1,8 @@
-/* Data-parallel engines: DDP, DeepSpeed ZeRO, FSDP, and offload of optimizer state.
+/* Data-parallel engines: DDP, DeepSpeed ZeRO, FSDP1 and FSDP2, and offload to host memory and disk.
  *
- * Ideal shards of the ZeRO paper (arXiv:1910.02054, section 5), plus what DeepSpeed and FSDP keep besides: an fp32 master
- * copy for 16-bit weights, one reduce bucket of 5e8 elements (stage 2 and 3; deepspeed runtime/zero/config.py
- * reduce_bucket_size), two gathered layers (stage 3: the one in use and the one prefetched).  Left out: persistence
- * thresholds, padding, prefetch limits, host memory.  Totals are therefore approximate, and say so. */
+ * Model states are the ZeRO paper's (arXiv:1910.02054, section 5): weights, gradients and optimizer state, each either
+ * whole or divided by the data-parallel degree D.  What does not divide - buckets, gathered parameters, staging buffers -
+ * is added as each engine's code allocates it, and is the floor that more GPUs do not lower. */
 #include "engines.h"
 
 static uint64_t share(uint64_t bytes, uint64_t ranks)
@@ -11,54 +10,230 @@ static uint64_t share(uint64_t bytes, uint64_t ranks)
 	return (bytes + ranks - 1) / ranks;
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+bool oom_engine_casts(const struct oom_plan *p)
+{
+	return (p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2) && p->zero_stage &&
+	       (p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16);
+}
+
+/* ---- DDP ---- */
+
+/* torch/csrc/distributed/c10d/reducer.cpp initialize_buckets: buckets as large as all gradients together, apart from them
+ * unless gradient_as_bucket_view is set. */
+static void ddp(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s)
+{
+	if (p->gpus > 1 && !p->bucket_view)
+		s->comm = in->grads;
+}
+
+/* ---- DeepSpeed ---- */
+
+/* stage_1_and_2.py and stage3.py keep an fp32 master copy (single_partition_of_fp32_groups, fp32_partitioned_groups_flat)
+ * and fp32 optimizer state; initialize_optimizer_states makes both at start-up, and the step casts the rank's gradients to
+ * fp32 (one sub-group at a time in stage 3). */
+static void deepspeed_states(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s, uint64_t D)
+{
+	const uint64_t state = in->half && !in->quantised ? 2 * in->opt : in->opt, part = share(in->trainable, D);
+	const uint64_t group = p->zero_stage == 3 ? least(part, (uint64_t)p->sub_group_size) : part;
+
+	s->opt = share(state, D) + 4 * part;
+	s->temps[0] = s->temps[1] = 4 * group;
+	s->opt_from_start = true;
+}
+
+/* Parameters gathered at once in stage 3: those whose next use lies within the reuse distance stay (at the turn from
+ * forward to backward: half of it), with the unit in use and the prefetch bucket; stage3_max_live_parameters caps the sum
+ * (runtime/zero/partitioned_param_coordinator.py fetch_sub_module, release_sub_module). */
+static uint64_t live_params(const struct oom_plan *p, const struct oom_engine_in *in)
+{
+	const uint64_t most = (uint64_t)p->max_live_params, prefetch = 50000000;
+
+	return least(least(in->total, most), most / 2 + in->layer + prefetch);
+}
+
+/* contiguous_gradients: buckets of reduce_bucket_size elements, whole whatever the model's size, two with overlap_comm
+ * (on by default in stage 3 only) (stage_1_and_2.py backward: ipg_buffer; stage3.py __ipg_bucket_flat_buffer, one). */
+static void deepspeed(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s, uint64_t D)
+{
+	const uint64_t w = in->half ? 2 : 4, bucket = w * (uint64_t)p->reduce_bucket;
+	const uint64_t grads16 = w * in->trainable;
+
+	deepspeed_states(p, in, s, D);
+	if (p->zero_stage == 3) {
+		s->comm = bucket;
+		s->params = share(in->params, D);
+		s->fwd = s->bwd = (in->params / (in->total ? in->total : 1) ? in->params / in->total : 1) * live_params(p, in);
+	} else {
+		s->bwd = bucket;
+	}
+	if (p->zero_stage >= 2) {
+		s->grads = share(grads16, D);
+		s->grads_reduced = true;
+	}
+}
+
+/* ZeRO-Offload: gradients of the partition go to pinned host memory as they are made (4 B), master weights and moments lie
+ * in pageable memory; parameters pinned (2 B).  ZeRO-Infinity: to disk instead, through pinned staging buffers
+ * (stage3.py estimate_zero3_model_states_mem_needs: 16 and 18 B a parameter; offload_config.py buffer_count x buffer_size). */
+static void deepspeed_offload(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s, uint64_t D)
+{
+	const uint64_t part = share(in->trainable, D);
+
+	if (p->offload_optimizer != OOM_OFFLOAD_NONE) {
+		if (p->offload_optimizer == OOM_OFFLOAD_NVME) {
+			s->nvme += s->opt;
+			s->host_pinned += 4 * 4 * least(part, 100000000);
+		} else {
+			s->host_pageable += s->opt;
+		}
+		s->host_pinned += 4 * part;
+		s->opt = 0;
+		s->temps[0] = s->temps[1] = 0;
+		s->grads = p->zero_stage >= 2 ? 0 : s->grads;
+	}
+	if (p->offload_params != OOM_OFFLOAD_NONE) {
+		if (p->offload_params == OOM_OFFLOAD_NVME) {
+			s->nvme += s->params;
+			s->host_pinned += 5 * (uint64_t)100000000 * 2;
+		} else {
+			s->host_pinned += s->params;
+		}
+		s->params = 0;
+	}
+}
+
+/* ---- FSDP ---- */
+
+/* fully_shard, a unit a block and the root (embeddings, head), which stays gathered between forward and backward
+ * (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py):
+ *   forward   the unit in use, the next one's all-gather output and its copy-out
+ *   backward  the same beside the reduce-scatter input (in the reduce type), the previous one kept until its event
+ * FSDP1 (_flat_param.py, limit_all_gathers): the unit in use and the next one, gathered straight into the flat parameter. */
+static void fsdp(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s, uint64_t D)
+{
+	const bool casts = oom_engine_casts(p);
+	const uint64_t wide = casts ? 2 : 1;            /* the tape is in 16 bit, the shards are not */
+	const uint64_t c = in->half || casts ? 2 : 4, r = casts ? 4 : c;
+	const uint64_t unit = c * in->layer, root = c * in->root;
+	const bool two = p->engine == OOM_ENGINE_FSDP2;
+
+	s->params = share(wide * in->params, D);
+	s->grads = share(wide * in->grads, D);
+	s->opt = share(in->quantised ? in->opt : wide * in->opt, D);
+	s->temps[0] = share(wide * in->temps[0], D);
+	s->temps[1] = share(wide * in->temps[1], D);
+	s->grads_reduced = true;
+	s->fwd = root + (two ? 3 : 2) * unit;
+	if (p->zero_stage < 3)                          /* SHARD_GRAD_OP: parameters stay gathered */
+		s->fwd = least(c * in->total, s->fwd + c * in->total);
+	s->bwd = s->fwd + (two ? 2 : 1) * r * in->layer;
+	if (p->offload_params != OOM_OFFLOAD_NONE) {
+		/* CPUOffload / CPUOffloadPolicy: shards and gradients pinned, the step runs on the host */
+		s->host_pinned = s->params + s->grads;
+		s->host_pageable = s->opt;
+		s->params = s->grads = s->opt = s->temps[0] = s->temps[1] = 0;
+	}
+}
+
+/* ---- which ---- */
+
 static enum oom_status check(const struct oom_plan *p, struct oom_error *err)
 {
-	if (p->tp > 1 || p->pp > 1 || p->cp > 1 || p->ep > 1)
-		return oom_error_set(err, OOM_ERR_INVALID, "tensor, pipeline, context and expert parallelism are not modelled yet");
-	if (p->engine == OOM_ENGINE_MEGATRON || p->engine == OOM_ENGINE_TORCHTUNE)
-		return oom_error_set(err, OOM_ERR_INVALID, "this engine is not modelled yet: use hf, deepspeed, fsdp1 or fsdp2");
-	if (p->offload_params != OOM_OFFLOAD_NONE)
-		return oom_error_set(err, OOM_ERR_INVALID, "parameter offload is not modelled yet");
+	const bool fsdp_like = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2 || p->engine == OOM_ENGINE_TORCHTUNE;
+	const bool offload = p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE;
+
+	if (p->tp > 1 || p->pp > 1 || p->cp > 1 || p->ep > 1 || p->vpp > 1 || p->sp)
+		return oom_error_set(err, OOM_ERR_INVALID, "tensor, pipeline, context and expert parallelism are Megatron's: --engine megatron");
+	if (p->grad_ckpt == OOM_CKPT_SELECTIVE)
+		return oom_error_set(err, OOM_ERR_INVALID, "grad-ckpt selective is Megatron's: --engine megatron");
 	if (p->gpus % p->nodes)
 		return oom_error_set(err, OOM_ERR_INVALID, "%lld GPUs do not divide over %lld nodes", (long long)p->gpus,
 				     (long long)p->nodes);
-	if (p->zero_stage && p->gpus < 2)
+	if (p->zero_stage && p->gpus < 2 && !offload)
 		return oom_error_set(err, OOM_ERR_INVALID, "ZeRO stage %lld needs at least two GPUs", (long long)p->zero_stage);
+	if (p->zero_stage && p->engine == OOM_ENGINE_HF)
+		return oom_error_set(err, OOM_ERR_INVALID, "zero: plain PyTorch does not shard; --engine deepspeed, fsdp1 or fsdp2");
+	if (fsdp_like && p->zero_stage == 1)
+		return oom_error_set(err, OOM_ERR_INVALID, "FSDP has no stage 1: zero 2 is SHARD_GRAD_OP, 3 FULL_SHARD");
+	if (offload && p->engine == OOM_ENGINE_HF)
+		return oom_error_set(err, OOM_ERR_INVALID, "offload needs --engine deepspeed, fsdp1 or fsdp2");
+	if (offload && !p->zero_stage)
+		return oom_error_set(err, OOM_ERR_INVALID, "offload needs a ZeRO stage (--zero 1, 2 or 3)");
+	if (p->offload_params != OOM_OFFLOAD_NONE && p->zero_stage < 3)
+		return oom_error_set(err, OOM_ERR_INVALID, "offload-params needs --zero 3");
+	if (fsdp_like && offload && (p->offload_params != OOM_OFFLOAD_CPU || p->offload_optimizer == OOM_OFFLOAD_NVME))
+		return oom_error_set(err, OOM_ERR_INVALID, "FSDP offloads everything to the CPU or nothing: --offload-params cpu");
+	if (p->engine == OOM_ENGINE_TORCHTUNE && p->precision != OOM_BF16 && p->precision != OOM_FP32)
+		return oom_error_set(err, OOM_ERR_INVALID, "torchtune's recipes are pure bf16 or fp32: --precision bf16");
+	if (p->hybrid_shard && (!fsdp_like || p->zero_stage < 3 || p->nodes < 2))
+		return oom_error_set(err, OOM_ERR_INVALID, "hybrid-shard is FSDP's HYBRID_SHARD: --zero 3 on two nodes or more");
 	return OOM_OK;
 }
 
-enum oom_status oom_engine_states(const struct oom_plan *p, uint64_t trainable, uint64_t largest, bool params16,
-				  struct oom_states *s, struct oom_error *err)
+enum oom_status oom_engine_states(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s,
+				  struct oom_error *err)
 {
-	const uint64_t d = (uint64_t)p->gpus;
-	enum oom_status st = check(p, err);
+	/* HYBRID_SHARD: shards within a node, copies between nodes */
+	const uint64_t D = (uint64_t)(p->hybrid_shard ? p->gpus / p->nodes : p->gpus);
+	const enum oom_status st = check(p, err);
 
-	s->comm = 0;
-	s->warning = "";
+	*s = (struct oom_states){.params = in->params, .grads = in->grads, .opt = in->opt,
+				 .temps = {in->temps[0], in->temps[1]}, .warning = ""};
 	if (st)
 		return st;
-	if (p->gpus > 1 && !p->zero_stage)
-		s->comm = s->grads;             /* DDP's buckets, gradient_as_bucket_view=False (torch DDP docs) */
-	if (p->zero_stage || p->offload_optimizer != OOM_OFFLOAD_NONE) {
-		s->warning = "sharding and offload: ideal shards plus the documented buckets, no host memory; a guess";
-		if (params16)
-			s->opt += 4 * trainable;        /* fp32 master copy */
+	if (!p->zero_stage) {
+		ddp(p, in, s);
+		return OOM_OK;
 	}
-	if (p->zero_stage >= 1)
-		s->opt = share(s->opt, d);
-	if (p->zero_stage >= 2) {
-		const uint64_t bucket = (uint64_t)500000000 * (params16 ? 2 : 4);
-
-		s->comm += bucket < s->grads ? bucket : s->grads;
-		s->grads = share(s->grads, d);
+	if (p->engine == OOM_ENGINE_DEEPSPEED) {
+		deepspeed(p, in, s, D);
+		deepspeed_offload(p, in, s, D);
+		s->warning = "DeepSpeed: states as its code divides them; live parameters of stage 3 are a bound";
+	} else {
+		fsdp(p, in, s, D);
+		s->warning = "FSDP: transients as its collectives allocate them, one block a unit";
 	}
-	if (p->zero_stage >= 3) {
-		const uint64_t gathered = 2 * largest < s->params ? 2 * largest : s->params;
-
-		s->params = share(s->params, d);
-		s->comm += gathered;
-	}
-	if (p->offload_optimizer != OOM_OFFLOAD_NONE)
-		s->opt = 0;
 	return OOM_OK;
+}
+
+/* ---- DeepSpeed's estimators, as published ---- */
+
+static double most(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+struct oom_ds_estimate oom_ds_estimate2(double n, double gpn, double nodes, bool offload)
+{
+	const double total = gpn * nodes, buffer = 1.5;
+
+	if (offload)
+		return (struct oom_ds_estimate){2 * n, n * most(4 * total, 16) * buffer};
+	/* 2 B of 16-bit weights; 18 B = 2 + 4 of gradients, 4 master, 8 Adam, divided */
+	return (struct oom_ds_estimate){2 * n + 18 * n / total, n * 4 * gpn * buffer};
+}
+
+struct oom_ds_estimate oom_ds_estimate3(double n, double largest, double gpn, double nodes, bool opt, bool params, bool zero_init)
+{
+	const double total = gpn * nodes, buffer = 1.5, live = 4 * largest;
+	double gpu, cpu;
+
+	if (opt && params) {
+		gpu = live;
+		cpu = n * 18 / nodes * buffer;
+	} else if (opt) {
+		gpu = live + 2 * n / total;
+		cpu = n * 16 / nodes * buffer;
+	} else {
+		gpu = live + 18 * n / total;
+		cpu = zero_init ? largest * 4 * gpn * buffer : n * 4 * gpn * buffer;
+	}
+	if (opt && !zero_init)
+		cpu = most(n * 4 * gpn, n * (params ? 18 : 16) / nodes) * buffer;
+	return (struct oom_ds_estimate){gpu, cpu};
 }

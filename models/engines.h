@@ -6,16 +6,40 @@
 #include "oomplan/model.h"
 #include "oomplan/plan.h"
 
-/* Model-state bytes of one rank, rounded, before and after the engine. */
+/* The model as the engine meets it: elements, and the bytes one undivided rank would hold. */
+struct oom_engine_in {
+	uint64_t total, trainable;      /* elements */
+	uint64_t layer, root;           /* elements of one block (the wrapped unit), of embeddings and head */
+	uint64_t params, grads, opt;    /* bytes, rounded by the allocator */
+	uint64_t temps[2];              /* of the optimizer step */
+	bool half;                      /* weights are stored in 16 bit */
+	bool quantised;                 /* optimizer state does not follow the weights' type (8-bit) */
+};
+/* What one rank holds. */
 struct oom_states {
-	uint64_t params, grads, opt;    /* resident */
-	uint64_t comm;                  /* buckets and gathered parameters, alive with them */
+	uint64_t params, grads, opt;    /* resident; grads from the backward pass to the step */
+	uint64_t comm;                  /* buffers that are always there */
+	uint64_t fwd, bwd;              /* gathered parameters and buckets of the pass */
+	uint64_t temps[2];              /* of the optimizer step, first and later */
+	bool opt_from_start;            /* optimizer state exists before the first step */
+	bool grads_reduced;             /* a gradient leaves as soon as it is made, into grads */
+	uint64_t host_pinned, host_pageable, nvme;      /* per rank */
 	const char *warning;            /* "" or what is only approximated */
 };
-/* Applies plan's engine, ZeRO stage and offload to s.  largest: bytes of the largest layer's parameters;
- * params16: weights are stored in 16 bit.  OOM_ERR_INVALID for layouts that are not modelled or impossible. */
-enum oom_status oom_engine_states(const struct oom_plan *plan, uint64_t trainable, uint64_t largest, bool params16,
-				  struct oom_states *s, struct oom_error *err);
+/* Applies plan's engine, ZeRO stage and offload.  OOM_ERR_INVALID for layouts that are impossible or not modelled. */
+enum oom_status oom_engine_states(const struct oom_plan *plan, const struct oom_engine_in *in, struct oom_states *s,
+				  struct oom_error *err);
+/* FSDP's mixed precision computes in 16 bit on parameters kept in 32: the tape is then recorded in 16 bit. */
+bool oom_engine_casts(const struct oom_plan *plan);
+
+/* DeepSpeed's own estimators (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py,
+ * estimate_zero{2,3}_model_states_mem_needs), bytes per GPU and per node, for comparison. */
+struct oom_ds_estimate {
+	double gpu, cpu;
+};
+struct oom_ds_estimate oom_ds_estimate2(double params, double gpus_per_node, double nodes, bool offload);
+struct oom_ds_estimate oom_ds_estimate3(double params, double largest_layer, double gpus_per_node, double nodes,
+					bool offload_optimizer, bool offload_params, bool zero_init);
 
 /* The plan as a Megatron launch; refused with the reason where Megatron has no such thing. */
 enum oom_status oom_megatron_launch(const struct oom_model *model, const struct oom_plan *plan, struct oom_megatron *out,

@@ -41,6 +41,8 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.micro_batch = k.global_batch = k.grad_accum = k.seq_len = k.tgt_len = 0;
 	k.gpus = k.nodes = k.allocator = k.eval_accumulation = 0;
 	k.zero_stage = k.engine = k.offload_optimizer = k.offload_params = 0;
+	k.hybrid_shard = k.bucket_view = k.reduce_bucket = k.max_live_params = k.sub_group_size = 0;
+	k.precision = oom_engine_casts(p) ? p->precision == OOM_AMP_FP16 ? OOM_FP16 : OOM_BF16 : p->precision;
 	k.margin = 0;
 	return k;
 }
@@ -211,6 +213,7 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 				   struct program **out, struct oom_error *err)
 {
 	const struct oom_plan key = structure_of(p);
+	struct oom_plan cast = *p;
 	struct program *g, *oldest = &ev->slot[0];
 	uint64_t b, s, tgt;
 	enum oom_status st;
@@ -228,7 +231,8 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 	}
 	g = oldest;
 	g->model = NULL;
-	st = record(&g->tape, m, p, false, err);
+	cast.precision = key.precision;
+	st = record(&g->tape, m, &cast, false, err);
 	if (!st)
 		st = check_adapters(&g->tape, p, err);
 	if (st)
@@ -294,20 +298,25 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a, 
 	return x[0] + x[1] + x[2];
 }
 
-/* Parameter bytes of the largest block: the embedding, or one layer's share. */
-static uint64_t largest_block(const struct program *g)
+/* The model as an engine meets it: its wrapped unit is a block, the rest (embeddings, head) is the root's. */
+static struct oom_engine_in engine_in(const struct program *g, const struct oom_plan *p)
 {
-	uint64_t one = 0, layer = 0;
+	const char *opt = oom_optimizer_at((size_t)p->optimizer)->choice.name;
+	struct oom_engine_in in = {.total = g->total, .trainable = g->trainable, .params = g->param_rounded, .grads = g->grad_bytes,
+				   .opt = g->opt_rounded, .temps = {g->opt_temps[0], g->opt_temps[1]},
+				   .half = g->param_bytes < 3 * g->total, .quantised = strstr(opt, "8bit") != NULL};
 
 	for (size_t i = 0; i < g->tape.n_params; i++) {
 		const struct oom_param *q = &g->tape.params[i];
-		const uint64_t bytes = q->elems * oom_dtype_bytes((enum oom_dtype)q->dt);
 
-		one = bytes > one ? bytes : one;
 		if (q->count > 1)
-			layer += bytes;
+			in.layer += q->elems;
+		if (q->flags & (OOM_P_EMBEDDING | OOM_P_HEAD))
+			in.root += q->elems * q->count;
 	}
-	return layer > one ? layer : one;
+	if (!in.layer)
+		in.layer = g->total - in.root;          /* no repeated block: all of it is one unit */
+	return in;
 }
 
 static void phases(const struct program *g, const struct oom_plan *p, const uint64_t *size, struct oom_eval *out,
@@ -316,32 +325,30 @@ static void phases(const struct program *g, const struct oom_plan *p, const uint
 	const struct oom_tape *t = &g->tape;
 	const struct oom_span f = oom_walk(t, OOM_STREAM_FWD, size, false), b = oom_walk(t, OOM_STREAM_BWD, size, false);
 	const struct oom_span e = oom_walk(t, OOM_STREAM_EVAL, size, false);
-	const bool many = p->grad_accum > 1;
-	const uint64_t grads = (uint64_t)(f.net + b.net), kept = p->zero_stage >= 2 ? states->grads : grads;
-	const uint64_t fpeak = base + (many ? kept : 0) + (uint64_t)f.peak;
-	uint64_t bpeak = base + (uint64_t)(f.net + b.peak);
+	const bool many = p->grad_accum > 1, reduced = states->grads_reduced;
+	const uint64_t grads = (uint64_t)(f.net + b.net), kept = reduced ? states->grads : grads;
+	const uint64_t fpeak = base + states->fwd + (many ? kept : 0) + (uint64_t)f.peak;
+	uint64_t bpeak = base + states->bwd + (uint64_t)(f.net + b.peak);
 
-	if (many || p->zero_stage >= 2) {
+	if (many || reduced) {
 		const struct oom_span acc = oom_walk(t, OOM_STREAM_BWD, size, true);
-		const uint64_t again = base + kept + (uint64_t)(f.net + acc.peak);
+		const uint64_t again = base + states->bwd + kept + (uint64_t)(f.net + acc.peak);
 
-		/* from stage 2 on a gradient is reduced into its shard and freed as soon as it is made */
-		bpeak = again > bpeak || p->zero_stage >= 2 ? again : bpeak;
+		/* reduced: a gradient is added to its shard and freed as soon as it is made */
+		bpeak = again > bpeak || reduced ? again : bpeak;
 	}
 	out->peak[OOM_PHASE_LOAD] = out->end[OOM_PHASE_LOAD] = states->params + t->buffer_rounded;
-	out->peak[OOM_PHASE_EVAL] = base + (uint64_t)e.peak;
+	out->peak[OOM_PHASE_EVAL] = base + states->fwd + (uint64_t)e.peak;
 	out->end[OOM_PHASE_EVAL] = base;
 	for (int step = 0; step < 2; step++) {
-		const uint64_t held = step ? states->opt : 0;
-		const uint64_t temps = p->zero_stage ? g->opt_temps[step] / (uint64_t)p->gpus :
-				       p->offload_optimizer ? 0 : g->opt_temps[step];
+		const uint64_t held = step || states->opt_from_start ? states->opt : 0;
 		const int i = step * 3;
 
 		out->peak[OOM_PHASE_FWD1 + i] = fpeak + held;
 		out->end[OOM_PHASE_FWD1 + i] = base + held + (many ? kept : 0) + (uint64_t)f.net;
 		out->peak[OOM_PHASE_BWD1 + i] = bpeak + held;
 		out->end[OOM_PHASE_BWD1 + i] = base + held + kept;
-		out->peak[OOM_PHASE_OPT1 + i] = base + kept + states->opt + temps;
+		out->peak[OOM_PHASE_OPT1 + i] = base + kept + states->opt + states->temps[step];
 		out->end[OOM_PHASE_OPT1 + i] = base + states->opt;
 	}
 	out->overall_peak = 0;
@@ -351,6 +358,7 @@ static void phases(const struct program *g, const struct oom_plan *p, const uint
 			out->peak_phase = (enum oom_phase)i;
 		}
 	out->saved_bytes = (uint64_t)f.net;
+	out->floor_bytes = states->comm + (states->bwd > states->fwd ? states->bwd : states->fwd);
 }
 
 /* Who is alive at the overall peak. */
@@ -362,7 +370,7 @@ static void buckets(const struct program *g, const struct oom_plan *p, const uin
 		[OOM_CAT_LOGITS] = OOM_BUCKET_LOGITS, [OOM_CAT_GRAD] = OOM_BUCKET_GRADS,
 		[OOM_CAT_RECOMPUTE] = OOM_BUCKET_RECOMPUTE, [OOM_CAT_COMM] = OOM_BUCKET_COMM};
 	const struct oom_tape *t = &g->tape;
-	const bool step2 = out->peak_phase >= OOM_PHASE_FWD2, sharded = p->zero_stage >= 2;
+	const bool step2 = out->peak_phase >= OOM_PHASE_FWD2 || states->opt_from_start, sharded = states->grads_reduced;
 	const bool many = p->grad_accum > 1 || sharded;
 	const int kind = ((int)out->peak_phase - OOM_PHASE_FWD1) % 3;
 	int64_t fat[OOM_CATS], fnet[OOM_CATS], bat[OOM_CATS], bnet[OOM_CATS];
@@ -371,7 +379,7 @@ static void buckets(const struct program *g, const struct oom_plan *p, const uin
 
 	memset(out->bucket, 0, sizeof(out->bucket));
 	out->bucket[OOM_BUCKET_PARAMS] = states->params;
-	out->bucket[OOM_BUCKET_COMM] = states->comm;
+	out->bucket[OOM_BUCKET_COMM] = states->comm + (kind == 0 ? states->fwd : kind == 1 ? states->bwd : 0);
 	out->bucket[OOM_BUCKET_BUFFERS] = t->buffer_rounded;
 	out->bucket[OOM_BUCKET_INPUTS] = inputs;
 	out->bucket[OOM_BUCKET_OPT] = step2 || kind == 2 ? states->opt : 0;
@@ -379,7 +387,7 @@ static void buckets(const struct program *g, const struct oom_plan *p, const uin
 	out->saved_logits_bytes = (uint64_t)fnet[OOM_CAT_LOGITS];
 	oom_walk_cats(t, OOM_STREAM_BWD, size, false, bat, bnet, &row);
 	if (kind == 2) {
-		out->bucket[OOM_BUCKET_GRADS] = p->zero_stage >= 2 ? states->grads :
+		out->bucket[OOM_BUCKET_GRADS] = sharded ? states->grads :
 						(uint64_t)(bnet[OOM_CAT_GRAD] + fnet[OOM_CAT_GRAD]);
 		out->bucket[OOM_BUCKET_TEMP] = out->overall_peak;
 		for (int b = 0; b < OOM_BUCKETS; b++)
@@ -431,6 +439,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 			     unsigned flags, struct oom_eval *out, struct oom_error *err)
 {
 	uint64_t b, s, tgt, inputs, base;
+	struct oom_engine_in in;
 	struct oom_states states;
 	struct program *g;
 	enum oom_status st;
@@ -452,8 +461,8 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	out->buffer_bytes = g->tape.buffer_bytes;
 	out->grad_bytes = g->grad_bytes;
 	out->opt_bytes = g->opt_bytes;
-	states = (struct oom_states){.params = g->param_rounded, .grads = g->grad_bytes, .opt = g->opt_rounded};
-	st = oom_engine_states(plan, g->trainable, largest_block(g), g->param_bytes < 3 * g->total, &states, err);
+	in = engine_in(g, plan);
+	st = oom_engine_states(plan, &in, &states, err);
 	if (st)
 		return st;
 	if (*states.warning)
@@ -462,6 +471,9 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	phases(g, plan, ev->size, out, base, &states);
 	if (flags & OOM_EVAL_BUCKETS)
 		buckets(g, plan, ev->size, out, inputs, &states);
+	out->host_pinned_bytes = states.host_pinned;
+	out->host_pageable_bytes = states.host_pageable;
+	out->nvme_bytes = states.nvme;
 	out->flops_per_sample = flops_of(g, plan, b, s, tgt);
 	out->reserved_replayed = false;
 	out->reserved_bytes = oom_reserved_estimate(out, plan);

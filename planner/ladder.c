@@ -99,10 +99,12 @@ static bool eight_bit(struct oom_plan *p, const struct oom_model *m)
 
 static bool shard(struct oom_plan *p, const struct oom_model *m)
 {
+	const bool fsdp = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2 || p->engine == OOM_ENGINE_TORCHTUNE;
+
 	(void)m;
 	if (p->gpus < 2 || p->zero_stage >= 3)
 		return false;
-	p->zero_stage++;
+	p->zero_stage += fsdp && !p->zero_stage ? 2 : 1;        /* FSDP begins at SHARD_GRAD_OP */
 	if (p->engine == OOM_ENGINE_HF)
 		p->engine = OOM_ENGINE_DEEPSPEED;
 	return true;
@@ -110,9 +112,27 @@ static bool shard(struct oom_plan *p, const struct oom_model *m)
 
 static bool offload(struct oom_plan *p, const struct oom_model *m)
 {
+	const bool fsdp = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2 || p->engine == OOM_ENGINE_TORCHTUNE;
+
 	(void)m;
+	if (p->engine == OOM_ENGINE_MEGATRON)
+		return false;
+	if (fsdp) {                             /* everything at once */
+		if (p->offload_params != OOM_OFFLOAD_NONE)
+			return false;
+		p->zero_stage = 3;
+		p->offload_params = OOM_OFFLOAD_CPU;
+		return true;
+	}
+	p->engine = OOM_ENGINE_DEEPSPEED;
 	if (p->offload_optimizer == OOM_OFFLOAD_NONE) {
+		p->zero_stage = p->zero_stage < 2 ? 2 : p->zero_stage;
 		p->offload_optimizer = OOM_OFFLOAD_CPU;
+		return true;
+	}
+	if (p->offload_params == OOM_OFFLOAD_NONE) {
+		p->zero_stage = 3;
+		p->offload_params = OOM_OFFLOAD_CPU;
 		return true;
 	}
 	return false;

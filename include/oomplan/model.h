@@ -69,6 +69,8 @@ struct oom_eval {
 	bool reserved_replayed;
 	uint64_t context_bytes, workspace_bytes, nccl_bytes;    /* outside max_memory_allocated */
 	uint64_t used_bytes;            /* what nvidia-smi would show at the peak */
+	uint64_t host_pinned_bytes, host_pageable_bytes, nvme_bytes;    /* offloaded state, per rank */
+	uint64_t floor_bytes;           /* gathered parameters and buckets at their highest: more GPUs do not lower it */
 	double flops_per_sample;        /* forward + backward + recomputation, matrix products only */
 	const char *peak_op, *peak_module;
 	const char *warning;            /* "" or what is only approximated */

@@ -60,6 +60,9 @@ struct oom_plan {
 	int64_t tp, sp, pp, vpp, cp, ep; /* degrees; sp is a flag; vpp: model chunks a pipeline rank */
 	int64_t offload_optimizer;  /* enum oom_offload */
 	int64_t offload_params;
+	int64_t hybrid_shard;       /* FSDP: shard within a node, replicate between nodes */
+	int64_t bucket_view;        /* DDP: gradient_as_bucket_view */
+	int64_t reduce_bucket, max_live_params, sub_group_size; /* DeepSpeed, elements */
 	/* verdict */
 	double margin;              /* share of the capacity kept free */
 };

@@ -63,6 +63,11 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 	       choice(p, "grad-ckpt"));
 	if (t->has_gpu && t->gpu.capacity_kind == OOM_CAPACITY_MARKETING)
 		printf("  note: only the marketed size of %s is known; the driver reports less\n", t->gpu.name);
+	if (e->floor_bytes)
+		printf("  of it %s are gathered parameters and buckets: more GPUs do not lower them\n", gib(e->floor_bytes));
+	if (e->host_pinned_bytes || e->host_pageable_bytes || e->nvme_bytes)
+		printf("  off the GPU, per rank: %s pinned and %s pageable host memory, %s on disk\n", gib(e->host_pinned_bytes),
+		       gib(e->host_pageable_bytes), gib(e->nvme_bytes));
 	if (*e->warning)
 		printf("  WARNING: %s\n", e->warning);
 	if (*t->note)

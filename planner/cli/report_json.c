@@ -31,6 +31,10 @@ static void eval(struct oom_json *j, const struct oom_eval *e)
 	oom_json_uint(j, "workspace_bytes", e->workspace_bytes);
 	oom_json_uint(j, "nccl_bytes", e->nccl_bytes);
 	oom_json_uint(j, "used_bytes", e->used_bytes);
+	oom_json_uint(j, "floor_bytes", e->floor_bytes);
+	oom_json_uint(j, "host_pinned_bytes", e->host_pinned_bytes);
+	oom_json_uint(j, "host_pageable_bytes", e->host_pageable_bytes);
+	oom_json_uint(j, "nvme_bytes", e->nvme_bytes);
 	oom_json_end(j);
 }
 

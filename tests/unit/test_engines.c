@@ -1,0 +1,181 @@
+/* Sharded and offloaded model states against the ZeRO paper and DeepSpeed's estimators; refusals; the floor. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+/* cmocka wants the four above */
+#include <cmocka.h>
+
+#include "engines.h"
+
+static const double GB = 1e9, GIB = 1073741824.0;
+
+static struct oom_plan plan(int engine, int64_t gpus, int64_t zero)
+{
+	struct oom_plan p = oom_plan_default();
+
+	p.precision = OOM_BF16;
+	p.engine = engine;
+	p.gpus = gpus;
+	p.zero_stage = zero;
+	return p;
+}
+
+/* n parameters in 16 bit with Adam: 2 + 2 + (fp32 states come from the engine) */
+static struct oom_engine_in model(uint64_t n)
+{
+	return (struct oom_engine_in){.total = n, .trainable = n, .layer = n / 32, .root = n / 100, .params = 2 * n,
+				      .grads = 2 * n, .opt = 4 * n, .half = true};
+}
+
+static double states(const struct oom_states *s)
+{
+	return (double)(s->params + s->grads + s->opt);
+}
+
+/* Rajbhandari et al., arXiv:1910.02054, figure 1: 7.5 B parameters, 64 GPUs, K = 12: 120, 31.4, 16.6, 1.9 GB. */
+static void test_paper(void **state)
+{
+	static const double want[] = {31.4, 16.6, 1.9};
+	const struct oom_engine_in in = model(7500000000);
+
+	(void)state;
+	for (int z = 1; z <= 3; z++) {
+		const struct oom_plan p = plan(OOM_ENGINE_DEEPSPEED, 64, z);
+		struct oom_states s;
+		struct oom_error err = {{0}};
+
+		assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
+		assert_true(fabs(states(&s) / GB - want[z - 1]) < 0.06);
+	}
+	/* undivided: 2 + 2 + 12 bytes */
+	assert_true(16 * 7.5 == 120);
+}
+
+/* DeepSpeed's printed estimates for t5-small, one GPU (60M parameters, 16M in the largest layer), stage 3; the offload
+ * rows of stage 2 follow 2 N on the GPU and max(4 x GPUs, 16) N x 1.5 on the host. */
+static void test_estimators(void **state)
+{
+	const double n = 60506624, l = 32128.0 * 512;
+	static const struct {
+		bool opt, params, init;
+		double cpu, gpu;
+	} want[] = {{true, true, true, 1.52, 0.06}, {true, true, false, 1.52, 0.06}, {true, false, true, 1.35, 0.17},
+		    {true, false, false, 1.35, 0.17}, {false, false, true, 0.09, 1.08}, {false, false, false, 0.34, 1.08}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		const struct oom_ds_estimate e = oom_ds_estimate3(n, l, 1, 1, want[i].opt, want[i].params, want[i].init);
+
+		assert_true(fabs(e.cpu / GIB - want[i].cpu) < 0.006);
+		assert_true(fabs(e.gpu / GIB - want[i].gpu) < 0.006);
+	}
+	assert_true(oom_ds_estimate2(1e9, 8, 1, true).gpu == 2e9);
+	assert_true(oom_ds_estimate2(1e9, 8, 1, true).cpu == 32e9 * 1.5);
+	assert_true(oom_ds_estimate2(1e9, 8, 1, false).gpu == 2e9 + 18e9 / 8);
+}
+
+/* Ours against the estimator: the same bytes and, in rows of their own, what it leaves out (buckets) or puts in while the
+ * step runs (fp32 gradients: temps). */
+static void test_against_estimator(void **state)
+{
+	const uint64_t n = 3000000000;
+	const struct oom_engine_in in = model(n);
+	struct oom_plan p = plan(OOM_ENGINE_DEEPSPEED, 8, 2);
+	struct oom_states s;
+	struct oom_error err = {{0}};
+
+	(void)state;
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
+	assert_true(fabs(states(&s) + (double)s.temps[0] - oom_ds_estimate2((double)n, 8, 1, false).gpu) < 64);
+	assert_int_equal(s.bwd, 2 * 500000000);         /* reduce_bucket_size 5e8 in 16 bit: not in the estimator */
+	p.offload_optimizer = OOM_OFFLOAD_CPU;
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
+	assert_true(states(&s) == oom_ds_estimate2((double)n, 8, 1, true).gpu);
+	/* host: 16 B a parameter over the node (4 gradients pinned, 12 pageable); the estimator adds its factor 1.5 */
+	assert_true(fabs((double)(s.host_pinned + s.host_pageable) * 8 * 1.5 - (double)n * 16 * 1.5) < 1e3);
+	p.zero_stage = 3;
+	p.offload_params = OOM_OFFLOAD_CPU;
+	p.sub_group_size = 1000000000000;
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
+	assert_int_equal(s.params + s.grads + s.opt, 0);
+	assert_true(fabs((double)(s.host_pinned + s.host_pageable) * 8 - (double)n * 18) < 1e3);
+}
+
+/* Transients do not shrink with more GPUs. */
+static void test_floor(void **state)
+{
+	const struct oom_engine_in in = model(8000000000);
+	static const int engines[] = {OOM_ENGINE_DEEPSPEED, OOM_ENGINE_FSDP1, OOM_ENGINE_FSDP2};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
+		const struct oom_plan few = plan(engines[i], 8, 3), many = plan(engines[i], 1024, 3);
+		struct oom_states a, b;
+		struct oom_error err = {{0}};
+
+		assert_int_equal(oom_engine_states(&few, &in, &a, &err), OOM_OK);
+		assert_int_equal(oom_engine_states(&many, &in, &b, &err), OOM_OK);
+		assert_true(a.params > 100 * b.params);
+		assert_true(a.fwd == b.fwd && a.bwd == b.bwd && a.fwd > 0);
+	}
+}
+
+/* fully_shard of a block of P bytes: 3 P in forward, 2 P more in backward when reduced in the compute type
+ * (_fsdp_collectives.py: all-gather output and copy-out beside the unit in use; two reduce-scatter inputs). */
+static void test_fsdp2(void **state)
+{
+	struct oom_plan p = plan(OOM_ENGINE_FSDP2, 8, 3);
+	const struct oom_engine_in in = {.total = 1000, .trainable = 1000, .layer = 100, .root = 50, .params = 2000,
+					 .grads = 2000, .opt = 4000, .half = true};
+	struct oom_states s;
+	struct oom_error err = {{0}};
+
+	(void)state;
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
+	assert_int_equal(s.fwd, 2 * (50 + 3 * 100));
+	assert_int_equal(s.bwd, s.fwd + 2 * 2 * 100);
+	p.precision = OOM_AMP_BF16;             /* shards in fp32, gathered and computed in bf16, reduced in fp32 */
+	assert_true(oom_engine_casts(&p));
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
+	assert_int_equal(s.params, 4000 / 8);
+	assert_int_equal(s.fwd, 2 * (50 + 3 * 100));
+	assert_int_equal(s.bwd, s.fwd + 2 * 4 * 100);
+	p.zero_stage = 2;
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
+	assert_int_equal(s.fwd, 2 * 1000);
+}
+
+static void test_refusals(void **state)
+{
+	const struct oom_engine_in in = model(1000000);
+	struct oom_error err = {{0}};
+	struct oom_states s;
+	struct oom_plan p = plan(OOM_ENGINE_DEEPSPEED, 1, 2);
+
+	(void)state;
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_ERR_INVALID);
+	assert_non_null(strstr(err.text, "two GPUs"));
+	p = plan(OOM_ENGINE_HF, 8, 0);
+	p.tp = 2;
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_ERR_INVALID);
+	assert_non_null(strstr(err.text, "megatron"));
+	p = plan(OOM_ENGINE_FSDP2, 8, 1);
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_ERR_INVALID);
+	p = plan(OOM_ENGINE_DEEPSPEED, 8, 0);
+	p.nodes = 3;
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_ERR_INVALID);
+	p = plan(OOM_ENGINE_TORCHTUNE, 8, 3);
+	p.precision = OOM_AMP_BF16;
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_ERR_INVALID);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_paper), cmocka_unit_test(test_estimators),
+					   cmocka_unit_test(test_against_estimator), cmocka_unit_test(test_floor),
+					   cmocka_unit_test(test_fsdp2), cmocka_unit_test(test_refusals)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
