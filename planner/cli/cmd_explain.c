@@ -3,6 +3,8 @@
 #include <strings.h>
 
 #include "commands.h"
+#include "oomplan/lore.h"
+#include "term.h"
 
 struct filter {
 	const char *term;
@@ -34,14 +36,36 @@ static void show(void *ctx, const struct oom_ledger_row *r)
 	       "", r->source);
 }
 
+/* `explain M8` needs no model; `explain` alone lists the entries. */
+static bool lore(const struct oom_job *job)
+{
+	const struct oom_lore *l = job->words.n ? oom_lore_find(job->words.items[0]) : NULL;
+
+	if (job->words.n && !l)
+		return false;
+	if (l) {
+		printf("%s: %s\n%s\n  see: %s\n  source: %s\n", l->id, l->title, l->text, l->command, l->source);
+		return true;
+	}
+	if (job->model)
+		return false;
+	for (size_t i = 0; oom_lore_at(i); i++)
+		printf("%-4s %s\n", oom_lore_at(i)->id, oom_lore_at(i)->title);
+	printf("oomplan explain M8 tells one of them; with --model, every row of the ledger\n");
+	return true;
+}
+
 static int run(struct oom_job *job)
 {
 	struct filter f = {job->words.n ? job->words.items[0] : NULL, 0};
 	struct oom_error err = {{0}};
 	struct oom_evaluator *ev;
 	struct oom_target t;
-	int code = oom_target_open(job, &t, false);
+	int code;
 
+	if (lore(job))
+		return OOM_EXIT_FITS;
+	code = oom_target_open(job, &t, false);
 	if (code)
 		return code;
 	ev = oom_evaluator_new();

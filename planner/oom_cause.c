@@ -1,0 +1,214 @@
+/* Why it ran out: rules over the decoded numbers and the words around the message, ranked by confidence.
+ *
+ * Playbook M2 (fragmentation against true shortage), M3 (host memory), M8, M15, M16, M17; wordings as in oom_message.c. */
+#include <stdio.h>
+#include <string.h>
+
+#include "oom_parts.h"
+
+static const struct oom_cause_info infos[OOM_CAUSES] = {
+	{"too_large", "what is resident and the request together exceed the card",
+	 "climb the ladder: smaller micro-batch with accumulation first (oomplan plan)", 1, "playbook M2, M4"},
+	{"fragmentation", "enough is reserved but in pieces too small for the request", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", 4,
+	 "playbook M8"},
+	{"other_process", "another process (or a zombie) holds the card", "nvidia-smi; stop the other process, or choose another GPU", 0,
+	 "playbook M2"},
+	{"host_ram", "the host's memory ran out, not the GPU's: do not shrink the model",
+	 "fewer data-loader workers, low_cpu_mem_usage, more host RAM", 0, "playbook M3"},
+	{"shm", "shared memory of the data loader ran out", "docker run --shm-size / --ipc=host, or fewer workers", 0, "playbook M3"},
+	{"eval_logits", "evaluation piles logits up on the GPU", "eval_accumulation_steps, preprocess_logits_for_metrics", 0,
+	 "playbook M15"},
+	{"longest_batch", "the longest batch is larger than those before", "cap or bucket lengths; size for the longest (oomplan --lengths)", 6,
+	 "playbook M16"},
+	{"step_2", "optimizer state appears at the first step: the second does not fit", "8-bit optimizer, sharding or offload", 7,
+	 "playbook M17"},
+	{"leak", "allocated memory rises from message to message", "detach what is kept: losses, outputs, graphs", 0, "playbook M20"},
+	{"kv_cache_budget", "the serving engine has no room left for its KV cache",
+	 "raise gpu_memory_utilization or lower max_model_len", 0, "vLLM documentation"},
+	{"memory_fraction_cap", "a cap set in the program is the limit, not the card", "set_per_process_memory_fraction", 0,
+	 "c10/cuda/CUDACachingAllocator.cpp"},
+	{"watermark_cap", "the MPS watermark is the limit", "PYTORCH_MPS_HIGH_WATERMARK_RATIO", 0, "aten/src/ATen/mps/MPSAllocator.mm"},
+	{"wrong_capacity_reported", "the numbers contradict one another: the driver reports a wrong capacity", "check the driver and the container", 0,
+	 "playbook M2"},
+	{"not_oom", "not an out-of-memory error", "read the error itself", 0, "playbook M2"},
+	{"unknown", "the text does not say", "give the whole traceback, or --model and the knobs", 0, "playbook M2"},
+};
+
+const struct oom_cause_info *oom_cause_info(enum oom_cause cause)
+{
+	return &infos[cause];
+}
+
+const char *oom_crash_number_str(enum oom_crash_number n)
+{
+	static const char *const words[OOM_CRASH_NUMBERS] = {
+		"tried_bytes", "total_bytes", "free_bytes", "process_bytes", "allocated_bytes", "reserved_total_bytes",
+		"reserved_unallocated_bytes", "private_pool_bytes", "allowed_bytes", "other_bytes"};
+
+	return words[n];
+}
+
+static void say(struct oom_crash *c, enum oom_cause cause, double confidence, const char *evidence)
+{
+	size_t i = c->n_causes;
+
+	for (size_t j = 0; j < c->n_causes; j++)
+		if (c->cause[j].cause == cause)
+			return;
+	if (i == OOM_CRASH_CAUSES)
+		return;
+	c->n_causes++;
+	for (; i > 0 && c->cause[i - 1].confidence < confidence; i--)
+		c->cause[i] = c->cause[i - 1];
+	c->cause[i] = (struct oom_verdict){.cause = cause, .confidence = confidence};
+	snprintf(c->cause[i].evidence, sizeof(c->cause[i].evidence), "%s", evidence);
+}
+
+/* ---- messages that name their cause ---- */
+
+static bool named(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	const char *line = at, *stop = memchr(at, '\n', (size_t)(end - at));
+
+	while (line > begin && line[-1] != '\n')
+		line--;
+	stop = stop ? stop : end;
+	if (!strcmp(c->format, "dataloader-signal")) {
+		if (oom_text_find(line, end, "Bus error") || oom_text_find(line, end, "shared memory"))
+			say(c, OOM_CAUSE_SHM, 0.95, "a worker died of a bus error");
+		else if (oom_text_find(line, stop, "Segmentation fault") || oom_text_find(line, stop, "Aborted") ||
+			 oom_text_find(line, stop, "Floating point"))
+			say(c, OOM_CAUSE_NOT_OOM, 0.9, "a worker crashed by itself");
+		else
+			say(c, OOM_CAUSE_HOST_RAM, 0.8, "a data-loader worker was killed");
+		return true;
+	}
+	if (!strcmp(c->format, "cuda-error-other")) {
+		say(c, OOM_CAUSE_NOT_OOM, 0.9, "a CUDA error of another kind");
+		return true;
+	}
+	if (!strcmp(c->format, "vllm-kv-budget")) {
+		say(c, OOM_CAUSE_KV_CACHE, 0.95, "the KV cache does not fit what is left");
+		return true;
+	}
+	if (oom_text_find(line, stop, "shared memory") && !strcmp(c->framework, "host")) {
+		say(c, OOM_CAUSE_SHM, 0.8, "the message names shared memory");
+		return true;
+	}
+	if (!strcmp(c->framework, "host") || !strcmp(c->framework, "torch-cpu")) {
+		/* a single request beyond any host is a wrong size, not a full memory */
+		if (c->known[OOM_CRASH_TRIED] && c->bytes[OOM_CRASH_TRIED] > (uint64_t)2 << 40)
+			say(c, OOM_CAUSE_TOO_LARGE, 0.9, "the request alone is larger than any host's memory");
+		else
+			say(c, OOM_CAUSE_HOST_RAM, 0.9, "the host's allocator or kernel refused or killed");
+		return true;
+	}
+	return false;
+}
+
+/* ---- numbers ---- */
+
+static uint64_t num(const struct oom_crash *c, enum oom_crash_number n)
+{
+	return c->known[n] ? c->bytes[n] : 0;
+}
+
+static const uint64_t GIB = 1073741824;
+
+/* Bytes on the card that are neither free nor this process's.  A process listed by number may be this one, seen from
+ * inside a container: its size is then what PyTorch holds and a context. */
+static uint64_t outside(const struct oom_crash *c, bool *listed)
+{
+	const uint64_t held = num(c, OOM_CRASH_RESERVED_TOTAL), total = num(c, OOM_CRASH_TOTAL), free_bytes = num(c, OOM_CRASH_FREE);
+	uint64_t others = 0, own = c->known[OOM_CRASH_PROCESS] ? num(c, OOM_CRASH_PROCESS) : held;
+
+	for (size_t i = 0; i < c->n_processes; i++) {
+		const uint64_t b = c->process[i].bytes;
+
+		if (!c->known[OOM_CRASH_PROCESS] && (!c->known[OOM_CRASH_ALLOCATED] || (b >= held && b - held < 2 * GIB)))
+			own = b;
+		else
+			others += b;
+	}
+	*listed = others != 0;
+	if (others)
+		return others;
+	if (!c->known[OOM_CRASH_TOTAL] || !c->known[OOM_CRASH_FREE] || (!own && !c->known[OOM_CRASH_ALLOCATED]))
+		return 0;
+	return total > free_bytes + own ? total - free_bytes - own : 0;
+}
+
+static void cuda(struct oom_crash *c)
+{
+	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL), free_bytes = num(c, OOM_CRASH_FREE);
+	const uint64_t stranded = num(c, OOM_CRASH_RESERVED_UNALLOCATED);
+	bool listed;
+	const uint64_t away = outside(c, &listed);
+	const double share = total ? (double)stranded / (double)total : 0;
+	char why[160];
+
+	if (c->known[OOM_CRASH_ALLOWED] && num(c, OOM_CRASH_ALLOWED) < total)
+		say(c, OOM_CAUSE_FRACTION_CAP, 0.95, "the message names an allowed share of the card");
+	if (total && (num(c, OOM_CRASH_ALLOCATED) > total + total / 20 || total < 64 << 20))
+		say(c, OOM_CAUSE_WRONG_CAPACITY, 0.6, "more is allocated than the card is said to hold");
+	if (total && tried > total)
+		say(c, OOM_CAUSE_TOO_LARGE, 0.97, "the request alone is larger than the card");
+	if (c->known[OOM_CRASH_FREE] && c->known[OOM_CRASH_TRIED] && free_bytes > tried) {
+		if (total && tried > total / 3)
+			say(c, OOM_CAUSE_TOO_LARGE, 0.6, "the request is a third of the card or more");
+		else
+			say(c, OOM_CAUSE_UNKNOWN, 0.5, "more is free than was asked for: the driver refused, or a cap");
+		return;
+	}
+	/* what is only a difference of printed numbers may be this process's own context and libraries */
+	if (away > 2 * GIB && (listed || away > total / 3) && away + free_bytes >= tried) {
+		snprintf(why, sizeof(why), "%.2f GiB of the card are held outside this process", (double)away / (double)GIB);
+		say(c, OOM_CAUSE_OTHER_PROCESS, 0.85, why);
+	}
+	if (stranded && stranded >= tried && share >= 0.1) {
+		snprintf(why, sizeof(why), "%.2f GiB reserved but unallocated, %.0f %% of the card, against a request of %.2f GiB",
+			 (double)stranded / (double)GIB, 100 * share, (double)tried / (double)GIB);
+		say(c, OOM_CAUSE_FRAGMENTATION, share >= 0.2 ? 0.8 : 0.55, why);
+	} else if (stranded && free_bytes + stranded >= tried && share >= 0.2) {
+		say(c, OOM_CAUSE_FRAGMENTATION, 0.45, "the free and the stranded memory together would hold the request");
+	}
+	say(c, OOM_CAUSE_TOO_LARGE, 0.6, c->known[OOM_CRASH_TRIED] ? "the request exceeds what is free and stranded" : "no numbers in the text");
+}
+
+static void mps(struct oom_crash *c)
+{
+	const double max = (double)num(c, OOM_CRASH_TOTAL), other = (double)num(c, OOM_CRASH_OTHER), tried = (double)num(c, OOM_CRASH_TRIED);
+
+	if (max > 0 && other > 0.8 * max)
+		say(c, OOM_CAUSE_OTHER_PROCESS, 0.7, "other allocations hold most of the allowed memory");
+	else if (max > 0 && other > 0.7 * max && tried < 0.01 * max)
+		say(c, OOM_CAUSE_WATERMARK_CAP, 0.6, "a small request met the watermark");
+	say(c, OOM_CAUSE_TOO_LARGE, 0.6, "the request exceeds the allowed memory");
+}
+
+void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	c->n_causes = 0;
+	if (named(c, begin, at, end))
+		return;
+	if (c->phase == OOM_CRASH_EVAL)
+		say(c, OOM_CAUSE_EVAL_LOGITS, 0.7, "the crash is in the evaluation loop");
+	if (oom_text_find(begin, end, "skipping update") || oom_text_find(begin, end, "skipping batch") || c->ooms > 1)
+		say(c, OOM_CAUSE_LONGEST_BATCH, 0.75, "training recovered from it and went on: only some batches do not fit");
+	if (c->phase == OOM_CRASH_OPTIMIZER)
+		say(c, OOM_CAUSE_STEP_2, 0.4, "the optimizer's state is made in the first step");
+	if (!strcmp(c->framework, "torch-mps")) {
+		mps(c);
+	} else if (!strncmp(c->framework, "torch", 5) && c->known[OOM_CRASH_TRIED] && !strstr(c->framework, "xla")) {
+		cuda(c);
+	} else if (!strcmp(c->format, "cublas-alloc-failed") || !strcmp(c->format, "cudnn-alloc-failed") ||
+		   strstr(c->format, "error-no-numbers")) {
+		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text gives no numbers");
+		say(c, OOM_CAUSE_TOO_LARGE, 0.4, "a library found no memory");
+	} else if (!strcmp(c->framework, "jax") || (!strcmp(c->framework, "tensorflow") && c->phase == OOM_CRASH_INIT)) {
+		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text does not say how much there was");
+		say(c, OOM_CAUSE_TOO_LARGE, 0.45, "one request could not be met");
+	} else {
+		say(c, OOM_CAUSE_TOO_LARGE, 0.6, "the request could not be met");
+	}
+}

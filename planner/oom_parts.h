@@ -1,0 +1,37 @@
+/* Between the files of the crash decoder. */
+#ifndef OOM_PARTS_H
+#define OOM_PARTS_H
+
+#include <string.h>
+
+#include "oomplan/diagnose.h"
+
+/* A word that may open a message. */
+struct oom_trigger {
+	const char *needle;
+	const char *framework, *format;
+	int strength;           /* 3: the allocator's own message, 2: a kill, 1: a hint */
+};
+/* The trigger that matches at this place, or NULL.  left: bytes from at to the end. */
+const struct oom_trigger *oom_trigger_at(const char *at, size_t left, const char *begin);
+
+/* Bytes of the shortest needle; how far a search may skip, by a hash of the three bytes its window ends in. */
+enum { OOM_TRIGGER_MIN = 6 };
+static inline uint16_t oom_trigger_hash(const char *last)
+{
+	uint16_t two;
+
+	memcpy(&two, last - 1, sizeof(two));
+	return (uint16_t)(two * 7 ^ (unsigned)(unsigned char)last[-2] << 5);
+}
+void oom_trigger_shifts(uint8_t shift[65536]);
+
+/* Fills numbers and names from the text around a trigger: before..at..end. */
+void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const char *begin, const char *at, const char *end);
+void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end);
+void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end);
+
+/* Finds needle in [begin, end); NULL when absent. */
+const char *oom_text_find(const char *begin, const char *end, const char *needle);
+
+#endif

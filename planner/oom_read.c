@@ -1,0 +1,183 @@
+/* Logs of any size: blocks are searched for the few letters every message holds, and only around a hit is text decoded. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oom_parts.h"
+
+enum { BLOCK = 1 << 20, BEFORE = 24 << 10, AFTER = 6 << 10 };
+
+struct scan {
+	oom_crash_fn each;
+	void *ctx;
+	struct oom_crash *last;
+	struct oom_crash_log *log;
+	uint64_t allocated[4];          /* of the latest messages, for a rise */
+	size_t n_allocated;
+	uint64_t line;
+	uint8_t shift[65536];
+};
+
+/* The window of a message: what came before it back to a blank stretch or BEFORE bytes, and what follows up to AFTER.  A
+ * second message inside the window ends it. */
+static void decode(const char *begin, const char *at, const char *end, const struct oom_trigger *t, struct oom_crash *c)
+{
+	const char *from = at - begin > BEFORE ? at - BEFORE : begin, *to = end - at > AFTER ? at + AFTER : end;
+
+	for (const char *p = at + strlen(t->needle); (p = oom_text_find(p, to, "out of memory. Tried")); p++)
+		if (p - at > 40) {
+			to = p;
+			break;
+		}
+	oom_decode_numbers(c, t, from, at, to);
+	oom_decode_phase(c, from, at, to);
+	oom_decode_causes(c, from, at, to);
+}
+
+static void note_growth(struct scan *s, struct oom_crash *c)
+{
+	bool rises = true;
+
+	if (!c->known[OOM_CRASH_ALLOCATED])
+		return;
+	if (s->n_allocated == 4)
+		memmove(s->allocated, s->allocated + 1, 3 * sizeof(s->allocated[0]));
+	else
+		s->n_allocated++;
+	s->allocated[s->n_allocated - 1] = c->bytes[OOM_CRASH_ALLOCATED];
+	for (size_t i = 1; i < s->n_allocated; i++)
+		rises &= (double)s->allocated[i] > 1.02 * (double)s->allocated[i - 1];
+	s->log->rising = rises && s->n_allocated == 4;
+	if (s->log->rising && c->n_causes < OOM_CRASH_CAUSES) {
+		c->cause[c->n_causes].cause = OOM_CAUSE_LEAK;
+		c->cause[c->n_causes].confidence = 0.5;
+		snprintf(c->cause[c->n_causes].evidence, sizeof(c->cause[0].evidence), "allocated rose over the last four messages");
+		c->n_causes++;
+	}
+}
+
+/* Two hits on one message: the later one is dropped when it adds nothing. */
+static bool same_message(const char *previous, const char *at)
+{
+	return previous && at - previous < 200 && !memchr(previous, '\n', (size_t)(at - previous));
+}
+
+static uint64_t lines_in(const char *from, const char *to)
+{
+	uint64_t n = 0;
+
+	while (from < to && (from = memchr(from, '\n', (size_t)(to - from)))) {
+		n++;
+		from++;
+	}
+	return n;
+}
+
+static void found(struct scan *s, const char *begin, const char *p, const char *end, const struct oom_trigger *t)
+{
+	struct oom_crash c;
+
+	decode(begin, p, end, t, &c);
+	c.line = s->line + 1;
+	if (t->strength == 3) {
+		s->log->messages++;
+		note_growth(s, &c);
+	}
+	if (s->each)
+		s->each(s->ctx, &c);
+	if (c.strength >= s->last->strength)
+		*s->last = c;
+}
+
+/* Triggers that begin in [from, to). */
+static void search(struct scan *s, const char *begin, const char *from, const char *to, const char *end)
+{
+	const char *previous = NULL, *counted = from;
+	const char *const stop = to + OOM_TRIGGER_MIN - 1 < end ? to + OOM_TRIGGER_MIN - 1 : end;
+	const uint8_t *const shift = s->shift;
+	int strength = 0;
+
+	for (const char *w = from + OOM_TRIGGER_MIN - 1; w < stop;) {
+		const uint8_t skip = shift[oom_trigger_hash(w)];
+		const char *p = w - OOM_TRIGGER_MIN + 1;
+		const struct oom_trigger *t;
+
+		if (skip) {
+			w += skip;
+			continue;
+		}
+		w++;
+		t = oom_trigger_at(p, (size_t)(end - p), begin);
+		if (!t || (same_message(previous, p) && t->strength <= strength))
+			continue;
+		s->line += lines_in(counted, p);
+		counted = p;
+		found(s, begin, p, end, t);
+		previous = p;
+		strength = t->strength;
+	}
+	s->line += lines_in(counted, to);
+}
+
+bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out)
+{
+	struct oom_crash_log log = {0};
+	struct scan s = {.last = out, .log = &log};
+
+	memset(out, 0, sizeof(*out));
+	oom_trigger_shifts(s.shift);
+	search(&s, text, text, text + size, text + size);
+	return out->strength > 0;
+}
+
+static enum oom_status stream(FILE *f, struct scan *s, struct oom_error *err)
+{
+	char *buf = malloc(BLOCK + BEFORE + AFTER);
+	size_t len = 0, done = 0;       /* bytes in buf; bytes of it already searched */
+	bool eof = false;
+
+	if (!buf)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	while (!eof) {
+		const size_t got = fread(buf + len, 1, (size_t)(BLOCK + BEFORE + AFTER) - len, f);
+		size_t to, keep;
+
+		len += got;
+		eof = got == 0;
+		to = eof ? len : len > AFTER ? len - AFTER : 0;
+		if (to > done) {
+			search(s, buf, buf + done, buf + to, buf + len);
+			done = to;
+		}
+		keep = done > BEFORE ? done - BEFORE : 0;
+		memmove(buf, buf + keep, len - keep);
+		len -= keep;
+		done -= keep;
+	}
+	free(buf);
+	if (ferror(f))
+		return oom_error_set(err, OOM_ERR_IO, "cannot read: %s", strerror(errno));
+	return OOM_OK;
+}
+
+enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx, struct oom_crash *last, struct oom_crash_log *log,
+			       struct oom_error *err)
+{
+	FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
+	struct scan s = {.each = each, .ctx = ctx, .last = last, .log = log};
+	enum oom_status st;
+
+	if (!f)
+		return oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
+	memset(last, 0, sizeof(*last));
+	memset(log, 0, sizeof(*log));
+	oom_trigger_shifts(s.shift);
+	st = stream(f, &s, err);
+	if (f != stdin)
+		fclose(f);
+	log->lines = s.line;
+	if (!st && !last->strength)
+		st = oom_error_set(err, OOM_ERR_UNKNOWN, "%s: nothing in it speaks of memory", path);
+	return st;
+}
