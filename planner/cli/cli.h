@@ -9,6 +9,7 @@
 #include "oomplan/ladder.h"
 #include "oomplan/model.h"
 #include "oomplan/plan.h"
+#include "oomplan/search.h"
 #include "oomplan/units.h"
 
 #include "options.h"
@@ -58,6 +59,7 @@ void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
 		     const struct oom_ladder *l);
 void oom_report_estimate(const struct oom_job *job, const struct oom_target *t,
 			 const struct oom_plan *plan, const struct oom_eval *e, bool fits);
+void oom_report_search(const struct oom_plan *asked, const struct oom_search *s);
 void oom_json_plan(const struct oom_target *t, const struct oom_ladder *l);
 void oom_json_estimate(const struct oom_target *t, const struct oom_plan *plan,
 		       const struct oom_eval *e, bool fits);

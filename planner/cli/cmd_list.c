@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "oomplan/sweep.h"
 #include "table.h"
 #include "term.h"
 
@@ -91,6 +92,14 @@ static int knobs(void)
 	return show(&t);
 }
 
+static void columns(void)
+{
+	for (size_t i = 0; oom_sweep_column_at(i); i++)
+		puts(oom_sweep_column_at(i));
+	for (size_t i = 0; oom_knob_at(i); i++)
+		puts(oom_knob_at(i)->column);
+}
+
 /* What can be listed: a name, and a function that prints it and returns an exit code. */
 #define PRINTS(name, call) static int list_##name(void) { call; return OOM_EXIT_FITS; }
 PRINTS(models, models())
@@ -98,6 +107,7 @@ PRINTS(families, families())
 PRINTS(optimizers, choices("optimizer"))
 PRINTS(rungs, rungs())
 PRINTS(engines, choices("engine"))
+PRINTS(columns, columns())
 
 static const struct {
 	const char *name;
@@ -110,6 +120,7 @@ static const struct {
 	{"rungs", list_rungs},
 	{"knobs", knobs},
 	{"engines", list_engines},
+	{"columns", list_columns},
 };
 
 static const char *list_word(size_t i)
@@ -130,7 +141,7 @@ static const struct oom_option options[] = {OOM_OPTIONS_COMMON, OOM_OPTIONS_END}
 const struct oom_command oom_command_list = {
 	.name = "list",
 	.summary =
-		"what the tables hold: models, gpus, optimizers, rungs, families, knobs, engines",
+		"what the tables hold: models, gpus, optimizers, rungs, families, knobs, engines, columns",
 	.synopsis = "WHAT",
 	.options = options,
 	.words = "WHAT",

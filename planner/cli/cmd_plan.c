@@ -1,8 +1,12 @@
 /* oomplan plan: fits or not, and the ladder until it does. */
 #include "commands.h"
 #include "csvout.h"
+#include "oomplan/search.h"
 
 static const char *const allow_words[] = {"seq-len", "lora", "science", NULL};
+
+static const char *const objective_words[] = {"time", "fewest-changes", "headroom", NULL};
+static int objective;
 
 static unsigned allowed(const struct oom_list *words)
 {
@@ -40,6 +44,7 @@ static int run(struct oom_job *job)
 	struct oom_evaluator *ev;
 	struct oom_error err = {{0}};
 	struct oom_target t;
+	struct oom_search found;
 	struct oom_ladder l;
 	int code = oom_target_open(job, &t, true);
 
@@ -55,6 +60,10 @@ static int run(struct oom_job *job)
 			csv(&l);
 		else
 			oom_report_plan(job, &t, &l);
+		if (!job->json && !job->csv && !job->quiet &&
+		    !oom_search(ev, t.model, &l.start, t.capacity, t.has_gpu ? &t.gpu : NULL, allowed(&job->allow),
+				(enum oom_objective)objective, &found, &err))
+			oom_report_search(&l.start, &found);
 		code = l.fits ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
 	}
 	oom_evaluator_free(ev);
@@ -70,6 +79,13 @@ static const struct oom_option options[] = {
 	 .metavar = "WORDS",
 	 .choices = allow_words,
 	 .summary = "fixes that change the science, joined by commas"},
+	{.name = "objective",
+	 .kind = OOM_OPTION_CHOICE,
+	 .target = &objective,
+	 .metavar = "WORD",
+	 .choices = objective_words,
+	 .def = "time",
+	 .summary = "what the search prefers after the class of the changes"},
 	OOM_OPTION_JSON,
 	OOM_OPTION_CSV("print CSV, one row a rung"),
 	OOM_OPTIONS_COMMON,

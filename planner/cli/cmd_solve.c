@@ -1,0 +1,114 @@
+/* oomplan solve: the largest value of a knob that fits. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "commands.h"
+#include "json.h"
+#include "oomplan/search.h"
+
+static const char *size_text(uint64_t bytes)
+{
+	static char buf[4][32];
+	static int i;
+
+	i = (i + 1) % 4;
+	return oom_format_bytes(bytes, buf[i], sizeof(buf[i]));
+}
+
+static void json(const char *knob, const struct oom_solution *s, uint64_t capacity)
+{
+	struct oom_json j = {.out = stdout};
+
+	oom_json_object(&j, NULL);
+	oom_json_text(&j, "schema", "oomplan-solve/1");
+	oom_json_text(&j, "knob", knob);
+	oom_json_bool(&j, "exists", s->exists);
+	if (s->needed_bytes)
+		oom_json_uint(&j, "needed_bytes", s->needed_bytes);
+	else if (s->exists)
+		oom_json_int(&j, "value", s->value);
+	else
+		oom_json_null(&j, "value");
+	oom_json_bool(&j, "at_limit", s->at_limit);
+	oom_json_uint(&j, "used_bytes", s->eval.used_bytes);
+	oom_json_text(&j, "peak_phase", oom_phase_column(s->eval.peak_phase));
+	oom_json_uint(&j, "capacity_bytes", capacity);
+	oom_json_uint(&j, "neighbour_bytes", s->neighbour_bytes);
+	oom_json_end(&j);
+}
+
+static void text(const struct oom_job *job, const struct oom_target *t, const char *knob, const struct oom_solution *s)
+{
+	const bool fewest = !strcmp(knob, "gpus");
+
+	if (s->needed_bytes) {
+		printf("gpu-memory: %s (peak %s used, margin %.0f %%)\n", size_text(s->needed_bytes), size_text(s->eval.used_bytes),
+		       100 * job->plan.margin);
+		return;
+	}
+	if (!s->exists) {
+		printf("no %s fits: the smallest already uses %s of %s\n", knob,
+		       s->eval.used_bytes == UINT64_MAX ? "more than there is" : size_text(s->eval.used_bytes), size_text(t->capacity));
+		return;
+	}
+	printf("%s: %" PRId64 "\n", knob, s->value);
+	if (job->quiet)
+		return;
+	printf("  %s it fits: %s used of %s; binding phase %s\n", fewest ? "the fewest with which" : "the largest with which",
+	       size_text(s->eval.used_bytes), size_text(t->capacity), oom_phase_str(s->eval.peak_phase));
+	if (s->at_limit)
+		printf("  this is the end of the knob's range\n");
+	else if (s->neighbour_bytes == UINT64_MAX)
+		printf("  the next value cannot run\n");
+	else
+		printf("  the next value was evaluated too: %s, does not fit\n", size_text(s->neighbour_bytes));
+}
+
+static int run(struct oom_job *job)
+{
+	const char *knob = job->words.items[0];
+	struct oom_error err = {{0}};
+	struct oom_evaluator *ev;
+	struct oom_solution s;
+	struct oom_target t;
+	int code = oom_target_open(job, &t, strcmp(knob, "gpu-memory") != 0);
+
+	if (code)
+		return code;
+	ev = oom_evaluator_new();
+	if (!ev || oom_solve(ev, t.model, &job->plan, knob, t.capacity, &s, &err)) {
+		code = oom_complain(ev ? OOM_EXIT_USAGE : OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
+	} else {
+		if (job->json)
+			json(knob, &s, t.capacity);
+		else
+			text(job, &t, knob, &s);
+		code = s.exists ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
+	}
+	oom_evaluator_free(ev);
+	oom_target_close(&t);
+	return code;
+}
+
+static const struct oom_option options[] = {
+	OOM_OPTIONS_TARGET, OOM_OPTION_JSON, OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
+};
+static const struct oom_example examples[] = {
+	{"solve seq-len --model Llama-3.1-8B --gpu 4090 --lora-r 16 --qlora --precision bf16-amp --grad-ckpt full --micro-batch 1",
+	 "the longest sequence a 24 GB card takes for QLoRA"},
+	{"solve gpus --model Llama-2-70B --gpu H100-80G --precision bf16 --grad-ckpt full --micro-batch 1",
+	 "how many cards sharding needs"},
+	{NULL, NULL},
+};
+const struct oom_command oom_command_solve = {
+	.name = "solve",
+	.summary = "the largest micro-batch, seq-len, lora-r, ... or the fewest gpus, or the gpu-memory, that fits",
+	.synopsis = "KNOB --model FILE --gpu NAME [options] [knobs]",
+	.options = options,
+	.knobs = true,
+	.words = "KNOB",
+	.min_words = 1,
+	.max_words = 1,
+	.examples = examples,
+	.run = run,
+};

@@ -1,0 +1,146 @@
+/* Inverse questions: the largest value of a knob that fits, by doubling and bisection; the neighbour is evaluated. */
+#include <string.h>
+
+#include "oomplan/search.h"
+
+struct solver {
+	struct oom_evaluator *ev;
+	const struct oom_model *model;
+	const struct oom_plan *plan;
+	const struct oom_knob *knob;
+	uint64_t capacity;
+	struct oom_error *err;
+};
+
+/* Does the plan fit with this value?  A value the model cannot run with does not. */
+static enum oom_status fits(const struct solver *s, int64_t value, struct oom_eval *e, bool *yes)
+{
+	struct oom_plan p = *s->plan;
+	enum oom_status st;
+
+	*oom_plan_field(&p, s->knob) = value;
+	if (!strcmp(s->knob->name, "gpus") && p.gpus > 1 && !p.zero_stage && p.engine == OOM_ENGINE_HF) {
+		p.engine = OOM_ENGINE_FSDP2;    /* more GPUs help only what is sharded */
+		p.zero_stage = 3;
+	}
+	st = oom_evaluate(s->ev, s->model, &p, OOM_EVAL_FAST, e, s->err);
+	*yes = !st && e->used_bytes <= oom_budget(s->capacity, &p);
+	if (st)
+		e->used_bytes = UINT64_MAX;
+	return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
+}
+
+static enum oom_status largest(const struct solver *s, struct oom_solution *out)
+{
+	int64_t lo = (int64_t)s->knob->min > 0 ? (int64_t)s->knob->min : 1, hi = lo;
+	const int64_t top = (int64_t)s->knob->max;
+	struct oom_eval e;
+	bool yes;
+	enum oom_status st = fits(s, lo, &e, &yes);
+
+	out->exists = yes;
+	out->eval = e;
+	out->value = lo;
+	if (st || !yes)
+		return st;
+	while (yes && hi < top) {
+		lo = hi;
+		hi = hi > top / 2 ? top : hi * 2;
+		st = fits(s, hi, &e, &yes);
+		if (st)
+			return st;
+	}
+	if (yes)
+		lo = hi;
+	while (hi - lo > 1) {
+		const int64_t mid = lo + (hi - lo) / 2;
+
+		st = fits(s, mid, &e, &yes);
+		if (st)
+			return st;
+		if (yes)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	out->value = lo;
+	out->at_limit = lo == top;
+	st = fits(s, lo, &out->eval, &yes);
+	if (!st && !out->at_limit) {
+		st = fits(s, lo + 1, &e, &yes);
+		out->neighbour_bytes = e.used_bytes;
+	}
+	return st;
+}
+
+static enum oom_status fewest_gpus(const struct solver *s, struct oom_solution *out)
+{
+	int64_t hi = 1, lo = 0;
+	struct oom_eval e;
+	bool yes = false;
+	enum oom_status st = OOM_OK;
+
+	for (; hi <= 65536; hi *= 2) {
+		st = fits(s, hi, &e, &yes);
+		if (st || yes)
+			break;
+		lo = hi;
+	}
+	out->exists = yes;
+	if (st || !yes)
+		return st;
+	while (hi - lo > 1) {
+		const int64_t mid = lo + (hi - lo) / 2;
+
+		st = fits(s, mid, &e, &yes);
+		if (st)
+			return st;
+		if (yes)
+			hi = mid;
+		else
+			lo = mid;
+	}
+	out->value = hi;
+	out->at_limit = hi == 1;
+	st = fits(s, hi, &out->eval, &yes);
+	if (!st && hi > 1) {
+		st = fits(s, hi - 1, &e, &yes);
+		out->neighbour_bytes = e.used_bytes;
+	}
+	return st;
+}
+
+enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *plan, const char *knob,
+			  uint64_t capacity, struct oom_solution *out, struct oom_error *err)
+{
+	static const char *const can[] = {"micro-batch", "seq-len", "tgt-len", "image-size", "num-layers", "lora-r", "grad-accum",
+					  "global-batch", "gpus", "gpu-memory", "eval-accumulation", NULL};
+	struct solver s = {ev, model, plan, NULL, capacity, err};
+	const char *near;
+	bool known = false;
+	enum oom_status st;
+
+	memset(out, 0, sizeof(*out));
+	if (!strcmp(knob, "layers"))
+		knob = "num-layers";
+	if (!strcmp(knob, "lora-rank"))
+		knob = "lora-r";
+	for (size_t i = 0; can[i]; i++)
+		known |= !strcmp(can[i], knob);
+	near = oom_nearest(knob, can);
+	if (!known)
+		return oom_error_set(err, OOM_ERR_INVALID, "cannot solve for \"%s\"%s%s%s", knob, near ? " (did you mean \"" : "",
+				     near ? near : "", near ? "\"?)" : "");
+	if (!strcmp(knob, "gpu-memory")) {
+		st = oom_evaluate(ev, model, plan, OOM_EVAL_FAST, &out->eval, err);
+		out->exists = !st;
+		out->needed_bytes = (uint64_t)((double)out->eval.used_bytes / (1 - plan->margin)) + 1;
+		return st;
+	}
+	/* the global batch costs nothing beyond the micro-batch it is cut into: the micro-batch is what is solved for */
+	s.knob = oom_knob_find(!strcmp(knob, "global-batch") ? "micro-batch" : knob);
+	st = strcmp(knob, "gpus") ? largest(&s, out) : fewest_gpus(&s, out);
+	if (!st && out->exists && !strcmp(knob, "global-batch"))
+		out->value *= plan->grad_accum * oom_plan_data_parallel(plan);
+	return st;
+}
