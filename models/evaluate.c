@@ -23,8 +23,10 @@ void oom_evaluator_free(struct oom_evaluator *ev)
 {
 	if (!ev)
 		return;
-	for (int i = 0; i < SLOTS; i++)
+	for (int i = 0; i < SLOTS; i++) {
 		oom_tape_release(&ev->slot[i].tape);
+		oom_compiled_release(&ev->slot[i].fast);
+	}
 	oom_tape_release(&ev->full);
 	oom_replay_release(&ev->replay);
 	free(ev->size);
@@ -203,9 +205,14 @@ static enum oom_status check_adapters(const struct oom_tape *t, const struct oom
 
 static bool conds_hold(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt)
 {
-	for (size_t i = 0; i < t->n_conds; i++)
-		if ((oom_mono_eval(t, t->conds[i].mono, b, s, tgt) > t->conds[i].limit) != t->conds[i].above)
+	for (size_t i = 0; i < t->n_conds; i++) {
+		const struct oom_cond *c = &t->conds[i];
+		const double left = (double)oom_mono_eval(t, c->mono, b, s, tgt) * (double)c->width;
+		const double right = (double)oom_mono_eval(t, c->mono2, b, s, tgt) * (double)c->width2;
+
+		if ((left > right) != c->above)
 			return false;
+	}
 	return true;
 }
 
@@ -231,6 +238,8 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 	}
 	g = oldest;
 	g->model = NULL;
+	g->fast.ready = false;
+	g->evaluations = 0;
 	cast.precision = key.precision;
 	st = record(&g->tape, m, &cast, false, err);
 	if (!st)
@@ -319,19 +328,40 @@ static struct oom_engine_in engine_in(const struct program *g, const struct oom_
 	return in;
 }
 
-static void phases(const struct program *g, const struct oom_plan *p, const uint64_t *size, struct oom_eval *out,
+/* Net and peak of every pass.  A structure evaluated often is compiled; the compiled form gives the same bytes. */
+static enum oom_status spans_of(struct oom_evaluator *ev, struct program *g, uint64_t b, uint64_t s, uint64_t tgt, unsigned flags,
+				struct oom_span span[OOM_PASSES], struct oom_error *err)
+{
+	enum { WORTH = 48 };
+	const struct oom_tape *t = &g->tape;
+	enum oom_status st;
+
+	if (++g->evaluations == WORTH && oom_compile(&g->fast, t) == OOM_ERR_MEMORY)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	if (g->fast.ready && !(flags & OOM_EVAL_BUCKETS) && oom_compiled_spans(&g->fast, t, b, s, tgt, ROW_LIMIT, span))
+		return OOM_OK;
+	st = oom_row_sizes(ev, t, b, s, tgt, err);
+	if (st)
+		return st;
+	span[OOM_PASS_FWD] = oom_walk(t, OOM_STREAM_FWD, ev->size, false);
+	span[OOM_PASS_BWD] = oom_walk(t, OOM_STREAM_BWD, ev->size, false);
+	span[OOM_PASS_BWD_ACC] = oom_walk(t, OOM_STREAM_BWD, ev->size, true);
+	span[OOM_PASS_EVAL] = oom_walk(t, OOM_STREAM_EVAL, ev->size, false);
+	return OOM_OK;
+}
+
+static void phases(const struct program *g, const struct oom_plan *p, const struct oom_span span[OOM_PASSES], struct oom_eval *out,
 		   uint64_t base, const struct oom_states *states)
 {
 	const struct oom_tape *t = &g->tape;
-	const struct oom_span f = oom_walk(t, OOM_STREAM_FWD, size, false), b = oom_walk(t, OOM_STREAM_BWD, size, false);
-	const struct oom_span e = oom_walk(t, OOM_STREAM_EVAL, size, false);
+	const struct oom_span f = span[OOM_PASS_FWD], b = span[OOM_PASS_BWD], e = span[OOM_PASS_EVAL];
 	const bool many = p->grad_accum > 1, reduced = states->grads_reduced;
 	const uint64_t grads = (uint64_t)(f.net + b.net), kept = reduced ? states->grads : grads;
 	const uint64_t fpeak = base + states->fwd + (many ? kept : 0) + (uint64_t)f.peak;
 	uint64_t bpeak = base + states->bwd + (uint64_t)(f.net + b.peak);
 
 	if (many || reduced) {
-		const struct oom_span acc = oom_walk(t, OOM_STREAM_BWD, size, true);
+		const struct oom_span acc = span[OOM_PASS_BWD_ACC];
 		const uint64_t again = base + states->bwd + kept + (uint64_t)(f.net + acc.peak);
 
 		/* reduced: a gradient is added to its shard and freed as soon as it is made */
@@ -439,6 +469,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 			     unsigned flags, struct oom_eval *out, struct oom_error *err)
 {
 	uint64_t b, s, tgt, inputs, base;
+	struct oom_span span[OOM_PASSES];
 	struct oom_engine_in in;
 	struct oom_states states;
 	struct program *g;
@@ -449,7 +480,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	sizes_of(plan, &b, &s, &tgt);
 	st = oom_program_for(ev, model, plan, &g, err);
 	if (!st)
-		st = oom_row_sizes(ev, &g->tape, b, s, tgt, err);
+		st = spans_of(ev, g, b, s, tgt, flags, span, err);
 	if (st)
 		return st;
 	out->input_bytes = input_bytes(&g->tape, &model->arch, plan, b, s, tgt, &inputs);
@@ -468,7 +499,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	if (*states.warning)
 		out->warning = states.warning;
 	base = states.params + states.comm + g->tape.buffer_rounded + inputs;
-	phases(g, plan, ev->size, out, base, &states);
+	phases(g, plan, span, out, base, &states);
 	if (flags & OOM_EVAL_BUCKETS)
 		buckets(g, plan, ev->size, out, inputs, &states);
 	out->host_pinned_bytes = states.host_pinned;

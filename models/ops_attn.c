@@ -142,7 +142,7 @@ static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom
 
 	if (!oom_is_none(mask)) {
 		bias = mask_to_bias(t, mask, (enum oom_dtype)q.dt);
-		if (oom_cond_above(t, rounded(t, a->mk, 16), oom_mono_now(t, a->mk))) {
+		if (oom_cond_more(t, rounded(t, a->mk, 16), 1, a->mk, 1)) {
 			/* keys not a multiple of 16: the bias is padded, a copy with aligned rows */
 			struct oom_val padded = oom_new(t, "padded bias", rounded(t, bias.mono, 16),
 							(struct oom_dim){bias.width, NULL}, (enum oom_dtype)q.dt);

@@ -240,7 +240,11 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 	y = oom_new(t, name, mono, width, (enum oom_dtype)a.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
-	t->flops_attn[mono] += 2.0 * (double)width.n * (double)inner * t->mult;
+	/* a sum over the sequence grows with it */
+	if (inner == oom_mono_now(t, t->m_s))
+		t->flops_attn[oom_mono_mul(t, mono, t->m_s)] += 2.0 * (double)width.n * t->mult;
+	else
+		t->flops_attn[mono] += 2.0 * (double)width.n * (double)inner * t->mult;
 	oom_done(t, a);
 	oom_done(t, b);
 	return y;

@@ -3,6 +3,7 @@
 #define OOM_PROGRAM_H
 
 #include "allocator.h"
+#include "compiled.h"
 #include "tape.h"
 
 #define SLOTS 8
@@ -12,6 +13,8 @@ struct program {
 	const struct oom_model *model;
 	struct oom_plan key;
 	uint64_t used;                          /* for least-recently-used replacement */
+	uint32_t evaluations;                   /* since it was recorded */
+	struct oom_compiled fast;               /* made once it has proved to be worth it */
 	/* sums over parameters, fixed by the structure */
 	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, opt_bytes, opt_rounded, opt_temps[2];
 };

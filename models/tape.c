@@ -161,18 +161,23 @@ uint64_t oom_mono_now(const struct oom_tape *t, uint16_t m)
 	return oom_mono_eval(t, m, t->val_b, t->val_s, t->val_t);
 }
 
-bool oom_cond_above(struct oom_tape *t, uint16_t m, uint64_t limit)
+bool oom_cond_more(struct oom_tape *t, uint16_t m, uint64_t w, uint16_t m2, uint64_t w2)
 {
-	bool above = oom_mono_now(t, m) > limit;
+	const struct oom_cond c = {m, m2, w, w2, (double)oom_mono_now(t, m) * (double)w > (double)oom_mono_now(t, m2) * (double)w2};
 
 	for (size_t i = 0; i < t->n_conds; i++)
-		if (t->conds[i].mono == m && t->conds[i].limit == limit)
-			return above;
+		if (t->conds[i].mono == m && t->conds[i].mono2 == m2 && t->conds[i].width == w && t->conds[i].width2 == w2)
+			return c.above;
 	if (t->n_conds < OOM_MAX_COND)
-		t->conds[t->n_conds++] = (struct oom_cond){.mono = m, .limit = limit, .above = above};
+		t->conds[t->n_conds++] = c;
 	else
 		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "too many size conditions in one model");
-	return above;
+	return c.above;
+}
+
+bool oom_cond_above(struct oom_tape *t, uint16_t m, uint64_t limit)
+{
+	return oom_cond_more(t, m, 1, OOM_MONO_ONE, limit);
 }
 
 /* ---- events and storages ---- */

@@ -137,9 +137,9 @@ struct oom_layer_rec {
 
 /* A condition on the dynamic sizes that the recording depended on. */
 struct oom_cond {
-	uint16_t mono;
-	uint64_t limit;
-	bool above;
+	uint16_t mono, mono2;
+	uint64_t width, width2;
+	bool above;             /* mono x width > mono2 x width2 */
 };
 
 typedef struct oom_val (*oom_block_fn)(struct oom_tape *t, const void *ctx, uint32_t layer, struct oom_val x);
@@ -151,7 +151,7 @@ struct oom_ckpt {
 	struct oom_val x;
 };
 
-#define OOM_MAX_COND 24
+#define OOM_MAX_COND 32
 struct oom_tape {
 	const struct oom_plan *plan;
 	const struct oom_arch *arch;
@@ -220,6 +220,9 @@ uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_
 uint64_t oom_mono_now(const struct oom_tape *t, uint16_t m);
 /* True when mono > limit; remembered, so that another batch on the other side records anew. */
 bool oom_cond_above(struct oom_tape *t, uint16_t m, uint64_t limit);
+
+/* True when m x w > m2 x w2; remembered likewise. */
+bool oom_cond_more(struct oom_tape *t, uint16_t m, uint64_t w, uint16_t m2, uint64_t w2);
 
 /* A fresh storage with one reference. */
 struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, struct oom_dim width, enum oom_dtype dt);

@@ -1,0 +1,280 @@
+/* The walk over a tape, done once in symbols.
+ *
+ * Live bytes at a moment are a sum over storages, and many storages have the same size for every batch: counting them by
+ * class of size turns each moment into a short list of counts.  A moment that another covers can never
+ * be the peak alone and is dropped; what remains, some ten moments a pass, is all that an evaluation has to look at.
+ * Repeated layers enter as in timeline.c: a moment inside counts at the first and at the last repetition. */
+#include "compiled.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_CLASSES = 192, MAX_FRONT = 256 };
+
+/* A storage as so many units of a class. */
+struct unit {
+	uint16_t cls;
+	int64_t n;
+};
+/* A set of moments none of which is sure to be as high as another. */
+struct front {
+	int64_t (*at)[MAX_CLASSES];
+	size_t n;
+	/* lender[k]: whole-block classes whose sizes are at least those of k, for any batch */
+	const uint8_t (*lender)[MAX_CLASSES];
+};
+
+/* Is b at least as high as a for every batch?  What b has less of, it must have more of in a class at least as large. */
+static bool covers(const struct front *f, const int64_t *b, const int64_t *a, size_t classes)
+{
+	int64_t spare[MAX_CLASSES];
+
+	for (size_t k = 0; k < classes; k++)
+		spare[k] = b[k] - a[k];
+	for (size_t k = 0; k < classes; k++) {
+		if (spare[k] >= 0)
+			continue;
+		for (size_t j = 0; j < classes && spare[k] < 0; j++) {
+			const int64_t lent = f->lender[k][j] && spare[j] > 0 ? (spare[j] < -spare[k] ? spare[j] : -spare[k]) : 0;
+
+			spare[j] -= lent;
+			spare[k] += lent;
+		}
+		if (spare[k] < 0)
+			return false;
+	}
+	return true;
+}
+
+static void add(struct front *f, const int64_t *v, size_t classes, bool *full)
+{
+	for (size_t i = 0; i < f->n;) {
+		if (covers(f, f->at[i], v, classes))
+			return;
+		if (covers(f, v, f->at[i], classes))
+			memcpy(f->at[i], f->at[--f->n], sizeof(f->at[0]));
+		else
+			i++;
+	}
+	if (f->n == MAX_FRONT) {
+		*full = true;
+		return;
+	}
+	memcpy(f->at[f->n++], v, sizeof(f->at[0]));
+}
+
+static bool moment(struct oom_compiled *c, const int64_t *v, enum oom_pass pass, bool net)
+{
+	if (c->n_moments == c->cap_moments) {
+		void *q = realloc(c->moments, (c->cap_moments * 2 + 32) * sizeof(*c->moments));
+
+		if (!q)
+			return false;
+		c->moments = q;
+		c->cap_moments = c->cap_moments * 2 + 32;
+	}
+	if (c->n_terms + c->n_classes > c->cap_terms) {
+		void *q = realloc(c->terms, (c->cap_terms * 2 + 4 * MAX_CLASSES) * sizeof(*c->terms));
+
+		if (!q)
+			return false;
+		c->terms = q;
+		c->cap_terms = c->cap_terms * 2 + 4 * MAX_CLASSES;
+	}
+	c->moments[c->n_moments].from = c->n_terms;
+	for (size_t k = 0; k < c->n_classes; k++)
+		if (v[k])
+			c->terms[c->n_terms++] = (struct oom_term){v[k], k};
+	c->moments[c->n_moments].to = c->n_terms;
+	c->moments[c->n_moments].pass = (uint8_t)pass;
+	c->moments[c->n_moments++].net = net;
+	return true;
+}
+
+static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tape *t, const struct unit *unit, enum oom_pass pass,
+				    struct front *outer, struct front *inner)
+{
+	static const enum oom_stream_id stream_of[] = {OOM_STREAM_FWD, OOM_STREAM_BWD, OOM_STREAM_BWD, OOM_STREAM_EVAL};
+	const struct oom_stream *s = &t->streams[stream_of[pass]];
+	int64_t cur[MAX_CLASSES] = {0}, start[MAX_CLASSES], delta[MAX_CLASSES];
+	struct front *now = outer;
+	bool full = false;
+
+	outer->n = inner->n = 0;
+	add(outer, cur, c->n_classes, &full);
+	for (size_t i = 0; i < s->n; i++) {
+		const int32_t ev = s->ev[i];
+		const uint16_t k = ev >= 0 ? unit[ev >> 2].cls : 0;
+		const int64_t w = ev >= 0 ? unit[ev >> 2].n : 0;
+
+		if (ev < 0) {
+			const uint32_t mark = (uint32_t)(-1 - ev);
+			const int64_t n = (int64_t)t->reps[mark / 2] - 1;
+
+			if (!(mark & 1)) {
+				memcpy(start, cur, sizeof(start));
+				inner->n = 0;
+				now = inner;
+				add(now, cur, c->n_classes, &full);
+				continue;
+			}
+			for (size_t j = 0; j < c->n_classes; j++)
+				delta[j] = (cur[j] - start[j]) * n;
+			for (size_t m = 0; m < inner->n; m++) {
+				int64_t last[MAX_CLASSES] = {0};
+
+				for (size_t j = 0; j < c->n_classes; j++)
+					last[j] = inner->at[m][j] + delta[j];
+				add(outer, inner->at[m], c->n_classes, &full);
+				add(outer, last, c->n_classes, &full);
+			}
+			for (size_t j = 0; j < c->n_classes; j++)
+				cur[j] += delta[j];
+			now = outer;
+			continue;
+		}
+		switch (ev & 3) {
+		case OOM_EV_ALLOC:
+			cur[k] += w;
+			/* an allocation right after this one has all this one has */
+			if (i + 1 == s->n || s->ev[i + 1] < 0 || (s->ev[i + 1] & 3) != OOM_EV_ALLOC)
+				add(now, cur, c->n_classes, &full);
+			break;
+		case OOM_EV_FREE: cur[k] -= w; break;
+		case OOM_EV_FREE_ALL: cur[k] -= w * t->rows[ev >> 2].mult; break;
+		case OOM_EV_GRAD: cur[k] -= pass == OOM_PASS_BWD_ACC ? w : 0; break;
+		}
+	}
+	if (full)
+		return OOM_ERR_LIMIT;
+	for (size_t m = 0; m < outer->n; m++)
+		if (!moment(c, outer->at[m], pass, false))
+			return OOM_ERR_MEMORY;
+	return moment(c, cur, pass, true) ? OOM_OK : OOM_ERR_MEMORY;
+}
+
+static enum oom_status classify(struct oom_compiled *c, const struct oom_tape *t, struct unit *unit)
+{
+	c->n_classes = 0;
+	for (size_t i = 0; i < t->n_rows; i++) {
+		const uint64_t bytes = t->rows[i].width * oom_dtype_bytes((enum oom_dtype)t->rows[i].dt);
+		const bool whole = bytes % 512 == 0 && bytes;
+		const uint64_t one = whole ? 512 : bytes;
+		size_t k = 0;
+
+		while (k < c->n_classes && (c->mono[k] != t->rows[i].mono || c->bytes[k] != one))
+			k++;
+		if (k == MAX_CLASSES)
+			return OOM_ERR_LIMIT;
+		if (k == c->n_classes) {
+			c->mono[k] = t->rows[i].mono;
+			c->bytes[k] = one;
+			c->most[k] = 0;
+			c->n_classes++;
+		}
+		c->most[k] = bytes > c->most[k] ? bytes : c->most[k];
+		unit[i] = (struct unit){(uint16_t)k, whole ? (int64_t)(bytes / 512) : 1};
+	}
+	return OOM_OK;
+}
+
+/* mono of k is a part of mono of j: batch and sequence are at least 1, so j is at least as large. */
+static bool part_of(const struct oom_tape *t, uint16_t part, uint16_t whole)
+{
+	const struct oom_mono *a = &t->monos[whole], *b = &t->monos[part];
+	bool used[5] = {false};
+
+	for (int i = 0; i < b->n; i++) {
+		int j = 0;
+
+		while (j < a->n && (used[j] || a->var[j] != b->var[i]))
+			j++;
+		if (j == a->n)
+			return false;
+		used[j] = true;
+	}
+	/* what is left over must not be able to vanish */
+	for (int j = 0; j < a->n; j++)
+		if (!used[j] && t->vars[a->var[j]].op != 0)
+			return false;
+	return true;
+}
+
+static void lenders(const struct oom_compiled *c, const struct oom_tape *t, uint8_t (*lender)[MAX_CLASSES])
+{
+	for (size_t k = 0; k < c->n_classes; k++)
+		for (size_t j = 0; j < c->n_classes; j++)
+			lender[k][j] = k != j && c->bytes[k] == 512 && c->bytes[j] == 512 && part_of(t, c->mono[k], c->mono[j]);
+}
+
+enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t)
+{
+	uint8_t (*lender)[MAX_CLASSES] = calloc(MAX_CLASSES, sizeof(*lender));
+	struct front outer = {calloc(MAX_FRONT, sizeof(*outer.at)), 0, (const uint8_t (*)[MAX_CLASSES])lender};
+	struct front inner = {calloc(MAX_FRONT, sizeof(*inner.at)), 0, (const uint8_t (*)[MAX_CLASSES])lender};
+	struct unit *unit = malloc((t->n_rows + 1) * sizeof(*unit));
+	enum oom_status st = OOM_ERR_MEMORY;
+
+	c->ready = false;
+	c->n_terms = c->n_moments = 0;
+	if (!c->mono)
+		c->mono = malloc(MAX_CLASSES * sizeof(*c->mono));
+	if (!c->bytes)
+		c->bytes = malloc(MAX_CLASSES * sizeof(*c->bytes));
+	if (!c->most)
+		c->most = malloc(MAX_CLASSES * sizeof(*c->most));
+	if (!c->size)
+		c->size = malloc(MAX_CLASSES * sizeof(*c->size));
+	if (outer.at && inner.at && lender && unit && c->mono && c->most && c->bytes && c->size)
+		st = classify(c, t, unit);
+	if (!st)
+		lenders(c, t, lender);
+	for (int p = 0; !st && p < OOM_PASSES; p++)
+		st = compile_pass(c, t, unit, (enum oom_pass)p, &outer, &inner);
+	c->ready = !st;
+	free(outer.at);
+	free(inner.at);
+	free(lender);
+	free(unit);
+	return st;
+}
+
+void oom_compiled_release(struct oom_compiled *c)
+{
+	free(c->mono);
+	free(c->bytes);
+	free(c->most);
+	free(c->size);
+	free(c->terms);
+	free(c->moments);
+	memset(c, 0, sizeof(*c));
+}
+
+bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt, uint64_t limit,
+			struct oom_span out[OOM_PASSES])
+{
+	uint64_t mono[96];
+
+	for (size_t i = 0; i < t->n_monos; i++)
+		mono[i] = oom_mono_eval(t, (uint16_t)i, b, s, tgt);
+	for (size_t k = 0; k < c->n_classes; k++) {
+		uint64_t n;
+
+		if (__builtin_mul_overflow(mono[c->mono[k]], c->most[k], &n) || n > limit)
+			return false;
+		c->size[k] = (mono[c->mono[k]] * c->bytes[k] + 511) & ~(uint64_t)511;
+	}
+	memset(out, 0, OOM_PASSES * sizeof(*out));
+	for (size_t m = 0; m < c->n_moments; m++) {
+		struct oom_span *o = &out[c->moments[m].pass];
+		int64_t sum = 0;
+
+		for (size_t i = c->moments[m].from; i < c->moments[m].to; i++)
+			sum += c->terms[i].count * (int64_t)c->size[c->terms[i].cls];
+		if (c->moments[m].net)
+			o->net = sum;
+		else if (sum > o->peak)
+			o->peak = sum;
+	}
+	return true;
+}

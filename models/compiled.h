@@ -1,0 +1,41 @@
+/* A recorded tape boiled down for many evaluations. */
+#ifndef OOM_COMPILED_H
+#define OOM_COMPILED_H
+
+#include "tape.h"
+#include "timeline.h"
+
+enum oom_pass { OOM_PASS_FWD, OOM_PASS_BWD, OOM_PASS_BWD_ACC, OOM_PASS_EVAL, OOM_PASSES };
+
+/* Storages whose sizes keep one proportion whatever the batch are one class, counted in its unit; a moment is how many units
+ * of each class are alive at it.  Only widths of whole 512-byte blocks keep it: others are rounded up, one class a width. */
+struct oom_compiled {
+	bool ready;
+	uint16_t *mono;         /* of a class */
+	uint64_t *bytes;        /* of a class: static width of its unit in bytes */
+	uint64_t *most;         /* of its widest storage */
+	uint64_t *size;         /* of a class at the batch being evaluated */
+	size_t n_classes;
+	/* moments that may be a peak, and the net change last: lists of (class, count) */
+	struct oom_term {
+		int64_t count;
+		size_t cls;
+	} *terms;
+	size_t n_terms, cap_terms;
+	struct {
+		size_t from, to;
+		uint8_t pass;
+		bool net;
+	} *moments;
+	size_t n_moments, cap_moments;
+};
+
+/* OOM_ERR_MEMORY, or OOM_ERR_LIMIT when the tape has too many classes to be worth it (then ready stays false). */
+enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t);
+void oom_compiled_release(struct oom_compiled *c);
+/* The same spans as oom_walk over every pass, to the byte.  False when a row would be impossibly large: the plain path
+ * says which. */
+bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt, uint64_t limit,
+			struct oom_span out[OOM_PASSES]);
+
+#endif

@@ -1,0 +1,173 @@
+/* Sweeps: the same bytes for any number of threads and shards; axes as written; errors.  And the evaluator under them: the
+ * order in which cells are asked for, and the compiled form, never change an answer. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants those above */
+#include <cmocka.h>
+
+#include "oomplan/sweep.h"
+
+static struct oom_sweep *grid(const char *const *axes)
+{
+	const struct oom_plan base = oom_plan_default();
+	struct oom_sweep *s = oom_sweep_new(&base);
+	struct oom_error err = {{0}};
+
+	for (size_t i = 0; axes[i]; i++)
+		if (oom_sweep_axis(s, axes[i], &err))
+			fail_msg("%s", err.text);
+	return s;
+}
+
+static char *written(struct oom_sweep *s, struct oom_sweep_options o, size_t *size)
+{
+	struct oom_error err = {{0}};
+	uint64_t rows;
+	char *text = NULL;
+	FILE *f = open_memstream(&text, size);
+
+	assert_int_equal(oom_sweep_run(s, &o, f, &rows, &err), OOM_OK);
+	fclose(f);
+	return text;
+}
+
+static const char *const axes[] = {"model=GPT-2,SmolLM2-135M,no-such-model", "attn=eager,sdpa", "seq-len=1,17,512..1024+256",
+				   "micro-batch=1..16x2,3", "gpu=T4,A100-40G", NULL};
+
+static void test_threads(void **state)
+{
+	struct oom_sweep *s = grid(axes);
+	size_t n1, n4;
+	char *one = written(s, (struct oom_sweep_options){.threads = 1}, &n1);
+	char *four = written(s, (struct oom_sweep_options){.threads = 4}, &n4);
+
+	(void)state;
+	assert_int_equal(oom_sweep_cells(s), 3 * 2 * 5 * 6 * 2);
+	assert_int_equal(n1, n4);
+	assert_memory_equal(one, four, n1);
+	free(one);
+	free(four);
+	oom_sweep_free(s);
+}
+
+static void test_shards(void **state)
+{
+	struct oom_sweep *s = grid(axes);
+	size_t n, m, used = 0;
+	char *whole = written(s, (struct oom_sweep_options){.threads = 1}, &n);
+
+	(void)state;
+	for (uint64_t i = 1; i <= 7; i++) {
+		char *part = written(s, (struct oom_sweep_options){.threads = 2, .shard = i, .shards = 7}, &m);
+
+		assert_memory_equal(whole + used, part, m);
+		used += m;
+		free(part);
+	}
+	assert_int_equal(used, n);
+	free(whole);
+	oom_sweep_free(s);
+}
+
+static void test_rows(void **state)
+{
+	static const char *const few[] = {"model=GPT-2", "micro-batch=1..8x2", NULL};
+	struct oom_sweep *s = grid(few);
+	struct oom_error err = {{0}};
+	size_t n;
+	char *text;
+
+	(void)state;
+	assert_int_equal(oom_sweep_columns(s, "micro_batch,seq_len,total_params", &err), OOM_OK);
+	assert_int_equal(oom_sweep_where(s, "micro-batch>=4", &err), OOM_OK);
+	text = written(s, (struct oom_sweep_options){0}, &n);
+	/* 124439808: GPT-2's published count with tied embeddings */
+	assert_string_equal(text, "micro_batch,seq_len,total_params\n4,1024,124439808\n8,1024,124439808\n");
+	free(text);
+	oom_sweep_free(s);
+}
+
+static void test_errors(void **state)
+{
+	static const struct {
+		const char *axis, *word;
+	} bad[] = {{"micro-bacth=1", "micro-batch"}, {"micro-batch=", "no values"}, {"micro-batch=8..1", "backwards"},
+		   {"micro-batch=1..4x1", "step"}, {"attn=sdpaa", "sdpa"}, {"seq-len", "NAME=VALUES"}, {"gpu=A1000-40G", "A100"},
+		   {"seq-len=1..100000000", "more than"}, {"attn=1..2", "no count"}};
+	const struct oom_plan base = oom_plan_default();
+	struct oom_sweep *s = oom_sweep_new(&base);
+	struct oom_error err = {{0}};
+	struct oom_sweep_options o = {0};
+	uint64_t rows;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		err.text[0] = 0;
+		assert_int_not_equal(oom_sweep_axis(s, bad[i].axis, &err), OOM_OK);
+		if (!strstr(err.text, bad[i].word))
+			fail_msg("%s: %s", bad[i].axis, err.text);
+	}
+	assert_int_equal(oom_sweep_run(s, &o, stdout, &rows, &err), OOM_ERR_INVALID);
+	assert_int_equal(oom_sweep_axis(s, "micro-batch=1..1000000", &err), OOM_OK);
+	assert_int_not_equal(oom_sweep_axis(s, "micro_batch=1", &err), OOM_OK);
+	assert_non_null(strstr(err.text, "twice"));
+	assert_int_equal(oom_sweep_axis(s, "seq-len=1..1000000", &err), OOM_OK);
+	assert_int_equal(oom_sweep_axis(s, "grad-accum=1..1000000", &err), OOM_OK);
+	assert_int_equal(oom_sweep_run(s, &o, stdout, &rows, &err), OOM_ERR_LIMIT);     /* 10^18 cells */
+	assert_non_null(strstr(err.text, "1000000000000000000"));
+	assert_int_not_equal(oom_sweep_columns(s, "used_byte", &err), OOM_OK);
+	assert_non_null(strstr(err.text, "used_bytes"));
+	assert_int_not_equal(oom_sweep_where(s, "used_bytes<many", &err), OOM_OK);
+	oom_sweep_free(s);
+}
+
+/* A fresh evaluator, and one that has seen other sizes (recorded, cached, compiled), give the same bytes. */
+static void test_order(void **state)
+{
+	static const char *const models[] = {"Llama-3.2-1B", "GPT-2", "BERT-base", "T5-base", "Mixtral-8x7B", "Gemma-2-2B"};
+	static const int64_t seq[] = {1, 2, 7, 16, 33, 128, 511, 512, 513}, batch[] = {1, 2, 3, 8, 31};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(models) / sizeof(models[0]); k++) {
+		struct oom_evaluator *old = oom_evaluator_new();
+		struct oom_error err = {{0}};
+		struct oom_model *m = NULL;
+		struct oom_keys keys = {0};
+
+		assert_int_equal(oom_keys_read_model(&keys, models[k], &err), OOM_OK);
+		assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+		for (int i = 0; i < 4 * 9 * 5; i++) {
+			struct oom_plan p = oom_plan_default();
+			struct oom_evaluator *new = oom_evaluator_new();
+			struct oom_eval a, b;
+
+			p.num_layers = 4;
+			p.seq_len = seq[i % 9];
+			p.micro_batch = batch[i / 9 % 5];
+			p.attn = i / 45 % 2 ? OOM_ATTN_EAGER : OOM_ATTN_SDPA;
+			p.precision = i / 90 % 2 ? OOM_AMP_BF16 : OOM_BF16;
+			p.grad_accum = 1 + i % 2;
+			p.padding_mask = i / 45 % 2;
+			assert_int_equal(oom_evaluate(old, m, &p, OOM_EVAL_FAST, &a, &err), OOM_OK);
+			assert_int_equal(oom_evaluate(new, m, &p, OOM_EVAL_FAST, &b, &err), OOM_OK);
+			if (memcmp(a.peak, b.peak, sizeof(a.peak)) || memcmp(a.end, b.end, sizeof(a.end)))
+				fail_msg("%s: batch %d, sequence %d differ", models[k], (int)p.micro_batch, (int)p.seq_len);
+			oom_evaluator_free(new);
+		}
+		oom_evaluator_free(old);
+		oom_model_free(m);
+		oom_keys_release(&keys);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads), cmocka_unit_test(test_shards), cmocka_unit_test(test_rows),
+					   cmocka_unit_test(test_errors), cmocka_unit_test(test_order)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
