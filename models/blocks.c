@@ -264,6 +264,19 @@ struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, e
 	return m;
 }
 
+struct oom_val oom_make_eager_mask(struct oom_tape *t, enum oom_dtype dt)
+{
+	const struct oom_plan *real = t->plan;
+	struct oom_plan eager = *real;
+	struct oom_val m;
+
+	eager.attn = OOM_ATTN_EAGER;
+	t->plan = &eager;
+	m = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
+	t->plan = real;
+	return m;
+}
+
 struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt)
 {
 	(void)name;

@@ -60,6 +60,9 @@ struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
 struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt, uint16_t mb, uint16_t mq,
 			     uint16_t mk);
 
+/* The causal mask of an architecture that writes its attention out whatever the plan asks for. */
+struct oom_val oom_make_eager_mask(struct oom_tape *t, enum oom_dtype dt);
+
 /* Token ids / labels of the batch: persistent inputs (counted once), as values. */
 struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt);
 
