@@ -208,32 +208,32 @@ static double most(double a, double b)
 	return a > b ? a : b;
 }
 
-struct oom_ds_estimate oom_ds_estimate2(double n, double gpn, double nodes, bool offload)
+struct oom_ds_estimate oom_ds_estimate2(double n_params, double gpus_per_node, double nodes, bool offload)
 {
-	const double total = gpn * nodes, buffer = 1.5;
+	const double n = n_params, total = gpus_per_node * nodes, buffer = 1.5;
 
 	if (offload)
 		return (struct oom_ds_estimate){2 * n, n * most(4 * total, 16) * buffer};
 	/* 2 B of 16-bit weights; 18 B = 2 + 4 of gradients, 4 master, 8 Adam, divided */
-	return (struct oom_ds_estimate){2 * n + 18 * n / total, n * 4 * gpn * buffer};
+	return (struct oom_ds_estimate){2 * n + 18 * n / total, n * 4 * gpus_per_node * buffer};
 }
 
-struct oom_ds_estimate oom_ds_estimate3(double n, double largest, double gpn, double nodes, bool opt, bool params, bool zero_init)
+struct oom_ds_estimate oom_ds_estimate3(double n_params, double largest_layer, double gpus_per_node, double nodes,
+					bool offload_optimizer, bool offload_params, bool zero_init)
 {
-	const double total = gpn * nodes, buffer = 1.5, live = 4 * largest;
-	double gpu, cpu;
+	const double n = n_params, total = gpus_per_node * nodes, buffer = 1.5, live = 4 * largest_layer;
+	double gpu = live, cpu;
 
-	if (opt && params) {
-		gpu = live;
+	if (offload_optimizer && offload_params) {
 		cpu = n * 18 / nodes * buffer;
-	} else if (opt) {
-		gpu = live + 2 * n / total;
+	} else if (offload_optimizer) {
+		gpu += 2 * n / total;
 		cpu = n * 16 / nodes * buffer;
 	} else {
-		gpu = live + 18 * n / total;
-		cpu = zero_init ? largest * 4 * gpn * buffer : n * 4 * gpn * buffer;
+		gpu += 18 * n / total;
+		cpu = (zero_init ? largest_layer : n) * 4 * gpus_per_node * buffer;
 	}
-	if (opt && !zero_init)
-		cpu = most(n * 4 * gpn, n * (params ? 18 : 16) / nodes) * buffer;
+	if (offload_optimizer && !zero_init)
+		cpu = most(n * 4 * gpus_per_node, n * (offload_params ? 18 : 16) / nodes) * buffer;
 	return (struct oom_ds_estimate){gpu, cpu};
 }

@@ -37,8 +37,8 @@ bool oom_engine_casts(const struct oom_plan *plan);
 struct oom_ds_estimate {
 	double gpu, cpu;
 };
-struct oom_ds_estimate oom_ds_estimate2(double params, double gpus_per_node, double nodes, bool offload);
-struct oom_ds_estimate oom_ds_estimate3(double params, double largest_layer, double gpus_per_node, double nodes,
+struct oom_ds_estimate oom_ds_estimate2(double n_params, double gpus_per_node, double nodes, bool offload);
+struct oom_ds_estimate oom_ds_estimate3(double n_params, double largest_layer, double gpus_per_node, double nodes,
 					bool offload_optimizer, bool offload_params, bool zero_init);
 
 /* The plan as a Megatron launch; refused with the reason where Megatron has no such thing. */

@@ -43,6 +43,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.micro_batch = k.global_batch = k.grad_accum = k.seq_len = k.tgt_len = 0;
 	k.gpus = k.nodes = k.allocator = k.eval_accumulation = 0;
 	k.zero_stage = k.engine = k.offload_optimizer = k.offload_params = 0;
+	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded = k.save_total_limit = 0;
 	k.hybrid_shard = k.bucket_view = k.reduce_bucket = k.max_live_params = k.sub_group_size = 0;
 	k.precision = oom_engine_casts(p) ? p->precision == OOM_AMP_FP16 ? OOM_FP16 : OOM_BF16 : p->precision;
 	k.margin = 0;
@@ -226,10 +227,16 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 	enum oom_status st;
 
 	sizes_of(p, &b, &s, &tgt);
+	g = &ev->slot[ev->last];
+	if (g->model == m && !memcmp(&g->key, &key, sizeof(key)) && conds_hold(&g->tape, b, s, tgt)) {
+		*out = g;
+		return OOM_OK;
+	}
 	for (int i = 0; i < SLOTS; i++) {
 		g = &ev->slot[i];
 		if (g->model == m && !memcmp(&g->key, &key, sizeof(key)) && conds_hold(&g->tape, b, s, tgt)) {
 			g->used = ++ev->clock;
+			ev->last = i;
 			*out = g;
 			return OOM_OK;
 		}
@@ -251,6 +258,11 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 	g->tape.plan = &g->key;
 	g->model = m;
 	g->used = ++ev->clock;
+	ev->last = (int)(g - ev->slot);
+	/* the graph has served: what stays is rows and events */
+	free(g->tape.nodes);
+	g->tape.nodes = NULL;
+	g->tape.n_nodes = g->tape.cap_nodes = 0;
 	*out = g;
 	return OOM_OK;
 }

@@ -65,7 +65,7 @@ double oom_mg_attention_saved(const struct oom_megatron *m, double seq, double k
 	const double T = oom_mg_tokens(m, seq), K = oom_mg_tokens(m, key_seq), h = (double)m->hidden, t = (double)m->tp, n = share(m);
 	const double a = (double)m->heads, d = (double)m->kv_channels;
 	const double kv = (double)(m->query_groups > m->tp ? m->query_groups : m->tp) * d;
-	double q_width = a * d, out = a * d, sum;
+	double q_width = a * d, out = q_width, sum;
 
 	sum = 2 * T * h / n;                            /* the norm's output, input of the projections */
 	if (m->mla) {

@@ -6,7 +6,7 @@
 #include "compiled.h"
 #include "tape.h"
 
-#define SLOTS 8
+#define SLOTS 64
 
 struct program {
 	struct oom_tape tape;
@@ -22,6 +22,7 @@ struct program {
 struct oom_evaluator {
 	struct program slot[SLOTS];
 	uint64_t clock;
+	int last;                               /* slot answered from last */
 	uint64_t *size;
 	size_t cap_size;
 	struct oom_tape full;                   /* every layer recorded, for replays */

@@ -63,6 +63,11 @@ struct oom_plan {
 	int64_t hybrid_shard;       /* FSDP: shard within a node, replicate between nodes */
 	int64_t bucket_view;        /* DDP: gradient_as_bucket_view */
 	int64_t reduce_bucket, max_live_params, sub_group_size; /* DeepSpeed, elements */
+	/* host */
+	int64_t dataloader_workers, prefetch_factor;
+	int64_t low_cpu_mem;        /* 1 = checkpoints are loaded a shard at a time */
+	int64_t save_sharded;       /* 1 = no full state dict is gathered */
+	int64_t save_total_limit;   /* checkpoints kept */
 	/* verdict */
 	double margin;              /* share of the capacity kept free */
 };

@@ -1,7 +1,10 @@
 /* oomplan list: what the tables hold. */
 #include <string.h>
 
+#include <math.h>
+
 #include "commands.h"
+#include "oomplan/box.h"
 #include "oomplan/sweep.h"
 #include "table.h"
 #include "term.h"
@@ -92,6 +95,37 @@ static int knobs(void)
 	return show(&t);
 }
 
+static int boxes(void)
+{
+	static const char *const heads[] = {"provider", "instance", "region", "gpus", "host GiB", "$/h", "spot $/h", "price of", NULL};
+	struct oom_offers offers = {0};
+	struct oom_error err = {{0}};
+	struct oom_table t;
+	char text[96];
+
+	if (oom_offers_load(&offers, &err))
+		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	oom_table_init(&t, heads);
+	for (size_t i = 0; i < offers.n; i++) {
+		const struct oom_offer *o = &offers.items[i];
+
+		oom_table_cell(&t, o->provider);
+		oom_table_cell(&t, o->instance);
+		oom_table_cell(&t, o->region);
+		snprintf(text, sizeof(text), "%u x %s", o->gpu_count, offers.gpus.items[o->gpu].name);
+		oom_table_cell(&t, text);
+		snprintf(text, sizeof(text), "%.0f", o->host_ram_gib);
+		oom_table_cell(&t, isnan(o->host_ram_gib) ? "?" : text);
+		snprintf(text, sizeof(text), "%.2f", o->ondemand_usd_h);
+		oom_table_cell(&t, isnan(o->ondemand_usd_h) ? "?" : text);
+		snprintf(text, sizeof(text), "%.2f", o->spot_usd_h);
+		oom_table_cell(&t, isnan(o->spot_usd_h) ? "?" : text);
+		oom_table_cell(&t, o->price_date);
+	}
+	oom_offers_release(&offers);
+	return show(&t);
+}
+
 static void columns(void)
 {
 	for (size_t i = 0; oom_sweep_column_at(i); i++)
@@ -115,6 +149,7 @@ static const struct {
 } lists[] = {
 	{"models", list_models},
 	{"gpus", gpus},
+	{"boxes", boxes},
 	{"families", list_families},
 	{"optimizers", list_optimizers},
 	{"rungs", list_rungs},
@@ -141,7 +176,7 @@ static const struct oom_option options[] = {OOM_OPTIONS_COMMON, OOM_OPTIONS_END}
 const struct oom_command oom_command_list = {
 	.name = "list",
 	.summary =
-		"what the tables hold: models, gpus, optimizers, rungs, families, knobs, engines, columns",
+		"what the tables hold: models, gpus, boxes, optimizers, rungs, families, knobs, engines, columns",
 	.synopsis = "WHAT",
 	.options = options,
 	.words = "WHAT",

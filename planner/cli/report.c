@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "oomplan/host.h"
 #include "term.h"
 
 static const char *gib(uint64_t b)
@@ -98,6 +99,16 @@ static void phases(const struct oom_eval *e)
 		bar(e->peak[p], e->overall_peak, 40);
 		printf("%s\n", (enum oom_phase)p == e->peak_phase ? " <- peak" : "");
 	}
+}
+
+/* What the machine needs besides the card, and which limit shows itself how. */
+static void host(const struct oom_plan *p, const struct oom_eval *e)
+{
+	const struct oom_host_need n = oom_host_need(p, e);
+
+	printf("\na node besides: %s host RAM (processes %s, loading %s, offload %s, loader %s, saving %s), %s disk\n", gib(n.ram_peak),
+	       gib(n.processes), gib(n.loading), gib(n.pinned + n.pageable), gib(n.loader), gib(n.saving), gib(n.disk_peak));
+	printf("  short of GPU memory it ends in a traceback, short of host memory in \"Killed\" (exit 137)\n");
 }
 
 static void rungs(const struct oom_ladder *l)
@@ -201,6 +212,7 @@ void oom_report_plan(const struct oom_job *job, const struct oom_target *t, cons
 		printf("  %s\n", l->note);
 	anatomy(&l->eval);
 	phases(&l->eval);
+	host(&l->plan, &l->eval);
 	rungs(l);
 	command_line(l);
 }
@@ -213,4 +225,5 @@ void oom_report_estimate(const struct oom_job *job, const struct oom_target *t, 
 		return;
 	anatomy(e);
 	phases(e);
+	host(plan, e);
 }

@@ -1,9 +1,12 @@
 /* Machine output.  Names are stable; sizes are integers in bytes; "schema" names the version. */
 #include "cli.h"
 #include "json.h"
+#include "oomplan/host.h"
 
-static void eval(struct oom_json *j, const struct oom_eval *e)
+static void eval(struct oom_json *j, const struct oom_plan *p, const struct oom_eval *e)
 {
+	const struct oom_host_need need = oom_host_need(p, e);
+
 	oom_json_object(j, "estimate");
 	oom_json_uint(j, "total_params", e->total_params);
 	oom_json_uint(j, "trainable_params", e->trainable_params);
@@ -35,6 +38,8 @@ static void eval(struct oom_json *j, const struct oom_eval *e)
 	oom_json_uint(j, "host_pinned_bytes", e->host_pinned_bytes);
 	oom_json_uint(j, "host_pageable_bytes", e->host_pageable_bytes);
 	oom_json_uint(j, "nvme_bytes", e->nvme_bytes);
+	oom_json_uint(j, "node_ram_bytes", need.ram_peak);
+	oom_json_uint(j, "node_disk_bytes", need.disk_peak);
 	oom_json_end(j);
 }
 
@@ -104,10 +109,10 @@ void oom_json_plan(const struct oom_target *t, const struct oom_ladder *l)
 	oom_json_object(&j, "asked");
 	oom_json_bool(&j, "fits", l->start_fits);
 	plan(&j, &l->start);
-	eval(&j, &l->start_eval);
+	eval(&j, &l->start, &l->start_eval);
 	oom_json_end(&j);
 	plan(&j, &l->plan);
-	eval(&j, &l->eval);
+	eval(&j, &l->plan, &l->eval);
 	oom_json_array(&j, "ladder");
 	for (int i = 0; i < OOM_RUNGS; i++)
 		rung(&j, oom_rung_at((size_t)i), &l->rung[i]);
@@ -122,6 +127,6 @@ void oom_json_estimate(const struct oom_target *t, const struct oom_plan *p,
 
 	head(&j, t, fits);
 	plan(&j, p);
-	eval(&j, e);
+	eval(&j, p, e);
 	oom_json_end(&j);
 }

@@ -1,0 +1,73 @@
+/* Machines for rent, and which of them a training run fits. */
+#ifndef OOMPLAN_BOX_H
+#define OOMPLAN_BOX_H
+
+#include "oomplan/gpu.h"
+#include "oomplan/host.h"
+#include "oomplan/search.h"
+
+/* One machine in one region.  Prices in US dollars for the whole machine and hour; NAN where the list gives none. */
+struct oom_offer {
+	char provider[24], instance[64], region[32], gpu_name[48];
+	char price_date[12], source[96];
+	int32_t gpu;                    /* index into the cards; -1: unknown to the table */
+	uint32_t gpu_count;
+	double host_ram_gib, disk_gib, vcpus;   /* NAN: not given */
+	double ondemand_usd_h, spot_usd_h;
+};
+/* Zero-initialise; free with oom_offers_release. */
+struct oom_offers {
+	struct oom_offer *items;
+	size_t n, cap;
+	struct oom_gpus gpus;
+	/* rows left out or mended, counted; the first few in words */
+	size_t rows, no_gpu, unknown_gpu, bad_number, bad_price, duplicates, shares;
+	char unknown[8][48], nearest[8][48];
+	size_t n_unknown;
+};
+/* The shipped list (data/boxes.csv), and a user's own: our columns, SkyPilot catalogue CSVs, gpuhunt CSVs; told apart by
+ * their headers.  OOM_ERR_INVALID names the columns that are missing.  Rows of unknown cards are counted, never dropped in
+ * silence. */
+OOM_API enum oom_status oom_offers_load(struct oom_offers *offers, struct oom_error *err);
+OOM_API enum oom_status oom_offers_read(struct oom_offers *offers, const char *path, struct oom_error *err);
+OOM_API void oom_offers_release(struct oom_offers *offers);
+/* Days from a date (YYYY, YYYY-MM, YYYY-MM-DD, from its first day) to today; -1 when it is none. */
+OOM_API long oom_price_age_days(const char *date);
+
+enum oom_shortage { OOM_BOX_FITS, OOM_BOX_VRAM, OOM_BOX_RAM, OOM_BOX_DISK, OOM_BOX_LAYOUT };
+enum oom_box_rank { OOM_BOX_BY_TOKENS, OOM_BOX_BY_HOUR, OOM_BOX_BY_TIME, OOM_BOX_BY_SCIENCE };
+
+struct oom_box {
+	const struct oom_offer *offer;
+	int64_t nodes;
+	enum oom_shortage shortage;
+	uint64_t short_bytes;           /* by how much, of the first shortage */
+	struct oom_candidate plan;      /* the cheapest that fits the cards (valid unless VRAM or LAYOUT) */
+	struct oom_host_need need;
+	double usd_h;                   /* all nodes; the spot price when asked for */
+	double tokens_per_s;            /* a roofline guess */
+	double usd_per_mtokens;
+	double key;                     /* what it is ranked by; infinite without a price */
+	bool needs_science;             /* fits only with a change that must be allowed */
+	bool pareto;                    /* nothing is both cheaper an hour and faster */
+};
+struct oom_box_query {
+	unsigned allow;
+	enum oom_box_rank rank;
+	const char *providers;          /* comma list, NULL: all */
+	const char *gpu;                /* NULL: all */
+	double max_usd_h;               /* 0: any */
+	int64_t max_nodes;              /* 1 unless asked */
+	bool spot;
+};
+struct oom_boxes {
+	struct oom_box *items;          /* best first; those that do not fit behind */
+	size_t n, fitting, priced_groups;
+};
+/* Finds the cheapest plan for every offer.  Offers that share hardware are searched once. */
+OOM_API enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom_model *model, const struct oom_plan *plan,
+				       const struct oom_box_query *query, struct oom_boxes *out, struct oom_error *err);
+OOM_API void oom_boxes_release(struct oom_boxes *boxes);
+OOM_API const char *oom_shortage_str(enum oom_shortage s);
+
+#endif

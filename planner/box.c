@@ -1,0 +1,267 @@
+/* Which machine to rent: the cheapest fitting plan on every offer, and their order.
+ *
+ * Offers that share cards and their number share a search; what differs then is host memory, disk and price. */
+#include "oomplan/box.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+struct group {
+	int32_t gpu;
+	uint32_t count;
+	int64_t nodes;
+	struct oom_search found;
+	bool science;                   /* found only with what must be allowed */
+	uint64_t short_bytes;           /* of the cards, when nothing fits */
+	bool layout;                    /* nothing could even run */
+};
+struct finder {
+	const struct oom_offers *offers;
+	const struct oom_model *model;
+	const struct oom_plan *plan;
+	const struct oom_box_query *q;
+	struct oom_evaluator *ev;
+	struct group *group;
+	size_t n_groups, cap_groups;
+	struct oom_error *err;
+};
+
+const char *oom_shortage_str(enum oom_shortage s)
+{
+	static const char *const words[] = {"fits", "VRAM", "host RAM", "disk", "layout"};
+
+	return words[s];
+}
+
+/* The plan as it would be launched on so many GPUs: the batch a GPU sees shrinks with their number, so that the step stays
+ * the same; one GPU alone trains plainly. */
+static struct oom_plan launched(const struct finder *f, const struct oom_gpu *card, int64_t gpus, int64_t nodes)
+{
+	struct oom_plan p = *f->plan;
+	const bool old = card->compute_capability > 0 && card->compute_capability < 8;
+	const int64_t batch = p.global_batch ? p.global_batch : p.micro_batch * p.grad_accum;
+	int64_t mine = batch / gpus;
+
+	p.gpus = gpus;
+	p.nodes = nodes;
+	if (old)                                /* bf16 begins with Ampere: fp16 takes the same bytes */
+		p.precision = p.precision == OOM_BF16 || p.precision == OOM_BF16_AMP ? OOM_FP16 :
+			      p.precision == OOM_AMP_BF16 ? OOM_AMP_FP16 : p.precision;
+	if (mine < 1)
+		mine = 1;
+	if (p.micro_batch > mine)
+		p.micro_batch = mine;
+	while (mine % p.micro_batch)
+		p.micro_batch--;
+	p.grad_accum = mine / p.micro_batch;
+	return p;
+}
+
+static enum oom_status search(struct finder *f, struct group *g)
+{
+	const struct oom_gpu *card = &f->offers->gpus.items[g->gpu];
+	struct oom_plan p = launched(f, card, (int64_t)g->count * g->nodes, g->nodes);
+	struct oom_eval e;
+	enum oom_status st = oom_search(f->ev, f->model, &p, card->capacity_bytes, card, f->q->allow, OOM_OBJECTIVE_TIME, &g->found, f->err);
+
+	if (st || g->found.found)
+		return st;
+	if (!(f->q->allow & OOM_ALLOW_LORA)) {
+		st = oom_search(f->ev, f->model, &p, card->capacity_bytes, card, f->q->allow | OOM_ALLOW_LORA, OOM_OBJECTIVE_TIME, &g->found,
+				f->err);
+		g->science = g->found.found;
+		if (st || g->science)
+			return st;
+	}
+	p.micro_batch = 1;
+	p.grad_ckpt = OOM_CKPT_FULL;
+	g->layout = oom_evaluate(f->ev, f->model, &p, OOM_EVAL_FAST, &e, f->err) != OOM_OK;
+	g->short_bytes = !g->layout && e.used_bytes > card->capacity_bytes ? e.used_bytes - card->capacity_bytes : 0;
+	return OOM_OK;
+}
+
+static enum oom_status group_of(struct finder *f, const struct oom_offer *o, int64_t nodes, size_t *at)
+{
+	struct group *g;
+
+	for (size_t i = 0; i < f->n_groups; i++)
+		if (f->group[i].gpu == o->gpu && f->group[i].count == o->gpu_count && f->group[i].nodes == nodes) {
+			*at = i;
+			return OOM_OK;
+		}
+	if (f->n_groups == f->cap_groups) {
+		void *q = realloc(f->group, (f->cap_groups * 2 + 64) * sizeof(*f->group));
+
+		if (!q)
+			return oom_error_set(f->err, OOM_ERR_MEMORY, "out of host memory");
+		f->group = q;
+		f->cap_groups = f->cap_groups * 2 + 64;
+	}
+	*at = f->n_groups;
+	g = &f->group[f->n_groups++];
+	memset(g, 0, sizeof(*g));
+	g->gpu = o->gpu;
+	g->count = o->gpu_count;
+	g->nodes = nodes;
+	return search(f, g);
+}
+
+/* ---- one offer ---- */
+
+static void host_and_disk(const struct finder *f, const struct oom_offer *o, struct oom_box *b)
+{
+	struct oom_eval e;
+
+	if (oom_evaluate(f->ev, f->model, &b->plan.plan, OOM_EVAL_FAST, &e, f->err))
+		return;
+	b->need = oom_host_need(&b->plan.plan, &e);
+	if (!isnan(o->host_ram_gib) && (double)b->need.ram_peak > o->host_ram_gib * 1073741824.0) {
+		b->shortage = OOM_BOX_RAM;
+		b->short_bytes = b->need.ram_peak - (uint64_t)(o->host_ram_gib * 1073741824.0);
+	} else if (!isnan(o->disk_gib) && o->disk_gib > 0 && (double)b->need.disk_peak > o->disk_gib * 1073741824.0) {
+		b->shortage = OOM_BOX_DISK;
+		b->short_bytes = b->need.disk_peak - (uint64_t)(o->disk_gib * 1073741824.0);
+	}
+}
+
+static void fill(const struct finder *f, const struct oom_offer *o, const struct group *g, struct oom_box *b)
+{
+	const double hour = f->q->spot ? o->spot_usd_h : o->ondemand_usd_h;
+	const double tokens = f->plan->seq_len > 0 ? (double)f->plan->seq_len : 1;
+
+	*b = (struct oom_box){.offer = o, .nodes = g->nodes, .plan = g->found.best, .needs_science = g->science,
+			      .usd_h = hour * (double)g->nodes, .tokens_per_s = NAN, .usd_per_mtokens = NAN};
+	if (!g->found.found) {
+		b->shortage = g->layout ? OOM_BOX_LAYOUT : OOM_BOX_VRAM;
+		b->short_bytes = g->short_bytes;
+		return;
+	}
+	b->tokens_per_s = tokens / b->plan.seconds_per_sample;
+	b->usd_per_mtokens = b->usd_h / 3600 / b->tokens_per_s * 1e6;
+	host_and_disk(f, o, b);
+}
+
+static bool wanted(const struct finder *f, const struct oom_offer *o)
+{
+	const double hour = f->q->spot ? o->spot_usd_h : o->ondemand_usd_h;
+
+	if (f->q->providers) {
+		const char *p = f->q->providers;
+		const size_t n = strlen(o->provider);
+		bool found = false;
+
+		for (; *p && !found; p += strcspn(p, ","), p += *p == ',')
+			found = strcspn(p, ",") == n && !strncasecmp(p, o->provider, n);
+		if (!found)
+			return false;
+	}
+	if (f->q->gpu) {
+		struct oom_gpu g;
+
+		if (oom_gpu_find(&f->offers->gpus, f->q->gpu, &g, NULL, NULL) || strcmp(g.name, f->offers->gpus.items[o->gpu].name))
+			return false;
+	}
+	return !(f->q->max_usd_h > 0) || (!isnan(hour) && hour <= f->q->max_usd_h);
+}
+
+/* ---- order ---- */
+
+static double key_of(const struct oom_box *b, enum oom_box_rank rank)
+{
+	double k;
+
+	switch (rank) {
+	case OOM_BOX_BY_HOUR: k = b->usd_h; break;
+	case OOM_BOX_BY_TIME: k = -b->tokens_per_s; break;
+	case OOM_BOX_BY_SCIENCE: k = (double)b->plan.cls * 1e9 + (isnan(b->usd_per_mtokens) ? 1e8 : b->usd_per_mtokens); break;
+	default: k = b->usd_per_mtokens;
+	}
+	return isnan(k) ? INFINITY : k;
+}
+
+static int better(const void *x, const void *y)
+{
+	const struct oom_box *a = x, *b = y;
+	const int fa = a->shortage * 2 + (a->shortage == OOM_BOX_FITS && a->needs_science);
+	const int fb = b->shortage * 2 + (b->shortage == OOM_BOX_FITS && b->needs_science);
+	const double ka = a->key, kb = b->key;
+
+	if (fa != fb)
+		return fa - fb;
+	if (ka != kb)
+		return ka < kb ? -1 : 1;
+	if (a->usd_h != b->usd_h && !isnan(a->usd_h) && !isnan(b->usd_h))
+		return a->usd_h < b->usd_h ? -1 : 1;
+	return strcmp(a->offer->instance, b->offer->instance);
+}
+
+static void mark_pareto(struct oom_boxes *out)
+{
+	for (size_t i = 0; i < out->fitting; i++) {
+		struct oom_box *b = &out->items[i];
+
+		b->pareto = !isnan(b->usd_h);
+		for (size_t j = 0; j < out->fitting && b->pareto; j++) {
+			const struct oom_box *o = &out->items[j];
+
+			b->pareto = !(o->usd_h <= b->usd_h && o->tokens_per_s >= b->tokens_per_s &&
+				      (o->usd_h < b->usd_h || o->tokens_per_s > b->tokens_per_s));
+		}
+	}
+}
+
+enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom_model *model, const struct oom_plan *plan,
+			       const struct oom_box_query *q, struct oom_boxes *out, struct oom_error *err)
+{
+	struct finder f = {.offers = offers, .model = model, .plan = plan, .q = q, .err = err};
+	const int64_t most = q->max_nodes > 0 ? q->max_nodes : 1;
+	enum oom_status st = OOM_OK;
+
+	memset(out, 0, sizeof(*out));
+	f.ev = oom_evaluator_new();
+	out->items = malloc((offers->n + 1) * sizeof(*out->items));
+	if (!f.ev || !out->items)
+		st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	for (size_t i = 0; !st && i < offers->n; i++) {
+		const struct oom_offer *o = &offers->items[i];
+
+		if (!wanted(&f, o))
+			continue;
+		/* more nodes only where fewer do not do */
+		for (int64_t nodes = 1; !st && nodes <= most; nodes *= 2) {
+			size_t g = 0;
+
+			st = group_of(&f, o, nodes, &g);
+			if (st)
+				break;
+			fill(&f, o, &f.group[g], &out->items[out->n]);
+			if (out->items[out->n].shortage == OOM_BOX_FITS && !out->items[out->n].needs_science)
+				break;
+		}
+		out->n += !st;
+	}
+	if (!st) {
+		for (size_t i = 0; i < out->n; i++)
+			out->items[i].key = key_of(&out->items[i], q->rank);
+		qsort(out->items, out->n, sizeof(*out->items), better);
+		while (out->fitting < out->n && out->items[out->fitting].shortage == OOM_BOX_FITS && !out->items[out->fitting].needs_science)
+			out->fitting++;
+		mark_pareto(out);
+		out->priced_groups = f.n_groups;
+	}
+	oom_evaluator_free(f.ev);
+	free(f.group);
+	if (st)
+		oom_boxes_release(out);
+	return st;
+}
+
+void oom_boxes_release(struct oom_boxes *b)
+{
+	if (!b)
+		return;
+	free(b->items);
+	memset(b, 0, sizeof(*b));
+}

@@ -1,0 +1,372 @@
+/* oomplan box: which machine to rent. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "csvout.h"
+#include "json.h"
+#include "oomplan/box.h"
+#include "table.h"
+#include "term.h"
+
+static const char *const rank_words[] = {"tokens", "hour", "time", "science", NULL};
+static const char *const emit_words[] = {"none", "skypilot", "dstack", NULL};
+static const char *const allow_words[] = {"lora", "science", NULL};
+static struct oom_list lists, allow;
+static const char *providers, *max_price, *tokens;
+static bool spot, own_only;
+static int rank, emit;
+static int64_t top = 12, max_nodes = 1;
+
+static const char *money(double v)
+{
+	static char buf[4][24];
+	static int i;
+
+	i = (i + 1) % 4;
+	snprintf(buf[i], sizeof(buf[i]), isnan(v) ? "?" : v < 10 ? "%.3f" : "%.2f", v);
+	return buf[i];
+}
+
+static const char *gib(uint64_t bytes)
+{
+	static char buf[6][32];
+	static int i;
+
+	i = (i + 1) % 6;
+	return oom_format_bytes(bytes, buf[i], sizeof(buf[i]));
+}
+
+static void knobs_of(const struct oom_plan *asked, const struct oom_plan *p, char *out, size_t size)
+{
+	size_t n = 0;
+
+	out[0] = 0;
+	for (size_t i = 0; oom_knob_at(i) && n < size; i++) {
+		const struct oom_knob *k = oom_knob_at(i);
+		char a[140], b[140];
+
+		oom_plan_get(p, k, a, sizeof(a));
+		oom_plan_get(asked, k, b, sizeof(b));
+		if (strcmp(a, b) && strcmp(k->name, "gpus") && strcmp(k->name, "nodes"))
+			n += (size_t)snprintf(out + n, size - n, "%s%s=%s", n ? " " : "", k->name, a);
+	}
+}
+
+/* ---- text ---- */
+
+static void rows(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b, size_t from, size_t to)
+{
+	static const char *const heads[] = {"", "provider", "instance", "cards", "$/h", "$/M tokens", "tokens/s", "plan", NULL};
+	char text[300], count[32];
+	struct oom_table t;
+
+	oom_table_init(&t, heads);
+	for (size_t i = from; i < to; i++) {
+		const struct oom_box *x = &b->items[i];
+
+		oom_table_cell(&t, x->pareto ? "*" : "");
+		oom_table_cell(&t, x->offer->provider);
+		oom_table_cell(&t, x->offer->instance);
+		snprintf(text, sizeof(text), "%lld x %s", (long long)(x->offer->gpu_count * (uint64_t)x->nodes), o->gpus.items[x->offer->gpu].name);
+		oom_table_cell(&t, text);
+		oom_table_cell(&t, money(x->usd_h));
+		oom_table_cell(&t, money(x->usd_per_mtokens));
+		oom_table_cell(&t, oom_format_count((uint64_t)x->tokens_per_s, count, sizeof(count)));
+		knobs_of(&job->plan, &x->plan.plan, text, sizeof(text));
+		oom_table_cell(&t, *text ? text : "as asked");
+	}
+	oom_table_print(&t, stdout, oom_term_width());
+	oom_table_release(&t);
+}
+
+static void shortages(const struct oom_offers *o, const struct oom_boxes *b)
+{
+	size_t shown = 0;
+
+	for (size_t i = 0; i < b->n && shown < 6; i++) {
+		const struct oom_box *x = &b->items[i];
+
+		if (x->shortage == OOM_BOX_FITS)
+			continue;
+		if (!shown++)
+			printf("\none size smaller: what is short\n");
+		printf("  %s %s (%u x %s): %s%s%s\n", x->offer->provider, x->offer->instance, x->offer->gpu_count,
+		       o->gpus.items[x->offer->gpu].name, oom_shortage_str(x->shortage), x->short_bytes ? " by " : "",
+		       x->short_bytes ? gib(x->short_bytes) : "");
+	}
+}
+
+static void smallest(const struct oom_boxes *b)
+{
+	printf("\nthe cheapest an hour of each provider\n");
+	for (size_t i = 0; i < b->fitting; i++) {
+		const struct oom_box *best = NULL;
+		bool done = false;
+
+		for (size_t j = 0; j < i; j++)
+			done |= !strcmp(b->items[j].offer->provider, b->items[i].offer->provider);
+		for (size_t j = i; j < b->fitting && !done; j++)
+			if (!strcmp(b->items[j].offer->provider, b->items[i].offer->provider) && !isnan(b->items[j].usd_h) &&
+			    (!best || b->items[j].usd_h < best->usd_h))
+				best = &b->items[j];
+		if (best)
+			printf("  %-12s %-32s %s $/h on demand, %s spot (price of %s, %ld days old)\n", best->offer->provider, best->offer->instance,
+			       money(best->offer->ondemand_usd_h), money(best->offer->spot_usd_h),
+			       *best->offer->price_date ? best->offer->price_date : "?", oom_price_age_days(best->offer->price_date));
+	}
+}
+
+static void budget(const struct oom_boxes *b)
+{
+	const double n = tokens ? strtod(tokens, NULL) * (strchr(tokens, 'B') ? 1e9 : strchr(tokens, 'M') ? 1e6 : strchr(tokens, 'T') ? 1e12 : 1) : 0;
+
+	if (!(n > 0) || !b->fitting)
+		return;
+	printf("\n%s tokens on the first: %.0f hours, %s $\n", tokens, n / b->items[0].tokens_per_s / 3600,
+	       money(n / 1e6 * b->items[0].usd_per_mtokens));
+}
+
+static void needs(const struct oom_boxes *b)
+{
+	const struct oom_host_need *n = &b->items[0].need;
+
+	printf("\nthe first needs, a node: %s host RAM (processes %s, loading %s, offloaded %s, loader %s, saving %s)\n", gib(n->ram_peak),
+	       gib(n->processes), gib(n->loading), gib(n->pinned + n->pageable), gib(n->loader), gib(n->saving));
+	printf("  and %s disk (a checkpoint is %s, the hub cache %s)\n", gib(n->disk_peak), gib(n->checkpoint), gib(n->hub_cache));
+}
+
+static void text(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b)
+{
+	size_t science = b->fitting;
+
+	printf("%zu of %zu offers fit (%zu kinds of hardware searched; prices are a snapshot, speeds a roofline guess within a factor of %.1f)\n",
+	       b->fitting, b->n, b->priced_groups, OOM_STEP_ERROR);
+	if (b->fitting) {
+		rows(job, o, b, 0, b->fitting < (size_t)top ? b->fitting : (size_t)top);
+		printf("* nothing is both cheaper an hour and faster\n");
+	}
+	while (science < b->n && b->items[science].shortage == OOM_BOX_FITS)
+		science++;
+	if (science > b->fitting) {
+		printf("\nonly if you accept a change of the science (--allow lora):\n");
+		rows(job, o, b, b->fitting, science < b->fitting + 5 ? science : b->fitting + 5);
+	}
+	if (!job->quiet && b->fitting) {
+		smallest(b);
+		needs(b);
+		budget(b);
+	}
+	if (!job->quiet)
+		shortages(o, b);
+	if (o->unknown_gpu)
+		oom_complain(0, "%zu rows of cards the table does not know were kept aside: %s%s%s%s", o->unknown_gpu, o->unknown[0],
+			     *o->nearest[0] ? " (nearest " : "", o->nearest[0], *o->nearest[0] ? ")" : "");
+	if (o->shares || o->bad_price || o->bad_number)
+		oom_complain(0, "%zu rows are shares of a card or machines apart, %zu prices and %zu figures could not be used", o->shares,
+			     o->bad_price, o->bad_number);
+}
+
+/* ---- machine output ---- */
+
+static void json(const struct oom_offers *o, const struct oom_boxes *b)
+{
+	struct oom_json j = {.out = stdout};
+
+	oom_json_object(&j, NULL);
+	oom_json_text(&j, "schema", "oomplan-box/1");
+	oom_json_uint(&j, "offers", b->n);
+	oom_json_uint(&j, "fitting", b->fitting);
+	oom_json_array(&j, "boxes");
+	for (size_t i = 0; i < b->n; i++) {
+		const struct oom_box *x = &b->items[i];
+
+		oom_json_object(&j, NULL);
+		oom_json_text(&j, "provider", x->offer->provider);
+		oom_json_text(&j, "instance", x->offer->instance);
+		oom_json_text(&j, "region", x->offer->region);
+		oom_json_text(&j, "gpu", o->gpus.items[x->offer->gpu].name);
+		oom_json_uint(&j, "gpu_count", x->offer->gpu_count);
+		oom_json_int(&j, "nodes", x->nodes);
+		oom_json_text(&j, "shortage", x->shortage ? oom_shortage_str(x->shortage) : NULL);
+		oom_json_uint(&j, "short_bytes", x->short_bytes);
+		oom_json_bool(&j, "needs_science", x->needs_science);
+		oom_json_bool(&j, "pareto", x->pareto);
+		oom_json_real(&j, "usd_per_hour", x->usd_h);
+		oom_json_real(&j, "usd_per_million_tokens", x->usd_per_mtokens);
+		oom_json_real(&j, "tokens_per_second", x->tokens_per_s);
+		oom_json_text(&j, "price_date", x->offer->price_date);
+		oom_json_uint(&j, "used_bytes", x->plan.used_bytes);
+		oom_json_uint(&j, "host_ram_bytes", x->need.ram_peak);
+		oom_json_uint(&j, "disk_bytes", x->need.disk_peak);
+		oom_json_end(&j);
+	}
+	oom_json_end(&j);
+	oom_json_end(&j);
+}
+
+static void csv(const struct oom_offers *o, const struct oom_boxes *b)
+{
+	static const char *const names[] = {"provider", "instance", "region", "gpu", "gpu_count", "nodes", "shortage", "short_bytes",
+					    "needs_science", "pareto", "usd_per_hour", "usd_per_million_tokens", "tokens_per_second",
+					    "used_bytes", "host_ram_bytes", "disk_bytes", NULL};
+	struct oom_csv c = {.out = stdout};
+	char number[32];
+
+	oom_csv_head(&c, names);
+	for (size_t i = 0; i < b->n; i++) {
+		const struct oom_box *x = &b->items[i];
+		const double reals[] = {x->usd_h, x->usd_per_mtokens, x->tokens_per_s};
+
+		oom_csv_text(&c, x->offer->provider);
+		oom_csv_text(&c, x->offer->instance);
+		oom_csv_text(&c, x->offer->region);
+		oom_csv_text(&c, o->gpus.items[x->offer->gpu].name);
+		oom_csv_uint(&c, x->offer->gpu_count);
+		oom_csv_uint(&c, (uint64_t)x->nodes);
+		oom_csv_text(&c, x->shortage ? oom_shortage_str(x->shortage) : "");
+		oom_csv_uint(&c, x->short_bytes);
+		oom_csv_uint(&c, x->needs_science);
+		oom_csv_uint(&c, x->pareto);
+		for (int k = 0; k < 3; k++) {
+			snprintf(number, sizeof(number), isnan(reals[k]) ? "" : "%.6g", reals[k]);
+			oom_csv_text(&c, number);
+		}
+		oom_csv_uint(&c, x->plan.used_bytes);
+		oom_csv_uint(&c, x->need.ram_peak);
+		oom_csv_uint(&c, x->need.disk_peak);
+		oom_csv_end(&c);
+	}
+}
+
+/* SkyPilot's accelerator names: the model without form factor, memory where it tells cards apart. */
+static void sky_name(const struct oom_gpu *g, char out[64])
+{
+	const char *dash;
+
+	snprintf(out, 64, "%s", g->name);
+	dash = strchr(out, '-');
+	if (dash && !strncmp(out, "RTX-", 4))
+		dash = NULL;
+	if (dash)
+		out[dash - out] = 0;
+	for (char *p = out; *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	if (!strcmp(out, "A100") && g->memory_gb > 60)
+		strcat(out, "-80GB");
+}
+
+/* Fields as the SkyPilot task YAML and the dstack resources documentation name them. */
+static void yaml(const struct oom_offers *o, const struct oom_box *x)
+{
+	const struct oom_gpu *g = &o->gpus.items[x->offer->gpu];
+	const double ram = ceil((double)x->need.ram_peak / 1073741824.0), disk = ceil((double)x->need.disk_peak / 1073741824.0);
+	char name[64];
+
+	if (emit == 1) {
+		sky_name(g, name);
+		printf("resources:\n  cloud: %s\n  instance_type: %s\n", x->offer->provider, x->offer->instance);
+		if (*x->offer->region)
+			printf("  region: %s\n", x->offer->region);
+		printf("  accelerators: %s:%u\n  memory: %.0f+\n  disk_size: %.0f\n  use_spot: %s\n", name, x->offer->gpu_count, ram, disk,
+		       spot ? "true" : "false");
+		if (x->nodes > 1)
+			printf("num_nodes: %lld\n", (long long)x->nodes);
+	} else {
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(g->name, "-"), g->name);
+		printf("resources:\n  gpu:\n    name: %s\n    memory: %.0fGB\n    count: %u\n  memory: %.0fGB..\n  disk: %.0fGB..\n",
+		       strncmp(g->name, "RTX", 3) ? name : g->name, g->memory_gb, x->offer->gpu_count, ram, disk);
+		printf("backends: [%s]\nspot_policy: %s\n", x->offer->provider, spot ? "spot" : "on-demand");
+		if (x->nodes > 1)
+			printf("nodes: %lld\n", (long long)x->nodes);
+	}
+}
+
+static int read_offers(struct oom_offers *o)
+{
+	struct oom_error err = {{0}};
+	enum oom_status st = lists.n && own_only ? OOM_OK : oom_offers_load(o, &err);
+
+	for (size_t i = 0; !st && i < lists.n; i++)
+		st = oom_offers_read(o, lists.items[i], &err);
+	return st ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : 0;
+}
+
+static int run(struct oom_job *job)
+{
+	struct oom_box_query q = {.allow = allow.n ? OOM_ALLOW_LORA : 0, .rank = (enum oom_box_rank)rank, .providers = providers,
+				  .gpu = job->gpu, .max_nodes = max_nodes, .spot = spot};
+	struct oom_offers offers = {0};
+	struct oom_error err = {{0}};
+	struct oom_boxes b;
+	struct oom_target t;
+	const char *gpu = job->gpu;
+	int code;
+
+	if (max_price && !((q.max_usd_h = strtod(max_price, NULL)) > 0))
+		return oom_complain(OOM_EXIT_USAGE, "--max-price %s: expected dollars an hour, such as 20 or 20/h", max_price);
+	code = oom_target_open(job, &t, false);
+	job->gpu = gpu;
+	if (code)
+		return code;
+	code = read_offers(&offers);
+	if (!code && oom_boxes_find(&offers, t.model, &job->plan, &q, &b, &err)) {
+		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	} else if (!code) {
+		if (job->json)
+			json(&offers, &b);
+		else if (job->csv)
+			csv(&offers, &b);
+		else if (emit && b.fitting)
+			yaml(&offers, &b.items[0]);
+		else
+			text(job, &offers, &b);
+		code = b.fitting ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
+		oom_boxes_release(&b);
+	}
+	oom_offers_release(&offers);
+	oom_target_close(&t);
+	return code;
+}
+
+static const struct oom_option options[] = {
+	{.name = "model", .letter = 'm', .kind = OOM_OPTION_TEXT, .target = &oom_job.model, .metavar = "FILE", .hint = OOM_HINT_MODEL,
+	 .summary = "config.json, a folder holding one, a bundled name, or - for standard input"},
+	{.name = "gpu", .letter = 'g', .kind = OOM_OPTION_TEXT, .target = &oom_job.gpu, .metavar = "NAME", .hint = OOM_HINT_GPU,
+	 .summary = "only machines with this card"},
+	{.name = "boxes", .kind = OOM_OPTION_LIST, .target = &lists, .metavar = "FILE", .hint = OOM_HINT_FILE,
+	 .summary = "more offers: our columns, a SkyPilot vms.csv, or gpuhunt's CSV"},
+	{.name = "only-boxes", .kind = OOM_OPTION_FLAG, .target = &own_only, .summary = "leave the shipped list out"},
+	{.name = "provider", .kind = OOM_OPTION_TEXT, .target = &providers, .metavar = "NAMES", .summary = "only these, joined by commas"},
+	{.name = "max-price", .kind = OOM_OPTION_TEXT, .target = &max_price, .metavar = "USD", .summary = "dollars an hour for a machine, at most"},
+	{.name = "spot", .kind = OOM_OPTION_FLAG, .target = &spot, .summary = "rank by spot prices"},
+	{.name = "max-nodes", .kind = OOM_OPTION_COUNT, .target = &max_nodes, .metavar = "N", .min = 1, .max = 4096, .def = "1",
+	 .summary = "machines, where one does not do (doubled until it fits)"},
+	{.name = "rank", .kind = OOM_OPTION_CHOICE, .target = &rank, .metavar = "WORD", .choices = rank_words, .def = "tokens",
+	 .summary = "by dollars a million tokens, dollars an hour, time, or fewest changes of the science"},
+	{.name = "tokens", .kind = OOM_OPTION_TEXT, .target = &tokens, .metavar = "N", .summary = "a token budget, such as 2B: hours and dollars"},
+	{.name = "allow", .kind = OOM_OPTION_LIST, .target = &allow, .metavar = "WORDS", .choices = allow_words,
+	 .summary = "changes of the science that may be taken"},
+	{.name = "top", .kind = OOM_OPTION_COUNT, .target = &top, .metavar = "N", .min = 1, .max = 10000, .def = "12", .summary = "rows shown"},
+	{.name = "emit", .kind = OOM_OPTION_CHOICE, .target = &emit, .metavar = "WORD", .choices = emit_words, .def = "none",
+	 .summary = "print the first as a resources block of SkyPilot or dstack"},
+	OOM_OPTION_JSON,
+	OOM_OPTION_CSV("print CSV, one row an offer"),
+	OOM_OPTIONS_COMMON,
+	OOM_OPTIONS_END,
+};
+static const struct oom_example examples[] = {
+	{"box --model Llama-3.1-8B --precision bf16 --grad-ckpt full --max-price 20/h", "machines for a full fine-tune under 20 dollars an hour"},
+	{"box --model Llama-2-70B --lora-r 16 --qlora --precision bf16-amp --emit skypilot", "the cheapest for QLoRA, as a SkyPilot task"},
+	{NULL, NULL},
+};
+const struct oom_command oom_command_box = {
+	.name = "box",
+	.summary = "which machine to rent: cards, host RAM, disk and price",
+	.synopsis = "--model FILE [options] [knobs]",
+	.options = options,
+	.knobs = true,
+	.examples = examples,
+	.run = run,
+};

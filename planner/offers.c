@@ -1,0 +1,380 @@
+/* Price lists: our own columns, SkyPilot's catalogue CSVs and gpuhunt's, told apart by their headers.
+ *
+ * The traps of those lists are known (SkyPilot v5 to v9, gpuhunt): counts written "8.0", GPU rows without a machine on GCP, host
+ * memory that repeats the GPU's on runpod v6 and paperspace v5, rounded hosts on vast, spot prices of 0 or equal to the
+ * on-demand one, 700.0 for "not offered". */
+#include "oomplan/box.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "csv_rows.h"
+#include "embedded.h"
+
+enum { MAX_OFFERS = 1000000, NAMES = 512 };
+
+struct names {                          /* GPU names already looked up */
+	char name[48];
+	int gpu_mem;                    /* GB the list states; 0: none */
+	int32_t gpu;
+};
+struct loader {
+	struct oom_offers *o;
+	const char *provider;
+	struct names *seen;
+	size_t n_seen;
+	enum { OWN, SKY, HUNT, UNKNOWN } kind;
+	bool header;
+};
+
+static double figure(struct oom_offers *o, const char *text)
+{
+	char *end;
+	double v;
+
+	if (!text || !*text)
+		return NAN;
+	v = strtod(text, &end);
+	while (*end == ' ')
+		end++;
+	if (end == text || *end || !isfinite(v) || v < 0) {
+		o->bad_number++;
+		return NAN;
+	}
+	return v;
+}
+
+/* A price that nobody charges is none. */
+static double price(struct oom_offers *o, const char *text)
+{
+	const double v = figure(o, text);
+
+	if (isnan(v) || v == 0)
+		return NAN;
+	if (v >= 700 || v < 0.01) {
+		o->bad_price++;
+		return NAN;
+	}
+	return v;
+}
+
+static const char *cell(const struct oom_csv_row *row, const char *name)
+{
+	const char *s = oom_csv_cell(row, name);
+
+	return s ? s : "";
+}
+
+/* ---- cards ---- */
+
+static void note_unknown(struct oom_offers *o, const char *name)
+{
+	const char *near, **names;
+
+	o->unknown_gpu++;
+	for (size_t i = 0; i < o->n_unknown; i++)
+		if (!strcmp(o->unknown[i], name))
+			return;
+	if (o->n_unknown == sizeof(o->unknown) / sizeof(o->unknown[0]))
+		return;
+	names = calloc(o->gpus.n + 1, sizeof(*names));
+	for (size_t i = 0; names && i < o->gpus.n; i++)
+		names[i] = o->gpus.items[i].name;
+	near = names ? oom_nearest(name, names) : NULL;
+	snprintf(o->unknown[o->n_unknown], sizeof(o->unknown[0]), "%.47s", name);
+	snprintf(o->nearest[o->n_unknown++], sizeof(o->nearest[0]), "%.47s", near ? near : "");
+	free(names);
+}
+
+/* "A100" of a list that states 80 GB is an 80 GB card: the size is tried as part of the name. */
+static int32_t find_gpu(struct loader *l, const char *name, double mem_gb)
+{
+	const int mem = mem_gb > 4 && mem_gb < 400 ? (int)lround(mem_gb) : 0;
+	char word[80];
+	struct oom_gpu g;
+	int32_t found = -1;
+
+	for (size_t i = 0; i < l->n_seen; i++)
+		if (l->seen[i].gpu_mem == mem && !strcmp(l->seen[i].name, name))
+			return l->seen[i].gpu;
+	snprintf(word, sizeof(word), "%.47s", name);
+	if (oom_gpu_find(&l->o->gpus, word, &g, NULL, NULL)) {
+		snprintf(word, sizeof(word), "%.47s-%dG", name, mem);
+		if (mem && oom_gpu_find(&l->o->gpus, word, &g, NULL, NULL)) {
+			snprintf(word, sizeof(word), "%.47s-%dGB", name, mem);
+			if (oom_gpu_find(&l->o->gpus, word, &g, NULL, NULL))
+				g.name[0] = 0;
+		} else if (!mem) {
+			g.name[0] = 0;
+		}
+	}
+	for (size_t i = 0; *g.name && i < l->o->gpus.n; i++)
+		if (!strcmp(l->o->gpus.items[i].name, g.name))
+			found = (int32_t)i;
+	if (l->n_seen < NAMES && strlen(name) < sizeof(l->seen[0].name)) {
+		snprintf(l->seen[l->n_seen].name, sizeof(l->seen[0].name), "%s", name);
+		l->seen[l->n_seen].gpu_mem = mem;
+		l->seen[l->n_seen++].gpu = found;
+	}
+	return found;
+}
+
+/* ---- rows ---- */
+
+static enum oom_status add(struct loader *l, struct oom_offer *f, double count, double mem_gb, struct oom_error *err)
+{
+	struct oom_offers *o = l->o;
+
+	if (!*f->gpu_name) {
+		o->no_gpu++;
+		return OOM_OK;
+	}
+	if (isnan(count) || count < 1 || count > 1024 || count != floor(count)) {
+		o->shares++;                    /* a slice of a card, or no count */
+		return OOM_OK;
+	}
+	f->gpu_count = (uint32_t)count;
+	f->gpu = find_gpu(l, f->gpu_name, mem_gb);
+	if (f->gpu < 0) {
+		note_unknown(o, f->gpu_name);
+		return OOM_OK;
+	}
+	if (o->n == o->cap) {
+		const size_t cap = o->cap ? o->cap * 2 : 256;
+		void *q = cap > MAX_OFFERS * 2 ? NULL : realloc(o->items, cap * sizeof(*o->items));
+
+		if (!q)
+			return oom_error_set(err, cap > MAX_OFFERS * 2 ? OOM_ERR_LIMIT : OOM_ERR_MEMORY, "more offers than memory (%zu)", o->n);
+		o->items = q;
+		o->cap = cap;
+	}
+	o->items[o->n++] = *f;
+	return OOM_OK;
+}
+
+static void copy(char *to, size_t size, const char *from)
+{
+	snprintf(to, size, "%.*s", (int)size - 1, from);
+}
+
+static enum oom_status own_row(struct loader *l, const struct oom_csv_row *row, struct oom_error *err)
+{
+	struct oom_offers *o = l->o;
+	struct oom_offer f = {.gpu = -1};
+	double mem = figure(o, cell(row, "gpu_memory_mib")) / 1024;
+
+	copy(f.provider, sizeof(f.provider), cell(row, "provider"));
+	copy(f.instance, sizeof(f.instance), cell(row, "instance"));
+	copy(f.region, sizeof(f.region), cell(row, "region"));
+	copy(f.gpu_name, sizeof(f.gpu_name), cell(row, "gpu"));
+	copy(f.price_date, sizeof(f.price_date), cell(row, "price_date"));
+	f.price_date[strspn(f.price_date, "0123456789-")] = 0;  /* "2025-02 or older": the date alone */
+	copy(f.source, sizeof(f.source), cell(row, "price_source"));
+	f.vcpus = figure(o, cell(row, "vcpus"));
+	f.host_ram_gib = figure(o, cell(row, "host_ram_gib"));
+	f.disk_gib = figure(o, cell(row, "disk_gb")) * 1e9 / 1073741824.0;
+	f.ondemand_usd_h = price(o, cell(row, "ondemand_usd_h"));
+	f.spot_usd_h = price(o, cell(row, "spot_usd_h"));
+	return add(l, &f, figure(o, cell(row, "gpu_count")), mem, err);
+}
+
+static enum oom_status sky_row(struct loader *l, const struct oom_csv_row *row, struct oom_error *err)
+{
+	struct oom_offers *o = l->o;
+	struct oom_offer f = {.gpu = -1};
+	const char *name = cell(row, "AcceleratorName");
+	const double count = figure(o, cell(row, "AcceleratorCount"));
+
+	if (!strncmp(name, "tpu", 3) || !strncmp(name, "Trainium", 8) || !strncmp(name, "Inferentia", 10))
+		name = "";                      /* no GPU */
+	if (*name && !*cell(row, "InstanceType")) {
+		o->shares++;                    /* GCP: an accelerator to attach; its machine stands in another row */
+		return OOM_OK;
+	}
+	copy(f.provider, sizeof(f.provider), l->provider);
+	copy(f.instance, sizeof(f.instance), cell(row, "InstanceType"));
+	copy(f.region, sizeof(f.region), cell(row, "Region"));
+	copy(f.gpu_name, sizeof(f.gpu_name), name);
+	for (char *p = f.gpu_name; *p; p++)
+		if (*p == '_')
+			*p = '-';
+	f.vcpus = figure(o, cell(row, "vCPUs"));
+	f.host_ram_gib = figure(o, cell(row, "MemoryGiB"));
+	if (!strcmp(l->provider, "vast") || (!strcmp(l->provider, "runpod") && !oom_csv_cell(row, "AvailabilityZone")) ||
+	    !strcmp(l->provider, "paperspace"))
+		f.host_ram_gib = NAN;           /* known to be something else there */
+	f.disk_gib = NAN;
+	f.ondemand_usd_h = price(o, cell(row, "Price"));
+	f.spot_usd_h = price(o, cell(row, "SpotPrice"));
+	if (f.spot_usd_h == f.ondemand_usd_h)
+		f.spot_usd_h = NAN;
+	return add(l, &f, count, 0, err);
+}
+
+static enum oom_status hunt_row(struct loader *l, const struct oom_csv_row *row, struct oom_error *err)
+{
+	struct oom_offers *o = l->o;
+	struct oom_offer f = {.gpu = -1};
+	const bool spot = !strcmp(cell(row, "spot"), "True") || !strcmp(cell(row, "spot"), "true");
+	const char *vendor = cell(row, "gpu_vendor"), *name = cell(row, "gpu_name");
+
+	if (!strncmp(name, "tpu-", 4) || !strcmp(vendor, "google"))
+		name = "";
+	copy(f.provider, sizeof(f.provider), l->provider);
+	copy(f.instance, sizeof(f.instance), cell(row, "instance_name"));
+	copy(f.region, sizeof(f.region), cell(row, "location"));
+	copy(f.gpu_name, sizeof(f.gpu_name), name);
+	f.vcpus = figure(o, cell(row, "cpu"));
+	f.host_ram_gib = figure(o, cell(row, "memory")) * 1e9 / 1073741824.0;
+	f.disk_gib = figure(o, cell(row, "disk_size")) * 1e9 / 1073741824.0;
+	f.ondemand_usd_h = f.spot_usd_h = NAN;
+	*(spot ? &f.spot_usd_h : &f.ondemand_usd_h) = price(o, cell(row, "price"));
+	return add(l, &f, *name ? figure(o, cell(row, "gpu_count")) : 1, figure(o, cell(row, "gpu_memory")), err);
+}
+
+static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
+{
+	struct loader *l = ctx;
+
+	if (!l->header) {
+		l->header = true;
+		l->kind = oom_csv_cell(row, "AcceleratorName") && oom_csv_cell(row, "InstanceType") ? SKY :
+			  oom_csv_cell(row, "gpu_name") && oom_csv_cell(row, "instance_name") ? HUNT :
+			  oom_csv_cell(row, "gpu") && oom_csv_cell(row, "gpu_count") && oom_csv_cell(row, "instance") ? OWN : UNKNOWN;
+		if (l->kind == UNKNOWN)
+			return oom_error_set(err, OOM_ERR_INVALID, "%s:1: no list of offers: expected the columns provider, instance, gpu, "
+					     "gpu_count, ondemand_usd_h, or those of SkyPilot or gpuhunt", row->file);
+	}
+	l->o->rows++;
+	switch (l->kind) {
+	case SKY: return sky_row(l, row, err);
+	case HUNT: return hunt_row(l, row, err);
+	default: return own_row(l, row, err);
+	}
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct oom_offer *x = a, *y = b;
+	int c = strcmp(x->provider, y->provider);
+
+	c = c ? c : strcmp(x->instance, y->instance);
+	c = c ? c : strcmp(x->region, y->region);
+	c = c ? c : x->gpu - y->gpu;
+	return c ? c : (int)x->gpu_count - (int)y->gpu_count;
+}
+
+static double cheaper(double a, double b)
+{
+	return isnan(a) ? b : isnan(b) ? a : a < b ? a : b;
+}
+
+/* The same machine in one region again (zones, spot and on-demand rows): folded at the cheaper price. */
+static void fold(struct oom_offers *o)
+{
+	size_t n = 0;
+
+	qsort(o->items, o->n, sizeof(*o->items), by_place);
+	for (size_t i = 0; i < o->n; i++) {
+		if (n && !by_place(&o->items[n - 1], &o->items[i])) {
+			o->items[n - 1].ondemand_usd_h = cheaper(o->items[n - 1].ondemand_usd_h, o->items[i].ondemand_usd_h);
+			o->items[n - 1].spot_usd_h = cheaper(o->items[n - 1].spot_usd_h, o->items[i].spot_usd_h);
+			o->duplicates++;
+			continue;
+		}
+		o->items[n++] = o->items[i];
+	}
+	o->n = n;
+}
+
+static enum oom_status begin(struct loader *l, struct oom_offers *o, struct oom_error *err)
+{
+	const enum oom_status st = o->gpus.n ? OOM_OK : oom_gpus_load(&o->gpus, err);
+
+	*l = (struct loader){.o = o, .provider = ""};
+	if (st)
+		return st;
+	l->seen = calloc(NAMES, sizeof(*l->seen));
+	return l->seen ? OOM_OK : oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+}
+
+enum oom_status oom_offers_load(struct oom_offers *o, struct oom_error *err)
+{
+	const struct oom_embedded *f = oom_embedded_find("boxes.csv");
+	struct loader l;
+	enum oom_status st = begin(&l, o, err);
+
+	if (!st)
+		st = oom_csv_parse((const char *)f->bytes, f->size, "boxes.csv", on_row, &l, err);
+	free(l.seen);
+	if (!st)
+		fold(o);
+	return st;
+}
+
+/* "v8/vast/vms.csv" and "runpod.csv": the folder, or the file, names the provider. */
+static void provider_of(const char *path, char out[24])
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	size_t n;
+
+	if (!strcmp(base, "vms.csv") && slash) {
+		const char *from = slash;
+
+		while (from > path && from[-1] != '/')
+			from--;
+		n = (size_t)(slash - from);
+		snprintf(out, 24, "%.*s", (int)(n < 23 ? n : 23), from);
+		return;
+	}
+	n = strcspn(base, ".");
+	snprintf(out, 24, "%.*s", (int)(n < 23 ? n : 23), base);
+}
+
+enum oom_status oom_offers_read(struct oom_offers *o, const char *path, struct oom_error *err)
+{
+	char provider[24];
+	struct loader l;
+	const size_t before = o->n;
+	enum oom_status st = begin(&l, o, err);
+
+	provider_of(path, provider);
+	l.provider = provider;
+	if (!st)
+		st = oom_csv_read(path, on_row, &l, err);
+	free(l.seen);
+	if (st)
+		o->n = before;
+	else
+		fold(o);
+	return st;
+}
+
+void oom_offers_release(struct oom_offers *o)
+{
+	if (!o)
+		return;
+	free(o->items);
+	oom_gpus_release(&o->gpus);
+	memset(o, 0, sizeof(*o));
+}
+
+long oom_price_age_days(const char *date)
+{
+	struct tm t = {.tm_mday = 1};
+	int year, month = 1, day = 1;
+	const int n = sscanf(date, "%4d-%2d-%2d", &year, &month, &day);
+	time_t then;
+
+	if (n < 1 || year < 1990 || year > 3000 || month < 1 || month > 12 || day < 1 || day > 31)
+		return -1;
+	t.tm_year = year - 1900;
+	t.tm_mon = month - 1;
+	t.tm_mday = day;
+	then = timegm(&t);
+	return (long)(difftime(time(NULL), then) / 86400);
+}

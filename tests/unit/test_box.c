@@ -1,0 +1,199 @@
+/* Boxes: price lists with their traps, and scenarios whose answers are reckoned by hand. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+/* cmocka wants those above */
+#include <cmocka.h>
+
+#include "oomplan/box.h"
+
+static void read_text(struct oom_offers *o, const char *name, const char *text, enum oom_status want, struct oom_error *err)
+{
+	char dir[] = "/tmp/box-XXXXXX", path[64];
+	FILE *f;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "w");
+	fputs(text, f);
+	fclose(f);
+	assert_int_equal(oom_offers_read(o, path, err), want);
+	unlink(path);
+	rmdir(dir);
+}
+
+/* Header and traps of SkyPilot's v9 catalogues: 8.0 counts, a repr in quotes, a TPU row, an accelerator without a machine. */
+static void test_skypilot(void **state)
+{
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+
+	(void)state;
+	read_text(&o, "nebius.csv",
+		  "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,GpuInfo,SpotPrice\n"
+		  "gpu-h100_8,H100-80GB,8.0,128,1600,23.60,eu-north1,\"{'Gpus': [{'Name': 'H100'}]}\",10.00\n"
+		  "gpu-h100_8,H100-80GB,8.0,128,1600,22.00,eu-north1,\"{'Gpus': [{'Name': 'H100'}]}\",0.00\n"
+		  "cpu-8,,,8,32,0.20,eu-north1,,\n"
+		  ",L4,1,,,0.7,us-central1,,0.2\n"
+		  ",tpu-v6e-1,1,,,2.7,us-central1,,0.5\n"
+		  "odd,H1000,8,1,1,700.0,x,,\n"
+		  "slice,A10,0.33,6,55,0.454,x,,\n", OOM_OK, &err);
+	assert_int_equal(o.n, 1);
+	assert_string_equal(o.items[0].provider, "nebius");
+	assert_int_equal(o.items[0].gpu_count, 8);
+	assert_true(o.items[0].ondemand_usd_h == 22.00);        /* two zones: the cheaper */
+	assert_true(o.items[0].spot_usd_h == 10.00);            /* 0.00 is no price */
+	assert_int_equal(o.no_gpu, 2);
+	assert_int_equal(o.shares, 2);
+	assert_int_equal(o.unknown_gpu, 1);
+	assert_string_equal(o.unknown[0], "H1000");
+	assert_int_equal(o.bad_price, 1);
+	oom_offers_release(&o);
+}
+
+/* gpuhunt: a row for each price; sizes tell the A100s apart; GB, not GiB. */
+static void test_gpuhunt(void **state)
+{
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+
+	(void)state;
+	read_text(&o, "runpod.csv",
+		  "instance_name,location,price,cpu,memory,gpu_count,gpu_name,gpu_memory,spot,disk_size,gpu_vendor,flags,cpu_arch,provider_data\n"
+		  "a,US,1.6,16,125,1,A100,80,False,500,nvidia,,x86,{}\n"
+		  "a,US,0.9,16,125,1,A100,80,True,500,nvidia,,x86,{}\n"
+		  "b,US,1.0,16,125,1,A100,40,False,,nvidia,,x86,{}\n", OOM_OK, &err);
+	assert_int_equal(o.n, 2);
+	assert_true(o.gpus.items[o.items[0].gpu].memory_gb == 80);
+	assert_true(o.items[0].ondemand_usd_h == 1.6 && o.items[0].spot_usd_h == 0.9);
+	assert_true(o.gpus.items[o.items[1].gpu].memory_gb == 40);
+	assert_true(isnan(o.items[1].disk_gib));
+	oom_offers_release(&o);
+}
+
+static void test_malformed(void **state)
+{
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+
+	(void)state;
+	read_text(&o, "x.csv", "name,price\na,1\n", OOM_ERR_INVALID, &err);
+	assert_non_null(strstr(err.text, "gpu_count"));
+	read_text(&o, "y.csv", "provider,instance,gpu,gpu_count,ondemand_usd_h,host_ram_gib\np,i,T4,many,12 EUR,-3\n", OOM_OK, &err);
+	assert_int_equal(o.n, 0);
+	assert_int_equal(o.shares, 1);          /* no usable count */
+	assert_true(o.bad_number >= 2);
+	oom_offers_release(&o);
+	assert_int_equal(oom_price_age_days("sometime"), -1);
+	assert_true(oom_price_age_days("2020") > 365);
+}
+
+/* ---- scenarios ---- */
+
+static struct oom_plan knobs(const char *const *words)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_error err = {{0}};
+
+	for (size_t i = 0; words[i]; i += 2)
+		assert_int_equal(oom_plan_set(&p, oom_knob_find(words[i]), words[i + 1], &err), OOM_OK);
+	return p;
+}
+
+/* Is there a way to train it on count such cards (in a machine with any amount of host memory)? */
+static bool fits(const char *model, const char *gpu, unsigned count, const char *const *words, enum oom_class worst)
+{
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+	struct oom_plan p = knobs(words);
+	struct oom_box_query q = {0};
+	struct oom_model *m = NULL;
+	struct oom_keys keys = {0};
+	struct oom_boxes b;
+	char text[200];
+	bool yes;
+
+	snprintf(text, sizeof(text), "provider,instance,gpu,gpu_count,ondemand_usd_h\np,i,%s,%u,1\n", gpu, count);
+	read_text(&o, "one.csv", text, OOM_OK, &err);
+	assert_int_equal(o.n, 1);
+	assert_int_equal(oom_keys_read_model(&keys, model, &err), OOM_OK);
+	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+	if (p.lora_r && !p.lora_targets[0])
+		snprintf(p.lora_targets, sizeof(p.lora_targets), "%s", oom_model_lora_targets(m));
+	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
+	yes = b.fitting == 1 && b.items[0].plan.cls <= worst;
+	oom_boxes_release(&b);
+	oom_offers_release(&o);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+	return yes;
+}
+
+static void test_scenarios(void **state)
+{
+	static const char *const full[] = {"precision", "bf16", "grad-ckpt", "full", "micro-batch", "1", "grad-accum", "16", "seq-len",
+					   "2048", NULL};
+	static const char *const lora[] = {"precision", "bf16-amp", "grad-ckpt", "full", "micro-batch", "1", "seq-len", "1024", "lora-r",
+					   "16", NULL};
+	static const char *const qlora[] = {"precision", "bf16-amp", "grad-ckpt", "full", "micro-batch", "1", "seq-len", "512", "lora-r",
+					    "16", "qlora", "1", NULL};
+	static const char *const small[] = {"precision", "amp-bf16", "micro-batch", "8", "seq-len", "512", NULL};
+
+	(void)state;
+	/* 8 B bf16 Adam: 2 + 2 + 4 B = 64 GB beside activations: one 80 GB card, not one of 24 without offload */
+	assert_true(fits("Llama-3.1-8B", "H100-SXM5-80GB", 1, full, OOM_EXACT));
+	assert_false(fits("Llama-3.1-8B", "RTX-4090", 1, full, OOM_NUMERICS));
+	/* 8 B LoRA: 16 GB of frozen weights and little else: 24 GB do, 16 GB (14.6 GiB reported by a T4) do not */
+	assert_true(fits("Llama-3.1-8B", "RTX-4090", 1, lora, OOM_EXACT));
+	assert_false(fits("Llama-3.1-8B", "T4", 1, lora, OOM_EXACT));
+	/* the QLoRA paper's claim (arXiv:2305.14314): 65 B on one 48 GB card; 70 B x 0.516 B = 35.6 GB; 24 GB cannot hold it */
+	assert_true(fits("Llama-2-70B", "RTX-6000-Ada", 1, qlora, OOM_NUMERICS));
+	assert_false(fits("Llama-2-70B", "RTX-4090", 1, qlora, OOM_NUMERICS));
+	/* 70 B on 8 x 80 GB: 8 B a parameter is 69 GB a card, too tight beside what is gathered; with an 8-bit optimizer (52 GB) or
+	 * offload it fits */
+	assert_true(fits("Llama-2-70B", "H100-SXM5-80GB", 8, full, OOM_PLACEMENT));
+	assert_false(fits("Llama-2-70B", "H100-SXM5-80GB", 1, full, OOM_NUMERICS));
+	/* GPT-2 small: 124 M x 18 B = 2.2 GB and logits of 8 x 512 x 50257 x 4 B = 0.8 GB a copy: a T4 */
+	assert_true(fits("GPT-2", "T4", 1, small, OOM_NUMERICS));
+	/* Mixtral-8x7B LoRA: 46.7 B x 2 B = 93 GB: not one 80 GB card; two share it under ZeRO-3 */
+	assert_false(fits("Mixtral-8x7B", "A100-SXM4-80GB", 1, lora, OOM_NUMERICS));
+	assert_true(fits("Mixtral-8x7B", "A100-SXM4-80GB", 2, lora, OOM_PLACEMENT));
+	/* BERT-large: 335 M x 18 B = 6 GB: a 16 GB consumer card */
+	assert_true(fits("BERT-large", "RTX-4060-Ti-16GB", 1, small, OOM_NUMERICS));
+}
+
+/* 1 B parameters in bf16 with ZeRO-2 offload on 4 GPUs of a node: 16 B a parameter in host memory, 3 GiB a process. */
+static void test_host(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e = {.total_params = 1000000000, .trainable_params = 1000000000, .opt_bytes = 8, .host_pinned_bytes = 1000000000,
+			     .host_pageable_bytes = 3000000000};
+	struct oom_host_need n;
+
+	(void)state;
+	p.gpus = 4;
+	p.precision = OOM_BF16;
+	p.zero_stage = 2;
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	n = oom_host_need(&p, &e);
+	assert_int_equal(n.pinned + n.pageable, 16000000000);
+	assert_int_equal(n.processes, (uint64_t)12 << 30);
+	assert_int_equal(n.loading, 8000000000);               /* 2 GB is less than a shard: four ranks read it each */
+	assert_int_equal(n.checkpoint, 14000000000);            /* 2 + 4 + 8 B a parameter */
+	assert_int_equal(n.disk_peak, 3 * 14000000000 + 4000000000);
+	p.low_cpu_mem = 0;
+	assert_int_equal(oom_host_need(&p, &e).loading, 8000000000);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_skypilot), cmocka_unit_test(test_gpuhunt), cmocka_unit_test(test_malformed),
+					   cmocka_unit_test(test_scenarios), cmocka_unit_test(test_host)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
