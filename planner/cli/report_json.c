@@ -3,9 +3,9 @@
 #include "json.h"
 #include "oomplan/host.h"
 
-static void eval(struct oom_json *j, const struct oom_plan *p, const struct oom_eval *e)
+static void eval(struct oom_json *j, const struct oom_plan *of, const struct oom_eval *e)
 {
-	const struct oom_host_need need = oom_host_need(p, e);
+	const struct oom_host_need need = oom_host_need(of, e);
 
 	oom_json_object(j, "estimate");
 	oom_json_uint(j, "total_params", e->total_params);
