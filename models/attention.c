@@ -82,6 +82,33 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 	return oom_op_merge_heads(t, y);
 }
 
+/* apply_rotary_pos_emb: both arguments stay alive until both results exist. */
+static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val *q, struct oom_val *k)
+{
+	const uint64_t rot = a->rot_dim ? a->rot_dim : a->d;
+	const enum oom_dtype dt = (enum oom_dtype)q->dt;
+	struct oom_rope r = *a->rope;
+
+	if (a->rope_spread) {
+		r.cos = oom_new_like(t, "repeat_interleave", r.cos, (enum oom_dtype)r.cos.dt);
+		r.sin = oom_new_like(t, "repeat_interleave", r.sin, (enum oom_dtype)r.sin.dt);
+	}
+	if (a->rope_fp32) {
+		*q = oom_op_cast(t, *q, OOM_F32);
+		*k = oom_op_cast(t, *k, OOM_F32);
+	}
+	*q = oom_rope_apply(t, *q, &r, a->heads, a->d, rot);
+	*k = oom_rope_apply(t, *k, &r, a->kv_heads, a->d, rot);
+	if (a->rope_fp32) {
+		*q = oom_op_cast(t, *q, dt);
+		*k = oom_op_cast(t, *k, dt);
+	}
+	if (a->rope_spread) {
+		oom_drop(t, r.cos);
+		oom_drop(t, r.sin);
+	}
+}
+
 struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val x)
 {
 	const struct oom_dim h = {x.width, x.text};
@@ -102,17 +129,15 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 		k = oom_norm(t, a->norm, "k_norm", k, a->qk_norm_full ? 0 : a->d);
 	k = oom_op_heads(t, k);
 	v = oom_op_heads(t, oom_op_linear(t, a->v, src, vd, bias));
-	if (a->rope) {
-		const uint64_t rot = a->rot_dim ? a->rot_dim : a->d;
-
-		q = oom_rope_apply(t, q, a->rope, a->heads, a->d, rot);
-		k = oom_rope_apply(t, k, a->rope, a->kv_heads, a->d, rot);
-	}
+	if (a->rope)
+		rotate(t, a, &q, &k);
 	if (a->qk_norm && a->qk_norm_late) {
 		q = oom_norm(t, a->norm, "q_norm", q, a->d);
 		k = oom_norm(t, a->norm, "k_norm", k, a->d);
 	}
 	q = oom_attention_core(t, a, q, k, v);
+	if (a->o_norm)
+		q = oom_norm(t, a->norm, a->o_norm, q, 0);
 	q = oom_op_linear(t, a->o, q, h, a->o_bias ? OOM_BIAS : 0);
 	oom_done(t, x);
 	return q;

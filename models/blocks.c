@@ -2,9 +2,22 @@
  * Reference: huggingface/transformers 5.12, models/llama/modeling_llama.py, activations.py, masking_utils.py. */
 #include "blocks.h"
 
+/* x.float() * rsqrt(mean(x^2) + eps), cast back: no weight. */
+static struct oom_val rms_norm_plain(struct oom_tape *t, struct oom_val x, uint64_t width)
+{
+	const enum oom_dtype in = (enum oom_dtype)x.dt;
+	const struct oom_dim one = {x.width / (width ? width : x.width), NULL};
+	struct oom_val f = oom_op_cast(t, x, OOM_F32), v;
+
+	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, oom_keep(f)), f.mono, one);
+	v = oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, v));
+	return oom_op_cast(t, oom_op_mul(t, f, v), in);
+}
+
 /* hidden.to(fp32); * rsqrt(mean(x^2) + eps); weight * x.to(input type).  Gemma computes the product in fp32 and casts
  * after it. */
-static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool plus1, bool wide)
+static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool plus1, bool wide,
+			       bool cast_weight)
 {
 	const uint64_t w = width ? width : x.width;
 	const enum oom_dtype in = (enum oom_dtype)x.dt;
@@ -26,6 +39,8 @@ static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_
 		y = oom_op_mul(t, y, p);
 		y = oom_op_cast(t, y, in);
 	} else if (wide) {                      /* OLMo 2: the weight is applied before the cast */
+		if (cast_weight)                /* Helium casts the weight too */
+			weight = oom_op_cast(t, weight, OOM_F32);
 		y = oom_op_cast(t, oom_op_mul(t, weight, y), in);
 	} else {
 		y = oom_op_cast(t, y, in);
@@ -58,12 +73,14 @@ static struct oom_val layer_norm_written_out(struct oom_tape *t, const char *nam
 struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x, uint64_t width)
 {
 	switch (kind) {
-	case OOM_NORM_RMS: return rms_norm(t, name, x, width, false, false);
-	case OOM_NORM_RMS_PLUS1: return rms_norm(t, name, x, width, true, false);
+	case OOM_NORM_RMS: return rms_norm(t, name, x, width, false, false, false);
+	case OOM_NORM_RMS_PLUS1: return rms_norm(t, name, x, width, true, false, false);
 	case OOM_NORM_LAYER: return oom_op_layer_norm(t, name, x, width, true, true);
 	case OOM_NORM_LAYER_NO_BIAS: return oom_op_layer_norm(t, name, x, width, true, false);
 	case OOM_NORM_LAYER_PLAIN: return oom_op_layer_norm(t, name, x, width, false, false);
-	case OOM_NORM_RMS_FP32: return rms_norm(t, name, x, width, false, true);
+	case OOM_NORM_RMS_FP32: return rms_norm(t, name, x, width, false, true, false);
+	case OOM_NORM_RMS_FP32_W: return rms_norm(t, name, x, width, false, true, true);
+	case OOM_NORM_RMS_PLAIN: return rms_norm_plain(t, x, width);
 	case OOM_NORM_LAYER_WRITTEN_OUT: return layer_norm_written_out(t, name, x);
 	case OOM_NORM_LAYER_FP32: {             /* F.layer_norm in fp32 without weights, cast back (OLMo) */
 		const enum oom_dtype in = (enum oom_dtype)x.dt;

@@ -32,6 +32,9 @@ struct oom_attn {
 	bool no_cast_back;              /* and its result goes on in that type */
 	const char *q, *k, *v, *o;      /* module names */
 	uint16_t mq, mk, sk;            /* tokens of queries and keys, length of keys */
+	bool rope_fp32;                 /* q and k rotated in fp32 */
+	bool rope_spread;               /* halves of cos and sin repeated in place: new tables in every layer */
+	const char *o_norm;             /* norm before the output projection; NULL: none */
 	struct oom_val kv_from;         /* cross-attention: keys and values from here (kept) */
 };
 /* The defaults of a decoder-style layer: q_proj, k_proj, v_proj, o_proj over b x s tokens. */

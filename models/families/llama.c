@@ -27,6 +27,12 @@ enum {
 	NO_O_BIAS = 1 << 18,
 	PATTERN_4 = 1 << 20,    /* three sliding layers, one full (OLMo 3, EXAONE 4) */
 	QK_NORM_LATE = 1 << 21, /* query and key norms after the rotation (HunYuan) */
+	FP32_ROPE = 1 << 22,    /* queries and keys rotated in fp32 (Cohere) */
+	LOCAL_ROPE = 1 << 23,   /* full layers have no positions (Cohere 2) */
+	INTERLEAVED = 1 << 24,  /* cos and sin spread anew in every layer (Helium) */
+	EMBED_NORM = 1 << 25,   /* the final norm's like before the first layer too (nanochat) */
+	SUB_NORM = 1 << 26,     /* norms before the output projections (BitNet) */
+	XIELU = 1 << 27,        /* an activation with two parameters of its own (Apertus) */
 	PATTERN_6 = 1 << 19,    /* five sliding layers, one full (Gemma 3), each kind with its rotary table */
 };
 static const struct {
@@ -45,7 +51,13 @@ static const struct {
 	{"stablelm", 0, OOM_NORM_LAYER, 0.25, NULL, NULL}, {"phi", ALL_BIAS | PARALLEL, OOM_NORM_LAYER, 0.5, "fc1", "fc2"},
 	{"gemma3_text", SCALED_EMBED | SANDWICH | ALTERNATING | PATTERN_6 | QK_NORM | TIED, OOM_NORM_RMS_PLUS1, 0, NULL, NULL},
 	{"glm", FUSED_MLP | NO_O_BIAS, OOM_NORM_RMS, 0.5, NULL, NULL}, {"nemotron", 0, OOM_NORM_LAYER, 0.5, "up_proj", "down_proj"},
-	{"cohere", PARALLEL | TIED, OOM_NORM_LAYER_WRITTEN_OUT, 0, NULL, NULL}, {"seed_oss", NO_O_BIAS, OOM_NORM_RMS, 0, NULL, NULL},
+	{"cohere", PARALLEL | TIED | FP32_ROPE, OOM_NORM_LAYER_WRITTEN_OUT, 0, NULL, NULL},
+	{"cohere2", PARALLEL | TIED | FP32_ROPE | LOCAL_ROPE | ALTERNATING | PATTERN_4, OOM_NORM_LAYER_WRITTEN_OUT, 0, NULL, NULL},
+	{"helium", INTERLEAVED, OOM_NORM_RMS_FP32_W, 0, NULL, NULL}, {"jais2", 0, OOM_NORM_LAYER, 0, "up_proj", "down_proj"},
+	{"apertus", QK_NORM | XIELU, OOM_NORM_RMS, 0, "up_proj", "down_proj"}, {"hyperclovax", MULTIPLIERS, OOM_NORM_RMS, 0, NULL, NULL},
+	{"nanochat", QK_NORM | QK_NORM_LATE | EMBED_NORM, OOM_NORM_RMS_PLAIN, 0, "fc1", "fc2"},
+	{"bitnet", SUB_NORM, OOM_NORM_RMS, 0, NULL, NULL},
+ {"seed_oss", NO_O_BIAS, OOM_NORM_RMS, 0, NULL, NULL},
 	{"llama", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"mistral", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"ministral", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"arcee", 0, OOM_NORM_RMS, 0, "up_proj", "down_proj"},
 	{"qwen2", QKV_BIAS, OOM_NORM_RMS, 0, NULL, NULL}, {"qwen3", QK_NORM, OOM_NORM_RMS, 0, NULL, NULL}, {"smollm3", 0, OOM_NORM_RMS, 0, NULL, NULL},
 	{"gemma", SCALED_EMBED | TIED, OOM_NORM_RMS_PLUS1, 0, NULL, NULL},
@@ -112,6 +124,8 @@ static void parse(struct oom_arch *a)
 			a->extra[KIND] = k;
 			a->rotary_share = kinds[k].rotary > 0 ? kinds[k].rotary : 1;
 		}
+	if (oom_read_bool(r, "use_post_norm", false))   /* HyperCLOVA X */
+		flags |= SANDWICH;
 	a->extra[FLAGS] = flags;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
@@ -125,7 +139,8 @@ static void parse(struct oom_arch *a)
 		return;
 	}
 	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
-	a->act = oom_read_act(r, oom_read_key(r, "hidden_activation") ? "hidden_activation" : "hidden_act", "silu");
+	if (!(flags & XIELU))
+		a->act = oom_read_act(r, oom_read_key(r, "hidden_activation") ? "hidden_activation" : "hidden_act", "silu");
 	a->tie = oom_read_bool(r, "tie_word_embeddings", (flags & TIED) != 0);
 	a->qkv_bias = (flags & QKV_BIAS && oom_read_bool(r, "qkv_bias", true)) ||
 		      (!(flags & QKV_BIAS) && oom_read_bool(r, "attention_bias", false));
@@ -149,7 +164,7 @@ static void parse(struct oom_arch *a)
 	if (window && window->type == OOM_KEY_NUMBER && window->number >= 1 && window->number < 1e9 &&
 	    oom_read_bool(r, "use_sliding_window", strncmp(a->model_type, "qwen", 4) != 0))
 		a->window = (uint64_t)window->number;
-	a->scale_logits = flags & MULTIPLIERS || !strcmp(a->model_type, "cohere");
+	a->scale_logits = flags & MULTIPLIERS || !strncmp(a->model_type, "cohere", 6);
 	if (oom_read_bool(r, "use_qk_norm", false) || oom_read_bool(r, "qk_layernorm", false))
 		oom_read_fail(r, "%s with query and key norms is not modelled", a->model_type);
 	parse_experts(a, flags);
@@ -193,6 +208,47 @@ static struct oom_val fused_mlp(struct oom_tape *t, const struct oom_arch *a, st
 	return oom_op_linear(t, "down_proj", oom_op_mul(t, p[1], p[0]), h, 0);
 }
 
+/* where(x > 0, alpha_p * x * x + beta * x, (expm1(min(x, eps)) - x) * alpha_n + beta * x), written out in Python. */
+static struct oom_val xielu(struct oom_tape *t, struct oom_val x)
+{
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_val ap = oom_param(t, "alpha_p", 0, 1, 0), an = oom_param(t, "alpha_n", 0, 1, 0), pos, neg, cond;
+
+	oom_buffer(t, 1, dt);
+	oom_buffer(t, 1, dt);
+	ap = oom_op_unary(t, OOM_SOFTPLUS, ap);
+	an = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_unary(t, OOM_SOFTPLUS, an));
+	cond = oom_new(t, "x > 0", x.mono, (struct oom_dim){x.width, x.text}, OOM_U8);
+	pos = oom_op_mul(t, oom_op_mul(t, ap, oom_keep(x)), oom_keep(x));
+	pos = oom_op_add(t, pos, oom_op_unary(t, OOM_SCALE, oom_keep(x)));
+	neg = oom_op_unary(t, OOM_EXP, oom_op_unary(t, OOM_CLAMP, oom_keep(x)));
+	neg = oom_op_mul(t, oom_op_add(t, neg, oom_keep(x)), an);
+	neg = oom_op_add(t, neg, oom_op_unary(t, OOM_SCALE, x));
+	return oom_op_add(t, oom_op_masked(t, "where", pos, cond), neg);
+}
+
+static struct oom_val xielu_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+{
+	const struct oom_dim h = {x.width, x.text};
+	struct oom_val y = oom_op_linear(t, "up_proj", oom_keep(x), D(a->d_ff), 0);
+
+	y = oom_op_linear(t, "down_proj", xielu(t, y), h, 0);
+	oom_done(t, x);
+	return y;
+}
+
+/* BitNet: down(norm(act(gate(x)) * up(x))). */
+static struct oom_val sub_norm_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+{
+	const struct oom_dim h = {x.width, x.text}, f = D(a->d_ff);
+	struct oom_val gate = oom_activation(t, a->act, oom_op_linear(t, "gate_proj", oom_keep(x), f, 0));
+
+	gate = oom_op_mul(t, gate, oom_op_linear(t, "up_proj", oom_keep(x), f, 0));
+	gate = oom_op_linear(t, "down_proj", oom_norm(t, a->norm, "ffn_sub_norm", gate, 0), h, 0);
+	oom_done(t, x);
+	return gate;
+}
+
 static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind, struct oom_val x)
 {
 	const uint64_t flags = a->extra[FLAGS];
@@ -202,6 +258,10 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 
 	if (a->n_experts && !(kind & 2))
 		return oom_moe_mlp(t, &m, x);
+	if (flags & XIELU)
+		return xielu_mlp(t, a, x);
+	if (flags & SUB_NORM)
+		return sub_norm_mlp(t, a, x);
 	if (flags & (FUSED | FUSED_MLP))
 		return fused_mlp(t, a, x);
 	if (kinds[a->extra[KIND]].up)
@@ -234,6 +294,11 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.qk_norm_full = flags & QK_NORM_FULL;
 	at.qk_norm_late = flags & QK_NORM_LATE;
 	at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
+	at.rope_fp32 = flags & FP32_ROPE;
+	at.rope_spread = flags & INTERLEAVED;
+	if (flags & LOCAL_ROPE && !(kind & 1))
+		at.rope = NULL;
+	at.o_norm = flags & SUB_NORM ? "attn_sub_norm" : NULL;
 	h = flags & POST_ONLY ? oom_share(t, x) : oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
 	if (flags & PARALLEL) {                 /* x + attention(h) + feed_forward(h) */
 		struct oom_val y;
@@ -280,6 +345,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	l.local.cos = l.local.sin = oom_none();
 	if (flags & PATTERN_6)
 		l.local = oom_rope_tables(t, a->head_dim, dt, 2);
+	if (flags & EMBED_NORM)
+		x = oom_norm(t, a->norm, "norm", x, 0);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
 	oom_drop_shared(t, l.rope.cos);
 	oom_drop_shared(t, l.rope.sin);
@@ -295,7 +362,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 static const char *const types[] = {"llama", "mistral", "ministral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "granite", "phi3",
 				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "olmo", "olmo3", "exaone4", "glm4", "hunyuan_v1_dense",
 				    "starcoder2", "stablelm", "phi",
-				    "gemma3_text", "glm", "nemotron", "cohere", "seed_oss", "arcee", NULL};
+				    "gemma3_text", "glm", "nemotron", "cohere", "seed_oss", "arcee",
+				    "cohere2", "helium", "jais2", "apertus", "hyperclovax", "nanochat", "bitnet", NULL};
 
 const struct oom_family oom_family_llama = {
 	.name = "llama",
