@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "oomplan/calibrate.h"
 #include "oomplan/gpu.h"
 #include "oomplan/ladder.h"
 #include "oomplan/model.h"
@@ -26,6 +27,10 @@ enum oom_exit {
 struct oom_job {
 	const char *model, *gpu, *gpu_memory, *gpus_file, *runs, *output, *models_dir;
 	struct oom_list allow;
+	const char *lengths, *calibration;
+	double confidence;
+	struct oom_calibration calibrated;
+	bool has_calibration;
 	bool json, csv, quiet, help;
 	int color;                      /* enum oom_color_mode */
 	struct oom_plan plan;           /* the knobs */

@@ -351,6 +351,7 @@ static const struct oom_option options[] = {
 	{.name = "top", .kind = OOM_OPTION_COUNT, .target = &top, .metavar = "N", .min = 1, .max = 10000, .def = "12", .summary = "rows shown"},
 	{.name = "emit", .kind = OOM_OPTION_CHOICE, .target = &emit, .metavar = "WORD", .choices = emit_words, .def = "none",
 	 .summary = "print the first as a resources block of SkyPilot or dstack"},
+	OOM_OPTIONS_DATA,
 	OOM_OPTION_JSON,
 	OOM_OPTION_CSV("print CSV, one row an offer"),
 	OOM_OPTIONS_COMMON,

@@ -51,6 +51,7 @@ static int run(struct oom_job *job)
 
 static const struct oom_option options[] = {
 	OOM_OPTIONS_TARGET,
+	OOM_OPTIONS_DATA,
 	{.name = "runs",
 	 .kind = OOM_OPTION_TEXT,
 	 .target = &oom_job.runs,

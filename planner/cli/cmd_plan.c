@@ -73,6 +73,7 @@ static int run(struct oom_job *job)
 
 static const struct oom_option options[] = {
 	OOM_OPTIONS_TARGET,
+	OOM_OPTIONS_DATA,
 	{.name = "allow",
 	 .kind = OOM_OPTION_LIST,
 	 .target = &oom_job.allow,

@@ -91,7 +91,8 @@ static int run(struct oom_job *job)
 }
 
 static const struct oom_option options[] = {
-	OOM_OPTIONS_TARGET, OOM_OPTION_JSON, OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
+	OOM_OPTIONS_TARGET,
+	OOM_OPTIONS_DATA, OOM_OPTION_JSON, OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
 };
 static const struct oom_example examples[] = {
 	{"solve seq-len --model Llama-3.1-8B --gpu 4090 --lora-r 16 --qlora --precision bf16-amp --grad-ckpt full --micro-batch 1",

@@ -27,7 +27,7 @@ struct oom_command {
 };
 
 /* In the order of help; the first is the default. */
-#define OOM_COMMANDS(X) X(plan) X(estimate) X(explain) X(solve) X(sweep) X(box) X(diagnose) X(list) X(help) X(completion) X(man)
+#define OOM_COMMANDS(X) X(plan) X(estimate) X(explain) X(solve) X(sweep) X(box) X(diagnose) X(calibrate) X(list) X(help) X(completion) X(man)
 #define OOM_COMMAND_DECLARE(name) extern const struct oom_command oom_command_##name;
 OOM_COMMANDS(OOM_COMMAND_DECLARE)
 
@@ -71,6 +71,14 @@ extern const char *const oom_color_words[];
 	{.name = "gpus-file", .kind = OOM_OPTION_TEXT, .target = &oom_job.gpus_file, \
 	 .metavar = "FILE", .hint = OOM_HINT_FILE, \
 	 .summary = "your own cards, in the columns of data/gpus.csv"}
+#define OOM_OPTIONS_DATA \
+	{.name = "lengths", .kind = OOM_OPTION_TEXT, .target = &oom_job.lengths, .metavar = "FILE", .hint = OOM_HINT_FILE, \
+	 .summary = "observed sequence lengths (a line each, a CSV column, JSON lines) or lognormal:MEDIAN:SIGMA and " \
+		    "the like: the longest batch is planned for"}, \
+	{.name = "calibration", .kind = OOM_OPTION_TEXT, .target = &oom_job.calibration, .metavar = "FILE", \
+	 .hint = OOM_HINT_FILE, .summary = "a file of oomplan calibrate instead of the shipped default"}, \
+	{.name = "confidence", .kind = OOM_OPTION_REAL, .target = &oom_job.confidence, .metavar = "P", .min = 0, \
+	 .max = 0.9999, .summary = "headroom so that the run fits with this probability, instead of --margin"}
 #define OOM_OPTIONS_END {.name = NULL}
 
 #endif

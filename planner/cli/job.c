@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "cli.h"
+#include "oomplan/lengths.h"
 #include "oomplan/safetensors.h"
 
 /* Weights beside the config decide: their number is held against the computed one. */
@@ -54,6 +55,54 @@ static int open_gpu(struct oom_job *job, struct oom_target *t)
 	return st ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : 0;
 }
 
+/* The longest batch of an epoch is what has to fit (playbook M16). */
+static int apply_lengths(struct oom_job *job)
+{
+	struct oom_lengths l;
+	struct oom_error err = {{0}};
+	struct oom_lengths_report r;
+	double steps;
+
+	if (oom_lengths_read(&l, job->lengths, &err))
+		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	steps = (double)l.total / (double)job->plan.micro_batch;
+	r = oom_lengths_report(&l, (double)job->plan.micro_batch, steps < 1 ? 1 : steps);
+	job->plan.seq_len = r.batching[OOM_BATCH_LONGEST].worst_tokens;
+	if (!job->quiet && !job->json && !job->csv) {
+		printf("lengths: %llu sequences, median %u, p99 %u, longest %u; planned for a batch of %lld tokens a sequence\n",
+		       (unsigned long long)l.total, r.p50, r.p99, r.longest, (long long)job->plan.seq_len);
+		for (int i = 0; i < 4; i++)
+			printf("  %-16s %-52s %8u tokens, %4.1f %% padding\n", r.batching[i].name, r.batching[i].what, r.batching[i].worst_tokens,
+			       100 * r.batching[i].padding_share);
+		printf("  a plan for the mean batch (%.0f tokens) would be expected to die at step %.0f\n", r.mean_batch_tokens, r.death_step);
+		printf("  capping at the 99.9th percentile (%u) loses %.2f %% of the tokens: changes the science\n\n", r.p999, 100 * r.lost_share);
+	}
+	oom_lengths_release(&l);
+	return 0;
+}
+
+/* --confidence sets the margin from the calibration: the bound of a single run over its mean. */
+static int apply_calibration(struct oom_job *job)
+{
+	struct oom_error err = {{0}};
+	struct oom_calibration c;
+	enum oom_status st;
+
+	if (!job->calibration && !(job->confidence > 0))
+		return 0;
+	st = job->calibration ? oom_calibration_read(&c, job->calibration, &err) : oom_calibration_default(&c, &err);
+	if (st)
+		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	job->calibrated = c;
+	job->has_calibration = true;
+	if (job->confidence > 0) {
+		const double x = 24.0 * 1073741824.0, over = oom_calibrated_bound(&c, x, job->confidence) / x - 1;
+
+		job->plan.margin = over > 0 ? over / (1 + over) : 0;
+	}
+	return 0;
+}
+
 int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 {
 	struct oom_error err = {{0}};
@@ -66,6 +115,10 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	if (need_gpu && !job->gpu && !job->gpu_memory)
 		return oom_complain(OOM_EXIT_USAGE, "which GPU? --gpu NAME (oomplan list gpus) or --gpu-memory SIZE");
 	code = open_gpu(job, t);
+	if (!code && job->lengths)
+		code = apply_lengths(job);
+	if (!code)
+		code = apply_calibration(job);
 	if (code)
 		return code;
 	if (oom_keys_read_model(&t->keys, job->model, &err) || oom_model_new(&t->model, &t->keys, &err)) {

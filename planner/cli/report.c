@@ -64,6 +64,11 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 	       choice(p, "grad-ckpt"));
 	if (t->has_gpu && t->gpu.capacity_kind == OOM_CAPACITY_MARKETING)
 		printf("  note: only the marketed size of %s is known; the driver reports less\n", t->gpu.name);
+	if (job->has_calibration && t->capacity)
+		printf("  calibrated: %s expected, below %s with 95 %%; fits with a probability of %.1f %%\n",
+		       gib((uint64_t)oom_calibrated(&job->calibrated, (double)e->used_bytes)),
+		       gib((uint64_t)oom_calibrated_bound(&job->calibrated, (double)e->used_bytes, 0.95)),
+		       100 * oom_calibrated_fits(&job->calibrated, (double)e->used_bytes, (double)t->capacity));
 	if (e->floor_bytes)
 		printf("  of it %s are gathered parameters and buckets: more GPUs do not lower them\n", gib(e->floor_bytes));
 	if (e->host_pinned_bytes || e->host_pageable_bytes || e->nvme_bytes)

@@ -1,0 +1,54 @@
+/* Sequence lengths: what the longest batch of an epoch needs, not the mean one. */
+#ifndef OOMPLAN_LENGTHS_H
+#define OOMPLAN_LENGTHS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "oomplan/status.h"
+
+/* A sample of lengths, sorted, as counts of each distinct one.  Zero-initialise; free with oom_lengths_release. */
+struct oom_lengths {
+	struct oom_length {
+		uint32_t tokens;
+		uint64_t count;
+	} *items;
+	size_t n;
+	uint64_t total;         /* observations */
+	double mean;
+	uint64_t skipped;       /* lines that held no length */
+};
+
+/* Reads one length a line, the column "length" (or the first numeric one) of a CSV, or the field "length" (or "input_ids"'s
+ * size is not read) of JSON lines; "-" is standard input.  Streams; only distinct lengths are kept.  Or a named distribution:
+ * "uniform:LO:HI", "lognormal:MEDIAN:SIGMA", "normal:MEAN:SD", "exponential:MEAN", each cut at 1 and rounded (10^6 quantiles).
+ * OOM_ERR_INVALID when there is no length, or one beyond 10^8. */
+OOM_API enum oom_status oom_lengths_read(struct oom_lengths *out, const char *word, struct oom_error *err);
+OOM_API void oom_lengths_release(struct oom_lengths *lengths);
+
+/* The q-quantile: the smallest length with at least a share q of the observations at or below it. */
+OOM_API uint32_t oom_lengths_quantile(const struct oom_lengths *lengths, double q);
+/* The q-quantile of the longest of n drawn sequences: F(x)^n >= q (order statistics of independent draws). */
+OOM_API uint32_t oom_lengths_longest(const struct oom_lengths *lengths, double n, double q);
+/* Its mean. */
+OOM_API double oom_lengths_longest_mean(const struct oom_lengths *lengths, double n);
+
+enum oom_batching { OOM_BATCH_LONGEST, OOM_BATCH_MAX_LENGTH, OOM_BATCH_PACKING, OOM_BATCH_BY_LENGTH };
+/* One way of making batches of b sequences. */
+struct oom_batching_need {
+	const char *name, *what;
+	uint32_t worst_tokens;          /* padded length of the largest batch of the epoch */
+	double padding_share;           /* of the tokens a step computes that are padding */
+};
+struct oom_lengths_report {
+	uint32_t p50, p90, p99, p999, longest;
+	struct oom_batching_need batching[4];
+	double mean_batch_tokens;       /* expected padded length of a batch */
+	double death_step;              /* expected first step whose batch exceeds the mean-sized one; 0: never */
+	double lost_share;              /* of the tokens, capping at the 99.9th percentile would lose */
+};
+/* For b sequences a micro-batch and steps batches an epoch. */
+OOM_API struct oom_lengths_report oom_lengths_report(const struct oom_lengths *lengths, double b, double steps);
+
+#endif
