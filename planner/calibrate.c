@@ -29,11 +29,12 @@ static bool sizes_vary(const struct oom_calibration_row *r, size_t n)
 	return hi > 1.5 * lo && n >= 4;
 }
 
-static enum oom_status fit(struct oom_calibration *c, struct oom_calibration_row *r, size_t n, size_t terms, struct oom_error *err)
+static enum oom_status fit(struct oom_calibration *c, struct oom_calibration_row *r, size_t n, size_t terms,
+			   const gsl_multifit_robust_type *weights, struct oom_error *err)
 {
 	gsl_matrix *x = gsl_matrix_alloc(n, terms), *cov = gsl_matrix_alloc(terms, terms);
 	gsl_vector *y = gsl_vector_alloc(n), *b = gsl_vector_alloc(terms);
-	gsl_multifit_robust_workspace *w = gsl_multifit_robust_alloc(gsl_multifit_robust_bisquare, n, terms);
+	gsl_multifit_robust_workspace *w = gsl_multifit_robust_alloc(weights, n, terms);
 	enum oom_status st = OOM_OK;
 
 	if (!x || !cov || !y || !b || !w) {
@@ -84,7 +85,15 @@ enum oom_status oom_calibrate(struct oom_calibration *out, struct oom_calibratio
 	for (size_t i = 0; i < n; i++)
 		if (!(r[i].predicted > 0) || !(r[i].measured > 0) || !isfinite(r[i].predicted) || !isfinite(r[i].measured))
 			return oom_error_set(err, OOM_ERR_INVALID, "measurement %zu: sizes must be positive", i + 1);
-	return fit(out, r, n, sizes_vary(r, n) ? 2 : 1, err);
+	{
+		const size_t terms = sizes_vary(r, n) ? 2 : 1;
+		enum oom_status st = fit(out, r, n, terms, gsl_multifit_robust_bisquare, err);
+
+		/* the bisquare's minimum may be two: its iteration then swings; Huber's weights are convex */
+		if (st == OOM_ERR_INVALID)
+			st = fit(out, r, n, terms, gsl_multifit_robust_huber, err);
+		return st;
+	}
 }
 
 /* ---- use ---- */
