@@ -48,7 +48,8 @@ enum oom_unary {
 	OOM_CLAMP, OOM_ADD_SCALAR, OOM_LOGSIGMOID, OOM_RELU6, OOM_GELU_PYTHON, OOM_UNARIES
 };
 
-enum oom_linear_flags { OOM_BIAS = 1, OOM_NO_LORA = 2, OOM_IS_HEAD = 4, OOM_NO_QUANT = 8, OOM_LORA_NOT_ALL = 16 };
+enum oom_linear_flags { OOM_BIAS = 1, OOM_NO_LORA = 2, OOM_IS_HEAD = 4, OOM_NO_QUANT = 8, OOM_LORA_NOT_ALL = 16,
+			OOM_NOT_LEAF = 32 };     /* x @ weight.T: autocast caches copies of leaves only */
 
 /* Width of each element type's parameters under the plan: trainable, storage type, quantisation. */
 void oom_param_policy(const struct oom_tape *t, struct oom_param *p);

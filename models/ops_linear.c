@@ -195,7 +195,7 @@ struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom
 		y = nf4_linear(t, name, x, w, bias, in, out);
 	} else {
 		x = oom_amp_cast(t, x);
-		w = oom_amp_cast(t, w);
+		w = t->amp && flags & OOM_NOT_LEAF ? oom_op_cast(t, w, (enum oom_dtype)t->amp_dt) : oom_amp_cast(t, w);
 		if (!oom_is_none(bias))
 			bias = oom_amp_cast(t, bias);
 		if (x.perm)

@@ -1,11 +1,12 @@
 /* GPT-2: pre-norm decoder with learned positions, fused qkv, plain feed-forward, dropout everywhere; GPT-Neo: separate
- * projections without bias, fp32 eager attention, alternating local layers.
- * Reference: transformers 5.12, models/gpt2/modeling_gpt2.py, models/gpt_neo/modeling_gpt_neo.py. */
+ * projections without bias, fp32 eager attention, alternating local layers; GPT BigCode: one key and value head.
+ * Reference: transformers 5.12, models/gpt2/modeling_gpt2.py, models/gpt_neo/modeling_gpt_neo.py,
+ * models/gpt_bigcode/modeling_gpt_bigcode.py. */
 #include <string.h>
 
 #include "../blocks.h"
 
-enum { NEO };                           /* extra[] */
+enum { NEO, BIGCODE };                           /* extra[] */
 
 static void parse(struct oom_arch *a)
 {
@@ -20,6 +21,11 @@ static void parse(struct oom_arch *a)
 	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
 	a->d_ff = oom_read_count_or(r, a->extra[NEO] ? "intermediate_size" : "n_inner", 4 * a->d_model);
 	a->head_dim = a->d_model / a->n_heads;
+	a->extra[BIGCODE] = !strcmp(a->model_type, "gpt_bigcode");
+	if (a->extra[BIGCODE] && oom_read_bool(r, "multi_query", true))
+		a->n_kv_heads = 1;
+	if (a->extra[BIGCODE] && oom_read_bool(r, "add_cross_attention", false))
+		oom_read_fail(r, "gpt_bigcode with cross-attention is not modelled");
 	a->act = oom_read_act(r, "activation_function", "gelu_new");
 	a->dropout = oom_read_real(r, "resid_pdrop", 0.1);
 	a->embed_dropout = oom_read_real(r, "embd_pdrop", 0.1);
@@ -43,13 +49,14 @@ struct layer {
 static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h};
+	const struct oom_dim h = D(a->d_model), kv = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
+	const struct oom_dim parts[3] = {h, kv, kv};
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_val q[3];
 
 	at.mask = l->mask;
-	at.softmax_as_is = true;
-	oom_op_split(t, oom_op_linear(t, "c_attn", x, D(3 * a->d_model), OOM_BIAS), 3, parts, q);
+	at.softmax_as_is = !a->extra[BIGCODE];
+	oom_op_split(t, oom_op_linear(t, "c_attn", x, D(a->d_model + 2 * kv.n), OOM_BIAS), 3, parts, q);
 	for (int i = 0; i < 3; i++)
 		q[i] = oom_op_heads(t, q[i]);
 	x = oom_attention_core(t, &at, q[0], q[1], q[2]);
@@ -110,6 +117,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
 	x = oom_input_grads(t, x);
+	if (a->extra[BIGCODE])                  /* the lower triangle, one for the model */
+		oom_buffer(t, a->max_positions * a->max_positions, OOM_U8);
 	first = oom_share(t, x);                /* inputs_embeds, a local of the model */
 	x = oom_add_positions(t, "wpe", x, a->max_positions, a->d_model, t->m_s);
 	l.mask = a->extra[NEO] && !t->plan->padding_mask && t->plan->attn == OOM_ATTN_SDPA ? oom_none() :
@@ -122,7 +131,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"gpt2", "gpt_neo", NULL};
+static const char *const types[] = {"gpt2", "gpt_neo", "gpt_bigcode", NULL};
 
 const struct oom_family oom_family_gpt2 = {
 	.name = "gpt2",
