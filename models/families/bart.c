@@ -53,6 +53,7 @@ struct stack {
 	uint64_t heads, ff;
 	uint16_t m_tokens, m_len, m_src, m_src_len;
 	bool decoder;
+	bool alone;             /* no encoder: cross-attention exists but is not called */
 };
 
 static struct oom_val attention(struct oom_tape *t, const struct stack *s, struct oom_val x, bool cross)
@@ -85,6 +86,20 @@ static struct oom_val attend(struct oom_tape *t, const struct stack *s, struct o
 	return pre ? x : oom_op_layer_norm(t, norm, x, 0, true, true);
 }
 
+/* The parameters of a cross-attention that is never called: they get no gradient. */
+static void idle_cross_attention(struct oom_tape *t, const struct oom_arch *a)
+{
+	static const char *const names[] = {"k_proj", "v_proj", "q_proj", "out_proj"};
+	const uint64_t d = a->d_model;
+
+	for (int i = 0; i < 4; i++) {
+		oom_drop(t, oom_param(t, names[i], d, d, OOM_P_UNUSED | OOM_P_LINEAR));
+		oom_drop(t, oom_param(t, "bias", 0, d, OOM_P_UNUSED));
+	}
+	oom_drop(t, oom_param(t, "encoder_attn_layer_norm.weight", 0, d, OOM_P_UNUSED | OOM_P_NORM));
+	oom_drop(t, oom_param(t, "encoder_attn_layer_norm.bias", 0, d, OOM_P_UNUSED | OOM_P_NORM));
+}
+
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct stack *s = ctx;
@@ -95,7 +110,9 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 	(void)i;
 	x = attend(t, s, x, "self_attn_layer_norm", false);
-	if (s->decoder)
+	if (s->alone)
+		idle_cross_attention(t, a);
+	else if (s->decoder)
 		x = attend(t, s, x, "encoder_attn_layer_norm", true);
 	y = pre ? oom_op_layer_norm(t, "final_layer_norm", oom_keep(x), 0, true, true) : oom_share(t, x);
 	y = oom_op_linear(t, "fc1", y, (struct oom_dim){s->ff, "ffn_dim"}, OOM_BIAS);
@@ -113,7 +130,7 @@ static struct oom_val run_stack(struct oom_tape *t, struct stack *s, struct oom_
 	struct oom_val x, pos, first;
 
 	x = oom_op_unary(t, OOM_SCALE, oom_op_embedding_param(t, embed, ids, a->vocab, h));
-	if (!s->decoder)
+	if (!s->decoder || s->alone)
 		x = oom_input_grads(t, x);
 	first = oom_share(t, x);
 	pos = oom_new(t, "position ids", flags & OFFSET ? s->m_tokens : s->m_len, D(1), OOM_I64);
@@ -130,6 +147,27 @@ static struct oom_val run_stack(struct oom_tape *t, struct stack *s, struct oom_
 	return x;
 }
 
+/* The decoder by itself (BartForCausalLM): labels are not shifted, logits not cast. */
+static struct oom_val causal_step(struct oom_tape *t, const struct oom_arch *a)
+{
+	struct stack dec = {.a = a, .heads = a->extra[DEC_HEADS], .ff = a->extra[DEC_FF], .m_tokens = t->m_bs, .m_len = t->m_s,
+			    .cross_mask = oom_none(), .encoded = oom_none(), .decoder = true, .alone = true};
+	struct oom_val embed, x, loss, hidden, ones;
+
+	t->scope = "embed_tokens";
+	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	ones = t->plan->padding_mask ? oom_none() : oom_new(t, "attention mask", t->m_bs, D(1), OOM_F32);
+	dec.mask = oom_make_mask(t, true, 0, (enum oom_dtype)embed.dt, t->m_b, t->m_s, t->m_s);
+	x = run_stack(t, &dec, embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->dec_layers);
+	oom_drop_shared(t, dec.mask);
+	oom_drop(t, ones);
+	hidden = oom_share(t, x);
+	x = oom_lm_head(t, a, x, embed, "lm_head", false);
+	loss = oom_plain_lm_loss(t, x, false, t->m_bs);
+	oom_drop(t, hidden);
+	return loss;
+}
+
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint16_t m_t = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0), m_bt = oom_mono_mul(t, t->m_b, m_t);
@@ -139,8 +177,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct stack dec = {.a = a, .heads = a->extra[DEC_HEADS], .ff = a->extra[DEC_FF], .m_tokens = m_bt, .m_len = m_t,
 			    .m_src = t->m_bs, .m_src_len = t->m_s, .decoder = true};
 
+	if (a->task == OOM_TASK_CAUSAL_LM)
+		return causal_step(t, a);
 	if (a->task != OOM_TASK_SEQ2SEQ) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s is modelled for task seq2seq only", a->model_type);
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s is modelled for tasks seq2seq and causal-lm only",
+					  a->model_type);
 		return oom_none();
 	}
 	t->scope = "shared";
