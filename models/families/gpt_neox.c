@@ -1,8 +1,11 @@
-/* GPT-NeoX (Pythia): parallel attention and feed-forward, fused qkv, partial rotary positions.
- * Reference: transformers 5.12, models/gpt_neox/modeling_gpt_neox.py. */
+/* GPT-NeoX (Pythia): parallel attention and feed-forward, fused qkv, partial rotary positions; Persimmon: the same one
+ * after the other, with norms of queries and keys.
+ * Reference: transformers 5.12, models/{gpt_neox,persimmon}/modeling_*.py. */
+#include <string.h>
+
 #include "../blocks.h"
 
-enum { PARALLEL, BIAS };                /* extra[] */
+enum { PARALLEL, BIAS, PERSIMMON, QK_NORM };      /* extra[] */
 
 static void parse(struct oom_arch *a)
 {
@@ -25,6 +28,11 @@ static void parse(struct oom_arch *a)
 		a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor", a->rotary_share);
 	a->extra[PARALLEL] = oom_read_bool(r, "use_parallel_residual", true);
 	a->extra[BIAS] = oom_read_bool(r, "attention_bias", true);
+	a->extra[PERSIMMON] = !strcmp(a->model_type, "persimmon");
+	if (a->extra[PERSIMMON]) {
+		a->extra[PARALLEL] = false;
+		a->extra[QK_NORM] = oom_read_bool(r, "qk_layernorm", true);
+	}
 }
 
 struct layer {
@@ -32,6 +40,20 @@ struct layer {
 	struct oom_rope rope;
 	struct oom_val mask;
 };
+
+/* Persimmon's parts: views of the projection; the norm's kernel makes them contiguous for itself. */
+static void persimmon_parts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val p[3])
+{
+	static const char *const norms[] = {"q_layernorm", "k_layernorm"};
+
+	for (int i = 0; i < 3; i++)
+		p[i] = oom_op_slice(t, oom_keep(x), x.mono, D(a->d_model));
+	for (int i = 0; i < 2 && a->extra[QK_NORM]; i++)
+		p[i] = oom_op_layer_norm(t, norms[i], p[i], a->head_dim, true, true);
+	oom_done(t, x);
+	for (int i = 0; i < 3; i++)
+		p[i] = oom_op_heads(t, p[i]);
+}
 
 static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
 {
@@ -44,7 +66,10 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 
 	at.mask = l->mask;
 	x = oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), bias);
-	oom_op_split(t, oom_op_heads(t, x), 3, parts, p);
+	if (a->extra[PERSIMMON])
+		persimmon_parts(t, a, x, p);
+	else
+		oom_op_split(t, oom_op_heads(t, x), 3, parts, p);
 	p[0] = oom_rope_apply(t, p[0], &l->rope, a->n_heads, a->head_dim, rot);
 	p[1] = oom_rope_apply(t, p[1], &l->rope, a->n_heads, a->head_dim, rot);
 	x = oom_attention_core(t, &at, p[0], p[1], p[2]);
@@ -59,7 +84,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 	(void)i;
 	at = attention(t, l, oom_op_layer_norm(t, "input_layernorm", oom_keep(x), 0, true, true));
-	at = oom_op_dropout(t, at, a->dropout);
+	at = oom_op_dropout(t, at, a->extra[PERSIMMON] ? 0 : a->dropout);
 	if (!a->extra[PARALLEL]) {
 		x = oom_op_add(t, at, x);
 		at = oom_none();
@@ -84,7 +109,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
 	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
-	x = oom_op_dropout(t, x, a->dropout);
+	x = oom_op_dropout(t, x, a->extra[PERSIMMON] ? 0 : a->dropout);
 	l.rope = oom_rope_tables(t, rot, (enum oom_dtype)x.dt, 2);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.rope.cos);
@@ -95,7 +120,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"gpt_neox", NULL};
+static const char *const types[] = {"gpt_neox", "persimmon", NULL};
 
 const struct oom_family oom_family_gpt_neox = {
 	.name = "gpt_neox",

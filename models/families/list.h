@@ -2,6 +2,7 @@
 FAMILY(albert)
 FAMILY(bart)
 FAMILY(bert)
+FAMILY(biogpt)
 FAMILY(bloom)
 FAMILY(distilbert)
 FAMILY(falcon)
