@@ -55,6 +55,9 @@ struct oom_moe {
 	uint64_t experts, top_k, d_expert, d_shared;    /* d_shared 0: no shared expert */
 	enum oom_act act;
 	bool norm_topk, scores_in_model_type, shared_gate;
+	/* DeepSeek's router: fp32 product, sigmoid (with a correction bias, a buffer) or softmax, scaled weights; the shared
+	 * experts run after the routed ones */
+	bool router_fp32, sigmoid, scale_weights;
 };
 /* Router, dispatch, experts, combination; consumes x. */
 struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x);

@@ -27,6 +27,34 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 	return m->scores_in_model_type ? oom_op_cast(t, v, dt) : v;
 }
 
+/* Router in fp32 whatever the model's type: input and weight are cast, the scores stay in fp32
+ * (models/deepseek_v3/modeling_deepseek_v3.py DeepseekV3TopkRouter, route_tokens_to_experts). */
+static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index)
+{
+	const struct oom_dim e = {m->experts, "n_experts"}, k = {m->top_k, "top_k"};
+	struct oom_val w, p, v;
+
+	t->scope = "gate";
+	w = oom_param(t, "weight", m->experts, x.width, 0);
+	if (m->sigmoid)
+		oom_buffer(t, m->experts, OOM_F32);
+	x = oom_op_cast(t, x, OOM_F32);
+	w = oom_op_cast(t, w, OOM_F32);
+	p = oom_op_matmul_param(t, "router logits", x, w, oom_none(), e);
+	p = m->sigmoid ? oom_op_unary(t, OOM_SIGMOID, p) : oom_op_softmax(t, p, true);
+	/* scores with the bias, and with the groups not chosen masked out: gone when the function returns */
+	if (m->sigmoid)
+		oom_scratch(t, "scores for choice", x.mono, 2 * m->experts, OOM_F32);
+	*index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
+	v = oom_op_gather(t, "top-k value", p, oom_keep(*index), x.mono, k);
+	if (m->norm_topk) {
+		struct oom_val sum = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_sum(t, oom_keep(v), v.mono, D(1)));
+
+		v = oom_op_div(t, v, sum);
+	}
+	return m->scale_weights ? oom_op_unary(t, OOM_SCALE, v) : v;
+}
+
 static struct oom_val experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val scores,
 			      struct oom_val index)
 {
@@ -70,10 +98,12 @@ struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
 {
 	struct oom_val index, scores, y, shared = oom_none();
 
-	if (m->d_shared)
+	if (m->d_shared && !m->router_fp32)
 		shared = oom_gated_mlp(t, oom_keep(x), m->act, (struct oom_dim){m->d_shared, "d_shared"}, false);
-	scores = route(t, m, oom_keep(x), &index);
+	scores = m->router_fp32 ? route_fp32(t, m, oom_keep(x), &index) : route(t, m, oom_keep(x), &index);
 	y = experts(t, m, oom_keep(x), scores, index);
+	if (m->d_shared && m->router_fp32)
+		shared = oom_gated_mlp(t, oom_keep(x), m->act, (struct oom_dim){m->d_shared, "d_shared"}, false);
 	if (m->d_shared) {
 		if (m->shared_gate) {
 			struct oom_val g = oom_op_linear(t, "shared_expert_gate", oom_keep(x), D(1), 0);

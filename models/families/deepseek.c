@@ -1,0 +1,238 @@
+/* DeepSeek and its kin: multi-head latent attention or grouped heads, dense layers first, then experts behind a sigmoid router
+ * with shared experts.
+ * Reference: transformers 5.12, models/{deepseek_v3,deepseek_v2,glm4_moe,glm4_moe_lite,dots1,youtu}/modeling_*.py. */
+#include <string.h>
+
+#include "../blocks.h"
+
+enum { MLA = 1, SIGMOID = 2, SHARED = 4, INTERLEAVE = 8, COMPLEX_ROPE = 16, QK_NORM = 32, TIED = 64 };
+static const struct {
+	const char *type;
+	unsigned flags;
+	double rotary;
+} kinds[] = {
+	{"deepseek_v3", MLA | SIGMOID | SHARED | INTERLEAVE, 1}, {"deepseek_v2", MLA | SHARED | COMPLEX_ROPE, 1},
+	{"glm4_moe_lite", MLA | SIGMOID | SHARED | INTERLEAVE, 1}, {"youtu", MLA | INTERLEAVE | TIED, 1},
+	{"glm4_moe", SIGMOID | SHARED, 0.5}, {"dots1", SIGMOID | SHARED | QK_NORM, 1},
+};
+enum { FLAGS, Q_RANK, KV_RANK, NOPE, ROT, N_EXTRA };
+
+static void parse_mla(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+
+	a->extra[Q_RANK] = oom_read_count_or(r, "q_lora_rank", 0);
+	a->extra[KV_RANK] = oom_read_count(r, "kv_lora_rank", 1);
+	a->extra[NOPE] = oom_read_count(r, "qk_nope_head_dim", 1);
+	a->extra[ROT] = oom_read_count(r, "qk_rope_head_dim", 1);
+	a->v_head_dim = oom_read_count(r, "v_head_dim", 1);
+	a->head_dim = a->extra[NOPE] + a->extra[ROT];
+	a->n_kv_heads = a->n_heads;
+	if (!oom_read_bool(r, "rope_interleave", true))
+		a->extra[FLAGS] &= ~(uint64_t)INTERLEAVE;
+}
+
+static void parse_experts(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+	const uint64_t dense = oom_read_count_or(r, "first_k_dense_replace", 1);
+
+	if (!(a->extra[FLAGS] & SHARED))
+		return;
+	a->n_experts = oom_read_count(r, "n_routed_experts", 1);
+	a->top_k = oom_read_count_or(r, "num_experts_per_tok", 1);
+	a->d_expert = oom_read_count(r, "moe_intermediate_size", 1);
+	a->d_shared = a->d_expert * oom_read_count_or(r, "n_shared_experts", 0);
+	if (a->top_k > a->n_experts)
+		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts", (unsigned long long)a->top_k,
+			      (unsigned long long)a->n_experts);
+	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
+		const char *type = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
+
+		a->kind[i] = type ? !strcmp(type, "dense") : i < dense;
+	}
+}
+
+static void parse(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+
+	a->norm = OOM_NORM_RMS;
+	a->rotary_share = 1;
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+		if (!strcmp(kinds[k].type, a->model_type)) {
+			a->extra[FLAGS] = kinds[k].flags;
+			a->rotary_share = kinds[k].rotary;
+		}
+	a->vocab = oom_read_count(r, "vocab_size", 1);
+	a->d_model = oom_read_count(r, "hidden_size", 1);
+	a->d_ff = oom_read_count(r, "intermediate_size", 1);
+	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
+	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
+	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
+	a->head_dim = oom_read_count_or(r, "head_dim", a->d_model / a->n_heads);
+	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
+	a->act = oom_read_act(r, "hidden_act", "silu");
+	a->gated = true;
+	a->tie = oom_read_bool(r, "tie_word_embeddings", (a->extra[FLAGS] & TIED) != 0);
+	a->qkv_bias = oom_read_bool(r, "attention_bias", false);
+	a->o_bias = a->qkv_bias && strcmp(a->model_type, "glm4_moe");
+	a->mlp_bias = oom_read_bool(r, "mlp_bias", false);
+	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
+	a->qk_norm = a->extra[FLAGS] & QK_NORM || oom_read_bool(r, "use_qk_norm", false);
+	if (!(a->extra[FLAGS] & MLA))
+		a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
+						oom_read_real(r, "partial_rotary_factor", a->rotary_share));
+	if (a->extra[FLAGS] & MLA)
+		parse_mla(a);
+	parse_experts(a);
+}
+
+struct layer {
+	const struct oom_arch *a;
+	struct oom_rope rope;
+	struct oom_val mask;
+};
+
+/* Pairs (x0, x1) rotated on strided slices: [x1 cos - x2 sin, x2 cos + x1 sin] joined. */
+static struct oom_val rotate_pairs(struct oom_tape *t, struct oom_val x, const struct oom_rope *r)
+{
+	const struct oom_dim half[2] = {{x.width / 2, NULL}, {x.width / 2, NULL}}, whole = {x.width, x.text};
+	struct oom_val p[2], c, s;
+
+	struct oom_rope h = *r;
+
+	h.cos.width /= 2;
+	h.sin.width /= 2;
+	oom_op_split(t, x, 2, half, p);
+	c = oom_op_mul(t, oom_keep(p[0]), oom_keep(h.cos));
+	c = oom_op_add(t, c, oom_op_mul(t, oom_keep(p[1]), oom_keep(h.sin)));
+	s = oom_op_mul(t, p[1], oom_keep(h.cos));
+	s = oom_op_add(t, s, oom_op_mul(t, p[0], oom_keep(h.sin)));
+	return oom_op_cat(t, c, s, whole);
+}
+
+/* view_as_complex(x.float()) * frequencies, back in x's type (DeepSeek-V2). */
+static struct oom_val rotate_complex(struct oom_tape *t, struct oom_val x, const struct oom_rope *r)
+{
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_val y = oom_op_cast(t, x, OOM_F32);
+
+	if (x.dt == OOM_F32)                    /* .float() is x itself; reshape of the transposed view copies */
+		y = oom_op_copy(t, "reshape", y);
+	y = oom_op_mul(t, y, oom_keep(r->cos));
+	return oom_op_cast(t, y, dt);
+}
+
+static struct oom_val rotate(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, const struct oom_rope *r, uint64_t heads)
+{
+	const uint64_t flags = a->extra[FLAGS];
+
+	if (flags & COMPLEX_ROPE)
+		return rotate_complex(t, x, r);
+	if (flags & INTERLEAVE)
+		return rotate_pairs(t, x, r);
+	return oom_rope_apply(t, x, r, heads, a->extra[ROT], a->extra[ROT]);
+}
+
+static struct oom_val latent_attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
+{
+	const struct oom_arch *a = l->a;
+	const uint64_t H = a->n_heads, nope = a->extra[NOPE], rot = a->extra[ROT], rank = a->extra[KV_RANK];
+	const struct oom_dim h = {x.width, x.text}, qd = {H * (nope + rot), "n_heads * qk_head_dim"};
+	const struct oom_dim qs[2] = {{H * nope, "n_heads * qk_nope_head_dim"}, {H * rot, "n_heads * qk_rope_head_dim"}};
+	const struct oom_dim cs[2] = {{rank, "kv_lora_rank"}, {rot, "qk_rope_head_dim"}};
+	const struct oom_dim ks[2] = {{H * nope, "n_heads * qk_nope_head_dim"}, {H * a->v_head_dim, "n_heads * v_head_dim"}};
+	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
+	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_rope rope = l->rope;
+	struct oom_val q, c[2], k[2], p[2], y;
+
+	if (a->extra[Q_RANK]) {
+		q = oom_op_linear(t, "q_a_proj", oom_keep(x), (struct oom_dim){a->extra[Q_RANK], "q_lora_rank"}, bias);
+		q = oom_op_linear(t, "q_b_proj", oom_norm(t, a->norm, "q_a_layernorm", q, 0), qd, 0);
+	} else {
+		q = oom_op_linear(t, "q_proj", oom_keep(x), qd, 0);
+	}
+	oom_op_split(t, oom_op_heads(t, q), 2, qs, p);
+	oom_op_split(t, oom_op_linear(t, "kv_a_proj_with_mqa", x, (struct oom_dim){rank + rot, "kv_lora_rank + qk_rope_head_dim"}, bias), 2,
+		     cs, c);
+	c[0] = oom_norm(t, a->norm, "kv_a_layernorm", c[0], 0);
+	c[0] = oom_op_linear(t, "kv_b_proj", c[0], (struct oom_dim){H * (nope + a->v_head_dim), "n_heads * (qk_nope + v)_head_dim"}, 0);
+	oom_op_split(t, oom_op_heads(t, c[0]), 2, ks, k);
+	p[1] = rotate(t, a, p[1], &rope, H);
+	c[1] = rotate(t, a, c[1], &rope, 1);
+	c[1] = oom_op_expand(t, c[1], c[1].mono, (struct oom_dim){H * rot, "n_heads * qk_rope_head_dim"});
+	q = oom_op_cat(t, p[0], p[1], qd);
+	k[0] = oom_op_cat(t, k[0], c[1], qd);
+	at.mask = l->mask;
+	y = oom_attention_core(t, &at, q, k[0], k[1]);
+	return oom_op_linear(t, "o_proj", y, h, a->o_bias ? OOM_BIAS : 0);
+}
+
+static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+{
+	const struct layer *l = ctx;
+	const struct oom_arch *a = l->a;
+	const uint64_t flags = a->extra[FLAGS];
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
+				  .norm_topk = flags & SIGMOID && oom_read_bool(&((struct oom_arch *)a)->rd, "norm_topk_prob", true),
+				  .router_fp32 = true, .sigmoid = flags & SIGMOID, .scale_weights = true};
+	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
+	struct oom_rope rope = l->rope;
+
+	if (flags & MLA) {
+		h = latent_attention(t, l, h);
+	} else {
+		struct oom_attn at = oom_attn_of(t, a);
+
+		at.rope = &rope;
+		at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
+		at.mask = l->mask;
+		h = oom_attention(t, &at, h);
+	}
+	x = oom_op_add(t, x, h);
+	h = oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
+	if (a->n_experts && !(i < OOM_MAX_LAYERS && a->kind[i]))
+		h = oom_moe_mlp(t, &m, h);
+	else
+		h = oom_gated_mlp(t, h, a->act, D(a->d_ff), a->mlp_bias);
+	return oom_op_add(t, x, h);
+}
+
+static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+{
+	const uint64_t flags = a->extra[FLAGS];
+	const uint64_t rot = flags & MLA ? a->extra[ROT] : (uint64_t)((double)a->head_dim * a->rotary_share);
+	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct layer l = {.a = a};
+	enum oom_dtype dt;
+
+	t->scope = "embed_tokens";
+	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
+	x = oom_input_grads(t, x);
+	first = oom_share(t, x);
+	dt = (enum oom_dtype)x.dt;
+	l.mask = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
+	l.rope = oom_rope_tables(t, rot, flags & COMPLEX_ROPE ? OOM_F32 : dt, 2);
+	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
+	oom_drop_shared(t, l.rope.cos);
+	oom_drop_shared(t, l.rope.sin);
+	oom_drop_shared(t, l.mask);
+	x = oom_norm(t, a->norm, "norm", x, 0);
+	oom_drop(t, first);
+	return oom_causal_tail(t, a, x, embed);
+}
+
+static const char *const types[] = {"deepseek_v3", "deepseek_v2", "glm4_moe", "glm4_moe_lite", "dots1", "youtu", NULL};
+
+const struct oom_family oom_family_deepseek = {
+	.name = "deepseek",
+	.summary = "latent attention or grouped heads, dense layers first, then experts behind an fp32 router with shared experts",
+	.source = "transformers 5.12 models/deepseek_v3/modeling_deepseek_v3.py",
+	.types = types,
+	.lora_targets = "q_proj+v_proj",
+	.parse = parse,
+	.step = step,
+};
