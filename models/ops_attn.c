@@ -181,14 +181,18 @@ static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom
 	return y;
 }
 
-/* _scaled_dot_product_attention_math: the scores exist, in fp32 for 16-bit inputs. */
+/* _scaled_dot_product_attention_math: the scores exist, in fp32 for 16-bit inputs.  Autocast's wrapper of
+ * scaled_dot_product_attention excludes its own dispatch key (aten/src/ATen/autocast_mode.h), so nothing in here is cast
+ * again. */
 static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v, struct oom_val mask,
 			   const struct oom_sdpa *a)
 {
 	const enum oom_dtype dt = (enum oom_dtype)q.dt;
 	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
+	const bool amp = t->amp;
 	struct oom_val s, m = oom_none();
 
+	t->amp = false;
 	if (a->heads != a->kv_heads) {
 		k = oom_op_expand_copy(t, k, a->mk, (struct oom_dim){a->heads * a->d, NULL});
 		v = oom_op_expand_copy(t, v, a->mk, (struct oom_dim){a->heads * a->dv, NULL});
@@ -211,7 +215,9 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 	s = oom_op_softmax(t, s, false);
 	s = oom_op_dropout(t, s, a->dropout);
 	s = oom_op_bmm(t, "attention", s, v, a->mq, (struct oom_dim){a->heads * a->dv, NULL}, oom_mono_now(t, a->sk));
-	return oom_op_cast(t, s, dt);
+	s = oom_op_cast(t, s, dt);
+	t->amp = amp;
+	return s;
 }
 
 struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v, struct oom_val mask,
