@@ -130,6 +130,28 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	return oom_op_add(t, x, oom_op_linear(t, "out_proj", u, h, bias));
 }
 
+/* MambaForCausalLM: logits in fp32; those of all tokens but the last made contiguous (as they are in a batch of one). */
+static struct oom_val tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val embed)
+{
+	const uint16_t shorter = oom_mono_of(t, t->m_b, OOM_VAR_S, 5, 1);
+	struct oom_val hidden, logits, out, labels, loss;
+
+	if (a->task != OOM_TASK_CAUSAL_LM || (t->plan->fused_ce == OOM_LOSS_FUSED && t->train))
+		return oom_causal_tail(t, a, x, embed);
+	hidden = oom_share(t, x);               /* the model's output object keeps the last hidden states */
+	logits = oom_op_cast(t, oom_lm_head(t, a, x, embed, "lm_head", false), OOM_F32);
+	out = oom_share(t, logits);
+	logits = oom_op_slice(t, logits, shorter, D(a->vocab));
+	if (oom_cond_above(t, t->m_b, 1))
+		logits = oom_op_copy(t, "shift_logits", logits);
+	oom_drop(t, oom_input(t, "labels", t->m_bs, 1, OOM_I64));
+	labels = oom_new(t, "shift_labels", shorter, D(1), OOM_I64);
+	loss = oom_cross_entropy(t, logits, labels);
+	oom_drop(t, out);
+	oom_drop(t, hidden);
+	return loss;
+}
+
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
@@ -145,7 +167,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_norm(t, a->norm, "norm_f", x, 0);
 	oom_drop(t, first);
 	x = oom_op_cast(t, x, l.dt);
-	return oom_causal_tail(t, a, x, embed);
+	return tail(t, a, x, embed);
 }
 
 static const char *const types[] = {"mamba", "falcon_mamba", NULL};
