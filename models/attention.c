@@ -99,6 +99,10 @@ static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val 
 	}
 	*q = oom_rope_apply(t, *q, &r, a->heads, a->d, rot);
 	*k = oom_rope_apply(t, *k, &r, a->kv_heads, a->d, rot);
+	if (a->rope_cat && rot == a->d) {       /* torch.cat([rotated, rest]) of nothing left: a copy */
+		*q = oom_op_copy(t, "cat", *q);
+		*k = oom_op_copy(t, "cat", *k);
+	}
 	if (a->rope_fp32) {
 		*q = oom_op_cast(t, *q, dt);
 		*k = oom_op_cast(t, *k, dt);

@@ -33,6 +33,7 @@ struct oom_attn {
 	const char *q, *k, *v, *o;      /* module names */
 	uint16_t mq, mk, sk;            /* tokens of queries and keys, length of keys */
 	bool rope_fp32;                 /* q and k rotated in fp32 */
+	bool rope_cat;                  /* rotated and passed parts joined although nothing passes */
 	bool rope_spread;               /* halves of cos and sin repeated in place: new tables in every layer */
 	const char *o_norm;             /* norm before the output projection; NULL: none */
 	struct oom_val kv_from;         /* cross-attention: keys and values from here (kept) */
@@ -58,6 +59,8 @@ struct oom_moe {
 	/* DeepSeek's router: fp32 product, sigmoid (with a correction bias, a buffer) or softmax, scaled weights; the shared
 	 * experts run after the routed ones */
 	bool router_fp32, sigmoid, scale_weights;
+	bool route_late;                /* of router_fp32: the product in the model's type, only the scores in fp32 */
+	bool combine_fp32;              /* routed and shared outputs summed in fp32 */
 };
 /* Router, dispatch, experts, combination; consumes x. */
 struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x);

@@ -38,9 +38,13 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 	w = oom_param(t, "weight", m->experts, x.width, 0);
 	if (m->sigmoid)
 		oom_buffer(t, m->experts, OOM_F32);
-	x = oom_op_cast(t, x, OOM_F32);
-	w = oom_op_cast(t, w, OOM_F32);
+	if (!m->route_late) {
+		x = oom_op_cast(t, x, OOM_F32);
+		w = oom_op_cast(t, w, OOM_F32);
+	}
 	p = oom_op_matmul_param(t, "router logits", x, w, oom_none(), e);
+	if (m->route_late)
+		p = oom_op_cast(t, p, OOM_F32);
 	p = m->sigmoid ? oom_op_unary(t, OOM_SIGMOID, p) : oom_op_softmax(t, p, true);
 	/* scores with the bias, and with the groups not chosen masked out: gone when the function returns */
 	if (m->sigmoid)
@@ -48,8 +52,10 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 	*index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
 	v = oom_op_gather(t, "top-k value", p, oom_keep(*index), x.mono, k);
 	if (m->norm_topk) {
-		struct oom_val sum = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_sum(t, oom_keep(v), v.mono, D(1)));
+		struct oom_val sum = oom_op_sum(t, oom_keep(v), v.mono, D(1));
 
+		if (!m->route_late)
+			sum = oom_op_unary(t, OOM_ADD_SCALAR, sum);
 		v = oom_op_div(t, v, sum);
 	}
 	return m->scale_weights ? oom_op_unary(t, OOM_SCALE, v) : v;
@@ -110,7 +116,14 @@ struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
 
 			shared = oom_op_mul(t, oom_op_unary(t, OOM_SIGMOID, g), shared);
 		}
-		y = oom_op_add(t, y, shared);
+		if (m->combine_fp32) {
+			const enum oom_dtype dt = (enum oom_dtype)y.dt;
+
+			y = oom_op_add(t, oom_op_cast(t, y, OOM_F32), oom_op_cast(t, shared, OOM_F32));
+			y = oom_op_cast(t, y, dt);
+		} else {
+			y = oom_op_add(t, y, shared);
+		}
 	}
 	oom_done(t, x);
 	return y;

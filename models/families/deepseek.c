@@ -1,11 +1,19 @@
 /* DeepSeek and its kin: multi-head latent attention or grouped heads, dense layers first, then experts behind a sigmoid router
  * with shared experts.
- * Reference: transformers 5.12, models/{deepseek_v3,deepseek_v2,glm4_moe,glm4_moe_lite,dots1,youtu}/modeling_*.py. */
+ * Reference: transformers 5.12, models/{deepseek_v3,deepseek_v2,glm4_moe,glm4_moe_lite,dots1,youtu,
+ * solar_open,exaone_moe,hy_v3,minimax_m2}/modeling_*.py. */
 #include <string.h>
 
 #include "../blocks.h"
 
-enum { MLA = 1, SIGMOID = 2, SHARED = 4, INTERLEAVE = 8, COMPLEX_ROPE = 16, QK_NORM = 32, TIED = 64 };
+enum {
+	MLA = 1, SIGMOID = 2, SHARED = 4, INTERLEAVE = 8, COMPLEX_ROPE = 16, QK_NORM = 32, TIED = 64,
+	ALL_SPARSE = 128,       /* no dense layers (Solar Open, MiniMax M2) */
+	QK_NORM_FULL = 256,     /* one norm over all heads (MiniMax M2) */
+	LOCAL_ROPE = 512,       /* sliding layers, and full ones without positions (EXAONE MoE) */
+	ROUTE_LATE = 1024,      /* router product in the model's type, scores in fp32 (MiniMax M2) */
+	CAT_ROPE = 2048,        /* rotated and passed parts are joined even when all is rotated */
+};
 static const struct {
 	const char *type;
 	unsigned flags;
@@ -13,7 +21,10 @@ static const struct {
 } kinds[] = {
 	{"deepseek_v3", MLA | SIGMOID | SHARED | INTERLEAVE, 1}, {"deepseek_v2", MLA | SHARED | COMPLEX_ROPE, 1},
 	{"glm4_moe_lite", MLA | SIGMOID | SHARED | INTERLEAVE, 1}, {"youtu", MLA | INTERLEAVE | TIED, 1},
-	{"glm4_moe", SIGMOID | SHARED, 0.5}, {"dots1", SIGMOID | SHARED | QK_NORM, 1},
+	{"glm4_moe", SIGMOID | SHARED | CAT_ROPE, 0.5}, {"dots1", SIGMOID | SHARED | QK_NORM, 1},
+	{"solar_open", SIGMOID | SHARED | ALL_SPARSE, 1}, {"exaone_moe", SIGMOID | SHARED | QK_NORM | LOCAL_ROPE, 1},
+	{"hy_v3", SIGMOID | SHARED | QK_NORM, 1},
+	{"minimax_m2", SIGMOID | SHARED | ALL_SPARSE | QK_NORM | QK_NORM_FULL | ROUTE_LATE | CAT_ROPE, 1},
 };
 enum { FLAGS, Q_RANK, KV_RANK, NOPE, ROT, N_EXTRA };
 
@@ -35,14 +46,17 @@ static void parse_mla(struct oom_arch *a)
 static void parse_experts(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const uint64_t dense = oom_read_count_or(r, "first_k_dense_replace", 1);
+	const bool all = a->extra[FLAGS] & ALL_SPARSE;
+	const uint64_t dense = all ? 0 : oom_read_count_or(r, "first_k_dense_replace", 1);
 
 	if (!(a->extra[FLAGS] & SHARED))
 		return;
-	a->n_experts = oom_read_count(r, "n_routed_experts", 1);
+	a->n_experts = oom_read_count_or(r, "num_local_experts", oom_read_count_or(r, "num_experts", 0));
+	if (!a->n_experts)
+		a->n_experts = oom_read_count(r, "n_routed_experts", 1);
 	a->top_k = oom_read_count_or(r, "num_experts_per_tok", 1);
-	a->d_expert = oom_read_count(r, "moe_intermediate_size", 1);
-	a->d_shared = a->d_expert * oom_read_count_or(r, "n_shared_experts", 0);
+	a->d_expert = oom_read_count_or(r, "moe_intermediate_size", a->d_ff);
+	a->d_shared = a->d_expert * oom_read_count_or(r, "n_shared_experts", oom_read_count_or(r, "num_shared_experts", 0));
 	if (a->top_k > a->n_experts)
 		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts", (unsigned long long)a->top_k,
 			      (unsigned long long)a->n_experts);
@@ -50,6 +64,21 @@ static void parse_experts(struct oom_arch *a)
 		const char *type = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
 
 		a->kind[i] = type ? !strcmp(type, "dense") : i < dense;
+	}
+}
+
+/* Layers that slide: the config's list, else all but every fourth (EXAONE MoE). */
+static void parse_windows(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+	const uint64_t set = oom_read_count_or(r, "sliding_window_pattern", 4), pattern = set ? set : 4;
+
+	a->window = a->extra[FLAGS] & LOCAL_ROPE ? oom_read_count_or(r, "sliding_window", 0) : 0;
+	for (uint64_t i = 0; a->window && i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
+		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
+
+		if (type ? !strcmp(type, "sliding_attention") : (i + 1) % pattern != 0)
+			a->kind[i] |= 2;
 	}
 }
 
@@ -66,7 +95,8 @@ static void parse(struct oom_arch *a)
 		}
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_count(r, "intermediate_size", 1);
+	a->d_ff = a->extra[FLAGS] & ALL_SPARSE ? oom_read_count_or(r, "intermediate_size", 1) :
+						 oom_read_count(r, "intermediate_size", 1);
 	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
 	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
@@ -76,7 +106,7 @@ static void parse(struct oom_arch *a)
 	a->gated = true;
 	a->tie = oom_read_bool(r, "tie_word_embeddings", (a->extra[FLAGS] & TIED) != 0);
 	a->qkv_bias = oom_read_bool(r, "attention_bias", false);
-	a->o_bias = a->qkv_bias && strcmp(a->model_type, "glm4_moe");
+	a->o_bias = a->qkv_bias && strcmp(a->model_type, "glm4_moe") && strcmp(a->model_type, "solar_open");
 	a->mlp_bias = oom_read_bool(r, "mlp_bias", false);
 	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
 	a->qk_norm = a->extra[FLAGS] & QK_NORM || oom_read_bool(r, "use_qk_norm", false);
@@ -86,12 +116,13 @@ static void parse(struct oom_arch *a)
 	if (a->extra[FLAGS] & MLA)
 		parse_mla(a);
 	parse_experts(a);
+	parse_windows(a);
 }
 
 struct layer {
 	const struct oom_arch *a;
 	struct oom_rope rope;
-	struct oom_val mask;
+	struct oom_val mask[2]; /* full, sliding */
 };
 
 /* Pairs (x0, x1) rotated on strided slices: [x1 cos - x2 sin, x2 cos + x1 sin] joined. */
@@ -165,7 +196,7 @@ static struct oom_val latent_attention(struct oom_tape *t, const struct layer *l
 	c[1] = oom_op_expand(t, c[1], c[1].mono, (struct oom_dim){H * rot, "n_heads * qk_rope_head_dim"});
 	q = oom_op_cat(t, p[0], p[1], qd);
 	k[0] = oom_op_cat(t, k[0], c[1], qd);
-	at.mask = l->mask;
+	at.mask = l->mask[0];
 	y = oom_attention_core(t, &at, q, k[0], k[1]);
 	return oom_op_linear(t, "o_proj", y, h, a->o_bias ? OOM_BIAS : 0);
 }
@@ -175,9 +206,11 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const uint64_t flags = a->extra[FLAGS];
+	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
 	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
 				  .norm_topk = flags & SIGMOID && oom_read_bool(&((struct oom_arch *)a)->rd, "norm_topk_prob", true),
-				  .router_fp32 = true, .sigmoid = flags & SIGMOID, .scale_weights = true};
+				  .router_fp32 = true, .sigmoid = flags & SIGMOID, .scale_weights = !(flags & ROUTE_LATE), .route_late = flags & ROUTE_LATE,
+				  .combine_fp32 = oom_read_bool(&((struct oom_arch *)a)->rd, "enable_moe_fp32_combine", false)};
 	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
 	struct oom_rope rope = l->rope;
 
@@ -186,14 +219,16 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	} else {
 		struct oom_attn at = oom_attn_of(t, a);
 
-		at.rope = &rope;
+		at.rope = flags & LOCAL_ROPE && a->window && !(kind & 2) ? NULL : &rope;
 		at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
-		at.mask = l->mask;
+		at.rope_cat = flags & CAT_ROPE;
+		at.qk_norm_full = flags & QK_NORM_FULL;
+		at.mask = l->mask[kind >> 1];
 		h = oom_attention(t, &at, h);
 	}
 	x = oom_op_add(t, x, h);
 	h = oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
-	if (a->n_experts && !(i < OOM_MAX_LAYERS && a->kind[i]))
+	if (a->n_experts && !(kind & 1))
 		h = oom_moe_mlp(t, &m, h);
 	else
 		h = oom_gated_mlp(t, h, a->act, D(a->d_ff), a->mlp_bias);
@@ -214,18 +249,21 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
 	dt = (enum oom_dtype)x.dt;
-	l.mask = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
+	l.mask[0] = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
+	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) : oom_none();
 	l.rope = oom_rope_tables(t, rot, flags & COMPLEX_ROPE ? OOM_F32 : dt, 2);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
 	oom_drop_shared(t, l.rope.cos);
 	oom_drop_shared(t, l.rope.sin);
-	oom_drop_shared(t, l.mask);
+	oom_drop_shared(t, l.mask[0]);
+	oom_drop_shared(t, l.mask[1]);
 	x = oom_norm(t, a->norm, "norm", x, 0);
 	oom_drop(t, first);
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"deepseek_v3", "deepseek_v2", "glm4_moe", "glm4_moe_lite", "dots1", "youtu", NULL};
+static const char *const types[] = {"deepseek_v3", "deepseek_v2", "glm4_moe", "glm4_moe_lite", "dots1", "youtu", "solar_open", "exaone_moe", "hy_v3",
+				    "minimax_m2", NULL};
 
 const struct oom_family oom_family_deepseek = {
 	.name = "deepseek",

@@ -33,6 +33,7 @@ enum {
 	EMBED_NORM = 1 << 25,   /* the final norm's like before the first layer too (nanochat) */
 	SUB_NORM = 1 << 26,     /* norms before the output projections (BitNet) */
 	XIELU = 1 << 27,        /* an activation with two parameters of its own (Apertus) */
+	LAYER_ROPES = 1 << 28,  /* layers slide where layer_types says so, each kind with its rotary table (Mellum) */
 	PATTERN_6 = 1 << 19,    /* five sliding layers, one full (Gemma 3), each kind with its rotary table */
 };
 static const struct {
@@ -66,9 +67,11 @@ static const struct {
 	{"olmo2", POST_ONLY | QK_NORM | QK_NORM_FULL, OOM_NORM_RMS_FP32, 0, NULL, NULL},
 	{"mixtral", EXPERTS, OOM_NORM_RMS, 0, NULL, NULL}, {"olmoe", EXPERTS | QK_NORM | QK_NORM_FULL | SCORES_CAST, OOM_NORM_RMS, 0, NULL, NULL},
 	{"qwen3_moe", EXPERTS | QK_NORM | SCORES_CAST, OOM_NORM_RMS, 0, NULL, NULL},
+	{"flex_olmo", EXPERTS | POST_ONLY | QK_NORM | QK_NORM_FULL | SCORES_CAST, OOM_NORM_RMS_FP32, 0, NULL, NULL},
+	{"mellum", EXPERTS | QK_NORM | SCORES_CAST | ALTERNATING | LAYER_ROPES, OOM_NORM_RMS, 0, NULL, NULL},
 	{"qwen2_moe", EXPERTS | QKV_BIAS | SCORES_CAST | SHARED_GATE, OOM_NORM_RMS, 0, NULL, NULL},
 };
-enum { FLAGS, KIND };                   /* extra[] */
+enum { FLAGS, KIND, NORM_TOPK };        /* extra[] */
 
 static void parse_experts(struct oom_arch *a, unsigned flags)
 {
@@ -81,6 +84,7 @@ static void parse_experts(struct oom_arch *a, unsigned flags)
 		a->n_experts = oom_read_count(r, "num_experts", 1);
 	a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
 	a->d_expert = oom_read_count_or(r, "moe_intermediate_size", a->d_ff);
+	a->extra[NORM_TOPK] = oom_read_bool(r, "norm_topk_prob", !(flags & SCORES_CAST));
 	a->d_shared = flags & SHARED_GATE ? oom_read_count_or(r, "shared_expert_intermediate_size", 0) : 0;
 	if (a->top_k > a->n_experts)
 		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts", (unsigned long long)a->top_k,
@@ -94,18 +98,24 @@ static void parse_kinds(struct oom_arch *a, unsigned flags)
 	const uint64_t sparse = oom_read_count_or(r, "decoder_sparse_step", 1);
 	const uint64_t set = oom_read_count_or(r, "sliding_window_pattern", flags & PATTERN_4 ? 4 : 6), pattern = set ? set : 6;
 	const struct oom_key *only = oom_read_key(r, "mlp_only_layers");
+	bool any = false;
 
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
-		bool slides = flags & (PATTERN_6 | PATTERN_4) ? (i + 1) % pattern != 0 : flags & ALTERNATING ? !(i % 2) : a->window != 0;
+		const char *type = oom_read_item(r, "layer_types", (uint32_t)i), *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
+		bool slides = flags & (PATTERN_6 | PATTERN_4) ? (i + 1) % pattern != 0 : flags & LAYER_ROPES ? false : flags & ALTERNATING ? !(i % 2) : a->window != 0;
 		bool dense = flags & EXPERTS && sparse > 1 && (i + 1) % sparse;
 
 		if (type)
 			slides = !strcmp(type, "sliding_attention");
+		if (flags & EXPERTS && mlp)
+			dense = !strcmp(mlp, "dense");
+		any |= slides;
 		for (uint32_t j = 0; only && only->type == OOM_KEY_LIST && j < only->n_items; j++)
 			dense |= oom_read_item_real(r, "mlp_only_layers", j, -1) == (double)i;
 		a->kind[i] = (uint8_t)(slides | dense << 1);
 	}
+	if (flags & LAYER_ROPES && !any)
+		a->window = 0;
 }
 
 static void parse(struct oom_arch *a)
@@ -253,7 +263,7 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 {
 	const uint64_t flags = a->extra[FLAGS];
 	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared,
-				  .act = a->act, .norm_topk = !(flags & SCORES_CAST) || a->qk_norm,
+				  .act = a->act, .norm_topk = a->extra[NORM_TOPK],
 				  .scores_in_model_type = flags & SCORES_CAST, .shared_gate = flags & SHARED_GATE};
 
 	if (a->n_experts && !(kind & 2))
@@ -284,7 +294,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const uint64_t flags = a->extra[FLAGS];
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
 	const bool post = flags & (SANDWICH | POST_ONLY);
-	struct oom_rope rope = flags & PATTERN_6 && kind & 1 ? l->local : l->rope;
+	struct oom_rope rope = flags & (PATTERN_6 | LAYER_ROPES) && kind & 1 ? l->local : l->rope;
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_val h;
 
@@ -343,7 +353,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) : oom_none();
 	l.rope = oom_rope_tables(t, rot ? rot : a->head_dim, dt, 2);
 	l.local.cos = l.local.sin = oom_none();
-	if (flags & PATTERN_6)
+	if (flags & PATTERN_6 || (flags & LAYER_ROPES && a->window))
 		l.local = oom_rope_tables(t, a->head_dim, dt, 2);
 	if (flags & EMBED_NORM)
 		x = oom_norm(t, a->norm, "norm", x, 0);
@@ -360,7 +370,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const char *const types[] = {"llama", "mistral", "ministral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "granite", "phi3",
-				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "olmo", "olmo3", "exaone4", "glm4", "hunyuan_v1_dense",
+				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "flex_olmo", "mellum",
+				    "olmo", "olmo3", "exaone4", "glm4", "hunyuan_v1_dense",
 				    "starcoder2", "stablelm", "phi",
 				    "gemma3_text", "glm", "nemotron", "cohere", "seed_oss", "arcee",
 				    "cohere2", "helium", "jais2", "apertus", "hyperclovax", "nanochat", "bitnet", NULL};
