@@ -16,6 +16,7 @@ struct group {
 	bool science;                   /* found only with what must be allowed */
 	uint64_t short_bytes;           /* of the cards, when nothing fits */
 	bool layout;                    /* nothing could even run */
+	struct oom_host_need need;      /* of the plan found */
 };
 struct finder {
 	const struct oom_offers *offers;
@@ -25,6 +26,7 @@ struct finder {
 	struct oom_evaluator *ev;
 	struct group *group;
 	size_t n_groups, cap_groups;
+	const char *gpu;                /* the table's name of the card asked for; NULL: all */
 	struct oom_error *err;
 };
 
@@ -59,26 +61,37 @@ static struct oom_plan launched(const struct finder *f, const struct oom_gpu *ca
 	return p;
 }
 
+/* Host memory and disk follow from the plan alone: once a group, not once an offer. */
+static enum oom_status host_of(struct finder *f, struct group *g)
+{
+	struct oom_eval e;
+	const enum oom_status st = oom_evaluate(f->ev, f->model, &g->found.best.plan, OOM_EVAL_FAST, &e, f->err);
+
+	if (!st)
+		g->need = oom_host_need(&g->found.best.plan, &e);
+	return st;
+}
+
 static enum oom_status search(struct finder *f, struct group *g)
 {
 	const struct oom_gpu *card = &f->offers->gpus.items[g->gpu];
 	struct oom_plan p = launched(f, card, (int64_t)g->count * g->nodes, g->nodes);
+	const uint64_t room = card->capacity_bytes - (uint64_t)((double)card->capacity_bytes * f->q->min_headroom);
 	struct oom_eval e;
-	enum oom_status st = oom_search(f->ev, f->model, &p, card->capacity_bytes, card, f->q->allow, OOM_OBJECTIVE_TIME, &g->found, f->err);
+	enum oom_status st = oom_search(f->ev, f->model, &p, room, card, f->q->allow, OOM_OBJECTIVE_TIME, &g->found, f->err);
 
 	if (st || g->found.found)
-		return st;
+		return st ? st : host_of(f, g);
 	if (!(f->q->allow & OOM_ALLOW_LORA)) {
-		st = oom_search(f->ev, f->model, &p, card->capacity_bytes, card, f->q->allow | OOM_ALLOW_LORA, OOM_OBJECTIVE_TIME, &g->found,
-				f->err);
+		st = oom_search(f->ev, f->model, &p, room, card, f->q->allow | OOM_ALLOW_LORA, OOM_OBJECTIVE_TIME, &g->found, f->err);
 		g->science = g->found.found;
 		if (st || g->science)
-			return st;
+			return st ? st : host_of(f, g);
 	}
 	p.micro_batch = 1;
 	p.grad_ckpt = OOM_CKPT_FULL;
 	g->layout = oom_evaluate(f->ev, f->model, &p, OOM_EVAL_FAST, &e, f->err) != OOM_OK;
-	g->short_bytes = !g->layout && e.used_bytes > card->capacity_bytes ? e.used_bytes - card->capacity_bytes : 0;
+	g->short_bytes = !g->layout && e.used_bytes > room ? e.used_bytes - room : 0;
 	return OOM_OK;
 }
 
@@ -110,13 +123,8 @@ static enum oom_status group_of(struct finder *f, const struct oom_offer *o, int
 
 /* ---- one offer ---- */
 
-static void host_and_disk(const struct finder *f, const struct oom_offer *o, struct oom_box *b)
+static void host_and_disk(const struct oom_offer *o, struct oom_box *b)
 {
-	struct oom_eval e;
-
-	if (oom_evaluate(f->ev, f->model, &b->plan.plan, OOM_EVAL_FAST, &e, f->err))
-		return;
-	b->need = oom_host_need(&b->plan.plan, &e);
 	if (!isnan(o->host_ram_gib) && (double)b->need.ram_peak > o->host_ram_gib * 1073741824.0) {
 		b->shortage = OOM_BOX_RAM;
 		b->short_bytes = b->need.ram_peak - (uint64_t)(o->host_ram_gib * 1073741824.0);
@@ -140,7 +148,8 @@ static void fill(const struct finder *f, const struct oom_offer *o, const struct
 	}
 	b->tokens_per_s = tokens / b->plan.seconds_per_sample;
 	b->usd_per_mtokens = b->usd_h / 3600 / b->tokens_per_s * 1e6;
-	host_and_disk(f, o, b);
+	b->need = g->need;
+	host_and_disk(o, b);
 }
 
 static bool wanted(const struct finder *f, const struct oom_offer *o)
@@ -157,12 +166,8 @@ static bool wanted(const struct finder *f, const struct oom_offer *o)
 		if (!found)
 			return false;
 	}
-	if (f->q->gpu) {
-		struct oom_gpu g;
-
-		if (oom_gpu_find(&f->offers->gpus, f->q->gpu, &g, NULL, NULL) || strcmp(g.name, f->offers->gpus.items[o->gpu].name))
-			return false;
-	}
+	if (f->gpu && strcmp(f->gpu, f->offers->gpus.items[o->gpu].name))
+		return false;
 	return !(f->q->max_usd_h > 0) || (!isnan(hour) && hour <= f->q->max_usd_h);
 }
 
@@ -190,6 +195,8 @@ static int better(const void *x, const void *y)
 
 	if (fa != fb)
 		return fa - fb;
+	if (a->shortage != OOM_BOX_FITS && a->short_bytes != b->short_bytes)
+		return a->short_bytes < b->short_bytes ? -1 : 1;        /* the nearest miss first */
 	if (ka != kb)
 		return ka < kb ? -1 : 1;
 	if (a->usd_h != b->usd_h && !isnan(a->usd_h) && !isnan(b->usd_h))
@@ -197,19 +204,37 @@ static int better(const void *x, const void *y)
 	return strcmp(a->offer->instance, b->offer->instance);
 }
 
-static void mark_pareto(struct oom_boxes *out)
+static int by_price_then_speed(const void *x, const void *y)
 {
-	for (size_t i = 0; i < out->fitting; i++) {
-		struct oom_box *b = &out->items[i];
+	const struct oom_box *a = *(struct oom_box *const *)x, *b = *(struct oom_box *const *)y;
 
-		b->pareto = !isnan(b->usd_h);
-		for (size_t j = 0; j < out->fitting && b->pareto; j++) {
-			const struct oom_box *o = &out->items[j];
+	if (a->usd_h != b->usd_h)
+		return a->usd_h < b->usd_h ? -1 : 1;
+	return (a->tokens_per_s < b->tokens_per_s) - (a->tokens_per_s > b->tokens_per_s);
+}
 
-			b->pareto = !(o->usd_h <= b->usd_h && o->tokens_per_s >= b->tokens_per_s &&
-				      (o->usd_h < b->usd_h || o->tokens_per_s > b->tokens_per_s));
-		}
+/* From the cheapest up, each that is faster than all before it; equals of one on the front are on it, too. */
+static enum oom_status mark_pareto(struct oom_boxes *out, struct oom_error *err)
+{
+	struct oom_box **sorted = malloc((out->fitting + 1) * sizeof(*sorted)), *last = NULL;
+	size_t n = 0;
+
+	if (!sorted)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	for (size_t i = 0; i < out->fitting; i++)
+		if (!isnan(out->items[i].usd_h))
+			sorted[n++] = &out->items[i];
+	qsort(sorted, n, sizeof(*sorted), by_price_then_speed);
+	for (size_t i = 0; i < n; i++) {
+		struct oom_box *b = sorted[i];
+
+		b->pareto = !last || b->tokens_per_s > last->tokens_per_s ||
+			    (b->tokens_per_s >= last->tokens_per_s && b->usd_h <= last->usd_h);
+		if (b->pareto)
+			last = b;
 	}
+	free(sorted);
+	return OOM_OK;
 }
 
 enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom_model *model, const struct oom_plan *plan,
@@ -219,7 +244,15 @@ enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom
 	const int64_t most = q->max_nodes > 0 ? q->max_nodes : 1;
 	enum oom_status st = OOM_OK;
 
+	struct oom_gpu card;
+
 	memset(out, 0, sizeof(*out));
+	if (q->gpu) {
+		st = oom_gpu_find(&offers->gpus, q->gpu, &card, NULL, err);
+		if (st)
+			return st;
+		f.gpu = card.name;
+	}
 	f.ev = oom_evaluator_new();
 	out->items = malloc((offers->n + 1) * sizeof(*out->items));
 	if (!f.ev || !out->items)
@@ -248,7 +281,7 @@ enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom
 		qsort(out->items, out->n, sizeof(*out->items), better);
 		while (out->fitting < out->n && out->items[out->fitting].shortage == OOM_BOX_FITS && !out->items[out->fitting].needs_science)
 			out->fitting++;
-		mark_pareto(out);
+		st = mark_pareto(out, err);
 		out->priced_groups = f.n_groups;
 	}
 	oom_evaluator_free(f.ev);

@@ -113,6 +113,8 @@ static enum oom_status finish(struct reader *r, struct csv_parser *p)
 {
 	enum oom_status st;
 
+	/* lax about stray quotes within, strict about one that is never closed: it would swallow the rest of the file */
+	csv_set_opts(p, CSV_APPEND_NULL | CSV_STRICT | CSV_STRICT_FINI);
 	if (!r->status && csv_fini(p, on_cell, on_row, r))
 		r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s: ends inside a quoted cell", r->file);
 	if (!r->status && !r->n_names)

@@ -14,22 +14,9 @@
 
 #include "csv_rows.h"
 #include "embedded.h"
+#include "offers_parts.h"
 
 enum { MAX_OFFERS = 1000000, NAMES = 512 };
-
-struct names {                          /* GPU names already looked up */
-	char name[48];
-	int gpu_mem;                    /* GB the list states; 0: none */
-	int32_t gpu;
-};
-struct loader {
-	struct oom_offers *o;
-	const char *provider;
-	struct names *seen;
-	size_t n_seen;
-	enum { OWN, SKY, HUNT, UNKNOWN } kind;
-	bool header;
-};
 
 static double figure(struct oom_offers *o, const char *text)
 {
@@ -49,10 +36,8 @@ static double figure(struct oom_offers *o, const char *text)
 }
 
 /* A price that nobody charges is none. */
-static double price(struct oom_offers *o, const char *text)
+double oom_offer_price(struct oom_offers *o, double v)
 {
-	const double v = figure(o, text);
-
 	if (isnan(v) || v == 0)
 		return NAN;
 	if (v >= 700 || v < 0.01) {
@@ -60,6 +45,11 @@ static double price(struct oom_offers *o, const char *text)
 		return NAN;
 	}
 	return v;
+}
+
+static double price(struct oom_offers *o, const char *text)
+{
+	return oom_offer_price(o, figure(o, text));
 }
 
 static const char *cell(const struct oom_csv_row *row, const char *name)
@@ -91,7 +81,7 @@ static void note_unknown(struct oom_offers *o, const char *name)
 }
 
 /* "A100" of a list that states 80 GB is an 80 GB card: the size is tried as part of the name. */
-static int32_t find_gpu(struct loader *l, const char *name, double mem_gb)
+static int32_t find_gpu(struct oom_offer_loader *l, const char *name, double mem_gb)
 {
 	const int mem = mem_gb > 4 && mem_gb < 400 ? (int)lround(mem_gb) : 0;
 	char word[80];
@@ -125,7 +115,7 @@ static int32_t find_gpu(struct loader *l, const char *name, double mem_gb)
 
 /* ---- rows ---- */
 
-static enum oom_status add(struct loader *l, struct oom_offer *f, double count, double mem_gb, struct oom_error *err)
+enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *f, double count, double mem_gb, struct oom_error *err)
 {
 	struct oom_offers *o = l->o;
 
@@ -161,7 +151,7 @@ static void copy(char *to, size_t size, const char *from)
 	snprintf(to, size, "%.*s", (int)size - 1, from);
 }
 
-static enum oom_status own_row(struct loader *l, const struct oom_csv_row *row, struct oom_error *err)
+static enum oom_status own_row(struct oom_offer_loader *l, const struct oom_csv_row *row, struct oom_error *err)
 {
 	struct oom_offers *o = l->o;
 	struct oom_offer f = {.gpu = -1};
@@ -179,10 +169,10 @@ static enum oom_status own_row(struct loader *l, const struct oom_csv_row *row, 
 	f.disk_gib = figure(o, cell(row, "disk_gb")) * 1e9 / 1073741824.0;
 	f.ondemand_usd_h = price(o, cell(row, "ondemand_usd_h"));
 	f.spot_usd_h = price(o, cell(row, "spot_usd_h"));
-	return add(l, &f, figure(o, cell(row, "gpu_count")), mem, err);
+	return oom_offer_add(l, &f, figure(o, cell(row, "gpu_count")), mem, err);
 }
 
-static enum oom_status sky_row(struct loader *l, const struct oom_csv_row *row, struct oom_error *err)
+static enum oom_status sky_row(struct oom_offer_loader *l, const struct oom_csv_row *row, struct oom_error *err)
 {
 	struct oom_offers *o = l->o;
 	struct oom_offer f = {.gpu = -1};
@@ -212,10 +202,12 @@ static enum oom_status sky_row(struct loader *l, const struct oom_csv_row *row, 
 	f.spot_usd_h = price(o, cell(row, "SpotPrice"));
 	if (f.spot_usd_h == f.ondemand_usd_h)
 		f.spot_usd_h = NAN;
-	return add(l, &f, count, 0, err);
+	/* "A100" is the 40 GB card beside "A100-80GB", "V100" the 16 GB one; vast calls all so, and its rows are kept aside */
+	return oom_offer_add(l, &f, count, !strcmp(l->provider, "vast") ? 0 : !strcmp(name, "A100") ? 40 : !strcmp(name, "V100") ? 16 : 0,
+			     err);
 }
 
-static enum oom_status hunt_row(struct loader *l, const struct oom_csv_row *row, struct oom_error *err)
+static enum oom_status hunt_row(struct oom_offer_loader *l, const struct oom_csv_row *row, struct oom_error *err)
 {
 	struct oom_offers *o = l->o;
 	struct oom_offer f = {.gpu = -1};
@@ -233,26 +225,26 @@ static enum oom_status hunt_row(struct loader *l, const struct oom_csv_row *row,
 	f.disk_gib = figure(o, cell(row, "disk_size")) * 1e9 / 1073741824.0;
 	f.ondemand_usd_h = f.spot_usd_h = NAN;
 	*(spot ? &f.spot_usd_h : &f.ondemand_usd_h) = price(o, cell(row, "price"));
-	return add(l, &f, *name ? figure(o, cell(row, "gpu_count")) : 1, figure(o, cell(row, "gpu_memory")), err);
+	return oom_offer_add(l, &f, *name ? figure(o, cell(row, "gpu_count")) : 1, figure(o, cell(row, "gpu_memory")), err);
 }
 
 static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
 {
-	struct loader *l = ctx;
+	struct oom_offer_loader *l = ctx;
 
 	if (!l->header) {
 		l->header = true;
-		l->kind = oom_csv_cell(row, "AcceleratorName") && oom_csv_cell(row, "InstanceType") ? SKY :
-			  oom_csv_cell(row, "gpu_name") && oom_csv_cell(row, "instance_name") ? HUNT :
-			  oom_csv_cell(row, "gpu") && oom_csv_cell(row, "gpu_count") && oom_csv_cell(row, "instance") ? OWN : UNKNOWN;
-		if (l->kind == UNKNOWN)
+		l->kind = oom_csv_cell(row, "AcceleratorName") && oom_csv_cell(row, "InstanceType") ? OOM_OFFERS_SKY :
+			  oom_csv_cell(row, "gpu_name") && oom_csv_cell(row, "instance_name") ? OOM_OFFERS_HUNT :
+			  oom_csv_cell(row, "gpu") && oom_csv_cell(row, "gpu_count") && oom_csv_cell(row, "instance") ? OOM_OFFERS_OWN : OOM_OFFERS_UNKNOWN;
+		if (l->kind == OOM_OFFERS_UNKNOWN)
 			return oom_error_set(err, OOM_ERR_INVALID, "%s:1: no list of offers: expected the columns provider, instance, gpu, "
 					     "gpu_count, ondemand_usd_h, or those of SkyPilot or gpuhunt", row->file);
 	}
 	l->o->rows++;
 	switch (l->kind) {
-	case SKY: return sky_row(l, row, err);
-	case HUNT: return hunt_row(l, row, err);
+	case OOM_OFFERS_SKY: return sky_row(l, row, err);
+	case OOM_OFFERS_HUNT: return hunt_row(l, row, err);
 	default: return own_row(l, row, err);
 	}
 }
@@ -291,11 +283,11 @@ static void fold(struct oom_offers *o)
 	o->n = n;
 }
 
-static enum oom_status begin(struct loader *l, struct oom_offers *o, struct oom_error *err)
+static enum oom_status begin(struct oom_offer_loader *l, struct oom_offers *o, struct oom_error *err)
 {
 	const enum oom_status st = o->gpus.n ? OOM_OK : oom_gpus_load(&o->gpus, err);
 
-	*l = (struct loader){.o = o, .provider = ""};
+	*l = (struct oom_offer_loader){.o = o, .provider = ""};
 	if (st)
 		return st;
 	l->seen = calloc(NAMES, sizeof(*l->seen));
@@ -305,7 +297,7 @@ static enum oom_status begin(struct loader *l, struct oom_offers *o, struct oom_
 enum oom_status oom_offers_load(struct oom_offers *o, struct oom_error *err)
 {
 	const struct oom_embedded *f = oom_embedded_find("boxes.csv");
-	struct loader l;
+	struct oom_offer_loader l;
 	enum oom_status st = begin(&l, o, err);
 
 	if (!st)
@@ -338,14 +330,14 @@ static void provider_of(const char *path, char out[24])
 enum oom_status oom_offers_read(struct oom_offers *o, const char *path, struct oom_error *err)
 {
 	char provider[24];
-	struct loader l;
+	struct oom_offer_loader l;
 	const size_t before = o->n;
 	enum oom_status st = begin(&l, o, err);
 
 	provider_of(path, provider);
 	l.provider = provider;
 	if (!st)
-		st = oom_csv_read(path, on_row, &l, err);
+		st = oom_offers_are_json(path) ? oom_offers_read_json(&l, path, err) : oom_csv_read(path, on_row, &l, err);
 	free(l.seen);
 	if (st)
 		o->n = before;

@@ -21,12 +21,12 @@ struct oom_offers {
 	size_t n, cap;
 	struct oom_gpus gpus;
 	/* rows left out or mended, counted; the first few in words */
-	size_t rows, no_gpu, unknown_gpu, bad_number, bad_price, duplicates, shares;
+	size_t rows, malformed, no_gpu, unknown_gpu, bad_number, bad_price, duplicates, shares;
 	char unknown[8][48], nearest[8][48];
 	size_t n_unknown;
 };
-/* The shipped list (data/boxes.csv), and a user's own: our columns, SkyPilot catalogue CSVs, gpuhunt CSVs; told apart by
- * their headers.  OOM_ERR_INVALID names the columns that are missing.  Rows of unknown cards are counted, never dropped in
+/* The shipped list (data/boxes.csv), and a user's own: our columns, SkyPilot catalogue CSVs, gpuhunt CSVs, told apart by
+ * their headers; gpuhunt's and dstack's offers as JSON (a name ending in .json).  OOM_ERR_INVALID names the columns that are missing.  Rows of unknown cards are counted, never dropped in
  * silence. */
 OOM_API enum oom_status oom_offers_load(struct oom_offers *offers, struct oom_error *err);
 OOM_API enum oom_status oom_offers_read(struct oom_offers *offers, const char *path, struct oom_error *err);
@@ -57,6 +57,7 @@ struct oom_box_query {
 	const char *providers;          /* comma list, NULL: all */
 	const char *gpu;                /* NULL: all */
 	double max_usd_h;               /* 0: any */
+	double min_headroom;            /* part of the card to stay free: 0 to below 1 */
 	int64_t max_nodes;              /* 1 unless asked */
 	bool spot;
 };

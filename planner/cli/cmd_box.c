@@ -1,4 +1,5 @@
 /* oomplan box: which machine to rent. */
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static const char *const rank_words[] = {"tokens", "hour", "time", "science", NU
 static const char *const emit_words[] = {"none", "skypilot", "dstack", NULL};
 static const char *const allow_words[] = {"lora", "science", NULL};
 static struct oom_list lists, allow;
-static const char *providers, *max_price, *tokens;
+static const char *providers, *max_price, *headroom, *tokens;
 static bool spot, own_only;
 static int rank, emit;
 static int64_t top = 12, max_nodes = 1;
@@ -98,24 +99,37 @@ static void shortages(const struct oom_offers *o, const struct oom_boxes *b)
 	}
 }
 
+/* The first PROVIDERS of them; a list of more is cut, and says so. */
 static void smallest(const struct oom_boxes *b)
 {
-	printf("\nthe cheapest an hour of each provider\n");
-	for (size_t i = 0; i < b->fitting; i++) {
-		const struct oom_box *best = NULL;
-		bool done = false;
+	enum { PROVIDERS = 64 };
+	const struct oom_box *best[PROVIDERS];
+	size_t n = 0;
+	bool cut = false;
 
-		for (size_t j = 0; j < i; j++)
-			done |= !strcmp(b->items[j].offer->provider, b->items[i].offer->provider);
-		for (size_t j = i; j < b->fitting && !done; j++)
-			if (!strcmp(b->items[j].offer->provider, b->items[i].offer->provider) && !isnan(b->items[j].usd_h) &&
-			    (!best || b->items[j].usd_h < best->usd_h))
-				best = &b->items[j];
-		if (best)
-			printf("  %-12s %-32s %s $/h on demand, %s spot (price of %s, %ld days old)\n", best->offer->provider, best->offer->instance,
-			       money(best->offer->ondemand_usd_h), money(best->offer->spot_usd_h),
-			       *best->offer->price_date ? best->offer->price_date : "?", oom_price_age_days(best->offer->price_date));
+	for (size_t i = 0; i < b->fitting; i++) {
+		const struct oom_box *x = &b->items[i];
+		size_t at = 0;
+
+		if (isnan(x->usd_h))
+			continue;
+		while (at < n && strcmp(best[at]->offer->provider, x->offer->provider))
+			at++;
+		if (at == PROVIDERS) {
+			cut = true;
+			continue;
+		}
+		if (at == n || x->usd_h < best[at]->usd_h)
+			best[at] = x;
+		n += at == n;
 	}
+	printf("\nthe cheapest an hour of each provider\n");
+	for (size_t i = 0; i < n; i++)
+		printf("  %-12s %-32s %s $/h on demand, %s spot (price of %s, %ld days old)\n", best[i]->offer->provider,
+		       best[i]->offer->instance, money(best[i]->offer->ondemand_usd_h), money(best[i]->offer->spot_usd_h),
+		       *best[i]->offer->price_date ? best[i]->offer->price_date : "?", oom_price_age_days(best[i]->offer->price_date));
+	if (cut)
+		printf("  (more providers than %d: the rest is not shown)\n", PROVIDERS);
 }
 
 static void budget(const struct oom_boxes *b)
@@ -163,9 +177,9 @@ static void text(const struct oom_job *job, const struct oom_offers *o, const st
 	if (o->unknown_gpu)
 		oom_complain(0, "%zu rows of cards the table does not know were kept aside: %s%s%s%s", o->unknown_gpu, o->unknown[0],
 			     *o->nearest[0] ? " (nearest " : "", o->nearest[0], *o->nearest[0] ? ")" : "");
-	if (o->shares || o->bad_price || o->bad_number)
-		oom_complain(0, "%zu rows are shares of a card or machines apart, %zu prices and %zu figures could not be used", o->shares,
-			     o->bad_price, o->bad_number);
+	if (o->shares || o->bad_price || o->bad_number || o->malformed)
+		oom_complain(0, "%zu rows are shares of a card or machines apart, %zu no offers, %zu prices and %zu figures could not be used",
+			     o->shares, o->malformed, o->bad_price, o->bad_number);
 }
 
 /* ---- machine output ---- */
@@ -240,21 +254,28 @@ static void csv(const struct oom_offers *o, const struct oom_boxes *b)
 	}
 }
 
-/* SkyPilot's accelerator names: the model without form factor, memory where it tells cards apart. */
-static void sky_name(const struct oom_gpu *g, char out[64])
+/* A card as SkyPilot and dstack call it: RTX4090, RTX6000-Ada (RTX6000Ada for dstack), RTXPRO6000, A6000, A100-80GB; form factor
+ * and, where a field of its own states it, the size are left out. */
+static void list_name(const struct oom_gpu *g, bool sky, char out[80])
 {
-	const char *dash;
+	const char *p = g->name;
+	size_t n = 0;
 
-	snprintf(out, 64, "%s", g->name);
-	dash = strchr(out, '-');
-	if (dash && !strncmp(out, "RTX-", 4))
-		dash = NULL;
-	if (dash)
-		out[dash - out] = 0;
-	for (char *p = out; *p; p++)
-		*p = *p == '-' ? '_' : *p;
-	if (!strcmp(out, "A100") && g->memory_gb > 60)
-		strcat(out, "-80GB");
+	if (!strncmp(p, "RTX-", 4)) {
+		p += strncmp(p, "RTX-A", 5) ? 0 : 4;
+		for (; *p && n < 64 && strncmp(p, "-Blackwell", 10); p++) {
+			if (*p == '-' && isdigit((unsigned char)p[1]) && !strcmp(p + 1 + strspn(p + 1, "0123456789"), "GB"))
+				break;
+			if (*p != '-' || (sky && !strcmp(p, "-Ada")))
+				out[n++] = *p;
+		}
+		out[n] = 0;
+		return;
+	}
+	n = strcspn(p, "-");
+	snprintf(out, 80, "%.*s%s", (int)(n < 64 ? n : 64), p, strstr(p, "-NVL") ? (sky ? "-NVL" : "NVL") : "");
+	if (sky && ((!strcmp(out, "A100") && g->memory_gb > 60) || (!strcmp(out, "V100") && g->memory_gb > 20)))
+		strcat(out, g->memory_gb > 60 ? "-80GB" : "-32GB");
 }
 
 /* Fields as the SkyPilot task YAML and the dstack resources documentation name them. */
@@ -262,21 +283,23 @@ static void yaml(const struct oom_offers *o, const struct oom_box *x)
 {
 	const struct oom_gpu *g = &o->gpus.items[x->offer->gpu];
 	const double ram = ceil((double)x->need.ram_peak / 1073741824.0), disk = ceil((double)x->need.disk_peak / 1073741824.0);
-	char name[64];
+	char name[80];
 
+	list_name(g, emit == 1, name);
 	if (emit == 1) {
-		sky_name(g, name);
-		printf("resources:\n  cloud: %s\n  instance_type: %s\n", x->offer->provider, x->offer->instance);
-		if (*x->offer->region)
-			printf("  region: %s\n", x->offer->region);
+		/* "infra" since 0.9.2, which replaced "cloud" and "region"; a region that is prose ("France, FR") is left open */
+		const bool region = *x->offer->region && !strpbrk(x->offer->region, " ,:#");
+
+		printf("resources:\n  infra: %s%s%s\n", x->offer->provider, region ? "/" : "", region ? x->offer->region : "");
+		if (!strpbrk(x->offer->instance, " :#"))   /* a description ("1x A10") is no type */
+			printf("  instance_type: %s\n", x->offer->instance);
 		printf("  accelerators: %s:%u\n  memory: %.0f+\n  disk_size: %.0f\n  use_spot: %s\n", name, x->offer->gpu_count, ram, disk,
 		       spot ? "true" : "false");
 		if (x->nodes > 1)
 			printf("num_nodes: %lld\n", (long long)x->nodes);
 	} else {
-		snprintf(name, sizeof(name), "%.*s", (int)strcspn(g->name, "-"), g->name);
 		printf("resources:\n  gpu:\n    name: %s\n    memory: %.0fGB\n    count: %u\n  memory: %.0fGB..\n  disk: %.0fGB..\n",
-		       strncmp(g->name, "RTX", 3) ? name : g->name, g->memory_gb, x->offer->gpu_count, ram, disk);
+		       name, g->memory_gb, x->offer->gpu_count, ram, disk);
 		printf("backends: [%s]\nspot_policy: %s\n", x->offer->provider, spot ? "spot" : "on-demand");
 		if (x->nodes > 1)
 			printf("nodes: %lld\n", (long long)x->nodes);
@@ -306,6 +329,14 @@ static int run(struct oom_job *job)
 
 	if (max_price && !((q.max_usd_h = strtod(max_price, NULL)) > 0))
 		return oom_complain(OOM_EXIT_USAGE, "--max-price %s: expected dollars an hour, such as 20 or 20/h", max_price);
+	if (headroom) {
+		char *end;
+
+		q.min_headroom = strtod(headroom, &end) / 100;
+		if (end == headroom || (*end && strcmp(end, "%")) || !(q.min_headroom >= 0 && q.min_headroom < 1))
+			return oom_complain(OOM_EXIT_USAGE, "--min-headroom %s: expected percent of the card from 0 to below 100, such as 5%%",
+					    headroom);
+	}
 	code = oom_target_open(job, &t, false);
 	job->gpu = gpu;
 	if (code)
@@ -336,10 +367,12 @@ static const struct oom_option options[] = {
 	{.name = "gpu", .letter = 'g', .kind = OOM_OPTION_TEXT, .target = &oom_job.gpu, .metavar = "NAME", .hint = OOM_HINT_GPU,
 	 .summary = "only machines with this card"},
 	{.name = "boxes", .kind = OOM_OPTION_LIST, .target = &lists, .metavar = "FILE", .hint = OOM_HINT_FILE,
-	 .summary = "more offers: our columns, a SkyPilot vms.csv, or gpuhunt's CSV"},
+	 .summary = "more offers: our columns, a SkyPilot vms.csv, gpuhunt's CSV, or JSON of gpuhunt or `dstack offer --json`"},
 	{.name = "only-boxes", .kind = OOM_OPTION_FLAG, .target = &own_only, .summary = "leave the shipped list out"},
 	{.name = "provider", .kind = OOM_OPTION_TEXT, .target = &providers, .metavar = "NAMES", .summary = "only these, joined by commas"},
 	{.name = "max-price", .kind = OOM_OPTION_TEXT, .target = &max_price, .metavar = "USD", .summary = "dollars an hour for a machine, at most"},
+	{.name = "min-headroom", .kind = OOM_OPTION_TEXT, .target = &headroom, .metavar = "PERCENT",
+	 .summary = "part of every card that must stay free, such as 5%"},
 	{.name = "spot", .kind = OOM_OPTION_FLAG, .target = &spot, .summary = "rank by spot prices"},
 	{.name = "max-nodes", .kind = OOM_OPTION_COUNT, .target = &max_nodes, .metavar = "N", .min = 1, .max = 4096, .def = "1",
 	 .summary = "machines, where one does not do (doubled until it fits)"},

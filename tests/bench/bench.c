@@ -51,6 +51,41 @@ static double process(char *const argv[], long *rss_kib)
 	return t[10];
 }
 
+/* A catalogue of SkyPilot's size: 50,000 offers of eight cards. */
+static bool write_offers(const char *path)
+{
+	static const char *const cards[] = {"T4", "L4", "A10G", "A100", "A100-80GB", "H100", "L40S", "V100"};
+	FILE *f = fopen(path, "w");
+
+	if (!f)
+		return false;
+	fputs("InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,GpuInfo,SpotPrice\n", f);
+	for (int i = 0; i < 50000; i++)
+		fprintf(f, "m%d,%s,%d.0,16,400,%.3f,r%d,,\n", i % 1000, cards[i / 7 % 8], 1 << i % 4, 0.5 + i * 7919 % 10007 / 1000.0, i);
+	return !fclose(f);
+}
+
+static void boxes(char *program, char *model)
+{
+	char list[] = "/tmp/oomplan-bench-XXXXXX.csv";
+	char *const shipped[] = {program, "box", "--model", model, "--grad-ckpt", "full", "--precision", "bf16", NULL};
+	char *const many[] = {program, "box", "--model", model, "--grad-ckpt", "full", "--precision", "bf16", "--only-boxes", "--boxes", list,
+			      NULL};
+	const int fd = mkstemps(list, 4);
+	long rss;
+	double t = process(shipped, &rss);
+
+	printf("box, shipped list:    %6.2f ms, %ld KiB (aim: 100 ms)\n", 1e3 * t, rss);
+	if (fd < 0)
+		return;
+	close(fd);
+	if (write_offers(list)) {
+		t = process(many, &rss);
+		printf("box, 50,000 offers:   %6.2f ms, %ld KiB (aim: 1000 ms)\n", 1e3 * t, rss);
+	}
+	unlink(list);
+}
+
 int main(int argc, char **argv)
 {
 	char path[1024];
@@ -73,6 +108,7 @@ int main(int argc, char **argv)
 	printf("true:                 %6.2f ms, %ld KiB\n", 1e3 * base, rss);
 	t = process(job, &rss);
 	printf("oomplan, cold:        %6.2f ms, %ld KiB (aim: 5 ms, 8192 KiB)\n", 1e3 * t, rss);
+	boxes(job[0], path);
 	if (!ev || oom_keys_read(&keys, path, &err) || oom_model_new(&model, &keys, &err)) {
 		printf("%s\n", err.text);
 		return 1;

@@ -76,6 +76,33 @@ static void test_gpuhunt(void **state)
 	oom_offers_release(&o);
 }
 
+/* `dstack offer --json` (print_offers_json) and gpuhunt's items: MiB there, GB here; a row that is neither is counted. */
+static void test_json(void **state)
+{
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+
+	(void)state;
+	read_text(&o, "list.json",
+		  "{\"total\":1,\"offers\":[{\"backend\":\"aws\",\"region\":\"us\",\"instance_type\":\"g\",\"resources\":{\"cpus\":4,"
+		  "\"memory_mib\":16384,\"spot\":true,\"gpus\":[{\"name\":\"T4\",\"memory_mib\":16384},{\"name\":\"T4\",\"memory_mib\":16384}]},"
+		  "\"price\":0.5},7,{\"instance_name\":\"x\",\"gpu_name\":\"H1000\",\"gpu_count\":1},"
+		  "{\"instance_name\":\"y\",\"provider\":\"lambda\",\"gpu_name\":\"A100\",\"gpu_memory\":80,\"gpu_count\":1,\"price\":\"$2\"}]}",
+		  OOM_OK, &err);
+	assert_int_equal(o.n, 2);
+	assert_string_equal(o.items[0].provider, "aws");
+	assert_int_equal(o.items[0].gpu_count, 2);
+	assert_true(o.items[0].host_ram_gib == 16 && o.items[0].spot_usd_h == 0.5 && isnan(o.items[0].ondemand_usd_h));
+	assert_true(o.gpus.items[o.items[1].gpu].memory_gb == 80 && isnan(o.items[1].ondemand_usd_h));
+	assert_int_equal(o.malformed, 1);
+	assert_int_equal(o.unknown_gpu, 1);
+	assert_int_equal(o.bad_number, 1);
+	oom_offers_release(&o);
+	read_text(&o, "open.json", "[{\"instance_name\":\"x\"", OOM_ERR_PARSE, &err);
+	read_text(&o, "none.json", "{\"a\":1}", OOM_ERR_INVALID, &err);
+	oom_offers_release(&o);
+}
+
 static void test_malformed(void **state)
 {
 	struct oom_offers o = {0};
@@ -192,7 +219,7 @@ static void test_host(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_skypilot), cmocka_unit_test(test_gpuhunt), cmocka_unit_test(test_malformed),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_skypilot), cmocka_unit_test(test_gpuhunt), cmocka_unit_test(test_json), cmocka_unit_test(test_malformed),
 					   cmocka_unit_test(test_scenarios), cmocka_unit_test(test_host)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

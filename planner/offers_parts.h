@@ -1,0 +1,29 @@
+/* What the readers of price lists share.  Private to planner/. */
+#ifndef OOM_OFFERS_PARTS_H
+#define OOM_OFFERS_PARTS_H
+
+#include "oomplan/box.h"
+
+struct oom_offer_name {                 /* a GPU's name already looked up */
+	char name[48];
+	int gpu_mem;                    /* GB the list states; 0: none */
+	int32_t gpu;
+};
+struct oom_offer_loader {
+	struct oom_offers *o;
+	const char *provider;
+	struct oom_offer_name *seen;
+	size_t n_seen;
+	enum { OOM_OFFERS_OWN, OOM_OFFERS_SKY, OOM_OFFERS_HUNT, OOM_OFFERS_UNKNOWN } kind;
+	bool header;
+};
+
+/* Looks the card up and appends the offer; what cannot be used is counted.  mem_gb: of one card, 0 when the list is silent. */
+enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *offer, double count, double mem_gb, struct oom_error *err);
+/* NAN, counted, for a price that nobody charges. */
+double oom_offer_price(struct oom_offers *o, double v);
+
+bool oom_offers_are_json(const char *path);
+enum oom_status oom_offers_read_json(struct oom_offer_loader *l, const char *path, struct oom_error *err);
+
+#endif
