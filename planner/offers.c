@@ -270,6 +270,8 @@ static void fold(struct oom_offers *o)
 {
 	size_t n = 0;
 
+	if (!o->n)
+		return;
 	qsort(o->items, o->n, sizeof(*o->items), by_place);
 	for (size_t i = 0; i < o->n; i++) {
 		if (n && !by_place(&o->items[n - 1], &o->items[i])) {

@@ -151,6 +151,25 @@ static void needs(const struct oom_boxes *b)
 	printf("  and %s disk (a checkpoint is %s, the hub cache %s)\n", gib(n->disk_peak), gib(n->checkpoint), gib(n->hub_cache));
 }
 
+/* Nothing is left out in silence. */
+static void left_out(const struct oom_offers *o)
+{
+	const struct {
+		size_t n;
+		const char *what;
+	} counts[] = {{o->no_gpu, "without a GPU"}, {o->shares, "shares of a card or without a usable count"}, {o->malformed, "no offers"},
+		      {o->duplicates, "folded into another of the same machine and region"}, {o->bad_price, "with an absurd price, left unpriced"},
+		      {o->bad_number, "figures that are no numbers"}};
+	char line[400] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		if (counts[i].n)
+			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%zu %s", n ? ", " : "", counts[i].n, counts[i].what);
+	if (n)
+		oom_complain(0, "of %zu rows: %s", o->rows, line);
+}
+
 static void text(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b)
 {
 	size_t science = b->fitting;
@@ -177,9 +196,7 @@ static void text(const struct oom_job *job, const struct oom_offers *o, const st
 	if (o->unknown_gpu)
 		oom_complain(0, "%zu rows of cards the table does not know were kept aside: %s%s%s%s", o->unknown_gpu, o->unknown[0],
 			     *o->nearest[0] ? " (nearest " : "", o->nearest[0], *o->nearest[0] ? ")" : "");
-	if (o->shares || o->bad_price || o->bad_number || o->malformed)
-		oom_complain(0, "%zu rows are shares of a card or machines apart, %zu no offers, %zu prices and %zu figures could not be used",
-			     o->shares, o->malformed, o->bad_price, o->bad_number);
+	left_out(o);
 }
 
 /* ---- machine output ---- */
@@ -244,8 +261,8 @@ static void csv(const struct oom_offers *o, const struct oom_boxes *b)
 		oom_csv_uint(&c, x->needs_science);
 		oom_csv_uint(&c, x->pareto);
 		for (int k = 0; k < 3; k++) {
-			snprintf(number, sizeof(number), isnan(reals[k]) ? "" : "%.6g", reals[k]);
-			oom_csv_text(&c, number);
+			snprintf(number, sizeof(number), "%.6g", reals[k]);
+			oom_csv_text(&c, isnan(reals[k]) ? "" : number);
 		}
 		oom_csv_uint(&c, x->plan.used_bytes);
 		oom_csv_uint(&c, x->need.ram_peak);

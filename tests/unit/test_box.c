@@ -99,6 +99,10 @@ static void test_json(void **state)
 	assert_int_equal(o.bad_number, 1);
 	oom_offers_release(&o);
 	read_text(&o, "open.json", "[{\"instance_name\":\"x\"", OOM_ERR_PARSE, &err);
+	read_text(&o, "null.json", "[null,{\"backend\":null,\"resources\":5}]", OOM_OK, &err);
+	assert_int_equal(o.malformed, 1);       /* an offer without a card, and a null */
+	assert_int_equal(o.no_gpu, 1);
+	oom_offers_release(&o);
 	read_text(&o, "none.json", "{\"a\":1}", OOM_ERR_INVALID, &err);
 	oom_offers_release(&o);
 }
