@@ -51,6 +51,18 @@ struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act 
 struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *up, const char *down, enum oom_act act,
 			     struct oom_dim ff, bool bias);
 
+/* LoRA on a bare parameter (lora_param.c): the weight, what is added to it, and the sum while it is in use. */
+struct oom_lora_param {
+	struct oom_val w, delta, sum;
+};
+enum oom_lora_part { OOM_LORA_ROUTER, OOM_LORA_GATE_UP, OOM_LORA_DOWN };
+/* The adapter of w, stacked [experts, out, in]: delta stays absent when the plan does not adapt it. */
+struct oom_lora_param oom_lora_delta(struct oom_tape *t, enum oom_lora_part part, struct oom_val w, uint64_t experts, uint64_t out,
+				     uint64_t in);
+/* What the layer computes with: w itself, or a reference to w + delta. */
+struct oom_val oom_lora_sum(struct oom_tape *t, struct oom_lora_param *l);
+void oom_lora_drop(struct oom_tape *t, struct oom_lora_param *l);
+
 /* Mixture of experts (moe.c). */
 struct oom_moe {
 	uint64_t experts, top_k, d_expert, d_shared;    /* d_shared 0: no shared expert */
@@ -60,6 +72,7 @@ struct oom_moe {
 	 * experts run after the routed ones */
 	bool router_fp32, sigmoid, scale_weights;
 	bool route_late;                /* of router_fp32: the product in the model's type, only the scores in fp32 */
+	bool route_plain;               /* of router_fp32: everything in the model's type after all */
 	bool combine_fp32;              /* routed and shared outputs summed in fp32 */
 };
 /* Router, dispatch, experts, combination; consumes x. */

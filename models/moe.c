@@ -10,10 +10,13 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 {
 	const struct oom_dim e = {m->experts, "n_experts"}, k = {m->top_k, "top_k"};
 	struct oom_val w, logits, p, v;
+	struct oom_lora_param lora;
 	enum oom_dtype dt;
 
 	t->scope = "gate";
 	w = oom_param(t, "weight", m->experts, x.width, 0);
+	lora = oom_lora_delta(t, OOM_LORA_ROUTER, w, 1, m->experts, x.width);
+	w = oom_lora_sum(t, &lora);
 	logits = oom_op_matmul_param(t, "router logits", x, w, oom_none(), e);
 	dt = (enum oom_dtype)logits.dt;
 	p = oom_op_softmax(t, logits, true);
@@ -24,7 +27,10 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 
 		v = oom_op_div(t, v, sum);
 	}
-	return m->scores_in_model_type ? oom_op_cast(t, v, dt) : v;
+	if (m->scores_in_model_type)
+		v = oom_op_cast(t, v, dt);
+	oom_lora_drop(t, &lora);
+	return v;
 }
 
 /* Router in fp32 whatever the model's type: input and weight are cast, the scores stay in fp32
@@ -32,20 +38,25 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index)
 {
 	const struct oom_dim e = {m->experts, "n_experts"}, k = {m->top_k, "top_k"};
+	struct oom_lora_param lora;
 	struct oom_val w, p, v;
 
 	t->scope = "gate";
 	w = oom_param(t, "weight", m->experts, x.width, 0);
+	lora = oom_lora_delta(t, OOM_LORA_ROUTER, w, 1, m->experts, x.width);
+	/* PEFT 0.20 stops here: its wrapper does not pass the router's correction bias on */
+	t->approximate |= !oom_is_none(lora.delta) && m->sigmoid && !m->route_late;
+	w = oom_lora_sum(t, &lora);
 	if (m->sigmoid)
 		oom_buffer(t, m->experts, OOM_F32);
-	if (!m->route_late) {
+	if (!m->route_late && !m->route_plain) {
 		x = oom_op_cast(t, x, OOM_F32);
 		w = oom_op_cast(t, w, OOM_F32);
 	}
 	p = oom_op_matmul_param(t, "router logits", x, w, oom_none(), e);
 	if (m->route_late)
 		p = oom_op_cast(t, p, OOM_F32);
-	p = m->sigmoid ? oom_op_unary(t, OOM_SIGMOID, p) : oom_op_softmax(t, p, true);
+	p = m->sigmoid ? oom_op_unary(t, OOM_SIGMOID, p) : oom_op_softmax(t, p, !m->route_plain);
 	/* scores with the bias, and with the groups not chosen masked out: gone when the function returns */
 	if (m->sigmoid)
 		oom_scratch(t, "scores for choice", x.mono, 2 * m->experts, OOM_F32);
@@ -58,6 +69,7 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 			sum = oom_op_unary(t, OOM_ADD_SCALAR, sum);
 		v = oom_op_div(t, v, sum);
 	}
+	oom_lora_drop(t, &lora);
 	return m->scale_weights ? oom_op_unary(t, OOM_SCALE, v) : v;
 }
 
@@ -67,27 +79,30 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_moe *m, struc
 	const struct oom_dim k = {m->top_k, "top_k"}, f = {m->d_expert, "d_expert"}, h = {x.width, x.text};
 	const struct oom_dim half[2] = {{m->top_k * m->d_expert, "top_k * d_expert"}, {m->top_k * m->d_expert, "top_k * d_expert"}};
 	struct oom_val gate_up, down, sorted, perm, rows, sel, w, mask, part[2], y, inv;
+	struct oom_lora_param ld, lg;
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 
 	t->scope = "experts";
-	/* PEFT wraps stacked expert weights as parameters of their own under all-linear: not modelled */
-	t->approximate |= t->plan->lora_r && !strcmp(t->plan->lora_targets, "all-linear");
 	gate_up = oom_param(t, "gate_up_proj", m->experts * 2 * m->d_expert, x.width, OOM_P_EXPERT);
 	down = oom_param(t, "down_proj", m->experts * x.width, m->d_expert, OOM_P_EXPERT);
 	oom_param_stacked(t, gate_up, 2 * m->d_expert);
 	oom_param_stacked(t, down, x.width);
+	ld = oom_lora_delta(t, OOM_LORA_DOWN, down, m->experts, x.width, m->d_expert);  /* the outer wrapper */
+	lg = oom_lora_delta(t, OOM_LORA_GATE_UP, gate_up, m->experts, 2 * m->d_expert, x.width);
 	sorted = oom_new(t, "sorted experts", x.mono, k, OOM_I64);
 	perm = oom_new(t, "permutation", x.mono, k, OOM_I64);
 	rows = oom_new(t, "row of each choice", x.mono, k, OOM_I64);
 	sel = oom_op_gather(t, "dispatched", oom_keep(x), rows, x.mono, (struct oom_dim){m->top_k * x.width, "top_k * d_model"});
 	w = oom_op_gather(t, "sorted scores", scores, oom_keep(perm), x.mono, k);
 	mask = oom_new(t, "sentinel mask", x.mono, k, OOM_U8);
+	gate_up = oom_lora_sum(t, &lg);
 	sel = oom_op_masked_inplace(t, sel, oom_keep(mask));
-	y = oom_op_grouped_mm(t, "gate and up", sel, gate_up, (struct oom_dim){2 * f.n, "2 * d_expert"});
+	y = oom_op_grouped_mm(t, "gate and up", sel, gate_up, x.width, (struct oom_dim){2 * f.n, "2 * d_expert"});
 	oom_op_split(t, y, 2, half, part);
 	part[0] = oom_activation(t, m->act, part[0]);
 	y = oom_op_mul(t, part[0], part[1]);
-	y = oom_op_grouped_mm(t, "down", y, down, h);
+	down = oom_lora_sum(t, &ld);
+	y = oom_op_grouped_mm(t, "down", y, down, m->d_expert, h);
 	y = oom_op_mul(t, y, w);
 	y = oom_op_masked_inplace(t, y, mask);
 	inv = oom_new(t, "inverse permutation", x.mono, k, OOM_I64);
@@ -97,7 +112,10 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_moe *m, struc
 	oom_drop(t, perm);
 	oom_drop(t, index);
 	oom_done(t, x);
-	return oom_op_cast(t, y, dt);
+	y = oom_op_cast(t, y, dt);
+	oom_lora_drop(t, &lg);
+	oom_lora_drop(t, &ld);
+	return y;
 }
 
 struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x)

@@ -51,6 +51,8 @@ enum oom_unary {
 enum oom_linear_flags { OOM_BIAS = 1, OOM_NO_LORA = 2, OOM_IS_HEAD = 4, OOM_NO_QUANT = 8, OOM_LORA_NOT_ALL = 16,
 			OOM_NOT_LEAF = 32 };     /* x @ weight.T: autocast caches copies of leaves only */
 
+/* Whether PEFT turns this module name into a parameter's for the model type (lora_param.c). */
+bool oom_lora_translated(const struct oom_tape *t, const char *word);
 /* Width of each element type's parameters under the plan: trainable, storage type, quantisation. */
 void oom_param_policy(const struct oom_tape *t, struct oom_param *p);
 
@@ -113,7 +115,8 @@ struct oom_val oom_op_masked(struct oom_tape *t, const char *name, struct oom_va
 /* masked_fill_ on x's own storage. */
 struct oom_val oom_op_masked_inplace(struct oom_tape *t, struct oom_val x, struct oom_val mask);
 /* One product a group of rows: w is stacked [experts, out, in]; not on autocast's lists. */
-struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w, struct oom_dim out);
+struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w, uint64_t in,
+				 struct oom_dim out);
 /* Convolution with weight rows x cols; out = (mono, width). */
 struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows, uint64_t cols,
 			   bool bias, uint16_t mono, struct oom_dim width);

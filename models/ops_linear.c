@@ -143,6 +143,8 @@ static bool adapted(const struct oom_tape *t, const char *name, unsigned flags)
 {
 	if (!t->plan->lora_r || (flags & (OOM_NO_LORA | OOM_IS_HEAD)))
 		return false;
+	if (oom_lora_translated(t, name))
+		return false;
 	if (!strcmp(t->plan->lora_targets, "all-linear"))
 		return !(flags & OOM_LORA_NOT_ALL);
 	return word_in(t->plan->lora_targets, name);
@@ -250,15 +252,14 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 	return y;
 }
 
-struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w, struct oom_dim out)
+struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w, uint64_t in,
+				 struct oom_dim out)
 {
 	bool rg;
 	struct oom_val y;
 	int32_t n = -1;
-	uint64_t in;
 
 	x = oom_op_cast(t, x, (enum oom_dtype)w.dt);
-	in = t->params[-2 - w.node].cols;
 	rg = wants_grad(t, x) || w.rg;
 	if (rg) {
 		n = oom_node(t, OOM_NODE_GROUPED_MM, "grouped_mm");
@@ -274,6 +275,7 @@ struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oo
 		y = oom_node_out(t, n, 0, y);
 	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
 	oom_done(t, x);
+	oom_done(t, w);
 	return y;
 }
 

@@ -12,6 +12,8 @@ enum {
 	QK_NORM_FULL = 256,     /* one norm over all heads (MiniMax M2) */
 	LOCAL_ROPE = 512,       /* sliding layers, and full ones without positions (EXAONE MoE) */
 	ROUTE_LATE = 1024,      /* router product in the model's type, scores in fp32 (MiniMax M2) */
+	PLAIN_SOFTMAX = 4096,   /* router and scores in the model's type (Mistral 4) */
+	SCALED_QUERY = 8192,    /* queries times a factor of their position (Mistral 4) */
 	CAT_ROPE = 2048,        /* rotated and passed parts are joined even when all is rotated */
 };
 static const struct {
@@ -23,6 +25,7 @@ static const struct {
 	{"glm4_moe_lite", MLA | SIGMOID | SHARED | INTERLEAVE, 1}, {"youtu", MLA | INTERLEAVE | TIED, 1},
 	{"glm4_moe", SIGMOID | SHARED | CAT_ROPE, 0.5}, {"dots1", SIGMOID | SHARED | QK_NORM, 1},
 	{"solar_open", SIGMOID | SHARED | ALL_SPARSE, 1}, {"exaone_moe", SIGMOID | SHARED | QK_NORM | LOCAL_ROPE, 1},
+	{"mistral4", MLA | SHARED | INTERLEAVE | PLAIN_SOFTMAX | SCALED_QUERY, 1},
 	{"hy_v3", SIGMOID | SHARED | QK_NORM, 1},
 	{"minimax_m2", SIGMOID | SHARED | ALL_SPARSE | QK_NORM | QK_NORM_FULL | ROUTE_LATE | CAT_ROPE, 1},
 };
@@ -47,7 +50,8 @@ static void parse_experts(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 	const bool all = a->extra[FLAGS] & ALL_SPARSE;
-	const uint64_t dense = all ? 0 : oom_read_count_or(r, "first_k_dense_replace", 1);
+	const uint64_t usual = a->extra[FLAGS] & PLAIN_SOFTMAX ? 0 : 1;
+	const uint64_t dense = all ? 0 : oom_read_count_or(r, "first_k_dense_replace", usual);
 
 	if (!(a->extra[FLAGS] & SHARED))
 		return;
@@ -175,6 +179,7 @@ static struct oom_val latent_attention(struct oom_tape *t, const struct layer *l
 	const struct oom_dim cs[2] = {{rank, "kv_lora_rank"}, {rot, "qk_rope_head_dim"}};
 	const struct oom_dim ks[2] = {{H * nope, "n_heads * qk_nope_head_dim"}, {H * a->v_head_dim, "n_heads * v_head_dim"}};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
+	const uint64_t flags = a->extra[FLAGS];
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_rope rope = l->rope;
 	struct oom_val q, c[2], k[2], p[2], y;
@@ -196,6 +201,11 @@ static struct oom_val latent_attention(struct oom_tape *t, const struct layer *l
 	c[1] = oom_op_expand(t, c[1], c[1].mono, (struct oom_dim){H * rot, "n_heads * qk_rope_head_dim"});
 	q = oom_op_cat(t, p[0], p[1], qd);
 	k[0] = oom_op_cat(t, k[0], c[1], qd);
+	if (flags & SCALED_QUERY) {             /* 1 + beta * log(1 + floor(position / length)), cast to the queries' type */
+		struct oom_val f = oom_new(t, "query scale", t->m_s, D(1), OOM_F32);
+
+		q = oom_op_mul(t, q, oom_op_cast(t, f, (enum oom_dtype)q.dt));
+	}
 	at.mask = l->mask[0];
 	y = oom_attention_core(t, &at, q, k[0], k[1]);
 	return oom_op_linear(t, "o_proj", y, h, a->o_bias ? OOM_BIAS : 0);
@@ -208,8 +218,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const uint64_t flags = a->extra[FLAGS];
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
 	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
-				  .norm_topk = flags & SIGMOID && oom_read_bool(&((struct oom_arch *)a)->rd, "norm_topk_prob", true),
-				  .router_fp32 = true, .sigmoid = flags & SIGMOID, .scale_weights = !(flags & ROUTE_LATE), .route_late = flags & ROUTE_LATE,
+				  .norm_topk = flags & (SIGMOID | PLAIN_SOFTMAX) && oom_read_bool(&((struct oom_arch *)a)->rd, "norm_topk_prob", true),
+				  .router_fp32 = true, .sigmoid = flags & SIGMOID, .scale_weights = !(flags & ROUTE_LATE), .route_late = flags & ROUTE_LATE, .route_plain = flags & PLAIN_SOFTMAX,
 				  .combine_fp32 = oom_read_bool(&((struct oom_arch *)a)->rd, "enable_moe_fp32_combine", false)};
 	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
 	struct oom_rope rope = l->rope;
@@ -263,7 +273,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const char *const types[] = {"deepseek_v3", "deepseek_v2", "glm4_moe", "glm4_moe_lite", "dots1", "youtu", "solar_open", "exaone_moe", "hy_v3",
-				    "minimax_m2", NULL};
+				    "minimax_m2", "mistral4", NULL};
 
 const struct oom_family oom_family_deepseek = {
 	.name = "deepseek",
