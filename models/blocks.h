@@ -73,6 +73,8 @@ struct oom_moe {
 	bool router_fp32, sigmoid, scale_weights;
 	bool route_late;                /* of router_fp32: the product in the model's type, only the scores in fp32 */
 	bool route_plain;               /* of router_fp32: everything in the model's type after all */
+	bool router_frozen_bias;        /* ERNIE 4.5: router weight and a frozen bias in fp32, outside autocast */
+	bool topk_first;                /* Cohere 2: softmax over the chosen logits alone */
 	bool combine_fp32;              /* routed and shared outputs summed in fp32 */
 };
 /* Router, dispatch, experts, combination; consumes x. */

@@ -19,9 +19,16 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 	w = oom_lora_sum(t, &lora);
 	logits = oom_op_matmul_param(t, "router logits", x, w, oom_none(), e);
 	dt = (enum oom_dtype)logits.dt;
-	p = oom_op_softmax(t, logits, true);
-	*index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
-	v = oom_op_gather(t, "top-k value", p, oom_keep(*index), x.mono, k);
+	*index = oom_none();
+	if (m->topk_first) {
+		*index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
+		v = oom_op_gather(t, "top-k value", logits, oom_keep(*index), x.mono, k);
+		v = oom_op_softmax(t, v, true);
+	} else {
+		p = oom_op_softmax(t, logits, true);
+		*index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
+		v = oom_op_gather(t, "top-k value", p, oom_keep(*index), x.mono, k);
+	}
 	if (m->norm_topk) {                     /* value /= value.sum(): in place, so the dividend is cloned */
 		struct oom_val sum = oom_op_sum(t, oom_keep(v), v.mono, D(1));
 
@@ -71,6 +78,34 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 	}
 	oom_lora_drop(t, &lora);
 	return m->scale_weights ? oom_op_unary(t, OOM_SCALE, v) : v;
+}
+
+/* Weight and correction bias kept in fp32, autocast off, the sum clamped before the division
+ * (models/ernie4_5_moe/modeling_ernie4_5_moe.py Ernie4_5_MoeTopKRouter). */
+static struct oom_val route_ernie(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index)
+{
+	const struct oom_dim e = {m->experts, "n_experts"}, k = {m->top_k, "top_k"};
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const bool amp = t->amp;
+	struct oom_lora_param lora;
+	struct oom_val w, p, v, sum;
+
+	t->scope = "gate";
+	w = oom_param(t, "weight", m->experts, x.width, OOM_P_FP32);
+	oom_drop(t, oom_param(t, "e_score_correction_bias", 0, m->experts, OOM_P_FP32 | OOM_P_FROZEN));
+	lora = oom_lora_delta(t, OOM_LORA_ROUTER, w, 1, m->experts, x.width);
+	w = oom_lora_sum(t, &lora);
+	t->amp = false;
+	p = oom_op_matmul_param(t, "router logits", oom_op_cast(t, x, OOM_F32), w, oom_none(), e);
+	p = oom_op_softmax(t, p, true);
+	oom_scratch(t, "scores for choice", x.mono, m->experts, OOM_F32);
+	*index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
+	v = oom_op_gather(t, "top-k value", p, oom_keep(*index), x.mono, k);
+	sum = oom_op_unary(t, OOM_CLAMP, oom_op_sum(t, oom_keep(v), v.mono, D(1)));
+	v = oom_op_div(t, v, sum);
+	t->amp = amp;
+	oom_lora_drop(t, &lora);
+	return oom_op_cast(t, v, dt);
 }
 
 static struct oom_val experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val scores,
@@ -124,7 +159,8 @@ struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
 
 	if (m->d_shared && !m->router_fp32)
 		shared = oom_gated_mlp(t, oom_keep(x), m->act, (struct oom_dim){m->d_shared, "d_shared"}, false);
-	scores = m->router_fp32 ? route_fp32(t, m, oom_keep(x), &index) : route(t, m, oom_keep(x), &index);
+	scores = m->router_frozen_bias ? route_ernie(t, m, oom_keep(x), &index) :
+		 m->router_fp32 ? route_fp32(t, m, oom_keep(x), &index) : route(t, m, oom_keep(x), &index);
 	y = experts(t, m, oom_keep(x), scores, index);
 	if (m->d_shared && m->router_fp32)
 		shared = oom_gated_mlp(t, oom_keep(x), m->act, (struct oom_dim){m->d_shared, "d_shared"}, false);

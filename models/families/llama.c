@@ -1,6 +1,7 @@
 /* Pre-norm decoders with rotary positions: Llama and the many types that differ from it by switches.
  * Reference: transformers 5.12, models/{llama,mistral,qwen2,qwen3,gemma,gemma2,granite,phi3,olmo2,mixtral,qwen2_moe,
  * olmoe,...}/modeling_*.py. */
+#include <stdio.h>
 #include <string.h>
 
 #include "../blocks.h"
@@ -33,6 +34,7 @@ enum {
 	EMBED_NORM = 1 << 25,   /* the final norm's like before the first layer too (nanochat) */
 	SUB_NORM = 1 << 26,     /* norms before the output projections (BitNet) */
 	XIELU = 1 << 27,        /* an activation with two parameters of its own (Apertus) */
+	ERNIE_ROUTER = 1 << 29, TOPK_FIRST = 1 << 30,
 	LAYER_ROPES = 1 << 28,  /* layers slide where layer_types says so, each kind with its rotary table (Mellum) */
 	PATTERN_6 = 1 << 19,    /* five sliding layers, one full (Gemma 3), each kind with its rotary table */
 };
@@ -67,6 +69,9 @@ static const struct {
 	{"olmo2", POST_ONLY | QK_NORM | QK_NORM_FULL, OOM_NORM_RMS_FP32, 0, NULL, NULL},
 	{"mixtral", EXPERTS, OOM_NORM_RMS, 0, NULL, NULL}, {"olmoe", EXPERTS | QK_NORM | QK_NORM_FULL | SCORES_CAST, OOM_NORM_RMS, 0, NULL, NULL},
 	{"qwen3_moe", EXPERTS | QK_NORM | SCORES_CAST, OOM_NORM_RMS, 0, NULL, NULL},
+	{"ernie4_5_moe", EXPERTS | ALL_BIAS | TIED | FP32_ROPE | INTERLEAVED | ERNIE_ROUTER | SCORES_CAST, OOM_NORM_RMS, 0, NULL, NULL},
+	{"cohere2_moe", EXPERTS | PARALLEL | TIED | FP32_ROPE | LOCAL_ROPE | ALTERNATING | PATTERN_4 | SCORES_CAST | TOPK_FIRST,
+	 OOM_NORM_LAYER_WRITTEN_OUT, 0, NULL, NULL},
 	{"flex_olmo", EXPERTS | POST_ONLY | QK_NORM | QK_NORM_FULL | SCORES_CAST, OOM_NORM_RMS_FP32, 0, NULL, NULL},
 	{"mellum", EXPERTS | QK_NORM | SCORES_CAST | ALTERNATING | LAYER_ROPES, OOM_NORM_RMS, 0, NULL, NULL},
 	{"qwen2_moe", EXPERTS | QKV_BIAS | SCORES_CAST | SHARED_GATE, OOM_NORM_RMS, 0, NULL, NULL},
@@ -84,8 +89,14 @@ static void parse_experts(struct oom_arch *a, unsigned flags)
 		a->n_experts = oom_read_count(r, "num_experts", 1);
 	a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
 	a->d_expert = oom_read_count_or(r, "moe_intermediate_size", a->d_ff);
-	a->extra[NORM_TOPK] = oom_read_bool(r, "norm_topk_prob", !(flags & SCORES_CAST));
+	a->extra[NORM_TOPK] = oom_read_bool(r, "norm_topk_prob", !(flags & SCORES_CAST)) && !(flags & TOPK_FIRST);
 	a->d_shared = flags & SHARED_GATE ? oom_read_count_or(r, "shared_expert_intermediate_size", 0) : 0;
+	if (flags & ERNIE_ROUTER)
+		a->d_shared = a->d_expert * oom_read_count_or(r, "moe_num_shared_experts", 0);
+	if (flags & TOPK_FIRST) {
+		a->d_shared = a->d_expert * oom_read_count_or(r, "num_shared_experts", 0);
+		a->d_ff = oom_read_count_or(r, "prefix_dense_intermediate_size", a->d_ff);
+	}
 	if (a->top_k > a->n_experts)
 		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts", (unsigned long long)a->top_k,
 			      (unsigned long long)a->n_experts);
@@ -97,6 +108,9 @@ static void parse_kinds(struct oom_arch *a, unsigned flags)
 	struct oom_reader *r = &a->rd;
 	const uint64_t sparse = oom_read_count_or(r, "decoder_sparse_step", 1);
 	const uint64_t set = oom_read_count_or(r, "sliding_window_pattern", flags & PATTERN_4 ? 4 : 6), pattern = set ? set : 6;
+	const uint64_t start = flags & ERNIE_ROUTER ? oom_read_count_or(r, "moe_layer_start_index", 1) : 0;
+	const uint64_t every = flags & ERNIE_ROUTER ? oom_read_count_or(r, "moe_layer_interval", 1) : 1;
+	const double end = flags & ERNIE_ROUTER ? oom_read_real(r, "moe_layer_end_index", -1) : -1;
 	const struct oom_key *only = oom_read_key(r, "mlp_only_layers");
 	bool any = false;
 
@@ -109,6 +123,7 @@ static void parse_kinds(struct oom_arch *a, unsigned flags)
 			slides = !strcmp(type, "sliding_attention");
 		if (flags & EXPERTS && mlp)
 			dense = !strcmp(mlp, "dense");
+		dense |= i < start || (every && (i + 1) % every) || (end >= 0 && (double)i > end);
 		any |= slides;
 		for (uint32_t j = 0; only && only->type == OOM_KEY_LIST && j < only->n_items; j++)
 			dense |= oom_read_item_real(r, "mlp_only_layers", j, -1) == (double)i;
@@ -162,7 +177,7 @@ static void parse(struct oom_arch *a)
 	a->softcap_logits = oom_read_real(r, "final_logit_softcapping", 0);
 	if (flags & ALL_BIAS) {
 		a->qkv_bias = a->o_bias = a->mlp_bias = oom_read_bool(r, "use_bias", true);
-		a->head_bias = flags & PARALLEL;
+		a->head_bias = flags & PARALLEL || (flags & ERNIE_ROUTER && a->qkv_bias);
 	}
 	a->qkv_bias |= oom_read_bool(r, "use_qkv_bias", false);
 	a->o_bias = a->o_bias && !(flags & NO_O_BIAS);
@@ -179,6 +194,12 @@ static void parse(struct oom_arch *a)
 		oom_read_fail(r, "%s with query and key norms is not modelled", a->model_type);
 	parse_experts(a, flags);
 	parse_kinds(a, flags);
+	if (flags & TOPK_FIRST && (a->d_shared || oom_read_real(r, "rms_norm_eps", 0) > 0 ||
+				   strcmp(oom_read_string(r, "expert_selection_fn", "softmax"), "softmax"))) {
+		a->approximate = true;
+		snprintf(a->warning, sizeof(a->warning), "%s: shared experts, sigmoid scores and RMS norms are approximated.",
+			 a->model_type);
+	}
 }
 
 struct layer {
@@ -264,7 +285,8 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 	const uint64_t flags = a->extra[FLAGS];
 	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared,
 				  .act = a->act, .norm_topk = a->extra[NORM_TOPK],
-				  .scores_in_model_type = flags & SCORES_CAST, .shared_gate = flags & SHARED_GATE};
+				  .scores_in_model_type = flags & SCORES_CAST, .shared_gate = flags & SHARED_GATE,
+				  .router_frozen_bias = flags & ERNIE_ROUTER, .topk_first = flags & TOPK_FIRST};
 
 	if (a->n_experts && !(kind & 2))
 		return oom_moe_mlp(t, &m, x);
@@ -370,7 +392,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const char *const types[] = {"llama", "mistral", "ministral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "granite", "phi3",
-				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "flex_olmo", "mellum",
+				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "flex_olmo", "mellum", "ernie4_5_moe", "cohere2_moe",
 				    "olmo", "olmo3", "exaone4", "glm4", "hunyuan_v1_dense",
 				    "starcoder2", "stablelm", "phi",
 				    "gemma3_text", "glm", "nemotron", "cohere", "seed_oss", "arcee",
