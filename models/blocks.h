@@ -79,6 +79,8 @@ struct oom_moe {
 };
 /* Router, dispatch, experts, combination; consumes x. */
 struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x);
+/* Granite's: experts run one after another, the shared expert fused. */
+struct oom_val oom_moe_parallel_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x);
 
 /* The 4D mask transformers builds for a whole model, or none: causal / bidirectional, with a sliding window (0: none). */
 struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt, uint16_t mb, uint16_t mq,

@@ -72,6 +72,8 @@ static const struct {
 	{"ernie4_5_moe", EXPERTS | ALL_BIAS | TIED | FP32_ROPE | INTERLEAVED | ERNIE_ROUTER | SCORES_CAST, OOM_NORM_RMS, 0, NULL, NULL},
 	{"cohere2_moe", EXPERTS | PARALLEL | TIED | FP32_ROPE | LOCAL_ROPE | ALTERNATING | PATTERN_4 | SCORES_CAST | TOPK_FIRST,
 	 OOM_NORM_LAYER_WRITTEN_OUT, 0, NULL, NULL},
+	{"granitemoe", EXPERTS | MULTIPLIERS, OOM_NORM_RMS, 0, NULL, NULL},
+	{"granitemoeshared", EXPERTS | MULTIPLIERS, OOM_NORM_RMS, 0, NULL, NULL},
 	{"flex_olmo", EXPERTS | POST_ONLY | QK_NORM | QK_NORM_FULL | SCORES_CAST, OOM_NORM_RMS_FP32, 0, NULL, NULL},
 	{"mellum", EXPERTS | QK_NORM | SCORES_CAST | ALTERNATING | LAYER_ROPES, OOM_NORM_RMS, 0, NULL, NULL},
 	{"qwen2_moe", EXPERTS | QKV_BIAS | SCORES_CAST | SHARED_GATE, OOM_NORM_RMS, 0, NULL, NULL},
@@ -91,6 +93,8 @@ static void parse_experts(struct oom_arch *a, unsigned flags)
 	a->d_expert = oom_read_count_or(r, "moe_intermediate_size", a->d_ff);
 	a->extra[NORM_TOPK] = oom_read_bool(r, "norm_topk_prob", !(flags & SCORES_CAST)) && !(flags & TOPK_FIRST);
 	a->d_shared = flags & SHARED_GATE ? oom_read_count_or(r, "shared_expert_intermediate_size", 0) : 0;
+	if (!strcmp(a->model_type, "granitemoeshared"))
+		a->d_shared = oom_read_count_or(r, "shared_intermediate_size", 0);
 	if (flags & ERNIE_ROUTER)
 		a->d_shared = a->d_expert * oom_read_count_or(r, "moe_num_shared_experts", 0);
 	if (flags & TOPK_FIRST) {
@@ -288,6 +292,8 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 				  .scores_in_model_type = flags & SCORES_CAST, .shared_gate = flags & SHARED_GATE,
 				  .router_frozen_bias = flags & ERNIE_ROUTER, .topk_first = flags & TOPK_FIRST};
 
+	if (!strncmp(a->model_type, "granitemoe", 10))
+		return oom_moe_parallel_experts(t, &m, x);
 	if (a->n_experts && !(kind & 2))
 		return oom_moe_mlp(t, &m, x);
 	if (flags & XIELU)
@@ -392,7 +398,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const char *const types[] = {"llama", "mistral", "ministral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "granite", "phi3",
-				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "flex_olmo", "mellum", "ernie4_5_moe", "cohere2_moe",
+				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "flex_olmo", "mellum", "granitemoe", "granitemoeshared", "ernie4_5_moe", "cohere2_moe",
 				    "olmo", "olmo3", "exaone4", "glm4", "hunyuan_v1_dense",
 				    "starcoder2", "stablelm", "phi",
 				    "gemma3_text", "glm", "nemotron", "cohere", "seed_oss", "arcee",
