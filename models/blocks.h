@@ -74,6 +74,7 @@ struct oom_moe {
 	bool route_late;                /* of router_fp32: the product in the model's type, only the scores in fp32 */
 	bool route_plain;               /* of router_fp32: everything in the model's type after all */
 	bool router_frozen_bias;        /* ERNIE 4.5: router weight and a frozen bias in fp32, outside autocast */
+	bool gate_fp32;                 /* HunYuan: a router kept in fp32, fed with an fp32 copy */
 	bool topk_first;                /* Cohere 2: softmax over the chosen logits alone */
 	bool combine_fp32;              /* routed and shared outputs summed in fp32 */
 };

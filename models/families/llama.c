@@ -74,6 +74,8 @@ static const struct {
 	 OOM_NORM_LAYER_WRITTEN_OUT, 0, NULL, NULL},
 	{"granitemoe", EXPERTS | MULTIPLIERS, OOM_NORM_RMS, 0, NULL, NULL},
 	{"granitemoeshared", EXPERTS | MULTIPLIERS, OOM_NORM_RMS, 0, NULL, NULL},
+	{"hunyuan_v1_moe", EXPERTS | QK_NORM | QK_NORM_LATE, OOM_NORM_RMS, 0, NULL, NULL},
+	{"phimoe", EXPERTS, OOM_NORM_LAYER, 0, NULL, NULL},
 	{"flex_olmo", EXPERTS | POST_ONLY | QK_NORM | QK_NORM_FULL | SCORES_CAST, OOM_NORM_RMS_FP32, 0, NULL, NULL},
 	{"mellum", EXPERTS | QK_NORM | SCORES_CAST | ALTERNATING | LAYER_ROPES, OOM_NORM_RMS, 0, NULL, NULL},
 	{"qwen2_moe", EXPERTS | QKV_BIAS | SCORES_CAST | SHARED_GATE, OOM_NORM_RMS, 0, NULL, NULL},
@@ -89,10 +91,17 @@ static void parse_experts(struct oom_arch *a, unsigned flags)
 	a->n_experts = oom_read_count_or(r, "num_local_experts", 0);
 	if (!a->n_experts)
 		a->n_experts = oom_read_count(r, "num_experts", 1);
-	a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
+	if (!strcmp(a->model_type, "hunyuan_v1_moe")) { /* one number, or one for every layer */
+		a->top_k = (uint64_t)oom_read_item_real(r, "moe_topk", 0, 0);
+		a->top_k = a->top_k ? a->top_k : oom_read_count_or(r, "moe_topk", 1);
+	} else {
+		a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
+	}
 	a->d_expert = oom_read_count_or(r, "moe_intermediate_size", a->d_ff);
 	a->extra[NORM_TOPK] = oom_read_bool(r, "norm_topk_prob", !(flags & SCORES_CAST)) && !(flags & TOPK_FIRST);
 	a->d_shared = flags & SHARED_GATE ? oom_read_count_or(r, "shared_expert_intermediate_size", 0) : 0;
+	if (!strcmp(a->model_type, "hunyuan_v1_moe"))
+		a->d_shared = a->d_expert = a->d_ff;
 	if (!strcmp(a->model_type, "granitemoeshared"))
 		a->d_shared = oom_read_count_or(r, "shared_intermediate_size", 0);
 	if (flags & ERNIE_ROUTER)
@@ -183,6 +192,7 @@ static void parse(struct oom_arch *a)
 		a->qkv_bias = a->o_bias = a->mlp_bias = oom_read_bool(r, "use_bias", true);
 		a->head_bias = flags & PARALLEL || (flags & ERNIE_ROUTER && a->qkv_bias);
 	}
+	a->head_bias |= oom_read_bool(r, "lm_head_bias", false);
 	a->qkv_bias |= oom_read_bool(r, "use_qkv_bias", false);
 	a->o_bias = a->o_bias && !(flags & NO_O_BIAS);
 	a->o_bias |= oom_read_bool(r, "attention_out_bias", false);
@@ -290,7 +300,8 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared,
 				  .act = a->act, .norm_topk = a->extra[NORM_TOPK],
 				  .scores_in_model_type = flags & SCORES_CAST, .shared_gate = flags & SHARED_GATE,
-				  .router_frozen_bias = flags & ERNIE_ROUTER, .topk_first = flags & TOPK_FIRST};
+				  .router_frozen_bias = flags & ERNIE_ROUTER, .topk_first = flags & TOPK_FIRST,
+				  .gate_fp32 = !strcmp(a->model_type, "hunyuan_v1_moe")};
 
 	if (!strncmp(a->model_type, "granitemoe", 10))
 		return oom_moe_parallel_experts(t, &m, x);
@@ -398,7 +409,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const char *const types[] = {"llama", "mistral", "ministral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "granite", "phi3",
-				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "flex_olmo", "mellum", "granitemoe", "granitemoeshared", "ernie4_5_moe", "cohere2_moe",
+				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "flex_olmo", "mellum", "hunyuan_v1_moe", "phimoe", "granitemoe", "granitemoeshared", "ernie4_5_moe", "cohere2_moe",
 				    "olmo", "olmo3", "exaone4", "glm4", "hunyuan_v1_dense",
 				    "starcoder2", "stablelm", "phi",
 				    "gemma3_text", "glm", "nemotron", "cohere", "seed_oss", "arcee",
