@@ -122,7 +122,7 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	const bool cross = !oom_is_none(a->kv_from);
 	struct oom_val src = cross ? oom_keep(a->kv_from) : oom_keep(x);
-	struct oom_val q, k, v;
+	struct oom_val q, k, v, gate = oom_none();
 
 	q = oom_op_linear(t, a->q, oom_keep(x), qd, bias);
 	if (a->qk_norm && !a->qk_norm_late)
@@ -133,6 +133,8 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 		k = oom_norm(t, a->norm, "k_norm", k, a->qk_norm_full ? 0 : a->d);
 	k = oom_op_heads(t, k);
 	v = oom_op_heads(t, oom_op_linear(t, a->v, src, vd, bias));
+	if (a->gated)
+		gate = oom_op_linear(t, "gate_proj", oom_keep(x), qd, 0);
 	if (a->rope)
 		rotate(t, a, &q, &k);
 	if (a->qk_norm && a->qk_norm_late) {
@@ -140,9 +142,13 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 		k = oom_norm(t, a->norm, "k_norm", k, a->d);
 	}
 	q = oom_attention_core(t, a, q, k, v);
+	if (a->gated)
+		q = oom_op_mul(t, q, oom_op_unary(t, OOM_SIGMOID, oom_keep(gate)));
 	if (a->o_norm)
 		q = oom_norm(t, a->norm, a->o_norm, q, 0);
 	q = oom_op_linear(t, a->o, q, h, a->o_bias ? OOM_BIAS : 0);
+	if (a->gated)
+		oom_drop(t, gate);
 	oom_done(t, x);
 	return q;
 }

@@ -33,6 +33,7 @@ struct oom_attn {
 	const char *q, *k, *v, *o;      /* module names */
 	uint16_t mq, mk, sk;            /* tokens of queries and keys, length of keys */
 	bool rope_fp32;                 /* q and k rotated in fp32 */
+	bool gated;                     /* output times sigmoid(gate_proj(x)) (AFMoE) */
 	bool rope_cat;                  /* rotated and passed parts joined although nothing passes */
 	bool rope_spread;               /* halves of cos and sin repeated in place: new tables in every layer */
 	const char *o_norm;             /* norm before the output projection; NULL: none */
@@ -74,6 +75,7 @@ struct oom_moe {
 	bool route_late;                /* of router_fp32: the product in the model's type, only the scores in fp32 */
 	bool route_plain;               /* of router_fp32: everything in the model's type after all */
 	bool router_frozen_bias;        /* ERNIE 4.5: router weight and a frozen bias in fp32, outside autocast */
+	bool bias_param, shared_first;  /* AFMoE: the correction bias a frozen parameter; shared experts before the routed */
 	bool gate_fp32;                 /* HunYuan: a router kept in fp32, fed with an fp32 copy */
 	bool topk_first;                /* Cohere 2: softmax over the chosen logits alone */
 	bool combine_fp32;              /* routed and shared outputs summed in fp32 */

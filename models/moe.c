@@ -70,7 +70,9 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 	/* PEFT 0.20 stops here: its wrapper does not pass the router's correction bias on */
 	t->approximate |= !oom_is_none(lora.delta) && m->sigmoid && !m->route_late;
 	w = oom_lora_sum(t, &lora);
-	if (m->sigmoid)
+	if (m->bias_param)
+		oom_drop(t, oom_param(t, "expert_bias", 0, m->experts, OOM_P_FROZEN));
+	else if (m->sigmoid)
 		oom_buffer(t, m->experts, OOM_F32);
 	if (!m->route_late && !m->route_plain) {
 		x = oom_op_cast(t, x, OOM_F32);
@@ -88,7 +90,7 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 	if (m->norm_topk) {
 		struct oom_val sum = oom_op_sum(t, oom_keep(v), v.mono, D(1));
 
-		if (!m->route_late)
+		if (!m->route_late || m->bias_param)
 			sum = oom_op_unary(t, OOM_ADD_SCALAR, sum);
 		v = oom_op_div(t, v, sum);
 	}
@@ -173,12 +175,12 @@ struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
 {
 	struct oom_val index, scores, y, shared = oom_none();
 
-	if (m->d_shared && !m->router_fp32)
+	if (m->d_shared && (!m->router_fp32 || m->shared_first))
 		shared = oom_gated_mlp(t, oom_keep(x), m->act, (struct oom_dim){m->d_shared, "d_shared"}, false);
 	scores = m->router_frozen_bias ? route_ernie(t, m, oom_keep(x), &index) :
 		 m->router_fp32 ? route_fp32(t, m, oom_keep(x), &index) : route(t, m, oom_keep(x), &index);
 	y = experts(t, m, oom_keep(x), scores, index);
-	if (m->d_shared && m->router_fp32)
+	if (m->d_shared && m->router_fp32 && !m->shared_first)
 		shared = oom_gated_mlp(t, oom_keep(x), m->act, (struct oom_dim){m->d_shared, "d_shared"}, false);
 	if (m->d_shared) {
 		if (m->shared_gate) {

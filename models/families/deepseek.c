@@ -14,6 +14,7 @@ enum {
 	ROUTE_LATE = 1024,      /* router product in the model's type, scores in fp32 (MiniMax M2) */
 	PLAIN_SOFTMAX = 4096,   /* router and scores in the model's type (Mistral 4) */
 	SCALED_QUERY = 8192,    /* queries times a factor of their position (Mistral 4) */
+	SANDWICH = 16384,       /* norms after attention and feed-forward too, gated attention (AFMoE) */
 	CAT_ROPE = 2048,        /* rotated and passed parts are joined even when all is rotated */
 };
 static const struct {
@@ -25,6 +26,7 @@ static const struct {
 	{"glm4_moe_lite", MLA | SIGMOID | SHARED | INTERLEAVE, 1}, {"youtu", MLA | INTERLEAVE | TIED, 1},
 	{"glm4_moe", SIGMOID | SHARED | CAT_ROPE, 0.5}, {"dots1", SIGMOID | SHARED | QK_NORM, 1},
 	{"solar_open", SIGMOID | SHARED | ALL_SPARSE, 1}, {"exaone_moe", SIGMOID | SHARED | QK_NORM | LOCAL_ROPE, 1},
+	{"afmoe", SIGMOID | SHARED | QK_NORM | LOCAL_ROPE | ROUTE_LATE | SANDWICH, 1},
 	{"mistral4", MLA | SHARED | INTERLEAVE | PLAIN_SOFTMAX | SCALED_QUERY, 1},
 	{"hy_v3", SIGMOID | SHARED | QK_NORM, 1},
 	{"minimax_m2", SIGMOID | SHARED | ALL_SPARSE | QK_NORM | QK_NORM_FULL | ROUTE_LATE | CAT_ROPE, 1},
@@ -51,7 +53,7 @@ static void parse_experts(struct oom_arch *a)
 	struct oom_reader *r = &a->rd;
 	const bool all = a->extra[FLAGS] & ALL_SPARSE;
 	const uint64_t usual = a->extra[FLAGS] & PLAIN_SOFTMAX ? 0 : 1;
-	const uint64_t dense = all ? 0 : oom_read_count_or(r, "first_k_dense_replace", usual);
+	const uint64_t dense = all ? 0 : oom_read_count_or(r, "first_k_dense_replace", oom_read_count_or(r, "num_dense_layers", usual));
 
 	if (!(a->extra[FLAGS] & SHARED))
 		return;
@@ -75,7 +77,7 @@ static void parse_experts(struct oom_arch *a)
 static void parse_windows(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const uint64_t set = oom_read_count_or(r, "sliding_window_pattern", 4), pattern = set ? set : 4;
+	const uint64_t set = oom_read_count_or(r, "sliding_window_pattern", oom_read_count_or(r, "global_attn_every_n_layers", 4)), pattern = set ? set : 4;
 
 	a->window = a->extra[FLAGS] & LOCAL_ROPE ? oom_read_count_or(r, "sliding_window", 0) : 0;
 	for (uint64_t i = 0; a->window && i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
@@ -119,6 +121,8 @@ static void parse(struct oom_arch *a)
 						oom_read_real(r, "partial_rotary_factor", a->rotary_share));
 	if (a->extra[FLAGS] & MLA)
 		parse_mla(a);
+	if (a->extra[FLAGS] & SANDWICH)
+		a->norm = OOM_NORM_RMS_FP32;
 	parse_experts(a);
 	parse_windows(a);
 }
@@ -219,7 +223,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
 	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
 				  .norm_topk = flags & (SIGMOID | PLAIN_SOFTMAX) && oom_read_bool(&((struct oom_arch *)a)->rd, "norm_topk_prob", true),
-				  .router_fp32 = true, .sigmoid = flags & SIGMOID, .scale_weights = !(flags & ROUTE_LATE), .route_late = flags & ROUTE_LATE, .route_plain = flags & PLAIN_SOFTMAX,
+				  .router_fp32 = true, .sigmoid = flags & SIGMOID, .scale_weights = !(flags & ROUTE_LATE) || flags & SANDWICH, .bias_param = flags & SANDWICH,
+				  .shared_first = flags & SANDWICH, .route_late = flags & ROUTE_LATE, .route_plain = flags & PLAIN_SOFTMAX,
 				  .combine_fp32 = oom_read_bool(&((struct oom_arch *)a)->rd, "enable_moe_fp32_combine", false)};
 	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
 	struct oom_rope rope = l->rope;
@@ -232,16 +237,21 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		at.rope = flags & LOCAL_ROPE && a->window && !(kind & 2) ? NULL : &rope;
 		at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
 		at.rope_cat = flags & CAT_ROPE;
+		at.gated = flags & SANDWICH;
 		at.qk_norm_full = flags & QK_NORM_FULL;
 		at.mask = l->mask[kind >> 1];
 		h = oom_attention(t, &at, h);
 	}
+	if (flags & SANDWICH)
+		h = oom_norm(t, a->norm, "post_attention_layernorm", h, 0);
 	x = oom_op_add(t, x, h);
-	h = oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
+	h = oom_norm(t, a->norm, flags & SANDWICH ? "pre_mlp_layernorm" : "post_attention_layernorm", oom_keep(x), 0);
 	if (a->n_experts && !(kind & 1))
 		h = oom_moe_mlp(t, &m, h);
 	else
 		h = oom_gated_mlp(t, h, a->act, D(a->d_ff), a->mlp_bias);
+	if (flags & SANDWICH)
+		h = oom_norm(t, a->norm, "post_mlp_layernorm", h, 0);
 	return oom_op_add(t, x, h);
 }
 
@@ -258,6 +268,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
+	if (oom_read_bool(&((struct oom_arch *)a)->rd, "mup_enabled", false))
+		x = oom_op_unary(t, OOM_SCALE, x);
 	dt = (enum oom_dtype)x.dt;
 	l.mask[0] = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
 	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) : oom_none();
@@ -273,7 +285,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const char *const types[] = {"deepseek_v3", "deepseek_v2", "glm4_moe", "glm4_moe_lite", "dots1", "youtu", "solar_open", "exaone_moe", "hy_v3",
-				    "minimax_m2", "mistral4", NULL};
+				    "minimax_m2", "mistral4", "afmoe", NULL};
 
 const struct oom_family oom_family_deepseek = {
 	.name = "deepseek",
