@@ -430,19 +430,23 @@ struct oom_val oom_amp_cast(struct oom_tape *t, struct oom_val x)
 		return y;
 	}
 	p = &t->params[-2 - x.node];
-	if (p->amp < 0 || p->amp_region != t->amp_region) {
+	if ((p->amp < 0 && !t->dry) || p->amp_region != t->amp_region) {
 		struct oom_val y = oom_op_cast(t, x, (enum oom_dtype)t->amp_dt);
 
-		if (y.sto < 0)
+		if (y.sto < 0 && !t->dry)
 			return y;
-		t->rows[y.sto].cat = OOM_CAT_AMP;
-		t->rows[y.sto].name = "weight copy";
+		if (y.sto >= 0) {
+			t->rows[y.sto].cat = OOM_CAT_AMP;
+			t->rows[y.sto].name = "weight copy";
+		}
+		/* a dry run has no storage, yet it must cast a weight used twice once, as the real one does */
 		p = &t->params[-2 - x.node];
 		p->amp = y.sto;
 		p->amp_node = y.node;
 		p->amp_region = t->amp_region;
 	}
-	oom_ref(t, p->amp);
+	if (p->amp >= 0)
+		oom_ref(t, p->amp);
 	x.sto = p->amp;
 	x.node = p->amp_node;
 	x.dt = t->amp_dt;
