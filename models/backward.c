@@ -278,6 +278,8 @@ static void efficient_rule(struct oom_tape *t, const struct oom_node *n, struct 
 	}
 	for (int i = 0; i < 3; i++)
 		g[i] = fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt, true);
+	if (n->n_edge > 3 && needed(n, 3))      /* a learned bias (grad_bias of the kernel) */
+		g[3] = for_edge(t, n, 3, n->dt);
 	if (!n->gperm[0])
 		s[k++] = oom_scratch_hold(t, "grad copy", n->mono, n->width, (enum oom_dtype)n->dt);
 	s[k++] = oom_scratch_hold(t, "delta", n->aux_mono, heads, OOM_F32);

@@ -144,17 +144,26 @@ static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom
 		bias = mask_to_bias(t, mask, (enum oom_dtype)q.dt);
 		if (oom_cond_more(t, rounded(t, a->mk, 16), 1, a->mk, 1)) {
 			/* keys not a multiple of 16: the bias is padded, a copy with aligned rows */
-			struct oom_val padded = oom_new(t, "padded bias", rounded(t, bias.mono, 16),
-							(struct oom_dim){bias.width, NULL}, (enum oom_dtype)q.dt);
+			const struct oom_dim w = {bias.width, NULL};
+			const uint16_t m = rounded(t, bias.mono, 16);
 
-			oom_done(t, bias);
-			bias = padded;
+			if (bias.rg) {          /* learned: the gradient goes back through the padding */
+				bias = oom_op_expand_copy(t, bias, m, w);
+			} else {
+				struct oom_val padded = oom_new(t, "padded bias", m, w, (enum oom_dtype)q.dt);
+
+				oom_done(t, bias);
+				bias = padded;
+			}
 		}
 	}
 	if (rg) {
 		n = attention_node(t, OOM_NODE_EFFICIENT, q, k, v, a);
-		if (!oom_is_none(bias))
+		if (!oom_is_none(bias)) {
+			if (bias.rg)
+				oom_node_edge(t, n, bias);
 			oom_node_save(t, n, bias);
+		}
 	}
 	y = oom_new(t, "efficient_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text}, (enum oom_dtype)q.dt);
 	y.perm = true;
