@@ -4,16 +4,19 @@
 
 #include "../blocks.h"
 
-enum { ROBERTA, ELECTRA };              /* extra[]: positions from ids and RoBERTa's heads; a narrow embedding and its generator */
+/* extra[]: positions from ids and RoBERTa's heads; a narrow embedding and its generator; norms before, not after */
+enum { ROBERTA, ELECTRA, PRE_NORM };
 
 static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	static const char *const like_roberta[] = {"roberta", "xlm-roberta", "camembert", "data2vec-text", NULL};
+	static const char *const like_roberta[] = {"roberta", "xlm-roberta", "camembert", "data2vec-text",
+						   "roberta-prelayernorm", NULL};
 
 	for (int i = 0; like_roberta[i]; i++)
 		a->extra[ROBERTA] |= !strcmp(a->model_type, like_roberta[i]);
 	a->extra[ELECTRA] = !strcmp(a->model_type, "electra");
+	a->extra[PRE_NORM] = !strcmp(a->model_type, "roberta-prelayernorm");
 	a->default_task = OOM_TASK_MASKED_LM;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
@@ -39,14 +42,15 @@ struct layer {
 	struct oom_val mask;
 };
 
-/* dense, dropout, LayerNorm(h + input); both arguments and the dropped-out tensor are locals until the norm is done */
+/* dense, dropout, LayerNorm(h + input) (the sum alone where norms come first); both arguments and the dropped-out tensor are locals until the norm is done */
 static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, struct oom_val from, struct oom_val input)
 {
 	struct oom_val h = oom_op_linear(t, "dense", oom_keep(from), D(a->d_model), OOM_BIAS), y;
 
 	h = oom_op_dropout(t, h, a->dropout);
 	y = oom_op_add(t, oom_keep(h), oom_keep(input));
-	y = oom_op_layer_norm(t, "LayerNorm", y, 0, true, true);
+	if (!a->extra[PRE_NORM])
+		y = oom_op_layer_norm(t, "LayerNorm", y, 0, true, true);
 	oom_drop(t, h);
 	oom_drop(t, from);
 	oom_drop(t, input);
@@ -59,18 +63,21 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model);
 	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_val q, k, v;
+	struct oom_val q, k, v, in;
 
 	(void)i;
 	at.mask = l->mask;
 	at.causal = false;
 	at.softmax_as_is = at.no_cast_back = true;
-	q = oom_op_heads(t, oom_op_linear(t, "query", oom_keep(x), h, OOM_BIAS));
-	k = oom_op_heads(t, oom_op_linear(t, "key", oom_keep(x), h, OOM_BIAS));
-	v = oom_op_heads(t, oom_op_linear(t, "value", oom_keep(x), h, OOM_BIAS));
+	in = a->extra[PRE_NORM] ? oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true) : oom_share(t, x);
+	q = oom_op_heads(t, oom_op_linear(t, "query", oom_keep(in), h, OOM_BIAS));
+	k = oom_op_heads(t, oom_op_linear(t, "key", oom_keep(in), h, OOM_BIAS));
+	v = oom_op_heads(t, oom_op_linear(t, "value", oom_keep(in), h, OOM_BIAS));
 	q = oom_attention_core(t, &at, q, k, v);
 	x = output(t, a, q, x);
-	q = oom_op_linear(t, "dense", oom_keep(x), D(a->d_ff), OOM_BIAS);
+	oom_drop(t, in);
+	in = a->extra[PRE_NORM] ? oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true) : oom_share(t, x);
+	q = oom_op_linear(t, "dense", in, D(a->d_ff), OOM_BIAS);
 	q = oom_activation(t, a->act, q);
 	return output(t, a, q, x);
 }
@@ -130,6 +137,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	first = oom_share(t, x);                /* embedding_output, a local of the model */
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
+	if (a->extra[PRE_NORM]) {
+		hidden = oom_share(t, x);       /* encoder_outputs, a local of the model */
+		x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
+		oom_drop(t, hidden);
+	}
 	oom_drop(t, first);
 	if (a->task == OOM_TASK_SEQ_CLS)
 		return classify(t, a, x);
@@ -145,7 +157,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"bert", "roberta", "xlm-roberta", "camembert", "data2vec-text", "electra", NULL};
+static const char *const types[] = {"bert", "roberta", "xlm-roberta", "camembert", "data2vec-text", "electra",
+				    "roberta-prelayernorm", NULL};
 
 const struct oom_family oom_family_bert = {
 	.name = "bert",
