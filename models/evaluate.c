@@ -496,7 +496,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	if (st)
 		return st;
 	out->input_bytes = input_bytes(&g->tape, &model->arch, plan, b, s, tgt, &inputs);
-	out->warning = g->tape.approximate ? "PEFT 0.20 stops with an error on this model with these adapters: the figures are what it would hold" : "";
+	out->warning = g->tape.warning ? g->tape.warning : g->tape.approximate ? "PEFT 0.20 stops with an error on this model with these adapters: the figures are what it would hold" : "";
 	out->total_params = g->total;
 	out->trainable_params = g->trainable;
 	out->active_params = g->active ? g->active : g->total;

@@ -54,6 +54,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	memset(t->flops_attn, 0, sizeof(t->flops_attn));
 	t->buffer_bytes = t->buffer_rounded = t->input_bytes = t->input_rounded = 0;
 	t->grad = t->train = true;
+	t->warning = NULL;
 	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate = false;
 	t->amp = false;
 	t->amp_region = t->amp_seq = 0;

@@ -199,6 +199,7 @@ struct oom_tape {
 	const char *scope;
 	uint16_t m_b, m_s, m_bs, m_bss;
 	uint64_t vocab;         /* rows this wide are logits */
+	const char *warning;    /* what of the step is only approximated; NULL: nothing */
 	bool approximate;       /* something of the plan is only approximated */
 };
 

@@ -246,8 +246,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 					  (unsigned long long)a->extra[WINDOW]);
 		return pixels;
 	}
-	if (t->plan->grad_ckpt || t->plan->num_layers)
-		t->approximate = true;          /* stages are checkpointed around their layers: not modelled */
+	if (t->plan->num_layers)
+		t->warning = "Swin's depth is a list: the number of layers asked for is not applied";
+	else if (t->plan->grad_ckpt)            /* GradientCheckpointingLayer on SwinStage and SwinLayer */
+		t->warning = "Swin checkpoints whole stages around their layers: only the layers are modelled, saved "
+			     "activations come out high and forward peaks a few percent low";
 	pixels.dt = t->plan->precision == OOM_FP16 ? OOM_DT_F16 :
 		    t->plan->precision == OOM_BF16 || t->plan->precision == OOM_BF16_AMP ? OOM_DT_BF16 : OOM_F32;
 	t->scope = "embeddings";
