@@ -55,9 +55,9 @@ static size_t lower(const struct oom_replay *r, bool small, uint64_t size, uint6
 
 	while (lo < hi) {
 		const size_t mid = (lo + hi) / 2;
-		const struct oom_ablock *b = &r->blocks[r->pool[small].v[mid]];
+		const struct oom_afree *f = &r->pool[small].v[mid];
 
-		if (b->size < size || (b->size == size && b->addr < addr))
+		if (f->size < size || (f->size == size && r->blocks[f->block].addr < addr))
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -70,10 +70,10 @@ static void insert(struct oom_replay *r, int32_t i)
 	const bool s = r->blocks[i].small;
 	const size_t at = lower(r, s, r->blocks[i].size, r->blocks[i].addr);
 
-	if (!room(r, (void **)&r->pool[s].v, &r->pool[s].cap, r->pool[s].n + 1, sizeof(int32_t)))
+	if (!room(r, (void **)&r->pool[s].v, &r->pool[s].cap, r->pool[s].n + 1, sizeof(*r->pool[s].v)))
 		return;
-	memmove(r->pool[s].v + at + 1, r->pool[s].v + at, (r->pool[s].n - at) * sizeof(int32_t));
-	r->pool[s].v[at] = i;
+	memmove(r->pool[s].v + at + 1, r->pool[s].v + at, (r->pool[s].n - at) * sizeof(*r->pool[s].v));
+	r->pool[s].v[at] = (struct oom_afree){r->blocks[i].size, i};
 	r->pool[s].n++;
 }
 
@@ -82,7 +82,7 @@ static void take(struct oom_replay *r, int32_t i)
 	const bool s = r->blocks[i].small;
 	const size_t at = lower(r, s, r->blocks[i].size, r->blocks[i].addr);
 
-	memmove(r->pool[s].v + at, r->pool[s].v + at + 1, (r->pool[s].n - at - 1) * sizeof(int32_t));
+	memmove(r->pool[s].v + at, r->pool[s].v + at + 1, (r->pool[s].n - at - 1) * sizeof(*r->pool[s].v));
 	r->pool[s].n--;
 }
 
@@ -161,9 +161,9 @@ static int32_t find(struct oom_replay *r, uint64_t size, bool small)
 {
 	size_t at = lower(r, small, size, 0);
 
-	if (r->expandable && at < r->pool[small].n && r->pool[small].v[at] == r->pool[small].tail)
+	if (r->expandable && at < r->pool[small].n && r->pool[small].v[at].block == r->pool[small].tail)
 		at++;                           /* the open end is the last resort */
-	return at < r->pool[small].n ? r->pool[small].v[at] : -1;
+	return at < r->pool[small].n ? r->pool[small].v[at].block : -1;
 }
 
 static int32_t allocate(struct oom_replay *r, uint64_t bytes)

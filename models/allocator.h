@@ -10,6 +10,11 @@ struct oom_ablock {
 	int32_t prev, next;
 	bool free, small;
 };
+/* A free block in its pool's list; the size stands here too so that a search stays within the list. */
+struct oom_afree {
+	uint64_t size;
+	int32_t block;
+};
 /* A simulated caching allocator and the maps of one replay. */
 struct oom_replay {
 	struct oom_ablock *blocks;
@@ -17,7 +22,7 @@ struct oom_replay {
 	int32_t *spare;                 /* unused block records */
 	size_t n_spare, cap_spare;
 	struct {
-		int32_t *v;             /* free blocks by (size, address) */
+		struct oom_afree *v;    /* free blocks by (size, address) */
 		size_t n, cap;
 		int32_t tail;           /* expandable: last block of the arena */
 		uint64_t mapped;

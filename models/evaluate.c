@@ -24,6 +24,8 @@ void oom_evaluator_free(struct oom_evaluator *ev)
 	if (!ev)
 		return;
 	for (int i = 0; i < SLOTS; i++) {
+		if (!ev->slot[i].touched)
+			continue;               /* never written: not a page of it exists */
 		oom_tape_release(&ev->slot[i].tape);
 		oom_compiled_release(&ev->slot[i].fast);
 	}
@@ -42,7 +44,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 
 	k.micro_batch = k.global_batch = k.grad_accum = k.seq_len = k.tgt_len = 0;
 	k.gpus = k.nodes = k.allocator = k.eval_accumulation = 0;
-	k.zero_stage = k.engine = k.offload_optimizer = k.offload_params = 0;
+	k.optimizer = k.zero_stage = k.engine = k.offload_optimizer = k.offload_params = 0;
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded = k.save_total_limit = 0;
 	k.hybrid_shard = k.bucket_view = k.reduce_bucket = k.max_live_params = k.sub_group_size = 0;
 	k.precision = oom_engine_casts(p) ? p->precision == OOM_AMP_FP16 ? OOM_FP16 : OOM_BF16 : p->precision;
@@ -135,12 +137,11 @@ static uint64_t nf4_bytes(uint64_t n, bool twice, uint64_t *rounded)
 
 static void sum_params(struct program *g, const struct oom_plan *p)
 {
-	const struct oom_optimizer *opt = oom_optimizer_at((size_t)p->optimizer);
 	const struct oom_tape *t = &g->tape;
 	uint64_t routed = 0;
 
-	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = 0;
-	g->grad_bytes = g->opt_bytes = g->opt_rounded = 0;
+	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->grad_bytes = g->layer = g->root = 0;
+	memset(g->state, 0, sizeof(g->state));
 	for (size_t i = 0; i < t->n_params; i++) {
 		const struct oom_param *q = &t->params[i];
 		uint64_t bytes = q->elems * oom_dtype_bytes((enum oom_dtype)q->dt), rounded = 0;
@@ -154,23 +155,47 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 		g->param_rounded += rounded * q->count;
 		if (q->flags & OOM_P_EXPERT)
 			routed += q->elems * q->count;
+		if (q->count > 1)
+			g->layer += q->elems;
+		if (q->flags & (OOM_P_EMBEDDING | OOM_P_HEAD))
+			g->root += q->elems * q->count;
 		if (!q->trainable)
 			continue;
 		g->trainable += q->elems * q->count;
-		if (q->grad < 0)
-			continue;               /* no gradient ever reaches it: no state either */
-		g->grad_bytes += bytes * q->count;
-		rounded = 0;
-		g->opt_bytes += opt->state(q, &rounded) * q->count;
-		g->opt_rounded += rounded * q->count;
+		if (q->grad >= 0)
+			g->grad_bytes += bytes * q->count;
 	}
-	if (strstr(opt->choice.name, "8bit") && g->opt_bytes) {   /* two code books of 256 fp32 values, shared */
-		g->opt_bytes += 2048;
-		g->opt_rounded += 2048;
-	}
-	opt->temps(t->params, t->n_params, g->opt_rounded, g->opt_temps);
+	if (!g->layer)
+		g->layer = g->total - g->root;          /* no repeated block: all of it is one unit */
 	if (routed && t->arch->n_experts && t->arch->top_k)
 		g->active = g->total - routed + (uint64_t)((double)routed * (double)t->arch->top_k / (double)t->arch->n_experts);
+}
+
+/* A structure does not depend on its optimizer, only these sums do.  A parameter no gradient reaches has no state. */
+static const struct oom_state_sums *sum_state(struct program *g, int64_t optimizer)
+{
+	const struct oom_optimizer *opt = oom_optimizer_at((size_t)optimizer);
+	struct oom_state_sums *sums = &g->state[optimizer];
+
+	if (sums->ready)
+		return sums;
+	for (size_t i = 0; i < g->tape.n_params; i++) {
+		const struct oom_param *q = &g->tape.params[i];
+		uint64_t rounded = 0;
+
+		if (!q->trainable || q->grad < 0)
+			continue;
+		sums->bytes += opt->state(q, &rounded) * q->count;
+		sums->rounded += rounded * q->count;
+	}
+	sums->quantised = strstr(opt->choice.name, "8bit");
+	if (sums->quantised && sums->bytes) {           /* two code books of 256 fp32 values, shared */
+		sums->bytes += 2048;
+		sums->rounded += 2048;
+	}
+	opt->temps(g->tape.params, g->tape.n_params, sums->rounded, sums->temps);
+	sums->ready = true;
+	return sums;
 }
 
 /* LoRA whose targets name no layer trains nothing: refused, with the names that exist. */
@@ -244,8 +269,9 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 			oldest = g;
 	}
 	g = oldest;
+	g->touched = true;
 	g->model = NULL;
-	g->fast.ready = false;
+	g->fast.ready = g->spanned = false;
 	g->evaluations = 0;
 	cast.precision = key.precision;
 	st = record(&g->tape, m, &cast, false, err);
@@ -320,45 +346,40 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a, 
 }
 
 /* The model as an engine meets it: its wrapped unit is a block, the rest (embeddings, head) is the root's. */
-static struct oom_engine_in engine_in(const struct program *g, const struct oom_plan *p)
+static struct oom_engine_in engine_in(const struct program *g, const struct oom_state_sums *state)
 {
-	const char *opt = oom_optimizer_at((size_t)p->optimizer)->choice.name;
-	struct oom_engine_in in = {.total = g->total, .trainable = g->trainable, .params = g->param_rounded, .grads = g->grad_bytes,
-				   .opt = g->opt_rounded, .temps = {g->opt_temps[0], g->opt_temps[1]},
-				   .half = g->param_bytes < 3 * g->total, .quantised = strstr(opt, "8bit") != NULL};
-
-	for (size_t i = 0; i < g->tape.n_params; i++) {
-		const struct oom_param *q = &g->tape.params[i];
-
-		if (q->count > 1)
-			in.layer += q->elems;
-		if (q->flags & (OOM_P_EMBEDDING | OOM_P_HEAD))
-			in.root += q->elems * q->count;
-	}
-	if (!in.layer)
-		in.layer = g->total - in.root;          /* no repeated block: all of it is one unit */
-	return in;
+	return (struct oom_engine_in){.total = g->total, .trainable = g->trainable, .params = g->param_rounded, .grads = g->grad_bytes,
+				      .opt = state->rounded, .temps = {state->temps[0], state->temps[1]}, .layer = g->layer,
+				      .root = g->root, .half = g->param_bytes < 3 * g->total, .quantised = state->quantised};
 }
 
-/* Net and peak of every pass.  A structure evaluated often is compiled; the compiled form gives the same bytes. */
+/* Net and peak of every pass.  Engines, optimizers and allocators do not change them: the last ones are kept.  A
+ * structure evaluated often is compiled; the compiled form gives the same bytes. */
 static enum oom_status spans_of(struct oom_evaluator *ev, struct program *g, uint64_t b, uint64_t s, uint64_t tgt, unsigned flags,
-				struct oom_span span[OOM_PASSES], struct oom_error *err)
+				struct oom_error *err)
 {
 	enum { WORTH = 48 };
 	const struct oom_tape *t = &g->tape;
 	enum oom_status st;
 
+	if (g->spanned && g->span_of[0] == b && g->span_of[1] == s && g->span_of[2] == tgt && !(flags & OOM_EVAL_BUCKETS))
+		return OOM_OK;
+	g->spanned = false;
 	if (++g->evaluations == WORTH && oom_compile(&g->fast, t) == OOM_ERR_MEMORY)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-	if (g->fast.ready && !(flags & OOM_EVAL_BUCKETS) && oom_compiled_spans(&g->fast, t, b, s, tgt, ROW_LIMIT, span))
-		return OOM_OK;
-	st = oom_row_sizes(ev, t, b, s, tgt, err);
-	if (st)
-		return st;
-	span[OOM_PASS_FWD] = oom_walk(t, OOM_STREAM_FWD, ev->size, false);
-	span[OOM_PASS_BWD] = oom_walk(t, OOM_STREAM_BWD, ev->size, false);
-	span[OOM_PASS_BWD_ACC] = oom_walk(t, OOM_STREAM_BWD, ev->size, true);
-	span[OOM_PASS_EVAL] = oom_walk(t, OOM_STREAM_EVAL, ev->size, false);
+	if (!g->fast.ready || flags & OOM_EVAL_BUCKETS || !oom_compiled_spans(&g->fast, t, b, s, tgt, ROW_LIMIT, g->span)) {
+		st = oom_row_sizes(ev, t, b, s, tgt, err);
+		if (st)
+			return st;
+		g->span[OOM_PASS_FWD] = oom_walk(t, OOM_STREAM_FWD, ev->size, false);
+		g->span[OOM_PASS_BWD] = oom_walk(t, OOM_STREAM_BWD, ev->size, false);
+		g->span[OOM_PASS_BWD_ACC] = oom_walk(t, OOM_STREAM_BWD, ev->size, true);
+		g->span[OOM_PASS_EVAL] = oom_walk(t, OOM_STREAM_EVAL, ev->size, false);
+	}
+	g->spanned = true;
+	g->span_of[0] = b;
+	g->span_of[1] = s;
+	g->span_of[2] = tgt;
 	return OOM_OK;
 }
 
@@ -481,7 +502,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 			     unsigned flags, struct oom_eval *out, struct oom_error *err)
 {
 	uint64_t b, s, tgt, inputs, base;
-	struct oom_span span[OOM_PASSES];
+	const struct oom_state_sums *state;
 	struct oom_engine_in in;
 	struct oom_states states;
 	struct program *g;
@@ -492,7 +513,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	sizes_of(plan, &b, &s, &tgt);
 	st = oom_program_for(ev, model, plan, &g, err);
 	if (!st)
-		st = spans_of(ev, g, b, s, tgt, flags, span, err);
+		st = spans_of(ev, g, b, s, tgt, flags, err);
 	if (st)
 		return st;
 	out->input_bytes = input_bytes(&g->tape, &model->arch, plan, b, s, tgt, &inputs);
@@ -503,15 +524,16 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	out->param_bytes = g->param_bytes;
 	out->buffer_bytes = g->tape.buffer_bytes;
 	out->grad_bytes = g->grad_bytes;
-	out->opt_bytes = g->opt_bytes;
-	in = engine_in(g, plan);
+	state = sum_state(g, plan->optimizer);
+	out->opt_bytes = state->bytes;
+	in = engine_in(g, state);
 	st = oom_engine_states(plan, &in, &states, err);
 	if (st)
 		return st;
 	if (*states.warning)
 		out->warning = states.warning;
 	base = states.params + states.comm + g->tape.buffer_rounded + inputs;
-	phases(g, plan, span, out, base, &states);
+	phases(g, plan, g->span, out, base, &states);
 	if (flags & OOM_EVAL_BUCKETS)
 		buckets(g, plan, ev->size, out, inputs, &states);
 	out->host_pinned_bytes = states.host_pinned;

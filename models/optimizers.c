@@ -235,6 +235,8 @@ static const struct oom_optimizer table[] = {
 	{{"none", "no optimizer step", "-", OOM_SCIENCE}, "", st_none, t_none, 0},
 };
 
+_Static_assert(sizeof(table) / sizeof(table[0]) <= OOM_MAX_OPTIMIZERS, "struct program keeps sums for each");
+
 const struct oom_optimizer *oom_optimizer_at(size_t i)
 {
 	return i < sizeof(table) / sizeof(table[0]) ? &table[i] : NULL;

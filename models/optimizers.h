@@ -5,6 +5,8 @@
 #include "oomplan/plan.h"
 #include "tape.h"
 
+#define OOM_MAX_OPTIMIZERS 64
+
 /* One entry of the table (optimizers.c). */
 struct oom_optimizer {
 	struct oom_choice choice;

@@ -4,19 +4,31 @@
 
 #include "allocator.h"
 #include "compiled.h"
+#include "optimizers.h"
 #include "tape.h"
 
 #define SLOTS 64
+
+/* What one optimizer makes of the parameters. */
+struct oom_state_sums {
+	uint64_t bytes, rounded, temps[2];
+	bool ready, quantised;
+};
 
 struct program {
 	struct oom_tape tape;
 	const struct oom_model *model;
 	struct oom_plan key;
+	bool touched;                           /* ever recorded in */
 	uint64_t used;                          /* for least-recently-used replacement */
 	uint32_t evaluations;                   /* since it was recorded */
+	uint64_t span_of[3];                    /* batch, sequence and target length the spans below were walked at */
+	struct oom_span span[OOM_PASSES];
+	bool spanned;
 	struct oom_compiled fast;               /* made once it has proved to be worth it */
 	/* sums over parameters, fixed by the structure */
-	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, opt_bytes, opt_rounded, opt_temps[2];
+	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, layer, root;
+	struct oom_state_sums state[OOM_MAX_OPTIMIZERS];        /* by optimizer, filled when first asked for */
 };
 
 struct oom_evaluator {

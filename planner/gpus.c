@@ -32,7 +32,7 @@ static void normalise(const char *s, char *out, size_t size)
 		size_t skip = 0;
 
 		for (size_t w = 0; w < sizeof(noise) / sizeof(noise[0]); w++)
-			if (!strncmp(low + i, noise[w], strlen(noise[w])) && strlen(noise[w]) < n)
+			if (low[i] == noise[w][0] && !strncmp(low + i, noise[w], strlen(noise[w])) && strlen(noise[w]) < n)
 				skip = strlen(noise[w]);
 		if (!skip && i && isdigit((unsigned char)low[i - 1])) {         /* 40gib, 40gb, 40g */
 			if (!strncmp(low + i, "gib", 3))
@@ -52,7 +52,10 @@ static void normalise(const char *s, char *out, size_t size)
 
 static void copy(char *to, size_t size, const char *from)
 {
-	snprintf(to, size, "%s", from ? from : "");
+	const size_t n = from ? strnlen(from, size - 1) : 0;
+
+	memcpy(to, n ? from : "", n);
+	to[n] = 0;
 }
 
 static double number(const struct oom_csv_row *row, const char *name)
@@ -171,19 +174,24 @@ enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, stru
 {
 	char want[128], names[220] = "";
 	const struct oom_gpu *pick = NULL;
-	size_t used = 0, found = 0;
+	size_t used = 0, found = 0, first = 0;
 	bool differ = false;
 	int best = 0;
 
 	normalise(word, want, sizeof(want));
 	if (note)
 		note[0] = 0;
-	for (size_t i = 0; i < gpus->n && *want; i++)
-		if (match(&gpus->items[i], want) > best)
-			best = match(&gpus->items[i], want);
+	for (size_t i = 0; i < gpus->n && *want; i++) {
+		const int how = match(&gpus->items[i], want);
+
+		if (how > best) {
+			best = how;
+			first = i;
+		}
+	}
 	if (!best)
 		return unknown(gpus, word, err);
-	for (size_t i = 0; i < gpus->n; i++) {
+	for (size_t i = first; i < gpus->n; i++) {
 		const struct oom_gpu *g = &gpus->items[i];
 
 		if (match(g, want) != best)

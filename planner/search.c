@@ -8,20 +8,20 @@
 
 #include "optimizers.h"
 
-/* Outer axes change what is recorded; the batch, innermost, only its sizes. */
+/* Outer axes change what is recorded, the batch its sizes; those inside of it neither (the evaluator remembers). */
 static const struct oom_search_axis axes[] = {
 	{"precision", "amp-bf16 when fp32 was asked", OOM_NUMERICS},
 	{"attn", "sdpa when eager was asked", OOM_EXACT},
 	{"loss", "fused", OOM_EXACT},
 	{"grad-ckpt", "full", OOM_EXACT},
-	{"optimizer", "adamw-8bit, paged-adamw-8bit for an Adam", OOM_NUMERICS},
 	{"lora-r", "16, and QLoRA (only when allowed)", OOM_SCIENCE},
+	{"micro-batch", "every divisor of the batch a GPU sees", OOM_EXACT},
+	{"optimizer", "adamw-8bit, paged-adamw-8bit for an Adam", OOM_NUMERICS},
 	{"zero", "every stage of the engine, on two GPUs or more", OOM_PLACEMENT},
 	{"offload-optimizer", "cpu", OOM_PLACEMENT},
 	{"allocator", "expandable_segments", OOM_EXACT},
-	{"micro-batch", "every divisor of the batch a GPU sees", OOM_EXACT},
 };
-enum { PRECISION, ATTN, LOSS, CKPT, OPTIMIZER, LORA, ZERO, OFFLOAD, ALLOCATOR, BATCH, AXES };
+enum { PRECISION, ATTN, LOSS, CKPT, LORA, BATCH, OPTIMIZER, ZERO, OFFLOAD, ALLOCATOR, AXES };
 
 const struct oom_search_axis *oom_search_axis_at(size_t i)
 {
