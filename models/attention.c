@@ -52,6 +52,8 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 		p = oom_op_cast(t, p, dt);
 	oom_drop(t, w);                         /* the scores' name is reassigned only now */
 	w = oom_op_dropout(t, p, a->dropout);
+	if (a->weights)
+		*a->weights = oom_share(t, w);
 	return oom_op_bmm(t, "attention", w, v, a->mq, (struct oom_dim){a->heads * a->dv, "n_heads * head_dim"},
 			  oom_mono_now(t, a->sk));
 }

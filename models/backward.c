@@ -377,6 +377,8 @@ static struct oom_val block_again(struct oom_tape *t, const struct oom_ckpt *c, 
 	t->stopped = t->dry = false;
 	t->grad = false;
 	oom_drop(t, y);
+	oom_drop(t, t->side);
+	t->side = oom_none();
 	return y;
 }
 
@@ -386,7 +388,8 @@ static void recompute(struct oom_tape *t, int32_t index)
 {
 	const struct oom_ckpt c = t->ckpts[t->nodes[index].aux];
 	const int32_t mark = (int32_t)t->n_nodes;
-	const size_t cursor = t->cursor;
+	const size_t cursor = t->cursor, ckpts = t->n_ckpts;
+	const bool within = t->recompute;       /* a checkpointed layer of a checkpointed stage */
 	const uint32_t packs = t->packs, limit = t->pack_limit;
 	struct oom_node *n = &t->nodes[index];
 	struct grad g = {.sto = n->grad[0], .mono = n->mono, .width = n->width, .dt = n->dt, .perm = n->gperm[0],
@@ -416,7 +419,8 @@ static void recompute(struct oom_tape *t, int32_t index)
 	t->packs = packs;
 	t->pack_limit = limit;
 	t->n_nodes = (size_t)mark;
-	t->recompute = false;
+	t->n_ckpts = ckpts;
+	t->recompute = within;
 	n = &t->nodes[index];
 	for (int i = 0; i < n->n_saved; i++)
 		oom_unref(t, n->saved[i]);

@@ -37,6 +37,7 @@ struct oom_attn {
 	bool rope_cat;                  /* rotated and passed parts joined although nothing passes */
 	bool rope_spread;               /* halves of cos and sin repeated in place: new tables in every layer */
 	const char *o_norm;             /* norm before the output projection; NULL: none */
+	struct oom_val *weights;        /* eager: a reference to the attention weights, for a caller that keeps them */
 	struct oom_val kv_from;         /* cross-attention: keys and values from here (kept) */
 };
 /* The defaults of a decoder-style layer: q_proj, k_proj, v_proj, o_proj over b x s tokens. */

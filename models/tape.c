@@ -55,6 +55,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->buffer_bytes = t->buffer_rounded = t->input_bytes = t->input_rounded = 0;
 	t->grad = t->train = true;
 	t->warning = NULL;
+	t->side = oom_none();
 	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate = false;
 	t->amp = false;
 	t->amp_region = t->amp_seq = 0;
@@ -462,6 +463,7 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 {
 	struct oom_ckpt c = {.fn = fn, .ctx = ctx, .layer = i, .param0 = (uint32_t)t->cursor};
 	struct oom_val y;
+	uint32_t packs;
 	int32_t node;
 
 	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad || !t->train) {
@@ -472,17 +474,25 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 		oom_drop(t, held);
 		return y;
 	}
+	if (t->packing) {                       /* within a checkpoint: only the inner one's input is the outer one's to keep */
+		packs = ++t->packs;
+		y = fn(t, ctx, i, x);
+		t->packs = packs;
+		return y;
+	}
 	if (!grow(t, (void **)&t->ckpts, &t->cap_ckpts, t->n_ckpts + 1, sizeof(*t->ckpts)))
 		return x;
 	node = oom_node(t, OOM_NODE_CKPT, "checkpoint");
 	oom_node_edge(t, node, x);
 	oom_node_save(t, node, x);
 	c.x = x;
+	packs = t->packs;                       /* of the checkpoint being recomputed, if any */
 	t->packing = true;
 	t->packs = 0;
 	y = fn(t, ctx, i, x);
 	t->packing = false;
 	c.packs = t->packs;
+	t->packs = packs;
 	t->nodes[node].aux = (uint32_t)t->n_ckpts;
 	t->ckpts[t->n_ckpts++] = c;
 	y = oom_node_out(t, node, 0, y);
@@ -568,6 +578,25 @@ void oom_drop_shared(struct oom_tape *t, struct oom_val x)
 		oom_drop(t, x);
 }
 
+const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size)
+{
+	if (size > sizeof(t->ctx[0]) || t->n_ctx == sizeof(t->ctx) / sizeof(t->ctx[0])) {
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "too many stacks of layers in one model");
+		return NULL;
+	}
+	memcpy(t->ctx[t->n_ctx], ctx, size);
+	return t->ctx[t->n_ctx++];
+}
+
+struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx, struct oom_val x)
+{
+	if (!ctx || t->status)
+		return x;
+	if (t->packing || t->recompute)
+		return one_layer(t, i, fn, ctx, x);
+	return record(t, i, 1, 1, ++t->n_groups, fn, ctx, x);
+}
+
 struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *kind, oom_block_fn fn, const void *ctx,
 				size_t ctx_size, struct oom_val x)
 {
@@ -578,12 +607,9 @@ struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *k
 		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "%u layers: more than %u", n, limit);
 		return x;
 	}
-	if (ctx_size > sizeof(t->ctx[0]) || t->n_ctx == sizeof(t->ctx) / sizeof(t->ctx[0])) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "too many stacks of layers in one model");
+	ctx = oom_layer_ctx(t, ctx, ctx_size);
+	if (!ctx)
 		return x;
-	}
-	memcpy(t->ctx[t->n_ctx], ctx, ctx_size);
-	ctx = t->ctx[t->n_ctx++];
 	if (p)
 		return n ? run_of(t, 0, n, p, fn, ctx, x) : x;
 	while (i < n && !t->status) {           /* no common period: runs of equal layers */

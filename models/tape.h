@@ -201,6 +201,7 @@ struct oom_tape {
 	uint64_t vocab;         /* rows this wide are logits */
 	const char *warning;    /* what of the step is only approximated; NULL: nothing */
 	bool approximate;       /* something of the plan is only approximated */
+	struct oom_val side;    /* a second result of the layer just run (attention weights), owned by whoever takes it */
 };
 
 static inline struct oom_val oom_keep(struct oom_val x)
@@ -269,6 +270,11 @@ struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *k
 				size_t ctx_size, struct oom_val x);
 /* ctx (any struct) is copied: blocks are run again in the backward pass. */
 #define oom_layers(t, n, kind, fn, ctx, x) oom_layers_sized(t, n, kind, fn, ctx, sizeof(*(ctx)), x)
+/* A stack whose layers differ or hold tensors of one another: every layer recorded by itself.  Called within a
+ * checkpointed layer, the inner one is checkpointed within it (stages around layers).  ctx comes from oom_layer_ctx. */
+struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx, struct oom_val x);
+/* A copy of ctx (at most 1024 bytes) that lives as long as the recording; NULL and a status when there are too many. */
+const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size);
 /* Gives up a tensor that all layers share (mask, rotary tables): under checkpointing the blocks' closures hold it until
  * the first layer has been recomputed. */
 void oom_drop_shared(struct oom_tape *t, struct oom_val x);

@@ -8,7 +8,6 @@
 
 enum { WINDOW, N_STAGES, ABSOLUTE, QKV_BIAS, DEPTHS, HEADS = DEPTHS + 8 };       /* extra[] */
 enum { MAX_STAGES = 8 };
-enum { SHIFTED = 1, DROP_PATH = 2 };    /* kinds of layers */
 
 static uint64_t item(struct oom_arch *a, const char *key, uint32_t i)
 {
@@ -74,7 +73,8 @@ struct stage {
 	const struct oom_arch *a;
 	uint64_t c, heads, ff, side, padded;
 	uint32_t first;                 /* layers before this stage */
-	bool drop;                      /* drop_path_rate > 0 */
+	uint32_t depth;
+	bool drop, last;                /* drop_path_rate > 0; no merge after it */
 };
 
 static uint16_t constant(struct oom_tape *t, uint16_t m, uint64_t k)
@@ -104,8 +104,10 @@ static struct oom_val position_bias(struct oom_tape *t, const struct stage *s, u
 }
 
 /* attn_mask of [windows, w * w, w * w] out of a map of region numbers: subtraction, two comparisons, two fills. */
-static struct oom_val shift_mask(struct oom_tape *t, uint16_t m, enum oom_dtype dt)
+static struct oom_val shift_mask(struct oom_tape *t, uint16_t m, uint16_t m_map, enum oom_dtype dt)
 {
+	struct oom_val map = oom_new(t, "img_mask", m_map, D(1), dt);
+	struct oom_val part = oom_new(t, "mask_windows", m_map, D(1), dt);
 	struct oom_val d = oom_new(t, "sub", m, D(1), dt), f, c;
 
 	c = oom_new(t, "ne", m, D(1), OOM_U8);
@@ -116,51 +118,59 @@ static struct oom_val shift_mask(struct oom_tape *t, uint16_t m, enum oom_dtype 
 	d = oom_new(t, "masked_fill", m, D(1), dt);
 	oom_drop(t, c);
 	oom_drop(t, f);
+	oom_drop(t, part);
+	oom_drop(t, map);
 	return d;
 }
 
-static struct oom_val window_attention(struct oom_tape *t, const struct stage *s, bool shifted, struct oom_val x)
+/* x and mask stay the caller's.  The weights (eager) go into t->side. */
+static struct oom_val window_attention(struct oom_tape *t, const struct stage *s, struct oom_val mask, struct oom_val x)
 {
 	const struct oom_arch *a = s->a;
 	const uint64_t area = a->extra[WINDOW] * a->extra[WINDOW], windows = s->padded * s->padded / area;
 	const uint16_t m_window = constant(t, OOM_MONO_ONE, area);
 	const uint16_t m_windows = constant(t, OOM_MONO_ONE, windows);
 	const uint16_t m_pairs = oom_mono_mul(t, m_window, m_window);
-	const uint16_t m_mask = oom_mono_mul(t, m_windows, m_pairs), m_masks = oom_mono_mul(t, t->m_b, m_mask);
+	const uint16_t m_masks = oom_mono_mul(t, t->m_b, oom_mono_mul(t, m_windows, m_pairs));
 	const unsigned flags = a->extra[QKV_BIAS] ? OOM_BIAS : 0;
+	const bool shifted = !oom_is_none(mask);
 	const struct oom_dim c = {s->c, "channels"};
 	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_val mask = oom_none(), bias, q, k, v;
+	struct oom_val held[5], bias, q, k, v;
 
-	if (shifted)
-		mask = shift_mask(t, m_mask, (enum oom_dtype)x.dt);
 	at.causal = false;
 	at.heads = at.kv_heads = s->heads;
 	at.d = at.dv = s->c / s->heads;
 	at.mq = at.mk = oom_mono_mul(t, oom_mono_mul(t, t->m_b, m_windows), m_window);
 	at.sk = m_window;
+	at.weights = &t->side;
 	q = oom_op_heads(t, oom_op_linear(t, "q_proj", oom_keep(x), c, flags));
 	k = oom_op_heads(t, oom_op_linear(t, "k_proj", oom_keep(x), c, flags));
 	v = oom_op_heads(t, oom_op_linear(t, "v_proj", oom_keep(x), c, flags));
+	held[0] = oom_share(t, q);              /* locals of the function until it returns */
+	held[1] = oom_share(t, k);
+	held[2] = oom_share(t, v);
 	bias = position_bias(t, s, m_window);
-	at.mask = bias;
-	if (shifted) {
-		struct oom_val all = oom_new(t, "expanded mask", m_masks, D(1), (enum oom_dtype)mask.dt);
-
-		at.mask = oom_op_add_into(t, oom_keep(bias), oom_keep(all), m_masks, D(s->heads));
-		oom_drop(t, all);
+	held[3] = at.mask = bias;
+	held[4] = oom_none();
+	if (shifted) {                          /* expanded over the batch: a copy for more than one image */
+		if (oom_cond_above(t, t->m_b, 1))
+			held[4] = oom_new(t, "expanded mask", m_masks, D(1), (enum oom_dtype)mask.dt);
+		else
+			held[4] = oom_share(t, mask);
+		at.mask = oom_op_add_into(t, oom_keep(bias), oom_keep(held[4]), m_masks, D(s->heads));
 	}
 	q = oom_attention_core(t, &at, q, k, v);
 	q = oom_op_linear(t, "o_proj", q, c, OOM_BIAS);
-	if (shifted) {
+	if (shifted)
 		oom_drop(t, at.mask);
-		oom_drop(t, mask);
-	}
-	oom_drop(t, bias);
-	oom_done(t, x);
+	for (int i = 0; i < 5; i++)
+		oom_drop(t, held[i]);
 	return q;
 }
 
+/* One layer with what its Python locals hold: the windows, the attention's output before and after its way back into
+ * the map, the mask. */
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct stage *s = ctx;
@@ -169,25 +179,35 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct oom_dim c = {s->c, "channels"};
 	const bool shifted = i % 2 && s->side > a->extra[WINDOW];
 	const bool path = s->first + i && s->drop;
-	struct oom_val y, whole;
+	const uint64_t area = a->extra[WINDOW] * a->extra[WINDOW], map = s->padded * s->padded;
+	struct oom_val windows, mask = oom_none(), whole, out, back, weights, y;
 
 	y = oom_op_layer_norm(t, "layernorm_before", oom_keep(x), 0, true, true);
 	whole = oom_op_expand_copy(t, y, m_pad, c);     /* F.pad copies even where there is nothing to pad */
 	y = shifted ? oom_op_expand_copy(t, oom_keep(whole), m_pad, c) : oom_share(t, whole);   /* torch.roll */
-	y = oom_op_expand_copy(t, y, m_pad, c);         /* window_partition */
-	y = oom_op_dropout(t, window_attention(t, s, shifted, y), a->dropout);
-	y = oom_op_expand_copy(t, y, m_pad, c);         /* window_reverse */
+	windows = oom_op_expand_copy(t, y, m_pad, c);   /* window_partition */
 	if (shifted)
-		y = oom_op_expand_copy(t, y, m_pad, c);
+		mask = shift_mask(t, oom_mono_mul(t, constant(t, OOM_MONO_ONE, map), constant(t, OOM_MONO_ONE, area)),
+				  constant(t, OOM_MONO_ONE, map), (enum oom_dtype)whole.dt);
+	out = oom_op_dropout(t, window_attention(t, s, mask, windows), a->dropout);
+	weights = t->side;
+	back = oom_op_expand_copy(t, oom_keep(out), m_pad, c);  /* window_reverse */
+	if (shifted)
+		back = oom_op_expand_copy(t, back, m_pad, c);
 	if (s->padded > s->side)
-		y = oom_op_expand_copy(t, y, m, c);
-	if (path)
-		y = drop_path(t, y, t->m_b);
+		back = oom_op_expand_copy(t, back, m, c);
+	y = path ? drop_path(t, oom_keep(back), t->m_b) : oom_share(t, back);
 	x = oom_op_add(t, x, y);
 	oom_drop(t, whole);
 	y = oom_op_layer_norm(t, "layernorm_after", oom_keep(x), 0, true, true);
 	y = oom_plain_mlp(t, y, "fc1", "fc2", a->act, D(s->ff), true);
-	return oom_op_add(t, oom_op_dropout(t, y, a->dropout), x);
+	x = oom_op_add(t, oom_op_dropout(t, y, a->dropout), x);
+	oom_drop(t, windows);
+	oom_drop(t, mask);
+	oom_drop(t, out);
+	oom_drop(t, back);
+	t->side = weights;
+	return x;
 }
 
 /* Four neighbours joined, normed and reduced to twice the channels. */
@@ -203,29 +223,63 @@ static struct oom_val merge(struct oom_tape *t, const struct stage *s, struct oo
 	return oom_op_linear(t, "reduction", x, D(2 * s->c), 0);
 }
 
+/* One stage: its layers, the merge, and a copy of the result as an image, which nobody reads.  Python holds the stage's
+ * input until it returns, the last attention weights until the next layer's, the copy until the next stage's. */
+static struct oom_val one_stage(struct oom_tape *t, const void *ctx, uint32_t j, struct oom_val x)
+{
+	const struct stage *s = ctx;
+	struct oom_val held = oom_share(t, x), weights = oom_none(), copy, before;
+	uint64_t half = (s->side + 1) / 2;
+
+	(void)j;
+	for (uint32_t i = 0; i < s->depth; i++) {
+		x = oom_layer_alone(t, i, block, ctx, x);
+		oom_drop(t, weights);
+		weights = t->side;
+		t->side = oom_none();
+	}
+	before = oom_share(t, x);
+	if (!s->last)
+		x = merge(t, s, x);
+	else
+		half = s->side;
+	copy = oom_op_expand_copy(t, oom_keep(x), constant(t, t->m_b, half * half), D(s->c * (s->last ? 1 : 2)));
+	copy.node = -1;
+	oom_drop(t, before);
+	oom_drop(t, held);
+	oom_drop(t, weights);
+	t->side = copy;
+	return x;
+}
+
 static struct oom_val stages(struct oom_tape *t, const struct oom_arch *a, uint64_t side, struct oom_val x)
 {
 	struct oom_reader rd = a->rd;
 	const double ratio = oom_read_real(&rd, "mlp_ratio", 4);
 	const uint64_t w = a->extra[WINDOW], n = a->extra[N_STAGES];
 	struct stage s = {.a = a, .side = side, .drop = oom_read_real(&rd, "drop_path_rate", 0.1) > 0};
-	uint8_t kind[OOM_MAX_LAYERS];
+	struct oom_val copy = oom_none();
 
 	for (uint64_t j = 0; j < n; j++) {
 		s.c = a->d_embed << j;
 		s.heads = a->extra[HEADS + j];
 		s.ff = (uint64_t)(ratio * (double)s.c);
 		s.padded = (s.side + w - 1) / w * w;
-		for (uint32_t i = 0; i < a->extra[DEPTHS + j]; i++) {
-			kind[i] = (uint8_t)((i % 2 ? SHIFTED : 0) | (s.first + i ? DROP_PATH : 0));
+		s.depth = (uint32_t)a->extra[DEPTHS + j];
+		s.last = j + 1 == n;
+		for (uint32_t i = 0; i < s.depth; i++)
 			oom_buffer(t, w * w * w * w, OOM_I64);  /* relative_position_index */
-		}
-		x = oom_layers(t, (uint32_t)a->extra[DEPTHS + j], kind, block, &s, x);
-		if (j + 1 < n)
-			x = merge(t, &s, x);
-		s.first += (uint32_t)a->extra[DEPTHS + j];
-		s.side = (s.side + (j + 1 < n)) / (j + 1 < n ? 2 : 1);
+		if (t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad)
+			x = oom_layer_alone(t, (uint32_t)j, one_stage, oom_layer_ctx(t, &s, sizeof(s)), x);
+		else
+			x = one_stage(t, oom_layer_ctx(t, &s, sizeof(s)), (uint32_t)j, x);
+		oom_drop(t, copy);
+		copy = t->side;
+		t->side = oom_none();
+		s.first += s.depth;
+		s.side = (s.side + !s.last) / (s.last ? 1 : 2);
 	}
+	oom_drop(t, copy);
 	return x;
 }
 
@@ -234,7 +288,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	const uint64_t pixels_side = t->plan->image_size ? (uint64_t)t->plan->image_size : a->image_size;
 	const uint64_t side = (pixels_side + a->patch - 1) / a->patch;
 	const struct oom_dim c = {a->d_embed, "embed_dim"};
-	struct oom_val pixels, x;
+	struct oom_val pixels, first, encoded, last, x;
 	uint16_t m;
 
 	(void)constant(t, OOM_MONO_ONE, a->extra[WINDOW] * a->extra[WINDOW]);   /* first: attention rounds this length */
@@ -248,9 +302,6 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	}
 	if (t->plan->num_layers)
 		t->warning = "Swin's depth is a list: the number of layers asked for is not applied";
-	else if (t->plan->grad_ckpt)            /* GradientCheckpointingLayer on SwinStage and SwinLayer */
-		t->warning = "Swin checkpoints whole stages around their layers: only the layers are modelled, saved "
-			     "activations come out high and forward peaks a few percent low";
 	pixels.dt = t->plan->precision == OOM_FP16 ? OOM_DT_F16 :
 		    t->plan->precision == OOM_BF16 || t->plan->precision == OOM_BF16_AMP ? OOM_DT_BF16 : OOM_F32;
 	t->scope = "embeddings";
@@ -263,13 +314,19 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		pos.width = a->d_embed;
 		x = oom_op_add(t, x, pos);
 	}
-	x = stages(t, a, side, oom_op_dropout(t, x, a->dropout));
-	x = oom_op_layer_norm(t, "layernorm", x, 0, true, true);
-	x = oom_op_mean(t, x, t->m_b, D(a->d_model));
+	x = oom_op_dropout(t, x, a->dropout);
+	first = oom_share(t, x);                /* embedding_output, a local of the model */
+	encoded = stages(t, a, side, x);
+	last = oom_op_layer_norm(t, "layernorm", oom_keep(encoded), 0, true, true);
+	x = oom_op_mean(t, oom_keep(last), t->m_b, D(a->d_model));
+	oom_drop(t, first);
+	oom_drop(t, encoded);
 	if (a->n_labels)
 		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
 				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-	return oom_cls_loss(t, a, x);
+	x = oom_cls_loss(t, a, x);
+	oom_drop(t, last);                      /* the base model's output object */
+	return x;
 }
 
 static const char *const types[] = {"swin", NULL};
