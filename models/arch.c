@@ -30,7 +30,10 @@ static const struct oom_key *lookup(const struct oom_keys *keys, const char *pre
 const struct oom_key *oom_read_explicit(struct oom_reader *r, const char *key)
 {
 	const struct oom_key *k = lookup(r->keys, r->prefix, key);
+	const char *word;
 
+	for (size_t i = 0; !k && r->loose && (word = oom_read_other_word(key, i)); i++)
+		k = lookup(r->keys, r->prefix, word);
 	if (k || !r->defaults)
 		return k;
 	for (size_t i = 0; i < r->defaults->n; i++) {
@@ -54,10 +57,13 @@ const struct oom_key *oom_read_explicit(struct oom_reader *r, const char *key)
 const struct oom_key *oom_read_key(struct oom_reader *r, const char *key)
 {
 	const struct oom_key *k = oom_read_explicit(r, key);
+	const char *word;
 
 	if (k)
 		return k;
 	k = lookup(r->defaults, "defaults.", key);
+	for (size_t i = 0; !k && r->loose && (word = oom_read_other_word(key, i)); i++)
+		k = lookup(r->defaults, "defaults.", word);
 	if (k || !r->defaults)
 		return k;
 	for (size_t i = 0; i < r->defaults->n; i++) {

@@ -33,7 +33,8 @@ struct oom_reader {
 	const char *prefix;             /* "" or "text_config." */
 	enum oom_status status;
 	struct oom_error err;
-	const char *family;
+	const char *family;             /* the type in messages */
+	bool loose;                     /* other traditions' words for a size are taken too */
 };
 
 struct oom_arch {
@@ -99,6 +100,8 @@ enum oom_act oom_read_act(struct oom_reader *r, const char *key, const char *def
 /* The key as written (aliases applied, config before defaults), or NULL.  Explicit: the config's own only. */
 const struct oom_key *oom_read_key(struct oom_reader *r, const char *key);
 const struct oom_key *oom_read_explicit(struct oom_reader *r, const char *key);
+/* The i-th word in use for the size `key`, or NULL (structure.c). */
+const char *oom_read_other_word(const char *key, size_t i);
 /* Element i of a list key as a string / a number; NULL / def when absent. */
 const char *oom_read_item(struct oom_reader *r, const char *key, uint32_t i);
 double oom_read_item_real(struct oom_reader *r, const char *key, uint32_t i, double def);

@@ -5,22 +5,6 @@
 
 #include "model.h"
 
-/* The nearest known structure of an unknown type: what its keys look like. */
-static const char *nearest_family(const struct oom_keys *keys)
-{
-	if (oom_keys_find(keys, "patch_size"))
-		return "vit";
-	if (oom_keys_find(keys, "decoder_layers") || oom_keys_find(keys, "num_decoder_layers"))
-		return "bart";
-	if (oom_keys_find(keys, "num_local_experts") || oom_keys_find(keys, "num_experts"))
-		return "mixtral";
-	if (oom_keys_find(keys, "n_embd") && !oom_keys_find(keys, "hidden_size"))
-		return "gpt2";
-	if (oom_keys_find(keys, "type_vocab_size"))
-		return "bert";
-	return "llama";
-}
-
 static void choose_task(struct oom_model *m)
 {
 	const char *arch = NULL;
@@ -63,20 +47,22 @@ static enum oom_status find_type(struct oom_model *m, struct oom_error *err)
 				     oom_keys_kind_hint(m->keys) ? "; " : "",
 				     oom_keys_kind_hint(m->keys) ? oom_keys_kind_hint(m->keys) : "");
 	snprintf(a->model_type, sizeof(a->model_type), "%s", k->string);
+	snprintf(m->type, sizeof(m->type), "%s", k->string);
+	snprintf(m->like, sizeof(m->like), "%s", k->string);
 	a->family = oom_family_find(a->model_type);
-	if (!a->family) {
-		const char *near = nearest_family(m->keys);
+	return OOM_OK;
+}
 
-		for (size_t i = 0; oom_families[i]; i++)
-			if (!strcmp(oom_families[i]->name, near))
-				a->family = oom_families[i];
-		if (!a->family)
-			a->family = oom_families[0];
-		a->approximate = true;
-		snprintf(a->warning, sizeof(a->warning),
-			 "model type \"%s\" is not modelled: counted as if it were %s. Parameters and memory are a guess.",
-			 a->model_type, a->family->name);
-	}
+enum oom_status oom_model_load_defaults(struct oom_model *m, struct oom_error *err)
+{
+	enum oom_status st;
+
+	oom_keys_release(&m->defaults);
+	st = oom_keys_defaults(&m->defaults, m->arch.model_type, err);
+	if (st == OOM_ERR_MEMORY)
+		return st;
+	if (st)                                 /* a type the table does not have: the config must say it all */
+		memset(&m->defaults, 0, sizeof(m->defaults));
 	return OOM_OK;
 }
 
@@ -89,21 +75,23 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	m->keys = keys;
 	st = find_type(m, err);
+	if (!st)
+		st = oom_model_load_defaults(m, err);
+	if (!st && !m->arch.family)
+		st = oom_model_choose_structure(m, err);
 	if (st) {
 		oom_model_free(m);
 		return st;
 	}
-	st = oom_keys_defaults(&m->defaults, m->arch.model_type, err);
-	if (st == OOM_ERR_MEMORY) {
-		oom_model_free(m);
-		return st;
-	}
-	if (st)                                 /* a type the table does not have: the config must say it all */
-		memset(&m->defaults, 0, sizeof(m->defaults));
-	m->arch.rd = (struct oom_reader){.keys = keys, .defaults = &m->defaults, .prefix = m->prefix, .family = m->arch.model_type};
+	m->arch.rd.keys = keys;
+	m->arch.rd.defaults = &m->defaults;
+	m->arch.rd.prefix = m->prefix;
+	m->arch.rd.family = m->like;
 	m->arch.default_task = OOM_TASK_CAUSAL_LM;
 	m->arch.n_labels = oom_read_labels(&m->arch.rd);
 	m->arch.family->parse(&m->arch);
+	if (*m->note)                           /* louder than what the family had to say */
+		snprintf(m->arch.warning, sizeof(m->arch.warning), "%s", m->note);
 	st = m->arch.rd.status;
 	if (!st && m->arch.n_layers > OOM_MAX_LAYERS)
 		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID, "%s: %llu layers: more than %d", keys->file,
@@ -134,7 +122,7 @@ void oom_model_free(struct oom_model *m)
 	free(m);
 }
 
-const char *oom_model_type(const struct oom_model *m) { return m->arch.model_type; }
+const char *oom_model_type(const struct oom_model *m) { return m->type; }
 const char *oom_model_family(const struct oom_model *m) { return m->arch.family->name; }
 const char *oom_model_warning(const struct oom_model *m) { return m->arch.warning; }
 const char *oom_model_unknown_keys(const struct oom_model *m) { return m->unknown; }

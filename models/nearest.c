@@ -32,10 +32,9 @@ static int distance(const char *a, const char *b)
 	return row[m];
 }
 
-const char *oom_nearest(const char *word, const char *const *words)
+static const char *nearest(const char *word, const char *const *words, int best)
 {
 	const char *near = NULL;
-	int best = (int)strnlen(word, MAX) / 2 + 2;    /* farther than half the word is no suggestion */
 
 	for (size_t i = 0; words[i]; i++) {
 		int d = distance(word, words[i]);
@@ -48,4 +47,14 @@ const char *oom_nearest(const char *word, const char *const *words)
 		}
 	}
 	return near;
+}
+
+const char *oom_nearest(const char *word, const char *const *words)
+{
+	return nearest(word, words, (int)strnlen(word, MAX) / 2 + 2);   /* farther than half the word is no suggestion */
+}
+
+const char *oom_nearest_within(const char *word, const char *const *words, int most)
+{
+	return nearest(word, words, most + 1);
 }

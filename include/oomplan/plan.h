@@ -121,5 +121,7 @@ OOM_API const char *oom_class_str(enum oom_class cls);
 
 /* The word of `words` (NULL-terminated) nearest to `word` by edit distance, or NULL when none is near. */
 OOM_API const char *oom_nearest(const char *word, const char *const *words);
+/* The same, NULL when it is more than `most` edits away. */
+OOM_API const char *oom_nearest_within(const char *word, const char *const *words, int most);
 
 #endif
