@@ -63,6 +63,7 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 {
 	struct oom_sdpa s = {.heads = a->heads, .kv_heads = a->kv_heads, .d = a->d, .dv = a->dv, .mq = a->mq, .mk = a->mk,
 			     .sk = a->sk, .causal = a->causal, .gqa = true, .dropout = t->train ? a->dropout : 0};
+	const struct oom_val caller[3] = {oom_share(t, q), oom_share(t, k), oom_share(t, v)};   /* its locals meanwhile */
 	struct oom_val y;
 
 	switch ((enum oom_attention)t->plan->attn) {
@@ -81,7 +82,10 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 		y = eager(t, a, q, k, v);
 		break;
 	}
-	return oom_op_merge_heads(t, y);
+	y = oom_op_merge_heads(t, y);
+	for (int i = 0; i < 3; i++)
+		oom_drop(t, caller[i]);
+	return y;
 }
 
 /* apply_rotary_pos_emb: both arguments stay alive until both results exist. */
@@ -124,7 +128,7 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	const bool cross = !oom_is_none(a->kv_from);
 	struct oom_val src = cross ? oom_keep(a->kv_from) : oom_keep(x);
-	struct oom_val q, k, v, gate = oom_none();
+	struct oom_val q, k, v, gate = oom_none(), local[3];
 
 	q = oom_op_linear(t, a->q, oom_keep(x), qd, bias);
 	if (a->qk_norm && !a->qk_norm_late)
@@ -143,6 +147,9 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 		q = oom_norm(t, a->norm, "q_norm", q, a->d);
 		k = oom_norm(t, a->norm, "k_norm", k, a->d);
 	}
+	local[0] = oom_share(t, q);             /* query_states and its like live until the module returns */
+	local[1] = oom_share(t, k);
+	local[2] = oom_share(t, v);
 	q = oom_attention_core(t, a, q, k, v);
 	if (a->gated)
 		q = oom_op_mul(t, q, oom_op_unary(t, OOM_SIGMOID, oom_keep(gate)));
@@ -151,6 +158,8 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	q = oom_op_linear(t, a->o, q, h, a->o_bias ? OOM_BIAS : 0);
 	if (a->gated)
 		oom_drop(t, gate);
+	for (int i = 0; i < 3; i++)
+		oom_drop(t, local[i]);
 	oom_done(t, x);
 	return q;
 }

@@ -70,7 +70,7 @@ static struct oom_val layer_norm_written_out(struct oom_tape *t, const char *nam
 	return oom_op_cast(t, d, in);
 }
 
-struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x, uint64_t width)
+static struct oom_val norm_of(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x, uint64_t width)
 {
 	switch (kind) {
 	case OOM_NORM_RMS: return rms_norm(t, name, x, width, false, false, false);
@@ -90,6 +90,15 @@ struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name
 	case OOM_NORM_RMS_FUSED: return oom_op_layer_norm(t, name, x, width, true, false);
 	}
 	return x;
+}
+
+/* The argument of a module's call lives until it returns, whatever the module does with its own name. */
+struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x, uint64_t width)
+{
+	struct oom_val y = norm_of(t, kind, name, oom_keep(x), width);
+
+	oom_done(t, x);
+	return y;
 }
 
 /* 0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3))), written out in Python: every step is an operator. */
@@ -124,7 +133,7 @@ static struct oom_val gelu_fast(struct oom_tape *t, struct oom_val x)
 	return oom_op_mul(t, half, a);
 }
 
-struct oom_val oom_activation(struct oom_tape *t, enum oom_act act, struct oom_val x)
+static struct oom_val activation(struct oom_tape *t, enum oom_act act, struct oom_val x)
 {
 	struct oom_val y;
 
@@ -148,7 +157,16 @@ struct oom_val oom_activation(struct oom_tape *t, enum oom_act act, struct oom_v
 	case OOM_ACT_LAPLACE: return oom_op_unary(t, OOM_GELU, x);
 	case OOM_ACT_NONE: break;
 	}
-	return x;
+	return oom_share(t, x);
+}
+
+/* Activations are modules: the argument lives until the last of their operations. */
+struct oom_val oom_activation(struct oom_tape *t, enum oom_act act, struct oom_val x)
+{
+	struct oom_val y = activation(t, act, oom_keep(x));
+
+	oom_done(t, x);
+	return y;
 }
 
 /* ---- rotary positions ---- */

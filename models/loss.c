@@ -113,12 +113,15 @@ struct oom_val oom_cls_loss(struct oom_tape *t, const struct oom_arch *a, struct
 
 struct oom_val oom_seq_cls_last(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, const char *name)
 {
-	struct oom_val logits, idx;
+	struct oom_val all, logits, idx, loss;
 
-	logits = oom_op_linear(t, name, h, (struct oom_dim){a->n_labels, "num_labels"}, OOM_NO_QUANT | OOM_IS_HEAD);
+	all = oom_op_linear(t, name, oom_keep(h), (struct oom_dim){a->n_labels, "num_labels"}, OOM_NO_QUANT | OOM_IS_HEAD);
 	idx = oom_new(t, "last token", t->m_b, D(1), OOM_I64);
-	logits = oom_op_gather(t, "pooled logits", logits, idx, t->m_b, (struct oom_dim){a->n_labels, "num_labels"});
-	return oom_cls_loss(t, a, logits);
+	logits = oom_op_gather(t, "pooled logits", oom_keep(all), idx, t->m_b, (struct oom_dim){a->n_labels, "num_labels"});
+	loss = oom_cls_loss(t, a, logits);
+	oom_drop(t, all);                       /* locals until the loss is returned */
+	oom_done(t, h);
+	return loss;
 }
 
 /* One chunk: logits, their gradient in place, the input's gradient, the head's. */

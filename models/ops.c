@@ -459,6 +459,7 @@ struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oo
 	struct oom_val pw = oom_none(), pb = oom_none(), y, mean, rstd;
 	const char *scope = t->scope;
 	const struct oom_dim stats = {x.width / w, NULL};
+	const struct oom_val arg = x;           /* the caller's until the module returns */
 	bool rg;
 	int32_t n = -1;
 
@@ -468,8 +469,11 @@ struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oo
 	if (affine && bias)
 		pb = oom_param(t, "bias", 0, w, OOM_P_NORM);
 	rg = wants_grad(t, x) || pw.rg || pb.rg;
+	x.kept = true;
 	if (t->amp)                             /* layer_norm is on autocast's fp32 list: every argument is cast */
 		x = oom_op_cast(t, x, OOM_F32);
+	else
+		x = oom_share(t, x);
 	if (t->amp && affine) {
 		pw = oom_op_cast(t, pw, OOM_F32);
 		if (bias)
@@ -496,7 +500,8 @@ struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oo
 	}
 	oom_drop(t, mean);
 	oom_drop(t, rstd);
-	oom_done(t, x);
+	oom_drop(t, x);
+	oom_done(t, arg);
 	oom_drop(t, pw);
 	oom_drop(t, pb);
 	t->scope = scope;

@@ -198,18 +198,19 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 {
 	const enum oom_dtype dt = (enum oom_dtype)q.dt;
 	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
-	const bool amp = t->amp;
-	struct oom_val s, m = oom_none();
+	const bool amp = t->amp, broadcast = a->heads != a->kv_heads && !a->gqa;
+	const struct oom_dim wide = {a->heads * a->d, NULL}, widev = {a->heads * a->dv, NULL};
+	struct oom_val s, m = oom_none(), y, scaled;
 
 	t->amp = false;
-	if (a->heads != a->kv_heads) {
-		k = oom_op_expand_copy(t, k, a->mk, (struct oom_dim){a->heads * a->d, NULL});
-		v = oom_op_expand_copy(t, v, a->mk, (struct oom_dim){a->heads * a->dv, NULL});
-	}
 	q = oom_op_cast(t, q, OOM_F32);
 	k = oom_op_cast(t, k, OOM_F32);
 	v = oom_op_cast(t, v, OOM_F32);
-	q = oom_op_unary(t, OOM_SCALE, q);
+	if (a->heads != a->kv_heads && a->gqa) {        /* repeat_interleave */
+		k = oom_op_expand_copy(t, k, a->mk, wide);
+		v = oom_op_expand_copy(t, v, a->mk, widev);
+	}
+	s = oom_op_unary(t, OOM_SCALE, oom_keep(q));    /* query_acc and its like are locals of the function */
 	if (a->causal && oom_is_none(mask)) {
 		struct oom_val ones = oom_new(t, "causal mask", oom_mono_mul(t, a->sk, a->sk), D(1), OOM_U8);
 
@@ -217,16 +218,28 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 	} else if (!oom_is_none(mask)) {
 		m = mask_to_bias(t, mask, OOM_F32);
 	}
-	k = oom_op_unary(t, OOM_SCALE, k);
-	s = oom_op_bmm(t, "scores", q, k, scores, (struct oom_dim){a->heads, NULL}, a->d);
+	y = oom_op_unary(t, OOM_SCALE, oom_keep(k));
+	if (broadcast)                          /* matmul expands and copies what it broadcasts */
+		y = oom_op_expand_copy(t, y, a->mk, wide);
+	y = oom_op_bmm(t, "scores", oom_keep(s), y, scores, (struct oom_dim){a->heads, NULL}, a->d);
+	scaled = s;
+	s = y;
 	if (!oom_is_none(m))
 		s = oom_op_add_inplace(t, s, m);
 	s = oom_op_softmax(t, s, false);
 	s = oom_op_dropout(t, s, a->dropout);
-	s = oom_op_bmm(t, "attention", s, v, a->mq, (struct oom_dim){a->heads * a->dv, NULL}, oom_mono_now(t, a->sk));
-	s = oom_op_cast(t, s, dt);
+	y = broadcast ? oom_op_expand_copy(t, oom_keep(v), a->mk, widev) : oom_share(t, v);
+	y = oom_op_bmm(t, "attention", oom_keep(s), y, a->mq, widev, oom_mono_now(t, a->sk));
+	y = oom_op_cast(t, y, dt);
+	if (dt != OOM_F32)                      /* the weights are returned too, in the input's type */
+		oom_drop(t, oom_new_like(t, "attention weights", s, dt));
+	oom_drop(t, s);
+	oom_drop(t, scaled);
+	oom_drop(t, q);
+	oom_drop(t, k);
+	oom_drop(t, v);
 	t->amp = amp;
-	return s;
+	return y;
 }
 
 struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v, struct oom_val mask,

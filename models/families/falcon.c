@@ -90,15 +90,18 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	const struct oom_sdpa s = {.heads = a->n_heads, .kv_heads = groups, .d = a->head_dim, .dv = a->head_dim, .mq = t->m_bs,
 				   .mk = t->m_bs, .sk = t->m_s, .causal = true};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val p[3], y;
+	struct oom_val p[3], local[4], y;
 
 	y = oom_op_linear(t, "query_key_value", oom_keep(x), D(a->d_model + 2 * kv), bias);
+	local[3] = oom_share(t, y);
 	split_heads(t, a, y, p);
 	*weights = oom_none();
 	if (!a->extra[ALIBI]) {
 		p[0] = oom_rope_apply(t, p[0], &l->rope, a->n_heads, a->head_dim, a->head_dim);
 		p[1] = oom_rope_apply(t, p[1], &l->rope, groups, a->head_dim, a->head_dim);
 	}
+	for (int i = 0; i < 3; i++)             /* query_layer and its like live until the module returns */
+		local[i] = oom_share(t, p[i]);
 	switch ((enum oom_attention)t->plan->attn) {
 	case OOM_ATTN_SDPA:
 		y = oom_op_sdpa(t, p[0], p[1], p[2], oom_is_none(l->mask) ? oom_none() : oom_keep(l->mask), &s);
@@ -108,6 +111,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	default: y = eager(t, l, p, dt, weights); break;
 	}
 	y = oom_op_linear(t, "dense", y, D(a->d_model), bias);
+	for (int i = 0; i < 4; i++)
+		oom_drop(t, local[i]);
 	oom_done(t, x);
 	return y;
 }

@@ -350,12 +350,16 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.o_norm = flags & SUB_NORM ? "attn_sub_norm" : NULL;
 	h = flags & POST_ONLY ? oom_share(t, x) : oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
 	if (flags & PARALLEL) {                 /* x + attention(h) + feed_forward(h) */
-		struct oom_val y;
+		struct oom_val y, sum;
 
 		at.o = flags & ALL_BIAS ? "dense" : "o_proj";
 		y = oom_attention(t, &at, oom_keep(h));
 		h = feed_forward(t, a, kind, h);
-		return oom_op_add(t, oom_op_add(t, x, y), h);
+		sum = oom_op_add(t, oom_keep(y), oom_keep(h));  /* all three are locals until the layer returns */
+		sum = oom_op_add(t, sum, x);
+		oom_drop(t, y);
+		oom_drop(t, h);
+		return sum;
 	}
 	h = flags & FUSED ? fused_attention(t, &at, h) : oom_attention(t, &at, h);
 	if (post)
