@@ -45,7 +45,8 @@ struct oom_arch {
 	/* sizes */
 	uint64_t vocab, d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, v_head_dim, d_embed;
 	uint64_t max_positions, type_vocab, window;
-	uint64_t n_labels;
+	uint64_t n_labels;      /* decided per recording: the plan's, else the config's */
+	uint64_t config_labels;
 	/* switches */
 	enum oom_act act;
 	enum oom_norm norm;

@@ -95,7 +95,7 @@ static enum oom_status record(struct oom_tape *t, const struct oom_model *m, con
 			      struct oom_error *err)
 {
 	static const uint8_t half[] = {[OOM_AMP_BF16] = OOM_DT_BF16, [OOM_AMP_FP16] = OOM_DT_F16, [OOM_BF16_AMP] = OOM_DT_BF16};
-	struct oom_arch *a = (struct oom_arch *)&m->arch;       /* task is decided per recording */
+	struct oom_arch *a = (struct oom_arch *)&m->arch;       /* task and labels are decided per recording */
 
 	oom_tape_reset(t, a, p);
 	sizes_of(p, &t->val_b, &t->val_s, &t->val_t);
@@ -103,6 +103,7 @@ static enum oom_status record(struct oom_tape *t, const struct oom_model *m, con
 	t->amp = p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16 || p->precision == OOM_BF16_AMP;
 	t->amp_dt = t->amp ? half[p->precision] : OOM_F32;
 	a->task = p->task ? (enum oom_task)p->task : a->default_task;
+	a->n_labels = p->num_labels ? (uint64_t)p->num_labels : a->config_labels;
 	pass(t, a, OOM_STREAM_FWD, true);
 	if (!t->status && !expand)
 		pass(t, a, OOM_STREAM_EVAL, false);

@@ -1,5 +1,6 @@
 /* The ledger row by row: formula as compiled, numbers put in, bytes, origin. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engines.h"
@@ -11,7 +12,7 @@ static const char *const base_text[OOM_VAR_BASES] = {"b", "s", "t"};
 
 static void factor(const struct oom_var *v, char *out, size_t size)
 {
-	static const char *const forms[] = {"%s", "roundup(%s,%u)", "ceil(%s/%u)", "(%s+%u)", "min(%s,%u)", "max(%s-%u,0)"};
+	static const char *const forms[] = {"%s", "roundup(%s,%u)", "ceil(%s/%u)", "(%s+%u)", "min(%s,%u)", "max(%s-%u,0)", "", "(%s+%u if b=1)"};
 
 	if (v->op == 6)
 		snprintf(out, size, "%u", v->k);
@@ -110,12 +111,34 @@ static enum oom_status megatron_rows(const struct oom_model *model, const struct
 	return st;
 }
 
+/* How many of each row are alive when the forward ends; NULL without memory. */
+static int64_t *held_rows(const struct oom_tape *t)
+{
+	const struct oom_stream *s = &t->streams[OOM_STREAM_FWD];
+	int64_t *held = calloc(t->n_rows + 1, sizeof(*held)), reps = 1;
+
+	for (size_t i = 0; held && i < s->n; i++) {
+		const int32_t ev = s->ev[i];
+
+		if (ev < 0)
+			reps = (-1 - ev) & 1 ? 1 : t->reps[(-1 - ev) / 2];
+		else if ((ev & 3) == OOM_EV_ALLOC)
+			held[ev >> 2] += reps;
+		else if ((ev & 3) == OOM_EV_FREE)
+			held[ev >> 2] -= reps;
+		else if ((ev & 3) == OOM_EV_FREE_ALL)
+			held[ev >> 2] -= t->rows[ev >> 2].mult;
+	}
+	return held;
+}
+
 enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *p,
 				oom_ledger_fn fn, void *ctx, struct oom_error *err)
 {
 	const uint64_t tgt = (uint64_t)(p->tgt_len ? p->tgt_len : p->seq_len);
 	struct program *g;
 	enum oom_status st;
+	int64_t *held;
 
 	if (p->engine == OOM_ENGINE_MEGATRON)
 		return megatron_rows(model, p, fn, ctx, err);
@@ -127,15 +150,19 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 	g->tape.val_b = (uint64_t)p->micro_batch;       /* the sizes shown are this plan's */
 	g->tape.val_s = (uint64_t)p->seq_len;
 	g->tape.val_t = tgt;
+	held = held_rows(&g->tape);
+	if (!held)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	params(g, p, model->arch.family->source, fn, ctx);
 	for (size_t i = 0; i < g->tape.n_rows; i++) {
 		const struct oom_row *row = &g->tape.rows[i];
 		struct oom_ledger_row r = {.scope = row->scope, .name = row->name, .kind = kinds[row->cat], .born = births[row->born],
-					   .bytes = ev->size[i], .count = row->mult,
+					   .bytes = ev->size[i], .count = row->mult, .held = held[i] > 0 ? (uint64_t)held[i] : 0,
 					   .source = oom_row_source(row->name, (enum oom_cat)row->cat, model->arch.family->source)};
 
 		write_formula(&g->tape, row, &r);
 		fn(ctx, &r);
 	}
+	free(held);
 	return OOM_OK;
 }

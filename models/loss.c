@@ -77,7 +77,7 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a, 
 
 		f = oom_op_cast(t, logits, OOM_F32);
 		padded = oom_new(t, "padded labels", t->m_bs, D(1), OOM_I64);
-		labels = oom_new(t, "shifted labels", t->m_bs, D(1), OOM_I64);
+		labels = oom_new(t, "shifted labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 7, 1), D(1), OOM_I64);
 		oom_drop(t, padded);
 		if (t->plan->fused_ce == OOM_LOSS_SLICED) {
 			/* transformers < 4.45: shift_logits = logits[..., :-1, :].contiguous() */

@@ -131,7 +131,7 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_moe *m, struc
 {
 	const struct oom_dim k = {m->top_k, "top_k"}, f = {m->d_expert, "d_expert"}, h = {x.width, x.text};
 	const struct oom_dim half[2] = {{m->top_k * m->d_expert, "top_k * d_expert"}, {m->top_k * m->d_expert, "top_k * d_expert"}};
-	struct oom_val gate_up, down, sorted, perm, rows, sel, w, mask, part[2], y, inv;
+	struct oom_val gate_up, down, sorted, perm, rows, sel, w, mask, part[2], y, inv, offs;
 	struct oom_lora_param ld, lg;
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 
@@ -147,15 +147,16 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_moe *m, struc
 	rows = oom_new(t, "row of each choice", x.mono, k, OOM_I64);
 	sel = oom_op_gather(t, "dispatched", oom_keep(x), rows, x.mono, (struct oom_dim){m->top_k * x.width, "top_k * d_model"});
 	w = oom_op_gather(t, "sorted scores", scores, oom_keep(perm), x.mono, k);
+	offs = oom_new(t, "offsets", OOM_MONO_ONE, (struct oom_dim){m->experts, "n_experts"}, OOM_I32);
 	mask = oom_new(t, "sentinel mask", x.mono, k, OOM_U8);
 	gate_up = oom_lora_sum(t, &lg);
 	sel = oom_op_masked_inplace(t, sel, oom_keep(mask));
-	y = oom_op_grouped_mm(t, "gate and up", sel, gate_up, x.width, (struct oom_dim){2 * f.n, "2 * d_expert"});
+	y = oom_op_grouped_mm(t, "gate and up", sel, gate_up, oom_keep(offs), x.width, (struct oom_dim){2 * f.n, "2 * d_expert"});
 	oom_op_split(t, y, 2, half, part);
 	part[0] = oom_activation(t, m->act, part[0]);
 	y = oom_op_mul(t, part[0], part[1]);
 	down = oom_lora_sum(t, &ld);
-	y = oom_op_grouped_mm(t, "down", y, down, m->d_expert, h);
+	y = oom_op_grouped_mm(t, "down", y, down, offs, m->d_expert, h);
 	y = oom_op_mul(t, y, w);
 	y = oom_op_masked_inplace(t, y, mask);
 	inv = oom_new(t, "inverse permutation", x.mono, k, OOM_I64);

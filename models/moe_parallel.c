@@ -19,7 +19,7 @@ static struct oom_val parallel_experts(struct oom_tape *t, const char *name, str
 		x = oom_op_cast(t, x, (enum oom_dtype)t->amp_dt);
 	}
 	w = oom_op_slice(t, w, OOM_MONO_ONE, (struct oom_dim){experts * out * in, "n_experts * d_out * d_in"});
-	y = oom_op_grouped_mm(t, name, x, w, in, (struct oom_dim){out, "d_out"});
+	y = oom_op_grouped_mm(t, name, x, w, oom_none(), in, (struct oom_dim){out, "d_out"});
 	return oom_op_copy(t, "cat", y);
 }
 

@@ -115,8 +115,8 @@ struct oom_val oom_op_masked(struct oom_tape *t, const char *name, struct oom_va
 /* masked_fill_ on x's own storage. */
 struct oom_val oom_op_masked_inplace(struct oom_tape *t, struct oom_val x, struct oom_val mask);
 /* One product a group of rows: w is stacked [experts, out, in]; not on autocast's lists. */
-struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w, uint64_t in,
-				 struct oom_dim out);
+struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w, struct oom_val offs,
+				 uint64_t in, struct oom_dim out);
 /* Convolution with weight rows x cols; out = (mono, width). */
 struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows, uint64_t cols,
 			   bool bias, uint16_t mono, struct oom_dim width);

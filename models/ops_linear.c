@@ -252,8 +252,8 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 	return y;
 }
 
-struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w, uint64_t in,
-				 struct oom_dim out)
+struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w, struct oom_val offs,
+				 uint64_t in, struct oom_dim out)
 {
 	bool rg;
 	struct oom_val y;
@@ -269,6 +269,8 @@ struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oo
 			oom_node_save(t, n, x);
 		if (wants_grad(t, x))
 			oom_node_save(t, n, w);
+		if (!oom_is_none(offs))
+			oom_node_save(t, n, offs);
 	}
 	y = oom_new(t, name, x.mono, (struct oom_dim){x.width / in * out.n, out.text}, (enum oom_dtype)x.dt);
 	if (rg)
@@ -276,6 +278,7 @@ struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oo
 	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
 	oom_done(t, x);
 	oom_done(t, w);
+	oom_done(t, offs);
 	return y;
 }
 

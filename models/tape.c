@@ -150,6 +150,7 @@ uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_
 		case 4: x = x < w->k ? x : w->k; break;
 		case 5: x = x > w->k ? x - w->k : 0; break;
 		case 6: x = w->k; break;
+		case 7: x += b == 1 ? w->k : 0; break;
 		default: break;
 		}
 		if (__builtin_mul_overflow(v, x, &v))

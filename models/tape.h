@@ -30,7 +30,8 @@ enum oom_var_base { OOM_VAR_B, OOM_VAR_S, OOM_VAR_T, OOM_VAR_BASES };
 struct oom_var {
 	uint8_t base;           /* enum oom_var_base */
 	uint8_t op;             /* 0 as is, 1 rounded up to a multiple of k, 2 ceil(x / k), 3 x + k, 4 min(x, k), 5 max(x - k, 0),
-				 * 6 the constant k: sequences whose length the image fixes */
+				 * 6 the constant k: sequences whose length the image fixes,
+				 * 7 x + k in a batch of one, x in a larger: a slice that needs no copy keeps what it is cut from */
 	uint32_t k;
 };
 struct oom_mono {

@@ -100,6 +100,7 @@ struct oom_ledger_row {
 	char numbers[120];              /* the same with the values put in */
 	uint64_t bytes;                 /* of one */
 	uint64_t count;                 /* layers it stands for */
+	uint64_t held;                  /* how many of them the forward leaves for the backward */
 	const char *source;
 };
 typedef void (*oom_ledger_fn)(void *ctx, const struct oom_ledger_row *row);

@@ -144,10 +144,10 @@ static struct oom_val clamped_gate(struct oom_tape *t, const struct oom_arch *a,
 }
 
 static struct oom_val biased(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w, struct oom_val b, struct oom_val ids,
-			     uint64_t in, struct oom_dim out, uint64_t k, struct oom_val *held)
+			     struct oom_val offs, uint64_t in, struct oom_dim out, uint64_t k, struct oom_val *held)
 {
 	struct oom_val rows = oom_op_gather(t, "bias of each row", b, oom_keep(ids), x.mono, (struct oom_dim){k * out.n, out.text});
-	struct oom_val y = oom_op_grouped_mm(t, name, x, w, in, out);
+	struct oom_val y = oom_op_grouped_mm(t, name, x, w, oom_keep(offs), in, out);
 
 	*held = oom_share(t, rows);
 	return oom_op_add_inplace(t, y, rows);
@@ -157,7 +157,7 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 {
 	const uint64_t E = a->n_experts, f = a->d_expert, h = x.width;
 	const struct oom_dim e = {E, "n_experts"}, k = {a->top_k, "top_k"}, kh = {a->top_k * h, "top_k * d_model"};
-	struct oom_val w, b, index, scores, logits, ids, perm, rows, sel, mask, y, inv, held;
+	struct oom_val w, b, index, scores, logits, ids, perm, rows, sel, mask, y, inv, held, offs;
 
 	t->scope = "router";
 	w = oom_param(t, "weight", E, h, 0);
@@ -172,20 +172,22 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 	rows = oom_new(t, "row of each choice", x.mono, k, OOM_I64);
 	sel = oom_op_gather(t, "dispatched", oom_keep(x), rows, x.mono, kh);
 	scores = oom_op_gather(t, "sorted scores", scores, oom_keep(perm), x.mono, k);
+	offs = oom_new(t, "offsets", OOM_MONO_ONE, e, OOM_I32);
 	mask = oom_new(t, "sentinel mask", x.mono, k, OOM_U8);
 	sel = oom_op_masked_inplace(t, sel, oom_keep(mask));
 	w = oom_param(t, "gate_up_proj", E * h, 2 * f, OOM_P_EXPERT);
 	oom_param_stacked(t, w, h);
 	b = oom_param(t, "gate_up_proj_bias", E, 2 * f, OOM_P_EXPERT);
-	y = biased(t, "gate and up", sel, w, b, ids, h, (struct oom_dim){2 * f, "2 * d_expert"}, a->top_k, &held);
+	y = biased(t, "gate and up", sel, w, b, ids, offs, h, (struct oom_dim){2 * f, "2 * d_expert"}, a->top_k, &held);
 	y = clamped_gate(t, a, y);
 	w = oom_param(t, "down_proj", E * f, h, OOM_P_EXPERT);
 	oom_param_stacked(t, w, f);
 	b = oom_param(t, "down_proj_bias", E, h, OOM_P_EXPERT);
 	oom_drop(t, held);
-	y = biased(t, "down", y, w, b, ids, f, (struct oom_dim){h, "d_model"}, a->top_k, &held);
+	y = biased(t, "down", y, w, b, ids, offs, f, (struct oom_dim){h, "d_model"}, a->top_k, &held);
 	y = oom_op_mul(t, y, scores);
 	y = oom_op_masked_inplace(t, y, mask);
+	oom_drop(t, offs);
 	inv = oom_new(t, "inverse permutation", x.mono, k, OOM_I64);
 	y = oom_op_gather(t, "combined", y, inv, x.mono, kh);
 	y = oom_op_sum(t, y, x.mono, (struct oom_dim){h, "d_model"});

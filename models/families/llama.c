@@ -390,7 +390,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_input_grads(t, x);
 	if (flags & MULTIPLIERS)
 		x = oom_op_unary(t, OOM_SCALE, x);
-	first = oom_share(t, x);                /* inputs_embeds, a local of the model */
+	first = oom_share(t, x);                /* inputs_embeds and position_ids, locals of the model */
+	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	dt = (enum oom_dtype)x.dt;
 	l.mask[0] = flags & ALTERNATING || !a->window ? oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s) : oom_none();
 	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) : oom_none();
@@ -407,7 +408,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop_shared(t, l.local.sin);
 	oom_drop_shared(t, l.mask[0]);
 	oom_drop_shared(t, l.mask[1]);
+	oom_drop_shared(t, oom_share(t, ids));
 	x = oom_norm(t, a->norm, "norm", x, 0);
+	oom_drop(t, ids);
 	oom_drop(t, first);
 	return oom_causal_tail(t, a, x, embed);
 }
