@@ -73,13 +73,38 @@ static bool named(struct oom_crash *c, const char *begin, const char *at, const 
 	while (line > begin && line[-1] != '\n')
 		line--;
 	stop = stop ? stop : end;
+	if (!strcmp(c->format, "triton-out-of-resources")) {
+		say(c, OOM_CAUSE_NOT_OOM, 0.9, "a kernel wants more on-chip memory than the card's cores have: smaller blocks or num_stages, "
+		    "not a smaller model");
+		return true;
+	}
+	if (!strcmp(c->format, "torch-shm")) {
+		say(c, OOM_CAUSE_SHM, 0.9, "a shared-memory file could not be written");
+		return true;
+	}
+	if (!strcmp(c->format, "vllm-free-memory")) {
+		const uint64_t total = c->bytes[OOM_CRASH_TOTAL], left = c->bytes[OOM_CRASH_FREE];
+
+		/* a desktop and a context take their gigabyte; more belongs to somebody */
+		say(c, OOM_CAUSE_KV_CACHE, 0.6, "less is free than gpu_memory_utilization asks for");
+		if (total > left + (uint64_t)2 * 1073741824)
+			say(c, OOM_CAUSE_OTHER_PROCESS, 0.8, "the card was in use before the engine started");
+		return true;
+	}
+	if (!strcmp(c->format, "tf-bfc-allocator") && oom_text_find(at, end, "this is not a failure")) {
+		say(c, OOM_CAUSE_NOT_OOM, 0.9, "TensorFlow's allocator says itself that this is no failure");
+		return true;
+	}
 	if (!strcmp(c->format, "dataloader-signal")) {
 		if (oom_text_find(line, end, "Bus error") || oom_text_find(line, end, "shared memory"))
 			say(c, OOM_CAUSE_SHM, 0.95, "a worker died of a bus error");
 		else if (oom_text_find(line, stop, "Segmentation fault") || oom_text_find(line, stop, "Aborted") ||
 			 oom_text_find(line, stop, "Floating point"))
 			say(c, OOM_CAUSE_NOT_OOM, 0.9, "a worker crashed by itself");
-		else
+		else if (oom_text_find(at, stop, "exited unexpectedly")) {
+			say(c, OOM_CAUSE_HOST_RAM, 0.45, "a data-loader worker ended without saying why: often killed for memory");
+			say(c, OOM_CAUSE_SHM, 0.35, "or /dev/shm was full, as in containers");
+		} else
 			say(c, OOM_CAUSE_HOST_RAM, 0.8, "a data-loader worker was killed");
 		return true;
 	}
@@ -149,6 +174,9 @@ static void cuda(struct oom_crash *c)
 
 	if (c->known[OOM_CRASH_ALLOWED] && num(c, OOM_CRASH_ALLOWED) < total)
 		say(c, OOM_CAUSE_FRACTION_CAP, 0.95, "the message names an allowed share of the card");
+	/* a size beyond any card is a subtraction below zero in the driver's or the allocator's unsigned numbers */
+	if (total && (free_bytes > total || total > (uint64_t)16 << 40))
+		say(c, OOM_CAUSE_WRONG_CAPACITY, 0.8, "more is free than the card has, or no card has as much");
 	if (total && (num(c, OOM_CRASH_ALLOCATED) > total + total / 20 || total < 64 << 20))
 		say(c, OOM_CAUSE_WRONG_CAPACITY, 0.6, "more is allocated than the card is said to hold");
 	if (total && tried > total)
@@ -202,9 +230,13 @@ void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, c
 	} else if (!strncmp(c->framework, "torch", 5) && c->known[OOM_CRASH_TRIED] && !strstr(c->framework, "xla")) {
 		cuda(c);
 	} else if (!strcmp(c->format, "cublas-alloc-failed") || !strcmp(c->format, "cudnn-alloc-failed") ||
-		   strstr(c->format, "error-no-numbers")) {
+		   strstr(c->format, "error-no-numbers") || !strcmp(c->format, "bitsandbytes-error")) {
 		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text gives no numbers");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.4, "a library found no memory");
+	} else if (!strcmp(c->framework, "jax") && c->known[OOM_CRASH_FREE] && c->known[OOM_CRASH_TRIED] &&
+		   c->bytes[OOM_CRASH_FREE] >= c->bytes[OOM_CRASH_TRIED]) {
+		say(c, OOM_CAUSE_FRAGMENTATION, 0.6, "as much is free as was asked for, but not in one piece");
+		say(c, OOM_CAUSE_TOO_LARGE, 0.4, "one request could not be met");
 	} else if (!strcmp(c->framework, "jax") || (!strcmp(c->framework, "tensorflow") && c->phase == OOM_CRASH_INIT)) {
 		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text does not say how much there was");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.45, "one request could not be met");

@@ -17,17 +17,31 @@ static const struct oom_trigger triggers[] = {
 	{"HIP out of memory", "torch-rocm", "hip", 3},
 	{"XPU out of memory", "torch-xpu", "xpu", 3},
 	{"MPS backend out of memory", "torch-mps", "mps", 3},
+	{"NPU out of memory", "torch-npu", "npu", 3},
 	{"Tried to allocate", "torch", "cuda", 3},
 	{"DefaultCPUAllocator", "torch-cpu", "cpu-allocator", 3},
 	{"posix_memalign", "torch-cpu", "cpu-allocator", 3},
 	{"OOM when allocating tensor", "tensorflow", "tf-oom-tensor", 3},
+	{"ran out of memory trying to allocate", "tensorflow", "tf-bfc-allocator", 2},
+	{"Ran out of memory trying to allocate", "tensorflow", "tf-bfc-allocator", 2},
+	{"Out of memory error on GPU", "paddle", "paddle", 3},
+	{"cudaMalloc failed: out of memory", "ggml", "ggml-cuda", 3},
+	{"cupy.cuda.memory.OutOfMemoryError", "cupy", "cupy", 3},
+	{"cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorMemoryAllocation", "cupy", "cupy", 3},
 	{"Ran out of memory in memory space", "torch-xla", "xla-tpu-hbm", 3},
+	{"Out of memory allocating", "jax", "xla-resource-exhausted", 3},
+	{"Failed to allocate request for", "jax", "xla-resource-exhausted", 3},
 	{"while trying to allocate", "jax", "xla-resource-exhausted", 3},
 	{"RESOURCE_EXHAUSTED", "jax", "xla-resource-exhausted", 2},
 	{"Resource exhausted", "jax", "xla-resource-exhausted", 2},
 	{"No available memory for the cache blocks", "vllm", "vllm-kv-budget", 3},
 	{"stored in KV cache", "vllm", "vllm-kv-budget", 3},
 	{"larger than the available KV cache memory", "vllm", "vllm-kv-budget", 3},
+	{"less than desired GPU memory utilization", "vllm", "vllm-free-memory", 3},
+	{"out of resource: shared memory", "triton", "triton-out-of-resources", 3},
+	{"out of resource: registers", "triton", "triton-out-of-resources", 3},
+	{"out of resource: tensor memory", "triton", "triton-out-of-resources", 3},
+	{"Error out of memory at line", "bitsandbytes", "bitsandbytes-error", 3},
 	{"cuda runtime error (2)", "torch", "thc-runtime-error-2", 3},
 	{"CUDA Error 2", "tinygrad", "tinygrad", 3},
 	{"Cuda failure 'out of memory'", "nccl", "nccl", 3},
@@ -36,10 +50,20 @@ static const struct oom_trigger triggers[] = {
 	{"CUDNN_STATUS_ALLOC_FAILED", "torch", "cudnn-alloc-failed", 3},
 	{"CUDA error: out of memory", "torch", "cuda-error-no-numbers", 3},
 	{"HIP error: out of memory", "torch-rocm", "hip-error-no-numbers", 3},
+	{"hipErrorOutOfMemory", "torch-rocm", "hip-error-no-numbers", 3},
+	{"UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "torch-xpu", "xpu-error-no-numbers", 3},
+	{"UR_RESULT_ERROR_OUT_OF_RESOURCES", "torch-xpu", "xpu-error-no-numbers", 3},
 	{"CUDA_ERROR_OUT_OF_MEMORY", "torch", "cuda-error-no-numbers", 3},
 	{"cudaErrorMemoryAllocation", "torch", "cuda-error-no-numbers", 3},
 	{"CUDA error:", "torch", "cuda-error-other", 1},
+	{"node running low on memory", "host", "ray-oom", 3},
 	{"OutOfMemoryError", "torch", "cuda-no-numbers", 2},
+	{"killed due to memory pressure", "host", "ray-oom", 2},
+	{"low on resource: memory", "host", "k8s-evicted", 2},
+	{"insufficient shared memory", "host", "torch-shm", 2},
+	{"unable to write to file </torch_", "host", "torch-shm", 2},
+	{"unable to open shared memory object", "host", "torch-shm", 2},
+	{"unable to mmap ", "host", "torch-mmap", 2},
 	{"oom-kill", "host", "oom-kill", 2},
 	{"Memory cgroup out of memory", "host", "kernel-oom-kill", 2},
 	{"Out of memory: Kill", "host", "kernel-oom-kill", 2},
@@ -52,12 +76,15 @@ static const struct oom_trigger triggers[] = {
 	{"exitcode: -9", "host", "elastic-exitcode", 2},
 	{"exitcode  : -9", "host", "elastic-exitcode", 2},
 	{"exitcode : -9", "host", "elastic-exitcode", 2},
+	{"exits with return code = -9", "host", "elastic-exitcode", 2},
 	{"(SIGKILL)", "host", "elastic-exitcode", 2},
 	{"SIGKILL", "host", "elastic-exitcode", 1},
 	{"exit code 137", "host", "exit-137", 2},
 	{"exit status 137", "host", "exit-137", 2},
 	{"Exit Code:    137", "host", "k8s-oomkilled", 2},
 	{"code: 137", "host", "exit-137", 2},
+	{"ExitCode 137", "host", "exit-137", 2},
+	{"exitCode: 137", "host", "k8s-oomkilled", 2},
 	{"signal 9", "host", "elastic-exitcode", 1},
 	{"Unable to allocate", "host", "numpy-memory-error", 2},
 	{"std::bad_alloc", "host", "bad-alloc", 2},
@@ -149,13 +176,13 @@ static bool number_at(const char *p, const char *end, bool bare, uint64_t *bytes
 		if (end - p < (ptrdiff_t)u || memcmp(p, units[i].name, u))
 			continue;
 		v *= units[i].bytes;
-		if (!(v >= 0 && v < 9.2e18))
+		if (!(v >= 0 && v < 18446744073709549568.0))
 			return false;
 		*bytes = (uint64_t)(v + 0.5);
 		*after = p + u;
 		return true;
 	}
-	if (!bare || !(v < 9.2e18))
+	if (!bare || !(v < 18446744073709549568.0))
 		return false;
 	*bytes = (uint64_t)(v + 0.5);
 	*after = p;
@@ -232,7 +259,7 @@ static void processes(struct oom_crash *c, const char *begin, const char *end)
 /* "(GPU 0;", "GPU 0 has", "device:GPU:0" */
 static void gpu_index(struct oom_crash *c, const char *begin, const char *end)
 {
-	static const char *const words[] = {"(GPU ", "GPU ", "device:GPU:", "GPU:"};
+	static const char *const words[] = {"(GPU ", "GPU ", "device:GPU:", "GPU:", "device ordinal "};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && c->gpu_index < 0; i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, words[i])); p++) {
@@ -309,10 +336,61 @@ static void torch_numbers(struct oom_crash *c, const char *at, const char *end)
 	derive_reserved(c);
 }
 
+bool oom_decode_allocated(const char *at, const char *end, uint64_t *bytes)
+{
+	struct oom_crash c = {0};
+
+	precedes(&c, OOM_CRASH_ALLOCATED, at, end, " already allocated");
+	follows(&c, OOM_CRASH_ALLOCATED, at, end, "Of the allocated memory", false);
+	if (c.known[OOM_CRASH_ALLOCATED])
+		*bytes = c.bytes[OOM_CRASH_ALLOCATED];
+	return c.known[OOM_CRASH_ALLOCATED];
+}
+
+static const char *line_begin(const char *begin, const char *at)
+{
+	while (at > begin && at[-1] != '\n')
+		at--;
+	return at;
+}
+
+/* ggml: "allocating 9866.00 MiB on device 1: cudaMalloc failed: out of memory" */
+static void allocating_before(struct oom_crash *c, const char *begin, const char *at)
+{
+	const char *line = line_begin(begin, at), *device = oom_text_find(line, at, "on device ");
+
+	follows(c, OOM_CRASH_TRIED, line, at, "allocating", false);
+	if (device && device[10] >= '0' && device[10] <= '9')
+		c->gpu_index = strtol(device + 10, NULL, 10);
+}
+
+/* vLLM: "Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory utilization (0.95, 45.01 GiB)" */
+static void free_of_total(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	const char *p = oom_text_find(line_begin(begin, at), at, "(");
+	char text[40];
+	double part, whole;
+
+	for (const char *q = p; q && (q = oom_text_find(q + 1, at, "(")); p = q)
+		;
+	if (p && sscanf(p, "(%lf/%lf GiB)", &part, &whole) == 2 && part >= 0 && part < 1e6 && whole >= 0 && whole < 1e6) {
+		const int n = snprintf(text, sizeof(text), "%.2f GiB", part);
+
+		put(c, OOM_CRASH_FREE, (uint64_t)(part * 1073741824 + 0.5), text, text + n);
+		put(c, OOM_CRASH_TOTAL, (uint64_t)(whole * 1073741824 + 0.5), p, p);
+	}
+	p = oom_text_find(at, end, "utilization (");
+	p = p ? oom_text_find(p, end, ", ") : NULL;
+	if (p)
+		follows(c, OOM_CRASH_TRIED, p, end, ", ", false);
+}
+
 static void other_numbers(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	static const char *const asks[] = {"you tried to allocate", "while trying to allocate", "trying to allocate",
-					   "Attempting to allocate", "Failed to allocate", "Unable to allocate"};
+					   "Attempting to allocate", "Attempting to reserve", "Failed to allocate request for",
+					   "Failed to allocate", "Unable to allocate", "Out of memory allocating", "Cannot allocate",
+					   "(rounded to", "unable to mmap"};
 	const char *p;
 
 	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++)
@@ -329,7 +407,18 @@ static void other_numbers(struct oom_crash *c, const char *begin, const char *at
 	}
 	if (!strcmp(c->format, "kernel-oom-kill") || !strcmp(c->format, "oom-kill"))
 		follows(c, OOM_CRASH_ALLOCATED, begin, end, "anon-rss:", false);
+	if (!strcmp(c->format, "ggml-cuda"))
+		allocating_before(c, begin, at);
+	if (!strcmp(c->format, "vllm-free-memory"))
+		free_of_total(c, begin, at, end);
+	if (!strcmp(c->format, "vllm-kv-budget")) {
+		precedes(c, OOM_CRASH_TRIED, line_begin(begin, at), end, " KV cache is needed");
+		follows(c, OOM_CRASH_FREE, at, end, "available KV cache memory (", false);
+	}
+	precedes(c, OOM_CRASH_ALLOCATED, at, end, " memory has been allocated");
+	follows(c, OOM_CRASH_FREE, at, end, "available memory is only", false);
 	precedes(c, OOM_CRASH_FREE, at, end, " free.");
+	precedes(c, OOM_CRASH_FREE, at, end, " free,");
 	gpu_index(c, at, end);
 }
 
@@ -342,7 +431,7 @@ static void torch_format(struct oom_crash *c, const char *at, const char *end)
 	} marks[] = {
 		{"PYTORCH_ALLOC_CONF", "2.9-alloc-conf"}, {" cached)", "1.0-cached"}, {"total capacty", "2.1-capacty"},
 		{"reserved in total by PyTorch) If", "1.10-split-advice"}, {"reserved in total", "1.4-reserved-total"}};
-	const char *base = c->format[0] == 'h' ? "hip" : c->format[0] == 'x' ? "xpu" : "cuda";
+	const char *base = c->format[0] == 'h' ? "hip" : c->format[0] == 'x' ? "xpu" : c->format[0] == 'n' ? "npu" : "cuda";
 
 	if (!strcmp(c->framework, "torch-mps")) {
 		snprintf(c->format, sizeof(c->format), "%s", strstr(c->text[OOM_CRASH_ALLOCATED], "iB") ? "mps-gib" : "mps-gb");
@@ -417,7 +506,7 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	exception_of(c, begin, at);
 	rank_of(c, begin, at + 1);
 	if (!strncmp(c->framework, "torch", 5) && (!strcmp(c->format, "cuda") || !strcmp(c->format, "hip") || !strcmp(c->format, "xpu") ||
-						    !strcmp(c->format, "mps"))) {
+						    !strcmp(c->format, "npu") || !strcmp(c->format, "mps"))) {
 		torch_numbers(c, at, end);
 		torch_format(c, at, end);
 	} else {

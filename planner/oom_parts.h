@@ -28,8 +28,19 @@ void oom_trigger_shifts(uint8_t shift[65536]);
 
 /* Fills numbers and names from the text around a trigger: before..at..end. */
 void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const char *begin, const char *at, const char *end);
+/* The allocated bytes of a PyTorch message alone. */
+bool oom_decode_allocated(const char *at, const char *end, uint64_t *bytes);
 void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end);
 void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end);
+
+/* oom_phase_rules.c; each table ends with a NULL word. */
+struct oom_phase_rule {
+	const char *word;
+	enum oom_crash_phase phase;
+};
+extern const struct oom_phase_rule oom_phase_of_format[], oom_phase_of_line[], oom_phase_of_frame[], oom_phase_of_placing[],
+	oom_phase_of_inferring[], oom_phase_of_forward[], oom_phase_of_driver[], oom_phase_of_words[], oom_phase_of_script[],
+	oom_phase_of_prose[];
 
 /* Finds needle in [begin, end); NULL when absent. */
 const char *oom_text_find(const char *begin, const char *end, const char *needle);

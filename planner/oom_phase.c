@@ -1,7 +1,12 @@
-/* Where in the run a crash happened, read from frames, progress bars and the words around the message.
+/* Where in the run a crash happened.
  *
- * A rule is a word and the phase it speaks for; the table is ordered by how much a word says.  An optimizer frame stands
- * inside a training step, a recomputed forward inside a backward: the outer, rarer word wins over the common one. */
+ * Five tiers, from what a text says to what it only suggests: messages that belong to one phase; the frames of the
+ * traceback the message ends; words of the log around it (progress bars, script names); and, where a bare message was
+ * pasted, a guess from its numbers, which is called one.
+ *
+ * A frame rule is a word and the phase it speaks for; a table is ordered by how much a word says.  An optimizer frame
+ * stands inside a training step, a recomputed forward inside a backward, a forward inside an evaluation: the outer,
+ * rarer word wins over the common one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,142 +21,235 @@ const char *oom_crash_phase_str(enum oom_crash_phase p)
 	return names[p];
 }
 
-static const struct {
-	const char *word;
-	enum oom_crash_phase phase;
-	bool anywhere;          /* also behind the message; else only before it */
-} rules[] = {
-	/* other programs than training */
-	{"compile permanent error", OOM_CRASH_COMPILE, true},
-	{"torch/_inductor", OOM_CRASH_COMPILE, false},
-	{"torch/_dynamo/backends", OOM_CRASH_COMPILE, false},
-	{"::test_", OOM_CRASH_TEST, false},
-	{"/test/test_", OOM_CRASH_TEST, false},
-	{"NCCL WARN", OOM_CRASH_COLLECTIVE, true},
-	{"ProcessGroupNCCL.cpp", OOM_CRASH_COLLECTIVE, false},
-	{"distributed_c10d.py", OOM_CRASH_COLLECTIVE, false},
-	{"DataLoader worker", OOM_CRASH_DATA, true},
-	/* saving and loading */
-	{"save_pretrained", OOM_CRASH_SAVE, false},
-	{"save_checkpoint", OOM_CRASH_SAVE, false},
-	{"torch.save(", OOM_CRASH_SAVE, false},
-	{"gather_16bit_weights", OOM_CRASH_SAVE, false},
-	{"Loading checkpoint shards", OOM_CRASH_LOAD, true},
-	{"set_module_tensor_to_device", OOM_CRASH_LOAD, false},
-	{"_load_state_dict_into", OOM_CRASH_LOAD, false},
-	{"load_state_dict", OOM_CRASH_LOAD, false},
-	{"from_pretrained", OOM_CRASH_LOAD, false},
-	{"safetensors/torch.py", OOM_CRASH_LOAD, false},
-	{"torch.load(", OOM_CRASH_LOAD, false},
-	{"load_checkpoint", OOM_CRASH_LOAD, false},
-	{"load_weights", OOM_CRASH_LOAD, false},
-	{"load_model(", OOM_CRASH_LOAD, false},
-	{"Error processing tensor for shard", OOM_CRASH_LOAD, false},
-	{"alloc_cpu.cpp:81] data", OOM_CRASH_LOAD, true},
-	/* evaluation: a forward inside it is still evaluation */
-	{"evaluation_loop", OOM_CRASH_EVAL, false},
-	{"prediction_step", OOM_CRASH_EVAL, false},
-	{"prediction_loop", OOM_CRASH_EVAL, false},
-	{"trainer.evaluate(", OOM_CRASH_EVAL, true},
-	{"nested_concat", OOM_CRASH_EVAL, false},
-	{"validation_step", OOM_CRASH_EVAL, false},
-	{"run_evaluation", OOM_CRASH_EVAL, false},
-	{"in evaluate", OOM_CRASH_EVAL, false},
-	{"in validate", OOM_CRASH_EVAL, false},
-	/* the optimizer and the backward pass */
-	{"_multi_tensor_", OOM_CRASH_OPTIMIZER, false},
-	{"_single_tensor_", OOM_CRASH_OPTIMIZER, false},
-	{"torch/optim/adam", OOM_CRASH_OPTIMIZER, false},
-	{"torch/optim/sgd", OOM_CRASH_OPTIMIZER, false},
-	{"bitsandbytes/optim", OOM_CRASH_OPTIMIZER, false},
-	{"optimizer.step(", OOM_CRASH_OPTIMIZER, false},
-	{"optimizers/fused_adam", OOM_CRASH_OPTIMIZER, false},
-	{"_take_model_step", OOM_CRASH_OPTIMIZER, false},
-	{"run_backward", OOM_CRASH_BACKWARD, false},
-	{"loss.backward(", OOM_CRASH_BACKWARD, false},
-	{".backward(", OOM_CRASH_BACKWARD, false},
-	{"accelerator.backward", OOM_CRASH_BACKWARD, false},
-	{", in backward", OOM_CRASH_BACKWARD, false},
-	{" in backward(", OOM_CRASH_BACKWARD, false},
-	{"gradients/", OOM_CRASH_BACKWARD, false},
-	/* generation and pipelines */
-	{"generation/utils.py", OOM_CRASH_INFERENCE, false},
-	{"in generate", OOM_CRASH_INFERENCE, false},
-	{".generate(", OOM_CRASH_INFERENCE, false},
-	{"diffusers/pipelines", OOM_CRASH_INFERENCE, false},
-	{"sampling.py", OOM_CRASH_INFERENCE, false},
-	{"samplers.py", OOM_CRASH_INFERENCE, false},
-	{"KSampler", OOM_CRASH_INFERENCE, true},
-	{"vae.decode", OOM_CRASH_INFERENCE, false},
-	{"ComfyUI", OOM_CRASH_INFERENCE, true},
-	{"This error means you ran out of memory on your GPU", OOM_CRASH_INFERENCE, true},
-	{"text-generation", OOM_CRASH_INFERENCE, true},
-	{"ollama", OOM_CRASH_INFERENCE, true},
-	{"llama_model_load", OOM_CRASH_LOAD, true},
-	{"inference.py", OOM_CRASH_INFERENCE, false},
-	{"predict(", OOM_CRASH_INFERENCE, false},
-	{"in predict", OOM_CRASH_INFERENCE, false},
-	/* set-up */
-	{"check_enough_kv_cache", OOM_CRASH_INIT, true},
-	{"KV cache", OOM_CRASH_INIT, true},
-	{"determine_num_available_blocks", OOM_CRASH_INIT, false},
-	{"profile_run", OOM_CRASH_INIT, false},
-	{"/Initializer/", OOM_CRASH_INIT, true},
-	{"deepspeed.initialize", OOM_CRASH_INIT, false},
-	{"init_process_group", OOM_CRASH_INIT, false},
-	{".to(device", OOM_CRASH_TO_DEVICE, false},
-	{".to(self.device", OOM_CRASH_TO_DEVICE, false},
-	{".to('cuda", OOM_CRASH_TO_DEVICE, false},
-	{".to(\"cuda", OOM_CRASH_TO_DEVICE, false},
-	{"data.to(", OOM_CRASH_TO_DEVICE, false},
-	{".cuda()", OOM_CRASH_TO_DEVICE, false},
-	{"in _apply", OOM_CRASH_TO_DEVICE, false},
-	{"move_to_device", OOM_CRASH_TO_DEVICE, false},
-	{"to_device", OOM_CRASH_TO_DEVICE, false},
-	/* the forward pass, and a step of unknown part */
-	{"forward/backward", OOM_CRASH_TRAIN_STEP, false},
-	{"cross_entropy", OOM_CRASH_FORWARD, false},
-	{"in forward", OOM_CRASH_FORWARD, false},
-	{"forward_call", OOM_CRASH_FORWARD, false},
-	{"_call_impl", OOM_CRASH_FORWARD, false},
-	{"nn/functional.py", OOM_CRASH_FORWARD, false},
-	{"[[Node:", OOM_CRASH_FORWARD, true},
-	{"OP_REQUIRES failed", OOM_CRASH_FORWARD, false},
-	{"training_step", OOM_CRASH_TRAIN_STEP, false},
-	{"trainer.train(", OOM_CRASH_TRAIN_STEP, false},
-	{"in train", OOM_CRASH_TRAIN_STEP, false},
-	{"train.py", OOM_CRASH_TRAIN_STEP, true},
-	{"Epoch ", OOM_CRASH_TRAIN_STEP, true},
-	{"epoch ", OOM_CRASH_TRAIN_STEP, true},
-	{"skipping update", OOM_CRASH_TRAIN_STEP, false},
-	{"s/it]", OOM_CRASH_TRAIN_STEP, true},
-	{"it/s]", OOM_CRASH_TRAIN_STEP, true},
-	{"ChildFailedError", OOM_CRASH_TRAIN_STEP, true},
-	{"Execution of replica", OOM_CRASH_TRAIN_STEP, false},
-	{"semaphore_tracker", OOM_CRASH_TRAIN_STEP, true},
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+static bool settle(struct oom_crash *c, enum oom_crash_phase phase, double confidence, const char *why)
+{
+	c->phase = phase;
+	c->phase_confidence = confidence;
+	snprintf(c->phase_evidence, sizeof(c->phase_evidence), "%s", why);
+	return true;
+}
+
+static const struct oom_phase_rule *meets(const struct oom_phase_rule *rule, const char *from, const char *to)
+{
+	for (; rule->word; rule++)
+		if (oom_text_find(from, to, rule->word))
+			return rule;
+	return NULL;
+}
+
+static bool by_word(struct oom_crash *c, const struct oom_phase_rule *rules, const char *from, const char *to, double confidence)
+{
+	const struct oom_phase_rule *rule = meets(rules, from, to);
+	char why[80];
+
+	if (!rule)
+		return false;
+	snprintf(why, sizeof(why), "\"%s\"", rule->word);
+	return settle(c, rule->phase, confidence, why);
+}
+
+/* ---- the traceback ---- */
+
+struct span {
+	const char *from, *to;
 };
 
-/* A pass over the whole window: the first rule of the table that any of its words meets. */
+static const char *last(const char *from, const char *to, const char *word)
+{
+	const char *found = NULL;
+
+	for (const char *p = from; (p = oom_text_find(p, to, word)); p++)
+		found = p;
+	return found;
+}
+
+static const char *line_end(const char *at, const char *end)
+{
+	const char *stop = memchr(at, '\n', (size_t)(end - at));
+
+	return stop ? stop : end;
+}
+
+/* The traceback whose last line the message is: behind its headline, or the whole excerpt where that was cut off.  IPython
+ * prints a banner with the class's name first: the message it triggers on stands before its frames. */
+static bool traceback(const char *begin, const char *at, const char *end, struct span *s)
+{
+	static const char *const heads[] = {"Traceback (most recent call last)", "Stack (most recent call last)"};
+	static const char *const marks[] = {"File \"", ".py in ", ".py:", ".py\", line", "backward()", "step()", ".to(", ".cuda(",
+					      ".forward("};
+
+	s->to = line_end(at, end);
+	if (oom_text_find(at, s->to, heads[0])) {
+		s->from = at;
+		s->to = end;
+		return true;
+	}
+	for (size_t i = 0; i < COUNT(heads); i++) {
+		s->from = last(begin, at, heads[i]);
+		if (s->from)
+			return true;
+	}
+	s->from = at - begin > 6000 ? at - 6000 : begin;
+	for (size_t i = 0; i < COUNT(marks); i++)
+		if (oom_text_find(s->from, at, marks[i]))
+			return true;
+	/* a line of code without its frame */
+	return oom_text_find(s->from, at, "\n    ") || (at - s->from > 4 && !memcmp(s->from, "    ", 4));
+}
+
+/* A closure is called from inside the optimizer's step and holds the forward and backward passes: what lies outside it says
+ * nothing (Lightning, L-BFGS). */
+static void inside_closure(struct span *s)
+{
+	static const char *const calls[] = {"= closure()", "self.closure(", "in closure", "in _wrap_closure"};
+
+	for (size_t i = 0; i < COUNT(calls); i++) {
+		const char *p = last(s->from, s->to, calls[i]);
+
+		if (p)
+			s->from = p + strlen(calls[i]);
+	}
+}
+
+/* Rich and IPython print the lines around the one that runs, and an arrow at that one: the others are not frames.  Copies
+ * what counts into buf. */
+static struct span executed(const struct span *s, char *buf, size_t size)
+{
+	const bool arrows = oom_text_find(s->from, s->to, "\xe2\x9d\xb1") || oom_text_find(s->from, s->to, "-> ") ||
+			    oom_text_find(s->from, s->to, "> ");
+	char *out = buf;
+
+	for (const char *p = s->from; p < s->to;) {
+		const char *stop = line_end(p, s->to), *q = p;
+		size_t n = (size_t)(stop - p) + (stop < s->to);
+
+		while (q < stop && (*q == ' ' || *q == '\t' || (unsigned char)*q >= 0x80))
+			q++;
+		/* a line that begins with its number and has no arrow */
+		if (!(arrows && q < stop && *q >= '0' && *q <= '9') && n <= size - (size_t)(out - buf)) {
+			memcpy(out, p, n);
+			out += n;
+		}
+		p = stop < s->to ? stop + 1 : stop;
+	}
+	return (struct span){buf, out};
+}
+
+/* A traceback with nothing but the program's own top level: the failing statement made or moved a tensor itself. */
+static bool top_level(const struct span *s)
+{
+	size_t frames = 0;
+
+	for (const char *p = s->from; (p = oom_text_find(p, s->to, "File \"")); p++) {
+		if (!oom_text_find(p, line_end(p, s->to), "in <module>"))
+			return false;
+		frames++;
+	}
+	return frames == 1 && oom_text_find(s->from, s->to, "Traceback (most recent call last)");
+}
+
+static bool by_frames(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	char buf[32 << 10];
+	struct span s;
+
+	c->traceback = traceback(begin, at, end, &s);
+	if (!c->traceback)
+		return false;
+	inside_closure(&s);
+	s = executed(&s, buf, sizeof(buf));
+	if (by_word(c, oom_phase_of_frame, s.from, s.to, 0.9))
+		return true;
+	if (!meets(oom_phase_of_forward, s.from, s.to) && by_word(c, oom_phase_of_placing, s.from, s.to, 0.8))
+		return true;
+	if (by_word(c, oom_phase_of_inferring, s.from, s.to, 0.7) ||
+	    by_word(c, oom_phase_of_forward, s.from, s.to, 0.85) || by_word(c, oom_phase_of_driver, s.from, s.to, 0.8))
+		return true;
+	return top_level(&s) && settle(c, OOM_CRASH_TO_DEVICE, 0.6, "a single frame at top level: the statement itself makes the tensor");
+}
+
+/* ---- scripts ---- */
+
+static bool script_char(char ch)
+{
+	return ch != ' ' && ch != '\n' && ch != '"' && ch != '\'' && ch != '(' && ch != ':' && ch != '\t';
+}
+
+/* A name ending in .py, .sh, .out or .log: its own letters, and its folder's. */
+static bool by_script(struct oom_crash *c, const char *begin, const char *end)
+{
+	static const char *const ends[] = {".py", ".sh", ".out", ".log", ".ipynb"};
+
+	for (size_t i = 0; i < COUNT(ends); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, ends[i])); p++) {
+			const char *from = p;
+
+			while (from > begin && p - from < 120 && script_char(from[-1]))
+				from--;
+			if (oom_text_find(from, p, "site-packages") || oom_text_find(from, p, "dist-packages") ||
+			    oom_text_find(from, p, "/lib/python"))
+				continue;
+			if (by_word(c, oom_phase_of_script, from, p + strlen(ends[i]), 0.6))
+				return true;
+		}
+	return false;
+}
+
+/* ---- a bare message ---- */
+
+/* Guesses, from what such messages came from in the public threads read for tests/unit/test_diagnose.c: a card nearly full that
+ * refuses a small request filled up piece by piece, as activations do; PyTorch before 2.1 (the old sentence) was mostly
+ * trained with; with one big request on a newer release, on Apple's and AMD's cards, mostly a prompt or an image was run.
+ * They would be better with counts. */
+static void guess(struct oom_crash *c)
+{
+	const double total = (double)c->bytes[OOM_CRASH_TOTAL], tried = (double)c->bytes[OOM_CRASH_TRIED];
+	const double held = (double)c->bytes[OOM_CRASH_ALLOCATED];
+	const bool old = strstr(c->format, "1.0-cached") || strstr(c->format, "1.4-reserved") || strstr(c->format, "1.10-split") ||
+			 !strcmp(c->format, "thc-runtime-error-2");
+
+	if (!strcmp(c->framework, "torch-cpu"))
+		settle(c, OOM_CRASH_LOAD, 0.3, "a guess: tensors this large are made on the host while a model is loaded");
+	else if (!strcmp(c->framework, "torch-mps"))
+		settle(c, OOM_CRASH_INFERENCE, 0.3, "a guess: Apple GPUs mostly run inference");
+	else if (old)
+		settle(c, OOM_CRASH_TRAIN_STEP, 0.35, "a guess: messages of this age mostly come from training");
+	else if (strncmp(c->framework, "torch", 5) || !c->known[OOM_CRASH_TRIED] || !c->known[OOM_CRASH_TOTAL] || strstr(c->framework, "xla"))
+		settle(c, OOM_CRASH_UNKNOWN, 0, "");
+	else if (c->known[OOM_CRASH_ALLOCATED] && held > 0.8 * total && tried < 0.05 * total)
+		settle(c, OOM_CRASH_TRAIN_STEP, 0.35, "a guess: a full card refused a small request, as when activations pile up");
+	else
+		settle(c, OOM_CRASH_INFERENCE, 0.3, "a guess: one large request, nothing else in the text");
+}
+
+/* Kill lines end no traceback of their own: the frames before them are somebody else's. */
+static bool ends_traceback(const struct oom_crash *c)
+{
+	return strcmp(c->framework, "host") || !strcmp(c->format, "numpy-memory-error") || !strcmp(c->format, "python-memory-error");
+}
+
 void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
-	const char *line_end = memchr(at, '\n', (size_t)(end - at));
+	const char *line = at, *stop = line_end(at, end);
 
-	if (!line_end)
-		line_end = end;
-	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-		/* the message's own line counts as before it: [[Node: ...]] and compile errors stand there */
-		const char *p = oom_text_find(begin, rules[i].anywhere ? end : line_end, rules[i].word);
-
-		if (!p)
-			continue;
-		c->phase = rules[i].phase;
-		snprintf(c->phase_evidence, sizeof(c->phase_evidence), "\"%s\"", rules[i].word);
+	c->traceback = false;
+	while (line > begin && line[-1] != '\n')
+		line--;
+	for (const struct oom_phase_rule *r = oom_phase_of_format; r->word; r++)
+		if (!strncmp(c->format, r->word, strlen(r->word))) {
+			settle(c, r->phase, 0.9, "the message itself");
+			return;
+		}
+	/* TensorFlow's node is on the line after */
+	if (by_word(c, oom_phase_of_line, line, stop, 0.85) ||
+	    (!strcmp(c->framework, "tensorflow") && by_word(c, oom_phase_of_line, line, end, 0.8)))
 		return;
-	}
-	c->phase = OOM_CRASH_UNKNOWN;
-	c->phase_evidence[0] = 0;
-	if (!strcmp(c->framework, "torch-mps")) {
-		c->phase = OOM_CRASH_INFERENCE;
-		snprintf(c->phase_evidence, sizeof(c->phase_evidence), "nothing in the text; Apple GPUs mostly run inference: a guess");
-	}
+	if (ends_traceback(c) && by_frames(c, begin, at, end))
+		return;
+	if (by_word(c, oom_phase_of_words, begin, end, 0.6) || by_script(c, begin, end) ||
+	    by_word(c, oom_phase_of_prose, begin, end, 0.5))
+		return;
+	guess(c);
 }

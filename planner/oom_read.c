@@ -6,12 +6,17 @@
 
 #include "oom_parts.h"
 
-enum { BLOCK = 1 << 20, BEFORE = 24 << 10, AFTER = 6 << 10 };
+enum { BLOCK = 1 << 20, BEFORE = 24 << 10, AFTER = 6 << 10, WINDOW = BEFORE + AFTER + 1 };
 
 struct scan {
 	oom_crash_fn each;
 	void *ctx;
 	struct oom_crash *last;
+	/* the text around the last message that counts, decoded when all is read; behind it room for the one of each() */
+	char *window;
+	size_t window_at, window_size;
+	const struct oom_trigger *trigger;
+	uint64_t window_line;
 	struct oom_crash_log *log;
 	uint64_t allocated[4];          /* of the latest messages, for a rise */
 	size_t n_allocated;
@@ -19,42 +24,60 @@ struct scan {
 	uint8_t shift[65536];
 };
 
-/* The window of a message: what came before it back to a blank stretch or BEFORE bytes, and what follows up to AFTER.  A
- * second message inside the window ends it. */
-static void decode(const char *begin, const char *at, const char *end, const struct oom_trigger *t, struct oom_crash *c)
+/* The window of a message: what came before it back to BEFORE bytes, and what follows up to AFTER.  A second message inside
+ * the window ends it. */
+static void window(const char *begin, const char *at, const char *end, const struct oom_trigger *t, const char **from, const char **to)
 {
-	const char *from = at - begin > BEFORE ? at - BEFORE : begin, *to = end - at > AFTER ? at + AFTER : end;
-
-	for (const char *p = at + strlen(t->needle); (p = oom_text_find(p, to, "out of memory. Tried")); p++)
+	*from = at - begin > BEFORE ? at - BEFORE : begin;
+	*to = end - at > AFTER ? at + AFTER : end;
+	for (const char *p = at + strlen(t->needle); (p = oom_text_find(p, *to, "out of memory. Tried")); p++)
 		if (p - at > 40) {
-			to = p;
+			*to = p;
 			break;
 		}
+}
+
+/* Copied, and ended by a NUL: numbers at the very end of a text are then safe to read. */
+static void keep(char *window, const char *from, const char *to)
+{
+	memcpy(window, from, (size_t)(to - from));
+	window[to - from] = 0;
+}
+
+static void decode(const char *from, size_t offset, size_t size, const struct oom_trigger *t, struct oom_crash *c)
+{
+	const char *at = from + offset, *to = from + size;
+
 	oom_decode_numbers(c, t, from, at, to);
 	oom_decode_phase(c, from, at, to);
 	oom_decode_causes(c, from, at, to);
 }
 
-static void note_growth(struct scan *s, struct oom_crash *c)
+static void note_growth(struct scan *s, const char *at, const char *to)
 {
+	uint64_t bytes;
 	bool rises = true;
 
-	if (!c->known[OOM_CRASH_ALLOCATED])
+	if (!oom_decode_allocated(at, to, &bytes))
 		return;
 	if (s->n_allocated == 4)
 		memmove(s->allocated, s->allocated + 1, 3 * sizeof(s->allocated[0]));
 	else
 		s->n_allocated++;
-	s->allocated[s->n_allocated - 1] = c->bytes[OOM_CRASH_ALLOCATED];
+	s->allocated[s->n_allocated - 1] = bytes;
 	for (size_t i = 1; i < s->n_allocated; i++)
 		rises &= (double)s->allocated[i] > 1.02 * (double)s->allocated[i - 1];
 	s->log->rising = rises && s->n_allocated == 4;
-	if (s->log->rising && c->n_causes < OOM_CRASH_CAUSES) {
-		c->cause[c->n_causes].cause = OOM_CAUSE_LEAK;
-		c->cause[c->n_causes].confidence = 0.5;
-		snprintf(c->cause[c->n_causes].evidence, sizeof(c->cause[0].evidence), "allocated rose over the last four messages");
-		c->n_causes++;
-	}
+}
+
+static void add_leak(struct oom_crash *c)
+{
+	if (c->n_causes == OOM_CRASH_CAUSES)
+		return;
+	c->cause[c->n_causes].cause = OOM_CAUSE_LEAK;
+	c->cause[c->n_causes].confidence = 0.5;
+	snprintf(c->cause[c->n_causes].evidence, sizeof(c->cause[0].evidence), "allocated rose over the last four messages");
+	c->n_causes++;
 }
 
 /* Two hits on one message: the later one is dropped when it adds nothing. */
@@ -74,20 +97,43 @@ static uint64_t lines_in(const char *from, const char *to)
 	return n;
 }
 
+/* Every message is noted; only the one that counts is decoded, once the log has ended: a log may be messages throughout. */
 static void found(struct scan *s, const char *begin, const char *p, const char *end, const struct oom_trigger *t)
 {
-	struct oom_crash c;
+	const char *from, *to;
 
-	decode(begin, p, end, t, &c);
-	c.line = s->line + 1;
+	window(begin, p, end, t, &from, &to);
 	if (t->strength == 3) {
 		s->log->messages++;
-		note_growth(s, &c);
+		note_growth(s, p, to);
 	}
-	if (s->each)
+	if (s->each) {
+		struct oom_crash c;
+
+		keep(s->window + WINDOW, from, to);
+		decode(s->window + WINDOW, (size_t)(p - from), (size_t)(to - from), t, &c);
+		c.line = s->line + 1;
 		s->each(s->ctx, &c);
-	if (c.strength >= s->last->strength)
-		*s->last = c;
+	}
+	if (s->trigger && t->strength < s->trigger->strength)
+		return;
+	s->trigger = t;
+	s->window_at = (size_t)(p - from);
+	s->window_size = (size_t)(to - from);
+	s->window_line = s->line + 1;
+	keep(s->window, from, to);
+}
+
+static bool finish(struct scan *s)
+{
+	memset(s->last, 0, sizeof(*s->last));
+	if (!s->trigger)
+		return false;
+	decode(s->window, s->window_at, s->window_size, s->trigger, s->last);
+	s->last->line = s->window_line;
+	if (s->log->rising)
+		add_leak(s->last);
+	return true;
 }
 
 /* Triggers that begin in [from, to). */
@@ -123,12 +169,18 @@ static void search(struct scan *s, const char *begin, const char *from, const ch
 bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out)
 {
 	struct oom_crash_log log = {0};
-	struct scan s = {.last = out, .log = &log};
+	struct scan s = {.last = out, .log = &log, .window = malloc(2 * (size_t)WINDOW)};
+	bool any;
 
-	memset(out, 0, sizeof(*out));
+	if (!s.window) {
+		memset(out, 0, sizeof(*out));
+		return false;
+	}
 	oom_trigger_shifts(s.shift);
 	search(&s, text, text, text + size, text + size);
-	return out->strength > 0;
+	any = finish(&s);
+	free(s.window);
+	return any;
 }
 
 static enum oom_status stream(FILE *f, struct scan *s, struct oom_error *err)
@@ -165,19 +217,25 @@ enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx, s
 			       struct oom_error *err)
 {
 	FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
-	struct scan s = {.each = each, .ctx = ctx, .last = last, .log = log};
+	struct scan s = {.each = each, .ctx = ctx, .last = last, .log = log, .window = malloc(2 * (size_t)WINDOW)};
 	enum oom_status st;
 
-	if (!f)
-		return oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
-	memset(last, 0, sizeof(*last));
+	if (!f || !s.window) {
+		st = f ? oom_error_set(err, OOM_ERR_MEMORY, "out of host memory") :
+			 oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
+		free(s.window);
+		if (f && f != stdin)
+			fclose(f);
+		return st;
+	}
 	memset(log, 0, sizeof(*log));
 	oom_trigger_shifts(s.shift);
 	st = stream(f, &s, err);
 	if (f != stdin)
 		fclose(f);
 	log->lines = s.line;
-	if (!st && !last->strength)
+	if (!finish(&s) && !st)
 		st = oom_error_set(err, OOM_ERR_UNKNOWN, "%s: nothing in it speaks of memory", path);
+	free(s.window);
 	return st;
 }

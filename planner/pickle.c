@@ -133,6 +133,7 @@ static enum oom_status tuple(struct reader *r, size_t from, size_t gap)
 	const size_t n = r->stack.n - from;
 	struct oom_pickle_node node = {.kind = OOM_PICKLE_LIST, .n = (uint32_t)n, .cap = (uint32_t)n};
 	enum oom_status st;
+	size_t made;
 
 	for (size_t i = from; i < r->stack.n; i++)
 		if (r->stack.items[i] == MARK)
@@ -144,8 +145,10 @@ static enum oom_status tuple(struct reader *r, size_t from, size_t gap)
 		memcpy(node.u.items, r->stack.items + from, n * sizeof(*node.u.items));
 	}
 	r->stack.n = from - gap;
+	made = r->p.n;
 	st = put(r, node);
-	if (st)
+	/* a node that was stored before the stack failed to grow owns its items */
+	if (st && r->p.n == made)
 		free(node.u.items);
 	return st;
 }

@@ -62,6 +62,8 @@ struct oom_crash {
 	char framework[16], format[32], exception[80];
 	enum oom_crash_phase phase;
 	char phase_evidence[120];
+	double phase_confidence;                /* 0..1; below 0.5 a guess, for the text does not tell */
+	bool traceback;                         /* frames stand before the message */
 	struct oom_verdict cause[OOM_CRASH_CAUSES];
 	size_t n_causes;
 	uint64_t line;                          /* on which the message begins */

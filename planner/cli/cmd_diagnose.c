@@ -95,7 +95,10 @@ static void text(const struct oom_crash *c)
 		printf("  process %-14" PRId64 " %12s\n", c->process[i].pid, size_text(c->process[i].bytes));
 	if (!c->known[OOM_CRASH_TRIED])
 		printf("  the text does not give the size of the request\n");
-	printf("phase: %s%s%s\n", oom_crash_phase_str(c->phase), *c->phase_evidence ? ", by " : "", c->phase_evidence);
+	if (c->phase_confidence > 0 && c->phase_confidence < 0.5)
+		printf("phase: the text does not tell; %s? (%s)\n", oom_crash_phase_str(c->phase), c->phase_evidence);
+	else
+		printf("phase: %s%s%s\n", oom_crash_phase_str(c->phase), *c->phase_evidence ? ", by " : "", c->phase_evidence);
 	for (size_t i = 0; i < c->n_causes; i++) {
 		const struct oom_cause_info *info = oom_cause_info(c->cause[i].cause);
 
@@ -141,16 +144,24 @@ static void json(const struct oom_crash *c, const struct oom_crash_log *log)
 	else
 		oom_json_null(&j, "gpu_index");
 	for (int k = 0; k < OOM_CRASH_NUMBERS; k++) {
+		char words[40];
+
 		if (c->known[k])
 			oom_json_uint(&j, oom_crash_number_str((enum oom_crash_number)k), c->bytes[k]);
 		else
 			oom_json_null(&j, oom_crash_number_str((enum oom_crash_number)k));
+		/* as printed: "tried_text" beside "tried_bytes" */
+		snprintf(words, sizeof(words), "%s", oom_crash_number_str((enum oom_crash_number)k));
+		memcpy(strstr(words, "_bytes"), "_text", 6);
+		oom_json_text(&j, words, c->known[k] && *c->text[k] ? c->text[k] : NULL);
 	}
 	for (size_t i = 0; i < c->n_processes && n < sizeof(pids); i++)
 		n += (size_t)snprintf(pids + n, sizeof(pids) - n, "%s%" PRId64 ":%" PRIu64, i ? ";" : "", c->process[i].pid,
 				      c->process[i].bytes);
 	oom_json_text(&j, "other_processes", *pids ? pids : NULL);
 	oom_json_text(&j, "phase", oom_crash_phase_str(c->phase));
+	oom_json_real(&j, "phase_confidence", c->phase_confidence);
+	oom_json_text(&j, "traceback", c->traceback ? "yes" : "no");
 	oom_json_text(&j, "phase_evidence", *c->phase_evidence ? c->phase_evidence : NULL);
 	oom_json_text(&j, "cause", c->n_causes ? oom_cause_info(c->cause[0].cause)->name : "unknown");
 	oom_json_array(&j, "causes");

@@ -5,6 +5,7 @@
  * Numbers must be exact to the printed rounding, and absent where the text does not give them.  Phases are judged where
  * the text itself gives evidence; causes where somebody established them or the numbers force them. */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 
 struct tally {
 	const char *folder;
-	int rows, wrong_numbers, phases, right_phases, causes, right_causes, formats, exceptions, verbose;
+	int rows, wrong_numbers, phases, right_phases, told, right_told, causes, right_causes, formats, exceptions, verbose;
 };
 
 static int wrong_number(const struct oom_csv_row *row, const struct oom_crash *c, enum oom_crash_number n)
@@ -75,8 +76,12 @@ static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oo
 	t->formats += !wrong_word(row, "format", c.format);
 	t->exceptions += !wrong_word(row, "exception", c.exception);
 	if (strcmp(oom_csv_cell(row, "phase"), "unknown")) {
+		const bool right = !wrong_word(row, "phase", oom_crash_phase_str(c.phase));
+
 		t->phases++;
-		t->right_phases += !wrong_word(row, "phase", oom_crash_phase_str(c.phase));
+		t->right_phases += right;
+		t->told += c.phase_confidence >= 0.5;
+		t->right_told += right && c.phase_confidence >= 0.5;
 	}
 	if (!strcmp(basis, "thread") || !strcmp(basis, "trace")) {
 		t->causes++;
@@ -100,8 +105,11 @@ int main(int argc, char **argv)
 		printf("%s\n", err.text);
 		return 1;
 	}
-	printf("%d traces: %d numbers or names wrong; phase %d of %d, cause %d of %d, format %d, exception %d\n", t.rows,
-	       t.wrong_numbers, t.right_phases, t.phases, t.right_causes, t.causes, t.formats, t.exceptions);
-	/* causes: 90 %.  Phases: where posters told the phase in words outside the trace nothing can be read, so 70 % of all. */
-	return t.wrong_numbers || t.right_causes * 10 < t.causes * 9 || t.right_phases * 10 < t.phases * 7;
+	printf("%d traces: %d numbers or names wrong; phase %d of %d (%d of %d where the text tells it), cause %d of %d, format %d, "
+	       "exception %d\n", t.rows, t.wrong_numbers, t.right_phases, t.phases, t.right_told, t.told, t.right_causes, t.causes, t.formats,
+	       t.exceptions);
+	/* causes: 90 %.  Phases: 95 % where the text tells; bare messages, whose phase their posters told in words outside the
+	 * trace, are guessed and count in the second bar. */
+	return t.wrong_numbers || t.right_causes * 10 < t.causes * 9 || t.right_told * 100 < t.told * 95 ||
+	       t.right_phases * 10 < t.phases * 9;
 }
