@@ -1,0 +1,69 @@
+/* Images as tensors: convolutions, batch norms and pools over [b, channels, height, width].
+ *
+ * A map's value has the batch alone as its monomial and channels x height x width as its width: the image fixes the rest.
+ * All operations consume their map's value unless it is kept (oom_keep), as those of ops.h do. */
+#ifndef OOM_CONV_H
+#define OOM_CONV_H
+
+#include "blocks.h"
+
+struct oom_map {
+	struct oom_val x;
+	uint64_t c, h, w;
+};
+
+/* nn.Conv2d.  Zero means: kernel_w as kernel, stride_w as stride, pad_w as pad (with kernel_w 0), dilation and groups 1. */
+struct oom_conv {
+	uint64_t out, kernel, stride, pad, dilation, groups;
+	uint64_t kernel_w, stride_w, pad_w;
+	bool bias;
+};
+struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m, const struct oom_conv *c);
+/* nn.BatchNorm2d with its buffers. */
+struct oom_map oom_batch_norm(struct oom_tape *t, const char *name, struct oom_map m);
+/* nn.GroupNorm. */
+struct oom_map oom_group_norm(struct oom_tape *t, const char *name, struct oom_map m, uint64_t groups);
+/* nn.LayerNorm over the channels (the map permuted to channels last and back). */
+struct oom_map oom_channel_norm(struct oom_tape *t, const char *name, struct oom_map m);
+struct oom_map oom_max_pool(struct oom_tape *t, struct oom_map m, uint64_t kernel, uint64_t stride, uint64_t pad);
+struct oom_map oom_avg_pool(struct oom_tape *t, struct oom_map m, uint64_t kernel, uint64_t stride, uint64_t pad);
+/* AdaptiveAvgPool2d(1), mean over the places: [b, channels]. */
+struct oom_val oom_global_pool(struct oom_tape *t, struct oom_map m);
+/* nn.functional.pad to the given size: a copy even where nothing is added. */
+struct oom_map oom_pad_map(struct oom_tape *t, struct oom_map m, uint64_t h, uint64_t w);
+/* Convolution, batch norm, activation in one module (OOM_ACT_NONE: none).  The module's caller holds its input. */
+struct oom_map oom_conv_bn_act(struct oom_tape *t, struct oom_map m, const struct oom_conv *c, enum oom_act act);
+struct oom_map oom_map_act(struct oom_tape *t, enum oom_act act, struct oom_map m);
+/* A second reference. */
+struct oom_map oom_map_share(struct oom_tape *t, struct oom_map m);
+static inline struct oom_map oom_map_keep(struct oom_map m)
+{
+	m.x.kept = true;
+	return m;
+}
+/* hidden.div(keep) * floor(rand + keep), one number a sample. */
+struct oom_val oom_drop_path(struct oom_tape *t, struct oom_val x);
+
+/* Tokens of a map or back: [b, c, h, w] <-> [b, h * w, c] as views; the value's shape becomes (b x n) x c. */
+struct oom_val oom_map_tokens(struct oom_tape *t, struct oom_map m);
+/* m_b times a constant; the constant alone. */
+uint16_t oom_tokens_of(struct oom_tape *t, uint64_t n);
+uint16_t oom_length_of(struct oom_tape *t, uint64_t n);
+
+/* ---- the frame of an image classifier ---- */
+
+/* Up to max whole numbers in [1, 2^20] of a list key; returns how many there are, 0 (with a failure) when there are
+ * none, too many or others. */
+uint64_t oom_read_counts(struct oom_reader *r, const char *key, uint64_t *out, uint64_t max);
+/* The first n elements of a list of numbers, def where one is missing. */
+void oom_read_reals(struct oom_reader *r, const char *key, double *out, uint64_t n, double def);
+/* image_size (the first of two), num_channels. */
+void oom_read_image(struct oom_arch *a, uint64_t side);
+/* The batch's images in the model's type. */
+struct oom_map oom_pixels(struct oom_tape *t, const struct oom_arch *a);
+/* Linear classifier and loss; `held` (may be absent) is what the base model's output object holds meanwhile. */
+struct oom_val oom_image_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val pooled, struct oom_val held);
+/* Says that the architecture has no activation checkpointing in transformers. */
+void oom_no_checkpointing(struct oom_tape *t);
+
+#endif

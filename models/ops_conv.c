@@ -1,0 +1,266 @@
+/* Convolutions, batch and group norms, pools.
+ *
+ * Saved for backward (tools/autograd/derivatives.yaml): convolution its input and weight; native_batch_norm its input,
+ * weight and the two batch statistics; max_pool2d_with_indices its input and the int64 indices; avg_pool2d its input.
+ * Left out, as the measured rows leave them out: cuDNN's workspaces (chosen by benchmark or heuristics, up to gigabytes
+ * for some algorithms) and its batch norm's reserve space.  The statistics are counted in the input's type; cuDNN keeps
+ * them in fp32, a few kB more.
+ * Padding, strides, dilation: torch.nn.Conv2d, "Shape". */
+#include "conv.h"
+
+enum { MAX_CHANNELS = 1 << 20 };
+
+static bool wants_grad(const struct oom_tape *t, struct oom_val a)
+{
+	return t->grad && a.rg;
+}
+
+/* A map's size in elements, checked: 2^46 of them are far beyond any machine. */
+static bool size_of(struct oom_tape *t, const char *name, uint64_t c, uint64_t h, uint64_t w, uint64_t *n)
+{
+	if (t->status)
+		return false;
+	if (!c || !h || !w || c > MAX_CHANNELS || __builtin_mul_overflow(h, w, n) || __builtin_mul_overflow(*n, c, n) ||
+	    *n >> 46) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s would make a map of %llu x %llu x %llu: check the image "
+					  "size, channels and strides", name, (unsigned long long)c, (unsigned long long)h,
+					  (unsigned long long)w);
+		return false;
+	}
+	return true;
+}
+
+/* Output length along one side. */
+static uint64_t side_of(uint64_t n, uint64_t kernel, uint64_t stride, uint64_t pad, uint64_t dilation)
+{
+	const uint64_t reach = dilation * (kernel - 1) + 1;
+
+	return n + 2 * pad < reach || !stride ? 0 : (n + 2 * pad - reach) / stride + 1;
+}
+
+struct oom_map oom_map_share(struct oom_tape *t, struct oom_map m)
+{
+	m.x = oom_share(t, m.x);
+	return m;
+}
+
+struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m, const struct oom_conv *c)
+{
+	const uint64_t kw = c->kernel_w ? c->kernel_w : c->kernel, pw = c->kernel_w ? c->pad_w : c->pad;
+	const uint64_t stride = c->stride ? c->stride : 1, sw = c->stride_w ? c->stride_w : stride;
+	const uint64_t dilation = c->dilation ? c->dilation : 1, groups = c->groups ? c->groups : 1;
+	const uint64_t h = side_of(m.h, c->kernel, stride, c->pad, dilation);
+	const uint64_t w = side_of(m.w, kw, sw, pw, dilation);
+	const char *scope = t->scope;
+	struct oom_val weight, bias = oom_none(), x = m.x, y;
+	uint64_t n;
+	bool rg;
+	int32_t node = -1;
+
+	if (!size_of(t, name, c->out, h, w, &n))
+		return m;
+	if (m.c % groups || c->out % groups) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s: %llu channels do not divide into %llu groups", name,
+					  (unsigned long long)(m.c % groups ? m.c : c->out), (unsigned long long)groups);
+		return m;
+	}
+	t->scope = name;
+	weight = oom_param(t, "weight", c->out * (m.c / groups) * c->kernel, kw, 0);
+	oom_param_stacked(t, weight, c->kernel);
+	if (c->bias)
+		bias = oom_param(t, "bias", 0, c->out, 0);
+	x = oom_amp_cast(t, x);
+	weight = oom_amp_cast(t, weight);
+	if (c->bias)
+		bias = oom_amp_cast(t, bias);
+	rg = wants_grad(t, x) || weight.rg || bias.rg;
+	if (rg) {
+		node = oom_node(t, OOM_NODE_CONV, "convolution");
+		oom_node_edge(t, node, x);
+		oom_node_edge(t, node, weight);
+		oom_node_edge(t, node, bias);
+		oom_node_save(t, node, x);
+		oom_node_save(t, node, weight);
+	}
+	y = oom_new(t, "convolution", t->m_b, (struct oom_dim){n, NULL}, (enum oom_dtype)x.dt);
+	if (rg)
+		y = oom_node_out(t, node, 0, y);
+	t->flops[t->m_b] += 2.0 * (double)n * (double)(m.c / groups * c->kernel * kw) * t->mult;
+	oom_done(t, x);
+	oom_done(t, weight);
+	oom_done(t, bias);
+	t->scope = scope;
+	return (struct oom_map){y, c->out, h, w};
+}
+
+/* Weight and bias, and stats numbers of the batch kept for backward. */
+static struct oom_map norm(struct oom_tape *t, const char *op, const char *name, struct oom_map m, struct oom_val x,
+			   uint16_t m_stats, uint64_t stats, enum oom_dtype dt)
+{
+	const char *scope = t->scope;
+	struct oom_val w, b, y, s[2] = {oom_none(), oom_none()};
+	int32_t node = -1;
+	bool rg;
+
+	t->scope = name;
+	w = oom_param(t, "weight", 0, m.c, OOM_P_NORM);
+	b = oom_param(t, "bias", 0, m.c, OOM_P_NORM);
+	rg = wants_grad(t, x) || w.rg || b.rg;
+	if (rg) {
+		node = oom_node(t, OOM_NODE_LAYER_NORM, op);
+		oom_node_edge(t, node, x);
+		oom_node_edge(t, node, w);
+		oom_node_edge(t, node, b);
+		oom_node_save(t, node, x);
+		oom_node_save(t, node, w);
+	}
+	y = oom_new_like(t, op, x, (enum oom_dtype)x.dt);
+	if (stats)
+		for (int i = 0; i < 2; i++)
+			s[i] = oom_new(t, "statistics", m_stats, (struct oom_dim){stats, NULL}, dt);
+	if (rg) {
+		y = oom_node_out(t, node, 0, y);
+		oom_node_save(t, node, s[0]);
+		oom_node_save(t, node, s[1]);
+	}
+	oom_drop(t, s[0]);
+	oom_drop(t, s[1]);
+	oom_done(t, x);
+	t->scope = scope;
+	m.x = y;
+	return m;
+}
+
+struct oom_map oom_batch_norm(struct oom_tape *t, const char *name, struct oom_map m)
+{
+	const enum oom_dtype dt = (enum oom_dtype)m.x.dt;
+	struct oom_param p = {.elems = m.c, .flags = OOM_P_NORM};
+
+	if (t->status)
+		return m;
+	oom_param_policy(t, &p);
+	oom_buffer(t, m.c, (enum oom_dtype)p.dt);       /* running_mean, running_var, num_batches_tracked */
+	oom_buffer(t, m.c, (enum oom_dtype)p.dt);
+	oom_buffer(t, 1, OOM_I64);
+	return norm(t, "native_batch_norm", name, m, m.x, OOM_MONO_ONE, t->train ? m.c : 0, dt);
+}
+
+struct oom_map oom_group_norm(struct oom_tape *t, const char *name, struct oom_map m, uint64_t groups)
+{
+	struct oom_val x = m.x;
+
+	if (t->status)
+		return m;
+	if (t->amp)                             /* on autocast's fp32 list */
+		x = oom_op_cast(t, x, OOM_F32);
+	return norm(t, "native_group_norm", name, m, x, t->m_b, groups, (enum oom_dtype)x.dt);
+}
+
+struct oom_map oom_channel_norm(struct oom_tape *t, const char *name, struct oom_map m)
+{
+	if (!t->status)
+		m.x = oom_op_layer_norm(t, name, m.x, m.c, true, true);
+	return m;
+}
+
+/* One result a window; what is kept besides the input is made by the pool. */
+static struct oom_map pool(struct oom_tape *t, const char *op, struct oom_map m, uint64_t kernel, uint64_t stride, uint64_t pad,
+			   bool indices)
+{
+	const uint64_t h = side_of(m.h, kernel, stride, pad, 1), w = side_of(m.w, kernel, stride, pad, 1);
+	const bool rg = wants_grad(t, m.x);
+	struct oom_val y, at = oom_none();
+	int32_t node = -1;
+	uint64_t n;
+
+	if (!size_of(t, op, m.c, h, w, &n))
+		return m;
+	if (rg) {
+		node = oom_node(t, OOM_NODE_GATHER, op);
+		oom_node_edge(t, node, m.x);
+		oom_node_save(t, node, m.x);
+	}
+	y = oom_new(t, op, t->m_b, (struct oom_dim){n, NULL}, (enum oom_dtype)m.x.dt);
+	if (indices)
+		at = oom_new(t, "pool indices", t->m_b, (struct oom_dim){n, NULL}, OOM_I64);
+	if (rg) {
+		y = oom_node_out(t, node, 0, y);
+		if (indices)
+			oom_node_save(t, node, at);
+	}
+	oom_drop(t, at);
+	oom_done(t, m.x);
+	return (struct oom_map){y, m.c, h, w};
+}
+
+struct oom_map oom_max_pool(struct oom_tape *t, struct oom_map m, uint64_t kernel, uint64_t stride, uint64_t pad)
+{
+	return pool(t, "max_pool2d", m, kernel, stride, pad, true);
+}
+
+struct oom_map oom_avg_pool(struct oom_tape *t, struct oom_map m, uint64_t kernel, uint64_t stride, uint64_t pad)
+{
+	return pool(t, "avg_pool2d", m, kernel, stride, pad, false);
+}
+
+struct oom_val oom_global_pool(struct oom_tape *t, struct oom_map m)
+{
+	return oom_op_mean(t, m.x, t->m_b, (struct oom_dim){m.c, "channels"});
+}
+
+struct oom_map oom_pad_map(struct oom_tape *t, struct oom_map m, uint64_t h, uint64_t w)
+{
+	uint64_t n;
+
+	if (!size_of(t, "pad", m.c, h, w, &n))
+		return m;
+	m.x = oom_op_expand_copy(t, m.x, t->m_b, (struct oom_dim){n, NULL});
+	m.h = h;
+	m.w = w;
+	return m;
+}
+
+struct oom_map oom_map_act(struct oom_tape *t, enum oom_act act, struct oom_map m)
+{
+	if (!t->status)
+		m.x = oom_activation(t, act, m.x);
+	return m;
+}
+
+struct oom_map oom_conv_bn_act(struct oom_tape *t, struct oom_map m, const struct oom_conv *c, enum oom_act act)
+{
+	struct oom_val held = oom_share(t, m.x);
+
+	m = oom_map_act(t, act, oom_batch_norm(t, "normalization", oom_conv2d(t, "convolution", m, c)));
+	oom_drop(t, held);
+	return m;
+}
+
+struct oom_val oom_drop_path(struct oom_tape *t, struct oom_val x)
+{
+	struct oom_val held = oom_share(t, x), y;
+
+	if (!t->train) {
+		oom_drop(t, held);
+		return x.kept ? oom_share(t, x) : x;
+	}
+	y = oom_op_unary(t, OOM_SCALE, x);
+	y = oom_op_mul(t, y, oom_new(t, "drop path", t->m_b, D(1), (enum oom_dtype)y.dt));
+	oom_drop(t, held);
+	return y;
+}
+
+uint16_t oom_length_of(struct oom_tape *t, uint64_t n)
+{
+	return oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 6, (uint32_t)n);
+}
+
+uint16_t oom_tokens_of(struct oom_tape *t, uint64_t n)
+{
+	return oom_mono_mul(t, t->m_b, oom_length_of(t, n));
+}
+
+struct oom_val oom_map_tokens(struct oom_tape *t, struct oom_map m)
+{
+	return oom_op_view(t, m.x, oom_tokens_of(t, m.h * m.w), (struct oom_dim){m.c, "channels"});
+}
