@@ -124,6 +124,19 @@ struct oom_val oom_seq_cls_last(struct oom_tape *t, const struct oom_arch *a, st
 	return loss;
 }
 
+/* hidden[eos] of every sequence, dropout, dense, tanh, dropout, out_proj (BartClassificationHead, T5ClassificationHead). */
+struct oom_val oom_seq2seq_cls(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
+{
+	const struct oom_dim d = {h.width, h.text};
+	struct oom_val idx = oom_new(t, "eos positions", t->m_b, (struct oom_dim){2, NULL}, OOM_I64);
+	struct oom_val x = oom_op_gather(t, "sentence", h, idx, t->m_b, d);
+
+	x = oom_op_linear(t, "dense", oom_op_dropout(t, x, a->classifier_dropout), d, OOM_BIAS);
+	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
+	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS);
+	return oom_cls_loss(t, a, x);
+}
+
 /* One chunk: logits, their gradient in place, the input's gradient, the head's. */
 static void fused_chunk(struct oom_tape *t, struct oom_val w, enum oom_dtype dt, uint64_t chunk, uint64_t v, uint64_t d)
 {
