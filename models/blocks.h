@@ -113,6 +113,8 @@ struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, stru
 struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool upcast, uint16_t tokens);
 /* Decoder-style classification: score(h) of every token, the last one picked, loss on [b, labels]. */
 struct oom_val oom_seq_cls_last(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, const char *name);
+/* Encoder-decoder classification: the decoder's state at the last end-of-sequence token, two linear layers, loss. */
+struct oom_val oom_seq2seq_cls(struct oom_tape *t, const struct oom_arch *a, struct oom_val h);
 /* Loss on [b, labels]. */
 struct oom_val oom_cls_loss(struct oom_tape *t, const struct oom_arch *a, struct oom_val logits);
 /* The Liger scheme: chunked head + loss with gradients made in the forward. */
