@@ -384,6 +384,32 @@ static enum oom_status spans_of(struct oom_evaluator *ev, struct program *g, uin
 	return OOM_OK;
 }
 
+/* Logits of one evaluation batch as Trainer keeps them: under autocast accelerate has made them fp32. */
+static uint64_t eval_logits(const struct oom_arch *a, const struct oom_plan *p, uint64_t b, uint64_t s, uint64_t tgt)
+{
+	const enum oom_task task = p->task ? (enum oom_task)p->task : a->default_task;
+	const uint64_t bytes = p->precision == OOM_BF16 || p->precision == OOM_FP16 ? 2 : 4;
+
+	if (task == OOM_TASK_SEQ_CLS || task == OOM_TASK_IMAGE_CLS)
+		return b * (p->num_labels ? (uint64_t)p->num_labels : a->config_labels) * bytes;
+	return b * (task == OOM_TASK_SEQ2SEQ ? tgt : s) * a->vocab * bytes;
+}
+
+/* n batches' logits pile up before they go to the host: the last batch meets n - 1 of them, and torch.cat then copies
+ * the pile while it and the newest are alive (trainer.py evaluation_loop, trainer_pt_utils.py nested_concat).  The
+ * first evaluation comes after training steps: optimizer states lie there (held). */
+static void pile_up(struct oom_eval *out, uint64_t n, uint64_t one, uint64_t base, uint64_t held)
+{
+	const uint64_t most = (uint64_t)1 << 60, pile = one && n > most / one ? most : n * one;
+	const uint64_t run = out->peak[OOM_PHASE_EVAL] + held + pile - (pile < one ? pile : one), cat = base + held + 2 * pile;
+
+	out->peak[OOM_PHASE_EVAL] = run > cat ? run : cat;
+	if (out->peak[OOM_PHASE_EVAL] > out->overall_peak) {
+		out->overall_peak = out->peak[OOM_PHASE_EVAL];
+		out->peak_phase = OOM_PHASE_EVAL;
+	}
+}
+
 static void phases(const struct program *g, const struct oom_plan *p, const struct oom_span span[OOM_PASSES], struct oom_eval *out,
 		   uint64_t base, const struct oom_states *states)
 {
@@ -443,6 +469,19 @@ static void buckets(const struct program *g, const struct oom_plan *p, const uin
 
 	memset(out->bucket, 0, sizeof(out->bucket));
 	out->bucket[OOM_BUCKET_PARAMS] = states->params;
+	if (out->peak_phase == OOM_PHASE_EVAL) {        /* piled logits are all there is beside the states */
+		out->bucket[OOM_BUCKET_COMM] = states->comm + states->fwd;
+		out->bucket[OOM_BUCKET_BUFFERS] = t->buffer_rounded;
+		out->bucket[OOM_BUCKET_INPUTS] = inputs;
+		out->bucket[OOM_BUCKET_OPT] = states->opt;
+		out->bucket[OOM_BUCKET_LOGITS] = out->overall_peak;
+		for (int b = 0; b < OOM_BUCKETS; b++)
+			if (b != OOM_BUCKET_LOGITS)
+				out->bucket[OOM_BUCKET_LOGITS] -= out->bucket[b];
+		out->peak_op = "logits kept for metrics";
+		out->peak_module = "evaluation loop";
+		return;
+	}
 	out->bucket[OOM_BUCKET_COMM] = states->comm + (kind == 0 ? states->fwd : kind == 1 ? states->bwd : 0);
 	out->bucket[OOM_BUCKET_BUFFERS] = t->buffer_rounded;
 	out->bucket[OOM_BUCKET_INPUTS] = inputs;
@@ -535,6 +574,8 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 		out->warning = states.warning;
 	base = states.params + states.comm + g->tape.buffer_rounded + inputs;
 	phases(g, plan, g->span, out, base, &states);
+	if (plan->eval_accumulation)
+		pile_up(out, (uint64_t)plan->eval_accumulation, eval_logits(&model->arch, plan, b, s, tgt), base, states.opt);
 	if (flags & OOM_EVAL_BUCKETS)
 		buckets(g, plan, ev->size, out, inputs, &states);
 	out->host_pinned_bytes = states.host_pinned;
@@ -551,6 +592,10 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 		out->reserved_replayed = !st;
 		if (st == OOM_ERR_LIMIT)
 			st = OOM_OK;            /* too deep to replay: the estimate stands */
+	}
+	if (out->reserved_bytes < out->overall_peak) {          /* the pile of an evaluation, which is not replayed */
+		out->reserved_bytes = out->overall_peak;
+		out->reserved_replayed = false;
 	}
 	oom_overheads(out, plan);
 	return st;

@@ -103,7 +103,8 @@ static const struct oom_knob knobs[] = {
 	WORD("allocator", "allocator", OOM_ALLOC_NATIVE, allocator, allocators, "CUDA caching allocator",
 	     "PYTORCH_CUDA_ALLOC_CONF", "PyTorch CUDA notes"),
 	COUNT("eval-accumulation", "eval_accumulation", 0, 1e9, 0, eval_accumulation,
-	      "evaluation batches whose logits stay on the GPU (0: not counted)", "eval_accumulation_steps", HF),
+	      "evaluation batches whose logits pile up on the GPU: eval_accumulation_steps, or all of the evaluation set without it, "
+	      "once compute_metrics is given (0: none)", "eval_accumulation_steps", HF),
 	WORD("engine", "engine", OOM_ENGINE_HF, engine, engines, "what runs the training", "launcher", "engines"),
 	COUNT("gpus", "gpus", 1, 1e6, 1, gpus, "GPUs over all nodes", "--nproc_per_node x --nnodes", "torchrun"),
 	COUNT("nodes", "nodes", 1, 1e5, 1, nodes, "machines", "--nnodes", "torchrun"),

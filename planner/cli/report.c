@@ -54,6 +54,8 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 		return;
 	printf("  binding phase: %s (%s%s%s)\n", oom_phase_str(e->peak_phase), e->peak_module ? e->peak_module : "",
 	       e->peak_module && *e->peak_module ? ": " : "", e->peak_op ? e->peak_op : "");
+	if (e->peak_phase == OOM_PHASE_EVAL)
+		puts("  no rung cures this: eval_accumulation_steps=1, or preprocess_logits_for_metrics (oomplan explain M15)");
 	printf("  allocated %s, reserved %s (%s), context %s (a guess), workspaces %s\n", gib(e->overall_peak), gib(e->reserved_bytes),
 	       e->reserved_replayed ? "allocator replayed" : "estimated", gib(e->context_bytes), gib(e->workspace_bytes));
 	printf("  model: %s, %s parameters", oom_model_type(t->model), oom_format_count(e->total_params, count, sizeof(count)));

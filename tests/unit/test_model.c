@@ -46,6 +46,34 @@ static struct oom_eval price(struct fixture *f, const struct oom_plan *p)
 	return e;
 }
 
+/* M15: each ten batches more are ten logits of 8 x 1024 x 128256 fp32 elements twice (the pile and torch.cat's copy of
+ * it); one batch alone is no pile beyond its own copy, and training still binds. */
+static void evaluation_piles_logits(void **state)
+{
+	const uint64_t one = UINT64_C(8) * 1024 * 128256 * 4;
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval few, many, alone;
+	struct fixture f;
+
+	(void)state;
+	open_model(&f, "Llama-3.2-1B");
+	p.precision = OOM_AMP_BF16;
+	p.micro_batch = 8;
+	p.seq_len = 1024;
+	p.eval_accumulation = 1;
+	alone = price(&f, &p);
+	p.eval_accumulation = 20;
+	few = price(&f, &p);
+	p.eval_accumulation = 30;
+	many = price(&f, &p);
+	assert_int_not_equal(alone.peak_phase, OOM_PHASE_EVAL);
+	assert_int_equal(many.peak_phase, OOM_PHASE_EVAL);
+	assert_int_equal(many.overall_peak - few.overall_peak, 20 * one);
+	assert_int_equal(many.overall_peak - many.bucket[OOM_BUCKET_LOGITS], many.bucket[OOM_BUCKET_PARAMS] +
+			 many.bucket[OOM_BUCKET_OPT] + many.bucket[OOM_BUCKET_BUFFERS] + many.bucket[OOM_BUCKET_INPUTS]);
+	close_model(&f);
+}
+
 /* Published counts (model cards), as in the oracle's params.csv, known_params. */
 static void published_parameter_counts(void **state)
 {
@@ -299,6 +327,7 @@ static void rungs_are_complete(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(evaluation_piles_logits),
 		cmocka_unit_test(published_parameter_counts),
 		cmocka_unit_test(adapters_of_experts),
 		cmocka_unit_test(bytes_per_parameter),
