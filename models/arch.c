@@ -61,6 +61,9 @@ const struct oom_key *oom_read_key(struct oom_reader *r, const char *key)
 
 	if (k)
 		return k;
+	k = r->over ? lookup(r->over, r->over_prefix, key) : NULL;
+	if (k)
+		return k;
 	k = lookup(r->defaults, "defaults.", key);
 	for (size_t i = 0; !k && r->loose && (word = oom_read_other_word(key, i)); i++)
 		k = lookup(r->defaults, "defaults.", word);
@@ -159,7 +162,9 @@ const char *oom_read_item(struct oom_reader *r, const char *key, uint32_t i)
 		return NULL;
 	snprintf(path, sizeof(path), "%s.%u", k->path, i);
 	e = oom_keys_find(r->keys, path);
-	if (!e)
+	if (!e && r->over)
+		e = oom_keys_find(r->over, path);
+	if (!e && r->defaults)
 		e = oom_keys_find(r->defaults, path);
 	return e && e->type == OOM_KEY_STRING ? e->string : NULL;
 }
@@ -173,6 +178,8 @@ double oom_read_item_real(struct oom_reader *r, const char *key, uint32_t i, dou
 		return def;
 	snprintf(path, sizeof(path), "%s.%u", k->path, i);
 	e = oom_keys_find(r->keys, path);
+	if (!e && r->over)
+		e = oom_keys_find(r->over, path);
 	if (!e && r->defaults)
 		e = oom_keys_find(r->defaults, path);
 	return e && (e->type == OOM_KEY_NUMBER || e->type == OOM_KEY_BOOL) ? e->number : def;

@@ -25,12 +25,15 @@ enum oom_norm { OOM_NORM_RMS, OOM_NORM_RMS_PLUS1, OOM_NORM_LAYER, OOM_NORM_LAYER
 		OOM_NORM_RMS_FP32_W };
 
 struct oom_family;
+struct oom_vlm;
 
 /* Reads keys with the model type's defaults behind them; remembers the first failure and which keys were used. */
 struct oom_reader {
 	const struct oom_keys *keys;
 	const struct oom_keys *defaults;
 	const char *prefix;             /* "" or "text_config." */
+	const struct oom_keys *over;    /* defaults that stand before the type's own (of an absent sub config), or NULL */
+	const char *over_prefix;
 	enum oom_status status;
 	struct oom_error err;
 	const char *family;             /* the type in messages */
@@ -70,6 +73,8 @@ struct oom_arch {
 	enum oom_task task;
 	bool approximate;
 	char warning[400];
+	/* other modalities beside a text model whose sizes the fields above are (vision.h); owned by the model */
+	struct oom_vlm *vlm;
 };
 
 /* One model family: its types, how its keys are read, how its step is emitted. */

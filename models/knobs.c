@@ -22,7 +22,8 @@ CHOICES(tasks,
 	{"masked-lm", "masked-token prediction", "AutoModelForMaskedLM", OOM_SCIENCE},
 	{"seq-cls", "one label a sequence", "AutoModelForSequenceClassification", OOM_SCIENCE},
 	{"image-cls", "one label an image", "AutoModelForImageClassification", OOM_SCIENCE},
-	{"seq2seq", "encoder-decoder with target tokens", "AutoModelForSeq2SeqLM", OOM_SCIENCE})
+	{"seq2seq", "encoder-decoder with target tokens", "AutoModelForSeq2SeqLM", OOM_SCIENCE},
+	{"image-text", "text that answers images", "AutoModelForImageTextToText", OOM_SCIENCE})
 CHOICES(precisions,
 	{"fp32", "everything in 32 bit", HF, OOM_NUMERICS},
 	{"bf16", "weights, gradients and computation in bf16, no autocast", "torch_dtype=bfloat16", OOM_NUMERICS},
@@ -74,6 +75,7 @@ static const struct oom_knob knobs[] = {
 	COUNT("seq-len", "seq_len", 0, 1e8, 1024, seq_len, "tokens a sequence", "max_length", "tokenizer"),
 	COUNT("tgt-len", "tgt_len", 0, 1e8, 0, tgt_len, "decoder tokens (0: as seq-len)", "max_target_length", "Seq2SeqTrainer"),
 	COUNT("image-size", "image_size", 0, 65536, 0, image_size, "pixels a side (0: the config's)", "image_size", "config.json"),
+	COUNT("images", "images", 0, 4096, 0, images, "images a sample (vision-language models; 0: text alone)", "pixel_values", "processor"),
 	COUNT("num-labels", "num_labels", 0, 1e6, 0, num_labels, "classes (0: the config's)", "num_labels", "config.json"),
 	COUNT("num-layers", "num_layers", 0, 2000, 0, num_layers, "depth instead of the config's (0: the config's)",
 	      "num_hidden_layers", "config.json"),

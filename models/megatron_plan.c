@@ -14,7 +14,7 @@ static enum oom_status model_of(const struct oom_model *model, struct oom_megatr
 	const struct oom_arch *a = &model->arch;
 	struct oom_reader r = a->rd;
 
-	if (!a->d_model || !a->n_heads || !a->n_layers || !a->d_ff || !a->vocab ||
+	if (a->vlm || !a->d_model || !a->n_heads || !a->n_layers || !a->d_ff || !a->vocab ||
 	    (a->default_task != OOM_TASK_CAUSAL_LM && a->default_task != OOM_TASK_MASKED_LM))
 		return oom_error_set(err, OOM_ERR_INVALID, "engine megatron: %s is not a GPT- or BERT-like model", a->model_type);
 	*m = oom_megatron_default();

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model.h"
+#include "vision.h"
 
 static void choose_task(struct oom_model *m)
 {
@@ -24,7 +25,8 @@ static void choose_task(struct oom_model *m)
 	for (size_t i = 0; arch && i < sizeof(tails) / sizeof(tails[0]); i++)
 		if (strstr(arch, tails[i].tail)) {
 			/* conditional generation is a decoder's word for multimodal models too */
-			if (tails[i].task == OOM_TASK_SEQ2SEQ && m->arch.default_task == OOM_TASK_CAUSAL_LM)
+			if (tails[i].task == OOM_TASK_SEQ2SEQ &&
+			    (m->arch.default_task == OOM_TASK_CAUSAL_LM || m->arch.default_task == OOM_TASK_IMAGE_TEXT))
 				return;
 			m->arch.default_task = tails[i].task;
 			return;
@@ -119,6 +121,7 @@ void oom_model_free(struct oom_model *m)
 	if (!m)
 		return;
 	oom_keys_release(&m->defaults);
+	oom_vlm_free(m->arch.vlm);
 	free(m);
 }
 

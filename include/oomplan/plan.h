@@ -13,7 +13,7 @@
 #include "oomplan/status.h"
 
 enum oom_task { OOM_TASK_AUTO, OOM_TASK_CAUSAL_LM, OOM_TASK_MASKED_LM, OOM_TASK_SEQ_CLS, OOM_TASK_IMAGE_CLS,
-		OOM_TASK_SEQ2SEQ };
+		OOM_TASK_SEQ2SEQ, OOM_TASK_IMAGE_TEXT };
 enum oom_precision { OOM_FP32, OOM_BF16, OOM_FP16, OOM_AMP_BF16, OOM_AMP_FP16, OOM_BF16_AMP };
 enum oom_attention { OOM_ATTN_EAGER, OOM_ATTN_SDPA, OOM_ATTN_FLASH };
 enum oom_checkpointing { OOM_CKPT_NONE, OOM_CKPT_FULL, OOM_CKPT_SELECTIVE };
@@ -33,6 +33,7 @@ struct oom_plan {
 	int64_t seq_len;            /* tokens */
 	int64_t tgt_len;            /* decoder tokens of an encoder-decoder; 0 = seq_len */
 	int64_t image_size;         /* pixels a side; 0 = the config's */
+	int64_t images;             /* images a sample of a vision-language model; 0 = text alone */
 	int64_t num_labels;         /* classes of a classification head; 0 = the config's */
 	int64_t num_layers;         /* depth override; 0 = the config's */
 	int64_t padding_mask;       /* 1 = batches really contain padding, so a mask is passed */

@@ -148,6 +148,13 @@ def differences(obj, cls):
         v = getattr(obj, f.name, None)
         if keep(f.name, v) and v != getattr(plain, f.name, None):
             out[f.name] = v
+    again = make(cls, **out)  # what the type would compute from these is not what this class says: head_dim of mistral3
+    for f in dataclasses.fields(cls) if again is not None else ():
+        v = getattr(obj, f.name, None)
+        if keep(f.name, v) and v != getattr(again, f.name, None):
+            out[f.name] = v
+    if getattr(obj, "vision_use_head", True) is False:  # no field of its class, yet read by SigLIP's model
+        out["vision_use_head"] = False
     return out
 
 

@@ -1,0 +1,252 @@
+/* Vision-language models: a text family as it is, beside the towers of vision.c and the projectors of vlm_emit.c.
+ *
+ * The architecture's fields are the text model's: its family reads the text config as if it stood alone.  Without images
+ * (the default) a step is a step of the text model with all other weights resident; with images = N their features
+ * replace that many tokens of each sequence.
+ * Reference: transformers 5.12, models/auto/modeling_auto.py MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../vision.h"
+
+#define TEXT_VISION {"text_config", "vision_config"}
+static const struct oom_composition compositions[] = {
+	{"llava", TEXT_VISION, oom_emit_llava, 0}, {"llava_next", TEXT_VISION, oom_emit_llava, 0},
+	{"llava_next_video", TEXT_VISION, oom_emit_llava, 0}, {"llava_onevision", TEXT_VISION, oom_emit_llava, 0},
+	{"vipllava", TEXT_VISION, oom_emit_llava, 0}, {"video_llava", TEXT_VISION, oom_emit_llava, 0},
+	{"gemma3", TEXT_VISION, oom_emit_siglip, 0}, {"shieldgemma2", TEXT_VISION, oom_emit_siglip, 0},
+	{"paligemma", TEXT_VISION, oom_emit_siglip, 0}, {"aya_vision", TEXT_VISION, oom_emit_siglip, 0},
+	{"cohere2_vision", TEXT_VISION, oom_emit_siglip, 0}, {"deepseek_vl", TEXT_VISION, oom_emit_siglip, 0},
+	{"qwen2_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT}, {"qwen2_5_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT},
+	{"qwen3_vl", TEXT_VISION, oom_emit_qwen, 0}, {"qwen3_vl_moe", TEXT_VISION, oom_emit_qwen, 0},
+	{"qwen3_5", TEXT_VISION, oom_emit_qwen, 0}, {"qwen3_5_moe", TEXT_VISION, oom_emit_qwen, 0},
+	{"cosmos3_omni", TEXT_VISION, oom_emit_qwen, 0}, {"exaone4_5", TEXT_VISION, oom_emit_qwen, 0},
+	{"internvl", TEXT_VISION, oom_emit_shuffle, 0}, {"qianfan_ocr", TEXT_VISION, oom_emit_shuffle, 0},
+	{"idefics3", TEXT_VISION, oom_emit_shuffle, 0}, {"smolvlm", TEXT_VISION, oom_emit_shuffle, 0},
+	{"lfm2_vl", TEXT_VISION, oom_emit_shuffle, 0}, {"video_llama_3", TEXT_VISION, oom_emit_shuffle, 0},
+	{"paddleocr_vl", TEXT_VISION, oom_emit_shuffle, 0},
+	{"mistral3", TEXT_VISION, oom_emit_pixtral, 0}, {"lighton_ocr", TEXT_VISION, oom_emit_pixtral, 0},
+	{"glm4v", TEXT_VISION, oom_emit_glm, 0}, {"glm46v", TEXT_VISION, oom_emit_glm, 0}, {"glmga", TEXT_VISION, oom_emit_glm, 0},
+	{"glm4v_moe", TEXT_VISION, oom_emit_glm, 0}, {"glm_ocr", TEXT_VISION, oom_emit_glm, 0},
+};
+
+/* Text configs whose model is another type's under a name of its own (their classes inherit it). */
+static const struct {
+	const char *type, *as;
+	bool qkv_bias;          /* always, whatever the config says */
+} text_types[] = {
+	{"qwen2_vl_text", "qwen2", true}, {"qwen2_5_vl_text", "qwen2", true}, {"qwen3_vl_text", "qwen3", false},
+	{"qwen3_vl_moe_text", "qwen3_moe", false}, {"glm4v_text", "glm4", true}, {"glm_ocr_text", "glm4", false},
+	{"glm4v_moe_text", "glm4_moe", false}, {"paddleocr_vl_text", "ernie4_5", false},
+};
+
+const struct oom_composition *oom_composition_find(const char *type)
+{
+	for (size_t i = 0; i < sizeof(compositions) / sizeof(compositions[0]); i++)
+		if (!strcmp(compositions[i].type, type))
+			return &compositions[i];
+	return NULL;
+}
+
+void oom_vlm_free(struct oom_vlm *v)
+{
+	for (size_t i = 0; v && i < v->n_parts; i++)
+		oom_keys_release(&v->part[i].defaults);
+	free(v);
+}
+
+/* ---- reading ---- */
+
+/* A sub config: absent as a whole, the composition's own defaults for it stand before those of its type. */
+static void open_part(struct oom_vlm *v, const char *key)
+{
+	struct oom_part *p = &v->part[v->n_parts++];
+	const struct oom_reader *o = &v->outer;
+	char path[200];
+	const struct oom_key *k, *type, *usual;
+	struct oom_error err;
+	bool absent;
+
+	snprintf(path, sizeof(path), "%s%s", o->prefix, key);
+	k = oom_keys_find(o->keys, path);
+	absent = *key && (!k || k->type != OOM_KEY_OBJECT);
+	snprintf(path, sizeof(path), "%s%s.model_type", o->prefix, key);
+	type = oom_keys_find(o->keys, path);
+	snprintf(path, sizeof(path), "sub_configs.%s", key);
+	usual = oom_keys_find(o->defaults, path);
+	snprintf(p->type, sizeof(p->type), "%s", !*key ? v->type : type && type->type == OOM_KEY_STRING ? type->string :
+		 usual && usual->type == OOM_KEY_STRING ? usual->string : "");
+	snprintf(p->prefix, sizeof(p->prefix), "%s%s%s", o->prefix, key, *key ? "." : "");
+	if (absent && v->n_parts == 1 && v->kind->flags & OOM_VLM_FLAT) {
+		snprintf(path, sizeof(path), "%shidden_size", o->prefix);
+		if (oom_keys_find(o->keys, path)) {     /* an old file */
+			snprintf(p->prefix, sizeof(p->prefix), "%s", o->prefix);
+			absent = false;
+		}
+	}
+	if (oom_keys_defaults(&p->defaults, p->type, &err))
+		memset(&p->defaults, 0, sizeof(p->defaults));
+	p->rd = (struct oom_reader){.keys = o->keys, .defaults = &p->defaults, .prefix = p->prefix, .family = p->type};
+	if (absent || !usual || usual->type != OOM_KEY_STRING || !*usual->string) {
+		snprintf(p->over_prefix, sizeof(p->over_prefix), "defaults.%s.", key);
+		p->rd.over = o->defaults;
+		p->rd.over_prefix = p->over_prefix;
+	}
+}
+
+static struct oom_emit emission(struct oom_tape *t, const struct oom_arch *a)
+{
+	const struct oom_vlm *v = a->vlm;
+	struct oom_emit e = {.t = t, .a = a, .v = v, .outer = v->outer, .images = t->plan->images > 0};
+
+	for (size_t i = 0; i < v->n_parts; i++)
+		e.part[i] = v->part[i].rd;
+	e.m_images = oom_mono_of(t, t->m_b, OOM_VAR_S, 6, e.images ? (uint32_t)t->plan->images : 1);
+	return e;
+}
+
+/* Emits with nothing recorded but parameters: what a step that meets no image keeps of the rest of the model. */
+static void emit_parameters(struct oom_tape *t, struct oom_emit *e)
+{
+	const bool grad = t->grad, stopped = t->stopped;
+	const size_t conds = t->n_conds;
+	double *flops = malloc(sizeof(t->flops) + sizeof(t->flops_attn));
+
+	if (!flops) {
+		t->status = OOM_ERR_MEMORY;
+		return;
+	}
+	memcpy(flops, t->flops, sizeof(t->flops));
+	memcpy(flops + sizeof(t->flops) / sizeof(double), t->flops_attn, sizeof(t->flops_attn));
+	t->grad = false;
+	t->stopped = true;
+	e->v->kind->emit(e);
+	t->grad = grad;
+	t->stopped = stopped;
+	t->n_conds = conds;
+	memcpy(t->flops, flops, sizeof(t->flops));
+	memcpy(t->flops_attn, flops + sizeof(t->flops) / sizeof(double), sizeof(t->flops_attn));
+	free(flops);
+}
+
+/* Runs the emission once on an empty tape, so that every key is read and checked before a step depends on it. */
+static void check_emission(struct oom_arch *a)
+{
+	struct oom_plan plan = oom_plan_default();
+	struct oom_tape *t = calloc(1, sizeof(*t));
+	struct oom_emit e;
+
+	if (!t) {
+		a->rd.status = OOM_ERR_MEMORY;
+		return;
+	}
+	oom_tape_reset(t, a, &plan);
+	e = emission(t, a);
+	emit_parameters(t, &e);
+	for (size_t i = 0; i <= a->vlm->n_parts; i++) {
+		const struct oom_reader *r = i ? &e.part[i - 1] : &e.outer;
+
+		if (r->status && !a->rd.status)
+			oom_read_fail(&a->rd, "%s", r->err.text);
+	}
+	if (t->status && !a->rd.status)
+		oom_read_fail(&a->rd, "%s", t->err.text);
+	oom_tape_release(t);
+	free(t);
+}
+
+/* The text family and what it calls the type; an unknown one is counted as Llama, with a warning. */
+static void find_text(struct oom_arch *a, struct oom_vlm *v)
+{
+	const char *type = v->part[0].type;
+
+	v->text = oom_family_find(type);
+	for (size_t i = 0; !v->text && i < sizeof(text_types) / sizeof(text_types[0]); i++)
+		if (!strcmp(text_types[i].type, type)) {
+			v->text = oom_family_find(text_types[i].as);
+			snprintf(a->model_type, sizeof(a->model_type), "%s", text_types[i].as);
+			if (v->text)
+				return;
+		}
+	snprintf(a->model_type, sizeof(a->model_type), "%s", type);
+	if (v->text && v->text != a->family)
+		return;
+	v->text = oom_family_find("llama");
+	snprintf(a->model_type, sizeof(a->model_type), "llama");
+	a->approximate = true;
+	snprintf(a->warning, sizeof(a->warning), "%.60s: its text model \"%.60s\" is not modelled: counted as if it were llama. "
+		 "Parameters and memory are a guess.", v->type, type);
+}
+
+static bool class_is(const struct oom_reader *r, const char *task, const char *word)
+{
+	char path[64];
+	const struct oom_key *k;
+
+	snprintf(path, sizeof(path), "architectures.%s", task);
+	k = oom_keys_find(r->defaults, path);
+	return k && k->type == OOM_KEY_STRING && (!word || strstr(k->string, word));
+}
+
+static void parse(struct oom_arch *a)
+{
+	struct oom_vlm *v = calloc(1, sizeof(*v));
+	bool tie;
+
+	if (!v) {
+		a->rd.status = OOM_ERR_MEMORY;
+		return;
+	}
+	a->vlm = v;
+	v->outer = a->rd;
+	snprintf(v->type, sizeof(v->type), "%s", a->model_type);
+	v->outer.family = v->type;
+	v->kind = oom_composition_find(v->type);
+	for (size_t i = 0; i < OOM_PARTS && v->kind->part[i]; i++)
+		open_part(v, v->kind->part[i]);
+	find_text(a, v);
+	tie = oom_read_bool(&v->outer, "tie_word_embeddings", oom_read_bool(&v->part[0].rd, "tie_word_embeddings", false));
+	v->alone = class_is(&v->outer, "causal-lm", NULL) && !class_is(&v->outer, "causal-lm", "ConditionalGeneration");
+	a->rd = v->part[0].rd;
+	a->rd.family = v->type;
+	v->text->parse(a);
+	for (size_t i = 0; i < sizeof(text_types) / sizeof(text_types[0]); i++)
+		a->qkv_bias |= text_types[i].qkv_bias && !strcmp(text_types[i].type, v->part[0].type);
+	if (!(v->kind->flags & OOM_VLM_TEXT_TIE))
+		a->tie = tie;
+	v->text_task = a->default_task;
+	a->default_task = OOM_TASK_IMAGE_TEXT;
+	if (!a->rd.status && !v->outer.status && a->d_model)
+		check_emission(a);
+}
+
+static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+{
+	const struct oom_vlm *v = a->vlm;
+	struct oom_emit e = emission(t, a);
+
+	if (a->task == OOM_TASK_IMAGE_TEXT)
+		((struct oom_arch *)a)->task = v->text_task;
+	else if (a->task == OOM_TASK_CAUSAL_LM && v->alone)
+		return v->text->step(t, a);
+	emit_parameters(t, &e);
+	t->scope = "";
+	return v->text->step(t, a);
+}
+
+static const char *const types[] = {
+	"llava", "llava_next", "llava_next_video", "llava_onevision", "vipllava", "video_llava", "gemma3", "shieldgemma2",
+	"paligemma", "aya_vision", "cohere2_vision", "deepseek_vl", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5",
+	"qwen3_5_moe", "cosmos3_omni", "exaone4_5", "internvl", "qianfan_ocr", "idefics3", "smolvlm", "lfm2_vl", "video_llama_3",
+	"paddleocr_vl", "mistral3", "lighton_ocr", "glm4v", "glm46v", "glmga", "glm4v_moe", "glm_ocr", NULL};
+
+const struct oom_family oom_family_vlm = {
+	.name = "vlm",
+	.summary = "vision-language models: a text family beside a vision tower and its projector",
+	.source = "transformers 5.12 models/auto/modeling_auto.py MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+	.types = types,
+	.lora_targets = "q_proj+v_proj",
+	.parse = parse,
+	.step = step,
+};

@@ -1,0 +1,143 @@
+/* Vision-language models: parameters of both towers, what a config may leave out, which class a task means. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oomplan/model.h"
+
+/* Evaluates a config given as text; returns the status, the message in err. */
+static enum oom_status price(const char *json, const struct oom_plan *p, struct oom_eval *e, struct oom_error *err)
+{
+	struct oom_keys keys = {0};
+	struct oom_model *m = NULL;
+	struct oom_evaluator *ev = oom_evaluator_new();
+	enum oom_status st;
+
+	assert_non_null(ev);
+	memset(e, 0, sizeof(*e));
+	st = oom_keys_parse(&keys, json, strlen(json), "config.json", err);
+	if (!st)
+		st = oom_model_new(&m, &keys, err);
+	if (!st)
+		st = oom_evaluate(ev, m, p, OOM_EVAL_BUCKETS, e, err);
+	oom_evaluator_free(ev);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+	return st;
+}
+
+static struct oom_eval must(const char *json, const struct oom_plan *p)
+{
+	struct oom_error err = {{0}};
+	struct oom_eval e;
+
+	if (price(json, p, &e, &err))
+		fail_msg("%s: %s", json, err.text);
+	return e;
+}
+
+static struct oom_plan small(void)
+{
+	struct oom_plan p = oom_plan_default();
+
+	p.micro_batch = 1;
+	p.seq_len = 16;
+	return p;
+}
+
+/* The default configuration of each class, built on the meta device with transformers 5.12 (AutoModelForImageTextToText
+ * .from_config, parameters counted once when tied). */
+static void default_configurations(void **state)
+{
+	static const struct {
+		const char *type;
+		uint64_t params;
+	} cases[] = {
+		{"llava", 7062902784}, {"llava_next", 7062906880}, {"llava_onevision", 12469102112}, {"vipllava", 7079690240},
+		{"video_llava", 7365754880}, {"gemma3", 2723312896}, {"paligemma", 2910390528}, {"qwen2_vl", 73381962752},
+		{"qwen2_5_vl", 75789228800}, {"qwen3_vl", 12616410352}, {"qwen3_vl_moe", 14052070640}, {"internvl", 11765025792},
+		{"mistral3", 23340272640}, {"glm4v", 10292777472}, {"cohere2_vision", 35651000064}, {"video_llama_3", 12155424000},
+	};
+	const struct oom_plan p = small();
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char json[80];
+		struct oom_eval e;
+
+		snprintf(json, sizeof(json), "{\"model_type\": \"%s\"}", cases[i].type);
+		e = must(json, &p);
+		if (e.total_params != cases[i].params)
+			fail_msg("%s: %llu", cases[i].type, (unsigned long long)e.total_params);
+	}
+}
+
+/* Qwen2-VL-2B-Instruct as published, its text keys at the top of the file: 2 208 985 600 parameters (model card). */
+static void old_flat_file(void **state)
+{
+	const struct oom_plan p = small();
+	const struct oom_eval e = must(
+		"{\"model_type\": \"qwen2_vl\", \"hidden_size\": 1536, \"intermediate_size\": 8960, \"num_attention_heads\": 12,"
+		" \"num_hidden_layers\": 28, \"num_key_value_heads\": 2, \"tie_word_embeddings\": true, \"vocab_size\": 151936,"
+		" \"vision_config\": {\"depth\": 32, \"embed_dim\": 1280, \"mlp_ratio\": 4, \"num_heads\": 16, \"in_chans\": 3,"
+		" \"hidden_size\": 1536, \"patch_size\": 14, \"spatial_merge_size\": 2, \"temporal_patch_size\": 2}}", &p);
+
+	(void)state;
+	assert_int_equal(e.total_params, 2208985600);
+}
+
+/* Without images the tower is held but nothing flows through it: no gradient, no optimizer state, no activation. */
+static void towers_without_images(void **state)
+{
+	struct oom_plan p = small();
+	const char *vlm = "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llama\", \"num_hidden_layers\": 2},"
+			  " \"vision_config\": {\"num_hidden_layers\": 2, \"hidden_size\": 1024, \"image_size\": 336}}";
+	const char *text = "{\"model_type\": \"llama\", \"num_hidden_layers\": 2}";
+	const struct oom_eval v = must(vlm, &p), t = must(text, &p);
+
+	(void)state;
+	assert_true(v.total_params > t.total_params);
+	assert_int_equal(v.trainable_params, v.total_params);
+	assert_int_equal(v.grad_bytes, t.grad_bytes);
+	assert_int_equal(v.opt_bytes, t.opt_bytes);
+	assert_int_equal(v.saved_bytes, t.saved_bytes);
+}
+
+static void refusals(void **state)
+{
+	static const struct {
+		const char *json, *word;
+	} cases[] = {
+		{"{\"model_type\": \"llava\", \"vision_config\": {\"model_type\": \"nonesuch\"}}", "nonesuch"},
+		{"{\"model_type\": \"llava\", \"vision_config\": {\"num_attention_heads\": 0}}", "num_attention_heads"},
+		{"{\"model_type\": \"llava\", \"vision_config\": {\"patch_size\": 0}}", "vision_config"},
+		{"{\"model_type\": \"internvl\", \"vision_config\": {\"image_size\": [\"x\"], \"patch_size\": [0, 0]}}", "image_size"},
+		{"{\"model_type\": \"llava\", \"text_config\": {\"hidden_size\": -1}}", "hidden_size"},
+	};
+	const struct oom_plan p = small();
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_error err = {{0}};
+		struct oom_eval e;
+
+		assert_int_not_equal(price(cases[i].json, &p, &e, &err), OOM_OK);
+		if (!strstr(err.text, cases[i].word))
+			fail_msg("%s: %s", cases[i].json, err.text);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(default_configurations), cmocka_unit_test(old_flat_file), cmocka_unit_test(towers_without_images),
+		cmocka_unit_test(refusals),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
