@@ -61,6 +61,8 @@ void oom_read_reals(struct oom_reader *r, const char *key, double *out, uint64_t
 void oom_read_image(struct oom_arch *a, uint64_t side);
 /* The batch's images in the model's type. */
 struct oom_map oom_pixels(struct oom_tape *t, const struct oom_arch *a);
+/* The pixels alone, for so many images of so many elements. */
+struct oom_val oom_pixel_values(struct oom_tape *t, uint16_t images, uint64_t elements);
 /* Linear classifier and loss; `held` (may be absent) is what the base model's output object holds meanwhile. */
 struct oom_val oom_image_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val pooled, struct oom_val held);
 /* Says that the architecture has no activation checkpointing in transformers. */

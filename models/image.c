@@ -45,14 +45,22 @@ void oom_read_image(struct oom_arch *a, uint64_t side)
 		oom_read_fail(r, "num_channels must lie in 1..65536 (model type %s)", r->family);
 }
 
+/* Images arrive in the parameters' type. */
+struct oom_val oom_pixel_values(struct oom_tape *t, uint16_t images, uint64_t elements)
+{
+	struct oom_val x = oom_input(t, "pixel_values", images, elements, OOM_F32);
+
+	x.dt = t->plan->precision == OOM_FP16 ? OOM_DT_F16 :
+	       t->plan->precision == OOM_BF16 || t->plan->precision == OOM_BF16_AMP ? OOM_DT_BF16 : OOM_F32;
+	return x;
+}
+
 struct oom_map oom_pixels(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint64_t side = t->plan->image_size ? (uint64_t)t->plan->image_size : a->image_size;
 	struct oom_map m = {.c = a->channels, .h = side, .w = side};
 
-	m.x = oom_input(t, "pixel_values", t->m_b, a->channels * side * side, OOM_F32);
-	m.x.dt = t->plan->precision == OOM_FP16 ? OOM_DT_F16 :
-		 t->plan->precision == OOM_BF16 || t->plan->precision == OOM_BF16_AMP ? OOM_DT_BF16 : OOM_F32;
+	m.x = oom_pixel_values(t, t->m_b, a->channels * side * side);
 	return m;
 }
 

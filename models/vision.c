@@ -1,6 +1,7 @@
 /* Vision towers: patches, positions, a pre-norm encoder.  One generic encoder, a row for each model type.
  * Reference: transformers 5.12, models/{clip,siglip,siglip2,idefics2,idefics3,smolvlm,pixtral,qwen2_vl,qwen2_5_vl,qwen3_vl,
  * internvl,ovis2,glm4v,glm_ocr,exaone4_5,janus,llama4,...}/modeling_*.py, the Vision classes. */
+#include "conv.h"
 #include "vision.h"
 
 #include <stdio.h>
@@ -251,15 +252,6 @@ void oom_tower_tokens(struct oom_emit *e, uint64_t n)
 	e->m_len = oom_mono_of(e->t, OOM_MONO_ONE, OOM_VAR_S, 6, k);
 }
 
-struct oom_val oom_pixels(struct oom_emit *e, uint64_t elements)
-{
-	const struct oom_plan *p = e->t->plan;
-	struct oom_val x = oom_input(e->t, "pixel_values", e->m_images, elements, OOM_F32);
-
-	x.dt = p->precision == OOM_FP16 ? OOM_DT_F16 : p->precision == OOM_BF16 || p->precision == OOM_BF16_AMP ? OOM_DT_BF16 : OOM_F32;
-	return x;
-}
-
 struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t merge)
 {
 	uint64_t n = oom_mono_now(e->t, e->m_len) / (merge * merge);
@@ -300,7 +292,7 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	const uint64_t cut = w->channels * w->frames * w->patch * w->patch;
 	const struct oom_dim d = {w->d, "hidden_size"};
 	struct layer l = {.tower = *w};
-	struct oom_val x = oom_pixels(e, n * cut), token = oom_none();
+	struct oom_val x = oom_pixel_values(t, e->m_images, n * cut), token = oom_none();
 
 	t->scope = "embeddings";
 	if (one)

@@ -71,8 +71,6 @@ struct oom_tower {
 void oom_tower_read(struct oom_tower *w, struct oom_reader *r, const char *type);
 /* Emits it: pixels to hidden states of e->m_tokens x d. */
 struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w);
-/* The pixels of the batch's images, n tokens an image, in the tower's type. */
-struct oom_val oom_pixels(struct oom_emit *e, uint64_t elements);
 /* Sets e->m_tokens and e->m_len for n tokens an image. */
 void oom_tower_tokens(struct oom_emit *e, uint64_t n);
 /* merge x merge tokens become one of merge^2 the width: a view of a permuted copy. */
