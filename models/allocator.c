@@ -401,10 +401,16 @@ uint64_t oom_reserved_estimate(const struct oom_eval *e, const struct oom_plan *
 
 void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 {
-	/* CUDA context and modules: 0.47 GiB measured on an A100, loaded lazily (stas00/ml-engineering); a guess elsewhere */
-	e->context_bytes = 512 * MIB;
-	/* two cuBLAS workspaces, forward and autograd thread: 8.125 MiB each before Hopper (ATen CUDABlas.cpp) */
-	e->workspace_bytes = 2 * (8 * MIB + 128 * KIB);
+	const double sm = oom_capability(plan);
+	const bool turing = sm >= 7.5 && sm < 8, a100 = sm >= 8 && sm < 8.1;
+
+	/* CUDA context and modules, loaded lazily: 0.47 GiB measured on an A100 (stas00/ml-engineering), 135 MiB on a T4 with
+	 * torch 2.11 (torch-preflight); a guess elsewhere */
+	e->context_bytes = turing ? 135 * MIB : a100 ? 482 * MIB : 512 * MIB;
+	e->context_measured = plan->compute_capability > 0 && (turing || a100);
+	/* two cuBLAS workspaces, forward and autograd thread: 8.125 MiB each before Hopper, 32 MiB from it on (ATen CUDABlas.cpp,
+	 * parseChosenWorkspaceSize) */
+	e->workspace_bytes = 2 * (sm >= 9 ? 32 * MIB : 8 * MIB + 128 * KIB);
 	/* first collective on two GPUs: +1.45 GiB measured (stas00/ml-engineering) */
 	e->nccl_bytes = plan->gpus > 1 ? 1485 * MIB : 0;
 	e->used_bytes = e->reserved_bytes + e->context_bytes + e->workspace_bytes + e->nccl_bytes;

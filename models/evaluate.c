@@ -2,6 +2,7 @@
  *
  *   plan -> tape (recorded once per structure) -> row sizes for this batch -> phases -> peak
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,9 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.hybrid_shard = k.bucket_view = k.reduce_bucket = k.max_live_params = k.sub_group_size = 0;
 	k.precision = oom_engine_casts(p) ? p->precision == OOM_AMP_FP16 ? OOM_FP16 : OOM_BF16 : p->precision;
 	k.margin = 0;
+	k.compute_capability = p->attn == OOM_ATTN_EAGER ? 8 : floor(oom_capability(p));
+	if (k.compute_capability > 8)           /* Hopper and Blackwell run Ampere's kernels */
+		k.compute_capability = 8;
 	return k;
 }
 

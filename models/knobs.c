@@ -107,6 +107,9 @@ static const struct oom_knob knobs[] = {
 	COUNT("eval-accumulation", "eval_accumulation", 0, 1e9, 0, eval_accumulation,
 	      "evaluation batches whose logits pile up on the GPU: eval_accumulation_steps, or all of the evaluation set without it, "
 	      "once compute_metrics is given (0: none)", "eval_accumulation_steps", HF),
+	{"compute-capability", "compute_capability", "X.Y",
+	 "decides attention kernels, cuBLAS workspaces and context (0: the card's own, 8.0 for a card without one)",
+	 "torch.cuda.get_device_capability()", "ATen sdp_utils.cpp, CUDABlas.cpp", OOM_KNOB_REAL, F(compute_capability), 0, 99, 0, NULL},
 	WORD("engine", "engine", OOM_ENGINE_HF, engine, engines, "what runs the training", "launcher", "engines"),
 	COUNT("gpus", "gpus", 1, 1e6, 1, gpus, "GPUs over all nodes", "--nproc_per_node x --nnodes", "torchrun"),
 	COUNT("nodes", "nodes", 1, 1e5, 1, nodes, "machines", "--nnodes", "torchrun"),
@@ -172,6 +175,11 @@ const struct oom_knob *oom_knob_find(const char *name)
 int64_t *oom_plan_field(struct oom_plan *plan, const struct oom_knob *k)
 {
 	return (int64_t *)(void *)((char *)plan + k->offset);
+}
+
+double oom_capability(const struct oom_plan *p)
+{
+	return p->compute_capability > 0 ? p->compute_capability : 8;
 }
 
 int64_t oom_plan_data_parallel(const struct oom_plan *p)

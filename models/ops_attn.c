@@ -246,6 +246,9 @@ struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val 
 			   const struct oom_sdpa *a)
 {
 	const bool same = a->heads == a->kv_heads, nomask = oom_is_none(mask);
+	const double sm = oom_capability(t->plan);
+	/* minimum_gemm_alignment: tensor cores want 16 bytes; before Ampere they take no fp32, before Volta nothing */
+	const uint64_t align = is_half(q) ? sm >= 7 ? 8 : 1 : sm >= 8 ? 4 : 1;
 
 	if (t->amp) {                           /* scaled_dot_product_attention is on autocast's 16-bit list */
 		q = oom_amp_cast(t, q);
@@ -255,9 +258,9 @@ struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val 
 			mask = oom_amp_cast(t, mask);
 	}
 	t->flops_attn[oom_mono_mul(t, a->mq, a->sk)] += 4.0 * (double)a->heads * (double)a->d * t->mult;
-	if (is_half(q) && nomask && a->d == a->dv && a->d <= 256 && (same || a->gqa))
-		return flash(t, q, k, v, a);
-	if (same && a->d % (is_half(q) ? 8 : 4) == 0 && a->dv % (is_half(q) ? 8 : 4) == 0)
+	if (sm >= 8 && is_half(q) && nomask && a->d == a->dv && a->d <= 256 && (same || a->gqa))
+		return flash(t, q, k, v, a);    /* check_sm_version: Ampere and later */
+	if (same && a->d % align == 0 && a->dv % align == 0 && (sm >= 8 || q.dt != OOM_DT_BF16))
 		return efficient(t, q, k, v, mask, a);
 	return math(t, q, k, v, mask, a);
 }
@@ -267,6 +270,10 @@ struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val
 {
 	const enum oom_dtype half = t->amp ? (enum oom_dtype)t->amp_dt : OOM_DT_BF16;
 
+	if (oom_capability(t->plan) < 8)
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "attn flash: flash_attn needs compute capability 8.0 (Ampere) or later, this card has %.1f: use sdpa",
+					  oom_capability(t->plan));
 	if (!is_half(q)) {
 		q = oom_op_cast(t, q, half);
 		k = oom_op_cast(t, k, half);

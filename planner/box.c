@@ -48,6 +48,8 @@ static struct oom_plan launched(const struct finder *f, const struct oom_gpu *ca
 
 	p.gpus = gpus;
 	p.nodes = nodes;
+	if (p.compute_capability <= 0)
+		p.compute_capability = card->compute_capability;
 	if (old)                                /* bf16 begins with Ampere: fp16 takes the same bytes */
 		p.precision = p.precision == OOM_BF16 || p.precision == OOM_BF16_AMP ? OOM_FP16 :
 			      p.precision == OOM_AMP_BF16 ? OOM_AMP_FP16 : p.precision;

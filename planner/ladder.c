@@ -30,7 +30,7 @@ static bool bf16(struct oom_plan *p, const struct oom_model *m)
 	(void)m;
 	if (p->precision != OOM_FP32)
 		return false;
-	p->precision = OOM_AMP_BF16;
+	p->precision = oom_capability(p) < 8 ? OOM_AMP_FP16 : OOM_AMP_BF16;      /* bf16 begins with Ampere */
 	return true;
 }
 

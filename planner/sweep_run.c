@@ -96,6 +96,10 @@ static void price(struct worker *w)
 	struct sweep_cell *c = &w->cell;
 	const uint64_t capacity = c->gpu ? c->gpu->capacity_bytes : 0;
 
+	struct oom_plan plan = c->plan;         /* the cell's own stays as the axes made it */
+
+	if (c->gpu && plan.compute_capability <= 0)
+		plan.compute_capability = c->gpu->compute_capability;
 	c->rungs = 0;
 	if (!c->model) {
 		c->ok = c->fits = false;
@@ -105,16 +109,16 @@ static void price(struct worker *w)
 	if (w->r->o->plan_each && capacity) {
 		struct oom_ladder l;
 
-		c->ok = !oom_ladder_walk(w->ev, c->model, &c->plan, capacity, 0, &l, &c->err);
+		c->ok = !oom_ladder_walk(w->ev, c->model, &plan, capacity, 0, &l, &c->err);
 		c->eval = l.eval;
 		c->fits = c->ok && l.fits;
 		for (int i = 0; c->ok && i < OOM_RUNGS; i++)
 			c->rungs += l.rung[i].outcome == OOM_RUNG_TAKEN;
 		return;
 	}
-	if (w->last_model != c->model || memcmp(&w->last_plan, &c->plan, sizeof(c->plan))) {
-		w->last_status = oom_evaluate(w->ev, c->model, &c->plan, OOM_EVAL_FAST, &c->eval, &c->err);
-		w->last_plan = c->plan;
+	if (w->last_model != c->model || memcmp(&w->last_plan, &plan, sizeof(plan))) {
+		w->last_status = oom_evaluate(w->ev, c->model, &plan, OOM_EVAL_FAST, &c->eval, &c->err);
+		w->last_plan = plan;
 		w->last_model = c->model;
 	}
 	c->ok = !w->last_status;

@@ -67,6 +67,7 @@ struct oom_eval {
 	uint64_t bucket[OOM_BUCKETS];   /* at the overall peak */
 	uint64_t reserved_bytes;        /* peak the allocator holds: replayed if asked for, else estimated */
 	bool reserved_replayed;
+	bool context_measured;          /* context_bytes was measured on a card of this compute capability; else a guess */
 	uint64_t context_bytes, workspace_bytes, nccl_bytes;    /* outside max_memory_allocated */
 	uint64_t used_bytes;            /* what nvidia-smi would show at the peak */
 	uint64_t host_pinned_bytes, host_pageable_bytes, nvme_bytes;    /* offloaded state, per rank */

@@ -53,6 +53,8 @@ struct oom_plan {
 	int64_t qlora;              /* 1 = NF4 base weights */
 	int64_t kbit_prepare;       /* 1 = PEFT prepare_model_for_kbit_training */
 	int64_t double_quant;       /* 1 = quantised absmax */
+	/* card */
+	double compute_capability;  /* NVIDIA's, as 8.6; 0: the card's own, 8.0 when there is none */
 	/* many GPUs */
 	int64_t engine;             /* enum oom_engine_id */
 	int64_t gpus;               /* ranks over all nodes */
@@ -112,6 +114,8 @@ OOM_API enum oom_status oom_plan_set(struct oom_plan *plan, const struct oom_kno
 				     struct oom_error *err);
 /* Writes the knob's value as oom_plan_set would read it; returns buf. */
 OOM_API const char *oom_plan_get(const struct oom_plan *plan, const struct oom_knob *knob, char *buf, size_t size);
+/* The compute capability the plan is priced for, 8.0 where the plan names none. */
+OOM_API double oom_capability(const struct oom_plan *plan);
 /* Ranks that see different data: GPUs / (tensor x pipeline x context parallel), at least 1. */
 OOM_API int64_t oom_plan_data_parallel(const struct oom_plan *plan);
 /* The integer behind a COUNT, CHOICE or FLAG knob. */

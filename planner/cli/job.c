@@ -48,6 +48,8 @@ static int open_gpu(struct oom_job *job, struct oom_target *t)
 		st = oom_gpu_find(&gpus, job->gpu, &t->gpu, t->note, &err);
 		t->has_gpu = !st;
 		t->capacity = t->gpu.capacity_bytes;
+		if (!st && job->plan.compute_capability <= 0)
+			job->plan.compute_capability = t->gpu.compute_capability;
 	}
 	oom_gpus_release(&gpus);
 	if (!st && job->gpu_memory)
@@ -135,6 +137,10 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 		oom_target_close(t);
 		return code;
 	}
+	if (oom_capability(&job->plan) < 8 && (job->plan.precision == OOM_BF16 || job->plan.precision == OOM_AMP_BF16 ||
+					       job->plan.precision == OOM_BF16_AMP))
+		oom_complain(0, "warning: bf16 begins with compute capability 8.0 (Ampere); before it torch emulates it, slowly: "
+			     "--precision amp-fp16");
 	shape = oom_model_shape(t->model);
 	if (oom_model_task(t->model) == OOM_TASK_IMAGE_CLS)
 		job->plan.seq_len = 0;

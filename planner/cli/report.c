@@ -56,8 +56,9 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 	       e->peak_module && *e->peak_module ? ": " : "", e->peak_op ? e->peak_op : "");
 	if (e->peak_phase == OOM_PHASE_EVAL)
 		puts("  no rung cures this: eval_accumulation_steps=1, or preprocess_logits_for_metrics (oomplan explain M15)");
-	printf("  allocated %s, reserved %s (%s), context %s (a guess), workspaces %s\n", gib(e->overall_peak), gib(e->reserved_bytes),
-	       e->reserved_replayed ? "allocator replayed" : "estimated", gib(e->context_bytes), gib(e->workspace_bytes));
+	printf("  allocated %s, reserved %s (%s), context %s (%s), workspaces %s\n", gib(e->overall_peak), gib(e->reserved_bytes),
+	       e->reserved_replayed ? "allocator replayed" : "estimated", gib(e->context_bytes),
+	       e->context_measured ? "measured" : "a guess", gib(e->workspace_bytes));
 	printf("  model: %s, %s parameters", oom_model_type(t->model), oom_format_count(e->total_params, count, sizeof(count)));
 	if (e->trainable_params != e->total_params)
 		printf(" (%s trainable)", oom_format_count(e->trainable_params, count, sizeof(count)));

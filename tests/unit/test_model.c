@@ -74,6 +74,35 @@ static void evaluation_piles_logits(void **state)
 	close_model(&f);
 }
 
+/* ATen CUDABlas.cpp: a workspace is 8.125 MiB before Hopper, 32 MiB from it on; sdp_utils.cpp: flash begins with Ampere,
+ * and Turing has no bf16 kernel of either kind, so that GPT-2's 12 x 1024 x 1024 scores a sequence are in memory. */
+static void cards_differ_by_capability(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval ampere, hopper, turing;
+	struct oom_error err;
+	struct fixture f;
+
+	(void)state;
+	open_model(&f, "GPT-2");
+	p.precision = OOM_BF16;
+	p.micro_batch = 1;
+	p.seq_len = 1024;
+	ampere = price(&f, &p);
+	p.compute_capability = 9;
+	hopper = price(&f, &p);
+	p.compute_capability = 7.5;
+	turing = price(&f, &p);
+	assert_int_equal(hopper.workspace_bytes - ampere.workspace_bytes, 2 * (32 * 1048576 - 8 * 1048576 - 128 * 1024));
+	assert_int_equal(hopper.overall_peak, ampere.overall_peak);
+	assert_true(turing.saved_bytes >= ampere.saved_bytes + UINT64_C(12) * 12 * 1024 * 1024 * 2);
+	assert_false(ampere.context_measured);
+	assert_true(turing.context_measured);
+	p.attn = OOM_ATTN_FLASH;
+	assert_int_equal(oom_evaluate(f.ev, f.model, &p, OOM_EVAL_FAST, &turing, &err), OOM_ERR_INVALID);
+	close_model(&f);
+}
+
 /* Published counts (model cards), as in the oracle's params.csv, known_params. */
 static void published_parameter_counts(void **state)
 {
@@ -328,6 +357,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(evaluation_piles_logits),
+		cmocka_unit_test(cards_differ_by_capability),
 		cmocka_unit_test(published_parameter_counts),
 		cmocka_unit_test(adapters_of_experts),
 		cmocka_unit_test(bytes_per_parameter),
