@@ -185,6 +185,25 @@ static void div_rule(struct oom_tape *t, const struct oom_node *n, struct grad *
 	}
 }
 
+/* CopySlices (torch/csrc/autograd/functions/tensor.cpp): the whole gradient is copied, the part cloned for the source
+ * and zeroed in the copy. */
+static void set_slice_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	struct grad whole = fresh(t, n->name, n->mono, n->width, n->dt, false);
+
+	g[1] = fresh(t, n->name, n->edge[1].mono, n->edge[1].width, n->dt, false);
+	if (needed(n, 0)) {
+		oom_scratch(t, n->name, n->edge[1].mono, n->edge[1].width, (enum oom_dtype)n->dt);
+		g[0] = whole;
+	} else {
+		oom_unref(t, whole.sto);
+	}
+	if (!needed(n, 1)) {
+		oom_unref(t, g[1].sto);
+		g[1].given = false;
+	}
+}
+
 static void split_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
 	g[0] = for_edge(t, n, 0, n->dt);
@@ -342,6 +361,7 @@ static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 		g[0] = fresh(t, n->name, n->edge[0].mono, n->edge[0].width, n->edge[0].dt, n->gperm[0]);
 		break;
 	case OOM_NODE_SPLIT: split_rule(t, n, g); break;
+	case OOM_NODE_SET_SLICE: set_slice_rule(t, n, g); break;
 	case OOM_NODE_CAT: cat_rule(t, n, g); break;
 	case OOM_NODE_BMM: case OOM_NODE_GROUPED_MM: grouped_rule(t, n, g); break;
 	case OOM_NODE_LAYER_NORM: case OOM_NODE_GROUP_NORM: layer_norm_rule(t, n, g); break;
@@ -426,6 +446,12 @@ static void recompute(struct oom_tape *t, int32_t index)
 		oom_unref(t, n->saved[i]);
 }
 
+static void release_saved(struct oom_tape *t, const struct oom_node *n)
+{
+	for (int s = 0; s < n->n_saved; s++)
+		oom_unref(t, n->saved[s]);
+}
+
 static void run_node(struct oom_tape *t, int32_t i)
 {
 	struct oom_node *n = &t->nodes[i], copy;
@@ -436,8 +462,7 @@ static void run_node(struct oom_tape *t, int32_t i)
 		any |= n->has[s];
 	memset(g, 0, sizeof(g));
 	if (!any) {                             /* not on the path from the loss: dies with the graph */
-		for (int s = 0; s < n->n_saved; s++)
-			oom_unref(t, n->saved[s]);
+		release_saved(t, n);
 		return;
 	}
 	if (n->kind == OOM_NODE_CKPT) {
@@ -447,14 +472,19 @@ static void run_node(struct oom_tape *t, int32_t i)
 	copy = *n;
 	t->scope = copy.scope;
 	derive(t, &copy, g);
-	for (int s = 0; s < copy.n_out; s++)
-		if (copy.has[s])
-			oom_unref(t, copy.grad[s]);
-	for (int s = 0; s < copy.n_saved; s++)
-		oom_unref(t, copy.saved[s]);
+	/* torch/csrc/autograd/engine.cpp: call_function holds the incoming gradients until validate_outputs is through, and
+	 * evaluate_function calls release_variables only then.  What a checkpoint recomputed is unpacked once and dies with
+	 * the derivative's own locals (torch/utils/checkpoint.py, unpack_hook). */
+	if (t->recompute)
+		release_saved(t, &copy);
 	for (int e = 0; e < copy.n_edge; e++)
 		if (needed(&copy, e))
 			g[e] = validated(t, &copy.edge[e], g[e]);
+	for (int s = 0; s < copy.n_out; s++)
+		if (copy.has[s])
+			oom_unref(t, copy.grad[s]);
+	if (!t->recompute)
+		release_saved(t, &copy);
 	for (int e = 0; e < copy.n_edge; e++)
 		if (needed(&copy, e))
 			push(t, &copy.edge[e], g[e]);
