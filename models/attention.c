@@ -138,6 +138,8 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	if (a->qk_norm && !a->qk_norm_late)
 		k = oom_norm(t, a->norm, "k_norm", k, a->qk_norm_full ? 0 : a->d);
 	k = oom_op_heads(t, k);
+	if (a->k_scaled)
+		k = oom_op_unary(t, OOM_SCALE, k);
 	v = oom_op_heads(t, oom_op_linear(t, a->v, src, vd, bias));
 	if (a->gated)
 		gate = oom_op_linear(t, "gate_proj", oom_keep(x), qd, 0);

@@ -36,6 +36,7 @@ struct oom_attn {
 	bool gated;                     /* output times sigmoid(gate_proj(x)) (AFMoE) */
 	bool rope_cat;                  /* rotated and passed parts joined although nothing passes */
 	bool rope_spread;               /* halves of cos and sin repeated in place: new tables in every layer */
+	bool k_scaled;                  /* keys times a constant before the rotation (Falcon-H1) */
 	const char *o_norm;             /* norm before the output projection; NULL: none */
 	struct oom_val *weights;        /* eager: a reference to the attention weights, for a caller that keeps them */
 	struct oom_val kv_from;         /* cross-attention: keys and values from here (kept) */
@@ -79,6 +80,9 @@ struct oom_moe {
 	bool bias_param, shared_first;  /* AFMoE: the correction bias a frozen parameter; shared experts before the routed */
 	bool gate_fp32;                 /* HunYuan: a router kept in fp32, fed with an fp32 copy */
 	bool topk_first;                /* Cohere 2: softmax over the chosen logits alone */
+	bool ungated;                   /* experts and shared experts are down(act(up(x))) (Nemotron-H) */
+	bool latent_bias;
+	uint64_t latent;                /* width the experts work in, between two projections; 0: the model's */
 	bool combine_fp32;              /* routed and shared outputs summed in fp32 */
 };
 /* Router, dispatch, experts, combination; consumes x. */

@@ -134,14 +134,15 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_moe *m, struc
 	struct oom_val gate_up, down, sorted, perm, rows, sel, w, mask, part[2], y, inv, offs;
 	struct oom_lora_param ld, lg;
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const uint64_t wide = m->ungated ? m->d_expert : 2 * m->d_expert;
 
 	t->scope = "experts";
-	gate_up = oom_param(t, "gate_up_proj", m->experts * 2 * m->d_expert, x.width, OOM_P_EXPERT);
+	gate_up = oom_param(t, m->ungated ? "up_proj" : "gate_up_proj", m->experts * wide, x.width, OOM_P_EXPERT);
 	down = oom_param(t, "down_proj", m->experts * x.width, m->d_expert, OOM_P_EXPERT);
-	oom_param_stacked(t, gate_up, 2 * m->d_expert);
+	oom_param_stacked(t, gate_up, wide);
 	oom_param_stacked(t, down, x.width);
 	ld = oom_lora_delta(t, OOM_LORA_DOWN, down, m->experts, x.width, m->d_expert);  /* the outer wrapper */
-	lg = oom_lora_delta(t, OOM_LORA_GATE_UP, gate_up, m->experts, 2 * m->d_expert, x.width);
+	lg = oom_lora_delta(t, OOM_LORA_GATE_UP, gate_up, m->experts, wide, x.width);
 	sorted = oom_new(t, "sorted experts", x.mono, k, OOM_I64);
 	perm = oom_new(t, "permutation", x.mono, k, OOM_I64);
 	rows = oom_new(t, "row of each choice", x.mono, k, OOM_I64);
@@ -151,10 +152,14 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_moe *m, struc
 	mask = oom_new(t, "sentinel mask", x.mono, k, OOM_U8);
 	gate_up = oom_lora_sum(t, &lg);
 	sel = oom_op_masked_inplace(t, sel, oom_keep(mask));
-	y = oom_op_grouped_mm(t, "gate and up", sel, gate_up, oom_keep(offs), x.width, (struct oom_dim){2 * f.n, "2 * d_expert"});
-	oom_op_split(t, y, 2, half, part);
-	part[0] = oom_activation(t, m->act, part[0]);
-	y = oom_op_mul(t, part[0], part[1]);
+	y = oom_op_grouped_mm(t, "gate and up", sel, gate_up, oom_keep(offs), x.width, m->ungated ? f : (struct oom_dim){2 * f.n, "2 * d_expert"});
+	if (m->ungated) {
+		y = oom_activation(t, m->act, y);
+	} else {
+		oom_op_split(t, y, 2, half, part);
+		part[0] = oom_activation(t, m->act, part[0]);
+		y = oom_op_mul(t, part[0], part[1]);
+	}
 	down = oom_lora_sum(t, &ld);
 	y = oom_op_grouped_mm(t, "down", y, down, offs, m->d_expert, h);
 	y = oom_op_mul(t, y, w);
@@ -172,17 +177,36 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_moe *m, struc
 	return y;
 }
 
+static struct oom_val shared_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x)
+{
+	const struct oom_dim f = {m->d_shared, "d_shared"};
+
+	return m->ungated ? oom_plain_mlp(t, x, "up_proj", "down_proj", m->act, f, m->latent_bias) : oom_gated_mlp(t, x, m->act, f, false);
+}
+
+/* The experts, in a space of their own when there is one. */
+static struct oom_val routed(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val scores, struct oom_val index)
+{
+	const struct oom_dim h = {x.width, x.text};
+	const unsigned bias = m->latent_bias ? OOM_BIAS : 0;
+
+	if (!m->latent)
+		return experts(t, m, x, scores, index);
+	x = oom_op_linear(t, "fc1_latent_proj", x, (struct oom_dim){m->latent, "moe_latent_size"}, bias);
+	return oom_op_linear(t, "fc2_latent_proj", experts(t, m, x, scores, index), h, bias);
+}
+
 struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x)
 {
 	struct oom_val index, scores, y, shared = oom_none();
 
 	if (m->d_shared && (!m->router_fp32 || m->shared_first))
-		shared = oom_gated_mlp(t, oom_keep(x), m->act, (struct oom_dim){m->d_shared, "d_shared"}, false);
+		shared = shared_mlp(t, m, oom_keep(x));
 	scores = m->router_frozen_bias ? route_ernie(t, m, oom_keep(x), &index) :
 		 m->router_fp32 ? route_fp32(t, m, oom_keep(x), &index) : route(t, m, oom_keep(x), &index);
-	y = experts(t, m, oom_keep(x), scores, index);
+	y = routed(t, m, oom_keep(x), scores, index);
 	if (m->d_shared && m->router_fp32 && !m->shared_first)
-		shared = oom_gated_mlp(t, oom_keep(x), m->act, (struct oom_dim){m->d_shared, "d_shared"}, false);
+		shared = shared_mlp(t, m, oom_keep(x));
 	if (m->d_shared) {
 		if (m->shared_gate) {
 			struct oom_val g = oom_op_linear(t, "shared_expert_gate", oom_keep(x), D(1), 0);

@@ -40,6 +40,8 @@ struct oom_val oom_moe_parallel_experts(struct oom_tape *t, const struct oom_moe
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	struct oom_val logits, index, gates, zeros, sorted, order, rows, y, p[2];
 
+	if (!m->experts)                        /* Granite 4 without experts */
+		return fused_shared(t, m, x);
 	logits = oom_op_cast(t, oom_op_linear(t, "layer", oom_keep(x), e, 0), OOM_F32);
 	index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
 	gates = oom_op_gather(t, "top-k value", oom_keep(logits), oom_keep(index), x.mono, k);

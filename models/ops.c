@@ -22,7 +22,7 @@ static const struct {
 	[OOM_LEAKY_RELU] = {"leaky_relu", 1, 0, false}, [OOM_ELU] = {"elu", 1, 0, false},
 	[OOM_MISH] = {"mish", 1, 0, false},       [OOM_CLAMP] = {"clamp", 1, 1, false},
 	[OOM_ADD_SCALAR] = {"add", 0, 0, false},  [OOM_LOGSIGMOID] = {"log_sigmoid", 1, 0, false},
-	[OOM_RELU6] = {"hardtanh", 1, 0, false},
+	[OOM_RELU6] = {"hardtanh", 1, 0, false},  [OOM_CUMSUM] = {"cumsum", 0, 2, true},
 	[OOM_GELU_PYTHON] = {"GeLUFunction", 1, 2, false},   /* BLOOM's autograd.Function: input kept, backward in Python */
 };
 

@@ -35,6 +35,7 @@ enum oom_node_kind {
 	OOM_NODE_FUSED_CE,      /* saved gradients; edges x, w */
 	OOM_NODE_WHERE,         /* masked_fill, where: one fresh gradient */
 	OOM_NODE_GROUP_NORM,
+	OOM_NODE_SET_SLICE,     /* x[part] = y: edges x, y */
 	OOM_NODE_LEAF,          /* collects a gradient nobody uses */
 	OOM_NODE_CKPT,
 	OOM_NODE_KINDS,
@@ -45,7 +46,7 @@ enum oom_node_kind {
 enum oom_unary {
 	OOM_RELU, OOM_GELU, OOM_SILU, OOM_TANH, OOM_SIGMOID, OOM_EXP, OOM_LOG, OOM_SQUARE, OOM_POW, OOM_RSQRT, OOM_SQRT,
 	OOM_NEG, OOM_SCALE, OOM_SOFTPLUS, OOM_COS, OOM_ABS, OOM_HARDSWISH, OOM_HARDSIGMOID, OOM_LEAKY_RELU, OOM_ELU, OOM_MISH,
-	OOM_CLAMP, OOM_ADD_SCALAR, OOM_LOGSIGMOID, OOM_RELU6, OOM_GELU_PYTHON, OOM_UNARIES
+	OOM_CLAMP, OOM_ADD_SCALAR, OOM_LOGSIGMOID, OOM_RELU6, OOM_GELU_PYTHON, OOM_CUMSUM, OOM_UNARIES
 };
 
 enum oom_linear_flags { OOM_BIAS = 1, OOM_NO_LORA = 2, OOM_IS_HEAD = 4, OOM_NO_QUANT = 8, OOM_LORA_NOT_ALL = 16,

@@ -120,6 +120,15 @@ uint16_t oom_mono_of(struct oom_tape *t, uint16_t m, enum oom_var_base base, uin
 	return intern(t, x);
 }
 
+uint16_t oom_mono_chunks(struct oom_tape *t, uint16_t m, uint32_t k, int more)
+{
+	if (k < 1 || k >= 1u << 24) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "chunks of %u tokens: expected 1 to 2^24 - 1", k);
+		return m;
+	}
+	return oom_mono_of(t, m, OOM_VAR_S, 8, k << 8 | (uint32_t)(more + 128));
+}
+
 uint16_t oom_mono_mul(struct oom_tape *t, uint16_t a, uint16_t b)
 {
 	struct oom_mono x = t->monos[a];
@@ -151,6 +160,10 @@ uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_
 		case 5: x = x > w->k ? x - w->k : 0; break;
 		case 6: x = w->k; break;
 		case 7: x += b == 1 ? w->k : 0; break;
+		case 8:
+			x = (x + (w->k >> 8) - 1) / (w->k >> 8) + (w->k & 255);
+			x = x > 128 ? x - 128 : 0;
+			break;
 		default: break;
 		}
 		if (__builtin_mul_overflow(v, x, &v))

@@ -31,7 +31,8 @@ struct oom_var {
 	uint8_t base;           /* enum oom_var_base */
 	uint8_t op;             /* 0 as is, 1 rounded up to a multiple of k, 2 ceil(x / k), 3 x + k, 4 min(x, k), 5 max(x - k, 0),
 				 * 6 the constant k: sequences whose length the image fixes,
-				 * 7 x + k in a batch of one, x in a larger: a slice that needs no copy keeps what it is cut from */
+				 * 7 x + k in a batch of one, x in a larger: a slice that needs no copy keeps what it is cut from,
+				 * 8 max(ceil(x / (k >> 8)) + (k & 255) - 128, 0): chunks, more or fewer */
 	uint32_t k;
 };
 struct oom_mono {
@@ -219,6 +220,8 @@ void oom_tape_release(struct oom_tape *t);
 uint16_t oom_mono_of(struct oom_tape *t, uint16_t m, enum oom_var_base base, uint8_t op, uint32_t k);
 uint16_t oom_mono_mul(struct oom_tape *t, uint16_t a, uint16_t b);
 uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_t s, uint64_t tgt);
+/* m times the chunks of k tokens a sequence has (the last one may be short), and `more` of them (-128..127). */
+uint16_t oom_mono_chunks(struct oom_tape *t, uint16_t m, uint32_t k, int more);
 /* The value at the sizes recorded with. */
 uint64_t oom_mono_now(const struct oom_tape *t, uint16_t m);
 /* True when mono > limit; remembered, so that another batch on the other side records anew. */
