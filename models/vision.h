@@ -99,5 +99,18 @@ struct oom_val oom_emit_qwen(struct oom_emit *e);
 struct oom_val oom_emit_shuffle(struct oom_emit *e);
 struct oom_val oom_emit_pixtral(struct oom_emit *e);
 struct oom_val oom_emit_glm(struct oom_emit *e);
+/* vlm_parts*.c: weights alone; they return nothing */
+struct oom_val oom_emit_sam(struct oom_emit *e);
+struct oom_val oom_emit_hybrid(struct oom_emit *e);
+struct oom_val oom_emit_qformer(struct oom_emit *e);
+struct oom_val oom_emit_perceiver(struct oom_emit *e);
+struct oom_val oom_emit_aria(struct oom_emit *e);
+struct oom_val oom_emit_chameleon(struct oom_emit *e);
+struct oom_val oom_emit_janus(struct oom_emit *e);
+struct oom_val oom_emit_ovis(struct oom_emit *e);
+struct oom_val oom_emit_llama4(struct oom_emit *e);
+struct oom_val oom_emit_fuyu(struct oom_emit *e);
+struct oom_val oom_emit_florence(struct oom_emit *e);
+struct oom_val oom_emit_omni(struct oom_emit *e);
 
 #endif

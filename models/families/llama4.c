@@ -35,14 +35,7 @@ static void parse_kinds(struct oom_arch *a)
 static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const char *class = oom_read_item(r, "architectures", 0);
 
-	if (class && strstr(class, "ConditionalGeneration")) {
-		a->approximate = true;
-		snprintf(a->warning, sizeof(a->warning), "%s: only the text decoder is counted, not the vision tower.", class);
-	}
-	if (oom_read_key(r, "text_config.hidden_size") || oom_read_key(r, "text_config.vocab_size"))
-		r->prefix = !strcmp(r->prefix, "config.") ? "config.text_config." : "text_config.";
 	a->norm = OOM_NORM_RMS;
 	a->vocab = oom_read_count_or(r, "vocab_size", 202048);
 	a->d_model = oom_read_count_or(r, "hidden_size", 5120);
@@ -233,7 +226,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"llama4_text", "llama4", NULL};
+static const char *const types[] = {"llama4_text", NULL};
 
 const struct oom_family oom_family_llama4 = {
 	.name = "llama4",

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../vision.h"
+#include "../weights.h"
 
 #define TEXT_VISION {"text_config", "vision_config"}
 static const struct oom_composition compositions[] = {
@@ -29,6 +30,17 @@ static const struct oom_composition compositions[] = {
 	{"mistral3", TEXT_VISION, oom_emit_pixtral, 0}, {"lighton_ocr", TEXT_VISION, oom_emit_pixtral, 0},
 	{"glm4v", TEXT_VISION, oom_emit_glm, 0}, {"glm46v", TEXT_VISION, oom_emit_glm, 0}, {"glmga", TEXT_VISION, oom_emit_glm, 0},
 	{"glm4v_moe", TEXT_VISION, oom_emit_glm, 0}, {"glm_ocr", TEXT_VISION, oom_emit_glm, 0},
+	{"got_ocr2", TEXT_VISION, oom_emit_sam, 0}, {"pp_chart2table", TEXT_VISION, oom_emit_sam, 0},
+	{"deepseek_vl_hybrid", {"text_config", "vision_config", "high_res_vision_config"}, oom_emit_hybrid, 0},
+	{"blip-2", {"text_config", "vision_config", "qformer_config"}, oom_emit_qformer, 0},
+	{"instructblip", {"text_config", "vision_config", "qformer_config"}, oom_emit_qformer, 0},
+	{"instructblipvideo", {"text_config", "vision_config", "qformer_config"}, oom_emit_qformer, 0},
+	{"idefics2", {"text_config", "vision_config", "perceiver_config"}, oom_emit_perceiver, 0},
+	{"aria", TEXT_VISION, oom_emit_aria, 0}, {"janus", {"text_config", "vision_config", "vq_config"}, oom_emit_janus, 0},
+	{"ovis2", TEXT_VISION, oom_emit_ovis, 0}, {"llama4", TEXT_VISION, oom_emit_llama4, 0},
+	{"fuyu", {"text_config"}, oom_emit_fuyu, 0}, {"florence2", TEXT_VISION, oom_emit_florence, 0},
+	{"qwen2_5_omni_thinker", {"text_config", "vision_config", "audio_config"}, oom_emit_omni, 0},
+	{"qwen3_omni_moe_thinker", {"text_config", "vision_config", "audio_config"}, oom_emit_omni, 0},
 };
 
 /* Text configs whose model is another type's under a name of its own (their classes inherit it). */
@@ -39,6 +51,7 @@ static const struct {
 	{"qwen2_vl_text", "qwen2", true}, {"qwen2_5_vl_text", "qwen2", true}, {"qwen3_vl_text", "qwen3", false},
 	{"qwen3_vl_moe_text", "qwen3_moe", false}, {"glm4v_text", "glm4", true}, {"glm_ocr_text", "glm4", false},
 	{"glm4v_moe_text", "glm4_moe", false}, {"paddleocr_vl_text", "ernie4_5", false},
+	{"qwen2_5_omni_text", "qwen2", true}, {"qwen3_omni_moe_text", "qwen3_moe", false},
 };
 
 const struct oom_composition *oom_composition_find(const char *type)
@@ -106,28 +119,18 @@ static struct oom_emit emission(struct oom_tape *t, const struct oom_arch *a)
 	return e;
 }
 
-/* Emits with nothing recorded but parameters: what a step that meets no image keeps of the rest of the model. */
+static void emit_part(struct oom_tape *t, void *ctx)
+{
+	struct oom_emit *e = ctx;
+
+	(void)t;
+	e->v->kind->emit(e);
+}
+
+/* What a step that meets no image keeps of the rest of the model. */
 static void emit_parameters(struct oom_tape *t, struct oom_emit *e)
 {
-	const bool grad = t->grad, stopped = t->stopped;
-	const size_t conds = t->n_conds;
-	double *flops = malloc(sizeof(t->flops) + sizeof(t->flops_attn));
-
-	if (!flops) {
-		t->status = OOM_ERR_MEMORY;
-		return;
-	}
-	memcpy(flops, t->flops, sizeof(t->flops));
-	memcpy(flops + sizeof(t->flops) / sizeof(double), t->flops_attn, sizeof(t->flops_attn));
-	t->grad = false;
-	t->stopped = true;
-	e->v->kind->emit(e);
-	t->grad = grad;
-	t->stopped = stopped;
-	t->n_conds = conds;
-	memcpy(t->flops, flops, sizeof(t->flops));
-	memcpy(t->flops_attn, flops + sizeof(t->flops) / sizeof(double), sizeof(t->flops_attn));
-	free(flops);
+	oom_weights_only(t, emit_part, e);
 }
 
 /* Runs the emission once on an empty tape, so that every key is read and checked before a step depends on it. */
@@ -179,14 +182,22 @@ static void find_text(struct oom_arch *a, struct oom_vlm *v)
 		 "Parameters and memory are a guess.", v->type, type);
 }
 
-static bool class_is(const struct oom_reader *r, const char *task, const char *word)
+static const char *class_of(const struct oom_reader *r, const char *task)
 {
 	char path[64];
 	const struct oom_key *k;
 
 	snprintf(path, sizeof(path), "architectures.%s", task);
 	k = oom_keys_find(r->defaults, path);
-	return k && k->type == OOM_KEY_STRING && (!word || strstr(k->string, word));
+	return k && k->type == OOM_KEY_STRING ? k->string : NULL;
+}
+
+/* Whether the causal language model of the type is its text model without the rest. */
+static bool text_alone(const struct oom_reader *r)
+{
+	const char *lm = class_of(r, "causal-lm"), *both = class_of(r, "image-text");
+
+	return lm && !strstr(lm, "ConditionalGeneration") && !(both && !strcmp(lm, both));
 }
 
 static void parse(struct oom_arch *a)
@@ -207,7 +218,7 @@ static void parse(struct oom_arch *a)
 		open_part(v, v->kind->part[i]);
 	find_text(a, v);
 	tie = oom_read_bool(&v->outer, "tie_word_embeddings", oom_read_bool(&v->part[0].rd, "tie_word_embeddings", false));
-	v->alone = class_is(&v->outer, "causal-lm", NULL) && !class_is(&v->outer, "causal-lm", "ConditionalGeneration");
+	v->alone = text_alone(&v->outer);
 	a->rd = v->part[0].rd;
 	a->rd.family = v->type;
 	v->text->parse(a);
@@ -239,7 +250,9 @@ static const char *const types[] = {
 	"llava", "llava_next", "llava_next_video", "llava_onevision", "vipllava", "video_llava", "gemma3", "shieldgemma2",
 	"paligemma", "aya_vision", "cohere2_vision", "deepseek_vl", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5",
 	"qwen3_5_moe", "cosmos3_omni", "exaone4_5", "internvl", "qianfan_ocr", "idefics3", "smolvlm", "lfm2_vl", "video_llama_3",
-	"paddleocr_vl", "mistral3", "lighton_ocr", "glm4v", "glm46v", "glmga", "glm4v_moe", "glm_ocr", NULL};
+	"paddleocr_vl", "mistral3", "lighton_ocr", "glm4v", "glm46v", "glmga", "glm4v_moe", "glm_ocr", "got_ocr2",
+	"pp_chart2table", "deepseek_vl_hybrid", "blip-2", "instructblip", "instructblipvideo", "idefics2", "aria", "janus",
+	"ovis2", "llama4", "fuyu", "florence2", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", NULL};
 
 const struct oom_family oom_family_vlm = {
 	.name = "vlm",

@@ -1,0 +1,90 @@
+/* Weights of modules a step holds but does not run. */
+#include "weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void oom_weights_only(struct oom_tape *t, void (*fn)(struct oom_tape *t, void *ctx), void *ctx)
+{
+	const bool grad = t->grad, stopped = t->stopped;
+	const size_t conds = t->n_conds;
+	double *flops = malloc(sizeof(t->flops) + sizeof(t->flops_attn));
+
+	if (!flops) {
+		t->status = OOM_ERR_MEMORY;
+		return;
+	}
+	memcpy(flops, t->flops, sizeof(t->flops));
+	memcpy(flops + sizeof(t->flops) / sizeof(double), t->flops_attn, sizeof(t->flops_attn));
+	t->grad = false;
+	t->stopped = true;
+	fn(t, ctx);
+	t->grad = grad;
+	t->stopped = stopped;
+	t->n_conds = conds;
+	memcpy(t->flops, flops, sizeof(t->flops));
+	memcpy(t->flops_attn, flops + sizeof(t->flops) / sizeof(double), sizeof(t->flops_attn));
+	free(flops);
+}
+
+void oom_weight(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols)
+{
+	oom_drop(t, oom_param(t, name, rows, cols, 0));
+}
+
+void oom_weight_linear(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, bool bias)
+{
+	const struct oom_val x = oom_input(t, "input", OOM_MONO_ONE, in, OOM_F32);
+
+	oom_drop(t, oom_op_linear_in(t, name, x, in, (struct oom_dim){out, NULL}, bias ? OOM_BIAS : 0));
+}
+
+void oom_weight_norm(struct oom_tape *t, const char *name, uint64_t n, bool bias)
+{
+	const char *scope = t->scope;
+
+	t->scope = name;
+	oom_drop(t, oom_param(t, "weight", 0, n, OOM_P_NORM));
+	if (bias)
+		oom_drop(t, oom_param(t, "bias", 0, n, OOM_P_NORM));
+	t->scope = scope;
+}
+
+void oom_weight_conv(struct oom_tape *t, const char *name, uint64_t out, uint64_t each, bool bias)
+{
+	const char *scope = t->scope;
+
+	t->scope = name;
+	oom_weight(t, "weight", out, each);
+	if (bias)
+		oom_weight(t, "bias", 0, out);
+	t->scope = scope;
+}
+
+void oom_weight_mha(struct oom_tape *t, uint64_t d)
+{
+	oom_weight(t, "in_proj_weight", 3 * d, d);
+	oom_weight(t, "in_proj_bias", 0, 3 * d);
+	oom_weight(t, "out_proj.weight", d, d);
+	oom_weight(t, "out_proj.bias", 0, d);
+}
+
+void oom_weight_layers(struct oom_tape *t, uint64_t n, oom_weights_fn fn, const void *ctx)
+{
+	const uint16_t mult = t->mult;
+
+	if (n > OOM_MAX_LAYERS || (uint64_t)mult * n > UINT16_MAX) {
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "%llu layers: more than %d", (unsigned long long)n, OOM_MAX_LAYERS);
+		return;
+	}
+	if (t->expand) {
+		for (uint64_t i = 0; i < n && !t->status; i++)
+			fn(t, ctx, i);
+		return;
+	}
+	if (!n)
+		return;
+	t->mult = (uint16_t)(mult * n);
+	fn(t, ctx, 0);
+	t->mult = mult;
+}
