@@ -1,238 +1,320 @@
-/* Exact search: every combination of the free knobs is priced; the best is kept, and what it does not dominate.
+/* Exact search: the combinations of the free knobs are priced, the best is kept, and what nothing dominates.
  *
- * Nothing is pruned.  A combination costs one evaluation of a recorded tape, so the whole single-GPU grid is a few
- * thousand of them; knobs that change the tape vary slowest, so that each structure is recorded once. */
-#include "oomplan/search.h"
-
+ * A plan is judged by (classes of change, cost, departures).  For each set of classes and number of departures only the
+ * cheapest plan can be the best or undominated, so a small table of those is all that is kept; the front is read from it at
+ * the end.  What is not priced changes neither:
+ *
+ *   - the same plan reached with more departures (search_axes.c);
+ *   - expandable segments where the plan fits without them: they change neither time nor class, so they are dominated by
+ *     the plan without (unless headroom itself is what is wanted). */
+#include <stdio.h>
 #include <string.h>
 
-#include "optimizers.h"
+#include "allocator.h"
+#include "search_axes.h"
 
-/* Outer axes change what is recorded, the batch its sizes; those inside of it neither (the evaluator remembers). */
-static const struct oom_search_axis axes[] = {
-	{"precision", "amp-bf16 when fp32 was asked", OOM_NUMERICS},
-	{"attn", "sdpa when eager was asked", OOM_EXACT},
-	{"loss", "fused", OOM_EXACT},
-	{"grad-ckpt", "full", OOM_EXACT},
-	{"lora-r", "16, and QLoRA (only when allowed)", OOM_SCIENCE},
-	{"micro-batch", "every divisor of the batch a GPU sees", OOM_EXACT},
-	{"optimizer", "adamw-8bit, paged-adamw-8bit for an Adam", OOM_NUMERICS},
-	{"zero", "every stage of the engine, on two GPUs or more", OOM_PLACEMENT},
-	{"offload-optimizer", "cpu", OOM_PLACEMENT},
-	{"allocator", "expandable_segments", OOM_EXACT},
-};
-enum { PRECISION, ATTN, LOSS, CKPT, LORA, BATCH, OPTIMIZER, ZERO, OFFLOAD, ALLOCATOR, AXES };
-
-const struct oom_search_axis *oom_search_axis_at(size_t i)
-{
-	return i < AXES ? &axes[i] : NULL;
-}
+enum { CLASS_SETS = 8 };                /* numerics, placement, science: exact is none of them */
+enum { REPLAYS = 12 };
 
 struct seeker {
+	struct search_space space;
 	struct oom_evaluator *ev;
 	const struct oom_model *model;
-	const struct oom_plan *asked;
-	const struct oom_gpu *gpu;
 	uint64_t capacity;
-	unsigned allow;
+	struct {                        /* plans whose reserved bytes are known better than by the estimate */
+		struct oom_plan plan;
+		uint64_t used_bytes;
+	} replayed[REPLAYS];
+	size_t n_replayed;
 	enum oom_objective objective;
-	int64_t divisor[128];
-	size_t n_divisors;
-	int64_t eight, paged;           /* optimizers by name */
+	struct oom_candidate table[CLASS_SETS][AXES + 1];
+	bool has[CLASS_SETS][AXES + 1];
 	struct oom_search *out;
 	struct oom_error *err;
 };
 
-static int64_t optimizer_index(const char *name)
-{
-	for (int64_t i = 0; oom_optimizer_choice((size_t)i); i++)
-		if (!strcmp(oom_optimizer_choice((size_t)i)->name, name))
-			return i;
-	return -1;
-}
-
-/* Value k of an axis applied to p; false past the last.  Value 0 is what was asked. */
-static bool apply(const struct seeker *s, int axis, size_t k, struct oom_plan *p)
-{
-	const struct oom_plan *a = s->asked;
-	const bool fsdp = a->engine == OOM_ENGINE_FSDP1 || a->engine == OOM_ENGINE_FSDP2;
-
-	if (axis == BATCH) {
-		if (k >= s->n_divisors)
-			return false;
-		p->grad_accum = a->micro_batch * a->grad_accum / s->divisor[k];
-		p->micro_batch = s->divisor[k];
-		return true;
-	}
-	if (k == 0)
-		return true;
-	switch (axis) {
-	case PRECISION:
-		p->precision = OOM_AMP_BF16;
-		return k == 1 && a->precision == OOM_FP32;
-	case ATTN:
-		p->attn = OOM_ATTN_SDPA;
-		return k == 1 && a->attn == OOM_ATTN_EAGER;
-	case LOSS:
-		p->fused_ce = OOM_LOSS_FUSED;
-		return k == 1 && a->fused_ce != OOM_LOSS_FUSED;
-	case CKPT:
-		p->grad_ckpt = OOM_CKPT_FULL;
-		return k == 1 && a->grad_ckpt != OOM_CKPT_FULL;
-	case OPTIMIZER:
-		p->optimizer = k == 1 ? s->eight : s->paged;
-		return k <= 2 && p->optimizer >= 0 && !strncmp(oom_optimizer_choice((size_t)a->optimizer)->name, "adamw", 5) &&
-		       p->optimizer != a->optimizer;
-	case LORA:
-		if (!(s->allow & OOM_ALLOW_LORA) || k > 2 || a->lora_r)
-			return false;
-		p->lora_r = 16;
-		if (!p->lora_targets[0])
-			strcpy(p->lora_targets, "all-linear");
-		if (k == 2) {
-			p->qlora = p->kbit_prepare = 1;
-			p->precision = OOM_BF16_AMP;
-		}
-		return true;
-	case ZERO:
-		if (a->gpus < 2 || (int64_t)k + a->zero_stage > 3)
-			return false;
-		p->zero_stage = a->zero_stage + (int64_t)k;
-		if (p->engine == OOM_ENGINE_HF)
-			p->engine = OOM_ENGINE_DEEPSPEED;
-		(void)fsdp;
-		return true;
-	case OFFLOAD:
-		if (k > 1 || a->offload_optimizer != OOM_OFFLOAD_NONE || a->engine == OOM_ENGINE_MEGATRON || fsdp)
-			return false;
-		p->engine = OOM_ENGINE_DEEPSPEED;
-		p->zero_stage = p->zero_stage < 2 ? 2 : p->zero_stage;
-		p->offload_optimizer = OOM_OFFLOAD_CPU;
-		return true;
-	case ALLOCATOR:
-		p->allocator = OOM_ALLOC_EXPANDABLE;
-		return k == 1 && a->allocator != OOM_ALLOC_EXPANDABLE;
-	}
-	return false;
-}
-
 /* ---- which is better ---- */
 
-static double rank_of(const struct seeker *s, const struct oom_candidate *c)
+static double cost(enum oom_objective o, const struct oom_candidate *c)
 {
-	switch (s->objective) {
-	case OOM_OBJECTIVE_FEWEST_CHANGES: return (double)c->departures;
+	switch (o) {
 	case OOM_OBJECTIVE_HEADROOM: return (double)c->used_bytes;
+	case OOM_OBJECTIVE_PRICE: return c->seconds_per_sample * (double)c->plan.gpus;
 	default: return c->seconds_per_sample;
 	}
 }
 
-static int compare(const struct seeker *s, const struct oom_candidate *a, const struct oom_candidate *b)
+static int sign(double a, double b)
 {
-	const double x = rank_of(s, a), y = rank_of(s, b);
+	return a < b ? -1 : a > b;
+}
 
-	if (a->cls != b->cls)
-		return a->cls < b->cls ? -1 : 1;
-	if (x != y)
-		return x < y ? -1 : 1;
-	if (a->departures != b->departures)
-		return a->departures < b->departures ? -1 : 1;
-	return a->seconds_per_sample < b->seconds_per_sample ? -1 : a->seconds_per_sample > b->seconds_per_sample;
+static int compare(enum oom_objective o, const struct oom_candidate *a, const struct oom_candidate *b)
+{
+	const bool few = o == OOM_OBJECTIVE_FEWEST_CHANGES;
+	const int by_class = sign(a->cls, b->cls), by_kinds = sign(__builtin_popcount(a->classes), __builtin_popcount(b->classes));
+	const int by_cost = sign(cost(o, a), cost(o, b)), by_changes = sign(a->departures, b->departures);
+	const int first = few ? by_changes : by_cost, second = few ? by_cost : by_changes;
+
+	if (by_class)
+		return by_class;
+	if (first || second)
+		return first ? first : second;
+	if (by_kinds)                           /* as dominance has it */
+		return by_kinds;
+	if (a->used_bytes != b->used_bytes)
+		return a->used_bytes < b->used_bytes ? -1 : 1;
+	return sign(a->seconds_per_sample, b->seconds_per_sample);
 }
 
 /* a is nowhere worse than b, and somewhere better. */
-static bool dominates(const struct oom_candidate *a, const struct oom_candidate *b)
+static bool dominates(enum oom_objective o, const struct oom_candidate *a, const struct oom_candidate *b)
 {
-	return a->cls <= b->cls && a->seconds_per_sample <= b->seconds_per_sample && a->departures <= b->departures &&
-	       (a->cls < b->cls || a->seconds_per_sample < b->seconds_per_sample || a->departures < b->departures);
+	return !(a->classes & ~b->classes) && cost(o, a) <= cost(o, b) && a->departures <= b->departures &&
+	       (a->classes != b->classes || cost(o, a) < cost(o, b) || a->departures < b->departures);
 }
 
 static void keep(struct seeker *s, const struct oom_candidate *c)
 {
-	struct oom_search *o = s->out;
-	struct oom_candidate all[OOM_ALTERNATIVES + 2];
-	size_t n = 0;
+	const unsigned set = c->classes >> 1;
+	struct oom_candidate *old = &s->table[set][c->departures];
 
-	o->fitting++;
-	if (o->found)
-		all[n++] = o->best;
-	for (size_t i = 0; i < o->n_alternatives; i++)
-		all[n++] = o->alternative[i];
-	for (size_t i = 0; i < n; i++)
-		if (dominates(&all[i], c) || (all[i].cls == c->cls && all[i].departures == c->departures &&
-					      all[i].seconds_per_sample == c->seconds_per_sample))
-			return;
-	for (size_t i = 0; i < n;)              /* what it dominates leaves */
-		if (dominates(c, &all[i]))
-			all[i] = all[--n];
-		else
-			i++;
-	all[n++] = *c;
-	for (size_t i = 1; i < n; i++)
-		for (size_t j = i; j > 0 && compare(s, &all[j], &all[j - 1]) < 0; j--) {
-			const struct oom_candidate t = all[j];
-
-			all[j] = all[j - 1];
-			all[j - 1] = t;
-		}
-	o->found = true;
-	o->best = all[0];
-	o->n_alternatives = n - 1 < OOM_ALTERNATIVES ? n - 1 : OOM_ALTERNATIVES;
-	memcpy(o->alternative, all + 1, o->n_alternatives * sizeof(all[0]));
+	s->out->fitting++;
+	if (s->has[set][c->departures] && compare(s->objective, old, c) <= 0)
+		return;
+	*old = *c;
+	s->has[set][c->departures] = true;
 }
 
-static enum oom_status price(struct seeker *s, const struct oom_plan *p, enum oom_class cls, int departures)
-{
-	struct oom_candidate c = {.plan = *p, .cls = cls, .departures = departures};
-	struct oom_eval e;
-	const enum oom_status st = oom_evaluate(s->ev, s->model, p, OOM_EVAL_FAST, &e, s->err);
+/* ---- pricing ---- */
 
+static uint64_t used_by(const struct seeker *s, const struct oom_plan *p, const struct oom_eval *e)
+{
+	for (size_t i = 0; i < s->n_replayed; i++)
+		if (!memcmp(&s->replayed[i].plan, p, sizeof(*p)))
+			return s->replayed[i].used_bytes;
+	return e->used_bytes;
+}
+
+/* Keeps c if it fits; *yes says whether it did. */
+static void judge(struct seeker *s, struct oom_candidate *c, const uint16_t value[AXES], const struct oom_eval *e, bool *yes)
+{
+	c->used_bytes = used_by(s, &c->plan, e);
+	*yes = c->used_bytes <= oom_budget(s->capacity, &c->plan);
+	if (!*yes)
+		return;
+	c->cls = c->classes >> OOM_SCIENCE & 1 ? OOM_SCIENCE : c->classes >> OOM_PLACEMENT & 1 ? OOM_PLACEMENT : c->classes ? OOM_NUMERICS : OOM_EXACT;
+	c->departures = 0;
+	for (int i = 0; i < AXES; i++)
+		c->departures += value[i] != 0;
+	memcpy(c->value, value, sizeof(c->value));
+	c->seconds_per_sample = 1 / oom_step_time(&c->plan, e, s->space.gpu).samples_per_s;
+	keep(s, c);
+}
+
+/* One combination, and the same with expandable segments: the allocator changes the reserved bytes alone. */
+static enum oom_status price(struct seeker *s, uint16_t value[AXES])
+{
+	const bool expandable = search_values(&s->space, ALLOCATOR) > 1;
+	struct oom_candidate c;
+	struct oom_eval e;
+	enum oom_status st;
+	bool yes;
+
+	value[ALLOCATOR] = 0;
+	if (!search_build(&s->space, value, &c.plan, &c.classes))
+		return OOM_OK;
+	st = oom_evaluate(s->ev, s->model, &c.plan, OOM_EVAL_FAST, &e, s->err);
 	s->out->evaluated++;
 	if (st)
-		return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;      /* this combination cannot run */
-	if (e.used_bytes > oom_budget(s->capacity, p))
+		return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
+	judge(s, &c, value, &e, &yes);
+	if (!expandable || (yes && s->objective != OOM_OBJECTIVE_HEADROOM))
 		return OOM_OK;
-	c.used_bytes = e.used_bytes;
-	c.seconds_per_sample = 1 / oom_step_time(p, &e, s->gpu).samples_per_s;
-	keep(s, &c);
+	c.plan.allocator = OOM_ALLOC_EXPANDABLE;
+	value[ALLOCATOR] = 1;
+	e.reserved_bytes = oom_reserved_estimate(&e, &c.plan);
+	oom_overheads(&e, &c.plan);
+	s->out->evaluated++;
+	judge(s, &c, value, &e, &yes);
+	value[ALLOCATOR] = 0;
 	return OOM_OK;
 }
 
-static enum oom_status visit(struct seeker *s, int axis, const struct oom_plan *p, enum oom_class cls, int departures)
+static enum oom_status visit(struct seeker *s, int axis, uint16_t value[AXES])
 {
-	if (axis == AXES)
-		return price(s, p, cls, departures);
-	for (size_t k = 0;; k++) {
-		struct oom_plan q = *p;
-		enum oom_status st;
-		bool changed;
+	const size_t n = axis < ALLOCATOR ? search_values(&s->space, (enum search_axis)axis) : 0;
+	enum oom_status st = OOM_OK;
 
-		if (!apply(s, axis, k, &q))
-			return OOM_OK;
-		changed = axis == BATCH ? q.micro_batch != s->asked->micro_batch : k > 0;
-		st = visit(s, axis + 1, &q, changed && axes[axis].cls > cls ? axes[axis].cls : cls, departures + changed);
-		if (st)
-			return st;
+	if (axis == ALLOCATOR)
+		return price(s, value);
+	for (size_t k = 0; !st && k < n; k++) {
+		value[axis] = (uint16_t)k;
+		st = visit(s, axis + 1, value);
 	}
+	value[axis] = 0;
+	return st;
+}
+
+/* ---- the answer ---- */
+
+static void take(struct seeker *s, const struct oom_candidate *front[], size_t n)
+{
+	struct oom_search *o = s->out;
+	bool used[CLASS_SETS * (AXES + 1)] = {true};
+	unsigned sets = 1u << (front[0]->classes >> 1);
+
+	o->found = true;
+	o->best = *front[0];
+	o->n_undominated = n - 1;
+	/* first one of every other set of classes, then the rest, each in order */
+	for (int pass = 0; pass < 2; pass++)
+		for (size_t i = 1; i < n && o->n_alternatives < OOM_ALTERNATIVES; i++) {
+			const unsigned bit = 1u << (front[i]->classes >> 1);
+
+			if (used[i] || (!pass && sets & bit))
+				continue;
+			used[i] = true;
+			sets |= bit;
+			o->alternative[o->n_alternatives++] = *front[i];
+		}
+}
+
+static void answer(struct seeker *s)
+{
+	const struct oom_candidate *front[CLASS_SETS * (AXES + 1)];
+	size_t n = 0;
+
+	for (int a = 0; a < CLASS_SETS * (AXES + 1); a++) {
+		const struct oom_candidate *c = &s->table[a / (AXES + 1)][a % (AXES + 1)];
+		bool beaten = !s->has[a / (AXES + 1)][a % (AXES + 1)];
+		size_t at = n;
+
+		for (int b = 0; !beaten && b < CLASS_SETS * (AXES + 1); b++)
+			beaten = s->has[b / (AXES + 1)][b % (AXES + 1)] &&
+				 dominates(s->objective, &s->table[b / (AXES + 1)][b % (AXES + 1)], c);
+		if (beaten)
+			continue;
+		for (; at > 0 && compare(s->objective, c, front[at - 1]) < 0; at--)
+			front[at] = front[at - 1];
+		front[at] = c;
+		n++;
+	}
+	if (n)
+		take(s, front, n);
+}
+
+static enum oom_status run(struct seeker *s, const struct oom_plan *asked, const struct oom_gpu *gpu, unsigned allow)
+{
+	enum oom_status st = search_space_init(&s->space, s->model, asked, gpu, allow, s->objective, s->err);
+	const size_t lengths = st ? 0 : search_values(&s->space, SEQ);
+	uint16_t value[AXES] = {0};
+
+	memset(s->out, 0, sizeof(*s->out));
+	memset(s->has, 0, sizeof(s->has));
+	for (size_t k = 0; !st && k < lengths && !s->out->found; k++) {
+		value[SEQ] = (uint16_t)k;
+		st = visit(s, SEQ + 1, value);
+		answer(s);
+	}
+	return st;
 }
 
 enum oom_status oom_search(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *asked, uint64_t capacity,
 			   const struct oom_gpu *gpu, unsigned allow, enum oom_objective objective, struct oom_search *out,
 			   struct oom_error *err)
 {
-	struct seeker s = {.ev = ev, .model = model, .asked = asked, .gpu = gpu, .capacity = capacity, .allow = allow,
-			   .objective = objective, .out = out, .err = err};
-	const int64_t per_gpu = asked->micro_batch * asked->grad_accum;
+	struct seeker s = {.ev = ev, .model = model, .capacity = capacity, .objective = objective, .out = out, .err = err};
 
-	memset(out, 0, sizeof(*out));
-	s.eight = optimizer_index("adamw-8bit");
-	s.paged = optimizer_index("paged-adamw-8bit");
-	/* divisors from the largest; of huge batches the first hundred and twenty-eight by size from the small end count too */
-	for (int64_t d = 1; d * d <= per_gpu && s.n_divisors < 126; d++)
-		if (per_gpu % d == 0) {
-			s.divisor[s.n_divisors++] = d;
-			if (d != per_gpu / d)
-				s.divisor[s.n_divisors++] = per_gpu / d;
-		}
-	return visit(&s, 0, asked, OOM_EXACT, 0);
+	return run(&s, asked, gpu, allow);
+}
+
+/* Whether a replay could say that the plan fits although the estimate does not: what is allocated is held in any case. */
+static bool undecided(const struct oom_eval *e, uint64_t budget)
+{
+	return e->used_bytes > budget && e->used_bytes - e->reserved_bytes + e->overall_peak <= budget;
+}
+
+static void remember(struct seeker *s, const struct oom_plan *p, uint64_t used_bytes)
+{
+	s->replayed[s->n_replayed].plan = *p;
+	s->replayed[s->n_replayed++].used_bytes = used_bytes;
+}
+
+enum oom_status oom_search_plan(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *asked,
+				uint64_t capacity, const struct oom_gpu *gpu, unsigned allow, enum oom_objective objective,
+				struct oom_search *out, struct oom_eval *best, struct oom_error *err)
+{
+	struct seeker s = {.ev = ev, .model = model, .capacity = capacity, .objective = objective, .out = out, .err = err};
+	enum oom_status st = oom_evaluate(ev, model, asked, OOM_EVAL_FAST, best, err);
+
+	if (!st && undecided(best, oom_budget(capacity, asked)) &&
+	    !oom_evaluate(ev, model, asked, OOM_EVAL_REPLAY, best, err))
+		remember(&s, asked, best->used_bytes);
+	for (;;) {
+		st = run(&s, asked, gpu, allow);
+		if (!st && out->found)
+			st = oom_evaluate(ev, model, &out->best.plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, best, err);
+		if (st || !out->found)
+			return st;
+		if (best->used_bytes <= oom_budget(capacity, &out->best.plan))
+			break;
+		/* refused: the next best.  After a dozen refusals there is too little room to promise anything */
+		out->found = s.n_replayed < REPLAYS;
+		if (!out->found)
+			return OOM_OK;
+		remember(&s, &out->best.plan, best->used_bytes);
+	}
+	out->best.used_bytes = best->used_bytes;
+	return OOM_OK;
+}
+
+static const char *const cannot = "the rest of the plan needs it";
+
+static enum oom_status reason(struct oom_evaluator *ev, const struct search_space *space, const uint16_t value[AXES],
+			      uint64_t capacity, struct oom_reason *r, struct oom_error *err)
+{
+	struct oom_plan p;
+	struct oom_eval e;
+	unsigned classes;
+	enum oom_status st;
+
+	if (!search_build(space, value, &p, &classes)) {
+		snprintf(r->note, sizeof(r->note), "%s", cannot);
+		return OOM_OK;
+	}
+	st = oom_evaluate(ev, space->model, &p, OOM_EVAL_FAST, &e, err);
+	if (st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT) {
+		snprintf(r->note, sizeof(r->note), "%.150s", err ? err->text : cannot);
+		return OOM_OK;
+	}
+	r->runs = !st;
+	r->used_bytes = e.used_bytes;
+	r->fits = !st && e.used_bytes <= oom_budget(capacity, &p);
+	r->seconds_per_sample = st ? 0 : 1 / oom_step_time(&p, &e, space->gpu).samples_per_s;
+	return st;
+}
+
+enum oom_status oom_search_reasons(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *asked,
+				   const struct oom_candidate *c, uint64_t capacity, const struct oom_gpu *gpu, unsigned allow,
+				   enum oom_objective objective, struct oom_reason reasons[OOM_SEARCH_AXES], size_t *n, struct oom_error *err)
+{
+	struct search_space space;
+	enum oom_status st = search_space_init(&space, model, asked, gpu, allow, objective, err);
+
+	*n = 0;
+	for (int axis = 0; !st && axis < AXES; axis++) {
+		struct oom_reason *r = &reasons[*n];
+		uint16_t value[AXES];
+
+		if (!c->value[axis])
+			continue;
+		memset(r, 0, sizeof(*r));
+		r->axis = axis;
+		++*n;
+		memcpy(value, c->value, sizeof(value));
+		value[axis] = 0;
+		st = reason(ev, &space, value, capacity, r, err);
+	}
+	return st;
 }

@@ -20,87 +20,415 @@ static struct oom_model *load(const char *name, struct oom_keys *keys)
 	return m;
 }
 
-/* Grids without offload and sharding, nested loops in place of the walk over axes: the least (class, time, departures). */
-static bool brute(struct oom_evaluator *ev, const struct oom_model *m, const struct oom_plan *a, uint64_t capacity, double *best)
+/* ---- brute force ----
+ *
+ * Plans are written down field by field and every one is priced; how many departures a plan is, and of which classes, is
+ * read off the finished plan.  Nothing of the search's axes is used. */
+struct brute {
+	struct oom_evaluator *ev;
+	const struct oom_model *model;
+	const struct oom_plan *asked;
+	uint64_t capacity;
+	enum oom_objective objective;
+	struct triple {
+		unsigned classes;
+		double cost, seconds;
+		int departures;
+		uint64_t used;
+	} *all;
+	size_t n, cap;
+};
+
+static bool is_fsdp(const struct oom_plan *p)
 {
+	return p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2;
+}
+
+/* What the plan's engine and stage would be had only its offload (and number of GPUs) been asked for. */
+static struct oom_plan implied(const struct oom_plan *a, const struct oom_plan *p)
+{
+	const bool moved = p->offload_optimizer != a->offload_optimizer || p->offload_params != a->offload_params;
+	const bool off = p->offload_optimizer || p->offload_params;
+	const int64_t stage = p->offload_params ? 3 : 2;
+	struct oom_plan q = *a;
+
+	if (off && moved) {
+		if (q.engine == OOM_ENGINE_HF)
+			q.engine = OOM_ENGINE_DEEPSPEED;
+		q.zero_stage = q.zero_stage < stage ? stage : q.zero_stage;
+	}
+	if (!off && p->gpus == 1 && (moved || p->gpus != a->gpus)) {
+		q.engine = OOM_ENGINE_HF;
+		q.zero_stage = q.hybrid_shard = 0;
+	}
+	return q;
+}
+
+static bool legal(const struct oom_plan *p)
+{
+	const bool off = p->offload_optimizer || p->offload_params;
+
+	switch (p->engine) {
+	case OOM_ENGINE_HF: return !p->zero_stage && !off && !p->hybrid_shard;
+	case OOM_ENGINE_MEGATRON: return !off;
+	case OOM_ENGINE_DEEPSPEED:
+		return !p->hybrid_shard && (!p->offload_params || (p->offload_optimizer && p->zero_stage == 3)) &&
+		       (!p->offload_optimizer || p->zero_stage >= 2);
+	default:
+		return p->zero_stage >= 2 && !p->offload_optimizer && (!p->offload_params || p->zero_stage == 3) &&
+		       (!p->hybrid_shard || (p->zero_stage == 3 && p->nodes > 1));
+	}
+}
+
+/* With the asked one itself, which may be any. */
+static bool reachable(const struct oom_plan *a, const struct oom_plan *p)
+{
+	const struct oom_plan i = implied(a, p);
+
+	if (p->engine == i.engine && p->zero_stage == i.zero_stage && p->bucket_view == i.bucket_view && p->hybrid_shard == i.hybrid_shard)
+		return true;
+	if (a->gpus == 1 || (p->gpus == 1 && !p->offload_optimizer && !p->offload_params))
+		return false;
+	if (!legal(p) || (p->bucket_view != a->bucket_view && p->engine != OOM_ENGINE_HF))
+		return false;
+	return a->engine == OOM_ENGINE_HF ? p->engine != OOM_ENGINE_DEEPSPEED || p->zero_stage : p->engine == a->engine;
+}
+
+static void price(struct brute *b, const struct oom_plan *p, bool qlora)
+{
+	const struct oom_plan *a = b->asked, i = implied(a, p);
+	const bool offload = p->offload_optimizer != a->offload_optimizer || p->offload_params != a->offload_params;
+	const bool layout = p->engine != i.engine || p->zero_stage != i.zero_stage || p->hybrid_shard != i.hybrid_shard ||
+			    p->bucket_view != i.bucket_view || p->tp != i.tp || p->pp != i.pp || p->cp != i.cp || p->ep != i.ep;
+	const bool placed = p->engine != i.engine || p->zero_stage != i.zero_stage || p->hybrid_shard != i.hybrid_shard ||
+			    (layout && a->engine == OOM_ENGINE_MEGATRON);
+	const bool precision = p->precision != a->precision && !qlora;
 	struct oom_error err = {{0}};
-	bool found = false;
-	int best_class = 0;
+	struct triple t = {0};
+	struct oom_eval e;
 
-	for (int precision = 0; precision < 2; precision++)
-		for (int ckpt = 0; ckpt < 2; ckpt++)
+	if (oom_evaluate(b->ev, b->model, p, OOM_EVAL_FAST, &e, &err) || e.used_bytes > oom_budget(b->capacity, p))
+		return;
+	t.departures = (p->seq_len != a->seq_len) + (p->gpus != a->gpus) + precision + (p->attn != a->attn) + (p->fused_ce != a->fused_ce) +
+		       (p->grad_ckpt != a->grad_ckpt) + (p->lora_r != a->lora_r) + (p->micro_batch != a->micro_batch) + layout + offload +
+		       (p->optimizer != a->optimizer) + (p->sp != a->sp) + (p->allocator != a->allocator);
+	t.classes = (unsigned)(precision || p->optimizer != a->optimizer) << OOM_NUMERICS | (unsigned)(placed || offload) << OOM_PLACEMENT |
+		    (unsigned)(p->seq_len != a->seq_len || p->lora_r != a->lora_r) << OOM_SCIENCE;
+	t.seconds = 1 / oom_step_time(p, &e, NULL).samples_per_s;
+	t.used = e.used_bytes;
+	t.cost = b->objective == OOM_OBJECTIVE_HEADROOM ? (double)t.used :
+		 b->objective == OOM_OBJECTIVE_PRICE ? t.seconds * (double)p->gpus : t.seconds;
+	if (b->n == b->cap) {
+		b->cap = b->cap * 2 + 64;
+		b->all = realloc(b->all, b->cap * sizeof(*b->all));
+		assert_non_null(b->all);
+	}
+	b->all[b->n++] = t;
+}
+
+static void batches(struct brute *b, struct oom_plan p, bool qlora)
+{
+	const struct oom_plan *a = b->asked;
+	const int64_t step = a->micro_batch * a->grad_accum * oom_plan_data_parallel(a), ranks = oom_plan_data_parallel(&p);
+
+	for (int64_t m = 1; m <= step / ranks; m++) {
+		if (step % ranks || step / ranks % m)
+			continue;
+		p.micro_batch = m;
+		p.grad_accum = step / ranks / m;
+		for (p.allocator = 0; p.allocator < 2; p.allocator++)
+			if (p.allocator || !a->allocator)
+				price(b, &p, qlora);
+	}
+}
+
+static int64_t named(const char *optimizer)
+{
+	for (size_t i = 0;; i++)
+		if (!strcmp(oom_knob_find("optimizer")->choice(i)->name, optimizer))
+			return (int64_t)i;
+}
+
+static void engines(struct brute *b, struct oom_plan p, bool qlora)
+{
+	static const int64_t off[4][2] = {{OOM_OFFLOAD_NONE, OOM_OFFLOAD_NONE}, {OOM_OFFLOAD_CPU, OOM_OFFLOAD_NONE},
+					  {OOM_OFFLOAD_CPU, OOM_OFFLOAD_CPU}, {OOM_OFFLOAD_NONE, OOM_OFFLOAD_CPU}};
+	const struct oom_plan *a = b->asked;
+	const int64_t optimizers[3] = {a->optimizer, named("adamw-8bit"), named("paged-adamw-8bit")};
+	const bool adam = !strncmp(oom_knob_find("optimizer")->choice((size_t)a->optimizer)->name, "adamw", 5);
+
+	for (int o = 0; o < (adam ? 3 : 1); o++)
+		for (int k = 0; k < 4; k++)
+			for (p.engine = 0; p.engine <= OOM_ENGINE_FSDP2; p.engine++)
+				for (p.zero_stage = 0; p.zero_stage <= 3; p.zero_stage++)
+					for (int flags = 0; flags < 4; flags++) {
+						if (o && optimizers[o] == a->optimizer)
+							continue;
+						p.optimizer = optimizers[o];
+						p.offload_optimizer = off[k][0];
+						p.offload_params = off[k][1];
+						p.bucket_view = flags & 1;
+						p.hybrid_shard = flags >> 1;
+						if (reachable(a, &p) && (!is_fsdp(&p) || off[k][0] == OOM_OFFLOAD_NONE))
+							batches(b, p, qlora);
+					}
+}
+
+static void adapters(struct brute *b, struct oom_plan p, unsigned allow)
+{
+	engines(b, p, false);
+	if (!(allow & OOM_ALLOW_LORA) || b->asked->lora_r)
+		return;
+	p.lora_r = 16;
+	snprintf(p.lora_targets, sizeof(p.lora_targets), "%s", oom_model_lora_targets(b->model));
+	engines(b, p, false);
+	if (p.precision != b->asked->precision)
+		return;                         /* QLoRA has a precision of its own */
+	p.qlora = p.kbit_prepare = 1;
+	p.precision = OOM_BF16_AMP;
+	engines(b, p, true);
+}
+
+static void kernels(struct brute *b, struct oom_plan p, unsigned allow)
+{
+	const struct oom_plan *a = b->asked, q = p;
+
+	for (int precision = 0; precision < (a->precision == OOM_FP32 ? 2 : 1); precision++)
+		for (int attn = 0; attn < (a->attn == OOM_ATTN_EAGER ? 2 : 1); attn++)
 			for (int loss = 0; loss < 2; loss++)
-				for (int attn = 0; attn < 2; attn++)
-					for (int alloc = 0; alloc < 2; alloc++)
-						for (int64_t b = 1; b <= a->micro_batch * a->grad_accum; b++) {
-							struct oom_plan p = *a;
-							struct oom_eval e;
-							double t;
+				for (p.grad_ckpt = 0; p.grad_ckpt < 2; p.grad_ckpt++) {
+					p.precision = precision ? OOM_AMP_BF16 : q.precision;
+					p.attn = attn ? OOM_ATTN_SDPA : q.attn;
+					p.fused_ce = loss ? OOM_LOSS_FUSED : q.fused_ce;
+					if (!loss || q.fused_ce != OOM_LOSS_FUSED)
+						adapters(b, p, allow);
+				}
+}
 
-							if (a->micro_batch * a->grad_accum % b)
-								continue;
-							p.micro_batch = b;
-							p.grad_accum = a->micro_batch * a->grad_accum / b;
-							p.precision = precision ? OOM_AMP_BF16 : p.precision;
-							p.grad_ckpt = ckpt ? OOM_CKPT_FULL : p.grad_ckpt;
-							p.fused_ce = loss ? OOM_LOSS_FUSED : p.fused_ce;
-							p.attn = attn ? OOM_ATTN_SDPA : p.attn;
-							p.allocator = alloc ? OOM_ALLOC_EXPANDABLE : p.allocator;
-							if (oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err) || e.used_bytes > oom_budget(capacity, &p))
-								continue;
-							t = 1 / oom_step_time(&p, &e, NULL).samples_per_s;
-							if (!found || precision < best_class || (precision == best_class && t < *best)) {
-								*best = t;
-								best_class = precision;
-							}
-							found = true;
-						}
-	return found;
+static void brute(struct brute *b, unsigned allow)
+{
+	struct oom_plan p = *b->asked;
+
+	b->n = 0;
+	for (; !b->n; p.seq_len /= 2) {
+		const struct oom_plan q = p;
+
+		for (int64_t n = 1; n <= q.gpus; n++) {
+			const int64_t each = q.gpus / q.nodes, nodes = (n + each - 1) / each;
+
+			if (n != q.gpus && (b->objective != OOM_OBJECTIVE_PRICE || q.gpus % n || n % nodes))
+				continue;
+			p.gpus = n;
+			p.nodes = nodes;
+			kernels(b, p, allow);
+		}
+		p = q;
+		if (!(allow & OOM_ALLOW_SEQ_LEN) || p.seq_len < 256)
+			return;
+	}
+}
+
+static int gravest(unsigned classes)
+{
+	return classes >> OOM_SCIENCE & 1 ? OOM_SCIENCE : classes >> OOM_PLACEMENT & 1 ? OOM_PLACEMENT : classes ? OOM_NUMERICS : OOM_EXACT;
+}
+
+static int kinds(unsigned classes)
+{
+	return (classes >> OOM_NUMERICS & 1) + (classes >> OOM_PLACEMENT & 1) + (classes >> OOM_SCIENCE & 1);
+}
+
+/* The order the header promises. */
+static int order(const struct brute *b, const struct triple *x, const struct triple *y)
+{
+	const bool few = b->objective == OOM_OBJECTIVE_FEWEST_CHANGES;
+	const double a[5] = {gravest(x->classes), few ? x->departures : x->cost, few ? x->cost : x->departures, kinds(x->classes), (double)x->used};
+	const double c[5] = {gravest(y->classes), few ? y->departures : y->cost, few ? y->cost : y->departures, kinds(y->classes), (double)y->used};
+
+	for (int i = 0; i < 5; i++)
+		if (a[i] != c[i])
+			return a[i] < c[i] ? -1 : 1;
+	return 0;
+}
+
+/* x is nowhere worse than y. */
+static bool covers(const struct triple *x, const struct triple *y)
+{
+	return !(x->classes & ~y->classes) && x->cost <= y->cost && x->departures <= y->departures;
+}
+
+/* How many different plans nothing else covers. */
+static size_t front(struct triple *t, size_t n)
+{
+	size_t k = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t j = 0;
+
+		for (; j < k && !covers(&t[j], &t[i]); j++)
+			;
+		if (j < k)
+			continue;
+		for (j = 0; j < k;)
+			if (covers(&t[i], &t[j]))
+				t[j] = t[--k];
+			else
+				j++;
+		t[k++] = t[i];
+	}
+	return k;
+}
+
+static void compare(struct brute *b, int problem, unsigned allow)
+{
+	const struct triple *best = NULL;
+	struct oom_error err = {{0}};
+	struct oom_search s;
+
+	assert_int_equal(oom_search(b->ev, b->model, b->asked, b->capacity, NULL, allow, b->objective, &s, &err), OOM_OK);
+	for (size_t i = 0; i < b->n; i++)
+		if (!best || order(b, &b->all[i], best) < 0)
+			best = &b->all[i];
+	if (s.found != (b->n > 0))
+		fail_msg("problem %d: search %d, brute force %zu", problem, s.found, b->n);
+	if (!best)
+		return;
+	if ((int)s.best.cls != gravest(best->classes) || s.best.seconds_per_sample != best->seconds || s.best.departures != best->departures ||
+	    s.best.used_bytes != best->used)
+		fail_msg("problem %d, objective %d: search class %d, %.9g s, %d departures, %llu; brute force %d, %.9g, %d, %llu", problem,
+			 b->objective, s.best.cls, s.best.seconds_per_sample, s.best.departures, (unsigned long long)s.best.used_bytes,
+			 gravest(best->classes), best->seconds, best->departures, (unsigned long long)best->used);
+	assert_int_equal(s.n_undominated + 1, front(b->all, b->n));
+}
+
+static uint32_t draw(uint32_t *seed, uint32_t n)
+{
+	*seed = *seed * 1664525 + 1013904223;
+	return (*seed >> 16) % n;
+}
+
+/* A set-up as somebody might ask for it. */
+static struct oom_plan some_plan(uint32_t *seed)
+{
+	static const int64_t gpus[] = {1, 1, 1, 2, 4, 6, 8};
+	struct oom_plan p = oom_plan_default();
+
+	p.num_layers = 2 + draw(seed, 3);
+	p.seq_len = 64 << draw(seed, 4);
+	p.micro_batch = 1 + draw(seed, 12);
+	p.grad_accum = 1 + draw(seed, 3);
+	p.attn = draw(seed, 2) ? OOM_ATTN_EAGER : OOM_ATTN_SDPA;
+	p.precision = draw(seed, 4) ? OOM_FP32 : OOM_AMP_BF16;
+	p.grad_ckpt = draw(seed, 4) ? OOM_CKPT_NONE : OOM_CKPT_FULL;
+	p.allocator = draw(seed, 4) ? OOM_ALLOC_NATIVE : OOM_ALLOC_EXPANDABLE;
+	p.optimizer = draw(seed, 3) ? named("adamw") : draw(seed, 2) ? named("adamw-8bit") : named("sgd");
+	p.gpus = gpus[draw(seed, 7)];
+	p.nodes = p.gpus > 2 ? 1 + draw(seed, 2) : 1;
+	switch (p.gpus > 1 ? draw(seed, 3) : draw(seed, 4) / 3) {
+	case 1:
+		p.engine = OOM_ENGINE_DEEPSPEED;
+		p.zero_stage = p.gpus > 1 ? 1 + draw(seed, 3) : 2;
+		if (p.zero_stage > 1 && draw(seed, 2))
+			p.offload_optimizer = OOM_OFFLOAD_CPU;
+		break;
+	case 2:
+		p.engine = OOM_ENGINE_FSDP2;
+		p.zero_stage = 2 + draw(seed, 2);
+		break;
+	}
+	return p;
 }
 
 static void test_brute_force(void **state)
 {
-	struct oom_keys keys = {0};
-	struct oom_model *m = load("GPT-2", &keys);
-	struct oom_evaluator *ev = oom_evaluator_new();
+	static const char *const models[] = {"GPT-2", "SmolLM2-135M"};
+	enum { PROBLEMS = 300 };
 	uint32_t seed = 7;
 	int found = 0, not_found = 0;
 
 	(void)state;
-	for (int i = 0; i < 120; i++) {
-		struct oom_plan p = oom_plan_default();
-		struct oom_search s;
-		struct oom_error err = {{0}};
-		uint64_t capacity;
-		double t = 0;
-		bool any;
+	for (int k = 0; k < 2; k++) {
+		struct oom_keys keys = {0};
+		struct oom_model *m = load(models[k], &keys);
+		struct brute b = {.ev = oom_evaluator_new(), .model = m};
 
-		seed = seed * 1664525 + 1013904223;
-		p.num_layers = 2 + seed % 3;
-		p.seq_len = 64 << (seed >> 8) % 4;
-		p.micro_batch = 1 + (seed >> 12) % 12;
-		p.grad_accum = 1 + (seed >> 16) % 3;
-		p.attn = (seed >> 20) % 2 ? OOM_ATTN_EAGER : OOM_ATTN_SDPA;
-		p.optimizer = 0;                /* no Adam variant to choose, no offload to save anything */
-		p.offload_optimizer = OOM_OFFLOAD_CPU;  /* leaves that axis without a second value */
-		p.engine = OOM_ENGINE_DEEPSPEED;
-		p.zero_stage = 2;
-		capacity = (uint64_t)(1000 + (seed >> 4) % 2500) << 20;
-		assert_int_equal(oom_search(ev, m, &p, capacity, NULL, 0, OOM_OBJECTIVE_TIME, &s, &err), OOM_OK);
-		any = brute(ev, m, &p, capacity, &t);
-		if (s.found != any || (any && s.best.seconds_per_sample != t))
-			fail_msg("problem %d: search %d %.9g, brute force %d %.9g", i, s.found, s.best.seconds_per_sample, any, t);
-		found += any;
-		not_found += !any;
+		for (int i = 0; i < PROBLEMS / 2; i++) {
+			const struct oom_plan p = some_plan(&seed);
+			const unsigned allow = draw(&seed, 3) ? 0 : 1 + draw(&seed, 3);
+
+			b.asked = &p;
+			b.objective = (enum oom_objective)(i % 4);
+			b.capacity = (uint64_t)((p.gpus > 1 ? 2400 : 800) + 150 * draw(&seed, 1 + draw(&seed, 20))) << 20;
+			brute(&b, allow);
+			found += b.n > 0;
+			not_found += !b.n;
+			compare(&b, k * 1000 + i, allow);
+		}
+		free(b.all);
+		oom_evaluator_free(b.ev);
+		oom_model_free(m);
+		oom_keys_release(&keys);
 	}
-	assert_true(found > 20);                /* both answers occur */
-	assert_true(not_found > 5);
-	oom_evaluator_free(ev);
+	assert_true(found > 100);               /* both answers occur */
+	assert_true(not_found > 20);
+}
+
+/* Megatron's layouts: every degree up to the number of GPUs, whatever it divides. */
+static void megatron(struct brute *b, struct oom_plan p)
+{
+	const struct oom_model_shape m = oom_model_shape(b->model);
+	const int64_t n = p.gpus, a_sp = p.sp;
+
+	for (p.tp = 1; p.tp <= n / p.nodes; p.tp++)
+		for (p.pp = 1; p.pp <= n; p.pp++)
+			for (p.cp = 1; p.cp <= n; p.cp++) {
+				if ((int64_t)m.n_heads % p.tp || n % (p.tp * p.pp * p.cp) || p.num_layers % p.pp || (p.cp > 1 && p.seq_len % (2 * p.cp)))
+					continue;
+				for (p.zero_stage = 0; p.zero_stage < 2; p.zero_stage++)
+					for (p.grad_ckpt = 0; p.grad_ckpt < 3; p.grad_ckpt++)
+						for (p.fused_ce = 0; p.fused_ce < 2; p.fused_ce++)
+							for (p.sp = a_sp; p.sp < (p.tp > 1 ? 2 : 1); p.sp++)
+								if (reachable(b->asked, &p))
+									batches(b, p, false);
+			}
+}
+
+static void test_megatron(void **state)
+{
+	struct oom_keys keys = {0};
+	struct oom_model *m = load("GPT-2", &keys);
+	struct brute b = {.ev = oom_evaluator_new(), .model = m};
+	uint32_t seed = 3;
+	int found = 0;
+
+	(void)state;
+	for (int i = 0; i < 60; i++) {
+		struct oom_plan p = oom_plan_default();
+
+		p.engine = OOM_ENGINE_MEGATRON;
+		p.precision = OOM_BF16;
+		p.num_layers = 4;
+		p.gpus = 4 << draw(&seed, 3);
+		p.nodes = p.gpus > 8 ? 2 : 1;
+		p.micro_batch = 1 + draw(&seed, 4);
+		p.grad_accum = 1 + draw(&seed, 4);
+		p.seq_len = 256 << draw(&seed, 4);
+		b.asked = &p;
+		b.objective = (enum oom_objective)(i % 4);
+		b.capacity = (uint64_t)(2200 + 100 * draw(&seed, 30)) << 20;
+		b.n = 0;
+		megatron(&b, p);
+		found += b.n > 0;
+		compare(&b, i, 0);
+	}
+	assert_true(found > 10 && found < 60);
+	free(b.all);
+	oom_evaluator_free(b.ev);
 	oom_model_free(m);
 	oom_keys_release(&keys);
 }
 
-/* Every alternative is undominated by the best and by the others. */
+/* Every alternative has something the best has not, keeps the batch, and each departure of the best has a reason. */
 static void test_alternatives(void **state)
 {
 	struct oom_keys keys = {0};
@@ -108,16 +436,36 @@ static void test_alternatives(void **state)
 	struct oom_evaluator *ev = oom_evaluator_new();
 	struct oom_plan p = oom_plan_default();
 	struct oom_error err = {{0}};
+	struct oom_reason why[OOM_SEARCH_AXES];
 	struct oom_search s;
+	struct oom_eval e;
+	size_t n;
 
 	(void)state;
-	assert_int_equal(oom_search(ev, m, &p, (uint64_t)24 << 30, NULL, 0, OOM_OBJECTIVE_TIME, &s, &err), OOM_OK);
-	assert_true(s.found);
-	for (size_t i = 0; i < s.n_alternatives; i++) {
-		const struct oom_candidate *c = &s.alternative[i];
+	for (uint64_t gib = 10; gib <= 40; gib += 6) {
+		const uint64_t capacity = gib << 30;
+		bool needed = false;
 
-		assert_true(c->cls < s.best.cls || c->seconds_per_sample < s.best.seconds_per_sample || c->departures < s.best.departures);
-		assert_int_equal(c->plan.micro_batch * c->plan.grad_accum, p.micro_batch * p.grad_accum);
+		assert_int_equal(oom_search_plan(ev, m, &p, capacity, NULL, 0, OOM_OBJECTIVE_TIME, &s, &e, &err), OOM_OK);
+		assert_true(s.found);
+		assert_true(e.used_bytes <= oom_budget(capacity, &s.best.plan));
+		for (size_t i = 0; i < s.n_alternatives; i++) {
+			const struct oom_candidate *c = &s.alternative[i];
+
+			assert_true(s.best.classes & ~c->classes || c->seconds_per_sample < s.best.seconds_per_sample ||
+				    c->departures < s.best.departures);
+			assert_int_equal(c->plan.micro_batch * c->plan.grad_accum, p.micro_batch * p.grad_accum);
+		}
+		assert_int_equal(oom_search_reasons(ev, m, &p, &s.best, capacity, NULL, 0, OOM_OBJECTIVE_TIME, why, &n, &err), OOM_OK);
+		assert_int_equal(n, s.best.departures);
+		/* nothing is in the plan for nothing: without it, it cannot run, does not fit, or is slower (or it would be
+		 * the better plan itself) */
+		for (size_t i = 0; i < n; i++) {
+			assert_true(!why[i].runs || !why[i].fits || why[i].seconds_per_sample > s.best.seconds_per_sample ||
+				    s.best.classes);
+			needed |= why[i].runs && !why[i].fits;
+		}
+		assert_true(needed || gib > 24);
 	}
 	oom_evaluator_free(ev);
 	oom_model_free(m);
@@ -165,8 +513,8 @@ static void test_solve(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_brute_force), cmocka_unit_test(test_alternatives),
-					   cmocka_unit_test(test_solve)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_brute_force), cmocka_unit_test(test_megatron),
+					   cmocka_unit_test(test_alternatives), cmocka_unit_test(test_solve)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,331 @@
+/* What the search may change: one function an axis, and the values it has. */
+#include "search_axes.h"
+
+#include <string.h>
+
+#include "optimizers.h"
+
+static const struct oom_search_axis axes[AXES] = {
+	[SEQ] = {"seq-len", "halves, when allowed and nothing longer fits (images: halves of the side)"},
+	[GPUS] = {"gpus", "divisors of the asked number, for the objective price"},
+	[PRECISION] = {"precision", "16-bit autocast when fp32 was asked; never 16-bit weights, which lose small updates"},
+	[ATTN] = {"attn", "sdpa when eager was asked"},
+	[LOSS] = {"loss", "fused"},
+	[CKPT] = {"grad-ckpt", "none, full; selective with Megatron"},
+	[LORA] = {"lora-r", "16, and QLoRA (only when allowed)"},
+	[BATCH] = {"micro-batch", "every divisor of the batch a rank sees"},
+	[LAYOUT] = {"zero", "on two GPUs or more: DDP with bucket views, every stage of DeepSpeed and FSDP; tp x pp x cp x ep of Megatron"},
+	[OFFLOAD] = {"offload-optimizer", "none, the optimizer, the optimizer and the parameters to the CPU"},
+	[OPTIMIZER] = {"optimizer", "adamw-8bit, paged-adamw-8bit for an AdamW"},
+	[SEQPAR] = {"sp", "sequence parallelism beside Megatron's tensor parallelism"},
+	[ALLOCATOR] = {"allocator", "expandable_segments"},
+};
+
+const struct oom_search_axis *oom_search_axis_at(size_t i)
+{
+	return i < AXES ? &axes[i] : NULL;
+}
+
+static int64_t optimizer_index(const char *name)
+{
+	for (int64_t i = 0; oom_optimizer_choice((size_t)i); i++)
+		if (!strcmp(oom_optimizer_choice((size_t)i)->name, name))
+			return i;
+	return -1;
+}
+
+static bool is_fsdp(int64_t engine)
+{
+	return engine == OOM_ENGINE_FSDP1 || engine == OOM_ENGINE_FSDP2;
+}
+
+/* ---- lists of values ---- */
+
+static bool add_layout(struct search_space *s, struct layout l)
+{
+	for (size_t i = 0; i < s->n_layouts; i++)
+		if (!memcmp(&s->layout[i], &l, sizeof(l)))
+			return true;
+	if (s->n_layouts == MAX_LAYOUTS)
+		return false;
+	s->layout[s->n_layouts++] = l;
+	return true;
+}
+
+/* Megatron: every tp x pp x cp over the GPUs, ep over the data-parallel ones.  tp stays within a node and divides the heads;
+ * a degree that divides nothing is refused by the engine anyway.  Stage 1 is its distributed optimizer. */
+static bool megatron_layouts(struct search_space *s, struct layout l)
+{
+	const struct oom_model_shape m = oom_model_shape(s->model);
+	const int64_t n = s->asked->gpus, node = n / s->asked->nodes, layers = s->asked->num_layers ? s->asked->num_layers : (int64_t)m.n_layers;
+	bool fits = true;
+
+	for (int64_t tp = 1; tp <= node && tp <= 1024; tp++)
+		for (int64_t pp = 1; n % tp == 0 && tp <= (int64_t)m.n_heads && (int64_t)m.n_heads % tp == 0 && pp <= n / tp && pp <= layers; pp++)
+			for (int64_t cp = 1; n / tp % pp == 0 && layers % pp == 0 && cp <= n / tp / pp; cp++) {
+				const int64_t dp = n / tp / pp / cp, experts = (int64_t)m.n_experts;
+
+				if (n / tp / pp % cp || (cp > 1 && s->asked->seq_len % (2 * cp)))
+					continue;
+				for (int64_t ep = 1; ep <= (experts ? dp * tp * cp : 1) && ep <= experts + !experts; ep++) {
+					if (experts && (dp * tp * cp % ep || experts % ep))
+						continue;
+					for (l.zero = 0; l.zero < 2; l.zero++) {
+						l.tp = tp;
+						l.pp = pp;
+						l.cp = cp;
+						l.ep = ep;
+						fits &= add_layout(s, l);
+					}
+				}
+			}
+	return fits;
+}
+
+static bool layouts(struct search_space *s)
+{
+	const struct oom_plan *a = s->asked;
+	struct layout l = {a->engine, a->zero_stage, a->bucket_view, a->hybrid_shard, a->tp, a->pp, a->cp, a->ep};
+	const bool two = a->engine == OOM_ENGINE_HF || a->engine == OOM_ENGINE_FSDP2, deep = a->engine <= OOM_ENGINE_DEEPSPEED;
+
+	add_layout(s, l);
+	if (a->gpus < 2)
+		return true;
+	if (s->megatron)
+		return megatron_layouts(s, l);
+	if (a->engine == OOM_ENGINE_HF) {
+		l.bucket_view = 1;
+		add_layout(s, l);
+		l.bucket_view = a->bucket_view;
+	}
+	for (l.zero = 0; deep && l.zero <= 3; l.zero++) {
+		l.engine = OOM_ENGINE_DEEPSPEED;
+		if (l.zero || a->engine == OOM_ENGINE_DEEPSPEED)
+			add_layout(s, l);
+	}
+	for (l.zero = 2; (two || is_fsdp(a->engine)) && l.zero <= 3; l.zero++)
+		for (l.hybrid = 0; l.hybrid <= (l.zero == 3 && a->nodes > 1); l.hybrid++) {
+			l.engine = two ? OOM_ENGINE_FSDP2 : a->engine;
+			add_layout(s, l);
+		}
+	return true;
+}
+
+static bool put(int64_t d, int64_t most, int64_t first, int64_t list[MAX_DIVISORS], size_t *k)
+{
+	if (d > most || d == first)
+		return true;
+	if (*k == MAX_DIVISORS)
+		return false;
+	list[(*k)++] = d;
+	return true;
+}
+
+/* Divisors of n up to `most`, `first` before the others. */
+static bool divisors(int64_t n, int64_t most, int64_t first, int64_t list[MAX_DIVISORS], size_t *count)
+{
+	bool room = true;
+
+	*count = 0;
+	list[(*count)++] = first;
+	for (int64_t d = 1; room && d <= most && d <= n / d; d++)
+		if (n % d == 0)
+			room = put(d, most, first, list, count) && (d == n / d || put(n / d, most, first, list, count));
+	return room;
+}
+
+enum oom_status search_space_init(struct search_space *s, const struct oom_model *model, const struct oom_plan *asked,
+				  const struct oom_gpu *gpu, unsigned allow, enum oom_objective objective, struct oom_error *err)
+{
+	const int64_t most = (int64_t)oom_knob_find("micro-batch")->max;
+	const int64_t rank = asked->micro_batch * asked->grad_accum;
+	int64_t widest = rank;
+
+	s->asked = asked;
+	s->gpu = gpu;
+	s->allow = allow;
+	s->model = model;
+	s->megatron = asked->engine == OOM_ENGINE_MEGATRON;
+	s->fewer_gpus = objective == OOM_OBJECTIVE_PRICE && !s->megatron;
+	s->n_divisors = s->n_layouts = s->n_gpus = 0;
+	s->eight = optimizer_index("adamw-8bit");
+	s->paged = optimizer_index("paged-adamw-8bit");
+	if (__builtin_mul_overflow(rank, oom_plan_data_parallel(asked), &s->step_batch))
+		return oom_error_set(err, OOM_ERR_LIMIT, "search: the effective batch is too large");
+	if (s->megatron || s->fewer_gpus)               /* with fewer ranks each sees more of it */
+		widest = s->step_batch;
+	if (!divisors(widest, most, asked->micro_batch, s->divisor, &s->n_divisors) || !layouts(s) ||
+	    !divisors(asked->gpus, s->fewer_gpus ? asked->gpus : 0, asked->gpus, s->gpus, &s->n_gpus))
+		return oom_error_set(err, OOM_ERR_LIMIT, "search: more than %d micro-batches or %d layouts", MAX_DIVISORS, MAX_LAYOUTS);
+	return OOM_OK;
+}
+
+/* ---- values of an axis ---- */
+
+static size_t lengths(const struct search_space *s)
+{
+	struct oom_plan p = *s->asked;
+	size_t n = 1;
+
+	while (s->allow & OOM_ALLOW_SEQ_LEN && n < 32 && oom_rung_at(5)->apply(&p, s->model))
+		n++;
+	return n;
+}
+
+size_t search_values(const struct search_space *s, enum search_axis axis)
+{
+	const struct oom_plan *a = s->asked;
+	const char *opt = oom_optimizer_choice((size_t)a->optimizer)->name;
+
+	switch (axis) {
+	case SEQ: return lengths(s);
+	case GPUS: return s->n_gpus;
+	case PRECISION: return a->precision == OOM_FP32 ? 2 : 1;
+	case ATTN: return a->attn == OOM_ATTN_EAGER ? 2 : 1;
+	case LOSS: return a->fused_ce == OOM_LOSS_FUSED ? 1 : 2;
+	case CKPT: return s->megatron ? 3 : 2;
+	case LORA: return s->allow & OOM_ALLOW_LORA && !a->lora_r && !s->megatron ? 3 : 1;
+	case BATCH: return s->n_divisors;
+	case LAYOUT: return s->n_layouts;
+	case OFFLOAD: return s->megatron || a->engine == OOM_ENGINE_TORCHTUNE ? 1 : 4;
+	case OPTIMIZER: return strncmp(opt, "adamw", 5) || s->megatron ? 1 : 3;
+	case SEQPAR: return s->megatron && !a->sp && a->gpus > 1 ? 2 : 1;
+	case ALLOCATOR: return a->allocator == OOM_ALLOC_EXPANDABLE ? 1 : 2;
+	case AXES: break;
+	}
+	return 1;
+}
+
+/* ---- from values to a plan ---- */
+
+static void set_layout(const struct search_space *s, size_t k, struct oom_plan *p, unsigned *classes)
+{
+	const struct layout *l = &s->layout[k];
+
+	p->engine = l->engine;
+	p->zero_stage = l->zero;
+	p->bucket_view = l->bucket_view;
+	p->hybrid_shard = l->hybrid;
+	p->tp = l->tp;
+	p->pp = l->pp;
+	p->cp = l->cp;
+	p->ep = l->ep;
+	if (l->engine != s->asked->engine || l->zero != s->asked->zero_stage || s->megatron)
+		*classes |= 1u << OOM_PLACEMENT;        /* a bucket view is exact */
+}
+
+/* 1: nothing off the GPU, 2: optimizer, 3: optimizer and parameters.  To disk instead is never better: the same bytes stay
+ * on the GPU, and the way there is longer. */
+static bool set_offload(const struct search_space *s, size_t k, bool layout_asked, struct oom_plan *p)
+{
+	const int64_t opt = k > 1 && !is_fsdp(p->engine) ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE, params = k > 2 ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE;
+	const int64_t stage = k == 2 ? 2 : 3;
+
+	if ((k == 2 && is_fsdp(p->engine)) || (s->asked->offload_optimizer == opt && s->asked->offload_params == params))
+		return false;           /* FSDP moves everything or nothing; as asked is value 0 */
+	p->offload_optimizer = opt;
+	p->offload_params = params;
+	if (k == 1)
+		return true;
+	/* a layout chosen only to be changed here is reached with one departure less from the asked one */
+	if (!layout_asked && (p->engine == OOM_ENGINE_HF || p->zero_stage < stage))
+		return false;
+	if (p->engine == OOM_ENGINE_HF)
+		p->engine = OOM_ENGINE_DEEPSPEED;
+	p->zero_stage = p->zero_stage < stage ? stage : p->zero_stage;
+	return true;
+}
+
+static bool set_lora(size_t k, bool precision_asked, const struct oom_model *model, struct oom_plan *p)
+{
+	p->lora_r = 16;
+	if (!p->lora_targets[0])
+		strcpy(p->lora_targets, *oom_model_lora_targets(model) ? oom_model_lora_targets(model) : "all-linear");
+	if (k == 2) {
+		p->qlora = p->kbit_prepare = 1;
+		p->precision = OOM_BF16_AMP;
+	}
+	return k == 1 || precision_asked;       /* QLoRA brings its own precision: one departure less does */
+}
+
+/* Ranks that see different data share the batch of a step. */
+static bool set_batch(const struct search_space *s, size_t k, struct oom_plan *p)
+{
+	const int64_t ranks = oom_plan_data_parallel(p), mine = s->step_batch / ranks;
+	/* fewer ranks: the asked micro-batch stays where it can, else it is the divisor below */
+	const int64_t b = s->divisor[k];
+
+	if (s->step_batch % ranks || mine % b)
+		return false;
+	p->micro_batch = b;
+	p->grad_accum = mine / b;
+	return true;
+}
+
+static bool set_gpus(int64_t n, struct oom_plan *p)
+{
+	const int64_t per_node = p->gpus / p->nodes, nodes = (n + per_node - 1) / per_node;
+
+	p->gpus = n;
+	p->nodes = nodes;
+	return n % nodes == 0;
+}
+
+bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES], struct oom_plan *p, unsigned *classes)
+{
+	static const int64_t checkpointing[3][2] = {[OOM_CKPT_NONE] = {OOM_CKPT_FULL, OOM_CKPT_SELECTIVE},
+						    [OOM_CKPT_FULL] = {OOM_CKPT_NONE, OOM_CKPT_SELECTIVE},
+						    [OOM_CKPT_SELECTIVE] = {OOM_CKPT_NONE, OOM_CKPT_FULL}};
+	const bool old = s->gpu && s->gpu->compute_capability > 0 && s->gpu->compute_capability < 8;
+	const struct oom_plan *a = s->asked;
+
+	*p = *a;
+	*classes = 0;
+	for (size_t i = 0; i < v[SEQ]; i++, *classes |= 1u << OOM_SCIENCE)
+		oom_rung_at(5)->apply(p, s->model);
+	if (v[GPUS] && !set_gpus(s->gpus[v[GPUS]], p))
+		return false;
+	if (v[PRECISION]) {                     /* bf16 begins with Ampere */
+		p->precision = old ? OOM_AMP_FP16 : OOM_AMP_BF16;
+		*classes |= 1u << OOM_NUMERICS;
+	}
+	if (v[ATTN])
+		p->attn = OOM_ATTN_SDPA;
+	if (v[LOSS])
+		p->fused_ce = OOM_LOSS_FUSED;
+	if (v[CKPT])
+		p->grad_ckpt = checkpointing[a->grad_ckpt][v[CKPT] - 1];
+	if (v[LAYOUT])
+		set_layout(s, v[LAYOUT], p, classes);
+	if (v[LORA]) {
+		*classes |= 1u << OOM_SCIENCE;
+		if (!set_lora(v[LORA], !v[PRECISION], s->model, p))
+			return false;
+	}
+	if (v[OFFLOAD]) {
+		*classes |= 1u << OOM_PLACEMENT;
+		if (!set_offload(s, v[OFFLOAD], !v[LAYOUT], p))
+			return false;
+	}
+	/* one GPU that keeps everything trains plainly, whatever engine was asked for */
+	if (p->gpus == 1 && p->offload_optimizer == OOM_OFFLOAD_NONE && p->offload_params == OOM_OFFLOAD_NONE && (v[GPUS] || v[OFFLOAD]) &&
+	    !s->megatron) {
+		p->engine = OOM_ENGINE_HF;
+		p->zero_stage = p->hybrid_shard = 0;
+	}
+	if (v[OPTIMIZER]) {
+		p->optimizer = v[OPTIMIZER] == 1 ? s->eight : s->paged;
+		*classes |= 1u << OOM_NUMERICS;
+		if (p->optimizer < 0 || p->optimizer == a->optimizer)
+			return false;
+	}
+	if (v[SEQPAR]) {
+		p->sp = 1;
+		if (p->tp < 2)
+			return false;           /* beside one rank it is nothing */
+	}
+	if (v[ALLOCATOR])
+		p->allocator = OOM_ALLOC_EXPANDABLE;
+	/* last: the layout decides how many ranks share the batch */
+	return set_batch(s, v[BATCH], p);
+}
