@@ -1,15 +1,15 @@
 /* T5: encoder-decoder with relative position biases shared by all layers, eager attention, no biases.
- * Reference: transformers 5.12, models/{t5,mt5}/modeling_*.py. */
+ * UMT5 has a bias table in every layer instead.  Reference: transformers 5.12, models/{t5,mt5,umt5}/modeling_*.py. */
 #include <string.h>
 
 #include "../blocks.h"
 
-enum { DEC_LAYERS, BUCKETS, SCALE_OUT };        /* extra[] */
+enum { DEC_LAYERS, BUCKETS, SCALE_OUT, EACH };  /* extra[]; EACH: every layer looks its bias up */
 
 static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const char *ff = oom_read_string(r, "feed_forward_proj", !strcmp(a->model_type, "mt5") ? "gated-gelu" : "relu");
+	const char *ff = oom_read_string(r, "feed_forward_proj", strstr(a->model_type, "mt5") ? "gated-gelu" : "relu");
 
 	a->default_task = OOM_TASK_SEQ2SEQ;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
@@ -32,6 +32,7 @@ static void parse(struct oom_arch *a)
 	else
 		a->act = OOM_ACT_GELU;
 	a->tie = oom_read_bool(r, "tie_word_embeddings", strcmp(a->model_type, "mt5") != 0);
+	a->extra[EACH] = !strcmp(a->model_type, "umt5");
 	a->extra[SCALE_OUT] = oom_read_bool(r, "scale_decoder_outputs", a->tie);
 }
 
@@ -56,39 +57,76 @@ static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val 
 
 struct stack {
 	const struct oom_arch *a;
-	struct oom_val bias, cross_bias, encoded;
+	struct oom_val bias, cross_bias, encoded;       /* shared by all layers */
+	struct oom_val mask, cross_mask;                /* what a layer's own bias is added to */
 	uint16_t m_tokens, m_len, m_src, m_src_len;
 	bool decoder;
 };
+
+/* Bucketed relative positions, looked up and permuted to [1, heads, s, s]. */
+static struct oom_val relative_positions(struct oom_tape *t, const struct stack *s)
+{
+	struct oom_val ids = oom_new(t, "relative buckets", oom_mono_mul(t, s->m_len, s->m_len), D(1), OOM_I64), b;
+
+	b = oom_op_embedding(t, "relative_attention_bias", ids, s->a->extra[BUCKETS], (struct oom_dim){s->a->n_heads, "num_heads"}, 0);
+	b.perm = false;
+	return b;
+}
+
+/* The bias of cross-attention: zeros. */
+static struct oom_val no_positions(struct oom_tape *t, const struct stack *s, enum oom_dtype dt)
+{
+	return oom_new(t, "cross position bias", oom_mono_mul(t, s->m_len, s->m_src_len), (struct oom_dim){s->a->n_heads, "num_heads"},
+		       dt);
+}
+
+static struct oom_val masked(struct oom_tape *t, const struct stack *s, struct oom_val bias, struct oom_val mask)
+{
+	if (oom_is_none(mask))
+		return bias;
+	return oom_op_add_into(t, bias, mask, oom_mono_mul(t, t->m_b, bias.mono), (struct oom_dim){s->a->n_heads, "num_heads"});
+}
 
 static struct oom_val attention(struct oom_tape *t, const struct stack *s, struct oom_val x, bool cross)
 {
 	const struct oom_arch *a = s->a;
 	const struct oom_dim inner = {a->n_heads * a->head_dim, "num_heads * d_kv"}, heads = {a->n_heads, "num_heads"};
 	const uint16_t len = cross ? s->m_src_len : s->m_len;
-	struct oom_val src = cross ? oom_keep(s->encoded) : oom_keep(x), q, k, v, w, p;
+	struct oom_val src = cross ? oom_keep(s->encoded) : oom_keep(x), q, k, v, w, p, bias;
 	enum oom_dtype dt;
 
 	q = oom_op_heads(t, oom_op_linear(t, "q", oom_keep(x), inner, 0));
 	k = oom_op_heads(t, oom_op_linear(t, "k", src, inner, 0));
 	v = oom_op_heads(t, oom_op_linear(t, "v", src, inner, 0));
-	w = oom_op_bmm(t, "scores", q, k, oom_mono_mul(t, s->m_tokens, len), heads, a->head_dim);
+	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), oom_mono_mul(t, s->m_tokens, len), heads, a->head_dim);
 	dt = (enum oom_dtype)w.dt;
-	w = oom_op_add_inplace(t, w, oom_keep(cross ? s->cross_bias : s->bias));
+	if (a->extra[EACH])
+		bias = masked(t, s, cross ? no_positions(t, s, dt) : relative_positions(t, s), oom_keep(cross ? s->cross_mask : s->mask));
+	else
+		bias = oom_share(t, cross ? s->cross_bias : s->bias);
+	w = oom_op_add_inplace(t, w, oom_keep(bias));
 	p = oom_op_softmax(t, oom_op_cast(t, oom_keep(w), OOM_F32), true);
 	p = oom_op_dropout(t, oom_op_cast(t, p, dt), a->dropout);
-	p = oom_op_bmm(t, "attention", p, v, s->m_tokens, inner, oom_mono_now(t, len));
+	p = oom_op_bmm(t, "attention", p, oom_keep(v), s->m_tokens, inner, oom_mono_now(t, len));
 	p = oom_op_linear(t, "o", oom_op_merge_heads(t, p), D(a->d_model), 0);
-	oom_drop(t, w);                         /* scores: a local until the module returns */
+	oom_drop(t, w);                         /* scores and its like: locals until the module returns */
+	oom_drop(t, bias);
+	oom_drop(t, q);
+	oom_drop(t, k);
+	oom_drop(t, v);
 	oom_done(t, x);
 	return p;
 }
 
 static struct oom_val attend(struct oom_tape *t, const struct stack *s, struct oom_val x, bool cross)
 {
-	struct oom_val h = attention(t, s, norm(t, "layer_norm", oom_keep(x)), cross);
+	struct oom_val n = norm(t, "layer_norm", oom_keep(x));
+	struct oom_val h = attention(t, s, oom_keep(n), cross);
 
-	return oom_op_add(t, x, oom_op_dropout(t, h, s->a->dropout));
+	x = oom_op_add(t, x, oom_op_dropout(t, oom_keep(h), s->a->dropout));
+	oom_drop(t, h);
+	oom_drop(t, n);
+	return x;
 }
 
 static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
@@ -116,96 +154,127 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct stack *s = ctx;
-	struct oom_val y;
+	struct oom_val y, outputs[2] = {oom_none(), oom_none()};        /* (cross_)attention_outputs */
 
 	(void)i;
 	x = attend(t, s, x, false);
-	if (s->decoder)
+	outputs[0] = oom_share(t, x);
+	if (s->decoder) {
 		x = attend(t, s, x, true);
+		outputs[1] = oom_share(t, x);
+	}
 	y = norm(t, "layer_norm", oom_keep(x));
 	y = feed_forward(t, s->a, y);
-	return oom_op_add(t, x, oom_op_dropout(t, y, s->a->dropout));
+	x = oom_op_add(t, x, oom_op_dropout(t, oom_keep(y), s->a->dropout));
+	oom_drop(t, y);
+	oom_drop(t, outputs[1]);
+	oom_drop(t, outputs[0]);
+	return x;
 }
 
-/* Bucketed relative positions, looked up and permuted to [1, heads, s, s]; the causal mask is added once. */
-static struct oom_val relative_bias(struct oom_tape *t, const struct oom_arch *a, const struct stack *s)
+/* An additive mask, made whatever attention the plan asks for: T5 has only the one written out.  `always`: an
+ * attention mask of ones stands in when none is given (UMT5). */
+static struct oom_val additive_mask(struct oom_tape *t, const struct stack *s, bool always, enum oom_dtype dt)
 {
-	const uint16_t plane = oom_mono_mul(t, s->m_len, s->m_len);
-	struct oom_val ids = oom_new(t, "relative buckets", plane, D(1), OOM_I64), b, mask;
+	const struct oom_plan *real = t->plan;
+	struct oom_plan p = *real;
+	struct oom_val m;
 
-	b = oom_op_embedding(t, "relative_attention_bias", ids, a->extra[BUCKETS], (struct oom_dim){a->n_heads, "num_heads"}, 0);
-	b.perm = false;
-	mask = oom_none();
-	if (s->decoder || t->plan->padding_mask) {
-		struct oom_plan p = *t->plan;
-		const struct oom_plan *real = t->plan;
+	if (always && !s->decoder) {            /* (1 - attention_mask[:, None, None, :]) * min */
+		m = oom_op_cast(t, oom_new(t, "ones", t->m_bs, D(1), OOM_F32), dt);
+		return oom_op_unary(t, OOM_SCALE, oom_op_unary(t, OOM_ADD_SCALAR, m));
+	}
+	if (!s->decoder && !real->padding_mask)
+		return oom_none();
+	p.attn = OOM_ATTN_EAGER;
+	p.padding_mask |= always;
+	t->plan = &p;
+	m = oom_make_mask(t, s->decoder, 0, dt, t->m_b, s->m_len, s->m_len);
+	t->plan = real;
+	return m;
+}
 
-		p.attn = OOM_ATTN_EAGER;                /* T5 has no other attention */
-		t->plan = &p;
-		mask = oom_make_mask(t, s->decoder, 0, (enum oom_dtype)b.dt, t->m_b, s->m_len, s->m_len);
-		t->plan = real;
+static void make_biases(struct oom_tape *t, struct stack *s, enum oom_dtype dt)
+{
+	const bool each = s->a->extra[EACH];
+
+	s->bias = s->cross_bias = s->mask = s->cross_mask = oom_none();
+	if (each && s->decoder && t->plan->padding_mask) {
+		s->cross_mask = oom_op_cast(t, oom_new(t, "cross mask", t->m_bs, D(1), OOM_F32), dt);
+		s->cross_mask.mono = t->m_bs;
 	}
-	if (!oom_is_none(mask)) {
-		mask.mono = oom_mono_mul(t, t->m_b, plane);
-		b = oom_op_add_into(t, b, mask, mask.mono, (struct oom_dim){a->n_heads, "num_heads"});
+	if (each) {
+		s->mask = additive_mask(t, s, true, dt);
+		return;
 	}
-	return b;
+	s->bias = relative_positions(t, s);
+	s->bias = masked(t, s, s->bias, additive_mask(t, s, false, (enum oom_dtype)s->bias.dt));
+	if (s->decoder)
+		s->cross_bias = no_positions(t, s, t->amp ? (enum oom_dtype)t->amp_dt : dt);
 }
 
 static struct oom_val run_stack(struct oom_tape *t, struct stack *s, struct oom_val embed, struct oom_val ids, uint64_t layers)
 {
 	const struct oom_arch *a = s->a;
-	struct oom_val x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)), first;
+	struct oom_val x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)), first, last;
 
 	if (!s->decoder)
 		x = oom_input_grads(t, x);
 	first = oom_share(t, x);
-	s->bias = relative_bias(t, a, s);
-	s->cross_bias = oom_none();
-	if (s->decoder)
-		s->cross_bias = oom_new(t, "cross position bias", oom_mono_mul(t, s->m_len, s->m_src_len),
-					(struct oom_dim){a->n_heads, "num_heads"},
-					t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)embed.dt);
+	make_biases(t, s, (enum oom_dtype)embed.dt);
 	x = oom_op_dropout(t, x, a->dropout);
 	x = oom_layers(t, (uint32_t)oom_depth(t, layers), NULL, block, s, x);
+	last = oom_share(t, x);                 /* layer_outputs */
+	x = oom_op_dropout(t, norm(t, "final_layer_norm", x), a->dropout);
 	oom_drop_shared(t, s->bias);
 	oom_drop_shared(t, s->cross_bias);
-	x = oom_op_dropout(t, norm(t, "final_layer_norm", x), a->dropout);
+	oom_drop_shared(t, s->mask);
+	oom_drop_shared(t, s->cross_mask);
+	oom_drop(t, last);
 	oom_drop(t, first);
 	return x;
 }
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint16_t m_t = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0), m_bt = oom_mono_mul(t, t->m_b, m_t);
+	/* a classifier feeds the decoder what the encoder got, shifted */
+	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ? oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0) : t->m_s;
+	const uint16_t m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct stack enc = {.a = a, .m_tokens = t->m_bs, .m_len = t->m_s};
 	struct stack dec = {.a = a, .m_tokens = m_bt, .m_len = m_t, .m_src = t->m_bs, .m_src_len = t->m_s, .decoder = true};
-	struct oom_val embed, x, dec_ids, loss;
+	struct oom_val embed, x, dec_ids, hidden, loss;
 
-	if (a->task != OOM_TASK_SEQ2SEQ) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s is modelled for task seq2seq only", a->model_type);
+	if (a->task != OOM_TASK_SEQ2SEQ && a->task != OOM_TASK_SEQ_CLS) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s is modelled for the tasks seq2seq and seq-cls", a->model_type);
 		return oom_none();
 	}
 	t->scope = "shared";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	dec_ids = a->task == OOM_TASK_SEQ_CLS ? oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64) : oom_none();
 	x = run_stack(t, &enc, embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->n_layers);
 	dec.encoded = x;
-	dec_ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
+	if (oom_is_none(dec_ids))
+		dec_ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
 	x = run_stack(t, &dec, embed, oom_keep(dec_ids), a->extra[DEC_LAYERS]);
-	if (a->extra[SCALE_OUT])
-		x = oom_op_unary(t, OOM_SCALE, x);
-	x = oom_lm_head(t, a, x, embed, "lm_head", false);
-	loss = oom_plain_lm_loss(t, x, false, m_bt);
+	hidden = oom_share(t, x);               /* decoder_outputs */
+	if (a->task == OOM_TASK_SEQ_CLS) {
+		loss = oom_seq2seq_cls(t, a, x);
+	} else {
+		if (a->extra[SCALE_OUT])
+			x = oom_op_unary(t, OOM_SCALE, x);
+		loss = oom_plain_lm_loss(t, oom_lm_head(t, a, x, embed, "lm_head", false), false, m_bt);
+	}
+	oom_drop(t, hidden);
 	oom_drop_shared(t, dec.encoded);
 	oom_drop(t, dec_ids);
 	return loss;
 }
 
-static const char *const types[] = {"t5", "mt5", NULL};
+static const char *const types[] = {"t5", "mt5", "umt5", NULL};
 
 const struct oom_family oom_family_t5 = {
 	.name = "t5",
-	.summary = "encoder-decoder with shared relative position biases",
+	.summary = "encoder-decoder with relative position biases",
 	.source = "transformers 5.12 models/t5/modeling_t5.py",
 	.types = types,
 	.lora_targets = "q+v",
