@@ -159,8 +159,7 @@ static struct oom_val run_stack(struct oom_tape *t, struct stack *s, struct oom_
 	struct oom_val x, pos, first;
 
 	x = oom_op_unary(t, OOM_SCALE, oom_op_embedding_param(t, embed, ids, a->vocab, h));
-	if (!s->decoder || s->alone)
-		x = oom_input_grads(t, x);
+	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
 	if (flags & TABLE) {
 		pos = table_positions(t, s, embed);

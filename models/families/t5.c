@@ -63,11 +63,17 @@ struct stack {
 	bool decoder;
 };
 
-/* Bucketed relative positions, looked up and permuted to [1, heads, s, s]. */
-static struct oom_val relative_positions(struct oom_tape *t, const struct stack *s)
+/* Bucketed relative positions, looked up and permuted to [1, heads, s, s].  `within`: made in the first layer, whose
+ * checkpoint keeps no buckets. */
+static struct oom_val relative_positions(struct oom_tape *t, const struct stack *s, bool within)
 {
-	struct oom_val ids = oom_new(t, "relative buckets", oom_mono_mul(t, s->m_len, s->m_len), D(1), OOM_I64), b;
+	const uint16_t plane = oom_mono_mul(t, s->m_len, s->m_len);
+	struct oom_val ids = oom_new(t, "relative buckets", plane, D(1), OOM_I64), b;
 
+	if (within && t->plan->grad_ckpt != OOM_CKPT_NONE && t->grad && t->train) {
+		oom_drop(t, ids);
+		ids = oom_input(t, "relative buckets", plane, 1, OOM_I64);
+	}
 	b = oom_op_embedding(t, "relative_attention_bias", ids, s->a->extra[BUCKETS], (struct oom_dim){s->a->n_heads, "num_heads"}, 0);
 	b.perm = false;
 	return b;
@@ -101,7 +107,7 @@ static struct oom_val attention(struct oom_tape *t, const struct stack *s, struc
 	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), oom_mono_mul(t, s->m_tokens, len), heads, a->head_dim);
 	dt = (enum oom_dtype)w.dt;
 	if (a->extra[EACH])
-		bias = masked(t, s, cross ? no_positions(t, s, dt) : relative_positions(t, s), oom_keep(cross ? s->cross_mask : s->mask));
+		bias = masked(t, s, cross ? no_positions(t, s, dt) : relative_positions(t, s, false), oom_keep(cross ? s->cross_mask : s->mask));
 	else
 		bias = oom_share(t, cross ? s->cross_bias : s->bias);
 	w = oom_op_add_inplace(t, w, oom_keep(bias));
@@ -207,8 +213,9 @@ static void make_biases(struct oom_tape *t, struct stack *s, enum oom_dtype dt)
 		s->mask = additive_mask(t, s, true, dt);
 		return;
 	}
-	s->bias = relative_positions(t, s);
-	s->bias = masked(t, s, s->bias, additive_mask(t, s, false, (enum oom_dtype)s->bias.dt));
+	s->bias = relative_positions(t, s, true);
+	s->mask = additive_mask(t, s, false, (enum oom_dtype)s->bias.dt);
+	s->bias = masked(t, s, s->bias, oom_keep(s->mask));
 	if (s->decoder)
 		s->cross_bias = no_positions(t, s, t->amp ? (enum oom_dtype)t->amp_dt : dt);
 }
@@ -218,8 +225,7 @@ static struct oom_val run_stack(struct oom_tape *t, struct stack *s, struct oom_
 	const struct oom_arch *a = s->a;
 	struct oom_val x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)), first, last;
 
-	if (!s->decoder)
-		x = oom_input_grads(t, x);
+	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
 	make_biases(t, s, (enum oom_dtype)embed.dt);
 	x = oom_op_dropout(t, x, a->dropout);
@@ -262,7 +268,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	} else {
 		if (a->extra[SCALE_OUT])
 			x = oom_op_unary(t, OOM_SCALE, x);
-		loss = oom_plain_lm_loss(t, oom_lm_head(t, a, x, embed, "lm_head", false), false, m_bt);
+		loss = oom_plain_lm_loss(t, oom_lm_head(t, a, oom_keep(x), embed, "lm_head", false), false, m_bt);
+		oom_drop(t, x);                 /* sequence_output */
 	}
 	oom_drop(t, hidden);
 	oom_drop_shared(t, dec.encoded);
