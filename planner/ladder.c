@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "optimizers.h"
+#include "replay.h"
 
 #define HF_ONE_GPU "transformers docs perf_train_gpu_one"
 
@@ -362,10 +363,16 @@ enum oom_status oom_ladder_plan(struct oom_evaluator *ev, const struct oom_model
 {
 	enum { TRIES = 4 };
 	struct climb c = {ev, model, capacity, 0, err};
+	struct oom_eval exact;
 	enum oom_status st;
 
+	if (!oom_evaluate(ev, model, start, OOM_EVAL_FAST, &exact, NULL) && replay_decides(&exact, oom_budget(capacity, start))) {
+		const uint64_t estimate = exact.used_bytes;
+
+		if (!oom_evaluate(ev, model, start, OOM_EVAL_REPLAY, &exact, NULL) && exact.used_bytes <= oom_budget(capacity, start))
+			c.slack = (int64_t)(exact.used_bytes - estimate);
+	}
 	for (int i = 0; i < TRIES; i++) {
-		struct oom_eval exact;
 		bool fits;
 
 		st = walk(&c, start, allow, l);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "allocator.h"
+#include "replay.h"
 #include "search_axes.h"
 
 enum { CLASS_SETS = 8 };                /* numerics, placement, science: exact is none of them */
@@ -229,12 +230,6 @@ enum oom_status oom_search(struct oom_evaluator *ev, const struct oom_model *mod
 	return run(&s, asked, gpu, allow);
 }
 
-/* Whether a replay could say that the plan fits although the estimate does not: what is allocated is held in any case. */
-static bool undecided(const struct oom_eval *e, uint64_t budget)
-{
-	return e->used_bytes > budget && e->used_bytes - e->reserved_bytes + e->overall_peak <= budget;
-}
-
 static void remember(struct seeker *s, const struct oom_plan *p, uint64_t used_bytes)
 {
 	s->replayed[s->n_replayed].plan = *p;
@@ -248,7 +243,7 @@ enum oom_status oom_search_plan(struct oom_evaluator *ev, const struct oom_model
 	struct seeker s = {.ev = ev, .model = model, .capacity = capacity, .objective = objective, .out = out, .err = err};
 	enum oom_status st = oom_evaluate(ev, model, asked, OOM_EVAL_FAST, best, err);
 
-	if (!st && undecided(best, oom_budget(capacity, asked)) &&
+	if (!st && replay_decides(best, oom_budget(capacity, asked)) &&
 	    !oom_evaluate(ev, model, asked, OOM_EVAL_REPLAY, best, err))
 		remember(&s, asked, best->used_bytes);
 	for (;;) {
@@ -274,24 +269,25 @@ static const char *const cannot = "the rest of the plan needs it";
 static enum oom_status reason(struct oom_evaluator *ev, const struct search_space *space, const uint16_t value[AXES],
 			      uint64_t capacity, struct oom_reason *r, struct oom_error *err)
 {
-	struct oom_plan p;
+	const struct oom_plan *p = &r->without;
 	struct oom_eval e;
 	unsigned classes;
 	enum oom_status st;
 
-	if (!search_build(space, value, &p, &classes)) {
+	r->built = search_build(space, value, &r->without, &classes);
+	if (!r->built) {
 		snprintf(r->note, sizeof(r->note), "%s", cannot);
 		return OOM_OK;
 	}
-	st = oom_evaluate(ev, space->model, &p, OOM_EVAL_FAST, &e, err);
+	st = oom_evaluate(ev, space->model, p, OOM_EVAL_FAST, &e, err);
 	if (st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT) {
 		snprintf(r->note, sizeof(r->note), "%.150s", err ? err->text : cannot);
 		return OOM_OK;
 	}
 	r->runs = !st;
 	r->used_bytes = e.used_bytes;
-	r->fits = !st && e.used_bytes <= oom_budget(capacity, &p);
-	r->seconds_per_sample = st ? 0 : 1 / oom_step_time(&p, &e, space->gpu).samples_per_s;
+	r->fits = !st && e.used_bytes <= oom_budget(capacity, p);
+	r->seconds_per_sample = st ? 0 : 1 / oom_step_time(p, &e, space->gpu).samples_per_s;
 	return st;
 }
 

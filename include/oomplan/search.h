@@ -55,6 +55,8 @@ OOM_API const struct oom_search_axis *oom_search_axis_at(size_t i);
 /* Why a departure is in a plan: the same plan without it. */
 struct oom_reason {
 	int axis;
+	bool built;                     /* there is a plan without it: */
+	struct oom_plan without;
 	bool runs, fits;                /* without it */
 	uint64_t used_bytes;            /* without it */
 	double seconds_per_sample;      /* without it */

@@ -59,13 +59,27 @@ int oom_finish(int code);
 /* cmd_runs.c */
 int oom_estimate_runs(struct oom_job *job);
 
-/* report.c, report_json.c */
+/* What the search found and why; asked is the plan it departs from. */
+struct oom_search_report {
+	const struct oom_plan *asked;
+	enum oom_objective objective;
+	struct oom_search found;
+	struct oom_reason reason[OOM_SEARCH_AXES];
+	size_t n_reasons;
+};
+
+/* report.c, report_json.c, report_search.c */
 void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
 		     const struct oom_ladder *l);
 void oom_report_estimate(const struct oom_job *job, const struct oom_target *t,
 			 const struct oom_plan *plan, const struct oom_eval *e, bool fits);
-void oom_report_search(const struct oom_plan *asked, const struct oom_search *s);
-void oom_json_plan(const struct oom_target *t, const struct oom_ladder *l);
+void oom_report_search(const struct oom_job *job, const struct oom_search_report *r);
+/* The line that prices p again. */
+void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_plan *p);
+void oom_json_plan(const struct oom_job *job, const struct oom_target *t, const struct oom_ladder *l,
+		   const struct oom_search_report *r);
+struct oom_json;
+void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct oom_search_report *r);
 void oom_json_estimate(const struct oom_target *t, const struct oom_plan *plan,
 		       const struct oom_eval *e, bool fits);
 

@@ -5,7 +5,7 @@
 
 static const char *const allow_words[] = {"seq-len", "lora", "science", NULL};
 
-static const char *const objective_words[] = {"time", "fewest-changes", "headroom", NULL};
+static const char *const objective_words[] = {"time", "fewest-changes", "headroom", "price", NULL};
 static int objective;
 
 static unsigned allowed(const struct oom_list *words)
@@ -39,31 +39,61 @@ static void csv(const struct oom_ladder *l)
 	}
 }
 
+/* The ladder takes its ten rungs in order; the search knows more changes and all their combinations.  Where only the search
+ * finds room, its plan is the answer. */
+static enum oom_status search(struct oom_evaluator *ev, const struct oom_target *t, unsigned allow, struct oom_ladder *l,
+			      struct oom_search_report *r, struct oom_error *err)
+{
+	const struct oom_gpu *gpu = t->has_gpu ? &t->gpu : NULL;
+	struct oom_eval best;
+	enum oom_status st;
+
+	r->asked = &l->start;
+	r->objective = (enum oom_objective)objective;
+	st = oom_search_plan(ev, t->model, &l->start, t->capacity, gpu, allow, r->objective, &r->found, &best, err);
+	if (st || !r->found.found)
+		return st;
+	if (!l->fits) {
+		l->plan = r->found.best.plan;
+		l->eval = best;
+		l->fits = true;
+		snprintf(l->note, sizeof(l->note), "the ten rungs alone do not reach: this plan is the search's");
+	}
+	return oom_search_reasons(ev, t->model, &l->start, &r->found.best, t->capacity, gpu, allow, r->objective, r->reason,
+				  &r->n_reasons, err);
+}
+
 static int run(struct oom_job *job)
 {
+	static struct oom_search_report r;
+	const unsigned allow = allowed(&job->allow);
 	struct oom_evaluator *ev;
 	struct oom_error err = {{0}};
 	struct oom_target t;
-	struct oom_search found;
 	struct oom_ladder l;
+	enum oom_status st = OOM_ERR_MEMORY;
 	int code = oom_target_open(job, &t, true);
 
 	if (code)
 		return code;
 	ev = oom_evaluator_new();
-	if (!ev || oom_ladder_plan(ev, t.model, &job->plan, t.capacity, allowed(&job->allow), &l, &err)) {
-		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
+	oom_error_set(&err, st, "out of host memory");
+	if (ev)
+		st = oom_ladder_plan(ev, t.model, &job->plan, t.capacity, allow, &l, &err);
+	/* the verdict alone needs no search where the ladder has one */
+	if (!st && (!l.fits || !job->quiet))
+		st = search(ev, &t, allow, &l, &r, &err);
+	if (st) {
+		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	} else {
 		if (job->json)
-			oom_json_plan(&t, &l);
+			oom_json_plan(job, &t, &l, &r);
 		else if (job->csv)
 			csv(&l);
 		else
 			oom_report_plan(job, &t, &l);
-		if (!job->json && !job->csv && !job->quiet &&
-		    !oom_search(ev, t.model, &l.start, t.capacity, t.has_gpu ? &t.gpu : NULL, allowed(&job->allow),
-				(enum oom_objective)objective, &found, &err))
-			oom_report_search(&l.start, &found);
+		if (!job->json && !job->csv && !job->quiet)
+			oom_report_search(job, &r);
 		code = l.fits ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
 	}
 	oom_evaluator_free(ev);
@@ -86,7 +116,7 @@ static const struct oom_option options[] = {
 	 .metavar = "WORD",
 	 .choices = objective_words,
 	 .def = "time",
-	 .summary = "what the search prefers after the class of the changes"},
+	 .summary = "what the search prefers after the class of the changes; price: GPU-seconds a sample, fewer GPUs allowed"},
 	OOM_OPTION_JSON,
 	OOM_OPTION_CSV("print CSV, one row a rung"),
 	OOM_OPTIONS_COMMON,

@@ -160,54 +160,6 @@ static void command_line(const struct oom_ladder *l)
 	putchar('\n');
 }
 
-/* The knobs in which p differs from the one asked for, as options. */
-static void departures(const struct oom_plan *asked, const struct oom_plan *p)
-{
-	for (size_t i = 0; oom_knob_at(i); i++) {
-		const struct oom_knob *k = oom_knob_at(i);
-		char a[140], b[140];
-
-		oom_plan_get(p, k, a, sizeof(a));
-		oom_plan_get(asked, k, b, sizeof(b));
-		if (!strcmp(a, b))
-			continue;
-		if (k->kind == OOM_KNOB_FLAG)
-			printf(" --%s%s", strcmp(a, "true") ? "no-" : "", k->name);
-		else
-			printf(" --%s=%s", k->name, a);
-	}
-}
-
-static void candidate(const struct oom_plan *asked, const struct oom_candidate *c, const struct oom_candidate *best)
-{
-	printf("  %s, %s used", oom_class_str(c->cls), gib(c->used_bytes));
-	if (best && best->seconds_per_sample > 0) {
-		const double r = c->seconds_per_sample / best->seconds_per_sample;
-
-		printf(", %.0f %% %s", r > 1 ? (r - 1) * 100 : (1 - r) * 100, r > 1 ? "slower" : "faster");
-	}
-	printf(":");
-	if (c->departures)
-		departures(asked, &c->plan);
-	else
-		printf(" as asked");
-	putchar('\n');
-}
-
-void oom_report_search(const struct oom_plan *asked, const struct oom_search *s)
-{
-	printf("\nthe cheapest plan of %zu combinations (%zu fit; times are a roofline guess)\n", s->evaluated, s->fitting);
-	if (!s->found) {
-		printf("  none fits\n");
-		return;
-	}
-	candidate(asked, &s->best, NULL);
-	if (s->n_alternatives)
-		printf("alternatives it does not dominate\n");
-	for (size_t i = 0; i < s->n_alternatives; i++)
-		candidate(asked, &s->alternative[i], &s->best);
-}
-
 void oom_report_plan(const struct oom_job *job, const struct oom_target *t, const struct oom_ladder *l)
 {
 	verdict(job, t, &l->plan, &l->eval, l->fits);

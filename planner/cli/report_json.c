@@ -100,7 +100,8 @@ static void rung(struct oom_json *j, const struct oom_rung *r, const struct oom_
 	oom_json_end(j);
 }
 
-void oom_json_plan(const struct oom_target *t, const struct oom_ladder *l)
+void oom_json_plan(const struct oom_job *job, const struct oom_target *t, const struct oom_ladder *l,
+		   const struct oom_search_report *r)
 {
 	struct oom_json j = {.out = stdout};
 
@@ -117,6 +118,7 @@ void oom_json_plan(const struct oom_target *t, const struct oom_ladder *l)
 	for (int i = 0; i < OOM_RUNGS; i++)
 		rung(&j, oom_rung_at((size_t)i), &l->rung[i]);
 	oom_json_end(&j);
+	oom_json_search(&j, job, r);
 	oom_json_end(&j);
 }
 

@@ -1,0 +1,260 @@
+/* The search in words: the plan, why each change is in it, what else there is, and a line to run. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "json.h"
+
+static const char *const objectives[] = {"time", "fewest-changes", "headroom", "price"};
+
+static const char *gib(uint64_t b)
+{
+	static char buf[4][32];
+	static int i;
+
+	i = (i + 1) % 4;
+	return oom_format_bytes(b, buf[i], sizeof(buf[i]));
+}
+
+/* The knobs in which `to` differs from `from`, as options: " --a=b --no-c". */
+static void options_between(FILE *out, const struct oom_plan *from, const struct oom_plan *to)
+{
+	for (size_t i = 0; oom_knob_at(i); i++) {
+		const struct oom_knob *k = oom_knob_at(i);
+		char a[140], b[140];
+
+		oom_plan_get(to, k, a, sizeof(a));
+		oom_plan_get(from, k, b, sizeof(b));
+		if (!strcmp(a, b))
+			continue;
+		if (k->kind == OOM_KNOB_FLAG)
+			fprintf(out, " --%s%s", strcmp(a, "true") ? "no-" : "", k->name);
+		else
+			fprintf(out, " --%s=%s", k->name, a);
+	}
+}
+
+/* A word for a POSIX shell. */
+static void shell_word(FILE *out, const char *word)
+{
+	if (*word && strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./=+:,@%") == strlen(word)) {
+		fputs(word, out);
+		return;
+	}
+	fputc('\'', out);
+	for (; *word; word++)
+		if (*word == '\'')
+			fputs("'\\''", out);
+		else
+			fputc(*word, out);
+	fputc('\'', out);
+}
+
+static void option(FILE *out, const char *name, const char *value)
+{
+	if (!value)
+		return;
+	fprintf(out, " --%s ", name);
+	shell_word(out, value);
+}
+
+void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_plan *p)
+{
+	const struct oom_plan def = oom_plan_default();
+
+	fputs("oomplan estimate", out);
+	option(out, "model", job->model);
+	option(out, "gpu", job->gpu);
+	option(out, "gpu-memory", job->gpu_memory);
+	option(out, "gpus-file", job->gpus_file);
+	options_between(out, &def, p);
+}
+
+/* ---- words ---- */
+
+static const char *times(double mine, double other, char *buf, size_t size)
+{
+	const double r = mine / other - 1;
+
+	if (fabs(r) < 0.005)
+		snprintf(buf, size, "as fast");
+	else if (r < 1)
+		snprintf(buf, size, "%.0f %% %s", fabs(r) * 100, r > 0 ? "slower" : "faster");
+	else
+		snprintf(buf, size, "%.1f times slower", r + 1);
+	return buf;
+}
+
+/* Why one departure is in the plan. */
+static void because(const struct oom_candidate *best, const struct oom_reason *r)
+{
+	char buf[40];
+
+	printf("   ");
+	if (r->built)
+		options_between(stdout, &r->without, &best->plan);
+	else
+		printf(" %s", oom_search_axis_at((size_t)r->axis)->knob);
+	printf("\n        ");
+	if (!r->runs) {
+		printf("without it: %s\n", r->note);
+		return;
+	}
+	if (r->used_bytes > best->used_bytes)
+		printf("saves %s: without it %s, %s", gib(r->used_bytes - best->used_bytes), gib(r->used_bytes),
+		       r->fits ? "would fit too" : "does not fit");
+	else if (r->used_bytes < best->used_bytes)
+		printf("costs %s", gib(best->used_bytes - r->used_bytes));
+	else
+		printf("changes no byte");
+	if (r->fits || r->used_bytes <= best->used_bytes)
+		printf("; the plan without it is %s", times(r->seconds_per_sample, best->seconds_per_sample, buf, sizeof(buf)));
+	putchar('\n');
+}
+
+static void kinds(const struct oom_candidate *c, const struct oom_candidate *best)
+{
+	static const struct {
+		enum oom_class cls;
+		const char *gone, *added;
+	} words[] = {{OOM_NUMERICS, "no change of numerics", "changes numerics"},
+		     {OOM_PLACEMENT, "nothing moved between GPUs and host", "moves state between GPUs or to the host"},
+		     {OOM_SCIENCE, "the science untouched", "CHANGES THE SCIENCE"}};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		const unsigned bit = 1u << words[i].cls;
+
+		if ((c->classes ^ best->classes) & bit)
+			printf(", %s", c->classes & bit ? words[i].added : words[i].gone);
+	}
+}
+
+static void candidate(const struct oom_plan *asked, const struct oom_candidate *c)
+{
+	printf("    ");
+	if (c->departures)
+		options_between(stdout, asked, &c->plan);
+	else
+		printf(" as asked");
+	putchar('\n');
+}
+
+static void alternative(const struct oom_search_report *r, const struct oom_candidate *c)
+{
+	const struct oom_candidate *best = &r->found.best;
+	const int fewer = best->departures - c->departures;
+	char buf[40];
+
+	printf("  %s, %s used", times(c->seconds_per_sample, best->seconds_per_sample, buf, sizeof(buf)), gib(c->used_bytes));
+	if (c->plan.gpus != best->plan.gpus)
+		printf(", %lld GPUs", (long long)c->plan.gpus);
+	kinds(c, best);
+	if (fewer)
+		printf(", %d change%s %s", fewer > 0 ? fewer : -fewer, fewer == 1 || fewer == -1 ? "" : "s", fewer > 0 ? "fewer" : "more");
+	printf("\n");
+	candidate(r->asked, c);
+}
+
+void oom_report_search(const struct oom_job *job, const struct oom_search_report *r)
+{
+	const struct oom_search *s = &r->found;
+
+	printf("\nthe cheapest plan: %zu combinations priced, %zu fit (objective %s; times are a roofline guess)\n", s->evaluated,
+	       s->fitting, objectives[r->objective]);
+	if (!s->found) {
+		printf("  none fits\n");
+		return;
+	}
+	printf("  %s, %s used, %d change%s\n", oom_class_str(s->best.cls), gib(s->best.used_bytes), s->best.departures,
+	       s->best.departures == 1 ? "" : "s");
+	candidate(r->asked, &s->best);
+	if (r->n_reasons)
+		printf("  why each is in it\n");
+	for (size_t i = 0; i < r->n_reasons; i++)
+		because(&s->best, &r->reason[i]);
+	if (s->n_alternatives)
+		printf("alternatives that nothing beats in everything\n");
+	for (size_t i = 0; i < s->n_alternatives; i++)
+		alternative(r, &s->alternative[i]);
+	printf("to run\n  ");
+	oom_report_command(stdout, job, &s->best.plan);
+	putchar('\n');
+}
+
+/* ---- JSON ---- */
+
+static void changes(struct oom_json *j, const struct oom_plan *from, const struct oom_plan *to)
+{
+	oom_json_object(j, "changes");
+	for (size_t i = 0; oom_knob_at(i); i++) {
+		const struct oom_knob *k = oom_knob_at(i);
+		char a[140], b[140];
+
+		oom_plan_get(to, k, a, sizeof(a));
+		oom_plan_get(from, k, b, sizeof(b));
+		if (strcmp(a, b))
+			oom_json_text(j, k->column, a);
+	}
+	oom_json_end(j);
+}
+
+static void candidate_json(struct oom_json *j, const char *key, const struct oom_plan *asked, const struct oom_candidate *c)
+{
+	oom_json_object(j, key);
+	oom_json_text(j, "class", oom_class_str(c->cls));
+	oom_json_uint(j, "used_bytes", c->used_bytes);
+	oom_json_real(j, "seconds_per_sample", c->seconds_per_sample);
+	oom_json_int(j, "departures", c->departures);
+	changes(j, asked, &c->plan);
+}
+
+static void reason_json(struct oom_json *j, const struct oom_candidate *best, const struct oom_reason *r)
+{
+	oom_json_object(j, NULL);
+	oom_json_text(j, "knob", oom_search_axis_at((size_t)r->axis)->knob);
+	oom_json_bool(j, "runs_without", r->runs);
+	oom_json_bool(j, "fits_without", r->fits);
+	if (r->runs) {
+		oom_json_uint(j, "used_bytes_without", r->used_bytes);
+		oom_json_int(j, "saves_bytes", (int64_t)(r->used_bytes - best->used_bytes));
+		oom_json_real(j, "seconds_per_sample_without", r->seconds_per_sample);
+	}
+	oom_json_text(j, "note", r->note);
+	oom_json_end(j);
+}
+
+void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct oom_search_report *r)
+{
+	const struct oom_search *s = &r->found;
+	char *command = NULL;
+	size_t size = 0;
+	FILE *f = s->found ? open_memstream(&command, &size) : NULL;
+
+	oom_json_object(j, "search");
+	oom_json_text(j, "objective", objectives[r->objective]);
+	oom_json_uint(j, "evaluated", s->evaluated);
+	oom_json_uint(j, "fitting", s->fitting);
+	oom_json_bool(j, "found", s->found);
+	if (s->found) {
+		candidate_json(j, "best", r->asked, &s->best);
+		oom_json_array(j, "reasons");
+		for (size_t i = 0; i < r->n_reasons; i++)
+			reason_json(j, &s->best, &r->reason[i]);
+		oom_json_end(j);
+		if (f) {
+			oom_report_command(f, job, &s->best.plan);
+			if (!fclose(f))
+				oom_json_text(j, "command", command);
+		}
+		oom_json_end(j);
+		oom_json_array(j, "alternatives");
+		for (size_t i = 0; i < s->n_alternatives; i++) {
+			candidate_json(j, NULL, r->asked, &s->alternative[i]);
+			oom_json_end(j);
+		}
+		oom_json_end(j);
+	}
+	oom_json_end(j);
+	free(command);
+}
