@@ -87,6 +87,9 @@ struct oom_moe {
 };
 /* Router, dispatch, experts, combination; consumes x. */
 struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x);
+/* The experts alone: x dispatched by index [tokens, top_k], weighed by scores; consumes all three. */
+struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val scores,
+			       struct oom_val index);
 /* Granite's: experts run one after another, the shared expert fused. */
 struct oom_val oom_moe_parallel_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x);
 

@@ -126,7 +126,7 @@ static struct oom_val route_ernie(struct oom_tape *t, const struct oom_moe *m, s
 	return oom_op_cast(t, v, dt);
 }
 
-static struct oom_val experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val scores,
+struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val scores,
 			      struct oom_val index)
 {
 	const struct oom_dim k = {m->top_k, "top_k"}, f = {m->d_expert, "d_expert"}, h = {x.width, x.text};
