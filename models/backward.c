@@ -417,6 +417,7 @@ static void recompute(struct oom_tape *t, int32_t index)
 	struct oom_val y = block_again(t, &c, true);
 	int32_t k = (int32_t)t->n_nodes - 1, real = (int32_t)t->n_nodes;
 
+	n = &t->nodes[index];                   /* recording may have moved them */
 	n->grad[0] = -1;
 	push(t, &(struct oom_edge){.to = y.rg ? y.node : -1, .slot = y.slot, .mono = y.mono, .width = y.width, .dt = y.dt}, g);
 	while (k >= mark && !t->nodes[k].n_packed)
