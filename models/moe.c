@@ -191,9 +191,9 @@ static struct oom_val routed(struct oom_tape *t, const struct oom_moe *m, struct
 	const unsigned bias = m->latent_bias ? OOM_BIAS : 0;
 
 	if (!m->latent)
-		return experts(t, m, x, scores, index);
+		return oom_moe_experts(t, m, x, scores, index);
 	x = oom_op_linear(t, "fc1_latent_proj", x, (struct oom_dim){m->latent, "moe_latent_size"}, bias);
-	return oom_op_linear(t, "fc2_latent_proj", experts(t, m, x, scores, index), h, bias);
+	return oom_op_linear(t, "fc2_latent_proj", oom_moe_experts(t, m, x, scores, index), h, bias);
 }
 
 struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x)
