@@ -56,7 +56,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->grad = t->train = true;
 	t->warning = NULL;
 	t->side = oom_none();
-	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate = false;
+	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate = t->frozen = false;
 	t->amp = false;
 	t->amp_region = t->amp_seq = 0;
 	t->packs = t->pack_limit = 0;
@@ -309,7 +309,7 @@ struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, ui
 			elems = 0;
 		}
 		p = &t->params[t->n_params++];
-		*p = (struct oom_param){.elems = elems, .name = name, .scope = t->scope, .flags = flags, .rows = (uint32_t)rows,
+		*p = (struct oom_param){.elems = elems, .name = name, .scope = t->scope, .flags = flags | (t->frozen ? OOM_P_FROZEN : 0), .rows = (uint32_t)rows,
 					.cols = (uint32_t)cols, .count = t->mult, .grad = -1, .amp = -1};
 		oom_param_policy(t, p);
 	}

@@ -198,6 +198,7 @@ struct oom_tape {
 	uint32_t packs, pack_limit;
 	uint16_t group, n_groups, mult;
 	bool in_layer;
+	bool frozen;            /* parameters made now are not trained */
 	const char *scope;
 	uint16_t m_b, m_s, m_bs, m_bss;
 	uint64_t vocab;         /* rows this wide are logits */

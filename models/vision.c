@@ -82,6 +82,13 @@ uint64_t oom_read_side(struct oom_reader *r, const char *key, uint64_t def)
 	return oom_read_count_or(r, key, def);
 }
 
+uint64_t oom_read_items(struct oom_reader *r, const char *key, uint64_t def)
+{
+	const struct oom_key *k = oom_read_key(r, key);
+
+	return k && k->type == OOM_KEY_LIST ? k->n_items : def;
+}
+
 /* What one type reads under a name of its own, or leaves to a switch. */
 static void exceptions(struct oom_tower *w, struct oom_reader *r, const char *type)
 {

@@ -78,6 +78,8 @@ struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t m
 
 /* A side of an image or a patch: a number, or the first of a list. */
 uint64_t oom_read_side(struct oom_reader *r, const char *key, uint64_t def);
+/* How many elements a list has, def when it is absent or null. */
+uint64_t oom_read_items(struct oom_reader *r, const char *key, uint64_t def);
 
 /* What each composition adds to its text model: image features of the text's width, or nothing. */
 struct oom_composition {
@@ -111,6 +113,10 @@ struct oom_val oom_emit_ovis(struct oom_emit *e);
 struct oom_val oom_emit_llama4(struct oom_emit *e);
 struct oom_val oom_emit_fuyu(struct oom_emit *e);
 struct oom_val oom_emit_florence(struct oom_emit *e);
+struct oom_val oom_emit_emu3(struct oom_emit *e);
+struct oom_val oom_emit_mllama(struct oom_emit *e);
+struct oom_val oom_emit_ernie(struct oom_emit *e);
+struct oom_val oom_emit_idefics(struct oom_emit *e);
 struct oom_val oom_emit_omni(struct oom_emit *e);
 
 #endif

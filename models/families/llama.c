@@ -72,6 +72,7 @@ static const struct {
 	{"ernie4_5_moe", EXPERTS | ALL_BIAS | TIED | FP32_ROPE | INTERLEAVED | ERNIE_ROUTER | SCORES_CAST, OOM_NORM_RMS, 0, NULL, NULL},
 	{"cohere2_moe", EXPERTS | PARALLEL | TIED | FP32_ROPE | LOCAL_ROPE | ALTERNATING | PATTERN_4 | SCORES_CAST | TOPK_FIRST,
 	 OOM_NORM_LAYER_WRITTEN_OUT, 0, NULL, NULL},
+	{"ernie4_5", ALL_BIAS | TIED | FP32_ROPE | INTERLEAVED, OOM_NORM_RMS, 0, NULL, NULL},
 	{"granitemoe", EXPERTS | MULTIPLIERS, OOM_NORM_RMS, 0, NULL, NULL},
 	{"granitemoeshared", EXPERTS | MULTIPLIERS, OOM_NORM_RMS, 0, NULL, NULL},
 	{"hunyuan_v1_moe", EXPERTS | QK_NORM | QK_NORM_LATE, OOM_NORM_RMS, 0, NULL, NULL},
@@ -416,7 +417,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const char *const types[] = {"llama", "mistral", "ministral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "granite", "phi3",
-				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "flex_olmo", "mellum", "hunyuan_v1_moe", "phimoe", "granitemoe", "granitemoeshared", "ernie4_5_moe", "cohere2_moe",
+				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "flex_olmo", "mellum", "hunyuan_v1_moe", "phimoe", "granitemoe", "granitemoeshared", "ernie4_5", "ernie4_5_moe", "cohere2_moe",
 				    "olmo", "olmo3", "exaone4", "glm4", "hunyuan_v1_dense",
 				    "starcoder2", "stablelm", "phi",
 				    "gemma3_text", "glm", "nemotron", "cohere", "seed_oss", "arcee",

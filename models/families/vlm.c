@@ -11,6 +11,8 @@
 #include "../vision.h"
 #include "../weights.h"
 
+extern const struct oom_family oom_family_vlm_text;
+
 #define TEXT_VISION {"text_config", "vision_config"}
 static const struct oom_composition compositions[] = {
 	{"llava", TEXT_VISION, oom_emit_llava, 0}, {"llava_next", TEXT_VISION, oom_emit_llava, 0},
@@ -37,6 +39,9 @@ static const struct oom_composition compositions[] = {
 	{"instructblipvideo", {"text_config", "vision_config", "qformer_config"}, oom_emit_qformer, 0},
 	{"idefics2", {"text_config", "vision_config", "perceiver_config"}, oom_emit_perceiver, 0},
 	{"aria", TEXT_VISION, oom_emit_aria, 0}, {"janus", {"text_config", "vision_config", "vq_config"}, oom_emit_janus, 0},
+	{"chameleon", {"", "vq_config"}, oom_emit_chameleon, 0}, {"emu3", {"text_config", "vq_config"}, oom_emit_emu3, 0},
+	{"mllama", TEXT_VISION, oom_emit_mllama, OOM_VLM_TEXT_TIE}, {"ernie4_5_vl_moe", TEXT_VISION, oom_emit_ernie, 0},
+	{"idefics", {"", "vision_config", "perceiver_config"}, oom_emit_idefics, 0},
 	{"ovis2", TEXT_VISION, oom_emit_ovis, 0}, {"llama4", TEXT_VISION, oom_emit_llama4, 0},
 	{"fuyu", {"text_config"}, oom_emit_fuyu, 0}, {"florence2", TEXT_VISION, oom_emit_florence, 0},
 	{"qwen2_5_omni_thinker", {"text_config", "vision_config", "audio_config"}, oom_emit_omni, 0},
@@ -164,15 +169,17 @@ static void find_text(struct oom_arch *a, struct oom_vlm *v)
 {
 	const char *type = v->part[0].type;
 
+	snprintf(a->model_type, sizeof(a->model_type), "%s", type);
+	if (!strcmp(type, "chameleon") || !strcmp(type, "idefics")) {   /* text keys at the top of the file */
+		v->text = &oom_family_vlm_text;
+		return;
+	}
 	v->text = oom_family_find(type);
 	for (size_t i = 0; !v->text && i < sizeof(text_types) / sizeof(text_types[0]); i++)
 		if (!strcmp(text_types[i].type, type)) {
 			v->text = oom_family_find(text_types[i].as);
 			snprintf(a->model_type, sizeof(a->model_type), "%s", text_types[i].as);
-			if (v->text)
-				return;
 		}
-	snprintf(a->model_type, sizeof(a->model_type), "%s", type);
 	if (v->text && v->text != a->family)
 		return;
 	v->text = oom_family_find("llama");
@@ -252,7 +259,7 @@ static const char *const types[] = {
 	"qwen3_5_moe", "cosmos3_omni", "exaone4_5", "internvl", "qianfan_ocr", "idefics3", "smolvlm", "lfm2_vl", "video_llama_3",
 	"paddleocr_vl", "mistral3", "lighton_ocr", "glm4v", "glm46v", "glmga", "glm4v_moe", "glm_ocr", "got_ocr2",
 	"pp_chart2table", "deepseek_vl_hybrid", "blip-2", "instructblip", "instructblipvideo", "idefics2", "aria", "janus",
-	"ovis2", "llama4", "fuyu", "florence2", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", NULL};
+	"ovis2", "llama4", "fuyu", "florence2", "chameleon", "emu3", "mllama", "ernie4_5_vl_moe", "idefics", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", NULL};
 
 const struct oom_family oom_family_vlm = {
 	.name = "vlm",
