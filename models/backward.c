@@ -506,7 +506,7 @@ static void drop_held(struct oom_tape *t)
 
 void oom_backward(struct oom_tape *t, struct oom_val loss)
 {
-	int32_t at = (int32_t)t->n_nodes - 1;
+	int32_t at = (int32_t)t->n_nodes - 1, root = -1;
 
 	t->stream = OOM_STREAM_BWD;
 	t->in_bwd = true;
@@ -515,7 +515,8 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 		struct oom_val one = oom_new(t, "grad of loss", OOM_MONO_ONE, D(1), OOM_F32);
 
 		t->nodes[loss.node].has[loss.slot] = true;
-		t->nodes[loss.node].grad[loss.slot] = one.sto;
+		t->nodes[loss.node].grad[loss.slot] = root = one.sto;
+		oom_ref(t, root);               /* torch.autograd.backward's own tuple of them lives until it returns */
 	}
 	for (size_t l = t->n_layers; l-- > 0 && !t->status;) {
 		const struct oom_layer_rec r = t->layers[l];
@@ -547,5 +548,6 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 	drop_held(t);
 	t->in_bwd = false;
 	t->grad = true;
+	oom_unref(t, root);
 	oom_drop(t, loss);
 }

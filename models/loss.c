@@ -6,14 +6,14 @@
  * same size, then _log_softmax_backward_data another: 12 bytes an element at the start of backward in fp32. */
 struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, struct oom_val labels)
 {
-	struct oom_val lp, loss, total;
+	struct oom_val first, lp, loss, total, held = oom_share(t, logits);    /* a local of the caller */
 	const bool rg = t->grad && logits.rg;
 	int32_t n = -1;
 
 	t->scope = "loss";
-	lp = oom_op_log_softmax(t, logits);
-	if (t->amp)                             /* nll_loss is on autocast's fp32 list */
-		lp = oom_op_cast(t, lp, OOM_F32);
+	first = oom_op_log_softmax(t, logits);
+	/* nll_loss is on autocast's fp32 list; its argument, a temporary of the same expression, lives to the end of it */
+	lp = t->amp ? oom_op_cast(t, oom_keep(first), OOM_F32) : oom_share(t, first);
 	if (rg) {
 		n = oom_node(t, OOM_NODE_NLL, "nll_loss_backward");
 		oom_node_edge(t, n, lp);
@@ -28,8 +28,10 @@ struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, stru
 		loss = oom_node_out(t, n, 0, loss);
 		oom_node_save(t, n, total);
 	}
+	oom_drop(t, first);
 	oom_drop(t, lp);
 	oom_drop(t, total);
+	oom_drop(t, held);
 	oom_done(t, labels);
 	return loss;
 }
@@ -76,15 +78,16 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a, 
 		struct oom_val out = oom_share(t, logits), padded, f;
 
 		f = oom_op_cast(t, logits, OOM_F32);
-		padded = oom_new(t, "padded labels", t->m_bs, D(1), OOM_I64);
+		/* F.pad(labels, (0, 1)), a local to the end; [..., 1:].contiguous() of one sequence is a view of it */
+		padded = oom_new(t, "padded labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 9, 1), D(1), OOM_I64);
 		labels = oom_new(t, "shifted labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 7, 1), D(1), OOM_I64);
-		oom_drop(t, padded);
 		if (t->plan->fused_ce == OOM_LOSS_SLICED) {
 			/* transformers < 4.45: shift_logits = logits[..., :-1, :].contiguous() */
 			f = oom_op_slice(t, f, f.mono, (struct oom_dim){f.width, f.text});
 			f = oom_op_copy(t, "shifted logits", f);
 		}
 		loss = oom_cross_entropy(t, f, labels);
+		oom_drop(t, padded);
 		give_up_output(t, out);
 	}
 	return loss;
@@ -177,7 +180,7 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 	const uint64_t v = a->vocab, d = h.width, inc = (v + d - 1) / d;
 	const uint64_t tokens = oom_mono_now(t, h.mono);
 	uint64_t chunk = 1, piece = (tokens + inc - 1) / inc;
-	struct oom_val w, gx, gw = oom_none(), loss, total;
+	struct oom_val w, gx, gw = oom_none(), loss, total, labels;
 	enum oom_dtype dt;
 	int32_t n = -1;
 	bool rg;
@@ -196,6 +199,7 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 		oom_node_edge(t, n, w);
 	}
 	chunk = chunk < tokens ? chunk : tokens;
+	labels = oom_new(t, "shifted labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 7, 1), D(1), OOM_I64);
 	gx = oom_new(t, "grad of input", h.mono, (struct oom_dim){d, NULL}, (enum oom_dtype)h.dt);
 	if (w.rg)
 		gw = oom_new(t, "grad of head", OOM_MONO_ONE, (struct oom_dim){v * d, "vocab_size * d_model"}, (enum oom_dtype)w.dt);
@@ -212,6 +216,7 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 	}
 	oom_drop(t, gx);
 	oom_drop(t, gw);
+	oom_drop(t, labels);
 	oom_done(t, h);
 	return total;
 }

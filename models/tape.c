@@ -164,6 +164,7 @@ uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_
 			x = (x + (w->k >> 8) - 1) / (w->k >> 8) + (w->k & 255);
 			x = x > 128 ? x - 128 : 0;
 			break;
+		case 9: x = b == 1 ? 0 : x + w->k; break;
 		default: break;
 		}
 		if (__builtin_mul_overflow(v, x, &v))

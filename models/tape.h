@@ -32,7 +32,8 @@ struct oom_var {
 	uint8_t op;             /* 0 as is, 1 rounded up to a multiple of k, 2 ceil(x / k), 3 x + k, 4 min(x, k), 5 max(x - k, 0),
 				 * 6 the constant k: sequences whose length the image fixes,
 				 * 7 x + k in a batch of one, x in a larger: a slice that needs no copy keeps what it is cut from,
-				 * 8 max(ceil(x / (k >> 8)) + (k & 255) - 128, 0): chunks, more or fewer */
+				 * 8 max(ceil(x / (k >> 8)) + (k & 255) - 128, 0): chunks, more or fewer,
+				 * 9 nothing in a batch of one, x + k in a larger: what such a slice is cut from, counted once */
 	uint32_t k;
 };
 struct oom_mono {
