@@ -67,7 +67,8 @@ static const struct oom_lore lore[] = {
 	 "wide gap between the first two is fragmentation or cache.", "oomplan diagnose summary.txt", "playbook M18; " CUDA},
 	{"M19", "the memory snapshot",
 	 "torch.cuda.memory._record_memory_history and _dump_snapshot record every allocation with its frames; the viewer names the tensors "
-	 "alive at the peak.", "oomplan explain --model M (the same list, predicted)", "playbook M19; PyTorch, Understanding CUDA memory usage"},
+	 "alive at the peak. oomplan reads the file without executing anything in it.",
+	 "oomplan diagnose snapshot.pickle --model M", "playbook M19; PyTorch, Understanding CUDA memory usage"},
 	{"M20", "empty_cache and leaks",
 	 "empty_cache returns unused cached blocks to the driver; it frees no tensor and cannot mend a shortage in one process. Memory that "
 	 "rises from step to step is kept by something: a list of losses, outputs with their graph, a hook.",

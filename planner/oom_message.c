@@ -296,8 +296,14 @@ static void tf_shape(struct oom_crash *c, const char *at, const char *end)
 	}
 	type = oom_text_find(p, end, "type ");
 	for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++)
-		if (!strncmp(type + 5, types[i].name, strlen(types[i].name)) && n * types[i].bytes < 9e18)
-			put(c, OOM_CRASH_TRIED, (uint64_t)(n * types[i].bytes), oom_text_find(at, end, "shape["), p + 1);
+		if (!strncmp(type + 5, types[i].name, strlen(types[i].name)) && n * types[i].bytes < 9e18) {
+			const char *const shape = oom_text_find(at, end, "shape[");
+			char text[40];
+
+			snprintf(text, sizeof(text), "%.*s %s", (int)(p + 1 - shape < 30 ? p + 1 - shape : 30), shape, types[i].name);
+			put(c, OOM_CRASH_TRIED, (uint64_t)(n * types[i].bytes), text, text + strlen(text));
+			return;
+		}
 }
 
 static void derive_reserved(struct oom_crash *c)
@@ -385,6 +391,16 @@ static void free_of_total(struct oom_crash *c, const char *begin, const char *at
 		follows(c, OOM_CRASH_TRIED, p, end, ", ", false);
 }
 
+/* The kernel's: "anon-rss:506500kB" */
+static void anon_rss(struct oom_crash *c, const char *begin, const char *end)
+{
+	const char *p = oom_text_find(begin, end, "anon-rss:"), *after;
+	uint64_t v;
+
+	if (p && number_at(p + 9, end, false, &v, &after))
+		put(c, OOM_CRASH_ALLOCATED, v, p, after);
+}
+
 static void other_numbers(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	static const char *const asks[] = {"you tried to allocate", "while trying to allocate", "trying to allocate",
@@ -406,7 +422,7 @@ static void other_numbers(struct oom_crash *c, const char *begin, const char *at
 		follows(c, OOM_CRASH_ALLOCATED, begin, end, "InUse:", true);
 	}
 	if (!strcmp(c->format, "kernel-oom-kill") || !strcmp(c->format, "oom-kill"))
-		follows(c, OOM_CRASH_ALLOCATED, begin, end, "anon-rss:", false);
+		anon_rss(c, begin, end);
 	if (!strcmp(c->format, "ggml-cuda"))
 		allocating_before(c, begin, at);
 	if (!strcmp(c->format, "vllm-free-memory"))

@@ -155,8 +155,7 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	char buf[32 << 10];
 	struct span s;
 
-	c->traceback = traceback(begin, at, end, &s);
-	if (!c->traceback)
+	if (!traceback(begin, at, end, &s))
 		return false;
 	inside_closure(&s);
 	s = executed(&s, buf, sizeof(buf));
@@ -224,6 +223,23 @@ static void guess(struct oom_crash *c)
 		settle(c, OOM_CRASH_INFERENCE, 0.3, "a guess: one large request, nothing else in the text");
 }
 
+/* Frames of Python, or of IPython's and Rich's boxes: "File "x.py", line 1", "x.py in f(", "x.py:1, in f". */
+static bool has_frames(const char *begin, const char *end)
+{
+	if (oom_text_find(begin, end, "File \"") || oom_text_find(begin, end, ".py in "))
+		return true;
+	for (const char *p = begin; (p = oom_text_find(p, end, ".py:")); p++) {
+		const char *q = p + 4;
+
+		while (q < end && *q >= '0' && *q <= '9')
+			q++;
+		q += q < end && *q == ',';
+		if (q > p + 4 && end - q > 4 && !memcmp(q, " in ", 4))
+			return true;
+	}
+	return false;
+}
+
 /* Kill lines end no traceback of their own: the frames before them are somebody else's. */
 static bool ends_traceback(const struct oom_crash *c)
 {
@@ -234,7 +250,7 @@ void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, co
 {
 	const char *line = at, *stop = line_end(at, end);
 
-	c->traceback = false;
+	c->traceback = has_frames(begin, end);
 	while (line > begin && line[-1] != '\n')
 		line--;
 	for (const struct oom_phase_rule *r = oom_phase_of_format; r->word; r++)

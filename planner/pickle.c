@@ -6,6 +6,8 @@
 #include "pickle.h"
 
 #define MARK UINT32_MAX
+/* What a hostile file may make us hold: values, and places in containers and on the stack. */
+enum { MAX_NODES = 1 << 24, MAX_PLACES = 1 << 26 };
 
 struct ids {
 	uint32_t *items;
@@ -16,21 +18,25 @@ struct reader {
 	const uint8_t *at, *end;
 	struct oom_pickle p;
 	struct ids stack, memo;
+	size_t places;                  /* in containers */
 };
 
-static bool push(struct ids *s, uint32_t id)
+static enum oom_status push(struct ids *s, uint32_t id)
 {
 	if (s->n == s->cap) {
 		const size_t cap = s->cap ? 2 * s->cap : 64;
-		uint32_t *items = realloc(s->items, cap * sizeof(*items));
+		uint32_t *items;
 
+		if (cap > MAX_PLACES)
+			return OOM_ERR_LIMIT;
+		items = realloc(s->items, cap * sizeof(*items));
 		if (!items)
-			return false;
+			return OOM_ERR_MEMORY;
 		s->items = items;
 		s->cap = cap;
 	}
 	s->items[s->n++] = id;
-	return true;
+	return OOM_OK;
 }
 
 static enum oom_status put(struct reader *r, struct oom_pickle_node node)
@@ -39,15 +45,19 @@ static enum oom_status put(struct reader *r, struct oom_pickle_node node)
 
 	if (p->n == p->cap) {
 		const size_t cap = p->cap ? 2 * p->cap : 256;
-		struct oom_pickle_node *nodes = cap < MARK ? realloc(p->nodes, cap * sizeof(*nodes)) : NULL;
+		struct oom_pickle_node *nodes;
 
+		if (cap > MAX_NODES)
+			return OOM_ERR_LIMIT;
+		nodes = realloc(p->nodes, cap * sizeof(*nodes));
 		if (!nodes)
 			return OOM_ERR_MEMORY;
 		p->nodes = nodes;
 		p->cap = cap;
 	}
+	/* stored first: from here on the node owns its items, whatever becomes of the stack */
 	p->nodes[p->n] = node;
-	return push(&r->stack, (uint32_t)p->n++) ? OOM_OK : OOM_ERR_MEMORY;
+	return push(&r->stack, (uint32_t)p->n++);
 }
 
 static bool little(struct reader *r, unsigned n, uint64_t *v)
@@ -113,8 +123,12 @@ static enum oom_status fill(struct reader *r, size_t from, size_t gap, enum oom_
 			return OOM_ERR_PARSE;
 	if (n > c->cap - c->n) {
 		const size_t cap = c->n + n > 2 * (size_t)c->cap ? c->n + n : 2 * (size_t)c->cap;
-		uint32_t *items = cap < MARK ? realloc(c->u.items, cap * sizeof(*items)) : NULL;
+		uint32_t *items;
 
+		r->places += cap - c->cap;
+		if (r->places > MAX_PLACES)
+			return OOM_ERR_LIMIT;
+		items = realloc(c->u.items, cap * sizeof(*items));
 		if (!items)
 			return OOM_ERR_MEMORY;
 		c->u.items = items;
@@ -138,6 +152,9 @@ static enum oom_status tuple(struct reader *r, size_t from, size_t gap)
 	for (size_t i = from; i < r->stack.n; i++)
 		if (r->stack.items[i] == MARK)
 			return OOM_ERR_PARSE;
+	r->places += n;
+	if (r->places > MAX_PLACES)
+		return OOM_ERR_LIMIT;
 	if (n) {
 		node.u.items = malloc(n * sizeof(*node.u.items));
 		if (!node.u.items)
@@ -147,8 +164,8 @@ static enum oom_status tuple(struct reader *r, size_t from, size_t gap)
 	r->stack.n = from - gap;
 	made = r->p.n;
 	st = put(r, node);
-	/* a node that was stored before the stack failed to grow owns its items */
-	if (st && r->p.n == made)
+	/* only what no node took over: a stored node is freed with the others */
+	if (r->p.n == made)
 		free(node.u.items);
 	return st;
 }
@@ -170,7 +187,7 @@ static enum oom_status memo_put(struct reader *r, uint64_t i)
 		r->memo.items[i] = r->stack.items[r->stack.n - 1];
 		return OOM_OK;
 	}
-	return push(&r->memo, r->stack.items[r->stack.n - 1]) ? OOM_OK : OOM_ERR_MEMORY;
+	return push(&r->memo, r->stack.items[r->stack.n - 1]);
 }
 
 static enum oom_status memo_get(struct reader *r, unsigned width)
@@ -179,7 +196,7 @@ static enum oom_status memo_get(struct reader *r, unsigned width)
 
 	if (!little(r, width, &i) || i >= r->memo.n)
 		return OOM_ERR_PARSE;
-	return push(&r->stack, r->memo.items[i]) ? OOM_OK : OOM_ERR_MEMORY;
+	return push(&r->stack, r->memo.items[i]);
 }
 
 static enum oom_status step(struct reader *r, uint8_t op)
@@ -191,7 +208,7 @@ static enum oom_status step(struct reader *r, uint8_t op)
 	switch (op) {
 	case 0x80: return little(r, 1, &v) && v <= 5 ? OOM_OK : OOM_ERR_PARSE;
 	case 0x95: return little(r, 8, &v) ? OOM_OK : OOM_ERR_PARSE;
-	case '(': return push(&r->stack, MARK) ? OOM_OK : OOM_ERR_MEMORY;
+	case '(': return push(&r->stack, MARK);
 	case '}': return put(r, (struct oom_pickle_node){.kind = OOM_PICKLE_DICT});
 	case ']': case ')': return put(r, (struct oom_pickle_node){.kind = OOM_PICKLE_LIST});
 	case 'N': return put(r, (struct oom_pickle_node){.kind = OOM_PICKLE_NONE});
@@ -253,6 +270,9 @@ enum oom_status oom_pickle_parse(struct oom_pickle *out, const uint8_t *data, si
 	free(r.memo.items);
 	if (st) {
 		oom_pickle_release(&r.p);
+		if (st == OOM_ERR_LIMIT || st == OOM_ERR_MEMORY)
+			return oom_error_set(err, st, "%s, at byte %zu of the pickle", st == OOM_ERR_LIMIT ? "too many values" :
+					     "out of host memory", at);
 		return st == OOM_ERR_INVALID ? oom_error_set(err, st, "pickle opcode 0x%02x at byte %zu is not plain data "
 							     "(numbers, text, lists, dicts): refused", op, at) :
 					       oom_error_set(err, st, "not a readable pickle, at byte %zu", at);

@@ -1,11 +1,9 @@
 /* oomplan diagnose: what a crash says, and what the plan says about it. */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "commands.h"
-#include "json.h"
-#include "oomplan/diagnose.h"
+#include "diagnose.h"
 #include "term.h"
 
 static bool all_messages;
@@ -17,62 +15,6 @@ static const char *size_text(uint64_t bytes)
 
 	i = (i + 1) % 6;
 	return oom_format_bytes(bytes, buf[i], sizeof(buf[i]));
-}
-
-/* ---- which row of the ledger the failing request is ---- */
-
-struct match {
-	uint64_t tried, slack;
-	struct oom_ledger_row row;
-	double distance;
-};
-
-static void nearer(void *ctx, const struct oom_ledger_row *r)
-{
-	struct match *m = ctx;
-	const double d = fabs((double)r->bytes - (double)m->tried);
-
-	if (d > (double)m->slack || d >= m->distance)
-		return;
-	m->row = *r;
-	m->distance = d;
-}
-
-static void compare(struct oom_job *job, const struct oom_crash *c)
-{
-	struct match m = {.tried = c->bytes[OOM_CRASH_TRIED], .distance = INFINITY};
-	struct oom_evaluator *ev = oom_evaluator_new();
-	struct oom_error err = {{0}};
-	struct oom_target t;
-	struct oom_ladder l;
-	struct oom_eval e;
-
-	if (!ev || oom_target_open(job, &t, false)) {
-		oom_evaluator_free(ev);
-		return;
-	}
-	if (!t.capacity && c->known[OOM_CRASH_TOTAL])
-		t.capacity = c->bytes[OOM_CRASH_TOTAL];
-	/* PyTorch rounds large requests up to 2 MiB before it asks the driver */
-	m.slack = m.tried / 100 > (2 << 20) ? m.tried / 100 : 2 << 20;
-	if (oom_evaluate(ev, t.model, &job->plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &e, &err)) {
-		oom_complain(0, "%s", err.text);
-	} else {
-		printf("\nthe plan for these knobs: peak %s used, %s allocated (%s)\n", size_text(e.used_bytes), size_text(e.overall_peak),
-		       oom_phase_str(e.peak_phase));
-		if (c->known[OOM_CRASH_ALLOCATED])
-			printf("  allocated at the crash: %s\n", size_text(c->bytes[OOM_CRASH_ALLOCATED]));
-		if (c->known[OOM_CRASH_TRIED] && !oom_ledger_each(ev, t.model, &job->plan, nearer, &m, &err) && !isinf(m.distance))
-			printf("  the request looks like %s %s: %s = %s\n", *m.row.scope ? m.row.scope : "-", m.row.name, m.row.formula,
-			       m.row.numbers);
-		else if (c->known[OOM_CRASH_TRIED])
-			printf("  no row of this plan has the size of the request: other knobs, or another batch\n");
-		if (t.capacity && !oom_ladder_plan(ev, t.model, &job->plan, t.capacity, 0, &l, &err))
-			printf("  %s\n", !l.fits ? "no rung below the science makes it fit" : l.start_fits ? "it should have fitted" :
-			       "it would have fitted with the ladder's fixes: oomplan plan");
-	}
-	oom_target_close(&t);
-	oom_evaluator_free(ev);
 }
 
 /* ---- text ---- */
@@ -111,94 +53,77 @@ static void text(const struct oom_crash *c)
 	}
 }
 
+struct output {
+	const struct oom_job *job;
+	const char *file;
+	struct oom_json json;
+	bool begun;
+};
+
+/* --all: every message as it is met, so that a log of any length takes no memory. */
 static void each(void *ctx, const struct oom_crash *c)
 {
-	(void)ctx;
-	if (all_messages && c->strength >= 2) {
+	struct output *o = ctx;
+
+	if (c->strength < 2)
+		return;
+	if (!o->job->json) {
 		text(c);
 		putchar('\n');
+		return;
 	}
+	if (!o->begun) {
+		oom_json_object(&o->json, NULL);
+		oom_json_text(&o->json, "schema", "oomplan-diagnose/1");
+		oom_json_array(&o->json, "all");
+		o->begun = true;
+	}
+	oom_json_object(&o->json, NULL);
+	oom_crash_json(&o->json, c, o->file, 1);
+	oom_json_end(&o->json);
 }
 
-/* ---- JSON ---- */
-
-static void json(const struct oom_crash *c, const struct oom_crash_log *log)
+static void last_json(struct output *o, const struct oom_crash *c, const struct oom_crash_log *log, const struct oom_comparison *m)
 {
-	struct oom_json j = {.out = stdout};
-	char pids[400] = "";
-	size_t n = 0;
-
-	oom_json_object(&j, NULL);
-	oom_json_text(&j, "schema", "oomplan-diagnose/1");
-	oom_json_text(&j, "framework", c->framework);
-	oom_json_text(&j, "format", c->format);
-	oom_json_text(&j, "exception", *c->exception ? c->exception : NULL);
-	if (c->rank >= 0)
-		oom_json_int(&j, "rank", c->rank);
-	else
-		oom_json_null(&j, "rank");
-	oom_json_uint(&j, "messages", log->messages);
-	oom_json_uint(&j, "line", c->line);
-	if (c->gpu_index >= 0)
-		oom_json_int(&j, "gpu_index", c->gpu_index);
-	else
-		oom_json_null(&j, "gpu_index");
-	for (int k = 0; k < OOM_CRASH_NUMBERS; k++) {
-		char words[40];
-
-		if (c->known[k])
-			oom_json_uint(&j, oom_crash_number_str((enum oom_crash_number)k), c->bytes[k]);
-		else
-			oom_json_null(&j, oom_crash_number_str((enum oom_crash_number)k));
-		/* as printed: "tried_text" beside "tried_bytes" */
-		snprintf(words, sizeof(words), "%s", oom_crash_number_str((enum oom_crash_number)k));
-		memcpy(strstr(words, "_bytes"), "_text", 6);
-		oom_json_text(&j, words, c->known[k] && *c->text[k] ? c->text[k] : NULL);
+	if (o->begun) {
+		oom_json_end(&o->json);
+	} else {
+		oom_json_object(&o->json, NULL);
+		oom_json_text(&o->json, "schema", "oomplan-diagnose/1");
 	}
-	for (size_t i = 0; i < c->n_processes && n < sizeof(pids); i++)
-		n += (size_t)snprintf(pids + n, sizeof(pids) - n, "%s%" PRId64 ":%" PRIu64, i ? ";" : "", c->process[i].pid,
-				      c->process[i].bytes);
-	oom_json_text(&j, "other_processes", *pids ? pids : NULL);
-	oom_json_text(&j, "phase", oom_crash_phase_str(c->phase));
-	oom_json_real(&j, "phase_confidence", c->phase_confidence);
-	oom_json_text(&j, "traceback", c->traceback ? "yes" : "no");
-	oom_json_text(&j, "phase_evidence", *c->phase_evidence ? c->phase_evidence : NULL);
-	oom_json_text(&j, "cause", c->n_causes ? oom_cause_info(c->cause[0].cause)->name : "unknown");
-	oom_json_array(&j, "causes");
-	for (size_t i = 0; i < c->n_causes; i++) {
-		oom_json_object(&j, NULL);
-		oom_json_text(&j, "cause", oom_cause_info(c->cause[i].cause)->name);
-		oom_json_real(&j, "confidence", c->cause[i].confidence);
-		oom_json_text(&j, "evidence", c->cause[i].evidence);
-		oom_json_text(&j, "remedy", oom_cause_info(c->cause[i].cause)->remedy);
-		oom_json_int(&j, "rung", oom_cause_info(c->cause[i].cause)->rung);
-		oom_json_end(&j);
-	}
-	oom_json_end(&j);
-	oom_json_end(&j);
+	/* a kill without an allocator's message is one all the same */
+	oom_crash_json(&o->json, c, o->file, log->messages ? log->messages : 1);
+	oom_json_bool(&o->json, "allocated_rises", log->rising);
+	oom_compare_json(&o->json, m);
+	oom_json_end(&o->json);
 }
 
 static int run(struct oom_job *job)
 {
 	const char *path = job->words.n ? job->words.items[0] : "-";
+	struct output o = {.job = job, .file = path, .json = {.out = stdout}};
 	struct oom_error err = {{0}};
+	struct oom_comparison m;
 	struct oom_crash_log log;
 	struct oom_crash c;
+	int code;
 
-	if (oom_crash_read(path, each, NULL, &c, &log, &err))
+	if (oom_path_is_snapshot(path))
+		return oom_diagnose_snapshot(job, path);
+	if (oom_crash_read(path, all_messages ? each : NULL, &o, &c, &log, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	code = oom_compare_crash(job, &c, &m);
 	if (job->json) {
-		json(&c, &log);
-		return OOM_EXIT_FITS;
+		last_json(&o, &c, &log, &m);
+		return code;
 	}
 	if (all_messages)
 		printf("the one that counts:\n");
 	text(&c);
 	if (log.rising)
 		printf("allocated rises from message to message: see oomplan explain M20\n");
-	if (job->model)
-		compare(job, &c);
-	return OOM_EXIT_FITS;
+	oom_compare_text(&c, &m);
+	return code;
 }
 
 static const struct oom_option options[] = {
@@ -214,12 +139,14 @@ static const struct oom_option options[] = {
 static const struct oom_example examples[] = {
 	{"diagnose train.log", "the last out-of-memory error in a log: numbers, phase, causes"},
 	{"diagnose crash.txt --model config.json --micro-batch 64",
-	 "which tensor of the plan the failing request was"},
+	 "which tensor of the plan the failing request was, and the cheapest plan that would have fitted"},
+	{"diagnose snapshot.pickle --model config.json",
+	 "a file of torch.cuda.memory._dump_snapshot: who held the memory at its peak, beside the prediction"},
 	{NULL, NULL},
 };
 const struct oom_command oom_command_diagnose = {
 	.name = "diagnose",
-	.summary = "decode an out-of-memory message, traceback or log",
+	.summary = "decode an out-of-memory message, traceback or log, or a memory snapshot",
 	.synopsis = "[FILE] [--model FILE] [options] [knobs]",
 	.options = options,
 	.knobs = true,

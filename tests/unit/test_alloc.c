@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "oomplan/ladder.h"
+#include "oomplan/snapshot.h"
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -59,10 +60,35 @@ static enum oom_status job(const char *model)
 	return st;
 }
 
+/* Every allocation of a snapshot's reader fails once, too. */
+static int snapshots(const char *path)
+{
+	struct oom_snapshot s;
+	long total;
+
+	count = 0;
+	fail_at = -1;
+	if (oom_snapshot_read(&s, path, NULL))
+		return 1;
+	total = count;
+	for (long i = 0; i < total; i++) {
+		enum oom_status st;
+
+		count = 0;
+		fail_at = i;
+		st = oom_snapshot_read(&s, path, NULL);
+		if (st != OOM_ERR_MEMORY && st != OOM_OK && st != OOM_ERR_IO)
+			return 1;
+	}
+	fail_at = -1;
+	printf("%s: %ld allocations, each failed in turn\n", path, total);
+	return 0;
+}
+
 int main(void)
 {
 	static const char *const models[] = {"Llama-3.2-1B", "GPT-2"};
-	int bad = 0;
+	int bad = snapshots(OOM_SOURCE_ROOT "/data/snapshots/two-steps.pickle");
 
 	for (size_t k = 0; k < sizeof(models) / sizeof(models[0]); k++) {
 		long total;

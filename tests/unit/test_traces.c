@@ -32,6 +32,25 @@ static int wrong_number(const struct oom_csv_row *row, const struct oom_crash *c
 	return 1;
 }
 
+/* As printed, with the words of the table. */
+static int wrong_texts(const struct oom_csv_row *row, const struct oom_crash *c)
+{
+	static const struct {
+		const char *column;
+		enum oom_crash_number n;
+	} texts[] = {{"tried_text", OOM_CRASH_TRIED}, {"total_text", OOM_CRASH_TOTAL}, {"free_text", OOM_CRASH_FREE},
+		     {"process_text", OOM_CRASH_PROCESS}, {"allocated_text", OOM_CRASH_ALLOCATED}, {"other_text", OOM_CRASH_OTHER}};
+	int wrong = 0;
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (strcmp(oom_csv_cell(row, texts[i].column), c->text[texts[i].n])) {
+			printf("%s %s: wanted \"%s\", got \"%s\"\n", oom_csv_cell(row, "file"), texts[i].column,
+			       oom_csv_cell(row, texts[i].column), c->text[texts[i].n]);
+			wrong++;
+		}
+	return wrong;
+}
+
 static int wrong_word(const struct oom_csv_row *row, const char *column, const char *got)
 {
 	if (!strcmp(oom_csv_cell(row, column), got))
@@ -66,6 +85,8 @@ static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oo
 	}
 	for (int n = 0; n < OOM_CRASH_NUMBERS; n++)
 		t->wrong_numbers += wrong_number(row, &c, (enum oom_crash_number)n);
+	t->wrong_numbers += wrong_texts(row, &c);
+	t->wrong_numbers += wrong_word(row, "traceback", c.traceback ? "yes" : "no");
 	snprintf(text, sizeof(text), "%" PRId64, c.gpu_index);
 	t->wrong_numbers += wrong_word(row, "gpu_index", c.gpu_index < 0 ? "" : text);
 	snprintf(text, sizeof(text), "%" PRId64, c.rank);

@@ -1,0 +1,123 @@
+/* A crash as JSON, under the column names of a table of traces. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "diagnose.h"
+
+/* Which releases print a message in these words. */
+static const char *version(const struct oom_crash *c)
+{
+	static const struct {
+		const char *suffix, *range;
+	} eras[] = {{"1.0-cached", "1.0-1.3"}, {"1.4-reserved-total", "1.4-1.9"}, {"1.10-split-advice", "1.10-2.0"}, {"2.1-capacty", "2.1"},
+		    {"2.2-capacity", "2.2+"}, {"2.5-OutOfMemoryError", "2.5+"}, {"2.9-alloc-conf", "2.9+"}, {"thc-runtime-error-2", "0.1-0.4"},
+		    {"mps-gib", "2.7+"}};
+
+	for (size_t i = 0; i < sizeof(eras) / sizeof(eras[0]); i++)
+		if (strstr(c->format, eras[i].suffix))
+			return eras[i].range;
+	return NULL;
+}
+
+static void count_or_null(struct oom_json *j, const char *key, int64_t v)
+{
+	if (v >= 0)
+		oom_json_int(j, key, v);
+	else
+		oom_json_null(j, key);
+}
+
+static void one_number(struct oom_json *j, const struct oom_crash *c, const char *text, enum oom_crash_number n)
+{
+	if (text)
+		oom_json_text(j, text, c->known[n] && *c->text[n] ? c->text[n] : NULL);
+	if (c->known[n])
+		oom_json_uint(j, oom_crash_number_str(n), c->bytes[n]);
+	else
+		oom_json_null(j, oom_crash_number_str(n));
+}
+
+/* One of the two is printed, the other derived: derived ones have no text. */
+static void reserved_text(struct oom_json *j, const struct oom_crash *c)
+{
+	const char *total = c->text[OOM_CRASH_RESERVED_TOTAL], *idle = c->text[OOM_CRASH_RESERVED_UNALLOCATED];
+	char text[80];
+
+	if (*total)
+		snprintf(text, sizeof(text), "%s reserved in total", total);
+	else
+		snprintf(text, sizeof(text), "%s %s", idle, strstr(c->format, "cached") ? "cached" : "reserved but unallocated");
+	oom_json_text(j, "reserved_text", *total || *idle ? text : NULL);
+}
+
+static void numbers(struct oom_json *j, const struct oom_crash *c)
+{
+	static const struct {
+		enum oom_crash_number number;
+		const char *text;
+	} columns[] = {{OOM_CRASH_TOTAL, "total_text"}, {OOM_CRASH_FREE, "free_text"}, {OOM_CRASH_PROCESS, "process_text"},
+		       {OOM_CRASH_ALLOCATED, "allocated_text"}, {OOM_CRASH_RESERVED_TOTAL, NULL}, {OOM_CRASH_RESERVED_UNALLOCATED, NULL},
+		       {OOM_CRASH_PRIVATE_POOL, NULL}, {OOM_CRASH_ALLOWED, NULL}, {OOM_CRASH_OTHER, "other_text"}};
+	char pids[OOM_CRASH_PROCESSES * 48] = "";
+	size_t n = 0;
+
+	one_number(j, c, "tried_text", OOM_CRASH_TRIED);
+	count_or_null(j, "gpu_index", c->gpu_index);
+	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+		one_number(j, c, columns[i].text, columns[i].number);
+	reserved_text(j, c);
+	for (size_t i = 0; i < c->n_processes && n < sizeof(pids); i++)
+		n += (size_t)snprintf(pids + n, sizeof(pids) - n, "%s%" PRId64 ":%" PRIu64, i ? ";" : "", c->process[i].pid,
+				      c->process[i].bytes);
+	oom_json_text(j, "other_processes", *pids ? pids : NULL);
+}
+
+static void causes(struct oom_json *j, const struct oom_crash *c)
+{
+	const struct oom_verdict *first = &c->cause[0];
+
+	oom_json_text(j, "cause", c->n_causes ? oom_cause_info(first->cause)->name : "unknown");
+	/* how sure: the text forces it, or it is the best reading */
+	oom_json_text(j, "cause_basis", !c->n_causes || first->cause == OOM_CAUSE_UNKNOWN ? "unknown" :
+		      first->confidence >= 0.8 ? "trace" : "inferred");
+	oom_json_text(j, "fix", c->n_causes ? oom_cause_info(first->cause)->remedy : NULL);
+	oom_json_array(j, "causes");
+	for (size_t i = 0; i < c->n_causes; i++) {
+		const struct oom_cause_info *info = oom_cause_info(c->cause[i].cause);
+
+		oom_json_object(j, NULL);
+		oom_json_text(j, "cause", info->name);
+		oom_json_real(j, "confidence", c->cause[i].confidence);
+		oom_json_text(j, "evidence", c->cause[i].evidence);
+		oom_json_text(j, "fix", info->remedy);
+		if (info->rung)
+			oom_json_int(j, "rung", info->rung);
+		else
+			oom_json_null(j, "rung");
+		oom_json_text(j, "source", info->source);
+		oom_json_end(j);
+	}
+	oom_json_end(j);
+}
+
+void oom_crash_json(struct oom_json *j, const struct oom_crash *c, const char *file, uint64_t messages)
+{
+	oom_json_text(j, "file", file);
+	oom_json_text(j, "framework", c->framework);
+	oom_json_text(j, "version", version(c));
+	oom_json_text(j, "format", c->format);
+	oom_json_text(j, "exception", *c->exception ? c->exception : NULL);
+	count_or_null(j, "rank", c->rank);
+	oom_json_uint(j, "messages", messages);
+	oom_json_text(j, "traceback", c->traceback ? "yes" : "no");
+	oom_json_uint(j, "line", c->line);
+	numbers(j, c);
+	if (c->ooms || c->retries) {
+		oom_json_uint(j, "summary_ooms", c->ooms);
+		oom_json_uint(j, "summary_retries", c->retries);
+	}
+	oom_json_text(j, "phase", oom_crash_phase_str(c->phase));
+	oom_json_real(j, "phase_confidence", c->phase_confidence);
+	oom_json_text(j, "phase_evidence", *c->phase_evidence ? c->phase_evidence : NULL);
+	causes(j, c);
+}

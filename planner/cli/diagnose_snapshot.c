@@ -1,0 +1,193 @@
+/* A PyTorch memory snapshot beside the predicted anatomy. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "diagnose.h"
+#include "term.h"
+
+static const char *gib(uint64_t bytes)
+{
+	static char buf[6][32];
+	static int i;
+
+	i = (i + 1) % 6;
+	return oom_format_bytes(bytes, buf[i], sizeof(buf[i]));
+}
+
+bool oom_path_is_snapshot(const char *path)
+{
+	unsigned char head[3];
+	FILE *f;
+	size_t n;
+
+	if (!strcmp(path, "-")) {
+		/* one byte may be put back: no text begins with this one (in UTF-8 it continues a letter) */
+		const int c = getchar();
+
+		if (c != EOF)
+			ungetc(c, stdin);
+		return c == 0x80;
+	}
+	f = fopen(path, "rb");
+	if (!f)
+		return false;
+	n = fread(head, 1, sizeof(head), f);
+	fclose(f);
+	return oom_snapshot_is(head, n);
+}
+
+/* The predicted bytes of the same kind; what a recording cannot tell apart is added up in one place. */
+static uint64_t predicted(const struct oom_eval *e, enum oom_held h)
+{
+	static const struct {
+		enum oom_held held;
+		enum oom_bucket bucket;
+	} pairs[] = {{OOM_HELD_PARAMS, OOM_BUCKET_PARAMS}, {OOM_HELD_PARAMS, OOM_BUCKET_BUFFERS}, {OOM_HELD_INPUTS, OOM_BUCKET_INPUTS},
+		     {OOM_HELD_GRADS, OOM_BUCKET_GRADS}, {OOM_HELD_OPT, OOM_BUCKET_OPT}, {OOM_HELD_FORWARD, OOM_BUCKET_SAVED},
+		     {OOM_HELD_FORWARD, OOM_BUCKET_AMP}, {OOM_HELD_LOSS, OOM_BUCKET_LOGITS}, {OOM_HELD_RECOMPUTE, OOM_BUCKET_RECOMPUTE},
+		     {OOM_HELD_BACKWARD, OOM_BUCKET_TEMP}, {OOM_HELD_COMM, OOM_BUCKET_COMM}};
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+		if (pairs[i].held == h)
+			sum += e->bucket[pairs[i].bucket];
+	return sum;
+}
+
+static int price(struct oom_job *job, struct oom_eval *e)
+{
+	struct oom_evaluator *ev;
+	struct oom_error err = {{0}};
+	struct oom_target t;
+	int code = oom_target_open(job, &t, false);
+
+	if (code)
+		return code;
+	ev = oom_evaluator_new();
+	if (!ev || oom_evaluate(ev, t.model, &job->plan, OOM_EVAL_BUCKETS, e, &err))
+		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
+	oom_evaluator_free(ev);
+	oom_target_close(&t);
+	return code;
+}
+
+/* ---- text ---- */
+
+static void refusal(const struct oom_snapshot *s)
+{
+	const bool pieces = s->idle_bytes >= s->oom_tried_bytes && s->largest_idle_bytes < s->oom_tried_bytes;
+
+	printf("\nrefused (event %zu): %s asked, %s free on the card\n", s->oom_event, gib(s->oom_tried_bytes), gib(s->oom_free_bytes));
+	if (pieces)
+		printf("  %scause: fragmentation%s: %s lie idle in %zu pieces, the largest %s; %.0f %% of what is reserved is stranded\n"
+		       "  do: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True   [rung 4; playbook M8]%s\n", oom_paint(OOM_BAD),
+		       oom_paint(OOM_PLAIN), gib(s->idle_bytes), s->n_idle, gib(s->largest_idle_bytes),
+		       s->reserved_bytes ? 100 * (double)s->idle_bytes / (double)s->reserved_bytes : 0,
+		       s->expandable ? " (already in use)" : "");
+	else
+		printf("  %scause: too_large%s: %s idle in segments do not do\n  do: climb the ladder (oomplan plan)   [playbook M2, M4]\n",
+		       oom_paint(OOM_BAD), oom_paint(OOM_PLAIN), gib(s->idle_bytes));
+}
+
+static void text(const struct oom_snapshot *s, const struct oom_eval *e)
+{
+	printf("PyTorch memory snapshot: device %" PRId64 " of %zu, %zu events, %zu segments%s\n", s->device, s->n_devices, s->n_events,
+	       s->n_segments, s->expandable ? " (expandable)" : "");
+	printf("most was held after event %zu: %s in %zu blocks", s->peak_event, gib(s->peak_bytes), s->peak_blocks);
+	if (e)
+		printf("; predicted %s (%s)", gib(e->overall_peak), oom_phase_str(e->peak_phase));
+	printf("\n\n  %-30s %12s%s\n", "what", "held", e ? "    predicted" : "");
+	for (int h = 0; h < OOM_HELD_KINDS; h++) {
+		const uint64_t plan = e ? predicted(e, (enum oom_held)h) : 0;
+
+		if (!s->held[h] && !plan)
+			continue;
+		printf("  %-30s %12s", oom_held_str((enum oom_held)h), gib(s->held[h]));
+		if (plan)
+			printf(" %12s", gib(plan));
+		putchar('\n');
+	}
+	printf("\nby frame, the innermost of the program's own\n");
+	for (size_t i = 0; i < s->n_frames; i++)
+		printf("  %12s  %5zu x  %s\n", gib(s->frame[i].bytes), s->frame[i].blocks, s->frame[i].where);
+	if (s->n_other_frames)
+		printf("  %12s  in %zu frames more\n", gib(s->other_frame_bytes), s->n_other_frames);
+	printf("\nwhen it was dumped: %s reserved, %s allocated, %s idle in %zu pieces, the largest %s\n", gib(s->reserved_bytes),
+	       gib(s->allocated_bytes), gib(s->idle_bytes), s->n_idle, gib(s->largest_idle_bytes));
+	if (s->oom)
+		refusal(s);
+	if (!s->n_events)
+		printf("  no events: _record_memory_history() was not on, so this is the state at the dump, not at the peak\n");
+}
+
+/* ---- JSON ---- */
+
+static void json(const struct oom_snapshot *s, const struct oom_eval *e)
+{
+	struct oom_json j = {.out = stdout};
+
+	oom_json_object(&j, NULL);
+	oom_json_text(&j, "schema", "oomplan-snapshot/1");
+	oom_json_int(&j, "device", s->device);
+	oom_json_uint(&j, "devices", s->n_devices);
+	oom_json_uint(&j, "events", s->n_events);
+	oom_json_uint(&j, "peak_bytes", s->peak_bytes);
+	oom_json_uint(&j, "peak_event", s->peak_event);
+	oom_json_uint(&j, "peak_blocks", s->peak_blocks);
+	oom_json_object(&j, "held");
+	for (int h = 0; h < OOM_HELD_KINDS; h++)
+		oom_json_uint(&j, oom_held_column((enum oom_held)h), s->held[h]);
+	oom_json_end(&j);
+	oom_json_array(&j, "frames");
+	for (size_t i = 0; i < s->n_frames; i++) {
+		oom_json_object(&j, NULL);
+		oom_json_text(&j, "where", s->frame[i].where);
+		oom_json_text(&j, "held", oom_held_column(s->frame[i].held));
+		oom_json_uint(&j, "bytes", s->frame[i].bytes);
+		oom_json_uint(&j, "blocks", s->frame[i].blocks);
+		oom_json_end(&j);
+	}
+	oom_json_end(&j);
+	oom_json_uint(&j, "other_frames_bytes", s->other_frame_bytes);
+	oom_json_uint(&j, "reserved_bytes", s->reserved_bytes);
+	oom_json_uint(&j, "allocated_bytes", s->allocated_bytes);
+	oom_json_uint(&j, "idle_bytes", s->idle_bytes);
+	oom_json_uint(&j, "idle_blocks", s->n_idle);
+	oom_json_uint(&j, "largest_idle_bytes", s->largest_idle_bytes);
+	oom_json_uint(&j, "segments", s->n_segments);
+	oom_json_bool(&j, "expandable", s->expandable);
+	if (s->oom) {
+		oom_json_object(&j, "oom");
+		oom_json_uint(&j, "event", s->oom_event);
+		oom_json_uint(&j, "tried_bytes", s->oom_tried_bytes);
+		oom_json_uint(&j, "free_bytes", s->oom_free_bytes);
+		oom_json_end(&j);
+	} else {
+		oom_json_null(&j, "oom");
+	}
+	if (e) {
+		oom_json_object(&j, "predicted");
+		oom_json_uint(&j, "overall_peak_bytes", e->overall_peak);
+		for (int h = 0; h < OOM_HELD_KINDS; h++)
+			oom_json_uint(&j, oom_held_column((enum oom_held)h), predicted(e, (enum oom_held)h));
+		oom_json_end(&j);
+	}
+	oom_json_end(&j);
+}
+
+int oom_diagnose_snapshot(struct oom_job *job, const char *path)
+{
+	struct oom_error err = {{0}};
+	struct oom_snapshot s;
+	struct oom_eval e;
+	int code;
+
+	if (oom_snapshot_read(&s, path, &err))
+		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	code = job->model ? price(job, &e) : 0;
+	if (code)
+		return code;
+	(job->json ? json : text)(&s, job->model ? &e : NULL);
+	return OOM_EXIT_FITS;
+}
