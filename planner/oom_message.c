@@ -473,6 +473,18 @@ static bool name_char(char ch)
 	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') || ch == '.' || ch == '_';
 }
 
+/* Kill lines are printed by others than the program: an exception before them is another story. */
+static bool has_exception(const struct oom_crash *c)
+{
+	static const char *const none[] = {"oom-kill", "slurm-oom-kill", "kernel-oom-kill", "k8s-oomkilled", "k8s-evicted", "bare-killed",
+					   "exit-137"};
+
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		if (!strcmp(c->format, none[i]))
+			return false;
+	return true;
+}
+
 /* The class before the last colon in front of the message: "torch.OutOfMemoryError: CUDA ..." */
 static void exception_of(struct oom_crash *c, const char *begin, const char *at)
 {
@@ -519,7 +531,8 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	c->strength = t->strength;
 	snprintf(c->framework, sizeof(c->framework), "%s", t->framework);
 	snprintf(c->format, sizeof(c->format), "%s", t->format);
-	exception_of(c, begin, at);
+	if (has_exception(c))
+		exception_of(c, begin, at);
 	rank_of(c, begin, at + 1);
 	if (!strncmp(c->framework, "torch", 5) && (!strcmp(c->format, "cuda") || !strcmp(c->format, "hip") || !strcmp(c->format, "xpu") ||
 						    !strcmp(c->format, "npu") || !strcmp(c->format, "mps"))) {

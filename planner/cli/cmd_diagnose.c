@@ -103,7 +103,7 @@ static int run(struct oom_job *job)
 	const char *path = job->words.n ? job->words.items[0] : "-";
 	struct output o = {.job = job, .file = path, .json = {.out = stdout}};
 	struct oom_error err = {{0}};
-	struct oom_comparison m;
+	static struct oom_comparison m;
 	struct oom_crash_log log;
 	struct oom_crash c;
 	int code;
@@ -122,7 +122,7 @@ static int run(struct oom_job *job)
 	text(&c);
 	if (log.rising)
 		printf("allocated rises from message to message: see oomplan explain M20\n");
-	oom_compare_text(&c, &m);
+	oom_compare_text(job, &c, &m);
 	return code;
 }
 

@@ -21,10 +21,10 @@ struct oom_comparison {
 	char scope[64], row[64], kind[40], formula[160], numbers[120];
 	size_t also;                    /* rows of the same size beside it */
 	bool searched;
-	struct oom_search search;       /* the cheapest that would have fitted */
+	struct oom_search_report search;        /* the cheapest that would have fitted */
 };
 int oom_compare_crash(struct oom_job *job, const struct oom_crash *c, struct oom_comparison *out);
-void oom_compare_text(const struct oom_crash *c, const struct oom_comparison *m);
+void oom_compare_text(const struct oom_job *job, const struct oom_crash *c, const struct oom_comparison *m);
 void oom_compare_json(struct oom_json *j, const struct oom_comparison *m);
 
 /* The keys of one crash, into the object that is open. */

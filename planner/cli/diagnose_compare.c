@@ -103,6 +103,19 @@ static void phase_of(const struct oom_crash *c, struct oom_comparison *out)
 		}
 }
 
+static bool find_plan(struct oom_evaluator *ev, const struct oom_target *t, struct oom_comparison *out)
+{
+	struct oom_search_report *r = &out->search;
+	const struct oom_gpu *gpu = t->has_gpu ? &t->gpu : NULL;
+
+	r->asked = &out->asked;
+	r->objective = OOM_OBJECTIVE_TIME;
+	if (oom_search(ev, t->model, r->asked, out->capacity, gpu, 0, r->objective, &r->found, NULL))
+		return false;
+	return !r->found.found || !oom_search_reasons(ev, t->model, r->asked, &r->found.best, out->capacity, gpu, 0, r->objective,
+						      r->reason, &r->n_reasons, NULL);
+}
+
 int oom_compare_crash(struct oom_job *job, const struct oom_crash *c, struct oom_comparison *out)
 {
 	struct oom_evaluator *ev;
@@ -126,8 +139,7 @@ int oom_compare_crash(struct oom_job *job, const struct oom_crash *c, struct oom
 		phase_of(c, out);
 		if (c->known[OOM_CRASH_TRIED])
 			find_request(ev, t.model, c, out);
-		out->searched = out->capacity && !oom_search(ev, t.model, &job->plan, out->capacity, t.has_gpu ? &t.gpu : NULL, 0,
-							     OOM_OBJECTIVE_TIME, &out->search, &err);
+		out->searched = out->capacity && find_plan(ev, &t, out);
 	}
 	oom_evaluator_free(ev);
 	oom_target_close(&t);
@@ -154,7 +166,7 @@ static void request_text(const struct oom_crash *c, const struct oom_comparison 
 		printf("    with a micro-batch of %" PRId64 ", not the %" PRId64 " given\n", m->micro_batch, m->asked.micro_batch);
 }
 
-void oom_compare_text(const struct oom_crash *c, const struct oom_comparison *m)
+void oom_compare_text(const struct oom_job *job, const struct oom_crash *c, const struct oom_comparison *m)
 {
 	if (!m->done)
 		return;
@@ -180,7 +192,7 @@ void oom_compare_text(const struct oom_crash *c, const struct oom_comparison *m)
 	else if (m->eval.used_bytes <= oom_budget(m->capacity, &m->asked))
 		printf("  as asked it should have fitted %s: see the causes above\n", gib(m->capacity));
 	else if (m->searched)
-		oom_report_search(&m->asked, &m->search);
+		oom_report_search(job, &m->search);
 }
 
 void oom_compare_json(struct oom_json *j, const struct oom_comparison *m)
@@ -217,8 +229,8 @@ void oom_compare_json(struct oom_json *j, const struct oom_comparison *m)
 	} else {
 		oom_json_null(j, "request");
 	}
-	if (m->searched && m->search.found) {
-		const struct oom_candidate *b = &m->search.best;
+	if (m->searched && m->search.found.found) {
+		const struct oom_candidate *b = &m->search.found.best;
 
 		oom_json_object(j, "cheapest");
 		oom_json_uint(j, "used_bytes", b->used_bytes);
