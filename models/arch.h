@@ -64,6 +64,9 @@ struct oom_arch {
 	uint64_t dec_layers, dec_heads, dec_ff;
 	/* vision */
 	uint64_t image_size, patch, channels;
+	/* audio: elements of one frame of the input features (0: the input is token ids), and the frames of a clip where the
+	 * architecture fixes them (0: seq_len of them) */
+	uint64_t frame, frames;
 	/* layers that are not alike */
 	uint8_t kind[OOM_MAX_LAYERS];
 	bool kinds;

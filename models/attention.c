@@ -66,7 +66,7 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 	const struct oom_val caller[3] = {oom_share(t, q), oom_share(t, k), oom_share(t, v)};   /* its locals meanwhile */
 	struct oom_val y;
 
-	switch ((enum oom_attention)t->plan->attn) {
+	switch (a->written_out ? OOM_ATTN_EAGER : (enum oom_attention)t->plan->attn) {
 	case OOM_ATTN_SDPA:
 		if (!oom_is_none(a->mask)) {    /* use_gqa_in_sdpa: a mask rules grouped heads out */
 			k = repeat_kv(t, a, k, a->d);

@@ -299,7 +299,7 @@ struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, e
 	return m;
 }
 
-struct oom_val oom_make_eager_mask(struct oom_tape *t, enum oom_dtype dt)
+struct oom_val oom_make_written_mask(struct oom_tape *t, bool causal, enum oom_dtype dt, uint16_t mb, uint16_t mq, uint16_t mk)
 {
 	const struct oom_plan *real = t->plan;
 	struct oom_plan eager = *real;
@@ -307,9 +307,14 @@ struct oom_val oom_make_eager_mask(struct oom_tape *t, enum oom_dtype dt)
 
 	eager.attn = OOM_ATTN_EAGER;
 	t->plan = &eager;
-	m = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
+	m = oom_make_mask(t, causal, 0, dt, mb, mq, mk);
 	t->plan = real;
 	return m;
+}
+
+struct oom_val oom_make_eager_mask(struct oom_tape *t, enum oom_dtype dt)
+{
+	return oom_make_written_mask(t, true, dt, t->m_b, t->m_s, t->m_s);
 }
 
 struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt)

@@ -39,6 +39,7 @@ struct oom_attn {
 	bool k_scaled;                  /* keys times a constant before the rotation (Falcon-H1) */
 	const char *o_norm;             /* norm before the output projection; NULL: none */
 	struct oom_val *weights;        /* eager: a reference to the attention weights, for a caller that keeps them */
+	bool written_out;               /* eager whatever the plan asks for: the architecture has no other */
 	struct oom_val kv_from;         /* cross-attention: keys and values from here (kept) */
 };
 /* The defaults of a decoder-style layer: q_proj, k_proj, v_proj, o_proj over b x s tokens. */
@@ -97,7 +98,9 @@ struct oom_val oom_moe_parallel_experts(struct oom_tape *t, const struct oom_moe
 struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt, uint16_t mb, uint16_t mq,
 			     uint16_t mk);
 
-/* The causal mask of an architecture that writes its attention out whatever the plan asks for. */
+/* The same for an architecture that writes its attention out whatever the plan asks for. */
+struct oom_val oom_make_written_mask(struct oom_tape *t, bool causal, enum oom_dtype dt, uint16_t mb, uint16_t mq, uint16_t mk);
+/* Its causal mask over the batch. */
 struct oom_val oom_make_eager_mask(struct oom_tape *t, enum oom_dtype dt);
 
 /* Token ids / labels of the batch: persistent inputs (counted once), as values. */

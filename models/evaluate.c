@@ -339,8 +339,11 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a, 
 
 	if (task == OOM_TASK_IMAGE_CLS)
 		x[0] = b * (a->channels ? a->channels : 3) * side * side * (full ? 4 : 2);
-	else if (task == OOM_TASK_SEQ2SEQ)
+	else if (task == OOM_TASK_SEQ2SEQ) {
 		x[1] = b * tgt * 8;
+		if (a->frame)
+			x[0] = b * (a->frames ? a->frames : s) * a->frame * (full ? 4 : 2);
+	}
 	else if (task != OOM_TASK_SEQ_CLS)
 		x[1] = b * s * 8;
 	if (p->padding_mask)

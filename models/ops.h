@@ -63,6 +63,8 @@ struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_va
 /* The same with the input width given (x may be a view whose width is a multiple of it). */
 struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in, struct oom_dim out,
 				unsigned flags);
+/* A linear layer that is never called: weight, bias and adapter exist and get no gradient. */
+void oom_idle_linear(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, unsigned flags);
 /* y = x W^T with a weight that exists already (tied heads); bias may be absent (node -1). */
 struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w,
 				   struct oom_val bias, struct oom_dim out);

@@ -215,6 +215,22 @@ struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_va
 	return oom_op_linear_in(t, name, x, x.width, out, flags);
 }
 
+void oom_idle_linear(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, unsigned flags)
+{
+	const bool nf4 = t->plan->qlora && !(flags & (OOM_IS_HEAD | OOM_NO_QUANT));
+	const char *scope = t->scope;
+
+	t->scope = name;
+	oom_drop(t, oom_param(t, "weight", out, in, OOM_P_UNUSED | OOM_P_LINEAR | (nf4 ? OOM_P_NF4 : 0)));
+	if (flags & OOM_BIAS)
+		oom_drop(t, oom_param(t, "bias", 0, out, OOM_P_UNUSED));
+	if (adapted(t, name, flags)) {
+		oom_drop(t, oom_param(t, "lora_A.weight", (uint64_t)t->plan->lora_r, in, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED));
+		oom_drop(t, oom_param(t, "lora_B.weight", out, (uint64_t)t->plan->lora_r, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED));
+	}
+	t->scope = scope;
+}
+
 struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a, struct oom_val b, uint16_t mono,
 			  struct oom_dim width, uint64_t inner)
 {

@@ -1,10 +1,11 @@
 /* BART and its kin: encoder-decoder, learned positions, cross-attention, tied head with a logit bias.
- * Reference: transformers 5.12, models/{bart,mbart,plbart,mvp,pegasus,marian,blenderbot,m2m_100,...}/modeling_*.py. */
+ * Reference: transformers 5.12, models/{bart,mbart,plbart,mvp,pegasus,marian,blenderbot,m2m_100,nllb_moe,trocr,
+ * bigbird_pegasus}/modeling_*.py. */
 #include <string.h>
 
-#include "../blocks.h"
+#include "../encdec.h"
 
-enum { FLAGS, ENC_FF, DEC_FF, ENC_HEADS, DEC_HEADS, ENC_LAYERS };       /* extra[] */
+enum { FLAGS, ENC_FF, DEC_FF, ENC_HEADS, DEC_HEADS, ENC_LAYERS, ENC_SPARSE, DEC_SPARSE, CROSS, FULL };       /* extra[] */
 enum {
 	PRE_NORM = 1,           /* norms before, one more after each stack */
 	EMBED_NORM = 2,         /* layernorm_embedding */
@@ -13,6 +14,11 @@ enum {
 	LOGIT_BIAS = 16,
 	CLAMP = 32,             /* encoder layers clamp fp16 */
 	TABLE = 64,             /* positions are a buffer, indexed without a gradient (fairseq's make_positions) */
+	EAGER = 128,            /* no attention but the one written out */
+	DECODER = 256,          /* a decoder only (TrOCR): attention with bmm */
+	BIGBIRD = 512,          /* no biases in attention, block-sparse encoder */
+	EXPERTS = 1024,
+	NO_ONES = 2048,         /* the decoder alone makes no mask of ones */
 };
 static const struct {
 	const char *type;
@@ -22,8 +28,22 @@ static const struct {
 	{"mvp", EMBED_NORM | OFFSET | LOGIT_BIAS}, {"mbart", EMBED_NORM | OFFSET | LOGIT_BIAS | PRE_NORM | CLAMP},
 	{"pegasus", SINUSOIDAL | LOGIT_BIAS | PRE_NORM | CLAMP}, {"marian", SINUSOIDAL | LOGIT_BIAS},
 	{"blenderbot", LOGIT_BIAS | PRE_NORM | CLAMP}, {"blenderbot-small", LOGIT_BIAS | EMBED_NORM},
-	{"m2m_100", PRE_NORM | TABLE | CLAMP},
+	{"m2m_100", PRE_NORM | TABLE | CLAMP}, {"nllb-moe", PRE_NORM | TABLE | CLAMP | EXPERTS | EAGER},
+	{"trocr", OFFSET | EMBED_NORM | DECODER | NO_ONES}, {"bigbird_pegasus", PRE_NORM | CLAMP | LOGIT_BIAS | BIGBIRD | EAGER},
 };
+
+/* TrOCR: a decoder for any image encoder. */
+static void parse_decoder(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+
+	a->default_task = OOM_TASK_CAUSAL_LM;
+	a->extra[CROSS] = oom_read_count_or(r, "cross_attention_hidden_size", 0);
+	if (!oom_read_bool(r, "layernorm_embedding", true))
+		a->extra[FLAGS] &= ~(uint64_t)EMBED_NORM;
+	if (!oom_read_bool(r, "use_learned_position_embeddings", true))
+		a->extra[FLAGS] = (a->extra[FLAGS] & ~(uint64_t)OFFSET) | TABLE;
+}
 
 static void parse(struct oom_arch *a)
 {
@@ -32,15 +52,17 @@ static void parse(struct oom_arch *a)
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strcmp(kinds[i].type, a->model_type))
 			a->extra[FLAGS] = kinds[i].flags;
-	a->default_task = OOM_TASK_SEQ2SEQ;
+	a->default_task = OOM_TASK_SEQ2SEQ;     /* before what changes it */
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "d_model", 1);
-	a->extra[ENC_LAYERS] = oom_read_count(r, "encoder_layers", 1);
 	a->n_layers = a->dec_layers = oom_read_count(r, "decoder_layers", 1);
-	a->extra[ENC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(r, "encoder_attention_heads", 1);
-	a->extra[DEC_HEADS] = oom_read_count(r, "decoder_attention_heads", 1);
-	a->extra[ENC_FF] = a->d_ff = oom_read_count(r, "encoder_ffn_dim", 1);
-	a->extra[DEC_FF] = oom_read_count(r, "decoder_ffn_dim", 1);
+	a->extra[DEC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(r, "decoder_attention_heads", 1);
+	a->extra[DEC_FF] = a->d_ff = oom_read_count(r, "decoder_ffn_dim", 1);
+	if (!(a->extra[FLAGS] & DECODER)) {
+		a->extra[ENC_LAYERS] = oom_read_count(r, "encoder_layers", 1);
+		a->extra[ENC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(r, "encoder_attention_heads", 1);
+		a->extra[ENC_FF] = a->d_ff = oom_read_count(r, "encoder_ffn_dim", 1);
+	}
 	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
 	a->head_dim = a->d_model / a->n_heads;
 	a->act = oom_read_act(r, "activation_function", "gelu");
@@ -49,113 +71,116 @@ static void parse(struct oom_arch *a)
 	a->act_dropout = oom_read_real(r, "activation_dropout", 0);
 	a->classifier_dropout = oom_read_real(r, "classifier_dropout", 0);
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
+	if (a->extra[FLAGS] & EXPERTS) {
+		a->n_experts = oom_read_count(r, "num_experts", 1);
+		a->top_k = 2;
+		a->extra[ENC_SPARSE] = oom_read_count_or(r, "encoder_sparse_step", 0);
+		a->extra[DEC_SPARSE] = oom_read_count_or(r, "decoder_sparse_step", 0);
+		a->qkv_bias = oom_read_bool(r, "router_bias", false);
+	}
+	if (a->extra[FLAGS] & DECODER)
+		parse_decoder(a);
+	if (a->extra[FLAGS] & BIGBIRD) {
+		a->qkv_bias = oom_read_bool(r, "use_bias", false);
+		if (!strcmp(oom_read_string(r, "attention_type", "block_sparse"), "block_sparse"))
+			a->extra[FULL] = (5 + 2 * oom_read_count_or(r, "num_random_blocks", 3)) * oom_read_count_or(r, "block_size", 64);
+	}
 }
 
-struct stack {
-	const struct oom_arch *a;
-	struct oom_val mask, cross_mask, encoded;
-	uint64_t heads, ff;
-	uint16_t m_tokens, m_len, m_src, m_src_len;
-	bool decoder;
-	bool alone;             /* no encoder: cross-attention exists but is not called */
-};
+/* What a stack's layers are, in the words of encdec.h. */
+static unsigned stack_flags(const struct oom_arch *a)
+{
+	const uint64_t f = a->extra[FLAGS];
 
-static struct oom_val attention(struct oom_tape *t, const struct stack *s, struct oom_val x, bool cross, struct oom_val *weights)
+	return (f & PRE_NORM ? OOM_ED_PRE_NORM : 0) | (f & CLAMP ? OOM_ED_CLAMP : 0) | (f & EAGER ? OOM_ED_EAGER : 0) |
+	       (f & DECODER ? OOM_ED_BMM : 0) | (f & EXPERTS ? OOM_ED_NLLB : 0) |
+	       (f & BIGBIRD && !a->qkv_bias ? OOM_ED_NO_BIAS : 0);
+}
+
+/* BigBird's encoder on sequences too short for blocks: full attention under names of its own. */
+static struct oom_val bigbird_attention(struct oom_tape *t, const struct oom_encdec *s, uint32_t layer, struct oom_val x,
+					struct oom_val *weights)
 {
 	struct oom_attn at = oom_attn_of(t, s->a);
 
+	(void)layer;
 	at.heads = at.kv_heads = s->heads;
 	at.d = at.dv = s->a->d_model / s->heads;
-	at.causal = s->decoder && !cross;
-	at.qkv_bias = at.o_bias = true;
-	at.softmax_as_is = at.no_cast_back = true;
-	at.o = "out_proj";
+	at.causal = false;
+	at.qkv_bias = at.o_bias = s->a->qkv_bias;
+	at.softmax_as_is = at.no_cast_back = at.written_out = true;
+	at.q = "query";
+	at.k = "key";
+	at.v = "value";
+	at.o = "output";
 	at.weights = weights;
-	at.mask = cross ? s->cross_mask : s->mask;
-	at.mq = s->m_tokens;
-	at.mk = cross ? s->m_src : s->m_tokens;
-	at.sk = cross ? s->m_src_len : s->m_len;
-	if (cross)
-		at.kv_from = s->encoded;
+	at.mask = s->mask;
 	return oom_attention(t, &at, x);
 }
 
-/* One sub-layer around attention: norm before or after, dropout, residual.  `hidden, _ = attn(...)`: the name `_` holds
- * the probabilities until the next such line has run. */
-static struct oom_val attend(struct oom_tape *t, const struct stack *s, struct oom_val x, const char *norm, bool cross,
-			     struct oom_val *held)
+static bool is_sparse(const struct oom_encdec *s, uint32_t layer)
 {
-	const bool pre = s->a->extra[FLAGS] & PRE_NORM;
-	struct oom_val weights = oom_none();
-	struct oom_val h = pre ? oom_op_layer_norm(t, norm, oom_keep(x), 0, true, true) : oom_share(t, x);
+	const uint64_t step = s->a->extra[s->decoder ? DEC_SPARSE : ENC_SPARSE];
 
-	h = attention(t, s, h, cross, &weights);
-	oom_drop(t, *held);
-	*held = weights;
-	h = oom_op_dropout(t, h, s->a->dropout);
-	x = oom_op_add(t, x, h);
-	return pre ? x : oom_op_layer_norm(t, norm, x, 0, true, true);
+	return step && (layer + 1) % step == 0;
 }
 
-/* The parameters of a cross-attention that is never called: they get no gradient. */
-static void idle_cross_attention(struct oom_tape *t, const struct oom_arch *a)
+/* NLLB-MoE: every fourth feed-forward is a router and experts that run one after another.  Which tokens go where is the
+ * data's to say; here every token meets one expert. */
+static struct oom_val experts(struct oom_tape *t, const struct oom_encdec *s, uint32_t layer, struct oom_val x)
 {
-	static const char *const names[] = {"k_proj", "v_proj", "q_proj", "out_proj"};
-	const uint64_t d = a->d_model;
-
-	for (int i = 0; i < 4; i++) {
-		oom_drop(t, oom_param(t, names[i], d, d, OOM_P_UNUSED | OOM_P_LINEAR));
-		oom_drop(t, oom_param(t, "bias", 0, d, OOM_P_UNUSED));
-	}
-	oom_drop(t, oom_param(t, "encoder_attn_layer_norm.weight", 0, d, OOM_P_UNUSED | OOM_P_NORM));
-	oom_drop(t, oom_param(t, "encoder_attn_layer_norm.bias", 0, d, OOM_P_UNUSED | OOM_P_NORM));
-}
-
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
-{
-	const struct stack *s = ctx;
 	const struct oom_arch *a = s->a;
-	const bool pre = a->extra[FLAGS] & PRE_NORM;
-	const struct oom_dim h = D(a->d_model);
-	struct oom_val held = oom_none(), n, y;
+	const uint64_t e = a->n_experts, d = a->d_model;
+	const struct oom_dim ff = {s->ff, "ffn_dim"}, h = {d, "d_model"};
+	struct oom_val w, up, down, bias_up, bias_down, probs, at, y, none = oom_none();
 
-	(void)i;
-	x = attend(t, s, x, "self_attn_layer_norm", false, &held);
-	if (s->alone)
-		idle_cross_attention(t, a);
-	else if (s->decoder)
-		x = attend(t, s, x, "encoder_attn_layer_norm", true, &held);
-	n = pre ? oom_op_layer_norm(t, "final_layer_norm", oom_keep(x), 0, true, true) : oom_share(t, x);
-	y = oom_op_linear(t, "fc1", oom_keep(n), (struct oom_dim){s->ff, "ffn_dim"}, OOM_BIAS);
-	y = oom_activation(t, a->act, y);       /* activation_fn(fc1(n)): one line, n is reassigned after it */
-	oom_drop(t, n);
-	y = oom_op_dropout(t, y, a->act_dropout);
-	y = oom_op_linear(t, "fc2", y, h, OOM_BIAS);
-	x = oom_op_add(t, x, oom_op_dropout(t, y, a->dropout));
-	oom_drop(t, held);
-	if (a->extra[FLAGS] & CLAMP && !s->decoder && x.dt == OOM_DT_F16)
-		x = oom_op_unary(t, OOM_CLAMP, x);
-	return pre ? x : oom_op_layer_norm(t, "final_layer_norm", x, 0, true, true);
+	if (!is_sparse(s, layer))
+		return oom_encdec_feed_forward(t, s, x);
+	t->warning = "which tokens an expert of NLLB-MoE gets is the data's to say: its sparse layers are approximated";
+	t->scope = "router";
+	y = oom_op_cast(t, oom_keep(x), OOM_F32);
+	w = oom_op_cast(t, oom_param(t, "weight", e, d, OOM_P_LINEAR), OOM_F32);
+	y = oom_op_matmul_param(t, "classifier", y, w, a->qkv_bias ? oom_param(t, "bias", 0, e, 0) : none, (struct oom_dim){e, "num_experts"});
+	probs = oom_op_cast(t, oom_op_softmax(t, y, true), (enum oom_dtype)x.dt);
+	at = oom_new(t, "top-1 mask", x.mono, (struct oom_dim){e, "num_experts"}, OOM_I64);
+	probs = oom_op_mul(t, probs, oom_keep(at));
+	t->scope = "experts";
+	up = oom_param(t, "fc1.weight", e * s->ff, d, OOM_P_EXPERT | OOM_P_LINEAR);
+	bias_up = oom_param(t, "fc1.bias", 0, e * s->ff, OOM_P_EXPERT);
+	down = oom_param(t, "fc2.weight", e * d, s->ff, OOM_P_EXPERT | OOM_P_LINEAR);
+	bias_down = oom_param(t, "fc2.bias", 0, e * d, OOM_P_EXPERT);
+	y = oom_op_copy(t, "current_state", oom_keep(x));
+	y = oom_op_grouped_mm(t, "fc1", y, up, none, d, ff);
+	y = oom_op_add_into(t, y, bias_up, y.mono, ff);
+	y = oom_op_dropout(t, oom_activation(t, a->act, y), a->act_dropout);
+	y = oom_op_grouped_mm(t, "fc2", y, down, none, s->ff, h);
+	y = oom_op_add_into(t, y, bias_down, y.mono, h);
+	y = oom_op_mul(t, y, oom_op_sum(t, probs, y.mono, D(1)));
+	oom_drop(t, at);
+	oom_done(t, x);
+	return y;
 }
 
 /* weights.index_select(0, positions of what is not padding): a buffer of max_position_embeddings + 2 rows. */
-static struct oom_val table_positions(struct oom_tape *t, const struct stack *s, struct oom_val embed)
+static struct oom_val table_positions(struct oom_tape *t, const struct oom_encdec *s, struct oom_val embed)
 {
 	const struct oom_arch *a = s->a;
 	const enum oom_dtype dt = t->plan->qlora ? OOM_DT_BF16 : (enum oom_dtype)embed.dt;
 	struct oom_val ids = oom_new(t, "position ids", s->m_tokens, D(1), OOM_I64), pos;
 
-	oom_buffer(t, (a->max_positions + 2) * a->d_model, dt);
+	if (!(a->extra[FLAGS] & DECODER))       /* TrOCR's is neither parameter nor buffer */
+		oom_buffer(t, (a->max_positions + 2) * a->d_model, dt);
 	pos = oom_new(t, "embed_positions", s->m_tokens, D(a->d_model), dt);
 	oom_drop(t, ids);
 	return pos;
 }
 
-static struct oom_val run_stack(struct oom_tape *t, struct stack *s, struct oom_val embed, struct oom_val ids, uint64_t layers)
+static struct oom_val run_stack(struct oom_tape *t, struct oom_encdec *s, struct oom_val embed, struct oom_val ids, uint64_t layers)
 {
 	const struct oom_arch *a = s->a;
 	const uint64_t flags = a->extra[FLAGS], positions = a->max_positions + (flags & OFFSET ? 2 : 0);
 	const struct oom_dim h = D(a->d_model);
+	uint8_t kind[OOM_MAX_LAYERS];
 	struct oom_val x, pos, first;
 
 	x = oom_op_unary(t, OOM_SCALE, oom_op_embedding_param(t, embed, ids, a->vocab, h));
@@ -171,7 +196,10 @@ static struct oom_val run_stack(struct oom_tape *t, struct stack *s, struct oom_
 	if (flags & EMBED_NORM)
 		x = oom_op_layer_norm(t, "layernorm_embedding", x, 0, true, true);
 	x = oom_op_dropout(t, x, a->dropout);
-	x = oom_layers(t, (uint32_t)oom_depth(t, layers), NULL, block, s, x);
+	if (a->extra[FLAGS] & EXPERTS)
+		for (uint64_t i = 0; i < OOM_MAX_LAYERS; i++)
+			kind[i] = is_sparse(s, (uint32_t)i);
+	x = oom_layers(t, (uint32_t)oom_depth(t, layers), a->extra[FLAGS] & EXPERTS ? kind : NULL, oom_encdec_layer, s, x);
 	if (flags & PRE_NORM)
 		x = oom_op_layer_norm(t, "layer_norm", x, 0, true, true);
 	oom_drop(t, pos);
@@ -182,19 +210,26 @@ static struct oom_val run_stack(struct oom_tape *t, struct stack *s, struct oom_
 /* The decoder by itself (BartForCausalLM): labels are not shifted, logits not cast. */
 static struct oom_val causal_step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct stack dec = {.a = a, .heads = a->extra[DEC_HEADS], .ff = a->extra[DEC_FF], .m_tokens = t->m_bs, .m_len = t->m_s,
-			    .cross_mask = oom_none(), .encoded = oom_none(), .decoder = true, .alone = true};
+	struct oom_encdec dec = {.a = a, .heads = a->extra[DEC_HEADS], .ff = a->extra[DEC_FF], .m_tokens = t->m_bs, .m_len = t->m_s,
+				 .cross_mask = oom_none(), .encoded = oom_none(), .decoder = true, .alone = true,
+				 .flags = stack_flags(a), .cross_width = a->extra[CROSS]};
+	struct oom_arch untied = *a;
+	const struct oom_arch *head = a;
 	struct oom_val embed, x, loss, hidden, ones;
 
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	ones = t->plan->padding_mask ? oom_none() : oom_new(t, "attention mask", t->m_bs, D(1), OOM_F32);
-	dec.mask = oom_make_mask(t, true, 0, (enum oom_dtype)embed.dt, t->m_b, t->m_s, t->m_s);
+	ones = t->plan->padding_mask || a->extra[FLAGS] & NO_ONES ? oom_none() : oom_new(t, "attention mask", t->m_bs, D(1), OOM_F32);
+	dec.mask = oom_encdec_mask(t, dec.flags, true, (enum oom_dtype)embed.dt, t->m_s, t->m_s);
 	x = run_stack(t, &dec, embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->dec_layers);
 	oom_drop_shared(t, dec.mask);
 	oom_drop(t, ones);
 	hidden = oom_share(t, x);
-	x = oom_lm_head(t, a, x, embed, "lm_head", false);
+	if (a->extra[FLAGS] & BIGBIRD) {        /* BigBirdPegasusForCausalLM ties nothing */
+		untied.tie = false;
+		head = &untied;
+	}
+	x = oom_lm_head(t, head, x, embed, a->extra[FLAGS] & DECODER ? "output_projection" : "lm_head", false);
 	loss = oom_plain_lm_loss(t, x, false, t->m_bs);
 	oom_drop(t, hidden);
 	return loss;
@@ -221,13 +256,17 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ? oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0) : t->m_s;
 	const uint16_t m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct oom_val embed, enc_embed, dec_embed, x, dec_ids, hidden, loss;
-	struct stack enc = {.a = a, .heads = a->extra[ENC_HEADS], .ff = a->extra[ENC_FF], .m_tokens = t->m_bs, .m_len = t->m_s,
-			    .mask = oom_none(), .cross_mask = oom_none(), .encoded = oom_none()};
-	struct stack dec = {.a = a, .heads = a->extra[DEC_HEADS], .ff = a->extra[DEC_FF], .m_tokens = m_bt, .m_len = m_t,
-			    .m_src = t->m_bs, .m_src_len = t->m_s, .decoder = true};
+	struct oom_encdec enc = {.a = a, .heads = a->extra[ENC_HEADS], .ff = a->extra[ENC_FF], .m_tokens = t->m_bs, .m_len = t->m_s,
+				 .mask = oom_none(), .cross_mask = oom_none(), .encoded = oom_none(), .flags = stack_flags(a)};
+	struct oom_encdec dec = {.a = a, .heads = a->extra[DEC_HEADS], .ff = a->extra[DEC_FF], .m_tokens = m_bt, .m_len = m_t,
+				 .m_src = t->m_bs, .m_src_len = t->m_s, .decoder = true, .flags = enc.flags};
 
 	if (a->task == OOM_TASK_CAUSAL_LM)
 		return causal_step(t, a);
+	if (a->extra[FLAGS] & DECODER) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s is a decoder: it has the task causal-lm only", a->model_type);
+		return oom_none();
+	}
 	if (a->task == OOM_TASK_IMAGE_CLS) {
 		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s is a text model: it has no task image-cls", a->model_type);
 		return oom_none();
@@ -239,12 +278,18 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		dec_embed = oom_param(t, "decoder.embed_tokens", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	}
 	dec_ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
-	enc.mask = oom_make_mask(t, false, 0, (enum oom_dtype)embed.dt, t->m_b, t->m_s, t->m_s);
+	enc.mask = oom_encdec_mask(t, enc.flags, false, (enum oom_dtype)embed.dt, t->m_s, t->m_s);
+	if (a->extra[FLAGS] & EXPERTS)
+		enc.feed_forward = dec.feed_forward = experts;
+	if (a->extra[FLAGS] & BIGBIRD)
+		enc.self_attention = bigbird_attention;
+	if (a->extra[FULL] && oom_cond_above(t, t->m_s, a->extra[FULL]))
+		t->warning = "BigBird's block-sparse attention is approximated as full attention";
 	x = run_stack(t, &enc, enc_embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->extra[ENC_LAYERS]);
 	oom_drop_shared(t, enc.mask);
 	dec.encoded = x;
-	dec.mask = oom_make_mask(t, true, 0, (enum oom_dtype)embed.dt, t->m_b, m_t, m_t);
-	dec.cross_mask = oom_make_mask(t, false, 0, (enum oom_dtype)embed.dt, t->m_b, m_t, t->m_s);
+	dec.mask = oom_encdec_mask(t, dec.flags, true, (enum oom_dtype)embed.dt, m_t, m_t);
+	dec.cross_mask = oom_encdec_mask(t, dec.flags, false, (enum oom_dtype)embed.dt, m_t, t->m_s);
 	x = run_stack(t, &dec, dec_embed, oom_keep(dec_ids), a->dec_layers);
 	oom_drop_shared(t, dec.mask);
 	oom_drop_shared(t, dec.cross_mask);
@@ -257,7 +302,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const char *const types[] = {"bart", "plbart", "mvp", "mbart", "pegasus", "marian", "blenderbot", "blenderbot-small",
-				    "m2m_100", NULL};
+				    "m2m_100", "nllb-moe", "trocr", "bigbird_pegasus", NULL};
 
 const struct oom_family oom_family_bart = {
 	.name = "bart",
