@@ -84,6 +84,7 @@ struct oom_moe {
 	bool ungated;                   /* experts and shared experts are down(act(up(x))) (Nemotron-H) */
 	bool latent_bias;
 	uint64_t latent;                /* width the experts work in, between two projections; 0: the model's */
+	uint64_t zero_experts;          /* LongCat: experts that pass their input on, weighed and stacked like the others */
 	bool combine_fp32;              /* routed and shared outputs summed in fp32 */
 };
 /* Router, dispatch, experts, combination; consumes x. */

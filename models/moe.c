@@ -60,13 +60,14 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
  * (models/deepseek_v3/modeling_deepseek_v3.py DeepseekV3TopkRouter, route_tokens_to_experts). */
 static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index)
 {
-	const struct oom_dim e = {m->experts, "n_experts"}, k = {m->top_k, "top_k"};
+	const uint64_t all = m->experts + m->zero_experts;
+	const struct oom_dim e = {all, "n_experts"}, k = {m->top_k, "top_k"};
 	struct oom_lora_param lora;
 	struct oom_val w, p, v;
 
 	t->scope = "gate";
-	w = oom_param(t, "weight", m->experts, x.width, 0);
-	lora = oom_lora_delta(t, OOM_LORA_ROUTER, w, 1, m->experts, x.width);
+	w = oom_param(t, "weight", all, x.width, 0);
+	lora = oom_lora_delta(t, OOM_LORA_ROUTER, w, 1, all, x.width);
 	/* PEFT 0.20 stops here: its wrapper does not pass the router's correction bias on */
 	t->approximate |= !oom_is_none(lora.delta) && m->sigmoid && !m->route_late;
 	w = oom_lora_sum(t, &lora);
@@ -84,7 +85,7 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 	p = m->sigmoid ? oom_op_unary(t, OOM_SIGMOID, p) : oom_op_softmax(t, p, !m->route_plain);
 	/* scores with the bias, and with the groups not chosen masked out: gone when the function returns */
 	if (m->sigmoid)
-		oom_scratch(t, "scores for choice", x.mono, 2 * m->experts, OOM_F32);
+		oom_scratch(t, "scores for choice", x.mono, 2 * all, OOM_F32);
 	*index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
 	v = oom_op_gather(t, "top-k value", p, oom_keep(*index), x.mono, k);
 	if (m->norm_topk) {
@@ -137,7 +138,7 @@ struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, stru
 	const uint64_t wide = m->ungated ? m->d_expert : 2 * m->d_expert;
 
 	t->scope = "experts";
-	gate_up = oom_param(t, m->ungated ? "up_proj" : "gate_up_proj", m->experts * wide, x.width, OOM_P_EXPERT);
+	gate_up = oom_param(t, m->ungated ? "up_proj" : "gate_up_proj", (m->experts + m->zero_experts) * wide, x.width, OOM_P_EXPERT);
 	down = oom_param(t, "down_proj", m->experts * x.width, m->d_expert, OOM_P_EXPERT);
 	oom_param_stacked(t, gate_up, wide);
 	oom_param_stacked(t, down, x.width);
