@@ -211,7 +211,7 @@ static void split_rule(struct oom_tape *t, const struct oom_node *n, struct grad
 
 static void cat_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < n->n_edge; i++)
 		if (needed(n, i)) {             /* narrow(): a view of the gradient */
 			g[i] = shared(t, n);
 			g[i].mono = n->edge[i].mono;

@@ -50,6 +50,26 @@ struct oom_val oom_map_tokens(struct oom_tape *t, struct oom_map m);
 uint16_t oom_tokens_of(struct oom_tape *t, uint64_t n);
 uint16_t oom_length_of(struct oom_tape *t, uint64_t n);
 
+/* ---- attention over patches (patches.c) ---- */
+
+/* Attention written out in the older style: scores, division, added biases (kept; up to two, may be absent), softmax in
+ * the scores' own type, dropout, a merged copy.  q, k, v, the scores and the weights are locals of the function, which
+ * may go on after it: they are given in held[5] for the caller to drop, or dropped at once when held is NULL. */
+struct oom_val oom_written_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val q, struct oom_val k,
+				     struct oom_val v, const struct oom_val bias[2], struct oom_val *held);
+void oom_drop_all(struct oom_tape *t, const struct oom_val *x, int n);
+/* nn.Linear, split into heads. */
+struct oom_val oom_project_heads(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool bias);
+/* An attention of `heads` over `queries` of every image to `keys`, without a causal mask. */
+struct oom_attn oom_attn_over(struct oom_tape *t, const struct oom_arch *a, uint64_t heads, uint64_t width, uint64_t queries,
+			      uint64_t keys);
+/* Learned position embeddings or tokens, [1, n, width], as a tensor of n rows. */
+struct oom_val oom_param_tokens(struct oom_tape *t, const char *name, uint64_t n, uint64_t width);
+/* torch.cat of three along the tokens. */
+struct oom_val oom_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c, uint16_t mono, struct oom_dim width);
+/* Tokens (b x n) x c as a map of c x h x w: a view. */
+struct oom_map oom_tokens_map(struct oom_tape *t, struct oom_val x, uint64_t c, uint64_t h, uint64_t w);
+
 /* ---- the frame of an image classifier ---- */
 
 /* Up to max whole numbers in [1, 2^20] of a list key; returns how many there are, 0 (with a failure) when there are
