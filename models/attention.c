@@ -50,12 +50,20 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	p = oom_op_softmax(t, oom_keep(w), !a->softmax_as_is);
 	if (!a->no_cast_back)
 		p = oom_op_cast(t, p, dt);
-	oom_drop(t, w);                         /* the scores' name is reassigned only now */
-	w = oom_op_dropout(t, p, a->dropout);
+	if (!a->scores_local) {                 /* the scores' name is reassigned only now */
+		oom_drop(t, w);
+		w = oom_none();
+	}
+	p = oom_op_dropout(t, p, a->dropout);
 	if (a->weights)
-		*a->weights = oom_share(t, w);
-	return oom_op_bmm(t, "attention", w, v, a->mq, (struct oom_dim){a->heads * a->dv, "n_heads * head_dim"},
-			  oom_mono_now(t, a->sk));
+		*a->weights = oom_share(t, p);
+	v = oom_op_bmm(t, "attention", p, v, a->mq, (struct oom_dim){a->heads * a->dv, "n_heads * head_dim"},
+		       oom_mono_now(t, a->sk));
+	if (a->scores_local) {                  /* context_layer.contiguous() while the scores' name still holds them */
+		v = oom_op_merge_heads(t, v);
+		oom_drop(t, w);
+	}
+	return v;
 }
 
 struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, struct oom_val q, struct oom_val k,
@@ -82,7 +90,9 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 		y = eager(t, a, q, k, v);
 		break;
 	}
-	y = oom_op_merge_heads(t, y);
+	if (!a->written_out || !a->scores_local)
+		y = oom_op_merge_heads(t, y);
+	y.perm = false;
 	for (int i = 0; i < 3; i++)
 		oom_drop(t, caller[i]);
 	return y;

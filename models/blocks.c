@@ -221,6 +221,36 @@ struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct
 	return qc;
 }
 
+static struct oom_val rope_fp32_one(struct oom_tape *t, struct oom_val x, const struct oom_rope *r, uint64_t heads,
+				    uint64_t head_dim)
+{
+	const struct oom_dim half = {heads * head_dim / 2, "heads * head_dim / 2"}, whole = {heads * head_dim, "heads * head_dim"};
+	struct oom_val y = oom_op_mul(t, oom_op_cast(t, oom_keep(x), OOM_F32), oom_keep(r->cos)), f, x1, x2;
+
+	f = oom_op_cast(t, oom_keep(x), OOM_F32);
+	x1 = oom_op_slice(t, oom_keep(f), f.mono, half);
+	x2 = oom_op_slice(t, oom_keep(f), f.mono, half);
+	x2 = oom_op_cat(t, oom_op_unary(t, OOM_NEG, x2), x1, whole);
+	oom_drop(t, f);
+	return oom_op_add(t, y, oom_op_mul(t, x2, oom_keep(r->sin)));
+}
+
+void oom_rope_fp32(struct oom_tape *t, struct oom_val *q, struct oom_val *k, const struct oom_rope *r, uint64_t heads,
+		   uint64_t kv_heads, uint64_t head_dim)
+{
+	const enum oom_dtype dt = (enum oom_dtype)q->dt;
+	const struct oom_val old_q = *q, old_k = *k;    /* arguments and the caller's names until both are rotated */
+	struct oom_val q32 = rope_fp32_one(t, old_q, r, heads, head_dim);
+	struct oom_val k32 = rope_fp32_one(t, old_k, r, kv_heads, head_dim);
+
+	*q = oom_op_cast(t, oom_keep(q32), dt);
+	*k = oom_op_cast(t, oom_keep(k32), dt);
+	oom_drop(t, q32);
+	oom_drop(t, k32);
+	oom_drop(t, old_q);
+	oom_drop(t, old_k);
+}
+
 /* ---- feed-forwards ---- */
 
 struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act act, struct oom_dim ff, bool bias)

@@ -17,6 +17,9 @@ struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype
 /* q * cos + rotate_half(q) * sin on [b, heads, s, dim]; dim < head_dim rotates a part (rot_dim). */
 struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct oom_rope *r, uint64_t heads,
 			      uint64_t head_dim, uint64_t rot_dim);
+/* q.float() * cos + rotate_half(q.float()) * sin for both, each converted twice, and back to their type (ModernBERT, ESM). */
+void oom_rope_fp32(struct oom_tape *t, struct oom_val *q, struct oom_val *k, const struct oom_rope *r, uint64_t heads,
+		   uint64_t kv_heads, uint64_t head_dim);
 
 /* What an attention layer is made of.  Widths in elements. */
 struct oom_attn {
@@ -38,6 +41,7 @@ struct oom_attn {
 	bool rope_spread;               /* halves of cos and sin repeated in place: new tables in every layer */
 	bool k_scaled;                  /* keys times a constant before the rotation (Falcon-H1) */
 	const char *o_norm;             /* norm before the output projection; NULL: none */
+	bool scores_local;              /* of written_out: in one Python function, the scores a local until the context is made */
 	struct oom_val *weights;        /* eager: a reference to the attention weights, for a caller that keeps them */
 	bool written_out;               /* eager whatever the plan asks for: the architecture has no other */
 	struct oom_val kv_from;         /* cross-attention: keys and values from here (kept) */

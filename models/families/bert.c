@@ -1,26 +1,78 @@
-/* BERT and RoBERTa: post-norm encoders with learned positions.
- * Reference: transformers 5.12, models/bert/modeling_bert.py, models/roberta/modeling_roberta.py. */
+/* BERT, RoBERTa and the encoders built like them: learned positions, plain feed-forwards, norms after or before.
+ * Reference: transformers 5.12, models/bert/modeling_bert.py, models/roberta/modeling_roberta.py and those of the types
+ * below. */
+#include <stdio.h>
 #include <string.h>
 
-#include "../blocks.h"
+#include "bert.h"
 
-/* extra[]: positions from ids and RoBERTa's heads; a narrow embedding and its generator; norms before, not after */
-enum { ROBERTA, ELECTRA, PRE_NORM };
+static const struct {
+	const char *type;
+	uint32_t flags;
+} kinds[] = {
+	{"bert", 0},
+	{"roberta", BERT_IDS_POSITIONS | BERT_CLS_HEAD | BERT_GELU_HEADS},
+	{"xlm-roberta", BERT_IDS_POSITIONS | BERT_CLS_HEAD | BERT_GELU_HEADS},
+	{"camembert", BERT_IDS_POSITIONS | BERT_CLS_HEAD | BERT_GELU_HEADS},
+	{"data2vec-text", BERT_IDS_POSITIONS | BERT_CLS_HEAD | BERT_GELU_HEADS},
+	{"electra", BERT_ELECTRA | BERT_GELU_HEADS},
+	{"roberta-prelayernorm", BERT_IDS_POSITIONS | BERT_CLS_HEAD | BERT_GELU_HEADS | BERT_PRE_NORM},
+	{"xlm-roberta-xl", BERT_IDS_POSITIONS | BERT_CLS_HEAD | BERT_GELU_HEADS | BERT_PRE_NORM | BERT_NO_EMBED_NORM |
+			   BERT_NO_FF_DROPOUT},
+	{"ernie", 0},
+	{"roc_bert", BERT_ADD_INPLACE},
+	{"bert-generation", BERT_NO_TYPES | BERT_NO_TRANSFORM},
+	{"megatron-bert", BERT_ZERO_TYPES | BERT_ADD_INPLACE | BERT_NO_EMBED_NORM | BERT_PRE_NORM | BERT_WRITTEN_OUT |
+			  BERT_KEEPS_WEIGHTS},
+	{"rembert", BERT_ZERO_TYPES | BERT_ADD_INPLACE | BERT_WRITTEN_OUT | BERT_KEEPS_WEIGHTS | BERT_UNTIED_BIAS},
+	{"layoutlm", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_FLOAT_MASK | BERT_SOFTMAX_FP32 | BERT_IDLE_POOLER},
+	{"markuplm", BERT_IDS_POSITIONS | BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_FLOAT_MASK | BERT_SOFTMAX_FP32},
+	{"luke", BERT_IDS_POSITIONS | BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_GELU_HEADS | BERT_IDLE_POOLER | BERT_UNTIED_BIAS |
+		 BERT_NO_BUFFER},
+	{"tapas", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_NO_BUFFER},
+	{"ibert", BERT_IDS_POSITIONS | BERT_ZERO_TYPES | BERT_CLS_HEAD | BERT_GELU_HEADS | BERT_WRITTEN_OUT},
+};
+
+static uint64_t flags_of(const char *type)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(kinds[i].type, type))
+			return kinds[i].flags;
+	return 0;
+}
+
+/* Where a type's keys or sizes are its own. */
+static void adjust(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+
+	a->extra[BERT_D_HEAD] = a->d_embed;
+	if (!strcmp(a->model_type, "rembert")) {        /* tie_word_embeddings does nothing: the widths differ */
+		a->d_embed = oom_read_count(r, "input_embedding_size", 1);
+		a->extra[BERT_D_HEAD] = oom_read_count_or(r, "output_embedding_size", 1664);
+		a->classifier_dropout = oom_read_real(r, "classifier_dropout_prob", 0.1);
+		a->tie = false;
+	}
+	if (!strcmp(a->model_type, "luke"))     /* only the entities' decoder is tied */
+		a->tie = false;
+	if (!strcmp(a->model_type, "ibert")) {
+		a->approximate = true;
+		snprintf(a->warning, sizeof(a->warning), "ibert: activations are approximated as RoBERTa's, the quantisers' statistics "
+			 "left out.");
+	}
+}
 
 static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	static const char *const like_roberta[] = {"roberta", "xlm-roberta", "camembert", "data2vec-text",
-						   "roberta-prelayernorm", NULL};
 
-	for (int i = 0; like_roberta[i]; i++)
-		a->extra[ROBERTA] |= !strcmp(a->model_type, like_roberta[i]);
-	a->extra[ELECTRA] = !strcmp(a->model_type, "electra");
-	a->extra[PRE_NORM] = !strcmp(a->model_type, "roberta-prelayernorm");
-	a->default_task = OOM_TASK_MASKED_LM;
+	a->extra[BERT_FLAGS] = flags_of(a->model_type);
+	a->extra[BERT_CAUSAL] = oom_read_bool(r, "is_decoder", false);
+	a->default_task = !strcmp(a->model_type, "bert-generation") ? OOM_TASK_CAUSAL_LM :
+			  !strcmp(a->model_type, "markuplm") ? OOM_TASK_SEQ_CLS : OOM_TASK_MASKED_LM;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_embed = a->extra[ELECTRA] ? oom_read_count(r, "embedding_size", 1) : a->d_model;
+	a->d_embed = a->extra[BERT_FLAGS] & BERT_ELECTRA ? oom_read_count(r, "embedding_size", 1) : a->d_model;
 	a->d_ff = oom_read_count(r, "intermediate_size", 1);
 	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
@@ -32,6 +84,7 @@ static void parse(struct oom_arch *a)
 	a->attn_dropout = oom_read_real(r, "attention_probs_dropout_prob", 0.1);
 	a->classifier_dropout = oom_read_real(r, "classifier_dropout", a->dropout);
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
+	adjust(a);
 	if (a->d_model % a->n_heads)
 		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
 			      (unsigned long long)a->n_heads);
@@ -42,127 +95,118 @@ struct layer {
 	struct oom_val mask;
 };
 
-/* dense, dropout, LayerNorm(h + input) (the sum alone where norms come first); both arguments and the dropped-out tensor are locals until the norm is done */
-static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, struct oom_val from, struct oom_val input)
+/* LUKE's queries between words and entities. */
+static void entity_queries(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val h = oom_op_linear(t, "dense", oom_keep(from), D(a->d_model), OOM_BIAS), y;
+	for (int i = 0; i < 3; i++) {
+		oom_drop(t, oom_param(t, "entity query", a->d_model, a->d_model, OOM_P_LINEAR | OOM_P_UNUSED));
+		oom_drop(t, oom_param(t, "entity query", 0, a->d_model, OOM_P_UNUSED));
+	}
+}
 
-	h = oom_op_dropout(t, h, a->dropout);
-	y = oom_op_add(t, oom_keep(h), oom_keep(input));
-	if (!a->extra[PRE_NORM])
-		y = oom_op_layer_norm(t, "LayerNorm", y, 0, true, true);
-	oom_drop(t, h);
-	oom_drop(t, from);
-	oom_drop(t, input);
-	return y;
+static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val in, struct oom_val *weights)
+{
+	const struct oom_arch *a = l->a;
+	const uint64_t flags = a->extra[BERT_FLAGS];
+	const struct oom_dim h = D(a->d_model);
+	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_val q, k, v;
+
+	at.mask = l->mask;
+	at.causal = a->extra[BERT_CAUSAL];
+	at.softmax_as_is = at.no_cast_back = !(flags & BERT_SOFTMAX_FP32);
+	at.written_out = flags & BERT_WRITTEN_OUT;
+	at.scores_local = at.written_out && !(flags & BERT_SOFTMAX_FP32);
+	at.weights = flags & BERT_KEEPS_WEIGHTS ? weights : NULL;
+	q = oom_op_heads(t, oom_op_linear(t, "query", oom_keep(in), h, OOM_BIAS));
+	k = oom_op_heads(t, oom_op_linear(t, "key", oom_keep(in), h, OOM_BIAS));
+	v = oom_op_heads(t, oom_op_linear(t, "value", oom_keep(in), h, OOM_BIAS));
+	if (!strcmp(a->model_type, "luke") && oom_read_bool((struct oom_reader *)&a->rd, "use_entity_aware_attention", true))
+		entity_queries(t, a);
+	return oom_attention_core(t, &at, q, k, v);
 }
 
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const struct oom_dim h = D(a->d_model);
-	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_val q, k, v, in;
+	const uint64_t flags = a->extra[BERT_FLAGS];
+	const bool pre = flags & BERT_PRE_NORM;
+	const char *norm = pre ? NULL : "LayerNorm";
+	struct oom_val y, in, weights = oom_none(), before = oom_none();
 
-	(void)i;
-	at.mask = l->mask;
-	at.causal = false;
-	at.softmax_as_is = at.no_cast_back = true;
-	in = a->extra[PRE_NORM] ? oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true) : oom_share(t, x);
-	q = oom_op_heads(t, oom_op_linear(t, "query", oom_keep(in), h, OOM_BIAS));
-	k = oom_op_heads(t, oom_op_linear(t, "key", oom_keep(in), h, OOM_BIAS));
-	v = oom_op_heads(t, oom_op_linear(t, "value", oom_keep(in), h, OOM_BIAS));
-	q = oom_attention_core(t, &at, q, k, v);
-	x = output(t, a, q, x);
+	/* the caller keeps a layer's (hidden, weights) until the next layer has returned its own */
+	if (i && flags & BERT_KEEPS_WEIGHTS && !t->recompute && (!t->grad || t->packing))
+		before = oom_new(t, "attention weights of the layer before", t->m_bss, D(a->n_heads), (enum oom_dtype)x.dt);
+	in = pre ? oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true) : oom_share(t, x);
+	y = attend(t, l, in, &weights);
+	x = oom_output(t, a->dropout, norm, y, x);
 	oom_drop(t, in);
-	in = a->extra[PRE_NORM] ? oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true) : oom_share(t, x);
-	q = oom_op_linear(t, "dense", in, D(a->d_ff), OOM_BIAS);
-	q = oom_activation(t, a->act, q);
-	return output(t, a, q, x);
+	in = pre ? oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true) : oom_share(t, x);
+	y = oom_op_linear(t, "dense", in, D(a->d_ff), OOM_BIAS);
+	y = oom_activation(t, a->act, y);
+	y = oom_output(t, flags & BERT_NO_FF_DROPOUT ? 0 : a->dropout, norm, y, x);
+	oom_drop(t, weights);
+	oom_drop(t, before);
+	return y;
 }
 
-/* Word + token type + position embeddings; RoBERTa computes positions from the ids (one row a token). */
-static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)
-{
-	const struct oom_dim h = D(a->d_embed);
-	struct oom_val ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), types, pos, x, e, w, tt;
 
-	oom_buffer(t, a->max_positions, OOM_I64);
-	oom_buffer(t, a->max_positions, OOM_I64);
-	pos = oom_input(t, "position ids", t->m_s, 1, OOM_I64);
-	if (a->extra[ROBERTA])
-		pos = oom_new(t, "position ids", t->m_bs, D(1), OOM_I64);
-	/* token types are gathered from a buffer and expanded over the batch */
-	types = oom_new(t, "token type ids", a->extra[ROBERTA] ? t->m_bs : t->m_s, D(1), OOM_I64);
-	types.mono = t->m_bs;
-	t->scope = "word_embeddings";
-	*word = oom_param(t, "weight", a->vocab, a->d_embed, OOM_P_EMBEDDING);
-	w = oom_op_embedding_param(t, *word, ids, a->vocab, h);
-	w = oom_input_grads(t, w);
-	tt = oom_op_embedding(t, "token_type_embeddings", types, a->type_vocab, h, 0);
-	x = oom_op_add(t, oom_keep(w), oom_keep(tt));
-	e = oom_op_embedding(t, "position_embeddings", pos, a->max_positions, h, 0);
-	x = oom_op_add(t, x, oom_keep(e));
-	x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
-	x = oom_op_dropout(t, x, a->dropout);
-	oom_drop(t, w);                         /* locals of the embedding module */
-	oom_drop(t, tt);
-	oom_drop(t, e);
-	if (a->d_embed != a->d_model)
-		x = oom_op_linear(t, "embeddings_project", x, D(a->d_model), OOM_BIAS);
-	return x;
+static struct oom_val make_mask(struct oom_tape *t, const struct oom_arch *a, enum oom_dtype dt)
+{
+	const uint64_t flags = a->extra[BERT_FLAGS];
+
+	if (flags & BERT_FLOAT_MASK)
+		return oom_new(t, "extended attention mask", t->m_bs, D(1), dt);
+	if (flags & BERT_WRITTEN_OUT)
+		return oom_make_written_mask(t, a->extra[BERT_CAUSAL], dt, t->m_b, t->m_s, t->m_s);
+	return oom_make_mask(t, a->extra[BERT_CAUSAL], 0, dt, t->m_b, t->m_s, t->m_s);
 }
 
-static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val word)
 {
-	const struct oom_dim h = D(a->d_model);
+	const uint64_t flags = a->extra[BERT_FLAGS];
+	const struct oom_mlm m = {
+		.d = a->extra[BERT_D_HEAD], .act = flags & BERT_GELU_HEADS ? OOM_ACT_GELU : a->act,
+		.no_transform = flags & BERT_NO_TRANSFORM,
+		.spare_bias = !(flags & (BERT_ELECTRA | BERT_UNTIED_BIAS)),
+	};
 
-	x = oom_op_slice(t, x, t->m_b, h);      /* hidden[:, 0] */
-	if (a->extra[ROBERTA] || a->extra[ELECTRA])
-		x = oom_op_dropout(t, x, a->classifier_dropout);
-	x = oom_op_linear(t, "dense", x, h, OOM_BIAS | OOM_NO_QUANT);
-	x = oom_op_unary(t, a->extra[ELECTRA] ? OOM_GELU : OOM_TANH, x);
-	x = oom_op_dropout(t, x, a->classifier_dropout);
-	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-	return oom_cls_loss(t, a, x);
+	if (a->task == OOM_TASK_SEQ_CLS) {
+		if (flags & (BERT_ELECTRA | BERT_CLS_HEAD))
+			return oom_cls_head(t, a, flags & BERT_ELECTRA ? OOM_ACT_GELU : OOM_ACT_TANH, x);
+		return oom_pooler_head(t, a, x);
+	}
+	if (flags & BERT_IDLE_POOLER)
+		oom_idle_pooler(t, a, x);
+	return oom_mlm_loss(t, a, &m, x, word);
 }
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val word, x = embeddings(t, a, &word), hidden, loss, first;
+	struct oom_val word, x = oom_bert_embeddings(t, a, &word), hidden, first;
 	struct layer l = {.a = a};
 
-	l.mask = oom_make_mask(t, false, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
+	l.mask = make_mask(t, a, (enum oom_dtype)x.dt);
 	first = oom_share(t, x);                /* embedding_output, a local of the model */
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
-	if (a->extra[PRE_NORM]) {
+	if (a->extra[BERT_FLAGS] & BERT_PRE_NORM) {
 		hidden = oom_share(t, x);       /* encoder_outputs, a local of the model */
 		x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
 		oom_drop(t, hidden);
 	}
 	oom_drop(t, first);
-	if (a->task == OOM_TASK_SEQ_CLS)
-		return classify(t, a, x);
-	hidden = oom_share(t, x);               /* outputs[0] lives until the loss is done */
-	x = oom_op_linear(t, "dense", x, D(a->d_embed), OOM_BIAS | OOM_NO_QUANT);
-	x = oom_activation(t, a->extra[ROBERTA] || a->extra[ELECTRA] ? OOM_ACT_GELU : a->act, x);
-	x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
-	if (!a->tie && !a->extra[ELECTRA])      /* predictions.bias, tied to decoder.bias only when the weights are */
-		oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
-	x = oom_lm_head(t, a, x, word, "decoder", true);
-	loss = a->task == OOM_TASK_CAUSAL_LM ? oom_causal_lm_loss(t, a, x) : oom_plain_lm_loss(t, x, false, t->m_bs);
-	oom_drop(t, hidden);
-	return loss;
+	return head(t, a, x, word);
 }
 
 static const char *const types[] = {"bert", "roberta", "xlm-roberta", "camembert", "data2vec-text", "electra",
-				    "roberta-prelayernorm", NULL};
+				    "roberta-prelayernorm", "xlm-roberta-xl", "ernie", "roc_bert", "bert-generation",
+				    "megatron-bert", "rembert", "layoutlm", "markuplm", "luke", "tapas", "ibert", NULL};
 
 const struct oom_family oom_family_bert = {
 	.name = "bert",
-	.summary = "post-norm encoder, learned positions, plain feed-forward, dropout",
+	.summary = "encoder with learned positions, plain feed-forward, dropout; norms after or before",
 	.source = "transformers 5.12 models/bert/modeling_bert.py",
 	.types = types,
 	.lora_targets = "query+value",

@@ -1,0 +1,33 @@
+/* What BERT-like encoders share: residual outputs, masked-LM and classification heads, embeddings of ids. */
+#ifndef OOM_ENCODER_H
+#define OOM_ENCODER_H
+
+#include "blocks.h"
+
+/* dense, dropout, then h + input, normed when `norm` names one (BertSelfOutput, BertOutput); from and input are given up
+ * when that is done. */
+struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, struct oom_val from, struct oom_val input);
+
+/* The head of a masked (or causal) language model and its loss. */
+struct oom_mlm {
+	uint64_t d;             /* width of the transform */
+	enum oom_act act;
+	bool no_transform;      /* the decoder alone */
+	bool spare_bias;        /* predictions.bias beside decoder.bias when nothing is tied */
+	bool upcast;            /* masked-LM loss in fp32 (ForMaskedLMLoss) */
+	bool add_bias;          /* decoder without a bias, one added afterwards */
+};
+/* dense, activation, norm, decoder, loss.  h is given up when the loss is done. */
+struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const struct oom_mlm *m, struct oom_val h,
+			    struct oom_val word);
+/* The first token through dropout, dense, activation, dropout, out_proj (RobertaClassificationHead). */
+struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum oom_act act, struct oom_val h);
+/* The first token through dense and tanh, then dropout and the classifier (BertPooler). */
+struct oom_val oom_pooler_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h);
+/* A pooler that runs although nothing of the loss comes from it. */
+void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_val h);
+
+/* padding_idx + cumsum(ids != padding_idx): one row a token. */
+struct oom_val oom_positions_from_ids(struct oom_tape *t);
+
+#endif
