@@ -140,7 +140,17 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	struct oom_val src = cross ? oom_keep(a->kv_from) : oom_keep(x);
 	struct oom_val q, k, v, gate = oom_none(), local[3];
 
-	q = oom_op_linear(t, a->q, oom_keep(x), qd, bias);
+	if (a->gate_in_q) {
+		const struct oom_dim halves[2] = {qd, qd};
+		struct oom_val p[2];
+
+		q = oom_op_linear(t, a->q, oom_keep(x), (struct oom_dim){2 * qd.n, "2 * n_heads * head_dim"}, bias);
+		oom_op_split(t, q, 2, halves, p);
+		q = p[0];
+		gate = oom_op_copy(t, "clone", p[1]);
+	} else {
+		q = oom_op_linear(t, a->q, oom_keep(x), qd, bias);
+	}
 	if (a->qk_norm && !a->qk_norm_late)
 		q = oom_norm(t, a->norm, "q_norm", q, a->qk_norm_full ? 0 : a->d);
 	q = oom_op_heads(t, q);
@@ -163,12 +173,12 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	local[1] = oom_share(t, k);
 	local[2] = oom_share(t, v);
 	q = oom_attention_core(t, a, q, k, v);
-	if (a->gated)
+	if (a->gated || a->gate_in_q)
 		q = oom_op_mul(t, q, oom_op_unary(t, OOM_SIGMOID, oom_keep(gate)));
 	if (a->o_norm)
 		q = oom_norm(t, a->norm, a->o_norm, q, 0);
 	q = oom_op_linear(t, a->o, q, h, a->o_bias ? OOM_BIAS : 0);
-	if (a->gated)
+	if (!oom_is_none(gate))
 		oom_drop(t, gate);
 	for (int i = 0; i < 3; i++)
 		oom_drop(t, local[i]);

@@ -39,6 +39,7 @@ struct oom_attn {
 	bool gated;                     /* output times sigmoid(gate_proj(x)) (AFMoE) */
 	bool rope_cat;                  /* rotated and passed parts joined although nothing passes */
 	bool rope_spread;               /* halves of cos and sin repeated in place: new tables in every layer */
+	bool gate_in_q;                 /* q_proj gives queries and such a gate, by head (Qwen3-Next) */
 	bool k_scaled;                  /* keys times a constant before the rotation (Falcon-H1) */
 	const char *o_norm;             /* norm before the output projection; NULL: none */
 	bool scores_local;              /* of written_out: in one Python function, the scores a local until the context is made */

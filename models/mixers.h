@@ -14,6 +14,13 @@ struct oom_val oom_op_pad(struct oom_tape *t, struct oom_val x, uint16_t mono, s
 /* x[part] = y, in place; consumes y, returns x. */
 struct oom_val oom_op_set(struct oom_tape *t, struct oom_val x, struct oom_val part);
 
+/* Three tensors joined along their last dimension. */
+struct oom_val oom_op_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c, struct oom_dim width);
+/* x.tril(). */
+struct oom_val oom_op_tril(struct oom_tape *t, struct oom_val x);
+/* x.sum(): autocast sets the result's type to fp32 without casting x (fp32_set_opt_dtype, aten/src/ATen/autocast_mode.h). */
+struct oom_val oom_op_sum_wide(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width);
+
 /* A Python loop over the chunks of a sequence.  At most three turns are recorded, the last three; what the turns before
  * them leave saved rides on the first recorded one (oom_loop_carry): the backward pass meets the peak of such a loop in
  * the turns it takes first. */

@@ -49,6 +49,62 @@ struct oom_val oom_op_set(struct oom_tape *t, struct oom_val x, struct oom_val p
 	return x;
 }
 
+struct oom_val oom_op_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c, struct oom_dim width)
+{
+	const struct oom_val x[3] = {a, b, c};
+	const bool rg = wants_grad(t, a) || wants_grad(t, b) || wants_grad(t, c);
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_CAT, "cat");
+		for (int i = 0; i < 3; i++)
+			oom_node_edge(t, n, x[i]);
+	}
+	y = oom_new(t, "cat", a.mono, width, (enum oom_dtype)a.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	for (int i = 0; i < 3; i++)
+		oom_done(t, x[i]);
+	return y;
+}
+
+struct oom_val oom_op_tril(struct oom_tape *t, struct oom_val x)
+{
+	const bool rg = wants_grad(t, x);
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_UNARY, "tril");
+		oom_node_edge(t, n, x);
+	}
+	y = oom_new_like(t, "tril", x, (enum oom_dtype)x.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	oom_done(t, x);
+	return y;
+}
+
+struct oom_val oom_op_sum_wide(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+{
+	const bool rg = wants_grad(t, x);
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (!t->amp || x.dt == OOM_F32)
+		return oom_op_sum(t, x, mono, width);
+	if (rg) {
+		n = oom_node(t, OOM_NODE_SUM, "sum");
+		oom_node_edge(t, n, x);
+	}
+	y = oom_new(t, "sum", mono, width, OOM_F32);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	oom_done(t, x);
+	return y;
+}
+
 /* ---- loops ---- */
 
 struct oom_loop oom_loop_over(struct oom_tape *t, uint32_t chunk)

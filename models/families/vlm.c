@@ -243,14 +243,18 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct oom_vlm *v = a->vlm;
 	struct oom_emit e = emission(t, a);
+	struct oom_arch *own = (struct oom_arch *)a;
+	const enum oom_task task = a->task;
+	struct oom_val loss;
 
-	if (a->task == OOM_TASK_IMAGE_TEXT)
-		((struct oom_arch *)a)->task = v->text_task;
-	else if (a->task == OOM_TASK_CAUSAL_LM && v->alone)
+	if (task == OOM_TASK_CAUSAL_LM && v->alone)
 		return v->text->step(t, a);
 	emit_parameters(t, &e);
 	t->scope = "";
-	return v->text->step(t, a);
+	own->task = task == OOM_TASK_IMAGE_TEXT ? v->text_task : task;
+	loss = v->text->step(t, a);
+	own->task = task;                       /* the evaluation pass must find what the first one found */
+	return loss;
 }
 
 static const char *const types[] = {
