@@ -40,6 +40,9 @@ struct oom_reader {
 	bool loose;                     /* other traditions' words for a size are taken too */
 };
 
+/* Rotary positions in one dimension, or in time, height and width: merged in every layer, or once for all. */
+enum oom_rope_axes { OOM_ROPE_1D, OOM_ROPE_3D_LAYER, OOM_ROPE_3D };
+
 struct oom_arch {
 	const struct oom_family *family;
 	struct oom_reader rd;
@@ -76,6 +79,7 @@ struct oom_arch {
 	enum oom_task task;
 	bool approximate;
 	char warning[400];
+	uint8_t rope_axes;              /* enum oom_rope_axes */
 	/* other modalities beside a text model whose sizes the fields above are (vision.h); owned by the model */
 	struct oom_vlm *vlm;
 };

@@ -105,6 +105,10 @@ static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val 
 	const enum oom_dtype dt = (enum oom_dtype)q->dt;
 	struct oom_rope r = *a->rope;
 
+	if (a->rope_sections) {
+		r.cos = oom_new(t, "cat", a->mq, (struct oom_dim){rot, "rotary_dim"}, (enum oom_dtype)r.cos.dt);
+		r.sin = oom_new(t, "cat", a->mq, (struct oom_dim){rot, "rotary_dim"}, (enum oom_dtype)r.sin.dt);
+	}
 	if (a->rope_spread) {
 		r.cos = oom_new_like(t, "repeat_interleave", r.cos, (enum oom_dtype)r.cos.dt);
 		r.sin = oom_new_like(t, "repeat_interleave", r.sin, (enum oom_dtype)r.sin.dt);
@@ -123,7 +127,7 @@ static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val 
 		*q = oom_op_cast(t, *q, dt);
 		*k = oom_op_cast(t, *k, dt);
 	}
-	if (a->rope_spread) {
+	if (a->rope_spread || a->rope_sections) {
 		oom_drop(t, r.cos);
 		oom_drop(t, r.sin);
 	}

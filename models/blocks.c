@@ -171,23 +171,25 @@ struct oom_val oom_activation(struct oom_tape *t, enum oom_act act, struct oom_v
 
 /* ---- rotary positions ---- */
 
-/* inv_freq @ positions in fp32, cat(freqs, freqs), cos and sin, cast to the model's type; under no_grad. */
-struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype dt, unsigned buffers)
+/* inv_freq @ positions in fp32, cat(freqs, freqs), cos and sin, cast to the model's type; under no_grad.  `times` tables
+ * come out of `axes` rows of frequencies. */
+static struct oom_rope tables(struct oom_tape *t, uint16_t mono, uint64_t axes, uint64_t times, uint64_t dim, enum oom_dtype dt,
+			      unsigned buffers)
 {
 	const bool grad = t->grad;
 	struct oom_rope r;
 	struct oom_val freqs, emb, pos;
-	const struct oom_dim half = {dim / 2, "head_dim / 2"}, full = {dim, "head_dim"};
+	const struct oom_dim half = {axes * dim / 2, "head_dim / 2"}, full = {times * dim, "head_dim"};
 
 	for (unsigned i = 0; i < buffers; i++)
 		oom_buffer(t, dim / 2, OOM_F32);
 	t->grad = false;
-	pos = oom_new(t, "position ids", t->m_s, D(1), OOM_F32);
-	freqs = oom_new(t, "rotary freqs", t->m_s, half, OOM_F32);
-	emb = oom_new(t, "rotary emb", t->m_s, full, OOM_F32);
-	r.cos = oom_new(t, "cos", t->m_s, full, OOM_F32);
+	pos = oom_new(t, "position ids", mono, (struct oom_dim){axes, NULL}, OOM_F32);
+	freqs = oom_new(t, "rotary freqs", mono, half, OOM_F32);
+	emb = oom_new(t, "rotary emb", mono, full, OOM_F32);
+	r.cos = oom_new(t, "cos", mono, full, OOM_F32);
 	r.cos = oom_op_unary(t, OOM_SCALE, r.cos);
-	r.sin = oom_new(t, "sin", t->m_s, full, OOM_F32);
+	r.sin = oom_new(t, "sin", mono, full, OOM_F32);
 	r.sin = oom_op_unary(t, OOM_SCALE, r.sin);
 	r.cos = oom_op_cast(t, r.cos, dt);
 	r.sin = oom_op_cast(t, r.sin, dt);
@@ -196,6 +198,16 @@ struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype
 	oom_drop(t, pos);
 	t->grad = grad;
 	return r;
+}
+
+struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype dt, unsigned buffers)
+{
+	return tables(t, t->m_s, 1, 1, dim, dt, buffers);
+}
+
+struct oom_rope oom_rope_tables_3d(struct oom_tape *t, uint64_t dim, enum oom_dtype dt, unsigned buffers, bool merged)
+{
+	return tables(t, t->m_bs, 3, merged ? 1 : 3, dim, dt, buffers);
 }
 
 struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct oom_rope *r, uint64_t heads,

@@ -14,6 +14,8 @@ struct oom_rope {
 	struct oom_val cos, sin;
 };
 struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype dt, unsigned buffers);
+/* Tables of positions in time, height and width, one a token: [3, b, s, dim], or [b, s, dim] once merged. */
+struct oom_rope oom_rope_tables_3d(struct oom_tape *t, uint64_t dim, enum oom_dtype dt, unsigned buffers, bool merged);
 /* q * cos + rotate_half(q) * sin on [b, heads, s, dim]; dim < head_dim rotates a part (rot_dim). */
 struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct oom_rope *r, uint64_t heads,
 			      uint64_t head_dim, uint64_t rot_dim);
@@ -38,6 +40,7 @@ struct oom_attn {
 	bool rope_fp32;                 /* q and k rotated in fp32 */
 	bool gated;                     /* output times sigmoid(gate_proj(x)) (AFMoE) */
 	bool rope_cat;                  /* rotated and passed parts joined although nothing passes */
+	bool rope_sections;             /* tables of three axes merged anew in every layer */
 	bool rope_spread;               /* halves of cos and sin repeated in place: new tables in every layer */
 	bool gate_in_q;                 /* q_proj gives queries and such a gate, by head (Qwen3-Next) */
 	bool k_scaled;                  /* keys times a constant before the rotation (Falcon-H1) */

@@ -60,6 +60,26 @@ struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct 
 	return oom_op_linear(t, name, h, v, OOM_IS_HEAD | (bias ? OOM_BIAS : 0));
 }
 
+/* logits[..., :-1, :].contiguous(), before that perhaps .float() under the same name: a copy unless the batch is one
+ * sequence (models/gemma3/modeling_gemma3.py Gemma3ForConditionalGeneration, models/llama4/modeling_llama4.py). */
+static struct oom_val shifted_loss(struct oom_tape *t, struct oom_val logits)
+{
+	const uint16_t tokens = oom_mono_of(t, t->m_b, OOM_VAR_S, 5, 1);
+	const struct oom_dim v = {logits.width, logits.text};
+	struct oom_val out, f, labels, loss;
+
+	if (t->shift == OOM_SHIFT_LOGITS_FP32)
+		logits = oom_op_cast(t, logits, OOM_F32);
+	out = oom_share(t, logits);
+	f = oom_op_slice(t, logits, tokens, v);
+	if (oom_cond_above(t, t->m_b, 1))
+		f = oom_op_copy(t, "shifted logits", f);
+	labels = oom_new(t, "shifted labels", tokens, D(1), OOM_I64);
+	loss = oom_cross_entropy(t, f, labels);
+	give_up_output(t, out);
+	return loss;
+}
+
 /* logits.float(); labels padded by one and shifted: no logit is copied. */
 struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a, struct oom_val logits)
 {
@@ -73,6 +93,8 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a, 
 	}
 	if (a->scale_logits)
 		logits = oom_op_unary(t, OOM_SCALE, logits);
+	if (t->shift)
+		return shifted_loss(t, logits);
 	/* the model's output holds the logits until the loss is done */
 	{
 		struct oom_val out = oom_share(t, logits), padded, f;

@@ -149,6 +149,12 @@ static void t_none(const struct oom_param *p, size_t n, uint64_t state, uint64_t
 	out[0] = out[1] = 0;
 }
 
+/* torch.optim skips parameters whose .grad is None. */
+static bool stepped(const struct oom_param *p)
+{
+	return p->trainable && p->grad >= 0;
+}
+
 /* foreach AdamW: torch._foreach_sqrt(exp_avg_sqs) is a list as large as one state (torch/optim/adam.py). */
 static void t_foreach(const struct oom_param *p, size_t n, uint64_t state, uint64_t out[2])
 {
@@ -156,7 +162,7 @@ static void t_foreach(const struct oom_param *p, size_t n, uint64_t state, uint6
 
 	(void)state;
 	for (size_t i = 0; i < n; i++)
-		if (p[i].trainable && !(p[i].flags & OOM_P_UNUSED))
+		if (stepped(&p[i]))
 			one += block(p[i].elems * oom_dtype_bytes((enum oom_dtype)p[i].dt)) * p[i].count;
 	out[0] = out[1] = one;
 }
@@ -171,7 +177,7 @@ static void t_adafactor(const struct oom_param *p, size_t n, uint64_t state, uin
 	for (size_t i = 0; i < n; i++) {
 		const uint64_t f = block(p[i].elems * 4), copies = p[i].dt == OOM_F32 ? 2 : 4;
 
-		if (!p[i].trainable || p[i].flags & OOM_P_UNUSED)
+		if (!stepped(&p[i]))
 			continue;
 		if (prev + copies * f > best)
 			best = prev + copies * f;
@@ -187,7 +193,7 @@ static void t_muon(const struct oom_param *p, size_t n, uint64_t state, uint64_t
 
 	(void)state;
 	for (size_t i = 0; i < n; i++)
-		if (p[i].trainable && p[i].rows && p[i].elems * 8 > best)
+		if (stepped(&p[i]) && p[i].rows && p[i].elems * 8 > best)
 			best = p[i].elems * 8;
 	out[0] = out[1] = best;
 }

@@ -57,6 +57,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->warning = NULL;
 	t->side = oom_none();
 	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate = t->frozen = false;
+	t->shift = OOM_SHIFT_LABELS;
 	t->amp = false;
 	t->amp_region = t->amp_seq = 0;
 	t->packs = t->pack_limit = 0;

@@ -154,6 +154,9 @@ struct oom_ckpt {
 	struct oom_val x;
 };
 
+/* Labels padded and shifted (transformers since 4.45), or logits cut and copied by the class itself, in fp32 or as they are. */
+enum oom_shift { OOM_SHIFT_LABELS, OOM_SHIFT_LOGITS_FP32, OOM_SHIFT_LOGITS };
+
 #define OOM_MAX_COND 32
 struct oom_tape {
 	const struct oom_plan *plan;
@@ -200,6 +203,7 @@ struct oom_tape {
 	uint16_t group, n_groups, mult;
 	bool in_layer;
 	bool frozen;            /* parameters made now are not trained */
+	uint8_t shift;          /* enum oom_shift: how the class aligns logits and labels */
 	const char *scope;
 	uint16_t m_b, m_s, m_bs, m_bss;
 	uint64_t vocab;         /* rows this wide are logits */

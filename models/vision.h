@@ -90,6 +90,7 @@ struct oom_composition {
 };
 enum { OOM_VLM_FLAT = 1,                        /* old files hold the text's keys at the top */
        OOM_VLM_TEXT_TIE = 2,                    /* tied as the text config says */
+       OOM_VLM_SHIFT_FP32 = 4, OOM_VLM_SHIFT = 8, /* the class shifts the logits (enum oom_shift) */
 };
 const struct oom_composition *oom_composition_find(const char *type);
 void oom_vlm_free(struct oom_vlm *v);

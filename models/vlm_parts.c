@@ -59,7 +59,7 @@ static void sam_neck(struct oom_tape *t, const struct sam *s)
 static struct sam sam_encoder(struct oom_emit *e, struct oom_reader *r)
 {
 	struct oom_tape *t = e->t;
-	struct sam s = {.d = oom_read_count(r, "hidden_size", 1), .out = oom_read_count(r, "output_channels", 1)};
+	struct sam s = {.d = oom_read_count(r, "hidden_size", 1), .out = oom_read_count_or(r, "output_channels", 256)};
 	const uint64_t layers = oom_read_count(r, "num_hidden_layers", 0), heads = oom_read_count(r, "num_attention_heads", 1);
 	const uint64_t patch = oom_read_side(r, "patch_size", 16), grid = oom_read_side(r, "image_size", 1024) / (patch ? patch : 1);
 	const uint64_t window = oom_read_count_or(r, "window_size", 14), channels = oom_read_count_or(r, "num_channels", 3);

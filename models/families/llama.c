@@ -344,8 +344,9 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.qk_norm_full = flags & QK_NORM_FULL;
 	at.qk_norm_late = flags & QK_NORM_LATE;
 	at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
-	at.rope_fp32 = flags & FP32_ROPE;
-	at.rope_spread = flags & INTERLEAVED;
+	at.rope_fp32 = flags & FP32_ROPE && a->rope_axes != OOM_ROPE_3D_LAYER;
+	at.rope_spread = flags & INTERLEAVED && !a->rope_axes;
+	at.rope_sections = a->rope_axes == OOM_ROPE_3D_LAYER;
 	if (flags & LOCAL_ROPE && !(kind & 1))
 		at.rope = NULL;
 	at.o_norm = flags & SUB_NORM ? "attn_sub_norm" : NULL;
@@ -396,7 +397,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	dt = (enum oom_dtype)x.dt;
 	l.mask[0] = flags & ALTERNATING || !a->window ? oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s) : oom_none();
 	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) : oom_none();
-	l.rope = oom_rope_tables(t, rot ? rot : a->head_dim, dt, 2);
+	l.rope = a->rope_axes ? oom_rope_tables_3d(t, rot ? rot : a->head_dim, dt, 2, a->rope_axes == OOM_ROPE_3D) :
+		 oom_rope_tables(t, rot ? rot : a->head_dim, flags & FP32_ROPE && flags & INTERLEAVED ? OOM_F32 : dt, 2);
 	l.local.cos = l.local.sin = oom_none();
 	if (flags & PATTERN_6 || (flags & LAYER_ROPES && a->window))
 		l.local = oom_rope_tables(t, a->head_dim, dt, 2);

@@ -18,7 +18,7 @@ static const struct oom_composition compositions[] = {
 	{"llava", TEXT_VISION, oom_emit_llava, 0}, {"llava_next", TEXT_VISION, oom_emit_llava, 0},
 	{"llava_next_video", TEXT_VISION, oom_emit_llava, 0}, {"llava_onevision", TEXT_VISION, oom_emit_llava, 0},
 	{"vipllava", TEXT_VISION, oom_emit_llava, 0}, {"video_llava", TEXT_VISION, oom_emit_llava, 0},
-	{"gemma3", TEXT_VISION, oom_emit_siglip, 0}, {"shieldgemma2", TEXT_VISION, oom_emit_siglip, 0},
+	{"gemma3", TEXT_VISION, oom_emit_siglip, OOM_VLM_SHIFT_FP32}, {"shieldgemma2", TEXT_VISION, oom_emit_siglip, OOM_VLM_SHIFT_FP32},
 	{"paligemma", TEXT_VISION, oom_emit_siglip, 0}, {"aya_vision", TEXT_VISION, oom_emit_siglip, 0},
 	{"cohere2_vision", TEXT_VISION, oom_emit_siglip, 0}, {"deepseek_vl", TEXT_VISION, oom_emit_siglip, 0},
 	{"qwen2_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT}, {"qwen2_5_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT},
@@ -42,7 +42,7 @@ static const struct oom_composition compositions[] = {
 	{"chameleon", {"", "vq_config"}, oom_emit_chameleon, 0}, {"emu3", {"text_config", "vq_config"}, oom_emit_emu3, 0},
 	{"mllama", TEXT_VISION, oom_emit_mllama, OOM_VLM_TEXT_TIE}, {"ernie4_5_vl_moe", TEXT_VISION, oom_emit_ernie, 0},
 	{"idefics", {"", "vision_config", "perceiver_config"}, oom_emit_idefics, 0},
-	{"ovis2", TEXT_VISION, oom_emit_ovis, 0}, {"llama4", TEXT_VISION, oom_emit_llama4, 0},
+	{"ovis2", TEXT_VISION, oom_emit_ovis, 0}, {"llama4", TEXT_VISION, oom_emit_llama4, OOM_VLM_SHIFT},
 	{"fuyu", {"text_config"}, oom_emit_fuyu, 0}, {"florence2", TEXT_VISION, oom_emit_florence, 0},
 	{"qwen2_5_omni_thinker", {"text_config", "vision_config", "audio_config"}, oom_emit_omni, 0},
 	{"qwen3_omni_moe_thinker", {"text_config", "vision_config", "audio_config"}, oom_emit_omni, 0},
@@ -52,11 +52,13 @@ static const struct oom_composition compositions[] = {
 static const struct {
 	const char *type, *as;
 	bool qkv_bias;          /* always, whatever the config says */
+	enum oom_rope_axes axes;
 } text_types[] = {
-	{"qwen2_vl_text", "qwen2", true}, {"qwen2_5_vl_text", "qwen2", true}, {"qwen3_vl_text", "qwen3", false},
-	{"qwen3_vl_moe_text", "qwen3_moe", false}, {"glm4v_text", "glm4", true}, {"glm_ocr_text", "glm4", false},
-	{"glm4v_moe_text", "glm4_moe", false}, {"paddleocr_vl_text", "ernie4_5", false},
-	{"qwen2_5_omni_text", "qwen2", true}, {"qwen3_omni_moe_text", "qwen3_moe", false},
+	{"qwen2_vl_text", "qwen2", true, OOM_ROPE_3D_LAYER}, {"qwen2_5_vl_text", "qwen2", true, OOM_ROPE_3D_LAYER},
+	{"qwen2_5_omni_text", "qwen2", true, OOM_ROPE_3D_LAYER}, {"paddleocr_vl_text", "ernie4_5", false, OOM_ROPE_3D_LAYER},
+	{"qwen3_vl_text", "qwen3", false, OOM_ROPE_3D}, {"qwen3_vl_moe_text", "qwen3_moe", false, OOM_ROPE_3D},
+	{"qwen3_omni_moe_text", "qwen3_moe", false, OOM_ROPE_3D}, {"glm4v_text", "glm4", true, OOM_ROPE_3D},
+	{"glm_ocr_text", "glm4", false, OOM_ROPE_3D}, {"glm4v_moe_text", "glm4_moe", false, OOM_ROPE_3D},
 };
 
 const struct oom_composition *oom_composition_find(const char *type)
@@ -230,7 +232,10 @@ static void parse(struct oom_arch *a)
 	a->rd.family = v->type;
 	v->text->parse(a);
 	for (size_t i = 0; i < sizeof(text_types) / sizeof(text_types[0]); i++)
-		a->qkv_bias |= text_types[i].qkv_bias && !strcmp(text_types[i].type, v->part[0].type);
+		if (!strcmp(text_types[i].type, v->part[0].type)) {
+			a->qkv_bias |= text_types[i].qkv_bias;
+			a->rope_axes = (uint8_t)text_types[i].axes;
+		}
 	if (!(v->kind->flags & OOM_VLM_TEXT_TIE))
 		a->tie = tie;
 	v->text_task = a->default_task;
@@ -249,6 +254,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 	if (task == OOM_TASK_CAUSAL_LM && v->alone)
 		return v->text->step(t, a);
+	t->shift = v->kind->flags & OOM_VLM_SHIFT_FP32 ? OOM_SHIFT_LOGITS_FP32 : v->kind->flags & OOM_VLM_SHIFT ? OOM_SHIFT_LOGITS :
+		   OOM_SHIFT_LABELS;
 	emit_parameters(t, &e);
 	t->scope = "";
 	own->task = task == OOM_TASK_IMAGE_TEXT ? v->text_task : task;

@@ -285,7 +285,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	dt = (enum oom_dtype)x.dt;
 	l.mask = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
-	l.rope = oom_rope_tables(t, a->head_dim, flags & ROPE_FP32 ? OOM_F32 : dt, 2);
+	l.rope = flags & ERNIE ? oom_rope_tables_3d(t, a->head_dim, OOM_F32, 1, true) : oom_rope_tables(t, a->head_dim, dt, 2);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
 	if (flags & CROSS)
 		oom_weights_only(t, cross_layers, (void *)a);
