@@ -145,8 +145,11 @@ static const uint64_t GIB = 1073741824;
 static uint64_t outside(const struct oom_crash *c, bool *listed)
 {
 	const uint64_t held = num(c, OOM_CRASH_RESERVED_TOTAL), total = num(c, OOM_CRASH_TOTAL), free_bytes = num(c, OOM_CRASH_FREE);
-	uint64_t others = 0, own = c->known[OOM_CRASH_PROCESS] ? num(c, OOM_CRASH_PROCESS) : held;
+	uint64_t others = 0, own = held;
 
+	/* some containers and Windows read 0 bytes for it */
+	if (num(c, OOM_CRASH_PROCESS) > own)
+		own = num(c, OOM_CRASH_PROCESS);
 	for (size_t i = 0; i < c->n_processes; i++) {
 		const uint64_t b = c->process[i].bytes;
 
@@ -196,7 +199,7 @@ static void cuda(struct oom_crash *c)
 	if (stranded && stranded >= tried && share >= 0.1) {
 		snprintf(why, sizeof(why), "%.2f GiB reserved but unallocated, %.0f %% of the card, against a request of %.2f GiB",
 			 (double)stranded / (double)GIB, 100 * share, (double)tried / (double)GIB);
-		say(c, OOM_CAUSE_FRAGMENTATION, share >= 0.2 ? 0.8 : 0.55, why);
+		say(c, OOM_CAUSE_FRAGMENTATION, share >= 0.2 ? 0.8 : share >= 0.12 ? 0.65 : 0.55, why);
 	} else if (stranded && free_bytes + stranded >= tried && share >= 0.2) {
 		say(c, OOM_CAUSE_FRAGMENTATION, 0.45, "the free and the stranded memory together would hold the request");
 	}
@@ -229,6 +232,15 @@ void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, c
 		mps(c);
 	} else if (!strncmp(c->framework, "torch", 5) && c->known[OOM_CRASH_TRIED] && !strstr(c->framework, "xla")) {
 		cuda(c);
+	} else if (!strcmp(c->format, "tf-device-driver")) {
+		say(c, OOM_CAUSE_OTHER_PROCESS, 0.5, "the pool takes what the card has when the program starts: somebody holds part of it");
+		say(c, OOM_CAUSE_NOT_OOM, 0.35, "it asks for less and less until it gets something: by itself no failure");
+	} else if (!strcmp(c->format, "cuda-nvml-assert")) {
+		say(c, OOM_CAUSE_UNKNOWN, 0.5, "memory ran out, and the numbers for the message could not be had from the driver (NVML)");
+		say(c, OOM_CAUSE_TOO_LARGE, 0.45, "the allocator asks NVML only when the card has refused");
+	} else if (!strcmp(c->framework, "onnxruntime") || !strcmp(c->framework, "rmm")) {
+		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text does not say how much there was");
+		say(c, OOM_CAUSE_TOO_LARGE, 0.45, "one request could not be met");
 	} else if (!strcmp(c->format, "cublas-alloc-failed") || !strcmp(c->format, "cudnn-alloc-failed") ||
 		   strstr(c->format, "error-no-numbers") || !strcmp(c->format, "bitsandbytes-error")) {
 		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text gives no numbers");

@@ -18,12 +18,19 @@ static const struct oom_trigger triggers[] = {
 	{"XPU out of memory", "torch-xpu", "xpu", 3},
 	{"MPS backend out of memory", "torch-mps", "mps", 3},
 	{"NPU out of memory", "torch-npu", "npu", 3},
+	{"can NOT allocate memory block", "torch-xpu", "xpu", 3},
 	{"Tried to allocate", "torch", "cuda", 3},
+	{"NVML_SUCCESS == ", "torch", "cuda-nvml-assert", 3},
 	{"DefaultCPUAllocator", "torch-cpu", "cpu-allocator", 3},
 	{"posix_memalign", "torch-cpu", "cpu-allocator", 3},
 	{"OOM when allocating tensor", "tensorflow", "tf-oom-tensor", 3},
 	{"ran out of memory trying to allocate", "tensorflow", "tf-bfc-allocator", 2},
 	{"Ran out of memory trying to allocate", "tensorflow", "tf-bfc-allocator", 2},
+	{"bytes) from device", "tensorflow", "tf-device-driver", 3},
+	{"requested buffer of size", "onnxruntime", "onnxruntime-arena", 3},
+	{"std::bad_alloc: CUDA error", "rmm", "rmm", 3},
+	{"std::bad_alloc: out_of_memory", "rmm", "rmm", 3},
+	{"RMM_ERROR_OUT_OF_MEMORY", "rmm", "rmm", 3},
 	{"Out of memory error on GPU", "paddle", "paddle", 3},
 	{"cudaMalloc failed: out of memory", "ggml", "ggml-cuda", 3},
 	{"cupy.cuda.memory.OutOfMemoryError", "cupy", "cupy", 3},
@@ -57,6 +64,7 @@ static const struct oom_trigger triggers[] = {
 	{"cudaErrorMemoryAllocation", "torch", "cuda-error-no-numbers", 3},
 	{"CUDA error:", "torch", "cuda-error-other", 1},
 	{"node running low on memory", "host", "ray-oom", 3},
+	{"exceeds the memory usage threshold", "host", "ray-oom", 3},
 	{"OutOfMemoryError", "torch", "cuda-no-numbers", 2},
 	{"killed due to memory pressure", "host", "ray-oom", 2},
 	{"low on resource: memory", "host", "k8s-evicted", 2},
@@ -256,15 +264,16 @@ static void processes(struct oom_crash *c, const char *begin, const char *end)
 	}
 }
 
-/* "(GPU 0;", "GPU 0 has", "device:GPU:0" */
+/* "(GPU 0;", "(GPU  0;", "GPU 0 has", "(NPU 2;", "device:GPU:0" */
 static void gpu_index(struct oom_crash *c, const char *begin, const char *end)
 {
-	static const char *const words[] = {"(GPU ", "GPU ", "device:GPU:", "GPU:", "device ordinal "};
+	static const char *const words[] = {"(GPU ", "GPU ", "(NPU ", "device:GPU:", "GPU:", "device ordinal "};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && c->gpu_index < 0; i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, words[i])); p++) {
 			const char *d = p + strlen(words[i]);
 
+			d += d < end && *d == ' ';
 			if (d < end && *d >= '0' && *d <= '9') {
 				c->gpu_index = strtol(d, NULL, 10);
 				break;
@@ -304,6 +313,42 @@ static void tf_shape(struct oom_crash *c, const char *at, const char *end)
 			put(c, OOM_CRASH_TRIED, (uint64_t)(n * types[i].bytes), text, text + strlen(text));
 			return;
 		}
+}
+
+/* NumPy before it printed sizes: "array with shape (9681, 9681) and data type float64" */
+static void numpy_shape(struct oom_crash *c, const char *at, const char *end)
+{
+	static const struct {
+		const char *name;
+		int bytes;
+	} types[] = {{"float64", 8}, {"float32", 4}, {"float16", 2}, {"int64", 8}, {"int32", 4}, {"int16", 2}, {"int8", 1}, {"uint8", 1},
+		     {"uint16", 2}, {"uint32", 4}, {"uint64", 8}, {"bool", 1}, {"complex64", 8}, {"complex128", 16}};
+	const char *p = oom_text_find(at, end, "shape ("), *shape = p, *type;
+	double n = 1;
+
+	if (!p)
+		return;
+	for (p += 7; p < end && *p != ')';) {
+		char *stop;
+		const double d = strtod(p, &stop);
+
+		if (stop == p)
+			return;
+		n *= d;
+		p = stop + (*stop == ',');
+		p += *p == ' ';
+	}
+	type = oom_text_find(p, end, "data type ");
+	for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++) {
+		const size_t w = strlen(types[i].name);
+		char text[64];
+
+		if (strncmp(type + 10, types[i].name, w) || (type[10 + w] >= '0' && type[10 + w] <= '9') || !(n * types[i].bytes < 9e18))
+			continue;
+		snprintf(text, sizeof(text), "shape%.*s %s", (int)(p + 1 - shape - 6 < 22 ? p + 1 - shape - 6 : 22), shape + 6, types[i].name);
+		put(c, OOM_CRASH_TRIED, (uint64_t)(n * types[i].bytes), text, text + strlen(text));
+		return;
+	}
 }
 
 static void derive_reserved(struct oom_crash *c)
@@ -401,12 +446,36 @@ static void anon_rss(struct oom_crash *c, const char *begin, const char *end)
 		put(c, OOM_CRASH_ALLOCATED, v, p, after);
 }
 
+/* Ray's monitor: "was running was 219.41GB / 230.40GB (0.952289), which exceeds ..." */
+static void ray_usage(struct oom_crash *c, const char *begin, const char *at)
+{
+	const char *line = line_begin(begin, at), *p = NULL, *after;
+
+	for (const char *q = line; (q = oom_text_find(q, at, "was ")); q++)
+		p = q;
+	if (!p)
+		return;
+	after = follows(c, OOM_CRASH_ALLOCATED, p, at, "was ", false);
+	if (after)
+		follows(c, OOM_CRASH_TOTAL, after, at, "/", false);
+}
+
+/* TensorFlow's own pool: "failed to allocate 7.35G (7889485824 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY" */
+static void driver_pool(struct oom_crash *c, const char *begin, const char *at)
+{
+	const char *p = oom_text_find(line_begin(begin, at), at, "failed to allocate");
+
+	p = p ? oom_text_find(p, at, "(") : NULL;
+	if (p)
+		follows(c, OOM_CRASH_TRIED, p, at + 5, "(", false);
+}
+
 static void other_numbers(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	static const char *const asks[] = {"you tried to allocate", "while trying to allocate", "trying to allocate",
 					   "Attempting to allocate", "Attempting to reserve", "Failed to allocate request for",
 					   "Failed to allocate", "Unable to allocate", "Out of memory allocating", "Cannot allocate",
-					   "(rounded to", "unable to mmap"};
+					   "(rounded to", "unable to mmap", "Failed to CUDA calloc async", "Failed to CUDA calloc"};
 	const char *p;
 
 	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++)
@@ -416,6 +485,14 @@ static void other_numbers(struct oom_crash *c, const char *begin, const char *at
 		if (p)
 			follows(c, OOM_CRASH_TOTAL, p, end, "of", false);
 	}
+	if (!strcmp(c->format, "onnxruntime-arena"))
+		follows(c, OOM_CRASH_TRIED, at, end, "requested buffer of size", true);
+	if (!strcmp(c->format, "tf-device-driver"))
+		driver_pool(c, begin, at);
+	if (!strcmp(c->format, "ray-oom"))
+		ray_usage(c, begin, at);
+	if (!strcmp(c->format, "numpy-memory-error") && !c->known[OOM_CRASH_TRIED])
+		numpy_shape(c, at, end);
 	if (!strcmp(c->framework, "tensorflow")) {
 		tf_shape(c, at, end);
 		follows(c, OOM_CRASH_TOTAL, begin, end, "Limit:", true);
@@ -534,6 +611,8 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	if (has_exception(c))
 		exception_of(c, begin, at);
 	rank_of(c, begin, at + 1);
+	if (!strcmp(c->format, "python-memory-error") && oom_text_find(at, end - at > 160 ? at + 160 : end, "Unable to allocate"))
+		snprintf(c->format, sizeof(c->format), "numpy-memory-error");
 	if (!strncmp(c->framework, "torch", 5) && (!strcmp(c->format, "cuda") || !strcmp(c->format, "hip") || !strcmp(c->format, "xpu") ||
 						    !strcmp(c->format, "npu") || !strcmp(c->format, "mps"))) {
 		torch_numbers(c, at, end);

@@ -72,6 +72,20 @@ static const char *line_end(const char *at, const char *end)
 	return stop ? stop : end;
 }
 
+/* A headline right behind a frame or a line of code stands in the middle of another traceback: two processes write at once. */
+static bool interleaved(const char *begin, const char *head)
+{
+	const char *line;
+
+	while (head > begin && head[-1] != '\n')
+		head--;
+	if (head == begin)
+		return false;
+	for (line = head - 1; line > begin && line[-1] != '\n';)
+		line--;
+	return head - line > 4 && !memcmp(line, "  ", 2) && line[2] != '\n';
+}
+
 /* The traceback whose last line the message is: behind its headline, or the whole excerpt where that was cut off.  IPython
  * prints a banner with the class's name first: the message it triggers on stands before its frames. */
 static bool traceback(const char *begin, const char *at, const char *end, struct span *s)
@@ -88,8 +102,10 @@ static bool traceback(const char *begin, const char *at, const char *end, struct
 	}
 	for (size_t i = 0; i < COUNT(heads); i++) {
 		s->from = last(begin, at, heads[i]);
-		if (s->from)
+		if (s->from && !interleaved(begin, s->from))
 			return true;
+		if (s->from)
+			break;
 	}
 	s->from = at - begin > 6000 ? at - 6000 : begin;
 	for (size_t i = 0; i < COUNT(marks); i++)

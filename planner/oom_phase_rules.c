@@ -11,6 +11,8 @@ const struct oom_phase_rule oom_phase_of_format[] = {
 	{"dataloader-", OOM_CRASH_DATA},
 	{"torch-shm", OOM_CRASH_DATA},
 	{"nccl", OOM_CRASH_COLLECTIVE},
+	{"onnxruntime", OOM_CRASH_INFERENCE},
+	{"tf-device-driver", OOM_CRASH_INIT},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
 /* On the message's own line: the node or test it failed in. */
@@ -19,6 +21,11 @@ const struct oom_phase_rule oom_phase_of_line[] = {
 	{"::test_", OOM_CRASH_TEST},
 	{"NCCL WARN", OOM_CRASH_COLLECTIVE},
 	{"/Initializer/", OOM_CRASH_INIT},
+	{"_state_dict_utils.py", OOM_CRASH_SAVE},
+	{"BackpropInput]", OOM_CRASH_BACKWARD},
+	{"BackpropFilter]", OOM_CRASH_BACKWARD},
+	{"Grad]", OOM_CRASH_BACKWARD},
+	{"[Op:", OOM_CRASH_FORWARD},
 	{"[[Node: gradients", OOM_CRASH_BACKWARD},
 	{"{{node gradient", OOM_CRASH_BACKWARD},
 	{"Error processing tensor for shard", OOM_CRASH_LOAD},
@@ -53,6 +60,10 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"in save_state", OOM_CRASH_SAVE},
 	{"in get_state_dict", OOM_CRASH_SAVE},
 	{"full_optim_state_dict", OOM_CRASH_SAVE},
+	{"_full_pre_state_dict_hook", OOM_CRASH_SAVE},
+	{"in state_dict", OOM_CRASH_SAVE},
+	{"in fsdp_save", OOM_CRASH_SAVE},
+	{"in save_", OOM_CRASH_SAVE},
 	{"gather_16bit_weights", OOM_CRASH_SAVE},
 	{"consolidated_16bit", OOM_CRASH_SAVE},
 	/* generation: it loads nothing and trains nothing */
@@ -86,6 +97,9 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"in from_pretrained", OOM_CRASH_LOAD},
 	{"from_pretrained(", OOM_CRASH_LOAD},
 	{"safetensors/torch.py", OOM_CRASH_LOAD},
+	/* bitsandbytes packs the weights once, when they arrive */
+	{"in quantize_4bit", OOM_CRASH_LOAD},
+	{"quantize_4bit(w,", OOM_CRASH_LOAD},
 	{"torch.load(", OOM_CRASH_LOAD},
 	{"torch/serialization.py", OOM_CRASH_LOAD},
 	{"in load_checkpoint", OOM_CRASH_LOAD},
@@ -216,6 +230,9 @@ const struct oom_phase_rule oom_phase_of_driver[] = {
 
 const struct oom_phase_rule oom_phase_of_words[] = {
 	{"forward/backward", OOM_CRASH_TRAIN_STEP},
+	{"jit(train_step)", OOM_CRASH_TRAIN_STEP},
+	{"jit(update", OOM_CRASH_TRAIN_STEP},
+	{"fairseq.trainer", OOM_CRASH_TRAIN_STEP},
 	{"Loading checkpoint shards", OOM_CRASH_LOAD},
 	{"Loading safetensors checkpoint", OOM_CRASH_LOAD},
 	{"load_tensors:", OOM_CRASH_LOAD},
