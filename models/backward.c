@@ -453,6 +453,21 @@ static void release_saved(struct oom_tape *t, const struct oom_node *n)
 		oom_unref(t, n->saved[s]);
 }
 
+/* Masks and tables the checkpointed blocks of one stack held: gone with its first layer's graph.  node -1: all. */
+static void drop_held(struct oom_tape *t, int32_t node)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < t->n_held; i++)
+		if (node < 0 || t->held_node[i] == node) {
+			oom_unref(t, t->held[i]);
+		} else {
+			t->held_node[left] = t->held_node[i];
+			t->held[left++] = t->held[i];
+		}
+	t->n_held = left;
+}
+
 static void run_node(struct oom_tape *t, int32_t i)
 {
 	struct oom_node *n = &t->nodes[i], copy;
@@ -468,6 +483,7 @@ static void run_node(struct oom_tape *t, int32_t i)
 	}
 	if (n->kind == OOM_NODE_CKPT) {
 		recompute(t, i);
+		drop_held(t, i);
 		return;
 	}
 	copy = *n;
@@ -495,13 +511,6 @@ static void run_nodes(struct oom_tape *t, int32_t from, int32_t to)
 {
 	for (int32_t i = from; i >= to && !t->status; i--)
 		run_node(t, i);
-}
-
-/* Masks and tables the checkpointed blocks held: gone with the first layer's graph. */
-static void drop_held(struct oom_tape *t)
-{
-	while (t->n_held)
-		oom_unref(t, t->held[--t->n_held]);
 }
 
 void oom_backward(struct oom_tape *t, struct oom_val loss)
@@ -543,9 +552,9 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 		at = r.node0 - 1;
 	}
 	if (t->n_layers)
-		drop_held(t);
+		drop_held(t, -1);
 	run_nodes(t, at, 0);
-	drop_held(t);
+	drop_held(t, -1);
 	t->in_bwd = false;
 	t->grad = true;
 	oom_unref(t, root);

@@ -47,6 +47,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->plan = plan;
 	t->status = OOM_OK;
 	t->n_rows = t->n_nodes = t->n_params = t->n_ckpts = t->cursor = t->n_ctx = t->n_held = 0;
+	t->stack_node = -1;
 	t->n_layers = t->n_reps = t->n_vars = t->n_monos = t->n_conds = 0;
 	for (int i = 0; i < OOM_STREAMS; i++)
 		t->streams[i].n = 0;
@@ -588,10 +589,12 @@ static struct oom_val run_of(struct oom_tape *t, uint32_t first, uint32_t n, uin
 
 void oom_drop_shared(struct oom_tape *t, struct oom_val x)
 {
-	if (t->plan->grad_ckpt != OOM_CKPT_NONE && t->grad && x.sto >= 0 && t->n_held < sizeof(t->held) / sizeof(t->held[0]))
+	if (t->plan->grad_ckpt != OOM_CKPT_NONE && t->grad && x.sto >= 0 && t->n_held < sizeof(t->held) / sizeof(t->held[0])) {
+		t->held_node[t->n_held] = t->stack_node;
 		t->held[t->n_held++] = x.sto;
-	else
+	} else {
 		oom_drop(t, x);
+	}
 }
 
 const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size)
@@ -610,6 +613,7 @@ struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, 
 		return x;
 	if (t->packing || t->recompute)
 		return one_layer(t, i, fn, ctx, x);
+	t->stack_node = -1;                     /* nobody's first layer: held until the last of them */
 	return record(t, i, 1, 1, ++t->n_groups, fn, ctx, x);
 }
 
@@ -626,6 +630,8 @@ struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *k
 	ctx = oom_layer_ctx(t, ctx, ctx_size);
 	if (!ctx)
 		return x;
+	if (!t->packing && !t->recompute)
+		t->stack_node = (int32_t)t->n_nodes;
 	if (p)
 		return n ? run_of(t, 0, n, p, fn, ctx, x) : x;
 	while (i < n && !t->status) {           /* no common period: runs of equal layers */

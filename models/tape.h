@@ -176,6 +176,8 @@ struct oom_tape {
 	unsigned char ctx[16][1024];    /* copies of the blocks' contexts */
 	size_t n_ctx;
 	int32_t held[24];               /* shared tensors alive for recomputation */
+	int32_t held_node[24];          /* the first layer's checkpoint of the stack that shares them */
+	int32_t stack_node;             /* that of the stack run last */
 	size_t n_held;
 	struct oom_layer_rec layers[512];
 	size_t n_layers;
@@ -286,7 +288,7 @@ struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, 
 /* A copy of ctx (at most 1024 bytes) that lives as long as the recording; NULL and a status when there are too many. */
 const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size);
 /* Gives up a tensor that all layers share (mask, rotary tables): under checkpointing the blocks' closures hold it until
- * the first layer has been recomputed. */
+ * the first layer of the stack run last has been recomputed. */
 void oom_drop_shared(struct oom_tape *t, struct oom_val x);
 /* The backward pass from the loss (backward.c). */
 void oom_backward(struct oom_tape *t, struct oom_val loss);
