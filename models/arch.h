@@ -56,6 +56,7 @@ struct oom_arch {
 	/* switches */
 	enum oom_act act;
 	enum oom_norm norm;
+	bool float_logits;              /* logits are handed on in fp32, whatever the loss does (Mllama, Moshi) */
 	bool scale_logits;              /* logits times a constant before the loss (Granite, Cohere) */
 	bool tie, qkv_bias, o_bias, mlp_bias, qk_norm, head_bias, scale_embed, gated;
 	double dropout, attn_dropout, act_dropout, embed_dropout, classifier_dropout;

@@ -76,7 +76,7 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 
 	switch (a->written_out ? OOM_ATTN_EAGER : (enum oom_attention)t->plan->attn) {
 	case OOM_ATTN_SDPA:
-		if (!oom_is_none(a->mask)) {    /* use_gqa_in_sdpa: a mask rules grouped heads out */
+		if (!oom_is_none(a->mask) || a->repeat_kv) {    /* use_gqa_in_sdpa: a mask rules grouped heads out */
 			k = repeat_kv(t, a, k, a->d);
 			v = repeat_kv(t, a, v, a->dv);
 			s.kv_heads = a->heads;

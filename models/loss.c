@@ -95,6 +95,8 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a, 
 		logits = oom_op_unary(t, OOM_SCALE, logits);
 	if (t->shift)
 		return shifted_loss(t, logits);
+	if (a->float_logits)
+		logits = oom_op_cast(t, logits, OOM_F32);
 	/* the model's output holds the logits until the loss is done */
 	{
 		struct oom_val out = oom_share(t, logits), padded, f;

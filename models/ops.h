@@ -65,6 +65,8 @@ struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom
 				unsigned flags);
 /* A linear layer that is never called: weight, bias and adapter exist and get no gradient. */
 void oom_idle_linear(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, unsigned flags);
+/* The weights of a linear layer that the step never runs, adapters included. */
+void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, unsigned flags);
 /* y = x W^T with a weight that exists already (tied heads); bias may be absent (node -1). */
 struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w,
 				   struct oom_val bias, struct oom_dim out);

@@ -210,6 +210,23 @@ struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom
 	return y;
 }
 
+void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, unsigned flags)
+{
+	const bool nf4 = t->plan->qlora && !(flags & (OOM_IS_HEAD | OOM_NO_QUANT));
+	const uint64_t r = (uint64_t)t->plan->lora_r;
+	const char *scope = t->scope;
+
+	t->scope = name;
+	oom_param(t, "weight", out, in, OOM_P_LINEAR | OOM_P_UNUSED | (nf4 ? OOM_P_NF4 : 0));
+	if (flags & OOM_BIAS)
+		oom_param(t, "bias", 0, out, OOM_P_UNUSED);
+	if (adapted(t, name, flags)) {
+		oom_param(t, "lora_A.weight", r, in, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED);
+		oom_param(t, "lora_B.weight", out, r, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED);
+	}
+	t->scope = scope;
+}
+
 struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_val x, struct oom_dim out, unsigned flags)
 {
 	return oom_op_linear_in(t, name, x, x.width, out, flags);

@@ -59,6 +59,8 @@ static const struct {
 	{"helium", INTERLEAVED, OOM_NORM_RMS_FP32_W, 0, NULL, NULL}, {"jais2", 0, OOM_NORM_LAYER, 0, "up_proj", "down_proj"},
 	{"apertus", QK_NORM | XIELU, OOM_NORM_RMS, 0, "up_proj", "down_proj"}, {"hyperclovax", MULTIPLIERS, OOM_NORM_RMS, 0, NULL, NULL},
 	{"nanochat", QK_NORM | QK_NORM_LATE | EMBED_NORM, OOM_NORM_RMS_PLAIN, 0, "fc1", "fc2"},
+	{"moshi", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"emu3_text_model", 0, OOM_NORM_RMS, 0, NULL, NULL},
+	{"mllama_text_model", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"phi4_multimodal", FUSED, OOM_NORM_RMS, 0, NULL, NULL},
 	{"bitnet", SUB_NORM, OOM_NORM_RMS, 0, NULL, NULL},
  {"seed_oss", NO_O_BIAS, OOM_NORM_RMS, 0, NULL, NULL},
 	{"llama", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"mistral", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"ministral", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"arcee", 0, OOM_NORM_RMS, 0, "up_proj", "down_proj"},
@@ -81,7 +83,7 @@ static const struct {
 	{"mellum", EXPERTS | QK_NORM | SCORES_CAST | ALTERNATING | LAYER_ROPES, OOM_NORM_RMS, 0, NULL, NULL},
 	{"qwen2_moe", EXPERTS | QKV_BIAS | SCORES_CAST | SHARED_GATE, OOM_NORM_RMS, 0, NULL, NULL},
 };
-enum { FLAGS, KIND, NORM_TOPK };        /* extra[] */
+enum { FLAGS, KIND, NORM_TOPK, N_CROSS, EMBED_MORE, MOSHI, N_EXTRA };   /* extra[] */
 
 static void parse_experts(struct oom_arch *a, unsigned flags)
 {
@@ -147,6 +149,32 @@ static void parse_kinds(struct oom_arch *a, unsigned flags)
 		a->window = 0;
 }
 
+static bool is_type(const struct oom_arch *a, const char *type)
+{
+	return !strcmp(a->model_type, type);
+}
+
+/* What single types have and no other. */
+static void parse_own(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+	const struct oom_key *cross = is_type(a, "mllama_text_model") ? oom_read_key(r, "cross_attention_layers") : NULL;
+
+	a->extra[MOSHI] = is_type(a, "moshi");
+	a->extra[EMBED_MORE] = a->extra[MOSHI] ? 1 : is_type(a, "mllama_text_model") ? 8 : 0;
+	a->float_logits = a->extra[EMBED_MORE] != 0;
+	a->tie = a->tie && !a->extra[EMBED_MORE];      /* head and embedding differ in length */
+	if (is_type(a, "emu3_text_model"))
+		a->dropout = a->attn_dropout;
+	for (uint32_t i = 0; cross && cross->type == OOM_KEY_LIST && i < cross->n_items; i++) {
+		const double at = oom_read_item_real(r, "cross_attention_layers", i, -1);
+
+		a->extra[N_CROSS] += at >= 0 && at < (double)a->n_layers;
+	}
+	if (a->extra[N_CROSS] >= a->n_layers)
+		oom_read_fail(r, "cross_attention_layers leaves no layer for text");
+}
+
 static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
@@ -168,7 +196,7 @@ static void parse(struct oom_arch *a)
 	a->extra[FLAGS] = flags;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_count(r, "intermediate_size", 1);
+	a->d_ff = is_type(a, "moshi") ? oom_read_count(r, "ffn_dim", 2) / 2 : oom_read_count(r, "intermediate_size", 1);
 	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
 	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
@@ -207,6 +235,7 @@ static void parse(struct oom_arch *a)
 	a->scale_logits = flags & MULTIPLIERS || !strncmp(a->model_type, "cohere", 6);
 	if (oom_read_bool(r, "use_qk_norm", false) || oom_read_bool(r, "qk_layernorm", false))
 		oom_read_fail(r, "%s with query and key norms is not modelled", a->model_type);
+	parse_own(a);
 	parse_experts(a, flags);
 	parse_kinds(a, flags);
 	if (flags & TOPK_FIRST && (a->d_shared || oom_read_real(r, "rms_norm_eps", 0) > 0 ||
@@ -295,6 +324,88 @@ static struct oom_val sub_norm_mlp(struct oom_tape *t, const struct oom_arch *a,
 	return gate;
 }
 
+/* Moshi: both halves are picked out of one projection. */
+static struct oom_val moshi_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+{
+	const struct oom_dim h = {x.width, x.text}, f = D(a->d_ff);
+	struct oom_val y = oom_op_linear(t, "fc1", oom_keep(x), D(2 * a->d_ff), 0), g;
+
+	g = oom_activation(t, a->act, oom_op_slice(t, oom_keep(y), y.mono, f));
+	y = oom_op_linear(t, "fc2", oom_op_mul(t, g, oom_op_slice(t, y, y.mono, f)), h, 0);
+	oom_done(t, x);
+	return y;
+}
+
+/* Mllama's cross-attention layers, which text alone passes by. */
+static void cross_layers_unused(struct oom_tape *t, const struct oom_arch *a)
+{
+	const uint64_t h = a->d_model, q = a->n_heads * a->head_dim, kv = a->n_kv_heads * a->head_dim;
+
+	for (uint64_t i = 0; i < a->extra[N_CROSS]; i++) {
+		oom_linear_unused(t, "q_proj", h, q, 0);
+		oom_linear_unused(t, "k_proj", h, kv, 0);
+		oom_linear_unused(t, "v_proj", h, kv, 0);
+		oom_linear_unused(t, "o_proj", q, h, 0);
+		oom_linear_unused(t, "gate_proj", h, a->d_ff, 0);
+		oom_linear_unused(t, "up_proj", h, a->d_ff, 0);
+		oom_linear_unused(t, "down_proj", a->d_ff, h, 0);
+		t->scope = "cross_attn";
+		oom_param(t, "q_norm.weight", 0, a->head_dim, OOM_P_NORM | OOM_P_UNUSED);
+		oom_param(t, "k_norm.weight", 0, a->head_dim, OOM_P_NORM | OOM_P_UNUSED);
+		oom_param(t, "input_layernorm.weight", 0, h, OOM_P_NORM | OOM_P_UNUSED);
+		oom_param(t, "post_attention_layernorm.weight", 0, h, OOM_P_NORM | OOM_P_UNUSED);
+		oom_param(t, "cross_attn_attn_gate", 0, 1, OOM_P_UNUSED);
+		oom_param(t, "cross_attn_mlp_gate", 0, 1, OOM_P_UNUSED);
+	}
+}
+
+/* Linear layers and vectors of a module the step never runs: {in, out} with a bias, or {0, n} for n elements. */
+static void unused(struct oom_tape *t, const uint64_t (*shape)[2], size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (shape[i][0])
+			oom_linear_unused(t, "linear", shape[i][0], shape[i][1], OOM_BIAS);
+		else
+			oom_param(t, "weight", 0, shape[i][1], OOM_P_UNUSED);
+	}
+}
+
+/* Phi-4's image and audio embeddings: weights alone when the batch is text. */
+static void phi4_towers_unused(struct oom_tape *t, const struct oom_arch *a)
+{
+	struct oom_reader *r = &((struct oom_arch *)a)->rd;
+	const uint64_t h = a->d_model, v = oom_read_count_or(r, "vision_config.hidden_size", 1152);
+	const uint64_t vf = oom_read_count_or(r, "vision_config.intermediate_size", 4304), p = oom_read_count_or(r, "vision_config.patch_size", 14);
+	const uint64_t side = oom_read_count_or(r, "vision_config.crop_size", 448) / (p ? p : 1), vl = oom_read_count_or(r, "vision_config.num_hidden_layers", 27);
+	const uint64_t d = oom_read_count_or(r, "audio_config.hidden_size", 1024), f = oom_read_count_or(r, "audio_config.intermediate_size", 1536);
+	const uint64_t c = oom_read_count_or(r, "audio_config.nemo_conv_channels", 1024), n = oom_read_count_or(r, "audio_config.nemo_final_size", 10);
+	const uint64_t e = oom_read_count_or(r, "audio_config.ext_pw_out_channel", 1024), k = oom_read_count_or(r, "audio_config.kernel_size", 3);
+	const uint64_t m = oom_read_count_or(r, "audio_config.depthwise_multiplier", 1), o = oom_read_count_or(r, "audio_config.depthwise_separable_out_channel", 1024);
+	const uint64_t al = oom_read_count_or(r, "audio_config.num_blocks", 24), ah = oom_read_count_or(r, "audio_config.num_attention_heads", 16);
+	const uint64_t buckets = oom_read_count_or(r, "audio_config.bias_max_distance", 1000) * (oom_read_bool(r, "audio_config.bias_symmetric", false) ? 1 : 2);
+	uint64_t stages = 0;
+	const uint64_t vision[][2] = {{0, 4 * v}, {v, v}, {v, v}, {v, v}, {v, v}, {v, vf}, {vf, v}};
+	const uint64_t outer[][2] = {{0, 2 * v}, {0, (3 * p * p + 1) * v}, {0, side * side * v}, {0, 2 * v},
+				     {0, 3 * v}, {0, (v + 1) * 3 * v}, {v, v}, {v, vf}, {vf, v}, {v, h}, {h, h}, /* pooling head, projections */
+				     {c * n, d}, {0, buckets * ah}, {d, h}, {h, h}, {d, h}, {h, h}};
+	const uint64_t audio[][2] = {{0, 2 * d}, {d, 2 * f}, {f, d}, {d, d}, {d, d}, {d, d}, {d, d}, {0, 2 * d}, {0, 2 * e}, {0, (d + 1) * 2 * e},
+				     {0, (k + 1) * d * m}, {0, (d * m + 1) * o}, {0, (d + 1) * e}, {0, 2 * d}, {d, 2 * f}, {f, d}, {0, 4 * d}};
+
+	for (uint64_t i = oom_read_count_or(r, "audio_config.time_reduction", 8); i > 1; i /= 2)
+		stages++;
+	t->scope = "embed_tokens_extend";
+	unused(t, outer, sizeof(outer) / sizeof(outer[0]));
+	for (uint64_t i = 0; i < vl && i < OOM_MAX_LAYERS; i++)
+		unused(t, vision, sizeof(vision) / sizeof(vision[0]));
+	for (uint64_t i = 0; i < al && i < OOM_MAX_LAYERS; i++)
+		unused(t, audio, sizeof(audio) / sizeof(audio[0]));
+	for (uint64_t i = 0; i < stages; i++) {
+		const uint64_t conv[][2] = {{0, 10 * c}, {0, (c + 1) * c}};    /* the first stage is one convolution alone */
+
+		unused(t, conv, i ? 2 : 1);
+	}
+}
+
 static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind, struct oom_val x)
 {
 	const uint64_t flags = a->extra[FLAGS];
@@ -308,6 +419,8 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 		return oom_moe_parallel_experts(t, &m, x);
 	if (a->n_experts && !(kind & 2))
 		return oom_moe_mlp(t, &m, x);
+	if (a->extra[MOSHI])
+		return moshi_mlp(t, a, x);
 	if (flags & XIELU)
 		return xielu_mlp(t, a, x);
 	if (flags & SUB_NORM)
@@ -349,6 +462,9 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.rope_sections = a->rope_axes == OOM_ROPE_3D_LAYER;
 	if (flags & LOCAL_ROPE && !(kind & 1))
 		at.rope = NULL;
+	at.repeat_kv = a->extra[MOSHI];
+	if (a->extra[MOSHI])                    /* every layer makes its own tables */
+		rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
 	at.o_norm = flags & SUB_NORM ? "attn_sub_norm" : NULL;
 	h = flags & POST_ONLY ? oom_share(t, x) : oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
 	if (flags & PARALLEL) {                 /* x + attention(h) + feed_forward(h) */
@@ -364,6 +480,10 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		return sum;
 	}
 	h = flags & FUSED ? fused_attention(t, &at, h) : oom_attention(t, &at, h);
+	if (a->extra[MOSHI]) {
+		oom_drop(t, rope.cos);
+		oom_drop(t, rope.sin);
+	}
 	if (post)
 		h = oom_norm(t, a->norm, "post_attention_layernorm", h, 0);
 	x = join(t, a, x, h);
@@ -383,8 +503,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	enum oom_dtype dt;
 
 	t->scope = "embed_tokens";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
+	embed = oom_param(t, "weight", a->vocab + a->extra[EMBED_MORE], a->d_model, OOM_P_EMBEDDING);
+	x = oom_op_embedding_param(t, embed, ids, a->vocab + a->extra[EMBED_MORE], D(a->d_model));
 	if (flags & SCALED_EMBED) {
 		oom_buffer(t, 1, x.dt == OOM_F32 && !t->plan->qlora ? OOM_F32 : OOM_DT_BF16);
 		x = oom_op_unary(t, OOM_SCALE, x);
@@ -397,14 +517,26 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	dt = (enum oom_dtype)x.dt;
 	l.mask[0] = flags & ALTERNATING || !a->window ? oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s) : oom_none();
 	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) : oom_none();
-	l.rope = a->rope_axes ? oom_rope_tables_3d(t, rot ? rot : a->head_dim, dt, 2, a->rope_axes == OOM_ROPE_3D) :
-		 oom_rope_tables(t, rot ? rot : a->head_dim, flags & FP32_ROPE && flags & INTERLEAVED ? OOM_F32 : dt, 2);
+	if (a->extra[MOSHI] && !t->plan->padding_mask) {        /* made only from a mask that is given */
+		oom_drop(t, l.mask[0]);
+		oom_drop(t, l.mask[1]);
+		l.mask[0] = l.mask[1] = oom_none();
+	}
+	l.rope.cos = l.rope.sin = oom_none();
+	if (a->rope_axes)
+		l.rope = oom_rope_tables_3d(t, rot ? rot : a->head_dim, dt, 2, a->rope_axes == OOM_ROPE_3D);
+	else if (!a->extra[MOSHI])
+		l.rope = oom_rope_tables(t, rot ? rot : a->head_dim, flags & FP32_ROPE && flags & INTERLEAVED ? OOM_F32 : dt, 2);
 	l.local.cos = l.local.sin = oom_none();
 	if (flags & PATTERN_6 || (flags & LAYER_ROPES && a->window))
 		l.local = oom_rope_tables(t, a->head_dim, dt, 2);
 	if (flags & EMBED_NORM)
 		x = oom_norm(t, a->norm, "norm", x, 0);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
+	cross_layers_unused(t, a);
+	if (is_type(a, "phi4_multimodal"))
+		phi4_towers_unused(t, a);
+	x = oom_layers(t, (uint32_t)(oom_depth(t, a->n_layers) > a->extra[N_CROSS] ? oom_depth(t, a->n_layers) - a->extra[N_CROSS] : 1),
+		       a->kind, block, &l, x);
 	oom_drop_shared(t, l.rope.cos);
 	oom_drop_shared(t, l.rope.sin);
 	oom_drop_shared(t, l.local.cos);
@@ -415,6 +547,16 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_norm(t, a->norm, "norm", x, 0);
 	oom_drop(t, ids);
 	oom_drop(t, first);
+	if (a->extra[MOSHI]) {                  /* logits.float(), sliced and copied, whatever the library's usual loss */
+		const struct oom_plan *real = t->plan;
+		struct oom_plan sliced = *real;
+
+		sliced.fused_ce = sliced.fused_ce == OOM_LOSS_FUSED ? OOM_LOSS_FUSED : OOM_LOSS_SLICED;
+		t->plan = &sliced;
+		x = oom_causal_tail(t, a, x, embed);
+		t->plan = real;
+		return x;
+	}
 	return oom_causal_tail(t, a, x, embed);
 }
 
@@ -423,7 +565,7 @@ static const char *const types[] = {"llama", "mistral", "ministral", "qwen2", "q
 				    "olmo", "olmo3", "exaone4", "glm4", "hunyuan_v1_dense",
 				    "starcoder2", "stablelm", "phi",
 				    "gemma3_text", "glm", "nemotron", "cohere", "seed_oss", "arcee",
-				    "cohere2", "helium", "jais2", "apertus", "hyperclovax", "nanochat", "bitnet", NULL};
+				    "cohere2", "helium", "jais2", "apertus", "hyperclovax", "nanochat", "bitnet", "moshi", "emu3_text_model", "mllama_text_model", "phi4_multimodal", NULL};
 
 const struct oom_family oom_family_llama = {
 	.name = "llama",
