@@ -378,12 +378,3 @@ struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 	}
 	return x;
 }
-
-struct oom_val oom_add_positions(struct oom_tape *t, const char *name, struct oom_val x, uint64_t max_positions, uint64_t dim,
-				 uint16_t m_len)
-{
-	struct oom_val ids = oom_new(t, "position ids", m_len, D(1), OOM_I64);
-	struct oom_val pos = oom_op_embedding(t, name, ids, max_positions, (struct oom_dim){dim, "d_model"}, 0);
-
-	return oom_op_add(t, x, pos);
-}

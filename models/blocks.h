@@ -119,9 +119,6 @@ struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, ui
 /* Makes the embedding's output require a gradient where PEFT and checkpointing do. */
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x);
 
-/* Learned positions 0..s-1 of [1, s, dim], added to x (broadcast over the batch). */
-struct oom_val oom_add_positions(struct oom_tape *t, const char *name, struct oom_val x, uint64_t max_positions, uint64_t dim,
-				 uint16_t m_len);
 
 /* ---- heads and losses (loss.c) ---- */
 /* logits of a language-model head, tied to embed or not, and their loss (ForCausalLMLoss / ForMaskedLMLoss). */

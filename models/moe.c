@@ -5,8 +5,9 @@
 
 #include "blocks.h"
 
-/* Scores [tokens, k] and the indices that chose them. */
-static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index)
+/* Scores [tokens, k], the indices that chose them, and the logits, a local of the block (held). */
+static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index,
+			     struct oom_val *held)
 {
 	const struct oom_dim e = {m->experts, "n_experts"}, k = {m->top_k, "top_k"};
 	struct oom_val w, logits, p, v;
@@ -34,6 +35,7 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 		w = oom_lora_sum(t, &lora);
 		logits = oom_op_matmul_param(t, "router logits", x, w, oom_none(), e);
 	}
+	*held = oom_share(t, logits);
 	dt = (enum oom_dtype)logits.dt;
 	*index = oom_none();
 	if (m->topk_first) {
@@ -58,7 +60,8 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 
 /* Router in fp32 whatever the model's type: input and weight are cast, the scores stay in fp32
  * (models/deepseek_v3/modeling_deepseek_v3.py DeepseekV3TopkRouter, route_tokens_to_experts). */
-static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index)
+static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index,
+				  struct oom_val *held)
 {
 	const uint64_t all = m->experts + m->zero_experts;
 	const struct oom_dim e = {all, "n_experts"}, k = {m->top_k, "top_k"};
@@ -80,6 +83,7 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 		w = oom_op_cast(t, w, OOM_F32);
 	}
 	p = oom_op_matmul_param(t, "router logits", x, w, oom_none(), e);
+	*held = oom_share(t, p);
 	if (m->route_late)
 		p = oom_op_cast(t, p, OOM_F32);
 	p = m->sigmoid ? oom_op_unary(t, OOM_SIGMOID, p) : oom_op_softmax(t, p, !m->route_plain);
@@ -101,7 +105,8 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 
 /* Weight and correction bias kept in fp32, autocast off, the sum clamped before the division
  * (models/ernie4_5_moe/modeling_ernie4_5_moe.py Ernie4_5_MoeTopKRouter). */
-static struct oom_val route_ernie(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index)
+static struct oom_val route_ernie(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index,
+				   struct oom_val *held)
 {
 	const struct oom_dim e = {m->experts, "n_experts"}, k = {m->top_k, "top_k"};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
@@ -116,6 +121,7 @@ static struct oom_val route_ernie(struct oom_tape *t, const struct oom_moe *m, s
 	w = oom_lora_sum(t, &lora);
 	t->amp = false;
 	p = oom_op_matmul_param(t, "router logits", oom_op_cast(t, x, OOM_F32), w, oom_none(), e);
+	*held = oom_share(t, p);
 	p = oom_op_softmax(t, p, true);
 	oom_scratch(t, "scores for choice", x.mono, m->experts, OOM_F32);
 	*index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
@@ -132,7 +138,7 @@ struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, stru
 {
 	const struct oom_dim k = {m->top_k, "top_k"}, f = {m->d_expert, "d_expert"}, h = {x.width, x.text};
 	const struct oom_dim half[2] = {{m->top_k * m->d_expert, "top_k * d_expert"}, {m->top_k * m->d_expert, "top_k * d_expert"}};
-	struct oom_val gate_up, down, sorted, perm, rows, sel, w, mask, part[2], y, inv, offs;
+	struct oom_val gate_up, down, sorted, perm, rows, sel, w, mask, part[2], y, inv, offs, counted, counts, proj;
 	struct oom_lora_param ld, lg;
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	const uint64_t wide = m->ungated ? m->d_expert : 2 * m->d_expert;
@@ -149,11 +155,13 @@ struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, stru
 	rows = oom_new(t, "row of each choice", x.mono, k, OOM_I64);
 	sel = oom_op_gather(t, "dispatched", oom_keep(x), rows, x.mono, (struct oom_dim){m->top_k * x.width, "top_k * d_model"});
 	w = oom_op_gather(t, "sorted scores", scores, oom_keep(perm), x.mono, k);
+	counted = oom_new(t, "sorted experts as int32", x.mono, k, OOM_I32);
+	counts = oom_new(t, "tokens per expert", OOM_MONO_ONE, (struct oom_dim){m->experts, "n_experts"}, OOM_I32);
 	offs = oom_new(t, "offsets", OOM_MONO_ONE, (struct oom_dim){m->experts, "n_experts"}, OOM_I32);
 	mask = oom_new(t, "sentinel mask", x.mono, k, OOM_U8);
 	gate_up = oom_lora_sum(t, &lg);
 	sel = oom_op_masked_inplace(t, sel, oom_keep(mask));
-	y = oom_op_grouped_mm(t, "gate and up", sel, gate_up, oom_keep(offs), x.width, m->ungated ? f : (struct oom_dim){2 * f.n, "2 * d_expert"});
+	y = oom_op_grouped_mm(t, "gate and up", oom_keep(sel), gate_up, oom_keep(offs), x.width, m->ungated ? f : (struct oom_dim){2 * f.n, "2 * d_expert"});
 	if (m->ungated) {
 		y = oom_activation(t, m->act, y);
 	} else {
@@ -162,17 +170,23 @@ struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, stru
 		y = oom_op_mul(t, part[0], part[1]);
 	}
 	down = oom_lora_sum(t, &ld);
-	y = oom_op_grouped_mm(t, "down", y, down, offs, m->d_expert, h);
-	y = oom_op_mul(t, y, w);
+	proj = oom_op_grouped_mm(t, "down", y, down, oom_keep(offs), m->d_expert, h);
+	y = oom_op_mul(t, oom_keep(proj), oom_keep(w));
 	y = oom_op_masked_inplace(t, y, mask);
 	inv = oom_new(t, "inverse permutation", x.mono, k, OOM_I64);
 	y = oom_op_gather(t, "combined", y, inv, x.mono, (struct oom_dim){m->top_k * x.width, "top_k * d_model"});
 	y = oom_op_sum(t, y, x.mono, h);
+	y = oom_op_cast(t, y, dt);
+	oom_drop(t, proj);                      /* grouped_mm_experts_forward's locals */
+	oom_drop(t, offs);
+	oom_drop(t, counts);
+	oom_drop(t, counted);
+	oom_drop(t, w);
+	oom_drop(t, sel);
 	oom_drop(t, sorted);
 	oom_drop(t, perm);
 	oom_drop(t, index);
 	oom_done(t, x);
-	y = oom_op_cast(t, y, dt);
 	oom_lora_drop(t, &lg);
 	oom_lora_drop(t, &ld);
 	return y;
@@ -199,12 +213,13 @@ static struct oom_val routed(struct oom_tape *t, const struct oom_moe *m, struct
 
 struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x)
 {
-	struct oom_val index, scores, y, shared = oom_none();
+	struct oom_val index, scores, y, shared = oom_none(), logits = oom_none(), chosen;
 
 	if (m->d_shared && (!m->router_fp32 || m->shared_first))
 		shared = shared_mlp(t, m, oom_keep(x));
-	scores = m->router_frozen_bias ? route_ernie(t, m, oom_keep(x), &index) :
-		 m->router_fp32 ? route_fp32(t, m, oom_keep(x), &index) : route(t, m, oom_keep(x), &index);
+	scores = m->router_frozen_bias ? route_ernie(t, m, oom_keep(x), &index, &logits) :
+		 m->router_fp32 ? route_fp32(t, m, oom_keep(x), &index, &logits) : route(t, m, oom_keep(x), &index, &logits);
+	chosen = oom_share(t, scores);          /* the block's locals, with the logits */
 	y = routed(t, m, oom_keep(x), scores, index);
 	if (m->d_shared && m->router_fp32 && !m->shared_first)
 		shared = shared_mlp(t, m, oom_keep(x));
@@ -223,6 +238,8 @@ struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
 			y = oom_op_add(t, y, shared);
 		}
 	}
+	oom_drop(t, chosen);
+	oom_drop(t, logits);
 	oom_done(t, x);
 	return y;
 }

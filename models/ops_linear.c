@@ -94,11 +94,11 @@ static struct oom_val nf4_linear(struct oom_tape *t, const char *name, struct oo
 				 struct oom_val bias, uint64_t in, struct oom_dim out)
 {
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val y, dq;
+	struct oom_val y, dq, given = oom_share(t, x);
 	const bool rg = wants_grad(t, x) || bias.rg;
 	int32_t n = -1;
 
-	/* Linear4bit computes in its compute type and returns the input's (bnb/nn/modules.py) */
+	/* Linear4bit computes in its compute type and returns the input's (bnb/nn/modules.py); its caller holds the input */
 	if (x.dt != OOM_DT_BF16)
 		x = oom_op_cast(t, x, OOM_DT_BF16);
 	if (!oom_is_none(bias))
@@ -122,7 +122,9 @@ static struct oom_val nf4_linear(struct oom_tape *t, const char *name, struct oo
 	oom_done(t, x);
 	oom_done(t, bias);
 	oom_done(t, w);
-	return oom_op_cast(t, y, dt);
+	y = oom_op_cast(t, y, dt);
+	oom_drop(t, given);
+	return y;
 }
 
 /* ---- LoRA ---- */

@@ -51,7 +51,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct oom_dim h = D(a->d_model);
-	struct oom_val word, x, first, pos, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val word, x, first, pos, hidden, loss, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 
 	oom_buffer(t, a->max_positions, OOM_I64);
@@ -68,17 +68,22 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
 	oom_drop(t, first);
+	hidden = oom_share(t, x);               /* the model's output, a local until the loss is returned */
 	if (a->task == OOM_TASK_SEQ_CLS) {
 		x = oom_op_slice(t, x, t->m_b, h);
 		x = oom_op_unary(t, OOM_RELU, oom_op_linear(t, "pre_classifier", x, h, OOM_BIAS | OOM_NO_QUANT));
 		x = oom_op_dropout(t, x, a->classifier_dropout);
 		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-		return oom_cls_loss(t, a, x);
+		loss = oom_cls_loss(t, a, x);
+		oom_drop(t, hidden);
+		return loss;
 	}
 	x = oom_op_linear(t, "vocab_transform", x, h, OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_layer_norm(t, "vocab_layer_norm", oom_activation(t, a->act, x), 0, true, true);
 	x = oom_lm_head(t, a, x, word, "vocab_projector", true);
-	return oom_plain_lm_loss(t, x, false, t->m_bs);
+	loss = oom_plain_lm_loss(t, x, false, t->m_bs);
+	oom_drop(t, hidden);
+	return loss;
 }
 
 static const char *const types[] = {"distilbert", NULL};

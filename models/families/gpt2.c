@@ -110,7 +110,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val embed, x, first, positions, pos, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 
 	t->scope = "wte";
@@ -120,12 +120,15 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	if (a->extra[BIGCODE])                  /* the lower triangle, one for the model */
 		oom_buffer(t, a->max_positions * a->max_positions, OOM_U8);
 	first = oom_share(t, x);                /* inputs_embeds, a local of the model */
-	x = oom_add_positions(t, "wpe", x, a->max_positions, a->d_model, t->m_s);
+	positions = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
+	pos = oom_op_embedding(t, "wpe", oom_keep(positions), a->max_positions, D(a->d_model), 0);
+	x = oom_op_add(t, x, pos);
 	l.mask = a->extra[NEO] && !t->plan->padding_mask && t->plan->attn == OOM_ATTN_SDPA ? oom_none() :
 		 oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
 	x = oom_op_dropout(t, x, a->embed_dropout);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
+	oom_drop_shared(t, positions);
 	x = oom_op_layer_norm(t, "ln_f", x, 0, true, true);
 	oom_drop(t, first);
 	return oom_causal_tail(t, a, x, embed);

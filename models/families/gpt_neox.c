@@ -100,7 +100,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint64_t rot = (uint64_t)((double)a->head_dim * a->rotary_share);
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val embed, x, first, positions, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 
 	t->scope = "embed_in";
@@ -108,6 +108,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
+	positions = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
 	x = oom_op_dropout(t, x, a->extra[PERSIMMON] ? 0 : a->dropout);
 	l.rope = oom_rope_tables(t, rot, (enum oom_dtype)x.dt, 2);
@@ -115,6 +116,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop_shared(t, l.rope.cos);
 	oom_drop_shared(t, l.rope.sin);
 	oom_drop_shared(t, l.mask);
+	oom_drop_shared(t, positions);
 	x = oom_op_layer_norm(t, "final_layer_norm", x, 0, true, true);
 	oom_drop(t, first);
 	return oom_causal_tail(t, a, x, embed);

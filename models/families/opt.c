@@ -64,7 +64,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val embed, x, first, ones, pos, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val embed, x, first, ones, positions, pos, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 
 	t->scope = "embed_tokens";
@@ -73,7 +73,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
 	ones = oom_new(t, "attention mask", t->m_bs, D(1), OOM_F32);
-	pos = oom_new(t, "position ids", t->m_bs, D(1), OOM_I64);
+	positions = oom_new(t, "position ids", t->m_bs, D(1), OOM_I64);
+	pos = oom_new(t, "position ids + 2", t->m_bs, D(1), OOM_I64);
 	pos = oom_op_embedding(t, "embed_positions", pos, a->max_positions + 2, D(a->d_model), 0);
 	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
 	if (a->d_embed != a->d_model)
@@ -81,6 +82,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_add(t, x, oom_keep(pos));
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
+	oom_drop_shared(t, positions);
 	if (a->extra[PRE_NORM] && !a->extra[NO_FINAL_NORM])
 		x = oom_op_layer_norm(t, "final_layer_norm", x, 0, a->extra[AFFINE], true);
 	if (a->d_embed != a->d_model)

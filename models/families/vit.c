@@ -138,7 +138,7 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	l->m_tokens = oom_tokens_of(t, *n);
 	l->m_len = oom_length_of(t, *n);
 	pos = oom_param_tokens(t, "position_embeddings", *n, a->d_model);
-	x = oom_map_tokens(t, m);
+	x = oom_input_grads(t, oom_map_tokens(t, m));
 	if (a->extra[EXTRA_TOKENS]) {
 		struct oom_val tokens = oom_op_expand(t, token[0], t->m_b, h);
 
@@ -165,7 +165,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct oom_dim h = D(a->d_model);
 	struct layer l = {.a = a};
-	struct oom_val first, x;
+	struct oom_val first, out, loss, x;
 	uint64_t n = 0;
 
 	x = embeddings(t, a, &l, &n);
@@ -175,19 +175,21 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	x = oom_op_layer_norm(t, "layernorm", x, 0, true, true);
 	oom_drop(t, first);
+	out = oom_share(t, x);                  /* the model's output, a local until the loss is returned */
 	if (a->extra[DINO]) {                   /* class token beside the mean of the patches */
 		struct oom_val cls = oom_op_slice(t, oom_keep(x), t->m_b, h);
 		const uint16_t m_patches = oom_tokens_of(t, n - a->extra[EXTRA_TOKENS] - a->extra[REGISTERS]);
 		struct oom_val rest = oom_op_mean(t, oom_op_slice(t, x, m_patches, h), t->m_b, h);
 
 		x = oom_op_cat(t, cls, rest, D(2 * a->d_model));
-		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-		return oom_cls_loss(t, a, x);
+	} else {
+		x = a->extra[EXTRA_TOKENS] ? oom_op_slice(t, x, t->m_b, h) : oom_op_mean(t, x, t->m_b, h);
 	}
-	x = a->extra[EXTRA_TOKENS] ? oom_op_slice(t, x, t->m_b, h) : oom_op_mean(t, x, t->m_b, h);
-	if (a->n_labels)
+	if (a->n_labels || a->extra[DINO])
 		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-	return oom_cls_loss(t, a, x);
+	loss = oom_cls_loss(t, a, x);
+	oom_drop(t, out);
+	return loss;
 }
 
 static const char *const types[] = {"vit", "deit", "vit_msn", "ijepa", "dinov2", "dinov2_with_registers", NULL};
