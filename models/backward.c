@@ -505,6 +505,8 @@ static void run_node(struct oom_tape *t, int32_t i)
 	for (int e = 0; e < copy.n_edge; e++)
 		if (needed(&copy, e))
 			push(t, &copy.edge[e], g[e]);
+		else if (g[e].given)            /* a kernel makes all its gradients, asked for or not */
+			oom_unref(t, g[e].sto);
 }
 
 static void run_nodes(struct oom_tape *t, int32_t from, int32_t to)

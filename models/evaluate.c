@@ -74,6 +74,10 @@ static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_i
 	t->scope = "";
 	oom_amp_enter(t);
 	loss = a->family->step(t, a);
+	if (t->plan->convert_outputs_fp32 && train && !oom_is_none(t->output))        /* accelerate's wrapper, on the way out */
+		oom_drop(t, oom_op_cast(t, oom_keep(t->output), OOM_F32));
+	oom_drop(t, t->output);
+	t->output = oom_none();
 	oom_amp_leave(t);
 	if (train && !t->status)
 		oom_backward(t, loss);

@@ -36,12 +36,12 @@ struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, stru
 	return loss;
 }
 
-/* The model's output is given up; accelerate's wrapper converts it to fp32 on the way out. */
+/* The logits are part of what the model returns. */
 static void give_up_output(struct oom_tape *t, struct oom_val out)
 {
-	if (t->plan->convert_outputs_fp32 && t->train)
-		oom_drop(t, oom_op_cast(t, oom_keep(out), OOM_F32));
-	oom_drop(t, out);
+	if (t->output.sto >= 0)
+		oom_drop(t, t->output);
+	t->output = out;
 }
 
 struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed,
@@ -165,17 +165,20 @@ struct oom_val oom_seq2seq_cls(struct oom_tape *t, const struct oom_arch *a, str
 }
 
 /* One chunk: logits, their gradient in place, the input's gradient, the head's. */
-static void fused_chunk(struct oom_tape *t, struct oom_val w, enum oom_dtype dt, uint64_t chunk, uint64_t v, uint64_t d)
+static void fused_chunk(struct oom_tape *t, struct oom_val x, struct oom_val w, enum oom_dtype dt, uint64_t chunk, uint64_t v, uint64_t d)
 {
 	const bool grad = t->grad;
 	const struct oom_dim weight = {v * d, "vocab_size * d_model"}, rows = {chunk * d, NULL};
-	struct oom_val cast = oom_none(), lc;
+	struct oom_val cast = oom_none(), rows16 = oom_none(), lc;
 
 	/* logits = x @ w.t(): a transposed weight is no leaf, autocast casts it anew */
+	if (t->amp && x.dt != dt)
+		rows16 = oom_new(t, "input chunk", OOM_MONO_ONE, rows, dt);
 	if (t->amp && w.dt != dt)
 		cast = oom_new(t, "weight copy", OOM_MONO_ONE, weight, dt);
 	lc = oom_new(t, "logits chunk", OOM_MONO_ONE, (struct oom_dim){chunk * v, NULL}, dt);
 	oom_drop(t, cast);
+	oom_drop(t, rows16);
 	/* grad x = logits @ w: the leaf's copy goes through the cache */
 	t->grad = false;
 	cast = t->amp ? oom_amp_cast(t, w) : oom_none();
@@ -230,7 +233,7 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 	loss = oom_new(t, "loss per token", h.mono, D(1), OOM_F32);
 	dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt;
 	for (int i = 0; i < (chunk < tokens ? 2 : 1); i++)      /* from the second chunk on the cast weight is cached */
-		fused_chunk(t, w, dt, chunk, v, d);
+		fused_chunk(t, h, w, dt, chunk, v, d);
 	total = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);
 	oom_drop(t, loss);
 	if (rg) {

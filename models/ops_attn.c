@@ -225,7 +225,7 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 	scaled = s;
 	s = y;
 	if (!oom_is_none(m))
-		s = oom_op_add_inplace(t, s, m);
+		s = oom_op_add_inplace(t, s, oom_keep(m));      /* attn_mask is a local to the end */
 	s = oom_op_softmax(t, s, false);
 	s = oom_op_dropout(t, s, a->dropout);
 	y = broadcast ? oom_op_expand_copy(t, oom_keep(v), a->mk, widev) : oom_share(t, v);
@@ -233,6 +233,8 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 	y = oom_op_cast(t, y, dt);
 	if (dt != OOM_F32)                      /* the weights are returned too, in the input's type */
 		oom_drop(t, oom_new_like(t, "attention weights", s, dt));
+	if (!oom_is_none(m))
+		oom_done(t, m);
 	oom_drop(t, s);
 	oom_drop(t, scaled);
 	oom_drop(t, q);

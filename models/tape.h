@@ -211,6 +211,7 @@ struct oom_tape {
 	uint64_t vocab;         /* rows this wide are logits */
 	const char *warning;    /* what of the step is only approximated; NULL: nothing */
 	bool approximate;       /* something of the plan is only approximated */
+	struct oom_val output;  /* what the model returns beside the loss, given up once it has returned (oom_output) */
 	struct oom_val side;    /* a second result of the layer just run (attention weights), owned by whoever takes it */
 };
 
