@@ -184,7 +184,8 @@ static void cuda(struct oom_crash *c)
 		say(c, OOM_CAUSE_WRONG_CAPACITY, 0.6, "more is allocated than the card is said to hold");
 	if (total && tried > total)
 		say(c, OOM_CAUSE_TOO_LARGE, 0.97, "the request alone is larger than the card");
-	if (c->known[OOM_CRASH_FREE] && c->known[OOM_CRASH_TRIED] && free_bytes > tried) {
+	/* a card with a hundredth of it left is full: that much is in pieces, or the driver's own */
+	if (c->known[OOM_CRASH_FREE] && c->known[OOM_CRASH_TRIED] && free_bytes > tried && free_bytes > total / 64) {
 		if (total && tried > total / 3)
 			say(c, OOM_CAUSE_TOO_LARGE, 0.6, "the request is a third of the card or more");
 		else

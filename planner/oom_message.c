@@ -371,6 +371,7 @@ static void torch_numbers(struct oom_crash *c, const char *at, const char *end)
 	follows(c, OOM_CRASH_TOTAL, at, end, "total capacty of", false);
 	precedes(c, OOM_CRASH_FREE, at, end, " free;");
 	follows(c, OOM_CRASH_FREE, at, end, "of which", false);
+	precedes(c, OOM_CRASH_FREE, at, end, " free of");
 	precedes(c, OOM_CRASH_ALLOCATED, at, end, " already allocated");
 	follows(c, OOM_CRASH_ALLOCATED, at, end, "Of the allocated memory", false);
 	precedes(c, OOM_CRASH_RESERVED_UNALLOCATED, at, end, " cached");

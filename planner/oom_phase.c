@@ -111,6 +111,12 @@ static bool traceback(const char *begin, const char *at, const char *end, struct
 	for (size_t i = 0; i < COUNT(marks); i++)
 		if (oom_text_find(s->from, at, marks[i]))
 			return true;
+	/* a debugger, and ranks that print as they die, show the message first */
+	if (oom_text_find(s->to, end, "\n  File \"") || oom_text_find(s->to, end, heads[0])) {
+		s->from = s->to;
+		s->to = end;
+		return true;
+	}
 	/* a line of code without its frame */
 	return oom_text_find(s->from, at, "\n    ") || (at - s->from > 4 && !memcmp(s->from, "    ", 4));
 }
@@ -141,13 +147,14 @@ static struct span executed(const struct span *s, char *buf, size_t size)
 		const char *stop = line_end(p, s->to), *q = p;
 		size_t n = (size_t)(stop - p) + (stop < s->to);
 
-		while (q < stop && (*q == ' ' || *q == '\t' || (unsigned char)*q >= 0x80))
-			q++;
+		bool arrow = false;
+
+		for (; q < stop && (*q == ' ' || *q == '\t' || (unsigned char)*q >= 0x80); q++)
+			arrow |= stop - q > 2 && !memcmp(q, "\xe2\x9d\xb1", 3);
 		/* a line that begins with its number and has no arrow */
-		if (!(arrows && q < stop && *q >= '0' && *q <= '9') && n <= size - (size_t)(out - buf)) {
-			memcpy(out, p, n);
-			out += n;
-		}
+		if (!(arrows && !arrow && q < stop && *q >= '0' && *q <= '9') && n <= size - (size_t)(out - buf))
+			for (size_t i = 0; i < n; i++)
+				*out++ = p[i] == '\\' ? '/' : p[i];   /* Windows' paths */
 		p = stop < s->to ? stop + 1 : stop;
 	}
 	return (struct span){buf, out};
@@ -166,6 +173,15 @@ static bool top_level(const struct span *s)
 	return frames == 1 && oom_text_find(s->from, s->to, "Traceback (most recent call last)");
 }
 
+/* The function of the innermost frame, where frames are Python's own. */
+static bool innermost_is(const struct span *s, const char *name)
+{
+	const char *p = last(s->from, s->to, "File \""), *stop = p ? line_end(p, s->to) : NULL;
+
+	p = p ? oom_text_find(p, stop, ", in ") : NULL;
+	return p && stop - p >= 5 + (ptrdiff_t)strlen(name) && !memcmp(p + 5, name, strlen(name));
+}
+
 static bool by_frames(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	char buf[32 << 10];
@@ -177,6 +193,8 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	s = executed(&s, buf, sizeof(buf));
 	if (by_word(c, oom_phase_of_frame, s.from, s.to, 0.9))
 		return true;
+	if (innermost_is(&s, "__init__") || innermost_is(&s, "reset_parameters"))
+		return settle(c, OOM_CRASH_INIT, 0.7, "the innermost frame makes a module");
 	if (!meets(oom_phase_of_forward, s.from, s.to) && by_word(c, oom_phase_of_placing, s.from, s.to, 0.8))
 		return true;
 	if (by_word(c, oom_phase_of_inferring, s.from, s.to, 0.7) ||
