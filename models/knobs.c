@@ -182,6 +182,29 @@ double oom_capability(const struct oom_plan *p)
 	return p->compute_capability > 0 ? p->compute_capability : 8;
 }
 
+const char *oom_plan_options(const struct oom_plan *from, const struct oom_plan *to, char *buf, size_t size)
+{
+	size_t used = 0;
+
+	buf[0] = 0;
+	for (size_t i = 0; oom_knob_at(i); i++) {
+		const struct oom_knob *k = oom_knob_at(i);
+		char a[140], b[140];
+		int n;
+
+		oom_plan_get(to, k, a, sizeof(a));
+		oom_plan_get(from, k, b, sizeof(b));
+		if (!strcmp(a, b))
+			continue;
+		if (k->kind == OOM_KNOB_FLAG)
+			n = snprintf(buf + used, size - used, "%s--%s%s", used ? " " : "", strcmp(a, "true") ? "no-" : "", k->name);
+		else
+			n = snprintf(buf + used, size - used, "%s--%s=%s", used ? " " : "", k->name, a);
+		used += (size_t)n < size - used ? (size_t)n : size - used - 1;
+	}
+	return buf;
+}
+
 int64_t oom_plan_data_parallel(const struct oom_plan *p)
 {
 	const int64_t model = p->tp * p->pp * p->cp;

@@ -1,12 +1,9 @@
-/* The grid of a sweep: axes, conditions, columns; and how a cell's number becomes a plan. */
+/* The grid of a sweep: axes, conditions, columns. */
 #include "sweep.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MAX_VALUES = 10000000 };
 
 struct oom_sweep *oom_sweep_new(const struct oom_plan *base)
 {
@@ -19,18 +16,11 @@ struct oom_sweep *oom_sweep_new(const struct oom_plan *base)
 
 static void release_axis(struct sweep_axis *a)
 {
-	for (size_t i = 0; i < a->n; i++) {
-		if (a->word)
-			free(a->word[i]);
-		if (a->keys)
-			oom_keys_release(&a->keys[i]);
+	for (size_t i = 0; i < a->n_vars; i++) {
+		free(a->var[i].values);
+		free(a->var[i].point);
 	}
-	free(a->word);
-	free(a->count);
-	free(a->real);
-	free(a->gpu);
-	free(a->keys);
-	free(a->refused);
+	free(a->var);
 }
 
 void oom_sweep_free(struct oom_sweep *s)
@@ -39,69 +29,154 @@ void oom_sweep_free(struct oom_sweep *s)
 		return;
 	for (size_t i = 0; i < s->n_axes; i++)
 		release_axis(&s->axis[i]);
+	for (size_t i = 0; i < s->n_models; i++) {
+		oom_keys_release(&s->model[i].keys);
+		free(s->model[i].word);
+	}
+	for (size_t i = 0; i < s->n_texts; i++)
+		free(s->text[i]);
+	free(s->model);
+	free(s->text);
+	free(s->card);
 	oom_gpus_release(&s->gpus);
 	free(s);
 }
 
-/* ---- values ---- */
-
-static bool grow(void **p, size_t size, size_t cap)
+bool sweep_room(void *array, size_t size, size_t n)
 {
-	void *q = realloc(*p, cap * size);
+	void **p = array, *q;
 
+	if (n & (n - 1) || (n && n < 8))        /* between powers of two there is room */
+		return true;
+	q = realloc(*p, (n ? n * 2 : 8) * size);
 	if (q)
 		*p = q;
 	return q != NULL;
 }
 
-/* Room for one more value. */
-static enum oom_status room(struct sweep_axis *a, struct oom_error *err)
-{
-	const size_t cap = a->cap ? a->cap * 2 : 16;
+/* ---- values ---- */
 
-	if (a->n < a->cap)
-		return OOM_OK;
-	if (a->n >= MAX_VALUES)
-		return oom_error_set(err, OOM_ERR_INVALID, "axis %s: more than %d values", a->name, MAX_VALUES);
-	if (!grow((void **)&a->word, sizeof(*a->word), cap) || !grow((void **)&a->count, sizeof(*a->count), cap) ||
-	    !grow((void **)&a->real, sizeof(*a->real), cap) || (a->kind == AXIS_GPU && !grow((void **)&a->gpu, sizeof(*a->gpu), cap)) ||
-	    (a->kind == AXIS_MODEL && (!grow((void **)&a->keys, sizeof(*a->keys), cap) || !grow((void **)&a->refused, sizeof(*a->refused), cap))))
-		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-	a->cap = cap;
+static enum oom_status no_memory(struct oom_error *err)
+{
+	return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+}
+
+static enum oom_status card_index(struct oom_sweep *s, const struct oom_gpu *g, int64_t *value, struct oom_error *err)
+{
+	for (size_t i = s->n_cards; i-- > 0;)
+		if (!strcmp(s->card[i].name, g->name)) {
+			*value = (int64_t)i;
+			return OOM_OK;
+		}
+	if (!sweep_room(&s->card, sizeof(*s->card), s->n_cards))
+		return no_memory(err);
+	s->card[s->n_cards] = *g;
+	*value = (int64_t)s->n_cards++;
 	return OOM_OK;
 }
 
-static enum oom_status push(struct sweep_axis *a, const char *word, int64_t count, double real, struct oom_error *err)
+static enum oom_status gpu_value(struct oom_sweep *s, const char *word, int64_t *value, struct oom_error *err)
 {
-	const enum oom_status st = room(a, err);
+	struct oom_gpu g;
+	enum oom_status st = s->gpus.n ? OOM_OK : oom_gpus_load(&s->gpus, err);
 
-	if (st)
-		return st;
-	a->word[a->n] = NULL;
-	if (word && !(a->word[a->n] = strdup(word)))
-		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-	a->count[a->n] = count;
-	a->real[a->n++] = real;
+	/* lists repeat their cards: the last one by its own name needs no search of the table */
+	if (!st && s->n_cards && !strcmp(s->card[s->n_cards - 1].name, word)) {
+		*value = (int64_t)s->n_cards - 1;
+		return OOM_OK;
+	}
+	if (!st)
+		st = oom_gpu_find(&s->gpus, word, &g, NULL, err);
+	return st ? st : card_index(s, &g, value, err);
+}
+
+/* A model that cannot be read keeps its rows, with the reason. */
+static enum oom_status model_value(struct oom_sweep *s, const char *word, int64_t *value, struct oom_error *err)
+{
+	struct sweep_model *m;
+
+	for (size_t i = s->n_models; i-- > 0;)
+		if (!strcmp(s->model[i].word, word)) {
+			*value = (int64_t)i;
+			return OOM_OK;
+		}
+	if (s->n_models == SWEEP_MODELS)
+		return oom_error_set(err, OOM_ERR_LIMIT, "more than %d models in one sweep", SWEEP_MODELS);
+	if (!sweep_room(&s->model, sizeof(*s->model), s->n_models))
+		return no_memory(err);
+	m = &s->model[s->n_models];
+	memset(m, 0, sizeof(*m));
+	m->word = strdup(word);
+	if (!m->word)
+		return no_memory(err);
+	if (oom_keys_read_model(&m->keys, word, &m->refused) && !m->refused.text[0])
+		oom_error_set(&m->refused, OOM_ERR_INVALID, "%s cannot be read", word);
+	*value = (int64_t)s->n_models++;
 	return OOM_OK;
 }
 
 /* One word of a knob: checked and read by the knob itself. */
-static enum oom_status knob_word(struct sweep_axis *a, const char *word, struct oom_error *err)
+static enum oom_status knob_value(struct oom_sweep *s, const struct oom_knob *k, const char *word, int64_t *value, struct oom_error *err)
 {
 	struct oom_plan p = oom_plan_default();
-	const enum oom_status st = oom_plan_set(&p, a->knob, word, err);
+	const enum oom_status st = oom_plan_set(&p, k, word, err);
 	char text[140];
 
 	if (st)
 		return st;
-	oom_plan_get(&p, a->knob, text, sizeof(text));
-	return push(a, text, a->knob->kind == OOM_KNOB_REAL || a->knob->kind == OOM_KNOB_TEXT ? 0 : *oom_plan_field(&p, a->knob),
-		    a->knob->kind == OOM_KNOB_REAL ? *(double *)(void *)oom_plan_field(&p, a->knob) : 0, err);
+	if (k->kind == OOM_KNOB_REAL)
+		memcpy(value, oom_plan_field(&p, k), sizeof(*value));
+	else if (k->kind != OOM_KNOB_TEXT)
+		*value = *oom_plan_field(&p, k);
+	if (k->kind != OOM_KNOB_TEXT)
+		return OOM_OK;
+	oom_plan_get(&p, k, text, sizeof(text));
+	for (size_t i = s->n_texts; i-- > 0;)
+		if (!strcmp(s->text[i], text)) {
+			*value = (int64_t)i;
+			return OOM_OK;
+		}
+	if (!sweep_room(&s->text, sizeof(*s->text), s->n_texts) || !(s->text[s->n_texts] = strdup(text)))
+		return no_memory(err);
+	*value = (int64_t)s->n_texts++;
+	return OOM_OK;
+}
+
+enum oom_status sweep_value(struct oom_sweep *s, const struct sweep_var *v, const char *word, int64_t *value, struct oom_error *err)
+{
+	switch (v->kind) {
+	case SWEEP_GPU: return gpu_value(s, word, value, err);
+	case SWEEP_MODEL: return model_value(s, word, value, err);
+	case SWEEP_KNOB: break;
+	}
+	return knob_value(s, v->knob, word, value, err);
+}
+
+/* ---- an axis ---- */
+
+static enum oom_status push(struct sweep_axis *a, int64_t start, int64_t step, uint64_t n, struct oom_error *err)
+{
+	struct sweep_var *v = a->var;
+
+	if (!sweep_room(&v->values, sizeof(*v->values), v->n_values))
+		return no_memory(err);
+	v->values[v->n_values++] = (struct sweep_values){a->n, start, step};
+	a->n += n;
+	return OOM_OK;
+}
+
+static enum oom_status push_word(struct oom_sweep *s, struct sweep_axis *a, const char *word, struct oom_error *err)
+{
+	int64_t value;
+	const enum oom_status st = sweep_value(s, a->var, word, &value, err);
+
+	return st ? st : push(a, value, 0, 1, err);
 }
 
 /* "1..64", "1..64+2", "1..64x2": counts from the first to the last. */
 static enum oom_status range(struct sweep_axis *a, const char *word, const char *dots, struct oom_error *err)
 {
+	const struct sweep_var *v = a->var;
 	struct oom_plan p = oom_plan_default();
 	char first[40], last[40];
 	const char *op = dots + 2 + strcspn(dots + 2, "x+");
@@ -110,13 +185,13 @@ static enum oom_status range(struct sweep_axis *a, const char *word, const char 
 
 	snprintf(first, sizeof(first), "%.*s", (int)(dots - word < 39 ? dots - word : 39), word);
 	snprintf(last, sizeof(last), "%.*s", (int)(op - dots - 2 < 39 ? op - dots - 2 : 39), dots + 2);
-	if (a->knob->kind != OOM_KNOB_COUNT)
-		return oom_error_set(err, OOM_ERR_INVALID, "axis %s: \"%s\" is a range, but the knob is no count", a->name, word);
-	st = oom_plan_set(&p, a->knob, first, err);
-	lo = *oom_plan_field(&p, a->knob);
+	if (v->kind != SWEEP_KNOB || v->knob->kind != OOM_KNOB_COUNT)
+		return oom_error_set(err, OOM_ERR_INVALID, "axis %s: \"%s\" is a range, but the knob is no count", v->name, word);
+	st = oom_plan_set(&p, v->knob, first, err);
+	lo = *oom_plan_field(&p, v->knob);
 	if (!st)
-		st = oom_plan_set(&p, a->knob, last, err);
-	hi = *oom_plan_field(&p, a->knob);
+		st = oom_plan_set(&p, v->knob, last, err);
+	hi = *oom_plan_field(&p, v->knob);
 	if (st)
 		return st;
 	if (*op) {
@@ -124,77 +199,53 @@ static enum oom_status range(struct sweep_axis *a, const char *word, const char 
 
 		step = strtoll(op + 1, &end, 10);
 		if (end == op + 1 || *end || step < (*op == 'x' ? 2 : 1) || (*op == 'x' && lo < 1))
-			return oom_error_set(err, OOM_ERR_INVALID, "axis %s: \"%s\": a step is +N or xN (N > 1, from 1 on)", a->name, word);
+			return oom_error_set(err, OOM_ERR_INVALID, "axis %s: \"%s\": a step is +N or xN (N > 1, from 1 on)", v->name, word);
 	}
 	if (lo > hi)
-		return oom_error_set(err, OOM_ERR_INVALID, "axis %s: \"%s\" runs backwards", a->name, word);
-	if (*op != 'x' && (hi - lo) / step >= MAX_VALUES)
-		return oom_error_set(err, OOM_ERR_INVALID, "axis %s: \"%s\" has more than %d values", a->name, word, MAX_VALUES);
-	for (int64_t v = lo; !st && v <= hi; v = *op == 'x' ? (v > hi / step ? hi + 1 : v * step) : v + step)
-		st = push(a, NULL, v, 0, err);
+		return oom_error_set(err, OOM_ERR_INVALID, "axis %s: \"%s\" runs backwards", v->name, word);
+	if (*op != 'x')
+		return push(a, lo, step, (uint64_t)((hi - lo) / step) + 1, err);
+	for (; !st && lo <= hi; lo = lo > hi / step ? hi + 1 : lo * step)
+		st = push(a, lo, 0, 1, err);
 	return st;
 }
 
-static enum oom_status gpu_word(struct oom_sweep *s, struct sweep_axis *a, const char *word, struct oom_error *err)
+static enum oom_status all_cards(struct oom_sweep *s, struct sweep_axis *a, struct oom_error *err)
 {
-	struct oom_gpu g;
 	enum oom_status st = s->gpus.n ? OOM_OK : oom_gpus_load(&s->gpus, err);
 
-	if (!st && !strcmp(word, "@all")) {
-		for (size_t i = 0; !st && i < s->gpus.n; i++) {
-			st = push(a, s->gpus.items[i].name, 0, 0, err);
-			if (!st)
-				a->gpu[a->n - 1] = s->gpus.items[i];
-		}
-		return st;
+	for (size_t i = 0; !st && i < s->gpus.n; i++) {
+		int64_t value;
+
+		st = card_index(s, &s->gpus.items[i], &value, err);
+		if (!st)
+			st = push(a, value, 0, 1, err);
 	}
-	if (!st)
-		st = oom_gpu_find(&s->gpus, word, &g, NULL, err);
-	if (!st)
-		st = push(a, g.name, 0, 0, err);
-	if (!st)
-		a->gpu[a->n - 1] = g;
 	return st;
-}
-
-/* A model that cannot be read keeps its rows, with the reason. */
-static enum oom_status model_word(struct sweep_axis *a, const char *word, struct oom_error *err)
-{
-	const enum oom_status st = push(a, word, 0, 0, err);
-
-	if (st)
-		return st;
-	memset(&a->keys[a->n - 1], 0, sizeof(a->keys[0]));
-	a->refused[a->n - 1].text[0] = 0;
-	oom_keys_read_model(&a->keys[a->n - 1], word, &a->refused[a->n - 1]);
-	return OOM_OK;
 }
 
 static enum oom_status one_word(struct oom_sweep *s, struct sweep_axis *a, const char *word, struct oom_error *err)
 {
-	const char *dots = strstr(word, "..");
+	const struct sweep_var *v = a->var;
+	const char *dots = v->kind == SWEEP_KNOB ? strstr(word, "..") : NULL;
 	enum oom_status st = OOM_OK;
 
-	if (a->kind == AXIS_GPU)
-		return gpu_word(s, a, word, err);
-	if (a->kind == AXIS_MODEL)
-		return model_word(a, word, err);
 	if (dots)
 		return range(a, word, dots, err);
 	if (strcmp(word, "@all"))
-		return knob_word(a, word, err);
-	if (a->knob->kind == OOM_KNOB_FLAG) {
-		st = knob_word(a, "false", err);
-		return st ? st : knob_word(a, "true", err);
+		return push_word(s, a, word, err);
+	if (v->kind == SWEEP_GPU)
+		return all_cards(s, a, err);
+	if (v->kind == SWEEP_KNOB && v->knob->kind == OOM_KNOB_FLAG) {
+		st = push_word(s, a, "false", err);
+		return st ? st : push_word(s, a, "true", err);
 	}
-	if (a->knob->kind != OOM_KNOB_CHOICE)
-		return oom_error_set(err, OOM_ERR_INVALID, "axis %s: @all is for choices and for gpu", a->name);
-	for (size_t i = 0; !st && a->knob->choice(i); i++)
-		st = knob_word(a, a->knob->choice(i)->name, err);
+	if (v->kind != SWEEP_KNOB || v->knob->kind != OOM_KNOB_CHOICE)
+		return oom_error_set(err, OOM_ERR_INVALID, "axis %s: @all is for choices and for gpu", v->name);
+	for (size_t i = 0; !st && v->knob->choice(i); i++)
+		st = push_word(s, a, v->knob->choice(i)->name, err);
 	return st;
 }
-
-/* ---- axes ---- */
 
 static enum oom_status unknown_axis(const char *name, struct oom_error *err)
 {
@@ -203,129 +254,70 @@ static enum oom_status unknown_axis(const char *name, struct oom_error *err)
 
 	for (size_t i = 0; oom_knob_at(i) && n < 127; i++)
 		words[n++] = oom_knob_at(i)->name;
+	words[n] = NULL;
 	near = oom_nearest(name, words);
 	return oom_error_set(err, OOM_ERR_INVALID, "no axis \"%s\"%s%s%s; axes are gpu, model and the knobs (oomplan list knobs)", name,
 			     near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+}
+
+bool oom_sweep_has(const struct oom_sweep *s, const char *name)
+{
+	const struct oom_knob *k = oom_knob_find(name);
+
+	for (size_t i = 0; i < s->n_axes; i++)
+		for (size_t j = 0; j < s->axis[i].n_vars; j++)
+			if (!strcmp(s->axis[i].var[j].name, name) || (k && s->axis[i].var[j].knob == k))
+				return true;
+	return false;
+}
+
+enum oom_status sweep_var_named(const struct oom_sweep *s, const char *name, struct sweep_var *out, struct oom_error *err)
+{
+	memset(out, 0, sizeof(*out));
+	out->kind = !strcmp(name, "gpu") ? SWEEP_GPU : !strcmp(name, "model") ? SWEEP_MODEL : SWEEP_KNOB;
+	out->knob = out->kind == SWEEP_KNOB ? oom_knob_find(name) : NULL;
+	if (out->kind == SWEEP_KNOB && !out->knob)
+		return unknown_axis(name, err);
+	snprintf(out->name, sizeof(out->name), "%s", out->knob ? out->knob->column : name);
+	if (oom_sweep_has(s, out->name))
+		return oom_error_set(err, OOM_ERR_INVALID, "axis %s is given twice", out->name);
+	return OOM_OK;
 }
 
 enum oom_status oom_sweep_axis(struct oom_sweep *s, const char *text, struct oom_error *err)
 {
 	struct sweep_axis *a = &s->axis[s->n_axes];
 	const char *eq = strchr(text, '=');
-	enum oom_status st = OOM_OK;
-	char *copy, *rest, *word;
+	struct sweep_var var;
+	enum oom_status st;
+	char name[40], *copy, *rest, *word;
 
-	if (!eq || eq == text || eq - text >= (ptrdiff_t)sizeof(a->name))
+	if (!eq || eq == text || eq - text >= (ptrdiff_t)sizeof(name))
 		return oom_error_set(err, OOM_ERR_INVALID, "axis \"%s\": expected NAME=VALUES", text);
 	if (s->n_axes == SWEEP_AXES)
 		return oom_error_set(err, OOM_ERR_INVALID, "more than %d axes", SWEEP_AXES);
-	memset(a, 0, sizeof(*a));
-	snprintf(a->name, sizeof(a->name), "%.*s", (int)(eq - text), text);
-	a->kind = !strcmp(a->name, "gpu") ? AXIS_GPU : !strcmp(a->name, "model") ? AXIS_MODEL : AXIS_KNOB;
-	a->knob = a->kind == AXIS_KNOB ? oom_knob_find(a->name) : NULL;
-	if (a->kind == AXIS_KNOB && !a->knob)
-		return unknown_axis(a->name, err);
-	if (a->knob)
-		snprintf(a->name, sizeof(a->name), "%s", a->knob->column);
-	for (size_t i = 0; i < s->n_axes; i++)
-		if (!strcmp(s->axis[i].name, a->name))
-			return oom_error_set(err, OOM_ERR_INVALID, "axis %s is given twice", a->name);
+	snprintf(name, sizeof(name), "%.*s", (int)(eq - text), text);
+	st = sweep_var_named(s, name, &var, err);
+	if (st)
+		return st;
+	*a = (struct sweep_axis){.var = malloc(sizeof(var)), .n_vars = 1};
 	copy = rest = strdup(eq + 1);
-	if (!copy)
-		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	if (!copy || !a->var) {
+		free(copy);
+		free(a->var);
+		return no_memory(err);
+	}
+	*a->var = var;
 	while (!st && (word = strsep(&rest, ",")))
 		if (*word)
 			st = one_word(s, a, word, err);
 	free(copy);
 	if (!st && !a->n)
-		st = oom_error_set(err, OOM_ERR_INVALID, "axis %s has no values", a->name);
+		st = oom_error_set(err, OOM_ERR_INVALID, "axis %s has no values", var.name);
 	if (st)
 		release_axis(a);
 	else
 		s->n_axes++;
-	return st;
-}
-
-static enum oom_status unknown_column(const char *name, struct oom_error *err)
-{
-	const char *words[192], *near;
-	size_t n = 0;
-
-	for (size_t i = 0; oom_sweep_column_at(i); i++)
-		words[n++] = oom_sweep_column_at(i);
-	for (size_t i = 0; oom_knob_at(i) && n < 190; i++)
-		words[n++] = oom_knob_at(i)->column;
-	words[n] = NULL;
-	near = oom_nearest(name, words);
-	return oom_error_set(err, OOM_ERR_INVALID, "no column \"%s\"%s%s%s", name, near ? " (did you mean \"" : "", near ? near : "",
-			     near ? "\"?)" : "");
-}
-
-enum oom_status oom_sweep_where(struct oom_sweep *s, const char *text, struct oom_error *err)
-{
-	static const struct {
-		const char *text;
-		int op;
-	} ops[] = {{"<=", 1}, {">=", 3}, {"!=", 5}, {"==", 4}, {"<", 0}, {">", 2}, {"=", 4}};
-	struct sweep_where *w = &s->where[s->n_where];
-	char name[60];
-	const char *at = NULL, *value;
-	size_t k = 0;
-	char *end;
-
-	if (s->n_where == SWEEP_WHERE)
-		return oom_error_set(err, OOM_ERR_INVALID, "more than %d conditions", SWEEP_WHERE);
-	if (!strcmp(text, "fits") || !strcmp(text, "!fits")) {
-		sweep_find_column(s, "fits", &w->column);
-		w->op = 4;
-		w->value = *text != '!';
-		s->n_where++;
-		return OOM_OK;
-	}
-	for (; k < sizeof(ops) / sizeof(ops[0]); k++)
-		if ((at = strstr(text, ops[k].text)))
-			break;
-	if (!at || at - text >= (ptrdiff_t)sizeof(name))
-		return oom_error_set(err, OOM_ERR_INVALID, "condition \"%s\": expected fits, !fits or COLUMN<NUMBER", text);
-	snprintf(name, sizeof(name), "%.*s", (int)(at - text), text);
-	if (!sweep_find_column(s, name, &w->column))
-		return unknown_column(name, err);
-	value = at + strlen(ops[k].text);
-	w->value = strtod(value, &end);
-	if (end == value || *end)
-		return oom_error_set(err, OOM_ERR_INVALID, "condition \"%s\": \"%s\" is no number", text, value);
-	w->op = ops[k].op;
-	s->n_where++;
-	return OOM_OK;
-}
-
-enum oom_status oom_sweep_columns(struct oom_sweep *s, const char *text, struct oom_error *err)
-{
-	static const char *const usual[] = {"fits", "used_bytes", "capacity_bytes", "headroom_bytes", "overall_peak_bytes", "peak_phase",
-					    "reserved_bytes", "total_params", "trainable_params", "error"};
-	enum oom_status st = OOM_OK;
-	char *copy, *rest, *word;
-
-	s->n_columns = 0;
-	if (!text || !*text) {
-		for (size_t i = 0; i < s->n_axes; i++)
-			sweep_find_column(s, s->axis[i].name, &s->column[s->n_columns++]);
-		for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
-			sweep_find_column(s, usual[i], &s->column[s->n_columns++]);
-		return OOM_OK;
-	}
-	copy = rest = strdup(text);
-	if (!copy)
-		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-	while (!st && (word = strsep(&rest, ","))) {
-		if (!*word)
-			continue;
-		if (s->n_columns == SWEEP_COLUMNS)
-			st = oom_error_set(err, OOM_ERR_INVALID, "more than %d columns", SWEEP_COLUMNS);
-		else if (!sweep_find_column(s, word, &s->column[s->n_columns++]))
-			st = unknown_column(word, err);
-	}
-	free(copy);
 	return st;
 }
 
@@ -334,7 +326,50 @@ uint64_t oom_sweep_cells(const struct oom_sweep *s)
 	uint64_t n = s->n_axes ? 1 : 0;
 
 	for (size_t i = 0; i < s->n_axes; i++)
-		if (__builtin_mul_overflow(n, (uint64_t)s->axis[i].n, &n))
+		if (__builtin_mul_overflow(n, s->axis[i].n, &n))
 			return UINT64_MAX;
 	return n;
+}
+
+/* ---- what two runs must have in common to be one table ---- */
+
+static uint64_t mix(uint64_t h, const void *bytes, size_t n)
+{
+	const unsigned char *c = bytes;
+
+	for (size_t i = 0; i < n; i++)          /* FNV-1a, 64 bits */
+		h = (h ^ c[i]) * 0x100000001b3;
+	return h;
+}
+
+uint64_t oom_sweep_fingerprint(const struct oom_sweep *s, const struct oom_sweep_options *o)
+{
+	const uint64_t how[] = {o->jsonl, o->plan_each, o->plan_each ? o->objective : 0, o->plan_each ? o->allow : 0, o->shard, o->shards,
+				s->n_axes, s->n_columns, s->n_where};
+	uint64_t h = mix(mix(0xcbf29ce484222325, how, sizeof(how)), &s->base, sizeof(s->base));
+
+	for (size_t i = 0; i < s->n_axes; i++)
+		for (size_t j = 0; j < s->axis[i].n_vars; j++) {
+			const struct sweep_var *v = &s->axis[i].var[j];
+
+			h = mix(h, v->name, strlen(v->name) + 1);
+			for (size_t k = 0; v->values && k < v->n_values; k++)
+				h = mix(h, &v->values[k], sizeof(v->values[k]));
+			if (v->point)
+				h = mix(h, v->point, s->axis[i].n * sizeof(v->point[0]));
+			h = mix(h, &s->axis[i].n, sizeof(s->axis[i].n));
+		}
+	for (size_t i = 0; i < s->n_cards; i++)
+		h = mix(mix(h, s->card[i].name, strlen(s->card[i].name) + 1), &s->card[i].capacity_bytes, sizeof(uint64_t));
+	for (size_t i = 0; i < s->n_models; i++)
+		h = mix(h, s->model[i].word, strlen(s->model[i].word) + 1);
+	for (size_t i = 0; i < s->n_texts; i++)
+		h = mix(h, s->text[i], strlen(s->text[i]) + 1);
+	for (size_t i = 0; i < s->n_columns; i++)
+		h = mix(h, s->column[i].name, strlen(s->column[i].name) + 1);
+	for (size_t i = 0; i < s->n_where; i++) {
+		h = mix(h, s->where[i].column.name, strlen(s->where[i].column.name) + 1);
+		h = mix(mix(h, &s->where[i].op, sizeof(int)), &s->where[i].value, sizeof(double));
+	}
+	return h;
 }

@@ -2,32 +2,46 @@
 #ifndef OOM_SWEEP_PARTS_H
 #define OOM_SWEEP_PARTS_H
 
+#include "oomplan/search.h"
 #include "oomplan/sweep.h"
 
-enum sweep_axis_kind { AXIS_KNOB, AXIS_GPU, AXIS_MODEL };
-struct sweep_axis {
-	enum sweep_axis_kind kind;
+/* One thing an axis sets, as 64 bits: a count, the index of a choice, card, model or text, or the bits of a real. */
+enum sweep_kind { SWEEP_KNOB, SWEEP_GPU, SWEEP_MODEL };
+struct sweep_var {
+	enum sweep_kind kind;
 	const struct oom_knob *knob;
-	char name[40];
-	char **word;                    /* as written in the row; owned */
-	size_t n, cap;
-	/* AXIS_KNOB: the plan field each value sets */
-	int64_t *count;
-	double *real;
-	/* AXIS_GPU, AXIS_MODEL */
-	struct oom_gpu *gpu;
-	struct oom_model **model;
-	struct oom_keys *keys;
-	struct oom_error *refused;      /* a model that could not be read: its rows say so */
+	char name[40];                  /* the column's */
+	/* of a grid: runs of values, so that a range takes no memory */
+	struct sweep_values {
+		uint64_t from;          /* number of the first */
+		int64_t start, step;
+	} *values;
+	size_t n_values, cap;
+	int64_t *point;                 /* of a list: one a point */
+};
+struct sweep_axis {
+	uint64_t n;
+	struct sweep_var *var;
+	size_t n_vars;
+};
+struct sweep_model {
+	char *word;
+	struct oom_keys keys;
+	struct oom_error refused;       /* could not be read: its rows say so */
 };
 
-enum { SWEEP_AXES = 24, SWEEP_COLUMNS = 96, SWEEP_WHERE = 16 };
-enum sweep_column_kind { COLUMN_AXIS, COLUMN_KNOB, COLUMN_RESULT };
+enum { SWEEP_AXES = 24, SWEEP_COLUMNS = 96, SWEEP_WHERE = 16, SWEEP_MODELS = 4096 };
+#define SWEEP_SEEK (1u << 31)           /* fresh at the start of a block */
+
+enum sweep_column_kind { COLUMN_KNOB, COLUMN_GPU, COLUMN_MODEL, COLUMN_RESULT };
 struct sweep_column {
 	enum sweep_column_kind kind;
-	int index;                      /* axis, or result */
+	int result;
 	const struct oom_knob *knob;
 	const char *name;
+	/* when a run begins */
+	uint32_t depends;               /* bits of the axes that change it, and SWEEP_SEEK; a result: 0 */
+	bool answer;                    /* a knob the search may have changed: printed as it left it */
 };
 struct sweep_where {
 	struct sweep_column column;
@@ -42,26 +56,65 @@ struct oom_sweep {
 	size_t n_columns;
 	struct sweep_where where[SWEEP_WHERE];
 	size_t n_where;
-	struct oom_gpus gpus;
+	struct oom_gpus gpus;           /* the table */
+	struct oom_gpu *card;           /* those used */
+	size_t n_cards;
+	struct sweep_model *model;
+	size_t n_models;
+	char **text;
+	size_t n_texts;
 };
 
 /* One cell, evaluated. */
 struct sweep_cell {
 	uint64_t at[SWEEP_AXES];        /* value of each axis */
-	struct oom_plan plan;
+	struct oom_plan plan;           /* as asked */
+	const struct oom_plan *answer;  /* what eval describes: plan, or what the search made of it */
 	const struct oom_gpu *gpu;
 	const struct oom_model *model;
+	const struct sweep_model *named;
 	struct oom_eval eval;
 	bool ok, fits;
-	int rungs;                      /* taken, with plan_each */
+	bool searched;                  /* found holds the search's answer */
+	struct oom_search found;
 	struct oom_error err;
 };
 
-/* sweep_write.c: the number of a result column; its text.  Room for at least 400 bytes at out; returns the end. */
-double sweep_number(const struct oom_sweep *s, const struct sweep_column *c, const struct sweep_cell *cell);
-char *sweep_put(const struct oom_sweep *s, const struct sweep_cell *cell, bool jsonl, char *out);
+/* A worker: cells one after the other.  sweep_cells.c */
+struct sweep_worker {
+	struct oom_sweep *s;
+	struct oom_evaluator *ev;
+	struct oom_model **model;       /* one of its own for each of the sweep's */
+	struct oom_error *refused;
+	size_t n_models;
+	struct sweep_cell cell;
+	double capability;              /* as asked; the card's where that is none */
+	size_t run[SWEEP_AXES];         /* of the values of a grid's axis: where the last lay */
+	uint32_t stale;                 /* axes that moved since a row was written */
+	bool moved;                     /* more than the card changed since the last evaluation */
+	enum oom_status last_status;
+	struct sweep_field {
+		char text[704];
+		size_t n;
+	} field[SWEEP_COLUMNS];         /* columns as text, as long as their axes stand still */
+};
+bool sweep_worker_init(struct sweep_worker *w, struct oom_sweep *s);
+void sweep_worker_release(struct sweep_worker *w);
+void sweep_seek(struct sweep_worker *w, uint64_t cell);
+void sweep_step(struct sweep_worker *w);
+void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o);
+/* The row of the cell at out, where there are sweep_row_room bytes; returns its end. */
+char *sweep_put(struct sweep_worker *w, bool jsonl, char *out);
 bool sweep_passes(const struct oom_sweep *s, const struct sweep_cell *cell);
 bool sweep_find_column(const struct oom_sweep *s, const char *name, struct sweep_column *out);
 size_t sweep_row_room(const struct oom_sweep *s);
+/* What each column depends on, once the axes are known. */
+void sweep_resolve(struct oom_sweep *s, bool plan_each);
+
+/* sweep.c, for sweep_points.c: a variable by name (OOM_ERR_INVALID: unknown, or set by another axis), and one of its values. */
+enum oom_status sweep_var_named(const struct oom_sweep *s, const char *name, struct sweep_var *out, struct oom_error *err);
+enum oom_status sweep_value(struct oom_sweep *s, const struct sweep_var *v, const char *word, int64_t *value, struct oom_error *err);
+/* An array with room for one more: doubles at powers of two. */
+bool sweep_room(void *array, size_t size, size_t n);
 
 #endif

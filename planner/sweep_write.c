@@ -1,39 +1,22 @@
-/* Columns of a sweep: which there are, their values, and rows as CSV (RFC 4180) or JSON lines. */
+/* Rows of a sweep as CSV (RFC 4180) or JSON lines.
+ *
+ * A column whose axis stands still keeps its text from the row before: most of a row is copied. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "sweep.h"
+#include "sweep_results.h"
 
-enum { FITS, USED, CAPACITY, HEADROOM, PEAK, PHASE, RESERVED, PARAMS, TRAINABLE, LOAD, FWD1, BWD1, OPT1, FWD2, BWD2, OPT2, EVAL,
-       FLOOR, RUNGS, ERROR, RESULTS };
-static const char *const results[] = {
-	"fits", "used_bytes", "capacity_bytes", "headroom_bytes", "overall_peak_bytes", "peak_phase", "reserved_bytes", "total_params",
-	"trainable_params", "after_load_bytes", "fwd1_peak_bytes", "bwd1_peak_bytes", "opt1_peak_bytes", "fwd2_peak_bytes",
-	"bwd2_peak_bytes", "opt2_peak_bytes", "eval_fwd_peak_bytes", "floor_bytes", "rungs_taken", "error", NULL};
-
-const char *oom_sweep_column_at(size_t i)
+static bool is_real(int i)
 {
-	return i < RESULTS ? results[i] : NULL;
+	return i == SWEEP_SECONDS;
 }
 
-bool sweep_find_column(const struct oom_sweep *s, const char *name, struct sweep_column *out)
+static double seconds(const struct sweep_cell *c)
 {
-	const struct oom_knob *k = oom_knob_find(name);
-
-	for (size_t i = 0; i < s->n_axes; i++)
-		if (!strcmp(s->axis[i].name, name) || (s->axis[i].knob && s->axis[i].knob == k)) {
-			*out = (struct sweep_column){COLUMN_AXIS, (int)i, s->axis[i].knob, s->axis[i].name};
-			return true;
-		}
-	for (int i = 0; results[i]; i++)
-		if (!strcmp(results[i], name)) {
-			*out = (struct sweep_column){COLUMN_RESULT, i, NULL, results[i]};
-			return true;
-		}
-	if (k)
-		*out = (struct sweep_column){COLUMN_KNOB, 0, k, k->column};
-	return k != NULL;
+	return c->searched && c->found.found ? c->found.best.seconds_per_sample :
+	       1 / oom_step_time(c->answer, &c->eval, c->gpu).samples_per_s;
 }
 
 static int64_t result(const struct sweep_cell *c, int i)
@@ -41,30 +24,32 @@ static int64_t result(const struct sweep_cell *c, int i)
 	const struct oom_eval *e = &c->eval;
 
 	switch (i) {
-	case FITS: return c->fits;
-	case USED: return (int64_t)e->used_bytes;
-	case CAPACITY: return c->gpu ? (int64_t)c->gpu->capacity_bytes : 0;
-	case HEADROOM: return c->gpu ? (int64_t)(c->gpu->capacity_bytes - e->used_bytes) : 0;
-	case PEAK: return (int64_t)e->overall_peak;
-	case RESERVED: return (int64_t)e->reserved_bytes;
-	case PARAMS: return (int64_t)e->total_params;
-	case TRAINABLE: return (int64_t)e->trainable_params;
-	case FLOOR: return (int64_t)e->floor_bytes;
-	case RUNGS: return c->rungs;
+	case SWEEP_FITS: return c->fits;
+	case SWEEP_USED: return (int64_t)e->used_bytes;
+	case SWEEP_CAPACITY: return c->gpu ? (int64_t)c->gpu->capacity_bytes : 0;
+	case SWEEP_HEADROOM: return c->gpu ? (int64_t)(c->gpu->capacity_bytes - e->used_bytes) : 0;
+	case SWEEP_PEAK: return (int64_t)e->overall_peak;
+	case SWEEP_RESERVED: return (int64_t)e->reserved_bytes;
+	case SWEEP_PARAMS: return (int64_t)e->total_params;
+	case SWEEP_TRAINABLE: return (int64_t)e->trainable_params;
+	case SWEEP_FLOOR: return (int64_t)e->floor_bytes;
+	case SWEEP_DEPARTURES: return c->searched && c->found.found ? c->found.best.departures : 0;
 	default:
-		return i >= LOAD && i <= EVAL ? (int64_t)e->peak[i - LOAD] : 0;
+		return i >= SWEEP_LOAD && i <= SWEEP_EVAL ? (int64_t)e->peak[i - SWEEP_LOAD] : 0;
 	}
 }
 
-double sweep_number(const struct oom_sweep *s, const struct sweep_column *c, const struct sweep_cell *cell)
-{
-	struct oom_plan p = cell->plan;
+/* ---- conditions ---- */
 
-	(void)s;
+static double number(const struct sweep_column *c, const struct sweep_cell *cell)
+{
+	struct oom_plan p;
+
 	if (c->kind == COLUMN_RESULT)
-		return cell->ok ? (double)result(cell, c->index) : NAN;
+		return !cell->ok ? NAN : is_real(c->result) ? seconds(cell) : (double)result(cell, c->result);
 	if (!c->knob || c->knob->kind == OOM_KNOB_TEXT)
 		return NAN;
+	p = cell->plan;
 	return c->knob->kind == OOM_KNOB_REAL ? *(double *)(void *)oom_plan_field(&p, c->knob) : (double)*oom_plan_field(&p, c->knob);
 }
 
@@ -72,7 +57,7 @@ bool sweep_passes(const struct oom_sweep *s, const struct sweep_cell *cell)
 {
 	for (size_t i = 0; i < s->n_where; i++) {
 		const struct sweep_where *w = &s->where[i];
-		const double v = sweep_number(s, &w->column, cell);
+		const double v = number(&w->column, cell);
 		const bool is[] = {v < w->value, v <= w->value, v > w->value, v >= w->value, v == w->value, v != w->value};
 
 		if (!is[w->op])
@@ -81,23 +66,46 @@ bool sweep_passes(const struct oom_sweep *s, const struct sweep_cell *cell)
 	return true;
 }
 
-/* Two digits at a time, from the right. */
+/* ---- text ---- */
+
 static char *put_int(char *out, int64_t v)
 {
-	char tmp[24];
+	static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354"
+				    "55565758596061626364656667686970717273747576777879808182838485868788899091929394959697989900";
+	char tmp[24], *p = tmp + sizeof(tmp);
 	uint64_t u = v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v;
-	int n = 0;
 
 	if (v < 0)
 		*out++ = '-';
-	do
-		tmp[n++] = (char)('0' + u % 10);
-	while (u /= 10);
-	while (n)
-		*out++ = tmp[--n];
+	for (; u >= 100; u /= 100) {
+		p -= 2;
+		memcpy(p, pairs + u % 100 * 2, 2);
+	}
+	if (u >= 10) {
+		p -= 2;
+		memcpy(p, pairs + u * 2, 2);
+	} else {
+		*--p = (char)('0' + u);
+	}
+	memcpy(out, p, (size_t)(tmp + sizeof(tmp) - p));
+	return out + (tmp + sizeof(tmp) - p);
+}
+
+/* A word of our own tables: nothing in it needs quoting in CSV. */
+static char *put_plain(char *out, const char *word, bool jsonl)
+{
+	const size_t n = strlen(word);
+
+	if (jsonl)
+		*out++ = '"';
+	memcpy(out, word, n);
+	out += n;
+	if (jsonl)
+		*out++ = '"';
 	return out;
 }
 
+/* At most 300 characters of text, 602 bytes. */
 static char *put_text(char *out, const char *text, bool jsonl)
 {
 	const bool quote = jsonl || strpbrk(text, ",\"\r\n") != NULL;
@@ -117,57 +125,103 @@ static char *put_text(char *out, const char *text, bool jsonl)
 	return out;
 }
 
-static char *put_result(char *out, const struct sweep_cell *cell, int i, bool jsonl)
+static char *put_nothing(char *out, bool jsonl)
 {
-	if (i == ERROR)
-		return put_text(out, cell->ok ? "" : cell->err.text, jsonl);
-	if (!cell->ok)
-		return jsonl ? (memcpy(out, "null", 4), out + 4) : out;
-	if (i == PHASE)
-		return put_text(out, oom_phase_column(cell->eval.peak_phase), jsonl);
-	if (i == FITS && !cell->gpu)
-		return jsonl ? (memcpy(out, "null", 4), out + 4) : out;
-	return put_int(out, result(cell, i));
+	return jsonl ? (memcpy(out, "null", 4), out + 4) : out;
 }
 
-static char *put_column(const struct oom_sweep *s, const struct sweep_cell *cell, const struct sweep_column *c, bool jsonl, char *out)
+static char *put_real(char *out, double v, bool jsonl)
 {
+	return isfinite(v) ? out + snprintf(out, 32, "%.9g", v) : put_nothing(out, jsonl);
+}
+
+static char *put_word(char *out, const struct sweep_cell *c, int i, bool jsonl)
+{
+	char buf[300];
+
+	if (!c->searched || !c->found.found)
+		return put_nothing(out, jsonl);
+	return put_text(out, i == SWEEP_CLASS ? oom_class_str(c->found.best.cls) :
+			     oom_plan_options(&c->plan, c->answer, buf, sizeof(buf)), jsonl);
+}
+
+static char *put_result(char *out, const struct sweep_cell *cell, int i, bool jsonl)
+{
+	if (i == SWEEP_ERROR)
+		return cell->ok && !jsonl ? out : put_text(out, cell->ok ? "" : cell->err.text, jsonl);
+	if (!cell->ok || (!cell->gpu && (i == SWEEP_FITS || i == SWEEP_CAPACITY || i == SWEEP_HEADROOM)) || (i == SWEEP_DEPARTURES && !(cell->searched && cell->found.found)))
+		return put_nothing(out, jsonl);
+	if (i == SWEEP_PHASE)
+		return put_plain(out, oom_phase_column(cell->eval.peak_phase), jsonl);
+	if (i == SWEEP_CLASS || i == SWEEP_CHANGES)
+		return put_word(out, cell, i, jsonl);
+	return is_real(i) ? put_real(out, seconds(cell), jsonl) : put_int(out, result(cell, i));
+}
+
+static char *put_knob(char *out, const struct oom_plan *plan, const struct oom_knob *k, bool jsonl)
+{
+	struct oom_plan p;
 	char buf[140];
+	int64_t v;
 
+	memcpy(&v, (const char *)plan + k->offset, sizeof(v));
+	if (k->kind == OOM_KNOB_COUNT)
+		return put_int(out, v);
+	if (k->kind == OOM_KNOB_CHOICE)
+		return put_plain(out, k->choice((size_t)v)->name, jsonl);
+	p = *plan;
+	return put_text(out, oom_plan_get(&p, k, buf, sizeof(buf)), jsonl);
+}
+
+static char *put_column(const struct sweep_cell *cell, const struct sweep_column *c, bool jsonl, char *out)
+{
 	switch (c->kind) {
-	case COLUMN_AXIS: {
-		const struct sweep_axis *a = &s->axis[c->index];
-
-		if (a->kind == AXIS_KNOB && a->knob->kind == OOM_KNOB_COUNT)
-			return put_int(out, a->count[cell->at[c->index]]);
-		return put_text(out, a->word[cell->at[c->index]], jsonl);
-	}
-	case COLUMN_KNOB:
-		return put_text(out, oom_plan_get(&cell->plan, c->knob, buf, sizeof(buf)), jsonl);
-	case COLUMN_RESULT:
-		return put_result(out, cell, c->index, jsonl);
+	case COLUMN_KNOB: return put_knob(out, c->answer ? cell->answer : &cell->plan, c->knob, jsonl);
+	case COLUMN_GPU: return put_text(out, cell->gpu ? cell->gpu->name : "", jsonl);
+	case COLUMN_MODEL: return put_text(out, cell->named ? cell->named->word : "", jsonl);
+	case COLUMN_RESULT: return put_result(out, cell, c->result, jsonl);
 	}
 	return out;
 }
 
 size_t sweep_row_room(const struct oom_sweep *s)
 {
-	return s->n_columns * 700 + 16;
+	return s->n_columns * 800 + 64;
 }
 
-char *sweep_put(const struct oom_sweep *s, const struct sweep_cell *cell, bool jsonl, char *out)
+/* Copies more than asked where that is quicker: the row has room, the field too. */
+static char *copy(char *out, const struct sweep_field *f)
 {
+	memcpy(out, f->text, 32);
+	if (f->n > 32)
+		memcpy(out + 32, f->text + 32, f->n - 32);
+	return out + f->n;
+}
+
+char *sweep_put(struct sweep_worker *w, bool jsonl, char *out)
+{
+	const struct oom_sweep *s = w->s;
+
 	if (jsonl)
 		*out++ = '{';
 	for (size_t i = 0; i < s->n_columns; i++) {
+		const struct sweep_column *c = &s->column[i];
+
 		if (i)
 			*out++ = ',';
 		if (jsonl) {
-			out = put_text(out, s->column[i].name, true);
+			out = put_text(out, c->name, true);
 			*out++ = ':';
 		}
-		out = put_column(s, cell, &s->column[i], jsonl, out);
+		if (!c->depends || c->answer) {
+			out = put_column(&w->cell, c, jsonl, out);
+			continue;
+		}
+		if (w->stale & c->depends)
+			w->field[i].n = (size_t)(put_column(&w->cell, c, jsonl, w->field[i].text) - w->field[i].text);
+		out = copy(out, &w->field[i]);
 	}
+	w->stale = 0;
 	if (jsonl)
 		*out++ = '}';
 	*out++ = '\n';

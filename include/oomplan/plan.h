@@ -116,6 +116,8 @@ OOM_API enum oom_status oom_plan_set(struct oom_plan *plan, const struct oom_kno
 OOM_API const char *oom_plan_get(const struct oom_plan *plan, const struct oom_knob *knob, char *buf, size_t size);
 /* The compute capability the plan is priced for, 8.0 where the plan names none. */
 OOM_API double oom_capability(const struct oom_plan *plan);
+/* The knobs in which `to` differs from `from`, as options: "--a=b --no-c", cut to size; returns buf. */
+OOM_API const char *oom_plan_options(const struct oom_plan *from, const struct oom_plan *to, char *buf, size_t size);
 /* Ranks that see different data: GPUs / (tensor x pipeline x context parallel), at least 1. */
 OOM_API int64_t oom_plan_data_parallel(const struct oom_plan *plan);
 /* The integer behind a COUNT, CHOICE or FLAG knob. */

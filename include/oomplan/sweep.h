@@ -6,6 +6,7 @@
 
 #include "oomplan/gpu.h"
 #include "oomplan/ladder.h"
+#include "oomplan/search.h"
 
 /* A grid.  Free with oom_sweep_free. */
 struct oom_sweep;
@@ -13,25 +14,36 @@ OOM_API struct oom_sweep *oom_sweep_new(const struct oom_plan *base);
 OOM_API void oom_sweep_free(struct oom_sweep *s);
 
 /* "NAME=VALUES": NAME is a knob, "gpu" or "model".  VALUES are joined by commas; for counts 1..64 (step 1), 1024..8192+1024 and
- * 1..64x2; @all for every word of a choice or every card.  OOM_ERR_INVALID names the axis and what was expected; an axis
- * given twice, without values, or of more than 10 million values is refused. */
+ * 1..64x2; @all for every word of a choice or every card.  The axis given last runs fastest.  OOM_ERR_INVALID names the axis
+ * and what was expected; an axis given twice or without values is refused. */
 OOM_API enum oom_status oom_sweep_axis(struct oom_sweep *s, const char *text, struct oom_error *err);
-/* A condition every written row meets: "fits", "!fits", or COLUMN<NUMBER with <, <=, >, >=, =, !=.  Several: all must hold. */
+/* A list of points in place of a grid: a CSV file ("-": standard input) whose header names knobs, "gpu" or "model" and whose
+ * rows are one axis together.  An empty cell is the base plan's value; a model's path may count from the file's folder.
+ * Takes 8 bytes a cell.  Errors name file, line and column. */
+OOM_API enum oom_status oom_sweep_points(struct oom_sweep *s, const char *path, struct oom_error *err);
+/* Whether an axis or a list sets this knob, "gpu" or "model". */
+OOM_API bool oom_sweep_has(const struct oom_sweep *s, const char *name);
+/* A condition every written row meets: "fits", "!fits", or COLUMN<NUMBER with <, <=, >, >=, =, != (a word for choices and
+ * flags).  Several: all must hold. */
 OOM_API enum oom_status oom_sweep_where(struct oom_sweep *s, const char *text, struct oom_error *err);
 /* Columns by name, joined by commas; NULL or "": the axes and the default ones. */
 OOM_API enum oom_status oom_sweep_columns(struct oom_sweep *s, const char *text, struct oom_error *err);
-/* The columns there are besides knobs: NULL past the end. */
+/* The columns there are besides knobs, gpu and model: NULL past the end. */
 OOM_API const char *oom_sweep_column_at(size_t i);
 
 struct oom_sweep_options {
 	bool jsonl;             /* JSON lines instead of CSV */
-	bool plan_each;         /* climb the ladder in every cell */
+	bool plan_each;         /* the cheapest plan that fits for each cell (oom_search), instead of the price of what it says */
+	enum oom_objective objective;   /* of that search */
+	unsigned allow;         /* science it may change: enum oom_allow */
 	int threads;            /* 0: as many as there are processors */
 	uint64_t shard, shards; /* rows of part shard (1-based) of shards; 0: all */
-	uint64_t skip;          /* rows of the grid already written (resume) */
-	void (*progress)(void *ctx, uint64_t done, uint64_t all);
+	uint64_t skip;          /* cells of the run whose rows are written already (resume) */
+	/* now and then, after rows were handed to the stream: cells and rows of this run so far.  One call at a time */
+	void (*progress)(void *ctx, uint64_t done, uint64_t all, uint64_t rows);
 	void *ctx;
 	const volatile int *stop;       /* nonzero: end after the blocks in work */
+	uint64_t *cells;        /* or NULL: gets the cells done when the run ends */
 };
 /* Cells of the grid; UINT64_MAX when they overflow. */
 OOM_API uint64_t oom_sweep_cells(const struct oom_sweep *s);
@@ -39,5 +51,24 @@ OOM_API uint64_t oom_sweep_cells(const struct oom_sweep *s);
  * concatenate to the whole.  OOM_ERR_LIMIT above 10^12 cells, with the count. */
 OOM_API enum oom_status oom_sweep_run(struct oom_sweep *s, const struct oom_sweep_options *options, FILE *out,
 				      uint64_t *rows_written, struct oom_error *err);
+/* A number that differs, in all likelihood, for sweeps that do not write the same table. */
+OOM_API uint64_t oom_sweep_fingerprint(const struct oom_sweep *s, const struct oom_sweep_options *options);
+
+/* One cell, for pictures: valid during the call. */
+struct oom_sweep_cell {
+	const uint64_t *at;             /* the value of each axis */
+	bool ok, fits;
+	const struct oom_eval *eval;    /* when ok */
+	const struct oom_plan *plan;
+	uint64_t capacity_bytes;        /* 0: no card */
+	const char *error;
+};
+typedef void (*oom_sweep_fn)(void *ctx, const struct oom_sweep_cell *cell);
+/* Calls fn for each cell in order, whatever the conditions. */
+OOM_API enum oom_status oom_sweep_each(struct oom_sweep *s, const struct oom_sweep_options *options, oom_sweep_fn fn, void *ctx,
+				       struct oom_error *err);
+/* The axes in order: false past the end.  And a value of one as text, into buf. */
+OOM_API bool oom_sweep_axis_at(const struct oom_sweep *s, size_t i, const char **name, uint64_t *n);
+OOM_API const char *oom_sweep_value_text(const struct oom_sweep *s, size_t axis, uint64_t k, char *buf, size_t size);
 
 #endif

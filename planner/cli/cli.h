@@ -51,6 +51,9 @@ struct oom_target {
 int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu);
 void oom_target_close(struct oom_target *t);
 
+/* The bits (enum oom_allow) of words of --allow. */
+unsigned oom_allowed(const struct oom_list *words);
+
 /* One line on standard error, "oomplan: " before it; returns code. */
 int oom_complain(int code, const char *fmt, ...) OOM_PRINTF(2, 3);
 /* Output checked at exit: a full disk or a closed pipe is an error. */

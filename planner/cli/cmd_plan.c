@@ -3,20 +3,7 @@
 #include "csvout.h"
 #include "oomplan/search.h"
 
-static const char *const allow_words[] = {"seq-len", "lora", "science", NULL};
-
-static const char *const objective_words[] = {"time", "fewest-changes", "headroom", "price", NULL};
 static int objective;
-
-static unsigned allowed(const struct oom_list *words)
-{
-	static const unsigned bits[] = {OOM_ALLOW_SEQ_LEN, OOM_ALLOW_LORA, OOM_ALLOW_SCIENCE};
-	unsigned allow = 0;
-
-	for (size_t i = 0; i < words->n; i++)
-		allow |= bits[oom_word_index(words->items[i], allow_words)];
-	return allow;
-}
 
 static void csv(const struct oom_ladder *l)
 {
@@ -66,7 +53,7 @@ static enum oom_status search(struct oom_evaluator *ev, const struct oom_target 
 static int run(struct oom_job *job)
 {
 	static struct oom_search_report r;
-	const unsigned allow = allowed(&job->allow);
+	const unsigned allow = oom_allowed(&job->allow);
 	struct oom_evaluator *ev;
 	struct oom_error err = {{0}};
 	struct oom_target t;
@@ -108,13 +95,13 @@ static const struct oom_option options[] = {
 	 .kind = OOM_OPTION_LIST,
 	 .target = &oom_job.allow,
 	 .metavar = "WORDS",
-	 .choices = allow_words,
+	 .choices = oom_allow_words,
 	 .summary = "fixes that change the science, joined by commas"},
 	{.name = "objective",
 	 .kind = OOM_OPTION_CHOICE,
 	 .target = &objective,
 	 .metavar = "WORD",
-	 .choices = objective_words,
+	 .choices = oom_objective_words,
 	 .def = "time",
 	 .summary = "what the search prefers after the class of the changes; price: GPU-seconds a sample, fewer GPUs allowed"},
 	OOM_OPTION_JSON,

@@ -8,14 +8,15 @@
 #include "commands.h"
 #include "oomplan/sweep.h"
 #include "out.h"
+#include "partial.h"
 #include "term.h"
 
 static const char *const format_words[] = {"csv", "jsonl", NULL};
 static struct oom_list axes, models, gpus, where;
-static const char *columns, *output, *shard;
-static int format;
+static const char *columns, *output, *shard, *from;
+static int format, objective;
 static int64_t threads;
-static bool plan_each;
+static bool plan_each, resume, keep_partial;
 
 static double now(void)
 {
@@ -25,14 +26,53 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void progress(void *ctx, uint64_t done, uint64_t all)
-{
-	const double seconds = now() - *(const double *)ctx, rate = seconds > 0 ? (double)done / seconds : 0;
+/* ---- while it runs ---- */
 
-	fprintf(stderr, "\r%3.0f %%  %.2f M rows/s  %.0f s left ", 100 * (double)done / (double)all, rate / 1e6,
-		rate > 0 ? (double)(all - done) / rate : 0);
-	if (done == all)
-		fputc('\n', stderr);
+static volatile sig_atomic_t stopped;   /* the signal */
+
+static void on_stop(int sig)
+{
+	stopped = sig;
+}
+
+/* The first signal ends the sweep at a whole row, the second the program. */
+static void stop_politely(void)
+{
+	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		struct sigaction sa = {.sa_handler = on_stop, .sa_flags = SA_RESETHAND | SA_RESTART}, old;
+
+		if (!sigaction(ends[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaction(ends[i], &sa, NULL);
+	}
+}
+
+struct watch {
+	double start, shown, noted;
+	bool show;
+	struct oom_partial *partial;
+};
+
+static void progress(void *ctx, uint64_t done, uint64_t all, uint64_t rows)
+{
+	struct watch *w = ctx;
+	const double t = now(), seconds = t - w->start, rate = seconds > 0 ? (double)done / seconds : 0;
+	char buf[100];
+
+	if (w->show && (t - w->shown > 0.1 || done == all)) {
+		w->shown = t;
+		oom_bar(done, all, 24, oom_term_unicode(), buf, sizeof(buf));
+		fprintf(stderr, "\r%-24s %3.0f %%  %.*f %srows/s  %.0f s left ", buf, 100 * (double)done / (double)all, rate < 1e4 ? 0 : 2,
+			rate < 1e4 ? rate : rate / 1e6, rate < 1e4 ? "" : "M ", rate > 0 ? (double)(all - done) / rate : 0);
+		if (done == all)
+			fputc('\n', stderr);
+	}
+	/* what cannot be noted now is noted later; the end says so */
+	if (w->partial && t - w->noted > 1) {
+		w->noted = t;
+		oom_partial_note(w->partial, w->partial->cells + done, w->partial->rows + rows, NULL);
+	}
 }
 
 /* "2/8" */
@@ -45,7 +85,7 @@ static int read_shard(struct oom_sweep_options *o)
 	o->shard = strtoull(shard, &end, 10);
 	if (*end == '/')
 		o->shards = strtoull(end + 1, &end, 10);
-	if (*end || !o->shard || o->shard > o->shards)
+	if (*end || *shard == '-' || !o->shard || o->shard > o->shards)
 		return oom_complain(OOM_EXIT_USAGE, "--shard %s: expected I/N with 1 <= I <= N", shard);
 	return 0;
 }
@@ -69,6 +109,11 @@ static enum oom_status build(struct oom_sweep *s, struct oom_error *err)
 {
 	enum oom_status st = joined(s, "model", &models, err);
 
+	if (!st && from) {
+		st = oom_sweep_points(s, from, err);
+		/* what a file says wrong is bad input, not bad usage */
+		st = st == OOM_ERR_INVALID ? OOM_ERR_PARSE : st;
+	}
 	for (size_t i = 0; !st && i < axes.n; i++)
 		st = oom_sweep_axis(s, axes.items[i], err);
 	if (!st)
@@ -78,41 +123,83 @@ static enum oom_status build(struct oom_sweep *s, struct oom_error *err)
 	return st ? st : oom_sweep_columns(s, columns, err);
 }
 
+static int code_of(enum oom_status st)
+{
+	return st == OOM_ERR_MEMORY || st == OOM_ERR_IO || st == OOM_ERR_PARSE ? OOM_EXIT_INPUT : OOM_EXIT_USAGE;
+}
+
+/* A table that may be cut short: as much as there is stays, and is continued. */
+static enum oom_status run_partial(struct oom_sweep *s, struct oom_sweep_options *o, struct watch *w, uint64_t *rows, struct oom_error *err)
+{
+	static struct oom_partial p;
+	uint64_t cells = 0;
+	struct oom_error why = {{0}};
+	enum oom_status st = oom_partial_open(&p, output, oom_sweep_fingerprint(s, o), resume, err);
+
+	if (st)
+		return st;
+	stop_politely();
+	w->partial = &p;
+	o->progress = progress;
+	o->skip = p.cells;
+	o->cells = &cells;
+	o->stop = &stopped;
+	st = oom_sweep_run(s, o, p.file, rows, err);
+	*rows += p.rows;
+	if (!st && !stopped)
+		return oom_partial_finish(&p, err);
+	if (!st)
+		st = oom_partial_note(&p, p.cells + cells, *rows, err);
+	oom_partial_leave(&p);
+	if (st)
+		return oom_error_set(err, st, "%.300s; --resume continues %.150s", (why = *err).text, p.path);
+	oom_complain(0, "interrupted: %" PRIu64 " rows in %s; --resume continues it", *rows, p.path);
+	signal(stopped, SIG_DFL);
+	raise(stopped);
+	return OOM_OK;
+}
+
+static enum oom_status run_whole(struct oom_sweep *s, const struct oom_sweep_options *o, uint64_t *rows, struct oom_error *err)
+{
+	struct oom_out out;
+	enum oom_status st = oom_out_open(&out, output, err);
+
+	if (st)
+		return st;
+	st = oom_sweep_run(s, o, out.file, rows, err);
+	if (!st)
+		return oom_out_close(&out, err);
+	oom_out_discard(&out);
+	return st;
+}
+
 static int run(struct oom_job *job)
 {
-	double start = now();
-	struct oom_sweep_options o = {.jsonl = format == 1, .plan_each = plan_each, .threads = (int)threads, .ctx = &start};
+	struct watch w = {.start = now()};
+	struct oom_sweep_options o = {.jsonl = format == 1, .plan_each = plan_each, .threads = (int)threads, .ctx = &w,
+				      .objective = (enum oom_objective)objective, .allow = oom_allowed(&job->allow)};
 	struct oom_sweep *s;
 	struct oom_error err = {{0}};
-	struct oom_out out;
 	uint64_t rows = 0;
 	enum oom_status st;
 	int code = read_shard(&o);
 
 	if (code)
 		return code;
-	if (!models.n)
-		return oom_complain(OOM_EXIT_USAGE, "which model? --model config.json, more than once if you like");
+	if ((resume || keep_partial) && (!output || !strcmp(output, "-")))
+		return oom_complain(OOM_EXIT_USAGE, "--%s needs a file: -o FILE", resume ? "resume" : "keep-partial");
 	s = oom_sweep_new(&job->plan);
 	if (!s)
 		return oom_complain(OOM_EXIT_INPUT, "out of host memory");
-	if (output && !job->quiet && oom_term_is_tty())
-		o.progress = progress;
+	w.show = output && !job->quiet && oom_term_is_tty();
+	o.progress = w.show ? progress : NULL;
 	st = build(s, &err);
-	if (st) {
-		oom_sweep_free(s);
-		return oom_complain(st == OOM_ERR_MEMORY || st == OOM_ERR_IO ? OOM_EXIT_INPUT : OOM_EXIT_USAGE, "%s", err.text);
-	}
-	st = oom_out_open(&out, output, &err);
-	if (!st) {
-		st = oom_sweep_run(s, &o, out.file, &rows, &err);
-		if (st)
-			oom_out_discard(&out);
-		else
-			st = oom_out_close(&out, &err);
-	}
+	if (!st && !oom_sweep_has(s, "model"))
+		st = oom_error_set(&err, OOM_ERR_INVALID, "which model? --model config.json, more than once if you like");
+	if (!st)
+		st = resume || keep_partial ? run_partial(s, &o, &w, &rows, &err) : run_whole(s, &o, &rows, &err);
 	if (st)
-		code = oom_complain(st == OOM_ERR_LIMIT ? OOM_EXIT_USAGE : OOM_EXIT_INPUT, "%s", err.text);
+		code = oom_complain(code_of(st), "%s", err.text);
 	else if (output && !job->quiet)
 		oom_complain(0, "%" PRIu64 " rows of %" PRIu64 " cells", rows, oom_sweep_cells(s));
 	oom_sweep_free(s);
@@ -133,19 +220,31 @@ static const struct oom_option options[] = {
 	{.name = "format", .kind = OOM_OPTION_CHOICE, .target = &format, .metavar = "WORD", .choices = format_words, .def = "csv",
 	 .summary = "CSV with a header, or JSON lines"},
 	{.name = "plan-each", .kind = OOM_OPTION_FLAG, .target = &plan_each,
-	 .summary = "climb the ladder in every cell instead of pricing it as it is"},
+	 .summary = "the cheapest plan that fits for every cell (as oomplan plan searches it) instead of its price as it is"},
+	{.name = "objective", .kind = OOM_OPTION_CHOICE, .target = &objective, .metavar = "WORD", .choices = oom_objective_words, .def = "time",
+	 .summary = "what --plan-each prefers after the class of the changes"},
+	{.name = "allow", .kind = OOM_OPTION_LIST, .target = &oom_job.allow, .metavar = "WORDS", .choices = oom_allow_words,
+	 .summary = "changes of the science that --plan-each may make, joined by commas"},
+	{.name = "from", .kind = OOM_OPTION_TEXT, .target = &from, .metavar = "FILE", .hint = OOM_HINT_FILE,
+	 .summary = "a CSV list of points (columns are knobs, gpu, model) instead of a grid, or outermost of one"},
 	{.name = "shard", .kind = OOM_OPTION_TEXT, .target = &shard, .metavar = "I/N",
 	 .summary = "only part I of N; the parts joined in order are the whole file"},
 	{.name = "threads", .kind = OOM_OPTION_COUNT, .target = &threads, .metavar = "N", .min = 0, .max = 64, .def = "0",
 	 .summary = "threads (0: one a processor); the output is the same"},
 	{.name = "output", .letter = 'o', .kind = OOM_OPTION_TEXT, .target = &output, .metavar = "FILE", .hint = OOM_HINT_FILE,
 	 .summary = "where the table goes (standard output)"},
+	{.name = "keep-partial", .kind = OOM_OPTION_FLAG, .target = &keep_partial,
+	 .summary = "keep what is written when the sweep is ended, in FILE.partial"},
+	{.name = "resume", .kind = OOM_OPTION_FLAG, .target = &resume,
+	 .summary = "continue FILE.partial of the same sweep where there is one; implies --keep-partial"},
 	OOM_OPTIONS_COMMON,
 	OOM_OPTIONS_END,
 };
 static const struct oom_example examples[] = {
 	{"sweep --model Llama-3.1-8B --axis micro-batch=1..64x2 --axis seq-len=512..8192x2 --gpu @all --where fits -o fits.csv",
 	 "every card, batch and length that fits"},
+	{"sweep --model Llama-3.1-8B --gpu @all --axis seq-len=2048,8192 --plan-each --columns gpu,seq-len,fits,class,changes,seconds_per_sample",
+	 "what it takes on every card"},
 	{NULL, NULL},
 };
 const struct oom_command oom_command_sweep = {

@@ -46,6 +46,8 @@ void oom_man_print(FILE *out);
 
 /* Rows that commands share; they fill oom_job. */
 extern const char *const oom_color_words[];
+extern const char *const oom_allow_words[];
+extern const char *const oom_objective_words[];         /* by enum oom_objective */
 #define OOM_OPTIONS_COMMON \
 	{.name = "help", .letter = 'h', .kind = OOM_OPTION_FLAG, .target = &oom_job.help, \
 	 .summary = "print this text and stop"}, \

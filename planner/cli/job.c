@@ -3,8 +3,22 @@
 #include <sys/stat.h>
 
 #include "cli.h"
+#include "commands.h"
 #include "oomplan/lengths.h"
 #include "oomplan/safetensors.h"
+
+const char *const oom_allow_words[] = {"seq-len", "lora", "science", NULL};
+const char *const oom_objective_words[] = {"time", "fewest-changes", "headroom", "price", NULL};
+
+unsigned oom_allowed(const struct oom_list *words)
+{
+	static const unsigned bits[] = {OOM_ALLOW_SEQ_LEN, OOM_ALLOW_LORA, OOM_ALLOW_SCIENCE};
+	unsigned allow = 0;
+
+	for (size_t i = 0; i < words->n; i++)
+		allow |= bits[oom_word_index(words->items[i], oom_allow_words)];
+	return allow;
+}
 
 /* Weights beside the config decide: their number is held against the computed one. */
 static int check_weights(const struct oom_job *job, const struct oom_target *t)

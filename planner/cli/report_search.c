@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "cli.h"
+#include "commands.h"
 #include "json.h"
-
-static const char *const objectives[] = {"time", "fewest-changes", "headroom", "price"};
 
 static const char *gib(uint64_t b)
 {
@@ -161,7 +160,7 @@ void oom_report_search(const struct oom_job *job, const struct oom_search_report
 	const struct oom_search *s = &r->found;
 
 	printf("\nthe cheapest plan: %zu combinations priced, %zu fit (objective %s; times are a roofline guess)\n", s->evaluated,
-	       s->fitting, objectives[r->objective]);
+	       s->fitting, oom_objective_words[r->objective]);
 	if (!s->found) {
 		printf("  none fits\n");
 		return;
@@ -232,7 +231,7 @@ void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct
 	FILE *f = s->found ? open_memstream(&command, &size) : NULL;
 
 	oom_json_object(j, "search");
-	oom_json_text(j, "objective", objectives[r->objective]);
+	oom_json_text(j, "objective", oom_objective_words[r->objective]);
 	oom_json_uint(j, "evaluated", s->evaluated);
 	oom_json_uint(j, "fitting", s->fitting);
 	oom_json_bool(j, "found", s->found);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 /* cmocka wants those above */
 #include <cmocka.h>
 
@@ -35,8 +36,9 @@ static char *written(struct oom_sweep *s, struct oom_sweep_options o, size_t *si
 	return text;
 }
 
-static const char *const axes[] = {"model=GPT-2,SmolLM2-135M,no-such-model", "attn=eager,sdpa", "seq-len=1,17,512..1024+256",
+static const char *const axes[] = {"model=GPT-2,SmolLM2-135M,no-such-model", "attn=eager,sdpa", "seq-len=1,17,512..1024+256,2..400+2",
 				   "micro-batch=1..16x2,3", "gpu=T4,A100-40G", NULL};
+enum { CELLS = 3 * 2 * 205 * 6 * 2 };   /* many blocks of rows */
 
 static void test_threads(void **state)
 {
@@ -46,7 +48,7 @@ static void test_threads(void **state)
 	char *four = written(s, (struct oom_sweep_options){.threads = 4}, &n4);
 
 	(void)state;
-	assert_int_equal(oom_sweep_cells(s), 3 * 2 * 5 * 6 * 2);
+	assert_int_equal(oom_sweep_cells(s), CELLS);
 	assert_int_equal(n1, n4);
 	assert_memory_equal(one, four, n1);
 	free(one);
@@ -73,6 +75,185 @@ static void test_shards(void **state)
 	oom_sweep_free(s);
 }
 
+struct stopper {
+	int stop;
+	uint64_t after;
+};
+
+static void stop_after(void *ctx, uint64_t done, uint64_t all, uint64_t rows)
+{
+	struct stopper *w = ctx;
+
+	assert_true(done <= all && rows <= done);
+	if (done >= w->after)
+		w->stop = 1;
+}
+
+/* A run that is told to stop ends at a whole row, says where, and is continued from there: for any number of threads. */
+static void test_stop(void **state)
+{
+	struct oom_sweep *s = grid((const char *const[]){"model=GPT-2", "seq-len=1..300", "micro-batch=1..500", NULL});
+	struct oom_error err = {{0}};
+	size_t n, m, k;
+	char *whole;
+
+	(void)state;
+	assert_int_equal(oom_sweep_columns(s, "seq_len,micro_batch,overall_peak_bytes", &err), OOM_OK);
+	assert_int_equal(oom_sweep_where(s, "micro-batch!=7", &err), OOM_OK);
+	whole = written(s, (struct oom_sweep_options){.threads = 2}, &n);
+	for (int threads = 1; threads <= 3; threads++) {
+		struct stopper w = {.after = 40000};
+		uint64_t cells = 0;
+		char *one = written(s, (struct oom_sweep_options){.threads = threads, .progress = stop_after, .ctx = &w, .stop = &w.stop,
+								  .cells = &cells}, &m);
+		char *two = written(s, (struct oom_sweep_options){.threads = threads, .skip = cells}, &k);
+
+		assert_true(cells >= 40000 && cells < 150000);
+		assert_int_equal(m + k, n);
+		assert_memory_equal(whole, one, m);
+		assert_memory_equal(whole + m, two, k);
+		free(one);
+		free(two);
+	}
+	free(whole);
+	oom_sweep_free(s);
+}
+
+static void write_file(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+/* A list of points gives the rows a grid gives for the same values, in the list's order. */
+static void test_points(void **state)
+{
+	const struct oom_plan base = oom_plan_default();
+	struct oom_sweep *s = oom_sweep_new(&base);
+	struct oom_sweep *g = grid((const char *const[]){"model=GPT-2,SmolLM2-135M", "micro-batch=1,3", "attn=sdpa,eager", NULL});
+	struct oom_error err = {{0}};
+	char path[] = "/tmp/oomplan-points-XXXXXX", *list, *whole;
+	const int fd = mkstemp(path);
+	size_t n, m;
+
+	(void)state;
+	assert_true(fd >= 0);
+	close(fd);
+	write_file(path, "model,micro-batch\nGPT-2,1\nGPT-2,3\nSmolLM2-135M,1\n\"SmolLM2-135M\",3\n");
+	assert_int_equal(oom_sweep_points(s, path, &err), OOM_OK);
+	assert_int_equal(oom_sweep_axis(s, "attn=sdpa,eager", &err), OOM_OK);
+	assert_int_equal(oom_sweep_cells(s), 8);
+	list = written(s, (struct oom_sweep_options){0}, &n);
+	whole = written(g, (struct oom_sweep_options){0}, &m);
+	assert_string_equal(list, whole);
+	free(list);
+	free(whole);
+	assert_int_not_equal(oom_sweep_axis(s, "micro-batch=1", &err), OOM_OK);         /* the list sets it */
+	assert_non_null(strstr(err.text, "twice"));
+	oom_sweep_free(s);
+	oom_sweep_free(g);
+	unlink(path);
+}
+
+static void test_bad_points(void **state)
+{
+	static const struct {
+		const char *text, *word;
+	} bad[] = {{"micro-batch,seq_len\n1,2\n1,-5\n", ":3: column seq_len"}, {"micro-bacth\n1\n", "micro-batch"}, {"", "header"},
+		   {"micro-batch\n", "no points"}, {"micro-batch,micro_batch\n1,1\n", "twice"}, {"gpu\nA1000-40G\n", ":2: column gpu"},
+		   {"gpu,seq-len\n,3\n", "gpu is empty"}, {"seq-len,tp\n1,2,3\n", "3 cells"}, {"seq-len\n\"1\n", "quote"},
+		   {"seq-len\n99999999999999999999\n", "column seq_len"}};
+	char path[] = "/tmp/oomplan-points-XXXXXX";
+	const int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	close(fd);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		const struct oom_plan base = oom_plan_default();
+		struct oom_sweep *s = oom_sweep_new(&base);
+		struct oom_error err = {{0}};
+
+		write_file(path, bad[i].text);
+		assert_int_not_equal(oom_sweep_points(s, path, &err), OOM_OK);
+		if (!strstr(err.text, bad[i].word))
+			fail_msg("%s: %s", bad[i].text, err.text);
+		assert_int_equal(oom_sweep_cells(s), 0);
+		oom_sweep_free(s);
+	}
+	unlink(path);
+	assert_int_equal(fd < 0, 0);
+}
+
+struct each {
+	struct oom_evaluator *ev;
+	const struct oom_model *model;
+	struct oom_gpu gpu;
+	int fits, not;
+};
+
+static void same_as_search(void *ctx, const struct oom_sweep_cell *c)
+{
+	struct each *e = ctx;
+	struct oom_plan p = oom_plan_default();
+	struct oom_error err = {{0}};
+	struct oom_search s;
+
+	p.seq_len = 256 << c->at[1];
+	p.micro_batch = 1 + (int64_t)c->at[2];
+	p.compute_capability = e->gpu.compute_capability;
+	assert_true(c->ok);
+	assert_int_equal(oom_search(e->ev, e->model, &p, e->gpu.capacity_bytes, &e->gpu, 0, OOM_OBJECTIVE_TIME, &s, &err), OOM_OK);
+	assert_int_equal(s.found, c->fits);
+	if (s.found) {
+		assert_memory_equal(&s.best.plan, c->plan, sizeof(*c->plan));
+		assert_int_equal(s.best.used_bytes, c->eval->used_bytes);
+	}
+	e->fits += s.found;
+	e->not += !s.found;
+}
+
+/* --plan-each answers as the search does, cell by cell; and in any number of threads. */
+static void test_plan_each(void **state)
+{
+	struct oom_sweep *s = grid((const char *const[]){"model=Llama-3.2-1B", "seq-len=256..65536x2", "micro-batch=1..3", "gpu=T4", NULL});
+	const struct oom_sweep_options o = {.plan_each = true, .threads = 1}, o3 = {.plan_each = true, .threads = 3};
+	struct oom_error err = {{0}};
+	struct oom_keys keys = {0};
+	struct oom_gpus gpus = {0};
+	struct oom_model *m = NULL;
+	struct each e = {.ev = oom_evaluator_new()};
+	size_t n, k;
+	char *one, *three;
+
+	(void)state;
+	assert_int_equal(oom_keys_read_model(&keys, "Llama-3.2-1B", &err), OOM_OK);
+	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+	assert_int_equal(oom_gpus_load(&gpus, &err), OOM_OK);
+	assert_int_equal(oom_gpu_find(&gpus, "T4", &e.gpu, NULL, &err), OOM_OK);
+	e.model = m;
+	assert_int_equal(oom_sweep_each(s, &o, same_as_search, &e, &err), OOM_OK);
+	assert_true(e.fits > 0 && e.not > 0);
+	assert_int_equal(oom_sweep_columns(s, "seq-len,micro-batch,fits,class,departures,changes,optimizer,used_bytes,error", &err), OOM_OK);
+	one = written(s, o, &n);
+	three = written(s, o3, &k);
+	assert_string_equal(one, three);
+	assert_non_null(strstr(one, "--"));
+	free(one);
+	free(three);
+	oom_sweep_free(s);
+	s = grid((const char *const[]){"model=GPT-2", NULL});
+	assert_int_equal(oom_sweep_each(s, &o, same_as_search, &e, &err), OOM_ERR_INVALID);     /* without a card */
+	oom_sweep_free(s);
+	oom_evaluator_free(e.ev);
+	oom_model_free(m);
+	oom_gpus_release(&gpus);
+	oom_keys_release(&keys);
+}
+
 static void test_rows(void **state)
 {
 	static const char *const few[] = {"model=GPT-2", "micro-batch=1..8x2", NULL};
@@ -97,7 +278,7 @@ static void test_errors(void **state)
 		const char *axis, *word;
 	} bad[] = {{"micro-bacth=1", "micro-batch"}, {"micro-batch=", "no values"}, {"micro-batch=8..1", "backwards"},
 		   {"micro-batch=1..4x1", "step"}, {"attn=sdpaa", "sdpa"}, {"seq-len", "NAME=VALUES"}, {"gpu=A1000-40G", "A100"},
-		   {"seq-len=1..100000000", "more than"}, {"attn=1..2", "no count"}};
+		   {"seq-len=1..100000001", "100000000"}, {"attn=1..2", "no count"}, {"gpu=@none", "@none"}, {"seq-len=@all", "@all is for"}};
 	const struct oom_plan base = oom_plan_default();
 	struct oom_sweep *s = oom_sweep_new(&base);
 	struct oom_error err = {{0}};
@@ -121,7 +302,12 @@ static void test_errors(void **state)
 	assert_non_null(strstr(err.text, "1000000000000000000"));
 	assert_int_not_equal(oom_sweep_columns(s, "used_byte", &err), OOM_OK);
 	assert_non_null(strstr(err.text, "used_bytes"));
+	assert_int_not_equal(oom_sweep_columns(s, ",,", &err), OOM_OK);
 	assert_int_not_equal(oom_sweep_where(s, "used_bytes<many", &err), OOM_OK);
+	assert_int_not_equal(oom_sweep_where(s, "attn=sdpaa", &err), OOM_OK);
+	assert_non_null(strstr(err.text, "sdpa"));
+	assert_int_not_equal(oom_sweep_where(s, "used_bites<3", &err), OOM_OK);
+	assert_non_null(strstr(err.text, "used_bytes"));
 	oom_sweep_free(s);
 }
 
@@ -167,6 +353,8 @@ static void test_order(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads), cmocka_unit_test(test_shards), cmocka_unit_test(test_rows),
+					   cmocka_unit_test(test_stop), cmocka_unit_test(test_points), cmocka_unit_test(test_bad_points),
+					   cmocka_unit_test(test_plan_each),
 					   cmocka_unit_test(test_errors), cmocka_unit_test(test_order)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

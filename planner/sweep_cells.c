@@ -1,0 +1,173 @@
+/* From a cell's number to a plan, and its price. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sweep.h"
+
+/* Value k of a variable.  Cells come in order: mostly the run of the last one serves. */
+static int64_t value_of(const struct sweep_var *v, uint64_t k, size_t *last)
+{
+	size_t lo = 0, hi = v->n_values;
+
+	if (v->point)
+		return v->point[k];
+	if (*last < hi && v->values[*last].from <= k && (*last + 1 == hi || k < v->values[*last + 1].from))
+		lo = *last;
+	else if (*last + 1 < hi && v->values[*last + 1].from == k)
+		lo = *last + 1;
+	else
+		while (hi - lo > 1) {
+			const size_t mid = lo + (hi - lo) / 2;
+
+			if (v->values[mid].from <= k)
+				lo = mid;
+			else
+				hi = mid;
+		}
+	*last = lo;
+	return v->values[lo].start + (int64_t)(k - v->values[lo].from) * v->values[lo].step;
+}
+
+static void set_knob(struct sweep_worker *w, const struct oom_knob *k, int64_t value)
+{
+	struct sweep_cell *c = &w->cell;
+
+	if (k->offset == offsetof(struct oom_plan, compute_capability))
+		memcpy(&w->capability, &value, sizeof(value));
+	else if (k->kind == OOM_KNOB_TEXT)
+		oom_plan_set(&c->plan, k, w->s->text[value], NULL);
+	else
+		memcpy((char *)&c->plan + k->offset, &value, sizeof(value));
+	w->moved = true;
+}
+
+static void set_axis(struct sweep_worker *w, size_t i)
+{
+	const struct sweep_axis *a = &w->s->axis[i];
+	struct sweep_cell *c = &w->cell;
+
+	for (size_t j = 0; j < a->n_vars; j++) {
+		const int64_t v = value_of(&a->var[j], c->at[i], &w->run[i]);
+
+		switch (a->var[j].kind) {
+		case SWEEP_GPU: c->gpu = &w->s->card[v]; break;
+		case SWEEP_MODEL:
+			c->named = &w->s->model[v];
+			c->model = w->model[v];
+			w->moved = true;
+			break;
+		case SWEEP_KNOB: set_knob(w, a->var[j].knob, v); break;
+		}
+	}
+	w->stale |= 1u << i;
+}
+
+/* The card's capability counts where none was asked for. */
+static void settle(struct sweep_worker *w)
+{
+	struct sweep_cell *c = &w->cell;
+	const double now = w->capability > 0 ? w->capability : c->gpu ? c->gpu->compute_capability : 0;
+
+	if (now < c->plan.compute_capability || now > c->plan.compute_capability) {
+		c->plan.compute_capability = now;
+		w->moved = true;
+	}
+}
+
+/* Cell number n: the last axis runs fastest. */
+void sweep_seek(struct sweep_worker *w, uint64_t n)
+{
+	struct oom_sweep *s = w->s;
+
+	w->cell.plan = s->base;
+	w->capability = s->base.compute_capability;
+	for (size_t i = s->n_axes; i-- > 0;) {
+		w->cell.at[i] = n % s->axis[i].n;
+		n /= s->axis[i].n;
+		set_axis(w, i);
+	}
+	settle(w);
+	w->stale |= SWEEP_SEEK;
+	w->moved = true;
+}
+
+void sweep_step(struct sweep_worker *w)
+{
+	struct oom_sweep *s = w->s;
+
+	for (size_t i = s->n_axes; i-- > 0;) {
+		w->cell.at[i] = w->cell.at[i] + 1 < s->axis[i].n ? w->cell.at[i] + 1 : 0;
+		set_axis(w, i);
+		if (w->cell.at[i])
+			break;
+	}
+	settle(w);
+}
+
+/* The cheapest plan that fits; where there is none, what was asked is described. */
+static enum oom_status search(struct sweep_worker *w, const struct oom_sweep_options *o)
+{
+	struct sweep_cell *c = &w->cell;
+	struct oom_plan p = c->plan;
+	enum oom_status st;
+
+	if (oom_model_task(c->model) == OOM_TASK_IMAGE_CLS)
+		p.seq_len = 0;
+	st = oom_search(w->ev, c->model, &p, c->gpu->capacity_bytes, c->gpu, o->allow, o->objective, &c->found, &c->err);
+	c->searched = true;
+	c->answer = !st && c->found.found ? &c->found.best.plan : &c->plan;
+	if (!st)
+		st = oom_evaluate(w->ev, c->model, c->answer, OOM_EVAL_FAST, &c->eval, &c->err);
+	return st;
+}
+
+void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o)
+{
+	struct sweep_cell *c = &w->cell;
+	const uint64_t capacity = c->gpu ? c->gpu->capacity_bytes : 0;
+
+	c->answer = &c->plan;
+	c->searched = false;
+	if (!c->model) {
+		c->ok = c->fits = false;
+		oom_error_set(&c->err, OOM_ERR_INVALID, "%s", c->named ? w->refused[c->named - w->s->model].text : "no model");
+		return;
+	}
+	if (o->plan_each && capacity) {
+		c->ok = !search(w, o);
+		c->fits = c->ok && c->found.found;
+		return;
+	}
+	if (w->moved)
+		w->last_status = oom_evaluate(w->ev, c->model, &c->plan, OOM_EVAL_FAST, &c->eval, &c->err);
+	w->moved = false;
+	c->ok = !w->last_status;
+	c->fits = c->ok && capacity && c->eval.used_bytes <= oom_budget(capacity, &c->plan);
+}
+
+bool sweep_worker_init(struct sweep_worker *w, struct oom_sweep *s)
+{
+	memset(w, 0, sizeof(*w));
+	w->s = s;
+	w->ev = oom_evaluator_new();
+	w->n_models = s->n_models;
+	w->model = calloc(s->n_models + 1, sizeof(*w->model));
+	w->refused = calloc(s->n_models + 1, sizeof(*w->refused));
+	if (!w->ev || !w->model || !w->refused)
+		return false;
+	for (size_t k = 0; k < s->n_models; k++) {
+		w->refused[k] = s->model[k].refused;
+		if (!*w->refused[k].text)
+			oom_model_new(&w->model[k], &s->model[k].keys, &w->refused[k]);
+	}
+	return true;
+}
+
+void sweep_worker_release(struct sweep_worker *w)
+{
+	for (size_t k = 0; w->model && k < w->n_models; k++)
+		oom_model_free(w->model[k]);
+	free(w->model);
+	free(w->refused);
+	oom_evaluator_free(w->ev);
+}

@@ -1,0 +1,166 @@
+/* Columns of a sweep by name, and the conditions rows must meet. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sweep.h"
+#include "sweep_results.h"
+
+#define NAME(id, name) name,
+static const char *const results[] = {OOM_SWEEP_RESULTS(NAME) NULL};
+#undef NAME
+
+const char *oom_sweep_column_at(size_t i)
+{
+	return i < SWEEP_RESULTS ? results[i] : NULL;
+}
+
+bool sweep_find_column(const struct oom_sweep *s, const char *name, struct sweep_column *out)
+{
+	const struct oom_knob *k = oom_knob_find(name);
+	const bool gpu = !strcmp(name, "gpu"), model = !strcmp(name, "model");
+
+	if ((gpu || model) && oom_sweep_has(s, name)) {
+		*out = (struct sweep_column){.kind = gpu ? COLUMN_GPU : COLUMN_MODEL, .name = gpu ? "gpu" : "model"};
+		return true;
+	}
+	for (int i = 0; results[i]; i++)
+		if (!strcmp(results[i], name)) {
+			*out = (struct sweep_column){.kind = COLUMN_RESULT, .result = i, .name = results[i]};
+			return true;
+		}
+	if (k)
+		*out = (struct sweep_column){.kind = COLUMN_KNOB, .knob = k, .name = k->column};
+	return k != NULL;
+}
+
+static enum oom_status unknown_column(const char *name, struct oom_error *err)
+{
+	const char *words[192], *near;
+	size_t n = 0;
+
+	for (size_t i = 0; oom_sweep_column_at(i); i++)
+		words[n++] = oom_sweep_column_at(i);
+	for (size_t i = 0; oom_knob_at(i) && n < 190; i++)
+		words[n++] = oom_knob_at(i)->column;
+	words[n] = NULL;
+	near = oom_nearest(name, words);
+	return oom_error_set(err, OOM_ERR_INVALID, "no column \"%s\"%s%s%s (oomplan list columns, oomplan list knobs)", name,
+			     near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+}
+
+static enum oom_status add_column(struct oom_sweep *s, const char *name, struct oom_error *err)
+{
+	if (s->n_columns == SWEEP_COLUMNS)
+		return oom_error_set(err, OOM_ERR_INVALID, "more than %d columns", SWEEP_COLUMNS);
+	if (!sweep_find_column(s, name, &s->column[s->n_columns]))
+		return unknown_column(name, err);
+	s->n_columns++;
+	return OOM_OK;
+}
+
+enum oom_status oom_sweep_columns(struct oom_sweep *s, const char *text, struct oom_error *err)
+{
+	static const char *const usual[] = {"fits", "used_bytes", "capacity_bytes", "headroom_bytes", "overall_peak_bytes", "peak_phase",
+					    "reserved_bytes", "total_params", "trainable_params", "error"};
+	enum oom_status st = OOM_OK;
+	char *copy, *rest, *word;
+
+	s->n_columns = 0;
+	if (!text || !*text) {
+		for (size_t i = 0; !st && i < s->n_axes; i++)
+			for (size_t j = 0; !st && j < s->axis[i].n_vars; j++)
+				st = add_column(s, s->axis[i].var[j].name, err);
+		for (size_t i = 0; !st && i < sizeof(usual) / sizeof(usual[0]); i++)
+			st = add_column(s, usual[i], err);
+		return st;
+	}
+	copy = rest = strdup(text);
+	if (!copy)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	while (!st && (word = strsep(&rest, ",")))
+		if (*word)
+			st = add_column(s, word, err);
+	free(copy);
+	if (!st && !s->n_columns)
+		st = oom_error_set(err, OOM_ERR_INVALID, "columns \"%.100s\": none is named", text);
+	return st;
+}
+
+void sweep_resolve(struct oom_sweep *s, bool plan_each)
+{
+	for (size_t c = 0; c < s->n_columns; c++) {
+		struct sweep_column *col = &s->column[c];
+		const bool card_too = col->knob && !strcmp(col->knob->name, "compute-capability");
+		bool own = false;
+
+		col->depends = col->kind == COLUMN_RESULT ? 0 : SWEEP_SEEK;
+		for (size_t i = 0; col->depends && i < s->n_axes; i++)
+			for (size_t j = 0; j < s->axis[i].n_vars; j++) {
+				const struct sweep_var *v = &s->axis[i].var[j];
+				const bool mine = col->kind == COLUMN_GPU ? v->kind == SWEEP_GPU : col->kind == COLUMN_MODEL ? v->kind == SWEEP_MODEL :
+						  v->knob == col->knob;
+
+				own |= mine;
+				if (mine || (card_too && v->kind == SWEEP_GPU))
+					col->depends |= 1u << i;
+			}
+		col->answer = plan_each && col->kind == COLUMN_KNOB && !own;
+	}
+}
+
+/* ---- conditions ---- */
+
+/* The number a condition compares with: of a choice or a flag, a word will do. */
+static enum oom_status condition_value(struct sweep_where *w, const char *value, const char *text, struct oom_error *err)
+{
+	const struct oom_knob *k = w->column.knob;
+	struct oom_plan p = oom_plan_default();
+	char *end;
+
+	if (k && (k->kind == OOM_KNOB_CHOICE || k->kind == OOM_KNOB_FLAG)) {
+		const enum oom_status st = oom_plan_set(&p, k, value, err);
+
+		w->value = (double)*oom_plan_field(&p, k);
+		return st;
+	}
+	w->value = strtod(value, &end);
+	if (end == value || *end || isnan(w->value))
+		return oom_error_set(err, OOM_ERR_INVALID, "condition \"%s\": \"%s\" is no number", text, value);
+	return OOM_OK;
+}
+
+enum oom_status oom_sweep_where(struct oom_sweep *s, const char *text, struct oom_error *err)
+{
+	static const struct {
+		const char *text;
+		int op;
+	} ops[] = {{"<=", 1}, {">=", 3}, {"!=", 5}, {"==", 4}, {"<", 0}, {">", 2}, {"=", 4}};
+	struct sweep_where *w = &s->where[s->n_where];
+	char name[60];
+	const char *at = NULL;
+	size_t k = 0;
+	enum oom_status st;
+
+	if (s->n_where == SWEEP_WHERE)
+		return oom_error_set(err, OOM_ERR_INVALID, "more than %d conditions", SWEEP_WHERE);
+	if (!strcmp(text, "fits") || !strcmp(text, "!fits")) {
+		sweep_find_column(s, "fits", &w->column);
+		w->op = 4;
+		w->value = *text != '!';
+		s->n_where++;
+		return OOM_OK;
+	}
+	for (; k < sizeof(ops) / sizeof(ops[0]); k++)
+		if ((at = strstr(text, ops[k].text)))
+			break;
+	if (!at || at - text >= (ptrdiff_t)sizeof(name))
+		return oom_error_set(err, OOM_ERR_INVALID, "condition \"%s\": expected fits, !fits or COLUMN<NUMBER", text);
+	snprintf(name, sizeof(name), "%.*s", (int)(at - text), text);
+	if (!sweep_find_column(s, name, &w->column))
+		return unknown_column(name, err);
+	st = condition_value(w, at + strlen(ops[k].text), text, err);
+	w->op = ops[k].op;
+	s->n_where += !st;
+	return st;
+}
