@@ -44,8 +44,11 @@ static void accumulate_grad(struct oom_tape *t, int32_t param, struct grad g)
 
 	if (g.sto < 0)
 		return;
+	p->got++;
 	if (p->grad >= 0) {                     /* tied weights: the second gradient is added and dies */
 		oom_unref(t, g.sto);
+		if (p->got == p->edges)
+			oom_tape_event(t, p->grad, OOM_EV_GRAD);
 		return;
 	}
 	if (t->refs[g.sto] > 1) {               /* shared with another branch: AccumulateGrad clones it */
@@ -58,7 +61,16 @@ static void accumulate_grad(struct oom_tape *t, int32_t param, struct grad g)
 	t->rows[g.sto].cat = OOM_CAT_GRAD;
 	t->rows[g.sto].name = p->name;
 	t->rows[g.sto].scope = p->scope;
-	oom_tape_event(t, g.sto, OOM_EV_GRAD);
+	if (p->got >= p->edges)                 /* a tied weight's waits in the engine's buffer for the others */
+		oom_tape_event(t, g.sto, OOM_EV_GRAD);
+}
+
+/* Gradients whose other half never came: on no path from the loss. */
+static void settle(struct oom_tape *t)
+{
+	for (size_t i = 0; i < t->n_params; i++)
+		if (t->params[i].grad >= 0 && t->params[i].got < t->params[i].edges)
+			oom_tape_event(t, t->params[i].grad, OOM_EV_GRAD);
 }
 
 /* ---- into the next buffer ---- */
@@ -557,6 +569,7 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 		drop_held(t, -1);
 	run_nodes(t, at, 0);
 	drop_held(t, -1);
+	settle(t);
 	t->in_bwd = false;
 	t->grad = true;
 	oom_unref(t, root);

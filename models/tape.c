@@ -367,6 +367,8 @@ void oom_node_edge(struct oom_tape *t, int32_t node, struct oom_val x)
 	n = &t->nodes[node];
 	n->edge[n->n_edge++] = (struct oom_edge){.to = x.rg ? x.node : -1, .slot = x.slot, .width = x.width,
 						 .mono = x.mono, .dt = x.dt};
+	if (x.rg && x.node <= -2 && !t->recompute && !t->dry && t->params[-2 - x.node].edges < UINT16_MAX)
+		t->params[-2 - x.node].edges++;
 }
 
 void oom_node_save(struct oom_tape *t, int32_t node, struct oom_val x)

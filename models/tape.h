@@ -96,6 +96,7 @@ struct oom_param {
 	bool trainable;
 	/* while recording */
 	int32_t grad;           /* row, or -1 */
+	uint16_t edges, got;    /* nodes that use it, and those whose gradient has come */
 	int32_t amp;            /* row of the autocast copy, or -1 */
 	int32_t amp_node;
 	uint32_t amp_region;
