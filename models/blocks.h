@@ -94,8 +94,17 @@ struct oom_moe {
 	bool latent_bias;
 	uint64_t latent;                /* width the experts work in, between two projections; 0: the model's */
 	uint64_t zero_experts;          /* LongCat: experts that pass their input on, weighed and stacked like the others */
+	enum oom_glu {
+		OOM_GLU, OOM_GLU_CLAMPED,       /* act(min(gate, limit)) * clamp(up) (DeepSeek-V4) */
+		OOM_GLU_OAI,            /* (clamp(up) + 1) * g * sigmoid(alpha * g), g = min(gate, limit) (MiniMax M3) */
+	} glu;
+	bool scale_output;              /* the routed output is scaled, not the weights */
 	bool combine_fp32;              /* routed and shared outputs summed in fp32 */
 };
+/* The gate of m->glu over what one projection made; consumes both. */
+struct oom_val oom_glu(struct oom_tape *t, const struct oom_moe *m, struct oom_val gate, struct oom_val up);
+/* down(glu(gate_up(x))): one projection for both, or two (fused). */
+struct oom_val oom_glu_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_dim ff, bool fused);
 /* Router, dispatch, experts, combination; consumes x. */
 struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x);
 /* The experts alone: x dispatched by index [tokens, top_k], weighed by scores; consumes all three. */

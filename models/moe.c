@@ -133,6 +133,37 @@ static struct oom_val route_ernie(struct oom_tape *t, const struct oom_moe *m, s
 	return oom_op_cast(t, v, dt);
 }
 
+struct oom_val oom_glu(struct oom_tape *t, const struct oom_moe *m, struct oom_val gate, struct oom_val up)
+{
+	struct oom_val g;
+
+	if (m->glu != OOM_GLU) {
+		gate = oom_op_unary(t, OOM_CLAMP, gate);
+		up = oom_op_unary(t, OOM_CLAMP, up);
+	}
+	if (m->glu != OOM_GLU_OAI)
+		return oom_op_mul(t, oom_activation(t, m->act, gate), up);
+	g = oom_op_unary(t, OOM_SIGMOID, oom_op_unary(t, OOM_SCALE, oom_keep(gate)));
+	g = oom_op_mul(t, gate, g);
+	return oom_op_mul(t, oom_op_unary(t, OOM_ADD_SCALAR, up), g);
+}
+
+struct oom_val oom_glu_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_dim ff, bool fused)
+{
+	const struct oom_dim h = {x.width, x.text}, half[2] = {ff, ff};
+	struct oom_val part[2];
+
+	if (fused) {
+		oom_op_split(t, oom_op_linear(t, "gate_up_proj", oom_keep(x), (struct oom_dim){2 * ff.n, "2 * d_ff"}, 0), 2, half, part);
+	} else {
+		part[0] = oom_op_linear(t, "gate_proj", oom_keep(x), ff, 0);
+		part[1] = oom_op_linear(t, "up_proj", oom_keep(x), ff, 0);
+	}
+	part[0] = oom_op_linear(t, "down_proj", oom_glu(t, m, part[0], part[1]), h, 0);
+	oom_done(t, x);
+	return part[0];
+}
+
 struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val scores,
 			      struct oom_val index)
 {
@@ -166,8 +197,7 @@ struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, stru
 		y = oom_activation(t, m->act, y);
 	} else {
 		oom_op_split(t, y, 2, half, part);
-		part[0] = oom_activation(t, m->act, part[0]);
-		y = oom_op_mul(t, part[0], part[1]);
+		y = oom_glu(t, m, part[0], part[1]);
 	}
 	down = oom_lora_sum(t, &ld);
 	proj = oom_op_grouped_mm(t, "down", y, down, oom_keep(offs), m->d_expert, h);
@@ -196,6 +226,8 @@ static struct oom_val shared_mlp(struct oom_tape *t, const struct oom_moe *m, st
 {
 	const struct oom_dim f = {m->d_shared, "d_shared"};
 
+	if (m->glu != OOM_GLU)
+		return oom_glu_mlp(t, m, x, f, m->glu == OOM_GLU_OAI);
 	return m->ungated ? oom_plain_mlp(t, x, "up_proj", "down_proj", m->act, f, m->latent_bias) : oom_gated_mlp(t, x, m->act, f, false);
 }
 
@@ -221,6 +253,8 @@ struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
 		 m->router_fp32 ? route_fp32(t, m, oom_keep(x), &index, &logits) : route(t, m, oom_keep(x), &index, &logits);
 	chosen = oom_share(t, scores);          /* the block's locals, with the logits */
 	y = routed(t, m, oom_keep(x), scores, index);
+	if (m->scale_output)
+		y = oom_op_unary(t, OOM_SCALE, y);
 	if (m->d_shared && m->router_fp32 && !m->shared_first)
 		shared = shared_mlp(t, m, oom_keep(x));
 	if (m->d_shared) {
