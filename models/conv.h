@@ -17,6 +17,7 @@ struct oom_conv {
 	uint64_t out, kernel, stride, pad, dilation, groups;
 	uint64_t kernel_w, stride_w, pad_w;
 	bool bias;
+	bool standardized;      /* the weight is normalised over every output channel first (Qiao et al., arXiv:1903.10520) */
 };
 struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m, const struct oom_conv *c);
 /* nn.BatchNorm2d with its buffers. */
@@ -34,6 +35,8 @@ struct oom_map oom_pad_map(struct oom_tape *t, struct oom_map m, uint64_t h, uin
 /* Convolution, batch norm, activation in one module (OOM_ACT_NONE: none).  The module's caller holds its input. */
 struct oom_map oom_conv_bn_act(struct oom_tape *t, struct oom_map m, const struct oom_conv *c, enum oom_act act);
 struct oom_map oom_map_act(struct oom_tape *t, enum oom_act act, struct oom_map m);
+/* torch.cat of n maps over the channels. */
+struct oom_map oom_cat_maps(struct oom_tape *t, const struct oom_map *part, int n);
 /* A second reference. */
 struct oom_map oom_map_share(struct oom_tape *t, struct oom_map m);
 static inline struct oom_map oom_map_keep(struct oom_map m)
@@ -65,6 +68,10 @@ struct oom_attn oom_attn_over(struct oom_tape *t, const struct oom_arch *a, uint
 			      uint64_t keys);
 /* Learned position embeddings or tokens, [1, n, width], as a tensor of n rows. */
 struct oom_val oom_param_tokens(struct oom_tape *t, const char *name, uint64_t n, uint64_t width);
+/* torch.linalg.vector_norm over all but (mono, width): keeps its input and its result. */
+struct oom_val oom_vector_norm(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width);
+/* nn.functional.normalize: x / max(|x|, eps), one norm for each of (x's tokens, groups). */
+struct oom_val oom_normalize(struct oom_tape *t, struct oom_val x, uint64_t groups);
 /* torch.cat of three along the tokens. */
 struct oom_val oom_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c, uint16_t mono, struct oom_dim width);
 /* Tokens (b x n) x c as a map of c x h x w: a view. */
@@ -85,6 +92,8 @@ struct oom_map oom_pixels(struct oom_tape *t, const struct oom_arch *a);
 struct oom_val oom_pixel_values(struct oom_tape *t, uint16_t images, uint64_t elements);
 /* Linear classifier and loss; `held` (may be absent) is what the base model's output object holds meanwhile. */
 struct oom_val oom_image_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val pooled, struct oom_val held);
+/* The map with the channels the next module declares; says so when others arrive, which no run would survive. */
+struct oom_map oom_declared(struct oom_tape *t, struct oom_map m, uint64_t c);
 /* Says that the architecture has no activation checkpointing in transformers. */
 void oom_no_checkpointing(struct oom_tape *t);
 

@@ -77,6 +77,16 @@ struct oom_val oom_image_head(struct oom_tape *t, const struct oom_arch *a, stru
 	return x;
 }
 
+struct oom_map oom_declared(struct oom_tape *t, struct oom_map m, uint64_t c)
+{
+	if (m.c == c || t->status)
+		return m;
+	t->warning = "the config's channel counts do not fit one another: transformers builds such a model but cannot run it";
+	m.c = c;
+	m.x.width = c * m.h * m.w;
+	return m;
+}
+
 void oom_no_checkpointing(struct oom_tape *t)
 {
 	if (t->plan->grad_ckpt != OOM_CKPT_NONE)

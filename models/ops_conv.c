@@ -44,6 +44,32 @@ struct oom_map oom_map_share(struct oom_tape *t, struct oom_map m)
 	return m;
 }
 
+/* batch_norm(weight.reshape(1, out, -1)) with the weight's own statistics: a new weight, the old one and they kept. */
+static struct oom_val standardized(struct oom_tape *t, struct oom_val w, uint64_t out)
+{
+	const bool rg = wants_grad(t, w);
+	struct oom_val y, s[2];
+	int32_t node = -1;
+
+	if (rg) {
+		node = oom_node(t, OOM_NODE_LAYER_NORM, "native_batch_norm");
+		oom_node_edge(t, node, w);
+		oom_node_save(t, node, w);
+	}
+	y = oom_new_like(t, "native_batch_norm", w, (enum oom_dtype)w.dt);
+	for (int i = 0; i < 2; i++)
+		s[i] = oom_new(t, "statistics", OOM_MONO_ONE, (struct oom_dim){out, NULL}, (enum oom_dtype)w.dt);
+	if (rg) {
+		y = oom_node_out(t, node, 0, y);
+		oom_node_save(t, node, s[0]);
+		oom_node_save(t, node, s[1]);
+	}
+	oom_drop(t, s[0]);
+	oom_drop(t, s[1]);
+	oom_done(t, w);
+	return y;
+}
+
 struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m, const struct oom_conv *c)
 {
 	const uint64_t kw = c->kernel_w ? c->kernel_w : c->kernel, pw = c->kernel_w ? c->pad_w : c->pad;
@@ -69,6 +95,8 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 	oom_param_stacked(t, weight, c->kernel);
 	if (c->bias)
 		bias = oom_param(t, "bias", 0, c->out, 0);
+	if (c->standardized)
+		weight = standardized(t, weight, c->out);
 	x = oom_amp_cast(t, x);
 	weight = oom_amp_cast(t, weight);
 	if (c->bias)
@@ -206,6 +234,52 @@ struct oom_map oom_avg_pool(struct oom_tape *t, struct oom_map m, uint64_t kerne
 struct oom_val oom_global_pool(struct oom_tape *t, struct oom_map m)
 {
 	return oom_op_mean(t, m.x, t->m_b, (struct oom_dim){m.c, "channels"});
+}
+
+struct oom_map oom_cat_maps(struct oom_tape *t, const struct oom_map *part, int n)
+{
+	struct oom_map m = part[0];
+	struct oom_val whole;
+	uint64_t total = 0, c = 0;
+	bool rg = false;
+
+	for (int i = 0; i < n; i++) {
+		rg |= wants_grad(t, part[i].x);
+		c += part[i].c;
+	}
+	if (!size_of(t, "cat", c, m.h, m.w, &total))
+		return m;
+	/* a node has few edges: further parts are joined to what has been joined, which owns no storage of its own */
+	whole = part[0].x;
+	for (int i = 1; i < n; i += 3) {
+		const bool last = i + 3 >= n;
+		uint64_t width = whole.width;
+		struct oom_val y = oom_none();
+		int32_t node = -1;
+
+		if (rg) {
+			node = oom_node(t, OOM_NODE_CAT, "cat");
+			oom_node_edge(t, node, whole);
+		}
+		for (int j = i; j < n && j < i + 3; j++) {
+			width += part[j].x.width;
+			if (rg)
+				oom_node_edge(t, node, part[j].x);
+		}
+		if (last)
+			y = oom_new(t, "cat", t->m_b, (struct oom_dim){total, NULL}, (enum oom_dtype)m.x.dt);
+		y.mono = t->m_b;
+		y.width = width;
+		y.dt = m.x.dt;
+		if (rg)
+			y = oom_node_out(t, node, 0, y);
+		whole = y;
+	}
+	if (n == 1)
+		return m;
+	for (int i = 0; i < n; i++)
+		oom_done(t, part[i].x);
+	return (struct oom_map){whole, c, m.h, m.w};
 }
 
 struct oom_map oom_pad_map(struct oom_tape *t, struct oom_map m, uint64_t h, uint64_t w)

@@ -65,6 +65,37 @@ struct oom_val oom_param_tokens(struct oom_tape *t, const char *name, uint64_t n
 	return x;
 }
 
+struct oom_val oom_vector_norm(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+{
+	const bool rg = t->grad && x.rg;
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_UNARY, "linalg_vector_norm");
+		oom_node_edge(t, n, x);
+		oom_node_save(t, n, x);
+	}
+	/* autocast asks for a result in fp32, computed from the input as it is */
+	y = oom_new(t, "linalg_vector_norm", mono, width, t->amp ? OOM_F32 : (enum oom_dtype)x.dt);
+	if (rg) {
+		y = oom_node_out(t, n, 0, y);
+		oom_node_save(t, n, y);
+	}
+	oom_done(t, x);
+	return y;
+}
+
+struct oom_val oom_normalize(struct oom_tape *t, struct oom_val x, uint64_t groups)
+{
+	struct oom_val n = oom_vector_norm(t, oom_keep(x), x.mono, (struct oom_dim){groups, NULL}), y;
+
+	n = oom_op_unary(t, OOM_CLAMP, n);
+	y = oom_op_div(t, oom_keep(x), n);
+	oom_done(t, x);
+	return y;
+}
+
 struct oom_val oom_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c, uint16_t mono, struct oom_dim width)
 {
 	const bool rg = t->grad && (a.rg || b.rg || c.rg);

@@ -45,35 +45,12 @@ static void parse(struct oom_arch *a)
 	a->d_model = c.n ? c.c[c.n - 1] : 1;
 }
 
-/* linalg.vector_norm over height and width: keeps its input and its result; backward makes one tensor of the input's size. */
-static struct oom_val norm2(struct oom_tape *t, struct oom_val x, uint64_t c)
-{
-	const bool rg = t->grad && x.rg;
-	struct oom_val y;
-	int32_t n = -1;
-
-	if (t->amp)                             /* on autocast's list of operators that take a result type: fp32 */
-		x.dt = x.dt;
-	if (rg) {
-		n = oom_node(t, OOM_NODE_UNARY, "linalg_vector_norm");
-		oom_node_edge(t, n, x);
-		oom_node_save(t, n, x);
-	}
-	y = oom_new(t, "linalg_vector_norm", t->m_b, (struct oom_dim){c, NULL}, t->amp ? OOM_F32 : (enum oom_dtype)x.dt);
-	if (rg) {
-		y = oom_node_out(t, n, 0, y);
-		oom_node_save(t, n, y);
-	}
-	oom_done(t, x);
-	return y;
-}
-
 /* weight * (x * (|x| / (mean |x| + eps))) + bias + x */
 static struct oom_val grn(struct oom_tape *t, struct oom_val x, uint64_t c)
 {
 	struct oom_val w = oom_param(t, "grn.weight", 0, c, 0), b = oom_param(t, "grn.bias", 0, c, 0), g, m, y;
 
-	g = norm2(t, oom_keep(x), c);
+	g = oom_vector_norm(t, oom_keep(x), t->m_b, (struct oom_dim){c, NULL});
 	m = oom_op_mean(t, oom_keep(g), t->m_b, D(1));
 	m = oom_op_div(t, oom_keep(g), oom_op_unary(t, OOM_ADD_SCALAR, m));
 	y = oom_op_mul(t, w, oom_op_mul(t, oom_keep(x), oom_keep(m)));
@@ -86,7 +63,7 @@ static struct oom_val grn(struct oom_tape *t, struct oom_val x, uint64_t c)
 
 static struct oom_map layer(struct oom_tape *t, const struct cfg *c, struct oom_map m, bool path)
 {
-	const uint64_t d = m.c, places = m.h * m.w;
+	const uint64_t d = m.c;
 	struct oom_map y;
 
 	y = oom_conv2d(t, "dwconv", oom_map_keep(m), &(struct oom_conv){.out = d, .kernel = 7, .pad = 3, .groups = d, .bias = true});
@@ -102,7 +79,6 @@ static struct oom_map layer(struct oom_tape *t, const struct cfg *c, struct oom_
 		y.x = oom_op_mul(t, oom_param(t, "layer_scale_parameter", 0, d, 0), y.x);
 	if (path)
 		y.x = oom_drop_path(t, y.x);
-	(void)places;
 	y.x = oom_op_add(t, oom_keep(m.x), y.x);
 	oom_drop(t, m.x);
 	return y;

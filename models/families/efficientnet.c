@@ -166,9 +166,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	embedding = oom_share(t, m.x);          /* a local of the model */
 	m = blocks(t, &rd, &c, m);
 	m = oom_conv2d(t, "top_conv", m, &(struct oom_conv){.out = rounded(&c, 1280), .kernel = 1});
-	if (m.c != c.hidden)                    /* top_bn and classifier are as wide as hidden_dim says */
-		t->warning = "hidden_dim differs from the last convolution's channels: transformers cannot run such a model";
-	m.c = c.hidden;
+	m = oom_declared(t, m, c.hidden);
 	m = oom_batch_norm(t, "top_bn", m);
 	m = oom_map_act(t, c.act, m);
 	oom_drop(t, embedding);
