@@ -51,7 +51,8 @@ static void accumulate_grad(struct oom_tape *t, int32_t param, struct grad g)
 			oom_tape_event(t, p->grad, OOM_EV_GRAD);
 		return;
 	}
-	if (t->refs[g.sto] > 1) {               /* shared with another branch: AccumulateGrad clones it */
+	/* shared with another branch, or (convolutions) laid out otherwise than the weight: AccumulateGrad clones it */
+	if (t->refs[g.sto] > 1 || (g.perm && p->mid)) {
 		struct grad c = fresh(t, "grad clone", g.mono, g.width, g.dt, false);
 
 		oom_unref(t, g.sto);
@@ -139,7 +140,7 @@ static void linear_rule(struct oom_tape *t, const struct oom_node *n, struct gra
 	const uint64_t w = needed(n, 1) ? n->edge[1].width : 0;
 
 	if (needed(n, 1))
-		g[1] = fresh(t, n->name, OOM_MONO_ONE, w, n->dt, false);
+		g[1] = fresh(t, n->name, OOM_MONO_ONE, w, n->dt, n->kind == OOM_NODE_CONV && n->aux);
 	if (needed(n, 0))
 		g[0] = for_edge(t, n, 0, n->dt);
 	if (needed(n, 2))

@@ -17,6 +17,7 @@ struct oom_conv {
 	uint64_t out, kernel, stride, pad, dilation, groups;
 	uint64_t kernel_w, stride_w, pad_w;
 	bool bias;
+	bool channels_last;     /* its input lies so in memory, and the weight's gradient will (oom_conv2d) */
 	bool standardized;      /* the weight is normalised over every output channel first (Qiao et al., arXiv:1903.10520) */
 };
 struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m, const struct oom_conv *c);

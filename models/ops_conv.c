@@ -70,6 +70,8 @@ static struct oom_val standardized(struct oom_tape *t, struct oom_val w, uint64_
 	return y;
 }
 
+/* With an input laid out channels last, so is the weight's gradient: AccumulateGrad copies it into the weight's own layout
+ * (torch/csrc/autograd/utils/grad_layout_contract.h), where the two differ: not for 1 x 1 kernels, nor single channels. */
 struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m, const struct oom_conv *c)
 {
 	const uint64_t kw = c->kernel_w ? c->kernel_w : c->kernel, pw = c->kernel_w ? c->pad_w : c->pad;
@@ -109,6 +111,8 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 		oom_node_edge(t, node, bias);
 		oom_node_save(t, node, x);
 		oom_node_save(t, node, weight);
+		if (node >= 0)
+			t->nodes[node].aux = c->channels_last && c->kernel * kw > 1 && m.c / groups > 1;
 	}
 	y = oom_new(t, "convolution", t->m_b, (struct oom_dim){n, NULL}, (enum oom_dtype)x.dt);
 	if (rg)

@@ -107,7 +107,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 			m = oom_channel_norm(t, "downsampling_layer.0", m);
 			held = oom_share(t, m.x);
 			m = oom_conv2d(t, "downsampling_layer.1", m, &(struct oom_conv){.out = c.c[i], .kernel = 2, .stride = 2,
-											  .bias = true});
+											  .bias = true, .channels_last = true});
 			oom_drop(t, held);
 		}
 		for (uint64_t j = 0; j < c.depth[i] && !t->status; j++, k++)

@@ -79,7 +79,7 @@ static struct oom_val reduced(struct oom_tape *t, const struct layer *l, struct 
 		m = oom_conv2d(t, "spatial_reduction", m, &(struct oom_conv){.out = l->c, .kernel = 1, .bias = true});
 	} else {
 		m = oom_conv2d(t, "sequence_reduction", m, &(struct oom_conv){.out = l->c, .kernel = l->sr, .stride = l->sr,
-									      .bias = true});
+									      .bias = true, .channels_last = true});
 	}
 	if (t->status)
 		return m.x;
