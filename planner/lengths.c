@@ -10,17 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 100000000, DENSE = 1 << 20, SAMPLES = 1000000 };
+#include "lengths_parts.h"
 
-struct counter {
-	uint64_t *dense;                /* lengths below DENSE */
-	struct oom_length *rare;        /* the others, unsorted */
-	size_t n_rare, cap_rare;
-	uint64_t total, skipped;
-	double sum;
-};
+/* A length beyond DENSE is rare, and looked for one by one: so many kinds of them that a hostile file is still read in seconds. */
+enum { DENSE = 1 << 20, MAX_RARE = 4096, SAMPLES = 1000000 };
 
-static bool count_one(struct counter *c, uint64_t tokens, uint64_t times)
+bool oom_length_count(struct oom_length_counter *c, uint64_t tokens, uint64_t times)
 {
 	c->total += times;
 	c->sum += (double)tokens * (double)times;
@@ -33,10 +28,12 @@ static bool count_one(struct counter *c, uint64_t tokens, uint64_t times)
 			c->rare[i].count += times;
 			return true;
 		}
+	if (c->n_rare == MAX_RARE)
+		return false;
 	if (c->n_rare == c->cap_rare) {
 		void *q = realloc(c->rare, (c->cap_rare * 2 + 64) * sizeof(*c->rare));
 
-		if (!q || c->cap_rare > 100000)
+		if (!q)
 			return false;
 		c->rare = q;
 		c->cap_rare = c->cap_rare * 2 + 64;
@@ -52,7 +49,7 @@ static int by_tokens(const void *a, const void *b)
 	return (x->tokens > y->tokens) - (x->tokens < y->tokens);
 }
 
-static enum oom_status finish(struct counter *c, const char *name, struct oom_lengths *out, struct oom_error *err)
+static enum oom_status finish(struct oom_length_counter *c, const char *name, struct oom_lengths *out, struct oom_error *err)
 {
 	size_t n = c->n_rare;
 
@@ -78,121 +75,9 @@ static enum oom_status finish(struct counter *c, const char *name, struct oom_le
 	return OOM_OK;
 }
 
-/* ---- files ---- */
-
-/* The number of a line: the whole line, the wanted column of a CSV, or the field "length" of a JSON object. */
-struct shape {
-	int column;                     /* of a CSV; -1: not one */
-	bool decided;
-};
-
-static const char *nth_cell(const char *line, int column)
-{
-	for (; column > 0; column--) {
-		line = strchr(line, ',');
-		if (!line)
-			return NULL;
-		line++;
-	}
-	return line;
-}
-
-/* A first line of words names the columns. */
-static bool is_header(struct shape *s, const char *line)
-{
-	int column = 0;
-
-	s->decided = true;
-	s->column = -1;
-	if (*line == '{' || !strpbrk(line, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
-		return false;
-	s->column = 0;
-	for (const char *p = line; p; column++) {
-		const size_t n = strcspn(p, ",\r\n");
-
-		if ((n == 6 && (!strncmp(p, "length", 6) || !strncmp(p, "tokens", 6))) || (n == 7 && !strncmp(p, "seq_len", 7)) ||
-		    (n == 8 && !strncmp(p, "n_tokens", 8)))
-			s->column = column;
-		p = strchr(p, ',');
-		p = p ? p + 1 : NULL;
-	}
-	return true;
-}
-
-static bool length_of(const struct shape *s, const char *line, uint64_t *tokens)
-{
-	const char *p = line;
-	char *end;
-	double v;
-
-	if (*line == '{') {
-		p = strstr(line, "\"length\"");
-		p = p ? strchr(p + 8, ':') : NULL;
-		p = p ? p + 1 : NULL;
-	} else if (s->column > 0) {
-		p = nth_cell(line, s->column);
-	}
-	if (!p)
-		return false;
-	v = strtod(p, &end);
-	if (end == p || !(v >= 0) || v > MOST || v != floor(v))
-		return false;
-	*tokens = (uint64_t)v;
-	return true;
-}
-
-/* Digits alone on a line, the common case, without strtod. */
-static bool plain(const char *line, uint64_t *tokens)
-{
-	uint64_t v = 0;
-	int n = 0;
-
-	for (; line[n] >= '0' && line[n] <= '9' && n < 10; n++)
-		v = v * 10 + (uint64_t)(line[n] - '0');
-	*tokens = v;
-	return n && n < 10 && v <= MOST && (line[n] == '\n' || !line[n] || line[n] == '\r');
-}
-
-static enum oom_status read_file(struct counter *c, const char *path, struct oom_error *err)
-{
-	FILE *f = strcmp(path, "-") ? fopen(path, "r") : stdin;
-	struct shape s = {.column = -1};
-	enum oom_status st = OOM_OK;
-	char line[4096];
-	bool whole = true;
-
-	if (!f)
-		return oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
-	while (!st && fgets(line, sizeof(line), f)) {
-		const bool begins = whole;
-		uint64_t tokens;
-
-		whole = strchr(line, '\n') != NULL;
-		if (!begins)                    /* the rest of a long line: its length stood at the front */
-			continue;
-		if (s.column <= 0 && plain(line, &tokens)) {
-			s.decided = true;
-		} else {
-			if (!s.decided && is_header(&s, line))
-				continue;
-			if (!length_of(&s, line, &tokens)) {
-				c->skipped += line[0] != '\n';
-				continue;
-			}
-		}
-		if (!count_one(c, tokens, 1))
-			st = oom_error_set(err, OOM_ERR_LIMIT, "%s: too many different lengths above 2^20", path);
-	}
-	if (!st && ferror(f))
-		st = oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
-	if (f != stdin)
-		fclose(f);
-	return st;
-}
-
 /* ---- named distributions ---- */
 
-static enum oom_status named(struct counter *c, const char *word, bool *is, struct oom_error *err)
+static enum oom_status named(struct oom_length_counter *c, const char *word, bool *is, struct oom_error *err)
 {
 	static const struct {
 		const char *name;
@@ -209,8 +94,8 @@ static enum oom_status named(struct counter *c, const char *word, bool *is, stru
 		*is = false;
 		return OOM_OK;
 	}
-	if (sscanf(word + strlen(kinds[k].name), "%lf:%lf", &a, &b) != kinds[k].numbers || !(a > 0 && a <= MOST) ||
-	    (kinds[k].numbers == 2 && !(b > 0 && b <= MOST)) || (k == 0 && b < a))
+	if (sscanf(word + strlen(kinds[k].name), "%lf:%lf", &a, &b) != kinds[k].numbers || !(a > 0 && a <= OOM_LENGTH_MOST) ||
+	    (kinds[k].numbers == 2 && !(b > 0 && b <= OOM_LENGTH_MOST)) || (k == 0 && b < a))
 		return oom_error_set(err, OOM_ERR_INVALID, "lengths \"%s\": expected uniform:LO:HI, lognormal:MEDIAN:SIGMA, normal:MEAN:SD or "
 				     "exponential:MEAN, positive", word);
 	gsl_set_error_handler_off();
@@ -219,28 +104,47 @@ static enum oom_status named(struct counter *c, const char *word, bool *is, stru
 		double x = k == 0 ? gsl_cdf_flat_Pinv(u, a, b) : k == 1 ? gsl_cdf_lognormal_Pinv(u, log(a), b) :
 			   k == 2 ? a + gsl_cdf_gaussian_Pinv(u, b) : gsl_cdf_exponential_Pinv(u, a);
 
-		x = !(x >= 1) ? 1 : x > MOST ? MOST : x;
-		if (!count_one(c, (uint64_t)(x + 0.5), 1))
+		x = !(x >= 1) ? 1 : x > OOM_LENGTH_MOST ? OOM_LENGTH_MOST : x;
+		if (!oom_length_count(c, (uint64_t)(x + 0.5), 1))
 			return oom_error_set(err, OOM_ERR_LIMIT, "lengths \"%s\": spread too wide", word);
 	}
 	return OOM_OK;
 }
 
-enum oom_status oom_lengths_read(struct oom_lengths *out, const char *word, struct oom_error *err)
+/* f NULL: a name, which may be a distribution's. */
+static enum oom_status read_any(struct oom_lengths *out, FILE *f, const char *word, const char *field, struct oom_error *err)
 {
-	struct counter c = {.dense = calloc(DENSE, sizeof(*c.dense))};
+	struct oom_length_counter c = {.dense = calloc(DENSE, sizeof(*c.dense))};
+	FILE *opened = NULL;
 	enum oom_status st;
 	bool is = false;
 
 	memset(out, 0, sizeof(*out));
-	st = c.dense ? named(&c, word, &is, err) : oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	st = !c.dense ? oom_error_set(err, OOM_ERR_MEMORY, "out of host memory") : f ? OOM_OK : named(&c, word, &is, err);
+	if (!st && !is && !f) {
+		f = opened = strcmp(word, "-") ? fopen(word, "rb") : stdin;
+		if (!f)
+			st = oom_error_set(err, OOM_ERR_IO, "%s: %s", word, strerror(errno));
+	}
 	if (!st && !is)
-		st = read_file(&c, word, err);
+		st = oom_lengths_stream(&c, f, word, field, err);
 	if (!st)
 		st = finish(&c, word, out, err);
+	if (opened && opened != stdin)
+		fclose(opened);
 	free(c.dense);
 	free(c.rare);
 	return st;
+}
+
+enum oom_status oom_lengths_read(struct oom_lengths *out, const char *word, const char *field, struct oom_error *err)
+{
+	return read_any(out, NULL, word, field, err);
+}
+
+enum oom_status oom_lengths_from(struct oom_lengths *out, FILE *f, const char *name, const char *field, struct oom_error *err)
+{
+	return read_any(out, f, name, field, err);
 }
 
 void oom_lengths_release(struct oom_lengths *l)
@@ -296,28 +200,105 @@ static double share_at_most(const struct oom_lengths *l, double tokens)
 	return below / (double)l->total;
 }
 
+/* Q(p), the quantile function at a middle of order statistics. */
+static double at_share(const struct oom_lengths *l, double p)
+{
+	return oom_lengths_longest(l, 1, p > 0 ? p : 0);
+}
+
+/* transformers' LengthGroupedSampler: groups of 50 batches drawn at random, each sorted: batch k of a group holds the order
+ * statistics k*b+1 .. (k+1)*b of 50*b draws, whose expectations stand near Q((j - 0.5) / (50 * b)). */
+static double grouped_tokens(const struct oom_lengths *l, double b)
+{
+	enum { GROUPS = 50 };
+	double sum = 0;
+
+	for (int k = 0; k < GROUPS; k++)
+		sum += at_share(l, ((k + 1) * b - 0.5) / (GROUPS * b));
+	return sum / GROUPS;
+}
+
+/* Batches of sorted sequences, as many as keep count x longest within the budget (fairseq's --max-tokens): padded tokens over
+ * real ones. */
+static double budget_tokens(const struct oom_lengths *l, double budget)
+{
+	double padded = 0, open = 0;            /* sequences in the batch that is being filled */
+	uint32_t longest = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		const uint32_t x = l->items[i].tokens ? l->items[i].tokens : 1;
+		double left = (double)l->items[i].count;
+		const double room = floor(budget / x) > 1 ? floor(budget / x) : 1;
+
+		if (open > 0) {                 /* those waiting become as long as this one, as many as then fit */
+			const double take = room - open < left ? room - open : left;
+
+			if (take > 0) {
+				open += take;
+				left -= take;
+				longest = x;
+			}
+			if (left > 0 || open >= room) {
+				padded += open * longest;
+				open = 0;
+			}
+		}
+		if (left > 0) {
+			const double full = floor(left / room);
+
+			padded += full * room * x;
+			open = left - full * room;
+			longest = x;
+		}
+	}
+	return padded + open * longest;
+}
+
+static double lost(const struct oom_lengths *l, uint32_t cap, double *cut)
+{
+	double tokens = 0;
+
+	*cut = 0;
+	for (size_t i = 0; i < l->n; i++)
+		if (l->items[i].tokens > cap) {
+			tokens += (double)(l->items[i].tokens - cap) * (double)l->items[i].count;
+			*cut += (double)l->items[i].count;
+		}
+	*cut /= (double)l->total;
+	return l->mean > 0 ? tokens / (l->mean * (double)l->total) : 0;
+}
+
+double oom_lengths_first_beyond(const struct oom_lengths *l, double b, double tokens)
+{
+	/* a batch passes with probability F(tokens)^b: geometric waiting time */
+	const double p = 1 - pow(share_at_most(l, tokens), b);
+
+	return p > 1e-15 ? 1 / p : 0;
+}
+
 struct oom_lengths_report oom_lengths_report(const struct oom_lengths *l, double b, double steps)
 {
 	const uint32_t longest = l->items[l->n - 1].tokens, worst = oom_lengths_longest(l, b * steps, 0.99);
-	struct oom_lengths_report r = {.p50 = oom_lengths_quantile(l, 0.5), .p90 = oom_lengths_quantile(l, 0.9),
+	struct oom_lengths_report r = {.total = l->total, .skipped = l->skipped, .mean = l->mean, .batch = b,
+				       .p50 = oom_lengths_quantile(l, 0.5), .p90 = oom_lengths_quantile(l, 0.9),
 				       .p99 = oom_lengths_quantile(l, 0.99), .p999 = oom_lengths_quantile(l, 0.999), .longest = longest};
-	double lost = 0, p;
+	const double real = l->mean > 0 ? l->mean : 1;
+	double budget;
 
 	r.mean_batch_tokens = oom_lengths_longest_mean(l, b);
+	budget = b * r.mean_batch_tokens;
 	r.batching[OOM_BATCH_LONGEST] = (struct oom_batching_need){"pad to longest", "each batch padded to its own longest", worst,
-								   1 - l->mean / r.mean_batch_tokens};
+								   b * worst, 1 - real / fmax(r.mean_batch_tokens, real)};
 	r.batching[OOM_BATCH_MAX_LENGTH] = (struct oom_batching_need){"max_length", "every sequence padded to the longest there is", longest,
-								      1 - l->mean / (double)longest};
-	r.batching[OOM_BATCH_PACKING] = (struct oom_batching_need){"packing", "sequences joined to the 99th percentile's length", r.p99, 0};
-	/* sorted batches: a batch of the longest sequences comes together; next to no padding */
-	r.batching[OOM_BATCH_BY_LENGTH] = (struct oom_batching_need){"group_by_length", "batches of equal lengths; the longest come together", worst,
-								     0};
-	/* a batch exceeds the mean one with probability 1 - F(mean)^b: geometric waiting time */
-	p = 1 - pow(share_at_most(l, r.mean_batch_tokens), b);
-	r.death_step = p > 0 ? 1 / p : 0;
-	for (size_t i = 0; i < l->n; i++)
-		if (l->items[i].tokens > r.p999)
-			lost += (double)(l->items[i].tokens - r.p999) * (double)l->items[i].count;
-	r.lost_share = lost / (l->mean * (double)l->total);
+								      b * longest, 1 - real / fmax(longest, real)};
+	r.batching[OOM_BATCH_PACKING] = (struct oom_batching_need){"packing", "sequences joined to the 99th percentile's length", r.p99,
+								   b * r.p99, 0};
+	r.batching[OOM_BATCH_BY_LENGTH] = (struct oom_batching_need){"group_by_length", "50 batches at a time sorted; the longest come together",
+								     worst, b * worst, 1 - real / fmax(grouped_tokens(l, b), real)};
+	r.batching[OOM_BATCH_BUDGET] = (struct oom_batching_need){"token budget", "sorted, as many as keep a batch below the mean one's tokens",
+								  (uint32_t)fmax(ceil(budget / b), ceil(longest / b)), fmax(budget, longest),
+								  1 - real * (double)l->total / fmax(budget_tokens(l, budget), real * (double)l->total)};
+	r.death_step = oom_lengths_first_beyond(l, b, r.mean_batch_tokens);
+	r.lost_share = lost(l, r.p999, &r.cut_share);
 	return r;
 }

@@ -20,11 +20,12 @@ struct oom_lengths {
 	uint64_t skipped;       /* lines that held no length */
 };
 
-/* Reads one length a line, the column "length" (or the first numeric one) of a CSV, or the field "length" (or "input_ids"'s
- * size is not read) of JSON lines; "-" is standard input.  Streams; only distinct lengths are kept.  Or a named distribution:
- * "uniform:LO:HI", "lognormal:MEDIAN:SIGMA", "normal:MEAN:SD", "exponential:MEAN", each cut at 1 and rounded (10^6 quantiles).
- * OOM_ERR_INVALID when there is no length, or one beyond 10^8. */
-OOM_API enum oom_status oom_lengths_read(struct oom_lengths *out, const char *word, struct oom_error *err);
+/* Reads one length a line, a column of a CSV or a field of JSON lines ("length", "seq_len", "n_tokens", ... or the one named
+ * by field, which may be NULL; of a list, such as "input_ids", the elements count); "-" is standard input.  Streams; only
+ * distinct lengths are kept.  Or a named distribution: "uniform:LO:HI", "lognormal:MEDIAN:SIGMA", "normal:MEAN:SD",
+ * "exponential:MEAN", each cut at 1 and rounded (10^6 quantiles).  OOM_ERR_INVALID when there is no length, or no such column;
+ * lines without a length, or with one beyond 10^8, are counted in skipped. */
+OOM_API enum oom_status oom_lengths_read(struct oom_lengths *out, const char *word, const char *field, struct oom_error *err);
 OOM_API void oom_lengths_release(struct oom_lengths *lengths);
 
 /* The q-quantile: the smallest length with at least a share q of the observations at or below it. */
@@ -34,21 +35,26 @@ OOM_API uint32_t oom_lengths_longest(const struct oom_lengths *lengths, double n
 /* Its mean. */
 OOM_API double oom_lengths_longest_mean(const struct oom_lengths *lengths, double n);
 
-enum oom_batching { OOM_BATCH_LONGEST, OOM_BATCH_MAX_LENGTH, OOM_BATCH_PACKING, OOM_BATCH_BY_LENGTH };
+enum oom_batching { OOM_BATCH_LONGEST, OOM_BATCH_MAX_LENGTH, OOM_BATCH_PACKING, OOM_BATCH_BY_LENGTH, OOM_BATCH_BUDGET, OOM_BATCHINGS };
 /* One way of making batches of b sequences. */
 struct oom_batching_need {
 	const char *name, *what;
-	uint32_t worst_tokens;          /* padded length of the largest batch of the epoch */
+	uint32_t worst_tokens;          /* padded length of the largest batch of the epoch; budget: a b-th of its tokens */
+	double worst_batch_tokens;      /* tokens of that batch, padding included */
 	double padding_share;           /* of the tokens a step computes that are padding */
 };
 struct oom_lengths_report {
+	uint64_t total, skipped;
+	double mean, batch;
 	uint32_t p50, p90, p99, p999, longest;
-	struct oom_batching_need batching[4];
+	struct oom_batching_need batching[OOM_BATCHINGS];
 	double mean_batch_tokens;       /* expected padded length of a batch */
 	double death_step;              /* expected first step whose batch exceeds the mean-sized one; 0: never */
-	double lost_share;              /* of the tokens, capping at the 99.9th percentile would lose */
+	double lost_share, cut_share;   /* of the tokens, and of the sequences cut, capping at the 99.9th percentile would lose */
 };
 /* For b sequences a micro-batch and steps batches an epoch. */
 OOM_API struct oom_lengths_report oom_lengths_report(const struct oom_lengths *lengths, double b, double steps);
+/* Expected number of the first batch of b sequences in which one is longer than tokens; 0: none is. */
+OOM_API double oom_lengths_first_beyond(const struct oom_lengths *lengths, double b, double tokens);
 
 #endif

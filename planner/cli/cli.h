@@ -8,6 +8,7 @@
 #include "oomplan/calibrate.h"
 #include "oomplan/gpu.h"
 #include "oomplan/ladder.h"
+#include "oomplan/lengths.h"
 #include "oomplan/model.h"
 #include "oomplan/plan.h"
 #include "oomplan/search.h"
@@ -27,7 +28,7 @@ enum oom_exit {
 struct oom_job {
 	const char *model, *gpu, *gpu_memory, *gpus_file, *runs, *output, *models_dir;
 	struct oom_list allow;
-	const char *lengths, *calibration;
+	const char *lengths, *lengths_field, *calibration;
 	double confidence;
 	struct oom_calibration calibrated;
 	bool has_calibration;
@@ -47,6 +48,9 @@ struct oom_target {
 	bool has_gpu;
 	uint64_t capacity;
 	char note[256];
+	bool has_lengths;               /* --lengths was given */
+	struct oom_lengths lengths;
+	struct oom_lengths_report lengths_report;
 };
 int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu);
 void oom_target_close(struct oom_target *t);
@@ -83,7 +87,13 @@ void oom_json_plan(const struct oom_job *job, const struct oom_target *t, const 
 		   const struct oom_search_report *r);
 struct oom_json;
 void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct oom_search_report *r);
-void oom_json_estimate(const struct oom_target *t, const struct oom_plan *plan,
+void oom_json_estimate(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *plan,
 		       const struct oom_eval *e, bool fits);
+
+/* report_lengths.c: nothing where no lengths, or no calibration, were given; asked is the plan before any fix */
+struct oom_json;
+void oom_report_lengths(const struct oom_target *t, const struct oom_plan *asked);
+void oom_json_lengths(struct oom_json *j, const struct oom_target *t);
+void oom_json_calibrated(struct oom_json *j, const struct oom_job *job, const struct oom_target *t, uint64_t used_bytes);
 
 #endif

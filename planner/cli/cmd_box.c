@@ -201,7 +201,7 @@ static void text(const struct oom_job *job, const struct oom_offers *o, const st
 
 /* ---- machine output ---- */
 
-static void json(const struct oom_offers *o, const struct oom_boxes *b)
+static void json(const struct oom_target *t, const struct oom_offers *o, const struct oom_boxes *b)
 {
 	struct oom_json j = {.out = stdout};
 
@@ -234,6 +234,7 @@ static void json(const struct oom_offers *o, const struct oom_boxes *b)
 		oom_json_end(&j);
 	}
 	oom_json_end(&j);
+	oom_json_lengths(&j, t);
 	oom_json_end(&j);
 }
 
@@ -363,13 +364,15 @@ static int run(struct oom_job *job)
 		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	} else if (!code) {
 		if (job->json)
-			json(&offers, &b);
+			json(&t, &offers, &b);
 		else if (job->csv)
 			csv(&offers, &b);
 		else if (emit && b.fitting)
 			yaml(&offers, &b.items[0]);
 		else
 			text(job, &offers, &b);
+		if (!job->json && !job->csv && !emit && !job->quiet)
+			oom_report_lengths(&t, &job->plan);
 		code = b.fitting ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
 		oom_boxes_release(&b);
 	}

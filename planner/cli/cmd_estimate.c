@@ -37,7 +37,7 @@ static int run(struct oom_job *job)
 	} else {
 		fits = !t.capacity || e.used_bytes <= oom_budget(t.capacity, &job->plan);
 		if (job->json)
-			oom_json_estimate(&t, &job->plan, &e, fits);
+			oom_json_estimate(job, &t, &job->plan, &e, fits);
 		else if (job->csv)
 			csv(&e);
 		else

@@ -15,7 +15,7 @@ static const char *size_text(uint64_t bytes)
 	return oom_format_bytes(bytes, buf[i], sizeof(buf[i]));
 }
 
-static void json(const char *knob, const struct oom_solution *s, uint64_t capacity)
+static void json(const struct oom_target *t, const char *knob, const struct oom_solution *s)
 {
 	struct oom_json j = {.out = stdout};
 
@@ -32,8 +32,9 @@ static void json(const char *knob, const struct oom_solution *s, uint64_t capaci
 	oom_json_bool(&j, "at_limit", s->at_limit);
 	oom_json_uint(&j, "used_bytes", s->eval.used_bytes);
 	oom_json_text(&j, "peak_phase", oom_phase_column(s->eval.peak_phase));
-	oom_json_uint(&j, "capacity_bytes", capacity);
+	oom_json_uint(&j, "capacity_bytes", t->capacity);
 	oom_json_uint(&j, "neighbour_bytes", s->neighbour_bytes);
+	oom_json_lengths(&j, t);
 	oom_json_end(&j);
 }
 
@@ -80,9 +81,11 @@ static int run(struct oom_job *job)
 		code = oom_complain(ev ? OOM_EXIT_USAGE : OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
 	} else {
 		if (job->json)
-			json(knob, &s, t.capacity);
+			json(&t, knob, &s);
 		else
 			text(job, &t, knob, &s);
+		if (!job->json && !job->quiet)
+			oom_report_lengths(&t, &job->plan);
 		code = s.exists ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
 	}
 	oom_evaluator_free(ev);

@@ -4,7 +4,6 @@
 
 #include "cli.h"
 #include "commands.h"
-#include "oomplan/lengths.h"
 #include "oomplan/safetensors.h"
 
 const char *const oom_allow_words[] = {"seq-len", "lora", "science", NULL};
@@ -72,33 +71,36 @@ static int open_gpu(struct oom_job *job, struct oom_target *t)
 }
 
 /* The longest batch of an epoch is what has to fit (playbook M16). */
-static int apply_lengths(struct oom_job *job)
+static int apply_lengths(struct oom_job *job, struct oom_target *t)
 {
-	struct oom_lengths l;
 	struct oom_error err = {{0}};
-	struct oom_lengths_report r;
 	double steps;
 
-	if (oom_lengths_read(&l, job->lengths, &err))
+	if (oom_lengths_read(&t->lengths, job->lengths, job->lengths_field, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-	steps = (double)l.total / (double)job->plan.micro_batch;
-	r = oom_lengths_report(&l, (double)job->plan.micro_batch, steps < 1 ? 1 : steps);
-	job->plan.seq_len = r.batching[OOM_BATCH_LONGEST].worst_tokens;
-	if (!job->quiet && !job->json && !job->csv) {
-		printf("lengths: %llu sequences, median %u, p99 %u, longest %u; planned for a batch of %lld tokens a sequence\n",
-		       (unsigned long long)l.total, r.p50, r.p99, r.longest, (long long)job->plan.seq_len);
-		for (int i = 0; i < 4; i++)
-			printf("  %-16s %-52s %8u tokens, %4.1f %% padding\n", r.batching[i].name, r.batching[i].what, r.batching[i].worst_tokens,
-			       100 * r.batching[i].padding_share);
-		printf("  a plan for the mean batch (%.0f tokens) would be expected to die at step %.0f\n", r.mean_batch_tokens, r.death_step);
-		printf("  capping at the 99.9th percentile (%u) loses %.2f %% of the tokens: changes the science\n\n", r.p999, 100 * r.lost_share);
-	}
-	oom_lengths_release(&l);
+	steps = (double)t->lengths.total / (double)job->plan.micro_batch;
+	t->lengths_report = oom_lengths_report(&t->lengths, (double)job->plan.micro_batch, steps < 1 ? 1 : steps);
+	t->has_lengths = true;
+	job->plan.seq_len = t->lengths_report.batching[OOM_BATCH_LONGEST].worst_tokens;
+	if (job->plan.seq_len < 1)
+		job->plan.seq_len = 1;
 	return 0;
 }
 
-/* --confidence sets the margin from the calibration: the bound of a single run over its mean. */
-static int apply_calibration(struct oom_job *job)
+/* --confidence sets the margin: what may be predicted so that its bound still fits the card.  Bounds rise with the prediction. */
+static double margin_of(const struct oom_calibration *c, double capacity, double confidence)
+{
+	double low = 0, high = capacity;
+
+	for (int i = 0; i < 60; i++) {
+		const double mid = (low + high) / 2;
+
+		*(oom_calibrated_bound(c, mid, confidence) <= capacity ? &low : &high) = mid;
+	}
+	return 1 - low / capacity;
+}
+
+static int apply_calibration(struct oom_job *job, const struct oom_target *t)
 {
 	struct oom_error err = {{0}};
 	struct oom_calibration c;
@@ -111,11 +113,9 @@ static int apply_calibration(struct oom_job *job)
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	job->calibrated = c;
 	job->has_calibration = true;
-	if (job->confidence > 0) {
-		const double x = 24.0 * 1073741824.0, over = oom_calibrated_bound(&c, x, job->confidence) / x - 1;
-
-		job->plan.margin = over > 0 ? over / (1 + over) : 0;
-	}
+	/* without a card, as on one of 24 GiB */
+	if (job->confidence > 0)
+		job->plan.margin = margin_of(&c, t->capacity ? (double)t->capacity : 24.0 * 1073741824.0, job->confidence);
 	return 0;
 }
 
@@ -132,11 +132,13 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 		return oom_complain(OOM_EXIT_USAGE, "which GPU? --gpu NAME (oomplan list gpus) or --gpu-memory SIZE");
 	code = open_gpu(job, t);
 	if (!code && job->lengths)
-		code = apply_lengths(job);
+		code = apply_lengths(job, t);
 	if (!code)
-		code = apply_calibration(job);
-	if (code)
+		code = apply_calibration(job, t);
+	if (code) {
+		oom_target_close(t);
 		return code;
+	}
 	if (oom_keys_read_model(&t->keys, job->model, &err) || oom_model_new(&t->model, &t->keys, &err)) {
 		oom_target_close(t);
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
@@ -175,5 +177,7 @@ void oom_target_close(struct oom_target *t)
 {
 	oom_model_free(t->model);
 	oom_keys_release(&t->keys);
+	oom_lengths_release(&t->lengths);
+	t->has_lengths = false;
 	t->model = NULL;
 }

@@ -170,6 +170,7 @@ void oom_report_plan(const struct oom_job *job, const struct oom_target *t, cons
 		       l->fits ? "did not fit" : "does not fit", (long long)l->effective_batch);
 	if (*l->note)
 		printf("  %s\n", l->note);
+	oom_report_lengths(t, &l->start);
 	anatomy(&l->eval);
 	phases(&l->eval);
 	host(&l->plan, &l->eval);
@@ -183,6 +184,7 @@ void oom_report_estimate(const struct oom_job *job, const struct oom_target *t, 
 	verdict(job, t, plan, e, fits);
 	if (job->quiet)
 		return;
+	oom_report_lengths(t, plan);
 	anatomy(e);
 	phases(e);
 	host(plan, e);

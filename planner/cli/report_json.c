@@ -118,11 +118,13 @@ void oom_json_plan(const struct oom_job *job, const struct oom_target *t, const 
 	for (int i = 0; i < OOM_RUNGS; i++)
 		rung(&j, oom_rung_at((size_t)i), &l->rung[i]);
 	oom_json_end(&j);
+	oom_json_lengths(&j, t);
+	oom_json_calibrated(&j, job, t, l->eval.used_bytes);
 	oom_json_search(&j, job, r);
 	oom_json_end(&j);
 }
 
-void oom_json_estimate(const struct oom_target *t, const struct oom_plan *p,
+void oom_json_estimate(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *p,
 		       const struct oom_eval *e, bool fits)
 {
 	struct oom_json j = {.out = stdout};
@@ -130,5 +132,7 @@ void oom_json_estimate(const struct oom_target *t, const struct oom_plan *p,
 	head(&j, t, fits);
 	plan(&j, p);
 	eval(&j, p, e);
+	oom_json_lengths(&j, t);
+	oom_json_calibrated(&j, job, t, e->used_bytes);
 	oom_json_end(&j);
 }

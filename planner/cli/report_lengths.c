@@ -1,0 +1,112 @@
+/* What the observed lengths mean for a plan (playbook M16). */
+#include <inttypes.h>
+#include <math.h>
+
+#include "cli.h"
+#include "json.h"
+
+/* The longest sequence a run of these knobs fits on the card; 0: no card, or none fits. */
+static int64_t longest_fitting(const struct oom_target *t, const struct oom_plan *asked)
+{
+	struct oom_evaluator *ev = t->capacity ? oom_evaluator_new() : NULL;
+	struct oom_solution s;
+	int64_t value = 0;
+
+	if (ev && !oom_solve(ev, t->model, asked, "seq-len", t->capacity, &s, NULL) && s.exists)
+		value = s.value;
+	oom_evaluator_free(ev);
+	return value;
+}
+
+static void strategies(const struct oom_lengths_report *r)
+{
+	printf("  %-16s %-56s %10s %8s\n", "batches by", "", "worst", "padding");
+	for (int i = 0; i < OOM_BATCHINGS; i++)
+		printf("  %-16s %-56s %10.0f %6.1f %%\n", r->batching[i].name, r->batching[i].what, r->batching[i].worst_batch_tokens,
+		       100 * r->batching[i].padding_share);
+}
+
+static void fate(const struct oom_target *t, int64_t limit)
+{
+	const struct oom_lengths_report *r = &t->lengths_report;
+	const double step = oom_lengths_first_beyond(&t->lengths, r->batch, (double)limit);
+
+	if (step > 0)
+		printf("  as asked, batches to %" PRId64 " tokens a sequence fit: expected to die at step %.0f of %.0f\n", limit, step,
+		       (double)r->total / r->batch);
+	else
+		printf("  as asked, batches to %" PRId64 " tokens a sequence fit: none here is longer\n", limit);
+}
+
+void oom_report_lengths(const struct oom_target *t, const struct oom_plan *asked)
+{
+	const struct oom_lengths_report *r = &t->lengths_report;
+	const int64_t limit = t->has_lengths ? longest_fitting(t, asked) : 0;
+
+	if (!t->has_lengths)
+		return;
+	printf("\nlengths: %" PRIu64 " sequences, mean %.1f, median %u, p90 %u, p99 %u, longest %u\n", r->total, r->mean, r->p50, r->p90, r->p99,
+	       r->longest);
+	if (r->skipped)
+		printf("  %" PRIu64 " lines without a length were left out\n", r->skipped);
+	printf("  planned for the longest batch of an epoch: %u tokens a sequence, %.0f sequences a batch\n",
+	       r->batching[OOM_BATCH_LONGEST].worst_tokens, r->batch);
+	strategies(r);
+	if (r->death_step > 0)
+		printf("  a plan for the mean batch (%.1f tokens a sequence) is passed first at step %.0f\n", r->mean_batch_tokens, r->death_step);
+	if (limit)
+		fate(t, limit);
+	else if (t->capacity)
+		printf("  as asked, not even one token a sequence fits\n");
+	printf("  capping at the 99.9th percentile (%u) cuts %.2f %% of the sequences and loses %.2f %% of the tokens: CHANGES THE SCIENCE\n",
+	       r->p999, 100 * r->cut_share, 100 * r->lost_share);
+}
+
+void oom_json_lengths(struct oom_json *j, const struct oom_target *t)
+{
+	const struct oom_lengths_report *r = &t->lengths_report;
+
+	if (!t->has_lengths)
+		return;
+	oom_json_object(j, "lengths");
+	oom_json_uint(j, "sequences", r->total);
+	oom_json_uint(j, "skipped_lines", r->skipped);
+	oom_json_real(j, "mean", r->mean);
+	oom_json_uint(j, "p50", r->p50);
+	oom_json_uint(j, "p90", r->p90);
+	oom_json_uint(j, "p99", r->p99);
+	oom_json_uint(j, "p999", r->p999);
+	oom_json_uint(j, "longest", r->longest);
+	oom_json_real(j, "mean_batch_tokens", r->mean_batch_tokens);
+	oom_json_real(j, "mean_plan_dies_at_step", r->death_step > 0 ? r->death_step : (double)INFINITY);
+	oom_json_real(j, "cap_p999_loses_token_share", r->lost_share);
+	oom_json_real(j, "cap_p999_cuts_sequence_share", r->cut_share);
+	oom_json_array(j, "batching");
+	for (int i = 0; i < OOM_BATCHINGS; i++) {
+		oom_json_object(j, NULL);
+		oom_json_text(j, "name", r->batching[i].name);
+		oom_json_uint(j, "worst_tokens", r->batching[i].worst_tokens);
+		oom_json_real(j, "worst_batch_tokens", r->batching[i].worst_batch_tokens);
+		oom_json_real(j, "padding_share", r->batching[i].padding_share);
+		oom_json_end(j);
+	}
+	oom_json_end(j);
+	oom_json_end(j);
+}
+
+void oom_json_calibrated(struct oom_json *j, const struct oom_job *job, const struct oom_target *t, uint64_t used_bytes)
+{
+	const double x = (double)used_bytes;
+
+	if (!job->has_calibration)
+		return;
+	oom_json_object(j, "calibrated");
+	oom_json_real(j, "expected_bytes", oom_calibrated(&job->calibrated, x));
+	oom_json_real(j, "p025_bytes", 2 * oom_calibrated(&job->calibrated, x) - oom_calibrated_bound(&job->calibrated, x, 0.975));
+	oom_json_real(j, "p975_bytes", oom_calibrated_bound(&job->calibrated, x, 0.975));
+	if (t->capacity)
+		oom_json_real(j, "fits_probability", oom_calibrated_fits(&job->calibrated, x, (double)t->capacity));
+	else
+		oom_json_null(j, "fits_probability");
+	oom_json_end(j);
+}
