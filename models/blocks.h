@@ -99,6 +99,7 @@ struct oom_moe {
 		OOM_GLU_OAI,            /* (clamp(up) + 1) * g * sigmoid(alpha * g), g = min(gate, limit) (MiniMax M3) */
 	} glu;
 	bool scale_output;              /* the routed output is scaled, not the weights */
+	bool router_linear;             /* a plain router: an nn.Linear, which adapters and quantisation find (Jamba) */
 	bool combine_fp32;              /* routed and shared outputs summed in fp32 */
 };
 /* The gate of m->glu over what one projection made; consumes both. */

@@ -15,7 +15,10 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 	enum oom_dtype dt;
 
 	t->scope = "gate";
-	if (m->gate_fp32) {                     /* nn.Linear, wg: adapters find it by its own name */
+	if (m->router_linear) {
+		lora = (struct oom_lora_param){.delta = oom_none(), .sum = oom_none()};
+		logits = oom_op_linear(t, "router", x, e, 0);
+	} else if (m->gate_fp32) {                     /* nn.Linear, wg: adapters find it by its own name */
 		const bool adapted = t->plan->lora_r && !strcmp(t->plan->lora_targets, "all-linear");
 
 		x = oom_op_cast(t, x, OOM_F32);

@@ -1,0 +1,129 @@
+/* Mamba's mixer in the form PyTorch runs without the mamba_ssm and causal_conv1d kernels: [b, d_inner, s, d_state] laid
+ * out a few times, then a loop over the tokens that carries [b, d_inner, d_state].
+ * Reference: Gu and Dao 2023, arXiv:2312.00752; transformers 5.12, models/{mamba,falcon_mamba,jamba,zamba}/modeling_*.py,
+ * slow_forward.  Names in comments are that function's. */
+#include "mixers.h"
+
+bool oom_selective_check(struct oom_reader *r, const struct oom_selective *m)
+{
+	if (r->status)
+		return false;
+	if (!m->inner || !m->d_state || !m->rank || !m->kernel || !m->heads || m->inner % m->heads || m->inner > UINT32_MAX ||
+	    m->d_state > 1u << 24 || m->rank > UINT32_MAX || m->kernel > 1u << 20 || (m->inner * m->d_state) >> 40) {
+		oom_read_fail(r, "a scan of %llu channels in %llu heads with %llu states, rank %llu and kernel %llu is out of range",
+			      (unsigned long long)m->inner, (unsigned long long)m->heads, (unsigned long long)m->d_state,
+			      (unsigned long long)m->rank, (unsigned long long)m->kernel);
+		return false;
+	}
+	return true;
+}
+
+struct scan {
+	const struct oom_selective *m;
+	struct oom_dim inner, state, all;
+	struct oom_val a, bu, c;                /* discrete_A, deltaB_u, C */
+};
+
+/* ssm_state = discrete_A[:, :, i] * ssm_state + deltaB_u[:, :, i]; scan_output = ssm_state.to(dtype) @ C[:, i] */
+static struct oom_val turn(struct oom_tape *t, struct scan *s, struct oom_val *state, enum oom_dtype dt)
+{
+	struct oom_val a = oom_op_slice(t, oom_keep(s->a), t->m_b, s->all), x;
+
+	*state = oom_op_mul(t, a, *state);
+	*state = oom_op_add(t, *state, oom_op_slice(t, oom_keep(s->bu), t->m_b, s->all));
+	x = oom_op_cast(t, oom_keep(*state), dt);
+	return oom_op_bmm(t, "scan_output", x, oom_op_slice(t, oom_keep(s->c), t->m_b, s->state), t->m_b, s->inner, s->m->d_state);
+}
+
+/* The loop: two factors a turn are kept, one where the state's type is the product's. */
+static struct oom_val loop(struct oom_tape *t, struct scan *s, enum oom_dtype dt, struct oom_hold *held)
+{
+	const struct oom_loop l = oom_loop_over(t, 1);
+	const enum oom_dtype product = t->amp ? (enum oom_dtype)t->amp_dt : dt;
+	const uint64_t bytes = s->all.n * (product == OOM_F32 ? 4 : 4 + 2);
+	struct oom_val state, y = oom_none(), all;
+
+	state = oom_new(t, "ssm_state", t->m_b, s->all, dt);
+	all = oom_new(t, "scan_outputs", t->m_bs, s->inner, product);   /* the list's elements, until the mixer returns */
+	for (int i = 0; i < l.turns; i++) {
+		if (i)
+			state = oom_loop_carry(t, &l, i - 1, state, (struct oom_dim){bytes, "kept by a turn"}, OOM_U8);
+		if (i)
+			oom_drop(t, y);
+		y = turn(t, s, &state, dt);
+	}
+	oom_hold(t, held, state);
+	oom_drop(t, state);
+	oom_hold(t, held, all);
+	oom_drop(t, all);
+	return oom_op_expand_copy(t, y, t->m_bs, s->inner);             /* stack: its gradient unbinds into views */
+}
+
+/* Time steps, B and C: normed by themselves (Jamba), by a norm without a weight (Falcon Mamba), or not. */
+static struct oom_val normed(struct oom_tape *t, const struct oom_selective *m, const char *name, struct oom_val x)
+{
+	return m->normed ? oom_norm(t, m->norm, name, x, 0) : x;
+}
+
+static struct oom_val discretise(struct oom_tape *t, const struct oom_selective *m, struct oom_val u, struct scan *s, struct oom_hold *held)
+{
+	const struct oom_dim rank = {m->rank, "dt_rank"}, parts[3] = {rank, s->state, s->state};
+	const uint32_t flags = m->heads > 1 ? OOM_P_FP32 : 0;           /* Zamba builds A in fp32 */
+	struct oom_val log = oom_param(t, "A_log", m->inner, m->d_state, flags), p[3], x, step, a, b;
+
+	x = oom_keep(u);
+	x.perm = oom_cond_above(t, t->m_b, 1);                          /* transposed: folding the batch copies it */
+	x = oom_op_linear_in(t, "x_proj", x, m->inner / m->heads, (struct oom_dim){m->rank + 2 * m->d_state, "dt_rank + 2 * d_state"}, 0);
+	if (m->heads > 1)                                               /* so many for every head */
+		oom_hold(t, held, x);
+	oom_op_split(t, x, 3, parts, p);
+	p[0] = normed(t, m, "dt_layernorm", p[0]);
+	p[1] = oom_hold(t, held, normed(t, m, "b_layernorm", p[1]));
+	s->c = oom_hold(t, held, normed(t, m, "c_layernorm", p[2]));
+	oom_hold(t, held, p[0]);
+	step = oom_op_unary(t, OOM_SOFTPLUS, oom_op_linear(t, "dt_proj", p[0], s->inner, OOM_BIAS));
+	oom_hold(t, held, step);
+	t->scope = "mixer";
+	a = oom_op_unary(t, OOM_NEG, oom_op_unary(t, OOM_EXP, oom_op_cast(t, log, OOM_F32)));
+	oom_hold(t, held, a);
+	a = oom_op_mul_into(t, a, oom_keep(step), t->m_bs, s->all);
+	s->a = oom_hold(t, held, oom_op_unary(t, OOM_EXP, a));
+	b = oom_op_mul_into(t, step, oom_op_cast(t, p[1], OOM_F32), t->m_bs, s->all);
+	oom_hold(t, held, b);
+	s->bu = oom_hold(t, held, oom_op_mul_into(t, b, oom_op_cast(t, oom_keep(u), OOM_F32), t->m_bs, s->all));
+	return u;
+}
+
+struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selective *m, struct oom_val x)
+{
+	const struct oom_dim h = {x.width, x.text};
+	struct scan s = {.m = m, .inner = {m->inner, "d_inner"}, .state = {m->d_state, "d_state"},
+			 .all = {m->inner * m->d_state, "d_inner * d_state"}};
+	const struct oom_dim parts[2] = {s.inner, s.inner};
+	const unsigned bias = m->bias ? OOM_BIAS : 0;
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_hold held = {.n = 0};
+	const char *scope = t->scope;
+	struct oom_val p[2], u, d, y;
+
+	oom_hold(t, &held, x);
+	y = oom_hold(t, &held, oom_op_linear(t, "in_proj", x, (struct oom_dim){2 * m->inner, "2 * d_inner"}, bias));
+	oom_op_split(t, y, 2, parts, p);
+	p[0] = oom_mask_padding(t, p[0], true);
+	u = oom_short_conv(t, "conv1d", p[0], m->kernel, m->conv_bias, m->act);
+	u = oom_hold(t, &held, oom_mask_padding(t, u, true));
+	t->scope = "mixer";
+	u = discretise(t, m, u, &s, &held);
+	d = oom_param(t, "D", 0, m->inner, 0);
+	y = loop(t, &s, dt, &held);
+	y = oom_op_add(t, y, oom_op_mul(t, u, d));
+	y = oom_hold(t, &held, oom_op_mul(t, y, oom_activation(t, m->act, p[1])));
+	oom_drop(t, s.a);
+	oom_drop(t, s.bu);
+	oom_drop(t, s.c);
+	y.perm = oom_cond_above(t, t->m_b, 1);
+	y = oom_op_linear(t, "out_proj", y, h, bias);
+	oom_release(t, &held);
+	t->scope = scope;
+	return y;
+}
