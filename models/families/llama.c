@@ -114,8 +114,8 @@ static void parse_experts(struct oom_arch *a, unsigned flags)
 		a->d_ff = oom_read_count_or(r, "prefix_dense_intermediate_size", a->d_ff);
 	}
 	if (a->top_k > a->n_experts)
-		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts", (unsigned long long)a->top_k,
-			      (unsigned long long)a->n_experts);
+		snprintf(a->warning, sizeof(a->warning), "num_experts_per_tok (%llu) is more than the %llu experts: no step runs so.",
+			 (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
 }
 
 /* Which layers are dense although the model has experts: mlp_only_layers and decoder_sparse_step (Qwen MoE). */
