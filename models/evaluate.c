@@ -587,8 +587,18 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	phases(g, plan, g->span, out, base, &states);
 	if (plan->eval_accumulation)
 		pile_up(out, (uint64_t)plan->eval_accumulation, eval_logits(&model->arch, plan, b, s, tgt), base, states.opt);
-	if (flags & OOM_EVAL_BUCKETS)
+	if (flags & OOM_EVAL_BUCKETS) {
+		const enum oom_phase at = (enum oom_phase)(flags >> 8), top = out->peak_phase;
+		const uint64_t most = out->overall_peak;
+
+		if (at) {
+			out->peak_phase = at;
+			out->overall_peak = out->peak[at];
+		}
 		buckets(g, plan, ev->size, out, inputs, &states);
+		out->peak_phase = top;
+		out->overall_peak = most;
+	}
 	out->host_pinned_bytes = states.host_pinned;
 	out->host_pageable_bytes = states.host_pageable;
 	out->nvme_bytes = states.nvme;

@@ -87,10 +87,20 @@ enum oom_eval_flags {
 	OOM_EVAL_BUCKETS = 1,   /* who is alive at the peak */
 	OOM_EVAL_REPLAY = 2,    /* replay the allocator (cost grows with depth) */
 };
+/* With OOM_EVAL_BUCKETS: who is alive at the peak of this phase of a training step, not at the overall one. */
+#define OOM_EVAL_AT(phase) ((unsigned)(phase) << 8)
 /* Prices plan.  Allocates only when it meets a new structure (another precision, attention, optimizer, ...); a
  * change of batch or sequence re-evaluates recorded rows.  OOM_ERR_INVALID when the plan cannot run on this model. */
 OOM_API enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *plan,
 				     unsigned flags, struct oom_eval *out, struct oom_error *err);
+
+/* Who is alive at the peak of every phase, for pictures: each phase's buckets add up to its peak.  e: the plan's evaluation with
+ * OOM_EVAL_BUCKETS. */
+struct oom_anatomy {
+	uint64_t bucket[OOM_PHASES][OOM_BUCKETS];
+};
+OOM_API enum oom_status oom_anatomy(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *plan,
+				    const struct oom_eval *e, struct oom_anatomy *out, struct oom_error *err);
 
 /* One row of the ledger, for `oomplan explain`. */
 struct oom_ledger_row {

@@ -1,9 +1,14 @@
 /* oomplan plan: fits or not, and the ladder until it does. */
+#include <string.h>
+
 #include "commands.h"
 #include "csvout.h"
 #include "oomplan/search.h"
+#include "out.h"
+#include "plot.h"
 
 static int objective;
+static const char *plot;
 
 static void csv(const struct oom_ladder *l)
 {
@@ -50,6 +55,26 @@ static enum oom_status search(struct oom_evaluator *ev, const struct oom_target 
 				  &r->n_reasons, err);
 }
 
+/* The anatomy of the plan: into the file, or in characters behind the report. */
+static enum oom_status draw(struct oom_evaluator *ev, const struct oom_target *t, const struct oom_ladder *l, struct oom_error *err)
+{
+	struct oom_anatomy a;
+	struct oom_out out;
+	enum oom_status st = oom_anatomy(ev, t->model, &l->plan, &l->eval, &a, err);
+
+	if (st)
+		return st;
+	if (!strcmp(plot, "-")) {
+		oom_plot_text(stdout, t, &l->eval, &a);
+		return OOM_OK;
+	}
+	st = oom_out_open(&out, plot, err);
+	if (st)
+		return st;
+	oom_plot_svg(out.file, t, &l->plan, &l->eval, &a);
+	return oom_out_close(&out, err);
+}
+
 static int run(struct oom_job *job)
 {
 	static struct oom_search_report r;
@@ -82,6 +107,8 @@ static int run(struct oom_job *job)
 		if (!job->json && !job->csv && !job->quiet)
 			oom_report_search(job, &r);
 		code = l.fits ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
+		if (plot && draw(ev, &t, &l, &err))
+			code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	}
 	oom_evaluator_free(ev);
 	oom_target_close(&t);
@@ -104,6 +131,12 @@ static const struct oom_option options[] = {
 	 .choices = oom_objective_words,
 	 .def = "time",
 	 .summary = "what the search prefers after the class of the changes; price: GPU-seconds a sample, fewer GPUs allowed"},
+	{.name = "plot",
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &plot,
+	 .metavar = "FILE.svg",
+	 .hint = OOM_HINT_FILE,
+	 .summary = "draw who fills the card in each phase of the plan; - draws in characters"},
 	OOM_OPTION_JSON,
 	OOM_OPTION_CSV("print CSV, one row a rung"),
 	OOM_OPTIONS_COMMON,

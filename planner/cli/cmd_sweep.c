@@ -9,11 +9,12 @@
 #include "oomplan/sweep.h"
 #include "out.h"
 #include "partial.h"
+#include "plot.h"
 #include "term.h"
 
 static const char *const format_words[] = {"csv", "jsonl", NULL};
 static struct oom_list axes, models, gpus, where;
-static const char *columns, *output, *shard, *from;
+static const char *columns, *output, *shard, *from, *heatmap;
 static int format, objective;
 static int64_t threads;
 static bool plan_each, resume, keep_partial;
@@ -173,6 +174,18 @@ static enum oom_status run_whole(struct oom_sweep *s, const struct oom_sweep_opt
 	return st;
 }
 
+/* "x,y" and the file behind it. */
+static enum oom_status draw(struct oom_sweep *s, const struct oom_sweep_options *o, const char *path, struct oom_error *err)
+{
+	const char *comma = strchr(heatmap, ',');
+	char x[60];
+
+	if (!comma || comma == heatmap || !comma[1] || comma - heatmap >= (ptrdiff_t)sizeof(x))
+		return oom_error_set(err, OOM_ERR_INVALID, "--heatmap %.100s: expected two axes, as in micro-batch,seq-len", heatmap);
+	snprintf(x, sizeof(x), "%.*s", (int)(comma - heatmap), heatmap);
+	return oom_heatmap(s, o, x, comma + 1, path, err);
+}
+
 static int run(struct oom_job *job)
 {
 	struct watch w = {.start = now()};
@@ -188,6 +201,9 @@ static int run(struct oom_job *job)
 		return code;
 	if ((resume || keep_partial) && (!output || !strcmp(output, "-")))
 		return oom_complain(OOM_EXIT_USAGE, "--%s needs a file: -o FILE", resume ? "resume" : "keep-partial");
+	if (job->words.n && !heatmap)
+		return oom_complain(OOM_EXIT_USAGE, "\"%s\": a file behind the options is for --heatmap; the table goes to -o FILE",
+				    job->words.items[0]);
 	s = oom_sweep_new(&job->plan);
 	if (!s)
 		return oom_complain(OOM_EXIT_INPUT, "out of host memory");
@@ -196,7 +212,10 @@ static int run(struct oom_job *job)
 	st = build(s, &err);
 	if (!st && !oom_sweep_has(s, "model"))
 		st = oom_error_set(&err, OOM_ERR_INVALID, "which model? --model config.json, more than once if you like");
-	if (!st)
+	if (!st && heatmap)
+		st = draw(s, &o, job->words.n ? job->words.items[0] : NULL, &err);
+	/* with a picture a table is written where one is asked for */
+	if (!st && (!heatmap || output))
 		st = resume || keep_partial ? run_partial(s, &o, &w, &rows, &err) : run_whole(s, &o, &rows, &err);
 	if (st)
 		code = oom_complain(code_of(st), "%s", err.text);
@@ -229,6 +248,8 @@ static const struct oom_option options[] = {
 	 .summary = "a CSV list of points (columns are knobs, gpu, model) instead of a grid, or outermost of one"},
 	{.name = "shard", .kind = OOM_OPTION_TEXT, .target = &shard, .metavar = "I/N",
 	 .summary = "only part I of N; the parts joined in order are the whole file"},
+	{.name = "heatmap", .kind = OOM_OPTION_TEXT, .target = &heatmap, .metavar = "X,Y",
+	 .summary = "draw two axes as a map of what fits, into FILE.svg behind the options, or in characters without one"},
 	{.name = "threads", .kind = OOM_OPTION_COUNT, .target = &threads, .metavar = "N", .min = 0, .max = 64, .def = "0",
 	 .summary = "threads (0: one a processor); the output is the same"},
 	{.name = "output", .letter = 'o', .kind = OOM_OPTION_TEXT, .target = &output, .metavar = "FILE", .hint = OOM_HINT_FILE,
@@ -245,6 +266,8 @@ static const struct oom_example examples[] = {
 	 "every card, batch and length that fits"},
 	{"sweep --model Llama-3.1-8B --gpu @all --axis seq-len=2048,8192 --plan-each --columns gpu,seq-len,fits,class,changes,seconds_per_sample",
 	 "what it takes on every card"},
+	{"sweep --model Qwen2.5-7B --gpu H100-80G --precision bf16 --axis micro-batch=1..8 --axis seq-len=1024..16384x2 --heatmap micro-batch,seq-len map.svg",
+	 "a map of what fits"},
 	{NULL, NULL},
 };
 const struct oom_command oom_command_sweep = {
@@ -253,6 +276,8 @@ const struct oom_command oom_command_sweep = {
 	.synopsis = "--model FILE... --axis NAME=VALUES... [--gpu NAME...] [options] [knobs]",
 	.options = options,
 	.knobs = true,
+	.words = "FILE.svg",
+	.max_words = 1,
 	.examples = examples,
 	.run = run,
 };
