@@ -165,14 +165,14 @@ static void nf4_rule(struct oom_tape *t, const struct oom_node *n, struct grad *
 
 static void unary_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
-	int32_t temp[2] = {-1, -1};
+	int32_t temp[4] = {-1, -1, -1, -1};
 
-	/* pow_backward: grad * (exponent * self.pow(exponent - 1)): two temporaries, then the result */
-	for (uint32_t i = 0; i < n->aux && i < 2; i++)
+	/* pow_backward: grad * (exponent * self.pow(exponent - 1)): two temporaries, alive until the result is made */
+	for (uint32_t i = 0; i < n->aux && i < 4; i++)
 		temp[i] = fresh(t, n->name, n->mono, n->width, n->dt, n->gperm[0]).sto;
 	g[0] = fresh(t, n->name, n->edge[0].mono, n->edge[0].width, n->dt, n->gperm[0]);
-	oom_unref(t, temp[0]);
-	oom_unref(t, temp[1]);
+	for (int i = 0; i < 4; i++)
+		oom_unref(t, temp[i]);
 }
 
 static void mul_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)

@@ -133,6 +133,15 @@ static struct oom_val gelu_fast(struct oom_tape *t, struct oom_val x)
 	return oom_op_mul(t, half, a);
 }
 
+/* x * 0.5 * (1.0 + erf(x / sqrt(2))), written out */
+static struct oom_val gelu_python(struct oom_tape *t, struct oom_val x)
+{
+	struct oom_val half = oom_op_unary(t, OOM_SCALE, oom_keep(x));
+	struct oom_val e = oom_op_unary(t, OOM_ERF, oom_op_unary(t, OOM_SCALE, x));
+
+	return oom_op_mul(t, half, oom_op_unary(t, OOM_ADD_SCALAR, e));
+}
+
 static struct oom_val activation(struct oom_tape *t, enum oom_act act, struct oom_val x)
 {
 	struct oom_val y;
@@ -142,6 +151,7 @@ static struct oom_val activation(struct oom_tape *t, enum oom_act act, struct oo
 	case OOM_ACT_GELU: case OOM_ACT_GELU_TANH: return oom_op_unary(t, OOM_GELU, x);
 	case OOM_ACT_GELU_NEW: return gelu_new(t, x);
 	case OOM_ACT_GELU_FAST: return gelu_fast(t, x);
+	case OOM_ACT_GELU_PYTHON: return gelu_python(t, x);
 	case OOM_ACT_RELU: return oom_op_unary(t, OOM_RELU, x);
 	case OOM_ACT_RELU6: return oom_op_unary(t, OOM_RELU6, x);
 	case OOM_ACT_TANH: return oom_op_unary(t, OOM_TANH, x);

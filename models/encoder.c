@@ -1,4 +1,5 @@
 /* What BERT-like encoders share.  Reference: transformers 5.12, models/bert/modeling_bert.py, models/roberta/. */
+#include "conv.h"
 #include "encoder.h"
 
 struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, struct oom_val from, struct oom_val input)
@@ -36,23 +37,27 @@ struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const 
 
 struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum oom_act act, struct oom_val h)
 {
-	struct oom_val x = oom_op_slice(t, h, t->m_b, D(a->d_model));
+	struct oom_val x = oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)), loss;
 
 	x = oom_op_dropout(t, x, a->classifier_dropout);
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_dropout(t, oom_activation(t, act, x), a->classifier_dropout);
 	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-	return oom_cls_loss(t, a, x);
+	loss = oom_cls_loss(t, a, x);
+	oom_drop(t, h);                         /* outputs[0] */
+	return loss;
 }
 
 struct oom_val oom_pooler_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
 {
-	struct oom_val x = oom_op_slice(t, h, t->m_b, D(a->d_model));
+	struct oom_val x = oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)), loss;
 
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
 	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-	return oom_cls_loss(t, a, x);
+	loss = oom_cls_loss(t, a, x);
+	oom_drop(t, h);                         /* outputs[0] */
+	return loss;
 }
 
 /* Its graph goes with its output, before the backward pass; autocast's copy of the weight stays in the cache. */
@@ -81,4 +86,31 @@ struct oom_val oom_positions_from_ids(struct oom_tape *t)
 	oom_drop(t, mask);
 	oom_drop(t, n);
 	return y;
+}
+
+void oom_kept_add(struct oom_tape *t, struct oom_kept *k, struct oom_val x)
+{
+	if (t->stream == OOM_STREAM_EVAL && k->n < sizeof(k->x) / sizeof(k->x[0]))
+		k->x[k->n++] = oom_share(t, x);
+}
+
+void oom_kept_drop(struct oom_tape *t, struct oom_kept *k)
+{
+	while (k->n)
+		oom_drop(t, k->x[--k->n]);
+}
+
+struct oom_val oom_without_checkpointing(struct oom_tape *t, const struct oom_arch *a,
+					 struct oom_val (*step)(struct oom_tape *t, const struct oom_arch *a))
+{
+	const struct oom_plan *real = t->plan;
+	struct oom_plan plain = *real;
+	struct oom_val loss;
+
+	oom_no_checkpointing(t);
+	plain.grad_ckpt = OOM_CKPT_NONE;
+	t->plan = &plain;
+	loss = step(t, a);
+	t->plan = real;
+	return loss;
 }

@@ -30,4 +30,18 @@ void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_va
 /* padding_idx + cumsum(ids != padding_idx): one row a token. */
 struct oom_val oom_positions_from_ids(struct oom_tape *t);
 
+/* Runs step as if the plan had not asked for checkpointing, which transformers refuses for the type; says so. */
+struct oom_val oom_without_checkpointing(struct oom_tape *t, const struct oom_arch *a,
+					 struct oom_val (*step)(struct oom_tape *t, const struct oom_arch *a));
+
+/* Hidden states a model keeps of every layer while it runs without gradients (a list of them, a cache): owned by step(),
+ * whose layers add to it. */
+struct oom_kept {
+	struct oom_val x[2 * OOM_MAX_LAYERS];
+	size_t n;
+};
+/* Keeps a reference to x until oom_kept_drop, in evaluation only: training keeps it for backward anyway. */
+void oom_kept_add(struct oom_tape *t, struct oom_kept *k, struct oom_val x);
+void oom_kept_drop(struct oom_tape *t, struct oom_kept *k);
+
 #endif

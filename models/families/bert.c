@@ -117,7 +117,7 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	at.softmax_as_is = at.no_cast_back = !(flags & BERT_SOFTMAX_FP32);
 	at.written_out = flags & BERT_WRITTEN_OUT;
 	at.scores_local = at.written_out && !(flags & BERT_SOFTMAX_FP32);
-	at.weights = flags & BERT_KEEPS_WEIGHTS ? weights : NULL;
+	at.weights = flags & BERT_WRITTEN_OUT && !(flags & (BERT_KEEPS_WEIGHTS | BERT_SOFTMAX_FP32)) ? NULL : weights;
 	q = oom_op_heads(t, oom_op_linear(t, "query", oom_keep(in), h, OOM_BIAS));
 	k = oom_op_heads(t, oom_op_linear(t, "key", oom_keep(in), h, OOM_BIAS));
 	v = oom_op_heads(t, oom_op_linear(t, "value", oom_keep(in), h, OOM_BIAS));
@@ -136,17 +136,26 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_val y, in, weights = oom_none(), before = oom_none();
 
 	/* the caller keeps a layer's (hidden, weights) until the next layer has returned its own */
-	if (i && flags & BERT_KEEPS_WEIGHTS && !t->recompute && (!t->grad || t->packing))
-		before = oom_new(t, "attention weights of the layer before", t->m_bss, D(a->n_heads), (enum oom_dtype)x.dt);
+	if (i && flags & BERT_KEEPS_WEIGHTS && !t->recompute && (!t->grad || t->packing || (t->amp && a->attn_dropout > 0)))
+		before = oom_new(t, "attention weights of the layer before", t->m_bss, D(a->n_heads), t->amp ? OOM_F32 : (enum oom_dtype)x.dt);
 	in = pre ? oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true) : oom_share(t, x);
 	y = attend(t, l, in, &weights);
 	x = oom_output(t, a->dropout, norm, y, x);
 	oom_drop(t, in);
 	in = pre ? oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true) : oom_share(t, x);
-	y = oom_op_linear(t, "dense", in, D(a->d_ff), OOM_BIAS);
+	y = oom_op_linear(t, "dense", oom_keep(in), D(a->d_ff), OOM_BIAS);
+	if (!(flags & (BERT_NO_EMBED_NORM))) {  /* RoBERTa-PreLayerNorm: the norm's name is the projection's */
+		oom_drop(t, in);
+		in = oom_none();
+	}
 	y = oom_activation(t, a->act, y);
+	if (!(flags & BERT_WRITTEN_OUT)) {      /* XLM-RoBERTa-XL: intermediate_output; Megatron's ln_output lives on */
+		oom_drop(t, in);
+		in = oom_none();
+	}
 	y = oom_output(t, flags & BERT_NO_FF_DROPOUT ? 0 : a->dropout, norm, y, x);
-	oom_drop(t, weights);
+	oom_drop(t, in);
+	oom_drop(t, weights);                   /* "attention_output, _ = self.attention(...)" */
 	oom_drop(t, before);
 	return y;
 }
@@ -184,11 +193,10 @@ static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct 
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val word, x = oom_bert_embeddings(t, a, &word), hidden, first;
+	struct oom_val word, first, x = oom_bert_embeddings(t, a, &word, &first), hidden;
 	struct layer l = {.a = a};
 
 	l.mask = make_mask(t, a, (enum oom_dtype)x.dt);
-	first = oom_share(t, x);                /* embedding_output, a local of the model */
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
 	if (a->extra[BERT_FLAGS] & BERT_PRE_NORM) {
@@ -196,7 +204,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
 		oom_drop(t, hidden);
 	}
-	oom_drop(t, first);
+	oom_drop(t, first);                     /* embedding_output, a local of the model */
 	return head(t, a, x, word);
 }
 

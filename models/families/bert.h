@@ -26,7 +26,8 @@ enum oom_bert_flags {
 };
 enum { BERT_FLAGS, BERT_CAUSAL, BERT_D_HEAD };  /* extra[] */
 
-/* Embeddings up to the first layer; *word gets the table of words (bert_input.c). */
-struct oom_val oom_bert_embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word);
+/* Embeddings up to the first layer; *word gets the table of words, *output what the model
+ * keeps of them while its layers run (bert_input.c). */
+struct oom_val oom_bert_embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word, struct oom_val *output);
 
 #endif

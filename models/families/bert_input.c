@@ -182,7 +182,7 @@ static struct oom_val add_types(struct oom_tape *t, const struct oom_arch *a, st
 	return in_place ? oom_op_add_inplace(t, x, e) : oom_op_add(t, x, e);
 }
 
-struct oom_val oom_bert_embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)
+struct oom_val oom_bert_embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word, struct oom_val *output)
 {
 	const uint64_t flags = a->extra[BERT_FLAGS];
 	const bool roc_bert = !strcmp(a->model_type, "roc_bert"), layout = !strcmp(a->model_type, "layoutlm");
@@ -225,7 +225,12 @@ struct oom_val oom_bert_embeddings(struct oom_tape *t, const struct oom_arch *a,
 	t->scope = "embeddings";
 	while (h.n)
 		oom_drop(t, h.x[--h.n]);
-	if (a->d_embed != a->d_model || !strcmp(a->model_type, "rembert"))
+	if (!strcmp(a->model_type, "rembert")) {        /* the encoder maps them, the model keeps what it was given */
+		*output = oom_share(t, x);
+		return oom_op_linear(t, "embedding_hidden_mapping_in", x, D(a->d_model), OOM_BIAS);
+	}
+	if (a->d_embed != a->d_model)
 		x = oom_op_linear(t, "embeddings_project", x, D(a->d_model), OOM_BIAS);
+	*output = oom_share(t, x);
 	return x;
 }

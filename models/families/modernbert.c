@@ -93,13 +93,14 @@ static void project(struct oom_tape *t, const struct oom_arch *a, struct oom_val
 		p[i] = oom_op_heads(t, p[i]);
 }
 
-static struct oom_val attend(struct oom_tape *t, const struct layer *l, bool slides, struct oom_val x)
+static struct oom_val attend(struct oom_tape *t, const struct layer *l, bool slides, struct oom_val x, struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_val p[3], qkv = oom_none();
 
 	at.mask = l->mask[slides];
+	at.weights = weights;
 	at.causal = a->extra[DECODER];
 	project(t, a, x, p);
 	if (!a->extra[DECODER])
@@ -135,14 +136,16 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct oom_arch *a = l->a;
 	const uint8_t kind = a->kind[i < a->n_layers ? i : a->n_layers - 1];
 	struct oom_val in = kind & FIRST ? oom_share(t, x) : norm(t, a, "attn_norm", oom_keep(x)), y;
+	struct oom_val weights = oom_none();
 
-	y = attend(t, l, kind & SLIDING, in);
+	y = attend(t, l, kind & SLIDING, in, &weights);
 	oom_drop(t, in);
 	x = oom_op_add(t, x, oom_keep(y));
 	in = y;                                 /* attn_output, a local of the layer */
 	y = feed_forward(t, a, norm(t, a, "mlp_norm", oom_keep(x)));
 	y = oom_op_add(t, x, y);
 	oom_drop(t, in);
+	oom_drop(t, weights);
 	return y;
 }
 
@@ -198,12 +201,13 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	const bool causal = a->extra[DECODER];
 	const uint16_t m_s = t->m_s;
 	struct layer l = {.a = a};
-	struct oom_val word, x, hidden, loss;
+	struct oom_val word, x, first, hidden, loss;
 
 	t->scope = "tok_embeddings";
 	word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, D(a->d_model));
 	x = oom_op_dropout(t, norm(t, a, "norm", oom_input_grads(t, x)), a->embed_dropout);
+	first = oom_share(t, x);                /* mask_kwargs["inputs_embeds"], a local of the model */
 	for (int i = 0; i < 2; i++)
 		l.mask[i] = oom_make_mask(t, causal, i ? a->window : 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
 	if (causal)                             /* position_ids are expanded over the batch, and with them the tables */
@@ -218,6 +222,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		oom_drop_shared(t, l.rope[i].sin);
 	}
 	x = norm(t, a, "final_norm", x);
+	oom_drop(t, first);
 	hidden = oom_share(t, x);               /* outputs[0] lives until the loss is done */
 	if (a->task == OOM_TASK_SEQ_CLS) {
 		loss = classify(t, a, x);
