@@ -40,8 +40,9 @@ struct oom_reader {
 	bool loose;                     /* other traditions' words for a size are taken too */
 };
 
-/* Rotary positions in one dimension, or in time, height and width: merged in every layer, or once for all. */
-enum oom_rope_axes { OOM_ROPE_1D, OOM_ROPE_3D_LAYER, OOM_ROPE_3D };
+/* Rotary positions in one dimension, or in time, height and width: merged in every layer, or once
+ * for all (and spread over neighbouring elements in every layer). */
+enum oom_rope_axes { OOM_ROPE_1D, OOM_ROPE_3D_LAYER, OOM_ROPE_3D, OOM_ROPE_3D_SPREAD };
 
 struct oom_arch {
 	const struct oom_family *family;

@@ -118,6 +118,7 @@ struct oom_val oom_emit_emu3(struct oom_emit *e);
 struct oom_val oom_emit_mllama(struct oom_emit *e);
 struct oom_val oom_emit_ernie(struct oom_emit *e);
 struct oom_val oom_emit_idefics(struct oom_emit *e);
+struct oom_val oom_emit_gemma4(struct oom_emit *e);
 struct oom_val oom_emit_omni(struct oom_emit *e);
 
 #endif

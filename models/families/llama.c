@@ -171,6 +171,8 @@ static void parse_own(struct oom_arch *a)
 
 		a->extra[N_CROSS] += at >= 0 && at < (double)a->n_layers;
 	}
+	for (uint64_t i = 3; is_type(a, "mllama_text_model") && (!cross || cross->type != OOM_KEY_LIST) && i < a->n_layers && i < 40; i += 5)
+		a->extra[N_CROSS]++;            /* the default: 3, 8, ... 38 */
 	if (a->extra[N_CROSS] >= a->n_layers)
 		oom_read_fail(r, "cross_attention_layers leaves no layer for text");
 }
@@ -459,7 +461,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
 	at.rope_fp32 = flags & FP32_ROPE && a->rope_axes != OOM_ROPE_3D_LAYER;
 	at.rope_spread = flags & INTERLEAVED && !a->rope_axes;
-	at.rope_sections = a->rope_axes == OOM_ROPE_3D_LAYER;
+	at.rope_sections = a->rope_axes == OOM_ROPE_3D_LAYER || a->rope_axes == OOM_ROPE_3D_SPREAD;
 	if (flags & LOCAL_ROPE && !(kind & 1))
 		at.rope = NULL;
 	at.repeat_kv = a->extra[MOSHI];
@@ -524,7 +526,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	}
 	l.rope.cos = l.rope.sin = oom_none();
 	if (a->rope_axes)
-		l.rope = oom_rope_tables_3d(t, rot ? rot : a->head_dim, dt, 2, a->rope_axes == OOM_ROPE_3D);
+		l.rope = oom_rope_tables_3d(t, rot ? rot : a->head_dim, dt, 2,
+					    a->rope_axes != OOM_ROPE_3D_LAYER);
 	else if (!a->extra[MOSHI])
 		l.rope = oom_rope_tables(t, rot ? rot : a->head_dim, flags & FP32_ROPE && flags & INTERLEAVED ? OOM_F32 : dt, 2);
 	l.local.cos = l.local.sin = oom_none();

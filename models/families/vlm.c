@@ -42,6 +42,8 @@ static const struct oom_composition compositions[] = {
 	{"chameleon", {"", "vq_config"}, oom_emit_chameleon, 0}, {"emu3", {"text_config", "vq_config"}, oom_emit_emu3, 0},
 	{"mllama", TEXT_VISION, oom_emit_mllama, OOM_VLM_TEXT_TIE}, {"ernie4_5_vl_moe", TEXT_VISION, oom_emit_ernie, 0},
 	{"idefics", {"", "vision_config", "perceiver_config"}, oom_emit_idefics, 0},
+	{"gemma4", {"text_config", "vision_config", "audio_config"}, oom_emit_gemma4, 0},
+	{"gemma4_unified", {"text_config", "vision_config", "audio_config"}, oom_emit_gemma4, 0},
 	{"ovis2", TEXT_VISION, oom_emit_ovis, 0}, {"llama4", TEXT_VISION, oom_emit_llama4, OOM_VLM_SHIFT},
 	{"fuyu", {"text_config"}, oom_emit_fuyu, 0}, {"florence2", TEXT_VISION, oom_emit_florence, 0},
 	{"qwen2_5_omni_thinker", {"text_config", "vision_config", "audio_config"}, oom_emit_omni, 0},
@@ -57,8 +59,8 @@ static const struct {
 	{"qwen2_vl_text", "qwen2", true, OOM_ROPE_3D_LAYER}, {"qwen2_5_vl_text", "qwen2", true, OOM_ROPE_3D_LAYER},
 	{"qwen2_5_omni_text", "qwen2", true, OOM_ROPE_3D_LAYER}, {"paddleocr_vl_text", "ernie4_5", false, OOM_ROPE_3D_LAYER},
 	{"qwen3_vl_text", "qwen3", false, OOM_ROPE_3D}, {"qwen3_vl_moe_text", "qwen3_moe", false, OOM_ROPE_3D},
-	{"qwen3_omni_moe_text", "qwen3_moe", false, OOM_ROPE_3D}, {"glm4v_text", "glm4", true, OOM_ROPE_3D},
-	{"glm_ocr_text", "glm4", false, OOM_ROPE_3D}, {"glm4v_moe_text", "glm4_moe", false, OOM_ROPE_3D},
+	{"qwen3_omni_moe_text", "qwen3_moe", false, OOM_ROPE_3D}, {"glm4v_text", "glm4", true, OOM_ROPE_3D_SPREAD},
+	{"glm_ocr_text", "glm4", false, OOM_ROPE_3D_SPREAD}, {"glm4v_moe_text", "glm4_moe", false, OOM_ROPE_3D},
 };
 
 const struct oom_composition *oom_composition_find(const char *type)
@@ -270,7 +272,7 @@ static const char *const types[] = {
 	"qwen3_5_moe", "cosmos3_omni", "exaone4_5", "internvl", "qianfan_ocr", "idefics3", "smolvlm", "lfm2_vl", "video_llama_3",
 	"paddleocr_vl", "mistral3", "lighton_ocr", "glm4v", "glm46v", "glmga", "glm4v_moe", "glm_ocr", "got_ocr2",
 	"pp_chart2table", "deepseek_vl_hybrid", "blip-2", "instructblip", "instructblipvideo", "idefics2", "aria", "janus",
-	"ovis2", "llama4", "fuyu", "florence2", "chameleon", "emu3", "mllama", "ernie4_5_vl_moe", "idefics", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", NULL};
+	"ovis2", "llama4", "fuyu", "florence2", "chameleon", "emu3", "mllama", "ernie4_5_vl_moe", "idefics", "gemma4", "gemma4_unified", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", NULL};
 
 const struct oom_family oom_family_vlm = {
 	.name = "vlm",

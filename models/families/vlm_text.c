@@ -1,29 +1,28 @@
 /* Text decoders of vision-language models that no model stands alone with: Llama's layer with quirks of their own, and
  * layers that only images meet.
- * Reference: transformers 5.12, models/{mllama,aria,chameleon,emu3,idefics,ernie4_5_vl_moe}/modeling_*.py. */
+ * Reference: transformers 5.12, models/{chameleon,idefics,ernie4_5_vl_moe}/modeling_*.py. */
 #include <string.h>
 
 #include "../vision.h"
 #include "../weights.h"
 
 enum {
-	CROSS = 1,              /* some layers are cross-attention, skipped without images (Mllama) */
 	BETWEEN = 2,            /* gated cross-attention between the layers (IDEFICS) */
 	HEAD_NORMS = 4,         /* query and key norms with weights for each head (Chameleon) */
 	SWIN = 8,               /* norms after attention and feed-forward (Chameleon) */
-	ARIA = 16, ERNIE = 32,  /* experts */
+	ERNIE = 32,             /* experts for text, others for images (ERNIE 4.5 VL) */
 	MASKED_HEAD = 64,       /* logits of the image codes are overwritten (Chameleon) */
 	FROZEN_TEXT = 128,
 	ROPE_FP32 = 256,
 };
-enum { FLAGS, MORE_ROWS, D_VISION, N_CROSS };   /* extra[] */
+enum { FLAGS, D_VISION };   /* extra[] */
 
 static const struct {
 	const char *type;
 	unsigned flags;
 } kinds[] = {
-	{"mllama_text_model", CROSS}, {"idefics", BETWEEN}, {"chameleon", HEAD_NORMS | MASKED_HEAD},
-	{"aria_text", ARIA}, {"ernie4_5_vl_moe_text", ERNIE | ROPE_FP32}, {"emu3_text_model", 0},
+	{"idefics", BETWEEN}, {"chameleon", HEAD_NORMS | MASKED_HEAD},
+	{"ernie4_5_vl_moe_text", ERNIE | ROPE_FP32}
 };
 
 static void parse_experts(struct oom_arch *a)
@@ -31,53 +30,20 @@ static void parse_experts(struct oom_arch *a)
 	struct oom_reader *r = &a->rd;
 	const uint64_t flags = a->extra[FLAGS];
 
-	if (!(flags & (ARIA | ERNIE)))
+	if (!(flags & ERNIE))
 		return;
 	a->n_experts = oom_read_count(r, "moe_num_experts", 1);
-	a->top_k = oom_read_count(r, flags & ARIA ? "moe_topk" : "moe_k", 1);
-	a->d_expert = a->d_ff;
-	if (flags & ERNIE) {
-		a->d_expert = (uint64_t)oom_read_item_real(r, "moe_intermediate_size", 0, 1536);
-		a->extra[D_VISION] = (uint64_t)oom_read_item_real(r, "moe_intermediate_size", 1, 512);
-		for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-			const char *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
+	a->top_k = oom_read_count(r, "moe_k", 1);
+	a->d_expert = (uint64_t)oom_read_item_real(r, "moe_intermediate_size", 0, 1536);
+	a->extra[D_VISION] = (uint64_t)oom_read_item_real(r, "moe_intermediate_size", 1, 512);
+	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
+		const char *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
 
-			a->kind[i] = mlp ? !strcmp(mlp, "dense") : !i;
-		}
+		a->kind[i] = mlp ? !strcmp(mlp, "dense") : !i;
 	}
 	a->d_shared = a->d_expert * oom_read_count_or(r, "moe_num_shared_experts", 0);
 	if (a->top_k > a->n_experts || !a->d_expert || a->d_expert >> 40)
 		oom_read_fail(r, "the experts' sizes make no model (model type %s)", r->family);
-}
-
-/* Layers that are cross-attention, or lie between the others. */
-static void parse_cross(struct oom_arch *a)
-{
-	struct oom_reader *r = &a->rd;
-	const struct oom_key *k;
-	uint64_t n = 0;
-
-	if (a->extra[FLAGS] & BETWEEN)
-		a->extra[N_CROSS] = a->n_layers / oom_read_count_or(r, "cross_layer_interval", 1);
-	if (!(a->extra[FLAGS] & CROSS))
-		return;
-	a->extra[MORE_ROWS] = 8;                /* nn.Embedding(vocab_size + 8): image tokens have no logits */
-	k = oom_read_key(r, "cross_attention_layers");
-	if (k && k->type == OOM_KEY_LIST) {
-		for (uint32_t i = 0; i < k->n_items && i < OOM_MAX_LAYERS; i++) {
-			const double at = oom_read_item_real(r, "cross_attention_layers", i, -1);
-
-			n += at >= 0 && at < (double)a->n_layers;
-		}
-	} else {
-		for (uint64_t i = 3; i < a->n_layers && i <= 38; i += 5)        /* 3, 8, ... 38 */
-			n++;
-	}
-	if (n >= a->n_layers)
-		oom_read_fail(r, "cross_attention_layers leaves no other layer (model type %s)", r->family);
-	else
-		a->n_layers -= n;
-	a->extra[N_CROSS] = n;
 }
 
 static void parse(struct oom_arch *a)
@@ -106,13 +72,12 @@ static void parse(struct oom_arch *a)
 	}
 	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
 	a->act = oom_read_act(r, "hidden_act", "silu");
-	a->tie = !(a->extra[FLAGS] & CROSS) && oom_read_bool(r, "tie_word_embeddings", false);  /* rows differ: never tied */
+	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
 	a->qkv_bias = a->o_bias = oom_read_bool(r, "attention_bias", false) || oom_read_bool(r, "use_bias", false);
 	a->mlp_bias = oom_read_bool(r, "mlp_bias", false) || oom_read_bool(r, "use_bias", false);
-	a->attn_dropout = oom_read_real(r, a->extra[FLAGS] & (CROSS | BETWEEN) ? "dropout" : "attention_dropout", 0);
-	a->dropout = strcmp(a->model_type, "emu3_text_model") && !(a->extra[FLAGS] & BETWEEN) ? 0 : a->attn_dropout;
+	a->attn_dropout = oom_read_real(r, a->extra[FLAGS] & BETWEEN ? "dropout" : "attention_dropout", 0);
+	a->dropout = a->extra[FLAGS] & BETWEEN ? a->attn_dropout : 0;
 	parse_experts(a);
-	parse_cross(a);
 }
 
 struct layer {
@@ -182,15 +147,12 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 {
 	const uint64_t flags = a->extra[FLAGS];
 	struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared,
-			    .act = a->act, .router_frozen_bias = flags & ERNIE, .topk_first = flags & ARIA,
-			    .scores_in_model_type = flags & ERNIE};
+			    .act = a->act, .router_frozen_bias = flags & ERNIE, .scores_in_model_type = flags & ERNIE};
 
 	if (!a->n_experts || kind)
 		return oom_gated_mlp(t, x, a->act, D(a->d_ff), a->mlp_bias);
 	if (flags & ERNIE)                      /* text tokens go to the text experts */
 		oom_weights_only(t, vision_experts, (void *)a);
-	if (flags & ARIA)
-		t->warning = "experts run one after another over rows sorted by expert: counted as grouped products";
 	return oom_moe_mlp(t, &m, x);
 }
 
@@ -218,38 +180,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	return oom_op_add(t, x, oom_op_dropout(t, h, a->dropout));
 }
 
-/* ---- what only images meet ---- */
-
-static void mllama_cross(struct oom_tape *t, const void *ctx, uint64_t i)
-{
-	const struct oom_arch *a = ctx;
-	const uint64_t d = a->d_model, q = a->n_heads * a->head_dim, kv = a->n_kv_heads * a->head_dim;
-
-	(void)i;
-	t->scope = "cross_attn";
-	oom_weight_linear(t, "q_proj", d, q, false);
-	oom_weight_linear(t, "k_proj", d, kv, false);
-	oom_weight_linear(t, "v_proj", d, kv, false);
-	oom_weight_linear(t, "o_proj", q, d, false);
-	oom_weight_norm(t, "q_norm", a->head_dim, false);
-	oom_weight_norm(t, "k_norm", a->head_dim, false);
-	oom_weight(t, "cross_attn_attn_gate", 0, 1);
-	oom_weight(t, "cross_attn_mlp_gate", 0, 1);
-	oom_weight_norm(t, "input_layernorm", d, false);
-	oom_weight_linear(t, "gate_proj", d, a->d_ff, false);
-	oom_weight_linear(t, "up_proj", d, a->d_ff, false);
-	oom_weight_linear(t, "down_proj", a->d_ff, d, false);
-	oom_weight_norm(t, "post_attention_layernorm", d, false);
-}
-
-static void cross_layers(struct oom_tape *t, void *ctx)
-{
-	const struct oom_arch *a = ctx;
-
-	oom_weight_layers(t, a->extra[N_CROSS], mllama_cross, a);
-}
-
-static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed)
+/* logits[:, :, image_tokens] = min */
+static struct oom_val masked_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed)
 {
 	struct oom_val logits, hidden, mask, loss;
 
@@ -257,12 +189,8 @@ static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct 
 		return oom_causal_tail(t, a, h, embed);
 	hidden = oom_share(t, h);
 	logits = oom_lm_head(t, a, h, embed, "lm_head", false);
-	if (a->extra[FLAGS] & MASKED_HEAD) {
-		mask = oom_new(t, "image codes", OOM_MONO_ONE, (struct oom_dim){8192, "codes"}, OOM_I64);
-		logits = oom_op_masked_inplace(t, logits, mask);
-	} else {                                /* MllamaForCausalLM: lm_head(h).float(), before the output holds it */
-		logits = oom_op_cast(t, logits, OOM_F32);
-	}
+	mask = oom_new(t, "image codes", OOM_MONO_ONE, (struct oom_dim){8192, "codes"}, OOM_I64);
+	logits = oom_op_masked_inplace(t, logits, mask);
 	loss = oom_causal_lm_loss(t, a, logits);
 	oom_drop(t, hidden);
 	return loss;
@@ -270,7 +198,7 @@ static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct 
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint64_t flags = a->extra[FLAGS], rows = a->vocab + a->extra[MORE_ROWS];
+	const uint64_t flags = a->extra[FLAGS], rows = a->vocab;
 	const bool frozen = t->frozen;
 	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
@@ -287,8 +215,6 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	l.mask = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
 	l.rope = flags & ERNIE ? oom_rope_tables_3d(t, a->head_dim, OOM_F32, 1, true) : oom_rope_tables(t, a->head_dim, dt, 2);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
-	if (flags & CROSS)
-		oom_weights_only(t, cross_layers, (void *)a);
 	oom_drop_shared(t, l.rope.cos);
 	oom_drop_shared(t, l.rope.sin);
 	oom_drop_shared(t, l.mask);
@@ -297,17 +223,17 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	t->frozen = frozen;
 	oom_drop(t, ids);
 	oom_drop(t, first);
-	if (flags & MASKED_HEAD || (flags & CROSS && a->vlm && a->vlm->alone && a->task == OOM_TASK_CAUSAL_LM))
-		return head(t, a, x, embed);
+	if (flags & MASKED_HEAD)
+		return masked_head(t, a, x, embed);
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"mllama_text_model", "aria_text", "ernie4_5_vl_moe_text", "emu3_text_model", NULL};
+static const char *const types[] = {"ernie4_5_vl_moe_text", NULL};
 
 const struct oom_family oom_family_vlm_text = {
 	.name = "vlm_text",
-	.summary = "text decoders of vision-language models: Llama's layer, layers only images meet",
-	.source = "transformers 5.12 models/mllama/modeling_mllama.py and its like",
+	.summary = "text decoders of vision-language models: Llama's layer with quirks",
+	.source = "transformers 5.12 models/chameleon/modeling_chameleon.py and its like",
 	.types = types,
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
