@@ -89,6 +89,7 @@ struct oom_composition {
 	unsigned flags;
 };
 enum { OOM_VLM_FLAT = 1,                        /* old files hold the text's keys at the top */
+       OOM_VLM_AUDIO = 16,                      /* trained as sequence to sequence, on text alone */
        OOM_VLM_TEXT_TIE = 2,                    /* tied as the text config says */
        OOM_VLM_SHIFT_FP32 = 4, OOM_VLM_SHIFT = 8, /* the class shifts the logits (enum oom_shift) */
 };
@@ -120,5 +121,10 @@ struct oom_val oom_emit_ernie(struct oom_emit *e);
 struct oom_val oom_emit_idefics(struct oom_emit *e);
 struct oom_val oom_emit_gemma4(struct oom_emit *e);
 struct oom_val oom_emit_omni(struct oom_emit *e);
+
+/* audio_parts.c: weights alone */
+struct oom_val oom_emit_whisper_tower(struct oom_emit *e);
+struct oom_val oom_emit_granite_speech(struct oom_emit *e);
+struct oom_val oom_emit_vibevoice(struct oom_emit *e);
 
 #endif

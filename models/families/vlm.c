@@ -14,6 +14,7 @@
 extern const struct oom_family oom_family_vlm_text;
 
 #define TEXT_VISION {"text_config", "vision_config"}
+#define TEXT_AUDIO {"text_config", "audio_config"}
 static const struct oom_composition compositions[] = {
 	{"llava", TEXT_VISION, oom_emit_llava, 0}, {"llava_next", TEXT_VISION, oom_emit_llava, 0},
 	{"llava_next_video", TEXT_VISION, oom_emit_llava, 0}, {"llava_onevision", TEXT_VISION, oom_emit_llava, 0},
@@ -48,6 +49,14 @@ static const struct oom_composition compositions[] = {
 	{"fuyu", {"text_config"}, oom_emit_fuyu, 0}, {"florence2", TEXT_VISION, oom_emit_florence, 0},
 	{"qwen2_5_omni_thinker", {"text_config", "vision_config", "audio_config"}, oom_emit_omni, 0},
 	{"qwen3_omni_moe_thinker", {"text_config", "vision_config", "audio_config"}, oom_emit_omni, 0},
+	{"qwen2_audio", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO | OOM_VLM_SHIFT}, {"voxtral", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO},
+	{"voxtral_realtime", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO},
+	{"audioflamingo3", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO},
+	{"musicflamingo", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO}, {"glmasr", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO},
+	{"granite_speech", {"text_config", "encoder_config", "projector_config"}, oom_emit_granite_speech,
+	 OOM_VLM_AUDIO | OOM_VLM_SHIFT},
+	{"vibevoice_asr", {"text_config", "acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"}, oom_emit_vibevoice,
+	 OOM_VLM_AUDIO},
 };
 
 /* Text configs whose model is another type's under a name of its own (their classes inherit it). */
@@ -61,6 +70,7 @@ static const struct {
 	{"qwen3_vl_text", "qwen3", false, OOM_ROPE_3D}, {"qwen3_vl_moe_text", "qwen3_moe", false, OOM_ROPE_3D},
 	{"qwen3_omni_moe_text", "qwen3_moe", false, OOM_ROPE_3D}, {"glm4v_text", "glm4", true, OOM_ROPE_3D_SPREAD},
 	{"glm_ocr_text", "glm4", false, OOM_ROPE_3D_SPREAD}, {"glm4v_moe_text", "glm4_moe", false, OOM_ROPE_3D},
+	{"voxtral_realtime_text", "mistral", false, OOM_ROPE_1D},
 };
 
 const struct oom_composition *oom_composition_find(const char *type)
@@ -228,7 +238,8 @@ static void parse(struct oom_arch *a)
 	for (size_t i = 0; i < OOM_PARTS && v->kind->part[i]; i++)
 		open_part(v, v->kind->part[i]);
 	find_text(a, v);
-	tie = oom_read_bool(&v->outer, "tie_word_embeddings", oom_read_bool(&v->part[0].rd, "tie_word_embeddings", false));
+	tie = oom_read_bool(&v->outer, "tie_word_embeddings",
+			    !(v->kind->flags & OOM_VLM_AUDIO) && oom_read_bool(&v->part[0].rd, "tie_word_embeddings", false));
 	v->alone = text_alone(&v->outer);
 	a->rd = v->part[0].rd;
 	a->rd.family = v->type;
@@ -241,7 +252,7 @@ static void parse(struct oom_arch *a)
 	if (!(v->kind->flags & OOM_VLM_TEXT_TIE))
 		a->tie = tie;
 	v->text_task = a->default_task;
-	a->default_task = OOM_TASK_IMAGE_TEXT;
+	a->default_task = v->kind->flags & OOM_VLM_AUDIO ? OOM_TASK_SEQ2SEQ : OOM_TASK_IMAGE_TEXT;
 	if (!a->rd.status && !v->outer.status && a->d_model)
 		check_emission(a);
 }
@@ -260,7 +271,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		   OOM_SHIFT_LABELS;
 	emit_parameters(t, &e);
 	t->scope = "";
-	own->task = task == OOM_TASK_IMAGE_TEXT ? v->text_task : task;
+	own->task = task == OOM_TASK_IMAGE_TEXT || task == OOM_TASK_SEQ2SEQ ? v->text_task : task;
 	loss = v->text->step(t, a);
 	own->task = task;                       /* the evaluation pass must find what the first one found */
 	return loss;
@@ -272,7 +283,8 @@ static const char *const types[] = {
 	"qwen3_5_moe", "cosmos3_omni", "exaone4_5", "internvl", "qianfan_ocr", "idefics3", "smolvlm", "lfm2_vl", "video_llama_3",
 	"paddleocr_vl", "mistral3", "lighton_ocr", "glm4v", "glm46v", "glmga", "glm4v_moe", "glm_ocr", "got_ocr2",
 	"pp_chart2table", "deepseek_vl_hybrid", "blip-2", "instructblip", "instructblipvideo", "idefics2", "aria", "janus",
-	"ovis2", "llama4", "fuyu", "florence2", "chameleon", "emu3", "mllama", "ernie4_5_vl_moe", "idefics", "gemma4", "gemma4_unified", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", NULL};
+	"ovis2", "llama4", "fuyu", "florence2", "chameleon", "emu3", "mllama", "ernie4_5_vl_moe", "idefics", "gemma4", "gemma4_unified", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker",
+	"qwen2_audio", "voxtral", "voxtral_realtime", "audioflamingo3", "musicflamingo", "glmasr", "granite_speech", "vibevoice_asr", NULL};
 
 const struct oom_family oom_family_vlm = {
 	.name = "vlm",
