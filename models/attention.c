@@ -166,7 +166,7 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 		k = oom_op_unary(t, OOM_SCALE, k);
 	v = oom_op_heads(t, oom_op_linear(t, a->v, src, vd, bias));
 	if (a->gated)
-		gate = oom_op_linear(t, "gate_proj", oom_keep(x), qd, 0);
+		gate = oom_op_linear(t, "gate_proj", oom_keep(x), qd, a->gate_bias ? OOM_BIAS : 0);
 	if (a->rope)
 		rotate(t, a, &q, &k);
 	if (a->qk_norm && a->qk_norm_late) {
@@ -179,6 +179,13 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	q = oom_attention_core(t, a, q, k, v);
 	if (a->gated || a->gate_in_q)
 		q = oom_op_mul(t, q, oom_op_unary(t, OOM_SIGMOID, oom_keep(gate)));
+	if (a->head_gate) {
+		const enum oom_dtype dt = (enum oom_dtype)q.dt;
+
+		gate = oom_op_linear(t, "g_proj", oom_keep(x), (struct oom_dim){a->heads, "n_heads"}, 0);
+		gate = oom_op_cast(t, oom_op_unary(t, OOM_SOFTPLUS, oom_op_cast(t, gate, OOM_F32)), dt);
+		q = oom_op_mul(t, q, oom_keep(gate));
+	}
 	if (a->o_norm)
 		q = oom_norm(t, a->norm, a->o_norm, q, 0);
 	q = oom_op_linear(t, a->o, q, h, a->o_bias ? OOM_BIAS : 0);

@@ -43,6 +43,8 @@ struct oom_attn {
 	bool rope_cat;                  /* rotated and passed parts joined although nothing passes */
 	bool rope_sections;             /* tables of three axes merged anew in every layer */
 	bool rope_spread;               /* halves of cos and sin repeated in place: new tables in every layer */
+	bool gate_bias;                 /* of gated's gate_proj */
+	bool head_gate;                 /* softplus(g_proj(x)) in fp32, one number a head (Laguna) */
 	bool gate_in_q;                 /* q_proj gives queries and such a gate, by head (Qwen3-Next) */
 	bool k_scaled;                  /* keys times a constant before the rotation (Falcon-H1) */
 	const char *o_norm;             /* norm before the output projection; NULL: none */

@@ -75,10 +75,11 @@ struct oom_val oom_ssd_mixer(struct oom_tape *t, const struct oom_ssd *m, struct
 
 /* Mamba (selective.c). */
 struct oom_selective {
-	uint64_t inner, d_state, rank, kernel, heads;   /* heads > 1: Zamba */
-	bool bias, conv_bias, associative;
-	enum oom_norm norm;             /* of time steps, B and C */
-	bool normed;
+	uint64_t inner, d_state, rank, kernel, heads;
+	bool by_head;                   /* bare weights of every head, A in fp32 (Zamba) */
+	bool bias, conv_bias;
+	bool normed;                    /* time steps, B and C by `norm` */
+	enum oom_norm norm;
 	enum oom_act act;
 };
 bool oom_selective_check(struct oom_reader *r, const struct oom_selective *m);

@@ -65,30 +65,54 @@ static struct oom_val normed(struct oom_tape *t, const struct oom_selective *m, 
 	return m->normed ? oom_norm(t, m->norm, name, x, 0) : x;
 }
 
+/* x @ weight of every head, the weight spread over a batch of several. */
+static struct oom_val product_by_head(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows, uint64_t cols, uint64_t heads)
+{
+	const struct oom_dim out = {rows * heads, name}, all = {rows * cols * heads, NULL};
+	struct oom_val w = oom_param(t, name, rows * heads, cols, 0);
+
+	w = oom_cond_above(t, t->m_b, 1) ? oom_op_expand_copy(t, w, t->m_b, all) : oom_op_view(t, w, OOM_MONO_ONE, all);
+	return oom_op_bmm(t, name, oom_op_copy(t, "clone", x), w, t->m_bs, out, cols);
+}
+
+/* Time steps (after softplus), B and C, from the convolved states. */
+static struct oom_val select_steps(struct oom_tape *t, const struct oom_selective *m, struct oom_val u, struct scan *s, struct oom_val *b,
+				   struct oom_hold *held)
+{
+	const struct oom_dim rank = {m->rank * m->heads, "dt_rank"}, state = {m->d_state * m->heads, "d_state"}, parts[3] = {rank, state, state};
+	const uint64_t width = m->rank + 2 * m->d_state;
+	struct oom_val x = oom_keep(u), p[3], step;
+
+	if (m->by_head) {
+		x = product_by_head(t, "x_proj_weight", x, width, m->inner / m->heads, m->heads);
+	} else {
+		x.perm = oom_cond_above(t, t->m_b, 1);                  /* transposed: folding the batch copies it */
+		x = oom_op_linear(t, "x_proj", x, (struct oom_dim){width, "dt_rank + 2 * d_state"}, 0);
+	}
+	oom_op_split(t, x, 3, parts, p);
+	p[0] = oom_hold(t, held, normed(t, m, "dt_layernorm", p[0]));
+	*b = oom_hold(t, held, normed(t, m, "b_layernorm", p[1]));
+	s->c = oom_hold(t, held, normed(t, m, "c_layernorm", p[2]));
+	if (m->by_head) {
+		step = product_by_head(t, "dt_proj_weight", p[0], m->inner / m->heads, m->rank, m->heads);
+		step = oom_op_add(t, step, oom_param(t, "dt_proj_bias", 0, m->inner, 0));
+	} else {
+		step = oom_op_linear(t, "dt_proj", p[0], s->inner, OOM_BIAS);
+	}
+	return oom_op_unary(t, OOM_SOFTPLUS, step);
+}
+
 static struct oom_val discretise(struct oom_tape *t, const struct oom_selective *m, struct oom_val u, struct scan *s, struct oom_hold *held)
 {
-	const struct oom_dim rank = {m->rank, "dt_rank"}, parts[3] = {rank, s->state, s->state};
-	const uint32_t flags = m->heads > 1 ? OOM_P_FP32 : 0;           /* Zamba builds A in fp32 */
-	struct oom_val log = oom_param(t, "A_log", m->inner, m->d_state, flags), p[3], x, step, a, b;
+	struct oom_val log = oom_param(t, "A_log", m->inner, m->d_state, m->by_head ? OOM_P_FP32 : 0), step, a, b, in;
 
-	x = oom_keep(u);
-	x.perm = oom_cond_above(t, t->m_b, 1);                          /* transposed: folding the batch copies it */
-	x = oom_op_linear_in(t, "x_proj", x, m->inner / m->heads, (struct oom_dim){m->rank + 2 * m->d_state, "dt_rank + 2 * d_state"}, 0);
-	if (m->heads > 1)                                               /* so many for every head */
-		oom_hold(t, held, x);
-	oom_op_split(t, x, 3, parts, p);
-	p[0] = normed(t, m, "dt_layernorm", p[0]);
-	p[1] = oom_hold(t, held, normed(t, m, "b_layernorm", p[1]));
-	s->c = oom_hold(t, held, normed(t, m, "c_layernorm", p[2]));
-	oom_hold(t, held, p[0]);
-	step = oom_op_unary(t, OOM_SOFTPLUS, oom_op_linear(t, "dt_proj", p[0], s->inner, OOM_BIAS));
-	oom_hold(t, held, step);
+	step = oom_hold(t, held, select_steps(t, m, u, s, &in, held));
 	t->scope = "mixer";
 	a = oom_op_unary(t, OOM_NEG, oom_op_unary(t, OOM_EXP, oom_op_cast(t, log, OOM_F32)));
 	oom_hold(t, held, a);
 	a = oom_op_mul_into(t, a, oom_keep(step), t->m_bs, s->all);
 	s->a = oom_hold(t, held, oom_op_unary(t, OOM_EXP, a));
-	b = oom_op_mul_into(t, step, oom_op_cast(t, p[1], OOM_F32), t->m_bs, s->all);
+	b = oom_op_mul_into(t, step, oom_op_cast(t, in, OOM_F32), t->m_bs, s->all);
 	oom_hold(t, held, b);
 	s->bu = oom_hold(t, held, oom_op_mul_into(t, b, oom_op_cast(t, oom_keep(u), OOM_F32), t->m_bs, s->all));
 	return u;
@@ -109,6 +133,8 @@ struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selectiv
 	oom_hold(t, &held, x);
 	y = oom_hold(t, &held, oom_op_linear(t, "in_proj", x, (struct oom_dim){2 * m->inner, "2 * d_inner"}, bias));
 	oom_op_split(t, y, 2, parts, p);
+	if (m->by_head)
+		p[0] = oom_hold(t, &held, oom_op_copy(t, "contiguous", p[0]));
 	p[0] = oom_mask_padding(t, p[0], true);
 	u = oom_short_conv(t, "conv1d", p[0], m->kernel, m->conv_bias, m->act);
 	u = oom_hold(t, &held, oom_mask_padding(t, u, true));
