@@ -77,8 +77,9 @@ static struct oom_val attention(struct oom_tape *t, struct oom_val x, uint64_t d
 	const struct oom_dim width = {d, "dim"};
 	struct oom_val q, k, w, global, y;
 
-	q = oom_op_linear(t, "to_query", oom_keep(x), width, OOM_BIAS);
-	k = oom_op_linear(t, "to_key", oom_keep(x), width, OOM_BIAS);
+	/* the map seen as tokens is not contiguous: each product folds it into a copy (autocast's cast is that copy) */
+	q = oom_op_linear(t, "to_query", t->amp ? oom_keep(x) : oom_op_copy(t, "clone", oom_keep(x)), width, OOM_BIAS);
+	k = oom_op_linear(t, "to_key", t->amp ? oom_keep(x) : oom_op_copy(t, "clone", oom_keep(x)), width, OOM_BIAS);
 	q = oom_normalize(t, q, 1);
 	k = oom_normalize(t, k, 1);
 	w = oom_op_matmul_param(t, "w_g", oom_keep(q), oom_param(t, "w_g", d, 1, 0), oom_none(), D(1));
