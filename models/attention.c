@@ -188,6 +188,8 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	}
 	if (a->o_norm)
 		q = oom_norm(t, a->norm, a->o_norm, q, 0);
+	if (a->o_square && q.width != h.n)      /* no step runs so: only the weights count */
+		q = oom_op_view(t, q, q.mono, h);
 	q = oom_op_linear(t, a->o, q, h, a->o_bias ? OOM_BIAS : 0);
 	if (!oom_is_none(gate))
 		oom_drop(t, gate);

@@ -37,6 +37,7 @@ struct oom_attn {
 	bool no_cast_back;              /* and its result goes on in that type */
 	const char *q, *k, *v, *o;      /* module names */
 	uint16_t mq, mk, sk;            /* tokens of queries and keys, length of keys */
+	bool o_square;                  /* the output projection takes d_model, whatever the heads make (Helium) */
 	bool repeat_kv;                 /* sdpa with grouped heads spread out, mask or not (Moshi) */
 	bool rope_fp32;                 /* q and k rotated in fp32 */
 	bool gated;                     /* output times sigmoid(gate_proj(x)) (AFMoE) */

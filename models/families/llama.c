@@ -164,6 +164,12 @@ static void parse_own(struct oom_arch *a)
 	a->extra[EMBED_MORE] = a->extra[MOSHI] ? 1 : is_type(a, "mllama_text_model") ? 8 : 0;
 	a->float_logits = a->extra[EMBED_MORE] != 0;
 	a->tie = a->tie && !a->extra[EMBED_MORE];      /* head and embedding differ in length */
+	if (is_type(a, "helium")) {
+		a->o_bias = false;
+		if (a->n_heads * a->head_dim != a->d_model)
+			snprintf(a->warning, sizeof(a->warning), "helium's output projection takes hidden_size, not num_attention_heads * head_dim: "
+				 "no step runs so.");
+	}
 	if (is_type(a, "emu3_text_model"))
 		a->dropout = a->attn_dropout;
 	for (uint32_t i = 0; cross && cross->type == OOM_KEY_LIST && i < cross->n_items; i++) {
@@ -465,6 +471,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	if (flags & LOCAL_ROPE && !(kind & 1))
 		at.rope = NULL;
 	at.repeat_kv = a->extra[MOSHI];
+	at.o_square = is_type(a, "helium");
 	if (a->extra[MOSHI])                    /* every layer makes its own tables */
 		rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
 	at.o_norm = flags & SUB_NORM ? "attn_sub_norm" : NULL;
