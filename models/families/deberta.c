@@ -2,11 +2,12 @@
  * Reference: transformers 5.12, models/deberta_v2/modeling_deberta_v2.py. */
 #include <string.h>
 
-#include "../blocks.h"
+#include "../encoder.h"
 
 /* extra[]: rows of the relative embeddings; which terms the scores have; shared projections; normed relative embeddings;
- * learned positions in the input */
-enum { SPAN2, C2P, P2C, SHARE, NORM_REL, BIASED };
+ * learned positions in the input; the older language model head; a convolution after the first layer: kernel, groups,
+ * activation */
+enum { SPAN2, C2P, P2C, SHARE, NORM_REL, BIASED, LEGACY, CONV, GROUPS, CONV_ACT };
 
 static void read_terms(struct oom_arch *a)
 {
@@ -72,16 +73,22 @@ static void parse(struct oom_arch *a)
 	if (a->d_model % a->n_heads)
 		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
 			      (unsigned long long)a->n_heads);
-	if (oom_read_real(r, "conv_kernel_size", 0) > 0)
-		oom_read_fail(r, "deberta-v2 with a convolution (conv_kernel_size) is not modelled");
-	if (!oom_read_bool(r, "legacy", true))
-		oom_read_fail(r, "deberta-v2 with legacy = false is not modelled");
+	a->extra[CONV] = oom_read_count_or(r, "conv_kernel_size", 0);
+	a->extra[GROUPS] = oom_read_count_or(r, "conv_groups", 1);
+	a->extra[CONV_ACT] = oom_read_act(r, "conv_act", "tanh");
+	if (a->extra[CONV] && (!a->extra[GROUPS] || a->d_model % a->extra[GROUPS]))
+		oom_read_fail(r, "hidden_size (%llu) is not a multiple of conv_groups (%llu)", (unsigned long long)a->d_model,
+			      (unsigned long long)a->extra[GROUPS]);
+	a->extra[LEGACY] = oom_read_bool(r, "legacy", true);
+	if (!a->extra[LEGACY])                  /* the newer head multiplies by the embeddings themselves */
+		a->tie = true;
 }
 
 struct layer {
 	const struct oom_arch *a;
 	struct oom_val mask, rel_pos, rel;
 	uint16_t m_rel;                 /* rows of the relative embeddings */
+	struct oom_kept *kept;
 };
 
 /* view, permute, contiguous: always a copy */
@@ -231,7 +238,41 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	(void)i;
 	x = output(t, l->a, attend(t, l, x), x);
 	y = oom_activation(t, l->a->act, oom_op_linear(t, "dense", oom_keep(x), D(l->a->d_ff), OOM_BIAS));
-	return output(t, l->a, y, x);
+	x = output(t, l->a, y, x);
+	oom_kept_add(t, l->kept, x);            /* output_hidden_states=True, always */
+	return x;
+}
+
+/* ConvLayer: the first layer's output plus a convolution of its input. */
+static struct oom_val convolve(struct oom_tape *t, const struct oom_arch *a, struct oom_val in, struct oom_val x)
+{
+	const struct oom_dim h = D(a->d_model);
+	struct oom_val out = oom_op_copy(t, "contiguous", in), mask;
+
+	out = oom_op_conv(t, "conv", out, a->d_model, a->d_model / a->extra[GROUPS] * a->extra[CONV], true, t->m_bs, h);
+	out = oom_op_copy(t, "contiguous", out);
+	out = oom_op_masked_inplace(t, out, oom_new(t, "rmask", t->m_bs, D(1), OOM_U8));
+	out = oom_activation(t, (enum oom_act)a->extra[CONV_ACT], oom_op_dropout(t, out, a->dropout));
+	x = oom_op_add(t, x, oom_keep(out));
+	x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
+	mask = oom_new(t, "input_mask", t->m_bs, D(1), (enum oom_dtype)x.dt);
+	x = oom_op_mul(t, x, mask);
+	oom_drop(t, out);
+	return x;
+}
+
+/* The layers; with a convolution the first one by itself. */
+static struct oom_val run_layers(struct oom_tape *t, const struct oom_arch *a, const struct layer *l, struct oom_val x)
+{
+	const uint32_t n = (uint32_t)oom_depth(t, a->n_layers);
+	struct oom_val in;
+
+	if (!a->extra[CONV] || !n)
+		return oom_layers(t, n, NULL, block, l, x);
+	in = oom_share(t, x);
+	x = oom_layer_alone(t, 0, block, oom_layer_ctx(t, l, sizeof(*l)), x);
+	x = convolve(t, a, in, x);
+	return oom_layers(t, n - 1, NULL, block, l, x);
 }
 
 static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)
@@ -296,31 +337,30 @@ static void relative(struct oom_tape *t, const struct oom_arch *a, struct layer 
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
+	const struct oom_mlm m = {.d = a->extra[LEGACY] ? a->d_embed : a->d_model, .act = a->act, .spare_bias = true,
+				  .add_bias = !a->extra[LEGACY]};
+	struct oom_kept kept;
+	struct layer l = {.a = a, .mask = oom_none(), .rel_pos = oom_none(), .rel = oom_none(), .kept = &kept};
 	struct oom_val word, x = embeddings(t, a, &word), hidden, loss, first;
-	struct layer l = {.a = a, .mask = oom_none(), .rel_pos = oom_none(), .rel = oom_none()};
 
+	kept.n = 0;
 	/* the product of the mask with itself: ones in fp32 unless the batch brings its own, in int64 */
 	l.mask = oom_new(t, "attention_mask", oom_mono_mul(t, t->m_b, oom_mono_mul(t, t->m_s, t->m_s)), D(1),
 			 t->plan->padding_mask ? OOM_I64 : OOM_F32);
 	relative(t, a, &l);
 	first = oom_share(t, x);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
+	x = run_layers(t, a, &l, x);
 	oom_drop_shared(t, l.mask);
 	if (a->extra[SPAN2]) {
 		oom_drop_shared(t, l.rel_pos);
 		oom_drop_shared(t, l.rel);
 	}
+	oom_kept_drop(t, &kept);
 	oom_drop(t, first);
+	if (a->task != OOM_TASK_SEQ_CLS)
+		return oom_mlm_loss(t, a, &m, x, word);
 	hidden = oom_share(t, x);
-	if (a->task == OOM_TASK_SEQ_CLS) {
-		loss = classify(t, a, x);
-	} else {
-		x = oom_op_linear(t, "dense", x, D(a->d_embed), OOM_BIAS | OOM_NO_QUANT);
-		x = oom_op_layer_norm(t, "LayerNorm", oom_activation(t, a->act, x), 0, true, true);
-		if (!a->tie)                    /* predictions.bias, apart from decoder.bias when nothing is tied */
-			oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
-		loss = oom_plain_lm_loss(t, oom_lm_head(t, a, x, word, "decoder", true), false, t->m_bs);
-	}
+	loss = classify(t, a, x);
 	oom_drop(t, hidden);
 	return loss;
 }
