@@ -63,7 +63,7 @@ static void add(struct front *f, const int64_t *v, size_t classes, bool *full)
 	memcpy(f->at[f->n++], v, sizeof(f->at[0]));
 }
 
-static bool moment(struct oom_compiled *c, const int64_t *v, enum oom_pass pass, bool net)
+static bool moment(struct oom_compiled *c, const int64_t *v, enum oom_pass pass, enum oom_moment kind)
 {
 	if (c->n_moments == c->cap_moments) {
 		void *q = realloc(c->moments, (c->cap_moments * 2 + 32) * sizeof(*c->moments));
@@ -87,20 +87,20 @@ static bool moment(struct oom_compiled *c, const int64_t *v, enum oom_pass pass,
 			c->terms[c->n_terms++] = (struct oom_term){v[k], k};
 	c->moments[c->n_moments].to = c->n_terms;
 	c->moments[c->n_moments].pass = (uint8_t)pass;
-	c->moments[c->n_moments++].net = net;
+	c->moments[c->n_moments++].kind = kind;
 	return true;
 }
 
 static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tape *t, const struct unit *unit, enum oom_pass pass,
-				    struct front *outer, struct front *inner)
+				    struct front *outer, struct front *inner, struct front *late)
 {
 	static const enum oom_stream_id stream_of[] = {OOM_STREAM_FWD, OOM_STREAM_BWD, OOM_STREAM_BWD, OOM_STREAM_EVAL};
 	const struct oom_stream *s = &t->streams[stream_of[pass]];
 	int64_t cur[MAX_CLASSES] = {0}, start[MAX_CLASSES], delta[MAX_CLASSES];
 	struct front *now = outer;
-	bool full = false;
+	bool full = false, after = false;
 
-	outer->n = inner->n = 0;
+	outer->n = inner->n = late->n = 0;
 	add(outer, cur, c->n_classes, &full);
 	for (size_t i = 0; i < s->n; i++) {
 		const int32_t ev = s->ev[i];
@@ -127,7 +127,10 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 					last[j] = inner->at[m][j] + delta[j];
 				add(outer, inner->at[m], c->n_classes, &full);
 				add(outer, last, c->n_classes, &full);
+				if (pass == OOM_PASS_BWD_ACC)
+					add(late, last, c->n_classes, &full);
 			}
+			after = pass == OOM_PASS_BWD_ACC;
 			for (size_t j = 0; j < c->n_classes; j++)
 				cur[j] += delta[j];
 			now = outer;
@@ -137,8 +140,11 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 		case OOM_EV_ALLOC:
 			cur[k] += w;
 			/* an allocation right after this one has all this one has */
-			if (i + 1 == s->n || s->ev[i + 1] < 0 || (s->ev[i + 1] & 3) != OOM_EV_ALLOC)
+			if (i + 1 == s->n || s->ev[i + 1] < 0 || (s->ev[i + 1] & 3) != OOM_EV_ALLOC) {
 				add(now, cur, c->n_classes, &full);
+				if (after && now == inner)
+					add(late, cur, c->n_classes, &full);
+			}
 			break;
 		case OOM_EV_FREE: cur[k] -= w; break;
 		case OOM_EV_FREE_ALL: cur[k] -= w * t->rows[ev >> 2].mult; break;
@@ -148,9 +154,12 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 	if (full)
 		return OOM_ERR_LIMIT;
 	for (size_t m = 0; m < outer->n; m++)
-		if (!moment(c, outer->at[m], pass, false))
+		if (!moment(c, outer->at[m], pass, OOM_MOMENT_PEAK))
 			return OOM_ERR_MEMORY;
-	return moment(c, cur, pass, true) ? OOM_OK : OOM_ERR_MEMORY;
+	for (size_t m = 0; m < late->n; m++)
+		if (!moment(c, late->at[m], pass, OOM_MOMENT_LATE))
+			return OOM_ERR_MEMORY;
+	return moment(c, cur, pass, OOM_MOMENT_NET) ? OOM_OK : OOM_ERR_MEMORY;
 }
 
 static enum oom_status classify(struct oom_compiled *c, const struct oom_tape *t, struct unit *unit)
@@ -212,6 +221,7 @@ enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t)
 	uint8_t (*lender)[MAX_CLASSES] = calloc(MAX_CLASSES, sizeof(*lender));
 	struct front outer = {calloc(MAX_FRONT, sizeof(*outer.at)), 0, (const uint8_t (*)[MAX_CLASSES])lender};
 	struct front inner = {calloc(MAX_FRONT, sizeof(*inner.at)), 0, (const uint8_t (*)[MAX_CLASSES])lender};
+	struct front late = {calloc(MAX_FRONT, sizeof(*late.at)), 0, (const uint8_t (*)[MAX_CLASSES])lender};
 	struct unit *unit = malloc((t->n_rows + 1) * sizeof(*unit));
 	enum oom_status st = OOM_ERR_MEMORY;
 
@@ -225,15 +235,16 @@ enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t)
 		c->most = malloc(MAX_CLASSES * sizeof(*c->most));
 	if (!c->size)
 		c->size = malloc(MAX_CLASSES * sizeof(*c->size));
-	if (outer.at && inner.at && lender && unit && c->mono && c->most && c->bytes && c->size)
+	if (outer.at && inner.at && late.at && lender && unit && c->mono && c->most && c->bytes && c->size)
 		st = classify(c, t, unit);
 	if (!st)
 		lenders(c, t, lender);
 	for (int p = 0; !st && p < OOM_PASSES; p++)
-		st = compile_pass(c, t, unit, (enum oom_pass)p, &outer, &inner);
+		st = compile_pass(c, t, unit, (enum oom_pass)p, &outer, &inner, &late);
 	c->ready = !st;
 	free(outer.at);
 	free(inner.at);
+	free(late.at);
 	free(lender);
 	free(unit);
 	return st;
@@ -271,8 +282,10 @@ bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64
 
 		for (size_t i = c->moments[m].from; i < c->moments[m].to; i++)
 			sum += c->terms[i].count * (int64_t)c->size[c->terms[i].cls];
-		if (c->moments[m].net)
+		if (c->moments[m].kind == OOM_MOMENT_NET)
 			o->net = sum;
+		else if (c->moments[m].kind == OOM_MOMENT_LATE)
+			o->late = sum > o->late ? sum : o->late;
 		else if (sum > o->peak)
 			o->peak = sum;
 	}

@@ -10,6 +10,11 @@ static uint64_t share(uint64_t bytes, uint64_t ranks)
 	return (bytes + ranks - 1) / ranks;
 }
 
+static uint64_t most(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -51,9 +56,9 @@ static void deepspeed_states(const struct oom_plan *p, const struct oom_engine_i
  * (runtime/zero/partitioned_param_coordinator.py fetch_sub_module, release_sub_module). */
 static uint64_t live_params(const struct oom_plan *p, const struct oom_engine_in *in)
 {
-	const uint64_t most = (uint64_t)p->max_live_params, prefetch = 50000000;
+	const uint64_t cap = (uint64_t)p->max_live_params, prefetch = 50000000;
 
-	return least(least(in->total, most), most / 2 + in->layer + prefetch);
+	return least(least(in->total, cap), cap / 2 + in->layer + prefetch);
 }
 
 /* contiguous_gradients: buckets of reduce_bucket_size elements, whole whatever the model's size, two with overlap_comm
@@ -71,9 +76,12 @@ static void deepspeed(const struct oom_plan *p, const struct oom_engine_in *in, 
 	} else {
 		s->bwd = bucket;
 	}
+	s->bwd_late = s->bwd;
 	if (p->zero_stage >= 2) {
 		s->grads = share(grads16, D);
 		s->grads_reduced = true;
+		/* stage 3 allocates all of the rank's partition at once (stage3.py, grad_partitions_flat_buffer) */
+		s->grads_first = p->zero_stage == 3 ? s->grads : share(w * in->layer, D);
 	}
 }
 
@@ -110,17 +118,23 @@ static void deepspeed_offload(const struct oom_plan *p, const struct oom_engine_
 /* ---- FSDP ---- */
 
 /* fully_shard, a unit a block and the root (embeddings, head), which stays gathered between forward and backward
- * (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py):
- *   forward   the unit in use, the next one's all-gather output and its copy-out
- *   backward  the same beside the reduce-scatter input (in the reduce type), the previous one kept until its event
- * FSDP1 (_flat_param.py, limit_all_gathers): the unit in use and the next one, gathered straight into the flat parameter. */
+ * (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, _fsdp_param_group.py):
+ *   start     the root's all-gather output beside its parameters and the first unit's
+ *   forward   the unit in use beside its own all-gather output, kept until the next copy-out, and the next one's
+ *   backward  the unit in use, the prefetched one, the unit's gradients until all are there, and the previous unit's
+ *             reduce-scatter input (in the reduce type); the head's gradient waits for the root to the end
+ *   its end   the root's parameters and gradients (a tied one twice, until both are summed), then its reduce-scatter
+ *             input, when no activation is left
+ * FSDP1 (_flat_param.py, limit_all_gathers): the unit in use and the next one, gathered straight into the flat parameter,
+ * whose gradient is reduced from where it lies unless the reduce type is another.
+ * data/fsdp2_tracker.csv holds what PyTorch's own tracker counts. */
 static void fsdp(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s, uint64_t D)
 {
-	const bool casts = oom_engine_casts(p);
+	const bool casts = oom_engine_casts(p), two = p->engine == OOM_ENGINE_FSDP2;
 	const uint64_t wide = casts ? 2 : 1;            /* the tape is in 16 bit, the shards are not */
 	const uint64_t c = in->half || casts ? 2 : 4, r = casts ? 4 : c;
-	const uint64_t unit = c * in->layer, root = c * in->root;
-	const bool two = p->engine == OOM_ENGINE_FSDP2;
+	const uint64_t unit = c * in->layer, root = c * in->root, head = c * in->head;
+	const uint64_t reduced = two || r != c ? r * in->layer : 0;
 
 	s->params = share(wide * in->params, D);
 	s->grads = share(wide * in->grads, D);
@@ -128,10 +142,16 @@ static void fsdp(const struct oom_plan *p, const struct oom_engine_in *in, struc
 	s->temps[0] = share(wide * in->temps[0], D);
 	s->temps[1] = share(wide * in->temps[1], D);
 	s->grads_reduced = true;
+	s->grads_first = share(wide * c * in->layer, D);
 	s->fwd = root + (two ? 3 : 2) * unit;
-	if (p->zero_stage < 3)                          /* SHARD_GRAD_OP: parameters stay gathered */
-		s->fwd = least(c * in->total, s->fwd + c * in->total);
-	s->bwd = s->fwd + (two ? 2 : 1) * r * in->layer;
+	s->fwd_start = two ? 2 * root + 2 * unit : 0;   /* the root's all-gather output is kept until the first unit's copy-out */
+	s->bwd = root + 2 * unit + unit + reduced + head;
+	s->bwd_late = s->bwd;
+	s->bwd_end = most(root + (in->head ? root : 2 * root) + reduced, 2 * root + (two || r != c ? r * in->root : 0));
+	if (p->zero_stage < 3) {                        /* SHARD_GRAD_OP: parameters stay gathered until their gradients are reduced */
+				s->fwd = c * in->total + (two ? 2 : 1) * unit;
+		s->bwd = c * in->total + head + most(unit, reduced);    /* from the second unit on, one is gone */
+	}
 	if (p->offload_params != OOM_OFFLOAD_NONE) {
 		/* CPUOffload / CPUOffloadPolicy: shards and gradients pinned, the step runs on the host */
 		s->host_pinned = s->params + s->grads;
@@ -203,7 +223,7 @@ enum oom_status oom_engine_states(const struct oom_plan *p, const struct oom_eng
 
 /* ---- DeepSpeed's estimators, as published ---- */
 
-static double most(double a, double b)
+static double larger(double a, double b)
 {
 	return a > b ? a : b;
 }
@@ -213,7 +233,7 @@ struct oom_ds_estimate oom_ds_estimate2(double n_params, double gpus_per_node, d
 	const double n = n_params, total = gpus_per_node * nodes, buffer = 1.5;
 
 	if (offload)
-		return (struct oom_ds_estimate){2 * n, n * most(4 * total, 16) * buffer};
+		return (struct oom_ds_estimate){2 * n, n * larger(4 * total, 16) * buffer};
 	/* 2 B of 16-bit weights; 18 B = 2 + 4 of gradients, 4 master, 8 Adam, divided */
 	return (struct oom_ds_estimate){2 * n + 18 * n / total, n * 4 * gpus_per_node * buffer};
 }
@@ -234,6 +254,6 @@ struct oom_ds_estimate oom_ds_estimate3(double n_params, double largest_layer, d
 		cpu = (zero_init ? largest_layer : n) * 4 * gpus_per_node * buffer;
 	}
 	if (offload_optimizer && !zero_init)
-		cpu = most(n * 4 * gpus_per_node, n * (offload_params ? 18 : 16) / nodes) * buffer;
+		cpu = larger(n * 4 * gpus_per_node, n * (offload_params ? 18 : 16) / nodes) * buffer;
 	return (struct oom_ds_estimate){gpu, cpu};
 }

@@ -9,7 +9,7 @@
 /* The model as the engine meets it: elements, and the bytes one undivided rank would hold. */
 struct oom_engine_in {
 	uint64_t total, trainable;      /* elements */
-	uint64_t layer, root;           /* elements of one block (the wrapped unit), of embeddings and head */
+	uint64_t layer, root, head;     /* elements: a block (the wrapped unit), embeddings and head, an untied head */
 	uint64_t params, grads, opt;    /* bytes, rounded by the allocator */
 	uint64_t temps[2];              /* of the optimizer step */
 	bool half;                      /* weights are stored in 16 bit */
@@ -20,9 +20,12 @@ struct oom_states {
 	uint64_t params, grads, opt;    /* resident; grads from the backward pass to the step */
 	uint64_t comm;                  /* buffers that are always there */
 	uint64_t fwd, bwd;              /* gathered parameters and buckets of the pass */
+	uint64_t bwd_late, bwd_end;     /* bwd in the last unit of a backward pass; when no activation is left */
 	uint64_t temps[2];              /* of the optimizer step, first and later */
 	bool opt_from_start;            /* optimizer state exists before the first step */
 	bool grads_reduced;             /* a gradient leaves as soon as it is made, into grads */
+	uint64_t grads_first;           /* then: of grads, what is there when the first unit's have come */
+	uint64_t fwd_start;             /* fwd when forward begins and there is no activation yet */
 	uint64_t host_pinned, host_pageable, nvme;      /* per rank */
 	const char *warning;            /* "" or what is only approximated */
 };

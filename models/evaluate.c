@@ -149,7 +149,7 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 	const struct oom_tape *t = &g->tape;
 	uint64_t routed = 0;
 
-	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->grad_bytes = g->layer = g->root = 0;
+	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->grad_bytes = g->layer = g->root = g->head = 0;
 	memset(g->state, 0, sizeof(g->state));
 	for (size_t i = 0; i < t->n_params; i++) {
 		const struct oom_param *q = &t->params[i];
@@ -168,6 +168,8 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 			g->layer += q->elems;
 		if (q->flags & (OOM_P_EMBEDDING | OOM_P_HEAD))
 			g->root += q->elems * q->count;
+		if (q->flags & OOM_P_HEAD && !(q->flags & OOM_P_EMBEDDING))
+			g->head += q->elems * q->count;
 		if (!q->trainable)
 			continue;
 		g->trainable += q->elems * q->count;
@@ -362,7 +364,7 @@ static struct oom_engine_in engine_in(const struct program *g, const struct oom_
 {
 	return (struct oom_engine_in){.total = g->total, .trainable = g->trainable, .params = g->param_rounded, .grads = g->grad_bytes,
 				      .opt = state->rounded, .temps = {state->temps[0], state->temps[1]}, .layer = g->layer,
-				      .root = g->root, .half = g->param_bytes < 3 * g->total, .quantised = state->quantised};
+				      .root = g->root, .head = g->head, .half = g->param_bytes < 3 * g->total, .quantised = state->quantised};
 }
 
 /* Net and peak of every pass.  Engines, optimizers and allocators do not change them: the last ones are kept.  A
@@ -421,6 +423,11 @@ static void pile_up(struct oom_eval *out, uint64_t n, uint64_t one, uint64_t bas
 	}
 }
 
+static uint64_t most(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 static void phases(const struct program *g, const struct oom_plan *p, const struct oom_span span[OOM_PASSES], struct oom_eval *out,
 		   uint64_t base, const struct oom_states *states)
 {
@@ -428,27 +435,35 @@ static void phases(const struct program *g, const struct oom_plan *p, const stru
 	const struct oom_span f = span[OOM_PASS_FWD], b = span[OOM_PASS_BWD], e = span[OOM_PASS_EVAL];
 	const bool many = p->grad_accum > 1, reduced = states->grads_reduced;
 	const uint64_t grads = (uint64_t)(f.net + b.net), kept = reduced ? states->grads : grads;
-	const uint64_t fpeak = base + states->fwd + (many ? kept : 0) + (uint64_t)f.peak;
+	const uint64_t held = many ? kept : 0, start = base + states->fwd_start + held;
+	uint64_t fpeak = base + states->fwd + held + (uint64_t)f.peak;
 	uint64_t bpeak = base + states->bwd + (uint64_t)(f.net + b.peak);
 
+	fpeak = fpeak > start ? fpeak : start;
 	if (many || reduced) {
 		const struct oom_span acc = span[OOM_PASS_BWD_ACC];
-		const uint64_t again = base + states->bwd + kept + (uint64_t)(f.net + acc.peak);
+		const uint64_t first = many ? kept : states->grads_first, moved = base + states->bwd + (uint64_t)f.net;
+		const uint64_t late = base + states->bwd_late + (uint64_t)f.net;
 
-		/* reduced: a gradient is added to its shard and freed as soon as it is made */
-		bpeak = again > bpeak || reduced ? again : bpeak;
+		/* reduced: a gradient is added to its shard and freed as soon as it is made; the shards fill up meanwhile */
+		bpeak = reduced ? 0 : bpeak;
+		bpeak = most(bpeak, moved + first + (uint64_t)acc.peak);
+		if (reduced)
+			bpeak = most(bpeak, most(late + kept + (uint64_t)acc.late, base + kept + states->bwd_end));
+		else
+			bpeak = most(bpeak, moved + kept + (uint64_t)acc.peak);
 	}
 	out->peak[OOM_PHASE_LOAD] = out->end[OOM_PHASE_LOAD] = states->params + t->buffer_rounded;
 	out->peak[OOM_PHASE_EVAL] = base + states->fwd + (uint64_t)e.peak;
 	out->end[OOM_PHASE_EVAL] = base;
 	for (int step = 0; step < 2; step++) {
-		const uint64_t held = step || states->opt_from_start ? states->opt : 0;
+		const uint64_t opt = step || states->opt_from_start ? states->opt : 0;
 		const int i = step * 3;
 
-		out->peak[OOM_PHASE_FWD1 + i] = fpeak + held;
-		out->end[OOM_PHASE_FWD1 + i] = base + held + (many ? kept : 0) + (uint64_t)f.net;
-		out->peak[OOM_PHASE_BWD1 + i] = bpeak + held;
-		out->end[OOM_PHASE_BWD1 + i] = base + held + kept;
+		out->peak[OOM_PHASE_FWD1 + i] = fpeak + opt;
+		out->end[OOM_PHASE_FWD1 + i] = base + opt + held + (uint64_t)f.net;
+		out->peak[OOM_PHASE_BWD1 + i] = bpeak + opt;
+		out->end[OOM_PHASE_BWD1 + i] = base + opt + kept;
 		out->peak[OOM_PHASE_OPT1 + i] = base + kept + states->opt + states->temps[step];
 		out->end[OOM_PHASE_OPT1 + i] = base + states->opt;
 	}

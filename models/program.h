@@ -27,7 +27,7 @@ struct program {
 	bool spanned;
 	struct oom_compiled fast;               /* made once it has proved to be worth it */
 	/* sums over parameters, fixed by the structure */
-	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, layer, root;
+	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, layer, root, head;
 	struct oom_state_sums state[OOM_MAX_OPTIMIZERS];        /* by optimizer, filled when first asked for */
 };
 

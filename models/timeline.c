@@ -5,7 +5,8 @@
 struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size, bool acc)
 {
 	const struct oom_stream *s = &t->streams[stream];
-	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0;
+	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0, late = 0;
+	bool after = false, inside = false;
 
 	for (size_t i = 0; i < s->n; i++) {
 		const int32_t ev = s->ev[i];
@@ -16,10 +17,14 @@ struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, co
 			if (!(k & 1)) {
 				cur0 = cur;
 				outer = peak;
+				inside = true;
 				peak = cur;
 			} else {
 				const int64_t extra = (cur - cur0) * (int64_t)(t->reps[k / 2] - 1);
 
+				late = peak + extra > late ? peak + extra : late;
+				after = true;
+				inside = false;
 				peak += extra > 0 ? extra : 0;
 				cur += extra;
 				if (outer > peak)
@@ -32,13 +37,15 @@ struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, co
 			cur += (int64_t)size[ev >> 2];
 			if (cur > peak)
 				peak = cur;
+			if (after && inside && cur > late)
+				late = cur;
 			break;
 		case OOM_EV_FREE: cur -= (int64_t)size[ev >> 2]; break;
 		case OOM_EV_FREE_ALL: cur -= (int64_t)size[ev >> 2] * t->rows[ev >> 2].mult; break;
 		case OOM_EV_GRAD: cur -= acc ? (int64_t)size[ev >> 2] : 0; break;
 		}
 	}
-	return (struct oom_span){cur, peak};
+	return (struct oom_span){cur, peak, late};
 }
 
 struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size, bool acc,
@@ -103,5 +110,5 @@ struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id strea
 				at[c] = net[c];
 		}
 	}
-	return (struct oom_span){cur, peak};
+	return (struct oom_span){cur, peak, peak};
 }

@@ -5,9 +5,10 @@
 #include "oomplan/model.h"
 #include "tape.h"
 
-/* Net and peak of one stream, relative to its start. */
+/* Net and peak of one stream, relative to its start; late: the peak within repeated layers from the last
+ * repetition of the first ones on (of the backward pass over existing gradients, as compiled; of any, as walked). */
 struct oom_span {
-	int64_t net, peak;
+	int64_t net, peak, late;
 };
 /* Evaluates one stream; size[] are rounded row sizes.  acc: gradients exist already (they are added and freed). */
 struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size, bool acc);

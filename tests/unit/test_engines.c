@@ -122,12 +122,12 @@ static void test_floor(void **state)
 	}
 }
 
-/* fully_shard of a block of P bytes: 3 P in forward, 2 P more in backward when reduced in the compute type
- * (_fsdp_collectives.py: all-gather output and copy-out beside the unit in use; two reduce-scatter inputs). */
+/* fully_shard of a block of P bytes: 3 P in forward; in backward the unit in use, the prefetched one, the gradients and the
+ * previous reduce-scatter input, and the head's gradient (data/fsdp2_tracker.csv: each a column of it). */
 static void test_fsdp2(void **state)
 {
 	struct oom_plan p = plan(OOM_ENGINE_FSDP2, 8, 3);
-	const struct oom_engine_in in = {.total = 1000, .trainable = 1000, .layer = 100, .root = 50, .params = 2000,
+	const struct oom_engine_in in = {.total = 1000, .trainable = 1000, .layer = 100, .root = 50, .head = 20, .params = 2000,
 					 .grads = 2000, .opt = 4000, .half = true};
 	struct oom_states s;
 	struct oom_error err = {{0}};
@@ -135,16 +135,18 @@ static void test_fsdp2(void **state)
 	(void)state;
 	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
 	assert_int_equal(s.fwd, 2 * (50 + 3 * 100));
-	assert_int_equal(s.bwd, s.fwd + 2 * 2 * 100);
+	assert_int_equal(s.bwd, 2 * (50 + 4 * 100 + 20));
 	p.precision = OOM_AMP_BF16;             /* shards in fp32, gathered and computed in bf16, reduced in fp32 */
 	assert_true(oom_engine_casts(&p));
 	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
 	assert_int_equal(s.params, 4000 / 8);
 	assert_int_equal(s.fwd, 2 * (50 + 3 * 100));
-	assert_int_equal(s.bwd, s.fwd + 2 * 4 * 100);
+	assert_int_equal(s.bwd, 2 * (50 + 3 * 100 + 20) + 4 * 100);
+	assert_int_equal(s.bwd_end, 2 * 2 * 50 + 4 * 100);
 	p.zero_stage = 2;
 	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
-	assert_int_equal(s.fwd, 2 * 1000);
+	assert_int_equal(s.fwd, 2 * (1000 + 2 * 100));
+	assert_int_equal(s.bwd, 2 * (1000 + 20) + 4 * 100);
 }
 
 static void test_refusals(void **state)
