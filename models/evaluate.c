@@ -477,81 +477,6 @@ static void phases(const struct program *g, const struct oom_plan *p, const stru
 	out->floor_bytes = states->comm + (states->bwd > states->fwd ? states->bwd : states->fwd);
 }
 
-/* Who is alive at the overall peak. */
-static void buckets(const struct program *g, const struct oom_plan *p, const uint64_t *size, struct oom_eval *out,
-		    uint64_t inputs, const struct oom_states *states)
-{
-	static const uint8_t bucket_of[OOM_CATS] = {
-		[OOM_CAT_TEMP] = OOM_BUCKET_TEMP, [OOM_CAT_SAVED] = OOM_BUCKET_SAVED, [OOM_CAT_AMP] = OOM_BUCKET_AMP,
-		[OOM_CAT_LOGITS] = OOM_BUCKET_LOGITS, [OOM_CAT_GRAD] = OOM_BUCKET_GRADS,
-		[OOM_CAT_RECOMPUTE] = OOM_BUCKET_RECOMPUTE, [OOM_CAT_COMM] = OOM_BUCKET_COMM};
-	const struct oom_tape *t = &g->tape;
-	const bool step2 = out->peak_phase >= OOM_PHASE_FWD2 || states->opt_from_start, sharded = states->grads_reduced;
-	const bool many = p->grad_accum > 1 || sharded;
-	const int kind = ((int)out->peak_phase - OOM_PHASE_FWD1) % 3;
-	int64_t fat[OOM_CATS], fnet[OOM_CATS], bat[OOM_CATS], bnet[OOM_CATS];
-	const struct oom_span f = oom_walk_cats(t, OOM_STREAM_FWD, size, false, fat, fnet, &(int32_t){0});
-	int32_t row = -1;
-
-	memset(out->bucket, 0, sizeof(out->bucket));
-	out->bucket[OOM_BUCKET_PARAMS] = states->params;
-	if (out->peak_phase == OOM_PHASE_EVAL) {        /* piled logits are all there is beside the states */
-		out->bucket[OOM_BUCKET_COMM] = states->comm + states->fwd;
-		out->bucket[OOM_BUCKET_BUFFERS] = t->buffer_rounded;
-		out->bucket[OOM_BUCKET_INPUTS] = inputs;
-		out->bucket[OOM_BUCKET_OPT] = states->opt;
-		out->bucket[OOM_BUCKET_LOGITS] = out->overall_peak;
-		for (int b = 0; b < OOM_BUCKETS; b++)
-			if (b != OOM_BUCKET_LOGITS)
-				out->bucket[OOM_BUCKET_LOGITS] -= out->bucket[b];
-		out->peak_op = "logits kept for metrics";
-		out->peak_module = "evaluation loop";
-		return;
-	}
-	out->bucket[OOM_BUCKET_COMM] = states->comm + (kind == 0 ? states->fwd : kind == 1 ? states->bwd : 0);
-	out->bucket[OOM_BUCKET_BUFFERS] = t->buffer_rounded;
-	out->bucket[OOM_BUCKET_INPUTS] = inputs;
-	out->bucket[OOM_BUCKET_OPT] = step2 || kind == 2 ? states->opt : 0;
-	out->saved_amp_bytes = (uint64_t)fnet[OOM_CAT_AMP];
-	out->saved_logits_bytes = (uint64_t)fnet[OOM_CAT_LOGITS];
-	oom_walk_cats(t, OOM_STREAM_BWD, size, false, bat, bnet, &row);
-	if (kind == 2) {
-		out->bucket[OOM_BUCKET_GRADS] = sharded ? states->grads :
-						(uint64_t)(bnet[OOM_CAT_GRAD] + fnet[OOM_CAT_GRAD]);
-		out->bucket[OOM_BUCKET_TEMP] = out->overall_peak;
-		for (int b = 0; b < OOM_BUCKETS; b++)
-			if (b != OOM_BUCKET_TEMP)
-				out->bucket[OOM_BUCKET_TEMP] -= out->bucket[b];
-		out->peak_op = "optimizer step";
-		out->peak_module = "";
-		return;
-	}
-	if (p->grad_accum > 1 || (sharded && kind == 1))
-		out->bucket[OOM_BUCKET_GRADS] += sharded ? states->grads :
-						 (uint64_t)(bnet[OOM_CAT_GRAD] + fnet[OOM_CAT_GRAD]);
-	if (kind == 0) {
-		oom_walk_cats(t, OOM_STREAM_FWD, size, false, fat, fnet, &row);
-		for (int c = 0; c < OOM_CATS; c++)
-			out->bucket[bucket_of[c]] += (uint64_t)fat[c];
-	} else {
-		if (many) {
-			int64_t aat[OOM_CATS], anet[OOM_CATS];
-			int32_t arow;
-			const struct oom_span one = oom_walk(t, OOM_STREAM_BWD, size, false);
-			const struct oom_span acc = oom_walk_cats(t, OOM_STREAM_BWD, size, true, aat, anet, &arow);
-
-			if (sharded || acc.peak + f.net + one.net >= one.peak) {
-				memcpy(bat, aat, sizeof(bat));
-				row = arow;
-			}
-		}
-		for (int c = 0; c < OOM_CATS; c++)
-			out->bucket[bucket_of[c]] += (uint64_t)(fnet[c] + bat[c]);
-	}
-	out->peak_op = row >= 0 ? t->rows[row].name : "";
-	out->peak_module = row >= 0 ? t->rows[row].scope : "";
-}
-
 static double flops_of(const struct program *g, const struct oom_plan *p, uint64_t b, uint64_t s, uint64_t tgt)
 {
 	const struct oom_tape *t = &g->tape;
@@ -610,7 +535,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 			out->peak_phase = at;
 			out->overall_peak = out->peak[at];
 		}
-		buckets(g, plan, ev->size, out, inputs, &states);
+		oom_compose(g, plan, ev->size, out, inputs, &states);
 		out->peak_phase = top;
 		out->overall_peak = most;
 	}

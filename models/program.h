@@ -4,6 +4,7 @@
 
 #include "allocator.h"
 #include "compiled.h"
+#include "engines.h"
 #include "optimizers.h"
 #include "tape.h"
 
@@ -46,6 +47,10 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 /* Rounded bytes of every row at this batch, into ev->size. */
 enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt,
 			      struct oom_error *err);
+
+/* Fills out->bucket, peak_op and peak_module for out->peak_phase and overall_peak. */
+void oom_compose(const struct program *g, const struct oom_plan *p, const uint64_t *size, struct oom_eval *out, uint64_t inputs,
+		 const struct oom_states *states);
 
 /* Where the bytes of a row of this name and kind were read: PyTorch's or the library's own file; fallback when the
  * operation is the family's own. */
