@@ -120,6 +120,13 @@ struct oom_val oom_emit_mllama(struct oom_emit *e);
 struct oom_val oom_emit_ernie(struct oom_emit *e);
 struct oom_val oom_emit_idefics(struct oom_emit *e);
 struct oom_val oom_emit_gemma4(struct oom_emit *e);
+struct oom_val oom_emit_blip(struct oom_emit *e);
+struct oom_val oom_emit_pix2struct(struct oom_emit *e);
+struct oom_val oom_emit_kosmos(struct oom_emit *e);
+struct oom_val oom_emit_udop(struct oom_emit *e);
+struct oom_val oom_emit_minicpm(struct oom_emit *e);
+struct oom_val oom_emit_minimax(struct oom_emit *e);
+struct oom_val oom_emit_formula(struct oom_emit *e);
 struct oom_val oom_emit_omni(struct oom_emit *e);
 
 /* audio_parts.c: weights alone */

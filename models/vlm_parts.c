@@ -406,3 +406,17 @@ struct oom_val oom_emit_janus(struct oom_emit *e)
 	oom_weight_linear(t, "vision_head", out, q.codes, true);
 	return nothing();
 }
+
+/* PPFormulaNetVisionModel: SAM's encoder, two convolutions, two linear layers. */
+struct oom_val oom_emit_formula(struct oom_emit *e)
+{
+	struct oom_reader *r = &e->part[1];
+	const struct sam s = sam_encoder(e, r);
+	const uint64_t mid = oom_read_count_or(r, "post_conv_mid_channels", 512), out = oom_read_count_or(r, "post_conv_out_channels", 1024);
+
+	oom_weight_conv(e->t, "conv1", mid, s.out * 9, false);
+	oom_weight_conv(e->t, "conv2", out, mid * 9, false);
+	oom_weight_linear(e->t, "linear_1", out, out, true);
+	oom_weight_linear(e->t, "linear_2", out, oom_read_count_or(r, "decoder_hidden_size", e->a->d_model), true);
+	return oom_none();
+}

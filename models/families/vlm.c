@@ -11,7 +11,7 @@
 #include "../vision.h"
 #include "../weights.h"
 
-extern const struct oom_family oom_family_vlm_text;
+extern const struct oom_family oom_family_vlm_text, oom_family_caption, oom_family_t5;
 
 #define TEXT_VISION {"text_config", "vision_config"}
 #define TEXT_AUDIO {"text_config", "audio_config"}
@@ -45,6 +45,11 @@ static const struct oom_composition compositions[] = {
 	{"idefics", {"", "vision_config", "perceiver_config"}, oom_emit_idefics, 0},
 	{"gemma4", {"text_config", "vision_config", "audio_config"}, oom_emit_gemma4, 0},
 	{"gemma4_unified", {"text_config", "vision_config", "audio_config"}, oom_emit_gemma4, 0},
+	{"blip", TEXT_VISION, oom_emit_blip, 0},
+	{"kosmos-2", TEXT_VISION, oom_emit_kosmos, 0}, {"kosmos-2.5", TEXT_VISION, oom_emit_kosmos, 0},
+	{"pix2struct", TEXT_VISION, oom_emit_pix2struct, 0}, {"pp_formulanet", TEXT_VISION, oom_emit_formula, OOM_VLM_TEXT_TIE},
+	{"udop", {""}, oom_emit_udop, 0}, {"minicpmv4_6", TEXT_VISION, oom_emit_minicpm, 0},
+	{"minimax_m3_vl", TEXT_VISION, oom_emit_minimax, 0},
 	{"ovis2", TEXT_VISION, oom_emit_ovis, 0}, {"llama4", TEXT_VISION, oom_emit_llama4, OOM_VLM_SHIFT},
 	{"fuyu", {"text_config"}, oom_emit_fuyu, 0}, {"florence2", TEXT_VISION, oom_emit_florence, 0},
 	{"qwen2_5_omni_thinker", {"text_config", "vision_config", "audio_config"}, oom_emit_omni, 0},
@@ -71,6 +76,15 @@ static const struct {
 	{"qwen3_omni_moe_text", "qwen3_moe", false, OOM_ROPE_3D}, {"glm4v_text", "glm4", true, OOM_ROPE_3D_SPREAD},
 	{"glm_ocr_text", "glm4", false, OOM_ROPE_3D_SPREAD}, {"glm4v_moe_text", "glm4_moe", false, OOM_ROPE_3D},
 	{"voxtral_realtime_text", "mistral", false, OOM_ROPE_1D},
+};
+
+/* Text models without a type of their own: their keys stand at the top of the file, or under a config without a type. */
+static const struct {
+	const char *type, *as;
+	const struct oom_family *family;
+} at_the_top[] = {
+	{"chameleon", "chameleon", &oom_family_vlm_text}, {"idefics", "idefics", &oom_family_vlm_text},
+	{"pp_formulanet", "pp_formulanet", &oom_family_caption}, {"udop", "t5", &oom_family_t5},
 };
 
 const struct oom_composition *oom_composition_find(const char *type)
@@ -184,10 +198,12 @@ static void find_text(struct oom_arch *a, struct oom_vlm *v)
 	const char *type = v->part[0].type;
 
 	snprintf(a->model_type, sizeof(a->model_type), "%s", type);
-	if (!strcmp(type, "chameleon") || !strcmp(type, "idefics")) {   /* text keys at the top of the file */
-		v->text = &oom_family_vlm_text;
-		return;
-	}
+	for (size_t i = 0; i < sizeof(at_the_top) / sizeof(at_the_top[0]); i++)
+		if (!strcmp(type, at_the_top[i].type) || (!*type && !strcmp(v->type, at_the_top[i].type))) {
+			snprintf(a->model_type, sizeof(a->model_type), "%s", at_the_top[i].as);
+			v->text = at_the_top[i].family;
+			return;
+		}
 	v->text = oom_family_find(type);
 	for (size_t i = 0; !v->text && i < sizeof(text_types) / sizeof(text_types[0]); i++)
 		if (!strcmp(text_types[i].type, type)) {
@@ -283,8 +299,10 @@ static const char *const types[] = {
 	"qwen3_5_moe", "cosmos3_omni", "exaone4_5", "internvl", "qianfan_ocr", "idefics3", "smolvlm", "lfm2_vl", "video_llama_3",
 	"paddleocr_vl", "mistral3", "lighton_ocr", "glm4v", "glm46v", "glmga", "glm4v_moe", "glm_ocr", "got_ocr2",
 	"pp_chart2table", "deepseek_vl_hybrid", "blip-2", "instructblip", "instructblipvideo", "idefics2", "aria", "janus",
-	"ovis2", "llama4", "fuyu", "florence2", "chameleon", "emu3", "mllama", "ernie4_5_vl_moe", "idefics", "gemma4", "gemma4_unified", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker",
-	"qwen2_audio", "voxtral", "voxtral_realtime", "audioflamingo3", "musicflamingo", "glmasr", "granite_speech", "vibevoice_asr", NULL};
+	"ovis2", "llama4", "fuyu", "florence2", "chameleon", "emu3", "mllama", "ernie4_5_vl_moe", "idefics", "blip", "kosmos-2",
+	"kosmos-2.5", "pix2struct", "pp_formulanet", "udop", "minicpmv4_6", "minimax_m3_vl", "gemma4", "gemma4_unified",
+	"qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", "qwen2_audio", "voxtral", "voxtral_realtime", "audioflamingo3",
+	"musicflamingo", "glmasr", "granite_speech", "vibevoice_asr", NULL};
 
 const struct oom_family oom_family_vlm = {
 	.name = "vlm",
