@@ -329,23 +329,36 @@ static void provider_of(const char *path, char out[24])
 	snprintf(out, 24, "%.*s", (int)(n < 23 ? n : 23), base);
 }
 
-enum oom_status oom_offers_read(struct oom_offers *o, const char *path, struct oom_error *err)
+static enum oom_status read_list(struct oom_offers *o, const char *text, size_t size, const char *path, struct oom_error *err)
 {
 	char provider[24];
 	struct oom_offer_loader l;
 	const size_t before = o->n;
+	const bool json = oom_offers_are_json(path);
 	enum oom_status st = begin(&l, o, err);
 
 	provider_of(path, provider);
 	l.provider = provider;
-	if (!st)
-		st = oom_offers_are_json(path) ? oom_offers_read_json(&l, path, err) : oom_csv_read(path, on_row, &l, err);
+	if (!st && text)
+		st = json ? oom_offers_parse_json(&l, text, size, path, err) : oom_csv_parse(text, size, path, on_row, &l, err);
+	else if (!st)
+		st = json ? oom_offers_read_json(&l, path, err) : oom_csv_read(path, on_row, &l, err);
 	free(l.seen);
 	if (st)
 		o->n = before;
 	else
 		fold(o);
 	return st;
+}
+
+enum oom_status oom_offers_read(struct oom_offers *o, const char *path, struct oom_error *err)
+{
+	return read_list(o, NULL, 0, path, err);
+}
+
+enum oom_status oom_offers_parse(struct oom_offers *o, const char *text, size_t size, const char *name, struct oom_error *err)
+{
+	return read_list(o, text, size, name, err);
 }
 
 void oom_offers_release(struct oom_offers *o)

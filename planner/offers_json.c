@@ -247,15 +247,21 @@ static enum oom_status read_list(struct oom_offer_loader *l, struct scan *s, str
 	return st;
 }
 
+enum oom_status oom_offers_parse_json(struct oom_offer_loader *l, const char *text, size_t size, const char *name, struct oom_error *err)
+{
+	struct scan s = {.file = name, .text = text, .size = size};
+
+	return read_list(l, &s, err);
+}
+
 enum oom_status oom_offers_read_json(struct oom_offer_loader *l, const char *path, struct oom_error *err)
 {
-	struct scan s = {.file = path};
 	char *text = NULL;
-	enum oom_status st = oom_read_text(&text, &s.size, path, MAX_TEXT, err);
+	size_t size;
+	enum oom_status st = oom_read_text(&text, &size, path, MAX_TEXT, err);
 
-	s.text = text;
 	if (!st)
-		st = read_list(l, &s, err);
+		st = oom_offers_parse_json(l, text, size, path, err);
 	free(text);
 	return st;
 }
