@@ -14,7 +14,9 @@ struct scan {
 	struct oom_crash *last;
 	/* the text around the last message that counts, decoded when all is read; behind it room for the one of each() */
 	char *window;
+	const char *pending;            /* it still lies here, in the block that is searched; NULL: copied */
 	size_t window_at, window_size;
+	const char *behind;             /* in the same block: the end of the latest allocator's message, NULL before */
 	const struct oom_trigger *trigger;
 	uint64_t window_line;
 	struct oom_crash_log *log;
@@ -97,6 +99,17 @@ static uint64_t lines_in(const char *from, const char *to)
 	return n;
 }
 
+/* Before the block that it lies in is overwritten. */
+static void keep_pending(struct scan *s)
+{
+	if (s->pending)
+		keep(s->window, s->pending, s->pending + s->window_size);
+	s->pending = s->behind = NULL;
+}
+
+/* A log may be messages throughout: beyond these many, each one's own lines must do, without what led to it. */
+enum { WITH_CONTEXT = 1000 };
+
 /* Every message is noted; only the one that counts is decoded, once the log has ended: a log may be messages throughout. */
 static void found(struct scan *s, const char *begin, const char *p, const char *end, const struct oom_trigger *t)
 {
@@ -108,25 +121,29 @@ static void found(struct scan *s, const char *begin, const char *p, const char *
 		note_growth(s, p, to);
 	}
 	if (s->each) {
+		const char *own = s->log->messages > WITH_CONTEXT && s->behind && s->behind > from ? s->behind : from;
 		struct oom_crash c;
 
-		keep(s->window + WINDOW, from, to);
-		decode(s->window + WINDOW, (size_t)(p - from), (size_t)(to - from), t, &c);
+		keep(s->window + WINDOW, own, to);
+		decode(s->window + WINDOW, (size_t)(p - own), (size_t)(to - own), t, &c);
 		c.line = s->line + 1;
 		s->each(s->ctx, &c);
 	}
+	if (t->strength == 3)
+		s->behind = p;
 	if (s->trigger && t->strength < s->trigger->strength)
 		return;
 	s->trigger = t;
 	s->window_at = (size_t)(p - from);
 	s->window_size = (size_t)(to - from);
 	s->window_line = s->line + 1;
-	keep(s->window, from, to);
+	s->pending = from;
 }
 
 static bool finish(struct scan *s)
 {
 	memset(s->last, 0, sizeof(*s->last));
+	keep_pending(s);
 	if (!s->trigger)
 		return false;
 	decode(s->window, s->window_at, s->window_size, s->trigger, s->last);
@@ -202,6 +219,7 @@ static enum oom_status stream(FILE *f, struct scan *s, struct oom_error *err)
 			search(s, buf, buf + done, buf + to, buf + len);
 			done = to;
 		}
+		keep_pending(s);
 		keep = done > BEFORE ? done - BEFORE : 0;
 		memmove(buf, buf + keep, len - keep);
 		len -= keep;
