@@ -1,7 +1,10 @@
 /* Robust calibration: the door to GSL's regression.
  *
  * Errors grow with the size of the run, so the ratio measured / predicted = scale + offset / predicted is fitted: its spread is
- * one number.  Bisquare weights make single wild runs harmless.  Intervals are Student's, with the covariance of the fit. */
+ * one number.  Bisquare weights make single wild runs harmless; what then lies beyond a multiple of the median absolute residual
+ * is set aside and the line fitted once more to the others by least squares, whose intervals are Student's (Rousseeuw and Leroy,
+ * Robust Regression and Outlier Detection, 1987, section 5.1).  What was set aside upwards is not forgotten: it is the tail, an
+ * exponential beyond a threshold (peaks over threshold: Pickands 1975), in the probability that a run fits. */
 #include "oomplan/calibrate.h"
 
 #include <gsl/gsl_cdf.h>
@@ -29,51 +32,159 @@ static bool sizes_vary(const struct oom_calibration_row *r, size_t n)
 	return hi > 1.5 * lo && n >= 4;
 }
 
+/* Times the spread, from which on a residual is no noise any more. */
+#define CUTOFF 3.5
+
+struct system {
+	gsl_matrix *x, *cov;
+	gsl_vector *y, *b;
+};
+
+static void release(struct system *s)
+{
+	gsl_matrix_free(s->x);
+	gsl_matrix_free(s->cov);
+	gsl_vector_free(s->y);
+	gsl_vector_free(s->b);
+}
+
+/* The rows that are no outliers, as equations. */
+static bool equations(struct system *s, const struct oom_calibration_row *r, size_t n, size_t used, size_t terms)
+{
+	size_t k = 0;
+
+	*s = (struct system){gsl_matrix_alloc(used, terms), gsl_matrix_alloc(terms, terms), gsl_vector_alloc(used), gsl_vector_alloc(terms)};
+	if (!s->x || !s->cov || !s->y || !s->b)
+		return false;
+	for (size_t i = 0; i < n && k < used; i++) {
+		if (r[i].outlier)
+			continue;
+		gsl_matrix_set(s->x, k, 0, 1);
+		if (terms == 2)
+			gsl_matrix_set(s->x, k, 1, GIB / r[i].predicted);
+		gsl_vector_set(s->y, k++, r[i].measured / r[i].predicted);
+	}
+	return true;
+}
+
+static void take_line(struct oom_calibration *c, const struct system *s, struct oom_calibration_row *r, size_t n, size_t terms)
+{
+	c->scale = gsl_vector_get(s->b, 0);
+	c->offset_bytes = terms == 2 ? gsl_vector_get(s->b, 1) * GIB : 0;
+	c->offset_fitted = terms == 2;
+	for (size_t i = 0; i < n; i++)
+		r[i].residual = r[i].measured / r[i].predicted - c->scale - c->offset_bytes / r[i].predicted;
+}
+
+static enum oom_status robust(struct oom_calibration *c, struct oom_calibration_row *r, size_t n, size_t terms,
+			      const gsl_multifit_robust_type *weights, struct oom_error *err)
+{
+	gsl_multifit_robust_workspace *w = gsl_multifit_robust_alloc(weights, n, terms);
+	struct system s = {0};
+	enum oom_status st = OOM_OK;
+
+	for (size_t i = 0; i < n; i++)
+		r[i].outlier = false;
+	if (!w || !equations(&s, r, n, n, terms)) {
+		st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	} else {
+		gsl_multifit_robust_maxiter(500, w);
+		if (gsl_multifit_robust(s.x, s.y, s.b, s.cov, w) != GSL_SUCCESS)
+			st = oom_error_set(err, OOM_ERR_INVALID, "the measurements do not settle on one line");
+		else
+			take_line(c, &s, r, n, terms);
+	}
+	gsl_multifit_robust_free(w);
+	release(&s);
+	return st;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* 1.4826 times the median absolute residual is a normal spread's sigma; the factor for few rows is Rousseeuw and Leroy's. */
+static double median_spread(const struct oom_calibration_row *r, size_t n, size_t terms, double *room)
+{
+	for (size_t i = 0; i < n; i++)
+		room[i] = fabs(r[i].residual);
+	qsort(room, n, sizeof(*room), by_value);
+	return 1.4826 * (1 + 5.0 / (double)(n - terms)) * room[n / 2];
+}
+
+/* Outliers upwards, beyond the threshold: how many, and how far on average. */
+static void tail(struct oom_calibration *c, const struct oom_calibration_row *r, size_t n)
+{
+	double beyond = 0;
+	size_t k = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (r[i].outlier && r[i].residual > c->tail_from) {
+			beyond += r[i].residual - c->tail_from;
+			k++;
+		}
+	/* one more row might always be one of them */
+	c->tail_share = k ? (double)(k + 1) / (double)(n + 1) : 0;
+	c->tail_mean = k ? beyond / (double)k : 0;
+}
+
+static enum oom_status refit(struct oom_calibration *c, struct oom_calibration_row *r, size_t n, size_t terms, struct oom_error *err)
+{
+	double *room = malloc(n * sizeof(*room)), chisq = 0, limit;
+	gsl_multifit_linear_workspace *w = NULL;
+	struct system s = {0};
+	size_t used = 0;
+	enum oom_status st = OOM_ERR_MEMORY;
+
+	if (!room)
+		goto out;
+	limit = CUTOFF * median_spread(r, n, terms, room);
+	for (size_t i = 0; i < n; i++) {
+		/* rounding of an exact fit is no outlier */
+		r[i].outlier = fabs(r[i].residual) > limit + 1e-9;
+		used += !r[i].outlier;
+	}
+	w = gsl_multifit_linear_alloc(used, terms);
+	if (!w || !equations(&s, r, n, used, terms))
+		goto out;
+	st = OOM_ERR_INVALID;
+	if (used <= terms || gsl_multifit_linear(s.x, s.y, s.b, s.cov, &chisq, w) != GSL_SUCCESS)
+		goto out;
+	st = OOM_OK;
+	take_line(c, &s, r, n, terms);
+	c->n = n;
+	c->n_outliers = n - used;
+	c->dof = (double)(used - terms);
+	c->sigma = sqrt(chisq / c->dof);
+	c->scale_se = sqrt(gsl_matrix_get(s.cov, 0, 0));
+	if (terms == 2) {
+		c->offset_se = sqrt(gsl_matrix_get(s.cov, 1, 1)) * GIB;
+		c->cov = gsl_matrix_get(s.cov, 0, 1) * GIB;
+	}
+	c->tail_from = limit;
+	tail(c, r, n);
+out:
+	if (w)
+		gsl_multifit_linear_free(w);
+	release(&s);
+	free(room);
+	return st == OOM_ERR_MEMORY ? oom_error_set(err, st, "out of host memory") :
+	       st ? oom_error_set(err, st, "the measurements do not settle on one line") : OOM_OK;
+}
+
 static enum oom_status fit(struct oom_calibration *c, struct oom_calibration_row *r, size_t n, size_t terms,
 			   const gsl_multifit_robust_type *weights, struct oom_error *err)
 {
-	gsl_matrix *x = gsl_matrix_alloc(n, terms), *cov = gsl_matrix_alloc(terms, terms);
-	gsl_vector *y = gsl_vector_alloc(n), *b = gsl_vector_alloc(terms);
-	gsl_multifit_robust_workspace *w = gsl_multifit_robust_alloc(weights, n, terms);
-	enum oom_status st = OOM_OK;
+	struct oom_calibration found = {0};
+	enum oom_status st = robust(&found, r, n, terms, weights, err);
 
-	if (!x || !cov || !y || !b || !w) {
-		st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-		goto out;
-	}
-	gsl_multifit_robust_maxiter(500, w);
-	for (size_t i = 0; i < n; i++) {
-		gsl_matrix_set(x, i, 0, 1);
-		if (terms == 2)
-			gsl_matrix_set(x, i, 1, GIB / r[i].predicted);
-		gsl_vector_set(y, i, r[i].measured / r[i].predicted);
-	}
-	if (gsl_multifit_robust(x, y, b, cov, w) != GSL_SUCCESS) {
-		st = oom_error_set(err, OOM_ERR_INVALID, "the measurements do not settle on one line");
-		goto out;
-	}
-	{
-		const gsl_multifit_robust_stats s = gsl_multifit_robust_statistics(w);
-
-		*c = (struct oom_calibration){.scale = gsl_vector_get(b, 0), .scale_se = sqrt(gsl_matrix_get(cov, 0, 0)), .sigma = s.sigma,
-					      .dof = (double)s.dof, .n = n, .offset_fitted = terms == 2};
-		if (terms == 2) {
-			c->offset_bytes = gsl_vector_get(b, 1) * GIB;
-			c->offset_se = sqrt(gsl_matrix_get(cov, 1, 1)) * GIB;
-			c->cov = gsl_matrix_get(cov, 0, 1) * GIB;
-		}
-		for (size_t i = 0; i < n; i++) {
-			r[i].residual = gsl_vector_get(y, i) - c->scale - c->offset_bytes / r[i].predicted;
-			r[i].outlier = gsl_vector_get(s.weights, i) < 0.05;
-			c->n_outliers += r[i].outlier;
-		}
-	}
-out:
-	gsl_multifit_robust_free(w);
-	gsl_matrix_free(x);
-	gsl_matrix_free(cov);
-	gsl_vector_free(y);
-	gsl_vector_free(b);
+	if (!st)
+		st = refit(&found, r, n, terms, err);
+	if (!st)
+		*c = found;
 	return st;
 }
 
@@ -111,18 +222,41 @@ static double spread(const struct oom_calibration *c, double x)
 	return sqrt(fmax(line, 0) + x * x * c->sigma * c->sigma);
 }
 
-double oom_calibrated_bound(const struct oom_calibration *c, double predicted, double level)
+double oom_calibrated_interval(const struct oom_calibration *c, double predicted, double level)
 {
 	return oom_calibrated(c, predicted) + gsl_cdf_tdist_Pinv(level, c->dof > 1 ? c->dof : 1) * spread(c, predicted);
 }
 
+/* Of the tail: beyond its threshold exponential, below it certain to be passed. */
+static double tail_passes(const struct oom_calibration *c, double predicted, double capacity)
+{
+	const double r = (capacity - oom_calibrated(c, predicted)) / predicted - c->tail_from;
+
+	return r <= 0 ? 1 : c->tail_mean > 0 ? exp(-r / c->tail_mean) : 0;
+}
+
 double oom_calibrated_fits(const struct oom_calibration *c, double predicted, double capacity)
 {
-	const double s = spread(c, predicted);
+	const double s = spread(c, predicted), d = capacity - oom_calibrated(c, predicted);
+	const double noise = s > 0 ? gsl_cdf_tdist_P(d / s, c->dof > 1 ? c->dof : 1) : d >= 0;
 
-	if (!(s > 0))
-		return oom_calibrated(c, predicted) <= capacity;
-	return gsl_cdf_tdist_P((capacity - oom_calibrated(c, predicted)) / s, c->dof > 1 ? c->dof : 1);
+	return (1 - c->tail_share) * noise + c->tail_share * (1 - tail_passes(c, predicted, capacity));
+}
+
+double oom_calibrated_bound(const struct oom_calibration *c, double predicted, double level)
+{
+	double low = oom_calibrated_interval(c, predicted, level < 0.5 ? level : 0.5), high = low + predicted;
+
+	if (level < 0.5)
+		return low;
+	for (int i = 0; i < 60 && oom_calibrated_fits(c, predicted, high) < level; i++)
+		high += high - low;
+	for (int i = 0; i < 80; i++) {
+		const double mid = (low + high) / 2;
+
+		*(oom_calibrated_fits(c, predicted, mid) < level ? &low : &high) = mid;
+	}
+	return high;
 }
 
 double oom_false_fit_rate(const struct oom_calibration_row *rows, size_t n, double level)
@@ -158,15 +292,17 @@ static const struct {
 	{"scale", offsetof(struct oom_calibration, scale)}, {"offset_bytes", offsetof(struct oom_calibration, offset_bytes)},
 	{"scale_se", offsetof(struct oom_calibration, scale_se)}, {"offset_se", offsetof(struct oom_calibration, offset_se)},
 	{"cov", offsetof(struct oom_calibration, cov)}, {"sigma", offsetof(struct oom_calibration, sigma)},
-	{"dof", offsetof(struct oom_calibration, dof)}};
+	{"dof", offsetof(struct oom_calibration, dof)},
+	{"tail_share", offsetof(struct oom_calibration, tail_share)}, {"tail_from", offsetof(struct oom_calibration, tail_from)},
+	{"tail_mean", offsetof(struct oom_calibration, tail_mean)}};
 enum { KEYS = sizeof(keys) / sizeof(keys[0]) };
 
-void oom_calibration_write(const struct oom_calibration *c, char text[600])
+void oom_calibration_write(const struct oom_calibration *c, char text[800])
 {
-	size_t n = (size_t)snprintf(text, 600, "# oomplan calibration: measured = scale x predicted + offset_bytes; sigma is relative\n");
+	size_t n = (size_t)snprintf(text, 800, "# oomplan calibration: measured = scale x predicted + offset_bytes; sigma is relative\n");
 
 	for (int i = 0; i < KEYS; i++)
-		n += (size_t)snprintf(text + n, 600 - n, "%s %.17g\n", keys[i].name,
+		n += (size_t)snprintf(text + n, 800 - n, "%s %.17g\n", keys[i].name,
 				      *(const double *)(const void *)((const char *)c + keys[i].offset));
 }
 
@@ -201,7 +337,7 @@ enum oom_status oom_calibration_read(struct oom_calibration *out, const char *pa
 		seen |= 1 << k;
 	}
 	fclose(f);
-	if (!st && (!(seen & 1) || !(c.scale > 0) || c.sigma < 0 || c.dof < 0))
+	if (!st && (!(seen & 1) || !(c.scale > 0) || c.sigma < 0 || c.dof < 0 || c.tail_share < 0 || c.tail_share > 1 || c.tail_mean < 0))
 		st = oom_error_set(err, OOM_ERR_INVALID, "%s: no positive scale in it", path);
 	if (!st)
 		*out = c;
@@ -228,6 +364,7 @@ static enum oom_status collect(void *ctx, const struct oom_csv_row *row, struct 
 {
 	static const char *const predicted[] = {"predicted", "pred_used_bytes", "pred_reserved_native", "pred_overall_peak", NULL};
 	static const char *const measured[] = {"measured", "nvidia_smi", "reserved_native", "overall_peak", NULL};
+	static const char *const names[] = {"id", "name", "run", "model", NULL};
 	struct collector *c = ctx;
 	const double p = first_of(row, predicted), m = first_of(row, measured);
 
@@ -241,7 +378,13 @@ static enum oom_status collect(void *ctx, const struct oom_csv_row *row, struct 
 		c->rows = q;
 		c->cap = c->cap * 2 + 256;
 	}
-	c->rows[c->n++] = (struct oom_calibration_row){.predicted = p, .measured = m};
+	c->rows[c->n] = (struct oom_calibration_row){.predicted = p, .measured = m};
+	for (size_t i = 0; names[i] && !*c->rows[c->n].name; i++) {
+		const char *s = oom_csv_cell(row, names[i]);
+
+		snprintf(c->rows[c->n].name, sizeof(c->rows[c->n].name), "%s", s ? s : "");
+	}
+	c->n++;
 	return OOM_OK;
 }
 

@@ -15,28 +15,33 @@ struct oom_calibration {
 	double cov;                     /* of scale and offset */
 	double sigma;                   /* relative spread of one measurement */
 	double dof;                     /* degrees of freedom of sigma */
+	double tail_share;              /* of the runs that lie beyond the noise, upwards */
+	double tail_from, tail_mean;    /* relative: where that begins, and how much further they lie on average */
 	size_t n, n_outliers;
 	bool offset_fitted;             /* false: the sizes were too alike to tell an offset from a scale; it is 0 */
 };
 struct oom_calibration_row {
 	double predicted, measured;     /* bytes */
+	char name[48];                  /* the row's "id", "name" or "model"; "" when it has none */
 	double residual;                /* relative, after the fit */
-	bool outlier;                   /* given next to no weight */
+	bool outlier;                   /* beyond the noise: set aside */
 };
 
-/* Robust regression (Tukey's bisquare, GSL multifit_robust).  rows get residuals and outliers.  OOM_ERR_INVALID below three rows
+/* Robust regression (Tukey's bisquare, GSL multifit_robust), then least squares without what it shows to be outliers.  rows get residuals and outliers.  OOM_ERR_INVALID below three rows
  * or for sizes that are not positive. */
 OOM_API enum oom_status oom_calibrate(struct oom_calibration *out, struct oom_calibration_row *rows, size_t n, struct oom_error *err);
-/* Prediction: mean, and the level-quantile (0.5 .. 0.9999) of a single measurement. */
+/* Prediction: mean, the level-quantile of a single measurement that is no outlier, and the bound that a share of level of all
+ * measurements stays within, the outliers' share included (level from 0.5 to 0.9999). */
 OOM_API double oom_calibrated(const struct oom_calibration *c, double predicted);
+OOM_API double oom_calibrated_interval(const struct oom_calibration *c, double predicted, double level);
 OOM_API double oom_calibrated_bound(const struct oom_calibration *c, double predicted, double level);
 /* Probability that a run predicted to use so many bytes stays within capacity. */
 OOM_API double oom_calibrated_fits(const struct oom_calibration *c, double predicted, double capacity);
 
 /* Text form: "key value" lines.  Read reports file and line. */
 OOM_API enum oom_status oom_calibration_read(struct oom_calibration *out, const char *path, struct oom_error *err);
-/* Room for 600 bytes. */
-OOM_API void oom_calibration_write(const struct oom_calibration *c, char text[600]);
+/* Room for 800 bytes. */
+OOM_API void oom_calibration_write(const struct oom_calibration *c, char text[800]);
 /* The one fitted from data/measured.csv. */
 OOM_API enum oom_status oom_calibration_default(struct oom_calibration *out, struct oom_error *err);
 

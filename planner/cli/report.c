@@ -68,9 +68,10 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 	if (t->has_gpu && t->gpu.capacity_kind == OOM_CAPACITY_MARKETING)
 		printf("  note: only the marketed size of %s is known; the driver reports less\n", t->gpu.name);
 	if (job->has_calibration && t->capacity)
-		printf("  calibrated: %s expected, below %s with 95 %%; fits with a probability of %.1f %%\n",
+		printf("  calibrated: %s expected (95 %%: %s to %s); fits with a probability of %.1f %%\n",
 		       gib((uint64_t)oom_calibrated(&job->calibrated, (double)e->used_bytes)),
-		       gib((uint64_t)oom_calibrated_bound(&job->calibrated, (double)e->used_bytes, 0.95)),
+		       gib((uint64_t)oom_calibrated_interval(&job->calibrated, (double)e->used_bytes, 0.025)),
+		       gib((uint64_t)oom_calibrated_interval(&job->calibrated, (double)e->used_bytes, 0.975)),
 		       100 * oom_calibrated_fits(&job->calibrated, (double)e->used_bytes, (double)t->capacity));
 	if (e->floor_bytes)
 		printf("  of it %s are gathered parameters and buckets: more GPUs do not lower them\n", gib(e->floor_bytes));

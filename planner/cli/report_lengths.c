@@ -102,8 +102,8 @@ void oom_json_calibrated(struct oom_json *j, const struct oom_job *job, const st
 		return;
 	oom_json_object(j, "calibrated");
 	oom_json_real(j, "expected_bytes", oom_calibrated(&job->calibrated, x));
-	oom_json_real(j, "p025_bytes", 2 * oom_calibrated(&job->calibrated, x) - oom_calibrated_bound(&job->calibrated, x, 0.975));
-	oom_json_real(j, "p975_bytes", oom_calibrated_bound(&job->calibrated, x, 0.975));
+	oom_json_real(j, "p025_bytes", oom_calibrated_interval(&job->calibrated, x, 0.025));
+	oom_json_real(j, "p975_bytes", oom_calibrated_interval(&job->calibrated, x, 0.975));
 	if (t->capacity)
 		oom_json_real(j, "fits_probability", oom_calibrated_fits(&job->calibrated, x, (double)t->capacity));
 	else

@@ -52,7 +52,10 @@ static void test_planted(void **state)
 	assert_true(fabs(c.scale - 1.06) < 3 * c.scale_se);
 	assert_true(fabs(c.offset_bytes - 0.8 * GIB) < 3 * c.offset_se);
 	assert_true(c.n_outliers >= 18 && c.n_outliers <= 24);
-	assert_true(oom_calibrated_fits(&c, 40 * GIB, 60 * GIB) > 0.999);
+	/* 43.2 GiB are expected; an outlier of 60.5 would not fit 60, and a tenth of the runs are such */
+	assert_true(oom_calibrated_fits(&c, 40 * GIB, 50 * GIB) > 0.88 && oom_calibrated_fits(&c, 40 * GIB, 50 * GIB) < 0.93);
+	assert_true(oom_calibrated_bound(&c, 40 * GIB, 0.85) < 46 * GIB);
+	assert_true(oom_calibrated_bound(&c, 40 * GIB, 0.99) > 60 * GIB);
 	assert_true(oom_calibrated_fits(&c, 40 * GIB, 40 * GIB) < 0.01);
 }
 
@@ -82,6 +85,58 @@ static void test_coverage(void **state)
 	assert_true((double)inside / all < 0.97);
 }
 
+/* 95 % intervals of what was planted, and of a run that is no outlier, over 1000 fits to 40 runs of which each is wild with one
+ * in ten: within 93 to 97 %. */
+static void test_coverage_outliers(void **state)
+{
+	int scale = 0, offset = 0, inside = 0;
+
+	(void)state;
+	for (int k = 0; k < 1000; k++) {
+		struct oom_calibration_row r[40];
+		struct oom_calibration c;
+		const double x = (2 + 78 * uniform()) * GIB, y = measured(x);
+		/* Student's 97.5 % quantile of 35 degrees of freedom, about what is left */
+		const double t = 2.03;
+
+		for (int i = 0; i < 40; i++) {
+			r[i].predicted = (2 + 78 * uniform()) * GIB;
+			r[i].measured = measured(r[i].predicted) * (uniform() < 0.1 ? 1.4 : 1);
+		}
+		assert_int_equal(oom_calibrate(&c, r, 40, NULL), OOM_OK);
+		scale += fabs(c.scale - 1.06) < t * c.scale_se;
+		offset += fabs(c.offset_bytes - 0.8 * GIB) < t * c.offset_se;
+		inside += y > oom_calibrated_interval(&c, x, 0.025) && y < oom_calibrated_interval(&c, x, 0.975);
+	}
+	assert_in_range(scale, 930, 970);
+	assert_in_range(offset, 930, 970);
+	assert_in_range(inside, 930, 970);
+}
+
+/* Of runs with wild ones among them, a twentieth passes the bound of 95 %: 200 fits of 100 runs, 20 new ones each. */
+static void test_bound(void **state)
+{
+	int passed = 0;
+
+	(void)state;
+	for (int k = 0; k < 200; k++) {
+		struct oom_calibration_row r[100];
+		struct oom_calibration c;
+
+		for (int i = 0; i < 100; i++) {
+			r[i].predicted = (2 + 78 * uniform()) * GIB;
+			r[i].measured = measured(r[i].predicted) * (uniform() < 0.1 ? 1.1 - 0.2 * log(uniform() + 1e-9) : 1);
+		}
+		assert_int_equal(oom_calibrate(&c, r, 100, NULL), OOM_OK);
+		for (int i = 0; i < 20; i++) {
+			const double x = (2 + 78 * uniform()) * GIB;
+
+			passed += measured(x) * (uniform() < 0.1 ? 1.1 - 0.2 * log(uniform() + 1e-9) : 1) > oom_calibrated_bound(&c, x, 0.95);
+		}
+	}
+	assert_in_range(passed, 120, 280);      /* of 4000: 3 to 7 % */
+}
+
 static void test_not_identifiable(void **state)
 {
 	struct oom_calibration_row r[6];
@@ -103,7 +158,7 @@ static void test_files(void **state)
 {
 	struct oom_calibration a, b;
 	struct oom_error err = {{0}};
-	char path[] = "/tmp/cal-XXXXXX", text[600];
+	char path[] = "/tmp/cal-XXXXXX", text[800];
 	int fd = mkstemp(path);
 
 	(void)state;
@@ -126,7 +181,8 @@ static void test_files(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted), cmocka_unit_test(test_coverage),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted), cmocka_unit_test(test_coverage), cmocka_unit_test(test_coverage_outliers),
+					   cmocka_unit_test(test_bound),
 					   cmocka_unit_test(test_not_identifiable), cmocka_unit_test(test_files)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
