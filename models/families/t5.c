@@ -295,7 +295,7 @@ static struct oom_val run_stack(struct oom_tape *t, struct oom_t5_stack *s, stru
 	else
 		x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
 	for (uint32_t i = 0; i < OOM_MAX_LAYERS; i++)
-		kind[i] = (uint8_t)(!i | (flags & OOM_T5_EXPERTS && oom_t5_is_sparse(s, i) ? 2 : 0));
+		kind[i] = (uint8_t)((i == 0) | (flags & OOM_T5_EXPERTS && oom_t5_is_sparse(s, i) ? 2 : 0));
 	first = oom_share(t, x);
 	make_biases(t, s, (enum oom_dtype)embed.dt);
 	x = oom_op_dropout(t, x, a->dropout);
