@@ -32,6 +32,7 @@ struct oom_job {
 	double confidence;
 	struct oom_calibration calibrated;
 	bool has_calibration;
+	double card_capability;         /* of --gpu, when the plan took it from there */
 	bool json, csv, quiet, help;
 	int color;                      /* enum oom_color_mode */
 	struct oom_plan plan;           /* the knobs */

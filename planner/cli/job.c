@@ -62,7 +62,7 @@ static int open_gpu(struct oom_job *job, struct oom_target *t)
 		t->has_gpu = !st;
 		t->capacity = t->gpu.capacity_bytes;
 		if (!st && job->plan.compute_capability <= 0)
-			job->plan.compute_capability = t->gpu.compute_capability;
+			job->plan.compute_capability = job->card_capability = t->gpu.compute_capability;
 	}
 	oom_gpus_release(&gpus);
 	if (!st && job->gpu_memory)

@@ -144,10 +144,11 @@ static void rungs(const struct oom_ladder *l)
 	}
 }
 
-static void command_line(const struct oom_ladder *l)
+static void command_line(const struct oom_job *job, const struct oom_ladder *l)
 {
-	const struct oom_plan def = oom_plan_default();
+	struct oom_plan def = oom_plan_default();
 
+	def.compute_capability = job->card_capability;  /* follows from --gpu */
 	printf("\nthe plan:");
 	for (size_t i = 0; oom_knob_at(i); i++) {
 		const struct oom_knob *k = oom_knob_at(i);
@@ -176,7 +177,7 @@ void oom_report_plan(const struct oom_job *job, const struct oom_target *t, cons
 	phases(&l->eval);
 	host(&l->plan, &l->eval);
 	rungs(l);
-	command_line(l);
+	command_line(job, l);
 }
 
 void oom_report_estimate(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *plan,

@@ -60,8 +60,9 @@ static void option(FILE *out, const char *name, const char *value)
 
 void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_plan *p)
 {
-	const struct oom_plan def = oom_plan_default();
+	struct oom_plan def = oom_plan_default();
 
+	def.compute_capability = job->card_capability;  /* follows from --gpu */
 	fputs("oomplan estimate", out);
 	option(out, "model", job->model);
 	option(out, "gpu", job->gpu);
