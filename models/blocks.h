@@ -115,6 +115,12 @@ struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
 struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val scores,
 			       struct oom_val index);
 /* Granite's: experts run one after another, the shared expert fused. */
+struct oom_routes {
+	struct oom_val logits, gates, order, rows;      /* gates sorted by expert; the sorting order; the token of each row */
+};
+struct oom_routes oom_parallel_route(struct oom_tape *t, uint64_t experts, uint64_t top_k, struct oom_val x);
+struct oom_val oom_parallel_experts(struct oom_tape *t, const char *name, struct oom_val x, uint64_t experts, uint64_t out,
+				    uint64_t in);
 struct oom_val oom_moe_parallel_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x);
 
 /* The 4D mask transformers builds for a whole model, or none: causal / bidirectional, with a sliding window (0: none). */

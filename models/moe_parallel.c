@@ -7,7 +7,8 @@
 
 /* cat of F.linear(rows of expert i, weight[i]).  Backward of weight[i] is zeros of the whole stack, added up one by one:
  * two of the stack at once. */
-static struct oom_val parallel_experts(struct oom_tape *t, const char *name, struct oom_val x, uint64_t experts, uint64_t out, uint64_t in)
+struct oom_val oom_parallel_experts(struct oom_tape *t, const char *name, struct oom_val x, uint64_t experts, uint64_t out,
+				    uint64_t in)
 {
 	struct oom_val w, y;
 
@@ -33,38 +34,50 @@ static struct oom_val fused_shared(struct oom_tape *t, const struct oom_moe *m, 
 	return oom_op_linear(t, "output_linear", oom_op_mul(t, p[0], p[1]), h, 0);
 }
 
-struct oom_val oom_moe_parallel_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x)
+struct oom_routes oom_parallel_route(struct oom_tape *t, uint64_t experts, uint64_t top_k, struct oom_val x)
 {
-	const struct oom_dim e = {m->experts, "n_experts"}, k = {m->top_k, "top_k"}, h = {x.width, x.text};
-	const struct oom_dim half[2] = {{m->top_k * m->d_expert, "top_k * d_expert"}, {m->top_k * m->d_expert, "top_k * d_expert"}};
+	const struct oom_dim e = {experts, "n_experts"}, k = {top_k, "top_k"};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val logits, index, gates, zeros, sorted, order, rows, y, p[2];
+	struct oom_val index, zeros, sorted;
+	struct oom_routes r;
 
-	if (!m->experts)                        /* Granite 4 without experts */
-		return fused_shared(t, m, x);
-	logits = oom_op_cast(t, oom_op_linear(t, "layer", oom_keep(x), e, 0), OOM_F32);
+	r.logits = oom_op_cast(t, oom_op_linear(t, "layer", oom_keep(x), e, 0), OOM_F32);
 	index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
-	gates = oom_op_gather(t, "top-k value", oom_keep(logits), oom_keep(index), x.mono, k);
-	gates = oom_op_cast(t, oom_op_softmax(t, gates, true), dt);
+	r.gates = oom_op_gather(t, "top-k value", oom_keep(r.logits), oom_keep(index), x.mono, k);
+	r.gates = oom_op_cast(t, oom_op_softmax(t, r.gates, true), dt);
 	zeros = oom_new(t, "zeros", x.mono, e, dt);
-	oom_scratch(t, "rows of each expert", x.mono, 2 * m->experts, OOM_I64);
+	oom_scratch(t, "rows of each expert", x.mono, 2 * experts, OOM_I64);
 	sorted = oom_new(t, "sorted experts", x.mono, k, OOM_I64);
-	order = oom_new(t, "order", x.mono, k, OOM_I64);
-	rows = oom_new(t, "row of each choice", x.mono, k, OOM_I64);
-	gates = oom_op_gather(t, "sorted gates", gates, order, x.mono, k);
+	r.order = oom_new(t, "order", x.mono, k, OOM_I64);
+	r.rows = oom_new(t, "row of each choice", x.mono, k, OOM_I64);
+	r.gates = oom_op_gather(t, "sorted gates", r.gates, oom_keep(r.order), x.mono, k);
 	oom_drop(t, zeros);
 	oom_drop(t, sorted);
 	oom_drop(t, index);
-	y = oom_op_gather(t, "dispatched", oom_keep(x), oom_keep(rows), x.mono, (struct oom_dim){m->top_k * h.n, "top_k * d_model"});
-	y = parallel_experts(t, "input_linear", y, m->experts, 2 * m->d_expert, h.n);
+	return r;
+}
+
+struct oom_val oom_moe_parallel_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x)
+{
+	const struct oom_dim h = {x.width, x.text};
+	const struct oom_dim half[2] = {{m->top_k * m->d_expert, "top_k * d_expert"}, {m->top_k * m->d_expert, "top_k * d_expert"}};
+	struct oom_val zeros, y, p[2];
+	struct oom_routes r;
+
+	if (!m->experts)                        /* Granite 4 without experts */
+		return fused_shared(t, m, x);
+	r = oom_parallel_route(t, m->experts, m->top_k, x);
+	oom_drop(t, r.order);
+	y = oom_op_gather(t, "dispatched", oom_keep(x), oom_keep(r.rows), x.mono, (struct oom_dim){m->top_k * h.n, "top_k * d_model"});
+	y = oom_parallel_experts(t, "input_linear", y, m->experts, 2 * m->d_expert, h.n);
 	oom_op_split(t, y, 2, half, p);
 	p[0] = oom_activation(t, m->act, p[0]);
-	y = parallel_experts(t, "output_linear", oom_op_mul(t, p[0], p[1]), m->experts, h.n, m->d_expert);
-	y = oom_op_mul(t, y, gates);
+	y = oom_parallel_experts(t, "output_linear", oom_op_mul(t, p[0], p[1]), m->experts, h.n, m->d_expert);
+	y = oom_op_mul(t, y, r.gates);
 	zeros = oom_new(t, "zeros", x.mono, h, (enum oom_dtype)y.dt);
-	y = oom_op_gather(t, "index_add", y, rows, x.mono, h);
+	y = oom_op_gather(t, "index_add", y, r.rows, x.mono, h);
 	oom_drop(t, zeros);
-	oom_drop(t, logits);
+	oom_drop(t, r.logits);
 	if (m->d_shared)
 		y = oom_op_add(t, y, fused_shared(t, m, oom_keep(x)));
 	oom_done(t, x);
