@@ -45,3 +45,29 @@ struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_ev
 	n.disk_peak = ((uint64_t)p->save_total_limit + 1) * n.checkpoint + n.final_model + n.hub_cache + n.nvme;
 	return n;
 }
+
+enum oom_limit oom_first_limit(const struct oom_host_need *n, uint64_t host_ram, bool gpu_fits)
+{
+	const uint64_t lasting = n->processes + n->pinned + n->pageable + n->loader;
+
+	if (host_ram && n->processes + n->loading > host_ram)
+		return OOM_LIMIT_HOST_LOADING;
+	if (!gpu_fits)
+		return OOM_LIMIT_GPU;
+	if (host_ram && lasting > host_ram)
+		return OOM_LIMIT_HOST_TRAINING;
+	return host_ram && lasting + n->saving > host_ram ? OOM_LIMIT_HOST_SAVING : OOM_LIMIT_NONE;
+}
+
+const char *oom_limit_str(enum oom_limit limit)
+{
+	static const char *const words[] = {
+		[OOM_LIMIT_NONE] = "neither GPU memory nor host RAM breaks",
+		[OOM_LIMIT_HOST_LOADING] = "host RAM breaks first, while the checkpoint is loaded: \"Killed\" (exit 137), no traceback",
+		[OOM_LIMIT_GPU] = "GPU memory breaks first: a traceback with torch.OutOfMemoryError",
+		[OOM_LIMIT_HOST_TRAINING] = "host RAM breaks once training runs (offloaded state, data loader): \"Killed\" (exit 137)",
+		[OOM_LIMIT_HOST_SAVING] = "host RAM breaks at the first checkpoint, when the state dict is gathered: \"Killed\" (exit 137)",
+	};
+
+	return words[limit];
+}

@@ -20,6 +20,14 @@ struct oom_host_need {
 	uint64_t disk_peak;     /* (kept + 1) checkpoints + final model + cache + nvme: a new one is written before the old goes */
 };
 
+/* Which limit a run meets first, in the order of its life: load, train, save. */
+enum oom_limit { OOM_LIMIT_NONE, OOM_LIMIT_HOST_LOADING, OOM_LIMIT_GPU, OOM_LIMIT_HOST_TRAINING, OOM_LIMIT_HOST_SAVING };
+
+/* need against a node's host_ram bytes (0: unknown, never short); gpu_fits: the GPU's own verdict. */
+OOM_API enum oom_limit oom_first_limit(const struct oom_host_need *need, uint64_t host_ram, bool gpu_fits);
+/* The limit as a sentence that names the sign by which it is known. */
+OOM_API const char *oom_limit_str(enum oom_limit limit);
+
 OOM_API struct oom_host_need oom_host_need(const struct oom_plan *plan, const struct oom_eval *eval);
 
 #endif

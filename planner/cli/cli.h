@@ -28,7 +28,7 @@ enum oom_exit {
 struct oom_job {
 	const char *model, *gpu, *gpu_memory, *gpus_file, *runs, *output, *models_dir;
 	struct oom_list allow;
-	const char *lengths, *lengths_field, *calibration;
+	const char *lengths, *lengths_field, *calibration, *host_ram;
 	double confidence;
 	struct oom_calibration calibrated;
 	bool has_calibration;
@@ -47,7 +47,7 @@ struct oom_target {
 	struct oom_model *model;
 	struct oom_gpu gpu;
 	bool has_gpu;
-	uint64_t capacity;
+	uint64_t capacity, host_ram;    /* 0: not given */
 	char note[256];
 	bool has_lengths;               /* --lengths was given */
 	struct oom_lengths lengths;
@@ -79,6 +79,8 @@ struct oom_search_report {
 /* report.c, report_json.c, report_search.c */
 void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
 		     const struct oom_ladder *l);
+/* Whether --host-ram is enough for the plan; true when it was not given. */
+bool oom_host_fits(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e);
 void oom_report_estimate(const struct oom_job *job, const struct oom_target *t,
 			 const struct oom_plan *plan, const struct oom_eval *e, bool fits);
 void oom_report_search(const struct oom_job *job, const struct oom_search_report *r);

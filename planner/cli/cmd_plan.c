@@ -106,7 +106,7 @@ static int run(struct oom_job *job)
 			oom_report_plan(job, &t, &l);
 		if (!job->json && !job->csv && !job->quiet)
 			oom_report_search(job, &r);
-		code = l.fits ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
+		code = l.fits && oom_host_fits(&t, &l.plan, &l.eval) ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
 		if (plot && draw(ev, &t, &l, &err))
 			code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	}

@@ -67,6 +67,8 @@ static int open_gpu(struct oom_job *job, struct oom_target *t)
 	oom_gpus_release(&gpus);
 	if (!st && job->gpu_memory)
 		st = oom_parse_bytes(job->gpu_memory, &t->capacity, &err);
+	if (!st && job->host_ram)
+		st = oom_parse_bytes(job->host_ram, &t->host_ram, &err);
 	return st ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : 0;
 }
 

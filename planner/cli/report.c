@@ -40,8 +40,10 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 	char count[32];
 
 	if (t->capacity) {
-		printf("%s%s%s: peak %s used of %s on %s", oom_paint(fits ? OOM_GOOD : OOM_BAD), fits ? "FITS" : "DOES NOT FIT",
-		       oom_paint(OOM_PLAIN), gib(e->used_bytes), gib(t->capacity), card);
+		const bool whole = fits && oom_host_fits(t, p, e);
+
+		printf("%s%s%s: peak %s used of %s on %s", oom_paint(whole ? OOM_GOOD : OOM_BAD),
+		       whole ? "FITS" : fits ? "FITS THE GPU, NOT THE HOST" : "DOES NOT FIT", oom_paint(OOM_PLAIN), gib(e->used_bytes), gib(t->capacity), card);
 		if (fits)
 			printf(", %s free", gib(t->capacity - e->used_bytes));
 		else
@@ -111,13 +113,23 @@ static void phases(const struct oom_eval *e)
 }
 
 /* What the machine needs besides the card, and which limit shows itself how. */
-static void host(const struct oom_plan *p, const struct oom_eval *e)
+static void host(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e, bool fits)
 {
 	const struct oom_host_need n = oom_host_need(p, e);
 
 	printf("\na node besides: %s host RAM (processes %s, loading %s, offload %s, loader %s, saving %s), %s disk\n", gib(n.ram_peak),
 	       gib(n.processes), gib(n.loading), gib(n.pinned + n.pageable), gib(n.loader), gib(n.saving), gib(n.disk_peak));
-	printf("  short of GPU memory it ends in a traceback, short of host memory in \"Killed\" (exit 137)\n");
+	if (t->host_ram)
+		printf("  of %s there: %s\n", gib(t->host_ram), oom_limit_str(oom_first_limit(&n, t->host_ram, fits)));
+	else
+		printf("  short of GPU memory it ends in a traceback, short of host memory in \"Killed\" (exit 137)\n");
+}
+
+bool oom_host_fits(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e)
+{
+	const struct oom_host_need n = oom_host_need(p, e);
+
+	return oom_first_limit(&n, t->host_ram, true) == OOM_LIMIT_NONE;
 }
 
 static void rungs(const struct oom_ladder *l)
@@ -175,7 +187,7 @@ void oom_report_plan(const struct oom_job *job, const struct oom_target *t, cons
 	oom_report_lengths(t, &l->start);
 	anatomy(&l->eval);
 	phases(&l->eval);
-	host(&l->plan, &l->eval);
+	host(t, &l->plan, &l->eval, l->fits);
 	rungs(l);
 	command_line(job, l);
 }
@@ -189,5 +201,5 @@ void oom_report_estimate(const struct oom_job *job, const struct oom_target *t, 
 	oom_report_lengths(t, plan);
 	anatomy(e);
 	phases(e);
-	host(plan, e);
+	host(t, plan, e, fits);
 }

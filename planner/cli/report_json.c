@@ -3,6 +3,16 @@
 #include "json.h"
 #include "oomplan/host.h"
 
+static void limits(struct oom_json *j, const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e, bool gpu_fits)
+{
+	const struct oom_host_need need = oom_host_need(p, e);
+
+	if (!t->host_ram)
+		return;
+	oom_json_uint(j, "host_ram_bytes", t->host_ram);
+	oom_json_text(j, "breaks_first", oom_limit_str(oom_first_limit(&need, t->host_ram, gpu_fits)));
+}
+
 static void eval(struct oom_json *j, const struct oom_plan *of, const struct oom_eval *e)
 {
 	const struct oom_host_need need = oom_host_need(of, e);
@@ -105,7 +115,8 @@ void oom_json_plan(const struct oom_job *job, const struct oom_target *t, const 
 {
 	struct oom_json j = {.out = stdout};
 
-	head(&j, t, l->fits);
+	head(&j, t, l->fits && oom_host_fits(t, &l->plan, &l->eval));
+	limits(&j, t, &l->plan, &l->eval, l->fits);
 	oom_json_int(&j, "effective_batch", l->effective_batch);
 	oom_json_object(&j, "asked");
 	oom_json_bool(&j, "fits", l->start_fits);
@@ -129,7 +140,8 @@ void oom_json_estimate(const struct oom_job *job, const struct oom_target *t, co
 {
 	struct oom_json j = {.out = stdout};
 
-	head(&j, t, fits);
+	head(&j, t, fits && oom_host_fits(t, p, e));
+	limits(&j, t, p, e, fits);
 	plan(&j, p);
 	eval(&j, p, e);
 	oom_json_lengths(&j, t);
