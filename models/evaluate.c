@@ -32,6 +32,7 @@ void oom_evaluator_free(struct oom_evaluator *ev)
 	}
 	oom_tape_release(&ev->full);
 	oom_replay_release(&ev->replay);
+	free(ev->nodes);
 	free(ev->size);
 	free(ev);
 }
@@ -79,10 +80,14 @@ static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_i
 	oom_drop(t, t->output);
 	t->output = oom_none();
 	oom_amp_leave(t);
+	for (size_t i = 0; train && i < t->n_monos; i++)
+		t->flops_fwd[i] = t->flops[i] + t->flops_attn[i];
 	if (train && !t->status)
 		oom_backward(t, loss);
 	else
 		oom_drop(t, loss);
+	for (size_t i = 0; train && i < t->n_monos; i++)
+		t->flops_again[i] = t->flops[i] + t->flops_attn[i] - t->flops_fwd[i];
 }
 
 /* Rows that outlive the forward are saved activations. */
@@ -253,6 +258,18 @@ static bool conds_hold(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_
 	return true;
 }
 
+/* The graph is needed while it is recorded only: one memory serves all tapes in turn. */
+static void lend_nodes(struct oom_evaluator *ev, struct oom_tape *t)
+{
+	struct oom_node *nodes = t->nodes;
+	const size_t cap = t->cap_nodes;
+
+	t->nodes = ev->nodes;
+	t->cap_nodes = ev->cap_nodes;
+	ev->nodes = nodes;
+	ev->cap_nodes = cap;
+}
+
 enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model *m, const struct oom_plan *p,
 				   struct program **out, struct oom_error *err)
 {
@@ -285,6 +302,8 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 	g->fast.ready = g->spanned = false;
 	g->evaluations = 0;
 	cast.precision = key.precision;
+	if (!g->tape.nodes)
+		lend_nodes(ev, &g->tape);
 	st = record(&g->tape, m, &cast, false, err);
 	if (!st)
 		st = check_adapters(&g->tape, p, err);
@@ -297,9 +316,8 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 	g->used = ++ev->clock;
 	ev->last = (int)(g - ev->slot);
 	/* the graph has served: what stays is rows and events */
-	free(g->tape.nodes);
-	g->tape.nodes = NULL;
-	g->tape.n_nodes = g->tape.cap_nodes = 0;
+	lend_nodes(ev, &g->tape);
+	g->tape.n_nodes = 0;
 	*out = g;
 	return OOM_OK;
 }
@@ -477,16 +495,15 @@ static void phases(const struct program *g, const struct oom_plan *p, const stru
 	out->floor_bytes = states->comm + (states->bwd > states->fwd ? states->bwd : states->fwd);
 }
 
+/* A product's two gradients cost as much as itself each; frozen weights need but one of them. */
 static double flops_of(const struct program *g, const struct oom_plan *p, uint64_t b, uint64_t s, uint64_t tgt)
 {
 	const struct oom_tape *t = &g->tape;
 	double f = 0;
 
-	/* recorded by the forward, its recomputation and the evaluation pass: the evaluation's share is the forward's */
 	for (size_t i = 0; i < t->n_monos; i++)
-		f += (t->flops[i] + t->flops_attn[i]) * (double)oom_mono_eval(t, (uint16_t)i, b, s, tgt);
-	f /= p->grad_ckpt ? 3 : 2;
-	return (p->lora_r ? 2 : 3) * f / (double)(b ? b : 1) + (p->grad_ckpt ? f / (double)(b ? b : 1) : 0);
+		f += ((p->lora_r ? 2 : 3) * t->flops_fwd[i] + t->flops_again[i]) * (double)oom_mono_eval(t, (uint16_t)i, b, s, tgt);
+	return f / (double)(b ? b : 1);
 }
 
 enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *plan,

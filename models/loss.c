@@ -232,6 +232,7 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 		gw = oom_new(t, "grad of head", OOM_MONO_ONE, (struct oom_dim){v * d, "vocab_size * d_model"}, (enum oom_dtype)w.dt);
 	loss = oom_new(t, "loss per token", h.mono, D(1), OOM_F32);
 	dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt;
+	t->flops[h.mono] += 2.0 * (double)d * (double)v * t->mult;
 	for (int i = 0; i < (chunk < tokens ? 2 : 1); i++)      /* from the second chunk on the cast weight is cached */
 		fused_chunk(t, h, w, dt, chunk, v, d);
 	total = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);

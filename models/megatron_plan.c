@@ -6,17 +6,20 @@
 
 #include "allocator.h"
 #include "engines.h"
+#include "megatron_parts.h"
 #include "model.h"
 #include "optimizers.h"
 
-static enum oom_status model_of(const struct oom_model *model, struct oom_megatron *m, struct oom_error *err)
+void oom_model_as_megatron(struct oom_model *model)
 {
 	const struct oom_arch *a = &model->arch;
+	struct oom_megatron *m = &model->megatron;
 	struct oom_reader r = a->rd;
 
-	if (a->vlm || !a->d_model || !a->n_heads || !a->n_layers || !a->d_ff || !a->vocab ||
-	    (a->default_task != OOM_TASK_CAUSAL_LM && a->default_task != OOM_TASK_MASKED_LM))
-		return oom_error_set(err, OOM_ERR_INVALID, "engine megatron: %s is not a GPT- or BERT-like model", a->model_type);
+	model->megatron_can = !a->vlm && a->d_model && a->n_heads && a->n_layers && a->d_ff && a->vocab &&
+			      (a->default_task == OOM_TASK_CAUSAL_LM || a->default_task == OOM_TASK_MASKED_LM);
+	if (!model->megatron_can)
+		return;
 	*m = oom_megatron_default();
 	m->stack = a->default_task == OOM_TASK_MASKED_LM ? OOM_MG_BERT : OOM_MG_GPT;
 	m->layers = (int64_t)a->n_layers;
@@ -57,13 +60,14 @@ static enum oom_status model_of(const struct oom_model *model, struct oom_megatr
 		m->v_head_dim = (int64_t)oom_read_count_or(&r, "v_head_dim", 128);
 		m->qk_layernorm = 1;
 	}
-	return OOM_OK;
 }
 
 static enum oom_status check(const struct oom_model *model, const struct oom_plan *p, struct oom_error *err)
 {
 	const enum oom_task task = p->task ? (enum oom_task)p->task : model->arch.default_task;
 
+	if (!model->megatron_can)
+		return oom_error_set(err, OOM_ERR_INVALID, "engine megatron: %s is not a GPT- or BERT-like model", model->arch.model_type);
 	if (task != model->arch.default_task)
 		return oom_error_set(err, OOM_ERR_INVALID, "engine megatron: pre-training tasks only (causal-lm, masked-lm)");
 	if (p->lora_r || p->qlora)
@@ -79,12 +83,11 @@ static enum oom_status check(const struct oom_model *model, const struct oom_pla
 enum oom_status oom_megatron_launch(const struct oom_model *model, const struct oom_plan *p, struct oom_megatron *m,
 				    struct oom_error *err)
 {
-	enum oom_status st = check(model, p, err);
+	const enum oom_status st = check(model, p, err);
 
-	if (!st)
-		st = model_of(model, m, err);
 	if (st)
 		return st;
+	*m = model->megatron;
 	if (p->num_layers)
 		m->layers = p->num_layers;
 	m->seq = p->seq_len;
@@ -157,14 +160,31 @@ static void buckets(const struct oom_mg_rank *k, struct oom_eval *out)
 }
 
 /* The model undivided: its parameters, each once and without padding. */
-static enum oom_status whole(const struct oom_megatron *m, struct oom_mg_rank *out, struct oom_error *err)
+static struct mg_params whole(const struct oom_megatron *m)
 {
+	struct mg_params sum = {0, 0, 0};
 	struct oom_megatron w = *m;
+	struct mg_chunk c[MG_CHUNKS];
+	size_t n;
 
 	w.tp = w.pp = w.cp = w.ep = w.etp = w.n_gpus = w.dp = 1;
 	w.vpp = 0;
 	w.padded_vocab = w.vocab;
-	return oom_megatron_rank(&w, 0, out, err);
+	n = oom_mg_chunks(&w, 0, c);
+	for (size_t i = 0; i < n; i++) {
+		const struct mg_params p = oom_mg_params(&w, &c[i], true);
+
+		sum.dense += p.dense;
+		sum.expert += p.expert;
+	}
+	return sum;
+}
+
+/* Between the ends of the pipeline ranks hold the same layers, as far as they are of one kind; the earlier have more passes in
+ * flight, so the first of them is the fullest. */
+static bool less_than_before(const struct oom_megatron *m, int64_t r)
+{
+	return r > 1 && r < m->pp - 1 && !*m->layout && !(m->experts && m->dense_layers) && !m->first_stage_layers && !m->last_stage_layers;
 }
 
 enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struct oom_plan *p, unsigned flags,
@@ -172,22 +192,24 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 {
 	struct oom_mg_rank one, top = {0};
 	struct oom_megatron m;
+	struct mg_params all;
 	enum oom_status st = oom_megatron_launch(model, p, &m, err);
 
 	for (int64_t r = 0; !st && r < m.pp; r++) {
+		if (less_than_before(&m, r))
+			continue;
 		st = oom_megatron_rank(&m, r, &one, err);
 		if (one.peak_bytes > top.peak_bytes)
 			top = one;
 	}
-	if (!st)
-		st = whole(&m, &one, err);
 	if (st)
 		return st;
+	all = whole(&m);
 	memset(out, 0, sizeof(*out));
-	out->total_params = out->trainable_params = one.params + one.expert_params;
-	out->active_params = one.params;
+	out->total_params = out->trainable_params = (uint64_t)all.dense + (uint64_t)all.expert;
+	out->active_params = (uint64_t)all.dense;
 	if (m.experts)
-		out->active_params += one.expert_params / (uint64_t)m.experts * (uint64_t)m.moe_topk;
+		out->active_params += (uint64_t)all.expert / (uint64_t)m.experts * (uint64_t)m.moe_topk;
 	out->param_bytes = (m.precision == OOM_MG_FP32 ? 4 : 2) * (top.params + top.expert_params);
 	out->grad_bytes = (m.precision == OOM_MG_FP16 ? 2 : 4) * (top.params + top.expert_params);
 	out->opt_bytes = top.optimizer_bytes;

@@ -112,6 +112,7 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 	}
 	choose_task(m);
 	oom_model_find_unknown(m);
+	oom_model_as_megatron(m);
 	*out = m;
 	return OOM_OK;
 }

@@ -3,6 +3,7 @@
 #define OOM_MODEL_H
 
 #include "arch.h"
+#include "oomplan/megatron.h"
 
 struct oom_model {
 	const struct oom_keys *keys;
@@ -14,7 +15,11 @@ struct oom_model {
 	char note[400];                 /* what an unknown type is counted as; "" for a known one */
 	struct oom_arch arch;
 	char unknown[400];              /* keys the type does not have */
+	struct oom_megatron megatron;   /* the model as a launch of Megatron, when it can be one */
+	bool megatron_can;
 };
+/* Fills m->megatron: a search asks for it thousands of times. */
+void oom_model_as_megatron(struct oom_model *m);
 /* Fills m->unknown. */
 void oom_model_find_unknown(struct oom_model *m);
 /* Fills m->defaults for arch.model_type; empty when the table does not have it. */

@@ -244,6 +244,12 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 	return y;
 }
 
+/* The two products of a fused kernel; the math path's count themselves. */
+static void count(struct oom_tape *t, const struct oom_sdpa *a)
+{
+	t->flops_attn[oom_mono_mul(t, a->mq, a->sk)] += 2.0 * (double)a->heads * (double)(a->d + a->dv) * t->mult;
+}
+
 struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v, struct oom_val mask,
 			   const struct oom_sdpa *a)
 {
@@ -259,11 +265,14 @@ struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val 
 		if (!nomask && mask.dt != OOM_U8)
 			mask = oom_amp_cast(t, mask);
 	}
-	t->flops_attn[oom_mono_mul(t, a->mq, a->sk)] += 4.0 * (double)a->heads * (double)a->d * t->mult;
-	if (sm >= 8 && is_half(q) && nomask && a->d == a->dv && a->d <= 256 && (same || a->gqa))
+	if (sm >= 8 && is_half(q) && nomask && a->d == a->dv && a->d <= 256 && (same || a->gqa)) {
+		count(t, a);
 		return flash(t, q, k, v, a);    /* check_sm_version: Ampere and later */
-	if (same && a->d % align == 0 && a->dv % align == 0 && (sm >= 8 || q.dt != OOM_DT_BF16))
+	}
+	if (same && a->d % align == 0 && a->dv % align == 0 && (sm >= 8 || q.dt != OOM_DT_BF16)) {
+		count(t, a);
 		return efficient(t, q, k, v, mask, a);
+	}
 	return math(t, q, k, v, mask, a);
 }
 
@@ -281,7 +290,7 @@ struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val
 		k = oom_op_cast(t, k, half);
 		v = oom_op_cast(t, v, half);
 	}
-	t->flops_attn[oom_mono_mul(t, a->mq, a->sk)] += 4.0 * (double)a->heads * (double)a->d * t->mult;
+	count(t, a);
 	if (a->dv != a->d)
 		v = oom_op_expand_copy(t, v, v.mono, (struct oom_dim){a->kv_heads * a->d, NULL});
 	return flash(t, q, k, v, a);

@@ -250,9 +250,20 @@ void oom_idle_linear(struct oom_tape *t, const char *name, uint64_t in, uint64_t
 	t->scope = scope;
 }
 
+/* Lengths among the factors of a monomial: all but the batch. */
+static int degree(const struct oom_tape *t, uint16_t mono)
+{
+	int n = 0;
+
+	for (int i = 0; i < t->monos[mono].n; i++)
+		n += t->vars[t->monos[mono].var[i]].base != OOM_VAR_B;
+	return n;
+}
+
 struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a, struct oom_val b, uint16_t mono,
 			  struct oom_dim width, uint64_t inner)
 {
+	const uint16_t ma = a.mono, mb = b.mono;
 	bool rg;
 	struct oom_val y;
 	int32_t n = -1;
@@ -277,9 +288,10 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 	y = oom_new(t, name, mono, width, (enum oom_dtype)a.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
-	/* a sum over the sequence grows with it */
-	if (inner == oom_mono_now(t, t->m_s))
-		t->flops_attn[oom_mono_mul(t, mono, t->m_s)] += 2.0 * (double)width.n * t->mult;
+	/* (n x m x k) (n x k x l): the operands' lengths over the result's are n k^2.  A sum over a length grows with it: `inner` is
+	 * that of the recording only */
+	if (degree(t, ma) + degree(t, mb) >= degree(t, mono) + 2)
+		t->flops_attn[degree(t, ma) > degree(t, mono) ? ma : oom_mono_mul(t, mono, t->m_s)] += 2.0 * (double)width.n * t->mult;
 	else
 		t->flops_attn[mono] += 2.0 * (double)width.n * (double)inner * t->mult;
 	oom_done(t, a);

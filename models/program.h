@@ -38,6 +38,8 @@ struct oom_evaluator {
 	int last;                               /* slot answered from last */
 	uint64_t *size;
 	size_t cap_size;
+	struct oom_node *nodes;                 /* the graph's memory, lent to the tape being recorded */
+	size_t cap_nodes;
 	struct oom_tape full;                   /* every layer recorded, for replays */
 	struct oom_replay replay;
 };

@@ -10,7 +10,7 @@
 
 static bool grow(struct oom_tape *t, void **p, size_t *cap, size_t need, size_t size)
 {
-	size_t want = *cap ? *cap : 256;
+	size_t want = *cap ? *cap : 1024;       /* a usual tape: untouched pages cost nothing, a copy does */
 	void *q;
 
 	if (need <= *cap)
@@ -53,6 +53,8 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 		t->streams[i].n = 0;
 	memset(t->flops, 0, sizeof(t->flops));
 	memset(t->flops_attn, 0, sizeof(t->flops_attn));
+	memset(t->flops_fwd, 0, sizeof(t->flops_fwd));
+	memset(t->flops_again, 0, sizeof(t->flops_again));
 	t->buffer_bytes = t->buffer_rounded = t->input_bytes = t->input_rounded = 0;
 	t->grad = t->train = true;
 	t->warning = NULL;

@@ -190,6 +190,7 @@ struct oom_tape {
 	size_t n_monos;
 	double flops[96];       /* forward matrix-multiply work, per monomial */
 	double flops_attn[96];
+	double flops_fwd[96], flops_again[96];  /* both together: of the training forward; of what its backward recomputes */
 	struct oom_stream streams[OOM_STREAMS];
 	enum oom_stream_id stream;
 	struct oom_cond conds[OOM_MAX_COND];

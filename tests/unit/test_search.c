@@ -472,6 +472,36 @@ static void test_alternatives(void **state)
 	oom_keys_release(&keys);
 }
 
+/* FLOPs of a step, by hand for GPT-2 (12 layers, h 768, V 50257): a token's products are 24 h^2 a layer, the head 2 h V, scores and
+ * their sum 4 s h a layer; a gradient of each input of a product costs as much as the product; full checkpointing runs the
+ * layers (not the head) once more. */
+static void test_flops(void **state)
+{
+	struct oom_keys keys = {0};
+	struct oom_model *m = load("GPT-2", &keys);
+	struct oom_evaluator *ev = oom_evaluator_new();
+	const double s = 1024, h = 768, layers = 12 * (24 * s * h * h + 4 * s * s * h), head = 2 * s * h * 50257;
+
+	(void)state;
+	for (int i = 0; i < 24; i++) {
+		struct oom_plan p = oom_plan_default();
+		struct oom_error err = {{0}};
+		struct oom_eval e;
+		double want;
+
+		p.fused_ce = i & 1;
+		p.grad_ckpt = i >> 1 & 1;
+		p.attn = i >> 2 & 1;
+		p.precision = i / 8 % 3 == 0 ? OOM_FP32 : i / 8 % 3 == 1 ? OOM_BF16 : OOM_AMP_BF16;
+		assert_int_equal(oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err), OOM_OK);
+		want = 3 * (layers + head) + (p.grad_ckpt ? layers : 0);
+		assert_true(e.flops_per_sample > 0.999 * want && e.flops_per_sample < 1.001 * want);
+	}
+	oom_evaluator_free(ev);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+}
+
 static void test_solve(void **state)
 {
 	static const char *const knobs[] = {"micro-batch", "seq-len", "num-layers", "lora-r"};
@@ -514,7 +544,8 @@ static void test_solve(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_brute_force), cmocka_unit_test(test_megatron),
-					   cmocka_unit_test(test_alternatives), cmocka_unit_test(test_solve)};
+					   cmocka_unit_test(test_alternatives), cmocka_unit_test(test_flops),
+					   cmocka_unit_test(test_solve)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
