@@ -84,8 +84,9 @@ static enum oom_status search(struct finder *f, struct group *g)
 
 	if (st || g->found.found)
 		return st ? st : host_of(f, g);
-	if (!(f->q->allow & OOM_ALLOW_LORA)) {
-		st = oom_search(f->ev, f->model, &p, room, card, f->q->allow | OOM_ALLOW_LORA, OOM_OBJECTIVE_TIME, &g->found, f->err);
+	/* what is not allowed is looked for all the same, and listed apart */
+	if ((f->q->allow & OOM_ALLOW_SCIENCE) != OOM_ALLOW_SCIENCE) {
+		st = oom_search(f->ev, f->model, &p, room, card, f->q->allow | OOM_ALLOW_SCIENCE, OOM_OBJECTIVE_TIME, &g->found, f->err);
 		g->science = g->found.found;
 		if (st || g->science)
 			return st ? st : host_of(f, g);
@@ -139,10 +140,11 @@ static void host_and_disk(const struct oom_offer *o, struct oom_box *b)
 static void fill(const struct finder *f, const struct oom_offer *o, const struct group *g, struct oom_box *b)
 {
 	const double hour = f->q->spot ? o->spot_usd_h : o->ondemand_usd_h;
-	const double tokens = f->plan->seq_len > 0 ? (double)f->plan->seq_len : 1;
+	const double tokens = g->found.found && g->found.best.plan.seq_len > 0 ? (double)g->found.best.plan.seq_len : 1;
 
 	*b = (struct oom_box){.offer = o, .nodes = g->nodes, .plan = g->found.best, .needs_science = g->science,
-			      .usd_h = hour * (double)g->nodes, .tokens_per_s = NAN, .usd_per_mtokens = NAN};
+			      .usd_h = hour * (double)g->nodes, .tokens_per_s = NAN, .usd_per_mtokens = NAN,
+			      .ondemand_usd_per_mtokens = NAN, .spot_usd_per_mtokens = NAN};
 	if (!g->found.found) {
 		b->shortage = g->layout ? OOM_BOX_LAYOUT : OOM_BOX_VRAM;
 		b->short_bytes = g->short_bytes;
@@ -150,6 +152,8 @@ static void fill(const struct finder *f, const struct oom_offer *o, const struct
 	}
 	b->tokens_per_s = tokens / b->plan.seconds_per_sample;
 	b->usd_per_mtokens = b->usd_h / 3600 / b->tokens_per_s * 1e6;
+	b->ondemand_usd_per_mtokens = o->ondemand_usd_h * (double)g->nodes / 3600 / b->tokens_per_s * 1e6;
+	b->spot_usd_per_mtokens = o->spot_usd_h * (double)g->nodes / 3600 / b->tokens_per_s * 1e6;
 	b->need = g->need;
 	host_and_disk(o, b);
 }
@@ -239,6 +243,47 @@ static enum oom_status mark_pareto(struct oom_boxes *out, struct oom_error *err)
 	return OOM_OK;
 }
 
+static enum oom_status with_nodes(struct finder *f, const struct oom_offer *o, int64_t nodes, struct oom_box *b)
+{
+	size_t g = 0;
+	const enum oom_status st = group_of(f, o, nodes, &g);
+
+	if (!st)
+		fill(f, o, &f->group[g], b);
+	return st;
+}
+
+static bool does(const struct oom_box *b)
+{
+	return b->shortage == OOM_BOX_FITS && !b->needs_science;
+}
+
+/* More nodes only where fewer do not do: doubled until it fits, then the fewest between the last that did not and it. */
+static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o, int64_t most, struct oom_box *b)
+{
+	int64_t low = 0, high = 1;
+	enum oom_status st = with_nodes(f, o, 1, b);
+
+	while (!st && !does(b) && high < most) {
+		low = high;
+		high = high * 2 < most ? high * 2 : most;
+		st = with_nodes(f, o, high, b);
+	}
+	while (!st && does(b) && high - low > 1) {
+		const int64_t mid = low + (high - low) / 2;
+		struct oom_box fewer;
+
+		st = with_nodes(f, o, mid, &fewer);
+		if (!st && does(&fewer)) {
+			*b = fewer;
+			high = mid;
+		} else {
+			low = mid;
+		}
+	}
+	return st;
+}
+
 enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom_model *model, const struct oom_plan *plan,
 			       const struct oom_box_query *q, struct oom_boxes *out, struct oom_error *err)
 {
@@ -264,17 +309,7 @@ enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom
 
 		if (!wanted(&f, o))
 			continue;
-		/* more nodes only where fewer do not do */
-		for (int64_t nodes = 1; !st && nodes <= most; nodes *= 2) {
-			size_t g = 0;
-
-			st = group_of(&f, o, nodes, &g);
-			if (st)
-				break;
-			fill(&f, o, &f.group[g], &out->items[out->n]);
-			if (out->items[out->n].shortage == OOM_BOX_FITS && !out->items[out->n].needs_science)
-				break;
-		}
+		st = q->nodes > 0 ? with_nodes(&f, o, q->nodes, &out->items[out->n]) : fewest_nodes(&f, o, most, &out->items[out->n]);
 		out->n += !st;
 	}
 	if (!st) {

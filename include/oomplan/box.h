@@ -46,7 +46,8 @@ struct oom_box {
 	struct oom_host_need need;
 	double usd_h;                   /* all nodes; the spot price when asked for */
 	double tokens_per_s;            /* a roofline guess */
-	double usd_per_mtokens;
+	double usd_per_mtokens;         /* of that price */
+	double ondemand_usd_per_mtokens, spot_usd_per_mtokens;  /* beside each other; NAN without that price */
 	double key;                     /* what it is ranked by; infinite without a price */
 	bool needs_science;             /* fits only with a change that must be allowed */
 	bool pareto;                    /* nothing is both cheaper an hour and faster */
@@ -58,7 +59,8 @@ struct oom_box_query {
 	const char *gpu;                /* NULL: all */
 	double max_usd_h;               /* 0: any */
 	double min_headroom;            /* part of the card to stay free: 0 to below 1 */
-	int64_t max_nodes;              /* 1 unless asked */
+	int64_t max_nodes;              /* 1 unless asked: as few of them as do */
+	int64_t nodes;                  /* exactly so many; 0: as max_nodes says */
 	bool spot;
 };
 struct oom_boxes {

@@ -1,6 +1,7 @@
 /* oomplan box: which machine to rent. */
 #include <ctype.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 
 static const char *const rank_words[] = {"tokens", "hour", "time", "science", NULL};
 static const char *const emit_words[] = {"none", "skypilot", "dstack", NULL};
-static const char *const allow_words[] = {"lora", "science", NULL};
+static const char *const allow_words[] = {"seq-len", "lora", "science", NULL};
 static struct oom_list lists, allow;
 static const char *providers, *max_price, *headroom, *tokens;
 static bool spot, own_only;
@@ -39,6 +40,12 @@ static const char *gib(uint64_t bytes)
 	return oom_format_bytes(bytes, buf[i], sizeof(buf[i]));
 }
 
+/* What stands in columns of its own, or follows from the card. */
+static bool is_hardware(const struct oom_knob *k)
+{
+	return !strcmp(k->name, "gpus") || !strcmp(k->name, "nodes") || !strcmp(k->name, "compute-capability");
+}
+
 static void knobs_of(const struct oom_plan *asked, const struct oom_plan *p, char *out, size_t size)
 {
 	size_t n = 0;
@@ -50,7 +57,7 @@ static void knobs_of(const struct oom_plan *asked, const struct oom_plan *p, cha
 
 		oom_plan_get(p, k, a, sizeof(a));
 		oom_plan_get(asked, k, b, sizeof(b));
-		if (strcmp(a, b) && strcmp(k->name, "gpus") && strcmp(k->name, "nodes"))
+		if (strcmp(a, b) && !is_hardware(k))
 			n += (size_t)snprintf(out + n, size - n, "%s%s=%s", n ? " " : "", k->name, a);
 	}
 }
@@ -59,7 +66,7 @@ static void knobs_of(const struct oom_plan *asked, const struct oom_plan *p, cha
 
 static void rows(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b, size_t from, size_t to)
 {
-	static const char *const heads[] = {"", "provider", "instance", "cards", "$/h", "$/M tokens", "tokens/s", "plan", NULL};
+	static const char *const heads[] = {"", "provider", "instance", "cards", "$/h", "spot", "$/M tokens", "tokens/s", "plan", NULL};
 	char text[300], count[32];
 	struct oom_table t;
 
@@ -72,7 +79,8 @@ static void rows(const struct oom_job *job, const struct oom_offers *o, const st
 		oom_table_cell(&t, x->offer->instance);
 		snprintf(text, sizeof(text), "%lld x %s", (long long)(x->offer->gpu_count * (uint64_t)x->nodes), o->gpus.items[x->offer->gpu].name);
 		oom_table_cell(&t, text);
-		oom_table_cell(&t, money(x->usd_h));
+		oom_table_cell(&t, money(x->offer->ondemand_usd_h * (double)x->nodes));
+		oom_table_cell(&t, money(x->offer->spot_usd_h * (double)x->nodes));
 		oom_table_cell(&t, money(x->usd_per_mtokens));
 		oom_table_cell(&t, oom_format_count((uint64_t)x->tokens_per_s, count, sizeof(count)));
 		knobs_of(&job->plan, &x->plan.plan, text, sizeof(text));
@@ -82,25 +90,95 @@ static void rows(const struct oom_job *job, const struct oom_offers *o, const st
 	oom_table_release(&t);
 }
 
-static void shortages(const struct oom_offers *o, const struct oom_boxes *b)
+/* What is short, and what would have to change. */
+static void missing(const struct oom_job *job, const struct oom_box *x)
 {
-	size_t shown = 0;
+	static const struct {
+		size_t offset;
+		const char *what, *knob;
+	} parts[] = {{offsetof(struct oom_host_need, loading), "loading", "fewer ranks that load at once"},
+		     {offsetof(struct oom_host_need, pinned), "offloaded state", "no offload: more or larger cards"},
+		     {offsetof(struct oom_host_need, pageable), "offloaded state", "no offload: more or larger cards"},
+		     {offsetof(struct oom_host_need, saving), "saving", "sharded checkpoints"},
+		     {offsetof(struct oom_host_need, processes), "the processes themselves", "fewer cards a machine"}};
+	uint64_t most = 0;
+	size_t which = 0;
+	char text[300];
 
-	for (size_t i = 0; i < b->n && shown < 6; i++) {
+	if (x->shortage == OOM_BOX_FITS) {
+		knobs_of(&job->plan, &x->plan.plan, text, sizeof(text));
+		printf("fits only with %s: CHANGES THE SCIENCE", text);
+		return;
+	}
+	printf("short of %s%s%s", oom_shortage_str(x->shortage), x->short_bytes ? " by " : "", x->short_bytes ? gib(x->short_bytes) : "");
+	if (x->shortage == OOM_BOX_VRAM)
+		printf(", with every fix that may be taken and those of the science; more cards or larger ones");
+	if (x->shortage == OOM_BOX_LAYOUT)
+		printf(": the plan cannot be laid out over these cards");
+	if (x->shortage == OOM_BOX_DISK)
+		printf(": fewer checkpoints kept, or a larger disk beside it");
+	if (x->shortage != OOM_BOX_RAM)
+		return;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		const uint64_t bytes = *(const uint64_t *)(const void *)((const char *)&x->need + parts[i].offset);
+
+		if (bytes > most) {
+			most = bytes;
+			which = i;
+		}
+	}
+	printf(": most goes to %s (%s): %s", parts[which].what, gib(most), parts[which].knob);
+}
+
+static double size_of(const struct oom_offers *o, const struct oom_box *x)
+{
+	return (double)x->offer->gpu_count * o->gpus.items[x->offer->gpu].memory_gb;
+}
+
+/* The largest machine of a provider that does not do as it is, and costs no more than the one that does. */
+static const struct oom_box *one_smaller(const struct oom_offers *o, const struct oom_boxes *b, const struct oom_box *fits)
+{
+	const struct oom_box *found = NULL;
+
+	for (size_t i = b->fitting; i < b->n; i++) {
 		const struct oom_box *x = &b->items[i];
 
-		if (x->shortage == OOM_BOX_FITS)
+		if (strcmp(x->offer->provider, fits->offer->provider) || !(x->usd_h <= fits->usd_h))
 			continue;
-		if (!shown++)
-			printf("\none size smaller: what is short\n");
-		printf("  %s %s (%u x %s): %s%s%s\n", x->offer->provider, x->offer->instance, x->offer->gpu_count,
-		       o->gpus.items[x->offer->gpu].name, oom_shortage_str(x->shortage), x->short_bytes ? " by " : "",
-		       x->short_bytes ? gib(x->short_bytes) : "");
+		if (!found || size_of(o, x) > size_of(o, found) || (size_of(o, x) >= size_of(o, found) && x->usd_h < found->usd_h))
+			found = x;
+	}
+	return found;
+}
+
+static void smaller_text(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b, const struct oom_box *fits)
+{
+	const struct oom_box *x = one_smaller(o, b, fits);
+
+	if (!x)
+		return;
+	printf("    one size smaller, %s (%u x %s, %s $/h): ", x->offer->instance, x->offer->gpu_count, o->gpus.items[x->offer->gpu].name,
+	       money(x->usd_h));
+	missing(job, x);
+	putchar('\n');
+}
+
+/* Nothing fits: the nearest misses. */
+static void nearest_misses(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b)
+{
+	printf("\nthe nearest misses\n");
+	for (size_t i = 0; i < b->n && i < 6; i++) {
+		const struct oom_box *x = &b->items[i];
+
+		printf("  %s %s (%u x %s): ", x->offer->provider, x->offer->instance, x->offer->gpu_count,
+		       o->gpus.items[x->offer->gpu].name);
+		missing(job, x);
+		putchar('\n');
 	}
 }
 
 /* The first PROVIDERS of them; a list of more is cut, and says so. */
-static void smallest(const struct oom_boxes *b)
+static void smallest(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b)
 {
 	enum { PROVIDERS = 64 };
 	const struct oom_box *best[PROVIDERS];
@@ -124,10 +202,13 @@ static void smallest(const struct oom_boxes *b)
 		n += at == n;
 	}
 	printf("\nthe cheapest an hour of each provider\n");
-	for (size_t i = 0; i < n; i++)
-		printf("  %-12s %-32s %s $/h on demand, %s spot (price of %s, %ld days old)\n", best[i]->offer->provider,
+	for (size_t i = 0; i < n; i++) {
+		printf("  %-12s %-32s %s $/h on demand, %s spot%s (price of %s, %ld days old)\n", best[i]->offer->provider,
 		       best[i]->offer->instance, money(best[i]->offer->ondemand_usd_h), money(best[i]->offer->spot_usd_h),
-		       *best[i]->offer->price_date ? best[i]->offer->price_date : "?", oom_price_age_days(best[i]->offer->price_date));
+		       best[i]->nodes > 1 ? " a machine" : "", *best[i]->offer->price_date ? best[i]->offer->price_date : "?",
+		       oom_price_age_days(best[i]->offer->price_date));
+		smaller_text(job, o, b, best[i]);
+	}
 	if (cut)
 		printf("  (more providers than %d: the rest is not shown)\n", PROVIDERS);
 }
@@ -183,16 +264,16 @@ static void text(const struct oom_job *job, const struct oom_offers *o, const st
 	while (science < b->n && b->items[science].shortage == OOM_BOX_FITS)
 		science++;
 	if (science > b->fitting) {
-		printf("\nonly if you accept a change of the science (--allow lora):\n");
+		printf("\nonly if you accept a change of the science (--allow science):\n");
 		rows(job, o, b, b->fitting, science < b->fitting + 5 ? science : b->fitting + 5);
 	}
 	if (!job->quiet && b->fitting) {
-		smallest(b);
+		smallest(job, o, b);
 		needs(b);
 		budget(b);
 	}
-	if (!job->quiet)
-		shortages(o, b);
+	if (!job->quiet && !b->fitting)
+		nearest_misses(job, o, b);
 	if (o->unknown_gpu)
 		oom_complain(0, "%zu rows of cards the table does not know were kept aside: %s%s%s%s", o->unknown_gpu, o->unknown[0],
 			     *o->nearest[0] ? " (nearest " : "", o->nearest[0], *o->nearest[0] ? ")" : "");
@@ -201,7 +282,23 @@ static void text(const struct oom_job *job, const struct oom_offers *o, const st
 
 /* ---- machine output ---- */
 
-static void json(const struct oom_target *t, const struct oom_offers *o, const struct oom_boxes *b)
+/* The knobs in which its plan differs from the one asked for; none when no plan fits. */
+static void changes_json(struct oom_json *j, const struct oom_plan *asked, const struct oom_box *x)
+{
+	oom_json_object(j, "changes");
+	for (size_t i = 0; x->plan.used_bytes && oom_knob_at(i); i++) {
+		const struct oom_knob *k = oom_knob_at(i);
+		char a[140], b[140];
+
+		oom_plan_get(&x->plan.plan, k, a, sizeof(a));
+		oom_plan_get(asked, k, b, sizeof(b));
+		if (strcmp(a, b) && !is_hardware(k))
+			oom_json_text(j, k->column, a);
+	}
+	oom_json_end(j);
+}
+
+static void json(const struct oom_plan *asked, const struct oom_target *t, const struct oom_offers *o, const struct oom_boxes *b)
 {
 	struct oom_json j = {.out = stdout};
 
@@ -226,8 +323,13 @@ static void json(const struct oom_target *t, const struct oom_offers *o, const s
 		oom_json_bool(&j, "pareto", x->pareto);
 		oom_json_real(&j, "usd_per_hour", x->usd_h);
 		oom_json_real(&j, "usd_per_million_tokens", x->usd_per_mtokens);
+		oom_json_real(&j, "ondemand_usd_per_hour", x->offer->ondemand_usd_h * (double)x->nodes);
+		oom_json_real(&j, "spot_usd_per_hour", x->offer->spot_usd_h * (double)x->nodes);
+		oom_json_real(&j, "ondemand_usd_per_million_tokens", x->ondemand_usd_per_mtokens);
+		oom_json_real(&j, "spot_usd_per_million_tokens", x->spot_usd_per_mtokens);
 		oom_json_real(&j, "tokens_per_second", x->tokens_per_s);
 		oom_json_text(&j, "price_date", x->offer->price_date);
+		changes_json(&j, asked, x);
 		oom_json_uint(&j, "used_bytes", x->plan.used_bytes);
 		oom_json_uint(&j, "host_ram_bytes", x->need.ram_peak);
 		oom_json_uint(&j, "disk_bytes", x->need.disk_peak);
@@ -242,6 +344,8 @@ static void csv(const struct oom_offers *o, const struct oom_boxes *b)
 {
 	static const char *const names[] = {"provider", "instance", "region", "gpu", "gpu_count", "nodes", "shortage", "short_bytes",
 					    "needs_science", "pareto", "usd_per_hour", "usd_per_million_tokens", "tokens_per_second",
+					    "ondemand_usd_per_hour", "spot_usd_per_hour", "ondemand_usd_per_million_tokens",
+					    "spot_usd_per_million_tokens",
 					    "used_bytes", "host_ram_bytes", "disk_bytes", NULL};
 	struct oom_csv c = {.out = stdout};
 	char number[32];
@@ -249,7 +353,9 @@ static void csv(const struct oom_offers *o, const struct oom_boxes *b)
 	oom_csv_head(&c, names);
 	for (size_t i = 0; i < b->n; i++) {
 		const struct oom_box *x = &b->items[i];
-		const double reals[] = {x->usd_h, x->usd_per_mtokens, x->tokens_per_s};
+		const double n = (double)x->nodes;
+		const double reals[] = {x->usd_h, x->usd_per_mtokens, x->tokens_per_s, x->offer->ondemand_usd_h * n,
+					x->offer->spot_usd_h * n, x->ondemand_usd_per_mtokens, x->spot_usd_per_mtokens};
 
 		oom_csv_text(&c, x->offer->provider);
 		oom_csv_text(&c, x->offer->instance);
@@ -261,7 +367,7 @@ static void csv(const struct oom_offers *o, const struct oom_boxes *b)
 		oom_csv_uint(&c, x->short_bytes);
 		oom_csv_uint(&c, x->needs_science);
 		oom_csv_uint(&c, x->pareto);
-		for (int k = 0; k < 3; k++) {
+		for (size_t k = 0; k < sizeof(reals) / sizeof(reals[0]); k++) {
 			snprintf(number, sizeof(number), "%.6g", reals[k]);
 			oom_csv_text(&c, isnan(reals[k]) ? "" : number);
 		}
@@ -296,7 +402,9 @@ static void list_name(const struct oom_gpu *g, bool sky, char out[80])
 		strcat(out, g->memory_gb > 60 ? "-80GB" : "-32GB");
 }
 
-/* Fields as the SkyPilot task YAML and the dstack resources documentation name them. */
+/* Fields as SkyPilot's page "SkyPilot YAML" (docs.skypilot.co, reference/yaml-spec; infra is cloud/region) and dstack's models name
+ * them (github.com/dstackai/dstack, core/models/resources.py @0268145: resources.gpu.name, .memory, .count, .memory and .disk as
+ * "min.."; core/models/profiles.py @033382e: backends, regions, instance_types, spot_policy; nodes of a task). */
 static void yaml(const struct oom_offers *o, const struct oom_box *x)
 {
 	const struct oom_gpu *g = &o->gpus.items[x->offer->gpu];
@@ -318,7 +426,12 @@ static void yaml(const struct oom_offers *o, const struct oom_box *x)
 	} else {
 		printf("resources:\n  gpu:\n    name: %s\n    memory: %.0fGB\n    count: %u\n  memory: %.0fGB..\n  disk: %.0fGB..\n",
 		       name, g->memory_gb, x->offer->gpu_count, ram, disk);
-		printf("backends: [%s]\nspot_policy: %s\n", x->offer->provider, spot ? "spot" : "on-demand");
+		printf("backends: [%s]\n", x->offer->provider);
+		if (*x->offer->region && !strpbrk(x->offer->region, " ,:#[]"))
+			printf("regions: [%s]\n", x->offer->region);
+		if (*x->offer->instance && !strpbrk(x->offer->instance, " ,:#[]"))
+			printf("instance_types: [%s]\n", x->offer->instance);
+		printf("spot_policy: %s\n", spot ? "spot" : "on-demand");
 		if (x->nodes > 1)
 			printf("nodes: %lld\n", (long long)x->nodes);
 	}
@@ -334,10 +447,21 @@ static int read_offers(struct oom_offers *o)
 	return st ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : 0;
 }
 
+static unsigned allowed(void)
+{
+	static const unsigned bits[] = {OOM_ALLOW_SEQ_LEN, OOM_ALLOW_LORA, OOM_ALLOW_SCIENCE};
+	unsigned bit = 0;
+
+	for (size_t i = 0; i < allow.n; i++)
+		bit |= bits[oom_word_index(allow.items[i], allow_words)];
+	return bit;
+}
+
 static int run(struct oom_job *job)
 {
-	struct oom_box_query q = {.allow = allow.n ? OOM_ALLOW_LORA : 0, .rank = (enum oom_box_rank)rank, .providers = providers,
-				  .gpu = job->gpu, .max_nodes = max_nodes, .spot = spot};
+	struct oom_box_query q = {.allow = allowed(), .rank = (enum oom_box_rank)rank, .providers = providers,
+				  .gpu = job->gpu, .max_nodes = max_nodes, .nodes = job->plan.nodes > 1 ? job->plan.nodes : 0,
+				  .spot = spot};
 	struct oom_offers offers = {0};
 	struct oom_error err = {{0}};
 	struct oom_boxes b;
@@ -364,7 +488,7 @@ static int run(struct oom_job *job)
 		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	} else if (!code) {
 		if (job->json)
-			json(&t, &offers, &b);
+			json(&job->plan, &t, &offers, &b);
 		else if (job->csv)
 			csv(&offers, &b);
 		else if (emit && b.fitting)
@@ -395,7 +519,7 @@ static const struct oom_option options[] = {
 	 .summary = "part of every card that must stay free, such as 5%"},
 	{.name = "spot", .kind = OOM_OPTION_FLAG, .target = &spot, .summary = "rank by spot prices"},
 	{.name = "max-nodes", .kind = OOM_OPTION_COUNT, .target = &max_nodes, .metavar = "N", .min = 1, .max = 4096, .def = "1",
-	 .summary = "machines, where one does not do (doubled until it fits)"},
+	 .summary = "as few machines as do, at most so many; --nodes N: exactly so many"},
 	{.name = "rank", .kind = OOM_OPTION_CHOICE, .target = &rank, .metavar = "WORD", .choices = rank_words, .def = "tokens",
 	 .summary = "by dollars a million tokens, dollars an hour, time, or fewest changes of the science"},
 	{.name = "tokens", .kind = OOM_OPTION_TEXT, .target = &tokens, .metavar = "N", .summary = "a token budget, such as 2B: hours and dollars"},

@@ -198,6 +198,49 @@ static void test_scenarios(void **state)
 	assert_true(fits("BERT-large", "RTX-4060-Ti-16GB", 1, small, OOM_NUMERICS));
 }
 
+/* 46.7 B in 16 bit are 4 B a parameter for weights and gradients, 174 GiB: two nodes of four T4 (8 x 14.6 = 117 GiB) cannot hold them,
+ * and offloading them too asks for more than the 200 GiB of these hosts; four nodes (233 GiB) can.  As few nodes as do are taken of
+ * those allowed; --nodes asks for exactly so many.  Spot and on-demand prices stand beside each other, for all nodes. */
+static void test_nodes(void **state)
+{
+	static const char *const full[] = {"precision", "bf16", "grad-ckpt", "full", "micro-batch", "1", "grad-accum", "64", "seq-len",
+					   "512", NULL};
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+	struct oom_plan p = knobs(full);
+	struct oom_box_query q = {.max_nodes = 8};
+	struct oom_model *m = NULL;
+	struct oom_keys keys = {0};
+	struct oom_boxes b;
+	int64_t fewest;
+
+	(void)state;
+	read_text(&o, "one.csv", "provider,instance,gpu,gpu_count,ondemand_usd_h,spot_usd_h,host_ram_gib\np,i,T4,4,10,4,200\n", OOM_OK, &err);
+	assert_int_equal(oom_keys_read_model(&keys, "Mixtral-8x7B", &err), OOM_OK);
+	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
+	assert_int_equal(b.fitting, 1);
+	fewest = b.items[0].nodes;
+	assert_in_range(fewest, 3, 4);
+	assert_true(b.items[0].usd_h == 10.0 * (double)fewest);
+	/* a million tokens cost by the prices, four to ten */
+	assert_true(fabs(b.items[0].spot_usd_per_mtokens / b.items[0].ondemand_usd_per_mtokens - 0.4) < 1e-9);
+	oom_boxes_release(&b);
+	/* one fewer does not do, and is not passed over */
+	q.max_nodes = fewest - 1;
+	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
+	assert_int_equal(b.fitting, 0);
+	oom_boxes_release(&b);
+	q.nodes = fewest + 1;
+	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
+	assert_int_equal(b.n, 1);
+	assert_int_equal(b.items[0].nodes, fewest + 1);
+	oom_boxes_release(&b);
+	oom_offers_release(&o);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+}
+
 /* 1 B parameters in bf16 with ZeRO-2 offload on 4 GPUs of a node: 16 B a parameter in host memory, 3 GiB a process. */
 static void test_host(void **state)
 {
@@ -224,7 +267,8 @@ static void test_host(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_skypilot), cmocka_unit_test(test_gpuhunt), cmocka_unit_test(test_json), cmocka_unit_test(test_malformed),
-					   cmocka_unit_test(test_scenarios), cmocka_unit_test(test_host)};
+					   cmocka_unit_test(test_scenarios), cmocka_unit_test(test_nodes),
+					   cmocka_unit_test(test_host)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
