@@ -386,5 +386,11 @@ struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 		x = oom_node_out(t, n, 0, x);
 		oom_node_save(t, n, x);         /* AccumulateGrad holds its leaf */
 	}
+	if (t->merge) {                         /* once: the first embeddings are the prompt's */
+		struct oom_val (*merge)(struct oom_tape *, void *, struct oom_val) = t->merge;
+
+		t->merge = NULL;
+		x = merge(t, t->merge_ctx, x);
+	}
 	return x;
 }

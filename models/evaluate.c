@@ -359,7 +359,7 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a, 
 	const enum oom_task task = p->task ? (enum oom_task)p->task : a->default_task;
 	const uint64_t side = p->image_size ? (uint64_t)p->image_size : a->image_size;
 	const bool full = p->precision == OOM_FP32 || p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16;
-	uint64_t x[3] = {b * s * 8, b * 8, 0};
+	uint64_t x[4] = {b * s * 8, b * 8, 0, b * t->pixels * (full ? 4 : 2)};
 
 	if (task == OOM_TASK_IMAGE_CLS)
 		x[0] = b * (a->channels ? a->channels : 3) * side * side * (full ? 4 : 2);
@@ -372,9 +372,8 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a, 
 		x[1] = b * s * 8;
 	if (p->padding_mask)
 		x[2] = b * s * 8;
-	(void)t;
-	*rounded = block(x[0]) + block(x[1]) + block(x[2]);
-	return x[0] + x[1] + x[2];
+	*rounded = block(x[0]) + block(x[1]) + block(x[2]) + block(x[3]);
+	return x[0] + x[1] + x[2] + x[3];
 }
 
 /* The model as an engine meets it: its wrapped unit is a block, the rest (embeddings, head) is the root's. */

@@ -61,6 +61,8 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->side = t->output = oom_none();
 	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate = t->frozen = false;
 	t->shift = OOM_SHIFT_LABELS;
+	t->merge = NULL;
+	t->pixels = 0;
 	t->amp = false;
 	t->amp_region = t->amp_seq = 0;
 	t->packs = t->pack_limit = 0;

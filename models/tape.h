@@ -207,6 +207,10 @@ struct oom_tape {
 	uint16_t group, n_groups, mult;
 	bool in_layer;
 	bool frozen;            /* parameters made now are not trained */
+	/* replaces token embeddings by image features once the embeddings are there; NULL: no images */
+	struct oom_val (*merge)(struct oom_tape *t, void *ctx, struct oom_val x);
+	void *merge_ctx;
+	uint64_t pixels;        /* image elements a sample brings along (besides its text) */
 	uint8_t shift;          /* enum oom_shift: how the class aligns logits and labels */
 	const char *scope;
 	uint16_t m_b, m_s, m_bs, m_bss;

@@ -3,6 +3,7 @@
  * internvl,ovis2,glm4v,glm_ocr,exaone4_5,janus,llama4,...}/modeling_*.py, the Vision classes. */
 #include "conv.h"
 #include "vision.h"
+#include "weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -172,6 +173,7 @@ void oom_tower_read(struct oom_tower *w, struct oom_reader *r, const char *type)
 {
 	*w = (struct oom_tower){.d = 0};
 	read_sizes(w, r, type);
+	w->run = w->layers;
 	if (r->status)                  /* the smallest there is, so that the emission comes to its end */
 		*w = (struct oom_tower){.d = 1, .ff = 1, .heads = 1, .kv_heads = 1, .head_dim = 1, .side = 1, .patch = 1, .channels = 1,
 					.frames = 1, .merge = 1, .positions = 1, .o = "proj", .up = "fc1", .down = "fc2"};
@@ -290,6 +292,22 @@ static void pooling_head(struct oom_tape *t, const struct oom_tower *w)
 	oom_drop(t, oom_param(t, "fc2.bias", 0, w->d, OOM_P_UNUSED));
 }
 
+/* Layers behind the last one whose output is used: run, but no gradient reaches them. */
+static void rest_of_layers(struct oom_tape *t, void *ctx)
+{
+	const struct layer *l = ctx;
+	const struct oom_val x = oom_input(t, "hidden states", l->m_tokens, l->tower.d, OOM_F32);
+
+	oom_drop(t, oom_layers(t, (uint32_t)(l->tower.layers - l->tower.run), NULL, block, l, x));
+}
+
+static void unused_norm(struct oom_tape *t, void *ctx)
+{
+	const struct layer *l = ctx;
+
+	oom_weight_norm(t, "post_layernorm", l->tower.d, l->tower.norm == OOM_NORM_LAYER);
+}
+
 struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 {
 	struct oom_tape *t = e->t;
@@ -301,6 +319,8 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	struct layer l = {.tower = *w};
 	struct oom_val x = oom_pixel_values(t, e->m_images, n * cut), token = oom_none();
 
+	if (e->merged)
+		t->pixels += (uint64_t)t->plan->images * n * cut;
 	t->scope = "embeddings";
 	if (one)
 		token = oom_param(t, "class_embedding", 0, w->d, 0);
@@ -329,13 +349,17 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	}
 	l.m_tokens = e->m_tokens;
 	l.m_len = e->m_len;
-	x = oom_layers(t, (uint32_t)w->layers, NULL, block, &l, x);
+	x = oom_layers(t, (uint32_t)w->run, NULL, block, &l, x);
+	if (w->run < w->layers)
+		oom_weights_only(t, rest_of_layers, &l);
 	if (w->flags & OOM_TOWER_ROPE) {
 		oom_drop_shared(t, l.rope.cos);
 		oom_drop_shared(t, l.rope.sin);
 	}
 	t->scope = "vision tower";
-	if (w->flags & OOM_TOWER_POST_NORM)
+	if (w->flags & OOM_TOWER_POST_NORM && w->raw)
+		oom_weights_only(t, unused_norm, &l);
+	else if (w->flags & OOM_TOWER_POST_NORM)
 		x = oom_norm(t, w->norm, "post_layernorm", x, 0);
 	if (w->flags & OOM_TOWER_POOL)
 		pooling_head(t, w);

@@ -38,6 +38,8 @@ struct oom_emit {
 	struct oom_reader outer, part[OOM_PARTS];
 	uint16_t m_images;                      /* images of the batch */
 	bool images;                            /* they are there */
+	bool merged;                            /* and features of theirs */
+	struct oom_val held;                    /* features that the model's output holds */
 	uint16_t m_tokens, m_len;               /* tokens of the tower running: all images', one image's */
 };
 
@@ -61,6 +63,8 @@ enum oom_tower_flag {
 struct oom_tower {
 	uint64_t d, ff, layers, heads, kv_heads, head_dim;
 	uint64_t side, patch, channels, frames, positions, merge;
+	uint64_t run;                           /* layers up to those whose output is used */
+	bool raw;                               /* and that before the last norm */
 	unsigned flags;
 	enum oom_norm norm;
 	enum oom_act act;
@@ -91,6 +95,9 @@ struct oom_composition {
 enum { OOM_VLM_FLAT = 1,                        /* old files hold the text's keys at the top */
        OOM_VLM_AUDIO = 16,                      /* trained as sequence to sequence, on text alone */
        OOM_VLM_TEXT_TIE = 2,                    /* tied as the text config says */
+       OOM_VLM_RUNS = 16,                       /* emitted with all operations, not as weights alone */
+       OOM_VLM_EXACT = 32,                      /* and measured */
+       OOM_VLM_LIST = 64,                       /* features joined from a list */
        OOM_VLM_SHIFT_FP32 = 4, OOM_VLM_SHIFT = 8, /* the class shifts the logits (enum oom_shift) */
 };
 const struct oom_composition *oom_composition_find(const char *type);

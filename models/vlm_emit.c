@@ -25,6 +25,34 @@ static uint64_t feature_layers(struct oom_emit *e, const char *key)
 	return k && k->type == OOM_KEY_LIST && k->n_items ? k->n_items : 1;
 }
 
+/* hidden_states[vision_feature_layer]: the last layer counted from, and no norm behind it. */
+static void used_layers(struct oom_emit *e, struct oom_tower *w, const char *key)
+{
+	const struct oom_key *k = oom_read_key(&e->outer, key);
+	const bool list = k && k->type == OOM_KEY_LIST;
+	double most = 0;
+
+	for (uint32_t i = 0; i < (list ? k->n_items : 1) && i < 1024; i++) {
+		const double at = list ? oom_read_item_real(&e->outer, key, i, -2) : oom_read_real(&e->outer, key, -2);
+		const double used = at < 0 ? (double)w->layers + 1 + at : at;
+
+		most = used > most ? used : most;
+	}
+	w->raw = true;
+	w->run = most < (double)w->layers ? (uint64_t)most : w->layers;
+}
+
+/* features[:, 1:], copied where a batch of several makes it a view with gaps. */
+static struct oom_val without_class(struct oom_emit *e, struct oom_val x)
+{
+	const uint64_t n = oom_mono_now(e->t, e->m_len);
+
+	oom_tower_tokens(e, n > 1 ? n - 1 : 1);
+	x = oom_op_slice(e->t, x, e->m_tokens, (struct oom_dim){x.width, x.text});
+	x.perm = oom_cond_above(e->t, e->m_images, 1);
+	return x;
+}
+
 /* LLaVA and its likes: two linear layers over the features of one layer or several, a newline token between tiles. */
 struct oom_val oom_emit_llava(struct oom_emit *e)
 {
@@ -39,7 +67,11 @@ struct oom_val oom_emit_llava(struct oom_emit *e)
 
 	if (!strcmp(type, "video_llava"))
 		oom_drop(t, tower(e, 1, &w));   /* the video tower, of the image tower's config */
-	x = tower(e, 1, &w);
+	oom_tower_read(&w, &e->part[1], e->v->part[1].type);
+	used_layers(e, &w, vip ? "vision_feature_layers" : "vision_feature_layer");
+	x = oom_tower_run(e, &w);
+	if (w.flags & OOM_TOWER_CLASS && strcmp(oom_read_string(&e->outer, "vision_feature_select_strategy", "default"), "full"))
+		x = without_class(e, x);
 	t->scope = "model";
 	if (!strncmp(type, "llava_next", 10) || !strcmp(type, "llava_onevision"))
 		oom_drop(t, oom_param(t, "image_newline", 0, e->a->d_model, 0));

@@ -16,23 +16,23 @@ extern const struct oom_family oom_family_vlm_text, oom_family_caption, oom_fami
 #define TEXT_VISION {"text_config", "vision_config"}
 #define TEXT_AUDIO {"text_config", "audio_config"}
 static const struct oom_composition compositions[] = {
-	{"llava", TEXT_VISION, oom_emit_llava, 0}, {"llava_next", TEXT_VISION, oom_emit_llava, 0},
-	{"llava_next_video", TEXT_VISION, oom_emit_llava, 0}, {"llava_onevision", TEXT_VISION, oom_emit_llava, 0},
-	{"vipllava", TEXT_VISION, oom_emit_llava, 0}, {"video_llava", TEXT_VISION, oom_emit_llava, 0},
-	{"gemma3", TEXT_VISION, oom_emit_siglip, OOM_VLM_SHIFT_FP32}, {"shieldgemma2", TEXT_VISION, oom_emit_siglip, OOM_VLM_SHIFT_FP32},
-	{"paligemma", TEXT_VISION, oom_emit_siglip, 0}, {"aya_vision", TEXT_VISION, oom_emit_siglip, 0},
-	{"cohere2_vision", TEXT_VISION, oom_emit_siglip, 0}, {"deepseek_vl", TEXT_VISION, oom_emit_siglip, 0},
-	{"qwen2_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT}, {"qwen2_5_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT},
-	{"qwen3_vl", TEXT_VISION, oom_emit_qwen, 0}, {"qwen3_vl_moe", TEXT_VISION, oom_emit_qwen, 0},
-	{"qwen3_5", TEXT_VISION, oom_emit_qwen, 0}, {"qwen3_5_moe", TEXT_VISION, oom_emit_qwen, 0},
-	{"cosmos3_omni", TEXT_VISION, oom_emit_qwen, 0}, {"exaone4_5", TEXT_VISION, oom_emit_qwen, 0},
-	{"internvl", TEXT_VISION, oom_emit_shuffle, 0}, {"qianfan_ocr", TEXT_VISION, oom_emit_shuffle, 0},
-	{"idefics3", TEXT_VISION, oom_emit_shuffle, 0}, {"smolvlm", TEXT_VISION, oom_emit_shuffle, 0},
-	{"lfm2_vl", TEXT_VISION, oom_emit_shuffle, 0}, {"video_llama_3", TEXT_VISION, oom_emit_shuffle, 0},
-	{"paddleocr_vl", TEXT_VISION, oom_emit_shuffle, 0},
-	{"mistral3", TEXT_VISION, oom_emit_pixtral, 0}, {"lighton_ocr", TEXT_VISION, oom_emit_pixtral, 0},
-	{"glm4v", TEXT_VISION, oom_emit_glm, 0}, {"glm46v", TEXT_VISION, oom_emit_glm, 0}, {"glmga", TEXT_VISION, oom_emit_glm, 0},
-	{"glm4v_moe", TEXT_VISION, oom_emit_glm, 0}, {"glm_ocr", TEXT_VISION, oom_emit_glm, 0},
+	{"llava", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_LIST}, {"llava_next", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS},
+	{"llava_next_video", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS}, {"llava_onevision", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS},
+	{"vipllava", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS}, {"video_llava", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS},
+	{"gemma3", TEXT_VISION, oom_emit_siglip, OOM_VLM_SHIFT_FP32 | OOM_VLM_RUNS | OOM_VLM_EXACT}, {"shieldgemma2", TEXT_VISION, oom_emit_siglip, OOM_VLM_SHIFT_FP32 | OOM_VLM_RUNS},
+	{"paligemma", TEXT_VISION, oom_emit_siglip, OOM_VLM_RUNS}, {"aya_vision", TEXT_VISION, oom_emit_siglip, OOM_VLM_RUNS},
+	{"cohere2_vision", TEXT_VISION, oom_emit_siglip, OOM_VLM_RUNS}, {"deepseek_vl", TEXT_VISION, oom_emit_siglip, OOM_VLM_RUNS},
+	{"qwen2_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT | OOM_VLM_RUNS}, {"qwen2_5_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT | OOM_VLM_RUNS},
+	{"qwen3_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS}, {"qwen3_vl_moe", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS},
+	{"qwen3_5", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS}, {"qwen3_5_moe", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS},
+	{"cosmos3_omni", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS}, {"exaone4_5", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS},
+	{"internvl", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS}, {"qianfan_ocr", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS},
+	{"idefics3", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS}, {"smolvlm", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS},
+	{"lfm2_vl", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS}, {"video_llama_3", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS},
+	{"paddleocr_vl", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS},
+	{"mistral3", TEXT_VISION, oom_emit_pixtral, OOM_VLM_RUNS}, {"lighton_ocr", TEXT_VISION, oom_emit_pixtral, OOM_VLM_RUNS},
+	{"glm4v", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS}, {"glm46v", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS}, {"glmga", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS},
+	{"glm4v_moe", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS}, {"glm_ocr", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS},
 	{"got_ocr2", TEXT_VISION, oom_emit_sam, 0}, {"pp_chart2table", TEXT_VISION, oom_emit_sam, 0},
 	{"deepseek_vl_hybrid", {"text_config", "vision_config", "high_res_vision_config"}, oom_emit_hybrid, 0},
 	{"blip-2", {"text_config", "vision_config", "qformer_config"}, oom_emit_qformer, 0},
@@ -273,9 +273,30 @@ static void parse(struct oom_arch *a)
 		check_emission(a);
 }
 
+/* inputs_embeds.masked_scatter(input_ids == image token, features). */
+static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
+{
+	struct oom_emit *e = ctx;
+	const struct oom_dim d = {x.width, x.text};
+	const unsigned flags = e->v->kind->flags;
+	struct oom_val f, mask;
+
+	e->merged = true;
+	t->pixels = 0;
+	f = oom_op_cast(t, e->v->kind->emit(e), (enum oom_dtype)x.dt);
+	if (flags & OOM_VLM_LIST)
+		f = oom_op_copy(t, "cat", f);
+	e->held = oom_share(t, f);
+	t->scope = "model";
+	mask = oom_new(t, "image tokens", t->m_bs, D(1), OOM_U8);
+	x = oom_op_masked(t, "masked_scatter", x, mask);
+	return oom_op_add_inplace(t, x, oom_op_expand(t, f, t->m_bs, d));
+}
+
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct oom_vlm *v = a->vlm;
+	const unsigned flags = v->kind->flags;
 	struct oom_emit e = emission(t, a);
 	struct oom_arch *own = (struct oom_arch *)a;
 	const enum oom_task task = a->task;
@@ -283,13 +304,26 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 	if (task == OOM_TASK_CAUSAL_LM && v->alone)
 		return v->text->step(t, a);
-	t->shift = v->kind->flags & OOM_VLM_SHIFT_FP32 ? OOM_SHIFT_LOGITS_FP32 : v->kind->flags & OOM_VLM_SHIFT ? OOM_SHIFT_LOGITS :
-		   OOM_SHIFT_LABELS;
-	emit_parameters(t, &e);
+	t->shift = flags & OOM_VLM_SHIFT_FP32 ? OOM_SHIFT_LOGITS_FP32 : flags & OOM_VLM_SHIFT ? OOM_SHIFT_LOGITS : OOM_SHIFT_LABELS;
+	if (e.images && flags & OOM_VLM_RUNS) {
+		t->merge = merge;
+		t->merge_ctx = &e;
+		if (!(flags & OOM_VLM_EXACT))
+			t->warning = "the images' part of the step is approximated for this model type";
+	} else {
+		emit_parameters(t, &e);
+		if (e.images)
+			t->warning = "the images' part of the step is not counted for this model type";
+	}
 	t->scope = "";
 	own->task = task == OOM_TASK_IMAGE_TEXT || task == OOM_TASK_SEQ2SEQ ? v->text_task : task;
 	loss = v->text->step(t, a);
 	own->task = task;                       /* the evaluation pass must find what the first one found */
+	if (e.merged)
+		oom_drop(t, e.held);
+	else if (t->merge && !t->status)        /* a text family that does not say when its embeddings are there */
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "images are not modelled with the text model \"%s\"", v->text->name);
+	t->merge = NULL;
 	return loss;
 }
 
