@@ -6,7 +6,10 @@
  *
  *   - the same plan reached with more departures (search_axes.c);
  *   - expandable segments where the plan fits without them: they change neither time nor class, so they are dominated by
- *     the plan without (unless headroom itself is what is wanted). */
+ *     the plan without (unless headroom itself is what is wanted);
+ *   - Megatron's larger micro-batches where a smaller one of the same layout does not fit: a pass leaves bytes in proportion to
+ *     the micro-batch b, and passes in flight x b = min(pipeline stages x b, the step's batch a rank sees) does not fall with b.
+ *     (Interleaved schedules are not that simple: all are priced.  Nor is accumulation elsewhere: it keeps gradients.) */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,6 +30,7 @@ struct seeker {
 		uint64_t used_bytes;
 	} replayed[REPLAYS];
 	size_t n_replayed;
+	int64_t refused[2 * MAX_LAYOUTS];       /* Megatron: the least micro-batch a layout (with and without sp) has no room for */
 	enum oom_objective objective;
 	struct oom_candidate table[CLASS_SETS][AXES + 1];
 	bool has[CLASS_SETS][AXES + 1];
@@ -117,6 +121,8 @@ static void judge(struct seeker *s, struct oom_candidate *c, const uint16_t valu
 static enum oom_status price(struct seeker *s, uint16_t value[AXES])
 {
 	const bool expandable = search_values(&s->space, ALLOCATOR) > 1;
+	const bool monotonous = s->space.megatron && s->space.asked->vpp <= 1;
+	int64_t *refused = &s->refused[2 * value[LAYOUT] + value[SEQPAR]];
 	struct oom_candidate c;
 	struct oom_eval e;
 	enum oom_status st;
@@ -125,11 +131,15 @@ static enum oom_status price(struct seeker *s, uint16_t value[AXES])
 	value[ALLOCATOR] = 0;
 	if (!search_build(&s->space, value, &c.plan, &c.classes))
 		return OOM_OK;
+	if (monotonous && c.plan.micro_batch >= *refused)
+		return OOM_OK;
 	st = oom_evaluate(s->ev, s->model, &c.plan, OOM_EVAL_FAST, &e, s->err);
 	s->out->evaluated++;
 	if (st)
 		return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
 	judge(s, &c, value, &e, &yes);
+	if (!yes && !expandable)
+		*refused = c.plan.micro_batch;
 	if (!expandable || (yes && s->objective != OOM_OBJECTIVE_HEADROOM))
 		return OOM_OK;
 	c.plan.allocator = OOM_ALLOC_EXPANDABLE;
@@ -139,6 +149,8 @@ static enum oom_status price(struct seeker *s, uint16_t value[AXES])
 	s->out->evaluated++;
 	judge(s, &c, value, &e, &yes);
 	value[ALLOCATOR] = 0;
+	if (!yes)
+		*refused = c.plan.micro_batch;
 	return OOM_OK;
 }
 
@@ -149,6 +161,8 @@ static enum oom_status visit(struct seeker *s, int axis, uint16_t value[AXES])
 
 	if (axis == ALLOCATOR)
 		return price(s, value);
+	for (size_t k = 0; axis == BATCH && k < 2 * s->space.n_layouts; k++)
+		s->refused[k] = INT64_MAX;
 	for (size_t k = 0; !st && k < n; k++) {
 		value[axis] = (uint16_t)k;
 		st = visit(s, axis + 1, value);

@@ -1,6 +1,7 @@
 /* What the search may change: one function an axis, and the values it has. */
 #include "search_axes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "optimizers.h"
@@ -121,7 +122,14 @@ static bool put(int64_t d, int64_t most, int64_t first, int64_t list[MAX_DIVISOR
 	return true;
 }
 
-/* Divisors of n up to `most`, `first` before the others. */
+static int ascending(const void *a, const void *b)
+{
+	const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Divisors of n up to `most`, ascending, `first` before the others. */
 static bool divisors(int64_t n, int64_t most, int64_t first, int64_t list[MAX_DIVISORS], size_t *count)
 {
 	bool room = true;
@@ -131,6 +139,7 @@ static bool divisors(int64_t n, int64_t most, int64_t first, int64_t list[MAX_DI
 	for (int64_t d = 1; room && d <= most && d <= n / d; d++)
 		if (n % d == 0)
 			room = put(d, most, first, list, count) && (d == n / d || put(n / d, most, first, list, count));
+	qsort(list + 1, *count - 1, sizeof(*list), ascending);
 	return room;
 }
 
