@@ -32,7 +32,10 @@ bool oom_engine_casts(const struct oom_plan *p)
  * unless gradient_as_bucket_view is set. */
 static void ddp(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s)
 {
-	if (p->gpus > 1 && !p->bucket_view)
+	/* FSDP's NO_SHARD reduces the flat gradients where they lie (torch/distributed/fsdp/_runtime_utils.py) */
+	const bool flat = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2;
+
+	if (p->gpus > 1 && !p->bucket_view && !flat)
 		s->comm = in->grads;
 }
 

@@ -50,7 +50,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded = k.save_total_limit = 0;
 	k.hybrid_shard = k.bucket_view = k.reduce_bucket = k.max_live_params = k.sub_group_size = 0;
 	k.precision = oom_engine_casts(p) ? p->precision == OOM_AMP_FP16 ? OOM_FP16 : OOM_BF16 : p->precision;
-	k.margin = 0;
+	k.margin = k.moe_imbalance = 0;
 	k.compute_capability = p->attn == OOM_ATTN_EAGER ? 8 : floor(oom_capability(p));
 	if (k.compute_capability > 8)           /* Hopper and Blackwell run Ampere's kernels */
 		k.compute_capability = 8;

@@ -66,6 +66,7 @@ static const struct oom_mg_arg args[] = {
 	N("dense_layers", "--moe-layer-freq", dense_layers, 0, 4096, 0),
 	W("moe_dispatcher", "--moe-token-dispatcher-type", moe_dispatcher_gathers, dispatchers, 1),
 	{"moe_capacity", "--moe-expert-capacity-factor", OOM_MG_REAL, F(moe_capacity), NULL, 0, 1e6, 0},
+	{"moe_imbalance", "", OOM_MG_REAL, F(moe_imbalance), NULL, 1, 65536, 1},
 	{"moe_layer_freq", "--moe-layer-freq", OOM_MG_TEXT, F(moe_layer_freq), NULL, 0, 0, 0},
 	N("mla", "--multi-latent-attention", mla, 0, 1, 0),
 	N("q_lora_rank", "--q-lora-rank", q_lora_rank, 0, 1 << 20, 0),

@@ -104,12 +104,17 @@ double oom_mg_mlp_saved(const struct oom_megatron *m, double seq)
 	return sum + 2 * T * f + 2 * T * f;
 }
 
-/* Tokens an expert rank works on: balanced routing, or padded to the capacity. */
+/* Tokens an expert rank works on: padded to the capacity, or as the router sends them: the mean times the imbalance, at most
+ * every token of all ranks as often as this one has experts to choose (formulas H8). */
 static double routed(const struct oom_megatron *m, double seq)
 {
-	const double T = oom_mg_tokens(m, seq) / share(m) * (double)m->etp;
+	const double T = oom_mg_tokens(m, seq) / share(m) * (double)m->etp, k = (double)m->moe_topk, ep = (double)m->ep;
+	const double mine = (double)m->experts / ep, worst = T * ep * (k < mine ? k : mine);
 
-	return T * (double)m->moe_topk * (m->moe_capacity > 0 ? m->moe_capacity : 1);
+	if (m->moe_capacity > 0)
+		return T * k * m->moe_capacity;
+	return m->ep > 1 && m->moe_imbalance > 1 && T * k * m->moe_imbalance < worst ? T * k * m->moe_imbalance :
+	       m->ep > 1 && m->moe_imbalance > 1 ? worst : T * k;
 }
 
 double oom_mg_moe_saved(const struct oom_megatron *m, double seq)

@@ -98,6 +98,7 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	m->pp = p->pp;
 	m->cp = p->cp;
 	m->ep = p->ep;
+	m->moe_imbalance = p->moe_imbalance;
 	m->etp = m->experts ? 1 : 0;
 	m->vpp = p->vpp > 1 ? p->vpp : 0;
 	m->sequence_parallel = p->sp;

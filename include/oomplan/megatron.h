@@ -31,6 +31,7 @@ struct oom_megatron {
 	int64_t experts, moe_topk, moe_ffn, moe_shared_ffn, moe_shared_gate, moe_latent, moe_grouped_gemm, dense_layers;
 	int64_t moe_dispatcher_gathers; /* 1: allgather, 0: all-to-all (flex counts as all-to-all) */
 	double moe_capacity;            /* 0: dropless */
+	double moe_imbalance;           /* dropless: tokens of the fullest expert-parallel rank over the mean, at least 1 */
 	char moe_layer_freq[64];        /* "1", "2", "([0]*3+[1]*11)" */
 	int64_t mla, q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_dim, v_head_dim, mtp_layers;
 	/* layout */

@@ -61,6 +61,7 @@ struct oom_plan {
 	int64_t nodes;
 	int64_t zero_stage;         /* 0..3; FSDP: 2 = SHARD_GRAD_OP, 3 = FULL_SHARD */
 	int64_t tp, sp, pp, vpp, cp, ep; /* degrees; sp is a flag; vpp: model chunks a pipeline rank */
+	double moe_imbalance;       /* tokens of the fullest expert-parallel rank over the mean */
 	int64_t offload_optimizer;  /* enum oom_offload */
 	int64_t offload_params;
 	int64_t hybrid_shard;       /* FSDP: shard within a node, replicate between nodes */

@@ -143,6 +143,9 @@ static void test_fsdp2(void **state)
 	assert_int_equal(s.fwd, 2 * (50 + 3 * 100));
 	assert_int_equal(s.bwd, 2 * (50 + 3 * 100 + 20) + 4 * 100);
 	assert_int_equal(s.bwd_end, 2 * 2 * 50 + 4 * 100);
+	p.zero_stage = 0;                       /* NO_SHARD: flat gradients are reduced in place, DDP's buckets are a copy */
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
+	assert_int_equal(s.comm, 0);
 	p.zero_stage = 2;
 	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
 	assert_int_equal(s.fwd, 2 * (1000 + 2 * 100));

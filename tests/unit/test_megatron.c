@@ -1,12 +1,14 @@
 /* The Megatron engine against the paper it follows, and its refusals. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 /* cmocka wants the four above */
 #include <cmocka.h>
 
-#include "oomplan/megatron.h"
+#include "megatron_parts.h"
 
 static struct oom_megatron launch(const char *const *words)
 {
@@ -126,11 +128,45 @@ static void test_table(void **state)
 	}
 }
 
+/* Eight ranks with one expert each, top-2: a rank gets T x 2 tokens of the mean, at most every token of all eight once, four
+ * times as many (formulas H8); one rank holding all experts gets the same whatever the router does. */
+static void test_imbalance(void **state)
+{
+	static const struct {
+		const char *ep, *imbalance;
+		double times;
+	} rows[] = {{"8", "1", 1}, {"8", "2", 2}, {"8", "3.5", 3.5}, {"8", "100", 4}, {"1", "100", 1}};
+	double balanced = 0, router = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct oom_megatron m = oom_megatron_default();
+		double saved;
+
+		m.experts = 8;
+		m.moe_topk = 2;
+		m.moe_ffn = 1024;
+		m.hidden = 512;
+		m.micro_batch = 1;
+		m.ep = *rows[i].ep - '0';
+		m.moe_imbalance = strtod(rows[i].imbalance, NULL);
+		saved = oom_mg_moe_saved(&m, 2048);
+		if (i == 0)
+			balanced = saved;
+		if (i == 1)
+			router = 2 * balanced - saved;          /* what does not follow the tokens an expert rank gets */
+		else if (i > 1 && m.ep > 1)
+			assert_true(fabs(saved - router - rows[i].times * (balanced - router)) < 1);
+		else if (m.ep == 1)
+			assert_true(fabs(saved - balanced) < 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_paper), cmocka_unit_test(test_states),
 					   cmocka_unit_test(test_schedules), cmocka_unit_test(test_refusals),
-					   cmocka_unit_test(test_table)};
+					   cmocka_unit_test(test_table), cmocka_unit_test(test_imbalance)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
