@@ -148,6 +148,7 @@ static void test_imbalance(void **state)
 		m.moe_ffn = 1024;
 		m.hidden = 512;
 		m.micro_batch = 1;
+		m.etp = 1;
 		m.ep = *rows[i].ep - '0';
 		m.moe_imbalance = strtod(rows[i].imbalance, NULL);
 		saved = oom_mg_moe_saved(&m, 2048);
