@@ -128,7 +128,8 @@ struct oom_val oom_loop_carry(struct oom_tape *t, const struct oom_loop *l, int 
 		return x;
 	n = oom_node(t, OOM_NODE_PASS, "turns before");
 	oom_node_edge(t, n, x);
-	rest = oom_new(t, "turns before", l->rest, width, dt);
+	/* a checkpointed forward pass packs what it saves away at once */
+	rest = oom_new(t, "turns before", l->rest, t->packing ? (struct oom_dim){1, NULL} : width, dt);
 	oom_node_save(t, n, rest);
 	oom_drop(t, rest);
 	return oom_node_out(t, n, 0, x);

@@ -1,20 +1,26 @@
-/* Mamba and Falcon Mamba: a selective state space instead of attention, in the form PyTorch runs without the mamba_ssm
- * and causal_conv1d kernels: every intermediate of the scan lies in memory as [b, s, d_inner, d_state].
- * Reference: transformers 5.12, models/{mamba,falcon_mamba}/modeling_*.py, slow_forward.
- *
- * The scan is a Python loop over the tokens whose body allocates [b, d_inner, d_state] a few times.  Each kind of tensor
- * the loop leaves behind is recorded once, with all its tokens: the bytes kept are the same up to the rounding of each
- * token's share; what is alive during one turn of the loop is not told apart. */
+/* Mamba and Falcon Mamba: a selective state space instead of attention, its loop over the tokens written in PyTorch
+ * (selective.c).  transformers runs an associative scan instead where it is traced (torch.compile), which keeps other
+ * tensors.
+ * Reference: transformers 5.12, models/{mamba,falcon_mamba}/modeling_*.py, slow_forward. */
 #include <stdio.h>
 #include <string.h>
 
-#include "../blocks.h"
+#include "../mixers.h"
 
 enum { INNER, STATE, RANK, KERNEL, CONV_BIAS, BIAS, FP32_RESIDUAL, FALCON };    /* extra[] */
+
+static struct oom_selective mixer_of(const struct oom_arch *a)
+{
+	return (struct oom_selective){.inner = a->extra[INNER], .d_state = a->extra[STATE], .rank = a->extra[RANK],
+				      .kernel = a->extra[KERNEL], .heads = 1, .bias = a->extra[BIAS],
+				      .conv_bias = a->extra[CONV_BIAS], .normed = a->extra[FALCON], .norm = OOM_NORM_RMS_PLAIN,
+				      .act = a->act};
+}
 
 static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
+	struct oom_selective m;
 
 	a->norm = OOM_NORM_RMS;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
@@ -38,68 +44,12 @@ static void parse(struct oom_arch *a)
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	if (r->status)
 		return;
-	if (!a->extra[INNER] || a->extra[INNER] > UINT32_MAX || a->extra[STATE] > UINT32_MAX || a->extra[KERNEL] > 1u << 20)
-		oom_read_fail(r, "expand, state_size or conv_kernel is out of range");
+	m = mixer_of(a);
+	if (!oom_selective_check(r, &m))
+		return;
 	snprintf(a->warning, sizeof(a->warning),
-		 "%s: parameters are counted exactly; activations follow the scan written in PyTorch and are a guess. "
-		 "With the mamba_ssm and causal_conv1d kernels training needs far less.", a->model_type);
-}
-
-/* rms_forward: the norm without a weight (Falcon Mamba, on time steps, B and C). */
-static struct oom_val plain_norm(struct oom_tape *t, const struct oom_arch *a, const char *name, struct oom_val x)
-{
-	return a->extra[FALCON] ? oom_norm(t, OOM_NORM_RMS_PLAIN, name, x, 0) : x;
-}
-
-/* The states of all tokens: h[i] = A[i] * h[i - 1] + Bu[i].  A and Bu are consumed. */
-static struct oom_val scan(struct oom_tape *t, struct oom_val da, struct oom_val bu)
-{
-	const bool rg = t->grad && (da.rg || bu.rg);
-	struct oom_val h;
-	int32_t n = -1;
-
-	if (rg) {
-		n = oom_node(t, OOM_NODE_MUL, "scan");
-		oom_node_edge(t, n, da);
-		oom_node_edge(t, n, bu);
-		oom_node_save(t, n, da);
-	}
-	h = oom_new_like(t, "ssm_state", da, OOM_F32);
-	if (rg) {
-		h = oom_node_out(t, n, 0, h);
-		oom_node_save(t, n, h);
-	}
-	oom_done(t, da);
-	oom_done(t, bu);
-	return h;
-}
-
-/* slow_forward from the convolved states u [b, s, inner] on: returns what the scan gives, [b, s, inner]. */
-static struct oom_val selective_scan(struct oom_tape *t, const struct oom_arch *a, struct oom_val u)
-{
-	const struct oom_dim inner = {a->extra[INNER], "d_inner"}, state = {a->extra[STATE], "d_state"};
-	const struct oom_dim rank = {a->extra[RANK], "dt_rank"}, all = {inner.n * state.n, "d_inner * d_state"};
-	const struct oom_dim parts[3] = {rank, state, state};
-	const enum oom_dtype dt = (enum oom_dtype)u.dt;
-	struct oom_val p[3], step, a_log, d, da, db, h, y;
-
-	a_log = oom_param(t, "A_log", inner.n, state.n, 0);
-	d = oom_param(t, "D", 0, inner.n, 0);
-	oom_op_split(t, oom_op_linear(t, "x_proj", oom_keep(u), (struct oom_dim){rank.n + 2 * state.n, "dt_rank + 2 * d_state"}, 0), 3,
-		     parts, p);
-	p[1] = plain_norm(t, a, "B", p[1]);
-	p[2] = plain_norm(t, a, "C", p[2]);
-	p[0] = plain_norm(t, a, "dt", p[0]);
-	step = oom_op_unary(t, OOM_SOFTPLUS, oom_op_linear(t, "dt_proj", p[0], inner, OOM_BIAS));
-	t->scope = "mixer";
-	da = oom_op_unary(t, OOM_NEG, oom_op_unary(t, OOM_EXP, oom_op_cast(t, a_log, OOM_F32)));
-	da = oom_op_mul(t, oom_op_expand(t, da, t->m_bs, all), oom_op_expand(t, oom_keep(step), t->m_bs, all));
-	da = oom_op_unary(t, OOM_EXP, da);
-	db = oom_op_mul(t, oom_op_expand(t, step, t->m_bs, all), oom_op_expand(t, oom_op_cast(t, p[1], OOM_F32), t->m_bs, all));
-	db = oom_op_mul(t, db, oom_op_expand(t, oom_op_cast(t, oom_keep(u), OOM_F32), t->m_bs, all));
-	h = oom_op_cast(t, scan(t, da, db), dt);
-	y = oom_op_bmm(t, "scan_output", h, p[2], t->m_bs, inner, state.n);
-	return oom_op_add(t, y, oom_op_mul(t, u, oom_op_expand(t, d, t->m_bs, inner)));
+		 "%s: counted as it runs without the mamba_ssm and causal_conv1d kernels; with them training needs far less.",
+		 a->model_type);
 }
 
 struct layer {
@@ -111,23 +61,17 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const struct oom_dim inner = {a->extra[INNER], "d_inner"}, h = {x.width, x.text}, parts[2] = {inner, inner};
-	const unsigned bias = a->extra[BIAS] ? OOM_BIAS : 0;
-	const uint32_t pad = (uint32_t)a->extra[KERNEL] - 1;
-	const uint16_t longer = pad ? oom_mono_of(t, t->m_b, OOM_VAR_S, 3, pad) : t->m_bs;
-	struct oom_val p[2], y, u;
+	const struct oom_selective m = mixer_of(a);
+	struct oom_val y = oom_norm(t, a->norm, "norm", oom_op_cast(t, oom_keep(x), l->dt), 0);
 
 	(void)i;
-	y = oom_norm(t, a->norm, "norm", oom_op_cast(t, oom_keep(x), l->dt), 0);
+	if (a->extra[FALCON]) {                 /* b_c_rms and dt_rms, the weights of norms without any */
+		oom_buffer(t, a->extra[STATE], l->dt);
+		oom_buffer(t, a->extra[INNER], l->dt);
+	}
 	if (a->extra[FP32_RESIDUAL])
 		x = oom_op_cast(t, x, OOM_F32);
-	oom_op_split(t, oom_op_linear(t, "in_proj", y, (struct oom_dim){2 * inner.n, "2 * d_inner"}, bias), 2, parts, p);
-	u = oom_op_conv(t, "conv1d", p[0], inner.n, a->extra[KERNEL], a->extra[CONV_BIAS], longer, inner);
-	u = oom_op_slice(t, u, t->m_bs, inner);
-	u = oom_activation(t, a->act, u);
-	u = selective_scan(t, a, u);
-	u = oom_op_mul(t, u, oom_activation(t, a->act, p[1]));
-	return oom_op_add(t, x, oom_op_linear(t, "out_proj", u, h, bias));
+	return oom_op_add(t, x, oom_selective_mixer(t, &m, y));
 }
 
 /* MambaForCausalLM: logits in fp32; those of all tokens but the last made contiguous (as they are in a batch of one). */
@@ -157,6 +101,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 
+	oom_mamba_adapters(t);
 	t->scope = "embeddings";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	l.dt = (enum oom_dtype)embed.dt;

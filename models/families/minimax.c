@@ -46,6 +46,7 @@ struct layer {
 	const struct oom_arch *a;
 	struct oom_rope rope;
 	struct oom_val mask;
+	enum oom_dtype dt;              /* of the weights */
 };
 
 struct lightning {
@@ -58,8 +59,10 @@ struct lightning {
 /* A block's part of queries, keys or values: a view whose heads are not together, copied by every product. */
 static struct oom_val part(struct oom_tape *t, const struct lightning *l, struct oom_val x)
 {
+	const bool together = x.sto != l->q.sto;        /* values that a mask has laid out anew */
+
 	x = oom_op_slice(t, oom_keep(x), l->n, l->w);
-	x.perm = true;
+	x.perm = !together;
 	return x;
 }
 
@@ -97,7 +100,7 @@ static struct oom_val blocks(struct oom_tape *t, struct lightning *l)
 	const uint32_t size = (uint32_t)l->a->extra[BLOCK];
 	const struct oom_loop loop = oom_loop_over(t, size);
 	/* queries, keys and values as each product copies them, the weights, the state */
-	const uint64_t kept = l->a->n_heads * ((uint64_t)size * size + 6 * size * l->a->head_dim + l->a->head_dim * l->a->head_dim);
+	const uint64_t kept = l->a->n_heads * ((uint64_t)size * size + (l->v.sto == l->q.sto ? 6 : 4) * size * l->a->head_dim + l->a->head_dim * l->a->head_dim);
 	const enum oom_dtype dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)l->q.dt;
 	struct oom_val state = oom_new(t, "attn_weights_inter", t->m_b, l->state, (enum oom_dtype)l->q.dt), y = oom_none(), all;
 	struct oom_hold held = {.n = 0};
@@ -164,11 +167,12 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	x = oom_norm(t, a->norm, "input_layernorm", x, 0);
 	if (i < OOM_MAX_LAYERS && a->kind[i]) {
 		const uint64_t size = a->extra[BLOCK];
+		const enum oom_dtype dt = l->dt;
 
-		oom_buffer(t, heads, OOM_F32);          /* slope_rate and the decays, made in every layer */
-		oom_buffer(t, heads * size, OOM_F32);
-		oom_buffer(t, heads * size, OOM_F32);
-		oom_buffer(t, heads * size * size, OOM_F32);
+		oom_buffer(t, heads, dt);          /* slope_rate and the decays, made in every layer */
+		oom_buffer(t, heads * size, dt);
+		oom_buffer(t, heads * size, dt);
+		oom_buffer(t, heads * size * size, dt);
 		h = lightning(t, a, oom_share(t, x));
 	} else {
 		struct oom_attn at = oom_attn_of(t, a);
@@ -190,6 +194,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	l.dt = (enum oom_dtype)embed.dt;
 	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);

@@ -105,12 +105,13 @@ static struct oom_val recurrence(struct oom_tape *t, struct wkv *x)
 static struct oom_val time_mix(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_dim w = {a->extra[WIDTH], "attention_hidden_size"}, h = {x.width, x.text};
+	const uint32_t kept = t->plan->precision == OOM_FP16 ? OOM_P_FP32 : 0;  /* _keep_in_fp32_modules: for fp16 alone */
 	struct wkv in = {.w = w};
 	struct oom_val shifted, r, y;
 
 	t->scope = "attention";
-	in.decay = oom_param(t, "time_decay", 0, w.n, OOM_P_FP32);
-	in.first = oom_param(t, "time_first", 0, w.n, OOM_P_FP32);
+	in.decay = oom_param(t, "time_decay", 0, w.n, kept);
+	in.first = oom_param(t, "time_first", 0, w.n, kept);
 	shifted = oom_op_pad(t, oom_keep(x), t->m_bs, h);
 	in.k = mixed(t, "time_mix_key", x, shifted);
 	in.v = mixed(t, "time_mix_value", x, shifted);
