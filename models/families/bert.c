@@ -30,6 +30,13 @@ static const struct {
 	{"luke", BERT_IDS_POSITIONS | BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_GELU_HEADS | BERT_IDLE_POOLER | BERT_UNTIED_BIAS |
 		 BERT_NO_BUFFER},
 	{"tapas", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_NO_BUFFER},
+	{"longformer", BERT_IDS_POSITIONS | BERT_ZERO_TYPES | BERT_CLS_HEAD | BERT_GELU_HEADS | BERT_WRITTEN_OUT | BERT_FEW_KEYS |
+		       BERT_GLOBAL | BERT_POSITIONS_FIRST},
+	{"big_bird", BERT_WRITTEN_OUT | BERT_FEW_KEYS | BERT_CLS_HEAD | BERT_ACT_HEAD | BERT_IDLE_POOLER},
+	{"mra", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_FEW_KEYS | BERT_CLS_HEAD | BERT_ACT_HEAD | BERT_MORE_POSITIONS},
+	{"yoso", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_FEW_KEYS | BERT_CLS_HEAD | BERT_ACT_HEAD | BERT_MORE_POSITIONS},
+	{"nystromformer", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_FEW_KEYS | BERT_CLS_HEAD | BERT_ACT_HEAD | BERT_MORE_POSITIONS},
+	{"xmod", BERT_IDS_POSITIONS | BERT_CLS_HEAD | BERT_GELU_HEADS | BERT_ADAPTERS},
 	{"ibert", BERT_IDS_POSITIONS | BERT_ZERO_TYPES | BERT_CLS_HEAD | BERT_GELU_HEADS | BERT_WRITTEN_OUT},
 };
 
@@ -39,6 +46,43 @@ static uint64_t flags_of(const char *type)
 		if (!strcmp(kinds[i].type, type))
 			return kinds[i].flags;
 	return 0;
+}
+
+static void warn(struct oom_arch *a, const char *how)
+{
+	a->approximate = true;
+	snprintf(a->warning, sizeof(a->warning), "%s: parameters are exact; activations are approximated as %s.", a->model_type, how);
+}
+
+/* Sparse attention: how many keys a query meets.  0: all of them. */
+static void read_sparse(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+	const uint64_t block = oom_read_count_or(r, "block_size", 64), random = oom_read_count_or(r, "num_random_blocks", 3);
+
+	if (!strcmp(a->model_type, "longformer")) {
+		const struct oom_key *k = oom_read_key(r, "attention_window");
+		const double w = k && k->type == OOM_KEY_LIST ? oom_read_item_real(r, "attention_window", 0, 512) :
+							       oom_read_real(r, "attention_window", 512);
+
+		a->extra[BERT_KEYS] = w >= 1 && w < 1e6 ? (uint64_t)w + 1 : 513;
+		warn(a, "attention to attention_window + 1 keys, the chunks' overlaps left out");
+	} else if (!strcmp(a->model_type, "big_bird")) {
+		const char *type = oom_read_string(r, "attention_type", "block_sparse");
+
+		/* up to (5 + 2 random) blocks transformers switches to full attention itself */
+		a->extra[BERT_FULL_TO] = block * (5 + 2 * random);
+		a->extra[BERT_KEYS] = block * (5 + random);
+		if (!type || strcmp(type, "block_sparse"))
+			a->extra[BERT_KEYS] = 0;
+	} else if (!strcmp(a->model_type, "mra")) {
+		warn(a, "full attention");
+	} else if (!strcmp(a->model_type, "nystromformer")) {
+		a->extra[BERT_KEYS] = 2 * oom_read_count_or(r, "num_landmarks", 64);
+		warn(a, "attention to twice num_landmarks keys");
+	} else if (!strcmp(a->model_type, "yoso")) {
+		warn(a, "full attention");
+	}
 }
 
 /* Where a type's keys or sizes are its own. */
@@ -53,13 +97,20 @@ static void adjust(struct oom_arch *a)
 		a->classifier_dropout = oom_read_real(r, "classifier_dropout_prob", 0.1);
 		a->tie = false;
 	}
+	if (a->extra[BERT_FLAGS] & BERT_MORE_POSITIONS)
+		a->max_positions += 2;
+	if (a->extra[BERT_FLAGS] & BERT_FEW_KEYS)
+		read_sparse(a);
+	if (!strcmp(a->model_type, "xmod")) {
+		a->extra[BERT_PRE] = oom_read_bool(r, "pre_norm", false);
+		if (a->extra[BERT_PRE])
+			a->extra[BERT_FLAGS] |= BERT_PRE_NORM;
+		warn(a, "RoBERTa's with one language's adapter");
+	}
 	if (!strcmp(a->model_type, "luke"))     /* only the entities' decoder is tied */
 		a->tie = false;
-	if (!strcmp(a->model_type, "ibert")) {
-		a->approximate = true;
-		snprintf(a->warning, sizeof(a->warning), "ibert: activations are approximated as RoBERTa's, the quantisers' statistics "
-			 "left out.");
-	}
+	if (!strcmp(a->model_type, "ibert"))
+		warn(a, "RoBERTa's, the quantisers' statistics left out");
 }
 
 static void parse(struct oom_arch *a)
@@ -104,26 +155,84 @@ static void entity_queries(struct oom_tape *t, const struct oom_arch *a)
 	}
 }
 
+/* Nystromformer's depthwise convolution of the values. */
+static void idle_conv(struct oom_tape *t, const struct oom_arch *a)
+{
+	const uint64_t k = oom_read_count_or((struct oom_reader *)&a->rd, "conv_kernel_size", 0);
+
+	if (k && !strcmp(a->model_type, "nystromformer"))
+		oom_drop(t, oom_param(t, "conv", a->n_heads, k, OOM_P_LINEAR));
+}
+
+/* The keys' length as the products see it. */
+static uint16_t keys(struct oom_tape *t, const struct oom_arch *a)
+{
+	if (!(a->extra[BERT_FLAGS] & BERT_FEW_KEYS) || !a->extra[BERT_KEYS] ||
+	    (a->extra[BERT_FULL_TO] && !oom_cond_above(t, t->m_s, a->extra[BERT_FULL_TO])))
+		return t->m_s;
+	return oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 4, (uint32_t)a->extra[BERT_KEYS]);
+}
+
 static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val in, struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	const uint64_t flags = a->extra[BERT_FLAGS];
 	const struct oom_dim h = D(a->d_model);
 	struct oom_attn at = oom_attn_of(t, a);
+	const unsigned bias = oom_read_bool((struct oom_reader *)&a->rd, "use_bias", true) ? OOM_BIAS : 0;
 	struct oom_val q, k, v;
 
 	at.mask = l->mask;
+	at.sk = keys(t, a);
 	at.causal = a->extra[BERT_CAUSAL];
 	at.softmax_as_is = at.no_cast_back = !(flags & BERT_SOFTMAX_FP32);
 	at.written_out = flags & BERT_WRITTEN_OUT;
 	at.scores_local = at.written_out && !(flags & BERT_SOFTMAX_FP32);
-	at.weights = flags & BERT_WRITTEN_OUT && !(flags & (BERT_KEEPS_WEIGHTS | BERT_SOFTMAX_FP32)) ? NULL : weights;
-	q = oom_op_heads(t, oom_op_linear(t, "query", oom_keep(in), h, OOM_BIAS));
-	k = oom_op_heads(t, oom_op_linear(t, "key", oom_keep(in), h, OOM_BIAS));
-	v = oom_op_heads(t, oom_op_linear(t, "value", oom_keep(in), h, OOM_BIAS));
+	at.weights = flags & BERT_WRITTEN_OUT && !(flags & (BERT_KEEPS_WEIGHTS | BERT_SOFTMAX_FP32 | BERT_FEW_KEYS)) ? NULL : weights;
+	q = oom_op_heads(t, oom_op_linear(t, "query", oom_keep(in), h, bias));
+	k = oom_op_heads(t, oom_op_linear(t, "key", oom_keep(in), h, bias));
+	v = oom_op_heads(t, oom_op_linear(t, "value", oom_keep(in), h, bias));
 	if (!strcmp(a->model_type, "luke") && oom_read_bool((struct oom_reader *)&a->rd, "use_entity_aware_attention", true))
 		entity_queries(t, a);
+	for (int i = 0; i < 3 && flags & BERT_GLOBAL; i++) {
+		oom_drop(t, oom_param(t, "global", a->d_model, a->d_model, OOM_P_LINEAR | OOM_P_UNUSED));
+		oom_drop(t, oom_param(t, "global", 0, a->d_model, OOM_P_UNUSED));
+	}
+	idle_conv(t, a);
 	return oom_attention_core(t, &at, q, k, v);
+}
+
+/* X-MOD's lang_adapter on the feed-forward's output, whose norm it borrows; every language has its bottleneck. */
+static struct oom_val adapt(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+{
+	struct oom_reader *r = (struct oom_reader *)&a->rd;
+	const struct oom_key *k = oom_read_key(r, "languages");
+	const uint32_t n = k && k->type == OOM_KEY_LIST ? k->n_items : 1;
+	const uint64_t factor = oom_read_count_or(r, "adapter_reduction_factor", 2), d = a->d_model / (factor ? factor : 1);
+	const size_t at = t->cursor;
+	struct oom_val h, y;
+
+	if (oom_read_bool(r, "adapter_layer_norm", false))
+		x = oom_op_layer_norm(t, "adapter_layer_norm", x, 0, true, true);
+	h = a->extra[BERT_PRE] ? oom_share(t, x) : oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true);
+	oom_drop(t, x);
+	y = oom_activation(t, a->act, oom_op_linear(t, "dense1", oom_keep(h), D(d), OOM_BIAS));
+	y = oom_op_dropout(t, oom_op_linear(t, "dense2", y, D(a->d_model), OOM_BIAS), a->dropout);
+	y = oom_op_add_inplace(t, y, h);
+	for (uint32_t i = 1; i < n && i < 1000; i++) {
+		oom_idle_linear(t, "dense1", a->d_model, d, OOM_BIAS);
+		oom_idle_linear(t, "dense2", d, a->d_model, OOM_BIAS);
+	}
+	if (!a->extra[BERT_PRE]) {
+		const size_t here = t->cursor;
+
+		t->cursor = at;                 /* the same norm again */
+		if (oom_read_bool(r, "adapter_layer_norm", false))
+			t->cursor += 2;
+		y = oom_op_layer_norm(t, "LayerNorm", y, 0, true, true);
+		t->cursor = here;
+	}
+	return y;
 }
 
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
@@ -153,7 +262,9 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		oom_drop(t, in);
 		in = oom_none();
 	}
-	y = oom_output(t, flags & BERT_NO_FF_DROPOUT ? 0 : a->dropout, norm, y, x);
+	y = oom_output(t, flags & BERT_NO_FF_DROPOUT ? 0 : a->dropout, flags & BERT_ADAPTERS ? NULL : norm, y, x);
+	if (flags & BERT_ADAPTERS)
+		y = adapt(t, a, y);
 	oom_drop(t, in);
 	oom_drop(t, weights);                   /* "attention_output, _ = self.attention(...)" */
 	oom_drop(t, before);
@@ -182,8 +293,10 @@ static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct 
 	};
 
 	if (a->task == OOM_TASK_SEQ_CLS) {
+		if (flags & BERT_FEW_KEYS && flags & BERT_IDLE_POOLER)
+			oom_idle_pooler(t, a, x);
 		if (flags & (BERT_ELECTRA | BERT_CLS_HEAD))
-			return oom_cls_head(t, a, flags & BERT_ELECTRA ? OOM_ACT_GELU : OOM_ACT_TANH, x);
+			return oom_cls_head(t, a, flags & BERT_ELECTRA ? OOM_ACT_GELU : flags & BERT_ACT_HEAD ? a->act : OOM_ACT_TANH, x);
 		return oom_pooler_head(t, a, x);
 	}
 	if (flags & BERT_IDLE_POOLER)
@@ -210,7 +323,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 static const char *const types[] = {"bert", "roberta", "xlm-roberta", "camembert", "data2vec-text", "electra",
 				    "roberta-prelayernorm", "xlm-roberta-xl", "ernie", "roc_bert", "bert-generation",
-				    "megatron-bert", "rembert", "layoutlm", "markuplm", "luke", "tapas", "ibert", NULL};
+				    "megatron-bert", "rembert", "layoutlm", "markuplm", "luke", "tapas", "ibert", "longformer",
+				    "big_bird", "mra", "yoso", "nystromformer", "xmod", NULL};
 
 const struct oom_family oom_family_bert = {
 	.name = "bert",

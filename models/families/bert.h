@@ -23,8 +23,16 @@ enum oom_bert_flags {
 	BERT_NO_TRANSFORM = 32768,      /* a language model head that is the decoder alone */
 	BERT_UNTIED_BIAS = 65536,       /* no spare bias when nothing is tied */
 	BERT_NO_BUFFER = 131072,        /* position ids are made, not kept */
+	BERT_FEW_KEYS = 1 << 18,        /* queries meet some of the keys only: approximated by as many keys in one place */
+	BERT_GLOBAL = 1 << 19,          /* projections for global tokens, idle without them (Longformer) */
+	BERT_ACT_HEAD = 1 << 20,        /* the classification head uses hidden_act */
+	BERT_ADAPTERS = 1 << 21,        /* a bottleneck for every language (X-MOD) */
+	BERT_MORE_POSITIONS = 1 << 22,  /* two more than max_position_embeddings */
+	BERT_POSITIONS_FIRST = 1 << 23, /* words + positions + types */
 };
-enum { BERT_FLAGS, BERT_CAUSAL, BERT_D_HEAD };  /* extra[] */
+/* extra[]: the flags; a decoder; width of the head; keys a query meets, and the length up to which it meets all; X-MOD's
+ * norms first */
+enum { BERT_FLAGS, BERT_CAUSAL, BERT_D_HEAD, BERT_KEYS, BERT_FULL_TO, BERT_PRE };
 
 /* Embeddings up to the first layer; *word gets the table of words, *output what the model
  * keeps of them while its layers run (bert_input.c). */

@@ -203,6 +203,8 @@ struct oom_val oom_bert_embeddings(struct oom_tape *t, const struct oom_arch *a,
 	if (!strcmp(a->model_type, "luke")) {
 		entities(t, a);
 		x = add_types(t, a, add_positions(t, a, x, pos, &h), false, &h);
+	} else if (flags & BERT_POSITIONS_FIRST) {
+		x = add_types(t, a, add_positions(t, a, x, pos, &h), false, &h);
 	} else if (layout) {
 		x = add_positions(t, a, x, pos, &h);
 		x = add_types(t, a, boxes(t, a, x, &h), false, &h);
