@@ -88,14 +88,28 @@ static bool same_message(const char *previous, const char *at)
 	return previous && at - previous < 200 && !memchr(previous, '\n', (size_t)(at - previous));
 }
 
+/* Newlines, eight bytes at a time: a byte's high bit ends up set where it was one (Warren, Hacker's Delight, 2nd edition, 6-1); 255
+ * words' worth of them are added in place before they are summed across. */
 static uint64_t lines_in(const char *from, const char *to)
 {
+	const uint64_t ones = UINT64_C(0x0101010101010101), low = ones * 0x7f;
 	uint64_t n = 0;
 
-	while (from < to && (from = memchr(from, '\n', (size_t)(to - from)))) {
-		n++;
-		from++;
+	while (to - from >= 8) {
+		uint64_t sum = 0;
+
+		for (int i = 0; i < 255 && to - from >= 8; i++, from += 8) {
+			uint64_t w;
+
+			memcpy(&w, from, 8);
+			w ^= ones * '\n';
+			sum += ~(((w & low) + low) | w) >> 7 & ones;
+		}
+		sum = (sum & UINT64_C(0x00ff00ff00ff00ff)) + (sum >> 8 & UINT64_C(0x00ff00ff00ff00ff));
+		n += sum * UINT64_C(0x0001000100010001) >> 48;
 	}
+	for (; from < to; from++)
+		n += *from == '\n';
 	return n;
 }
 
@@ -153,34 +167,107 @@ static bool finish(struct scan *s)
 	return true;
 }
 
+/* Places where a trigger may begin.  Each jump waits for the table's answer about the one before; four lanes of one block are
+ * asked at once.  A lane that is full is gone through to its end later. */
+enum { LANES = 4, HITS = 128, PIECE = 16 << 10 };
+struct lane {
+	const char *w, *end;            /* the window's last byte */
+	size_t n;
+	const char *hit[HITS];
+};
+
+static inline void jump(struct lane *l, const uint8_t *shift)
+{
+	const uint8_t skip = shift[oom_trigger_hash(l->w)];
+
+	if (!skip)
+		l->hit[l->n++] = l->w - OOM_TRIGGER_MIN + 1;
+	l->w += skip ? skip : 1;
+}
+
+static inline bool open(const struct lane *l)
+{
+	return l->w < l->end && l->n < HITS;
+}
+
+static void skim(struct lane lanes[LANES], const char *w, const char *stop, const uint8_t *shift)
+{
+	const size_t part = stop > w ? (size_t)(stop - w) / LANES : 0;
+	struct lane *const a = &lanes[0], *const b = &lanes[1], *const c = &lanes[2], *const d = &lanes[3];
+
+	for (int i = 0; i < LANES; i++) {
+		lanes[i].w = w + part * (size_t)i;
+		lanes[i].end = i == LANES - 1 ? stop : w + part * (size_t)(i + 1);
+		lanes[i].n = 0;
+	}
+	while (open(a) && open(b) && open(c) && open(d)) {
+		const char *wa = a->w, *wb = b->w, *wc = c->w, *wd = d->w;
+		uint8_t ka, kb, kc, kd;
+
+		/* in registers, until one of them stops */
+		do {
+			wa += ka = shift[oom_trigger_hash(wa)];
+			wb += kb = shift[oom_trigger_hash(wb)];
+			wc += kc = shift[oom_trigger_hash(wc)];
+			wd += kd = shift[oom_trigger_hash(wd)];
+		} while (ka && kb && kc && kd && wa < a->end && wb < b->end && wc < c->end && wd < d->end);
+		a->w = wa;
+		b->w = wb;
+		c->w = wc;
+		d->w = wd;
+		for (int i = 0; i < LANES; i++)
+			if (open(&lanes[i]))
+				jump(&lanes[i], shift);
+	}
+	for (int i = 0; i < LANES; i++)
+		while (open(&lanes[i]))
+			jump(&lanes[i], shift);
+}
+
+struct place {
+	const char *begin, *end;        /* of the text that is there */
+	const char *previous, *counted; /* the latest message; up to where lines are counted */
+	int strength;
+};
+
+static void consider(struct scan *s, struct place *at, const char *p)
+{
+	const struct oom_trigger *t = oom_trigger_at(p, (size_t)(at->end - p), at->begin);
+
+	if (!t || (same_message(at->previous, p) && t->strength <= at->strength))
+		return;
+	s->line += lines_in(at->counted, p);
+	at->counted = p;
+	found(s, at->begin, p, at->end, t);
+	at->previous = p;
+	at->strength = t->strength;
+}
+
+static void go_through(struct scan *s, struct place *at, struct lane *l)
+{
+	for (size_t k = 0; k < l->n; k++)
+		consider(s, at, l->hit[k]);
+	while (l->w < l->end) {
+		l->n = 0;
+		jump(l, s->shift);
+		if (l->n)
+			consider(s, at, l->hit[0]);
+	}
+}
+
 /* Triggers that begin in [from, to). */
 static void search(struct scan *s, const char *begin, const char *from, const char *to, const char *end)
 {
-	const char *previous = NULL, *counted = from;
 	const char *const stop = to + OOM_TRIGGER_MIN - 1 < end ? to + OOM_TRIGGER_MIN - 1 : end;
-	const uint8_t *const shift = s->shift;
-	int strength = 0;
+	struct place at = {.begin = begin, .end = end, .counted = from};
+	struct lane lanes[LANES];
 
-	for (const char *w = from + OOM_TRIGGER_MIN - 1; w < stop;) {
-		const uint8_t skip = shift[oom_trigger_hash(w)];
-		const char *p = w - OOM_TRIGGER_MIN + 1;
-		const struct oom_trigger *t;
-
-		if (skip) {
-			w += skip;
-			continue;
-		}
-		w++;
-		t = oom_trigger_at(p, (size_t)(end - p), begin);
-		if (!t || (same_message(previous, p) && t->strength <= strength))
-			continue;
-		s->line += lines_in(counted, p);
-		counted = p;
-		found(s, begin, p, end, t);
-		previous = p;
-		strength = t->strength;
+	for (const char *w = from + OOM_TRIGGER_MIN - 1; w < stop; w = lanes[LANES - 1].end) {
+		skim(lanes, w, stop - w > PIECE ? w + PIECE : stop, s->shift);
+		for (int i = 0; i < LANES; i++)
+			go_through(s, &at, &lanes[i]);
 	}
-	s->line += lines_in(counted, to);
+	s->line += lines_in(at.counted, to);
 }
 
 bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out)
