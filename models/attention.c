@@ -33,10 +33,12 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
 	const struct oom_dim heads = {a->heads, "n_heads"};
 	const enum oom_dtype dt = (enum oom_dtype)q.dt;
-	struct oom_val w, p;
+	struct oom_val w, p, spread[2];
 
 	k = repeat_kv(t, a, k, a->d);
 	v = repeat_kv(t, a, v, a->dv);
+	spread[0] = oom_share(t, k);            /* key_states and value_states, locals until it returns */
+	spread[1] = oom_share(t, v);
 	w = oom_op_bmm(t, "scores", q, k, scores, heads, a->d);
 	if (a->scale_after)
 		w = oom_op_unary(t, OOM_SCALE, w);
@@ -63,6 +65,8 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 		v = oom_op_merge_heads(t, v);
 		oom_drop(t, w);
 	}
+	oom_drop(t, spread[0]);
+	oom_drop(t, spread[1]);
 	return v;
 }
 
@@ -99,7 +103,7 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 }
 
 /* apply_rotary_pos_emb: both arguments stay alive until both results exist. */
-static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val *q, struct oom_val *k)
+static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val *q, struct oom_val *k, struct oom_val *inner)
 {
 	const uint64_t rot = a->rot_dim ? a->rot_dim : a->d;
 	const enum oom_dtype dt = (enum oom_dtype)q->dt;
@@ -117,8 +121,25 @@ static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val 
 		*q = oom_op_cast(t, *q, OOM_F32);
 		*k = oom_op_cast(t, *k, OOM_F32);
 	}
-	*q = oom_rope_apply(t, *q, &r, a->heads, a->d, rot);
-	*k = oom_rope_apply(t, *k, &r, a->kv_heads, a->d, rot);
+	if (a->rope_inline && rot < a->d) {     /* query_rot, query_pass and theirs live as long as the module */
+		const uint64_t heads[2] = {a->heads, a->kv_heads};
+		struct oom_val *x[2] = {q, k};
+
+		for (int i = 0; i < 2; i++) {
+			struct oom_val part = oom_op_slice(t, oom_keep(*x[i]), x[i]->mono, (struct oom_dim){heads[i] * rot, "heads * rotary_dim"});
+
+			inner[i] = oom_rope_apply(t, part, &r, heads[i], rot, rot);
+		}
+		for (int i = 0; i < 2; i++) {
+			struct oom_val rest = oom_op_slice(t, oom_keep(*x[i]), x[i]->mono, (struct oom_dim){heads[i] * (a->d - rot), NULL});
+
+			inner[2 + i] = *x[i];
+			*x[i] = oom_op_cat(t, oom_keep(inner[i]), rest, (struct oom_dim){heads[i] * a->d, "heads * head_dim"});
+		}
+	} else {
+		*q = oom_rope_apply(t, *q, &r, a->heads, a->d, rot);
+		*k = oom_rope_apply(t, *k, &r, a->kv_heads, a->d, rot);
+	}
 	if (a->rope_cat && rot == a->d) {       /* torch.cat([rotated, rest]) of nothing left: a copy */
 		*q = oom_op_copy(t, "cat", *q);
 		*k = oom_op_copy(t, "cat", *k);
@@ -142,7 +163,7 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	const bool cross = !oom_is_none(a->kv_from);
 	struct oom_val src = cross ? oom_keep(a->kv_from) : oom_keep(x);
-	struct oom_val q, k, v, gate = oom_none(), local[3];
+	struct oom_val q, k, v, gate = oom_none(), local[3], inner[4] = {oom_none(), oom_none(), oom_none(), oom_none()};
 
 	if (a->gate_in_q) {
 		const struct oom_dim halves[2] = {qd, qd};
@@ -168,7 +189,7 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	if (a->gated)
 		gate = oom_op_linear(t, "gate_proj", oom_keep(x), qd, a->gate_bias ? OOM_BIAS : 0);
 	if (a->rope)
-		rotate(t, a, &q, &k);
+		rotate(t, a, &q, &k, inner);
 	if (a->qk_norm && a->qk_norm_late) {
 		q = oom_norm(t, a->norm, "q_norm", q, a->d);
 		k = oom_norm(t, a->norm, "k_norm", k, a->d);
@@ -195,6 +216,8 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 		oom_drop(t, gate);
 	for (int i = 0; i < 3; i++)
 		oom_drop(t, local[i]);
+	for (int i = 0; i < 4; i++)
+		oom_drop(t, inner[i]);
 	oom_done(t, x);
 	return q;
 }

@@ -41,6 +41,7 @@ struct oom_attn {
 	bool repeat_kv;                 /* sdpa with grouped heads spread out, mask or not (Moshi) */
 	bool rope_fp32;                 /* q and k rotated in fp32 */
 	bool gated;                     /* output times sigmoid(gate_proj(x)) (AFMoE) */
+	bool rope_inline;               /* the parts rotated are locals of the module, not of a function (Phi, StableLM) */
 	bool rope_cat;                  /* rotated and passed parts joined although nothing passes */
 	bool rope_sections;             /* tables of three axes merged anew in every layer */
 	bool rope_spread;               /* halves of cos and sin repeated in place: new tables in every layer */

@@ -24,7 +24,7 @@ static const struct {
 	[OOM_ADD_SCALAR] = {"add", 0, 0, false},  [OOM_LOGSIGMOID] = {"log_sigmoid", 1, 0, false},
 	[OOM_RELU6] = {"hardtanh", 1, 0, false},  [OOM_CUMSUM] = {"cumsum", 0, 2, true},
 	[OOM_ERF] = {"erf", 1, 4, false},         /* 2 / sqrt(pi) * exp(-(self.pow(2))) * grad */
-	[OOM_GELU_PYTHON] = {"GeLUFunction", 1, 2, false},   /* BLOOM's autograd.Function: input kept, backward in Python */
+	[OOM_GELU_PYTHON] = {"GeLUFunction", 1, 4, false},   /* BLOOM's autograd.Function: input kept, backward in Python */
 };
 
 static bool wants_grad(const struct oom_tape *t, struct oom_val a)

@@ -25,46 +25,59 @@ struct layer {
 	struct oom_val mask;
 };
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
+/* Everything made here has a name until the module returns; the probabilities are handed to the block. */
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val *probs)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), heads = D(a->n_heads);
-	struct oom_val qkv, part[3], w, p;
+	struct oom_val qkv, part[3], scores, w, p;
 	enum oom_dtype dt;
 
 	qkv = oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), OOM_BIAS);
 	for (int i = 0; i < 3; i++)             /* fused_qkv[..., i, :].transpose(1, 2): select, a view */
 		part[i] = oom_op_heads(t, oom_op_slice(t, oom_keep(qkv), qkv.mono, h));
-	oom_drop(t, qkv);
+	for (int i = 0; i < 3; i++)
+		part[i] = oom_op_copy(t, "reshape", part[i]);
 	dt = (enum oom_dtype)part[0].dt;
-	w = oom_op_bmm(t, "baddbmm", part[0], part[1], t->m_bss, heads, a->head_dim);
-	if (!oom_is_none(l->mask))
-		w = oom_op_add(t, w, oom_keep(l->mask));
+	scores = oom_op_bmm(t, "baddbmm", oom_keep(part[0]), oom_keep(part[1]), t->m_bss, heads, a->head_dim);
+	w = oom_is_none(l->mask) ? oom_share(t, scores) : oom_op_add(t, oom_keep(scores), oom_keep(l->mask));
 	p = oom_op_cast(t, oom_op_softmax(t, oom_keep(w), true), dt);
 	p = oom_op_dropout(t, p, a->attn_dropout);
-	p = oom_op_merge_heads(t, oom_op_bmm(t, "attention", p, part[2], t->m_bs, h, oom_mono_now(t, t->m_s)));
-	p = oom_op_linear(t, "dense", p, h, OOM_BIAS);
-	oom_drop(t, w);                         /* attn_weights, a local of the module */
-	return oom_op_dropout(t, p, a->dropout);
+	*probs = oom_share(t, p);
+	p = oom_op_merge_heads(t, oom_op_bmm(t, "attention", p, oom_keep(part[2]), t->m_bs, h, oom_mono_now(t, t->m_s)));
+	p = oom_op_dropout(t, oom_op_linear(t, "dense", p, h, OOM_BIAS), a->dropout);
+	for (int i = 0; i < 3; i++)
+		oom_drop(t, part[i]);
+	oom_drop(t, qkv);
+	oom_drop(t, scores);
+	oom_drop(t, w);
+	return p;
 }
 
+/* The caller keeps a layer's (hidden, probabilities) until the next layer has returned its own. */
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	struct oom_val h, y;
+	struct oom_val h, y, g, probs, before = oom_none();
 
-	(void)i;
+	if (i && !t->recompute && (!t->grad || t->packing))
+		before = oom_new(t, "probabilities of the layer before", t->m_bss, D(a->n_heads),
+				 (enum oom_dtype)(t->amp ? t->amp_dt : x.dt));
 	h = oom_op_layer_norm(t, "input_layernorm", oom_keep(x), 0, true, true);
-	y = attention(t, l, oom_keep(h));
+	y = attention(t, l, oom_keep(h), &probs);
 	x = oom_op_add(t, a->extra[POST_RESIDUAL] ? oom_keep(h) : x, y);
+	y = oom_op_layer_norm(t, "post_attention_layernorm", oom_keep(x), 0, true, true);
 	oom_drop(t, h);
-	h = oom_op_layer_norm(t, "post_attention_layernorm", oom_keep(x), 0, true, true);
-	y = oom_op_linear(t, "dense_h_to_4h", oom_keep(h), D(a->d_ff), OOM_BIAS);
-	y = oom_op_unary(t, OOM_GELU_PYTHON, y);
-	y = oom_op_linear(t, "dense_4h_to_h", y, D(a->d_model), OOM_BIAS);
+	h = y;
+	g = oom_op_linear(t, "dense_h_to_4h", oom_keep(h), D(a->d_ff), OOM_BIAS);
+	g = oom_op_unary(t, OOM_GELU_PYTHON, g);
+	y = oom_op_linear(t, "dense_4h_to_h", oom_keep(g), D(a->d_model), OOM_BIAS);
 	x = oom_op_add(t, a->extra[POST_RESIDUAL] ? oom_keep(h) : x, oom_op_dropout(t, y, a->dropout));
+	oom_drop(t, g);
 	oom_drop(t, h);
+	oom_drop(t, probs);
+	oom_drop(t, before);
 	return x;
 }
 

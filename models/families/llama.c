@@ -164,6 +164,11 @@ static void parse_own(struct oom_arch *a)
 	a->extra[EMBED_MORE] = a->extra[MOSHI] ? 1 : is_type(a, "mllama_text_model") ? 8 : 0;
 	a->float_logits = a->extra[EMBED_MORE] != 0;
 	a->tie = a->tie && !a->extra[EMBED_MORE];      /* head and embedding differ in length */
+	if (is_type(a, "stablelm")) {
+		if (oom_read_bool(r, "use_parallel_residual", false))
+			a->extra[FLAGS] |= PARALLEL;
+		a->dropout = oom_read_real(r, "hidden_dropout", 0);
+	}
 	if (is_type(a, "helium")) {
 		a->o_bias = false;
 		if (a->n_heads * a->head_dim != a->d_model)
@@ -472,6 +477,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		at.rope = NULL;
 	at.repeat_kv = a->extra[MOSHI];
 	at.o_square = is_type(a, "helium");
+	at.rope_inline = is_type(a, "phi") || is_type(a, "stablelm");
 	if (a->extra[MOSHI])                    /* every layer makes its own tables */
 		rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
 	at.o_norm = flags & SUB_NORM ? "attn_sub_norm" : NULL;
@@ -487,6 +493,16 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		oom_drop(t, y);
 		oom_drop(t, h);
 		return sum;
+	}
+	if (is_type(a, "stablelm")) {           /* the normed input, both branches: names of their own to the end */
+		struct oom_val y = oom_attention(t, &at, oom_keep(h)), z;
+
+		x = oom_op_add(t, x, oom_keep(y));
+		z = feed_forward(t, a, kind, oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0));
+		x = oom_op_add(t, x, oom_op_dropout(t, z, a->dropout));
+		oom_drop(t, y);
+		oom_drop(t, h);
+		return x;
 	}
 	h = flags & FUSED ? fused_attention(t, &at, h) : oom_attention(t, &at, h);
 	if (a->extra[MOSHI]) {
