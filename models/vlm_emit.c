@@ -26,14 +26,14 @@ static uint64_t feature_layers(struct oom_emit *e, const char *key)
 }
 
 /* hidden_states[vision_feature_layer]: the last layer counted from, and no norm behind it. */
-static void used_layers(struct oom_emit *e, struct oom_tower *w, const char *key)
+static void used_layers(struct oom_emit *e, struct oom_tower *w, const char *key, double def)
 {
 	const struct oom_key *k = oom_read_key(&e->outer, key);
 	const bool list = k && k->type == OOM_KEY_LIST;
 	double most = 0;
 
 	for (uint32_t i = 0; i < (list ? k->n_items : 1) && i < 1024; i++) {
-		const double at = list ? oom_read_item_real(&e->outer, key, i, -2) : oom_read_real(&e->outer, key, -2);
+		const double at = list ? oom_read_item_real(&e->outer, key, i, def) : oom_read_real(&e->outer, key, def);
 		const double used = at < 0 ? (double)w->layers + 1 + at : at;
 
 		most = used > most ? used : most;
@@ -68,7 +68,7 @@ struct oom_val oom_emit_llava(struct oom_emit *e)
 	if (!strcmp(type, "video_llava"))
 		oom_drop(t, tower(e, 1, &w));   /* the video tower, of the image tower's config */
 	oom_tower_read(&w, &e->part[1], e->v->part[1].type);
-	used_layers(e, &w, vip ? "vision_feature_layers" : "vision_feature_layer");
+	used_layers(e, &w, vip ? "vision_feature_layers" : "vision_feature_layer", -2);
 	x = oom_tower_run(e, &w);
 	if (w.flags & OOM_TOWER_CLASS && strcmp(oom_read_string(&e->outer, "vision_feature_select_strategy", "default"), "full"))
 		x = without_class(e, x);
@@ -90,8 +90,12 @@ struct oom_val oom_emit_siglip(struct oom_emit *e)
 	const char *type = e->v->type;
 	const uint64_t d = e->a->d_model;
 	struct oom_tower w;
-	struct oom_val x = tower(e, 1, &w);
+	struct oom_val x;
 
+	oom_tower_read(&w, &e->part[1], e->v->part[1].type);
+	if (!strcmp(type, "aya_vision"))
+		used_layers(e, &w, "vision_feature_layer", -1);
+	x = oom_tower_run(e, &w);
 	t->scope = "multi_modal_projector";
 	if (!strcmp(type, "paligemma"))
 		return linear(e, "linear", x, oom_read_count_or(&e->outer, "projection_dim", d), true);

@@ -13,55 +13,25 @@
 
 extern const struct oom_family oom_family_vlm_text, oom_family_caption, oom_family_t5;
 
+/* The sub configs' keys that vlm_list.h speaks of; "" is the whole file. */
 #define TEXT_VISION {"text_config", "vision_config"}
 #define TEXT_AUDIO {"text_config", "audio_config"}
+#define TEXT_VISION_HIGH_RES_VISION {"text_config", "vision_config", "high_res_vision_config"}
+#define TEXT_VISION_QFORMER {"text_config", "vision_config", "qformer_config"}
+#define TEXT_VISION_PERCEIVER {"text_config", "vision_config", "perceiver_config"}
+#define TEXT_VISION_VQ {"text_config", "vision_config", "vq_config"}
+#define FILE_VQ {"", "vq_config"}
+#define TEXT_VQ {"text_config", "vq_config"}
+#define FILE_VISION_PERCEIVER {"", "vision_config", "perceiver_config"}
+#define TEXT_VISION_AUDIO {"text_config", "vision_config", "audio_config"}
+#define FILE {""}
+#define TEXT {"text_config"}
+#define TEXT_ENCODER_PROJECTOR {"text_config", "encoder_config", "projector_config"}
+#define TEXT_ACOUSTIC_TOKENIZER_ENCODER_SEMANTIC_TOKENIZER_ENCODER {"text_config", "acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"}
 static const struct oom_composition compositions[] = {
-	{"llava", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_LIST}, {"llava_next", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS},
-	{"llava_next_video", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS}, {"llava_onevision", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS},
-	{"vipllava", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS}, {"video_llava", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS},
-	{"gemma3", TEXT_VISION, oom_emit_siglip, OOM_VLM_SHIFT_FP32 | OOM_VLM_RUNS | OOM_VLM_EXACT}, {"shieldgemma2", TEXT_VISION, oom_emit_siglip, OOM_VLM_SHIFT_FP32 | OOM_VLM_RUNS},
-	{"paligemma", TEXT_VISION, oom_emit_siglip, OOM_VLM_RUNS}, {"aya_vision", TEXT_VISION, oom_emit_siglip, OOM_VLM_RUNS},
-	{"cohere2_vision", TEXT_VISION, oom_emit_siglip, OOM_VLM_RUNS}, {"deepseek_vl", TEXT_VISION, oom_emit_siglip, OOM_VLM_RUNS},
-	{"qwen2_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT | OOM_VLM_RUNS}, {"qwen2_5_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT | OOM_VLM_RUNS},
-	{"qwen3_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS}, {"qwen3_vl_moe", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS},
-	{"qwen3_5", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS}, {"qwen3_5_moe", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS},
-	{"cosmos3_omni", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS}, {"exaone4_5", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS},
-	{"internvl", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS}, {"qianfan_ocr", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS},
-	{"idefics3", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS}, {"smolvlm", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS},
-	{"lfm2_vl", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS}, {"video_llama_3", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS},
-	{"paddleocr_vl", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS},
-	{"mistral3", TEXT_VISION, oom_emit_pixtral, OOM_VLM_RUNS}, {"lighton_ocr", TEXT_VISION, oom_emit_pixtral, OOM_VLM_RUNS},
-	{"glm4v", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS}, {"glm46v", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS}, {"glmga", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS},
-	{"glm4v_moe", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS}, {"glm_ocr", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS},
-	{"got_ocr2", TEXT_VISION, oom_emit_sam, 0}, {"pp_chart2table", TEXT_VISION, oom_emit_sam, 0},
-	{"deepseek_vl_hybrid", {"text_config", "vision_config", "high_res_vision_config"}, oom_emit_hybrid, 0},
-	{"blip-2", {"text_config", "vision_config", "qformer_config"}, oom_emit_qformer, 0},
-	{"instructblip", {"text_config", "vision_config", "qformer_config"}, oom_emit_qformer, 0},
-	{"instructblipvideo", {"text_config", "vision_config", "qformer_config"}, oom_emit_qformer, 0},
-	{"idefics2", {"text_config", "vision_config", "perceiver_config"}, oom_emit_perceiver, 0},
-	{"aria", TEXT_VISION, oom_emit_aria, 0}, {"janus", {"text_config", "vision_config", "vq_config"}, oom_emit_janus, 0},
-	{"chameleon", {"", "vq_config"}, oom_emit_chameleon, 0}, {"emu3", {"text_config", "vq_config"}, oom_emit_emu3, 0},
-	{"mllama", TEXT_VISION, oom_emit_mllama, OOM_VLM_TEXT_TIE}, {"ernie4_5_vl_moe", TEXT_VISION, oom_emit_ernie, 0},
-	{"idefics", {"", "vision_config", "perceiver_config"}, oom_emit_idefics, 0},
-	{"gemma4", {"text_config", "vision_config", "audio_config"}, oom_emit_gemma4, 0},
-	{"gemma4_unified", {"text_config", "vision_config", "audio_config"}, oom_emit_gemma4, 0},
-	{"blip", TEXT_VISION, oom_emit_blip, 0},
-	{"kosmos-2", TEXT_VISION, oom_emit_kosmos, 0}, {"kosmos-2.5", TEXT_VISION, oom_emit_kosmos, 0},
-	{"pix2struct", TEXT_VISION, oom_emit_pix2struct, 0}, {"pp_formulanet", TEXT_VISION, oom_emit_formula, OOM_VLM_TEXT_TIE},
-	{"udop", {""}, oom_emit_udop, 0}, {"minicpmv4_6", TEXT_VISION, oom_emit_minicpm, 0},
-	{"minimax_m3_vl", TEXT_VISION, oom_emit_minimax, 0},
-	{"ovis2", TEXT_VISION, oom_emit_ovis, 0}, {"llama4", TEXT_VISION, oom_emit_llama4, OOM_VLM_SHIFT},
-	{"fuyu", {"text_config"}, oom_emit_fuyu, 0}, {"florence2", TEXT_VISION, oom_emit_florence, 0},
-	{"qwen2_5_omni_thinker", {"text_config", "vision_config", "audio_config"}, oom_emit_omni, 0},
-	{"qwen3_omni_moe_thinker", {"text_config", "vision_config", "audio_config"}, oom_emit_omni, 0},
-	{"qwen2_audio", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO | OOM_VLM_SHIFT}, {"voxtral", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO},
-	{"voxtral_realtime", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO},
-	{"audioflamingo3", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO},
-	{"musicflamingo", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO}, {"glmasr", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO},
-	{"granite_speech", {"text_config", "encoder_config", "projector_config"}, oom_emit_granite_speech,
-	 OOM_VLM_AUDIO | OOM_VLM_SHIFT},
-	{"vibevoice_asr", {"text_config", "acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"}, oom_emit_vibevoice,
-	 OOM_VLM_AUDIO},
+#define COMPOSITION(type, parts, emit, flags) {type, parts, emit, flags},
+#include "vlm_list.h"
+#undef COMPOSITION
 };
 
 /* Text configs whose model is another type's under a name of its own (their classes inherit it). */
@@ -328,15 +298,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const char *const types[] = {
-	"llava", "llava_next", "llava_next_video", "llava_onevision", "vipllava", "video_llava", "gemma3", "shieldgemma2",
-	"paligemma", "aya_vision", "cohere2_vision", "deepseek_vl", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5",
-	"qwen3_5_moe", "cosmos3_omni", "exaone4_5", "internvl", "qianfan_ocr", "idefics3", "smolvlm", "lfm2_vl", "video_llama_3",
-	"paddleocr_vl", "mistral3", "lighton_ocr", "glm4v", "glm46v", "glmga", "glm4v_moe", "glm_ocr", "got_ocr2",
-	"pp_chart2table", "deepseek_vl_hybrid", "blip-2", "instructblip", "instructblipvideo", "idefics2", "aria", "janus",
-	"ovis2", "llama4", "fuyu", "florence2", "chameleon", "emu3", "mllama", "ernie4_5_vl_moe", "idefics", "blip", "kosmos-2",
-	"kosmos-2.5", "pix2struct", "pp_formulanet", "udop", "minicpmv4_6", "minimax_m3_vl", "gemma4", "gemma4_unified",
-	"qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", "qwen2_audio", "voxtral", "voxtral_realtime", "audioflamingo3",
-	"musicflamingo", "glmasr", "granite_speech", "vibevoice_asr", NULL};
+#define COMPOSITION(type, parts, emit, flags) type,
+#include "vlm_list.h"
+#undef COMPOSITION
+	NULL};
 
 const struct oom_family oom_family_vlm = {
 	.name = "vlm",
