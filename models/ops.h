@@ -52,6 +52,8 @@ enum oom_unary {
 enum oom_linear_flags { OOM_BIAS = 1, OOM_NO_LORA = 2, OOM_IS_HEAD = 4, OOM_NO_QUANT = 8, OOM_LORA_NOT_ALL = 16,
 			OOM_NOT_LEAF = 32 };     /* x @ weight.T: autocast caches copies of leaves only */
 
+/* Whether the plan's LoRA adapts a linear layer of this name (flags as oom_op_linear's). */
+bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags);
 /* Whether PEFT turns this module name into a parameter's for the model type (lora_param.c). */
 bool oom_lora_translated(const struct oom_tape *t, const char *word);
 /* Width of each element type's parameters under the plan: trainable, storage type, quantisation. */

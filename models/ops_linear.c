@@ -1,6 +1,7 @@
 /* Matrix multiplies: nn.Linear with adapters and 4-bit weights, batched products, convolutions. */
 #include <string.h>
 
+#include "arch.h"
 #include "ops.h"
 
 static bool wants_grad(const struct oom_tape *t, struct oom_val a)
@@ -139,15 +140,19 @@ static bool word_in(const char *list, const char *word)
 	return false;
 }
 
-/* PEFT matches the last word of the module's name; all-linear takes every linear layer but the output head
+/* PEFT matches the last word of the module's name; all-linear takes every linear layer but the one that
+ * get_output_embeddings() names, which classifiers do not have: without a task type their head is adapted too
  * (peft/tuners/tuners_utils.py _maybe_include_all_linear_layers). */
-static bool adapted(const struct oom_tape *t, const char *name, unsigned flags)
+bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags)
 {
-	if (!t->plan->lora_r || (flags & (OOM_NO_LORA | OOM_IS_HEAD)))
+	const bool classifier = t->arch->task == OOM_TASK_SEQ_CLS || t->arch->task == OOM_TASK_IMAGE_CLS;
+	const bool all = !strcmp(t->plan->lora_targets, "all-linear");
+
+	if (!t->plan->lora_r || flags & OOM_NO_LORA || (flags & OOM_IS_HEAD && !(all && classifier)))
 		return false;
 	if (oom_lora_translated(t, name))
 		return false;
-	if (!strcmp(t->plan->lora_targets, "all-linear"))
+	if (all)
 		return !(flags & OOM_LORA_NOT_ALL);
 	return word_in(t->plan->lora_targets, name);
 }
@@ -179,7 +184,7 @@ static struct oom_val lora(struct oom_tape *t, struct oom_val x, struct oom_val 
 struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in, struct oom_dim out,
 				unsigned flags)
 {
-	const bool lo = adapted(t, name, flags);
+	const bool lo = oom_lora_adapts(t, name, flags);
 	const bool nf4 = t->plan->qlora && !(flags & (OOM_IS_HEAD | OOM_NO_QUANT));
 	struct oom_val w, bias = oom_none(), y, lx = oom_none();
 	const char *scope = t->scope;
@@ -222,7 +227,7 @@ void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64
 	oom_param(t, "weight", out, in, OOM_P_LINEAR | OOM_P_UNUSED | (nf4 ? OOM_P_NF4 : 0));
 	if (flags & OOM_BIAS)
 		oom_param(t, "bias", 0, out, OOM_P_UNUSED);
-	if (adapted(t, name, flags)) {
+	if (oom_lora_adapts(t, name, flags)) {
 		oom_param(t, "lora_A.weight", r, in, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED);
 		oom_param(t, "lora_B.weight", out, r, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED);
 	}
@@ -243,7 +248,7 @@ void oom_idle_linear(struct oom_tape *t, const char *name, uint64_t in, uint64_t
 	oom_drop(t, oom_param(t, "weight", out, in, OOM_P_UNUSED | OOM_P_LINEAR | (nf4 ? OOM_P_NF4 : 0)));
 	if (flags & OOM_BIAS)
 		oom_drop(t, oom_param(t, "bias", 0, out, OOM_P_UNUSED));
-	if (adapted(t, name, flags)) {
+	if (oom_lora_adapts(t, name, flags)) {
 		oom_drop(t, oom_param(t, "lora_A.weight", (uint64_t)t->plan->lora_r, in, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED));
 		oom_drop(t, oom_param(t, "lora_B.weight", out, (uint64_t)t->plan->lora_r, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED));
 	}

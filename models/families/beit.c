@@ -148,7 +148,7 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 		return m.x;
 	l->side = m.h;
 	l->tokens = m.h * m.w + 1;
-	x = oom_map_tokens(t, m);
+	x = oom_input_grads(t, oom_map_tokens(t, m));
 	cls = oom_op_expand(t, cls, t->m_b, d);
 	cls.perm = false;
 	x = oom_op_cat_into(t, cls, x, oom_tokens_of(t, l->tokens), d);

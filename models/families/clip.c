@@ -83,6 +83,17 @@ static void used(struct oom_tape *t, const char *name, uint64_t rows, uint64_t c
 	oom_drop(t, p);
 }
 
+/* A linear layer of the head; its adapter, when it gets one, has no gradient either. */
+static void used_linear(struct oom_tape *t, const char *name, uint64_t out, uint64_t in)
+{
+	used(t, name, out, in, OOM_P_LINEAR, true);
+	used(t, "bias", 0, out, 0, true);
+	if (oom_lora_adapts(t, name, 0)) {
+		used(t, "lora_A.weight", (uint64_t)t->plan->lora_r, in, OOM_P_LORA | OOM_P_LINEAR, true);
+		used(t, "lora_B.weight", out, (uint64_t)t->plan->lora_r, OOM_P_LORA | OOM_P_LINEAR, true);
+	}
+}
+
 /* SigLIP's pooling head (nn.MultiheadAttention of a probe over the patches, layer norm, MLP): its result is returned, but
  * the classifier does not look at it.  No gradient; what its graph keeps lives until the model's output is given up. */
 static void pooling_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t n, struct oom_val held[3])
@@ -101,14 +112,11 @@ static void pooling_head(struct oom_tape *t, const struct oom_arch *a, struct oo
 	held[0] = oom_new(t, "clone", oom_tokens_of(t, n), (struct oom_dim){d, "d_model"}, dt);  /* transposed: folded into a copy */
 	kv = oom_new(t, "key and value", oom_tokens_of(t, n), (struct oom_dim){2 * d, "2 * d_model"}, dt);
 	held[1] = oom_op_copy(t, "contiguous", kv);
-	used(t, "out_proj.weight", d, d, OOM_P_LINEAR, true);
-	used(t, "out_proj.bias", 0, d, 0, true);
+	used_linear(t, "out_proj", d, d);
 	used(t, "layernorm.weight", 0, d, OOM_P_NORM, false);
 	used(t, "layernorm.bias", 0, d, OOM_P_NORM, false);
-	used(t, "fc1.weight", a->d_ff, d, OOM_P_LINEAR, true);
-	used(t, "fc1.bias", 0, a->d_ff, 0, true);
-	used(t, "fc2.weight", d, a->d_ff, OOM_P_LINEAR, true);
-	used(t, "fc2.bias", 0, d, 0, true);
+	used_linear(t, "fc1", a->d_ff, d);
+	used_linear(t, "fc2", d, a->d_ff);
 	for (int i = 0; i < 3 && !grad; i++) {
 		oom_drop(t, held[i]);
 		held[i] = oom_none();
@@ -125,7 +133,7 @@ static struct oom_val rows_of_patches(struct oom_tape *t, const struct oom_arch 
 
 	x.dt = t->plan->precision == OOM_FP16 ? OOM_DT_F16 :
 	       t->plan->precision == OOM_BF16 || t->plan->precision == OOM_BF16_AMP ? OOM_DT_BF16 : OOM_F32;
-	x = oom_op_linear(t, "patch_embedding", x, d, OOM_BIAS);
+	x = oom_input_grads(t, oom_op_linear(t, "patch_embedding", x, d, OOM_BIAS));
 	t->scope = "position_embedding";
 	pos = oom_param(t, "weight", a->max_positions, a->d_model, OOM_P_EMBEDDING);
 	pos.mono = oom_length_of(t, a->max_positions);
@@ -159,7 +167,7 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, u
 								   .bias = !a->extra[CLASS_TOKEN]});
 	if (t->status)
 		return m.x;
-	x = oom_map_tokens(t, m);
+	x = oom_input_grads(t, oom_map_tokens(t, m));
 	n = m.h * m.w + a->extra[CLASS_TOKEN];
 	*tokens = n;
 	oom_buffer(t, n, OOM_I64);              /* position_ids */
