@@ -16,7 +16,7 @@ struct group {
 	bool science;                   /* found only with what must be allowed */
 	uint64_t short_bytes;           /* of the cards, when nothing fits */
 	bool layout;                    /* nothing could even run */
-	struct oom_host_need need;      /* of the plan found */
+	struct oom_host_need need[1 + OOM_ALTERNATIVES];        /* of the plan found, and of those beside it */
 };
 struct finder {
 	const struct oom_offers *offers;
@@ -63,15 +63,25 @@ static struct oom_plan launched(const struct finder *f, const struct oom_gpu *ca
 	return p;
 }
 
+/* The best plan, or one of those that it does not dominate. */
+static const struct oom_candidate *candidate(const struct group *g, size_t i)
+{
+	return i ? &g->found.alternative[i - 1] : &g->found.best;
+}
+
 /* Host memory and disk follow from the plan alone: once a group, not once an offer. */
 static enum oom_status host_of(struct finder *f, struct group *g)
 {
-	struct oom_eval e;
-	const enum oom_status st = oom_evaluate(f->ev, f->model, &g->found.best.plan, OOM_EVAL_FAST, &e, f->err);
+	for (size_t i = 0; i <= g->found.n_alternatives; i++) {
+		const struct oom_plan *p = &candidate(g, i)->plan;
+		struct oom_eval e;
+		const enum oom_status st = oom_evaluate(f->ev, f->model, p, OOM_EVAL_FAST, &e, f->err);
 
-	if (!st)
-		g->need = oom_host_need(&g->found.best.plan, &e);
-	return st;
+		if (st)
+			return st;
+		g->need[i] = oom_host_need(p, &e);
+	}
+	return OOM_OK;
 }
 
 static enum oom_status search(struct finder *f, struct group *g)
@@ -128,6 +138,8 @@ static enum oom_status group_of(struct finder *f, const struct oom_offer *o, int
 
 static void host_and_disk(const struct oom_offer *o, struct oom_box *b)
 {
+	b->shortage = OOM_BOX_FITS;
+	b->short_bytes = 0;
 	if (!isnan(o->host_ram_gib) && (double)b->need.ram_peak > o->host_ram_gib * 1073741824.0) {
 		b->shortage = OOM_BOX_RAM;
 		b->short_bytes = b->need.ram_peak - (uint64_t)(o->host_ram_gib * 1073741824.0);
@@ -140,7 +152,6 @@ static void host_and_disk(const struct oom_offer *o, struct oom_box *b)
 static void fill(const struct finder *f, const struct oom_offer *o, const struct group *g, struct oom_box *b)
 {
 	const double hour = f->q->spot ? o->spot_usd_h : o->ondemand_usd_h;
-	const double tokens = g->found.found && g->found.best.plan.seq_len > 0 ? (double)g->found.best.plan.seq_len : 1;
 
 	*b = (struct oom_box){.offer = o, .nodes = g->nodes, .plan = g->found.best, .needs_science = g->science,
 			      .usd_h = hour * (double)g->nodes, .tokens_per_s = NAN, .usd_per_mtokens = NAN,
@@ -150,12 +161,22 @@ static void fill(const struct finder *f, const struct oom_offer *o, const struct
 		b->short_bytes = g->short_bytes;
 		return;
 	}
-	b->tokens_per_s = tokens / b->plan.seconds_per_sample;
+	/* where the fastest plan asks too much of the host, one that asks less; short of all, the fastest says by how much */
+	for (size_t i = 0; i <= g->found.n_alternatives; i++) {
+		struct oom_box other = *b;
+
+		other.plan = *candidate(g, i);
+		other.need = g->need[i];
+		host_and_disk(o, &other);
+		if (!i || other.shortage == OOM_BOX_FITS)
+			*b = other;
+		if (b->shortage == OOM_BOX_FITS)
+			break;
+	}
+	b->tokens_per_s = (b->plan.plan.seq_len > 0 ? (double)b->plan.plan.seq_len : 1) / b->plan.seconds_per_sample;
 	b->usd_per_mtokens = b->usd_h / 3600 / b->tokens_per_s * 1e6;
 	b->ondemand_usd_per_mtokens = o->ondemand_usd_h * (double)g->nodes / 3600 / b->tokens_per_s * 1e6;
 	b->spot_usd_per_mtokens = o->spot_usd_h * (double)g->nodes / 3600 / b->tokens_per_s * 1e6;
-	b->need = g->need;
-	host_and_disk(o, b);
 }
 
 static bool wanted(const struct finder *f, const struct oom_offer *o)

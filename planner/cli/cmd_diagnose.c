@@ -21,7 +21,7 @@ static const char *size_text(uint64_t bytes)
 
 static void text(const struct oom_crash *c)
 {
-	char words[40];
+	char words[40], cards[200];
 
 	printf("%s, %s%s%s", c->framework, c->format, *c->exception ? ", " : "", c->exception);
 	if (c->rank >= 0)
@@ -33,6 +33,8 @@ static void text(const struct oom_crash *c)
 		if (c->known[n])
 			printf("  %-22s %12s\n", words, size_text(c->bytes[n]));
 	}
+	if (*oom_crash_cards(c, cards, sizeof(cards)))
+		printf("  a card of that size: %s\n", cards);
 	for (size_t i = 0; i < c->n_processes; i++)
 		printf("  process %-14" PRId64 " %12s\n", c->process[i].pid, size_text(c->process[i].bytes));
 	if (!c->known[OOM_CRASH_TRIED])

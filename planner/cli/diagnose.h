@@ -30,6 +30,9 @@ void oom_compare_json(struct oom_json *j, const struct oom_comparison *m);
 /* The keys of one crash, into the object that is open. */
 void oom_crash_json(struct oom_json *j, const struct oom_crash *c, const char *file, uint64_t messages);
 
+/* The cards of the table that report the message's capacity, to its printed digit: "RTX-3090|RTX-4090"; "" when none does. */
+const char *oom_crash_cards(const struct oom_crash *c, char *buf, size_t size);
+
 bool oom_path_is_snapshot(const char *path);
 int oom_diagnose_snapshot(struct oom_job *job, const char *path);
 

@@ -100,8 +100,32 @@ static void causes(struct oom_json *j, const struct oom_crash *c)
 	oom_json_end(j);
 }
 
+const char *oom_crash_cards(const struct oom_crash *c, char *buf, size_t size)
+{
+	/* two decimals of GiB, and what one driver reports more than another */
+	const uint64_t half = UINT64_C(1073741824) / 50, total = c->bytes[OOM_CRASH_TOTAL];
+	struct oom_gpus gpus = {0};
+	size_t n = 0;
+
+	buf[0] = 0;
+	if (!c->known[OOM_CRASH_TOTAL] || strncmp(c->framework, "torch", 5) || !strcmp(c->framework, "torch-mps") ||
+	    oom_gpus_load(&gpus, NULL))
+		return buf;
+	for (size_t i = 0; i < gpus.n && n < size; i++) {
+		const struct oom_gpu *g = &gpus.items[i];
+
+		if (g->capacity_kind == OOM_CAPACITY_MARKETING || g->capacity_bytes + half < total || g->capacity_bytes > total + half)
+			continue;
+		n += (size_t)snprintf(buf + n, size - n, "%s%s", n ? "|" : "", g->name);
+	}
+	oom_gpus_release(&gpus);
+	return buf;
+}
+
 void oom_crash_json(struct oom_json *j, const struct oom_crash *c, const char *file, uint64_t messages)
 {
+	char cards[200];
+
 	oom_json_text(j, "file", file);
 	oom_json_text(j, "framework", c->framework);
 	oom_json_text(j, "version", version(c));
@@ -110,6 +134,7 @@ void oom_crash_json(struct oom_json *j, const struct oom_crash *c, const char *f
 	count_or_null(j, "rank", c->rank);
 	oom_json_uint(j, "messages", messages);
 	oom_json_text(j, "traceback", c->traceback ? "yes" : "no");
+	oom_json_text(j, "gpu_name", *oom_crash_cards(c, cards, sizeof(cards)) ? cards : NULL);
 	oom_json_uint(j, "line", c->line);
 	numbers(j, c);
 	if (c->ooms || c->retries) {
