@@ -289,7 +289,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), positions = oom_none();
 	struct layer l = {.a = a, .rope = {oom_none(), oom_none()}, .mask = oom_none()};
 
-	if (type == MAMBA2 || type == FALCON_H1)
+	if (type == MAMBA2 || type == FALCON_H1 || type == NEMOTRON)
 		oom_mamba_adapters(t);
 	t->scope = "embeddings";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
