@@ -30,45 +30,78 @@ static enum oom_status fits(const struct solver *s, int64_t value, struct oom_ev
 	return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
 }
 
+/* Not every value runs (an image's side may have to be a multiple of the patch): *value moves up to the next that does, within
+ * `most` and as far as such steps reach.  *ran is false when there is none. */
+static enum oom_status next_that_runs(const struct solver *s, int64_t *value, int64_t most, struct oom_eval *e, bool *yes, bool *ran)
+{
+	enum { STEPS = 64 };
+	enum oom_status st = OOM_OK;
+
+	*ran = *yes = false;
+	for (int64_t v = *value; !st && v <= most && v - *value < STEPS; v++) {
+		st = fits(s, v, e, yes);
+		if (!st && e->used_bytes != UINT64_MAX) {
+			*ran = true;
+			*value = v;
+			return OOM_OK;
+		}
+	}
+	return st;
+}
+
+/* Between lo, which fits, and hi, which does not or cannot run: values that fit are below those that do not. */
+static enum oom_status bisect(const struct solver *s, int64_t *lo, int64_t hi)
+{
+	while (hi - *lo > 1) {
+		int64_t mid = *lo + (hi - *lo) / 2;
+		const int64_t from = mid;
+		struct oom_eval e;
+		bool yes, ran;
+		const enum oom_status st = next_that_runs(s, &mid, hi - 1, &e, &yes, &ran);
+
+		if (st)
+			return st;
+		if (yes)
+			*lo = mid;
+		else
+			hi = from;              /* nothing from here to mid runs, and mid does not fit */
+	}
+	return OOM_OK;
+}
+
 static enum oom_status largest(const struct solver *s, struct oom_solution *out)
 {
-	int64_t lo = (int64_t)s->knob->min > 0 ? (int64_t)s->knob->min : 1, hi = lo;
 	const int64_t top = (int64_t)s->knob->max;
+	int64_t lo = (int64_t)s->knob->min > 0 ? (int64_t)s->knob->min : 1, hi;
 	struct oom_eval e;
-	bool yes;
-	enum oom_status st = fits(s, lo, &e, &yes);
+	bool yes, ran;
+	enum oom_status st = next_that_runs(s, &lo, top, &e, &yes, &ran);
 
 	out->exists = yes;
 	out->eval = e;
-	out->value = lo;
+	out->value = hi = lo;
 	if (st || !yes)
 		return st;
 	while (yes && hi < top) {
 		lo = hi;
 		hi = hi > top / 2 ? top : hi * 2;
-		st = fits(s, hi, &e, &yes);
+		st = next_that_runs(s, &hi, top, &e, &yes, &ran);
 		if (st)
 			return st;
 	}
 	if (yes)
 		lo = hi;
-	while (hi - lo > 1) {
-		const int64_t mid = lo + (hi - lo) / 2;
-
-		st = fits(s, mid, &e, &yes);
-		if (st)
-			return st;
-		if (yes)
-			lo = mid;
-		else
-			hi = mid;
-	}
+	st = bisect(s, &lo, hi);
+	if (st)
+		return st;
 	out->value = lo;
 	out->at_limit = lo == top;
 	st = fits(s, lo, &out->eval, &yes);
 	if (!st && !out->at_limit) {
-		st = fits(s, lo + 1, &e, &yes);
-		out->neighbour_bytes = e.used_bytes;
+		int64_t next = lo + 1;
+
+		st = next_that_runs(s, &next, top, &e, &yes, &ran);
+		out->neighbour_bytes = ran ? e.used_bytes : UINT64_MAX;
 	}
 	return st;
 }

@@ -541,11 +541,40 @@ static void test_solve(void **state)
 	oom_keys_release(&keys);
 }
 
+/* A ViT of 16-pixel patches does not run on sides below 16: the answer is looked for above them. */
+static void test_solve_images(void **state)
+{
+	struct oom_keys keys = {0};
+	struct oom_model *m = load("ViT-B-16", &keys);
+	struct oom_evaluator *ev = oom_evaluator_new();
+	const uint64_t capacity = (uint64_t)15 << 30;
+	struct oom_plan p = oom_plan_default();
+	struct oom_error err = {{0}};
+	struct oom_solution s;
+	struct oom_eval e;
+
+	(void)state;
+	p.seq_len = 0;
+	p.micro_batch = 64;
+	assert_int_equal(oom_solve(ev, m, &p, "image-size", capacity, &s, &err), OOM_OK);
+	assert_true(s.exists && s.value > 224 && !s.at_limit);
+	p.image_size = s.value;
+	assert_int_equal(oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err), OOM_OK);
+	assert_true(e.used_bytes <= oom_budget(capacity, &p));
+	p.image_size++;
+	assert_int_equal(oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err), OOM_OK);
+	assert_true(e.used_bytes > oom_budget(capacity, &p));
+	assert_int_equal(e.used_bytes, s.neighbour_bytes);
+	oom_evaluator_free(ev);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_brute_force), cmocka_unit_test(test_megatron),
 					   cmocka_unit_test(test_alternatives), cmocka_unit_test(test_flops),
-					   cmocka_unit_test(test_solve)};
+					   cmocka_unit_test(test_solve), cmocka_unit_test(test_solve_images)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
