@@ -264,7 +264,7 @@ void oom_compiled_release(struct oom_compiled *c)
 bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt, uint64_t limit,
 			struct oom_span out[OOM_PASSES])
 {
-	uint64_t mono[96];
+	uint64_t mono[96], *const size = c->size;
 
 	for (size_t i = 0; i < t->n_monos; i++)
 		mono[i] = oom_mono_eval(t, (uint16_t)i, b, s, tgt);
@@ -273,15 +273,22 @@ bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64
 
 		if (__builtin_mul_overflow(mono[c->mono[k]], c->most[k], &n) || n > limit)
 			return false;
-		c->size[k] = (mono[c->mono[k]] * c->bytes[k] + 511) & ~(uint64_t)511;
+		size[k] = (mono[c->mono[k]] * c->bytes[k] + 511) & ~(uint64_t)511;
 	}
 	memset(out, 0, OOM_PASSES * sizeof(*out));
 	for (size_t m = 0; m < c->n_moments; m++) {
 		struct oom_span *o = &out[c->moments[m].pass];
-		int64_t sum = 0;
+		const struct oom_term *q = c->terms + c->moments[m].from, *to = c->terms + c->moments[m].to;
+		int64_t sum = 0, odd = 0;
 
-		for (size_t i = c->moments[m].from; i < c->moments[m].to; i++)
-			sum += c->terms[i].count * (int64_t)c->size[c->terms[i].cls];
+		/* two sums side by side: neither waits for the other */
+		for (; q + 1 < to; q += 2) {
+			sum += q[0].count * (int64_t)size[q[0].cls];
+			odd += q[1].count * (int64_t)size[q[1].cls];
+		}
+		if (q < to)
+			sum += q->count * (int64_t)size[q->cls];
+		sum += odd;
 		if (c->moments[m].kind == OOM_MOMENT_NET)
 			o->net = sum;
 		else if (c->moments[m].kind == OOM_MOMENT_LATE)
