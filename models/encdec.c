@@ -113,10 +113,10 @@ static void idle_cross_attention(struct oom_tape *t, const struct oom_encdec *s)
 	const uint64_t d = s->a->d_model, src = s->cross_width ? s->cross_width : d;
 	const unsigned bias = s->flags & OOM_ED_NO_BIAS ? 0 : OOM_BIAS;
 
-	oom_idle_linear(t, "k_proj", src, d, s->flags & OOM_ED_CONTIGUOUS ? 0 : bias);
-	oom_idle_linear(t, "v_proj", src, d, bias);
-	oom_idle_linear(t, "q_proj", d, d, bias);
-	oom_idle_linear(t, "out_proj", d, d, bias);
+	oom_linear_unused(t, "k_proj", src, d, s->flags & OOM_ED_CONTIGUOUS ? 0 : bias);
+	oom_linear_unused(t, "v_proj", src, d, bias);
+	oom_linear_unused(t, "q_proj", d, d, bias);
+	oom_linear_unused(t, "out_proj", d, d, bias);
 	oom_drop(t, oom_param(t, "encoder_attn_layer_norm.weight", 0, d, OOM_P_UNUSED | OOM_P_NORM));
 	oom_drop(t, oom_param(t, "encoder_attn_layer_norm.bias", 0, d, OOM_P_UNUSED | OOM_P_NORM));
 }

@@ -65,8 +65,16 @@ struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_va
 /* The same with the input width given (x may be a view whose width is a multiple of it). */
 struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in, struct oom_dim out,
 				unsigned flags);
-/* A linear layer that is never called: weight, bias and adapter exist and get no gradient. */
-void oom_idle_linear(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, unsigned flags);
+/* A linear layer that is called more than once: its weights first, then each call. */
+struct oom_linear {
+	const char *name;
+	struct oom_val w, bias, a, b;           /* a, b: the adapter's */
+	struct oom_dim out;
+	uint64_t in;
+	unsigned flags;
+};
+bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name, uint64_t in, struct oom_dim out, unsigned flags);
+struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x);
 /* The weights of a linear layer that the step never runs, adapters included. */
 void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, unsigned flags);
 /* y = x W^T with a weight that exists already (tied heads); bias may be absent (node -1). */

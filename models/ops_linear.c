@@ -158,20 +158,18 @@ bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags)
 }
 
 /* result + B(A(dropout(x))) * scaling, then back to the result's type (peft/tuners/lora/layer.py Linear.forward). */
-static struct oom_val lora(struct oom_tape *t, struct oom_val x, struct oom_val y, uint64_t in, struct oom_dim out)
+static struct oom_val lora(struct oom_tape *t, struct oom_val x, struct oom_val y, const struct oom_linear *l)
 {
 	const struct oom_dim r = {(uint64_t)t->plan->lora_r, "lora_r"};
 	const enum oom_dtype dt = (enum oom_dtype)y.dt;
-	struct oom_val a, b, c, d;
+	struct oom_val c, d;
 	const char *scope = t->scope;
 
-	a = oom_param(t, "lora_A.weight", r.n, in, OOM_P_LORA | OOM_P_LINEAR);
-	b = oom_param(t, "lora_B.weight", out.n, r.n, OOM_P_LORA | OOM_P_LINEAR);
 	/* x and its fp32 copy are locals of the call until it returns */
 	c = oom_op_cast(t, oom_keep(x), OOM_F32);
 	d = oom_op_dropout(t, oom_keep(c), t->plan->lora_dropout);
-	d = oom_op_matmul_param(t, "lora_A", d, a, oom_none(), r);
-	d = oom_op_matmul_param(t, "lora_B", d, b, oom_none(), out);
+	d = oom_op_matmul_param(t, "lora_A", d, l->a, oom_none(), r);
+	d = oom_op_matmul_param(t, "lora_B", d, l->b, oom_none(), l->out);
 	d = oom_op_unary(t, OOM_SCALE, d);
 	y = oom_op_add(t, y, d);
 	y = oom_op_cast(t, y, dt);
@@ -181,40 +179,61 @@ static struct oom_val lora(struct oom_tape *t, struct oom_val x, struct oom_val 
 	return y;
 }
 
-struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in, struct oom_dim out,
-				unsigned flags)
+bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name, uint64_t in, struct oom_dim out, unsigned flags)
 {
-	const bool lo = oom_lora_adapts(t, name, flags);
 	const bool nf4 = t->plan->qlora && !(flags & (OOM_IS_HEAD | OOM_NO_QUANT));
-	struct oom_val w, bias = oom_none(), y, lx = oom_none();
 	const char *scope = t->scope;
 
+	*l = (struct oom_linear){.name = name, .in = in, .out = out, .flags = flags, .bias = oom_none(), .a = oom_none(), .b = oom_none()};
 	if (!in || !out.n) {
 		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s would be a layer of %llu x %llu: check heads and sizes", name,
 					  (unsigned long long)out.n, (unsigned long long)in);
-		return x;
+		return false;
 	}
 	t->scope = name;
-	w = oom_param(t, "weight", out.n, in, OOM_P_LINEAR | (flags & OOM_IS_HEAD ? OOM_P_HEAD : 0) | (nf4 ? OOM_P_NF4 : 0));
+	l->w = oom_param(t, "weight", out.n, in, OOM_P_LINEAR | (flags & OOM_IS_HEAD ? OOM_P_HEAD : 0) | (nf4 ? OOM_P_NF4 : 0));
 	if (flags & OOM_BIAS)
-		bias = oom_param(t, "bias", 0, out.n, 0);
+		l->bias = oom_param(t, "bias", 0, out.n, 0);
+	if (oom_lora_adapts(t, name, flags)) {
+		l->a = oom_param(t, "lora_A.weight", (uint64_t)t->plan->lora_r, in, OOM_P_LORA | OOM_P_LINEAR);
+		l->b = oom_param(t, "lora_B.weight", out.n, (uint64_t)t->plan->lora_r, OOM_P_LORA | OOM_P_LINEAR);
+	}
+	t->scope = scope;
+	return true;
+}
+
+struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x)
+{
+	const bool nf4 = t->plan->qlora && !(l->flags & (OOM_IS_HEAD | OOM_NO_QUANT)), lo = !oom_is_none(l->a);
+	struct oom_val w = l->w, bias = l->bias, y, lx = oom_none();
+	const char *scope = t->scope;
+
+	t->scope = l->name;
 	if (lo)
 		lx = oom_share(t, x);
 	if (nf4) {
-		y = nf4_linear(t, name, x, w, bias, in, out);
+		y = nf4_linear(t, l->name, x, w, bias, l->in, l->out);
 	} else {
 		x = oom_amp_cast(t, x);
-		w = t->amp && flags & OOM_NOT_LEAF ? oom_op_cast(t, w, (enum oom_dtype)t->amp_dt) : oom_amp_cast(t, w);
+		w = t->amp && l->flags & OOM_NOT_LEAF ? oom_op_cast(t, w, (enum oom_dtype)t->amp_dt) : oom_amp_cast(t, w);
 		if (!oom_is_none(bias))
 			bias = oom_amp_cast(t, bias);
 		if (x.perm)
 			x = oom_op_copy(t, "clone", x);
-		y = product(t, name, x, w, bias, out, in);
+		y = product(t, l->name, x, w, bias, l->out, l->in);
 	}
 	if (lo)
-		y = lora(t, lx, y, in, out);
+		y = lora(t, lx, y, l);
 	t->scope = scope;
 	return y;
+}
+
+struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in, struct oom_dim out,
+				unsigned flags)
+{
+	struct oom_linear l;
+
+	return oom_linear_open(t, &l, name, in, out, flags) ? oom_linear_run(t, &l, x) : x;
 }
 
 void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, unsigned flags)
@@ -237,22 +256,6 @@ void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64
 struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_val x, struct oom_dim out, unsigned flags)
 {
 	return oom_op_linear_in(t, name, x, x.width, out, flags);
-}
-
-void oom_idle_linear(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, unsigned flags)
-{
-	const bool nf4 = t->plan->qlora && !(flags & (OOM_IS_HEAD | OOM_NO_QUANT));
-	const char *scope = t->scope;
-
-	t->scope = name;
-	oom_drop(t, oom_param(t, "weight", out, in, OOM_P_UNUSED | OOM_P_LINEAR | (nf4 ? OOM_P_NF4 : 0)));
-	if (flags & OOM_BIAS)
-		oom_drop(t, oom_param(t, "bias", 0, out, OOM_P_UNUSED));
-	if (oom_lora_adapts(t, name, flags)) {
-		oom_drop(t, oom_param(t, "lora_A.weight", (uint64_t)t->plan->lora_r, in, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED));
-		oom_drop(t, oom_param(t, "lora_B.weight", out, (uint64_t)t->plan->lora_r, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED));
-	}
-	t->scope = scope;
 }
 
 /* Lengths among the factors of a monomial: all but the batch. */

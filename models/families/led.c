@@ -85,9 +85,9 @@ static struct oom_val window_attention(struct oom_tape *t, const struct oom_encd
 	q = oom_op_linear(t, "query", oom_keep(turned), h, OOM_BIAS);
 	k = oom_op_linear(t, "key", oom_keep(turned), h, OOM_BIAS);
 	v = oom_op_linear(t, "value", oom_keep(turned), h, OOM_BIAS);
-	oom_idle_linear(t, "query_global", h.n, h.n, OOM_BIAS);
-	oom_idle_linear(t, "key_global", h.n, h.n, OOM_BIAS);
-	oom_idle_linear(t, "value_global", h.n, h.n, OOM_BIAS);
+	oom_linear_unused(t, "query_global", h.n, h.n, OOM_BIAS);
+	oom_linear_unused(t, "key_global", h.n, h.n, OOM_BIAS);
+	oom_linear_unused(t, "value_global", h.n, h.n, OOM_BIAS);
 	q = oom_op_unary(t, OOM_SCALE, q);
 	y = band(t, a, oom_keep(q), oom_keep(k), heads, d);
 	mask = oom_new(t, "float mask", m_tokens, D(1), (enum oom_dtype)y.dt);

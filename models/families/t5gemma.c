@@ -279,13 +279,13 @@ static void idle_tower(struct oom_tape *t, const struct oom_arch *a)
 	oom_buffer(t, side * side, OOM_I64);
 	for (uint64_t i = 0; i < e[V_LAYERS] && !t->status; i++) {
 		idle_norm(t, "layer_norm1", d);
-		oom_idle_linear(t, "k_proj", d, d, OOM_BIAS);
-		oom_idle_linear(t, "v_proj", d, d, OOM_BIAS);
-		oom_idle_linear(t, "q_proj", d, d, OOM_BIAS);
-		oom_idle_linear(t, "out_proj", d, d, OOM_BIAS);
+		oom_linear_unused(t, "k_proj", d, d, OOM_BIAS);
+		oom_linear_unused(t, "v_proj", d, d, OOM_BIAS);
+		oom_linear_unused(t, "q_proj", d, d, OOM_BIAS);
+		oom_linear_unused(t, "out_proj", d, d, OOM_BIAS);
 		idle_norm(t, "layer_norm2", d);
-		oom_idle_linear(t, "fc1", d, f, OOM_BIAS);
-		oom_idle_linear(t, "fc2", f, d, OOM_BIAS);
+		oom_linear_unused(t, "fc1", d, f, OOM_BIAS);
+		oom_linear_unused(t, "fc2", f, d, OOM_BIAS);
 	}
 	idle_norm(t, "post_layernorm", d);
 	t->scope = "head";
@@ -295,8 +295,8 @@ static void idle_tower(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop(t, oom_param(t, "out_proj.weight", d, d, OOM_P_UNUSED));
 	oom_drop(t, oom_param(t, "out_proj.bias", 0, d, OOM_P_UNUSED));
 	idle_norm(t, "layernorm", d);
-	oom_idle_linear(t, "fc1", d, f, OOM_BIAS);
-	oom_idle_linear(t, "fc2", f, d, OOM_BIAS);
+	oom_linear_unused(t, "fc1", d, f, OOM_BIAS);
+	oom_linear_unused(t, "fc2", f, d, OOM_BIAS);
 	t->scope = "multi_modal_projector";
 	oom_drop(t, oom_param(t, "mm_input_projection_weight", d, e[ENC_D], OOM_P_UNUSED));
 	oom_drop(t, oom_param(t, "mm_soft_emb_norm.weight", 0, d, OOM_P_UNUSED | OOM_P_NORM));
