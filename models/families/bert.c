@@ -220,8 +220,8 @@ static struct oom_val adapt(struct oom_tape *t, const struct oom_arch *a, struct
 	y = oom_op_dropout(t, oom_op_linear(t, "dense2", y, D(a->d_model), OOM_BIAS), a->dropout);
 	y = oom_op_add_inplace(t, y, h);
 	for (uint32_t i = 1; i < n && i < 1000; i++) {
-		oom_idle_linear(t, "dense1", a->d_model, d, OOM_BIAS);
-		oom_idle_linear(t, "dense2", d, a->d_model, OOM_BIAS);
+		oom_linear_unused(t, "dense1", a->d_model, d, OOM_BIAS);
+		oom_linear_unused(t, "dense2", d, a->d_model, OOM_BIAS);
 	}
 	if (!a->extra[BERT_PRE]) {
 		const size_t here = t->cursor;
