@@ -68,7 +68,7 @@ struct oom_val oom_encdec_attention(struct oom_tape *t, const struct oom_encdec 
 	at.d = at.dv = s->a->d_model / s->heads;
 	at.causal = s->decoder && !cross;
 	at.qkv_bias = at.o_bias = !(s->flags & OOM_ED_NO_BIAS);
-	at.softmax_as_is = at.no_cast_back = true;
+	at.softmax_as_is = at.no_cast_back = at.scale_after = !(s->flags & OOM_ED_FP32_SOFTMAX);
 	at.written_out = s->flags & OOM_ED_EAGER;
 	at.o = "out_proj";
 	at.weights = weights;

@@ -11,6 +11,7 @@ enum oom_encdec_flag {
 	OOM_ED_CONTIGUOUS = 4,          /* queries scaled, then q, k and v copied into heads; keys without bias (Whisper) */
 	OOM_ED_BMM = 8,                 /* attention written out with bmm, whatever the plan asks for (TrOCR, SpeechT5) */
 	OOM_ED_EAGER = 32,              /* attention written out with matmul, whatever the plan asks for */
+	OOM_ED_FP32_SOFTMAX = 128,      /* eager softmax in fp32, back to the scores' type, queries scaled before (Seamless v2) */
 	OOM_ED_NLLB = 64,               /* after the feed-forward the activations' dropout; fc2's input in its weight's type */
 	OOM_ED_NO_BIAS = 16,            /* no biases in attention (Pegasus-X, BigBird-Pegasus) */
 };

@@ -1,6 +1,6 @@
 /* BART and its kin: encoder-decoder, learned positions, cross-attention, tied head with a logit bias.
  * Reference: transformers 5.12, models/{bart,mbart,plbart,mvp,pegasus,marian,blenderbot,m2m_100,nllb_moe,trocr,
- * bigbird_pegasus}/modeling_*.py. */
+ * bigbird_pegasus,seamless_m4t,seamless_m4t_v2}/modeling_*.py. */
 #include <string.h>
 
 #include "../encdec.h"
@@ -18,6 +18,8 @@ enum {
 	DECODER = 256,          /* a decoder only (TrOCR): attention with bmm */
 	BIGBIRD = 512,          /* no biases in attention, block-sparse encoder */
 	EXPERTS = 1024,
+	BMM = 4096, FP32_SOFTMAX = 8192,
+	NLLB = 16384,           /* feed-forward as NLLB-MoE's */
 	NO_ONES = 2048,         /* the decoder alone makes no mask of ones */
 };
 static const struct {
@@ -28,7 +30,8 @@ static const struct {
 	{"mvp", EMBED_NORM | OFFSET | LOGIT_BIAS}, {"mbart", EMBED_NORM | OFFSET | LOGIT_BIAS | PRE_NORM | CLAMP},
 	{"pegasus", SINUSOIDAL | LOGIT_BIAS | PRE_NORM | CLAMP}, {"marian", SINUSOIDAL | LOGIT_BIAS},
 	{"blenderbot", LOGIT_BIAS | PRE_NORM | CLAMP}, {"blenderbot-small", LOGIT_BIAS | EMBED_NORM},
-	{"m2m_100", PRE_NORM | TABLE | CLAMP}, {"nllb-moe", PRE_NORM | TABLE | CLAMP | EXPERTS | EAGER},
+	{"m2m_100", PRE_NORM | TABLE | CLAMP}, {"nllb-moe", PRE_NORM | TABLE | CLAMP | EXPERTS | EAGER | NLLB},
+	{"seamless_m4t", PRE_NORM | TABLE | BMM | NLLB}, {"seamless_m4t_v2", PRE_NORM | TABLE | EAGER | FP32_SOFTMAX | NLLB},
 	{"trocr", OFFSET | EMBED_NORM | DECODER | NO_ONES}, {"bigbird_pegasus", PRE_NORM | CLAMP | LOGIT_BIAS | BIGBIRD | EAGER},
 };
 
@@ -54,7 +57,7 @@ static void parse(struct oom_arch *a)
 			a->extra[FLAGS] = kinds[i].flags;
 	a->default_task = OOM_TASK_SEQ2SEQ;     /* before what changes it */
 	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "d_model", 1);
+	a->d_model = oom_read_count(r, oom_read_key(r, "d_model") ? "d_model" : "hidden_size", 1);
 	a->n_layers = a->dec_layers = oom_read_count(r, "decoder_layers", 1);
 	a->extra[DEC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(r, "decoder_attention_heads", 1);
 	a->extra[DEC_FF] = a->d_ff = oom_read_count(r, "decoder_ffn_dim", 1);
@@ -93,7 +96,7 @@ static unsigned stack_flags(const struct oom_arch *a)
 	const uint64_t f = a->extra[FLAGS];
 
 	return (f & PRE_NORM ? OOM_ED_PRE_NORM : 0) | (f & CLAMP ? OOM_ED_CLAMP : 0) | (f & EAGER ? OOM_ED_EAGER : 0) |
-	       (f & DECODER ? OOM_ED_BMM : 0) | (f & EXPERTS ? OOM_ED_NLLB : 0) |
+	       (f & (DECODER | BMM) ? OOM_ED_BMM : 0) | (f & NLLB ? OOM_ED_NLLB : 0) | (f & FP32_SOFTMAX ? OOM_ED_FP32_SOFTMAX : 0) |
 	       (f & BIGBIRD && !a->qkv_bias ? OOM_ED_NO_BIAS : 0);
 }
 
@@ -302,7 +305,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const char *const types[] = {"bart", "plbart", "mvp", "mbart", "pegasus", "marian", "blenderbot", "blenderbot-small",
-				    "m2m_100", "nllb-moe", "trocr", "bigbird_pegasus", NULL};
+				    "m2m_100", "nllb-moe", "trocr", "bigbird_pegasus",
+				    "seamless_m4t", "seamless_m4t_v2", NULL};
 
 const struct oom_family oom_family_bart = {
 	.name = "bart",
