@@ -65,6 +65,7 @@ struct oom_ssd {
 	uint64_t inner, heads, d_head, d_state, groups, kernel, chunk;
 	bool bias, out_bias, conv_bias, scaled;         /* scaled: Falcon-H1's multipliers */
 	bool mask_any_batch;            /* the padding mask is applied to a batch of one too */
+	bool name_taken_over;           /* hidden_states is the name of the convolution's result and of its first part */
 	bool mask_twice;                /* and once more by the module's forward */
 	enum oom_gated_norm norm;
 	enum oom_act act;

@@ -235,7 +235,9 @@ struct oom_val oom_ssd_mixer(struct oom_tape *t, const struct oom_ssd *m, struct
 	x = oom_hold(t, &locals, x);
 	oom_op_split(t, x, 3, parts, p);
 	u = oom_short_conv(t, "conv1d", p[1], m->kernel, m->conv_bias, m->act);
-	u = oom_hold(t, &locals, oom_mask_padding(t, u, m->mask_any_batch));
+	u = oom_mask_padding(t, u, m->mask_any_batch);
+	if (!m->name_taken_over)
+		oom_hold(t, &locals, u);
 	t->scope = "mixer";
 	y = scan(t, m, u, p[2], &locals);
 	oom_hold(t, &locals, y);

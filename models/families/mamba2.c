@@ -86,7 +86,7 @@ static struct oom_ssd ssd_of(const struct oom_arch *a)
 	return (struct oom_ssd){
 		.inner = e[INNER], .heads = e[HEADS], .d_head = e[D_HEAD], .d_state = e[STATE], .groups = e[GROUPS], .kernel = e[KERNEL],
 		.chunk = e[CHUNK], .bias = e[BIAS], .out_bias = e[OUT_BIAS], .conv_bias = e[CONV_BIAS],
-		.scaled = e[TYPE] == FALCON_H1, .mask_any_batch = e[TYPE] == NEMOTRON,
+		.scaled = e[TYPE] == FALCON_H1, .mask_any_batch = e[TYPE] == NEMOTRON, .name_taken_over = e[TYPE] == NEMOTRON,
 		.mask_twice = e[TYPE] != MAMBA2 && e[TYPE] != NEMOTRON,
 		.norm = (enum oom_gated_norm)e[NORM], .act = (enum oom_act)e[SSM_ACT],
 	};

@@ -44,7 +44,7 @@ static struct oom_ssd ssd_of(const struct oom_arch *a)
 	return (struct oom_ssd){.inner = a->extra[INNER], .heads = a->extra[HEADS], .d_state = a->extra[STATE],
 				.d_head = a->extra[HEADS] ? a->extra[INNER] / a->extra[HEADS] : 0, .groups = a->extra[GROUPS],
 				.kernel = a->extra[KERNEL], .chunk = a->extra[CHUNK], .bias = a->extra[BIAS],
-				.out_bias = a->extra[BIAS], .conv_bias = true, .mask_any_batch = true,
+				.out_bias = a->extra[BIAS], .conv_bias = true, .mask_any_batch = true, .name_taken_over = true,
 				.norm = OOM_GATED_RMS_GROUPS, .act = OOM_ACT_SILU};
 }
 
