@@ -208,6 +208,7 @@ struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, stru
 	y = oom_op_masked_inplace(t, y, mask);
 	inv = oom_new(t, "inverse permutation", x.mono, k, OOM_I64);
 	y = oom_op_gather(t, "combined", y, inv, x.mono, (struct oom_dim){m->top_k * x.width, "top_k * d_model"});
+	y = oom_op_heads(t, y);                 /* .view(tokens, k, h) before the sum: its backward copies the expanded gradient */
 	y = oom_op_sum(t, y, x.mono, h);
 	y = oom_op_cast(t, y, dt);
 	oom_drop(t, proj);                      /* grouped_mm_experts_forward's locals */

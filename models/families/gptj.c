@@ -98,7 +98,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h};
-	struct oom_val q, k, v, sincos, held[2], k_pass, q_pass, y, qkv = oom_none();
+	struct oom_val q, k, v, sincos, held[2], k_pass, q_pass, y, local[4], qkv = oom_none();
 	struct oom_attn at = oom_attn_of(t, a);
 
 	if (a->extra[CODEGEN]) {
@@ -120,9 +120,13 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	q = part(t, a, q, &q_pass);
 	k = rotate(t, k, sincos, a->extra[ROTARY]);
 	q = rotate(t, q, sincos, a->extra[ROTARY]);
-	k = oom_op_cat(t, k, oom_keep(k_pass), h);
-	q = oom_op_cat(t, q, oom_keep(q_pass), h);
+	local[0] = k;                           /* k_rot, q_rot; key and query, whatever becomes of them in _attn */
+	local[1] = q;
+	k = oom_op_cat(t, oom_keep(k), oom_keep(k_pass), h);
+	q = oom_op_cat(t, oom_keep(q), oom_keep(q_pass), h);
 	k.perm = q.perm = true;                 /* permute(0, 2, 1, 3): the gradient meets cat before any view */
+	local[2] = oom_share(t, k);
+	local[3] = oom_share(t, q);
 	if (t->plan->attn == OOM_ATTN_FLASH && !a->extra[CODEGEN]) {
 		y = oom_attention_core(t, &at, q, k, oom_keep(v));
 		*weights = oom_none();
@@ -139,6 +143,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	oom_drop(t, sincos);
 	oom_drop(t, held[0]);
 	oom_drop(t, held[1]);
+	for (int i = 0; i < 4; i++)
+		oom_drop(t, local[i]);
 	oom_done(t, x);
 	return y;
 }

@@ -422,7 +422,8 @@ static void phi4_towers_unused(struct oom_tape *t, const struct oom_arch *a)
 static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind, struct oom_val x)
 {
 	const uint64_t flags = a->extra[FLAGS];
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared,
+	/* Phi MoE's sparsemixer always picks two */
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = is_type(a, "phimoe") && a->n_experts > 1 ? 2 : a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared,
 				  .act = a->act, .norm_topk = a->extra[NORM_TOPK],
 				  .scores_in_model_type = flags & SCORES_CAST, .shared_gate = flags & SHARED_GATE,
 				  .router_frozen_bias = flags & ERNIE_ROUTER, .topk_first = flags & TOPK_FIRST,
