@@ -169,6 +169,28 @@ static void test_shape(void **state)
 	assert_int_equal(c.phase, OOM_CRASH_FORWARD);
 }
 
+/* The node on the message's line, in the names Keras gives: training/OPTIMIZER/gradients, gradient_tape, or the model's own. */
+static void test_nodes(void **state)
+{
+	static const struct {
+		const char *node;
+		enum oom_crash_phase phase;
+	} want[] = {{"[[{{node training/Adam/gradients/conv_grad/Conv2DBackpropFilter}}]]", OOM_CRASH_BACKWARD},
+		    {"[[node gradient_tape/model/conv/Conv2D/Conv2DBackpropInput (defined at a.py:1) ]]", OOM_CRASH_BACKWARD},
+		    {"[[{{node model/dense/MatMul}}]]", OOM_CRASH_FORWARD},
+		    {"[Op:Conv2D]", OOM_CRASH_FORWARD},
+		    {"[Op:BiasAddGrad]", OOM_CRASH_BACKWARD}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		char text[300];
+
+		snprintf(text, sizeof(text), "ResourceExhaustedError: OOM when allocating tensor with shape[2,3] and type float by allocator "
+			 "GPU_0_bfc %s\n", want[i].node);
+		assert_int_equal(decode(text).phase, want[i].phase);
+	}
+}
+
 static void test_phases(void **state)
 {
 	static const struct {
@@ -181,6 +203,10 @@ static void test_phases(void **state)
 		{"  File \"m.py\", line 2, in forward\n    x = self.fc(x)\n", OOM_CRASH_FORWARD},
 		{"    model = AutoModel.from_pretrained(name)\n", OOM_CRASH_LOAD},
 		{"    model.to(device)\n", OOM_CRASH_TO_DEVICE},
+		{"  File \"engine.py\", line 1, in _optimizer_step\n    self.step_fn()\n", OOM_CRASH_OPTIMIZER},
+		{"  File \"c.py\", line 1, in collate_batch\n    return torch.stack(x).cuda()\n", OOM_CRASH_DATA},
+		{"  File \"main.py\", line 8, in run\n    trainer.validate(model)\n  File \"m.py\", line 2, in forward\n", OOM_CRASH_EVAL},
+		{"  File \"u.py\", line 4, in _load_pretrained_model\n    v = v.to(d)\n", OOM_CRASH_LOAD},
 		{"    trainer.save_pretrained(d)\n", OOM_CRASH_SAVE},
 		{"", OOM_CRASH_UNKNOWN},
 		/* Lightning calls the step's passes from inside the optimizer: cell2location#168, DIYA frames */
@@ -259,7 +285,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_eras), cmocka_unit_test(test_others),
 					   cmocka_unit_test(test_wrappers), cmocka_unit_test(test_guess), cmocka_unit_test(test_shape),
-					   cmocka_unit_test(test_phases), cmocka_unit_test(test_nothing), cmocka_unit_test(test_tables)};
+					   cmocka_unit_test(test_phases), cmocka_unit_test(test_nodes), cmocka_unit_test(test_nothing), cmocka_unit_test(test_tables)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
