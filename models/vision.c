@@ -244,7 +244,10 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 			p[j] = oom_op_cast(t, p[j], dt);
 		}
 	}
-	p[0] = oom_op_linear(t, w->o, oom_attention_core(t, &at, p[0], p[1], p[2]), d, w->flags & OOM_TOWER_O_BIAS ? OOM_BIAS : 0);
+	p[0] = oom_attention_core(t, &at, p[0], p[1], p[2]);
+	if (w->flags & OOM_TOWER_QWEN && t->plan->attn != OOM_ATTN_FLASH)
+		p[0] = oom_op_copy(t, "cat", p[0]);     /* each image is attended by itself, the results joined */
+	p[0] = oom_op_linear(t, w->o, p[0], d, w->flags & OOM_TOWER_O_BIAS ? OOM_BIAS : 0);
 	oom_drop(t, y);
 	x = oom_op_add(t, x, scaled(t, w, "lambda_1", p[0]));
 	y = oom_norm(t, w->norm, "norm2", oom_keep(x), 0);
@@ -271,34 +274,41 @@ struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t m
 	return oom_op_view(e->t, x, e->m_tokens, (struct oom_dim){x.width * merge * merge, "hidden_size * merge^2"});
 }
 
-/* SigLIP's pooling head: its parameters stand beside the tower, image features pass it by. */
+/* One weight of the pooling head, or the copy autocast makes of it. */
+static void pooled_with(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols)
+{
+	oom_drop(t, oom_amp_cast(t, oom_param(t, name, rows, cols, OOM_P_UNUSED)));
+}
+
+/* SigLIP's pooling head: it runs, but image features pass it by, and what it made is dropped. */
 static void pooling_head(struct oom_tape *t, const struct oom_tower *w)
 {
-	struct oom_val x = oom_param(t, "probe", 0, w->d, OOM_P_UNUSED);
-
-	oom_drop(t, x);
+	oom_drop(t, oom_param(t, "probe", 0, w->d, OOM_P_UNUSED));
 	t->scope = "attention";
+	/* parts of it project probe and features: casts of a part are not cached */
 	oom_drop(t, oom_param(t, "in_proj_weight", 3 * w->d, w->d, OOM_P_UNUSED));
 	oom_drop(t, oom_param(t, "in_proj_bias", 0, 3 * w->d, OOM_P_UNUSED));
-	oom_drop(t, oom_param(t, "out_proj.weight", w->d, w->d, OOM_P_UNUSED));
-	oom_drop(t, oom_param(t, "out_proj.bias", 0, w->d, OOM_P_UNUSED));
+	pooled_with(t, "out_proj.weight", w->d, w->d);
+	pooled_with(t, "out_proj.bias", 0, w->d);
 	t->scope = "layernorm";
 	oom_drop(t, oom_param(t, "weight", 0, w->d, OOM_P_UNUSED | OOM_P_NORM));
 	oom_drop(t, oom_param(t, "bias", 0, w->d, OOM_P_UNUSED | OOM_P_NORM));
 	t->scope = "mlp";
-	oom_drop(t, oom_param(t, "fc1.weight", w->ff, w->d, OOM_P_UNUSED));
-	oom_drop(t, oom_param(t, "fc1.bias", 0, w->ff, OOM_P_UNUSED));
-	oom_drop(t, oom_param(t, "fc2.weight", w->d, w->ff, OOM_P_UNUSED));
-	oom_drop(t, oom_param(t, "fc2.bias", 0, w->d, OOM_P_UNUSED));
+	pooled_with(t, "fc1.weight", w->ff, w->d);
+	pooled_with(t, "fc1.bias", 0, w->ff);
+	pooled_with(t, "fc2.weight", w->d, w->ff);
+	pooled_with(t, "fc2.bias", 0, w->d);
 }
 
-/* Layers behind the last one whose output is used: run, but no gradient reaches them. */
-static void rest_of_layers(struct oom_tape *t, void *ctx)
+/* Layers behind the last one whose output is used: run (autocast copies their weights), but no gradient reaches them, and
+ * what they saved goes with their output. */
+static void rest_of_layers(struct oom_tape *t, const struct layer *l, struct oom_val x)
 {
-	const struct layer *l = ctx;
-	const struct oom_val x = oom_input(t, "hidden states", l->m_tokens, l->tower.d, OOM_F32);
+	const bool grad = t->grad;
 
+	t->grad = false;
 	oom_drop(t, oom_layers(t, (uint32_t)(l->tower.layers - l->tower.run), NULL, block, l, x));
+	t->grad = grad;
 }
 
 static void unused_norm(struct oom_tape *t, void *ctx)
@@ -351,7 +361,7 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	l.m_len = e->m_len;
 	x = oom_layers(t, (uint32_t)w->run, NULL, block, &l, x);
 	if (w->run < w->layers)
-		oom_weights_only(t, rest_of_layers, &l);
+		rest_of_layers(t, &l, oom_share(t, x));
 	if (w->flags & OOM_TOWER_ROPE) {
 		oom_drop_shared(t, l.rope.cos);
 		oom_drop_shared(t, l.rope.sin);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "conv.h"
 #include "vision.h"
 
 static struct oom_val linear(struct oom_emit *e, const char *name, struct oom_val x, uint64_t out, bool bias)
@@ -83,6 +84,15 @@ struct oom_val oom_emit_llava(struct oom_emit *e)
 	return linear(e, "linear_2", oom_activation(t, act, x), e->a->d_model, bias);
 }
 
+static uint64_t whole_root(uint64_t n)
+{
+	uint64_t r = 0;
+
+	while ((r + 1) * (r + 1) <= n && r < 65536)
+		r++;
+	return r;
+}
+
 /* SigLIP towers: Gemma 3 (a pooled, normed product), PaliGemma (one layer), Aya and Cohere (pixel shuffle, SwiGLU), DeepSeek. */
 struct oom_val oom_emit_siglip(struct oom_emit *e)
 {
@@ -118,12 +128,21 @@ struct oom_val oom_emit_siglip(struct oom_emit *e)
 	}
 	/* Gemma 3: average pooling to mm_tokens_per_image, norm, product */
 	{
-		const uint64_t n = oom_read_count_or(&e->outer, "mm_tokens_per_image", 256);
+		const uint64_t n = oom_read_count_or(&e->outer, "mm_tokens_per_image", 256), grid = whole_root(oom_mono_now(t, e->m_len));
+		const uint64_t side = whole_root(n), kernel = side ? grid / side : 0;
+		struct oom_map m = {.c = w.d, .h = grid, .w = grid};
 		struct oom_val p;
 
 		x = oom_op_copy(t, "contiguous", x);
-		oom_tower_tokens(e, n ? n : 1);
-		x = oom_op_mean(t, x, e->m_tokens, (struct oom_dim){w.d, "hidden_size"});
+		if (kernel && kernel * side <= grid) {
+			m.x = oom_op_view(t, x, e->m_images, (struct oom_dim){w.d * grid * grid, "hidden_size * patches"});
+			m = oom_avg_pool(t, m, kernel, kernel, 0);
+			oom_tower_tokens(e, m.h * m.w);
+			x = oom_op_view(t, m.x, e->m_tokens, (struct oom_dim){w.d, "hidden_size"});
+		} else {
+			oom_tower_tokens(e, n ? n : 1);
+			x = oom_op_mean(t, x, e->m_tokens, (struct oom_dim){w.d, "hidden_size"});
+		}
 		x = oom_norm(t, OOM_NORM_RMS_PLUS1, "mm_soft_emb_norm", x, 0);
 		p = oom_param(t, "mm_input_projection_weight", w.d, d, 0);
 		return oom_op_matmul_param(t, "projected", x, p, oom_none(), (struct oom_dim){d, "d_model"});
