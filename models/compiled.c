@@ -63,7 +63,7 @@ static void add(struct front *f, const int64_t *v, size_t classes, bool *full)
 	memcpy(f->at[f->n++], v, sizeof(f->at[0]));
 }
 
-static bool moment(struct oom_compiled *c, const int64_t *v, enum oom_pass pass, enum oom_moment kind)
+static bool moment(struct oom_compiled *c, const int64_t *v, enum oom_pass pass, enum oom_moment kind, uint32_t reps)
 {
 	if (c->n_moments == c->cap_moments) {
 		void *q = realloc(c->moments, (c->cap_moments * 2 + 32) * sizeof(*c->moments));
@@ -87,7 +87,8 @@ static bool moment(struct oom_compiled *c, const int64_t *v, enum oom_pass pass,
 			c->terms[c->n_terms++] = (struct oom_term){v[k], k};
 	c->moments[c->n_moments].to = c->n_terms;
 	c->moments[c->n_moments].pass = (uint8_t)pass;
-	c->moments[c->n_moments++].kind = kind;
+	c->moments[c->n_moments].reps = reps;
+	c->moments[c->n_moments++].kind = (uint8_t)kind;
 	return true;
 }
 
@@ -98,6 +99,7 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 	const struct oom_stream *s = &t->streams[stream_of[pass]];
 	int64_t cur[MAX_CLASSES] = {0}, start[MAX_CLASSES], delta[MAX_CLASSES];
 	struct front *now = outer;
+	const bool backward = pass == OOM_PASS_BWD || pass == OOM_PASS_BWD_ACC;
 	bool full = false, after = false;
 
 	outer->n = inner->n = late->n = 0;
@@ -119,7 +121,11 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 				continue;
 			}
 			for (size_t j = 0; j < c->n_classes; j++)
-				delta[j] = (cur[j] - start[j]) * n;
+				delta[j] = cur[j] - start[j];
+			if (pass == OOM_PASS_FWD && !moment(c, delta, pass, OOM_MOMENT_LAYER, (uint32_t)n + 1))
+				return OOM_ERR_MEMORY;
+			for (size_t j = 0; j < c->n_classes; j++)
+				delta[j] *= n;
 			for (size_t m = 0; m < inner->n; m++) {
 				int64_t last[MAX_CLASSES] = {0};
 
@@ -127,10 +133,10 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 					last[j] = inner->at[m][j] + delta[j];
 				add(outer, inner->at[m], c->n_classes, &full);
 				add(outer, last, c->n_classes, &full);
-				if (pass == OOM_PASS_BWD_ACC)
+				if (backward)
 					add(late, last, c->n_classes, &full);
 			}
-			after = pass == OOM_PASS_BWD_ACC;
+			after = backward;
 			for (size_t j = 0; j < c->n_classes; j++)
 				cur[j] += delta[j];
 			now = outer;
@@ -154,12 +160,12 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 	if (full)
 		return OOM_ERR_LIMIT;
 	for (size_t m = 0; m < outer->n; m++)
-		if (!moment(c, outer->at[m], pass, OOM_MOMENT_PEAK))
+		if (!moment(c, outer->at[m], pass, OOM_MOMENT_PEAK, 1))
 			return OOM_ERR_MEMORY;
 	for (size_t m = 0; m < late->n; m++)
-		if (!moment(c, late->at[m], pass, OOM_MOMENT_LATE))
+		if (!moment(c, late->at[m], pass, OOM_MOMENT_LATE, 1))
 			return OOM_ERR_MEMORY;
-	return moment(c, cur, pass, OOM_MOMENT_NET) ? OOM_OK : OOM_ERR_MEMORY;
+	return moment(c, cur, pass, OOM_MOMENT_NET, 1) ? OOM_OK : OOM_ERR_MEMORY;
 }
 
 static enum oom_status classify(struct oom_compiled *c, const struct oom_tape *t, struct unit *unit)
@@ -275,7 +281,8 @@ bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64
 			return false;
 		size[k] = (mono[c->mono[k]] * c->bytes[k] + 511) & ~(uint64_t)511;
 	}
-	memset(out, 0, OOM_PASSES * sizeof(*out));
+	for (int p = 0; p < OOM_PASSES; p++)
+		out[p] = (struct oom_span){.late = OOM_NEVER};
 	for (size_t m = 0; m < c->n_moments; m++) {
 		struct oom_span *o = &out[c->moments[m].pass];
 		const struct oom_term *q = c->terms + c->moments[m].from, *to = c->terms + c->moments[m].to;
@@ -289,12 +296,15 @@ bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64
 		if (q < to)
 			sum += q->count * (int64_t)size[q->cls];
 		sum += odd;
-		if (c->moments[m].kind == OOM_MOMENT_NET)
-			o->net = sum;
-		else if (c->moments[m].kind == OOM_MOMENT_LATE)
-			o->late = sum > o->late ? sum : o->late;
-		else if (sum > o->peak)
-			o->peak = sum;
+		switch (c->moments[m].kind) {
+		case OOM_MOMENT_NET: o->net = sum; break;
+		case OOM_MOMENT_LATE: o->late = sum > o->late ? sum : o->late; break;
+		case OOM_MOMENT_LAYER:
+			o->layers += sum * c->moments[m].reps;
+			o->one = sum > o->one ? sum : o->one;
+			break;
+		default: o->peak = sum > o->peak ? sum : o->peak; break;
+		}
 	}
 	return true;
 }

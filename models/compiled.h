@@ -7,8 +7,8 @@
 
 enum oom_pass { OOM_PASS_FWD, OOM_PASS_BWD, OOM_PASS_BWD_ACC, OOM_PASS_EVAL, OOM_PASSES };
 
-/* A height, one in repeated layers from the last repetition on, or the net change. */
-enum oom_moment { OOM_MOMENT_PEAK, OOM_MOMENT_LATE, OOM_MOMENT_NET };
+/* A height, one in repeated layers from the last repetition on, the net change, what one of repeated layers leaves. */
+enum oom_moment { OOM_MOMENT_PEAK, OOM_MOMENT_LATE, OOM_MOMENT_NET, OOM_MOMENT_LAYER };
 
 /* Storages whose sizes keep one proportion whatever the batch are one class, counted in its unit; a moment is how many units
  * of each class are alive at it.  Only widths of whole 512-byte blocks keep it: others are rounded up, one class a width. */
@@ -28,6 +28,7 @@ struct oom_compiled {
 	struct {
 		size_t from, to;
 		uint8_t pass, kind;
+		uint32_t reps;
 	} *moments;
 	size_t n_moments, cap_moments;
 };

@@ -24,6 +24,24 @@ static void at_an_edge(struct oom_eval *out, const struct oom_states *s, bool ba
 	out->peak_module = "";
 }
 
+/* What waits on the host leaves the saved activations; in the last layer of backward it is gone anyway. */
+static void without_offloaded(struct oom_eval *out)
+{
+	static const uint8_t order[] = {OOM_BUCKET_SAVED, OOM_BUCKET_AMP, OOM_BUCKET_RECOMPUTE, OOM_BUCKET_TEMP, OOM_BUCKET_LOGITS,
+					OOM_BUCKET_GRADS};
+	uint64_t sum = 0;
+
+	for (int b = 0; b < OOM_BUCKETS; b++)
+		sum += out->bucket[b];
+	for (size_t i = 0; i < sizeof(order) && sum > out->overall_peak; i++) {
+		const uint64_t over = sum - out->overall_peak, take = out->bucket[order[i]] < over ? out->bucket[order[i]] : over;
+
+		out->bucket[order[i]] -= take;
+		sum -= take;
+	}
+	out->bucket[OOM_BUCKET_TEMP] += out->overall_peak - sum;
+}
+
 /* Who is alive at the overall peak. */
 void oom_compose(const struct program *g, const struct oom_plan *p, const uint64_t *size, struct oom_eval *out,
 		    uint64_t inputs, const struct oom_states *states)
@@ -97,6 +115,8 @@ void oom_compose(const struct program *g, const struct oom_plan *p, const uint64
 	}
 	out->peak_op = row >= 0 ? t->rows[row].name : "";
 	out->peak_module = row >= 0 ? t->rows[row].scope : "";
-	if (sharded)
+	if (out->offloaded_bytes)
+		without_offloaded(out);
+	else if (sharded)
 		at_an_edge(out, states, kind == 1, inputs + t->buffer_rounded);
 }

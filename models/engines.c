@@ -211,6 +211,7 @@ enum oom_status oom_engine_states(const struct oom_plan *p, const struct oom_eng
 		return st;
 	if (!p->zero_stage) {
 		ddp(p, in, s);
+		s->bwd_late = s->bwd;
 		return OOM_OK;
 	}
 	if (p->engine == OOM_ENGINE_DEEPSPEED) {

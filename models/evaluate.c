@@ -46,7 +46,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 
 	k.micro_batch = k.global_batch = k.grad_accum = k.seq_len = k.tgt_len = 0;
 	k.gpus = k.nodes = k.allocator = k.eval_accumulation = 0;
-	k.optimizer = k.zero_stage = k.engine = k.offload_optimizer = k.offload_params = 0;
+	k.optimizer = k.zero_stage = k.engine = k.offload_optimizer = k.offload_params = k.offload_activations = 0;
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded = k.save_total_limit = 0;
 	k.hybrid_shard = k.bucket_view = k.reduce_bucket = k.max_live_params = k.sub_group_size = 0;
 	k.precision = oom_engine_casts(p) ? p->precision == OOM_AMP_FP16 ? OOM_FP16 : OOM_BF16 : p->precision;
@@ -445,31 +445,39 @@ static uint64_t most(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* Peak of the backward passes.  f is what the forward left on the card, all of it with what went to the host: in the last
+ * layer that has been freed either way. */
+static uint64_t backward_peak(const struct oom_span span[OOM_PASSES], const struct oom_states *s, uint64_t base, uint64_t f, uint64_t all,
+			      uint64_t kept, bool many)
+{
+	const struct oom_span b = span[OOM_PASS_BWD], acc = span[OOM_PASS_BWD_ACC];
+	const uint64_t moved = base + s->bwd, late = base + s->bwd_late;
+	const uint64_t last = b.late > -(int64_t)all ? all + (uint64_t)b.late : 0, last_acc = acc.late > -(int64_t)all ? all + (uint64_t)acc.late : 0;
+	const uint64_t once = most(moved + f + (uint64_t)b.peak, late + last);
+
+	if (!many && !s->grads_reduced)
+		return once;
+	/* reduced: a gradient is added to its shard and freed as soon as it is made; the shards fill up meanwhile */
+	if (s->grads_reduced)
+		return most(moved + f + (many ? kept : s->grads_first) + (uint64_t)acc.peak,
+			    most(late + kept + last_acc, base + kept + s->bwd_end));
+	return most(once, kept + most(moved + f + (uint64_t)acc.peak, late + last_acc));
+}
+
 static void phases(const struct program *g, const struct oom_plan *p, const struct oom_span span[OOM_PASSES], struct oom_eval *out,
 		   uint64_t base, const struct oom_states *states)
 {
 	const struct oom_tape *t = &g->tape;
 	const struct oom_span f = span[OOM_PASS_FWD], b = span[OOM_PASS_BWD], e = span[OOM_PASS_EVAL];
+	/* activation offloading: what repeated layers keep is on the host but for one (torchtune _activation_offloading.py) */
+	const uint64_t away = p->offload_activations && f.layers > f.one ? (uint64_t)(f.layers - f.one) : 0;
 	const bool many = p->grad_accum > 1, reduced = states->grads_reduced;
 	const uint64_t grads = (uint64_t)(f.net + b.net), kept = reduced ? states->grads : grads;
-	const uint64_t held = many ? kept : 0, start = base + states->fwd_start + held;
-	uint64_t fpeak = base + states->fwd + held + (uint64_t)f.peak;
-	uint64_t bpeak = base + states->bwd + (uint64_t)(f.net + b.peak);
+	const uint64_t held = many ? kept : 0, start = base + states->fwd_start + held, left = (uint64_t)f.net - away;
+	const uint64_t fpeak = most(base + states->fwd + held + (uint64_t)f.peak - away, start);
+	const uint64_t bpeak = backward_peak(span, states, base, left, (uint64_t)f.net, kept, many);
 
-	fpeak = fpeak > start ? fpeak : start;
-	if (many || reduced) {
-		const struct oom_span acc = span[OOM_PASS_BWD_ACC];
-		const uint64_t first = many ? kept : states->grads_first, moved = base + states->bwd + (uint64_t)f.net;
-		const uint64_t late = base + states->bwd_late + (uint64_t)f.net;
-
-		/* reduced: a gradient is added to its shard and freed as soon as it is made; the shards fill up meanwhile */
-		bpeak = reduced ? 0 : bpeak;
-		bpeak = most(bpeak, moved + first + (uint64_t)acc.peak);
-		if (reduced)
-			bpeak = most(bpeak, most(late + kept + (uint64_t)acc.late, base + kept + states->bwd_end));
-		else
-			bpeak = most(bpeak, moved + kept + (uint64_t)acc.peak);
-	}
+	out->offloaded_bytes = away;
 	out->peak[OOM_PHASE_LOAD] = out->end[OOM_PHASE_LOAD] = states->params + t->buffer_rounded;
 	out->peak[OOM_PHASE_EVAL] = base + states->fwd + (uint64_t)e.peak;
 	out->end[OOM_PHASE_EVAL] = base;
@@ -478,7 +486,7 @@ static void phases(const struct program *g, const struct oom_plan *p, const stru
 		const int i = step * 3;
 
 		out->peak[OOM_PHASE_FWD1 + i] = fpeak + opt;
-		out->end[OOM_PHASE_FWD1 + i] = base + opt + held + (uint64_t)f.net;
+		out->end[OOM_PHASE_FWD1 + i] = base + opt + held + left;
 		out->peak[OOM_PHASE_BWD1 + i] = bpeak + opt;
 		out->end[OOM_PHASE_BWD1 + i] = base + opt + kept;
 		out->peak[OOM_PHASE_OPT1 + i] = base + kept + states->opt + states->temps[step];
@@ -490,7 +498,7 @@ static void phases(const struct program *g, const struct oom_plan *p, const stru
 			out->overall_peak = out->peak[i];
 			out->peak_phase = (enum oom_phase)i;
 		}
-	out->saved_bytes = (uint64_t)f.net;
+	out->saved_bytes = left;
 	out->floor_bytes = states->comm + (states->bwd > states->fwd ? states->bwd : states->fwd);
 }
 
@@ -555,14 +563,15 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 		out->peak_phase = top;
 		out->overall_peak = most;
 	}
-	out->host_pinned_bytes = states.host_pinned;
+	out->host_pinned_bytes = states.host_pinned + out->offloaded_bytes;
 	out->host_pageable_bytes = states.host_pageable;
 	out->nvme_bytes = states.nvme;
 	out->flops_per_sample = flops_of(g, plan, b, s, tgt);
 	out->reserved_replayed = false;
 	out->reserved_bytes = oom_reserved_estimate(out, plan);
 	/* the replay plays plain single-GPU steps: sharded and offloaded plans keep the estimate */
-	if (flags & OOM_EVAL_REPLAY && !plan->zero_stage && plan->gpus == 1 && plan->offload_optimizer == OOM_OFFLOAD_NONE) {
+	if (flags & OOM_EVAL_REPLAY && !plan->zero_stage && plan->gpus == 1 && plan->offload_optimizer == OOM_OFFLOAD_NONE &&
+	    !plan->offload_activations) {
 		st = record(&ev->full, model, plan, true, err);
 		if (!st)
 			st = oom_replay(&ev->replay, &ev->full, plan, &out->reserved_bytes, err);

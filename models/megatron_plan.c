@@ -72,7 +72,7 @@ static enum oom_status check(const struct oom_model *model, const struct oom_pla
 		return oom_error_set(err, OOM_ERR_INVALID, "engine megatron: pre-training tasks only (causal-lm, masked-lm)");
 	if (p->lora_r || p->qlora)
 		return oom_error_set(err, OOM_ERR_INVALID, "engine megatron: LoRA is not modelled; use hf, deepspeed or fsdp2");
-	if (p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE)
+	if (p->offload_activations || p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE)
 		return oom_error_set(err, OOM_ERR_INVALID, "engine megatron: offload is not modelled; use deepspeed or fsdp2");
 	if (strncmp(oom_optimizer_at((size_t)p->optimizer)->choice.name, "adamw", 5) &&
 	    strcmp(oom_optimizer_at((size_t)p->optimizer)->choice.name, "sgd-momentum"))

@@ -62,10 +62,12 @@ struct oom_step_time oom_step_time(const struct oom_plan *p, const struct oom_ev
 	if (p->pp > 1)                          /* the pipeline's bubble */
 		t.compute_s *= 1 + (double)(p->pp - 1) / (double)p->grad_accum;
 	if (p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE)
-		t.offload_s = 2 * (double)(e->host_pinned_bytes + e->host_pageable_bytes) / OOM_STEP_PCIE +
+		t.offload_s = 2 * (double)(e->host_pinned_bytes - e->offloaded_bytes + e->host_pageable_bytes) / OOM_STEP_PCIE +
 			      2 * (double)e->nvme_bytes / OOM_STEP_NVME;
 	if (p->offload_params != OOM_OFFLOAD_NONE)
 		t.offload_s += 2 * weights * (double)p->grad_accum / OOM_STEP_PCIE;
+	/* there in forward, back in backward, beside the computation: a third shows */
+	t.offload_s += 2.0 / 3 * (double)e->offloaded_bytes * (double)p->grad_accum / OOM_STEP_PCIE;
 	t.total_s = (t.compute_s > t.memory_s ? t.compute_s : t.memory_s) + t.comm_s + t.offload_s;
 	if (t.total_s > 0)
 		t.samples_per_s = per_gpu * D / t.total_s;

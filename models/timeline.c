@@ -5,7 +5,7 @@
 struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size, bool acc)
 {
 	const struct oom_stream *s = &t->streams[stream];
-	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0, late = 0;
+	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0, late = OOM_NEVER, layers = 0, one = 0;
 	bool after = false, inside = false;
 
 	for (size_t i = 0; i < s->n; i++) {
@@ -22,6 +22,8 @@ struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, co
 			} else {
 				const int64_t extra = (cur - cur0) * (int64_t)(t->reps[k / 2] - 1);
 
+				layers += cur - cur0 + extra;
+				one = cur - cur0 > one ? cur - cur0 : one;
 				late = peak + extra > late ? peak + extra : late;
 				after = true;
 				inside = false;
@@ -45,7 +47,7 @@ struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, co
 		case OOM_EV_GRAD: cur -= acc ? (int64_t)size[ev >> 2] : 0; break;
 		}
 	}
-	return (struct oom_span){cur, peak, late};
+	return (struct oom_span){cur, peak, stream == OOM_STREAM_BWD ? late : OOM_NEVER, layers, one};
 }
 
 struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size, bool acc,
@@ -110,5 +112,5 @@ struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id strea
 				at[c] = net[c];
 		}
 	}
-	return (struct oom_span){cur, peak, peak};
+	return (struct oom_span){cur, peak, OOM_NEVER, 0, 0};
 }

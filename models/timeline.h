@@ -5,10 +5,11 @@
 #include "oomplan/model.h"
 #include "tape.h"
 
-/* Net and peak of one stream, relative to its start; late: the peak within repeated layers from the last
- * repetition of the first ones on (of the backward pass over existing gradients, as compiled; of any, as walked). */
+/* Net and peak of one stream, relative to its start; late: the peak within repeated layers from the last repetition of the
+ * first ones on (of a backward pass; OOM_NEVER of others and without repeated layers); layers, one: of net, what repeated layers leave, and the largest of them. */
+#define OOM_NEVER (INT64_MIN / 4)
 struct oom_span {
-	int64_t net, peak, late;
+	int64_t net, peak, late, layers, one;
 };
 /* Evaluates one stream; size[] are rounded row sizes.  acc: gradients exist already (they are added and freed). */
 struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size, bool acc);

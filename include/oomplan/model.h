@@ -67,6 +67,7 @@ struct oom_eval {
 	uint64_t bucket[OOM_BUCKETS];   /* at the overall peak */
 	uint64_t reserved_bytes;        /* peak the allocator holds: replayed if asked for, else estimated */
 	bool reserved_replayed;
+	uint64_t offloaded_bytes;       /* activations that wait in host memory; part of host_pinned_bytes */
 	bool context_measured;          /* context_bytes was measured on a card of this compute capability; else a guess */
 	uint64_t context_bytes, workspace_bytes, nccl_bytes;    /* outside max_memory_allocated */
 	uint64_t used_bytes;            /* what nvidia-smi would show at the peak */

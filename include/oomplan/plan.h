@@ -64,6 +64,7 @@ struct oom_plan {
 	double moe_imbalance;       /* tokens of the fullest expert-parallel rank over the mean */
 	int64_t offload_optimizer;  /* enum oom_offload */
 	int64_t offload_params;
+	int64_t offload_activations; /* 1 = what layers keep for backward waits in pinned host memory */
 	int64_t hybrid_shard;       /* FSDP: shard within a node, replicate between nodes */
 	int64_t bucket_view;        /* DDP: gradient_as_bucket_view */
 	int64_t reduce_bucket, max_live_params, sub_group_size; /* DeepSpeed, elements */

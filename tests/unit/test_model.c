@@ -103,6 +103,34 @@ static void cards_differ_by_capability(void **state)
 	close_model(&f);
 }
 
+/* Activation offloading keeps two layers at most on the card: what is away is a whole number of layers' saved bytes, as the
+ * difference of two depths tells them, and the forward's peak is lower by it; the last layer's backward is not. */
+static void activations_wait_on_the_host(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval all, away, fewer;
+	struct fixture f;
+	uint64_t layer;
+
+	(void)state;
+	open_model(&f, "Llama-3.2-1B");         /* 16 layers */
+	p.precision = OOM_BF16;
+	all = price(&f, &p);
+	p.num_layers = 15;
+	fewer = price(&f, &p);
+	p.num_layers = 0;
+	p.offload_activations = 1;
+	away = price(&f, &p);
+	layer = all.saved_bytes - fewer.saved_bytes;
+	assert_int_equal(away.offloaded_bytes % layer, 0);
+	assert_in_range(away.offloaded_bytes / layer, 13, 15);
+	assert_int_equal(away.host_pinned_bytes, away.offloaded_bytes);
+	assert_int_equal(all.peak[OOM_PHASE_FWD1] - away.peak[OOM_PHASE_FWD1], away.offloaded_bytes);
+	assert_true(away.peak[OOM_PHASE_BWD1] < all.peak[OOM_PHASE_BWD1]);
+	assert_true(away.peak[OOM_PHASE_BWD1] >= away.end[OOM_PHASE_BWD1] + layer);
+	close_model(&f);
+}
+
 /* Published counts (model cards), as in the oracle's params.csv, known_params. */
 static void published_parameter_counts(void **state)
 {
@@ -358,6 +386,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(evaluation_piles_logits),
 		cmocka_unit_test(cards_differ_by_capability),
+		cmocka_unit_test(activations_wait_on_the_host),
 		cmocka_unit_test(published_parameter_counts),
 		cmocka_unit_test(adapters_of_experts),
 		cmocka_unit_test(bytes_per_parameter),
