@@ -13,7 +13,7 @@ static const char *const base_text[OOM_VAR_BASES] = {"b", "s", "t"};
 static void factor(const struct oom_var *v, char *out, size_t size)
 {
 	static const char *const forms[] = {"%s", "roundup(%s,%u)", "ceil(%s/%u)", "(%s+%u)", "min(%s,%u)", "max(%s-%u,0)", "", "(%s+%u if b=1)", "",
-					      "(%s+%u if b>1)"};
+					      "(%s+%u if b>1)", "pow2(b*%s/%u)"};
 
 	if (v->op == 8)
 		snprintf(out, size, "(ceil(%s/%u)%+d)", base_text[v->base], v->k >> 8, (int)(v->k & 255) - 128);

@@ -165,29 +165,30 @@ struct oom_val oom_seq2seq_cls(struct oom_tape *t, const struct oom_arch *a, str
 }
 
 /* One chunk: logits, their gradient in place, the input's gradient, the head's. */
-static void fused_chunk(struct oom_tape *t, struct oom_val x, struct oom_val w, enum oom_dtype dt, uint64_t chunk, uint64_t v, uint64_t d)
+static void fused_chunk(struct oom_tape *t, struct oom_val x, struct oom_val w, enum oom_dtype dt, uint16_t chunk, uint64_t n, uint64_t v,
+			uint64_t d)
 {
 	const bool grad = t->grad;
-	const struct oom_dim weight = {v * d, "vocab_size * d_model"}, rows = {chunk * d, NULL};
+	const struct oom_dim weight = {v * d, "vocab_size * d_model"}, rows = {n * d, NULL};
 	struct oom_val cast = oom_none(), rows16 = oom_none(), lc;
 
 	/* logits = x @ w.t(): a transposed weight is no leaf, autocast casts it anew */
 	if (t->amp && x.dt != dt)
-		rows16 = oom_new(t, "input chunk", OOM_MONO_ONE, rows, dt);
+		rows16 = oom_new(t, "input chunk", chunk, rows, dt);
 	if (t->amp && w.dt != dt)
 		cast = oom_new(t, "weight copy", OOM_MONO_ONE, weight, dt);
-	lc = oom_new(t, "logits chunk", OOM_MONO_ONE, (struct oom_dim){chunk * v, NULL}, dt);
+	lc = oom_new(t, "logits chunk", chunk, (struct oom_dim){n * v, NULL}, dt);
 	oom_drop(t, cast);
 	oom_drop(t, rows16);
 	/* grad x = logits @ w: the leaf's copy goes through the cache */
 	t->grad = false;
 	cast = t->amp ? oom_amp_cast(t, w) : oom_none();
 	t->grad = grad;
-	oom_drop(t, oom_new(t, "input gradient chunk", OOM_MONO_ONE, rows, dt));
+	oom_drop(t, oom_new(t, "input gradient chunk", chunk, rows, dt));
 	if (cast.sto >= 0)
 		oom_drop(t, cast);
 	if (w.rg && w.dt == OOM_F32 && dt != OOM_F32) {         /* addmm into the fp32 gradient */
-		oom_drop(t, oom_new(t, "input chunk", OOM_MONO_ONE, rows, dt));
+		oom_drop(t, oom_new(t, "input chunk", chunk, rows, dt));
 	} else if (w.rg) {                                      /* gw += mm(...).float() */
 		struct oom_val m = oom_new(t, "head gradient chunk", OOM_MONO_ONE, weight, dt);
 
@@ -207,6 +208,7 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 	const uint64_t v = a->vocab, d = h.width, inc = (v + d - 1) / d;
 	const uint64_t tokens = oom_mono_now(t, h.mono);
 	uint64_t chunk = 1, piece = (tokens + inc - 1) / inc;
+	uint16_t part = OOM_MONO_ONE;
 	struct oom_val w, gx, gw = oom_none(), loss, total, labels;
 	enum oom_dtype dt;
 	int32_t n = -1;
@@ -214,8 +216,13 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 
 	while (chunk < piece)
 		chunk *= 2;
-	oom_cond_above(t, h.mono, chunk * inc);         /* the chunk steps with the tokens: record anew beyond it */
-	oom_cond_above(t, h.mono, chunk / 2 * inc);
+	if (h.mono == t->m_bs && inc <= UINT32_MAX) {   /* the chunk steps with the tokens */
+		part = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 10, (uint32_t)inc);
+		oom_cond_more(t, h.mono, 1, part, 1);
+	} else {                                        /* tokens of another kind: record anew beyond the step */
+		oom_cond_above(t, h.mono, chunk * inc);
+		oom_cond_above(t, h.mono, chunk / 2 * inc);
+	}
 	t->vocab = v;
 	t->scope = name;
 	w = a->tie ? embed : oom_param(t, "weight", v, d, OOM_P_HEAD | OOM_P_LINEAR);
@@ -234,7 +241,7 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 	dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt;
 	t->flops[h.mono] += 2.0 * (double)d * (double)v * t->mult;
 	for (int i = 0; i < (chunk < tokens ? 2 : 1); i++)      /* from the second chunk on the cast weight is cached */
-		fused_chunk(t, h, w, dt, chunk, v, d);
+		fused_chunk(t, h, w, dt, part, part == OOM_MONO_ONE ? chunk : 1, v, d);
 	total = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);
 	oom_drop(t, loss);
 	if (rg) {

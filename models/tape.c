@@ -149,6 +149,17 @@ uint16_t oom_mono_mul(struct oom_tape *t, uint16_t a, uint16_t b)
 	return intern(t, x);
 }
 
+static uint64_t power_of_two_part(uint64_t x, uint64_t b, uint64_t k)
+{
+	uint64_t all, p = 1;
+
+	if (__builtin_mul_overflow(x, b, &all) || all > (uint64_t)1 << 62)
+		return UINT64_MAX;
+	while (p < (all + k - 1) / k)
+		p *= 2;
+	return p < all ? p : all;
+}
+
 uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_t s, uint64_t tgt)
 {
 	const uint64_t base[OOM_VAR_BASES] = {b, s, tgt};
@@ -171,6 +182,7 @@ uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_
 			x = x > 128 ? x - 128 : 0;
 			break;
 		case 9: x = b == 1 ? 0 : x + w->k; break;
+		case 10: x = power_of_two_part(x, b, w->k); break;
 		default: break;
 		}
 		if (__builtin_mul_overflow(v, x, &v))

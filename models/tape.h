@@ -33,7 +33,8 @@ struct oom_var {
 				 * 6 the constant k: sequences whose length the image fixes,
 				 * 7 x + k in a batch of one, x in a larger: a slice that needs no copy keeps what it is cut from,
 				 * 8 max(ceil(x / (k >> 8)) + (k & 255) - 128, 0): chunks, more or fewer,
-				 * 9 nothing in a batch of one, x + k in a larger: what such a slice is cut from, counted once */
+				 * 9 nothing in a batch of one, x + k in a larger: what such a slice is cut from, counted once,
+				 * 10 of all b x tokens the least power of two from their k-th part on, at most all of them */
 	uint32_t k;
 };
 struct oom_mono {

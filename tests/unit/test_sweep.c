@@ -338,6 +338,7 @@ static void test_order(void **state)
 			p.precision = i / 90 % 2 ? OOM_AMP_BF16 : OOM_BF16;
 			p.grad_accum = 1 + i % 2;
 			p.padding_mask = i / 45 % 2;
+			p.fused_ce = i % 3 ? OOM_LOSS_PLAIN : OOM_LOSS_FUSED;
 			assert_int_equal(oom_evaluate(old, m, &p, OOM_EVAL_FAST, &a, &err), OOM_OK);
 			assert_int_equal(oom_evaluate(new, m, &p, OOM_EVAL_FAST, &b, &err), OOM_OK);
 			if (memcmp(a.peak, b.peak, sizeof(a.peak)) || memcmp(a.end, b.end, sizeof(a.end)) ||
