@@ -133,7 +133,7 @@ const struct oom_family oom_family_jamba = {
 	.summary = "Mamba layers with softmax attention and experts between them",
 	.source = "transformers 5.12 models/jamba/modeling_jamba.py",
 	.types = types,
-	.lora_targets = "q_proj+v_proj",
+	.lora_targets = "in_proj+q_proj+v_proj",
 	.parse = parse,
 	.step = step,
 };

@@ -130,7 +130,7 @@ const struct oom_family oom_family_jetmoe = {
 	.summary = "mixtures of attention projections and of feed-forwards",
 	.source = "transformers 5.12 models/jetmoe/modeling_jetmoe.py",
 	.types = types,
-	.lora_targets = "q_proj+v_proj",
+	.lora_targets = "kv_proj",
 	.parse = parse,
 	.step = step,
 };

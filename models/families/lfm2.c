@@ -208,7 +208,7 @@ const struct oom_family oom_family_lfm2 = {
 	.summary = "short gated convolutions, softmax attention between them, gated feed-forward or experts",
 	.source = "transformers 5.12 models/lfm2/modeling_lfm2.py",
 	.types = types,
-	.lora_targets = "q_proj+v_proj",
+	.lora_targets = "in_proj+q_proj+v_proj",
 	.parse = parse,
 	.step = step,
 };

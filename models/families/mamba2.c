@@ -322,7 +322,7 @@ const struct oom_family oom_family_mamba2 = {
 	.summary = "Mamba 2's chunked scan written in PyTorch, alone or with attention, experts and feed-forwards",
 	.source = "transformers 5.12 models/mamba2/modeling_mamba2.py",
 	.types = types,
-	.lora_targets = "q_proj+k_proj+v_proj+o_proj",
+	.lora_targets = "in_proj+q_proj+k_proj+v_proj+o_proj",
 	.parse = parse,
 	.step = step,
 };

@@ -331,7 +331,7 @@ const struct oom_family oom_family_zamba = {
 	.summary = "Mamba layers, some after a transformer block of shared weights",
 	.source = "transformers 5.12 models/zamba/modeling_zamba.py",
 	.types = types,
-	.lora_targets = "q_proj+v_proj",
+	.lora_targets = "in_proj+q_proj+v_proj",
 	.parse = parse,
 	.step = step,
 };
