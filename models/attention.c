@@ -59,6 +59,8 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	p = oom_op_dropout(t, p, a->dropout);
 	if (a->weights)
 		*a->weights = oom_share(t, p);
+	else if (a->layer_names_weights)
+		oom_layer_names(t, oom_share(t, p));
 	v = oom_op_bmm(t, "attention", p, v, a->mq, (struct oom_dim){a->heads * a->dv, "n_heads * head_dim"},
 		       oom_mono_now(t, a->sk));
 	if (a->scores_local) {                  /* context_layer.contiguous() while the scores' name still holds them */

@@ -51,6 +51,7 @@ struct oom_attn {
 	bool k_scaled;                  /* keys times a constant before the rotation (Falcon-H1) */
 	const char *o_norm;             /* norm before the output projection; NULL: none */
 	bool scores_local;              /* of written_out: in one Python function, the scores a local until the context is made */
+	bool layer_names_weights;       /* eager: the weights have a name in the layer, to its end (most decoders) */
 	struct oom_val *weights;        /* eager: a reference to the attention weights, for a caller that keeps them */
 	bool written_out;               /* eager whatever the plan asks for: the architecture has no other */
 	struct oom_val kv_from;         /* cross-attention: keys and values from here (kept) */

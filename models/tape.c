@@ -493,6 +493,20 @@ struct oom_val oom_amp_cast(struct oom_tape *t, struct oom_val x)
 
 /* ---- layers ---- */
 
+void oom_layer_names(struct oom_tape *t, struct oom_val x)
+{
+	if (t->n_names < sizeof(t->names) / sizeof(t->names[0]))
+		t->names[t->n_names++] = x;
+	else
+		oom_drop(t, x);
+}
+
+void oom_layer_returns(struct oom_tape *t)
+{
+	while (t->n_names)
+		oom_drop(t, t->names[--t->n_names]);
+}
+
 /* One layer: plain, or behind a non-reentrant checkpoint. */
 static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx, struct oom_val x)
 {
@@ -506,6 +520,7 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 		struct oom_val held = oom_share(t, x);
 
 		y = fn(t, ctx, i, x);
+		oom_layer_returns(t);
 		oom_drop(t, held);
 		return y;
 	}
@@ -525,6 +540,7 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 	t->packing = true;
 	t->packs = 0;
 	y = fn(t, ctx, i, x);
+	oom_layer_returns(t);
 	t->packing = false;
 	c.packs = t->packs;
 	t->packs = packs;

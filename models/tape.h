@@ -219,6 +219,8 @@ struct oom_tape {
 	const char *warning;    /* what of the step is only approximated; NULL: nothing */
 	bool approximate;       /* something of the plan is only approximated */
 	struct oom_val output;  /* what the model returns beside the loss, given up once it has returned (oom_output) */
+	struct oom_val names[4];        /* tensors a layer has given names to: gone when it returns */
+	size_t n_names;
 	struct oom_val side;    /* a second result of the layer just run (attention weights), owned by whoever takes it */
 };
 
@@ -295,6 +297,10 @@ struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *k
 struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx, struct oom_val x);
 /* A copy of ctx (at most 1024 bytes) that lives as long as the recording; NULL and a status when there are too many. */
 const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size);
+/* Gives x to the layer running, which holds it until it returns (`hidden_states, _ = self.self_attn(...)`). */
+void oom_layer_names(struct oom_tape *t, struct oom_val x);
+/* What it held is gone (called where a layer returns). */
+void oom_layer_returns(struct oom_tape *t);
 /* Gives up a tensor that all layers share (mask, rotary tables): under checkpointing the blocks' closures hold it until
  * the first layer of the stack run last has been recomputed. */
 void oom_drop_shared(struct oom_tape *t, struct oom_val x);

@@ -71,6 +71,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_val h, y;
 
 	(void)i;
+	at.layer_names_weights = true;
 	at.rope = &rope;
 	at.mask = l->mask;
 	x = oom_op_add(t, x, oom_attention(t, &at, oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0)));

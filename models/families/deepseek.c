@@ -315,6 +315,7 @@ static struct oom_val latent_attention(struct oom_tape *t, const struct layer *l
 
 		q = oom_op_mul(t, q, oom_op_cast(t, f, (enum oom_dtype)q.dt));
 	}
+	at.layer_names_weights = true;
 	at.mask = flags & SPARSE ? sparse_mask(t, l, x, resid, i < OOM_MAX_LAYERS && a->kind[i] & 4) : l->mask[0];
 	y = oom_attention_core(t, &at, q, k[0], k[1]);
 	y = oom_op_linear(t, "o_proj", y, h, a->o_bias ? OOM_BIAS : 0);
@@ -372,6 +373,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	} else {
 		struct oom_attn at = oom_attn_of(t, a);
 
+		at.layer_names_weights = true;
 		at.rope = flags & LOCAL_ROPE && a->window && !(kind & 2) ? NULL : &rope;
 		at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
 		at.rope_cat = flags & CAT_ROPE;

@@ -77,6 +77,7 @@ static struct oom_val differential(struct oom_tape *t, const struct layer *l, st
 	}
 	v = oom_op_copy(t, "cat of chunks", v);
 	v = oom_op_expand_copy(t, v, v.mono, wide);
+	at.layer_names_weights = true;
 	at.kv_heads = heads;
 	at.dv = 2 * d;
 	at.mask = l->mask;
@@ -136,6 +137,7 @@ static struct oom_val dynamic(struct oom_tape *t, const struct layer *l, struct 
 	v = oom_op_heads(t, oom_op_linear(t, "v_proj", oom_keep(x), kd, bias));
 	q = oom_rope_apply(t, q, &l->rope, a->n_heads, d, d);
 	k = oom_rope_apply(t, k, &l->rope, a->n_kv_heads, d, d);
+	at.layer_names_weights = true;
 	at.mask = dynamic_mask(t, l, oom_share(t, v), dt);
 	at.causal = false;
 	q = oom_attention_core(t, &at, q, k, v);

@@ -118,6 +118,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_val q, k, v, local[3];
 
+	at.layer_names_weights = true;
 	at.d = at.dv = d;
 	at.kv_heads = kv;
 	at.mask = l->mask[slides];

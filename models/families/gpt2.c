@@ -54,6 +54,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_val q[3];
 
+	at.layer_names_weights = true;
 	at.mask = l->mask;
 	at.softmax_as_is = !a->extra[BIGCODE];
 	oom_op_split(t, oom_op_linear(t, "c_attn", x, D(a->d_model + 2 * kv.n), OOM_BIAS), 3, parts, q);

@@ -64,6 +64,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_val p[3];
 
+	at.layer_names_weights = true;
 	at.mask = l->mask;
 	x = oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), bias);
 	if (a->extra[PERSIMMON])

@@ -465,6 +465,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_val h;
 
+	at.layer_names_weights = true;
 	at.rope = &rope;
 	at.mask = l->mask[kind & 1];
 	at.qk_norm = flags & QK_NORM;

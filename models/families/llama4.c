@@ -113,6 +113,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8
 
 		q = oom_op_cast(t, oom_op_mul(t, q, f), dt);
 	}
+	at.layer_names_weights = true;
 	at.softmax_as_is = at.no_cast_back = true;
 	at.mask = l->mask[kind & CHUNKED ? 1 : 0];
 	q = oom_attention_core(t, &at, oom_op_heads(t, q), oom_op_heads(t, k), v);

@@ -102,6 +102,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_rope rope = l->rope;
 	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
 
+	at.layer_names_weights = true;
 	at.rope = &rope;
 	at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
 	at.rope_cat = true;

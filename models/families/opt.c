@@ -42,6 +42,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_val y, q, k, v;
 
 	(void)i;
+	at.layer_names_weights = true;
 	at.mask = l->mask;
 	y = pre ? oom_op_layer_norm(t, "self_attn_layer_norm", oom_keep(x), 0, affine, true) : oom_share(t, x);
 	q = oom_op_linear(t, "q_proj", oom_keep(y), h, bias);
