@@ -89,7 +89,8 @@ struct oom_val oom_emit_whisper_tower(struct oom_emit *e)
 		w.inner = oom_read_count_or(r, "head_dim", 64) * size_of(r, "encoder_attention_heads", "num_attention_heads");
 	w.kv = w.inner;
 	if (!strcmp(e->v->type, "glmasr"))
-		w.kv = w.d / size_of(r, "num_attention_heads", "num_attention_heads") * oom_read_count(r, "num_key_value_heads", 1);
+		w.kv = w.d / oom_read_count(r, "num_attention_heads", 1) *
+		       oom_read_count_or(r, "num_key_value_heads", oom_read_count(r, "num_attention_heads", 1));
 	oom_weight_conv(t, "conv1", w.d, mel * 3, true);
 	oom_weight_conv(t, "conv2", w.d, w.d * 3, true);
 	if (!rope) {
@@ -170,7 +171,7 @@ struct oom_val oom_emit_granite_speech(struct oom_emit *e)
 {
 	struct oom_tape *t = e->t;
 	struct oom_reader *r = &e->part[1], *p = &e->part[2];
-	const uint64_t out = oom_read_count(r, "output_dim", 1), rate = oom_read_count_or(&e->outer, "downsample_rate", 5);
+	const uint64_t out = oom_read_count_or(r, "output_dim", 42), rate = oom_read_count_or(&e->outer, "downsample_rate", 5);
 	struct conformer c = {.d = oom_read_count(r, "hidden_dim", 1), .head = oom_read_count(r, "dim_head", 1),
 			      .positions = oom_read_count(r, "max_pos_emb", 1), .kernel = oom_read_count(r, "conv_kernel_size", 1)};
 	struct qformer q = {.d = oom_read_count(p, "hidden_size", 1), .ff = oom_read_count(p, "intermediate_size", 1),
@@ -257,4 +258,91 @@ struct oom_val oom_emit_vibevoice(struct oom_emit *e)
 		oom_weight_linear(e->t, "linear_2", h, h, true);
 	}
 	return oom_none();
+}
+
+/* ---- Seamless M4T's speech encoder: a conformer and an adapter that shortens it ---- */
+
+struct seamless {
+	uint64_t d, ff, heads, kernel, distances, adapter_kernel;
+	bool relative;
+};
+
+static void seamless_ffn(struct oom_tape *t, const struct seamless *s)
+{
+	oom_weight_norm(t, "layer_norm", s->d, true);
+	oom_weight_linear(t, "intermediate_dense", s->d, s->ff, true);
+	oom_weight_linear(t, "output_dense", s->ff, s->d, true);
+}
+
+static void seamless_attention(struct oom_tape *t, const struct seamless *s)
+{
+	oom_weight_norm(t, "self_attn_layer_norm", s->d, true);
+	oom_weight_linear(t, "linear_q", s->d, s->d, true);
+	oom_weight_linear(t, "linear_k", s->d, s->d, true);
+	oom_weight_linear(t, "linear_v", s->d, s->d, true);
+	oom_weight_linear(t, "linear_out", s->d, s->d, true);
+}
+
+static void seamless_layer(struct oom_tape *t, const void *ctx, uint64_t i)
+{
+	const struct seamless *s = ctx;
+
+	(void)i;
+	seamless_ffn(t, s);
+	seamless_attention(t, s);
+	if (s->relative) {
+		oom_weight(t, "pos_bias_u", s->heads, s->d / s->heads);
+		oom_weight(t, "pos_bias_v", s->heads, s->d / s->heads);
+		oom_weight_linear(t, "linear_pos", s->d, s->d, false);
+	} else {
+		oom_weight(t, "distance_embedding", s->distances, s->d / s->heads);
+	}
+	oom_weight_norm(t, "conv_module.layer_norm", s->d, true);
+	oom_weight_conv(t, "pointwise_conv1", 2 * s->d, s->d, false);
+	oom_weight_conv(t, "depthwise_conv", s->d, s->kernel, false);
+	oom_weight_norm(t, "batch_norm", s->d, true);
+	oom_weight_conv(t, "pointwise_conv2", s->d, s->d, false);
+	seamless_ffn(t, s);
+	oom_weight_norm(t, "final_layer_norm", s->d, true);
+}
+
+static void seamless_adapter(struct oom_tape *t, const void *ctx, uint64_t i)
+{
+	const struct seamless *s = ctx;
+
+	(void)i;
+	oom_weight_norm(t, "residual_layer_norm", s->d, true);
+	oom_weight_conv(t, "residual_conv", 2 * s->d, s->d * s->adapter_kernel, true);
+	oom_weight_conv(t, "self_attn_conv", 2 * s->d, s->d * s->adapter_kernel, true);
+	seamless_attention(t, s);
+	seamless_ffn(t, s);
+}
+
+void oom_seamless_speech(struct oom_tape *t, void *ctx)
+{
+	const struct oom_arch *a = ctx;
+	struct oom_reader reader = a->rd, *r = &reader;
+	const uint64_t in = oom_read_count_or(r, "feature_projection_input_dim", 160);
+	struct seamless s = {.d = a->d_model, .ff = oom_read_count(r, "speech_encoder_intermediate_size", 1),
+			     .heads = oom_read_count(r, "speech_encoder_attention_heads", 1),
+			     .kernel = oom_read_count_or(r, "conv_depthwise_kernel_size", 31),
+			     .adapter_kernel = oom_read_count_or(r, "adaptor_kernel_size", 8),
+			     .distances = oom_read_count_or(r, "left_max_position_embeddings", 64) +
+					  oom_read_count_or(r, "right_max_position_embeddings", 8) + 1,
+			     .relative = !strcmp(a->model_type, "seamless_m4t")};
+	const uint64_t layers = oom_read_count(r, "speech_encoder_layers", 0), adapters = oom_read_count_or(r, "num_adapter_layers", 1);
+
+	if (r->status || layers > OOM_MAX_LAYERS || adapters > OOM_MAX_LAYERS || s.heads > s.d) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s", r->status ? r->err.text : "the speech encoder's sizes make no model");
+		return;
+	}
+	oom_weight_norm(t, "feature_projection.layer_norm", in, true);
+	oom_weight_linear(t, "projection", in, s.d, true);
+	oom_weight_layers(t, layers, seamless_layer, &s);
+	oom_weight_norm(t, "layer_norm", s.d, true);
+	oom_weight_linear(t, "intermediate_dense", s.d, s.ff, true);
+	oom_weight_linear(t, "output_dense", s.ff, s.d, true);
+	if (oom_read_bool(r, "add_adapter", true))
+		oom_weight_layers(t, adapters, seamless_adapter, &s);
+	oom_weight_norm(t, "inner_layer_norm", s.d, true);
 }

@@ -25,4 +25,7 @@ void oom_weight_mha(struct oom_tape *t, uint64_t d);
 typedef void (*oom_weights_fn)(struct oom_tape *t, const void *ctx, uint64_t i);
 void oom_weight_layers(struct oom_tape *t, uint64_t n, oom_weights_fn fn, const void *ctx);
 
+/* Seamless M4T's speech encoder (audio_parts.c); ctx is the struct oom_arch. */
+void oom_seamless_speech(struct oom_tape *t, void *ctx);
+
 #endif

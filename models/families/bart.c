@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "../encdec.h"
+#include "../weights.h"
 
-enum { FLAGS, ENC_FF, DEC_FF, ENC_HEADS, DEC_HEADS, ENC_LAYERS, ENC_SPARSE, DEC_SPARSE, CROSS, FULL };       /* extra[] */
+enum { FLAGS, ENC_FF, DEC_FF, ENC_HEADS, DEC_HEADS, ENC_LAYERS, ENC_SPARSE, DEC_SPARSE, CROSS, FULL, SPEECH };       /* extra[] */
 enum {
 	PRE_NORM = 1,           /* norms before, one more after each stack */
 	EMBED_NORM = 2,         /* layernorm_embedding */
@@ -83,6 +84,11 @@ static void parse(struct oom_arch *a)
 	}
 	if (a->extra[FLAGS] & DECODER)
 		parse_decoder(a);
+	if (!strncmp(a->model_type, "seamless", 8)) {
+		const char *class = oom_read_item(r, "architectures", 0);
+
+		a->extra[SPEECH] = class && strstr(class, "SpeechTo") != NULL;
+	}
 	if (a->extra[FLAGS] & BIGBIRD) {
 		a->qkv_bias = oom_read_bool(r, "use_bias", false);
 		if (!strcmp(oom_read_string(r, "attention_type", "block_sparse"), "block_sparse"))
@@ -277,8 +283,13 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	t->scope = "shared";
 	embed = enc_embed = dec_embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	if (!a->tie) {                          /* shared, encoder and decoder tables are then three */
-		enc_embed = oom_param(t, "encoder.embed_tokens", a->vocab, a->d_model, OOM_P_EMBEDDING);
+		if (!a->extra[SPEECH])
+			enc_embed = oom_param(t, "encoder.embed_tokens", a->vocab, a->d_model, OOM_P_EMBEDDING);
 		dec_embed = oom_param(t, "decoder.embed_tokens", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	}
+	if (a->extra[SPEECH]) {                 /* in the text encoder's place */
+		t->warning = "the speech encoder of Seamless M4T is counted as weights only: neither activations nor gradients";
+		oom_weights_only(t, oom_seamless_speech, (void *)a);
 	}
 	dec_ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
 	enc.mask = oom_encdec_mask(t, enc.flags, false, (enum oom_dtype)embed.dt, t->m_s, t->m_s);
@@ -288,7 +299,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		enc.self_attention = bigbird_attention;
 	if (a->extra[FULL] && oom_cond_above(t, t->m_s, a->extra[FULL]))
 		t->warning = "BigBird's block-sparse attention is approximated as full attention";
-	x = run_stack(t, &enc, enc_embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->extra[ENC_LAYERS]);
+	if (a->extra[SPEECH])
+		x = oom_new(t, "speech features", t->m_bs, D(a->d_model), (enum oom_dtype)embed.dt);
+	else
+		x = run_stack(t, &enc, enc_embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->extra[ENC_LAYERS]);
 	oom_drop_shared(t, enc.mask);
 	dec.encoded = x;
 	dec.mask = oom_encdec_mask(t, dec.flags, true, (enum oom_dtype)embed.dt, m_t, m_t);
