@@ -39,12 +39,16 @@ static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_
 		y = oom_op_mul(t, y, p);
 		y = oom_op_cast(t, y, in);
 	} else if (wide) {                      /* OLMo 2: the weight is applied before the cast */
+		f = oom_share(t, y);            /* hidden_states, a local until the product has been converted */
 		if (cast_weight)                /* Helium casts the weight too */
 			weight = oom_op_cast(t, weight, OOM_F32);
 		y = oom_op_cast(t, oom_op_mul(t, weight, y), in);
+		oom_drop(t, f);
 	} else {
+		f = oom_share(t, y);
 		y = oom_op_cast(t, y, in);
 		y = oom_op_mul(t, weight, y);
+		oom_drop(t, f);
 	}
 	t->scope = scope;
 	return y;

@@ -90,6 +90,10 @@ static void adjust(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 
+	if (!strcmp(a->model_type, "markuplm") && (oom_read_count_or(r, "max_depth", 50) > 4096 ||
+						   oom_read_count_or(r, "xpath_unit_hidden_size", 32) > 1 << 20))
+		oom_read_fail(r, "max_depth is more than 4096, or xpath_unit_hidden_size more than 2^20");
+
 	a->extra[BERT_D_HEAD] = a->d_embed;
 	if (!strcmp(a->model_type, "rembert")) {        /* tie_word_embeddings does nothing: the widths differ */
 		a->d_embed = oom_read_count(r, "input_embedding_size", 1);
@@ -167,7 +171,7 @@ static void idle_conv(struct oom_tape *t, const struct oom_arch *a)
 /* The keys' length as the products see it. */
 static uint16_t keys(struct oom_tape *t, const struct oom_arch *a)
 {
-	if (!(a->extra[BERT_FLAGS] & BERT_FEW_KEYS) || !a->extra[BERT_KEYS] ||
+	if (!(a->extra[BERT_FLAGS] & BERT_FEW_KEYS) || !a->extra[BERT_KEYS] || a->extra[BERT_KEYS] > 1 << 24 ||
 	    (a->extra[BERT_FULL_TO] && !oom_cond_above(t, t->m_s, a->extra[BERT_FULL_TO])))
 		return t->m_s;
 	return oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 4, (uint32_t)a->extra[BERT_KEYS]);

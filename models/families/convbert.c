@@ -29,7 +29,7 @@ static void parse(struct oom_arch *a)
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	a->extra[KERNEL] = oom_read_count_or(r, "conv_kernel_size", 9);
 	a->extra[GROUPS] = oom_read_count_or(r, "num_groups", 1);
-	if (!a->head_dim || !a->extra[KERNEL] || !a->extra[GROUPS] || a->d_model % (2 * a->n_heads) ||
+	if (!a->head_dim || !a->extra[KERNEL] || a->extra[KERNEL] > 1 << 16 || !a->extra[GROUPS] || a->d_model % (2 * a->n_heads) ||
 	    a->d_model % a->extra[GROUPS] || a->d_ff % a->extra[GROUPS])
 		oom_read_fail(r, "convbert: hidden_size (%llu) does not divide by heads (%llu) and num_groups (%llu)",
 			      (unsigned long long)a->d_model, (unsigned long long)heads, (unsigned long long)a->extra[GROUPS]);

@@ -76,7 +76,9 @@ static void parse(struct oom_arch *a)
 	a->extra[CONV] = oom_read_count_or(r, "conv_kernel_size", 0);
 	a->extra[GROUPS] = oom_read_count_or(r, "conv_groups", 1);
 	a->extra[CONV_ACT] = oom_read_act(r, "conv_act", "tanh");
-	if (a->extra[CONV] && (!a->extra[GROUPS] || a->d_model % a->extra[GROUPS]))
+	if (a->extra[CONV] > 1 << 16)
+		oom_read_fail(r, "conv_kernel_size (%llu) is more than 65536", (unsigned long long)a->extra[CONV]);
+	else if (a->extra[CONV] && (!a->extra[GROUPS] || a->d_model % a->extra[GROUPS]))
 		oom_read_fail(r, "hidden_size (%llu) is not a multiple of conv_groups (%llu)", (unsigned long long)a->d_model,
 			      (unsigned long long)a->extra[GROUPS]);
 	a->extra[LEGACY] = oom_read_bool(r, "legacy", true);

@@ -39,8 +39,8 @@ static void parse(struct oom_arch *a)
 		snprintf(a->warning, sizeof(a->warning), "four coordinate_size (%llu) and two shape_size (%llu) do not make hidden_size (%llu): "
 			 "no step runs so.", (unsigned long long)a->extra[COORD], (unsigned long long)a->extra[SHAPE],
 			 (unsigned long long)a->d_model);
-	if (!a->extra[COORD] || !a->extra[SHAPE] || !a->patch || a->extra[TOKENS] > 1 << 24)
-		oom_read_fail(r, "layoutlmv3: coordinate_size, shape_size and patch_size must be at least 1");
+	if (!a->extra[COORD] || !a->extra[SHAPE] || !a->patch || side > 4096 || a->patch > 65536)
+		oom_read_fail(r, "layoutlmv3: coordinate_size, shape_size and patch_size must be at least 1, input_size at most 4096 patches");
 }
 
 struct layer {

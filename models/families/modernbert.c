@@ -7,7 +7,8 @@
 
 /* extra[]: the causal variant; biases of norms, attention, feed-forward, head, decoder; mean pooling; only some tokens'
  * logits */
-enum { DECODER, NORM_BIAS, ATTN_BIAS, MLP_BIAS, HEAD_BIAS, DECODER_BIAS, MEAN_POOL, HEAD_ACT, MLP_DROPOUT };
+enum { DECODER, NORM_BIAS, ATTN_BIAS, MLP_BIAS, HEAD_BIAS, DECODER_BIAS, MEAN_POOL, HEAD_ACT, VISION, V_H, V_FF, V_LAYERS,
+       V_PATCHES, V_PATCH, V_SHUFFLE };         /* from VISION on: ModernVBERT's image tower */
 
 enum { FIRST = 1, SLIDING = 2 };
 
@@ -27,10 +28,36 @@ static void read_layers(struct oom_arch *a)
 	a->kinds = true;
 }
 
+/* The tower's sizes and what stands at the top of ModernVBERT's config. */
+static void read_vision(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+	uint64_t patch, side;
+
+	r->prefix = "vision_config.";
+	a->extra[V_H] = oom_read_count_or(r, "hidden_size", 768);
+	a->extra[V_FF] = oom_read_count_or(r, "intermediate_size", 3072);
+	a->extra[V_LAYERS] = oom_read_count_or(r, "num_hidden_layers", 12);
+	patch = oom_read_count_or(r, "patch_size", 16);
+	side = patch ? oom_read_count_or(r, "image_size", 224) / patch : 0;
+	a->extra[V_PATCH] = oom_read_count_or(r, "num_channels", 3) * patch * patch;
+	a->extra[V_PATCHES] = side * side;
+	r->prefix = "";
+	a->extra[V_SHUFFLE] = oom_read_count_or(r, "pixel_shuffle_factor", 4);
+	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
+	a->classifier_dropout = oom_read_real(r, "classifier_dropout", 0);
+	if (a->extra[V_LAYERS] > 256 || side > 65536 || patch > 65536 || a->extra[V_PATCH] > UINT64_C(1) << 40 || a->extra[V_H] > 1 << 20 || a->extra[V_FF] > 1 << 20 || a->extra[V_SHUFFLE] > 1024)
+		oom_read_fail(r, "vision_config is too large: at most 256 layers");
+}
+
 static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 	const char *pool = oom_read_string(r, "classifier_pooling", "cls");
+
+	a->extra[VISION] = !strcmp(a->model_type, "modernvbert");
+	if (a->extra[VISION])
+		r->prefix = "text_config.";
 
 	a->extra[DECODER] = !strcmp(a->model_type, "modernbert-decoder");
 	a->default_task = a->extra[DECODER] ? OOM_TASK_CAUSAL_LM : OOM_TASK_MASKED_LM;
@@ -63,6 +90,8 @@ static void parse(struct oom_arch *a)
 			      (unsigned long long)a->n_heads);
 	else
 		read_layers(a);
+	if (a->extra[VISION])
+		read_vision(a);
 }
 
 struct layer {
@@ -196,6 +225,42 @@ static struct oom_val shifted_loss(struct oom_tape *t, struct oom_val logits)
 	return loss;
 }
 
+static void idle(struct oom_tape *t, const char *name, uint64_t in, uint64_t out)
+{
+	oom_linear_unused(t, name, in, out, OOM_BIAS | OOM_NO_LORA | OOM_NO_QUANT);
+}
+
+static void idle_norm(struct oom_tape *t, uint64_t width)
+{
+	for (int i = 0; i < 2; i++)
+		oom_drop(t, oom_param(t, "layer_norm", 0, width, OOM_P_NORM | OOM_P_UNUSED));
+}
+
+/* The image tower, its pooling head and the connector: weights alone when the batch is text. */
+static void vision(struct oom_tape *t, const struct oom_arch *a)
+{
+	const uint64_t h = a->extra[V_H], ff = a->extra[V_FF], shuffle = a->extra[V_SHUFFLE];
+
+	if (!a->extra[VISION])
+		return;
+	idle(t, "patch_embedding", a->extra[V_PATCH], h);
+	oom_drop(t, oom_param(t, "position_embedding", a->extra[V_PATCHES], h, OOM_P_EMBEDDING | OOM_P_UNUSED));
+	oom_buffer(t, a->extra[V_PATCHES], OOM_I64);
+	for (uint64_t i = 0; i <= a->extra[V_LAYERS]; i++) {    /* the last one is the pooling head */
+		if (i < a->extra[V_LAYERS])
+			idle_norm(t, h);
+		else
+			oom_drop(t, oom_param(t, "probe", 0, h, OOM_P_UNUSED));
+		idle(t, "in_proj", h, 3 * h);
+		idle(t, "out_proj", h, h);
+		idle_norm(t, h);
+		idle(t, "fc1", h, ff);
+		idle(t, "fc2", ff, h);
+	}
+	idle_norm(t, h);
+	oom_linear_unused(t, "modality_projection", h * shuffle * shuffle, a->d_model, OOM_NO_LORA | OOM_NO_QUANT);
+}
+
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const bool causal = a->extra[DECODER];
@@ -203,6 +268,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct layer l = {.a = a};
 	struct oom_val word, x, first, hidden, loss;
 
+	vision(t, a);
 	t->scope = "tok_embeddings";
 	word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, D(a->d_model));
@@ -228,13 +294,13 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		loss = classify(t, a, x);
 	} else {
 		x = oom_lm_head(t, a, head(t, a, x), word, "decoder", a->extra[DECODER_BIAS]);
-		loss = causal ? shifted_loss(t, x) : oom_plain_lm_loss(t, x, true, t->m_bs);
+		loss = causal ? shifted_loss(t, x) : oom_plain_lm_loss(t, x, !a->extra[VISION], t->m_bs);
 	}
 	oom_drop(t, hidden);
 	return loss;
 }
 
-static const char *const types[] = {"modernbert", "modernbert-decoder", NULL};
+static const char *const types[] = {"modernbert", "modernbert-decoder", "modernvbert", NULL};
 
 const struct oom_family oom_family_modernbert = {
 	.name = "modernbert",
