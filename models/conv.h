@@ -62,8 +62,9 @@ uint16_t oom_length_of(struct oom_tape *t, uint64_t n);
 struct oom_val oom_written_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val q, struct oom_val k,
 				     struct oom_val v, const struct oom_val bias[2], struct oom_val *held);
 void oom_drop_all(struct oom_tape *t, const struct oom_val *x, int n);
-/* nn.Linear, split into heads. */
-struct oom_val oom_project_heads(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool bias);
+/* nn.Linear, split into heads; heads 1: for the written-out attention, which has nothing to copy then (0: for any). */
+struct oom_val oom_project_heads(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool bias,
+				 uint64_t heads);
 /* An attention of `heads` over `queries` of every image to `keys`, without a causal mask. */
 struct oom_attn oom_attn_over(struct oom_tape *t, const struct oom_arch *a, uint64_t heads, uint64_t width, uint64_t queries,
 			      uint64_t keys);

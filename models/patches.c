@@ -7,9 +7,10 @@ void oom_drop_all(struct oom_tape *t, const struct oom_val *x, int n)
 		oom_drop(t, x[i]);
 }
 
-struct oom_val oom_project_heads(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool bias)
+struct oom_val oom_project_heads(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool bias, uint64_t heads)
 {
-	return oom_op_heads(t, oom_op_linear(t, name, x, (struct oom_dim){width, "channels"}, bias ? OOM_BIAS : 0));
+	x = oom_op_linear(t, name, x, (struct oom_dim){width, "channels"}, bias ? OOM_BIAS : 0);
+	return heads == 1 ? x : oom_op_heads(t, x);     /* a single head's transpose moves nothing */
 }
 
 struct oom_attn oom_attn_over(struct oom_tape *t, const struct oom_arch *a, uint64_t heads, uint64_t width, uint64_t queries,
@@ -42,6 +43,7 @@ struct oom_val oom_written_attention(struct oom_tape *t, const struct oom_attn *
 	p = oom_op_dropout(t, oom_op_softmax(t, oom_keep(w), false), a->dropout);
 	y = oom_op_bmm(t, "attention", oom_keep(p), oom_keep(v), a->mq, (struct oom_dim){a->heads * a->dv, "channels"},
 		       oom_mono_now(t, a->sk));
+	y.perm = a->heads == 1;
 	y = oom_op_merge_heads(t, y);
 	local[0] = q;
 	local[1] = k;

@@ -71,9 +71,9 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	const struct oom_dim d = D(a->d_model);
 	struct oom_val q, k, v, held[3];
 
-	q = oom_project_heads(t, a->extra[DATA2VEC] ? "query" : "q_proj", oom_keep(x), a->d_model, true);
-	k = oom_project_heads(t, a->extra[DATA2VEC] ? "key" : "k_proj", oom_keep(x), a->d_model, false);
-	v = oom_project_heads(t, a->extra[DATA2VEC] ? "value" : "v_proj", oom_keep(x), a->d_model, true);
+	q = oom_project_heads(t, a->extra[DATA2VEC] ? "query" : "q_proj", oom_keep(x), a->d_model, true, 0);
+	k = oom_project_heads(t, a->extra[DATA2VEC] ? "key" : "k_proj", oom_keep(x), a->d_model, false, 0);
+	v = oom_project_heads(t, a->extra[DATA2VEC] ? "value" : "v_proj", oom_keep(x), a->d_model, true, 0);
 	at.mask = mask;
 	if (a->extra[DATA2VEC] && t->plan->attn == OOM_ATTN_EAGER) {
 		const struct oom_val bias[2] = {mask, oom_none()};

@@ -106,9 +106,9 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 		return x;
 	at = oom_attn_over(t, l->a, c->heads[i], d, queries, keys);
 	at.dropout = c->attn_p[i];
-	q = oom_project_heads(t, "projection_query", q, d, c->bias[i] != 0);
-	k = oom_project_heads(t, "projection_key", k, d, c->bias[i] != 0);
-	v = oom_project_heads(t, "projection_value", v, d, c->bias[i] != 0);
+	q = oom_project_heads(t, "projection_query", q, d, c->bias[i] != 0, c->heads[i]);
+	k = oom_project_heads(t, "projection_key", k, d, c->bias[i] != 0, c->heads[i]);
+	v = oom_project_heads(t, "projection_value", v, d, c->bias[i] != 0, c->heads[i]);
 	q = oom_written_attention(t, &at, q, k, v, NULL, held);
 	oom_drop_all(t, held, 5);
 	oom_drop(t, map);

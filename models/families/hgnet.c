@@ -120,17 +120,23 @@ static struct oom_map hg_block(struct oom_tape *t, const struct hg *c, uint64_t 
 
 static struct oom_map hgnet(struct oom_tape *t, struct oom_reader *r, struct oom_map m)
 {
+	struct oom_val embedding;
 	struct hg c;
 
 	read_hg(r, &c);
 	m = hg_stem(t, &c, m);
+	embedding = oom_share(t, m.x);          /* a local of the model */
 	for (uint64_t s = 0; s < c.n && !t->status; s++) {
+		struct oom_val input = oom_share(t, m.x);
+
 		m = oom_declared(t, m, c.in[s]);
 		if (c.down[s] != 0)
 			m = conv(t, &c, m, c.in[s], 3, c.stride[s], c.in[s], OOM_ACT_NONE);
 		for (uint64_t i = 0; i < c.blocks[s] && !t->status; i++)
 			m = hg_block(t, &c, s, m, i != 0);
+		oom_drop(t, input);
 	}
+	oom_drop(t, embedding);
 	return m;
 }
 

@@ -28,7 +28,8 @@ static void read_v1(struct oom_reader *r, struct cfg *c)
 	static const uint64_t layers[BLOCKS] = {2, 4, 3};
 
 	memcpy(c->layers, layers, sizeof(layers));
-	if (oom_read_counts(r, "neck_hidden_sizes", c->neck, NECK) != NECK || oom_read_counts(r, "hidden_sizes", c->hidden, BLOCKS) != BLOCKS)
+	if (oom_read_counts(r, "neck_hidden_sizes", c->neck, NECK) != NECK ||
+	    oom_read_counts(r, "hidden_sizes", c->hidden, BLOCKS) != BLOCKS)
 		oom_read_fail(r, "neck_hidden_sizes must list %d counts and hidden_sizes %d", NECK, BLOCKS);
 	c->heads = oom_read_count_or(r, "num_attention_heads", 4);
 	c->ratio = oom_read_real(r, "mlp_ratio", 2);
@@ -128,16 +129,18 @@ struct tokens {
 	uint64_t d, area, patches;
 };
 
-static struct oom_val v1_layer(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c, const struct tokens *k, struct oom_val x)
+static struct oom_val v1_layer(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c, const struct tokens *k,
+			       struct oom_val x)
 {
 	const struct oom_dim d = {k->d, "hidden_size"}, ff = {(uint64_t)((double)k->d * c->ratio), "intermediate"};
 	struct oom_attn at = oom_attn_over(t, a, c->heads, k->d, k->area * k->patches, k->patches);
-	struct oom_val arg = oom_share(t, x), normed = oom_op_layer_norm(t, "layernorm_before", oom_keep(x), 0, true, true), q, kk, v, y, held;
+	struct oom_val arg = oom_share(t, x), q, kk, v, y, held;
+	struct oom_val normed = oom_op_layer_norm(t, "layernorm_before", oom_keep(x), 0, true, true);
 
 	at.mk = at.mq;
-	q = oom_project_heads(t, "query", oom_keep(normed), k->d, c->qkv_bias);
-	kk = oom_project_heads(t, "key", oom_keep(normed), k->d, c->qkv_bias);
-	v = oom_project_heads(t, "value", oom_keep(normed), k->d, c->qkv_bias);
+	q = oom_project_heads(t, "query", oom_keep(normed), k->d, c->qkv_bias, c->heads);
+	kk = oom_project_heads(t, "key", oom_keep(normed), k->d, c->qkv_bias, c->heads);
+	v = oom_project_heads(t, "value", oom_keep(normed), k->d, c->qkv_bias, c->heads);
 	y = oom_op_linear(t, "dense", oom_written_attention(t, &at, q, kk, v, NULL, NULL), d, OOM_BIAS);
 	y = oom_op_dropout(t, y, a->dropout);
 	oom_drop(t, normed);

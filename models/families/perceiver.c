@@ -64,9 +64,9 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	at.mk = l->mk;
 	at.sk = l->sk;
 	at.dropout = l->a->attn_dropout;
-	q = oom_project_heads(t, "query", oom_keep(normed), l->qk, true);
-	k = oom_project_heads(t, "key", oom_keep(from), l->qk, true);
-	v = oom_project_heads(t, "value", oom_keep(from), l->v, true);
+	q = oom_project_heads(t, "query", oom_keep(normed), l->qk, true, l->heads);
+	k = oom_project_heads(t, "key", oom_keep(from), l->qk, true, l->heads);
+	v = oom_project_heads(t, "value", oom_keep(from), l->v, true, l->heads);
 	q = oom_written_attention(t, &at, q, k, v, bias, NULL);
 	oom_drop(t, normed);
 	oom_drop(t, from);

@@ -98,10 +98,10 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	struct oom_val q, k, v, kv, held[5];
 	struct oom_attn at;
 
-	q = oom_project_heads(t, seg ? "q_proj" : "query", oom_keep(x), l->c, l->bias);
+	q = oom_project_heads(t, seg ? "q_proj" : "query", oom_keep(x), l->c, l->bias, seg ? 0 : l->heads);
 	kv = l->linear || l->sr > 1 ? reduced(t, l, oom_keep(x), &keys) : oom_share(t, x);
-	k = oom_project_heads(t, seg ? "k_proj" : "key", oom_keep(kv), l->c, l->bias);
-	v = oom_project_heads(t, seg ? "v_proj" : "value", oom_keep(kv), l->c, l->bias);
+	k = oom_project_heads(t, seg ? "k_proj" : "key", oom_keep(kv), l->c, l->bias, seg ? 0 : l->heads);
+	v = oom_project_heads(t, seg ? "v_proj" : "value", oom_keep(kv), l->c, l->bias, seg ? 0 : l->heads);
 	at = oom_attn_over(t, a, l->heads, l->c, n, keys);
 	at.dropout = a->attn_dropout;
 	if (seg) {

@@ -34,7 +34,8 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 		if (c->c[i] > 65536 || c->c[i] < 2)
 			oom_read_fail(r, "embed_dims out of range");
 	}
-	if (c->layers > OOM_MAX_LAYERS || !c->patch || c->patch > 1024 || !c->stride || c->pad > 1024 || !(c->ratio > 0 && c->ratio <= 1024))
+	if (c->layers > OOM_MAX_LAYERS || !c->patch || c->patch > 1024 || !c->stride || c->pad > 1024 ||
+	    !(c->ratio > 0 && c->ratio <= 1024))
 		oom_read_fail(r, "depths, down_patch_size, down_stride, down_pad or mlp_ratio out of range");
 }
 
@@ -54,7 +55,8 @@ static struct oom_map conv_encoder(struct oom_tape *t, struct oom_map m, uint64_
 	const uint64_t d = m.c;
 	struct oom_map y;
 
-	y = oom_conv2d(t, "depth_wise_conv", oom_map_keep(m), &(struct oom_conv){.out = d, .kernel = 3, .pad = 1, .groups = d, .bias = true});
+	y = oom_conv2d(t, "depth_wise_conv", oom_map_keep(m),
+		       &(struct oom_conv){.out = d, .kernel = 3, .pad = 1, .groups = d, .bias = true});
 	y = oom_batch_norm(t, "norm", y);
 	y = oom_conv2d(t, "point_wise_conv1", y, &(struct oom_conv){.out = hidden, .kernel = 1, .bias = true});
 	y = oom_map_act(t, OOM_ACT_GELU, y);
@@ -104,7 +106,8 @@ static struct oom_map mlp(struct oom_tape *t, const struct cfg *c, struct oom_ma
 
 	oom_done(t, m.x);
 	m = oom_batch_norm(t, "norm1", oom_map_keep(m));
-	m = oom_map_act(t, c->act, oom_conv2d(t, "fc1", m, &(struct oom_conv){.out = (uint64_t)((double)d * c->ratio), .kernel = 1, .bias = true}));
+	m = oom_conv2d(t, "fc1", m, &(struct oom_conv){.out = (uint64_t)((double)d * c->ratio), .kernel = 1, .bias = true});
+	m = oom_map_act(t, c->act, m);
 	if (!t->status)
 		m.x = oom_op_dropout(t, m.x, c->mlp_p);
 	m = oom_conv2d(t, "fc2", m, &(struct oom_conv){.out = d, .kernel = 1, .bias = true});

@@ -126,9 +126,9 @@ static struct oom_val attention(struct oom_tape *t, const struct stage *s, struc
 	struct oom_val q, k, v;
 
 	at.mq = at.mk = oom_mono_mul(t, oom_tokens_of(t, s->padded * s->padded / area), oom_length_of(t, area));
-	q = oom_project_heads(t, "query", oom_keep(x), s->c, s->bias);
-	k = oom_project_heads(t, "key", oom_keep(x), s->c, s->bias && !s->v2);
-	v = oom_project_heads(t, "value", oom_keep(x), s->c, s->bias);
+	q = oom_project_heads(t, "query", oom_keep(x), s->c, s->bias, s->v2 ? 0 : s->heads);
+	k = oom_project_heads(t, "key", oom_keep(x), s->c, s->bias && !s->v2, s->v2 ? 0 : s->heads);
+	v = oom_project_heads(t, "value", oom_keep(x), s->c, s->bias, s->v2 ? 0 : s->heads);
 	if (s->v2) {
 		q = cosine_attention(t, s, &at, q, k, v, mask);
 	} else {
