@@ -266,10 +266,16 @@ void oom_tower_tokens(struct oom_emit *e, uint64_t n)
 
 struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t merge)
 {
-	uint64_t n = oom_mono_now(e->t, e->m_len) / (merge * merge);
+	uint64_t n;
 
 	if (merge == 1)
 		return x;
+	if (!merge || merge > 1024) {
+		oom_read_fail(&e->outer, "%llu x %llu patches cannot be merged to one token (model type %s)", (unsigned long long)merge,
+			      (unsigned long long)merge, e->v->type);
+		return x;
+	}
+	n = oom_mono_now(e->t, e->m_len) / (merge * merge);
 	oom_tower_tokens(e, n ? n : 1);
 	return oom_op_view(e->t, x, e->m_tokens, (struct oom_dim){x.width * merge * merge, "hidden_size * merge^2"});
 }
