@@ -283,7 +283,7 @@ static struct oom_val latent_attention(struct oom_tape *t, const struct layer *l
 	const uint64_t flags = a->extra[FLAGS];
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_rope rope = l->rope;
-	struct oom_val q, c[2], k[2], p[2], y, resid = oom_none();
+	struct oom_val q, c[2], k[2], p[2], y, resid = oom_none(), local[7];
 
 	if (a->extra[Q_RANK]) {
 		q = oom_op_linear(t, "q_a_proj", oom_keep(x), (struct oom_dim){a->extra[Q_RANK], "q_lora_rank"}, bias);
@@ -305,8 +305,12 @@ static struct oom_val latent_attention(struct oom_tape *t, const struct layer *l
 	}
 	c[0] = oom_op_linear(t, "kv_b_proj", c[0], (struct oom_dim){H * (nope + a->v_head_dim), "n_heads * (qk_nope + v)_head_dim"}, 0);
 	oom_op_split(t, oom_op_heads(t, c[0]), 2, ks, k);
+	local[0] = oom_share(t, p[0]);          /* q_pass, compressed_kv, q_rot, k_rot and the states: names to the end */
+	local[1] = oom_share(t, c[1]);
 	p[1] = rotate(t, a, p[1], &rope, H);
 	c[1] = rotate(t, a, c[1], &rope, 1);
+	local[2] = oom_share(t, p[1]);
+	local[3] = oom_share(t, c[1]);
 	c[1] = oom_op_expand(t, c[1], c[1].mono, (struct oom_dim){H * rot, "n_heads * qk_rope_head_dim"});
 	q = oom_op_cat(t, p[0], p[1], qd);
 	k[0] = oom_op_cat(t, k[0], c[1], qd);
@@ -317,10 +321,15 @@ static struct oom_val latent_attention(struct oom_tape *t, const struct layer *l
 	}
 	at.layer_names_weights = true;
 	at.mask = flags & SPARSE ? sparse_mask(t, l, x, resid, i < OOM_MAX_LAYERS && a->kind[i] & 4) : l->mask[0];
+	local[4] = oom_share(t, q);
+	local[5] = oom_share(t, k[0]);
+	local[6] = oom_share(t, k[1]);
 	y = oom_attention_core(t, &at, q, k[0], k[1]);
 	y = oom_op_linear(t, "o_proj", y, h, a->o_bias ? OOM_BIAS : 0);
 	if (flags & SPARSE)
 		oom_drop(t, at.mask);
+	for (int n = 0; n < 7; n++)
+		oom_drop(t, local[n]);
 	oom_drop(t, resid);
 	oom_done(t, x);
 	return y;

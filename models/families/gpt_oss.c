@@ -76,11 +76,13 @@ static struct oom_val with_sinks(struct oom_tape *t, const struct oom_arch *a, s
 {
 	const uint16_t wide = oom_mono_of(t, t->m_bs, OOM_VAR_S, 3, 1);
 	const struct oom_dim heads = {a->n_heads, "n_heads"};
-	struct oom_val w, c, max, index, p, sinks;
+	struct oom_val w, c, max, index, p, sinks, spread[2];
 
 	sinks = oom_param(t, "sinks", 0, a->n_heads, 0);
 	k = repeat_kv(t, a, k);
 	v = repeat_kv(t, a, v);
+	spread[0] = oom_share(t, k);            /* key_states and value_states, locals until it returns */
+	spread[1] = oom_share(t, v);
 	w = oom_op_unary(t, OOM_SCALE, oom_op_bmm(t, "scores", q, k, t->m_bss, heads, a->head_dim));
 	if (!oom_is_none(mask))
 		w = oom_op_add(t, w, oom_keep(mask));
@@ -93,10 +95,14 @@ static struct oom_val with_sinks(struct oom_tape *t, const struct oom_arch *a, s
 	p = oom_op_slice(t, p, t->m_bss, heads);
 	oom_drop(t, w);
 	p = oom_op_dropout(t, p, a->attn_dropout);
+	oom_layer_names(t, oom_share(t, p));
 	p = oom_op_bmm(t, "attention", p, v, t->m_bs, (struct oom_dim){a->n_heads * a->head_dim, "n_heads * head_dim"},
 		       oom_mono_now(t, t->m_s));
 	oom_drop(t, c);
-	return oom_op_merge_heads(t, p);
+	p = oom_op_merge_heads(t, p);
+	oom_drop(t, spread[0]);
+	oom_drop(t, spread[1]);
+	return p;
 }
 
 static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8_t kind, struct oom_val x)
@@ -105,13 +111,16 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8
 	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * a->head_dim, "n_heads * head_dim"};
 	const struct oom_dim kd = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
-	struct oom_val q, k, v;
+	struct oom_val q, k, v, local[3];
 
 	q = oom_op_heads(t, oom_op_linear(t, "q_proj", oom_keep(x), qd, bias));
 	k = oom_op_heads(t, oom_op_linear(t, "k_proj", oom_keep(x), kd, bias));
 	v = oom_op_heads(t, oom_op_linear(t, "v_proj", oom_keep(x), kd, bias));
 	q = rotate(t, q, &l->rope);
 	k = rotate(t, k, &l->rope);
+	local[0] = oom_share(t, q);
+	local[1] = oom_share(t, k);
+	local[2] = oom_share(t, v);
 	if (t->plan->attn == OOM_ATTN_FLASH) {
 		struct oom_attn at = oom_attn_of(t, a);
 
@@ -121,6 +130,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8
 		q = with_sinks(t, a, l->mask[kind], q, k, v);
 	}
 	q = oom_op_linear(t, "o_proj", q, h, a->o_bias ? OOM_BIAS : 0);
+	for (int i = 0; i < 3; i++)
+		oom_drop(t, local[i]);
 	oom_done(t, x);
 	return q;
 }
