@@ -64,7 +64,8 @@ struct oom_val oom_encdec_attention(struct oom_tape *t, const struct oom_encdec 
 
 	if (s->flags & OOM_ED_BMM)
 		return bmm_attention(t, s, x, cross);
-	at.heads = at.kv_heads = s->heads;
+	at.heads = s->heads;
+	at.kv_heads = s->kv_heads ? s->kv_heads : s->heads;
 	at.d = at.dv = s->a->d_model / s->heads;
 	at.causal = s->decoder && !cross;
 	at.qkv_bias = at.o_bias = !(s->flags & OOM_ED_NO_BIAS);

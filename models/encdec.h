@@ -20,6 +20,7 @@ enum oom_encdec_flag {
 struct oom_encdec {
 	const struct oom_arch *a;
 	struct oom_val mask, cross_mask, encoded;
+	uint64_t kv_heads;                      /* 0: as many as heads */
 	uint64_t heads, ff, cross_width;        /* cross_width: of what idle cross-attention would read; 0 = d_model */
 	uint16_t m_tokens, m_len, m_src, m_src_len;
 	unsigned flags;
