@@ -52,17 +52,20 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	const struct oom_dim h = D(a->d_model), kv = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
 	const struct oom_dim parts[3] = {h, kv, kv};
 	struct oom_attn at = oom_attn_of(t, a);
+	const struct oom_val arg = x;           /* the normed states, the caller's until it returns */
 	struct oom_val q[3];
 
 	at.layer_names_weights = true;
 	at.mask = l->mask;
 	at.softmax_as_is = !a->extra[BIGCODE];
-	oom_op_split(t, oom_op_linear(t, "c_attn", x, D(a->d_model + 2 * kv.n), OOM_BIAS), 3, parts, q);
+	oom_op_split(t, oom_op_linear(t, "c_attn", oom_keep(arg), D(a->d_model + 2 * kv.n), OOM_BIAS), 3, parts, q);
 	for (int i = 0; i < 3; i++)
 		q[i] = oom_op_heads(t, q[i]);
 	x = oom_attention_core(t, &at, q[0], q[1], q[2]);
 	x = oom_op_linear(t, "c_proj", x, h, OOM_BIAS);
-	return oom_op_dropout(t, x, a->dropout);
+	x = oom_op_dropout(t, x, a->dropout);
+	oom_done(t, arg);
+	return x;
 }
 
 /* GPT-Neo writes attention out: q and k in fp32, a causal buffer applied by where(). */

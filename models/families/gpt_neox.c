@@ -62,11 +62,13 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	const uint64_t rot = (uint64_t)((double)a->head_dim * a->rotary_share);
 	const unsigned bias = a->extra[BIAS] ? OOM_BIAS : 0;
 	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_val p[3];
+	const struct oom_val arg = x;           /* the normed states, the call's until it returns */
+	struct oom_val p[3], qkv;
 
 	at.layer_names_weights = true;
 	at.mask = l->mask;
-	x = oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), bias);
+	x = oom_op_linear(t, "query_key_value", oom_keep(arg), D(3 * a->d_model), bias);
+	qkv = oom_share(t, x);
 	if (a->extra[PERSIMMON])
 		persimmon_parts(t, a, x, p);
 	else
@@ -74,7 +76,10 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	p[0] = oom_rope_apply(t, p[0], &l->rope, a->n_heads, a->head_dim, rot);
 	p[1] = oom_rope_apply(t, p[1], &l->rope, a->n_heads, a->head_dim, rot);
 	x = oom_attention_core(t, &at, p[0], p[1], p[2]);
-	return oom_op_linear(t, "dense", x, h, bias);
+	x = oom_op_linear(t, "dense", x, h, bias);
+	oom_drop(t, qkv);
+	oom_done(t, arg);
+	return x;
 }
 
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
