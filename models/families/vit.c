@@ -87,6 +87,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	(void)i;
 	at.causal = false;
 	at.softmax_as_is = at.no_cast_back = a->extra[DINO];
+	at.layer_names_weights = !a->extra[DINO];      /* "hidden_states, _ = self.attention(...)" */
 	at.mq = at.mk = l->m_tokens;
 	at.sk = l->m_len;
 	y = oom_op_layer_norm(t, "layernorm_before", oom_keep(x), 0, true, true);
