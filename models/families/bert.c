@@ -75,6 +75,8 @@ static void read_sparse(struct oom_arch *a)
 		a->extra[BERT_KEYS] = block * (5 + random);
 		if (!type || strcmp(type, "block_sparse"))
 			a->extra[BERT_KEYS] = 0;
+		else
+			warn(a, "full attention up to (5 + 2 random) blocks, beyond that to 5 + random blocks of keys");
 	} else if (!strcmp(a->model_type, "mra")) {
 		warn(a, "full attention");
 	} else if (!strcmp(a->model_type, "nystromformer")) {

@@ -1,6 +1,7 @@
 /* ModernBERT and its decoder: pre-norm, rotary positions of two bases, windowed and full attention in turn, gated
  * feed-forwards from one projection.
  * Reference: transformers 5.12, models/modernbert/modeling_modernbert.py, models/modernbert_decoder/. */
+#include <stdio.h>
 #include <string.h>
 
 #include "../blocks.h"
@@ -59,6 +60,11 @@ static void parse(struct oom_arch *a)
 	if (a->extra[VISION])
 		r->prefix = "text_config.";
 
+	if (oom_read_bool(r, "sparse_prediction", false)) {
+		a->approximate = true;
+		snprintf(a->warning, sizeof(a->warning), "%s: sparse_prediction leaves out unmasked tokens' logits; all of them are counted",
+			 a->model_type);
+	}
 	a->extra[DECODER] = !strcmp(a->model_type, "modernbert-decoder");
 	a->default_task = a->extra[DECODER] ? OOM_TASK_CAUSAL_LM : OOM_TASK_MASKED_LM;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
