@@ -1,10 +1,12 @@
 /* The CUDA caching allocator, replayed.
  *
- * Rules (c10/cuda/CUDACachingAllocator.cpp): requests rounded to 512 bytes; up to 1 MiB from the small pool (2 MiB
- * segments), above from the large one (20 MiB segments below 10 MiB, else the request rounded to 2 MiB); best fit by
- * (size, address); split when the rest is at least 512 bytes (small) or more than 1 MiB (large); neighbours merge on
- * free; segments stay.  expandable_segments: one growing arena a pool, in pages of 2 or 20 MiB, split from 512 bytes.
- * Left out: the retry that frees cached segments when cudaMalloc fails, so a full card may do with less. */
+ * Rules (c10/cuda/CUDACachingAllocator.cpp): requests rounded to 512 bytes; up to 1 MiB from the
+ * small pool (2 MiB segments), above from the large one (20 MiB segments below 10 MiB, else the
+ * request rounded to 2 MiB); best fit by (size, address); split when the rest is at least 512 bytes
+ * (small) or more than 1 MiB (large); neighbours merge on free; segments stay. 
+ * expandable_segments: one growing arena a pool, in pages of 2 or 20 MiB, split from 512 bytes.
+ * Left out: the retry that frees cached segments when cudaMalloc fails, so a full card may do
+ * with less. */
 #include "allocator.h"
 
 #include <stdlib.h>
@@ -70,9 +72,11 @@ static void insert(struct oom_replay *r, int32_t i)
 	const bool s = r->blocks[i].small;
 	const size_t at = lower(r, s, r->blocks[i].size, r->blocks[i].addr);
 
-	if (!room(r, (void **)&r->pool[s].v, &r->pool[s].cap, r->pool[s].n + 1, sizeof(*r->pool[s].v)))
+	if (!room(r, (void **)&r->pool[s].v, &r->pool[s].cap, r->pool[s].n + 1,
+		  sizeof(*r->pool[s].v)))
 		return;
-	memmove(r->pool[s].v + at + 1, r->pool[s].v + at, (r->pool[s].n - at) * sizeof(*r->pool[s].v));
+	memmove(r->pool[s].v + at + 1, r->pool[s].v + at,
+		(r->pool[s].n - at) * sizeof(*r->pool[s].v));
 	r->pool[s].v[at] = (struct oom_afree){r->blocks[i].size, i};
 	r->pool[s].n++;
 }
@@ -82,7 +86,8 @@ static void take(struct oom_replay *r, int32_t i)
 	const bool s = r->blocks[i].small;
 	const size_t at = lower(r, s, r->blocks[i].size, r->blocks[i].addr);
 
-	memmove(r->pool[s].v + at, r->pool[s].v + at + 1, (r->pool[s].n - at - 1) * sizeof(*r->pool[s].v));
+	memmove(r->pool[s].v + at, r->pool[s].v + at + 1,
+		(r->pool[s].n - at - 1) * sizeof(*r->pool[s].v));
 	r->pool[s].n--;
 }
 
@@ -93,11 +98,13 @@ static int32_t new_block(struct oom_replay *r, uint64_t size, uint64_t addr, boo
 	if (r->n_spare) {
 		i = r->spare[--r->n_spare];
 	} else {
-		if (!room(r, (void **)&r->blocks, &r->cap_blocks, r->n_blocks + 1, sizeof(*r->blocks)))
+		if (!room(r, (void **)&r->blocks, &r->cap_blocks, r->n_blocks + 1,
+			  sizeof(*r->blocks)))
 			return -1;
 		i = (int32_t)r->n_blocks++;
 	}
-	r->blocks[i] = (struct oom_ablock){.size = size, .addr = addr, .prev = -1, .next = -1, .small = small};
+	r->blocks[i] = (struct oom_ablock){
+		.size = size, .addr = addr, .prev = -1, .next = -1, .small = small};
 	return i;
 }
 
@@ -118,7 +125,9 @@ static void reserve(struct oom_replay *r, uint64_t n)
 
 static int32_t segment(struct oom_replay *r, uint64_t size, bool small)
 {
-	const uint64_t n = small ? 2 * MIB : size < 10 * MIB ? 20 * MIB : (size + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+	const uint64_t n = small	   ? 2 * MIB :
+			   size < 10 * MIB ? 20 * MIB :
+					     (size + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
 	const int32_t b = new_block(r, n, r->top, small);
 
 	r->top += n;
@@ -161,7 +170,8 @@ static int32_t find(struct oom_replay *r, uint64_t size, bool small)
 {
 	size_t at = lower(r, small, size, 0);
 
-	if (r->expandable && at < r->pool[small].n && r->pool[small].v[at].block == r->pool[small].tail)
+	if (r->expandable && at < r->pool[small].n &&
+	    r->pool[small].v[at].block == r->pool[small].tail)
 		at++;                           /* the open end is the last resort */
 	return at < r->pool[small].n ? r->pool[small].v[at].block : -1;
 }
@@ -174,7 +184,8 @@ static int32_t allocate(struct oom_replay *r, uint64_t bytes)
 	uint64_t rest;
 
 	if (r->failed)
-		return -1;                      /* out of host memory: the lists can no longer be trusted */
+		/* out of host memory: the lists can no longer be trusted */
+		return -1;
 	b = find(r, size, small);
 
 	if (b >= 0)
@@ -273,7 +284,8 @@ static uint64_t bytes_of(const struct oom_tape *t, const struct oom_row *row)
 	return oom_mono_now(t, row->mono) * row->width * oom_dtype_bytes((enum oom_dtype)row->dt);
 }
 
-static void play(struct oom_replay *r, const struct oom_tape *t, enum oom_stream_id stream, bool acc)
+static void play(struct oom_replay *r, const struct oom_tape *t, enum oom_stream_id stream,
+		 bool acc)
 {
 	const struct oom_stream *s = &t->streams[stream];
 
@@ -316,14 +328,17 @@ static void load(struct oom_replay *r, const struct oom_tape *t, const struct oo
 	}
 	if (t->buffer_bytes)
 		allocate(r, t->buffer_bytes);
-	allocate(r, (uint64_t)plan->micro_batch * (uint64_t)(plan->seq_len ? plan->seq_len : 1) * 8);
+	allocate(r,
+		 (uint64_t)plan->micro_batch * (uint64_t)(plan->seq_len ? plan->seq_len : 1) * 8);
 	allocate(r, (uint64_t)plan->micro_batch * 8);
 }
 
-static void step(struct oom_replay *r, const struct oom_tape *t, const struct oom_plan *plan, bool first)
+static void step(struct oom_replay *r, const struct oom_tape *t, const struct oom_plan *plan,
+		 bool first)
 {
 	const struct oom_optimizer *o = oom_optimizer_at((size_t)plan->optimizer);
-	const int64_t micro = plan->grad_accum < 3 ? plan->grad_accum : 3;      /* later ones repeat the third */
+	/* later ones repeat the third */
+	const int64_t micro = plan->grad_accum < 3 ? plan->grad_accum : 3;
 	uint64_t temps[2], rounded;
 
 	for (int64_t m = 0; m < micro; m++) {
@@ -341,14 +356,18 @@ static void step(struct oom_replay *r, const struct oom_tape *t, const struct oo
 			allocate(r, rounded / o->slots);
 	}
 	o->temps(t->params, t->n_params, 0, temps);
-	if (temps[0]) {                         /* foreach: one block a tensor; else the largest at once */
+	/* foreach: one block a tensor; else the largest at once */
+	if (temps[0]) {
 		int32_t b[4] = {-1, -1, -1, -1};
 
 		if (o->slots >= 2 && !strcmp(o->choice.name, "adamw")) {
 			for (size_t i = 0; i < t->n_params; i++)
 				if (t->params[i].trainable && t->params[i].grad >= 0)
-					r->of_row[t->params[i].grad] =
-						allocate(r, t->params[i].elems * oom_dtype_bytes((enum oom_dtype)t->params[i].dt));
+					r->of_row[t->params[i].grad] = allocate(
+						r,
+						t->params[i].elems *
+							oom_dtype_bytes(
+								(enum oom_dtype)t->params[i].dt));
 			for (size_t i = 0; i < t->n_params; i++)
 				if (t->params[i].trainable && t->params[i].grad >= 0)
 					release(r, r->of_row[t->params[i].grad]);
@@ -364,8 +383,8 @@ static void step(struct oom_replay *r, const struct oom_tape *t, const struct oo
 			release(r, r->grad_of_row[t->params[i].grad]);
 }
 
-enum oom_status oom_replay(struct oom_replay *r, const struct oom_tape *t, const struct oom_plan *plan, uint64_t *reserved,
-			   struct oom_error *err)
+enum oom_status oom_replay(struct oom_replay *r, const struct oom_tape *t,
+			   const struct oom_plan *plan, uint64_t *reserved, struct oom_error *err)
 {
 	if (t->streams[OOM_STREAM_FWD].n + t->streams[OOM_STREAM_BWD].n > 4000000)
 		return OOM_ERR_LIMIT;
@@ -395,8 +414,10 @@ enum oom_status oom_replay(struct oom_replay *r, const struct oom_tape *t, const
 
 uint64_t oom_reserved_estimate(const struct oom_eval *e, const struct oom_plan *plan)
 {
-	/* median reserved / allocated of 356 emulated runs: 1.08 native, 1.05 with expandable segments */
-	return (uint64_t)((double)e->overall_peak * (plan->allocator == OOM_ALLOC_EXPANDABLE ? 1.05 : 1.08));
+	/* median reserved / allocated of 356 emulated runs: 1.08 native, 1.05 with expandable
+	 * segments */
+	return (uint64_t)((double)e->overall_peak *
+			  (plan->allocator == OOM_ALLOC_EXPANDABLE ? 1.05 : 1.08));
 }
 
 void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
@@ -404,12 +425,13 @@ void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 	const double sm = oom_capability(plan);
 	const bool turing = sm >= 7.5 && sm < 8, a100 = sm >= 8 && sm < 8.1;
 
-	/* CUDA context and modules, loaded lazily: 0.47 GiB measured on an A100 (stas00/ml-engineering), 135 MiB on a T4 with
-	 * torch 2.11 (torch-preflight); a guess elsewhere */
+	/* CUDA context and modules, loaded lazily: 0.47 GiB measured on an A100
+	 * (stas00/ml-engineering), 135 MiB on a T4 with torch 2.11 (torch-preflight); a guess
+	 * elsewhere */
 	e->context_bytes = turing ? 135 * MIB : a100 ? 482 * MIB : 512 * MIB;
 	e->context_measured = plan->compute_capability > 0 && (turing || a100);
-	/* two cuBLAS workspaces, forward and autograd thread: 8.125 MiB each before Hopper, 32 MiB from it on (ATen CUDABlas.cpp,
-	 * parseChosenWorkspaceSize) */
+	/* two cuBLAS workspaces, forward and autograd thread: 8.125 MiB each before Hopper, 32 MiB
+	 * from it on (ATen CUDABlas.cpp, parseChosenWorkspaceSize) */
 	e->workspace_bytes = 2 * (sm >= 9 ? 32 * MIB : 8 * MIB + 128 * KIB);
 	/* first collective on two GPUs: +1.45 GiB measured (stas00/ml-engineering) */
 	e->nccl_bytes = plan->gpus > 1 ? 1485 * MIB : 0;

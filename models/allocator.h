@@ -10,7 +10,8 @@ struct oom_ablock {
 	int32_t prev, next;
 	bool free, small;
 };
-/* A free block in its pool's list; the size stands here too so that a search stays within the list. */
+/* A free block in its pool's list; the size stands here too so that a search stays within the
+ * list. */
 struct oom_afree {
 	uint64_t size;
 	int32_t block;
@@ -34,11 +35,12 @@ struct oom_replay {
 };
 void oom_replay_release(struct oom_replay *r);
 
-/* Plays two training steps of a fully recorded tape; *reserved gets the peak of reserved bytes.  OOM_ERR_LIMIT for
- * tapes beyond four million events. */
-enum oom_status oom_replay(struct oom_replay *r, const struct oom_tape *t, const struct oom_plan *plan, uint64_t *reserved,
-			   struct oom_error *err);
-/* The allocator alone, for tests: sizes > 0 allocate, entry -k frees the k-th allocation (1-based). */
+/* Plays two training steps of a fully recorded tape; *reserved gets the peak of reserved bytes. 
+ * OOM_ERR_LIMIT for tapes beyond four million events. */
+enum oom_status oom_replay(struct oom_replay *r, const struct oom_tape *t,
+			   const struct oom_plan *plan, uint64_t *reserved, struct oom_error *err);
+/* The allocator alone, for tests: sizes > 0 allocate, entry -k frees the k-th allocation
+ * (1-based). */
 uint64_t oom_replay_trace(struct oom_replay *r, const int64_t *trace, size_t n, bool expandable);
 
 /* Reserved bytes without a replay: the median ratio of the measured rows; a guess. */

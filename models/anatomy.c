@@ -1,8 +1,9 @@
 /* The composition of every phase's peak.
  *
- * The six phases of training come from the walk itself.  Loading and evaluating are read off the evaluation: weights and buffers,
- * then what is neither is inputs, communication and the pass's own tensors.  Megatron's formulas speak of the fullest moment only:
- * there a phase keeps the states it has and the rest is activations. */
+ * The six phases of training come from the walk itself.  Loading and evaluating are read off the
+ * evaluation: weights and buffers, then what is neither is inputs, communication and the pass's own
+ * tensors.  Megatron's formulas speak of the fullest moment only: there a phase keeps the states
+ * it has and the rest is activations. */
 #include <string.h>
 
 #include "oomplan/model.h"
@@ -14,7 +15,8 @@ static void take(uint64_t *bucket, uint64_t want, uint64_t *rest)
 }
 
 /* Weights, buffers, inputs as at the overall peak; whatever is left is `into`. */
-static void at_rest(const struct oom_eval *e, enum oom_phase phase, enum oom_bucket into, uint64_t bucket[OOM_BUCKETS])
+static void at_rest(const struct oom_eval *e, enum oom_phase phase, enum oom_bucket into,
+		    uint64_t bucket[OOM_BUCKETS])
 {
 	uint64_t rest = e->peak[phase];
 	const uint64_t loaded = e->peak[OOM_PHASE_LOAD], base = e->end[OOM_PHASE_EVAL];
@@ -24,7 +26,11 @@ static void at_rest(const struct oom_eval *e, enum oom_phase phase, enum oom_buc
 	take(&bucket[OOM_BUCKET_BUFFERS], e->bucket[OOM_BUCKET_BUFFERS], &rest);
 	if (phase != OOM_PHASE_LOAD) {
 		take(&bucket[OOM_BUCKET_INPUTS], e->bucket[OOM_BUCKET_INPUTS], &rest);
-		take(&bucket[OOM_BUCKET_COMM], base > loaded + bucket[OOM_BUCKET_INPUTS] ? base - loaded - bucket[OOM_BUCKET_INPUTS] : 0, &rest);
+		take(&bucket[OOM_BUCKET_COMM],
+		     base > loaded + bucket[OOM_BUCKET_INPUTS] ?
+			     base - loaded - bucket[OOM_BUCKET_INPUTS] :
+			     0,
+		     &rest);
 	}
 	if (into == OOM_BUCKET_LOGITS)          /* the pile lies beside the optimizer's state */
 		take(&bucket[OOM_BUCKET_OPT], e->end[OOM_PHASE_OPT1] - base, &rest);
@@ -34,7 +40,8 @@ static void at_rest(const struct oom_eval *e, enum oom_phase phase, enum oom_buc
 static void megatron(const struct oom_eval *e, enum oom_phase phase, uint64_t bucket[OOM_BUCKETS])
 {
 	const bool state = phase >= OOM_PHASE_OPT1 && phase <= OOM_PHASE_OPT2;
-	const uint64_t activations = e->bucket[OOM_BUCKET_TEMP] + e->bucket[OOM_BUCKET_SAVED] + e->bucket[OOM_BUCKET_LOGITS];
+	const uint64_t activations = e->bucket[OOM_BUCKET_TEMP] + e->bucket[OOM_BUCKET_SAVED] +
+				     e->bucket[OOM_BUCKET_LOGITS];
 	uint64_t rest = e->peak[phase];
 
 	memset(bucket, 0, OOM_BUCKETS * sizeof(bucket[0]));
@@ -47,7 +54,8 @@ static void megatron(const struct oom_eval *e, enum oom_phase phase, uint64_t bu
 	bucket[OOM_BUCKET_OPT] += rest;         /* master weights before the first step */
 }
 
-enum oom_status oom_anatomy(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *plan, const struct oom_eval *e,
+enum oom_status oom_anatomy(struct oom_evaluator *ev, const struct oom_model *model,
+			    const struct oom_plan *plan, const struct oom_eval *e,
 			    struct oom_anatomy *out, struct oom_error *err)
 {
 	struct oom_anatomy a;
@@ -57,8 +65,11 @@ enum oom_status oom_anatomy(struct oom_evaluator *ev, const struct oom_model *mo
 		enum oom_status st;
 
 		if (p == OOM_PHASE_LOAD || p == OOM_PHASE_EVAL) {
-			at_rest(e, (enum oom_phase)p, p == OOM_PHASE_LOAD ? OOM_BUCKET_BUFFERS :
-				plan->eval_accumulation ? OOM_BUCKET_LOGITS : OOM_BUCKET_TEMP, a.bucket[p]);
+			at_rest(e, (enum oom_phase)p,
+				p == OOM_PHASE_LOAD	? OOM_BUCKET_BUFFERS :
+				plan->eval_accumulation ? OOM_BUCKET_LOGITS :
+							  OOM_BUCKET_TEMP,
+				a.bucket[p]);
 			continue;
 		}
 		if (plan->engine == OOM_ENGINE_MEGATRON) {

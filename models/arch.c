@@ -1,4 +1,5 @@
-/* Reading a config's keys: aliases, defaults of the model type, ranges, messages with line and key. */
+/* Reading a config's keys: aliases, defaults of the model type, ranges, messages with line and
+ * key. */
 #include "arch.h"
 
 #include <stdarg.h>
@@ -17,7 +18,8 @@ void oom_read_fail(struct oom_reader *r, const char *fmt, ...)
 	va_end(ap);
 }
 
-static const struct oom_key *lookup(const struct oom_keys *keys, const char *prefix, const char *key)
+static const struct oom_key *lookup(const struct oom_keys *keys, const char *prefix,
+				    const char *key)
 {
 	char path[160];
 
@@ -39,13 +41,15 @@ const struct oom_key *oom_read_explicit(struct oom_reader *r, const char *key)
 	for (size_t i = 0; i < r->defaults->n; i++) {
 		const struct oom_key *d = &r->defaults->items[i];
 
-		if (!strncmp(d->path, "aliases.", 8) && d->type == OOM_KEY_STRING && !strcmp(d->string, key)) {
+		if (!strncmp(d->path, "aliases.", 8) && d->type == OOM_KEY_STRING &&
+		    !strcmp(d->string, key)) {
 			k = lookup(r->keys, r->prefix, d->path + 8);
 			if (k)
 				return k;
 		}
 		/* attribute_map may point the other way: canonical name stored under this one */
-		if (!strncmp(d->path, "aliases.", 8) && d->type == OOM_KEY_STRING && !strcmp(d->path + 8, key)) {
+		if (!strncmp(d->path, "aliases.", 8) && d->type == OOM_KEY_STRING &&
+		    !strcmp(d->path + 8, key)) {
 			k = lookup(r->keys, r->prefix, d->string);
 			if (k)
 				return k;
@@ -89,12 +93,17 @@ static uint64_t count(struct oom_reader *r, const struct oom_key *k, const char 
 	const char *file = r->keys ? r->keys->file : "config";
 
 	if (k->type != OOM_KEY_NUMBER) {
-		oom_read_fail(r, "%s:%u: \"%s%s\" must be a number (model type %s)", file, k->line, r->prefix, key, r->family);
+		oom_read_fail(r, "%s:%u: \"%s%s\" must be a number (model type %s)", file, k->line,
+			      r->prefix, key, r->family);
 		return min ? min : 1;
 	}
-	if (!(k->number >= (double)min && k->number <= 1099511627776.0) || k->number != (double)(uint64_t)k->number) {
-		oom_read_fail(r, "%s:%u: \"%s%s\" is %.17g; expected a whole number from %llu to 2^40 (model type %s)", file,
-			      k->line, r->prefix, key, k->number, (unsigned long long)min, r->family);
+	if (!(k->number >= (double)min && k->number <= 1099511627776.0) ||
+	    k->number != (double)(uint64_t)k->number) {
+		oom_read_fail(r,
+			      "%s:%u: \"%s%s\" is %.17g; expected a whole number from %llu to 2^40 "
+			      "(model type %s)",
+			      file, k->line, r->prefix, key, k->number, (unsigned long long)min,
+			      r->family);
 		return min ? min : 1;
 	}
 	return (uint64_t)k->number;
@@ -105,8 +114,8 @@ uint64_t oom_read_count(struct oom_reader *r, const char *key, uint64_t min)
 	const struct oom_key *k = oom_read_key(r, key);
 
 	if (!k || k->type == OOM_KEY_NULL) {
-		oom_read_fail(r, "%s: key \"%s%s\" is missing; model type %s needs it", r->keys ? r->keys->file : "config",
-			      r->prefix, key, r->family);
+		oom_read_fail(r, "%s: key \"%s%s\" is missing; model type %s needs it",
+			      r->keys ? r->keys->file : "config", r->prefix, key, r->family);
 		return min ? min : 1;
 	}
 	return count(r, k, key, min);
@@ -126,8 +135,8 @@ bool oom_read_bool(struct oom_reader *r, const char *key, bool def)
 	if (!k || k->type == OOM_KEY_NULL)
 		return def;
 	if (k->type != OOM_KEY_BOOL && k->type != OOM_KEY_NUMBER) {
-		oom_read_fail(r, "%s:%u: \"%s%s\" must be true or false", r->keys ? r->keys->file : "config", k->line, r->prefix,
-			      key);
+		oom_read_fail(r, "%s:%u: \"%s%s\" must be true or false",
+			      r->keys ? r->keys->file : "config", k->line, r->prefix, key);
 		return def;
 	}
 	return k->number != 0;
@@ -140,7 +149,8 @@ double oom_read_real(struct oom_reader *r, const char *key, double def)
 	if (!k || k->type == OOM_KEY_NULL)
 		return def;
 	if (k->type != OOM_KEY_NUMBER) {
-		oom_read_fail(r, "%s:%u: \"%s%s\" must be a number", r->keys ? r->keys->file : "config", k->line, r->prefix, key);
+		oom_read_fail(r, "%s:%u: \"%s%s\" must be a number",
+			      r->keys ? r->keys->file : "config", k->line, r->prefix, key);
 		return def;
 	}
 	return k->number;
@@ -217,7 +227,9 @@ enum oom_act oom_read_act(struct oom_reader *r, const char *key, const char *def
 	for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
 		if (word && !strcmp(acts[i].name, word))
 			return acts[i].act;
-	oom_read_fail(r, "%s: \"%s%s\" is \"%s\", an activation this version does not know (gelu, gelu_new, relu, silu, ...)",
+	oom_read_fail(r,
+		      "%s: \"%s%s\" is \"%s\", an activation this version does not know (gelu, "
+		      "gelu_new, relu, silu, ...)",
 		      r->keys ? r->keys->file : "config", r->prefix, key, word ? word : "null");
 	return OOM_ACT_GELU;
 }

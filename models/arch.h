@@ -1,7 +1,8 @@
 /* The normalised architecture: what a family reads out of a config.json, in the field's words.
  *
- * A family fills what it needs; the blocks of blocks.c are written against these fields.  Exotic keys stay with the
- * family, which may read them again while it emits (struct oom_arch keeps the reader). */
+ * A family fills what it needs; the blocks of blocks.c are written against these fields.  Exotic
+ * keys stay with the family, which may read them again while it emits (struct oom_arch keeps the
+ * reader). */
 #ifndef OOM_ARCH_H
 #define OOM_ARCH_H
 
@@ -15,24 +16,51 @@
 
 #define OOM_MAX_LAYERS 2000
 
-enum oom_act { OOM_ACT_SILU, OOM_ACT_GELU, OOM_ACT_GELU_NEW, OOM_ACT_GELU_FAST, OOM_ACT_QUICK_GELU, OOM_ACT_RELU, OOM_ACT_RELU2,
-	       OOM_ACT_TANH, OOM_ACT_SIGMOID, OOM_ACT_GELU_TANH, OOM_ACT_HARDSWISH, OOM_ACT_MISH, OOM_ACT_LEAKY_RELU, OOM_ACT_NONE,
-	       OOM_ACT_LAPLACE, OOM_ACT_RELU6, OOM_ACT_GELU_PYTHON };
+enum oom_act {
+	OOM_ACT_SILU,
+	OOM_ACT_GELU,
+	OOM_ACT_GELU_NEW,
+	OOM_ACT_GELU_FAST,
+	OOM_ACT_QUICK_GELU,
+	OOM_ACT_RELU,
+	OOM_ACT_RELU2,
+	OOM_ACT_TANH,
+	OOM_ACT_SIGMOID,
+	OOM_ACT_GELU_TANH,
+	OOM_ACT_HARDSWISH,
+	OOM_ACT_MISH,
+	OOM_ACT_LEAKY_RELU,
+	OOM_ACT_NONE,
+	OOM_ACT_LAPLACE,
+	OOM_ACT_RELU6,
+	OOM_ACT_GELU_PYTHON
+};
 
-enum oom_norm { OOM_NORM_RMS, OOM_NORM_RMS_PLUS1, OOM_NORM_LAYER, OOM_NORM_LAYER_NO_BIAS, OOM_NORM_LAYER_PLAIN,
-		OOM_NORM_RMS_FUSED,
-		OOM_NORM_RMS_FP32, OOM_NORM_LAYER_FP32, OOM_NORM_LAYER_WRITTEN_OUT, OOM_NORM_RMS_PLAIN,
-		OOM_NORM_RMS_FP32_W };
+enum oom_norm {
+	OOM_NORM_RMS,
+	OOM_NORM_RMS_PLUS1,
+	OOM_NORM_LAYER,
+	OOM_NORM_LAYER_NO_BIAS,
+	OOM_NORM_LAYER_PLAIN,
+	OOM_NORM_RMS_FUSED,
+	OOM_NORM_RMS_FP32,
+	OOM_NORM_LAYER_FP32,
+	OOM_NORM_LAYER_WRITTEN_OUT,
+	OOM_NORM_RMS_PLAIN,
+	OOM_NORM_RMS_FP32_W
+};
 
 struct oom_family;
 struct oom_vlm;
 
-/* Reads keys with the model type's defaults behind them; remembers the first failure and which keys were used. */
+/* Reads keys with the model type's defaults behind them; remembers the first failure and which
+ * keys were used. */
 struct oom_reader {
 	const struct oom_keys *keys;
 	const struct oom_keys *defaults;
 	const char *prefix;             /* "" or "text_config." */
-	const struct oom_keys *over;    /* defaults that stand before the type's own (of an absent sub config), or NULL */
+	/* defaults that stand before the type's own (of an absent sub config), or NULL */
+	const struct oom_keys *over;
 	const char *over_prefix;
 	enum oom_status status;
 	struct oom_error err;
@@ -57,8 +85,10 @@ struct oom_arch {
 	/* switches */
 	enum oom_act act;
 	enum oom_norm norm;
-	bool float_logits;              /* logits are handed on in fp32, whatever the loss does (Mllama, Moshi) */
-	bool scale_logits;              /* logits times a constant before the loss (Granite, Cohere) */
+	/* logits are handed on in fp32, whatever the loss does (Mllama, Moshi) */
+	bool float_logits;
+	/* logits times a constant before the loss (Granite, Cohere) */
+	bool scale_logits;
 	bool tie, qkv_bias, o_bias, mlp_bias, qk_norm, head_bias, scale_embed, gated;
 	double dropout, attn_dropout, act_dropout, embed_dropout, classifier_dropout;
 	double rotary_share;            /* of head_dim that is rotated; 0 = no rotary embedding */
@@ -69,8 +99,8 @@ struct oom_arch {
 	uint64_t dec_layers, dec_heads, dec_ff;
 	/* vision */
 	uint64_t image_size, patch, channels;
-	/* audio: elements of one frame of the input features (0: the input is token ids), and the frames of a clip where the
-	 * architecture fixes them (0: seq_len of them) */
+	/* audio: elements of one frame of the input features (0: the input is token ids), and the
+	 * frames of a clip where the architecture fixes them (0: seq_len of them) */
 	uint64_t frame, frames;
 	/* layers that are not alike */
 	uint8_t kind[OOM_MAX_LAYERS];
@@ -82,7 +112,8 @@ struct oom_arch {
 	bool approximate;
 	char warning[400];
 	uint8_t rope_axes;              /* enum oom_rope_axes */
-	/* other modalities beside a text model whose sizes the fields above are (vision.h); owned by the model */
+	/* other modalities beside a text model whose sizes the fields above are (vision.h);
+	 * owned by the model */
 	struct oom_vlm *vlm;
 };
 
@@ -104,15 +135,18 @@ const struct oom_family *oom_family_find(const char *model_type);
 
 /* ---- reading ---- */
 
-/* A count in [min, 2^40]: the config's, else the type's default; a missing or impossible one fails with key and line. */
+/* A count in [min, 2^40]: the config's, else the type's default; a missing or impossible one
+ * fails with key and line. */
 uint64_t oom_read_count(struct oom_reader *r, const char *key, uint64_t min);
-/* The same, falling back to def when neither the config nor the defaults have it (or it is null). */
+/* The same, falling back to def when neither the config nor the defaults have it (or it is
+ * null). */
 uint64_t oom_read_count_or(struct oom_reader *r, const char *key, uint64_t def);
 bool oom_read_bool(struct oom_reader *r, const char *key, bool def);
 double oom_read_real(struct oom_reader *r, const char *key, double def);
 const char *oom_read_string(struct oom_reader *r, const char *key, const char *def);
 enum oom_act oom_read_act(struct oom_reader *r, const char *key, const char *def);
-/* The key as written (aliases applied, config before defaults), or NULL.  Explicit: the config's own only. */
+/* The key as written (aliases applied, config before defaults), or NULL.  Explicit: the config's
+ * own only. */
 const struct oom_key *oom_read_key(struct oom_reader *r, const char *key);
 const struct oom_key *oom_read_explicit(struct oom_reader *r, const char *key);
 /* The i-th word in use for the size `key`, or NULL (structure.c). */

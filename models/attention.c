@@ -1,34 +1,52 @@
-/* Attention layers as transformers writes them: projections, rotary positions, one of three kernels, output.
- * Reference: transformers 5.12, models/llama/modeling_llama.py (LlamaAttention, eager_attention_forward, repeat_kv),
- * integrations/sdpa_attention.py. */
+/* Attention layers as transformers writes them: projections, rotary positions, one of three
+ * kernels, output. Reference: transformers 5.12, models/llama/modeling_llama.py (LlamaAttention,
+ * eager_attention_forward, repeat_kv), integrations/sdpa_attention.py. */
 #include "blocks.h"
 
 struct oom_attn oom_attn_of(struct oom_tape *t, const struct oom_arch *a)
 {
 	return (struct oom_attn){
-		.heads = a->n_heads, .kv_heads = a->n_kv_heads, .d = a->head_dim,
+		.heads = a->n_heads,
+		.kv_heads = a->n_kv_heads,
+		.d = a->head_dim,
 		.dv = a->v_head_dim ? a->v_head_dim : a->head_dim,
-		.causal = true, .qkv_bias = a->qkv_bias, .o_bias = a->o_bias, .qk_norm = a->qk_norm,
-		.norm = a->norm, .dropout = a->attn_dropout, .softcap = a->softcap_attn, .scale_after = true,
-		.q = "q_proj", .k = "k_proj", .v = "v_proj", .o = "o_proj",
-		.mq = t->m_bs, .mk = t->m_bs, .sk = t->m_s,
-		.mask = oom_none(), .kv_from = oom_none(),
+		.causal = true,
+		.qkv_bias = a->qkv_bias,
+		.o_bias = a->o_bias,
+		.qk_norm = a->qk_norm,
+		.norm = a->norm,
+		.dropout = a->attn_dropout,
+		.softcap = a->softcap_attn,
+		.scale_after = true,
+		.q = "q_proj",
+		.k = "k_proj",
+		.v = "v_proj",
+		.o = "o_proj",
+		.mq = t->m_bs,
+		.mk = t->m_bs,
+		.sk = t->m_s,
+		.mask = oom_none(),
+		.kv_from = oom_none(),
 	};
 }
 
 /* expand + reshape to all query heads: a copy (none when the heads match). */
-static struct oom_val repeat_kv(struct oom_tape *t, const struct oom_attn *a, struct oom_val x, uint64_t d)
+static struct oom_val repeat_kv(struct oom_tape *t, const struct oom_attn *a, struct oom_val x,
+				uint64_t d)
 {
 	if (a->heads == a->kv_heads)
 		return x;
-	if (a->kv_heads == 1)                   /* one head expanded is still a view after the reshape */
-		return oom_op_expand(t, x, x.mono, (struct oom_dim){a->heads * d, "n_heads * head_dim"});
-	return oom_op_expand_copy(t, x, x.mono, (struct oom_dim){a->heads * d, "n_heads * head_dim"});
+	/* one head expanded is still a view after the reshape */
+	if (a->kv_heads == 1)
+		return oom_op_expand(t, x, x.mono,
+				     (struct oom_dim){a->heads * d, "n_heads * head_dim"});
+	return oom_op_expand_copy(t, x, x.mono,
+				  (struct oom_dim){a->heads * d, "n_heads * head_dim"});
 }
 
 /* softmax(q k^T * scale + mask) v with every matrix in memory. */
-static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct oom_val q, struct oom_val k,
-			    struct oom_val v)
+static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
+			    struct oom_val k, struct oom_val v)
 {
 	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
 	const struct oom_dim heads = {a->heads, "n_heads"};
@@ -37,7 +55,8 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 
 	k = repeat_kv(t, a, k, a->d);
 	v = repeat_kv(t, a, v, a->dv);
-	spread[0] = oom_share(t, k);            /* key_states and value_states, locals until it returns */
+	/* key_states and value_states, locals until it returns */
+	spread[0] = oom_share(t, k);
 	spread[1] = oom_share(t, v);
 	w = oom_op_bmm(t, "scores", q, k, scores, heads, a->d);
 	if (a->scale_after)
@@ -61,9 +80,11 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 		*a->weights = oom_share(t, p);
 	else if (a->layer_names_weights)
 		oom_layer_names(t, oom_share(t, p));
-	v = oom_op_bmm(t, "attention", p, v, a->mq, (struct oom_dim){a->heads * a->dv, "n_heads * head_dim"},
+	v = oom_op_bmm(t, "attention", p, v, a->mq,
+		       (struct oom_dim){a->heads * a->dv, "n_heads * head_dim"},
 		       oom_mono_now(t, a->sk));
-	if (a->scores_local) {                  /* context_layer.contiguous() while the scores' name still holds them */
+	/* context_layer.contiguous() while the scores' name still holds them */
+	if (a->scores_local) {
 		v = oom_op_merge_heads(t, v);
 		oom_drop(t, w);
 	}
@@ -72,22 +93,33 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	return v;
 }
 
-struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, struct oom_val q, struct oom_val k,
-				  struct oom_val v)
+struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
+				  struct oom_val k, struct oom_val v)
 {
-	struct oom_sdpa s = {.heads = a->heads, .kv_heads = a->kv_heads, .d = a->d, .dv = a->dv, .mq = a->mq, .mk = a->mk,
-			     .sk = a->sk, .causal = a->causal, .gqa = true, .dropout = t->train ? a->dropout : 0};
-	const struct oom_val caller[3] = {oom_share(t, q), oom_share(t, k), oom_share(t, v)};   /* its locals meanwhile */
+	struct oom_sdpa s = {.heads = a->heads,
+			     .kv_heads = a->kv_heads,
+			     .d = a->d,
+			     .dv = a->dv,
+			     .mq = a->mq,
+			     .mk = a->mk,
+			     .sk = a->sk,
+			     .causal = a->causal,
+			     .gqa = true,
+			     .dropout = t->train ? a->dropout : 0};
+	/* its locals meanwhile */
+	const struct oom_val caller[3] = {oom_share(t, q), oom_share(t, k), oom_share(t, v)};
 	struct oom_val y;
 
 	switch (a->written_out ? OOM_ATTN_EAGER : (enum oom_attention)t->plan->attn) {
 	case OOM_ATTN_SDPA:
-		if (!oom_is_none(a->mask) || a->repeat_kv) {    /* use_gqa_in_sdpa: a mask rules grouped heads out */
+		/* use_gqa_in_sdpa: a mask rules grouped heads out */
+		if (!oom_is_none(a->mask) || a->repeat_kv) {
 			k = repeat_kv(t, a, k, a->d);
 			v = repeat_kv(t, a, v, a->dv);
 			s.kv_heads = a->heads;
 		}
-		y = oom_op_sdpa(t, q, k, v, oom_is_none(a->mask) ? oom_none() : oom_keep(a->mask), &s);
+		y = oom_op_sdpa(t, q, k, v, oom_is_none(a->mask) ? oom_none() : oom_keep(a->mask),
+				&s);
 		break;
 	case OOM_ATTN_FLASH:
 		y = oom_op_flash(t, q, k, v, &s);
@@ -105,15 +137,18 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 }
 
 /* apply_rotary_pos_emb: both arguments stay alive until both results exist. */
-static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val *q, struct oom_val *k, struct oom_val *inner)
+static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val *q,
+		   struct oom_val *k, struct oom_val *inner)
 {
 	const uint64_t rot = a->rot_dim ? a->rot_dim : a->d;
 	const enum oom_dtype dt = (enum oom_dtype)q->dt;
 	struct oom_rope r = *a->rope;
 
 	if (a->rope_sections) {
-		r.cos = oom_new(t, "cat", a->mq, (struct oom_dim){rot, "rotary_dim"}, (enum oom_dtype)r.cos.dt);
-		r.sin = oom_new(t, "cat", a->mq, (struct oom_dim){rot, "rotary_dim"}, (enum oom_dtype)r.sin.dt);
+		r.cos = oom_new(t, "cat", a->mq, (struct oom_dim){rot, "rotary_dim"},
+				(enum oom_dtype)r.cos.dt);
+		r.sin = oom_new(t, "cat", a->mq, (struct oom_dim){rot, "rotary_dim"},
+				(enum oom_dtype)r.sin.dt);
 	}
 	if (a->rope_spread) {
 		r.cos = oom_new_like(t, "repeat_interleave", r.cos, (enum oom_dtype)r.cos.dt);
@@ -123,17 +158,22 @@ static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val 
 		*q = oom_op_cast(t, *q, OOM_F32);
 		*k = oom_op_cast(t, *k, OOM_F32);
 	}
-	if (a->rope_inline && rot < a->d) {     /* query_rot, query_pass and theirs live as long as the module */
+	/* query_rot, query_pass and theirs live as long as the module */
+	if (a->rope_inline && rot < a->d) {
 		const uint64_t heads[2] = {a->heads, a->kv_heads};
 		struct oom_val *x[2] = {q, k};
 
 		for (int i = 0; i < 2; i++) {
-			struct oom_val part = oom_op_slice(t, oom_keep(*x[i]), x[i]->mono, (struct oom_dim){heads[i] * rot, "heads * rotary_dim"});
+			struct oom_val part = oom_op_slice(t, oom_keep(*x[i]), x[i]->mono,
+							   (struct oom_dim){heads[i] * rot,
+									    "heads * rotary_dim"});
 
 			inner[i] = oom_rope_apply(t, part, &r, heads[i], rot, rot);
 		}
 		for (int i = 0; i < 2; i++) {
-			struct oom_val rest = oom_op_slice(t, oom_keep(*x[i]), x[i]->mono, (struct oom_dim){heads[i] * (a->d - rot), NULL});
+			struct oom_val rest = oom_op_slice(t, oom_keep(*x[i]), x[i]->mono,
+							   (struct oom_dim){heads[i] * (a->d - rot),
+									    NULL});
 
 			inner[2 + i] = *x[i];
 			*x[i] = oom_op_cat(t, oom_keep(inner[i]), rest, (struct oom_dim){heads[i] * a->d, "heads * head_dim"});
@@ -142,7 +182,8 @@ static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val 
 		*q = oom_rope_apply(t, *q, &r, a->heads, a->d, rot);
 		*k = oom_rope_apply(t, *k, &r, a->kv_heads, a->d, rot);
 	}
-	if (a->rope_cat && rot == a->d) {       /* torch.cat([rotated, rest]) of nothing left: a copy */
+	/* torch.cat([rotated, rest]) of nothing left: a copy */
+	if (a->rope_cat && rot == a->d) {
 		*q = oom_op_copy(t, "cat", *q);
 		*k = oom_op_copy(t, "cat", *k);
 	}
@@ -165,13 +206,15 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	const bool cross = !oom_is_none(a->kv_from);
 	struct oom_val src = cross ? oom_keep(a->kv_from) : oom_keep(x);
-	struct oom_val q, k, v, gate = oom_none(), local[3], inner[4] = {oom_none(), oom_none(), oom_none(), oom_none()};
+	struct oom_val q, k, v, gate = oom_none(), local[3],
+				inner[4] = {oom_none(), oom_none(), oom_none(), oom_none()};
 
 	if (a->gate_in_q) {
 		const struct oom_dim halves[2] = {qd, qd};
 		struct oom_val p[2];
 
-		q = oom_op_linear(t, a->q, oom_keep(x), (struct oom_dim){2 * qd.n, "2 * n_heads * head_dim"}, bias);
+		q = oom_op_linear(t, a->q, oom_keep(x),
+				  (struct oom_dim){2 * qd.n, "2 * n_heads * head_dim"}, bias);
 		oom_op_split(t, q, 2, halves, p);
 		q = p[0];
 		gate = oom_op_copy(t, "clone", p[1]);
@@ -196,7 +239,8 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 		q = oom_norm(t, a->norm, "q_norm", q, a->d);
 		k = oom_norm(t, a->norm, "k_norm", k, a->d);
 	}
-	local[0] = oom_share(t, q);             /* query_states and its like live until the module returns */
+	/* query_states and its like live until the module returns */
+	local[0] = oom_share(t, q);
 	local[1] = oom_share(t, k);
 	local[2] = oom_share(t, v);
 	q = oom_attention_core(t, a, q, k, v);
@@ -205,8 +249,10 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	if (a->head_gate) {
 		const enum oom_dtype dt = (enum oom_dtype)q.dt;
 
-		gate = oom_op_linear(t, "g_proj", oom_keep(x), (struct oom_dim){a->heads, "n_heads"}, 0);
-		gate = oom_op_cast(t, oom_op_unary(t, OOM_SOFTPLUS, oom_op_cast(t, gate, OOM_F32)), dt);
+		gate = oom_op_linear(t, "g_proj", oom_keep(x),
+				     (struct oom_dim){a->heads, "n_heads"}, 0);
+		gate = oom_op_cast(t, oom_op_unary(t, OOM_SOFTPLUS, oom_op_cast(t, gate, OOM_F32)),
+				   dt);
 		q = oom_op_mul(t, q, oom_keep(gate));
 	}
 	if (a->o_norm)

@@ -1,5 +1,6 @@
-/* One-dimensional convolutions and gated linear units.  Saved for backward (tools/autograd/derivatives.yaml): convolution
- * its input and weight, glu its input.  Left out, as in ops_conv.c: cuDNN's workspaces. */
+/* One-dimensional convolutions and gated linear units.  Saved for backward
+ * (tools/autograd/derivatives.yaml): convolution its input and weight, glu its input.  Left out,
+ * as in ops_conv.c: cuDNN's workspaces. */
 #include "audio.h"
 
 static bool wants_grad(const struct oom_tape *t, struct oom_val a)
@@ -7,7 +8,8 @@ static bool wants_grad(const struct oom_tape *t, struct oom_val a)
 	return t->grad && a.rg;
 }
 
-struct oom_val oom_op_conv1d(struct oom_tape *t, const char *name, struct oom_val x, const struct oom_conv1d *c, uint16_t mono)
+struct oom_val oom_op_conv1d(struct oom_tape *t, const char *name, struct oom_val x,
+			     const struct oom_conv1d *c, uint16_t mono)
 {
 	const uint64_t in = c->groups ? c->in / c->groups : c->in;
 	const char *scope = t->scope;
@@ -16,8 +18,11 @@ struct oom_val oom_op_conv1d(struct oom_tape *t, const char *name, struct oom_va
 	bool rg;
 
 	if (!in || !c->out || !c->kernel) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s would be a convolution of %llu x %llu x %llu: check channels "
-					  "and kernel sizes", name, (unsigned long long)c->out, (unsigned long long)in,
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s would be a convolution of %llu x %llu x %llu: check "
+					  "channels "
+					  "and kernel sizes",
+					  name, (unsigned long long)c->out, (unsigned long long)in,
 					  (unsigned long long)c->kernel);
 		return x;
 	}
@@ -56,7 +61,8 @@ struct oom_val oom_op_glu(struct oom_tape *t, struct oom_val x)
 	struct oom_val y;
 	int32_t n = -1;
 
-	if (rg) {                               /* its gradient is one tensor of the input's size, as a gather's */
+	/* its gradient is one tensor of the input's size, as a gather's */
+	if (rg) {
 		n = oom_node(t, OOM_NODE_GATHER, "glu");
 		oom_node_edge(t, n, x);
 		oom_node_save(t, n, x);
@@ -73,5 +79,7 @@ struct oom_val oom_features(struct oom_tape *t, const struct oom_arch *a, uint16
 	const enum oom_precision p = (enum oom_precision)t->plan->precision;
 
 	return oom_input(t, "input_features", mono, a->frame,
-			 p == OOM_FP16 ? OOM_DT_F16 : p == OOM_BF16 || p == OOM_BF16_AMP ? OOM_DT_BF16 : OOM_F32);
+			 p == OOM_FP16			    ? OOM_DT_F16 :
+			 p == OOM_BF16 || p == OOM_BF16_AMP ? OOM_DT_BF16 :
+							      OOM_F32);
 }

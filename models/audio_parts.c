@@ -1,8 +1,9 @@
 /* Speech-language models: the weights of their audio towers and projectors.
  *
- * A step on text alone holds them without running them, which is how AutoModelForSeq2SeqLM trains these types on token
- * ids.  Audio itself is not modelled: neither its features' activations nor the towers' gradients.
- * Reference: transformers 5.12, models/{qwen2_audio,voxtral,voxtral_realtime,audioflamingo3,musicflamingo,glmasr,
+ * A step on text alone holds them without running them, which is how AutoModelForSeq2SeqLM trains
+ * these types on token ids.  Audio itself is not modelled: neither its features' activations nor
+ * the towers' gradients. Reference: transformers 5.12,
+ * models/{qwen2_audio,voxtral,voxtral_realtime,audioflamingo3,musicflamingo,glmasr,
  * granite_speech,vibevoice_asr}/modeling_*.py. */
 #include <string.h>
 
@@ -59,9 +60,11 @@ static void projector(struct oom_emit *e, const struct tower *w)
 
 	if (!strcmp(type, "qwen2_audio")) {
 		oom_weight_linear(t, "linear", w->d, h, true);
-	} else if (!strncmp(type, "voxtral", 7)) {      /* frames stacked to the feed-forward's width */
-		const uint64_t stacked = !strcmp(type, "voxtral") ? w->ff :
-					 w->d * oom_read_count_or(&e->outer, "downsample_factor", 4);
+	} else if (!strncmp(type, "voxtral", 7)) { /* frames stacked to the feed-forward's width */
+		const uint64_t stacked = !strcmp(type, "voxtral") ?
+						 w->ff :
+						 w->d * oom_read_count_or(&e->outer,
+									  "downsample_factor", 4);
 
 		oom_weight_linear(t, "linear_1", stacked, h, false);
 		oom_weight_linear(t, "linear_2", h, h, false);
@@ -79,31 +82,38 @@ struct oom_val oom_emit_whisper_tower(struct oom_emit *e)
 {
 	struct oom_tape *t = e->t;
 	struct oom_reader *r = &e->part[1];
-	const bool realtime = !strcmp(e->v->type, "voxtral_realtime"), rope = realtime || !strcmp(e->v->type, "glmasr");
-	struct tower w = {.d = size_of(r, "d_model", "hidden_size"), .ff = size_of(r, "encoder_ffn_dim", "intermediate_size"),
-			  .layers = size_of(r, "encoder_layers", "num_hidden_layers"), .gated = realtime, .rms = realtime};
+	const bool realtime = !strcmp(e->v->type, "voxtral_realtime"),
+		   rope = realtime || !strcmp(e->v->type, "glmasr");
+	struct tower w = {.d = size_of(r, "d_model", "hidden_size"),
+			  .ff = size_of(r, "encoder_ffn_dim", "intermediate_size"),
+			  .layers = size_of(r, "encoder_layers", "num_hidden_layers"),
+			  .gated = realtime,
+			  .rms = realtime};
 	const uint64_t mel = oom_read_count(r, "num_mel_bins", 1);
 
 	w.inner = w.d;
 	if (realtime)
-		w.inner = oom_read_count_or(r, "head_dim", 64) * size_of(r, "encoder_attention_heads", "num_attention_heads");
+		w.inner = oom_read_count_or(r, "head_dim", 64) *
+			  size_of(r, "encoder_attention_heads", "num_attention_heads");
 	w.kv = w.inner;
 	if (!strcmp(e->v->type, "glmasr"))
 		w.kv = w.d / oom_read_count(r, "num_attention_heads", 1) *
-		       oom_read_count_or(r, "num_key_value_heads", oom_read_count(r, "num_attention_heads", 1));
+		       oom_read_count_or(r, "num_key_value_heads",
+					 oom_read_count(r, "num_attention_heads", 1));
 	oom_weight_conv(t, "conv1", w.d, mel * 3, true);
 	oom_weight_conv(t, "conv2", w.d, w.d * 3, true);
 	if (!rope) {
 		t->scope = "embed_positions";
-		oom_drop(t, oom_param(t, "weight", oom_read_count(r, "max_source_positions", 1), w.d,
-				      OOM_P_FROZEN | OOM_P_EMBEDDING | OOM_P_UNUSED));
+		oom_drop(t, oom_param(t, "weight", oom_read_count(r, "max_source_positions", 1),
+				      w.d, OOM_P_FROZEN | OOM_P_EMBEDDING | OOM_P_UNUSED));
 	}
 	oom_weight_layers(t, w.layers, tower_layer, &w);
 	oom_weight_norm(t, "layer_norm", w.d, !w.rms);
 	projector(e, &w);
 	if (realtime) {
 		oom_weight_layers(t, e->a->n_layers, ada_layer, &e->a->d_model);
-		t->warning = "Voxtral Realtime's norms scaled by the delay are counted, their activations are not";
+		t->warning = "Voxtral Realtime's norms scaled by the delay are counted, their "
+			     "activations are not";
 	}
 	return oom_none();
 }
@@ -171,12 +181,18 @@ struct oom_val oom_emit_granite_speech(struct oom_emit *e)
 {
 	struct oom_tape *t = e->t;
 	struct oom_reader *r = &e->part[1], *p = &e->part[2];
-	const uint64_t out = oom_read_count_or(r, "output_dim", 42), rate = oom_read_count_or(&e->outer, "downsample_rate", 5);
-	struct conformer c = {.d = oom_read_count(r, "hidden_dim", 1), .head = oom_read_count(r, "dim_head", 1),
-			      .positions = oom_read_count(r, "max_pos_emb", 1), .kernel = oom_read_count(r, "conv_kernel_size", 1)};
-	struct qformer q = {.d = oom_read_count(p, "hidden_size", 1), .ff = oom_read_count(p, "intermediate_size", 1),
-			    .source = oom_read_count(p, "encoder_hidden_size", 1), .cross = true};
-	const uint64_t layers = oom_read_count(p, "num_hidden_layers", 0), every = oom_read_count_or(p, "cross_attention_frequency", 2);
+	const uint64_t out = oom_read_count_or(r, "output_dim", 42),
+		       rate = oom_read_count_or(&e->outer, "downsample_rate", 5);
+	struct conformer c = {.d = oom_read_count(r, "hidden_dim", 1),
+			      .head = oom_read_count(r, "dim_head", 1),
+			      .positions = oom_read_count(r, "max_pos_emb", 1),
+			      .kernel = oom_read_count(r, "conv_kernel_size", 1)};
+	struct qformer q = {.d = oom_read_count(p, "hidden_size", 1),
+			    .ff = oom_read_count(p, "intermediate_size", 1),
+			    .source = oom_read_count(p, "encoder_hidden_size", 1),
+			    .cross = true};
+	const uint64_t layers = oom_read_count(p, "num_hidden_layers", 0),
+		       every = oom_read_count_or(p, "cross_attention_frequency", 2);
 	const uint64_t context = oom_read_count_or(r, "context_size", 200);
 	const uint64_t crossed = every ? (layers + every - 1) / every : 0;
 
@@ -188,7 +204,8 @@ struct oom_val oom_emit_granite_speech(struct oom_emit *e)
 	oom_weight_layers(t, oom_read_count(r, "num_layers", 0), conformer_layer, &c);
 	oom_weight_linear(t, "out", c.d, out, true);
 	oom_weight_linear(t, "out_mid", out, c.d, true);
-	oom_weight(t, "query", oom_read_count_or(&e->outer, "window_size", 15) / (rate ? rate : 1), q.d);
+	oom_weight(t, "query", oom_read_count_or(&e->outer, "window_size", 15) / (rate ? rate : 1),
+		   q.d);
 	oom_weight_norm(t, "layernorm", q.d, true);
 	oom_weight_layers(t, crossed, qformer_layer, &q);
 	q.cross = false;
@@ -221,12 +238,15 @@ static void stage_layer(struct oom_tape *t, const void *ctx, uint64_t i)
 static uint64_t tokenizer(struct oom_tape *t, struct oom_reader *r)
 {
 	static const double ratios[] = {2, 2, 4, 5, 5, 8}, depths[] = {3, 3, 3, 3, 3, 3, 8};
-	const uint64_t code = oom_read_count(r, "hidden_size", 1), expand = oom_read_count_or(r, "ffn_expansion", 4);
+	const uint64_t code = oom_read_count(r, "hidden_size", 1),
+		       expand = oom_read_count_or(r, "ffn_expansion", 4);
 	const uint64_t n = oom_read_items(r, "downsampling_ratios", 6);
-	struct stage s = {.d = oom_read_count_or(r, "num_filters", 32), .kernel = oom_read_count_or(r, "kernel_size", 7)};
+	struct stage s = {.d = oom_read_count_or(r, "num_filters", 32),
+			  .kernel = oom_read_count_or(r, "kernel_size", 7)};
 
 	if (n > 16 || !s.d || s.d > 1 << 20) {
-		oom_read_fail(r, "\"%s\": a tokenizer has at most 16 stages and 2^20 filters", r->prefix);
+		oom_read_fail(r, "\"%s\": a tokenizer has at most 16 stages and 2^20 filters",
+			      r->prefix);
 		return 1;
 	}
 	oom_weight_conv(t, "stem", s.d, oom_read_count_or(r, "channels", 1) * s.kernel, true);
@@ -234,11 +254,16 @@ static uint64_t tokenizer(struct oom_tape *t, struct oom_reader *r)
 		const double depth = oom_read_item_real(r, "depths", i, i < 7 ? depths[i] : 0);
 
 		s.ff = s.d * expand;
-		oom_weight_layers(t, depth >= 0 && depth < OOM_MAX_LAYERS ? (uint64_t)depth : 0, stage_layer, &s);
+		oom_weight_layers(t, depth >= 0 && depth < OOM_MAX_LAYERS ? (uint64_t)depth : 0,
+				  stage_layer, &s);
 		if (i < n) {
-			const double ratio = oom_read_item_real(r, "downsampling_ratios", i, i < 6 ? ratios[i] : 1);
+			const double ratio = oom_read_item_real(r, "downsampling_ratios", i,
+								i < 6 ? ratios[i] : 1);
 
-			oom_weight_conv(t, "conv", 2 * s.d, s.d * 2 * (ratio >= 1 && ratio < 65536 ? (uint64_t)ratio : 1), true);
+			oom_weight_conv(t, "conv", 2 * s.d,
+					s.d * 2 *
+						(ratio >= 1 && ratio < 65536 ? (uint64_t)ratio : 1),
+					true);
 			s.d *= 2;
 		}
 	}
@@ -323,17 +348,22 @@ void oom_seamless_speech(struct oom_tape *t, void *ctx)
 	const struct oom_arch *a = ctx;
 	struct oom_reader reader = a->rd, *r = &reader;
 	const uint64_t in = oom_read_count_or(r, "feature_projection_input_dim", 160);
-	struct seamless s = {.d = a->d_model, .ff = oom_read_count(r, "speech_encoder_intermediate_size", 1),
+	struct seamless s = {.d = a->d_model,
+			     .ff = oom_read_count(r, "speech_encoder_intermediate_size", 1),
 			     .heads = oom_read_count(r, "speech_encoder_attention_heads", 1),
 			     .kernel = oom_read_count_or(r, "conv_depthwise_kernel_size", 31),
 			     .adapter_kernel = oom_read_count_or(r, "adaptor_kernel_size", 8),
 			     .distances = oom_read_count_or(r, "left_max_position_embeddings", 64) +
-					  oom_read_count_or(r, "right_max_position_embeddings", 8) + 1,
+					  oom_read_count_or(r, "right_max_position_embeddings", 8) +
+					  1,
 			     .relative = !strcmp(a->model_type, "seamless_m4t")};
-	const uint64_t layers = oom_read_count(r, "speech_encoder_layers", 0), adapters = oom_read_count_or(r, "num_adapter_layers", 1);
+	const uint64_t layers = oom_read_count(r, "speech_encoder_layers", 0),
+		       adapters = oom_read_count_or(r, "num_adapter_layers", 1);
 
 	if (r->status || layers > OOM_MAX_LAYERS || adapters > OOM_MAX_LAYERS || s.heads > s.d) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s", r->status ? r->err.text : "the speech encoder's sizes make no model");
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s",
+					  r->status ? r->err.text :
+						      "the speech encoder's sizes make no model");
 		return;
 	}
 	oom_weight_norm(t, "feature_projection.layer_norm", in, true);

@@ -1,10 +1,12 @@
 /* The backward pass: nodes in reverse order of creation, as autograd's engine takes them.
  *
  * One node (torch/csrc/autograd/engine.cpp, call_function and evaluate_function):
- *   1. the derivative makes a gradient for every edge that needs one; inputs and saved tensors are alive meanwhile;
+ *   1. the derivative makes a gradient for every edge that needs one; inputs and saved tensors are
+ *   alive meanwhile;
  *   2. the incoming gradient and the saved tensors are released;
  *   3. each gradient is reduced to its edge's shape and cast to its type (validate_outputs);
- *   4. it goes into the next node's buffer: stored, or added in place to what is there.  A parameter's gradient is
+ *   4. it goes into the next node's buffer: stored, or added in place to what is there.  A
+ *   parameter's gradient is
  *      taken over as .grad (AccumulateGrad), or added to the one that exists. */
 #include <string.h>
 
@@ -18,11 +20,14 @@ struct grad {
 	bool perm, given;
 };
 
-static struct grad fresh(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, uint8_t dt, bool perm)
+static struct grad fresh(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
+			 uint8_t dt, bool perm)
 {
-	struct oom_val v = oom_new(t, name, mono, (struct oom_dim){width, NULL}, (enum oom_dtype)dt);
+	struct oom_val v = oom_new(t, name, mono, (struct oom_dim){width, NULL},
+				   (enum oom_dtype)dt);
 
-	return (struct grad){.sto = v.sto, .mono = mono, .width = width, .dt = dt, .perm = perm, .given = true};
+	return (struct grad){
+		.sto = v.sto, .mono = mono, .width = width, .dt = dt, .perm = perm, .given = true};
 }
 
 /* A gradient the size of the edge's tensor, in the type the arithmetic is done in. */
@@ -45,13 +50,15 @@ static void accumulate_grad(struct oom_tape *t, int32_t param, struct grad g)
 	if (g.sto < 0)
 		return;
 	p->got++;
-	if (p->grad >= 0) {                     /* tied weights: the second gradient is added and dies */
+	/* tied weights: the second gradient is added and dies */
+	if (p->grad >= 0) {
 		oom_unref(t, g.sto);
 		if (p->got == p->edges)
 			oom_tape_event(t, p->grad, OOM_EV_GRAD);
 		return;
 	}
-	/* shared with another branch, or (convolutions) laid out otherwise than the weight: AccumulateGrad clones it */
+	/* shared with another branch, or (convolutions) laid out otherwise than the weight:
+	 * AccumulateGrad clones it */
 	if (t->refs[g.sto] > 1 || (g.perm && p->mid)) {
 		struct grad c = fresh(t, "grad clone", g.mono, g.width, g.dt, false);
 
@@ -62,7 +69,8 @@ static void accumulate_grad(struct oom_tape *t, int32_t param, struct grad g)
 	t->rows[g.sto].cat = OOM_CAT_GRAD;
 	t->rows[g.sto].name = p->name;
 	t->rows[g.sto].scope = p->scope;
-	if (p->got >= p->edges)                 /* a tied weight's waits in the engine's buffer for the others */
+	/* a tied weight's waits in the engine's buffer for the others */
+	if (p->got >= p->edges)
 		oom_tape_event(t, g.sto, OOM_EV_GRAD);
 }
 
@@ -97,7 +105,8 @@ static void push(struct oom_tape *t, const struct oom_edge *e, struct grad g)
 		to->gperm[e->slot] = g.perm;
 		return;
 	}
-	if (to->grad[e->slot] >= 0 && t->refs[to->grad[e->slot]] > 1) {   /* not ours alone: out of place */
+	/* not ours alone: out of place */
+	if (to->grad[e->slot] >= 0 && t->refs[to->grad[e->slot]] > 1) {
 		struct grad c = fresh(t, "grad sum", e->mono, e->width, e->dt, g.perm);
 
 		oom_unref(t, to->grad[e->slot]);
@@ -131,7 +140,11 @@ static struct grad validated(struct oom_tape *t, const struct oom_edge *e, struc
 static struct grad shared(struct oom_tape *t, const struct oom_node *n)
 {
 	oom_ref(t, n->grad[0]);
-	return (struct grad){.sto = n->grad[0], .mono = n->mono, .width = n->width, .dt = n->dt, .perm = n->gperm[0],
+	return (struct grad){.sto = n->grad[0],
+			     .mono = n->mono,
+			     .width = n->width,
+			     .dt = n->dt,
+			     .perm = n->gperm[0],
 			     .given = true};
 }
 
@@ -140,7 +153,8 @@ static void linear_rule(struct oom_tape *t, const struct oom_node *n, struct gra
 	const uint64_t w = needed(n, 1) ? n->edge[1].width : 0;
 
 	if (needed(n, 1))
-		g[1] = fresh(t, n->name, OOM_MONO_ONE, w, n->dt, n->kind == OOM_NODE_CONV && n->aux);
+		g[1] = fresh(t, n->name, OOM_MONO_ONE, w, n->dt,
+			     n->kind == OOM_NODE_CONV && n->aux);
 	if (needed(n, 0))
 		g[0] = for_edge(t, n, 0, n->dt);
 	if (needed(n, 2))
@@ -157,7 +171,8 @@ static void nf4_rule(struct oom_tape *t, const struct oom_node *n, struct grad *
 
 		if (t->plan->double_quant)
 			oom_scratch(t, "absmax", OOM_MONO_ONE, (n->aux_width + 63) / 64, OOM_F32);
-		dq = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, n->aux_width, OOM_DT_BF16);
+		dq = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, n->aux_width,
+				      OOM_DT_BF16);
 		g[0] = for_edge(t, n, 0, n->dt);
 		oom_drop(t, dq);
 	}
@@ -167,7 +182,8 @@ static void unary_rule(struct oom_tape *t, const struct oom_node *n, struct grad
 {
 	int32_t temp[4] = {-1, -1, -1, -1};
 
-	/* pow_backward: grad * (exponent * self.pow(exponent - 1)): two temporaries, alive until the result is made */
+	/* pow_backward: grad * (exponent * self.pow(exponent - 1)): two temporaries, alive until
+	 * the result is made */
 	for (uint32_t i = 0; i < n->aux && i < 4; i++)
 		temp[i] = fresh(t, n->name, n->mono, n->width, n->dt, n->gperm[0]).sto;
 	g[0] = fresh(t, n->name, n->edge[0].mono, n->edge[0].width, n->dt, n->gperm[0]);
@@ -198,8 +214,8 @@ static void div_rule(struct oom_tape *t, const struct oom_node *n, struct grad *
 	}
 }
 
-/* CopySlices (torch/csrc/autograd/functions/tensor.cpp): the whole gradient is copied, the part cloned for the source
- * and zeroed in the copy. */
+/* CopySlices (torch/csrc/autograd/functions/tensor.cpp): the whole gradient is copied, the part
+ * cloned for the source and zeroed in the copy. */
 static void set_slice_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
 	struct grad whole = fresh(t, n->name, n->mono, n->width, n->dt, false);
@@ -241,8 +257,8 @@ static void layer_norm_rule(struct oom_tape *t, const struct oom_node *n, struct
 			g[i] = for_edge(t, n, i, n->edge[i].dt);
 }
 
-/* embedding_dense_backward: above 3072 tokens the sort-based kernel keeps seven index arrays and an fp32 row per
- * token (aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu). */
+/* embedding_dense_backward: above 3072 tokens the sort-based kernel keeps seven index arrays and an
+ * fp32 row per token (aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu). */
 static void embedding_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
 	struct oom_val s[8];
@@ -263,7 +279,8 @@ static void embedding_rule(struct oom_tape *t, const struct oom_node *n, struct 
 		oom_drop(t, s[i]);
 }
 
-/* mha_varlen_bwd: softmax_d and an fp32 accumulator for dq; grouped heads expand dk and dv to the query heads. */
+/* mha_varlen_bwd: softmax_d and an fp32 accumulator for dq; grouped heads expand dk and dv to
+ * the query heads. */
 static void flash_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
 	const uint64_t heads = n->aux >> 16, d = n->aux & 0xffff, kv = n->aux_width;
@@ -272,8 +289,10 @@ static void flash_rule(struct oom_tape *t, const struct oom_node *n, struct grad
 	int k = 0;
 
 	for (int i = 0; i < 3; i++)
-		g[i] = fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt, n->perm >> i & 1);
-	if (!(n->perm & 1))                     /* the kernel wants out and its gradient as [b, s, h, d] */
+		g[i] = fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt,
+			     n->perm >> i & 1);
+	/* the kernel wants out and its gradient as [b, s, h, d] */
+	if (!(n->perm & 1))
 		s[k++] = oom_scratch_hold(t, "out copy", n->mono, n->width, (enum oom_dtype)n->dt);
 	if (!n->gperm[0])
 		s[k++] = oom_scratch_hold(t, "grad copy", n->mono, n->width, (enum oom_dtype)n->dt);
@@ -281,12 +300,14 @@ static void flash_rule(struct oom_tape *t, const struct oom_node *n, struct grad
 	s[k++] = oom_scratch_hold(t, "dq accumulator", n->aux_mono, heads * dr, OOM_F32);
 	if (heads != kv)
 		for (int i = 0; i < 2; i++)
-			s[k++] = oom_scratch_hold(t, "expanded dk dv", n->edge[1].mono, heads * d, (enum oom_dtype)n->dt);
+			s[k++] = oom_scratch_hold(t, "expanded dk dv", n->edge[1].mono, heads * d,
+						  (enum oom_dtype)n->dt);
 	for (int i = 0; i < k; i++)
 		oom_drop(t, s[i]);
 }
 
-/* mem_efficient backward: delta and a per-tile fp32 workspace for dq (sizes approximate: tile 64 or 128). */
+/* mem_efficient backward: delta and a per-tile fp32 workspace for dq (sizes approximate: tile 64
+ * or 128). */
 static void efficient_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
 	const uint64_t heads = n->aux >> 16, d = n->aux & 0xffff;
@@ -332,8 +353,11 @@ static void fused_ce_rule(struct oom_tape *t, struct oom_node *n, struct grad *g
 	for (int i = 0; i < 2; i++)             /* the gradients were made in the forward */
 		if (needed(n, i) && n->saved[i] >= 0) {
 			oom_ref(t, n->saved[i]);
-			g[i] = (struct grad){.sto = n->saved[i], .mono = n->edge[i].mono, .width = n->edge[i].width,
-					     .dt = n->edge[i].dt, .given = true};
+			g[i] = (struct grad){.sto = n->saved[i],
+					     .mono = n->edge[i].mono,
+					     .width = n->edge[i].width,
+					     .dt = n->edge[i].dt,
+					     .given = true};
 		}
 }
 
@@ -371,7 +395,8 @@ static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 		g[0].perm = true;
 		break;
 	case OOM_NODE_CAST:
-		g[0] = fresh(t, n->name, n->edge[0].mono, n->edge[0].width, n->edge[0].dt, n->gperm[0]);
+		g[0] = fresh(t, n->name, n->edge[0].mono, n->edge[0].width, n->edge[0].dt,
+			     n->gperm[0]);
 		break;
 	case OOM_NODE_SPLIT: split_rule(t, n, g); break;
 	case OOM_NODE_SET_SLICE: set_slice_rule(t, n, g); break;
@@ -382,7 +407,11 @@ static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	case OOM_NODE_FLASH: flash_rule(t, n, g); break;
 	case OOM_NODE_EFFICIENT: efficient_rule(t, n, g); break;
 	case OOM_NODE_FUSED_CE: fused_ce_rule(t, n, g); break;
-	case OOM_NODE_SLICE: case OOM_NODE_MEAN: case OOM_NODE_EXPAND: case OOM_NODE_NLL: case OOM_NODE_GATHER:
+	case OOM_NODE_SLICE:
+	case OOM_NODE_MEAN:
+	case OOM_NODE_EXPAND:
+	case OOM_NODE_NLL:
+	case OOM_NODE_GATHER:
 	case OOM_NODE_WHERE:
 		g[0] = for_edge(t, n, 0, n->dt);
 		break;
@@ -423,8 +452,9 @@ static struct oom_val block_again(struct oom_tape *t, const struct oom_ckpt *c, 
 	return y;
 }
 
-/* A checkpointed block: its last nodes run as far as they need no saved tensor; the first that does sets off the
- * recomputation, after which the graph goes on (torch.utils.checkpoint, use_reentrant=False, early_stop=True). */
+/* A checkpointed block: its last nodes run as far as they need no saved tensor; the first that does
+ * sets off the recomputation, after which the graph goes on (torch.utils.checkpoint,
+ * use_reentrant=False, early_stop=True). */
 static void recompute(struct oom_tape *t, int32_t index)
 {
 	const struct oom_ckpt c = t->ckpts[t->nodes[index].aux];
@@ -433,19 +463,30 @@ static void recompute(struct oom_tape *t, int32_t index)
 	const bool within = t->recompute;       /* a checkpointed layer of a checkpointed stage */
 	const uint32_t packs = t->packs, limit = t->pack_limit;
 	struct oom_node *n = &t->nodes[index];
-	struct grad g = {.sto = n->grad[0], .mono = n->mono, .width = n->width, .dt = n->dt, .perm = n->gperm[0],
+	struct grad g = {.sto = n->grad[0],
+			 .mono = n->mono,
+			 .width = n->width,
+			 .dt = n->dt,
+			 .perm = n->gperm[0],
 			 .given = n->has[0]};
 	struct oom_val y = block_again(t, &c, true);
 	int32_t k = (int32_t)t->n_nodes - 1, real = (int32_t)t->n_nodes;
 
 	n = &t->nodes[index];                   /* recording may have moved them */
 	n->grad[0] = -1;
-	push(t, &(struct oom_edge){.to = y.rg ? y.node : -1, .slot = y.slot, .mono = y.mono, .width = y.width, .dt = y.dt}, g);
+	push(t,
+	     &(struct oom_edge){.to = y.rg ? y.node : -1,
+				.slot = y.slot,
+				.mono = y.mono,
+				.width = y.width,
+				.dt = y.dt},
+	     g);
 	while (k >= mark && !t->nodes[k].n_packed)
 		run_node(t, k--);
 	block_again(t, &c, false);
 	if ((int32_t)t->n_nodes - real < k + 1 - mark) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "a recomputed block differs from its forward");
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+					  "a recomputed block differs from its forward");
 		return;
 	}
 	for (int32_t i = mark; i <= k; i++) {
@@ -474,7 +515,8 @@ static void release_saved(struct oom_tape *t, const struct oom_node *n)
 		oom_unref(t, n->saved[s]);
 }
 
-/* Masks and tables the checkpointed blocks of one stack held: gone with its first layer's graph.  node -1: all. */
+/* Masks and tables the checkpointed blocks of one stack held: gone with its first layer's graph.
+ *  node -1: all. */
 static void drop_held(struct oom_tape *t, int32_t node)
 {
 	size_t left = 0;
@@ -498,7 +540,8 @@ static void run_node(struct oom_tape *t, int32_t i)
 	for (int s = 0; s < n->n_out; s++)
 		any |= n->has[s];
 	memset(g, 0, sizeof(g));
-	if (!any) {                             /* not on the path from the loss: dies with the graph */
+	/* not on the path from the loss: dies with the graph */
+	if (!any) {
 		release_saved(t, n);
 		return;
 	}
@@ -510,9 +553,10 @@ static void run_node(struct oom_tape *t, int32_t i)
 	copy = *n;
 	t->scope = copy.scope;
 	derive(t, &copy, g);
-	/* torch/csrc/autograd/engine.cpp: call_function holds the incoming gradients until validate_outputs is through, and
-	 * evaluate_function calls release_variables only then.  What a checkpoint recomputed is unpacked once and dies with
-	 * the derivative's own locals (torch/utils/checkpoint.py, unpack_hook). */
+	/* torch/csrc/autograd/engine.cpp: call_function holds the incoming gradients until
+	 * validate_outputs is through, and evaluate_function calls release_variables only then. 
+	 * What a checkpoint recomputed is unpacked once and dies with the derivative's own
+	 * locals (torch/utils/checkpoint.py, unpack_hook). */
 	if (t->recompute)
 		release_saved(t, &copy);
 	for (int e = 0; e < copy.n_edge; e++)
@@ -526,7 +570,7 @@ static void run_node(struct oom_tape *t, int32_t i)
 	for (int e = 0; e < copy.n_edge; e++)
 		if (needed(&copy, e))
 			push(t, &copy.edge[e], g[e]);
-		else if (g[e].given)            /* a kernel makes all its gradients, asked for or not */
+		else if (g[e].given) /* a kernel makes all its gradients, asked for or not */
 			oom_unref(t, g[e].sto);
 }
 
@@ -548,7 +592,8 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 
 		t->nodes[loss.node].has[loss.slot] = true;
 		t->nodes[loss.node].grad[loss.slot] = root = one.sto;
-		oom_ref(t, root);               /* torch.autograd.backward's own tuple of them lives until it returns */
+		/* torch.autograd.backward's own tuple of them lives until it returns */
+		oom_ref(t, root);
 	}
 	for (size_t l = t->n_layers; l-- > 0 && !t->status;) {
 		const struct oom_layer_rec r = t->layers[l];
@@ -560,7 +605,8 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 		t->in_layer = true;
 		if (r.reps > 1) {
 			if (rep == sizeof(t->reps) / sizeof(t->reps[0])) {
-				t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "too many layer groups in one model");
+				t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+							  "too many layer groups in one model");
 				return;
 			}
 			t->reps[t->n_reps++] = r.reps;

@@ -1,5 +1,6 @@
-/* Norms, rotary positions, feed-forwards, masks: the idioms of transformers' modelling code, operation by operation.
- * Reference: huggingface/transformers 5.12, models/llama/modeling_llama.py, activations.py, masking_utils.py. */
+/* Norms, rotary positions, feed-forwards, masks: the idioms of transformers' modelling code,
+ * operation by operation. Reference: huggingface/transformers 5.12,
+ * models/llama/modeling_llama.py, activations.py, masking_utils.py. */
 #include "blocks.h"
 
 /* x.float() * rsqrt(mean(x^2) + eps), cast back: no weight. */
@@ -14,10 +15,10 @@ static struct oom_val rms_norm_plain(struct oom_tape *t, struct oom_val x, uint6
 	return oom_op_cast(t, oom_op_mul(t, f, v), in);
 }
 
-/* hidden.to(fp32); * rsqrt(mean(x^2) + eps); weight * x.to(input type).  Gemma computes the product in fp32 and casts
- * after it. */
-static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool plus1, bool wide,
-			       bool cast_weight)
+/* hidden.to(fp32); * rsqrt(mean(x^2) + eps); weight * x.to(input type).  Gemma computes the product
+ * in fp32 and casts after it. */
+static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_val x,
+			       uint64_t width, bool plus1, bool wide, bool cast_weight)
 {
 	const uint64_t w = width ? width : x.width;
 	const enum oom_dtype in = (enum oom_dtype)x.dt;
@@ -39,7 +40,8 @@ static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_
 		y = oom_op_mul(t, y, p);
 		y = oom_op_cast(t, y, in);
 	} else if (wide) {                      /* OLMo 2: the weight is applied before the cast */
-		f = oom_share(t, y);            /* hidden_states, a local until the product has been converted */
+		/* hidden_states, a local until the product has been converted */
+		f = oom_share(t, y);
 		if (cast_weight)                /* Helium casts the weight too */
 			weight = oom_op_cast(t, weight, OOM_F32);
 		y = oom_op_cast(t, oom_op_mul(t, weight, y), in);
@@ -74,7 +76,8 @@ static struct oom_val layer_norm_written_out(struct oom_tape *t, const char *nam
 	return oom_op_cast(t, d, in);
 }
 
-static struct oom_val norm_of(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x, uint64_t width)
+static struct oom_val norm_of(struct oom_tape *t, enum oom_norm kind, const char *name,
+			      struct oom_val x, uint64_t width)
 {
 	switch (kind) {
 	case OOM_NORM_RMS: return rms_norm(t, name, x, width, false, false, false);
@@ -86,18 +89,24 @@ static struct oom_val norm_of(struct oom_tape *t, enum oom_norm kind, const char
 	case OOM_NORM_RMS_FP32_W: return rms_norm(t, name, x, width, false, true, true);
 	case OOM_NORM_RMS_PLAIN: return rms_norm_plain(t, x, width);
 	case OOM_NORM_LAYER_WRITTEN_OUT: return layer_norm_written_out(t, name, x);
-	case OOM_NORM_LAYER_FP32: {             /* F.layer_norm in fp32 without weights, cast back (OLMo) */
+	/* F.layer_norm in fp32 without weights, cast back (OLMo) */
+	case OOM_NORM_LAYER_FP32: {
 		const enum oom_dtype in = (enum oom_dtype)x.dt;
 
-		return oom_op_cast(t, oom_op_layer_norm(t, name, oom_op_cast(t, x, OOM_F32), width, false, false), in);
+		return oom_op_cast(t,
+				   oom_op_layer_norm(t, name, oom_op_cast(t, x, OOM_F32), width,
+						     false, false),
+				   in);
 	}
 	case OOM_NORM_RMS_FUSED: return oom_op_layer_norm(t, name, x, width, true, false);
 	}
 	return x;
 }
 
-/* The argument of a module's call lives until it returns, whatever the module does with its own name. */
-struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x, uint64_t width)
+/* The argument of a module's call lives until it returns, whatever the module does with its own
+ * name. */
+struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x,
+			uint64_t width)
 {
 	struct oom_val y = norm_of(t, kind, name, oom_keep(x), width);
 
@@ -105,7 +114,8 @@ struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name
 	return y;
 }
 
-/* 0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3))), written out in Python: every step is an operator. */
+/* 0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3))), written out in Python: every step is
+ * an operator. */
 static struct oom_val gelu_new(struct oom_tape *t, struct oom_val x)
 {
 	struct oom_val half, p, s;
@@ -185,15 +195,16 @@ struct oom_val oom_activation(struct oom_tape *t, enum oom_act act, struct oom_v
 
 /* ---- rotary positions ---- */
 
-/* inv_freq @ positions in fp32, cat(freqs, freqs), cos and sin, cast to the model's type; under no_grad.  `times` tables
- * come out of `axes` rows of frequencies. */
-static struct oom_rope tables(struct oom_tape *t, uint16_t mono, uint64_t axes, uint64_t times, uint64_t dim, enum oom_dtype dt,
-			      unsigned buffers)
+/* inv_freq @ positions in fp32, cat(freqs, freqs), cos and sin, cast to the model's type; under
+ * no_grad.  `times` tables come out of `axes` rows of frequencies. */
+static struct oom_rope tables(struct oom_tape *t, uint16_t mono, uint64_t axes, uint64_t times,
+			      uint64_t dim, enum oom_dtype dt, unsigned buffers)
 {
 	const bool grad = t->grad;
 	struct oom_rope r;
 	struct oom_val freqs, emb, pos;
-	const struct oom_dim half = {axes * dim / 2, "head_dim / 2"}, full = {times * dim, "head_dim"};
+	const struct oom_dim half = {axes * dim / 2, "head_dim / 2"},
+			     full = {times * dim, "head_dim"};
 
 	for (unsigned i = 0; i < buffers; i++)
 		oom_buffer(t, dim / 2, OOM_F32);
@@ -214,18 +225,20 @@ static struct oom_rope tables(struct oom_tape *t, uint16_t mono, uint64_t axes, 
 	return r;
 }
 
-struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype dt, unsigned buffers)
+struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype dt,
+				unsigned buffers)
 {
 	return tables(t, t->m_s, 1, 1, dim, dt, buffers);
 }
 
-struct oom_rope oom_rope_tables_3d(struct oom_tape *t, uint64_t dim, enum oom_dtype dt, unsigned buffers, bool merged)
+struct oom_rope oom_rope_tables_3d(struct oom_tape *t, uint64_t dim, enum oom_dtype dt,
+				   unsigned buffers, bool merged)
 {
 	return tables(t, t->m_bs, 3, merged ? 1 : 3, dim, dt, buffers);
 }
 
-struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct oom_rope *r, uint64_t heads,
-			      uint64_t head_dim, uint64_t rot_dim)
+struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct oom_rope *r,
+			      uint64_t heads, uint64_t head_dim, uint64_t rot_dim)
 {
 	const struct oom_dim half = {heads * rot_dim / 2, "heads * rotary_dim / 2"};
 	const struct oom_dim whole = {heads * rot_dim, "heads * rotary_dim"};
@@ -233,7 +246,8 @@ struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct
 
 	if (rot_dim < head_dim) {               /* q[..., :rot], q[..., rot:] */
 		rot = oom_op_slice(t, oom_keep(q), q.mono, whole);
-		rest = oom_op_slice(t, q, q.mono, (struct oom_dim){heads * (head_dim - rot_dim), NULL});
+		rest = oom_op_slice(t, q, q.mono,
+				    (struct oom_dim){heads * (head_dim - rot_dim), NULL});
 	}
 	qc = oom_op_mul(t, oom_keep(rot), oom_keep(r->cos));
 	x1 = oom_op_slice(t, oom_keep(rot), q.mono, half);
@@ -243,15 +257,18 @@ struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct
 	rs = oom_op_mul(t, rs, oom_keep(r->sin));
 	qc = oom_op_add(t, qc, rs);
 	if (rot_dim < head_dim)
-		qc = oom_op_cat(t, qc, rest, (struct oom_dim){heads * head_dim, "heads * head_dim"});
+		qc = oom_op_cat(t, qc, rest,
+				(struct oom_dim){heads * head_dim, "heads * head_dim"});
 	return qc;
 }
 
-static struct oom_val rope_fp32_one(struct oom_tape *t, struct oom_val x, const struct oom_rope *r, uint64_t heads,
-				    uint64_t head_dim)
+static struct oom_val rope_fp32_one(struct oom_tape *t, struct oom_val x, const struct oom_rope *r,
+				    uint64_t heads, uint64_t head_dim)
 {
-	const struct oom_dim half = {heads * head_dim / 2, "heads * head_dim / 2"}, whole = {heads * head_dim, "heads * head_dim"};
-	struct oom_val y = oom_op_mul(t, oom_op_cast(t, oom_keep(x), OOM_F32), oom_keep(r->cos)), f, x1, x2;
+	const struct oom_dim half = {heads * head_dim / 2, "heads * head_dim / 2"},
+			     whole = {heads * head_dim, "heads * head_dim"};
+	struct oom_val y = oom_op_mul(t, oom_op_cast(t, oom_keep(x), OOM_F32), oom_keep(r->cos)), f,
+		       x1, x2;
 
 	f = oom_op_cast(t, oom_keep(x), OOM_F32);
 	x1 = oom_op_slice(t, oom_keep(f), f.mono, half);
@@ -261,11 +278,12 @@ static struct oom_val rope_fp32_one(struct oom_tape *t, struct oom_val x, const 
 	return oom_op_add(t, y, oom_op_mul(t, x2, oom_keep(r->sin)));
 }
 
-void oom_rope_fp32(struct oom_tape *t, struct oom_val *q, struct oom_val *k, const struct oom_rope *r, uint64_t heads,
-		   uint64_t kv_heads, uint64_t head_dim)
+void oom_rope_fp32(struct oom_tape *t, struct oom_val *q, struct oom_val *k,
+		   const struct oom_rope *r, uint64_t heads, uint64_t kv_heads, uint64_t head_dim)
 {
 	const enum oom_dtype dt = (enum oom_dtype)q->dt;
-	const struct oom_val old_q = *q, old_k = *k;    /* arguments and the caller's names until both are rotated */
+	/* arguments and the caller's names until both are rotated */
+	const struct oom_val old_q = *q, old_k = *k;
 	struct oom_val q32 = rope_fp32_one(t, old_q, r, heads, head_dim);
 	struct oom_val k32 = rope_fp32_one(t, old_k, r, kv_heads, head_dim);
 
@@ -279,7 +297,8 @@ void oom_rope_fp32(struct oom_tape *t, struct oom_val *q, struct oom_val *k, con
 
 /* ---- feed-forwards ---- */
 
-struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act act, struct oom_dim ff, bool bias)
+struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act act,
+			     struct oom_dim ff, bool bias)
 {
 	const struct oom_dim h = {x.width, x.text};
 	const unsigned flags = bias ? OOM_BIAS : 0;
@@ -294,8 +313,8 @@ struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act 
 	return gate;
 }
 
-struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *up, const char *down, enum oom_act act,
-			     struct oom_dim ff, bool bias)
+struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *up, const char *down,
+			     enum oom_act act, struct oom_dim ff, bool bias)
 {
 	const struct oom_dim h = {x.width, x.text};
 	const unsigned flags = bias ? OOM_BIAS : 0;
@@ -310,10 +329,10 @@ struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *u
 
 /* ---- masks ---- */
 
-/* transformers.masking_utils: sdpa skips the mask when the kernel's own causality (or nothing) says the same; eager
- * always has a float one for causal models; flash passes the 2D mask on. */
-struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt, uint16_t mb, uint16_t mq,
-			     uint16_t mk)
+/* transformers.masking_utils: sdpa skips the mask when the kernel's own causality (or nothing) says
+ * the same; eager always has a float one for causal models; flash passes the 2D mask on. */
+struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt,
+			     uint16_t mb, uint16_t mq, uint16_t mk)
 {
 	const bool padded = t->plan->padding_mask, grad = t->grad;
 	const bool local = window && oom_cond_above(t, mk, window - 1);
@@ -355,7 +374,8 @@ struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, e
 	return m;
 }
 
-struct oom_val oom_make_written_mask(struct oom_tape *t, bool causal, enum oom_dtype dt, uint16_t mb, uint16_t mq, uint16_t mk)
+struct oom_val oom_make_written_mask(struct oom_tape *t, bool causal, enum oom_dtype dt,
+				     uint16_t mb, uint16_t mq, uint16_t mk)
 {
 	const struct oom_plan *real = t->plan;
 	struct oom_plan eager = *real;
@@ -373,15 +393,17 @@ struct oom_val oom_make_eager_mask(struct oom_tape *t, enum oom_dtype dt)
 	return oom_make_written_mask(t, true, dt, t->m_b, t->m_s, t->m_s);
 }
 
-struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt)
+struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
+			 enum oom_dtype dt)
 {
 	(void)name;
 	(void)t;
-	return (struct oom_val){.sto = -1, .node = -1, .mono = mono, .width = width, .dt = (uint8_t)dt};
+	return (struct oom_val){
+		.sto = -1, .node = -1, .mono = mono, .width = width, .dt = (uint8_t)dt};
 }
 
-/* PEFT with checkpointing calls enable_input_require_grads: the frozen embedding's output becomes a leaf that needs a
- * gradient (transformers/modeling_utils.py). */
+/* PEFT with checkpointing calls enable_input_require_grads: the frozen embedding's output becomes a
+ * leaf that needs a gradient (transformers/modeling_utils.py). */
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 {
 	if (t->grad && t->plan->lora_r && t->plan->grad_ckpt != OOM_CKPT_NONE) {

@@ -1,9 +1,10 @@
 /* The walk over a tape, done once in symbols.
  *
- * Live bytes at a moment are a sum over storages, and many storages have the same size for every batch: counting them by
- * class of size turns each moment into a short list of counts.  A moment that another covers can never
- * be the peak alone and is dropped; what remains, some ten moments a pass, is all that an evaluation has to look at.
- * Repeated layers enter as in timeline.c: a moment inside counts at the first and at the last repetition. */
+ * Live bytes at a moment are a sum over storages, and many storages have the same size for every
+ * batch: counting them by class of size turns each moment into a short list of counts.  A moment
+ * that another covers can never be the peak alone and is dropped; what remains, some ten moments a
+ * pass, is all that an evaluation has to look at. Repeated layers enter as in timeline.c: a
+ * moment inside counts at the first and at the last repetition. */
 #include "compiled.h"
 
 #include <stdlib.h>
@@ -24,7 +25,8 @@ struct front {
 	const uint8_t (*lender)[MAX_CLASSES];
 };
 
-/* Is b at least as high as a for every batch?  What b has less of, it must have more of in a class at least as large. */
+/* Is b at least as high as a for every batch?  What b has less of, it must have more of in a
+ * class at least as large. */
 static bool covers(const struct front *f, const int64_t *b, const int64_t *a, size_t classes)
 {
 	int64_t spare[MAX_CLASSES];
@@ -35,7 +37,9 @@ static bool covers(const struct front *f, const int64_t *b, const int64_t *a, si
 		if (spare[k] >= 0)
 			continue;
 		for (size_t j = 0; j < classes && spare[k] < 0; j++) {
-			const int64_t lent = f->lender[k][j] && spare[j] > 0 ? (spare[j] < -spare[k] ? spare[j] : -spare[k]) : 0;
+			const int64_t lent = f->lender[k][j] && spare[j] > 0 ?
+						     (spare[j] < -spare[k] ? spare[j] : -spare[k]) :
+						     0;
 
 			spare[j] -= lent;
 			spare[k] += lent;
@@ -63,7 +67,8 @@ static void add(struct front *f, const int64_t *v, size_t classes, bool *full)
 	memcpy(f->at[f->n++], v, sizeof(f->at[0]));
 }
 
-static bool moment(struct oom_compiled *c, const int64_t *v, enum oom_pass pass, enum oom_moment kind, uint32_t reps)
+static bool moment(struct oom_compiled *c, const int64_t *v, enum oom_pass pass,
+		   enum oom_moment kind, uint32_t reps)
 {
 	if (c->n_moments == c->cap_moments) {
 		void *q = realloc(c->moments, (c->cap_moments * 2 + 32) * sizeof(*c->moments));
@@ -74,7 +79,8 @@ static bool moment(struct oom_compiled *c, const int64_t *v, enum oom_pass pass,
 		c->cap_moments = c->cap_moments * 2 + 32;
 	}
 	if (c->n_terms + c->n_classes > c->cap_terms) {
-		void *q = realloc(c->terms, (c->cap_terms * 2 + 4 * MAX_CLASSES) * sizeof(*c->terms));
+		void *q = realloc(c->terms,
+				  (c->cap_terms * 2 + 4 * MAX_CLASSES) * sizeof(*c->terms));
 
 		if (!q)
 			return false;
@@ -92,10 +98,12 @@ static bool moment(struct oom_compiled *c, const int64_t *v, enum oom_pass pass,
 	return true;
 }
 
-static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tape *t, const struct unit *unit, enum oom_pass pass,
+static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tape *t,
+				    const struct unit *unit, enum oom_pass pass,
 				    struct front *outer, struct front *inner, struct front *late)
 {
-	static const enum oom_stream_id stream_of[] = {OOM_STREAM_FWD, OOM_STREAM_BWD, OOM_STREAM_BWD, OOM_STREAM_EVAL};
+	static const enum oom_stream_id stream_of[] = {OOM_STREAM_FWD, OOM_STREAM_BWD,
+						       OOM_STREAM_BWD, OOM_STREAM_EVAL};
 	const struct oom_stream *s = &t->streams[stream_of[pass]];
 	int64_t cur[MAX_CLASSES] = {0}, start[MAX_CLASSES], delta[MAX_CLASSES];
 	struct front *now = outer;
@@ -122,7 +130,8 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 			}
 			for (size_t j = 0; j < c->n_classes; j++)
 				delta[j] = cur[j] - start[j];
-			if (pass == OOM_PASS_FWD && !moment(c, delta, pass, OOM_MOMENT_LAYER, (uint32_t)n + 1))
+			if (pass == OOM_PASS_FWD &&
+			    !moment(c, delta, pass, OOM_MOMENT_LAYER, (uint32_t)n + 1))
 				return OOM_ERR_MEMORY;
 			for (size_t j = 0; j < c->n_classes; j++)
 				delta[j] *= n;
@@ -146,7 +155,8 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 		case OOM_EV_ALLOC:
 			cur[k] += w;
 			/* an allocation right after this one has all this one has */
-			if (i + 1 == s->n || s->ev[i + 1] < 0 || (s->ev[i + 1] & 3) != OOM_EV_ALLOC) {
+			if (i + 1 == s->n || s->ev[i + 1] < 0 ||
+			    (s->ev[i + 1] & 3) != OOM_EV_ALLOC) {
 				add(now, cur, c->n_classes, &full);
 				if (after && now == inner)
 					add(late, cur, c->n_classes, &full);
@@ -172,7 +182,8 @@ static enum oom_status classify(struct oom_compiled *c, const struct oom_tape *t
 {
 	c->n_classes = 0;
 	for (size_t i = 0; i < t->n_rows; i++) {
-		const uint64_t bytes = t->rows[i].width * oom_dtype_bytes((enum oom_dtype)t->rows[i].dt);
+		const uint64_t bytes = t->rows[i].width *
+				       oom_dtype_bytes((enum oom_dtype)t->rows[i].dt);
 		const bool whole = bytes % 512 == 0 && bytes;
 		const uint64_t one = whole ? 512 : bytes;
 		size_t k = 0;
@@ -193,7 +204,8 @@ static enum oom_status classify(struct oom_compiled *c, const struct oom_tape *t
 	return OOM_OK;
 }
 
-/* mono of k is a part of mono of j: batch and sequence are at least 1, so j is at least as large. */
+/* mono of k is a part of mono of j: batch and sequence are at least 1, so j is at least as
+ * large. */
 static bool part_of(const struct oom_tape *t, uint16_t part, uint16_t whole)
 {
 	const struct oom_mono *a = &t->monos[whole], *b = &t->monos[part];
@@ -215,19 +227,24 @@ static bool part_of(const struct oom_tape *t, uint16_t part, uint16_t whole)
 	return true;
 }
 
-static void lenders(const struct oom_compiled *c, const struct oom_tape *t, uint8_t (*lender)[MAX_CLASSES])
+static void lenders(const struct oom_compiled *c, const struct oom_tape *t,
+		    uint8_t (*lender)[MAX_CLASSES])
 {
 	for (size_t k = 0; k < c->n_classes; k++)
 		for (size_t j = 0; j < c->n_classes; j++)
-			lender[k][j] = k != j && c->bytes[k] == 512 && c->bytes[j] == 512 && part_of(t, c->mono[k], c->mono[j]);
+			lender[k][j] = k != j && c->bytes[k] == 512 && c->bytes[j] == 512 &&
+				       part_of(t, c->mono[k], c->mono[j]);
 }
 
 enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t)
 {
 	uint8_t (*lender)[MAX_CLASSES] = calloc(MAX_CLASSES, sizeof(*lender));
-	struct front outer = {calloc(MAX_FRONT, sizeof(*outer.at)), 0, (const uint8_t (*)[MAX_CLASSES])lender};
-	struct front inner = {calloc(MAX_FRONT, sizeof(*inner.at)), 0, (const uint8_t (*)[MAX_CLASSES])lender};
-	struct front late = {calloc(MAX_FRONT, sizeof(*late.at)), 0, (const uint8_t (*)[MAX_CLASSES])lender};
+	struct front outer = {calloc(MAX_FRONT, sizeof(*outer.at)), 0,
+			      (const uint8_t(*)[MAX_CLASSES])lender};
+	struct front inner = {calloc(MAX_FRONT, sizeof(*inner.at)), 0,
+			      (const uint8_t(*)[MAX_CLASSES])lender};
+	struct front late = {calloc(MAX_FRONT, sizeof(*late.at)), 0,
+			     (const uint8_t(*)[MAX_CLASSES])lender};
 	struct unit *unit = malloc((t->n_rows + 1) * sizeof(*unit));
 	enum oom_status st = OOM_ERR_MEMORY;
 
@@ -241,7 +258,8 @@ enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t)
 		c->most = malloc(MAX_CLASSES * sizeof(*c->most));
 	if (!c->size)
 		c->size = malloc(MAX_CLASSES * sizeof(*c->size));
-	if (outer.at && inner.at && late.at && lender && unit && c->mono && c->most && c->bytes && c->size)
+	if (outer.at && inner.at && late.at && lender && unit && c->mono && c->most && c->bytes &&
+	    c->size)
 		st = classify(c, t, unit);
 	if (!st)
 		lenders(c, t, lender);
@@ -267,8 +285,8 @@ void oom_compiled_release(struct oom_compiled *c)
 	memset(c, 0, sizeof(*c));
 }
 
-bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt, uint64_t limit,
-			struct oom_span out[OOM_PASSES])
+bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64_t b, uint64_t s,
+			uint64_t tgt, uint64_t limit, struct oom_span out[OOM_PASSES])
 {
 	uint64_t mono[96], *const size = c->size;
 
@@ -285,7 +303,8 @@ bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64
 		out[p] = (struct oom_span){.late = OOM_NEVER};
 	for (size_t m = 0; m < c->n_moments; m++) {
 		struct oom_span *o = &out[c->moments[m].pass];
-		const struct oom_term *q = c->terms + c->moments[m].from, *to = c->terms + c->moments[m].to;
+		const struct oom_term *q = c->terms + c->moments[m].from,
+				      *to = c->terms + c->moments[m].to;
 		int64_t sum = 0, odd = 0;
 
 		/* two sums side by side: neither waits for the other */

@@ -7,11 +7,13 @@
 
 enum oom_pass { OOM_PASS_FWD, OOM_PASS_BWD, OOM_PASS_BWD_ACC, OOM_PASS_EVAL, OOM_PASSES };
 
-/* A height, one in repeated layers from the last repetition on, the net change, what one of repeated layers leaves. */
+/* A height, one in repeated layers from the last repetition on, the net change, what one of
+ * repeated layers leaves. */
 enum oom_moment { OOM_MOMENT_PEAK, OOM_MOMENT_LATE, OOM_MOMENT_NET, OOM_MOMENT_LAYER };
 
-/* Storages whose sizes keep one proportion whatever the batch are one class, counted in its unit; a moment is how many units
- * of each class are alive at it.  Only widths of whole 512-byte blocks keep it: others are rounded up, one class a width. */
+/* Storages whose sizes keep one proportion whatever the batch are one class, counted in its unit; a
+ * moment is how many units of each class are alive at it.  Only widths of whole 512-byte blocks
+ * keep it: others are rounded up, one class a width. */
 struct oom_compiled {
 	bool ready;
 	uint16_t *mono;         /* of a class */
@@ -33,12 +35,13 @@ struct oom_compiled {
 	size_t n_moments, cap_moments;
 };
 
-/* OOM_ERR_MEMORY, or OOM_ERR_LIMIT when the tape has too many classes to be worth it (then ready stays false). */
+/* OOM_ERR_MEMORY, or OOM_ERR_LIMIT when the tape has too many classes to be worth it (then ready
+ * stays false). */
 enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t);
 void oom_compiled_release(struct oom_compiled *c);
-/* The same spans as oom_walk over every pass, to the byte.  False when a row would be impossibly large: the plain path
- * says which. */
-bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt, uint64_t limit,
-			struct oom_span out[OOM_PASSES]);
+/* The same spans as oom_walk over every pass, to the byte.  False when a row would be impossibly
+ * large: the plain path says which. */
+bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64_t b, uint64_t s,
+			uint64_t tgt, uint64_t limit, struct oom_span out[OOM_PASSES]);
 
 #endif

@@ -2,14 +2,18 @@
  * Reference: transformers 5.12, models/{bart,m2m_100,whisper,trocr}/modeling_*.py. */
 #include "encdec.h"
 
-/* q_proj(x) * scale, k_proj, v_proj, each reshaped to [b x heads, s, d] by a copy; bmm, mask, softmax, dropout, bmm. */
-static struct oom_val bmm_attention(struct oom_tape *t, const struct oom_encdec *s, struct oom_val x, bool cross)
+/* q_proj(x) * scale, k_proj, v_proj, each reshaped to [b x heads, s, d] by a copy; bmm, mask,
+ * softmax, dropout, bmm. */
+static struct oom_val bmm_attention(struct oom_tape *t, const struct oom_encdec *s,
+				    struct oom_val x, bool cross)
 {
 	const uint64_t d = s->a->d_model;
 	const struct oom_dim h = {d, "d_model"}, heads = {s->heads, "n_heads"};
-	const uint16_t len = cross ? s->m_src_len : s->m_len, scores = oom_mono_mul(t, s->m_tokens, len);
+	const uint16_t len = cross ? s->m_src_len : s->m_len,
+		       scores = oom_mono_mul(t, s->m_tokens, len);
 	const unsigned bias = s->flags & OOM_ED_NO_BIAS ? 0 : OOM_BIAS;
-	struct oom_val src = cross ? oom_keep(s->encoded) : oom_keep(x), q, k, v, w, p, mask = cross ? s->cross_mask : s->mask;
+	struct oom_val src = cross ? oom_keep(s->encoded) : oom_keep(x), q, k, v, w, p,
+		       mask = cross ? s->cross_mask : s->mask;
 
 	q = oom_op_unary(t, OOM_SCALE, oom_op_linear(t, "q_proj", oom_keep(x), h, bias));
 	k = oom_op_heads(t, oom_op_linear(t, "k_proj", src, h, bias));
@@ -24,7 +28,8 @@ static struct oom_val bmm_attention(struct oom_tape *t, const struct oom_encdec 
 	p = oom_op_dropout(t, oom_keep(w), s->a->attn_dropout);
 	x.kept = false;
 	{
-		struct oom_val y = oom_op_bmm(t, "attention", oom_keep(p), oom_keep(v), s->m_tokens, h, oom_mono_now(t, len));
+		struct oom_val y = oom_op_bmm(t, "attention", oom_keep(p), oom_keep(v), s->m_tokens,
+					      h, oom_mono_now(t, len));
 
 		y = oom_op_linear(t, "out_proj", oom_op_merge_heads(t, y), h, bias);
 		oom_drop(t, w);                 /* locals until the module returns */
@@ -37,9 +42,10 @@ static struct oom_val bmm_attention(struct oom_tape *t, const struct oom_encdec 
 	}
 }
 
-/* Whisper's: (q_proj(x) * scale), k and v are each made contiguous as heads; the kernel scales by one. */
-static struct oom_val contiguous_attention(struct oom_tape *t, const struct oom_encdec *s, const struct oom_attn *at,
-					   struct oom_val x, bool cross)
+/* Whisper's: (q_proj(x) * scale), k and v are each made contiguous as heads; the kernel scales
+ * by one. */
+static struct oom_val contiguous_attention(struct oom_tape *t, const struct oom_encdec *s,
+					   const struct oom_attn *at, struct oom_val x, bool cross)
 {
 	const struct oom_dim h = {x.width, x.text};
 	struct oom_val src = cross ? oom_keep(s->encoded) : oom_keep(x), q, k, v, y;
@@ -47,7 +53,8 @@ static struct oom_val contiguous_attention(struct oom_tape *t, const struct oom_
 	q = oom_op_unary(t, OOM_SCALE, oom_op_linear(t, "q_proj", oom_keep(x), h, OOM_BIAS));
 	q = oom_op_copy(t, "contiguous", oom_op_heads(t, q));
 	k = oom_op_copy(t, "contiguous", oom_op_heads(t, oom_op_linear(t, "k_proj", src, h, 0)));
-	v = oom_op_copy(t, "contiguous", oom_op_heads(t, oom_op_linear(t, "v_proj", src, h, OOM_BIAS)));
+	v = oom_op_copy(t, "contiguous",
+			oom_op_heads(t, oom_op_linear(t, "v_proj", src, h, OOM_BIAS)));
 	y = oom_attention_core(t, at, oom_keep(q), oom_keep(k), oom_keep(v));
 	y = oom_op_linear(t, "out_proj", y, h, OOM_BIAS);
 	oom_drop(t, q);
@@ -57,8 +64,8 @@ static struct oom_val contiguous_attention(struct oom_tape *t, const struct oom_
 	return y;
 }
 
-struct oom_val oom_encdec_attention(struct oom_tape *t, const struct oom_encdec *s, struct oom_val x, bool cross,
-				    struct oom_val *weights)
+struct oom_val oom_encdec_attention(struct oom_tape *t, const struct oom_encdec *s,
+				    struct oom_val x, bool cross, struct oom_val *weights)
 {
 	struct oom_attn at = oom_attn_of(t, s->a);
 
@@ -84,16 +91,18 @@ struct oom_val oom_encdec_attention(struct oom_tape *t, const struct oom_encdec 
 	return oom_attention(t, &at, x);
 }
 
-/* One sub-layer around attention: norm before or after, dropout, residual.  `hidden, _ = attn(...)`: the name `_` holds
- * the probabilities until the next such line has run. */
-static struct oom_val attend(struct oom_tape *t, const struct oom_encdec *s, uint32_t i, struct oom_val x, const char *norm,
-			     bool cross, struct oom_val *held)
+/* One sub-layer around attention: norm before or after, dropout, residual.  `hidden, _ =
+ * attn(...)`: the name `_` holds the probabilities until the next such line has run. */
+static struct oom_val attend(struct oom_tape *t, const struct oom_encdec *s, uint32_t i,
+			     struct oom_val x, const char *norm, bool cross, struct oom_val *held)
 {
 	const bool pre = s->flags & OOM_ED_PRE_NORM;
 	struct oom_val weights = oom_none();
-	struct oom_val h = pre ? oom_op_layer_norm(t, norm, oom_keep(x), 0, true, true) : oom_share(t, x);
+	struct oom_val h = pre ? oom_op_layer_norm(t, norm, oom_keep(x), 0, true, true) :
+				 oom_share(t, x);
 
-	h = !cross && s->self_attention ? s->self_attention(t, s, i, h, &weights) : oom_encdec_attention(t, s, h, cross, &weights);
+	h = !cross && s->self_attention ? s->self_attention(t, s, i, h, &weights) :
+					  oom_encdec_attention(t, s, h, cross, &weights);
 	oom_drop(t, *held);
 	*held = weights;
 	h = oom_op_dropout(t, h, s->a->dropout);
@@ -101,7 +110,8 @@ static struct oom_val attend(struct oom_tape *t, const struct oom_encdec *s, uin
 	return pre ? x : oom_op_layer_norm(t, norm, x, 0, true, true);
 }
 
-struct oom_val oom_encdec_mask(struct oom_tape *t, unsigned flags, bool causal, enum oom_dtype dt, uint16_t mq, uint16_t mk)
+struct oom_val oom_encdec_mask(struct oom_tape *t, unsigned flags, bool causal, enum oom_dtype dt,
+			       uint16_t mq, uint16_t mk)
 {
 	if (flags & (OOM_ED_EAGER | OOM_ED_BMM))
 		return oom_make_written_mask(t, causal, dt, t->m_b, mq, mk);
@@ -118,19 +128,24 @@ static void idle_cross_attention(struct oom_tape *t, const struct oom_encdec *s)
 	oom_linear_unused(t, "v_proj", src, d, bias);
 	oom_linear_unused(t, "q_proj", d, d, bias);
 	oom_linear_unused(t, "out_proj", d, d, bias);
-	oom_drop(t, oom_param(t, "encoder_attn_layer_norm.weight", 0, d, OOM_P_UNUSED | OOM_P_NORM));
+	oom_drop(t,
+		 oom_param(t, "encoder_attn_layer_norm.weight", 0, d, OOM_P_UNUSED | OOM_P_NORM));
 	oom_drop(t, oom_param(t, "encoder_attn_layer_norm.bias", 0, d, OOM_P_UNUSED | OOM_P_NORM));
 }
 
-struct oom_val oom_encdec_feed_forward(struct oom_tape *t, const struct oom_encdec *s, struct oom_val x)
+struct oom_val oom_encdec_feed_forward(struct oom_tape *t, const struct oom_encdec *s,
+				       struct oom_val x)
 {
 	const struct oom_dim h = {s->a->d_model, "d_model"};
-	struct oom_val y = oom_op_linear(t, "fc1", oom_keep(x), (struct oom_dim){s->ff, "ffn_dim"}, OOM_BIAS);
+	struct oom_val y = oom_op_linear(t, "fc1", oom_keep(x), (struct oom_dim){s->ff, "ffn_dim"},
+					 OOM_BIAS);
 
-	y = oom_activation(t, s->a->act, y);    /* activation_fn(fc1(x)): one line, x is reassigned after it */
+	/* activation_fn(fc1(x)): one line, x is reassigned after it */
+	y = oom_activation(t, s->a->act, y);
 	oom_done(t, x);
 	y = oom_op_dropout(t, y, s->a->act_dropout);
-	if (s->flags & OOM_ED_NLLB && t->amp && !t->plan->qlora && t->plan->precision != OOM_BF16_AMP)
+	if (s->flags & OOM_ED_NLLB && t->amp && !t->plan->qlora &&
+	    t->plan->precision != OOM_BF16_AMP)
 		y = oom_op_cast(t, y, OOM_F32);
 	return oom_op_linear(t, "fc2", y, h, OOM_BIAS);
 }
@@ -146,9 +161,12 @@ struct oom_val oom_encdec_layer(struct oom_tape *t, const void *ctx, uint32_t i,
 		idle_cross_attention(t, s);
 	else if (s->decoder)
 		x = attend(t, s, i, x, "encoder_attn_layer_norm", true, &held);
-	n = pre ? oom_op_layer_norm(t, "final_layer_norm", oom_keep(x), 0, true, true) : oom_share(t, x);
+	n = pre ? oom_op_layer_norm(t, "final_layer_norm", oom_keep(x), 0, true, true) :
+		  oom_share(t, x);
 	n = s->feed_forward ? s->feed_forward(t, s, i, n) : oom_encdec_feed_forward(t, s, n);
-	x = oom_op_add(t, x, oom_op_dropout(t, n, s->flags & OOM_ED_NLLB ? s->a->act_dropout : s->a->dropout));
+	x = oom_op_add(t, x,
+		       oom_op_dropout(t, n,
+				      s->flags & OOM_ED_NLLB ? s->a->act_dropout : s->a->dropout));
 	oom_drop(t, held);
 	if (s->flags & OOM_ED_CLAMP && !s->decoder && x.dt == OOM_DT_F16)
 		x = oom_op_unary(t, OOM_CLAMP, x);

@@ -1,28 +1,36 @@
-/* What BERT-like encoders share.  Reference: transformers 5.12, models/bert/modeling_bert.py, models/roberta/. */
+/* What BERT-like encoders share.  Reference: transformers 5.12, models/bert/modeling_bert.py,
+ * models/roberta/. */
 #include "conv.h"
 #include "encoder.h"
 
-struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, struct oom_val from, struct oom_val input)
+struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, struct oom_val from,
+			  struct oom_val input)
 {
 	const struct oom_dim width = {input.width, input.text};
-	struct oom_val h = oom_op_dropout(t, oom_op_linear(t, "dense", oom_keep(from), width, OOM_BIAS), dropout), y;
+	struct oom_val h = oom_op_dropout(t,
+					  oom_op_linear(t, "dense", oom_keep(from), width,
+							OOM_BIAS),
+					  dropout),
+		       y;
 
 	y = oom_op_add(t, oom_keep(h), oom_keep(input));
 	if (norm)
 		y = oom_op_layer_norm(t, norm, y, 0, true, true);
-	oom_drop(t, h);                         /* both arguments and h are locals until the norm is done */
+	/* both arguments and h are locals until the norm is done */
+	oom_drop(t, h);
 	oom_drop(t, from);
 	oom_drop(t, input);
 	return y;
 }
 
-struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const struct oom_mlm *m, struct oom_val h,
-			    struct oom_val word)
+struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const struct oom_mlm *m,
+			    struct oom_val h, struct oom_val word)
 {
 	struct oom_val x = oom_share(t, h), loss;
 
 	if (!m->no_transform) {
-		x = oom_op_linear(t, "dense", x, (struct oom_dim){m->d, "d_embed"}, OOM_BIAS | OOM_NO_QUANT);
+		x = oom_op_linear(t, "dense", x, (struct oom_dim){m->d, "d_embed"},
+				  OOM_BIAS | OOM_NO_QUANT);
 		x = oom_op_layer_norm(t, "LayerNorm", oom_activation(t, m->act, x), 0, true, true);
 	}
 	if (m->spare_bias && !a->tie)
@@ -30,19 +38,22 @@ struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const 
 	x = oom_lm_head(t, a, x, word, "decoder", !m->add_bias);
 	if (m->add_bias)
 		x = oom_op_add(t, x, oom_param(t, "bias", 0, a->vocab, 0));
-	loss = a->task == OOM_TASK_CAUSAL_LM ? oom_causal_lm_loss(t, a, x) : oom_plain_lm_loss(t, x, m->upcast, t->m_bs);
+	loss = a->task == OOM_TASK_CAUSAL_LM ? oom_causal_lm_loss(t, a, x) :
+					       oom_plain_lm_loss(t, x, m->upcast, t->m_bs);
 	oom_drop(t, h);                         /* the model's output object holds it */
 	return loss;
 }
 
-struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum oom_act act, struct oom_val h)
+struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum oom_act act,
+			    struct oom_val h)
 {
 	struct oom_val x = oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)), loss;
 
 	x = oom_op_dropout(t, x, a->classifier_dropout);
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_dropout(t, oom_activation(t, act, x), a->classifier_dropout);
-	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
+	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){a->n_labels, "num_labels"},
+			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	loss = oom_cls_loss(t, a, x);
 	oom_drop(t, h);                         /* outputs[0] */
 	return loss;
@@ -54,13 +65,15 @@ struct oom_val oom_pooler_head(struct oom_tape *t, const struct oom_arch *a, str
 
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
-	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
+	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	loss = oom_cls_loss(t, a, x);
 	oom_drop(t, h);                         /* outputs[0] */
 	return loss;
 }
 
-/* Its graph goes with its output, before the backward pass; autocast's copy of the weight stays in the cache. */
+/* Its graph goes with its output, before the backward pass; autocast's copy of the weight stays
+ * in the cache. */
 void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
 {
 	const bool grad = t->grad;
@@ -71,7 +84,8 @@ void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_va
 	b = oom_param(t, "bias", 0, a->d_model, OOM_P_UNUSED);
 	t->grad = false;
 	w = oom_amp_cast(t, w);
-	y = oom_new(t, "pooled output", t->m_b, D(a->d_model), (enum oom_dtype)(t->amp ? t->amp_dt : h.dt));
+	y = oom_new(t, "pooled output", t->m_b, D(a->d_model),
+		    (enum oom_dtype)(t->amp ? t->amp_dt : h.dt));
 	oom_drop(t, y);
 	oom_drop(t, w);
 	oom_drop(t, b);
@@ -80,7 +94,8 @@ void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_va
 
 struct oom_val oom_positions_from_ids(struct oom_tape *t)
 {
-	struct oom_val mask = oom_new(t, "ne", t->m_bs, D(1), OOM_U8), n = oom_new(t, "int", t->m_bs, D(1), OOM_F32), y;
+	struct oom_val mask = oom_new(t, "ne", t->m_bs, D(1), OOM_U8),
+		       n = oom_new(t, "int", t->m_bs, D(1), OOM_F32), y;
 
 	y = oom_new(t, "position ids", t->m_bs, D(1), OOM_I64);
 	oom_drop(t, mask);
@@ -101,7 +116,8 @@ void oom_kept_drop(struct oom_tape *t, struct oom_kept *k)
 }
 
 struct oom_val oom_without_checkpointing(struct oom_tape *t, const struct oom_arch *a,
-					 struct oom_val (*step)(struct oom_tape *t, const struct oom_arch *a))
+					 struct oom_val (*step)(struct oom_tape *t,
+								const struct oom_arch *a))
 {
 	const struct oom_plan *real = t->plan;
 	struct oom_plan plain = *real;

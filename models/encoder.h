@@ -1,12 +1,14 @@
-/* What BERT-like encoders share: residual outputs, masked-LM and classification heads, embeddings of ids. */
+/* What BERT-like encoders share: residual outputs, masked-LM and classification heads,
+ * embeddings of ids. */
 #ifndef OOM_ENCODER_H
 #define OOM_ENCODER_H
 
 #include "blocks.h"
 
-/* dense, dropout, then h + input, normed when `norm` names one (BertSelfOutput, BertOutput); from and input are given up
- * when that is done. */
-struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, struct oom_val from, struct oom_val input);
+/* dense, dropout, then h + input, normed when `norm` names one (BertSelfOutput, BertOutput); from
+ * and input are given up when that is done. */
+struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, struct oom_val from,
+			  struct oom_val input);
 
 /* The head of a masked (or causal) language model and its loss. */
 struct oom_mlm {
@@ -18,10 +20,12 @@ struct oom_mlm {
 	bool add_bias;          /* decoder without a bias, one added afterwards */
 };
 /* dense, activation, norm, decoder, loss.  h is given up when the loss is done. */
-struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const struct oom_mlm *m, struct oom_val h,
-			    struct oom_val word);
-/* The first token through dropout, dense, activation, dropout, out_proj (RobertaClassificationHead). */
-struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum oom_act act, struct oom_val h);
+struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const struct oom_mlm *m,
+			    struct oom_val h, struct oom_val word);
+/* The first token through dropout, dense, activation, dropout, out_proj
+ * (RobertaClassificationHead). */
+struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum oom_act act,
+			    struct oom_val h);
 /* The first token through dense and tanh, then dropout and the classifier (BertPooler). */
 struct oom_val oom_pooler_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h);
 /* A pooler that runs although nothing of the loss comes from it. */
@@ -30,17 +34,20 @@ void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_va
 /* padding_idx + cumsum(ids != padding_idx): one row a token. */
 struct oom_val oom_positions_from_ids(struct oom_tape *t);
 
-/* Runs step as if the plan had not asked for checkpointing, which transformers refuses for the type; says so. */
+/* Runs step as if the plan had not asked for checkpointing, which transformers refuses for the
+ * type; says so. */
 struct oom_val oom_without_checkpointing(struct oom_tape *t, const struct oom_arch *a,
-					 struct oom_val (*step)(struct oom_tape *t, const struct oom_arch *a));
+					 struct oom_val (*step)(struct oom_tape *t,
+								const struct oom_arch *a));
 
-/* Hidden states a model keeps of every layer while it runs without gradients (a list of them, a cache): owned by step(),
- * whose layers add to it. */
+/* Hidden states a model keeps of every layer while it runs without gradients (a list of them, a
+ * cache): owned by step(), whose layers add to it. */
 struct oom_kept {
 	struct oom_val x[2 * OOM_MAX_LAYERS];
 	size_t n;
 };
-/* Keeps a reference to x until oom_kept_drop, in evaluation only: training keeps it for backward anyway. */
+/* Keeps a reference to x until oom_kept_drop, in evaluation only: training keeps it for backward
+ * anyway. */
 void oom_kept_add(struct oom_tape *t, struct oom_kept *k, struct oom_val x);
 void oom_kept_drop(struct oom_tape *t, struct oom_kept *k);
 

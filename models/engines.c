@@ -1,8 +1,9 @@
 /* Data-parallel engines: DDP, DeepSpeed ZeRO, FSDP1 and FSDP2, and offload to host memory and disk.
  *
- * Model states are the ZeRO paper's (arXiv:1910.02054, section 5): weights, gradients and optimizer state, each either
- * whole or divided by the data-parallel degree D.  What does not divide - buckets, gathered parameters, staging buffers -
- * is added as each engine's code allocates it, and is the floor that more GPUs do not lower. */
+ * Model states are the ZeRO paper's (arXiv:1910.02054, section 5): weights, gradients and optimizer
+ * state, each either whole or divided by the data-parallel degree D.  What does not divide -
+ * buckets, gathered parameters, staging buffers - is added as each engine's code allocates it,
+ * and is the floor that more GPUs do not lower. */
 #include "engines.h"
 
 static uint64_t share(uint64_t bytes, uint64_t ranks)
@@ -28,11 +29,12 @@ bool oom_engine_casts(const struct oom_plan *p)
 
 /* ---- DDP ---- */
 
-/* torch/csrc/distributed/c10d/reducer.cpp initialize_buckets: buckets as large as all gradients together, apart from them
- * unless gradient_as_bucket_view is set. */
+/* torch/csrc/distributed/c10d/reducer.cpp initialize_buckets: buckets as large as all gradients
+ * together, apart from them unless gradient_as_bucket_view is set. */
 static void ddp(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s)
 {
-	/* FSDP's NO_SHARD reduces the flat gradients where they lie (torch/distributed/fsdp/_runtime_utils.py) */
+	/* FSDP's NO_SHARD reduces the flat gradients where they lie
+	 * (torch/distributed/fsdp/_runtime_utils.py) */
 	const bool flat = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2;
 
 	if (p->gpus > 1 && !p->bucket_view && !flat)
@@ -41,12 +43,15 @@ static void ddp(const struct oom_plan *p, const struct oom_engine_in *in, struct
 
 /* ---- DeepSpeed ---- */
 
-/* stage_1_and_2.py and stage3.py keep an fp32 master copy (single_partition_of_fp32_groups, fp32_partitioned_groups_flat)
- * and fp32 optimizer state; initialize_optimizer_states makes both at start-up, and the step casts the rank's gradients to
- * fp32 (one sub-group at a time in stage 3). */
-static void deepspeed_states(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s, uint64_t D)
+/* stage_1_and_2.py and stage3.py keep an fp32 master copy (single_partition_of_fp32_groups,
+ * fp32_partitioned_groups_flat) and fp32 optimizer state; initialize_optimizer_states makes both at
+ * start-up, and the step casts the rank's gradients to fp32 (one sub-group at a time in stage
+ * 3). */
+static void deepspeed_states(const struct oom_plan *p, const struct oom_engine_in *in,
+			     struct oom_states *s, uint64_t D)
 {
-	const uint64_t state = in->half && !in->quantised ? 2 * in->opt : in->opt, part = share(in->trainable, D);
+	const uint64_t state = in->half && !in->quantised ? 2 * in->opt : in->opt,
+		       part = share(in->trainable, D);
 	const uint64_t group = p->zero_stage == 3 ? least(part, (uint64_t)p->sub_group_size) : part;
 
 	s->opt = share(state, D) + 4 * part;
@@ -54,9 +59,10 @@ static void deepspeed_states(const struct oom_plan *p, const struct oom_engine_i
 	s->opt_from_start = true;
 }
 
-/* Parameters gathered at once in stage 3: those whose next use lies within the reuse distance stay (at the turn from
- * forward to backward: half of it), with the unit in use and the prefetch bucket; stage3_max_live_parameters caps the sum
- * (runtime/zero/partitioned_param_coordinator.py fetch_sub_module, release_sub_module). */
+/* Parameters gathered at once in stage 3: those whose next use lies within the reuse distance stay
+ * (at the turn from forward to backward: half of it), with the unit in use and the prefetch bucket;
+ * stage3_max_live_parameters caps the sum (runtime/zero/partitioned_param_coordinator.py
+ * fetch_sub_module, release_sub_module). */
 static uint64_t live_params(const struct oom_plan *p, const struct oom_engine_in *in)
 {
 	const uint64_t cap = (uint64_t)p->max_live_params, prefetch = 50000000;
@@ -64,9 +70,11 @@ static uint64_t live_params(const struct oom_plan *p, const struct oom_engine_in
 	return least(least(in->total, cap), cap / 2 + in->layer + prefetch);
 }
 
-/* contiguous_gradients: buckets of reduce_bucket_size elements, whole whatever the model's size, two with overlap_comm
- * (on by default in stage 3 only) (stage_1_and_2.py backward: ipg_buffer; stage3.py __ipg_bucket_flat_buffer, one). */
-static void deepspeed(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s, uint64_t D)
+/* contiguous_gradients: buckets of reduce_bucket_size elements, whole whatever the model's size,
+ * two with overlap_comm (on by default in stage 3 only) (stage_1_and_2.py backward: ipg_buffer;
+ * stage3.py __ipg_bucket_flat_buffer, one). */
+static void deepspeed(const struct oom_plan *p, const struct oom_engine_in *in,
+		      struct oom_states *s, uint64_t D)
 {
 	const uint64_t w = in->half ? 2 : 4, bucket = w * (uint64_t)p->reduce_bucket;
 	const uint64_t grads16 = w * in->trainable;
@@ -75,7 +83,10 @@ static void deepspeed(const struct oom_plan *p, const struct oom_engine_in *in, 
 	if (p->zero_stage == 3) {
 		s->comm = bucket;
 		s->params = share(in->params, D);
-		s->fwd = s->bwd = (in->params / (in->total ? in->total : 1) ? in->params / in->total : 1) * live_params(p, in);
+		s->fwd = s->bwd = (in->params / (in->total ? in->total : 1) ?
+					   in->params / in->total :
+					   1) *
+				  live_params(p, in);
 	} else {
 		s->bwd = bucket;
 	}
@@ -83,15 +94,18 @@ static void deepspeed(const struct oom_plan *p, const struct oom_engine_in *in, 
 	if (p->zero_stage >= 2) {
 		s->grads = share(grads16, D);
 		s->grads_reduced = true;
-		/* stage 3 allocates all of the rank's partition at once (stage3.py, grad_partitions_flat_buffer) */
+		/* stage 3 allocates all of the rank's partition at once (stage3.py,
+		 * grad_partitions_flat_buffer) */
 		s->grads_first = p->zero_stage == 3 ? s->grads : share(w * in->layer, D);
 	}
 }
 
-/* ZeRO-Offload: gradients of the partition go to pinned host memory as they are made (4 B), master weights and moments lie
- * in pageable memory; parameters pinned (2 B).  ZeRO-Infinity: to disk instead, through pinned staging buffers
- * (stage3.py estimate_zero3_model_states_mem_needs: 16 and 18 B a parameter; offload_config.py buffer_count x buffer_size). */
-static void deepspeed_offload(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s, uint64_t D)
+/* ZeRO-Offload: gradients of the partition go to pinned host memory as they are made (4 B), master
+ * weights and moments lie in pageable memory; parameters pinned (2 B).  ZeRO-Infinity: to disk
+ * instead, through pinned staging buffers (stage3.py estimate_zero3_model_states_mem_needs: 16
+ * and 18 B a parameter; offload_config.py buffer_count x buffer_size). */
+static void deepspeed_offload(const struct oom_plan *p, const struct oom_engine_in *in,
+			      struct oom_states *s, uint64_t D)
 {
 	const uint64_t part = share(in->trainable, D);
 
@@ -120,21 +134,27 @@ static void deepspeed_offload(const struct oom_plan *p, const struct oom_engine_
 
 /* ---- FSDP ---- */
 
-/* fully_shard, a unit a block and the root (embeddings, head), which stays gathered between forward and backward
- * (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, _fsdp_param_group.py):
+/* fully_shard, a unit a block and the root (embeddings, head), which stays gathered between forward
+ * and backward (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, _fsdp_param_group.py):
  *   start     the root's all-gather output beside its parameters and the first unit's
- *   forward   the unit in use beside its own all-gather output, kept until the next copy-out, and the next one's
- *   backward  the unit in use, the prefetched one, the unit's gradients until all are there, and the previous unit's
- *             reduce-scatter input (in the reduce type); the head's gradient waits for the root to the end
- *   its end   the root's parameters and gradients (a tied one twice, until both are summed), then its reduce-scatter
+ *   forward   the unit in use beside its own all-gather output, kept until the next copy-out, and
+ *   the next one's
+ *   backward  the unit in use, the prefetched one, the unit's gradients until all are there, and
+ *   the previous unit's
+ *             reduce-scatter input (in the reduce type); the head's gradient waits for the root to
+ *             the end
+ *   its end   the root's parameters and gradients (a tied one twice, until both are summed), then
+ *   its reduce-scatter
  *             input, when no activation is left
- * FSDP1 (_flat_param.py, limit_all_gathers): the unit in use and the next one, gathered straight into the flat parameter,
- * whose gradient is reduced from where it lies unless the reduce type is another.
- * data/fsdp2_tracker.csv holds what PyTorch's own tracker counts. */
-static void fsdp(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s, uint64_t D)
+ * FSDP1 (_flat_param.py, limit_all_gathers): the unit in use and the next one, gathered straight
+ * into the flat parameter, whose gradient is reduced from where it lies unless the reduce type is
+ * another. data/fsdp2_tracker.csv holds what PyTorch's own tracker counts. */
+static void fsdp(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s,
+		 uint64_t D)
 {
 	const bool casts = oom_engine_casts(p), two = p->engine == OOM_ENGINE_FSDP2;
-	const uint64_t wide = casts ? 2 : 1;            /* the tape is in 16 bit, the shards are not */
+	/* the tape is in 16 bit, the shards are not */
+	const uint64_t wide = casts ? 2 : 1;
 	const uint64_t c = in->half || casts ? 2 : 4, r = casts ? 4 : c;
 	const uint64_t unit = c * in->layer, root = c * in->root, head = c * in->head;
 	const uint64_t reduced = two || r != c ? r * in->layer : 0;
@@ -147,16 +167,21 @@ static void fsdp(const struct oom_plan *p, const struct oom_engine_in *in, struc
 	s->grads_reduced = true;
 	s->grads_first = share(wide * c * in->layer, D);
 	s->fwd = root + (two ? 3 : 2) * unit;
-	s->fwd_start = two ? 2 * root + 2 * unit : 0;   /* the root's all-gather output is kept until the first unit's copy-out */
+	/* the root's all-gather output is kept until the first unit's copy-out */
+	s->fwd_start = two ? 2 * root + 2 * unit : 0;
 	s->bwd = root + 2 * unit + unit + reduced + head;
 	s->bwd_late = s->bwd;
-	s->bwd_end = most(root + (in->head ? root : 2 * root) + reduced, 2 * root + (two || r != c ? r * in->root : 0));
-	if (p->zero_stage < 3) {                        /* SHARD_GRAD_OP: parameters stay gathered until their gradients are reduced */
+	s->bwd_end = most(root + (in->head ? root : 2 * root) + reduced,
+			  2 * root + (two || r != c ? r * in->root : 0));
+	/* SHARD_GRAD_OP: parameters stay gathered until their gradients are reduced */
+	if (p->zero_stage < 3) {
 				s->fwd = c * in->total + (two ? 2 : 1) * unit;
-		s->bwd = c * in->total + head + most(unit, reduced);    /* from the second unit on, one is gone */
+		/* from the second unit on, one is gone */
+		s->bwd = c * in->total + head + most(unit, reduced);
 	}
 	if (p->offload_params != OOM_OFFLOAD_NONE) {
-		/* CPUOffload / CPUOffloadPolicy: shards and gradients pinned, the step runs on the host */
+		/* CPUOffload / CPUOffloadPolicy: shards and gradients pinned, the step runs on
+		 * the host */
 		s->host_pinned = s->params + s->grads;
 		s->host_pageable = s->opt;
 		s->params = s->grads = s->opt = s->temps[0] = s->temps[1] = 0;
@@ -167,39 +192,59 @@ static void fsdp(const struct oom_plan *p, const struct oom_engine_in *in, struc
 
 static enum oom_status check(const struct oom_plan *p, struct oom_error *err)
 {
-	const bool fsdp_like = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2 || p->engine == OOM_ENGINE_TORCHTUNE;
-	const bool offload = p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE;
+	const bool fsdp_like = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2 ||
+			       p->engine == OOM_ENGINE_TORCHTUNE;
+	const bool offload = p->offload_optimizer != OOM_OFFLOAD_NONE ||
+			     p->offload_params != OOM_OFFLOAD_NONE;
 
 	if (p->tp > 1 || p->pp > 1 || p->cp > 1 || p->ep > 1 || p->vpp > 1 || p->sp)
-		return oom_error_set(err, OOM_ERR_INVALID, "tensor, pipeline, context and expert parallelism are Megatron's: --engine megatron");
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "tensor, pipeline, context and expert parallelism are "
+				     "Megatron's: --engine megatron");
 	if (p->grad_ckpt == OOM_CKPT_SELECTIVE)
-		return oom_error_set(err, OOM_ERR_INVALID, "grad-ckpt selective is Megatron's: --engine megatron");
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "grad-ckpt selective is Megatron's: --engine megatron");
 	if (p->gpus % p->nodes)
-		return oom_error_set(err, OOM_ERR_INVALID, "%lld GPUs do not divide over %lld nodes", (long long)p->gpus,
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%lld GPUs do not divide over %lld nodes", (long long)p->gpus,
 				     (long long)p->nodes);
 	if (p->zero_stage && p->gpus < 2 && !offload)
-		return oom_error_set(err, OOM_ERR_INVALID, "ZeRO stage %lld needs at least two GPUs", (long long)p->zero_stage);
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "ZeRO stage %lld needs at least two GPUs",
+				     (long long)p->zero_stage);
 	if (p->zero_stage && p->engine == OOM_ENGINE_HF)
-		return oom_error_set(err, OOM_ERR_INVALID, "zero: plain PyTorch does not shard; --engine deepspeed, fsdp1 or fsdp2");
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "zero: plain PyTorch does not shard; --engine deepspeed, "
+				     "fsdp1 or fsdp2");
 	if (fsdp_like && p->zero_stage == 1)
-		return oom_error_set(err, OOM_ERR_INVALID, "FSDP has no stage 1: zero 2 is SHARD_GRAD_OP, 3 FULL_SHARD");
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "FSDP has no stage 1: zero 2 is SHARD_GRAD_OP, 3 FULL_SHARD");
 	if (offload && p->engine == OOM_ENGINE_HF)
-		return oom_error_set(err, OOM_ERR_INVALID, "offload needs --engine deepspeed, fsdp1 or fsdp2");
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "offload needs --engine deepspeed, fsdp1 or fsdp2");
 	if (offload && !p->zero_stage)
-		return oom_error_set(err, OOM_ERR_INVALID, "offload needs a ZeRO stage (--zero 1, 2 or 3)");
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "offload needs a ZeRO stage (--zero 1, 2 or 3)");
 	if (p->offload_params != OOM_OFFLOAD_NONE && p->zero_stage < 3)
 		return oom_error_set(err, OOM_ERR_INVALID, "offload-params needs --zero 3");
-	if (fsdp_like && offload && (p->offload_params != OOM_OFFLOAD_CPU || p->offload_optimizer == OOM_OFFLOAD_NVME))
-		return oom_error_set(err, OOM_ERR_INVALID, "FSDP offloads everything to the CPU or nothing: --offload-params cpu");
-	if (p->engine == OOM_ENGINE_TORCHTUNE && p->precision != OOM_BF16 && p->precision != OOM_FP32)
-		return oom_error_set(err, OOM_ERR_INVALID, "torchtune's recipes are pure bf16 or fp32: --precision bf16");
+	if (fsdp_like && offload &&
+	    (p->offload_params != OOM_OFFLOAD_CPU || p->offload_optimizer == OOM_OFFLOAD_NVME))
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "FSDP offloads everything to the CPU or nothing: "
+				     "--offload-params cpu");
+	if (p->engine == OOM_ENGINE_TORCHTUNE && p->precision != OOM_BF16 &&
+	    p->precision != OOM_FP32)
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "torchtune's recipes are pure bf16 or fp32: --precision bf16");
 	if (p->hybrid_shard && (!fsdp_like || p->zero_stage < 3 || p->nodes < 2))
-		return oom_error_set(err, OOM_ERR_INVALID, "hybrid-shard is FSDP's HYBRID_SHARD: --zero 3 on two nodes or more");
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "hybrid-shard is FSDP's HYBRID_SHARD: --zero 3 on two nodes "
+				     "or more");
 	return OOM_OK;
 }
 
-enum oom_status oom_engine_states(const struct oom_plan *p, const struct oom_engine_in *in, struct oom_states *s,
-				  struct oom_error *err)
+enum oom_status oom_engine_states(const struct oom_plan *p, const struct oom_engine_in *in,
+				  struct oom_states *s, struct oom_error *err)
 {
 	/* HYBRID_SHARD: shards within a node, copies between nodes */
 	const uint64_t D = (uint64_t)(p->hybrid_shard ? p->gpus / p->nodes : p->gpus);
@@ -217,7 +262,8 @@ enum oom_status oom_engine_states(const struct oom_plan *p, const struct oom_eng
 	if (p->engine == OOM_ENGINE_DEEPSPEED) {
 		deepspeed(p, in, s, D);
 		deepspeed_offload(p, in, s, D);
-		s->warning = "DeepSpeed: states as its code divides them; live parameters of stage 3 are a bound";
+		s->warning = "DeepSpeed: states as its code divides them; live parameters of stage "
+			     "3 are a bound";
 	} else {
 		fsdp(p, in, s, D);
 		s->warning = "FSDP: transients as its collectives allocate them, one block a unit";
@@ -232,7 +278,8 @@ static double larger(double a, double b)
 	return a > b ? a : b;
 }
 
-struct oom_ds_estimate oom_ds_estimate2(double n_params, double gpus_per_node, double nodes, bool offload)
+struct oom_ds_estimate oom_ds_estimate2(double n_params, double gpus_per_node, double nodes,
+					bool offload)
 {
 	const double n = n_params, total = gpus_per_node * nodes, buffer = 1.5;
 
@@ -242,10 +289,12 @@ struct oom_ds_estimate oom_ds_estimate2(double n_params, double gpus_per_node, d
 	return (struct oom_ds_estimate){2 * n + 18 * n / total, n * 4 * gpus_per_node * buffer};
 }
 
-struct oom_ds_estimate oom_ds_estimate3(double n_params, double largest_layer, double gpus_per_node, double nodes,
-					bool offload_optimizer, bool offload_params, bool zero_init)
+struct oom_ds_estimate oom_ds_estimate3(double n_params, double largest_layer, double gpus_per_node,
+					double nodes, bool offload_optimizer, bool offload_params,
+					bool zero_init)
 {
-	const double n = n_params, total = gpus_per_node * nodes, buffer = 1.5, live = 4 * largest_layer;
+	const double n = n_params, total = gpus_per_node * nodes, buffer = 1.5,
+		     live = 4 * largest_layer;
 	double gpu = live, cpu;
 
 	if (offload_optimizer && offload_params) {
@@ -258,6 +307,7 @@ struct oom_ds_estimate oom_ds_estimate3(double n_params, double largest_layer, d
 		cpu = (zero_init ? largest_layer : n) * 4 * gpus_per_node * buffer;
 	}
 	if (offload_optimizer && !zero_init)
-		cpu = larger(n * 4 * gpus_per_node, n * (offload_params ? 18 : 16) / nodes) * buffer;
+		cpu = larger(n * 4 * gpus_per_node, n * (offload_params ? 18 : 16) / nodes) *
+		      buffer;
 	return (struct oom_ds_estimate){gpu, cpu};
 }

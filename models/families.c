@@ -25,7 +25,8 @@ const struct oom_family *oom_family_find(const char *model_type)
 
 const struct oom_family_info *oom_family_at(size_t i)
 {
-	static struct oom_family_info infos[sizeof(oom_families) / sizeof(oom_families[0])];    /* identical at each call */
+	/* identical at each call */
+	static struct oom_family_info infos[sizeof(oom_families) / sizeof(oom_families[0])];
 	const struct oom_family *f;
 
 	if (i >= sizeof(infos) / sizeof(infos[0]) - 1)

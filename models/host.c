@@ -1,14 +1,18 @@
 /* Host RAM and disk (playbook M3).
  *
- *   loading  every rank reads the checkpoint: all of it, or one safetensors shard at a time with low_cpu_mem_usage
- *            (transformers modeling_utils.py); sharded engines build on the meta device, rank 0 alone holds it
- *   saving   a gathered state dict lies on rank 0: weights, and with FSDP's full state dict the optimizer's too; sharded saving
+ *   loading  every rank reads the checkpoint: all of it, or one safetensors shard at a time with
+ *   low_cpu_mem_usage
+ *            (transformers modeling_utils.py); sharded engines build on the meta device, rank 0
+ *            alone holds it
+ *   saving   a gathered state dict lies on rank 0: weights, and with FSDP's full state dict the
+ *   optimizer's too; sharded saving
  *            holds nothing (DeepSpeed and FSDP sharded checkpoints)
  *   loader   workers x prefetch_factor batches, and a process each (torch.utils.data)
  */
 #include "oomplan/host.h"
 
-/* Guesses: a Python process with torch and CUDA's host side; a forked worker's own pages; a checkpoint's shard. */
+/* Guesses: a Python process with torch and CUDA's host side; a forked worker's own pages; a
+ * checkpoint's shard. */
 #define PROCESS ((uint64_t)3 << 30)
 #define WORKER ((uint64_t)256 << 20)
 #define SHARD 5000000000u
@@ -20,8 +24,11 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_eval *e)
 {
-	const uint64_t here = (uint64_t)(p->gpus / (p->nodes > 0 ? p->nodes : 1)) ? (uint64_t)(p->gpus / p->nodes) : 1;
-	const bool half = p->precision == OOM_BF16 || p->precision == OOM_FP16 || p->precision == OOM_BF16_AMP;
+	const uint64_t here = (uint64_t)(p->gpus / (p->nodes > 0 ? p->nodes : 1)) ?
+				      (uint64_t)(p->gpus / p->nodes) :
+				      1;
+	const bool half = p->precision == OOM_BF16 || p->precision == OOM_FP16 ||
+			  p->precision == OOM_BF16_AMP;
 	const uint64_t stored = 2 * e->total_params, weights = (half ? 2 : 4) * e->total_params;
 	const uint64_t sample = (uint64_t)(p->seq_len > 0 ? p->seq_len * 24 : 3 * 224 * 224 * 4);
 	const uint64_t workers = (uint64_t)p->dataloader_workers;
@@ -29,20 +36,27 @@ struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_ev
 	struct oom_host_need n = {0};
 
 	n.processes = here * PROCESS;
-	n.loading = p->low_cpu_mem ? least(stored, SHARD) * (sharded ? 1 : here) : (half ? stored : weights) * here;
+	n.loading = p->low_cpu_mem ? least(stored, SHARD) * (sharded ? 1 : here) :
+				     (half ? stored : weights) * here;
 	n.pinned = e->host_pinned_bytes * here;
 	n.pageable = e->host_pageable_bytes * here;
-	n.loader = here * workers * (WORKER + (uint64_t)p->prefetch_factor * (uint64_t)p->micro_batch * sample);
+	n.loader = here * workers *
+		   (WORKER + (uint64_t)p->prefetch_factor * (uint64_t)p->micro_batch * sample);
 	n.checkpoint = e->trainable_params == e->total_params ? weights : 4 * e->trainable_params;
-	n.checkpoint += e->trainable_params * ((half && p->zero_stage ? 4u : 0u) + (e->opt_bytes ? 8u : 0u));
-	n.saving = p->save_sharded ? 0 : e->trainable_params == e->total_params ? weights : 4 * e->trainable_params;
+	n.checkpoint += e->trainable_params *
+			((half && p->zero_stage ? 4u : 0u) + (e->opt_bytes ? 8u : 0u));
+	n.saving = p->save_sharded			  ? 0 :
+		   e->trainable_params == e->total_params ? weights :
+							    4 * e->trainable_params;
 	if (!p->save_sharded && sharded && p->engine != OOM_ENGINE_DEEPSPEED)
 		n.saving += 8 * e->trainable_params;
-	n.ram_peak = n.processes + n.pinned + n.pageable + n.loader + (n.loading > n.saving ? n.loading : n.saving);
+	n.ram_peak = n.processes + n.pinned + n.pageable + n.loader +
+		     (n.loading > n.saving ? n.loading : n.saving);
 	n.final_model = e->trainable_params == e->total_params ? stored : 2 * e->trainable_params;
 	n.hub_cache = stored;
 	n.nvme = e->nvme_bytes * here;
-	n.disk_peak = ((uint64_t)p->save_total_limit + 1) * n.checkpoint + n.final_model + n.hub_cache + n.nvme;
+	n.disk_peak = ((uint64_t)p->save_total_limit + 1) * n.checkpoint + n.final_model +
+		      n.hub_cache + n.nvme;
 	return n;
 }
 

@@ -15,8 +15,8 @@ uint64_t oom_read_counts(struct oom_reader *r, const char *key, uint64_t *out, u
 	while (n < max && (out[n] = whole(oom_read_item_real(r, key, (uint32_t)n, 0))))
 		n++;
 	if (!n || oom_read_item_real(r, key, (uint32_t)n, -0.5) != -0.5) {
-		oom_read_fail(r, "%s must list 1 to %llu counts between 1 and 2^20 (model type %s)", key, (unsigned long long)max,
-			      r->family);
+		oom_read_fail(r, "%s must list 1 to %llu counts between 1 and 2^20 (model type %s)",
+			      key, (unsigned long long)max, r->family);
 		return 0;
 	}
 	return n;
@@ -50,8 +50,9 @@ struct oom_val oom_pixel_values(struct oom_tape *t, uint16_t images, uint64_t el
 {
 	struct oom_val x = oom_input(t, "pixel_values", images, elements, OOM_F32);
 
-	x.dt = t->plan->precision == OOM_FP16 ? OOM_DT_F16 :
-	       t->plan->precision == OOM_BF16 || t->plan->precision == OOM_BF16_AMP ? OOM_DT_BF16 : OOM_F32;
+	x.dt = t->plan->precision == OOM_FP16					    ? OOM_DT_F16 :
+	       t->plan->precision == OOM_BF16 || t->plan->precision == OOM_BF16_AMP ? OOM_DT_BF16 :
+										      OOM_F32;
 	return x;
 }
 
@@ -64,7 +65,8 @@ struct oom_map oom_pixels(struct oom_tape *t, const struct oom_arch *a)
 	return m;
 }
 
-struct oom_val oom_image_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val pooled, struct oom_val held)
+struct oom_val oom_image_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val pooled,
+			      struct oom_val held)
 {
 	struct oom_val keep = oom_share(t, pooled), x = pooled;
 
@@ -81,7 +83,8 @@ struct oom_map oom_declared(struct oom_tape *t, struct oom_map m, uint64_t c)
 {
 	if (m.c == c || t->status)
 		return m;
-	t->warning = "the config's channel counts do not fit one another: transformers builds such a model but cannot run it";
+	t->warning = "the config's channel counts do not fit one another: transformers builds such "
+		     "a model but cannot run it";
 	m.c = c;
 	m.x.width = c * m.h * m.w;
 	return m;
@@ -90,5 +93,6 @@ struct oom_map oom_declared(struct oom_tape *t, struct oom_map m, uint64_t c)
 void oom_no_checkpointing(struct oom_tape *t)
 {
 	if (t->plan->grad_ckpt != OOM_CKPT_NONE)
-		t->warning = "transformers has no gradient checkpointing for this architecture: it is modelled without";
+		t->warning = "transformers has no gradient checkpointing for this architecture: it "
+			     "is modelled without";
 }

@@ -1,4 +1,5 @@
-/* The knob table: names, ranges, defaults, help and sources.  One row here is an option, an axis and a column. */
+/* The knob table: names, ranges, defaults, help and sources.  One row here is an option, an axis
+ * and a column. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -65,97 +66,136 @@ CHOICES(offloads,
 #define FLAG(n, c, d, f, sum, set, src) {n, c, "", sum, set, src, OOM_KNOB_FLAG, F(f), 0, 1, d, NULL}
 
 static const struct oom_knob knobs[] = {
-	WORD("task", "task", OOM_TASK_AUTO, task, tasks, "what the model is trained for", "AutoModelFor...", "config.json"),
-	COUNT("micro-batch", "micro_batch", 1, 1048576, 8, micro_batch, "sequences in one forward pass on one GPU",
-	      "per_device_train_batch_size", HF),
+	WORD("task", "task", OOM_TASK_AUTO, task, tasks, "what the model is trained for",
+	     "AutoModelFor...", "config.json"),
+	COUNT("micro-batch", "micro_batch", 1, 1048576, 8, micro_batch,
+	      "sequences in one forward pass on one GPU", "per_device_train_batch_size", HF),
 	COUNT("global-batch", "global_batch", 0, 1e9, 0, global_batch,
-	      "sequences an optimizer step sees (0: micro-batch x accumulation x GPUs)", "", "playbook M5"),
+	      "sequences an optimizer step sees (0: micro-batch x accumulation x GPUs)", "",
+	      "playbook M5"),
 	COUNT("grad-accum", "grad_accum", 1, 1e6, 1, grad_accum, "micro-steps per optimizer step",
 	      "gradient_accumulation_steps", HF),
-	COUNT("seq-len", "seq_len", 0, 1e8, 1024, seq_len, "tokens a sequence", "max_length", "tokenizer"),
-	COUNT("tgt-len", "tgt_len", 0, 1e8, 0, tgt_len, "decoder tokens (0: as seq-len)", "max_target_length", "Seq2SeqTrainer"),
-	COUNT("image-size", "image_size", 0, 65536, 0, image_size, "pixels a side (0: the config's)", "image_size", "config.json"),
-	COUNT("images", "images", 0, 4096, 0, images, "images a sample (vision-language models; 0: text alone)", "pixel_values", "processor"),
-	COUNT("num-labels", "num_labels", 0, 1e6, 0, num_labels, "classes (0: the config's)", "num_labels", "config.json"),
-	COUNT("num-layers", "num_layers", 0, 2000, 0, num_layers, "depth instead of the config's (0: the config's)",
-	      "num_hidden_layers", "config.json"),
-	FLAG("padding-mask", "padding_mask", 0, padding_mask, "batches really hold padding, so that a mask reaches attention",
+	COUNT("seq-len", "seq_len", 0, 1e8, 1024, seq_len, "tokens a sequence", "max_length",
+	      "tokenizer"),
+	COUNT("tgt-len", "tgt_len", 0, 1e8, 0, tgt_len, "decoder tokens (0: as seq-len)",
+	      "max_target_length", "Seq2SeqTrainer"),
+	COUNT("image-size", "image_size", 0, 65536, 0, image_size,
+	      "pixels a side (0: the config's)", "image_size", "config.json"),
+	COUNT("images", "images", 0, 4096, 0, images,
+	      "images a sample (vision-language models; 0: text alone)", "pixel_values",
+	      "processor"),
+	COUNT("num-labels", "num_labels", 0, 1e6, 0, num_labels, "classes (0: the config's)",
+	      "num_labels", "config.json"),
+	COUNT("num-layers", "num_layers", 0, 2000, 0, num_layers,
+	      "depth instead of the config's (0: the config's)", "num_hidden_layers",
+	      "config.json"),
+	FLAG("padding-mask", "padding_mask", 0, padding_mask,
+	     "batches really hold padding, so that a mask reaches attention",
 	     "DataCollatorWithPadding", "transformers masking_utils.py"),
-	WORD("precision", "precision", OOM_FP32, precision, precisions, "number format of weights and computation",
-	     "bf16=True", HF),
-	WORD("attn", "attn", OOM_ATTN_SDPA, attn, attentions, "attention implementation", "attn_implementation",
-	     "transformers integrations"),
-	WORD("grad-ckpt", "grad_ckpt", OOM_CKPT_NONE, grad_ckpt, checkpointings, "activation checkpointing",
-	     "gradient_checkpointing", HF),
-	WORD("optimizer", "optimizer", 1, optimizer, oom_optimizer_choice, "optimizer", "optim", HF),
-	COUNT("lora-r", "lora_r", 0, 65536, 0, lora_r, "LoRA rank (0: full fine-tuning)", "LoraConfig(r=)", "PEFT"),
-	{"lora-targets", "lora_targets", "NAMES", "modules that get adapters: all-linear, or names joined by +",
+	WORD("precision", "precision", OOM_FP32, precision, precisions,
+	     "number format of weights and computation", "bf16=True", HF),
+	WORD("attn", "attn", OOM_ATTN_SDPA, attn, attentions, "attention implementation",
+	     "attn_implementation", "transformers integrations"),
+	WORD("grad-ckpt", "grad_ckpt", OOM_CKPT_NONE, grad_ckpt, checkpointings,
+	     "activation checkpointing", "gradient_checkpointing", HF),
+	WORD("optimizer", "optimizer", 1, optimizer, oom_optimizer_choice, "optimizer", "optim",
+	     HF),
+	COUNT("lora-r", "lora_r", 0, 65536, 0, lora_r, "LoRA rank (0: full fine-tuning)",
+	      "LoraConfig(r=)", "PEFT"),
+	{"lora-targets", "lora_targets", "NAMES",
+	 "modules that get adapters: all-linear, or names joined by +",
 	 "LoraConfig(target_modules=)", "PEFT", OOM_KNOB_TEXT, F(lora_targets), 0, 0, 0, NULL},
-	{"lora-dropout", "lora_dropout", "P", "dropout before the adapters", "LoraConfig(lora_dropout=)", "PEFT", OOM_KNOB_REAL,
-	 F(lora_dropout), 0, 0.99, 0, NULL},
-	FLAG("qlora", "qlora", 0, qlora, "NF4 base weights under the adapters", "BitsAndBytesConfig(load_in_4bit=True)",
-	     "arXiv:2305.14314"),
-	FLAG("kbit-prepare", "kbit_prepare", 0, kbit_prepare, "prepare_model_for_kbit_training: the rest of the base in fp32",
+	{"lora-dropout", "lora_dropout", "P", "dropout before the adapters",
+	 "LoraConfig(lora_dropout=)", "PEFT", OOM_KNOB_REAL, F(lora_dropout), 0, 0.99, 0, NULL},
+	FLAG("qlora", "qlora", 0, qlora, "NF4 base weights under the adapters",
+	     "BitsAndBytesConfig(load_in_4bit=True)", "arXiv:2305.14314"),
+	FLAG("kbit-prepare", "kbit_prepare", 0, kbit_prepare,
+	     "prepare_model_for_kbit_training: the rest of the base in fp32",
 	     "prepare_model_for_kbit_training", "PEFT utils/other.py"),
-	FLAG("double-quant", "double_quant", 1, double_quant, "quantise the 4-bit scales too", "bnb_4bit_use_double_quant",
-	     "arXiv:2305.14314"),
-	WORD("loss", "fused_ce", OOM_LOSS_PLAIN, fused_ce, losses, "head and loss implementation", "use_liger_kernel", HF),
+	FLAG("double-quant", "double_quant", 1, double_quant, "quantise the 4-bit scales too",
+	     "bnb_4bit_use_double_quant", "arXiv:2305.14314"),
+	WORD("loss", "fused_ce", OOM_LOSS_PLAIN, fused_ce, losses, "head and loss implementation",
+	     "use_liger_kernel", HF),
 	FLAG("convert-outputs-fp32", "convert_outputs_fp32", 0, convert_outputs_fp32,
-	     "accelerate's wrapper that upcasts model outputs", "Accelerator.prepare", "accelerate operations.py"),
-	WORD("allocator", "allocator", OOM_ALLOC_NATIVE, allocator, allocators, "CUDA caching allocator",
-	     "PYTORCH_CUDA_ALLOC_CONF", "PyTorch CUDA notes"),
+	     "accelerate's wrapper that upcasts model outputs", "Accelerator.prepare",
+	     "accelerate operations.py"),
+	WORD("allocator", "allocator", OOM_ALLOC_NATIVE, allocator, allocators,
+	     "CUDA caching allocator", "PYTORCH_CUDA_ALLOC_CONF", "PyTorch CUDA notes"),
 	COUNT("eval-accumulation", "eval_accumulation", 0, 1e9, 0, eval_accumulation,
-	      "evaluation batches whose logits pile up on the GPU: eval_accumulation_steps, or all of the evaluation set without it, "
-	      "once compute_metrics is given (0: none)", "eval_accumulation_steps", HF),
+	      "evaluation batches whose logits pile up on the GPU: eval_accumulation_steps, or all "
+	      "of the evaluation set without it, "
+	      "once compute_metrics is given (0: none)",
+	      "eval_accumulation_steps", HF),
 	{"compute-capability", "compute_capability", "X.Y",
-	 "decides attention kernels, cuBLAS workspaces and context (0: the card's own, 8.0 for a card without one)",
-	 "torch.cuda.get_device_capability()", "ATen sdp_utils.cpp, CUDABlas.cpp", OOM_KNOB_REAL, F(compute_capability), 0, 99, 0, NULL},
-	WORD("engine", "engine", OOM_ENGINE_HF, engine, engines, "what runs the training", "launcher", "engines"),
-	COUNT("gpus", "gpus", 1, 1e6, 1, gpus, "GPUs over all nodes", "--nproc_per_node x --nnodes", "torchrun"),
+	 "decides attention kernels, cuBLAS workspaces and context (0: the card's own, 8.0 for a "
+	 "card without one)",
+	 "torch.cuda.get_device_capability()", "ATen sdp_utils.cpp, CUDABlas.cpp", OOM_KNOB_REAL,
+	 F(compute_capability), 0, 99, 0, NULL},
+	WORD("engine", "engine", OOM_ENGINE_HF, engine, engines, "what runs the training",
+	     "launcher", "engines"),
+	COUNT("gpus", "gpus", 1, 1e6, 1, gpus, "GPUs over all nodes", "--nproc_per_node x --nnodes",
+	      "torchrun"),
 	COUNT("nodes", "nodes", 1, 1e5, 1, nodes, "machines", "--nnodes", "torchrun"),
-	COUNT("zero", "zero_stage", 0, 3, 0, zero_stage, "ZeRO stage (FSDP: 0 NO_SHARD, 2 SHARD_GRAD_OP, 3 FULL_SHARD)",
+	COUNT("zero", "zero_stage", 0, 3, 0, zero_stage,
+	      "ZeRO stage (FSDP: 0 NO_SHARD, 2 SHARD_GRAD_OP, 3 FULL_SHARD)",
 	      "zero_optimization.stage", "arXiv:1910.02054"),
-	COUNT("tp", "tp", 1, 1024, 1, tp, "tensor-parallel degree", "--tensor-model-parallel-size", "Megatron-LM"),
-	FLAG("sp", "sp", 0, sp, "sequence parallelism beside tensor parallelism", "--sequence-parallel", "arXiv:2205.05198"),
-	COUNT("pp", "pp", 1, 1024, 1, pp, "pipeline-parallel degree", "--pipeline-model-parallel-size", "Megatron-LM"),
-	COUNT("vpp", "vpp", 1, 64, 1, vpp, "model chunks a pipeline rank holds (interleaved schedule)",
+	COUNT("tp", "tp", 1, 1024, 1, tp, "tensor-parallel degree", "--tensor-model-parallel-size",
+	      "Megatron-LM"),
+	FLAG("sp", "sp", 0, sp, "sequence parallelism beside tensor parallelism",
+	     "--sequence-parallel", "arXiv:2205.05198"),
+	COUNT("pp", "pp", 1, 1024, 1, pp, "pipeline-parallel degree",
+	      "--pipeline-model-parallel-size", "Megatron-LM"),
+	COUNT("vpp", "vpp", 1, 64, 1, vpp,
+	      "model chunks a pipeline rank holds (interleaved schedule)",
 	      "--num-virtual-stages-per-pipeline-rank", "Megatron-LM"),
-	COUNT("cp", "cp", 1, 1024, 1, cp, "context-parallel degree", "--context-parallel-size", "Megatron-LM"),
-	COUNT("ep", "ep", 1, 1024, 1, ep, "expert-parallel degree", "--expert-model-parallel-size", "Megatron-LM"),
+	COUNT("cp", "cp", 1, 1024, 1, cp, "context-parallel degree", "--context-parallel-size",
+	      "Megatron-LM"),
+	COUNT("ep", "ep", 1, 1024, 1, ep, "expert-parallel degree", "--expert-model-parallel-size",
+	      "Megatron-LM"),
 	{"moe-imbalance", "moe_imbalance", "X",
-	 "tokens the fullest expert-parallel rank gets over the mean; balanced routing is 1, early training often 2 and more (a guess)",
-	 "", "Megatron-LM --moe-token-dispatcher-type; formulas of pith-train and NVIDIA's estimators leave it out", OOM_KNOB_REAL,
-	 F(moe_imbalance), 1, 1024, 1, NULL},
-	WORD("offload-optimizer", "offload_optimizer", OOM_OFFLOAD_NONE, offload_optimizer, offloads, "where optimizer state lives",
-	     "offload_optimizer.device", "DeepSpeed"),
-	WORD("offload-params", "offload_params", OOM_OFFLOAD_NONE, offload_params, offloads, "where parameters live",
-	     "offload_param.device", "DeepSpeed"),
+	 "tokens the fullest expert-parallel rank gets over the mean; balanced routing is 1, early "
+	 "training often 2 and more (a guess)",
+	 "",
+	 "Megatron-LM --moe-token-dispatcher-type; formulas of pith-train and NVIDIA's estimators "
+	 "leave it out",
+	 OOM_KNOB_REAL, F(moe_imbalance), 1, 1024, 1, NULL},
+	WORD("offload-optimizer", "offload_optimizer", OOM_OFFLOAD_NONE, offload_optimizer,
+	     offloads, "where optimizer state lives", "offload_optimizer.device", "DeepSpeed"),
+	WORD("offload-params", "offload_params", OOM_OFFLOAD_NONE, offload_params, offloads,
+	     "where parameters live", "offload_param.device", "DeepSpeed"),
 	FLAG("offload-activations", "offload_activations", 0, offload_activations,
 	     "what the layers keep for backward waits in pinned host memory, but for two layers",
-	     "enable_activation_offloading (torchtune, TRL)", "torchtune training/_activation_offloading.py"),
-	FLAG("hybrid-shard", "hybrid_shard", 0, hybrid_shard, "FSDP shards within a node and replicates between nodes",
-	     "HYBRID_SHARD", "torch.distributed.fsdp"),
-	FLAG("gradient-as-bucket-view", "gradient_as_bucket_view", 0, bucket_view, "DDP gradients live in the buckets",
+	     "enable_activation_offloading (torchtune, TRL)",
+	     "torchtune training/_activation_offloading.py"),
+	FLAG("hybrid-shard", "hybrid_shard", 0, hybrid_shard,
+	     "FSDP shards within a node and replicates between nodes", "HYBRID_SHARD",
+	     "torch.distributed.fsdp"),
+	FLAG("gradient-as-bucket-view", "gradient_as_bucket_view", 0, bucket_view,
+	     "DDP gradients live in the buckets",
 	     "DistributedDataParallel(gradient_as_bucket_view=)", "torch DDP"),
 	COUNT("reduce-bucket-size", "reduce_bucket_size", 1, 1e11, 5e8, reduce_bucket,
-	      "elements of a ZeRO gradient bucket (HF \"auto\": hidden x hidden)", "zero_optimization.reduce_bucket_size",
-	      "DeepSpeed zero/config.py"),
+	      "elements of a ZeRO gradient bucket (HF \"auto\": hidden x hidden)",
+	      "zero_optimization.reduce_bucket_size", "DeepSpeed zero/config.py"),
 	COUNT("max-live-parameters", "stage3_max_live_parameters", 0, 1e12, 1e9, max_live_params,
-	      "elements ZeRO-3 keeps gathered; also the reuse distance", "zero_optimization.stage3_max_live_parameters",
+	      "elements ZeRO-3 keeps gathered; also the reuse distance",
+	      "zero_optimization.stage3_max_live_parameters", "DeepSpeed zero/config.py"),
+	COUNT("sub-group-size", "sub_group_size", 1, 1e12, 1e9, sub_group_size,
+	      "elements ZeRO-3 steps at once", "zero_optimization.sub_group_size",
 	      "DeepSpeed zero/config.py"),
-	COUNT("sub-group-size", "sub_group_size", 1, 1e12, 1e9, sub_group_size, "elements ZeRO-3 steps at once",
-	      "zero_optimization.sub_group_size", "DeepSpeed zero/config.py"),
-	COUNT("dataloader-workers", "dataloader_num_workers", 0, 1024, 0, dataloader_workers, "data-loader processes a GPU",
-	      "dataloader_num_workers", HF),
-	COUNT("prefetch-factor", "dataloader_prefetch_factor", 1, 1024, 2, prefetch_factor, "batches each worker reads ahead",
-	      "dataloader_prefetch_factor", "torch.utils.data"),
-	FLAG("low-cpu-mem", "low_cpu_mem_usage", 1, low_cpu_mem, "checkpoints are loaded a shard at a time", "low_cpu_mem_usage=True",
+	COUNT("dataloader-workers", "dataloader_num_workers", 0, 1024, 0, dataloader_workers,
+	      "data-loader processes a GPU", "dataloader_num_workers", HF),
+	COUNT("prefetch-factor", "dataloader_prefetch_factor", 1, 1024, 2, prefetch_factor,
+	      "batches each worker reads ahead", "dataloader_prefetch_factor", "torch.utils.data"),
+	FLAG("low-cpu-mem", "low_cpu_mem_usage", 1, low_cpu_mem,
+	     "checkpoints are loaded a shard at a time", "low_cpu_mem_usage=True",
 	     "transformers modeling_utils.py"),
-	FLAG("save-sharded", "save_sharded", 0, save_sharded, "checkpoints are saved by every rank, not gathered on the first",
+	FLAG("save-sharded", "save_sharded", 0, save_sharded,
+	     "checkpoints are saved by every rank, not gathered on the first",
 	     "fsdp state_dict_type SHARDED_STATE_DICT", "accelerate FSDP"),
-	COUNT("save-total-limit", "save_total_limit", 1, 1000, 2, save_total_limit, "checkpoints kept on disk", "save_total_limit", HF),
-	{"margin", "margin", "SHARE", "share of the capacity kept free", "", "a guess: see calibrate", OOM_KNOB_REAL, F(margin), 0,
-	 0.9, 0.02, NULL},
+	COUNT("save-total-limit", "save_total_limit", 1, 1000, 2, save_total_limit,
+	      "checkpoints kept on disk", "save_total_limit", HF),
+	{"margin", "margin", "SHARE", "share of the capacity kept free", "",
+	 "a guess: see calibrate", OOM_KNOB_REAL, F(margin), 0, 0.9, 0.02, NULL},
 };
 
 const struct oom_knob *oom_knob_at(size_t i)
@@ -189,7 +229,8 @@ double oom_capability(const struct oom_plan *p)
 	return p->compute_capability > 0 ? p->compute_capability : 8;
 }
 
-const char *oom_plan_options(const struct oom_plan *from, const struct oom_plan *to, char *buf, size_t size)
+const char *oom_plan_options(const struct oom_plan *from, const struct oom_plan *to, char *buf,
+			     size_t size)
 {
 	size_t used = 0;
 
@@ -204,9 +245,11 @@ const char *oom_plan_options(const struct oom_plan *from, const struct oom_plan 
 		if (!strcmp(a, b))
 			continue;
 		if (k->kind == OOM_KNOB_FLAG)
-			n = snprintf(buf + used, size - used, "%s--%s%s", used ? " " : "", strcmp(a, "true") ? "no-" : "", k->name);
+			n = snprintf(buf + used, size - used, "%s--%s%s", used ? " " : "",
+				     strcmp(a, "true") ? "no-" : "", k->name);
 		else
-			n = snprintf(buf + used, size - used, "%s--%s=%s", used ? " " : "", k->name, a);
+			n = snprintf(buf + used, size - used, "%s--%s=%s", used ? " " : "", k->name,
+				     a);
 		used += (size_t)n < size - used ? (size_t)n : size - used - 1;
 	}
 	return buf;
@@ -233,7 +276,8 @@ struct oom_plan oom_plan_default(void)
 	return p;
 }
 
-static enum oom_status set_choice(struct oom_plan *p, const struct oom_knob *k, const char *text, struct oom_error *err)
+static enum oom_status set_choice(struct oom_plan *p, const struct oom_knob *k, const char *text,
+				  struct oom_error *err)
 {
 	const char *words[64] = {NULL}, *near;
 	char list[300] = "";
@@ -256,11 +300,13 @@ static enum oom_status set_choice(struct oom_plan *p, const struct oom_knob *k, 
 		return OOM_OK;
 	}
 	near = oom_nearest(text, words);
-	return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%s\" is none of: %s%s%s%s", k->name, text, list,
-			     near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+	return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%s\" is none of: %s%s%s%s", k->name, text,
+			     list, near ? " (did you mean \"" : "", near ? near : "",
+			     near ? "\"?)" : "");
 }
 
-static enum oom_status set_count(struct oom_plan *p, const struct oom_knob *k, const char *text, struct oom_error *err)
+static enum oom_status set_count(struct oom_plan *p, const struct oom_knob *k, const char *text,
+				 struct oom_error *err)
 {
 	char *end;
 	double v;
@@ -278,16 +324,20 @@ static enum oom_status set_count(struct oom_plan *p, const struct oom_knob *k, c
 		v *= unit;
 	}
 	if (end == text || *end || errno || v != floor(v) || isnan(v))
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%s\" is not a whole number", k->name, text);
+		return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%s\" is not a whole number",
+				     k->name, text);
 	if (v < k->min || v > k->max)
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: %s is outside %.0f to %.0f", k->name, text, k->min, k->max);
+		return oom_error_set(err, OOM_ERR_INVALID, "%s: %s is outside %.0f to %.0f",
+				     k->name, text, k->min, k->max);
 	*oom_plan_field(p, k) = (int64_t)v;
 	return OOM_OK;
 }
 
-enum oom_status oom_plan_set(struct oom_plan *p, const struct oom_knob *k, const char *text, struct oom_error *err)
+enum oom_status oom_plan_set(struct oom_plan *p, const struct oom_knob *k, const char *text,
+			     struct oom_error *err)
 {
-	static const char *const yes[] = {"1", "true", "yes", "on"}, *const no[] = {"0", "false", "no", "off"};
+	static const char *const yes[] = {"1", "true", "yes", "on"}, *const no[] = {"0", "false",
+										    "no", "off"};
 	char *end;
 	double v;
 
@@ -301,7 +351,8 @@ enum oom_status oom_plan_set(struct oom_plan *p, const struct oom_knob *k, const
 				return OOM_OK;
 			}
 		}
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%s\" is neither true nor false", k->name, text);
+		return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%s\" is neither true nor false",
+				     k->name, text);
 	case OOM_KNOB_REAL:
 		v = strtod(text, &end);
 		if (end != text && *end == '%') {
@@ -309,14 +360,15 @@ enum oom_status oom_plan_set(struct oom_plan *p, const struct oom_knob *k, const
 			end++;
 		}
 		if (end == text || *end || !(v >= k->min && v <= k->max))
-			return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%s\" is not a number from %g to %g", k->name, text, k->min,
-					     k->max);
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "%s: \"%s\" is not a number from %g to %g", k->name,
+					     text, k->min, k->max);
 		*(double *)(void *)((char *)p + k->offset) = v;
 		return OOM_OK;
 	case OOM_KNOB_TEXT:
 		if (strlen(text) >= sizeof(p->lora_targets))
-			return oom_error_set(err, OOM_ERR_INVALID, "%s: longer than %zu characters", k->name,
-					     sizeof(p->lora_targets) - 1);
+			return oom_error_set(err, OOM_ERR_INVALID, "%s: longer than %zu characters",
+					     k->name, sizeof(p->lora_targets) - 1);
 		strcpy((char *)p + k->offset, text);
 		return OOM_OK;
 	}
@@ -340,7 +392,8 @@ const char *oom_plan_get(const struct oom_plan *p, const struct oom_knob *k, cha
 	default:
 		memcpy(&n, at, sizeof(n));
 		if (k->kind == OOM_KNOB_CHOICE)
-			snprintf(buf, size, "%s", k->choice((size_t)n) ? k->choice((size_t)n)->name : "?");
+			snprintf(buf, size, "%s",
+				 k->choice((size_t)n) ? k->choice((size_t)n)->name : "?");
 		else if (k->kind == OOM_KNOB_FLAG)
 			snprintf(buf, size, "%s", n ? "true" : "false");
 		else
@@ -351,7 +404,8 @@ const char *oom_plan_get(const struct oom_plan *p, const struct oom_knob *k, cha
 
 const char *oom_class_str(enum oom_class cls)
 {
-	static const char *const words[] = {"exact", "numerics", "placement", "changes the science"};
+	static const char *const words[] = {"exact", "numerics", "placement",
+					    "changes the science"};
 
 	return words[cls];
 }

@@ -1,18 +1,22 @@
-/* Heads and losses.  Reference: transformers 5.12, loss/loss_utils.py and the ForCausalLM / ForMaskedLM /
- * ForSequenceClassification classes; torch.nn.functional.cross_entropy = log_softmax + nll_loss. */
+/* Heads and losses.  Reference: transformers 5.12, loss/loss_utils.py and the ForCausalLM /
+ * ForMaskedLM / ForSequenceClassification classes; torch.nn.functional.cross_entropy =
+ * log_softmax + nll_loss. */
 #include "blocks.h"
 
-/* log_softmax is kept (its own derivative needs it, and nll_loss keeps it too); nll_loss_backward makes zeros of the
- * same size, then _log_softmax_backward_data another: 12 bytes an element at the start of backward in fp32. */
+/* log_softmax is kept (its own derivative needs it, and nll_loss keeps it too); nll_loss_backward
+ * makes zeros of the same size, then _log_softmax_backward_data another: 12 bytes an element at
+ * the start of backward in fp32. */
 struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, struct oom_val labels)
 {
-	struct oom_val first, lp, loss, total, held = oom_share(t, logits);    /* a local of the caller */
+	/* a local of the caller */
+	struct oom_val first, lp, loss, total, held = oom_share(t, logits);
 	const bool rg = t->grad && logits.rg;
 	int32_t n = -1;
 
 	t->scope = "loss";
 	first = oom_op_log_softmax(t, logits);
-	/* nll_loss is on autocast's fp32 list; its argument, a temporary of the same expression, lives to the end of it */
+	/* nll_loss is on autocast's fp32 list; its argument, a temporary of the same expression,
+	 * lives to the end of it */
 	lp = t->amp ? oom_op_cast(t, oom_keep(first), OOM_F32) : oom_share(t, first);
 	if (rg) {
 		n = oom_node(t, OOM_NODE_NLL, "nll_loss_backward");
@@ -44,8 +48,8 @@ static void give_up_output(struct oom_tape *t, struct oom_val out)
 	t->output = out;
 }
 
-struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed,
-			   const char *name, bool bias)
+struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			   struct oom_val embed, const char *name, bool bias)
 {
 	const struct oom_dim v = {a->vocab, "vocab_size"};
 
@@ -60,8 +64,9 @@ struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct 
 	return oom_op_linear(t, name, h, v, OOM_IS_HEAD | (bias ? OOM_BIAS : 0));
 }
 
-/* logits[..., :-1, :].contiguous(), before that perhaps .float() under the same name: a copy unless the batch is one
- * sequence (models/gemma3/modeling_gemma3.py Gemma3ForConditionalGeneration, models/llama4/modeling_llama4.py). */
+/* logits[..., :-1, :].contiguous(), before that perhaps .float() under the same name: a copy unless
+ * the batch is one sequence (models/gemma3/modeling_gemma3.py Gemma3ForConditionalGeneration,
+ * models/llama4/modeling_llama4.py). */
 static struct oom_val shifted_loss(struct oom_tape *t, struct oom_val logits)
 {
 	const uint16_t tokens = oom_mono_of(t, t->m_b, OOM_VAR_S, 5, 1);
@@ -81,7 +86,8 @@ static struct oom_val shifted_loss(struct oom_tape *t, struct oom_val logits)
 }
 
 /* logits.float(); labels padded by one and shifted: no logit is copied. */
-struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a, struct oom_val logits)
+struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
+				  struct oom_val logits)
 {
 	struct oom_val labels, loss;
 
@@ -102,9 +108,12 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a, 
 		struct oom_val out = oom_share(t, logits), padded, f;
 
 		f = oom_op_cast(t, logits, OOM_F32);
-		/* F.pad(labels, (0, 1)), a local to the end; [..., 1:].contiguous() of one sequence is a view of it */
-		padded = oom_new(t, "padded labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 9, 1), D(1), OOM_I64);
-		labels = oom_new(t, "shifted labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 7, 1), D(1), OOM_I64);
+		/* F.pad(labels, (0, 1)), a local to the end; [..., 1:].contiguous() of one
+		 * sequence is a view of it */
+		padded = oom_new(t, "padded labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 9, 1), D(1),
+				 OOM_I64);
+		labels = oom_new(t, "shifted labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 7, 1), D(1),
+				 OOM_I64);
 		if (t->plan->fused_ce == OOM_LOSS_SLICED) {
 			/* transformers < 4.45: shift_logits = logits[..., :-1, :].contiguous() */
 			f = oom_op_slice(t, f, f.mono, (struct oom_dim){f.width, f.text});
@@ -117,7 +126,8 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a, 
 	return loss;
 }
 
-struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool upcast, uint16_t tokens)
+struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool upcast,
+				 uint16_t tokens)
 {
 	struct oom_val out = oom_share(t, logits), loss;
 
@@ -138,24 +148,29 @@ struct oom_val oom_cls_loss(struct oom_tape *t, const struct oom_arch *a, struct
 	return loss;
 }
 
-struct oom_val oom_seq_cls_last(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, const char *name)
+struct oom_val oom_seq_cls_last(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+				const char *name)
 {
 	struct oom_val all, logits, idx, loss;
 
-	all = oom_op_linear(t, name, oom_keep(h), (struct oom_dim){a->n_labels, "num_labels"}, OOM_NO_QUANT | OOM_IS_HEAD);
+	all = oom_op_linear(t, name, oom_keep(h), (struct oom_dim){a->n_labels, "num_labels"},
+			    OOM_NO_QUANT | OOM_IS_HEAD);
 	idx = oom_new(t, "last token", t->m_b, D(1), OOM_I64);
-	logits = oom_op_gather(t, "pooled logits", oom_keep(all), idx, t->m_b, (struct oom_dim){a->n_labels, "num_labels"});
+	logits = oom_op_gather(t, "pooled logits", oom_keep(all), idx, t->m_b,
+			       (struct oom_dim){a->n_labels, "num_labels"});
 	loss = oom_cls_loss(t, a, logits);
 	oom_drop(t, all);                       /* locals until the loss is returned */
 	oom_done(t, h);
 	return loss;
 }
 
-/* hidden[eos] of every sequence, dropout, dense, tanh, dropout, out_proj (BartClassificationHead, T5ClassificationHead). */
+/* hidden[eos] of every sequence, dropout, dense, tanh, dropout, out_proj
+ * (BartClassificationHead, T5ClassificationHead). */
 struct oom_val oom_seq2seq_cls(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
 {
 	const struct oom_dim d = {h.width, h.text};
-	struct oom_val idx = oom_new(t, "eos positions", t->m_b, (struct oom_dim){2, NULL}, OOM_I64);
+	struct oom_val idx = oom_new(t, "eos positions", t->m_b, (struct oom_dim){2, NULL},
+				     OOM_I64);
 	struct oom_val x = oom_op_gather(t, "sentence", h, idx, t->m_b, d);
 
 	x = oom_op_linear(t, "dense", oom_op_dropout(t, x, a->classifier_dropout), d, OOM_BIAS);
@@ -165,8 +180,8 @@ struct oom_val oom_seq2seq_cls(struct oom_tape *t, const struct oom_arch *a, str
 }
 
 /* One chunk: logits, their gradient in place, the input's gradient, the head's. */
-static void fused_chunk(struct oom_tape *t, struct oom_val x, struct oom_val w, enum oom_dtype dt, uint16_t chunk, uint64_t n, uint64_t v,
-			uint64_t d)
+static void fused_chunk(struct oom_tape *t, struct oom_val x, struct oom_val w, enum oom_dtype dt,
+			uint16_t chunk, uint64_t n, uint64_t v, uint64_t d)
 {
 	const bool grad = t->grad;
 	const struct oom_dim weight = {v * d, "vocab_size * d_model"}, rows = {n * d, NULL};
@@ -193,17 +208,18 @@ static void fused_chunk(struct oom_tape *t, struct oom_val x, struct oom_val w, 
 		struct oom_val m = oom_new(t, "head gradient chunk", OOM_MONO_ONE, weight, dt);
 
 		if (dt != OOM_F32)
-			oom_drop(t, oom_new(t, "head gradient chunk", OOM_MONO_ONE, weight, OOM_F32));
+			oom_drop(t,
+				 oom_new(t, "head gradient chunk", OOM_MONO_ONE, weight, OOM_F32));
 		oom_drop(t, m);
 	}
 	oom_drop(t, lc);
 }
 
-/* Liger's fused linear cross-entropy: chunk = next power of two of tokens / ceil(V / h); the chunk of logits is
- * overwritten by its gradient; gradients of input and head exist from the forward on
+/* Liger's fused linear cross-entropy: chunk = next power of two of tokens / ceil(V / h); the chunk
+ * of logits is overwritten by its gradient; gradients of input and head exist from the forward on
  * (linkedin/Liger-Kernel, ops/fused_linear_cross_entropy.py). */
-struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed,
-			    const char *name)
+struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			    struct oom_val embed, const char *name)
 {
 	const uint64_t v = a->vocab, d = h.width, inc = (v + d - 1) / d;
 	const uint64_t tokens = oom_mono_now(t, h.mono);
@@ -219,7 +235,7 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 	if (h.mono == t->m_bs && inc <= UINT32_MAX) {   /* the chunk steps with the tokens */
 		part = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 10, (uint32_t)inc);
 		oom_cond_more(t, h.mono, 1, part, 1);
-	} else {                                        /* tokens of another kind: record anew beyond the step */
+	} else { /* tokens of another kind: record anew beyond the step */
 		oom_cond_above(t, h.mono, chunk * inc);
 		oom_cond_above(t, h.mono, chunk / 2 * inc);
 	}
@@ -233,14 +249,17 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 		oom_node_edge(t, n, w);
 	}
 	chunk = chunk < tokens ? chunk : tokens;
-	labels = oom_new(t, "shifted labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 7, 1), D(1), OOM_I64);
+	labels = oom_new(t, "shifted labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 7, 1), D(1),
+			 OOM_I64);
 	gx = oom_new(t, "grad of input", h.mono, (struct oom_dim){d, NULL}, (enum oom_dtype)h.dt);
 	if (w.rg)
-		gw = oom_new(t, "grad of head", OOM_MONO_ONE, (struct oom_dim){v * d, "vocab_size * d_model"}, (enum oom_dtype)w.dt);
+		gw = oom_new(t, "grad of head", OOM_MONO_ONE,
+			     (struct oom_dim){v * d, "vocab_size * d_model"}, (enum oom_dtype)w.dt);
 	loss = oom_new(t, "loss per token", h.mono, D(1), OOM_F32);
 	dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt;
 	t->flops[h.mono] += 2.0 * (double)d * (double)v * t->mult;
-	for (int i = 0; i < (chunk < tokens ? 2 : 1); i++)      /* from the second chunk on the cast weight is cached */
+	/* from the second chunk on the cast weight is cached */
+	for (int i = 0; i < (chunk < tokens ? 2 : 1); i++)
 		fused_chunk(t, h, w, dt, part, part == OOM_MONO_ONE ? chunk : 1, v, d);
 	total = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);
 	oom_drop(t, loss);
@@ -256,7 +275,8 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 	return total;
 }
 
-struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed)
+struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			       struct oom_val embed)
 {
 	struct oom_val logits, hidden, loss;
 
@@ -264,7 +284,8 @@ struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, str
 		return oom_seq_cls_last(t, a, h, "score");
 	if (t->plan->fused_ce == OOM_LOSS_FUSED && t->train)
 		return oom_fused_ce(t, a, h, embed, "lm_head");
-	hidden = oom_share(t, h);               /* the model's output object keeps the last hidden states */
+	/* the model's output object keeps the last hidden states */
+	hidden = oom_share(t, h);
 	logits = oom_lm_head(t, a, h, embed, "lm_head", a->head_bias);
 	loss = oom_causal_lm_loss(t, a, logits);
 	oom_drop(t, hidden);

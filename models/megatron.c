@@ -1,6 +1,7 @@
 /* The arguments of a Megatron launch: names, ranges, defaults, and what follows from them.
  *
- * Defaults are those of megatron/training/arguments.py and megatron/core/transformer/transformer_config.py. */
+ * Defaults are those of megatron/training/arguments.py and
+ * megatron/core/transformer/transformer_config.py. */
 #include "oomplan/megatron.h"
 
 #include <math.h>
@@ -13,17 +14,23 @@
 static const char *const stacks[] = {"gpt", "bert", "t5", "moe", "mixtral", NULL};
 static const char *const precisions[] = {"bf16", "fp16", "fp32", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
-static const char *const attentions[] = {"auto", "flash", "fused", "unfused", "local", "flash_or_fused", "unknown", NULL};
+static const char *const attentions[] = {"auto",  "flash",	    "fused",   "unfused",
+					 "local", "flash_or_fused", "unknown", NULL};
 static const char *const entropies[] = {"none", "native", "te", NULL};
-static const char *const archs[] = {"A100", "H100", "B200", "GB200", "A100-PCIe-80GB", "A100-SXM4-80GB", "H200", "GB300", NULL};
+static const char *const archs[] = {"A100",	      "H100", "B200",  "GB200", "A100-PCIe-80GB",
+				    "A100-SXM4-80GB", "H200", "GB300", NULL};
 static const char *const norms[] = {"LayerNorm", "RMSNorm", NULL};
-static const char *const positions[] = {"rope", "learned_absolute", "none", "relative", "yarn", "mrope", NULL};
+static const char *const positions[] = {"rope", "learned_absolute",
+					"none", "relative",
+					"yarn", "mrope",
+					NULL};
 static const char *const dtypes[] = {"fp8", "bf16", "fp16", "fp32", NULL};
 static const char *const optimizers[] = {"adam", "sgd", "muon", "dist_muon", NULL};
 static const char *const impls[] = {"transformer_engine", "local", "inference_optimized", NULL};
 static const char *const dispatchers[] = {"alltoall", "allgather", "flex", "alltoall_seq", NULL};
 static const char *const methods[] = {"block", "uniform", NULL};
-static const char *const shardings[] = {"no_shard", "optim", "optim_grads", "optim_grads_params", NULL};
+static const char *const shardings[] = {"no_shard", "optim", "optim_grads", "optim_grads_params",
+					NULL};
 static const char *const cp_comms[] = {"p2p", "a2a", "all_gather", "a2a+p2p", NULL};
 static const char *const fsdps[] = {"none", "megatron", "torch", "1", NULL};
 static const char *const fp8s[] = {"none", "hybrid", "e4m3", NULL};
@@ -54,7 +61,8 @@ static const struct oom_mg_arg args[] = {
 	N("bias_linear", "--disable-bias-linear", bias_linear, 0, 1, 1),
 	N("qkv_bias", "--add-qkv-bias", qkv_bias, 0, 1, 0),
 	N("qk_layernorm", "--qk-layernorm", qk_layernorm, 0, 1, 0),
-	{"attention_dropout", "--attention-dropout", OOM_MG_REAL, F(attention_dropout), NULL, 0, 1, 0.1},
+	{"attention_dropout", "--attention-dropout", OOM_MG_REAL, F(attention_dropout), NULL, 0, 1,
+	 0.1},
 	{"hidden_dropout", "--hidden-dropout", OOM_MG_REAL, F(hidden_dropout), NULL, 0, 1, 0.1},
 	N("experts", "--num-experts", experts, 0, 65536, 0),
 	N("moe_topk", "--moe-router-topk", moe_topk, 1, 65536, 2),
@@ -65,7 +73,8 @@ static const struct oom_mg_arg args[] = {
 	N("moe_grouped_gemm", "--moe-grouped-gemm", moe_grouped_gemm, 0, 1, 0),
 	N("dense_layers", "--moe-layer-freq", dense_layers, 0, 4096, 0),
 	W("moe_dispatcher", "--moe-token-dispatcher-type", moe_dispatcher_gathers, dispatchers, 1),
-	{"moe_capacity", "--moe-expert-capacity-factor", OOM_MG_REAL, F(moe_capacity), NULL, 0, 1e6, 0},
+	{"moe_capacity", "--moe-expert-capacity-factor", OOM_MG_REAL, F(moe_capacity), NULL, 0, 1e6,
+	 0},
 	{"moe_imbalance", "", OOM_MG_REAL, F(moe_imbalance), NULL, 1, 65536, 1},
 	{"moe_layer_freq", "--moe-layer-freq", OOM_MG_TEXT, F(moe_layer_freq), NULL, 0, 0, 0},
 	N("mla", "--multi-latent-attention", mla, 0, 1, 0),
@@ -87,13 +96,18 @@ static const struct oom_mg_arg args[] = {
 	N("vpp", "--num-virtual-stages-per-pipeline-rank", vpp, 0, 4096, 0),
 	N("sequence_parallel", "--sequence-parallel", sequence_parallel, 0, 1, 0),
 	W("cp_comm_type", "--cp-comm-type", cp_all_to_all, cp_comms, 0),
-	N("first_stage_layers", "--decoder-first-pipeline-num-layers", first_stage_layers, 0, 4096, 0),
-	N("last_stage_layers_given", "--decoder-last-pipeline-num-layers", last_stage_layers, 0, 4096, 0),
-	N("account_embedding_in_split", "--account-for-embedding-in-pipeline-split", account_embedding, 0, 1, 0),
+	N("first_stage_layers", "--decoder-first-pipeline-num-layers", first_stage_layers, 0, 4096,
+	  0),
+	N("last_stage_layers_given", "--decoder-last-pipeline-num-layers", last_stage_layers, 0,
+	  4096, 0),
+	N("account_embedding_in_split", "--account-for-embedding-in-pipeline-split",
+	  account_embedding, 0, 1, 0),
 	N("account_loss_in_split", "--account-for-loss-in-pipeline-split", account_loss, 0, 1, 0),
-	{"pipeline_layout_expanded", "--pipeline-model-parallel-layout", OOM_MG_TEXT, F(layout), NULL, 0, 0, 0},
+	{"pipeline_layout_expanded", "--pipeline-model-parallel-layout", OOM_MG_TEXT, F(layout),
+	 NULL, 0, 0, 0},
 	N("distributed_optimizer", "--use-distributed-optimizer", distributed_optimizer, 0, 1, 0),
-	N("optimizer_instances", "--num-distributed-optimizer-instances", optimizer_instances, 1, 65536, 1),
+	N("optimizer_instances", "--num-distributed-optimizer-instances", optimizer_instances, 1,
+	  65536, 1),
 	W("fsdp", "--use-megatron-fsdp", fsdp, fsdps, 0),
 	W("fsdp_sharding", "--data-parallel-sharding-strategy", fsdp_sharding, shardings, 3),
 	W("precision", "--bf16", precision, precisions, 0),
@@ -106,19 +120,22 @@ static const struct oom_mg_arg args[] = {
 	W("recompute_granularity", "--recompute-granularity", recompute, recomputes, 0),
 	W("recompute_method", "--recompute-method", recompute_uniform, methods, 1),
 	N("recompute_num_layers", "--recompute-num-layers", recompute_layers, 0, 4096, 1),
-	{"recompute_modules", "--recompute-modules", OOM_MG_TEXT, F(recompute_modules), NULL, 0, 0, 0},
+	{"recompute_modules", "--recompute-modules", OOM_MG_TEXT, F(recompute_modules), NULL, 0, 0,
+	 0},
 	W("transformer_impl", "--transformer-impl", local_layers, impls, 0),
 	W("attention_resolved", "--attention-backend", attention, attentions, 0),
 	W("attention_backend", "--attention-backend", attention, attentions, 0),
 	W("cross_entropy_fusion", "--cross-entropy-fusion-impl", cross_entropy, entropies, 0),
 	N("grad_accum_fusion", "--no-gradient-accumulation-fusion", grad_accum_fusion, 0, 1, 1),
 	N("bias_act_fusion", "--no-bias-gelu-fusion", bias_act_fusion, 0, 1, 1),
-	N("attention_mask_in_dataloader", "--no-create-attention-mask-in-dataloader", mask_in_loader, 0, 1, 1),
+	N("attention_mask_in_dataloader", "--no-create-attention-mask-in-dataloader",
+	  mask_in_loader, 0, 1, 1),
 	N("deterministic", "--deterministic-mode", deterministic, 0, 1, 0),
 	W("fp8", "--fp8-format", fp8, fp8s, 0),
 	N("fp8_param_gather", "--fp8-param-gather", fp8_params, 0, 1, 0),
 	W("gpu", "", gpu_arch, archs, 0),
-	{"cublas_workspace", "CUBLAS_WORKSPACE_CONFIG", OOM_MG_COUNT, F(cublas_kib), NULL, 0, 1 << 24, 0},
+	{"cublas_workspace", "CUBLAS_WORKSPACE_CONFIG", OOM_MG_COUNT, F(cublas_kib), NULL, 0,
+	 1 << 24, 0},
 };
 #undef N
 #undef W
@@ -155,7 +172,8 @@ struct oom_megatron oom_megatron_default(void)
 	return m;
 }
 
-/* ":4096:8" is eight buffers of 4096 KiB; several pairs add up (cuBLAS documentation, CUBLAS_WORKSPACE_CONFIG). */
+/* ":4096:8" is eight buffers of 4096 KiB; several pairs add up (cuBLAS documentation,
+ * CUBLAS_WORKSPACE_CONFIG). */
 static int64_t workspace_kib(const char *text)
 {
 	int64_t sum = 0;
@@ -173,7 +191,8 @@ static int64_t workspace_kib(const char *text)
 	return sum;
 }
 
-static enum oom_status set_choice(struct oom_megatron *m, const struct oom_mg_arg *a, const char *text, struct oom_error *err)
+static enum oom_status set_choice(struct oom_megatron *m, const struct oom_mg_arg *a,
+				  const char *text, struct oom_error *err)
 {
 	const char *near;
 
@@ -183,15 +202,17 @@ static enum oom_status set_choice(struct oom_megatron *m, const struct oom_mg_ar
 			return OOM_OK;
 		}
 	if (a->words == archs) {
-		*count_field(m, a) = 0;         /* another card: Ampere's workspaces are the smaller */
+		/* another card: Ampere's workspaces are the smaller */
+		*count_field(m, a) = 0;
 		return OOM_OK;
 	}
 	near = oom_nearest(text, a->words);
-	return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%s\" is not known%s%s%s", a->column, text, near ? " (did you mean \"" : "",
-			     near ? near : "", near ? "\"?)" : "");
+	return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%s\" is not known%s%s%s", a->column, text,
+			     near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
 }
 
-enum oom_status oom_megatron_set(struct oom_megatron *m, const struct oom_mg_arg *a, const char *text, struct oom_error *err)
+enum oom_status oom_megatron_set(struct oom_megatron *m, const struct oom_mg_arg *a,
+				 const char *text, struct oom_error *err)
 {
 	char *end;
 	double v;
@@ -204,14 +225,17 @@ enum oom_status oom_megatron_set(struct oom_megatron *m, const struct oom_mg_arg
 		return set_choice(m, a, text, err);
 	if (a->kind == OOM_MG_TEXT) {
 		if (strlen(text) >= a->size)
-			return oom_error_set(err, OOM_ERR_INVALID, "%s: longer than %zu characters", a->column, a->size - 1);
+			return oom_error_set(err, OOM_ERR_INVALID, "%s: longer than %zu characters",
+					     a->column, a->size - 1);
 		strcpy((char *)m + a->offset, text);
 		return OOM_OK;
 	}
 	v = strtod(text, &end);
-	if (end == text || *end || !(v >= a->min && v <= a->max) || (a->kind == OOM_MG_COUNT && v != floor(v)))
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%s\" is not a number from %.0f to %.0f", a->column, text, a->min,
-				     a->max);
+	if (end == text || *end || !(v >= a->min && v <= a->max) ||
+	    (a->kind == OOM_MG_COUNT && v != floor(v)))
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%s: \"%s\" is not a number from %.0f to %.0f", a->column,
+				     text, a->min, a->max);
 	if (a->kind == OOM_MG_REAL)
 		*(double *)(void *)((char *)m + a->offset) = v;
 	else
@@ -223,14 +247,19 @@ enum oom_status oom_megatron_set(struct oom_megatron *m, const struct oom_mg_arg
 static void fold_words(struct oom_megatron *m)
 {
 	static const int64_t width[] = {1, 2, 2, 4};
-	static const uint8_t stack_of[] = {OOM_MG_GPT, OOM_MG_BERT, OOM_MG_T5, OOM_MG_GPT, OOM_MG_GPT};
-	static const uint8_t arch_of[] = {OOM_MG_AMPERE, OOM_MG_HOPPER, OOM_MG_BLACKWELL, OOM_MG_BLACKWELL, OOM_MG_AMPERE,
-					  OOM_MG_AMPERE, OOM_MG_HOPPER, OOM_MG_BLACKWELL};
-	int64_t *dt[] = {&m->grad_bytes, &m->main_param_bytes, &m->main_grad_bytes, &m->exp_avg_bytes, &m->exp_avg_sq_bytes};
+	static const uint8_t stack_of[] = {OOM_MG_GPT, OOM_MG_BERT, OOM_MG_T5, OOM_MG_GPT,
+					   OOM_MG_GPT};
+	static const uint8_t arch_of[] = {OOM_MG_AMPERE,    OOM_MG_HOPPER,   OOM_MG_BLACKWELL,
+					  OOM_MG_BLACKWELL, OOM_MG_AMPERE,   OOM_MG_AMPERE,
+					  OOM_MG_HOPPER,    OOM_MG_BLACKWELL};
+	int64_t *dt[] = {&m->grad_bytes, &m->main_param_bytes, &m->main_grad_bytes,
+			 &m->exp_avg_bytes, &m->exp_avg_sq_bytes};
 
 	m->stack = stack_of[m->stack];
 	m->gpu_arch = arch_of[m->gpu_arch];
-	m->attention = m->attention == 4 ? OOM_MG_ATTN_UNFUSED : m->attention > 4 ? OOM_MG_ATTN_AUTO : m->attention;
+	m->attention = m->attention == 4 ? OOM_MG_ATTN_UNFUSED :
+		       m->attention > 4	 ? OOM_MG_ATTN_AUTO :
+					   m->attention;
 	m->learned_pos = m->learned_pos == 1;
 	m->moe_dispatcher_gathers = m->moe_dispatcher_gathers == 1;
 	m->cp_all_to_all = m->cp_all_to_all == 1;
@@ -250,26 +279,37 @@ static enum oom_status check(const struct oom_megatron *m, struct oom_error *err
 	if (!m->layers && !(m->stack == OOM_MG_T5 && m->encoder_layers && m->decoder_layers))
 		return oom_error_set(err, OOM_ERR_INVALID, "layers: missing");
 	if (m->heads % m->tp)
-		return oom_error_set(err, OOM_ERR_INVALID, "tp: %lld attention heads do not divide over %lld tensor-parallel ranks",
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "tp: %lld attention heads do not divide over %lld "
+				     "tensor-parallel ranks",
 				     (long long)m->heads, (long long)m->tp);
 	if (m->hidden % m->tp || m->ffn_hidden % m->tp)
-		return oom_error_set(err, OOM_ERR_INVALID, "tp: hidden %lld or ffn %lld do not divide by %lld",
-				     (long long)m->hidden, (long long)m->ffn_hidden, (long long)m->tp);
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "tp: hidden %lld or ffn %lld do not divide by %lld",
+				     (long long)m->hidden, (long long)m->ffn_hidden,
+				     (long long)m->tp);
 	if (m->query_groups % m->tp && m->tp % m->query_groups)
-		return oom_error_set(err, OOM_ERR_INVALID, "tp: %lld query groups do not divide over %lld tensor-parallel ranks",
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "tp: %lld query groups do not divide over %lld "
+				     "tensor-parallel ranks",
 				     (long long)m->query_groups, (long long)m->tp);
 	if (m->n_gpus % model)
-		return oom_error_set(err, OOM_ERR_INVALID, "%lld GPUs are not a multiple of tp %lld x pp %lld x cp %lld",
-				     (long long)m->n_gpus, (long long)m->tp, (long long)m->pp, (long long)m->cp);
-	if (m->seq % (m->cp > 1 ? 2 * m->cp : 1))
-		return oom_error_set(err, OOM_ERR_INVALID, "cp: a sequence of %lld does not divide by 2 x %lld", (long long)m->seq,
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%lld GPUs are not a multiple of tp %lld x pp %lld x cp %lld",
+				     (long long)m->n_gpus, (long long)m->tp, (long long)m->pp,
 				     (long long)m->cp);
+	if (m->seq % (m->cp > 1 ? 2 * m->cp : 1))
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "cp: a sequence of %lld does not divide by 2 x %lld",
+				     (long long)m->seq, (long long)m->cp);
 	if (m->experts && (m->experts % m->ep || m->n_gpus % (m->etp * m->ep * m->pp)))
-		return oom_error_set(err, OOM_ERR_INVALID, "ep: %lld experts over %lld ranks on %lld GPUs", (long long)m->experts,
-				     (long long)m->ep, (long long)m->n_gpus);
-	if (m->stack == OOM_MG_GPT && !*m->layout && !m->first_stage_layers && !m->last_stage_layers &&
-	    (m->layers + m->account_embedding + m->account_loss) % stages)
-		return oom_error_set(err, OOM_ERR_INVALID, "pp: %lld layers do not divide over %lld pipeline stages",
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "ep: %lld experts over %lld ranks on %lld GPUs",
+				     (long long)m->experts, (long long)m->ep, (long long)m->n_gpus);
+	if (m->stack == OOM_MG_GPT && !*m->layout && !m->first_stage_layers &&
+	    !m->last_stage_layers && (m->layers + m->account_embedding + m->account_loss) % stages)
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "pp: %lld layers do not divide over %lld pipeline stages",
 				     (long long)m->layers, (long long)stages);
 	return OOM_OK;
 }
@@ -295,7 +335,8 @@ enum oom_status oom_megatron_derive(struct oom_megatron *m, struct oom_error *er
 	if (!d.max_pos)
 		d.max_pos = d.seq;
 	if (!d.padded_vocab)
-		d.padded_vocab = (d.vocab + d.vocab_divisor * d.tp - 1) / (d.vocab_divisor * d.tp) * (d.vocab_divisor * d.tp);
+		d.padded_vocab = (d.vocab + d.vocab_divisor * d.tp - 1) / (d.vocab_divisor * d.tp) *
+				 (d.vocab_divisor * d.tp);
 	if (!d.layers && d.stack != OOM_MG_T5)
 		d.layers = d.encoder_layers;
 	if (d.stack == OOM_MG_T5 && !d.encoder_layers)

@@ -1,13 +1,15 @@
 /* Which layers a pipeline rank holds, and their parameters.
  *
- * megatron/core/transformer/transformer_block.py get_num_layers_to_build, pipeline_parallel_layer_layout.py,
- * transformer_layer.py, moe/experts.py, multi_latent_attention.py. */
+ * megatron/core/transformer/transformer_block.py get_num_layers_to_build,
+ * pipeline_parallel_layer_layout.py, transformer_layer.py, moe/experts.py,
+ * multi_latent_attention.py. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "megatron_parts.h"
 
-/* "([0]*3+[1]*11)" -> is layer i one of experts?  A plain number N means every N-th, from layer 0 on. */
+/* "([0]*3+[1]*11)" -> is layer i one of experts?  A plain number N means every N-th, from layer
+ * 0 on. */
 static bool is_moe(const struct oom_megatron *m, int64_t i)
 {
 	const char *p = m->moe_layer_freq;
@@ -53,7 +55,8 @@ static void add_layers(const struct oom_megatron *m, struct mg_chunk *c, int64_t
 	}
 }
 
-/* A given layout: stages by '|', E embedding, t layer, m prediction layer, L loss; stage i lies on rank i mod pp. */
+/* A given layout: stages by '|', E embedding, t layer, m prediction layer, L loss; stage i lies
+ * on rank i mod pp. */
 static size_t from_layout(const struct oom_megatron *m, int64_t r, struct mg_chunk out[MG_CHUNKS])
 {
 	int64_t stage = 0, layer = 0;
@@ -92,7 +95,8 @@ static int64_t layers_of(const struct oom_megatron *m, int64_t r)
 
 	if (!ends) {
 		n = left / m->pp;
-		return n - (r == 0 ? m->account_embedding : 0) - (r == m->pp - 1 ? m->account_loss : 0);
+		return n - (r == 0 ? m->account_embedding : 0) -
+		       (r == m->pp - 1 ? m->account_loss : 0);
 	}
 	if (r == 0 && m->first_stage_layers)
 		return m->first_stage_layers;
@@ -139,10 +143,13 @@ static double attention(const struct oom_megatron *m)
 	double n;
 
 	if (m->mla) {
-		const double rq = (double)m->q_lora_rank, rk = (double)m->kv_lora_rank, dr = (double)m->qk_pos_dim;
-		const double qk = a * ((double)m->qk_head_dim + dr), up = a * (double)(m->qk_head_dim + m->v_head_dim);
+		const double rq = (double)m->q_lora_rank, rk = (double)m->kv_lora_rank,
+			     dr = (double)m->qk_pos_dim;
+		const double qk = a * ((double)m->qk_head_dim + dr),
+			     up = a * (double)(m->qk_head_dim + m->v_head_dim);
 
-		n = rq > 0 ? h * rq + (m->qk_layernorm ? norm(m, rq) : 0) + rq * qk / t : h * qk / t;
+		n = rq > 0 ? h * rq + (m->qk_layernorm ? norm(m, rq) : 0) + rq * qk / t :
+			     h * qk / t;
 		n += h * (rk + dr) + (m->qk_layernorm ? norm(m, rk) : 0) + rk * up / t;
 		return n + a * (double)m->v_head_dim * h / t + (m->bias_linear ? h : 0);
 	}
@@ -172,8 +179,10 @@ static struct mg_params layer(const struct oom_megatron *m, bool experts)
 
 		p.dense += h * e + (m->moe_latent ? 2 * h * in : 0) + (m->moe_shared_gate ? h : 0);
 		if (m->moe_shared_ffn)
-			p.dense += mlp(m, h, (double)m->moe_shared_ffn, (double)m->tp, m->bias_linear);
-		p.expert = e / (double)m->ep * mlp(m, in, (double)m->moe_ffn, (double)m->etp, m->bias_linear);
+			p.dense += mlp(m, h, (double)m->moe_shared_ffn, (double)m->tp,
+				       m->bias_linear);
+		p.expert = e / (double)m->ep *
+			   mlp(m, in, (double)m->moe_ffn, (double)m->etp, m->bias_linear);
 	}
 	p.largest = p.dense + p.expert;
 	return p;
@@ -189,33 +198,39 @@ double oom_mg_matrix_elems(const struct oom_megatron *m, bool dense, bool moe)
 	if (dense)
 		n += mlp(&w, (double)w.hidden, (double)w.ffn_hidden, (double)w.tp, false);
 	if (moe)
-		n += mlp(&w, (double)(w.moe_latent ? w.moe_latent : w.hidden), (double)w.moe_ffn, (double)w.etp, false);
+		n += mlp(&w, (double)(w.moe_latent ? w.moe_latent : w.hidden), (double)w.moe_ffn,
+			 (double)w.etp, false);
 	if (moe && w.moe_shared_ffn)
 		n += mlp(&w, (double)w.hidden, (double)w.moe_shared_ffn, (double)w.tp, false);
 	return n;
 }
 
-/* BERT: token types, the pooler and binary head, and the masked-LM head (megatron/core/models/bert). */
+/* BERT: token types, the pooler and binary head, and the masked-LM head
+ * (megatron/core/models/bert). */
 static double bert_ends(const struct oom_megatron *m, const struct mg_chunk *c)
 {
 	const double h = (double)m->hidden, v = (double)m->padded_vocab / (double)m->tp;
 
-	return (c->embedding ? 2 * h : 0) + (c->loss ? h * h + h + norm(m, h) + v + h * h + h + 2 * h + 2 : 0);
+	return (c->embedding ? 2 * h : 0) +
+	       (c->loss ? h * h + h + norm(m, h) + v + h * h + h + 2 * h + 2 : 0);
 }
 
-/* T5: both stacks on every rank; decoder layers add cross-attention and its norm (megatron/core/models/T5). */
+/* T5: both stacks on every rank; decoder layers add cross-attention and its norm
+ * (megatron/core/models/T5). */
 static struct mg_params t5_params(const struct oom_megatron *m)
 {
 	const double h = (double)m->hidden, v = (double)m->padded_vocab / (double)m->tp;
 	const struct mg_params one = layer(m, false);
 	struct mg_params p = {0, 0, one.dense};
 
-	p.dense = (double)m->encoder_layers * one.dense + (double)m->decoder_layers * (one.dense + attention(m) + norm(m, h));
+	p.dense = (double)m->encoder_layers * one.dense +
+		  (double)m->decoder_layers * (one.dense + attention(m) + norm(m, h));
 	p.dense += v * h + (m->learned_pos ? (double)m->max_pos * h : 0) + 2 * norm(m, h) + v;
 	return p;
 }
 
-struct mg_params oom_mg_params(const struct oom_megatron *m, const struct mg_chunk *c, bool last_rank)
+struct mg_params oom_mg_params(const struct oom_megatron *m, const struct mg_chunk *c,
+			       bool last_rank)
 {
 	const double h = (double)m->hidden, v = (double)m->padded_vocab / (double)m->tp * h;
 	const struct mg_params d = layer(m, false), e = layer(m, true);
@@ -227,10 +242,12 @@ struct mg_params oom_mg_params(const struct oom_megatron *m, const struct mg_chu
 	p.expert = (double)c->moe * e.expert;
 	p.largest = c->moe ? e.largest : d.largest;
 	if (c->mtp) {
-		/* a layer, two norms, the projection of 2 h to h and a final norm; the embedding is held again */
+		/* a layer, two norms, the projection of 2 h to h and a final norm; the embedding
+		 * is held again */
 		const struct mg_params one = m->experts ? e : d;
 
-		p.dense += (double)c->mtp * (one.dense + 3 * norm(m, h) + 2 * h * h / (double)m->tp);
+		p.dense += (double)c->mtp *
+			   (one.dense + 3 * norm(m, h) + 2 * h * h / (double)m->tp);
 		p.expert += (double)c->mtp * one.expert;
 	}
 	if (c->embedding)

@@ -6,7 +6,8 @@
 
 /* What one model chunk of a pipeline rank holds. */
 struct mg_chunk {
-	int64_t dense, moe, mtp;        /* layers: with a dense MLP, with experts, prediction modules */
+	/* layers: with a dense MLP, with experts, prediction modules */
+	int64_t dense, moe, mtp;
 	bool embedding, loss;
 };
 enum { MG_CHUNKS = 64 };
@@ -17,7 +18,8 @@ size_t oom_mg_chunks(const struct oom_megatron *m, int64_t r, struct mg_chunk ou
 struct mg_params {
 	double dense, expert, largest;  /* largest: of one layer, experts included */
 };
-struct mg_params oom_mg_params(const struct oom_megatron *m, const struct mg_chunk *c, bool last_rank);
+struct mg_params oom_mg_params(const struct oom_megatron *m, const struct mg_chunk *c,
+			       bool last_rank);
 
 /* Elements of one weight matrix of every shape the layers hold. */
 double oom_mg_matrix_elems(const struct oom_megatron *m, bool dense, bool moe);
@@ -26,7 +28,8 @@ double oom_mg_matrix_elems(const struct oom_megatron *m, bool dense, bool moe);
 struct mg_layer {
 	double saved, full, transient;  /* saved: with the launch's recomputation; full: without */
 };
-struct mg_layer oom_mg_layer(const struct oom_megatron *m, bool experts, double seq, double cross_seq);
+struct mg_layer oom_mg_layer(const struct oom_megatron *m, bool experts, double seq,
+			     double cross_seq);
 double oom_mg_attention_saved(const struct oom_megatron *m, double seq, double key_seq);
 double oom_mg_mlp_saved(const struct oom_megatron *m, double seq);
 double oom_mg_moe_saved(const struct oom_megatron *m, double seq);

@@ -1,7 +1,8 @@
-/* A plan for the Megatron engine: the model's config and the knobs as a Megatron launch, and its ranks as one evaluation.
+/* A plan for the Megatron engine: the model's config and the knobs as a Megatron launch, and its
+ * ranks as one evaluation.
  *
- * Megatron-core would build the model's blocks from its own layers; what it cannot express (other norms, biases here and
- * there) is the nearest switch it has. */
+ * Megatron-core would build the model's blocks from its own layers; what it cannot express (other
+ * norms, biases here and there) is the nearest switch it has. */
 #include <string.h>
 
 #include "allocator.h"
@@ -16,8 +17,10 @@ void oom_model_as_megatron(struct oom_model *model)
 	struct oom_megatron *m = &model->megatron;
 	struct oom_reader r = a->rd;
 
-	model->megatron_can = !a->vlm && a->d_model && a->n_heads && a->n_layers && a->d_ff && a->vocab &&
-			      (a->default_task == OOM_TASK_CAUSAL_LM || a->default_task == OOM_TASK_MASKED_LM);
+	model->megatron_can = !a->vlm && a->d_model && a->n_heads && a->n_layers && a->d_ff &&
+			      a->vocab &&
+			      (a->default_task == OOM_TASK_CAUSAL_LM ||
+			       a->default_task == OOM_TASK_MASKED_LM);
 	if (!model->megatron_can)
 		return;
 	*m = oom_megatron_default();
@@ -30,10 +33,12 @@ void oom_model_as_megatron(struct oom_model *model)
 	m->kv_channels = (int64_t)a->head_dim;
 	m->vocab = (int64_t)a->vocab;
 	m->max_pos = (int64_t)a->max_positions;
-	m->learned_pos = a->rotary_share == 0;          /* index into the words: 1 is learned_absolute */
+	/* index into the words: 1 is learned_absolute */
+	m->learned_pos = a->rotary_share == 0;
 	m->tied_embeddings = a->tie;
 	m->swiglu = a->gated || a->act == OOM_ACT_SILU;
-	m->rmsnorm = a->norm == OOM_NORM_RMS || a->norm == OOM_NORM_RMS_PLUS1 || a->norm == OOM_NORM_RMS_FUSED;
+	m->rmsnorm = a->norm == OOM_NORM_RMS || a->norm == OOM_NORM_RMS_PLUS1 ||
+		     a->norm == OOM_NORM_RMS_FUSED;
 	m->bias_linear = a->mlp_bias;
 	m->qkv_bias = a->qkv_bias;
 	m->qk_layernorm = a->qk_norm;
@@ -49,7 +54,8 @@ void oom_model_as_megatron(struct oom_model *model)
 		m->dense_layers = (int64_t)oom_read_count_or(&r, "first_k_dense_replace", 0);
 		m->moe_shared_ffn = (int64_t)a->d_shared;
 		if (!m->moe_shared_ffn)
-			m->moe_shared_ffn = (int64_t)(oom_read_count_or(&r, "n_shared_experts", 0) * a->d_expert);
+			m->moe_shared_ffn = (int64_t)(oom_read_count_or(&r, "n_shared_experts", 0) *
+						      a->d_expert);
 	}
 	m->kv_lora_rank = (int64_t)oom_read_count_or(&r, "kv_lora_rank", 0);
 	m->mla = m->kv_lora_rank > 0;
@@ -62,26 +68,37 @@ void oom_model_as_megatron(struct oom_model *model)
 	}
 }
 
-static enum oom_status check(const struct oom_model *model, const struct oom_plan *p, struct oom_error *err)
+static enum oom_status check(const struct oom_model *model, const struct oom_plan *p,
+			     struct oom_error *err)
 {
 	const enum oom_task task = p->task ? (enum oom_task)p->task : model->arch.default_task;
 
 	if (!model->megatron_can)
-		return oom_error_set(err, OOM_ERR_INVALID, "engine megatron: %s is not a GPT- or BERT-like model", model->arch.model_type);
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "engine megatron: %s is not a GPT- or BERT-like model",
+				     model->arch.model_type);
 	if (task != model->arch.default_task)
-		return oom_error_set(err, OOM_ERR_INVALID, "engine megatron: pre-training tasks only (causal-lm, masked-lm)");
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "engine megatron: pre-training tasks only (causal-lm, "
+				     "masked-lm)");
 	if (p->lora_r || p->qlora)
-		return oom_error_set(err, OOM_ERR_INVALID, "engine megatron: LoRA is not modelled; use hf, deepspeed or fsdp2");
-	if (p->offload_activations || p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE)
-		return oom_error_set(err, OOM_ERR_INVALID, "engine megatron: offload is not modelled; use deepspeed or fsdp2");
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "engine megatron: LoRA is not modelled; use hf, deepspeed or "
+				     "fsdp2");
+	if (p->offload_activations || p->offload_optimizer != OOM_OFFLOAD_NONE ||
+	    p->offload_params != OOM_OFFLOAD_NONE)
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "engine megatron: offload is not modelled; use deepspeed or "
+				     "fsdp2");
 	if (strncmp(oom_optimizer_at((size_t)p->optimizer)->choice.name, "adamw", 5) &&
 	    strcmp(oom_optimizer_at((size_t)p->optimizer)->choice.name, "sgd-momentum"))
-		return oom_error_set(err, OOM_ERR_INVALID, "engine megatron: optimizers are adamw and sgd-momentum");
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "engine megatron: optimizers are adamw and sgd-momentum");
 	return OOM_OK;
 }
 
-enum oom_status oom_megatron_launch(const struct oom_model *model, const struct oom_plan *p, struct oom_megatron *m,
-				    struct oom_error *err)
+enum oom_status oom_megatron_launch(const struct oom_model *model, const struct oom_plan *p,
+				    struct oom_megatron *m, struct oom_error *err)
 {
 	const enum oom_status st = check(model, p, err);
 
@@ -105,20 +122,24 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	m->distributed_optimizer = p->zero_stage >= 1;
 	m->fsdp = p->zero_stage >= 2;                   /* any word but "none" */
 	m->fsdp_sharding = p->zero_stage;
-	m->precision = p->precision == OOM_FP32 ? OOM_MG_FP32 :
-		       p->precision == OOM_FP16 || p->precision == OOM_AMP_FP16 ? OOM_MG_FP16 : OOM_MG_BF16;
+	m->precision = p->precision == OOM_FP32					? OOM_MG_FP32 :
+		       p->precision == OOM_FP16 || p->precision == OOM_AMP_FP16 ? OOM_MG_FP16 :
+										  OOM_MG_BF16;
 	m->recompute = p->grad_ckpt == OOM_CKPT_FULL ? OOM_MG_RC_FULL :
 		       p->grad_ckpt == OOM_CKPT_SELECTIVE ? OOM_MG_RC_SELECTIVE : OOM_MG_RC_NONE;
 	m->attention = p->attn == OOM_ATTN_EAGER ? OOM_MG_ATTN_UNFUSED : OOM_MG_ATTN_FLASH;
 	m->cross_entropy = p->fused_ce == OOM_LOSS_FUSED ? OOM_MG_CE_TE : OOM_MG_CE_NONE;
 	m->sgd = !strcmp(oom_optimizer_at((size_t)p->optimizer)->choice.name, "sgd-momentum");
 	if (p->gpus % (p->tp * p->pp * p->cp))
-		return oom_error_set(err, OOM_ERR_INVALID, "%lld GPUs are not a multiple of tp %lld x pp %lld x cp %lld",
-				     (long long)p->gpus, (long long)p->tp, (long long)p->pp, (long long)p->cp);
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%lld GPUs are not a multiple of tp %lld x pp %lld x cp %lld",
+				     (long long)p->gpus, (long long)p->tp, (long long)p->pp,
+				     (long long)p->cp);
 	return oom_megatron_derive(m, err);
 }
 
-/* The fullest rank as phases.  Between steps everything but activations stays, the optimizer state from step 1 on. */
+/* The fullest rank as phases.  Between steps everything but activations stays, the optimizer
+ * state from step 1 on. */
 static void phases(const struct oom_mg_rank *k, struct oom_eval *out)
 {
 	const uint64_t before = k->alloc_bytes - k->optimizer_bytes;
@@ -147,11 +168,13 @@ static void buckets(const struct oom_mg_rank *k, struct oom_eval *out)
 	memset(out->bucket, 0, sizeof(out->bucket));
 	for (size_t i = 0; i < k->n_rows; i++) {
 		const struct oom_mg_row *r = &k->row[i];
-		const enum oom_bucket b = r->kind == OOM_MG_ROW_SAVED ? OOM_BUCKET_SAVED :
+		const enum oom_bucket b = r->kind == OOM_MG_ROW_SAVED	  ? OOM_BUCKET_SAVED :
 					  r->kind == OOM_MG_ROW_TRANSIENT ? OOM_BUCKET_LOGITS :
-					  r->kind == OOM_MG_ROW_FIXED ? OOM_BUCKET_BUFFERS :
-					  strstr(r->name, "weights") && r->name[0] != 'm' ? OOM_BUCKET_PARAMS :
-					  !strcmp(r->name, "gradient buffer") ? OOM_BUCKET_GRADS : OOM_BUCKET_OPT;
+					  r->kind == OOM_MG_ROW_FIXED	  ? OOM_BUCKET_BUFFERS :
+					  strstr(r->name, "weights") && r->name[0] != 'm' ?
+									OOM_BUCKET_PARAMS :
+					  !strcmp(r->name, "gradient buffer") ? OOM_BUCKET_GRADS :
+										OOM_BUCKET_OPT;
 		const uint64_t n = r->bytes < rest ? r->bytes : rest;
 
 		out->bucket[b] += n;
@@ -181,15 +204,16 @@ static struct mg_params whole(const struct oom_megatron *m)
 	return sum;
 }
 
-/* Between the ends of the pipeline ranks hold the same layers, as far as they are of one kind; the earlier have more passes in
- * flight, so the first of them is the fullest. */
+/* Between the ends of the pipeline ranks hold the same layers, as far as they are of one kind; the
+ * earlier have more passes in flight, so the first of them is the fullest. */
 static bool less_than_before(const struct oom_megatron *m, int64_t r)
 {
-	return r > 1 && r < m->pp - 1 && !*m->layout && !(m->experts && m->dense_layers) && !m->first_stage_layers && !m->last_stage_layers;
+	return r > 1 && r < m->pp - 1 && !*m->layout && !(m->experts && m->dense_layers) &&
+	       !m->first_stage_layers && !m->last_stage_layers;
 }
 
-enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struct oom_plan *p, unsigned flags,
-				      struct oom_eval *out, struct oom_error *err)
+enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struct oom_plan *p,
+				      unsigned flags, struct oom_eval *out, struct oom_error *err)
 {
 	struct oom_mg_rank one, top = {0};
 	struct oom_megatron m;
@@ -210,7 +234,8 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 	out->total_params = out->trainable_params = (uint64_t)all.dense + (uint64_t)all.expert;
 	out->active_params = (uint64_t)all.dense;
 	if (m.experts)
-		out->active_params += (uint64_t)all.expert / (uint64_t)m.experts * (uint64_t)m.moe_topk;
+		out->active_params += (uint64_t)all.expert / (uint64_t)m.experts *
+				      (uint64_t)m.moe_topk;
 	out->param_bytes = (m.precision == OOM_MG_FP32 ? 4 : 2) * (top.params + top.expert_params);
 	out->grad_bytes = (m.precision == OOM_MG_FP16 ? 2 : 4) * (top.params + top.expert_params);
 	out->opt_bytes = top.optimizer_bytes;
@@ -218,12 +243,16 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 	phases(&top, out);
 	if (flags & OOM_EVAL_BUCKETS)
 		buckets(&top, out);
-	/* forward + backward: 6 per active parameter and token, and the attention scores (Megatron's num_floating_point_operations) */
-	out->flops_per_sample = (double)m.seq * (6 * (double)out->active_params + 12 * (double)m.layers * (double)m.hidden * (double)m.seq) *
+	/* forward + backward: 6 per active parameter and token, and the attention scores
+	 * (Megatron's num_floating_point_operations) */
+	out->flops_per_sample = (double)m.seq *
+				(6 * (double)out->active_params +
+				 12 * (double)m.layers * (double)m.hidden * (double)m.seq) *
 				(p->grad_ckpt == OOM_CKPT_FULL ? 4.0 / 3 : 1);
 	out->peak_op = "forward of the last micro-batch in flight";
 	out->peak_module = "";
-	out->warning = "engine megatron: Megatron-core's own layers in place of the model's; the fullest pipeline rank; balanced routing";
+	out->warning = "engine megatron: Megatron-core's own layers in place of the model's; the "
+		       "fullest pipeline rank; balanced routing";
 	out->reserved_bytes = oom_reserved_estimate(out, p);
 	oom_overheads(out, p);
 	return OOM_OK;

@@ -1,13 +1,15 @@
 /* One pipeline rank of a Megatron launch: what stays, what is in flight, and the peak.
  *
- * The peak counter of a step without optimizer state (step 1) is lower by exactly that state: it is created by the first
- * optimizer step (measured: NVIDIA/Megatron-LM functional tests, peak(2) - peak(1)). */
+ * The peak counter of a step without optimizer state (step 1) is lower by exactly that state: it is
+ * created by the first optimizer step (measured: NVIDIA/Megatron-LM functional tests, peak(2) -
+ * peak(1)). */
 #include <math.h>
 #include <string.h>
 
 #include "megatron_parts.h"
 
-static void row(struct oom_mg_rank *o, const char *name, const char *formula, int kind, double bytes)
+static void row(struct oom_mg_rank *o, const char *name, const char *formula, int kind,
+		double bytes)
 {
 	if (bytes <= 0 || o->n_rows == OOM_MG_ROWS)
 		return;
@@ -19,23 +21,36 @@ static void row(struct oom_mg_rank *o, const char *name, const char *formula, in
 
 /* ---- between steps ---- */
 
-/* Bytes a parameter: weight, gradient buffer, fp32 master, moments; and over how many ranks each lies. */
-static double states(const struct oom_megatron *m, struct oom_mg_rank *o, double params, double ranks, const char *which)
+/* Bytes a parameter: weight, gradient buffer, fp32 master, moments; and over how many ranks each
+ * lies. */
+static double states(const struct oom_megatron *m, struct oom_mg_rank *o, double params,
+		     double ranks, const char *which)
 {
 	const bool fp32 = m->precision == OOM_MG_FP32, fp16 = m->precision == OOM_MG_FP16;
-	const double shard = m->distributed_optimizer || m->fsdp ? ranks / (double)m->optimizer_instances : 1;
+	const double shard = m->distributed_optimizer || m->fsdp ?
+				     ranks / (double)m->optimizer_instances :
+				     1;
 	const bool wshard = m->fsdp && m->fsdp_sharding == OOM_MG_OPTIM_GRADS_PARAMS;
 	const bool gshard = m->fsdp && m->fsdp_sharding >= OOM_MG_OPTIM_GRADS;
-	const double weight = fp32 ? 4 : m->fp8_params && m->fp8 ? 1 : 2, grad = fp32 ? 4 : fp16 ? 2 : (double)m->grad_bytes;
+	const double weight = fp32		      ? 4 :
+			      m->fp8_params && m->fp8 ? 1 :
+							2,
+		     grad = fp32 ? 4 :
+			    fp16 ? 2 :
+				   (double)m->grad_bytes;
 	const double moments = m->sgd ? 4 : (double)(m->exp_avg_bytes + m->exp_avg_sq_bytes);
-	const double w = weight * params / (wshard ? shard : 1), g = grad * params / (gshard ? shard : 1);
+	const double w = weight * params / (wshard ? shard : 1),
+		     g = grad * params / (gshard ? shard : 1);
 	const double master = fp32 ? 0 : (double)m->main_param_bytes * params / shard;
 	/* fp16 gradients are unscaled into an fp32 copy, freed when the next step begins */
 	const double copy = fp16 ? 4 * params / shard : 0, mom = moments * params / shard;
 
 	row(o, which, "weights: 2 B (4 in fp32) a parameter", OOM_MG_ROW_STATIC, w);
-	row(o, "gradient buffer", "grad_dtype a parameter, never sharded by the distributed optimizer", OOM_MG_ROW_STATIC, g);
-	row(o, "master weights", "4 B / (dp x cp) with the distributed optimizer", OOM_MG_ROW_STATIC, master);
+	row(o, "gradient buffer",
+	    "grad_dtype a parameter, never sharded by the distributed optimizer", OOM_MG_ROW_STATIC,
+	    g);
+	row(o, "master weights", "4 B / (dp x cp) with the distributed optimizer",
+	    OOM_MG_ROW_STATIC, master);
 	row(o, "optimizer state", "exp_avg + exp_avg_sq", OOM_MG_ROW_STATIC, mom);
 	row(o, "fp32 gradients", "4 B, fp16 only, between the steps", OOM_MG_ROW_STATIC, copy);
 	o->optimizer_bytes += (uint64_t)mom;
@@ -43,16 +58,21 @@ static double states(const struct oom_megatron *m, struct oom_mg_rank *o, double
 	return copy;
 }
 
-/* cuBLAS allocates a workspace per thread that multiplies (forward, autograd) inside the caching allocator: 8.125 MiB
- * before Hopper, 32 MiB from it on (ATen CUDABlas.cpp), or what CUBLAS_WORKSPACE_CONFIG says; TransformerEngine one of
- * 4 or 32 MiB (transformer_engine/pytorch/module/base.py get_cublas_workspace_size_bytes), and four more for grouped
- * GEMM's streams. */
+/* cuBLAS allocates a workspace per thread that multiplies (forward, autograd) inside the caching
+ * allocator: 8.125 MiB before Hopper, 32 MiB from it on (ATen CUDABlas.cpp), or what
+ * CUBLAS_WORKSPACE_CONFIG says; TransformerEngine one of 4 or 32 MiB
+ * (transformer_engine/pytorch/module/base.py get_cublas_workspace_size_bytes), and four more for
+ * grouped GEMM's streams. */
 static double workspaces(const struct oom_megatron *m, struct oom_mg_rank *o)
 {
 	const bool hopper = m->gpu_arch != OOM_MG_AMPERE;
-	const double one = m->cublas_kib ? (double)m->cublas_kib * 1024 : hopper ? 32.0 * 1048576 : 8519680.0;
+	const double one = m->cublas_kib ? (double)m->cublas_kib * 1024 :
+			   hopper	 ? 32.0 * 1048576 :
+					   8519680.0;
 	const double te = m->local_layers ? 0 : hopper ? 32.0 * 1048576 : 4.0 * 1048576;
-	const double grouped = m->experts && m->moe_grouped_gemm ? 4 * (hopper ? 32.0 : 4.0) * 1048576 : 0;
+	const double grouped = m->experts && m->moe_grouped_gemm ?
+				       4 * (hopper ? 32.0 : 4.0) * 1048576 :
+				       0;
 
 	row(o, "cuBLAS workspaces", "2 threads x workspace", OOM_MG_ROW_FIXED, 2 * one);
 	row(o, "TransformerEngine workspace", "4 MiB, 32 MiB from Hopper on", OOM_MG_ROW_FIXED, te);
@@ -60,9 +80,11 @@ static double workspaces(const struct oom_megatron *m, struct oom_mg_rank *o)
 	return 2 * one + te + grouped;
 }
 
-/* With fused weight-gradient accumulation the gradient goes straight into the buffer, and autograd is handed a 16-bit
- * dummy: one for every shape of matrix, kept for good (transformer_engine/pytorch/module/base.py get_dummy_wgrad). */
-static double dummies(const struct oom_megatron *m, const struct mg_chunk *c, size_t n, struct oom_mg_rank *o)
+/* With fused weight-gradient accumulation the gradient goes straight into the buffer, and autograd
+ * is handed a 16-bit dummy: one for every shape of matrix, kept for good
+ * (transformer_engine/pytorch/module/base.py get_dummy_wgrad). */
+static double dummies(const struct oom_megatron *m, const struct mg_chunk *c, size_t n,
+		      struct oom_mg_rank *o)
 {
 	bool dense = m->stack == OOM_MG_T5, moe = false;
 	double sum = 0;
@@ -78,10 +100,12 @@ static double dummies(const struct oom_megatron *m, const struct mg_chunk *c, si
 	return sum;
 }
 
-/* Tensors that pass between stages and outlive the step: one received activation, one received gradient. */
+/* Tensors that pass between stages and outlive the step: one received activation, one received
+ * gradient. */
 static double boundary(const struct oom_megatron *m)
 {
-	const double T = oom_mg_tokens(m, (double)m->seq) / (m->sequence_parallel ? (double)m->tp : 1);
+	const double T = oom_mg_tokens(m, (double)m->seq) /
+			 (m->sequence_parallel ? (double)m->tp : 1);
 
 	return m->pp > 1 ? 2 * 2 * T * (double)m->hidden : 0;
 }
@@ -91,15 +115,20 @@ static double boundary(const struct oom_megatron *m)
 /* A pass of a chunk: its layers, the dropout mask behind the embedding. */
 static double chunk_bytes(const struct oom_megatron *m, const struct mg_chunk *c)
 {
-	const double n = m->sequence_parallel ? (double)m->tp : 1, T = oom_mg_tokens(m, (double)m->seq) / n;
-	const struct mg_layer d = oom_mg_layer(m, false, (double)m->seq, 0), e = oom_mg_layer(m, true, (double)m->seq, 0);
+	const double n = m->sequence_parallel ? (double)m->tp : 1,
+		     T = oom_mg_tokens(m, (double)m->seq) / n;
+	const struct mg_layer d = oom_mg_layer(m, false, (double)m->seq, 0),
+			      e = oom_mg_layer(m, true, (double)m->seq, 0);
 	const double layers = (double)(c->dense + c->moe);
 	double sum = (double)c->dense * d.saved + (double)c->moe * e.saved;
 
 	if (m->recompute == OOM_MG_RC_FULL && m->recompute_uniform)
-		sum /= (double)m->recompute_layers < layers ? (double)m->recompute_layers : (layers > 1 ? layers : 1);
-	if (m->recompute == OOM_MG_RC_FULL && !m->recompute_uniform && (double)m->recompute_layers < layers) {
-		const double kept = layers - (double)m->recompute_layers;       /* block: the others keep everything */
+		sum /= (double)m->recompute_layers < layers ? (double)m->recompute_layers :
+							      (layers > 1 ? layers : 1);
+	if (m->recompute == OOM_MG_RC_FULL && !m->recompute_uniform &&
+	    (double)m->recompute_layers < layers) {
+		/* block: the others keep everything */
+		const double kept = layers - (double)m->recompute_layers;
 
 		sum = (double)m->recompute_layers * d.saved + kept * (c->moe ? e.full : d.full);
 	}
@@ -108,34 +137,39 @@ static double chunk_bytes(const struct oom_megatron *m, const struct mg_chunk *c
 	return sum;
 }
 
-/* The prediction layers behind the last one: a layer, two norms' inputs and outputs, the joined input, each with its own
- * logits (multi_token_prediction.py). */
+/* The prediction layers behind the last one: a layer, two norms' inputs and outputs, the joined
+ * input, each with its own logits (multi_token_prediction.py). */
 static double mtp_bytes(const struct oom_megatron *m, const struct mg_chunk *c)
 {
-	const double n = m->sequence_parallel ? (double)m->tp : 1, T = oom_mg_tokens(m, (double)m->seq) / n;
+	const double n = m->sequence_parallel ? (double)m->tp : 1,
+		     T = oom_mg_tokens(m, (double)m->seq) / n;
 	const struct mg_layer l = oom_mg_layer(m, m->experts != 0, (double)m->seq, 0);
 
 	return (double)c->mtp * (l.saved + 2 * T * (double)m->hidden * 6);
 }
 
-/* Logits alive at the loss, bytes each: bf16 and their fp32 copy, whose softmax is kept in place (cross_entropy.py);
- * the native fusion keeps one more fp32 buffer (fused_cross_entropy.py); TransformerEngine's kernel writes the gradient
- * over the bf16 logits (cross_entropy.py). */
+/* Logits alive at the loss, bytes each: bf16 and their fp32 copy, whose softmax is kept in place
+ * (cross_entropy.py); the native fusion keeps one more fp32 buffer (fused_cross_entropy.py);
+ * TransformerEngine's kernel writes the gradient over the bf16 logits (cross_entropy.py). */
 static double logit_bytes(const struct oom_megatron *m)
 {
-	const double per = m->precision == OOM_MG_FP32 ? 8 : m->cross_entropy == OOM_MG_CE_NATIVE ? 10 :
-			   m->cross_entropy == OOM_MG_CE_TE ? 2 : 6;
-	const double T = oom_mg_tokens(m, (double)(m->stack == OOM_MG_T5 ? m->decoder_seq : m->seq));
+	const double per = m->precision == OOM_MG_FP32		? 8 :
+			   m->cross_entropy == OOM_MG_CE_NATIVE ? 10 :
+			   m->cross_entropy == OOM_MG_CE_TE	? 2 :
+								  6;
+	const double T = oom_mg_tokens(m,
+				       (double)(m->stack == OOM_MG_T5 ? m->decoder_seq : m->seq));
 	const double v = (double)m->padded_vocab / (double)m->tp, h = (double)m->hidden;
 	const double loss = per * T * v;
-	/* a moment later: gradient of the logits, of the head's input, and the head's weight gradient (or its dummy) */
+	/* a moment later: gradient of the logits, of the head's input, and the head's weight
+	 * gradient (or its dummy) */
 	const double head = 2 * T * v + 2 * T * h + 2 * v * h;
 
 	return loss > head ? loss : head;
 }
 
-/* Micro-batches a group of an interleaved schedule holds: pp, or the next number that divides them all
- * (--microbatch-group-size-per-virtual-pipeline-stage). */
+/* Micro-batches a group of an interleaved schedule holds: pp, or the next number that divides them
+ * all (--microbatch-group-size-per-virtual-pipeline-stage). */
 static int64_t group_size(const struct oom_megatron *m)
 {
 	int64_t g = m->pp;
@@ -145,9 +179,11 @@ static int64_t group_size(const struct oom_megatron *m)
 	return g < m->num_microbatches ? g : m->num_microbatches;
 }
 
-/* Largest sum of chunk passes in flight, and whether the loss is among them then.  Interleaved schedules
- * (schedules.py forward_backward_pipelining_with_interleaving) are played pass by pass over two groups. */
-static double in_flight(const struct oom_megatron *m, int64_t r, const double *chunk, size_t n_chunks, double loss, double *count)
+/* Largest sum of chunk passes in flight, and whether the loss is among them then.  Interleaved
+ * schedules (schedules.py forward_backward_pipelining_with_interleaving) are played pass by pass
+ * over two groups. */
+static double in_flight(const struct oom_megatron *m, int64_t r, const double *chunk,
+			size_t n_chunks, double loss, double *count)
 {
 	const int64_t v = (int64_t)n_chunks, total = m->num_microbatches * v, g = group_size(m);
 	int64_t warm, fwd = 0, bwd = 0;
@@ -179,13 +215,16 @@ static double in_flight(const struct oom_megatron *m, int64_t r, const double *c
 
 static double extras(const struct oom_megatron *m, const struct mg_chunk *c)
 {
-	const double n = m->sequence_parallel ? (double)m->tp : 1, T = oom_mg_tokens(m, (double)m->seq) / n;
-	double sum = c->loss ? 2 * 2 * T * (double)m->hidden : 0;       /* the final norm's input and output */
+	const double n = m->sequence_parallel ? (double)m->tp : 1,
+		     T = oom_mg_tokens(m, (double)m->seq) / n;
+	/* the final norm's input and output */
+	double sum = c->loss ? 2 * 2 * T * (double)m->hidden : 0;
 
 	if (m->mask_in_loader)
 		sum += (double)m->micro_batch * (double)m->seq * (double)m->seq / (double)m->cp;
 	if (m->stack == OOM_MG_BERT && c->loss)
-		sum += 4 * 2 * T * (double)m->hidden;   /* dense, GELU and norm of the head, the pooler's input */
+		/* dense, GELU and norm of the head, the pooler's input */
+		sum += 4 * 2 * T * (double)m->hidden;
 	return sum;
 }
 
@@ -198,7 +237,8 @@ static double t5_saved(const struct oom_megatron *m)
 	return (double)m->encoder_layers * e.saved + (double)m->decoder_layers * d.saved;
 }
 
-/* Parameters gathered for use when the weights are sharded (Megatron-FSDP): two units of a layer, and the embedding. */
+/* Parameters gathered for use when the weights are sharded (Megatron-FSDP): two units of a
+ * layer, and the embedding. */
 static double gathered(const struct oom_megatron *m, const struct mg_params *p)
 {
 	if (!m->fsdp || m->fsdp_sharding != OOM_MG_OPTIM_GRADS_PARAMS)
@@ -206,10 +246,11 @@ static double gathered(const struct oom_megatron *m, const struct mg_params *p)
 	return 2 * 2 * p->largest + 2 * (double)m->padded_vocab / (double)m->tp * (double)m->hidden;
 }
 
-static enum oom_status finish(const struct oom_megatron *m, struct oom_mg_rank *o, double act, double head, double loss,
-			      double copies, struct oom_error *err)
+static enum oom_status finish(const struct oom_megatron *m, struct oom_mg_rank *o, double act,
+			      double head, double loss, double copies, struct oom_error *err)
 {
-	const double top = act + head + loss, base = (double)(o->static_bytes + o->fixed_bytes) + boundary(m);
+	const double top = act + head + loss,
+		     base = (double)(o->static_bytes + o->fixed_bytes) + boundary(m);
 
 	if (!(base + top < 9e18))
 		return oom_error_set(err, OOM_ERR_INVALID, "more than 8 EiB on one rank");
@@ -220,7 +261,8 @@ static enum oom_status finish(const struct oom_megatron *m, struct oom_mg_rank *
 	return OOM_OK;
 }
 
-enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struct oom_mg_rank *o, struct oom_error *err)
+enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struct oom_mg_rank *o,
+				  struct oom_error *err)
 {
 	struct mg_chunk c[MG_CHUNKS];
 	double bytes[MG_CHUNKS], act, loss = 0, head = 0, copies = 0;
@@ -228,7 +270,8 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 	size_t n;
 
 	if (r < 0 || r >= m->pp)
-		return oom_error_set(err, OOM_ERR_INVALID, "pipeline rank %lld of %lld", (long long)r, (long long)m->pp);
+		return oom_error_set(err, OOM_ERR_INVALID, "pipeline rank %lld of %lld",
+				     (long long)r, (long long)m->pp);
 	memset(o, 0, sizeof(*o));
 	n = oom_mg_chunks(m, r, c);
 	for (size_t i = 0; i < n; i++) {
@@ -246,7 +289,8 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 	o->expert_params = (uint64_t)sum.expert;
 	copies += states(m, o, sum.dense, (double)(m->dp * m->cp), "dense weights");
 	if (sum.expert > 0)
-		copies += states(m, o, sum.expert, (double)(m->n_gpus / (m->etp * m->ep * m->pp)), "expert weights");
+		copies += states(m, o, sum.expert, (double)(m->n_gpus / (m->etp * m->ep * m->pp)),
+				 "expert weights");
 	o->fixed_bytes = (uint64_t)(workspaces(m, o) + dummies(m, c, n, o));
 	if (m->stack == OOM_MG_T5) {
 		act = t5_saved(m);
@@ -256,7 +300,8 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 		if (n > 1)
 			loss = 0;               /* counted where it falls among the passes */
 	}
-	row(o, "saved activations", "passes in flight x layers x bytes a layer", OOM_MG_ROW_SAVED, act);
+	row(o, "saved activations", "passes in flight x layers x bytes a layer", OOM_MG_ROW_SAVED,
+	    act);
 	row(o, "head", "final norm, attention mask of the batch", OOM_MG_ROW_SAVED, head);
 	row(o, "logits", "bf16 + fp32 logits of one micro-batch", OOM_MG_ROW_TRANSIENT, loss);
 	head += gathered(m, &sum);

@@ -1,5 +1,6 @@
-/* Token mixers other than softmax attention, as transformers writes them in PyTorch: Mamba 2's chunked scan, Mamba's
- * selective scan, the gated delta rule.  And what their loops are recorded with. */
+/* Token mixers other than softmax attention, as transformers writes them in PyTorch: Mamba 2's
+ * chunked scan, Mamba's selective scan, the gated delta rule.  And what their loops are recorded
+ * with. */
 #ifndef OOM_MIXERS_H
 #define OOM_MIXERS_H
 
@@ -8,22 +9,27 @@
 /* ---- operations (ops_scan.c) ---- */
 
 /* a * b broadcast to a shape neither has. */
-struct oom_val oom_op_mul_into(struct oom_tape *t, struct oom_val a, struct oom_val b, uint16_t mono, struct oom_dim width);
+struct oom_val oom_op_mul_into(struct oom_tape *t, struct oom_val a, struct oom_val b,
+			       uint16_t mono, struct oom_dim width);
 /* F.pad with zeros. */
-struct oom_val oom_op_pad(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width);
+struct oom_val oom_op_pad(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			  struct oom_dim width);
 /* x[part] = y, in place; consumes y, returns x. */
 struct oom_val oom_op_set(struct oom_tape *t, struct oom_val x, struct oom_val part);
 
 /* Three tensors joined along their last dimension. */
-struct oom_val oom_op_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c, struct oom_dim width);
+struct oom_val oom_op_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c,
+			   struct oom_dim width);
 /* x.tril(). */
 struct oom_val oom_op_tril(struct oom_tape *t, struct oom_val x);
-/* x.sum(): autocast sets the result's type to fp32 without casting x (fp32_set_opt_dtype, aten/src/ATen/autocast_mode.h). */
-struct oom_val oom_op_sum_wide(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width);
+/* x.sum(): autocast sets the result's type to fp32 without casting x (fp32_set_opt_dtype,
+ * aten/src/ATen/autocast_mode.h). */
+struct oom_val oom_op_sum_wide(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			       struct oom_dim width);
 
-/* A Python loop over the chunks of a sequence.  At most three turns are recorded, the last three; what the turns before
- * them leave saved rides on the first recorded one (oom_loop_carry): the backward pass meets the peak of such a loop in
- * the turns it takes first. */
+/* A Python loop over the chunks of a sequence.  At most three turns are recorded, the last three;
+ * what the turns before them leave saved rides on the first recorded one (oom_loop_carry): the
+ * backward pass meets the peak of such a loop in the turns it takes first. */
 struct oom_loop {
 	uint16_t rest;          /* batch times the turns not recorded */
 	uint8_t turns;
@@ -31,8 +37,8 @@ struct oom_loop {
 };
 struct oom_loop oom_loop_over(struct oom_tape *t, uint32_t chunk);
 /* In turn 0: adds `width` elements for every turn not recorded to what the graph behind x keeps. */
-struct oom_val oom_loop_carry(struct oom_tape *t, const struct oom_loop *l, int turn, struct oom_val x, struct oom_dim width,
-			      enum oom_dtype dt);
+struct oom_val oom_loop_carry(struct oom_tape *t, const struct oom_loop *l, int turn,
+			      struct oom_val x, struct oom_dim width, enum oom_dtype dt);
 
 /* Python locals: references given up when the function returns. */
 struct oom_hold {
@@ -65,7 +71,8 @@ struct oom_ssd {
 	uint64_t inner, heads, d_head, d_state, groups, kernel, chunk;
 	bool bias, out_bias, conv_bias, scaled;         /* scaled: Falcon-H1's multipliers */
 	bool mask_any_batch;            /* the padding mask is applied to a batch of one too */
-	bool name_taken_over;           /* hidden_states is the name of the convolution's result and of its first part */
+	/* hidden_states is the name of the convolution's result and of its first part */
+	bool name_taken_over;
 	bool mask_twice;                /* and once more by the module's forward */
 	enum oom_gated_norm norm;
 	enum oom_act act;
@@ -84,26 +91,31 @@ struct oom_selective {
 	enum oom_act act;
 };
 bool oom_selective_check(struct oom_reader *r, const struct oom_selective *m);
-struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selective *m, struct oom_val x);
+struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selective *m,
+				   struct oom_val x);
 
-/* The gated delta rule (delta.c): queries, keys, values after their convolution, and gates.  g and beta have one
- * element a value head. */
+/* The gated delta rule (delta.c): queries, keys, values after their convolution, and gates.  g and
+ * beta have one element a value head. */
 struct oom_delta {
 	uint64_t k_heads, v_heads, dk, dv;
 };
 bool oom_delta_check(struct oom_reader *r, const struct oom_delta *m, uint64_t kernel);
-struct oom_val oom_delta_rule(struct oom_tape *t, const struct oom_delta *m, struct oom_val q, struct oom_val k, struct oom_val v,
-			      struct oom_val g, struct oom_val beta);
+struct oom_val oom_delta_rule(struct oom_tape *t, const struct oom_delta *m, struct oom_val q,
+			      struct oom_val k, struct oom_val v, struct oom_val g,
+			      struct oom_val beta);
 /* RMS norm of every head times silu(gate) in fp32, back in y's type (Qwen3-Next). */
-struct oom_val oom_delta_norm(struct oom_tape *t, const char *name, struct oom_val y, struct oom_val gate, uint64_t dv);
+struct oom_val oom_delta_norm(struct oom_tape *t, const char *name, struct oom_val y,
+			      struct oom_val gate, uint64_t dv);
 
 /* x * mask[:, :, None], when there is padding and (unless any_batch) more than one sequence. */
 struct oom_val oom_mask_padding(struct oom_tape *t, struct oom_val x, bool any_batch);
-/* Depthwise convolution over the sequence with kernel - 1 tokens of padding on both sides, cut to the sequence, and its
- * activation. */
-struct oom_val oom_short_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t kernel, bool bias, enum oom_act act);
+/* Depthwise convolution over the sequence with kernel - 1 tokens of padding on both sides, cut to
+ * the sequence, and its activation. */
+struct oom_val oom_short_conv(struct oom_tape *t, const char *name, struct oom_val x,
+			      uint64_t kernel, bool bias, enum oom_act act);
 
-/* Says that PEFT refuses adapters on `out_proj` of this type (tuners_utils.py, _check_lora_target_modules_mamba). */
+/* Says that PEFT refuses adapters on `out_proj` of this type (tuners_utils.py,
+ * _check_lora_target_modules_mamba). */
 void oom_mamba_adapters(struct oom_tape *t);
 
 #endif

@@ -9,7 +9,8 @@
 static void choose_task(struct oom_model *m)
 {
 	const char *arch = NULL;
-	const struct oom_key *k = oom_keys_find(m->keys, *m->prefix ? "config.architectures.0" : "architectures.0");
+	const struct oom_key *k = oom_keys_find(m->keys, *m->prefix ? "config.architectures.0" :
+								      "architectures.0");
 	static const struct {
 		const char *tail;
 		enum oom_task task;
@@ -26,7 +27,8 @@ static void choose_task(struct oom_model *m)
 		if (strstr(arch, tails[i].tail)) {
 			/* conditional generation is a decoder's word for multimodal models too */
 			if (tails[i].task == OOM_TASK_SEQ2SEQ &&
-			    (m->arch.default_task == OOM_TASK_CAUSAL_LM || m->arch.default_task == OOM_TASK_IMAGE_TEXT))
+			    (m->arch.default_task == OOM_TASK_CAUSAL_LM ||
+			     m->arch.default_task == OOM_TASK_IMAGE_TEXT))
 				return;
 			m->arch.default_task = tails[i].task;
 			return;
@@ -39,15 +41,19 @@ static enum oom_status find_type(struct oom_model *m, struct oom_error *err)
 	struct oom_arch *a = &m->arch;
 
 	m->prefix = "";
-	if (!k) {                               /* a recorded run: {"config": {...}, "spec": {...}} */
+	/* a recorded run: {"config": {...}, "spec": {...}} */
+	if (!k) {
 		k = oom_keys_find(m->keys, "config.model_type");
 		m->prefix = k ? "config." : "";
 	}
 
-	if (!k || k->type != OOM_KEY_STRING || !*k->string || strlen(k->string) >= sizeof(a->model_type))
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: no \"model_type\": expected a model's config.json%s%s", m->keys->file,
-				     oom_keys_kind_hint(m->keys) ? "; " : "",
-				     oom_keys_kind_hint(m->keys) ? oom_keys_kind_hint(m->keys) : "");
+	if (!k || k->type != OOM_KEY_STRING || !*k->string ||
+	    strlen(k->string) >= sizeof(a->model_type))
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%s: no \"model_type\": expected a model's config.json%s%s",
+				     m->keys->file, oom_keys_kind_hint(m->keys) ? "; " : "",
+				     oom_keys_kind_hint(m->keys) ? oom_keys_kind_hint(m->keys) :
+								   "");
 	snprintf(a->model_type, sizeof(a->model_type), "%s", k->string);
 	snprintf(m->type, sizeof(m->type), "%s", k->string);
 	snprintf(m->like, sizeof(m->like), "%s", k->string);
@@ -63,12 +69,14 @@ enum oom_status oom_model_load_defaults(struct oom_model *m, struct oom_error *e
 	st = oom_keys_defaults(&m->defaults, m->arch.model_type, err);
 	if (st == OOM_ERR_MEMORY)
 		return st;
-	if (st)                                 /* a type the table does not have: the config must say it all */
+	/* a type the table does not have: the config must say it all */
+	if (st)
 		memset(&m->defaults, 0, sizeof(m->defaults));
 	return OOM_OK;
 }
 
-enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *keys, struct oom_error *err)
+enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *keys,
+			      struct oom_error *err)
 {
 	struct oom_model *m = calloc(1, sizeof(*m));
 	enum oom_status st;
@@ -96,15 +104,21 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 		snprintf(m->arch.warning, sizeof(m->arch.warning), "%s", m->note);
 	st = m->arch.rd.status;
 	if (!st && m->arch.n_layers > OOM_MAX_LAYERS)
-		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID, "%s: %llu layers: more than %d", keys->file,
+		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID,
+				   "%s: %llu layers: more than %d", keys->file,
 				   (unsigned long long)m->arch.n_layers, OOM_MAX_LAYERS);
 	if (!st && m->arch.n_heads && !m->arch.head_dim)
-		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID, "%s: hidden_size (%llu) is smaller than num_attention_heads (%llu)",
-				   keys->file, (unsigned long long)m->arch.d_model, (unsigned long long)m->arch.n_heads);
+		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID,
+				   "%s: hidden_size (%llu) is smaller than num_attention_heads "
+				   "(%llu)",
+				   keys->file, (unsigned long long)m->arch.d_model,
+				   (unsigned long long)m->arch.n_heads);
 	if (!st && m->arch.n_heads && m->arch.n_kv_heads && m->arch.n_heads % m->arch.n_kv_heads)
 		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID,
-				   "%s: num_attention_heads (%llu) is not a multiple of num_key_value_heads (%llu)", keys->file,
-				   (unsigned long long)m->arch.n_heads, (unsigned long long)m->arch.n_kv_heads);
+				   "%s: num_attention_heads (%llu) is not a multiple of "
+				   "num_key_value_heads (%llu)",
+				   keys->file, (unsigned long long)m->arch.n_heads,
+				   (unsigned long long)m->arch.n_kv_heads);
 	if (st) {
 		oom_error_set(err, st, "%s", m->arch.rd.err.text);
 		oom_model_free(m);
@@ -140,6 +154,7 @@ struct oom_model_shape oom_model_shape(const struct oom_model *m)
 {
 	const struct oom_arch *a = &m->arch;
 
-	return (struct oom_model_shape){a->vocab, a->d_model, a->d_ff, a->n_layers, a->n_heads, a->n_kv_heads, a->head_dim,
-					a->max_positions, a->n_experts, a->image_size};
+	return (struct oom_model_shape){a->vocab,     a->d_model,    a->d_ff,	  a->n_layers,
+					a->n_heads,   a->n_kv_heads, a->head_dim, a->max_positions,
+					a->n_experts, a->image_size};
 }

@@ -8,9 +8,11 @@
 struct oom_model {
 	const struct oom_keys *keys;
 	struct oom_keys defaults;       /* of the model type; owned */
-	const char *prefix;             /* "" or "config."; sub_prefix when the language model has a config of its own */
+	/* "" or "config."; sub_prefix when the language model has a config of its own */
+	const char *prefix;
 	char sub_prefix[96];
-	char type[64];                  /* as the config says it; arch.model_type is the one it is read as */
+	/* as the config says it; arch.model_type is the one it is read as */
+	char type[64];
 	char like[160];                 /* the type in messages */
 	char note[400];                 /* what an unknown type is counted as; "" for a known one */
 	struct oom_arch arch;
@@ -24,7 +26,8 @@ void oom_model_as_megatron(struct oom_model *m);
 void oom_model_find_unknown(struct oom_model *m);
 /* Fills m->defaults for arch.model_type; empty when the table does not have it. */
 enum oom_status oom_model_load_defaults(struct oom_model *m, struct oom_error *err);
-/* Chooses family and type for a model type that has none, by its keys, and says so in m->note (structure.c). */
+/* Chooses family and type for a model type that has none, by its keys, and says so in m->note
+ * (structure.c). */
 enum oom_status oom_model_choose_structure(struct oom_model *m, struct oom_error *err);
 
 #endif

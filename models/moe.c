@@ -1,13 +1,14 @@
-/* Mixture-of-experts feed-forward as transformers runs it: softmax router, top-k, rows sorted by expert, two grouped
- * products over stacked weights, weighted sum.
- * Reference: transformers 5.12, integrations/moe.py grouped_mm_experts_forward, models/mixtral/modeling_mixtral.py. */
+/* Mixture-of-experts feed-forward as transformers runs it: softmax router, top-k, rows sorted by
+ * expert, two grouped products over stacked weights, weighted sum.
+ * Reference: transformers 5.12, integrations/moe.py grouped_mm_experts_forward,
+ * models/mixtral/modeling_mixtral.py. */
 #include <string.h>
 
 #include "blocks.h"
 
 /* Scores [tokens, k], the indices that chose them, and the logits, a local of the block (held). */
-static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index,
-			     struct oom_val *held)
+static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
+			    struct oom_val *index, struct oom_val *held)
 {
 	const struct oom_dim e = {m->experts, "n_experts"}, k = {m->top_k, "top_k"};
 	struct oom_val w, logits, p, v;
@@ -18,8 +19,9 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 	if (m->router_linear) {
 		lora = (struct oom_lora_param){.delta = oom_none(), .sum = oom_none()};
 		logits = oom_op_linear(t, "router", x, e, 0);
-	} else if (m->gate_fp32) {                     /* nn.Linear, wg: adapters find it by its own name */
-		const bool adapted = t->plan->lora_r && !strcmp(t->plan->lora_targets, "all-linear");
+	} else if (m->gate_fp32) { /* nn.Linear, wg: adapters find it by its own name */
+		const bool adapted = t->plan->lora_r &&
+				     !strcmp(t->plan->lora_targets, "all-linear");
 
 		x = oom_op_cast(t, x, OOM_F32);
 		lora = (struct oom_lora_param){.delta = oom_none(), .sum = oom_none()};
@@ -30,7 +32,8 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 			logits = oom_op_matmul_param(t, "router logits", x, w, oom_none(), e);
 		}
 	} else {
-		/* Phi MoE's router is an nn.Linear that returns three tensors: PEFT's wrapper stops there */
+		/* Phi MoE's router is an nn.Linear that returns three tensors: PEFT's wrapper
+		 * stops there */
 		t->approximate |= t->plan->lora_r && !strcmp(t->plan->lora_targets, "all-linear") &&
 				  !strcmp(t->arch->model_type, "phimoe");
 		w = oom_param(t, "weight", m->experts, x.width, 0);
@@ -50,7 +53,8 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 		*index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
 		v = oom_op_gather(t, "top-k value", p, oom_keep(*index), x.mono, k);
 	}
-	if (m->norm_topk) {                     /* value /= value.sum(): in place, so the dividend is cloned */
+	/* value /= value.sum(): in place, so the dividend is cloned */
+	if (m->norm_topk) {
 		struct oom_val sum = oom_op_sum(t, oom_keep(v), v.mono, D(1));
 
 		v = oom_op_div(t, v, sum);
@@ -63,8 +67,8 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 
 /* Router in fp32 whatever the model's type: input and weight are cast, the scores stay in fp32
  * (models/deepseek_v3/modeling_deepseek_v3.py DeepseekV3TopkRouter, route_tokens_to_experts). */
-static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index,
-				  struct oom_val *held)
+static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
+				 struct oom_val *index, struct oom_val *held)
 {
 	const uint64_t all = m->experts + m->zero_experts;
 	const struct oom_dim e = {all, "n_experts"}, k = {m->top_k, "top_k"};
@@ -90,7 +94,8 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 	if (m->route_late)
 		p = oom_op_cast(t, p, OOM_F32);
 	p = m->sigmoid ? oom_op_unary(t, OOM_SIGMOID, p) : oom_op_softmax(t, p, !m->route_plain);
-	/* scores with the bias, and with the groups not chosen masked out: gone when the function returns */
+	/* scores with the bias, and with the groups not chosen masked out: gone when the
+	 * function returns */
 	if (m->sigmoid)
 		oom_scratch(t, "scores for choice", x.mono, 2 * all, OOM_F32);
 	*index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
@@ -108,8 +113,8 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 
 /* Weight and correction bias kept in fp32, autocast off, the sum clamped before the division
  * (models/ernie4_5_moe/modeling_ernie4_5_moe.py Ernie4_5_MoeTopKRouter). */
-static struct oom_val route_ernie(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val *index,
-				   struct oom_val *held)
+static struct oom_val route_ernie(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
+				  struct oom_val *index, struct oom_val *held)
 {
 	const struct oom_dim e = {m->experts, "n_experts"}, k = {m->top_k, "top_k"};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
@@ -119,7 +124,8 @@ static struct oom_val route_ernie(struct oom_tape *t, const struct oom_moe *m, s
 
 	t->scope = "gate";
 	w = oom_param(t, "weight", m->experts, x.width, OOM_P_FP32);
-	oom_drop(t, oom_param(t, "e_score_correction_bias", 0, m->experts, OOM_P_FP32 | OOM_P_FROZEN));
+	oom_drop(t,
+		 oom_param(t, "e_score_correction_bias", 0, m->experts, OOM_P_FP32 | OOM_P_FROZEN));
 	lora = oom_lora_delta(t, OOM_LORA_ROUTER, w, 1, m->experts, x.width);
 	w = oom_lora_sum(t, &lora);
 	t->amp = false;
@@ -136,7 +142,8 @@ static struct oom_val route_ernie(struct oom_tape *t, const struct oom_moe *m, s
 	return oom_op_cast(t, v, dt);
 }
 
-struct oom_val oom_glu(struct oom_tape *t, const struct oom_moe *m, struct oom_val gate, struct oom_val up)
+struct oom_val oom_glu(struct oom_tape *t, const struct oom_moe *m, struct oom_val gate,
+		       struct oom_val up)
 {
 	struct oom_val g;
 
@@ -151,13 +158,17 @@ struct oom_val oom_glu(struct oom_tape *t, const struct oom_moe *m, struct oom_v
 	return oom_op_mul(t, oom_op_unary(t, OOM_ADD_SCALAR, up), g);
 }
 
-struct oom_val oom_glu_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_dim ff, bool fused)
+struct oom_val oom_glu_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
+			   struct oom_dim ff, bool fused)
 {
 	const struct oom_dim h = {x.width, x.text}, half[2] = {ff, ff};
 	struct oom_val part[2];
 
 	if (fused) {
-		oom_op_split(t, oom_op_linear(t, "gate_up_proj", oom_keep(x), (struct oom_dim){2 * ff.n, "2 * d_ff"}, 0), 2, half, part);
+		oom_op_split(t,
+			     oom_op_linear(t, "gate_up_proj", oom_keep(x),
+					   (struct oom_dim){2 * ff.n, "2 * d_ff"}, 0),
+			     2, half, part);
 	} else {
 		part[0] = oom_op_linear(t, "gate_proj", oom_keep(x), ff, 0);
 		part[1] = oom_op_linear(t, "up_proj", oom_keep(x), ff, 0);
@@ -167,35 +178,44 @@ struct oom_val oom_glu_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
 	return part[0];
 }
 
-struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val scores,
-			      struct oom_val index)
+struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
+			       struct oom_val scores, struct oom_val index)
 {
-	const struct oom_dim k = {m->top_k, "top_k"}, f = {m->d_expert, "d_expert"}, h = {x.width, x.text};
-	const struct oom_dim half[2] = {{m->top_k * m->d_expert, "top_k * d_expert"}, {m->top_k * m->d_expert, "top_k * d_expert"}};
-	struct oom_val gate_up, down, sorted, perm, rows, sel, w, mask, part[2], y, inv, offs, counted, counts, proj;
+	const struct oom_dim k = {m->top_k, "top_k"}, f = {m->d_expert, "d_expert"},
+			     h = {x.width, x.text};
+	const struct oom_dim half[2] = {{m->top_k * m->d_expert, "top_k * d_expert"},
+					{m->top_k * m->d_expert, "top_k * d_expert"}};
+	struct oom_val gate_up, down, sorted, perm, rows, sel, w, mask, part[2], y, inv, offs,
+		counted, counts, proj;
 	struct oom_lora_param ld, lg;
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	const uint64_t wide = m->ungated ? m->d_expert : 2 * m->d_expert;
 
 	t->scope = "experts";
-	gate_up = oom_param(t, m->ungated ? "up_proj" : "gate_up_proj", (m->experts + m->zero_experts) * wide, x.width, OOM_P_EXPERT);
+	gate_up = oom_param(t, m->ungated ? "up_proj" : "gate_up_proj",
+			    (m->experts + m->zero_experts) * wide, x.width, OOM_P_EXPERT);
 	down = oom_param(t, "down_proj", m->experts * x.width, m->d_expert, OOM_P_EXPERT);
 	oom_param_stacked(t, gate_up, wide);
 	oom_param_stacked(t, down, x.width);
-	ld = oom_lora_delta(t, OOM_LORA_DOWN, down, m->experts, x.width, m->d_expert);  /* the outer wrapper */
+	/* the outer wrapper */
+	ld = oom_lora_delta(t, OOM_LORA_DOWN, down, m->experts, x.width, m->d_expert);
 	lg = oom_lora_delta(t, OOM_LORA_GATE_UP, gate_up, m->experts, wide, x.width);
 	sorted = oom_new(t, "sorted experts", x.mono, k, OOM_I64);
 	perm = oom_new(t, "permutation", x.mono, k, OOM_I64);
 	rows = oom_new(t, "row of each choice", x.mono, k, OOM_I64);
-	sel = oom_op_gather(t, "dispatched", oom_keep(x), rows, x.mono, (struct oom_dim){m->top_k * x.width, "top_k * d_model"});
+	sel = oom_op_gather(t, "dispatched", oom_keep(x), rows, x.mono,
+			    (struct oom_dim){m->top_k * x.width, "top_k * d_model"});
 	w = oom_op_gather(t, "sorted scores", scores, oom_keep(perm), x.mono, k);
 	counted = oom_new(t, "sorted experts as int32", x.mono, k, OOM_I32);
-	counts = oom_new(t, "tokens per expert", OOM_MONO_ONE, (struct oom_dim){m->experts, "n_experts"}, OOM_I32);
-	offs = oom_new(t, "offsets", OOM_MONO_ONE, (struct oom_dim){m->experts, "n_experts"}, OOM_I32);
+	counts = oom_new(t, "tokens per expert", OOM_MONO_ONE,
+			 (struct oom_dim){m->experts, "n_experts"}, OOM_I32);
+	offs = oom_new(t, "offsets", OOM_MONO_ONE, (struct oom_dim){m->experts, "n_experts"},
+		       OOM_I32);
 	mask = oom_new(t, "sentinel mask", x.mono, k, OOM_U8);
 	gate_up = oom_lora_sum(t, &lg);
 	sel = oom_op_masked_inplace(t, sel, oom_keep(mask));
-	y = oom_op_grouped_mm(t, "gate and up", oom_keep(sel), gate_up, oom_keep(offs), x.width, m->ungated ? f : (struct oom_dim){2 * f.n, "2 * d_expert"});
+	y = oom_op_grouped_mm(t, "gate and up", oom_keep(sel), gate_up, oom_keep(offs), x.width,
+			      m->ungated ? f : (struct oom_dim){2 * f.n, "2 * d_expert"});
 	if (m->ungated) {
 		y = oom_activation(t, m->act, y);
 	} else {
@@ -207,8 +227,10 @@ struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, stru
 	y = oom_op_mul(t, oom_keep(proj), oom_keep(w));
 	y = oom_op_masked_inplace(t, y, mask);
 	inv = oom_new(t, "inverse permutation", x.mono, k, OOM_I64);
-	y = oom_op_gather(t, "combined", y, inv, x.mono, (struct oom_dim){m->top_k * x.width, "top_k * d_model"});
-	y = oom_op_heads(t, y);                 /* .view(tokens, k, h) before the sum: its backward copies the expanded gradient */
+	y = oom_op_gather(t, "combined", y, inv, x.mono,
+			  (struct oom_dim){m->top_k * x.width, "top_k * d_model"});
+	/* .view(tokens, k, h) before the sum: its backward copies the expanded gradient */
+	y = oom_op_heads(t, y);
 	y = oom_op_sum(t, y, x.mono, h);
 	y = oom_op_cast(t, y, dt);
 	oom_drop(t, proj);                      /* grouped_mm_experts_forward's locals */
@@ -232,19 +254,23 @@ static struct oom_val shared_mlp(struct oom_tape *t, const struct oom_moe *m, st
 
 	if (m->glu != OOM_GLU)
 		return oom_glu_mlp(t, m, x, f, m->glu == OOM_GLU_OAI);
-	return m->ungated ? oom_plain_mlp(t, x, "up_proj", "down_proj", m->act, f, m->latent_bias) : oom_gated_mlp(t, x, m->act, f, false);
+	return m->ungated ? oom_plain_mlp(t, x, "up_proj", "down_proj", m->act, f, m->latent_bias) :
+			    oom_gated_mlp(t, x, m->act, f, false);
 }
 
 /* The experts, in a space of their own when there is one. */
-static struct oom_val routed(struct oom_tape *t, const struct oom_moe *m, struct oom_val x, struct oom_val scores, struct oom_val index)
+static struct oom_val routed(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
+			     struct oom_val scores, struct oom_val index)
 {
 	const struct oom_dim h = {x.width, x.text};
 	const unsigned bias = m->latent_bias ? OOM_BIAS : 0;
 
 	if (!m->latent)
 		return oom_moe_experts(t, m, x, scores, index);
-	x = oom_op_linear(t, "fc1_latent_proj", x, (struct oom_dim){m->latent, "moe_latent_size"}, bias);
-	return oom_op_linear(t, "fc2_latent_proj", oom_moe_experts(t, m, x, scores, index), h, bias);
+	x = oom_op_linear(t, "fc1_latent_proj", x, (struct oom_dim){m->latent, "moe_latent_size"},
+			  bias);
+	return oom_op_linear(t, "fc2_latent_proj", oom_moe_experts(t, m, x, scores, index), h,
+			     bias);
 }
 
 struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x)
@@ -254,7 +280,8 @@ struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
 	if (m->d_shared && (!m->router_fp32 || m->shared_first))
 		shared = shared_mlp(t, m, oom_keep(x));
 	scores = m->router_frozen_bias ? route_ernie(t, m, oom_keep(x), &index, &logits) :
-		 m->router_fp32 ? route_fp32(t, m, oom_keep(x), &index, &logits) : route(t, m, oom_keep(x), &index, &logits);
+		 m->router_fp32	       ? route_fp32(t, m, oom_keep(x), &index, &logits) :
+					 route(t, m, oom_keep(x), &index, &logits);
 	chosen = oom_share(t, scores);          /* the block's locals, with the logits */
 	y = routed(t, m, oom_keep(x), scores, index);
 	if (m->scale_output)
@@ -263,14 +290,16 @@ struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
 		shared = shared_mlp(t, m, oom_keep(x));
 	if (m->d_shared) {
 		if (m->shared_gate) {
-			struct oom_val g = oom_op_linear(t, "shared_expert_gate", oom_keep(x), D(1), 0);
+			struct oom_val g = oom_op_linear(t, "shared_expert_gate", oom_keep(x), D(1),
+							 0);
 
 			shared = oom_op_mul(t, oom_op_unary(t, OOM_SIGMOID, g), shared);
 		}
 		if (m->combine_fp32) {
 			const enum oom_dtype dt = (enum oom_dtype)y.dt;
 
-			y = oom_op_add(t, oom_op_cast(t, y, OOM_F32), oom_op_cast(t, shared, OOM_F32));
+			y = oom_op_add(t, oom_op_cast(t, y, OOM_F32),
+				       oom_op_cast(t, shared, OOM_F32));
 			y = oom_op_cast(t, y, dt);
 		} else {
 			y = oom_op_add(t, y, shared);

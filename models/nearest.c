@@ -18,7 +18,8 @@ static int distance(const char *a, const char *b)
 
 		row[0] = i;
 		for (int j = 1; j <= m; j++) {
-			const int same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+			const int same = tolower((unsigned char)a[i - 1]) ==
+					 tolower((unsigned char)b[j - 1]);
 			int best = diag + !same;
 
 			if (row[j] + 1 < best)
@@ -51,7 +52,8 @@ static const char *nearest(const char *word, const char *const *words, int best)
 
 const char *oom_nearest(const char *word, const char *const *words)
 {
-	return nearest(word, words, (int)strnlen(word, MAX) / 2 + 2);   /* farther than half the word is no suggestion */
+	/* farther than half the word is no suggestion */
+	return nearest(word, words, (int)strnlen(word, MAX) / 2 + 2);
 }
 
 const char *oom_nearest_within(const char *word, const char *const *words, int most)

@@ -1,9 +1,10 @@
-/* Elementwise operations, views, reductions, norms and lookups.  Matrix multiplies: ops_linear.c; attention kernels:
- * ops_attn.c; derivatives: backward.c. */
+/* Elementwise operations, views, reductions, norms and lookups.  Matrix multiplies: ops_linear.c;
+ * attention kernels: ops_attn.c; derivatives: backward.c. */
 #include "ops.h"
 
-/* What each function keeps for its derivative, and how many full-size temporaries the derivative makes besides its
- * result (derivatives.yaml; composite formulas such as pow_backward run as separate operators). */
+/* What each function keeps for its derivative, and how many full-size temporaries the derivative
+ * makes besides its result (derivatives.yaml; composite formulas such as pow_backward run as
+ * separate operators). */
 static const struct {
 	const char *name;
 	uint8_t saves;          /* 0 nothing, 1 the input, 2 the result */
@@ -24,7 +25,8 @@ static const struct {
 	[OOM_ADD_SCALAR] = {"add", 0, 0, false},  [OOM_LOGSIGMOID] = {"log_sigmoid", 1, 0, false},
 	[OOM_RELU6] = {"hardtanh", 1, 0, false},  [OOM_CUMSUM] = {"cumsum", 0, 2, true},
 	[OOM_ERF] = {"erf", 1, 4, false},         /* 2 / sqrt(pi) * exp(-(self.pow(2))) * grad */
-	[OOM_GELU_PYTHON] = {"GeLUFunction", 1, 4, false},   /* BLOOM's autograd.Function: input kept, backward in Python */
+	/* BLOOM's autograd.Function: input kept, backward in Python */
+	[OOM_GELU_PYTHON] = {"GeLUFunction", 1, 4, false},
 };
 
 static bool wants_grad(const struct oom_tape *t, struct oom_val a)
@@ -61,8 +63,8 @@ static bool holds(const struct oom_tape *t, uint16_t m, uint16_t part)
 	return true;
 }
 
-/* The operand whose shape the result has: where the shapes do not say it for every batch, the sizes do, and are
- * remembered as a condition. */
+/* The operand whose shape the result has: where the shapes do not say it for every batch, the sizes
+ * do, and are remembered as a condition. */
 static struct oom_val larger(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
 	if (a.width >= b.width && holds(t, a.mono, b.mono))
@@ -93,7 +95,8 @@ struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype 
 	return y;
 }
 
-struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_val b, uint16_t mono, struct oom_dim width)
+struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_val b,
+			       uint16_t mono, struct oom_dim width)
 {
 	const bool rg = wants_grad(t, a) || wants_grad(t, b);
 	struct oom_val y;
@@ -112,8 +115,8 @@ struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_
 	return y;
 }
 
-static struct oom_val binary(struct oom_tape *t, uint8_t kind, const char *name, struct oom_val a, struct oom_val b,
-			     bool save_a, bool save_b)
+static struct oom_val binary(struct oom_tape *t, uint8_t kind, const char *name, struct oom_val a,
+			     struct oom_val b, bool save_a, bool save_b)
 {
 	const bool rg = wants_grad(t, a) || wants_grad(t, b);
 	struct oom_val big = larger(t, a, b), y;
@@ -195,7 +198,8 @@ struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val
 
 /* ---- views ---- */
 
-struct oom_val oom_op_view(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+struct oom_val oom_op_view(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			   struct oom_dim width)
 {
 	if (x.kept)
 		x = oom_share(t, x);
@@ -254,7 +258,8 @@ struct oom_val oom_op_merge_heads(struct oom_tape *t, struct oom_val x)
 	return x;
 }
 
-struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			    struct oom_dim width)
 {
 	int32_t n = -1;
 	const bool rg = wants_grad(t, x);
@@ -267,7 +272,8 @@ struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono,
 	return rg ? oom_node_out(t, n, 0, x) : x;
 }
 
-void oom_op_split(struct oom_tape *t, struct oom_val x, int n_parts, const struct oom_dim *widths, struct oom_val *out)
+void oom_op_split(struct oom_tape *t, struct oom_val x, int n_parts, const struct oom_dim *widths,
+		  struct oom_val *out)
 {
 	int32_t n = -1;
 	const bool rg = wants_grad(t, x);
@@ -288,12 +294,14 @@ void oom_op_split(struct oom_tape *t, struct oom_val x, int n_parts, const struc
 	oom_done(t, x);
 }
 
-struct oom_val oom_op_cat(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_dim width)
+struct oom_val oom_op_cat(struct oom_tape *t, struct oom_val a, struct oom_val b,
+			  struct oom_dim width)
 {
 	return oom_op_cat_into(t, a, b, larger(t, a, b).mono, width);
 }
 
-struct oom_val oom_op_cat_into(struct oom_tape *t, struct oom_val a, struct oom_val b, uint16_t mono, struct oom_dim width)
+struct oom_val oom_op_cat_into(struct oom_tape *t, struct oom_val a, struct oom_val b,
+			       uint16_t mono, struct oom_dim width)
 {
 	const bool rg = wants_grad(t, a) || wants_grad(t, b);
 	struct oom_val y;
@@ -314,8 +322,8 @@ struct oom_val oom_op_cat_into(struct oom_tape *t, struct oom_val a, struct oom_
 
 /* ---- reductions and expansions ---- */
 
-static struct oom_val resized(struct oom_tape *t, uint8_t kind, const char *name, struct oom_val x, uint16_t mono,
-			      struct oom_dim width)
+static struct oom_val resized(struct oom_tape *t, uint8_t kind, const char *name, struct oom_val x,
+			      uint16_t mono, struct oom_dim width)
 {
 	const bool rg = wants_grad(t, x);
 	struct oom_val y;
@@ -332,7 +340,8 @@ static struct oom_val resized(struct oom_tape *t, uint8_t kind, const char *name
 	return y;
 }
 
-struct oom_val oom_op_mean(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+struct oom_val oom_op_mean(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			   struct oom_dim width)
 {
 	return resized(t, OOM_NODE_MEAN, "mean", x, mono, width);
 }
@@ -342,12 +351,14 @@ struct oom_val oom_op_sum(struct oom_tape *t, struct oom_val x, uint16_t mono, s
 	return resized(t, OOM_NODE_SUM, "sum", x, mono, width);
 }
 
-struct oom_val oom_op_expand_copy(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+struct oom_val oom_op_expand_copy(struct oom_tape *t, struct oom_val x, uint16_t mono,
+				  struct oom_dim width)
 {
 	return resized(t, OOM_NODE_EXPAND, "clone", x, mono, width);
 }
 
-struct oom_val oom_op_expand(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+struct oom_val oom_op_expand(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			     struct oom_dim width)
 {
 	int32_t n = -1;
 	const bool rg = wants_grad(t, x);
@@ -368,7 +379,8 @@ static struct oom_val softmax(struct oom_tape *t, const char *name, struct oom_v
 	int32_t n = -1;
 	enum oom_dtype dt = to_fp32 ? OOM_F32 : (enum oom_dtype)x.dt;
 
-	/* fp16 -> fp32 is fused into the kernel; bf16 is converted first (aten/src/ATen/native/SoftMax.cpp) */
+	/* fp16 -> fp32 is fused into the kernel; bf16 is converted first
+	 * (aten/src/ATen/native/SoftMax.cpp) */
 	if (x.dt == OOM_DT_BF16 && dt == OOM_F32)
 		x = oom_op_cast(t, x, OOM_F32);
 	if (rg) {
@@ -390,7 +402,8 @@ struct oom_val oom_op_softmax(struct oom_tape *t, struct oom_val x, bool to_fp32
 	return softmax(t, "softmax", x, to_fp32 || t->amp);
 }
 
-/* cross_entropy_loss calls log_softmax with the input's type spelt out, so autocast leaves it alone. */
+/* cross_entropy_loss calls log_softmax with the input's type spelt out, so autocast leaves it
+ * alone. */
 struct oom_val oom_op_log_softmax(struct oom_tape *t, struct oom_val x)
 {
 	return softmax(t, "log_softmax", x, false);
@@ -419,7 +432,8 @@ struct oom_val oom_op_dropout(struct oom_tape *t, struct oom_val x, double p)
 	return y;
 }
 
-struct oom_val oom_op_masked(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val mask)
+struct oom_val oom_op_masked(struct oom_tape *t, const char *name, struct oom_val x,
+			     struct oom_val mask)
 {
 	const bool rg = wants_grad(t, x);
 	struct oom_val y;
@@ -453,8 +467,8 @@ struct oom_val oom_op_masked_inplace(struct oom_tape *t, struct oom_val x, struc
 
 /* ---- norms and lookups ---- */
 
-struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool affine,
-				 bool bias)
+struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oom_val x,
+				 uint64_t width, bool affine, bool bias)
 {
 	const uint64_t w = width ? width : x.width;
 	struct oom_val pw = oom_none(), pb = oom_none(), y, mean, rstd;
@@ -471,7 +485,8 @@ struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oo
 		pb = oom_param(t, "bias", 0, w, OOM_P_NORM);
 	rg = wants_grad(t, x) || pw.rg || pb.rg;
 	x.kept = true;
-	if (t->amp)                             /* layer_norm is on autocast's fp32 list: every argument is cast */
+	/* layer_norm is on autocast's fp32 list: every argument is cast */
+	if (t->amp)
 		x = oom_op_cast(t, x, OOM_F32);
 	else
 		x = oom_share(t, x);
@@ -509,8 +524,8 @@ struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oo
 	return y;
 }
 
-struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, struct oom_val ids, uint64_t vocab,
-				      struct oom_dim dim)
+struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, struct oom_val ids,
+				      uint64_t vocab, struct oom_dim dim)
 {
 	const bool rg = wants_grad(t, w);
 	struct oom_val y;
@@ -526,15 +541,16 @@ struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, stru
 			t->nodes[n].aux = (uint32_t)vocab;
 		}
 	}
-	y = oom_new(t, "embedding", ids.mono, (struct oom_dim){dim.n * ids.width, dim.text}, (enum oom_dtype)w.dt);
+	y = oom_new(t, "embedding", ids.mono, (struct oom_dim){dim.n * ids.width, dim.text},
+		    (enum oom_dtype)w.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
 	oom_done(t, ids);
 	return y;
 }
 
-struct oom_val oom_op_embedding(struct oom_tape *t, const char *name, struct oom_val ids, uint64_t vocab,
-				struct oom_dim dim, uint32_t flags)
+struct oom_val oom_op_embedding(struct oom_tape *t, const char *name, struct oom_val ids,
+				uint64_t vocab, struct oom_dim dim, uint32_t flags)
 {
 	const char *scope = t->scope;
 	struct oom_val w, y;
@@ -546,8 +562,8 @@ struct oom_val oom_op_embedding(struct oom_tape *t, const char *name, struct oom
 	return y;
 }
 
-struct oom_val oom_op_gather(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val index, uint16_t mono,
-			     struct oom_dim width)
+struct oom_val oom_op_gather(struct oom_tape *t, const char *name, struct oom_val x,
+			     struct oom_val index, uint16_t mono, struct oom_dim width)
 {
 	const bool rg = wants_grad(t, x);
 	struct oom_val y;

@@ -1,7 +1,8 @@
 /* Attention kernels: flash, memory-efficient, math, and PyTorch's choice between them.
  *
- * Reference: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (choice), attention.cu and attention_backward.cu
- * (what is kept, what is scratch), read as of PyTorch 2.14.  The choice is that of sm80. */
+ * Reference: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (choice), attention.cu and
+ * attention_backward.cu (what is kept, what is scratch), read as of PyTorch 2.14.  The choice is
+ * that of sm80. */
 #include "ops.h"
 
 static bool wants_grad(const struct oom_tape *t, struct oom_val a)
@@ -25,7 +26,8 @@ static uint16_t rounded(struct oom_tape *t, uint16_t m, uint32_t k)
 		const struct oom_var v = t->vars[x.var[i]];
 
 		if (v.base != OOM_VAR_B && (v.op == 0 || v.op == 6) && !found) {
-			r = oom_mono_of(t, r, (enum oom_var_base)v.base, v.op ? 6 : 1, v.op ? (v.k + k - 1) / k * k : k);
+			r = oom_mono_of(t, r, (enum oom_var_base)v.base, v.op ? 6 : 1,
+					v.op ? (v.k + k - 1) / k * k : k);
 			found = true;
 		} else {
 			r = oom_mono_of(t, r, (enum oom_var_base)v.base, v.op, v.k);
@@ -40,10 +42,11 @@ static uint64_t up(uint64_t x, uint64_t k)
 }
 
 /* Nodes shared by both fused kernels: aux carries heads << 16 | head size. */
-static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q, struct oom_val k, struct oom_val v,
-			      const struct oom_sdpa *a)
+static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q, struct oom_val k,
+			      struct oom_val v, const struct oom_sdpa *a)
 {
-	int32_t n = oom_node(t, kind, kind == OOM_NODE_FLASH ? "flash_attention" : "efficient_attention");
+	int32_t n = oom_node(t, kind,
+			     kind == OOM_NODE_FLASH ? "flash_attention" : "efficient_attention");
 
 	oom_node_edge(t, n, q);
 	oom_node_edge(t, n, k);
@@ -60,8 +63,8 @@ static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q
 	return n;
 }
 
-static struct oom_val flash_kernel(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
-				   const struct oom_sdpa *a)
+static struct oom_val flash_kernel(struct oom_tape *t, struct oom_val q, struct oom_val k,
+				   struct oom_val v, const struct oom_sdpa *a)
 {
 	const bool rg = wants_grad(t, q) || wants_grad(t, k) || wants_grad(t, v);
 	struct oom_val y, lse, rng, unused;
@@ -69,7 +72,8 @@ static struct oom_val flash_kernel(struct oom_tape *t, struct oom_val q, struct 
 
 	if (rg)
 		n = attention_node(t, OOM_NODE_FLASH, q, k, v, a);
-	y = oom_new(t, "flash_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text}, (enum oom_dtype)q.dt);
+	y = oom_new(t, "flash_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text},
+		    (enum oom_dtype)q.dt);
 	y.perm = q.perm;                        /* out = empty_like(q): laid out as q is */
 	lse = oom_new(t, "logsumexp", a->mq, (struct oom_dim){a->heads, NULL}, OOM_F32);
 	rng = oom_new(t, "rng_state", OOM_MONO_ONE, (struct oom_dim){2, NULL}, OOM_I64);
@@ -91,7 +95,8 @@ static struct oom_val flash_kernel(struct oom_tape *t, struct oom_val q, struct 
 }
 
 /* F.pad of the last dimension to a multiple of k: a copy. */
-static struct oom_val pad_heads(struct oom_tape *t, struct oom_val x, uint64_t heads, uint64_t d, uint64_t k)
+static struct oom_val pad_heads(struct oom_tape *t, struct oom_val x, uint64_t heads, uint64_t d,
+				uint64_t k)
 {
 	const struct oom_dim w = {heads * up(d, k), x.text};
 
@@ -100,8 +105,8 @@ static struct oom_val pad_heads(struct oom_tape *t, struct oom_val x, uint64_t h
 	return oom_op_expand_copy(t, x, x.mono, w);
 }
 
-static struct oom_val flash(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
-			    const struct oom_sdpa *a)
+static struct oom_val flash(struct oom_tape *t, struct oom_val q, struct oom_val k,
+			    struct oom_val v, const struct oom_sdpa *a)
 {
 	struct oom_sdpa p = *a;
 	struct oom_val y;
@@ -133,8 +138,8 @@ static struct oom_val mask_to_bias(struct oom_tape *t, struct oom_val mask, enum
 	return z;
 }
 
-static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
-				struct oom_val mask, const struct oom_sdpa *a)
+static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom_val k,
+				struct oom_val v, struct oom_val mask, const struct oom_sdpa *a)
 {
 	const bool rg = wants_grad(t, q) || wants_grad(t, k) || wants_grad(t, v);
 	struct oom_val y, lse, seed, offset, bias = oom_none();
@@ -143,14 +148,17 @@ static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom
 	if (!oom_is_none(mask)) {
 		bias = mask_to_bias(t, mask, (enum oom_dtype)q.dt);
 		if (oom_cond_more(t, rounded(t, a->mk, 16), 1, a->mk, 1)) {
-			/* keys not a multiple of 16: the bias is padded, a copy with aligned rows */
+			/* keys not a multiple of 16: the bias is padded, a copy with aligned
+			 * rows */
 			const struct oom_dim w = {bias.width, NULL};
 			const uint16_t m = rounded(t, bias.mono, 16);
 
-			if (bias.rg) {          /* learned: the gradient goes back through the padding */
+			/* learned: the gradient goes back through the padding */
+			if (bias.rg) {
 				bias = oom_op_expand_copy(t, bias, m, w);
 			} else {
-				struct oom_val padded = oom_new(t, "padded bias", m, w, (enum oom_dtype)q.dt);
+				struct oom_val padded = oom_new(t, "padded bias", m, w,
+								(enum oom_dtype)q.dt);
 
 				oom_done(t, bias);
 				bias = padded;
@@ -165,10 +173,11 @@ static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom
 			oom_node_save(t, n, bias);
 		}
 	}
-	y = oom_new(t, "efficient_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text}, (enum oom_dtype)q.dt);
+	y = oom_new(t, "efficient_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text},
+		    (enum oom_dtype)q.dt);
 	y.perm = true;
-	lse = oom_new(t, "logsumexp", rg ? rounded(t, a->mq, 32) : OOM_MONO_ONE, (struct oom_dim){rg ? a->heads : 0, NULL},
-		      OOM_F32);
+	lse = oom_new(t, "logsumexp", rg ? rounded(t, a->mq, 32) : OOM_MONO_ONE,
+		      (struct oom_dim){rg ? a->heads : 0, NULL}, OOM_F32);
 	seed = oom_new(t, "philox seed", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);
 	offset = oom_new(t, "philox offset", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);
 	if (a->dv > 128 && is_half(q))          /* output kept in an fp32 accumulator */
@@ -190,11 +199,11 @@ static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom
 	return y;
 }
 
-/* _scaled_dot_product_attention_math: the scores exist, in fp32 for 16-bit inputs.  Autocast's wrapper of
- * scaled_dot_product_attention excludes its own dispatch key (aten/src/ATen/autocast_mode.h), so nothing in here is cast
- * again. */
-static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v, struct oom_val mask,
-			   const struct oom_sdpa *a)
+/* _scaled_dot_product_attention_math: the scores exist, in fp32 for 16-bit inputs.  Autocast's
+ * wrapper of scaled_dot_product_attention excludes its own dispatch key
+ * (aten/src/ATen/autocast_mode.h), so nothing in here is cast again. */
+static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
+			   struct oom_val mask, const struct oom_sdpa *a)
 {
 	const enum oom_dtype dt = (enum oom_dtype)q.dt;
 	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
@@ -210,9 +219,11 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 		k = oom_op_expand_copy(t, k, a->mk, wide);
 		v = oom_op_expand_copy(t, v, a->mk, widev);
 	}
-	s = oom_op_unary(t, OOM_SCALE, oom_keep(q));    /* query_acc and its like are locals of the function */
+	/* query_acc and its like are locals of the function */
+	s = oom_op_unary(t, OOM_SCALE, oom_keep(q));
 	if (a->causal && oom_is_none(mask)) {
-		struct oom_val ones = oom_new(t, "causal mask", oom_mono_mul(t, a->sk, a->sk), D(1), OOM_U8);
+		struct oom_val ones = oom_new(t, "causal mask", oom_mono_mul(t, a->sk, a->sk), D(1),
+					      OOM_U8);
 
 		m = mask_to_bias(t, ones, OOM_F32);
 	} else if (!oom_is_none(mask)) {
@@ -225,13 +236,15 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 	scaled = s;
 	s = y;
 	if (!oom_is_none(m))
-		s = oom_op_add_inplace(t, s, oom_keep(m));      /* attn_mask is a local to the end */
+		/* attn_mask is a local to the end */
+		s = oom_op_add_inplace(t, s, oom_keep(m));
 	s = oom_op_softmax(t, s, false);
 	s = oom_op_dropout(t, s, a->dropout);
 	y = broadcast ? oom_op_expand_copy(t, oom_keep(v), a->mk, widev) : oom_share(t, v);
 	y = oom_op_bmm(t, "attention", oom_keep(s), y, a->mq, widev, oom_mono_now(t, a->sk));
 	y = oom_op_cast(t, y, dt);
-	if (dt != OOM_F32)                      /* the weights are returned too, in the input's type */
+	/* the weights are returned too, in the input's type */
+	if (dt != OOM_F32)
 		oom_drop(t, oom_new_like(t, "attention weights", s, dt));
 	if (!oom_is_none(m))
 		oom_done(t, m);
@@ -247,18 +260,21 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 /* The two products of a fused kernel; the math path's count themselves. */
 static void count(struct oom_tape *t, const struct oom_sdpa *a)
 {
-	t->flops_attn[oom_mono_mul(t, a->mq, a->sk)] += 2.0 * (double)a->heads * (double)(a->d + a->dv) * t->mult;
+	t->flops_attn[oom_mono_mul(t, a->mq, a->sk)] += 2.0 * (double)a->heads *
+							(double)(a->d + a->dv) * t->mult;
 }
 
-struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v, struct oom_val mask,
-			   const struct oom_sdpa *a)
+struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
+			   struct oom_val mask, const struct oom_sdpa *a)
 {
 	const bool same = a->heads == a->kv_heads, nomask = oom_is_none(mask);
 	const double sm = oom_capability(t->plan);
-	/* minimum_gemm_alignment: tensor cores want 16 bytes; before Ampere they take no fp32, before Volta nothing */
+	/* minimum_gemm_alignment: tensor cores want 16 bytes; before Ampere they take no fp32,
+	 * before Volta nothing */
 	const uint64_t align = is_half(q) ? sm >= 7 ? 8 : 1 : sm >= 8 ? 4 : 1;
 
-	if (t->amp) {                           /* scaled_dot_product_attention is on autocast's 16-bit list */
+	/* scaled_dot_product_attention is on autocast's 16-bit list */
+	if (t->amp) {
 		q = oom_amp_cast(t, q);
 		k = oom_amp_cast(t, k);
 		v = oom_amp_cast(t, v);
@@ -276,8 +292,8 @@ struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val 
 	return math(t, q, k, v, mask, a);
 }
 
-struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
-			    const struct oom_sdpa *a)
+struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val k,
+			    struct oom_val v, const struct oom_sdpa *a)
 {
 	const enum oom_dtype half = t->amp ? (enum oom_dtype)t->amp_dt : OOM_DT_BF16;
 

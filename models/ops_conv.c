@@ -1,11 +1,11 @@
 /* Convolutions, batch and group norms, pools.
  *
- * Saved for backward (tools/autograd/derivatives.yaml): convolution its input and weight; native_batch_norm its input,
- * weight and the two batch statistics; max_pool2d_with_indices its input and the int64 indices; avg_pool2d its input.
- * Left out, as the measured rows leave them out: cuDNN's workspaces (chosen by benchmark or heuristics, up to gigabytes
- * for some algorithms) and its batch norm's reserve space.  The statistics are counted in the input's type; cuDNN keeps
- * them in fp32, a few kB more.
- * Padding, strides, dilation: torch.nn.Conv2d, "Shape". */
+ * Saved for backward (tools/autograd/derivatives.yaml): convolution its input and weight;
+ * native_batch_norm its input, weight and the two batch statistics; max_pool2d_with_indices its
+ * input and the int64 indices; avg_pool2d its input. Left out, as the measured rows leave them out:
+ * cuDNN's workspaces (chosen by benchmark or heuristics, up to gigabytes for some algorithms) and
+ * its batch norm's reserve space.  The statistics are counted in the input's type; cuDNN keeps them
+ * in fp32, a few kB more. Padding, strides, dilation: torch.nn.Conv2d, "Shape". */
 #include "conv.h"
 
 enum { MAX_CHANNELS = 1 << 20 };
@@ -16,14 +16,18 @@ static bool wants_grad(const struct oom_tape *t, struct oom_val a)
 }
 
 /* A map's size in elements, checked: 2^46 of them are far beyond any machine. */
-static bool size_of(struct oom_tape *t, const char *name, uint64_t c, uint64_t h, uint64_t w, uint64_t *n)
+static bool size_of(struct oom_tape *t, const char *name, uint64_t c, uint64_t h, uint64_t w,
+		    uint64_t *n)
 {
 	if (t->status)
 		return false;
-	if (!c || !h || !w || c > MAX_CHANNELS || __builtin_mul_overflow(h, w, n) || __builtin_mul_overflow(*n, c, n) ||
-	    *n >> 46) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s would make a map of %llu x %llu x %llu: check the image "
-					  "size, channels and strides", name, (unsigned long long)c, (unsigned long long)h,
+	if (!c || !h || !w || c > MAX_CHANNELS || __builtin_mul_overflow(h, w, n) ||
+	    __builtin_mul_overflow(*n, c, n) || *n >> 46) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s would make a map of %llu x %llu x %llu: check the "
+					  "image "
+					  "size, channels and strides",
+					  name, (unsigned long long)c, (unsigned long long)h,
 					  (unsigned long long)w);
 		return false;
 	}
@@ -31,7 +35,8 @@ static bool size_of(struct oom_tape *t, const char *name, uint64_t c, uint64_t h
 }
 
 /* Output length along one side. */
-static uint64_t side_of(uint64_t n, uint64_t kernel, uint64_t stride, uint64_t pad, uint64_t dilation)
+static uint64_t side_of(uint64_t n, uint64_t kernel, uint64_t stride, uint64_t pad,
+			uint64_t dilation)
 {
 	const uint64_t reach = dilation * (kernel - 1) + 1;
 
@@ -44,7 +49,8 @@ struct oom_map oom_map_share(struct oom_tape *t, struct oom_map m)
 	return m;
 }
 
-/* batch_norm(weight.reshape(1, out, -1)) with the weight's own statistics: a new weight, the old one and they kept. */
+/* batch_norm(weight.reshape(1, out, -1)) with the weight's own statistics: a new weight, the old
+ * one and they kept. */
 static struct oom_val standardized(struct oom_tape *t, struct oom_val w, uint64_t out)
 {
 	const bool rg = wants_grad(t, w);
@@ -58,7 +64,8 @@ static struct oom_val standardized(struct oom_tape *t, struct oom_val w, uint64_
 	}
 	y = oom_new_like(t, "native_batch_norm", w, (enum oom_dtype)w.dt);
 	for (int i = 0; i < 2; i++)
-		s[i] = oom_new(t, "statistics", OOM_MONO_ONE, (struct oom_dim){out, NULL}, (enum oom_dtype)w.dt);
+		s[i] = oom_new(t, "statistics", OOM_MONO_ONE, (struct oom_dim){out, NULL},
+			       (enum oom_dtype)w.dt);
 	if (rg) {
 		y = oom_node_out(t, node, 0, y);
 		oom_node_save(t, node, s[0]);
@@ -70,11 +77,14 @@ static struct oom_val standardized(struct oom_tape *t, struct oom_val w, uint64_
 	return y;
 }
 
-/* With an input laid out channels last, so is the weight's gradient: AccumulateGrad copies it into the weight's own layout
- * (torch/csrc/autograd/utils/grad_layout_contract.h), where the two differ: not for 1 x 1 kernels, nor single channels. */
-struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m, const struct oom_conv *c)
+/* With an input laid out channels last, so is the weight's gradient: AccumulateGrad copies it into
+ * the weight's own layout (torch/csrc/autograd/utils/grad_layout_contract.h), where the two
+ * differ: not for 1 x 1 kernels, nor single channels. */
+struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m,
+			  const struct oom_conv *c)
 {
-	const uint64_t kw = c->kernel_w ? c->kernel_w : c->kernel, pw = c->kernel_w ? c->pad_w : c->pad;
+	const uint64_t kw = c->kernel_w ? c->kernel_w : c->kernel,
+		       pw = c->kernel_w ? c->pad_w : c->pad;
 	const uint64_t stride = c->stride ? c->stride : 1, sw = c->stride_w ? c->stride_w : stride;
 	const uint64_t dilation = c->dilation ? c->dilation : 1, groups = c->groups ? c->groups : 1;
 	const uint64_t h = side_of(m.h, c->kernel, stride, c->pad, dilation);
@@ -88,8 +98,10 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 	if (!size_of(t, name, c->out, h, w, &n))
 		return m;
 	if (m.c % groups || c->out % groups) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s: %llu channels do not divide into %llu groups", name,
-					  (unsigned long long)(m.c % groups ? m.c : c->out), (unsigned long long)groups);
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s: %llu channels do not divide into %llu groups", name,
+					  (unsigned long long)(m.c % groups ? m.c : c->out),
+					  (unsigned long long)groups);
 		return m;
 	}
 	t->scope = name;
@@ -112,7 +124,8 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 		oom_node_save(t, node, x);
 		oom_node_save(t, node, weight);
 		if (node >= 0)
-			t->nodes[node].aux = c->channels_last && c->kernel * kw > 1 && m.c / groups > 1;
+			t->nodes[node].aux = c->channels_last && c->kernel * kw > 1 &&
+					     m.c / groups > 1;
 	}
 	y = oom_new(t, "convolution", t->m_b, (struct oom_dim){n, NULL}, (enum oom_dtype)x.dt);
 	if (rg)
@@ -126,8 +139,8 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 }
 
 /* Weight and bias, and stats numbers of the batch kept for backward. */
-static struct oom_map norm(struct oom_tape *t, const char *op, const char *name, struct oom_map m, struct oom_val x,
-			   uint16_t m_stats, uint64_t stats, enum oom_dtype dt)
+static struct oom_map norm(struct oom_tape *t, const char *op, const char *name, struct oom_map m,
+			   struct oom_val x, uint16_t m_stats, uint64_t stats, enum oom_dtype dt)
 {
 	const char *scope = t->scope;
 	struct oom_val w, b, y, s[2] = {oom_none(), oom_none()};
@@ -171,13 +184,15 @@ struct oom_map oom_batch_norm(struct oom_tape *t, const char *name, struct oom_m
 	if (t->status)
 		return m;
 	oom_param_policy(t, &p);
-	oom_buffer(t, m.c, (enum oom_dtype)p.dt);       /* running_mean, running_var, num_batches_tracked */
+	/* running_mean, running_var, num_batches_tracked */
+	oom_buffer(t, m.c, (enum oom_dtype)p.dt);
 	oom_buffer(t, m.c, (enum oom_dtype)p.dt);
 	oom_buffer(t, 1, OOM_I64);
 	return norm(t, "native_batch_norm", name, m, m.x, OOM_MONO_ONE, t->train ? m.c : 0, dt);
 }
 
-struct oom_map oom_group_norm(struct oom_tape *t, const char *name, struct oom_map m, uint64_t groups)
+struct oom_map oom_group_norm(struct oom_tape *t, const char *name, struct oom_map m,
+			      uint64_t groups)
 {
 	struct oom_val x = m.x;
 
@@ -196,10 +211,11 @@ struct oom_map oom_channel_norm(struct oom_tape *t, const char *name, struct oom
 }
 
 /* One result a window; what is kept besides the input is made by the pool. */
-static struct oom_map pool(struct oom_tape *t, const char *op, struct oom_map m, uint64_t kernel, uint64_t stride, uint64_t pad,
-			   bool indices)
+static struct oom_map pool(struct oom_tape *t, const char *op, struct oom_map m, uint64_t kernel,
+			   uint64_t stride, uint64_t pad, bool indices)
 {
-	const uint64_t h = side_of(m.h, kernel, stride, pad, 1), w = side_of(m.w, kernel, stride, pad, 1);
+	const uint64_t h = side_of(m.h, kernel, stride, pad, 1),
+		       w = side_of(m.w, kernel, stride, pad, 1);
 	const bool rg = wants_grad(t, m.x);
 	struct oom_val y, at = oom_none();
 	int32_t node = -1;
@@ -225,12 +241,14 @@ static struct oom_map pool(struct oom_tape *t, const char *op, struct oom_map m,
 	return (struct oom_map){y, m.c, h, w};
 }
 
-struct oom_map oom_max_pool(struct oom_tape *t, struct oom_map m, uint64_t kernel, uint64_t stride, uint64_t pad)
+struct oom_map oom_max_pool(struct oom_tape *t, struct oom_map m, uint64_t kernel, uint64_t stride,
+			    uint64_t pad)
 {
 	return pool(t, "max_pool2d", m, kernel, stride, pad, true);
 }
 
-struct oom_map oom_avg_pool(struct oom_tape *t, struct oom_map m, uint64_t kernel, uint64_t stride, uint64_t pad)
+struct oom_map oom_avg_pool(struct oom_tape *t, struct oom_map m, uint64_t kernel, uint64_t stride,
+			    uint64_t pad)
 {
 	return pool(t, "avg_pool2d", m, kernel, stride, pad, false);
 }
@@ -253,7 +271,8 @@ struct oom_map oom_cat_maps(struct oom_tape *t, const struct oom_map *part, int 
 	}
 	if (!size_of(t, "cat", c, m.h, m.w, &total))
 		return m;
-	/* a node has few edges: further parts are joined to what has been joined, which owns no storage of its own */
+	/* a node has few edges: further parts are joined to what has been joined, which owns no
+	 * storage of its own */
 	whole = part[0].x;
 	for (int i = 1; i < n; i += 3) {
 		const bool last = i + 3 >= n;
@@ -271,7 +290,8 @@ struct oom_map oom_cat_maps(struct oom_tape *t, const struct oom_map *part, int 
 				oom_node_edge(t, node, part[j].x);
 		}
 		if (last)
-			y = oom_new(t, "cat", t->m_b, (struct oom_dim){total, NULL}, (enum oom_dtype)m.x.dt);
+			y = oom_new(t, "cat", t->m_b, (struct oom_dim){total, NULL},
+				    (enum oom_dtype)m.x.dt);
 		y.mono = t->m_b;
 		y.width = width;
 		y.dt = m.x.dt;
@@ -305,11 +325,13 @@ struct oom_map oom_map_act(struct oom_tape *t, enum oom_act act, struct oom_map 
 	return m;
 }
 
-struct oom_map oom_conv_bn_act(struct oom_tape *t, struct oom_map m, const struct oom_conv *c, enum oom_act act)
+struct oom_map oom_conv_bn_act(struct oom_tape *t, struct oom_map m, const struct oom_conv *c,
+			       enum oom_act act)
 {
 	struct oom_val held = oom_share(t, m.x);
 
-	m = oom_map_act(t, act, oom_batch_norm(t, "normalization", oom_conv2d(t, "convolution", m, c)));
+	m = oom_map_act(t, act,
+			oom_batch_norm(t, "normalization", oom_conv2d(t, "convolution", m, c)));
 	oom_drop(t, held);
 	return m;
 }

@@ -27,9 +27,11 @@ void oom_param_policy(const struct oom_tape *t, struct oom_param *p)
 	const struct oom_plan *plan = t->plan;
 	const bool adapters = plan->lora_r > 0;
 
-	p->trainable = adapters ? (p->flags & OOM_P_LORA) != 0 : !(p->flags & (OOM_P_FROZEN | OOM_P_NF4));
+	p->trainable = adapters ? (p->flags & OOM_P_LORA) != 0 :
+				  !(p->flags & (OOM_P_FROZEN | OOM_P_NF4));
 	if (p->flags & OOM_P_LORA) {
-		/* peft.get_peft_model, autocast_adapter_dtype=True: 16-bit adapters are kept in fp32 */
+		/* peft.get_peft_model, autocast_adapter_dtype=True: 16-bit adapters are kept in
+		 * fp32 */
 		p->dt = OOM_F32;
 		return;
 	}
@@ -39,7 +41,8 @@ void oom_param_policy(const struct oom_tape *t, struct oom_param *p)
 	if (p->flags & OOM_P_NF4)
 		p->dt = OOM_U8;
 	else if (plan->qlora && plan->kbit_prepare)
-		p->dt = OOM_F32;                /* peft.prepare_model_for_kbit_training casts what is not 4-bit */
+		/* peft.prepare_model_for_kbit_training casts what is not 4-bit */
+		p->dt = OOM_F32;
 	if (plan->qlora && plan->kbit_prepare)
 		p->trainable = (p->flags & OOM_P_LORA) != 0;
 }
@@ -47,8 +50,9 @@ void oom_param_policy(const struct oom_tape *t, struct oom_param *p)
 /* ---- products ---- */
 
 /* mm/addmm on operands already in their computing type. */
-static struct oom_val product(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w,
-			      struct oom_val bias, struct oom_dim out, uint64_t in)
+static struct oom_val product(struct oom_tape *t, const char *name, struct oom_val x,
+			      struct oom_val w, struct oom_val bias, struct oom_dim out,
+			      uint64_t in)
 {
 	const bool rg = wants_grad(t, x) || w.rg || bias.rg;
 	const uint64_t rows = in ? x.width / in : 1;
@@ -65,7 +69,8 @@ static struct oom_val product(struct oom_tape *t, const char *name, struct oom_v
 		if (wants_grad(t, x))
 			oom_node_save(t, n, w);
 	}
-	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * rows, out.text}, (enum oom_dtype)x.dt);
+	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * rows, out.text},
+		    (enum oom_dtype)x.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
 	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
@@ -75,8 +80,8 @@ static struct oom_val product(struct oom_tape *t, const char *name, struct oom_v
 	return y;
 }
 
-struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w,
-				   struct oom_val bias, struct oom_dim out)
+struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x,
+				   struct oom_val w, struct oom_val bias, struct oom_dim out)
 {
 	const uint64_t in = out.n ? w.width / out.n : 0;
 
@@ -84,22 +89,26 @@ struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct 
 	w = oom_amp_cast(t, w);
 	if (!oom_is_none(bias))
 		bias = oom_amp_cast(t, bias);
-	if (x.perm)                             /* a transposed view is copied before it is folded into two dimensions */
+	/* a transposed view is copied before it is folded into two dimensions */
+	if (x.perm)
 		x = oom_op_copy(t, "clone", x);
 	return product(t, name, x, w, bias, out, in);
 }
 
-/* bitsandbytes MatMul4Bit: the weight is dequantised to bf16 for one product and again in backward; its absmax is
- * dequantised first when it is quantised itself (bitsandbytes/functional.py dequantize_4bit). */
-static struct oom_val nf4_linear(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w,
-				 struct oom_val bias, uint64_t in, struct oom_dim out)
+/* bitsandbytes MatMul4Bit: the weight is dequantised to bf16 for one product and again in backward;
+ * its absmax is dequantised first when it is quantised itself (bitsandbytes/functional.py
+ * dequantize_4bit). */
+static struct oom_val nf4_linear(struct oom_tape *t, const char *name, struct oom_val x,
+				 struct oom_val w, struct oom_val bias, uint64_t in,
+				 struct oom_dim out)
 {
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	struct oom_val y, dq, given = oom_share(t, x);
 	const bool rg = wants_grad(t, x) || bias.rg;
 	int32_t n = -1;
 
-	/* Linear4bit computes in its compute type and returns the input's (bnb/nn/modules.py); its caller holds the input */
+	/* Linear4bit computes in its compute type and returns the input's (bnb/nn/modules.py);
+	 * its caller holds the input */
 	if (x.dt != OOM_DT_BF16)
 		x = oom_op_cast(t, x, OOM_DT_BF16);
 	if (!oom_is_none(bias))
@@ -110,12 +119,14 @@ static struct oom_val nf4_linear(struct oom_tape *t, const char *name, struct oo
 		oom_node_edge(t, n, bias);
 		if (n >= 0)
 			t->nodes[n].aux_width = in * out.n;
-		/* ctx.save_for_backward is skipped for the weight: it is kept by reference (ctx.tensors) */
+		/* ctx.save_for_backward is skipped for the weight: it is kept by reference
+		 * (ctx.tensors) */
 	}
 	if (t->plan->double_quant)
 		oom_scratch(t, "absmax", OOM_MONO_ONE, (in * out.n + 63) / 64, OOM_F32);
 	dq = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, in * out.n, OOM_DT_BF16);
-	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * (x.width / in), out.text}, OOM_DT_BF16);
+	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * (x.width / in), out.text},
+		    OOM_DT_BF16);
 	oom_drop(t, dq);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
@@ -140,15 +151,17 @@ static bool word_in(const char *list, const char *word)
 	return false;
 }
 
-/* PEFT matches the last word of the module's name; all-linear takes every linear layer but the one that
- * get_output_embeddings() names, which classifiers do not have: without a task type their head is adapted too
- * (peft/tuners/tuners_utils.py _maybe_include_all_linear_layers). */
+/* PEFT matches the last word of the module's name; all-linear takes every linear layer but the one
+ * that get_output_embeddings() names, which classifiers do not have: without a task type their head
+ * is adapted too (peft/tuners/tuners_utils.py _maybe_include_all_linear_layers). */
 bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags)
 {
-	const bool classifier = t->arch->task == OOM_TASK_SEQ_CLS || t->arch->task == OOM_TASK_IMAGE_CLS;
+	const bool classifier = t->arch->task == OOM_TASK_SEQ_CLS ||
+				t->arch->task == OOM_TASK_IMAGE_CLS;
 	const bool all = !strcmp(t->plan->lora_targets, "all-linear");
 
-	if (!t->plan->lora_r || flags & OOM_NO_LORA || (flags & OOM_IS_HEAD && !(all && classifier)))
+	if (!t->plan->lora_r || flags & OOM_NO_LORA ||
+	    (flags & OOM_IS_HEAD && !(all && classifier)))
 		return false;
 	if (oom_lora_translated(t, name))
 		return false;
@@ -157,8 +170,10 @@ bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags)
 	return word_in(t->plan->lora_targets, name);
 }
 
-/* result + B(A(dropout(x))) * scaling, then back to the result's type (peft/tuners/lora/layer.py Linear.forward). */
-static struct oom_val lora(struct oom_tape *t, struct oom_val x, struct oom_val y, const struct oom_linear *l)
+/* result + B(A(dropout(x))) * scaling, then back to the result's type (peft/tuners/lora/layer.py
+ * Linear.forward). */
+static struct oom_val lora(struct oom_tape *t, struct oom_val x, struct oom_val y,
+			   const struct oom_linear *l)
 {
 	const struct oom_dim r = {(uint64_t)t->plan->lora_r, "lora_r"};
 	const enum oom_dtype dt = (enum oom_dtype)y.dt;
@@ -179,24 +194,31 @@ static struct oom_val lora(struct oom_tape *t, struct oom_val x, struct oom_val 
 	return y;
 }
 
-bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name, uint64_t in, struct oom_dim out, unsigned flags)
+bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name, uint64_t in,
+		     struct oom_dim out, unsigned flags)
 {
 	const bool nf4 = t->plan->qlora && !(flags & (OOM_IS_HEAD | OOM_NO_QUANT));
 	const char *scope = t->scope;
 
 	*l = (struct oom_linear){.name = name, .in = in, .out = out, .flags = flags, .bias = oom_none(), .a = oom_none(), .b = oom_none()};
 	if (!in || !out.n) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s would be a layer of %llu x %llu: check heads and sizes", name,
-					  (unsigned long long)out.n, (unsigned long long)in);
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s would be a layer of %llu x %llu: check heads and "
+					  "sizes",
+					  name, (unsigned long long)out.n, (unsigned long long)in);
 		return false;
 	}
 	t->scope = name;
-	l->w = oom_param(t, "weight", out.n, in, OOM_P_LINEAR | (flags & OOM_IS_HEAD ? OOM_P_HEAD : 0) | (nf4 ? OOM_P_NF4 : 0));
+	l->w = oom_param(t, "weight", out.n, in,
+			 OOM_P_LINEAR | (flags & OOM_IS_HEAD ? OOM_P_HEAD : 0) |
+				 (nf4 ? OOM_P_NF4 : 0));
 	if (flags & OOM_BIAS)
 		l->bias = oom_param(t, "bias", 0, out.n, 0);
 	if (oom_lora_adapts(t, name, flags)) {
-		l->a = oom_param(t, "lora_A.weight", (uint64_t)t->plan->lora_r, in, OOM_P_LORA | OOM_P_LINEAR);
-		l->b = oom_param(t, "lora_B.weight", out.n, (uint64_t)t->plan->lora_r, OOM_P_LORA | OOM_P_LINEAR);
+		l->a = oom_param(t, "lora_A.weight", (uint64_t)t->plan->lora_r, in,
+				 OOM_P_LORA | OOM_P_LINEAR);
+		l->b = oom_param(t, "lora_B.weight", out.n, (uint64_t)t->plan->lora_r,
+				 OOM_P_LORA | OOM_P_LINEAR);
 	}
 	t->scope = scope;
 	return true;
@@ -204,7 +226,8 @@ bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name,
 
 struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x)
 {
-	const bool nf4 = t->plan->qlora && !(l->flags & (OOM_IS_HEAD | OOM_NO_QUANT)), lo = !oom_is_none(l->a);
+	const bool nf4 = t->plan->qlora && !(l->flags & (OOM_IS_HEAD | OOM_NO_QUANT)),
+		   lo = !oom_is_none(l->a);
 	struct oom_val w = l->w, bias = l->bias, y, lx = oom_none();
 	const char *scope = t->scope;
 
@@ -215,7 +238,9 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 		y = nf4_linear(t, l->name, x, w, bias, l->in, l->out);
 	} else {
 		x = oom_amp_cast(t, x);
-		w = t->amp && l->flags & OOM_NOT_LEAF ? oom_op_cast(t, w, (enum oom_dtype)t->amp_dt) : oom_amp_cast(t, w);
+		w = t->amp && l->flags & OOM_NOT_LEAF ?
+			    oom_op_cast(t, w, (enum oom_dtype)t->amp_dt) :
+			    oom_amp_cast(t, w);
 		if (!oom_is_none(bias))
 			bias = oom_amp_cast(t, bias);
 		if (x.perm)
@@ -228,15 +253,16 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 	return y;
 }
 
-struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in, struct oom_dim out,
-				unsigned flags)
+struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in,
+				struct oom_dim out, unsigned flags)
 {
 	struct oom_linear l;
 
 	return oom_linear_open(t, &l, name, in, out, flags) ? oom_linear_run(t, &l, x) : x;
 }
 
-void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, unsigned flags)
+void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
+		       unsigned flags)
 {
 	const bool nf4 = t->plan->qlora && !(flags & (OOM_IS_HEAD | OOM_NO_QUANT));
 	const uint64_t r = (uint64_t)t->plan->lora_r;
@@ -253,7 +279,8 @@ void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64
 	t->scope = scope;
 }
 
-struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_val x, struct oom_dim out, unsigned flags)
+struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_val x,
+			     struct oom_dim out, unsigned flags)
 {
 	return oom_op_linear_in(t, name, x, x.width, out, flags);
 }
@@ -268,8 +295,8 @@ static int degree(const struct oom_tape *t, uint16_t mono)
 	return n;
 }
 
-struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a, struct oom_val b, uint16_t mono,
-			  struct oom_dim width, uint64_t inner)
+struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a, struct oom_val b,
+			  uint16_t mono, struct oom_dim width, uint64_t inner)
 {
 	const uint16_t ma = a.mono, mb = b.mono;
 	bool rg;
@@ -278,7 +305,8 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 
 	a = oom_amp_cast(t, a);
 	b = oom_amp_cast(t, b);
-	/* matmul folds batch and heads into one dimension; a transposed view cannot be folded and is copied */
+	/* matmul folds batch and heads into one dimension; a transposed view cannot be folded
+	 * and is copied */
 	if (a.perm)
 		a = oom_op_copy(t, "clone", a);
 	if (b.perm)
@@ -296,10 +324,12 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 	y = oom_new(t, name, mono, width, (enum oom_dtype)a.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
-	/* (n x m x k) (n x k x l): the operands' lengths over the result's are n k^2.  A sum over a length grows with it: `inner` is
-	 * that of the recording only */
+	/* (n x m x k) (n x k x l): the operands' lengths over the result's are n k^2.  A sum over a
+	 * length grows with it: `inner` is that of the recording only */
 	if (degree(t, ma) + degree(t, mb) >= degree(t, mono) + 2)
-		t->flops_attn[degree(t, ma) > degree(t, mono) ? ma : oom_mono_mul(t, mono, t->m_s)] += 2.0 * (double)width.n * t->mult;
+		t->flops_attn[degree(t, ma) > degree(t, mono) ? ma :
+								oom_mono_mul(t, mono, t->m_s)] +=
+			2.0 * (double)width.n * t->mult;
 	else
 		t->flops_attn[mono] += 2.0 * (double)width.n * (double)inner * t->mult;
 	oom_done(t, a);
@@ -307,8 +337,9 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 	return y;
 }
 
-struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w, struct oom_val offs,
-				 uint64_t in, struct oom_dim out)
+struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x,
+				 struct oom_val w, struct oom_val offs, uint64_t in,
+				 struct oom_dim out)
 {
 	bool rg;
 	struct oom_val y;
@@ -327,7 +358,8 @@ struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oo
 		if (!oom_is_none(offs))
 			oom_node_save(t, n, offs);
 	}
-	y = oom_new(t, name, x.mono, (struct oom_dim){x.width / in * out.n, out.text}, (enum oom_dtype)x.dt);
+	y = oom_new(t, name, x.mono, (struct oom_dim){x.width / in * out.n, out.text},
+		    (enum oom_dtype)x.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
 	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
@@ -337,8 +369,8 @@ struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oo
 	return y;
 }
 
-struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows, uint64_t cols,
-			   bool has_bias, uint16_t mono, struct oom_dim width)
+struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
+			   uint64_t cols, bool has_bias, uint16_t mono, struct oom_dim width)
 {
 	const char *scope = t->scope;
 	struct oom_val w, bias = oom_none(), y;

@@ -1,5 +1,5 @@
-/* Operations of recurrences and chunked scans written in Python: outer products, padding, writes into a part, and
- * loops whose turns grow with the sequence. */
+/* Operations of recurrences and chunked scans written in Python: outer products, padding, writes
+ * into a part, and loops whose turns grow with the sequence. */
 #include "mixers.h"
 
 static bool wants_grad(const struct oom_tape *t, struct oom_val a)
@@ -7,7 +7,8 @@ static bool wants_grad(const struct oom_tape *t, struct oom_val a)
 	return t->grad && a.rg;
 }
 
-struct oom_val oom_op_mul_into(struct oom_tape *t, struct oom_val a, struct oom_val b, uint16_t mono, struct oom_dim width)
+struct oom_val oom_op_mul_into(struct oom_tape *t, struct oom_val a, struct oom_val b,
+			       uint16_t mono, struct oom_dim width)
 {
 	const bool rg = wants_grad(t, a) || wants_grad(t, b);
 	struct oom_val y;
@@ -30,7 +31,8 @@ struct oom_val oom_op_mul_into(struct oom_tape *t, struct oom_val a, struct oom_
 	return y;
 }
 
-/* constant_pad_nd copies even when nothing is added, and so does its derivative (aten/src/ATen/native/PadNd.cpp). */
+/* constant_pad_nd copies even when nothing is added, and so does its derivative
+ * (aten/src/ATen/native/PadNd.cpp). */
 struct oom_val oom_op_pad(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
 {
 	return oom_op_expand_copy(t, x, mono, width);
@@ -49,7 +51,8 @@ struct oom_val oom_op_set(struct oom_tape *t, struct oom_val x, struct oom_val p
 	return x;
 }
 
-struct oom_val oom_op_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c, struct oom_dim width)
+struct oom_val oom_op_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c,
+			   struct oom_dim width)
 {
 	const struct oom_val x[3] = {a, b, c};
 	const bool rg = wants_grad(t, a) || wants_grad(t, b) || wants_grad(t, c);
@@ -86,7 +89,8 @@ struct oom_val oom_op_tril(struct oom_tape *t, struct oom_val x)
 	return y;
 }
 
-struct oom_val oom_op_sum_wide(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+struct oom_val oom_op_sum_wide(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			       struct oom_dim width)
 {
 	const bool rg = wants_grad(t, x);
 	struct oom_val y;
@@ -118,8 +122,8 @@ struct oom_loop oom_loop_over(struct oom_tape *t, uint32_t chunk)
 	return l;
 }
 
-struct oom_val oom_loop_carry(struct oom_tape *t, const struct oom_loop *l, int turn, struct oom_val x, struct oom_dim width,
-			      enum oom_dtype dt)
+struct oom_val oom_loop_carry(struct oom_tape *t, const struct oom_loop *l, int turn,
+			      struct oom_val x, struct oom_dim width, enum oom_dtype dt)
 {
 	int32_t n;
 	struct oom_val rest;
@@ -129,7 +133,8 @@ struct oom_val oom_loop_carry(struct oom_tape *t, const struct oom_loop *l, int 
 	n = oom_node(t, OOM_NODE_PASS, "turns before");
 	oom_node_edge(t, n, x);
 	/* a checkpointed forward pass packs what it saves away at once */
-	rest = oom_new(t, "turns before", l->rest, t->packing ? (struct oom_dim){1, NULL} : width, dt);
+	rest = oom_new(t, "turns before", l->rest, t->packing ? (struct oom_dim){1, NULL} : width,
+		       dt);
 	oom_node_save(t, n, rest);
 	oom_drop(t, rest);
 	return oom_node_out(t, n, 0, x);

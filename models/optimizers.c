@@ -1,7 +1,7 @@
 /* Optimizers: the state each keeps for a tensor and the temporaries of its step.
  *
- * Unit: bytes, one tensor at a time; `rounded` collects allocator blocks (multiples of 512).  Not counted: scalars on
- * the host.  Sources stand in each entry. */
+ * Unit: bytes, one tensor at a time; `rounded` collects allocator blocks (multiples of 512).  Not
+ * counted: scalars on the host.  Sources stand in each entry. */
 #include "optimizers.h"
 
 #include <string.h>
@@ -36,8 +36,9 @@ static uint64_t fp32(const struct oom_param *p, uint64_t *r, int k)
 	return sum;
 }
 
-/* bitsandbytes: 8-bit states with an fp32 absmax per 256 elements from 4096 elements on; fp32 below; paged states of
- * 100 000 elements and more live in managed memory, their absmax on the device (bitsandbytes/optim/optimizer.py). */
+/* bitsandbytes: 8-bit states with an fp32 absmax per 256 elements from 4096 elements on; fp32
+ * below; paged states of 100 000 elements and more live in managed memory, their absmax on the
+ * device (bitsandbytes/optim/optimizer.py). */
 static uint64_t eight_bit(const struct oom_param *p, uint64_t *r, int k, bool paged, bool emb32)
 {
 	uint64_t sum = 0;
@@ -58,21 +59,41 @@ static uint64_t st_same1(const struct oom_param *p, uint64_t *r) { return same(p
 static uint64_t st_same2(const struct oom_param *p, uint64_t *r) { return same(p, r, 2); }
 static uint64_t st_same3(const struct oom_param *p, uint64_t *r) { return same(p, r, 3); }
 static uint64_t st_same4(const struct oom_param *p, uint64_t *r) { return same(p, r, 4); }
-static uint64_t st_fused(const struct oom_param *p, uint64_t *r) { return same(p, r, 2) + put(4, r); }
+static uint64_t st_fused(const struct oom_param *p, uint64_t *r)
+{
+	return same(p, r, 2) + put(4, r);
+}
 static uint64_t st_fp32_1(const struct oom_param *p, uint64_t *r) { return fp32(p, r, 1); }
 static uint64_t st_fp32_2(const struct oom_param *p, uint64_t *r) { return fp32(p, r, 2); }
-static uint64_t st_8bit(const struct oom_param *p, uint64_t *r) { return eight_bit(p, r, 2, false, false); }
-static uint64_t st_8bit_emb(const struct oom_param *p, uint64_t *r) { return eight_bit(p, r, 2, false, true); }
-static uint64_t st_paged(const struct oom_param *p, uint64_t *r) { return eight_bit(p, r, 2, true, false); }
-static uint64_t st_lion8(const struct oom_param *p, uint64_t *r) { return eight_bit(p, r, 1, false, false); }
-static uint64_t st_paged32(const struct oom_param *p, uint64_t *r) { return p->elems >= 100000 ? 0 : fp32(p, r, 2); }
+static uint64_t st_8bit(const struct oom_param *p, uint64_t *r)
+{
+	return eight_bit(p, r, 2, false, false);
+}
+static uint64_t st_8bit_emb(const struct oom_param *p, uint64_t *r)
+{
+	return eight_bit(p, r, 2, false, true);
+}
+static uint64_t st_paged(const struct oom_param *p, uint64_t *r)
+{
+	return eight_bit(p, r, 2, true, false);
+}
+static uint64_t st_lion8(const struct oom_param *p, uint64_t *r)
+{
+	return eight_bit(p, r, 1, false, false);
+}
+static uint64_t st_paged32(const struct oom_param *p, uint64_t *r)
+{
+	return p->elems >= 100000 ? 0 : fp32(p, r, 2);
+}
 
-/* Row and column moments of a matrix, a full one of a vector; the update's RMS is a device scalar. */
+/* Row and column moments of a matrix, a full one of a vector; the update's RMS is a device
+ * scalar. */
 static uint64_t st_adafactor(const struct oom_param *p, uint64_t *r)
 {
 	if (!p->rows)
 		return put(p->elems * 4, r) + put(4, r);
-	return put(p->elems / p->cols * 4, r) + put(p->elems / (p->mid ? p->mid : p->rows) * 4, r) + put(4, r);
+	return put(p->elems / p->cols * 4, r) + put(p->elems / (p->mid ? p->mid : p->rows) * 4, r) +
+	       put(4, r);
 }
 
 /* CAME: momentum and two factored pairs (arXiv:2307.02047). */
@@ -96,23 +117,32 @@ static uint64_t st_mini(const struct oom_param *p, uint64_t *r)
 /* GaLore, rank 128: moments in the projected space and the projector (arXiv:2403.03507). */
 static uint64_t galore(const struct oom_param *p, uint64_t *r, uint64_t rank, bool projector)
 {
-	const uint64_t m = p->rows < p->cols ? p->rows : p->cols, n = p->rows < p->cols ? p->cols : p->rows;
+	const uint64_t m = p->rows < p->cols ? p->rows : p->cols,
+		       n = p->rows < p->cols ? p->cols : p->rows;
 
 	if (!p->rows || !(p->flags & OOM_P_LINEAR) || p->flags & OOM_P_HEAD || m <= rank)
 		return same(p, r, 2);
 	return put(rank * n * 4, r) + put(rank * n * 4, r) + (projector ? put(m * rank * 4, r) : 0);
 }
-static uint64_t st_galore(const struct oom_param *p, uint64_t *r) { return galore(p, r, 128, true); }
-static uint64_t st_apollo(const struct oom_param *p, uint64_t *r) { return galore(p, r, 256, false); }
+static uint64_t st_galore(const struct oom_param *p, uint64_t *r)
+{
+	return galore(p, r, 128, true);
+}
+static uint64_t st_apollo(const struct oom_param *p, uint64_t *r)
+{
+	return galore(p, r, 256, false);
+}
 
 /* Muon keeps momentum for hidden matrices; embeddings, head and vectors stay with AdamW. */
 static uint64_t st_muon(const struct oom_param *p, uint64_t *r)
 {
-	return p->rows && p->flags & OOM_P_LINEAR && !(p->flags & OOM_P_HEAD) ? same(p, r, 1) : same(p, r, 2);
+	return p->rows && p->flags & OOM_P_LINEAR && !(p->flags & OOM_P_HEAD) ? same(p, r, 1) :
+										same(p, r, 2);
 }
 
-/* Shampoo: two preconditioners and their inverse roots a matrix, plus momentum; blocks of at most 8192 (a guess at the
- * usual block size).  SOAP: moments plus L, R and their eigenvectors (arXiv:2409.11321), sides above 10 000 skipped. */
+/* Shampoo: two preconditioners and their inverse roots a matrix, plus momentum; blocks of at most
+ * 8192 (a guess at the usual block size).  SOAP: moments plus L, R and their eigenvectors
+ * (arXiv:2409.11321), sides above 10 000 skipped. */
 static uint64_t st_shampoo(const struct oom_param *p, uint64_t *r)
 {
 	uint64_t sum = fp32(p, r, 1), m = p->rows, n = p->cols;
@@ -133,12 +163,14 @@ static uint64_t st_soap(const struct oom_param *p, uint64_t *r)
 		sum += put((uint64_t)p->cols * p->cols * 8, r);
 	return sum;
 }
-/* torchao 4-bit Adam: two 4-bit states, an fp32 scale per 128 elements; vectors below 4096 elements stay fp32. */
+/* torchao 4-bit Adam: two 4-bit states, an fp32 scale per 128 elements; vectors below 4096
+ * elements stay fp32. */
 static uint64_t st_4bit(const struct oom_param *p, uint64_t *r)
 {
 	if (p->elems < 4096)
 		return fp32(p, r, 2);
-	return put(p->elems / 2, r) + put(p->elems / 2, r) + put(p->elems / 128 * 4, r) + put(p->elems / 128 * 4, r);
+	return put(p->elems / 2, r) + put(p->elems / 2, r) + put(p->elems / 128 * 4, r) +
+	       put(p->elems / 128 * 4, r);
 }
 
 /* ---- step temporaries ---- */
@@ -155,7 +187,8 @@ static bool stepped(const struct oom_param *p)
 	return p->trainable && p->grad >= 0;
 }
 
-/* foreach AdamW: torch._foreach_sqrt(exp_avg_sqs) is a list as large as one state (torch/optim/adam.py). */
+/* foreach AdamW: torch._foreach_sqrt(exp_avg_sqs) is a list as large as one state
+ * (torch/optim/adam.py). */
 static void t_foreach(const struct oom_param *p, size_t n, uint64_t state, uint64_t out[2])
 {
 	uint64_t one = 0;
@@ -163,12 +196,14 @@ static void t_foreach(const struct oom_param *p, size_t n, uint64_t state, uint6
 	(void)state;
 	for (size_t i = 0; i < n; i++)
 		if (stepped(&p[i]))
-			one += block(p[i].elems * oom_dtype_bytes((enum oom_dtype)p[i].dt)) * p[i].count;
+			one += block(p[i].elems * oom_dtype_bytes((enum oom_dtype)p[i].dt)) *
+			       p[i].count;
 	out[0] = out[1] = one;
 }
 
-/* transformers' Adafactor: per tensor an fp32 gradient and an fp32 weight (16-bit ones are converted), grad^2 and
- * grad^2 + eps, while the previous tensor's update is still referenced (transformers/optimization.py). */
+/* transformers' Adafactor: per tensor an fp32 gradient and an fp32 weight (16-bit ones are
+ * converted), grad^2 and grad^2 + eps, while the previous tensor's update is still referenced
+ * (transformers/optimization.py). */
 static void t_adafactor(const struct oom_param *p, size_t n, uint64_t state, uint64_t out[2])
 {
 	uint64_t prev = 0, best = 0;
@@ -186,7 +221,8 @@ static void t_adafactor(const struct oom_param *p, size_t n, uint64_t state, uin
 	out[0] = out[1] = best;
 }
 
-/* Newton-Schulz on one matrix at a time: about four bf16 copies of the largest (formulas: a guess). */
+/* Newton-Schulz on one matrix at a time: about four bf16 copies of the largest (formulas: a
+ * guess). */
 static void t_muon(const struct oom_param *p, size_t n, uint64_t state, uint64_t out[2])
 {
 	uint64_t best = 0;
@@ -241,7 +277,8 @@ static const struct oom_optimizer table[] = {
 	{{"none", "no optimizer step", "-", OOM_SCIENCE}, "", st_none, t_none, 0},
 };
 
-_Static_assert(sizeof(table) / sizeof(table[0]) <= OOM_MAX_OPTIMIZERS, "struct program keeps sums for each");
+_Static_assert(sizeof(table) / sizeof(table[0]) <= OOM_MAX_OPTIMIZERS,
+	       "struct program keeps sums for each");
 
 const struct oom_optimizer *oom_optimizer_at(size_t i)
 {

@@ -13,7 +13,8 @@ struct oom_optimizer {
 	const char *setting;            /* HF TrainingArguments optim= */
 	/* Bytes of state of one trainable tensor; adds the rounded blocks to *rounded. */
 	uint64_t (*state)(const struct oom_param *p, uint64_t *rounded);
-	/* Highest temporary above grads + state during the first and the later steps (rounded bytes). */
+	/* Highest temporary above grads + state during the first and the later steps (rounded
+	 * bytes). */
 	void (*temps)(const struct oom_param *p, size_t n, uint64_t state_rounded, uint64_t out[2]);
 	uint8_t slots;                  /* states a parameter, for replays */
 };

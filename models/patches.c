@@ -7,14 +7,16 @@ void oom_drop_all(struct oom_tape *t, const struct oom_val *x, int n)
 		oom_drop(t, x[i]);
 }
 
-struct oom_val oom_project_heads(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool bias, uint64_t heads)
+struct oom_val oom_project_heads(struct oom_tape *t, const char *name, struct oom_val x,
+				 uint64_t width, bool bias, uint64_t heads)
 {
 	x = oom_op_linear(t, name, x, (struct oom_dim){width, "channels"}, bias ? OOM_BIAS : 0);
-	return heads == 1 ? x : oom_op_heads(t, x);     /* a single head's transpose moves nothing */
+	/* a single head's transpose moves nothing */
+	return heads == 1 ? x : oom_op_heads(t, x);
 }
 
-struct oom_attn oom_attn_over(struct oom_tape *t, const struct oom_arch *a, uint64_t heads, uint64_t width, uint64_t queries,
-			      uint64_t keys)
+struct oom_attn oom_attn_over(struct oom_tape *t, const struct oom_arch *a, uint64_t heads,
+			      uint64_t width, uint64_t queries, uint64_t keys)
 {
 	struct oom_attn at = oom_attn_of(t, a);
 
@@ -29,20 +31,22 @@ struct oom_attn oom_attn_over(struct oom_tape *t, const struct oom_arch *a, uint
 	return at;
 }
 
-struct oom_val oom_written_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val q, struct oom_val k,
-				     struct oom_val v, const struct oom_val bias[2], struct oom_val *held)
+struct oom_val oom_written_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
+				     struct oom_val k, struct oom_val v,
+				     const struct oom_val bias[2], struct oom_val *held)
 {
 	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
 	struct oom_val w, p, y, local[5];
 
-	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), scores, (struct oom_dim){a->heads, "n_heads"}, a->d);
+	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), scores,
+		       (struct oom_dim){a->heads, "n_heads"}, a->d);
 	w = oom_op_unary(t, OOM_SCALE, w);
 	for (int i = 0; bias && i < 2; i++)
 		if (!oom_is_none(bias[i]))
 			w = oom_op_add(t, w, oom_keep(bias[i]));
 	p = oom_op_dropout(t, oom_op_softmax(t, oom_keep(w), false), a->dropout);
-	y = oom_op_bmm(t, "attention", oom_keep(p), oom_keep(v), a->mq, (struct oom_dim){a->heads * a->dv, "channels"},
-		       oom_mono_now(t, a->sk));
+	y = oom_op_bmm(t, "attention", oom_keep(p), oom_keep(v), a->mq,
+		       (struct oom_dim){a->heads * a->dv, "channels"}, oom_mono_now(t, a->sk));
 	y.perm = a->heads == 1;
 	y = oom_op_merge_heads(t, y);
 	local[0] = q;
@@ -60,14 +64,16 @@ struct oom_val oom_written_attention(struct oom_tape *t, const struct oom_attn *
 
 struct oom_val oom_param_tokens(struct oom_tape *t, const char *name, uint64_t n, uint64_t width)
 {
-	struct oom_val x = oom_param(t, name, n, width, 0);     /* [1, n, width]: factored optimizers see n x width */
+	/* [1, n, width]: factored optimizers see n x width */
+	struct oom_val x = oom_param(t, name, n, width, 0);
 
 	x.mono = oom_length_of(t, n);
 	x.width = width;
 	return x;
 }
 
-struct oom_val oom_vector_norm(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+struct oom_val oom_vector_norm(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			       struct oom_dim width)
 {
 	const bool rg = t->grad && x.rg;
 	struct oom_val y;
@@ -90,7 +96,8 @@ struct oom_val oom_vector_norm(struct oom_tape *t, struct oom_val x, uint16_t mo
 
 struct oom_val oom_normalize(struct oom_tape *t, struct oom_val x, uint64_t groups)
 {
-	struct oom_val n = oom_vector_norm(t, oom_keep(x), x.mono, (struct oom_dim){groups, NULL}), y;
+	struct oom_val n = oom_vector_norm(t, oom_keep(x), x.mono, (struct oom_dim){groups, NULL}),
+		       y;
 
 	n = oom_op_unary(t, OOM_CLAMP, n);
 	y = oom_op_div(t, oom_keep(x), n);
@@ -98,7 +105,8 @@ struct oom_val oom_normalize(struct oom_tape *t, struct oom_val x, uint64_t grou
 	return y;
 }
 
-struct oom_val oom_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c, uint16_t mono, struct oom_dim width)
+struct oom_val oom_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c,
+			uint16_t mono, struct oom_dim width)
 {
 	const bool rg = t->grad && (a.rg || b.rg || c.rg);
 	struct oom_val y;
@@ -119,7 +127,9 @@ struct oom_val oom_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, 
 	return y;
 }
 
-struct oom_map oom_tokens_map(struct oom_tape *t, struct oom_val x, uint64_t c, uint64_t h, uint64_t w)
+struct oom_map oom_tokens_map(struct oom_tape *t, struct oom_val x, uint64_t c, uint64_t h,
+			      uint64_t w)
 {
-	return (struct oom_map){oom_op_view(t, x, t->m_b, (struct oom_dim){c * h * w, NULL}), c, h, w};
+	return (struct oom_map){oom_op_view(t, x, t->m_b, (struct oom_dim){c * h * w, NULL}), c, h,
+				w};
 }

@@ -23,13 +23,16 @@ struct program {
 	bool touched;                           /* ever recorded in */
 	uint64_t used;                          /* for least-recently-used replacement */
 	uint32_t evaluations;                   /* since it was recorded */
-	uint64_t span_of[3];                    /* batch, sequence and target length the spans below were walked at */
+	/* batch, sequence and target length the spans below were walked at */
+	uint64_t span_of[3];
 	struct oom_span span[OOM_PASSES];
 	bool spanned;
 	struct oom_compiled fast;               /* made once it has proved to be worth it */
 	/* sums over parameters, fixed by the structure */
-	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, layer, root, head;
-	struct oom_state_sums state[OOM_MAX_OPTIMIZERS];        /* by optimizer, filled when first asked for */
+	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, layer, root,
+		head;
+	/* by optimizer, filled when first asked for */
+	struct oom_state_sums state[OOM_MAX_OPTIMIZERS];
 };
 
 struct oom_evaluator {
@@ -38,24 +41,26 @@ struct oom_evaluator {
 	int last;                               /* slot answered from last */
 	uint64_t *size;
 	size_t cap_size;
-	struct oom_node *nodes;                 /* the graph's memory, lent to the tape being recorded */
+	/* the graph's memory, lent to the tape being recorded */
+	struct oom_node *nodes;
 	size_t cap_nodes;
 	struct oom_tape full;                   /* every layer recorded, for replays */
 	struct oom_replay replay;
 };
 
-enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model *m, const struct oom_plan *p,
-				struct program **out, struct oom_error *err);
+enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model *m,
+				const struct oom_plan *p, struct program **out,
+				struct oom_error *err);
 /* Rounded bytes of every row at this batch, into ev->size. */
-enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt,
-			      struct oom_error *err);
+enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t, uint64_t b,
+			      uint64_t s, uint64_t tgt, struct oom_error *err);
 
 /* Fills out->bucket, peak_op and peak_module for out->peak_phase and overall_peak. */
-void oom_compose(const struct program *g, const struct oom_plan *p, const uint64_t *size, struct oom_eval *out, uint64_t inputs,
-		 const struct oom_states *states);
+void oom_compose(const struct program *g, const struct oom_plan *p, const uint64_t *size,
+		 struct oom_eval *out, uint64_t inputs, const struct oom_states *states);
 
-/* Where the bytes of a row of this name and kind were read: PyTorch's or the library's own file; fallback when the
- * operation is the family's own. */
+/* Where the bytes of a row of this name and kind were read: PyTorch's or the library's own file;
+ * fallback when the operation is the family's own. */
 const char *oom_row_source(const char *name, enum oom_cat cat, const char *fallback);
 
 #endif

@@ -1,18 +1,23 @@
-/* Mamba's mixer in the form PyTorch runs without the mamba_ssm and causal_conv1d kernels: [b, d_inner, s, d_state] laid
- * out a few times, then a loop over the tokens that carries [b, d_inner, d_state].
- * Reference: Gu and Dao 2023, arXiv:2312.00752; transformers 5.12, models/{mamba,falcon_mamba,jamba,zamba}/modeling_*.py,
- * slow_forward.  Names in comments are that function's. */
+/* Mamba's mixer in the form PyTorch runs without the mamba_ssm and causal_conv1d kernels: [b,
+ * d_inner, s, d_state] laid out a few times, then a loop over the tokens that carries [b, d_inner,
+ * d_state]. Reference: Gu and Dao 2023, arXiv:2312.00752; transformers 5.12,
+ * models/{mamba,falcon_mamba,jamba,zamba}/modeling_*.py, slow_forward.  Names in comments are
+ * that function's. */
 #include "mixers.h"
 
 bool oom_selective_check(struct oom_reader *r, const struct oom_selective *m)
 {
 	if (r->status)
 		return false;
-	if (!m->inner || !m->d_state || !m->rank || !m->kernel || !m->heads || m->inner % m->heads || m->inner > UINT32_MAX ||
-	    m->d_state > 1u << 24 || m->rank > UINT32_MAX || m->kernel > 1u << 20 || (m->inner * m->d_state) >> 40) {
-		oom_read_fail(r, "a scan of %llu channels in %llu heads with %llu states, rank %llu and kernel %llu is out of range",
-			      (unsigned long long)m->inner, (unsigned long long)m->heads, (unsigned long long)m->d_state,
-			      (unsigned long long)m->rank, (unsigned long long)m->kernel);
+	if (!m->inner || !m->d_state || !m->rank || !m->kernel || !m->heads ||
+	    m->inner % m->heads || m->inner > UINT32_MAX || m->d_state > 1u << 24 ||
+	    m->rank > UINT32_MAX || m->kernel > 1u << 20 || (m->inner * m->d_state) >> 40) {
+		oom_read_fail(r,
+			      "a scan of %llu channels in %llu heads with %llu states, rank %llu "
+			      "and kernel %llu is out of range",
+			      (unsigned long long)m->inner, (unsigned long long)m->heads,
+			      (unsigned long long)m->d_state, (unsigned long long)m->rank,
+			      (unsigned long long)m->kernel);
 		return false;
 	}
 	return true;
@@ -24,19 +29,23 @@ struct scan {
 	struct oom_val a, bu, c;                /* discrete_A, deltaB_u, C */
 };
 
-/* ssm_state = discrete_A[:, :, i] * ssm_state + deltaB_u[:, :, i]; scan_output = ssm_state.to(dtype) @ C[:, i] */
-static struct oom_val turn(struct oom_tape *t, struct scan *s, struct oom_val *state, enum oom_dtype dt)
+/* ssm_state = discrete_A[:, :, i] * ssm_state + deltaB_u[:, :, i]; scan_output =
+ * ssm_state.to(dtype) @ C[:, i] */
+static struct oom_val turn(struct oom_tape *t, struct scan *s, struct oom_val *state,
+			   enum oom_dtype dt)
 {
 	struct oom_val a = oom_op_slice(t, oom_keep(s->a), t->m_b, s->all), x;
 
 	*state = oom_op_mul(t, a, *state);
 	*state = oom_op_add(t, *state, oom_op_slice(t, oom_keep(s->bu), t->m_b, s->all));
 	x = oom_op_cast(t, oom_keep(*state), dt);
-	return oom_op_bmm(t, "scan_output", x, oom_op_slice(t, oom_keep(s->c), t->m_b, s->state), t->m_b, s->inner, s->m->d_state);
+	return oom_op_bmm(t, "scan_output", x, oom_op_slice(t, oom_keep(s->c), t->m_b, s->state),
+			  t->m_b, s->inner, s->m->d_state);
 }
 
 /* The loop: two factors a turn are kept, one where the state's type is the product's. */
-static struct oom_val loop(struct oom_tape *t, struct scan *s, enum oom_dtype dt, struct oom_hold *held)
+static struct oom_val loop(struct oom_tape *t, struct scan *s, enum oom_dtype dt,
+			   struct oom_hold *held)
 {
 	const struct oom_loop l = oom_loop_over(t, 1);
 	const enum oom_dtype product = t->amp ? (enum oom_dtype)t->amp_dt : dt;
@@ -44,10 +53,12 @@ static struct oom_val loop(struct oom_tape *t, struct scan *s, enum oom_dtype dt
 	struct oom_val state, y = oom_none(), all;
 
 	state = oom_new(t, "ssm_state", t->m_b, s->all, dt);
-	all = oom_new(t, "scan_outputs", t->m_bs, s->inner, product);   /* the list's elements, until the mixer returns */
+	/* the list's elements, until the mixer returns */
+	all = oom_new(t, "scan_outputs", t->m_bs, s->inner, product);
 	for (int i = 0; i < l.turns; i++) {
 		if (i)
-			state = oom_loop_carry(t, &l, i - 1, state, (struct oom_dim){bytes, "kept by a turn"}, OOM_U8);
+			state = oom_loop_carry(t, &l, i - 1, state,
+					       (struct oom_dim){bytes, "kept by a turn"}, OOM_U8);
 		if (i)
 			oom_drop(t, y);
 		y = turn(t, s, &state, dt);
@@ -56,45 +67,56 @@ static struct oom_val loop(struct oom_tape *t, struct scan *s, enum oom_dtype dt
 	oom_drop(t, state);
 	oom_hold(t, held, all);
 	oom_drop(t, all);
-	return oom_op_expand_copy(t, y, t->m_bs, s->inner);             /* stack: its gradient unbinds into views */
+	/* stack: its gradient unbinds into views */
+	return oom_op_expand_copy(t, y, t->m_bs, s->inner);
 }
 
-/* Time steps, B and C: normed by themselves (Jamba), by a norm without a weight (Falcon Mamba), or not. */
-static struct oom_val normed(struct oom_tape *t, const struct oom_selective *m, const char *name, struct oom_val x)
+/* Time steps, B and C: normed by themselves (Jamba), by a norm without a weight (Falcon Mamba),
+ * or not. */
+static struct oom_val normed(struct oom_tape *t, const struct oom_selective *m, const char *name,
+			     struct oom_val x)
 {
 	return m->normed ? oom_norm(t, m->norm, name, x, 0) : x;
 }
 
 /* x @ weight of every head, the weight spread over a batch of several. */
-static struct oom_val product_by_head(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows, uint64_t cols, uint64_t heads)
+static struct oom_val product_by_head(struct oom_tape *t, const char *name, struct oom_val x,
+				      uint64_t rows, uint64_t cols, uint64_t heads)
 {
 	const struct oom_dim out = {rows * heads, name}, all = {rows * cols * heads, NULL};
 	struct oom_val w = oom_param(t, name, rows * heads, cols, 0);
 
-	w = oom_cond_above(t, t->m_b, 1) ? oom_op_expand_copy(t, w, t->m_b, all) : oom_op_view(t, w, OOM_MONO_ONE, all);
+	w = oom_cond_above(t, t->m_b, 1) ? oom_op_expand_copy(t, w, t->m_b, all) :
+					   oom_op_view(t, w, OOM_MONO_ONE, all);
 	return oom_op_bmm(t, name, oom_op_copy(t, "clone", x), w, t->m_bs, out, cols);
 }
 
 /* Time steps (after softplus), B and C, from the convolved states. */
-static struct oom_val select_steps(struct oom_tape *t, const struct oom_selective *m, struct oom_val u, struct scan *s, struct oom_val *b,
+static struct oom_val select_steps(struct oom_tape *t, const struct oom_selective *m,
+				   struct oom_val u, struct scan *s, struct oom_val *b,
 				   struct oom_hold *held)
 {
-	const struct oom_dim rank = {m->rank * m->heads, "dt_rank"}, state = {m->d_state * m->heads, "d_state"}, parts[3] = {rank, state, state};
+	const struct oom_dim rank = {m->rank * m->heads, "dt_rank"},
+			     state = {m->d_state * m->heads, "d_state"},
+			     parts[3] = {rank, state, state};
 	const uint64_t width = m->rank + 2 * m->d_state;
 	struct oom_val x = oom_keep(u), p[3], step;
 
 	if (m->by_head) {
 		x = product_by_head(t, "x_proj_weight", x, width, m->inner / m->heads, m->heads);
 	} else {
-		x.perm = oom_cond_above(t, t->m_b, 1);                  /* transposed: folding the batch copies it */
-		x = oom_op_linear(t, "x_proj", x, (struct oom_dim){width, "dt_rank + 2 * d_state"}, 0);
+		/* transposed: folding the batch copies it */
+		x.perm = oom_cond_above(t, t->m_b, 1);
+		x = oom_op_linear(t, "x_proj", x, (struct oom_dim){width, "dt_rank + 2 * d_state"},
+				  0);
 	}
 	oom_op_split(t, x, 3, parts, p);
 	p[0] = oom_hold(t, held, normed(t, m, "dt_layernorm", p[0]));
 	*b = oom_hold(t, held, normed(t, m, "b_layernorm", p[1]));
 	s->c = oom_hold(t, held, normed(t, m, "c_layernorm", p[2]));
 	if (m->by_head) {
-		step = product_by_head(t, "dt_proj_weight", p[0], m->inner / m->heads, m->rank, m->heads);
+		step = product_by_head(t, "dt_proj_weight", p[0], m->inner / m->heads, m->rank,
+				       m->heads);
 		step = oom_op_add(t, step, oom_param(t, "dt_proj_bias", 0, m->inner, 0));
 	} else {
 		step = oom_op_linear(t, "dt_proj", p[0], s->inner, OOM_BIAS);
@@ -102,9 +124,12 @@ static struct oom_val select_steps(struct oom_tape *t, const struct oom_selectiv
 	return oom_op_unary(t, OOM_SOFTPLUS, step);
 }
 
-static struct oom_val discretise(struct oom_tape *t, const struct oom_selective *m, struct oom_val u, struct scan *s, struct oom_hold *held)
+static struct oom_val discretise(struct oom_tape *t, const struct oom_selective *m,
+				 struct oom_val u, struct scan *s, struct oom_hold *held)
 {
-	struct oom_val log = oom_param(t, "A_log", m->inner, m->d_state, m->by_head ? OOM_P_FP32 : 0), step, a, b, in;
+	struct oom_val log = oom_param(t, "A_log", m->inner, m->d_state,
+				       m->by_head ? OOM_P_FP32 : 0),
+		       step, a, b, in;
 
 	step = oom_hold(t, held, select_steps(t, m, u, s, &in, held));
 	t->scope = "mixer";
@@ -114,11 +139,14 @@ static struct oom_val discretise(struct oom_tape *t, const struct oom_selective 
 	s->a = oom_hold(t, held, oom_op_unary(t, OOM_EXP, a));
 	b = oom_op_mul_into(t, step, oom_op_cast(t, in, OOM_F32), t->m_bs, s->all);
 	oom_hold(t, held, b);
-	s->bu = oom_hold(t, held, oom_op_mul_into(t, b, oom_op_cast(t, oom_keep(u), OOM_F32), t->m_bs, s->all));
+	s->bu = oom_hold(t, held,
+			 oom_op_mul_into(t, b, oom_op_cast(t, oom_keep(u), OOM_F32), t->m_bs,
+					 s->all));
 	return u;
 }
 
-struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selective *m, struct oom_val x)
+struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selective *m,
+				   struct oom_val x)
 {
 	const struct oom_dim h = {x.width, x.text};
 	struct scan s = {.m = m, .inner = {m->inner, "d_inner"}, .state = {m->d_state, "d_state"},
@@ -131,7 +159,9 @@ struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selectiv
 	struct oom_val p[2], u, d, y;
 
 	oom_hold(t, &held, x);
-	y = oom_hold(t, &held, oom_op_linear(t, "in_proj", x, (struct oom_dim){2 * m->inner, "2 * d_inner"}, bias));
+	y = oom_hold(t, &held,
+		     oom_op_linear(t, "in_proj", x, (struct oom_dim){2 * m->inner, "2 * d_inner"},
+				   bias));
 	oom_op_split(t, y, 2, parts, p);
 	if (m->by_head)
 		p[0] = oom_hold(t, &held, oom_op_copy(t, "contiguous", p[0]));

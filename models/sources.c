@@ -1,5 +1,5 @@
-/* Where each kind of row comes from.  A row is named after the operation that owns it; the first entry whose word begins
- * the name is its source. */
+/* Where each kind of row comes from.  A row is named after the operation that owns it; the first
+ * entry whose word begins the name is its source. */
 #include <string.h>
 
 #include "program.h"
@@ -87,6 +87,7 @@ const char *oom_row_source(const char *name, enum oom_cat cat, const char *fallb
 		if (!strncmp(name, table[i].word, strlen(table[i].word)))
 			return table[i].source;
 	if (cat == OOM_CAT_GRAD)
-		return "torch/csrc/autograd/functions/accumulate_grad.h: the first gradient is taken over";
+		return "torch/csrc/autograd/functions/accumulate_grad.h: the first gradient is "
+		       "taken over";
 	return fallback;
 }

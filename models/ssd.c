@@ -1,6 +1,7 @@
-/* Mamba 2's mixer in the form PyTorch runs without the mamba_ssm and causal_conv1d kernels: sequences cut into chunks,
- * and every product of the chunked scan laid out in memory, [b, chunks, l, l, heads, d_state] among them.
- * Reference: transformers 5.12, models/{mamba2,bamba,falcon_h1,granitemoehybrid,zamba2,nemotron_h}/modeling_*.py,
+/* Mamba 2's mixer in the form PyTorch runs without the mamba_ssm and causal_conv1d kernels:
+ * sequences cut into chunks, and every product of the chunked scan laid out in memory, [b, chunks,
+ * l, l, heads, d_state] among them. Reference: transformers 5.12,
+ * models/{mamba2,bamba,falcon_h1,granitemoehybrid,zamba2,nemotron_h}/modeling_*.py,
  * torch_forward.  Names in comments are that function's. */
 #include <string.h>
 
@@ -12,17 +13,26 @@ bool oom_ssd_check(struct oom_reader *r, const struct oom_ssd *m)
 
 	if (r->status)
 		return false;
-	if (!m->heads || !m->d_head || !m->d_state || !m->groups || !m->inner || m->heads % m->groups || m->inner != m->heads * m->d_head) {
-		oom_read_fail(r, "the scan's heads (%llu), their size (%llu), states (%llu) and groups (%llu) do not fit an inner width of %llu",
-			      (unsigned long long)m->heads, (unsigned long long)m->d_head, (unsigned long long)m->d_state,
-			      (unsigned long long)m->groups, (unsigned long long)m->inner);
+	if (!m->heads || !m->d_head || !m->d_state || !m->groups || !m->inner ||
+	    m->heads % m->groups || m->inner != m->heads * m->d_head) {
+		oom_read_fail(r,
+			      "the scan's heads (%llu), their size (%llu), states (%llu) and "
+			      "groups (%llu) do not fit an inner width of %llu",
+			      (unsigned long long)m->heads, (unsigned long long)m->d_head,
+			      (unsigned long long)m->d_state, (unsigned long long)m->groups,
+			      (unsigned long long)m->inner);
 		return false;
 	}
-	if (!m->chunk || m->chunk > 1u << 20 || !m->kernel || m->kernel > 1u << 20 || m->d_state > 1u << 24 || m->d_head > 1u << 24 ||
+	if (!m->chunk || m->chunk > 1u << 20 || !m->kernel || m->kernel > 1u << 20 ||
+	    m->d_state > 1u << 24 || m->d_head > 1u << 24 ||
 	    __builtin_mul_overflow(m->heads * m->chunk, m->chunk, &w) ||
-	    __builtin_mul_overflow(w, m->d_state > m->d_head ? m->d_state : m->d_head, &w) || w >> 52) {
-		oom_read_fail(r, "the scan's chunk size (%llu), kernel (%llu) or states (%llu) are out of range",
-			      (unsigned long long)m->chunk, (unsigned long long)m->kernel, (unsigned long long)m->d_state);
+	    __builtin_mul_overflow(w, m->d_state > m->d_head ? m->d_state : m->d_head, &w) ||
+	    w >> 52) {
+		oom_read_fail(r,
+			      "the scan's chunk size (%llu), kernel (%llu) or states (%llu) are "
+			      "out of range",
+			      (unsigned long long)m->chunk, (unsigned long long)m->kernel,
+			      (unsigned long long)m->d_state);
 		return false;
 	}
 	return true;
@@ -43,18 +53,22 @@ struct oom_val oom_mask_padding(struct oom_tape *t, struct oom_val x, bool any_b
 	return oom_op_mul(t, x, oom_input(t, "attention_mask", t->m_bs, 1, OOM_I64));
 }
 
-struct oom_val oom_short_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t kernel, bool bias, enum oom_act act)
+struct oom_val oom_short_conv(struct oom_tape *t, const char *name, struct oom_val x,
+			      uint64_t kernel, bool bias, enum oom_act act)
 {
 	const struct oom_dim w = {x.width, x.text};
-	const uint16_t longer = kernel > 1 ? oom_mono_of(t, t->m_b, OOM_VAR_S, 3, (uint32_t)kernel - 1) : t->m_bs;
+	const uint16_t longer = kernel > 1 ?
+					oom_mono_of(t, t->m_b, OOM_VAR_S, 3, (uint32_t)kernel - 1) :
+					t->m_bs;
 
 	x = oom_op_slice(t, oom_op_conv(t, name, x, w.n, kernel, bias, longer, w), t->m_bs, w);
 	return oom_activation(t, act, x);
 }
 
-/* Lower triangle of the cumulative sums: [.., l, l] from x expanded; locals live until the function returns. */
-static struct oom_val segment_sum(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width, uint16_t square,
-				  uint64_t size)
+/* Lower triangle of the cumulative sums: [.., l, l] from x expanded; locals live until the
+ * function returns. */
+static struct oom_val segment_sum(struct oom_tape *t, struct oom_val x, uint16_t mono,
+				  struct oom_dim width, uint16_t square, uint64_t size)
 {
 	struct oom_val mask, other, f, y;
 
@@ -74,7 +88,8 @@ static struct oom_val segment_sum(struct oom_tape *t, struct oom_val x, uint16_t
 }
 
 /* y and its gate, normalised. */
-static struct oom_val gated_norm(struct oom_tape *t, const struct oom_ssd *m, struct oom_val y, struct oom_val gate)
+static struct oom_val gated_norm(struct oom_tape *t, const struct oom_ssd *m, struct oom_val y,
+				 struct oom_val gate)
 {
 	const enum oom_dtype in = (enum oom_dtype)y.dt;
 	const struct oom_dim stats = {m->norm == OOM_GATED_RMS ? 1 : m->groups, NULL};
@@ -87,7 +102,8 @@ static struct oom_val gated_norm(struct oom_tape *t, const struct oom_ssd *m, st
 	t->scope = "norm";
 	w = oom_param(t, "weight", 0, m->inner, OOM_P_NORM);
 	if (m->norm != OOM_GATED_BEFORE)
-		y = oom_op_mul(t, oom_op_cast(t, y, OOM_F32), oom_op_unary(t, OOM_SILU, oom_op_cast(t, gate, OOM_F32)));
+		y = oom_op_mul(t, oom_op_cast(t, y, OOM_F32),
+			       oom_op_unary(t, OOM_SILU, oom_op_cast(t, gate, OOM_F32)));
 	y = oom_op_cast(t, y, OOM_F32);
 	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, oom_keep(y)), y.mono, stats);
 	v = oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, v));
@@ -101,59 +117,80 @@ static struct oom_val gated_norm(struct oom_tape *t, const struct oom_ssd *m, st
 
 struct scan {                           /* everything in fp32, padded to whole chunks */
 	struct oom_val x, a, b, c, cum, residual;
-	uint16_t cs, nc, n1, nn;        /* padded tokens, chunks, chunks + 1, that squared; times the batch */
+	/* padded tokens, chunks, chunks + 1, that squared; times the batch */
+	uint16_t cs, nc, n1, nn;
 };
 
 /* Diagonal blocks: what each chunk's tokens give each other. */
-static struct oom_val intra(struct oom_tape *t, const struct oom_ssd *m, struct scan *s, struct oom_hold *h)
+static struct oom_val intra(struct oom_tape *t, const struct oom_ssd *m, struct scan *s,
+			    struct oom_hold *h)
 {
 	const uint64_t ll = m->chunk * m->chunk;
-	const struct oom_dim hll = {m->heads * ll, "heads * chunk^2"}, wide = {m->heads * ll * m->d_state, "heads * chunk^2 * d_state"};
-	const struct oom_dim values = {m->heads * ll * m->d_head, "heads * chunk^2 * d_head"}, inner = {m->inner, "d_inner"};
+	const struct oom_dim hll = {m->heads * ll, "heads * chunk^2"},
+			     wide = {m->heads * ll * m->d_state, "heads * chunk^2 * d_state"};
+	const struct oom_dim values = {m->heads * ll * m->d_head, "heads * chunk^2 * d_head"},
+			     inner = {m->inner, "d_inner"};
 	struct oom_val l, g, y;
 
 	l = segment_sum(t, oom_keep(s->a), s->nc, hll, OOM_MONO_ONE, ll);
 	l = oom_hold(t, h, oom_op_unary(t, OOM_EXP, l));
-	g = oom_hold(t, h, oom_op_mul_into(t, oom_keep(s->c), oom_keep(s->b), s->nc, wide));     /* G_intermediate */
+	/* G_intermediate */
+	g = oom_hold(t, h, oom_op_mul_into(t, oom_keep(s->c), oom_keep(s->b), s->nc, wide));
 	g = oom_hold(t, h, oom_op_sum(t, g, s->nc, hll));
-	g = oom_hold(t, h, oom_op_mul(t, g, l));                                                /* M_intermediate */
+	/* M_intermediate */
+	g = oom_hold(t, h, oom_op_mul(t, g, l));
 	g = oom_hold(t, h, oom_op_sum(t, g, s->nc, hll));
 	y = oom_op_mul_into(t, g, oom_keep(s->x), s->nc, values);
-	return oom_hold(t, h, oom_op_sum(t, y, s->cs, inner));                                  /* Y_diag */
+	/* Y_diag */
+	return oom_hold(t, h, oom_op_sum(t, y, s->cs, inner));
 }
 
 /* Off-diagonal blocks: states at the chunks' ends, carried on, and read out. */
-static struct oom_val inter(struct oom_tape *t, const struct oom_ssd *m, struct scan *s, struct oom_hold *h)
+static struct oom_val inter(struct oom_tape *t, const struct oom_ssd *m, struct scan *s,
+			    struct oom_hold *h)
 {
 	const struct oom_dim heads = {m->heads, "heads"}, inner = {m->inner, "d_inner"};
 	const struct oom_dim state = {m->inner * m->d_state, "d_inner * d_state"};
 	struct oom_val d, b, states, before, c;
 
 	d = oom_op_add(t, oom_op_slice(t, oom_keep(s->cum), s->nc, heads), oom_keep(s->cum));
-	d = oom_hold(t, h, oom_op_unary(t, OOM_EXP, d));                                        /* decay_states */
+	/* decay_states */
+	d = oom_hold(t, h, oom_op_unary(t, OOM_EXP, d));
 	b = oom_hold(t, h, oom_op_mul(t, oom_keep(s->b), d));
 	states = oom_op_mul_into(t, b, oom_keep(s->x), s->cs, state);
 	states = oom_op_sum(t, states, s->nc, state);
 	before = oom_hold(t, h, oom_new(t, "previous_states", t->m_b, state, OOM_F32));
 	states = oom_hold(t, h, oom_op_cat_into(t, before, states, s->n1, state));
 	d = oom_op_pad(t, oom_op_slice(t, oom_keep(s->cum), s->nc, heads), s->n1, heads);
-	d = segment_sum(t, d, s->nn, heads, oom_mono_chunks(t, oom_mono_chunks(t, OOM_MONO_ONE, (uint32_t)m->chunk, 1), (uint32_t)m->chunk, 1), 1);
-	d = oom_hold(t, h, oom_op_unary(t, OOM_EXP, d));                                        /* decay_chunk */
+	d = segment_sum(t, d, s->nn, heads,
+			oom_mono_chunks(t, oom_mono_chunks(t, OOM_MONO_ONE, (uint32_t)m->chunk, 1),
+					(uint32_t)m->chunk, 1),
+			1);
+	/* decay_chunk */
+	d = oom_hold(t, h, oom_op_unary(t, OOM_EXP, d));
 	states = oom_op_mul_into(t, d, states, s->nn, state);
-	states = oom_hold(t, h, oom_op_sum(t, states, s->n1, state));                           /* new_states */
+	/* new_states */
+	states = oom_hold(t, h, oom_op_sum(t, states, s->n1, state));
 	states = oom_op_slice(t, states, s->nc, state);
-	d = oom_hold(t, h, oom_op_unary(t, OOM_EXP, oom_keep(s->cum)));                         /* state_decay_out */
-	c = oom_hold(t, h, oom_op_mul_into(t, oom_keep(s->c), states, s->cs, state));           /* C_times_states */
+	/* state_decay_out */
+	d = oom_hold(t, h, oom_op_unary(t, OOM_EXP, oom_keep(s->cum)));
+	/* C_times_states */
+	c = oom_hold(t, h, oom_op_mul_into(t, oom_keep(s->c), states, s->cs, state));
 	c = oom_op_sum(t, c, s->cs, inner);
-	return oom_hold(t, h, oom_op_mul(t, c, d));                                             /* Y_off */
+	/* Y_off */
+	return oom_hold(t, h, oom_op_mul(t, c, d));
 }
 
 /* hidden_states, A, B, C padded to whole chunks: the old ones go when all four are there. */
 static void pad_all(struct oom_tape *t, const struct oom_ssd *m, struct scan *s)
 {
-	const struct oom_dim inner = {m->inner, "d_inner"}, bc = {m->heads * m->d_state, "heads * d_state"}, heads = {m->heads, "heads"};
-	struct oom_val x = oom_op_pad(t, oom_keep(s->x), s->cs, inner), a = oom_op_pad(t, oom_keep(s->a), s->cs, heads);
-	struct oom_val b = oom_op_pad(t, oom_keep(s->b), s->cs, bc), c = oom_op_pad(t, oom_keep(s->c), s->cs, bc);
+	const struct oom_dim inner = {m->inner, "d_inner"},
+			     bc = {m->heads * m->d_state, "heads * d_state"},
+			     heads = {m->heads, "heads"};
+	struct oom_val x = oom_op_pad(t, oom_keep(s->x), s->cs, inner),
+		       a = oom_op_pad(t, oom_keep(s->a), s->cs, heads);
+	struct oom_val b = oom_op_pad(t, oom_keep(s->b), s->cs, bc),
+		       c = oom_op_pad(t, oom_keep(s->c), s->cs, bc);
 
 	oom_drop(t, s->x);
 	oom_drop(t, s->a);
@@ -165,13 +202,16 @@ static void pad_all(struct oom_tape *t, const struct oom_ssd *m, struct scan *s)
 	s->c = c;
 }
 
-static struct oom_val scan(struct oom_tape *t, const struct oom_ssd *m, struct oom_val u, struct oom_val dt, struct oom_hold *h)
+static struct oom_val scan(struct oom_tape *t, const struct oom_ssd *m, struct oom_val u,
+			   struct oom_val dt, struct oom_hold *h)
 {
 	const uint64_t bc = m->groups * m->d_state;
-	const struct oom_dim inner = {m->inner, "d_inner"}, heads = {m->heads, "heads"}, all = {m->heads * m->d_state, "heads * d_state"};
+	const struct oom_dim inner = {m->inner, "d_inner"}, heads = {m->heads, "heads"},
+			     all = {m->heads * m->d_state, "heads * d_state"};
 	const struct oom_dim parts[3] = {inner, {bc, "groups * d_state"}, {bc, "groups * d_state"}};
 	const uint32_t l = (uint32_t)m->chunk;
-	struct scan s = {.cs = oom_mono_of(t, t->m_b, OOM_VAR_S, 1, l), .nc = oom_mono_chunks(t, t->m_b, l, 0),
+	struct scan s = {.cs = oom_mono_of(t, t->m_b, OOM_VAR_S, 1, l),
+			 .nc = oom_mono_chunks(t, t->m_b, l, 0),
 			 .n1 = oom_mono_chunks(t, t->m_b, l, 1)};
 	struct oom_val p[3], a, d, y, off;
 
@@ -180,7 +220,8 @@ static struct oom_val scan(struct oom_tape *t, const struct oom_ssd *m, struct o
 	d = oom_param(t, "D", 0, m->heads, 0);
 	oom_op_split(t, u, 3, parts, p);
 	a = oom_op_unary(t, OOM_NEG, oom_op_unary(t, OOM_EXP, oom_op_cast(t, a, OOM_F32)));
-	dt = oom_op_unary(t, OOM_SOFTPLUS, oom_op_add(t, dt, oom_param(t, "dt_bias", 0, m->heads, 0)));
+	dt = oom_op_unary(t, OOM_SOFTPLUS,
+			  oom_op_add(t, dt, oom_param(t, "dt_bias", 0, m->heads, 0)));
 	dt = oom_hold(t, h, oom_op_unary(t, OOM_CLAMP, dt));
 	s.x = oom_op_cast(t, p[0], OOM_F32);
 	s.b = oom_op_cast(t, p[1], OOM_F32);
@@ -191,7 +232,9 @@ static struct oom_val scan(struct oom_tape *t, const struct oom_ssd *m, struct o
 	s.x = oom_op_mul(t, s.x, oom_keep(dt));
 	s.a = oom_op_mul(t, a, dt);
 	pad_all(t, m, &s);
-	s.cum = oom_op_unary(t, OOM_CUMSUM, oom_op_view(t, oom_keep(s.a), s.nc, (struct oom_dim){m->heads * m->chunk, "heads * chunk"}));
+	s.cum = oom_op_unary(t, OOM_CUMSUM,
+			     oom_op_view(t, oom_keep(s.a), s.nc,
+					 (struct oom_dim){m->heads * m->chunk, "heads * chunk"}));
 	s.a = oom_op_view(t, s.a, s.cs, heads);
 	s.cum = oom_op_view(t, s.cum, s.cs, heads);
 	y = intra(t, m, &s, h);
@@ -211,7 +254,8 @@ static struct oom_val scan(struct oom_tape *t, const struct oom_ssd *m, struct o
 
 struct oom_val oom_ssd_mixer(struct oom_tape *t, const struct oom_ssd *m, struct oom_val x)
 {
-	const struct oom_dim h = {x.width, x.text}, conv = {m->inner + 2 * m->groups * m->d_state, "d_inner + 2 * groups * d_state"};
+	const struct oom_dim h = {x.width, x.text}, conv = {m->inner + 2 * m->groups * m->d_state,
+							    "d_inner + 2 * groups * d_state"};
 	const struct oom_dim parts[3] = {{m->inner, "d_inner"}, conv, {m->heads, "heads"}};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	struct oom_hold locals = {.n = 0};
@@ -225,9 +269,12 @@ struct oom_val oom_ssd_mixer(struct oom_tape *t, const struct oom_ssd *m, struct
 	if (m->scaled)
 		x = oom_op_unary(t, OOM_SCALE, x);
 	x = oom_hold(t, &locals, x);
-	x = oom_op_linear(t, "in_proj", x, (struct oom_dim){m->inner + conv.n + m->heads, "d_inner + conv + heads"}, m->bias ? OOM_BIAS : 0);
+	x = oom_op_linear(t, "in_proj", x,
+			  (struct oom_dim){m->inner + conv.n + m->heads, "d_inner + conv + heads"},
+			  m->bias ? OOM_BIAS : 0);
 	if (m->scaled) {                        /* mup_vector, a buffer of every layer */
-		struct oom_val v = oom_input(t, "mup_vector", OOM_MONO_ONE, x.width, t->plan->precision == OOM_FP32 ? OOM_F32 : dt);
+		struct oom_val v = oom_input(t, "mup_vector", OOM_MONO_ONE, x.width,
+					     t->plan->precision == OOM_FP32 ? OOM_F32 : dt);
 
 		oom_buffer(t, x.width, (enum oom_dtype)v.dt);
 		x = oom_op_mul(t, x, v);

@@ -1,8 +1,10 @@
 /* The roofline (Williams, Waterman, Patterson, 2009) of a training step.
  *
  *   compute  flops_per_sample x samples / (tflops x MFU)
- *   memory   (2 x activations saved x micro-steps + 3 x weights x micro-steps + 4 x (weights + gradients + state)) / bandwidth
- *   comm     ring collectives: 2 x gradients x (D - 1) / D a step; ZeRO-3 and FSDP gather weights twice a micro-step
+ *   memory   (2 x activations saved x micro-steps + 3 x weights x micro-steps + 4 x (weights +
+ *   gradients + state)) / bandwidth
+ *   comm     ring collectives: 2 x gradients x (D - 1) / D a step; ZeRO-3 and FSDP gather weights
+ *   twice a micro-step
  *   offload  16 bytes a parameter there and back over PCIe
  */
 #include "oomplan/steptime.h"
@@ -11,7 +13,8 @@
 
 #define GBPS 1e9
 
-/* Bytes a second one GPU sends to its neighbours: NVLink's half duplex figure where the card has one. */
+/* Bytes a second one GPU sends to its neighbours: NVLink's half duplex figure where the card has
+ * one. */
 static double link_bytes(const struct oom_gpu *gpu, const struct oom_plan *p)
 {
 	double link = OOM_STEP_PCIE;
@@ -19,7 +22,9 @@ static double link_bytes(const struct oom_gpu *gpu, const struct oom_plan *p)
 	if (p->nodes > 1)
 		return OOM_STEP_NETWORK;
 	if (gpu && strstr(gpu->interconnect, "NVLink"))
-		link = gpu->compute_capability >= 10 ? 900 * GBPS : gpu->compute_capability >= 9 ? 450 * GBPS : 300 * GBPS;
+		link = gpu->compute_capability >= 10 ? 900 * GBPS :
+		       gpu->compute_capability >= 9  ? 450 * GBPS :
+						       300 * GBPS;
 	return link * 0.7;
 }
 
@@ -38,31 +43,43 @@ static double peak_flops(const struct oom_gpu *gpu, const struct oom_plan *p)
 	return t * 1e12;
 }
 
-struct oom_step_time oom_step_time(const struct oom_plan *p, const struct oom_eval *e, const struct oom_gpu *gpu)
+struct oom_step_time oom_step_time(const struct oom_plan *p, const struct oom_eval *e,
+				   const struct oom_gpu *gpu)
 {
-	const double bandwidth = (gpu && gpu->bandwidth_gb_s > 0 ? gpu->bandwidth_gb_s : 1555) * GBPS;
-	const double D = (double)oom_plan_data_parallel(p), per_gpu = (double)(p->micro_batch * p->grad_accum);
-	const double model_ranks = (double)(p->tp * p->pp * p->cp), weights = (double)e->param_bytes, grads = (double)e->grad_bytes;
+	const double bandwidth = (gpu && gpu->bandwidth_gb_s > 0 ? gpu->bandwidth_gb_s : 1555) *
+				 GBPS;
+	const double D = (double)oom_plan_data_parallel(p),
+		     per_gpu = (double)(p->micro_batch * p->grad_accum);
+	const double model_ranks = (double)(p->tp * p->pp * p->cp),
+		     weights = (double)e->param_bytes, grads = (double)e->grad_bytes;
 	const bool sharded = p->zero_stage >= 3;
 	struct oom_step_time t = {0};
 
-	t.compute_s = e->flops_per_sample * per_gpu / model_ranks / (peak_flops(gpu, p) * OOM_STEP_MFU);
-	t.memory_s = (2 * (double)e->saved_bytes * (double)p->grad_accum + 3 * weights * (double)p->grad_accum +
-		      4 * (weights + grads + (double)e->opt_bytes) / (p->zero_stage ? D : 1)) / bandwidth;
+	t.compute_s = e->flops_per_sample * per_gpu / model_ranks /
+		      (peak_flops(gpu, p) * OOM_STEP_MFU);
+	t.memory_s = (2 * (double)e->saved_bytes * (double)p->grad_accum +
+		      3 * weights * (double)p->grad_accum +
+		      4 * (weights + grads + (double)e->opt_bytes) / (p->zero_stage ? D : 1)) /
+		     bandwidth;
 	if (p->attn == OOM_ATTN_EAGER)
 		t.memory_s *= 1.3;
 	if (D > 1)
 		t.comm_s = 2 * grads * (D - 1) / D / link_bytes(gpu, p);
 	if (sharded && D > 1)
 		t.comm_s += 2 * weights * (double)p->grad_accum * (D - 1) / D / link_bytes(gpu, p);
-	if (p->tp > 1)                          /* four all-reduces of the hidden states a layer: about the saved bytes */
-		t.comm_s += (double)e->saved_bytes * 0.1 * (double)p->grad_accum / link_bytes(gpu, p);
+	/* four all-reduces of the hidden states a layer: about the saved bytes */
+	if (p->tp > 1)
+		t.comm_s += (double)e->saved_bytes * 0.1 * (double)p->grad_accum /
+			    link_bytes(gpu, p);
 	/* half of a collective hides behind computation */
 	t.comm_s *= 0.5;
 	if (p->pp > 1)                          /* the pipeline's bubble */
 		t.compute_s *= 1 + (double)(p->pp - 1) / (double)p->grad_accum;
 	if (p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE)
-		t.offload_s = 2 * (double)(e->host_pinned_bytes - e->offloaded_bytes + e->host_pageable_bytes) / OOM_STEP_PCIE +
+		t.offload_s = 2 *
+				      (double)(e->host_pinned_bytes - e->offloaded_bytes +
+					       e->host_pageable_bytes) /
+				      OOM_STEP_PCIE +
 			      2 * (double)e->nvme_bytes / OOM_STEP_NVME;
 	if (p->offload_params != OOM_OFFLOAD_NONE)
 		t.offload_s += 2 * weights * (double)p->grad_accum / OOM_STEP_PCIE;

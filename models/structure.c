@@ -1,6 +1,7 @@
 /* The structure that a model type nobody modelled is counted with: read off the keys of its config.
  *
- * Such a type is never counted in silence: the warning names it, the structure, and the keys that spoke for it. */
+ * Such a type is never counted in silence: the warning names it, the structure, and the keys
+ * that spoke for it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +18,8 @@ static const char *const words[][8] = {
 	{"max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length", "n_ctx", NULL},
 	{"head_dim", "kv_channels", "d_kv", NULL},
 };
-/* Sizes that make the parameter count: the config must say them, another type's defaults would be a fiction. */
+/* Sizes that make the parameter count: the config must say them, another type's defaults would
+ * be a fiction. */
 static const char *const sizes[] = {
 	"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size",
 	"head_dim", "d_model", "d_ff", "d_kv", "num_layers", "num_heads", "num_decoder_layers", "encoder_layers", "decoder_layers",
@@ -83,11 +85,17 @@ static bool has_size(const struct oom_model *m, const char *key)
 	return false;
 }
 
-/* Multimodal configs keep the language model in a config of its own: steps into it.  Its type may be a known one. */
+/* Multimodal configs keep the language model in a config of its own: steps into it.  Its type
+ * may be a known one. */
 static bool step_into_text(struct oom_model *m, struct oom_error *err, enum oom_status *st)
 {
-	static const char *const subs[] = {"text_config", "language_config", "llm_config", "text_model_config", "decoder_config",
-					   "thinker_config.text_config", NULL};
+	static const char *const subs[] = {"text_config",
+					   "language_config",
+					   "llm_config",
+					   "text_model_config",
+					   "decoder_config",
+					   "thinker_config.text_config",
+					   NULL};
 	char path[160];
 	const struct oom_key *k, *type;
 
@@ -140,7 +148,8 @@ static size_t choose(const struct oom_model *m, const char **key)
 	for (size_t i = 0; i < N_STRUCTURES; i++) {
 		const bool text = has_size(m, "vocab_size");
 
-		if ((!strcmp(structures[i].type, "vit") || !strcmp(structures[i].type, "swin")) && text)
+		if ((!strcmp(structures[i].type, "vit") || !strcmp(structures[i].type, "swin")) &&
+		    text)
 			continue;
 		if (structures[i].all[0] && !has(m, structures[i].all[0]))
 			continue;
@@ -179,7 +188,8 @@ enum oom_status oom_model_choose_structure(struct oom_model *m, struct oom_error
 
 	near_word(m, near, sizeof(near));
 	if (step_into_text(m, err, &st))
-		snprintf(part, sizeof(part), " Only its %.*s is counted.", (int)strnlen(m->prefix, 100) - 1, m->prefix);
+		snprintf(part, sizeof(part), " Only its %.*s is counted.",
+			 (int)strnlen(m->prefix, 100) - 1, m->prefix);
 	if (st)
 		return st;
 	a->approximate = true;
@@ -187,14 +197,20 @@ enum oom_status oom_model_choose_structure(struct oom_model *m, struct oom_error
 	a->family = *part ? oom_family_find(a->model_type) : NULL;
 	if (a->family) {
 		snprintf(m->like, sizeof(m->like), "%.60s, read as %.60s", m->type, a->model_type);
-		snprintf(m->note, sizeof(m->note), "model type \"%s\" is not modelled%s: its language model is counted as %s.%s "
-			 "Parameters and memory are a guess.", m->type, near, a->model_type, part);
+		snprintf(m->note, sizeof(m->note),
+			 "model type \"%s\" is not modelled%s: its language model is counted as "
+			 "%s.%s "
+			 "Parameters and memory are a guess.",
+			 m->type, near, a->model_type, part);
 		return OOM_OK;
 	}
 	i = choose(m, &key);
 	if (i == N_STRUCTURES)
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: model type \"%s\" is not modelled%s, and no key says what it is like: "
-				     "expected hidden_size, num_hidden_layers, num_attention_heads, vocab_size, ...",
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%s: model type \"%s\" is not modelled%s, and no key says "
+				     "what it is like: "
+				     "expected hidden_size, num_hidden_layers, "
+				     "num_attention_heads, vocab_size, ...",
 				     m->keys->file, m->type, near);
 	what = structures[i].what;
 	snprintf(a->model_type, sizeof(a->model_type), "%s", structures[i].type);
@@ -206,7 +222,9 @@ enum oom_status oom_model_choose_structure(struct oom_model *m, struct oom_error
 		drop_sizes(&m->defaults);
 	}
 	snprintf(m->like, sizeof(m->like), "%.60s, not modelled and read as %s,", m->type, what);
-	snprintf(m->note, sizeof(m->note), "model type \"%s\" is not modelled%s: counted as %s, for its key %s.%s "
-		 "Parameters and memory are a guess.", m->type, near, what, key, part);
+	snprintf(m->note, sizeof(m->note),
+		 "model type \"%s\" is not modelled%s: counted as %s, for its key %s.%s "
+		 "Parameters and memory are a guess.",
+		 m->type, near, what, key, part);
 	return OOM_OK;
 }

@@ -10,7 +10,8 @@
 
 static bool grow(struct oom_tape *t, void **p, size_t *cap, size_t need, size_t size)
 {
-	size_t want = *cap ? *cap : 1024;       /* a usual tape: untouched pages cost nothing, a copy does */
+	/* a usual tape: untouched pages cost nothing, a copy does */
+	size_t want = *cap ? *cap : 1024;
 	void *q;
 
 	if (need <= *cap)
@@ -59,7 +60,8 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->grad = t->train = true;
 	t->warning = NULL;
 	t->side = t->output = oom_none();
-	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate = t->frozen = false;
+	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate =
+		t->frozen = false;
 	t->shift = OOM_SHIFT_LABELS;
 	t->merge = NULL;
 	t->pixels = 0;
@@ -87,7 +89,8 @@ static uint8_t var_of(struct oom_tape *t, enum oom_var_base base, uint8_t op, ui
 		if (t->vars[i].base == base && t->vars[i].op == op && t->vars[i].k == k)
 			return (uint8_t)i;
 	if (t->n_vars == sizeof(t->vars) / sizeof(t->vars[0])) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "too many size variables in one model");
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+					  "too many size variables in one model");
 		return 0;
 	}
 	t->vars[t->n_vars] = (struct oom_var){.base = (uint8_t)base, .op = op, .k = k};
@@ -107,7 +110,8 @@ static uint16_t intern(struct oom_tape *t, struct oom_mono m)
 		if (t->monos[i].n == m.n && !memcmp(t->monos[i].var, m.var, m.n))
 			return (uint16_t)i;
 	if (t->n_monos == sizeof(t->monos) / sizeof(t->monos[0])) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "too many kinds of sizes in one model");
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+					  "too many kinds of sizes in one model");
 		return 0;
 	}
 	t->monos[t->n_monos] = m;
@@ -129,7 +133,8 @@ uint16_t oom_mono_of(struct oom_tape *t, uint16_t m, enum oom_var_base base, uin
 uint16_t oom_mono_chunks(struct oom_tape *t, uint16_t m, uint32_t k, int more)
 {
 	if (k < 1 || k >= 1u << 24) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "chunks of %u tokens: expected 1 to 2^24 - 1", k);
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "chunks of %u tokens: expected 1 to 2^24 - 1", k);
 		return m;
 	}
 	return oom_mono_of(t, m, OOM_VAR_S, 8, k << 8 | (uint32_t)(more + 128));
@@ -141,7 +146,8 @@ uint16_t oom_mono_mul(struct oom_tape *t, uint16_t a, uint16_t b)
 
 	for (int i = 0; i < t->monos[b].n; i++) {
 		if (x.n == sizeof(x.var)) {
-			t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "a size has too many factors");
+			t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+						  "a size has too many factors");
 			return a;
 		}
 		x.var[x.n++] = t->monos[b].var[i];
@@ -198,15 +204,19 @@ uint64_t oom_mono_now(const struct oom_tape *t, uint16_t m)
 
 bool oom_cond_more(struct oom_tape *t, uint16_t m, uint64_t w, uint16_t m2, uint64_t w2)
 {
-	const struct oom_cond c = {m, m2, w, w2, (double)oom_mono_now(t, m) * (double)w > (double)oom_mono_now(t, m2) * (double)w2};
+	const struct oom_cond c = {m, m2, w, w2,
+				   (double)oom_mono_now(t, m) * (double)w >
+					   (double)oom_mono_now(t, m2) * (double)w2};
 
 	for (size_t i = 0; i < t->n_conds; i++)
-		if (t->conds[i].mono == m && t->conds[i].mono2 == m2 && t->conds[i].width == w && t->conds[i].width2 == w2)
+		if (t->conds[i].mono == m && t->conds[i].mono2 == m2 && t->conds[i].width == w &&
+		    t->conds[i].width2 == w2)
 			return c.above;
 	if (t->n_conds < OOM_MAX_COND)
 		t->conds[t->n_conds++] = c;
 	else
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "too many size conditions in one model");
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+					  "too many size conditions in one model");
 	return c.above;
 }
 
@@ -236,9 +246,15 @@ void oom_tape_mark(struct oom_tape *t, size_t rep, bool end)
 	emit(t, -1 - (int32_t)(2 * rep) - (end ? 1 : 0));
 }
 
-struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, struct oom_dim width, enum oom_dtype dt)
+struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, struct oom_dim width,
+		       enum oom_dtype dt)
 {
-	struct oom_val v = {.sto = -1, .node = -1, .mono = mono, .width = width.n, .text = width.text, .dt = (uint8_t)dt};
+	struct oom_val v = {.sto = -1,
+			    .node = -1,
+			    .mono = mono,
+			    .width = width.n,
+			    .text = width.text,
+			    .dt = (uint8_t)dt};
 	struct oom_row *r;
 	size_t cap_refs = t->cap_rows;
 
@@ -248,9 +264,18 @@ struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, stru
 	    !grow(t, (void **)&t->rows, &t->cap_rows, t->n_rows + 1, sizeof(*t->rows)))
 		return v;
 	r = &t->rows[t->n_rows];
-	*r = (struct oom_row){.width = width.n, .name = name, .scope = t->scope, .text = width.text, .mono = mono,
-			      .group = t->group, .mult = t->mult, .dt = (uint8_t)dt, .born = (uint8_t)t->stream,
-			      .backward = t->in_bwd, .cat = t->in_bwd && t->recompute && t->grad ? OOM_CAT_RECOMPUTE : OOM_CAT_TEMP};
+	*r = (struct oom_row){.width = width.n,
+			      .name = name,
+			      .scope = t->scope,
+			      .text = width.text,
+			      .mono = mono,
+			      .group = t->group,
+			      .mult = t->mult,
+			      .dt = (uint8_t)dt,
+			      .born = (uint8_t)t->stream,
+			      .backward = t->in_bwd,
+			      .cat = t->in_bwd && t->recompute && t->grad ? OOM_CAT_RECOMPUTE :
+									    OOM_CAT_TEMP};
 	if (width.n == t->vocab && t->vocab && mono != OOM_MONO_ONE)
 		r->cat = OOM_CAT_LOGITS;
 	t->refs[t->n_rows] = 1;
@@ -259,7 +284,8 @@ struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, stru
 	return v;
 }
 
-struct oom_val oom_new_like(struct oom_tape *t, const char *name, struct oom_val x, enum oom_dtype dt)
+struct oom_val oom_new_like(struct oom_tape *t, const char *name, struct oom_val x,
+			    enum oom_dtype dt)
 {
 	struct oom_val v = oom_new(t, name, x.mono, (struct oom_dim){x.width, x.text}, dt);
 
@@ -280,8 +306,11 @@ void oom_unref(struct oom_tape *t, int32_t sto)
 	if (sto < 0 || --t->refs[sto])
 		return;
 	r = &t->rows[sto];
-	/* A row of the middle layer that outlives its layers dies once for all the layers it stands for. */
-	emit(t, sto << 2 | (r->mult > 1 && !(t->in_layer && t->group == r->group) ? OOM_EV_FREE_ALL : OOM_EV_FREE));
+	/* A row of the middle layer that outlives its layers dies once for all the layers it
+	 * stands for. */
+	emit(t,
+	     sto << 2 | (r->mult > 1 && !(t->in_layer && t->group == r->group) ? OOM_EV_FREE_ALL :
+										 OOM_EV_FREE));
 }
 
 void oom_drop(struct oom_tape *t, struct oom_val x)
@@ -302,34 +331,47 @@ struct oom_val oom_share(struct oom_tape *t, struct oom_val x)
 	return x;
 }
 
-struct oom_val oom_scratch_hold(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt)
+struct oom_val oom_scratch_hold(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
+				enum oom_dtype dt)
 {
 	return oom_new(t, name, mono, (struct oom_dim){width, NULL}, dt);
 }
 
-void oom_scratch(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt)
+void oom_scratch(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
+		 enum oom_dtype dt)
 {
 	oom_drop(t, oom_scratch_hold(t, name, mono, width, dt));
 }
 
 /* ---- parameters ---- */
 
-struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols, uint32_t flags)
+struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols,
+			 uint32_t flags)
 {
 	struct oom_param *p;
 	struct oom_val v = {.sto = -1, .mono = OOM_MONO_ONE};
 	uint64_t elems;
 
 	if (t->cursor == t->n_params) {
-		if (!grow(t, (void **)&t->params, &t->cap_params, t->n_params + 1, sizeof(*t->params)))
+		if (!grow(t, (void **)&t->params, &t->cap_params, t->n_params + 1,
+			  sizeof(*t->params)))
 			return v;
 		if (__builtin_mul_overflow(rows ? rows : 1, cols, &elems) || elems >> 52) {
-			t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s.%s has more than 2^52 elements", t->scope, name);
+			t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+						  "%s.%s has more than 2^52 elements", t->scope,
+						  name);
 			elems = 0;
 		}
 		p = &t->params[t->n_params++];
-		*p = (struct oom_param){.elems = elems, .name = name, .scope = t->scope, .flags = flags | (t->frozen ? OOM_P_FROZEN : 0), .rows = (uint32_t)rows,
-					.cols = (uint32_t)cols, .count = t->mult, .grad = -1, .amp = -1};
+		*p = (struct oom_param){.elems = elems,
+					.name = name,
+					.scope = t->scope,
+					.flags = flags | (t->frozen ? OOM_P_FROZEN : 0),
+					.rows = (uint32_t)rows,
+					.cols = (uint32_t)cols,
+					.count = t->mult,
+					.grad = -1,
+					.amp = -1};
 		oom_param_policy(t, p);
 	}
 	p = &t->params[t->cursor];
@@ -381,9 +423,13 @@ void oom_node_edge(struct oom_tape *t, int32_t node, struct oom_val x)
 	if (node < 0)
 		return;
 	n = &t->nodes[node];
-	n->edge[n->n_edge++] = (struct oom_edge){.to = x.rg ? x.node : -1, .slot = x.slot, .width = x.width,
-						 .mono = x.mono, .dt = x.dt};
-	if (x.rg && x.node <= -2 && !t->recompute && !t->dry && t->params[-2 - x.node].edges < UINT16_MAX)
+	n->edge[n->n_edge++] = (struct oom_edge){.to = x.rg ? x.node : -1,
+						 .slot = x.slot,
+						 .width = x.width,
+						 .mono = x.mono,
+						 .dt = x.dt};
+	if (x.rg && x.node <= -2 && !t->recompute && !t->dry &&
+	    t->params[-2 - x.node].edges < UINT16_MAX)
 		t->params[-2 - x.node].edges++;
 }
 
@@ -391,7 +437,8 @@ void oom_node_save(struct oom_tape *t, int32_t node, struct oom_val x)
 {
 	if (!t->grad)
 		return;
-	if (t->packing) {                       /* non-reentrant checkpoint, first forward: only counted */
+	/* non-reentrant checkpoint, first forward: only counted */
+	if (t->packing) {
 		t->packs++;
 		return;
 	}
@@ -405,7 +452,8 @@ void oom_node_save(struct oom_tape *t, int32_t node, struct oom_val x)
 		n->saved[n->n_saved++] = x.sto;
 		oom_ref(t, x.sto);
 	}
-	/* torch.utils.checkpoint, early_stop: recomputation ends with the last tensor that is needed */
+	/* torch.utils.checkpoint, early_stop: recomputation ends with the last tensor that is
+	 * needed */
 	if (t->recompute && ++t->packs == t->pack_limit)
 		t->stopped = true;
 }
@@ -458,7 +506,8 @@ struct oom_val oom_amp_cast(struct oom_tape *t, struct oom_val x)
 
 	if (!t->amp || x.dt == t->amp_dt || !oom_dtype_is_float((enum oom_dtype)x.dt))
 		return x;
-	if (x.node > -2 || !t->params[-2 - x.node].trainable || x.dt != OOM_F32) {  /* not a trainable fp32 leaf: cast anew at every use */
+	/* not a trainable fp32 leaf: cast anew at every use */
+	if (x.node > -2 || !t->params[-2 - x.node].trainable || x.dt != OOM_F32) {
 		const bool leaf = x.node <= -2;
 		struct oom_val y = oom_op_cast(t, x, (enum oom_dtype)t->amp_dt);
 
@@ -476,7 +525,8 @@ struct oom_val oom_amp_cast(struct oom_tape *t, struct oom_val x)
 			t->rows[y.sto].cat = OOM_CAT_AMP;
 			t->rows[y.sto].name = "weight copy";
 		}
-		/* a dry run has no storage, yet it must cast a weight used twice once, as the real one does */
+		/* a dry run has no storage, yet it must cast a weight used twice once, as the
+		 * real one does */
 		p = &t->params[-2 - x.node];
 		p->amp = y.sto;
 		p->amp_node = y.node;
@@ -508,7 +558,8 @@ void oom_layer_returns(struct oom_tape *t)
 }
 
 /* One layer: plain, or behind a non-reentrant checkpoint. */
-static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx, struct oom_val x)
+static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx,
+				struct oom_val x)
 {
 	struct oom_ckpt c = {.fn = fn, .ctx = ctx, .layer = i, .param0 = (uint32_t)t->cursor};
 	struct oom_val y;
@@ -524,7 +575,8 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 		oom_drop(t, held);
 		return y;
 	}
-	if (t->packing) {                       /* within a checkpoint: only the inner one's input is the outer one's to keep */
+	/* within a checkpoint: only the inner one's input is the outer one's to keep */
+	if (t->packing) {
 		packs = ++t->packs;
 		y = fn(t, ctx, i, x);
 		t->packs = packs;
@@ -552,15 +604,16 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 
 
 /* Layers [first, first + period) recorded once, standing for reps repetitions. */
-static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period, uint32_t reps, uint16_t group,
-			     oom_block_fn fn, const void *ctx, struct oom_val x)
+static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period, uint32_t reps,
+			     uint16_t group, oom_block_fn fn, const void *ctx, struct oom_val x)
 {
 	const bool repeat = reps > 1;
 	size_t rep = t->n_reps;
 	int32_t node0 = (int32_t)t->n_nodes;
 
 	if (t->n_layers == sizeof(t->layers) / sizeof(t->layers[0]) && !t->expand) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "too many kinds of layers in one model");
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+					  "too many kinds of layers in one model");
 		return x;
 	}
 	t->group = group;
@@ -568,7 +621,8 @@ static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period
 	t->in_layer = true;
 	if (repeat) {
 		if (rep == sizeof(t->reps) / sizeof(t->reps[0])) {
-			t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "too many layer groups in one model");
+			t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+						  "too many layer groups in one model");
 			return x;
 		}
 		t->reps[t->n_reps++] = reps;
@@ -582,8 +636,10 @@ static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period
 	t->group = 0;
 	t->mult = 1;
 	if (t->stream == OOM_STREAM_FWD && t->grad && !t->expand)
-		t->layers[t->n_layers++] = (struct oom_layer_rec){.node0 = node0, .node1 = (int32_t)t->n_nodes,
-								  .group = group, .reps = (uint16_t)reps};
+		t->layers[t->n_layers++] = (struct oom_layer_rec){.node0 = node0,
+								  .node1 = (int32_t)t->n_nodes,
+								  .group = group,
+								  .reps = (uint16_t)reps};
 	return x;
 }
 
@@ -601,8 +657,8 @@ static uint32_t period_of(const uint8_t *kind, uint32_t n)
 	return 0;
 }
 
-static struct oom_val run_of(struct oom_tape *t, uint32_t first, uint32_t n, uint32_t p, oom_block_fn fn,
-			     const void *ctx, struct oom_val x)
+static struct oom_val run_of(struct oom_tape *t, uint32_t first, uint32_t n, uint32_t p,
+			     oom_block_fn fn, const void *ctx, struct oom_val x)
 {
 	uint32_t m = n / p, i = first;
 	uint16_t group = ++t->n_groups;
@@ -612,7 +668,8 @@ static struct oom_val run_of(struct oom_tape *t, uint32_t first, uint32_t n, uin
 			x = record(t, i, 1, 1, group, fn, ctx, x);
 		return x;
 	}
-	/* The first two are recorded apart: the second is the first whose predecessor is a layer of its kind. */
+	/* The first two are recorded apart: the second is the first whose predecessor is a layer
+	 * of its kind. */
 	x = record(t, i, p, 1, group, fn, ctx, x);
 	x = record(t, i + p, p, m - 2, group, fn, ctx, x);
 	x = record(t, i + (m - 1) * p, p, 1, group, fn, ctx, x);
@@ -623,7 +680,8 @@ static struct oom_val run_of(struct oom_tape *t, uint32_t first, uint32_t n, uin
 
 void oom_drop_shared(struct oom_tape *t, struct oom_val x)
 {
-	if (t->plan->grad_ckpt != OOM_CKPT_NONE && t->grad && x.sto >= 0 && t->n_held < sizeof(t->held) / sizeof(t->held[0])) {
+	if (t->plan->grad_ckpt != OOM_CKPT_NONE && t->grad && x.sto >= 0 &&
+	    t->n_held < sizeof(t->held) / sizeof(t->held[0])) {
 		t->held_node[t->n_held] = t->stack_node;
 		t->held[t->n_held++] = x.sto;
 	} else {
@@ -634,31 +692,35 @@ void oom_drop_shared(struct oom_tape *t, struct oom_val x)
 const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size)
 {
 	if (size > sizeof(t->ctx[0]) || t->n_ctx == sizeof(t->ctx) / sizeof(t->ctx[0])) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "too many stacks of layers in one model");
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+					  "too many stacks of layers in one model");
 		return NULL;
 	}
 	memcpy(t->ctx[t->n_ctx], ctx, size);
 	return t->ctx[t->n_ctx++];
 }
 
-struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx, struct oom_val x)
+struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx,
+			       struct oom_val x)
 {
 	if (!ctx || t->status)
 		return x;
 	if (t->packing || t->recompute)
 		return one_layer(t, i, fn, ctx, x);
-	t->stack_node = -1;                     /* nobody's first layer: held until the last of them */
+	/* nobody's first layer: held until the last of them */
+	t->stack_node = -1;
 	return record(t, i, 1, 1, ++t->n_groups, fn, ctx, x);
 }
 
-struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *kind, oom_block_fn fn, const void *ctx,
-				size_t ctx_size, struct oom_val x)
+struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *kind,
+				oom_block_fn fn, const void *ctx, size_t ctx_size, struct oom_val x)
 {
 	uint32_t p = kind ? period_of(kind, n) : 1, i = 0;
 	const uint32_t limit = t->expand ? 2000 : 100000;
 
 	if (n > limit) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "%u layers: more than %u", n, limit);
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "%u layers: more than %u", n,
+					  limit);
 		return x;
 	}
 	ctx = oom_layer_ctx(t, ctx, ctx_size);

@@ -1,17 +1,22 @@
-/* The ledger, as a tape: one row for every storage a training step owns, and the order in which they come and go.
+/* The ledger, as a tape: one row for every storage a training step owns, and the order in which
+ * they come and go.
  *
- * A family writes its forward pass once, in the operations of ops.h, over symbolic tensors (struct oom_val).  Every
- * operation allocates what the real one allocates and saves what its derivative needs; backward.c then walks the
- * recorded nodes in autograd's order.  What remains is a list of rows (storages, sized as a monomial in batch and
- * sequence times a static width) and a list of events (row born, row freed), from which timeline.c reads any peak.
+ * A family writes its forward pass once, in the operations of ops.h, over symbolic tensors (struct
+ * oom_val).  Every operation allocates what the real one allocates and saves what its derivative
+ * needs; backward.c then walks the recorded nodes in autograd's order.  What remains is a list of
+ * rows (storages, sized as a monomial in batch and sequence times a static width) and a list of
+ * events (row born, row freed), from which timeline.c reads any peak.
  *
- * Layers of one kind are recorded three times (first, middle, last) and the middle one is given a multiplicity, so the
- * tape is closed-form in depth.  With `expand` every layer is recorded, which the allocator replay needs.
+ * Layers of one kind are recorded three times (first, middle, last) and the middle one is given a
+ * multiplicity, so the tape is closed-form in depth.  With `expand` every layer is recorded, which
+ * the allocator replay needs.
  *
  * Rules every operation keeps:
  *   - it consumes its inputs unless they are passed as oom_keep(x);
- *   - it saves inputs before it makes its output, and saves outputs after (checkpointing's early stop depends on it);
- *   - sizes are rounded to 512 bytes each, as the CUDA caching allocator does (c10/cuda/CUDACachingAllocator.cpp). */
+ *   - it saves inputs before it makes its output, and saves outputs after (checkpointing's early
+ *   stop depends on it);
+ *   - sizes are rounded to 512 bytes each, as the CUDA caching allocator does
+ *   (c10/cuda/CUDACachingAllocator.cpp). */
 #ifndef OOM_TAPE_H
 #define OOM_TAPE_H
 
@@ -29,12 +34,13 @@ struct oom_tape;
 enum oom_var_base { OOM_VAR_B, OOM_VAR_S, OOM_VAR_T, OOM_VAR_BASES };
 struct oom_var {
 	uint8_t base;           /* enum oom_var_base */
-	uint8_t op;             /* 0 as is, 1 rounded up to a multiple of k, 2 ceil(x / k), 3 x + k, 4 min(x, k), 5 max(x - k, 0),
-				 * 6 the constant k: sequences whose length the image fixes,
-				 * 7 x + k in a batch of one, x in a larger: a slice that needs no copy keeps what it is cut from,
-				 * 8 max(ceil(x / (k >> 8)) + (k & 255) - 128, 0): chunks, more or fewer,
-				 * 9 nothing in a batch of one, x + k in a larger: what such a slice is cut from, counted once,
-				 * 10 of all b x tokens the least power of two from their k-th part on, at most all of them */
+	uint8_t op; /* 0 as is, 1 rounded up to a multiple of k, 2 ceil(x / k), 3 x + k, 4 min(x,
+		     * k), 5 max(x - k, 0), 6 the constant k: sequences whose length the image
+		     * fixes, 7 x + k in a batch of one, x in a larger: a slice that needs no copy
+		     * keeps what it is cut from, 8 max(ceil(x / (k >> 8)) + (k & 255) - 128, 0):
+		     * chunks, more or fewer, 9 nothing in a batch of one, x + k in a larger: what
+		     * such a slice is cut from, counted once, 10 of all b x tokens the least power
+		     * of two from their k-th part on, at most all of them */
 	uint32_t k;
 };
 struct oom_mono {
@@ -44,8 +50,16 @@ struct oom_mono {
 enum { OOM_MONO_ONE = 0 };
 
 /* Who a row belongs to, for the composition at the peak (columns pk_* of the runs file). */
-enum oom_cat { OOM_CAT_TEMP, OOM_CAT_SAVED, OOM_CAT_AMP, OOM_CAT_LOGITS, OOM_CAT_GRAD, OOM_CAT_RECOMPUTE, OOM_CAT_COMM,
-	       OOM_CATS };
+enum oom_cat {
+	OOM_CAT_TEMP,
+	OOM_CAT_SAVED,
+	OOM_CAT_AMP,
+	OOM_CAT_LOGITS,
+	OOM_CAT_GRAD,
+	OOM_CAT_RECOMPUTE,
+	OOM_CAT_COMM,
+	OOM_CATS
+};
 
 struct oom_row {
 	uint64_t width;         /* static factor, elements */
@@ -61,7 +75,8 @@ struct oom_row {
 	bool backward;          /* born in the backward pass */
 };
 
-/* A symbolic tensor: a reference to a storage, its shape as (monomial x width), and its place in the graph. */
+/* A symbolic tensor: a reference to a storage, its shape as (monomial x width), and its place in
+ * the graph. */
 struct oom_val {
 	uint64_t width;
 	const char *text;       /* of the width; may be NULL */
@@ -83,15 +98,16 @@ struct oom_dim {
 #define D(expr) ((struct oom_dim){(uint64_t)(expr), #expr})
 
 enum oom_param_flags {
-	OOM_P_EMBEDDING = 1, OOM_P_FROZEN = 2, OOM_P_HEAD = 4, OOM_P_LINEAR = 8, OOM_P_EXPERT = 16, OOM_P_LORA = 32,
+	OOM_P_EMBEDDING = 1, OOM_P_FROZEN = 2, OOM_P_HEAD = 4, OOM_P_LINEAR = 8, OOM_P_EXPERT = 16,
+	OOM_P_LORA = 32,
 	OOM_P_NF4 = 64, OOM_P_FP32 = 128, OOM_P_BUFFER = 256, OOM_P_NORM = 512, OOM_P_UNUSED = 1024,
 };
 struct oom_param {
 	uint64_t elems;
 	const char *name, *scope;
 	uint32_t flags;
-	uint32_t rows, cols, mid; /* of a matrix (cols = last dimension, mid = the one before it when there are three);
-				 * rows 0 for vectors */
+	uint32_t rows, cols, mid; /* of a matrix (cols = last dimension, mid = the one before it
+				   * when there are three); rows 0 for vectors */
 	uint16_t count;         /* layers it stands for */
 	uint8_t dt;
 	bool trainable;
@@ -147,7 +163,8 @@ struct oom_cond {
 	bool above;             /* mono x width > mono2 x width2 */
 };
 
-typedef struct oom_val (*oom_block_fn)(struct oom_tape *t, const void *ctx, uint32_t layer, struct oom_val x);
+typedef struct oom_val (*oom_block_fn)(struct oom_tape *t, const void *ctx, uint32_t layer,
+				       struct oom_val x);
 
 struct oom_ckpt {
 	oom_block_fn fn;
@@ -156,7 +173,8 @@ struct oom_ckpt {
 	struct oom_val x;
 };
 
-/* Labels padded and shifted (transformers since 4.45), or logits cut and copied by the class itself, in fp32 or as they are. */
+/* Labels padded and shifted (transformers since 4.45), or logits cut and copied by the class
+ * itself, in fp32 or as they are. */
 enum oom_shift { OOM_SHIFT_LABELS, OOM_SHIFT_LOGITS_FP32, OOM_SHIFT_LOGITS };
 
 #define OOM_MAX_COND 32
@@ -178,7 +196,8 @@ struct oom_tape {
 	unsigned char ctx[16][1024];    /* copies of the blocks' contexts */
 	size_t n_ctx;
 	int32_t held[24];               /* shared tensors alive for recomputation */
-	int32_t held_node[24];          /* the first layer's checkpoint of the stack that shares them */
+	/* the first layer's checkpoint of the stack that shares them */
+	int32_t held_node[24];
 	int32_t stack_node;             /* that of the stack run last */
 	size_t n_held;
 	struct oom_layer_rec layers[512];
@@ -191,7 +210,8 @@ struct oom_tape {
 	size_t n_monos;
 	double flops[96];       /* forward matrix-multiply work, per monomial */
 	double flops_attn[96];
-	double flops_fwd[96], flops_again[96];  /* both together: of the training forward; of what its backward recomputes */
+	/* both together: of the training forward; of what its backward recomputes */
+	double flops_fwd[96], flops_again[96];
 	struct oom_stream streams[OOM_STREAMS];
 	enum oom_stream_id stream;
 	struct oom_cond conds[OOM_MAX_COND];
@@ -208,7 +228,8 @@ struct oom_tape {
 	uint16_t group, n_groups, mult;
 	bool in_layer;
 	bool frozen;            /* parameters made now are not trained */
-	/* replaces token embeddings by image features once the embeddings are there; NULL: no images */
+	/* replaces token embeddings by image features once the embeddings are there; NULL: no
+	 * images */
 	struct oom_val (*merge)(struct oom_tape *t, void *ctx, struct oom_val x);
 	void *merge_ctx;
 	uint64_t pixels;        /* image elements a sample brings along (besides its text) */
@@ -218,10 +239,13 @@ struct oom_tape {
 	uint64_t vocab;         /* rows this wide are logits */
 	const char *warning;    /* what of the step is only approximated; NULL: nothing */
 	bool approximate;       /* something of the plan is only approximated */
-	struct oom_val output;  /* what the model returns beside the loss, given up once it has returned (oom_output) */
-	struct oom_val names[4];        /* tensors a layer has given names to: gone when it returns */
+	/* what the model returns beside the loss, given up once it has returned (oom_output) */
+	struct oom_val output;
+	/* tensors a layer has given names to: gone when it returns */
+	struct oom_val names[4];
 	size_t n_names;
-	struct oom_val side;    /* a second result of the layer just run (attention weights), owned by whoever takes it */
+	/* a second result of the layer just run (attention weights), owned by whoever takes it */
+	struct oom_val side;
 };
 
 static inline struct oom_val oom_keep(struct oom_val x)
@@ -235,10 +259,12 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 void oom_tape_release(struct oom_tape *t);
 
 /* Interned monomials.  oom_mono_of multiplies m by a variable. */
-uint16_t oom_mono_of(struct oom_tape *t, uint16_t m, enum oom_var_base base, uint8_t op, uint32_t k);
+uint16_t oom_mono_of(struct oom_tape *t, uint16_t m, enum oom_var_base base, uint8_t op,
+		     uint32_t k);
 uint16_t oom_mono_mul(struct oom_tape *t, uint16_t a, uint16_t b);
 uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_t s, uint64_t tgt);
-/* m times the chunks of k tokens a sequence has (the last one may be short), and `more` of them (-128..127). */
+/* m times the chunks of k tokens a sequence has (the last one may be short), and `more` of them
+ * (-128..127). */
 uint16_t oom_mono_chunks(struct oom_tape *t, uint16_t m, uint32_t k, int more);
 /* The value at the sizes recorded with. */
 uint64_t oom_mono_now(const struct oom_tape *t, uint16_t m);
@@ -249,8 +275,10 @@ bool oom_cond_above(struct oom_tape *t, uint16_t m, uint64_t limit);
 bool oom_cond_more(struct oom_tape *t, uint16_t m, uint64_t w, uint16_t m2, uint64_t w2);
 
 /* A fresh storage with one reference. */
-struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, struct oom_dim width, enum oom_dtype dt);
-struct oom_val oom_new_like(struct oom_tape *t, const char *name, struct oom_val x, enum oom_dtype dt);
+struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, struct oom_dim width,
+		       enum oom_dtype dt);
+struct oom_val oom_new_like(struct oom_tape *t, const char *name, struct oom_val x,
+			    enum oom_dtype dt);
 void oom_ref(struct oom_tape *t, int32_t sto);
 void oom_unref(struct oom_tape *t, int32_t sto);
 /* Events by hand: for the backward pass. */
@@ -263,12 +291,16 @@ void oom_done(struct oom_tape *t, struct oom_val x);
 /* A second reference to x's storage. */
 struct oom_val oom_share(struct oom_tape *t, struct oom_val x);
 /* Scratch of one kernel: allocated and freed at once (all of them alive together). */
-void oom_scratch(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt);
-struct oom_val oom_scratch_hold(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt);
+void oom_scratch(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
+		 enum oom_dtype dt);
+struct oom_val oom_scratch_hold(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
+				enum oom_dtype dt);
 
 /* The next parameter of the module being built (the same one again when a block is recomputed). */
-struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols, uint32_t flags);
-/* Says that the matrix p is a stack of matrices of `mid` rows (experts): what factored optimizers need. */
+struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols,
+			 uint32_t flags);
+/* Says that the matrix p is a stack of matrices of `mid` rows (experts): what factored
+ * optimizers need. */
 void oom_param_stacked(struct oom_tape *t, struct oom_val p, uint64_t mid);
 /* A persistent buffer of the model (rotary frequencies, position ids). */
 void oom_buffer(struct oom_tape *t, uint64_t elems, enum oom_dtype dt);
@@ -286,23 +318,28 @@ void oom_amp_leave(struct oom_tape *t);
 /* The 16-bit copy autocast feeds to a matrix multiply (x itself when nothing is to be cast). */
 struct oom_val oom_amp_cast(struct oom_tape *t, struct oom_val x);
 
-/* Runs fn for layers [0, n): kind[i] tells which layers are alike (NULL: all).  Applies activation checkpointing when
- * the plan asks for it. */
-struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *kind, oom_block_fn fn, const void *ctx,
-				size_t ctx_size, struct oom_val x);
+/* Runs fn for layers [0, n): kind[i] tells which layers are alike (NULL: all).  Applies activation
+ * checkpointing when the plan asks for it. */
+struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *kind,
+				oom_block_fn fn, const void *ctx, size_t ctx_size,
+				struct oom_val x);
 /* ctx (any struct) is copied: blocks are run again in the backward pass. */
 #define oom_layers(t, n, kind, fn, ctx, x) oom_layers_sized(t, n, kind, fn, ctx, sizeof(*(ctx)), x)
-/* A stack whose layers differ or hold tensors of one another: every layer recorded by itself.  Called within a
- * checkpointed layer, the inner one is checkpointed within it (stages around layers).  ctx comes from oom_layer_ctx. */
-struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx, struct oom_val x);
-/* A copy of ctx (at most 1024 bytes) that lives as long as the recording; NULL and a status when there are too many. */
+/* A stack whose layers differ or hold tensors of one another: every layer recorded by itself. 
+ * Called within a checkpointed layer, the inner one is checkpointed within it (stages around
+ * layers).  ctx comes from oom_layer_ctx. */
+struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx,
+			       struct oom_val x);
+/* A copy of ctx (at most 1024 bytes) that lives as long as the recording; NULL and a status when
+ * there are too many. */
 const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size);
-/* Gives x to the layer running, which holds it until it returns (`hidden_states, _ = self.self_attn(...)`). */
+/* Gives x to the layer running, which holds it until it returns (`hidden_states, _ =
+ * self.self_attn(...)`). */
 void oom_layer_names(struct oom_tape *t, struct oom_val x);
 /* What it held is gone (called where a layer returns). */
 void oom_layer_returns(struct oom_tape *t);
-/* Gives up a tensor that all layers share (mask, rotary tables): under checkpointing the blocks' closures hold it until
- * the first layer of the stack run last has been recomputed. */
+/* Gives up a tensor that all layers share (mask, rotary tables): under checkpointing the blocks'
+ * closures hold it until the first layer of the stack run last has been recomputed. */
 void oom_drop_shared(struct oom_tape *t, struct oom_val x);
 /* The backward pass from the loss (backward.c). */
 void oom_backward(struct oom_tape *t, struct oom_val loss);

@@ -1,8 +1,10 @@
-/* Sums lifetimes.  A run of n equal layers is one record: its net change times n - 1 is added, and its own maximum
- * counts at the first or at the last repetition, whichever is higher (live bytes are linear in the repetition). */
+/* Sums lifetimes.  A run of n equal layers is one record: its net change times n - 1 is added, and
+ * its own maximum counts at the first or at the last repetition, whichever is higher (live bytes
+ * are linear in the repetition). */
 #include "timeline.h"
 
-struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size, bool acc)
+struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size,
+			 bool acc)
 {
 	const struct oom_stream *s = &t->streams[stream];
 	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0, late = OOM_NEVER, layers = 0, one = 0;
@@ -47,14 +49,17 @@ struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, co
 		case OOM_EV_GRAD: cur -= acc ? (int64_t)size[ev >> 2] : 0; break;
 		}
 	}
-	return (struct oom_span){cur, peak, stream == OOM_STREAM_BWD ? late : OOM_NEVER, layers, one};
+	return (struct oom_span){cur, peak, stream == OOM_STREAM_BWD ? late : OOM_NEVER, layers,
+				 one};
 }
 
-struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size, bool acc,
-			      int64_t at[OOM_CATS], int64_t net[OOM_CATS], int32_t *row)
+struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id stream,
+			      const uint64_t *size, bool acc, int64_t at[OOM_CATS],
+			      int64_t net[OOM_CATS], int32_t *row)
 {
 	const struct oom_stream *s = &t->streams[stream];
-	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0, start[OOM_CATS] = {0}, outer_at[OOM_CATS] = {0};
+	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0, start[OOM_CATS] = {0},
+		outer_at[OOM_CATS] = {0};
 	int32_t last = -1, outer_row = -1;
 
 	*row = -1;

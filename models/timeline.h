@@ -5,17 +5,22 @@
 #include "oomplan/model.h"
 #include "tape.h"
 
-/* Net and peak of one stream, relative to its start; late: the peak within repeated layers from the last repetition of the
- * first ones on (of a backward pass; OOM_NEVER of others and without repeated layers); layers, one: of net, what repeated layers leave, and the largest of them. */
+/* Net and peak of one stream, relative to its start; late: the peak within repeated layers from the
+ * last repetition of the first ones on (of a backward pass; OOM_NEVER of others and without
+ * repeated layers); layers, one: of net, what repeated layers leave, and the largest of them. */
 #define OOM_NEVER (INT64_MIN / 4)
 struct oom_span {
 	int64_t net, peak, late, layers, one;
 };
-/* Evaluates one stream; size[] are rounded row sizes.  acc: gradients exist already (they are added and freed). */
-struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size, bool acc);
-/* The same with the composition: at[] gets the bytes of each category at the peak, net[] at the end (both relative);
+/* Evaluates one stream; size[] are rounded row sizes.  acc: gradients exist already (they are
+ * added and freed). */
+struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size,
+			 bool acc);
+/* The same with the composition: at[] gets the bytes of each category at the peak, net[] at the end
+ * (both relative);
  * *row is the last row born before the peak, or -1. */
-struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size, bool acc,
-			      int64_t at[OOM_CATS], int64_t net[OOM_CATS], int32_t *row);
+struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id stream,
+			      const uint64_t *size, bool acc, int64_t at[OOM_CATS],
+			      int64_t net[OOM_CATS], int32_t *row);
 
 #endif

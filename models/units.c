@@ -29,7 +29,9 @@ enum oom_status oom_parse_bytes(const char *text, uint64_t *bytes, struct oom_er
 				return OOM_OK;
 			}
 	}
-	return oom_error_set(err, OOM_ERR_INVALID, "\"%s\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB", text);
+	return oom_error_set(err, OOM_ERR_INVALID,
+			     "\"%s\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB",
+			     text);
 }
 
 const char *oom_format_bytes(uint64_t b, char *buf, size_t size)

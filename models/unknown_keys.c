@@ -1,8 +1,9 @@
-/* Which keys of a config.json its model type does not have: misspelt ones, and those of a newer version, would otherwise
- * be ignored in silence.
+/* Which keys of a config.json its model type does not have: misspelt ones, and those of a newer
+ * version, would otherwise be ignored in silence.
  *
- * Known are the type's own (data/model_types.jsonl), the names every configuration has, and names that never move memory
- * (transformers configuration_utils.py, generation keys of version 4, initialisers, token ids). */
+ * Known are the type's own (data/model_types.jsonl), the names every configuration has, and names
+ * that never move memory (transformers configuration_utils.py, generation keys of version 4,
+ * initialisers, token ids). */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,8 +28,11 @@ static const char *const harmless[] = {
 	"max_position_embeddings", "original_max_position_embeddings", "kv_channels", "seq_length", "ep_size", "aux_loss_alpha",
 	"seq_aux", "use_mrope", "cache_implementation", "position_embedding_type", "classifier_dropout", "use_parallel_residual",
 	"language_model_only", "quantization", "dense_act_fn", "is_gated_act", "scale_decoder_outputs", "pooler_output_size", "mtp_num_hidden_layers", "num_nextn_predict_layers", NULL};
-static const char *const harmless_tails[] = {"_token_id", "_token_index", "_eps", "_epsilon", "_range", "_std", "_coef",
-					     "_coefficient", "_init_value", "_prob_mask", "_loss_weight", "_scheme", NULL};
+static const char *const harmless_tails[] = {"_token_id",  "_token_index", "_eps",
+					     "_epsilon",   "_range",	   "_std",
+					     "_coef",	   "_coefficient", "_init_value",
+					     "_prob_mask", "_loss_weight", "_scheme",
+					     NULL};
 
 static bool ends_with(const char *s, const char *tail)
 {
@@ -49,9 +53,12 @@ static bool known(const struct oom_model *m, const char *name)
 	for (size_t i = 0; harmless_tails[i]; i++)
 		if (ends_with(name, harmless_tails[i]))
 			return true;
-	for (size_t i = 0; i < m->defaults.n; i++)      /* another name that leads to one of the type's */
-		if (!strncmp(m->defaults.items[i].path, "aliases.", 8) && m->defaults.items[i].type == OOM_KEY_STRING &&
-		    (!strcmp(m->defaults.items[i].path + 8, name) || !strcmp(m->defaults.items[i].string, name)))
+	/* another name that leads to one of the type's */
+	for (size_t i = 0; i < m->defaults.n; i++)
+		if (!strncmp(m->defaults.items[i].path, "aliases.", 8) &&
+		    m->defaults.items[i].type == OOM_KEY_STRING &&
+		    (!strcmp(m->defaults.items[i].path + 8, name) ||
+		     !strcmp(m->defaults.items[i].string, name)))
 			return true;
 	if (snprintf(path, sizeof(path), "defaults.%s", name) >= (int)sizeof(path))
 		return false;
@@ -79,7 +86,8 @@ void oom_model_find_unknown(struct oom_model *m)
 			more++;
 			continue;
 		}
-		used += (size_t)snprintf(m->unknown + used, sizeof(m->unknown) - used, "%s%s (line %u)", used ? ", " : "", name, k->line);
+		used += (size_t)snprintf(m->unknown + used, sizeof(m->unknown) - used,
+					 "%s%s (line %u)", used ? ", " : "", name, k->line);
 	}
 	if (more)
 		snprintf(m->unknown + used, sizeof(m->unknown) - used, " and %zu more", more);

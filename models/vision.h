@@ -1,8 +1,9 @@
 /* Compositions: a text family beside the towers and projectors of another modality.
  *
- * A row of families/vlm.c names the sub configs and one function that emits everything but the text model; the text
- * family runs as it is, with the text config as its config.  Towers are described by numbers and switches
- * (struct oom_tower) and emitted by one generic encoder, so that a new one is a row of the table in vision.c. */
+ * A row of families/vlm.c names the sub configs and one function that emits everything but the text
+ * model; the text family runs as it is, with the text config as its config.  Towers are described
+ * by numbers and switches (struct oom_tower) and emitted by one generic encoder, so that a new
+ * one is a row of the table in vision.c. */
 #ifndef OOM_VISION_H
 #define OOM_VISION_H
 
@@ -22,8 +23,10 @@ struct oom_vlm {
 	char type[64];                          /* the composition's own model type */
 	const struct oom_composition *kind;
 	const struct oom_family *text;
-	enum oom_task text_task;                /* what the text family does when nothing else is said */
-	bool alone;                             /* as a causal language model the text model stands alone */
+	/* what the text family does when nothing else is said */
+	enum oom_task text_task;
+	/* as a causal language model the text model stands alone */
+	bool alone;
 	bool unknown_text;                      /* the text config's type is not modelled */
 	struct oom_reader outer;
 	struct oom_part part[OOM_PARTS];        /* [0]: the text's */
@@ -40,7 +43,8 @@ struct oom_emit {
 	bool images;                            /* they are there */
 	bool merged;                            /* and features of theirs */
 	struct oom_val held;                    /* features that the model's output holds */
-	uint16_t m_tokens, m_len;               /* tokens of the tower running: all images', one image's */
+	/* tokens of the tower running: all images', one image's */
+	uint16_t m_tokens, m_len;
 };
 
 enum oom_tower_flag {
@@ -54,11 +58,13 @@ enum oom_tower_flag {
 	OOM_TOWER_GATED = 1 << 11, OOM_TOWER_MLP_BIAS = 1 << 12,
 	OOM_TOWER_SCALE = 1 << 13,              /* a learned factor a channel on both branches */
 	OOM_TOWER_ROPE = 1 << 14,
-	OOM_TOWER_POOL = 1 << 15,               /* SigLIP's attention pooling, which image features do not use */
+	/* SigLIP's attention pooling, which image features do not use */
+	OOM_TOWER_POOL = 1 << 15,
 	OOM_TOWER_QWEN = 1 << 16,               /* keys depth, num_heads, in_channels */
 	OOM_TOWER_POSITIONS = 1 << 17,          /* learned, one a patch */
 	OOM_TOWER_FRAMES = 1 << 18,             /* a patch spans temporal_patch_size frames */
-	OOM_TOWER_PATCH_LAST = 1 << 19,         /* pixels already cut into patches: a linear layer */
+	/* pixels already cut into patches: a linear layer */
+	OOM_TOWER_PATCH_LAST = 1 << 19,
 };
 struct oom_tower {
 	uint64_t d, ff, layers, heads, kv_heads, head_dim;
@@ -88,17 +94,20 @@ uint64_t oom_read_items(struct oom_reader *r, const char *key, uint64_t def);
 /* What each composition adds to its text model: image features of the text's width, or nothing. */
 struct oom_composition {
 	const char *type;
-	const char *part[OOM_PARTS];            /* keys of the sub configs, the text's first; "" is the whole file */
+	/* keys of the sub configs, the text's first; "" is the whole file */
+	const char *part[OOM_PARTS];
 	struct oom_val (*emit)(struct oom_emit *e);
 	unsigned flags;
 };
-enum { OOM_VLM_FLAT = 1,                        /* old files hold the text's keys at the top */
-       OOM_VLM_AUDIO = 16,                      /* trained as sequence to sequence, on text alone */
-       OOM_VLM_TEXT_TIE = 2,                    /* tied as the text config says */
-       OOM_VLM_RUNS = 16,                       /* emitted with all operations, not as weights alone */
-       OOM_VLM_EXACT = 32,                      /* and measured */
-       OOM_VLM_LIST = 64,                       /* features joined from a list */
-       OOM_VLM_SHIFT_FP32 = 4, OOM_VLM_SHIFT = 8, /* the class shifts the logits (enum oom_shift) */
+enum {
+	OOM_VLM_FLAT = 1, /* old files hold the text's keys at the top */
+	OOM_VLM_AUDIO = 16, /* trained as sequence to sequence, on text alone */
+	OOM_VLM_TEXT_TIE = 2, /* tied as the text config says */
+	OOM_VLM_RUNS = 16, /* emitted with all operations, not as weights alone */
+	OOM_VLM_EXACT = 32, /* and measured */
+	OOM_VLM_LIST = 64, /* features joined from a list */
+	OOM_VLM_SHIFT_FP32 = 4,
+	OOM_VLM_SHIFT = 8, /* the class shifts the logits (enum oom_shift) */
 };
 const struct oom_composition *oom_composition_find(const char *type);
 void oom_vlm_free(struct oom_vlm *v);

@@ -1,6 +1,7 @@
 /* Gemma 4's vision and audio towers, as weights: see vlm_parts.c.
- * Reference: transformers 5.12, models/gemma4/modeling_gemma4.py (Gemma4VisionModel, Gemma4AudioModel,
- * Gemma4MultimodalEmbedder), models/gemma4_unified/modeling_gemma4_unified.py (Gemma4UnifiedVisionEmbedder). */
+ * Reference: transformers 5.12, models/gemma4/modeling_gemma4.py (Gemma4VisionModel,
+ * Gemma4AudioModel, Gemma4MultimodalEmbedder), models/gemma4_unified/modeling_gemma4_unified.py
+ * (Gemma4UnifiedVisionEmbedder). */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +26,8 @@ struct vision {
 
 static void vision_layer(struct oom_tape *t, const void *ctx, uint64_t i)
 {
-	static const char *const norms[] = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+	static const char *const norms[] = {"input_layernorm", "post_attention_layernorm",
+					    "pre_feedforward_layernorm",
 					    "post_feedforward_layernorm"};
 	const struct vision *s = ctx;
 
@@ -47,7 +49,8 @@ static void vision_tower(struct oom_emit *e, struct oom_reader *r)
 {
 	struct oom_tape *t = e->t;
 	const uint64_t patch = oom_read_count(r, "patch_size", 1);
-	struct vision s = {.d = oom_read_count(r, "hidden_size", 1), .ff = oom_read_count(r, "intermediate_size", 1),
+	struct vision s = {.d = oom_read_count(r, "hidden_size", 1),
+			   .ff = oom_read_count(r, "intermediate_size", 1),
 			   .head = oom_read_count(r, "head_dim", 1)};
 
 	s.q = s.head * oom_read_count(r, "num_attention_heads", 1);
@@ -57,7 +60,8 @@ static void vision_tower(struct oom_emit *e, struct oom_reader *r)
 		return;
 	}
 	oom_weight_linear(t, "input_proj", 3 * patch * patch, s.d, false);
-	oom_weight(t, "position_embedding_table", 2 * oom_read_count(r, "position_embedding_size", 1), s.d);
+	oom_weight(t, "position_embedding_table",
+		   2 * oom_read_count(r, "position_embedding_size", 1), s.d);
 	oom_weight_layers(t, oom_read_count(r, "num_hidden_layers", 0), vision_layer, &s);
 	oom_weight_linear(t, "embedding_projection", s.d, e->a->d_model, false);
 }
@@ -66,8 +70,10 @@ static void vision_tower(struct oom_emit *e, struct oom_reader *r)
 static void vision_embedder(struct oom_emit *e, struct oom_reader *r)
 {
 	struct oom_tape *t = e->t;
-	const uint64_t side = oom_read_count_or(r, "model_patch_size", oom_read_count(r, "patch_size", 1) *
-						oom_read_count(r, "pooling_kernel_size", 1));
+	const uint64_t side = oom_read_count_or(r, "model_patch_size",
+						oom_read_count(r, "patch_size", 1) *
+							oom_read_count(r, "pooling_kernel_size",
+								       1));
 	const uint64_t d = oom_read_count(r, "mm_embed_dim", 1);
 
 	if (r->status || side > 65536) {
@@ -79,7 +85,8 @@ static void vision_embedder(struct oom_emit *e, struct oom_reader *r)
 	oom_weight_norm(t, "patch_ln2", d, true);
 	oom_weight(t, "pos_embedding", 2 * oom_read_count(r, "mm_posemb_size", 1), d);
 	oom_weight_norm(t, "pos_norm", d, true);
-	oom_weight_linear(t, "embedding_projection", oom_read_count_or(r, "output_proj_dims", d), e->a->d_model, false);
+	oom_weight_linear(t, "embedding_projection", oom_read_count_or(r, "output_proj_dims", d),
+			  e->a->d_model, false);
 }
 
 struct audio {
@@ -104,18 +111,22 @@ static void audio_layer(struct oom_tape *t, const void *ctx, uint64_t i)
 	oom_weight_linear(t, "linear", s->d, 2 * s->d, false);
 	oom_weight_linear(t, "linear", s->d, s->d, false);
 	oom_weight_conv(t, "depthwise_conv1d", s->d, s->kernel, false);
-	for (int k = 0; k < 5; k++)             /* pre_layer_norm, conv_norm; norm_pre_attn, norm_post_attn, norm_out */
+	/* pre_layer_norm, conv_norm; norm_pre_attn, norm_post_attn, norm_out */
+	for (int k = 0; k < 5; k++)
 		oom_weight_norm(t, "norm", s->d, false);
 }
 
 static void audio_tower(struct oom_emit *e, struct oom_reader *r)
 {
 	struct oom_tape *t = e->t;
-	const uint64_t heads = oom_read_count(r, "num_attention_heads", 1), out = oom_read_count_or(r, "output_proj_dims", 1536);
-	struct audio s = {.d = oom_read_count(r, "hidden_size", 1), .kernel = oom_read_count(r, "conv_kernel_size", 1)};
+	const uint64_t heads = oom_read_count(r, "num_attention_heads", 1),
+		       out = oom_read_count_or(r, "output_proj_dims", 1536);
+	struct audio s = {.d = oom_read_count(r, "hidden_size", 1),
+			  .kernel = oom_read_count(r, "conv_kernel_size", 1)};
 	uint64_t c[2] = {0, 0};
 
-	if (oom_read_counts(r, "subsampling_conv_channels", c, 2) != 2 || r->status || heads > s.d) {
+	if (oom_read_counts(r, "subsampling_conv_channels", c, 2) != 2 || r->status ||
+	    heads > s.d) {
 		oom_read_fail(r, "the audio tower's sizes (%s) make no model", r->prefix);
 		return;
 	}
@@ -140,7 +151,10 @@ struct oom_val oom_emit_gemma4(struct oom_emit *e)
 		if (unified)
 			oom_weight_linear(e->t, "embedding_projection",
 					  oom_read_count_or(&e->part[2], "output_proj_dims",
-							    oom_read_count_or(&e->part[2], "audio_embed_dim", 640)), e->a->d_model, false);
+							    oom_read_count_or(&e->part[2],
+									      "audio_embed_dim",
+									      640)),
+					  e->a->d_model, false);
 		else
 			audio_tower(e, &e->part[2]);
 	}

@@ -1,5 +1,5 @@
-/* Towers and resamplers of shapes of their own, as their weights alone (weights.h): SAM's encoder, Q-Formers, perceivers,
- * vector-quantised autoencoders, audio encoders.
+/* Towers and resamplers of shapes of their own, as their weights alone (weights.h): SAM's encoder,
+ * Q-Formers, perceivers, vector-quantised autoencoders, audio encoders.
  * Reference: transformers 5.12, the classes named at each function. */
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,8 @@ static struct oom_val nothing(void)
 /* ---- SAM's vision encoder: GotOcr2VisionEncoder, SamVisionEncoder ---- */
 
 struct sam {
-	uint64_t d, ff, head, out, place[2];    /* place: 2 * side - 1 of a window, of the whole image */
+	/* place: 2 * side - 1 of a window, of the whole image */
+	uint64_t d, ff, head, out, place[2];
 	bool bias, relative;
 	int whole;
 };
@@ -55,20 +56,26 @@ static void sam_neck(struct oom_tape *t, const struct sam *s)
 	oom_weight_norm(t, "layer_norm2", s->out, true);
 }
 
-/* Reads the keys of both configs that describe it (mlp_dim absent or null: mlp_ratio * hidden_size) and emits it. */
+/* Reads the keys of both configs that describe it (mlp_dim absent or null: mlp_ratio *
+ * hidden_size) and emits it. */
 static struct sam sam_encoder(struct oom_emit *e, struct oom_reader *r)
 {
 	struct oom_tape *t = e->t;
-	struct sam s = {.d = oom_read_count(r, "hidden_size", 1), .out = oom_read_count_or(r, "output_channels", 256)};
-	const uint64_t layers = oom_read_count(r, "num_hidden_layers", 0), heads = oom_read_count(r, "num_attention_heads", 1);
-	const uint64_t patch = oom_read_side(r, "patch_size", 16), grid = oom_read_side(r, "image_size", 1024) / (patch ? patch : 1);
-	const uint64_t window = oom_read_count_or(r, "window_size", 14), channels = oom_read_count_or(r, "num_channels", 3);
+	struct sam s = {.d = oom_read_count(r, "hidden_size", 1),
+			.out = oom_read_count_or(r, "output_channels", 256)};
+	const uint64_t layers = oom_read_count(r, "num_hidden_layers", 0),
+		       heads = oom_read_count(r, "num_attention_heads", 1);
+	const uint64_t patch = oom_read_side(r, "patch_size", 16),
+		       grid = oom_read_side(r, "image_size", 1024) / (patch ? patch : 1);
+	const uint64_t window = oom_read_count_or(r, "window_size", 14),
+		       channels = oom_read_count_or(r, "num_channels", 3);
 	const struct oom_key *global = oom_read_key(r, "global_attn_indexes");
 	uint64_t n[2] = {layers, 0};
 
-	s.ff = oom_read_count_or(r, "mlp_dim", (uint64_t)((double)s.d * oom_read_real(r, "mlp_ratio", 4)));
-	if (r->status || !heads || s.d < heads || !patch || !grid || !window || layers > OOM_MAX_LAYERS || channels > 65536 ||
-	    window > 65536 || !s.ff) {
+	s.ff = oom_read_count_or(r, "mlp_dim",
+				 (uint64_t)((double)s.d * oom_read_real(r, "mlp_ratio", 4)));
+	if (r->status || !heads || s.d < heads || !patch || !grid || !window ||
+	    layers > OOM_MAX_LAYERS || channels > 65536 || window > 65536 || !s.ff) {
 		oom_read_fail(r, "the vision tower's sizes (%s) make no model", r->prefix);
 		return (struct sam){.out = 1};
 	}
@@ -77,7 +84,9 @@ static struct sam sam_encoder(struct oom_emit *e, struct oom_reader *r)
 	s.place[1] = 2 * grid - 1;
 	s.bias = oom_read_bool(r, "qkv_bias", true);
 	s.relative = oom_read_bool(r, "use_rel_pos", true);
-	for (uint32_t i = 0; global && global->type == OOM_KEY_LIST && i < global->n_items && i < OOM_MAX_LAYERS; i++) {
+	for (uint32_t i = 0;
+	     global && global->type == OOM_KEY_LIST && i < global->n_items && i < OOM_MAX_LAYERS;
+	     i++) {
 		const double at = oom_read_item_real(r, "global_attn_indexes", i, -1);
 
 		n[1] += at >= 0 && at < (double)layers;
@@ -161,8 +170,10 @@ struct oom_val oom_emit_qformer(struct oom_emit *e)
 	struct oom_tape *t = e->t;
 	struct oom_reader *r = &e->part[2];
 	const bool blip2 = !strcmp(e->v->type, "blip-2");
-	const uint64_t layers = oom_read_count(r, "num_hidden_layers", 0), every = oom_read_count_or(r, "cross_attention_frequency", 2);
-	struct qformer q = {.d = oom_read_count(r, "hidden_size", 1), .ff = oom_read_count(r, "intermediate_size", 1),
+	const uint64_t layers = oom_read_count(r, "num_hidden_layers", 0),
+		       every = oom_read_count_or(r, "cross_attention_frequency", 2);
+	struct qformer q = {.d = oom_read_count(r, "hidden_size", 1),
+			    .ff = oom_read_count(r, "intermediate_size", 1),
 			    .from = oom_read_count(r, "encoder_hidden_size", 1)};
 	uint64_t crossed;
 	struct oom_tower w;
@@ -174,7 +185,8 @@ struct oom_val oom_emit_qformer(struct oom_emit *e)
 	run_tower(e, 1, NULL, &w);
 	if (!blip2) {
 		oom_weight(t, "word_embeddings", oom_read_count(r, "vocab_size", 1), q.d);
-		oom_weight(t, "position_embeddings", oom_read_count(r, "max_position_embeddings", 1), q.d);
+		oom_weight(t, "position_embeddings",
+			   oom_read_count(r, "max_position_embeddings", 1), q.d);
 	}
 	oom_weight_norm(t, "layernorm", q.d, true);
 	crossed = (layers + every - 1) / every;
@@ -214,8 +226,10 @@ struct oom_val oom_emit_perceiver(struct oom_emit *e)
 {
 	struct oom_tape *t = e->t;
 	struct oom_reader *r = &e->part[2];
-	const uint64_t ff = e->a->d_ff, d = e->a->d_model, head = oom_read_count(r, "resampler_head_dim", 1);
-	const struct perceiver p = {oom_read_count_or(r, "hidden_size", d), head * oom_read_count(r, "resampler_n_heads", 1),
+	const uint64_t ff = e->a->d_ff, d = e->a->d_model,
+		       head = oom_read_count(r, "resampler_head_dim", 1);
+	const struct perceiver p = {oom_read_count_or(r, "hidden_size", d),
+				    head * oom_read_count(r, "resampler_n_heads", 1),
 				    head * oom_read_count(r, "num_key_value_heads", 1)};
 	struct oom_tower w;
 
@@ -229,12 +243,14 @@ struct oom_val oom_emit_perceiver(struct oom_emit *e)
 	return nothing();
 }
 
-/* AriaProjector: learned queries, a cross-attention around nn.MultiheadAttention, a plain feed-forward. */
+/* AriaProjector: learned queries, a cross-attention around nn.MultiheadAttention, a plain
+ * feed-forward. */
 struct oom_val oom_emit_aria(struct oom_emit *e)
 {
 	struct oom_tape *t = e->t;
 	const uint64_t d = e->a->d_model;
-	uint64_t most = oom_read_count_or(&e->outer, "max_value_projector_patch_to_query_dict", 256);
+	uint64_t most = oom_read_count_or(&e->outer, "max_value_projector_patch_to_query_dict",
+					  256);
 	struct oom_tower w;
 
 	run_tower(e, 1, NULL, &w);
@@ -256,15 +272,20 @@ struct oom_val oom_emit_aria(struct oom_emit *e)
 #define MAX_LEVELS 16
 struct vq {
 	uint64_t base, multiplier[MAX_LEVELS], n, blocks, in, out, latent, embed, codes, resolution;
-	bool twice, deepest;            /* double_latent; attention at the deepest level, else by resolution */
+	/* double_latent; attention at the deepest level, else by resolution */
+	bool twice, deepest;
 };
 
 static struct vq vq_read(struct oom_reader *r)
 {
-	struct vq q = {.base = oom_read_count(r, "base_channels", 1), .blocks = oom_read_count(r, "num_res_blocks", 0),
-		       .in = oom_read_count_or(r, "in_channels", 3), .out = oom_read_count_or(r, "out_channels", 3),
-		       .latent = oom_read_count(r, "latent_channels", 1), .embed = oom_read_count(r, "embed_dim", 1),
-		       .codes = oom_read_count(r, "num_embeddings", 1), .resolution = oom_read_count_or(r, "resolution", 512),
+	struct vq q = {.base = oom_read_count(r, "base_channels", 1),
+		       .blocks = oom_read_count(r, "num_res_blocks", 0),
+		       .in = oom_read_count_or(r, "in_channels", 3),
+		       .out = oom_read_count_or(r, "out_channels", 3),
+		       .latent = oom_read_count(r, "latent_channels", 1),
+		       .embed = oom_read_count(r, "embed_dim", 1),
+		       .codes = oom_read_count(r, "num_embeddings", 1),
+		       .resolution = oom_read_count_or(r, "resolution", 512),
 		       .twice = oom_read_bool(r, "double_latent", false)};
 
 	q.n = oom_read_counts(r, "channel_multiplier", q.multiplier, MAX_LEVELS);
@@ -314,7 +335,8 @@ static bool attends(struct oom_reader *r, const struct vq *q, uint64_t level, ui
 
 static void vq_encoder(struct oom_tape *t, struct oom_reader *r, const struct vq *q)
 {
-	const bool vanilla = q->deepest || !strcmp(oom_read_string(r, "attn_type", "vanilla"), "vanilla");
+	const bool vanilla = q->deepest ||
+			     !strcmp(oom_read_string(r, "attn_type", "vanilla"), "vanilla");
 	uint64_t in = q->base, resolution = q->resolution;
 
 	oom_weight_conv(t, "conv_in", q->base, q->in * 9, true);
@@ -396,13 +418,15 @@ struct oom_val oom_emit_janus(struct oom_emit *e)
 	if (draw->status)
 		return nothing();
 	run_tower(e, 1, NULL, &w);
-	aligner(t, w.d, oom_read_count(see, "projection_dim", 1), oom_read_count_or(see, "depth", 2));
+	aligner(t, w.d, oom_read_count(see, "projection_dim", 1),
+		oom_read_count_or(see, "depth", 2));
 	vq_encoder(t, draw, &q);
 	vq_codes(t, &q);
 	vq_decoder(t, &q);
 	oom_weight(t, "generation_embeddings", q.codes, q.embed);
 	aligner(t, q.embed, out, oom_read_count_or(draw, "num_hidden_layers", 2));
-	oom_weight_linear(t, "proj_out", oom_read_count(draw, "image_token_embed_dim", 1), out, true);
+	oom_weight_linear(t, "proj_out", oom_read_count(draw, "image_token_embed_dim", 1), out,
+			  true);
 	oom_weight_linear(t, "vision_head", out, q.codes, true);
 	return nothing();
 }
@@ -412,11 +436,13 @@ struct oom_val oom_emit_formula(struct oom_emit *e)
 {
 	struct oom_reader *r = &e->part[1];
 	const struct sam s = sam_encoder(e, r);
-	const uint64_t mid = oom_read_count_or(r, "post_conv_mid_channels", 512), out = oom_read_count_or(r, "post_conv_out_channels", 1024);
+	const uint64_t mid = oom_read_count_or(r, "post_conv_mid_channels", 512),
+		       out = oom_read_count_or(r, "post_conv_out_channels", 1024);
 
 	oom_weight_conv(e->t, "conv1", mid, s.out * 9, false);
 	oom_weight_conv(e->t, "conv2", out, mid * 9, false);
 	oom_weight_linear(e->t, "linear_1", out, out, true);
-	oom_weight_linear(e->t, "linear_2", out, oom_read_count_or(r, "decoder_hidden_size", e->a->d_model), true);
+	oom_weight_linear(e->t, "linear_2", out,
+			  oom_read_count_or(r, "decoder_hidden_size", e->a->d_model), true);
 	return oom_none();
 }

@@ -13,11 +13,13 @@ static void run_tower(struct oom_emit *e, size_t i, const char *type, struct oom
 	oom_drop(e->t, oom_tower_run(e, w));
 }
 
-/* Ovis2Model: the tower's features become probabilities over a visual vocabulary with an embedding of its own. */
+/* Ovis2Model: the tower's features become probabilities over a visual vocabulary with an
+ * embedding of its own. */
 struct oom_val oom_emit_ovis(struct oom_emit *e)
 {
 	struct oom_reader *r = &e->part[1];
-	const uint64_t vocab = oom_read_count(r, "vocab_size", 1), marks = oom_read_count_or(r, "num_visual_indicator_tokens", 5);
+	const uint64_t vocab = oom_read_count(r, "vocab_size", 1),
+		       marks = oom_read_count_or(r, "num_visual_indicator_tokens", 5);
 	const uint64_t stride = oom_read_count_or(r, "hidden_stride", 1);
 	struct oom_tower w;
 
@@ -28,7 +30,8 @@ struct oom_val oom_emit_ovis(struct oom_emit *e)
 	}
 	oom_weight_linear(e->t, "head_linear", w.d * stride * stride, vocab - marks, false);
 	oom_weight_norm(e->t, "head_norm", vocab - marks, true);
-	oom_weight(e->t, "visual_embeddings_table", vocab, oom_read_count_or(&e->outer, "hidden_size", e->a->d_model));
+	oom_weight(e->t, "visual_embeddings_table", vocab,
+		   oom_read_count_or(&e->outer, "hidden_size", e->a->d_model));
 	return oom_none();
 }
 
@@ -36,26 +39,30 @@ struct oom_val oom_emit_ovis(struct oom_emit *e)
 struct oom_val oom_emit_llama4(struct oom_emit *e)
 {
 	struct oom_reader *r = &e->part[1];
-	const uint64_t in = oom_read_count_or(r, "projector_input_dim", 4096), out = oom_read_count_or(r, "projector_output_dim", 4096);
+	const uint64_t in = oom_read_count_or(r, "projector_input_dim", 4096),
+		       out = oom_read_count_or(r, "projector_output_dim", 4096);
 	struct oom_tower w;
 
 	run_tower(e, 1, NULL, &w);
 	oom_weight_linear(e->t, "fc1", w.ff, in, false);
 	oom_weight_linear(e->t, "fc2", out, out, false);
-	oom_weight_linear(e->t, "linear_1", oom_read_count_or(r, "vision_output_dim", 7680), e->a->d_model, false);
+	oom_weight_linear(e->t, "linear_1", oom_read_count_or(r, "vision_output_dim", 7680),
+			  e->a->d_model, false);
 	return oom_none();
 }
 
 /* FuyuModel: patches go through one linear layer, there is no tower. */
 struct oom_val oom_emit_fuyu(struct oom_emit *e)
 {
-	const uint64_t patch = oom_read_side(&e->outer, "patch_size", 30), channels = oom_read_count_or(&e->outer, "num_channels", 3);
+	const uint64_t patch = oom_read_side(&e->outer, "patch_size", 30),
+		       channels = oom_read_count_or(&e->outer, "num_channels", 3);
 
 	if (!patch || patch > 65536 || !channels || channels > 65536) {
 		oom_read_fail(&e->outer, "patch_size and num_channels make no layer");
 		return oom_none();
 	}
-	oom_weight_linear(e->t, "vision_embed_tokens", patch * patch * channels, e->a->d_model, true);
+	oom_weight_linear(e->t, "vision_embed_tokens", patch * patch * channels, e->a->d_model,
+			  true);
 	return oom_none();
 }
 
@@ -88,14 +95,17 @@ struct oom_val oom_emit_florence(struct oom_emit *e)
 {
 	struct oom_tape *t = e->t;
 	struct oom_reader *r = &e->part[1];
-	uint64_t dims[MAX_STAGES], depths[MAX_STAGES], kernels[MAX_STAGES], in = oom_read_count_or(r, "in_channels", 3), places, out;
+	uint64_t dims[MAX_STAGES], depths[MAX_STAGES], kernels[MAX_STAGES],
+		in = oom_read_count_or(r, "in_channels", 3), places, out;
 	const uint64_t n = oom_read_counts(r, "embed_dim", dims, MAX_STAGES);
 	const double ratio = oom_read_real(r, "mlp_ratio", 4);
 	struct davit s = {.bias = oom_read_bool(r, "qkv_bias", true)};
 
-	if (oom_read_counts(r, "depths", depths, MAX_STAGES) != n || oom_read_counts(r, "patch_size", kernels, MAX_STAGES) != n ||
-	    !n || !(ratio > 0 && ratio < 1e4)) {
-		oom_read_fail(r, "embed_dim, depths and patch_size (%s) must list as many stages", r->prefix);
+	if (oom_read_counts(r, "depths", depths, MAX_STAGES) != n ||
+	    oom_read_counts(r, "patch_size", kernels, MAX_STAGES) != n || !n ||
+	    !(ratio > 0 && ratio < 1e4)) {
+		oom_read_fail(r, "embed_dim, depths and patch_size (%s) must list as many stages",
+			      r->prefix);
 		return oom_none();
 	}
 	for (uint64_t i = 0; i < n; i++) {
@@ -143,8 +153,10 @@ struct oom_val oom_emit_omni(struct oom_emit *e)
 	struct oom_tape *t = e->t;
 	struct oom_reader *r = &e->part[2];
 	const bool third = !strncmp(e->v->type, "qwen3", 5);
-	const struct audio s = {oom_read_count(r, "d_model", 1), oom_read_count(r, "encoder_ffn_dim", 1), third};
-	const uint64_t bins = oom_read_count_or(r, "num_mel_bins", 128), out = oom_read_count(r, "output_dim", 1);
+	const struct audio s = {oom_read_count(r, "d_model", 1),
+				oom_read_count(r, "encoder_ffn_dim", 1), third};
+	const uint64_t bins = oom_read_count_or(r, "num_mel_bins", 128),
+		       out = oom_read_count(r, "output_dim", 1);
 	const uint64_t layers = oom_read_count(r, "encoder_layers", 0);
 
 	if (r->status)
@@ -162,7 +174,8 @@ struct oom_val oom_emit_omni(struct oom_emit *e)
 		oom_weight_conv(t, "conv2d1", c, 9, true);
 		oom_weight_conv(t, "conv2d2", c, c * 9, true);
 		oom_weight_conv(t, "conv2d3", c, c * 9, true);
-		oom_weight_linear(t, "conv_out", c * ((((bins + 1) / 2 + 1) / 2 + 1) / 2), s.d, false);
+		oom_weight_linear(t, "conv_out", c * ((((bins + 1) / 2 + 1) / 2 + 1) / 2), s.d,
+				  false);
 		oom_weight_linear(t, "proj1", s.d, s.d, true);
 		oom_weight_linear(t, "proj2", s.d, out, true);
 	} else {

@@ -1,5 +1,5 @@
-/* Vision towers and resamplers of Mllama, IDEFICS, ERNIE 4.5 VL and Emu 3, as weights: see vlm_parts.c.
- * Reference: transformers 5.12, the classes named at each function. */
+/* Vision towers and resamplers of Mllama, IDEFICS, ERNIE 4.5 VL and Emu 3, as weights: see
+ * vlm_parts.c. Reference: transformers 5.12, the classes named at each function. */
 #include <string.h>
 
 #include "conv.h"
@@ -35,12 +35,17 @@ struct oom_val oom_emit_mllama(struct oom_emit *e)
 {
 	struct oom_tape *t = e->t;
 	struct oom_reader *r = &e->part[1];
-	struct mllama s = {.d = oom_read_count(r, "hidden_size", 1), .ff = oom_read_count(r, "intermediate_size", 1)};
-	const uint64_t patch = oom_read_side(r, "patch_size", 14), grid = oom_read_side(r, "image_size", 448) / (patch ? patch : 1);
-	const uint64_t channels = oom_read_count_or(r, "num_channels", 3), tiles = oom_read_count_or(r, "max_num_tiles", 4);
-	const uint64_t places = grid * grid + 1, kinds = oom_read_items(r, "supported_aspect_ratios", 8) + 1;
+	struct mllama s = {.d = oom_read_count(r, "hidden_size", 1),
+			   .ff = oom_read_count(r, "intermediate_size", 1)};
+	const uint64_t patch = oom_read_side(r, "patch_size", 14),
+		       grid = oom_read_side(r, "image_size", 448) / (patch ? patch : 1);
+	const uint64_t channels = oom_read_count_or(r, "num_channels", 3),
+		       tiles = oom_read_count_or(r, "max_num_tiles", 4);
+	const uint64_t places = grid * grid + 1,
+		       kinds = oom_read_items(r, "supported_aspect_ratios", 8) + 1;
 
-	if (r->status || !patch || patch > 65536 || !channels || channels > 65536 || !tiles || tiles > 65536 || s.d > 1 << 24) {
+	if (r->status || !patch || patch > 65536 || !channels || channels > 65536 || !tiles ||
+	    tiles > 65536 || s.d > 1 << 24) {
 		oom_read_fail(r, "the vision tower's sizes (%s) make no model", r->prefix);
 		return oom_none();
 	}
@@ -58,8 +63,11 @@ struct oom_val oom_emit_mllama(struct oom_emit *e)
 	oom_weight_layers(t, oom_read_count(r, "num_hidden_layers", 0), mllama_layer, &s);
 	s.gated = true;
 	oom_weight_layers(t, oom_read_count_or(r, "num_global_layers", 8), mllama_layer, &s);
-	oom_weight_linear(t, "multi_modal_projector", oom_read_count_or(r, "vision_output_dim", s.d * (1 +
-			  oom_read_items(r, "intermediate_layers_indices", 5))), e->a->d_model, true);
+	oom_weight_linear(
+		t, "multi_modal_projector",
+		oom_read_count_or(r, "vision_output_dim",
+				  s.d * (1 + oom_read_items(r, "intermediate_layers_indices", 5))),
+		e->a->d_model, true);
 	return oom_none();
 }
 
@@ -118,9 +126,13 @@ struct oom_val oom_emit_idefics(struct oom_emit *e)
 	struct oom_tape *t = e->t;
 	struct oom_reader *o = &e->outer, *r = &e->part[2];
 	const struct oom_arch *a = e->a;
-	const uint64_t more = oom_read_count_or(o, "additional_vocab_size", 0), every = oom_read_count_or(o, "cross_layer_interval", 1);
+	const uint64_t more = oom_read_count_or(o, "additional_vocab_size", 0),
+		       every = oom_read_count_or(o, "cross_layer_interval", 1);
 	const bool frozen = t->frozen;
-	struct idefics s = {.d = a->d_model, .ff = a->d_ff, .head = a->head_dim, .norms = oom_read_bool(o, "qk_layer_norms", false)};
+	struct idefics s = {.d = a->d_model,
+			    .ff = a->d_ff,
+			    .head = a->head_dim,
+			    .norms = oom_read_bool(o, "qk_layer_norms", false)};
 	struct oom_tower w;
 
 	t->frozen |= oom_read_bool(o, "freeze_vision_layers", true);
@@ -140,7 +152,8 @@ struct oom_val oom_emit_idefics(struct oom_emit *e)
 				     .heads = oom_read_count(r, "resampler_n_heads", 1),
 				     .norms = oom_read_bool(r, "qk_layer_norms_perceiver", false)};
 		oom_weight(t, "latents", oom_read_count(r, "resampler_n_latents", 1), w.d);
-		oom_weight_layers(t, oom_read_count(r, "resampler_depth", 0), idefics_resampler, &s);
+		oom_weight_layers(t, oom_read_count(r, "resampler_depth", 0), idefics_resampler,
+				  &s);
 		oom_weight_norm(t, "layer_norm", w.d, true);
 	}
 	return oom_none();
@@ -216,7 +229,8 @@ static void emu_middle(struct oom_tape *t, const struct emu *s, uint64_t channel
 	emu_resnet(t, channels, channels, quant);
 }
 
-/* Emu3VQVAETemporalResnetBlock: batch norms and 3 x 3 x 3 convolutions; the temporal resampler's kernel. */
+/* Emu3VQVAETemporalResnetBlock: batch norms and 3 x 3 x 3 convolutions; the temporal resampler's
+ * kernel. */
 static void emu_times(struct oom_tape *t, const struct emu *s, uint64_t d, uint64_t kernel)
 {
 	for (uint64_t i = 0; i < s->times; i++)
@@ -286,10 +300,14 @@ struct oom_val oom_emit_emu3(struct oom_emit *e)
 {
 	struct oom_tape *t = e->t;
 	struct oom_reader *r = &e->part[1];
-	struct emu s = {.base = oom_read_count(r, "base_channels", 1), .blocks = oom_read_count(r, "num_res_blocks", 0),
-			.in = oom_read_count_or(r, "in_channels", 3), .out = oom_read_count_or(r, "out_channels", 3),
-			.latent = oom_read_count(r, "latent_channels", 1), .embed = oom_read_count(r, "embed_dim", 1),
-			.d = oom_read_count(r, "hidden_size", 1), .twice = oom_read_bool(r, "double_latent", false)};
+	struct emu s = {.base = oom_read_count(r, "base_channels", 1),
+			.blocks = oom_read_count(r, "num_res_blocks", 0),
+			.in = oom_read_count_or(r, "in_channels", 3),
+			.out = oom_read_count_or(r, "out_channels", 3),
+			.latent = oom_read_count(r, "latent_channels", 1),
+			.embed = oom_read_count(r, "embed_dim", 1),
+			.d = oom_read_count(r, "hidden_size", 1),
+			.twice = oom_read_bool(r, "double_latent", false)};
 
 	s.n = oom_read_counts(r, "channel_multiplier", s.multiplier, MAX_LEVELS);
 	for (uint64_t f = oom_read_count_or(r, "temporal_downsample_factor", 4); f > 1; f /= 2)

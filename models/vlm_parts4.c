@@ -1,5 +1,5 @@
-/* What BLIP, KOSMOS, Pix2Struct, PP-FormulaNet, UDOP, MiniCPM-V, MiniMax M3 and pi0 have beside a text decoder, as
- * weights: see vlm_parts.c.
+/* What BLIP, KOSMOS, Pix2Struct, PP-FormulaNet, UDOP, MiniCPM-V, MiniMax M3 and pi0 have beside a
+ * text decoder, as weights: see vlm_parts.c.
  * Reference: transformers 5.12, the classes named at each function. */
 #include <string.h>
 
@@ -22,7 +22,8 @@ struct oom_val oom_emit_blip(struct oom_emit *e)
 	return oom_none();
 }
 
-/* ---- Pix2StructVisionModel, Kosmos2_5VisionModel: RMS norms, gated feed-forwards, rows and columns embedded ---- */
+/* ---- Pix2StructVisionModel, Kosmos2_5VisionModel: RMS norms, gated feed-forwards, rows and
+ * columns embedded ---- */
 
 struct pix {
 	uint64_t d, q, ff;
@@ -50,10 +51,12 @@ static uint64_t pix_tower(struct oom_emit *e, bool kosmos)
 	struct oom_reader *r = &e->part[1];
 	const uint64_t places = oom_read_count_or(r, kosmos ? "max_num_patches" : "seq_len", 4096);
 	const struct pix s = {oom_read_count(r, "hidden_size", 1),
-			      oom_read_count(r, kosmos ? "head_dim" : "d_kv", 1) * oom_read_count(r, "num_attention_heads", 1),
+			      oom_read_count(r, kosmos ? "head_dim" : "d_kv", 1) *
+				      oom_read_count(r, "num_attention_heads", 1),
 			      oom_read_count(r, kosmos ? "intermediate_size" : "d_ff", 1)};
 
-	oom_weight_linear(t, "patch_projection", oom_read_count(r, "patch_embed_hidden_size", 1), s.d, true);
+	oom_weight_linear(t, "patch_projection", oom_read_count(r, "patch_embed_hidden_size", 1),
+			  s.d, true);
 	oom_weight(t, "row_embedder", places, s.d);
 	oom_weight(t, "column_embedder", places, s.d);
 	oom_weight_layers(t, oom_read_count(r, "num_hidden_layers", 0), pix_layer, &s);
@@ -90,13 +93,14 @@ struct oom_val oom_emit_kosmos(struct oom_emit *e)
 	return oom_none();
 }
 
-/* UdopForConditionalGeneration beside T5: patches for both stacks, places of words on the page, horizontal and vertical
- * relative positions. */
+/* UdopForConditionalGeneration beside T5: patches for both stacks, places of words on the page,
+ * horizontal and vertical relative positions. */
 struct oom_val oom_emit_udop(struct oom_emit *e)
 {
 	struct oom_tape *t = e->t;
 	struct oom_reader *o = &e->outer;
-	const uint64_t d = e->a->d_model, patch = oom_read_side(o, "patch_size", 16), channels = oom_read_count_or(o, "num_channels", 3);
+	const uint64_t d = e->a->d_model, patch = oom_read_side(o, "patch_size", 16),
+		       channels = oom_read_count_or(o, "num_channels", 3);
 	const uint64_t buckets = oom_read_count_or(o, "relative_attention_num_buckets", 32);
 	const uint64_t places = oom_read_count_or(o, "max_2d_position_embeddings", 1024);
 
@@ -111,7 +115,8 @@ struct oom_val oom_emit_udop(struct oom_emit *e)
 	}
 	oom_weight(t, "x_position_embeddings", places, d);
 	oom_weight(t, "y_position_embeddings", places, d);
-	t->warning = "words without places and without an image: the layout's part of a step is not counted";
+	t->warning = "words without places and without an image: the layout's part of a step is "
+		     "not counted";
 	return oom_none();
 }
 
@@ -121,8 +126,10 @@ struct oom_val oom_emit_minicpm(struct oom_emit *e)
 	static const char *const names[] = {"k_proj", "v_proj", "q_proj", "out_proj"};
 	struct oom_tape *t = e->t;
 	struct oom_reader *r = &e->part[1];
-	const double side = oom_read_item_real(r, "window_kernel_size", 0, 2) * oom_read_item_real(r, "window_kernel_size", 1, 2);
-	const uint64_t window = side >= 1 && side <= 4096 ? (uint64_t)side : 4, times = oom_read_count_or(&e->outer, "merger_times", 1);
+	const double side = oom_read_item_real(r, "window_kernel_size", 0, 2) *
+			    oom_read_item_real(r, "window_kernel_size", 1, 2);
+	const uint64_t window = side >= 1 && side <= 4096 ? (uint64_t)side : 4,
+		       times = oom_read_count_or(&e->outer, "merger_times", 1);
 	struct oom_tower w;
 
 	run_tower(e, 1, &w);
@@ -135,7 +142,8 @@ struct oom_val oom_emit_minicpm(struct oom_emit *e)
 	for (uint64_t i = 0; i < times && i < 64; i++) {
 		oom_weight_norm(t, "pre_norm", 4 * w.d, true);
 		oom_weight_linear(t, "linear_1", 4 * w.d, 4 * w.d, true);
-		oom_weight_linear(t, "linear_2", 4 * w.d, i + 1 == times ? e->a->d_model : w.d, true);
+		oom_weight_linear(t, "linear_2", 4 * w.d, i + 1 == times ? e->a->d_model : w.d,
+				  true);
 	}
 	return oom_none();
 }
@@ -144,7 +152,8 @@ struct oom_val oom_emit_minicpm(struct oom_emit *e)
 struct oom_val oom_emit_minimax(struct oom_emit *e)
 {
 	struct oom_tape *t = e->t;
-	const uint64_t d = e->a->d_model, mid = oom_read_count_or(&e->outer, "projector_hidden_size", 6144);
+	const uint64_t d = e->a->d_model,
+		       mid = oom_read_count_or(&e->outer, "projector_hidden_size", 6144);
 	struct oom_tower w;
 
 	run_tower(e, 1, &w);

@@ -36,7 +36,8 @@ void oom_weight_linear(struct oom_tape *t, const char *name, uint64_t in, uint64
 {
 	const struct oom_val x = oom_input(t, "input", OOM_MONO_ONE, in, OOM_F32);
 
-	oom_drop(t, oom_op_linear_in(t, name, x, in, (struct oom_dim){out, NULL}, bias ? OOM_BIAS : 0));
+	oom_drop(t, oom_op_linear_in(t, name, x, in, (struct oom_dim){out, NULL},
+				     bias ? OOM_BIAS : 0));
 }
 
 void oom_weight_norm(struct oom_tape *t, const char *name, uint64_t n, bool bias)
@@ -74,7 +75,8 @@ void oom_weight_layers(struct oom_tape *t, uint64_t n, oom_weights_fn fn, const 
 	const uint16_t mult = t->mult;
 
 	if (n > OOM_MAX_LAYERS || (uint64_t)mult * n > UINT16_MAX) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "%llu layers: more than %d", (unsigned long long)n, OOM_MAX_LAYERS);
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "%llu layers: more than %d",
+					  (unsigned long long)n, OOM_MAX_LAYERS);
 		return;
 	}
 	if (t->expand) {

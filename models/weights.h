@@ -1,7 +1,8 @@
-/* Parts of a model that a step holds but does not run: their weights alone, in the order the modules create them.
+/* Parts of a model that a step holds but does not run: their weights alone, in the order the
+ * modules create them.
  *
- * Adapters and 4-bit storage apply to them as to any other layer; nothing of a forward pass is recorded, and no gradient
- * reaches them. */
+ * Adapters and 4-bit storage apply to them as to any other layer; nothing of a forward pass is
+ * recorded, and no gradient reaches them. */
 #ifndef OOM_WEIGHTS_H
 #define OOM_WEIGHTS_H
 

@@ -1,6 +1,7 @@
 /* Which machine to rent: the cheapest fitting plan on every offer, and their order.
  *
- * Offers that share cards and their number share a search; what differs then is host memory, disk and price. */
+ * Offers that share cards and their number share a search; what differs then is host memory,
+ * disk and price. */
 #include "oomplan/box.h"
 
 #include <math.h>
@@ -16,7 +17,8 @@ struct group {
 	bool science;                   /* found only with what must be allowed */
 	uint64_t short_bytes;           /* of the cards, when nothing fits */
 	bool layout;                    /* nothing could even run */
-	struct oom_host_need need[1 + OOM_ALTERNATIVES];        /* of the plan found, and of those beside it */
+	/* of the plan found, and of those beside it */
+	struct oom_host_need need[1 + OOM_ALTERNATIVES];
 };
 struct finder {
 	const struct oom_offers *offers;
@@ -37,9 +39,10 @@ const char *oom_shortage_str(enum oom_shortage s)
 	return words[s];
 }
 
-/* The plan as it would be launched on so many GPUs: the batch a GPU sees shrinks with their number, so that the step stays
- * the same; one GPU alone trains plainly. */
-static struct oom_plan launched(const struct finder *f, const struct oom_gpu *card, int64_t gpus, int64_t nodes)
+/* The plan as it would be launched on so many GPUs: the batch a GPU sees shrinks with their number,
+ * so that the step stays the same; one GPU alone trains plainly. */
+static struct oom_plan launched(const struct finder *f, const struct oom_gpu *card, int64_t gpus,
+				int64_t nodes)
 {
 	struct oom_plan p = *f->plan;
 	const bool old = card->compute_capability > 0 && card->compute_capability < 8;
@@ -50,7 +53,8 @@ static struct oom_plan launched(const struct finder *f, const struct oom_gpu *ca
 	p.nodes = nodes;
 	if (p.compute_capability <= 0)
 		p.compute_capability = card->compute_capability;
-	if (old)                                /* bf16 begins with Ampere: fp16 takes the same bytes */
+	/* bf16 begins with Ampere: fp16 takes the same bytes */
+	if (old)
 		p.precision = p.precision == OOM_BF16 || p.precision == OOM_BF16_AMP ? OOM_FP16 :
 			      p.precision == OOM_AMP_BF16 ? OOM_AMP_FP16 : p.precision;
 	if (mine < 1)
@@ -75,7 +79,8 @@ static enum oom_status host_of(struct finder *f, struct group *g)
 	for (size_t i = 0; i <= g->found.n_alternatives; i++) {
 		const struct oom_plan *p = &candidate(g, i)->plan;
 		struct oom_eval e;
-		const enum oom_status st = oom_evaluate(f->ev, f->model, p, OOM_EVAL_FAST, &e, f->err);
+		const enum oom_status st = oom_evaluate(f->ev, f->model, p, OOM_EVAL_FAST, &e,
+							f->err);
 
 		if (st)
 			return st;
@@ -88,15 +93,18 @@ static enum oom_status search(struct finder *f, struct group *g)
 {
 	const struct oom_gpu *card = &f->offers->gpus.items[g->gpu];
 	struct oom_plan p = launched(f, card, (int64_t)g->count * g->nodes, g->nodes);
-	const uint64_t room = card->capacity_bytes - (uint64_t)((double)card->capacity_bytes * f->q->min_headroom);
+	const uint64_t room = card->capacity_bytes -
+			      (uint64_t)((double)card->capacity_bytes * f->q->min_headroom);
 	struct oom_eval e;
-	enum oom_status st = oom_search(f->ev, f->model, &p, room, card, f->q->allow, OOM_OBJECTIVE_TIME, &g->found, f->err);
+	enum oom_status st = oom_search(f->ev, f->model, &p, room, card, f->q->allow,
+					OOM_OBJECTIVE_TIME, &g->found, f->err);
 
 	if (st || g->found.found)
 		return st ? st : host_of(f, g);
 	/* what is not allowed is looked for all the same, and listed apart */
 	if ((f->q->allow & OOM_ALLOW_SCIENCE) != OOM_ALLOW_SCIENCE) {
-		st = oom_search(f->ev, f->model, &p, room, card, f->q->allow | OOM_ALLOW_SCIENCE, OOM_OBJECTIVE_TIME, &g->found, f->err);
+		st = oom_search(f->ev, f->model, &p, room, card, f->q->allow | OOM_ALLOW_SCIENCE,
+				OOM_OBJECTIVE_TIME, &g->found, f->err);
 		g->science = g->found.found;
 		if (st || g->science)
 			return st ? st : host_of(f, g);
@@ -108,12 +116,14 @@ static enum oom_status search(struct finder *f, struct group *g)
 	return OOM_OK;
 }
 
-static enum oom_status group_of(struct finder *f, const struct oom_offer *o, int64_t nodes, size_t *at)
+static enum oom_status group_of(struct finder *f, const struct oom_offer *o, int64_t nodes,
+				size_t *at)
 {
 	struct group *g;
 
 	for (size_t i = 0; i < f->n_groups; i++)
-		if (f->group[i].gpu == o->gpu && f->group[i].count == o->gpu_count && f->group[i].nodes == nodes) {
+		if (f->group[i].gpu == o->gpu && f->group[i].count == o->gpu_count &&
+		    f->group[i].nodes == nodes) {
 			*at = i;
 			return OOM_OK;
 		}
@@ -143,25 +153,34 @@ static void host_and_disk(const struct oom_offer *o, struct oom_box *b)
 	if (!isnan(o->host_ram_gib) && (double)b->need.ram_peak > o->host_ram_gib * 1073741824.0) {
 		b->shortage = OOM_BOX_RAM;
 		b->short_bytes = b->need.ram_peak - (uint64_t)(o->host_ram_gib * 1073741824.0);
-	} else if (!isnan(o->disk_gib) && o->disk_gib > 0 && (double)b->need.disk_peak > o->disk_gib * 1073741824.0) {
+	} else if (!isnan(o->disk_gib) && o->disk_gib > 0 &&
+		   (double)b->need.disk_peak > o->disk_gib * 1073741824.0) {
 		b->shortage = OOM_BOX_DISK;
 		b->short_bytes = b->need.disk_peak - (uint64_t)(o->disk_gib * 1073741824.0);
 	}
 }
 
-static void fill(const struct finder *f, const struct oom_offer *o, const struct group *g, struct oom_box *b)
+static void fill(const struct finder *f, const struct oom_offer *o, const struct group *g,
+		 struct oom_box *b)
 {
 	const double hour = f->q->spot ? o->spot_usd_h : o->ondemand_usd_h;
 
-	*b = (struct oom_box){.offer = o, .nodes = g->nodes, .plan = g->found.best, .needs_science = g->science,
-			      .usd_h = hour * (double)g->nodes, .tokens_per_s = NAN, .usd_per_mtokens = NAN,
-			      .ondemand_usd_per_mtokens = NAN, .spot_usd_per_mtokens = NAN};
+	*b = (struct oom_box){.offer = o,
+			      .nodes = g->nodes,
+			      .plan = g->found.best,
+			      .needs_science = g->science,
+			      .usd_h = hour * (double)g->nodes,
+			      .tokens_per_s = NAN,
+			      .usd_per_mtokens = NAN,
+			      .ondemand_usd_per_mtokens = NAN,
+			      .spot_usd_per_mtokens = NAN};
 	if (!g->found.found) {
 		b->shortage = g->layout ? OOM_BOX_LAYOUT : OOM_BOX_VRAM;
 		b->short_bytes = g->short_bytes;
 		return;
 	}
-	/* where the fastest plan asks too much of the host, one that asks less; short of all, the fastest says by how much */
+	/* where the fastest plan asks too much of the host, one that asks less; short of all,
+	 * the fastest says by how much */
 	for (size_t i = 0; i <= g->found.n_alternatives; i++) {
 		struct oom_box other = *b;
 
@@ -173,9 +192,11 @@ static void fill(const struct finder *f, const struct oom_offer *o, const struct
 		if (b->shortage == OOM_BOX_FITS)
 			break;
 	}
-	b->tokens_per_s = (b->plan.plan.seq_len > 0 ? (double)b->plan.plan.seq_len : 1) / b->plan.seconds_per_sample;
+	b->tokens_per_s = (b->plan.plan.seq_len > 0 ? (double)b->plan.plan.seq_len : 1) /
+			  b->plan.seconds_per_sample;
 	b->usd_per_mtokens = b->usd_h / 3600 / b->tokens_per_s * 1e6;
-	b->ondemand_usd_per_mtokens = o->ondemand_usd_h * (double)g->nodes / 3600 / b->tokens_per_s * 1e6;
+	b->ondemand_usd_per_mtokens = o->ondemand_usd_h * (double)g->nodes / 3600 /
+				      b->tokens_per_s * 1e6;
 	b->spot_usd_per_mtokens = o->spot_usd_h * (double)g->nodes / 3600 / b->tokens_per_s * 1e6;
 }
 
@@ -207,7 +228,10 @@ static double key_of(const struct oom_box *b, enum oom_box_rank rank)
 	switch (rank) {
 	case OOM_BOX_BY_HOUR: k = b->usd_h; break;
 	case OOM_BOX_BY_TIME: k = -b->tokens_per_s; break;
-	case OOM_BOX_BY_SCIENCE: k = (double)b->plan.cls * 1e9 + (isnan(b->usd_per_mtokens) ? 1e8 : b->usd_per_mtokens); break;
+	case OOM_BOX_BY_SCIENCE:
+		k = (double)b->plan.cls * 1e9 +
+		    (isnan(b->usd_per_mtokens) ? 1e8 : b->usd_per_mtokens);
+		break;
 	default: k = b->usd_per_mtokens;
 	}
 	return isnan(k) ? INFINITY : k;
@@ -240,7 +264,8 @@ static int by_price_then_speed(const void *x, const void *y)
 	return (a->tokens_per_s < b->tokens_per_s) - (a->tokens_per_s > b->tokens_per_s);
 }
 
-/* From the cheapest up, each that is faster than all before it; equals of one on the front are on it, too. */
+/* From the cheapest up, each that is faster than all before it; equals of one on the front are
+ * on it, too. */
 static enum oom_status mark_pareto(struct oom_boxes *out, struct oom_error *err)
 {
 	struct oom_box **sorted = malloc((out->fitting + 1) * sizeof(*sorted)), *last = NULL;
@@ -264,7 +289,8 @@ static enum oom_status mark_pareto(struct oom_boxes *out, struct oom_error *err)
 	return OOM_OK;
 }
 
-static enum oom_status with_nodes(struct finder *f, const struct oom_offer *o, int64_t nodes, struct oom_box *b)
+static enum oom_status with_nodes(struct finder *f, const struct oom_offer *o, int64_t nodes,
+				  struct oom_box *b)
 {
 	size_t g = 0;
 	const enum oom_status st = group_of(f, o, nodes, &g);
@@ -279,8 +305,10 @@ static bool does(const struct oom_box *b)
 	return b->shortage == OOM_BOX_FITS && !b->needs_science;
 }
 
-/* More nodes only where fewer do not do: doubled until it fits, then the fewest between the last that did not and it. */
-static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o, int64_t most, struct oom_box *b)
+/* More nodes only where fewer do not do: doubled until it fits, then the fewest between the last
+ * that did not and it. */
+static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o, int64_t most,
+				    struct oom_box *b)
 {
 	int64_t low = 0, high = 1;
 	enum oom_status st = with_nodes(f, o, 1, b);
@@ -305,8 +333,9 @@ static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o,
 	return st;
 }
 
-enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom_model *model, const struct oom_plan *plan,
-			       const struct oom_box_query *q, struct oom_boxes *out, struct oom_error *err)
+enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom_model *model,
+			       const struct oom_plan *plan, const struct oom_box_query *q,
+			       struct oom_boxes *out, struct oom_error *err)
 {
 	struct finder f = {.offers = offers, .model = model, .plan = plan, .q = q, .err = err};
 	const int64_t most = q->max_nodes > 0 ? q->max_nodes : 1;
@@ -330,14 +359,16 @@ enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom
 
 		if (!wanted(&f, o))
 			continue;
-		st = q->nodes > 0 ? with_nodes(&f, o, q->nodes, &out->items[out->n]) : fewest_nodes(&f, o, most, &out->items[out->n]);
+		st = q->nodes > 0 ? with_nodes(&f, o, q->nodes, &out->items[out->n]) :
+				    fewest_nodes(&f, o, most, &out->items[out->n]);
 		out->n += !st;
 	}
 	if (!st) {
 		for (size_t i = 0; i < out->n; i++)
 			out->items[i].key = key_of(&out->items[i], q->rank);
 		qsort(out->items, out->n, sizeof(*out->items), better);
-		while (out->fitting < out->n && out->items[out->fitting].shortage == OOM_BOX_FITS && !out->items[out->fitting].needs_science)
+		while (out->fitting < out->n && out->items[out->fitting].shortage == OOM_BOX_FITS &&
+		       !out->items[out->fitting].needs_science)
 			out->fitting++;
 		st = mark_pareto(out, err);
 		out->priced_groups = f.n_groups;

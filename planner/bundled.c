@@ -42,12 +42,16 @@ enum oom_status oom_keys_read_model(struct oom_keys *out, const char *word, stru
 	for (; n < 64 && oom_bundled_model(n, names[n], sizeof(names[n])); n++) {
 		list[n] = names[n];
 		if (!strcasecmp(names[n], word))
-			return oom_keys_parse(out, (const char *)bundled(n)->bytes, bundled(n)->size, names[n], err);
+			return oom_keys_parse(out, (const char *)bundled(n)->bytes,
+					      bundled(n)->size, names[n], err);
 	}
 	list[n] = NULL;
 	if (strchr(word, '/') || strstr(word, ".json"))
 		return oom_keys_read(out, word, err);
 	near = oom_nearest(word, list);
-	return oom_error_set(err, OOM_ERR_UNKNOWN, "%s: no such file, and no bundled model of that name%s%s%s; see: oomplan list models",
-			     word, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+	return oom_error_set(err, OOM_ERR_UNKNOWN,
+			     "%s: no such file, and no bundled model of that name%s%s%s; see: "
+			     "oomplan list models",
+			     word, near ? " (did you mean " : "", near ? near : "",
+			     near ? "?)" : "");
 }

@@ -1,10 +1,12 @@
 /* Robust calibration: the door to GSL's regression.
  *
- * Errors grow with the size of the run, so the ratio measured / predicted = scale + offset / predicted is fitted: its spread is
- * one number.  Bisquare weights make single wild runs harmless; what then lies beyond a multiple of the median absolute residual
- * is set aside and the line fitted once more to the others by least squares, whose intervals are Student's (Rousseeuw and Leroy,
- * Robust Regression and Outlier Detection, 1987, section 5.1).  What was set aside upwards is not forgotten: it is the tail, an
- * exponential beyond a threshold (peaks over threshold: Pickands 1975), in the probability that a run fits. */
+ * Errors grow with the size of the run, so the ratio measured / predicted = scale + offset /
+ * predicted is fitted: its spread is one number.  Bisquare weights make single wild runs harmless;
+ * what then lies beyond a multiple of the median absolute residual is set aside and the line fitted
+ * once more to the others by least squares, whose intervals are Student's (Rousseeuw and Leroy,
+ * Robust Regression and Outlier Detection, 1987, section 5.1).  What was set aside upwards is not
+ * forgotten: it is the tail, an exponential beyond a threshold (peaks over threshold: Pickands
+ * 1975), in the probability that a run fits. */
 #include "oomplan/calibrate.h"
 
 #include <gsl/gsl_cdf.h>
@@ -20,7 +22,8 @@
 
 #define GIB 1073741824.0
 
-/* offset / predicted must vary for an offset to be seen: a factor of one and a half between sizes. */
+/* offset / predicted must vary for an offset to be seen: a factor of one and a half between
+ * sizes. */
 static bool sizes_vary(const struct oom_calibration_row *r, size_t n)
 {
 	double lo = r[0].predicted, hi = lo;
@@ -49,7 +52,8 @@ static void release(struct system *s)
 }
 
 /* The rows that are no outliers, as equations. */
-static bool equations(struct system *s, const struct oom_calibration_row *r, size_t n, size_t used, size_t terms)
+static bool equations(struct system *s, const struct oom_calibration_row *r, size_t n, size_t used,
+		      size_t terms)
 {
 	size_t k = 0;
 
@@ -67,17 +71,20 @@ static bool equations(struct system *s, const struct oom_calibration_row *r, siz
 	return true;
 }
 
-static void take_line(struct oom_calibration *c, const struct system *s, struct oom_calibration_row *r, size_t n, size_t terms)
+static void take_line(struct oom_calibration *c, const struct system *s,
+		      struct oom_calibration_row *r, size_t n, size_t terms)
 {
 	c->scale = gsl_vector_get(s->b, 0);
 	c->offset_bytes = terms == 2 ? gsl_vector_get(s->b, 1) * GIB : 0;
 	c->offset_fitted = terms == 2;
 	for (size_t i = 0; i < n; i++)
-		r[i].residual = r[i].measured / r[i].predicted - c->scale - c->offset_bytes / r[i].predicted;
+		r[i].residual = r[i].measured / r[i].predicted - c->scale -
+				c->offset_bytes / r[i].predicted;
 }
 
-static enum oom_status robust(struct oom_calibration *c, struct oom_calibration_row *r, size_t n, size_t terms,
-			      const gsl_multifit_robust_type *weights, struct oom_error *err)
+static enum oom_status robust(struct oom_calibration *c, struct oom_calibration_row *r, size_t n,
+			      size_t terms, const gsl_multifit_robust_type *weights,
+			      struct oom_error *err)
 {
 	gsl_multifit_robust_workspace *w = gsl_multifit_robust_alloc(weights, n, terms);
 	struct system s = {0};
@@ -90,7 +97,8 @@ static enum oom_status robust(struct oom_calibration *c, struct oom_calibration_
 	} else {
 		gsl_multifit_robust_maxiter(500, w);
 		if (gsl_multifit_robust(s.x, s.y, s.b, s.cov, w) != GSL_SUCCESS)
-			st = oom_error_set(err, OOM_ERR_INVALID, "the measurements do not settle on one line");
+			st = oom_error_set(err, OOM_ERR_INVALID,
+					   "the measurements do not settle on one line");
 		else
 			take_line(c, &s, r, n, terms);
 	}
@@ -106,8 +114,10 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* 1.4826 times the median absolute residual is a normal spread's sigma; the factor for few rows is Rousseeuw and Leroy's. */
-static double median_spread(const struct oom_calibration_row *r, size_t n, size_t terms, double *room)
+/* 1.4826 times the median absolute residual is a normal spread's sigma; the factor for few rows
+ * is Rousseeuw and Leroy's. */
+static double median_spread(const struct oom_calibration_row *r, size_t n, size_t terms,
+			    double *room)
 {
 	for (size_t i = 0; i < n; i++)
 		room[i] = fabs(r[i].residual);
@@ -131,7 +141,8 @@ static void tail(struct oom_calibration *c, const struct oom_calibration_row *r,
 	c->tail_mean = k ? beyond / (double)k : 0;
 }
 
-static enum oom_status refit(struct oom_calibration *c, struct oom_calibration_row *r, size_t n, size_t terms, struct oom_error *err)
+static enum oom_status refit(struct oom_calibration *c, struct oom_calibration_row *r, size_t n,
+			     size_t terms, struct oom_error *err)
 {
 	double *room = malloc(n * sizeof(*room)), chisq = 0, limit;
 	gsl_multifit_linear_workspace *w = NULL;
@@ -175,8 +186,9 @@ out:
 	       st ? oom_error_set(err, st, "the measurements do not settle on one line") : OOM_OK;
 }
 
-static enum oom_status fit(struct oom_calibration *c, struct oom_calibration_row *r, size_t n, size_t terms,
-			   const gsl_multifit_robust_type *weights, struct oom_error *err)
+static enum oom_status fit(struct oom_calibration *c, struct oom_calibration_row *r, size_t n,
+			   size_t terms, const gsl_multifit_robust_type *weights,
+			   struct oom_error *err)
 {
 	struct oom_calibration found = {0};
 	enum oom_status st = robust(&found, r, n, terms, weights, err);
@@ -188,19 +200,23 @@ static enum oom_status fit(struct oom_calibration *c, struct oom_calibration_row
 	return st;
 }
 
-enum oom_status oom_calibrate(struct oom_calibration *out, struct oom_calibration_row *r, size_t n, struct oom_error *err)
+enum oom_status oom_calibrate(struct oom_calibration *out, struct oom_calibration_row *r, size_t n,
+			      struct oom_error *err)
 {
 	gsl_set_error_handler_off();
 	if (n < 3)
 		return oom_error_set(err, OOM_ERR_INVALID, "%zu measurements: three are needed", n);
 	for (size_t i = 0; i < n; i++)
-		if (!(r[i].predicted > 0) || !(r[i].measured > 0) || !isfinite(r[i].predicted) || !isfinite(r[i].measured))
-			return oom_error_set(err, OOM_ERR_INVALID, "measurement %zu: sizes must be positive", i + 1);
+		if (!(r[i].predicted > 0) || !(r[i].measured > 0) || !isfinite(r[i].predicted) ||
+		    !isfinite(r[i].measured))
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "measurement %zu: sizes must be positive", i + 1);
 	{
 		const size_t terms = sizes_vary(r, n) ? 2 : 1;
 		enum oom_status st = fit(out, r, n, terms, gsl_multifit_robust_bisquare, err);
 
-		/* the bisquare's minimum may be two: its iteration then swings; Huber's weights are convex */
+		/* the bisquare's minimum may be two: its iteration then swings; Huber's weights
+		 * are convex */
 		if (st == OOM_ERR_INVALID)
 			st = fit(out, r, n, terms, gsl_multifit_robust_huber, err);
 		return st;
@@ -214,17 +230,20 @@ double oom_calibrated(const struct oom_calibration *c, double predicted)
 	return c->scale * predicted + c->offset_bytes;
 }
 
-/* Standard deviation of a new measurement, in bytes: the fit's uncertainty and the spread itself. */
+/* Standard deviation of a new measurement, in bytes: the fit's uncertainty and the spread
+ * itself. */
 static double spread(const struct oom_calibration *c, double x)
 {
-	const double line = x * x * c->scale_se * c->scale_se + c->offset_se * c->offset_se + 2 * x * c->cov;
+	const double line = x * x * c->scale_se * c->scale_se + c->offset_se * c->offset_se +
+			    2 * x * c->cov;
 
 	return sqrt(fmax(line, 0) + x * x * c->sigma * c->sigma);
 }
 
 double oom_calibrated_interval(const struct oom_calibration *c, double predicted, double level)
 {
-	return oom_calibrated(c, predicted) + gsl_cdf_tdist_Pinv(level, c->dof > 1 ? c->dof : 1) * spread(c, predicted);
+	return oom_calibrated(c, predicted) +
+	       gsl_cdf_tdist_Pinv(level, c->dof > 1 ? c->dof : 1) * spread(c, predicted);
 }
 
 /* Of the tail: beyond its threshold exponential, below it certain to be passed. */
@@ -240,12 +259,14 @@ double oom_calibrated_fits(const struct oom_calibration *c, double predicted, do
 	const double s = spread(c, predicted), d = capacity - oom_calibrated(c, predicted);
 	const double noise = s > 0 ? gsl_cdf_tdist_P(d / s, c->dof > 1 ? c->dof : 1) : d >= 0;
 
-	return (1 - c->tail_share) * noise + c->tail_share * (1 - tail_passes(c, predicted, capacity));
+	return (1 - c->tail_share) * noise +
+	       c->tail_share * (1 - tail_passes(c, predicted, capacity));
 }
 
 double oom_calibrated_bound(const struct oom_calibration *c, double predicted, double level)
 {
-	double low = oom_calibrated_interval(c, predicted, level < 0.5 ? level : 0.5), high = low + predicted;
+	double low = oom_calibrated_interval(c, predicted, level < 0.5 ? level : 0.5),
+	       high = low + predicted;
 
 	if (level < 0.5)
 		return low;
@@ -276,7 +297,8 @@ double oom_false_fit_rate(const struct oom_calibration_row *rows, size_t n, doub
 			continue;
 		for (size_t i = (size_t)k; i < n; i += FOLDS) {
 			judged++;
-			wrong += rows[i].measured > oom_calibrated_bound(&c, rows[i].predicted, level);
+			wrong += rows[i].measured >
+				 oom_calibrated_bound(&c, rows[i].predicted, level);
 		}
 	}
 	free(train);
@@ -299,14 +321,17 @@ enum { KEYS = sizeof(keys) / sizeof(keys[0]) };
 
 void oom_calibration_write(const struct oom_calibration *c, char text[800])
 {
-	size_t n = (size_t)snprintf(text, 800, "# oomplan calibration: measured = scale x predicted + offset_bytes; sigma is relative\n");
+	size_t n = (size_t)snprintf(text, 800,
+				    "# oomplan calibration: measured = scale x predicted + "
+				    "offset_bytes; sigma is relative\n");
 
 	for (int i = 0; i < KEYS; i++)
 		n += (size_t)snprintf(text + n, 800 - n, "%s %.17g\n", keys[i].name,
 				      *(const double *)(const void *)((const char *)c + keys[i].offset));
 }
 
-enum oom_status oom_calibration_read(struct oom_calibration *out, const char *path, struct oom_error *err)
+enum oom_status oom_calibration_read(struct oom_calibration *out, const char *path,
+				     struct oom_error *err)
 {
 	FILE *f = fopen(path, "r");
 	struct oom_calibration c = {0};
@@ -324,20 +349,24 @@ enum oom_status oom_calibration_read(struct oom_calibration *out, const char *pa
 		if (*line == '#' || *line == '\n')
 			continue;
 		if (sscanf(line, "%39s %lf", name, &v) != 2 || !isfinite(v)) {
-			st = oom_error_set(err, OOM_ERR_PARSE, "%s:%d: expected a name and a number", path, number);
+			st = oom_error_set(err, OOM_ERR_PARSE,
+					   "%s:%d: expected a name and a number", path, number);
 			break;
 		}
 		while (k < KEYS && strcmp(keys[k].name, name))
 			k++;
 		if (k == KEYS)
-			st = oom_error_set(err, OOM_ERR_PARSE, "%s:%d: \"%s\" is no key of a calibration (scale, offset_bytes, sigma, ...)", path,
-					   number, name);
+			st = oom_error_set(err, OOM_ERR_PARSE,
+					   "%s:%d: \"%s\" is no key of a calibration (scale, "
+					   "offset_bytes, sigma, ...)",
+					   path, number, name);
 		else
 			*(double *)(void *)((char *)&c + keys[k].offset) = v;
 		seen |= 1 << k;
 	}
 	fclose(f);
-	if (!st && (!(seen & 1) || !(c.scale > 0) || c.sigma < 0 || c.dof < 0 || c.tail_share < 0 || c.tail_share > 1 || c.tail_mean < 0))
+	if (!st && (!(seen & 1) || !(c.scale > 0) || c.sigma < 0 || c.dof < 0 || c.tail_share < 0 ||
+		    c.tail_share > 1 || c.tail_mean < 0))
 		st = oom_error_set(err, OOM_ERR_INVALID, "%s: no positive scale in it", path);
 	if (!st)
 		*out = c;
@@ -362,8 +391,10 @@ static double first_of(const struct oom_csv_row *row, const char *const *names)
 
 static enum oom_status collect(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
 {
-	static const char *const predicted[] = {"predicted", "pred_used_bytes", "pred_reserved_native", "pred_overall_peak", NULL};
-	static const char *const measured[] = {"measured", "nvidia_smi", "reserved_native", "overall_peak", NULL};
+	static const char *const predicted[] = {"predicted", "pred_used_bytes",
+						"pred_reserved_native", "pred_overall_peak", NULL};
+	static const char *const measured[] = {"measured", "nvidia_smi", "reserved_native",
+					       "overall_peak", NULL};
 	static const char *const names[] = {"id", "name", "run", "model", NULL};
 	struct collector *c = ctx;
 	const double p = first_of(row, predicted), m = first_of(row, measured);
@@ -371,7 +402,9 @@ static enum oom_status collect(void *ctx, const struct oom_csv_row *row, struct 
 	if (isnan(p) || isnan(m))
 		return OOM_OK;                  /* a row that was not priced, or not measured */
 	if (c->n == c->cap) {
-		void *q = c->cap > 10000000 ? NULL : realloc(c->rows, (c->cap * 2 + 256) * sizeof(*c->rows));
+		void *q = c->cap > 10000000 ?
+				  NULL :
+				  realloc(c->rows, (c->cap * 2 + 256) * sizeof(*c->rows));
 
 		if (!q)
 			return oom_error_set(err, OOM_ERR_MEMORY, "%s: too many rows", row->file);
@@ -388,11 +421,12 @@ static enum oom_status collect(void *ctx, const struct oom_csv_row *row, struct 
 	return OOM_OK;
 }
 
-static enum oom_status take(enum oom_status st, struct collector *c, const char *name, struct oom_calibration_row **rows, size_t *n,
-			    struct oom_error *err)
+static enum oom_status take(enum oom_status st, struct collector *c, const char *name,
+			    struct oom_calibration_row **rows, size_t *n, struct oom_error *err)
 {
 	if (!st && !c->n)
-		st = oom_error_set(err, OOM_ERR_INVALID, "%s: no rows with a predicted and a measured column", name);
+		st = oom_error_set(err, OOM_ERR_INVALID,
+				   "%s: no rows with a predicted and a measured column", name);
 	if (st) {
 		free(c->rows);
 		return st;
@@ -402,19 +436,23 @@ static enum oom_status take(enum oom_status st, struct collector *c, const char 
 	return OOM_OK;
 }
 
-enum oom_status oom_calibration_rows(const char *path, struct oom_calibration_row **rows, size_t *n, struct oom_error *err)
+enum oom_status oom_calibration_rows(const char *path, struct oom_calibration_row **rows, size_t *n,
+				     struct oom_error *err)
 {
 	struct collector c = {0};
 
 	return take(oom_csv_read(path, collect, &c, err), &c, path, rows, n, err);
 }
 
-enum oom_status oom_calibration_shipped(struct oom_calibration_row **rows, size_t *n, struct oom_error *err)
+enum oom_status oom_calibration_shipped(struct oom_calibration_row **rows, size_t *n,
+					struct oom_error *err)
 {
 	const struct oom_embedded *f = oom_embedded_find("measured.csv");
 	struct collector c = {0};
 
-	return take(oom_csv_parse((const char *)f->bytes, f->size, "measured.csv", collect, &c, err), &c, "measured.csv", rows, n, err);
+	return take(oom_csv_parse((const char *)f->bytes, f->size, "measured.csv", collect, &c,
+				  err),
+		    &c, "measured.csv", rows, n, err);
 }
 
 enum oom_status oom_calibration_default(struct oom_calibration *out, struct oom_error *err)

@@ -30,7 +30,9 @@ static void on_cell(void *s, size_t len, void *ctx)
 	if (r->status)
 		return;
 	if (r->n == MAX_CELLS || r->used + len + 1 > MAX_ROW) {
-		r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s:%zu: a row longer than 1 MiB or wider than %d columns",
+		r->status = oom_error_set(r->err, OOM_ERR_PARSE,
+					  "%s:%zu: a row longer than 1 MiB or wider than %d "
+					  "columns",
 					  r->file, r->line, MAX_CELLS);
 		return;
 	}
@@ -69,8 +71,10 @@ static void on_row(int c, void *ctx)
 		for (size_t i = 0; i < r->n_names; i++)
 			r->cells[i] = i < r->n ? r->text + r->start[i] : "";
 		if (r->n > r->n_names)
-			r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s:%zu: %zu cells, but the header names %zu columns", r->file,
-						  r->line, r->n, r->n_names);
+			r->status = oom_error_set(r->err, OOM_ERR_PARSE,
+						  "%s:%zu: %zu cells, but the header names %zu "
+						  "columns",
+						  r->file, r->line, r->n, r->n_names);
 		else
 			r->status = r->fn(r->ctx, &row, r->err);
 	}
@@ -101,7 +105,8 @@ static void feed(struct reader *r, struct csv_parser *p, const char *s, size_t n
 		const size_t k = nl ? (size_t)(nl - s) + 1 : n;
 
 		if (csv_parse(p, s, k, on_cell, on_row, r) != (size_t)k && !r->status)
-			r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s:%zu: malformed CSV: %s", r->file, r->line,
+			r->status = oom_error_set(r->err, OOM_ERR_PARSE,
+						  "%s:%zu: malformed CSV: %s", r->file, r->line,
 						  csv_strerror(csv_error(p)));
 		r->line += nl != NULL;
 		s += k;
@@ -113,12 +118,15 @@ static enum oom_status finish(struct reader *r, struct csv_parser *p)
 {
 	enum oom_status st;
 
-	/* lax about stray quotes within, strict about one that is never closed: it would swallow the rest of the file */
+	/* lax about stray quotes within, strict about one that is never closed: it would swallow
+	 * the rest of the file */
 	csv_set_opts(p, CSV_APPEND_NULL | CSV_STRICT | CSV_STRICT_FINI);
 	if (!r->status && csv_fini(p, on_cell, on_row, r))
-		r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s: ends inside a quoted cell", r->file);
+		r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s: ends inside a quoted cell",
+					  r->file);
 	if (!r->status && !r->n_names)
-		r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s: empty: a header line was expected", r->file);
+		r->status = oom_error_set(r->err, OOM_ERR_PARSE,
+					  "%s: empty: a header line was expected", r->file);
 	st = r->status;
 	csv_free(p);
 	free(r->header);
@@ -127,8 +135,8 @@ static enum oom_status finish(struct reader *r, struct csv_parser *p)
 	return st;
 }
 
-enum oom_status oom_csv_parse(const char *text, size_t size, const char *name, oom_csv_fn fn, void *ctx,
-			      struct oom_error *err)
+enum oom_status oom_csv_parse(const char *text, size_t size, const char *name, oom_csv_fn fn,
+			      void *ctx, struct oom_error *err)
 {
 	struct csv_parser p;
 	struct reader *r = reader_new(name, fn, ctx, err);

@@ -20,7 +20,8 @@ const char *oom_capacity_kind_str(enum oom_capacity_kind kind)
  * "NVIDIA GeForce RTX 4090" and "4090" give "4090", "A100-SXM4-40GB" gives "a100sxm440". */
 static void normalise(const char *s, char *out, size_t size)
 {
-	static const char *const noise[] = {"nvidia", "geforce", "tesla", "amd", "instinct", "radeon", "quadro", "rtx", "gtx"};
+	static const char *const noise[] = {"nvidia", "geforce", "tesla", "amd", "instinct",
+					    "radeon", "quadro",	 "rtx",	  "gtx"};
 	char low[128];
 	size_t n = 0, k = 0;
 
@@ -32,9 +33,11 @@ static void normalise(const char *s, char *out, size_t size)
 		size_t skip = 0;
 
 		for (size_t w = 0; w < sizeof(noise) / sizeof(noise[0]); w++)
-			if (low[i] == noise[w][0] && !strncmp(low + i, noise[w], strlen(noise[w])) && strlen(noise[w]) < n)
+			if (low[i] == noise[w][0] &&
+			    !strncmp(low + i, noise[w], strlen(noise[w])) && strlen(noise[w]) < n)
 				skip = strlen(noise[w]);
-		if (!skip && i && isdigit((unsigned char)low[i - 1])) {         /* 40gib, 40gb, 40g */
+		/* 40gib, 40gb, 40g */
+		if (!skip && i && isdigit((unsigned char)low[i - 1])) {
 			if (!strncmp(low + i, "gib", 3))
 				skip = 3;
 			else if (!strncmp(low + i, "gb", 2))
@@ -74,13 +77,17 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 	struct oom_gpu *items;
 
 	if (!name || !*name)
-		return oom_error_set(err, OOM_ERR_INVALID, "%s:%zu: a GPU without a name (column \"name\")", row->file, row->line);
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%s:%zu: a GPU without a name (column \"name\")", row->file,
+				     row->line);
 	if (!(mib > 0) && gb > 0) {
 		mib = gb * 1024;
 		g.capacity_kind = OOM_CAPACITY_MARKETING;
 	}
 	if (!(mib > 0 && mib < 1e9))
-		return oom_error_set(err, OOM_ERR_INVALID, "%s:%zu: %s has no memory size (column \"capacity_mib\" or \"memory_gb\")",
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%s:%zu: %s has no memory size (column \"capacity_mib\" or "
+				     "\"memory_gb\")",
 				     row->file, row->line, name);
 	for (int i = 0; kind && i < 3; i++)
 		if (!strcmp(kind, kinds[i]))
@@ -104,7 +111,8 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 			return OOM_OK;
 		}
 	if (gpus->n >= 100000)
-		return oom_error_set(err, OOM_ERR_LIMIT, "%s:%zu: more than 100000 GPUs", row->file, row->line);
+		return oom_error_set(err, OOM_ERR_LIMIT, "%s:%zu: more than 100000 GPUs", row->file,
+				     row->line);
 	items = realloc(gpus->items, (gpus->n + 1) * sizeof(*items));
 	if (!items)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
@@ -134,7 +142,8 @@ void oom_gpus_release(struct oom_gpus *gpus)
 	gpus->n = 0;
 }
 
-/* Name, alias, or either cut at the word's end: 3 exact, 2 alias, 1 prefix ("a100" for "A100-SXM4-40GB"). */
+/* Name, alias, or either cut at the word's end: 3 exact, 2 alias, 1 prefix ("a100" for
+ * "A100-SXM4-40GB"). */
 static int match(const struct oom_gpu *g, const char *want)
 {
 	char norm[128], list[sizeof(g->aliases)], *save = NULL;
@@ -150,7 +159,8 @@ static int match(const struct oom_gpu *g, const char *want)
 		normalise(a, norm, sizeof(norm));
 		if (!strcmp(norm, want))
 			return 2;
-		if (!strncmp(norm, want, strlen(want)) && !isdigit((unsigned char)norm[strlen(want)]))
+		if (!strncmp(norm, want, strlen(want)) &&
+		    !isdigit((unsigned char)norm[strlen(want)]))
 			best = 1;
 	}
 	return best;
@@ -163,14 +173,15 @@ static enum oom_status unknown(const struct oom_gpus *gpus, const char *word, st
 	for (size_t i = 0; names && i < gpus->n; i++)
 		names[i] = gpus->items[i].name;
 	near = names ? oom_nearest(word, names) : NULL;
-	oom_error_set(err, OOM_ERR_UNKNOWN, "unknown GPU \"%s\"%s%s%s; see: oomplan list gpus, or give --gpu-memory", word,
-		      near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+	oom_error_set(err, OOM_ERR_UNKNOWN,
+		      "unknown GPU \"%s\"%s%s%s; see: oomplan list gpus, or give --gpu-memory",
+		      word, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 	free(names);
 	return OOM_ERR_UNKNOWN;
 }
 
-enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, struct oom_gpu *out, char note[256],
-			     struct oom_error *err)
+enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, struct oom_gpu *out,
+			     char note[256], struct oom_error *err)
 {
 	char want[128], names[220] = "";
 	const struct oom_gpu *pick = NULL;
@@ -197,16 +208,20 @@ enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, stru
 		if (match(g, want) != best)
 			continue;
 		if (used < sizeof(names) - 1)
-			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", found ? ", " : "", g->name);
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+						 found ? ", " : "", g->name);
 		found++;
 		differ |= pick && pick->memory_gb != g->memory_gb;
 		if (!pick || g->capacity_bytes < pick->capacity_bytes)
 			pick = g;
 	}
 	if (differ)
-		return oom_error_set(err, OOM_ERR_UNKNOWN, "\"%s\" names cards of different memory sizes: %s; say which", word, names);
+		return oom_error_set(err, OOM_ERR_UNKNOWN,
+				     "\"%s\" names cards of different memory sizes: %s; say which",
+				     word, names);
 	if (found > 1 && note)
-		snprintf(note, 256, "\"%s\" may be %s: the smaller reported capacity is used (%s)", word, names, pick->name);
+		snprintf(note, 256, "\"%s\" may be %s: the smaller reported capacity is used (%s)",
+			 word, names, pick->name);
 	*out = *pick;
 	return OOM_OK;
 }

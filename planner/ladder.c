@@ -1,7 +1,8 @@
 /* The ten rungs (playbook M4) and the climb.
  *
- * A rung is judged by evaluating with and without it; it is never credited with a declared saving.  One that does not
- * lower the peak is left out.  After the fit the micro-batch is raised again as far as it goes. */
+ * A rung is judged by evaluating with and without it; it is never credited with a declared saving. 
+ * One that does not lower the peak is left out.  After the fit the micro-batch is raised again
+ * as far as it goes. */
 #include "oomplan/ladder.h"
 
 #include <stdio.h>
@@ -17,7 +18,8 @@ static bool micro_batch(struct oom_plan *p, const struct oom_model *m)
 	const int64_t per_gpu = p->micro_batch * p->grad_accum;
 
 	(void)m;
-	for (int64_t b = p->micro_batch - 1; b >= 1; b--)       /* the next divisor below keeps the effective batch */
+	/* the next divisor below keeps the effective batch */
+	for (int64_t b = p->micro_batch - 1; b >= 1; b--)
 		if (per_gpu % b == 0) {
 			p->micro_batch = b;
 			p->grad_accum = per_gpu / b;
@@ -31,7 +33,8 @@ static bool bf16(struct oom_plan *p, const struct oom_model *m)
 	(void)m;
 	if (p->precision != OOM_FP32)
 		return false;
-	p->precision = oom_capability(p) < 8 ? OOM_AMP_FP16 : OOM_AMP_BF16;      /* bf16 begins with Ampere */
+	/* bf16 begins with Ampere */
+	p->precision = oom_capability(p) < 8 ? OOM_AMP_FP16 : OOM_AMP_BF16;
 	return true;
 }
 
@@ -100,7 +103,8 @@ static bool eight_bit(struct oom_plan *p, const struct oom_model *m)
 
 static bool shard(struct oom_plan *p, const struct oom_model *m)
 {
-	const bool fsdp = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2 || p->engine == OOM_ENGINE_TORCHTUNE;
+	const bool fsdp = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2 ||
+			  p->engine == OOM_ENGINE_TORCHTUNE;
 
 	(void)m;
 	if (p->gpus < 2 || p->zero_stage >= 3)
@@ -113,7 +117,8 @@ static bool shard(struct oom_plan *p, const struct oom_model *m)
 
 static bool offload(struct oom_plan *p, const struct oom_model *m)
 {
-	const bool fsdp = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2 || p->engine == OOM_ENGINE_TORCHTUNE;
+	const bool fsdp = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2 ||
+			  p->engine == OOM_ENGINE_TORCHTUNE;
 
 	(void)m;
 	if (p->engine == OOM_ENGINE_MEGATRON)
@@ -198,7 +203,8 @@ struct climb {
 	struct oom_error *err;
 };
 
-static enum oom_status price(const struct climb *c, const struct oom_plan *p, struct oom_eval *e, bool *fits)
+static enum oom_status price(const struct climb *c, const struct oom_plan *p, struct oom_eval *e,
+			     bool *fits)
 {
 	const enum oom_status st = oom_evaluate(c->ev, c->model, p, OOM_EVAL_FAST, e, c->err);
 
@@ -209,8 +215,8 @@ static enum oom_status price(const struct climb *c, const struct oom_plan *p, st
 }
 
 /* Steps of one rung until it fits, stops helping or runs out. */
-static enum oom_status climb_rung(const struct climb *c, const struct oom_rung *r, struct oom_ladder *l,
-				  struct oom_rung_result *res, bool take)
+static enum oom_status climb_rung(const struct climb *c, const struct oom_rung *r,
+				  struct oom_ladder *l, struct oom_rung_result *res, bool take)
 {
 	struct oom_plan plan = l->plan, next = plan;
 	struct oom_eval e = l->eval, best = e;
@@ -222,8 +228,10 @@ static enum oom_status climb_rung(const struct climb *c, const struct oom_rung *
 
 		any = true;
 		st = price(c, &next, &e, &fits);
-		if (st == OOM_ERR_INVALID) {            /* this model cannot run that way: the rung ends here */
-			snprintf(res->note, sizeof(res->note), "%.190s", c->err ? c->err->text : "");
+		/* this model cannot run that way: the rung ends here */
+		if (st == OOM_ERR_INVALID) {
+			snprintf(res->note, sizeof(res->note), "%.190s",
+				 c->err ? c->err->text : "");
 			break;
 		}
 		if (st)
@@ -236,7 +244,10 @@ static enum oom_status climb_rung(const struct climb *c, const struct oom_rung *
 	}
 	res->after_bytes = best.used_bytes;
 	res->fits = helped && best.used_bytes <= oom_budget(c->capacity, &plan);
-	res->outcome = !any ? OOM_RUNG_NOT_APPLICABLE : !helped ? OOM_RUNG_NO_HELP : take ? OOM_RUNG_TAKEN : OOM_RUNG_OFFERED;
+	res->outcome = !any    ? OOM_RUNG_NOT_APPLICABLE :
+		       !helped ? OOM_RUNG_NO_HELP :
+		       take    ? OOM_RUNG_TAKEN :
+				 OOM_RUNG_OFFERED;
 	if (helped && take) {
 		l->plan = plan;
 		l->eval = best;
@@ -246,7 +257,8 @@ static enum oom_status climb_rung(const struct climb *c, const struct oom_rung *
 }
 
 /* One GPU cannot shard: how many would do with stage 3, as a remark. */
-static void how_many_gpus(const struct climb *c, const struct oom_ladder *l, struct oom_rung_result *res)
+static void how_many_gpus(const struct climb *c, const struct oom_ladder *l,
+			  struct oom_rung_result *res)
 {
 	struct oom_plan p = l->plan;
 	struct oom_eval e;
@@ -256,10 +268,13 @@ static void how_many_gpus(const struct climb *c, const struct oom_ladder *l, str
 	p.zero_stage = 3;
 	for (p.gpus = 2; p.gpus <= 1024; p.gpus *= 2)
 		if (!price(c, &p, &e, &fits) && fits) {
-			snprintf(res->note, sizeof(res->note), "would fit on %lld such GPUs with ZeRO-3 (a guess)", (long long)p.gpus);
+			snprintf(res->note, sizeof(res->note),
+				 "would fit on %lld such GPUs with ZeRO-3 (a guess)",
+				 (long long)p.gpus);
 			return;
 		}
-	snprintf(res->note, sizeof(res->note), "no number of such GPUs up to 1024 makes it fit by sharding alone");
+	snprintf(res->note, sizeof(res->note),
+		 "no number of such GPUs up to 1024 makes it fit by sharding alone");
 }
 
 /* The largest divisor of the per-GPU batch that still fits: divisors are tried from the top. */
@@ -306,14 +321,18 @@ static void settle_batch(struct oom_plan *p, char note[300])
 	while (per_gpu % b)
 		b--;
 	if (b != p->micro_batch || per_gpu * ranks != p->global_batch)
-		snprintf(note, 300, "global batch %lld over %lld data-parallel rank%s: micro-batch %lld x accumulation %lld%s", (long long)p->global_batch,
-			 (long long)ranks, ranks > 1 ? "s" : "", (long long)b, (long long)(per_gpu / b),
+		snprintf(note, 300,
+			 "global batch %lld over %lld data-parallel rank%s: micro-batch %lld x "
+			 "accumulation %lld%s",
+			 (long long)p->global_batch, (long long)ranks, ranks > 1 ? "s" : "",
+			 (long long)b, (long long)(per_gpu / b),
 			 per_gpu * ranks != p->global_batch ? " (the nearest that divides)" : "");
 	p->micro_batch = b;
 	p->grad_accum = per_gpu / b;
 }
 
-static enum oom_status walk(const struct climb *k, const struct oom_plan *start, unsigned allow, struct oom_ladder *l)
+static enum oom_status walk(const struct climb *k, const struct oom_plan *start, unsigned allow,
+			    struct oom_ladder *l)
 {
 	const struct climb c = *k;
 	enum oom_status st;
@@ -322,7 +341,8 @@ static enum oom_status walk(const struct climb *k, const struct oom_plan *start,
 	l->start = *start;
 	settle_batch(&l->start, l->note);
 	l->plan = l->start;
-	l->effective_batch = l->plan.micro_batch * l->plan.grad_accum * oom_plan_data_parallel(&l->plan);
+	l->effective_batch = l->plan.micro_batch * l->plan.grad_accum *
+			     oom_plan_data_parallel(&l->plan);
 	st = price(&c, &l->plan, &l->eval, &l->fits);
 	if (st)
 		return st;
@@ -330,7 +350,8 @@ static enum oom_status walk(const struct climb *k, const struct oom_plan *start,
 	l->start_eval = l->eval;
 	for (int i = 0; i < OOM_RUNGS; i++) {
 		const struct oom_rung *r = &rungs[i];
-		const bool allowed = !r->allow || (i == 5 ? allow & OOM_ALLOW_SEQ_LEN : allow & OOM_ALLOW_LORA);
+		const bool allowed = !r->allow ||
+				     (i == 5 ? allow & OOM_ALLOW_SEQ_LEN : allow & OOM_ALLOW_LORA);
 
 		if (l->fits) {
 			l->rung[i].before_bytes = l->rung[i].after_bytes = l->eval.used_bytes;
@@ -348,28 +369,33 @@ static enum oom_status walk(const struct climb *k, const struct oom_plan *start,
 	return st;
 }
 
-enum oom_status oom_ladder_walk(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *start,
-				uint64_t capacity, unsigned allow, struct oom_ladder *l, struct oom_error *err)
+enum oom_status oom_ladder_walk(struct oom_evaluator *ev, const struct oom_model *model,
+				const struct oom_plan *start, uint64_t capacity, unsigned allow,
+				struct oom_ladder *l, struct oom_error *err)
 {
 	const struct climb c = {ev, model, capacity, 0, err};
 
 	return walk(&c, start, allow, l);
 }
 
-/* The climb judges by estimated reserved bytes; the plan it ends at is replayed through the allocator.  Where the two
- * disagree about fitting, the climb is repeated with the difference put in. */
-enum oom_status oom_ladder_plan(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *start,
-				uint64_t capacity, unsigned allow, struct oom_ladder *l, struct oom_error *err)
+/* The climb judges by estimated reserved bytes; the plan it ends at is replayed through the
+ * allocator.  Where the two disagree about fitting, the climb is repeated with the difference
+ * put in. */
+enum oom_status oom_ladder_plan(struct oom_evaluator *ev, const struct oom_model *model,
+				const struct oom_plan *start, uint64_t capacity, unsigned allow,
+				struct oom_ladder *l, struct oom_error *err)
 {
 	enum { TRIES = 4 };
 	struct climb c = {ev, model, capacity, 0, err};
 	struct oom_eval exact;
 	enum oom_status st;
 
-	if (!oom_evaluate(ev, model, start, OOM_EVAL_FAST, &exact, NULL) && replay_decides(&exact, oom_budget(capacity, start))) {
+	if (!oom_evaluate(ev, model, start, OOM_EVAL_FAST, &exact, NULL) &&
+	    replay_decides(&exact, oom_budget(capacity, start))) {
 		const uint64_t estimate = exact.used_bytes;
 
-		if (!oom_evaluate(ev, model, start, OOM_EVAL_REPLAY, &exact, NULL) && exact.used_bytes <= oom_budget(capacity, start))
+		if (!oom_evaluate(ev, model, start, OOM_EVAL_REPLAY, &exact, NULL) &&
+		    exact.used_bytes <= oom_budget(capacity, start))
 			c.slack = (int64_t)(exact.used_bytes - estimate);
 	}
 	for (int i = 0; i < TRIES; i++) {
@@ -377,7 +403,8 @@ enum oom_status oom_ladder_plan(struct oom_evaluator *ev, const struct oom_model
 
 		st = walk(&c, start, allow, l);
 		if (!st)
-			st = oom_evaluate(ev, model, &l->plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &exact, err);
+			st = oom_evaluate(ev, model, &l->plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY,
+					  &exact, err);
 		if (st)
 			return st;
 		fits = exact.used_bytes <= oom_budget(capacity, &l->plan);

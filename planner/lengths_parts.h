@@ -19,8 +19,10 @@ struct oom_length_counter {
 /* False when there are too many different ones. */
 bool oom_length_count(struct oom_length_counter *c, uint64_t tokens, uint64_t times);
 /* field: the column or JSON field to take; NULL: the first that is known. */
-enum oom_status oom_lengths_stream(struct oom_length_counter *c, FILE *f, const char *file, const char *field, struct oom_error *err);
+enum oom_status oom_lengths_stream(struct oom_length_counter *c, FILE *f, const char *file,
+				   const char *field, struct oom_error *err);
 /* All of it from a stream, as oom_lengths_read does from a name. */
-enum oom_status oom_lengths_from(struct oom_lengths *out, FILE *f, const char *name, const char *field, struct oom_error *err);
+enum oom_status oom_lengths_from(struct oom_lengths *out, FILE *f, const char *name,
+				 const char *field, struct oom_error *err);
 
 #endif

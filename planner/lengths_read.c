@@ -1,5 +1,5 @@
-/* Files of lengths: one a line, a CSV column, a field of JSON lines.  Read in blocks; a line may be as long as a block, and what is
- * longer holds no length that we would believe. */
+/* Files of lengths: one a line, a CSV column, a field of JSON lines.  Read in blocks; a line may be
+ * as long as a block, and what is longer holds no length that we would believe. */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -11,8 +11,10 @@
 
 enum { BLOCK = 1 << 22 };
 
-/* Columns and fields that are taken for lengths, the first of them first; the last are lists, whose elements count. */
-static const char *const names[] = {"length", "seq_len", "seq_length", "n_tokens", "num_tokens", "tokens", "len", "input_ids", NULL};
+/* Columns and fields that are taken for lengths, the first of them first; the last are lists,
+ * whose elements count. */
+static const char *const names[] = {"length", "seq_len", "seq_length", "n_tokens", "num_tokens",
+				    "tokens", "len",	 "input_ids",  NULL};
 
 struct shape {
 	const char *field;              /* asked for, or found; NULL: the line is the number */
@@ -35,7 +37,8 @@ static bool number_at(const char *p, const char *end, uint64_t *tokens)
 
 	while (p < end && (*p == ' ' || *p == '\t' || *p == '"'))
 		p++;
-	while (p + n < end && n < sizeof(digits) - 1 && p[n] != ',' && p[n] != '"' && p[n] != '\r' && p[n] != '}' && p[n] != ']')
+	while (p + n < end && n < sizeof(digits) - 1 && p[n] != ',' && p[n] != '"' &&
+	       p[n] != '\r' && p[n] != '}' && p[n] != ']')
 		n++;
 	memcpy(digits, p, n);
 	digits[n] = 0;
@@ -85,8 +88,10 @@ static int column_of(const char *line, const char *end, const char *name)
 	return -1;
 }
 
-/* A first line of words names the columns; without a name that we know, the first column is the one. */
-static enum oom_status read_header(struct shape *s, const char *line, const char *end, const char *file, bool *is, struct oom_error *err)
+/* A first line of words names the columns; without a name that we know, the first column is the
+ * one. */
+static enum oom_status read_header(struct shape *s, const char *line, const char *end,
+				   const char *file, bool *is, struct oom_error *err)
 {
 	s->decided = true;
 	*is = false;
@@ -100,7 +105,8 @@ static enum oom_status read_header(struct shape *s, const char *line, const char
 	for (size_t i = 0; s->column < 0 && (s->field ? i == 0 : names[i] != NULL); i++)
 		s->column = column_of(line, end, s->field ? s->field : names[i]);
 	if (s->column < 0 && s->field)
-		return oom_error_set(err, OOM_ERR_INVALID, "%s:1: no column \"%s\"", file, s->field);
+		return oom_error_set(err, OOM_ERR_INVALID, "%s:1: no column \"%s\"", file,
+				     s->field);
 	if (s->column < 0)
 		s->column = 0;
 	return OOM_OK;
@@ -170,7 +176,8 @@ static const char *value_of(const char *line, const char *end, const char *name)
 			p = stop - 1;
 			while (v < end && *v == ' ')
 				v++;
-			if (depth != 1 || v == end || *v != ':' || (size_t)(stop - key) != n + 1 || memcmp(key, name, n))
+			if (depth != 1 || v == end || *v != ':' || (size_t)(stop - key) != n + 1 ||
+			    memcmp(key, name, n))
 				continue;
 			for (v++; v < end && *v == ' ';)
 				v++;
@@ -205,11 +212,12 @@ static bool plain(const char *line, const char *end, uint64_t *tokens)
 	for (; p < end && *p >= '0' && *p <= '9' && p - line < 10; p++)
 		v = v * 10 + (uint64_t)(*p - '0');
 	*tokens = v;
-	return p > line && p - line < 10 && v <= OOM_LENGTH_MOST && (p == end || (*p == '\r' && p + 1 == end));
+	return p > line && p - line < 10 && v <= OOM_LENGTH_MOST &&
+	       (p == end || (*p == '\r' && p + 1 == end));
 }
 
-static enum oom_status one_line(struct oom_length_counter *c, struct shape *s, const char *line, const char *end, const char *file,
-				struct oom_error *err)
+static enum oom_status one_line(struct oom_length_counter *c, struct shape *s, const char *line,
+				const char *end, const char *file, struct oom_error *err)
 {
 	uint64_t tokens;
 	bool is;
@@ -225,8 +233,9 @@ static enum oom_status one_line(struct oom_length_counter *c, struct shape *s, c
 		}
 		if (line == end || (end - line == 1 && *line == '\r'))
 			return OOM_OK;
-		if (*line == '{' ? !json_length(s, line, end, &tokens) :
-		    s->column >= 0 ? !csv_length(s, line, end, &tokens) : !number_at(line, end, &tokens)) {
+		if (*line == '{'   ? !json_length(s, line, end, &tokens) :
+		    s->column >= 0 ? !csv_length(s, line, end, &tokens) :
+				     !number_at(line, end, &tokens)) {
 			c->skipped++;
 			return OOM_OK;
 		}
@@ -235,7 +244,8 @@ static enum oom_status one_line(struct oom_length_counter *c, struct shape *s, c
 	       oom_error_set(err, OOM_ERR_LIMIT, "%s: too many different lengths above 2^20", file);
 }
 
-enum oom_status oom_lengths_stream(struct oom_length_counter *c, FILE *f, const char *file, const char *field, struct oom_error *err)
+enum oom_status oom_lengths_stream(struct oom_length_counter *c, FILE *f, const char *file,
+				   const char *field, struct oom_error *err)
 {
 	struct shape s = {.field = field, .column = -1};
 	char *buf = malloc(BLOCK);

@@ -1,6 +1,6 @@
-/* Megatron runs files.  Columns are those of oom_mg_arg_at (documented in the README); the predictions carry the names of
- * what Megatron logs (mem-allocated-bytes, mem-max-allocated-bytes of the last rank) and of SimuMax's table (GiB over all
- * ranks). */
+/* Megatron runs files.  Columns are those of oom_mg_arg_at (documented in the README); the
+ * predictions carry the names of what Megatron logs (mem-allocated-bytes, mem-max-allocated-bytes
+ * of the last rank) and of SimuMax's table (GiB over all ranks). */
 #include "megatron_runs.h"
 
 #include <stdlib.h>
@@ -15,8 +15,10 @@ static const char *const columns[] = {
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
 /* Features that move memory and that the engine does not know: a row that uses one says so. */
-static const char *const foreign[] = {"hybrid_pattern", "cuda_graph", "optimizer_cpu_offload", "cpu_offload_activations",
-				      "fine_grained_offload", "experimental_attention", "layerwise_optimizer", "fp4"};
+static const char *const foreign[] = {"hybrid_pattern",	       "cuda_graph",
+				      "optimizer_cpu_offload", "cpu_offload_activations",
+				      "fine_grained_offload",  "experimental_attention",
+				      "layerwise_optimizer",   "fp4"};
 
 bool oom_megatron_row(const struct oom_csv_row *row)
 {
@@ -34,7 +36,8 @@ void oom_megatron_header(FILE *out)
 		fprintf(out, "pred_%s,", columns[i]);
 }
 
-static enum oom_status launch_of(const struct oom_csv_row *row, struct oom_megatron *m, struct oom_error *why)
+static enum oom_status launch_of(const struct oom_csv_row *row, struct oom_megatron *m,
+				 struct oom_error *why)
 {
 	*m = oom_megatron_default();
 	for (size_t i = 0; i < row->n; i++) {
@@ -62,7 +65,8 @@ static void warn(const struct oom_csv_row *row, char warning[200])
 	}
 }
 
-enum oom_status oom_megatron_price(const struct oom_csv_row *row, FILE *out, char warning[200], struct oom_error *why)
+enum oom_status oom_megatron_price(const struct oom_csv_row *row, FILE *out, char warning[200],
+				   struct oom_error *why)
 {
 	struct oom_mg_rank last = {0}, first = {0}, one;
 	struct oom_megatron m;
@@ -84,8 +88,11 @@ enum oom_status oom_megatron_price(const struct oom_csv_row *row, FILE *out, cha
 		return st;
 	}
 	{
-		const uint64_t v[] = {last.params, last.expert_params, last.static_bytes, last.alloc_bytes, last.peak_first_bytes,
-				      last.peak_bytes, last.peak_bytes, last.peak_bytes, first.peak_bytes, top};
+		const uint64_t v[] = {last.params,	     last.expert_params,
+				      last.static_bytes,     last.alloc_bytes,
+				      last.peak_first_bytes, last.peak_bytes,
+				      last.peak_bytes,	     last.peak_bytes,
+				      first.peak_bytes,	     top};
 		const uint64_t gib[] = {top, first.peak_bytes, last.peak_bytes};
 
 		for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)

@@ -1,8 +1,10 @@
-/* Price lists: our own columns, SkyPilot's catalogue CSVs and gpuhunt's, told apart by their headers.
+/* Price lists: our own columns, SkyPilot's catalogue CSVs and gpuhunt's, told apart by their
+ * headers.
  *
- * The traps of those lists are known (SkyPilot v5 to v9, gpuhunt): counts written "8.0", GPU rows without a machine on GCP, host
- * memory that repeats the GPU's on runpod v6 and paperspace v5, rounded hosts on vast, spot prices of 0 or equal to the
- * on-demand one, 700.0 for "not offered". */
+ * The traps of those lists are known (SkyPilot v5 to v9, gpuhunt): counts written "8.0", GPU rows
+ * without a machine on GCP, host memory that repeats the GPU's on runpod v6 and paperspace v5,
+ * rounded hosts on vast, spot prices of 0 or equal to the on-demand one, 700.0 for "not
+ * offered". */
 #include "oomplan/box.h"
 
 #include <ctype.h>
@@ -115,7 +117,8 @@ static int32_t find_gpu(struct oom_offer_loader *l, const char *name, double mem
 
 /* ---- rows ---- */
 
-enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *f, double count, double mem_gb, struct oom_error *err)
+enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *f, double count,
+			      double mem_gb, struct oom_error *err)
 {
 	struct oom_offers *o = l->o;
 
@@ -138,7 +141,9 @@ enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *f, d
 		void *q = cap > MAX_OFFERS * 2 ? NULL : realloc(o->items, cap * sizeof(*o->items));
 
 		if (!q)
-			return oom_error_set(err, cap > MAX_OFFERS * 2 ? OOM_ERR_LIMIT : OOM_ERR_MEMORY, "more offers than memory (%zu)", o->n);
+			return oom_error_set(err,
+					     cap > MAX_OFFERS * 2 ? OOM_ERR_LIMIT : OOM_ERR_MEMORY,
+					     "more offers than memory (%zu)", o->n);
 		o->items = q;
 		o->cap = cap;
 	}
@@ -151,7 +156,8 @@ static void copy(char *to, size_t size, const char *from)
 	snprintf(to, size, "%.*s", (int)size - 1, from);
 }
 
-static enum oom_status own_row(struct oom_offer_loader *l, const struct oom_csv_row *row, struct oom_error *err)
+static enum oom_status own_row(struct oom_offer_loader *l, const struct oom_csv_row *row,
+			       struct oom_error *err)
 {
 	struct oom_offers *o = l->o;
 	struct oom_offer f = {.gpu = -1};
@@ -162,7 +168,8 @@ static enum oom_status own_row(struct oom_offer_loader *l, const struct oom_csv_
 	copy(f.region, sizeof(f.region), cell(row, "region"));
 	copy(f.gpu_name, sizeof(f.gpu_name), cell(row, "gpu"));
 	copy(f.price_date, sizeof(f.price_date), cell(row, "price_date"));
-	f.price_date[strspn(f.price_date, "0123456789-")] = 0;  /* "2025-02 or older": the date alone */
+	/* "2025-02 or older": the date alone */
+	f.price_date[strspn(f.price_date, "0123456789-")] = 0;
 	copy(f.source, sizeof(f.source), cell(row, "price_source"));
 	f.vcpus = figure(o, cell(row, "vcpus"));
 	f.host_ram_gib = figure(o, cell(row, "host_ram_gib"));
@@ -172,17 +179,20 @@ static enum oom_status own_row(struct oom_offer_loader *l, const struct oom_csv_
 	return oom_offer_add(l, &f, figure(o, cell(row, "gpu_count")), mem, err);
 }
 
-static enum oom_status sky_row(struct oom_offer_loader *l, const struct oom_csv_row *row, struct oom_error *err)
+static enum oom_status sky_row(struct oom_offer_loader *l, const struct oom_csv_row *row,
+			       struct oom_error *err)
 {
 	struct oom_offers *o = l->o;
 	struct oom_offer f = {.gpu = -1};
 	const char *name = cell(row, "AcceleratorName");
 	const double count = figure(o, cell(row, "AcceleratorCount"));
 
-	if (!strncmp(name, "tpu", 3) || !strncmp(name, "Trainium", 8) || !strncmp(name, "Inferentia", 10))
+	if (!strncmp(name, "tpu", 3) || !strncmp(name, "Trainium", 8) ||
+	    !strncmp(name, "Inferentia", 10))
 		name = "";                      /* no GPU */
 	if (*name && !*cell(row, "InstanceType")) {
-		o->shares++;                    /* GCP: an accelerator to attach; its machine stands in another row */
+		/* GCP: an accelerator to attach; its machine stands in another row */
+		o->shares++;
 		return OOM_OK;
 	}
 	copy(f.provider, sizeof(f.provider), l->provider);
@@ -194,7 +204,8 @@ static enum oom_status sky_row(struct oom_offer_loader *l, const struct oom_csv_
 			*p = '-';
 	f.vcpus = figure(o, cell(row, "vCPUs"));
 	f.host_ram_gib = figure(o, cell(row, "MemoryGiB"));
-	if (!strcmp(l->provider, "vast") || (!strcmp(l->provider, "runpod") && !oom_csv_cell(row, "AvailabilityZone")) ||
+	if (!strcmp(l->provider, "vast") ||
+	    (!strcmp(l->provider, "runpod") && !oom_csv_cell(row, "AvailabilityZone")) ||
 	    !strcmp(l->provider, "paperspace"))
 		f.host_ram_gib = NAN;           /* known to be something else there */
 	f.disk_gib = NAN;
@@ -202,12 +213,18 @@ static enum oom_status sky_row(struct oom_offer_loader *l, const struct oom_csv_
 	f.spot_usd_h = price(o, cell(row, "SpotPrice"));
 	if (f.spot_usd_h == f.ondemand_usd_h)
 		f.spot_usd_h = NAN;
-	/* "A100" is the 40 GB card beside "A100-80GB", "V100" the 16 GB one; vast calls all so, and its rows are kept aside */
-	return oom_offer_add(l, &f, count, !strcmp(l->provider, "vast") ? 0 : !strcmp(name, "A100") ? 40 : !strcmp(name, "V100") ? 16 : 0,
+	/* "A100" is the 40 GB card beside "A100-80GB", "V100" the 16 GB one; vast calls all so,
+	 * and its rows are kept aside */
+	return oom_offer_add(l, &f, count,
+			     !strcmp(l->provider, "vast") ? 0 :
+			     !strcmp(name, "A100")	  ? 40 :
+			     !strcmp(name, "V100")	  ? 16 :
+							    0,
 			     err);
 }
 
-static enum oom_status hunt_row(struct oom_offer_loader *l, const struct oom_csv_row *row, struct oom_error *err)
+static enum oom_status hunt_row(struct oom_offer_loader *l, const struct oom_csv_row *row,
+				struct oom_error *err)
 {
 	struct oom_offers *o = l->o;
 	struct oom_offer f = {.gpu = -1};
@@ -225,7 +242,8 @@ static enum oom_status hunt_row(struct oom_offer_loader *l, const struct oom_csv
 	f.disk_gib = figure(o, cell(row, "disk_size")) * 1e9 / 1073741824.0;
 	f.ondemand_usd_h = f.spot_usd_h = NAN;
 	*(spot ? &f.spot_usd_h : &f.ondemand_usd_h) = price(o, cell(row, "price"));
-	return oom_offer_add(l, &f, *name ? figure(o, cell(row, "gpu_count")) : 1, figure(o, cell(row, "gpu_memory")), err);
+	return oom_offer_add(l, &f, *name ? figure(o, cell(row, "gpu_count")) : 1,
+			     figure(o, cell(row, "gpu_memory")), err);
 }
 
 static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
@@ -234,12 +252,22 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 
 	if (!l->header) {
 		l->header = true;
-		l->kind = oom_csv_cell(row, "AcceleratorName") && oom_csv_cell(row, "InstanceType") ? OOM_OFFERS_SKY :
-			  oom_csv_cell(row, "gpu_name") && oom_csv_cell(row, "instance_name") ? OOM_OFFERS_HUNT :
-			  oom_csv_cell(row, "gpu") && oom_csv_cell(row, "gpu_count") && oom_csv_cell(row, "instance") ? OOM_OFFERS_OWN : OOM_OFFERS_UNKNOWN;
+		l->kind = oom_csv_cell(row, "AcceleratorName") &&
+					  oom_csv_cell(row, "InstanceType") ?
+				  OOM_OFFERS_SKY :
+			  oom_csv_cell(row, "gpu_name") && oom_csv_cell(row, "instance_name") ?
+				  OOM_OFFERS_HUNT :
+			  oom_csv_cell(row, "gpu") && oom_csv_cell(row, "gpu_count") &&
+					  oom_csv_cell(row, "instance") ?
+				  OOM_OFFERS_OWN :
+				  OOM_OFFERS_UNKNOWN;
 		if (l->kind == OOM_OFFERS_UNKNOWN)
-			return oom_error_set(err, OOM_ERR_INVALID, "%s:1: no list of offers: expected the columns provider, instance, gpu, "
-					     "gpu_count, ondemand_usd_h, or those of SkyPilot or gpuhunt", row->file);
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "%s:1: no list of offers: expected the columns "
+					     "provider, instance, gpu, "
+					     "gpu_count, ondemand_usd_h, or those of SkyPilot or "
+					     "gpuhunt",
+					     row->file);
 	}
 	l->o->rows++;
 	switch (l->kind) {
@@ -265,7 +293,8 @@ static double cheaper(double a, double b)
 	return isnan(a) ? b : isnan(b) ? a : a < b ? a : b;
 }
 
-/* The same machine in one region again (zones, spot and on-demand rows): folded at the cheaper price. */
+/* The same machine in one region again (zones, spot and on-demand rows): folded at the cheaper
+ * price. */
 static void fold(struct oom_offers *o)
 {
 	size_t n = 0;
@@ -275,8 +304,10 @@ static void fold(struct oom_offers *o)
 	qsort(o->items, o->n, sizeof(*o->items), by_place);
 	for (size_t i = 0; i < o->n; i++) {
 		if (n && !by_place(&o->items[n - 1], &o->items[i])) {
-			o->items[n - 1].ondemand_usd_h = cheaper(o->items[n - 1].ondemand_usd_h, o->items[i].ondemand_usd_h);
-			o->items[n - 1].spot_usd_h = cheaper(o->items[n - 1].spot_usd_h, o->items[i].spot_usd_h);
+			o->items[n - 1].ondemand_usd_h = cheaper(o->items[n - 1].ondemand_usd_h,
+								 o->items[i].ondemand_usd_h);
+			o->items[n - 1].spot_usd_h = cheaper(o->items[n - 1].spot_usd_h,
+							     o->items[i].spot_usd_h);
 			o->duplicates++;
 			continue;
 		}
@@ -285,7 +316,8 @@ static void fold(struct oom_offers *o)
 	o->n = n;
 }
 
-static enum oom_status begin(struct oom_offer_loader *l, struct oom_offers *o, struct oom_error *err)
+static enum oom_status begin(struct oom_offer_loader *l, struct oom_offers *o,
+			     struct oom_error *err)
 {
 	const enum oom_status st = o->gpus.n ? OOM_OK : oom_gpus_load(&o->gpus, err);
 
@@ -329,7 +361,8 @@ static void provider_of(const char *path, char out[24])
 	snprintf(out, 24, "%.*s", (int)(n < 23 ? n : 23), base);
 }
 
-static enum oom_status read_list(struct oom_offers *o, const char *text, size_t size, const char *path, struct oom_error *err)
+static enum oom_status read_list(struct oom_offers *o, const char *text, size_t size,
+				 const char *path, struct oom_error *err)
 {
 	char provider[24];
 	struct oom_offer_loader l;
@@ -340,9 +373,11 @@ static enum oom_status read_list(struct oom_offers *o, const char *text, size_t 
 	provider_of(path, provider);
 	l.provider = provider;
 	if (!st && text)
-		st = json ? oom_offers_parse_json(&l, text, size, path, err) : oom_csv_parse(text, size, path, on_row, &l, err);
+		st = json ? oom_offers_parse_json(&l, text, size, path, err) :
+			    oom_csv_parse(text, size, path, on_row, &l, err);
 	else if (!st)
-		st = json ? oom_offers_read_json(&l, path, err) : oom_csv_read(path, on_row, &l, err);
+		st = json ? oom_offers_read_json(&l, path, err) :
+			    oom_csv_read(path, on_row, &l, err);
 	free(l.seen);
 	if (st)
 		o->n = before;
@@ -356,7 +391,8 @@ enum oom_status oom_offers_read(struct oom_offers *o, const char *path, struct o
 	return read_list(o, NULL, 0, path, err);
 }
 
-enum oom_status oom_offers_parse(struct oom_offers *o, const char *text, size_t size, const char *name, struct oom_error *err)
+enum oom_status oom_offers_parse(struct oom_offers *o, const char *text, size_t size,
+				 const char *name, struct oom_error *err)
 {
 	return read_list(o, text, size, name, err);
 }

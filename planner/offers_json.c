@@ -167,40 +167,51 @@ static void copy(char *to, size_t size, const char *from)
 }
 
 /* gpuhunt's CatalogItem as an object (github.com/dstackai/gpuhunt @3584151): GB as in its CSV. */
-static enum oom_status add_gpuhunt(struct oom_offer_loader *l, struct oom_offer *f, const cJSON *o, struct oom_error *err)
+static enum oom_status add_gpuhunt(struct oom_offer_loader *l, struct oom_offer *f, const cJSON *o,
+				   struct oom_error *err)
 {
-	copy(f->provider, sizeof(f->provider), *text_of(o, "provider") ? text_of(o, "provider") : l->provider);
+	copy(f->provider, sizeof(f->provider),
+	     *text_of(o, "provider") ? text_of(o, "provider") : l->provider);
 	copy(f->instance, sizeof(f->instance), text_of(o, "instance_name"));
 	copy(f->region, sizeof(f->region), text_of(o, "location"));
-	copy(f->gpu_name, sizeof(f->gpu_name), strncmp(text_of(o, "gpu_name"), "tpu-", 4) ? text_of(o, "gpu_name") : "");
+	copy(f->gpu_name, sizeof(f->gpu_name),
+	     strncmp(text_of(o, "gpu_name"), "tpu-", 4) ? text_of(o, "gpu_name") : "");
 	f->vcpus = in_range(number_of(o, "cpu"), 1e6);
 	f->host_ram_gib = in_range(number_of(o, "memory"), 1e7) * (1e9 / 1073741824.0);
 	f->disk_gib = in_range(number_of(o, "disk_size"), 1e9) * (1e9 / 1073741824.0);
 	return oom_offer_add(l, f, number_of(o, "gpu_count"), number_of(o, "gpu_memory"), err);
 }
 
-/* dstack (github.com/dstackai/dstack, cli/utils/run.py: print_offers_json; later cli/models/offers.py): resources stand in the
- * offer or in its instance; GPUs are listed one by one and are all of one kind. */
-static enum oom_status add_dstack(struct oom_offer_loader *l, struct oom_offer *f, const cJSON *o, const cJSON *resources,
-				  struct oom_error *err)
+/* dstack (github.com/dstackai/dstack, cli/utils/run.py: print_offers_json; later
+ * cli/models/offers.py): resources stand in the offer or in its instance; GPUs are listed one by
+ * one and are all of one kind. */
+static enum oom_status add_dstack(struct oom_offer_loader *l, struct oom_offer *f, const cJSON *o,
+				  const cJSON *resources, struct oom_error *err)
 {
 	const cJSON *instance = cJSON_GetObjectItemCaseSensitive(o, "instance");
-	const cJSON *gpus = cJSON_GetObjectItemCaseSensitive(resources, "gpus"), *first = cJSON_GetArrayItem(gpus, 0);
+	const cJSON *gpus = cJSON_GetObjectItemCaseSensitive(resources, "gpus"),
+		    *first = cJSON_GetArrayItem(gpus, 0);
 
 	copy(f->provider, sizeof(f->provider), text_of(o, "backend"));
-	copy(f->instance, sizeof(f->instance), instance ? text_of(instance, "name") : text_of(o, "instance_type"));
+	copy(f->instance, sizeof(f->instance),
+	     instance ? text_of(instance, "name") : text_of(o, "instance_type"));
 	copy(f->region, sizeof(f->region), text_of(o, "region"));
 	copy(f->gpu_name, sizeof(f->gpu_name), text_of(first, "name"));
 	f->vcpus = in_range(number_of(resources, "cpus"), 1e6);
 	f->host_ram_gib = in_range(number_of(resources, "memory_mib"), 1e10) / 1024;
-	f->disk_gib = in_range(number_of(cJSON_GetObjectItemCaseSensitive(resources, "disk"), "size_mib"), 1e12) / 1024;
-	return oom_offer_add(l, f, cJSON_GetArraySize(gpus), number_of(first, "memory_mib") / 1024, err);
+	f->disk_gib = in_range(number_of(cJSON_GetObjectItemCaseSensitive(resources, "disk"),
+					 "size_mib"),
+			       1e12) /
+		      1024;
+	return oom_offer_add(l, f, cJSON_GetArraySize(gpus), number_of(first, "memory_mib") / 1024,
+			     err);
 }
 
 static enum oom_status add_object(struct oom_offer_loader *l, const cJSON *o, struct oom_error *err)
 {
 	const cJSON *instance = cJSON_GetObjectItemCaseSensitive(o, "instance");
-	const cJSON *resources = cJSON_GetObjectItemCaseSensitive(instance ? instance : o, "resources");
+	const cJSON *resources = cJSON_GetObjectItemCaseSensitive(instance ? instance : o,
+								  "resources");
 	const bool hunt = cJSON_GetObjectItemCaseSensitive(o, "instance_name") != NULL;
 	const bool spot = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "spot")) ||
 			  cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(resources, "spot"));
@@ -231,7 +242,9 @@ static enum oom_status read_list(struct oom_offer_loader *l, struct scan *s, str
 		cJSON *object;
 
 		if (!skip_value(s))
-			return malformed(s, "not JSON: the list is not closed, or nested too deeply", err);
+			return malformed(s,
+					 "not JSON: the list is not closed, or nested too deeply",
+					 err);
 		if (s->at - start > MAX_OBJECT)
 			return malformed(s, "an offer of more than 64 KiB", err);
 		object = cJSON_ParseWithLength(s->text + start, s->at - start);
@@ -247,14 +260,16 @@ static enum oom_status read_list(struct oom_offer_loader *l, struct scan *s, str
 	return st;
 }
 
-enum oom_status oom_offers_parse_json(struct oom_offer_loader *l, const char *text, size_t size, const char *name, struct oom_error *err)
+enum oom_status oom_offers_parse_json(struct oom_offer_loader *l, const char *text, size_t size,
+				      const char *name, struct oom_error *err)
 {
 	struct scan s = {.file = name, .text = text, .size = size};
 
 	return read_list(l, &s, err);
 }
 
-enum oom_status oom_offers_read_json(struct oom_offer_loader *l, const char *path, struct oom_error *err)
+enum oom_status oom_offers_read_json(struct oom_offer_loader *l, const char *path,
+				     struct oom_error *err)
 {
 	char *text = NULL;
 	size_t size;

@@ -18,15 +18,20 @@ struct oom_offer_loader {
 	bool header;
 };
 
-/* Looks the card up and appends the offer; what cannot be used is counted.  mem_gb: of one card, 0 when the list is silent. */
-enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *offer, double count, double mem_gb, struct oom_error *err);
+/* Looks the card up and appends the offer; what cannot be used is counted.  mem_gb: of one card,
+ * 0 when the list is silent. */
+enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *offer, double count,
+			      double mem_gb, struct oom_error *err);
 /* NAN, counted, for a price that nobody charges. */
 double oom_offer_price(struct oom_offers *o, double v);
 
 bool oom_offers_are_json(const char *path);
-enum oom_status oom_offers_parse_json(struct oom_offer_loader *l, const char *text, size_t size, const char *name, struct oom_error *err);
+enum oom_status oom_offers_parse_json(struct oom_offer_loader *l, const char *text, size_t size,
+				      const char *name, struct oom_error *err);
 /* From memory what oom_offers_read reads from a file of this name. */
-enum oom_status oom_offers_parse(struct oom_offers *offers, const char *text, size_t size, const char *name, struct oom_error *err);
-enum oom_status oom_offers_read_json(struct oom_offer_loader *l, const char *path, struct oom_error *err);
+enum oom_status oom_offers_parse(struct oom_offers *offers, const char *text, size_t size,
+				 const char *name, struct oom_error *err);
+enum oom_status oom_offers_read_json(struct oom_offer_loader *l, const char *path,
+				     struct oom_error *err);
 
 #endif

@@ -1,6 +1,8 @@
-/* Why it ran out: rules over the decoded numbers and the words around the message, ranked by confidence.
+/* Why it ran out: rules over the decoded numbers and the words around the message, ranked by
+ * confidence.
  *
- * Playbook M2 (fragmentation against true shortage), M3 (host memory), M8, M15, M16, M17; wordings as in oom_message.c. */
+ * Playbook M2 (fragmentation against true shortage), M3 (host memory), M8, M15, M16, M17;
+ * wordings as in oom_message.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -74,7 +76,9 @@ static bool named(struct oom_crash *c, const char *begin, const char *at, const 
 		line--;
 	stop = stop ? stop : end;
 	if (!strcmp(c->format, "triton-out-of-resources")) {
-		say(c, OOM_CAUSE_NOT_OOM, 0.9, "a kernel wants more on-chip memory than the card's cores have: smaller blocks or num_stages, "
+		say(c, OOM_CAUSE_NOT_OOM, 0.9,
+		    "a kernel wants more on-chip memory than the card's cores have: smaller blocks "
+		    "or num_stages, "
 		    "not a smaller model");
 		return true;
 	}
@@ -86,23 +90,31 @@ static bool named(struct oom_crash *c, const char *begin, const char *at, const 
 		const uint64_t total = c->bytes[OOM_CRASH_TOTAL], left = c->bytes[OOM_CRASH_FREE];
 
 		/* a desktop and a context take their gigabyte; more belongs to somebody */
-		say(c, OOM_CAUSE_KV_CACHE, 0.6, "less is free than gpu_memory_utilization asks for");
+		say(c, OOM_CAUSE_KV_CACHE, 0.6,
+		    "less is free than gpu_memory_utilization asks for");
 		if (total > left + (uint64_t)2 * 1073741824)
-			say(c, OOM_CAUSE_OTHER_PROCESS, 0.8, "the card was in use before the engine started");
+			say(c, OOM_CAUSE_OTHER_PROCESS, 0.8,
+			    "the card was in use before the engine started");
 		return true;
 	}
-	if (!strcmp(c->format, "tf-bfc-allocator") && oom_text_find(at, end, "this is not a failure")) {
-		say(c, OOM_CAUSE_NOT_OOM, 0.9, "TensorFlow's allocator says itself that this is no failure");
+	if (!strcmp(c->format, "tf-bfc-allocator") &&
+	    oom_text_find(at, end, "this is not a failure")) {
+		say(c, OOM_CAUSE_NOT_OOM, 0.9,
+		    "TensorFlow's allocator says itself that this is no failure");
 		return true;
 	}
 	if (!strcmp(c->format, "dataloader-signal")) {
-		if (oom_text_find(line, end, "Bus error") || oom_text_find(line, end, "shared memory"))
+		if (oom_text_find(line, end, "Bus error") ||
+		    oom_text_find(line, end, "shared memory"))
 			say(c, OOM_CAUSE_SHM, 0.95, "a worker died of a bus error");
-		else if (oom_text_find(line, stop, "Segmentation fault") || oom_text_find(line, stop, "Aborted") ||
+		else if (oom_text_find(line, stop, "Segmentation fault") ||
+			 oom_text_find(line, stop, "Aborted") ||
 			 oom_text_find(line, stop, "Floating point"))
 			say(c, OOM_CAUSE_NOT_OOM, 0.9, "a worker crashed by itself");
 		else if (oom_text_find(at, stop, "exited unexpectedly")) {
-			say(c, OOM_CAUSE_HOST_RAM, 0.45, "a data-loader worker ended without saying why: often killed for memory");
+			say(c, OOM_CAUSE_HOST_RAM, 0.45,
+			    "a data-loader worker ended without saying why: often killed for "
+			    "memory");
 			say(c, OOM_CAUSE_SHM, 0.35, "or /dev/shm was full, as in containers");
 		} else
 			say(c, OOM_CAUSE_HOST_RAM, 0.8, "a data-loader worker was killed");
@@ -123,9 +135,11 @@ static bool named(struct oom_crash *c, const char *begin, const char *at, const 
 	if (!strcmp(c->framework, "host") || !strcmp(c->framework, "torch-cpu")) {
 		/* a single request beyond any host is a wrong size, not a full memory */
 		if (c->known[OOM_CRASH_TRIED] && c->bytes[OOM_CRASH_TRIED] > (uint64_t)2 << 40)
-			say(c, OOM_CAUSE_TOO_LARGE, 0.9, "the request alone is larger than any host's memory");
+			say(c, OOM_CAUSE_TOO_LARGE, 0.9,
+			    "the request alone is larger than any host's memory");
 		else
-			say(c, OOM_CAUSE_HOST_RAM, 0.9, "the host's allocator or kernel refused or killed");
+			say(c, OOM_CAUSE_HOST_RAM, 0.9,
+			    "the host's allocator or kernel refused or killed");
 		return true;
 	}
 	return false;
@@ -140,11 +154,12 @@ static uint64_t num(const struct oom_crash *c, enum oom_crash_number n)
 
 static const uint64_t GIB = 1073741824;
 
-/* Bytes on the card that are neither free nor this process's.  A process listed by number may be this one, seen from
- * inside a container: its size is then what PyTorch holds and a context. */
+/* Bytes on the card that are neither free nor this process's.  A process listed by number may be
+ * this one, seen from inside a container: its size is then what PyTorch holds and a context. */
 static uint64_t outside(const struct oom_crash *c, bool *listed)
 {
-	const uint64_t held = num(c, OOM_CRASH_RESERVED_TOTAL), total = num(c, OOM_CRASH_TOTAL), free_bytes = num(c, OOM_CRASH_FREE);
+	const uint64_t held = num(c, OOM_CRASH_RESERVED_TOTAL), total = num(c, OOM_CRASH_TOTAL),
+		       free_bytes = num(c, OOM_CRASH_FREE);
 	uint64_t others = 0, own = held;
 
 	/* some containers and Windows read 0 bytes for it */
@@ -153,7 +168,8 @@ static uint64_t outside(const struct oom_crash *c, bool *listed)
 	for (size_t i = 0; i < c->n_processes; i++) {
 		const uint64_t b = c->process[i].bytes;
 
-		if (!c->known[OOM_CRASH_PROCESS] && (!c->known[OOM_CRASH_ALLOCATED] || (b >= held && b - held < 2 * GIB)))
+		if (!c->known[OOM_CRASH_PROCESS] &&
+		    (!c->known[OOM_CRASH_ALLOCATED] || (b >= held && b - held < 2 * GIB)))
 			own = b;
 		else
 			others += b;
@@ -161,14 +177,16 @@ static uint64_t outside(const struct oom_crash *c, bool *listed)
 	*listed = others != 0;
 	if (others)
 		return others;
-	if (!c->known[OOM_CRASH_TOTAL] || !c->known[OOM_CRASH_FREE] || (!own && !c->known[OOM_CRASH_ALLOCATED]))
+	if (!c->known[OOM_CRASH_TOTAL] || !c->known[OOM_CRASH_FREE] ||
+	    (!own && !c->known[OOM_CRASH_ALLOCATED]))
 		return 0;
 	return total > free_bytes + own ? total - free_bytes - own : 0;
 }
 
 static void cuda(struct oom_crash *c)
 {
-	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL), free_bytes = num(c, OOM_CRASH_FREE);
+	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL),
+		       free_bytes = num(c, OOM_CRASH_FREE);
 	const uint64_t stranded = num(c, OOM_CRASH_RESERVED_UNALLOCATED);
 	bool listed;
 	const uint64_t away = outside(c, &listed);
@@ -176,43 +194,64 @@ static void cuda(struct oom_crash *c)
 	char why[160];
 
 	if (c->known[OOM_CRASH_ALLOWED] && num(c, OOM_CRASH_ALLOWED) < total)
-		say(c, OOM_CAUSE_FRACTION_CAP, 0.95, "the message names an allowed share of the card");
-	/* a size beyond any card is a subtraction below zero in the driver's or the allocator's unsigned numbers */
+		say(c, OOM_CAUSE_FRACTION_CAP, 0.95,
+		    "the message names an allowed share of the card");
+	/* a size beyond any card is a subtraction below zero in the driver's or the allocator's
+	 * unsigned numbers */
 	if (total && (free_bytes > total || total > (uint64_t)16 << 40))
-		say(c, OOM_CAUSE_WRONG_CAPACITY, 0.8, "more is free than the card has, or no card has as much");
+		say(c, OOM_CAUSE_WRONG_CAPACITY, 0.8,
+		    "more is free than the card has, or no card has as much");
 	if (total && (num(c, OOM_CRASH_ALLOCATED) > total + total / 20 || total < 64 << 20))
-		say(c, OOM_CAUSE_WRONG_CAPACITY, 0.6, "more is allocated than the card is said to hold");
+		say(c, OOM_CAUSE_WRONG_CAPACITY, 0.6,
+		    "more is allocated than the card is said to hold");
 	if (total && tried > total)
 		say(c, OOM_CAUSE_TOO_LARGE, 0.97, "the request alone is larger than the card");
-	/* a card with a hundredth of it left is full: that much is in pieces, or the driver's own */
-	if (c->known[OOM_CRASH_FREE] && c->known[OOM_CRASH_TRIED] && free_bytes > tried && free_bytes > total / 64) {
+	/* a card with a hundredth of it left is full: that much is in pieces, or the driver's
+	 * own */
+	if (c->known[OOM_CRASH_FREE] && c->known[OOM_CRASH_TRIED] && free_bytes > tried &&
+	    free_bytes > total / 64) {
 		if (total && tried > total / 3)
-			say(c, OOM_CAUSE_TOO_LARGE, 0.6, "the request is a third of the card or more");
+			say(c, OOM_CAUSE_TOO_LARGE, 0.6,
+			    "the request is a third of the card or more");
 		else
-			say(c, OOM_CAUSE_UNKNOWN, 0.5, "more is free than was asked for: the driver refused, or a cap");
+			say(c, OOM_CAUSE_UNKNOWN, 0.5,
+			    "more is free than was asked for: the driver refused, or a cap");
 		return;
 	}
-	/* what is only a difference of printed numbers may be this process's own context and libraries */
+	/* what is only a difference of printed numbers may be this process's own context and
+	 * libraries */
 	if (away > 2 * GIB && (listed || away > total / 3) && away + free_bytes >= tried) {
-		snprintf(why, sizeof(why), "%.2f GiB of the card are held outside this process", (double)away / (double)GIB);
+		snprintf(why, sizeof(why), "%.2f GiB of the card are held outside this process",
+			 (double)away / (double)GIB);
 		say(c, OOM_CAUSE_OTHER_PROCESS, 0.85, why);
 	}
 	if (stranded && stranded >= tried && share >= 0.1) {
-		snprintf(why, sizeof(why), "%.2f GiB reserved but unallocated, %.0f %% of the card, against a request of %.2f GiB",
+		snprintf(why, sizeof(why),
+			 "%.2f GiB reserved but unallocated, %.0f %% of the card, against a "
+			 "request of %.2f GiB",
 			 (double)stranded / (double)GIB, 100 * share, (double)tried / (double)GIB);
-		say(c, OOM_CAUSE_FRAGMENTATION, share >= 0.2 ? 0.8 : share >= 0.12 ? 0.65 : 0.55, why);
+		say(c, OOM_CAUSE_FRAGMENTATION,
+		    share >= 0.2  ? 0.8 :
+		    share >= 0.12 ? 0.65 :
+				    0.55,
+		    why);
 	} else if (stranded && free_bytes + stranded >= tried && share >= 0.2) {
-		say(c, OOM_CAUSE_FRAGMENTATION, 0.45, "the free and the stranded memory together would hold the request");
+		say(c, OOM_CAUSE_FRAGMENTATION, 0.45,
+		    "the free and the stranded memory together would hold the request");
 	}
-	say(c, OOM_CAUSE_TOO_LARGE, 0.6, c->known[OOM_CRASH_TRIED] ? "the request exceeds what is free and stranded" : "no numbers in the text");
+	say(c, OOM_CAUSE_TOO_LARGE, 0.6,
+	    c->known[OOM_CRASH_TRIED] ? "the request exceeds what is free and stranded" :
+					"no numbers in the text");
 }
 
 static void mps(struct oom_crash *c)
 {
-	const double max = (double)num(c, OOM_CRASH_TOTAL), other = (double)num(c, OOM_CRASH_OTHER), tried = (double)num(c, OOM_CRASH_TRIED);
+	const double max = (double)num(c, OOM_CRASH_TOTAL), other = (double)num(c, OOM_CRASH_OTHER),
+		     tried = (double)num(c, OOM_CRASH_TRIED);
 
 	if (max > 0 && other > 0.8 * max)
-		say(c, OOM_CAUSE_OTHER_PROCESS, 0.7, "other allocations hold most of the allowed memory");
+		say(c, OOM_CAUSE_OTHER_PROCESS, 0.7,
+		    "other allocations hold most of the allowed memory");
 	else if (max > 0 && other > 0.7 * max && tried < 0.01 * max)
 		say(c, OOM_CAUSE_WATERMARK_CAP, 0.6, "a small request met the watermark");
 	say(c, OOM_CAUSE_TOO_LARGE, 0.6, "the request exceeds the allowed memory");
@@ -225,32 +264,46 @@ void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, c
 		return;
 	if (c->phase == OOM_CRASH_EVAL)
 		say(c, OOM_CAUSE_EVAL_LOGITS, 0.7, "the crash is in the evaluation loop");
-	if (oom_text_find(begin, end, "skipping update") || oom_text_find(begin, end, "skipping batch") || c->ooms > 1)
-		say(c, OOM_CAUSE_LONGEST_BATCH, 0.75, "training recovered from it and went on: only some batches do not fit");
+	if (oom_text_find(begin, end, "skipping update") ||
+	    oom_text_find(begin, end, "skipping batch") || c->ooms > 1)
+		say(c, OOM_CAUSE_LONGEST_BATCH, 0.75,
+		    "training recovered from it and went on: only some batches do not fit");
 	if (c->phase == OOM_CRASH_OPTIMIZER)
 		say(c, OOM_CAUSE_STEP_2, 0.4, "the optimizer's state is made in the first step");
 	if (!strcmp(c->framework, "torch-mps")) {
 		mps(c);
-	} else if (!strncmp(c->framework, "torch", 5) && c->known[OOM_CRASH_TRIED] && !strstr(c->framework, "xla")) {
+	} else if (!strncmp(c->framework, "torch", 5) && c->known[OOM_CRASH_TRIED] &&
+		   !strstr(c->framework, "xla")) {
 		cuda(c);
 	} else if (!strcmp(c->format, "tf-device-driver")) {
-		say(c, OOM_CAUSE_OTHER_PROCESS, 0.5, "the pool takes what the card has when the program starts: somebody holds part of it");
-		say(c, OOM_CAUSE_NOT_OOM, 0.35, "it asks for less and less until it gets something: by itself no failure");
+		say(c, OOM_CAUSE_OTHER_PROCESS, 0.5,
+		    "the pool takes what the card has when the program starts: somebody holds part "
+		    "of it");
+		say(c, OOM_CAUSE_NOT_OOM, 0.35,
+		    "it asks for less and less until it gets something: by itself no failure");
 	} else if (!strcmp(c->format, "cuda-nvml-assert")) {
-		say(c, OOM_CAUSE_UNKNOWN, 0.5, "memory ran out, and the numbers for the message could not be had from the driver (NVML)");
-		say(c, OOM_CAUSE_TOO_LARGE, 0.45, "the allocator asks NVML only when the card has refused");
+		say(c, OOM_CAUSE_UNKNOWN, 0.5,
+		    "memory ran out, and the numbers for the message could not be had from the "
+		    "driver (NVML)");
+		say(c, OOM_CAUSE_TOO_LARGE, 0.45,
+		    "the allocator asks NVML only when the card has refused");
 	} else if (!strcmp(c->framework, "onnxruntime") || !strcmp(c->framework, "rmm")) {
 		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text does not say how much there was");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.45, "one request could not be met");
-	} else if (!strcmp(c->format, "cublas-alloc-failed") || !strcmp(c->format, "cudnn-alloc-failed") ||
-		   strstr(c->format, "error-no-numbers") || !strcmp(c->format, "bitsandbytes-error")) {
+	} else if (!strcmp(c->format, "cublas-alloc-failed") ||
+		   !strcmp(c->format, "cudnn-alloc-failed") ||
+		   strstr(c->format, "error-no-numbers") ||
+		   !strcmp(c->format, "bitsandbytes-error")) {
 		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text gives no numbers");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.4, "a library found no memory");
-	} else if (!strcmp(c->framework, "jax") && c->known[OOM_CRASH_FREE] && c->known[OOM_CRASH_TRIED] &&
+	} else if (!strcmp(c->framework, "jax") && c->known[OOM_CRASH_FREE] &&
+		   c->known[OOM_CRASH_TRIED] &&
 		   c->bytes[OOM_CRASH_FREE] >= c->bytes[OOM_CRASH_TRIED]) {
-		say(c, OOM_CAUSE_FRAGMENTATION, 0.6, "as much is free as was asked for, but not in one piece");
+		say(c, OOM_CAUSE_FRAGMENTATION, 0.6,
+		    "as much is free as was asked for, but not in one piece");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.4, "one request could not be met");
-	} else if (!strcmp(c->framework, "jax") || (!strcmp(c->framework, "tensorflow") && c->phase == OOM_CRASH_INIT)) {
+	} else if (!strcmp(c->framework, "jax") ||
+		   (!strcmp(c->framework, "tensorflow") && c->phase == OOM_CRASH_INIT)) {
 		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text does not say how much there was");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.45, "one request could not be met");
 	} else {

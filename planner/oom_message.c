@@ -1,9 +1,10 @@
 /* The words of out-of-memory messages, and the numbers in them.
  *
- * Wordings: c10/cuda/CUDACachingAllocator.cpp of every release since 1.0 (the sentence changed in 1.4, 1.10, 2.1, 2.2, 2.5
- * and 2.9), HIP's and XPU's copies of it, aten/mps, c10/core/impl/alloc_cpu.cpp, THC, XLA, TensorFlow's BFC allocator, vLLM's
- * KV-cache check, the kernel's, Slurm's and Kubernetes' kill lines.  PyTorch prints two decimals with binary units, also
- * where old versions label them MB and GB. */
+ * Wordings: c10/cuda/CUDACachingAllocator.cpp of every release since 1.0 (the sentence changed in
+ * 1.4, 1.10, 2.1, 2.2, 2.5 and 2.9), HIP's and XPU's copies of it, aten/mps,
+ * c10/core/impl/alloc_cpu.cpp, THC, XLA, TensorFlow's BFC allocator, vLLM's KV-cache check, the
+ * kernel's, Slurm's and Kubernetes' kill lines.  PyTorch prints two decimals with binary units,
+ * also where old versions label them MB and GB. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,15 +130,17 @@ const struct oom_trigger *oom_trigger_at(const char *at, size_t left, const char
 			continue;
 		/* the shell's bare word stands alone on its line */
 		if (!strcmp(triggers[i].format, "bare-killed") &&
-		    ((at > begin && at[-1] != '\n' && at[-1] != ' ') || (left > n && at[n] != '\n' && at[n] != '\r' && at[n] != ' ')))
+		    ((at > begin && at[-1] != '\n' && at[-1] != ' ') ||
+		     (left > n && at[n] != '\n' && at[n] != '\r' && at[n] != ' ')))
 			continue;
 		return &triggers[i];
 	}
 	return NULL;
 }
 
-/* Wu and Manber's shifts (A fast algorithm for multi-pattern searching, 1994) over the first OOM_TRIGGER_MIN bytes of every
- * needle, by the three bytes a window ends in: how far its end may move on; 0: a needle may begin here. */
+/* Wu and Manber's shifts (A fast algorithm for multi-pattern searching, 1994) over the first
+ * OOM_TRIGGER_MIN bytes of every needle, by the three bytes a window ends in: how far its end
+ * may move on; 0: a needle may begin here. */
 void oom_trigger_shifts(uint8_t shift[65536])
 {
 	memset(shift, OOM_TRIGGER_MIN - 2, 65536);
@@ -155,12 +158,15 @@ void oom_trigger_shifts(uint8_t shift[65536])
 static const struct {
 	const char *name;
 	double bytes;
-} units[] = {{"bytes", 1}, {"byte", 1}, {"Bytes", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}, {"TiB", 1099511627776},
-	     {"kB", 1024}, {"KB", 1024}, {"MB", 1048576}, {"GB", 1073741824}, {"TB", 1099511627776}, {"K", 1024}, {"M", 1048576},
-	     {"G", 1073741824}, {"T", 1099511627776}, {"B", 1}};
+} units[] = {{"bytes", 1},     {"byte", 1},	    {"Bytes", 1},	    {"KiB", 1024},
+	     {"MiB", 1048576}, {"GiB", 1073741824}, {"TiB", 1099511627776}, {"kB", 1024},
+	     {"KB", 1024},     {"MB", 1048576},	    {"GB", 1073741824},	    {"TB", 1099511627776},
+	     {"K", 1024},      {"M", 1048576},	    {"G", 1073741824},	    {"T", 1099511627776},
+	     {"B", 1}};
 
 /* A number with its unit at p; *after behind it.  bare: a number alone counts bytes. */
-static bool number_at(const char *p, const char *end, bool bare, uint64_t *bytes, const char **after)
+static bool number_at(const char *p, const char *end, bool bare, uint64_t *bytes,
+		      const char **after)
 {
 	char digits[40];
 	size_t n = 0;
@@ -168,7 +174,8 @@ static bool number_at(const char *p, const char *end, bool bare, uint64_t *bytes
 
 	while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
 		p++;
-	while (p + n < end && n < sizeof(digits) - 1 && ((p[n] >= '0' && p[n] <= '9') || p[n] == '.'))
+	while (p + n < end && n < sizeof(digits) - 1 &&
+	       ((p[n] >= '0' && p[n] <= '9') || p[n] == '.'))
 		n++;
 	if (!n || p[0] == '.')
 		return false;
@@ -197,7 +204,8 @@ static bool number_at(const char *p, const char *end, bool bare, uint64_t *bytes
 	return true;
 }
 
-static void put(struct oom_crash *c, enum oom_crash_number k, uint64_t bytes, const char *from, const char *to)
+static void put(struct oom_crash *c, enum oom_crash_number k, uint64_t bytes, const char *from,
+		const char *to)
 {
 	size_t n = 0;
 
@@ -212,8 +220,8 @@ static void put(struct oom_crash *c, enum oom_crash_number k, uint64_t bytes, co
 }
 
 /* "word 1.00 GiB" */
-static const char *follows(struct oom_crash *c, enum oom_crash_number k, const char *begin, const char *end, const char *word,
-			   bool bare)
+static const char *follows(struct oom_crash *c, enum oom_crash_number k, const char *begin,
+			   const char *end, const char *word, bool bare)
 {
 	const char *p = oom_text_find(begin, end, word), *after;
 	uint64_t v;
@@ -228,7 +236,8 @@ static const char *follows(struct oom_crash *c, enum oom_crash_number k, const c
 }
 
 /* "1.00 GiB word": the number ends where word begins */
-static void precedes(struct oom_crash *c, enum oom_crash_number k, const char *begin, const char *end, const char *word)
+static void precedes(struct oom_crash *c, enum oom_crash_number k, const char *begin,
+		     const char *end, const char *word)
 {
 	const char *w = oom_text_find(begin, end, word);
 
@@ -256,7 +265,8 @@ static void processes(struct oom_crash *c, const char *begin, const char *end)
 		const char *after;
 		uint64_t v;
 
-		if (pid < 0 || end - stop < 5 || strncmp(stop, " has ", 5) || !number_at(stop + 5, end, false, &v, &after) ||
+		if (pid < 0 || end - stop < 5 || strncmp(stop, " has ", 5) ||
+		    !number_at(stop + 5, end, false, &v, &after) ||
 		    c->n_processes == OOM_CRASH_PROCESSES)
 			continue;
 		c->process[c->n_processes].pid = pid;
@@ -267,7 +277,8 @@ static void processes(struct oom_crash *c, const char *begin, const char *end)
 /* "(GPU 0;", "(GPU  0;", "GPU 0 has", "(NPU 2;", "device:GPU:0" */
 static void gpu_index(struct oom_crash *c, const char *begin, const char *end)
 {
-	static const char *const words[] = {"(GPU ", "GPU ", "(NPU ", "device:GPU:", "GPU:", "device ordinal "};
+	static const char *const words[] = {"(GPU ",	   "GPU ", "(NPU ",
+					    "device:GPU:", "GPU:", "device ordinal "};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && c->gpu_index < 0; i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, words[i])); p++) {
@@ -287,8 +298,8 @@ static void tf_shape(struct oom_crash *c, const char *at, const char *end)
 	static const struct {
 		const char *name;
 		int bytes;
-	} types[] = {{"float", 4}, {"double", 8}, {"half", 2}, {"bfloat16", 2}, {"int32", 4}, {"int64", 8}, {"int8", 1}, {"uint8", 1},
-		     {"bool", 1}, {"complex64", 8}};
+	} types[] = {{"float", 4}, {"double", 8}, {"half", 2},	{"bfloat16", 2}, {"int32", 4},
+		     {"int64", 8}, {"int8", 1},	  {"uint8", 1}, {"bool", 1},	 {"complex64", 8}};
 	const char *p = oom_text_find(at, end, "shape["), *type;
 	double n = 1;
 
@@ -305,12 +316,16 @@ static void tf_shape(struct oom_crash *c, const char *at, const char *end)
 	}
 	type = oom_text_find(p, end, "type ");
 	for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++)
-		if (!strncmp(type + 5, types[i].name, strlen(types[i].name)) && n * types[i].bytes < 9e18) {
+		if (!strncmp(type + 5, types[i].name, strlen(types[i].name)) &&
+		    n * types[i].bytes < 9e18) {
 			const char *const shape = oom_text_find(at, end, "shape[");
 			char text[40];
 
-			snprintf(text, sizeof(text), "%.*s %s", (int)(p + 1 - shape < 30 ? p + 1 - shape : 30), shape, types[i].name);
-			put(c, OOM_CRASH_TRIED, (uint64_t)(n * types[i].bytes), text, text + strlen(text));
+			snprintf(text, sizeof(text), "%.*s %s",
+				 (int)(p + 1 - shape < 30 ? p + 1 - shape : 30), shape,
+				 types[i].name);
+			put(c, OOM_CRASH_TRIED, (uint64_t)(n * types[i].bytes), text,
+			    text + strlen(text));
 			return;
 		}
 }
@@ -321,8 +336,10 @@ static void numpy_shape(struct oom_crash *c, const char *at, const char *end)
 	static const struct {
 		const char *name;
 		int bytes;
-	} types[] = {{"float64", 8}, {"float32", 4}, {"float16", 2}, {"int64", 8}, {"int32", 4}, {"int16", 2}, {"int8", 1}, {"uint8", 1},
-		     {"uint16", 2}, {"uint32", 4}, {"uint64", 8}, {"bool", 1}, {"complex64", 8}, {"complex128", 16}};
+	} types[] = {{"float64", 8},   {"float32", 4},	  {"float16", 2}, {"int64", 8},
+		     {"int32", 4},     {"int16", 2},	  {"int8", 1},	  {"uint8", 1},
+		     {"uint16", 2},    {"uint32", 4},	  {"uint64", 8},  {"bool", 1},
+		     {"complex64", 8}, {"complex128", 16}};
 	const char *p = oom_text_find(at, end, "shape ("), *shape = p, *type;
 	double n = 1;
 
@@ -343,9 +360,12 @@ static void numpy_shape(struct oom_crash *c, const char *at, const char *end)
 		const size_t w = strlen(types[i].name);
 		char text[64];
 
-		if (strncmp(type + 10, types[i].name, w) || (type[10 + w] >= '0' && type[10 + w] <= '9') || !(n * types[i].bytes < 9e18))
+		if (strncmp(type + 10, types[i].name, w) ||
+		    (type[10 + w] >= '0' && type[10 + w] <= '9') || !(n * types[i].bytes < 9e18))
 			continue;
-		snprintf(text, sizeof(text), "shape%.*s %s", (int)(p + 1 - shape - 6 < 22 ? p + 1 - shape - 6 : 22), shape + 6, types[i].name);
+		snprintf(text, sizeof(text), "shape%.*s %s",
+			 (int)(p + 1 - shape - 6 < 22 ? p + 1 - shape - 6 : 22), shape + 6,
+			 types[i].name);
 		put(c, OOM_CRASH_TRIED, (uint64_t)(n * types[i].bytes), text, text + strlen(text));
 		return;
 	}
@@ -358,9 +378,12 @@ static void derive_reserved(struct oom_crash *c)
 	if (!c->known[OOM_CRASH_ALLOCATED])
 		return;
 	if (c->known[OOM_CRASH_RESERVED_UNALLOCATED] && !c->known[OOM_CRASH_RESERVED_TOTAL])
-		put(c, OOM_CRASH_RESERVED_TOTAL, a + c->bytes[OOM_CRASH_RESERVED_UNALLOCATED], "", "");
-	else if (c->known[OOM_CRASH_RESERVED_TOTAL] && !c->known[OOM_CRASH_RESERVED_UNALLOCATED] && c->bytes[OOM_CRASH_RESERVED_TOTAL] >= a)
-		put(c, OOM_CRASH_RESERVED_UNALLOCATED, c->bytes[OOM_CRASH_RESERVED_TOTAL] - a, "", "");
+		put(c, OOM_CRASH_RESERVED_TOTAL, a + c->bytes[OOM_CRASH_RESERVED_UNALLOCATED], "",
+		    "");
+	else if (c->known[OOM_CRASH_RESERVED_TOTAL] && !c->known[OOM_CRASH_RESERVED_UNALLOCATED] &&
+		 c->bytes[OOM_CRASH_RESERVED_TOTAL] >= a)
+		put(c, OOM_CRASH_RESERVED_UNALLOCATED, c->bytes[OOM_CRASH_RESERVED_TOTAL] - a, "",
+		    "");
 }
 
 static void torch_numbers(struct oom_crash *c, const char *at, const char *end)
@@ -416,7 +439,8 @@ static void allocating_before(struct oom_crash *c, const char *begin, const char
 		c->gpu_index = strtol(device + 10, NULL, 10);
 }
 
-/* vLLM: "Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory utilization (0.95, 45.01 GiB)" */
+/* vLLM: "Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory
+ * utilization (0.95, 45.01 GiB)" */
 static void free_of_total(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	const char *p = oom_text_find(line_begin(begin, at), at, "(");
@@ -425,7 +449,8 @@ static void free_of_total(struct oom_crash *c, const char *begin, const char *at
 
 	for (const char *q = p; q && (q = oom_text_find(q + 1, at, "(")); p = q)
 		;
-	if (p && sscanf(p, "(%lf/%lf GiB)", &part, &whole) == 2 && part >= 0 && part < 1e6 && whole >= 0 && whole < 1e6) {
+	if (p && sscanf(p, "(%lf/%lf GiB)", &part, &whole) == 2 && part >= 0 && part < 1e6 &&
+	    whole >= 0 && whole < 1e6) {
 		const int n = snprintf(text, sizeof(text), "%.2f GiB", part);
 
 		put(c, OOM_CRASH_FREE, (uint64_t)(part * 1073741824 + 0.5), text, text + n);
@@ -461,7 +486,8 @@ static void ray_usage(struct oom_crash *c, const char *begin, const char *at)
 		follows(c, OOM_CRASH_TOTAL, after, at, "/", false);
 }
 
-/* TensorFlow's own pool: "failed to allocate 7.35G (7889485824 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY" */
+/* TensorFlow's own pool: "failed to allocate 7.35G (7889485824 bytes) from device:
+ * CUDA_ERROR_OUT_OF_MEMORY" */
 static void driver_pool(struct oom_crash *c, const char *begin, const char *at)
 {
 	const char *p = oom_text_find(line_begin(begin, at), at, "failed to allocate");
@@ -473,10 +499,20 @@ static void driver_pool(struct oom_crash *c, const char *begin, const char *at)
 
 static void other_numbers(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
-	static const char *const asks[] = {"you tried to allocate", "while trying to allocate", "trying to allocate",
-					   "Attempting to allocate", "Attempting to reserve", "Failed to allocate request for",
-					   "Failed to allocate", "Unable to allocate", "Out of memory allocating", "Cannot allocate",
-					   "(rounded to", "unable to mmap", "Failed to CUDA calloc async", "Failed to CUDA calloc"};
+	static const char *const asks[] = {"you tried to allocate",
+					   "while trying to allocate",
+					   "trying to allocate",
+					   "Attempting to allocate",
+					   "Attempting to reserve",
+					   "Failed to allocate request for",
+					   "Failed to allocate",
+					   "Unable to allocate",
+					   "Out of memory allocating",
+					   "Cannot allocate",
+					   "(rounded to",
+					   "unable to mmap",
+					   "Failed to CUDA calloc async",
+					   "Failed to CUDA calloc"};
 	const char *p;
 
 	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++)
@@ -525,10 +561,14 @@ static void torch_format(struct oom_crash *c, const char *at, const char *end)
 	} marks[] = {
 		{"PYTORCH_ALLOC_CONF", "2.9-alloc-conf"}, {" cached)", "1.0-cached"}, {"total capacty", "2.1-capacty"},
 		{"reserved in total by PyTorch) If", "1.10-split-advice"}, {"reserved in total", "1.4-reserved-total"}};
-	const char *base = c->format[0] == 'h' ? "hip" : c->format[0] == 'x' ? "xpu" : c->format[0] == 'n' ? "npu" : "cuda";
+	const char *base = c->format[0] == 'h' ? "hip" :
+			   c->format[0] == 'x' ? "xpu" :
+			   c->format[0] == 'n' ? "npu" :
+						 "cuda";
 
 	if (!strcmp(c->framework, "torch-mps")) {
-		snprintf(c->format, sizeof(c->format), "%s", strstr(c->text[OOM_CRASH_ALLOCATED], "iB") ? "mps-gib" : "mps-gb");
+		snprintf(c->format, sizeof(c->format), "%s",
+			 strstr(c->text[OOM_CRASH_ALLOCATED], "iB") ? "mps-gib" : "mps-gb");
 		return;
 	}
 	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
@@ -541,20 +581,23 @@ static void torch_format(struct oom_crash *c, const char *at, const char *end)
 	else if (oom_text_find(at, end, "total capacity of"))
 		snprintf(c->format, sizeof(c->format), "%s-2.2-capacity", base);
 	else
-		snprintf(c->format, sizeof(c->format), "%s-%s", base, c->known[OOM_CRASH_TRIED] ? "other" : "no-numbers");
+		snprintf(c->format, sizeof(c->format), "%s-%s", base,
+			 c->known[OOM_CRASH_TRIED] ? "other" : "no-numbers");
 	if (!c->known[OOM_CRASH_TOTAL] && c->known[OOM_CRASH_TRIED])
 		snprintf(c->format, sizeof(c->format), "%s-other", base);
 }
 
 static bool name_char(char ch)
 {
-	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') || ch == '.' || ch == '_';
+	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') ||
+	       ch == '.' || ch == '_';
 }
 
 /* Kill lines are printed by others than the program: an exception before them is another story. */
 static bool has_exception(const struct oom_crash *c)
 {
-	static const char *const none[] = {"oom-kill", "slurm-oom-kill", "kernel-oom-kill", "k8s-oomkilled", "k8s-evicted", "bare-killed",
+	static const char *const none[] = {"oom-kill",	    "slurm-oom-kill", "kernel-oom-kill",
+					   "k8s-oomkilled", "k8s-evicted",    "bare-killed",
 					   "exit-137"};
 
 	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
@@ -572,7 +615,9 @@ static void exception_of(struct oom_crash *c, const char *begin, const char *at)
 		const char *word = p;
 
 		lines += p[-1] == '\n';
-		if (*p != ':' || p - begin < 6 || (memcmp(p - 5, "Error", 5) && (p - begin < 10 || memcmp(p - 9, "Exception", 9))))
+		if (*p != ':' || p - begin < 6 ||
+		    (memcmp(p - 5, "Error", 5) &&
+		     (p - begin < 10 || memcmp(p - 9, "Exception", 9))))
 			continue;
 		while (word > begin && name_char(word[-1]))
 			word--;
@@ -602,7 +647,8 @@ static void summary_table(struct oom_crash *c, const char *begin, const char *en
 		c->retries = strtoull(p + 19, NULL, 10);
 }
 
-void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const char *begin, const char *at, const char *end)
+void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const char *begin,
+			const char *at, const char *end)
 {
 	memset(c, 0, sizeof(*c));
 	c->gpu_index = c->rank = -1;
@@ -612,16 +658,19 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	if (has_exception(c))
 		exception_of(c, begin, at);
 	rank_of(c, begin, at + 1);
-	if (!strcmp(c->format, "python-memory-error") && oom_text_find(at, end - at > 160 ? at + 160 : end, "Unable to allocate"))
+	if (!strcmp(c->format, "python-memory-error") &&
+	    oom_text_find(at, end - at > 160 ? at + 160 : end, "Unable to allocate"))
 		snprintf(c->format, sizeof(c->format), "numpy-memory-error");
-	if (!strncmp(c->framework, "torch", 5) && (!strcmp(c->format, "cuda") || !strcmp(c->format, "hip") || !strcmp(c->format, "xpu") ||
-						    !strcmp(c->format, "npu") || !strcmp(c->format, "mps"))) {
+	if (!strncmp(c->framework, "torch", 5) &&
+	    (!strcmp(c->format, "cuda") || !strcmp(c->format, "hip") || !strcmp(c->format, "xpu") ||
+	     !strcmp(c->format, "npu") || !strcmp(c->format, "mps"))) {
 		torch_numbers(c, at, end);
 		torch_format(c, at, end);
 	} else {
 		other_numbers(c, begin, at, end);
 	}
 	if (!strcmp(c->format, "oom-kill"))
-		snprintf(c->format, sizeof(c->format), "%s", oom_text_find(begin, end, "slurm") ? "slurm-oom-kill" : "kernel-oom-kill");
+		snprintf(c->format, sizeof(c->format), "%s",
+			 oom_text_find(begin, end, "slurm") ? "slurm-oom-kill" : "kernel-oom-kill");
 	summary_table(c, begin, end);
 }

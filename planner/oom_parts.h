@@ -15,7 +15,8 @@ struct oom_trigger {
 /* The trigger that matches at this place, or NULL.  left: bytes from at to the end. */
 const struct oom_trigger *oom_trigger_at(const char *at, size_t left, const char *begin);
 
-/* Bytes of the shortest needle; how far a search may skip, by a hash of the three bytes its window ends in. */
+/* Bytes of the shortest needle; how far a search may skip, by a hash of the three bytes its
+ * window ends in. */
 enum { OOM_TRIGGER_MIN = 6 };
 static inline uint16_t oom_trigger_hash(const char *last)
 {
@@ -27,7 +28,8 @@ static inline uint16_t oom_trigger_hash(const char *last)
 void oom_trigger_shifts(uint8_t shift[65536]);
 
 /* Fills numbers and names from the text around a trigger: before..at..end. */
-void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const char *begin, const char *at, const char *end);
+void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const char *begin,
+			const char *at, const char *end);
 /* The allocated bytes of a PyTorch message alone. */
 bool oom_decode_allocated(const char *at, const char *end, uint64_t *bytes);
 void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end);
@@ -38,9 +40,9 @@ struct oom_phase_rule {
 	const char *word;
 	enum oom_crash_phase phase;
 };
-extern const struct oom_phase_rule oom_phase_of_format[], oom_phase_of_line[], oom_phase_of_frame[], oom_phase_of_placing[],
-	oom_phase_of_inferring[], oom_phase_of_forward[], oom_phase_of_driver[], oom_phase_of_words[], oom_phase_of_script[],
-	oom_phase_of_prose[];
+extern const struct oom_phase_rule oom_phase_of_format[], oom_phase_of_line[], oom_phase_of_frame[],
+	oom_phase_of_placing[], oom_phase_of_inferring[], oom_phase_of_forward[],
+	oom_phase_of_driver[], oom_phase_of_words[], oom_phase_of_script[], oom_phase_of_prose[];
 
 /* Finds needle in [begin, end); NULL when absent. */
 const char *oom_text_find(const char *begin, const char *end, const char *needle);

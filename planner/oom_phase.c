@@ -1,12 +1,12 @@
 /* Where in the run a crash happened.
  *
- * Five tiers, from what a text says to what it only suggests: messages that belong to one phase; the frames of the
- * traceback the message ends; words of the log around it (progress bars, script names); and, where a bare message was
- * pasted, a guess from its numbers, which is called one.
+ * Five tiers, from what a text says to what it only suggests: messages that belong to one phase;
+ * the frames of the traceback the message ends; words of the log around it (progress bars, script
+ * names); and, where a bare message was pasted, a guess from its numbers, which is called one.
  *
- * A frame rule is a word and the phase it speaks for; a table is ordered by how much a word says.  An optimizer frame
- * stands inside a training step, a recomputed forward inside a backward, a forward inside an evaluation: the outer,
- * rarer word wins over the common one. */
+ * A frame rule is a word and the phase it speaks for; a table is ordered by how much a word says. 
+ * An optimizer frame stands inside a training step, a recomputed forward inside a backward, a
+ * forward inside an evaluation: the outer, rarer word wins over the common one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +23,8 @@ const char *oom_crash_phase_str(enum oom_crash_phase p)
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
-static bool settle(struct oom_crash *c, enum oom_crash_phase phase, double confidence, const char *why)
+static bool settle(struct oom_crash *c, enum oom_crash_phase phase, double confidence,
+		   const char *why)
 {
 	c->phase = phase;
 	c->phase_confidence = confidence;
@@ -31,7 +32,8 @@ static bool settle(struct oom_crash *c, enum oom_crash_phase phase, double confi
 	return true;
 }
 
-static const struct oom_phase_rule *meets(const struct oom_phase_rule *rule, const char *from, const char *to)
+static const struct oom_phase_rule *meets(const struct oom_phase_rule *rule, const char *from,
+					  const char *to)
 {
 	for (; rule->word; rule++)
 		if (oom_text_find(from, to, rule->word))
@@ -39,7 +41,8 @@ static const struct oom_phase_rule *meets(const struct oom_phase_rule *rule, con
 	return NULL;
 }
 
-static bool by_word(struct oom_crash *c, const struct oom_phase_rule *rules, const char *from, const char *to, double confidence)
+static bool by_word(struct oom_crash *c, const struct oom_phase_rule *rules, const char *from,
+		    const char *to, double confidence)
 {
 	const struct oom_phase_rule *rule = meets(rules, from, to);
 	char why[80];
@@ -72,7 +75,8 @@ static const char *line_end(const char *at, const char *end)
 	return stop ? stop : end;
 }
 
-/* A headline right behind a frame or a line of code stands in the middle of another traceback: two processes write at once. */
+/* A headline right behind a frame or a line of code stands in the middle of another traceback:
+ * two processes write at once. */
 static bool interleaved(const char *begin, const char *head)
 {
 	const char *line;
@@ -86,13 +90,16 @@ static bool interleaved(const char *begin, const char *head)
 	return head - line > 4 && !memcmp(line, "  ", 2) && line[2] != '\n';
 }
 
-/* The traceback whose last line the message is: behind its headline, or the whole excerpt where that was cut off.  IPython
- * prints a banner with the class's name first: the message it triggers on stands before its frames. */
+/* The traceback whose last line the message is: behind its headline, or the whole excerpt where
+ * that was cut off.  IPython prints a banner with the class's name first: the message it
+ * triggers on stands before its frames. */
 static bool traceback(const char *begin, const char *at, const char *end, struct span *s)
 {
-	static const char *const heads[] = {"Traceback (most recent call last)", "Stack (most recent call last)"};
-	static const char *const marks[] = {"File \"", ".py in ", ".py:", ".py\", line", "backward()", "step()", ".to(", ".cuda(",
-					      ".forward("};
+	static const char *const heads[] = {"Traceback (most recent call last)",
+					    "Stack (most recent call last)"};
+	static const char *const marks[] = {"File \"",	   ".py in ",	 ".py:",
+					    ".py\", line", "backward()", "step()",
+					    ".to(",	   ".cuda(",	 ".forward("};
 
 	s->to = line_end(at, end);
 	if (oom_text_find(at, s->to, heads[0])) {
@@ -118,14 +125,16 @@ static bool traceback(const char *begin, const char *at, const char *end, struct
 		return true;
 	}
 	/* a line of code without its frame */
-	return oom_text_find(s->from, at, "\n    ") || (at - s->from > 4 && !memcmp(s->from, "    ", 4));
+	return oom_text_find(s->from, at, "\n    ") ||
+	       (at - s->from > 4 && !memcmp(s->from, "    ", 4));
 }
 
-/* A closure is called from inside the optimizer's step and holds the forward and backward passes: what lies outside it says
- * nothing (Lightning, L-BFGS). */
+/* A closure is called from inside the optimizer's step and holds the forward and backward passes:
+ * what lies outside it says nothing (Lightning, L-BFGS). */
 static void inside_closure(struct span *s)
 {
-	static const char *const calls[] = {"= closure()", "self.closure(", "in closure", "in _wrap_closure"};
+	static const char *const calls[] = {"= closure()", "self.closure(", "in closure",
+					    "in _wrap_closure"};
 
 	for (size_t i = 0; i < COUNT(calls); i++) {
 		const char *p = last(s->from, s->to, calls[i]);
@@ -135,11 +144,12 @@ static void inside_closure(struct span *s)
 	}
 }
 
-/* Rich and IPython print the lines around the one that runs, and an arrow at that one: the others are not frames.  Copies
- * what counts into buf. */
+/* Rich and IPython print the lines around the one that runs, and an arrow at that one: the others
+ * are not frames.  Copies what counts into buf. */
 static struct span executed(const struct span *s, char *buf, size_t size)
 {
-	const bool arrows = oom_text_find(s->from, s->to, "\xe2\x9d\xb1") || oom_text_find(s->from, s->to, "-> ") ||
+	const bool arrows = oom_text_find(s->from, s->to, "\xe2\x9d\xb1") ||
+			    oom_text_find(s->from, s->to, "-> ") ||
 			    oom_text_find(s->from, s->to, "> ");
 	char *out = buf;
 
@@ -152,7 +162,8 @@ static struct span executed(const struct span *s, char *buf, size_t size)
 		for (; q < stop && (*q == ' ' || *q == '\t' || (unsigned char)*q >= 0x80); q++)
 			arrow |= stop - q > 2 && !memcmp(q, "\xe2\x9d\xb1", 3);
 		/* a line that begins with its number and has no arrow */
-		if (!(arrows && !arrow && q < stop && *q >= '0' && *q <= '9') && n <= size - (size_t)(out - buf))
+		if (!(arrows && !arrow && q < stop && *q >= '0' && *q <= '9') &&
+		    n <= size - (size_t)(out - buf))
 			for (size_t i = 0; i < n; i++)
 				*out++ = p[i] == '\\' ? '/' : p[i];   /* Windows' paths */
 		p = stop < s->to ? stop + 1 : stop;
@@ -160,7 +171,8 @@ static struct span executed(const struct span *s, char *buf, size_t size)
 	return (struct span){buf, out};
 }
 
-/* A traceback with nothing but the program's own top level: the failing statement made or moved a tensor itself. */
+/* A traceback with nothing but the program's own top level: the failing statement made or moved
+ * a tensor itself. */
 static bool top_level(const struct span *s)
 {
 	size_t frames = 0;
@@ -195,19 +207,24 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 		return true;
 	if (innermost_is(&s, "__init__") || innermost_is(&s, "reset_parameters"))
 		return settle(c, OOM_CRASH_INIT, 0.7, "the innermost frame makes a module");
-	if (!meets(oom_phase_of_forward, s.from, s.to) && by_word(c, oom_phase_of_placing, s.from, s.to, 0.8))
+	if (!meets(oom_phase_of_forward, s.from, s.to) &&
+	    by_word(c, oom_phase_of_placing, s.from, s.to, 0.8))
 		return true;
 	if (by_word(c, oom_phase_of_inferring, s.from, s.to, 0.7) ||
-	    by_word(c, oom_phase_of_forward, s.from, s.to, 0.85) || by_word(c, oom_phase_of_driver, s.from, s.to, 0.8))
+	    by_word(c, oom_phase_of_forward, s.from, s.to, 0.85) ||
+	    by_word(c, oom_phase_of_driver, s.from, s.to, 0.8))
 		return true;
-	return top_level(&s) && settle(c, OOM_CRASH_TO_DEVICE, 0.6, "a single frame at top level: the statement itself makes the tensor");
+	return top_level(&s) &&
+	       settle(c, OOM_CRASH_TO_DEVICE, 0.6,
+		      "a single frame at top level: the statement itself makes the tensor");
 }
 
 /* ---- scripts ---- */
 
 static bool script_char(char ch)
 {
-	return ch != ' ' && ch != '\n' && ch != '"' && ch != '\'' && ch != '(' && ch != ':' && ch != '\t';
+	return ch != ' ' && ch != '\n' && ch != '"' && ch != '\'' && ch != '(' && ch != ':' &&
+	       ch != '\t';
 }
 
 /* A name ending in .py, .sh, .out or .log: its own letters, and its folder's. */
@@ -221,7 +238,8 @@ static bool by_script(struct oom_crash *c, const char *begin, const char *end)
 
 			while (from > begin && p - from < 120 && script_char(from[-1]))
 				from--;
-			if (oom_text_find(from, p, "site-packages") || oom_text_find(from, p, "dist-packages") ||
+			if (oom_text_find(from, p, "site-packages") ||
+			    oom_text_find(from, p, "dist-packages") ||
 			    oom_text_find(from, p, "/lib/python"))
 				continue;
 			if (by_word(c, oom_phase_of_script, from, p + strlen(ends[i]), 0.6))
@@ -232,32 +250,41 @@ static bool by_script(struct oom_crash *c, const char *begin, const char *end)
 
 /* ---- a bare message ---- */
 
-/* Guesses, from what such messages came from in the public threads read for tests/unit/test_diagnose.c: a card nearly full that
- * refuses a small request filled up piece by piece, as activations do; PyTorch before 2.1 (the old sentence) was mostly
- * trained with; with one big request on a newer release, on Apple's and AMD's cards, mostly a prompt or an image was run.
- * They would be better with counts. */
+/* Guesses, from what such messages came from in the public threads read for
+ * tests/unit/test_diagnose.c: a card nearly full that refuses a small request filled up piece by
+ * piece, as activations do; PyTorch before 2.1 (the old sentence) was mostly trained with; with one
+ * big request on a newer release, on Apple's and AMD's cards, mostly a prompt or an image was
+ * run. They would be better with counts. */
 static void guess(struct oom_crash *c)
 {
-	const double total = (double)c->bytes[OOM_CRASH_TOTAL], tried = (double)c->bytes[OOM_CRASH_TRIED];
+	const double total = (double)c->bytes[OOM_CRASH_TOTAL],
+		     tried = (double)c->bytes[OOM_CRASH_TRIED];
 	const double held = (double)c->bytes[OOM_CRASH_ALLOCATED];
-	const bool old = strstr(c->format, "1.0-cached") || strstr(c->format, "1.4-reserved") || strstr(c->format, "1.10-split") ||
+	const bool old = strstr(c->format, "1.0-cached") || strstr(c->format, "1.4-reserved") ||
+			 strstr(c->format, "1.10-split") ||
 			 !strcmp(c->format, "thc-runtime-error-2");
 
 	if (!strcmp(c->framework, "torch-cpu"))
-		settle(c, OOM_CRASH_LOAD, 0.3, "a guess: tensors this large are made on the host while a model is loaded");
+		settle(c, OOM_CRASH_LOAD, 0.3,
+		       "a guess: tensors this large are made on the host while a model is loaded");
 	else if (!strcmp(c->framework, "torch-mps"))
 		settle(c, OOM_CRASH_INFERENCE, 0.3, "a guess: Apple GPUs mostly run inference");
 	else if (old)
-		settle(c, OOM_CRASH_TRAIN_STEP, 0.35, "a guess: messages of this age mostly come from training");
-	else if (strncmp(c->framework, "torch", 5) || !c->known[OOM_CRASH_TRIED] || !c->known[OOM_CRASH_TOTAL] || strstr(c->framework, "xla"))
+		settle(c, OOM_CRASH_TRAIN_STEP, 0.35,
+		       "a guess: messages of this age mostly come from training");
+	else if (strncmp(c->framework, "torch", 5) || !c->known[OOM_CRASH_TRIED] ||
+		 !c->known[OOM_CRASH_TOTAL] || strstr(c->framework, "xla"))
 		settle(c, OOM_CRASH_UNKNOWN, 0, "");
 	else if (c->known[OOM_CRASH_ALLOCATED] && held > 0.8 * total && tried < 0.05 * total)
-		settle(c, OOM_CRASH_TRAIN_STEP, 0.35, "a guess: a full card refused a small request, as when activations pile up");
+		settle(c, OOM_CRASH_TRAIN_STEP, 0.35,
+		       "a guess: a full card refused a small request, as when activations pile up");
 	else
-		settle(c, OOM_CRASH_INFERENCE, 0.3, "a guess: one large request, nothing else in the text");
+		settle(c, OOM_CRASH_INFERENCE, 0.3,
+		       "a guess: one large request, nothing else in the text");
 }
 
-/* Frames of Python, or of IPython's and Rich's boxes: "File "x.py", line 1", "x.py in f(", "x.py:1, in f". */
+/* Frames of Python, or of IPython's and Rich's boxes: "File "x.py", line 1", "x.py in f(",
+ * "x.py:1, in f". */
 static bool has_frames(const char *begin, const char *end)
 {
 	if (oom_text_find(begin, end, "File \"") || oom_text_find(begin, end, ".py in "))
@@ -277,7 +304,8 @@ static bool has_frames(const char *begin, const char *end)
 /* Kill lines end no traceback of their own: the frames before them are somebody else's. */
 static bool ends_traceback(const struct oom_crash *c)
 {
-	return strcmp(c->framework, "host") || !strcmp(c->format, "numpy-memory-error") || !strcmp(c->format, "python-memory-error");
+	return strcmp(c->framework, "host") || !strcmp(c->format, "numpy-memory-error") ||
+	       !strcmp(c->format, "python-memory-error");
 }
 
 void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)

@@ -1,7 +1,8 @@
 /* The words that speak for a phase.
  *
- * Frame names: the sources of PyTorch, transformers, accelerate, DeepSpeed, Lightning, vLLM, diffusers, bitsandbytes; words of
- * logs: their progress bars and messages.  Tables are ordered: the first word found decides. */
+ * Frame names: the sources of PyTorch, transformers, accelerate, DeepSpeed, Lightning, vLLM,
+ * diffusers, bitsandbytes; words of logs: their progress bars and messages.  Tables are ordered:
+ * the first word found decides. */
 #include "oom_parts.h"
 
 /* ---- messages that belong to one phase ---- */

@@ -1,4 +1,5 @@
-/* Logs of any size: blocks are searched for the few letters every message holds, and only around a hit is text decoded. */
+/* Logs of any size: blocks are searched for the few letters every message holds, and only around
+ * a hit is text decoded. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +13,14 @@ struct scan {
 	oom_crash_fn each;
 	void *ctx;
 	struct oom_crash *last;
-	/* the text around the last message that counts, decoded when all is read; behind it room for the one of each() */
+	/* the text around the last message that counts, decoded when all is read; behind it room
+	 * for the one of each() */
 	char *window;
-	const char *pending;            /* it still lies here, in the block that is searched; NULL: copied */
+	/* it still lies here, in the block that is searched; NULL: copied */
+	const char *pending;
 	size_t window_at, window_size;
-	const char *behind;             /* in the same block: the end of the latest allocator's message, NULL before */
+	/* in the same block: the end of the latest allocator's message, NULL before */
+	const char *behind;
 	const struct oom_trigger *trigger;
 	uint64_t window_line;
 	struct oom_crash_log *log;
@@ -26,13 +30,15 @@ struct scan {
 	uint8_t shift[65536];
 };
 
-/* The window of a message: what came before it back to BEFORE bytes, and what follows up to AFTER.  A second message inside
- * the window ends it. */
-static void window(const char *begin, const char *at, const char *end, const struct oom_trigger *t, const char **from, const char **to)
+/* The window of a message: what came before it back to BEFORE bytes, and what follows up to AFTER. 
+ * A second message inside the window ends it. */
+static void window(const char *begin, const char *at, const char *end, const struct oom_trigger *t,
+		   const char **from, const char **to)
 {
 	*from = at - begin > BEFORE ? at - BEFORE : begin;
 	*to = end - at > AFTER ? at + AFTER : end;
-	for (const char *p = at + strlen(t->needle); (p = oom_text_find(p, *to, "out of memory. Tried")); p++)
+	for (const char *p = at + strlen(t->needle);
+	     (p = oom_text_find(p, *to, "out of memory. Tried")); p++)
 		if (p - at > 40) {
 			*to = p;
 			break;
@@ -46,7 +52,8 @@ static void keep(char *window, const char *from, const char *to)
 	window[to - from] = 0;
 }
 
-static void decode(const char *from, size_t offset, size_t size, const struct oom_trigger *t, struct oom_crash *c)
+static void decode(const char *from, size_t offset, size_t size, const struct oom_trigger *t,
+		   struct oom_crash *c)
 {
 	const char *at = from + offset, *to = from + size;
 
@@ -78,7 +85,8 @@ static void add_leak(struct oom_crash *c)
 		return;
 	c->cause[c->n_causes].cause = OOM_CAUSE_LEAK;
 	c->cause[c->n_causes].confidence = 0.5;
-	snprintf(c->cause[c->n_causes].evidence, sizeof(c->cause[0].evidence), "allocated rose over the last four messages");
+	snprintf(c->cause[c->n_causes].evidence, sizeof(c->cause[0].evidence),
+		 "allocated rose over the last four messages");
 	c->n_causes++;
 }
 
@@ -88,8 +96,9 @@ static bool same_message(const char *previous, const char *at)
 	return previous && at - previous < 200 && !memchr(previous, '\n', (size_t)(at - previous));
 }
 
-/* Newlines, eight bytes at a time: a byte's high bit ends up set where it was one (Warren, Hacker's Delight, 2nd edition, 6-1); 255
- * words' worth of them are added in place before they are summed across. */
+/* Newlines, eight bytes at a time: a byte's high bit ends up set where it was one (Warren, Hacker's
+ * Delight, 2nd edition, 6-1); 255 words' worth of them are added in place before they are summed
+ * across. */
 static uint64_t lines_in(const char *from, const char *to)
 {
 	const uint64_t ones = UINT64_C(0x0101010101010101), low = ones * 0x7f;
@@ -105,7 +114,8 @@ static uint64_t lines_in(const char *from, const char *to)
 			w ^= ones * '\n';
 			sum += ~(((w & low) + low) | w) >> 7 & ones;
 		}
-		sum = (sum & UINT64_C(0x00ff00ff00ff00ff)) + (sum >> 8 & UINT64_C(0x00ff00ff00ff00ff));
+		sum = (sum & UINT64_C(0x00ff00ff00ff00ff)) +
+		      (sum >> 8 & UINT64_C(0x00ff00ff00ff00ff));
 		n += sum * UINT64_C(0x0001000100010001) >> 48;
 	}
 	for (; from < to; from++)
@@ -121,11 +131,14 @@ static void keep_pending(struct scan *s)
 	s->pending = s->behind = NULL;
 }
 
-/* A log may be messages throughout: beyond these many, each one's own lines must do, without what led to it. */
+/* A log may be messages throughout: beyond these many, each one's own lines must do, without
+ * what led to it. */
 enum { WITH_CONTEXT = 1000 };
 
-/* Every message is noted; only the one that counts is decoded, once the log has ended: a log may be messages throughout. */
-static void found(struct scan *s, const char *begin, const char *p, const char *end, const struct oom_trigger *t)
+/* Every message is noted; only the one that counts is decoded, once the log has ended: a log may
+ * be messages throughout. */
+static void found(struct scan *s, const char *begin, const char *p, const char *end,
+		  const struct oom_trigger *t)
 {
 	const char *from, *to;
 
@@ -135,7 +148,9 @@ static void found(struct scan *s, const char *begin, const char *p, const char *
 		note_growth(s, p, to);
 	}
 	if (s->each) {
-		const char *own = s->log->messages > WITH_CONTEXT && s->behind && s->behind > from ? s->behind : from;
+		const char *own = s->log->messages > WITH_CONTEXT && s->behind && s->behind > from ?
+					  s->behind :
+					  from;
 		struct oom_crash c;
 
 		keep(s->window + WINDOW, own, to);
@@ -167,8 +182,9 @@ static bool finish(struct scan *s)
 	return true;
 }
 
-/* Places where a trigger may begin.  Each jump waits for the table's answer about the one before; four lanes of one block are
- * asked at once.  A lane that is full is gone through to its end later. */
+/* Places where a trigger may begin.  Each jump waits for the table's answer about the one before;
+ * four lanes of one block are asked at once.  A lane that is full is gone through to its end
+ * later. */
 enum { LANES = 4, HITS = 128, PIECE = 16 << 10 };
 struct lane {
 	const char *w, *end;            /* the window's last byte */
@@ -193,7 +209,8 @@ static inline bool open(const struct lane *l)
 static void skim(struct lane lanes[LANES], const char *w, const char *stop, const uint8_t *shift)
 {
 	const size_t part = stop > w ? (size_t)(stop - w) / LANES : 0;
-	struct lane *const a = &lanes[0], *const b = &lanes[1], *const c = &lanes[2], *const d = &lanes[3];
+	struct lane *const a = &lanes[0], *const b = &lanes[1], *const c = &lanes[2],
+			   *const d = &lanes[3];
 
 	for (int i = 0; i < LANES; i++) {
 		lanes[i].w = w + part * (size_t)i;
@@ -210,7 +227,8 @@ static void skim(struct lane lanes[LANES], const char *w, const char *stop, cons
 			wb += kb = shift[oom_trigger_hash(wb)];
 			wc += kc = shift[oom_trigger_hash(wc)];
 			wd += kd = shift[oom_trigger_hash(wd)];
-		} while (ka && kb && kc && kd && wa < a->end && wb < b->end && wc < c->end && wd < d->end);
+		} while (ka && kb && kc && kd && wa < a->end && wb < b->end && wc < c->end &&
+			 wd < d->end);
 		a->w = wa;
 		b->w = wb;
 		c->w = wc;
@@ -256,7 +274,8 @@ static void go_through(struct scan *s, struct place *at, struct lane *l)
 }
 
 /* Triggers that begin in [from, to). */
-static void search(struct scan *s, const char *begin, const char *from, const char *to, const char *end)
+static void search(struct scan *s, const char *begin, const char *from, const char *to,
+		   const char *end)
 {
 	const char *const stop = to + OOM_TRIGGER_MIN - 1 < end ? to + OOM_TRIGGER_MIN - 1 : end;
 	struct place at = {.begin = begin, .end = end, .counted = from};
@@ -318,11 +337,16 @@ static enum oom_status stream(FILE *f, struct scan *s, struct oom_error *err)
 	return OOM_OK;
 }
 
-enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx, struct oom_crash *last, struct oom_crash_log *log,
+enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
+			       struct oom_crash *last, struct oom_crash_log *log,
 			       struct oom_error *err)
 {
 	FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
-	struct scan s = {.each = each, .ctx = ctx, .last = last, .log = log, .window = malloc(2 * (size_t)WINDOW)};
+	struct scan s = {.each = each,
+			 .ctx = ctx,
+			 .last = last,
+			 .log = log,
+			 .window = malloc(2 * (size_t)WINDOW)};
 	enum oom_status st;
 
 	if (!f || !s.window) {
@@ -340,7 +364,8 @@ enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx, s
 		fclose(f);
 	log->lines = s.line;
 	if (!finish(&s) && !st)
-		st = oom_error_set(err, OOM_ERR_UNKNOWN, "%s: nothing in it speaks of memory", path);
+		st = oom_error_set(err, OOM_ERR_UNKNOWN, "%s: nothing in it speaks of memory",
+				   path);
 	free(s.window);
 	return st;
 }

@@ -1,4 +1,5 @@
-/* Opcodes: Python's Lib/pickletools.py.  Anything outside the list below is refused by its offset. */
+/* Opcodes: Python's Lib/pickletools.py.  Anything outside the list below is refused by its
+ * offset. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +108,8 @@ static enum oom_status real(struct reader *r)
 	return put(r, node);
 }
 
-/* Moves the stack above `from` into the container below it, which lies at `from` - 1 - gap (gap: the mark). */
+/* Moves the stack above `from` into the container below it, which lies at `from` - 1 - gap (gap:
+ * the mark). */
 static enum oom_status fill(struct reader *r, size_t from, size_t gap, enum oom_pickle_kind kind)
 {
 	const size_t n = r->stack.n - from;
@@ -145,7 +147,9 @@ static enum oom_status fill(struct reader *r, size_t from, size_t gap, enum oom_
 static enum oom_status tuple(struct reader *r, size_t from, size_t gap)
 {
 	const size_t n = r->stack.n - from;
-	struct oom_pickle_node node = {.kind = OOM_PICKLE_LIST, .n = (uint32_t)n, .cap = (uint32_t)n};
+	struct oom_pickle_node node = {.kind = OOM_PICKLE_LIST,
+				       .n = (uint32_t)n,
+				       .cap = (uint32_t)n};
 	enum oom_status st;
 	size_t made;
 
@@ -212,7 +216,10 @@ static enum oom_status step(struct reader *r, uint8_t op)
 	case '}': return put(r, (struct oom_pickle_node){.kind = OOM_PICKLE_DICT});
 	case ']': case ')': return put(r, (struct oom_pickle_node){.kind = OOM_PICKLE_LIST});
 	case 'N': return put(r, (struct oom_pickle_node){.kind = OOM_PICKLE_NONE});
-	case 0x88: case 0x89: return put(r, (struct oom_pickle_node){.kind = OOM_PICKLE_INT, .u.integer = op == 0x88});
+	case 0x88:
+	case 0x89:
+		return put(r, (struct oom_pickle_node){.kind = OOM_PICKLE_INT,
+						       .u.integer = op == 0x88});
 	case 'K': return integer(r, 1, false);
 	case 'M': return integer(r, 2, false);
 	case 'J': return integer(r, 4, true);
@@ -231,7 +238,9 @@ static enum oom_status step(struct reader *r, uint8_t op)
 	case 'e': return marked(r, &from) ? fill(r, from, 1, OOM_PICKLE_LIST) : OOM_ERR_PARSE;
 	case 'u': return marked(r, &from) ? fill(r, from, 1, OOM_PICKLE_DICT) : OOM_ERR_PARSE;
 	case 't': return marked(r, &from) ? tuple(r, from, 1) : OOM_ERR_PARSE;
-	case 0x85: case 0x86: case 0x87: return n >= op - 0x84U ? tuple(r, n - (op - 0x84U), 0) : OOM_ERR_PARSE;
+	case 0x85:
+	case 0x86:
+	case 0x87: return n >= op - 0x84U ? tuple(r, n - (op - 0x84U), 0) : OOM_ERR_PARSE;
 	default: return OOM_ERR_INVALID;
 	}
 }
@@ -245,7 +254,8 @@ void oom_pickle_release(struct oom_pickle *p)
 	memset(p, 0, sizeof(*p));
 }
 
-enum oom_status oom_pickle_parse(struct oom_pickle *out, const uint8_t *data, size_t size, struct oom_error *err)
+enum oom_status oom_pickle_parse(struct oom_pickle *out, const uint8_t *data, size_t size,
+				 struct oom_error *err)
 {
 	struct reader r = {.at = data, .end = data + size};
 	enum oom_status st = OOM_ERR_PARSE;
@@ -271,11 +281,16 @@ enum oom_status oom_pickle_parse(struct oom_pickle *out, const uint8_t *data, si
 	if (st) {
 		oom_pickle_release(&r.p);
 		if (st == OOM_ERR_LIMIT || st == OOM_ERR_MEMORY)
-			return oom_error_set(err, st, "%s, at byte %zu of the pickle", st == OOM_ERR_LIMIT ? "too many values" :
-					     "out of host memory", at);
-		return st == OOM_ERR_INVALID ? oom_error_set(err, st, "pickle opcode 0x%02x at byte %zu is not plain data "
-							     "(numbers, text, lists, dicts): refused", op, at) :
-					       oom_error_set(err, st, "not a readable pickle, at byte %zu", at);
+			return oom_error_set(err, st, "%s, at byte %zu of the pickle",
+					     st == OOM_ERR_LIMIT ? "too many values" :
+								   "out of host memory",
+					     at);
+		return st == OOM_ERR_INVALID ?
+			       oom_error_set(err, st,
+					     "pickle opcode 0x%02x at byte %zu is not plain data "
+					     "(numbers, text, lists, dicts): refused",
+					     op, at) :
+			       oom_error_set(err, st, "not a readable pickle, at byte %zu", at);
 	}
 	*out = r.p;
 	return OOM_OK;

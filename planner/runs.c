@@ -55,7 +55,9 @@ static struct loaded *load(struct runs *r, const char *path)
 /* The model's file: DIR/model, DIR/model.json, DIR/id.json, else a bundled name. */
 static void find_model(const struct runs *r, const char *model, const char *id, char out[512])
 {
-	const char *tries[][3] = {{r->dir, model, ""}, {r->dir, model, ".json"}, {r->dir, id, ".json"}};
+	const char *tries[][3] = {{r->dir, model, ""},
+				  {r->dir, model, ".json"},
+				  {r->dir, id, ".json"}};
 
 	for (int i = 0; i < 3; i++) {
 		if (!tries[i][1] || !*tries[i][1])
@@ -70,7 +72,8 @@ static void find_model(const struct runs *r, const char *model, const char *id, 
 	snprintf(out, 512, "%s", model ? model : "");
 }
 
-static enum oom_status plan_of(const struct oom_csv_row *row, struct oom_plan *p, struct oom_error *err)
+static enum oom_status plan_of(const struct oom_csv_row *row, struct oom_plan *p,
+			       struct oom_error *err)
 {
 	for (size_t i = 0; i < row->n; i++) {
 		const struct oom_knob *k = oom_knob_find(row->names[i]);
@@ -91,12 +94,14 @@ static void write_header(struct runs *r, const struct oom_csv_row *row)
 	size_t used = 0;
 
 	for (size_t i = 0; i < row->n; i++) {
-		bool ours = r->megatron ? oom_megatron_column(row->names[i]) : oom_knob_find(row->names[i]) != NULL;
+		bool ours = r->megatron ? oom_megatron_column(row->names[i]) :
+					  oom_knob_find(row->names[i]) != NULL;
 
 		for (size_t j = 0; j < sizeof(known) / sizeof(known[0]); j++)
 			ours |= !strcmp(known[j], row->names[i]);
 		if (!ours && used < sizeof(r->report->unknown_columns) - 1)
-			used += (size_t)snprintf(r->report->unknown_columns + used, sizeof(r->report->unknown_columns) - used, "%s%s",
+			used += (size_t)snprintf(r->report->unknown_columns + used,
+						 sizeof(r->report->unknown_columns) - used, "%s%s",
 						 used ? ", " : "", row->names[i]);
 		oom_csv_put(r->out, row->names[i]);
 		putc(',', r->out);
@@ -112,18 +117,23 @@ static void write_header(struct runs *r, const struct oom_csv_row *row)
 		if (p == OOM_PHASE_LOAD)
 			fprintf(r->out, "pred_after_load,");
 		else
-			fprintf(r->out, "pred_%s_peak,pred_%s_end,", oom_phase_column((enum oom_phase)p), oom_phase_column((enum oom_phase)p));
+			fprintf(r->out, "pred_%s_peak,pred_%s_end,",
+				oom_phase_column((enum oom_phase)p),
+				oom_phase_column((enum oom_phase)p));
 	}
 	for (int b = 0; b < OOM_BUCKETS; b++)
 		fprintf(r->out, "pred_%s,", oom_bucket_column((enum oom_bucket)b));
 	fprintf(r->out, "pred_peak_phase,pred_used_bytes,pred_error,pred_warning\n");
 }
 
-static void write_prediction(struct runs *r, const struct oom_eval *e, uint64_t native, uint64_t expandable)
+static void write_prediction(struct runs *r, const struct oom_eval *e, uint64_t native,
+			     uint64_t expandable)
 {
-	const uint64_t v[SCALARS] = {e->total_params, e->trainable_params, e->active_params, e->param_bytes, e->buffer_bytes,
-				     e->input_bytes, e->grad_bytes, e->opt_bytes, e->saved_bytes, e->saved_amp_bytes,
-				     e->saved_logits_bytes, native, expandable, e->overall_peak};
+	const uint64_t v[SCALARS] = {e->total_params,	 e->trainable_params,	e->active_params,
+				     e->param_bytes,	 e->buffer_bytes,	e->input_bytes,
+				     e->grad_bytes,	 e->opt_bytes,		e->saved_bytes,
+				     e->saved_amp_bytes, e->saved_logits_bytes, native,
+				     expandable,	 e->overall_peak};
 
 	for (int i = 0; i < SCALARS; i++)
 		fprintf(r->out, "%llu,", (unsigned long long)v[i]);
@@ -134,11 +144,12 @@ static void write_prediction(struct runs *r, const struct oom_eval *e, uint64_t 
 	}
 	for (int b = 0; b < OOM_BUCKETS; b++)
 		fprintf(r->out, "%llu,", (unsigned long long)e->bucket[b]);
-	fprintf(r->out, "%s,%llu,", oom_phase_column(e->peak_phase), (unsigned long long)e->used_bytes);
+	fprintf(r->out, "%s,%llu,", oom_phase_column(e->peak_phase),
+		(unsigned long long)e->used_bytes);
 }
 
-static enum oom_status price(struct runs *r, const struct oom_csv_row *row, const struct loaded *m, const char **warning,
-			     struct oom_error *why)
+static enum oom_status price(struct runs *r, const struct oom_csv_row *row, const struct loaded *m,
+			     const char **warning, struct oom_error *why)
 {
 	struct oom_plan p = oom_plan_default();
 	struct oom_eval e, x;
@@ -146,7 +157,8 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 	enum oom_status st = plan_of(row, &p, why);
 
 	if (!st && p.lora_r && !p.lora_targets[0])
-		snprintf(p.lora_targets, sizeof(p.lora_targets), "%s", oom_model_lora_targets(m->model));
+		snprintf(p.lora_targets, sizeof(p.lora_targets), "%s",
+			 oom_model_lora_targets(m->model));
 	p.allocator = OOM_ALLOC_NATIVE;
 	if (!st)
 		st = oom_evaluate(r->ev, m->model, &p, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &e, why);
@@ -161,7 +173,8 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 	return st;
 }
 
-static enum oom_status on_launch(struct runs *r, const struct oom_csv_row *row, struct oom_error *err)
+static enum oom_status on_launch(struct runs *r, const struct oom_csv_row *row,
+				 struct oom_error *err)
 {
 	struct oom_error why = {{0}};
 	char warning[200];
@@ -189,7 +202,8 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 	if (!r->header) {
 		r->megatron = oom_megatron_row(row);
 		if (!model && !r->megatron)
-			return oom_error_set(err, OOM_ERR_INVALID, "%s:1: no column \"model\"", row->file);
+			return oom_error_set(err, OOM_ERR_INVALID, "%s:1: no column \"model\"",
+					     row->file);
 		write_header(r, row);
 		r->header = true;
 	}
@@ -218,8 +232,8 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 	return ferror(r->out) ? oom_error_set(err, OOM_ERR_IO, "cannot write the output") : OOM_OK;
 }
 
-enum oom_status oom_runs_price(const char *path, const char *models_dir, FILE *out, struct oom_runs_report *report,
-			       struct oom_error *err)
+enum oom_status oom_runs_price(const char *path, const char *models_dir, FILE *out,
+			       struct oom_runs_report *report, struct oom_error *err)
 {
 	char dir[512];
 	const char *slash = strrchr(path, '/');
@@ -229,7 +243,8 @@ enum oom_status oom_runs_price(const char *path, const char *models_dir, FILE *o
 	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
 	memset(report, 0, sizeof(*report));
 	r.ev = oom_evaluator_new();
-	st = r.ev ? oom_csv_read(path, on_row, &r, err) : oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	st = r.ev ? oom_csv_read(path, on_row, &r, err) :
+		    oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	oom_evaluator_free(r.ev);
 	while (r.models) {
 		struct loaded *next = r.models->next;

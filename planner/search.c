@@ -1,15 +1,20 @@
-/* Exact search: the combinations of the free knobs are priced, the best is kept, and what nothing dominates.
+/* Exact search: the combinations of the free knobs are priced, the best is kept, and what nothing
+ * dominates.
  *
- * A plan is judged by (classes of change, cost, departures).  For each set of classes and number of departures only the
- * cheapest plan can be the best or undominated, so a small table of those is all that is kept; the front is read from it at
- * the end.  What is not priced changes neither:
+ * A plan is judged by (classes of change, cost, departures).  For each set of classes and number of
+ * departures only the cheapest plan can be the best or undominated, so a small table of those is
+ * all that is kept; the front is read from it at the end.  What is not priced changes neither:
  *
  *   - the same plan reached with more departures (search_axes.c);
- *   - expandable segments where the plan fits without them: they change neither time nor class, so they are dominated by
+ *   - expandable segments where the plan fits without them: they change neither time nor class, so
+ *   they are dominated by
  *     the plan without (unless headroom itself is what is wanted);
- *   - Megatron's larger micro-batches where a smaller one of the same layout does not fit: a pass leaves bytes in proportion to
- *     the micro-batch b, and passes in flight x b = min(pipeline stages x b, the step's batch a rank sees) does not fall with b.
- *     (Interleaved schedules are not that simple: all are priced.  Nor is accumulation elsewhere: it keeps gradients.) */
+ *   - Megatron's larger micro-batches where a smaller one of the same layout does not fit: a pass
+ *   leaves bytes in proportion to
+ *     the micro-batch b, and passes in flight x b = min(pipeline stages x b, the step's batch a
+ *     rank sees) does not fall with b.
+ *     (Interleaved schedules are not that simple: all are priced.  Nor is accumulation
+ *     elsewhere: it keeps gradients.) */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,12 +30,14 @@ struct seeker {
 	struct oom_evaluator *ev;
 	const struct oom_model *model;
 	uint64_t capacity;
-	struct {                        /* plans whose reserved bytes are known better than by the estimate */
+	/* plans whose reserved bytes are known better than by the estimate */
+	struct {
 		struct oom_plan plan;
 		uint64_t used_bytes;
 	} replayed[REPLAYS];
 	size_t n_replayed;
-	int64_t refused[2 * MAX_LAYOUTS];       /* Megatron: the least micro-batch a layout (with and without sp) has no room for */
+	/* Megatron: the least micro-batch a layout (with and without sp) has no room for */
+	int64_t refused[2 * MAX_LAYOUTS];
 	enum oom_objective objective;
 	struct oom_candidate table[CLASS_SETS][AXES + 1];
 	bool has[CLASS_SETS][AXES + 1];
@@ -54,11 +61,14 @@ static int sign(double a, double b)
 	return a < b ? -1 : a > b;
 }
 
-static int compare(enum oom_objective o, const struct oom_candidate *a, const struct oom_candidate *b)
+static int compare(enum oom_objective o, const struct oom_candidate *a,
+		   const struct oom_candidate *b)
 {
 	const bool few = o == OOM_OBJECTIVE_FEWEST_CHANGES;
-	const int by_class = sign(a->cls, b->cls), by_kinds = sign(__builtin_popcount(a->classes), __builtin_popcount(b->classes));
-	const int by_cost = sign(cost(o, a), cost(o, b)), by_changes = sign(a->departures, b->departures);
+	const int by_class = sign(a->cls, b->cls),
+		  by_kinds = sign(__builtin_popcount(a->classes), __builtin_popcount(b->classes));
+	const int by_cost = sign(cost(o, a), cost(o, b)),
+		  by_changes = sign(a->departures, b->departures);
 	const int first = few ? by_changes : by_cost, second = few ? by_cost : by_changes;
 
 	if (by_class)
@@ -73,10 +83,13 @@ static int compare(enum oom_objective o, const struct oom_candidate *a, const st
 }
 
 /* a is nowhere worse than b, and somewhere better. */
-static bool dominates(enum oom_objective o, const struct oom_candidate *a, const struct oom_candidate *b)
+static bool dominates(enum oom_objective o, const struct oom_candidate *a,
+		      const struct oom_candidate *b)
 {
-	return !(a->classes & ~b->classes) && cost(o, a) <= cost(o, b) && a->departures <= b->departures &&
-	       (a->classes != b->classes || cost(o, a) < cost(o, b) || a->departures < b->departures);
+	return !(a->classes & ~b->classes) && cost(o, a) <= cost(o, b) &&
+	       a->departures <= b->departures &&
+	       (a->classes != b->classes || cost(o, a) < cost(o, b) ||
+		a->departures < b->departures);
 }
 
 static void keep(struct seeker *s, const struct oom_candidate *c)
@@ -102,13 +115,17 @@ static uint64_t used_by(const struct seeker *s, const struct oom_plan *p, const 
 }
 
 /* Keeps c if it fits; *yes says whether it did. */
-static void judge(struct seeker *s, struct oom_candidate *c, const uint16_t value[AXES], const struct oom_eval *e, bool *yes)
+static void judge(struct seeker *s, struct oom_candidate *c, const uint16_t value[AXES],
+		  const struct oom_eval *e, bool *yes)
 {
 	c->used_bytes = used_by(s, &c->plan, e);
 	*yes = c->used_bytes <= oom_budget(s->capacity, &c->plan);
 	if (!*yes)
 		return;
-	c->cls = c->classes >> OOM_SCIENCE & 1 ? OOM_SCIENCE : c->classes >> OOM_PLACEMENT & 1 ? OOM_PLACEMENT : c->classes ? OOM_NUMERICS : OOM_EXACT;
+	c->cls = c->classes >> OOM_SCIENCE & 1	 ? OOM_SCIENCE :
+		 c->classes >> OOM_PLACEMENT & 1 ? OOM_PLACEMENT :
+		 c->classes			 ? OOM_NUMERICS :
+						   OOM_EXACT;
 	c->departures = 0;
 	for (int i = 0; i < AXES; i++)
 		c->departures += value[i] != 0;
@@ -117,7 +134,8 @@ static void judge(struct seeker *s, struct oom_candidate *c, const uint16_t valu
 	keep(s, c);
 }
 
-/* One combination, and the same with expandable segments: the allocator changes the reserved bytes alone. */
+/* One combination, and the same with expandable segments: the allocator changes the reserved
+ * bytes alone. */
 static enum oom_status price(struct seeker *s, uint16_t value[AXES])
 {
 	const bool expandable = search_values(&s->space, ALLOCATOR) > 1;
@@ -207,7 +225,8 @@ static void answer(struct seeker *s)
 
 		for (int b = 0; !beaten && b < CLASS_SETS * (AXES + 1); b++)
 			beaten = s->has[b / (AXES + 1)][b % (AXES + 1)] &&
-				 dominates(s->objective, &s->table[b / (AXES + 1)][b % (AXES + 1)], c);
+				 dominates(s->objective, &s->table[b / (AXES + 1)][b % (AXES + 1)],
+					   c);
 		if (beaten)
 			continue;
 		for (; at > 0 && compare(s->objective, c, front[at - 1]) < 0; at--)
@@ -219,9 +238,11 @@ static void answer(struct seeker *s)
 		take(s, front, n);
 }
 
-static enum oom_status run(struct seeker *s, const struct oom_plan *asked, const struct oom_gpu *gpu, unsigned allow)
+static enum oom_status run(struct seeker *s, const struct oom_plan *asked,
+			   const struct oom_gpu *gpu, unsigned allow)
 {
-	enum oom_status st = search_space_init(&s->space, s->model, asked, gpu, allow, s->objective, s->err);
+	enum oom_status st = search_space_init(&s->space, s->model, asked, gpu, allow, s->objective,
+					       s->err);
 	const size_t lengths = st ? 0 : search_values(&s->space, SEQ);
 	uint16_t value[AXES] = {0};
 
@@ -235,11 +256,17 @@ static enum oom_status run(struct seeker *s, const struct oom_plan *asked, const
 	return st;
 }
 
-enum oom_status oom_search(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *asked, uint64_t capacity,
-			   const struct oom_gpu *gpu, unsigned allow, enum oom_objective objective, struct oom_search *out,
-			   struct oom_error *err)
+enum oom_status oom_search(struct oom_evaluator *ev, const struct oom_model *model,
+			   const struct oom_plan *asked, uint64_t capacity,
+			   const struct oom_gpu *gpu, unsigned allow, enum oom_objective objective,
+			   struct oom_search *out, struct oom_error *err)
 {
-	struct seeker s = {.ev = ev, .model = model, .capacity = capacity, .objective = objective, .out = out, .err = err};
+	struct seeker s = {.ev = ev,
+			   .model = model,
+			   .capacity = capacity,
+			   .objective = objective,
+			   .out = out,
+			   .err = err};
 
 	return run(&s, asked, gpu, allow);
 }
@@ -250,11 +277,18 @@ static void remember(struct seeker *s, const struct oom_plan *p, uint64_t used_b
 	s->replayed[s->n_replayed++].used_bytes = used_bytes;
 }
 
-enum oom_status oom_search_plan(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *asked,
-				uint64_t capacity, const struct oom_gpu *gpu, unsigned allow, enum oom_objective objective,
-				struct oom_search *out, struct oom_eval *best, struct oom_error *err)
+enum oom_status oom_search_plan(struct oom_evaluator *ev, const struct oom_model *model,
+				const struct oom_plan *asked, uint64_t capacity,
+				const struct oom_gpu *gpu, unsigned allow,
+				enum oom_objective objective, struct oom_search *out,
+				struct oom_eval *best, struct oom_error *err)
 {
-	struct seeker s = {.ev = ev, .model = model, .capacity = capacity, .objective = objective, .out = out, .err = err};
+	struct seeker s = {.ev = ev,
+			   .model = model,
+			   .capacity = capacity,
+			   .objective = objective,
+			   .out = out,
+			   .err = err};
 	enum oom_status st = oom_evaluate(ev, model, asked, OOM_EVAL_FAST, best, err);
 
 	if (!st && replay_decides(best, oom_budget(capacity, asked)) &&
@@ -263,12 +297,14 @@ enum oom_status oom_search_plan(struct oom_evaluator *ev, const struct oom_model
 	for (;;) {
 		st = run(&s, asked, gpu, allow);
 		if (!st && out->found)
-			st = oom_evaluate(ev, model, &out->best.plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, best, err);
+			st = oom_evaluate(ev, model, &out->best.plan,
+					  OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, best, err);
 		if (st || !out->found)
 			return st;
 		if (best->used_bytes <= oom_budget(capacity, &out->best.plan))
 			break;
-		/* refused: the next best.  After a dozen refusals there is too little room to promise anything */
+		/* refused: the next best.  After a dozen refusals there is too little room to
+		 * promise anything */
 		out->found = s.n_replayed < REPLAYS;
 		if (!out->found)
 			return OOM_OK;
@@ -280,8 +316,9 @@ enum oom_status oom_search_plan(struct oom_evaluator *ev, const struct oom_model
 
 static const char *const cannot = "the rest of the plan needs it";
 
-static enum oom_status reason(struct oom_evaluator *ev, const struct search_space *space, const uint16_t value[AXES],
-			      uint64_t capacity, struct oom_reason *r, struct oom_error *err)
+static enum oom_status reason(struct oom_evaluator *ev, const struct search_space *space,
+			      const uint16_t value[AXES], uint64_t capacity, struct oom_reason *r,
+			      struct oom_error *err)
 {
 	const struct oom_plan *p = &r->without;
 	struct oom_eval e;
@@ -305,9 +342,12 @@ static enum oom_status reason(struct oom_evaluator *ev, const struct search_spac
 	return st;
 }
 
-enum oom_status oom_search_reasons(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *asked,
-				   const struct oom_candidate *c, uint64_t capacity, const struct oom_gpu *gpu, unsigned allow,
-				   enum oom_objective objective, struct oom_reason reasons[OOM_SEARCH_AXES], size_t *n, struct oom_error *err)
+enum oom_status oom_search_reasons(struct oom_evaluator *ev, const struct oom_model *model,
+				   const struct oom_plan *asked, const struct oom_candidate *c,
+				   uint64_t capacity, const struct oom_gpu *gpu, unsigned allow,
+				   enum oom_objective objective,
+				   struct oom_reason reasons[OOM_SEARCH_AXES], size_t *n,
+				   struct oom_error *err)
 {
 	struct search_space space;
 	enum oom_status st = search_space_init(&space, model, asked, gpu, allow, objective, err);

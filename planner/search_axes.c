@@ -53,22 +53,29 @@ static bool add_layout(struct search_space *s, struct layout l)
 	return true;
 }
 
-/* Megatron: every tp x pp x cp over the GPUs, ep over the data-parallel ones.  tp stays within a node and divides the heads;
- * a degree that divides nothing is refused by the engine anyway.  Stage 1 is its distributed optimizer. */
+/* Megatron: every tp x pp x cp over the GPUs, ep over the data-parallel ones.  tp stays within a
+ * node and divides the heads; a degree that divides nothing is refused by the engine anyway. 
+ * Stage 1 is its distributed optimizer. */
 static bool megatron_layouts(struct search_space *s, struct layout l)
 {
 	const struct oom_model_shape m = oom_model_shape(s->model);
-	const int64_t n = s->asked->gpus, node = n / s->asked->nodes, layers = s->asked->num_layers ? s->asked->num_layers : (int64_t)m.n_layers;
+	const int64_t n = s->asked->gpus, node = n / s->asked->nodes,
+		      layers = s->asked->num_layers ? s->asked->num_layers : (int64_t)m.n_layers;
 	bool fits = true;
 
 	for (int64_t tp = 1; tp <= node && tp <= 1024; tp++)
-		for (int64_t pp = 1; n % tp == 0 && tp <= (int64_t)m.n_heads && (int64_t)m.n_heads % tp == 0 && pp <= n / tp && pp <= layers; pp++)
-			for (int64_t cp = 1; n / tp % pp == 0 && layers % pp == 0 && cp <= n / tp / pp; cp++) {
+		for (int64_t pp = 1; n % tp == 0 && tp <= (int64_t)m.n_heads &&
+				     (int64_t)m.n_heads % tp == 0 && pp <= n / tp && pp <= layers;
+		     pp++)
+			for (int64_t cp = 1;
+			     n / tp % pp == 0 && layers % pp == 0 && cp <= n / tp / pp; cp++) {
 				const int64_t dp = n / tp / pp / cp, experts = (int64_t)m.n_experts;
 
 				if (n / tp / pp % cp || (cp > 1 && s->asked->seq_len % (2 * cp)))
 					continue;
-				for (int64_t ep = 1; ep <= (experts ? dp * tp * cp : 1) && ep <= experts + !experts; ep++) {
+				for (int64_t ep = 1;
+				     ep <= (experts ? dp * tp * cp : 1) && ep <= experts + !experts;
+				     ep++) {
 					if (experts && (dp * tp * cp % ep || experts % ep))
 						continue;
 					for (l.zero = 0; l.zero < 2; l.zero++) {
@@ -86,8 +93,10 @@ static bool megatron_layouts(struct search_space *s, struct layout l)
 static bool layouts(struct search_space *s)
 {
 	const struct oom_plan *a = s->asked;
-	struct layout l = {a->engine, a->zero_stage, a->bucket_view, a->hybrid_shard, a->tp, a->pp, a->cp, a->ep};
-	const bool two = a->engine == OOM_ENGINE_HF || a->engine == OOM_ENGINE_FSDP2, deep = a->engine <= OOM_ENGINE_DEEPSPEED;
+	struct layout l = {a->engine, a->zero_stage, a->bucket_view, a->hybrid_shard,
+			   a->tp,     a->pp,	     a->cp,	     a->ep};
+	const bool two = a->engine == OOM_ENGINE_HF || a->engine == OOM_ENGINE_FSDP2,
+		   deep = a->engine <= OOM_ENGINE_DEEPSPEED;
 
 	add_layout(s, l);
 	if (a->gpus < 2)
@@ -130,7 +139,8 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Divisors of n up to `most`, ascending, `first` before the others. */
-static bool divisors(int64_t n, int64_t most, int64_t first, int64_t list[MAX_DIVISORS], size_t *count)
+static bool divisors(int64_t n, int64_t most, int64_t first, int64_t list[MAX_DIVISORS],
+		     size_t *count)
 {
 	bool room = true;
 
@@ -138,13 +148,16 @@ static bool divisors(int64_t n, int64_t most, int64_t first, int64_t list[MAX_DI
 	list[(*count)++] = first;
 	for (int64_t d = 1; room && d <= most && d <= n / d; d++)
 		if (n % d == 0)
-			room = put(d, most, first, list, count) && (d == n / d || put(n / d, most, first, list, count));
+			room = put(d, most, first, list, count) &&
+			       (d == n / d || put(n / d, most, first, list, count));
 	qsort(list + 1, *count - 1, sizeof(*list), ascending);
 	return room;
 }
 
-enum oom_status search_space_init(struct search_space *s, const struct oom_model *model, const struct oom_plan *asked,
-				  const struct oom_gpu *gpu, unsigned allow, enum oom_objective objective, struct oom_error *err)
+enum oom_status search_space_init(struct search_space *s, const struct oom_model *model,
+				  const struct oom_plan *asked, const struct oom_gpu *gpu,
+				  unsigned allow, enum oom_objective objective,
+				  struct oom_error *err)
 {
 	const int64_t most = (int64_t)oom_knob_find("micro-batch")->max;
 	const int64_t rank = asked->micro_batch * asked->grad_accum;
@@ -160,12 +173,17 @@ enum oom_status search_space_init(struct search_space *s, const struct oom_model
 	s->eight = optimizer_index("adamw-8bit");
 	s->paged = optimizer_index("paged-adamw-8bit");
 	if (__builtin_mul_overflow(rank, oom_plan_data_parallel(asked), &s->step_batch))
-		return oom_error_set(err, OOM_ERR_LIMIT, "search: the effective batch is too large");
+		return oom_error_set(err, OOM_ERR_LIMIT,
+				     "search: the effective batch is too large");
 	if (s->megatron || s->fewer_gpus)               /* with fewer ranks each sees more of it */
 		widest = s->step_batch;
-	if (!divisors(widest, most, asked->micro_batch, s->divisor, &s->n_divisors) || !layouts(s) ||
-	    !divisors(asked->gpus, s->fewer_gpus ? asked->gpus : 0, asked->gpus, s->gpus, &s->n_gpus))
-		return oom_error_set(err, OOM_ERR_LIMIT, "search: more than %d micro-batches or %d layouts", MAX_DIVISORS, MAX_LAYOUTS);
+	if (!divisors(widest, most, asked->micro_batch, s->divisor, &s->n_divisors) ||
+	    !layouts(s) ||
+	    !divisors(asked->gpus, s->fewer_gpus ? asked->gpus : 0, asked->gpus, s->gpus,
+		      &s->n_gpus))
+		return oom_error_set(err, OOM_ERR_LIMIT,
+				     "search: more than %d micro-batches or %d layouts",
+				     MAX_DIVISORS, MAX_LAYOUTS);
 	return OOM_OK;
 }
 
@@ -207,7 +225,8 @@ size_t search_values(const struct search_space *s, enum search_axis axis)
 
 /* ---- from values to a plan ---- */
 
-static void set_layout(const struct search_space *s, size_t k, struct oom_plan *p, unsigned *classes)
+static void set_layout(const struct search_space *s, size_t k, struct oom_plan *p,
+		       unsigned *classes)
 {
 	const struct layout *l = &s->layout[k];
 
@@ -223,20 +242,24 @@ static void set_layout(const struct search_space *s, size_t k, struct oom_plan *
 		*classes |= 1u << OOM_PLACEMENT;        /* a bucket view is exact */
 }
 
-/* 1: nothing off the GPU, 2: optimizer, 3: optimizer and parameters.  To disk instead is never better: the same bytes stay
- * on the GPU, and the way there is longer. */
-static bool set_offload(const struct search_space *s, size_t k, bool layout_asked, struct oom_plan *p)
+/* 1: nothing off the GPU, 2: optimizer, 3: optimizer and parameters.  To disk instead is never
+ * better: the same bytes stay on the GPU, and the way there is longer. */
+static bool set_offload(const struct search_space *s, size_t k, bool layout_asked,
+			struct oom_plan *p)
 {
-	const int64_t opt = k > 1 && !is_fsdp(p->engine) ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE, params = k > 2 ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE;
+	const int64_t opt = k > 1 && !is_fsdp(p->engine) ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE,
+		      params = k > 2 ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE;
 	const int64_t stage = k == 2 ? 2 : 3;
 
-	if ((k == 2 && is_fsdp(p->engine)) || (s->asked->offload_optimizer == opt && s->asked->offload_params == params))
+	if ((k == 2 && is_fsdp(p->engine)) ||
+	    (s->asked->offload_optimizer == opt && s->asked->offload_params == params))
 		return false;           /* FSDP moves everything or nothing; as asked is value 0 */
 	p->offload_optimizer = opt;
 	p->offload_params = params;
 	if (k == 1)
 		return true;
-	/* a layout chosen only to be changed here is reached with one departure less from the asked one */
+	/* a layout chosen only to be changed here is reached with one departure less from the
+	 * asked one */
 	if (!layout_asked && (p->engine == OOM_ENGINE_HF || p->zero_stage < stage))
 		return false;
 	if (p->engine == OOM_ENGINE_HF)
@@ -245,16 +268,20 @@ static bool set_offload(const struct search_space *s, size_t k, bool layout_aske
 	return true;
 }
 
-static bool set_lora(size_t k, bool precision_asked, const struct oom_model *model, struct oom_plan *p)
+static bool set_lora(size_t k, bool precision_asked, const struct oom_model *model,
+		     struct oom_plan *p)
 {
 	p->lora_r = 16;
 	if (!p->lora_targets[0])
-		strcpy(p->lora_targets, *oom_model_lora_targets(model) ? oom_model_lora_targets(model) : "all-linear");
+		strcpy(p->lora_targets, *oom_model_lora_targets(model) ?
+						oom_model_lora_targets(model) :
+						"all-linear");
 	if (k == 2) {
 		p->qlora = p->kbit_prepare = 1;
 		p->precision = OOM_BF16_AMP;
 	}
-	return k == 1 || precision_asked;       /* QLoRA brings its own precision: one departure less does */
+	/* QLoRA brings its own precision: one departure less does */
+	return k == 1 || precision_asked;
 }
 
 /* Ranks that see different data share the batch of a step. */
@@ -280,11 +307,13 @@ static bool set_gpus(int64_t n, struct oom_plan *p)
 	return n % nodes == 0;
 }
 
-bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES], struct oom_plan *p, unsigned *classes)
+bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES],
+		  struct oom_plan *p, unsigned *classes)
 {
-	static const int64_t checkpointing[3][2] = {[OOM_CKPT_NONE] = {OOM_CKPT_FULL, OOM_CKPT_SELECTIVE},
-						    [OOM_CKPT_FULL] = {OOM_CKPT_NONE, OOM_CKPT_SELECTIVE},
-						    [OOM_CKPT_SELECTIVE] = {OOM_CKPT_NONE, OOM_CKPT_FULL}};
+	static const int64_t checkpointing[3][2] = {
+		[OOM_CKPT_NONE] = {OOM_CKPT_FULL, OOM_CKPT_SELECTIVE},
+		[OOM_CKPT_FULL] = {OOM_CKPT_NONE, OOM_CKPT_SELECTIVE},
+		[OOM_CKPT_SELECTIVE] = {OOM_CKPT_NONE, OOM_CKPT_FULL}};
 	const bool old = s->gpu && s->gpu->compute_capability > 0 && s->gpu->compute_capability < 8;
 	const struct oom_plan *a = s->asked;
 
@@ -317,8 +346,8 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 			return false;
 	}
 	/* one GPU that keeps everything trains plainly, whatever engine was asked for */
-	if (p->gpus == 1 && p->offload_optimizer == OOM_OFFLOAD_NONE && p->offload_params == OOM_OFFLOAD_NONE && (v[GPUS] || v[OFFLOAD]) &&
-	    !s->megatron) {
+	if (p->gpus == 1 && p->offload_optimizer == OOM_OFFLOAD_NONE &&
+	    p->offload_params == OOM_OFFLOAD_NONE && (v[GPUS] || v[OFFLOAD]) && !s->megatron) {
 		p->engine = OOM_ENGINE_HF;
 		p->zero_stage = p->hybrid_shard = 0;
 	}

@@ -1,12 +1,28 @@
-/* Between the files of the search: axes, their values, and how a vector of values becomes a plan. */
+/* Between the files of the search: axes, their values, and how a vector of values becomes a
+ * plan. */
 #ifndef OOM_SEARCH_AXES_H
 #define OOM_SEARCH_AXES_H
 
 #include "oomplan/search.h"
 
-/* In the order in which they are walked: what changes the tape, then its sizes, then neither (the evaluator remembers the
- * last walk of a tape). */
-enum search_axis { SEQ, GPUS, PRECISION, ATTN, LOSS, CKPT, LORA, BATCH, LAYOUT, OFFLOAD, OPTIMIZER, SEQPAR, ALLOCATOR, AXES };
+/* In the order in which they are walked: what changes the tape, then its sizes, then neither (the
+ * evaluator remembers the last walk of a tape). */
+enum search_axis {
+	SEQ,
+	GPUS,
+	PRECISION,
+	ATTN,
+	LOSS,
+	CKPT,
+	LORA,
+	BATCH,
+	LAYOUT,
+	OFFLOAD,
+	OPTIMIZER,
+	SEQPAR,
+	ALLOCATOR,
+	AXES
+};
 _Static_assert(AXES == OOM_SEARCH_AXES, "as many axes as the header says");
 
 /* One way to lay the model over the GPUs. */
@@ -32,12 +48,15 @@ struct search_space {
 	bool megatron;
 };
 /* OOM_ERR_LIMIT when there are more values than are tried. */
-enum oom_status search_space_init(struct search_space *s, const struct oom_model *model, const struct oom_plan *asked,
-				  const struct oom_gpu *gpu, unsigned allow, enum oom_objective objective, struct oom_error *err);
+enum oom_status search_space_init(struct search_space *s, const struct oom_model *model,
+				  const struct oom_plan *asked, const struct oom_gpu *gpu,
+				  unsigned allow, enum oom_objective objective,
+				  struct oom_error *err);
 /* Values of an axis: at least 1. */
 size_t search_values(const struct search_space *s, enum search_axis axis);
-/* The plan of a vector of values, and the classes of change in it.  False for a combination that says nothing of its own:
- * it cannot be built, or fewer departures give the same plan. */
-bool search_build(const struct search_space *s, const uint16_t value[OOM_SEARCH_AXES], struct oom_plan *p, unsigned *classes);
+/* The plan of a vector of values, and the classes of change in it.  False for a combination that
+ * says nothing of its own: it cannot be built, or fewer departures give the same plan. */
+bool search_build(const struct search_space *s, const uint16_t value[OOM_SEARCH_AXES],
+		  struct oom_plan *p, unsigned *classes);
 
 #endif

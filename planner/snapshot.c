@@ -1,8 +1,9 @@
 /* PyTorch memory snapshots (playbook M19).
  *
- * Layout: the types Snapshot, Segment, Block, TraceEntry and Frame of the page "Understanding CUDA Memory Usage"
- * (docs.pytorch.org, torch_cuda_memory).  What is allocated rises with "alloc" and falls with "free_requested"; the state
- * at any event is the one of the segments, at the end, with every later event undone.  Sizes are those requested. */
+ * Layout: the types Snapshot, Segment, Block, TraceEntry and Frame of the page "Understanding CUDA
+ * Memory Usage" (docs.pytorch.org, torch_cuda_memory).  What is allocated rises with "alloc" and
+ * falls with "free_requested"; the state at any event is the one of the segments, at the end,
+ * with every later event undone.  Sizes are those requested. */
 #include "oomplan/snapshot.h"
 
 #include <errno.h>
@@ -104,7 +105,10 @@ static void read_event(struct reader *r, const node *n, size_t i)
 	const node *action = oom_node_get(r->p, n, "action");
 	struct event *e = &r->event[i];
 
-	e->kind = oom_node_is(action, "alloc") ? ALLOC : oom_node_is(action, "free_requested") || oom_node_is(action, "free") ? FREE : oom_node_is(action, "oom") ? OOM : OTHER;
+	e->kind = oom_node_is(action, "alloc")					       ? ALLOC :
+		  oom_node_is(action, "free_requested") || oom_node_is(action, "free") ? FREE :
+		  oom_node_is(action, "oom")					       ? OOM :
+											 OTHER;
 	e->addr = oom_node_number(r->p, n, "addr");
 	e->size = oom_node_number(r->p, n, "size");
 	e->frames = oom_node_list(r->p, n, "frames");
@@ -119,9 +123,11 @@ static void read_event(struct reader *r, const node *n, size_t i)
 /* Older releases keep an allocation's frames in a block's "history". */
 static const node *block_frames(const struct oom_pickle *p, const node *block)
 {
-	const node *frames = oom_node_list(p, block, "frames"), *history = frames ? NULL : oom_node_list(p, block, "history");
+	const node *frames = oom_node_list(p, block, "frames"),
+		   *history = frames ? NULL : oom_node_list(p, block, "history");
 
-	return history && history->n ? oom_node_list(p, &p->nodes[history->u.items[0]], "frames") : frames;
+	return history && history->n ? oom_node_list(p, &p->nodes[history->u.items[0]], "frames") :
+				       frames;
 }
 
 static void each_block(struct reader *r, const node *segment, struct map *m, bool measure)
@@ -130,14 +136,19 @@ static void each_block(struct reader *r, const node *segment, struct map *m, boo
 	uint64_t addr = oom_node_number(r->p, segment, "address");
 
 	for (uint32_t i = 0; blocks && i < blocks->n; i++) {
-		const node *b = &r->p->nodes[blocks->u.items[i]], *state = oom_node_get(r->p, b, "state");
-		const uint64_t size = oom_node_number(r->p, b, "size"), asked = oom_node_number(r->p, b, "requested_size");
-		const uint64_t at = oom_node_number(r->p, b, "address") ? oom_node_number(r->p, b, "address") : addr;
+		const node *b = &r->p->nodes[blocks->u.items[i]],
+			   *state = oom_node_get(r->p, b, "state");
+		const uint64_t size = oom_node_number(r->p, b, "size"),
+			       asked = oom_node_number(r->p, b, "requested_size");
+		const uint64_t at = oom_node_number(r->p, b, "address") ?
+					    oom_node_number(r->p, b, "address") :
+					    addr;
 
 		addr = plus(at, size);
 		if (oom_node_is(state, "active_allocated")) {
 			if (m)
-				map_put(m, map_at(m, at), asked ? asked : size, block_frames(r->p, b));
+				map_put(m, map_at(m, at), asked ? asked : size,
+					block_frames(r->p, b));
 		} else if (measure && oom_node_is(state, "inactive")) {
 			r->out.n_idle++;
 			r->out.idle_bytes = plus(r->out.idle_bytes, size);
@@ -150,7 +161,8 @@ static void each_block(struct reader *r, const node *segment, struct map *m, boo
 static void at_end(struct reader *r, struct map *m, bool measure)
 {
 	for (uint32_t i = 0; i < r->segments->n; i++) {
-		const node *s = &r->p->nodes[r->segments->u.items[i]], *grows = oom_node_get(r->p, s, "is_expandable");
+		const node *s = &r->p->nodes[r->segments->u.items[i]],
+			   *grows = oom_node_get(r->p, s, "is_expandable");
 
 		if (!on_device(r, s))
 			continue;
@@ -158,8 +170,10 @@ static void at_end(struct reader *r, struct map *m, bool measure)
 		if (!measure)
 			continue;
 		r->out.n_segments++;
-		r->out.reserved_bytes = plus(r->out.reserved_bytes, oom_node_number(r->p, s, "total_size"));
-		r->out.allocated_bytes = plus(r->out.allocated_bytes, oom_node_number(r->p, s, "allocated_size"));
+		r->out.reserved_bytes = plus(r->out.reserved_bytes,
+					     oom_node_number(r->p, s, "total_size"));
+		r->out.allocated_bytes = plus(r->out.allocated_bytes,
+					      oom_node_number(r->p, s, "allocated_size"));
 		r->out.expandable |= grows && grows->kind == OOM_PICKLE_INT && grows->u.integer;
 	}
 }
@@ -217,7 +231,8 @@ static int by_bytes(const void *a, const void *b)
 {
 	const struct share *x = a, *y = b;
 
-	return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : strcmp(x->where, y->where);
+	return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) :
+				      strcmp(x->where, y->where);
 }
 
 static enum oom_held held_of(struct reader *r, const struct block *b)
@@ -225,7 +240,9 @@ static enum oom_held held_of(struct reader *r, const struct block *b)
 	enum oom_held h;
 
 	if (!b->frames || !b->frames->n)
-		return b->grad ? OOM_HELD_GRADS : b->recorded ? OOM_HELD_NO_FRAMES : OOM_HELD_BEFORE;
+		return b->grad	   ? OOM_HELD_GRADS :
+		       b->recorded ? OOM_HELD_NO_FRAMES :
+				     OOM_HELD_BEFORE;
 	h = (enum oom_held)oom_frames_tell(r->p, r->told, b->frames)->held;
 	return b->grad && (h == OOM_HELD_BACKWARD || h == OOM_HELD_OTHER) ? OOM_HELD_GRADS : h;
 }
@@ -293,7 +310,8 @@ static size_t count_blocks(const struct reader *r)
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < r->segments->n; i++) {
-		const node *blocks = oom_node_list(r->p, &r->p->nodes[r->segments->u.items[i]], "blocks");
+		const node *blocks = oom_node_list(r->p, &r->p->nodes[r->segments->u.items[i]],
+						   "blocks");
 
 		n += blocks ? blocks->n : 0;
 	}
@@ -351,45 +369,55 @@ bool oom_snapshot_is(const void *bytes, size_t size)
 	return size > 2 && b[0] == 0x80 && b[1] >= 2 && b[1] <= 5;
 }
 
-static enum oom_status read_all(const struct oom_pickle *p, const char *name, struct oom_snapshot *out, struct oom_error *err)
+static enum oom_status read_all(const struct oom_pickle *p, const char *name,
+				struct oom_snapshot *out, struct oom_error *err)
 {
-	const node *root = &p->nodes[p->root], *segments = oom_node_list(p, root, "segments"), *traces = oom_node_list(p, root, "device_traces");
+	const node *root = &p->nodes[p->root], *segments = oom_node_list(p, root, "segments"),
+		   *traces = oom_node_list(p, root, "device_traces");
 	size_t devices = traces ? traces->n : 0;
 	enum oom_status st = OOM_OK;
 	bool any = false;
 
 	if (!segments)
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: a pickle, but no memory snapshot: the key \"segments\" (torch.cuda.memory._snapshot) "
-				     "is needed", name);
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%s: a pickle, but no memory snapshot: the key \"segments\" "
+				     "(torch.cuda.memory._snapshot) "
+				     "is needed",
+				     name);
 	for (uint32_t i = 0; i < segments->n; i++) {
 		const uint64_t d = oom_node_number(p, &p->nodes[segments->u.items[i]], "device");
 
 		if (d >= MAX_DEVICES)
-			return oom_error_set(err, OOM_ERR_INVALID, "%s: segment %u is on device %llu: not below %d", name, i,
-					     (unsigned long long)d, MAX_DEVICES);
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "%s: segment %u is on device %llu: not below %d", name,
+					     i, (unsigned long long)d, MAX_DEVICES);
 		if (d >= devices)
 			devices = (size_t)d + 1;
 	}
 	if (devices > MAX_DEVICES)
-		return oom_error_set(err, OOM_ERR_INVALID, "%s: %zu devices: not above %d", name, devices, MAX_DEVICES);
+		return oom_error_set(err, OOM_ERR_INVALID, "%s: %zu devices: not above %d", name,
+				     devices, MAX_DEVICES);
 	for (size_t d = 0; !st && d < devices; d++) {
 		struct reader r = {.p = p, .segments = segments, .device = (int64_t)d};
 		const node *trace = traces && d < traces->n ? &p->nodes[traces->u.items[d]] : NULL;
 
 		if (trace && trace->kind != OOM_PICKLE_LIST)
-			return oom_error_set(err, OOM_ERR_INVALID, "%s: device_traces[%zu] is no list", name, d);
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "%s: device_traces[%zu] is no list", name, d);
 		st = read_device(&r, trace, err);
 		if (!st && (!any || r.out.peak_bytes > out->peak_bytes))
 			*out = r.out;
 		any = true;
 	}
 	if (!st && !any)
-		st = oom_error_set(err, OOM_ERR_INVALID, "%s: an empty snapshot: no segment, no event", name);
+		st = oom_error_set(err, OOM_ERR_INVALID,
+				   "%s: an empty snapshot: no segment, no event", name);
 	out->n_devices = devices;
 	return st;
 }
 
-enum oom_status oom_snapshot_parse(struct oom_snapshot *out, const void *bytes, size_t size, const char *name, struct oom_error *err)
+enum oom_status oom_snapshot_parse(struct oom_snapshot *out, const void *bytes, size_t size,
+				   const char *name, struct oom_error *err)
 {
 	struct oom_pickle p = {0};
 	struct oom_snapshot found = {0};
@@ -424,7 +452,10 @@ enum oom_status oom_snapshot_read(struct oom_snapshot *out, const char *path, st
 			uint8_t *q = cap < MAX_BYTES ? realloc(buf, cap * 2) : NULL;
 
 			if (!q) {
-				st = oom_error_set(err, OOM_ERR_LIMIT, "%s: more than %zu bytes: record with a smaller max_entries", path, cap);
+				st = oom_error_set(err, OOM_ERR_LIMIT,
+						   "%s: more than %zu bytes: record with a smaller "
+						   "max_entries",
+						   path, cap);
 				break;
 			}
 			buf = q;

@@ -4,8 +4,8 @@
 
 #include "snapshot_parts.h"
 
-/* Real dicts have a dozen keys, real names a few hundred letters, real stacks a hundred frames: what is longer was made to keep
- * us busy. */
+/* Real dicts have a dozen keys, real names a few hundred letters, real stacks a hundred frames:
+ * what is longer was made to keep us busy. */
 enum { MAX_KEYS = 64, MAX_TEXT = 256, MAX_FRAMES = 512, NONE = UINT8_MAX };
 
 static const struct {
@@ -30,7 +30,8 @@ const char *oom_held_column(enum oom_held h)
 
 bool oom_node_is(const node *n, const char *word)
 {
-	return n && n->kind == OOM_PICKLE_TEXT && n->n == strlen(word) && !memcmp(n->u.text, word, n->n);
+	return n && n->kind == OOM_PICKLE_TEXT && n->n == strlen(word) &&
+	       !memcmp(n->u.text, word, n->n);
 }
 
 const node *oom_node_get(const struct oom_pickle *p, const node *dict, const char *key)
@@ -70,8 +71,8 @@ static bool has(const node *n, const char *word)
 
 /* ---- rules ---- */
 
-/* In the file's or the function's name; the first rule that any frame meets counts.  Names: the sources of PyTorch,
- * transformers, accelerate, bitsandbytes. */
+/* In the file's or the function's name; the first rule that any frame meets counts.  Names: the
+ * sources of PyTorch, transformers, accelerate, bitsandbytes. */
 static const struct {
 	bool file, whole;
 	const char *word;
@@ -94,7 +95,8 @@ static const struct {
 
 
 /* The number of the first rule that a file's or a function's name meets. */
-static uint8_t rule_of(const struct oom_pickle *p, struct oom_told *told, const node *text, bool file)
+static uint8_t rule_of(const struct oom_pickle *p, struct oom_told *told, const node *text,
+		       bool file)
 {
 	uint8_t *known;
 
@@ -105,7 +107,8 @@ static uint8_t rule_of(const struct oom_pickle *p, struct oom_told *told, const 
 		return *known;
 	*known = NONE;
 	for (size_t r = 0; r < sizeof(rules) / sizeof(rules[0]); r++)
-		if (rules[r].file == file && (rules[r].whole ? oom_node_is(text, rules[r].word) : has(text, rules[r].word))) {
+		if (rules[r].file == file && (rules[r].whole ? oom_node_is(text, rules[r].word) :
+							       has(text, rules[r].word))) {
 			*known = (uint8_t)(r + 1);
 			break;
 		}
@@ -114,10 +117,12 @@ static uint8_t rule_of(const struct oom_pickle *p, struct oom_told *told, const 
 
 static bool ends_py(const node *file)
 {
-	return file && file->kind == OOM_PICKLE_TEXT && file->n > 3 && !memcmp(file->u.text + file->n - 3, ".py", 3);
+	return file && file->kind == OOM_PICKLE_TEXT && file->n > 3 &&
+	       !memcmp(file->u.text + file->n - 3, ".py", 3);
 }
 
-const struct oom_told *oom_frames_tell(const struct oom_pickle *p, struct oom_told *told, const node *frames)
+const struct oom_told *oom_frames_tell(const struct oom_pickle *p, struct oom_told *told,
+				       const node *frames)
 {
 	struct oom_told *t = &told[frames - p->nodes];
 	uint32_t python = UINT32_MAX, own = UINT32_MAX;
@@ -128,10 +133,13 @@ const struct oom_told *oom_frames_tell(const struct oom_pickle *p, struct oom_to
 		return t;
 	t->known = true;
 	for (uint32_t i = 0; i < frames->n && i < MAX_FRAMES; i++) {
-		const node *f = &p->nodes[frames->u.items[i]], *file = oom_node_get(p, f, "filename"), *name = oom_node_get(p, f, "name");
+		const node *f = &p->nodes[frames->u.items[i]],
+			   *file = oom_node_get(p, f, "filename"),
+			   *name = oom_node_get(p, f, "name");
 		const uint8_t a = rule_of(p, told, file, true), b = rule_of(p, told, name, false);
 
-		/* innermost first; what lies outside a closure (Lightning, L-BFGS: the step calls the passes) says nothing */
+		/* innermost first; what lies outside a closure (Lightning, L-BFGS: the step
+		 * calls the passes) says nothing */
 		inside &= !oom_node_is(name, "closure");
 		if (inside && a < best)
 			best = a;
@@ -146,13 +154,17 @@ const struct oom_told *oom_frames_tell(const struct oom_pickle *p, struct oom_to
 			own = frames->u.items[i];
 	}
 	t->held = best == NONE ? OOM_HELD_OTHER : (uint8_t)rules[best - 1].held;
-	t->frame = own != UINT32_MAX ? own : python != UINT32_MAX ? python : frames->n ? frames->u.items[0] : UINT32_MAX;
+	t->frame = own != UINT32_MAX	? own :
+		   python != UINT32_MAX ? python :
+		   frames->n		? frames->u.items[0] :
+					  UINT32_MAX;
 	return t;
 }
 
 void oom_frame_where(const struct oom_pickle *p, const node *frame, char *out, size_t size)
 {
-	const node *file = oom_node_get(p, frame, "filename"), *name = oom_node_get(p, frame, "name");
+	const node *file = oom_node_get(p, frame, "filename"),
+		   *name = oom_node_get(p, frame, "name");
 	const char *f = "?", *g = "?";
 	uint32_t nf = 1, ng = 1;
 
@@ -169,8 +181,9 @@ void oom_frame_where(const struct oom_pickle *p, const node *frame, char *out, s
 		g = name->u.text;
 		ng = name->n;
 	}
-	snprintf(out, size, "%.*s:%llu in %.*s", (int)(nf < 64 ? nf : 64), f, (unsigned long long)oom_node_number(p, frame, "line"),
-		 (int)(ng < 40 ? ng : 40), g);
+	snprintf(out, size, "%.*s:%llu in %.*s", (int)(nf < 64 ? nf : 64), f,
+		 (unsigned long long)oom_node_number(p, frame, "line"), (int)(ng < 40 ? ng : 40),
+		 g);
 	for (char *c = out; *c; c++)
 		if ((unsigned char)*c < ' ')
 			*c = '?';

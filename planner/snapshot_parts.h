@@ -17,13 +17,15 @@ uint64_t oom_node_number(const struct oom_pickle *p, const node *dict, const cha
 
 /* What a list of frames says; remembered for each list, so that shared ones are read once. */
 struct oom_told {
-	uint8_t file_rule, name_rule;   /* of a text: 0 not looked at, else the rule's number + 1; NONE */
+	/* of a text: 0 not looked at, else the rule's number + 1; NONE */
+	uint8_t file_rule, name_rule;
 	bool known, zero_grad;          /* of a list */
 	uint8_t held;
 	uint32_t frame;                 /* the telling one; UINT32_MAX: none */
 };
 /* told: one for each node of p, zeroed. */
-const struct oom_told *oom_frames_tell(const struct oom_pickle *p, struct oom_told *told, const node *frames);
+const struct oom_told *oom_frames_tell(const struct oom_pickle *p, struct oom_told *told,
+				       const node *frames);
 /* "models/gpt2.py:12 in forward": the last two parts of the path. */
 void oom_frame_where(const struct oom_pickle *p, const node *frame, char *out, size_t size);
 

@@ -1,4 +1,5 @@
-/* Inverse questions: the largest value of a knob that fits, by doubling and bisection; the neighbour is evaluated. */
+/* Inverse questions: the largest value of a knob that fits, by doubling and bisection; the
+ * neighbour is evaluated. */
 #include <string.h>
 
 #include "oomplan/search.h"
@@ -19,7 +20,8 @@ static enum oom_status fits(const struct solver *s, int64_t value, struct oom_ev
 	enum oom_status st;
 
 	*oom_plan_field(&p, s->knob) = value;
-	if (!strcmp(s->knob->name, "gpus") && p.gpus > 1 && !p.zero_stage && p.engine == OOM_ENGINE_HF) {
+	if (!strcmp(s->knob->name, "gpus") && p.gpus > 1 && !p.zero_stage &&
+	    p.engine == OOM_ENGINE_HF) {
 		p.engine = OOM_ENGINE_FSDP2;    /* more GPUs help only what is sharded */
 		p.zero_stage = 3;
 	}
@@ -30,9 +32,11 @@ static enum oom_status fits(const struct solver *s, int64_t value, struct oom_ev
 	return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
 }
 
-/* Not every value runs (an image's side may have to be a multiple of the patch): *value moves up to the next that does, within
- * `most` and as far as such steps reach.  *ran is false when there is none. */
-static enum oom_status next_that_runs(const struct solver *s, int64_t *value, int64_t most, struct oom_eval *e, bool *yes, bool *ran)
+/* Not every value runs (an image's side may have to be a multiple of the patch): *value moves up to
+ * the next that does, within `most` and as far as such steps reach.  *ran is false when there is
+ * none. */
+static enum oom_status next_that_runs(const struct solver *s, int64_t *value, int64_t most,
+				      struct oom_eval *e, bool *yes, bool *ran)
 {
 	enum { STEPS = 64 };
 	enum oom_status st = OOM_OK;
@@ -49,7 +53,8 @@ static enum oom_status next_that_runs(const struct solver *s, int64_t *value, in
 	return st;
 }
 
-/* Between lo, which fits, and hi, which does not or cannot run: values that fit are below those that do not. */
+/* Between lo, which fits, and hi, which does not or cannot run: values that fit are below those
+ * that do not. */
 static enum oom_status bisect(const struct solver *s, int64_t *lo, int64_t hi)
 {
 	while (hi - *lo > 1) {
@@ -64,7 +69,8 @@ static enum oom_status bisect(const struct solver *s, int64_t *lo, int64_t hi)
 		if (yes)
 			*lo = mid;
 		else
-			hi = from;              /* nothing from here to mid runs, and mid does not fit */
+			/* nothing from here to mid runs, and mid does not fit */
+			hi = from;
 	}
 	return OOM_OK;
 }
@@ -143,11 +149,14 @@ static enum oom_status fewest_gpus(const struct solver *s, struct oom_solution *
 	return st;
 }
 
-enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *plan, const char *knob,
-			  uint64_t capacity, struct oom_solution *out, struct oom_error *err)
+enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *model,
+			  const struct oom_plan *plan, const char *knob, uint64_t capacity,
+			  struct oom_solution *out, struct oom_error *err)
 {
-	static const char *const can[] = {"micro-batch", "seq-len", "tgt-len", "image-size", "num-layers", "lora-r", "grad-accum",
-					  "global-batch", "gpus", "gpu-memory", "eval-accumulation", NULL};
+	static const char *const can[] = {"micro-batch", "seq-len",	      "tgt-len",
+					  "image-size",	 "num-layers",	      "lora-r",
+					  "grad-accum",	 "global-batch",      "gpus",
+					  "gpu-memory",	 "eval-accumulation", NULL};
 	struct solver s = {ev, model, plan, NULL, capacity, err};
 	const char *near;
 	bool known = false;
@@ -162,15 +171,18 @@ enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *mode
 		known |= !strcmp(can[i], knob);
 	near = oom_nearest(knob, can);
 	if (!known)
-		return oom_error_set(err, OOM_ERR_INVALID, "cannot solve for \"%s\"%s%s%s", knob, near ? " (did you mean \"" : "",
-				     near ? near : "", near ? "\"?)" : "");
+		return oom_error_set(err, OOM_ERR_INVALID, "cannot solve for \"%s\"%s%s%s", knob,
+				     near ? " (did you mean \"" : "", near ? near : "",
+				     near ? "\"?)" : "");
 	if (!strcmp(knob, "gpu-memory")) {
 		st = oom_evaluate(ev, model, plan, OOM_EVAL_FAST, &out->eval, err);
 		out->exists = !st;
-		out->needed_bytes = (uint64_t)((double)out->eval.used_bytes / (1 - plan->margin)) + 1;
+		out->needed_bytes = (uint64_t)((double)out->eval.used_bytes / (1 - plan->margin)) +
+				    1;
 		return st;
 	}
-	/* the global batch costs nothing beyond the micro-batch it is cut into: the micro-batch is what is solved for */
+	/* the global batch costs nothing beyond the micro-batch it is cut into: the micro-batch
+	 * is what is solved for */
 	s.knob = oom_knob_find(!strcmp(knob, "global-batch") ? "micro-batch" : knob);
 	st = strcmp(knob, "gpus") ? largest(&s, out) : fewest_gpus(&s, out);
 	if (!st && out->exists && !strcmp(knob, "global-batch"))

@@ -61,7 +61,8 @@ static enum oom_status no_memory(struct oom_error *err)
 	return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 }
 
-static enum oom_status card_index(struct oom_sweep *s, const struct oom_gpu *g, int64_t *value, struct oom_error *err)
+static enum oom_status card_index(struct oom_sweep *s, const struct oom_gpu *g, int64_t *value,
+				  struct oom_error *err)
 {
 	for (size_t i = s->n_cards; i-- > 0;)
 		if (!strcmp(s->card[i].name, g->name)) {
@@ -75,7 +76,8 @@ static enum oom_status card_index(struct oom_sweep *s, const struct oom_gpu *g, 
 	return OOM_OK;
 }
 
-static enum oom_status gpu_value(struct oom_sweep *s, const char *word, int64_t *value, struct oom_error *err)
+static enum oom_status gpu_value(struct oom_sweep *s, const char *word, int64_t *value,
+				 struct oom_error *err)
 {
 	struct oom_gpu g;
 	enum oom_status st = s->gpus.n ? OOM_OK : oom_gpus_load(&s->gpus, err);
@@ -91,7 +93,8 @@ static enum oom_status gpu_value(struct oom_sweep *s, const char *word, int64_t 
 }
 
 /* A model that cannot be read keeps its rows, with the reason. */
-static enum oom_status model_value(struct oom_sweep *s, const char *word, int64_t *value, struct oom_error *err)
+static enum oom_status model_value(struct oom_sweep *s, const char *word, int64_t *value,
+				   struct oom_error *err)
 {
 	struct sweep_model *m;
 
@@ -101,7 +104,8 @@ static enum oom_status model_value(struct oom_sweep *s, const char *word, int64_
 			return OOM_OK;
 		}
 	if (s->n_models == SWEEP_MODELS)
-		return oom_error_set(err, OOM_ERR_LIMIT, "more than %d models in one sweep", SWEEP_MODELS);
+		return oom_error_set(err, OOM_ERR_LIMIT, "more than %d models in one sweep",
+				     SWEEP_MODELS);
 	if (!sweep_room(&s->model, sizeof(*s->model), s->n_models))
 		return no_memory(err);
 	m = &s->model[s->n_models];
@@ -116,7 +120,8 @@ static enum oom_status model_value(struct oom_sweep *s, const char *word, int64_
 }
 
 /* One word of a knob: checked and read by the knob itself. */
-static enum oom_status knob_value(struct oom_sweep *s, const struct oom_knob *k, const char *word, int64_t *value, struct oom_error *err)
+static enum oom_status knob_value(struct oom_sweep *s, const struct oom_knob *k, const char *word,
+				  int64_t *value, struct oom_error *err)
 {
 	struct oom_plan p = oom_plan_default();
 	const enum oom_status st = oom_plan_set(&p, k, word, err);
@@ -136,13 +141,15 @@ static enum oom_status knob_value(struct oom_sweep *s, const struct oom_knob *k,
 			*value = (int64_t)i;
 			return OOM_OK;
 		}
-	if (!sweep_room(&s->text, sizeof(*s->text), s->n_texts) || !(s->text[s->n_texts] = strdup(text)))
+	if (!sweep_room(&s->text, sizeof(*s->text), s->n_texts) ||
+	    !(s->text[s->n_texts] = strdup(text)))
 		return no_memory(err);
 	*value = (int64_t)s->n_texts++;
 	return OOM_OK;
 }
 
-enum oom_status sweep_value(struct oom_sweep *s, const struct sweep_var *v, const char *word, int64_t *value, struct oom_error *err)
+enum oom_status sweep_value(struct oom_sweep *s, const struct sweep_var *v, const char *word,
+			    int64_t *value, struct oom_error *err)
 {
 	switch (v->kind) {
 	case SWEEP_GPU: return gpu_value(s, word, value, err);
@@ -154,7 +161,8 @@ enum oom_status sweep_value(struct oom_sweep *s, const struct sweep_var *v, cons
 
 /* ---- an axis ---- */
 
-static enum oom_status push(struct sweep_axis *a, int64_t start, int64_t step, uint64_t n, struct oom_error *err)
+static enum oom_status push(struct sweep_axis *a, int64_t start, int64_t step, uint64_t n,
+			    struct oom_error *err)
 {
 	struct sweep_var *v = a->var;
 
@@ -165,7 +173,8 @@ static enum oom_status push(struct sweep_axis *a, int64_t start, int64_t step, u
 	return OOM_OK;
 }
 
-static enum oom_status push_word(struct oom_sweep *s, struct sweep_axis *a, const char *word, struct oom_error *err)
+static enum oom_status push_word(struct oom_sweep *s, struct sweep_axis *a, const char *word,
+				 struct oom_error *err)
 {
 	int64_t value;
 	const enum oom_status st = sweep_value(s, a->var, word, &value, err);
@@ -174,7 +183,8 @@ static enum oom_status push_word(struct oom_sweep *s, struct sweep_axis *a, cons
 }
 
 /* "1..64", "1..64+2", "1..64x2": counts from the first to the last. */
-static enum oom_status range(struct sweep_axis *a, const char *word, const char *dots, struct oom_error *err)
+static enum oom_status range(struct sweep_axis *a, const char *word, const char *dots,
+			     struct oom_error *err)
 {
 	const struct sweep_var *v = a->var;
 	struct oom_plan p = oom_plan_default();
@@ -184,9 +194,12 @@ static enum oom_status range(struct sweep_axis *a, const char *word, const char 
 	enum oom_status st;
 
 	snprintf(first, sizeof(first), "%.*s", (int)(dots - word < 39 ? dots - word : 39), word);
-	snprintf(last, sizeof(last), "%.*s", (int)(op - dots - 2 < 39 ? op - dots - 2 : 39), dots + 2);
+	snprintf(last, sizeof(last), "%.*s", (int)(op - dots - 2 < 39 ? op - dots - 2 : 39),
+		 dots + 2);
 	if (v->kind != SWEEP_KNOB || v->knob->kind != OOM_KNOB_COUNT)
-		return oom_error_set(err, OOM_ERR_INVALID, "axis %s: \"%s\" is a range, but the knob is no count", v->name, word);
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "axis %s: \"%s\" is a range, but the knob is no count",
+				     v->name, word);
 	st = oom_plan_set(&p, v->knob, first, err);
 	lo = *oom_plan_field(&p, v->knob);
 	if (!st)
@@ -199,10 +212,14 @@ static enum oom_status range(struct sweep_axis *a, const char *word, const char 
 
 		step = strtoll(op + 1, &end, 10);
 		if (end == op + 1 || *end || step < (*op == 'x' ? 2 : 1) || (*op == 'x' && lo < 1))
-			return oom_error_set(err, OOM_ERR_INVALID, "axis %s: \"%s\": a step is +N or xN (N > 1, from 1 on)", v->name, word);
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "axis %s: \"%s\": a step is +N or xN (N > 1, from 1 "
+					     "on)",
+					     v->name, word);
 	}
 	if (lo > hi)
-		return oom_error_set(err, OOM_ERR_INVALID, "axis %s: \"%s\" runs backwards", v->name, word);
+		return oom_error_set(err, OOM_ERR_INVALID, "axis %s: \"%s\" runs backwards",
+				     v->name, word);
 	if (*op != 'x')
 		return push(a, lo, step, (uint64_t)((hi - lo) / step) + 1, err);
 	for (; !st && lo <= hi; lo = lo > hi / step ? hi + 1 : lo * step)
@@ -224,7 +241,8 @@ static enum oom_status all_cards(struct oom_sweep *s, struct sweep_axis *a, stru
 	return st;
 }
 
-static enum oom_status one_word(struct oom_sweep *s, struct sweep_axis *a, const char *word, struct oom_error *err)
+static enum oom_status one_word(struct oom_sweep *s, struct sweep_axis *a, const char *word,
+				struct oom_error *err)
 {
 	const struct sweep_var *v = a->var;
 	const char *dots = v->kind == SWEEP_KNOB ? strstr(word, "..") : NULL;
@@ -241,7 +259,8 @@ static enum oom_status one_word(struct oom_sweep *s, struct sweep_axis *a, const
 		return st ? st : push_word(s, a, "true", err);
 	}
 	if (v->kind != SWEEP_KNOB || v->knob->kind != OOM_KNOB_CHOICE)
-		return oom_error_set(err, OOM_ERR_INVALID, "axis %s: @all is for choices and for gpu", v->name);
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "axis %s: @all is for choices and for gpu", v->name);
 	for (size_t i = 0; !st && v->knob->choice(i); i++)
 		st = push_word(s, a, v->knob->choice(i)->name, err);
 	return st;
@@ -256,8 +275,11 @@ static enum oom_status unknown_axis(const char *name, struct oom_error *err)
 		words[n++] = oom_knob_at(i)->name;
 	words[n] = NULL;
 	near = oom_nearest(name, words);
-	return oom_error_set(err, OOM_ERR_INVALID, "no axis \"%s\"%s%s%s; axes are gpu, model and the knobs (oomplan list knobs)", name,
-			     near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+	return oom_error_set(err, OOM_ERR_INVALID,
+			     "no axis \"%s\"%s%s%s; axes are gpu, model and the knobs (oomplan "
+			     "list knobs)",
+			     name, near ? " (did you mean \"" : "", near ? near : "",
+			     near ? "\"?)" : "");
 }
 
 bool oom_sweep_has(const struct oom_sweep *s, const char *name)
@@ -266,15 +288,19 @@ bool oom_sweep_has(const struct oom_sweep *s, const char *name)
 
 	for (size_t i = 0; i < s->n_axes; i++)
 		for (size_t j = 0; j < s->axis[i].n_vars; j++)
-			if (!strcmp(s->axis[i].var[j].name, name) || (k && s->axis[i].var[j].knob == k))
+			if (!strcmp(s->axis[i].var[j].name, name) ||
+			    (k && s->axis[i].var[j].knob == k))
 				return true;
 	return false;
 }
 
-enum oom_status sweep_var_named(const struct oom_sweep *s, const char *name, struct sweep_var *out, struct oom_error *err)
+enum oom_status sweep_var_named(const struct oom_sweep *s, const char *name, struct sweep_var *out,
+				struct oom_error *err)
 {
 	memset(out, 0, sizeof(*out));
-	out->kind = !strcmp(name, "gpu") ? SWEEP_GPU : !strcmp(name, "model") ? SWEEP_MODEL : SWEEP_KNOB;
+	out->kind = !strcmp(name, "gpu")   ? SWEEP_GPU :
+		    !strcmp(name, "model") ? SWEEP_MODEL :
+					     SWEEP_KNOB;
 	out->knob = out->kind == SWEEP_KNOB ? oom_knob_find(name) : NULL;
 	if (out->kind == SWEEP_KNOB && !out->knob)
 		return unknown_axis(name, err);
@@ -293,7 +319,8 @@ enum oom_status oom_sweep_axis(struct oom_sweep *s, const char *text, struct oom
 	char name[40], *copy, *rest, *word;
 
 	if (!eq || eq == text || eq - text >= (ptrdiff_t)sizeof(name))
-		return oom_error_set(err, OOM_ERR_INVALID, "axis \"%s\": expected NAME=VALUES", text);
+		return oom_error_set(err, OOM_ERR_INVALID, "axis \"%s\": expected NAME=VALUES",
+				     text);
 	if (s->n_axes == SWEEP_AXES)
 		return oom_error_set(err, OOM_ERR_INVALID, "more than %d axes", SWEEP_AXES);
 	snprintf(name, sizeof(name), "%.*s", (int)(eq - text), text);
@@ -344,8 +371,15 @@ static uint64_t mix(uint64_t h, const void *bytes, size_t n)
 
 uint64_t oom_sweep_fingerprint(const struct oom_sweep *s, const struct oom_sweep_options *o)
 {
-	const uint64_t how[] = {o->jsonl, o->plan_each, o->plan_each ? o->objective : 0, o->plan_each ? o->allow : 0, o->shard, o->shards,
-				s->n_axes, s->n_columns, s->n_where};
+	const uint64_t how[] = {o->jsonl,
+				o->plan_each,
+				o->plan_each ? o->objective : 0,
+				o->plan_each ? o->allow : 0,
+				o->shard,
+				o->shards,
+				s->n_axes,
+				s->n_columns,
+				s->n_where};
 	uint64_t h = mix(mix(0xcbf29ce484222325, how, sizeof(how)), &s->base, sizeof(s->base));
 
 	for (size_t i = 0; i < s->n_axes; i++)
@@ -360,7 +394,8 @@ uint64_t oom_sweep_fingerprint(const struct oom_sweep *s, const struct oom_sweep
 			h = mix(h, &s->axis[i].n, sizeof(s->axis[i].n));
 		}
 	for (size_t i = 0; i < s->n_cards; i++)
-		h = mix(mix(h, s->card[i].name, strlen(s->card[i].name) + 1), &s->card[i].capacity_bytes, sizeof(uint64_t));
+		h = mix(mix(h, s->card[i].name, strlen(s->card[i].name) + 1),
+			&s->card[i].capacity_bytes, sizeof(uint64_t));
 	for (size_t i = 0; i < s->n_models; i++)
 		h = mix(h, s->model[i].word, strlen(s->model[i].word) + 1);
 	for (size_t i = 0; i < s->n_texts; i++)

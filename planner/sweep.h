@@ -5,7 +5,8 @@
 #include "oomplan/search.h"
 #include "oomplan/sweep.h"
 
-/* One thing an axis sets, as 64 bits: a count, the index of a choice, card, model or text, or the bits of a real. */
+/* One thing an axis sets, as 64 bits: a count, the index of a choice, card, model or text, or
+ * the bits of a real. */
 enum sweep_kind { SWEEP_KNOB, SWEEP_GPU, SWEEP_MODEL };
 struct sweep_var {
 	enum sweep_kind kind;
@@ -40,8 +41,10 @@ struct sweep_column {
 	const struct oom_knob *knob;
 	const char *name;
 	/* when a run begins */
-	uint32_t depends;               /* bits of the axes that change it, and SWEEP_SEEK; a result: 0 */
-	bool answer;                    /* a knob the search may have changed: printed as it left it */
+	/* bits of the axes that change it, and SWEEP_SEEK; a result: 0 */
+	uint32_t depends;
+	/* a knob the search may have changed: printed as it left it */
+	bool answer;
 };
 struct sweep_where {
 	struct sweep_column column;
@@ -69,7 +72,8 @@ struct oom_sweep {
 struct sweep_cell {
 	uint64_t at[SWEEP_AXES];        /* value of each axis */
 	struct oom_plan plan;           /* as asked */
-	const struct oom_plan *answer;  /* what eval describes: plan, or what the search made of it */
+	/* what eval describes: plan, or what the search made of it */
+	const struct oom_plan *answer;
 	const struct oom_gpu *gpu;
 	const struct oom_model *model;
 	const struct sweep_model *named;
@@ -111,9 +115,12 @@ size_t sweep_row_room(const struct oom_sweep *s);
 /* What each column depends on, once the axes are known. */
 void sweep_resolve(struct oom_sweep *s, bool plan_each);
 
-/* sweep.c, for sweep_points.c: a variable by name (OOM_ERR_INVALID: unknown, or set by another axis), and one of its values. */
-enum oom_status sweep_var_named(const struct oom_sweep *s, const char *name, struct sweep_var *out, struct oom_error *err);
-enum oom_status sweep_value(struct oom_sweep *s, const struct sweep_var *v, const char *word, int64_t *value, struct oom_error *err);
+/* sweep.c, for sweep_points.c: a variable by name (OOM_ERR_INVALID: unknown, or set by another
+ * axis), and one of its values. */
+enum oom_status sweep_var_named(const struct oom_sweep *s, const char *name, struct sweep_var *out,
+				struct oom_error *err);
+enum oom_status sweep_value(struct oom_sweep *s, const struct sweep_var *v, const char *word,
+			    int64_t *value, struct oom_error *err);
 /* An array with room for one more: doubles at powers of two. */
 bool sweep_room(void *array, size_t size, size_t n);
 

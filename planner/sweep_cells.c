@@ -11,7 +11,8 @@ static int64_t value_of(const struct sweep_var *v, uint64_t k, size_t *last)
 
 	if (v->point)
 		return v->point[k];
-	if (*last < hi && v->values[*last].from <= k && (*last + 1 == hi || k < v->values[*last + 1].from))
+	if (*last < hi && v->values[*last].from <= k &&
+	    (*last + 1 == hi || k < v->values[*last + 1].from))
 		lo = *last;
 	else if (*last + 1 < hi && v->values[*last + 1].from == k)
 		lo = *last + 1;
@@ -66,7 +67,9 @@ static void set_axis(struct sweep_worker *w, size_t i)
 static void settle(struct sweep_worker *w)
 {
 	struct sweep_cell *c = &w->cell;
-	const double now = w->capability > 0 ? w->capability : c->gpu ? c->gpu->compute_capability : 0;
+	const double now = w->capability > 0 ? w->capability :
+			   c->gpu	     ? c->gpu->compute_capability :
+					       0;
 
 	if (now < c->plan.compute_capability || now > c->plan.compute_capability) {
 		c->plan.compute_capability = now;
@@ -113,7 +116,8 @@ static enum oom_status search(struct sweep_worker *w, const struct oom_sweep_opt
 
 	if (oom_model_task(c->model) == OOM_TASK_IMAGE_CLS)
 		p.seq_len = 0;
-	st = oom_search(w->ev, c->model, &p, c->gpu->capacity_bytes, c->gpu, o->allow, o->objective, &c->found, &c->err);
+	st = oom_search(w->ev, c->model, &p, c->gpu->capacity_bytes, c->gpu, o->allow, o->objective,
+			&c->found, &c->err);
 	c->searched = true;
 	c->answer = !st && c->found.found ? &c->found.best.plan : &c->plan;
 	if (!st)
@@ -130,7 +134,8 @@ void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o)
 	c->searched = false;
 	if (!c->model) {
 		c->ok = c->fits = false;
-		oom_error_set(&c->err, OOM_ERR_INVALID, "%s", c->named ? w->refused[c->named - w->s->model].text : "no model");
+		oom_error_set(&c->err, OOM_ERR_INVALID, "%s",
+			      c->named ? w->refused[c->named - w->s->model].text : "no model");
 		return;
 	}
 	if (o->plan_each && capacity) {
@@ -139,7 +144,8 @@ void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o)
 		return;
 	}
 	if (w->moved)
-		w->last_status = oom_evaluate(w->ev, c->model, &c->plan, OOM_EVAL_FAST, &c->eval, &c->err);
+		w->last_status = oom_evaluate(w->ev, c->model, &c->plan, OOM_EVAL_FAST, &c->eval,
+					      &c->err);
 	w->moved = false;
 	c->ok = !w->last_status;
 	c->fits = c->ok && capacity && c->eval.used_bytes <= oom_budget(capacity, &c->plan);

@@ -45,8 +45,10 @@ static enum oom_status unknown_column(const char *name, struct oom_error *err)
 		words[n++] = oom_knob_at(i)->column;
 	words[n] = NULL;
 	near = oom_nearest(name, words);
-	return oom_error_set(err, OOM_ERR_INVALID, "no column \"%s\"%s%s%s (oomplan list columns, oomplan list knobs)", name,
-			     near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+	return oom_error_set(err, OOM_ERR_INVALID,
+			     "no column \"%s\"%s%s%s (oomplan list columns, oomplan list knobs)",
+			     name, near ? " (did you mean \"" : "", near ? near : "",
+			     near ? "\"?)" : "");
 }
 
 static enum oom_status add_column(struct oom_sweep *s, const char *name, struct oom_error *err)
@@ -61,8 +63,11 @@ static enum oom_status add_column(struct oom_sweep *s, const char *name, struct 
 
 enum oom_status oom_sweep_columns(struct oom_sweep *s, const char *text, struct oom_error *err)
 {
-	static const char *const usual[] = {"fits", "used_bytes", "capacity_bytes", "headroom_bytes", "overall_peak_bytes", "peak_phase",
-					    "reserved_bytes", "total_params", "trainable_params", "error"};
+	static const char *const usual[] = {
+		"fits",		  "used_bytes",		"capacity_bytes",
+		"headroom_bytes", "overall_peak_bytes", "peak_phase",
+		"reserved_bytes", "total_params",	"trainable_params",
+		"error"};
 	enum oom_status st = OOM_OK;
 	char *copy, *rest, *word;
 
@@ -98,8 +103,10 @@ void sweep_resolve(struct oom_sweep *s, bool plan_each)
 		for (size_t i = 0; col->depends && i < s->n_axes; i++)
 			for (size_t j = 0; j < s->axis[i].n_vars; j++) {
 				const struct sweep_var *v = &s->axis[i].var[j];
-				const bool mine = col->kind == COLUMN_GPU ? v->kind == SWEEP_GPU : col->kind == COLUMN_MODEL ? v->kind == SWEEP_MODEL :
-						  v->knob == col->knob;
+				const bool mine = col->kind == COLUMN_GPU ? v->kind == SWEEP_GPU :
+						  col->kind == COLUMN_MODEL ?
+									    v->kind == SWEEP_MODEL :
+									    v->knob == col->knob;
 
 				own |= mine;
 				if (mine || (card_too && v->kind == SWEEP_GPU))
@@ -112,7 +119,8 @@ void sweep_resolve(struct oom_sweep *s, bool plan_each)
 /* ---- conditions ---- */
 
 /* The number a condition compares with: of a choice or a flag, a word will do. */
-static enum oom_status condition_value(struct sweep_where *w, const char *value, const char *text, struct oom_error *err)
+static enum oom_status condition_value(struct sweep_where *w, const char *value, const char *text,
+				       struct oom_error *err)
 {
 	const struct oom_knob *k = w->column.knob;
 	struct oom_plan p = oom_plan_default();
@@ -126,7 +134,8 @@ static enum oom_status condition_value(struct sweep_where *w, const char *value,
 	}
 	w->value = strtod(value, &end);
 	if (end == value || *end || isnan(w->value))
-		return oom_error_set(err, OOM_ERR_INVALID, "condition \"%s\": \"%s\" is no number", text, value);
+		return oom_error_set(err, OOM_ERR_INVALID, "condition \"%s\": \"%s\" is no number",
+				     text, value);
 	return OOM_OK;
 }
 
@@ -155,7 +164,9 @@ enum oom_status oom_sweep_where(struct oom_sweep *s, const char *text, struct oo
 		if ((at = strstr(text, ops[k].text)))
 			break;
 	if (!at || at - text >= (ptrdiff_t)sizeof(name))
-		return oom_error_set(err, OOM_ERR_INVALID, "condition \"%s\": expected fits, !fits or COLUMN<NUMBER", text);
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "condition \"%s\": expected fits, !fits or COLUMN<NUMBER",
+				     text);
 	snprintf(name, sizeof(name), "%.*s", (int)(at - text), text);
 	if (!sweep_find_column(s, name, &w->column))
 		return unknown_column(name, err);

@@ -27,11 +27,14 @@ static enum oom_status begin(struct points *p, const struct oom_csv_row *row, st
 		const enum oom_status st = sweep_var_named(p->s, row->names[i], &a->var[i], &why);
 
 		if (st)
-			return oom_error_set(err, st, "%s:1: column %zu: %s", row->file, i + 1, why.text);
+			return oom_error_set(err, st, "%s:1: column %zu: %s", row->file, i + 1,
+					     why.text);
 		a->n_vars = i + 1;
 		for (size_t j = 0; j < i; j++)
 			if (!strcmp(a->var[j].name, a->var[i].name))
-				return oom_error_set(err, OOM_ERR_INVALID, "%s:1: column %zu: %s is given twice", row->file, i + 1, a->var[i].name);
+				return oom_error_set(err, OOM_ERR_INVALID,
+						     "%s:1: column %zu: %s is given twice",
+						     row->file, i + 1, a->var[i].name);
 	}
 	p->begun = true;
 	return OOM_OK;
@@ -42,23 +45,29 @@ static const char *beside(const char *list, const char *word, char path[PATH_MAX
 {
 	const char *slash = strrchr(list, '/');
 
-	if (!slash || *word == '/' || snprintf(path, PATH_MAX, "%.*s/%s", (int)(slash - list), list, word) >= PATH_MAX || access(path, F_OK))
+	if (!slash || *word == '/' ||
+	    snprintf(path, PATH_MAX, "%.*s/%s", (int)(slash - list), list, word) >= PATH_MAX ||
+	    access(path, F_OK))
 		return word;
 	return path;
 }
 
 /* An empty cell is what the command line says. */
-static enum oom_status cell(const struct points *p, const struct sweep_var *v, const char *word, int64_t *value, struct oom_error *err)
+static enum oom_status cell(const struct points *p, const struct sweep_var *v, const char *word,
+			    int64_t *value, struct oom_error *err)
 {
 	struct oom_plan base = p->s->base;
 	char path[PATH_MAX];
 
 	if (*word)
-		return sweep_value(p->s, v, v->kind == SWEEP_MODEL ? beside(p->path, word, path) : word, value, err);
+		return sweep_value(p->s, v,
+				   v->kind == SWEEP_MODEL ? beside(p->path, word, path) : word,
+				   value, err);
 	if (v->kind != SWEEP_KNOB)
 		return oom_error_set(err, OOM_ERR_INVALID, "%s is empty", v->name);
 	if (v->knob->kind == OOM_KNOB_TEXT)
-		return sweep_value(p->s, v, (const char *)(void *)oom_plan_field(&base, v->knob), value, err);
+		return sweep_value(p->s, v, (const char *)(void *)oom_plan_field(&base, v->knob),
+				   value, err);
 	*value = *oom_plan_field(&base, v->knob);
 	return OOM_OK;
 }
@@ -77,7 +86,8 @@ static enum oom_status on_point(void *ctx, const struct oom_csv_row *row, struct
 			return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 		st = cell(p, v, row->cells[i], &v->point[a->n], &why);
 		if (st)
-			return oom_error_set(err, st == OOM_ERR_UNKNOWN ? OOM_ERR_INVALID : st, "%s:%zu: column %s: %.300s", row->file, row->line,
+			return oom_error_set(err, st == OOM_ERR_UNKNOWN ? OOM_ERR_INVALID : st,
+					     "%s:%zu: column %s: %.300s", row->file, row->line,
 					     v->name, why.text);
 	}
 	a->n += !st;
@@ -94,7 +104,10 @@ enum oom_status oom_sweep_points(struct oom_sweep *s, const char *path, struct o
 		return oom_error_set(err, OOM_ERR_INVALID, "more than %d axes", SWEEP_AXES);
 	st = oom_csv_read(path, on_point, &p, err);
 	if (!st && !a.n)
-		st = oom_error_set(err, OOM_ERR_INVALID, "%s: no points: a header with knobs' names and a row for each point were expected", path);
+		st = oom_error_set(err, OOM_ERR_INVALID,
+				   "%s: no points: a header with knobs' names and a row for each "
+				   "point were expected",
+				   path);
 	if (!st) {
 		s->axis[s->n_axes++] = a;
 		return OOM_OK;

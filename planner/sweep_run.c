@@ -1,8 +1,8 @@
 /* Running a sweep: blocks of rows are computed by threads and written in order.
  *
- * A block's rows depend on its number alone, so the output is the same for any number of threads and any cut into shards.
- * Finished blocks wait in a ring of buffers for those before them; nobody waits for his turn to write, only for a free
- * buffer.  Memory is the ring. */
+ * A block's rows depend on its number alone, so the output is the same for any number of threads
+ * and any cut into shards. Finished blocks wait in a ring of buffers for those before them; nobody
+ * waits for his turn to write, only for a free buffer.  Memory is the ring. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,8 @@ static bool room(struct buffer *b, size_t need)
 static bool block(struct thread *t, uint64_t number, struct buffer *b)
 {
 	struct run *r = t->r;
-	const uint64_t from = r->first + number * BLOCK, to = from + BLOCK < r->end ? from + BLOCK : r->end;
+	const uint64_t from = r->first + number * BLOCK,
+		       to = from + BLOCK < r->end ? from + BLOCK : r->end;
 	const size_t need = sweep_row_room(r->s);
 
 	b->used = 0;
@@ -69,7 +70,8 @@ static bool block(struct thread *t, uint64_t number, struct buffer *b)
 			return false;
 		sweep_price(&t->w, r->o);
 		if (sweep_passes(r->s, &t->w.cell)) {
-			b->used = (size_t)(sweep_put(&t->w, r->o->jsonl, b->text + b->used) - b->text);
+			b->used = (size_t)(sweep_put(&t->w, r->o->jsonl, b->text + b->used) -
+					   b->text);
 			b->rows++;
 		}
 		sweep_step(&t->w);
@@ -88,7 +90,8 @@ static uint64_t cells_done(const struct run *r)
 	return r->written * BLOCK < r->end - r->first ? r->written * BLOCK : r->end - r->first;
 }
 
-/* Writes what is next in the ring as long as there is something.  Called and left with the lock, which is open meanwhile. */
+/* Writes what is next in the ring as long as there is something.  Called and left with the lock,
+ * which is open meanwhile. */
 static void empty(struct run *r)
 {
 	while (!r->writing && r->ring[r->written % r->n_ring].ready) {
@@ -105,7 +108,8 @@ static void empty(struct run *r)
 		r->writing = b->ready = false;
 		r->rows += r->status ? 0 : b->rows;
 		r->written++;
-		if (r->o->progress && !r->status && (r->written % 64 == 0 || r->o->plan_each || r->written == r->blocks))
+		if (r->o->progress && !r->status &&
+		    (r->written % 64 == 0 || r->o->plan_each || r->written == r->blocks))
 			r->o->progress(r->o->ctx, cells_done(r), r->end - r->first, r->rows);
 		pthread_cond_broadcast(&r->room);
 	}
@@ -190,19 +194,25 @@ static void cut(struct run *r, uint64_t cells)
 }
 
 /* What stands in the way of a run. */
-static enum oom_status check(struct oom_sweep *s, const struct oom_sweep_options *o, uint64_t cells, struct oom_error *err)
+static enum oom_status check(struct oom_sweep *s, const struct oom_sweep_options *o, uint64_t cells,
+			     struct oom_error *err)
 {
 	if (!cells)
 		return oom_error_set(err, OOM_ERR_INVALID, "a sweep needs an axis");
 	if (cells > MOST_CELLS)
-		return oom_error_set(err, OOM_ERR_LIMIT, "%s%llu cells, about %.0f TB of CSV: more than 10^12 are not written",
-				     cells == UINT64_MAX ? "more than " : "", (unsigned long long)cells, (double)cells * 100 / 1e12);
+		return oom_error_set(err, OOM_ERR_LIMIT,
+				     "%s%llu cells, about %.0f TB of CSV: more than 10^12 are not "
+				     "written",
+				     cells == UINT64_MAX ? "more than " : "",
+				     (unsigned long long)cells, (double)cells * 100 / 1e12);
 	if (o->plan_each && !oom_sweep_has(s, "gpu"))
-		return oom_error_set(err, OOM_ERR_INVALID, "a plan for each cell needs a card: --gpu NAME");
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "a plan for each cell needs a card: --gpu NAME");
 	return s->n_columns ? OOM_OK : oom_sweep_columns(s, NULL, err);
 }
 
-enum oom_status oom_sweep_run(struct oom_sweep *s, const struct oom_sweep_options *o, FILE *out, uint64_t *rows, struct oom_error *err)
+enum oom_status oom_sweep_run(struct oom_sweep *s, const struct oom_sweep_options *o, FILE *out,
+			      uint64_t *rows, struct oom_error *err)
 {
 	const uint64_t cells = oom_sweep_cells(s);
 	struct thread *t = NULL;
@@ -245,7 +255,8 @@ enum oom_status oom_sweep_run(struct oom_sweep *s, const struct oom_sweep_option
 	return st;
 }
 
-enum oom_status oom_sweep_each(struct oom_sweep *s, const struct oom_sweep_options *o, oom_sweep_fn fn, void *ctx, struct oom_error *err)
+enum oom_status oom_sweep_each(struct oom_sweep *s, const struct oom_sweep_options *o,
+			       oom_sweep_fn fn, void *ctx, struct oom_error *err)
 {
 	const uint64_t cells = oom_sweep_cells(s);
 	enum oom_status st = check(s, o, cells, err);
@@ -260,9 +271,14 @@ enum oom_status oom_sweep_each(struct oom_sweep *s, const struct oom_sweep_optio
 		sweep_seek(w, 0);
 	for (uint64_t n = 0; !st && n < cells; n++) {
 		sweep_price(w, o);
-		fn(ctx, &(struct oom_sweep_cell){.at = w->cell.at, .ok = w->cell.ok, .fits = w->cell.fits, .eval = &w->cell.eval,
-						 .capacity_bytes = w->cell.gpu ? w->cell.gpu->capacity_bytes : 0,
-						 .plan = w->cell.answer, .error = w->cell.ok ? "" : w->cell.err.text});
+		fn(ctx, &(struct oom_sweep_cell){
+				.at = w->cell.at,
+				.ok = w->cell.ok,
+				.fits = w->cell.fits,
+				.eval = &w->cell.eval,
+				.capacity_bytes = w->cell.gpu ? w->cell.gpu->capacity_bytes : 0,
+				.plan = w->cell.answer,
+				.error = w->cell.ok ? "" : w->cell.err.text});
 		sweep_step(w);
 	}
 	if (w)
@@ -282,7 +298,8 @@ bool oom_sweep_axis_at(const struct oom_sweep *s, size_t i, const char **name, u
 	return true;
 }
 
-const char *oom_sweep_value_text(const struct oom_sweep *s, size_t axis, uint64_t k, char *buf, size_t size)
+const char *oom_sweep_value_text(const struct oom_sweep *s, size_t axis, uint64_t k, char *buf,
+				 size_t size)
 {
 	const struct sweep_axis *a = &s->axis[axis];
 	const struct sweep_var *v = a->var;
@@ -296,7 +313,8 @@ const char *oom_sweep_value_text(const struct oom_sweep *s, size_t axis, uint64_
 	for (size_t i = 0; i < v->n_values && v->values[i].from <= k; i++)
 		value = v->values[i].start + (int64_t)(k - v->values[i].from) * v->values[i].step;
 	if (v->kind != SWEEP_KNOB) {
-		snprintf(buf, size, "%s", v->kind == SWEEP_GPU ? s->card[value].name : s->model[value].word);
+		snprintf(buf, size, "%s",
+			 v->kind == SWEEP_GPU ? s->card[value].name : s->model[value].word);
 		return buf;
 	}
 	if (v->knob->kind == OOM_KNOB_TEXT) {

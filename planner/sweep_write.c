@@ -46,11 +46,14 @@ static double number(const struct sweep_column *c, const struct sweep_cell *cell
 	struct oom_plan p;
 
 	if (c->kind == COLUMN_RESULT)
-		return !cell->ok ? NAN : is_real(c->result) ? seconds(cell) : (double)result(cell, c->result);
+		return !cell->ok	  ? NAN :
+		       is_real(c->result) ? seconds(cell) :
+					    (double)result(cell, c->result);
 	if (!c->knob || c->knob->kind == OOM_KNOB_TEXT)
 		return NAN;
 	p = cell->plan;
-	return c->knob->kind == OOM_KNOB_REAL ? *(double *)(void *)oom_plan_field(&p, c->knob) : (double)*oom_plan_field(&p, c->knob);
+	return c->knob->kind == OOM_KNOB_REAL ? *(double *)(void *)oom_plan_field(&p, c->knob) :
+						(double)*oom_plan_field(&p, c->knob);
 }
 
 bool sweep_passes(const struct oom_sweep *s, const struct sweep_cell *cell)
@@ -58,7 +61,8 @@ bool sweep_passes(const struct oom_sweep *s, const struct sweep_cell *cell)
 	for (size_t i = 0; i < s->n_where; i++) {
 		const struct sweep_where *w = &s->where[i];
 		const double v = number(&w->column, cell);
-		const bool is[] = {v < w->value, v <= w->value, v > w->value, v >= w->value, v == w->value, v != w->value};
+		const bool is[] = {v<w->value, v <= w->value, v> w->value, v >= w->value,
+				   v == w->value, v != w->value};
 
 		if (!is[w->op])
 			return false;
@@ -70,8 +74,10 @@ bool sweep_passes(const struct oom_sweep *s, const struct sweep_cell *cell)
 
 static char *put_int(char *out, int64_t v)
 {
-	static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354"
-				    "55565758596061626364656667686970717273747576777879808182838485868788899091929394959697989900";
+	static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930"
+				    "313233343536373839404142434445464748495051525354"
+				    "55565758596061626364656667686970717273747576777879808182838485"
+				    "868788899091929394959697989900";
 	char tmp[24], *p = tmp + sizeof(tmp);
 	uint64_t u = v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v;
 
@@ -148,8 +154,11 @@ static char *put_word(char *out, const struct sweep_cell *c, int i, bool jsonl)
 static char *put_result(char *out, const struct sweep_cell *cell, int i, bool jsonl)
 {
 	if (i == SWEEP_ERROR)
-		return cell->ok && !jsonl ? out : put_text(out, cell->ok ? "" : cell->err.text, jsonl);
-	if (!cell->ok || (!cell->gpu && (i == SWEEP_FITS || i == SWEEP_CAPACITY || i == SWEEP_HEADROOM)) || (i == SWEEP_DEPARTURES && !(cell->searched && cell->found.found)))
+		return cell->ok && !jsonl ? out :
+					    put_text(out, cell->ok ? "" : cell->err.text, jsonl);
+	if (!cell->ok ||
+	    (!cell->gpu && (i == SWEEP_FITS || i == SWEEP_CAPACITY || i == SWEEP_HEADROOM)) ||
+	    (i == SWEEP_DEPARTURES && !(cell->searched && cell->found.found)))
 		return put_nothing(out, jsonl);
 	if (i == SWEEP_PHASE)
 		return put_plain(out, oom_phase_column(cell->eval.peak_phase), jsonl);
@@ -173,10 +182,12 @@ static char *put_knob(char *out, const struct oom_plan *plan, const struct oom_k
 	return put_text(out, oom_plan_get(&p, k, buf, sizeof(buf)), jsonl);
 }
 
-static char *put_column(const struct sweep_cell *cell, const struct sweep_column *c, bool jsonl, char *out)
+static char *put_column(const struct sweep_cell *cell, const struct sweep_column *c, bool jsonl,
+			char *out)
 {
 	switch (c->kind) {
-	case COLUMN_KNOB: return put_knob(out, c->answer ? cell->answer : &cell->plan, c->knob, jsonl);
+	case COLUMN_KNOB:
+		return put_knob(out, c->answer ? cell->answer : &cell->plan, c->knob, jsonl);
 	case COLUMN_GPU: return put_text(out, cell->gpu ? cell->gpu->name : "", jsonl);
 	case COLUMN_MODEL: return put_text(out, cell->named ? cell->named->word : "", jsonl);
 	case COLUMN_RESULT: return put_result(out, cell, c->result, jsonl);
@@ -218,7 +229,8 @@ char *sweep_put(struct sweep_worker *w, bool jsonl, char *out)
 			continue;
 		}
 		if (w->stale & c->depends)
-			w->field[i].n = (size_t)(put_column(&w->cell, c, jsonl, w->field[i].text) - w->field[i].text);
+			w->field[i].n = (size_t)(put_column(&w->cell, c, jsonl, w->field[i].text) -
+						 w->field[i].text);
 		out = copy(out, &w->field[i]);
 	}
 	w->stale = 0;

@@ -6,7 +6,8 @@
 #include "oomplan/host.h"
 #include "oomplan/search.h"
 
-/* One machine in one region.  Prices in US dollars for the whole machine and hour; NAN where the list gives none. */
+/* One machine in one region.  Prices in US dollars for the whole machine and hour; NAN where the
+ * list gives none. */
 struct oom_offer {
 	char provider[24], instance[64], region[32], gpu_name[48];
 	char price_date[12], source[96];
@@ -25,11 +26,13 @@ struct oom_offers {
 	char unknown[8][48], nearest[8][48];
 	size_t n_unknown;
 };
-/* The shipped list (data/boxes.csv), and a user's own: our columns, SkyPilot catalogue CSVs, gpuhunt CSVs, told apart by
- * their headers; gpuhunt's and dstack's offers as JSON (a name ending in .json).  OOM_ERR_INVALID names the columns that are missing.  Rows of unknown cards are counted, never dropped in
- * silence. */
+/* The shipped list (data/boxes.csv), and a user's own: our columns, SkyPilot catalogue CSVs,
+ * gpuhunt CSVs, told apart by their headers; gpuhunt's and dstack's offers as JSON (a name ending
+ * in .json).  OOM_ERR_INVALID names the columns that are missing.  Rows of unknown cards are
+ * counted, never dropped in silence. */
 OOM_API enum oom_status oom_offers_load(struct oom_offers *offers, struct oom_error *err);
-OOM_API enum oom_status oom_offers_read(struct oom_offers *offers, const char *path, struct oom_error *err);
+OOM_API enum oom_status oom_offers_read(struct oom_offers *offers, const char *path,
+					struct oom_error *err);
 OOM_API void oom_offers_release(struct oom_offers *offers);
 /* Days from a date (YYYY, YYYY-MM, YYYY-MM-DD, from its first day) to today; -1 when it is none. */
 OOM_API long oom_price_age_days(const char *date);
@@ -42,12 +45,14 @@ struct oom_box {
 	int64_t nodes;
 	enum oom_shortage shortage;
 	uint64_t short_bytes;           /* by how much, of the first shortage */
-	struct oom_candidate plan;      /* the cheapest that fits the cards (valid unless VRAM or LAYOUT) */
+	/* the cheapest that fits the cards (valid unless VRAM or LAYOUT) */
+	struct oom_candidate plan;
 	struct oom_host_need need;
 	double usd_h;                   /* all nodes; the spot price when asked for */
 	double tokens_per_s;            /* a roofline guess */
 	double usd_per_mtokens;         /* of that price */
-	double ondemand_usd_per_mtokens, spot_usd_per_mtokens;  /* beside each other; NAN without that price */
+	/* beside each other; NAN without that price */
+	double ondemand_usd_per_mtokens, spot_usd_per_mtokens;
 	double key;                     /* what it is ranked by; infinite without a price */
 	bool needs_science;             /* fits only with a change that must be allowed */
 	bool pareto;                    /* nothing is both cheaper an hour and faster */
@@ -68,8 +73,10 @@ struct oom_boxes {
 	size_t n, fitting, priced_groups;
 };
 /* Finds the cheapest plan for every offer.  Offers that share hardware are searched once. */
-OOM_API enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom_model *model, const struct oom_plan *plan,
-				       const struct oom_box_query *query, struct oom_boxes *out, struct oom_error *err);
+OOM_API enum oom_status oom_boxes_find(const struct oom_offers *offers,
+				       const struct oom_model *model, const struct oom_plan *plan,
+				       const struct oom_box_query *query, struct oom_boxes *out,
+				       struct oom_error *err);
 OOM_API void oom_boxes_release(struct oom_boxes *boxes);
 OOM_API const char *oom_shortage_str(enum oom_shortage s);
 

@@ -1,8 +1,8 @@
 /* A model's config.json as flat keys with positions.
  *
  * Nested objects are joined by dots ("text_config.hidden_size"), list elements are numbered
- * ("layer_types.0").  The reader (planner/config.c) makes them; models/ only looks keys up, so that the cost
- * model knows no JSON. */
+ * ("layer_types.0").  The reader (planner/config.c) makes them; models/ only looks keys up, so that
+ * the cost model knows no JSON. */
 #ifndef OOMPLAN_CONFIG_H
 #define OOMPLAN_CONFIG_H
 
@@ -12,7 +12,14 @@
 
 #include "oomplan/status.h"
 
-enum oom_key_type { OOM_KEY_NULL, OOM_KEY_BOOL, OOM_KEY_NUMBER, OOM_KEY_STRING, OOM_KEY_LIST, OOM_KEY_OBJECT };
+enum oom_key_type {
+	OOM_KEY_NULL,
+	OOM_KEY_BOOL,
+	OOM_KEY_NUMBER,
+	OOM_KEY_STRING,
+	OOM_KEY_LIST,
+	OOM_KEY_OBJECT
+};
 
 struct oom_key {
 	const char *path;       /* owned by the oom_keys it stands in */
@@ -31,17 +38,20 @@ struct oom_keys {
 	void *arena;            /* private */
 };
 
-/* Reads a config.json: a path, a folder that holds one, "-" for standard input.  Files above 64 MiB,
- * nesting above 1000, more than 2 000 000 values and anything that is not a JSON object are refused
- * (OOM_ERR_PARSE) with line and column; OOM_ERR_IO when it cannot be read.  As in Python's json
- * module, the last of two equal keys wins and NaN and Infinity are numbers: check with isfinite(). */
+/* Reads a config.json: a path, a folder that holds one, "-" for standard input.  Files above 64
+ * MiB, nesting above 1000, more than 2 000 000 values and anything that is not a JSON object are
+ * refused (OOM_ERR_PARSE) with line and column; OOM_ERR_IO when it cannot be read.  As in Python's
+ * json module, the last of two equal keys wins and NaN and Infinity are numbers: check with
+ * isfinite(). */
 OOM_API enum oom_status oom_keys_read(struct oom_keys *out, const char *path,
 				      struct oom_error *err);
 /* The same from memory; name is used in messages. */
 OOM_API enum oom_status oom_keys_parse(struct oom_keys *out, const char *text, size_t size,
 				       const char *name, struct oom_error *err);
-/* A model by any word a user may say: a config.json, a folder holding one, "-", or the name of a bundled model. */
-OOM_API enum oom_status oom_keys_read_model(struct oom_keys *out, const char *word, struct oom_error *err);
+/* A model by any word a user may say: a config.json, a folder holding one, "-", or the name of a
+ * bundled model. */
+OOM_API enum oom_status oom_keys_read_model(struct oom_keys *out, const char *word,
+					    struct oom_error *err);
 /* Bundled models: the i-th name (written into buf), or NULL past the end. */
 OOM_API const char *oom_bundled_model(size_t i, char *buf, size_t size);
 /* Accepts zeroed and NULL. */
@@ -57,11 +67,13 @@ OOM_API const char *oom_keys_kind_hint(const struct oom_keys *keys);
 /* Defaults of a model type for keys a config.json leaves out, from the table embedded at build time
  * (data/model_types.jsonl, read from transformers' configuration classes).  OOM_ERR_UNKNOWN when
  * the type is not in the table.  Keys:
- *   defaults.KEY           the class's own default under the class's own name (gpt2: defaults.n_embd);
+ *   defaults.KEY           the class's own default under the class's own name (gpt2:
+ *   defaults.n_embd);
  *                          null: computed from other keys, or off.  Without defaults.num_labels: 2.
  *   defaults.SUB.KEY       where the sub config SUB of this class starts from other values than its
  *                          own type's; valid only when SUB is absent as a whole
- *   aliases.OTHER          another name -> the one to look up: aliases.n_embd = "hidden_size".  Both
+ *   aliases.OTHER          another name -> the one to look up: aliases.n_embd = "hidden_size". 
+ *   Both
  *                          files and the defaults above may use either.
  *   architectures.TASK     class name for base, causal-lm, masked-lm, seq2seq, seq-cls, image-cls,
  *                          speech-seq2seq, image-text

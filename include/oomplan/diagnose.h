@@ -1,7 +1,7 @@
 /* What an out-of-memory message says, where it happened, and why.
  *
- * Numbers are decoded, never guessed: one that the text does not give is absent.  Causes are ranked, each with the
- * evidence it rests on. */
+ * Numbers are decoded, never guessed: one that the text does not give is absent.  Causes are
+ * ranked, each with the evidence it rests on. */
 #ifndef OOMPLAN_DIAGNOSE_H
 #define OOMPLAN_DIAGNOSE_H
 
@@ -11,24 +11,30 @@
 
 #include "oomplan/status.h"
 
-/* The numbers a message may hold, in bytes; printed with two decimals, so good to 0.005 of the printed unit. */
+/* The numbers a message may hold, in bytes; printed with two decimals, so good to 0.005 of the
+ * printed unit. */
 enum oom_crash_number {
-	OOM_CRASH_TRIED, OOM_CRASH_TOTAL, OOM_CRASH_FREE, OOM_CRASH_PROCESS, OOM_CRASH_ALLOCATED, OOM_CRASH_RESERVED_TOTAL,
+	OOM_CRASH_TRIED, OOM_CRASH_TOTAL, OOM_CRASH_FREE, OOM_CRASH_PROCESS, OOM_CRASH_ALLOCATED,
+	OOM_CRASH_RESERVED_TOTAL,
 	OOM_CRASH_RESERVED_UNALLOCATED, OOM_CRASH_PRIVATE_POOL, OOM_CRASH_ALLOWED, OOM_CRASH_OTHER, OOM_CRASH_NUMBERS
 };
 /* "tried_bytes", "total_bytes", ... */
 OOM_API const char *oom_crash_number_str(enum oom_crash_number number);
 
 enum oom_crash_phase {
-	OOM_CRASH_UNKNOWN, OOM_CRASH_FORWARD, OOM_CRASH_BACKWARD, OOM_CRASH_OPTIMIZER, OOM_CRASH_TRAIN_STEP, OOM_CRASH_EVAL,
-	OOM_CRASH_INFERENCE, OOM_CRASH_LOAD, OOM_CRASH_TO_DEVICE, OOM_CRASH_INIT, OOM_CRASH_COMPILE, OOM_CRASH_DATA,
+	OOM_CRASH_UNKNOWN, OOM_CRASH_FORWARD, OOM_CRASH_BACKWARD, OOM_CRASH_OPTIMIZER,
+	OOM_CRASH_TRAIN_STEP, OOM_CRASH_EVAL,
+	OOM_CRASH_INFERENCE, OOM_CRASH_LOAD, OOM_CRASH_TO_DEVICE, OOM_CRASH_INIT, OOM_CRASH_COMPILE,
+	OOM_CRASH_DATA,
 	OOM_CRASH_COLLECTIVE, OOM_CRASH_TEST, OOM_CRASH_SAVE, OOM_CRASH_PHASES
 };
 OOM_API const char *oom_crash_phase_str(enum oom_crash_phase phase);
 
 enum oom_cause {
-	OOM_CAUSE_TOO_LARGE, OOM_CAUSE_FRAGMENTATION, OOM_CAUSE_OTHER_PROCESS, OOM_CAUSE_HOST_RAM, OOM_CAUSE_SHM,
-	OOM_CAUSE_EVAL_LOGITS, OOM_CAUSE_LONGEST_BATCH, OOM_CAUSE_STEP_2, OOM_CAUSE_LEAK, OOM_CAUSE_KV_CACHE, OOM_CAUSE_FRACTION_CAP,
+	OOM_CAUSE_TOO_LARGE, OOM_CAUSE_FRAGMENTATION, OOM_CAUSE_OTHER_PROCESS, OOM_CAUSE_HOST_RAM,
+	OOM_CAUSE_SHM,
+	OOM_CAUSE_EVAL_LOGITS, OOM_CAUSE_LONGEST_BATCH, OOM_CAUSE_STEP_2, OOM_CAUSE_LEAK,
+	OOM_CAUSE_KV_CACHE, OOM_CAUSE_FRACTION_CAP,
 	OOM_CAUSE_WATERMARK_CAP, OOM_CAUSE_WRONG_CAPACITY, OOM_CAUSE_NOT_OOM, OOM_CAUSE_UNKNOWN, OOM_CAUSES
 };
 /* What each cause means and what to do about it: one row each. */
@@ -62,7 +68,8 @@ struct oom_crash {
 	char framework[16], format[32], exception[80];
 	enum oom_crash_phase phase;
 	char phase_evidence[120];
-	double phase_confidence;                /* 0..1; below 0.5 a guess, for the text does not tell */
+	/* 0..1; below 0.5 a guess, for the text does not tell */
+	double phase_confidence;
 	bool traceback;                         /* frames stand before the message */
 	struct oom_verdict cause[OOM_CRASH_CAUSES];
 	size_t n_causes;
@@ -71,7 +78,8 @@ struct oom_crash {
 	int strength;                           /* 3 allocator message, 2 kill line, 1 hint */
 };
 
-/* Decodes one text (a message, a traceback): the last and strongest message in it.  False when it holds none. */
+/* Decodes one text (a message, a traceback): the last and strongest message in it.  False when
+ * it holds none. */
 OOM_API bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out);
 
 struct oom_crash_log {
@@ -79,9 +87,10 @@ struct oom_crash_log {
 	bool rising;                            /* allocated rose over at least four messages */
 };
 typedef void (*oom_crash_fn)(void *ctx, const struct oom_crash *crash);
-/* Streams a log ("-": standard input) of any size.  each (may be NULL) gets every message; last the strongest last one.
- * OOM_ERR_UNKNOWN when nothing in it speaks of memory. */
-OOM_API enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx, struct oom_crash *last,
-				       struct oom_crash_log *log, struct oom_error *err);
+/* Streams a log ("-": standard input) of any size.  each (may be NULL) gets every message; last the
+ * strongest last one. OOM_ERR_UNKNOWN when nothing in it speaks of memory. */
+OOM_API enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
+				       struct oom_crash *last, struct oom_crash_log *log,
+				       struct oom_error *err);
 
 #endif

@@ -15,7 +15,8 @@ struct oom_gpu {
 	char vendor[16], architecture[32], interconnect[64];
 	char source[160], checked[16];
 	double memory_gb;               /* as marketed */
-	uint64_t capacity_bytes;        /* what PyTorch reports as total, the lowest seen; else nvidia-smi; else marketed */
+	/* what PyTorch reports as total, the lowest seen; else nvidia-smi; else marketed */
+	uint64_t capacity_bytes;
 	enum oom_capacity_kind capacity_kind;
 	double compute_capability;      /* 0 = not NVIDIA or unknown */
 	double bandwidth_gb_s, bf16_tflops, fp16_tflops;
@@ -27,17 +28,18 @@ struct oom_gpus {
 	size_t n;
 };
 
-/* Appends the shipped table (data/gpus.csv), or a user's file with the same columns; name and capacity_mib (or
- * memory_gb) are enough.  Later rows of the same name replace earlier ones. */
+/* Appends the shipped table (data/gpus.csv), or a user's file with the same columns; name and
+ * capacity_mib (or memory_gb) are enough.  Later rows of the same name replace earlier ones. */
 OOM_API enum oom_status oom_gpus_load(struct oom_gpus *gpus, struct oom_error *err);
-OOM_API enum oom_status oom_gpus_read(struct oom_gpus *gpus, const char *path, struct oom_error *err);
+OOM_API enum oom_status oom_gpus_read(struct oom_gpus *gpus, const char *path,
+				      struct oom_error *err);
 OOM_API void oom_gpus_release(struct oom_gpus *gpus);
 
-/* Finds a card by name or alias, in any case and spelling.  A word that several cards of one memory size share gives
- * the one with the smaller reported capacity and a note; one shared by different sizes is OOM_ERR_UNKNOWN with the
- * candidates.  note may be NULL. */
-OOM_API enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, struct oom_gpu *out, char note[256],
-				     struct oom_error *err);
+/* Finds a card by name or alias, in any case and spelling.  A word that several cards of one memory
+ * size share gives the one with the smaller reported capacity and a note; one shared by different
+ * sizes is OOM_ERR_UNKNOWN with the candidates.  note may be NULL. */
+OOM_API enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word,
+				     struct oom_gpu *out, char note[256], struct oom_error *err);
 OOM_API const char *oom_capacity_kind_str(enum oom_capacity_kind kind);
 
 #endif

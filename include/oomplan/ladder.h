@@ -8,7 +8,8 @@
 #include "oomplan/model.h"
 #include "oomplan/plan.h"
 
-/* One rung.  apply changes the plan by one step of the rung and returns false when it has nothing (more) to change. */
+/* One rung.  apply changes the plan by one step of the rung and returns false when it has
+ * nothing (more) to change. */
 struct oom_rung {
 	int number;                     /* 1..10, playbook M4 */
 	const char *name;
@@ -22,7 +23,13 @@ struct oom_rung {
 /* The table, in order; NULL past the end. */
 OOM_API const struct oom_rung *oom_rung_at(size_t i);
 
-enum oom_rung_outcome { OOM_RUNG_NOT_NEEDED, OOM_RUNG_TAKEN, OOM_RUNG_NO_HELP, OOM_RUNG_NOT_APPLICABLE, OOM_RUNG_OFFERED };
+enum oom_rung_outcome {
+	OOM_RUNG_NOT_NEEDED,
+	OOM_RUNG_TAKEN,
+	OOM_RUNG_NO_HELP,
+	OOM_RUNG_NOT_APPLICABLE,
+	OOM_RUNG_OFFERED
+};
 
 struct oom_rung_result {
 	enum oom_rung_outcome outcome;
@@ -48,12 +55,14 @@ enum oom_allow { OOM_ALLOW_SEQ_LEN = 1, OOM_ALLOW_LORA = 2, OOM_ALLOW_SCIENCE = 
 OOM_API uint64_t oom_budget(uint64_t capacity_bytes, const struct oom_plan *plan);
 /* Climbs.  Deterministic; the effective batch (micro x accumulation x GPUs) never changes. */
 OOM_API enum oom_status oom_ladder_walk(struct oom_evaluator *ev, const struct oom_model *model,
-					const struct oom_plan *start, uint64_t capacity_bytes, unsigned allow,
-					struct oom_ladder *out, struct oom_error *err);
-/* The same, with the plan it ends at replayed through the allocator and fully described (buckets): what a report shows.
- * A verdict that the replay overturns makes it climb again. */
+					const struct oom_plan *start, uint64_t capacity_bytes,
+					unsigned allow, struct oom_ladder *out,
+					struct oom_error *err);
+/* The same, with the plan it ends at replayed through the allocator and fully described (buckets):
+ * what a report shows. A verdict that the replay overturns makes it climb again. */
 OOM_API enum oom_status oom_ladder_plan(struct oom_evaluator *ev, const struct oom_model *model,
-					const struct oom_plan *start, uint64_t capacity_bytes, unsigned allow,
-					struct oom_ladder *out, struct oom_error *err);
+					const struct oom_plan *start, uint64_t capacity_bytes,
+					unsigned allow, struct oom_ladder *out,
+					struct oom_error *err);
 
 #endif

@@ -1,8 +1,9 @@
 /* Megatron-LM: what one rank of a launch allocates.
  *
- * Megatron's layers, buffers and schedules are its own, so this engine does not read a recorded tape: a launch (the
- * arguments of pretrain_gpt.py and friends, spelled as there) is turned into rows of its own ledger.  Read from
- * megatron/core and TransformerEngine, checked against measured runs (tests/megatron). */
+ * Megatron's layers, buffers and schedules are its own, so this engine does not read a recorded
+ * tape: a launch (the arguments of pretrain_gpt.py and friends, spelled as there) is turned into
+ * rows of its own ledger.  Read from megatron/core and TransformerEngine, checked against
+ * measured runs (tests/megatron). */
 #ifndef OOMPLAN_MEGATRON_H
 #define OOMPLAN_MEGATRON_H
 
@@ -15,36 +16,55 @@
 enum oom_mg_stack { OOM_MG_GPT, OOM_MG_BERT, OOM_MG_T5 };
 enum oom_mg_precision { OOM_MG_BF16, OOM_MG_FP16, OOM_MG_FP32 };
 enum oom_mg_recompute { OOM_MG_RC_NONE, OOM_MG_RC_SELECTIVE, OOM_MG_RC_FULL };
-enum oom_mg_attention { OOM_MG_ATTN_AUTO, OOM_MG_ATTN_FLASH, OOM_MG_ATTN_FUSED, OOM_MG_ATTN_UNFUSED };
+enum oom_mg_attention {
+	OOM_MG_ATTN_AUTO,
+	OOM_MG_ATTN_FLASH,
+	OOM_MG_ATTN_FUSED,
+	OOM_MG_ATTN_UNFUSED
+};
 enum oom_mg_ce { OOM_MG_CE_NONE, OOM_MG_CE_NATIVE, OOM_MG_CE_TE };
 enum oom_mg_arch { OOM_MG_AMPERE, OOM_MG_HOPPER, OOM_MG_BLACKWELL };
-enum oom_mg_sharding { OOM_MG_NO_SHARD, OOM_MG_OPTIM, OOM_MG_OPTIM_GRADS, OOM_MG_OPTIM_GRADS_PARAMS };
+enum oom_mg_sharding {
+	OOM_MG_NO_SHARD,
+	OOM_MG_OPTIM,
+	OOM_MG_OPTIM_GRADS,
+	OOM_MG_OPTIM_GRADS_PARAMS
+};
 
-/* One launch.  Fill with oom_megatron_default and oom_megatron_set, then oom_megatron_derive.  Counts; bytes nowhere. */
+/* One launch.  Fill with oom_megatron_default and oom_megatron_set, then oom_megatron_derive. 
+ * Counts; bytes nowhere. */
 struct oom_megatron {
 	/* model */
 	int64_t stack;                  /* enum oom_mg_stack */
-	int64_t layers, encoder_layers, decoder_layers, hidden, ffn_hidden, heads, query_groups, kv_channels;
-	int64_t vocab, vocab_divisor, padded_vocab, seq, decoder_seq, max_pos, learned_pos, tied_embeddings;
+	int64_t layers, encoder_layers, decoder_layers, hidden, ffn_hidden, heads, query_groups,
+		kv_channels;
+	int64_t vocab, vocab_divisor, padded_vocab, seq, decoder_seq, max_pos, learned_pos,
+		tied_embeddings;
 	int64_t swiglu, rmsnorm, bias_linear, qkv_bias, qk_layernorm;
 	double attention_dropout, hidden_dropout;
-	int64_t experts, moe_topk, moe_ffn, moe_shared_ffn, moe_shared_gate, moe_latent, moe_grouped_gemm, dense_layers;
-	int64_t moe_dispatcher_gathers; /* 1: allgather, 0: all-to-all (flex counts as all-to-all) */
+	int64_t experts, moe_topk, moe_ffn, moe_shared_ffn, moe_shared_gate, moe_latent,
+		moe_grouped_gemm, dense_layers;
+	/* 1: allgather, 0: all-to-all (flex counts as all-to-all) */
+	int64_t moe_dispatcher_gathers;
 	double moe_capacity;            /* 0: dropless */
-	double moe_imbalance;           /* dropless: tokens of the fullest expert-parallel rank over the mean, at least 1 */
+	/* dropless: tokens of the fullest expert-parallel rank over the mean, at least 1 */
+	double moe_imbalance;
 	char moe_layer_freq[64];        /* "1", "2", "([0]*3+[1]*11)" */
 	int64_t mla, q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_dim, v_head_dim, mtp_layers;
 	/* layout */
-	int64_t n_gpus, micro_batch, num_microbatches, tp, pp, cp, ep, etp, dp, vpp, sequence_parallel, cp_all_to_all;
+	int64_t n_gpus, micro_batch, num_microbatches, tp, pp, cp, ep, etp, dp, vpp,
+		sequence_parallel, cp_all_to_all;
 	int64_t first_stage_layers, last_stage_layers, account_embedding, account_loss;
 	char layout[512];               /* expanded: "Ett|tt|tmL" */
 	/* what is kept */
-	int64_t distributed_optimizer, optimizer_instances, fsdp, fsdp_sharding, precision, grad_bytes;
+	int64_t distributed_optimizer, optimizer_instances, fsdp, fsdp_sharding, precision,
+		grad_bytes;
 	int64_t main_param_bytes, main_grad_bytes, exp_avg_bytes, exp_avg_sq_bytes, sgd;
 	int64_t recompute, recompute_uniform, recompute_layers;
 	char recompute_modules[96];     /* "core_attn mlp ..." */
 	int64_t local_layers;           /* 1: megatron's own layers, 0: TransformerEngine */
-	int64_t attention, cross_entropy, grad_accum_fusion, bias_act_fusion, mask_in_loader, deterministic, fp8, fp8_params;
+	int64_t attention, cross_entropy, grad_accum_fusion, bias_act_fusion, mask_in_loader,
+		deterministic, fp8, fp8_params;
 	int64_t gpu_arch;               /* enum oom_mg_arch */
 	int64_t cublas_kib;             /* workspace of one handle; 0: the architecture's default */
 };
@@ -62,9 +82,10 @@ OOM_API const struct oom_mg_arg *oom_mg_arg_at(size_t i);
 OOM_API const struct oom_mg_arg *oom_mg_arg_find(const char *column);
 
 OOM_API struct oom_megatron oom_megatron_default(void);
-OOM_API enum oom_status oom_megatron_set(struct oom_megatron *m, const struct oom_mg_arg *arg, const char *text,
-					 struct oom_error *err);
-/* Fills what follows from the rest (data-parallel degree, padded vocabulary, ...) and refuses impossible layouts. */
+OOM_API enum oom_status oom_megatron_set(struct oom_megatron *m, const struct oom_mg_arg *arg,
+					 const char *text, struct oom_error *err);
+/* Fills what follows from the rest (data-parallel degree, padded vocabulary, ...) and refuses
+ * impossible layouts. */
 OOM_API enum oom_status oom_megatron_derive(struct oom_megatron *m, struct oom_error *err);
 
 struct oom_mg_row {
@@ -75,8 +96,10 @@ struct oom_mg_row {
 #define OOM_MG_ROWS 40
 /* One pipeline rank. */
 struct oom_mg_rank {
-	uint64_t params, expert_params; /* parameters of the rank; expert_params of them routed experts (not in params) */
-	uint64_t static_bytes;          /* weights, gradient buffer, master weights, optimizer state */
+	/* parameters of the rank; expert_params of them routed experts (not in params) */
+	uint64_t params, expert_params;
+	/* weights, gradient buffer, master weights, optimizer state */
+	uint64_t static_bytes;
 	uint64_t fixed_bytes;           /* workspaces inside the allocator */
 	uint64_t optimizer_bytes;       /* part of static_bytes that the first step creates */
 	uint64_t alloc_bytes;           /* between steps: PyTorch's allocated.current */
@@ -88,7 +111,7 @@ struct oom_mg_rank {
 	size_t n_rows;
 };
 /* Prices pipeline rank r of 0..pp-1. */
-OOM_API enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struct oom_mg_rank *out,
-					  struct oom_error *err);
+OOM_API enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r,
+					  struct oom_mg_rank *out, struct oom_error *err);
 
 #endif

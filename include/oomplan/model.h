@@ -13,20 +13,24 @@
 /* A model's architecture, read from a config.json.  Opaque; free with oom_model_free. */
 struct oom_model;
 
-/* Builds the architecture of keys (which must outlive it).  OOM_ERR_INVALID names the key, the line and the family.
- * A model type no family has gets the nearest structure, and oom_model_warning says so. */
-OOM_API enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *keys, struct oom_error *err);
+/* Builds the architecture of keys (which must outlive it).  OOM_ERR_INVALID names the key, the line
+ * and the family. A model type no family has gets the nearest structure, and oom_model_warning
+ * says so. */
+OOM_API enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *keys,
+				      struct oom_error *err);
 OOM_API void oom_model_free(struct oom_model *model);
 OOM_API const char *oom_model_type(const struct oom_model *model);
 OOM_API const char *oom_model_family(const struct oom_model *model);
 /* "" or a sentence that must reach the user. */
 OOM_API const char *oom_model_warning(const struct oom_model *model);
-/* Keys of the config that its model type does not have, with their lines, and that were therefore not used; "" if none. */
+/* Keys of the config that its model type does not have, with their lines, and that were
+ * therefore not used; "" if none. */
 OOM_API const char *oom_model_unknown_keys(const struct oom_model *model);
 OOM_API enum oom_task oom_model_task(const struct oom_model *model);
 /* A few numbers of the architecture for reports and searches. */
 struct oom_model_shape {
-	uint64_t vocab, d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, max_positions, n_experts, image_size;
+	uint64_t vocab, d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, max_positions,
+		n_experts, image_size;
 };
 OOM_API struct oom_model_shape oom_model_shape(const struct oom_model *model);
 OOM_API const char *oom_model_lora_targets(const struct oom_model *model);
@@ -40,7 +44,8 @@ OOM_API const struct oom_family_info *oom_family_at(size_t i);
 
 /* The moments at which the peak may lie. */
 enum oom_phase {
-	OOM_PHASE_LOAD, OOM_PHASE_FWD1, OOM_PHASE_BWD1, OOM_PHASE_OPT1, OOM_PHASE_FWD2, OOM_PHASE_BWD2, OOM_PHASE_OPT2,
+	OOM_PHASE_LOAD, OOM_PHASE_FWD1, OOM_PHASE_BWD1, OOM_PHASE_OPT1, OOM_PHASE_FWD2,
+	OOM_PHASE_BWD2, OOM_PHASE_OPT2,
 	OOM_PHASE_EVAL, OOM_PHASES
 };
 /* "load", "step 1 forward", ...; and the column stem ("fwd1"). */
@@ -49,31 +54,41 @@ OOM_API const char *oom_phase_column(enum oom_phase phase);
 
 /* Who is alive at a peak. */
 enum oom_bucket {
-	OOM_BUCKET_PARAMS, OOM_BUCKET_BUFFERS, OOM_BUCKET_INPUTS, OOM_BUCKET_GRADS, OOM_BUCKET_OPT, OOM_BUCKET_SAVED,
+	OOM_BUCKET_PARAMS, OOM_BUCKET_BUFFERS, OOM_BUCKET_INPUTS, OOM_BUCKET_GRADS, OOM_BUCKET_OPT,
+	OOM_BUCKET_SAVED,
 	OOM_BUCKET_AMP, OOM_BUCKET_LOGITS, OOM_BUCKET_RECOMPUTE, OOM_BUCKET_TEMP, OOM_BUCKET_COMM, OOM_BUCKETS
 };
 OOM_API const char *oom_bucket_str(enum oom_bucket bucket);
 OOM_API const char *oom_bucket_column(enum oom_bucket bucket);
 
-/* Everything one evaluation says.  Bytes on one GPU (the fullest rank) unless the name says otherwise. */
+/* Everything one evaluation says.  Bytes on one GPU (the fullest rank) unless the name says
+ * otherwise. */
 struct oom_eval {
 	uint64_t total_params, trainable_params, active_params;
-	uint64_t param_bytes, buffer_bytes, input_bytes, grad_bytes, opt_bytes; /* exact, unrounded */
+	/* exact, unrounded */
+	uint64_t param_bytes, buffer_bytes, input_bytes, grad_bytes, opt_bytes;
 	uint64_t peak[OOM_PHASES];      /* PyTorch's max_memory_allocated of the phase */
 	uint64_t end[OOM_PHASES];       /* allocated when it ends */
 	uint64_t overall_peak;          /* over the six training phases */
 	enum oom_phase peak_phase;
-	uint64_t saved_bytes, saved_amp_bytes, saved_logits_bytes;      /* alive between forward and backward */
+	/* alive between forward and backward */
+	uint64_t saved_bytes, saved_amp_bytes, saved_logits_bytes;
 	uint64_t bucket[OOM_BUCKETS];   /* at the overall peak */
-	uint64_t reserved_bytes;        /* peak the allocator holds: replayed if asked for, else estimated */
+	/* peak the allocator holds: replayed if asked for, else estimated */
+	uint64_t reserved_bytes;
 	bool reserved_replayed;
-	uint64_t offloaded_bytes;       /* activations that wait in host memory; part of host_pinned_bytes */
-	bool context_measured;          /* context_bytes was measured on a card of this compute capability; else a guess */
+	/* activations that wait in host memory; part of host_pinned_bytes */
+	uint64_t offloaded_bytes;
+	/* context_bytes was measured on a card of this compute capability; else a guess */
+	bool context_measured;
 	uint64_t context_bytes, workspace_bytes, nccl_bytes;    /* outside max_memory_allocated */
 	uint64_t used_bytes;            /* what nvidia-smi would show at the peak */
-	uint64_t host_pinned_bytes, host_pageable_bytes, nvme_bytes;    /* offloaded state, per rank */
-	uint64_t floor_bytes;           /* gathered parameters and buckets at their highest: more GPUs do not lower it */
-	double flops_per_sample;        /* forward + backward + recomputation, matrix products only */
+	/* offloaded state, per rank */
+	uint64_t host_pinned_bytes, host_pageable_bytes, nvme_bytes;
+	/* gathered parameters and buckets at their highest: more GPUs do not lower it */
+	uint64_t floor_bytes;
+	/* forward + backward + recomputation, matrix products only */
+	double flops_per_sample;
 	const char *peak_op, *peak_module;
 	const char *warning;            /* "" or what is only approximated */
 };
@@ -88,25 +103,30 @@ enum oom_eval_flags {
 	OOM_EVAL_BUCKETS = 1,   /* who is alive at the peak */
 	OOM_EVAL_REPLAY = 2,    /* replay the allocator (cost grows with depth) */
 };
-/* With OOM_EVAL_BUCKETS: who is alive at the peak of this phase of a training step, not at the overall one. */
+/* With OOM_EVAL_BUCKETS: who is alive at the peak of this phase of a training step, not at the
+ * overall one. */
 #define OOM_EVAL_AT(phase) ((unsigned)(phase) << 8)
-/* Prices plan.  Allocates only when it meets a new structure (another precision, attention, optimizer, ...); a
- * change of batch or sequence re-evaluates recorded rows.  OOM_ERR_INVALID when the plan cannot run on this model. */
-OOM_API enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *plan,
-				     unsigned flags, struct oom_eval *out, struct oom_error *err);
+/* Prices plan.  Allocates only when it meets a new structure (another precision, attention,
+ * optimizer, ...); a change of batch or sequence re-evaluates recorded rows.  OOM_ERR_INVALID
+ * when the plan cannot run on this model. */
+OOM_API enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model,
+				     const struct oom_plan *plan, unsigned flags,
+				     struct oom_eval *out, struct oom_error *err);
 
-/* Who is alive at the peak of every phase, for pictures: each phase's buckets add up to its peak.  e: the plan's evaluation with
- * OOM_EVAL_BUCKETS. */
+/* Who is alive at the peak of every phase, for pictures: each phase's buckets add up to its peak. 
+ * e: the plan's evaluation with OOM_EVAL_BUCKETS. */
 struct oom_anatomy {
 	uint64_t bucket[OOM_PHASES][OOM_BUCKETS];
 };
-OOM_API enum oom_status oom_anatomy(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *plan,
-				    const struct oom_eval *e, struct oom_anatomy *out, struct oom_error *err);
+OOM_API enum oom_status oom_anatomy(struct oom_evaluator *ev, const struct oom_model *model,
+				    const struct oom_plan *plan, const struct oom_eval *e,
+				    struct oom_anatomy *out, struct oom_error *err);
 
 /* One row of the ledger, for `oomplan explain`. */
 struct oom_ledger_row {
 	const char *scope, *name;       /* module and tensor or operation */
-	const char *kind;               /* weight, buffer, saved activation, temporary, gradient, ... */
+	/* weight, buffer, saved activation, temporary, gradient, ... */
+	const char *kind;
 	const char *born;               /* load, forward, backward, evaluation, optimizer */
 	char formula[160];              /* as compiled: "b*s*d_ff * 2 B" */
 	char numbers[120];              /* the same with the values put in */
@@ -118,6 +138,7 @@ struct oom_ledger_row {
 typedef void (*oom_ledger_fn)(void *ctx, const struct oom_ledger_row *row);
 /* Calls fn for every row of the plan's ledger, in the order of birth. */
 OOM_API enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model *model,
-					const struct oom_plan *plan, oom_ledger_fn fn, void *ctx, struct oom_error *err);
+					const struct oom_plan *plan, oom_ledger_fn fn, void *ctx,
+					struct oom_error *err);
 
 #endif

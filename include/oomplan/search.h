@@ -5,9 +5,15 @@
 #include "oomplan/ladder.h"
 #include "oomplan/steptime.h"
 
-/* What the search prefers after the class of the changes.  PRICE: GPU-seconds a sample, with fewer of the asked GPUs free to
- * be used (a price an hour and GPU scales all plans alike: it changes no order). */
-enum oom_objective { OOM_OBJECTIVE_TIME, OOM_OBJECTIVE_FEWEST_CHANGES, OOM_OBJECTIVE_HEADROOM, OOM_OBJECTIVE_PRICE };
+/* What the search prefers after the class of the changes.  PRICE: GPU-seconds a sample, with fewer
+ * of the asked GPUs free to be used (a price an hour and GPU scales all plans alike: it changes
+ * no order). */
+enum oom_objective {
+	OOM_OBJECTIVE_TIME,
+	OOM_OBJECTIVE_FEWEST_CHANGES,
+	OOM_OBJECTIVE_HEADROOM,
+	OOM_OBJECTIVE_PRICE
+};
 
 /* The knobs the search is free to change. */
 #define OOM_SEARCH_AXES 13
@@ -27,24 +33,30 @@ struct oom_candidate {
 struct oom_search {
 	bool found;
 	struct oom_candidate best;
-	struct oom_candidate alternative[OOM_ALTERNATIVES];     /* undominated in (classes, objective, departures) */
+	/* undominated in (classes, objective, departures) */
+	struct oom_candidate alternative[OOM_ALTERNATIVES];
 	size_t n_alternatives, n_undominated;
 	size_t evaluated, fitting;
 };
-/* Prices every combination of the free knobs' values (see oom_search_axis_at) around asked and keeps the best by (gravest
- * class, time a sample, departures), or by the objective in place of time; ties go to fewer kinds of change, then to fewer bytes.  The effective batch never
- * changes; science knobs are tried only when allow names them, a shorter sequence only when no plan of the longer fits.
- * Exact: a combination is left out only where another is shown to be at least as good in everything (see search.c).
- * OOM_ERR_LIMIT for a batch of more divisors than are tried. */
-OOM_API enum oom_status oom_search(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *asked,
-				   uint64_t capacity_bytes, const struct oom_gpu *gpu, unsigned allow, enum oom_objective objective,
-				   struct oom_search *out, struct oom_error *err);
-/* The same, with the best plan replayed through the allocator where that can be done (see oom_ladder_plan): one that the
- * replay refuses gives way to the next best.  best_eval describes the best plan, buckets included. */
-OOM_API enum oom_status oom_search_plan(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *asked,
-					uint64_t capacity_bytes, const struct oom_gpu *gpu, unsigned allow,
-					enum oom_objective objective, struct oom_search *out, struct oom_eval *best_eval,
-					struct oom_error *err);
+/* Prices every combination of the free knobs' values (see oom_search_axis_at) around asked and
+ * keeps the best by (gravest class, time a sample, departures), or by the objective in place of
+ * time; ties go to fewer kinds of change, then to fewer bytes.  The effective batch never changes;
+ * science knobs are tried only when allow names them, a shorter sequence only when no plan of the
+ * longer fits. Exact: a combination is left out only where another is shown to be at least as good
+ * in everything (see search.c). OOM_ERR_LIMIT for a batch of more divisors than are tried. */
+OOM_API enum oom_status oom_search(struct oom_evaluator *ev, const struct oom_model *model,
+				   const struct oom_plan *asked, uint64_t capacity_bytes,
+				   const struct oom_gpu *gpu, unsigned allow,
+				   enum oom_objective objective, struct oom_search *out,
+				   struct oom_error *err);
+/* The same, with the best plan replayed through the allocator where that can be done (see
+ * oom_ladder_plan): one that the replay refuses gives way to the next best.  best_eval describes
+ * the best plan, buckets included. */
+OOM_API enum oom_status oom_search_plan(struct oom_evaluator *ev, const struct oom_model *model,
+					const struct oom_plan *asked, uint64_t capacity_bytes,
+					const struct oom_gpu *gpu, unsigned allow,
+					enum oom_objective objective, struct oom_search *out,
+					struct oom_eval *best_eval, struct oom_error *err);
 
 struct oom_search_axis {
 	const char *knob;
@@ -63,22 +75,29 @@ struct oom_reason {
 	char note[160];                 /* why it cannot run without it */
 };
 /* A reason for each departure of c, which a search with the same arguments found; *n of them. */
-OOM_API enum oom_status oom_search_reasons(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *asked,
-					   const struct oom_candidate *c, uint64_t capacity_bytes, const struct oom_gpu *gpu,
-					   unsigned allow, enum oom_objective objective, struct oom_reason reasons[OOM_SEARCH_AXES],
-					   size_t *n, struct oom_error *err);
+OOM_API enum oom_status oom_search_reasons(struct oom_evaluator *ev, const struct oom_model *model,
+					   const struct oom_plan *asked,
+					   const struct oom_candidate *c, uint64_t capacity_bytes,
+					   const struct oom_gpu *gpu, unsigned allow,
+					   enum oom_objective objective,
+					   struct oom_reason reasons[OOM_SEARCH_AXES], size_t *n,
+					   struct oom_error *err);
 
 struct oom_solution {
 	bool exists;
 	int64_t value;                  /* the largest (gpus: the smallest) that fits */
-	bool at_limit;                  /* it is the end of the knob's range: no neighbour was refused */
+	/* it is the end of the knob's range: no neighbour was refused */
+	bool at_limit;
 	struct oom_eval eval;           /* at the value */
-	uint64_t neighbour_bytes;       /* used at the next value: does not fit; UINT64_MAX: it cannot run */
+	/* used at the next value: does not fit; UINT64_MAX: it cannot run */
+	uint64_t neighbour_bytes;
 	uint64_t needed_bytes;          /* gpu-memory: capacity that would do */
 };
-/* The largest value of a count knob (the smallest for gpus) with which plan still fits; "gpu-memory" gives needed_bytes.
- * OOM_ERR_INVALID when the knob cannot be solved for. */
-OOM_API enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *plan,
-				  const char *knob, uint64_t capacity_bytes, struct oom_solution *out, struct oom_error *err);
+/* The largest value of a count knob (the smallest for gpus) with which plan still fits;
+ * "gpu-memory" gives needed_bytes. OOM_ERR_INVALID when the knob cannot be solved for. */
+OOM_API enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *model,
+				  const struct oom_plan *plan, const char *knob,
+				  uint64_t capacity_bytes, struct oom_solution *out,
+				  struct oom_error *err);
 
 #endif

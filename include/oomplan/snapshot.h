@@ -1,4 +1,5 @@
-/* What a PyTorch memory snapshot (torch.cuda.memory._dump_snapshot) says: who held the memory when most of it was held. */
+/* What a PyTorch memory snapshot (torch.cuda.memory._dump_snapshot) says: who held the memory
+ * when most of it was held. */
 #ifndef OOMPLAN_SNAPSHOT_H
 #define OOMPLAN_SNAPSHOT_H
 
@@ -8,10 +9,12 @@
 
 #include "oomplan/status.h"
 
-/* What the frames of an allocation say it is for.  BEFORE: older than the recording, most often the weights; NO_FRAMES:
- * allocated while recording, by a thread without Python frames, most often autograd's. */
+/* What the frames of an allocation say it is for.  BEFORE: older than the recording, most often the
+ * weights; NO_FRAMES: allocated while recording, by a thread without Python frames, most often
+ * autograd's. */
 enum oom_held {
-	OOM_HELD_BEFORE, OOM_HELD_PARAMS, OOM_HELD_INPUTS, OOM_HELD_GRADS, OOM_HELD_OPT, OOM_HELD_FORWARD, OOM_HELD_LOSS,
+	OOM_HELD_BEFORE, OOM_HELD_PARAMS, OOM_HELD_INPUTS, OOM_HELD_GRADS, OOM_HELD_OPT,
+	OOM_HELD_FORWARD, OOM_HELD_LOSS,
 	OOM_HELD_RECOMPUTE, OOM_HELD_BACKWARD, OOM_HELD_COMM, OOM_HELD_OTHER, OOM_HELD_NO_FRAMES, OOM_HELD_KINDS
 };
 /* "parameters", ... and the word of the JSON report, "params". */
@@ -48,10 +51,12 @@ struct oom_snapshot {
 
 /* Is this how such a file begins?  (A pickle of protocol 2 to 5.) */
 OOM_API bool oom_snapshot_is(const void *bytes, size_t size);
-/* Plain data only: nothing in the file is ever executed.  OOM_ERR_INVALID for what is no snapshot or asks for code,
- * OOM_ERR_PARSE for a broken one, OOM_ERR_LIMIT beyond 512 MiB or 16 million values.  out is written on success alone. */
-OOM_API enum oom_status oom_snapshot_parse(struct oom_snapshot *out, const void *bytes, size_t size, const char *name,
-					   struct oom_error *err);
-OOM_API enum oom_status oom_snapshot_read(struct oom_snapshot *out, const char *path, struct oom_error *err);
+/* Plain data only: nothing in the file is ever executed.  OOM_ERR_INVALID for what is no snapshot
+ * or asks for code, OOM_ERR_PARSE for a broken one, OOM_ERR_LIMIT beyond 512 MiB or 16 million
+ * values.  out is written on success alone. */
+OOM_API enum oom_status oom_snapshot_parse(struct oom_snapshot *out, const void *bytes, size_t size,
+					   const char *name, struct oom_error *err);
+OOM_API enum oom_status oom_snapshot_read(struct oom_snapshot *out, const char *path,
+					  struct oom_error *err);
 
 #endif

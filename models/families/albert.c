@@ -21,7 +21,8 @@ static void parse(struct oom_arch *a)
 	a->attn_dropout = oom_read_real(r, "attention_probs_dropout_prob", 0);
 	a->classifier_dropout = oom_read_real(r, "classifier_dropout_prob", 0.1);
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
-	if (oom_read_count_or(r, "num_hidden_groups", 1) != 1 || oom_read_count_or(r, "inner_group_num", 1) != 1)
+	if (oom_read_count_or(r, "num_hidden_groups", 1) != 1 ||
+	    oom_read_count_or(r, "inner_group_num", 1) != 1)
 		oom_read_fail(r, "albert with several layer groups is not modelled");
 }
 
@@ -66,11 +67,14 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	types.mono = t->m_bs;
 	t->scope = "word_embeddings";
 	*word = oom_param(t, "weight", a->vocab, a->d_embed, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, e);
+	x = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				   a->vocab, e);
 	x = oom_input_grads(t, x);
 	tt = oom_op_embedding(t, "token_type_embeddings", types, a->type_vocab, e, 0);
 	x = oom_op_add(t, x, tt);
-	pos = oom_op_embedding(t, "position_embeddings", oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions, e, 0);
+	pos = oom_op_embedding(t, "position_embeddings",
+			       oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions,
+			       e, 0);
 	x = oom_op_layer_norm(t, "LayerNorm", oom_op_add(t, x, pos), 0, true, true);
 	x = oom_op_dropout(t, x, a->dropout);
 	return oom_op_linear(t, "embedding_hidden_mapping_in", x, D(a->d_model), OOM_BIAS);
@@ -87,9 +91,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop_shared(t, l.mask);
 	if (a->task == OOM_TASK_SEQ_CLS) {
 		x = oom_op_slice(t, x, t->m_b, D(a->d_model));
-		x = oom_op_unary(t, OOM_TANH, oom_op_linear(t, "pooler", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT));
+		x = oom_op_unary(t, OOM_TANH,
+				 oom_op_linear(t, "pooler", x, D(a->d_model),
+					       OOM_BIAS | OOM_NO_QUANT));
 		x = oom_op_dropout(t, x, a->classifier_dropout);
-		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
+		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 		return oom_cls_loss(t, a, x);
 	}
 	x = oom_op_linear(t, "dense", x, D(a->d_embed), OOM_BIAS | OOM_NO_QUANT);

@@ -1,5 +1,5 @@
-/* Aria's text model: Llama's attention, experts behind a linear router, two shared ones beside them.
- * Reference: transformers 5.12, models/aria/modeling_aria.py. */
+/* Aria's text model: Llama's attention, experts behind a linear router, two shared ones beside
+ * them. Reference: transformers 5.12, models/aria/modeling_aria.py. */
 #include <stdio.h>
 
 #include "../blocks.h"
@@ -26,8 +26,11 @@ static void parse(struct oom_arch *a)
 	a->top_k = oom_read_count(r, "moe_topk", 1);
 	a->d_shared = a->d_expert * oom_read_count_or(r, "moe_num_shared_experts", 0);
 	if (!a->n_kv_heads || !a->head_dim || a->top_k > a->n_experts)
-		oom_read_fail(r, "num_key_value_heads, head_dim and moe_topk do not describe a model");
-	snprintf(a->warning, sizeof(a->warning), "%s: the loop over experts is approximated by one product of all of them.", a->model_type);
+		oom_read_fail(r,
+			      "num_key_value_heads, head_dim and moe_topk do not describe a model");
+	snprintf(a->warning, sizeof(a->warning),
+		 "%s: the loop over experts is approximated by one product of all of them.",
+		 a->model_type);
 	a->approximate = true;
 }
 
@@ -37,21 +40,27 @@ struct layer {
 	struct oom_val mask;
 };
 
-static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val logits)
+static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			      struct oom_val logits)
 {
-	const struct oom_dim k = {a->top_k, "top_k"}, h = {x.width, x.text}, rows = {a->top_k * x.width, "top_k * d_model"};
-	const struct oom_dim half[2] = {{a->top_k * a->d_expert, "top_k * d_expert"}, {a->top_k * a->d_expert, "top_k * d_expert"}};
+	const struct oom_dim k = {a->top_k, "top_k"}, h = {x.width, x.text},
+			     rows = {a->top_k * x.width, "top_k * d_model"};
+	const struct oom_dim half[2] = {{a->top_k * a->d_expert, "top_k * d_expert"},
+					{a->top_k * a->d_expert, "top_k * d_expert"}};
 	struct oom_val index, w, y, fc1, fc2, p[2];
 
 	index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
-	w = oom_op_softmax(t, oom_op_gather(t, "top-k value", logits, oom_keep(index), x.mono, k), false);
-	y = oom_op_gather(t, "index_select", oom_keep(x), oom_new(t, "sorted indices", x.mono, k, OOM_I64), x.mono, rows);
+	w = oom_op_softmax(t, oom_op_gather(t, "top-k value", logits, oom_keep(index), x.mono, k),
+			   false);
+	y = oom_op_gather(t, "index_select", oom_keep(x),
+			  oom_new(t, "sorted indices", x.mono, k, OOM_I64), x.mono, rows);
 	t->scope = "experts";
 	fc1 = oom_param(t, "fc1.weight", a->n_experts * a->d_model, 2 * a->d_expert, OOM_P_EXPERT);
 	oom_param_stacked(t, fc1, a->d_model);
 	fc2 = oom_param(t, "fc2.weight", a->n_experts * a->d_expert, a->d_model, OOM_P_EXPERT);
 	oom_param_stacked(t, fc2, a->d_expert);
-	y = oom_op_grouped_mm(t, "fc1", y, fc1, oom_none(), x.width, (struct oom_dim){2 * a->d_expert, "2 * d_expert"});
+	y = oom_op_grouped_mm(t, "fc1", y, fc1, oom_none(), x.width,
+			      (struct oom_dim){2 * a->d_expert, "2 * d_expert"});
 	oom_op_split(t, y, 2, half, p);
 	y = oom_op_mul(t, oom_op_unary(t, OOM_SILU, p[0]), p[1]);
 	y = oom_op_grouped_mm(t, "fc2", y, fc2, oom_none(), a->d_expert, h);
@@ -74,12 +83,15 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.layer_names_weights = true;
 	at.rope = &rope;
 	at.mask = l->mask;
-	x = oom_op_add(t, x, oom_attention(t, &at, oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0)));
+	x = oom_op_add(t, x,
+		       oom_attention(t, &at,
+				     oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0)));
 	h = oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
 	y = oom_op_linear(t, "router", oom_keep(h), (struct oom_dim){a->n_experts, "n_experts"}, 0);
 	y = experts(t, a, oom_keep(h), y);
 	if (a->d_shared)
-		y = oom_op_add(t, y, oom_gated_mlp(t, oom_keep(h), a->act, D(a->d_shared), a->mlp_bias));
+		y = oom_op_add(t, y,
+			       oom_gated_mlp(t, oom_keep(h), a->act, D(a->d_shared), a->mlp_bias));
 	oom_drop(t, h);
 	return oom_op_add(t, x, y);
 }

@@ -1,12 +1,26 @@
-/* BART and its kin: encoder-decoder, learned positions, cross-attention, tied head with a logit bias.
- * Reference: transformers 5.12, models/{bart,mbart,plbart,mvp,pegasus,marian,blenderbot,m2m_100,nllb_moe,trocr,
+/* BART and its kin: encoder-decoder, learned positions, cross-attention, tied head with a logit
+ * bias. Reference: transformers 5.12,
+ * models/{bart,mbart,plbart,mvp,pegasus,marian,blenderbot,m2m_100,nllb_moe,trocr,
  * bigbird_pegasus,seamless_m4t,seamless_m4t_v2}/modeling_*.py. */
 #include <string.h>
 
 #include "../encdec.h"
 #include "../weights.h"
 
-enum { FLAGS, ENC_FF, DEC_FF, ENC_HEADS, DEC_HEADS, ENC_LAYERS, ENC_SPARSE, DEC_SPARSE, CROSS, FULL, SPEECH };       /* extra[] */
+/* extra[] */
+enum {
+	FLAGS,
+	ENC_FF,
+	DEC_FF,
+	ENC_HEADS,
+	DEC_HEADS,
+	ENC_LAYERS,
+	ENC_SPARSE,
+	DEC_SPARSE,
+	CROSS,
+	FULL,
+	SPEECH
+};
 enum {
 	PRE_NORM = 1,           /* norms before, one more after each stack */
 	EMBED_NORM = 2,         /* layernorm_embedding */
@@ -14,7 +28,8 @@ enum {
 	SINUSOIDAL = 8,         /* positions are a table that is not trained but counted */
 	LOGIT_BIAS = 16,
 	CLAMP = 32,             /* encoder layers clamp fp16 */
-	TABLE = 64,             /* positions are a buffer, indexed without a gradient (fairseq's make_positions) */
+	/* positions are a buffer, indexed without a gradient (fairseq's make_positions) */
+	TABLE = 64,
 	EAGER = 128,            /* no attention but the one written out */
 	DECODER = 256,          /* a decoder only (TrOCR): attention with bmm */
 	BIGBIRD = 512,          /* no biases in attention, block-sparse encoder */
@@ -60,11 +75,14 @@ static void parse(struct oom_arch *a)
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, oom_read_key(r, "d_model") ? "d_model" : "hidden_size", 1);
 	a->n_layers = a->dec_layers = oom_read_count(r, "decoder_layers", 1);
-	a->extra[DEC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(r, "decoder_attention_heads", 1);
+	a->extra[DEC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(r,
+									  "decoder_attention_heads",
+									  1);
 	a->extra[DEC_FF] = a->d_ff = oom_read_count(r, "decoder_ffn_dim", 1);
 	if (!(a->extra[FLAGS] & DECODER)) {
 		a->extra[ENC_LAYERS] = oom_read_count(r, "encoder_layers", 1);
-		a->extra[ENC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(r, "encoder_attention_heads", 1);
+		a->extra[ENC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(
+			r, "encoder_attention_heads", 1);
 		a->extra[ENC_FF] = a->d_ff = oom_read_count(r, "encoder_ffn_dim", 1);
 	}
 	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
@@ -92,7 +110,8 @@ static void parse(struct oom_arch *a)
 	if (a->extra[FLAGS] & BIGBIRD) {
 		a->qkv_bias = oom_read_bool(r, "use_bias", false);
 		if (!strcmp(oom_read_string(r, "attention_type", "block_sparse"), "block_sparse"))
-			a->extra[FULL] = (5 + 2 * oom_read_count_or(r, "num_random_blocks", 3)) * oom_read_count_or(r, "block_size", 64);
+			a->extra[FULL] = (5 + 2 * oom_read_count_or(r, "num_random_blocks", 3)) *
+					 oom_read_count_or(r, "block_size", 64);
 	}
 }
 
@@ -101,14 +120,15 @@ static unsigned stack_flags(const struct oom_arch *a)
 {
 	const uint64_t f = a->extra[FLAGS];
 
-	return (f & PRE_NORM ? OOM_ED_PRE_NORM : 0) | (f & CLAMP ? OOM_ED_CLAMP : 0) | (f & EAGER ? OOM_ED_EAGER : 0) |
-	       (f & (DECODER | BMM) ? OOM_ED_BMM : 0) | (f & NLLB ? OOM_ED_NLLB : 0) | (f & FP32_SOFTMAX ? OOM_ED_FP32_SOFTMAX : 0) |
+	return (f & PRE_NORM ? OOM_ED_PRE_NORM : 0) | (f & CLAMP ? OOM_ED_CLAMP : 0) |
+	       (f & EAGER ? OOM_ED_EAGER : 0) | (f & (DECODER | BMM) ? OOM_ED_BMM : 0) |
+	       (f & NLLB ? OOM_ED_NLLB : 0) | (f & FP32_SOFTMAX ? OOM_ED_FP32_SOFTMAX : 0) |
 	       (f & BIGBIRD && !a->qkv_bias ? OOM_ED_NO_BIAS : 0);
 }
 
 /* BigBird's encoder on sequences too short for blocks: full attention under names of its own. */
-static struct oom_val bigbird_attention(struct oom_tape *t, const struct oom_encdec *s, uint32_t layer, struct oom_val x,
-					struct oom_val *weights)
+static struct oom_val bigbird_attention(struct oom_tape *t, const struct oom_encdec *s,
+					uint32_t layer, struct oom_val x, struct oom_val *weights)
 {
 	struct oom_attn at = oom_attn_of(t, s->a);
 
@@ -134,9 +154,10 @@ static bool is_sparse(const struct oom_encdec *s, uint32_t layer)
 	return step && (layer + 1) % step == 0;
 }
 
-/* NLLB-MoE: every fourth feed-forward is a router and experts that run one after another.  Which tokens go where is the
- * data's to say; here every token meets one expert. */
-static struct oom_val experts(struct oom_tape *t, const struct oom_encdec *s, uint32_t layer, struct oom_val x)
+/* NLLB-MoE: every fourth feed-forward is a router and experts that run one after another.  Which
+ * tokens go where is the data's to say; here every token meets one expert. */
+static struct oom_val experts(struct oom_tape *t, const struct oom_encdec *s, uint32_t layer,
+			      struct oom_val x)
 {
 	const struct oom_arch *a = s->a;
 	const uint64_t e = a->n_experts, d = a->d_model;
@@ -145,11 +166,14 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_encdec *s, ui
 
 	if (!is_sparse(s, layer))
 		return oom_encdec_feed_forward(t, s, x);
-	t->warning = "which tokens an expert of NLLB-MoE gets is the data's to say: its sparse layers are approximated";
+	t->warning = "which tokens an expert of NLLB-MoE gets is the data's to say: its sparse "
+		     "layers are approximated";
 	t->scope = "router";
 	y = oom_op_cast(t, oom_keep(x), OOM_F32);
 	w = oom_op_cast(t, oom_param(t, "weight", e, d, OOM_P_LINEAR), OOM_F32);
-	y = oom_op_matmul_param(t, "classifier", y, w, a->qkv_bias ? oom_param(t, "bias", 0, e, 0) : none, (struct oom_dim){e, "num_experts"});
+	y = oom_op_matmul_param(t, "classifier", y, w,
+				a->qkv_bias ? oom_param(t, "bias", 0, e, 0) : none,
+				(struct oom_dim){e, "num_experts"});
 	probs = oom_op_cast(t, oom_op_softmax(t, y, true), (enum oom_dtype)x.dt);
 	at = oom_new(t, "top-1 mask", x.mono, (struct oom_dim){e, "num_experts"}, OOM_I64);
 	probs = oom_op_mul(t, probs, oom_keep(at));
@@ -170,8 +194,10 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_encdec *s, ui
 	return y;
 }
 
-/* weights.index_select(0, positions of what is not padding): a buffer of max_position_embeddings + 2 rows. */
-static struct oom_val table_positions(struct oom_tape *t, const struct oom_encdec *s, struct oom_val embed)
+/* weights.index_select(0, positions of what is not padding): a buffer of max_position_embeddings
+ * + 2 rows. */
+static struct oom_val table_positions(struct oom_tape *t, const struct oom_encdec *s,
+				      struct oom_val embed)
 {
 	const struct oom_arch *a = s->a;
 	const enum oom_dtype dt = t->plan->qlora ? OOM_DT_BF16 : (enum oom_dtype)embed.dt;
@@ -184,10 +210,12 @@ static struct oom_val table_positions(struct oom_tape *t, const struct oom_encde
 	return pos;
 }
 
-static struct oom_val run_stack(struct oom_tape *t, struct oom_encdec *s, struct oom_val embed, struct oom_val ids, uint64_t layers)
+static struct oom_val run_stack(struct oom_tape *t, struct oom_encdec *s, struct oom_val embed,
+				struct oom_val ids, uint64_t layers)
 {
 	const struct oom_arch *a = s->a;
-	const uint64_t flags = a->extra[FLAGS], positions = a->max_positions + (flags & OFFSET ? 2 : 0);
+	const uint64_t flags = a->extra[FLAGS],
+		       positions = a->max_positions + (flags & OFFSET ? 2 : 0);
 	const struct oom_dim h = D(a->d_model);
 	uint8_t kind[OOM_MAX_LAYERS];
 	struct oom_val x, pos, first;
@@ -198,8 +226,10 @@ static struct oom_val run_stack(struct oom_tape *t, struct oom_encdec *s, struct
 	if (flags & TABLE) {
 		pos = table_positions(t, s, embed);
 	} else {
-		pos = oom_new(t, "position ids", flags & OFFSET ? s->m_tokens : s->m_len, D(1), OOM_I64);
-		pos = oom_op_embedding(t, "embed_positions", pos, positions, h, flags & SINUSOIDAL ? OOM_P_FROZEN : 0);
+		pos = oom_new(t, "position ids", flags & OFFSET ? s->m_tokens : s->m_len, D(1),
+			      OOM_I64);
+		pos = oom_op_embedding(t, "embed_positions", pos, positions, h,
+				       flags & SINUSOIDAL ? OOM_P_FROZEN : 0);
 	}
 	x = oom_op_add(t, x, oom_keep(pos));
 	if (flags & EMBED_NORM)
@@ -208,7 +238,8 @@ static struct oom_val run_stack(struct oom_tape *t, struct oom_encdec *s, struct
 	if (a->extra[FLAGS] & EXPERTS)
 		for (uint64_t i = 0; i < OOM_MAX_LAYERS; i++)
 			kind[i] = is_sparse(s, (uint32_t)i);
-	x = oom_layers(t, (uint32_t)oom_depth(t, layers), a->extra[FLAGS] & EXPERTS ? kind : NULL, oom_encdec_layer, s, x);
+	x = oom_layers(t, (uint32_t)oom_depth(t, layers), a->extra[FLAGS] & EXPERTS ? kind : NULL,
+		       oom_encdec_layer, s, x);
 	if (flags & PRE_NORM)
 		x = oom_op_layer_norm(t, "layer_norm", x, 0, true, true);
 	oom_drop(t, pos);
@@ -219,18 +250,29 @@ static struct oom_val run_stack(struct oom_tape *t, struct oom_encdec *s, struct
 /* The decoder by itself (BartForCausalLM): labels are not shifted, logits not cast. */
 static struct oom_val causal_step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_encdec dec = {.a = a, .heads = a->extra[DEC_HEADS], .ff = a->extra[DEC_FF], .m_tokens = t->m_bs, .m_len = t->m_s,
-				 .cross_mask = oom_none(), .encoded = oom_none(), .decoder = true, .alone = true,
-				 .flags = stack_flags(a), .cross_width = a->extra[CROSS]};
+	struct oom_encdec dec = {.a = a,
+				 .heads = a->extra[DEC_HEADS],
+				 .ff = a->extra[DEC_FF],
+				 .m_tokens = t->m_bs,
+				 .m_len = t->m_s,
+				 .cross_mask = oom_none(),
+				 .encoded = oom_none(),
+				 .decoder = true,
+				 .alone = true,
+				 .flags = stack_flags(a),
+				 .cross_width = a->extra[CROSS]};
 	struct oom_arch untied = *a;
 	const struct oom_arch *head = a;
 	struct oom_val embed, x, loss, hidden, ones;
 
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	ones = t->plan->padding_mask || a->extra[FLAGS] & NO_ONES ? oom_none() : oom_new(t, "attention mask", t->m_bs, D(1), OOM_F32);
+	ones = t->plan->padding_mask || a->extra[FLAGS] & NO_ONES ?
+		       oom_none() :
+		       oom_new(t, "attention mask", t->m_bs, D(1), OOM_F32);
 	dec.mask = oom_encdec_mask(t, dec.flags, true, (enum oom_dtype)embed.dt, t->m_s, t->m_s);
-	x = run_stack(t, &dec, embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->dec_layers);
+	x = run_stack(t, &dec, embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+		      a->dec_layers);
 	oom_drop_shared(t, dec.mask);
 	oom_drop(t, ones);
 	hidden = oom_share(t, x);
@@ -238,20 +280,23 @@ static struct oom_val causal_step(struct oom_tape *t, const struct oom_arch *a)
 		untied.tie = false;
 		head = &untied;
 	}
-	x = oom_lm_head(t, head, x, embed, a->extra[FLAGS] & DECODER ? "output_projection" : "lm_head", false);
+	x = oom_lm_head(t, head, x, embed,
+			a->extra[FLAGS] & DECODER ? "output_projection" : "lm_head", false);
 	loss = oom_plain_lm_loss(t, x, false, t->m_bs);
 	oom_drop(t, hidden);
 	return loss;
 }
 
-/* logits + final_logits_bias and their loss.  The bias is a buffer in the model's type, so fp32 weights under autocast
- * make the sum fp32. */
-static struct oom_val lm_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val embed, uint16_t m_bt)
+/* logits + final_logits_bias and their loss.  The bias is a buffer in the model's type, so fp32
+ * weights under autocast make the sum fp32. */
+static struct oom_val lm_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			      struct oom_val embed, uint16_t m_bt)
 {
 	x = oom_lm_head(t, a, x, embed, "lm_head", false);
 	if (a->extra[FLAGS] & LOGIT_BIAS) {
 		struct oom_val bias = oom_input(t, "final_logits_bias", OOM_MONO_ONE, a->vocab,
-						t->plan->qlora ? OOM_DT_BF16 : (enum oom_dtype)embed.dt);
+						t->plan->qlora ? OOM_DT_BF16 :
+								 (enum oom_dtype)embed.dt);
 
 		oom_buffer(t, a->vocab, (enum oom_dtype)bias.dt);
 		x = oom_op_add(t, x, bias);
@@ -261,34 +306,60 @@ static struct oom_val lm_tail(struct oom_tape *t, const struct oom_arch *a, stru
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	/* targets have a length of their own; classifiers and AutoModelForMaskedLM feed the decoder what the encoder got */
-	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ? oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0) : t->m_s;
+	/* targets have a length of their own; classifiers and AutoModelForMaskedLM feed the
+	 * decoder what the encoder got */
+	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ?
+				     oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0) :
+				     t->m_s;
 	const uint16_t m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct oom_val embed, enc_embed, dec_embed, x, dec_ids, hidden, loss;
-	struct oom_encdec enc = {.a = a, .heads = a->extra[ENC_HEADS], .ff = a->extra[ENC_FF], .m_tokens = t->m_bs, .m_len = t->m_s,
-				 .mask = oom_none(), .cross_mask = oom_none(), .encoded = oom_none(), .flags = stack_flags(a)};
-	struct oom_encdec dec = {.a = a, .heads = a->extra[DEC_HEADS], .ff = a->extra[DEC_FF], .m_tokens = m_bt, .m_len = m_t,
-				 .m_src = t->m_bs, .m_src_len = t->m_s, .decoder = true, .flags = enc.flags};
+	struct oom_encdec enc = {.a = a,
+				 .heads = a->extra[ENC_HEADS],
+				 .ff = a->extra[ENC_FF],
+				 .m_tokens = t->m_bs,
+				 .m_len = t->m_s,
+				 .mask = oom_none(),
+				 .cross_mask = oom_none(),
+				 .encoded = oom_none(),
+				 .flags = stack_flags(a)};
+	struct oom_encdec dec = {.a = a,
+				 .heads = a->extra[DEC_HEADS],
+				 .ff = a->extra[DEC_FF],
+				 .m_tokens = m_bt,
+				 .m_len = m_t,
+				 .m_src = t->m_bs,
+				 .m_src_len = t->m_s,
+				 .decoder = true,
+				 .flags = enc.flags};
 
 	if (a->task == OOM_TASK_CAUSAL_LM)
 		return causal_step(t, a);
 	if (a->extra[FLAGS] & DECODER) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s is a decoder: it has the task causal-lm only", a->model_type);
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s is a decoder: it has the task causal-lm only",
+					  a->model_type);
 		return oom_none();
 	}
 	if (a->task == OOM_TASK_IMAGE_CLS) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s is a text model: it has no task image-cls", a->model_type);
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s is a text model: it has no task image-cls",
+					  a->model_type);
 		return oom_none();
 	}
 	t->scope = "shared";
-	embed = enc_embed = dec_embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	if (!a->tie) {                          /* shared, encoder and decoder tables are then three */
+	embed = enc_embed = dec_embed = oom_param(t, "weight", a->vocab, a->d_model,
+						  OOM_P_EMBEDDING);
+	/* shared, encoder and decoder tables are then three */
+	if (!a->tie) {
 		if (!a->extra[SPEECH])
-			enc_embed = oom_param(t, "encoder.embed_tokens", a->vocab, a->d_model, OOM_P_EMBEDDING);
-		dec_embed = oom_param(t, "decoder.embed_tokens", a->vocab, a->d_model, OOM_P_EMBEDDING);
+			enc_embed = oom_param(t, "encoder.embed_tokens", a->vocab, a->d_model,
+					      OOM_P_EMBEDDING);
+		dec_embed = oom_param(t, "decoder.embed_tokens", a->vocab, a->d_model,
+				      OOM_P_EMBEDDING);
 	}
 	if (a->extra[SPEECH]) {                 /* in the text encoder's place */
-		t->warning = "the speech encoder of Seamless M4T is counted as weights only: neither activations nor gradients";
+		t->warning = "the speech encoder of Seamless M4T is counted as weights only: "
+			     "neither activations nor gradients";
 		oom_weights_only(t, oom_seamless_speech, (void *)a);
 	}
 	dec_ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
@@ -302,25 +373,30 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	if (a->extra[SPEECH])
 		x = oom_new(t, "speech features", t->m_bs, D(a->d_model), (enum oom_dtype)embed.dt);
 	else
-		x = run_stack(t, &enc, enc_embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->extra[ENC_LAYERS]);
+		x = run_stack(t, &enc, enc_embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+			      a->extra[ENC_LAYERS]);
 	oom_drop_shared(t, enc.mask);
 	dec.encoded = x;
 	dec.mask = oom_encdec_mask(t, dec.flags, true, (enum oom_dtype)embed.dt, m_t, m_t);
-	dec.cross_mask = oom_encdec_mask(t, dec.flags, false, (enum oom_dtype)embed.dt, m_t, t->m_s);
+	dec.cross_mask = oom_encdec_mask(t, dec.flags, false, (enum oom_dtype)embed.dt, m_t,
+					 t->m_s);
 	x = run_stack(t, &dec, dec_embed, oom_keep(dec_ids), a->dec_layers);
 	oom_drop_shared(t, dec.mask);
 	oom_drop_shared(t, dec.cross_mask);
-	hidden = oom_share(t, x);               /* the base model's output lives as long as the head runs */
-	loss = a->task == OOM_TASK_SEQ_CLS ? oom_seq2seq_cls(t, a, x) : lm_tail(t, a, x, embed, m_bt);
+	/* the base model's output lives as long as the head runs */
+	hidden = oom_share(t, x);
+	loss = a->task == OOM_TASK_SEQ_CLS ? oom_seq2seq_cls(t, a, x) :
+					     lm_tail(t, a, x, embed, m_bt);
 	oom_drop(t, hidden);
 	oom_drop_shared(t, dec.encoded);        /* in the model's output */
 	oom_drop(t, dec_ids);
 	return loss;
 }
 
-static const char *const types[] = {"bart", "plbart", "mvp", "mbart", "pegasus", "marian", "blenderbot", "blenderbot-small",
-				    "m2m_100", "nllb-moe", "trocr", "bigbird_pegasus",
-				    "seamless_m4t", "seamless_m4t_v2", NULL};
+static const char *const types[] = {
+	"bart",		"plbart",	    "mvp",     "mbart",	   "pegasus", "marian",
+	"blenderbot",	"blenderbot-small", "m2m_100", "nllb-moe", "trocr",   "bigbird_pegasus",
+	"seamless_m4t", "seamless_m4t_v2",  NULL};
 
 const struct oom_family oom_family_bart = {
 	.name = "bart",

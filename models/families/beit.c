@@ -1,6 +1,7 @@
-/* BEiT and Data2Vec-Vision: pre-norm encoder with scaled residual branches, stochastic depth and, where asked for, a
- * learned bias for every pair of patches.
- * Reference: transformers 5.12, models/beit/modeling_beit.py, models/data2vec/modeling_data2vec_vision.py. */
+/* BEiT and Data2Vec-Vision: pre-norm encoder with scaled residual branches, stochastic depth and,
+ * where asked for, a learned bias for every pair of patches.
+ * Reference: transformers 5.12, models/beit/modeling_beit.py,
+ * models/data2vec/modeling_data2vec_vision.py. */
 #include <string.h>
 
 #include "../conv.h"
@@ -31,7 +32,9 @@ static void parse(struct oom_arch *a)
 	a->extra[DROP_PATH] = oom_read_real(r, "drop_path_rate", 0.1) > 0;
 	a->extra[MEAN_POOLING] = oom_read_bool(r, "use_mean_pooling", true);
 	if (a->patch > a->image_size || a->d_model > 1 << 20)
-		oom_read_fail(r, "patch_size %llu does not fit image_size %llu, or hidden_size is too large",
+		oom_read_fail(r,
+			      "patch_size %llu does not fit image_size %llu, or hidden_size is too "
+			      "large",
 			      (unsigned long long)a->patch, (unsigned long long)a->image_size);
 }
 
@@ -41,8 +44,9 @@ struct layer {
 	struct oom_val shared;          /* the bias of all layers */
 };
 
-/* One bias a head for every pair of places and three for the class token: the table is interpolated to the size it has
- * already, then looked up (BeitRelativePositionBias.forward; the numbers of the pairs stay on the host, cached). */
+/* One bias a head for every pair of places and three for the class token: the table is interpolated
+ * to the size it has already, then looked up (BeitRelativePositionBias.forward; the numbers of
+ * the pairs stay on the host, cached). */
 static struct oom_val position_bias(struct oom_tape *t, const struct layer *l)
 {
 	const uint64_t heads = l->a->n_heads, places = (2 * l->side - 1) * (2 * l->side - 1);
@@ -53,7 +57,8 @@ static struct oom_val position_bias(struct oom_tape *t, const struct layer *l)
 
 	t->scope = "relative_position_bias";
 	table = oom_param(t, "relative_position_bias_table", places + 3, heads, 0);
-	sub = oom_op_slice(t, oom_keep(table), OOM_MONO_ONE, (struct oom_dim){places * heads, NULL});
+	sub = oom_op_slice(t, oom_keep(table), OOM_MONO_ONE,
+			   (struct oom_dim){places * heads, NULL});
 	sub = oom_op_expand_copy(t, sub, OOM_MONO_ONE, (struct oom_dim){places * heads, NULL});
 	rest = oom_op_slice(t, table, OOM_MONO_ONE, (struct oom_dim){3 * heads, NULL});
 	table = oom_op_cat(t, sub, rest, (struct oom_dim){(places + 3) * heads, NULL});
@@ -63,22 +68,26 @@ static struct oom_val position_bias(struct oom_tape *t, const struct layer *l)
 }
 
 /* x stays the caller's; weights (BEiT, eager) become the layer's local. */
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val mask,
-				struct oom_val *weights)
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x,
+				struct oom_val mask, struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	struct oom_attn at = oom_attn_over(t, a, a->n_heads, a->d_model, l->tokens, l->tokens);
 	const struct oom_dim d = D(a->d_model);
 	struct oom_val q, k, v, held[3];
 
-	q = oom_project_heads(t, a->extra[DATA2VEC] ? "query" : "q_proj", oom_keep(x), a->d_model, true, 0);
-	k = oom_project_heads(t, a->extra[DATA2VEC] ? "key" : "k_proj", oom_keep(x), a->d_model, false, 0);
-	v = oom_project_heads(t, a->extra[DATA2VEC] ? "value" : "v_proj", oom_keep(x), a->d_model, true, 0);
+	q = oom_project_heads(t, a->extra[DATA2VEC] ? "query" : "q_proj", oom_keep(x), a->d_model,
+			      true, 0);
+	k = oom_project_heads(t, a->extra[DATA2VEC] ? "key" : "k_proj", oom_keep(x), a->d_model,
+			      false, 0);
+	v = oom_project_heads(t, a->extra[DATA2VEC] ? "value" : "v_proj", oom_keep(x), a->d_model,
+			      true, 0);
 	at.mask = mask;
 	if (a->extra[DATA2VEC] && t->plan->attn == OOM_ATTN_EAGER) {
 		const struct oom_val bias[2] = {mask, oom_none()};
 
-		return oom_op_linear(t, "dense", oom_written_attention(t, &at, q, k, v, bias, NULL), d, OOM_BIAS);
+		return oom_op_linear(t, "dense", oom_written_attention(t, &at, q, k, v, bias, NULL),
+				     d, OOM_BIAS);
 	}
 	if (a->extra[DATA2VEC])                 /* the output projection is a module of its own */
 		return oom_op_linear(t, "dense", oom_attention_core(t, &at, q, k, v), d, OOM_BIAS);
@@ -91,7 +100,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	return q;
 }
 
-static struct oom_val scaled(struct oom_tape *t, const struct oom_arch *a, const char *name, struct oom_val x)
+static struct oom_val scaled(struct oom_tape *t, const struct oom_arch *a, const char *name,
+			     struct oom_val x)
 {
 	return a->extra[SCALE] ? oom_op_mul(t, oom_param(t, name, 0, a->d_model, 0), x) : x;
 }
@@ -106,7 +116,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	if (a->extra[RELATIVE])
 		mask = position_bias(t, l);
 	if (!oom_is_none(l->shared))
-		mask = oom_is_none(mask) ? oom_share(t, l->shared) : oom_op_add(t, oom_keep(l->shared), mask);
+		mask = oom_is_none(mask) ? oom_share(t, l->shared) :
+					   oom_op_add(t, oom_keep(l->shared), mask);
 	normed = oom_op_layer_norm(t, "layernorm_before", oom_keep(x), 0, true, true);
 	y = oom_op_dropout(t, attention(t, l, normed, mask, &held[0]), a->dropout);
 	oom_drop(t, normed);
@@ -114,7 +125,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		oom_drop(t, mask);
 		mask = oom_none();
 	}
-	if (data2vec)                           /* a tuple, the layer's local; the scaled one another */
+	/* a tuple, the layer's local; the scaled one another */
+	if (data2vec)
 		held[1] = oom_share(t, y);
 	y = scaled(t, a, "lambda_1", y);
 	if (data2vec)
@@ -123,7 +135,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		y = oom_drop_path(t, y);
 	x = oom_op_add(t, y, x);
 	y = oom_op_layer_norm(t, "layernorm_after", oom_keep(x), 0, true, true);
-	y = oom_plain_mlp(t, y, data2vec ? "dense" : "fc1", data2vec ? "dense" : "fc2", a->act, D(a->d_ff), true);
+	y = oom_plain_mlp(t, y, data2vec ? "dense" : "fc1", data2vec ? "dense" : "fc2", a->act,
+			  D(a->d_ff), true);
 	y = scaled(t, a, "lambda_2", oom_op_dropout(t, y, a->dropout));
 	if (path)
 		y = oom_drop_path(t, y);
@@ -143,7 +156,11 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	cls = oom_param(t, "cls_token", 1, a->d_model, 0);
 	if (a->extra[MASK_TOKEN])
 		oom_drop(t, oom_param(t, "mask_token", 1, a->d_model, OOM_P_UNUSED));
-	m = oom_conv2d(t, "projection", m, &(struct oom_conv){.out = a->d_model, .kernel = a->patch, .stride = a->patch, .bias = true});
+	m = oom_conv2d(t, "projection", m,
+		       &(struct oom_conv){.out = a->d_model,
+					  .kernel = a->patch,
+					  .stride = a->patch,
+					  .bias = true});
 	if (t->status)
 		return m.x;
 	l->side = m.h;
@@ -172,14 +189,16 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	first = oom_share(t, x);                /* embedding_output, a local of the model */
 	if (a->extra[SHARED])
 		l.shared = position_bias(t, &l);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->extra[DROP_PATH] ? kind : NULL, block, &l, x);
+	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->extra[DROP_PATH] ? kind : NULL,
+		       block, &l, x);
 	oom_drop_shared(t, l.shared);
 	if (!a->extra[MEAN_POOLING])
 		x = oom_op_layer_norm(t, "layernorm", x, 0, true, true);
 	oom_drop(t, first);
 	if (a->extra[MEAN_POOLING]) {
 		pooled = oom_op_slice(t, oom_keep(x), oom_tokens_of(t, l.tokens - 1), d);
-		pooled = oom_op_layer_norm(t, "pooler.layernorm", oom_op_mean(t, pooled, t->m_b, d), 0, true, true);
+		pooled = oom_op_layer_norm(t, "pooler.layernorm", oom_op_mean(t, pooled, t->m_b, d),
+					   0, true, true);
 	} else {
 		pooled = oom_op_slice(t, oom_keep(x), t->m_b, d);
 	}

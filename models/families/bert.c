@@ -1,6 +1,6 @@
-/* BERT, RoBERTa and the encoders built like them: learned positions, plain feed-forwards, norms after or before.
- * Reference: transformers 5.12, models/bert/modeling_bert.py, models/roberta/modeling_roberta.py and those of the types
- * below. */
+/* BERT, RoBERTa and the encoders built like them: learned positions, plain feed-forwards, norms
+ * after or before. Reference: transformers 5.12, models/bert/modeling_bert.py,
+ * models/roberta/modeling_roberta.py and those of the types below. */
 #include <stdio.h>
 #include <string.h>
 
@@ -51,19 +51,23 @@ static uint64_t flags_of(const char *type)
 static void warn(struct oom_arch *a, const char *how)
 {
 	a->approximate = true;
-	snprintf(a->warning, sizeof(a->warning), "%s: parameters are exact; activations are approximated as %s.", a->model_type, how);
+	snprintf(a->warning, sizeof(a->warning),
+		 "%s: parameters are exact; activations are approximated as %s.", a->model_type,
+		 how);
 }
 
 /* Sparse attention: how many keys a query meets.  0: all of them. */
 static void read_sparse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const uint64_t block = oom_read_count_or(r, "block_size", 64), random = oom_read_count_or(r, "num_random_blocks", 3);
+	const uint64_t block = oom_read_count_or(r, "block_size", 64),
+		       random = oom_read_count_or(r, "num_random_blocks", 3);
 
 	if (!strcmp(a->model_type, "longformer")) {
 		const struct oom_key *k = oom_read_key(r, "attention_window");
-		const double w = k && k->type == OOM_KEY_LIST ? oom_read_item_real(r, "attention_window", 0, 512) :
-							       oom_read_real(r, "attention_window", 512);
+		const double w = k && k->type == OOM_KEY_LIST ?
+					 oom_read_item_real(r, "attention_window", 0, 512) :
+					 oom_read_real(r, "attention_window", 512);
 
 		a->extra[BERT_KEYS] = w >= 1 && w < 1e6 ? (uint64_t)w + 1 : 513;
 		warn(a, "attention to attention_window + 1 keys, the chunks' overlaps left out");
@@ -76,7 +80,8 @@ static void read_sparse(struct oom_arch *a)
 		if (!type || strcmp(type, "block_sparse"))
 			a->extra[BERT_KEYS] = 0;
 		else
-			warn(a, "full attention up to (5 + 2 random) blocks, beyond that to 5 + random blocks of keys");
+			warn(a, "full attention up to (5 + 2 random) blocks, beyond that to 5 + "
+				"random blocks of keys");
 	} else if (!strcmp(a->model_type, "mra")) {
 		warn(a, "full attention");
 	} else if (!strcmp(a->model_type, "nystromformer")) {
@@ -92,12 +97,15 @@ static void adjust(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 
-	if (!strcmp(a->model_type, "markuplm") && (oom_read_count_or(r, "max_depth", 50) > 4096 ||
-						   oom_read_count_or(r, "xpath_unit_hidden_size", 32) > 1 << 20))
-		oom_read_fail(r, "max_depth is more than 4096, or xpath_unit_hidden_size more than 2^20");
+	if (!strcmp(a->model_type, "markuplm") &&
+	    (oom_read_count_or(r, "max_depth", 50) > 4096 ||
+	     oom_read_count_or(r, "xpath_unit_hidden_size", 32) > 1 << 20))
+		oom_read_fail(r, "max_depth is more than 4096, or xpath_unit_hidden_size more than "
+				 "2^20");
 
 	a->extra[BERT_D_HEAD] = a->d_embed;
-	if (!strcmp(a->model_type, "rembert")) {        /* tie_word_embeddings does nothing: the widths differ */
+	/* tie_word_embeddings does nothing: the widths differ */
+	if (!strcmp(a->model_type, "rembert")) {
 		a->d_embed = oom_read_count(r, "input_embedding_size", 1);
 		a->extra[BERT_D_HEAD] = oom_read_count_or(r, "output_embedding_size", 1664);
 		a->classifier_dropout = oom_read_real(r, "classifier_dropout_prob", 0.1);
@@ -126,10 +134,12 @@ static void parse(struct oom_arch *a)
 	a->extra[BERT_FLAGS] = flags_of(a->model_type);
 	a->extra[BERT_CAUSAL] = oom_read_bool(r, "is_decoder", false);
 	a->default_task = !strcmp(a->model_type, "bert-generation") ? OOM_TASK_CAUSAL_LM :
-			  !strcmp(a->model_type, "markuplm") ? OOM_TASK_SEQ_CLS : OOM_TASK_MASKED_LM;
+			  !strcmp(a->model_type, "markuplm")	    ? OOM_TASK_SEQ_CLS :
+								      OOM_TASK_MASKED_LM;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_embed = a->extra[BERT_FLAGS] & BERT_ELECTRA ? oom_read_count(r, "embedding_size", 1) : a->d_model;
+	a->d_embed = a->extra[BERT_FLAGS] & BERT_ELECTRA ? oom_read_count(r, "embedding_size", 1) :
+							   a->d_model;
 	a->d_ff = oom_read_count(r, "intermediate_size", 1);
 	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
@@ -143,8 +153,9 @@ static void parse(struct oom_arch *a)
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	adjust(a);
 	if (a->d_model % a->n_heads)
-		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->n_heads);
+		oom_read_fail(r,
+			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 }
 
 struct layer {
@@ -156,7 +167,8 @@ struct layer {
 static void entity_queries(struct oom_tape *t, const struct oom_arch *a)
 {
 	for (int i = 0; i < 3; i++) {
-		oom_drop(t, oom_param(t, "entity query", a->d_model, a->d_model, OOM_P_LINEAR | OOM_P_UNUSED));
+		oom_drop(t, oom_param(t, "entity query", a->d_model, a->d_model,
+				      OOM_P_LINEAR | OOM_P_UNUSED));
 		oom_drop(t, oom_param(t, "entity query", 0, a->d_model, OOM_P_UNUSED));
 	}
 }
@@ -173,19 +185,23 @@ static void idle_conv(struct oom_tape *t, const struct oom_arch *a)
 /* The keys' length as the products see it. */
 static uint16_t keys(struct oom_tape *t, const struct oom_arch *a)
 {
-	if (!(a->extra[BERT_FLAGS] & BERT_FEW_KEYS) || !a->extra[BERT_KEYS] || a->extra[BERT_KEYS] > 1 << 24 ||
+	if (!(a->extra[BERT_FLAGS] & BERT_FEW_KEYS) || !a->extra[BERT_KEYS] ||
+	    a->extra[BERT_KEYS] > 1 << 24 ||
 	    (a->extra[BERT_FULL_TO] && !oom_cond_above(t, t->m_s, a->extra[BERT_FULL_TO])))
 		return t->m_s;
 	return oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 4, (uint32_t)a->extra[BERT_KEYS]);
 }
 
-static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val in, struct oom_val *weights)
+static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val in,
+			     struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	const uint64_t flags = a->extra[BERT_FLAGS];
 	const struct oom_dim h = D(a->d_model);
 	struct oom_attn at = oom_attn_of(t, a);
-	const unsigned bias = oom_read_bool((struct oom_reader *)&a->rd, "use_bias", true) ? OOM_BIAS : 0;
+	const unsigned bias = oom_read_bool((struct oom_reader *)&a->rd, "use_bias", true) ?
+				      OOM_BIAS :
+				      0;
 	struct oom_val q, k, v;
 
 	at.mask = l->mask;
@@ -194,33 +210,41 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	at.softmax_as_is = at.no_cast_back = !(flags & BERT_SOFTMAX_FP32);
 	at.written_out = flags & BERT_WRITTEN_OUT;
 	at.scores_local = at.written_out && !(flags & BERT_SOFTMAX_FP32);
-	at.weights = flags & BERT_WRITTEN_OUT && !(flags & (BERT_KEEPS_WEIGHTS | BERT_SOFTMAX_FP32 | BERT_FEW_KEYS)) ? NULL : weights;
+	at.weights = flags & BERT_WRITTEN_OUT && !(flags & (BERT_KEEPS_WEIGHTS | BERT_SOFTMAX_FP32 |
+							    BERT_FEW_KEYS)) ?
+			     NULL :
+			     weights;
 	q = oom_op_heads(t, oom_op_linear(t, "query", oom_keep(in), h, bias));
 	k = oom_op_heads(t, oom_op_linear(t, "key", oom_keep(in), h, bias));
 	v = oom_op_heads(t, oom_op_linear(t, "value", oom_keep(in), h, bias));
-	if (!strcmp(a->model_type, "luke") && oom_read_bool((struct oom_reader *)&a->rd, "use_entity_aware_attention", true))
+	if (!strcmp(a->model_type, "luke") &&
+	    oom_read_bool((struct oom_reader *)&a->rd, "use_entity_aware_attention", true))
 		entity_queries(t, a);
 	for (int i = 0; i < 3 && flags & BERT_GLOBAL; i++) {
-		oom_drop(t, oom_param(t, "global", a->d_model, a->d_model, OOM_P_LINEAR | OOM_P_UNUSED));
+		oom_drop(t, oom_param(t, "global", a->d_model, a->d_model,
+				      OOM_P_LINEAR | OOM_P_UNUSED));
 		oom_drop(t, oom_param(t, "global", 0, a->d_model, OOM_P_UNUSED));
 	}
 	idle_conv(t, a);
 	return oom_attention_core(t, &at, q, k, v);
 }
 
-/* X-MOD's lang_adapter on the feed-forward's output, whose norm it borrows; every language has its bottleneck. */
+/* X-MOD's lang_adapter on the feed-forward's output, whose norm it borrows; every language has
+ * its bottleneck. */
 static struct oom_val adapt(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	struct oom_reader *r = (struct oom_reader *)&a->rd;
 	const struct oom_key *k = oom_read_key(r, "languages");
 	const uint32_t n = k && k->type == OOM_KEY_LIST ? k->n_items : 1;
-	const uint64_t factor = oom_read_count_or(r, "adapter_reduction_factor", 2), d = a->d_model / (factor ? factor : 1);
+	const uint64_t factor = oom_read_count_or(r, "adapter_reduction_factor", 2),
+		       d = a->d_model / (factor ? factor : 1);
 	const size_t at = t->cursor;
 	struct oom_val h, y;
 
 	if (oom_read_bool(r, "adapter_layer_norm", false))
 		x = oom_op_layer_norm(t, "adapter_layer_norm", x, 0, true, true);
-	h = a->extra[BERT_PRE] ? oom_share(t, x) : oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true);
+	h = a->extra[BERT_PRE] ? oom_share(t, x) :
+				 oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true);
 	oom_drop(t, x);
 	y = oom_activation(t, a->act, oom_op_linear(t, "dense1", oom_keep(h), D(d), OOM_BIAS));
 	y = oom_op_dropout(t, oom_op_linear(t, "dense2", y, D(a->d_model), OOM_BIAS), a->dropout);
@@ -251,24 +275,29 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_val y, in, weights = oom_none(), before = oom_none();
 
 	/* the caller keeps a layer's (hidden, weights) until the next layer has returned its own */
-	if (i && flags & BERT_KEEPS_WEIGHTS && !t->recompute && (!t->grad || t->packing || (t->amp && a->attn_dropout > 0)))
-		before = oom_new(t, "attention weights of the layer before", t->m_bss, D(a->n_heads), t->amp ? OOM_F32 : (enum oom_dtype)x.dt);
+	if (i && flags & BERT_KEEPS_WEIGHTS && !t->recompute &&
+	    (!t->grad || t->packing || (t->amp && a->attn_dropout > 0)))
+		before = oom_new(t, "attention weights of the layer before", t->m_bss,
+				 D(a->n_heads), t->amp ? OOM_F32 : (enum oom_dtype)x.dt);
 	in = pre ? oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true) : oom_share(t, x);
 	y = attend(t, l, in, &weights);
 	x = oom_output(t, a->dropout, norm, y, x);
 	oom_drop(t, in);
 	in = pre ? oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true) : oom_share(t, x);
 	y = oom_op_linear(t, "dense", oom_keep(in), D(a->d_ff), OOM_BIAS);
-	if (!(flags & (BERT_NO_EMBED_NORM))) {  /* RoBERTa-PreLayerNorm: the norm's name is the projection's */
+	/* RoBERTa-PreLayerNorm: the norm's name is the projection's */
+	if (!(flags & (BERT_NO_EMBED_NORM))) {
 		oom_drop(t, in);
 		in = oom_none();
 	}
 	y = oom_activation(t, a->act, y);
-	if (!(flags & BERT_WRITTEN_OUT)) {      /* XLM-RoBERTa-XL: intermediate_output; Megatron's ln_output lives on */
+	/* XLM-RoBERTa-XL: intermediate_output; Megatron's ln_output lives on */
+	if (!(flags & BERT_WRITTEN_OUT)) {
 		oom_drop(t, in);
 		in = oom_none();
 	}
-	y = oom_output(t, flags & BERT_NO_FF_DROPOUT ? 0 : a->dropout, flags & BERT_ADAPTERS ? NULL : norm, y, x);
+	y = oom_output(t, flags & BERT_NO_FF_DROPOUT ? 0 : a->dropout,
+		       flags & BERT_ADAPTERS ? NULL : norm, y, x);
 	if (flags & BERT_ADAPTERS)
 		y = adapt(t, a, y);
 	oom_drop(t, in);
@@ -289,7 +318,8 @@ static struct oom_val make_mask(struct oom_tape *t, const struct oom_arch *a, en
 	return oom_make_mask(t, a->extra[BERT_CAUSAL], 0, dt, t->m_b, t->m_s, t->m_s);
 }
 
-static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val word)
+static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			   struct oom_val word)
 {
 	const uint64_t flags = a->extra[BERT_FLAGS];
 	const struct oom_mlm m = {
@@ -302,7 +332,11 @@ static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct 
 		if (flags & BERT_FEW_KEYS && flags & BERT_IDLE_POOLER)
 			oom_idle_pooler(t, a, x);
 		if (flags & (BERT_ELECTRA | BERT_CLS_HEAD))
-			return oom_cls_head(t, a, flags & BERT_ELECTRA ? OOM_ACT_GELU : flags & BERT_ACT_HEAD ? a->act : OOM_ACT_TANH, x);
+			return oom_cls_head(t, a,
+					    flags & BERT_ELECTRA  ? OOM_ACT_GELU :
+					    flags & BERT_ACT_HEAD ? a->act :
+								    OOM_ACT_TANH,
+					    x);
 		return oom_pooler_head(t, a, x);
 	}
 	if (flags & BERT_IDLE_POOLER)
@@ -327,14 +361,36 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return head(t, a, x, word);
 }
 
-static const char *const types[] = {"bert", "roberta", "xlm-roberta", "camembert", "data2vec-text", "electra",
-				    "roberta-prelayernorm", "xlm-roberta-xl", "ernie", "roc_bert", "bert-generation",
-				    "megatron-bert", "rembert", "layoutlm", "markuplm", "luke", "tapas", "ibert", "longformer",
-				    "big_bird", "mra", "yoso", "nystromformer", "xmod", NULL};
+static const char *const types[] = {"bert",
+				    "roberta",
+				    "xlm-roberta",
+				    "camembert",
+				    "data2vec-text",
+				    "electra",
+				    "roberta-prelayernorm",
+				    "xlm-roberta-xl",
+				    "ernie",
+				    "roc_bert",
+				    "bert-generation",
+				    "megatron-bert",
+				    "rembert",
+				    "layoutlm",
+				    "markuplm",
+				    "luke",
+				    "tapas",
+				    "ibert",
+				    "longformer",
+				    "big_bird",
+				    "mra",
+				    "yoso",
+				    "nystromformer",
+				    "xmod",
+				    NULL};
 
 const struct oom_family oom_family_bert = {
 	.name = "bert",
-	.summary = "encoder with learned positions, plain feed-forward, dropout; norms after or before",
+	.summary = "encoder with learned positions, plain feed-forward, dropout; norms after or "
+		   "before",
 	.source = "transformers 5.12 models/bert/modeling_bert.py",
 	.types = types,
 	.lora_targets = "query+value",

@@ -6,7 +6,8 @@
 
 enum oom_bert_flags {
 	BERT_IDS_POSITIONS = 1,         /* positions made from the ids, one row a token */
-	BERT_ZERO_TYPES = 2,            /* token types are fresh zeros, not gathered from a buffer */
+	/* token types are fresh zeros, not gathered from a buffer */
+	BERT_ZERO_TYPES = 2,
 	BERT_NO_TYPES = 4,
 	BERT_ADD_INPLACE = 8,           /* embeddings += position_embeddings */
 	BERT_NO_EMBED_NORM = 16,
@@ -18,24 +19,28 @@ enum oom_bert_flags {
 	BERT_WRITTEN_OUT = 1024,        /* no kernel but the eager one */
 	BERT_KEEPS_WEIGHTS = 2048,      /* layers return their attention weights */
 	BERT_FLOAT_MASK = 4096,         /* (1 - mask) * min, always there, [b, 1, 1, s] */
-	BERT_SOFTMAX_FP32 = 8192,       /* of FLOAT_MASK's: eager_attention_forward, softmax in fp32 */
+	/* of FLOAT_MASK's: eager_attention_forward, softmax in fp32 */
+	BERT_SOFTMAX_FP32 = 8192,
 	BERT_IDLE_POOLER = 16384,       /* a pooler in the language model too */
 	BERT_NO_TRANSFORM = 32768,      /* a language model head that is the decoder alone */
 	BERT_UNTIED_BIAS = 65536,       /* no spare bias when nothing is tied */
 	BERT_NO_BUFFER = 131072,        /* position ids are made, not kept */
-	BERT_FEW_KEYS = 1 << 18,        /* queries meet some of the keys only: approximated by as many keys in one place */
-	BERT_GLOBAL = 1 << 19,          /* projections for global tokens, idle without them (Longformer) */
+	/* queries meet some of the keys only: approximated by as many keys in one place */
+	BERT_FEW_KEYS = 1 << 18,
+	/* projections for global tokens, idle without them (Longformer) */
+	BERT_GLOBAL = 1 << 19,
 	BERT_ACT_HEAD = 1 << 20,        /* the classification head uses hidden_act */
 	BERT_ADAPTERS = 1 << 21,        /* a bottleneck for every language (X-MOD) */
 	BERT_MORE_POSITIONS = 1 << 22,  /* two more than max_position_embeddings */
 	BERT_POSITIONS_FIRST = 1 << 23, /* words + positions + types */
 };
-/* extra[]: the flags; a decoder; width of the head; keys a query meets, and the length up to which it meets all; X-MOD's
- * norms first */
+/* extra[]: the flags; a decoder; width of the head; keys a query meets, and the length up to which
+ * it meets all; X-MOD's norms first */
 enum { BERT_FLAGS, BERT_CAUSAL, BERT_D_HEAD, BERT_KEYS, BERT_FULL_TO, BERT_PRE };
 
 /* Embeddings up to the first layer; *word gets the table of words, *output what the model
  * keeps of them while its layers run (bert_input.c). */
-struct oom_val oom_bert_embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word, struct oom_val *output);
+struct oom_val oom_bert_embeddings(struct oom_tape *t, const struct oom_arch *a,
+				   struct oom_val *word, struct oom_val *output);
 
 #endif

@@ -1,5 +1,5 @@
-/* BioGPT and XGLM: pre-norm decoders of fairseq's line, scaled embeddings, one more norm after the layers.
- * Reference: transformers 5.12, models/{biogpt,xglm}/modeling_*.py. */
+/* BioGPT and XGLM: pre-norm decoders of fairseq's line, scaled embeddings, one more norm after the
+ * layers. Reference: transformers 5.12, models/{biogpt,xglm}/modeling_*.py. */
 #include <string.h>
 
 #include "../blocks.h"
@@ -15,13 +15,18 @@ static void parse(struct oom_arch *a)
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, xglm ? "d_model" : "hidden_size", 1);
 	a->n_layers = oom_read_count(r, xglm ? "num_layers" : "num_hidden_layers", 1);
-	a->n_heads = a->n_kv_heads = oom_read_count(r, xglm ? "attention_heads" : "num_attention_heads", 1);
+	a->n_heads = a->n_kv_heads = oom_read_count(r,
+						    xglm ? "attention_heads" :
+							   "num_attention_heads",
+						    1);
 	a->d_ff = oom_read_count(r, xglm ? "ffn_dim" : "intermediate_size", 1);
 	a->head_dim = a->d_model / a->n_heads;
 	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
 	a->act = oom_read_act(r, xglm ? "activation_function" : "hidden_act", "gelu");
 	a->dropout = oom_read_real(r, xglm ? "dropout" : "hidden_dropout_prob", 0.1);
-	a->attn_dropout = oom_read_real(r, xglm ? "attention_dropout" : "attention_probs_dropout_prob", 0.1);
+	a->attn_dropout = oom_read_real(r,
+					xglm ? "attention_dropout" : "attention_probs_dropout_prob",
+					0.1);
 	a->act_dropout = oom_read_real(r, "activation_dropout", 0);
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	if (oom_read_bool(r, "add_cross_attention", false))
@@ -34,7 +39,8 @@ struct layer {
 };
 
 /* XGLM writes attention out: softmax(max(q k^T + mask, lowest)) v in the model's type. */
-static struct oom_val written_out(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val *weights)
+static struct oom_val written_out(struct oom_tape *t, const struct layer *l, struct oom_val x,
+				  struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model);
@@ -80,7 +86,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	h = oom_activation(t, a->act, oom_op_linear(t, "fc1", h, D(a->d_ff), OOM_BIAS));
 	h = oom_op_linear(t, "fc2", oom_op_dropout(t, h, a->act_dropout), D(a->d_model), OOM_BIAS);
 	x = oom_op_add(t, x, oom_op_dropout(t, h, a->dropout));
-	oom_drop(t, weights);                   /* "hidden_states, _ =" keeps them for the whole layer */
+	/* "hidden_states, _ =" keeps them for the whole layer */
+	oom_drop(t, weights);
 	return x;
 }
 
@@ -94,7 +101,8 @@ static struct oom_val positions(struct oom_tape *t, const struct oom_arch *a, en
 		pos = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 		return oom_op_embedding(t, "embed_positions", pos, a->max_positions + 2, h, 0);
 	}
-	oom_buffer(t, (a->max_positions + 2) * a->d_model, dt);         /* a table that is not trained */
+	/* a table that is not trained */
+	oom_buffer(t, (a->max_positions + 2) * a->d_model, dt);
 	t->grad = false;
 	pos = oom_new(t, "index_select", t->m_s, h, dt);
 	t->grad = grad;
@@ -103,12 +111,14 @@ static struct oom_val positions(struct oom_tape *t, const struct oom_arch *a, en
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val embed, x, first, pos, ones = oom_none(), ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val embed, x, first, pos, ones = oom_none(),
+					     ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_unary(t, OOM_SCALE, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
+	x = oom_op_unary(t, OOM_SCALE,
+			 oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
 	if (!a->extra[XGLM] && !t->plan->padding_mask)

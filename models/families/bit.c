@@ -34,7 +34,8 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 	c->dynamic_pool = oom_read_bool(r, "embedding_dynamic_padding", false);
 	for (uint64_t i = 0; i < c->n; i++)
 		c->layers += c->depth[i];
-	if (c->layers > OOM_MAX_LAYERS || !c->groups || !(c->width > 0 && c->width <= 64) || c->embed > 1 << 16)
+	if (c->layers > OOM_MAX_LAYERS || !c->groups || !(c->width > 0 && c->width <= 64) ||
+	    c->embed > 1 << 16)
 		oom_read_fail(r, "depths, num_groups, width_factor or embedding_size out of range");
 }
 
@@ -60,19 +61,25 @@ static uint64_t make_div(double value)
 /* TensorFlow's "same" size: ceil(n / stride) windows. */
 static uint64_t same_side(uint64_t n, uint64_t kernel, uint64_t stride, uint64_t dilation)
 {
-	const uint64_t need = ((n + stride - 1) / stride - 1) * stride + (kernel - 1) * dilation + 1;
+	const uint64_t need = ((n + stride - 1) / stride - 1) * stride + (kernel - 1) * dilation +
+			      1;
 
 	return need > n ? need : n;
 }
 
-static struct oom_map conv(struct oom_tape *t, const struct cfg *c, struct oom_map m, uint64_t out, uint64_t kernel, uint64_t stride,
-			   uint64_t dilation)
+static struct oom_map conv(struct oom_tape *t, const struct cfg *c, struct oom_map m, uint64_t out,
+			   uint64_t kernel, uint64_t stride, uint64_t dilation)
 {
-	struct oom_conv v = {.out = out, .kernel = kernel, .stride = stride, .dilation = dilation, .standardized = true,
+	struct oom_conv v = {.out = out,
+			     .kernel = kernel,
+			     .stride = stride,
+			     .dilation = dilation,
+			     .standardized = true,
 			     .pad = c->valid ? 0 : (stride - 1 + dilation * (kernel - 1)) / 2};
 
 	if (c->same && !(stride == 1 && dilation * (kernel - 1) % 2 == 0)) {
-		const uint64_t h = same_side(m.h, kernel, stride, dilation), w = same_side(m.w, kernel, stride, dilation);
+		const uint64_t h = same_side(m.h, kernel, stride, dilation),
+			       w = same_side(m.w, kernel, stride, dilation);
 
 		v.pad = 0;
 		if (h > m.h || w > m.w)
@@ -98,12 +105,14 @@ struct block {
 };
 
 /* norm, convolution three times over, on what the first norm has made */
-static struct oom_map preactivation(struct oom_tape *t, const struct cfg *c, const struct block *b, struct oom_map m)
+static struct oom_map preactivation(struct oom_tape *t, const struct cfg *c, const struct block *b,
+				    struct oom_map m)
 {
 	const uint64_t mid = make_div((double)b->out * 0.25);
 	struct oom_map pre = norm(t, c, oom_map_keep(m), true), shortcut, y;
 
-	shortcut = b->first ? conv(t, c, oom_map_keep(pre), b->out, 1, b->stride, 1) : oom_map_share(t, m);
+	shortcut = b->first ? conv(t, c, oom_map_keep(pre), b->out, 1, b->stride, 1) :
+			      oom_map_share(t, m);
 	y = conv(t, c, oom_map_keep(pre), mid, 1, 1, 1);
 	y = conv(t, c, norm(t, c, y, true), mid, 3, b->stride, 1);
 	y = conv(t, c, norm(t, c, y, true), b->out, 1, 1, 1);
@@ -117,12 +126,15 @@ static struct oom_map preactivation(struct oom_tape *t, const struct cfg *c, con
 	return y;
 }
 
-static struct oom_map bottleneck(struct oom_tape *t, const struct cfg *c, const struct block *b, struct oom_map m)
+static struct oom_map bottleneck(struct oom_tape *t, const struct cfg *c, const struct block *b,
+				 struct oom_map m)
 {
 	const uint64_t mid = make_div((double)b->out * 0.25);
 	struct oom_map shortcut, y;
 
-	shortcut = b->first ? norm(t, c, conv(t, c, oom_map_keep(m), b->out, 1, b->stride, 1), false) : oom_map_share(t, m);
+	shortcut = b->first ?
+			   norm(t, c, conv(t, c, oom_map_keep(m), b->out, 1, b->stride, 1), false) :
+			   oom_map_share(t, m);
 	y = norm(t, c, conv(t, c, oom_map_keep(m), mid, 1, 1, 1), true);
 	y = norm(t, c, conv(t, c, y, mid, 3, b->stride, b->dilation), true);
 	y = norm(t, c, conv(t, c, y, b->out, 1, 1, 1), false);
@@ -172,8 +184,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		current *= stride;
 		first = dilation <= 2 ? 1 : 2;
 		for (uint64_t j = 0; j < c.depth[i] && !t->status; j++, k++) {
-			const struct block b = {.out = make_div((double)c.c[i] * c.width), .stride = j ? 1 : stride,
-						.dilation = j ? dilation : first, .first = !j, .drop = c.drop > 0 && k};
+			const struct block b = {.out = make_div((double)c.c[i] * c.width),
+						.stride = j ? 1 : stride,
+						.dilation = j ? dilation : first,
+						.first = !j,
+						.drop = c.drop > 0 && k};
 
 			m = c.bottleneck ? bottleneck(t, &c, &b, m) : preactivation(t, &c, &b, m);
 		}

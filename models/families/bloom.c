@@ -1,5 +1,5 @@
-/* BLOOM: ALiBi positions added inside the score product, fused qkv, its own GELU, eager attention only.
- * Reference: transformers 5.12, models/bloom/modeling_bloom.py. */
+/* BLOOM: ALiBi positions added inside the score product, fused qkv, its own GELU, eager attention
+ * only. Reference: transformers 5.12, models/bloom/modeling_bloom.py. */
 #include "../blocks.h"
 
 enum { POST_RESIDUAL };                 /* extra[] */
@@ -17,7 +17,8 @@ static void parse(struct oom_arch *a)
 	a->dropout = oom_read_real(r, "hidden_dropout", 0);
 	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
-	a->extra[POST_RESIDUAL] = oom_read_bool(r, "apply_residual_connection_post_layernorm", false);
+	a->extra[POST_RESIDUAL] = oom_read_bool(r, "apply_residual_connection_post_layernorm",
+						false);
 }
 
 struct layer {
@@ -25,8 +26,10 @@ struct layer {
 	struct oom_val mask;
 };
 
-/* Everything made here has a name until the module returns; the probabilities are handed to the block. */
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val *probs)
+/* Everything made here has a name until the module returns; the probabilities are handed to the
+ * block. */
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x,
+				struct oom_val *probs)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), heads = D(a->n_heads);
@@ -34,17 +37,21 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	enum oom_dtype dt;
 
 	qkv = oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), OOM_BIAS);
-	for (int i = 0; i < 3; i++)             /* fused_qkv[..., i, :].transpose(1, 2): select, a view */
+	/* fused_qkv[..., i, :].transpose(1, 2): select, a view */
+	for (int i = 0; i < 3; i++)
 		part[i] = oom_op_heads(t, oom_op_slice(t, oom_keep(qkv), qkv.mono, h));
 	for (int i = 0; i < 3; i++)
 		part[i] = oom_op_copy(t, "reshape", part[i]);
 	dt = (enum oom_dtype)part[0].dt;
-	scores = oom_op_bmm(t, "baddbmm", oom_keep(part[0]), oom_keep(part[1]), t->m_bss, heads, a->head_dim);
-	w = oom_is_none(l->mask) ? oom_share(t, scores) : oom_op_add(t, oom_keep(scores), oom_keep(l->mask));
+	scores = oom_op_bmm(t, "baddbmm", oom_keep(part[0]), oom_keep(part[1]), t->m_bss, heads,
+			    a->head_dim);
+	w = oom_is_none(l->mask) ? oom_share(t, scores) :
+				   oom_op_add(t, oom_keep(scores), oom_keep(l->mask));
 	p = oom_op_cast(t, oom_op_softmax(t, oom_keep(w), true), dt);
 	p = oom_op_dropout(t, p, a->attn_dropout);
 	*probs = oom_share(t, p);
-	p = oom_op_merge_heads(t, oom_op_bmm(t, "attention", p, oom_keep(part[2]), t->m_bs, h, oom_mono_now(t, t->m_s)));
+	p = oom_op_merge_heads(t, oom_op_bmm(t, "attention", p, oom_keep(part[2]), t->m_bs, h,
+					     oom_mono_now(t, t->m_s)));
 	p = oom_op_dropout(t, oom_op_linear(t, "dense", p, h, OOM_BIAS), a->dropout);
 	for (int i = 0; i < 3; i++)
 		oom_drop(t, part[i]);
@@ -73,7 +80,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	g = oom_op_linear(t, "dense_h_to_4h", oom_keep(h), D(a->d_ff), OOM_BIAS);
 	g = oom_op_unary(t, OOM_GELU_PYTHON, g);
 	y = oom_op_linear(t, "dense_4h_to_h", oom_keep(g), D(a->d_model), OOM_BIAS);
-	x = oom_op_add(t, a->extra[POST_RESIDUAL] ? oom_keep(h) : x, oom_op_dropout(t, y, a->dropout));
+	x = oom_op_add(t, a->extra[POST_RESIDUAL] ? oom_keep(h) : x,
+		       oom_op_dropout(t, y, a->dropout));
 	oom_drop(t, g);
 	oom_drop(t, h);
 	oom_drop(t, probs);
@@ -83,7 +91,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val embed, x, first, alibi, ones, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val embed, x, first, alibi, ones,
+		ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct oom_plan eager = *t->plan;
 	const struct oom_plan *real = t->plan;
 	struct layer l = {.a = a};

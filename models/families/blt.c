@@ -1,16 +1,17 @@
-/* BLT, the Byte Latent Transformer: bytes through a small encoder, patches of them through a global transformer, a decoder
- * back to bytes; a frozen byte model says where patches begin.
+/* BLT, the Byte Latent Transformer: bytes through a small encoder, patches of them through a global
+ * transformer, a decoder back to bytes; a frozen byte model says where patches begin.
  * Reference: transformers 5.12, models/blt/modeling_blt.py.
  *
- * Where patches begin depends on the text: their number is taken as bytes / patch_size.  The hash embeddings' lookups and
- * the cross-attention masks are left out, and the warning says so. */
+ * Where patches begin depends on the text: their number is taken as bytes / patch_size.  The hash
+ * embeddings' lookups and the cross-attention masks are left out, and the warning says so. */
 #include <stdio.h>
 #include <string.h>
 
 #include "../blocks.h"
 
 enum { PATCHER, ENCODER, GLOBAL, DECODER, STACKS };
-static const char *const prefix[STACKS] = {"patcher_config", "encoder_config", "global_config", "decoder_config"};
+static const char *const prefix[STACKS] = {"patcher_config", "encoder_config", "global_config",
+					   "decoder_config"};
 /* of stack k: extra[k * PER + ...] */
 enum { DIM, FF, LAYERS, HEADS, KV, PER, HASH_ROWS = STACKS * PER, CROSS_K, PATCH };
 
@@ -24,10 +25,15 @@ static uint64_t get(struct oom_reader *r, int k, const char *key, uint64_t def)
 
 static void parse(struct oom_arch *a)
 {
-	static const uint64_t usual[STACKS][4] = {{768, 2048, 14, 12}, {1024, 2816, 1, 16}, {2048, 5632, 25, 16}, {1024, 2816, 9, 16}};
+	static const uint64_t usual[STACKS][4] = {{768, 2048, 14, 12},
+						  {1024, 2816, 1, 16},
+						  {2048, 5632, 25, 16},
+						  {1024, 2816, 9, 16}};
 	struct oom_reader *r = &a->rd;
 	const struct oom_key *sizes = oom_read_key(r, "encoder_hash_byte_group_size");
-	const uint64_t groups = sizes && sizes->type == OOM_KEY_LIST && sizes->n_items ? sizes->n_items : 6;
+	const uint64_t groups = sizes && sizes->type == OOM_KEY_LIST && sizes->n_items ?
+					sizes->n_items :
+					6;
 
 	a->norm = OOM_NORM_RMS;
 	a->act = OOM_ACT_SILU;
@@ -40,8 +46,8 @@ static void parse(struct oom_arch *a)
 		x[LAYERS] = get(r, k, "num_hidden_layers", usual[k][2]);
 		x[HEADS] = get(r, k, "num_attention_heads", usual[k][3]);
 		x[KV] = get(r, k, "num_key_value_heads", x[HEADS]);
-		if (!x[DIM] || !x[FF] || !x[LAYERS] || !x[HEADS] || !x[KV] || x[DIM] % x[HEADS] || x[HEADS] % x[KV] ||
-		    x[LAYERS] > OOM_MAX_LAYERS) {
+		if (!x[DIM] || !x[FF] || !x[LAYERS] || !x[HEADS] || !x[KV] || x[DIM] % x[HEADS] ||
+		    x[HEADS] % x[KV] || x[LAYERS] > OOM_MAX_LAYERS) {
 			oom_read_fail(r, "%s does not describe a stack of layers", prefix[k]);
 			return;
 		}
@@ -52,15 +58,20 @@ static void parse(struct oom_arch *a)
 	a->n_heads = a->extra[GLOBAL * PER + HEADS];
 	a->n_kv_heads = a->extra[GLOBAL * PER + KV];
 	a->head_dim = a->d_model / a->n_heads;
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false) && a->extra[ENCODER * PER + DIM] == a->extra[DECODER * PER + DIM];
+	a->tie = oom_read_bool(r, "tie_word_embeddings", false) &&
+		 a->extra[ENCODER * PER + DIM] == a->extra[DECODER * PER + DIM];
 	a->float_logits = true;
-	a->extra[HASH_ROWS] = oom_read_count_or(r, "encoder_hash_byte_group_vocab", 500002) * groups *
+	a->extra[HASH_ROWS] = oom_read_count_or(r, "encoder_hash_byte_group_vocab", 500002) *
+			      groups *
 			      oom_read_count_or(r, "encoder_hash_byte_group_nb_functions", 1);
 	a->extra[CROSS_K] = oom_read_count_or(r, "cross_attn_k", 2);
 	a->extra[PATCH] = oom_read_count_or(r, "patch_size", 4);
-	if (!a->extra[CROSS_K] || a->extra[CROSS_K] > 64 || !a->extra[PATCH] || a->extra[PATCH] > 65536)
+	if (!a->extra[CROSS_K] || a->extra[CROSS_K] > 64 || !a->extra[PATCH] ||
+	    a->extra[PATCH] > 65536)
 		oom_read_fail(r, "cross_attn_k and patch_size must be from 1 to 64 and 65536");
-	snprintf(a->warning, sizeof(a->warning), "blt: the number of patches is taken as bytes / patch_size, cross-attention and hash "
+	snprintf(a->warning, sizeof(a->warning),
+		 "blt: the number of patches is taken as bytes / patch_size, cross-attention and "
+		 "hash "
 		 "embeddings are approximated.");
 	a->approximate = true;
 }
@@ -68,7 +79,8 @@ static void parse(struct oom_arch *a)
 struct stack {
 	const struct oom_arch *a;
 	struct oom_rope rope;
-	struct oom_val mask, patches;   /* patches: keys of the decoder's cross-attention, or none */
+	/* patches: keys of the decoder's cross-attention, or none */
+	struct oom_val mask, patches;
 	int k;
 	uint16_t m_tokens, m_len;
 };
@@ -92,12 +104,14 @@ static struct oom_attn attention_of(struct oom_tape *t, const struct stack *s)
 }
 
 /* x + o(attention(norm(x), norm(patches))) */
-static struct oom_val cross(struct oom_tape *t, const struct stack *s, struct oom_val x, struct oom_val from, uint16_t m_from, uint16_t len)
+static struct oom_val cross(struct oom_tape *t, const struct stack *s, struct oom_val x,
+			    struct oom_val from, uint16_t m_from, uint16_t len)
 {
 	const uint64_t d = of(s->a, s->k, DIM);
 	struct oom_attn at = attention_of(t, s);
 	struct oom_val q, k, v, y;
-	const struct oom_dim h = {d, "hidden_size"}, kv = {at.kv_heads * at.d, "n_kv_heads * head_dim"};
+	const struct oom_dim h = {d, "hidden_size"},
+			     kv = {at.kv_heads * at.d, "n_kv_heads * head_dim"};
 
 	at.mask = oom_none();
 	at.causal = false;
@@ -124,21 +138,28 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	(void)i;
 	at.rope = &rope;
 	if (!oom_is_none(s->patches))
-		x = cross(t, s, x, oom_keep(s->patches), s->patches.mono, oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, (uint32_t)a->extra[PATCH]));
+		x = cross(t, s, x, oom_keep(s->patches), s->patches.mono,
+			  oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, (uint32_t)a->extra[PATCH]));
 	h = oom_attention(t, &at, oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0));
 	x = oom_op_add(t, x, h);
 	h = oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
-	return oom_op_add(t, x, oom_gated_mlp(t, h, a->act, (struct oom_dim){of(a, s->k, FF), "intermediate_size"}, false));
+	return oom_op_add(t, x,
+			  oom_gated_mlp(t, h, a->act,
+					(struct oom_dim){of(a, s->k, FF), "intermediate_size"},
+					false));
 }
 
-static struct oom_val run(struct oom_tape *t, struct stack *s, int k, struct oom_val x, struct oom_val patches)
+static struct oom_val run(struct oom_tape *t, struct stack *s, int k, struct oom_val x,
+			  struct oom_val patches)
 {
 	const struct oom_arch *a = s->a;
 	const uint64_t n = k == GLOBAL ? oom_depth(t, of(a, k, LAYERS)) : of(a, k, LAYERS);
 
 	s->k = k;
 	s->patches = patches;
-	s->m_len = k == GLOBAL ? oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, (uint32_t)a->extra[PATCH]) : t->m_s;
+	s->m_len = k == GLOBAL ?
+			   oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, (uint32_t)a->extra[PATCH]) :
+			   t->m_s;
 	s->m_tokens = oom_mono_mul(t, t->m_b, s->m_len);
 	s->mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, s->m_len, s->m_len);
 	s->rope = oom_rope_tables(t, of(a, k, DIM) / of(a, k, HEADS), (enum oom_dtype)x.dt, 2);
@@ -153,17 +174,20 @@ static struct oom_val run(struct oom_tape *t, struct stack *s, int k, struct oom
 static void patcher(struct oom_tape *t, struct stack *s, struct oom_val ids)
 {
 	const struct oom_arch *a = s->a;
-	const uint64_t d = of(a, PATCHER, DIM), kv = d / of(a, PATCHER, HEADS) * of(a, PATCHER, KV), f = of(a, PATCHER, FF);
+	const uint64_t d = of(a, PATCHER, DIM), kv = d / of(a, PATCHER, HEADS) * of(a, PATCHER, KV),
+		       f = of(a, PATCHER, FF);
 	const bool grad = t->grad;
 	struct oom_val x;
 
 	t->scope = "patcher";
 	oom_param(t, "embed_tokens.weight", a->vocab, d, OOM_P_FROZEN);
 	for (uint64_t i = 0; i < of(a, PATCHER, LAYERS); i++) {
-		const uint64_t shape[][2] = {{d, d}, {kv, d}, {kv, d}, {d, d}, {f, d}, {f, d}, {d, f}, {0, d}, {0, d}};
+		const uint64_t shape[][2] = {{d, d}, {kv, d}, {kv, d}, {d, d}, {f, d},
+					     {f, d}, {d, f},  {0, d},  {0, d}};
 
 		for (size_t j = 0; j < sizeof(shape) / sizeof(shape[0]); j++)
-			oom_param(t, "weight", shape[j][0], shape[j][1], OOM_P_FROZEN | (shape[j][0] ? OOM_P_LINEAR : OOM_P_NORM));
+			oom_param(t, "weight", shape[j][0], shape[j][1],
+				  OOM_P_FROZEN | (shape[j][0] ? OOM_P_LINEAR : OOM_P_NORM));
 	}
 	oom_param(t, "norm.weight", 0, d, OOM_P_FROZEN | OOM_P_NORM);
 	oom_param(t, "lm_head.weight", a->vocab, d, OOM_P_FROZEN);
@@ -177,31 +201,43 @@ static void patcher(struct oom_tape *t, struct stack *s, struct oom_val ids)
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint64_t e = of(a, ENCODER, DIM), d = of(a, DECODER, DIM), k = a->extra[CROSS_K];
-	const uint16_t m_patches = oom_mono_mul(t, t->m_b, oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, (uint32_t)a->extra[PATCH]));
+	const uint16_t m_patches = oom_mono_mul(t, t->m_b,
+						oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2,
+							    (uint32_t)a->extra[PATCH]));
 	struct oom_val embed, x, p, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct stack s = {.a = a};
-	const struct oom_dim wide = {e * k, "hidden_size * cross_attn_k"}, out = {d * k, "hidden_size * cross_attn_k"};
+	const struct oom_dim wide = {e * k, "hidden_size * cross_attn_k"},
+			     out = {d * k, "hidden_size * cross_attn_k"};
 
 	patcher(t, &s, ids);
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->vocab, e, OOM_P_EMBEDDING);
-	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, (struct oom_dim){e, "hidden_size"}));
-	x = oom_op_add(t, x, oom_op_embedding(t, "encoder_hash_tok_embedding", ids, a->extra[HASH_ROWS], (struct oom_dim){e, "hidden_size"}, 0));
+	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab,
+						      (struct oom_dim){e, "hidden_size"}));
+	x = oom_op_add(t, x,
+		       oom_op_embedding(t, "encoder_hash_tok_embedding", ids, a->extra[HASH_ROWS],
+					(struct oom_dim){e, "hidden_size"}, 0));
 	x = run(t, &s, ENCODER, x, oom_none());
 	/* patch_reduce: the largest of every patch; projected to cross_attn_k queries each */
-	p = oom_op_gather(t, "patch_reduce", oom_keep(x), oom_none(), m_patches, (struct oom_dim){e, "hidden_size"});
+	p = oom_op_gather(t, "patch_reduce", oom_keep(x), oom_none(), m_patches,
+			  (struct oom_dim){e, "hidden_size"});
 	p = oom_op_linear(t, "patch_embedding_projection", p, wide, 0);
 	{
 		const struct oom_attn at = attention_of(t, &s);
-		const struct oom_dim kv = {at.kv_heads * at.d, "n_kv_heads * head_dim"}, h = {e, "hidden_size"};
-		struct oom_val q = oom_op_linear_in(t, "q_proj", oom_norm(t, a->norm, "q_norm", oom_keep(p), e), e, h, 0), n;
+		const struct oom_dim kv = {at.kv_heads * at.d, "n_kv_heads * head_dim"},
+				     h = {e, "hidden_size"};
+		struct oom_val q = oom_op_linear_in(t, "q_proj",
+						    oom_norm(t, a->norm, "q_norm", oom_keep(p), e),
+						    e, h, 0),
+			       n;
 
 		n = oom_norm(t, a->norm, "k_norm", oom_keep(x), 0);
 		oom_drop(t, oom_op_linear(t, "k_proj", oom_keep(n), kv, 0));
 		oom_drop(t, oom_op_linear(t, "v_proj", n, kv, 0));
 		p = oom_op_add(t, p, oom_op_linear_in(t, "o_proj", q, e, h, 0));
 	}
-	if (wide.n != a->d_model) {             /* the sizes of two sub configs that do not meet: only the weights are right */
+	/* the sizes of two sub configs that do not meet: only the weights are right */
+	if (wide.n != a->d_model) {
 		oom_drop(t, p);
 		p = oom_new(t, "patches", m_patches, D(a->d_model), (enum oom_dtype)x.dt);
 	}
@@ -212,13 +248,16 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 		if (in != p.width) {
 			oom_drop(t, p);
-			p = oom_new(t, "patches", m_patches, (struct oom_dim){in, "hidden_size_global"}, (enum oom_dtype)x.dt);
+			p = oom_new(t, "patches", m_patches,
+				    (struct oom_dim){in, "hidden_size_global"},
+				    (enum oom_dtype)x.dt);
 		}
 	}
 	p = oom_op_linear(t, "patch_embedding_projection", p, out, 0);
 	if (d != e) {
 		oom_drop(t, x);
-		x = oom_new(t, "bytes", t->m_bs, (struct oom_dim){d, "hidden_size"}, (enum oom_dtype)p.dt);
+		x = oom_new(t, "bytes", t->m_bs, (struct oom_dim){d, "hidden_size"},
+			    (enum oom_dtype)p.dt);
 	}
 	x = run(t, &s, DECODER, x, p);
 	oom_drop_shared(t, p);

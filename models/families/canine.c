@@ -1,5 +1,5 @@
-/* CANINE: characters hashed into buckets, one local layer over them, a deep stack over every fourth, and back.
- * Reference: transformers 5.12, models/canine/modeling_canine.py. */
+/* CANINE: characters hashed into buckets, one local layer over them, a deep stack over every
+ * fourth, and back. Reference: transformers 5.12, models/canine/modeling_canine.py. */
 #include <stdio.h>
 
 #include "../encoder.h"
@@ -27,11 +27,16 @@ static void parse(struct oom_arch *a)
 	a->extra[STRIDE] = oom_read_count_or(r, "local_transformer_stride", 128);
 	a->extra[UP] = oom_read_count_or(r, "upsampling_kernel_size", 4);
 	a->approximate = true;
-	snprintf(a->warning, sizeof(a->warning), "canine: parameters are exact; activations are approximated: local attention without its "
+	snprintf(a->warning, sizeof(a->warning),
+		 "canine: parameters are exact; activations are approximated: local attention "
+		 "without its "
 		 "chunks' copies, molecules as a quarter of the characters.");
-	if (!a->extra[HASHES] || a->extra[HASHES] > 64 || a->d_model % a->extra[HASHES] || !a->extra[RATE] || !a->extra[STRIDE] ||
-	    a->extra[RATE] > 1 << 20 || a->extra[STRIDE] > 1 << 20 || a->d_model % a->n_heads)
-		oom_read_fail(r, "canine: hidden_size (%llu) does not divide by num_hash_functions and num_attention_heads",
+	if (!a->extra[HASHES] || a->extra[HASHES] > 64 || a->d_model % a->extra[HASHES] ||
+	    !a->extra[RATE] || !a->extra[STRIDE] || a->extra[RATE] > 1 << 20 ||
+	    a->extra[STRIDE] > 1 << 20 || a->d_model % a->n_heads)
+		oom_read_fail(r,
+			      "canine: hidden_size (%llu) does not divide by num_hash_functions "
+			      "and num_attention_heads",
 			      (unsigned long long)a->d_model);
 }
 
@@ -54,7 +59,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.causal = false;
 	at.softmax_as_is = at.no_cast_back = at.written_out = at.scores_local = true;
 	for (int k = 0; k < 3; k++)
-		p[k] = oom_op_heads(t, oom_op_linear(t, names[k], oom_keep(x), D(a->d_model), OOM_BIAS));
+		p[k] = oom_op_heads(t, oom_op_linear(t, names[k], oom_keep(x), D(a->d_model),
+						     OOM_BIAS));
 	x = oom_output(t, a->dropout, "LayerNorm", oom_attention_core(t, &at, p[0], p[1], p[2]), x);
 	y = oom_activation(t, a->act, oom_op_linear(t, "dense", oom_keep(x), D(a->d_ff), OOM_BIAS));
 	return oom_output(t, a->dropout, "LayerNorm", y, x);
@@ -66,21 +72,30 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val x = oom_none(), e, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 
 	for (uint64_t i = 0; i < n; i++) {
-		e = oom_op_embedding(t, "HashBucketCodepointEmbedder", oom_new(t, "hashes", t->m_bs, D(1), OOM_I64), a->extra[BUCKETS], D(d), 0);
+		e = oom_op_embedding(t, "HashBucketCodepointEmbedder",
+				     oom_new(t, "hashes", t->m_bs, D(1), OOM_I64),
+				     a->extra[BUCKETS], D(d), 0);
 		x = oom_is_none(x) ? e : oom_op_cat(t, x, e, D((i + 1) * d));
 	}
-	x = oom_op_add(t, x, oom_op_embedding(t, "token_type_embeddings", oom_keep(ids), a->type_vocab, D(a->d_model), 0));
-	x = oom_op_add_inplace(t, x, oom_op_embedding(t, "char_position_embeddings", oom_input(t, "position ids", t->m_s, 1, OOM_I64),
-						      a->extra[BUCKETS], D(a->d_model), 0));
+	x = oom_op_add(t, x,
+		       oom_op_embedding(t, "token_type_embeddings", oom_keep(ids), a->type_vocab,
+					D(a->d_model), 0));
+	x = oom_op_add_inplace(t, x,
+			       oom_op_embedding(t, "char_position_embeddings",
+						oom_input(t, "position ids", t->m_s, 1, OOM_I64),
+						a->extra[BUCKETS], D(a->d_model), 0));
 	return oom_op_dropout(t, oom_op_layer_norm(t, "LayerNorm", x, 0, true, true), a->dropout);
 }
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct oom_dim h = D(a->d_model);
-	const uint16_t s4 = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, (uint32_t)a->extra[RATE]), m4 = oom_mono_mul(t, t->m_b, s4);
-	const uint16_t local = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 4, (uint32_t)a->extra[STRIDE]);
-	const struct layer chars = {.a = a, .m = t->m_bs, .sk = local}, deep = {.a = a, .m = m4, .sk = s4};
+	const uint16_t s4 = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, (uint32_t)a->extra[RATE]),
+		       m4 = oom_mono_mul(t, t->m_b, s4);
+	const uint16_t local = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 4,
+					   (uint32_t)a->extra[STRIDE]);
+	const struct layer chars = {.a = a, .m = t->m_bs, .sk = local},
+			   deep = {.a = a, .m = m4, .sk = s4};
 	struct oom_val x = embeddings(t, a), first, mol;
 
 	first = oom_layers(t, 1, NULL, block, &chars, x);

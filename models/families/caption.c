@@ -1,7 +1,8 @@
-/* Text decoders that describe images: BERT's layer with a causal mask (BLIP), pre-norm layers with norms of their own
- * (KOSMOS-2 and 2.5), the decoders of Pix2Struct (T5's layer) and PP-FormulaNet (mBART's).  What they have to attend to an
- * image is held, and not run without one.
- * Reference: transformers 5.12, models/{blip,kosmos2,kosmos2_5,pix2struct,pp_formulanet}/modeling_*.py. */
+/* Text decoders that describe images: BERT's layer with a causal mask (BLIP), pre-norm layers with
+ * norms of their own (KOSMOS-2 and 2.5), the decoders of Pix2Struct (T5's layer) and PP-FormulaNet
+ * (mBART's).  What they have to attend to an image is held, and not run without one.
+ * Reference: transformers 5.12,
+ * models/{blip,kosmos2,kosmos2_5,pix2struct,pp_formulanet}/modeling_*.py. */
 #include <stdio.h>
 #include <string.h>
 
@@ -57,17 +58,33 @@ static void parse(struct oom_arch *a)
 	a->norm = flags & GATED ? OOM_NORM_RMS : OOM_NORM_LAYER;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, either(r, "hidden_size", "d_model"), 1);
-	a->d_ff = oom_read_count(r, oom_read_key(r, "intermediate_size") ? "intermediate_size" : oom_read_key(r, "d_ff") ? "d_ff" :
-				 either(r, "ffn_dim", "decoder_ffn_dim"), 1);
+	a->d_ff = oom_read_count(r,
+				 oom_read_key(r, "intermediate_size") ? "intermediate_size" :
+				 oom_read_key(r, "d_ff")	      ? "d_ff" :
+							   either(r, "ffn_dim", "decoder_ffn_dim"),
+				 1);
 	a->n_layers = oom_read_count(r, either(r, "num_hidden_layers", "decoder_layers"), 1);
-	a->n_heads = a->n_kv_heads = oom_read_count(r, either(r, "num_attention_heads", "decoder_attention_heads"), 1);
+	a->n_heads = a->n_kv_heads = oom_read_count(
+		r, either(r, "num_attention_heads", "decoder_attention_heads"), 1);
 	a->head_dim = a->n_heads ? a->d_model / a->n_heads : 0;
 	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
-	a->act = oom_read_act(r, oom_read_key(r, "hidden_act") ? "hidden_act" : either(r, "dense_act_fn", "activation_function"), "gelu");
-	a->tie = strcmp(a->model_type, "pp_formulanet") && oom_read_bool(r, "tie_word_embeddings", false);
-	a->dropout = oom_read_real(r, oom_read_key(r, "hidden_dropout_prob") ? "hidden_dropout_prob" : either(r, "dropout_rate", "dropout"), 0);
-	a->attn_dropout = oom_read_real(r, oom_read_key(r, "attention_probs_dropout_prob") ? "attention_probs_dropout_prob" :
-					either(r, "attention_dropout", "dropout_rate"), 0);
+	a->act = oom_read_act(r,
+			      oom_read_key(r, "hidden_act") ?
+				      "hidden_act" :
+				      either(r, "dense_act_fn", "activation_function"),
+			      "gelu");
+	a->tie = strcmp(a->model_type, "pp_formulanet") &&
+		 oom_read_bool(r, "tie_word_embeddings", false);
+	a->dropout = oom_read_real(r,
+				   oom_read_key(r, "hidden_dropout_prob") ?
+					   "hidden_dropout_prob" :
+					   either(r, "dropout_rate", "dropout"),
+				   0);
+	a->attn_dropout = oom_read_real(r,
+					oom_read_key(r, "attention_probs_dropout_prob") ?
+						"attention_probs_dropout_prob" :
+						either(r, "attention_dropout", "dropout_rate"),
+					0);
 	a->qkv_bias = a->o_bias = a->mlp_bias = !(flags & GATED);
 	a->extra[BUCKETS] = oom_read_count_or(r, "relative_attention_num_buckets", 32);
 	a->extra[HEAD] = oom_read_count_or(r, "encoder_hidden_size", a->d_model);
@@ -84,7 +101,8 @@ struct layer {
 static void cross_attention(struct oom_tape *t, void *ctx)
 {
 	const struct oom_arch *a = ctx;
-	const uint64_t k = a->extra[KIND], d = a->d_model, q = a->n_heads * a->head_dim, from = a->extra[HEAD];
+	const uint64_t k = a->extra[KIND], d = a->d_model, q = a->n_heads * a->head_dim,
+		       from = a->extra[HEAD];
 	const bool bias = a->qkv_bias;
 
 	t->scope = "cross-attention";
@@ -122,7 +140,9 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 
 	y = oom_activation(t, a->act, y);
 	if (flags_of(a) & GATED)
-		y = oom_op_dropout(t, oom_op_mul(t, y, oom_op_linear(t, "wi_1", oom_keep(x), ff, 0)), a->dropout);
+		y = oom_op_dropout(t,
+				   oom_op_mul(t, y, oom_op_linear(t, "wi_1", oom_keep(x), ff, 0)),
+				   a->dropout);
 	if (flags_of(a) & FF_NORM)
 		y = oom_norm(t, a->norm, "ffn_layernorm", y, 0);
 	y = oom_op_linear(t, kinds[k].down, y, d, bias);
@@ -162,13 +182,18 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	if (flags & LEARNED) {                  /* mBART's have two rows more */
 		struct oom_val places = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 
-		x = oom_op_add(t, x, oom_op_embedding(t, "position_embeddings", places,
-						      a->max_positions + (strcmp(a->model_type, "pp_formulanet") ? 0 : 2), D(a->d_model), 0));
+		x = oom_op_add(
+			t, x,
+			oom_op_embedding(t, "position_embeddings", places,
+					 a->max_positions +
+						 (strcmp(a->model_type, "pp_formulanet") ? 0 : 2),
+					 D(a->d_model), 0));
 	}
 	if (flags & SEGMENTS)
 		oom_drop(t, oom_param(t, "segment_emb", 2, a->d_model, OOM_P_UNUSED));
 	if (flags & RELATIVE)
-		oom_drop(t, oom_param(t, "relative_attention_bias", a->extra[BUCKETS], a->n_heads, OOM_P_UNUSED));
+		oom_drop(t, oom_param(t, "relative_attention_bias", a->extra[BUCKETS], a->n_heads,
+				      OOM_P_UNUSED));
 	if (flags & EMBED_NORM)
 		x = oom_norm(t, a->norm, "LayerNorm", x, 0);
 	return oom_op_dropout(t, x, a->dropout);
@@ -186,7 +211,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	if (flags & FINAL_NORM)
 		x = oom_norm(t, a->norm, "layer_norm", x, 0);
 	if (flags & TRANSFORM) {
-		x = oom_activation(t, a->act, oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS));
+		x = oom_activation(t, a->act,
+				   oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS));
 		x = oom_norm(t, a->norm, "LayerNorm", x, 0);
 	}
 	hidden = oom_share(t, x);
@@ -195,11 +221,13 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
 	loss = oom_causal_lm_loss(t, a, x);
 	oom_drop(t, hidden);
-	t->warning = "this class trains on images alone: what their features need in a step is not counted";
+	t->warning = "this class trains on images alone: what their features need in a step is not "
+		     "counted";
 	return loss;
 }
 
-static const char *const types[] = {"blip_text_model", "kosmos_2_text_model", "kosmos_2_5_text_model", "pix2struct_text_model", NULL};
+static const char *const types[] = {"blip_text_model", "kosmos_2_text_model",
+				    "kosmos_2_5_text_model", "pix2struct_text_model", NULL};
 
 const struct oom_family oom_family_caption = {
 	.name = "caption",

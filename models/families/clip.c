@@ -1,12 +1,15 @@
-/* CLIP, MetaCLIP 2, SigLIP, SigLIP 2 as image classifiers: the vision tower of the pair, mean of its patches, classifier.
- * Reference: transformers 5.12, models/{clip,metaclip_2,siglip,siglip2}/modeling_*.py. */
+/* CLIP, MetaCLIP 2, SigLIP, SigLIP 2 as image classifiers: the vision tower of the pair, mean of
+ * its patches, classifier. Reference: transformers 5.12,
+ * models/{clip,metaclip_2,siglip,siglip2}/modeling_*.py. */
 #include <string.h>
 
 #include "../conv.h"
 
-enum { CLASS_TOKEN, HEAD, NAVIT };      /* extra[]: CLIP's token; SigLIP's pooling head; SigLIP 2's patches as rows */
+/* extra[]: CLIP's token; SigLIP's pooling head; SigLIP 2's patches as rows */
+enum { CLASS_TOKEN, HEAD, NAVIT };
 
-/* Towers have configuration classes of their own (configuration_*.py); their defaults agree but for these. */
+/* Towers have configuration classes of their own (configuration_*.py); their defaults agree but
+ * for these. */
 static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd, top = a->rd;
@@ -29,7 +32,9 @@ static void parse(struct oom_arch *a)
 	if (a->extra[NAVIT]) {                  /* a square of patches */
 		const uint64_t n = oom_read_count_or(r, "num_patches", 256);
 
-		for (a->image_size = 1; (a->image_size + 1) * (a->image_size + 1) <= n && a->image_size < 4096; a->image_size++)
+		for (a->image_size = 1;
+		     (a->image_size + 1) * (a->image_size + 1) <= n && a->image_size < 4096;
+		     a->image_size++)
 			;
 		a->max_positions = n;
 		a->image_size *= a->patch;
@@ -37,9 +42,10 @@ static void parse(struct oom_arch *a)
 		a->image_size = oom_read_count_or(r, "image_size", 224);
 		a->max_positions = 0;
 	}
-	if (!a->d_model || a->d_model > 1 << 20 || !a->n_heads || a->n_heads > a->d_model || !a->patch || a->patch > 65536 ||
-	    a->image_size < a->patch || a->image_size > 65536 || !a->channels || a->channels > 65536 || !a->n_layers ||
-	    !a->d_ff || a->max_positions > 1 << 24)
+	if (!a->d_model || a->d_model > 1 << 20 || !a->n_heads || a->n_heads > a->d_model ||
+	    !a->patch || a->patch > 65536 || a->image_size < a->patch || a->image_size > 65536 ||
+	    !a->channels || a->channels > 65536 || !a->n_layers || !a->d_ff ||
+	    a->max_positions > 1 << 24)
 		oom_read_fail(r, "vision_config: a size out of range (model type %s)", r->family);
 	else
 		a->head_dim = a->d_model / a->n_heads;
@@ -73,8 +79,10 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	return x;
 }
 
-/* A parameter that is used, without a gradient reaching it; autocast keeps the copy of a whole weight (not of a view). */
-static void used(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols, uint32_t flags, bool whole)
+/* A parameter that is used, without a gradient reaching it; autocast keeps the copy of a whole
+ * weight (not of a view). */
+static void used(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols, uint32_t flags,
+		 bool whole)
 {
 	struct oom_val p = oom_param(t, name, rows, cols, OOM_P_UNUSED | flags);
 
@@ -89,14 +97,18 @@ static void used_linear(struct oom_tape *t, const char *name, uint64_t out, uint
 	used(t, name, out, in, OOM_P_LINEAR, true);
 	used(t, "bias", 0, out, 0, true);
 	if (oom_lora_adapts(t, name, 0)) {
-		used(t, "lora_A.weight", (uint64_t)t->plan->lora_r, in, OOM_P_LORA | OOM_P_LINEAR, true);
-		used(t, "lora_B.weight", out, (uint64_t)t->plan->lora_r, OOM_P_LORA | OOM_P_LINEAR, true);
+		used(t, "lora_A.weight", (uint64_t)t->plan->lora_r, in, OOM_P_LORA | OOM_P_LINEAR,
+		     true);
+		used(t, "lora_B.weight", out, (uint64_t)t->plan->lora_r, OOM_P_LORA | OOM_P_LINEAR,
+		     true);
 	}
 }
 
-/* SigLIP's pooling head (nn.MultiheadAttention of a probe over the patches, layer norm, MLP): its result is returned, but
- * the classifier does not look at it.  No gradient; what its graph keeps lives until the model's output is given up. */
-static void pooling_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t n, struct oom_val held[3])
+/* SigLIP's pooling head (nn.MultiheadAttention of a probe over the patches, layer norm, MLP): its
+ * result is returned, but the classifier does not look at it.  No gradient; what its graph keeps
+ * lives until the model's output is given up. */
+static void pooling_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t n,
+			 struct oom_val held[3])
 {
 	const uint64_t d = a->d_model;
 	const bool grad = t->grad;
@@ -108,9 +120,13 @@ static void pooling_head(struct oom_tape *t, const struct oom_arch *a, struct oo
 	used(t, "probe", 1, d, 0, false);
 	used(t, "in_proj_weight", 3 * d, d, 0, false);
 	used(t, "in_proj_bias", 0, 3 * d, 0, false);
-	held[2] = t->amp ? oom_new(t, "weight copy", OOM_MONO_ONE, (struct oom_dim){3 * d * d, "3 * d_model^2"}, dt) : oom_none();
-	held[0] = oom_new(t, "clone", oom_tokens_of(t, n), (struct oom_dim){d, "d_model"}, dt);  /* transposed: folded into a copy */
-	kv = oom_new(t, "key and value", oom_tokens_of(t, n), (struct oom_dim){2 * d, "2 * d_model"}, dt);
+	held[2] = t->amp ? oom_new(t, "weight copy", OOM_MONO_ONE,
+				   (struct oom_dim){3 * d * d, "3 * d_model^2"}, dt) :
+			   oom_none();
+	/* transposed: folded into a copy */
+	held[0] = oom_new(t, "clone", oom_tokens_of(t, n), (struct oom_dim){d, "d_model"}, dt);
+	kv = oom_new(t, "key and value", oom_tokens_of(t, n),
+		     (struct oom_dim){2 * d, "2 * d_model"}, dt);
 	held[1] = oom_op_copy(t, "contiguous", kv);
 	used_linear(t, "out_proj", d, d);
 	used(t, "layernorm.weight", 0, d, OOM_P_NORM, false);
@@ -131,8 +147,9 @@ static struct oom_val rows_of_patches(struct oom_tape *t, const struct oom_arch 
 	const struct oom_dim d = D(a->d_model);
 	struct oom_val x = oom_input(t, "pixel_values", oom_tokens_of(t, n), row, OOM_F32), pos;
 
-	x.dt = t->plan->precision == OOM_FP16 ? OOM_DT_F16 :
-	       t->plan->precision == OOM_BF16 || t->plan->precision == OOM_BF16_AMP ? OOM_DT_BF16 : OOM_F32;
+	x.dt = t->plan->precision == OOM_FP16					    ? OOM_DT_F16 :
+	       t->plan->precision == OOM_BF16 || t->plan->precision == OOM_BF16_AMP ? OOM_DT_BF16 :
+										      OOM_F32;
 	x = oom_input_grads(t, oom_op_linear(t, "patch_embedding", x, d, OOM_BIAS));
 	t->scope = "position_embedding";
 	pos = oom_param(t, "weight", a->max_positions, a->d_model, OOM_P_EMBEDDING);
@@ -151,20 +168,27 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, u
 
 	t->scope = "embeddings";
 	if (a->extra[NAVIT]) {
-		const uint64_t side = t->plan->image_size ? (uint64_t)t->plan->image_size : a->image_size;
+		const uint64_t side = t->plan->image_size ? (uint64_t)t->plan->image_size :
+							    a->image_size;
 
-		t->warning = "activations are approximated as those of images whose patches need no padding mask";
+		t->warning = "activations are approximated as those of images whose patches need "
+			     "no padding mask";
 		*tokens = n = side / a->patch * (side / a->patch);
 		if (!n)
-			t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "an image of %llu pixels holds no patch of %llu",
-						  (unsigned long long)side, (unsigned long long)a->patch);
+			t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+						  "an image of %llu pixels holds no patch of %llu",
+						  (unsigned long long)side,
+						  (unsigned long long)a->patch);
 		return n ? rows_of_patches(t, a, n) : oom_none();
 	}
 	m = oom_pixels(t, a);
 	if (a->extra[CLASS_TOKEN])
 		token = oom_param(t, "class_embedding", 0, a->d_model, 0);
-	m = oom_conv2d(t, "patch_embedding", m, &(struct oom_conv){.out = a->d_model, .kernel = a->patch, .stride = a->patch,
-								   .bias = !a->extra[CLASS_TOKEN]});
+	m = oom_conv2d(t, "patch_embedding", m,
+		       &(struct oom_conv){.out = a->d_model,
+					  .kernel = a->patch,
+					  .stride = a->patch,
+					  .bias = !a->extra[CLASS_TOKEN]});
 	if (t->status)
 		return m.x;
 	x = oom_input_grads(t, oom_map_tokens(t, m));
@@ -176,8 +200,13 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, u
 		token.perm = false;
 		x = oom_op_cat_into(t, token, x, oom_tokens_of(t, n), d);
 	}
-	pos = oom_op_embedding(t, "position_embedding", (struct oom_val){.sto = -1, .node = -1, .mono = oom_length_of(t, n), .width = 1,
-									.dt = OOM_I64}, n, d, 0);
+	pos = oom_op_embedding(t, "position_embedding",
+			       (struct oom_val){.sto = -1,
+						.node = -1,
+						.mono = oom_length_of(t, n),
+						.width = 1,
+						.dt = OOM_I64},
+			       n, d, 0);
 	return oom_op_add(t, x, pos);
 }
 
@@ -194,9 +223,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		x = oom_op_layer_norm(t, "pre_layrnorm", x, 0, true, true);
 	first = oom_share(t, x);                /* a local of the tower */
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
-	if (a->extra[CLASS_TOKEN]) {            /* CLIP norms the class token alone, for a result nobody reads */
-		oom_drop(t, oom_param(t, "post_layernorm.weight", 0, a->d_model, OOM_P_UNUSED | OOM_P_NORM));
-		oom_drop(t, oom_param(t, "post_layernorm.bias", 0, a->d_model, OOM_P_UNUSED | OOM_P_NORM));
+	/* CLIP norms the class token alone, for a result nobody reads */
+	if (a->extra[CLASS_TOKEN]) {
+		oom_drop(t, oom_param(t, "post_layernorm.weight", 0, a->d_model,
+				      OOM_P_UNUSED | OOM_P_NORM));
+		oom_drop(t, oom_param(t, "post_layernorm.bias", 0, a->d_model,
+				      OOM_P_UNUSED | OOM_P_NORM));
 	} else {
 		x = oom_op_layer_norm(t, "post_layernorm", x, 0, true, true);
 	}
@@ -204,7 +236,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		pooling_head(t, a, x, l.tokens, held);
 	oom_drop(t, first);
 	if (a->extra[CLASS_TOKEN]) {
-		struct oom_val rest = oom_op_slice(t, oom_keep(x), oom_tokens_of(t, l.tokens - 1), d);
+		struct oom_val rest = oom_op_slice(t, oom_keep(x), oom_tokens_of(t, l.tokens - 1),
+						   d);
 
 		loss = oom_image_head(t, a, oom_op_mean(t, rest, t->m_b, d), x);
 	} else {

@@ -1,7 +1,9 @@
-/* Cohere's speech recognition: a Parakeet (fast conformer) encoder, a text decoder of the BART line.
+/* Cohere's speech recognition: a Parakeet (fast conformer) encoder, a text decoder of the BART
+ * line.
  *
- * The encoder is counted as weights, its activations and gradients are not; seq_len counts the frames the decoder sees.
- * Reference: transformers 5.12, models/{cohere_asr,parakeet}/modeling_*.py. */
+ * The encoder is counted as weights, its activations and gradients are not; seq_len counts the
+ * frames the decoder sees. Reference: transformers 5.12,
+ * models/{cohere_asr,parakeet}/modeling_*.py. */
 #include "../encdec.h"
 #include "../weights.h"
 
@@ -22,7 +24,8 @@ static struct parakeet parakeet_of(struct oom_reader *r)
 		.layers = oom_read_count_or(r, "encoder_config.num_hidden_layers", 24),
 		.channels = oom_read_count_or(r, "encoder_config.subsampling_conv_channels", 256),
 		.factor = oom_read_count_or(r, "encoder_config.subsampling_factor", 8),
-		.conv_kernel = oom_read_count_or(r, "encoder_config.subsampling_conv_kernel_size", 3),
+		.conv_kernel = oom_read_count_or(r, "encoder_config.subsampling_conv_kernel_size",
+						 3),
 		.mel = oom_read_count_or(r, "encoder_config.num_mel_bins", 80),
 		.bias = oom_read_bool(r, "encoder_config.attention_bias", true),
 		.conv_bias = oom_read_bool(r, "encoder_config.convolution_bias", true),
@@ -47,8 +50,8 @@ static void parse(struct oom_arch *a)
 	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
 	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
 	p = parakeet_of(r);
-	if (!p.d || !p.ff || !p.heads || p.heads > p.d || !p.kv_heads || !p.channels || p.factor < 2 || p.factor > 1024 ||
-	    p.layers > OOM_MAX_LAYERS || p.mel < p.factor)
+	if (!p.d || !p.ff || !p.heads || p.heads > p.d || !p.kv_heads || !p.channels ||
+	    p.factor < 2 || p.factor > 1024 || p.layers > OOM_MAX_LAYERS || p.mel < p.factor)
 		oom_read_fail(r, "the encoder's sizes (encoder_config) make no model");
 }
 
@@ -93,26 +96,41 @@ static void parakeet(struct oom_tape *t, void *ctx)
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint16_t m_t = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0), m_bt = oom_mono_mul(t, t->m_b, m_t);
-	struct oom_encdec dec = {.a = a, .heads = a->n_heads, .kv_heads = a->n_kv_heads, .ff = a->d_ff, .m_tokens = m_bt, .m_len = m_t, .m_src = t->m_bs,
-				 .m_src_len = t->m_s, .cross_mask = oom_none(), .decoder = true, .flags = OOM_ED_PRE_NORM};
+	const uint16_t m_t = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0),
+		       m_bt = oom_mono_mul(t, t->m_b, m_t);
+	struct oom_encdec dec = {.a = a,
+				 .heads = a->n_heads,
+				 .kv_heads = a->n_kv_heads,
+				 .ff = a->d_ff,
+				 .m_tokens = m_bt,
+				 .m_len = m_t,
+				 .m_src = t->m_bs,
+				 .m_src_len = t->m_s,
+				 .cross_mask = oom_none(),
+				 .decoder = true,
+				 .flags = OOM_ED_PRE_NORM};
 	struct oom_reader reader = a->rd;
 	struct parakeet p = parakeet_of(&reader);
 	struct oom_val embed, x, ids, pos, hidden;
 
 	if (a->task != OOM_TASK_SEQ2SEQ) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s is modelled for the task seq2seq", a->model_type);
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s is modelled for the task seq2seq", a->model_type);
 		return oom_none();
 	}
-	t->warning = "the speech encoder of Cohere ASR is counted as weights only: neither activations nor gradients";
+	t->warning = "the speech encoder of Cohere ASR is counted as weights only: neither "
+		     "activations nor gradients";
 	oom_weights_only(t, parakeet, &p);
 	ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_new(t, "speech features", t->m_bs, (struct oom_dim){p.d, "encoder hidden_size"}, (enum oom_dtype)embed.dt);
+	x = oom_new(t, "speech features", t->m_bs, (struct oom_dim){p.d, "encoder hidden_size"},
+		    (enum oom_dtype)embed.dt);
 	dec.encoded = oom_op_linear(t, "proj", x, D(a->d_model), OOM_BIAS);
-	x = oom_input_grads(t, oom_op_embedding_param(t, embed, oom_keep(ids), a->vocab, D(a->d_model)));
-	pos = oom_op_embedding(t, "pos_emb", oom_new(t, "position ids", m_t, D(1), OOM_I64), a->max_positions, D(a->d_model), 0);
+	x = oom_input_grads(t, oom_op_embedding_param(t, embed, oom_keep(ids), a->vocab,
+						      D(a->d_model)));
+	pos = oom_op_embedding(t, "pos_emb", oom_new(t, "position ids", m_t, D(1), OOM_I64),
+			       a->max_positions, D(a->d_model), 0);
 	x = oom_op_layer_norm(t, "embedding_layernorm", oom_op_add(t, x, pos), 0, true, true);
 	dec.mask = oom_make_mask(t, true, 0, (enum oom_dtype)embed.dt, t->m_b, m_t, m_t);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, oom_encdec_layer, &dec, x);

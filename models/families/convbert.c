@@ -2,7 +2,8 @@
  * Reference: transformers 5.12, models/convbert/modeling_convbert.py. */
 #include "../encoder.h"
 
-enum { KERNEL, GROUPS, ALL };   /* extra[]: the spans' length; groups of the feed-forward; width of the attention's half */
+/* extra[]: the spans' length; groups of the feed-forward; width of the attention's half */
+enum { KERNEL, GROUPS, ALL };
 
 static void parse(struct oom_arch *a)
 {
@@ -29,10 +30,14 @@ static void parse(struct oom_arch *a)
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	a->extra[KERNEL] = oom_read_count_or(r, "conv_kernel_size", 9);
 	a->extra[GROUPS] = oom_read_count_or(r, "num_groups", 1);
-	if (!a->head_dim || !a->extra[KERNEL] || a->extra[KERNEL] > 1 << 16 || !a->extra[GROUPS] || a->d_model % (2 * a->n_heads) ||
-	    a->d_model % a->extra[GROUPS] || a->d_ff % a->extra[GROUPS])
-		oom_read_fail(r, "convbert: hidden_size (%llu) does not divide by heads (%llu) and num_groups (%llu)",
-			      (unsigned long long)a->d_model, (unsigned long long)heads, (unsigned long long)a->extra[GROUPS]);
+	if (!a->head_dim || !a->extra[KERNEL] || a->extra[KERNEL] > 1 << 16 || !a->extra[GROUPS] ||
+	    a->d_model % (2 * a->n_heads) || a->d_model % a->extra[GROUPS] ||
+	    a->d_ff % a->extra[GROUPS])
+		oom_read_fail(r,
+			      "convbert: hidden_size (%llu) does not divide by heads (%llu) and "
+			      "num_groups (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)heads,
+			      (unsigned long long)a->extra[GROUPS]);
 }
 
 struct layer {
@@ -44,17 +49,21 @@ struct layer {
 static struct oom_val separable(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_dim all = D(a->extra[ALL]);
-	struct oom_val y = oom_op_conv(t, "depthwise", oom_keep(x), a->d_model, a->extra[KERNEL], false, t->m_bs, D(a->d_model));
+	struct oom_val y = oom_op_conv(t, "depthwise", oom_keep(x), a->d_model, a->extra[KERNEL],
+				       false, t->m_bs, D(a->d_model));
 
 	y = oom_op_conv(t, "pointwise", y, a->extra[ALL], a->d_model, false, t->m_bs, all);
 	return oom_op_add_inplace(t, y, oom_param(t, "bias", 0, a->extra[ALL], 0));
 }
 
-/* The convolution's half: a kernel for every position from key and query, applied to unfolded spans. */
-static struct oom_val convolve(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val key, struct oom_val q)
+/* The convolution's half: a kernel for every position from key and query, applied to unfolded
+ * spans. */
+static struct oom_val convolve(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			       struct oom_val key, struct oom_val q)
 {
 	const uint64_t k = a->extra[KERNEL];
-	const struct oom_dim all = D(a->extra[ALL]), spans = D(a->extra[ALL] * k), kernels = D(a->n_heads * k);
+	const struct oom_dim all = D(a->extra[ALL]), spans = D(a->extra[ALL] * k),
+			     kernels = D(a->n_heads * k);
 	struct oom_val c, kernel, out, y;
 
 	c = oom_op_mul(t, key, q);
@@ -62,7 +71,8 @@ static struct oom_val convolve(struct oom_tape *t, const struct oom_arch *a, str
 	kernel = oom_op_softmax(t, kernel, false);
 	out = oom_op_linear(t, "conv_out_layer", oom_keep(x), all, OOM_BIAS);
 	out = oom_op_copy(t, "contiguous", out);
-	out = oom_op_expand_copy(t, out, t->m_bs, spans);       /* im2col; its gradient is summed (col2im) */
+	/* im2col; its gradient is summed (col2im) */
+	out = oom_op_expand_copy(t, out, t->m_bs, spans);
 	out = oom_op_copy(t, "reshape", out);
 	y = oom_op_bmm(t, "conv_out", out, oom_keep(kernel), t->m_bs, all, k);
 	oom_drop(t, kernel);
@@ -70,7 +80,8 @@ static struct oom_val convolve(struct oom_tape *t, const struct oom_arch *a, str
 	return y;
 }
 
-static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val *weights)
+static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val x,
+			     struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim all = D(a->extra[ALL]), h = D(a->d_model);
@@ -86,7 +97,8 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	key = separable(t, a, x);
 	q = oom_op_linear(t, "query", oom_keep(x), all, OOM_BIAS);
 	conv = convolve(t, a, x, oom_keep(key), oom_keep(q));
-	y = oom_attention_core(t, &at, oom_op_heads(t, oom_keep(q)), oom_op_heads(t, oom_keep(k)), oom_op_heads(t, oom_keep(v)));
+	y = oom_attention_core(t, &at, oom_op_heads(t, oom_keep(q)), oom_op_heads(t, oom_keep(k)),
+			       oom_op_heads(t, oom_keep(v)));
 	x = oom_op_cat(t, y, oom_keep(conv), h);
 	oom_drop(t, conv);
 	oom_drop(t, key);
@@ -97,7 +109,8 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 }
 
 /* GroupedLinearLayer: one product a group, then a bias. */
-static struct oom_val dense(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_dim out)
+static struct oom_val dense(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			    struct oom_dim out)
 {
 	const uint64_t groups = a->extra[GROUPS];
 	struct oom_val y, w;
@@ -105,7 +118,8 @@ static struct oom_val dense(struct oom_tape *t, const struct oom_arch *a, struct
 	if (groups == 1)
 		return oom_op_linear(t, "dense", x, out, OOM_BIAS);
 	w = oom_param(t, "weight", x.width, out.n / groups, 0);
-	y = oom_op_bmm(t, "grouped", oom_op_copy(t, "reshape", x), w, t->m_bs, out, x.width / groups);
+	y = oom_op_bmm(t, "grouped", oom_op_copy(t, "reshape", x), w, t->m_bs, out,
+		       x.width / groups);
 	return oom_op_add(t, oom_op_copy(t, "reshape", y), oom_param(t, "bias", 0, out.n, 0));
 }
 
@@ -135,9 +149,12 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	oom_buffer(t, a->max_positions, OOM_I64);
 	t->scope = "word_embeddings";
 	*word = oom_param(t, "weight", a->vocab, a->d_embed, OOM_P_EMBEDDING);
-	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, e);
+	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				   a->vocab, e);
 	w = oom_input_grads(t, w);
-	pos = oom_op_embedding(t, "position_embeddings", oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions, e, 0);
+	pos = oom_op_embedding(t, "position_embeddings",
+			       oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions,
+			       e, 0);
 	tt = oom_op_embedding(t, "token_type_embeddings", types, a->type_vocab, e, 0);
 	x = oom_op_add(t, oom_op_add(t, oom_keep(w), oom_keep(pos)), oom_keep(tt));
 	x = oom_op_dropout(t, oom_op_layer_norm(t, "LayerNorm", x, 0, true, true), a->dropout);
@@ -160,7 +177,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
 	oom_drop(t, first);
-	return a->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, a->act, x) : oom_mlm_loss(t, a, &m, x, word);
+	return a->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, a->act, x) :
+					     oom_mlm_loss(t, a, &m, x, word);
 }
 
 static const char *const types[] = {"convbert", NULL};

@@ -1,5 +1,5 @@
-/* ConvNeXt and ConvNeXt v2: depthwise 7x7 convolution, layer norm and a two-layer MLP over the channels, in stages.
- * Reference: transformers 5.12, models/{convnext,convnextv2}/modeling_*.py. */
+/* ConvNeXt and ConvNeXt v2: depthwise 7x7 convolution, layer norm and a two-layer MLP over the
+ * channels, in stages. Reference: transformers 5.12, models/{convnext,convnextv2}/modeling_*.py. */
 #include <string.h>
 
 #include "../conv.h"
@@ -48,7 +48,8 @@ static void parse(struct oom_arch *a)
 /* weight * (x * (|x| / (mean |x| + eps))) + bias + x */
 static struct oom_val grn(struct oom_tape *t, struct oom_val x, uint64_t c)
 {
-	struct oom_val w = oom_param(t, "grn.weight", 0, c, 0), b = oom_param(t, "grn.bias", 0, c, 0), g, m, y;
+	struct oom_val w = oom_param(t, "grn.weight", 0, c, 0),
+		       b = oom_param(t, "grn.bias", 0, c, 0), g, m, y;
 
 	g = oom_vector_norm(t, oom_keep(x), t->m_b, (struct oom_dim){c, NULL});
 	m = oom_op_mean(t, oom_keep(g), t->m_b, D(1));
@@ -66,11 +67,14 @@ static struct oom_map layer(struct oom_tape *t, const struct cfg *c, struct oom_
 	const uint64_t d = m.c;
 	struct oom_map y;
 
-	y = oom_conv2d(t, "dwconv", oom_map_keep(m), &(struct oom_conv){.out = d, .kernel = 7, .pad = 3, .groups = d, .bias = true});
+	y = oom_conv2d(
+		t, "dwconv", oom_map_keep(m),
+		&(struct oom_conv){.out = d, .kernel = 7, .pad = 3, .groups = d, .bias = true});
 	if (t->status)
 		return m;
 	y = oom_channel_norm(t, "layernorm", y);
-	y.x = oom_op_linear_in(t, "pwconv1", y.x, d, (struct oom_dim){4 * d, "4 * channels"}, OOM_BIAS);
+	y.x = oom_op_linear_in(t, "pwconv1", y.x, d, (struct oom_dim){4 * d, "4 * channels"},
+			       OOM_BIAS);
 	y.x = oom_activation(t, c->act, y.x);
 	if (c->v2)
 		y.x = grn(t, y.x, 4 * d);
@@ -94,8 +98,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 	read_cfg(&rd, a->model_type, &c);
 	oom_no_checkpointing(t);
-	m = oom_conv2d(t, "patch_embeddings", m, &(struct oom_conv){.out = c.c[0], .kernel = c.patch, .stride = c.patch,
-								     .bias = true});
+	m = oom_conv2d(t, "patch_embeddings", m,
+		       &(struct oom_conv){
+			       .out = c.c[0], .kernel = c.patch, .stride = c.patch, .bias = true});
 	m = oom_channel_norm(t, "layernorm", m);
 	embedding = oom_share(t, m.x);
 	for (uint64_t i = 0; i < c.n && !t->status; i++) {
@@ -106,8 +111,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 			m = oom_channel_norm(t, "downsampling_layer.0", m);
 			held = oom_share(t, m.x);
-			m = oom_conv2d(t, "downsampling_layer.1", m, &(struct oom_conv){.out = c.c[i], .kernel = 2, .stride = 2,
-											  .bias = true, .channels_last = true});
+			m = oom_conv2d(t, "downsampling_layer.1", m,
+				       &(struct oom_conv){.out = c.c[i],
+							  .kernel = 2,
+							  .stride = 2,
+							  .bias = true,
+							  .channels_last = true});
 			oom_drop(t, held);
 		}
 		for (uint64_t j = 0; j < c.depth[i] && !t->status; j++, k++)

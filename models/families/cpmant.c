@@ -1,5 +1,5 @@
-/* CPM-Ant: learned prompt tokens before every sequence, a relative bias by position and segment, attention written out.
- * Reference: transformers 5.12, models/cpmant/modeling_cpmant.py. */
+/* CPM-Ant: learned prompt tokens before every sequence, a relative bias by position and segment,
+ * attention written out. Reference: transformers 5.12, models/cpmant/modeling_cpmant.py. */
 #include "../blocks.h"
 
 enum { PROMPT, BUCKETS, SEGMENTS };     /* extra[]; BUCKETS: rows of the bias table */
@@ -7,11 +7,13 @@ enum { PROMPT, BUCKETS, SEGMENTS };     /* extra[]; BUCKETS: rows of the bias ta
 static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const uint64_t types = oom_read_count_or(r, "prompt_types", 32), segments = oom_read_count_or(r, "segment_types", 32);
+	const uint64_t types = oom_read_count_or(r, "prompt_types", 32),
+		       segments = oom_read_count_or(r, "segment_types", 32);
 
 	a->extra[PROMPT] = oom_read_count_or(r, "prompt_length", 32);
 	a->extra[SEGMENTS] = segments;
-	a->extra[BUCKETS] = segments * segments + oom_read_count_or(r, "position_bias_num_buckets", 512);
+	a->extra[BUCKETS] = segments * segments +
+			    oom_read_count_or(r, "position_bias_num_buckets", 512);
 	a->vocab = oom_read_count(r, "vocab_size", 1) + types * a->extra[PROMPT];
 	a->d_model = oom_read_count(r, "hidden_size", 1);
 	a->d_ff = oom_read_count(r, "dim_ff", 1);
@@ -40,7 +42,8 @@ static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val 
 
 	t->scope = name;
 	w = oom_param(t, "weight", 0, x.width, OOM_P_NORM);
-	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, oom_op_cast(t, oom_keep(x), OOM_F32)), x.mono, D(1));
+	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, oom_op_cast(t, oom_keep(x), OOM_F32)),
+			x.mono, D(1));
 	v = oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, oom_keep(v)));
 	v = oom_op_mul(t, oom_op_cast(t, oom_op_mul(t, x, v), dt), w);
 	t->scope = scope;
@@ -50,13 +53,16 @@ static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val 
 /* scores == False and masked_fill, twice: before the softmax and after it */
 static struct oom_val filled(struct oom_tape *t, const struct layer *l, struct oom_val s)
 {
-	return oom_op_masked(t, "masked_fill", s, oom_new(t, "not attended", l->mask.mono, D(1), OOM_U8));
+	return oom_op_masked(t, "masked_fill", s,
+			     oom_new(t, "not attended", l->mask.mono, D(1), OOM_U8));
 }
 
 static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const struct oom_dim h = {x.width, x.text}, q = {a->n_heads * a->head_dim, "n_heads * dim_head"}, H = {a->n_heads, "n_heads"};
+	const struct oom_dim h = {x.width, x.text},
+			     q = {a->n_heads * a->head_dim, "n_heads * dim_head"},
+			     H = {a->n_heads, "n_heads"};
 	const uint16_t scores = oom_mono_mul(t, l->m_tokens, l->m_len);
 	struct oom_val p[3], s;
 
@@ -69,7 +75,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	s = filled(t, l, s);
 	s = filled(t, l, oom_op_softmax(t, s, false));
 	s = oom_op_dropout(t, s, a->dropout);
-	s = oom_op_bmm(t, "attention", s, oom_keep(p[2]), l->m_tokens, q, oom_mono_now(t, l->m_len));
+	s = oom_op_bmm(t, "attention", s, oom_keep(p[2]), l->m_tokens, q,
+		       oom_mono_now(t, l->m_len));
 	s = oom_op_linear(t, "attention_out", oom_op_merge_heads(t, s), h, 0);
 	for (int i = 0; i < 3; i++)
 		oom_drop(t, p[i]);
@@ -94,7 +101,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 	(void)i;
 	x = oom_op_add(t, x, attention(t, l, norm(t, "layernorm_before_attention", oom_keep(x))));
-	return oom_op_add(t, x, feed_forward(t, l->a, norm(t, "layernorm_before_ffn", oom_keep(x))));
+	return oom_op_add(t, x,
+			  feed_forward(t, l->a, norm(t, "layernorm_before_ffn", oom_keep(x))));
 }
 
 static struct oom_val relative_bias(struct oom_tape *t, const struct layer *l)
@@ -105,7 +113,8 @@ static struct oom_val relative_bias(struct oom_tape *t, const struct layer *l)
 
 	t->scope = "position_bias";
 	b = oom_param(t, "relative_attention_bias", a->extra[BUCKETS], a->n_heads, 0);
-	b = oom_op_embedding_param(t, b, oom_new(t, "buckets", plane, D(1), OOM_I32), a->extra[BUCKETS], D(a->n_heads));
+	b = oom_op_embedding_param(t, b, oom_new(t, "buckets", plane, D(1), OOM_I32),
+				   a->extra[BUCKETS], D(a->n_heads));
 	return oom_op_copy(t, "contiguous", b);
 }
 
@@ -120,8 +129,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	t->scope = "input_embedding";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
-	x = oom_op_add(t, x, oom_op_embedding(t, "segment_embedding", oom_new(t, "segments", l.m_tokens, D(1), OOM_I32), a->extra[SEGMENTS],
-					      D(a->d_model), 0));
+	x = oom_op_add(t, x,
+		       oom_op_embedding(t, "segment_embedding",
+					oom_new(t, "segments", l.m_tokens, D(1), OOM_I32),
+					a->extra[SEGMENTS], D(a->d_model), 0));
 	l.mask = oom_new(t, "attention mask", oom_mono_mul(t, l.m_tokens, l.m_len), D(1), OOM_U8);
 	l.bias = relative_bias(t, &l);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);

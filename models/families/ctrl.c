@@ -1,5 +1,5 @@
-/* CTRL: pre-norm decoder with sinusoidal positions and attention written out; intermediate scores live as long as the
- * function that names them.
+/* CTRL: pre-norm decoder with sinusoidal positions and attention written out; intermediate scores
+ * live as long as the function that names them.
  * Reference: transformers 5.12, models/ctrl/modeling_ctrl.py. */
 #include "../blocks.h"
 
@@ -20,8 +20,9 @@ static void parse(struct oom_arch *a)
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	a->head_bias = true;
 	if (a->d_model % a->n_heads)
-		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->n_heads);
+		oom_read_fail(r,
+			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 }
 
 struct layer {
@@ -29,7 +30,8 @@ struct layer {
 	struct oom_val mask, padding;
 };
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val *probs)
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x,
+				struct oom_val *probs)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), heads = D(a->n_heads);
@@ -47,7 +49,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	if (!oom_is_none(l->padding))
 		w = oom_op_add(t, w, oom_keep(l->padding));
 	*probs = oom_op_softmax(t, oom_keep(w), false);
-	x = oom_op_bmm(t, "attention", oom_keep(*probs), oom_keep(v), t->m_bs, h, oom_mono_now(t, t->m_s));
+	x = oom_op_bmm(t, "attention", oom_keep(*probs), oom_keep(v), t->m_bs, h,
+		       oom_mono_now(t, t->m_s));
 	oom_drop(t, raw);
 	oom_drop(t, w);
 	x = oom_op_linear(t, "dense", oom_op_merge_heads(t, x), h, OOM_BIAS);
@@ -61,7 +64,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	struct oom_val h, probs, norm = oom_op_layer_norm(t, "layernorm1", oom_keep(x), 0, true, true);
+	struct oom_val h, probs,
+		norm = oom_op_layer_norm(t, "layernorm1", oom_keep(x), 0, true, true);
 
 	(void)i;
 	h = oom_op_dropout(t, attention(t, l, oom_keep(norm), &probs), a->dropout);
@@ -92,7 +96,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	l.mask = oom_new(t, "mask", plane, D(1), OOM_F32);
 	x = oom_input_grads(t, x);              /* inputs_embeds *= sqrt(d), in place */
 	first = oom_share(t, x);
-	pos = oom_new(t, "pos_embeds", t->m_s, D(a->d_model), OOM_F32);   /* the buffer is never cast */
+	/* the buffer is never cast */
+	pos = oom_new(t, "pos_embeds", t->m_s, D(a->d_model), OOM_F32);
 	x = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_add(t, x, oom_keep(pos)));
 	x = oom_op_dropout(t, x, a->embed_dropout);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);

@@ -7,16 +7,19 @@
 enum { MAX_STAGES = 8 };
 
 struct cfg {
-	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], heads[MAX_STAGES], patch[MAX_STAGES], stride[MAX_STAGES], kernel[MAX_STAGES],
-		 stride_kv[MAX_STAGES], stride_q[MAX_STAGES], layers;
-	double pad[MAX_STAGES], pad_kv[MAX_STAGES], pad_q[MAX_STAGES], ratio[MAX_STAGES], p[MAX_STAGES], attn_p[MAX_STAGES],
-	       drop[MAX_STAGES], bias[MAX_STAGES], cls[MAX_STAGES];
+	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], heads[MAX_STAGES], patch[MAX_STAGES],
+		stride[MAX_STAGES], kernel[MAX_STAGES], stride_kv[MAX_STAGES], stride_q[MAX_STAGES],
+		layers;
+	double pad[MAX_STAGES], pad_kv[MAX_STAGES], pad_q[MAX_STAGES], ratio[MAX_STAGES],
+		p[MAX_STAGES], attn_p[MAX_STAGES], drop[MAX_STAGES], bias[MAX_STAGES],
+		cls[MAX_STAGES];
 };
 
 static void read_list(struct oom_reader *r, const char *key, uint64_t *out, uint64_t n)
 {
 	if (oom_read_counts(r, key, out, MAX_STAGES) < n)
-		oom_read_fail(r, "%s must list a count for each of %llu stages", key, (unsigned long long)n);
+		oom_read_fail(r, "%s must list a count for each of %llu stages", key,
+			      (unsigned long long)n);
 }
 
 static void read_cfg(struct oom_reader *r, struct cfg *c)
@@ -41,10 +44,13 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 	oom_read_reals(r, "cls_token", c->cls, c->n, 0);
 	for (uint64_t i = 0; i < c->n; i++) {
 		c->layers += c->depth[i];
-		if (c->c[i] > 65536 || c->heads[i] > c->c[i] || c->patch[i] > 4096 || c->kernel[i] > 1024 ||
-		    !(c->ratio[i] > 0 && c->ratio[i] <= 1024) || !(c->pad[i] >= 0 && c->pad[i] <= 4096) ||
-		    !(c->pad_kv[i] >= 0 && c->pad_kv[i] <= 4096) || !(c->pad_q[i] >= 0 && c->pad_q[i] <= 4096))
-			oom_read_fail(r, "a size of stage %llu is out of range", (unsigned long long)i);
+		if (c->c[i] > 65536 || c->heads[i] > c->c[i] || c->patch[i] > 4096 ||
+		    c->kernel[i] > 1024 || !(c->ratio[i] > 0 && c->ratio[i] <= 1024) ||
+		    !(c->pad[i] >= 0 && c->pad[i] <= 4096) ||
+		    !(c->pad_kv[i] >= 0 && c->pad_kv[i] <= 4096) ||
+		    !(c->pad_q[i] >= 0 && c->pad_q[i] <= 4096))
+			oom_read_fail(r, "a size of stage %llu is out of range",
+				      (unsigned long long)i);
 	}
 	if (!c->n || c->layers > OOM_MAX_LAYERS)
 		oom_read_fail(r, "depth out of range");
@@ -68,21 +74,27 @@ struct layer {
 };
 
 /* Depthwise convolution and batch norm of the map, as tokens; the class token before them. */
-static struct oom_val projection(struct oom_tape *t, const struct layer *l, struct oom_val map, struct oom_val cls, uint64_t stride,
-				 uint64_t pad, uint64_t *n)
+static struct oom_val projection(struct oom_tape *t, const struct layer *l, struct oom_val map,
+				 struct oom_val cls, uint64_t stride, uint64_t pad, uint64_t *n)
 {
 	const uint64_t c = l->c->c[l->i];
 	struct oom_map m = oom_tokens_map(t, oom_keep(map), c, l->h, l->w);
 	struct oom_val x;
 
-	m = oom_conv2d(t, "convolution", m, &(struct oom_conv){.out = c, .kernel = l->c->kernel[l->i], .stride = stride, .pad = pad,
-							       .groups = c});
+	m = oom_conv2d(t, "convolution", m,
+		       &(struct oom_conv){.out = c,
+					  .kernel = l->c->kernel[l->i],
+					  .stride = stride,
+					  .pad = pad,
+					  .groups = c});
 	m = oom_batch_norm(t, "normalization", m);
 	if (t->status)
 		return map;
 	x = oom_map_tokens(t, m);
 	*n = m.h * m.w + l->cls;
-	return l->cls ? oom_op_cat_into(t, oom_keep(cls), x, oom_tokens_of(t, *n), (struct oom_dim){c, "embed_dim"}) : x;
+	return l->cls ? oom_op_cat_into(t, oom_keep(cls), x, oom_tokens_of(t, *n),
+					(struct oom_dim){c, "embed_dim"}) :
+			x;
 }
 
 static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
@@ -131,7 +143,9 @@ static struct oom_val block(struct oom_tape *t, const struct layer *l, struct oo
 	y = oom_op_layer_norm(t, "layernorm_after", oom_keep(x), 0, true, true);
 	y = oom_op_linear(t, "dense", y, (struct oom_dim){ff, "intermediate"}, OOM_BIAS);
 	y = oom_activation(t, OOM_ACT_GELU, y);
-	y = oom_op_dropout(t, oom_op_linear(t, "dense", y, (struct oom_dim){d, "embed_dim"}, OOM_BIAS), c->p[l->i]);
+	y = oom_op_dropout(t,
+			   oom_op_linear(t, "dense", y, (struct oom_dim){d, "embed_dim"}, OOM_BIAS),
+			   c->p[l->i]);
 	x = oom_op_add(t, y, x);
 	if (l->path)                            /* of the sum, as the code does */
 		x = oom_drop_path(t, x);
@@ -141,23 +155,35 @@ static struct oom_val block(struct oom_tape *t, const struct layer *l, struct oo
 }
 
 /* The stage's map; a class token, when it has one, in *cls. */
-static struct oom_map stage(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c, uint64_t i, struct oom_map m,
-			    struct oom_val *cls)
+static struct oom_map stage(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c,
+			    uint64_t i, struct oom_map m, struct oom_val *cls)
 {
 	const struct oom_dim width = {c->c[i], "embed_dim"};
-	struct layer l = {.a = a, .c = c, .i = i, .cls = c->cls[i] != 0,
-			  .path = c->drop[i] > 0 && i && i < c->depth[i]};        /* linspace(0, rate, depth)[stage] */
+	struct layer l = {.a = a,
+			  .c = c,
+			  .i = i,
+			  .cls = c->cls[i] != 0,
+			  .path = c->drop[i] > 0 && i &&
+				  i < c->depth[i]}; /* linspace(0, rate, depth)[stage] */
 	struct oom_val input = oom_share(t, m.x), token = oom_none(), x;
 
 	if (l.cls)
 		token = oom_param(t, "cls_token", 1, c->c[c->n - 1], 0);
-	m = oom_conv2d(t, "projection", m, &(struct oom_conv){.out = c->c[i], .kernel = c->patch[i], .stride = c->stride[i],
-							      .pad = (uint64_t)c->pad[i], .bias = true, .channels_last = i > 0});
+	m = oom_conv2d(t, "projection", m,
+		       &(struct oom_conv){.out = c->c[i],
+					  .kernel = c->patch[i],
+					  .stride = c->stride[i],
+					  .pad = (uint64_t)c->pad[i],
+					  .bias = true,
+					  .channels_last = i > 0});
 	if (t->status)
 		return m;
 	l.h = m.h;
 	l.w = m.w;
-	x = oom_op_dropout(t, oom_op_layer_norm(t, "normalization", oom_map_tokens(t, m), 0, true, true), c->p[i]);
+	x = oom_op_dropout(t,
+			   oom_op_layer_norm(t, "normalization", oom_map_tokens(t, m), 0, true,
+					     true),
+			   c->p[i]);
 	if (l.cls) {
 		token = oom_op_expand(t, token, t->m_b, width);
 		token.perm = false;
@@ -193,7 +219,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		x = oom_op_layer_norm(t, "layernorm", cls, 0, true, true);
 	} else {
 		oom_drop(t, cls);
-		x = oom_op_layer_norm(t, "layernorm", oom_map_tokens(t, oom_map_keep(m)), 0, true, true);
+		x = oom_op_layer_norm(t, "layernorm", oom_map_tokens(t, oom_map_keep(m)), 0, true,
+				      true);
 	}
 	return oom_image_head(t, a, oom_op_mean(t, x, t->m_b, D(a->d_model)), m.x);
 }

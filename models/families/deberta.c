@@ -4,9 +4,9 @@
 
 #include "../encoder.h"
 
-/* extra[]: rows of the relative embeddings; which terms the scores have; shared projections; normed relative embeddings;
- * learned positions in the input; the older language model head; a convolution after the first layer: kernel, groups,
- * activation */
+/* extra[]: rows of the relative embeddings; which terms the scores have; shared projections; normed
+ * relative embeddings; learned positions in the input; the older language model head; a convolution
+ * after the first layer: kernel, groups, activation */
 enum { SPAN2, C2P, P2C, SHARE, NORM_REL, BIASED, LEGACY, CONV, GROUPS, CONV_ACT };
 
 static void read_terms(struct oom_arch *a)
@@ -31,7 +31,8 @@ static void read_terms(struct oom_arch *a)
 static void read_relative(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const double span = oom_read_real(r, "max_relative_positions", -1), buckets = oom_read_real(r, "position_buckets", -1);
+	const double span = oom_read_real(r, "max_relative_positions", -1),
+		     buckets = oom_read_real(r, "position_buckets", -1);
 	const char *norm = oom_read_string(r, "norm_rel_ebd", "none");
 	double rows = span < 1 ? (double)a->max_positions : span;
 
@@ -40,7 +41,10 @@ static void read_relative(struct oom_arch *a)
 	if (buckets > 0)
 		rows = buckets;
 	if (!(rows >= 1 && rows <= 1 << 24)) {
-		oom_read_fail(r, "position_buckets and max_relative_positions give %g relative positions", rows);
+		oom_read_fail(r,
+			      "position_buckets and max_relative_positions give %g relative "
+			      "positions",
+			      rows);
 		return;
 	}
 	a->extra[SPAN2] = 2 * (uint64_t)rows;
@@ -71,18 +75,21 @@ static void parse(struct oom_arch *a)
 	a->extra[BIASED] = oom_read_bool(r, "position_biased_input", true);
 	read_relative(a);
 	if (a->d_model % a->n_heads)
-		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->n_heads);
+		oom_read_fail(r,
+			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 	a->extra[CONV] = oom_read_count_or(r, "conv_kernel_size", 0);
 	a->extra[GROUPS] = oom_read_count_or(r, "conv_groups", 1);
 	a->extra[CONV_ACT] = oom_read_act(r, "conv_act", "tanh");
 	if (a->extra[CONV] > 1 << 16)
-		oom_read_fail(r, "conv_kernel_size (%llu) is more than 65536", (unsigned long long)a->extra[CONV]);
+		oom_read_fail(r, "conv_kernel_size (%llu) is more than 65536",
+			      (unsigned long long)a->extra[CONV]);
 	else if (a->extra[CONV] && (!a->extra[GROUPS] || a->d_model % a->extra[GROUPS]))
-		oom_read_fail(r, "hidden_size (%llu) is not a multiple of conv_groups (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->extra[GROUPS]);
+		oom_read_fail(r, "hidden_size (%llu) is not a multiple of conv_groups (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->extra[GROUPS]);
 	a->extra[LEGACY] = oom_read_bool(r, "legacy", true);
-	if (!a->extra[LEGACY])                  /* the newer head multiplies by the embeddings themselves */
+	/* the newer head multiplies by the embeddings themselves */
+	if (!a->extra[LEGACY])
 		a->tie = true;
 }
 
@@ -99,9 +106,10 @@ static struct oom_val heads(struct oom_tape *t, struct oom_val x)
 	return oom_op_copy(t, "contiguous", oom_op_heads(t, x));
 }
 
-/* A projection of the relative embeddings, repeated over the batch.  at >= 0: the parameters that begin there, again. */
-static struct oom_val project_rel(struct oom_tape *t, const struct layer *l, const char *name, struct oom_val rel, bool again,
-				  size_t at)
+/* A projection of the relative embeddings, repeated over the batch.  at >= 0: the parameters
+ * that begin there, again. */
+static struct oom_val project_rel(struct oom_tape *t, const struct layer *l, const char *name,
+				  struct oom_val rel, bool again, size_t at)
 {
 	const struct oom_dim inner = {l->a->n_heads * l->a->head_dim, "num_heads * head_size"};
 	const size_t here = t->cursor;
@@ -115,10 +123,13 @@ static struct oom_val project_rel(struct oom_tape *t, const struct layer *l, con
 	return oom_op_expand_copy(t, x, oom_mono_mul(t, t->m_b, l->m_rel), inner);
 }
 
-/* torch.gather keeps its input besides the index (derivatives.yaml: gather_backward(grad, self, dim, index)). */
-static struct oom_val look_up(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val index)
+/* torch.gather keeps its input besides the index (derivatives.yaml: gather_backward(grad, self,
+ * dim, index)). */
+static struct oom_val look_up(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			      struct oom_val index)
 {
-	struct oom_val y = oom_op_gather(t, "gather", oom_keep(x), oom_keep(index), t->m_bss, (struct oom_dim){a->n_heads, "num_heads"});
+	struct oom_val y = oom_op_gather(t, "gather", oom_keep(x), oom_keep(index), t->m_bss,
+					 (struct oom_dim){a->n_heads, "num_heads"});
 
 	if (y.node >= 0 && t->grad && x.rg)
 		oom_node_save(t, y.node, x);
@@ -140,14 +151,16 @@ static struct oom_val positions(struct oom_tape *t, bool negate)
 	return y;
 }
 
-/* disentangled_attention_bias; its locals live until it returns.  at: where the query's and key's parameters begin. */
-static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l, struct oom_val q, struct oom_val k,
-				      struct oom_val rel, const size_t at[2])
+/* disentangled_attention_bias; its locals live until it returns.  at: where the query's and
+ * key's parameters begin. */
+static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l, struct oom_val q,
+				      struct oom_val k, struct oom_val rel, const size_t at[2])
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim wide = {a->n_heads * a->extra[SPAN2], "num_heads * 2 * att_span"};
 	const bool share = a->extra[SHARE];
-	struct oom_val pk = oom_none(), pq = oom_none(), c = oom_none(), ci = oom_none(), p = oom_none(), pi = oom_none();
+	struct oom_val pk = oom_none(), pq = oom_none(), c = oom_none(), ci = oom_none(),
+		       p = oom_none(), pi = oom_none();
 	struct oom_val score = oom_none(), part;
 
 	if (share)
@@ -186,7 +199,8 @@ static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l,
 static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const struct oom_dim inner = {a->n_heads * a->head_dim, "num_heads * head_size"}, h = {a->n_heads, "num_heads"};
+	const struct oom_dim inner = {a->n_heads * a->head_dim, "num_heads * head_size"},
+			     h = {a->n_heads, "num_heads"};
 	const uint16_t plane = oom_mono_mul(t, t->m_b, oom_mono_mul(t, t->m_s, t->m_s));
 	struct oom_val q, k, v, w, p, rel = oom_none(), bias = oom_none(), keep, not;
 	size_t at[2];
@@ -196,7 +210,8 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	at[1] = t->cursor;
 	k = heads(t, oom_op_linear(t, "key_proj", oom_keep(x), inner, OOM_BIAS));
 	v = heads(t, oom_op_linear(t, "value_proj", oom_keep(x), inner, OOM_BIAS));
-	w = oom_op_bmm(t, "scores", oom_keep(q), oom_op_unary(t, OOM_SCALE, oom_keep(k)), t->m_bss, h, a->head_dim);
+	w = oom_op_bmm(t, "scores", oom_keep(q), oom_op_unary(t, OOM_SCALE, oom_keep(k)), t->m_bss,
+		       h, a->head_dim);
 	if (a->extra[SPAN2]) {
 		rel = oom_op_dropout(t, oom_share(t, l->rel), a->dropout);
 		bias = relative_scores(t, l, q, k, rel, at);
@@ -207,7 +222,8 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	not = oom_new(t, "bitwise_not", plane, D(1), OOM_U8);
 	w = oom_op_masked(t, "masked_fill", w, not);
 	p = oom_op_dropout(t, oom_op_softmax(t, oom_keep(w), false), a->attn_dropout);
-	x = oom_op_bmm(t, "context", oom_keep(p), oom_keep(v), t->m_bs, inner, oom_mono_now(t, t->m_s));
+	x = oom_op_bmm(t, "context", oom_keep(p), oom_keep(v), t->m_bs, inner,
+		       oom_mono_now(t, t->m_s));
 	x = oom_op_merge_heads(t, x);
 	oom_drop(t, p);
 	oom_drop(t, w);
@@ -221,11 +237,17 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 }
 
 /* dense, dropout, LayerNorm(h + input) */
-static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, struct oom_val from, struct oom_val input)
+static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, struct oom_val from,
+			     struct oom_val input)
 {
-	struct oom_val h = oom_op_dropout(t, oom_op_linear(t, "dense", oom_keep(from), D(a->d_model), OOM_BIAS), a->dropout), y;
+	struct oom_val h = oom_op_dropout(t,
+					  oom_op_linear(t, "dense", oom_keep(from), D(a->d_model),
+							OOM_BIAS),
+					  a->dropout),
+		       y;
 
-	y = oom_op_layer_norm(t, "LayerNorm", oom_op_add(t, oom_keep(h), oom_keep(input)), 0, true, true);
+	y = oom_op_layer_norm(t, "LayerNorm", oom_op_add(t, oom_keep(h), oom_keep(input)), 0, true,
+			      true);
 	oom_drop(t, h);
 	oom_drop(t, from);
 	oom_drop(t, input);
@@ -239,22 +261,26 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 	(void)i;
 	x = output(t, l->a, attend(t, l, x), x);
-	y = oom_activation(t, l->a->act, oom_op_linear(t, "dense", oom_keep(x), D(l->a->d_ff), OOM_BIAS));
+	y = oom_activation(t, l->a->act,
+			   oom_op_linear(t, "dense", oom_keep(x), D(l->a->d_ff), OOM_BIAS));
 	x = output(t, l->a, y, x);
 	oom_kept_add(t, l->kept, x);            /* output_hidden_states=True, always */
 	return x;
 }
 
 /* ConvLayer: the first layer's output plus a convolution of its input. */
-static struct oom_val convolve(struct oom_tape *t, const struct oom_arch *a, struct oom_val in, struct oom_val x)
+static struct oom_val convolve(struct oom_tape *t, const struct oom_arch *a, struct oom_val in,
+			       struct oom_val x)
 {
 	const struct oom_dim h = D(a->d_model);
 	struct oom_val out = oom_op_copy(t, "contiguous", in), mask;
 
-	out = oom_op_conv(t, "conv", out, a->d_model, a->d_model / a->extra[GROUPS] * a->extra[CONV], true, t->m_bs, h);
+	out = oom_op_conv(t, "conv", out, a->d_model,
+			  a->d_model / a->extra[GROUPS] * a->extra[CONV], true, t->m_bs, h);
 	out = oom_op_copy(t, "contiguous", out);
 	out = oom_op_masked_inplace(t, out, oom_new(t, "rmask", t->m_bs, D(1), OOM_U8));
-	out = oom_activation(t, (enum oom_act)a->extra[CONV_ACT], oom_op_dropout(t, out, a->dropout));
+	out = oom_activation(t, (enum oom_act)a->extra[CONV_ACT],
+			     oom_op_dropout(t, out, a->dropout));
 	x = oom_op_add(t, x, oom_keep(out));
 	x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
 	mask = oom_new(t, "input_mask", t->m_bs, D(1), (enum oom_dtype)x.dt);
@@ -264,7 +290,8 @@ static struct oom_val convolve(struct oom_tape *t, const struct oom_arch *a, str
 }
 
 /* The layers; with a convolution the first one by itself. */
-static struct oom_val run_layers(struct oom_tape *t, const struct oom_arch *a, const struct layer *l, struct oom_val x)
+static struct oom_val run_layers(struct oom_tape *t, const struct oom_arch *a,
+				 const struct layer *l, struct oom_val x)
 {
 	const uint32_t n = (uint32_t)oom_depth(t, a->n_layers);
 	struct oom_val in;
@@ -280,7 +307,8 @@ static struct oom_val run_layers(struct oom_tape *t, const struct oom_arch *a, c
 static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)
 {
 	const struct oom_dim e = D(a->d_embed);
-	struct oom_val ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), types, w, pos, tt = oom_none(), x, mask;
+	struct oom_val ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), types, w, pos,
+		       tt = oom_none(), x, mask;
 
 	oom_buffer(t, a->max_positions, OOM_I64);
 	types = oom_new(t, "token type ids", t->m_bs, D(1), OOM_I64);
@@ -297,7 +325,8 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 		pos = oom_new_like(t, "zeros_like", w, (enum oom_dtype)w.dt);
 	}
 	if (a->type_vocab) {
-		tt = oom_op_embedding(t, "token_type_embeddings", oom_keep(types), a->type_vocab, e, 0);
+		tt = oom_op_embedding(t, "token_type_embeddings", oom_keep(types), a->type_vocab, e,
+				      0);
 		x = oom_op_add(t, x, oom_keep(tt));
 	}
 	if (a->d_embed != a->d_model)
@@ -319,7 +348,8 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 	x = oom_op_dropout(t, oom_op_slice(t, x, t->m_b, D(a->d_model)), p);
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_GELU, x), a->classifier_dropout);
-	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
+	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	return oom_cls_loss(t, a, x);
 }
 
@@ -339,15 +369,23 @@ static void relative(struct oom_tape *t, const struct oom_arch *a, struct layer 
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct oom_mlm m = {.d = a->extra[LEGACY] ? a->d_embed : a->d_model, .act = a->act, .spare_bias = true,
+	const struct oom_mlm m = {.d = a->extra[LEGACY] ? a->d_embed : a->d_model,
+				  .act = a->act,
+				  .spare_bias = true,
 				  .add_bias = !a->extra[LEGACY]};
 	struct oom_kept kept;
-	struct layer l = {.a = a, .mask = oom_none(), .rel_pos = oom_none(), .rel = oom_none(), .kept = &kept};
+	struct layer l = {.a = a,
+			  .mask = oom_none(),
+			  .rel_pos = oom_none(),
+			  .rel = oom_none(),
+			  .kept = &kept};
 	struct oom_val word, x = embeddings(t, a, &word), hidden, loss, first;
 
 	kept.n = 0;
-	/* the product of the mask with itself: ones in fp32 unless the batch brings its own, in int64 */
-	l.mask = oom_new(t, "attention_mask", oom_mono_mul(t, t->m_b, oom_mono_mul(t, t->m_s, t->m_s)), D(1),
+	/* the product of the mask with itself: ones in fp32 unless the batch brings its own, in
+	 * int64 */
+	l.mask = oom_new(t, "attention_mask",
+			 oom_mono_mul(t, t->m_b, oom_mono_mul(t, t->m_s, t->m_s)), D(1),
 			 t->plan->padding_mask ? OOM_I64 : OOM_F32);
 	relative(t, a, &l);
 	first = oom_share(t, x);

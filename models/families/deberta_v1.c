@@ -4,8 +4,8 @@
 
 #include "../encoder.h"
 
-/* extra[]: rows of relative positions to either side (0: none), the terms of the scores, positions in the input, the older
- * language model head */
+/* extra[]: rows of relative positions to either side (0: none), the terms of the scores, positions
+ * in the input, the older language model head */
 enum { SPAN, C2P, P2C, BIASED, LEGACY };
 
 static void read_terms(struct oom_arch *a)
@@ -43,7 +43,8 @@ static void parse(struct oom_arch *a)
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	a->extra[BIASED] = oom_read_bool(r, "position_biased_input", true);
 	a->extra[LEGACY] = oom_read_bool(r, "legacy", true);
-	if (!a->extra[LEGACY])                  /* the newer head multiplies by the embeddings themselves */
+	/* the newer head multiplies by the embeddings themselves */
+	if (!a->extra[LEGACY])
 		a->tie = true;
 	span = oom_read_real(r, "max_relative_positions", -1);
 	span = span < 1 ? (double)a->max_positions : span;
@@ -55,8 +56,9 @@ static void parse(struct oom_arch *a)
 	}
 	read_terms(a);
 	if (a->d_model % a->n_heads)
-		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->n_heads);
+		oom_read_fail(r,
+			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 	if (oom_read_bool(r, "talking_head", false))
 		oom_read_fail(r, "deberta with talking heads (talking_head) is not modelled");
 }
@@ -67,7 +69,8 @@ struct layer {
 	struct oom_kept *kept;
 };
 
-/* DebertaLayerNorm: mean and variance in fp32, the difference made twice; the argument is the caller's meanwhile. */
+/* DebertaLayerNorm: mean and variance in fp32, the difference made twice; the argument is the
+ * caller's meanwhile. */
 static struct oom_val norm(struct oom_tape *t, struct oom_val x)
 {
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
@@ -79,9 +82,11 @@ static struct oom_val norm(struct oom_tape *t, struct oom_val x)
 	b = oom_param(t, "bias", 0, x.width, OOM_P_NORM);
 	f = oom_op_cast(t, oom_keep(x), OOM_F32);
 	mean = oom_op_mean(t, oom_keep(f), f.mono, D(1));
-	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, oom_op_add(t, oom_keep(f), oom_keep(mean))), f.mono, D(1));
+	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, oom_op_add(t, oom_keep(f), oom_keep(mean))),
+			f.mono, D(1));
 	y = oom_op_add(t, oom_keep(f), oom_keep(mean));
-	y = oom_op_div(t, y, oom_op_unary(t, OOM_SQRT, oom_op_unary(t, OOM_ADD_SCALAR, oom_keep(v))));
+	y = oom_op_div(t, y,
+		       oom_op_unary(t, OOM_SQRT, oom_op_unary(t, OOM_ADD_SCALAR, oom_keep(v))));
 	oom_drop(t, f);
 	y = oom_op_cast(t, y, dt);
 	f = oom_op_add(t, oom_op_mul(t, w, oom_keep(y)), b);
@@ -94,9 +99,11 @@ static struct oom_val norm(struct oom_tape *t, struct oom_val x)
 }
 
 /* torch.gather keeps its input besides the index */
-static struct oom_val look_up(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val index)
+static struct oom_val look_up(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			      struct oom_val index)
 {
-	struct oom_val y = oom_op_gather(t, "gather", oom_keep(x), oom_keep(index), t->m_bss, D(a->n_heads));
+	struct oom_val y = oom_op_gather(t, "gather", oom_keep(x), oom_keep(index), t->m_bss,
+					 D(a->n_heads));
 
 	if (y.node >= 0 && t->grad && x.rg)
 		oom_node_save(t, y.node, x);
@@ -118,14 +125,17 @@ static struct oom_val positions(struct oom_tape *t, bool negate)
 	return y;
 }
 
-/* disentangled_att_bias: two terms over 2 x min(s, span) relative positions; matmul copies what it broadcasts. */
-static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l, struct oom_val q, struct oom_val k)
+/* disentangled_att_bias: two terms over 2 x min(s, span) relative positions; matmul copies what
+ * it broadcasts. */
+static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l, struct oom_val q,
+				      struct oom_val k)
 {
 	const struct oom_arch *a = l->a;
 	const uint16_t rows = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 4, (uint32_t)a->extra[SPAN]);
 	const uint16_t wide = oom_mono_mul(t, t->m_bs, rows), each = oom_mono_mul(t, t->m_b, rows);
 	const struct oom_dim h2 = D(2 * a->d_model), heads2 = D(2 * a->n_heads);
-	struct oom_val rel = oom_op_dropout(t, oom_share(t, l->rel), a->dropout), score = oom_none(), x;
+	struct oom_val rel = oom_op_dropout(t, oom_share(t, l->rel), a->dropout),
+		       score = oom_none(), x;
 	struct oom_val held[6];
 	int n = 0;
 
@@ -133,15 +143,18 @@ static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l,
 	for (int term = 0; term < 2; term++) {
 		if (!a->extra[term ? P2C : C2P])
 			continue;
-		x = oom_op_linear_in(t, term ? "pos_q_proj" : "pos_proj", oom_keep(rel), a->d_model, D(a->d_model), term ? OOM_BIAS : 0);
+		x = oom_op_linear_in(t, term ? "pos_q_proj" : "pos_proj", oom_keep(rel), a->d_model,
+				     D(a->d_model), term ? OOM_BIAS : 0);
 		x.width = h2.n;                 /* both sides */
 		held[n++] = oom_share(t, x);
 		x = oom_op_expand_copy(t, x, each, h2);
 		held[n++] = positions(t, term);
-		x = oom_op_bmm(t, term ? "p2c" : "c2p", oom_keep(term ? k : q), x, wide, heads2, a->head_dim);
+		x = oom_op_bmm(t, term ? "p2c" : "c2p", oom_keep(term ? k : q), x, wide, heads2,
+			       a->head_dim);
 		x = look_up(t, a, x, held[n - 1]);
 		held[n++] = oom_share(t, x);
-		score = oom_is_none(score) ? oom_op_unary(t, OOM_ADD_SCALAR, x) : oom_op_add_inplace(t, score, x);
+		score = oom_is_none(score) ? oom_op_unary(t, OOM_ADD_SCALAR, x) :
+					     oom_op_add_inplace(t, score, x);
 	}
 	while (n)
 		oom_drop(t, held[--n]);
@@ -164,12 +177,14 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	s = oom_op_bmm(t, "scores", oom_keep(p[0]), oom_keep(p[1]), t->m_bss, heads, a->head_dim);
 	if (a->extra[SPAN])
 		bias = relative_scores(t, l, p[0], p[1]);
-	s = oom_is_none(bias) ? oom_op_unary(t, OOM_ADD_SCALAR, s) : oom_op_add(t, s, oom_keep(bias));
+	s = oom_is_none(bias) ? oom_op_unary(t, OOM_ADD_SCALAR, s) :
+				oom_op_add(t, s, oom_keep(bias));
 	keep = oom_new(t, "attention_mask.bool()", t->m_bss, D(1), OOM_U8);
 	not = oom_new(t, "bitwise_not", t->m_bss, D(1), OOM_U8);
 	s = oom_op_masked(t, "masked_fill", s, not);
 	w = oom_op_dropout(t, oom_op_softmax(t, oom_keep(s), false), a->attn_dropout);
-	x = oom_op_merge_heads(t, oom_op_bmm(t, "context", oom_keep(w), oom_keep(p[2]), t->m_bs, h, oom_mono_now(t, t->m_s)));
+	x = oom_op_merge_heads(t, oom_op_bmm(t, "context", oom_keep(w), oom_keep(p[2]), t->m_bs, h,
+					     oom_mono_now(t, t->m_s)));
 	oom_drop(t, w);
 	oom_drop(t, s);
 	oom_drop(t, keep);
@@ -180,9 +195,14 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	return x;
 }
 
-static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, struct oom_val from, struct oom_val input)
+static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, struct oom_val from,
+			     struct oom_val input)
 {
-	struct oom_val h = oom_op_dropout(t, oom_op_linear(t, "dense", oom_keep(from), D(a->d_model), OOM_BIAS), a->dropout), y;
+	struct oom_val h = oom_op_dropout(t,
+					  oom_op_linear(t, "dense", oom_keep(from), D(a->d_model),
+							OOM_BIAS),
+					  a->dropout),
+		       y;
 
 	y = norm(t, oom_op_add(t, oom_keep(h), oom_keep(input)));
 	oom_drop(t, h);
@@ -198,7 +218,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 	(void)i;
 	x = output(t, l->a, attend(t, l, x), x);
-	y = oom_activation(t, l->a->act, oom_op_linear(t, "dense", oom_keep(x), D(l->a->d_ff), OOM_BIAS));
+	y = oom_activation(t, l->a->act,
+			   oom_op_linear(t, "dense", oom_keep(x), D(l->a->d_ff), OOM_BIAS));
 	x = output(t, l->a, y, x);
 	oom_kept_add(t, l->kept, x);            /* output_hidden_states=True, always */
 	return x;
@@ -213,17 +234,21 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	types = oom_new(t, "token type ids", t->m_bs, D(1), OOM_I64);
 	t->scope = "word_embeddings";
 	*word = oom_param(t, "weight", a->vocab, a->d_embed, OOM_P_EMBEDDING);
-	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, e);
+	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				   a->vocab, e);
 	w = oom_input_grads(t, w);
 	x = oom_share(t, w);
 	if (a->extra[BIASED]) {
-		pos = oom_op_embedding(t, "position_embeddings", oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions, e, 0);
+		pos = oom_op_embedding(t, "position_embeddings",
+				       oom_input(t, "position ids", t->m_s, 1, OOM_I64),
+				       a->max_positions, e, 0);
 		x = oom_op_add(t, x, oom_keep(pos));
 	} else {
 		pos = oom_new_like(t, "zeros_like", w, (enum oom_dtype)w.dt);
 	}
 	if (a->type_vocab) {
-		tt = oom_op_embedding(t, "token_type_embeddings", oom_keep(types), a->type_vocab, e, 0);
+		tt = oom_op_embedding(t, "token_type_embeddings", oom_keep(types), a->type_vocab, e,
+				      0);
 		x = oom_op_add(t, x, oom_keep(tt));
 	}
 	if (a->d_embed != a->d_model)
@@ -241,11 +266,14 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
 {
 	const double p = oom_read_real((struct oom_reader *)&a->rd, "pooler_dropout", 0);
-	struct oom_val x = oom_op_dropout(t, oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)), p), loss;
+	struct oom_val x = oom_op_dropout(t, oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)),
+					  p),
+		       loss;
 
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_GELU, x), a->classifier_dropout);
-	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
+	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	loss = oom_cls_loss(t, a, x);
 	oom_drop(t, h);
 	return loss;
@@ -253,16 +281,20 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct oom_mlm m = {.d = a->extra[LEGACY] ? a->d_embed : a->d_model, .act = a->act, .spare_bias = true,
+	const struct oom_mlm m = {.d = a->extra[LEGACY] ? a->d_embed : a->d_model,
+				  .act = a->act,
+				  .spare_bias = true,
 				  .add_bias = !a->extra[LEGACY]};
 	struct oom_kept kept;
 	struct layer l = {.a = a, .rel_pos = oom_none(), .rel = oom_none(), .kept = &kept};
 	struct oom_val word, x = embeddings(t, a, &word), first;
 
 	kept.n = 0;
-	l.mask = oom_new(t, "attention_mask", t->m_bss, D(1), t->plan->padding_mask ? OOM_I64 : OOM_F32);
+	l.mask = oom_new(t, "attention_mask", t->m_bss, D(1),
+			 t->plan->padding_mask ? OOM_I64 : OOM_F32);
 	if (a->extra[SPAN]) {
-		l.rel_pos = oom_new(t, "relative_pos", oom_mono_mul(t, t->m_s, t->m_s), D(1), OOM_I64);
+		l.rel_pos = oom_new(t, "relative_pos", oom_mono_mul(t, t->m_s, t->m_s), D(1),
+				    OOM_I64);
 		t->scope = "rel_embeddings";
 		l.rel = oom_param(t, "weight", 2 * a->extra[SPAN], a->d_model, OOM_P_EMBEDDING);
 	}

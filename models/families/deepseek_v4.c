@@ -1,6 +1,7 @@
-/* DeepSeek-V4: residual streams mixed by hyper-connections, one key-value head for all queries beside compressed entries
- * of earlier windows, attention sinks, grouped output projections, experts with clamped gates.
- * Reference: transformers 5.12, models/deepseek_v4/modeling_deepseek_v4.py.
+/* DeepSeek-V4: residual streams mixed by hyper-connections, one key-value head for all queries
+ * beside compressed entries of earlier windows, attention sinks, grouped output projections,
+ * experts with clamped gates. Reference: transformers 5.12,
+ * models/deepseek_v4/modeling_deepseek_v4.py.
  *
  * The compressed entries' masks and the indexer's choice are left out, and the warning says so. */
 #include <stdio.h>
@@ -8,7 +9,19 @@
 
 #include "../blocks.h"
 
-enum { Q_RANK, O_GROUPS, O_RANK, STREAMS, ITERS, INDEX_HEADS, INDEX_DIM, RATE_CSA, RATE_HCA, ROT, NEXTN };
+enum {
+	Q_RANK,
+	O_GROUPS,
+	O_RANK,
+	STREAMS,
+	ITERS,
+	INDEX_HEADS,
+	INDEX_DIM,
+	RATE_CSA,
+	RATE_HCA,
+	ROT,
+	NEXTN
+};
 enum { CSA = 1, HCA = 2, HASH = 4 };    /* of kind[] */
 
 static void parse(struct oom_arch *a)
@@ -39,24 +52,34 @@ static void parse(struct oom_arch *a)
 	a->extra[INDEX_HEADS] = oom_read_count(r, "index_n_heads", 1);
 	a->extra[INDEX_DIM] = oom_read_count(r, "index_head_dim", 1);
 	a->extra[RATE_CSA] = oom_read_count_or(r, "compress_rates.compressed_sparse_attention", 4);
-	a->extra[RATE_HCA] = oom_read_count_or(r, "compress_rates.heavily_compressed_attention", 128);
+	a->extra[RATE_HCA] = oom_read_count_or(r, "compress_rates.heavily_compressed_attention",
+					       128);
 	a->extra[ROT] = oom_read_count_or(r, "qk_rope_head_dim", 64);
-	if (a->extra[STREAMS] > 64 || a->extra[ITERS] > 100 || !a->extra[RATE_CSA] || !a->extra[RATE_HCA] || a->extra[RATE_CSA] > 65536 ||
-	    a->extra[RATE_HCA] > 65536 || a->extra[ROT] > a->head_dim || a->n_heads * a->head_dim % a->extra[O_GROUPS] ||
+	if (a->extra[STREAMS] > 64 || a->extra[ITERS] > 100 || !a->extra[RATE_CSA] ||
+	    !a->extra[RATE_HCA] || a->extra[RATE_CSA] > 65536 || a->extra[RATE_HCA] > 65536 ||
+	    a->extra[ROT] > a->head_dim || a->n_heads * a->head_dim % a->extra[O_GROUPS] ||
 	    a->top_k > a->n_experts) {
-		oom_read_fail(r, "deepseek_v4: hc_mult (at most 64), hc_sinkhorn_iters (at most 100), compress_rates, o_groups, "
+		oom_read_fail(r,
+			      "deepseek_v4: hc_mult (at most 64), hc_sinkhorn_iters (at most 100), "
+			      "compress_rates, o_groups, "
 			      "qk_rope_head_dim and num_experts_per_tok do not describe a model");
 		return;
 	}
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", (uint32_t)i), *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
+		const char *type = oom_read_item(r, "layer_types", (uint32_t)i),
+			   *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
 
 		if (!type)
-			type = i < 2 ? "heavily_compressed_attention" : i % 2 ? "heavily_compressed_attention" : "compressed_sparse_attention";
-		a->kind[i] = (uint8_t)((!strcmp(type, "compressed_sparse_attention") ? CSA : !strcmp(type, "heavily_compressed_attention") ? HCA : 0) |
+			type = i < 2 ? "heavily_compressed_attention" :
+			       i % 2 ? "heavily_compressed_attention" :
+				       "compressed_sparse_attention";
+		a->kind[i] = (uint8_t)((!strcmp(type, "compressed_sparse_attention")  ? CSA :
+					!strcmp(type, "heavily_compressed_attention") ? HCA :
+											0) |
 				       ((mlp ? !strcmp(mlp, "hash_moe") : i < 3) ? HASH : 0));
 	}
-	snprintf(a->warning, sizeof(a->warning), "deepseek_v4: attention over compressed entries is approximated.");
+	snprintf(a->warning, sizeof(a->warning),
+		 "deepseek_v4: attention over compressed entries is approximated.");
 	a->approximate = true;
 }
 
@@ -71,7 +94,8 @@ static struct oom_val unweighted(struct oom_tape *t, struct oom_val x, uint64_t 
 {
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	const struct oom_dim one = {x.width / width, NULL};
-	struct oom_val v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, oom_op_cast(t, oom_keep(x), OOM_F32)), x.mono, one);
+	struct oom_val v = oom_op_mean(
+		t, oom_op_unary(t, OOM_SQUARE, oom_op_cast(t, oom_keep(x), OOM_F32)), x.mono, one);
 
 	v = oom_op_cast(t, oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, v)), dt);
 	return oom_op_mul(t, x, v);
@@ -83,25 +107,32 @@ struct mix {
 
 static struct oom_val divided(struct oom_tape *t, struct oom_val c, uint64_t n)
 {
-	struct oom_val s = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_sum(t, oom_keep(c), c.mono, (struct oom_dim){n, "hc_mult"}));
+	struct oom_val s = oom_op_unary(t, OOM_ADD_SCALAR,
+					oom_op_sum(t, oom_keep(c), c.mono,
+						   (struct oom_dim){n, "hc_mult"}));
 
 	return oom_op_div(t, c, s);
 }
 
-/* Weights of the streams, made doubly stochastic (Sinkhorn), and the one sequence they collapse to. */
-static struct mix connect(struct oom_tape *t, const struct oom_arch *a, const char *name, struct oom_val x)
+/* Weights of the streams, made doubly stochastic (Sinkhorn), and the one sequence they collapse
+ * to. */
+static struct mix connect(struct oom_tape *t, const struct oom_arch *a, const char *name,
+			  struct oom_val x)
 {
 	const uint64_t n = a->extra[STREAMS], w = (2 + n) * n;
-	const struct oom_dim parts[3] = {{n, "hc_mult"}, {n, "hc_mult"}, {n * n, "hc_mult ^ 2"}}, h = D(a->d_model);
+	const struct oom_dim parts[3] = {{n, "hc_mult"}, {n, "hc_mult"}, {n * n, "hc_mult ^ 2"}},
+			     h = D(a->d_model);
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val y = unweighted(t, oom_op_cast(t, oom_keep(x), OOM_F32), x.width), fn, base, scale, p[3];
+	struct oom_val y = unweighted(t, oom_op_cast(t, oom_keep(x), OOM_F32), x.width), fn, base,
+		       scale, p[3];
 	struct mix m;
 
 	t->scope = name;
 	fn = oom_op_cast(t, oom_param(t, "fn", w, x.width, 0), OOM_F32);
 	base = oom_param(t, "base", 0, w, 0);
 	scale = oom_param(t, "scale", 0, 3, 0);
-	y = oom_op_matmul_param(t, "mix", y, fn, oom_none(), (struct oom_dim){w, "(2 + hc_mult) * hc_mult"});
+	y = oom_op_matmul_param(t, "mix", y, fn, oom_none(),
+				(struct oom_dim){w, "(2 + hc_mult) * hc_mult"});
 	y = oom_op_add(t, oom_op_mul(t, y, scale), base);
 	oom_op_split(t, y, 3, parts, p);
 	p[0] = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_unary(t, OOM_SIGMOID, p[0]));
@@ -129,18 +160,24 @@ static struct oom_val spread(struct oom_tape *t, struct mix *m, struct oom_val y
 	return oom_op_add(t, y, b);
 }
 
-/* Windows of source tokens weighed into one entry each: gate + position bias, softmax, sum, norm. */
-static struct oom_val compress(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t d, uint64_t rate, bool overlap)
+/* Windows of source tokens weighed into one entry each: gate + position bias, softmax, sum,
+ * norm. */
+static struct oom_val compress(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			       uint64_t d, uint64_t rate, bool overlap)
 {
 	const uint64_t wide = overlap ? 2 * d : d;
 	const struct oom_dim w = {wide, "compressor width"};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	const uint16_t windows = oom_mono_mul(t, t->m_b, oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, (uint32_t)rate));
-	struct oom_val kv = oom_op_linear(t, "kv_proj", oom_keep(x), w, 0), g = oom_op_linear(t, "gate_proj", x, w, 0);
+	const uint16_t windows = oom_mono_mul(t, t->m_b,
+					      oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2,
+							  (uint32_t)rate));
+	struct oom_val kv = oom_op_linear(t, "kv_proj", oom_keep(x), w, 0),
+		       g = oom_op_linear(t, "gate_proj", x, w, 0);
 
 	t->scope = "compressor";
 	g = oom_op_add(t, g, oom_param(t, "position_bias", rate, wide, 0));
-	if (overlap) {                          /* laid out anew over this window and the one before it */
+	/* laid out anew over this window and the one before it */
+	if (overlap) {
 		g = oom_op_copy(t, "new_gate", g);
 		kv = oom_op_copy(t, "new_kv", kv);
 	}
@@ -149,7 +186,8 @@ static struct oom_val compress(struct oom_tape *t, const struct oom_arch *a, str
 	return oom_norm(t, a->norm, "kv_norm", kv, 0);
 }
 
-static struct oom_val rotated(struct oom_tape *t, const struct layer *l, struct oom_val x, uint64_t heads, uint64_t d, int table)
+static struct oom_val rotated(struct oom_tape *t, const struct layer *l, struct oom_val x,
+			      uint64_t heads, uint64_t d, int table)
 {
 	return oom_rope_apply(t, x, &l->rope[table], heads, d, l->a->extra[ROT]);
 }
@@ -167,7 +205,8 @@ static struct oom_val grouped_output(struct oom_tape *t, const struct oom_arch *
 	return oom_op_linear(t, "o_b_proj", oom_op_copy(t, "groups", y), D(a->d_model), 0);
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8_t kind, struct oom_val x)
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8_t kind,
+				struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
 	const uint64_t d = a->head_dim;
@@ -176,16 +215,23 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8
 	const uint16_t scores = oom_mono_mul(t, t->m_bs, t->m_s);
 	struct oom_val q, kv, resid, s, y, sinks;
 
-	resid = oom_norm(t, a->norm, "q_a_norm", oom_op_linear(t, "q_a_proj", oom_keep(x), (struct oom_dim){a->extra[Q_RANK], "q_lora_rank"}, 0), 0);
+	resid = oom_norm(t, a->norm, "q_a_norm",
+			 oom_op_linear(t, "q_a_proj", oom_keep(x),
+				       (struct oom_dim){a->extra[Q_RANK], "q_lora_rank"}, 0),
+			 0);
 	q = oom_op_heads(t, oom_op_linear(t, "q_b_proj", oom_keep(resid), qd, 0));
 	q = rotated(t, l, unweighted(t, q, d), a->n_heads, d, table);
-	kv = oom_norm(t, a->norm, "kv_norm", oom_op_linear(t, "kv_proj", oom_keep(x), (struct oom_dim){d, "head_dim"}, 0), 0);
+	kv = oom_norm(t, a->norm, "kv_norm",
+		      oom_op_linear(t, "kv_proj", oom_keep(x), (struct oom_dim){d, "head_dim"}, 0),
+		      0);
 	kv = rotated(t, l, kv, 1, d, table);
 	if (kind & (CSA | HCA)) {
-		struct oom_val c = compress(t, a, oom_keep(x), d, a->extra[kind & CSA ? RATE_CSA : RATE_HCA], kind & CSA);
+		struct oom_val c = compress(t, a, oom_keep(x), d,
+					    a->extra[kind & CSA ? RATE_CSA : RATE_HCA], kind & CSA);
 
 		kv = oom_op_cat_into(t, kv, c, kv.mono, (struct oom_dim){d, "head_dim"});
-		if (kind & CSA) {               /* the indexer's own compressor: its results only choose */
+		/* the indexer's own compressor: its results only choose */
+		if (kind & CSA) {
 			const uint64_t i = a->extra[INDEX_DIM];
 
 			oom_linear_unused(t, "kv_proj", a->d_model, 2 * i, 0);
@@ -193,21 +239,24 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8
 			t->scope = "indexer";
 			oom_param(t, "position_bias", a->extra[RATE_CSA], 2 * i, OOM_P_UNUSED);
 			oom_param(t, "kv_norm.weight", 0, i, OOM_P_NORM | OOM_P_UNUSED);
-			oom_linear_unused(t, "q_b_proj", a->extra[Q_RANK], a->extra[INDEX_HEADS] * i, 0);
+			oom_linear_unused(t, "q_b_proj", a->extra[Q_RANK],
+					  a->extra[INDEX_HEADS] * i, 0);
 			oom_linear_unused(t, "weights_proj", a->d_model, a->extra[INDEX_HEADS], 0);
 		}
 	}
 	/* eager_attention_forward with the sinks as one more key */
 	t->scope = "self_attn";
 	sinks = oom_param(t, "sinks", 0, a->n_heads, 0);
-	s = oom_op_bmm(t, "scores", q, oom_op_expand_copy(t, oom_keep(kv), kv.mono, qd), scores, D(a->n_heads), d);
+	s = oom_op_bmm(t, "scores", q, oom_op_expand_copy(t, oom_keep(kv), kv.mono, qd), scores,
+		       D(a->n_heads), d);
 	s = oom_op_unary(t, OOM_SCALE, s);
 	if (!oom_is_none(l->mask))
 		s = oom_op_add(t, s, oom_keep(l->mask));
 	s = oom_op_cat(t, s, oom_op_expand(t, sinks, s.mono, D(a->n_heads)), D(a->n_heads));
 	s = oom_op_softmax(t, oom_op_unary(t, OOM_ADD_SCALAR, s), false);
 	s = oom_op_cast(t, oom_op_dropout(t, s, a->attn_dropout), (enum oom_dtype)kv.dt);
-	y = oom_op_bmm(t, "attention", s, oom_op_expand_copy(t, kv, kv.mono, qd), t->m_bs, qd, oom_mono_now(t, t->m_s));
+	y = oom_op_bmm(t, "attention", s, oom_op_expand_copy(t, kv, kv.mono, qd), t->m_bs, qd,
+		       oom_mono_now(t, t->m_s));
 	y = rotated(t, l, oom_op_merge_heads(t, y), a->n_heads, d, table);
 	oom_drop(t, resid);
 	oom_done(t, x);
@@ -219,14 +268,26 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
-				  .norm_topk = true, .router_fp32 = true, .route_plain = true, .scale_weights = true, .glu = OOM_GLU_CLAMPED};
+	const struct oom_moe m = {.experts = a->n_experts,
+				  .top_k = a->top_k,
+				  .d_expert = a->d_expert,
+				  .d_shared = a->d_shared,
+				  .act = a->act,
+				  .norm_topk = true,
+				  .router_fp32 = true,
+				  .route_plain = true,
+				  .scale_weights = true,
+				  .glu = OOM_GLU_CLAMPED};
 	struct mix c = connect(t, a, "attn_hc", x);
 
-	x = spread(t, &c, attention(t, l, kind, oom_norm(t, a->norm, "input_layernorm", c.x, 0)), x);
-	oom_buffer(t, kind & HASH ? a->vocab * a->top_k : a->n_experts, kind & HASH ? OOM_I64 : OOM_F32);
+	x = spread(t, &c, attention(t, l, kind, oom_norm(t, a->norm, "input_layernorm", c.x, 0)),
+		   x);
+	oom_buffer(t, kind & HASH ? a->vocab * a->top_k : a->n_experts,
+		   kind & HASH ? OOM_I64 : OOM_F32);
 	c = connect(t, a, "ffn_hc", x);
-	return spread(t, &c, oom_moe_mlp(t, &m, oom_norm(t, a->norm, "post_attention_layernorm", c.x, 0)), x);
+	return spread(t, &c,
+		      oom_moe_mlp(t, &m, oom_norm(t, a->norm, "post_attention_layernorm", c.x, 0)),
+		      x);
 }
 
 /* The streams weighed into one before the last norm. */
@@ -234,13 +295,16 @@ static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct 
 {
 	const struct oom_dim n = {a->extra[STREAMS], "hc_mult"};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val y = unweighted(t, oom_op_cast(t, oom_keep(x), OOM_F32), x.width), fn, base, scale;
+	struct oom_val y = unweighted(t, oom_op_cast(t, oom_keep(x), OOM_F32), x.width), fn, base,
+		       scale;
 
 	t->scope = "hc_head";
 	fn = oom_op_cast(t, oom_param(t, "hc_fn", n.n, x.width, 0), OOM_F32);
 	base = oom_op_cast(t, oom_param(t, "hc_base", 0, n.n, 0), OOM_F32);
 	scale = oom_op_cast(t, oom_param(t, "hc_scale", 0, 1, 0), OOM_F32);
-	y = oom_op_add(t, oom_op_mul(t, oom_op_matmul_param(t, "mixes", y, fn, oom_none(), n), scale), base);
+	y = oom_op_add(t,
+		       oom_op_mul(t, oom_op_matmul_param(t, "mixes", y, fn, oom_none(), n), scale),
+		       base);
 	y = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_unary(t, OOM_SIGMOID, y));
 	return oom_op_cast(t, oom_op_sum(t, oom_op_mul(t, y, x), t->m_bs, D(a->d_model)), dt);
 }
@@ -276,7 +340,8 @@ static const char *const types[] = {"deepseek_v4", NULL};
 
 const struct oom_family oom_family_deepseek_v4 = {
 	.name = "deepseek_v4",
-	.summary = "hyper-connected streams, one key-value head beside compressed windows, sinks, clamped experts",
+	.summary = "hyper-connected streams, one key-value head beside compressed windows, sinks, "
+		   "clamped experts",
 	.source = "transformers 5.12 models/deepseek_v4/modeling_deepseek_v4.py",
 	.types = types,
 	.lora_targets = "q_a_proj+q_b_proj+kv_proj",

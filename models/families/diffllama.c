@@ -1,5 +1,5 @@
-/* Llama-like decoders with an attention of their own: DiffLlama subtracts one half of the heads from the other, Doge adds
- * a learned mask made of the values and weighs its residuals.
+/* Llama-like decoders with an attention of their own: DiffLlama subtracts one half of the heads
+ * from the other, Doge adds a learned mask made of the values and weighs its residuals.
  * Reference: transformers 5.12, models/{diffllama,doge}/modeling_*.py. */
 #include <math.h>
 #include <string.h>
@@ -32,7 +32,9 @@ static void parse(struct oom_arch *a)
 	a->extra[WINDOW] = oom_read_count_or(r, "keep_window_size", 2048);
 	a->extra[MOE] = a->extra[DOGE] && oom_read_bool(r, "is_moe", false);
 	if (!a->n_kv_heads || (!a->extra[DOGE] && a->n_heads % 2))
-		oom_read_fail(r, "num_attention_heads (%llu) and num_key_value_heads must be positive, and even for diffllama",
+		oom_read_fail(r,
+			      "num_attention_heads (%llu) and num_key_value_heads must be "
+			      "positive, and even for diffllama",
 			      (unsigned long long)a->n_heads);
 	if (a->extra[MOE]) {
 		a->n_experts = oom_read_count(r, "num_experts", 1);
@@ -47,7 +49,8 @@ struct layer {
 };
 
 /* exp(sum(q * k)) in fp32, back in the model's type: one of the two weights of the difference. */
-static struct oom_val lambda(struct oom_tape *t, const char *q, const char *k, uint64_t d, enum oom_dtype dt)
+static struct oom_val lambda(struct oom_tape *t, const char *q, const char *k, uint64_t d,
+			     enum oom_dtype dt)
 {
 	struct oom_val x = oom_op_mul(t, oom_param(t, q, 0, d, 0), oom_param(t, k, 0, d, 0));
 
@@ -55,12 +58,14 @@ static struct oom_val lambda(struct oom_tape *t, const char *q, const char *k, u
 	return oom_op_cast(t, oom_op_unary(t, OOM_EXP, x), dt);
 }
 
-/* attention of all heads over values joined in pairs; the second half of the heads is subtracted from the first */
+/* attention of all heads over values joined in pairs; the second half of the heads is subtracted
+ * from the first */
 static struct oom_val differential(struct oom_tape *t, const struct layer *l, struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
 	const uint64_t heads = a->n_heads, d = a->head_dim;
-	const struct oom_dim h = {x.width, x.text}, qd = {heads * d, "n_heads * head_dim"}, kd = {a->n_kv_heads * d, "n_kv_heads * head_dim"};
+	const struct oom_dim h = {x.width, x.text}, qd = {heads * d, "n_heads * head_dim"},
+			     kd = {a->n_kv_heads * d, "n_kv_heads * head_dim"};
 	const struct oom_dim wide = {2 * heads * d, "2 * n_heads * head_dim"}, half[2] = {qd, qd};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	struct oom_attn at = oom_attn_of(t, a);
@@ -92,8 +97,10 @@ static struct oom_val differential(struct oom_tape *t, const struct layer *l, st
 	return oom_op_linear(t, "o_proj", oom_op_merge_heads(t, y), h, bias);
 }
 
-/* exp(A * softplus(dt(values))), one number a key, spread over the queries, masked, only the largest kept. */
-static struct oom_val dynamic_mask(struct oom_tape *t, const struct layer *l, struct oom_val v, enum oom_dtype dt)
+/* exp(A * softplus(dt(values))), one number a key, spread over the queries, masked, only the
+ * largest kept. */
+static struct oom_val dynamic_mask(struct oom_tape *t, const struct layer *l, struct oom_val v,
+				   enum oom_dtype dt)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim kv = {a->n_kv_heads, "n_kv_heads"};
@@ -111,9 +118,11 @@ static struct oom_val dynamic_mask(struct oom_tape *t, const struct layer *l, st
 	if (oom_cond_above(t, t->m_s, a->extra[WINDOW])) {
 		fill = oom_new(t, "active mask", m.mono, kv, dt);
 		oom_scratch(t, "scatter", m.mono, kv.n, dt);
-		oom_scratch(t, "topk indices", oom_mono_mul(t, t->m_b, t->m_s), kv.n * a->extra[WINDOW], OOM_I64);
+		oom_scratch(t, "topk indices", oom_mono_mul(t, t->m_b, t->m_s),
+			    kv.n * a->extra[WINDOW], OOM_I64);
 		oom_drop(t, fill);
-		m = oom_op_masked(t, "masked_fill", m, oom_new(t, "active == 0", m.mono, kv, OOM_U8));
+		m = oom_op_masked(t, "masked_fill", m,
+				  oom_new(t, "active == 0", m.mono, kv, OOM_U8));
 	}
 	if (a->n_heads != a->n_kv_heads)
 		m = oom_op_expand_copy(t, m, m.mono, (struct oom_dim){a->n_heads, "n_heads"});
@@ -124,7 +133,8 @@ static struct oom_val dynamic(struct oom_tape *t, const struct layer *l, struct 
 {
 	const struct oom_arch *a = l->a;
 	const uint64_t d = a->head_dim;
-	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * d, "n_heads * head_dim"}, kd = {a->n_kv_heads * d, "n_kv_heads * head_dim"};
+	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * d, "n_heads * head_dim"},
+			     kd = {a->n_kv_heads * d, "n_kv_heads * head_dim"};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	struct oom_attn at = oom_attn_of(t, a);
@@ -147,16 +157,22 @@ static struct oom_val dynamic(struct oom_tape *t, const struct layer *l, struct 
 	return q;
 }
 
-/* Doge's retrieval experts: rows of two embeddings picked by a product of two rankings, beside the shared expert. */
-static struct oom_val retrieval_experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+/* Doge's retrieval experts: rows of two embeddings picked by a product of two rankings, beside
+ * the shared expert. */
+static struct oom_val retrieval_experts(struct oom_tape *t, const struct oom_arch *a,
+					struct oom_val x)
 {
 	const uint64_t keys = (uint64_t)floor(sqrt((double)a->n_experts));
-	const struct oom_dim k = {a->top_k, "top_k"}, h = {x.width, x.text}, rows = {a->top_k * x.width, "top_k * d_model"};
+	const struct oom_dim k = {a->top_k, "top_k"}, h = {x.width, x.text},
+			     rows = {a->top_k * x.width, "top_k * d_model"};
 	struct oom_val s, idx, down, up, y;
 
-	s = oom_op_linear(t, "router_gate", oom_keep(x), (struct oom_dim){2 * keys, "2 * sqrt(n_experts)"}, 0);
-	s = oom_op_gather(t, "topk", s, oom_new(t, "topk index", s.mono, (struct oom_dim){2 * keys, NULL}, OOM_I64), s.mono,
-			  (struct oom_dim){2 * keys, NULL});
+	s = oom_op_linear(t, "router_gate", oom_keep(x),
+			  (struct oom_dim){2 * keys, "2 * sqrt(n_experts)"}, 0);
+	s = oom_op_gather(t, "topk", s,
+			  oom_new(t, "topk index", s.mono, (struct oom_dim){2 * keys, NULL},
+				  OOM_I64),
+			  s.mono, (struct oom_dim){2 * keys, NULL});
 	s = oom_op_expand_copy(t, s, s.mono, (struct oom_dim){keys * keys, "sqrt(n_experts) ^ 2"});
 	idx = oom_new(t, "indices", s.mono, k, OOM_I64);
 	s = oom_op_softmax(t, oom_op_gather(t, "topk", s, oom_keep(idx), s.mono, k), false);
@@ -171,7 +187,8 @@ static struct oom_val retrieval_experts(struct oom_tape *t, const struct oom_arc
 	return oom_op_add(t, oom_gated_mlp(t, x, a->act, D(a->d_ff), a->mlp_bias), y);
 }
 
-static struct oom_val join(struct oom_tape *t, const struct oom_arch *a, const char *name, struct oom_val x, struct oom_val h)
+static struct oom_val join(struct oom_tape *t, const struct oom_arch *a, const char *name,
+			   struct oom_val x, struct oom_val h)
 {
 	if (!a->extra[DOGE])
 		return oom_op_add(t, x, h);
@@ -189,7 +206,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	h = a->extra[DOGE] ? dynamic(t, l, h) : differential(t, l, h);
 	x = join(t, a, "input_residual", x, h);
 	h = oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
-	h = a->extra[MOE] ? retrieval_experts(t, a, h) : oom_gated_mlp(t, h, a->act, D(a->d_ff), a->mlp_bias);
+	h = a->extra[MOE] ? retrieval_experts(t, a, h) :
+			    oom_gated_mlp(t, h, a->act, D(a->d_ff), a->mlp_bias);
 	return join(t, a, "post_attention_residual", x, h);
 }
 

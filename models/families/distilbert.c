@@ -51,7 +51,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct oom_dim h = D(a->d_model);
-	struct oom_val word, x, first, pos, hidden, loss, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val word, x, first, pos, hidden, loss,
+		ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 
 	oom_buffer(t, a->max_positions, OOM_I64);
@@ -59,7 +60,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, word, ids, a->vocab, h);
 	x = oom_input_grads(t, x);
-	pos = oom_op_embedding(t, "position_embeddings", oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions, h, 0);
+	pos = oom_op_embedding(t, "position_embeddings",
+			       oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions,
+			       h, 0);
 	x = oom_op_add(t, x, pos);
 	x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
 	x = oom_op_dropout(t, x, a->dropout);
@@ -68,12 +71,15 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
 	oom_drop(t, first);
-	hidden = oom_share(t, x);               /* the model's output, a local until the loss is returned */
+	/* the model's output, a local until the loss is returned */
+	hidden = oom_share(t, x);
 	if (a->task == OOM_TASK_SEQ_CLS) {
 		x = oom_op_slice(t, x, t->m_b, h);
-		x = oom_op_unary(t, OOM_RELU, oom_op_linear(t, "pre_classifier", x, h, OOM_BIAS | OOM_NO_QUANT));
+		x = oom_op_unary(t, OOM_RELU,
+				 oom_op_linear(t, "pre_classifier", x, h, OOM_BIAS | OOM_NO_QUANT));
 		x = oom_op_dropout(t, x, a->classifier_dropout);
-		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
+		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 		loss = oom_cls_loss(t, a, x);
 		oom_drop(t, hidden);
 		return loss;

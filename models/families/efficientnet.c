@@ -8,7 +8,8 @@
 enum { MAX_BLOCKS = 16 };
 
 struct cfg {
-	uint64_t n, in[MAX_BLOCKS], out[MAX_BLOCKS], stride[MAX_BLOCKS], kernel[MAX_BLOCKS], expand[MAX_BLOCKS], repeat[MAX_BLOCKS];
+	uint64_t n, in[MAX_BLOCKS], out[MAX_BLOCKS], stride[MAX_BLOCKS], kernel[MAX_BLOCKS],
+		expand[MAX_BLOCKS], repeat[MAX_BLOCKS];
 	uint64_t divisor, hidden, blocks;
 	double width, depth, squeeze, drop;
 	enum oom_act act;
@@ -24,8 +25,9 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 	    oom_read_counts(r, "kernel_sizes", c->kernel, MAX_BLOCKS) != c->n ||
 	    oom_read_counts(r, "expand_ratios", c->expand, MAX_BLOCKS) != c->n ||
 	    oom_read_counts(r, "num_block_repeats", c->repeat, MAX_BLOCKS) != c->n)
-		oom_read_fail(r, "in_channels, out_channels, strides, kernel_sizes, expand_ratios and num_block_repeats must "
-			      "be as long as one another");
+		oom_read_fail(r, "in_channels, out_channels, strides, kernel_sizes, expand_ratios "
+				 "and num_block_repeats must "
+				 "be as long as one another");
 	c->divisor = oom_read_count_or(r, "depth_divisor", 8);
 	c->hidden = oom_read_count_or(r, "hidden_dim", 2560);
 	c->width = oom_read_real(r, "width_coefficient", 2);
@@ -34,10 +36,12 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 	c->drop = oom_read_real(r, "drop_connect_rate", 0.2);
 	c->act = oom_read_act(r, "hidden_act", "swish");
 	c->mean = strcmp(oom_read_string(r, "pooling_type", "mean"), "max") != 0;
-	if (!(c->width > 0 && c->width <= 64) || !(c->depth > 0 && c->depth <= 64) || !(c->squeeze >= 0 && c->squeeze <= 64) ||
-	    !c->divisor || c->divisor > 65536 || !c->hidden || c->hidden > 1 << 20) {
-		oom_read_fail(r, "width_coefficient, depth_coefficient, squeeze_expansion_ratio, depth_divisor or hidden_dim out "
-			      "of range");
+	if (!(c->width > 0 && c->width <= 64) || !(c->depth > 0 && c->depth <= 64) ||
+	    !(c->squeeze >= 0 && c->squeeze <= 64) || !c->divisor || c->divisor > 65536 ||
+	    !c->hidden || c->hidden > 1 << 20) {
+		oom_read_fail(r, "width_coefficient, depth_coefficient, squeeze_expansion_ratio, "
+				 "depth_divisor or hidden_dim out "
+				 "of range");
 		c->n = 0;
 	}
 	for (uint64_t i = 0; i < c->n; i++) {
@@ -85,12 +89,14 @@ static bool listed(struct oom_reader *r, uint64_t block)
 	}
 }
 
-static struct oom_map squeeze_excite(struct oom_tape *t, const struct cfg *c, struct oom_map m, uint64_t in)
+static struct oom_map squeeze_excite(struct oom_tape *t, const struct cfg *c, struct oom_map m,
+				     uint64_t in)
 {
 	const uint64_t reduced = (uint64_t)((double)in * c->squeeze);
 	struct oom_map p = {oom_global_pool(t, oom_map_keep(m)), m.c, 1, 1};
 
-	p = oom_conv2d(t, "reduce", p, &(struct oom_conv){.out = reduced ? reduced : 1, .kernel = 1, .bias = true});
+	p = oom_conv2d(t, "reduce", p,
+		       &(struct oom_conv){.out = reduced ? reduced : 1, .kernel = 1, .bias = true});
 	p = oom_map_act(t, c->act, p);
 	p = oom_conv2d(t, "expand", p, &(struct oom_conv){.out = m.c, .kernel = 1, .bias = true});
 	p = oom_map_act(t, OOM_ACT_SIGMOID, p);
@@ -104,7 +110,8 @@ struct block {
 	bool first, all_sides;
 };
 
-static struct oom_map run(struct oom_tape *t, const struct cfg *c, const struct block *b, struct oom_map m)
+static struct oom_map run(struct oom_tape *t, const struct cfg *c, const struct block *b,
+			  struct oom_map m)
 {
 	const uint64_t in = m.c, wide = in * b->expand;
 	struct oom_map y = oom_map_share(t, m);
@@ -113,18 +120,25 @@ static struct oom_map run(struct oom_tape *t, const struct cfg *c, const struct 
 	if (b->expand != 1)
 		y = oom_conv_bn_act(t, y, &(struct oom_conv){.out = wide, .kernel = 1}, c->act);
 	held = oom_share(t, y.x);
-	if (b->stride == 2) {                   /* correct_pad: k / 2 on all sides, or one less at the near ones */
+	/* correct_pad: k / 2 on all sides, or one less at the near ones */
+	if (b->stride == 2) {
 		const uint64_t more = b->kernel / 2 * 2 - (b->all_sides ? 0 : 1);
 
 		y = oom_pad_map(t, y, y.h + more, y.w + more);
 	}
-	y = oom_conv2d(t, "depthwise_conv", y, &(struct oom_conv){.out = wide, .kernel = b->kernel, .stride = b->stride,
-								   .pad = b->stride == 2 ? 0 : b->kernel / 2, .groups = wide});
+	y = oom_conv2d(t, "depthwise_conv", y,
+		       &(struct oom_conv){.out = wide,
+					  .kernel = b->kernel,
+					  .stride = b->stride,
+					  .pad = b->stride == 2 ? 0 : b->kernel / 2,
+					  .groups = wide});
 	y = oom_map_act(t, c->act, oom_batch_norm(t, "depthwise_norm", y));
 	oom_drop(t, held);
 	y = squeeze_excite(t, c, y, in);
 	held = oom_share(t, y.x);
-	y = oom_batch_norm(t, "project_bn", oom_conv2d(t, "project_conv", y, &(struct oom_conv){.out = b->out, .kernel = 1}));
+	y = oom_batch_norm(t, "project_bn",
+			   oom_conv2d(t, "project_conv", y,
+				      &(struct oom_conv){.out = b->out, .kernel = 1}));
 	if (b->stride == 1 && !b->first)
 		y.x = oom_op_add(t, oom_op_dropout(t, y.x, b->drop), oom_keep(m.x));
 	oom_drop(t, held);
@@ -132,7 +146,8 @@ static struct oom_map run(struct oom_tape *t, const struct cfg *c, const struct 
 	return y;
 }
 
-static struct oom_map blocks(struct oom_tape *t, struct oom_reader *r, const struct cfg *c, struct oom_map m)
+static struct oom_map blocks(struct oom_tape *t, struct oom_reader *r, const struct cfg *c,
+			     struct oom_map m)
 {
 	uint64_t k = 0;
 
@@ -140,13 +155,21 @@ static struct oom_map blocks(struct oom_tape *t, struct oom_reader *r, const str
 		const uint64_t in = rounded(c, c->in[i]);
 
 		if (m.c != in && !t->status)
-			t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "in_channels.%llu gives %llu channels where %llu arrive",
-						  (unsigned long long)i, (unsigned long long)in, (unsigned long long)m.c);
+			t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+						  "in_channels.%llu gives %llu channels where %llu "
+						  "arrive",
+						  (unsigned long long)i, (unsigned long long)in,
+						  (unsigned long long)m.c);
 		for (uint64_t j = 0; j < c->repeat[i] && !t->status; j++, k++)
-			m = run(t, c, &(struct block){.out = rounded(c, c->out[i]), .stride = j ? 1 : c->stride[i],
-						      .kernel = c->kernel[i], .expand = c->expand[i], .first = !j,
-						      .drop = c->drop * (double)k / (double)c->blocks,
-						      .all_sides = listed(r, k)}, m);
+			m = run(t, c,
+				&(struct block){.out = rounded(c, c->out[i]),
+						.stride = j ? 1 : c->stride[i],
+						.kernel = c->kernel[i],
+						.expand = c->expand[i],
+						.first = !j,
+						.drop = c->drop * (double)k / (double)c->blocks,
+						.all_sides = listed(r, k)},
+				m);
 	}
 	return m;
 }
@@ -161,7 +184,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	read_cfg(&rd, &c);
 	oom_no_checkpointing(t);
 	m = oom_pad_map(t, m, m.h + 1, m.w + 1);
-	m = oom_conv2d(t, "convolution", m, &(struct oom_conv){.out = rounded(&c, 32), .kernel = 3, .stride = 2});
+	m = oom_conv2d(t, "convolution", m,
+		       &(struct oom_conv){.out = rounded(&c, 32), .kernel = 3, .stride = 2});
 	m = oom_map_act(t, c.act, oom_batch_norm(t, "batchnorm", m));
 	embedding = oom_share(t, m.x);          /* a local of the model */
 	m = blocks(t, &rd, &c, m);

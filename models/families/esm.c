@@ -27,8 +27,9 @@ static void parse(struct oom_arch *a)
 	a->extra[TOKEN_DROPOUT] = oom_read_bool(r, "token_dropout", false);
 	a->extra[NORM_BEFORE] = oom_read_bool(r, "emb_layer_norm_before", false);
 	if (a->d_model % a->n_heads)
-		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->n_heads);
+		oom_read_fail(r,
+			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 	if (oom_read_bool(r, "is_folding_model", false))
 		oom_read_fail(r, "esm with a folding trunk (is_folding_model) is not modelled");
 }
@@ -39,7 +40,8 @@ struct layer {
 	struct oom_rope rope;
 };
 
-static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val in, struct oom_val *weights)
+static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val in,
+			     struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model);
@@ -63,7 +65,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	struct oom_val in = oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true), weights = oom_none();
+	struct oom_val in = oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true),
+		       weights = oom_none();
 
 	(void)i;
 	x = oom_output(t, a->dropout, NULL, attend(t, l, in, &weights), x);
@@ -71,7 +74,10 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	oom_drop(t, in);
 	in = oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true);
 	x = oom_output(t, a->dropout, NULL,
-		       oom_activation(t, a->act, oom_op_linear(t, "dense", oom_keep(in), D(a->d_ff), OOM_BIAS)), x);
+		       oom_activation(t, a->act,
+				      oom_op_linear(t, "dense", oom_keep(in), D(a->d_ff),
+						    OOM_BIAS)),
+		       x);
 	oom_drop(t, in);
 	return x;
 }
@@ -94,13 +100,15 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	oom_buffer(t, a->max_positions, OOM_I64);
 	t->scope = "word_embeddings";
 	*word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, D(a->d_model));
+	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				   a->vocab, D(a->d_model));
 	w = oom_input_grads(t, w);
 	x = oom_share(t, w);
 	if (a->extra[TOKEN_DROPOUT])
 		x = drop_tokens(t, x);
 	if (!a->extra[ROTARY]) {
-		e = oom_op_embedding(t, "position_embeddings", oom_keep(pos), a->max_positions, D(a->d_model), 0);
+		e = oom_op_embedding(t, "position_embeddings", oom_keep(pos), a->max_positions,
+				     D(a->d_model), 0);
 		x = oom_op_add(t, x, oom_keep(e));
 	}
 	if (a->extra[NORM_BEFORE])
@@ -123,7 +131,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	l.mask = oom_make_mask(t, false, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
 	if (a->extra[ROTARY])
 		l.rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 1);
-	oom_drop(t, oom_param(t, "contact_head.regression", 1, depth * a->n_heads, OOM_P_LINEAR | OOM_P_UNUSED));
+	oom_drop(t, oom_param(t, "contact_head.regression", 1, depth * a->n_heads,
+			      OOM_P_LINEAR | OOM_P_UNUSED));
 	oom_drop(t, oom_param(t, "contact_head.regression.bias", 0, 1, OOM_P_UNUSED));
 	first = oom_share(t, x);
 	x = oom_layers(t, (uint32_t)depth, NULL, block, &l, x);
@@ -134,7 +143,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_layer_norm(t, "emb_layer_norm_after", x, 0, true, true);
 	oom_drop(t, hidden);
 	oom_drop(t, first);
-	return a->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, OOM_ACT_TANH, x) : oom_mlm_loss(t, a, &m, x, word);
+	return a->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, OOM_ACT_TANH, x) :
+					     oom_mlm_loss(t, a, &m, x, word);
 }
 
 static const char *const types[] = {"esm", NULL};

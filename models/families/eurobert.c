@@ -26,9 +26,13 @@ static void parse(struct oom_arch *a)
 	a->qkv_bias = a->o_bias = oom_read_bool(r, "attention_bias", false);
 	a->mlp_bias = oom_read_bool(r, "mlp_bias", false);
 	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	a->extra[POOLING] = pool && !strcmp(pool, "bos") ? FIRST : pool && !strcmp(pool, "mean") ? MEAN : LATE;
+	a->extra[POOLING] = pool && !strcmp(pool, "bos")  ? FIRST :
+			    pool && !strcmp(pool, "mean") ? MEAN :
+							    LATE;
 	if (!a->n_kv_heads || a->n_heads % a->n_kv_heads)
-		oom_read_fail(r, "num_attention_heads (%llu) is not a multiple of num_key_value_heads (%llu)",
+		oom_read_fail(r,
+			      "num_attention_heads (%llu) is not a multiple of num_key_value_heads "
+			      "(%llu)",
 			      (unsigned long long)a->n_heads, (unsigned long long)a->n_kv_heads);
 }
 
@@ -53,7 +57,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.weights = &weights;
 	y = oom_attention(t, &at, oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0));
 	x = oom_op_add(t, x, y);
-	y = oom_gated_mlp(t, oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0), a->act, D(a->d_ff), a->mlp_bias);
+	y = oom_gated_mlp(t, oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0),
+			  a->act, D(a->d_ff), a->mlp_bias);
 	x = oom_op_add(t, x, y);
 	oom_drop(t, weights);                   /* "hidden_states, _ = self.self_attn(...)" */
 	return x;
@@ -96,9 +101,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 	t->scope = "embed_tokens";
 	word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, D(a->d_model));
+	x = oom_op_embedding_param(t, word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				   a->vocab, D(a->d_model));
 	x = oom_input_grads(t, x);
-	first = oom_share(t, x);                /* inputs_embeds and position_ids, locals of the model */
+	/* inputs_embeds and position_ids, locals of the model */
+	first = oom_share(t, x);
 	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	l.mask = oom_make_mask(t, false, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
 	l.rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
@@ -113,7 +120,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	if (a->task == OOM_TASK_SEQ_CLS)
 		return classify(t, a, x);
 	hidden = oom_share(t, x);
-	loss = oom_plain_lm_loss(t, oom_lm_head(t, a, x, word, "lm_head", a->mlp_bias), true, t->m_bs);
+	loss = oom_plain_lm_loss(t, oom_lm_head(t, a, x, word, "lm_head", a->mlp_bias), true,
+				 t->m_bs);
 	oom_drop(t, hidden);
 	return loss;
 }

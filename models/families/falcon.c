@@ -1,5 +1,5 @@
-/* Falcon: fused qkv with one key and value head or a group of them, parallel feed-forward, a mask always made.
- * Reference: transformers 5.12, models/falcon/modeling_falcon.py. */
+/* Falcon: fused qkv with one key and value head or a group of them, parallel feed-forward, a mask
+ * always made. Reference: transformers 5.12, models/falcon/modeling_falcon.py. */
 #include "../blocks.h"
 
 enum { NEW, MULTI, PARALLEL, BIAS, NORMS, ALIBI };      /* extra[] */
@@ -24,9 +24,13 @@ static void parse(struct oom_arch *a)
 	a->extra[BIAS] = oom_read_bool(r, "bias", false);
 	a->extra[ALIBI] = oom_read_bool(r, "alibi", false);
 	a->extra[NORMS] = oom_read_count_or(r, "num_ln_in_parallel_attn", a->extra[NEW] ? 2 : 1);
-	a->n_kv_heads = a->extra[NEW] ? oom_read_count_or(r, "num_kv_heads", a->n_heads) : a->extra[MULTI] ? 1 : a->n_heads;
+	a->n_kv_heads = a->extra[NEW]	? oom_read_count_or(r, "num_kv_heads", a->n_heads) :
+			a->extra[MULTI] ? 1 :
+					  a->n_heads;
 	if (!a->head_dim || !a->n_kv_heads || a->n_heads % a->n_kv_heads)
-		oom_read_fail(r, "num_attention_heads (%llu) must divide hidden_size and be a multiple of num_kv_heads (%llu)",
+		oom_read_fail(r,
+			      "num_attention_heads (%llu) must divide hidden_size and be a "
+			      "multiple of num_kv_heads (%llu)",
 			      (unsigned long long)a->n_heads, (unsigned long long)a->n_kv_heads);
 }
 
@@ -36,8 +40,10 @@ struct layer {
 	struct oom_val mask, alibi;
 };
 
-/* fused_qkv taken apart as _split_heads does: slices are views, lists of indices copies, flattened groups copies. */
-static void split_heads(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val p[3])
+/* fused_qkv taken apart as _split_heads does: slices are views, lists of indices copies,
+ * flattened groups copies. */
+static void split_heads(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			struct oom_val p[3])
 {
 	const struct oom_dim h = D(a->d_model), kv = D(a->n_kv_heads * a->head_dim);
 
@@ -47,7 +53,9 @@ static void split_heads(struct oom_tape *t, const struct oom_arch *a, struct oom
 		} else if (!i) {
 			p[i] = oom_op_copy(t, "flatten", oom_op_slice(t, oom_keep(x), x.mono, h));
 		} else {
-			p[i] = oom_op_gather(t, "index", oom_keep(x), oom_input(t, "index", OOM_MONO_ONE, 1, OOM_I64), x.mono, kv);
+			p[i] = oom_op_gather(t, "index", oom_keep(x),
+					     oom_input(t, "index", OOM_MONO_ONE, 1, OOM_I64),
+					     x.mono, kv);
 			if (a->extra[NEW] && a->n_kv_heads < a->n_heads)
 				p[i] = oom_op_expand_copy(t, p[i], x.mono, h);
 		}
@@ -58,8 +66,8 @@ static void split_heads(struct oom_tape *t, const struct oom_arch *a, struct oom
 }
 
 /* softmax(q k^T / sqrt(d) [+ alibi] + mask) v, scaled in place. */
-static struct oom_val eager(struct oom_tape *t, const struct layer *l, struct oom_val p[3], enum oom_dtype dt,
-			    struct oom_val *weights)
+static struct oom_val eager(struct oom_tape *t, const struct layer *l, struct oom_val p[3],
+			    enum oom_dtype dt, struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model);
@@ -79,16 +87,25 @@ static struct oom_val eager(struct oom_tape *t, const struct layer *l, struct oo
 	if (!oom_is_none(l->alibi))
 		w = oom_op_dropout(t, w, a->attn_dropout);
 	*weights = oom_share(t, w);
-	return oom_op_merge_heads(t, oom_op_bmm(t, "attention", w, p[2], t->m_bs, h, oom_mono_now(t, t->m_s)));
+	return oom_op_merge_heads(t, oom_op_bmm(t, "attention", w, p[2], t->m_bs, h,
+						oom_mono_now(t, t->m_s)));
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val *weights)
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x,
+				struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
-	const uint64_t groups = a->extra[NEW] ? a->n_heads : a->n_kv_heads, kv = a->n_kv_heads * a->head_dim;
+	const uint64_t groups = a->extra[NEW] ? a->n_heads : a->n_kv_heads,
+		       kv = a->n_kv_heads * a->head_dim;
 	const unsigned bias = OOM_NOT_LEAF | (a->extra[BIAS] ? OOM_BIAS : 0);
-	const struct oom_sdpa s = {.heads = a->n_heads, .kv_heads = groups, .d = a->head_dim, .dv = a->head_dim, .mq = t->m_bs,
-				   .mk = t->m_bs, .sk = t->m_s, .causal = true};
+	const struct oom_sdpa s = {.heads = a->n_heads,
+				   .kv_heads = groups,
+				   .d = a->head_dim,
+				   .dv = a->head_dim,
+				   .mq = t->m_bs,
+				   .mk = t->m_bs,
+				   .sk = t->m_s,
+				   .causal = true};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	struct oom_val p[3], local[4], y;
 
@@ -100,14 +117,18 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 		p[0] = oom_rope_apply(t, p[0], &l->rope, a->n_heads, a->head_dim, a->head_dim);
 		p[1] = oom_rope_apply(t, p[1], &l->rope, groups, a->head_dim, a->head_dim);
 	}
-	for (int i = 0; i < 3; i++)             /* query_layer and its like live until the module returns */
+	/* query_layer and its like live until the module returns */
+	for (int i = 0; i < 3; i++)
 		local[i] = oom_share(t, p[i]);
 	switch ((enum oom_attention)t->plan->attn) {
 	case OOM_ATTN_SDPA:
-		y = oom_op_sdpa(t, p[0], p[1], p[2], oom_is_none(l->mask) ? oom_none() : oom_keep(l->mask), &s);
+		y = oom_op_sdpa(t, p[0], p[1], p[2],
+				oom_is_none(l->mask) ? oom_none() : oom_keep(l->mask), &s);
 		y = oom_op_merge_heads(t, y);
 		break;
-	case OOM_ATTN_FLASH: y = oom_op_merge_heads(t, oom_op_flash(t, p[0], p[1], p[2], &s)); break;
+	case OOM_ATTN_FLASH:
+		y = oom_op_merge_heads(t, oom_op_flash(t, p[0], p[1], p[2], &s));
+		break;
 	default: y = eager(t, l, p, dt, weights); break;
 	}
 	y = oom_op_linear(t, "dense", y, D(a->d_model), bias);
@@ -122,12 +143,14 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const bool two = a->extra[NEW] && a->extra[NORMS] == 2, side = a->extra[NEW] || a->extra[PARALLEL];
+	const bool two = a->extra[NEW] && a->extra[NORMS] == 2,
+		   side = a->extra[NEW] || a->extra[PARALLEL];
 	const unsigned bias = OOM_NOT_LEAF | (a->extra[BIAS] ? OOM_BIAS : 0);
 	struct oom_val h, m, y, weights, before = oom_none();
 
 	if (i && !t->recompute && (!t->grad || t->packing) && t->plan->attn == OOM_ATTN_EAGER)
-		before = oom_new(t, "attention weights of the layer before", t->m_bss, D(a->n_heads), (enum oom_dtype)x.dt);
+		before = oom_new(t, "attention weights of the layer before", t->m_bss,
+				 D(a->n_heads), (enum oom_dtype)x.dt);
 	h = oom_op_layer_norm(t, two ? "ln_attn" : "input_layernorm", oom_keep(x), 0, true, true);
 	m = two ? oom_op_layer_norm(t, "ln_mlp", oom_keep(x), 0, true, true) : oom_share(t, h);
 	y = attention(t, l, h, &weights);
@@ -136,7 +159,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		oom_drop(t, m);
 		m = oom_op_layer_norm(t, "post_attention_layernorm", oom_keep(x), 0, true, true);
 	}
-	h = oom_activation(t, a->act, oom_op_linear(t, "dense_h_to_4h", oom_keep(m), D(a->d_ff), bias));
+	h = oom_activation(t, a->act,
+			   oom_op_linear(t, "dense_h_to_4h", oom_keep(m), D(a->d_ff), bias));
 	h = oom_op_linear(t, "dense_4h_to_h", h, D(a->d_model), bias);
 	if (side)
 		h = oom_op_add_inplace(t, h, y);
@@ -147,7 +171,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	return x;
 }
 
-/* A mask function is handed to create_causal_mask, so the mask is made even where the kernel's causality would do. */
+/* A mask function is handed to create_causal_mask, so the mask is made even where the kernel's
+ * causality would do. */
 static struct oom_val make_mask(struct oom_tape *t, struct oom_val x)
 {
 	const bool grad = t->grad;
@@ -177,8 +202,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	if (a->extra[ALIBI])
 		l.alibi = oom_new(t, "alibi", t->m_bs, D(a->n_heads), (enum oom_dtype)x.dt);
 	l.mask = make_mask(t, x);
-	if (a->extra[ALIBI] && !oom_is_none(l.mask)) {  /* the bias is folded into a mask for every head */
-		struct oom_val wide = oom_new(t, "alibi mask", t->m_bss, D(a->n_heads), (enum oom_dtype)x.dt);
+	/* the bias is folded into a mask for every head */
+	if (a->extra[ALIBI] && !oom_is_none(l.mask)) {
+		struct oom_val wide = oom_new(t, "alibi mask", t->m_bss, D(a->n_heads),
+					      (enum oom_dtype)x.dt);
 
 		oom_drop(t, l.mask);
 		l.mask = wide;

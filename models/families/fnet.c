@@ -22,8 +22,8 @@ struct layer {
 	const struct oom_arch *a;
 };
 
-/* torch.fft.fftn(x, dim=(1, 2)).real: a complex tensor and one for the transform of the second dimension; the real part
- * is a view.  The derivative is linear, nothing is kept. */
+/* torch.fft.fftn(x, dim=(1, 2)).real: a complex tensor and one for the transform of the second
+ * dimension; the real part is a view.  The derivative is linear, nothing is kept. */
 static struct oom_val fourier(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_dim complex = D(2 * a->d_model);
@@ -56,11 +56,16 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	oom_buffer(t, a->max_positions, OOM_I64);
 	t->scope = "word_embeddings";
 	*word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, h);
+	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				   a->vocab, h);
 	w = oom_input_grads(t, w);
-	tt = oom_op_embedding(t, "token_type_embeddings", oom_input(t, "token type ids", t->m_bs, 1, OOM_I64), a->type_vocab, h, 0);
+	tt = oom_op_embedding(t, "token_type_embeddings",
+			      oom_input(t, "token type ids", t->m_bs, 1, OOM_I64), a->type_vocab, h,
+			      0);
 	x = oom_op_add(t, oom_keep(w), oom_keep(tt));
-	pos = oom_op_embedding(t, "position_embeddings", oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions, h, 0);
+	pos = oom_op_embedding(t, "position_embeddings",
+			       oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions,
+			       h, 0);
 	x = oom_op_add_inplace(t, x, oom_keep(pos));
 	x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
 	x = oom_op_dropout(t, oom_op_linear(t, "projection", x, h, OOM_BIAS), a->dropout);

@@ -1,5 +1,6 @@
-/* FocalNet: focal modulation (depthwise convolutions of growing reach, gated and summed) in attention's place, in stages.
- * Reference: transformers 5.12, models/focalnet/modeling_focalnet.py. */
+/* FocalNet: focal modulation (depthwise convolutions of growing reach, gated and summed) in
+ * attention's place, in stages. Reference: transformers 5.12,
+ * models/focalnet/modeling_focalnet.py. */
 #include <string.h>
 
 #include "../conv.h"
@@ -18,7 +19,10 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 	c->n = oom_read_counts(r, "depths", c->depth, MAX_STAGES);
 	if (oom_read_counts(r, "focal_windows", c->window, MAX_STAGES) < c->n ||
 	    oom_read_counts(r, "focal_levels", c->levels, MAX_STAGES) < c->n)
-		oom_read_fail(r, "focal_windows and focal_levels must list a count for each of %llu stages", (unsigned long long)c->n);
+		oom_read_fail(r,
+			      "focal_windows and focal_levels must list a count for each of %llu "
+			      "stages",
+			      (unsigned long long)c->n);
 	c->embed = oom_read_count_or(r, "embed_dim", 96);
 	c->ratio = oom_read_real(r, "mlp_ratio", 4);
 	c->drop = oom_read_real(r, "drop_path_rate", 0.1);
@@ -30,9 +34,11 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 	for (uint64_t i = 0; i < c->n; i++) {
 		c->layers += c->depth[i];
 		if (c->levels[i] > MAX_LEVELS || c->window[i] > 1024)
-			oom_read_fail(r, "focal_levels beyond %d or focal_windows beyond 1024", MAX_LEVELS);
+			oom_read_fail(r, "focal_levels beyond %d or focal_windows beyond 1024",
+				      MAX_LEVELS);
 	}
-	if (c->layers > OOM_MAX_LAYERS || !c->embed || c->embed > 65536 || !(c->ratio > 0 && c->ratio <= 1024))
+	if (c->layers > OOM_MAX_LAYERS || !c->embed || c->embed > 65536 ||
+	    !(c->ratio > 0 && c->ratio <= 1024))
 		oom_read_fail(r, "depths, embed_dim or mlp_ratio out of range");
 }
 
@@ -59,12 +65,14 @@ struct stage {
 
 static struct oom_val modulation(struct oom_tape *t, const struct stage *s, struct oom_val x)
 {
-	const struct oom_dim c = {s->c, "channels"}, widths[3] = {c, c, D(s->levels + 1)}, one = D(1);
+	const struct oom_dim c = {s->c, "channels"}, widths[3] = {c, c, D(s->levels + 1)},
+			     one = D(1);
 	const uint16_t m = oom_tokens_of(t, s->h * s->w);
 	struct oom_val part[3], all = oom_none(), ctx, global, mod, y;
 	struct oom_map map;
 
-	y = oom_op_linear(t, "projection_in", oom_keep(x), (struct oom_dim){2 * s->c + s->levels + 1, "2 * channels + levels + 1"},
+	y = oom_op_linear(t, "projection_in", oom_keep(x),
+			  (struct oom_dim){2 * s->c + s->levels + 1, "2 * channels + levels + 1"},
 			  OOM_BIAS);
 	y = oom_op_copy(t, "contiguous", y);
 	oom_op_split(t, y, 3, widths, part);
@@ -74,7 +82,10 @@ static struct oom_val modulation(struct oom_tape *t, const struct stage *s, stru
 		struct oom_val term;
 
 		map = oom_conv2d(t, "focal_layers", oom_tokens_map(t, ctx, s->c, s->h, s->w),
-				 &(struct oom_conv){.out = s->c, .kernel = kernel, .pad = kernel / 2, .groups = s->c});
+				 &(struct oom_conv){.out = s->c,
+						    .kernel = kernel,
+						    .pad = kernel / 2,
+						    .groups = s->c});
 		if (t->status)
 			return x;
 		ctx = oom_activation(t, OOM_ACT_GELU, oom_map_tokens(t, map));
@@ -83,11 +94,13 @@ static struct oom_val modulation(struct oom_tape *t, const struct stage *s, stru
 	}
 	global = oom_op_mean(t, oom_keep(ctx), oom_tokens_of(t, s->w), c);
 	global = oom_activation(t, OOM_ACT_GELU, oom_op_mean(t, global, t->m_b, c));
-	y = oom_op_mul(t, oom_op_expand(t, oom_keep(global), m, c), oom_op_slice(t, oom_keep(part[2]), m, one));
+	y = oom_op_mul(t, oom_op_expand(t, oom_keep(global), m, c),
+		       oom_op_slice(t, oom_keep(part[2]), m, one));
 	all = oom_op_add(t, all, y);
 	if (s->normalize)
 		all = oom_op_unary(t, OOM_SCALE, all);
-	map = oom_conv2d(t, "projection_context", oom_tokens_map(t, oom_keep(all), s->c, s->h, s->w),
+	map = oom_conv2d(t, "projection_context",
+			 oom_tokens_map(t, oom_keep(all), s->c, s->h, s->w),
 			 &(struct oom_conv){.out = s->c, .kernel = 1, .bias = true});
 	if (t->status)
 		return x;
@@ -103,7 +116,8 @@ static struct oom_val modulation(struct oom_tape *t, const struct stage *s, stru
 
 static struct oom_val mlp(struct oom_tape *t, const struct stage *s, struct oom_val x)
 {
-	struct oom_val y = oom_op_linear(t, "fc1", oom_keep(x), (struct oom_dim){s->ff, "intermediate"}, OOM_BIAS);
+	struct oom_val y = oom_op_linear(t, "fc1", oom_keep(x),
+					 (struct oom_dim){s->ff, "intermediate"}, OOM_BIAS);
 
 	y = oom_op_dropout(t, oom_activation(t, s->a->act, y), s->a->dropout);
 	y = oom_op_linear(t, "fc2", y, (struct oom_dim){s->c, "channels"}, OOM_BIAS);
@@ -112,15 +126,19 @@ static struct oom_val mlp(struct oom_tape *t, const struct stage *s, struct oom_
 }
 
 /* gamma * x, gamma a parameter or the number 1 */
-static struct oom_val scaled(struct oom_tape *t, const struct stage *s, const char *name, struct oom_val x)
+static struct oom_val scaled(struct oom_tape *t, const struct stage *s, const char *name,
+			     struct oom_val x)
 {
-	return s->scale ? oom_op_mul(t, oom_param(t, name, 0, s->c, 0), x) : oom_op_unary(t, OOM_SCALE, x);
+	return s->scale ? oom_op_mul(t, oom_param(t, name, 0, s->c, 0), x) :
+			  oom_op_unary(t, OOM_SCALE, x);
 }
 
 static struct oom_val block(struct oom_tape *t, const struct stage *s, uint64_t i, struct oom_val x)
 {
 	const bool path = s->drop && s->first + i;
-	struct oom_val y = s->post ? oom_share(t, x) : oom_op_layer_norm(t, "norm1", oom_keep(x), 0, true, true), held;
+	struct oom_val y = s->post ? oom_share(t, x) :
+				     oom_op_layer_norm(t, "norm1", oom_keep(x), 0, true, true),
+		       held;
 
 	y = modulation(t, s, y);
 	if (s->post)
@@ -144,9 +162,11 @@ static struct oom_val block(struct oom_tape *t, const struct stage *s, uint64_t 
 static struct oom_conv embed_conv(uint64_t out, bool conv, bool stem, uint64_t patch)
 {
 	if (conv && stem)
-		return (struct oom_conv){.out = out, .kernel = 7, .pad = 2, .stride = 4, .bias = true};
+		return (struct oom_conv){
+			.out = out, .kernel = 7, .pad = 2, .stride = 4, .bias = true};
 	if (conv)
-		return (struct oom_conv){.out = out, .kernel = 3, .pad = 1, .stride = 2, .bias = true};
+		return (struct oom_conv){
+			.out = out, .kernel = 3, .pad = 1, .stride = 2, .bias = true};
 	return (struct oom_conv){.out = out, .kernel = patch, .stride = patch, .bias = true};
 }
 
@@ -172,7 +192,8 @@ static struct oom_val run_stage(struct oom_tape *t, const void *ctx, uint32_t j,
 		v.channels_last = true;         /* tokens seen as a map */
 		m = oom_conv2d(t, "downsample.projection", m, &v);
 		if (!t->status)
-			x = oom_op_layer_norm(t, "downsample.norm", oom_map_tokens(t, m), 0, true, true);
+			x = oom_op_layer_norm(t, "downsample.norm", oom_map_tokens(t, m), 0, true,
+					      true);
 	}
 	oom_drop(t, input);
 	before.node = -1;
@@ -193,13 +214,22 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	read_cfg(&rd, &c);
 	v = embed_conv(c.embed, c.conv_embed, true, a->patch);
 	if (m.h % a->patch)
-		m = oom_pad_map(t, m, m.h + a->patch - m.h % a->patch, m.w + a->patch - m.w % a->patch);
+		m = oom_pad_map(t, m, m.h + a->patch - m.h % a->patch,
+				m.w + a->patch - m.w % a->patch);
 	m = oom_conv2d(t, "projection", m, &v);
 	if (t->status)
 		return m.x;
-	s = (struct stage){.a = a, .h = m.h, .w = m.w, .drop = c.drop > 0, .scale = c.scale, .post = c.post,
-			   .post_inner = c.post_inner, .normalize = c.normalize, .conv_embed = c.conv_embed};
-	x = oom_op_dropout(t, oom_op_layer_norm(t, "norm", oom_map_tokens(t, m), 0, true, true), a->dropout);
+	s = (struct stage){.a = a,
+			   .h = m.h,
+			   .w = m.w,
+			   .drop = c.drop > 0,
+			   .scale = c.scale,
+			   .post = c.post,
+			   .post_inner = c.post_inner,
+			   .normalize = c.normalize,
+			   .conv_embed = c.conv_embed};
+	x = oom_op_dropout(t, oom_op_layer_norm(t, "norm", oom_map_tokens(t, m), 0, true, true),
+			   a->dropout);
 	first = oom_share(t, x);                /* embedding_output, a local of the model */
 	for (uint64_t j = 0; j < c.n && !t->status; j++) {
 		const void *ctx;
@@ -213,7 +243,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		ctx = oom_layer_ctx(t, &s, sizeof(s));
 		if (!ctx)
 			break;
-		x = ckpt ? oom_layer_alone(t, (uint32_t)j, run_stage, ctx, x) : run_stage(t, ctx, (uint32_t)j, x);
+		x = ckpt ? oom_layer_alone(t, (uint32_t)j, run_stage, ctx, x) :
+			   run_stage(t, ctx, (uint32_t)j, x);
 		oom_drop(t, held);
 		held = t->side;
 		t->side = oom_none();

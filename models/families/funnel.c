@@ -1,10 +1,11 @@
-/* Funnel Transformer: blocks of layers over a sequence halved between them, and a decoder over the whole of it.
- * Reference: transformers 5.12, models/funnel/modeling_funnel.py. */
+/* Funnel Transformer: blocks of layers over a sequence halved between them, and a decoder over the
+ * whole of it. Reference: transformers 5.12, models/funnel/modeling_funnel.py. */
 #include <stdio.h>
 
 #include "../encoder.h"
 
-enum { BLOCKS, DECODER, SIZES = 4 };    /* extra[]: blocks, decoder layers; from SIZES on: layers of each block */
+/* extra[]: blocks, decoder layers; from SIZES on: layers of each block */
+enum { BLOCKS, DECODER, SIZES = 4 };
 enum { MAX_BLOCKS = 12 };
 
 static void parse(struct oom_arch *a)
@@ -36,7 +37,9 @@ static void parse(struct oom_arch *a)
 		a->n_layers += a->extra[SIZES + i];
 	}
 	a->approximate = true;
-	snprintf(a->warning, sizeof(a->warning), "funnel: parameters are exact; activations are approximated: every layer of a block at the "
+	snprintf(a->warning, sizeof(a->warning),
+		 "funnel: parameters are exact; activations are approximated: every layer of a "
+		 "block at the "
 		 "pooled length, no repeats.");
 }
 
@@ -62,22 +65,30 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	q = oom_op_unary(t, OOM_SCALE, oom_op_linear(t, "q_head", oom_keep(x), inner, 0));
 	k = oom_op_linear(t, "k_head", oom_keep(x), inner, OOM_BIAS);
 	v = oom_op_linear(t, "v_head", oom_keep(x), inner, OOM_BIAS);
-	s = oom_op_bmm(t, "content", biased(t, "r_w_bias", q, width), oom_keep(k), plane, heads, a->head_dim);
+	s = oom_op_bmm(t, "content", biased(t, "r_w_bias", q, width), oom_keep(k), plane, heads,
+		       a->head_dim);
 	t->scope = "r_kernel";
 	w = oom_param(t, "weight", width, a->d_model, OOM_P_LINEAR);
 	r = oom_new(t, "position_embeds", l->s, D(2 * a->d_model), OOM_F32);
 	r = oom_op_matmul_param(t, "r_head", r, w, oom_none(), inner);
-	pos = oom_op_bmm(t, "positional", biased(t, "r_r_bias", q, width), r, plane, heads2, a->head_dim);
+	pos = oom_op_bmm(t, "positional", biased(t, "r_r_bias", q, width), r, plane, heads2,
+			 a->head_dim);
 	pos = oom_op_copy(t, "reshape", oom_op_slice(t, pos, plane, heads));
-	type = oom_op_bmm(t, "token_type", biased(t, "r_s_bias", q, width), oom_param(t, "seg_embed", 0, 2 * width, 0), l->m, heads2,
-			  a->head_dim);
+	type = oom_op_bmm(t, "token_type", biased(t, "r_s_bias", q, width),
+			  oom_param(t, "seg_embed", 0, 2 * width, 0), l->m, heads2, a->head_dim);
 	type = oom_op_expand_copy(t, type, plane, heads);
 	s = oom_op_add(t, oom_op_add(t, s, oom_keep(pos)), oom_keep(type));
 	s = oom_op_cast(t, s, OOM_F32);
 	s = oom_op_unary(t, OOM_ADD_SCALAR, s);         /* minus the mask */
-	w = oom_op_dropout(t, oom_op_cast(t, oom_op_softmax(t, oom_keep(s), true), (enum oom_dtype)v.dt), a->attn_dropout);
+	w = oom_op_dropout(t,
+			   oom_op_cast(t, oom_op_softmax(t, oom_keep(s), true),
+				       (enum oom_dtype)v.dt),
+			   a->attn_dropout);
 	r = oom_op_bmm(t, "attn_vec", oom_keep(w), oom_keep(v), l->m, inner, oom_mono_now(t, l->s));
-	r = oom_op_dropout(t, oom_op_linear(t, "post_proj", oom_op_copy(t, "reshape", r), D(a->d_model), OOM_BIAS), a->dropout);
+	r = oom_op_dropout(t,
+			   oom_op_linear(t, "post_proj", oom_op_copy(t, "reshape", r),
+					 D(a->d_model), OOM_BIAS),
+			   a->dropout);
 	x = oom_op_layer_norm(t, "layer_norm", oom_op_add(t, x, r), 0, true, true);
 	oom_drop(t, w);
 	oom_drop(t, s);
@@ -97,18 +108,24 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 	(void)i;
 	x = attend(t, l, x);
-	y = oom_activation(t, a->act, oom_op_linear(t, "linear_1", oom_keep(x), D(a->d_ff), OOM_BIAS));
-	y = oom_op_linear(t, "linear_2", oom_op_dropout(t, y, a->act_dropout), D(a->d_model), OOM_BIAS);
-	return oom_op_layer_norm(t, "layer_norm", oom_op_add(t, x, oom_op_dropout(t, y, a->dropout)), 0, true, true);
+	y = oom_activation(t, a->act,
+			   oom_op_linear(t, "linear_1", oom_keep(x), D(a->d_ff), OOM_BIAS));
+	y = oom_op_linear(t, "linear_2", oom_op_dropout(t, y, a->act_dropout), D(a->d_model),
+			  OOM_BIAS);
+	return oom_op_layer_norm(t, "layer_norm",
+				 oom_op_add(t, x, oom_op_dropout(t, y, a->dropout)), 0, true, true);
 }
 
 static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
 {
 	struct oom_val x = oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)), loss;
 
-	x = oom_op_unary(t, OOM_TANH, oom_op_linear(t, "linear_hidden", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT));
+	x = oom_op_unary(t, OOM_TANH,
+			 oom_op_linear(t, "linear_hidden", x, D(a->d_model),
+				       OOM_BIAS | OOM_NO_QUANT));
 	x = oom_op_dropout(t, x, a->classifier_dropout);
-	x = oom_op_linear(t, "linear_out", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
+	x = oom_op_linear(t, "linear_out", x, (struct oom_dim){a->n_labels, "num_labels"},
+			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	loss = oom_cls_loss(t, a, x);
 	oom_drop(t, h);
 	return loss;
@@ -123,8 +140,11 @@ static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
 
 	t->scope = "word_embeddings";
 	word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, h);
-	x = oom_op_dropout(t, oom_op_layer_norm(t, "layer_norm", oom_input_grads(t, x), 0, true, true), a->dropout);
+	x = oom_op_embedding_param(t, word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				   a->vocab, h);
+	x = oom_op_dropout(t,
+			   oom_op_layer_norm(t, "layer_norm", oom_input_grads(t, x), 0, true, true),
+			   a->dropout);
 	for (uint64_t k = 0; k < a->extra[BLOCKS] && k < MAX_BLOCKS; k++) {
 		if (k) {                        /* mean pooling of two */
 			l.s = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, 1U << k);

@@ -1,7 +1,8 @@
-/* Gemma 4's text decoder: sandwich norms, unscaled attention with normed values, sliding and full layers of different head
- * sizes, keys and values shared by the last layers, an embedding of its own for every layer, perhaps experts beside the
- * feed-forward.
- * Reference: transformers 5.12, models/gemma4/modeling_gemma4.py, models/gemma4_unified/modeling_gemma4_unified.py. */
+/* Gemma 4's text decoder: sandwich norms, unscaled attention with normed values, sliding and full
+ * layers of different head sizes, keys and values shared by the last layers, an embedding of its
+ * own for every layer, perhaps experts beside the feed-forward.
+ * Reference: transformers 5.12, models/gemma4/modeling_gemma4.py,
+ * models/gemma4_unified/modeling_gemma4_unified.py. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,9 +18,11 @@ static void parse_kinds(struct oom_arch *a)
 
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
 		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
-		const bool slides = type ? !strcmp(type, "sliding_attention") : (i + 1) % 6 && i + 1 != a->n_layers;
+		const bool slides = type ? !strcmp(type, "sliding_attention") :
+					   (i + 1) % 6 && i + 1 != a->n_layers;
 
-		a->kind[i] = (uint8_t)((slides ? SLIDES : 0) | (i + shared >= a->n_layers ? SHARES : 0));
+		a->kind[i] = (uint8_t)((slides ? SLIDES : 0) |
+				       (i + shared >= a->n_layers ? SHARES : 0));
 	}
 }
 
@@ -47,15 +50,20 @@ static void parse(struct oom_arch *a)
 	if (!a->extra[D_FULL])
 		a->extra[D_FULL] = a->head_dim;
 	if (oom_read_bool(r, "attention_k_eq_v", false)) {
-		a->extra[KV_FULL] = oom_read_count_or(r, "num_global_key_value_heads", a->n_kv_heads);
+		a->extra[KV_FULL] = oom_read_count_or(r, "num_global_key_value_heads",
+						      a->n_kv_heads);
 		if (!a->extra[KV_FULL] || a->n_heads % a->extra[KV_FULL])
-			oom_read_fail(r, "num_attention_heads is not a multiple of num_global_key_value_heads");
+			oom_read_fail(r, "num_attention_heads is not a multiple of "
+					 "num_global_key_value_heads");
 	}
 	a->extra[D_LAYER] = oom_read_count_or(r, "hidden_size_per_layer_input", 0);
 	a->extra[VOCAB_LAYER] = oom_read_count_or(r, "vocab_size_per_layer_input", a->vocab);
 	a->extra[WIDE] = oom_read_bool(r, "use_double_wide_mlp", false);
-	/* with images in mind, the multimodal class builds a mask for every block of tokens even when there is none */
-	a->extra[ALWAYS_MASK] = a->vlm && !strcmp(oom_read_string(r, "use_bidirectional_attention", ""), "vision");
+	/* with images in mind, the multimodal class builds a mask for every block of tokens even
+	 * when there is none */
+	a->extra[ALWAYS_MASK] = a->vlm &&
+				!strcmp(oom_read_string(r, "use_bidirectional_attention", ""),
+					"vision");
 	if (oom_read_bool(r, "enable_moe_block", false)) {
 		a->n_experts = oom_read_count(r, "num_experts", 1);
 		a->top_k = oom_read_count(r, "top_k_experts", 1);
@@ -64,7 +72,8 @@ static void parse(struct oom_arch *a)
 			oom_read_fail(r, "top_k_experts is more than num_experts");
 	}
 	if (!a->n_kv_heads || !a->window || !a->extra[VOCAB_LAYER])
-		oom_read_fail(r, "num_key_value_heads, sliding_window and vocab_size_per_layer_input must be positive");
+		oom_read_fail(r, "num_key_value_heads, sliding_window and "
+				 "vocab_size_per_layer_input must be positive");
 	parse_kinds(a);
 }
 
@@ -76,7 +85,8 @@ struct layer {
 };
 
 /* float(); * pow(mean(x^2) + eps, -0.5); * weight.float(); back to the input's type. */
-static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool weighted)
+static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width,
+			   bool weighted)
 {
 	const uint64_t w = width ? width : x.width;
 	const enum oom_dtype in = (enum oom_dtype)x.dt;
@@ -87,7 +97,8 @@ static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val 
 	if (weighted)
 		weight = oom_param(t, "weight", 0, w, OOM_P_NORM);
 	f = oom_op_cast(t, oom_keep(x), OOM_F32);
-	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, oom_keep(f)), x.mono, (struct oom_dim){x.width / w, NULL});
+	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, oom_keep(f)), x.mono,
+			(struct oom_dim){x.width / w, NULL});
 	v = oom_op_unary(t, OOM_POW, oom_op_unary(t, OOM_ADD_SCALAR, v));
 	y = oom_op_mul(t, f, v);
 	if (weighted)
@@ -99,7 +110,8 @@ static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val 
 }
 
 /* apply_rotary_pos_emb on [b, s, heads, d]: the argument lives until it returns. */
-static struct oom_val rotate(struct oom_tape *t, struct oom_val x, const struct oom_rope *r, uint64_t heads, uint64_t d)
+static struct oom_val rotate(struct oom_tape *t, struct oom_val x, const struct oom_rope *r,
+			     uint64_t heads, uint64_t d)
 {
 	struct oom_val y = oom_rope_apply(t, oom_keep(x), r, heads, d, d);
 
@@ -107,13 +119,17 @@ static struct oom_val rotate(struct oom_tape *t, struct oom_val x, const struct 
 	return oom_op_heads(t, y);
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8_t kind, struct oom_val x)
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8_t kind,
+				struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
 	const int slides = kind & SLIDES ? 1 : 0;
-	const bool same = !slides && a->extra[KV_FULL];         /* values are the keys before their norm */
-	const uint64_t d = slides ? a->head_dim : a->extra[D_FULL], kv = same ? a->extra[KV_FULL] : a->n_kv_heads;
-	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * d, "n_heads * head_dim"}, kd = {kv * d, "n_kv_heads * head_dim"};
+	/* values are the keys before their norm */
+	const bool same = !slides && a->extra[KV_FULL];
+	const uint64_t d = slides ? a->head_dim : a->extra[D_FULL],
+		       kv = same ? a->extra[KV_FULL] : a->n_kv_heads;
+	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * d, "n_heads * head_dim"},
+			     kd = {kv * d, "n_kv_heads * head_dim"};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_val q, k, v, local[3];
@@ -145,7 +161,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8
 }
 
 /* Softmax over all experts, the chosen ones normalised and scaled by a factor of each expert. */
-static struct oom_val route(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val *index)
+static struct oom_val route(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			    struct oom_val *index)
 {
 	const struct oom_dim k = {a->top_k, "top_k"};
 	struct oom_val p, v, scale, each;
@@ -164,9 +181,13 @@ static struct oom_val route(struct oom_tape *t, const struct oom_arch *a, struct
 	return v;
 }
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind, struct oom_val x)
+static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind,
+				   struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .act = a->act};
+	const struct oom_moe m = {.experts = a->n_experts,
+				  .top_k = a->top_k,
+				  .d_expert = a->d_expert,
+				  .act = a->act};
 	const uint64_t ff = a->d_ff * (a->extra[WIDE] && kind & SHARES ? 2 : 1);
 	struct oom_val h = norm(t, "pre_feedforward_layernorm", oom_keep(x), 0, true), e, index;
 
@@ -176,7 +197,9 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 
 		h = norm(t, "post_feedforward_layernorm_1", oom_keep(mlp), 0, true);
 		e = route(t, a, oom_keep(x), &index);
-		e = oom_moe_experts(t, &m, norm(t, "pre_feedforward_layernorm_2", oom_keep(x), 0, true), e, index);
+		e = oom_moe_experts(t, &m,
+				    norm(t, "pre_feedforward_layernorm_2", oom_keep(x), 0, true), e,
+				    index);
 		h = oom_op_add(t, h, norm(t, "post_feedforward_layernorm_2", e, 0, true));
 		oom_drop(t, mlp);
 	}
@@ -196,33 +219,39 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	if (a->extra[D_LAYER]) {
 		h = oom_op_linear(t, "per_layer_input_gate", oom_keep(x), D(a->extra[D_LAYER]), 0);
 		h = oom_activation(t, a->act, h);
-		h = oom_op_mul(t, h, oom_op_slice(t, oom_keep(l->ple), t->m_bs, D(a->extra[D_LAYER])));
+		h = oom_op_mul(t, h,
+			       oom_op_slice(t, oom_keep(l->ple), t->m_bs, D(a->extra[D_LAYER])));
 		h = oom_op_linear(t, "per_layer_projection", h, D(a->d_model), 0);
 		x = oom_op_add(t, x, norm(t, "post_per_layer_input_norm", h, 0, true));
 	}
 	scalar = oom_input(t, "layer_scalar", OOM_MONO_ONE, 1, (enum oom_dtype)x.dt);
 	oom_buffer(t, 1, x.dt == OOM_F32 && !t->plan->qlora ? OOM_F32 : OOM_DT_BF16);
-	return oom_op_masked_inplace(t, x, scalar);     /* hidden_states *= layer_scalar: one fresh gradient */
+	/* hidden_states *= layer_scalar: one fresh gradient */
+	return oom_op_masked_inplace(t, x, scalar);
 }
 
-/* Token embeddings of every layer at once, added to a normed projection of the first hidden states. */
+/* Token embeddings of every layer at once, added to a normed projection of the first hidden
+ * states. */
 static struct oom_val layer_inputs(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const uint64_t all = a->n_layers * a->extra[D_LAYER];
 	const struct oom_dim w = {all, "n_layers * hidden_size_per_layer_input"};
 	struct oom_val ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), own, p;
 
-	own = oom_op_embedding(t, "embed_tokens_per_layer", ids, a->extra[VOCAB_LAYER], w, OOM_P_EMBEDDING);
+	own = oom_op_embedding(t, "embed_tokens_per_layer", ids, a->extra[VOCAB_LAYER], w,
+			       OOM_P_EMBEDDING);
 	oom_buffer(t, 1, x.dt == OOM_F32 && !t->plan->qlora ? OOM_F32 : OOM_DT_BF16);
 	own = oom_op_unary(t, OOM_SCALE, own);
-	p = oom_op_unary(t, OOM_SCALE, oom_op_linear(t, "per_layer_model_projection", oom_keep(x), w, 0));
+	p = oom_op_unary(t, OOM_SCALE,
+			 oom_op_linear(t, "per_layer_model_projection", oom_keep(x), w, 0));
 	p = norm(t, "per_layer_projection_norm", p, a->extra[D_LAYER], true);
 	p = oom_op_unary(t, OOM_SCALE, oom_op_add(t, p, oom_keep(own)));
 	oom_drop(t, own);
 	return p;
 }
 
-static struct oom_val mask(struct oom_tape *t, const struct oom_arch *a, uint64_t window, enum oom_dtype dt)
+static struct oom_val mask(struct oom_tape *t, const struct oom_arch *a, uint64_t window,
+			   enum oom_dtype dt)
 {
 	const struct oom_plan *real = t->plan;
 	struct oom_plan padded = *real;
@@ -235,16 +264,21 @@ static struct oom_val mask(struct oom_tape *t, const struct oom_arch *a, uint64_
 	return m;
 }
 
-/* shared_kv_states: keys and values of the last layer of each kind, which the checkpoints' closures hold. */
-static void store(struct oom_tape *t, const struct oom_arch *a, struct oom_val kv[4], enum oom_dtype dt)
+/* shared_kv_states: keys and values of the last layer of each kind, which the checkpoints'
+ * closures hold. */
+static void store(struct oom_tape *t, const struct oom_arch *a, struct oom_val kv[4],
+		  enum oom_dtype dt)
 {
 	const bool same = a->extra[KV_FULL] != 0;
-	const uint64_t full = (same ? a->extra[KV_FULL] : a->n_kv_heads) * a->extra[D_FULL], slides = a->n_kv_heads * a->head_dim;
+	const uint64_t full = (same ? a->extra[KV_FULL] : a->n_kv_heads) * a->extra[D_FULL],
+		       slides = a->n_kv_heads * a->head_dim;
 
 	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad)
 		return;
 	for (int i = 0; i < 4; i++)
-		kv[i] = oom_new(t, "shared keys and values", t->m_bs, (struct oom_dim){i < 2 ? full : slides, "n_kv_heads * head_dim"}, dt);
+		kv[i] = oom_new(t, "shared keys and values", t->m_bs,
+				(struct oom_dim){i < 2 ? full : slides, "n_kv_heads * head_dim"},
+				dt);
 }
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
@@ -261,7 +295,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_input_grads(t, oom_op_unary(t, OOM_SCALE, x));
 	if (a->extra[D_LAYER])
 		l.ple = layer_inputs(t, a, x);
-	first = oom_share(t, x);                /* inputs_embeds and position_ids, locals of the model */
+	/* inputs_embeds and position_ids, locals of the model */
+	first = oom_share(t, x);
 	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	dt = (enum oom_dtype)x.dt;
 	store(t, a, kv, dt);
@@ -290,7 +325,8 @@ static const char *const types[] = {"gemma4_text", "gemma4_unified_text", NULL};
 
 const struct oom_family oom_family_gemma4 = {
 	.name = "gemma4",
-	.summary = "sandwich norms, sliding and full layers of different head sizes, an embedding for every layer",
+	.summary = "sandwich norms, sliding and full layers of different head sizes, an embedding "
+		   "for every layer",
 	.source = "transformers 5.12 models/gemma4/modeling_gemma4.py",
 	.types = types,
 	.lora_targets = "q_proj+v_proj",

@@ -1,5 +1,5 @@
-/* GIT: a BERT-like decoder (norms after the residuals, attention written out) that reads image tokens before the text.
- * The vision tower is counted as weights: on text alone it never runs.
+/* GIT: a BERT-like decoder (norms after the residuals, attention written out) that reads image
+ * tokens before the text. The vision tower is counted as weights: on text alone it never runs.
  * Reference: transformers 5.12, models/git/modeling_git.py. */
 #include <stdio.h>
 
@@ -29,11 +29,14 @@ static void parse(struct oom_arch *a)
 	a->extra[V_SIDE] = oom_read_count_or(r, "vision_config.image_size", 224);
 	a->extra[V_CHANNELS] = oom_read_count_or(r, "vision_config.num_channels", 3);
 	a->extra[FRAMES] = oom_read_count_or(r, "num_image_with_embedding", 0);
-	if (!a->extra[V_PATCH] || a->extra[V_SIDE] > 1 << 20 || a->extra[V_LAYERS] > OOM_MAX_LAYERS || a->extra[FRAMES] > 4096) {
-		oom_read_fail(r, "vision_config and num_image_with_embedding do not describe a model");
+	if (!a->extra[V_PATCH] || a->extra[V_SIDE] > 1 << 20 ||
+	    a->extra[V_LAYERS] > OOM_MAX_LAYERS || a->extra[FRAMES] > 4096) {
+		oom_read_fail(r,
+			      "vision_config and num_image_with_embedding do not describe a model");
 		return;
 	}
-	snprintf(a->warning, sizeof(a->warning), "git: the vision tower and its tokens are counted as weights alone.");
+	snprintf(a->warning, sizeof(a->warning),
+		 "git: the vision tower and its tokens are counted as weights alone.");
 	a->approximate = true;
 }
 
@@ -71,7 +74,8 @@ struct layer {
 	struct oom_val mask;
 };
 
-static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, struct oom_val y, struct oom_val residual)
+static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, struct oom_val y,
+			     struct oom_val residual)
 {
 	y = oom_op_linear(t, "dense", y, D(a->d_model), OOM_BIAS);
 	y = oom_op_add(t, oom_op_dropout(t, y, a->dropout), residual);
@@ -94,7 +98,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	s = oom_op_unary(t, OOM_SCALE, s);
 	s = oom_op_add(t, s, oom_keep(l->mask));
 	s = oom_op_dropout(t, oom_op_softmax(t, s, false), a->attn_dropout);
-	s = oom_op_merge_heads(t, oom_op_bmm(t, "attention", s, oom_keep(v), t->m_bs, h, oom_mono_now(t, t->m_s)));
+	s = oom_op_merge_heads(t, oom_op_bmm(t, "attention", s, oom_keep(v), t->m_bs, h,
+					     oom_mono_now(t, t->m_s)));
 	oom_drop(t, q);
 	oom_drop(t, k);
 	oom_drop(t, v);
@@ -112,7 +117,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
 	oom_buffer(t, a->max_positions, OOM_I64);
-	pos = oom_op_embedding(t, "position_embeddings", oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions, D(a->d_model), 0);
+	pos = oom_op_embedding(t, "position_embeddings",
+			       oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions,
+			       D(a->d_model), 0);
 	x = oom_op_add_inplace(t, x, pos);
 	x = oom_op_dropout(t, oom_op_layer_norm(t, "LayerNorm", x, 0, true, true), a->dropout);
 	tower_unused(t, a);

@@ -1,6 +1,7 @@
-/* GPT-2: pre-norm decoder with learned positions, fused qkv, plain feed-forward, dropout everywhere; GPT-Neo: separate
- * projections without bias, fp32 eager attention, alternating local layers; GPT BigCode: one key and value head.
- * Reference: transformers 5.12, models/gpt2/modeling_gpt2.py, models/gpt_neo/modeling_gpt_neo.py,
+/* GPT-2: pre-norm decoder with learned positions, fused qkv, plain feed-forward, dropout
+ * everywhere; GPT-Neo: separate projections without bias, fp32 eager attention, alternating local
+ * layers; GPT BigCode: one key and value head. Reference: transformers 5.12,
+ * models/gpt2/modeling_gpt2.py, models/gpt_neo/modeling_gpt_neo.py,
  * models/gpt_bigcode/modeling_gpt_bigcode.py. */
 #include <string.h>
 
@@ -19,7 +20,8 @@ static void parse(struct oom_arch *a)
 	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
 	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
-	a->d_ff = oom_read_count_or(r, a->extra[NEO] ? "intermediate_size" : "n_inner", 4 * a->d_model);
+	a->d_ff = oom_read_count_or(r, a->extra[NEO] ? "intermediate_size" : "n_inner",
+				    4 * a->d_model);
 	a->head_dim = a->d_model / a->n_heads;
 	a->extra[BIGCODE] = !strcmp(a->model_type, "gpt_bigcode");
 	if (a->extra[BIGCODE] && oom_read_bool(r, "multi_query", true))
@@ -37,8 +39,9 @@ static void parse(struct oom_arch *a)
 	}
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	if (a->d_model % a->n_heads)
-		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->n_heads);
+		oom_read_fail(r,
+			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 }
 
 struct layer {
@@ -49,16 +52,20 @@ struct layer {
 static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const struct oom_dim h = D(a->d_model), kv = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
+	const struct oom_dim h = D(a->d_model),
+			     kv = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
 	const struct oom_dim parts[3] = {h, kv, kv};
 	struct oom_attn at = oom_attn_of(t, a);
-	const struct oom_val arg = x;           /* the normed states, the caller's until it returns */
+	/* the normed states, the caller's until it returns */
+	const struct oom_val arg = x;
 	struct oom_val q[3];
 
 	at.layer_names_weights = true;
 	at.mask = l->mask;
 	at.softmax_as_is = !a->extra[BIGCODE];
-	oom_op_split(t, oom_op_linear(t, "c_attn", oom_keep(arg), D(a->d_model + 2 * kv.n), OOM_BIAS), 3, parts, q);
+	oom_op_split(t,
+		     oom_op_linear(t, "c_attn", oom_keep(arg), D(a->d_model + 2 * kv.n), OOM_BIAS),
+		     3, parts, q);
 	for (int i = 0; i < 3; i++)
 		q[i] = oom_op_heads(t, q[i]);
 	x = oom_attention_core(t, &at, q[0], q[1], q[2]);
@@ -91,7 +98,8 @@ static struct oom_val neo_attention(struct oom_tape *t, const struct layer *l, s
 	p = oom_op_cast(t, p, dt);
 	oom_drop(t, w);
 	p = oom_op_dropout(t, p, a->attn_dropout);
-	p = oom_op_merge_heads(t, oom_op_bmm(t, "attention", p, v, t->m_bs, h, oom_mono_now(t, t->m_s)));
+	p = oom_op_merge_heads(t, oom_op_bmm(t, "attention", p, v, t->m_bs, h,
+					     oom_mono_now(t, t->m_s)));
 	oom_done(t, x);
 	return oom_op_dropout(t, oom_op_linear(t, "out_proj", p, h, OOM_BIAS), a->dropout);
 }
@@ -114,7 +122,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val embed, x, first, positions, pos, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val embed, x, first, positions, pos,
+		ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 
 	t->scope = "wte";
@@ -127,8 +136,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	positions = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	pos = oom_op_embedding(t, "wpe", oom_keep(positions), a->max_positions, D(a->d_model), 0);
 	x = oom_op_add(t, x, pos);
-	l.mask = a->extra[NEO] && !t->plan->padding_mask && t->plan->attn == OOM_ATTN_SDPA ? oom_none() :
-		 oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
+	l.mask = a->extra[NEO] && !t->plan->padding_mask && t->plan->attn == OOM_ATTN_SDPA ?
+			 oom_none() :
+			 oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
 	x = oom_op_dropout(t, x, a->embed_dropout);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);

@@ -1,5 +1,5 @@
-/* GPT-NeoX (Pythia): parallel attention and feed-forward, fused qkv, partial rotary positions; Persimmon: the same one
- * after the other, with norms of queries and keys.
+/* GPT-NeoX (Pythia): parallel attention and feed-forward, fused qkv, partial rotary positions;
+ * Persimmon: the same one after the other, with norms of queries and keys.
  * Reference: transformers 5.12, models/{gpt_neox,persimmon}/modeling_*.py. */
 #include <string.h>
 
@@ -25,7 +25,8 @@ static void parse(struct oom_arch *a)
 	a->rotary_share = oom_read_real(r, "rotary_pct", 0.25);
 	a->rotary_share = oom_read_real(r, "partial_rotary_factor", a->rotary_share);
 	if (oom_read_explicit(r, "rope_parameters.partial_rotary_factor"))
-		a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor", a->rotary_share);
+		a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
+						a->rotary_share);
 	a->extra[PARALLEL] = oom_read_bool(r, "use_parallel_residual", true);
 	a->extra[BIAS] = oom_read_bool(r, "attention_bias", true);
 	a->extra[PERSIMMON] = !strcmp(a->model_type, "persimmon");
@@ -41,8 +42,10 @@ struct layer {
 	struct oom_val mask;
 };
 
-/* Persimmon's parts: views of the projection; the norm's kernel makes them contiguous for itself. */
-static void persimmon_parts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val p[3])
+/* Persimmon's parts: views of the projection; the norm's kernel makes them contiguous for
+ * itself. */
+static void persimmon_parts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			    struct oom_val p[3])
 {
 	static const char *const norms[] = {"q_layernorm", "k_layernorm"};
 
@@ -106,7 +109,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint64_t rot = (uint64_t)((double)a->head_dim * a->rotary_share);
-	struct oom_val embed, x, first, positions, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val embed, x, first, positions,
+		ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 
 	t->scope = "embed_in";

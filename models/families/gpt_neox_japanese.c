@@ -1,5 +1,5 @@
-/* GPT-NeoX Japanese: fused qkv, rotary positions, attention written out, one bias in the last layer alone.
- * Reference: transformers 5.12, models/gpt_neox_japanese/modeling_gpt_neox_japanese.py. */
+/* GPT-NeoX Japanese: fused qkv, rotary positions, attention written out, one bias in the last layer
+ * alone. Reference: transformers 5.12, models/gpt_neox_japanese/modeling_gpt_neox_japanese.py. */
 #include "../blocks.h"
 
 static void parse(struct oom_arch *a)
@@ -8,7 +8,8 @@ static void parse(struct oom_arch *a)
 
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = (uint64_t)((double)a->d_model * oom_read_real(r, "intermediate_multiple_size", 4));
+	a->d_ff = (uint64_t)((double)a->d_model *
+			     oom_read_real(r, "intermediate_multiple_size", 4));
 	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
 	a->head_dim = a->d_model / a->n_heads;
@@ -17,10 +18,12 @@ static void parse(struct oom_arch *a)
 	a->dropout = oom_read_real(r, "hidden_dropout", 0);
 	a->attn_dropout = oom_read_real(r, "attention_dropout", 0.1);
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
-	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor", oom_read_real(r, "rotary_pct", 1));
+	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
+					oom_read_real(r, "rotary_pct", 1));
 	if (a->d_model % a->n_heads || !a->d_ff)
-		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->n_heads);
+		oom_read_fail(r,
+			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 }
 
 struct layer {
@@ -31,8 +34,8 @@ struct layer {
 };
 
 /* Returns the output; *probs is what the layer's local still names. */
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint32_t i, struct oom_val x, struct oom_val *bias,
-				struct oom_val *probs)
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint32_t i,
+				struct oom_val x, struct oom_val *bias, struct oom_val *probs)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h}, heads = D(a->n_heads);
@@ -40,9 +43,12 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint3
 	struct oom_val p[3], zeros, w, y;
 	enum oom_dtype dt;
 
-	oom_op_split(t, oom_op_heads(t, oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), 0)), 3, parts, p);
+	oom_op_split(t,
+		     oom_op_heads(t, oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), 0)),
+		     3, parts, p);
 	dt = (enum oom_dtype)p[2].dt;
-	for (int k = 0; k < 2; k++) {           /* cat((rotated, passed), dim=-1), also when nothing passes */
+	/* cat((rotated, passed), dim=-1), also when nothing passes */
+	for (int k = 0; k < 2; k++) {
 		p[k] = oom_rope_apply(t, p[k], &l->rope, a->n_heads, a->head_dim, rot);
 		if (rot == a->head_dim)
 			p[k] = oom_op_copy(t, "cat", p[k]);
@@ -70,7 +76,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	struct oom_val h, bias, probs, norm = oom_op_layer_norm(t, "input_layernorm", oom_keep(x), 0, true, true);
+	struct oom_val h, bias, probs,
+		norm = oom_op_layer_norm(t, "input_layernorm", oom_keep(x), 0, true, true);
 
 	h = attention(t, l, i, oom_keep(norm), &bias, &probs);
 	if (!oom_is_none(bias))

@@ -1,7 +1,8 @@
-/* gpt-oss: attention with a learned sink per head, written out in full; every other layer slides; experts with biases and a
- * clamped gate, behind a router that takes its softmax over the chosen logits alone.
- * Reference: transformers 5.12, models/gpt_oss/modeling_gpt_oss.py, integrations/moe.py grouped_mm_experts_forward.
- * There is no sdpa form of it: transformers runs the eager one, and so does this file unless flash is asked for. */
+/* gpt-oss: attention with a learned sink per head, written out in full; every other layer slides;
+ * experts with biases and a clamped gate, behind a router that takes its softmax over the chosen
+ * logits alone. Reference: transformers 5.12, models/gpt_oss/modeling_gpt_oss.py,
+ * integrations/moe.py grouped_mm_experts_forward. There is no sdpa form of it: transformers runs
+ * the eager one, and so does this file unless flash is asked for. */
 #include <string.h>
 
 #include "../blocks.h"
@@ -24,8 +25,8 @@ static void parse(struct oom_arch *a)
 	if (!a->n_kv_heads || !a->head_dim)
 		oom_read_fail(r, "num_key_value_heads and head_dim must be positive");
 	if (a->top_k > a->n_experts)
-		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts", (unsigned long long)a->top_k,
-			      (unsigned long long)a->n_experts);
+		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
+			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
 	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
 	a->act = OOM_ACT_SIGMOID;
 	a->gated = true;
@@ -52,7 +53,8 @@ struct layer {
 /* [x1 cos - x2 sin, x2 cos + x1 sin] on the two halves. */
 static struct oom_val rotate(struct oom_tape *t, struct oom_val x, const struct oom_rope *r)
 {
-	const struct oom_dim half[2] = {{x.width / 2, NULL}, {x.width / 2, NULL}}, whole = {x.width, x.text};
+	const struct oom_dim half[2] = {{x.width / 2, NULL}, {x.width / 2, NULL}},
+			     whole = {x.width, x.text};
 	struct oom_val p[2], c, s;
 
 	oom_op_split(t, x, 2, half, p);
@@ -67,12 +69,13 @@ static struct oom_val repeat_kv(struct oom_tape *t, const struct oom_arch *a, st
 {
 	if (a->n_heads == a->n_kv_heads)
 		return x;
-	return oom_op_expand_copy(t, x, x.mono, (struct oom_dim){a->n_heads * a->head_dim, "n_heads * head_dim"});
+	return oom_op_expand_copy(t, x, x.mono,
+				  (struct oom_dim){a->n_heads * a->head_dim, "n_heads * head_dim"});
 }
 
 /* The scores of s keys and the sink, less their maximum, through a softmax in their own type. */
-static struct oom_val with_sinks(struct oom_tape *t, const struct oom_arch *a, struct oom_val mask, struct oom_val q, struct oom_val k,
-				 struct oom_val v)
+static struct oom_val with_sinks(struct oom_tape *t, const struct oom_arch *a, struct oom_val mask,
+				 struct oom_val q, struct oom_val k, struct oom_val v)
 {
 	const uint16_t wide = oom_mono_of(t, t->m_bs, OOM_VAR_S, 3, 1);
 	const struct oom_dim heads = {a->n_heads, "n_heads"};
@@ -81,7 +84,8 @@ static struct oom_val with_sinks(struct oom_tape *t, const struct oom_arch *a, s
 	sinks = oom_param(t, "sinks", 0, a->n_heads, 0);
 	k = repeat_kv(t, a, k);
 	v = repeat_kv(t, a, v);
-	spread[0] = oom_share(t, k);            /* key_states and value_states, locals until it returns */
+	/* key_states and value_states, locals until it returns */
+	spread[0] = oom_share(t, k);
 	spread[1] = oom_share(t, v);
 	w = oom_op_unary(t, OOM_SCALE, oom_op_bmm(t, "scores", q, k, t->m_bss, heads, a->head_dim));
 	if (!oom_is_none(mask))
@@ -96,7 +100,8 @@ static struct oom_val with_sinks(struct oom_tape *t, const struct oom_arch *a, s
 	oom_drop(t, w);
 	p = oom_op_dropout(t, p, a->attn_dropout);
 	oom_layer_names(t, oom_share(t, p));
-	p = oom_op_bmm(t, "attention", p, v, t->m_bs, (struct oom_dim){a->n_heads * a->head_dim, "n_heads * head_dim"},
+	p = oom_op_bmm(t, "attention", p, v, t->m_bs,
+		       (struct oom_dim){a->n_heads * a->head_dim, "n_heads * head_dim"},
 		       oom_mono_now(t, t->m_s));
 	oom_drop(t, c);
 	p = oom_op_merge_heads(t, p);
@@ -105,10 +110,12 @@ static struct oom_val with_sinks(struct oom_tape *t, const struct oom_arch *a, s
 	return p;
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8_t kind, struct oom_val x)
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8_t kind,
+				struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * a->head_dim, "n_heads * head_dim"};
+	const struct oom_dim h = {x.width, x.text},
+			     qd = {a->n_heads * a->head_dim, "n_heads * head_dim"};
 	const struct oom_dim kd = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	struct oom_val q, k, v, local[3];
@@ -140,7 +147,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8
 static struct oom_val clamped_gate(struct oom_tape *t, const struct oom_arch *a, struct oom_val y)
 {
 	const struct oom_dim f = {a->top_k * a->d_expert, "top_k * d_expert"};
-	struct oom_val gate = oom_op_slice(t, oom_keep(y), y.mono, f), up = oom_op_slice(t, oom_keep(y), y.mono, f), glu;
+	struct oom_val gate = oom_op_slice(t, oom_keep(y), y.mono, f),
+		       up = oom_op_slice(t, oom_keep(y), y.mono, f), glu;
 
 	gate = oom_op_unary(t, OOM_CLAMP, gate);
 	up = oom_op_unary(t, OOM_CLAMP, up);
@@ -154,10 +162,13 @@ static struct oom_val clamped_gate(struct oom_tape *t, const struct oom_arch *a,
 	return glu;
 }
 
-static struct oom_val biased(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val w, struct oom_val b, struct oom_val ids,
-			     struct oom_val offs, uint64_t in, struct oom_dim out, uint64_t k, struct oom_val *held)
+static struct oom_val biased(struct oom_tape *t, const char *name, struct oom_val x,
+			     struct oom_val w, struct oom_val b, struct oom_val ids,
+			     struct oom_val offs, uint64_t in, struct oom_dim out, uint64_t k,
+			     struct oom_val *held)
 {
-	struct oom_val rows = oom_op_gather(t, "bias of each row", b, oom_keep(ids), x.mono, (struct oom_dim){k * out.n, out.text});
+	struct oom_val rows = oom_op_gather(t, "bias of each row", b, oom_keep(ids), x.mono,
+					    (struct oom_dim){k * out.n, out.text});
 	struct oom_val y = oom_op_grouped_mm(t, name, x, w, oom_keep(offs), in, out);
 
 	*held = oom_share(t, rows);
@@ -167,7 +178,8 @@ static struct oom_val biased(struct oom_tape *t, const char *name, struct oom_va
 static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const uint64_t E = a->n_experts, f = a->d_expert, h = x.width;
-	const struct oom_dim e = {E, "n_experts"}, k = {a->top_k, "top_k"}, kh = {a->top_k * h, "top_k * d_model"};
+	const struct oom_dim e = {E, "n_experts"}, k = {a->top_k, "top_k"},
+			     kh = {a->top_k * h, "top_k * d_model"};
 	struct oom_val w, b, index, scores, logits, ids, perm, rows, sel, mask, y, inv, held, offs;
 
 	t->scope = "router";
@@ -189,13 +201,15 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 	w = oom_param(t, "gate_up_proj", E * h, 2 * f, OOM_P_EXPERT);
 	oom_param_stacked(t, w, h);
 	b = oom_param(t, "gate_up_proj_bias", E, 2 * f, OOM_P_EXPERT);
-	y = biased(t, "gate and up", sel, w, b, ids, offs, h, (struct oom_dim){2 * f, "2 * d_expert"}, a->top_k, &held);
+	y = biased(t, "gate and up", sel, w, b, ids, offs, h,
+		   (struct oom_dim){2 * f, "2 * d_expert"}, a->top_k, &held);
 	y = clamped_gate(t, a, y);
 	w = oom_param(t, "down_proj", E * f, h, OOM_P_EXPERT);
 	oom_param_stacked(t, w, f);
 	b = oom_param(t, "down_proj_bias", E, h, OOM_P_EXPERT);
 	oom_drop(t, held);
-	y = biased(t, "down", y, w, b, ids, offs, f, (struct oom_dim){h, "d_model"}, a->top_k, &held);
+	y = biased(t, "down", y, w, b, ids, offs, f, (struct oom_dim){h, "d_model"}, a->top_k,
+		   &held);
 	y = oom_op_mul(t, y, scores);
 	y = oom_op_masked_inplace(t, y, mask);
 	oom_drop(t, offs);
@@ -240,7 +254,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		plan.attn = OOM_ATTN_EAGER;
 	t->plan = &plan;
 	l.mask[0] = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
-	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) : oom_none();
+	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) :
+				oom_none();
 	t->plan = real;
 	oom_buffer(t, a->head_dim / 2, OOM_F32);
 	oom_buffer(t, a->head_dim / 2, OOM_F32);
@@ -259,7 +274,8 @@ static const char *const types[] = {"gpt_oss", NULL};
 
 const struct oom_family oom_family_gpt_oss = {
 	.name = "gpt_oss",
-	.summary = "attention sinks, alternating sliding windows, experts with biases and clamped gates",
+	.summary = "attention sinks, alternating sliding windows, experts with biases and clamped "
+		   "gates",
 	.source = "transformers 5.12 models/gpt_oss/modeling_gpt_oss.py",
 	.types = types,
 	.lora_targets = "q_proj+v_proj",

@@ -1,5 +1,5 @@
-/* GPT-J and CodeGen: one norm, attention and feed-forward side by side, rotation of every two, scores in fp32.
- * Reference: transformers 5.12, models/{gptj,codegen}/modeling_*.py. */
+/* GPT-J and CodeGen: one norm, attention and feed-forward side by side, rotation of every two,
+ * scores in fp32. Reference: transformers 5.12, models/{gptj,codegen}/modeling_*.py. */
 #include <string.h>
 
 #include "../blocks.h"
@@ -26,7 +26,8 @@ static void parse(struct oom_arch *a)
 	a->extra[CODEGEN] = !strcmp(a->model_type, "codegen");
 	a->extra[ROTARY] = oom_read_count_or(r, "rotary_dim", 64);
 	if (a->extra[ROTARY] > a->head_dim || a->extra[ROTARY] < 2)
-		oom_read_fail(r, "rotary_dim (%llu) must be from 2 to the head's %llu", (unsigned long long)a->extra[ROTARY],
+		oom_read_fail(r, "rotary_dim (%llu) must be from 2 to the head's %llu",
+			      (unsigned long long)a->extra[ROTARY],
 			      (unsigned long long)a->head_dim);
 }
 
@@ -35,8 +36,10 @@ struct layer {
 	struct oom_val mask;
 };
 
-/* tensor * cos + rotate_every_two(tensor) * sin; repeat_interleave makes the full tables anew each time. */
-static struct oom_val rotate(struct oom_tape *t, struct oom_val x, struct oom_val sincos, uint64_t rot)
+/* tensor * cos + rotate_every_two(tensor) * sin; repeat_interleave makes the full tables anew
+ * each time. */
+static struct oom_val rotate(struct oom_tape *t, struct oom_val x, struct oom_val sincos,
+			     uint64_t rot)
 {
 	struct oom_val sin = oom_new(t, "sin", t->m_s, D(rot), (enum oom_dtype)sincos.dt);
 	struct oom_val cos = oom_new(t, "cos", t->m_s, D(rot), (enum oom_dtype)sincos.dt);
@@ -49,7 +52,8 @@ static struct oom_val rotate(struct oom_tape *t, struct oom_val x, struct oom_va
 }
 
 /* x[..., :rot] rotated, x[..., rot:] not; *rest stays a local of the module. */
-static struct oom_val part(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val *rest)
+static struct oom_val part(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			   struct oom_val *rest)
 {
 	const uint64_t rot = a->extra[ROTARY];
 	const struct oom_dim whole = {a->n_heads * rot, "n_heads * rotary_dim"};
@@ -59,7 +63,8 @@ static struct oom_val part(struct oom_tape *t, const struct oom_arch *a, struct 
 }
 
 /* The rows of the sinusoidal table at the positions: a buffer in every layer. */
-static struct oom_val table(struct oom_tape *t, const struct oom_arch *a, enum oom_dtype dt, struct oom_val held[2])
+static struct oom_val table(struct oom_tape *t, const struct oom_arch *a, enum oom_dtype dt,
+			    struct oom_val held[2])
 {
 	const uint64_t rot = a->extra[ROTARY];
 	struct oom_val sincos;
@@ -75,12 +80,14 @@ static struct oom_val table(struct oom_tape *t, const struct oom_arch *a, enum o
 }
 
 /* softmax(q k^T / sqrt(d) + mask) v, with q and k in fp32.  The weights are returned too. */
-static struct oom_val scores(struct oom_tape *t, const struct layer *l, struct oom_val q, struct oom_val k, enum oom_dtype dt)
+static struct oom_val scores(struct oom_tape *t, const struct layer *l, struct oom_val q,
+			     struct oom_val k, enum oom_dtype dt)
 {
 	const struct oom_arch *a = l->a;
 	struct oom_val w, qf = oom_op_cast(t, q, OOM_F32), kf = oom_op_cast(t, k, OOM_F32);
 
-	w = oom_op_bmm(t, "scores", oom_keep(qf), oom_keep(kf), t->m_bss, D(a->n_heads), a->head_dim);
+	w = oom_op_bmm(t, "scores", oom_keep(qf), oom_keep(kf), t->m_bss, D(a->n_heads),
+		       a->head_dim);
 	if (!a->extra[CODEGEN])
 		w = oom_op_unary(t, OOM_SCALE, w);
 	if (!oom_is_none(l->mask))
@@ -94,7 +101,8 @@ static struct oom_val scores(struct oom_tape *t, const struct layer *l, struct o
 	return w;
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val *weights)
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x,
+				struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h};
@@ -106,7 +114,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 
 		qkv = oom_op_linear(t, "qkv_proj", oom_keep(x), D(3 * a->d_model), 0);
 		oom_op_split(t, oom_keep(qkv), 3, parts, p);
-		for (int i = 0; i < 3; i++)     /* four slices of the projection folded into one: a copy */
+		/* four slices of the projection folded into one: a copy */
+		for (int i = 0; i < 3; i++)
 			p[i] = oom_op_copy(t, "reshape", p[i]);
 		q = p[0], v = p[1], k = p[2];
 	} else {
@@ -120,11 +129,13 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	q = part(t, a, q, &q_pass);
 	k = rotate(t, k, sincos, a->extra[ROTARY]);
 	q = rotate(t, q, sincos, a->extra[ROTARY]);
-	local[0] = k;                           /* k_rot, q_rot; key and query, whatever becomes of them in _attn */
+	/* k_rot, q_rot; key and query, whatever becomes of them in _attn */
+	local[0] = k;
 	local[1] = q;
 	k = oom_op_cat(t, oom_keep(k), oom_keep(k_pass), h);
 	q = oom_op_cat(t, oom_keep(q), oom_keep(q_pass), h);
-	k.perm = q.perm = true;                 /* permute(0, 2, 1, 3): the gradient meets cat before any view */
+	/* permute(0, 2, 1, 3): the gradient meets cat before any view */
+	k.perm = q.perm = true;
 	local[2] = oom_share(t, k);
 	local[3] = oom_share(t, q);
 	if (t->plan->attn == OOM_ATTN_FLASH && !a->extra[CODEGEN]) {
@@ -132,7 +143,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 		*weights = oom_none();
 	} else {
 		*weights = scores(t, l, q, k, (enum oom_dtype)v.dt);
-		y = oom_op_bmm(t, "attention", oom_keep(*weights), oom_keep(v), t->m_bs, h, oom_mono_now(t, t->m_s));
+		y = oom_op_bmm(t, "attention", oom_keep(*weights), oom_keep(v), t->m_bs, h,
+			       oom_mono_now(t, t->m_s));
 		y = oom_op_merge_heads(t, y);
 	}
 	y = oom_op_dropout(t, oom_op_linear(t, "out_proj", y, h, 0), a->dropout);
@@ -157,7 +169,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_val h, y, weights, before = oom_none();
 
 	if (i && !t->recompute && (!t->grad || t->packing) && t->plan->attn != OOM_ATTN_FLASH)
-		before = oom_new(t, "attention weights of the layer before", t->m_bss, D(a->n_heads),
+		before = oom_new(t, "attention weights of the layer before", t->m_bss,
+				 D(a->n_heads),
 				 t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)x.dt);
 	h = oom_op_layer_norm(t, "ln_1", oom_keep(x), 0, true, true);
 	y = attention(t, l, oom_keep(h), &weights);

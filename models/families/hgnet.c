@@ -8,19 +8,21 @@
 enum { MAX_STAGES = 16, MAX_PARTS = 32, MAX_BLOCKS = 64 };
 
 struct hg {
-	uint64_t n, in[MAX_STAGES], mid[MAX_STAGES], out[MAX_STAGES], blocks[MAX_STAGES], layers[MAX_STAGES], kernel[MAX_STAGES],
-		 stride[MAX_STAGES], stem[3], stem_stride[5];
+	uint64_t n, in[MAX_STAGES], mid[MAX_STAGES], out[MAX_STAGES], blocks[MAX_STAGES],
+		layers[MAX_STAGES], kernel[MAX_STAGES], stride[MAX_STAGES], stem[3], stem_stride[5];
 	double down[MAX_STAGES], light[MAX_STAGES];
 	enum oom_act act;
 	bool affine;
 };
 
-static void read_list(struct oom_reader *r, const char *key, uint64_t *out, uint64_t n, uint64_t limit)
+static void read_list(struct oom_reader *r, const char *key, uint64_t *out, uint64_t n,
+		      uint64_t limit)
 {
 	uint64_t got = oom_read_counts(r, key, out, MAX_STAGES);
 
 	if (got < n)
-		oom_read_fail(r, "%s must list a count for each of %llu stages", key, (unsigned long long)n);
+		oom_read_fail(r, "%s must list a count for each of %llu stages", key,
+			      (unsigned long long)n);
 	for (uint64_t i = 0; i < got; i++)
 		if (out[i] > limit)
 			oom_read_fail(r, "%s: counts beyond %llu", key, (unsigned long long)limit);
@@ -38,20 +40,28 @@ static void read_hg(struct oom_reader *r, struct hg *c)
 	read_list(r, "stage_downsample_strides", c->stride, c->n, 1024);
 	oom_read_reals(r, "stage_downsample", c->down, c->n, 0);
 	oom_read_reals(r, "stage_light_block", c->light, c->n, 0);
-	if (oom_read_counts(r, "stem_channels", c->stem, 3) != 3 || oom_read_counts(r, "stem_strides", c->stem_stride, 5) != 5)
+	if (oom_read_counts(r, "stem_channels", c->stem, 3) != 3 ||
+	    oom_read_counts(r, "stem_strides", c->stem_stride, 5) != 5)
 		oom_read_fail(r, "stem_channels must list 3 counts and stem_strides 5");
 	c->act = oom_read_act(r, "hidden_act", "relu");
 	c->affine = oom_read_bool(r, "use_learnable_affine_block", false);
 }
 
-/* Convolution, batch norm, activation and, where asked for, one scale and one bias for all of it. */
-static struct oom_map conv(struct oom_tape *t, const struct hg *c, struct oom_map m, uint64_t out, uint64_t kernel, uint64_t stride,
-			   uint64_t groups, enum oom_act act)
+/* Convolution, batch norm, activation and, where asked for, one scale and one bias for all of
+ * it. */
+static struct oom_map conv(struct oom_tape *t, const struct hg *c, struct oom_map m, uint64_t out,
+			   uint64_t kernel, uint64_t stride, uint64_t groups, enum oom_act act)
 {
-	m = oom_conv_bn_act(t, m, &(struct oom_conv){.out = out, .kernel = kernel, .stride = stride, .pad = (kernel - 1) / 2,
-						     .groups = groups}, act);
+	m = oom_conv_bn_act(t, m,
+			    &(struct oom_conv){.out = out,
+					       .kernel = kernel,
+					       .stride = stride,
+					       .pad = (kernel - 1) / 2,
+					       .groups = groups},
+			    act);
 	if (c->affine && act != OOM_ACT_NONE && !t->status) {
-		struct oom_val scale = oom_param(t, "lab.scale", 0, 1, 0), bias = oom_param(t, "lab.bias", 0, 1, 0);
+		struct oom_val scale = oom_param(t, "lab.scale", 0, 1, 0),
+			       bias = oom_param(t, "lab.bias", 0, 1, 0);
 
 		m.x = oom_op_add(t, oom_op_mul(t, scale, m.x), bias);
 	}
@@ -73,7 +83,8 @@ static struct oom_map hg_stem(struct oom_tape *t, const struct hg *c, struct oom
 	if (t->status)
 		return m;
 	if (part[0].h != part[1].h || part[0].w != part[1].w) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "stem_strides: the two branches of the stem do not meet");
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "stem_strides: the two branches of the stem do not meet");
 		return m;
 	}
 	held[0] = oom_share(t, part[0].x);      /* pooled_emb, emb_stem_2a */
@@ -87,7 +98,8 @@ static struct oom_map hg_stem(struct oom_tape *t, const struct hg *c, struct oom
 }
 
 /* A chain of convolutions, all of whose results are joined and squeezed. */
-static struct oom_map hg_block(struct oom_tape *t, const struct hg *c, uint64_t s, struct oom_map m, bool residual)
+static struct oom_map hg_block(struct oom_tape *t, const struct hg *c, uint64_t s, struct oom_map m,
+			       bool residual)
 {
 	struct oom_map part[MAX_PARTS], y;
 	const int n = (int)c->layers[s] + 1;
@@ -98,7 +110,8 @@ static struct oom_map hg_block(struct oom_tape *t, const struct hg *c, uint64_t 
 
 		if (c->light[s] != 0) {
 			y = conv(t, c, from, c->mid[s], 1, 1, 1, OOM_ACT_NONE);
-			part[i] = conv(t, c, y, c->mid[s], c->kernel[s], 1, c->mid[s], OOM_ACT_RELU);
+			part[i] = conv(t, c, y, c->mid[s], c->kernel[s], 1, c->mid[s],
+				       OOM_ACT_RELU);
 		} else {
 			part[i] = conv(t, c, from, c->mid[s], c->kernel[s], 1, 1, OOM_ACT_RELU);
 		}
@@ -163,9 +176,10 @@ static void read_lc(struct oom_reader *r, struct lc *c)
 	c->act = oom_read_act(r, "hidden_act", "hardswish");
 	if (!c->n || c->n > MAX_STAGES)
 		oom_read_fail(r, "block_configs must list 1 to %d stages", MAX_STAGES);
-	if (!(c->scale > 0 && c->scale <= 64) || !c->divisor || c->divisor > 65536 || !c->reduction || !c->expand || !c->stride ||
-	    c->stem > 1 << 16)
-		oom_read_fail(r, "scale, divisor, stem_channels, stem_stride, reduction or class_expand out of range");
+	if (!(c->scale > 0 && c->scale <= 64) || !c->divisor || c->divisor > 65536 ||
+	    !c->reduction || !c->expand || !c->stride || c->stem > 1 << 16)
+		oom_read_fail(r, "scale, divisor, stem_channels, stem_stride, reduction or "
+				 "class_expand out of range");
 }
 
 static uint64_t make_divisible(double value, uint64_t divisor)
@@ -189,31 +203,44 @@ static uint64_t read_block(struct oom_reader *r, uint64_t stage, uint64_t i, uin
 		oom_read_fail(r, "block_configs must list 1 to %d blocks a stage", MAX_BLOCKS);
 		return 0;
 	}
-	snprintf(path, sizeof(path), "block_configs.%llu.%llu", (unsigned long long)stage, (unsigned long long)i);
+	snprintf(path, sizeof(path), "block_configs.%llu.%llu", (unsigned long long)stage,
+		 (unsigned long long)i);
 	for (uint32_t j = 0; i < k->n_items && j < 5; j++) {
 		const double x = oom_read_item_real(r, path, j, -1);
 
 		if (!(x >= (j < 4 ? 1 : 0) && x <= 65536))
-			oom_read_fail(r, "block_configs: a block is [kernel, in, out, stride, squeeze]");
+			oom_read_fail(r, "block_configs: a block is [kernel, in, out, stride, "
+					 "squeeze]");
 		out[j] = x >= 0 && x <= 65536 ? (uint64_t)x : 1;
 	}
 	return k->n_items;
 }
 
-static struct oom_map lc_block(struct oom_tape *t, const struct lc *c, const uint64_t b[5], struct oom_map m)
+static struct oom_map lc_block(struct oom_tape *t, const struct lc *c, const uint64_t b[5],
+			       struct oom_map m)
 {
 	const uint64_t out = make_divisible((double)b[2] * c->scale, c->divisor);
 	struct oom_val held;
 
 	m = oom_declared(t, m, make_divisible((double)b[1] * c->scale, c->divisor));
-	m = oom_conv_bn_act(t, m, &(struct oom_conv){.out = m.c, .kernel = b[0], .stride = b[3], .pad = b[0] / 2, .groups = m.c}, c->act);
+	m = oom_conv_bn_act(t, m,
+			    &(struct oom_conv){.out = m.c,
+					       .kernel = b[0],
+					       .stride = b[3],
+					       .pad = b[0] / 2,
+					       .groups = m.c},
+			    c->act);
 	if (b[4] && !t->status) {
 		struct oom_map p = {oom_global_pool(t, oom_map_keep(m)), m.c, 1, 1};
 
 		held = oom_share(t, m.x);
-		p = oom_conv2d(t, "convolutions.0", p, &(struct oom_conv){.out = m.c / c->reduction, .kernel = 1, .bias = true});
+		p = oom_conv2d(t, "convolutions.0", p,
+			       &(struct oom_conv){.out = m.c / c->reduction,
+						  .kernel = 1,
+						  .bias = true});
 		p = oom_map_act(t, OOM_ACT_RELU, p);
-		p = oom_conv2d(t, "convolutions.2", p, &(struct oom_conv){.out = m.c, .kernel = 1, .bias = true});
+		p = oom_conv2d(t, "convolutions.2", p,
+			       &(struct oom_conv){.out = m.c, .kernel = 1, .bias = true});
 		if (t->status)
 			return m;
 		p.x = oom_op_unary(t, OOM_HARDSIGMOID, p.x);
@@ -228,8 +255,13 @@ static struct oom_map lcnet(struct oom_tape *t, struct oom_reader *r, struct oom
 	struct lc c;
 
 	read_lc(r, &c);
-	m = oom_conv_bn_act(t, m, &(struct oom_conv){.out = make_divisible((double)c.stem * c.scale, c.divisor), .kernel = 3,
-						     .stride = c.stride, .pad = 1}, c.act);
+	m = oom_conv_bn_act(t, m,
+			    &(struct oom_conv){.out = make_divisible((double)c.stem * c.scale,
+								     c.divisor),
+					       .kernel = 3,
+					       .stride = c.stride,
+					       .pad = 1},
+			    c.act);
 	for (uint64_t s = 0; s < c.n && !t->status; s++) {
 		uint64_t b[5], n = read_block(r, s, 0, b);
 
@@ -275,8 +307,10 @@ static void parse(struct oom_arch *a)
 		for (uint64_t s = 0; s < c.n; s++)
 			a->n_layers += c.blocks[s];
 		a->d_model = c.n ? c.out[c.n - 1] : 1;
-		if (oom_read_counts(r, "hidden_sizes", c.out, MAX_STAGES))      /* the head's width */
-			a->d_model = c.out[oom_read_counts(r, "hidden_sizes", c.out, MAX_STAGES) - 1];
+		/* the head's width */
+		if (oom_read_counts(r, "hidden_sizes", c.out, MAX_STAGES))
+			a->d_model =
+				c.out[oom_read_counts(r, "hidden_sizes", c.out, MAX_STAGES) - 1];
 	}
 }
 
@@ -288,7 +322,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_no_checkpointing(t);
 	if (!strcmp(a->model_type, "pp_lcnet")) {
 		m = lcnet(t, &rd, m);
-		t->warning = "transformers' class computes no loss: counted with the cross-entropy of its logits, not checkpointed";
+		t->warning = "transformers' class computes no loss: counted with the cross-entropy "
+			     "of its logits, not checkpointed";
 		return oom_image_head(t, a, m.x, oom_none());
 	}
 	m = hgnet(t, &rd, m);

@@ -1,5 +1,5 @@
-/* Hiera: plain blocks over tokens unrolled so that pooling is a maximum over a dimension; attention within mask units first.
- * Reference: transformers 5.12, models/hiera/modeling_hiera.py. */
+/* Hiera: plain blocks over tokens unrolled so that pooling is a maximum over a dimension; attention
+ * within mask units first. Reference: transformers 5.12, models/hiera/modeling_hiera.py. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,8 @@
 enum { MAX_STAGES = 8 };
 
 struct cfg {
-	uint64_t n, depth[MAX_STAGES], heads[MAX_STAGES], c[MAX_STAGES], patch[2], stride[2], unit[2], query[2], pools, layers;
+	uint64_t n, depth[MAX_STAGES], heads[MAX_STAGES], c[MAX_STAGES], patch[2], stride[2],
+		unit[2], query[2], pools, layers;
 	double pad[2], masked[MAX_STAGES], ratio, drop;
 };
 
@@ -29,7 +30,8 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 	memset(c, 0, sizeof(*c));
 	c->n = oom_read_counts(r, "depths", c->depth, MAX_STAGES);
 	if (oom_read_counts(r, "num_heads", c->heads, MAX_STAGES) < c->n)
-		oom_read_fail(r, "num_heads must list a count for each of %llu stages", (unsigned long long)c->n);
+		oom_read_fail(r, "num_heads must list a count for each of %llu stages",
+			      (unsigned long long)c->n);
 	read_pair(r, "patch_size", c->patch);
 	read_pair(r, "patch_stride", c->stride);
 	read_pair(r, "masked_unit_size", c->unit);
@@ -45,10 +47,11 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 		c->layers += c->depth[i];
 		c->c[i] = width >= 1 && width <= 1 << 20 ? (uint64_t)width : 0;
 		if (!c->c[i] || !c->heads[i] || c->heads[i] > c->c[i])
-			oom_read_fail(r, "embed_dim, embed_dim_multiplier or num_heads out of range");
+			oom_read_fail(r,
+				      "embed_dim, embed_dim_multiplier or num_heads out of range");
 	}
-	if (c->layers > OOM_MAX_LAYERS || !(c->ratio > 0 && c->ratio <= 1024) || !(c->pad[0] >= 0 && c->pad[0] <= 4096) ||
-	    !(c->pad[1] >= 0 && c->pad[1] <= 4096))
+	if (c->layers > OOM_MAX_LAYERS || !(c->ratio > 0 && c->ratio <= 1024) ||
+	    !(c->pad[0] >= 0 && c->pad[0] <= 4096) || !(c->pad[1] >= 0 && c->pad[1] <= 4096))
 		oom_read_fail(r, "depths, mlp_ratio or patch_padding out of range");
 }
 
@@ -70,7 +73,8 @@ struct stage {
 };
 
 /* x.view(b, stride, -1, ...).max(dim).values: the places of the maxima (int64) are kept. */
-static struct oom_val max_pool(struct oom_tape *t, struct oom_val x, uint16_t mono, struct oom_dim width)
+static struct oom_val max_pool(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			       struct oom_dim width)
 {
 	struct oom_val at = oom_new(t, "max indices", mono, width, OOM_I64), y;
 
@@ -80,15 +84,18 @@ static struct oom_val max_pool(struct oom_tape *t, struct oom_val x, uint16_t mo
 	return y;
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct stage *s, uint64_t query, bool masked, struct oom_val x)
+static struct oom_val attention(struct oom_tape *t, const struct stage *s, uint64_t query,
+				bool masked, struct oom_val x)
 {
 	const struct oom_dim c = {s->c, "channels"}, widths[3] = {c, c, c};
 	const uint64_t n = s->tokens, out = n / query, per = query * s->window;
 	const uint64_t windows = masked && per && n / per ? n / per : 1;
-	const uint16_t m_out = oom_tokens_of(t, out), scores = oom_mono_mul(t, m_out, oom_length_of(t, n / windows));
+	const uint16_t m_out = oom_tokens_of(t, out),
+		       scores = oom_mono_mul(t, m_out, oom_length_of(t, n / windows));
 	struct oom_val part[3], qkv, w, y;
 
-	qkv = oom_op_linear(t, "qkv", oom_keep(x), (struct oom_dim){3 * s->c, "3 * channels"}, OOM_BIAS);
+	qkv = oom_op_linear(t, "qkv", oom_keep(x), (struct oom_dim){3 * s->c, "3 * channels"},
+			    OOM_BIAS);
 	qkv = oom_op_heads(t, qkv);
 	oom_op_split(t, oom_keep(qkv), 3, widths, part);
 	for (int i = 0; i < 3; i++)
@@ -96,7 +103,8 @@ static struct oom_val attention(struct oom_tape *t, const struct stage *s, uint6
 	if (query > 1)
 		part[0] = max_pool(t, part[0], m_out, c);
 	w = oom_op_unary(t, OOM_SCALE, oom_keep(part[0]));
-	w = oom_op_bmm(t, "scores", w, oom_keep(part[1]), scores, (struct oom_dim){s->heads, "n_heads"}, s->c / s->heads);
+	w = oom_op_bmm(t, "scores", w, oom_keep(part[1]), scores,
+		       (struct oom_dim){s->heads, "n_heads"}, s->c / s->heads);
 	w = oom_op_softmax(t, w, false);
 	y = oom_op_bmm(t, "attention", oom_keep(w), oom_keep(part[2]), m_out, c, n / windows);
 	y = oom_op_merge_heads(t, y);
@@ -111,7 +119,9 @@ static struct oom_val block(struct oom_tape *t, const struct stage *s, uint64_t 
 	const bool path = s->drop && s->first + i, widen = !i && s->in != s->c;
 	const uint64_t query = i ? 1 : s->query;
 	const struct oom_dim c = {s->c, "channels"};
-	struct oom_val normed = oom_op_layer_norm(t, "layernorm_before", oom_keep(x), 0, true, true), out, y;
+	struct oom_val normed = oom_op_layer_norm(t, "layernorm_before", oom_keep(x), 0, true,
+						  true),
+		       out, y;
 
 	if (widen) {
 		struct oom_val wide = oom_op_linear(t, "proj", oom_keep(normed), c, OOM_BIAS);
@@ -125,7 +135,8 @@ static struct oom_val block(struct oom_tape *t, const struct stage *s, uint64_t 
 		y = oom_drop_path(t, y);
 	x = oom_op_add(t, x, y);
 	y = oom_op_layer_norm(t, "layernorm_after", oom_keep(x), 0, true, true);
-	y = oom_plain_mlp(t, y, "fc1", "fc2", s->a->act, (struct oom_dim){s->ff, "intermediate"}, true);
+	y = oom_plain_mlp(t, y, "fc1", "fc2", s->a->act, (struct oom_dim){s->ff, "intermediate"},
+			  true);
 	if (path)
 		y = oom_drop_path(t, y);
 	x = oom_op_add(t, x, y);
@@ -163,17 +174,26 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 	read_cfg(&rd, &c);
 	if (t->plan->num_layers)
-		t->warning = "Hiera's depth is a list: the number of layers asked for is not applied";
-	m = oom_conv2d(t, "projection", m, &(struct oom_conv){.out = c.c[0], .kernel = c.patch[0], .kernel_w = c.patch[1],
-							      .stride = c.stride[0], .stride_w = c.stride[1],
-							      .pad = (uint64_t)c.pad[0], .pad_w = (uint64_t)c.pad[1], .bias = true});
+		t->warning = "Hiera's depth is a list: the number of layers asked for is not "
+			     "applied";
+	m = oom_conv2d(t, "projection", m,
+		       &(struct oom_conv){.out = c.c[0],
+					  .kernel = c.patch[0],
+					  .kernel_w = c.patch[1],
+					  .stride = c.stride[0],
+					  .stride_w = c.stride[1],
+					  .pad = (uint64_t)c.pad[0],
+					  .pad_w = (uint64_t)c.pad[1],
+					  .bias = true});
 	if (t->status)
 		return m.x;
 	pos = oom_param_tokens(t, "position_embeddings", m.h * m.w, c.c[0]);
 	x = oom_op_add(t, oom_map_tokens(t, m), pos);
 	first = oom_share(t, x);                /* embedding_output, a local of the model */
-	for (uint64_t i = 0; i + 1 < c.n; i++)  /* unroll: strides moved into the batch, one copy each */
-		x = oom_op_expand_copy(t, x, oom_tokens_of(t, m.h * m.w), (struct oom_dim){c.c[0], "embed_dim"});
+	/* unroll: strides moved into the batch, one copy each */
+	for (uint64_t i = 0; i + 1 < c.n; i++)
+		x = oom_op_expand_copy(t, x, oom_tokens_of(t, m.h * m.w),
+				       (struct oom_dim){c.c[0], "embed_dim"});
 	unrolled = oom_share(t, x);             /* hidden_states, another */
 	area = c.unit[0] * c.unit[1];
 	query = c.query[0] * c.query[1];
@@ -194,11 +214,13 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		ctx = oom_layer_ctx(t, &s, sizeof(s));
 		if (!ctx || s.tokens / s.query == 0) {
 			if (ctx)
-				t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "the image leaves stage %llu no token",
+				t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+							  "the image leaves stage %llu no token",
 							  (unsigned long long)j);
 			break;
 		}
-		x = ckpt ? oom_layer_alone(t, (uint32_t)j, run_stage, ctx, x) : run_stage(t, ctx, (uint32_t)j, x);
+		x = ckpt ? oom_layer_alone(t, (uint32_t)j, run_stage, ctx, x) :
+			   run_stage(t, ctx, (uint32_t)j, x);
 		s.tokens /= s.query;
 		s.in = s.c;
 		s.first += s.depth;
@@ -207,7 +229,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop(t, unrolled);
 	if (t->status)
 		return x;
-	m.x = oom_op_layer_norm(t, "pooler.layernorm", oom_op_mean(t, oom_keep(x), t->m_b, D(a->d_model)), 0, true, true);
+	m.x = oom_op_layer_norm(t, "pooler.layernorm",
+				oom_op_mean(t, oom_keep(x), t->m_b, D(a->d_model)), 0, true, true);
 	return oom_image_head(t, a, m.x, x);
 }
 

@@ -1,12 +1,14 @@
-/* HRM text: two stacks of layers run again and again, a fast one several times before each run of the slow one; only the
- * last fast runs keep a graph.
- * Reference: transformers 5.12, models/hrm_text/modeling_hrm_text.py; Wang et al. 2025, arXiv:2506.21734. */
+/* HRM text: two stacks of layers run again and again, a fast one several times before each run of
+ * the slow one; only the last fast runs keep a graph.
+ * Reference: transformers 5.12, models/hrm_text/modeling_hrm_text.py; Wang et al. 2025,
+ * arXiv:2506.21734. */
 #include <stdio.h>
 #include <string.h>
 
 #include "../blocks.h"
 
-enum { H_CYCLES, L_CYCLES, N_BP, BP };          /* extra[]: BP and on are the fast runs with a graph, by slow cycle */
+/* extra[]: BP and on are the fast runs with a graph, by slow cycle */
+enum { H_CYCLES, L_CYCLES, N_BP, BP };
 enum { MOST_BP = 12, MOST_RUNS = 15 };
 
 static void parse(struct oom_arch *a)
@@ -20,7 +22,8 @@ static void parse(struct oom_arch *a)
 	a->d_model = oom_read_count(r, "hidden_size", 1);
 	a->d_ff = oom_read_count(r, "intermediate_size", 1);
 	a->n_layers = oom_read_count_or(r, "num_layers_per_stack", 0);
-	if (!a->n_layers)                       /* a file of old says the layers of one stack here */
+	/* a file of old says the layers of one stack here */
+	if (!a->n_layers)
 		a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
 	a->head_dim = oom_read_count_or(r, "head_dim", a->d_model / a->n_heads);
@@ -33,10 +36,14 @@ static void parse(struct oom_arch *a)
 	a->extra[H_CYCLES] = oom_read_count(r, "H_cycles", 1);
 	a->extra[L_CYCLES] = oom_read_count(r, "L_cycles", 1);
 	a->extra[N_BP] = listed ? bp->n_items : 1;
-	if (!a->head_dim || a->extra[N_BP] > MOST_BP || a->extra[H_CYCLES] > MOST_RUNS || a->extra[L_CYCLES] > MOST_RUNS ||
+	if (!a->head_dim || a->extra[N_BP] > MOST_BP || a->extra[H_CYCLES] > MOST_RUNS ||
+	    a->extra[L_CYCLES] > MOST_RUNS ||
 	    a->extra[H_CYCLES] * (a->extra[L_CYCLES] + 1) > MOST_RUNS) {
-		oom_read_fail(r, "H_cycles (%llu) of L_cycles (%llu): at most %d runs of a stack are modelled",
-			      (unsigned long long)a->extra[H_CYCLES], (unsigned long long)a->extra[L_CYCLES], MOST_RUNS);
+		oom_read_fail(r,
+			      "H_cycles (%llu) of L_cycles (%llu): at most %d runs of a stack are "
+			      "modelled",
+			      (unsigned long long)a->extra[H_CYCLES],
+			      (unsigned long long)a->extra[L_CYCLES], MOST_RUNS);
 		return;
 	}
 	a->extra[BP] = 2;
@@ -69,7 +76,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 }
 
 /* One run of a stack, whose parameters begin at *start (0: they are met for the first time). */
-static struct oom_val run(struct oom_tape *t, const struct layer *l, struct oom_val x, size_t *start, bool grad)
+static struct oom_val run(struct oom_tape *t, const struct layer *l, struct oom_val x,
+			  size_t *start, bool grad)
 {
 	const size_t at = t->cursor;
 	const bool was = t->grad;
@@ -90,12 +98,14 @@ static struct oom_val run(struct oom_tape *t, const struct layer *l, struct oom_
 /* Fast runs of slow cycle h that keep a graph: the list is padded with ones in front. */
 static uint64_t with_graph(const struct oom_arch *a, uint64_t h)
 {
-	const uint64_t n = a->extra[N_BP], pad = a->extra[H_CYCLES] > n ? a->extra[H_CYCLES] - n : 0;
+	const uint64_t n = a->extra[N_BP],
+		       pad = a->extra[H_CYCLES] > n ? a->extra[H_CYCLES] - n : 0;
 
 	return h < pad ? 1 : h - pad < n ? a->extra[BP + h - pad] : 1;
 }
 
-static struct oom_val cycles(struct oom_tape *t, const struct layer *l, struct oom_val high, struct oom_val low)
+static struct oom_val cycles(struct oom_tape *t, const struct layer *l, struct oom_val high,
+			     struct oom_val low)
 {
 	const struct oom_arch *a = l->a;
 	size_t slow = 0, fast = 0;

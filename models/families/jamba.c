@@ -1,5 +1,5 @@
-/* Jamba: Mamba layers, every eighth softmax attention without positions, every other feed-forward a mixture.
- * Reference: transformers 5.12, models/jamba/modeling_jamba.py. */
+/* Jamba: Mamba layers, every eighth softmax attention without positions, every other feed-forward a
+ * mixture. Reference: transformers 5.12, models/jamba/modeling_jamba.py. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,19 +10,29 @@ enum { ATTENTION = 1, EXPERTS = 2 };                                    /* kinds
 
 static struct oom_selective mixer_of(const struct oom_arch *a)
 {
-	return (struct oom_selective){.inner = a->extra[INNER], .d_state = a->extra[STATE], .rank = a->extra[RANK],
-				      .kernel = a->extra[KERNEL], .heads = 1, .bias = a->extra[BIAS],
-				      .conv_bias = a->extra[CONV_BIAS], .normed = true, .norm = OOM_NORM_RMS, .act = a->act};
+	return (struct oom_selective){.inner = a->extra[INNER],
+				      .d_state = a->extra[STATE],
+				      .rank = a->extra[RANK],
+				      .kernel = a->extra[KERNEL],
+				      .heads = 1,
+				      .bias = a->extra[BIAS],
+				      .conv_bias = a->extra[CONV_BIAS],
+				      .normed = true,
+				      .norm = OOM_NORM_RMS,
+				      .act = a->act};
 }
 
 static void parse_kinds(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const uint64_t period = oom_read_count(r, "attn_layer_period", 1), offset = oom_read_count(r, "attn_layer_offset", 0);
-	const uint64_t moe = oom_read_count(r, "expert_layer_period", 1), first = oom_read_count(r, "expert_layer_offset", 0);
+	const uint64_t period = oom_read_count(r, "attn_layer_period", 1),
+		       offset = oom_read_count(r, "attn_layer_offset", 0);
+	const uint64_t moe = oom_read_count(r, "expert_layer_period", 1),
+		       first = oom_read_count(r, "expert_layer_offset", 0);
 
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++)
-		a->kind[i] = (uint8_t)((i % period == offset ? ATTENTION : 0) | (a->n_experts > 1 && i % moe == first ? EXPERTS : 0));
+		a->kind[i] = (uint8_t)((i % period == offset ? ATTENTION : 0) |
+				       (a->n_experts > 1 && i % moe == first ? EXPERTS : 0));
 }
 
 static void parse(struct oom_arch *a)
@@ -50,20 +60,23 @@ static void parse(struct oom_arch *a)
 	a->d_expert = a->d_ff;
 	a->extra[INNER] = oom_read_count(r, "mamba_expand", 1) * a->d_model;
 	a->extra[STATE] = oom_read_count(r, "mamba_d_state", 1);
-	a->extra[RANK] = rank && rank->type == OOM_KEY_NUMBER ? oom_read_count(r, "mamba_dt_rank", 1) : (a->d_model + 15) / 16;
+	a->extra[RANK] = rank && rank->type == OOM_KEY_NUMBER ?
+				 oom_read_count(r, "mamba_dt_rank", 1) :
+				 (a->d_model + 15) / 16;
 	a->extra[KERNEL] = oom_read_count(r, "mamba_d_conv", 1);
 	a->extra[BIAS] = oom_read_bool(r, "mamba_proj_bias", false);
 	a->extra[CONV_BIAS] = oom_read_bool(r, "mamba_conv_bias", true);
 	if (a->n_experts > 1 && a->top_k > a->n_experts)
-		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts", (unsigned long long)a->top_k,
-			      (unsigned long long)a->n_experts);
+		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
+			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
 	if (r->status)
 		return;
 	parse_kinds(a);
 	m = mixer_of(a);
 	if (!oom_selective_check(r, &m))
 		return;
-	if (!memchr(a->kind, EXPERTS, a->n_layers) && !memchr(a->kind, EXPERTS | ATTENTION, a->n_layers))
+	if (!memchr(a->kind, EXPERTS, a->n_layers) &&
+	    !memchr(a->kind, EXPERTS | ATTENTION, a->n_layers))
 		a->n_experts = 0;
 	snprintf(a->warning, sizeof(a->warning),
 		 "%s: counted as it runs without the mamba_ssm and causal_conv1d kernels; with them training needs far less.",
@@ -75,12 +88,18 @@ struct layer {
 	struct oom_val mask;
 };
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind, struct oom_val x)
+static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind,
+				   struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .act = a->act,
-				  .scores_in_model_type = true, .router_linear = true};
+	const struct oom_moe m = {.experts = a->n_experts,
+				  .top_k = a->top_k,
+				  .d_expert = a->d_expert,
+				  .act = a->act,
+				  .scores_in_model_type = true,
+				  .router_linear = true};
 
-	return kind & EXPERTS ? oom_moe_mlp(t, &m, x) : oom_gated_mlp(t, x, a->act, D(a->d_ff), false);
+	return kind & EXPERTS ? oom_moe_mlp(t, &m, x) :
+				oom_gated_mlp(t, x, a->act, D(a->d_ff), false);
 }
 
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)

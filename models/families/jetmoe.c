@@ -1,6 +1,6 @@
 /* JetMoE: mixtures of attention heads' query and output projections, and of feed-forwards.
- * Reference: transformers 5.12, models/jetmoe/modeling_jetmoe.py.  Derived from the code alone: the emulated device cannot
- * run it, because the rows an expert gets are read back by the host. */
+ * Reference: transformers 5.12, models/jetmoe/modeling_jetmoe.py.  Derived from the code alone: the
+ * emulated device cannot run it, because the rows an expert gets are read back by the host. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,8 +26,8 @@ static void parse(struct oom_arch *a)
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
 	if (a->top_k > a->n_experts)
-		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts", (unsigned long long)a->top_k,
-			      (unsigned long long)a->n_experts);
+		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
+			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
 }
 
 struct layer {
@@ -37,7 +37,8 @@ struct layer {
 };
 
 /* Rows by expert, top_k a token: gathered, one product an expert, added up where they came from. */
-static struct oom_val scattered(struct oom_tape *t, struct oom_val y, struct oom_val rows, uint16_t mono, struct oom_dim width)
+static struct oom_val scattered(struct oom_tape *t, struct oom_val y, struct oom_val rows,
+				uint16_t mono, struct oom_dim width)
 {
 	struct oom_val zeros = oom_new(t, "zeros", mono, width, (enum oom_dtype)y.dt);
 
@@ -49,8 +50,10 @@ static struct oom_val scattered(struct oom_tape *t, struct oom_val y, struct oom
 static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const struct oom_dim h = {x.width, x.text}, kv = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
-	const struct oom_dim q_all = {a->top_k * kv.n, "top_k * n_kv_heads * head_dim"}, x_all = {a->top_k * h.n, "top_k * d_model"};
+	const struct oom_dim h = {x.width, x.text},
+			     kv = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
+	const struct oom_dim q_all = {a->top_k * kv.n, "top_k * n_kv_heads * head_dim"},
+			     x_all = {a->top_k * h.n, "top_k * d_model"};
 	const struct oom_dim parts[2] = {kv, kv};
 	struct oom_rope rope = l->rope;
 	struct oom_attn at = oom_attn_of(t, a);
@@ -63,7 +66,10 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	q = oom_op_gather(t, "dispatched", oom_keep(x), oom_keep(r.rows), x.mono, x_all);
 	q = oom_parallel_experts(t, "input_linear", q, a->n_experts, kv.n, h.n);
 	q = scattered(t, q, oom_keep(r.order), x.mono, q_all);
-	oom_op_split(t, oom_op_linear(t, "kv_proj", oom_keep(x), (struct oom_dim){2 * kv.n, "2 * n_kv_heads * head_dim"}, 0), 2, parts, p);
+	oom_op_split(t,
+		     oom_op_linear(t, "kv_proj", oom_keep(x),
+				   (struct oom_dim){2 * kv.n, "2 * n_kv_heads * head_dim"}, 0),
+		     2, parts, p);
 	q = oom_op_heads(t, q);
 	p[0] = oom_op_heads(t, p[0]);
 	p[1] = oom_op_heads(t, p[1]);
@@ -87,7 +93,10 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .act = a->act};
+	const struct oom_moe m = {.experts = a->n_experts,
+				  .top_k = a->top_k,
+				  .d_expert = a->d_expert,
+				  .act = a->act};
 	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0), bias;
 
 	(void)i;

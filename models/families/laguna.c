@@ -1,12 +1,14 @@
-/* Laguna: Llama-like, with heads counted by layer, a gate for every head, sliding layers, sigmoid-routed experts.
- * Reference: transformers 5.12, models/laguna/modeling_laguna.py. */
+/* Laguna: Llama-like, with heads counted by layer, a gate for every head, sliding layers,
+ * sigmoid-routed experts. Reference: transformers 5.12, models/laguna/modeling_laguna.py. */
 #include <stdio.h>
 #include <string.h>
 
 #include "../mixers.h"
 
-enum { ROT_FULL, ROT_SLIDING, SOFTCAP, N_COUNTS, COUNTS };      /* extra[]: COUNTS and on are numbers of heads in use */
-enum { SLIDES = 1, DENSE = 2, MOST_COUNTS = 16 };               /* kinds: and four times the index of the number of heads */
+/* extra[]: COUNTS and on are numbers of heads in use */
+enum { ROT_FULL, ROT_SLIDING, SOFTCAP, N_COUNTS, COUNTS };
+/* kinds: and four times the index of the number of heads */
+enum { SLIDES = 1, DENSE = 2, MOST_COUNTS = 16 };
 
 /* The index of a number of heads among those in use. */
 static uint64_t count_of(struct oom_arch *a, uint64_t heads)
@@ -15,7 +17,9 @@ static uint64_t count_of(struct oom_arch *a, uint64_t heads)
 		if (a->extra[COUNTS + i] == heads)
 			return i;
 	if (a->extra[N_COUNTS] == MOST_COUNTS) {
-		oom_read_fail(&a->rd, "num_attention_heads_per_layer: more than %d different numbers", MOST_COUNTS);
+		oom_read_fail(&a->rd,
+			      "num_attention_heads_per_layer: more than %d different numbers",
+			      MOST_COUNTS);
 		return 0;
 	}
 	a->extra[COUNTS + a->extra[N_COUNTS]] = heads;
@@ -28,17 +32,23 @@ static void parse_kinds(struct oom_arch *a)
 	bool any = false;
 
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", (uint32_t)i), *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
-		const bool slides = type && !strcmp(type, "sliding_attention"), dense = mlp ? !strcmp(mlp, "dense") : i == 0;
-		const double heads = oom_read_item_real(r, "num_attention_heads_per_layer", (uint32_t)i, (double)a->n_heads);
+		const char *type = oom_read_item(r, "layer_types", (uint32_t)i),
+			   *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
+		const bool slides = type && !strcmp(type, "sliding_attention"),
+			   dense = mlp ? !strcmp(mlp, "dense") : i == 0;
+		const double heads = oom_read_item_real(r, "num_attention_heads_per_layer",
+							(uint32_t)i, (double)a->n_heads);
 
 		if (!(heads >= 1 && heads <= 65536) || (uint64_t)heads % a->n_kv_heads) {
-			oom_read_fail(r, "num_attention_heads_per_layer: %g is no multiple of num_key_value_heads (%llu)", heads,
-				      (unsigned long long)a->n_kv_heads);
+			oom_read_fail(r,
+				      "num_attention_heads_per_layer: %g is no multiple of "
+				      "num_key_value_heads (%llu)",
+				      heads, (unsigned long long)a->n_kv_heads);
 			return;
 		}
 		any |= slides;
-		a->kind[i] = (uint8_t)((slides ? SLIDES : 0) | (dense ? DENSE : 0) | count_of(a, (uint64_t)heads) << 2);
+		a->kind[i] = (uint8_t)((slides ? SLIDES : 0) | (dense ? DENSE : 0) |
+				       count_of(a, (uint64_t)heads) << 2);
 	}
 	if (!any)
 		a->window = 0;
@@ -69,11 +79,19 @@ static void parse(struct oom_arch *a)
 	a->d_expert = oom_read_count(r, "moe_intermediate_size", 1);
 	a->d_shared = oom_read_count(r, "shared_expert_intermediate_size", 1);
 	a->extra[SOFTCAP] = oom_read_real(r, "moe_router_logit_softcapping", 0) > 0;
-	a->extra[ROT_FULL] = (uint64_t)((double)a->head_dim * oom_read_real(r, "rope_parameters.full_attention.partial_rotary_factor", 0.5));
-	a->extra[ROT_SLIDING] = (uint64_t)((double)a->head_dim * oom_read_real(r, "rope_parameters.sliding_attention.partial_rotary_factor", 1));
+	a->extra[ROT_FULL] = (uint64_t)((double)a->head_dim *
+					oom_read_real(r,
+						      "rope_parameters.full_attention.partial_"
+						      "rotary_factor",
+						      0.5));
+	a->extra[ROT_SLIDING] = (uint64_t)((double)a->head_dim *
+					   oom_read_real(r,
+							 "rope_parameters.sliding_attention."
+							 "partial_rotary_factor",
+							 1));
 	if (a->top_k > a->n_experts)
-		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts", (unsigned long long)a->top_k,
-			      (unsigned long long)a->n_experts);
+		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
+			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
 	for (int i = ROT_FULL; i <= ROT_SLIDING; i++)
 		if (!a->extra[i] || a->extra[i] > a->head_dim)
 			oom_read_fail(r, "partial_rotary_factor must be above 0 and at most 1");
@@ -87,20 +105,28 @@ struct layer {
 	struct oom_val mask[2];
 };
 
-/* Sigmoid scores of a 16-bit product in fp32; a frozen bias of the choice alone; normalised, in the model's type. */
+/* Sigmoid scores of a 16-bit product in fp32; a frozen bias of the choice alone; normalised, in
+ * the model's type. */
 static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .act = a->act};
+	const struct oom_moe m = {.experts = a->n_experts,
+				  .top_k = a->top_k,
+				  .d_expert = a->d_expert,
+				  .act = a->act};
 	const struct oom_dim e = {m.experts, "n_experts"}, k = {m.top_k, "top_k"};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val shared = oom_gated_mlp(t, oom_keep(x), a->act, (struct oom_dim){a->d_shared, "d_shared"}, false), p, v, index;
+	struct oom_val shared = oom_gated_mlp(t, oom_keep(x), a->act,
+					      (struct oom_dim){a->d_shared, "d_shared"}, false),
+		       p, v, index;
 
 	t->scope = "gate";
 	p = oom_param(t, "weight", m.experts, x.width, 0);
 	oom_drop(t, oom_param(t, "e_score_correction_bias", 0, m.experts, OOM_P_FROZEN));
-	p = oom_op_cast(t, oom_op_matmul_param(t, "router logits", oom_keep(x), p, oom_none(), e), OOM_F32);
+	p = oom_op_cast(t, oom_op_matmul_param(t, "router logits", oom_keep(x), p, oom_none(), e),
+			OOM_F32);
 	if (a->extra[SOFTCAP])
-		p = oom_op_unary(t, OOM_SCALE, oom_op_unary(t, OOM_TANH, oom_op_unary(t, OOM_SCALE, p)));
+		p = oom_op_unary(t, OOM_SCALE,
+				 oom_op_unary(t, OOM_TANH, oom_op_unary(t, OOM_SCALE, p)));
 	p = oom_op_unary(t, OOM_SIGMOID, p);
 	oom_scratch(t, "scores for choice", x.mono, m.experts, OOM_F32);
 	index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
@@ -134,7 +160,9 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a, .rope = {{oom_none(), oom_none()}, {oom_none(), oom_none()}}, .mask = {oom_none(), oom_none()}};
+	struct layer l = {.a = a,
+			  .rope = {{oom_none(), oom_none()}, {oom_none(), oom_none()}},
+			  .mask = {oom_none(), oom_none()}};
 	bool full = false;
 	enum oom_dtype dt;
 

@@ -1,5 +1,5 @@
-/* LayoutLMv3 on text and boxes: learned coordinates, relative biases read without gradients, attention written out.
- * Reference: transformers 5.12, models/layoutlmv3/modeling_layoutlmv3.py. */
+/* LayoutLMv3 on text and boxes: learned coordinates, relative biases read without gradients,
+ * attention written out. Reference: transformers 5.12, models/layoutlmv3/modeling_layoutlmv3.py. */
 #include <stdio.h>
 
 #include "../encoder.h"
@@ -36,11 +36,15 @@ static void parse(struct oom_arch *a)
 	side = a->patch ? oom_read_count_or(r, "input_size", 224) / a->patch : 0;
 	a->extra[TOKENS] = oom_read_bool(r, "visual_embed", true) ? side * side + 1 : 0;
 	if (4 * a->extra[COORD] + 2 * a->extra[SHAPE] != a->d_model)
-		snprintf(a->warning, sizeof(a->warning), "four coordinate_size (%llu) and two shape_size (%llu) do not make hidden_size (%llu): "
-			 "no step runs so.", (unsigned long long)a->extra[COORD], (unsigned long long)a->extra[SHAPE],
+		snprintf(a->warning, sizeof(a->warning),
+			 "four coordinate_size (%llu) and two shape_size (%llu) do not make "
+			 "hidden_size (%llu): "
+			 "no step runs so.",
+			 (unsigned long long)a->extra[COORD], (unsigned long long)a->extra[SHAPE],
 			 (unsigned long long)a->d_model);
 	if (!a->extra[COORD] || !a->extra[SHAPE] || !a->patch || side > 4096 || a->patch > 65536)
-		oom_read_fail(r, "layoutlmv3: coordinate_size, shape_size and patch_size must be at least 1, input_size at most 4096 patches");
+		oom_read_fail(r, "layoutlmv3: coordinate_size, shape_size and patch_size must be "
+				 "at least 1, input_size at most 4096 patches");
 }
 
 struct layer {
@@ -63,7 +67,8 @@ static struct oom_val cogview(struct oom_tape *t, struct oom_val s, uint64_t hea
 	return y;
 }
 
-static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val *weights)
+static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val x,
+			     struct oom_val *weights)
 {
 	static const char *const names[3] = {"query", "key", "value"};
 	const struct oom_arch *a = l->a;
@@ -72,16 +77,20 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 
 	for (int i = 0; i < 3; i++)
 		p[i] = oom_op_heads(t, oom_op_linear(t, names[i], oom_keep(x), h, OOM_BIAS));
-	s = oom_op_bmm(t, "scores", oom_op_unary(t, OOM_SCALE, oom_keep(p[0])), oom_keep(p[1]), t->m_bss, heads, a->head_dim);
+	s = oom_op_bmm(t, "scores", oom_op_unary(t, OOM_SCALE, oom_keep(p[0])), oom_keep(p[1]),
+		       t->m_bss, heads, a->head_dim);
 	if (a->extra[REL]) {
-		y = a->extra[SPATIAL] ? oom_op_add(t, oom_keep(l->rel), oom_keep(l->rel_2d)) : oom_share(t, l->rel);
+		y = a->extra[SPATIAL] ? oom_op_add(t, oom_keep(l->rel), oom_keep(l->rel_2d)) :
+					oom_share(t, l->rel);
 		s = oom_op_add_inplace(t, s, oom_op_unary(t, OOM_SCALE, y));
 	}
 	if (!oom_is_none(l->mask))
 		s = oom_op_add(t, s, oom_keep(l->mask));
-	w = oom_op_dropout(t, cogview(t, s, a->n_heads), a->attn_dropout);      /* scores: a local until the context is made */
+	/* scores: a local until the context is made */
+	w = oom_op_dropout(t, cogview(t, s, a->n_heads), a->attn_dropout);
 	*weights = oom_share(t, w);
-	y = oom_op_merge_heads(t, oom_op_bmm(t, "context", w, oom_keep(p[2]), t->m_bs, h, oom_mono_now(t, t->m_s)));
+	y = oom_op_merge_heads(t, oom_op_bmm(t, "context", w, oom_keep(p[2]), t->m_bs, h,
+					     oom_mono_now(t, t->m_s)));
 	oom_drop(t, s);
 	for (int i = 0; i < 3; i++)
 		oom_drop(t, p[i]);
@@ -105,8 +114,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 /* Six embeddings of a box, side by side. */
 static struct oom_val spatial(struct oom_tape *t, const struct oom_arch *a)
 {
-	static const char *const names[] = {"x_position_embeddings", "y_position_embeddings", "h_position_embeddings",
-					    "w_position_embeddings"};
+	static const char *const names[] = {"x_position_embeddings", "y_position_embeddings",
+					    "h_position_embeddings", "w_position_embeddings"};
 	static const uint8_t order[] = {0, 1, 0, 1, 2, 3};
 	const uint64_t w[4] = {a->extra[COORD], a->extra[COORD], a->extra[SHAPE], a->extra[SHAPE]};
 	struct oom_val table[4], box = oom_new(t, "bbox", t->m_bs, D(4), OOM_I64), e[6], x;
@@ -117,10 +126,12 @@ static struct oom_val spatial(struct oom_tape *t, const struct oom_arch *a)
 		table[i] = oom_param(t, "weight", a->extra[ROWS_2D], w[i], OOM_P_EMBEDDING);
 	}
 	for (int i = 0; i < 6; i++) {
-		struct oom_val ids = i < 4 ? oom_share(t, box) : oom_new(t, "clip", t->m_bs, D(1), OOM_I64);
+		struct oom_val ids = i < 4 ? oom_share(t, box) :
+					     oom_new(t, "clip", t->m_bs, D(1), OOM_I64);
 
 		ids.width = 1;
-		e[i] = oom_op_embedding_param(t, table[order[i]], ids, a->extra[ROWS_2D], D(w[order[i]]));
+		e[i] = oom_op_embedding_param(t, table[order[i]], ids, a->extra[ROWS_2D],
+					      D(w[order[i]]));
 	}
 	n = w[0] + w[1];
 	x = oom_op_cat(t, e[0], e[1], D(n));
@@ -140,11 +151,15 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a)
 	oom_buffer(t, a->max_positions, OOM_I64);
 	t->scope = "word_embeddings";
 	w = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	w = oom_op_embedding_param(t, w, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, h);
+	w = oom_op_embedding_param(t, w, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab,
+				   h);
 	w = oom_input_grads(t, w);
-	tt = oom_op_embedding(t, "token_type_embeddings", oom_new(t, "zeros", t->m_bs, D(1), OOM_I64), a->type_vocab, h, 0);
+	tt = oom_op_embedding(t, "token_type_embeddings",
+			      oom_new(t, "zeros", t->m_bs, D(1), OOM_I64), a->type_vocab, h, 0);
 	x = oom_op_add(t, oom_keep(w), oom_keep(tt));
-	x = oom_op_add_inplace(t, x, oom_op_embedding(t, "position_embeddings", pos, a->max_positions, h, 0));
+	x = oom_op_add_inplace(t, x,
+			       oom_op_embedding(t, "position_embeddings", pos, a->max_positions, h,
+						0));
 	s = spatial(t, a);
 	x = oom_op_add(t, x, oom_keep(s));
 	x = oom_op_dropout(t, oom_op_layer_norm(t, "LayerNorm", x, 0, true, true), a->dropout);
@@ -159,7 +174,8 @@ static void image_half(struct oom_tape *t, const struct oom_arch *a)
 {
 	if (!a->extra[TOKENS])
 		return;
-	oom_drop(t, oom_param(t, "patch_embed", a->d_model, a->channels * a->patch * a->patch, OOM_P_UNUSED));
+	oom_drop(t, oom_param(t, "patch_embed", a->d_model, a->channels * a->patch * a->patch,
+			      OOM_P_UNUSED));
 	oom_drop(t, oom_param(t, "patch_embed", 0, a->d_model, OOM_P_UNUSED));
 	oom_drop(t, oom_param(t, "cls_token", 0, a->d_model, OOM_P_UNUSED));
 	oom_drop(t, oom_param(t, "pos_embed", 0, a->extra[TOKENS] * a->d_model, OOM_P_UNUSED));

@@ -1,5 +1,5 @@
-/* LeViT: a convolution stem, attention with batch norms and a learned bias a distance, subsampled between stages.
- * Reference: transformers 5.12, models/levit/modeling_levit.py. */
+/* LeViT: a convolution stem, attention with batch norms and a learned bias a distance, subsampled
+ * between stages. Reference: transformers 5.12, models/levit/modeling_levit.py. */
 #include <string.h>
 
 #include "../conv.h"
@@ -7,7 +7,8 @@
 enum { MAX_STAGES = 8, MAX_CACHED = 64 };
 
 struct cfg {
-	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], heads[MAX_STAGES], key[MAX_STAGES], attn_ratio[MAX_STAGES], layers;
+	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], heads[MAX_STAGES], key[MAX_STAGES],
+		attn_ratio[MAX_STAGES], layers;
 	double mlp_ratio[MAX_STAGES], drop;
 	uint64_t kernel, stride, pad;
 };
@@ -15,7 +16,8 @@ struct cfg {
 static void read_list(struct oom_reader *r, const char *key, uint64_t *out, uint64_t n)
 {
 	if (oom_read_counts(r, key, out, MAX_STAGES) < n)
-		oom_read_fail(r, "%s must list a count for each of %llu stages", key, (unsigned long long)n);
+		oom_read_fail(r, "%s must list a count for each of %llu stages", key,
+			      (unsigned long long)n);
 }
 
 static void read_cfg(struct oom_reader *r, struct cfg *c)
@@ -33,12 +35,15 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 	c->pad = oom_read_count_or(r, "padding", 1);
 	for (uint64_t i = 0; i < c->n; i++) {
 		c->layers += c->depth[i];
-		if (c->c[i] > 65536 || c->c[i] < 8 || c->heads[i] > 65536 || c->key[i] > 65536 || c->attn_ratio[i] > 1024 ||
-		    !(c->mlp_ratio[i] >= 0 && c->mlp_ratio[i] <= 1024))
-			oom_read_fail(r, "hidden_sizes, num_attention_heads, key_dim, attention_ratio or mlp_ratio out of range");
+		if (c->c[i] > 65536 || c->c[i] < 8 || c->heads[i] > 65536 || c->key[i] > 65536 ||
+		    c->attn_ratio[i] > 1024 || !(c->mlp_ratio[i] >= 0 && c->mlp_ratio[i] <= 1024))
+			oom_read_fail(r, "hidden_sizes, num_attention_heads, key_dim, "
+					 "attention_ratio or mlp_ratio out of range");
 	}
-	if (c->n > 3 || c->layers > OOM_MAX_LAYERS || !c->kernel || c->kernel > 1024 || !c->stride || c->pad > 1024)
-		oom_read_fail(r, "up to three stages (transformers subsamples twice), or kernel_size, stride, padding out of range");
+	if (c->n > 3 || c->layers > OOM_MAX_LAYERS || !c->kernel || c->kernel > 1024 ||
+	    !c->stride || c->pad > 1024)
+		oom_read_fail(r, "up to three stages (transformers subsamples twice), or "
+				 "kernel_size, stride, padding out of range");
 }
 
 static void parse(struct oom_arch *a)
@@ -84,17 +89,21 @@ static struct oom_val biases(struct oom_tape *t, const struct attn *a, struct ca
 	struct oom_val b = oom_param(t, "attention_biases", a->heads, n, 0);
 
 	oom_buffer(t, n * q, OOM_I64);          /* attention_bias_idxs */
-	b = oom_op_gather(t, "attention_biases", b, oom_none(), oom_mono_mul(t, oom_length_of(t, q), oom_length_of(t, n)), D(a->heads));
+	b = oom_op_gather(t, "attention_biases", b, oom_none(),
+			  oom_mono_mul(t, oom_length_of(t, q), oom_length_of(t, n)), D(a->heads));
 	if (!t->train && cache->n < MAX_CACHED)
 		cache->x[cache->n++] = oom_share(t, b);
 	return b;
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct attn *a, struct oom_val x, struct cache *cache)
+static struct oom_val attention(struct oom_tape *t, const struct attn *a, struct oom_val x,
+				struct cache *cache)
 {
-	const uint64_t n = a->in_side * a->in_side, nq = a->out_side * a->out_side, kd = a->heads * a->key, vd = a->ratio * kd;
+	const uint64_t n = a->in_side * a->in_side, nq = a->out_side * a->out_side,
+		       kd = a->heads * a->key, vd = a->ratio * kd;
 	const uint16_t mq = oom_tokens_of(t, nq), scores = oom_mono_mul(t, mq, oom_length_of(t, n));
-	const struct oom_dim key = {kd, "heads * key_dim"}, value = {vd, "heads * attention_ratio * key_dim"};
+	const struct oom_dim key = {kd, "heads * key_dim"},
+			     value = {vd, "heads * attention_ratio * key_dim"};
 	struct oom_val q, k, v, w, y, all, part[3];
 
 	all = linear_bn(t, oom_keep(x), a->subsample ? kd + vd : 2 * kd + vd);
@@ -109,7 +118,8 @@ static struct oom_val attention(struct oom_tape *t, const struct attn *a, struct
 	k = part[1];
 	v = part[2];
 	q.perm = k.perm = v.perm = true;
-	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), scores, (struct oom_dim){a->heads, "n_heads"}, a->key);
+	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), scores,
+		       (struct oom_dim){a->heads, "n_heads"}, a->key);
 	w = oom_op_add(t, oom_op_unary(t, OOM_SCALE, w), biases(t, a, cache));
 	w = oom_op_softmax(t, w, false);
 	y = oom_op_bmm(t, "attention", oom_keep(w), oom_keep(v), mq, value, n);
@@ -130,30 +140,44 @@ static struct oom_val mlp(struct oom_tape *t, struct oom_val x, uint64_t hidden)
 }
 
 /* x + f(x) [* kept or not, one number a sample] */
-static struct oom_val residual(struct oom_tape *t, const struct cfg *c, struct oom_val x, struct oom_val y)
+static struct oom_val residual(struct oom_tape *t, const struct cfg *c, struct oom_val x,
+			       struct oom_val y)
 {
 	if (t->train && c->drop > 0)
 		y = oom_op_mul(t, y, oom_new(t, "drop path", t->m_b, D(1), OOM_F32));
 	return oom_op_add(t, x, y);
 }
 
-static struct oom_val stage(struct oom_tape *t, const struct cfg *c, uint64_t i, uint64_t *side, struct oom_val x, struct cache *cache)
+static struct oom_val stage(struct oom_tape *t, const struct cfg *c, uint64_t i, uint64_t *side,
+			    struct oom_val x, struct cache *cache)
 {
-	const struct attn at = {.heads = c->heads[i], .key = c->key[i], .ratio = c->attn_ratio[i], .in_side = *side, .out_side = *side,
+	const struct attn at = {.heads = c->heads[i],
+				.key = c->key[i],
+				.ratio = c->attn_ratio[i],
+				.in_side = *side,
+				.out_side = *side,
 				.out = c->c[i]};
 
 	for (uint64_t j = 0; j < c->depth[i] && !t->status; j++) {
 		x = residual(t, c, x, attention(t, &at, oom_keep(x), cache));
 		if (c->mlp_ratio[i] > 0)
-			x = residual(t, c, x, mlp(t, oom_keep(x), (uint64_t)(c->mlp_ratio[i] * (double)c->c[i])));
+			x = residual(t, c, x,
+				     mlp(t, oom_keep(x),
+					 (uint64_t)(c->mlp_ratio[i] * (double)c->c[i])));
 	}
 	if (i < 2 && i + 1 < c->n && !t->status) {      /* LevitConfig.down_ops */
 		const uint64_t out = (*side - 1) / 2 + 1;
-		const struct attn down = {.heads = c->c[i] / c->key[0], .key = c->key[0], .ratio = 4, .in_side = *side, .out_side = out,
-					  .out = c->c[i + 1], .subsample = true};
+		const struct attn down = {.heads = c->c[i] / c->key[0],
+					  .key = c->key[0],
+					  .ratio = 4,
+					  .in_side = *side,
+					  .out_side = out,
+					  .out = c->c[i + 1],
+					  .subsample = true};
 
 		if (!down.heads) {
-			t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "key_dim is larger than hidden_sizes");
+			t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+						  "key_dim is larger than hidden_sizes");
 			return x;
 		}
 		x = attention(t, &down, x, cache);
@@ -175,8 +199,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	read_cfg(&rd, &c);
 	oom_no_checkpointing(t);
 	for (uint64_t i = 0; i < 4; i++) {
-		m = oom_batch_norm(t, "batch_norm", oom_conv2d(t, "convolution", m, &(struct oom_conv){
-			.out = c.c[0] >> (3 - i), .kernel = c.kernel, .stride = c.stride, .pad = c.pad}));
+		m = oom_batch_norm(t, "batch_norm",
+				   oom_conv2d(t, "convolution", m,
+					      &(struct oom_conv){.out = c.c[0] >> (3 - i),
+								 .kernel = c.kernel,
+								 .stride = c.stride,
+								 .pad = c.pad}));
 		if (i < 3)
 			m = oom_map_act(t, OOM_ACT_HARDSWISH, m);
 	}

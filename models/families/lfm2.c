@@ -11,18 +11,24 @@ enum { ATTENTION = 1, EXPERTS = 2 };                                    /* kinds
 static void parse_kinds(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const struct oom_key *some = oom_read_key(r, "full_attn_idxs"), *list = oom_read_key(r, "layer_types");
+	const struct oom_key *some = oom_read_key(r, "full_attn_idxs"),
+			     *list = oom_read_key(r, "layer_types");
 	const bool listed = list && list->type == OOM_KEY_LIST;
 
 	if (a->extra[MOE] && !listed)
-		oom_read_fail(r, "\"layer_types\" is missing; model type %s needs it", a->model_type);
+		oom_read_fail(r, "\"layer_types\" is missing; model type %s needs it",
+			      a->model_type);
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
 		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
-		bool full = type ? !strcmp(type, "full_attention") : !some || some->type != OOM_KEY_LIST;
+		bool full = type ? !strcmp(type, "full_attention") :
+				   !some || some->type != OOM_KEY_LIST;
 
-		for (uint32_t j = 0; !type && some && some->type == OOM_KEY_LIST && j < some->n_items; j++)
+		for (uint32_t j = 0;
+		     !type && some && some->type == OOM_KEY_LIST && j < some->n_items; j++)
 			full |= oom_read_item_real(r, "full_attn_idxs", j, -1) == (double)i;
-		a->kind[i] = (uint8_t)((full ? ATTENTION : 0) | (a->extra[MOE] && i >= a->extra[DENSE_LAYERS] ? EXPERTS : 0));
+		a->kind[i] = (uint8_t)((full ? ATTENTION : 0) |
+				       (a->extra[MOE] && i >= a->extra[DENSE_LAYERS] ? EXPERTS :
+										       0));
 	}
 }
 
@@ -30,7 +36,8 @@ static void parse_kinds(struct oom_arch *a)
 static void parse_width(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const uint64_t read = oom_read_count_or(r, "block_multiple_of", 256), multiple = read ? read : 1;
+	const uint64_t read = oom_read_count_or(r, "block_multiple_of", 256),
+		       multiple = read ? read : 1;
 	const double scale = oom_read_real(r, "block_ffn_dim_multiplier", -1);
 
 	if (a->extra[MOE] || !oom_read_bool(r, "block_auto_adjust_ff_dim", true))
@@ -54,7 +61,8 @@ static void parse(struct oom_arch *a)
 	a->extra[MOE] = !strcmp(a->model_type, "lfm2_moe");
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_explicit(r, "block_ff_dim") ? oom_read_count(r, "block_ff_dim", 1) : oom_read_count(r, "intermediate_size", 1);
+	a->d_ff = oom_read_explicit(r, "block_ff_dim") ? oom_read_count(r, "block_ff_dim", 1) :
+							 oom_read_count(r, "intermediate_size", 1);
 	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
 	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
@@ -67,7 +75,8 @@ static void parse(struct oom_arch *a)
 	a->extra[KERNEL] = oom_read_count(r, "conv_L_cache", 1);
 	a->extra[CONV_BIAS] = oom_read_bool(r, "conv_bias", false);
 	if (a->extra[KERNEL] > 1u << 20)
-		oom_read_fail(r, "conv_L_cache (%llu) is out of range", (unsigned long long)a->extra[KERNEL]);
+		oom_read_fail(r, "conv_L_cache (%llu) is out of range",
+			      (unsigned long long)a->extra[KERNEL]);
 	parse_width(a);
 	if (a->extra[MOE]) {
 		a->extra[DENSE_LAYERS] = oom_read_count(r, "num_dense_layers", 0);
@@ -77,7 +86,8 @@ static void parse(struct oom_arch *a)
 		a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
 		a->d_expert = oom_read_count(r, "moe_intermediate_size", 1);
 		if (a->top_k > a->n_experts)
-			oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts", (unsigned long long)a->top_k,
+			oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
+				      (unsigned long long)a->top_k,
 				      (unsigned long long)a->n_experts);
 	}
 	parse_kinds(a);
@@ -106,7 +116,9 @@ static struct oom_val short_conv(struct oom_tape *t, const struct oom_arch *a, s
 	y = oom_hold(t, &held, oom_op_mul(t, oom_keep(p[0]), p[2]));
 	oom_hold(t, &held, p[0]);
 	oom_drop(t, p[0]);
-	y = oom_hold(t, &held, oom_short_conv(t, "conv", y, a->extra[KERNEL], a->extra[CONV_BIAS], OOM_ACT_NONE));
+	y = oom_hold(t, &held,
+		     oom_short_conv(t, "conv", y, a->extra[KERNEL], a->extra[CONV_BIAS],
+				    OOM_ACT_NONE));
 	y = oom_op_mul(t, p[1], y);
 	y = oom_hold(t, &held, oom_op_copy(t, "contiguous", y));
 	y = oom_op_linear(t, "out_proj", y, h, bias);
@@ -114,8 +126,10 @@ static struct oom_val short_conv(struct oom_tape *t, const struct oom_arch *a, s
 	return y;
 }
 
-/* Sigmoid scores of a router that is an nn.Linear; the bias, a buffer in fp32, decides the choice alone. */
-static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, const struct oom_moe *m, struct oom_val x)
+/* Sigmoid scores of a router that is an nn.Linear; the bias, a buffer in fp32, decides the
+ * choice alone. */
+static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, const struct oom_moe *m,
+			      struct oom_val x)
 {
 	const struct oom_dim e = {m->experts, "n_experts"}, k = {m->top_k, "top_k"};
 	struct oom_val p, v, index;
@@ -132,14 +146,20 @@ static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, cons
 	index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
 	v = oom_op_cast(t, oom_op_gather(t, "top-k value", p, oom_keep(index), x.mono, k), dt);
 	if (m->norm_topk)
-		v = oom_op_div(t, v, oom_op_unary(t, OOM_ADD_SCALAR, oom_op_sum_wide(t, oom_keep(v), v.mono, D(1))));
+		v = oom_op_div(t, v,
+			       oom_op_unary(t, OOM_ADD_SCALAR,
+					    oom_op_sum_wide(t, oom_keep(v), v.mono, D(1))));
 	return oom_moe_experts(t, m, x, oom_op_unary(t, OOM_SCALE, v), index);
 }
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind, struct oom_val x)
+static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind,
+				   struct oom_val x)
 {
 	const struct oom_dim h = {x.width, x.text};
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .act = a->act,
+	const struct oom_moe m = {.experts = a->n_experts,
+				  .top_k = a->top_k,
+				  .d_expert = a->d_expert,
+				  .act = a->act,
 				  .norm_topk = a->extra[NORM_TOPK]};
 	struct oom_val g;
 
@@ -205,7 +225,8 @@ static const char *const types[] = {"lfm2", "lfm2_moe", NULL};
 
 const struct oom_family oom_family_lfm2 = {
 	.name = "lfm2",
-	.summary = "short gated convolutions, softmax attention between them, gated feed-forward or experts",
+	.summary = "short gated convolutions, softmax attention between them, gated feed-forward "
+		   "or experts",
 	.source = "transformers 5.12 models/lfm2/modeling_lfm2.py",
 	.types = types,
 	.lora_targets = "in_proj+q_proj+v_proj",

@@ -4,7 +4,8 @@
 
 #include "../encoder.h"
 
-enum { SHRINK, ROWS_2D };       /* extra[]: how much narrower the layout is; rows of the coordinates' tables */
+/* extra[]: how much narrower the layout is; rows of the coordinates' tables */
+enum { SHRINK, ROWS_2D };
 
 static void parse(struct oom_arch *a)
 {
@@ -26,10 +27,15 @@ static void parse(struct oom_arch *a)
 	a->extra[SHRINK] = oom_read_count_or(r, "channel_shrink_ratio", 4);
 	a->extra[ROWS_2D] = oom_read_count_or(r, "max_2d_position_embeddings", 1024);
 	a->approximate = true;
-	snprintf(a->warning, sizeof(a->warning), "lilt: parameters are exact; activations are approximated: the last layer's layout stream is "
+	snprintf(a->warning, sizeof(a->warning),
+		 "lilt: parameters are exact; activations are approximated: the last layer's "
+		 "layout stream is "
 		 "counted although nothing of the loss comes from it.");
-	if (!a->extra[SHRINK] || a->head_dim % a->extra[SHRINK] || a->d_model % a->n_heads || a->d_model < 6)
-		oom_read_fail(r, "lilt: hidden_size (%llu) does not divide by heads and channel_shrink_ratio",
+	if (!a->extra[SHRINK] || a->head_dim % a->extra[SHRINK] || a->d_model % a->n_heads ||
+	    a->d_model < 6)
+		oom_read_fail(r,
+			      "lilt: hidden_size (%llu) does not divide by heads and "
+			      "channel_shrink_ratio",
 			      (unsigned long long)a->d_model);
 }
 
@@ -40,11 +46,15 @@ struct layer {
 };
 
 /* softmax(scores + mask) v, merged; scores stay the caller's */
-static struct oom_val weigh(struct oom_tape *t, const struct layer *l, struct oom_val s, struct oom_val v, uint64_t width)
+static struct oom_val weigh(struct oom_tape *t, const struct layer *l, struct oom_val s,
+			    struct oom_val v, uint64_t width)
 {
-	struct oom_val p = oom_op_dropout(t, oom_op_softmax(t, oom_keep(s), false), l->a->attn_dropout), y;
+	struct oom_val p = oom_op_dropout(t, oom_op_softmax(t, oom_keep(s), false),
+					  l->a->attn_dropout),
+		       y;
 
-	y = oom_op_merge_heads(t, oom_op_bmm(t, "context", oom_keep(p), oom_keep(v), t->m_bs, D(width), oom_mono_now(t, t->m_s)));
+	y = oom_op_merge_heads(t, oom_op_bmm(t, "context", oom_keep(p), oom_keep(v), t->m_bs,
+					     D(width), oom_mono_now(t, t->m_s)));
 	oom_drop(t, p);
 	return y;
 }
@@ -55,9 +65,11 @@ static struct oom_val masked(struct oom_tape *t, const struct layer *l, struct o
 }
 
 /* LiltSelfAttention: out[0] of the text, out[1] of the layout. */
-static void attend(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val lay, struct oom_val out[2])
+static void attend(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val lay,
+		   struct oom_val out[2])
 {
-	static const char *const names[2][3] = {{"query", "key", "value"}, {"layout_query", "layout_key", "layout_value"}};
+	static const char *const names[2][3] = {{"query", "key", "value"},
+						{"layout_query", "layout_key", "layout_value"}};
 	const struct oom_arch *a = l->a;
 	const uint64_t w[2] = {a->d_model, a->d_model / a->extra[SHRINK]};
 	const struct oom_dim heads = D(a->n_heads);
@@ -65,12 +77,16 @@ static void attend(struct oom_tape *t, const struct layer *l, struct oom_val x, 
 
 	for (int k = 1; k >= 0; k--)
 		for (int i = 2; i >= 0; i--)
-			p[k][i] = oom_op_heads(t, oom_op_linear(t, names[k][i], oom_keep(k ? lay : x), D(w[k]), OOM_BIAS));
+			p[k][i] = oom_op_heads(t,
+					       oom_op_linear(t, names[k][i], oom_keep(k ? lay : x),
+							     D(w[k]), OOM_BIAS));
 	for (int k = 0; k < 2; k++)
-		s[k] = oom_op_bmm(t, "scores", oom_keep(p[k][0]), oom_keep(p[k][1]), t->m_bss, heads, w[k] / a->n_heads);
+		s[k] = oom_op_bmm(t, "scores", oom_keep(p[k][0]), oom_keep(p[k][1]), t->m_bss,
+				  heads, w[k] / a->n_heads);
 	for (int k = 0; k < 2; k++)
 		scaled[k] = oom_op_unary(t, OOM_SCALE, oom_keep(s[k]));
-	for (int k = 0; k < 2; k++) {           /* each sum takes the name of the scores it replaces */
+	/* each sum takes the name of the scores it replaces */
+	for (int k = 0; k < 2; k++) {
 		struct oom_val sum = oom_op_add(t, oom_keep(scaled[0]), oom_keep(scaled[1]));
 
 		oom_drop(t, s[k]);
@@ -88,9 +104,11 @@ static void attend(struct oom_tape *t, const struct layer *l, struct oom_val x, 
 	}
 }
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t ff)
+static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+				   uint64_t ff)
 {
-	struct oom_val y = oom_activation(t, a->act, oom_op_linear(t, "dense", oom_keep(x), D(ff), OOM_BIAS));
+	struct oom_val y = oom_activation(t, a->act,
+					  oom_op_linear(t, "dense", oom_keep(x), D(ff), OOM_BIAS));
 
 	return oom_output(t, a->dropout, "LayerNorm", y, x);
 }
@@ -120,9 +138,11 @@ static struct oom_val text(struct oom_tape *t, const struct oom_arch *a, struct 
 
 	t->scope = "word_embeddings";
 	x = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, x, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, h);
+	x = oom_op_embedding_param(t, x, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab,
+				   h);
 	x = oom_input_grads(t, x);
-	tt = oom_op_embedding(t, "token_type_embeddings", oom_new(t, "zeros", t->m_bs, D(1), OOM_I64), a->type_vocab, h, 0);
+	tt = oom_op_embedding(t, "token_type_embeddings",
+			      oom_new(t, "zeros", t->m_bs, D(1), OOM_I64), a->type_vocab, h, 0);
 	x = oom_op_add(t, x, tt);
 	e = oom_op_embedding(t, "position_embeddings", oom_keep(pos), a->max_positions, h, 0);
 	x = oom_op_add_inplace(t, x, e);
@@ -131,8 +151,8 @@ static struct oom_val text(struct oom_tape *t, const struct oom_arch *a, struct 
 
 static struct oom_val layout(struct oom_tape *t, const struct oom_arch *a, struct oom_val pos)
 {
-	static const char *const names[] = {"x_position_embeddings", "y_position_embeddings", "h_position_embeddings",
-					    "w_position_embeddings"};
+	static const char *const names[] = {"x_position_embeddings", "y_position_embeddings",
+					    "h_position_embeddings", "w_position_embeddings"};
 	static const uint8_t order[] = {0, 1, 0, 1, 2, 3};
 	const struct oom_dim sixth = D(a->d_model / 6), narrow = D(a->d_model / a->extra[SHRINK]);
 	struct oom_val table[4], box = oom_new(t, "bbox", t->m_bs, D(4), OOM_I64), e[6], x;
@@ -142,7 +162,8 @@ static struct oom_val layout(struct oom_tape *t, const struct oom_arch *a, struc
 		table[i] = oom_param(t, "weight", a->extra[ROWS_2D], sixth.n, OOM_P_EMBEDDING);
 	}
 	for (int i = 0; i < 6; i++) {
-		struct oom_val ids = i < 4 ? oom_share(t, box) : oom_new(t, "sub", t->m_bs, D(1), OOM_I64);
+		struct oom_val ids = i < 4 ? oom_share(t, box) :
+					     oom_new(t, "sub", t->m_bs, D(1), OOM_I64);
 
 		ids.width = 1;
 		e[i] = oom_op_embedding_param(t, table[order[i]], ids, a->extra[ROWS_2D], sixth);
@@ -151,7 +172,9 @@ static struct oom_val layout(struct oom_tape *t, const struct oom_arch *a, struc
 	for (int i = 2; i < 6; i++)
 		x = oom_op_cat(t, x, e[i], D((uint64_t)(i + 1) * sixth.n));
 	x = oom_op_linear(t, "box_linear_embeddings", x, narrow, OOM_BIAS);
-	x = oom_op_add(t, x, oom_op_embedding(t, "box_position_embeddings", oom_keep(pos), a->max_positions, narrow, 0));
+	x = oom_op_add(t, x,
+		       oom_op_embedding(t, "box_position_embeddings", oom_keep(pos),
+					a->max_positions, narrow, 0));
 	oom_drop(t, box);
 	return oom_op_dropout(t, oom_op_layer_norm(t, "LayerNorm", x, 0, true, true), a->dropout);
 }

@@ -1,5 +1,6 @@
-/* Pre-norm decoders with rotary positions: Llama and the many types that differ from it by switches.
- * Reference: transformers 5.12, models/{llama,mistral,qwen2,qwen3,gemma,gemma2,granite,phi3,olmo2,mixtral,qwen2_moe,
+/* Pre-norm decoders with rotary positions: Llama and the many types that differ from it by
+ * switches. Reference: transformers 5.12,
+ * models/{llama,mistral,qwen2,qwen3,gemma,gemma2,granite,phi3,olmo2,mixtral,qwen2_moe,
  * olmoe,...}/modeling_*.py. */
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +23,8 @@ enum {
 	SHARED_GATE = 4096,
 	FP32_NORM = 8192,       /* weight * in fp32, cast after (OLMo 2) */
 	TIED = 16384,
-	PARALLEL = 1 << 15,     /* one norm, attention and feed-forward side by side (Cohere, Phi) */
+	/* one norm, attention and feed-forward side by side (Cohere, Phi) */
+	PARALLEL = 1 << 15,
 	FUSED_MLP = 1 << 16,    /* gate_up_proj alone (GLM) */
 	ALL_BIAS = 1 << 17,     /* every linear layer, by use_bias (StarCoder 2), or always (Phi) */
 	NO_O_BIAS = 1 << 18,
@@ -35,14 +37,17 @@ enum {
 	SUB_NORM = 1 << 26,     /* norms before the output projections (BitNet) */
 	XIELU = 1 << 27,        /* an activation with two parameters of its own (Apertus) */
 	ERNIE_ROUTER = 1 << 29, TOPK_FIRST = 1 << 30,
-	LAYER_ROPES = 1 << 28,  /* layers slide where layer_types says so, each kind with its rotary table (Mellum) */
-	PATTERN_6 = 1 << 19,    /* five sliding layers, one full (Gemma 3), each kind with its rotary table */
+	/* layers slide where layer_types says so, each kind with its rotary table (Mellum) */
+	LAYER_ROPES = 1 << 28,
+	/* five sliding layers, one full (Gemma 3), each kind with its rotary table */
+	PATTERN_6 = 1 << 19,
 };
 static const struct {
 	const char *type;
 	unsigned flags;
 	enum oom_norm norm;
-	double rotary;          /* share of the head that is rotated when the config is silent; 0 = all */
+	/* share of the head that is rotated when the config is silent; 0 = all */
+	double rotary;
 	const char *up, *down;  /* a plain feed-forward's layers; NULL: gated */
 } kinds[] = {
 	{"olmo", 0, OOM_NORM_LAYER_FP32, 0, NULL, NULL},
@@ -101,8 +106,11 @@ static void parse_experts(struct oom_arch *a, unsigned flags)
 		a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
 	}
 	a->d_expert = oom_read_count_or(r, "moe_intermediate_size", a->d_ff);
-	a->extra[NORM_TOPK] = oom_read_bool(r, "norm_topk_prob", !(flags & SCORES_CAST)) && !(flags & TOPK_FIRST);
-	a->d_shared = flags & SHARED_GATE ? oom_read_count_or(r, "shared_expert_intermediate_size", 0) : 0;
+	a->extra[NORM_TOPK] = oom_read_bool(r, "norm_topk_prob", !(flags & SCORES_CAST)) &&
+			      !(flags & TOPK_FIRST);
+	a->d_shared = flags & SHARED_GATE ?
+			      oom_read_count_or(r, "shared_expert_intermediate_size", 0) :
+			      0;
 	if (!strcmp(a->model_type, "hunyuan_v1_moe"))
 		a->d_shared = a->d_expert = a->d_ff;
 	if (!strcmp(a->model_type, "granitemoeshared"))
@@ -114,25 +122,38 @@ static void parse_experts(struct oom_arch *a, unsigned flags)
 		a->d_ff = oom_read_count_or(r, "prefix_dense_intermediate_size", a->d_ff);
 	}
 	if (a->top_k > a->n_experts)
-		snprintf(a->warning, sizeof(a->warning), "num_experts_per_tok (%llu) is more than the %llu experts: no step runs so.",
+		snprintf(a->warning, sizeof(a->warning),
+			 "num_experts_per_tok (%llu) is more than the %llu experts: no step runs "
+			 "so.",
 			 (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
 }
 
-/* Which layers are dense although the model has experts: mlp_only_layers and decoder_sparse_step (Qwen MoE). */
+/* Which layers are dense although the model has experts: mlp_only_layers and decoder_sparse_step
+ * (Qwen MoE). */
 static void parse_kinds(struct oom_arch *a, unsigned flags)
 {
 	struct oom_reader *r = &a->rd;
 	const uint64_t sparse = oom_read_count_or(r, "decoder_sparse_step", 1);
-	const uint64_t set = oom_read_count_or(r, "sliding_window_pattern", flags & PATTERN_4 ? 4 : 6), pattern = set ? set : 6;
-	const uint64_t start = flags & ERNIE_ROUTER ? oom_read_count_or(r, "moe_layer_start_index", 1) : 0;
-	const uint64_t every = flags & ERNIE_ROUTER ? oom_read_count_or(r, "moe_layer_interval", 1) : 1;
+	const uint64_t set = oom_read_count_or(r, "sliding_window_pattern",
+					       flags & PATTERN_4 ? 4 : 6),
+		       pattern = set ? set : 6;
+	const uint64_t start = flags & ERNIE_ROUTER ?
+				       oom_read_count_or(r, "moe_layer_start_index", 1) :
+				       0;
+	const uint64_t every = flags & ERNIE_ROUTER ?
+				       oom_read_count_or(r, "moe_layer_interval", 1) :
+				       1;
 	const double end = flags & ERNIE_ROUTER ? oom_read_real(r, "moe_layer_end_index", -1) : -1;
 	const struct oom_key *only = oom_read_key(r, "mlp_only_layers");
 	bool any = false;
 
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", (uint32_t)i), *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
-		bool slides = flags & (PATTERN_6 | PATTERN_4) ? (i + 1) % pattern != 0 : flags & LAYER_ROPES ? false : flags & ALTERNATING ? !(i % 2) : a->window != 0;
+		const char *type = oom_read_item(r, "layer_types", (uint32_t)i),
+			   *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
+		bool slides = flags & (PATTERN_6 | PATTERN_4) ? (i + 1) % pattern != 0 :
+			      flags & LAYER_ROPES	      ? false :
+			      flags & ALTERNATING	      ? !(i % 2) :
+								a->window != 0;
 		bool dense = flags & EXPERTS && sparse > 1 && (i + 1) % sparse;
 
 		if (type)
@@ -158,7 +179,9 @@ static bool is_type(const struct oom_arch *a, const char *type)
 static void parse_own(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const struct oom_key *cross = is_type(a, "mllama_text_model") ? oom_read_key(r, "cross_attention_layers") : NULL;
+	const struct oom_key *cross = is_type(a, "mllama_text_model") ?
+					      oom_read_key(r, "cross_attention_layers") :
+					      NULL;
 
 	a->extra[MOSHI] = is_type(a, "moshi");
 	a->extra[EMBED_MORE] = a->extra[MOSHI] ? 1 : is_type(a, "mllama_text_model") ? 8 : 0;
@@ -172,7 +195,9 @@ static void parse_own(struct oom_arch *a)
 	if (is_type(a, "helium")) {
 		a->o_bias = false;
 		if (a->n_heads * a->head_dim != a->d_model)
-			snprintf(a->warning, sizeof(a->warning), "helium's output projection takes hidden_size, not num_attention_heads * head_dim: "
+			snprintf(a->warning, sizeof(a->warning),
+				 "helium's output projection takes hidden_size, not "
+				 "num_attention_heads * head_dim: "
 				 "no step runs so.");
 	}
 	if (is_type(a, "emu3_text_model"))
@@ -182,7 +207,9 @@ static void parse_own(struct oom_arch *a)
 
 		a->extra[N_CROSS] += at >= 0 && at < (double)a->n_layers;
 	}
-	for (uint64_t i = 3; is_type(a, "mllama_text_model") && (!cross || cross->type != OOM_KEY_LIST) && i < a->n_layers && i < 40; i += 5)
+	for (uint64_t i = 3; is_type(a, "mllama_text_model") &&
+			     (!cross || cross->type != OOM_KEY_LIST) && i < a->n_layers && i < 40;
+	     i += 5)
 		a->extra[N_CROSS]++;            /* the default: 3, 8, ... 38 */
 	if (a->extra[N_CROSS] >= a->n_layers)
 		oom_read_fail(r, "cross_attention_layers leaves no layer for text");
@@ -209,7 +236,8 @@ static void parse(struct oom_arch *a)
 	a->extra[FLAGS] = flags;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = is_type(a, "moshi") ? oom_read_count(r, "ffn_dim", 2) / 2 : oom_read_count(r, "intermediate_size", 1);
+	a->d_ff = is_type(a, "moshi") ? oom_read_count(r, "ffn_dim", 2) / 2 :
+					oom_read_count(r, "intermediate_size", 1);
 	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
 	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
@@ -220,7 +248,10 @@ static void parse(struct oom_arch *a)
 	}
 	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
 	if (!(flags & XIELU))
-		a->act = oom_read_act(r, oom_read_key(r, "hidden_activation") ? "hidden_activation" : "hidden_act", "silu");
+		a->act = oom_read_act(r,
+				      oom_read_key(r, "hidden_activation") ? "hidden_activation" :
+									     "hidden_act",
+				      "silu");
 	a->tie = oom_read_bool(r, "tie_word_embeddings", (flags & TIED) != 0);
 	a->qkv_bias = (flags & QKV_BIAS && oom_read_bool(r, "qkv_bias", true)) ||
 		      (!(flags & QKV_BIAS) && oom_read_bool(r, "attention_bias", false));
@@ -240,9 +271,11 @@ static void parse(struct oom_arch *a)
 	a->o_bias |= oom_read_bool(r, "attention_out_bias", false);
 	a->dropout = oom_read_real(r, "residual_dropout", a->dropout);
 	a->rotary_share = oom_read_real(r, "partial_rotary_factor", a->rotary_share);
-	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor", a->rotary_share);
+	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
+					a->rotary_share);
 	window = oom_read_key(r, "sliding_window");
-	if (window && window->type == OOM_KEY_NUMBER && window->number >= 1 && window->number < 1e9 &&
+	if (window && window->type == OOM_KEY_NUMBER && window->number >= 1 &&
+	    window->number < 1e9 &&
 	    oom_read_bool(r, "use_sliding_window", strncmp(a->model_type, "qwen", 4) != 0))
 		a->window = (uint64_t)window->number;
 	a->scale_logits = flags & MULTIPLIERS || !strncmp(a->model_type, "cohere", 6);
@@ -251,10 +284,12 @@ static void parse(struct oom_arch *a)
 	parse_own(a);
 	parse_experts(a, flags);
 	parse_kinds(a, flags);
-	if (flags & TOPK_FIRST && (a->d_shared || oom_read_real(r, "rms_norm_eps", 0) > 0 ||
-				   strcmp(oom_read_string(r, "expert_selection_fn", "softmax"), "softmax"))) {
+	if (flags & TOPK_FIRST &&
+	    (a->d_shared || oom_read_real(r, "rms_norm_eps", 0) > 0 ||
+	     strcmp(oom_read_string(r, "expert_selection_fn", "softmax"), "softmax"))) {
 		a->approximate = true;
-		snprintf(a->warning, sizeof(a->warning), "%s: shared experts, sigmoid scores and RMS norms are approximated.",
+		snprintf(a->warning, sizeof(a->warning),
+			 "%s: shared experts, sigmoid scores and RMS norms are approximated.",
 			 a->model_type);
 	}
 }
@@ -265,21 +300,28 @@ struct layer {
 	struct oom_val mask[2];         /* full, sliding */
 };
 
-static struct oom_val fused_attention(struct oom_tape *t, const struct oom_attn *at, struct oom_val x)
+static struct oom_val fused_attention(struct oom_tape *t, const struct oom_attn *at,
+				      struct oom_val x)
 {
 	const struct oom_dim h = {x.width, x.text};
-	const struct oom_dim q = {at->heads * at->d, "n_heads * head_dim"}, kv = {at->kv_heads * at->d, "n_kv_heads * head_dim"};
+	const struct oom_dim q = {at->heads * at->d, "n_heads * head_dim"},
+			     kv = {at->kv_heads * at->d, "n_kv_heads * head_dim"};
 	const struct oom_dim parts[3] = {q, kv, kv};
 	const uint64_t rot = at->rot_dim ? at->rot_dim : at->d;
 	struct oom_val p[3];
 
-	oom_op_split(t, oom_op_linear(t, "qkv_proj", x, (struct oom_dim){q.n + 2 * kv.n, "(n_heads + 2 * n_kv_heads) * head_dim"}, 0), 3,
-		     parts, p);
+	oom_op_split(t,
+		     oom_op_linear(t, "qkv_proj", x,
+				   (struct oom_dim){q.n + 2 * kv.n,
+						    "(n_heads + 2 * n_kv_heads) * head_dim"},
+				   0),
+		     3, parts, p);
 	for (int i = 0; i < 3; i++)
 		p[i] = oom_op_heads(t, p[i]);
 	p[0] = oom_rope_apply(t, p[0], at->rope, at->heads, at->d, rot);
 	p[1] = oom_rope_apply(t, p[1], at->rope, at->kv_heads, at->d, rot);
-	if (rot == at->d) {                     /* torch.cat([rotated, rest]) although nothing rests: a copy */
+	/* torch.cat([rotated, rest]) although nothing rests: a copy */
+	if (rot == at->d) {
 		p[0] = oom_op_copy(t, "cat", p[0]);
 		p[1] = oom_op_copy(t, "cat", p[1]);
 	}
@@ -296,11 +338,13 @@ static struct oom_val fused_mlp(struct oom_tape *t, const struct oom_arch *a, st
 	return oom_op_linear(t, "down_proj", oom_op_mul(t, p[1], p[0]), h, 0);
 }
 
-/* where(x > 0, alpha_p * x * x + beta * x, (expm1(min(x, eps)) - x) * alpha_n + beta * x), written out in Python. */
+/* where(x > 0, alpha_p * x * x + beta * x, (expm1(min(x, eps)) - x) * alpha_n + beta * x),
+ * written out in Python. */
 static struct oom_val xielu(struct oom_tape *t, struct oom_val x)
 {
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val ap = oom_param(t, "alpha_p", 0, 1, 0), an = oom_param(t, "alpha_n", 0, 1, 0), pos, neg, cond;
+	struct oom_val ap = oom_param(t, "alpha_p", 0, 1, 0), an = oom_param(t, "alpha_n", 0, 1, 0),
+		       pos, neg, cond;
 
 	oom_buffer(t, 1, dt);
 	oom_buffer(t, 1, dt);
@@ -329,7 +373,8 @@ static struct oom_val xielu_mlp(struct oom_tape *t, const struct oom_arch *a, st
 static struct oom_val sub_norm_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_dim h = {x.width, x.text}, f = D(a->d_ff);
-	struct oom_val gate = oom_activation(t, a->act, oom_op_linear(t, "gate_proj", oom_keep(x), f, 0));
+	struct oom_val gate = oom_activation(t, a->act,
+					     oom_op_linear(t, "gate_proj", oom_keep(x), f, 0));
 
 	gate = oom_op_mul(t, gate, oom_op_linear(t, "up_proj", oom_keep(x), f, 0));
 	gate = oom_op_linear(t, "down_proj", oom_norm(t, a->norm, "ffn_sub_norm", gate, 0), h, 0);
@@ -352,7 +397,8 @@ static struct oom_val moshi_mlp(struct oom_tape *t, const struct oom_arch *a, st
 /* Mllama's cross-attention layers, which text alone passes by. */
 static void cross_layers_unused(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint64_t h = a->d_model, q = a->n_heads * a->head_dim, kv = a->n_kv_heads * a->head_dim;
+	const uint64_t h = a->d_model, q = a->n_heads * a->head_dim,
+		       kv = a->n_kv_heads * a->head_dim;
 
 	for (uint64_t i = 0; i < a->extra[N_CROSS]; i++) {
 		oom_linear_unused(t, "q_proj", h, q, 0);
@@ -372,7 +418,8 @@ static void cross_layers_unused(struct oom_tape *t, const struct oom_arch *a)
 	}
 }
 
-/* Linear layers and vectors of a module the step never runs: {in, out} with a bias, or {0, n} for n elements. */
+/* Linear layers and vectors of a module the step never runs: {in, out} with a bias, or {0, n}
+ * for n elements. */
 static void unused(struct oom_tape *t, const uint64_t (*shape)[2], size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -388,21 +435,59 @@ static void phi4_towers_unused(struct oom_tape *t, const struct oom_arch *a)
 {
 	struct oom_reader *r = &((struct oom_arch *)a)->rd;
 	const uint64_t h = a->d_model, v = oom_read_count_or(r, "vision_config.hidden_size", 1152);
-	const uint64_t vf = oom_read_count_or(r, "vision_config.intermediate_size", 4304), p = oom_read_count_or(r, "vision_config.patch_size", 14);
-	const uint64_t side = oom_read_count_or(r, "vision_config.crop_size", 448) / (p ? p : 1), vl = oom_read_count_or(r, "vision_config.num_hidden_layers", 27);
-	const uint64_t d = oom_read_count_or(r, "audio_config.hidden_size", 1024), f = oom_read_count_or(r, "audio_config.intermediate_size", 1536);
-	const uint64_t c = oom_read_count_or(r, "audio_config.nemo_conv_channels", 1024), n = oom_read_count_or(r, "audio_config.nemo_final_size", 10);
-	const uint64_t e = oom_read_count_or(r, "audio_config.ext_pw_out_channel", 1024), k = oom_read_count_or(r, "audio_config.kernel_size", 3);
-	const uint64_t m = oom_read_count_or(r, "audio_config.depthwise_multiplier", 1), o = oom_read_count_or(r, "audio_config.depthwise_separable_out_channel", 1024);
-	const uint64_t al = oom_read_count_or(r, "audio_config.num_blocks", 24), ah = oom_read_count_or(r, "audio_config.num_attention_heads", 16);
-	const uint64_t buckets = oom_read_count_or(r, "audio_config.bias_max_distance", 1000) * (oom_read_bool(r, "audio_config.bias_symmetric", false) ? 1 : 2);
+	const uint64_t vf = oom_read_count_or(r, "vision_config.intermediate_size", 4304),
+		       p = oom_read_count_or(r, "vision_config.patch_size", 14);
+	const uint64_t side = oom_read_count_or(r, "vision_config.crop_size", 448) / (p ? p : 1),
+		       vl = oom_read_count_or(r, "vision_config.num_hidden_layers", 27);
+	const uint64_t d = oom_read_count_or(r, "audio_config.hidden_size", 1024),
+		       f = oom_read_count_or(r, "audio_config.intermediate_size", 1536);
+	const uint64_t c = oom_read_count_or(r, "audio_config.nemo_conv_channels", 1024),
+		       n = oom_read_count_or(r, "audio_config.nemo_final_size", 10);
+	const uint64_t e = oom_read_count_or(r, "audio_config.ext_pw_out_channel", 1024),
+		       k = oom_read_count_or(r, "audio_config.kernel_size", 3);
+	const uint64_t m = oom_read_count_or(r, "audio_config.depthwise_multiplier", 1),
+		       o = oom_read_count_or(r, "audio_config.depthwise_separable_out_channel",
+					     1024);
+	const uint64_t al = oom_read_count_or(r, "audio_config.num_blocks", 24),
+		       ah = oom_read_count_or(r, "audio_config.num_attention_heads", 16);
+	const uint64_t buckets = oom_read_count_or(r, "audio_config.bias_max_distance", 1000) *
+				 (oom_read_bool(r, "audio_config.bias_symmetric", false) ? 1 : 2);
 	uint64_t stages = 0;
 	const uint64_t vision[][2] = {{0, 4 * v}, {v, v}, {v, v}, {v, v}, {v, v}, {v, vf}, {vf, v}};
-	const uint64_t outer[][2] = {{0, 2 * v}, {0, (3 * p * p + 1) * v}, {0, side * side * v}, {0, 2 * v},
-				     {0, 3 * v}, {0, (v + 1) * 3 * v}, {v, v}, {v, vf}, {vf, v}, {v, h}, {h, h}, /* pooling head, projections */
-				     {c * n, d}, {0, buckets * ah}, {d, h}, {h, h}, {d, h}, {h, h}};
-	const uint64_t audio[][2] = {{0, 2 * d}, {d, 2 * f}, {f, d}, {d, d}, {d, d}, {d, d}, {d, d}, {0, 2 * d}, {0, 2 * e}, {0, (d + 1) * 2 * e},
-				     {0, (k + 1) * d * m}, {0, (d * m + 1) * o}, {0, (d + 1) * e}, {0, 2 * d}, {d, 2 * f}, {f, d}, {0, 4 * d}};
+	const uint64_t outer[][2] = {{0, 2 * v},
+				     {0, (3 * p * p + 1) * v},
+				     {0, side * side * v},
+				     {0, 2 * v},
+				     {0, 3 * v},
+				     {0, (v + 1) * 3 * v},
+				     {v, v},
+				     {v, vf},
+				     {vf, v},
+				     {v, h},
+				     {h, h}, /* pooling head, projections */
+				     {c * n, d},
+				     {0, buckets * ah},
+				     {d, h},
+				     {h, h},
+				     {d, h},
+				     {h, h}};
+	const uint64_t audio[][2] = {{0, 2 * d},
+				     {d, 2 * f},
+				     {f, d},
+				     {d, d},
+				     {d, d},
+				     {d, d},
+				     {d, d},
+				     {0, 2 * d},
+				     {0, 2 * e},
+				     {0, (d + 1) * 2 * e},
+				     {0, (k + 1) * d * m},
+				     {0, (d * m + 1) * o},
+				     {0, (d + 1) * e},
+				     {0, 2 * d},
+				     {d, 2 * f},
+				     {f, d},
+				     {0, 4 * d}};
 
 	for (uint64_t i = oom_read_count_or(r, "audio_config.time_reduction", 8); i > 1; i /= 2)
 		stages++;
@@ -413,20 +498,28 @@ static void phi4_towers_unused(struct oom_tape *t, const struct oom_arch *a)
 	for (uint64_t i = 0; i < al && i < OOM_MAX_LAYERS; i++)
 		unused(t, audio, sizeof(audio) / sizeof(audio[0]));
 	for (uint64_t i = 0; i < stages; i++) {
-		const uint64_t conv[][2] = {{0, 10 * c}, {0, (c + 1) * c}};    /* the first stage is one convolution alone */
+		/* the first stage is one convolution alone */
+		const uint64_t conv[][2] = {{0, 10 * c}, {0, (c + 1) * c}};
 
 		unused(t, conv, i ? 2 : 1);
 	}
 }
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind, struct oom_val x)
+static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind,
+				   struct oom_val x)
 {
 	const uint64_t flags = a->extra[FLAGS];
 	/* Phi MoE's sparsemixer always picks two */
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = is_type(a, "phimoe") && a->n_experts > 1 ? 2 : a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared,
-				  .act = a->act, .norm_topk = a->extra[NORM_TOPK],
-				  .scores_in_model_type = flags & SCORES_CAST, .shared_gate = flags & SHARED_GATE,
-				  .router_frozen_bias = flags & ERNIE_ROUTER, .topk_first = flags & TOPK_FIRST,
+	const struct oom_moe m = {.experts = a->n_experts,
+				  .top_k = is_type(a, "phimoe") && a->n_experts > 1 ? 2 : a->top_k,
+				  .d_expert = a->d_expert,
+				  .d_shared = a->d_shared,
+				  .act = a->act,
+				  .norm_topk = a->extra[NORM_TOPK],
+				  .scores_in_model_type = flags & SCORES_CAST,
+				  .shared_gate = flags & SHARED_GATE,
+				  .router_frozen_bias = flags & ERNIE_ROUTER,
+				  .topk_first = flags & TOPK_FIRST,
 				  .gate_fp32 = !strcmp(a->model_type, "hunyuan_v1_moe")};
 
 	if (!strncmp(a->model_type, "granitemoe", 10))
@@ -442,12 +535,14 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 	if (flags & (FUSED | FUSED_MLP))
 		return fused_mlp(t, a, x);
 	if (kinds[a->extra[KIND]].up)
-		return oom_plain_mlp(t, x, kinds[a->extra[KIND]].up, kinds[a->extra[KIND]].down, a->act, D(a->d_ff), a->mlp_bias);
+		return oom_plain_mlp(t, x, kinds[a->extra[KIND]].up, kinds[a->extra[KIND]].down,
+				     a->act, D(a->d_ff), a->mlp_bias);
 	return oom_gated_mlp(t, x, a->act, D(a->d_ff), a->mlp_bias);
 }
 
 /* residual + h, with Granite's multiplier or Phi-3's dropout before the sum */
-static struct oom_val join(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val h)
+static struct oom_val join(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			   struct oom_val h)
 {
 	if (a->extra[FLAGS] & MULTIPLIERS)
 		h = oom_op_unary(t, OOM_SCALE, h);
@@ -483,24 +578,28 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	if (a->extra[MOSHI])                    /* every layer makes its own tables */
 		rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
 	at.o_norm = flags & SUB_NORM ? "attn_sub_norm" : NULL;
-	h = flags & POST_ONLY ? oom_share(t, x) : oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
+	h = flags & POST_ONLY ? oom_share(t, x) :
+				oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
 	if (flags & PARALLEL) {                 /* x + attention(h) + feed_forward(h) */
 		struct oom_val y, sum;
 
 		at.o = flags & ALL_BIAS ? "dense" : "o_proj";
 		y = oom_attention(t, &at, oom_keep(h));
 		h = feed_forward(t, a, kind, h);
-		sum = oom_op_add(t, oom_keep(y), oom_keep(h));  /* all three are locals until the layer returns */
+		/* all three are locals until the layer returns */
+		sum = oom_op_add(t, oom_keep(y), oom_keep(h));
 		sum = oom_op_add(t, sum, x);
 		oom_drop(t, y);
 		oom_drop(t, h);
 		return sum;
 	}
-	if (is_type(a, "stablelm")) {           /* the normed input, both branches: names of their own to the end */
+	/* the normed input, both branches: names of their own to the end */
+	if (is_type(a, "stablelm")) {
 		struct oom_val y = oom_attention(t, &at, oom_keep(h)), z;
 
 		x = oom_op_add(t, x, oom_keep(y));
-		z = feed_forward(t, a, kind, oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0));
+		z = feed_forward(t, a, kind,
+				 oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0));
 		x = oom_op_add(t, x, oom_op_dropout(t, z, a->dropout));
 		oom_drop(t, y);
 		oom_drop(t, h);
@@ -515,7 +614,10 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		h = oom_norm(t, a->norm, "post_attention_layernorm", h, 0);
 	x = join(t, a, x, h);
 	h = flags & POST_ONLY ? oom_share(t, x) :
-	    oom_norm(t, a->norm, flags & SANDWICH ? "pre_feedforward_layernorm" : "post_attention_layernorm", oom_keep(x), 0);
+				oom_norm(t, a->norm,
+					 flags & SANDWICH ? "pre_feedforward_layernorm" :
+							    "post_attention_layernorm",
+					 oom_keep(x), 0);
 	h = feed_forward(t, a, kind, h);
 	if (post)
 		h = oom_norm(t, a->norm, "post_feedforward_layernorm", h, 0);
@@ -524,13 +626,15 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint64_t flags = a->extra[FLAGS], rot = (uint64_t)((double)a->head_dim * a->rotary_share);
+	const uint64_t flags = a->extra[FLAGS],
+		       rot = (uint64_t)((double)a->head_dim * a->rotary_share);
 	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 	enum oom_dtype dt;
 
 	t->scope = "embed_tokens";
-	embed = oom_param(t, "weight", a->vocab + a->extra[EMBED_MORE], a->d_model, OOM_P_EMBEDDING);
+	embed = oom_param(t, "weight", a->vocab + a->extra[EMBED_MORE], a->d_model,
+			  OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, embed, ids, a->vocab + a->extra[EMBED_MORE], D(a->d_model));
 	if (flags & SCALED_EMBED) {
 		oom_buffer(t, 1, x.dt == OOM_F32 && !t->plan->qlora ? OOM_F32 : OOM_DT_BF16);
@@ -539,12 +643,17 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_input_grads(t, x);
 	if (flags & MULTIPLIERS)
 		x = oom_op_unary(t, OOM_SCALE, x);
-	first = oom_share(t, x);                /* inputs_embeds and position_ids, locals of the model */
+	/* inputs_embeds and position_ids, locals of the model */
+	first = oom_share(t, x);
 	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	dt = (enum oom_dtype)x.dt;
-	l.mask[0] = flags & ALTERNATING || !a->window ? oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s) : oom_none();
-	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) : oom_none();
-	if (a->extra[MOSHI] && !t->plan->padding_mask) {        /* made only from a mask that is given */
+	l.mask[0] = flags & ALTERNATING || !a->window ?
+			    oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s) :
+			    oom_none();
+	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) :
+				oom_none();
+	/* made only from a mask that is given */
+	if (a->extra[MOSHI] && !t->plan->padding_mask) {
 		oom_drop(t, l.mask[0]);
 		oom_drop(t, l.mask[1]);
 		l.mask[0] = l.mask[1] = oom_none();
@@ -554,7 +663,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		l.rope = oom_rope_tables_3d(t, rot ? rot : a->head_dim, dt, 2,
 					    a->rope_axes != OOM_ROPE_3D_LAYER);
 	else if (!a->extra[MOSHI])
-		l.rope = oom_rope_tables(t, rot ? rot : a->head_dim, flags & FP32_ROPE && flags & INTERLEAVED ? OOM_F32 : dt, 2);
+		l.rope = oom_rope_tables(t, rot ? rot : a->head_dim,
+					 flags & FP32_ROPE && flags & INTERLEAVED ? OOM_F32 : dt,
+					 2);
 	l.local.cos = l.local.sin = oom_none();
 	if (flags & PATTERN_6 || (flags & LAYER_ROPES && a->window))
 		l.local = oom_rope_tables(t, a->head_dim, dt, 2);
@@ -563,7 +674,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	cross_layers_unused(t, a);
 	if (is_type(a, "phi4_multimodal"))
 		phi4_towers_unused(t, a);
-	x = oom_layers(t, (uint32_t)(oom_depth(t, a->n_layers) > a->extra[N_CROSS] ? oom_depth(t, a->n_layers) - a->extra[N_CROSS] : 1),
+	x = oom_layers(t,
+		       (uint32_t)(oom_depth(t, a->n_layers) > a->extra[N_CROSS] ?
+					  oom_depth(t, a->n_layers) - a->extra[N_CROSS] :
+					  1),
 		       a->kind, block, &l, x);
 	oom_drop_shared(t, l.rope.cos);
 	oom_drop_shared(t, l.rope.sin);
@@ -575,11 +689,13 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_norm(t, a->norm, "norm", x, 0);
 	oom_drop(t, ids);
 	oom_drop(t, first);
-	if (a->extra[MOSHI]) {                  /* logits.float(), sliced and copied, whatever the library's usual loss */
+	/* logits.float(), sliced and copied, whatever the library's usual loss */
+	if (a->extra[MOSHI]) {
 		const struct oom_plan *real = t->plan;
 		struct oom_plan sliced = *real;
 
-		sliced.fused_ce = sliced.fused_ce == OOM_LOSS_FUSED ? OOM_LOSS_FUSED : OOM_LOSS_SLICED;
+		sliced.fused_ce = sliced.fused_ce == OOM_LOSS_FUSED ? OOM_LOSS_FUSED :
+								      OOM_LOSS_SLICED;
 		t->plan = &sliced;
 		x = oom_causal_tail(t, a, x, embed);
 		t->plan = real;
@@ -588,16 +704,61 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"llama", "mistral", "ministral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "granite", "phi3",
-				    "olmo2", "mixtral", "olmoe", "qwen3_moe", "qwen2_moe", "flex_olmo", "mellum", "hunyuan_v1_moe", "phimoe", "granitemoe", "granitemoeshared", "ernie4_5", "ernie4_5_moe", "cohere2_moe",
-				    "olmo", "olmo3", "exaone4", "glm4", "hunyuan_v1_dense",
-				    "starcoder2", "stablelm", "phi",
-				    "gemma3_text", "glm", "nemotron", "cohere", "seed_oss", "arcee",
-				    "cohere2", "helium", "jais2", "apertus", "hyperclovax", "nanochat", "bitnet", "moshi", "emu3_text_model", "mllama_text_model", "phi4_multimodal", NULL};
+static const char *const types[] = {"llama",
+				    "mistral",
+				    "ministral",
+				    "qwen2",
+				    "qwen3",
+				    "smollm3",
+				    "gemma",
+				    "gemma2",
+				    "granite",
+				    "phi3",
+				    "olmo2",
+				    "mixtral",
+				    "olmoe",
+				    "qwen3_moe",
+				    "qwen2_moe",
+				    "flex_olmo",
+				    "mellum",
+				    "hunyuan_v1_moe",
+				    "phimoe",
+				    "granitemoe",
+				    "granitemoeshared",
+				    "ernie4_5",
+				    "ernie4_5_moe",
+				    "cohere2_moe",
+				    "olmo",
+				    "olmo3",
+				    "exaone4",
+				    "glm4",
+				    "hunyuan_v1_dense",
+				    "starcoder2",
+				    "stablelm",
+				    "phi",
+				    "gemma3_text",
+				    "glm",
+				    "nemotron",
+				    "cohere",
+				    "seed_oss",
+				    "arcee",
+				    "cohere2",
+				    "helium",
+				    "jais2",
+				    "apertus",
+				    "hyperclovax",
+				    "nanochat",
+				    "bitnet",
+				    "moshi",
+				    "emu3_text_model",
+				    "mllama_text_model",
+				    "phi4_multimodal",
+				    NULL};
 
 const struct oom_family oom_family_llama = {
 	.name = "llama",
-	.summary = "pre-norm decoder, rotary positions, grouped heads, gated feed-forward or experts",
+	.summary = "pre-norm decoder, rotary positions, grouped heads, gated feed-forward or "
+		   "experts",
 	.source = "transformers 5.12 models/llama/modeling_llama.py",
 	.types = types,
 	.lora_targets = "q_proj+v_proj",

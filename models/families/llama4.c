@@ -1,6 +1,7 @@
-/* Llama 4's text decoder: complex rotary positions on three layers of four, unweighted norms of queries and keys, chunked
- * attention, experts that all see every token (scaled by a sigmoid router that is zero for those not chosen).
- * Reference: transformers 5.12, models/llama4/modeling_llama4.py (Llama4ForCausalLM). */
+/* Llama 4's text decoder: complex rotary positions on three layers of four, unweighted norms of
+ * queries and keys, chunked attention, experts that all see every token (scaled by a sigmoid router
+ * that is zero for those not chosen). Reference: transformers 5.12,
+ * models/llama4/modeling_llama4.py (Llama4ForCausalLM). */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +29,9 @@ static void parse_kinds(struct oom_arch *a)
 				sparse |= oom_read_item_real(r, "moe_layers", j, -1) == (double)i;
 		}
 		a->kind[i] = (uint8_t)((rope ? 0 : NO_ROPE) | (sparse ? 0 : DENSE) |
-				       ((type ? !strcmp(type, "chunked_attention") : rope) ? CHUNKED : 0));
+				       ((type ? !strcmp(type, "chunked_attention") : rope) ?
+						CHUNKED :
+						0));
 	}
 }
 
@@ -46,13 +49,14 @@ static void parse(struct oom_arch *a)
 	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
 	a->n_experts = oom_read_count_or(r, "num_local_experts", 16);
 	a->top_k = oom_read_count_or(r, "num_experts_per_tok", 1);
-	if (!a->n_heads || !a->n_kv_heads || !a->d_model || !a->vocab || !a->d_ff || !a->n_experts || !a->top_k || !a->extra[D_DENSE]) {
+	if (!a->n_heads || !a->n_kv_heads || !a->d_model || !a->vocab || !a->d_ff ||
+	    !a->n_experts || !a->top_k || !a->extra[D_DENSE]) {
 		oom_read_fail(r, "llama4: sizes, heads and experts must be positive");
 		return;
 	}
 	if (a->top_k > a->n_experts)
-		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts", (unsigned long long)a->top_k,
-			      (unsigned long long)a->n_experts);
+		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
+			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
 	a->head_dim = oom_read_count_or(r, "head_dim", 128);
 	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
 	a->window = oom_read_count_or(r, "attention_chunk_size", 8192);
@@ -73,7 +77,8 @@ struct layer {
 	struct oom_val mask[2];         /* full, chunked */
 };
 
-/* view_as_complex(x.float()) * frequencies; both results and both copies are locals until the function returns. */
+/* view_as_complex(x.float()) * frequencies; both results and both copies are locals until the
+ * function returns. */
 static void rotate(struct oom_tape *t, struct oom_val *q, struct oom_val *k, struct oom_val freqs)
 {
 	const enum oom_dtype dt = (enum oom_dtype)q->dt;
@@ -89,10 +94,12 @@ static void rotate(struct oom_tape *t, struct oom_val *q, struct oom_val *k, str
 	oom_drop(t, kf);
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8_t kind, struct oom_val x)
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8_t kind,
+				struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * a->head_dim, "n_heads * head_dim"};
+	const struct oom_dim h = {x.width, x.text},
+			     qd = {a->n_heads * a->head_dim, "n_heads * head_dim"};
 	const struct oom_dim kd = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	struct oom_attn at = oom_attn_of(t, a);
@@ -107,7 +114,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8
 			q = oom_norm(t, OOM_NORM_RMS_PLAIN, "qk_norm", q, a->head_dim);
 			k = oom_norm(t, OOM_NORM_RMS_PLAIN, "qk_norm", k, a->head_dim);
 		}
-	} else if (a->extra[TUNED]) {           /* the fp32 factor of each position widens the product */
+	} else if (a->extra[TUNED]) { /* the fp32 factor of each position widens the product */
 		struct oom_val f = oom_new(t, "attention scales", t->m_s, D(1), OOM_F32);
 		const enum oom_dtype dt = (enum oom_dtype)q.dt;
 
@@ -144,7 +151,9 @@ static struct oom_val route(struct oom_tape *t, const struct oom_arch *a, struct
 static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const uint64_t E = a->n_experts, f = a->d_expert, h = x.width;
-	const struct oom_dim all = {E * h, "n_experts * d_model"}, half[2] = {{E * f, "n_experts * d_expert"}, {E * f, "n_experts * d_expert"}};
+	const struct oom_dim all = {E * h, "n_experts * d_model"},
+			     half[2] = {{E * f, "n_experts * d_expert"},
+					{E * f, "n_experts * d_expert"}};
 	struct oom_val scores = route(t, a, oom_keep(x)), in, w, p[2], y, shared;
 
 	in = oom_op_expand_copy(t, oom_keep(x), x.mono, all);
@@ -153,7 +162,8 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 	t->scope = "experts";
 	w = oom_param(t, "gate_up_proj", E * h, 2 * f, OOM_P_EXPERT);
 	oom_param_stacked(t, w, h);
-	y = oom_op_bmm(t, "gate and up", oom_keep(in), w, x.mono, (struct oom_dim){2 * E * f, "n_experts * 2 * d_expert"}, 0);
+	y = oom_op_bmm(t, "gate and up", oom_keep(in), w, x.mono,
+		       (struct oom_dim){2 * E * f, "n_experts * 2 * d_expert"}, 0);
 	oom_op_split(t, oom_keep(y), 2, half, p);
 	w = oom_param(t, "down_proj", E * f, h, OOM_P_EXPERT);
 	oom_param_stacked(t, w, f);
@@ -161,7 +171,8 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 	p[0] = oom_op_bmm(t, "down", p[0], w, x.mono, all, 0);
 	oom_drop(t, y);
 	t->flops[x.mono] += 6.0 * (double)E * (double)h * (double)f * t->mult;
-	shared = oom_gated_mlp(t, oom_keep(x), a->act, (struct oom_dim){a->d_shared, "d_shared"}, false);
+	shared = oom_gated_mlp(t, oom_keep(x), a->act, (struct oom_dim){a->d_shared, "d_shared"},
+			       false);
 	y = oom_op_sum(t, oom_keep(p[0]), x.mono, (struct oom_dim){h, "d_model"});
 	shared = oom_op_add_inplace(t, shared, y);
 	oom_drop(t, p[0]);
@@ -179,7 +190,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 	x = oom_op_add(t, x, attention(t, l, kind, h));
 	h = oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
-	h = kind & DENSE ? oom_gated_mlp(t, h, a->act, D(a->extra[D_DENSE]), false) : experts(t, a, h);
+	h = kind & DENSE ? oom_gated_mlp(t, h, a->act, D(a->extra[D_DENSE]), false) :
+			   experts(t, a, h);
 	return oom_op_add(t, x, h);
 }
 
@@ -231,7 +243,8 @@ static const char *const types[] = {"llama4_text", NULL};
 
 const struct oom_family oom_family_llama4 = {
 	.name = "llama4",
-	.summary = "chunked attention, complex rotary positions, experts over every token beside a shared one",
+	.summary = "chunked attention, complex rotary positions, experts over every token beside a "
+		   "shared one",
 	.source = "transformers 5.12 models/llama4/modeling_llama4.py",
 	.types = types,
 	.lora_targets = "q_proj+v_proj",

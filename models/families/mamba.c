@@ -1,6 +1,6 @@
-/* Mamba and Falcon Mamba: a selective state space instead of attention, its loop over the tokens written in PyTorch
- * (selective.c).  transformers runs an associative scan instead where it is traced (torch.compile), which keeps other
- * tensors.
+/* Mamba and Falcon Mamba: a selective state space instead of attention, its loop over the tokens
+ * written in PyTorch (selective.c).  transformers runs an associative scan instead where it is
+ * traced (torch.compile), which keeps other tensors.
  * Reference: transformers 5.12, models/{mamba,falcon_mamba}/modeling_*.py, slow_forward. */
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +11,15 @@ enum { INNER, STATE, RANK, KERNEL, CONV_BIAS, BIAS, FP32_RESIDUAL, FALCON };    
 
 static struct oom_selective mixer_of(const struct oom_arch *a)
 {
-	return (struct oom_selective){.inner = a->extra[INNER], .d_state = a->extra[STATE], .rank = a->extra[RANK],
-				      .kernel = a->extra[KERNEL], .heads = 1, .bias = a->extra[BIAS],
-				      .conv_bias = a->extra[CONV_BIAS], .normed = a->extra[FALCON], .norm = OOM_NORM_RMS_PLAIN,
+	return (struct oom_selective){.inner = a->extra[INNER],
+				      .d_state = a->extra[STATE],
+				      .rank = a->extra[RANK],
+				      .kernel = a->extra[KERNEL],
+				      .heads = 1,
+				      .bias = a->extra[BIAS],
+				      .conv_bias = a->extra[CONV_BIAS],
+				      .normed = a->extra[FALCON],
+				      .norm = OOM_NORM_RMS_PLAIN,
 				      .act = a->act};
 }
 
@@ -26,14 +32,15 @@ static void parse(struct oom_arch *a)
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
 	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	/* MambaConfig computes intermediate_size = int(expand * hidden_size) and ceil(hidden_size / 16) itself, then takes
-	 * what the file says */
+	/* MambaConfig computes intermediate_size = int(expand * hidden_size) and ceil(hidden_size /
+	 * 16) itself, then takes what the file says */
 	a->extra[INNER] = (uint64_t)(oom_read_real(r, "expand", 2) * (double)a->d_model);
 	if (oom_read_explicit(r, "intermediate_size"))
 		a->extra[INNER] = oom_read_count(r, "intermediate_size", 1);
 	a->extra[STATE] = oom_read_count(r, "state_size", 1);
 	a->extra[RANK] = (a->d_model + 15) / 16;
-	if (oom_read_key(r, "time_step_rank") && oom_read_key(r, "time_step_rank")->type == OOM_KEY_NUMBER)
+	if (oom_read_key(r, "time_step_rank") &&
+	    oom_read_key(r, "time_step_rank")->type == OOM_KEY_NUMBER)
 		a->extra[RANK] = oom_read_count(r, "time_step_rank", 1);
 	a->extra[KERNEL] = oom_read_count(r, "conv_kernel", 1);
 	a->extra[CONV_BIAS] = oom_read_bool(r, "use_conv_bias", true);
@@ -65,7 +72,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_val y = oom_norm(t, a->norm, "norm", oom_op_cast(t, oom_keep(x), l->dt), 0);
 
 	(void)i;
-	if (a->extra[FALCON]) {                 /* b_c_rms and dt_rms, the weights of norms without any */
+	/* b_c_rms and dt_rms, the weights of norms without any */
+	if (a->extra[FALCON]) {
 		oom_buffer(t, a->extra[STATE], l->dt);
 		oom_buffer(t, a->extra[INNER], l->dt);
 	}
@@ -74,15 +82,18 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	return oom_op_add(t, x, oom_selective_mixer(t, &m, y));
 }
 
-/* MambaForCausalLM: logits in fp32; those of all tokens but the last made contiguous (as they are in a batch of one). */
-static struct oom_val tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val embed)
+/* MambaForCausalLM: logits in fp32; those of all tokens but the last made contiguous (as they
+ * are in a batch of one). */
+static struct oom_val tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			   struct oom_val embed)
 {
 	const uint16_t shorter = oom_mono_of(t, t->m_b, OOM_VAR_S, 5, 1);
 	struct oom_val hidden, logits, out, labels, loss;
 
 	if (a->task != OOM_TASK_CAUSAL_LM || (t->plan->fused_ce == OOM_LOSS_FUSED && t->train))
 		return oom_causal_tail(t, a, x, embed);
-	hidden = oom_share(t, x);               /* the model's output object keeps the last hidden states */
+	/* the model's output object keeps the last hidden states */
+	hidden = oom_share(t, x);
 	logits = oom_op_cast(t, oom_lm_head(t, a, x, embed, "lm_head", false), OOM_F32);
 	out = oom_share(t, logits);
 	logits = oom_op_slice(t, logits, shorter, D(a->vocab));

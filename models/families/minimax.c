@@ -1,5 +1,6 @@
-/* MiniMax (Text-01): lightning attention in blocks of tokens, every other layer softmax attention, experts everywhere.
- * Reference: transformers 5.12, models/minimax/modeling_minimax.py; Qin et al. 2024, arXiv:2405.17381. */
+/* MiniMax (Text-01): lightning attention in blocks of tokens, every other layer softmax attention,
+ * experts everywhere. Reference: transformers 5.12, models/minimax/modeling_minimax.py; Qin et
+ * al. 2024, arXiv:2405.17381. */
 #include <stdio.h>
 #include <string.h>
 
@@ -31,10 +32,11 @@ static void parse(struct oom_arch *a)
 	a->d_expert = a->d_ff;
 	a->extra[BLOCK] = oom_read_count(r, "block_size", 1);
 	if (a->extra[BLOCK] > 1u << 16)
-		oom_read_fail(r, "block_size (%llu) is out of range", (unsigned long long)a->extra[BLOCK]);
+		oom_read_fail(r, "block_size (%llu) is out of range",
+			      (unsigned long long)a->extra[BLOCK]);
 	if (a->top_k > a->n_experts)
-		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts", (unsigned long long)a->top_k,
-			      (unsigned long long)a->n_experts);
+		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
+			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
 		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
 
@@ -56,7 +58,8 @@ struct lightning {
 	struct oom_val q, k, v;
 };
 
-/* A block's part of queries, keys or values: a view whose heads are not together, copied by every product. */
+/* A block's part of queries, keys or values: a view whose heads are not together, copied by
+ * every product. */
 static struct oom_val part(struct oom_tape *t, const struct lightning *l, struct oom_val x)
 {
 	const bool together = x.sto != l->q.sto;        /* values that a mask has laid out anew */
@@ -67,10 +70,13 @@ static struct oom_val part(struct oom_tape *t, const struct lightning *l, struct
 }
 
 /* One block: what its tokens give each other, what the state gives them, and the next state. */
-static struct oom_val turn(struct oom_tape *t, const struct lightning *l, struct oom_val *state, bool last, struct oom_hold *held)
+static struct oom_val turn(struct oom_tape *t, const struct lightning *l, struct oom_val *state,
+			   bool last, struct oom_hold *held)
 {
-	const struct oom_val decay = oom_input(t, "decay", l->n, l->heads.n, (enum oom_dtype)l->q.dt);
-	const struct oom_val diagonal = oom_input(t, "diagonal_decay", l->nn, l->heads.n, (enum oom_dtype)l->q.dt);
+	const struct oom_val decay = oom_input(t, "decay", l->n, l->heads.n,
+					       (enum oom_dtype)l->q.dt);
+	const struct oom_val diagonal = oom_input(t, "diagonal_decay", l->nn, l->heads.n,
+						  (enum oom_dtype)l->q.dt);
 	const uint64_t d = l->a->head_dim, n = oom_mono_now(t, l->n);
 	const bool grad = t->grad;
 	struct oom_val q, k, v, w, y;
@@ -79,14 +85,18 @@ static struct oom_val turn(struct oom_tape *t, const struct lightning *l, struct
 	q = part(t, l, l->q);
 	k = part(t, l, l->k);
 	v = part(t, l, l->v);
-	w = oom_hold(t, held, oom_op_bmm(t, "attn_weights_intra", oom_keep(q), oom_keep(k), l->nn, l->heads, d));
+	w = oom_hold(t, held,
+		     oom_op_bmm(t, "attn_weights_intra", oom_keep(q), oom_keep(k), l->nn, l->heads,
+				d));
 	w = oom_op_mul(t, w, diagonal);
 	w = oom_hold(t, held, oom_op_bmm(t, "attn_output_intra", w, oom_keep(v), l->n, l->w, n));
 	y = oom_op_mul(t, q, decay);
 	y.perm = true;
-	y = oom_hold(t, held, oom_op_bmm(t, "attn_output_inter", y, oom_keep(*state), l->n, l->w, d));
+	y = oom_hold(t, held,
+		     oom_op_bmm(t, "attn_output_inter", y, oom_keep(*state), l->n, l->w, d));
 	y = oom_op_add(t, y, w);
-	t->grad = grad && !last;                /* the last state is given up, and its graph with it */
+	/* the last state is given up, and its graph with it */
+	t->grad = grad && !last;
 	k = oom_op_mul(t, k, decay);
 	k.perm = true;
 	w = oom_hold(t, held, oom_op_bmm(t, "next_attn_weights_inter", k, v, t->m_b, l->state, n));
@@ -100,15 +110,22 @@ static struct oom_val blocks(struct oom_tape *t, struct lightning *l)
 	const uint32_t size = (uint32_t)l->a->extra[BLOCK];
 	const struct oom_loop loop = oom_loop_over(t, size);
 	/* queries, keys and values as each product copies them, the weights, the state */
-	const uint64_t kept = l->a->n_heads * ((uint64_t)size * size + (l->v.sto == l->q.sto ? 6 : 4) * size * l->a->head_dim + l->a->head_dim * l->a->head_dim);
+	const uint64_t kept = l->a->n_heads *
+			      ((uint64_t)size * size +
+			       (l->v.sto == l->q.sto ? 6 : 4) * size * l->a->head_dim +
+			       l->a->head_dim * l->a->head_dim);
 	const enum oom_dtype dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)l->q.dt;
-	struct oom_val state = oom_new(t, "attn_weights_inter", t->m_b, l->state, (enum oom_dtype)l->q.dt), y = oom_none(), all;
+	struct oom_val state = oom_new(t, "attn_weights_inter", t->m_b, l->state,
+				       (enum oom_dtype)l->q.dt),
+		       y = oom_none(), all;
 	struct oom_hold held = {.n = 0};
 
-	all = oom_new(t, "attn_output", t->m_bs, l->w, dt);     /* the list's elements until they are joined */
+	/* the list's elements until they are joined */
+	all = oom_new(t, "attn_output", t->m_bs, l->w, dt);
 	for (int i = 0; i < loop.turns; i++) {
 		if (i)
-			state = oom_loop_carry(t, &loop, i - 1, state, (struct oom_dim){kept, "kept by a turn"}, dt);
+			state = oom_loop_carry(t, &loop, i - 1, state,
+					       (struct oom_dim){kept, "kept by a turn"}, dt);
 		if (i)
 			oom_drop(t, y);
 		y = turn(t, l, &state, i + 1 == loop.turns, &held);
@@ -122,18 +139,25 @@ static struct oom_val blocks(struct oom_tape *t, struct lightning *l)
 
 static struct oom_val lightning(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const struct oom_dim w = {a->n_heads * a->head_dim, "n_heads * head_dim"}, h = {x.width, x.text}, parts[3] = {w, w, w};
+	const struct oom_dim w = {a->n_heads * a->head_dim, "n_heads * head_dim"},
+			     h = {x.width, x.text}, parts[3] = {w, w, w};
 	const uint32_t size = (uint32_t)a->extra[BLOCK];
-	struct lightning l = {.a = a, .w = w, .heads = {a->n_heads, "n_heads"},
-			      .state = {a->n_heads * a->head_dim * a->head_dim, "n_heads * head_dim^2"}};
+	struct lightning l = {.a = a,
+			      .w = w,
+			      .heads = {a->n_heads, "n_heads"},
+			      .state = {a->n_heads * a->head_dim * a->head_dim,
+					"n_heads * head_dim^2"}};
 	struct oom_val p[3], y;
 
 	l.n = oom_mono_of(t, t->m_b, OOM_VAR_S, 4, size);
 	l.nn = oom_mono_of(t, l.n, OOM_VAR_S, 4, size);
-	y = oom_activation(t, a->act, oom_op_linear(t, "qkv_proj", oom_keep(x), (struct oom_dim){3 * w.n, "3 * n_heads * head_dim"}, 0));
+	y = oom_activation(t, a->act,
+			   oom_op_linear(t, "qkv_proj", oom_keep(x),
+					 (struct oom_dim){3 * w.n, "3 * n_heads * head_dim"}, 0));
 	oom_op_split(t, y, 3, parts, p);
 	if (t->plan->padding_mask)
-		p[2] = oom_op_masked(t, "masked_fill", p[2], oom_new(t, "~mask", t->m_bs, D(1), OOM_U8));
+		p[2] = oom_op_masked(t, "masked_fill", p[2],
+				     oom_new(t, "~mask", t->m_bs, D(1), OOM_U8));
 	l.q = p[0];
 	l.k = p[1];
 	l.v = p[2];
@@ -141,7 +165,10 @@ static struct oom_val lightning(struct oom_tape *t, const struct oom_arch *a, st
 	y = blocks(t, &l);
 	y = oom_op_copy(t, "reshape", y);
 	y = oom_norm(t, a->norm, "norm", y, 0);
-	y = oom_op_mul(t, oom_op_unary(t, OOM_SIGMOID, oom_op_linear(t, "output_gate", oom_keep(x), w, 0)), y);
+	y = oom_op_mul(t,
+		       oom_op_unary(t, OOM_SIGMOID,
+				    oom_op_linear(t, "output_gate", oom_keep(x), w, 0)),
+		       y);
 	y = oom_op_linear(t, "out_proj", y, h, 0);
 	for (int i = 0; i < 3; i++)
 		oom_drop(t, p[i]);
@@ -160,7 +187,11 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .act = a->act, .norm_topk = true};
+	const struct oom_moe m = {.experts = a->n_experts,
+				  .top_k = a->top_k,
+				  .d_expert = a->d_expert,
+				  .act = a->act,
+				  .norm_topk = true};
 	const uint64_t heads = a->n_heads;
 	struct oom_val h;
 
@@ -169,7 +200,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		const uint64_t size = a->extra[BLOCK];
 		const enum oom_dtype dt = l->dt;
 
-		oom_buffer(t, heads, dt);          /* slope_rate and the decays, made in every layer */
+		/* slope_rate and the decays, made in every layer */
+		oom_buffer(t, heads, dt);
 		oom_buffer(t, heads * size, dt);
 		oom_buffer(t, heads * size, dt);
 		oom_buffer(t, heads * size * size, dt);

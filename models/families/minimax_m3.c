@@ -1,5 +1,5 @@
-/* MiniMax M3's text model: grouped heads with norms, sigmoid router, clamped gates, and layers whose queries see only the
- * blocks of keys that an indexer picks.
+/* MiniMax M3's text model: grouped heads with norms, sigmoid router, clamped gates, and layers
+ * whose queries see only the blocks of keys that an indexer picks.
  * Reference: transformers 5.12, models/minimax_m3_vl/modeling_minimax_m3_vl.py. */
 #include <string.h>
 
@@ -32,12 +32,16 @@ static void parse(struct oom_arch *a)
 	a->extra[INDEX_HEADS] = oom_read_count_or(r, "index_n_heads", 1);
 	a->extra[INDEX_DIM] = oom_read_count_or(r, "index_head_dim", a->head_dim);
 	a->extra[INDEX_BLOCK] = oom_read_count_or(r, "index_block_size", 128);
-	if (!a->n_kv_heads || !a->head_dim || a->top_k > a->n_experts || !a->extra[INDEX_BLOCK] || a->extra[INDEX_BLOCK] > 1 << 20)
-		oom_read_fail(r, "num_key_value_heads, head_dim, num_experts_per_tok and index_block_size do not describe a model");
+	if (!a->n_kv_heads || !a->head_dim || a->top_k > a->n_experts || !a->extra[INDEX_BLOCK] ||
+	    a->extra[INDEX_BLOCK] > 1 << 20)
+		oom_read_fail(r, "num_key_value_heads, head_dim, num_experts_per_tok and "
+				 "index_block_size do not describe a model");
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i), *type = oom_read_item(r, "layer_types", (uint32_t)i);
+		const char *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i),
+			   *type = oom_read_item(r, "layer_types", (uint32_t)i);
 
-		a->kind[i] = (uint8_t)((mlp && strcmp(mlp, "sparse") ? DENSE : 0) | (type && !strcmp(type, "minimax_m3_sparse") ? SPARSE : 0));
+		a->kind[i] = (uint8_t)((mlp && strcmp(mlp, "sparse") ? DENSE : 0) |
+				       (type && !strcmp(type, "minimax_m3_sparse") ? SPARSE : 0));
 	}
 }
 
@@ -48,10 +52,14 @@ struct layer {
 };
 
 /* What the indexer alone uses: its results are indices, so that no gradient arrives. */
-static struct oom_val chosen_by(struct oom_tape *t, const struct layer *l, const char *name, struct oom_val x, uint64_t heads)
+static struct oom_val chosen_by(struct oom_tape *t, const struct layer *l, const char *name,
+				struct oom_val x, uint64_t heads)
 {
 	const uint64_t d = l->a->extra[INDEX_DIM];
-	struct oom_val y = oom_new(t, name, x.mono, (struct oom_dim){heads * d, "index_n_heads * index_head_dim"}, (enum oom_dtype)x.dt), n;
+	struct oom_val y = oom_new(t, name, x.mono,
+				   (struct oom_dim){heads * d, "index_n_heads * index_head_dim"},
+				   (enum oom_dtype)x.dt),
+		       n;
 
 	oom_linear_unused(t, name, x.width, heads * d, 0);
 	t->scope = "indexer";
@@ -61,7 +69,8 @@ static struct oom_val chosen_by(struct oom_tape *t, const struct layer *l, const
 	return oom_op_cast(t, oom_rope_apply(t, n, &l->rope, heads, d, d), OOM_F32);
 }
 
-/* MiniMaxM3VLIndexer.forward and build_block_mask: scores by key, their maxima by block, the kept ones as a mask. */
+/* MiniMaxM3VLIndexer.forward and build_block_mask: scores by key, their maxima by block, the
+ * kept ones as a mask. */
 static struct oom_val block_mask(struct oom_tape *t, const struct layer *l, struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
@@ -95,9 +104,17 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared,
-				  .norm_topk = true, .router_fp32 = true, .sigmoid = true, .route_late = true, .shared_first = true,
-				  .glu = OOM_GLU_OAI, .scale_output = true};
+	const struct oom_moe m = {.experts = a->n_experts,
+				  .top_k = a->top_k,
+				  .d_expert = a->d_expert,
+				  .d_shared = a->d_shared,
+				  .norm_topk = true,
+				  .router_fp32 = true,
+				  .sigmoid = true,
+				  .route_late = true,
+				  .shared_first = true,
+				  .glu = OOM_GLU_OAI,
+				  .scale_output = true};
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_rope rope = l->rope;
 	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
@@ -126,7 +143,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
 	first = oom_share(t, x);
 	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
-	l.rope = oom_rope_tables(t, (uint64_t)((double)a->head_dim * a->rotary_share), (enum oom_dtype)x.dt, 2);
+	l.rope = oom_rope_tables(t, (uint64_t)((double)a->head_dim * a->rotary_share),
+				 (enum oom_dtype)x.dt, 2);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
 	oom_drop_shared(t, l.rope.cos);
 	oom_drop_shared(t, l.rope.sin);

@@ -1,5 +1,5 @@
-/* MobileNet v1 and v2: depthwise and pointwise convolutions, each with batch norm and (mostly) an activation.
- * Reference: transformers 5.12, models/{mobilenet_v1,mobilenet_v2}/modeling_*.py. */
+/* MobileNet v1 and v2: depthwise and pointwise convolutions, each with batch norm and (mostly) an
+ * activation. Reference: transformers 5.12, models/{mobilenet_v1,mobilenet_v2}/modeling_*.py. */
 #include <math.h>
 #include <string.h>
 
@@ -25,9 +25,10 @@ static void read_cfg(struct oom_reader *r, const char *type, struct cfg *c)
 	c->tf = oom_read_bool(r, "tf_padding", true);
 	c->fine = oom_read_bool(r, "finegrained_output", true);
 	c->first_expands = oom_read_bool(r, "first_layer_is_expansion", true);
-	if (!(c->multiplier > 0 && c->multiplier <= 64) || !(c->expand > 0 && c->expand <= 64) || !c->divisible ||
-	    c->divisible > 65536 || c->min_depth > 65536)
-		oom_read_fail(r, "depth_multiplier, expand_ratio, depth_divisible_by or min_depth out of range");
+	if (!(c->multiplier > 0 && c->multiplier <= 64) || !(c->expand > 0 && c->expand <= 64) ||
+	    !c->divisible || c->divisible > 65536 || c->min_depth > 65536)
+		oom_read_fail(r, "depth_multiplier, expand_ratio, depth_divisible_by or min_depth "
+				 "out of range");
 }
 
 static void parse(struct oom_arch *a)
@@ -51,7 +52,8 @@ static uint64_t make_divisible(double value, uint64_t divisor, uint64_t least)
 
 static uint64_t scaled(const struct cfg *c, uint64_t channels)
 {
-	return make_divisible(nearbyint((double)channels * c->multiplier), c->divisible, c->min_depth);
+	return make_divisible(nearbyint((double)channels * c->multiplier), c->divisible,
+			      c->min_depth);
 }
 
 /* TensorFlow's "same" padding along one side. */
@@ -62,16 +64,23 @@ static uint64_t padded(uint64_t n, uint64_t kernel, uint64_t stride, uint64_t di
 	return n + (kernel > rest ? (kernel - rest) * dilation : 0);
 }
 
-/* Padding (a copy even where nothing is added), convolution, batch norm, activation; the caller holds the input. */
-static struct oom_map conv(struct oom_tape *t, const struct cfg *c, struct oom_map m, uint64_t out, uint64_t kernel,
-			   uint64_t stride, uint64_t groups, uint64_t dilation, bool act)
+/* Padding (a copy even where nothing is added), convolution, batch norm, activation; the caller
+ * holds the input. */
+static struct oom_map conv(struct oom_tape *t, const struct cfg *c, struct oom_map m, uint64_t out,
+			   uint64_t kernel, uint64_t stride, uint64_t groups, uint64_t dilation,
+			   bool act)
 {
-	const struct oom_conv v = {.out = out, .kernel = kernel, .stride = stride, .groups = groups, .dilation = dilation,
+	const struct oom_conv v = {.out = out,
+				   .kernel = kernel,
+				   .stride = stride,
+				   .groups = groups,
+				   .dilation = dilation,
 				   .pad = c->tf ? 0 : (kernel - 1) / 2 * dilation};
 	struct oom_val held = oom_share(t, m.x);
 
 	if (c->tf)
-		m = oom_pad_map(t, m, padded(m.h, kernel, stride, dilation), padded(m.w, kernel, stride, dilation));
+		m = oom_pad_map(t, m, padded(m.h, kernel, stride, dilation),
+				padded(m.w, kernel, stride, dilation));
 	m = oom_batch_norm(t, "normalization", oom_conv2d(t, "convolution", m, &v));
 	if (act)
 		m = oom_map_act(t, c->act, m);
@@ -98,10 +107,11 @@ static struct oom_map v1(struct oom_tape *t, const struct cfg *c, struct oom_map
 	return m;
 }
 
-static struct oom_map inverted_residual(struct oom_tape *t, const struct cfg *c, struct oom_map m, uint64_t out, uint64_t stride,
-					uint64_t dilation)
+static struct oom_map inverted_residual(struct oom_tape *t, const struct cfg *c, struct oom_map m,
+					uint64_t out, uint64_t stride, uint64_t dilation)
 {
-	const uint64_t wide = make_divisible(nearbyint((double)m.c * c->expand), c->divisible, c->min_depth);
+	const uint64_t wide = make_divisible(nearbyint((double)m.c * c->expand), c->divisible,
+					     c->min_depth);
 	struct oom_map y;
 
 	y = conv(t, c, oom_map_keep(m), wide, 1, 1, 1, 1, true);
@@ -115,7 +125,8 @@ static struct oom_map inverted_residual(struct oom_tape *t, const struct cfg *c,
 
 static struct oom_map v2(struct oom_tape *t, const struct cfg *c, struct oom_map m)
 {
-	static const uint16_t channels[] = {16, 24, 24, 32, 32, 32, 64, 64, 64, 64, 96, 96, 96, 160, 160, 160, 320};
+	static const uint16_t channels[] = {16, 24, 24, 32, 32,	 32,  64,  64, 64,
+					    64, 96, 96, 96, 160, 160, 160, 320};
 	static const uint8_t strides[] = {2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1};
 	const uint64_t stem = scaled(c, 32);
 	uint64_t current = 2, dilation = 1;
@@ -126,15 +137,18 @@ static struct oom_map v2(struct oom_tape *t, const struct cfg *c, struct oom_map
 	m = conv(t, c, m, stem, 3, 1, stem, 1, true);
 	m = conv(t, c, m, scaled(c, channels[0]), 1, 1, 1, 1, false);
 	for (size_t i = 0; i < sizeof(strides) && !t->status; i++) {
-		const bool widen = current == c->output_stride;         /* dilated instead of smaller */
+		/* dilated instead of smaller */
+		const bool widen = current == c->output_stride;
 
-		m = inverted_residual(t, c, m, scaled(c, channels[i + 1]), widen ? 1 : strides[i], widen ? dilation : 1);
+		m = inverted_residual(t, c, m, scaled(c, channels[i + 1]), widen ? 1 : strides[i],
+				      widen ? dilation : 1);
 		if (widen)
 			dilation *= strides[i];
 		else
 			current *= strides[i];
 	}
-	return conv(t, c, m, c->fine && c->multiplier < 1 ? 1280 : scaled(c, 1280), 1, 1, 1, 1, true);
+	return conv(t, c, m, c->fine && c->multiplier < 1 ? 1280 : scaled(c, 1280), 1, 1, 1, 1,
+		    true);
 }
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)

@@ -1,5 +1,6 @@
-/* MobileViT and MobileViT v2: inverted residuals, and blocks of transformer layers over the map unfolded into patches.
- * Reference: transformers 5.12, models/{mobilevit,mobilevitv2}/modeling_*.py. */
+/* MobileViT and MobileViT v2: inverted residuals, and blocks of transformer layers over the map
+ * unfolded into patches. Reference: transformers 5.12,
+ * models/{mobilevit,mobilevitv2}/modeling_*.py. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +9,8 @@
 enum { BLOCKS = 3, NECK = 7 };
 
 struct cfg {
-	uint64_t neck[NECK], hidden[BLOCKS], layers[BLOCKS], heads, patch, kernel, output_stride, dim[6];
+	uint64_t neck[NECK], hidden[BLOCKS], layers[BLOCKS], heads, patch, kernel, output_stride,
+		dim[6];
 	double expand, ratio;
 	enum oom_act act;
 	bool v2, qkv_bias;
@@ -30,7 +32,8 @@ static void read_v1(struct oom_reader *r, struct cfg *c)
 	memcpy(c->layers, layers, sizeof(layers));
 	if (oom_read_counts(r, "neck_hidden_sizes", c->neck, NECK) != NECK ||
 	    oom_read_counts(r, "hidden_sizes", c->hidden, BLOCKS) != BLOCKS)
-		oom_read_fail(r, "neck_hidden_sizes must list %d counts and hidden_sizes %d", NECK, BLOCKS);
+		oom_read_fail(r, "neck_hidden_sizes must list %d counts and hidden_sizes %d", NECK,
+			      BLOCKS);
 	c->heads = oom_read_count_or(r, "num_attention_heads", 4);
 	c->ratio = oom_read_real(r, "mlp_ratio", 2);
 	c->qkv_bias = oom_read_bool(r, "qkv_bias", true);
@@ -48,7 +51,8 @@ static void read_v2(struct oom_reader *r, struct cfg *c)
 
 	if (oom_read_counts(r, "base_attn_unit_dims", c->hidden, BLOCKS) != BLOCKS ||
 	    oom_read_counts(r, "n_attn_blocks", c->layers, BLOCKS) != BLOCKS)
-		oom_read_fail(r, "base_attn_unit_dims and n_attn_blocks must list %d counts", BLOCKS);
+		oom_read_fail(r, "base_attn_unit_dims and n_attn_blocks must list %d counts",
+			      BLOCKS);
 	c->ratio = oom_read_real(r, "ffn_multiplier", 2);
 	if (!(w > 0 && w <= 64)) {
 		oom_read_fail(r, "width_multiplier out of range");
@@ -77,9 +81,10 @@ static void read_cfg(struct oom_reader *r, const char *type, struct cfg *c)
 	for (int i = 0; i < BLOCKS; i++)
 		if (c->layers[i] > 256)
 			oom_read_fail(r, "n_attn_blocks beyond 256");
-	if (!c->patch || c->patch > 256 || !c->kernel || c->kernel > 1024 || !(c->expand > 0 && c->expand <= 64) ||
-	    !(c->ratio > 0 && c->ratio <= 1024))
-		oom_read_fail(r, "patch_size, conv_kernel_size, expand_ratio or mlp_ratio out of range");
+	if (!c->patch || c->patch > 256 || !c->kernel || c->kernel > 1024 ||
+	    !(c->expand > 0 && c->expand <= 64) || !(c->ratio > 0 && c->ratio <= 1024))
+		oom_read_fail(r, "patch_size, conv_kernel_size, expand_ratio or mlp_ratio out of "
+				 "range");
 }
 
 static void parse(struct oom_arch *a)
@@ -90,26 +95,34 @@ static void parse(struct oom_arch *a)
 	oom_read_image(a, 256);
 	read_cfg(r, a->model_type, &c);
 	a->dropout = oom_read_real(r, c.v2 ? "ffn_dropout" : "hidden_dropout_prob", c.v2 ? 0 : 0.1);
-	a->attn_dropout = oom_read_real(r, c.v2 ? "attn_dropout" : "attention_probs_dropout_prob", 0);
+	a->attn_dropout = oom_read_real(r, c.v2 ? "attn_dropout" : "attention_probs_dropout_prob",
+					0);
 	a->classifier_dropout = c.v2 ? 0 : oom_read_real(r, "classifier_dropout_prob", 0.1);
 	a->n_layers = c.layers[0] + c.layers[1] + c.layers[2];
 	a->d_model = c.v2 ? c.dim[5] : c.neck[6];
 }
 
-static struct oom_map conv_bn(struct oom_tape *t, struct oom_map m, uint64_t out, uint64_t kernel, uint64_t stride, uint64_t groups,
-			      uint64_t dilation, enum oom_act act)
+static struct oom_map conv_bn(struct oom_tape *t, struct oom_map m, uint64_t out, uint64_t kernel,
+			      uint64_t stride, uint64_t groups, uint64_t dilation, enum oom_act act)
 {
-	return oom_conv_bn_act(t, m, &(struct oom_conv){.out = out, .kernel = kernel, .stride = stride, .groups = groups,
-							.dilation = dilation, .pad = (kernel - 1) / 2 * dilation}, act);
+	return oom_conv_bn_act(t, m,
+			       &(struct oom_conv){.out = out,
+						  .kernel = kernel,
+						  .stride = stride,
+						  .groups = groups,
+						  .dilation = dilation,
+						  .pad = (kernel - 1) / 2 * dilation},
+			       act);
 }
 
 static struct oom_map plain_conv(struct oom_tape *t, struct oom_map m, uint64_t out, bool bias)
 {
-	return oom_conv2d(t, "convolution", m, &(struct oom_conv){.out = out, .kernel = 1, .bias = bias});
+	return oom_conv2d(t, "convolution", m,
+			  &(struct oom_conv){.out = out, .kernel = 1, .bias = bias});
 }
 
-static struct oom_map inverted_residual(struct oom_tape *t, const struct cfg *c, struct oom_map m, uint64_t out, uint64_t stride,
-					uint64_t dilation)
+static struct oom_map inverted_residual(struct oom_tape *t, const struct cfg *c, struct oom_map m,
+					uint64_t out, uint64_t stride, uint64_t dilation)
 {
 	const uint64_t wide = make_divisible(nearbyint((double)m.c * c->expand), 8, 8);
 	struct oom_map y;
@@ -129,19 +142,22 @@ struct tokens {
 	uint64_t d, area, patches;
 };
 
-static struct oom_val v1_layer(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c, const struct tokens *k,
-			       struct oom_val x)
+static struct oom_val v1_layer(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c,
+			       const struct tokens *k, struct oom_val x)
 {
-	const struct oom_dim d = {k->d, "hidden_size"}, ff = {(uint64_t)((double)k->d * c->ratio), "intermediate"};
+	const struct oom_dim d = {k->d, "hidden_size"},
+			     ff = {(uint64_t)((double)k->d * c->ratio), "intermediate"};
 	struct oom_attn at = oom_attn_over(t, a, c->heads, k->d, k->area * k->patches, k->patches);
 	struct oom_val arg = oom_share(t, x), q, kk, v, y, held;
-	struct oom_val normed = oom_op_layer_norm(t, "layernorm_before", oom_keep(x), 0, true, true);
+	struct oom_val normed = oom_op_layer_norm(t, "layernorm_before", oom_keep(x), 0, true,
+						  true);
 
 	at.mk = at.mq;
 	q = oom_project_heads(t, "query", oom_keep(normed), k->d, c->qkv_bias, c->heads);
 	kk = oom_project_heads(t, "key", oom_keep(normed), k->d, c->qkv_bias, c->heads);
 	v = oom_project_heads(t, "value", oom_keep(normed), k->d, c->qkv_bias, c->heads);
-	y = oom_op_linear(t, "dense", oom_written_attention(t, &at, q, kk, v, NULL, NULL), d, OOM_BIAS);
+	y = oom_op_linear(t, "dense", oom_written_attention(t, &at, q, kk, v, NULL, NULL), d,
+			  OOM_BIAS);
 	y = oom_op_dropout(t, y, a->dropout);
 	oom_drop(t, normed);
 	held = oom_share(t, y);                 /* attention_output */
@@ -156,7 +172,8 @@ static struct oom_val v1_layer(struct oom_tape *t, const struct oom_arch *a, con
 }
 
 /* Two permuted copies each way; an interpolation when the map holds no whole number of patches. */
-static struct oom_val refold(struct oom_tape *t, struct oom_val x, uint16_t m, struct oom_dim width, bool resize)
+static struct oom_val refold(struct oom_tape *t, struct oom_val x, uint16_t m, struct oom_dim width,
+			     bool resize)
 {
 	if (resize)
 		x = oom_op_expand_copy(t, x, m, width);
@@ -164,7 +181,8 @@ static struct oom_val refold(struct oom_tape *t, struct oom_val x, uint16_t m, s
 	return oom_op_expand_copy(t, x, m, width);
 }
 
-static struct oom_map v1_body(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c, uint64_t i, struct oom_map m)
+static struct oom_map v1_body(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c,
+			      uint64_t i, struct oom_map m)
 {
 	const uint64_t h = (m.h + c->patch - 1) / c->patch, w = (m.w + c->patch - 1) / c->patch;
 	const struct tokens k = {c->hidden[i], c->patch * c->patch, h * w};
@@ -190,7 +208,8 @@ static struct oom_map v1_body(struct oom_tape *t, const struct oom_arch *a, cons
 	if (resize)
 		x = oom_op_expand_copy(t, x, t->m_b, (struct oom_dim){k.d * m.h * m.w, NULL});
 	oom_drop(t, held[0]);
-	y = (struct oom_map){oom_op_view(t, x, t->m_b, (struct oom_dim){k.d * m.h * m.w, NULL}), k.d, m.h, m.w};
+	y = (struct oom_map){oom_op_view(t, x, t->m_b, (struct oom_dim){k.d * m.h * m.w, NULL}),
+			     k.d, m.h, m.w};
 	y = conv_bn(t, y, m.c, 1, 1, 1, 1, c->act);
 	part = y.x;                             /* features, until the block returns */
 	y = oom_cat_maps(t, (struct oom_map[]){oom_map_keep(residual), oom_map_keep(y)}, 2);
@@ -205,7 +224,8 @@ static struct oom_map v1_body(struct oom_tape *t, const struct oom_arch *a, cons
 
 static struct oom_map v2_attention(struct oom_tape *t, const struct oom_arch *a, struct oom_map m)
 {
-	const uint16_t mt = oom_mono_mul(t, oom_tokens_of(t, m.h), oom_length_of(t, m.w)), ma = oom_tokens_of(t, m.h);
+	const uint16_t mt = oom_mono_mul(t, oom_tokens_of(t, m.h), oom_length_of(t, m.w)),
+		       ma = oom_tokens_of(t, m.h);
 	const struct oom_dim d = {m.c, "embed_dim"}, widths[3] = {D(1), d, d};
 	struct oom_map y = plain_conv(t, m, 1 + 2 * m.c, true);
 	struct oom_val part[3], qkv, scores, context, x;
@@ -217,14 +237,16 @@ static struct oom_map v2_attention(struct oom_tape *t, const struct oom_arch *a,
 	scores = oom_op_dropout(t, oom_op_softmax(t, oom_keep(part[0]), false), a->attn_dropout);
 	context = oom_op_mul(t, oom_keep(part[1]), oom_keep(scores));
 	context = oom_op_sum(t, context, ma, d);
-	x = oom_op_mul(t, oom_op_unary(t, OOM_RELU, oom_keep(part[2])), oom_op_expand(t, oom_keep(context), mt, d));
+	x = oom_op_mul(t, oom_op_unary(t, OOM_RELU, oom_keep(part[2])),
+		       oom_op_expand(t, oom_keep(context), mt, d));
 	x = oom_op_view(t, x, t->m_b, (struct oom_dim){m.c * m.h * m.w, NULL});
 	y = plain_conv(t, (struct oom_map){oom_keep(x), m.c, m.h, m.w}, m.c, true);
 	oom_drop_all(t, (struct oom_val[]){qkv, part[0], part[1], part[2], scores, context, x}, 7);
 	return y;
 }
 
-static struct oom_map v2_layer(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c, struct oom_map m)
+static struct oom_map v2_layer(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c,
+			       struct oom_map m)
 {
 	const uint64_t d = m.c, ff = (uint64_t)(c->ratio * (double)d) / 16 * 16;
 	struct oom_val arg = oom_share(t, m.x), held[2];
@@ -254,9 +276,11 @@ static struct oom_map v2_layer(struct oom_tape *t, const struct oom_arch *a, con
 	return m;
 }
 
-static struct oom_map v2_body(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c, uint64_t i, struct oom_map m)
+static struct oom_map v2_body(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c,
+			      uint64_t i, struct oom_map m)
 {
-	const uint64_t area = c->patch * c->patch, patches = m.h / c->patch * (m.w / c->patch), in = m.c, h = m.h, w = m.w;
+	const uint64_t area = c->patch * c->patch, patches = m.h / c->patch * (m.w / c->patch),
+		       in = m.c, h = m.h, w = m.w;
 	struct oom_val features, held;
 
 	m = conv_bn(t, m, in, c->kernel, 1, in, 1, c->act);
@@ -264,7 +288,8 @@ static struct oom_map v2_body(struct oom_tape *t, const struct oom_arch *a, cons
 	if (t->status)
 		return m;
 	features = oom_share(t, m.x);
-	m.x = oom_op_expand_copy(t, m.x, t->m_b, (struct oom_dim){m.c * area * patches, NULL});         /* unfold */
+	/* unfold */
+	m.x = oom_op_expand_copy(t, m.x, t->m_b, (struct oom_dim){m.c * area * patches, NULL});
 	m.h = area;
 	m.w = patches;
 	held = oom_share(t, m.x);
@@ -275,7 +300,8 @@ static struct oom_map v2_body(struct oom_tape *t, const struct oom_arch *a, cons
 	if (t->status)
 		return m;
 	held = oom_share(t, m.x);               /* patches */
-	m.x = oom_op_expand_copy(t, m.x, t->m_b, (struct oom_dim){m.c * h * w, NULL});                  /* fold */
+	/* fold */
+	m.x = oom_op_expand_copy(t, m.x, t->m_b, (struct oom_dim){m.c * h * w, NULL});
 	m.h = h;
 	m.w = w;
 	oom_drop(t, features);
@@ -297,7 +323,8 @@ static struct oom_map body_map(struct oom_tape *t, const struct body *b, struct 
 {
 	struct oom_map m = {x, b->in, b->h, b->w};
 
-	m = inverted_residual(t, &b->c, m, b->out, b->dilation == 1 ? 2 : 1, b->dilation > 1 ? b->dilation / 2 : 1);
+	m = inverted_residual(t, &b->c, m, b->out, b->dilation == 1 ? 2 : 1,
+			      b->dilation > 1 ? b->dilation / 2 : 1);
 	if (t->status)
 		return m;
 	return b->c.v2 ? v2_body(t, b->a, &b->c, b->i, m) : v1_body(t, b->a, &b->c, b->i, m);
@@ -313,22 +340,31 @@ static struct oom_val body_block(struct oom_tape *t, const void *ctx, uint32_t i
 	return x;
 }
 
-static struct oom_map bodies(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c, struct oom_map m)
+static struct oom_map bodies(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c,
+			     struct oom_map m)
 {
 	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad;
 	uint64_t dilation = 1;
 
 	for (uint64_t i = 0; i < BLOCKS && !t->status; i++) {
-		struct body b = {.a = a, .c = *c, .i = i, .in = m.c, .h = m.h, .w = m.w, .out = c->dim[3 + i]};
+		struct body b = {.a = a,
+				 .c = *c,
+				 .i = i,
+				 .in = m.c,
+				 .h = m.h,
+				 .w = m.w,
+				 .out = c->dim[3 + i]};
 		const void *ctx;
 
-		if ((i == 1 && c->output_stride == 8) || (i == 2 && (c->output_stride == 8 || c->output_stride == 16)))
+		if ((i == 1 && c->output_stride == 8) ||
+		    (i == 2 && (c->output_stride == 8 || c->output_stride == 16)))
 			dilation *= 2;
 		b.dilation = dilation;
 		ctx = oom_layer_ctx(t, &b, sizeof(b));
 		if (!ctx)
 			break;
-		m.x = ckpt ? oom_layer_alone(t, (uint32_t)i, body_block, ctx, m.x) : body_block(t, ctx, (uint32_t)i, m.x);
+		m.x = ckpt ? oom_layer_alone(t, (uint32_t)i, body_block, ctx, m.x) :
+			     body_block(t, ctx, (uint32_t)i, m.x);
 		if (dilation == 1) {
 			m.h = (m.h + 1) / 2;
 			m.w = (m.w + 1) / 2;

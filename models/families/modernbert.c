@@ -1,15 +1,31 @@
-/* ModernBERT and its decoder: pre-norm, rotary positions of two bases, windowed and full attention in turn, gated
- * feed-forwards from one projection.
- * Reference: transformers 5.12, models/modernbert/modeling_modernbert.py, models/modernbert_decoder/. */
+/* ModernBERT and its decoder: pre-norm, rotary positions of two bases, windowed and full attention
+ * in turn, gated feed-forwards from one projection.
+ * Reference: transformers 5.12, models/modernbert/modeling_modernbert.py,
+ * models/modernbert_decoder/. */
 #include <stdio.h>
 #include <string.h>
 
 #include "../blocks.h"
 
-/* extra[]: the causal variant; biases of norms, attention, feed-forward, head, decoder; mean pooling; only some tokens'
- * logits */
-enum { DECODER, NORM_BIAS, ATTN_BIAS, MLP_BIAS, HEAD_BIAS, DECODER_BIAS, MEAN_POOL, HEAD_ACT, VISION, V_H, V_FF, V_LAYERS,
-       V_PATCHES, V_PATCH, V_SHUFFLE };         /* from VISION on: ModernVBERT's image tower */
+/* extra[]: the causal variant; biases of norms, attention, feed-forward, head, decoder; mean
+ * pooling; only some tokens' logits */
+enum {
+	DECODER,
+	NORM_BIAS,
+	ATTN_BIAS,
+	MLP_BIAS,
+	HEAD_BIAS,
+	DECODER_BIAS,
+	MEAN_POOL,
+	HEAD_ACT,
+	VISION,
+	V_H,
+	V_FF,
+	V_LAYERS,
+	V_PATCHES,
+	V_PATCH,
+	V_SHUFFLE
+}; /* from VISION on: ModernVBERT's image tower */
 
 enum { FIRST = 1, SLIDING = 2 };
 
@@ -47,7 +63,9 @@ static void read_vision(struct oom_arch *a)
 	a->extra[V_SHUFFLE] = oom_read_count_or(r, "pixel_shuffle_factor", 4);
 	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
 	a->classifier_dropout = oom_read_real(r, "classifier_dropout", 0);
-	if (a->extra[V_LAYERS] > 256 || side > 65536 || patch > 65536 || a->extra[V_PATCH] > UINT64_C(1) << 40 || a->extra[V_H] > 1 << 20 || a->extra[V_FF] > 1 << 20 || a->extra[V_SHUFFLE] > 1024)
+	if (a->extra[V_LAYERS] > 256 || side > 65536 || patch > 65536 ||
+	    a->extra[V_PATCH] > UINT64_C(1) << 40 || a->extra[V_H] > 1 << 20 ||
+	    a->extra[V_FF] > 1 << 20 || a->extra[V_SHUFFLE] > 1024)
 		oom_read_fail(r, "vision_config is too large: at most 256 layers");
 }
 
@@ -62,7 +80,9 @@ static void parse(struct oom_arch *a)
 
 	if (oom_read_bool(r, "sparse_prediction", false)) {
 		a->approximate = true;
-		snprintf(a->warning, sizeof(a->warning), "%s: sparse_prediction leaves out unmasked tokens' logits; all of them are counted",
+		snprintf(a->warning, sizeof(a->warning),
+			 "%s: sparse_prediction leaves out unmasked tokens' logits; all of them "
+			 "are counted",
 			 a->model_type);
 	}
 	a->extra[DECODER] = !strcmp(a->model_type, "modernbert-decoder");
@@ -90,10 +110,12 @@ static void parse(struct oom_arch *a)
 	if (oom_read_explicit(r, "sliding_window"))
 		a->window = oom_read_count_or(r, "sliding_window", a->window);
 	if (a->n_layers > OOM_MAX_LAYERS)
-		oom_read_fail(r, "num_hidden_layers (%llu) is more than %d", (unsigned long long)a->n_layers, OOM_MAX_LAYERS);
+		oom_read_fail(r, "num_hidden_layers (%llu) is more than %d",
+			      (unsigned long long)a->n_layers, OOM_MAX_LAYERS);
 	else if (a->d_model % a->n_heads)
-		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->n_heads);
+		oom_read_fail(r,
+			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 	else
 		read_layers(a);
 	if (a->extra[VISION])
@@ -106,13 +128,15 @@ struct layer {
 	struct oom_val mask[2];
 };
 
-static struct oom_val norm(struct oom_tape *t, const struct oom_arch *a, const char *name, struct oom_val x)
+static struct oom_val norm(struct oom_tape *t, const struct oom_arch *a, const char *name,
+			   struct oom_val x)
 {
 	return oom_op_layer_norm(t, name, x, 0, true, a->extra[NORM_BIAS]);
 }
 
 /* Wqkv's output seen as [b, s, 3, heads, d] and unbound; the decoder has three projections. */
-static void project(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val p[3])
+static void project(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+		    struct oom_val p[3])
 {
 	static const char *const names[3] = {"q_proj", "k_proj", "v_proj"};
 	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h};
@@ -123,12 +147,14 @@ static void project(struct oom_tape *t, const struct oom_arch *a, struct oom_val
 			p[i] = oom_op_heads(t, oom_op_linear(t, names[i], oom_keep(x), h, bias));
 		return;
 	}
-	oom_op_split(t, oom_op_linear(t, "Wqkv", oom_keep(x), D(3 * a->d_model), bias), 3, parts, p);
+	oom_op_split(t, oom_op_linear(t, "Wqkv", oom_keep(x), D(3 * a->d_model), bias), 3, parts,
+		     p);
 	for (int i = 0; i < 3; i++)
 		p[i] = oom_op_heads(t, p[i]);
 }
 
-static struct oom_val attend(struct oom_tape *t, const struct layer *l, bool slides, struct oom_val x, struct oom_val *weights)
+static struct oom_val attend(struct oom_tape *t, const struct layer *l, bool slides,
+			     struct oom_val x, struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	struct oom_attn at = oom_attn_of(t, a);
@@ -170,7 +196,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const uint8_t kind = a->kind[i < a->n_layers ? i : a->n_layers - 1];
-	struct oom_val in = kind & FIRST ? oom_share(t, x) : norm(t, a, "attn_norm", oom_keep(x)), y;
+	struct oom_val in = kind & FIRST ? oom_share(t, x) : norm(t, a, "attn_norm", oom_keep(x)),
+		       y;
 	struct oom_val weights = oom_none();
 
 	y = attend(t, l, kind & SLIDING, in, &weights);
@@ -187,7 +214,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 /* dense, activation, norm */
 static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_NO_QUANT | (a->extra[HEAD_BIAS] ? OOM_BIAS : 0));
+	x = oom_op_linear(t, "dense", x, D(a->d_model),
+			  OOM_NO_QUANT | (a->extra[HEAD_BIAS] ? OOM_BIAS : 0));
 	return norm(t, a, "norm", oom_activation(t, (enum oom_act)a->extra[HEAD_ACT], x));
 }
 
@@ -198,14 +226,18 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 
 	if (a->extra[DECODER]) {                /* every token is classified, the last one picked */
 		x = oom_op_dropout(t, head(t, a, x), a->classifier_dropout);
-		all = oom_op_linear(t, "classifier", x, labels, OOM_NO_QUANT | OOM_IS_HEAD | (a->extra[HEAD_BIAS] ? OOM_BIAS : 0));
-		x = oom_op_gather(t, "pooled logits", oom_keep(all), oom_new(t, "last token", t->m_b, D(1), OOM_I64), t->m_b, labels);
+		all = oom_op_linear(t, "classifier", x, labels,
+				    OOM_NO_QUANT | OOM_IS_HEAD |
+					    (a->extra[HEAD_BIAS] ? OOM_BIAS : 0));
+		x = oom_op_gather(t, "pooled logits", oom_keep(all),
+				  oom_new(t, "last token", t->m_b, D(1), OOM_I64), t->m_b, labels);
 		loss = oom_cls_loss(t, a, x);
 		oom_drop(t, all);
 		return loss;
 	}
 	if (a->extra[MEAN_POOL]) {
-		struct oom_val mask = oom_new(t, "attention_mask", t->m_bs, D(1), t->plan->padding_mask ? OOM_I64 : OOM_U8);
+		struct oom_val mask = oom_new(t, "attention_mask", t->m_bs, D(1),
+					      t->plan->padding_mask ? OOM_I64 : OOM_U8);
 
 		x = oom_op_sum(t, oom_op_mul(t, x, mask), t->m_b, h);
 		x = oom_op_unary(t, OOM_SCALE, x);
@@ -213,18 +245,23 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 		x = oom_op_slice(t, x, t->m_b, h);
 	}
 	x = oom_op_dropout(t, head(t, a, x), a->classifier_dropout);
-	return oom_cls_loss(t, a, oom_op_linear(t, "classifier", x, labels, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD));
+	return oom_cls_loss(t, a,
+			    oom_op_linear(t, "classifier", x, labels,
+					  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD));
 }
 
 /* logits[..., :-1, :].contiguous(), a copy unless the batch is one; no upcast */
 static struct oom_val shifted_loss(struct oom_tape *t, struct oom_val logits)
 {
 	const uint16_t m = oom_mono_of(t, t->m_b, OOM_VAR_S, 5, 1);
-	struct oom_val f = oom_op_slice(t, oom_keep(logits), m, (struct oom_dim){logits.width, logits.text}), labels, loss;
+	struct oom_val f = oom_op_slice(t, oom_keep(logits), m,
+					(struct oom_dim){logits.width, logits.text}),
+		       labels, loss;
 
 	if (oom_cond_above(t, t->m_b, 1))
 		f = oom_op_copy(t, "shifted logits", f);
-	labels = oom_new(t, "shifted labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 7, 1), D(1), OOM_I64);
+	labels = oom_new(t, "shifted labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 7, 1), D(1),
+			 OOM_I64);
 	loss = oom_cross_entropy(t, oom_keep(f), labels);
 	oom_drop(t, f);
 	oom_drop(t, logits);
@@ -250,9 +287,11 @@ static void vision(struct oom_tape *t, const struct oom_arch *a)
 	if (!a->extra[VISION])
 		return;
 	idle(t, "patch_embedding", a->extra[V_PATCH], h);
-	oom_drop(t, oom_param(t, "position_embedding", a->extra[V_PATCHES], h, OOM_P_EMBEDDING | OOM_P_UNUSED));
+	oom_drop(t, oom_param(t, "position_embedding", a->extra[V_PATCHES], h,
+			      OOM_P_EMBEDDING | OOM_P_UNUSED));
 	oom_buffer(t, a->extra[V_PATCHES], OOM_I64);
-	for (uint64_t i = 0; i <= a->extra[V_LAYERS]; i++) {    /* the last one is the pooling head */
+	/* the last one is the pooling head */
+	for (uint64_t i = 0; i <= a->extra[V_LAYERS]; i++) {
 		if (i < a->extra[V_LAYERS])
 			idle_norm(t, h);
 		else
@@ -264,7 +303,8 @@ static void vision(struct oom_tape *t, const struct oom_arch *a)
 		idle(t, "fc2", ff, h);
 	}
 	idle_norm(t, h);
-	oom_linear_unused(t, "modality_projection", h * shuffle * shuffle, a->d_model, OOM_NO_LORA | OOM_NO_QUANT);
+	oom_linear_unused(t, "modality_projection", h * shuffle * shuffle, a->d_model,
+			  OOM_NO_LORA | OOM_NO_QUANT);
 }
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
@@ -277,12 +317,16 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	vision(t, a);
 	t->scope = "tok_embeddings";
 	word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, D(a->d_model));
+	x = oom_op_embedding_param(t, word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				   a->vocab, D(a->d_model));
 	x = oom_op_dropout(t, norm(t, a, "norm", oom_input_grads(t, x)), a->embed_dropout);
-	first = oom_share(t, x);                /* mask_kwargs["inputs_embeds"], a local of the model */
+	/* mask_kwargs["inputs_embeds"], a local of the model */
+	first = oom_share(t, x);
 	for (int i = 0; i < 2; i++)
-		l.mask[i] = oom_make_mask(t, causal, i ? a->window : 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
-	if (causal)                             /* position_ids are expanded over the batch, and with them the tables */
+		l.mask[i] = oom_make_mask(t, causal, i ? a->window : 0, (enum oom_dtype)x.dt,
+					  t->m_b, t->m_s, t->m_s);
+	/* position_ids are expanded over the batch, and with them the tables */
+	if (causal)
 		t->m_s = t->m_bs;
 	for (int i = 0; i < 2; i++)
 		l.rope[i] = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
@@ -300,7 +344,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		loss = classify(t, a, x);
 	} else {
 		x = oom_lm_head(t, a, head(t, a, x), word, "decoder", a->extra[DECODER_BIAS]);
-		loss = causal ? shifted_loss(t, x) : oom_plain_lm_loss(t, x, !a->extra[VISION], t->m_bs);
+		loss = causal ? shifted_loss(t, x) :
+				oom_plain_lm_loss(t, x, !a->extra[VISION], t->m_bs);
 	}
 	oom_drop(t, hidden);
 	return loss;
@@ -310,7 +355,8 @@ static const char *const types[] = {"modernbert", "modernbert-decoder", "modernv
 
 const struct oom_family oom_family_modernbert = {
 	.name = "modernbert",
-	.summary = "pre-norm encoder or decoder, windowed and full attention in turn, gated feed-forward",
+	.summary = "pre-norm encoder or decoder, windowed and full attention in turn, gated "
+		   "feed-forward",
 	.source = "transformers 5.12 models/modernbert/modeling_modernbert.py",
 	.types = types,
 	.lora_targets = "Wqkv+Wo",

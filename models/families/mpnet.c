@@ -1,5 +1,5 @@
-/* MPNet: a post-norm encoder whose scores get a learned bias of relative positions, attention written out.
- * Reference: transformers 5.12, models/mpnet/modeling_mpnet.py. */
+/* MPNet: a post-norm encoder whose scores get a learned bias of relative positions, attention
+ * written out. Reference: transformers 5.12, models/mpnet/modeling_mpnet.py. */
 #include "../encoder.h"
 
 enum { BUCKETS };       /* extra[] */
@@ -22,8 +22,9 @@ static void parse(struct oom_arch *a)
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	a->extra[BUCKETS] = oom_read_count_or(r, "relative_attention_num_buckets", 32);
 	if (a->d_model % a->n_heads)
-		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->n_heads);
+		oom_read_fail(r,
+			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 }
 
 struct layer {
@@ -31,7 +32,8 @@ struct layer {
 	struct oom_val mask, bias;
 };
 
-/* MPNetSelfAttention: q, k, v, the scores and the context are locals until the output projection is done. */
+/* MPNetSelfAttention: q, k, v, the scores and the context are locals until the output projection
+ * is done. */
 static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
@@ -41,12 +43,15 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 
 	for (int i = 0; i < 3; i++)
 		p[i] = oom_op_heads(t, oom_op_linear(t, names[i], oom_keep(x), h, OOM_BIAS));
-	s = oom_op_unary(t, OOM_SCALE, oom_op_bmm(t, "scores", oom_keep(p[0]), oom_keep(p[1]), t->m_bss, heads, a->head_dim));
+	s = oom_op_unary(t, OOM_SCALE,
+			 oom_op_bmm(t, "scores", oom_keep(p[0]), oom_keep(p[1]), t->m_bss, heads,
+				    a->head_dim));
 	s = oom_op_add_inplace(t, s, oom_keep(l->bias));
 	if (!oom_is_none(l->mask))
 		s = oom_op_add(t, s, oom_keep(l->mask));
 	w = oom_op_dropout(t, oom_op_softmax(t, oom_keep(s), false), a->attn_dropout);
-	y = oom_op_merge_heads(t, oom_op_bmm(t, "attention", oom_keep(w), oom_keep(p[2]), t->m_bs, h, oom_mono_now(t, t->m_s)));
+	y = oom_op_merge_heads(t, oom_op_bmm(t, "attention", oom_keep(w), oom_keep(p[2]), t->m_bs,
+					     h, oom_mono_now(t, t->m_s)));
 	x = oom_op_linear(t, "o", oom_keep(y), h, OOM_BIAS);
 	oom_drop(t, y);
 	oom_drop(t, w);
@@ -77,10 +82,12 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	oom_buffer(t, a->max_positions, OOM_I64);
 	t->scope = "word_embeddings";
 	*word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, D(a->d_model));
+	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				   a->vocab, D(a->d_model));
 	w = oom_input_grads(t, w);
 	e = oom_op_embedding(t, "position_embeddings", pos, a->max_positions, D(a->d_model), 0);
-	x = oom_op_layer_norm(t, "LayerNorm", oom_op_add(t, oom_keep(w), oom_keep(e)), 0, true, true);
+	x = oom_op_layer_norm(t, "LayerNorm", oom_op_add(t, oom_keep(w), oom_keep(e)), 0, true,
+			      true);
 	x = oom_op_dropout(t, x, a->dropout);
 	oom_drop(t, w);
 	oom_drop(t, e);
@@ -91,7 +98,8 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 static struct oom_val relative_bias(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint16_t plane = oom_mono_mul(t, t->m_s, t->m_s);
-	struct oom_val x = oom_op_embedding(t, "relative_attention_bias", oom_new(t, "rp_bucket", plane, D(1), OOM_I64),
+	struct oom_val x = oom_op_embedding(t, "relative_attention_bias",
+					    oom_new(t, "rp_bucket", plane, D(1), OOM_I64),
 					    a->extra[BUCKETS], D(a->n_heads), 0);
 
 	return oom_op_expand_copy(t, x, t->m_bss, D(a->n_heads));
@@ -110,7 +118,8 @@ static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop(t, l.bias);
 	oom_drop(t, l.mask);
 	oom_drop(t, first);
-	return a->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, OOM_ACT_TANH, x) : oom_mlm_loss(t, a, &m, x, word);
+	return a->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, OOM_ACT_TANH, x) :
+					     oom_mlm_loss(t, a, &m, x, word);
 }
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)

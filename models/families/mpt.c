@@ -1,5 +1,5 @@
-/* MPT: ALiBi added to written-out scores in fp32, norms without bias, fused Wqkv; no other attention.
- * Reference: transformers 5.12, models/mpt/modeling_mpt.py. */
+/* MPT: ALiBi added to written-out scores in fp32, norms without bias, fused Wqkv; no other
+ * attention. Reference: transformers 5.12, models/mpt/modeling_mpt.py. */
 #include "../blocks.h"
 
 enum { CLIP };                          /* extra[] */
@@ -25,7 +25,8 @@ struct layer {
 	struct oom_val mask, alibi;
 };
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val *weights)
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x,
+				struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), heads = D(a->n_heads), parts[3] = {h, h, h};
@@ -45,7 +46,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	w = oom_op_masked(t, "masked_fill", w, oom_keep(l->mask));
 	y = oom_op_cast(t, oom_op_softmax(t, oom_op_cast(t, oom_keep(w), OOM_F32), false), dt);
 	y = *weights = oom_op_dropout(t, y, a->attn_dropout);
-	y = oom_op_merge_heads(t, oom_op_bmm(t, "attention", oom_keep(y), oom_keep(p[2]), t->m_bs, h, oom_mono_now(t, t->m_s)));
+	y = oom_op_merge_heads(t, oom_op_bmm(t, "attention", oom_keep(y), oom_keep(p[2]), t->m_bs,
+					     h, oom_mono_now(t, t->m_s)));
 	y = oom_op_linear(t, "out_proj", y, h, 0);
 	oom_drop(t, w);                         /* attention_scores, a local of the module */
 	for (int i = 0; i < 3; i++)
@@ -61,7 +63,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_val h, weights, before = oom_none();
 
 	if (i && !t->recompute && (!t->grad || t->packing))
-		before = oom_new(t, "attention weights of the layer before", t->m_bss, D(a->n_heads),
+		before = oom_new(t, "attention weights of the layer before", t->m_bss,
+				 D(a->n_heads),
 				 t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)x.dt);
 	h = oom_op_layer_norm(t, "norm_1", oom_keep(x), 0, true, false);
 	h = oom_op_dropout(t, attention(t, l, h, &weights), a->attn_dropout);

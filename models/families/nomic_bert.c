@@ -1,5 +1,6 @@
 /* Nomic BERT and Jina Embeddings v3: post-norm encoders with rotary positions.
- * Reference: transformers 5.12, models/nomic_bert/modeling_nomic_bert.py, models/jina_embeddings_v3/. */
+ * Reference: transformers 5.12, models/nomic_bert/modeling_nomic_bert.py,
+ * models/jina_embeddings_v3/. */
 #include <string.h>
 
 #include "../encoder.h"
@@ -35,7 +36,8 @@ struct layer {
 };
 
 /* norm(residual + dropout(y)) */
-static struct oom_val join(struct oom_tape *t, const struct oom_arch *a, const char *norm, struct oom_val y, struct oom_val x)
+static struct oom_val join(struct oom_tape *t, const struct oom_arch *a, const char *norm,
+			   struct oom_val y, struct oom_val x)
 {
 	struct oom_val d = oom_op_dropout(t, y, a->dropout);
 
@@ -61,7 +63,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	y = a->extra[JINA] ? oom_plain_mlp(t, oom_keep(x), "fc1", "fc2", a->act, D(a->d_ff), true) :
 			     oom_gated_mlp(t, oom_keep(x), a->act, D(a->d_ff), false);
 	y = join(t, a, "post_mlp_layernorm", y, oom_keep(x));
-	oom_drop(t, x);                         /* residual, attention_output, _: locals of the layer */
+	/* residual, attention_output, _: locals of the layer */
+	oom_drop(t, x);
 	oom_drop(t, attn);
 	oom_drop(t, weights);
 	return y;
@@ -77,7 +80,8 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	types.mono = t->m_bs;
 	t->scope = "word_embeddings";
 	*word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, D(a->d_model));
+	x = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				   a->vocab, D(a->d_model));
 	x = oom_input_grads(t, x);
 	tt = oom_op_embedding(t, "token_type_embeddings", types, a->type_vocab, D(a->d_model), 0);
 	x = oom_op_add(t, x, oom_keep(tt));
@@ -88,9 +92,12 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct oom_mlm m = {.d = a->d_model, .act = a->extra[JINA] ? OOM_ACT_GELU : a->act, .spare_bias = true};
+	const struct oom_mlm m = {.d = a->d_model,
+				  .act = a->extra[JINA] ? OOM_ACT_GELU : a->act,
+				  .spare_bias = true};
 	struct layer l = {.a = a};
-	struct oom_val ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64), word, x = embeddings(t, a, &word), first;
+	struct oom_val ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64), word,
+		       x = embeddings(t, a, &word), first;
 
 	l.mask = oom_make_mask(t, false, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
 	l.rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
@@ -102,7 +109,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop(t, ids);
 	oom_drop(t, first);
 	if (a->task == OOM_TASK_SEQ_CLS)
-		return a->extra[JINA] ? oom_cls_head(t, a, OOM_ACT_TANH, x) : oom_pooler_head(t, a, x);
+		return a->extra[JINA] ? oom_cls_head(t, a, OOM_ACT_TANH, x) :
+					oom_pooler_head(t, a, x);
 	return oom_mlm_loss(t, a, &m, x, word);
 }
 

@@ -1,5 +1,5 @@
-/* GPT (the first): post-norm decoder, learned positions, attention written out with a multiplied triangle.
- * Reference: transformers 5.12, models/openai/modeling_openai.py. */
+/* GPT (the first): post-norm decoder, learned positions, attention written out with a multiplied
+ * triangle. Reference: transformers 5.12, models/openai/modeling_openai.py. */
 #include <string.h>
 
 #include "../blocks.h"
@@ -16,14 +16,16 @@ static void parse(struct oom_arch *a)
 	a->d_ff = 4 * a->d_model;
 	a->head_dim = a->d_model / a->n_heads;
 	/* ACT_FNS of the modelling file: "gelu" there is gelu_new */
-	a->act = !strcmp(oom_read_string(r, "afn", "gelu"), "gelu") ? OOM_ACT_GELU_NEW : oom_read_act(r, "afn", "gelu");
+	a->act = !strcmp(oom_read_string(r, "afn", "gelu"), "gelu") ?
+			 OOM_ACT_GELU_NEW :
+			 oom_read_act(r, "afn", "gelu");
 	a->dropout = oom_read_real(r, "resid_pdrop", 0.1);
 	a->embed_dropout = oom_read_real(r, "embd_pdrop", 0.1);
 	a->attn_dropout = oom_read_real(r, "attn_pdrop", 0.1);
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	if (a->d_model % a->n_heads)
-		oom_read_fail(r, "n_embd (%llu) is not a multiple of n_head (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->n_heads);
+		oom_read_fail(r, "n_embd (%llu) is not a multiple of n_head (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 }
 
 struct layer {
@@ -43,7 +45,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	oom_op_split(t, oom_op_linear(t, "c_attn", x, D(3 * a->d_model), OOM_BIAS), 3, parts, q);
 	for (int i = 0; i < 3; i++)
 		q[i] = oom_op_heads(t, q[i]);
-	w = oom_op_bmm(t, "scores", oom_keep(q[0]), oom_keep(q[1]), t->m_bss, D(a->n_heads), a->head_dim);
+	w = oom_op_bmm(t, "scores", oom_keep(q[0]), oom_keep(q[1]), t->m_bss, D(a->n_heads),
+		       a->head_dim);
 	w = oom_op_unary(t, OOM_SCALE, w);
 	b = oom_input(t, "bias", plane, 1, l->dt);
 	p = oom_op_mul(t, oom_keep(w), b);              /* w * b + -1e4 * (1 - b) */
@@ -59,7 +62,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	w = oom_op_bmm(t, "attention", w, oom_keep(q[2]), t->m_bs, h, oom_mono_now(t, t->m_s));
 	for (int i = 0; i < 3; i++)
 		oom_drop(t, q[i]);
-	return oom_op_dropout(t, oom_op_linear(t, "c_proj", oom_op_merge_heads(t, w), h, OOM_BIAS), a->dropout);
+	return oom_op_dropout(t, oom_op_linear(t, "c_proj", oom_op_merge_heads(t, w), h, OOM_BIAS),
+			      a->dropout);
 }
 
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
@@ -92,9 +96,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
-	pos = oom_op_embedding(t, "positions_embed", oom_input(t, "position_ids", t->m_s, 1, OOM_I64), a->max_positions,
+	pos = oom_op_embedding(t, "positions_embed",
+			       oom_input(t, "position_ids", t->m_s, 1, OOM_I64), a->max_positions,
 			       D(a->d_model), 0);
-	x = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_add(t, x, oom_keep(pos)));   /* + token_type_embeds, which is 0 */
+	/* + token_type_embeds, which is 0 */
+	x = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_add(t, x, oom_keep(pos)));
 	x = oom_op_dropout(t, x, a->embed_dropout);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);

@@ -44,7 +44,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	(void)i;
 	at.layer_names_weights = true;
 	at.mask = l->mask;
-	y = pre ? oom_op_layer_norm(t, "self_attn_layer_norm", oom_keep(x), 0, affine, true) : oom_share(t, x);
+	y = pre ? oom_op_layer_norm(t, "self_attn_layer_norm", oom_keep(x), 0, affine, true) :
+		  oom_share(t, x);
 	q = oom_op_linear(t, "q_proj", oom_keep(y), h, bias);
 	q = oom_op_heads(t, oom_op_unary(t, OOM_SCALE, q));
 	k = oom_op_linear(t, "k_proj", oom_keep(y), h, bias);
@@ -56,7 +57,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	x = oom_op_add(t, x, oom_op_dropout(t, q, a->dropout));
 	if (!pre)
 		x = oom_op_layer_norm(t, "self_attn_layer_norm", x, 0, affine, true);
-	y = pre ? oom_op_layer_norm(t, "final_layer_norm", oom_keep(x), 0, affine, true) : oom_share(t, x);
+	y = pre ? oom_op_layer_norm(t, "final_layer_norm", oom_keep(x), 0, affine, true) :
+		  oom_share(t, x);
 	y = oom_op_linear(t, "fc1", y, D(a->d_ff), bias);
 	y = oom_op_linear(t, "fc2", oom_activation(t, a->act, y), h, bias);
 	x = oom_op_add(t, x, oom_op_dropout(t, y, a->dropout));
@@ -65,7 +67,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val embed, x, first, ones, positions, pos, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val embed, x, first, ones, positions, pos,
+		ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 
 	t->scope = "embed_tokens";

@@ -1,11 +1,13 @@
-/* Pegasus-X: a decoder of the BART line above an encoder whose tokens see their block and a few global tokens.
+/* Pegasus-X: a decoder of the BART line above an encoder whose tokens see their block and a few
+ * global tokens.
  *
- * Local and global tokens pass through the same projections; every other layer shifts the blocks by half of one.  The
- * global tokens' way from layer to layer is not followed: each layer starts from the embedded ones.
- * Reference: transformers 5.12, models/pegasus_x/modeling_pegasus_x.py. */
+ * Local and global tokens pass through the same projections; every other layer shifts the blocks by
+ * half of one.  The global tokens' way from layer to layer is not followed: each layer starts from
+ * the embedded ones. Reference: transformers 5.12, models/pegasus_x/modeling_pegasus_x.py. */
 #include "../encdec.h"
 
-enum { ENC_FF, DEC_FF, ENC_HEADS, DEC_HEADS, ENC_LAYERS, BLOCK, GLOBALS, STAGGER };     /* extra[] */
+/* extra[] */
+enum { ENC_FF, DEC_FF, ENC_HEADS, DEC_HEADS, ENC_LAYERS, BLOCK, GLOBALS, STAGGER };
 
 static void parse(struct oom_arch *a)
 {
@@ -16,7 +18,9 @@ static void parse(struct oom_arch *a)
 	a->d_model = oom_read_count(r, "d_model", 1);
 	a->extra[ENC_LAYERS] = oom_read_count(r, "encoder_layers", 1);
 	a->n_layers = a->dec_layers = oom_read_count(r, "decoder_layers", 1);
-	a->extra[ENC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(r, "encoder_attention_heads", 1);
+	a->extra[ENC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(r,
+									  "encoder_attention_heads",
+									  1);
 	a->extra[DEC_HEADS] = oom_read_count(r, "decoder_attention_heads", 1);
 	a->extra[ENC_FF] = a->d_ff = oom_read_count(r, "encoder_ffn_dim", 1);
 	a->extra[DEC_FF] = oom_read_count(r, "decoder_ffn_dim", 1);
@@ -46,22 +50,26 @@ static struct oom_val heads_of(struct oom_tape *t, struct oom_val x)
 }
 
 /* Global tokens attend to everything. */
-static struct oom_val global_attention(struct oom_tape *t, const struct encoder *s, uint16_t m, const struct oom_val local[3],
+static struct oom_val global_attention(struct oom_tape *t, const struct encoder *s, uint16_t m,
+				       const struct oom_val local[3],
 				       const struct oom_val global[3])
 {
 	const struct oom_arch *a = s->a;
 	const uint64_t g = a->extra[GLOBALS], heads = a->extra[ENC_HEADS];
-	const struct oom_dim d = {a->d_model, "d_model"}, scores = {g * heads, "num_global_tokens * n_heads"};
+	const struct oom_dim d = {a->d_model, "d_model"},
+			     scores = {g * heads, "num_global_tokens * n_heads"};
 	struct oom_val k, v, w, p, y;
 
 	/* the joined keys count as the local ones: a few rows more */
 	k = oom_op_cat_into(t, oom_keep(global[1]), oom_keep(local[1]), m, d);
 	v = oom_op_cat_into(t, oom_keep(global[2]), oom_keep(local[2]), m, d);
-	w = oom_op_bmm(t, "global scores", oom_keep(global[0]), oom_keep(k), m, scores, a->d_model / heads);
+	w = oom_op_bmm(t, "global scores", oom_keep(global[0]), oom_keep(k), m, scores,
+		       a->d_model / heads);
 	w = oom_op_add(t, w, oom_keep(s->mask));
 	w = oom_op_softmax(t, w, false);
 	p = oom_op_dropout(t, oom_keep(w), a->attn_dropout);
-	y = oom_op_bmm(t, "global attention", oom_keep(p), oom_keep(v), s->m_globals, d, oom_mono_now(t, m));
+	y = oom_op_bmm(t, "global attention", oom_keep(p), oom_keep(v), s->m_globals, d,
+		       oom_mono_now(t, m));
 	oom_drop(t, w);
 	oom_drop(t, p);
 	oom_drop(t, k);
@@ -70,18 +78,24 @@ static struct oom_val global_attention(struct oom_tape *t, const struct encoder 
 }
 
 /* Local tokens attend to the global ones and to their block. */
-static struct oom_val local_attention(struct oom_tape *t, const struct encoder *s, uint16_t m, const struct oom_val local[3],
-				      const struct oom_val global[3])
+static struct oom_val local_attention(struct oom_tape *t, const struct encoder *s, uint16_t m,
+				      const struct oom_val local[3], const struct oom_val global[3])
 {
 	const struct oom_arch *a = s->a;
-	const uint64_t g = a->extra[GLOBALS], b = a->extra[BLOCK], heads = a->extra[ENC_HEADS], d_head = a->d_model / heads;
-	const struct oom_dim d = {a->d_model, "d_model"}, near = {b * heads, "block_size * n_heads"}, far = {g * heads, "num_global_tokens * n_heads"};
+	const uint64_t g = a->extra[GLOBALS], b = a->extra[BLOCK], heads = a->extra[ENC_HEADS],
+		       d_head = a->d_model / heads;
+	const struct oom_dim d = {a->d_model, "d_model"},
+			     near = {b * heads, "block_size * n_heads"},
+			     far = {g * heads, "num_global_tokens * n_heads"};
 	struct oom_val to_g, to_l, w, p, parts[2], y, z;
 	const struct oom_dim split[2] = {far, near};
 
-	to_g = oom_op_bmm(t, "local to global", oom_keep(local[0]), oom_keep(global[1]), m, far, d_head);
-	to_l = oom_op_bmm(t, "local to local", oom_keep(local[0]), oom_keep(local[1]), m, near, d_head);
-	w = oom_op_cat_into(t, oom_keep(to_g), oom_keep(to_l), m, (struct oom_dim){far.n + near.n, "(global + block) * n_heads"});
+	to_g = oom_op_bmm(t, "local to global", oom_keep(local[0]), oom_keep(global[1]), m, far,
+			  d_head);
+	to_l = oom_op_bmm(t, "local to local", oom_keep(local[0]), oom_keep(local[1]), m, near,
+			  d_head);
+	w = oom_op_cat_into(t, oom_keep(to_g), oom_keep(to_l), m,
+			    (struct oom_dim){far.n + near.n, "(global + block) * n_heads"});
 	w = oom_op_add(t, w, oom_keep(s->mask));
 	w = oom_op_softmax(t, w, false);
 	p = oom_op_dropout(t, w, a->attn_dropout);
@@ -101,7 +115,8 @@ static struct oom_val local_attention(struct oom_tape *t, const struct encoder *
 }
 
 /* Both; the global result goes into *global. */
-static struct oom_val attention(struct oom_tape *t, const struct encoder *s, uint16_t m, struct oom_val x, struct oom_val *global)
+static struct oom_val attention(struct oom_tape *t, const struct encoder *s, uint16_t m,
+				struct oom_val x, struct oom_val *global)
 {
 	static const char *const names[] = {"q_proj", "k_proj", "v_proj"};
 	const struct oom_dim d = {s->a->d_model, "d_model"};
@@ -134,7 +149,8 @@ static struct oom_val attention(struct oom_tape *t, const struct encoder *s, uin
 	return y;
 }
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct oom_val n, const struct oom_linear *up,
+static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+				   struct oom_val n, const struct oom_linear *up,
 				   const struct oom_linear *down)
 {
 	n = oom_activation(t, a->act, oom_linear_run(t, up, n));
@@ -147,12 +163,14 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct encoder *s = ctx;
 	const struct oom_arch *a = s->a;
 	const bool shifted = a->extra[STAGGER] && i % 2 == 1;
-	const struct oom_dim d = {a->d_model, "d_model"}, ff = {a->extra[ENC_FF], "encoder_ffn_dim"};
+	const struct oom_dim d = {a->d_model, "d_model"},
+			     ff = {a->extra[ENC_FF], "encoder_ffn_dim"};
 	struct oom_linear up, down;
 	struct oom_val h, g, n;
 
 	h = oom_op_layer_norm(t, "self_attn_layer_norm", oom_keep(x), 0, true, true);
-	g = oom_op_layer_norm(t, "global_self_attn_layer_norm", oom_keep(s->globals), 0, true, true);
+	g = oom_op_layer_norm(t, "global_self_attn_layer_norm", oom_keep(s->globals), 0, true,
+			      true);
 	if (shifted)
 		h = oom_op_expand_copy(t, h, s->m_shifted, d);
 	h = attention(t, s, shifted ? s->m_shifted : s->m_tokens, h, &g);
@@ -162,7 +180,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	g = oom_op_add(t, oom_keep(s->globals), oom_op_dropout(t, g, a->dropout));
 	h = oom_op_layer_norm(t, "final_layer_norm", oom_keep(x), 0, true, true);
 	n = oom_op_layer_norm(t, "final_layer_norm", oom_keep(g), 0, false, false);
-	if (!oom_linear_open(t, &up, "fc1", d.n, ff, OOM_BIAS) || !oom_linear_open(t, &down, "fc2", ff.n, d, OOM_BIAS))
+	if (!oom_linear_open(t, &up, "fc1", d.n, ff, OOM_BIAS) ||
+	    !oom_linear_open(t, &down, "fc2", ff.n, d, OOM_BIAS))
 		return x;
 	x = feed_forward(t, a, x, h, &up, &down);
 	oom_drop(t, feed_forward(t, a, g, n, &up, &down));
@@ -170,7 +189,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 }
 
 /* sin and cos computed anew: [s, d], no gradient. */
-static struct oom_val positions(struct oom_tape *t, const struct oom_arch *a, uint16_t m_len, enum oom_dtype dt)
+static struct oom_val positions(struct oom_tape *t, const struct oom_arch *a, uint16_t m_len,
+				enum oom_dtype dt)
 {
 	struct oom_val pe = oom_new(t, "positions", m_len, D(a->d_model), dt);
 
@@ -178,18 +198,25 @@ static struct oom_val positions(struct oom_tape *t, const struct oom_arch *a, ui
 	return pe;
 }
 
-static struct oom_val run_encoder(struct oom_tape *t, const struct oom_arch *a, struct oom_val embed)
+static struct oom_val run_encoder(struct oom_tape *t, const struct oom_arch *a,
+				  struct oom_val embed)
 {
 	const uint64_t block_size = a->extra[BLOCK];
 	const uint16_t m_tokens = oom_mono_of(t, t->m_b, OOM_VAR_S, 1, (uint32_t)block_size);
-	struct encoder s = {.a = a, .m_tokens = m_tokens, .m_shifted = oom_mono_of(t, t->m_b, OOM_VAR_S, 3, (uint32_t)block_size),
-			    .m_globals = oom_mono_of(t, t->m_b, OOM_VAR_S, 6, (uint32_t)a->extra[GLOBALS])};
+	struct encoder s = {.a = a,
+			    .m_tokens = m_tokens,
+			    .m_shifted = oom_mono_of(t, t->m_b, OOM_VAR_S, 3, (uint32_t)block_size),
+			    .m_globals = oom_mono_of(t, t->m_b, OOM_VAR_S, 6,
+						     (uint32_t)a->extra[GLOBALS])};
 	uint8_t kind[OOM_MAX_LAYERS];
 	struct oom_val x, first, pe;
 
 	for (uint32_t i = 0; i < OOM_MAX_LAYERS; i++)
 		kind[i] = a->extra[STAGGER] && i % 2;
-	x = oom_op_unary(t, OOM_SCALE, oom_op_embedding_param(t, embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, D(a->d_model)));
+	x = oom_op_unary(t, OOM_SCALE,
+			 oom_op_embedding_param(t, embed,
+						oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+						a->vocab, D(a->d_model)));
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
 	pe = positions(t, a, t->m_s, (enum oom_dtype)x.dt);
@@ -197,8 +224,9 @@ static struct oom_val run_encoder(struct oom_tape *t, const struct oom_arch *a, 
 	s.mask = oom_new(t, "attention mask", m_tokens, D(1), (enum oom_dtype)embed.dt);
 	if (oom_cond_more(t, m_tokens, 1, t->m_bs, 1))
 		x = oom_op_expand_copy(t, x, m_tokens, D(a->d_model));
-	s.globals = oom_op_embedding(t, "embed_global", oom_new(t, "global ids", s.m_globals, D(1), OOM_I64), a->extra[GLOBALS],
-				     D(a->d_model), 0);
+	s.globals = oom_op_embedding(t, "embed_global",
+				     oom_new(t, "global ids", s.m_globals, D(1), OOM_I64),
+				     a->extra[GLOBALS], D(a->d_model), 0);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->extra[ENC_LAYERS]), kind, block, &s, x);
 	oom_drop_shared(t, s.globals);
 	oom_drop_shared(t, s.mask);
@@ -210,10 +238,14 @@ static struct oom_val run_encoder(struct oom_tape *t, const struct oom_arch *a, 
 	return x;
 }
 
-static struct oom_val run_decoder(struct oom_tape *t, struct oom_encdec *s, struct oom_val embed, struct oom_val ids)
+static struct oom_val run_decoder(struct oom_tape *t, struct oom_encdec *s, struct oom_val embed,
+				  struct oom_val ids)
 {
 	const struct oom_arch *a = s->a;
-	struct oom_val x = oom_op_unary(t, OOM_SCALE, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model))), first, pe, ones;
+	struct oom_val x = oom_op_unary(t, OOM_SCALE,
+					oom_op_embedding_param(t, embed, ids, a->vocab,
+							       D(a->d_model))),
+		       first, pe, ones;
 
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
@@ -230,26 +262,38 @@ static struct oom_val run_decoder(struct oom_tape *t, struct oom_encdec *s, stru
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint16_t m_t = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0), m_bt = oom_mono_mul(t, t->m_b, m_t);
-	struct oom_encdec dec = {.a = a, .heads = a->extra[DEC_HEADS], .ff = a->extra[DEC_FF], .m_tokens = m_bt, .m_len = m_t,
-				 .m_src = t->m_bs, .m_src_len = t->m_s, .decoder = true,
+	const uint16_t m_t = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0),
+		       m_bt = oom_mono_mul(t, t->m_b, m_t);
+	struct oom_encdec dec = {.a = a,
+				 .heads = a->extra[DEC_HEADS],
+				 .ff = a->extra[DEC_FF],
+				 .m_tokens = m_bt,
+				 .m_len = m_t,
+				 .m_src = t->m_bs,
+				 .m_src_len = t->m_s,
+				 .decoder = true,
 				 .flags = OOM_ED_PRE_NORM | OOM_ED_NO_BIAS | OOM_ED_EAGER};
 	struct oom_val embed, enc_embed, dec_embed, x, ids, hidden;
 
 	if (a->task != OOM_TASK_SEQ2SEQ) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s is modelled for the task seq2seq", a->model_type);
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s is modelled for the task seq2seq", a->model_type);
 		return oom_none();
 	}
 	t->scope = "shared";
-	embed = enc_embed = dec_embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING | (a->tie ? 0 : OOM_P_UNUSED));
+	embed = enc_embed = dec_embed = oom_param(t, "weight", a->vocab, a->d_model,
+						  OOM_P_EMBEDDING | (a->tie ? 0 : OOM_P_UNUSED));
 	if (!a->tie) {
-		enc_embed = oom_param(t, "encoder.embed_tokens", a->vocab, a->d_model, OOM_P_EMBEDDING);
-		dec_embed = oom_param(t, "decoder.embed_tokens", a->vocab, a->d_model, OOM_P_EMBEDDING);
+		enc_embed = oom_param(t, "encoder.embed_tokens", a->vocab, a->d_model,
+				      OOM_P_EMBEDDING);
+		dec_embed = oom_param(t, "decoder.embed_tokens", a->vocab, a->d_model,
+				      OOM_P_EMBEDDING);
 	}
 	ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
 	dec.encoded = run_encoder(t, a, enc_embed);
 	dec.mask = oom_encdec_mask(t, dec.flags, true, (enum oom_dtype)embed.dt, m_t, m_t);
-	dec.cross_mask = oom_encdec_mask(t, dec.flags, false, (enum oom_dtype)embed.dt, m_t, t->m_s);
+	dec.cross_mask = oom_encdec_mask(t, dec.flags, false, (enum oom_dtype)embed.dt, m_t,
+					 t->m_s);
 	x = run_decoder(t, &dec, dec_embed, oom_keep(ids));
 	oom_drop_shared(t, dec.mask);
 	oom_drop_shared(t, dec.cross_mask);

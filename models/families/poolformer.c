@@ -7,7 +7,8 @@
 enum { MAX_STAGES = 8 };
 
 struct cfg {
-	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], patch[MAX_STAGES], stride[MAX_STAGES], pad[MAX_STAGES], pool, layers;
+	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], patch[MAX_STAGES], stride[MAX_STAGES],
+		pad[MAX_STAGES], pool, layers;
 	double ratio, drop;
 	enum oom_act act;
 	bool scale;
@@ -24,7 +25,9 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 	if (oom_read_counts(r, "depths", c->depth, MAX_STAGES) < c->n ||
 	    oom_read_counts(r, "patch_sizes", c->patch, MAX_STAGES) < c->n ||
 	    oom_read_counts(r, "strides", c->stride, MAX_STAGES) < c->n)
-		oom_read_fail(r, "depths, patch_sizes and strides must list a count for each of %llu stages",
+		oom_read_fail(r,
+			      "depths, patch_sizes and strides must list a count for each of %llu "
+			      "stages",
 			      (unsigned long long)c->n);
 	oom_read_reals(r, "padding", pad, c->n, 1);
 	c->pool = oom_read_count_or(r, "pool_size", 3);
@@ -38,7 +41,8 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 		if (c->c[i] > 65536 || c->patch[i] > 4096)
 			oom_read_fail(r, "hidden_sizes or patch_sizes out of range");
 	}
-	if (!c->n || c->layers > OOM_MAX_LAYERS || !c->pool || c->pool > 1024 || !(c->ratio > 0 && c->ratio <= 1024))
+	if (!c->n || c->layers > OOM_MAX_LAYERS || !c->pool || c->pool > 1024 ||
+	    !(c->ratio > 0 && c->ratio <= 1024))
 		oom_read_fail(r, "num_encoder_blocks, depths, pool_size or mlp_ratio out of range");
 }
 
@@ -67,7 +71,10 @@ static struct oom_map output(struct oom_tape *t, const struct cfg *c, struct oom
 	struct oom_val held = oom_share(t, m.x);
 	const uint64_t d = m.c;
 
-	m = oom_conv2d(t, "conv1", m, &(struct oom_conv){.out = (uint64_t)(c->ratio * (double)d), .kernel = 1, .bias = true});
+	m = oom_conv2d(t, "conv1", m,
+		       &(struct oom_conv){.out = (uint64_t)(c->ratio * (double)d),
+					  .kernel = 1,
+					  .bias = true});
 	m = oom_map_act(t, c->act, m);
 	if (path && !t->status)
 		m.x = oom_drop_path(t, m.x);
@@ -122,8 +129,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	read_cfg(&rd, &c);
 	oom_no_checkpointing(t);
 	for (uint64_t i = 0; i < c.n && !t->status; i++) {
-		m = oom_conv2d(t, "projection", m, &(struct oom_conv){.out = c.c[i], .kernel = c.patch[i], .stride = c.stride[i],
-								      .pad = c.pad[i], .bias = true});
+		m = oom_conv2d(t, "projection", m,
+			       &(struct oom_conv){.out = c.c[i],
+						  .kernel = c.patch[i],
+						  .stride = c.stride[i],
+						  .pad = c.pad[i],
+						  .bias = true});
 		for (uint64_t j = 0; j < c.depth[i] && !t->status; j++, k++) {
 			m = layer(t, &c, m, c.drop > 0 && k);
 			oom_drop(t, held);      /* layer_outputs, until the next layer's */

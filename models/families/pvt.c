@@ -1,5 +1,6 @@
-/* PVT, PVT v2 and SegFormer: stages of patch embedding and attention whose keys and values come from a map made smaller.
- * Reference: transformers 5.12, models/{pvt,pvt_v2,segformer}/modeling_*.py. */
+/* PVT, PVT v2 and SegFormer: stages of patch embedding and attention whose keys and values come
+ * from a map made smaller. Reference: transformers 5.12,
+ * models/{pvt,pvt_v2,segformer}/modeling_*.py. */
 #include <string.h>
 
 #include "../conv.h"
@@ -8,7 +9,8 @@ enum { MAX_STAGES = 8, LINEAR_POOL = 7 };
 enum kind { PVT, PVT_V2, SEGFORMER };
 
 struct cfg {
-	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], heads[MAX_STAGES], patch[MAX_STAGES], stride[MAX_STAGES], sr[MAX_STAGES];
+	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], heads[MAX_STAGES], patch[MAX_STAGES],
+		stride[MAX_STAGES], sr[MAX_STAGES];
 	double ratio[MAX_STAGES], drop;
 	uint64_t layers;
 	enum kind kind;
@@ -18,7 +20,8 @@ struct cfg {
 static void read_list(struct oom_reader *r, const char *key, uint64_t *out, uint64_t n)
 {
 	if (oom_read_counts(r, key, out, MAX_STAGES) < n)
-		oom_read_fail(r, "%s must list a count for each of %llu stages", key, (unsigned long long)n);
+		oom_read_fail(r, "%s must list a count for each of %llu stages", key,
+			      (unsigned long long)n);
 }
 
 static void read_cfg(struct oom_reader *r, const char *type, struct cfg *c)
@@ -40,8 +43,10 @@ static void read_cfg(struct oom_reader *r, const char *type, struct cfg *c)
 	c->reshape_last = c->kind != SEGFORMER || oom_read_bool(r, "reshape_last_stage", true);
 	for (uint64_t i = 0; i < c->n; i++) {
 		c->layers += c->depth[i];
-		if (c->c[i] > 65536 || c->heads[i] > c->c[i] || c->patch[i] > 4096 || !(c->ratio[i] > 0 && c->ratio[i] <= 1024))
-			oom_read_fail(r, "hidden_sizes, num_attention_heads, patch_sizes or mlp_ratios out of range");
+		if (c->c[i] > 65536 || c->heads[i] > c->c[i] || c->patch[i] > 4096 ||
+		    !(c->ratio[i] > 0 && c->ratio[i] <= 1024))
+			oom_read_fail(r, "hidden_sizes, num_attention_heads, patch_sizes or "
+					 "mlp_ratios out of range");
 	}
 	if (!c->n || c->layers > OOM_MAX_LAYERS)
 		oom_read_fail(r, "num_encoder_blocks or depths out of range");
@@ -65,21 +70,30 @@ struct layer {
 	const struct oom_arch *a;
 	uint64_t c, heads, ff, sr, h, w, extra; /* extra: a class token before the map */
 	enum kind kind;
-	bool bias, linear, drop, first_free;    /* drop_path_rate > 0, but not in the model's first layer */
+	/* drop_path_rate > 0, but not in the model's first layer */
+	bool bias, linear, drop, first_free;
 };
 
 /* The map, pooled or strided, as fewer tokens; *n says how many. */
-static struct oom_val reduced(struct oom_tape *t, const struct layer *l, struct oom_val x, uint64_t *n)
+static struct oom_val reduced(struct oom_tape *t, const struct layer *l, struct oom_val x,
+			      uint64_t *n)
 {
 	struct oom_map m = oom_tokens_map(t, x, l->c, l->h, l->w);
 
 	if (l->linear) {
-		m.x = oom_op_mean(t, m.x, t->m_b, (struct oom_dim){l->c * LINEAR_POOL * LINEAR_POOL, "channels * 7 * 7"});
+		m.x = oom_op_mean(t, m.x, t->m_b,
+				  (struct oom_dim){l->c * LINEAR_POOL * LINEAR_POOL,
+						   "channels * 7 * 7"});
 		m.h = m.w = LINEAR_POOL;
-		m = oom_conv2d(t, "spatial_reduction", m, &(struct oom_conv){.out = l->c, .kernel = 1, .bias = true});
+		m = oom_conv2d(t, "spatial_reduction", m,
+			       &(struct oom_conv){.out = l->c, .kernel = 1, .bias = true});
 	} else {
-		m = oom_conv2d(t, "sequence_reduction", m, &(struct oom_conv){.out = l->c, .kernel = l->sr, .stride = l->sr,
-									      .bias = true, .channels_last = true});
+		m = oom_conv2d(t, "sequence_reduction", m,
+			       &(struct oom_conv){.out = l->c,
+						  .kernel = l->sr,
+						  .stride = l->sr,
+						  .bias = true,
+						  .channels_last = true});
 	}
 	if (t->status)
 		return m.x;
@@ -89,7 +103,8 @@ static struct oom_val reduced(struct oom_tape *t, const struct layer *l, struct 
 }
 
 /* x stays the caller's. */
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val *weights)
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x,
+				struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	const bool seg = l->kind == SEGFORMER;
@@ -98,10 +113,13 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	struct oom_val q, k, v, kv, held[5];
 	struct oom_attn at;
 
-	q = oom_project_heads(t, seg ? "q_proj" : "query", oom_keep(x), l->c, l->bias, seg ? 0 : l->heads);
+	q = oom_project_heads(t, seg ? "q_proj" : "query", oom_keep(x), l->c, l->bias,
+			      seg ? 0 : l->heads);
 	kv = l->linear || l->sr > 1 ? reduced(t, l, oom_keep(x), &keys) : oom_share(t, x);
-	k = oom_project_heads(t, seg ? "k_proj" : "key", oom_keep(kv), l->c, l->bias, seg ? 0 : l->heads);
-	v = oom_project_heads(t, seg ? "v_proj" : "value", oom_keep(kv), l->c, l->bias, seg ? 0 : l->heads);
+	k = oom_project_heads(t, seg ? "k_proj" : "key", oom_keep(kv), l->c, l->bias,
+			      seg ? 0 : l->heads);
+	v = oom_project_heads(t, seg ? "v_proj" : "value", oom_keep(kv), l->c, l->bias,
+			      seg ? 0 : l->heads);
 	at = oom_attn_over(t, a, l->heads, l->c, n, keys);
 	at.dropout = a->attn_dropout;
 	if (seg) {
@@ -119,7 +137,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 			oom_drop(t, kv);
 			kv = oom_none();
 		}
-		q = oom_op_linear(t, l->kind == PVT ? "dense" : "proj", q, (struct oom_dim){l->c, "channels"}, OOM_BIAS);
+		q = oom_op_linear(t, l->kind == PVT ? "dense" : "proj", q,
+				  (struct oom_dim){l->c, "channels"}, OOM_BIAS);
 		if (l->kind != PVT)
 			oom_drop_all(t, held, 5);
 	}
@@ -131,21 +150,27 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct layer *l, st
 {
 	const struct oom_arch *a = l->a;
 	const bool seg = l->kind == SEGFORMER;
-	struct oom_val y = oom_op_linear(t, seg ? "fc1" : "dense1", oom_keep(x), (struct oom_dim){l->ff, "intermediate"}, OOM_BIAS);
+	struct oom_val y = oom_op_linear(t, seg ? "fc1" : "dense1", oom_keep(x),
+					 (struct oom_dim){l->ff, "intermediate"}, OOM_BIAS);
 
 	if (l->linear)
 		y = oom_activation(t, OOM_ACT_RELU, y);
 	if (l->kind != PVT) {
 		struct oom_map m = oom_tokens_map(t, y, l->ff, l->h, l->w);
 
-		m = oom_conv2d(t, "dwconv", m, &(struct oom_conv){.out = l->ff, .kernel = 3, .pad = 1, .groups = l->ff,
-								   .bias = true});
+		m = oom_conv2d(t, "dwconv", m,
+			       &(struct oom_conv){.out = l->ff,
+						  .kernel = 3,
+						  .pad = 1,
+						  .groups = l->ff,
+						  .bias = true});
 		if (t->status)
 			return x;
 		y = oom_map_tokens(t, m);
 	}
 	y = oom_op_dropout(t, oom_activation(t, a->act, y), a->dropout);
-	y = oom_op_linear(t, seg ? "fc2" : "dense2", y, (struct oom_dim){l->c, "channels"}, OOM_BIAS);
+	y = oom_op_linear(t, seg ? "fc2" : "dense2", y, (struct oom_dim){l->c, "channels"},
+			  OOM_BIAS);
 	oom_done(t, x);
 	return oom_op_dropout(t, y, a->dropout);
 }
@@ -191,10 +216,12 @@ static struct oom_val pvt_positions(struct oom_tape *t, uint64_t n, uint64_t c, 
 	rest = oom_op_expand_copy(t, rest, oom_length_of(t, n), width);
 	if (!cls)
 		return rest;
-	return oom_op_cat_into(t, oom_op_slice(t, p, OOM_MONO_ONE, width), rest, oom_length_of(t, whole), width);
+	return oom_op_cat_into(t, oom_op_slice(t, p, OOM_MONO_ONE, width), rest,
+			       oom_length_of(t, whole), width);
 }
 
-static struct oom_val pvt_embedding(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t n, uint64_t c, bool cls)
+static struct oom_val pvt_embedding(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+				    uint64_t n, uint64_t c, bool cls)
 {
 	const struct oom_dim width = {c, "channels"};
 	struct oom_val pos, token;
@@ -232,12 +259,14 @@ static struct oom_val run_stage(struct oom_tape *t, const void *ctx, uint32_t j,
 	y = oom_op_layer_norm(t, "layer_norm", y, 0, true, true);
 	if (pvt)
 		y = pvt_embedding(t, s->l.a, y, s->l.h * s->l.w, s->l.c, s->last);
-	if (pvt) {                              /* the loop's variable is the map no longer; the last layer's output is */
+	/* the loop's variable is the map no longer; the last layer's output is */
+	if (pvt) {
 		oom_drop(t, input);
 		input = oom_none();
 	}
 	if (s->l.kind == SEGFORMER) {
-		y = oom_layers(t, (uint32_t)s->depth, s->l.drop && s->l.first_free ? kind : NULL, block, &s->l, y);
+		y = oom_layers(t, (uint32_t)s->depth, s->l.drop && s->l.first_free ? kind : NULL,
+			       block, &s->l, y);
 	} else {
 		for (uint64_t i = 0; i < s->depth && !t->status; i++) {
 			const struct oom_val arg = oom_share(t, y);
@@ -261,24 +290,45 @@ static struct oom_val run_stage(struct oom_tape *t, const void *ctx, uint32_t j,
 	return y;
 }
 
-static struct oom_val stages(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c, struct oom_map m)
+static struct oom_val stages(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c,
+			     struct oom_map m)
 {
-	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad && c->kind == PVT_V2;
+	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad &&
+			  c->kind == PVT_V2;
 	uint64_t done = 0;
 
 	for (uint64_t i = 0; i < c->n && !t->status; i++) {
 		const uint64_t kernel = c->kind == PVT ? c->stride[i] : c->patch[i];
-		const uint64_t stride = c->kind == PVT ? c->patch[i] : c->stride[i], pad = c->kind == PVT ? 0 : kernel / 2;
-		struct stage s = {.in_c = m.c, .in_h = m.h, .in_w = m.w, .depth = c->depth[i], .last = i + 1 == c->n,
-				  .conv = {.out = c->c[i], .kernel = kernel, .stride = stride, .pad = pad, .bias = true}};
+		const uint64_t stride = c->kind == PVT ? c->patch[i] : c->stride[i],
+			       pad = c->kind == PVT ? 0 : kernel / 2;
+		struct stage s = {.in_c = m.c,
+				  .in_h = m.h,
+				  .in_w = m.w,
+				  .depth = c->depth[i],
+				  .last = i + 1 == c->n,
+				  .conv = {.out = c->c[i],
+					   .kernel = kernel,
+					   .stride = stride,
+					   .pad = pad,
+					   .bias = true}};
 		const void *ctx;
 
 		m.h = m.h + 2 * pad < kernel ? 0 : (m.h + 2 * pad - kernel) / stride + 1;
 		m.w = m.w + 2 * pad < kernel ? 0 : (m.w + 2 * pad - kernel) / stride + 1;
 		m.c = c->c[i];
-		s.l = (struct layer){.a = a, .c = c->c[i], .heads = c->heads[i], .ff = (uint64_t)(c->ratio[i] * (double)c->c[i]),
-				     .sr = c->sr[i], .h = m.h, .w = m.w, .extra = c->kind == PVT && s.last, .kind = c->kind,
-				     .bias = c->qkv_bias, .linear = c->linear, .drop = c->drop > 0, .first_free = !done};
+		s.l = (struct layer){.a = a,
+				     .c = c->c[i],
+				     .heads = c->heads[i],
+				     .ff = (uint64_t)(c->ratio[i] * (double)c->c[i]),
+				     .sr = c->sr[i],
+				     .h = m.h,
+				     .w = m.w,
+				     .extra = c->kind == PVT && s.last,
+				     .kind = c->kind,
+				     .bias = c->qkv_bias,
+				     .linear = c->linear,
+				     .drop = c->drop > 0,
+				     .first_free = !done};
 		s.copied = c->kind == PVT ? !s.last : !s.last || c->reshape_last;
 		ctx = oom_layer_ctx(t, &s, sizeof(s));
 		if (!ctx)
@@ -286,7 +336,8 @@ static struct oom_val stages(struct oom_tape *t, const struct oom_arch *a, const
 		if (c->kind == PVT_V2) {
 			struct oom_val before = m.x;
 
-			m.x = ckpt ? oom_layer_alone(t, (uint32_t)i, run_stage, ctx, m.x) : run_stage(t, ctx, (uint32_t)i, m.x);
+			m.x = ckpt ? oom_layer_alone(t, (uint32_t)i, run_stage, ctx, m.x) :
+				     run_stage(t, ctx, (uint32_t)i, m.x);
 			(void)before;
 			oom_drop(t, t->side);
 			t->side = oom_share(t, m.x);    /* `outputs` of the loop */
@@ -312,7 +363,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	if (c.kind == PVT)
 		oom_no_checkpointing(t);
 	if (t->plan->num_layers)
-		t->warning = "the depth of this architecture is a list: the number of layers asked for is not applied";
+		t->warning = "the depth of this architecture is a list: the number of layers asked "
+			     "for is not applied";
 	x = stages(t, a, &c, m);
 	if (t->status)
 		return x;

@@ -1,5 +1,6 @@
-/* RecurrentGemma (Griffin): gated linear recurrences, every third layer local attention, always scaled_dot_product.
- * Reference: transformers 5.12, models/recurrent_gemma/modeling_recurrent_gemma.py; De et al. 2024, arXiv:2402.19427. */
+/* RecurrentGemma (Griffin): gated linear recurrences, every third layer local attention, always
+ * scaled_dot_product. Reference: transformers 5.12,
+ * models/recurrent_gemma/modeling_recurrent_gemma.py; De et al. 2024, arXiv:2402.19427. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +24,8 @@ static void parse(struct oom_arch *a)
 	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
 	a->head_dim = a->d_model / a->n_heads;
 	if (!a->n_kv_heads || !a->head_dim)
-		oom_read_fail(r, "num_key_value_heads and hidden_size / num_attention_heads must be positive");
+		oom_read_fail(r, "num_key_value_heads and hidden_size / num_attention_heads must "
+				 "be positive");
 	a->act = oom_read_act(r, "hidden_activation", "gelu_pytorch_tanh");
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	a->qkv_bias = oom_read_bool(r, "attention_bias", false);
@@ -31,21 +33,28 @@ static void parse(struct oom_arch *a)
 	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
 	a->window = oom_read_count(r, "attention_window_size", 1);
 	a->softcap_logits = oom_read_real(r, "logits_soft_cap", 30);
-	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor", oom_read_real(r, "partial_rotary_factor", 0.5));
+	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
+					oom_read_real(r, "partial_rotary_factor", 0.5));
 	a->extra[LRU] = oom_read_count_or(r, "lru_width", 0);
 	a->extra[LRU] = a->extra[LRU] ? a->extra[LRU] : a->d_model;
 	a->extra[KERNEL] = oom_read_count(r, "conv1d_width", 1);
-	if (a->extra[LRU] % a->n_heads || a->extra[KERNEL] > 1u << 20 || !(a->rotary_share > 0 && a->rotary_share <= 1))
-		oom_read_fail(r, "lru_width (%llu) is no multiple of num_attention_heads, or conv1d_width or partial_rotary_factor is out of range",
+	if (a->extra[LRU] % a->n_heads || a->extra[KERNEL] > 1u << 20 ||
+	    !(a->rotary_share > 0 && a->rotary_share <= 1))
+		oom_read_fail(r,
+			      "lru_width (%llu) is no multiple of num_attention_heads, or "
+			      "conv1d_width or partial_rotary_factor is out of range",
 			      (unsigned long long)a->extra[LRU]);
 	if (!n)
-		oom_read_fail(r, "\"block_types\" must list the kinds of layers: \"recurrent\" and \"attention\"");
+		oom_read_fail(r, "\"block_types\" must list the kinds of layers: \"recurrent\" and "
+				 "\"attention\"");
 	for (uint32_t i = 0; n && i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
 		const char *word = oom_read_item(r, "block_types", i % n);
 
 		a->kind[i] = word && !strcmp(word, "attention") ? ATTENTION : RECURRENT;
 	}
-	snprintf(a->warning, sizeof(a->warning), "%s: parameters are exact; the caches its training step fills are approximated.", a->model_type);
+	snprintf(a->warning, sizeof(a->warning),
+		 "%s: parameters are exact; the caches its training step fills are approximated.",
+		 a->model_type);
 }
 
 struct layer {
@@ -54,14 +63,17 @@ struct layer {
 };
 
 /* sigmoid of a block-diagonal linear layer: one matrix a head. */
-static struct oom_val gate(struct oom_tape *t, const struct oom_arch *a, const char *weight, const char *bias, struct oom_val x)
+static struct oom_val gate(struct oom_tape *t, const struct oom_arch *a, const char *weight,
+			   const char *bias, struct oom_val x)
 {
 	const uint64_t lru = a->extra[LRU], width = lru / a->n_heads;
 	const struct oom_dim out = {lru, "lru_width"};
 	struct oom_val w = oom_param(t, weight, lru, width, 0), b = oom_param(t, bias, 0, lru, 0);
 
 	w.perm = false;
-	x = oom_op_bmm(t, weight, oom_keep(x), oom_op_view(t, w, OOM_MONO_ONE, (struct oom_dim){lru * width, NULL}), t->m_bs, out, width);
+	x = oom_op_bmm(t, weight, oom_keep(x),
+		       oom_op_view(t, w, OOM_MONO_ONE, (struct oom_dim){lru * width, NULL}),
+		       t->m_bs, out, width);
 	x = oom_op_add(t, x, b);
 	return oom_op_unary(t, OOM_SIGMOID, oom_op_copy(t, "reshape", x));
 }
@@ -72,15 +84,19 @@ static struct oom_val recurrence(struct oom_tape *t, struct oom_val x, struct oo
 	const struct oom_dim w = {x.width, x.text};
 	const struct oom_loop l = oom_loop_over(t, 1);
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	const uint64_t kept = w.n * (a.dt == OOM_F32 ? 1 : 2);  /* the gate's fp32 copy and the state */
-	struct oom_val h = oom_new(t, "recurrent_states", t->m_b, w, OOM_F32), out = oom_new(t, "contextualized_states", t->m_bs, w, dt), g;
+	/* the gate's fp32 copy and the state */
+	const uint64_t kept = w.n * (a.dt == OOM_F32 ? 1 : 2);
+	struct oom_val h = oom_new(t, "recurrent_states", t->m_b, w, OOM_F32),
+		       out = oom_new(t, "contextualized_states", t->m_bs, w, dt), g;
 
 	for (int i = 0; i < l.turns; i++) {
 		if (i)
-			h = oom_loop_carry(t, &l, i - 1, h, (struct oom_dim){kept, "kept by a turn"}, OOM_F32);
+			h = oom_loop_carry(t, &l, i - 1, h,
+					   (struct oom_dim){kept, "kept by a turn"}, OOM_F32);
 		g = oom_op_cast(t, oom_op_slice(t, oom_keep(a), t->m_b, w), OOM_F32);
 		h = oom_op_mul(t, g, h);
-		h = oom_op_add(t, h, oom_op_cast(t, oom_op_slice(t, oom_keep(x), t->m_b, w), OOM_F32));
+		h = oom_op_add(t, h,
+			       oom_op_cast(t, oom_op_slice(t, oom_keep(x), t->m_b, w), OOM_F32));
 		out = oom_op_set(t, out, oom_op_cast(t, oom_keep(h), dt));
 	}
 	oom_drop(t, h);
@@ -103,7 +119,8 @@ static struct oom_val rg_lru(struct oom_tape *t, const struct oom_arch *a, struc
 	rec = oom_op_unary(t, OOM_EXP, oom_keep(log));
 	sq = oom_op_unary(t, OOM_EXP, oom_op_unary(t, OOM_SCALE, log));
 	y = oom_op_mul(t, x, in);
-	sq = oom_op_unary(t, OOM_LOG, oom_op_unary(t, OOM_ADD_SCALAR, sq));     /* a square root that keeps its argument */
+	/* a square root that keeps its argument */
+	sq = oom_op_unary(t, OOM_LOG, oom_op_unary(t, OOM_ADD_SCALAR, sq));
 	sq = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_unary(t, OOM_SCALE, sq));
 	y = oom_op_mul(t, y, oom_op_cast(t, sq, dt));
 	rec = oom_op_unary(t, OOM_SCALE, rec);                                  /* times ~reset */
@@ -113,7 +130,9 @@ static struct oom_val rg_lru(struct oom_tape *t, const struct oom_arch *a, struc
 static struct oom_val recurrent(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_dim w = {a->extra[LRU], "lru_width"}, h = {x.width, x.text};
-	struct oom_val y = oom_activation(t, a->act, oom_op_linear(t, "linear_y", oom_keep(x), w, OOM_BIAS)), z;
+	struct oom_val y = oom_activation(t, a->act,
+					  oom_op_linear(t, "linear_y", oom_keep(x), w, OOM_BIAS)),
+		       z;
 
 	z = oom_op_linear(t, "linear_x", oom_keep(x), w, OOM_BIAS);
 	z = oom_short_conv(t, "conv_1d", z, a->extra[KERNEL], true, OOM_ACT_NONE);

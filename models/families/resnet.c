@@ -48,11 +48,16 @@ static void parse(struct oom_arch *a)
 	a->d_model = c.n ? c.c[c.n - 1] : 1;
 }
 
-static struct oom_map conv(struct oom_tape *t, struct oom_map m, uint64_t out, uint64_t kernel, uint64_t stride, uint64_t groups,
-			   enum oom_act act)
+static struct oom_map conv(struct oom_tape *t, struct oom_map m, uint64_t out, uint64_t kernel,
+			   uint64_t stride, uint64_t groups, enum oom_act act)
 {
-	return oom_conv_bn_act(t, m, &(struct oom_conv){.out = out, .kernel = kernel, .stride = stride, .pad = kernel / 2,
-							.groups = groups}, act);
+	return oom_conv_bn_act(t, m,
+			       &(struct oom_conv){.out = out,
+						  .kernel = kernel,
+						  .stride = stride,
+						  .pad = kernel / 2,
+						  .groups = groups},
+			       act);
 }
 
 /* x * sigmoid(expand(relu(reduce(mean(x))))) */
@@ -61,20 +66,25 @@ static struct oom_map squeeze_excite(struct oom_tape *t, struct oom_map m, uint6
 	struct oom_map p = {oom_global_pool(t, oom_map_keep(m)), m.c, 1, 1};
 	struct oom_val pooled = oom_share(t, p.x);
 
-	p = oom_conv2d(t, "attention.0", p, &(struct oom_conv){.out = reduced, .kernel = 1, .bias = true});
+	p = oom_conv2d(t, "attention.0", p,
+		       &(struct oom_conv){.out = reduced, .kernel = 1, .bias = true});
 	p = oom_map_act(t, OOM_ACT_RELU, p);
-	p = oom_conv2d(t, "attention.2", p, &(struct oom_conv){.out = m.c, .kernel = 1, .bias = true});
+	p = oom_conv2d(t, "attention.2", p,
+		       &(struct oom_conv){.out = m.c, .kernel = 1, .bias = true});
 	p = oom_map_act(t, OOM_ACT_SIGMOID, p);
 	m.x = oom_op_mul(t, m.x, p.x);
 	oom_drop(t, pooled);
 	return m;
 }
 
-static struct oom_map layer(struct oom_tape *t, const struct cfg *c, struct oom_map m, uint64_t out, uint64_t stride)
+static struct oom_map layer(struct oom_tape *t, const struct cfg *c, struct oom_map m, uint64_t out,
+			    uint64_t stride)
 {
-	const uint64_t in = m.c, groups = out > c->groups_width ? out / c->groups_width : 1, mid = out / 4;
+	const uint64_t in = m.c, groups = out > c->groups_width ? out / c->groups_width : 1,
+		       mid = out / 4;
 	const bool project = in != out || stride != 1;
-	struct oom_map y, shortcut = oom_map_share(t, m);       /* the stage's loop holds the input as well */
+	/* the stage's loop holds the input as well */
+	struct oom_map y, shortcut = oom_map_share(t, m);
 
 	if (c->reg) {
 		y = conv(t, oom_map_keep(m), out, 1, 1, 1, c->act);
@@ -92,7 +102,9 @@ static struct oom_map layer(struct oom_tape *t, const struct cfg *c, struct oom_
 	}
 	if (project) {
 		shortcut = oom_conv2d(t, "shortcut.convolution", shortcut,
-				      &(struct oom_conv){.out = out, .kernel = 1, .stride = stride});
+				      &(struct oom_conv){.out = out,
+							 .kernel = 1,
+							 .stride = stride});
 		shortcut = oom_batch_norm(t, "shortcut.normalization", shortcut);
 	}
 	y.x = oom_op_add_inplace(t, y.x, oom_keep(shortcut.x));

@@ -1,5 +1,5 @@
-/* RoFormer: a post-norm encoder (or decoder) with rotary positions from a frozen table, attention written out.
- * Reference: transformers 5.12, models/roformer/modeling_roformer.py. */
+/* RoFormer: a post-norm encoder (or decoder) with rotary positions from a frozen table, attention
+ * written out. Reference: transformers 5.12, models/roformer/modeling_roformer.py. */
 #include "../encoder.h"
 
 enum { CAUSAL, ROTARY_VALUE };  /* extra[] */
@@ -25,8 +25,9 @@ static void parse(struct oom_arch *a)
 	a->extra[CAUSAL] = oom_read_bool(r, "is_decoder", false);
 	a->extra[ROTARY_VALUE] = oom_read_bool(r, "rotary_value", false);
 	if (a->d_model % a->n_heads)
-		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->n_heads);
+		oom_read_fail(r,
+			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 }
 
 struct layer {
@@ -34,7 +35,8 @@ struct layer {
 	struct oom_val mask, table;
 };
 
-/* Sines and cosines repeated for every two, anew in each layer; what is rotated stays a local until all of them are. */
+/* Sines and cosines repeated for every two, anew in each layer; what is rotated stays a local
+ * until all of them are. */
 static void rotate(struct oom_tape *t, const struct layer *l, struct oom_val *x, int n)
 {
 	const struct oom_arch *a = l->a;
@@ -45,13 +47,15 @@ static void rotate(struct oom_tape *t, const struct layer *l, struct oom_val *x,
 	r.cos = oom_new_like(t, "stack", l->table, (enum oom_dtype)l->table.dt);
 	for (int i = 0; i < n; i++) {
 		struct oom_val odd = oom_op_slice(t, oom_keep(x[i]), x[i].mono, D(a->d_model / 2));
-		struct oom_val even = oom_op_slice(t, oom_keep(x[i]), x[i].mono, D(a->d_model / 2)), y;
+		struct oom_val even = oom_op_slice(t, oom_keep(x[i]), x[i].mono, D(a->d_model / 2)),
+			       y;
 
 		rot[i] = oom_op_cat(t, oom_op_unary(t, OOM_NEG, odd), even, D(a->d_model));
 		y = oom_op_mul(t, oom_keep(x[i]), oom_keep(r.cos));
 		old[i] = x[i];
 		x[i] = oom_op_add(t, y, oom_op_mul(t, oom_keep(rot[i]), oom_keep(r.sin)));
-		oom_drop(t, old[i]);            /* the name query_layer is the rotated one's now; the caller has its own */
+		/* the name query_layer is the rotated one's now; the caller has its own */
+		oom_drop(t, old[i]);
 	}
 	for (int i = 0; i < n; i++)
 		oom_drop(t, rot[i]);
@@ -59,7 +63,8 @@ static void rotate(struct oom_tape *t, const struct layer *l, struct oom_val *x,
 	oom_drop(t, r.cos);
 }
 
-static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val *weights)
+static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val x,
+			     struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	static const char *const names[3] = {"query", "key", "value"};
@@ -71,7 +76,8 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	at.softmax_as_is = at.no_cast_back = at.written_out = at.scores_local = true;
 	at.weights = weights;
 	for (int i = 0; i < 3; i++) {
-		p[i] = oom_op_heads(t, oom_op_linear(t, names[i], oom_keep(x), D(a->d_model), OOM_BIAS));
+		p[i] = oom_op_heads(t, oom_op_linear(t, names[i], oom_keep(x), D(a->d_model),
+						     OOM_BIAS));
 		caller[i] = oom_share(t, p[i]);
 	}
 	rotate(t, l, p, a->extra[ROTARY_VALUE] ? 3 : 2);
@@ -88,7 +94,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 	/* the caller keeps a layer's (hidden, weights) until the next layer has returned its own */
 	if (i && !t->recompute && (!t->grad || t->packing || (t->amp && a->attn_dropout > 0)))
-		before = oom_new(t, "attention weights of the layer before", t->m_bss, D(a->n_heads), t->amp ? OOM_F32 : (enum oom_dtype)x.dt);
+		before = oom_new(t, "attention weights of the layer before", t->m_bss,
+				 D(a->n_heads), t->amp ? OOM_F32 : (enum oom_dtype)x.dt);
 	y = attend(t, l, x, &weights);
 	x = oom_output(t, a->dropout, "LayerNorm", y, x);
 	y = oom_activation(t, a->act, oom_op_linear(t, "dense", oom_keep(x), D(a->d_ff), OOM_BIAS));
@@ -105,10 +112,13 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 
 	t->scope = "word_embeddings";
 	*word = oom_param(t, "weight", a->vocab, a->d_embed, OOM_P_EMBEDDING);
-	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, e);
+	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				   a->vocab, e);
 	w = oom_input_grads(t, w);
-	tt = oom_op_embedding(t, "token_type_embeddings", oom_new(t, "zeros", t->m_bs, D(1), OOM_I64), a->type_vocab, e, 0);
-	x = oom_op_layer_norm(t, "LayerNorm", oom_op_add(t, oom_keep(w), oom_keep(tt)), 0, true, true);
+	tt = oom_op_embedding(t, "token_type_embeddings",
+			      oom_new(t, "zeros", t->m_bs, D(1), OOM_I64), a->type_vocab, e, 0);
+	x = oom_op_layer_norm(t, "LayerNorm", oom_op_add(t, oom_keep(w), oom_keep(tt)), 0, true,
+			      true);
 	x = oom_op_dropout(t, x, a->dropout);
 	oom_drop(t, w);
 	oom_drop(t, tt);
@@ -123,16 +133,21 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct layer l = {.a = a};
 	struct oom_val word, x = embeddings(t, a, &word), first;
 
-	l.mask = oom_make_written_mask(t, a->extra[CAUSAL], (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
+	l.mask = oom_make_written_mask(t, a->extra[CAUSAL], (enum oom_dtype)x.dt, t->m_b, t->m_s,
+				       t->m_s);
 	t->scope = "embed_positions";
-	l.table = oom_param(t, "weight", a->max_positions, a->head_dim, OOM_P_EMBEDDING | OOM_P_FROZEN);
-	l.table = oom_op_embedding_param(t, l.table, oom_new(t, "position ids", t->m_s, D(1), OOM_I64), a->max_positions, D(a->head_dim));
+	l.table = oom_param(t, "weight", a->max_positions, a->head_dim,
+			    OOM_P_EMBEDDING | OOM_P_FROZEN);
+	l.table = oom_op_embedding_param(t, l.table,
+					 oom_new(t, "position ids", t->m_s, D(1), OOM_I64),
+					 a->max_positions, D(a->head_dim));
 	first = oom_share(t, x);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
 	oom_drop_shared(t, l.table);
 	oom_drop(t, first);
-	return a->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, a->act, x) : oom_mlm_loss(t, a, &m, x, word);
+	return a->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, a->act, x) :
+					     oom_mlm_loss(t, a, &m, x, word);
 }
 
 static const char *const types[] = {"roformer", NULL};

@@ -1,6 +1,6 @@
 /* RWKV (version 4): token shifts, a recurrence over the tokens in fp32, squared ReLU.
- * Reference: transformers 5.12, models/rwkv/modeling_rwkv.py, rwkv_linear_attention_cpu: the loop that runs without the
- * custom CUDA kernel (which keeps keys, values and the result only). */
+ * Reference: transformers 5.12, models/rwkv/modeling_rwkv.py, rwkv_linear_attention_cpu: the loop
+ * that runs without the custom CUDA kernel (which keeps keys, values and the result only). */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,17 +23,21 @@ static void parse(struct oom_arch *a)
 	a->max_positions = oom_read_count_or(r, "context_length", 0);
 	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
 	a->kind[0] = 1;                         /* a norm of its own before the first */
-	snprintf(a->warning, sizeof(a->warning), "%s: counted as it runs without its custom CUDA kernel; with it training needs far less.",
+	snprintf(a->warning, sizeof(a->warning),
+		 "%s: counted as it runs without its custom CUDA kernel; with it training needs "
+		 "far less.",
 		 a->model_type);
 }
 
 /* hidden * mix + shifted * (1 - mix) */
-static struct oom_val mixed(struct oom_tape *t, const char *name, struct oom_val x, struct oom_val shifted)
+static struct oom_val mixed(struct oom_tape *t, const char *name, struct oom_val x,
+			    struct oom_val shifted)
 {
 	struct oom_val m = oom_param(t, name, 0, x.width, 0), y;
 
 	y = oom_op_mul(t, oom_keep(x), oom_keep(m));
-	return oom_op_add(t, y, oom_op_mul(t, oom_keep(shifted), oom_op_unary(t, OOM_ADD_SCALAR, m)));
+	return oom_op_add(t, y,
+			  oom_op_mul(t, oom_keep(shifted), oom_op_unary(t, OOM_ADD_SCALAR, m)));
 }
 
 struct wkv {
@@ -48,7 +52,8 @@ static struct oom_val exp_of(struct oom_tape *t, struct oom_val a, struct oom_va
 }
 
 /* s[0], s[1], s[2]: numerator, denominator, maximum. */
-static struct oom_val turn(struct oom_tape *t, const struct wkv *x, struct oom_val s[3], struct oom_val out, bool last, struct oom_hold *held)
+static struct oom_val turn(struct oom_tape *t, const struct wkv *x, struct oom_val s[3],
+			   struct oom_val out, bool last, struct oom_hold *held)
 {
 	const bool grad = t->grad;
 	const enum oom_dtype dt = (enum oom_dtype)out.dt;
@@ -58,7 +63,8 @@ static struct oom_val turn(struct oom_tape *t, const struct wkv *x, struct oom_v
 	k = oom_op_cast(t, oom_op_slice(t, oom_keep(x->k), t->m_b, x->w), OOM_F32);
 	v = oom_op_slice(t, oom_keep(x->v), t->m_b, x->w);
 	sum = oom_op_add(t, oom_keep(k), oom_keep(x->first));
-	m = oom_hold(t, held, oom_op_mul(t, oom_keep(s[2]), sum));                      /* maximum: keeps both */
+	/* maximum: keeps both */
+	m = oom_hold(t, held, oom_op_mul(t, oom_keep(s[2]), sum));
 	e1 = oom_hold(t, held, exp_of(t, oom_keep(s[2]), oom_keep(m)));
 	e2 = oom_hold(t, held, exp_of(t, oom_op_add(t, oom_keep(k), oom_keep(x->first)), m));
 	num = oom_op_mul(t, oom_keep(e1), oom_keep(s[0]));
@@ -82,7 +88,8 @@ static struct oom_val turn(struct oom_tape *t, const struct wkv *x, struct oom_v
 static struct oom_val recurrence(struct oom_tape *t, struct wkv *x)
 {
 	const struct oom_loop l = oom_loop_over(t, 1);
-	/* key, its sum with time_first, four exponentials, numerator, denominator, the decayed maximum, three states */
+	/* key, its sum with time_first, four exponentials, numerator, denominator, the decayed
+	 * maximum, three states */
 	const uint64_t kept = x->w.n * (x->k.dt == OOM_F32 ? 11 : 12);
 	struct oom_hold held = {.n = 0};
 	struct oom_val s[3], out = oom_new(t, "output", t->m_bs, x->w, (enum oom_dtype)x->k.dt);
@@ -92,7 +99,8 @@ static struct oom_val recurrence(struct oom_tape *t, struct wkv *x)
 	x->decay = oom_op_unary(t, OOM_NEG, oom_op_unary(t, OOM_EXP, x->decay));
 	for (int i = 0; i < l.turns; i++) {
 		if (i)
-			s[0] = oom_loop_carry(t, &l, i - 1, s[0], (struct oom_dim){kept, "kept by a turn"}, OOM_F32);
+			s[0] = oom_loop_carry(t, &l, i - 1, s[0],
+					      (struct oom_dim){kept, "kept by a turn"}, OOM_F32);
 		out = turn(t, x, s, out, i + 1 == l.turns, &held);
 	}
 	for (int i = 0; i < 3; i++)
@@ -105,7 +113,8 @@ static struct oom_val recurrence(struct oom_tape *t, struct wkv *x)
 static struct oom_val time_mix(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_dim w = {a->extra[WIDTH], "attention_hidden_size"}, h = {x.width, x.text};
-	const uint32_t kept = t->plan->precision == OOM_FP16 ? OOM_P_FP32 : 0;  /* _keep_in_fp32_modules: for fp16 alone */
+	/* _keep_in_fp32_modules: for fp16 alone */
+	const uint32_t kept = t->plan->precision == OOM_FP16 ? OOM_P_FP32 : 0;
 	struct wkv in = {.w = w};
 	struct oom_val shifted, r, y;
 

@@ -1,12 +1,16 @@
-/* SqueezeBERT: BERT with grouped convolutions of one position in place of linear layers, on [b, channels, s].
- * Reference: transformers 5.12, models/squeezebert/modeling_squeezebert.py. */
+/* SqueezeBERT: BERT with grouped convolutions of one position in place of linear layers, on [b,
+ * channels, s]. Reference: transformers 5.12, models/squeezebert/modeling_squeezebert.py. */
 #include "../encoder.h"
 
 enum { Q, K, V, POST, FF, OUT };        /* extra[]: groups of the convolutions */
 
 static void parse(struct oom_arch *a)
 {
-	static const char *const keys[] = {"q_groups", "k_groups", "v_groups", "post_attention_groups", "intermediate_groups",
+	static const char *const keys[] = {"q_groups",
+					   "k_groups",
+					   "v_groups",
+					   "post_attention_groups",
+					   "intermediate_groups",
 					   "output_groups"};
 	struct oom_reader *r = &a->rd;
 
@@ -26,12 +30,14 @@ static void parse(struct oom_arch *a)
 	for (int i = 0; i < 6; i++) {
 		a->extra[i] = oom_read_count_or(r, keys[i], i == POST ? 1 : 4);
 		if (!a->extra[i] || a->d_model % a->extra[i] || a->d_ff % a->extra[i])
-			oom_read_fail(r, "%s (%llu) does not divide hidden_size and intermediate_size", keys[i],
-				      (unsigned long long)a->extra[i]);
+			oom_read_fail(r,
+				      "%s (%llu) does not divide hidden_size and intermediate_size",
+				      keys[i], (unsigned long long)a->extra[i]);
 	}
 	if (a->d_model % a->n_heads)
-		oom_read_fail(r, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->n_heads);
+		oom_read_fail(r,
+			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 }
 
 struct layer {
@@ -39,16 +45,21 @@ struct layer {
 	struct oom_val mask;
 };
 
-static struct oom_val conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t groups, struct oom_dim out)
+static struct oom_val conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t groups,
+			   struct oom_dim out)
 {
 	x.perm = false;                         /* what autograd keeps is the view */
 	return oom_op_conv(t, name, x, out.n, x.width / groups, true, t->m_bs, out);
 }
 
 /* ConvDropoutLayerNorm: the norm runs over permuted views. */
-static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, uint64_t groups, struct oom_val from, struct oom_val input)
+static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, uint64_t groups,
+			     struct oom_val from, struct oom_val input)
 {
-	struct oom_val x = oom_op_dropout(t, conv(t, "conv1d", oom_keep(from), groups, D(a->d_model)), a->dropout), sum;
+	struct oom_val x = oom_op_dropout(t,
+					  conv(t, "conv1d", oom_keep(from), groups, D(a->d_model)),
+					  a->dropout),
+		       sum;
 
 	sum = oom_op_add(t, x, oom_keep(input));
 	sum.perm = false;
@@ -89,10 +100,14 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	oom_buffer(t, a->max_positions, OOM_I64);
 	t->scope = "word_embeddings";
 	*word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), a->vocab, h);
+	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				   a->vocab, h);
 	w = oom_input_grads(t, w);
-	pos = oom_op_embedding(t, "position_embeddings", oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions, h, 0);
-	tt = oom_op_embedding(t, "token_type_embeddings", oom_new(t, "zeros", t->m_bs, D(1), OOM_I64), a->type_vocab, h, 0);
+	pos = oom_op_embedding(t, "position_embeddings",
+			       oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions,
+			       h, 0);
+	tt = oom_op_embedding(t, "token_type_embeddings",
+			      oom_new(t, "zeros", t->m_bs, D(1), OOM_I64), a->type_vocab, h, 0);
 	x = oom_op_add(t, oom_op_add(t, oom_keep(w), oom_keep(pos)), oom_keep(tt));
 	x = oom_op_dropout(t, oom_op_layer_norm(t, "LayerNorm", x, 0, true, true), a->dropout);
 	oom_drop(t, w);

@@ -1,5 +1,5 @@
-/* SwiftFormer: convolution encoders, and in every stage's last block an additive attention, linear in the map.
- * Reference: transformers 5.12, models/swiftformer/modeling_swiftformer.py. */
+/* SwiftFormer: convolution encoders, and in every stage's last block an additive attention, linear
+ * in the map. Reference: transformers 5.12, models/swiftformer/modeling_swiftformer.py. */
 #include <string.h>
 
 #include "../conv.h"
@@ -18,7 +18,8 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 	memset(c, 0, sizeof(*c));
 	c->n = oom_read_counts(r, "embed_dims", c->c, MAX_STAGES);
 	if (oom_read_counts(r, "depths", c->depth, MAX_STAGES) < c->n)
-		oom_read_fail(r, "depths must list a count for each of %llu stages", (unsigned long long)c->n);
+		oom_read_fail(r, "depths must list a count for each of %llu stages",
+			      (unsigned long long)c->n);
 	oom_read_reals(r, "downsamples", c->down, c->n, 1);
 	c->patch = oom_read_count_or(r, "down_patch_size", 3);
 	c->stride = oom_read_count_or(r, "down_stride", 2);
@@ -34,9 +35,10 @@ static void read_cfg(struct oom_reader *r, struct cfg *c)
 		if (c->c[i] > 65536 || c->c[i] < 2)
 			oom_read_fail(r, "embed_dims out of range");
 	}
-	if (c->layers > OOM_MAX_LAYERS || !c->patch || c->patch > 1024 || !c->stride || c->pad > 1024 ||
-	    !(c->ratio > 0 && c->ratio <= 1024))
-		oom_read_fail(r, "depths, down_patch_size, down_stride, down_pad or mlp_ratio out of range");
+	if (c->layers > OOM_MAX_LAYERS || !c->patch || c->patch > 1024 || !c->stride ||
+	    c->pad > 1024 || !(c->ratio > 0 && c->ratio <= 1024))
+		oom_read_fail(r, "depths, down_patch_size, down_stride, down_pad or mlp_ratio out "
+				 "of range");
 }
 
 static void parse(struct oom_arch *a)
@@ -55,16 +57,20 @@ static struct oom_map conv_encoder(struct oom_tape *t, struct oom_map m, uint64_
 	const uint64_t d = m.c;
 	struct oom_map y;
 
-	y = oom_conv2d(t, "depth_wise_conv", oom_map_keep(m),
-		       &(struct oom_conv){.out = d, .kernel = 3, .pad = 1, .groups = d, .bias = true});
+	y = oom_conv2d(
+		t, "depth_wise_conv", oom_map_keep(m),
+		&(struct oom_conv){.out = d, .kernel = 3, .pad = 1, .groups = d, .bias = true});
 	y = oom_batch_norm(t, "norm", y);
-	y = oom_conv2d(t, "point_wise_conv1", y, &(struct oom_conv){.out = hidden, .kernel = 1, .bias = true});
+	y = oom_conv2d(t, "point_wise_conv1", y,
+		       &(struct oom_conv){.out = hidden, .kernel = 1, .bias = true});
 	y = oom_map_act(t, OOM_ACT_GELU, y);
-	y = oom_conv2d(t, "point_wise_conv2", y, &(struct oom_conv){.out = d, .kernel = 1, .bias = true});
+	y = oom_conv2d(t, "point_wise_conv2", y,
+		       &(struct oom_conv){.out = d, .kernel = 1, .bias = true});
 	if (t->status)
 		return m;
 	{
-		struct oom_val x = y.x, scaled = oom_op_mul(t, oom_param(t, "layer_scale", 0, d, 0), oom_keep(x));
+		struct oom_val x = y.x, scaled = oom_op_mul(t, oom_param(t, "layer_scale", 0, d, 0),
+							    oom_keep(x));
 
 		y.x = oom_op_add(t, oom_keep(m.x), oom_op_dropout(t, scaled, p));
 		oom_drop(t, x);
@@ -79,12 +85,17 @@ static struct oom_val attention(struct oom_tape *t, struct oom_val x, uint64_t d
 	const struct oom_dim width = {d, "dim"};
 	struct oom_val q, k, w, global, y;
 
-	/* the map seen as tokens is not contiguous: each product folds it into a copy (autocast's cast is that copy) */
-	q = oom_op_linear(t, "to_query", t->amp ? oom_keep(x) : oom_op_copy(t, "clone", oom_keep(x)), width, OOM_BIAS);
-	k = oom_op_linear(t, "to_key", t->amp ? oom_keep(x) : oom_op_copy(t, "clone", oom_keep(x)), width, OOM_BIAS);
+	/* the map seen as tokens is not contiguous: each product folds it into a copy
+	 * (autocast's cast is that copy) */
+	q = oom_op_linear(t, "to_query",
+			  t->amp ? oom_keep(x) : oom_op_copy(t, "clone", oom_keep(x)), width,
+			  OOM_BIAS);
+	k = oom_op_linear(t, "to_key", t->amp ? oom_keep(x) : oom_op_copy(t, "clone", oom_keep(x)),
+			  width, OOM_BIAS);
 	q = oom_normalize(t, q, 1);
 	k = oom_normalize(t, k, 1);
-	w = oom_op_matmul_param(t, "w_g", oom_keep(q), oom_param(t, "w_g", d, 1, 0), oom_none(), D(1));
+	w = oom_op_matmul_param(t, "w_g", oom_keep(q), oom_param(t, "w_g", d, 1, 0), oom_none(),
+				D(1));
 	y = oom_op_unary(t, OOM_SCALE, oom_keep(w));
 	y = oom_op_softmax(t, y, false);
 	global = oom_op_sum(t, oom_op_mul(t, oom_keep(y), oom_keep(q)), t->m_b, width);
@@ -106,7 +117,10 @@ static struct oom_map mlp(struct oom_tape *t, const struct cfg *c, struct oom_ma
 
 	oom_done(t, m.x);
 	m = oom_batch_norm(t, "norm1", oom_map_keep(m));
-	m = oom_conv2d(t, "fc1", m, &(struct oom_conv){.out = (uint64_t)((double)d * c->ratio), .kernel = 1, .bias = true});
+	m = oom_conv2d(t, "fc1", m,
+		       &(struct oom_conv){.out = (uint64_t)((double)d * c->ratio),
+					  .kernel = 1,
+					  .bias = true});
 	m = oom_map_act(t, c->act, m);
 	if (!t->status)
 		m.x = oom_op_dropout(t, m.x, c->mlp_p);
@@ -127,7 +141,8 @@ static struct oom_map encoder(struct oom_tape *t, const struct cfg *c, struct oo
 		return m;
 	res = attention(t, oom_map_tokens(t, oom_map_keep(m)), m.c);
 	res = oom_op_view(t, res, t->m_b, (struct oom_dim){m.c * m.h * m.w, NULL});
-	y = c->scale ? oom_op_mul(t, oom_param(t, "layer_scale_1", 0, m.c, 0), oom_keep(res)) : oom_share(t, res);
+	y = c->scale ? oom_op_mul(t, oom_param(t, "layer_scale_1", 0, m.c, 0), oom_keep(res)) :
+		       oom_share(t, res);
 	if (path)
 		y = oom_drop_path(t, y);
 	m.x = oom_op_add(t, m.x, y);
@@ -178,8 +193,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 	read_cfg(&rd, &s.c);
 	for (uint64_t i = 0; i < 2; i++) {
-		m = oom_conv2d(t, "patch_embedding", m, &(struct oom_conv){.out = i ? s.c.c[0] : s.c.c[0] / 2, .kernel = 3, .stride = 2,
-									    .pad = 1, .bias = true});
+		m = oom_conv2d(t, "patch_embedding", m,
+			       &(struct oom_conv){.out = i ? s.c.c[0] : s.c.c[0] / 2,
+						  .kernel = 3,
+						  .stride = 2,
+						  .pad = 1,
+						  .bias = true});
 		m = oom_map_act(t, OOM_ACT_RELU, oom_batch_norm(t, "patch_embedding", m));
 	}
 	held = oom_share(t, m.x);               /* embedding_output, a local of the model */
@@ -191,13 +210,18 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		ctx = oom_layer_ctx(t, &s, sizeof(s));
 		if (!ctx)
 			break;
-		m.x = ckpt ? oom_layer_alone(t, (uint32_t)s.i, run_stage, ctx, m.x) : run_stage(t, ctx, (uint32_t)s.i, m.x);
+		m.x = ckpt ? oom_layer_alone(t, (uint32_t)s.i, run_stage, ctx, m.x) :
+			     run_stage(t, ctx, (uint32_t)s.i, m.x);
 		s.first += s.c.depth[s.i];
 		if (s.i + 1 < s.c.n && (s.c.down[s.i] != 0 || s.c.c[s.i] != s.c.c[s.i + 1])) {
 			struct oom_val arg = oom_share(t, m.x);
 
-			m = oom_conv2d(t, "proj", m, &(struct oom_conv){.out = s.c.c[s.i + 1], .kernel = s.c.patch, .stride = s.c.stride,
-									.pad = s.c.pad, .bias = true});
+			m = oom_conv2d(t, "proj", m,
+				       &(struct oom_conv){.out = s.c.c[s.i + 1],
+							  .kernel = s.c.patch,
+							  .stride = s.c.stride,
+							  .pad = s.c.pad,
+							  .bias = true});
 			m = oom_batch_norm(t, "norm", m);
 			oom_drop(t, arg);
 		}
@@ -213,7 +237,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		const struct oom_dim labels = {a->n_labels, "num_labels"};
 		struct oom_val d;
 
-		y = oom_op_linear(t, "head", oom_keep(x), labels, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
+		y = oom_op_linear(t, "head", oom_keep(x), labels,
+				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 		d = oom_op_linear(t, "dist_head", x, labels, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 		y = oom_op_unary(t, OOM_SCALE, oom_op_add(t, y, d));
 	}

@@ -1,6 +1,6 @@
-/* Swin: stages of window attention with a learned relative position bias, every second layer on shifted windows,
- * patches merged two by two between the stages.  All lengths are fixed by the image (size variables with op 6).
- * Reference: transformers 5.12, models/swin/modeling_swin.py. */
+/* Swin: stages of window attention with a learned relative position bias, every second layer on
+ * shifted windows, patches merged two by two between the stages.  All lengths are fixed by the
+ * image (size variables with op 6). Reference: transformers 5.12, models/swin/modeling_swin.py. */
 #include <math.h>
 #include <string.h>
 
@@ -32,7 +32,8 @@ static void read_stages(struct oom_arch *a)
 		a->extra[HEADS + i] = item(a, "num_heads", (uint32_t)i);
 		a->n_layers += a->extra[DEPTHS + i];
 		if (!a->extra[HEADS + i] || a->extra[HEADS + i] > a->d_embed << i)
-			oom_read_fail(&a->rd, "num_heads must list one count for each of %llu stages",
+			oom_read_fail(&a->rd,
+				      "num_heads must list one count for each of %llu stages",
 				      (unsigned long long)n);
 	}
 	if (a->n_layers > OOM_MAX_LAYERS)
@@ -58,8 +59,8 @@ static void parse(struct oom_arch *a)
 	(void)oom_read_real(r, "mlp_ratio", 4);
 	(void)oom_read_real(r, "drop_path_rate", 0.1);
 	if (!a->patch || a->image_size > 65536 || a->patch > a->image_size)
-		oom_read_fail(r, "patch_size %llu does not fit image_size %llu", (unsigned long long)a->patch,
-			      (unsigned long long)a->image_size);
+		oom_read_fail(r, "patch_size %llu does not fit image_size %llu",
+			      (unsigned long long)a->patch, (unsigned long long)a->image_size);
 	else if (!a->extra[WINDOW] || a->extra[WINDOW] > 256)
 		oom_read_fail(r, "window_size must lie in 1..256");
 	else if (!a->d_embed || a->d_embed > 65536 || !a->channels || a->channels > 65536)
@@ -68,7 +69,8 @@ static void parse(struct oom_arch *a)
 		read_stages(a);
 }
 
-/* One stage's layers: channels, heads, side of its map of patches, the side rounded up to whole windows. */
+/* One stage's layers: channels, heads, side of its map of patches, the side rounded up to whole
+ * windows. */
 struct stage {
 	const struct oom_arch *a;
 	uint64_t c, heads, ff, side, padded;
@@ -103,7 +105,8 @@ static struct oom_val position_bias(struct oom_tape *t, const struct stage *s, u
 	return oom_op_copy(t, "contiguous", bias);      /* permute(2, 0, 1).contiguous() */
 }
 
-/* attn_mask of [windows, w * w, w * w] out of a map of region numbers: subtraction, two comparisons, two fills. */
+/* attn_mask of [windows, w * w, w * w] out of a map of region numbers: subtraction, two
+ * comparisons, two fills. */
 static struct oom_val shift_mask(struct oom_tape *t, uint16_t m, uint16_t m_map, enum oom_dtype dt)
 {
 	struct oom_val map = oom_new(t, "img_mask", m_map, D(1), dt);
@@ -124,10 +127,12 @@ static struct oom_val shift_mask(struct oom_tape *t, uint16_t m, uint16_t m_map,
 }
 
 /* x and mask stay the caller's.  The weights (eager) go into t->side. */
-static struct oom_val window_attention(struct oom_tape *t, const struct stage *s, struct oom_val mask, struct oom_val x)
+static struct oom_val window_attention(struct oom_tape *t, const struct stage *s,
+				       struct oom_val mask, struct oom_val x)
 {
 	const struct oom_arch *a = s->a;
-	const uint64_t area = a->extra[WINDOW] * a->extra[WINDOW], windows = s->padded * s->padded / area;
+	const uint64_t area = a->extra[WINDOW] * a->extra[WINDOW],
+		       windows = s->padded * s->padded / area;
 	const uint16_t m_window = constant(t, OOM_MONO_ONE, area);
 	const uint16_t m_windows = constant(t, OOM_MONO_ONE, windows);
 	const uint16_t m_pairs = oom_mono_mul(t, m_window, m_window);
@@ -153,12 +158,15 @@ static struct oom_val window_attention(struct oom_tape *t, const struct stage *s
 	bias = position_bias(t, s, m_window);
 	held[3] = at.mask = bias;
 	held[4] = oom_none();
-	if (shifted) {                          /* expanded over the batch: a copy for more than one image */
+	/* expanded over the batch: a copy for more than one image */
+	if (shifted) {
 		if (oom_cond_above(t, t->m_b, 1))
-			held[4] = oom_new(t, "expanded mask", m_masks, D(1), (enum oom_dtype)mask.dt);
+			held[4] = oom_new(t, "expanded mask", m_masks, D(1),
+					  (enum oom_dtype)mask.dt);
 		else
 			held[4] = oom_share(t, mask);
-		at.mask = oom_op_add_into(t, oom_keep(bias), oom_keep(held[4]), m_masks, D(s->heads));
+		at.mask = oom_op_add_into(t, oom_keep(bias), oom_keep(held[4]), m_masks,
+					  D(s->heads));
 	}
 	q = oom_attention_core(t, &at, q, k, v);
 	q = oom_op_linear(t, "o_proj", q, c, OOM_BIAS);
@@ -169,13 +177,14 @@ static struct oom_val window_attention(struct oom_tape *t, const struct stage *s
 	return q;
 }
 
-/* One layer with what its Python locals hold: the windows, the attention's output before and after its way back into
- * the map, the mask. */
+/* One layer with what its Python locals hold: the windows, the attention's output before and after
+ * its way back into the map, the mask. */
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct stage *s = ctx;
 	const struct oom_arch *a = s->a;
-	const uint16_t m = constant(t, t->m_b, s->side * s->side), m_pad = constant(t, t->m_b, s->padded * s->padded);
+	const uint16_t m = constant(t, t->m_b, s->side * s->side),
+		       m_pad = constant(t, t->m_b, s->padded * s->padded);
 	const struct oom_dim c = {s->c, "channels"};
 	const bool shifted = i % 2 && s->side > a->extra[WINDOW];
 	const bool path = s->first + i && s->drop;
@@ -183,11 +192,15 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_val windows, mask = oom_none(), whole, out, back, weights, y;
 
 	y = oom_op_layer_norm(t, "layernorm_before", oom_keep(x), 0, true, true);
-	whole = oom_op_expand_copy(t, y, m_pad, c);     /* F.pad copies even where there is nothing to pad */
-	y = shifted ? oom_op_expand_copy(t, oom_keep(whole), m_pad, c) : oom_share(t, whole);   /* torch.roll */
+	/* F.pad copies even where there is nothing to pad */
+	whole = oom_op_expand_copy(t, y, m_pad, c);
+	/* torch.roll */
+	y = shifted ? oom_op_expand_copy(t, oom_keep(whole), m_pad, c) : oom_share(t, whole);
 	windows = oom_op_expand_copy(t, y, m_pad, c);   /* window_partition */
 	if (shifted)
-		mask = shift_mask(t, oom_mono_mul(t, constant(t, OOM_MONO_ONE, map), constant(t, OOM_MONO_ONE, area)),
+		mask = shift_mask(t,
+				  oom_mono_mul(t, constant(t, OOM_MONO_ONE, map),
+					       constant(t, OOM_MONO_ONE, area)),
 				  constant(t, OOM_MONO_ONE, map), (enum oom_dtype)whole.dt);
 	out = oom_op_dropout(t, window_attention(t, s, mask, windows), a->dropout);
 	weights = t->side;
@@ -223,8 +236,9 @@ static struct oom_val merge(struct oom_tape *t, const struct stage *s, struct oo
 	return oom_op_linear(t, "reduction", x, D(2 * s->c), 0);
 }
 
-/* One stage: its layers, the merge, and a copy of the result as an image, which nobody reads.  Python holds the stage's
- * input until it returns, the last attention weights until the next layer's, the copy until the next stage's. */
+/* One stage: its layers, the merge, and a copy of the result as an image, which nobody reads. 
+ * Python holds the stage's input until it returns, the last attention weights until the next
+ * layer's, the copy until the next stage's. */
 static struct oom_val one_stage(struct oom_tape *t, const void *ctx, uint32_t j, struct oom_val x)
 {
 	const struct stage *s = ctx;
@@ -243,7 +257,8 @@ static struct oom_val one_stage(struct oom_tape *t, const void *ctx, uint32_t j,
 		x = merge(t, s, x);
 	else
 		half = s->side;
-	copy = oom_op_expand_copy(t, oom_keep(x), constant(t, t->m_b, half * half), D(s->c * (s->last ? 1 : 2)));
+	copy = oom_op_expand_copy(t, oom_keep(x), constant(t, t->m_b, half * half),
+				  D(s->c * (s->last ? 1 : 2)));
 	copy.node = -1;
 	oom_drop(t, before);
 	oom_drop(t, held);
@@ -252,12 +267,15 @@ static struct oom_val one_stage(struct oom_tape *t, const void *ctx, uint32_t j,
 	return x;
 }
 
-static struct oom_val stages(struct oom_tape *t, const struct oom_arch *a, uint64_t side, struct oom_val x)
+static struct oom_val stages(struct oom_tape *t, const struct oom_arch *a, uint64_t side,
+			     struct oom_val x)
 {
 	struct oom_reader rd = a->rd;
 	const double ratio = oom_read_real(&rd, "mlp_ratio", 4);
 	const uint64_t w = a->extra[WINDOW], n = a->extra[N_STAGES];
-	struct stage s = {.a = a, .side = side, .drop = oom_read_real(&rd, "drop_path_rate", 0.1) > 0};
+	struct stage s = {.a = a,
+			  .side = side,
+			  .drop = oom_read_real(&rd, "drop_path_rate", 0.1) > 0};
 	struct oom_val copy = oom_none();
 
 	for (uint64_t j = 0; j < n; j++) {
@@ -270,7 +288,8 @@ static struct oom_val stages(struct oom_tape *t, const struct oom_arch *a, uint6
 		for (uint32_t i = 0; i < s.depth; i++)
 			oom_buffer(t, w * w * w * w, OOM_I64);  /* relative_position_index */
 		if (t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad)
-			x = oom_layer_alone(t, (uint32_t)j, one_stage, oom_layer_ctx(t, &s, sizeof(s)), x);
+			x = oom_layer_alone(t, (uint32_t)j, one_stage,
+					    oom_layer_ctx(t, &s, sizeof(s)), x);
 		else
 			x = one_stage(t, oom_layer_ctx(t, &s, sizeof(s)), (uint32_t)j, x);
 		oom_drop(t, copy);
@@ -285,30 +304,40 @@ static struct oom_val stages(struct oom_tape *t, const struct oom_arch *a, uint6
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint64_t pixels_side = t->plan->image_size ? (uint64_t)t->plan->image_size : a->image_size;
+	const uint64_t pixels_side = t->plan->image_size ? (uint64_t)t->plan->image_size :
+							   a->image_size;
 	const uint64_t side = (pixels_side + a->patch - 1) / a->patch;
 	const struct oom_dim c = {a->d_embed, "embed_dim"};
 	struct oom_val pixels, first, encoded, last, x;
 	uint16_t m;
 
-	(void)constant(t, OOM_MONO_ONE, a->extra[WINDOW] * a->extra[WINDOW]);   /* first: attention rounds this length */
+	/* first: attention rounds this length */
+	(void)constant(t, OOM_MONO_ONE, a->extra[WINDOW] * a->extra[WINDOW]);
 	m = constant(t, t->m_b, side * side);
-	pixels = oom_input(t, "pixel_values", t->m_b, a->channels * pixels_side * pixels_side, OOM_F32);
+	pixels = oom_input(t, "pixel_values", t->m_b, a->channels * pixels_side * pixels_side,
+			   OOM_F32);
 	if ((side >> (a->extra[N_STAGES] - 1)) < a->extra[WINDOW] || side > 65535 / a->patch) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "an image of %llu pixels leaves the last stage less "
-					  "than a window of %llu patches", (unsigned long long)pixels_side,
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "an image of %llu pixels leaves the last stage less "
+					  "than a window of %llu patches",
+					  (unsigned long long)pixels_side,
 					  (unsigned long long)a->extra[WINDOW]);
 		return pixels;
 	}
 	if (t->plan->num_layers)
-		t->warning = "Swin's depth is a list: the number of layers asked for is not applied";
+		t->warning = "Swin's depth is a list: the number of layers asked for is not "
+			     "applied";
 	pixels.dt = t->plan->precision == OOM_FP16 ? OOM_DT_F16 :
-		    t->plan->precision == OOM_BF16 || t->plan->precision == OOM_BF16_AMP ? OOM_DT_BF16 : OOM_F32;
+		    t->plan->precision == OOM_BF16 || t->plan->precision == OOM_BF16_AMP ?
+						     OOM_DT_BF16 :
+						     OOM_F32;
 	t->scope = "embeddings";
-	x = oom_op_conv(t, "projection", pixels, a->d_embed, a->channels * a->patch * a->patch, true, m, c);
+	x = oom_op_conv(t, "projection", pixels, a->d_embed, a->channels * a->patch * a->patch,
+			true, m, c);
 	x = oom_op_layer_norm(t, "norm", x, 0, true, true);
 	if (a->extra[ABSOLUTE]) {
-		struct oom_val pos = oom_param(t, "position_embeddings", 0, side * side * a->d_embed, 0);
+		struct oom_val pos = oom_param(t, "position_embeddings", 0,
+					       side * side * a->d_embed, 0);
 
 		pos.mono = constant(t, OOM_MONO_ONE, side * side);
 		pos.width = a->d_embed;

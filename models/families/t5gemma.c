@@ -1,15 +1,30 @@
 /* T5Gemma and T5Gemma 2: encoder and decoder of Gemma layers, each with sizes of its own.
  *
- * T5Gemma's decoder attends to itself, then to the encoder; T5Gemma 2's to both at once, and its encoder holds a SigLIP
- * tower, which a step on text alone leaves without a gradient.
+ * T5Gemma's decoder attends to itself, then to the encoder; T5Gemma 2's to both at once, and its
+ * encoder holds a SigLIP tower, which a step on text alone leaves without a gradient.
  * Reference: transformers 5.12, models/{t5gemma,t5gemma2}/modeling_*.py. */
 #include <stdio.h>
 #include <string.h>
 
 #include "../blocks.h"
 
-enum { SECOND, ENC_D, ENC_FF, ENC_LAYERS, ENC_HEADS, ENC_KV, ENC_HEAD_DIM, ENC_WINDOW, ENC_VOCAB, V_D, V_FF, V_LAYERS, V_PATCH,
-       V_SIDE, V_CHANNELS };     /* extra[] */
+enum {
+	SECOND,
+	ENC_D,
+	ENC_FF,
+	ENC_LAYERS,
+	ENC_HEADS,
+	ENC_KV,
+	ENC_HEAD_DIM,
+	ENC_WINDOW,
+	ENC_VOCAB,
+	V_D,
+	V_FF,
+	V_LAYERS,
+	V_PATCH,
+	V_SIDE,
+	V_CHANNELS
+}; /* extra[] */
 
 static const char *key(char *path, size_t size, const char *prefix, const char *name)
 {
@@ -17,7 +32,8 @@ static const char *key(char *path, size_t size, const char *prefix, const char *
 	return path;
 }
 
-/* Which layers of a stack slide: layer_types, else all but the last of every two (six in T5Gemma 2). */
+/* Which layers of a stack slide: layer_types, else all but the last of every two (six in T5Gemma
+ * 2). */
 static void parse_kinds(struct oom_arch *a, const char *prefix, uint64_t layers, uint8_t bit)
 {
 	char path[96];
@@ -25,7 +41,8 @@ static void parse_kinds(struct oom_arch *a, const char *prefix, uint64_t layers,
 	key(path, sizeof(path), prefix, "layer_types");
 	for (uint64_t i = 0; i < layers && i < OOM_MAX_LAYERS; i++) {
 		const char *type = oom_read_item(&a->rd, path, (uint32_t)i);
-		const bool slides = type ? !strcmp(type, "sliding_attention") : (i + 1) % (a->extra[SECOND] ? 6 : 2) != 0;
+		const bool slides = type ? !strcmp(type, "sliding_attention") :
+					   (i + 1) % (a->extra[SECOND] ? 6 : 2) != 0;
 
 		a->kind[i] = (uint8_t)(a->kind[i] | (slides ? bit : 0));
 	}
@@ -38,16 +55,23 @@ static void parse_encoder(struct oom_arch *a, const char *prefix)
 	char p[96];
 
 	a->extra[ENC_D] = oom_read_count_or(r, key(p, sizeof(p), prefix, "hidden_size"), 2304);
-	a->extra[ENC_FF] = oom_read_count_or(r, key(p, sizeof(p), prefix, "intermediate_size"), 9216);
-	a->extra[ENC_LAYERS] = oom_read_count_or(r, key(p, sizeof(p), prefix, "num_hidden_layers"), 26);
-	a->extra[ENC_HEADS] = oom_read_count_or(r, key(p, sizeof(p), prefix, "num_attention_heads"), 8);
-	a->extra[ENC_KV] = oom_read_count_or(r, key(p, sizeof(p), prefix, "num_key_value_heads"), 4);
+	a->extra[ENC_FF] = oom_read_count_or(r, key(p, sizeof(p), prefix, "intermediate_size"),
+					     9216);
+	a->extra[ENC_LAYERS] = oom_read_count_or(r, key(p, sizeof(p), prefix, "num_hidden_layers"),
+						 26);
+	a->extra[ENC_HEADS] = oom_read_count_or(r, key(p, sizeof(p), prefix, "num_attention_heads"),
+						8);
+	a->extra[ENC_KV] = oom_read_count_or(r, key(p, sizeof(p), prefix, "num_key_value_heads"),
+					     4);
 	a->extra[ENC_HEAD_DIM] = oom_read_count_or(r, key(p, sizeof(p), prefix, "head_dim"), 256);
-	a->extra[ENC_WINDOW] = oom_read_count_or(r, key(p, sizeof(p), prefix, "sliding_window"), 4096);
-	a->extra[ENC_VOCAB] = oom_read_count_or(r, key(p, sizeof(p), prefix, "vocab_size"), a->extra[SECOND] ? 262208 : 256000);
+	a->extra[ENC_WINDOW] = oom_read_count_or(r, key(p, sizeof(p), prefix, "sliding_window"),
+						 4096);
+	a->extra[ENC_VOCAB] = oom_read_count_or(r, key(p, sizeof(p), prefix, "vocab_size"),
+						a->extra[SECOND] ? 262208 : 256000);
 	parse_kinds(a, prefix, a->extra[ENC_LAYERS], 2);
-	if (!a->extra[ENC_D] || !a->extra[ENC_HEADS] || !a->extra[ENC_KV] || a->extra[ENC_HEADS] % a->extra[ENC_KV] ||
-	    !a->extra[ENC_HEAD_DIM] || !a->extra[ENC_FF] || a->extra[ENC_LAYERS] > OOM_MAX_LAYERS)
+	if (!a->extra[ENC_D] || !a->extra[ENC_HEADS] || !a->extra[ENC_KV] ||
+	    a->extra[ENC_HEADS] % a->extra[ENC_KV] || !a->extra[ENC_HEAD_DIM] ||
+	    !a->extra[ENC_FF] || a->extra[ENC_LAYERS] > OOM_MAX_LAYERS)
 		oom_read_fail(r, "%s: the encoder's sizes make no model", a->model_type);
 }
 
@@ -61,8 +85,9 @@ static void parse_tower(struct oom_arch *a)
 	a->extra[V_PATCH] = oom_read_count_or(r, "encoder.vision_config.patch_size", 16);
 	a->extra[V_SIDE] = oom_read_count_or(r, "encoder.vision_config.image_size", 224);
 	a->extra[V_CHANNELS] = oom_read_count_or(r, "encoder.vision_config.num_channels", 3);
-	if (!a->extra[V_D] || !a->extra[V_FF] || !a->extra[V_PATCH] || a->extra[V_LAYERS] > OOM_MAX_LAYERS ||
-	    a->extra[V_SIDE] > 65536 || a->extra[V_PATCH] > 65536 || a->extra[V_CHANNELS] > 65536)
+	if (!a->extra[V_D] || !a->extra[V_FF] || !a->extra[V_PATCH] ||
+	    a->extra[V_LAYERS] > OOM_MAX_LAYERS || a->extra[V_SIDE] > 65536 ||
+	    a->extra[V_PATCH] > 65536 || a->extra[V_CHANNELS] > 65536)
 		oom_read_fail(r, "the vision tower's sizes (encoder.vision_config) make no model");
 }
 
@@ -81,10 +106,13 @@ static void parse(struct oom_arch *a)
 	a->head_dim = oom_read_count_or(r, "decoder.head_dim", 256);
 	a->window = oom_read_count_or(r, "decoder.sliding_window", 4096);
 	a->max_positions = oom_read_count_or(r, "decoder.max_position_embeddings", 8192);
-	a->vocab = oom_read_count_or(r, "decoder.vocab_size", oom_read_count_or(r, "vocab_size", 256000));
+	a->vocab = oom_read_count_or(r, "decoder.vocab_size",
+				     oom_read_count_or(r, "vocab_size", 256000));
 	a->act = oom_read_act(r, "decoder.hidden_activation", "gelu_pytorch_tanh");
-	a->softcap_attn = oom_read_real(r, "decoder.attn_logit_softcapping", a->extra[SECOND] ? 0 : 50);
-	a->softcap_logits = oom_read_real(r, "decoder.final_logit_softcapping", a->extra[SECOND] ? 0 : 30);
+	a->softcap_attn = oom_read_real(r, "decoder.attn_logit_softcapping",
+					a->extra[SECOND] ? 0 : 50);
+	a->softcap_logits = oom_read_real(r, "decoder.final_logit_softcapping",
+					  a->extra[SECOND] ? 0 : 30);
 	a->attn_dropout = oom_read_real(r, "decoder.attention_dropout", 0);
 	a->dropout = oom_read_real(r, "decoder.dropout_rate", 0);
 	a->classifier_dropout = oom_read_real(r, "classifier_dropout_rate", 0);
@@ -93,7 +121,8 @@ static void parse(struct oom_arch *a)
 	parse_encoder(a, a->extra[SECOND] ? "encoder.text_config." : "encoder.");
 	if (a->extra[SECOND])
 		parse_tower(a);
-	if (!a->d_model || !a->n_heads || !a->n_kv_heads || !a->head_dim || !a->d_ff || !a->n_layers)
+	if (!a->d_model || !a->n_heads || !a->n_kv_heads || !a->head_dim || !a->d_ff ||
+	    !a->n_layers)
 		oom_read_fail(r, "%s: the decoder's sizes make no model", a->model_type);
 }
 
@@ -121,8 +150,10 @@ static struct oom_attn attention_of(struct oom_tape *t, const struct stack *s)
 	return at;
 }
 
-/* T5Gemma 2's decoder: its own keys and values and the encoder's, through the same projections, side by side. */
-static struct oom_val merged_attention(struct oom_tape *t, const struct stack *s, const struct oom_rope *rope, struct oom_val mask,
+/* T5Gemma 2's decoder: its own keys and values and the encoder's, through the same projections,
+ * side by side. */
+static struct oom_val merged_attention(struct oom_tape *t, const struct stack *s,
+				       const struct oom_rope *rope, struct oom_val mask,
 				       struct oom_val x)
 {
 	struct oom_attn at = attention_of(t, s);
@@ -141,13 +172,18 @@ static struct oom_val merged_attention(struct oom_tape *t, const struct stack *s
 	k = oom_norm(t, s->a->norm, "k_norm", k, s->d);
 	q = oom_rope_apply(t, q, rope, s->heads, s->d, s->d);
 	k = oom_rope_apply(t, k, rope, s->kv_heads, s->d, s->d);
-	ck = oom_op_heads(t, oom_op_matmul_param(t, "k_proj", oom_keep(s->encoded), wk, oom_none(), kd));
-	cv = oom_op_heads(t, oom_op_matmul_param(t, "v_proj", oom_keep(s->encoded), wv, oom_none(), kd));
+	ck = oom_op_heads(t, oom_op_matmul_param(t, "k_proj", oom_keep(s->encoded), wk, oom_none(),
+						 kd));
+	cv = oom_op_heads(t, oom_op_matmul_param(t, "v_proj", oom_keep(s->encoded), wv, oom_none(),
+						 kd));
 	kn = oom_norm(t, OOM_NORM_RMS_PLAIN, "k_norm", ck, s->d);       /* k_norm once more */
-	at.sk = s->m_src_len;                   /* an approximation: the joined keys count as one sequence's */
+	/* an approximation: the joined keys count as one sequence's */
+	at.sk = s->m_src_len;
 	at.mk = s->m_src;
-	k = oom_op_cat_into(t, k, kn, s->m_src, (struct oom_dim){2 * kd.n, "2 * n_kv_heads * head_dim"});
-	v = oom_op_cat_into(t, v, cv, s->m_src, (struct oom_dim){2 * kd.n, "2 * n_kv_heads * head_dim"});
+	k = oom_op_cat_into(t, k, kn, s->m_src,
+			    (struct oom_dim){2 * kd.n, "2 * n_kv_heads * head_dim"});
+	v = oom_op_cat_into(t, v, cv, s->m_src,
+			    (struct oom_dim){2 * kd.n, "2 * n_kv_heads * head_dim"});
 	k.width = v.width = kd.n;
 	at.mask = mask;
 	at.causal = false;
@@ -157,7 +193,8 @@ static struct oom_val merged_attention(struct oom_tape *t, const struct stack *s
 	return q;
 }
 
-static struct oom_val self_attention(struct oom_tape *t, const struct stack *s, uint8_t slides, struct oom_val x, struct oom_val *w)
+static struct oom_val self_attention(struct oom_tape *t, const struct stack *s, uint8_t slides,
+				     struct oom_val x, struct oom_val *w)
 {
 	struct oom_rope rope = s->a->extra[SECOND] && slides ? s->local : s->rope;
 	struct oom_attn at = attention_of(t, s);
@@ -173,7 +210,8 @@ static struct oom_val self_attention(struct oom_tape *t, const struct stack *s, 
 	return oom_attention(t, &at, x);
 }
 
-static struct oom_val cross_attention(struct oom_tape *t, const struct stack *s, struct oom_val x, struct oom_val *w)
+static struct oom_val cross_attention(struct oom_tape *t, const struct stack *s, struct oom_val x,
+				      struct oom_val *w)
 {
 	struct oom_attn at = attention_of(t, s);
 
@@ -186,7 +224,8 @@ static struct oom_val cross_attention(struct oom_tape *t, const struct stack *s,
 	return oom_attention(t, &at, x);
 }
 
-static struct oom_val join(struct oom_tape *t, const struct stack *s, struct oom_val x, struct oom_val h, const char *norm)
+static struct oom_val join(struct oom_tape *t, const struct stack *s, struct oom_val x,
+			   struct oom_val h, const char *norm)
 {
 	h = oom_norm(t, s->a->norm, norm, h, 0);
 	return oom_op_add(t, x, oom_op_dropout(t, h, s->a->dropout));
@@ -220,14 +259,16 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	return x;
 }
 
-static struct oom_val run_stack(struct oom_tape *t, struct stack *s, struct oom_val embed, struct oom_val ids, uint64_t vocab,
-				uint64_t width, uint64_t layers)
+static struct oom_val run_stack(struct oom_tape *t, struct stack *s, struct oom_val embed,
+				struct oom_val ids, uint64_t vocab, uint64_t width, uint64_t layers)
 {
 	const struct oom_arch *a = s->a;
 	const uint64_t window = s->decoder ? a->window : a->extra[ENC_WINDOW];
 	const uint16_t m_s = t->m_s;
 	uint8_t kind[OOM_MAX_LAYERS];
-	struct oom_val x = oom_op_embedding_param(t, embed, ids, vocab, (struct oom_dim){width, "hidden_size"}), first, mask;
+	struct oom_val x = oom_op_embedding_param(t, embed, ids, vocab,
+						  (struct oom_dim){width, "hidden_size"}),
+		       first, mask;
 	enum oom_dtype dt = (enum oom_dtype)x.dt;
 
 	for (uint64_t i = 0; i < OOM_MAX_LAYERS; i++)
@@ -237,7 +278,9 @@ static struct oom_val run_stack(struct oom_tape *t, struct stack *s, struct oom_
 	mask = oom_new(t, "attention mask", s->m_tokens, D(1), OOM_I64);
 	s->mask[0] = oom_make_mask(t, s->decoder, 0, dt, t->m_b, s->m_len, s->m_len);
 	s->mask[1] = oom_make_mask(t, s->decoder, window, dt, t->m_b, s->m_len, s->m_len);
-	s->cross_mask = s->decoder ? oom_make_mask(t, false, 0, dt, t->m_b, s->m_len, s->m_src_len) : oom_none();
+	s->cross_mask = s->decoder ?
+				oom_make_mask(t, false, 0, dt, t->m_b, s->m_len, s->m_src_len) :
+				oom_none();
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_SCALE, x), a->dropout);
 	t->m_s = s->m_len;                      /* rotary tables of this stack's length */
 	s->rope = oom_rope_tables(t, s->d, dt, 2);
@@ -272,7 +315,8 @@ static void idle_tower(struct oom_tape *t, const struct oom_arch *a)
 	const uint64_t *e = a->extra, d = e[V_D], f = e[V_FF], side = e[V_SIDE] / e[V_PATCH];
 
 	t->scope = "patch_embedding";
-	oom_drop(t, oom_param(t, "weight", d * e[V_CHANNELS] * e[V_PATCH], e[V_PATCH], OOM_P_UNUSED));
+	oom_drop(t,
+		 oom_param(t, "weight", d * e[V_CHANNELS] * e[V_PATCH], e[V_PATCH], OOM_P_UNUSED));
 	oom_drop(t, oom_param(t, "bias", 0, d, OOM_P_UNUSED));
 	t->scope = "position_embedding";
 	oom_drop(t, oom_param(t, "weight", side * side, d, OOM_P_UNUSED | OOM_P_EMBEDDING));
@@ -308,10 +352,11 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 	const struct oom_dim labels = {a->n_labels, "num_labels"};
 	struct oom_val all, idx, loss;
 
-	all = oom_op_linear(t, "out_proj", oom_op_dropout(t, oom_keep(h), a->classifier_dropout), labels,
-			    OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
+	all = oom_op_linear(t, "out_proj", oom_op_dropout(t, oom_keep(h), a->classifier_dropout),
+			    labels, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	idx = oom_new(t, "last token", t->m_b, D(1), OOM_I64);
-	loss = oom_cls_loss(t, a, oom_op_gather(t, "pooled logits", oom_keep(all), idx, t->m_b, labels));
+	loss = oom_cls_loss(t, a,
+			    oom_op_gather(t, "pooled logits", oom_keep(all), idx, t->m_b, labels));
 	oom_drop(t, all);
 	oom_done(t, h);
 	return loss;
@@ -320,16 +365,36 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint64_t *e = a->extra;
-	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ? oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0) : t->m_s;
+	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ?
+				     oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0) :
+				     t->m_s;
 	const uint16_t m_bt = oom_mono_mul(t, t->m_b, m_t);
-	struct stack enc = {.a = a, .heads = e[ENC_HEADS], .kv_heads = e[ENC_KV], .d = e[ENC_HEAD_DIM], .ff = e[ENC_FF],
-			    .m_tokens = t->m_bs, .m_len = t->m_s, .bit = 2, .encoded = oom_none()};
-	struct stack dec = {.a = a, .heads = a->n_heads, .kv_heads = a->n_kv_heads, .d = a->head_dim, .ff = a->d_ff, .m_tokens = m_bt,
-			    .m_len = m_t, .m_src = t->m_bs, .m_src_len = t->m_s, .bit = 1, .decoder = true};
+	struct stack enc = {.a = a,
+			    .heads = e[ENC_HEADS],
+			    .kv_heads = e[ENC_KV],
+			    .d = e[ENC_HEAD_DIM],
+			    .ff = e[ENC_FF],
+			    .m_tokens = t->m_bs,
+			    .m_len = t->m_s,
+			    .bit = 2,
+			    .encoded = oom_none()};
+	struct stack dec = {.a = a,
+			    .heads = a->n_heads,
+			    .kv_heads = a->n_kv_heads,
+			    .d = a->head_dim,
+			    .ff = a->d_ff,
+			    .m_tokens = m_bt,
+			    .m_len = m_t,
+			    .m_src = t->m_bs,
+			    .m_src_len = t->m_s,
+			    .bit = 1,
+			    .decoder = true};
 	struct oom_val embed, dec_embed, ids, x, hidden, loss;
 
 	if (a->task != OOM_TASK_SEQ2SEQ && a->task != OOM_TASK_SEQ_CLS) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s is modelled for the tasks seq2seq and seq-cls", a->model_type);
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s is modelled for the tasks seq2seq and seq-cls",
+					  a->model_type);
 		return oom_none();
 	}
 	if (e[SECOND])
@@ -347,7 +412,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 			oom_drop(t, oom_param(t, "eoi_embedding", 0, a->d_model, 0));
 	}
 	ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
-	dec.encoded = run_stack(t, &enc, embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), e[ENC_VOCAB], e[ENC_D], e[ENC_LAYERS]);
+	dec.encoded = run_stack(t, &enc, embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				e[ENC_VOCAB], e[ENC_D], e[ENC_LAYERS]);
 	x = run_stack(t, &dec, dec_embed, oom_keep(ids), a->vocab, a->d_model, a->dec_layers);
 	hidden = oom_share(t, x);
 	loss = a->task == OOM_TASK_SEQ_CLS ? classify(t, a, x) :

@@ -1,9 +1,11 @@
-/* Vision-language models: a text family as it is, beside the towers of vision.c and the projectors of vlm_emit.c.
+/* Vision-language models: a text family as it is, beside the towers of vision.c and the projectors
+ * of vlm_emit.c.
  *
- * The architecture's fields are the text model's: its family reads the text config as if it stood alone.  Without images
- * (the default) a step is a step of the text model with all other weights resident; with images = N their features
- * replace that many tokens of each sequence.
- * Reference: transformers 5.12, models/auto/modeling_auto.py MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES. */
+ * The architecture's fields are the text model's: its family reads the text config as if it stood
+ * alone.  Without images (the default) a step is a step of the text model with all other weights
+ * resident; with images = N their features replace that many tokens of each sequence.
+ * Reference: transformers 5.12, models/auto/modeling_auto.py
+ * MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +50,8 @@ static const struct {
 	{"voxtral_realtime_text", "mistral", false, OOM_ROPE_1D},
 };
 
-/* Text models without a type of their own: their keys stand at the top of the file, or under a config without a type. */
+/* Text models without a type of their own: their keys stand at the top of the file, or under a
+ * config without a type. */
 static const struct {
 	const char *type, *as;
 	const struct oom_family *family;
@@ -74,7 +77,8 @@ void oom_vlm_free(struct oom_vlm *v)
 
 /* ---- reading ---- */
 
-/* A sub config: absent as a whole, the composition's own defaults for it stand before those of its type. */
+/* A sub config: absent as a whole, the composition's own defaults for it stand before those of
+ * its type. */
 static void open_part(struct oom_vlm *v, const char *key)
 {
 	struct oom_part *p = &v->part[v->n_parts++];
@@ -91,8 +95,11 @@ static void open_part(struct oom_vlm *v, const char *key)
 	type = oom_keys_find(o->keys, path);
 	snprintf(path, sizeof(path), "sub_configs.%s", key);
 	usual = oom_keys_find(o->defaults, path);
-	snprintf(p->type, sizeof(p->type), "%s", !*key ? v->type : type && type->type == OOM_KEY_STRING ? type->string :
-		 usual && usual->type == OOM_KEY_STRING ? usual->string : "");
+	snprintf(p->type, sizeof(p->type), "%s",
+		 !*key					? v->type :
+		 type && type->type == OOM_KEY_STRING	? type->string :
+		 usual && usual->type == OOM_KEY_STRING ? usual->string :
+							  "");
 	snprintf(p->prefix, sizeof(p->prefix), "%s%s%s", o->prefix, key, *key ? "." : "");
 	if (absent && v->n_parts == 1 && v->kind->flags & OOM_VLM_FLAT) {
 		snprintf(path, sizeof(path), "%shidden_size", o->prefix);
@@ -103,7 +110,10 @@ static void open_part(struct oom_vlm *v, const char *key)
 	}
 	if (oom_keys_defaults(&p->defaults, p->type, &err))
 		memset(&p->defaults, 0, sizeof(p->defaults));
-	p->rd = (struct oom_reader){.keys = o->keys, .defaults = &p->defaults, .prefix = p->prefix, .family = p->type};
+	p->rd = (struct oom_reader){.keys = o->keys,
+				    .defaults = &p->defaults,
+				    .prefix = p->prefix,
+				    .family = p->type};
 	if (absent || !usual || usual->type != OOM_KEY_STRING || !*usual->string) {
 		snprintf(p->over_prefix, sizeof(p->over_prefix), "defaults.%s.", key);
 		p->rd.over = o->defaults;
@@ -114,7 +124,8 @@ static void open_part(struct oom_vlm *v, const char *key)
 static struct oom_emit emission(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct oom_vlm *v = a->vlm;
-	struct oom_emit e = {.t = t, .a = a, .v = v, .outer = v->outer, .images = t->plan->images > 0};
+	struct oom_emit e = {
+		.t = t, .a = a, .v = v, .outer = v->outer, .images = t->plan->images > 0};
 
 	for (size_t i = 0; i < v->n_parts; i++)
 		e.part[i] = v->part[i].rd;
@@ -136,7 +147,8 @@ static void emit_parameters(struct oom_tape *t, struct oom_emit *e)
 	oom_weights_only(t, emit_part, e);
 }
 
-/* Runs the emission once on an empty tape, so that every key is read and checked before a step depends on it. */
+/* Runs the emission once on an empty tape, so that every key is read and checked before a step
+ * depends on it. */
 static void check_emission(struct oom_arch *a)
 {
 	struct oom_plan plan = oom_plan_default();
@@ -162,14 +174,16 @@ static void check_emission(struct oom_arch *a)
 	free(t);
 }
 
-/* The text family and what it calls the type; an unknown one is counted as Llama, with a warning. */
+/* The text family and what it calls the type; an unknown one is counted as Llama, with a
+ * warning. */
 static void find_text(struct oom_arch *a, struct oom_vlm *v)
 {
 	const char *type = v->part[0].type;
 
 	snprintf(a->model_type, sizeof(a->model_type), "%s", type);
 	for (size_t i = 0; i < sizeof(at_the_top) / sizeof(at_the_top[0]); i++)
-		if (!strcmp(type, at_the_top[i].type) || (!*type && !strcmp(v->type, at_the_top[i].type))) {
+		if (!strcmp(type, at_the_top[i].type) ||
+		    (!*type && !strcmp(v->type, at_the_top[i].type))) {
 			snprintf(a->model_type, sizeof(a->model_type), "%s", at_the_top[i].as);
 			v->text = at_the_top[i].family;
 			return;
@@ -185,8 +199,10 @@ static void find_text(struct oom_arch *a, struct oom_vlm *v)
 	v->text = oom_family_find("llama");
 	snprintf(a->model_type, sizeof(a->model_type), "llama");
 	a->approximate = true;
-	snprintf(a->warning, sizeof(a->warning), "%.60s: its text model \"%.60s\" is not modelled: counted as if it were llama. "
-		 "Parameters and memory are a guess.", v->type, type);
+	snprintf(a->warning, sizeof(a->warning),
+		 "%.60s: its text model \"%.60s\" is not modelled: counted as if it were llama. "
+		 "Parameters and memory are a guess.",
+		 v->type, type);
 }
 
 static const char *class_of(const struct oom_reader *r, const char *task)
@@ -225,7 +241,8 @@ static void parse(struct oom_arch *a)
 		open_part(v, v->kind->part[i]);
 	find_text(a, v);
 	tie = oom_read_bool(&v->outer, "tie_word_embeddings",
-			    !(v->kind->flags & OOM_VLM_AUDIO) && oom_read_bool(&v->part[0].rd, "tie_word_embeddings", false));
+			    !(v->kind->flags & OOM_VLM_AUDIO) &&
+				    oom_read_bool(&v->part[0].rd, "tie_word_embeddings", false));
 	v->alone = text_alone(&v->outer);
 	a->rd = v->part[0].rd;
 	a->rd.family = v->type;
@@ -274,25 +291,33 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 	if (task == OOM_TASK_CAUSAL_LM && v->alone)
 		return v->text->step(t, a);
-	t->shift = flags & OOM_VLM_SHIFT_FP32 ? OOM_SHIFT_LOGITS_FP32 : flags & OOM_VLM_SHIFT ? OOM_SHIFT_LOGITS : OOM_SHIFT_LABELS;
+	t->shift = flags & OOM_VLM_SHIFT_FP32 ? OOM_SHIFT_LOGITS_FP32 :
+		   flags & OOM_VLM_SHIFT      ? OOM_SHIFT_LOGITS :
+						OOM_SHIFT_LABELS;
 	if (e.images && flags & OOM_VLM_RUNS) {
 		t->merge = merge;
 		t->merge_ctx = &e;
 		if (!(flags & OOM_VLM_EXACT))
-			t->warning = "the images' part of the step is approximated for this model type";
+			t->warning = "the images' part of the step is approximated for this model "
+				     "type";
 	} else {
 		emit_parameters(t, &e);
 		if (e.images)
-			t->warning = "the images' part of the step is not counted for this model type";
+			t->warning = "the images' part of the step is not counted for this model "
+				     "type";
 	}
 	t->scope = "";
 	own->task = task == OOM_TASK_IMAGE_TEXT || task == OOM_TASK_SEQ2SEQ ? v->text_task : task;
 	loss = v->text->step(t, a);
-	own->task = task;                       /* the evaluation pass must find what the first one found */
+	/* the evaluation pass must find what the first one found */
+	own->task = task;
 	if (e.merged)
 		oom_drop(t, e.held);
-	else if (t->merge && !t->status)        /* a text family that does not say when its embeddings are there */
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "images are not modelled with the text model \"%s\"", v->text->name);
+	else if (t->merge &&
+		 !t->status) /* a text family that does not say when its embeddings are there */
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "images are not modelled with the text model \"%s\"",
+					  v->text->name);
 	t->merge = NULL;
 	return loss;
 }
@@ -306,7 +331,8 @@ static const char *const types[] = {
 const struct oom_family oom_family_vlm = {
 	.name = "vlm",
 	.summary = "vision-language models: a text family beside a vision tower and its projector",
-	.source = "transformers 5.12 models/auto/modeling_auto.py MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+	.source = "transformers 5.12 models/auto/modeling_auto.py "
+		  "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
 	.types = types,
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,

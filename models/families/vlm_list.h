@@ -1,4 +1,5 @@
-/* One line a composition: COMPOSITION(type, keys of the sub configs, what emits the rest, flags).  Read several times. */
+/* One line a composition: COMPOSITION(type, keys of the sub configs, what emits the rest,
+ * flags).  Read several times. */
 COMPOSITION("aria", TEXT_VISION, oom_emit_aria, 0)
 COMPOSITION("audioflamingo3", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO)
 COMPOSITION("aya_vision", TEXT_VISION, oom_emit_siglip, OOM_VLM_RUNS | OOM_VLM_EXACT)
@@ -14,7 +15,8 @@ COMPOSITION("ernie4_5_vl_moe", TEXT_VISION, oom_emit_ernie, 0)
 COMPOSITION("exaone4_5", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS)
 COMPOSITION("florence2", TEXT_VISION, oom_emit_florence, 0)
 COMPOSITION("fuyu", TEXT, oom_emit_fuyu, 0)
-COMPOSITION("gemma3", TEXT_VISION, oom_emit_siglip, OOM_VLM_SHIFT_FP32 | OOM_VLM_RUNS | OOM_VLM_EXACT)
+COMPOSITION("gemma3", TEXT_VISION, oom_emit_siglip,
+	    OOM_VLM_SHIFT_FP32 | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("gemma4", TEXT_VISION_AUDIO, oom_emit_gemma4, 0)
 COMPOSITION("gemma4_unified", TEXT_VISION_AUDIO, oom_emit_gemma4, 0)
 COMPOSITION("glm46v", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS)
@@ -24,7 +26,8 @@ COMPOSITION("glm_ocr", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS)
 COMPOSITION("glmasr", TEXT_AUDIO, oom_emit_whisper_tower, OOM_VLM_AUDIO)
 COMPOSITION("glmga", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS)
 COMPOSITION("got_ocr2", TEXT_VISION, oom_emit_sam, 0)
-COMPOSITION("granite_speech", TEXT_ENCODER_PROJECTOR, oom_emit_granite_speech, OOM_VLM_AUDIO | OOM_VLM_SHIFT)
+COMPOSITION("granite_speech", TEXT_ENCODER_PROJECTOR, oom_emit_granite_speech,
+	    OOM_VLM_AUDIO | OOM_VLM_SHIFT)
 COMPOSITION("idefics", FILE_VISION_PERCEIVER, oom_emit_idefics, 0)
 COMPOSITION("idefics2", TEXT_VISION_PERCEIVER, oom_emit_perceiver, 0)
 COMPOSITION("idefics3", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS)
@@ -65,7 +68,8 @@ COMPOSITION("qwen3_vl_moe", TEXT_VISION, oom_emit_qwen, OOM_VLM_RUNS)
 COMPOSITION("shieldgemma2", TEXT_VISION, oom_emit_siglip, OOM_VLM_SHIFT_FP32 | OOM_VLM_RUNS)
 COMPOSITION("smolvlm", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS)
 COMPOSITION("udop", FILE, oom_emit_udop, 0)
-COMPOSITION("vibevoice_asr", TEXT_ACOUSTIC_TOKENIZER_ENCODER_SEMANTIC_TOKENIZER_ENCODER, oom_emit_vibevoice, OOM_VLM_AUDIO)
+COMPOSITION("vibevoice_asr", TEXT_ACOUSTIC_TOKENIZER_ENCODER_SEMANTIC_TOKENIZER_ENCODER,
+	    oom_emit_vibevoice, OOM_VLM_AUDIO)
 COMPOSITION("video_llama_3", TEXT_VISION, oom_emit_shuffle, OOM_VLM_RUNS)
 COMPOSITION("video_llava", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS)
 COMPOSITION("vipllava", TEXT_VISION, oom_emit_llava, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_LIST)

@@ -1,5 +1,5 @@
-/* Text decoders of vision-language models that no model stands alone with: Llama's layer with quirks of their own, and
- * layers that only images meet.
+/* Text decoders of vision-language models that no model stands alone with: Llama's layer with
+ * quirks of their own, and layers that only images meet.
  * Reference: transformers 5.12, models/{chameleon,idefics,ernie4_5_vl_moe}/modeling_*.py. */
 #include <string.h>
 
@@ -73,9 +73,12 @@ static void parse(struct oom_arch *a)
 	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
 	a->act = oom_read_act(r, "hidden_act", "silu");
 	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	a->qkv_bias = a->o_bias = oom_read_bool(r, "attention_bias", false) || oom_read_bool(r, "use_bias", false);
+	a->qkv_bias = a->o_bias = oom_read_bool(r, "attention_bias", false) ||
+				  oom_read_bool(r, "use_bias", false);
 	a->mlp_bias = oom_read_bool(r, "mlp_bias", false) || oom_read_bool(r, "use_bias", false);
-	a->attn_dropout = oom_read_real(r, a->extra[FLAGS] & BETWEEN ? "dropout" : "attention_dropout", 0);
+	a->attn_dropout = oom_read_real(r,
+					a->extra[FLAGS] & BETWEEN ? "dropout" : "attention_dropout",
+					0);
 	a->dropout = a->extra[FLAGS] & BETWEEN ? a->attn_dropout : 0;
 	parse_experts(a);
 }
@@ -87,7 +90,8 @@ struct layer {
 };
 
 /* F.layer_norm without weights, then * weight + bias, one of each for every head. */
-static struct oom_val head_norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t heads, uint64_t d)
+static struct oom_val head_norm(struct oom_tape *t, const char *name, struct oom_val x,
+				uint64_t heads, uint64_t d)
 {
 	const char *scope = t->scope;
 	struct oom_val w, b, y = oom_op_layer_norm(t, name, oom_keep(x), d, false, false);
@@ -101,10 +105,12 @@ static struct oom_val head_norm(struct oom_tape *t, const char *name, struct oom
 	return y;
 }
 
-static struct oom_val chameleon_attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
+static struct oom_val chameleon_attention(struct oom_tape *t, const struct layer *l,
+					  struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * a->head_dim, "n_heads * head_dim"};
+	const struct oom_dim h = {x.width, x.text},
+			     qd = {a->n_heads * a->head_dim, "n_heads * head_dim"};
 	const struct oom_dim kd = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	struct oom_attn at = oom_attn_of(t, a);
@@ -119,10 +125,12 @@ static struct oom_val chameleon_attention(struct oom_tape *t, const struct layer
 	v = oom_op_heads(t, v);
 	q = oom_rope_apply(t, q, &l->rope, a->n_heads, a->head_dim, a->head_dim);
 	k = oom_rope_apply(t, k, &l->rope, a->n_kv_heads, a->head_dim, a->head_dim);
-	local[0] = oom_share(t, q);             /* query_states and its like live until the module returns */
+	/* query_states and its like live until the module returns */
+	local[0] = oom_share(t, q);
 	local[1] = oom_share(t, k);
 	local[2] = oom_share(t, v);
-	q = oom_op_linear(t, "o_proj", oom_attention_core(t, &at, q, k, v), h, a->o_bias ? OOM_BIAS : 0);
+	q = oom_op_linear(t, "o_proj", oom_attention_core(t, &at, q, k, v), h,
+			  a->o_bias ? OOM_BIAS : 0);
 	for (int i = 0; i < 3; i++)
 		oom_drop(t, local[i]);
 	oom_done(t, x);
@@ -136,18 +144,26 @@ static void vision_experts(struct oom_tape *t, void *ctx)
 
 	t->scope = "vision_moe";
 	oom_drop(t, oom_param(t, "gate.weight", a->n_experts, a->d_model, OOM_P_FP32));
-	oom_drop(t, oom_param(t, "e_score_correction_bias", 0, a->n_experts, OOM_P_FP32 | OOM_P_FROZEN));
-	w = oom_param(t, "gate_up_proj", a->n_experts * 2 * a->extra[D_VISION], a->d_model, OOM_P_EXPERT);
+	oom_drop(t, oom_param(t, "e_score_correction_bias", 0, a->n_experts,
+			      OOM_P_FP32 | OOM_P_FROZEN));
+	w = oom_param(t, "gate_up_proj", a->n_experts * 2 * a->extra[D_VISION], a->d_model,
+		      OOM_P_EXPERT);
 	oom_param_stacked(t, w, 2 * a->extra[D_VISION]);
 	w = oom_param(t, "down_proj", a->n_experts * a->d_model, a->extra[D_VISION], OOM_P_EXPERT);
 	oom_param_stacked(t, w, a->d_model);
 }
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind, struct oom_val x)
+static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind,
+				   struct oom_val x)
 {
 	const uint64_t flags = a->extra[FLAGS];
-	struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k, .d_expert = a->d_expert, .d_shared = a->d_shared,
-			    .act = a->act, .router_frozen_bias = flags & ERNIE, .scores_in_model_type = flags & ERNIE};
+	struct oom_moe m = {.experts = a->n_experts,
+			    .top_k = a->top_k,
+			    .d_expert = a->d_expert,
+			    .d_shared = a->d_shared,
+			    .act = a->act,
+			    .router_frozen_bias = flags & ERNIE,
+			    .scores_in_model_type = flags & ERNIE};
 
 	if (!a->n_experts || kind)
 		return oom_gated_mlp(t, x, a->act, D(a->d_ff), a->mlp_bias);
@@ -168,12 +184,14 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.rope = &rope;
 	at.mask = l->mask;
 	at.rope_fp32 = flags & ROPE_FP32;
-	h = flags & SWIN ? oom_share(t, x) : oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
+	h = flags & SWIN ? oom_share(t, x) :
+			   oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
 	h = flags & HEAD_NORMS ? chameleon_attention(t, l, h) : oom_attention(t, &at, h);
 	if (flags & SWIN)
 		h = oom_norm(t, a->norm, "input_layernorm", h, 0);
 	x = oom_op_add(t, x, oom_op_dropout(t, h, a->dropout));
-	h = flags & SWIN ? oom_share(t, x) : oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
+	h = flags & SWIN ? oom_share(t, x) :
+			   oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
 	h = feed_forward(t, a, i < OOM_MAX_LAYERS ? a->kind[i] : 0, h);
 	if (flags & SWIN)
 		h = oom_norm(t, a->norm, "post_attention_layernorm", h, 0);
@@ -181,7 +199,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 }
 
 /* logits[:, :, image_tokens] = min */
-static struct oom_val masked_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val embed)
+static struct oom_val masked_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+				  struct oom_val embed)
 {
 	struct oom_val logits, hidden, mask, loss;
 
@@ -209,11 +228,13 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	embed = oom_param(t, "weight", rows, a->d_model, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, embed, ids, rows, D(a->d_model));
 	x = oom_input_grads(t, x);
-	first = oom_share(t, x);                /* inputs_embeds and position_ids, locals of the model */
+	/* inputs_embeds and position_ids, locals of the model */
+	first = oom_share(t, x);
 	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	dt = (enum oom_dtype)x.dt;
 	l.mask = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
-	l.rope = flags & ERNIE ? oom_rope_tables_3d(t, a->head_dim, OOM_F32, 1, true) : oom_rope_tables(t, a->head_dim, dt, 2);
+	l.rope = flags & ERNIE ? oom_rope_tables_3d(t, a->head_dim, OOM_F32, 1, true) :
+				 oom_rope_tables(t, a->head_dim, dt, 2);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
 	oom_drop_shared(t, l.rope.cos);
 	oom_drop_shared(t, l.rope.sin);

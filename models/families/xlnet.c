@@ -1,11 +1,13 @@
-/* XLNet: relative attention in einsums over [s, b, n, d], weights as bare parameters, no checkpointing.
- * Reference: transformers 5.12, models/xlnet/modeling_xlnet.py; einsum casts its operands under autocast and is a batched
- * product of permuted views (aten/src/ATen/autocast_mode.h; native/Linear.cpp, sumproduct_pair). */
+/* XLNet: relative attention in einsums over [s, b, n, d], weights as bare parameters, no
+ * checkpointing. Reference: transformers 5.12, models/xlnet/modeling_xlnet.py; einsum casts its
+ * operands under autocast and is a batched product of permuted views
+ * (aten/src/ATen/autocast_mode.h; native/Linear.cpp, sumproduct_pair). */
 #include <string.h>
 
 #include "../encoder.h"
 
-enum { UNI, MEMS, PROJECTED };  /* extra[]: causal; memories in evaluation; the classifier's projection */
+/* extra[]: causal; memories in evaluation; the classifier's projection */
+enum { UNI, MEMS, PROJECTED };
 
 static void parse(struct oom_arch *a)
 {
@@ -27,28 +29,32 @@ static void parse(struct oom_arch *a)
 	a->extra[MEMS] = oom_read_bool(r, "use_mems_eval", true);
 	a->extra[PROJECTED] = oom_read_bool(r, "summary_use_proj", true);
 	if (a->d_model % a->n_heads)
-		oom_read_fail(r, "d_model (%llu) is not a multiple of n_head (%llu)", (unsigned long long)a->d_model,
-			      (unsigned long long)a->n_heads);
+		oom_read_fail(r, "d_model (%llu) is not a multiple of n_head (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 }
 
 struct layer {
 	const struct oom_arch *a;
 	struct oom_val mask, pos;
-	uint64_t n_pos;                 /* relative positions for every position: 2, or 1 of a causal model */
+	/* relative positions for every position: 2, or 1 of a causal model */
+	uint64_t n_pos;
 	struct oom_kept *mems;
 };
 
-static struct oom_val bare(struct oom_tape *t, const struct layer *l, const char *name, struct oom_val x)
+static struct oom_val bare(struct oom_tape *t, const struct layer *l, const char *name,
+			   struct oom_val x)
 {
 	return oom_op_linear(t, name, x, D(l->a->d_model), OOM_NO_LORA | OOM_NO_QUANT);
 }
 
-static struct oom_val biased(struct oom_tape *t, const struct layer *l, const char *name, struct oom_val q)
+static struct oom_val biased(struct oom_tape *t, const struct layer *l, const char *name,
+			     struct oom_val q)
 {
 	return oom_op_add(t, oom_keep(q), oom_param(t, name, 0, l->a->d_model, 0));
 }
 
-/* bd[:, :, 1:, :] is a view that can be reshaped; index_select picks the first s columns of 2 s - 1. */
+/* bd[:, :, 1:, :] is a view that can be reshaped; index_select picks the first s columns of 2 s
+ * - 1. */
 static struct oom_val rel_shift(struct oom_tape *t, const struct layer *l, struct oom_val x)
 {
 	struct oom_val index = oom_new(t, "arange", t->m_s, D(1), OOM_I64);
@@ -58,15 +64,17 @@ static struct oom_val rel_shift(struct oom_tape *t, const struct layer *l, struc
 }
 
 /* rel_attn_core: ac, bd and the scores are locals until the products with the values are done. */
-static struct oom_val core(struct oom_tape *t, const struct layer *l, struct oom_val q, struct oom_val k, struct oom_val v,
-			   struct oom_val r)
+static struct oom_val core(struct oom_tape *t, const struct layer *l, struct oom_val q,
+			   struct oom_val k, struct oom_val v, struct oom_val r)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim heads = D(a->n_heads), h = D(a->d_model);
 	struct oom_val ac, bd, s, p, y;
 
-	ac = oom_op_bmm(t, "ac", biased(t, l, "r_w_bias", q), oom_keep(k), t->m_bss, heads, a->head_dim);
-	bd = oom_op_bmm(t, "bd", biased(t, l, "r_r_bias", q), oom_keep(r), t->m_bss, D(l->n_pos * a->n_heads), a->head_dim);
+	ac = oom_op_bmm(t, "ac", biased(t, l, "r_w_bias", q), oom_keep(k), t->m_bss, heads,
+			a->head_dim);
+	bd = oom_op_bmm(t, "bd", biased(t, l, "r_r_bias", q), oom_keep(r), t->m_bss,
+			D(l->n_pos * a->n_heads), a->head_dim);
 	bd = rel_shift(t, l, bd);
 	oom_drop(t, oom_param(t, "r_s_bias", 0, a->d_model, OOM_P_UNUSED));
 	oom_drop(t, oom_param(t, "seg_embed", 0, 2 * a->d_model, OOM_P_UNUSED));
@@ -75,7 +83,8 @@ static struct oom_val core(struct oom_tape *t, const struct layer *l, struct oom
 	if (!oom_is_none(l->mask))
 		s = oom_op_add(t, s, oom_op_unary(t, OOM_SCALE, oom_keep(l->mask)));
 	p = oom_op_dropout(t, oom_op_softmax(t, oom_keep(s), false), a->dropout);
-	y = oom_op_bmm(t, "attn_vec", oom_keep(p), oom_keep(v), t->m_bs, h, oom_mono_now(t, t->m_s));
+	y = oom_op_bmm(t, "attn_vec", oom_keep(p), oom_keep(v), t->m_bs, h,
+		       oom_mono_now(t, t->m_s));
 	y.perm = true;                          /* [b, n, s, d] behind [s, b, n, d] */
 	oom_drop(t, p);
 	oom_drop(t, s);
@@ -102,7 +111,9 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	y = core(t, l, p[0], p[1], p[2], r);
 	out = oom_op_copy(t, "clone", oom_keep(y));
 	t->scope = "o";                         /* permuted to be multiplied, so copied too */
-	w = oom_op_copy(t, "clone", oom_amp_cast(t, oom_param(t, "weight", a->d_model, a->d_model, OOM_P_LINEAR)));
+	w = oom_op_copy(t, "clone",
+			oom_amp_cast(t,
+				     oom_param(t, "weight", a->d_model, a->d_model, OOM_P_LINEAR)));
 	out = oom_op_matmul_param(t, "o", out, w, oom_none(), h);
 	out = oom_op_dropout(t, out, a->dropout);
 	out = oom_op_layer_norm(t, "layer_norm", oom_op_add(t, out, x), 0, true, true);
@@ -123,7 +134,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	if (a->extra[MEMS])
 		oom_kept_add(t, l->mems, x);
 	x = attend(t, l, x);
-	y = oom_activation(t, a->act, oom_op_linear(t, "layer_1", oom_keep(x), D(a->d_ff), OOM_BIAS));
+	y = oom_activation(t, a->act,
+			   oom_op_linear(t, "layer_1", oom_keep(x), D(a->d_ff), OOM_BIAS));
 	y = oom_op_linear(t, "layer_2", oom_op_dropout(t, y, a->dropout), D(a->d_model), OOM_BIAS);
 	y = oom_op_dropout(t, y, a->dropout);
 	x = oom_op_add(t, oom_keep(y), x);
@@ -132,7 +144,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	return x;
 }
 
-/* Sines and cosines of the relative positions, in fp32; dropout makes a copy for every sequence of the batch. */
+/* Sines and cosines of the relative positions, in fp32; dropout makes a copy for every sequence
+ * of the batch. */
 static struct oom_val positions(struct oom_tape *t, const struct oom_arch *a, struct layer *l)
 {
 	const bool grad = t->grad, copied = t->train && a->dropout > 0;
@@ -159,7 +172,8 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 	if (a->extra[PROJECTED])
 		x = oom_op_linear(t, "summary", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
-	x = oom_op_linear(t, "logits_proj", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
+	x = oom_op_linear(t, "logits_proj", x, (struct oom_dim){a->n_labels, "num_labels"},
+			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	loss = oom_cls_loss(t, a, x);
 	oom_drop(t, h);
 	return loss;
@@ -176,12 +190,14 @@ static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop(t, oom_param(t, "mask_emb", 0, a->d_model, OOM_P_UNUSED));
 	t->scope = "word_embedding";
 	word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	w = oom_op_embedding_param(t, word, oom_new(t, "input_ids", t->m_bs, D(1), OOM_I64), a->vocab, D(a->d_model));
+	w = oom_op_embedding_param(t, word, oom_new(t, "input_ids", t->m_bs, D(1), OOM_I64),
+				   a->vocab, D(a->d_model));
 	w = oom_input_grads(t, w);
 	x = oom_op_dropout(t, oom_keep(w), a->dropout);
 	if (a->extra[UNI] || t->plan->padding_mask)
-		l.mask = oom_new(t, "non_tgt_mask", t->plan->padding_mask ? t->m_bss : oom_mono_mul(t, t->m_s, t->m_s), D(1),
-				 (enum oom_dtype)x.dt);
+		l.mask = oom_new(t, "non_tgt_mask",
+				 t->plan->padding_mask ? t->m_bss : oom_mono_mul(t, t->m_s, t->m_s),
+				 D(1), (enum oom_dtype)x.dt);
 	l.pos = positions(t, a, &l);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	x = oom_op_copy(t, "contiguous", oom_op_dropout(t, x, a->dropout));
@@ -192,7 +208,8 @@ static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
 		loss = classify(t, a, x);
 	} else {
 		hidden = oom_share(t, x);
-		loss = oom_plain_lm_loss(t, oom_lm_head(t, a, x, word, "lm_loss", true), false, t->m_bs);
+		loss = oom_plain_lm_loss(t, oom_lm_head(t, a, x, word, "lm_loss", true), false,
+					 t->m_bs);
 		oom_drop(t, hidden);
 	}
 	oom_kept_drop(t, &mems);                /* returned with the output */

@@ -1,12 +1,30 @@
-/* Zamba: Mamba layers (Zamba 2: Mamba 2), every few of them after a transformer block whose weights all such layers share.
- * Reference: transformers 5.12, models/{zamba,zamba2}/modeling_*.py. */
+/* Zamba: Mamba layers (Zamba 2: Mamba 2), every few of them after a transformer block whose weights
+ * all such layers share. Reference: transformers 5.12, models/{zamba,zamba2}/modeling_*.py. */
 #include <stdio.h>
 #include <string.h>
 
 #include "../mixers.h"
 #include "../weights.h"
 
-enum { SECOND, INNER, STATE, RANK, KERNEL, HEADS, GROUPS, CHUNK, BIAS, CONV_BIAS, MAMBA_ACT, BLOCKS, ADAPTER, ATTN_ADAPTER, ROPE, ADAPTERS };  /* extra[] */
+/* extra[] */
+enum {
+	SECOND,
+	INNER,
+	STATE,
+	RANK,
+	KERNEL,
+	HEADS,
+	GROUPS,
+	CHUNK,
+	BIAS,
+	CONV_BIAS,
+	MAMBA_ACT,
+	BLOCKS,
+	ADAPTER,
+	ATTN_ADAPTER,
+	ROPE,
+	ADAPTERS
+};
 enum { MAMBA, HYBRID };                 /* kinds: HYBRID + the number of its shared block */
 
 static void parse_kinds(struct oom_arch *a)
@@ -21,7 +39,8 @@ static void parse_kinds(struct oom_arch *a)
 	for (uint32_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
 		const char *word = listed ? oom_read_item(r, "layers_block_type", i) : NULL;
 		/* Zamba 2's default: one after every five, seven times, then two more by hand */
-		bool hybrid = second ? (i % 6 == 0 && i && i <= 42) || i == 47 || i == 51 : i == 2 || (i > 2 && (i - 3) % period == offset);
+		bool hybrid = second ? (i % 6 == 0 && i && i <= 42) || i == 47 || i == 51 :
+				       i == 2 || (i > 2 && (i - 3) % period == offset);
 
 		if (word)
 			hybrid = !strcmp(word, "hybrid");
@@ -34,18 +53,33 @@ static void parse_kinds(struct oom_arch *a)
 
 static struct oom_selective selective_of(const struct oom_arch *a)
 {
-	return (struct oom_selective){.inner = a->extra[INNER], .d_state = a->extra[STATE], .rank = a->extra[RANK],
-				      .kernel = a->extra[KERNEL], .heads = a->extra[HEADS], .by_head = true, .bias = a->extra[BIAS],
-				      .conv_bias = a->extra[CONV_BIAS], .act = (enum oom_act)a->extra[MAMBA_ACT]};
+	return (struct oom_selective){.inner = a->extra[INNER],
+				      .d_state = a->extra[STATE],
+				      .rank = a->extra[RANK],
+				      .kernel = a->extra[KERNEL],
+				      .heads = a->extra[HEADS],
+				      .by_head = true,
+				      .bias = a->extra[BIAS],
+				      .conv_bias = a->extra[CONV_BIAS],
+				      .act = (enum oom_act)a->extra[MAMBA_ACT]};
 }
 
 static struct oom_ssd ssd_of(const struct oom_arch *a)
 {
-	return (struct oom_ssd){.inner = a->extra[INNER], .heads = a->extra[HEADS], .d_state = a->extra[STATE],
-				.d_head = a->extra[HEADS] ? a->extra[INNER] / a->extra[HEADS] : 0, .groups = a->extra[GROUPS],
-				.kernel = a->extra[KERNEL], .chunk = a->extra[CHUNK], .bias = a->extra[BIAS],
-				.out_bias = a->extra[BIAS], .conv_bias = true, .mask_any_batch = true, .name_taken_over = true,
-				.norm = OOM_GATED_RMS_GROUPS, .act = OOM_ACT_SILU};
+	return (struct oom_ssd){.inner = a->extra[INNER],
+				.heads = a->extra[HEADS],
+				.d_state = a->extra[STATE],
+				.d_head = a->extra[HEADS] ? a->extra[INNER] / a->extra[HEADS] : 0,
+				.groups = a->extra[GROUPS],
+				.kernel = a->extra[KERNEL],
+				.chunk = a->extra[CHUNK],
+				.bias = a->extra[BIAS],
+				.out_bias = a->extra[BIAS],
+				.conv_bias = true,
+				.mask_any_batch = true,
+				.name_taken_over = true,
+				.norm = OOM_GATED_RMS_GROUPS,
+				.act = OOM_ACT_SILU};
 }
 
 static void parse_mixer(struct oom_arch *a)
@@ -74,7 +108,9 @@ static void parse_mixer(struct oom_arch *a)
 	} else {
 		struct oom_selective m;
 
-		a->extra[RANK] = rank && rank->type == OOM_KEY_NUMBER ? oom_read_count(r, "mamba_dt_rank", 1) : (a->d_model + 15) / 16;
+		a->extra[RANK] = rank && rank->type == OOM_KEY_NUMBER ?
+					 oom_read_count(r, "mamba_dt_rank", 1) :
+					 (a->d_model + 15) / 16;
 		a->extra[BIAS] = oom_read_bool(r, "mamba_proj_bias", false);
 		a->extra[CONV_BIAS] = oom_read_bool(r, "mamba_conv_bias", true);
 		a->extra[MAMBA_ACT] = oom_read_act(r, "hidden_mamba_act", "silu");
@@ -110,7 +146,8 @@ static void parse(struct oom_arch *a)
 		a->extra[ATTN_ADAPTER] = oom_read_bool(r, "use_shared_attention_adapter", false);
 		a->extra[ROPE] = oom_read_bool(r, "use_mem_rope", false);
 		if (a->extra[BLOCKS] > 8)
-			oom_read_fail(r, "num_mem_blocks (%llu): at most 8 are modelled", (unsigned long long)a->extra[BLOCKS]);
+			oom_read_fail(r, "num_mem_blocks (%llu): at most 8 are modelled",
+				      (unsigned long long)a->extra[BLOCKS]);
 	}
 	parse_mixer(a);
 	if (r->status)
@@ -129,9 +166,11 @@ struct layer {
 };
 
 /* linear(x) + an adapter of the layer's own beside a shared weight. */
-static struct oom_val adapted(struct oom_tape *t, const struct oom_arch *a, struct oom_val y, struct oom_val x, struct oom_dim out)
+static struct oom_val adapted(struct oom_tape *t, const struct oom_arch *a, struct oom_val y,
+			      struct oom_val x, struct oom_dim out)
 {
-	struct oom_val z = oom_op_linear(t, "0", oom_keep(x), (struct oom_dim){a->extra[ADAPTER], "adapter_rank"}, 0);
+	struct oom_val z = oom_op_linear(t, "0", oom_keep(x),
+					 (struct oom_dim){a->extra[ADAPTER], "adapter_rank"}, 0);
 
 	return oom_op_add(t, y, oom_op_linear(t, "1", z, out, 0));
 }
@@ -158,8 +197,8 @@ static void to_own(struct oom_tape *t, struct cursors *c)
 }
 
 /* One of query, key and value projections of 2 * d_model. */
-static struct oom_val projection(struct oom_tape *t, const struct oom_arch *a, const char *name, struct oom_val x, uint64_t heads,
-				 struct cursors *c)
+static struct oom_val projection(struct oom_tape *t, const struct oom_arch *a, const char *name,
+				 struct oom_val x, uint64_t heads, struct cursors *c)
 {
 	const struct oom_dim w = {heads * a->head_dim, "n_heads * head_dim"};
 	struct oom_val y = oom_op_linear(t, name, oom_keep(x), w, 0);
@@ -172,7 +211,8 @@ static struct oom_val projection(struct oom_tape *t, const struct oom_arch *a, c
 	return oom_op_heads(t, y);
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x, struct cursors *c)
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x,
+				struct cursors *c)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model);
@@ -198,9 +238,11 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	return q;
 }
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, struct cursors *c)
+static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+				   struct cursors *c)
 {
-	const struct oom_dim h = D(a->d_model), f[2] = {D(a->d_ff), D(a->d_ff)}, both = D(2 * a->d_ff);
+	const struct oom_dim h = D(a->d_model), f[2] = {D(a->d_ff), D(a->d_ff)},
+			     both = D(2 * a->d_ff);
 	const unsigned bias = a->extra[BIAS] ? OOM_BIAS : 0;
 	struct oom_val y, p[2];
 
@@ -219,11 +261,14 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 	return y;
 }
 
-/* The shared block on [x, embeddings]; without cursors only its own weights, no layer's adapters. */
-static struct oom_val shared_block(struct oom_tape *t, const struct layer *l, struct oom_val x, struct cursors *c)
+/* The shared block on [x, embeddings]; without cursors only its own weights, no layer's
+ * adapters. */
+static struct oom_val shared_block(struct oom_tape *t, const struct layer *l, struct oom_val x,
+				   struct cursors *c)
 {
 	const struct oom_arch *a = l->a;
-	struct oom_val h = oom_op_cat(t, x, oom_keep(l->original), (struct oom_dim){2 * a->d_model, "2 * d_model"});
+	struct oom_val h = oom_op_cat(t, x, oom_keep(l->original),
+				      (struct oom_dim){2 * a->d_model, "2 * d_model"});
 
 	h = oom_norm(t, a->norm, "input_layernorm", h, 0);
 	h = attention(t, l, h, c);
@@ -239,8 +284,10 @@ static void idle_adapters(struct oom_tape *t, const struct oom_arch *a)
 
 	for (uint64_t i = 1; i < a->extra[ADAPTERS]; i++)
 		for (int j = 0; j < (a->extra[ATTN_ADAPTER] ? 4 : 1); j++) {
-			oom_drop(t, oom_param(t, "adapter", a->extra[ADAPTER], in[j], OOM_P_UNUSED));
-			oom_drop(t, oom_param(t, "adapter", out[j], a->extra[ADAPTER], OOM_P_UNUSED));
+			oom_drop(t,
+				 oom_param(t, "adapter", a->extra[ADAPTER], in[j], OOM_P_UNUSED));
+			oom_drop(t,
+				 oom_param(t, "adapter", out[j], a->extra[ADAPTER], OOM_P_UNUSED));
 		}
 }
 

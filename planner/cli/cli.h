@@ -86,17 +86,20 @@ void oom_report_estimate(const struct oom_job *job, const struct oom_target *t,
 void oom_report_search(const struct oom_job *job, const struct oom_search_report *r);
 /* The line that prices p again. */
 void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_plan *p);
-void oom_json_plan(const struct oom_job *job, const struct oom_target *t, const struct oom_ladder *l,
-		   const struct oom_search_report *r);
+void oom_json_plan(const struct oom_job *job, const struct oom_target *t,
+		   const struct oom_ladder *l, const struct oom_search_report *r);
 struct oom_json;
-void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct oom_search_report *r);
-void oom_json_estimate(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *plan,
-		       const struct oom_eval *e, bool fits);
+void oom_json_search(struct oom_json *j, const struct oom_job *job,
+		     const struct oom_search_report *r);
+void oom_json_estimate(const struct oom_job *job, const struct oom_target *t,
+		       const struct oom_plan *plan, const struct oom_eval *e, bool fits);
 
-/* report_lengths.c: nothing where no lengths, or no calibration, were given; asked is the plan before any fix */
+/* report_lengths.c: nothing where no lengths, or no calibration, were given; asked is the plan
+ * before any fix */
 struct oom_json;
 void oom_report_lengths(const struct oom_target *t, const struct oom_plan *asked);
 void oom_json_lengths(struct oom_json *j, const struct oom_target *t);
-void oom_json_calibrated(struct oom_json *j, const struct oom_job *job, const struct oom_target *t, uint64_t used_bytes);
+void oom_json_calibrated(struct oom_json *j, const struct oom_job *job, const struct oom_target *t,
+			 uint64_t used_bytes);
 
 #endif

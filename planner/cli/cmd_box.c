@@ -43,7 +43,8 @@ static const char *gib(uint64_t bytes)
 /* What stands in columns of its own, or follows from the card. */
 static bool is_hardware(const struct oom_knob *k)
 {
-	return !strcmp(k->name, "gpus") || !strcmp(k->name, "nodes") || !strcmp(k->name, "compute-capability");
+	return !strcmp(k->name, "gpus") || !strcmp(k->name, "nodes") ||
+	       !strcmp(k->name, "compute-capability");
 }
 
 static void knobs_of(const struct oom_plan *asked, const struct oom_plan *p, char *out, size_t size)
@@ -58,15 +59,18 @@ static void knobs_of(const struct oom_plan *asked, const struct oom_plan *p, cha
 		oom_plan_get(p, k, a, sizeof(a));
 		oom_plan_get(asked, k, b, sizeof(b));
 		if (strcmp(a, b) && !is_hardware(k))
-			n += (size_t)snprintf(out + n, size - n, "%s%s=%s", n ? " " : "", k->name, a);
+			n += (size_t)snprintf(out + n, size - n, "%s%s=%s", n ? " " : "", k->name,
+					      a);
 	}
 }
 
 /* ---- text ---- */
 
-static void rows(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b, size_t from, size_t to)
+static void rows(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b,
+		 size_t from, size_t to)
 {
-	static const char *const heads[] = {"", "provider", "instance", "cards", "$/h", "spot", "$/M tokens", "tokens/s", "plan", NULL};
+	static const char *const heads[] = {"",	    "provider",	  "instance", "cards", "$/h",
+					    "spot", "$/M tokens", "tokens/s", "plan",  NULL};
 	char text[300], count[32];
 	struct oom_table t;
 
@@ -77,12 +81,15 @@ static void rows(const struct oom_job *job, const struct oom_offers *o, const st
 		oom_table_cell(&t, x->pareto ? "*" : "");
 		oom_table_cell(&t, x->offer->provider);
 		oom_table_cell(&t, x->offer->instance);
-		snprintf(text, sizeof(text), "%lld x %s", (long long)(x->offer->gpu_count * (uint64_t)x->nodes), o->gpus.items[x->offer->gpu].name);
+		snprintf(text, sizeof(text), "%lld x %s",
+			 (long long)(x->offer->gpu_count * (uint64_t)x->nodes),
+			 o->gpus.items[x->offer->gpu].name);
 		oom_table_cell(&t, text);
 		oom_table_cell(&t, money(x->offer->ondemand_usd_h * (double)x->nodes));
 		oom_table_cell(&t, money(x->offer->spot_usd_h * (double)x->nodes));
 		oom_table_cell(&t, money(x->usd_per_mtokens));
-		oom_table_cell(&t, oom_format_count((uint64_t)x->tokens_per_s, count, sizeof(count)));
+		oom_table_cell(&t,
+			       oom_format_count((uint64_t)x->tokens_per_s, count, sizeof(count)));
 		knobs_of(&job->plan, &x->plan.plan, text, sizeof(text));
 		oom_table_cell(&t, *text ? text : "as asked");
 	}
@@ -96,11 +103,15 @@ static void missing(const struct oom_job *job, const struct oom_box *x)
 	static const struct {
 		size_t offset;
 		const char *what, *knob;
-	} parts[] = {{offsetof(struct oom_host_need, loading), "loading", "fewer ranks that load at once"},
-		     {offsetof(struct oom_host_need, pinned), "offloaded state", "no offload: more or larger cards"},
-		     {offsetof(struct oom_host_need, pageable), "offloaded state", "no offload: more or larger cards"},
+	} parts[] = {{offsetof(struct oom_host_need, loading), "loading",
+		      "fewer ranks that load at once"},
+		     {offsetof(struct oom_host_need, pinned), "offloaded state",
+		      "no offload: more or larger cards"},
+		     {offsetof(struct oom_host_need, pageable), "offloaded state",
+		      "no offload: more or larger cards"},
 		     {offsetof(struct oom_host_need, saving), "saving", "sharded checkpoints"},
-		     {offsetof(struct oom_host_need, processes), "the processes themselves", "fewer cards a machine"}};
+		     {offsetof(struct oom_host_need, processes), "the processes themselves",
+		      "fewer cards a machine"}};
 	uint64_t most = 0;
 	size_t which = 0;
 	char text[300];
@@ -110,9 +121,11 @@ static void missing(const struct oom_job *job, const struct oom_box *x)
 		printf("fits only with %s: CHANGES THE SCIENCE", text);
 		return;
 	}
-	printf("short of %s%s%s", oom_shortage_str(x->shortage), x->short_bytes ? " by " : "", x->short_bytes ? gib(x->short_bytes) : "");
+	printf("short of %s%s%s", oom_shortage_str(x->shortage), x->short_bytes ? " by " : "",
+	       x->short_bytes ? gib(x->short_bytes) : "");
 	if (x->shortage == OOM_BOX_VRAM)
-		printf(", with every fix that may be taken and those of the science; more cards or larger ones");
+		printf(", with every fix that may be taken and those of the science; more cards or "
+		       "larger ones");
 	if (x->shortage == OOM_BOX_LAYOUT)
 		printf(": the plan cannot be laid out over these cards");
 	if (x->shortage == OOM_BOX_DISK)
@@ -120,7 +133,8 @@ static void missing(const struct oom_job *job, const struct oom_box *x)
 	if (x->shortage != OOM_BOX_RAM)
 		return;
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		const uint64_t bytes = *(const uint64_t *)(const void *)((const char *)&x->need + parts[i].offset);
+		const uint64_t bytes = *(const uint64_t *)(const void *)((const char *)&x->need +
+									 parts[i].offset);
 
 		if (bytes > most) {
 			most = bytes;
@@ -135,8 +149,10 @@ static double size_of(const struct oom_offers *o, const struct oom_box *x)
 	return (double)x->offer->gpu_count * o->gpus.items[x->offer->gpu].memory_gb;
 }
 
-/* The largest machine of a provider that does not do as it is, and costs no more than the one that does. */
-static const struct oom_box *one_smaller(const struct oom_offers *o, const struct oom_boxes *b, const struct oom_box *fits)
+/* The largest machine of a provider that does not do as it is, and costs no more than the one
+ * that does. */
+static const struct oom_box *one_smaller(const struct oom_offers *o, const struct oom_boxes *b,
+					 const struct oom_box *fits)
 {
 	const struct oom_box *found = NULL;
 
@@ -145,40 +161,44 @@ static const struct oom_box *one_smaller(const struct oom_offers *o, const struc
 
 		if (strcmp(x->offer->provider, fits->offer->provider) || !(x->usd_h <= fits->usd_h))
 			continue;
-		if (!found || size_of(o, x) > size_of(o, found) || (size_of(o, x) >= size_of(o, found) && x->usd_h < found->usd_h))
+		if (!found || size_of(o, x) > size_of(o, found) ||
+		    (size_of(o, x) >= size_of(o, found) && x->usd_h < found->usd_h))
 			found = x;
 	}
 	return found;
 }
 
-static void smaller_text(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b, const struct oom_box *fits)
+static void smaller_text(const struct oom_job *job, const struct oom_offers *o,
+			 const struct oom_boxes *b, const struct oom_box *fits)
 {
 	const struct oom_box *x = one_smaller(o, b, fits);
 
 	if (!x)
 		return;
-	printf("    one size smaller, %s (%u x %s, %s $/h): ", x->offer->instance, x->offer->gpu_count, o->gpus.items[x->offer->gpu].name,
-	       money(x->usd_h));
+	printf("    one size smaller, %s (%u x %s, %s $/h): ", x->offer->instance,
+	       x->offer->gpu_count, o->gpus.items[x->offer->gpu].name, money(x->usd_h));
 	missing(job, x);
 	putchar('\n');
 }
 
 /* Nothing fits: the nearest misses. */
-static void nearest_misses(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b)
+static void nearest_misses(const struct oom_job *job, const struct oom_offers *o,
+			   const struct oom_boxes *b)
 {
 	printf("\nthe nearest misses\n");
 	for (size_t i = 0; i < b->n && i < 6; i++) {
 		const struct oom_box *x = &b->items[i];
 
-		printf("  %s %s (%u x %s): ", x->offer->provider, x->offer->instance, x->offer->gpu_count,
-		       o->gpus.items[x->offer->gpu].name);
+		printf("  %s %s (%u x %s): ", x->offer->provider, x->offer->instance,
+		       x->offer->gpu_count, o->gpus.items[x->offer->gpu].name);
 		missing(job, x);
 		putchar('\n');
 	}
 }
 
 /* The first PROVIDERS of them; a list of more is cut, and says so. */
-static void smallest(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b)
+static void smallest(const struct oom_job *job, const struct oom_offers *o,
+		     const struct oom_boxes *b)
 {
 	enum { PROVIDERS = 64 };
 	const struct oom_box *best[PROVIDERS];
@@ -203,9 +223,11 @@ static void smallest(const struct oom_job *job, const struct oom_offers *o, cons
 	}
 	printf("\nthe cheapest an hour of each provider\n");
 	for (size_t i = 0; i < n; i++) {
-		printf("  %-12s %-32s %s $/h on demand, %s spot%s (price of %s, %ld days old)\n", best[i]->offer->provider,
-		       best[i]->offer->instance, money(best[i]->offer->ondemand_usd_h), money(best[i]->offer->spot_usd_h),
-		       best[i]->nodes > 1 ? " a machine" : "", *best[i]->offer->price_date ? best[i]->offer->price_date : "?",
+		printf("  %-12s %-32s %s $/h on demand, %s spot%s (price of %s, %ld days old)\n",
+		       best[i]->offer->provider, best[i]->offer->instance,
+		       money(best[i]->offer->ondemand_usd_h), money(best[i]->offer->spot_usd_h),
+		       best[i]->nodes > 1 ? " a machine" : "",
+		       *best[i]->offer->price_date ? best[i]->offer->price_date : "?",
 		       oom_price_age_days(best[i]->offer->price_date));
 		smaller_text(job, o, b, best[i]);
 	}
@@ -215,21 +237,28 @@ static void smallest(const struct oom_job *job, const struct oom_offers *o, cons
 
 static void budget(const struct oom_boxes *b)
 {
-	const double n = tokens ? strtod(tokens, NULL) * (strchr(tokens, 'B') ? 1e9 : strchr(tokens, 'M') ? 1e6 : strchr(tokens, 'T') ? 1e12 : 1) : 0;
+	const double n = tokens ? strtod(tokens, NULL) * (strchr(tokens, 'B') ? 1e9 :
+							  strchr(tokens, 'M') ? 1e6 :
+							  strchr(tokens, 'T') ? 1e12 :
+										1) :
+				  0;
 
 	if (!(n > 0) || !b->fitting)
 		return;
-	printf("\n%s tokens on the first: %.0f hours, %s $\n", tokens, n / b->items[0].tokens_per_s / 3600,
-	       money(n / 1e6 * b->items[0].usd_per_mtokens));
+	printf("\n%s tokens on the first: %.0f hours, %s $\n", tokens,
+	       n / b->items[0].tokens_per_s / 3600, money(n / 1e6 * b->items[0].usd_per_mtokens));
 }
 
 static void needs(const struct oom_boxes *b)
 {
 	const struct oom_host_need *n = &b->items[0].need;
 
-	printf("\nthe first needs, a node: %s host RAM (processes %s, loading %s, offloaded %s, loader %s, saving %s)\n", gib(n->ram_peak),
-	       gib(n->processes), gib(n->loading), gib(n->pinned + n->pageable), gib(n->loader), gib(n->saving));
-	printf("  and %s disk (a checkpoint is %s, the hub cache %s)\n", gib(n->disk_peak), gib(n->checkpoint), gib(n->hub_cache));
+	printf("\nthe first needs, a node: %s host RAM (processes %s, loading %s, offloaded %s, "
+	       "loader %s, saving %s)\n",
+	       gib(n->ram_peak), gib(n->processes), gib(n->loading), gib(n->pinned + n->pageable),
+	       gib(n->loader), gib(n->saving));
+	printf("  and %s disk (a checkpoint is %s, the hub cache %s)\n", gib(n->disk_peak),
+	       gib(n->checkpoint), gib(n->hub_cache));
 }
 
 /* Nothing is left out in silence. */
@@ -238,15 +267,19 @@ static void left_out(const struct oom_offers *o)
 	const struct {
 		size_t n;
 		const char *what;
-	} counts[] = {{o->no_gpu, "without a GPU"}, {o->shares, "shares of a card or without a usable count"}, {o->malformed, "no offers"},
-		      {o->duplicates, "folded into another of the same machine and region"}, {o->bad_price, "with an absurd price, left unpriced"},
+	} counts[] = {{o->no_gpu, "without a GPU"},
+		      {o->shares, "shares of a card or without a usable count"},
+		      {o->malformed, "no offers"},
+		      {o->duplicates, "folded into another of the same machine and region"},
+		      {o->bad_price, "with an absurd price, left unpriced"},
 		      {o->bad_number, "figures that are no numbers"}};
 	char line[400] = "";
 	size_t n = 0;
 
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
 		if (counts[i].n)
-			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%zu %s", n ? ", " : "", counts[i].n, counts[i].what);
+			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%zu %s", n ? ", " : "",
+					      counts[i].n, counts[i].what);
 	if (n)
 		oom_complain(0, "of %zu rows: %s", o->rows, line);
 }
@@ -255,7 +288,8 @@ static void text(const struct oom_job *job, const struct oom_offers *o, const st
 {
 	size_t science = b->fitting;
 
-	printf("%zu of %zu offers fit (%zu kinds of hardware searched; prices are a snapshot, speeds a roofline guess within a factor of %.1f)\n",
+	printf("%zu of %zu offers fit (%zu kinds of hardware searched; prices are a snapshot, "
+	       "speeds a roofline guess within a factor of %.1f)\n",
 	       b->fitting, b->n, b->priced_groups, OOM_STEP_ERROR);
 	if (b->fitting) {
 		rows(job, o, b, 0, b->fitting < (size_t)top ? b->fitting : (size_t)top);
@@ -275,8 +309,10 @@ static void text(const struct oom_job *job, const struct oom_offers *o, const st
 	if (!job->quiet && !b->fitting)
 		nearest_misses(job, o, b);
 	if (o->unknown_gpu)
-		oom_complain(0, "%zu rows of cards the table does not know were kept aside: %s%s%s%s", o->unknown_gpu, o->unknown[0],
-			     *o->nearest[0] ? " (nearest " : "", o->nearest[0], *o->nearest[0] ? ")" : "");
+		oom_complain(0,
+			     "%zu rows of cards the table does not know were kept aside: %s%s%s%s",
+			     o->unknown_gpu, o->unknown[0], *o->nearest[0] ? " (nearest " : "",
+			     o->nearest[0], *o->nearest[0] ? ")" : "");
 	left_out(o);
 }
 
@@ -298,7 +334,8 @@ static void changes_json(struct oom_json *j, const struct oom_plan *asked, const
 	oom_json_end(j);
 }
 
-static void json(const struct oom_plan *asked, const struct oom_target *t, const struct oom_offers *o, const struct oom_boxes *b)
+static void json(const struct oom_plan *asked, const struct oom_target *t,
+		 const struct oom_offers *o, const struct oom_boxes *b)
 {
 	struct oom_json j = {.out = stdout};
 
@@ -323,7 +360,8 @@ static void json(const struct oom_plan *asked, const struct oom_target *t, const
 		oom_json_bool(&j, "pareto", x->pareto);
 		oom_json_real(&j, "usd_per_hour", x->usd_h);
 		oom_json_real(&j, "usd_per_million_tokens", x->usd_per_mtokens);
-		oom_json_real(&j, "ondemand_usd_per_hour", x->offer->ondemand_usd_h * (double)x->nodes);
+		oom_json_real(&j, "ondemand_usd_per_hour",
+			      x->offer->ondemand_usd_h * (double)x->nodes);
 		oom_json_real(&j, "spot_usd_per_hour", x->offer->spot_usd_h * (double)x->nodes);
 		oom_json_real(&j, "ondemand_usd_per_million_tokens", x->ondemand_usd_per_mtokens);
 		oom_json_real(&j, "spot_usd_per_million_tokens", x->spot_usd_per_mtokens);
@@ -342,11 +380,27 @@ static void json(const struct oom_plan *asked, const struct oom_target *t, const
 
 static void csv(const struct oom_offers *o, const struct oom_boxes *b)
 {
-	static const char *const names[] = {"provider", "instance", "region", "gpu", "gpu_count", "nodes", "shortage", "short_bytes",
-					    "needs_science", "pareto", "usd_per_hour", "usd_per_million_tokens", "tokens_per_second",
-					    "ondemand_usd_per_hour", "spot_usd_per_hour", "ondemand_usd_per_million_tokens",
+	static const char *const names[] = {"provider",
+					    "instance",
+					    "region",
+					    "gpu",
+					    "gpu_count",
+					    "nodes",
+					    "shortage",
+					    "short_bytes",
+					    "needs_science",
+					    "pareto",
+					    "usd_per_hour",
+					    "usd_per_million_tokens",
+					    "tokens_per_second",
+					    "ondemand_usd_per_hour",
+					    "spot_usd_per_hour",
+					    "ondemand_usd_per_million_tokens",
 					    "spot_usd_per_million_tokens",
-					    "used_bytes", "host_ram_bytes", "disk_bytes", NULL};
+					    "used_bytes",
+					    "host_ram_bytes",
+					    "disk_bytes",
+					    NULL};
 	struct oom_csv c = {.out = stdout};
 	char number[32];
 
@@ -354,8 +408,13 @@ static void csv(const struct oom_offers *o, const struct oom_boxes *b)
 	for (size_t i = 0; i < b->n; i++) {
 		const struct oom_box *x = &b->items[i];
 		const double n = (double)x->nodes;
-		const double reals[] = {x->usd_h, x->usd_per_mtokens, x->tokens_per_s, x->offer->ondemand_usd_h * n,
-					x->offer->spot_usd_h * n, x->ondemand_usd_per_mtokens, x->spot_usd_per_mtokens};
+		const double reals[] = {x->usd_h,
+					x->usd_per_mtokens,
+					x->tokens_per_s,
+					x->offer->ondemand_usd_h * n,
+					x->offer->spot_usd_h * n,
+					x->ondemand_usd_per_mtokens,
+					x->spot_usd_per_mtokens};
 
 		oom_csv_text(&c, x->offer->provider);
 		oom_csv_text(&c, x->offer->instance);
@@ -378,8 +437,8 @@ static void csv(const struct oom_offers *o, const struct oom_boxes *b)
 	}
 }
 
-/* A card as SkyPilot and dstack call it: RTX4090, RTX6000-Ada (RTX6000Ada for dstack), RTXPRO6000, A6000, A100-80GB; form factor
- * and, where a field of its own states it, the size are left out. */
+/* A card as SkyPilot and dstack call it: RTX4090, RTX6000-Ada (RTX6000Ada for dstack), RTXPRO6000,
+ * A6000, A100-80GB; form factor and, where a field of its own states it, the size are left out. */
 static void list_name(const struct oom_gpu *g, bool sky, char out[80])
 {
 	const char *p = g->name;
@@ -388,7 +447,8 @@ static void list_name(const struct oom_gpu *g, bool sky, char out[80])
 	if (!strncmp(p, "RTX-", 4)) {
 		p += strncmp(p, "RTX-A", 5) ? 0 : 4;
 		for (; *p && n < 64 && strncmp(p, "-Blackwell", 10); p++) {
-			if (*p == '-' && isdigit((unsigned char)p[1]) && !strcmp(p + 1 + strspn(p + 1, "0123456789"), "GB"))
+			if (*p == '-' && isdigit((unsigned char)p[1]) &&
+			    !strcmp(p + 1 + strspn(p + 1, "0123456789"), "GB"))
 				break;
 			if (*p != '-' || (sky && !strcmp(p, "-Ada")))
 				out[n++] = *p;
@@ -397,34 +457,43 @@ static void list_name(const struct oom_gpu *g, bool sky, char out[80])
 		return;
 	}
 	n = strcspn(p, "-");
-	snprintf(out, 80, "%.*s%s", (int)(n < 64 ? n : 64), p, strstr(p, "-NVL") ? (sky ? "-NVL" : "NVL") : "");
-	if (sky && ((!strcmp(out, "A100") && g->memory_gb > 60) || (!strcmp(out, "V100") && g->memory_gb > 20)))
+	snprintf(out, 80, "%.*s%s", (int)(n < 64 ? n : 64), p,
+		 strstr(p, "-NVL") ? (sky ? "-NVL" : "NVL") : "");
+	if (sky && ((!strcmp(out, "A100") && g->memory_gb > 60) ||
+		    (!strcmp(out, "V100") && g->memory_gb > 20)))
 		strcat(out, g->memory_gb > 60 ? "-80GB" : "-32GB");
 }
 
-/* Fields as SkyPilot's page "SkyPilot YAML" (docs.skypilot.co, reference/yaml-spec; infra is cloud/region) and dstack's models name
- * them (github.com/dstackai/dstack, core/models/resources.py @0268145: resources.gpu.name, .memory, .count, .memory and .disk as
- * "min.."; core/models/profiles.py @033382e: backends, regions, instance_types, spot_policy; nodes of a task). */
+/* Fields as SkyPilot's page "SkyPilot YAML" (docs.skypilot.co, reference/yaml-spec; infra is
+ * cloud/region) and dstack's models name them (github.com/dstackai/dstack, core/models/resources.py
+ * @0268145: resources.gpu.name, .memory, .count, .memory and .disk as "min..";
+ * core/models/profiles.py @033382e: backends, regions, instance_types, spot_policy; nodes of a
+ * task). */
 static void yaml(const struct oom_offers *o, const struct oom_box *x)
 {
 	const struct oom_gpu *g = &o->gpus.items[x->offer->gpu];
-	const double ram = ceil((double)x->need.ram_peak / 1073741824.0), disk = ceil((double)x->need.disk_peak / 1073741824.0);
+	const double ram = ceil((double)x->need.ram_peak / 1073741824.0),
+		     disk = ceil((double)x->need.disk_peak / 1073741824.0);
 	char name[80];
 
 	list_name(g, emit == 1, name);
 	if (emit == 1) {
-		/* "infra" since 0.9.2, which replaced "cloud" and "region"; a region that is prose ("France, FR") is left open */
+		/* "infra" since 0.9.2, which replaced "cloud" and "region"; a region that is
+		 * prose ("France, FR") is left open */
 		const bool region = *x->offer->region && !strpbrk(x->offer->region, " ,:#");
 
-		printf("resources:\n  infra: %s%s%s\n", x->offer->provider, region ? "/" : "", region ? x->offer->region : "");
+		printf("resources:\n  infra: %s%s%s\n", x->offer->provider, region ? "/" : "",
+		       region ? x->offer->region : "");
 		if (!strpbrk(x->offer->instance, " :#"))   /* a description ("1x A10") is no type */
 			printf("  instance_type: %s\n", x->offer->instance);
-		printf("  accelerators: %s:%u\n  memory: %.0f+\n  disk_size: %.0f\n  use_spot: %s\n", name, x->offer->gpu_count, ram, disk,
-		       spot ? "true" : "false");
+		printf("  accelerators: %s:%u\n  memory: %.0f+\n  disk_size: %.0f\n  use_spot: "
+		       "%s\n",
+		       name, x->offer->gpu_count, ram, disk, spot ? "true" : "false");
 		if (x->nodes > 1)
 			printf("num_nodes: %lld\n", (long long)x->nodes);
 	} else {
-		printf("resources:\n  gpu:\n    name: %s\n    memory: %.0fGB\n    count: %u\n  memory: %.0fGB..\n  disk: %.0fGB..\n",
+		printf("resources:\n  gpu:\n    name: %s\n    memory: %.0fGB\n    count: %u\n  "
+		       "memory: %.0fGB..\n  disk: %.0fGB..\n",
 		       name, g->memory_gb, x->offer->gpu_count, ram, disk);
 		printf("backends: [%s]\n", x->offer->provider);
 		if (*x->offer->region && !strpbrk(x->offer->region, " ,:#[]"))
@@ -459,8 +528,12 @@ static unsigned allowed(void)
 
 static int run(struct oom_job *job)
 {
-	struct oom_box_query q = {.allow = allowed(), .rank = (enum oom_box_rank)rank, .providers = providers,
-				  .gpu = job->gpu, .max_nodes = max_nodes, .nodes = job->plan.nodes > 1 ? job->plan.nodes : 0,
+	struct oom_box_query q = {.allow = allowed(),
+				  .rank = (enum oom_box_rank)rank,
+				  .providers = providers,
+				  .gpu = job->gpu,
+				  .max_nodes = max_nodes,
+				  .nodes = job->plan.nodes > 1 ? job->plan.nodes : 0,
 				  .spot = spot};
 	struct oom_offers offers = {0};
 	struct oom_error err = {{0}};
@@ -470,13 +543,18 @@ static int run(struct oom_job *job)
 	int code;
 
 	if (max_price && !((q.max_usd_h = strtod(max_price, NULL)) > 0))
-		return oom_complain(OOM_EXIT_USAGE, "--max-price %s: expected dollars an hour, such as 20 or 20/h", max_price);
+		return oom_complain(OOM_EXIT_USAGE,
+				    "--max-price %s: expected dollars an hour, such as 20 or 20/h",
+				    max_price);
 	if (headroom) {
 		char *end;
 
 		q.min_headroom = strtod(headroom, &end) / 100;
-		if (end == headroom || (*end && strcmp(end, "%")) || !(q.min_headroom >= 0 && q.min_headroom < 1))
-			return oom_complain(OOM_EXIT_USAGE, "--min-headroom %s: expected percent of the card from 0 to below 100, such as 5%%",
+		if (end == headroom || (*end && strcmp(end, "%")) ||
+		    !(q.min_headroom >= 0 && q.min_headroom < 1))
+			return oom_complain(OOM_EXIT_USAGE,
+					    "--min-headroom %s: expected percent of the card from "
+					    "0 to below 100, such as 5%%",
 					    headroom);
 	}
 	code = oom_target_open(job, &t, false);
@@ -506,27 +584,91 @@ static int run(struct oom_job *job)
 }
 
 static const struct oom_option options[] = {
-	{.name = "model", .letter = 'm', .kind = OOM_OPTION_TEXT, .target = &oom_job.model, .metavar = "FILE", .hint = OOM_HINT_MODEL,
+	{.name = "model",
+	 .letter = 'm',
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &oom_job.model,
+	 .metavar = "FILE",
+	 .hint = OOM_HINT_MODEL,
 	 .summary = "config.json, a folder holding one, a bundled name, or - for standard input"},
-	{.name = "gpu", .letter = 'g', .kind = OOM_OPTION_TEXT, .target = &oom_job.gpu, .metavar = "NAME", .hint = OOM_HINT_GPU,
+	{.name = "gpu",
+	 .letter = 'g',
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &oom_job.gpu,
+	 .metavar = "NAME",
+	 .hint = OOM_HINT_GPU,
 	 .summary = "only machines with this card"},
-	{.name = "boxes", .kind = OOM_OPTION_LIST, .target = &lists, .metavar = "FILE", .hint = OOM_HINT_FILE,
-	 .summary = "more offers: our columns, a SkyPilot vms.csv, gpuhunt's CSV, or JSON of gpuhunt or `dstack offer --json`"},
-	{.name = "only-boxes", .kind = OOM_OPTION_FLAG, .target = &own_only, .summary = "leave the shipped list out"},
-	{.name = "provider", .kind = OOM_OPTION_TEXT, .target = &providers, .metavar = "NAMES", .summary = "only these, joined by commas"},
-	{.name = "max-price", .kind = OOM_OPTION_TEXT, .target = &max_price, .metavar = "USD", .summary = "dollars an hour for a machine, at most"},
-	{.name = "min-headroom", .kind = OOM_OPTION_TEXT, .target = &headroom, .metavar = "PERCENT",
+	{.name = "boxes",
+	 .kind = OOM_OPTION_LIST,
+	 .target = &lists,
+	 .metavar = "FILE",
+	 .hint = OOM_HINT_FILE,
+	 .summary = "more offers: our columns, a SkyPilot vms.csv, gpuhunt's CSV, or JSON of "
+		    "gpuhunt or `dstack offer --json`"},
+	{.name = "only-boxes",
+	 .kind = OOM_OPTION_FLAG,
+	 .target = &own_only,
+	 .summary = "leave the shipped list out"},
+	{.name = "provider",
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &providers,
+	 .metavar = "NAMES",
+	 .summary = "only these, joined by commas"},
+	{.name = "max-price",
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &max_price,
+	 .metavar = "USD",
+	 .summary = "dollars an hour for a machine, at most"},
+	{.name = "min-headroom",
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &headroom,
+	 .metavar = "PERCENT",
 	 .summary = "part of every card that must stay free, such as 5%"},
-	{.name = "spot", .kind = OOM_OPTION_FLAG, .target = &spot, .summary = "rank by spot prices"},
-	{.name = "max-nodes", .kind = OOM_OPTION_COUNT, .target = &max_nodes, .metavar = "N", .min = 1, .max = 4096, .def = "1",
+	{.name = "spot",
+	 .kind = OOM_OPTION_FLAG,
+	 .target = &spot,
+	 .summary = "rank by spot prices"},
+	{.name = "max-nodes",
+	 .kind = OOM_OPTION_COUNT,
+	 .target = &max_nodes,
+	 .metavar = "N",
+	 .min = 1,
+	 .max = 4096,
+	 .def = "1",
 	 .summary = "as few machines as do, at most so many; --nodes N: exactly so many"},
-	{.name = "rank", .kind = OOM_OPTION_CHOICE, .target = &rank, .metavar = "WORD", .choices = rank_words, .def = "tokens",
-	 .summary = "by dollars a million tokens, dollars an hour, time, or fewest changes of the science"},
-	{.name = "tokens", .kind = OOM_OPTION_TEXT, .target = &tokens, .metavar = "N", .summary = "a token budget, such as 2B: hours and dollars"},
-	{.name = "allow", .kind = OOM_OPTION_LIST, .target = &allow, .metavar = "WORDS", .choices = allow_words,
+	{.name = "rank",
+	 .kind = OOM_OPTION_CHOICE,
+	 .target = &rank,
+	 .metavar = "WORD",
+	 .choices = rank_words,
+	 .def = "tokens",
+	 .summary = "by dollars a million tokens, dollars an hour, time, or fewest changes of the "
+		    "science"},
+	{.name = "tokens",
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &tokens,
+	 .metavar = "N",
+	 .summary = "a token budget, such as 2B: hours and dollars"},
+	{.name = "allow",
+	 .kind = OOM_OPTION_LIST,
+	 .target = &allow,
+	 .metavar = "WORDS",
+	 .choices = allow_words,
 	 .summary = "changes of the science that may be taken"},
-	{.name = "top", .kind = OOM_OPTION_COUNT, .target = &top, .metavar = "N", .min = 1, .max = 10000, .def = "12", .summary = "rows shown"},
-	{.name = "emit", .kind = OOM_OPTION_CHOICE, .target = &emit, .metavar = "WORD", .choices = emit_words, .def = "none",
+	{.name = "top",
+	 .kind = OOM_OPTION_COUNT,
+	 .target = &top,
+	 .metavar = "N",
+	 .min = 1,
+	 .max = 10000,
+	 .def = "12",
+	 .summary = "rows shown"},
+	{.name = "emit",
+	 .kind = OOM_OPTION_CHOICE,
+	 .target = &emit,
+	 .metavar = "WORD",
+	 .choices = emit_words,
+	 .def = "none",
 	 .summary = "print the first as a resources block of SkyPilot or dstack"},
 	OOM_OPTIONS_DATA,
 	OOM_OPTION_JSON,

@@ -18,24 +18,33 @@ static void show(const struct oom_calibration *c, const struct oom_calibration_r
 
 	printf("measured = %.4f (+- %.4f) x predicted", c->scale, 2 * c->scale_se);
 	if (c->offset_fitted)
-		printf(" + %.0f MiB (+- %.0f)", c->offset_bytes / 1048576, 2 * c->offset_se / 1048576);
-	printf("; spread %.2f %% of one run; %zu runs, %zu outliers set aside\n", 100 * c->sigma, c->n, c->n_outliers);
+		printf(" + %.0f MiB (+- %.0f)", c->offset_bytes / 1048576,
+		       2 * c->offset_se / 1048576);
+	printf("; spread %.2f %% of one run; %zu runs, %zu outliers set aside\n", 100 * c->sigma,
+	       c->n, c->n_outliers);
 	if (!c->offset_fitted)
-		printf("  not identifiable: the runs are too alike in size to tell an offset (context, libraries) from a scale: it stays 0\n");
+		printf("  not identifiable: the runs are too alike in size to tell an offset "
+		       "(context, libraries) from a scale: it stays 0\n");
 	if (c->tail_share > 0)
-		printf("  %.1f %% of the runs took more than the noise explains: beyond %+.1f %%, by another %.1f %% on average; bounds count them\n",
+		printf("  %.1f %% of the runs took more than the noise explains: beyond %+.1f %%, "
+		       "by another %.1f %% on average; bounds count them\n",
 		       100 * c->tail_share, 100 * c->tail_from, 100 * c->tail_mean);
 	for (size_t i = 0; i < n && shown < 10; i++)
 		if (rows[i].outlier && ++shown)
-			printf("  outlier: row %zu%s%s, predicted %.2f GiB, measured %.2f GiB (%+.1f %%)\n", i + 1, *rows[i].name ? ", " : "",
-			       rows[i].name, rows[i].predicted / gib, rows[i].measured / gib, 100 * rows[i].residual);
+			printf("  outlier: row %zu%s%s, predicted %.2f GiB, measured %.2f GiB "
+			       "(%+.1f %%)\n",
+			       i + 1, *rows[i].name ? ", " : "", rows[i].name,
+			       rows[i].predicted / gib, rows[i].measured / gib,
+			       100 * rows[i].residual);
 	if (c->n_outliers > shown)
-		printf("  %zu outliers more: --csv lists every row with its residual\n", c->n_outliers - shown);
+		printf("  %zu outliers more: --csv lists every row with its residual\n",
+		       c->n_outliers - shown);
 }
 
 static void residuals(const struct oom_calibration_row *rows, size_t n)
 {
-	static const char *const names[] = {"row", "name", "predicted", "measured", "residual", "outlier", NULL};
+	static const char *const names[] = {"row",	"name",	   "predicted", "measured",
+					    "residual", "outlier", NULL};
 	struct oom_csv c = {.out = stdout};
 
 	oom_csv_head(&c, names);
@@ -75,8 +84,10 @@ static int run(struct oom_job *job)
 	enum oom_status st;
 
 	if (!job->words.n && !report)
-		return oom_complain(OOM_EXIT_USAGE, "which measurements? a CSV, or --report for the shipped ones");
-	st = job->words.n ? oom_calibration_rows(job->words.items[0], &rows, &n, &err) : oom_calibration_shipped(&rows, &n, &err);
+		return oom_complain(OOM_EXIT_USAGE,
+				    "which measurements? a CSV, or --report for the shipped ones");
+	st = job->words.n ? oom_calibration_rows(job->words.items[0], &rows, &n, &err) :
+			    oom_calibration_shipped(&rows, &n, &err);
 	if (!st)
 		st = oom_calibrate(&c, rows, n, &err);
 	if (!st) {
@@ -85,8 +96,10 @@ static int run(struct oom_job *job)
 		else
 			show(&c, rows, n);
 		if (report && !job->csv)
-			printf("false fits, cross-validated: %.1f %% at a confidence of 95 %%, %.1f %% at 99 %%\n",
-			       100 * oom_false_fit_rate(rows, n, 0.95), 100 * oom_false_fit_rate(rows, n, 0.99));
+			printf("false fits, cross-validated: %.1f %% at a confidence of 95 %%, "
+			       "%.1f %% at 99 %%\n",
+			       100 * oom_false_fit_rate(rows, n, 0.95),
+			       100 * oom_false_fit_rate(rows, n, 0.99));
 		if (output)
 			st = write(&c, &err);
 	}
@@ -95,10 +108,18 @@ static int run(struct oom_job *job)
 }
 
 static const struct oom_option options[] = {
-	{.name = "output", .letter = 'o', .kind = OOM_OPTION_TEXT, .target = &output, .metavar = "FILE", .hint = OOM_HINT_FILE,
+	{.name = "output",
+	 .letter = 'o',
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &output,
+	 .metavar = "FILE",
+	 .hint = OOM_HINT_FILE,
 	 .summary = "where the calibration goes, for --calibration"},
-	{.name = "report", .kind = OOM_OPTION_FLAG, .target = &report,
-	 .summary = "how often \"it fits\" was wrong, cross-validated; without a file, on the shipped rows"},
+	{.name = "report",
+	 .kind = OOM_OPTION_FLAG,
+	 .target = &report,
+	 .summary = "how often \"it fits\" was wrong, cross-validated; without a file, on the "
+		    "shipped rows"},
 	OOM_OPTION_CSV("print every row with its residual"),
 	OOM_OPTIONS_COMMON,
 	OOM_OPTIONS_END,

@@ -28,7 +28,8 @@ static void text(const struct oom_crash *c)
 		printf(", rank %" PRId64, c->rank);
 	printf(" (line %" PRIu64 ")\n", c->line);
 	for (int n = 0; n < OOM_CRASH_NUMBERS; n++) {
-		snprintf(words, sizeof(words), "%s", oom_crash_number_str((enum oom_crash_number)n));
+		snprintf(words, sizeof(words), "%s",
+			 oom_crash_number_str((enum oom_crash_number)n));
 		*strstr(words, "_bytes") = 0;
 		if (c->known[n])
 			printf("  %-22s %12s\n", words, size_text(c->bytes[n]));
@@ -36,21 +37,26 @@ static void text(const struct oom_crash *c)
 	if (*oom_crash_cards(c, cards, sizeof(cards)))
 		printf("  a card of that size: %s\n", cards);
 	for (size_t i = 0; i < c->n_processes; i++)
-		printf("  process %-14" PRId64 " %12s\n", c->process[i].pid, size_text(c->process[i].bytes));
+		printf("  process %-14" PRId64 " %12s\n", c->process[i].pid,
+		       size_text(c->process[i].bytes));
 	if (!c->known[OOM_CRASH_TRIED])
 		printf("  the text does not give the size of the request\n");
 	if (c->phase_confidence > 0 && c->phase_confidence < 0.5)
-		printf("phase: the text does not tell; %s? (%s)\n", oom_crash_phase_str(c->phase), c->phase_evidence);
+		printf("phase: the text does not tell; %s? (%s)\n", oom_crash_phase_str(c->phase),
+		       c->phase_evidence);
 	else
-		printf("phase: %s%s%s\n", oom_crash_phase_str(c->phase), *c->phase_evidence ? ", by " : "", c->phase_evidence);
+		printf("phase: %s%s%s\n", oom_crash_phase_str(c->phase),
+		       *c->phase_evidence ? ", by " : "", c->phase_evidence);
 	for (size_t i = 0; i < c->n_causes; i++) {
 		const struct oom_cause_info *info = oom_cause_info(c->cause[i].cause);
 
-		printf("%s %s%s%s (%.0f %%): %s\n", i ? "  or" : "cause:", oom_paint(i ? OOM_PLAIN : OOM_BAD), info->name,
+		printf("%s %s%s%s (%.0f %%): %s\n",
+		       i ? "  or" : "cause:", oom_paint(i ? OOM_PLAIN : OOM_BAD), info->name,
 		       oom_paint(OOM_PLAIN), 100 * c->cause[i].confidence, c->cause[i].evidence);
 		printf("       %s\n       do: %s", info->meaning, info->remedy);
 		if (info->rung)
-			printf("   [rung %d: %s]", info->rung, oom_rung_at((size_t)info->rung - 1)->name);
+			printf("   [rung %d: %s]", info->rung,
+			       oom_rung_at((size_t)info->rung - 1)->name);
 		printf("   [%s]\n", info->source);
 	}
 }
@@ -85,7 +91,8 @@ static void each(void *ctx, const struct oom_crash *c)
 	oom_json_end(&o->json);
 }
 
-static void last_json(struct output *o, const struct oom_crash *c, const struct oom_crash_log *log, const struct oom_comparison *m)
+static void last_json(struct output *o, const struct oom_crash *c, const struct oom_crash_log *log,
+		      const struct oom_comparison *m)
 {
 	if (o->begun) {
 		oom_json_end(&o->json);

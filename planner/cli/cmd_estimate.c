@@ -42,7 +42,8 @@ static int run(struct oom_job *job)
 			csv(&e);
 		else
 			oom_report_estimate(job, &t, &job->plan, &e, fits);
-		code = fits && oom_host_fits(&t, &job->plan, &e) ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
+		code = fits && oom_host_fits(&t, &job->plan, &e) ? OOM_EXIT_FITS :
+								   OOM_EXIT_DOES_NOT_FIT;
 	}
 	oom_evaluator_free(ev);
 	oom_target_close(&t);

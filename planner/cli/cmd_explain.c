@@ -26,14 +26,16 @@ static void show(void *ctx, const struct oom_ledger_row *r)
 	struct filter *f = ctx;
 	char size[32];
 
-	if (f->term && !contains(r->name, f->term) && !contains(r->scope, f->term) && !contains(r->kind, f->term))
+	if (f->term && !contains(r->name, f->term) && !contains(r->scope, f->term) &&
+	    !contains(r->kind, f->term))
 		return;
 	if (!strcmp(r->born, "evaluation"))
 		return;
 	f->shown++;
-	printf("%-24s %-22s %-11s %10s x %-4llu = %s\n%25s%s   [%s]\n%25ssource: %s\n", *r->scope ? r->scope : "-", r->kind, r->born,
-	       oom_format_bytes(r->bytes, size, sizeof(size)), (unsigned long long)r->count, r->name, "", r->formula, r->numbers,
-	       "", r->source);
+	printf("%-24s %-22s %-11s %10s x %-4llu = %s\n%25s%s   [%s]\n%25ssource: %s\n",
+	       *r->scope ? r->scope : "-", r->kind, r->born,
+	       oom_format_bytes(r->bytes, size, sizeof(size)), (unsigned long long)r->count,
+	       r->name, "", r->formula, r->numbers, "", r->source);
 }
 
 /* `explain M8` needs no model; `explain` alone lists the entries. */
@@ -44,7 +46,8 @@ static bool lore(const struct oom_job *job)
 	if (job->words.n && !l)
 		return false;
 	if (l) {
-		printf("%s: %s\n%s\n  see: %s\n  source: %s\n", l->id, l->title, l->text, l->command, l->source);
+		printf("%s: %s\n%s\n  see: %s\n  source: %s\n", l->id, l->title, l->text,
+		       l->command, l->source);
 		return true;
 	}
 	if (job->model)
@@ -69,13 +72,16 @@ static int run(struct oom_job *job)
 	if (code)
 		return code;
 	ev = oom_evaluator_new();
-	printf("b = micro-batch %lld, s = sequence %lld, t = target; sizes are allocator blocks (multiples of 512 B)\n"
-	       "source of the structure: family %s\n\n", (long long)job->plan.micro_batch, (long long)job->plan.seq_len,
+	printf("b = micro-batch %lld, s = sequence %lld, t = target; sizes are allocator blocks "
+	       "(multiples of 512 B)\n"
+	       "source of the structure: family %s\n\n",
+	       (long long)job->plan.micro_batch, (long long)job->plan.seq_len,
 	       oom_model_family(t.model));
 	if (!ev || oom_ledger_each(ev, t.model, &job->plan, show, &f, &err))
 		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
 	else if (f.term && !f.shown)
-		code = oom_complain(OOM_EXIT_USAGE, "no row, module or kind contains \"%s\"", f.term);
+		code = oom_complain(OOM_EXIT_USAGE, "no row, module or kind contains \"%s\"",
+				    f.term);
 	oom_evaluator_free(ev);
 	oom_target_close(&t);
 	return code;

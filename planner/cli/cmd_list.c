@@ -97,7 +97,8 @@ static int knobs(void)
 
 static int boxes(void)
 {
-	static const char *const heads[] = {"provider", "instance", "region", "gpus", "host GiB", "$/h", "spot $/h", "price of", NULL};
+	static const char *const heads[] = {"provider", "instance", "region",	"gpus", "host GiB",
+					    "$/h",	"spot $/h", "price of", NULL};
 	struct oom_offers offers = {0};
 	struct oom_error err = {{0}};
 	struct oom_table t;
@@ -112,7 +113,8 @@ static int boxes(void)
 		oom_table_cell(&t, o->provider);
 		oom_table_cell(&t, o->instance);
 		oom_table_cell(&t, o->region);
-		snprintf(text, sizeof(text), "%u x %s", o->gpu_count, offers.gpus.items[o->gpu].name);
+		snprintf(text, sizeof(text), "%u x %s", o->gpu_count,
+			 offers.gpus.items[o->gpu].name);
 		oom_table_cell(&t, text);
 		snprintf(text, sizeof(text), "%.0f", o->host_ram_gib);
 		oom_table_cell(&t, isnan(o->host_ram_gib) ? "?" : text);

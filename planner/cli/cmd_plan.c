@@ -31,10 +31,11 @@ static void csv(const struct oom_ladder *l)
 	}
 }
 
-/* The ladder takes its ten rungs in order; the search knows more changes and all their combinations.  Where only the search
- * finds room, its plan is the answer. */
-static enum oom_status search(struct oom_evaluator *ev, const struct oom_target *t, unsigned allow, struct oom_ladder *l,
-			      struct oom_search_report *r, struct oom_error *err)
+/* The ladder takes its ten rungs in order; the search knows more changes and all their
+ * combinations.  Where only the search finds room, its plan is the answer. */
+static enum oom_status search(struct oom_evaluator *ev, const struct oom_target *t, unsigned allow,
+			      struct oom_ladder *l, struct oom_search_report *r,
+			      struct oom_error *err)
 {
 	const struct oom_gpu *gpu = t->has_gpu ? &t->gpu : NULL;
 	struct oom_eval best;
@@ -42,21 +43,24 @@ static enum oom_status search(struct oom_evaluator *ev, const struct oom_target 
 
 	r->asked = &l->start;
 	r->objective = (enum oom_objective)objective;
-	st = oom_search_plan(ev, t->model, &l->start, t->capacity, gpu, allow, r->objective, &r->found, &best, err);
+	st = oom_search_plan(ev, t->model, &l->start, t->capacity, gpu, allow, r->objective,
+			     &r->found, &best, err);
 	if (st || !r->found.found)
 		return st;
 	if (!l->fits) {
 		l->plan = r->found.best.plan;
 		l->eval = best;
 		l->fits = true;
-		snprintf(l->note, sizeof(l->note), "the ten rungs alone do not reach: this plan is the search's");
+		snprintf(l->note, sizeof(l->note),
+			 "the ten rungs alone do not reach: this plan is the search's");
 	}
-	return oom_search_reasons(ev, t->model, &l->start, &r->found.best, t->capacity, gpu, allow, r->objective, r->reason,
-				  &r->n_reasons, err);
+	return oom_search_reasons(ev, t->model, &l->start, &r->found.best, t->capacity, gpu, allow,
+				  r->objective, r->reason, &r->n_reasons, err);
 }
 
 /* The anatomy of the plan: into the file, or in characters behind the report. */
-static enum oom_status draw(struct oom_evaluator *ev, const struct oom_target *t, const struct oom_ladder *l, struct oom_error *err)
+static enum oom_status draw(struct oom_evaluator *ev, const struct oom_target *t,
+			    const struct oom_ladder *l, struct oom_error *err)
 {
 	struct oom_anatomy a;
 	struct oom_out out;
@@ -106,7 +110,8 @@ static int run(struct oom_job *job)
 			oom_report_plan(job, &t, &l);
 		if (!job->json && !job->csv && !job->quiet)
 			oom_report_search(job, &r);
-		code = l.fits && oom_host_fits(&t, &l.plan, &l.eval) ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
+		code = l.fits && oom_host_fits(&t, &l.plan, &l.eval) ? OOM_EXIT_FITS :
+								       OOM_EXIT_DOES_NOT_FIT;
 		if (plot && draw(ev, &t, &l, &err))
 			code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	}
@@ -130,7 +135,8 @@ static const struct oom_option options[] = {
 	 .metavar = "WORD",
 	 .choices = oom_objective_words,
 	 .def = "time",
-	 .summary = "what the search prefers after the class of the changes; price: GPU-seconds a sample, fewer GPUs allowed"},
+	 .summary = "what the search prefers after the class of the changes; price: GPU-seconds a "
+		    "sample, fewer GPUs allowed"},
 	{.name = "plot",
 	 .kind = OOM_OPTION_TEXT,
 	 .target = &plot,

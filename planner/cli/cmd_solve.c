@@ -38,31 +38,38 @@ static void json(const struct oom_target *t, const char *knob, const struct oom_
 	oom_json_end(&j);
 }
 
-static void text(const struct oom_job *job, const struct oom_target *t, const char *knob, const struct oom_solution *s)
+static void text(const struct oom_job *job, const struct oom_target *t, const char *knob,
+		 const struct oom_solution *s)
 {
 	const bool fewest = !strcmp(knob, "gpus");
 
 	if (s->needed_bytes) {
-		printf("gpu-memory: %s (peak %s used, margin %.0f %%)\n", size_text(s->needed_bytes), size_text(s->eval.used_bytes),
+		printf("gpu-memory: %s (peak %s used, margin %.0f %%)\n",
+		       size_text(s->needed_bytes), size_text(s->eval.used_bytes),
 		       100 * job->plan.margin);
 		return;
 	}
 	if (!s->exists) {
 		printf("no %s fits: the smallest already uses %s of %s\n", knob,
-		       s->eval.used_bytes == UINT64_MAX ? "more than there is" : size_text(s->eval.used_bytes), size_text(t->capacity));
+		       s->eval.used_bytes == UINT64_MAX ? "more than there is" :
+							  size_text(s->eval.used_bytes),
+		       size_text(t->capacity));
 		return;
 	}
 	printf("%s: %" PRId64 "\n", knob, s->value);
 	if (job->quiet)
 		return;
-	printf("  %s it fits: %s used of %s; binding phase %s\n", fewest ? "the fewest with which" : "the largest with which",
-	       size_text(s->eval.used_bytes), size_text(t->capacity), oom_phase_str(s->eval.peak_phase));
+	printf("  %s it fits: %s used of %s; binding phase %s\n",
+	       fewest ? "the fewest with which" : "the largest with which",
+	       size_text(s->eval.used_bytes), size_text(t->capacity),
+	       oom_phase_str(s->eval.peak_phase));
 	if (s->at_limit)
 		printf("  this is the end of the knob's range\n");
 	else if (s->neighbour_bytes == UINT64_MAX)
 		printf("  the next value cannot run\n");
 	else
-		printf("  the next value was evaluated too: %s, does not fit\n", size_text(s->neighbour_bytes));
+		printf("  the next value was evaluated too: %s, does not fit\n",
+		       size_text(s->neighbour_bytes));
 }
 
 static int run(struct oom_job *job)
@@ -78,7 +85,8 @@ static int run(struct oom_job *job)
 		return code;
 	ev = oom_evaluator_new();
 	if (!ev || oom_solve(ev, t.model, &job->plan, knob, t.capacity, &s, &err)) {
-		code = oom_complain(ev ? OOM_EXIT_USAGE : OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
+		code = oom_complain(ev ? OOM_EXIT_USAGE : OOM_EXIT_INPUT, "%s",
+				    ev ? err.text : "out of host memory");
 	} else {
 		if (job->json)
 			json(&t, knob, &s);
@@ -106,7 +114,8 @@ static const struct oom_example examples[] = {
 };
 const struct oom_command oom_command_solve = {
 	.name = "solve",
-	.summary = "the largest micro-batch, seq-len, lora-r, ... or the fewest gpus, or the gpu-memory, that fits",
+	.summary = "the largest micro-batch, seq-len, lora-r, ... or the fewest gpus, or the "
+		   "gpu-memory, that fits",
 	.synopsis = "KNOB --model FILE --gpu NAME [options] [knobs]",
 	.options = options,
 	.knobs = true,

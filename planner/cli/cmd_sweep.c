@@ -42,7 +42,9 @@ static void stop_politely(void)
 	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-		struct sigaction sa = {.sa_handler = on_stop, .sa_flags = SA_RESETHAND | SA_RESTART}, old;
+		struct sigaction sa = {.sa_handler = on_stop,
+				       .sa_flags = SA_RESETHAND | SA_RESTART},
+				 old;
 
 		if (!sigaction(ends[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaction(ends[i], &sa, NULL);
@@ -58,21 +60,25 @@ struct watch {
 static void progress(void *ctx, uint64_t done, uint64_t all, uint64_t rows)
 {
 	struct watch *w = ctx;
-	const double t = now(), seconds = t - w->start, rate = seconds > 0 ? (double)done / seconds : 0;
+	const double t = now(), seconds = t - w->start,
+		     rate = seconds > 0 ? (double)done / seconds : 0;
 	char buf[100];
 
 	if (w->show && (t - w->shown > 0.1 || done == all)) {
 		w->shown = t;
 		oom_bar(done, all, 24, oom_term_unicode(), buf, sizeof(buf));
-		fprintf(stderr, "\r%-24s %3.0f %%  %.*f %srows/s  %.0f s left ", buf, 100 * (double)done / (double)all, rate < 1e4 ? 0 : 2,
-			rate < 1e4 ? rate : rate / 1e6, rate < 1e4 ? "" : "M ", rate > 0 ? (double)(all - done) / rate : 0);
+		fprintf(stderr, "\r%-24s %3.0f %%  %.*f %srows/s  %.0f s left ", buf,
+			100 * (double)done / (double)all, rate < 1e4 ? 0 : 2,
+			rate < 1e4 ? rate : rate / 1e6, rate < 1e4 ? "" : "M ",
+			rate > 0 ? (double)(all - done) / rate : 0);
 		if (done == all)
 			fputc('\n', stderr);
 	}
 	/* what cannot be noted now is noted later; the end says so */
 	if (w->partial && t - w->noted > 1) {
 		w->noted = t;
-		oom_partial_note(w->partial, w->partial->cells + done, w->partial->rows + rows, NULL);
+		oom_partial_note(w->partial, w->partial->cells + done, w->partial->rows + rows,
+				 NULL);
 	}
 }
 
@@ -87,12 +93,14 @@ static int read_shard(struct oom_sweep_options *o)
 	if (*end == '/')
 		o->shards = strtoull(end + 1, &end, 10);
 	if (*end || *shard == '-' || !o->shard || o->shard > o->shards)
-		return oom_complain(OOM_EXIT_USAGE, "--shard %s: expected I/N with 1 <= I <= N", shard);
+		return oom_complain(OOM_EXIT_USAGE, "--shard %s: expected I/N with 1 <= I <= N",
+				    shard);
 	return 0;
 }
 
 /* --model a --model b is an axis of its own, outermost; so is --gpu. */
-static enum oom_status joined(struct oom_sweep *s, const char *name, const struct oom_list *words, struct oom_error *err)
+static enum oom_status joined(struct oom_sweep *s, const char *name, const struct oom_list *words,
+			      struct oom_error *err)
 {
 	char text[4096];
 	size_t n = (size_t)snprintf(text, sizeof(text), "%s=", name);
@@ -100,9 +108,11 @@ static enum oom_status joined(struct oom_sweep *s, const char *name, const struc
 	if (!words->n)
 		return OOM_OK;
 	for (size_t i = 0; i < words->n && n < sizeof(text); i++)
-		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", i ? "," : "", words->items[i]);
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", i ? "," : "",
+				      words->items[i]);
 	if (n >= sizeof(text))
-		return oom_error_set(err, OOM_ERR_LIMIT, "%s: the names are too long together", name);
+		return oom_error_set(err, OOM_ERR_LIMIT, "%s: the names are too long together",
+				     name);
 	return oom_sweep_axis(s, text, err);
 }
 
@@ -126,11 +136,13 @@ static enum oom_status build(struct oom_sweep *s, struct oom_error *err)
 
 static int code_of(enum oom_status st)
 {
-	return st == OOM_ERR_MEMORY || st == OOM_ERR_IO || st == OOM_ERR_PARSE ? OOM_EXIT_INPUT : OOM_EXIT_USAGE;
+	return st == OOM_ERR_MEMORY || st == OOM_ERR_IO || st == OOM_ERR_PARSE ? OOM_EXIT_INPUT :
+										 OOM_EXIT_USAGE;
 }
 
 /* A table that may be cut short: as much as there is stays, and is continued. */
-static enum oom_status run_partial(struct oom_sweep *s, struct oom_sweep_options *o, struct watch *w, uint64_t *rows, struct oom_error *err)
+static enum oom_status run_partial(struct oom_sweep *s, struct oom_sweep_options *o,
+				   struct watch *w, uint64_t *rows, struct oom_error *err)
 {
 	static struct oom_partial p;
 	uint64_t cells = 0;
@@ -153,14 +165,17 @@ static enum oom_status run_partial(struct oom_sweep *s, struct oom_sweep_options
 		st = oom_partial_note(&p, p.cells + cells, *rows, err);
 	oom_partial_leave(&p);
 	if (st)
-		return oom_error_set(err, st, "%.300s; --resume continues %.150s", (why = *err).text, p.path);
-	oom_complain(0, "interrupted: %" PRIu64 " rows in %s; --resume continues it", *rows, p.path);
+		return oom_error_set(err, st, "%.300s; --resume continues %.150s",
+				     (why = *err).text, p.path);
+	oom_complain(0, "interrupted: %" PRIu64 " rows in %s; --resume continues it", *rows,
+		     p.path);
 	signal(stopped, SIG_DFL);
 	raise(stopped);
 	return OOM_OK;
 }
 
-static enum oom_status run_whole(struct oom_sweep *s, const struct oom_sweep_options *o, uint64_t *rows, struct oom_error *err)
+static enum oom_status run_whole(struct oom_sweep *s, const struct oom_sweep_options *o,
+				 uint64_t *rows, struct oom_error *err)
 {
 	struct oom_out out;
 	enum oom_status st = oom_out_open(&out, output, err);
@@ -175,13 +190,17 @@ static enum oom_status run_whole(struct oom_sweep *s, const struct oom_sweep_opt
 }
 
 /* "x,y" and the file behind it. */
-static enum oom_status draw(struct oom_sweep *s, const struct oom_sweep_options *o, const char *path, struct oom_error *err)
+static enum oom_status draw(struct oom_sweep *s, const struct oom_sweep_options *o,
+			    const char *path, struct oom_error *err)
 {
 	const char *comma = strchr(heatmap, ',');
 	char x[60];
 
 	if (!comma || comma == heatmap || !comma[1] || comma - heatmap >= (ptrdiff_t)sizeof(x))
-		return oom_error_set(err, OOM_ERR_INVALID, "--heatmap %.100s: expected two axes, as in micro-batch,seq-len", heatmap);
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "--heatmap %.100s: expected two axes, as in "
+				     "micro-batch,seq-len",
+				     heatmap);
 	snprintf(x, sizeof(x), "%.*s", (int)(comma - heatmap), heatmap);
 	return oom_heatmap(s, o, x, comma + 1, path, err);
 }
@@ -189,8 +208,12 @@ static enum oom_status draw(struct oom_sweep *s, const struct oom_sweep_options 
 static int run(struct oom_job *job)
 {
 	struct watch w = {.start = now()};
-	struct oom_sweep_options o = {.jsonl = format == 1, .plan_each = plan_each, .threads = (int)threads, .ctx = &w,
-				      .objective = (enum oom_objective)objective, .allow = oom_allowed(&job->allow)};
+	struct oom_sweep_options o = {.jsonl = format == 1,
+				      .plan_each = plan_each,
+				      .threads = (int)threads,
+				      .ctx = &w,
+				      .objective = (enum oom_objective)objective,
+				      .allow = oom_allowed(&job->allow)};
 	struct oom_sweep *s;
 	struct oom_error err = {{0}};
 	uint64_t rows = 0;
@@ -200,9 +223,12 @@ static int run(struct oom_job *job)
 	if (code)
 		return code;
 	if ((resume || keep_partial) && (!output || !strcmp(output, "-")))
-		return oom_complain(OOM_EXIT_USAGE, "--%s needs a file: -o FILE", resume ? "resume" : "keep-partial");
+		return oom_complain(OOM_EXIT_USAGE, "--%s needs a file: -o FILE",
+				    resume ? "resume" : "keep-partial");
 	if (job->words.n && !heatmap)
-		return oom_complain(OOM_EXIT_USAGE, "\"%s\": a file behind the options is for --heatmap; the table goes to -o FILE",
+		return oom_complain(OOM_EXIT_USAGE,
+				    "\"%s\": a file behind the options is for --heatmap; the table "
+				    "goes to -o FILE",
 				    job->words.items[0]);
 	s = oom_sweep_new(&job->plan);
 	if (!s)
@@ -211,12 +237,14 @@ static int run(struct oom_job *job)
 	o.progress = w.show ? progress : NULL;
 	st = build(s, &err);
 	if (!st && !oom_sweep_has(s, "model"))
-		st = oom_error_set(&err, OOM_ERR_INVALID, "which model? --model config.json, more than once if you like");
+		st = oom_error_set(&err, OOM_ERR_INVALID,
+				   "which model? --model config.json, more than once if you like");
 	if (!st && heatmap)
 		st = draw(s, &o, job->words.n ? job->words.items[0] : NULL, &err);
 	/* with a picture a table is written where one is asked for */
 	if (!st && (!heatmap || output))
-		st = resume || keep_partial ? run_partial(s, &o, &w, &rows, &err) : run_whole(s, &o, &rows, &err);
+		st = resume || keep_partial ? run_partial(s, &o, &w, &rows, &err) :
+					      run_whole(s, &o, &rows, &err);
 	if (st)
 		code = oom_complain(code_of(st), "%s", err.text);
 	else if (output && !job->quiet)
@@ -226,38 +254,106 @@ static int run(struct oom_job *job)
 }
 
 static const struct oom_option options[] = {
-	{.name = "model", .letter = 'm', .kind = OOM_OPTION_LIST, .target = &models, .metavar = "FILE", .hint = OOM_HINT_MODEL,
+	{.name = "model",
+	 .letter = 'm',
+	 .kind = OOM_OPTION_LIST,
+	 .target = &models,
+	 .metavar = "FILE",
+	 .hint = OOM_HINT_MODEL,
 	 .summary = "a config.json, a folder or a bundled name; repeat for several"},
-	{.name = "gpu", .letter = 'g', .kind = OOM_OPTION_LIST, .target = &gpus, .metavar = "NAME", .hint = OOM_HINT_GPU,
+	{.name = "gpu",
+	 .letter = 'g',
+	 .kind = OOM_OPTION_LIST,
+	 .target = &gpus,
+	 .metavar = "NAME",
+	 .hint = OOM_HINT_GPU,
 	 .summary = "a card, or @all; repeat for several"},
-	{.name = "axis", .letter = 'a', .kind = OOM_OPTION_LIST, .target = &axes, .metavar = "NAME=VALUES",
-	 .summary = "values of a knob: 1,2,8 or 1..64 or 1..64x2 or 512..8192+512 or @all; the last axis runs fastest"},
-	{.name = "where", .kind = OOM_OPTION_LIST, .target = &where, .metavar = "CONDITION",
-	 .summary = "write rows that meet it: fits, !fits, or a column and a number as in used_bytes<4e10"},
-	{.name = "columns", .kind = OOM_OPTION_TEXT, .target = &columns, .metavar = "NAMES",
-	 .summary = "columns in this order: axes, knobs, fits, used_bytes, ... (oomplan list columns)"},
-	{.name = "format", .kind = OOM_OPTION_CHOICE, .target = &format, .metavar = "WORD", .choices = format_words, .def = "csv",
+	{.name = "axis",
+	 .letter = 'a',
+	 .kind = OOM_OPTION_LIST,
+	 .target = &axes,
+	 .metavar = "NAME=VALUES",
+	 .summary = "values of a knob: 1,2,8 or 1..64 or 1..64x2 or 512..8192+512 or @all; the "
+		    "last axis runs fastest"},
+	{.name = "where",
+	 .kind = OOM_OPTION_LIST,
+	 .target = &where,
+	 .metavar = "CONDITION",
+	 .summary = "write rows that meet it: fits, !fits, or a column and a number as in "
+		    "used_bytes<4e10"},
+	{.name = "columns",
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &columns,
+	 .metavar = "NAMES",
+	 .summary = "columns in this order: axes, knobs, fits, used_bytes, ... (oomplan list "
+		    "columns)"},
+	{.name = "format",
+	 .kind = OOM_OPTION_CHOICE,
+	 .target = &format,
+	 .metavar = "WORD",
+	 .choices = format_words,
+	 .def = "csv",
 	 .summary = "CSV with a header, or JSON lines"},
-	{.name = "plan-each", .kind = OOM_OPTION_FLAG, .target = &plan_each,
-	 .summary = "the cheapest plan that fits for every cell (as oomplan plan searches it) instead of its price as it is"},
-	{.name = "objective", .kind = OOM_OPTION_CHOICE, .target = &objective, .metavar = "WORD", .choices = oom_objective_words, .def = "time",
+	{.name = "plan-each",
+	 .kind = OOM_OPTION_FLAG,
+	 .target = &plan_each,
+	 .summary = "the cheapest plan that fits for every cell (as oomplan plan searches it) "
+		    "instead of its price as it is"},
+	{.name = "objective",
+	 .kind = OOM_OPTION_CHOICE,
+	 .target = &objective,
+	 .metavar = "WORD",
+	 .choices = oom_objective_words,
+	 .def = "time",
 	 .summary = "what --plan-each prefers after the class of the changes"},
-	{.name = "allow", .kind = OOM_OPTION_LIST, .target = &oom_job.allow, .metavar = "WORDS", .choices = oom_allow_words,
+	{.name = "allow",
+	 .kind = OOM_OPTION_LIST,
+	 .target = &oom_job.allow,
+	 .metavar = "WORDS",
+	 .choices = oom_allow_words,
 	 .summary = "changes of the science that --plan-each may make, joined by commas"},
-	{.name = "from", .kind = OOM_OPTION_TEXT, .target = &from, .metavar = "FILE", .hint = OOM_HINT_FILE,
-	 .summary = "a CSV list of points (columns are knobs, gpu, model) instead of a grid, or outermost of one"},
-	{.name = "shard", .kind = OOM_OPTION_TEXT, .target = &shard, .metavar = "I/N",
+	{.name = "from",
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &from,
+	 .metavar = "FILE",
+	 .hint = OOM_HINT_FILE,
+	 .summary = "a CSV list of points (columns are knobs, gpu, model) instead of a grid, or "
+		    "outermost of one"},
+	{.name = "shard",
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &shard,
+	 .metavar = "I/N",
 	 .summary = "only part I of N; the parts joined in order are the whole file"},
-	{.name = "heatmap", .kind = OOM_OPTION_TEXT, .target = &heatmap, .metavar = "X,Y",
-	 .summary = "draw two axes as a map of what fits, into FILE.svg behind the options, or in characters without one"},
-	{.name = "threads", .kind = OOM_OPTION_COUNT, .target = &threads, .metavar = "N", .min = 0, .max = 64, .def = "0",
+	{.name = "heatmap",
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &heatmap,
+	 .metavar = "X,Y",
+	 .summary = "draw two axes as a map of what fits, into FILE.svg behind the options, or in "
+		    "characters without one"},
+	{.name = "threads",
+	 .kind = OOM_OPTION_COUNT,
+	 .target = &threads,
+	 .metavar = "N",
+	 .min = 0,
+	 .max = 64,
+	 .def = "0",
 	 .summary = "threads (0: one a processor); the output is the same"},
-	{.name = "output", .letter = 'o', .kind = OOM_OPTION_TEXT, .target = &output, .metavar = "FILE", .hint = OOM_HINT_FILE,
+	{.name = "output",
+	 .letter = 'o',
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &output,
+	 .metavar = "FILE",
+	 .hint = OOM_HINT_FILE,
 	 .summary = "where the table goes (standard output)"},
-	{.name = "keep-partial", .kind = OOM_OPTION_FLAG, .target = &keep_partial,
+	{.name = "keep-partial",
+	 .kind = OOM_OPTION_FLAG,
+	 .target = &keep_partial,
 	 .summary = "keep what is written when the sweep is ended, in FILE.partial"},
-	{.name = "resume", .kind = OOM_OPTION_FLAG, .target = &resume,
-	 .summary = "continue FILE.partial of the same sweep where there is one; implies --keep-partial"},
+	{.name = "resume",
+	 .kind = OOM_OPTION_FLAG,
+	 .target = &resume,
+	 .summary = "continue FILE.partial of the same sweep where there is one; implies "
+		    "--keep-partial"},
 	OOM_OPTIONS_COMMON,
 	OOM_OPTIONS_END,
 };

@@ -73,19 +73,40 @@ extern const char *const oom_objective_words[];         /* by enum oom_objective
 	{.name = "gpus-file", .kind = OOM_OPTION_TEXT, .target = &oom_job.gpus_file, \
 	 .metavar = "FILE", .hint = OOM_HINT_FILE, \
 	 .summary = "your own cards, in the columns of data/gpus.csv"}
-#define OOM_OPTIONS_DATA \
-	{.name = "lengths", .kind = OOM_OPTION_TEXT, .target = &oom_job.lengths, .metavar = "FILE", .hint = OOM_HINT_FILE, \
-	 .summary = "observed sequence lengths (a line each, a CSV column, JSON lines) or lognormal:MEDIAN:SIGMA and " \
-		    "the like: the longest batch is planned for"}, \
-	{.name = "lengths-field", .kind = OOM_OPTION_TEXT, .target = &oom_job.lengths_field, .metavar = "NAME", \
-	 .def = "length, seq_len, n_tokens, ...", \
-	 .summary = "the column or JSON field of --lengths that holds the length; of a list, its elements count"}, \
-	{.name = "host-ram", .kind = OOM_OPTION_TEXT, .target = &oom_job.host_ram, .metavar = "SIZE", \
-	 .summary = "host memory of a node, such as 64GiB: says which limit breaks first, and counts for the verdict"}, \
-	{.name = "calibration", .kind = OOM_OPTION_TEXT, .target = &oom_job.calibration, .metavar = "FILE", \
-	 .hint = OOM_HINT_FILE, .summary = "a file of oomplan calibrate instead of the shipped default"}, \
-	{.name = "confidence", .kind = OOM_OPTION_REAL, .target = &oom_job.confidence, .metavar = "P", .min = 0, \
-	 .max = 0.9999, .summary = "headroom so that the run fits with this probability, instead of --margin"}
+#define OOM_OPTIONS_DATA                                                                           \
+	{.name = "lengths",                                                                        \
+	 .kind = OOM_OPTION_TEXT,                                                                  \
+	 .target = &oom_job.lengths,                                                               \
+	 .metavar = "FILE",                                                                        \
+	 .hint = OOM_HINT_FILE,                                                                    \
+	 .summary = "observed sequence lengths (a line each, a CSV column, JSON lines) or "        \
+		    "lognormal:MEDIAN:SIGMA and "                                                  \
+		    "the like: the longest batch is planned for"},                                 \
+		{.name = "lengths-field",                                                          \
+		 .kind = OOM_OPTION_TEXT,                                                          \
+		 .target = &oom_job.lengths_field,                                                 \
+		 .metavar = "NAME",                                                                \
+		 .def = "length, seq_len, n_tokens, ...",                                          \
+		 .summary = "the column or JSON field of --lengths that holds the length; of a "   \
+			    "list, its elements count"},                                           \
+		{.name = "host-ram",                                                               \
+		 .kind = OOM_OPTION_TEXT,                                                          \
+		 .target = &oom_job.host_ram,                                                      \
+		 .metavar = "SIZE",                                                                \
+		 .summary = "host memory of a node, such as 64GiB: says which limit breaks "       \
+			    "first, and counts for the verdict"},                                  \
+		{.name = "calibration",                                                            \
+		 .kind = OOM_OPTION_TEXT,                                                          \
+		 .target = &oom_job.calibration,                                                   \
+		 .metavar = "FILE",                                                                \
+		 .hint = OOM_HINT_FILE,                                                            \
+		 .summary = "a file of oomplan calibrate instead of the shipped default"},         \
+	{                                                                                          \
+		.name = "confidence", .kind = OOM_OPTION_REAL, .target = &oom_job.confidence,      \
+		.metavar = "P", .min = 0, .max = 0.9999,                                           \
+		.summary = "headroom so that the run fits with this probability, instead of "      \
+			   "--margin"                                                              \
+	}
 #define OOM_OPTIONS_END {.name = NULL}
 
 #endif

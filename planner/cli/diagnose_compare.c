@@ -1,4 +1,5 @@
-/* The crash beside the prediction: which tensor the failing request was, what was resident, what would have fitted. */
+/* The crash beside the prediction: which tensor the failing request was, what was resident, what
+ * would have fitted. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,8 +16,9 @@ static const char *gib(uint64_t bytes)
 
 /* ---- the request ---- */
 
-/* The message gives what the allocator asks of the driver (c10/cuda/CUDACachingAllocator.cpp, get_allocation_size): 2 MiB for
- * up to 1 MiB, 20 MiB below 10 MiB, else the next multiple of 2 MiB. */
+/* The message gives what the allocator asks of the driver (c10/cuda/CUDACachingAllocator.cpp,
+ * get_allocation_size): 2 MiB for up to 1 MiB, 20 MiB below 10 MiB, else the next multiple of 2
+ * MiB. */
 static const uint64_t MIB = 1 << 20;
 
 static uint64_t asked_of_driver(uint64_t bytes)
@@ -31,7 +33,8 @@ static uint64_t asked_of_driver(uint64_t bytes)
 struct match {
 	struct oom_comparison *out;
 	uint64_t tried, half;           /* of the last printed digit */
-	bool plain;                     /* the message gives the tensor's own size (XLA, TensorFlow, the host) */
+	/* the message gives the tensor's own size (XLA, TensorFlow, the host) */
+	bool plain;
 	size_t hits;
 };
 
@@ -53,29 +56,34 @@ static void meet(void *ctx, const struct oom_ledger_row *r)
 	snprintf(m->out->numbers, sizeof(m->out->numbers), "%s", r->numbers);
 }
 
-static bool match(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *plan, struct match *m)
+static bool match(struct oom_evaluator *ev, const struct oom_model *model,
+		  const struct oom_plan *plan, struct match *m)
 {
 	m->hits = m->out->also = 0;
 	return !oom_ledger_each(ev, model, plan, meet, m, NULL) && m->hits;
 }
 
 /* As asked; else with other micro-batches, halved and doubled, the nearest first. */
-static void find_request(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_crash *c, struct oom_comparison *out)
+static void find_request(struct oom_evaluator *ev, const struct oom_model *model,
+			 const struct oom_crash *c, struct oom_comparison *out)
 {
 	struct match m = {.out = out, .tried = c->bytes[OOM_CRASH_TRIED]};
 	struct oom_plan p = out->asked;
 
 	/* two decimals of the unit printed */
 	m.half = m.tried >= 1024 * MIB ? 1024 * MIB / 200 + 1 : m.tried >= MIB ? MIB / 200 + 1 : 6;
-	m.plain = strncmp(c->framework, "torch", 5) != 0 || !strcmp(c->framework, "torch-cpu") || !strcmp(c->framework, "torch-mps");
+	m.plain = strncmp(c->framework, "torch", 5) != 0 || !strcmp(c->framework, "torch-cpu") ||
+		  !strcmp(c->framework, "torch-mps");
 	out->step_only = !m.plain && (m.tried == 2 * MIB || m.tried == 20 * MIB);
 	if (out->step_only)
 		return;
 	out->matched = match(ev, model, &p, &m);
 	for (int64_t by = 2; !out->matched && by <= 256; by *= 2)
 		for (int up = 0; up < 2 && !out->matched; up++) {
-			p.micro_batch = up ? out->asked.micro_batch * by : out->asked.micro_batch / by;
-			if (p.micro_batch < 1 || p.micro_batch > 65536 || (p.global_batch && p.micro_batch > p.global_batch))
+			p.micro_batch = up ? out->asked.micro_batch * by :
+					     out->asked.micro_batch / by;
+			if (p.micro_batch < 1 || p.micro_batch > 65536 ||
+			    (p.global_batch && p.micro_batch > p.global_batch))
 				continue;
 			out->matched = match(ev, model, &p, &m);
 			out->micro_batch = out->matched ? p.micro_batch : 0;
@@ -89,31 +97,38 @@ static void phase_of(const struct oom_crash *c, struct oom_comparison *out)
 	static const struct {
 		enum oom_crash_phase crash;
 		enum oom_phase first, second;
-	} pairs[] = {{OOM_CRASH_LOAD, OOM_PHASE_LOAD, OOM_PHASE_LOAD}, {OOM_CRASH_TO_DEVICE, OOM_PHASE_LOAD, OOM_PHASE_LOAD},
-		     {OOM_CRASH_FORWARD, OOM_PHASE_FWD1, OOM_PHASE_FWD2}, {OOM_CRASH_BACKWARD, OOM_PHASE_BWD1, OOM_PHASE_BWD2},
-		     {OOM_CRASH_OPTIMIZER, OOM_PHASE_OPT1, OOM_PHASE_OPT2}, {OOM_CRASH_EVAL, OOM_PHASE_EVAL, OOM_PHASE_EVAL},
+	} pairs[] = {{OOM_CRASH_LOAD, OOM_PHASE_LOAD, OOM_PHASE_LOAD},
+		     {OOM_CRASH_TO_DEVICE, OOM_PHASE_LOAD, OOM_PHASE_LOAD},
+		     {OOM_CRASH_FORWARD, OOM_PHASE_FWD1, OOM_PHASE_FWD2},
+		     {OOM_CRASH_BACKWARD, OOM_PHASE_BWD1, OOM_PHASE_BWD2},
+		     {OOM_CRASH_OPTIMIZER, OOM_PHASE_OPT1, OOM_PHASE_OPT2},
+		     {OOM_CRASH_EVAL, OOM_PHASE_EVAL, OOM_PHASE_EVAL},
 		     {OOM_CRASH_INFERENCE, OOM_PHASE_EVAL, OOM_PHASE_EVAL}};
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
 		if (pairs[i].crash == c->phase && c->phase_confidence >= 0.5) {
-			const uint64_t a = out->eval.peak[pairs[i].first], b = out->eval.peak[pairs[i].second];
+			const uint64_t a = out->eval.peak[pairs[i].first],
+				       b = out->eval.peak[pairs[i].second];
 
 			out->phase_peak = a > b ? a : b;
 			out->phase = oom_phase_str(a > b ? pairs[i].first : pairs[i].second);
 		}
 }
 
-static bool find_plan(struct oom_evaluator *ev, const struct oom_target *t, struct oom_comparison *out)
+static bool find_plan(struct oom_evaluator *ev, const struct oom_target *t,
+		      struct oom_comparison *out)
 {
 	struct oom_search_report *r = &out->search;
 	const struct oom_gpu *gpu = t->has_gpu ? &t->gpu : NULL;
 
 	r->asked = &out->asked;
 	r->objective = OOM_OBJECTIVE_TIME;
-	if (oom_search(ev, t->model, r->asked, out->capacity, gpu, 0, r->objective, &r->found, NULL))
+	if (oom_search(ev, t->model, r->asked, out->capacity, gpu, 0, r->objective, &r->found,
+		       NULL))
 		return false;
-	return !r->found.found || !oom_search_reasons(ev, t->model, r->asked, &r->found.best, out->capacity, gpu, 0, r->objective,
-						      r->reason, &r->n_reasons, NULL);
+	return !r->found.found ||
+	       !oom_search_reasons(ev, t->model, r->asked, &r->found.best, out->capacity, gpu, 0,
+				   r->objective, r->reason, &r->n_reasons, NULL);
 }
 
 int oom_compare_crash(struct oom_job *job, const struct oom_crash *c, struct oom_comparison *out)
@@ -131,8 +146,11 @@ int oom_compare_crash(struct oom_job *job, const struct oom_crash *c, struct oom
 		return code;
 	ev = oom_evaluator_new();
 	out->asked = job->plan;
-	out->capacity = t.capacity ? t.capacity : c->known[OOM_CRASH_TOTAL] ? c->bytes[OOM_CRASH_TOTAL] : 0;
-	if (!ev || oom_evaluate(ev, t.model, &job->plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &out->eval, &err)) {
+	out->capacity = t.capacity		  ? t.capacity :
+			c->known[OOM_CRASH_TOTAL] ? c->bytes[OOM_CRASH_TOTAL] :
+						    0;
+	if (!ev || oom_evaluate(ev, t.model, &job->plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY,
+				&out->eval, &err)) {
 		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
 	} else {
 		out->done = true;
@@ -156,41 +174,53 @@ static void request_text(const struct oom_crash *c, const struct oom_comparison 
 		printf("  the request of %s is the allocator's own step: any tensor of %s\n", tried,
 		       c->bytes[OOM_CRASH_TRIED] == 2 * MIB ? "up to 1 MiB" : "1 to 10 MiB");
 	else if (!m->matched)
-		printf("  no row of this plan has the size of the request (%s): other knobs, or another batch\n", tried);
+		printf("  no row of this plan has the size of the request (%s): other knobs, or "
+		       "another batch\n",
+		       tried);
 	else
-		printf("  the request of %s is %s%s%s, %s: %s = %s\n", tried, m->scope, *m->scope ? " " : "", m->row, m->kind, m->formula,
-		       m->numbers);
+		printf("  the request of %s is %s%s%s, %s: %s = %s\n", tried, m->scope,
+		       *m->scope ? " " : "", m->row, m->kind, m->formula, m->numbers);
 	if (m->matched && m->also)
 		printf("    (%zu other rows have the same size)\n", m->also);
 	if (m->matched && m->micro_batch)
-		printf("    with a micro-batch of %" PRId64 ", not the %" PRId64 " given\n", m->micro_batch, m->asked.micro_batch);
+		printf("    with a micro-batch of %" PRId64 ", not the %" PRId64 " given\n",
+		       m->micro_batch, m->asked.micro_batch);
 }
 
-void oom_compare_text(const struct oom_job *job, const struct oom_crash *c, const struct oom_comparison *m)
+void oom_compare_text(const struct oom_job *job, const struct oom_crash *c,
+		      const struct oom_comparison *m)
 {
 	if (!m->done)
 		return;
-	printf("\nthe plan for these knobs: peak %s used, %s allocated (%s)\n", gib(m->eval.used_bytes), gib(m->eval.overall_peak),
+	printf("\nthe plan for these knobs: peak %s used, %s allocated (%s)\n",
+	       gib(m->eval.used_bytes), gib(m->eval.overall_peak),
 	       oom_phase_str(m->eval.peak_phase));
 	for (int b = 0; b < OOM_BUCKETS; b++)
 		if (m->eval.bucket[b])
-			printf("    %-26s %12s\n", oom_bucket_str((enum oom_bucket)b), gib(m->eval.bucket[b]));
+			printf("    %-26s %12s\n", oom_bucket_str((enum oom_bucket)b),
+			       gib(m->eval.bucket[b]));
 	if (m->phase)
-		printf("  highest in the phase of the crash (%s): %s\n", m->phase, gib(m->phase_peak));
+		printf("  highest in the phase of the crash (%s): %s\n", m->phase,
+		       gib(m->phase_peak));
 	if (c->known[OOM_CRASH_ALLOCATED]) {
-		const uint64_t there = c->bytes[OOM_CRASH_ALLOCATED], plan = m->phase ? m->phase_peak : m->eval.overall_peak;
+		const uint64_t there = c->bytes[OOM_CRASH_ALLOCATED],
+			       plan = m->phase ? m->phase_peak : m->eval.overall_peak;
 		const uint64_t with = there + c->bytes[OOM_CRASH_TRIED];
 
-		printf("  allocated at the crash: %s, with the request %s: %s\n", gib(there), gib(with),
-		       with > plan + plan / 20 ? "more than the plan has; other knobs, a longer batch, or something is kept" :
+		printf("  allocated at the crash: %s, with the request %s: %s\n", gib(there),
+		       gib(with),
+		       with > plan + plan / 20 ? "more than the plan has; other knobs, a longer "
+						 "batch, or something is kept" :
 						 "within what the plan needs");
 	}
 	if (c->known[OOM_CRASH_TRIED])
 		request_text(c, m);
 	if (!m->capacity)
-		printf("  what would have fitted: give --gpu or --gpu-memory, the message does not say how large the card is\n");
+		printf("  what would have fitted: give --gpu or --gpu-memory, the message does not "
+		       "say how large the card is\n");
 	else if (m->eval.used_bytes <= oom_budget(m->capacity, &m->asked))
-		printf("  as asked it should have fitted %s: see the causes above\n", gib(m->capacity));
+		printf("  as asked it should have fitted %s: see the causes above\n",
+		       gib(m->capacity));
 	else if (m->searched)
 		oom_report_search(job, &m->search);
 }
@@ -224,7 +254,8 @@ void oom_compare_json(struct oom_json *j, const struct oom_comparison *m)
 		oom_json_text(j, "formula", m->formula);
 		oom_json_text(j, "numbers", m->numbers);
 		oom_json_uint(j, "other_rows", m->also);
-		oom_json_int(j, "micro_batch", m->micro_batch ? m->micro_batch : m->asked.micro_batch);
+		oom_json_int(j, "micro_batch",
+			     m->micro_batch ? m->micro_batch : m->asked.micro_batch);
 		oom_json_end(j);
 	} else {
 		oom_json_null(j, "request");

@@ -9,8 +9,14 @@ static const char *version(const struct oom_crash *c)
 {
 	static const struct {
 		const char *suffix, *range;
-	} eras[] = {{"1.0-cached", "1.0-1.3"}, {"1.4-reserved-total", "1.4-1.9"}, {"1.10-split-advice", "1.10-2.0"}, {"2.1-capacty", "2.1"},
-		    {"2.2-capacity", "2.2+"}, {"2.5-OutOfMemoryError", "2.5+"}, {"2.9-alloc-conf", "2.9+"}, {"thc-runtime-error-2", "0.1-0.4"},
+	} eras[] = {{"1.0-cached", "1.0-1.3"},
+		    {"1.4-reserved-total", "1.4-1.9"},
+		    {"1.10-split-advice", "1.10-2.0"},
+		    {"2.1-capacty", "2.1"},
+		    {"2.2-capacity", "2.2+"},
+		    {"2.5-OutOfMemoryError", "2.5+"},
+		    {"2.9-alloc-conf", "2.9+"},
+		    {"thc-runtime-error-2", "0.1-0.4"},
 		    {"mps-gib", "2.7+"}};
 
 	for (size_t i = 0; i < sizeof(eras) / sizeof(eras[0]); i++)
@@ -27,7 +33,8 @@ static void count_or_null(struct oom_json *j, const char *key, int64_t v)
 		oom_json_null(j, key);
 }
 
-static void one_number(struct oom_json *j, const struct oom_crash *c, const char *text, enum oom_crash_number n)
+static void one_number(struct oom_json *j, const struct oom_crash *c, const char *text,
+		       enum oom_crash_number n)
 {
 	if (text)
 		oom_json_text(j, text, c->known[n] && *c->text[n] ? c->text[n] : NULL);
@@ -40,13 +47,15 @@ static void one_number(struct oom_json *j, const struct oom_crash *c, const char
 /* One of the two is printed, the other derived: derived ones have no text. */
 static void reserved_text(struct oom_json *j, const struct oom_crash *c)
 {
-	const char *total = c->text[OOM_CRASH_RESERVED_TOTAL], *idle = c->text[OOM_CRASH_RESERVED_UNALLOCATED];
+	const char *total = c->text[OOM_CRASH_RESERVED_TOTAL],
+		   *idle = c->text[OOM_CRASH_RESERVED_UNALLOCATED];
 	char text[80];
 
 	if (*total)
 		snprintf(text, sizeof(text), "%s reserved in total", total);
 	else
-		snprintf(text, sizeof(text), "%s %s", idle, strstr(c->format, "cached") ? "cached" : "reserved but unallocated");
+		snprintf(text, sizeof(text), "%s %s", idle,
+			 strstr(c->format, "cached") ? "cached" : "reserved but unallocated");
 	oom_json_text(j, "reserved_text", *total || *idle ? text : NULL);
 }
 
@@ -55,9 +64,11 @@ static void numbers(struct oom_json *j, const struct oom_crash *c)
 	static const struct {
 		enum oom_crash_number number;
 		const char *text;
-	} columns[] = {{OOM_CRASH_TOTAL, "total_text"}, {OOM_CRASH_FREE, "free_text"}, {OOM_CRASH_PROCESS, "process_text"},
-		       {OOM_CRASH_ALLOCATED, "allocated_text"}, {OOM_CRASH_RESERVED_TOTAL, NULL}, {OOM_CRASH_RESERVED_UNALLOCATED, NULL},
-		       {OOM_CRASH_PRIVATE_POOL, NULL}, {OOM_CRASH_ALLOWED, NULL}, {OOM_CRASH_OTHER, "other_text"}};
+	} columns[] = {{OOM_CRASH_TOTAL, "total_text"},	    {OOM_CRASH_FREE, "free_text"},
+		       {OOM_CRASH_PROCESS, "process_text"}, {OOM_CRASH_ALLOCATED, "allocated_text"},
+		       {OOM_CRASH_RESERVED_TOTAL, NULL},    {OOM_CRASH_RESERVED_UNALLOCATED, NULL},
+		       {OOM_CRASH_PRIVATE_POOL, NULL},	    {OOM_CRASH_ALLOWED, NULL},
+		       {OOM_CRASH_OTHER, "other_text"}};
 	char pids[OOM_CRASH_PROCESSES * 48] = "";
 	size_t n = 0;
 
@@ -67,8 +78,8 @@ static void numbers(struct oom_json *j, const struct oom_crash *c)
 		one_number(j, c, columns[i].text, columns[i].number);
 	reserved_text(j, c);
 	for (size_t i = 0; i < c->n_processes && n < sizeof(pids); i++)
-		n += (size_t)snprintf(pids + n, sizeof(pids) - n, "%s%" PRId64 ":%" PRIu64, i ? ";" : "", c->process[i].pid,
-				      c->process[i].bytes);
+		n += (size_t)snprintf(pids + n, sizeof(pids) - n, "%s%" PRId64 ":%" PRIu64,
+				      i ? ";" : "", c->process[i].pid, c->process[i].bytes);
 	oom_json_text(j, "other_processes", *pids ? pids : NULL);
 }
 
@@ -78,8 +89,10 @@ static void causes(struct oom_json *j, const struct oom_crash *c)
 
 	oom_json_text(j, "cause", c->n_causes ? oom_cause_info(first->cause)->name : "unknown");
 	/* how sure: the text forces it, or it is the best reading */
-	oom_json_text(j, "cause_basis", !c->n_causes || first->cause == OOM_CAUSE_UNKNOWN ? "unknown" :
-		      first->confidence >= 0.8 ? "trace" : "inferred");
+	oom_json_text(j, "cause_basis",
+		      !c->n_causes || first->cause == OOM_CAUSE_UNKNOWN ? "unknown" :
+		      first->confidence >= 0.8				? "trace" :
+									  "inferred");
 	oom_json_text(j, "fix", c->n_causes ? oom_cause_info(first->cause)->remedy : NULL);
 	oom_json_array(j, "causes");
 	for (size_t i = 0; i < c->n_causes; i++) {
@@ -108,13 +121,14 @@ const char *oom_crash_cards(const struct oom_crash *c, char *buf, size_t size)
 	size_t n = 0;
 
 	buf[0] = 0;
-	if (!c->known[OOM_CRASH_TOTAL] || strncmp(c->framework, "torch", 5) || !strcmp(c->framework, "torch-mps") ||
-	    oom_gpus_load(&gpus, NULL))
+	if (!c->known[OOM_CRASH_TOTAL] || strncmp(c->framework, "torch", 5) ||
+	    !strcmp(c->framework, "torch-mps") || oom_gpus_load(&gpus, NULL))
 		return buf;
 	for (size_t i = 0; i < gpus.n && n < size; i++) {
 		const struct oom_gpu *g = &gpus.items[i];
 
-		if (g->capacity_kind == OOM_CAPACITY_MARKETING || g->capacity_bytes + half < total || g->capacity_bytes > total + half)
+		if (g->capacity_kind == OOM_CAPACITY_MARKETING ||
+		    g->capacity_bytes + half < total || g->capacity_bytes > total + half)
 			continue;
 		n += (size_t)snprintf(buf + n, size - n, "%s%s", n ? "|" : "", g->name);
 	}
@@ -122,7 +136,8 @@ const char *oom_crash_cards(const struct oom_crash *c, char *buf, size_t size)
 	return buf;
 }
 
-void oom_crash_json(struct oom_json *j, const struct oom_crash *c, const char *file, uint64_t messages)
+void oom_crash_json(struct oom_json *j, const struct oom_crash *c, const char *file,
+		    uint64_t messages)
 {
 	char cards[200];
 

@@ -22,7 +22,8 @@ bool oom_path_is_snapshot(const char *path)
 	size_t n;
 
 	if (!strcmp(path, "-")) {
-		/* one byte may be put back: no text begins with this one (in UTF-8 it continues a letter) */
+		/* one byte may be put back: no text begins with this one (in UTF-8 it continues
+		 * a letter) */
 		const int c = getchar();
 
 		if (c != EOF)
@@ -37,16 +38,24 @@ bool oom_path_is_snapshot(const char *path)
 	return oom_snapshot_is(head, n);
 }
 
-/* The predicted bytes of the same kind; what a recording cannot tell apart is added up in one place. */
+/* The predicted bytes of the same kind; what a recording cannot tell apart is added up in one
+ * place. */
 static uint64_t predicted(const struct oom_eval *e, enum oom_held h)
 {
 	static const struct {
 		enum oom_held held;
 		enum oom_bucket bucket;
-	} pairs[] = {{OOM_HELD_PARAMS, OOM_BUCKET_PARAMS}, {OOM_HELD_PARAMS, OOM_BUCKET_BUFFERS}, {OOM_HELD_INPUTS, OOM_BUCKET_INPUTS},
-		     {OOM_HELD_GRADS, OOM_BUCKET_GRADS}, {OOM_HELD_OPT, OOM_BUCKET_OPT}, {OOM_HELD_FORWARD, OOM_BUCKET_SAVED},
-		     {OOM_HELD_FORWARD, OOM_BUCKET_AMP}, {OOM_HELD_LOSS, OOM_BUCKET_LOGITS}, {OOM_HELD_RECOMPUTE, OOM_BUCKET_RECOMPUTE},
-		     {OOM_HELD_BACKWARD, OOM_BUCKET_TEMP}, {OOM_HELD_COMM, OOM_BUCKET_COMM}};
+	} pairs[] = {{OOM_HELD_PARAMS, OOM_BUCKET_PARAMS},
+		     {OOM_HELD_PARAMS, OOM_BUCKET_BUFFERS},
+		     {OOM_HELD_INPUTS, OOM_BUCKET_INPUTS},
+		     {OOM_HELD_GRADS, OOM_BUCKET_GRADS},
+		     {OOM_HELD_OPT, OOM_BUCKET_OPT},
+		     {OOM_HELD_FORWARD, OOM_BUCKET_SAVED},
+		     {OOM_HELD_FORWARD, OOM_BUCKET_AMP},
+		     {OOM_HELD_LOSS, OOM_BUCKET_LOGITS},
+		     {OOM_HELD_RECOMPUTE, OOM_BUCKET_RECOMPUTE},
+		     {OOM_HELD_BACKWARD, OOM_BUCKET_TEMP},
+		     {OOM_HELD_COMM, OOM_BUCKET_COMM}};
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
@@ -76,25 +85,34 @@ static int price(struct oom_job *job, struct oom_eval *e)
 
 static void refusal(const struct oom_snapshot *s)
 {
-	const bool pieces = s->idle_bytes >= s->oom_tried_bytes && s->largest_idle_bytes < s->oom_tried_bytes;
+	const bool pieces = s->idle_bytes >= s->oom_tried_bytes &&
+			    s->largest_idle_bytes < s->oom_tried_bytes;
 
-	printf("\nrefused (event %zu): %s asked, %s free on the card\n", s->oom_event, gib(s->oom_tried_bytes), gib(s->oom_free_bytes));
+	printf("\nrefused (event %zu): %s asked, %s free on the card\n", s->oom_event,
+	       gib(s->oom_tried_bytes), gib(s->oom_free_bytes));
 	if (pieces)
-		printf("  %scause: fragmentation%s: %s lie idle in %zu pieces, the largest %s; %.0f %% of what is reserved is stranded\n"
-		       "  do: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True   [rung 4; playbook M8]%s\n", oom_paint(OOM_BAD),
-		       oom_paint(OOM_PLAIN), gib(s->idle_bytes), s->n_idle, gib(s->largest_idle_bytes),
-		       s->reserved_bytes ? 100 * (double)s->idle_bytes / (double)s->reserved_bytes : 0,
+		printf("  %scause: fragmentation%s: %s lie idle in %zu pieces, the largest %s; "
+		       "%.0f %% of what is reserved is stranded\n"
+		       "  do: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True   [rung 4; playbook "
+		       "M8]%s\n",
+		       oom_paint(OOM_BAD), oom_paint(OOM_PLAIN), gib(s->idle_bytes), s->n_idle,
+		       gib(s->largest_idle_bytes),
+		       s->reserved_bytes ? 100 * (double)s->idle_bytes / (double)s->reserved_bytes :
+					   0,
 		       s->expandable ? " (already in use)" : "");
 	else
-		printf("  %scause: too_large%s: %s idle in segments do not do\n  do: climb the ladder (oomplan plan)   [playbook M2, M4]\n",
+		printf("  %scause: too_large%s: %s idle in segments do not do\n  do: climb the "
+		       "ladder (oomplan plan)   [playbook M2, M4]\n",
 		       oom_paint(OOM_BAD), oom_paint(OOM_PLAIN), gib(s->idle_bytes));
 }
 
 static void text(const struct oom_snapshot *s, const struct oom_eval *e)
 {
-	printf("PyTorch memory snapshot: device %" PRId64 " of %zu, %zu events, %zu segments%s\n", s->device, s->n_devices, s->n_events,
-	       s->n_segments, s->expandable ? " (expandable)" : "");
-	printf("most was held after event %zu: %s in %zu blocks", s->peak_event, gib(s->peak_bytes), s->peak_blocks);
+	printf("PyTorch memory snapshot: device %" PRId64 " of %zu, %zu events, %zu segments%s\n",
+	       s->device, s->n_devices, s->n_events, s->n_segments,
+	       s->expandable ? " (expandable)" : "");
+	printf("most was held after event %zu: %s in %zu blocks", s->peak_event, gib(s->peak_bytes),
+	       s->peak_blocks);
 	if (e)
 		printf("; predicted %s (%s)", gib(e->overall_peak), oom_phase_str(e->peak_phase));
 	printf("\n\n  %-30s %12s%s\n", "what", "held", e ? "    predicted" : "");
@@ -110,15 +128,20 @@ static void text(const struct oom_snapshot *s, const struct oom_eval *e)
 	}
 	printf("\nby frame, the innermost of the program's own\n");
 	for (size_t i = 0; i < s->n_frames; i++)
-		printf("  %12s  %5zu x  %s\n", gib(s->frame[i].bytes), s->frame[i].blocks, s->frame[i].where);
+		printf("  %12s  %5zu x  %s\n", gib(s->frame[i].bytes), s->frame[i].blocks,
+		       s->frame[i].where);
 	if (s->n_other_frames)
-		printf("  %12s  in %zu frames more\n", gib(s->other_frame_bytes), s->n_other_frames);
-	printf("\nwhen it was dumped: %s reserved, %s allocated, %s idle in %zu pieces, the largest %s\n", gib(s->reserved_bytes),
-	       gib(s->allocated_bytes), gib(s->idle_bytes), s->n_idle, gib(s->largest_idle_bytes));
+		printf("  %12s  in %zu frames more\n", gib(s->other_frame_bytes),
+		       s->n_other_frames);
+	printf("\nwhen it was dumped: %s reserved, %s allocated, %s idle in %zu pieces, the "
+	       "largest %s\n",
+	       gib(s->reserved_bytes), gib(s->allocated_bytes), gib(s->idle_bytes), s->n_idle,
+	       gib(s->largest_idle_bytes));
 	if (s->oom)
 		refusal(s);
 	if (!s->n_events)
-		printf("  no events: _record_memory_history() was not on, so this is the state at the dump, not at the peak\n");
+		printf("  no events: _record_memory_history() was not on, so this is the state at "
+		       "the dump, not at the peak\n");
 }
 
 /* ---- JSON ---- */
@@ -170,7 +193,8 @@ static void json(const struct oom_snapshot *s, const struct oom_eval *e)
 		oom_json_object(&j, "predicted");
 		oom_json_uint(&j, "overall_peak_bytes", e->overall_peak);
 		for (int h = 0; h < OOM_HELD_KINDS; h++)
-			oom_json_uint(&j, oom_held_column((enum oom_held)h), predicted(e, (enum oom_held)h));
+			oom_json_uint(&j, oom_held_column((enum oom_held)h),
+				      predicted(e, (enum oom_held)h));
 		oom_json_end(&j);
 	}
 	oom_json_end(&j);

@@ -37,7 +37,10 @@ static void on_cell(void *ctx, const struct oom_sweep_cell *c)
 
 	to->used = c->ok ? c->eval->used_bytes : 0;
 	to->capacity = c->capacity_bytes;
-	to->state = !c->ok ? IMPOSSIBLE : !c->fits ? NOT : (double)to->used > 0.9 * (double)c->capacity_bytes ? TIGHT : FITS;
+	to->state = !c->ok					       ? IMPOSSIBLE :
+		    !c->fits					       ? NOT :
+		    (double)to->used > 0.9 * (double)c->capacity_bytes ? TIGHT :
+									 FITS;
 }
 
 /* The number of an axis by name, or -1. */
@@ -61,8 +64,9 @@ static enum oom_status no_axis(const struct oom_sweep *s, const char *want, stru
 	for (size_t i = 0; i < 31 && oom_sweep_axis_at(s, i, &words[i], &n); i++)
 		;
 	near = oom_nearest(want, words);
-	return oom_error_set(err, OOM_ERR_INVALID, "heatmap: \"%s\" is no axis of this sweep%s%s%s", want, near ? " (did you mean \"" : "",
-			     near ? near : "", near ? "\"?)" : "");
+	return oom_error_set(err, OOM_ERR_INVALID, "heatmap: \"%s\" is no axis of this sweep%s%s%s",
+			     want, near ? " (did you mean \"" : "", near ? near : "",
+			     near ? "\"?)" : "");
 }
 
 /* Both axes found, every other one of a single value, which the caption names. */
@@ -88,15 +92,21 @@ static enum oom_status find_axes(struct map *m, const char *x, const char *y, st
 			continue;
 		}
 		if (n > 1)
-			return oom_error_set(err, OOM_ERR_INVALID, "heatmap: axis %s has %llu values; beside x and y an axis may have one", name,
-					     (unsigned long long)n);
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "heatmap: axis %s has %llu values; beside x and y an "
+					     "axis may have one",
+					     name, (unsigned long long)n);
 		if (used < sizeof(m->caption))
-			used += (size_t)snprintf(m->caption + used, sizeof(m->caption) - used, "%s%s %s", used ? ", " : "", name,
-						 oom_sweep_value_text(m->sweep, (size_t)i, 0, buf, sizeof(buf)));
+			used += (size_t)snprintf(m->caption + used, sizeof(m->caption) - used,
+						 "%s%s %s", used ? ", " : "", name,
+						 oom_sweep_value_text(m->sweep, (size_t)i, 0, buf,
+								      sizeof(buf)));
 	}
 	if (m->n[0] > MOST || m->n[1] > MOST)
-		return oom_error_set(err, OOM_ERR_LIMIT, "heatmap: %llu x %llu cells; at most %d x %d are drawn", (unsigned long long)m->n[0],
-				     (unsigned long long)m->n[1], MOST, MOST);
+		return oom_error_set(err, OOM_ERR_LIMIT,
+				     "heatmap: %llu x %llu cells; at most %d x %d are drawn",
+				     (unsigned long long)m->n[0], (unsigned long long)m->n[1], MOST,
+				     MOST);
 	return OOM_OK;
 }
 
@@ -121,50 +131,65 @@ static size_t widest(const struct map *m, int k)
 
 /* ---- SVG ---- */
 
-static void one(FILE *out, const struct map *m, uint64_t x, uint64_t y, double px, double py, double w, double h)
+static void one(FILE *out, const struct map *m, uint64_t x, uint64_t y, double px, double py,
+		double w, double h)
 {
 	const struct cell *c = &m->cell[y * m->n[0] + x];
 	char tip[300], size[32], bx[140], by[140];
 
 	oom_format_bytes(c->used, size, sizeof(size));
-	snprintf(tip, sizeof(tip), "%s %.60s, %s %.60s: %s%s%s", m->name[0], value(m, 0, x, bx), m->name[1], value(m, 1, y, by),
-		 c->state == IMPOSSIBLE ? "" : size, c->state == IMPOSSIBLE ? "" : ", ", look[c->state].words);
+	snprintf(tip, sizeof(tip), "%s %.60s, %s %.60s: %s%s%s", m->name[0], value(m, 0, x, bx),
+		 m->name[1], value(m, 1, y, by), c->state == IMPOSSIBLE ? "" : size,
+		 c->state == IMPOSSIBLE ? "" : ", ", look[c->state].words);
 	oom_svg_rect(out, px, py, w - 1, h - 1, look[c->state].fill, tip);
 	if (w >= 44 && h >= 18 && c->state != IMPOSSIBLE)
-		oom_svg_text(out, px + w / 2, py + h / 2 + 4, w > 60 ? 11 : 10, OOM_ANCHOR_MIDDLE, look[c->state].ink, "%.*f",
-			     c->used < 100ull << 30 ? 1 : 0, (double)c->used / 1073741824.0);
+		oom_svg_text(out, px + w / 2, py + h / 2 + 4, w > 60 ? 11 : 10, OOM_ANCHOR_MIDDLE,
+			     look[c->state].ink, "%.*f", c->used < 100ull << 30 ? 1 : 0,
+			     (double)c->used / 1073741824.0);
 }
 
 static void svg(FILE *out, const struct map *m)
 {
 	const size_t names = widest(m, 1) > strlen(m->name[1]) ? widest(m, 1) : strlen(m->name[1]);
 	const double left = 32 + 7.2 * (double)(names > 40 ? 40 : names), top = 84;
-	const double w = m->n[0] > 60 ? 8 : m->n[0] > 16 ? 46 - 0.6 * (double)m->n[0] : 64, h = m->n[1] > 60 ? 8 : m->n[1] > 30 ? 14 : 26;
+	const double w = m->n[0] > 60 ? 8 :
+			 m->n[0] > 16 ? 46 - 0.6 * (double)m->n[0] :
+					64,
+		     h = m->n[1] > 60 ? 8 :
+			 m->n[1] > 30 ? 14 :
+					26;
 	const double right = left + w * (double)m->n[0], bottom = top + h * (double)m->n[1];
 	const double width = right + 30 > 620 ? right + 30 : 620;
 	/* as many labels as have room */
-	const uint64_t every_x = 1 + (uint64_t)(7.2 * (double)widest(m, 0) / w), every_y = 1 + (uint64_t)(13 / h);
+	const uint64_t every_x = 1 + (uint64_t)(7.2 * (double)widest(m, 0) / w),
+		       every_y = 1 + (uint64_t)(13 / h);
 	char buf[140];
 	double x = 16;
 
 	oom_svg_begin(out, width, bottom + 72, "where the model fits");
-	oom_svg_text(out, 16, 28, 17, OOM_ANCHOR_START, OOM_SVG_INK, "where it fits: %s against %s", m->name[1], m->name[0]);
-	oom_svg_text(out, 16, 48, 12, OOM_ANCHOR_START, "#6b6b6b", "%s%s", m->caption, w >= 44 && h >= 18 ? "; numbers are GiB used" : "");
+	oom_svg_text(out, 16, 28, 17, OOM_ANCHOR_START, OOM_SVG_INK, "where it fits: %s against %s",
+		     m->name[1], m->name[0]);
+	oom_svg_text(out, 16, 48, 12, OOM_ANCHOR_START, "#6b6b6b", "%s%s", m->caption,
+		     w >= 44 && h >= 18 ? "; numbers are GiB used" : "");
 	oom_svg_text(out, left - 8, top - 8, 12, OOM_ANCHOR_END, OOM_SVG_INK, "%s", m->name[1]);
 	for (uint64_t j = 0; j < m->n[1]; j++) {
 		const double y = top + h * (double)j;
 
 		if (j % every_y == 0)
-			oom_svg_text(out, left - 8, y + h / 2 + 4, 11, OOM_ANCHOR_END, OOM_SVG_INK, "%.40s", value(m, 1, j, buf));
+			oom_svg_text(out, left - 8, y + h / 2 + 4, 11, OOM_ANCHOR_END, OOM_SVG_INK,
+				     "%.40s", value(m, 1, j, buf));
 		for (uint64_t i = 0; i < m->n[0]; i++)
 			one(out, m, i, j, left + w * (double)i, y, w, h);
 	}
 	for (uint64_t i = 0; i < m->n[0]; i += every_x)
-		oom_svg_text(out, left + w * ((double)i + 0.5), bottom + 14, 11, OOM_ANCHOR_MIDDLE, OOM_SVG_INK, "%.40s", value(m, 0, i, buf));
-	oom_svg_text(out, left + w * (double)m->n[0] / 2, bottom + 32, 12, OOM_ANCHOR_MIDDLE, OOM_SVG_INK, "%s", m->name[0]);
+		oom_svg_text(out, left + w * ((double)i + 0.5), bottom + 14, 11, OOM_ANCHOR_MIDDLE,
+			     OOM_SVG_INK, "%.40s", value(m, 0, i, buf));
+	oom_svg_text(out, left + w * (double)m->n[0] / 2, bottom + 32, 12, OOM_ANCHOR_MIDDLE,
+		     OOM_SVG_INK, "%s", m->name[0]);
 	for (int s = 0; s < STATES; s++) {
 		oom_svg_rect(out, x, bottom + 46, 12, 12, look[s].fill, NULL);
-		oom_svg_text(out, x + 17, bottom + 56, 11.5, OOM_ANCHOR_START, OOM_SVG_INK, "%s", look[s].words);
+		oom_svg_text(out, x + 17, bottom + 56, 11.5, OOM_ANCHOR_START, OOM_SVG_INK, "%s",
+			     look[s].words);
 		x += 32 + 6.2 * (double)strlen(look[s].words);
 	}
 	oom_svg_end(out);
@@ -179,15 +204,22 @@ static void mark(FILE *out, enum state s, int n)
 	if (color)
 		fprintf(out, "\033[%sm", look[s].color);
 	for (int i = 0; i < n; i++)
-		fputs(!unicode ? look[s].letter : color && s != IMPOSSIBLE ? "\u2588" : look[s].block, out);
+		fputs(!unicode		       ? look[s].letter :
+		      color && s != IMPOSSIBLE ? "\u2588" :
+						 look[s].block,
+		      out);
 	if (color)
 		fputs("\033[0m", out);
 }
 
 static void text(FILE *out, const struct map *m)
 {
-	const int names = (int)strlen(m->name[1]), values = (int)widest(m, 1), left = values > names ? values : names, right = (int)widest(m, 0);
-	const int room = oom_term_width() - left - 3, each = (int)m->n[0] * (right + 1) <= room ? right + 1 : (int)m->n[0] * 2 <= room ? 2 : 1;
+	const int names = (int)strlen(m->name[1]), values = (int)widest(m, 1),
+		  left = values > names ? values : names, right = (int)widest(m, 0);
+	const int room = oom_term_width() - left - 3, each = (int)m->n[0] * (right + 1) <= room ?
+								     right + 1 :
+							     (int)m->n[0] * 2 <= room ? 2 :
+											1;
 	char buf[140];
 
 	fprintf(out, "%s\n%*s  %s\n", m->caption, left, m->name[1], m->name[0]);
@@ -203,7 +235,8 @@ static void text(FILE *out, const struct map *m)
 	for (uint64_t j = 0; j < m->n[1]; j++) {
 		fprintf(out, "%*s  ", left, value(m, 1, j, buf));
 		for (uint64_t i = 0; i < m->n[0]; i++) {
-			mark(out, (enum state)m->cell[j * m->n[0] + i].state, each > 1 ? each - 1 : 1);
+			mark(out, (enum state)m->cell[j * m->n[0] + i].state,
+			     each > 1 ? each - 1 : 1);
 			if (each > 1)
 				fputc(' ', out);
 		}
@@ -217,8 +250,8 @@ static void text(FILE *out, const struct map *m)
 	fputc('\n', out);
 }
 
-enum oom_status oom_heatmap(struct oom_sweep *s, const struct oom_sweep_options *o, const char *x, const char *y, const char *path,
-			    struct oom_error *err)
+enum oom_status oom_heatmap(struct oom_sweep *s, const struct oom_sweep_options *o, const char *x,
+			    const char *y, const char *path, struct oom_error *err)
 {
 	struct map m = {.sweep = s};
 	struct oom_out out;

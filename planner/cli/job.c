@@ -37,12 +37,18 @@ static int check_weights(const struct oom_job *job, const struct oom_target *t)
 	if (oom_tensors_read(&held, job->model, &err)) {
 		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	} else if (held.n && held.n_missing_files) {
-		oom_complain(0, "warning: %u weight files named by the index are absent: shapes are not checked",
+		oom_complain(0,
+			     "warning: %u weight files named by the index are absent: shapes are "
+			     "not checked",
 			     held.n_missing_files);
 	} else if (held.n && (ev = oom_evaluator_new()) != NULL &&
-		   !oom_evaluate(ev, t->model, &plan, OOM_EVAL_FAST, &e, &err) && e.total_params != held.total_elems) {
-		oom_complain(0, "WARNING: the safetensors hold %llu parameters, the config gives %llu: trust the weights, not this plan",
-			     (unsigned long long)held.total_elems, (unsigned long long)e.total_params);
+		   !oom_evaluate(ev, t->model, &plan, OOM_EVAL_FAST, &e, &err) &&
+		   e.total_params != held.total_elems) {
+		oom_complain(0,
+			     "WARNING: the safetensors hold %llu parameters, the config gives "
+			     "%llu: trust the weights, not this plan",
+			     (unsigned long long)held.total_elems,
+			     (unsigned long long)e.total_params);
 	}
 	oom_evaluator_free(ev);
 	oom_tensors_release(&held);
@@ -62,7 +68,8 @@ static int open_gpu(struct oom_job *job, struct oom_target *t)
 		t->has_gpu = !st;
 		t->capacity = t->gpu.capacity_bytes;
 		if (!st && job->plan.compute_capability <= 0)
-			job->plan.compute_capability = job->card_capability = t->gpu.compute_capability;
+			job->plan.compute_capability = job->card_capability =
+				t->gpu.compute_capability;
 	}
 	oom_gpus_release(&gpus);
 	if (!st && job->gpu_memory)
@@ -81,7 +88,8 @@ static int apply_lengths(struct oom_job *job, struct oom_target *t)
 	if (oom_lengths_read(&t->lengths, job->lengths, job->lengths_field, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	steps = (double)t->lengths.total / (double)job->plan.micro_batch;
-	t->lengths_report = oom_lengths_report(&t->lengths, (double)job->plan.micro_batch, steps < 1 ? 1 : steps);
+	t->lengths_report = oom_lengths_report(&t->lengths, (double)job->plan.micro_batch,
+					       steps < 1 ? 1 : steps);
 	t->has_lengths = true;
 	job->plan.seq_len = t->lengths_report.batching[OOM_BATCH_LONGEST].worst_tokens;
 	if (job->plan.seq_len < 1)
@@ -89,7 +97,8 @@ static int apply_lengths(struct oom_job *job, struct oom_target *t)
 	return 0;
 }
 
-/* --confidence sets the margin: what may be predicted so that its bound still fits the card.  Bounds rise with the prediction. */
+/* --confidence sets the margin: what may be predicted so that its bound still fits the card. 
+ * Bounds rise with the prediction. */
 static double margin_of(const struct oom_calibration *c, double capacity, double confidence)
 {
 	double low = 0, high = capacity;
@@ -110,14 +119,18 @@ static int apply_calibration(struct oom_job *job, const struct oom_target *t)
 
 	if (!job->calibration && !(job->confidence > 0))
 		return 0;
-	st = job->calibration ? oom_calibration_read(&c, job->calibration, &err) : oom_calibration_default(&c, &err);
+	st = job->calibration ? oom_calibration_read(&c, job->calibration, &err) :
+				oom_calibration_default(&c, &err);
 	if (st)
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	job->calibrated = c;
 	job->has_calibration = true;
 	/* without a card, as on one of 24 GiB */
 	if (job->confidence > 0)
-		job->plan.margin = margin_of(&c, t->capacity ? (double)t->capacity : 24.0 * 1073741824.0, job->confidence);
+		job->plan.margin = margin_of(&c,
+					     t->capacity ? (double)t->capacity :
+							   24.0 * 1073741824.0,
+					     job->confidence);
 	return 0;
 }
 
@@ -129,9 +142,11 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 
 	memset(t, 0, sizeof(*t));
 	if (!job->model)
-		return oom_complain(OOM_EXIT_USAGE, "which model? --model config.json, a folder, or a name of: oomplan list models");
+		return oom_complain(OOM_EXIT_USAGE, "which model? --model config.json, a folder, "
+						    "or a name of: oomplan list models");
 	if (need_gpu && !job->gpu && !job->gpu_memory)
-		return oom_complain(OOM_EXIT_USAGE, "which GPU? --gpu NAME (oomplan list gpus) or --gpu-memory SIZE");
+		return oom_complain(OOM_EXIT_USAGE, "which GPU? --gpu NAME (oomplan list gpus) or "
+						    "--gpu-memory SIZE");
 	code = open_gpu(job, t);
 	if (!code && job->lengths)
 		code = apply_lengths(job, t);
@@ -141,37 +156,43 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 		oom_target_close(t);
 		return code;
 	}
-	if (oom_keys_read_model(&t->keys, job->model, &err) || oom_model_new(&t->model, &t->keys, &err)) {
+	if (oom_keys_read_model(&t->keys, job->model, &err) ||
+	    oom_model_new(&t->model, &t->keys, &err)) {
 		oom_target_close(t);
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	}
 	if (*oom_model_warning(t->model))
 		oom_complain(0, "WARNING: %s", oom_model_warning(t->model));
 	if (*oom_model_unknown_keys(t->model))
-		oom_complain(0, "note: keys that %s does not have, not used: %s", oom_model_type(t->model),
-			     oom_model_unknown_keys(t->model));
+		oom_complain(0, "note: keys that %s does not have, not used: %s",
+			     oom_model_type(t->model), oom_model_unknown_keys(t->model));
 	code = check_weights(job, t);
 	if (code) {
 		oom_target_close(t);
 		return code;
 	}
-	if (oom_capability(&job->plan) < 8 && (job->plan.precision == OOM_BF16 || job->plan.precision == OOM_AMP_BF16 ||
-					       job->plan.precision == OOM_BF16_AMP))
-		oom_complain(0, "warning: bf16 begins with compute capability 8.0 (Ampere); before it torch emulates it, slowly: "
-			     "--precision amp-fp16");
+	if (oom_capability(&job->plan) < 8 &&
+	    (job->plan.precision == OOM_BF16 || job->plan.precision == OOM_AMP_BF16 ||
+	     job->plan.precision == OOM_BF16_AMP))
+		oom_complain(0, "warning: bf16 begins with compute capability 8.0 (Ampere); before "
+				"it torch emulates it, slowly: "
+				"--precision amp-fp16");
 	shape = oom_model_shape(t->model);
 	if (oom_model_task(t->model) == OOM_TASK_IMAGE_CLS)
 		job->plan.seq_len = 0;
 	if (shape.max_positions && job->plan.seq_len > (int64_t)shape.max_positions)
-		oom_complain(0, "warning: %lld tokens, but the model has %llu positions", (long long)job->plan.seq_len,
-			     (unsigned long long)shape.max_positions);
+		oom_complain(0, "warning: %lld tokens, but the model has %llu positions",
+			     (long long)job->plan.seq_len, (unsigned long long)shape.max_positions);
 	if (job->plan.global_batch && job->plan.micro_batch > job->plan.global_batch) {
 		oom_target_close(t);
-		return oom_complain(OOM_EXIT_USAGE, "--micro-batch %lld is larger than --global-batch %lld",
-				    (long long)job->plan.micro_batch, (long long)job->plan.global_batch);
+		return oom_complain(OOM_EXIT_USAGE,
+				    "--micro-batch %lld is larger than --global-batch %lld",
+				    (long long)job->plan.micro_batch,
+				    (long long)job->plan.global_batch);
 	}
 	if ((job->plan.lora_r || job->plan.qlora) && !job->plan.lora_targets[0])
-		snprintf(job->plan.lora_targets, sizeof(job->plan.lora_targets), "%s", oom_model_lora_targets(t->model));
+		snprintf(job->plan.lora_targets, sizeof(job->plan.lora_targets), "%s",
+			 oom_model_lora_targets(t->model));
 	return 0;
 }
 

@@ -9,8 +9,9 @@
 
 #define GIB 1073741824.0
 
-/* What a bar is made of, from the left: what is always there first, what comes and goes last.  Colours after Okabe and Ito
- * (2008), which the colour-blind tell apart; and for terminals an index of the 256, a shade and a letter. */
+/* What a bar is made of, from the left: what is always there first, what comes and goes last. 
+ * Colours after Okabe and Ito (2008), which the colour-blind tell apart; and for terminals an
+ * index of the 256, a shade and a letter. */
 static const struct part {
 	const char *name, *fill, *color, *shade, *letter;
 	int bucket[4];                  /* ends with -1 */
@@ -39,10 +40,12 @@ static uint64_t outside(const struct oom_eval *e)
 	return e->used_bytes - e->reserved_bytes;
 }
 
-/* The right end of the axis, and a step of 1, 2 or 5 times a power of ten with some eight of them. */
+/* The right end of the axis, and a step of 1, 2 or 5 times a power of ten with some eight of
+ * them. */
 static double scale(const struct oom_target *t, const struct oom_eval *e, double *step)
 {
-	const double most = (double)(e->used_bytes > t->capacity ? e->used_bytes : t->capacity) / GIB * 1.04;
+	const double most = (double)(e->used_bytes > t->capacity ? e->used_bytes : t->capacity) /
+			    GIB * 1.04;
 	const double power = pow(10, floor(log10(most / 8)));
 
 	*step = power * (most / 8 / power > 5 ? 10 : most / 8 / power > 2 ? 5 : most / 8 / power > 1 ? 2 : 1);
@@ -59,13 +62,15 @@ enum { WIDTH = 980, LEFT = 150, RIGHT = 90, TOP = 76, BAR = 26, GAP = 12 };
 #define LIMIT "#b00020"
 
 /* Returns where it ends. */
-static double bar(FILE *out, double y, double per_gib, const struct oom_eval *e, const struct oom_anatomy *a, int phase)
+static double bar(FILE *out, double y, double per_gib, const struct oom_eval *e,
+		  const struct oom_anatomy *a, int phase)
 {
 	char tip[120], size[32];
 	double x = LEFT;
 	const double over = (double)outside(e) / GIB * per_gib;
 
-	snprintf(tip, sizeof(tip), "CUDA context, workspaces, NCCL: %s", oom_format_bytes(outside(e), size, sizeof(size)));
+	snprintf(tip, sizeof(tip), "CUDA context, workspaces, NCCL: %s",
+		 oom_format_bytes(outside(e), size, sizeof(size)));
 	oom_svg_rect(out, x, y, over, BAR, CONTEXT, tip);
 	x += over;
 	for (int i = 0; i < PARTS; i++) {
@@ -74,14 +79,18 @@ static double bar(FILE *out, double y, double per_gib, const struct oom_eval *e,
 
 		if (!n)
 			continue;
-		snprintf(tip, sizeof(tip), "%s: %s", parts[i].name, oom_format_bytes(n, size, sizeof(size)));
+		snprintf(tip, sizeof(tip), "%s: %s", parts[i].name,
+			 oom_format_bytes(n, size, sizeof(size)));
 		oom_svg_rect(out, x, y, w, BAR, parts[i].fill, tip);
 		x += w;
 	}
 	if ((enum oom_phase)phase == e->peak_phase) {
-		const uint64_t held = e->reserved_bytes > e->overall_peak ? e->reserved_bytes - e->overall_peak : 0;
+		const uint64_t held = e->reserved_bytes > e->overall_peak ?
+					      e->reserved_bytes - e->overall_peak :
+					      0;
 
-		snprintf(tip, sizeof(tip), "held by the allocator beyond that: %s", oom_format_bytes(held, size, sizeof(size)));
+		snprintf(tip, sizeof(tip), "held by the allocator beyond that: %s",
+			 oom_format_bytes(held, size, sizeof(size)));
 		oom_svg_rect(out, x, y, (double)held / GIB * per_gib, BAR, HELD, tip);
 		x += (double)held / GIB * per_gib;
 	}
@@ -93,8 +102,12 @@ static void label(FILE *out, double x, double y, const struct oom_eval *e, int p
 	char size[32];
 
 	oom_svg_text(out, x + 5, y + BAR * 0.68, 12, OOM_ANCHOR_START, INK, "%s",
-		     oom_format_bytes((enum oom_phase)phase == e->peak_phase ? e->used_bytes : e->peak[phase] + outside(e), size, sizeof(size)));
-	oom_svg_text(out, LEFT - 8, y + BAR * 0.68, 12, OOM_ANCHOR_END, INK, "%s", oom_phase_str((enum oom_phase)phase));
+		     oom_format_bytes((enum oom_phase)phase == e->peak_phase ?
+					      e->used_bytes :
+					      e->peak[phase] + outside(e),
+				      size, sizeof(size)));
+	oom_svg_text(out, LEFT - 8, y + BAR * 0.68, 12, OOM_ANCHOR_END, INK, "%s",
+		     oom_phase_str((enum oom_phase)phase));
 }
 
 static void legend(FILE *out, double y)
@@ -102,20 +115,27 @@ static void legend(FILE *out, double y)
 	double x = LEFT;
 
 	for (int i = -1; i <= PARTS; i++) {
-		const char *name = i < 0 ? "context, workspaces, NCCL" : i == PARTS ? "held by the allocator" : parts[i].name;
+		const char *name = i < 0      ? "context, workspaces, NCCL" :
+				   i == PARTS ? "held by the allocator" :
+						parts[i].name;
 		const double w = 30 + 6.7 * (double)strlen(name);
 
 		if (x + w > WIDTH - 10) {
 			x = LEFT;
 			y += 20;
 		}
-		oom_svg_rect(out, x, y - 10, 12, 12, i < 0 ? CONTEXT : i == PARTS ? HELD : parts[i].fill, NULL);
+		oom_svg_rect(out, x, y - 10, 12, 12,
+			     i < 0	? CONTEXT :
+			     i == PARTS ? HELD :
+					  parts[i].fill,
+			     NULL);
 		oom_svg_text(out, x + 17, y, 11.5, OOM_ANCHOR_START, INK, "%s", name);
 		x += w;
 	}
 }
 
-static void title(FILE *out, const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e)
+static void title(FILE *out, const struct oom_target *t, const struct oom_plan *p,
+		  const struct oom_eval *e)
 {
 	char used[32], cap[32], head[300];
 	const bool fits = e->used_bytes <= oom_budget(t->capacity, p);
@@ -124,17 +144,22 @@ static void title(FILE *out, const struct oom_target *t, const struct oom_plan *
 	oom_format_bytes(e->used_bytes, used, sizeof(used));
 	oom_format_bytes(t->capacity, cap, sizeof(cap));
 	if (t->capacity)
-		snprintf(head, sizeof(head), "%s: %s of %s on %s", fits ? "fits" : "does not fit", used, cap, t->has_gpu ? t->gpu.name : "the card");
+		snprintf(head, sizeof(head), "%s: %s of %s on %s", fits ? "fits" : "does not fit",
+			 used, cap, t->has_gpu ? t->gpu.name : "the card");
 	else
 		snprintf(head, sizeof(head), "%s at the peak", used);
-	oom_svg_text(out, 16, 28, 18, OOM_ANCHOR_START, t->capacity && !fits ? LIMIT : INK, "%s", head);
-	oom_svg_text(out, 16, 48, 12, OOM_ANCHOR_START, SOFT, "%s, batch %lld x accumulation %lld, %lld tokens, %s, checkpointing %s",
-		     oom_model_type(t->model), (long long)p->micro_batch, (long long)p->grad_accum, (long long)p->seq_len,
+	oom_svg_text(out, 16, 28, 18, OOM_ANCHOR_START, t->capacity && !fits ? LIMIT : INK, "%s",
+		     head);
+	oom_svg_text(out, 16, 48, 12, OOM_ANCHOR_START, SOFT,
+		     "%s, batch %lld x accumulation %lld, %lld tokens, %s, checkpointing %s",
+		     oom_model_type(t->model), (long long)p->micro_batch, (long long)p->grad_accum,
+		     (long long)p->seq_len,
 		     oom_plan_get(p, oom_knob_find("precision"), precision, sizeof(precision)),
 		     oom_plan_get(p, oom_knob_find("grad-ckpt"), ckpt, sizeof(ckpt)));
 }
 
-void oom_plot_svg(FILE *out, const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e, const struct oom_anatomy *a)
+void oom_plot_svg(FILE *out, const struct oom_target *t, const struct oom_plan *p,
+		  const struct oom_eval *e, const struct oom_anatomy *a)
 {
 	const double bottom = TOP + OOM_PHASES * (BAR + GAP);
 	double step, most = scale(t, e, &step), per_gib = (WIDTH - LEFT - RIGHT) / most;
@@ -144,13 +169,16 @@ void oom_plot_svg(FILE *out, const struct oom_target *t, const struct oom_plan *
 	oom_svg_begin(out, WIDTH, bottom + 86, "peak of each phase against the card's memory");
 	title(out, t, p, e);
 	for (double g = 0; g <= most; g += step) {
-		oom_svg_line(out, LEFT + g * per_gib, TOP - 6, LEFT + g * per_gib, bottom, "#dddddd", NULL);
-		oom_svg_text(out, LEFT + g * per_gib, bottom + 14, 11, OOM_ANCHOR_MIDDLE, SOFT, "%.*f%s", decimals, g, g + step > most ? " GiB" : "");
+		oom_svg_line(out, LEFT + g * per_gib, TOP - 6, LEFT + g * per_gib, bottom,
+			     "#dddddd", NULL);
+		oom_svg_text(out, LEFT + g * per_gib, bottom + 14, 11, OOM_ANCHOR_MIDDLE, SOFT,
+			     "%.*f%s", decimals, g, g + step > most ? " GiB" : "");
 	}
 	for (int i = 0; i < OOM_PHASES; i++)
 		end[i] = bar(out, TOP + i * (BAR + GAP), per_gib, e, a, i);
 	if (t->capacity) {
-		const double x = LEFT + (double)t->capacity / GIB * per_gib, m = LEFT + (double)oom_budget(t->capacity, p) / GIB * per_gib;
+		const double x = LEFT + (double)t->capacity / GIB * per_gib,
+			     m = LEFT + (double)oom_budget(t->capacity, p) / GIB * per_gib;
 
 		if (p->margin > 0)
 			oom_svg_line(out, m, TOP - 6, m, bottom, LIMIT, "2 4");
@@ -178,17 +206,20 @@ static void cells(FILE *out, const struct part *p, int n, bool color, bool unico
 		fputs("\033[0m", out);
 }
 
-void oom_plot_text(FILE *out, const struct oom_target *t, const struct oom_eval *e, const struct oom_anatomy *a)
+void oom_plot_text(FILE *out, const struct oom_target *t, const struct oom_eval *e,
+		   const struct oom_anatomy *a)
 {
 	const bool color = oom_term_color(), unicode = oom_term_unicode();
 	const int width = oom_term_width() < 60 ? 30 : oom_term_width() - 36;
 	const uint64_t top = e->overall_peak > t->capacity ? e->overall_peak : t->capacity;
 	/* what is left for tensors is the capacity less what stands outside of them at the peak */
-	const uint64_t extra = e->used_bytes - e->overall_peak, room = t->capacity > extra ? t->capacity - extra : 0;
+	const uint64_t extra = e->used_bytes - e->overall_peak,
+		       room = t->capacity > extra ? t->capacity - extra : 0;
 	const int limit = t->capacity ? (int)((double)room / (double)top * width + 0.5) : -1;
 	char size[32];
 
-	fprintf(out, "\npeak of each phase (allocated)%s\n", t->capacity ? ", against what the card leaves for tensors (|)" : "");
+	fprintf(out, "\npeak of each phase (allocated)%s\n",
+		t->capacity ? ", against what the card leaves for tensors (|)" : "");
 	for (int ph = 0; ph < OOM_PHASES; ph++) {
 		uint64_t sum = 0;
 		int at = 0;
@@ -213,7 +244,8 @@ void oom_plot_text(FILE *out, const struct oom_target *t, const struct oom_eval 
 			fputc(at == limit ? '|' : ' ', out);
 		if (limit >= width)
 			fputc('|', out);
-		fprintf(out, " %10s%s\n", oom_format_bytes(e->peak[ph], size, sizeof(size)), (enum oom_phase)ph == e->peak_phase ? " <-" : "");
+		fprintf(out, " %10s%s\n", oom_format_bytes(e->peak[ph], size, sizeof(size)),
+			(enum oom_phase)ph == e->peak_phase ? " <-" : "");
 	}
 	fputs(" ", out);
 	for (int i = 0; i < PARTS; i++) {

@@ -20,7 +20,9 @@ static void bar(uint64_t part, uint64_t whole, int width)
 	char buf[200];
 
 	if (oom_term_is_tty())
-		fputs(oom_bar(part, whole, width < room ? width : room, oom_term_unicode(), buf, sizeof(buf)), stdout);
+		fputs(oom_bar(part, whole, width < room ? width : room, oom_term_unicode(), buf,
+			      sizeof(buf)),
+		      stdout);
 }
 
 static const char *choice(const struct oom_plan *p, const char *knob)
@@ -32,8 +34,8 @@ static const char *choice(const struct oom_plan *p, const char *knob)
 	return oom_plan_get(p, oom_knob_find(knob), buf[i], sizeof(buf[i]));
 }
 
-static void verdict(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e,
-		    bool fits)
+static void verdict(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *p,
+		    const struct oom_eval *e, bool fits)
 {
 	const char *card = t->has_gpu ? t->gpu.name : "the card";
 	const uint64_t budget = oom_budget(t->capacity, p);
@@ -43,43 +45,61 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 		const bool whole = fits && oom_host_fits(t, p, e);
 
 		printf("%s%s%s: peak %s used of %s on %s", oom_paint(whole ? OOM_GOOD : OOM_BAD),
-		       whole ? "FITS" : fits ? "FITS THE GPU, NOT THE HOST" : "DOES NOT FIT", oom_paint(OOM_PLAIN), gib(e->used_bytes), gib(t->capacity), card);
+		       whole ? "FITS" :
+		       fits  ? "FITS THE GPU, NOT THE HOST" :
+			       "DOES NOT FIT",
+		       oom_paint(OOM_PLAIN), gib(e->used_bytes), gib(t->capacity), card);
 		if (fits)
 			printf(", %s free", gib(t->capacity - e->used_bytes));
 		else
-			printf(", %s too much (margin %.0f %%)", gib(e->used_bytes - budget), p->margin * 100);
+			printf(", %s too much (margin %.0f %%)", gib(e->used_bytes - budget),
+			       p->margin * 100);
 		putchar('\n');
 	} else {
 		printf("peak %s used\n", gib(e->used_bytes));
 	}
 	if (job->quiet)
 		return;
-	printf("  binding phase: %s (%s%s%s)\n", oom_phase_str(e->peak_phase), e->peak_module ? e->peak_module : "",
-	       e->peak_module && *e->peak_module ? ": " : "", e->peak_op ? e->peak_op : "");
+	printf("  binding phase: %s (%s%s%s)\n", oom_phase_str(e->peak_phase),
+	       e->peak_module ? e->peak_module : "", e->peak_module && *e->peak_module ? ": " : "",
+	       e->peak_op ? e->peak_op : "");
 	if (e->peak_phase == OOM_PHASE_EVAL)
-		puts("  no rung cures this: eval_accumulation_steps=1, or preprocess_logits_for_metrics (oomplan explain M15)");
-	printf("  allocated %s, reserved %s (%s), context %s (%s), workspaces %s\n", gib(e->overall_peak), gib(e->reserved_bytes),
+		puts("  no rung cures this: eval_accumulation_steps=1, or "
+		     "preprocess_logits_for_metrics (oomplan explain M15)");
+	printf("  allocated %s, reserved %s (%s), context %s (%s), workspaces %s\n",
+	       gib(e->overall_peak), gib(e->reserved_bytes),
 	       e->reserved_replayed ? "allocator replayed" : "estimated", gib(e->context_bytes),
 	       e->context_measured ? "measured" : "a guess", gib(e->workspace_bytes));
-	printf("  model: %s, %s parameters", oom_model_type(t->model), oom_format_count(e->total_params, count, sizeof(count)));
+	printf("  model: %s, %s parameters", oom_model_type(t->model),
+	       oom_format_count(e->total_params, count, sizeof(count)));
 	if (e->trainable_params != e->total_params)
-		printf(" (%s trainable)", oom_format_count(e->trainable_params, count, sizeof(count)));
-	printf("; %s, batch %lld x accumulation %lld, %lld tokens, %s, %s, checkpointing %s\n", choice(p, "precision"),
-	       (long long)p->micro_batch, (long long)p->grad_accum, (long long)p->seq_len, choice(p, "attn"), choice(p, "optimizer"),
+		printf(" (%s trainable)",
+		       oom_format_count(e->trainable_params, count, sizeof(count)));
+	printf("; %s, batch %lld x accumulation %lld, %lld tokens, %s, %s, checkpointing %s\n",
+	       choice(p, "precision"), (long long)p->micro_batch, (long long)p->grad_accum,
+	       (long long)p->seq_len, choice(p, "attn"), choice(p, "optimizer"),
 	       choice(p, "grad-ckpt"));
 	if (t->has_gpu && t->gpu.capacity_kind == OOM_CAPACITY_MARKETING)
-		printf("  note: only the marketed size of %s is known; the driver reports less\n", t->gpu.name);
+		printf("  note: only the marketed size of %s is known; the driver reports less\n",
+		       t->gpu.name);
 	if (job->has_calibration && t->capacity)
-		printf("  calibrated: %s expected (95 %%: %s to %s); fits with a probability of %.1f %%\n",
+		printf("  calibrated: %s expected (95 %%: %s to %s); fits with a probability of "
+		       "%.1f %%\n",
 		       gib((uint64_t)oom_calibrated(&job->calibrated, (double)e->used_bytes)),
-		       gib((uint64_t)oom_calibrated_interval(&job->calibrated, (double)e->used_bytes, 0.025)),
-		       gib((uint64_t)oom_calibrated_interval(&job->calibrated, (double)e->used_bytes, 0.975)),
-		       100 * oom_calibrated_fits(&job->calibrated, (double)e->used_bytes, (double)t->capacity));
+		       gib((uint64_t)oom_calibrated_interval(&job->calibrated,
+							     (double)e->used_bytes, 0.025)),
+		       gib((uint64_t)oom_calibrated_interval(&job->calibrated,
+							     (double)e->used_bytes, 0.975)),
+		       100 * oom_calibrated_fits(&job->calibrated, (double)e->used_bytes,
+						 (double)t->capacity));
 	if (e->floor_bytes)
-		printf("  of it %s are gathered parameters and buckets: more GPUs do not lower them\n", gib(e->floor_bytes));
+		printf("  of it %s are gathered parameters and buckets: more GPUs do not lower "
+		       "them\n",
+		       gib(e->floor_bytes));
 	if (e->host_pinned_bytes || e->host_pageable_bytes || e->nvme_bytes)
-		printf("  off the GPU, per rank: %s pinned and %s pageable host memory, %s on disk\n", gib(e->host_pinned_bytes),
-		       gib(e->host_pageable_bytes), gib(e->nvme_bytes));
+		printf("  off the GPU, per rank: %s pinned and %s pageable host memory, %s on "
+		       "disk\n",
+		       gib(e->host_pinned_bytes), gib(e->host_pageable_bytes), gib(e->nvme_bytes));
 	if (*e->warning)
 		printf("  WARNING: %s\n", e->warning);
 	if (*t->note)
@@ -113,16 +133,21 @@ static void phases(const struct oom_eval *e)
 }
 
 /* What the machine needs besides the card, and which limit shows itself how. */
-static void host(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e, bool fits)
+static void host(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e,
+		 bool fits)
 {
 	const struct oom_host_need n = oom_host_need(p, e);
 
-	printf("\na node besides: %s host RAM (processes %s, loading %s, offload %s, loader %s, saving %s), %s disk\n", gib(n.ram_peak),
-	       gib(n.processes), gib(n.loading), gib(n.pinned + n.pageable), gib(n.loader), gib(n.saving), gib(n.disk_peak));
+	printf("\na node besides: %s host RAM (processes %s, loading %s, offload %s, loader %s, "
+	       "saving %s), %s disk\n",
+	       gib(n.ram_peak), gib(n.processes), gib(n.loading), gib(n.pinned + n.pageable),
+	       gib(n.loader), gib(n.saving), gib(n.disk_peak));
 	if (t->host_ram)
-		printf("  of %s there: %s\n", gib(t->host_ram), oom_limit_str(oom_first_limit(&n, t->host_ram, fits)));
+		printf("  of %s there: %s\n", gib(t->host_ram),
+		       oom_limit_str(oom_first_limit(&n, t->host_ram, fits)));
 	else
-		printf("  short of GPU memory it ends in a traceback, short of host memory in \"Killed\" (exit 137)\n");
+		printf("  short of GPU memory it ends in a traceback, short of host memory in "
+		       "\"Killed\" (exit 137)\n");
 }
 
 bool oom_host_fits(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e)
@@ -134,23 +159,28 @@ bool oom_host_fits(const struct oom_target *t, const struct oom_plan *p, const s
 
 static void rungs(const struct oom_ladder *l)
 {
-	static const char *const words[] = {"not needed", "TAKEN", "does not help", "nothing to change", "OFFER"};
+	static const char *const words[] = {"not needed", "TAKEN", "does not help",
+					    "nothing to change", "OFFER"};
 
 	printf("\nthe ladder, cheapest first\n");
 	for (int i = 0; i < OOM_RUNGS; i++) {
 		const struct oom_rung *r = oom_rung_at((size_t)i);
 		const struct oom_rung_result *s = &l->rung[i];
-		const bool quiet = s->outcome == OOM_RUNG_NOT_NEEDED || s->outcome == OOM_RUNG_NOT_APPLICABLE;
+		const bool quiet = s->outcome == OOM_RUNG_NOT_NEEDED ||
+				   s->outcome == OOM_RUNG_NOT_APPLICABLE;
 
 		printf("  %2d %-47s %-17s", r->number, r->name, words[s->outcome]);
 		if (!quiet)
-			printf(" %s -> %s%s", gib(s->before_bytes), gib(s->after_bytes), s->fits ? ", fits" : "");
+			printf(" %s -> %s%s", gib(s->before_bytes), gib(s->after_bytes),
+			       s->fits ? ", fits" : "");
 		putchar('\n');
 		if (quiet && !(i == 7 && !l->fits))
 			continue;
-		printf("       %s; costs: %s\n       set: %s   [%s]\n", oom_class_str(r->cls), r->cost, r->setting, r->source);
+		printf("       %s; costs: %s\n       set: %s   [%s]\n", oom_class_str(r->cls),
+		       r->cost, r->setting, r->source);
 		if (s->outcome == OOM_RUNG_OFFERED)
-			printf("       changes the science: taken only with --allow %s\n", r->allow);
+			printf("       changes the science: taken only with --allow %s\n",
+			       r->allow);
 		if (*s->note)
 			printf("       %s\n", s->note);
 	}
@@ -174,14 +204,16 @@ static void command_line(const struct oom_job *job, const struct oom_ladder *l)
 	putchar('\n');
 }
 
-void oom_report_plan(const struct oom_job *job, const struct oom_target *t, const struct oom_ladder *l)
+void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
+		     const struct oom_ladder *l)
 {
 	verdict(job, t, &l->plan, &l->eval, l->fits);
 	if (job->quiet)
 		return;
 	if (!l->start_fits)
-		printf("  as asked: %s used, %s; effective batch %lld kept\n", gib(l->start_eval.used_bytes),
-		       l->fits ? "did not fit" : "does not fit", (long long)l->effective_batch);
+		printf("  as asked: %s used, %s; effective batch %lld kept\n",
+		       gib(l->start_eval.used_bytes), l->fits ? "did not fit" : "does not fit",
+		       (long long)l->effective_batch);
 	if (*l->note)
 		printf("  %s\n", l->note);
 	oom_report_lengths(t, &l->start);
@@ -192,8 +224,8 @@ void oom_report_plan(const struct oom_job *job, const struct oom_target *t, cons
 	command_line(job, l);
 }
 
-void oom_report_estimate(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *plan,
-			 const struct oom_eval *e, bool fits)
+void oom_report_estimate(const struct oom_job *job, const struct oom_target *t,
+			 const struct oom_plan *plan, const struct oom_eval *e, bool fits)
 {
 	verdict(job, t, plan, e, fits);
 	if (job->quiet)

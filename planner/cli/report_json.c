@@ -3,14 +3,16 @@
 #include "json.h"
 #include "oomplan/host.h"
 
-static void limits(struct oom_json *j, const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e, bool gpu_fits)
+static void limits(struct oom_json *j, const struct oom_target *t, const struct oom_plan *p,
+		   const struct oom_eval *e, bool gpu_fits)
 {
 	const struct oom_host_need need = oom_host_need(p, e);
 
 	if (!t->host_ram)
 		return;
 	oom_json_uint(j, "host_ram_bytes", t->host_ram);
-	oom_json_text(j, "breaks_first", oom_limit_str(oom_first_limit(&need, t->host_ram, gpu_fits)));
+	oom_json_text(j, "breaks_first",
+		      oom_limit_str(oom_first_limit(&need, t->host_ram, gpu_fits)));
 }
 
 static void eval(struct oom_json *j, const struct oom_plan *of, const struct oom_eval *e)
@@ -110,8 +112,8 @@ static void rung(struct oom_json *j, const struct oom_rung *r, const struct oom_
 	oom_json_end(j);
 }
 
-void oom_json_plan(const struct oom_job *job, const struct oom_target *t, const struct oom_ladder *l,
-		   const struct oom_search_report *r)
+void oom_json_plan(const struct oom_job *job, const struct oom_target *t,
+		   const struct oom_ladder *l, const struct oom_search_report *r)
 {
 	struct oom_json j = {.out = stdout};
 
@@ -135,8 +137,8 @@ void oom_json_plan(const struct oom_job *job, const struct oom_target *t, const 
 	oom_json_end(&j);
 }
 
-void oom_json_estimate(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *p,
-		       const struct oom_eval *e, bool fits)
+void oom_json_estimate(const struct oom_job *job, const struct oom_target *t,
+		       const struct oom_plan *p, const struct oom_eval *e, bool fits)
 {
 	struct oom_json j = {.out = stdout};
 

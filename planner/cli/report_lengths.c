@@ -22,8 +22,8 @@ static void strategies(const struct oom_lengths_report *r)
 {
 	printf("  %-16s %-56s %10s %8s\n", "batches by", "", "worst", "padding");
 	for (int i = 0; i < OOM_BATCHINGS; i++)
-		printf("  %-16s %-56s %10.0f %6.1f %%\n", r->batching[i].name, r->batching[i].what, r->batching[i].worst_batch_tokens,
-		       100 * r->batching[i].padding_share);
+		printf("  %-16s %-56s %10.0f %6.1f %%\n", r->batching[i].name, r->batching[i].what,
+		       r->batching[i].worst_batch_tokens, 100 * r->batching[i].padding_share);
 }
 
 static void fate(const struct oom_target *t, int64_t limit)
@@ -32,10 +32,13 @@ static void fate(const struct oom_target *t, int64_t limit)
 	const double step = oom_lengths_first_beyond(&t->lengths, r->batch, (double)limit);
 
 	if (step > 0)
-		printf("  as asked, batches to %" PRId64 " tokens a sequence fit: expected to die at step %.0f of %.0f\n", limit, step,
-		       (double)r->total / r->batch);
+		printf("  as asked, batches to %" PRId64
+		       " tokens a sequence fit: expected to die at step %.0f of %.0f\n",
+		       limit, step, (double)r->total / r->batch);
 	else
-		printf("  as asked, batches to %" PRId64 " tokens a sequence fit: none here is longer\n", limit);
+		printf("  as asked, batches to %" PRId64
+		       " tokens a sequence fit: none here is longer\n",
+		       limit);
 }
 
 void oom_report_lengths(const struct oom_target *t, const struct oom_plan *asked)
@@ -45,20 +48,25 @@ void oom_report_lengths(const struct oom_target *t, const struct oom_plan *asked
 
 	if (!t->has_lengths)
 		return;
-	printf("\nlengths: %" PRIu64 " sequences, mean %.1f, median %u, p90 %u, p99 %u, longest %u\n", r->total, r->mean, r->p50, r->p90, r->p99,
-	       r->longest);
+	printf("\nlengths: %" PRIu64
+	       " sequences, mean %.1f, median %u, p90 %u, p99 %u, longest %u\n",
+	       r->total, r->mean, r->p50, r->p90, r->p99, r->longest);
 	if (r->skipped)
 		printf("  %" PRIu64 " lines without a length were left out\n", r->skipped);
-	printf("  planned for the longest batch of an epoch: %u tokens a sequence, %.0f sequences a batch\n",
+	printf("  planned for the longest batch of an epoch: %u tokens a sequence, %.0f sequences "
+	       "a batch\n",
 	       r->batching[OOM_BATCH_LONGEST].worst_tokens, r->batch);
 	strategies(r);
 	if (r->death_step > 0)
-		printf("  a plan for the mean batch (%.1f tokens a sequence) is passed first at step %.0f\n", r->mean_batch_tokens, r->death_step);
+		printf("  a plan for the mean batch (%.1f tokens a sequence) is passed first at "
+		       "step %.0f\n",
+		       r->mean_batch_tokens, r->death_step);
 	if (limit)
 		fate(t, limit);
 	else if (t->capacity)
 		printf("  as asked, not even one token a sequence fits\n");
-	printf("  capping at the 99.9th percentile (%u) cuts %.2f %% of the sequences and loses %.2f %% of the tokens: CHANGES THE SCIENCE\n",
+	printf("  capping at the 99.9th percentile (%u) cuts %.2f %% of the sequences and loses "
+	       "%.2f %% of the tokens: CHANGES THE SCIENCE\n",
 	       r->p999, 100 * r->cut_share, 100 * r->lost_share);
 }
 
@@ -78,7 +86,8 @@ void oom_json_lengths(struct oom_json *j, const struct oom_target *t)
 	oom_json_uint(j, "p999", r->p999);
 	oom_json_uint(j, "longest", r->longest);
 	oom_json_real(j, "mean_batch_tokens", r->mean_batch_tokens);
-	oom_json_real(j, "mean_plan_dies_at_step", r->death_step > 0 ? r->death_step : (double)INFINITY);
+	oom_json_real(j, "mean_plan_dies_at_step",
+		      r->death_step > 0 ? r->death_step : (double)INFINITY);
 	oom_json_real(j, "cap_p999_loses_token_share", r->lost_share);
 	oom_json_real(j, "cap_p999_cuts_sequence_share", r->cut_share);
 	oom_json_array(j, "batching");
@@ -94,7 +103,8 @@ void oom_json_lengths(struct oom_json *j, const struct oom_target *t)
 	oom_json_end(j);
 }
 
-void oom_json_calibrated(struct oom_json *j, const struct oom_job *job, const struct oom_target *t, uint64_t used_bytes)
+void oom_json_calibrated(struct oom_json *j, const struct oom_job *job, const struct oom_target *t,
+			 uint64_t used_bytes)
 {
 	const double x = (double)used_bytes;
 
@@ -105,7 +115,8 @@ void oom_json_calibrated(struct oom_json *j, const struct oom_job *job, const st
 	oom_json_real(j, "p025_bytes", oom_calibrated_interval(&job->calibrated, x, 0.025));
 	oom_json_real(j, "p975_bytes", oom_calibrated_interval(&job->calibrated, x, 0.975));
 	if (t->capacity)
-		oom_json_real(j, "fits_probability", oom_calibrated_fits(&job->calibrated, x, (double)t->capacity));
+		oom_json_real(j, "fits_probability",
+			      oom_calibrated_fits(&job->calibrated, x, (double)t->capacity));
 	else
 		oom_json_null(j, "fits_probability");
 	oom_json_end(j);

@@ -1,4 +1,5 @@
-/* The search in words: the plan, why each change is in it, what else there is, and a line to run. */
+/* The search in words: the plan, why each change is in it, what else there is, and a line to
+ * run. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ static void options_between(FILE *out, const struct oom_plan *from, const struct
 /* A word for a POSIX shell. */
 static void shell_word(FILE *out, const char *word)
 {
-	if (*word && strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./=+:,@%") == strlen(word)) {
+	if (*word && strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+				  "./=+:,@%") == strlen(word)) {
 		fputs(word, out);
 		return;
 	}
@@ -102,14 +104,15 @@ static void because(const struct oom_candidate *best, const struct oom_reason *r
 		return;
 	}
 	if (r->used_bytes > best->used_bytes)
-		printf("saves %s: without it %s, %s", gib(r->used_bytes - best->used_bytes), gib(r->used_bytes),
-		       r->fits ? "would fit too" : "does not fit");
+		printf("saves %s: without it %s, %s", gib(r->used_bytes - best->used_bytes),
+		       gib(r->used_bytes), r->fits ? "would fit too" : "does not fit");
 	else if (r->used_bytes < best->used_bytes)
 		printf("costs %s", gib(best->used_bytes - r->used_bytes));
 	else
 		printf("changes no byte");
 	if (r->fits || r->used_bytes <= best->used_bytes)
-		printf("; the plan without it is %s", times(r->seconds_per_sample, best->seconds_per_sample, buf, sizeof(buf)));
+		printf("; the plan without it is %s",
+		       times(r->seconds_per_sample, best->seconds_per_sample, buf, sizeof(buf)));
 	putchar('\n');
 }
 
@@ -146,12 +149,15 @@ static void alternative(const struct oom_search_report *r, const struct oom_cand
 	const int fewer = best->departures - c->departures;
 	char buf[40];
 
-	printf("  %s, %s used", times(c->seconds_per_sample, best->seconds_per_sample, buf, sizeof(buf)), gib(c->used_bytes));
+	printf("  %s, %s used",
+	       times(c->seconds_per_sample, best->seconds_per_sample, buf, sizeof(buf)),
+	       gib(c->used_bytes));
 	if (c->plan.gpus != best->plan.gpus)
 		printf(", %lld GPUs", (long long)c->plan.gpus);
 	kinds(c, best);
 	if (fewer)
-		printf(", %d change%s %s", fewer > 0 ? fewer : -fewer, fewer == 1 || fewer == -1 ? "" : "s", fewer > 0 ? "fewer" : "more");
+		printf(", %d change%s %s", fewer > 0 ? fewer : -fewer,
+		       fewer == 1 || fewer == -1 ? "" : "s", fewer > 0 ? "fewer" : "more");
 	printf("\n");
 	candidate(r->asked, c);
 }
@@ -160,14 +166,15 @@ void oom_report_search(const struct oom_job *job, const struct oom_search_report
 {
 	const struct oom_search *s = &r->found;
 
-	printf("\nthe cheapest plan: %zu combinations priced, %zu fit (objective %s; times are a roofline guess)\n", s->evaluated,
-	       s->fitting, oom_objective_words[r->objective]);
+	printf("\nthe cheapest plan: %zu combinations priced, %zu fit (objective %s; times are a "
+	       "roofline guess)\n",
+	       s->evaluated, s->fitting, oom_objective_words[r->objective]);
 	if (!s->found) {
 		printf("  none fits\n");
 		return;
 	}
-	printf("  %s, %s used, %d change%s\n", oom_class_str(s->best.cls), gib(s->best.used_bytes), s->best.departures,
-	       s->best.departures == 1 ? "" : "s");
+	printf("  %s, %s used, %d change%s\n", oom_class_str(s->best.cls), gib(s->best.used_bytes),
+	       s->best.departures, s->best.departures == 1 ? "" : "s");
 	candidate(r->asked, &s->best);
 	if (r->n_reasons)
 		printf("  why each is in it\n");
@@ -199,7 +206,8 @@ static void changes(struct oom_json *j, const struct oom_plan *from, const struc
 	oom_json_end(j);
 }
 
-static void candidate_json(struct oom_json *j, const char *key, const struct oom_plan *asked, const struct oom_candidate *c)
+static void candidate_json(struct oom_json *j, const char *key, const struct oom_plan *asked,
+			   const struct oom_candidate *c)
 {
 	oom_json_object(j, key);
 	oom_json_text(j, "class", oom_class_str(c->cls));
@@ -209,7 +217,8 @@ static void candidate_json(struct oom_json *j, const char *key, const struct oom
 	changes(j, asked, &c->plan);
 }
 
-static void reason_json(struct oom_json *j, const struct oom_candidate *best, const struct oom_reason *r)
+static void reason_json(struct oom_json *j, const struct oom_candidate *best,
+			const struct oom_reason *r)
 {
 	oom_json_object(j, NULL);
 	oom_json_text(j, "knob", oom_search_axis_at((size_t)r->axis)->knob);
@@ -224,7 +233,8 @@ static void reason_json(struct oom_json *j, const struct oom_candidate *best, co
 	oom_json_end(j);
 }
 
-void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct oom_search_report *r)
+void oom_json_search(struct oom_json *j, const struct oom_job *job,
+		     const struct oom_search_report *r)
 {
 	const struct oom_search *s = &r->found;
 	char *command = NULL;

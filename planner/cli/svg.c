@@ -20,8 +20,11 @@ static void escaped(FILE *out, const char *s)
 
 void oom_svg_begin(FILE *out, double width, double height, const char *title)
 {
-	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-		"font-family=\"DejaVu Sans, Verdana, sans-serif\">\n<title>", width, height, width, height);
+	fprintf(out,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
+		"viewBox=\"0 0 %.0f %.0f\" "
+		"font-family=\"DejaVu Sans, Verdana, sans-serif\">\n<title>",
+		width, height, width, height);
 	escaped(out, title);
 	fputs("</title>\n", out);
 	oom_svg_rect(out, 0, 0, width, height, "#ffffff", NULL);
@@ -32,9 +35,11 @@ void oom_svg_end(FILE *out)
 	fputs("</svg>\n", out);
 }
 
-void oom_svg_rect(FILE *out, double x, double y, double w, double h, const char *fill, const char *tip)
+void oom_svg_rect(FILE *out, double x, double y, double w, double h, const char *fill,
+		  const char *tip)
 {
-	fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"", x, y, w, h, fill);
+	fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"", x, y,
+		w, h, fill);
 	if (!tip) {
 		fputs("/>\n", out);
 		return;
@@ -44,15 +49,18 @@ void oom_svg_rect(FILE *out, double x, double y, double w, double h, const char 
 	fputs("</title></rect>\n", out);
 }
 
-void oom_svg_line(FILE *out, double x1, double y1, double x2, double y2, const char *stroke, const char *dash)
+void oom_svg_line(FILE *out, double x1, double y1, double x2, double y2, const char *stroke,
+		  const char *dash)
 {
-	fprintf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"", x1, y1, x2, y2, stroke);
+	fprintf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"", x1, y1,
+		x2, y2, stroke);
 	if (dash)
 		fprintf(out, " stroke-dasharray=\"%s\"", dash);
 	fputs("/>\n", out);
 }
 
-void oom_svg_text(FILE *out, double x, double y, double size, enum oom_anchor anchor, const char *fill, const char *fmt, ...)
+void oom_svg_text(FILE *out, double x, double y, double size, enum oom_anchor anchor,
+		  const char *fill, const char *fmt, ...)
 {
 	static const char *const anchors[] = {"start", "middle", "end"};
 	char buf[400];
@@ -61,8 +69,12 @@ void oom_svg_text(FILE *out, double x, double y, double size, enum oom_anchor an
 	va_start(ap, fmt);
 	vsnprintf(buf, sizeof(buf), fmt, ap);
 	va_end(ap);
-	fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.1f\" text-anchor=\"%s\" fill=\"%s\"%s>", x, y, size, anchors[anchor], fill,
-		!strcmp(fill, OOM_SVG_INK) ? " stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\"" : "");
+	fprintf(out,
+		"<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.1f\" text-anchor=\"%s\" fill=\"%s\"%s>",
+		x, y, size, anchors[anchor], fill,
+		!strcmp(fill, OOM_SVG_INK) ?
+			" stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\"" :
+			"");
 	escaped(out, buf);
 	fputs("</text>\n", out);
 }

@@ -1,4 +1,5 @@
-/* A few SVG elements: text is escaped, numbers have one decimal, nothing else is needed to open the file. */
+/* A few SVG elements: text is escaped, numbers have one decimal, nothing else is needed to open
+ * the file. */
 #ifndef OOM_CLI_SVG_H
 #define OOM_CLI_SVG_H
 
@@ -15,10 +16,13 @@ enum oom_anchor { OOM_ANCHOR_START, OOM_ANCHOR_MIDDLE, OOM_ANCHOR_END };
 void oom_svg_begin(FILE *out, double width, double height, const char *title);
 void oom_svg_end(FILE *out);
 /* tip: shown when pointed at; or NULL. */
-void oom_svg_rect(FILE *out, double x, double y, double w, double h, const char *fill, const char *tip);
+void oom_svg_rect(FILE *out, double x, double y, double w, double h, const char *fill,
+		  const char *tip);
 /* dash: "4 3", or NULL for a plain line. */
-void oom_svg_line(FILE *out, double x1, double y1, double x2, double y2, const char *stroke, const char *dash);
-void oom_svg_text(FILE *out, double x, double y, double size, /* The colour of words; they get a white seam, to be read across lines. */
+void oom_svg_line(FILE *out, double x1, double y1, double x2, double y2, const char *stroke,
+		  const char *dash);
+/* The colour of words; they get a white seam, to be read across lines. */
+void oom_svg_text(FILE *out, double x, double y, double size,
 #define OOM_SVG_INK "#222222"
 
 enum oom_anchor anchor, const char *fill, const char *fmt, ...)

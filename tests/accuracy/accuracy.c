@@ -1,10 +1,12 @@
-/* Predicted against measured: every visible row of the oracle's peaks.csv, priced through the public runs interface.
+/* Predicted against measured: every visible row of the oracle's peaks.csv, priced through the
+ * public runs interface.
  *
  *     accuracy LIMITS.csv PEAKS.csv RUNS_DIR
  *
- * Prints the error table the README quotes and fails when a quantile passes its limit.  Rows whose structure is
- * approximated (their model type is not modelled yet) are counted apart: they announce themselves, and are no part of
- * the promise.  Exit 77 (skipped) where the measured rows are absent. */
+ * Prints the error table the README quotes and fails when a quantile passes its limit.  Rows whose
+ * structure is approximated (their model type is not modelled yet) are counted apart: they announce
+ * themselves, and are no part of the promise.  Exit 77 (skipped) where the measured rows are
+ * absent. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +20,9 @@ enum { MAX_ROWS = 4096, QUANTITIES = 11 };
 static const char *const quantity[QUANTITIES] = {
 	"after_load", "eval_fwd_peak", "fwd1_peak", "bwd1_peak", "opt1_peak", "fwd2_peak", "bwd2_peak", "opt2_peak",
 	"overall_peak", "reserved_native", "reserved_expandable"};
-static const char *const exact[] = {"total_params", "trainable_params", "param_bytes", "grad_bytes", "optimizer_state_bytes",
-				    "buffer_bytes", "input_bytes"};
+static const char *const exact[] = {"total_params", "trainable_params",	     "param_bytes",
+				    "grad_bytes",   "optimizer_state_bytes", "buffer_bytes",
+				    "input_bytes"};
 enum { EXACT = sizeof(exact) / sizeof(exact[0]) };
 
 static struct {
@@ -40,7 +43,8 @@ static double cell(const struct oom_csv_row *row, const char *prefix, const char
 
 static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
 {
-	const char *bad = oom_csv_cell(row, "pred_error"), *warning = oom_csv_cell(row, "pred_warning");
+	const char *bad = oom_csv_cell(row, "pred_error"),
+		   *warning = oom_csv_cell(row, "pred_warning");
 
 	(void)ctx;
 	(void)err;
@@ -55,12 +59,13 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 		return OOM_OK;
 	snprintf(all.id[all.n], sizeof(all.id[0]), "%s", oom_csv_cell(row, "id"));
 	for (int q = 0; q < QUANTITIES; q++)
-		all.err[q][all.n] = cell(row, "pred_", quantity[q]) / cell(row, "", quantity[q]) - 1;
+		all.err[q][all.n] = cell(row, "pred_", quantity[q]) / cell(row, "", quantity[q]) -
+				    1;
 	for (int q = 0; q < EXACT; q++)
 		if (cell(row, "pred_", exact[q]) != cell(row, "", exact[q])) {
 			all.wrong[q]++;
-			printf("not exact: %s %s: %.0f, measured %.0f\n", all.id[all.n], exact[q], cell(row, "pred_", exact[q]),
-			       cell(row, "", exact[q]));
+			printf("not exact: %s %s: %.0f, measured %.0f\n", all.id[all.n], exact[q],
+			       cell(row, "pred_", exact[q]), cell(row, "", exact[q]));
 		}
 	all.n++;
 	return OOM_OK;
@@ -87,7 +92,8 @@ static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oo
 	while (q < QUANTITIES && strcmp(quantity[q], name))
 		q++;
 	if (q == QUANTITIES)
-		return oom_error_set(err, OOM_ERR_INVALID, "%s:%zu: no quantity %s", row->file, row->line, name);
+		return oom_error_set(err, OOM_ERR_INVALID, "%s:%zu: no quantity %s", row->file,
+				     row->line, name);
 	for (size_t i = 0; i < all.n; i++)
 		if (isfinite(all.err[q][i])) {
 			v[n++] = all.err[q][i];
@@ -102,10 +108,11 @@ static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oo
 	p95 = 100 * fabs(v[(size_t)((double)n * 0.95)]);
 	worst = 100 * fabs(v[n - 1]);
 	under = 100 * under / (double)n;
-	bad = (median > cell(row, "", "median_pct")) + (p95 > cell(row, "", "p95_pct")) + (worst > cell(row, "", "worst_pct")) +
-	      (under > cell(row, "", "under2_pct"));
-	printf("| %-19s | %4zu | %4.0f %% | %6.3f | %6.3f | %6.3f | %7.3f | %5.1f |%s\n", name, n, 100.0 * (double)same / (double)n,
-	       median, p90, p95, worst, under, bad ? "  <- over its limit" : "");
+	bad = (median > cell(row, "", "median_pct")) + (p95 > cell(row, "", "p95_pct")) +
+	      (worst > cell(row, "", "worst_pct")) + (under > cell(row, "", "under2_pct"));
+	printf("| %-19s | %4zu | %4.0f %% | %6.3f | %6.3f | %6.3f | %7.3f | %5.1f |%s\n", name, n,
+	       100.0 * (double)same / (double)n, median, p90, p95, worst, under,
+	       bad ? "  <- over its limit" : "");
 	failures += bad != 0;
 	return OOM_OK;
 }
@@ -119,7 +126,8 @@ static void worst_rows(void)
 		size_t at = MAX_ROWS;
 
 		for (size_t i = 0; i < all.n; i++)
-			if (!shown[i] && (at == MAX_ROWS || fabs(all.err[8][i]) > fabs(all.err[8][at])))
+			if (!shown[i] &&
+			    (at == MAX_ROWS || fabs(all.err[8][i]) > fabs(all.err[8][at])))
 				at = i;
 		if (at == MAX_ROWS)
 			return;
@@ -150,9 +158,13 @@ int main(int argc, char **argv)
 		printf("%s\n", err.text);
 		return 1;
 	}
-	printf("%zu rows priced, %zu with an approximated structure (announced), %zu not priced\n\n", all.n, all.warned, all.failed);
-	printf("| quantity            | rows | exact  | median | p90    | p95    | worst   | under by > 2 %% |\n"
-	       "|---------------------|------|--------|--------|--------|--------|---------|------|\n");
+	printf("%zu rows priced, %zu with an approximated structure (announced), %zu not "
+	       "priced\n\n",
+	       all.n, all.warned, all.failed);
+	printf("| quantity            | rows | exact  | median | p90    | p95    | worst   | under "
+	       "by > 2 %% |\n"
+	       "|---------------------|------|--------|--------|--------|--------|---------|------|"
+	       "\n");
 	if (oom_csv_read(argv[1], check, NULL, &err)) {
 		printf("%s\n", err.text);
 		return 1;

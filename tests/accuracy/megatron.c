@@ -1,10 +1,12 @@
-/* Predicted against measured: Megatron launches on real GPUs, priced through the public runs interface.
+/* Predicted against measured: Megatron launches on real GPUs, priced through the public runs
+ * interface.
  *
  *     megatron_accuracy LIMITS.csv FOLDER
  *
- * golden_visible.csv: NVIDIA/Megatron-LM functional tests, primary rows; every configuration group weighs the same (its
- * rows are near-twins), by the median of its rows' errors.  simumax_visible.csv: SimuMax's published measurements, distinct
- * runs.  Beside ours stand Megatron's own formula and SimuMax's estimate on the same rows.  Exit 77 without the rows. */
+ * golden_visible.csv: NVIDIA/Megatron-LM functional tests, primary rows; every configuration group
+ * weighs the same (its rows are near-twins), by the median of its rows' errors. 
+ * simumax_visible.csv: SimuMax's published measurements, distinct runs.  Beside ours stand
+ * Megatron's own formula and SimuMax's estimate on the same rows.  Exit 77 without the rows. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +17,8 @@
 #include "oomplan/runs.h"
 
 enum { MAX_ROWS = 2048, MAX_GROUPS = 512, ALLOC = 0, PEAK, PEER, GIB, SIMU, SERIES };
-static const char *const names[SERIES] = {"alloc_last", "peak_max", "peer_peak_max", "simumax", "peer_simumax"};
+static const char *const names[SERIES] = {"alloc_last", "peak_max", "peer_peak_max", "simumax",
+					  "peer_simumax"};
 
 static struct {
 	double err[SERIES][MAX_ROWS];
@@ -48,11 +51,13 @@ static enum oom_status golden(void *ctx, const struct oom_csv_row *row, struct o
 	if (strcmp(oom_csv_cell(row, "primary"), "1"))
 		return OOM_OK;
 	if (*oom_csv_cell(row, "pred_error")) {
-		printf("not priced: %s: %s\n", oom_csv_cell(row, "id"), oom_csv_cell(row, "pred_error"));
+		printf("not priced: %s: %s\n", oom_csv_cell(row, "id"),
+		       oom_csv_cell(row, "pred_error"));
 		all.failed++;
 		return OOM_OK;
 	}
-	if (*oom_csv_cell(row, "last_rank_params") && cell(row, "last_rank_params") != cell(row, "pred_last_rank_params"))
+	if (*oom_csv_cell(row, "last_rank_params") &&
+	    cell(row, "last_rank_params") != cell(row, "pred_last_rank_params"))
 		all.params_wrong++;
 	add(ALLOC, cell(row, "pred_alloc_last") / cell(row, "alloc_last") - 1, group);
 	add(PEAK, cell(row, "pred_peak_max") / cell(row, "peak_max") - 1, group);
@@ -64,10 +69,12 @@ static enum oom_status simumax(void *ctx, const struct oom_csv_row *row, struct 
 {
 	(void)ctx;
 	(void)err;
-	if (!strcmp(oom_csv_cell(row, "gpu"), "B200") && strcmp(oom_csv_cell(row, "distinct_measurement"), "1"))
+	if (!strcmp(oom_csv_cell(row, "gpu"), "B200") &&
+	    strcmp(oom_csv_cell(row, "distinct_measurement"), "1"))
 		return OOM_OK;
 	if (*oom_csv_cell(row, "pred_error")) {
-		printf("not priced: %s: %s\n", oom_csv_cell(row, "id"), oom_csv_cell(row, "pred_error"));
+		printf("not priced: %s: %s\n", oom_csv_cell(row, "id"),
+		       oom_csv_cell(row, "pred_error"));
 		all.failed++;
 		return OOM_OK;
 	}
@@ -126,7 +133,8 @@ static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oo
 		n = s <= PEER ? by_group(s, v) : all.n[s];
 		if (s > PEER)
 			memcpy(v, all.err[s], n * sizeof(*v));
-		if (!(quantile(v, n, 0.5) <= cell(row, "median_pct")) || !(quantile(v, n, 0.95) <= cell(row, "p95_pct"))) {
+		if (!(quantile(v, n, 0.5) <= cell(row, "median_pct")) ||
+		    !(quantile(v, n, 0.95) <= cell(row, "p95_pct"))) {
 			printf("%s passes its limit\n", names[s]);
 			++*bad;
 		}
@@ -134,7 +142,8 @@ static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oo
 	return OOM_OK;
 }
 
-static enum oom_status price(const char *folder, const char *file, oom_csv_fn fn, struct oom_error *err)
+static enum oom_status price(const char *folder, const char *file, oom_csv_fn fn,
+			     struct oom_error *err)
 {
 	char path[1024], out[] = "/tmp/megatron-XXXXXX";
 	struct oom_runs_report rep;
@@ -167,20 +176,23 @@ int main(int argc, char **argv)
 		printf("skipped: no measured rows at %s\n", argv[2]);
 		return 77;
 	}
-	if (price(argv[2], "golden_visible.csv", golden, &err) || price(argv[2], "simumax_visible.csv", simumax, &err)) {
+	if (price(argv[2], "golden_visible.csv", golden, &err) ||
+	    price(argv[2], "simumax_visible.csv", simumax, &err)) {
 		printf("%s\n", err.text);
 		return 1;
 	}
-	printf("%zu launches, %zu not priced, parameters of the rank wrong on %zu\n", all.n[PEAK], all.failed, all.params_wrong);
-	printf("\n| quantity      | rows | median %% | p95 %%  | worst %% |\n|---------------|------|----------|--------|---------|\n");
+	printf("%zu launches, %zu not priced, parameters of the rank wrong on %zu\n", all.n[PEAK],
+	       all.failed, all.params_wrong);
+	printf("\n| quantity      | rows | median %% | p95 %%  | worst %% "
+	       "|\n|---------------|------|----------|--------|---------|\n");
 	for (int s = 0; s < SERIES; s++) {
 		double v[MAX_GROUPS];
 		size_t n = s <= PEER ? by_group(s, v) : all.n[s];
 
 		if (s > PEER)
 			memcpy(v, all.err[s], n * sizeof(*v));
-		printf("| %-13s | %4zu | %8.2f | %6.2f | %7.2f |\n", names[s], n, quantile(v, n, 0.5), quantile(v, n, 0.95),
-		       quantile(v, n, 1));
+		printf("| %-13s | %4zu | %8.2f | %6.2f | %7.2f |\n", names[s], n,
+		       quantile(v, n, 0.5), quantile(v, n, 0.95), quantile(v, n, 1));
 	}
 	if (oom_csv_read(argv[1], check, &bad, &err)) {
 		printf("%s\n", err.text);

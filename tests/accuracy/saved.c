@@ -1,11 +1,13 @@
-/* The rows of the ledger against the tensors autograd really holds: same tensors, same bytes, for every measured block.
+/* The rows of the ledger against the tensors autograd really holds: same tensors, same bytes, for
+ * every measured block.
  *
  *     saved CONFIGS_DIR LISTS_DIR
  *
- * Each list (the oracle's saved_tensors/, see its README) is a shallow run: every tensor held at the end of the forward
- * by one middle block, those held outside of blocks, and the sum over the model.  Every one of them must be found among
- * the rows the forward leaves behind, with its bytes to the last; and those rows must add up to the sum, so that there
- * is none too many.  Exit 77 without the lists. */
+ * Each list (the oracle's saved_tensors/, see its README) is a shallow run: every tensor held at
+ * the end of the forward by one middle block, those held outside of blocks, and the sum over the
+ * model.  Every one of them must be found among the rows the forward leaves behind, with its bytes
+ * to the last; and those rows must add up to the sum, so that there is none too many.  Exit 77
+ * without the lists. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +64,8 @@ static char *slurp(const char *path)
 static void set(struct oom_plan *plan, const char *column, const char *text, struct oom_error *err)
 {
 	for (size_t i = 0; oom_knob_at(i); i++)
-		if (!strcmp(oom_knob_at(i)->column, column) && oom_plan_set(plan, oom_knob_at(i), text, err))
+		if (!strcmp(oom_knob_at(i)->column, column) &&
+		    oom_plan_set(plan, oom_knob_at(i), text, err))
 			fprintf(stderr, "%s: %s\n", column, err->text);
 }
 
@@ -80,7 +83,11 @@ static struct oom_plan plan_of(const cJSON *spec, struct oom_error *err)
 		char text[64];
 
 		snprintf(text, sizeof(text), "%d", f->valueint);
-		set(&plan, f->string, cJSON_IsString(f) ? f->valuestring : cJSON_IsBool(f) ? cJSON_IsTrue(f) ? "True" : "False" : text, err);
+		set(&plan, f->string,
+		    cJSON_IsString(f) ? f->valuestring :
+		    cJSON_IsBool(f)   ? cJSON_IsTrue(f) ? "True" : "False" :
+					text,
+		    err);
 	}
 	return plan;
 }
@@ -101,18 +108,22 @@ static int missing(const cJSON *tensors, int *n)
 		if (strike(number(t, "bytes")))
 			continue;
 		bad++;
-		printf("no row: %s of %s, %llu bytes\n", cJSON_GetObjectItem(t, "made_by")->valuestring,
-		       cJSON_GetObjectItem(t, "module")->valuestring, (unsigned long long)number(t, "bytes"));
+		printf("no row: %s of %s, %llu bytes\n",
+		       cJSON_GetObjectItem(t, "made_by")->valuestring,
+		       cJSON_GetObjectItem(t, "module")->valuestring,
+		       (unsigned long long)number(t, "bytes"));
 	}
 	return bad;
 }
 
 static int compare(const char *path, const cJSON *list)
 {
-	int n = 0, bad = missing(cJSON_GetObjectItem(list, "block"), &n) + missing(cJSON_GetObjectItem(list, "outside_blocks"), &n);
+	int n = 0, bad = missing(cJSON_GetObjectItem(list, "block"), &n) +
+			 missing(cJSON_GetObjectItem(list, "outside_blocks"), &n);
 
-	printf("%-28s %3d tensors, %d without a row; the model holds %llu bytes, measured %llu\n", strrchr(path, '/') + 1, n, bad,
-	       (unsigned long long)total, (unsigned long long)number(list, "total_bytes"));
+	printf("%-28s %3d tensors, %d without a row; the model holds %llu bytes, measured %llu\n",
+	       strrchr(path, '/') + 1, n, bad, (unsigned long long)total,
+	       (unsigned long long)number(list, "total_bytes"));
 	return bad + (total != number(list, "total_bytes"));
 }
 
@@ -129,7 +140,8 @@ static int check(const char *models, const char *path)
 	int bad = 1;
 
 	if (spec && ev) {
-		snprintf(config, sizeof(config), "%s/%s.json", models, cJSON_GetObjectItem(spec, "model")->valuestring);
+		snprintf(config, sizeof(config), "%s/%s.json", models,
+			 cJSON_GetObjectItem(spec, "model")->valuestring);
 		plan = plan_of(spec, &err);
 		n_held = total = 0;
 		if (!oom_keys_read(&keys, config, &err) && !oom_model_new(&model, &keys, &err) &&

@@ -1,4 +1,5 @@
-/* How fast: cold start of the main job against `true`, estimates and ladder walks a second.  Prints, asserts nothing. */
+/* How fast: cold start of the main job against `true`, estimates and ladder walks a second. 
+ * Prints, asserts nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ static double process(char *const argv[], long *rss_kib)
 		pid_t pid = fork();
 
 		if (!pid) {
-			if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
+			if (!freopen("/dev/null", "w", stdout) ||
+			    !freopen("/dev/null", "w", stderr))
 				_exit(126);
 			execvp(argv[0], argv);
 			_exit(127);
@@ -54,23 +56,29 @@ static double process(char *const argv[], long *rss_kib)
 /* A catalogue of SkyPilot's size: 50,000 offers of eight cards. */
 static bool write_offers(const char *path)
 {
-	static const char *const cards[] = {"T4", "L4", "A10G", "A100", "A100-80GB", "H100", "L40S", "V100"};
+	static const char *const cards[] = {"T4",	 "L4",	 "A10G", "A100",
+					    "A100-80GB", "H100", "L40S", "V100"};
 	FILE *f = fopen(path, "w");
 
 	if (!f)
 		return false;
-	fputs("InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,GpuInfo,SpotPrice\n", f);
+	fputs("InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,GpuInfo,"
+	      "SpotPrice\n",
+	      f);
 	for (int i = 0; i < 50000; i++)
-		fprintf(f, "m%d,%s,%d.0,16,400,%.3f,r%d,,\n", i % 1000, cards[i / 7 % 8], 1 << i % 4, 0.5 + i * 7919 % 10007 / 1000.0, i);
+		fprintf(f, "m%d,%s,%d.0,16,400,%.3f,r%d,,\n", i % 1000, cards[i / 7 % 8],
+			1 << i % 4, 0.5 + i * 7919 % 10007 / 1000.0, i);
 	return !fclose(f);
 }
 
 static void boxes(char *program, char *model)
 {
 	char list[] = "/tmp/oomplan-bench-XXXXXX.csv";
-	char *const shipped[] = {program, "box", "--model", model, "--grad-ckpt", "full", "--precision", "bf16", NULL};
-	char *const many[] = {program, "box", "--model", model, "--grad-ckpt", "full", "--precision", "bf16", "--only-boxes", "--boxes", list,
-			      NULL};
+	char *const shipped[] = {program, "box",	 "--model", model, "--grad-ckpt",
+				 "full",  "--precision", "bf16",    NULL};
+	char *const many[] = {program,	      "box",	 "--model",	model,
+			      "--grad-ckpt",  "full",	 "--precision", "bf16",
+			      "--only-boxes", "--boxes", list,		NULL};
 	const int fd = mkstemps(list, 4);
 	long rss;
 	double t = process(shipped, &rss);
@@ -89,7 +97,8 @@ static void boxes(char *program, char *model)
 int main(int argc, char **argv)
 {
 	char path[1024];
-	char *const job[] = {argc > 1 ? argv[1] : "oomplan", "--model", path, "--gpu", "A100-40G", NULL};
+	char *const job[] = {
+		argc > 1 ? argv[1] : "oomplan", "--model", path, "--gpu", "A100-40G", NULL};
 	char *const nothing[] = {"true", NULL};
 	struct oom_plan plan = oom_plan_default();
 	struct oom_keys keys = {0};
@@ -122,7 +131,8 @@ int main(int argc, char **argv)
 	printf("estimate:             %6.2f us (aim: 2 us)\n", 1e6 / n);
 	plan = oom_plan_default();
 	for (n = 0, t = now(); now() - t < 1; n++)
-		if (oom_ladder_walk(ev, model, &plan, (uint64_t)40 << 30, OOM_ALLOW_SCIENCE, &ladder, &err))
+		if (oom_ladder_walk(ev, model, &plan, (uint64_t)40 << 30, OOM_ALLOW_SCIENCE,
+				    &ladder, &err))
 			return 1;
 	printf("ladder:               %6.2f us (aim: 1000 us)\n", 1e6 / n);
 	oom_evaluator_free(ev);

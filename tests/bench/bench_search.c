@@ -1,5 +1,6 @@
-/* How fast the exact search is, with nothing recorded before it.  Prints, asserts nothing: wall and CPU time of the median of 21
- * searches, each with a fresh evaluator; a shared machine makes the first the larger. */
+/* How fast the exact search is, with nothing recorded before it.  Prints, asserts nothing: wall and
+ * CPU time of the median of 21 searches, each with a fresh evaluator; a shared machine makes the
+ * first the larger. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -41,7 +42,8 @@ static void bench(const char *what, const char *name, const struct oom_plan *p, 
 		wall[i] = clock_now(CLOCK_MONOTONIC);
 		cpu[i] = clock_now(CLOCK_PROCESS_CPUTIME_ID);
 		ev = oom_evaluator_new();
-		if (!ev || oom_search(ev, m, p, (uint64_t)40 << 30, NULL, 0, OOM_OBJECTIVE_TIME, &s, &err)) {
+		if (!ev || oom_search(ev, m, p, (uint64_t)40 << 30, NULL, 0, OOM_OBJECTIVE_TIME, &s,
+				      &err)) {
 			printf("%s\n", err.text);
 			return;
 		}
@@ -51,15 +53,16 @@ static void bench(const char *what, const char *name, const struct oom_plan *p, 
 	}
 	qsort(wall, RUNS, sizeof(wall[0]), by_value);
 	qsort(cpu, RUNS, sizeof(cpu[0]), by_value);
-	printf("%-22s %-14s %7.2f ms wall %7.2f ms CPU (aim: %g ms), %zu priced, %zu fit\n", what, name, 1e3 * wall[RUNS / 2],
-	       1e3 * cpu[RUNS / 2], aim_ms, s.evaluated, s.fitting);
+	printf("%-22s %-14s %7.2f ms wall %7.2f ms CPU (aim: %g ms), %zu priced, %zu fit\n", what,
+	       name, 1e3 * wall[RUNS / 2], 1e3 * cpu[RUNS / 2], aim_ms, s.evaluated, s.fitting);
 	oom_model_free(m);
 	oom_keys_release(&keys);
 }
 
 int main(void)
 {
-	static const char *const models[] = {"GPT-2", "BERT-base", "Llama-3.2-1B", "Llama-3.1-8B", "Mixtral-8x7B", "T5-base"};
+	static const char *const models[] = {"GPT-2",	     "BERT-base",    "Llama-3.2-1B",
+					     "Llama-3.1-8B", "Mixtral-8x7B", "T5-base"};
 	struct oom_plan one = oom_plan_default(), many = one, megatron;
 
 	many.gpus = 64;

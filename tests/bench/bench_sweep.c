@@ -1,5 +1,6 @@
-/* How fast a sweep of 15 columns is written, against `cat` copying the same bytes to the same place.  Prints, asserts nothing.
- * bench_sweep OOMPLAN FOLDER [all]: with the third, 10^8 rows to /dev/null as well. */
+/* How fast a sweep of 15 columns is written, against `cat` copying the same bytes to the same
+ * place.  Prints, asserts nothing. bench_sweep OOMPLAN FOLDER [all]: with the third, 10^8 rows
+ * to /dev/null as well. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +44,8 @@ static struct cost process(char *const argv[], const char *out)
 	}
 	wait4(pid, &status, 0, &u);
 	c.wall = now() - start;
-	c.cpu = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+	c.cpu = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+		1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 	c.rss_kib = u.ru_maxrss;
 	if (status)
 		printf("%s: status %d\n", argv[0], status);
@@ -66,8 +68,9 @@ static struct cost best(char *const argv[], const char *out)
 
 static void report(const char *what, double rows, struct cost c)
 {
-	printf("%-26s %6.2f M rows/s wall, %6.2f M rows/s a core of CPU time, %ld KiB (aims: 2 M on 2 cores, 32768 KiB)\n", what,
-	       rows / c.wall / 1e6, rows / c.cpu / 1e6, c.rss_kib);
+	printf("%-26s %6.2f M rows/s wall, %6.2f M rows/s a core of CPU time, %ld KiB (aims: 2 M "
+	       "on 2 cores, 32768 KiB)\n",
+	       what, rows / c.wall / 1e6, rows / c.cpu / 1e6, c.rss_kib);
 }
 
 int main(int argc, char **argv)
@@ -76,15 +79,35 @@ int main(int argc, char **argv)
 	const double rows = 505.0 * 64 * 4 * 4 * 2;
 	char table[1024], copy[1024];
 	char *program = argc > 1 ? argv[1] : "oomplan";
-	char *sweep[] = {program, "sweep", "--model", "Llama-3.1-8B", "--gpu", "A100-80G", "--gpu", "H100-80G", "--axis", "seq-len=64..4096+8",
-			 "--axis", "micro-batch=1..64", "--axis", "grad-accum=1,2,4,8", "--axis", "optimizer=adamw,adamw-8bit,sgd,lion",
-			 "--columns", COLUMNS, "-q", "-o", table, NULL};
-	char *piped[] = {program, "sweep", "--model", "Llama-3.1-8B", "--gpu", "A100-80G", "--gpu", "H100-80G", "--axis", "seq-len=64..4096+8",
-			 "--axis", "micro-batch=1..64", "--axis", "grad-accum=1,2,4,8", "--axis", "optimizer=adamw,adamw-8bit,sgd,lion",
-			 "--columns", COLUMNS, "-q", NULL};
+	char *sweep[] = {program,     "sweep",
+			 "--model",   "Llama-3.1-8B",
+			 "--gpu",     "A100-80G",
+			 "--gpu",     "H100-80G",
+			 "--axis",    "seq-len=64..4096+8",
+			 "--axis",    "micro-batch=1..64",
+			 "--axis",    "grad-accum=1,2,4,8",
+			 "--axis",    "optimizer=adamw,adamw-8bit,sgd,lion",
+			 "--columns", COLUMNS,
+			 "-q",	      "-o",
+			 table,	      NULL};
+	char *piped[] = {program,     "sweep",
+			 "--model",   "Llama-3.1-8B",
+			 "--gpu",     "A100-80G",
+			 "--gpu",     "H100-80G",
+			 "--axis",    "seq-len=64..4096+8",
+			 "--axis",    "micro-batch=1..64",
+			 "--axis",    "grad-accum=1,2,4,8",
+			 "--axis",    "optimizer=adamw,adamw-8bit,sgd,lion",
+			 "--columns", COLUMNS,
+			 "-q",	      NULL};
 	char *cat[] = {"cat", table, NULL};
-	char *large[] = {program, "sweep", "--model", "Llama-3.1-8B", "--gpu", "A100-80G", "--axis", "seq-len=1..10000", "--axis",
-			 "micro-batch=1..10000", "-q", "-o", "/dev/null", NULL};
+	char *large[] = {program,     "sweep",
+			 "--model",   "Llama-3.1-8B",
+			 "--gpu",     "A100-80G",
+			 "--axis",    "seq-len=1..10000",
+			 "--axis",    "micro-batch=1..10000",
+			 "-q",	      "-o",
+			 "/dev/null", NULL};
 	struct cost written, through, copied;
 	struct stat st;
 
@@ -99,8 +122,10 @@ int main(int argc, char **argv)
 	printf("%.0f rows, 15 columns, %.0f MB\n", rows, (double)st.st_size / 1e6);
 	report("sweep -o FILE (synced)", rows, written);
 	report("sweep >FILE", rows, through);
-	printf("%-26s %6.0f MB/s wall; the sweep has %.2f of its speed, %.2f without the sync (aim: 0.33)\n", "cat FILE >COPY",
-	       (double)st.st_size / copied.wall / 1e6, copied.wall / written.wall, copied.wall / through.wall);
+	printf("%-26s %6.0f MB/s wall; the sweep has %.2f of its speed, %.2f without the sync "
+	       "(aim: 0.33)\n",
+	       "cat FILE >COPY", (double)st.st_size / copied.wall / 1e6, copied.wall / written.wall,
+	       copied.wall / through.wall);
 	unlink(table);
 	unlink(copy);
 	if (argc > 3) {

@@ -1,5 +1,5 @@
-/* Any bytes as a file of lengths: counted, or refused with a reason; what is counted is sorted and adds up, and its report is made
- * of numbers. */
+/* Any bytes as a file of lengths: counted, or refused with a reason; what is counted is sorted and
+ * adds up, and its report is made of numbers. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct oom_evaluator *ev = oom_evaluator_new();
 	struct oom_eval e;
 
-	/* the text's length and first byte choose the plan, so that every path of the families is met */
+	/* the text's length and first byte choose the plan, so that every path of the families
+	 * is met */
 	plan.precision = (int64_t)(size % 6);
 	plan.attn = (int64_t)(size / 6 % 3);
 	plan.grad_ckpt = (int64_t)(size / 18 % 2);
@@ -28,7 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		plan.qlora = plan.kbit_prepare = (int64_t)(size % 10 == 0);
 		strcpy(plan.lora_targets, "all-linear");
 	}
-	if (ev && !oom_keys_parse(&keys, (const char *)data, size, "fuzz", NULL) && !oom_model_new(&model, &keys, NULL))
+	if (ev && !oom_keys_parse(&keys, (const char *)data, size, "fuzz", NULL) &&
+	    !oom_model_new(&model, &keys, NULL))
 		oom_evaluate(ev, model, &plan, OOM_EVAL_BUCKETS, &e, NULL);
 	oom_evaluator_free(ev);
 	oom_model_free(model);

@@ -1,4 +1,5 @@
-/* Any bytes as a price list, as CSV and as JSON: offers with a card, a count and prices that somebody charges, or a reason. */
+/* Any bytes as a price list, as CSV and as JSON: offers with a card, a count and prices that
+ * somebody charges, or a reason. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,8 +20,8 @@ static void check(const uint8_t *data, size_t size, const char *name)
 	for (size_t i = 0; i < o.n; i++) {
 		const struct oom_offer *f = &o.items[i];
 
-		if (f->gpu < 0 || (size_t)f->gpu >= o.gpus.n || !f->gpu_count || f->ondemand_usd_h <= 0 || f->spot_usd_h <= 0 ||
-		    f->host_ram_gib < 0)
+		if (f->gpu < 0 || (size_t)f->gpu >= o.gpus.n || !f->gpu_count ||
+		    f->ondemand_usd_h <= 0 || f->spot_usd_h <= 0 || f->host_ram_gib < 0)
 			abort();
 	}
 }

@@ -1,4 +1,5 @@
-/* Any bytes as a memory snapshot: summed up, or refused with a reason; what is summed up adds up. */
+/* Any bytes as a memory snapshot: summed up, or refused with a reason; what is summed up adds
+ * up. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

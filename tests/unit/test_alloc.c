@@ -1,6 +1,8 @@
-/* Every allocation of the main job fails once: the answer is OOM_ERR_MEMORY, never a crash, and nothing is half done.
+/* Every allocation of the main job fails once: the answer is OOM_ERR_MEMORY, never a crash, and
+ * nothing is half done.
  *
- * malloc, calloc and realloc are wrapped by the linker (-Wl,--wrap); leaks are the sanitizer build's to find. */
+ * malloc, calloc and realloc are wrapped by the linker (-Wl,--wrap); leaks are the sanitizer
+ * build's to find. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -52,7 +54,9 @@ static enum oom_status job(const char *model)
 		st = oom_model_new(&m, &keys, &err);
 	if (!st) {
 		ev = oom_evaluator_new();
-		st = ev ? oom_ladder_plan(ev, m, &plan, (uint64_t)8 << 30, OOM_ALLOW_SCIENCE, &l, &err) : OOM_ERR_MEMORY;
+		st = ev ? oom_ladder_plan(ev, m, &plan, (uint64_t)8 << 30, OOM_ALLOW_SCIENCE, &l,
+					  &err) :
+			  OOM_ERR_MEMORY;
 	}
 	oom_evaluator_free(ev);
 	oom_model_free(m);
@@ -107,7 +111,8 @@ int main(void)
 			fail_at = i;
 			st = job(models[k]);
 			if (st != OOM_ERR_MEMORY && st != OOM_OK) {
-				printf("%s: allocation %ld of %ld: status %d (%s)\n", models[k], i, total, (int)st, oom_status_str(st));
+				printf("%s: allocation %ld of %ld: status %d (%s)\n", models[k], i,
+				       total, (int)st, oom_status_str(st));
 				bad++;
 			}
 		}

@@ -1,4 +1,5 @@
-/* The allocator replay against hand-made traces whose answers follow from the rules in allocator.c. */
+/* The allocator replay against hand-made traces whose answers follow from the rules in
+ * allocator.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,9 +35,11 @@ static void traces(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (oom_replay_trace(&r, cases[i].trace, cases[i].n, false) != cases[i].native * (uint64_t)MIB)
+		if (oom_replay_trace(&r, cases[i].trace, cases[i].n, false) !=
+		    cases[i].native * (uint64_t)MIB)
 			fail_msg("native: %s: %llu", cases[i].name, (unsigned long long)r.peak);
-		if (oom_replay_trace(&r, cases[i].trace, cases[i].n, true) != cases[i].expandable * (uint64_t)MIB)
+		if (oom_replay_trace(&r, cases[i].trace, cases[i].n, true) !=
+		    cases[i].expandable * (uint64_t)MIB)
 			fail_msg("expandable: %s: %llu", cases[i].name, (unsigned long long)r.peak);
 	}
 	oom_replay_release(&r);

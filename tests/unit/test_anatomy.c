@@ -11,7 +11,8 @@
 
 #include "oomplan/model.h"
 
-static void check(struct oom_evaluator *ev, const struct oom_model *m, const struct oom_plan *p, const char *name)
+static void check(struct oom_evaluator *ev, const struct oom_model *m, const struct oom_plan *p,
+		  const char *name)
 {
 	struct oom_error err = {{0}};
 	struct oom_anatomy a;
@@ -26,19 +27,27 @@ static void check(struct oom_evaluator *ev, const struct oom_model *m, const str
 		for (int b = 0; b < OOM_BUCKETS; b++) {
 			sum += a.bucket[i][b];
 			if (a.bucket[i][b] > (uint64_t)1 << 60)
-				fail_msg("%s, %s: %s below zero", name, oom_phase_str((enum oom_phase)i), oom_bucket_str((enum oom_bucket)b));
+				fail_msg("%s, %s: %s below zero", name,
+					 oom_phase_str((enum oom_phase)i),
+					 oom_bucket_str((enum oom_bucket)b));
 		}
 		if (sum != e.peak[i])
-			fail_msg("%s, engine %d, zero %d, %s: parts %llu, whole %llu", name, (int)p->engine, (int)p->zero_stage,
-				 oom_phase_str((enum oom_phase)i), (unsigned long long)sum, (unsigned long long)e.peak[i]);
+			fail_msg("%s, engine %d, zero %d, %s: parts %llu, whole %llu", name,
+				 (int)p->engine, (int)p->zero_stage,
+				 oom_phase_str((enum oom_phase)i), (unsigned long long)sum,
+				 (unsigned long long)e.peak[i]);
 	}
 	/* the overall peak's own composition is the one the report shows */
-	assert_memory_equal(a.bucket[e.peak_phase], e.bucket, e.peak_phase == OOM_PHASE_EVAL || p->engine == OOM_ENGINE_MEGATRON ? 0 : sizeof(e.bucket));
+	assert_memory_equal(a.bucket[e.peak_phase], e.bucket,
+			    e.peak_phase == OOM_PHASE_EVAL || p->engine == OOM_ENGINE_MEGATRON ?
+				    0 :
+				    sizeof(e.bucket));
 }
 
 static void test_parts(void **state)
 {
-	static const char *const models[] = {"Llama-3.2-1B", "GPT-2", "BERT-base", "T5-base", "ViT-B-16", "Mixtral-8x7B"};
+	static const char *const models[] = {"Llama-3.2-1B", "GPT-2",	 "BERT-base",
+					     "T5-base",	     "ViT-B-16", "Mixtral-8x7B"};
 
 	(void)state;
 	for (size_t k = 0; k < sizeof(models) / sizeof(models[0]); k++) {

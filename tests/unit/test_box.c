@@ -12,7 +12,8 @@
 
 #include "oomplan/box.h"
 
-static void read_text(struct oom_offers *o, const char *name, const char *text, enum oom_status want, struct oom_error *err)
+static void read_text(struct oom_offers *o, const char *name, const char *text,
+		      enum oom_status want, struct oom_error *err)
 {
 	char dir[] = "/tmp/box-XXXXXX", path[64];
 	FILE *f;
@@ -27,7 +28,8 @@ static void read_text(struct oom_offers *o, const char *name, const char *text, 
 	rmdir(dir);
 }
 
-/* Header and traps of SkyPilot's v9 catalogues: 8.0 counts, a repr in quotes, a TPU row, an accelerator without a machine. */
+/* Header and traps of SkyPilot's v9 catalogues: 8.0 counts, a repr in quotes, a TPU row, an
+ * accelerator without a machine. */
 static void test_skypilot(void **state)
 {
 	struct oom_offers o = {0};
@@ -76,7 +78,8 @@ static void test_gpuhunt(void **state)
 	oom_offers_release(&o);
 }
 
-/* `dstack offer --json` (print_offers_json) and gpuhunt's items: MiB there, GB here; a row that is neither is counted. */
+/* `dstack offer --json` (print_offers_json) and gpuhunt's items: MiB there, GB here; a row that
+ * is neither is counted. */
 static void test_json(void **state)
 {
 	struct oom_offers o = {0};
@@ -92,8 +95,10 @@ static void test_json(void **state)
 	assert_int_equal(o.n, 2);
 	assert_string_equal(o.items[0].provider, "aws");
 	assert_int_equal(o.items[0].gpu_count, 2);
-	assert_true(o.items[0].host_ram_gib == 16 && o.items[0].spot_usd_h == 0.5 && isnan(o.items[0].ondemand_usd_h));
-	assert_true(o.gpus.items[o.items[1].gpu].memory_gb == 80 && isnan(o.items[1].ondemand_usd_h));
+	assert_true(o.items[0].host_ram_gib == 16 && o.items[0].spot_usd_h == 0.5 &&
+		    isnan(o.items[0].ondemand_usd_h));
+	assert_true(o.gpus.items[o.items[1].gpu].memory_gb == 80 &&
+		    isnan(o.items[1].ondemand_usd_h));
 	assert_int_equal(o.malformed, 1);
 	assert_int_equal(o.unknown_gpu, 1);
 	assert_int_equal(o.bad_number, 1);
@@ -115,7 +120,10 @@ static void test_malformed(void **state)
 	(void)state;
 	read_text(&o, "x.csv", "name,price\na,1\n", OOM_ERR_INVALID, &err);
 	assert_non_null(strstr(err.text, "gpu_count"));
-	read_text(&o, "y.csv", "provider,instance,gpu,gpu_count,ondemand_usd_h,host_ram_gib\np,i,T4,many,12 EUR,-3\n", OOM_OK, &err);
+	read_text(&o, "y.csv",
+		  "provider,instance,gpu,gpu_count,ondemand_usd_h,host_ram_gib\np,i,T4,many,12 "
+		  "EUR,-3\n",
+		  OOM_OK, &err);
 	assert_int_equal(o.n, 0);
 	assert_int_equal(o.shares, 1);          /* no usable count */
 	assert_true(o.bad_number >= 2);
@@ -132,12 +140,14 @@ static struct oom_plan knobs(const char *const *words)
 	struct oom_error err = {{0}};
 
 	for (size_t i = 0; words[i]; i += 2)
-		assert_int_equal(oom_plan_set(&p, oom_knob_find(words[i]), words[i + 1], &err), OOM_OK);
+		assert_int_equal(oom_plan_set(&p, oom_knob_find(words[i]), words[i + 1], &err),
+				 OOM_OK);
 	return p;
 }
 
 /* Is there a way to train it on count such cards (in a machine with any amount of host memory)? */
-static bool fits(const char *model, const char *gpu, unsigned count, const char *const *words, enum oom_class worst)
+static bool fits(const char *model, const char *gpu, unsigned count, const char *const *words,
+		 enum oom_class worst)
 {
 	struct oom_offers o = {0};
 	struct oom_error err = {{0}};
@@ -149,7 +159,8 @@ static bool fits(const char *model, const char *gpu, unsigned count, const char 
 	char text[200];
 	bool yes;
 
-	snprintf(text, sizeof(text), "provider,instance,gpu,gpu_count,ondemand_usd_h\np,i,%s,%u,1\n", gpu, count);
+	snprintf(text, sizeof(text),
+		 "provider,instance,gpu,gpu_count,ondemand_usd_h\np,i,%s,%u,1\n", gpu, count);
 	read_text(&o, "one.csv", text, OOM_OK, &err);
 	assert_int_equal(o.n, 1);
 	assert_int_equal(oom_keys_read_model(&keys, model, &err), OOM_OK);
@@ -167,29 +178,38 @@ static bool fits(const char *model, const char *gpu, unsigned count, const char 
 
 static void test_scenarios(void **state)
 {
-	static const char *const full[] = {"precision", "bf16", "grad-ckpt", "full", "micro-batch", "1", "grad-accum", "16", "seq-len",
-					   "2048", NULL};
-	static const char *const lora[] = {"precision", "bf16-amp", "grad-ckpt", "full", "micro-batch", "1", "seq-len", "1024", "lora-r",
-					   "16", NULL};
-	static const char *const qlora[] = {"precision", "bf16-amp", "grad-ckpt", "full", "micro-batch", "1", "seq-len", "512", "lora-r",
-					    "16", "qlora", "1", NULL};
-	static const char *const small[] = {"precision", "amp-bf16", "micro-batch", "8", "seq-len", "512", NULL};
+	static const char *const full[] = {"precision",	  "bf16", "grad-ckpt",	"full",
+					   "micro-batch", "1",	  "grad-accum", "16",
+					   "seq-len",	  "2048", NULL};
+	static const char *const lora[] = {"precision",	  "bf16-amp", "grad-ckpt", "full",
+					   "micro-batch", "1",	      "seq-len",   "1024",
+					   "lora-r",	  "16",	      NULL};
+	static const char *const qlora[] = {"precision",   "bf16-amp", "grad-ckpt", "full",
+					    "micro-batch", "1",	       "seq-len",   "512",
+					    "lora-r",	   "16",       "qlora",	    "1",
+					    NULL};
+	static const char *const small[] = {"precision", "amp-bf16", "micro-batch", "8",
+					    "seq-len",	 "512",	     NULL};
 
 	(void)state;
-	/* 8 B bf16 Adam: 2 + 2 + 4 B = 64 GB beside activations: one 80 GB card, not one of 24 without offload */
+	/* 8 B bf16 Adam: 2 + 2 + 4 B = 64 GB beside activations: one 80 GB card, not one of 24
+	 * without offload */
 	assert_true(fits("Llama-3.1-8B", "H100-SXM5-80GB", 1, full, OOM_EXACT));
 	assert_false(fits("Llama-3.1-8B", "RTX-4090", 1, full, OOM_NUMERICS));
-	/* 8 B LoRA: 16 GB of frozen weights and little else: 24 GB do, 16 GB (14.6 GiB reported by a T4) do not */
+	/* 8 B LoRA: 16 GB of frozen weights and little else: 24 GB do, 16 GB (14.6 GiB reported
+	 * by a T4) do not */
 	assert_true(fits("Llama-3.1-8B", "RTX-4090", 1, lora, OOM_EXACT));
 	assert_false(fits("Llama-3.1-8B", "T4", 1, lora, OOM_EXACT));
-	/* the QLoRA paper's claim (arXiv:2305.14314): 65 B on one 48 GB card; 70 B x 0.516 B = 35.6 GB; 24 GB cannot hold it */
+	/* the QLoRA paper's claim (arXiv:2305.14314): 65 B on one 48 GB card; 70 B x 0.516 B =
+	 * 35.6 GB; 24 GB cannot hold it */
 	assert_true(fits("Llama-2-70B", "RTX-6000-Ada", 1, qlora, OOM_NUMERICS));
 	assert_false(fits("Llama-2-70B", "RTX-4090", 1, qlora, OOM_NUMERICS));
-	/* 70 B on 8 x 80 GB: 8 B a parameter is 69 GB a card, too tight beside what is gathered; with an 8-bit optimizer (52 GB) or
-	 * offload it fits */
+	/* 70 B on 8 x 80 GB: 8 B a parameter is 69 GB a card, too tight beside what is gathered;
+	 * with an 8-bit optimizer (52 GB) or offload it fits */
 	assert_true(fits("Llama-2-70B", "H100-SXM5-80GB", 8, full, OOM_PLACEMENT));
 	assert_false(fits("Llama-2-70B", "H100-SXM5-80GB", 1, full, OOM_NUMERICS));
-	/* GPT-2 small: 124 M x 18 B = 2.2 GB and logits of 8 x 512 x 50257 x 4 B = 0.8 GB a copy: a T4 */
+	/* GPT-2 small: 124 M x 18 B = 2.2 GB and logits of 8 x 512 x 50257 x 4 B = 0.8 GB a
+	 * copy: a T4 */
 	assert_true(fits("GPT-2", "T4", 1, small, OOM_NUMERICS));
 	/* Mixtral-8x7B LoRA: 46.7 B x 2 B = 93 GB: not one 80 GB card; two share it under ZeRO-3 */
 	assert_false(fits("Mixtral-8x7B", "A100-SXM4-80GB", 1, lora, OOM_NUMERICS));
@@ -198,13 +218,15 @@ static void test_scenarios(void **state)
 	assert_true(fits("BERT-large", "RTX-4060-Ti-16GB", 1, small, OOM_NUMERICS));
 }
 
-/* 46.7 B in 16 bit are 4 B a parameter for weights and gradients, 174 GiB: two nodes of four T4 (8 x 14.6 = 117 GiB) cannot hold them,
- * and offloading them too asks for more than the 200 GiB of these hosts; four nodes (233 GiB) can.  As few nodes as do are taken of
- * those allowed; --nodes asks for exactly so many.  Spot and on-demand prices stand beside each other, for all nodes. */
+/* 46.7 B in 16 bit are 4 B a parameter for weights and gradients, 174 GiB: two nodes of four T4 (8
+ * x 14.6 = 117 GiB) cannot hold them, and offloading them too asks for more than the 200 GiB of
+ * these hosts; four nodes (233 GiB) can.  As few nodes as do are taken of those allowed; --nodes
+ * asks for exactly so many.  Spot and on-demand prices stand beside each other, for all nodes. */
 static void test_nodes(void **state)
 {
-	static const char *const full[] = {"precision", "bf16", "grad-ckpt", "full", "micro-batch", "1", "grad-accum", "64", "seq-len",
-					   "512", NULL};
+	static const char *const full[] = {"precision",	  "bf16", "grad-ckpt",	"full",
+					   "micro-batch", "1",	  "grad-accum", "64",
+					   "seq-len",	  "512",  NULL};
 	struct oom_offers o = {0};
 	struct oom_error err = {{0}};
 	struct oom_plan p = knobs(full);
@@ -215,7 +237,10 @@ static void test_nodes(void **state)
 	int64_t fewest;
 
 	(void)state;
-	read_text(&o, "one.csv", "provider,instance,gpu,gpu_count,ondemand_usd_h,spot_usd_h,host_ram_gib\np,i,T4,4,10,4,200\n", OOM_OK, &err);
+	read_text(&o, "one.csv",
+		  "provider,instance,gpu,gpu_count,ondemand_usd_h,spot_usd_h,host_ram_gib\np,i,T4,"
+		  "4,10,4,200\n",
+		  OOM_OK, &err);
 	assert_int_equal(oom_keys_read_model(&keys, "Mixtral-8x7B", &err), OOM_OK);
 	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
 	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
@@ -224,7 +249,8 @@ static void test_nodes(void **state)
 	assert_in_range(fewest, 3, 4);
 	assert_true(b.items[0].usd_h == 10.0 * (double)fewest);
 	/* a million tokens cost by the prices, four to ten */
-	assert_true(fabs(b.items[0].spot_usd_per_mtokens / b.items[0].ondemand_usd_per_mtokens - 0.4) < 1e-9);
+	assert_true(fabs(b.items[0].spot_usd_per_mtokens / b.items[0].ondemand_usd_per_mtokens -
+			 0.4) < 1e-9);
 	oom_boxes_release(&b);
 	/* one fewer does not do, and is not passed over */
 	q.max_nodes = fewest - 1;
@@ -241,11 +267,15 @@ static void test_nodes(void **state)
 	oom_keys_release(&keys);
 }
 
-/* 1 B parameters in bf16 with ZeRO-2 offload on 4 GPUs of a node: 16 B a parameter in host memory, 3 GiB a process. */
+/* 1 B parameters in bf16 with ZeRO-2 offload on 4 GPUs of a node: 16 B a parameter in host
+ * memory, 3 GiB a process. */
 static void test_host(void **state)
 {
 	struct oom_plan p = oom_plan_default();
-	struct oom_eval e = {.total_params = 1000000000, .trainable_params = 1000000000, .opt_bytes = 8, .host_pinned_bytes = 1000000000,
+	struct oom_eval e = {.total_params = 1000000000,
+			     .trainable_params = 1000000000,
+			     .opt_bytes = 8,
+			     .host_pinned_bytes = 1000000000,
 			     .host_pageable_bytes = 3000000000};
 	struct oom_host_need n;
 
@@ -257,7 +287,8 @@ static void test_host(void **state)
 	n = oom_host_need(&p, &e);
 	assert_int_equal(n.pinned + n.pageable, 16000000000);
 	assert_int_equal(n.processes, (uint64_t)12 << 30);
-	assert_int_equal(n.loading, 8000000000);               /* 2 GB is less than a shard: four ranks read it each */
+	/* 2 GB is less than a shard: four ranks read it each */
+	assert_int_equal(n.loading, 8000000000);
 	assert_int_equal(n.checkpoint, 14000000000);            /* 2 + 4 + 8 B a parameter */
 	assert_int_equal(n.disk_peak, 3 * 14000000000 + 4000000000);
 	p.low_cpu_mem = 0;
@@ -266,8 +297,12 @@ static void test_host(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_skypilot), cmocka_unit_test(test_gpuhunt), cmocka_unit_test(test_json), cmocka_unit_test(test_malformed),
-					   cmocka_unit_test(test_scenarios), cmocka_unit_test(test_nodes),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_skypilot),
+					   cmocka_unit_test(test_gpuhunt),
+					   cmocka_unit_test(test_json),
+					   cmocka_unit_test(test_malformed),
+					   cmocka_unit_test(test_scenarios),
+					   cmocka_unit_test(test_nodes),
 					   cmocka_unit_test(test_host)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Calibration on synthetic runs: planted overheads come back within their own intervals, and intervals cover what they say. */
+/* Calibration on synthetic runs: planted overheads come back within their own intervals, and
+ * intervals cover what they say. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,8 +53,10 @@ static void test_planted(void **state)
 	assert_true(fabs(c.scale - 1.06) < 3 * c.scale_se);
 	assert_true(fabs(c.offset_bytes - 0.8 * GIB) < 3 * c.offset_se);
 	assert_true(c.n_outliers >= 18 && c.n_outliers <= 24);
-	/* 43.2 GiB are expected; an outlier of 60.5 would not fit 60, and a tenth of the runs are such */
-	assert_true(oom_calibrated_fits(&c, 40 * GIB, 50 * GIB) > 0.88 && oom_calibrated_fits(&c, 40 * GIB, 50 * GIB) < 0.93);
+	/* 43.2 GiB are expected; an outlier of 60.5 would not fit 60, and a tenth of the runs
+	 * are such */
+	assert_true(oom_calibrated_fits(&c, 40 * GIB, 50 * GIB) > 0.88 &&
+		    oom_calibrated_fits(&c, 40 * GIB, 50 * GIB) < 0.93);
 	assert_true(oom_calibrated_bound(&c, 40 * GIB, 0.85) < 46 * GIB);
 	assert_true(oom_calibrated_bound(&c, 40 * GIB, 0.99) > 60 * GIB);
 	assert_true(oom_calibrated_fits(&c, 40 * GIB, 40 * GIB) < 0.01);
@@ -77,7 +80,8 @@ static void test_coverage(void **state)
 		for (int i = 0; i < 10; i++) {
 			const double x = (2 + 78 * uniform()) * GIB, y = measured(x);
 
-			inside += y > oom_calibrated_bound(&c, x, 0.025) && y < oom_calibrated_bound(&c, x, 0.975);
+			inside += y > oom_calibrated_bound(&c, x, 0.025) &&
+				  y < oom_calibrated_bound(&c, x, 0.975);
 			all++;
 		}
 	}
@@ -85,8 +89,8 @@ static void test_coverage(void **state)
 	assert_true((double)inside / all < 0.97);
 }
 
-/* 95 % intervals of what was planted, and of a run that is no outlier, over 1000 fits to 40 runs of which each is wild with one
- * in ten: within 93 to 97 %. */
+/* 95 % intervals of what was planted, and of a run that is no outlier, over 1000 fits to 40 runs of
+ * which each is wild with one in ten: within 93 to 97 %. */
 static void test_coverage_outliers(void **state)
 {
 	int scale = 0, offset = 0, inside = 0;
@@ -106,14 +110,16 @@ static void test_coverage_outliers(void **state)
 		assert_int_equal(oom_calibrate(&c, r, 40, NULL), OOM_OK);
 		scale += fabs(c.scale - 1.06) < t * c.scale_se;
 		offset += fabs(c.offset_bytes - 0.8 * GIB) < t * c.offset_se;
-		inside += y > oom_calibrated_interval(&c, x, 0.025) && y < oom_calibrated_interval(&c, x, 0.975);
+		inside += y > oom_calibrated_interval(&c, x, 0.025) &&
+			  y < oom_calibrated_interval(&c, x, 0.975);
 	}
 	assert_in_range(scale, 930, 970);
 	assert_in_range(offset, 930, 970);
 	assert_in_range(inside, 930, 970);
 }
 
-/* Of runs with wild ones among them, a twentieth passes the bound of 95 %: 200 fits of 100 runs, 20 new ones each. */
+/* Of runs with wild ones among them, a twentieth passes the bound of 95 %: 200 fits of 100 runs,
+ * 20 new ones each. */
 static void test_bound(void **state)
 {
 	int passed = 0;
@@ -125,13 +131,17 @@ static void test_bound(void **state)
 
 		for (int i = 0; i < 100; i++) {
 			r[i].predicted = (2 + 78 * uniform()) * GIB;
-			r[i].measured = measured(r[i].predicted) * (uniform() < 0.1 ? 1.1 - 0.2 * log(uniform() + 1e-9) : 1);
+			r[i].measured = measured(r[i].predicted) *
+					(uniform() < 0.1 ? 1.1 - 0.2 * log(uniform() + 1e-9) : 1);
 		}
 		assert_int_equal(oom_calibrate(&c, r, 100, NULL), OOM_OK);
 		for (int i = 0; i < 20; i++) {
 			const double x = (2 + 78 * uniform()) * GIB;
 
-			passed += measured(x) * (uniform() < 0.1 ? 1.1 - 0.2 * log(uniform() + 1e-9) : 1) > oom_calibrated_bound(&c, x, 0.95);
+			passed += measured(x) * (uniform() < 0.1 ?
+							 1.1 - 0.2 * log(uniform() + 1e-9) :
+							 1) >
+				  oom_calibrated_bound(&c, x, 0.95);
 		}
 	}
 	assert_in_range(passed, 120, 280);      /* of 4000: 3 to 7 % */
@@ -145,7 +155,8 @@ static void test_not_identifiable(void **state)
 
 	(void)state;
 	for (int i = 0; i < 6; i++)
-		r[i] = (struct oom_calibration_row){.predicted = (10 + 0.1 * i) * GIB, .measured = (11 + 0.11 * i) * GIB};
+		r[i] = (struct oom_calibration_row){.predicted = (10 + 0.1 * i) * GIB,
+						    .measured = (11 + 0.11 * i) * GIB};
 	assert_int_equal(oom_calibrate(&c, r, 6, &err), OOM_OK);
 	assert_false(c.offset_fitted);
 	assert_true(c.offset_bytes == 0 && fabs(c.scale - 1.1) < 1e-6);
@@ -181,9 +192,12 @@ static void test_files(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted), cmocka_unit_test(test_coverage), cmocka_unit_test(test_coverage_outliers),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted),
+					   cmocka_unit_test(test_coverage),
+					   cmocka_unit_test(test_coverage_outliers),
 					   cmocka_unit_test(test_bound),
-					   cmocka_unit_test(test_not_identifiable), cmocka_unit_test(test_files)};
+					   cmocka_unit_test(test_not_identifiable),
+					   cmocka_unit_test(test_files)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

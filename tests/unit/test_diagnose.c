@@ -1,5 +1,6 @@
-/* Messages in every era's wording, written here after the format strings of c10/cuda/CUDACachingAllocator.cpp and others:
- * numbers by hand (printed value x unit), absent where the text has none. */
+/* Messages in every era's wording, written here after the format strings of
+ * c10/cuda/CUDACachingAllocator.cpp and others: numbers by hand (printed value x unit), absent
+ * where the text has none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,29 +31,37 @@ static void near_gib(const struct oom_crash *c, enum oom_crash_number n, double 
 
 static void test_eras(void **state)
 {
-	struct oom_crash c = decode("RuntimeError: CUDA out of memory. Tried to allocate 1.50 GiB (GPU 3; 10.00 GiB total capacity; "
+	struct oom_crash c = decode("RuntimeError: CUDA out of memory. Tried to allocate 1.50 GiB "
+				    "(GPU 3; 10.00 GiB total capacity; "
 				    "7.00 GiB already allocated; 0.25 GiB free; 2.00 GiB cached)");
 
 	(void)state;
 	assert_string_equal(c.format, "cuda-1.0-cached");
 	near_gib(&c, OOM_CRASH_RESERVED_TOTAL, 9);      /* cached is beside allocated in this era */
 	assert_int_equal(c.gpu_index, 3);
-	assert_int_equal(c.cause[0].cause, OOM_CAUSE_FRAGMENTATION);    /* 2.00 stranded >= 1.50, a fifth of the card */
-	c = decode("RuntimeError: CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 10.00 GiB total capacity; 9.00 GiB already "
+	/* 2.00 stranded >= 1.50, a fifth of the card */
+	assert_int_equal(c.cause[0].cause, OOM_CAUSE_FRAGMENTATION);
+	c = decode("RuntimeError: CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 10.00 GiB "
+		   "total capacity; 9.00 GiB already "
 		   "allocated; 0.25 GiB free; 9.50 GiB reserved in total by PyTorch)");
 	assert_string_equal(c.format, "cuda-1.4-reserved-total");
 	near_gib(&c, OOM_CRASH_RESERVED_UNALLOCATED, 0.5);
 	assert_int_equal(c.cause[0].cause, OOM_CAUSE_TOO_LARGE);
-	c = decode("[rank5]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 5 has a total capacity of 79.15 "
-		   "GiB of which 100.00 MiB is free. Process 11 has 60.00 GiB memory in use. Including non-PyTorch memory, this process "
-		   "has 19.00 GiB memory in use. Of the allocated memory 18.00 GiB is allocated by PyTorch, and 200.00 MiB is reserved by "
-		   "PyTorch but unallocated. If reserved but unallocated memory is large try setting "
-		   "PYTORCH_ALLOC_CONF=expandable_segments:True");
+	c = decode(
+		"[rank5]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 "
+		"MiB. GPU 5 has a total capacity of 79.15 "
+		"GiB of which 100.00 MiB is free. Process 11 has 60.00 GiB memory in use. "
+		"Including non-PyTorch memory, this process "
+		"has 19.00 GiB memory in use. Of the allocated memory 18.00 GiB is allocated by "
+		"PyTorch, and 200.00 MiB is reserved by "
+		"PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+		"PYTORCH_ALLOC_CONF=expandable_segments:True");
 	assert_string_equal(c.format, "cuda-2.9-alloc-conf");
 	assert_int_equal(c.rank, 5);
 	assert_int_equal(c.process[0].pid, 11);
 	assert_int_equal(c.cause[0].cause, OOM_CAUSE_OTHER_PROCESS);
-	c = decode("HIP out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 15.98 GiB of which 8.00 MiB is free.");
+	c = decode("HIP out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of "
+		   "15.98 GiB of which 8.00 MiB is free.");
 	assert_string_equal(c.framework, "torch-rocm");
 	assert_false(c.known[OOM_CRASH_ALLOCATED]);     /* the text was cut: absent, not zero */
 	assert_false(c.known[OOM_CRASH_RESERVED_TOTAL]);
@@ -82,7 +91,8 @@ static void test_others(void **state)
 	}
 }
 
-/* Wordings of wrappers and of other frameworks, after the threads named; the numbers were changed and computed by hand. */
+/* Wordings of wrappers and of other frameworks, after the threads named; the numbers were
+ * changed and computed by hand. */
 static void test_wrappers(void **state)
 {
 	static const struct {
@@ -144,11 +154,13 @@ static void test_wrappers(void **state)
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
 		const struct oom_crash c = decode(want[i].text);
 		const uint64_t numbers[] = {want[i].tried, want[i].total, want[i].free_bytes};
-		static const enum oom_crash_number which[] = {OOM_CRASH_TRIED, OOM_CRASH_TOTAL, OOM_CRASH_FREE};
+		static const enum oom_crash_number which[] = {OOM_CRASH_TRIED, OOM_CRASH_TOTAL,
+							      OOM_CRASH_FREE};
 
 		assert_string_equal(c.framework, want[i].framework);
 		assert_string_equal(c.format, want[i].format);
-		assert_string_equal(oom_cause_info(c.cause[0].cause)->name, oom_cause_info(want[i].cause)->name);
+		assert_string_equal(oom_cause_info(c.cause[0].cause)->name,
+				    oom_cause_info(want[i].cause)->name);
 		for (int k = 0; k < 3; k++) {
 			assert_int_equal(c.known[which[k]], numbers[k] != 0);
 			assert_int_equal(c.bytes[which[k]], numbers[k]);
@@ -160,8 +172,10 @@ static void test_wrappers(void **state)
 /* [64,1024,1024] floats: 64 x 2^20 x 4 bytes. */
 static void test_shape(void **state)
 {
-	const struct oom_crash c = decode("ResourceExhaustedError: OOM when allocating tensor with shape[64,1024,1024] and type float on "
-					  "/device:GPU:1 by allocator GPU_1_bfc [[Node: conv1/Relu]]");
+	const struct oom_crash c = decode(
+		"ResourceExhaustedError: OOM when allocating tensor with shape[64,1024,1024] and "
+		"type float on "
+		"/device:GPU:1 by allocator GPU_1_bfc [[Node: conv1/Relu]]");
 
 	(void)state;
 	assert_int_equal(c.bytes[OOM_CRASH_TRIED], 268435456);
@@ -169,14 +183,18 @@ static void test_shape(void **state)
 	assert_int_equal(c.phase, OOM_CRASH_FORWARD);
 }
 
-/* The node on the message's line, in the names Keras gives: training/OPTIMIZER/gradients, gradient_tape, or the model's own. */
+/* The node on the message's line, in the names Keras gives: training/OPTIMIZER/gradients,
+ * gradient_tape, or the model's own. */
 static void test_nodes(void **state)
 {
 	static const struct {
 		const char *node;
 		enum oom_crash_phase phase;
-	} want[] = {{"[[{{node training/Adam/gradients/conv_grad/Conv2DBackpropFilter}}]]", OOM_CRASH_BACKWARD},
-		    {"[[node gradient_tape/model/conv/Conv2D/Conv2DBackpropInput (defined at a.py:1) ]]", OOM_CRASH_BACKWARD},
+	} want[] = {{"[[{{node training/Adam/gradients/conv_grad/Conv2DBackpropFilter}}]]",
+		     OOM_CRASH_BACKWARD},
+		    {"[[node gradient_tape/model/conv/Conv2D/Conv2DBackpropInput (defined at "
+		     "a.py:1) ]]",
+		     OOM_CRASH_BACKWARD},
 		    {"[[{{node model/dense/MatMul}}]]", OOM_CRASH_FORWARD},
 		    {"[Op:Conv2D]", OOM_CRASH_FORWARD},
 		    {"[Op:BiasAddGrad]", OOM_CRASH_BACKWARD}};
@@ -185,8 +203,11 @@ static void test_nodes(void **state)
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
 		char text[300];
 
-		snprintf(text, sizeof(text), "ResourceExhaustedError: OOM when allocating tensor with shape[2,3] and type float by allocator "
-			 "GPU_0_bfc %s\n", want[i].node);
+		snprintf(text, sizeof(text),
+			 "ResourceExhaustedError: OOM when allocating tensor with shape[2,3] and "
+			 "type float by allocator "
+			 "GPU_0_bfc %s\n",
+			 want[i].node);
 		assert_int_equal(decode(text).phase, want[i].phase);
 	}
 }
@@ -209,7 +230,8 @@ static void test_phases(void **state)
 		{"  File \"u.py\", line 4, in _load_pretrained_model\n    v = v.to(d)\n", OOM_CRASH_LOAD},
 		{"    trainer.save_pretrained(d)\n", OOM_CRASH_SAVE},
 		{"", OOM_CRASH_UNKNOWN},
-		/* Lightning calls the step's passes from inside the optimizer: cell2location#168, DIYA frames */
+		/* Lightning calls the step's passes from inside the optimizer:
+		 * cell2location#168, DIYA frames */
 		{"  File \"torch/optim/adam.py\", line 66, in step\n    loss = closure()\n  File \"lightning/closure.py\", line 1, in closure\n"
 		 "    step_output = self._step_fn()\n  File \"m.py\", line 2, in forward\n", OOM_CRASH_FORWARD},
 		{"  File \"torch/optim/adam.py\", line 66, in step\n    loss = closure()\n  File \"lightning/closure.py\", line 1, in closure\n"
@@ -220,13 +242,15 @@ static void test_phases(void **state)
 		/* Rich prints the neighbours of the line that runs: Linaqruf/kohya-trainer#333 */
 		{"Traceback (most recent call last)\n/content/train.py:552 in forward\n    550 \xe2\x94\x82 loss.backward()\n\xe2\x9d\xb1  552 \xe2\x94\x82 "
 		 "x = self.proj(x)\n", OOM_CRASH_FORWARD},
-		/* a checkpoint's progress bar long before the traceback does not make it a load: instructlab/instructlab#2568 */
+		/* a checkpoint's progress bar long before the traceback does not make it a load:
+		 * instructlab/instructlab#2568 */
 		{"Loading checkpoint shards: 100%|###| 1/1 [00:00<00:00]\nTraceback (most recent call last):\n  File \"main.py\", line 5, in "
 		 "<module>\n    loss.backward()\n", OOM_CRASH_BACKWARD},
 		/* no frames, a log: McGregorWwww/UCTransNet#2 */
 		{"[Train] Epoch: [1][371/4899]  Loss:0.417\n", OOM_CRASH_TRAIN_STEP},
 		{"Evaluating:  12%|#         | 3/25 [00:01<00:11,  1.9it/s]\n", OOM_CRASH_EVAL},
-		{"$ accelerate launch train_dreambooth.py --x\n", OOM_CRASH_TRAIN_STEP},       /* bitsandbytes#102 */
+		/* bitsandbytes#102 */
+		{"$ accelerate launch train_dreambooth.py --x\n", OOM_CRASH_TRAIN_STEP},
 		{"$ python inference_demo.py\n", OOM_CRASH_INFERENCE},
 	};
 
@@ -234,22 +258,29 @@ static void test_phases(void **state)
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
 		char text[700];
 
-		snprintf(text, sizeof(text), "%storch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", want[i].before);
-		assert_string_equal(oom_crash_phase_str(decode(text).phase), oom_crash_phase_str(want[i].phase));
+		snprintf(text, sizeof(text),
+			 "%storch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 "
+			 "GiB.",
+			 want[i].before);
+		assert_string_equal(oom_crash_phase_str(decode(text).phase),
+				    oom_crash_phase_str(want[i].phase));
 	}
 }
 
 /* A message without anything around it: the phase is a guess and says so. */
 static void test_guess(void **state)
 {
-	struct oom_crash c = decode("CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.00 GiB total capacity; 9.00 GiB already "
-				    "allocated; 0.01 GiB free; 9.50 GiB reserved in total by PyTorch)");
+	struct oom_crash c = decode(
+		"CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.00 GiB total capacity; "
+		"9.00 GiB already "
+		"allocated; 0.01 GiB free; 9.50 GiB reserved in total by PyTorch)");
 
 	(void)state;
 	assert_int_equal(c.phase, OOM_CRASH_TRAIN_STEP);
 	assert_true(c.phase_confidence < 0.5 && c.phase_confidence > 0);
 	assert_non_null(strstr(c.phase_evidence, "a guess"));
-	c = decode("  File \"m.py\", line 2, in forward\nCUDA out of memory. Tried to allocate 20.00 MiB");
+	c = decode("  File \"m.py\", line 2, in forward\nCUDA out of memory. Tried to allocate "
+		   "20.00 MiB");
 	assert_true(c.phase_confidence > 0.5);
 	assert_true(c.traceback);
 }
@@ -264,7 +295,8 @@ static void test_nothing(void **state)
 	assert_false(oom_crash_decode("", 0, &c));
 }
 
-/* The tables: every cause says what to do, every rung it names exists, and all twenty entries are there. */
+/* The tables: every cause says what to do, every rung it names exists, and all twenty entries
+ * are there. */
 static void test_tables(void **state)
 {
 	(void)state;
@@ -283,9 +315,12 @@ static void test_tables(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_eras), cmocka_unit_test(test_others),
-					   cmocka_unit_test(test_wrappers), cmocka_unit_test(test_guess), cmocka_unit_test(test_shape),
-					   cmocka_unit_test(test_phases), cmocka_unit_test(test_nodes), cmocka_unit_test(test_nothing), cmocka_unit_test(test_tables)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_eras),	 cmocka_unit_test(test_others),
+		cmocka_unit_test(test_wrappers), cmocka_unit_test(test_guess),
+		cmocka_unit_test(test_shape),	 cmocka_unit_test(test_phases),
+		cmocka_unit_test(test_nodes),	 cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_tables)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

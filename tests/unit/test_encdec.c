@@ -1,4 +1,5 @@
-/* Encoder-decoders: parameters of their classes, what Whisper's memory depends on, tasks they do not have. */
+/* Encoder-decoders: parameters of their classes, what Whisper's memory depends on, tasks they do
+ * not have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,8 @@
 #include "oomplan/model.h"
 
 /* Evaluates a config given as text; returns the status, the message in err. */
-static enum oom_status price(const char *json, const struct oom_plan *p, struct oom_eval *e, struct oom_error *err)
+static enum oom_status price(const char *json, const struct oom_plan *p, struct oom_eval *e,
+			     struct oom_error *err)
 {
 	struct oom_keys keys = {0};
 	struct oom_model *m = NULL;
@@ -50,8 +52,9 @@ static struct oom_plan small(void)
 	return p;
 }
 
-/* The default configuration of each class, built on the meta device with transformers 5.12 (AutoModelForSeq2SeqLM,
- * AutoModelForSpeechSeq2Seq .from_config; parameters counted once when tied). */
+/* The default configuration of each class, built on the meta device with transformers 5.12
+ * (AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq .from_config; parameters counted once when
+ * tied). */
 static void default_configurations(void **state)
 {
 	static const struct {
@@ -75,13 +78,15 @@ static void default_configurations(void **state)
 		snprintf(json, sizeof(json), "{\"model_type\": \"%s\"}", cases[i].type);
 		e = must(json, &p);
 		if (e.total_params != cases[i].params)
-			fail_msg("%s: %llu parameters, expected %llu", cases[i].type, (unsigned long long)e.total_params,
+			fail_msg("%s: %llu parameters, expected %llu", cases[i].type,
+				 (unsigned long long)e.total_params,
 				 (unsigned long long)cases[i].params);
 	}
 }
 
-/* Three layers of the default configuration, 2 clips, 200 labels, AdamW: the phases that the measuring harness's loop gives
- * on input_features (transformers 5.12, PyTorch 2.14, emulated CUDA). */
+/* Three layers of the default configuration, 2 clips, 200 labels, AdamW: the phases that the
+ * measuring harness's loop gives on input_features (transformers 5.12, PyTorch 2.14, emulated
+ * CUDA). */
 static void whisper_measured(void **state)
 {
 	static const struct {
@@ -96,19 +101,22 @@ static void whisper_measured(void **state)
 	p.tgt_len = 200;
 	p.num_layers = 3;
 	p.convert_outputs_fp32 = false;
-	p.optimizer = 0;                        /* adamw, one kernel an operation over all tensors */
+	/* adamw, one kernel an operation over all tensors */
+	p.optimizer = 0;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct oom_eval e;
 
 		p.precision = rows[i].precision;
 		e = must("{\"model_type\": \"whisper\"}", &p);
-		assert_true((double)e.overall_peak > 0.9999 * rows[i].overall && (double)e.overall_peak < 1.0001 * rows[i].overall);
+		assert_true((double)e.overall_peak > 0.9999 * rows[i].overall &&
+			    (double)e.overall_peak < 1.0001 * rows[i].overall);
 		assert_true((double)e.peak[OOM_PHASE_FWD1] > 0.9999 * rows[i].forward &&
 			    (double)e.peak[OOM_PHASE_FWD1] < 1.0001 * rows[i].forward);
 	}
 }
 
-/* A clip has 2 x max_source_positions frames whatever seq_len says; labels beyond max_target_positions are cut. */
+/* A clip has 2 x max_source_positions frames whatever seq_len says; labels beyond
+ * max_target_positions are cut. */
 static void whisper_sizes(void **state)
 {
 	struct oom_plan p = small();
@@ -148,7 +156,9 @@ static void other_tasks(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(default_configurations), cmocka_unit_test(whisper_measured), cmocka_unit_test(whisper_sizes),
+		cmocka_unit_test(default_configurations),
+		cmocka_unit_test(whisper_measured),
+		cmocka_unit_test(whisper_sizes),
 		cmocka_unit_test(other_tasks),
 	};
 

@@ -1,4 +1,5 @@
-/* Sharded and offloaded model states against the ZeRO paper and DeepSpeed's estimators; refusals; the floor. */
+/* Sharded and offloaded model states against the ZeRO paper and DeepSpeed's estimators;
+ * refusals; the floor. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,8 +26,14 @@ static struct oom_plan plan(int engine, int64_t gpus, int64_t zero)
 /* n parameters in 16 bit with Adam: 2 + 2 + (fp32 states come from the engine) */
 static struct oom_engine_in model(uint64_t n)
 {
-	return (struct oom_engine_in){.total = n, .trainable = n, .layer = n / 32, .root = n / 100, .params = 2 * n,
-				      .grads = 2 * n, .opt = 4 * n, .half = true};
+	return (struct oom_engine_in){.total = n,
+				      .trainable = n,
+				      .layer = n / 32,
+				      .root = n / 100,
+				      .params = 2 * n,
+				      .grads = 2 * n,
+				      .opt = 4 * n,
+				      .half = true};
 }
 
 static double states(const struct oom_states *s)
@@ -34,7 +41,8 @@ static double states(const struct oom_states *s)
 	return (double)(s->params + s->grads + s->opt);
 }
 
-/* Rajbhandari et al., arXiv:1910.02054, figure 1: 7.5 B parameters, 64 GPUs, K = 12: 120, 31.4, 16.6, 1.9 GB. */
+/* Rajbhandari et al., arXiv:1910.02054, figure 1: 7.5 B parameters, 64 GPUs, K = 12: 120, 31.4,
+ * 16.6, 1.9 GB. */
 static void test_paper(void **state)
 {
 	static const double want[] = {31.4, 16.6, 1.9};
@@ -53,20 +61,23 @@ static void test_paper(void **state)
 	assert_true(16 * 7.5 == 120);
 }
 
-/* DeepSpeed's printed estimates for t5-small, one GPU (60M parameters, 16M in the largest layer), stage 3; the offload
- * rows of stage 2 follow 2 N on the GPU and max(4 x GPUs, 16) N x 1.5 on the host. */
+/* DeepSpeed's printed estimates for t5-small, one GPU (60M parameters, 16M in the largest layer),
+ * stage 3; the offload rows of stage 2 follow 2 N on the GPU and max(4 x GPUs, 16) N x 1.5 on
+ * the host. */
 static void test_estimators(void **state)
 {
 	const double n = 60506624, l = 32128.0 * 512;
 	static const struct {
 		bool opt, params, init;
 		double cpu, gpu;
-	} want[] = {{true, true, true, 1.52, 0.06}, {true, true, false, 1.52, 0.06}, {true, false, true, 1.35, 0.17},
-		    {true, false, false, 1.35, 0.17}, {false, false, true, 0.09, 1.08}, {false, false, false, 0.34, 1.08}};
+	} want[] = {{true, true, true, 1.52, 0.06},   {true, true, false, 1.52, 0.06},
+		    {true, false, true, 1.35, 0.17},  {true, false, false, 1.35, 0.17},
+		    {false, false, true, 0.09, 1.08}, {false, false, false, 0.34, 1.08}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
-		const struct oom_ds_estimate e = oom_ds_estimate3(n, l, 1, 1, want[i].opt, want[i].params, want[i].init);
+		const struct oom_ds_estimate e = oom_ds_estimate3(n, l, 1, 1, want[i].opt,
+								  want[i].params, want[i].init);
 
 		assert_true(fabs(e.cpu / GIB - want[i].cpu) < 0.006);
 		assert_true(fabs(e.gpu / GIB - want[i].gpu) < 0.006);
@@ -76,8 +87,8 @@ static void test_estimators(void **state)
 	assert_true(oom_ds_estimate2(1e9, 8, 1, false).gpu == 2e9 + 18e9 / 8);
 }
 
-/* Ours against the estimator: the same bytes and, in rows of their own, what it leaves out (buckets) or puts in while the
- * step runs (fp32 gradients: temps). */
+/* Ours against the estimator: the same bytes and, in rows of their own, what it leaves out
+ * (buckets) or puts in while the step runs (fp32 gradients: temps). */
 static void test_against_estimator(void **state)
 {
 	const uint64_t n = 3000000000;
@@ -88,13 +99,17 @@ static void test_against_estimator(void **state)
 
 	(void)state;
 	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
-	assert_true(fabs(states(&s) + (double)s.temps[0] - oom_ds_estimate2((double)n, 8, 1, false).gpu) < 64);
-	assert_int_equal(s.bwd, 2 * 500000000);         /* reduce_bucket_size 5e8 in 16 bit: not in the estimator */
+	assert_true(fabs(states(&s) + (double)s.temps[0] -
+			 oom_ds_estimate2((double)n, 8, 1, false).gpu) < 64);
+	/* reduce_bucket_size 5e8 in 16 bit: not in the estimator */
+	assert_int_equal(s.bwd, 2 * 500000000);
 	p.offload_optimizer = OOM_OFFLOAD_CPU;
 	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
 	assert_true(states(&s) == oom_ds_estimate2((double)n, 8, 1, true).gpu);
-	/* host: 16 B a parameter over the node (4 gradients pinned, 12 pageable); the estimator adds its factor 1.5 */
-	assert_true(fabs((double)(s.host_pinned + s.host_pageable) * 8 * 1.5 - (double)n * 16 * 1.5) < 1e3);
+	/* host: 16 B a parameter over the node (4 gradients pinned, 12 pageable); the estimator
+	 * adds its factor 1.5 */
+	assert_true(fabs((double)(s.host_pinned + s.host_pageable) * 8 * 1.5 -
+			 (double)n * 16 * 1.5) < 1e3);
 	p.zero_stage = 3;
 	p.offload_params = OOM_OFFLOAD_CPU;
 	p.sub_group_size = 1000000000000;
@@ -111,7 +126,8 @@ static void test_floor(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
-		const struct oom_plan few = plan(engines[i], 8, 3), many = plan(engines[i], 1024, 3);
+		const struct oom_plan few = plan(engines[i], 8, 3),
+				      many = plan(engines[i], 1024, 3);
 		struct oom_states a, b;
 		struct oom_error err = {{0}};
 
@@ -122,13 +138,21 @@ static void test_floor(void **state)
 	}
 }
 
-/* fully_shard of a block of P bytes: 3 P in forward; in backward the unit in use, the prefetched one, the gradients and the
- * previous reduce-scatter input, and the head's gradient (data/fsdp2_tracker.csv: each a column of it). */
+/* fully_shard of a block of P bytes: 3 P in forward; in backward the unit in use, the prefetched
+ * one, the gradients and the previous reduce-scatter input, and the head's gradient
+ * (data/fsdp2_tracker.csv: each a column of it). */
 static void test_fsdp2(void **state)
 {
 	struct oom_plan p = plan(OOM_ENGINE_FSDP2, 8, 3);
-	const struct oom_engine_in in = {.total = 1000, .trainable = 1000, .layer = 100, .root = 50, .head = 20, .params = 2000,
-					 .grads = 2000, .opt = 4000, .half = true};
+	const struct oom_engine_in in = {.total = 1000,
+					 .trainable = 1000,
+					 .layer = 100,
+					 .root = 50,
+					 .head = 20,
+					 .params = 2000,
+					 .grads = 2000,
+					 .opt = 4000,
+					 .half = true};
 	struct oom_states s;
 	struct oom_error err = {{0}};
 
@@ -136,14 +160,16 @@ static void test_fsdp2(void **state)
 	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
 	assert_int_equal(s.fwd, 2 * (50 + 3 * 100));
 	assert_int_equal(s.bwd, 2 * (50 + 4 * 100 + 20));
-	p.precision = OOM_AMP_BF16;             /* shards in fp32, gathered and computed in bf16, reduced in fp32 */
+	/* shards in fp32, gathered and computed in bf16, reduced in fp32 */
+	p.precision = OOM_AMP_BF16;
 	assert_true(oom_engine_casts(&p));
 	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
 	assert_int_equal(s.params, 4000 / 8);
 	assert_int_equal(s.fwd, 2 * (50 + 3 * 100));
 	assert_int_equal(s.bwd, 2 * (50 + 3 * 100 + 20) + 4 * 100);
 	assert_int_equal(s.bwd_end, 2 * 2 * 50 + 4 * 100);
-	p.zero_stage = 0;                       /* NO_SHARD: flat gradients are reduced in place, DDP's buckets are a copy */
+	/* NO_SHARD: flat gradients are reduced in place, DDP's buckets are a copy */
+	p.zero_stage = 0;
 	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_OK);
 	assert_int_equal(s.comm, 0);
 	p.zero_stage = 2;
@@ -178,9 +204,12 @@ static void test_refusals(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_paper), cmocka_unit_test(test_estimators),
-					   cmocka_unit_test(test_against_estimator), cmocka_unit_test(test_floor),
-					   cmocka_unit_test(test_fsdp2), cmocka_unit_test(test_refusals)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_paper),
+					   cmocka_unit_test(test_estimators),
+					   cmocka_unit_test(test_against_estimator),
+					   cmocka_unit_test(test_floor),
+					   cmocka_unit_test(test_fsdp2),
+					   cmocka_unit_test(test_refusals)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

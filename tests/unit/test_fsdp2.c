@@ -1,8 +1,9 @@
-/* FSDP2 against data/fsdp2_tracker.csv: what PyTorch's own FSDPMemTracker counts over a fake process group (torch 2.14,
- * transformers 5.12; torch/distributed/_tools/fsdp2_mem_tracker.py), for two small Llamas, one with tied embeddings.
+/* FSDP2 against data/fsdp2_tracker.csv: what PyTorch's own FSDPMemTracker counts over a fake
+ * process group (torch 2.14, transformers 5.12; torch/distributed/_tools/fsdp2_mem_tracker.py), for
+ * two small Llamas, one with tied embeddings.
  *
- * The tracker runs on the CPU's kernels and adds the tied gradients out of place (fake tensors are a subclass), so the
- * totals are compared with a tolerance; what the shards hold is exact. */
+ * The tracker runs on the CPU's kernels and adds the tied gradients out of place (fake tensors are
+ * a subclass), so the totals are compared with a tolerance; what the shards hold is exact. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,10 +38,15 @@ static bool read_row(FILE *f, struct row *r)
 
 	if (!fgets(line, sizeof(line), f))
 		return false;
-	/* model,gpus,zero,precision,ckpt,b,s,phase,sharded_param,...(10 columns)...,total,torch,transformers */
-	assert_int_equal(sscanf(line, "%15[^,],%lld,%lld,%15[^,],%7[^,],%lld,%lld,%7[^,],%lld,%*[^,],%*[^,],%*[^,],%*[^,],%*[^,],"
-				      "%*[^,],%*[^,],%*[^,],%*[^,],%*[^,],%lld", r->model, &r->gpus, &r->zero, r->precision, r->ckpt, &r->b,
-				&r->s, r->phase, &r->shard, &r->total), 10);
+	/* model,gpus,zero,precision,ckpt,b,s,phase,sharded_param,...(10
+	 * columns)...,total,torch,transformers */
+	assert_int_equal(sscanf(line,
+				"%15[^,],%lld,%lld,%15[^,],%7[^,],%lld,%lld,%7[^,],%lld,%*[^,],%*[^"
+				",],%*[^,],%*[^,],%*[^,],"
+				"%*[^,],%*[^,],%*[^,],%*[^,],%*[^,],%lld",
+				r->model, &r->gpus, &r->zero, r->precision, r->ckpt, &r->b, &r->s,
+				r->phase, &r->shard, &r->total),
+			 10);
 	return true;
 }
 
@@ -57,13 +63,15 @@ static struct oom_eval price(const struct row *r)
 	p.engine = OOM_ENGINE_FSDP2;
 	p.gpus = r->gpus;
 	p.zero_stage = r->zero;
-	p.precision = !strcmp(r->precision, "bf16") ? OOM_BF16 : !strcmp(r->precision, "fp32") ? OOM_FP32 : OOM_AMP_BF16;
+	p.precision = !strcmp(r->precision, "bf16") ? OOM_BF16 :
+		      !strcmp(r->precision, "fp32") ? OOM_FP32 :
+						      OOM_AMP_BF16;
 	p.grad_ckpt = !strcmp(r->ckpt, "True") ? OOM_CKPT_FULL : OOM_CKPT_NONE;
 	p.micro_batch = r->b;
 	p.seq_len = r->s;
 	memset(&e, 0, sizeof(e));
-	if (oom_keys_parse(&keys, json, strlen(json), "test", &err) || oom_model_new(&m, &keys, &err) ||
-	    oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err))
+	if (oom_keys_parse(&keys, json, strlen(json), "test", &err) ||
+	    oom_model_new(&m, &keys, &err) || oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err))
 		fail_msg("%s", err.text);
 	oom_evaluator_free(ev);
 	oom_model_free(m);
@@ -71,8 +79,8 @@ static struct oom_eval price(const struct row *r)
 	return e;
 }
 
-/* Never less than the tracker by 2 %, never more by 25 % (our constants are added to the largest activations, wherever
- * they lie), and the shards to the byte up to the allocator's rounding. */
+/* Never less than the tracker by 2 %, never more by 25 % (our constants are added to the largest
+ * activations, wherever they lie), and the shards to the byte up to the allocator's rounding. */
 static void as_the_tracker_counts(void **state)
 {
 	FILE *f = fopen(OOM_SOURCE_ROOT "/data/fsdp2_tracker.csv", "r");
@@ -85,15 +93,22 @@ static void as_the_tracker_counts(void **state)
 	assert_non_null(fgets(header, sizeof(header), f));
 	while (read_row(f, &r)) {
 		const struct oom_eval e = price(&r);
-		const double ours = (double)e.peak[!strcmp(r.phase, "fwd1") ? OOM_PHASE_FWD1 : OOM_PHASE_BWD1];
-		/* fake tensors are summed out of place: a third gradient of the tied weights, 32000 x 512 */
+		const double ours =
+			(double)e.peak[!strcmp(r.phase, "fwd1") ? OOM_PHASE_FWD1 : OOM_PHASE_BWD1];
+		/* fake tensors are summed out of place: a third gradient of the tied weights,
+		 * 32000 x 512 */
 		const double artefact = !strcmp(r.model, "tied") && !strcmp(r.phase, "bwd1") ?
-					32000 * 512 * (strcmp(r.precision, "fp32") ? 2.0 : 4.0) / (double)r.total : 0;
+						32000 * 512 *
+							(strcmp(r.precision, "fp32") ? 2.0 : 4.0) /
+							(double)r.total :
+						0;
 		const double off = ours / (double)r.total - 1;
 
 		if (getenv("VERBOSE"))
-			printf("%-6s %lld gpus zero %lld %-8s ckpt %-5s %s: %.1f MB, tracker %.1f MB, %+.1f %%\n", r.model, r.gpus, r.zero,
-			       r.precision, r.ckpt, r.phase, ours / 1e6, (double)r.total / 1e6, 100 * off);
+			printf("%-6s %lld gpus zero %lld %-8s ckpt %-5s %s: %.1f MB, tracker %.1f "
+			       "MB, %+.1f %%\n",
+			       r.model, r.gpus, r.zero, r.precision, r.ckpt, r.phase, ours / 1e6,
+			       (double)r.total / 1e6, 100 * off);
 		assert_true(llabs((long long)e.peak[OOM_PHASE_LOAD] - r.shard) < 200000);
 		assert_true(off > -0.02 - artefact && off < 0.25);
 		n++;

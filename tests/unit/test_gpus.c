@@ -59,7 +59,8 @@ static void spellings(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_has_a_source), cmocka_unit_test(spellings)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_has_a_source),
+					   cmocka_unit_test(spellings)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

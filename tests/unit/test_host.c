@@ -1,4 +1,5 @@
-/* Host RAM and disk: hand calculations on round numbers (the guesses of a process and a shard are host.c's). */
+/* Host RAM and disk: hand calculations on round numbers (the guesses of a process and a shard
+ * are host.c's). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +13,8 @@
 #define GB UINT64_C(1000000000)
 #define GIB (UINT64_C(1) << 30)
 
-/* Eight ranks, 7 B parameters in bf16, no low_cpu_mem: each reads 14 GB; a full checkpoint is 2 + 8 B a parameter. */
+/* Eight ranks, 7 B parameters in bf16, no low_cpu_mem: each reads 14 GB; a full checkpoint is 2
+ * + 8 B a parameter. */
 static void every_rank_loads(void **state)
 {
 	struct oom_plan p = oom_plan_default();
@@ -30,7 +32,8 @@ static void every_rank_loads(void **state)
 	assert_int_equal(n.loading, 8 * 14 * GB);
 	assert_int_equal(n.processes, 8 * 3 * GIB);
 	assert_int_equal(n.checkpoint, 7 * GB * (2 + 8));
-	assert_int_equal(n.disk_peak, 3 * n.checkpoint + 2 * 14 * GB);  /* two kept, one being written; model and hub cache */
+	/* two kept, one being written; model and hub cache */
+	assert_int_equal(n.disk_peak, 3 * n.checkpoint + 2 * 14 * GB);
 	p.low_cpu_mem = 1;
 	assert_int_equal(oom_host_need(&p, &e).loading, 8 * 5 * GB);
 }
@@ -38,7 +41,12 @@ static void every_rank_loads(void **state)
 /* In the order of a run's life: loading, the GPU, training, saving. */
 static void first_limit(void **state)
 {
-	const struct oom_host_need n = {.processes = 10, .loading = 50, .pinned = 20, .pageable = 30, .loader = 5, .saving = 40};
+	const struct oom_host_need n = {.processes = 10,
+					.loading = 50,
+					.pinned = 20,
+					.pageable = 30,
+					.loader = 5,
+					.saving = 40};
 
 	(void)state;
 	assert_int_equal(oom_first_limit(&n, 0, true), OOM_LIMIT_NONE);
@@ -53,7 +61,8 @@ static void first_limit(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_loads), cmocka_unit_test(first_limit)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_loads),
+					   cmocka_unit_test(first_limit)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,8 @@
 #include "oomplan/model.h"
 
 /* Evaluates a config given as text; returns the status, the message in err. */
-static enum oom_status price(const char *json, const struct oom_plan *p, struct oom_eval *e, struct oom_error *err)
+static enum oom_status price(const char *json, const struct oom_plan *p, struct oom_eval *e,
+			     struct oom_error *err)
 {
 	struct oom_keys keys = {0};
 	struct oom_model *m = NULL;
@@ -60,8 +61,8 @@ static struct oom_plan plan_of(int64_t batch)
 	return p;
 }
 
-/* ImageNet classifiers as published: torchvision's model table (ResNet-50, ConvNeXt-T, Swin-T, ViT-B/16, MobileNet v2,
- * EfficientNet-B0), timm's results table (the others). */
+/* ImageNet classifiers as published: torchvision's model table (ResNet-50, ConvNeXt-T, Swin-T,
+ * ViT-B/16, MobileNet v2, EfficientNet-B0), timm's results table (the others). */
 static void published_counts(void **state)
 {
 	static const struct {
@@ -89,12 +90,13 @@ static void published_counts(void **state)
 		const struct oom_eval e = must(cases[i].json, &p);
 
 		if (e.total_params != cases[i].params || e.trainable_params != cases[i].params)
-			fail_msg("%s: %llu parameters", cases[i].json, (unsigned long long)e.total_params);
+			fail_msg("%s: %llu parameters", cases[i].json,
+				 (unsigned long long)e.total_params);
 	}
 }
 
-/* The default configuration of each class with two labels, built on the meta device with transformers 5.12
- * (AutoModelForImageClassification.from_config). */
+/* The default configuration of each class with two labels, built on the meta device with
+ * transformers 5.12 (AutoModelForImageClassification.from_config). */
 static void default_configurations(void **state)
 {
 	static const struct {
@@ -114,16 +116,19 @@ static void default_configurations(void **state)
 		char json[80];
 		struct oom_eval e;
 
-		snprintf(json, sizeof(json), "{\"model_type\":\"%s\",\"num_labels\":2}", cases[i].type);
+		snprintf(json, sizeof(json), "{\"model_type\":\"%s\",\"num_labels\":2}",
+			 cases[i].type);
 		e = must(json, &p);
 		if (e.total_params != cases[i].params)
-			fail_msg("%s: %llu parameters, %llu expected", cases[i].type, (unsigned long long)e.total_params,
+			fail_msg("%s: %llu parameters, %llu expected", cases[i].type,
+				 (unsigned long long)e.total_params,
 				 (unsigned long long)cases[i].params);
 	}
 }
 
-/* Peaks of a full step in bf16 with AdamW, two images, measured with the harness beside the truth data (every allocation of
- * transformers 5.12's code, torch 2.14).  ConvNeXt's backward peak is the copy of a channels-last weight gradient. */
+/* Peaks of a full step in bf16 with AdamW, two images, measured with the harness beside the truth
+ * data (every allocation of transformers 5.12's code, torch 2.14).  ConvNeXt's backward peak is
+ * the copy of a channels-last weight gradient. */
 static void measured_peaks(void **state)
 {
 	static const struct {
@@ -143,18 +148,22 @@ static void measured_peaks(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct oom_plan p = plan_of(2);
-		const uint64_t want[] = {cases[i].eval, cases[i].fwd1, cases[i].bwd1, cases[i].opt1, cases[i].bwd2};
-		const enum oom_phase phase[] = {OOM_PHASE_EVAL, OOM_PHASE_FWD1, OOM_PHASE_BWD1, OOM_PHASE_OPT1, OOM_PHASE_BWD2};
+		const uint64_t want[] = {cases[i].eval, cases[i].fwd1, cases[i].bwd1, cases[i].opt1,
+					 cases[i].bwd2};
+		const enum oom_phase phase[] = {OOM_PHASE_EVAL, OOM_PHASE_FWD1, OOM_PHASE_BWD1,
+						OOM_PHASE_OPT1, OOM_PHASE_BWD2};
 		struct oom_eval e;
 
 		p.attn = cases[i].attn;
 		e = must(cases[i].json, &p);
 		for (size_t j = 0; j < 5; j++) {        /* within a thousandth */
-			const uint64_t got = e.peak[phase[j]], off = got > want[j] ? got - want[j] : want[j] - got;
+			const uint64_t got = e.peak[phase[j]],
+				       off = got > want[j] ? got - want[j] : want[j] - got;
 
 			if (off > want[j] / 1000)
-				fail_msg("%s, %s: %llu bytes, %llu measured", cases[i].json, oom_phase_str(phase[j]),
-					 (unsigned long long)got, (unsigned long long)want[j]);
+				fail_msg("%s, %s: %llu bytes, %llu measured", cases[i].json,
+					 oom_phase_str(phase[j]), (unsigned long long)got,
+					 (unsigned long long)want[j]);
 		}
 	}
 }
@@ -170,14 +179,16 @@ static void lora_on_the_head(void **state)
 	p.lora_r = (int64_t)r;
 	snprintf(p.lora_targets, sizeof(p.lora_targets), "all-linear");
 	e = must("{\"model_type\":\"vit\"}", &p);
-	assert_int_equal(e.trainable_params, layers * r * (4 * (d + d) + 2 * (d + ff)) + r * (d + 2));
+	assert_int_equal(e.trainable_params,
+			 layers * r * (4 * (d + d) + 2 * (d + ff)) + r * (d + 2));
 	snprintf(p.lora_targets, sizeof(p.lora_targets), "q_proj+v_proj");
 	e = must("{\"model_type\":\"vit\"}", &p);
 	assert_int_equal(e.trainable_params, layers * r * 2 * (d + d));
 }
 
-/* Adafactor keeps rows and columns of the last two dimensions: of the positions [1, 197, d] and the class token [1, 1, d],
- * of the patch convolution as d x 3 matrices of 16 x 16 (transformers/optimization.py, Adafactor._get_options). */
+/* Adafactor keeps rows and columns of the last two dimensions: of the positions [1, 197, d] and the
+ * class token [1, 1, d], of the patch convolution as d x 3 matrices of 16 x 16
+ * (transformers/optimization.py, Adafactor._get_options). */
 static void adafactor_factors_positions(void **state)
 {
 	struct oom_plan p = plan_of(1);
@@ -188,7 +199,8 @@ static void adafactor_factors_positions(void **state)
 	(void)state;
 	p.optimizer = named("adafactor");
 	e = must("{\"model_type\":\"vit\"}", &p);
-	factored = (n + d) + (1 + d) + maps * (16 + 16) + layers * (4 * 2 * d + 2 * (d + ff)) + (2 + d);
+	factored = (n + d) + (1 + d) + maps * (16 + 16) + layers * (4 * 2 * d + 2 * (d + ff)) +
+		   (2 + d);
 	full = d + layers * (4 * d + ff + d + 4 * d) + 2 * d + 2;       /* biases and norms */
 	tensors = 4 + layers * 16 + 4;
 	assert_int_equal(e.opt_bytes, 4 * (factored + full + tensors));

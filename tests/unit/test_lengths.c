@@ -28,14 +28,19 @@ static enum oom_status read_text(struct oom_lengths *l, const char *text, struct
 
 static void test_formats(void **state)
 {
-	static const char *const same[] = {"3\n5\n5\n9\n", "3\r\n5\r\n5\r\n9", "id,length,x\na,3,0\nb,5,0\nc,5,0\nd,9,0\n",
-					   "{\"length\": 3}\n{\"id\": 1, \"length\":5}\n{\"length\": 5}\n{\"length\": 9}\n", "length\n3\n5\n5\n9\n",
-					   /* a key inside a text or an inner object is none; escapes; lists count */
-					   "{\"text\": \"\\\"length\\\": 7\", \"meta\": {\"length\": 8}, \"length\": 3}\n{\"length\":5}\n{\"length\":5}\n"
-					   "{\"length\":9}\n",
-					   "{\"input_ids\": [1, 2, 3]}\n{\"input_ids\": [1,2,3,4,5]}\n{\"x\":[7],\"input_ids\":[1,[2],\"a,b\",4,5]}\n"
-					   "{\"input_ids\":[1,2,3,4,5,6,7,8,9]}\n",
-					   "name,\"n_tokens\"\n\"a, b\",3\nc,\"5\"\n\"d\"\"e\",5\nf,9\n"};
+	static const char *const same[] = {
+		"3\n5\n5\n9\n", "3\r\n5\r\n5\r\n9", "id,length,x\na,3,0\nb,5,0\nc,5,0\nd,9,0\n",
+		"{\"length\": 3}\n{\"id\": 1, \"length\":5}\n{\"length\": 5}\n{\"length\": 9}\n",
+		"length\n3\n5\n5\n9\n",
+		/* a key inside a text or an inner object is none;
+		 * escapes; lists count */
+		"{\"text\": \"\\\"length\\\": 7\", \"meta\": {\"length\": 8}, \"length\": "
+		"3}\n{\"length\":5}\n{\"length\":5}\n"
+		"{\"length\":9}\n",
+		"{\"input_ids\": [1, 2, 3]}\n{\"input_ids\": "
+		"[1,2,3,4,5]}\n{\"x\":[7],\"input_ids\":[1,[2],\"a,b\",4,5]}\n"
+		"{\"input_ids\":[1,2,3,4,5,6,7,8,9]}\n",
+		"name,\"n_tokens\"\n\"a, b\",3\nc,\"5\"\n\"d\"\"e\",5\nf,9\n"};
 	struct oom_lengths l;
 	struct oom_error err = {{0}};
 
@@ -79,7 +84,8 @@ static void test_monte_carlo(void **state)
 	enum { BATCHES = 1000000, B = 8 };
 	struct oom_lengths l;
 	struct oom_error err = {{0}};
-	uint32_t *longest = malloc(BATCHES * sizeof(*longest)), *pool = malloc(1000000 * sizeof(*pool));
+	uint32_t *longest = malloc(BATCHES * sizeof(*longest)),
+		 *pool = malloc(1000000 * sizeof(*pool));
 	uint64_t seed = 88172645463325252u;
 	size_t n = 0;
 	double mean = 0;
@@ -101,7 +107,8 @@ static void test_monte_carlo(void **state)
 	qsort(longest, BATCHES, sizeof(*longest), by_size);
 	assert_true(fabs(oom_lengths_longest_mean(&l, B) / (mean / BATCHES) - 1) < 0.01);
 	for (int q = 10; q <= 99; q += 10) {
-		const double ours = oom_lengths_longest(&l, B, q / 100.0), theirs = longest[(size_t)q * BATCHES / 100];
+		const double ours = oom_lengths_longest(&l, B, q / 100.0),
+			     theirs = longest[(size_t)q * BATCHES / 100];
 
 		assert_true(fabs(ours / theirs - 1) < 0.01);
 	}
@@ -110,7 +117,8 @@ static void test_monte_carlo(void **state)
 	oom_lengths_release(&l);
 }
 
-/* The padding of sorted groups of 50 batches, and of sorted batches under a budget, against 2000 groups drawn. */
+/* The padding of sorted groups of 50 batches, and of sorted batches under a budget, against 2000
+ * groups drawn. */
 static void test_strategies(void **state)
 {
 	enum { B = 8, GROUP = 50 * B, ROUNDS = 2000, POOL = 200000 };
@@ -137,7 +145,8 @@ static void test_strategies(void **state)
 			padded += group[k / B * B + B - 1];
 		}
 	}
-	assert_true(fabs(r.batching[OOM_BATCH_BY_LENGTH].padding_share - (1 - real / padded)) < 0.01);
+	assert_true(fabs(r.batching[OOM_BATCH_BY_LENGTH].padding_share - (1 - real / padded)) <
+		    0.01);
 	/* the budget: the pool is sorted already */
 	budget = B * r.mean_batch_tokens;
 	for (size_t i = 0; i < n; i++) {
@@ -150,7 +159,8 @@ static void test_strategies(void **state)
 	}
 	total += batch * pool[n - 1];
 	assert_true(fabs(r.batching[OOM_BATCH_BUDGET].padding_share - (1 - sum / total)) < 0.01);
-	assert_true(r.batching[OOM_BATCH_BUDGET].worst_batch_tokens < r.batching[OOM_BATCH_LONGEST].worst_batch_tokens);
+	assert_true(r.batching[OOM_BATCH_BUDGET].worst_batch_tokens <
+		    r.batching[OOM_BATCH_LONGEST].worst_batch_tokens);
 	free(pool);
 	oom_lengths_release(&l);
 }
@@ -213,7 +223,9 @@ static void test_report(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_formats), cmocka_unit_test(test_monte_carlo), cmocka_unit_test(test_strategies),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_formats),
+					   cmocka_unit_test(test_monte_carlo),
+					   cmocka_unit_test(test_strategies),
 					   cmocka_unit_test(test_fields),
 					   cmocka_unit_test(test_report)};
 

@@ -16,16 +16,37 @@ static struct oom_megatron launch(const char *const *words)
 	struct oom_error err = {{0}};
 
 	for (size_t i = 0; words[i]; i += 2)
-		assert_int_equal(oom_megatron_set(&m, oom_mg_arg_find(words[i]), words[i + 1], &err), OOM_OK);
+		assert_int_equal(oom_megatron_set(&m, oom_mg_arg_find(words[i]), words[i + 1],
+						  &err),
+				 OOM_OK);
 	return m;
 }
 
-/* s = 2048, b = 1, h = 1024, a = 16: Korthikanti et al. arXiv:2205.05198 table 2, GPT layer with dropout, 16 bit. */
+/* s = 2048, b = 1, h = 1024, a = 16: Korthikanti et al. arXiv:2205.05198 table 2, GPT layer with
+ * dropout, 16 bit. */
 static double layer_bytes(const char *tp, const char *sp, const char *rc)
 {
-	const char *words[] = {"layers", "2", "hidden", "1024", "heads", "16", "seq", "2048", "vocab", "51200", "tp", tp,
-			       "sequence_parallel", sp, "recompute_granularity", rc, "transformer_impl", "local",
-			       "attention_mask_in_dataloader", "0", NULL};
+	const char *words[] = {"layers",
+			       "2",
+			       "hidden",
+			       "1024",
+			       "heads",
+			       "16",
+			       "seq",
+			       "2048",
+			       "vocab",
+			       "51200",
+			       "tp",
+			       tp,
+			       "sequence_parallel",
+			       sp,
+			       "recompute_granularity",
+			       rc,
+			       "transformer_impl",
+			       "local",
+			       "attention_mask_in_dataloader",
+			       "0",
+			       NULL};
 	struct oom_megatron m = launch(words);
 	struct oom_mg_rank two, four;
 	struct oom_error err = {{0}};
@@ -50,19 +71,36 @@ static void test_paper(void **state)
 	assert_true(layer_bytes("1", "0", "full") == 2 * sbh);
 }
 
-/* 18 bytes a parameter; 6 + 12/d with the distributed optimizer (Megatron-LM docs, dist_optimizer); 20 for fp16. */
+/* 18 bytes a parameter; 6 + 12/d with the distributed optimizer (Megatron-LM docs,
+ * dist_optimizer); 20 for fp16. */
 static void test_states(void **state)
 {
 	static const struct {
 		const char *precision, *dist;
 		double bytes;
-	} want[] = {{"bf16", "0", 18}, {"bf16", "1", 6 + 12 / 8.0}, {"fp16", "1", 4 + 16 / 8.0}, {"fp32", "0", 16},
+	} want[] = {{"bf16", "0", 18},
+		    {"bf16", "1", 6 + 12 / 8.0},
+		    {"fp16", "1", 4 + 16 / 8.0},
+		    {"fp32", "0", 16},
 		    {"fp32", "1", 8 + 8 / 8.0}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
-		const char *words[] = {"layers", "2", "hidden", "1024", "heads", "16", "vocab", "51200", "n_gpus", "8",
-				       "precision", want[i].precision, "distributed_optimizer", want[i].dist, NULL};
+		const char *words[] = {"layers",
+				       "2",
+				       "hidden",
+				       "1024",
+				       "heads",
+				       "16",
+				       "vocab",
+				       "51200",
+				       "n_gpus",
+				       "8",
+				       "precision",
+				       want[i].precision,
+				       "distributed_optimizer",
+				       want[i].dist,
+				       NULL};
 		struct oom_megatron m = launch(words);
 		struct oom_mg_rank r;
 		struct oom_error err = {{0}};
@@ -74,11 +112,25 @@ static void test_states(void **state)
 	}
 }
 
-/* 1F1B: rank r of p holds p - r micro-batches; interleaved rank 0 of p = 4, v = 2: 2 (p - 1) + (v - 1) p + 1 = 11 passes. */
+/* 1F1B: rank r of p holds p - r micro-batches; interleaved rank 0 of p = 4, v = 2: 2 (p - 1) +
+ * (v - 1) p + 1 = 11 passes. */
 static void test_schedules(void **state)
 {
-	const char *words[] = {"layers", "16", "hidden", "512", "heads", "8", "vocab", "51200", "n_gpus", "4", "pp", "4",
-			       "num_microbatches", "16", NULL};
+	const char *words[] = {"layers",
+			       "16",
+			       "hidden",
+			       "512",
+			       "heads",
+			       "8",
+			       "vocab",
+			       "51200",
+			       "n_gpus",
+			       "4",
+			       "pp",
+			       "4",
+			       "num_microbatches",
+			       "16",
+			       NULL};
 	struct oom_megatron m = launch(words);
 	struct oom_mg_rank r;
 	struct oom_error err = {{0}};
@@ -105,8 +157,9 @@ static void test_refusals(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		const char *words[] = {"layers", "16", "hidden", "512", "heads", "8", "vocab", "51200", "n_gpus", "40", "tp", "2",
-				       bad[i][0], bad[i][1], NULL};
+		const char *words[] = {"layers", "16",	  "hidden",  "512",	"heads",
+				       "8",	 "vocab", "51200",   "n_gpus",	"40",
+				       "tp",	 "2",	  bad[i][0], bad[i][1], NULL};
 		struct oom_megatron m = launch(words);
 		struct oom_error err = {{0}};
 
@@ -128,14 +181,16 @@ static void test_table(void **state)
 	}
 }
 
-/* Eight ranks with one expert each, top-2: a rank gets T x 2 tokens of the mean, at most every token of all eight once, four
- * times as many (formulas H8); one rank holding all experts gets the same whatever the router does. */
+/* Eight ranks with one expert each, top-2: a rank gets T x 2 tokens of the mean, at most every
+ * token of all eight once, four times as many (formulas H8); one rank holding all experts gets
+ * the same whatever the router does. */
 static void test_imbalance(void **state)
 {
 	static const struct {
 		const char *ep, *imbalance;
 		double times;
-	} rows[] = {{"8", "1", 1}, {"8", "2", 2}, {"8", "3.5", 3.5}, {"8", "100", 4}, {"1", "100", 1}};
+	} rows[] = {
+		{"8", "1", 1}, {"8", "2", 2}, {"8", "3.5", 3.5}, {"8", "100", 4}, {"1", "100", 1}};
 	double balanced = 0, router = 0;
 
 	(void)state;
@@ -155,7 +210,8 @@ static void test_imbalance(void **state)
 		if (i == 0)
 			balanced = saved;
 		if (i == 1)
-			router = 2 * balanced - saved;          /* what does not follow the tokens an expert rank gets */
+			/* what does not follow the tokens an expert rank gets */
+			router = 2 * balanced - saved;
 		else if (i > 1 && m.ep > 1)
 			assert_true(fabs(saved - router - rows[i].times * (balanced - router)) < 1);
 		else if (m.ep == 1)
@@ -165,9 +221,12 @@ static void test_imbalance(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_paper), cmocka_unit_test(test_states),
-					   cmocka_unit_test(test_schedules), cmocka_unit_test(test_refusals),
-					   cmocka_unit_test(test_table), cmocka_unit_test(test_imbalance)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_paper),
+					   cmocka_unit_test(test_states),
+					   cmocka_unit_test(test_schedules),
+					   cmocka_unit_test(test_refusals),
+					   cmocka_unit_test(test_table),
+					   cmocka_unit_test(test_imbalance)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,8 @@ static struct oom_eval price(const char *json, int64_t batch, int64_t tokens, in
 	p.micro_batch = batch;
 	p.seq_len = tokens;
 	p.grad_ckpt = checkpointing;
-	if (oom_keys_read(&keys, path, &err) || oom_model_new(&model, &keys, &err) || !ev || oom_evaluate(ev, model, &p, 0, &e, &err))
+	if (oom_keys_read(&keys, path, &err) || oom_model_new(&model, &keys, &err) || !ev ||
+	    oom_evaluate(ev, model, &p, 0, &e, &err))
 		fail_msg("%s", err.text);
 	unlink(path);
 	oom_evaluator_free(ev);
@@ -53,20 +54,24 @@ static struct oom_eval price(const char *json, int64_t batch, int64_t tokens, in
 /* Hand calculations from the shapes of the published classes. */
 static void parameters(void **state)
 {
-	/* in_proj (2 * 512 + 2 * 2 * 32 + 8) x 256, conv 640 x (4 + 1), out_proj 256 x 512, A_log, D and dt_bias of 8, norms */
+	/* in_proj (2 * 512 + 2 * 2 * 32 + 8) x 256, conv 640 x (4 + 1), out_proj 256 x 512,
+	 * A_log, D and dt_bias of 8, norms */
 	const uint64_t mamba2 = 1160 * 256 + 640 * 5 + 256 * 512 + 3 * 8 + 512 + 256;
-	/* in_proj_qkv 512 x 256, in_proj_z 256 x 256, a and b 4 x 256, conv 512 x 4, A_log and dt_bias, norm, out_proj, two
-	 * norms, feed-forward */
-	const uint64_t delta = 512 * 256 + 256 * 256 + 2 * 4 * 256 + 512 * 4 + 2 * 4 + 64 + 256 * 256 + 2 * 256 + 3 * 512 * 256;
+	/* in_proj_qkv 512 x 256, in_proj_z 256 x 256, a and b 4 x 256, conv 512 x 4, A_log and
+	 * dt_bias, norm, out_proj, two norms, feed-forward */
+	const uint64_t delta = 512 * 256 + 256 * 256 + 2 * 4 * 256 + 512 * 4 + 2 * 4 + 64 +
+			       256 * 256 + 2 * 256 + 3 * 512 * 256;
 
 	(void)state;
-	assert_int_equal(price(MAMBA2, 1, 64, OOM_CKPT_NONE).total_params, 2 * 1000 * 256 + 256 + 3 * mamba2);
-	assert_int_equal(price(DELTA, 1, 64, OOM_CKPT_NONE).total_params, 2 * 1000 * 256 + 256 + delta);
+	assert_int_equal(price(MAMBA2, 1, 64, OOM_CKPT_NONE).total_params,
+			 2 * 1000 * 256 + 256 + 3 * mamba2);
+	assert_int_equal(price(DELTA, 1, 64, OOM_CKPT_NONE).total_params,
+			 2 * 1000 * 256 + 256 + delta);
 }
 
-/* The triangular inverse of the delta rule keeps i + i * i fp32 elements at row i = 1..63 for every head of every chunk
- * of 64 tokens: 2016 + 85344.  Four heads, eight chunks: they are a third of what 512 tokens keep in
- * all. */
+/* The triangular inverse of the delta rule keeps i + i * i fp32 elements at row i = 1..63 for every
+ * head of every chunk of 64 tokens: 2016 + 85344.  Four heads, eight chunks: they are a third of
+ * what 512 tokens keep in all. */
 static void delta_rule_keeps_its_rows(void **state)
 {
 	const uint64_t rows = UINT64_C(4) * (2016 + 85344) * 4 * 8;
@@ -77,9 +82,9 @@ static void delta_rule_keeps_its_rows(void **state)
 	assert_true(e.saved_bytes < 4 * rows);
 }
 
-/* Loops over chunks and tokens keep the same for every turn, whichever of them are recorded: the third difference of
- * equally spaced lengths vanishes (Mamba 2 carries its states by a square matrix of the chunks), but for the rounding of every
- * allocation to 512 bytes. */
+/* Loops over chunks and tokens keep the same for every turn, whichever of them are recorded: the
+ * third difference of equally spaced lengths vanishes (Mamba 2 carries its states by a square
+ * matrix of the chunks), but for the rounding of every allocation to 512 bytes. */
 static void loops_are_linear(void **state)
 {
 	static const char *const models[] = {MAMBA2, DELTA, MAMBA};
@@ -96,8 +101,9 @@ static void loops_are_linear(void **state)
 	}
 }
 
-/* A selective scan lays out discrete_A and deltaB_u, [b, d_inner, s, d_state] in fp32, keeps the first, the product with
- * B before it, and in the loop an fp32 state and its 16-bit copy a token: 4 + 4 + 4 + 2 bytes of each element at least. */
+/* A selective scan lays out discrete_A and deltaB_u, [b, d_inner, s, d_state] in fp32, keeps the
+ * first, the product with B before it, and in the loop an fp32 state and its 16-bit copy a
+ * token: 4 + 4 + 4 + 2 bytes of each element at least. */
 static void selective_scan_keeps_states(void **state)
 {
 	const uint64_t elements = UINT64_C(2) * 256 * 512 * 16;         /* b, d_inner, s, d_state */
@@ -108,10 +114,12 @@ static void selective_scan_keeps_states(void **state)
 	assert_true(e.saved_bytes < elements * 18);
 }
 
-/* Checkpointing: between the passes only each layer's input is kept; the loops' turns do not show up in the forward. */
+/* Checkpointing: between the passes only each layer's input is kept; the loops' turns do not
+ * show up in the forward. */
 static void checkpointed_loops_keep_nothing(void **state)
 {
-	const struct oom_eval all = price(MAMBA, 2, 512, OOM_CKPT_NONE), ckpt = price(MAMBA, 2, 512, OOM_CKPT_FULL);
+	const struct oom_eval all = price(MAMBA, 2, 512, OOM_CKPT_NONE),
+			      ckpt = price(MAMBA, 2, 512, OOM_CKPT_FULL);
 
 	(void)state;
 	assert_true(ckpt.saved_bytes < all.saved_bytes / 4);

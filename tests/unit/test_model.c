@@ -46,8 +46,9 @@ static struct oom_eval price(struct fixture *f, const struct oom_plan *p)
 	return e;
 }
 
-/* M15: each ten batches more are ten logits of 8 x 1024 x 128256 fp32 elements twice (the pile and torch.cat's copy of
- * it); one batch alone is no pile beyond its own copy, and training still binds. */
+/* M15: each ten batches more are ten logits of 8 x 1024 x 128256 fp32 elements twice (the pile and
+ * torch.cat's copy of it); one batch alone is no pile beyond its own copy, and training still
+ * binds. */
 static void evaluation_piles_logits(void **state)
 {
 	const uint64_t one = UINT64_C(8) * 1024 * 128256 * 4;
@@ -69,13 +70,15 @@ static void evaluation_piles_logits(void **state)
 	assert_int_not_equal(alone.peak_phase, OOM_PHASE_EVAL);
 	assert_int_equal(many.peak_phase, OOM_PHASE_EVAL);
 	assert_int_equal(many.overall_peak - few.overall_peak, 20 * one);
-	assert_int_equal(many.overall_peak - many.bucket[OOM_BUCKET_LOGITS], many.bucket[OOM_BUCKET_PARAMS] +
-			 many.bucket[OOM_BUCKET_OPT] + many.bucket[OOM_BUCKET_BUFFERS] + many.bucket[OOM_BUCKET_INPUTS]);
+	assert_int_equal(many.overall_peak - many.bucket[OOM_BUCKET_LOGITS],
+			 many.bucket[OOM_BUCKET_PARAMS] + many.bucket[OOM_BUCKET_OPT] +
+				 many.bucket[OOM_BUCKET_BUFFERS] + many.bucket[OOM_BUCKET_INPUTS]);
 	close_model(&f);
 }
 
-/* ATen CUDABlas.cpp: a workspace is 8.125 MiB before Hopper, 32 MiB from it on; sdp_utils.cpp: flash begins with Ampere,
- * and Turing has no bf16 kernel of either kind, so that GPT-2's 12 x 1024 x 1024 scores a sequence are in memory. */
+/* ATen CUDABlas.cpp: a workspace is 8.125 MiB before Hopper, 32 MiB from it on; sdp_utils.cpp:
+ * flash begins with Ampere, and Turing has no bf16 kernel of either kind, so that GPT-2's 12 x
+ * 1024 x 1024 scores a sequence are in memory. */
 static void cards_differ_by_capability(void **state)
 {
 	struct oom_plan p = oom_plan_default();
@@ -93,18 +96,21 @@ static void cards_differ_by_capability(void **state)
 	hopper = price(&f, &p);
 	p.compute_capability = 7.5;
 	turing = price(&f, &p);
-	assert_int_equal(hopper.workspace_bytes - ampere.workspace_bytes, 2 * (32 * 1048576 - 8 * 1048576 - 128 * 1024));
+	assert_int_equal(hopper.workspace_bytes - ampere.workspace_bytes,
+			 2 * (32 * 1048576 - 8 * 1048576 - 128 * 1024));
 	assert_int_equal(hopper.overall_peak, ampere.overall_peak);
 	assert_true(turing.saved_bytes >= ampere.saved_bytes + UINT64_C(12) * 12 * 1024 * 1024 * 2);
 	assert_false(ampere.context_measured);
 	assert_true(turing.context_measured);
 	p.attn = OOM_ATTN_FLASH;
-	assert_int_equal(oom_evaluate(f.ev, f.model, &p, OOM_EVAL_FAST, &turing, &err), OOM_ERR_INVALID);
+	assert_int_equal(oom_evaluate(f.ev, f.model, &p, OOM_EVAL_FAST, &turing, &err),
+			 OOM_ERR_INVALID);
 	close_model(&f);
 }
 
-/* Activation offloading keeps two layers at most on the card: what is away is a whole number of layers' saved bytes, as the
- * difference of two depths tells them, and the forward's peak is lower by it; the last layer's backward is not. */
+/* Activation offloading keeps two layers at most on the card: what is away is a whole number of
+ * layers' saved bytes, as the difference of two depths tells them, and the forward's peak is
+ * lower by it; the last layer's backward is not. */
 static void activations_wait_on_the_host(void **state)
 {
 	struct oom_plan p = oom_plan_default();
@@ -125,7 +131,8 @@ static void activations_wait_on_the_host(void **state)
 	assert_int_equal(away.offloaded_bytes % layer, 0);
 	assert_in_range(away.offloaded_bytes / layer, 13, 15);
 	assert_int_equal(away.host_pinned_bytes, away.offloaded_bytes);
-	assert_int_equal(all.peak[OOM_PHASE_FWD1] - away.peak[OOM_PHASE_FWD1], away.offloaded_bytes);
+	assert_int_equal(all.peak[OOM_PHASE_FWD1] - away.peak[OOM_PHASE_FWD1],
+			 away.offloaded_bytes);
 	assert_true(away.peak[OOM_PHASE_BWD1] < all.peak[OOM_PHASE_BWD1]);
 	assert_true(away.peak[OOM_PHASE_BWD1] >= away.end[OOM_PHASE_BWD1] + layer);
 	close_model(&f);
@@ -152,14 +159,16 @@ static void published_parameter_counts(void **state)
 		p.micro_batch = 1;
 		p.seq_len = 16;
 		if (price(&f, &p).total_params != cases[i].params)
-			fail_msg("%s: %llu", cases[i].model, (unsigned long long)price(&f, &p).total_params);
+			fail_msg("%s: %llu", cases[i].model,
+				 (unsigned long long)price(&f, &p).total_params);
 		close_model(&f);
 	}
 }
 
-/* LoRA of rank 16 on 4 layers of Mixtral 8x7B with all-linear: q and o (4096 + 4096) r, k and v (4096 + 1024) r, router
- * (4096 + 8) r, gate and up, one tensor, (4096 + 28672) 2 r 8, down (14336 + 4096) r 8; measured alike (run
- * mixtral-mixtral-8x7b-b3c053 of the oracle).  Without the experts' names only what is named. */
+/* LoRA of rank 16 on 4 layers of Mixtral 8x7B with all-linear: q and o (4096 + 4096) r, k and v
+ * (4096 + 1024) r, router (4096 + 8) r, gate and up, one tensor, (4096 + 28672) 2 r 8, down (14336
+ * + 4096) r 8; measured alike (run mixtral-mixtral-8x7b-b3c053 of the oracle).  Without the
+ * experts' names only what is named. */
 static void adapters_of_experts(void **state)
 {
 	struct oom_plan p = oom_plan_default();
@@ -178,7 +187,8 @@ static void adapters_of_experts(void **state)
 	close_model(&f);
 }
 
-/* Playbook M1: weights 4 (fp32 master), gradients 4, Adam 8 bytes a parameter; inference is 2 (bf16). */
+/* Playbook M1: weights 4 (fp32 master), gradients 4, Adam 8 bytes a parameter; inference is 2
+ * (bf16). */
 static void bytes_per_parameter(void **state)
 {
 	struct oom_plan p = oom_plan_default();
@@ -202,7 +212,8 @@ static void bytes_per_parameter(void **state)
 	close_model(&f);
 }
 
-/* The sum over who is alive is the peak; no phase is above the overall peak; step 2 holds what step 1 left. */
+/* The sum over who is alive is the peak; no phase is above the overall peak; step 2 holds what
+ * step 1 left. */
 static void composition_adds_up(void **state)
 {
 	char name[80];
@@ -230,15 +241,20 @@ static void composition_adds_up(void **state)
 			for (int b = 0; b < OOM_BUCKETS; b++)
 				sum += e.bucket[b];
 			if (sum != e.overall_peak)
-				fail_msg("%s, variant %d: buckets %llu, peak %llu", name, v, (unsigned long long)sum,
+				fail_msg("%s, variant %d: buckets %llu, peak %llu", name, v,
+					 (unsigned long long)sum,
 					 (unsigned long long)e.overall_peak);
 			for (int ph = OOM_PHASE_FWD1; ph <= OOM_PHASE_OPT2; ph++)
 				assert_true(e.peak[ph] <= e.overall_peak);
-			/* nothing leaks: after backward only gradients are added to what lay there before */
+			/* nothing leaks: after backward only gradients are added to what lay
+			 * there before */
 			if (e.end[OOM_PHASE_BWD1] - e.end[OOM_PHASE_EVAL] < e.grad_bytes ||
-			    e.end[OOM_PHASE_BWD1] - e.end[OOM_PHASE_EVAL] > e.grad_bytes + 512 * 2000)
-				fail_msg("%s, variant %d: %llu left after backward, gradients %llu", name, v,
-					 (unsigned long long)(e.end[OOM_PHASE_BWD1] - e.end[OOM_PHASE_EVAL]),
+			    e.end[OOM_PHASE_BWD1] - e.end[OOM_PHASE_EVAL] >
+				    e.grad_bytes + 512 * 2000)
+				fail_msg("%s, variant %d: %llu left after backward, gradients %llu",
+					 name, v,
+					 (unsigned long long)(e.end[OOM_PHASE_BWD1] -
+							      e.end[OOM_PHASE_EVAL]),
 					 (unsigned long long)e.grad_bytes);
 		}
 		close_model(&f);
@@ -265,8 +281,8 @@ static void monotone(void **state)
 	close_model(&f);
 }
 
-/* A closed form in depth: recording 3 of n layers gives what recording all of them gives.  The replay records all, and
- * its allocated bytes can never be below the closed form's peak. */
+/* A closed form in depth: recording 3 of n layers gives what recording all of them gives.  The
+ * replay records all, and its allocated bytes can never be below the closed form's peak. */
 static void closed_form_in_depth(void **state)
 {
 	struct oom_plan p = oom_plan_default();
@@ -282,15 +298,17 @@ static void closed_form_in_depth(void **state)
 		p.num_layers = n;
 		e = price(&f, &p);
 		if (last && step)
-			assert_int_equal(e.saved_bytes - last, step);  /* every layer saves the same */
+			/* every layer saves the same */
+			assert_int_equal(e.saved_bytes - last, step);
 		step = last ? e.saved_bytes - last : 0;
 		last = e.saved_bytes;
 	}
 	close_model(&f);
 }
 
-/* Korthikanti et al., arXiv:2205.05198, equation 2: a GPT layer with dropout in 16 bit keeps s*b*h*(34 + 5*a*s/h) bytes.
- * The paper leaves out the fp32 mean and rstd of its two layer norms: 2 * 2 * 4 bytes a token, added here. */
+/* Korthikanti et al., arXiv:2205.05198, equation 2: a GPT layer with dropout in 16 bit keeps
+ * s*b*h*(34 + 5*a*s/h) bytes. The paper leaves out the fp32 mean and rstd of its two layer
+ * norms: 2 * 2 * 4 bytes a token, added here. */
 static void korthikanti_activations(void **state)
 {
 	static const struct {
@@ -305,9 +323,13 @@ static void korthikanti_activations(void **state)
 		uint64_t saved[2];
 		char text[400];
 
-		snprintf(text, sizeof(text), "{\"model_type\": \"gpt2\", \"n_embd\": %d, \"n_head\": %d, \"n_layer\": 4, \"vocab_size\": 100, "
-			 "\"n_positions\": 4096, \"activation_function\": \"gelu\"}", (int)h, (int)a);
-		assert_int_equal(oom_keys_parse(&f.keys, text, strlen(text), "block", NULL), OOM_OK);
+		snprintf(text, sizeof(text),
+			 "{\"model_type\": \"gpt2\", \"n_embd\": %d, \"n_head\": %d, \"n_layer\": "
+			 "4, \"vocab_size\": 100, "
+			 "\"n_positions\": 4096, \"activation_function\": \"gelu\"}",
+			 (int)h, (int)a);
+		assert_int_equal(oom_keys_parse(&f.keys, text, strlen(text), "block", NULL),
+				 OOM_OK);
 		assert_int_equal(oom_model_new(&f.model, &f.keys, NULL), OOM_OK);
 		p.precision = OOM_BF16;
 		p.attn = OOM_ATTN_EAGER;
@@ -317,12 +339,14 @@ static void korthikanti_activations(void **state)
 			p.num_layers = 8 + n;
 			saved[n] = price(&f, &p).saved_bytes;
 		}
-		assert_int_equal(saved[1] - saved[0], s * b * h * 34 + 5 * a * s * s * b + 16 * b * s);
+		assert_int_equal(saved[1] - saved[0],
+				 s * b * h * 34 + 5 * a * s * s * b + 16 * b * s);
 		close_model(&f);
 	}
 }
 
-/* SDPA removes the score matrices, checkpointing all but the block inputs: differences of two evaluations. */
+/* SDPA removes the score matrices, checkpointing all but the block inputs: differences of two
+ * evaluations. */
 static void rungs_save_what_they_should(void **state)
 {
 	struct oom_plan p = oom_plan_default(), q;
@@ -338,11 +362,13 @@ static void rungs_save_what_they_should(void **state)
 	q = p;
 	q.attn = OOM_ATTN_SDPA;
 	/* per layer: fp32 softmax and its bf16 copy, 6 bytes a score, are gone */
-	assert_true(price(&f, &p).saved_bytes - price(&f, &q).saved_bytes > layers * 6 * b * heads * s * s);
+	assert_true(price(&f, &p).saved_bytes - price(&f, &q).saved_bytes >
+		    layers * 6 * b * heads * s * s);
 	p = q;
 	q.grad_ckpt = OOM_CKPT_FULL;
 	/* what is left of the layers: one bf16 input each; the tail and the logits stay */
-	assert_true(price(&f, &q).saved_bytes < layers * 2 * b * s * h + 4 * b * s * 128256 + 16 * b * s * h);
+	assert_true(price(&f, &q).saved_bytes <
+		    layers * 2 * b * s * h + 4 * b * s * 128256 + 16 * b * s * h);
 	assert_true(price(&f, &q).saved_bytes < price(&f, &p).saved_bytes / 2);
 	close_model(&f);
 }
@@ -358,9 +384,11 @@ static void ladder_keeps_the_effective_batch(void **state)
 	open_model(&f, "Llama-3.2-1B");
 	p.micro_batch = 12;
 	for (uint64_t gib = 4; gib <= 96; gib += 4) {
-		assert_int_equal(oom_ladder_walk(f.ev, f.model, &p, gib << 30, 0, &l, &err), OOM_OK);
+		assert_int_equal(oom_ladder_walk(f.ev, f.model, &p, gib << 30, 0, &l, &err),
+				 OOM_OK);
 		assert_int_equal(l.plan.micro_batch * l.plan.grad_accum, 12);
-		assert_int_equal(l.plan.lora_r, 0);             /* science is never taken silently */
+		/* science is never taken silently */
+		assert_int_equal(l.plan.lora_r, 0);
 		assert_int_equal(l.plan.seq_len, p.seq_len);
 		if (l.fits)
 			assert_true(l.eval.used_bytes <= oom_budget(gib << 30, &l.plan));

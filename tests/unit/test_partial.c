@@ -47,12 +47,14 @@ static void test_continue(void **state)
 	struct oom_error err = {{0}};
 
 	(void)state;
-	assert_int_equal(oom_partial_open(&p, target, 77, true, &err), OOM_OK);         /* nothing there: from the start */
+	/* nothing there: from the start */
+	assert_int_equal(oom_partial_open(&p, target, 77, true, &err), OOM_OK);
 	assert_int_equal(p.cells, 0);
 	fputs("head\n", p.file);
 	assert_int_equal(oom_partial_note(&p, 0, 0, &err), OOM_OK);
 	oom_partial_leave(&p);
-	assert_int_equal(oom_partial_open(&p, target, 77, true, &err), OOM_OK);         /* no cell yet: from the start too */
+	/* no cell yet: from the start too */
+	assert_int_equal(oom_partial_open(&p, target, 77, true, &err), OOM_OK);
 	fputs("head\none\ntwo\n", p.file);
 	assert_int_equal(oom_partial_note(&p, 20, 2, &err), OOM_OK);
 	fputs("lost", p.file);
@@ -86,7 +88,8 @@ static void test_bad(void **state)
 	fputs("row\n", p.file);
 	assert_int_equal(oom_partial_note(&p, 1, 1, &err), OOM_OK);
 	oom_partial_leave(&p);
-	assert_int_equal(truncate(p.path, 2), 0);       /* the machine went down before the rows reached the disk */
+	/* the machine went down before the rows reached the disk */
+	assert_int_equal(truncate(p.path, 2), 0);
 	assert_int_equal(oom_partial_open(&p, target, 1, true, &err), OOM_ERR_INVALID);
 	assert_non_null(strstr(err.text, "shorter"));
 	f = fopen(p.state, "w");                        /* not our state: from the start */
@@ -102,7 +105,8 @@ static void test_bad(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_continue), cmocka_unit_test(test_bad)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_continue),
+					   cmocka_unit_test(test_bad)};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -16,7 +16,10 @@ static void test_values(void **state)
 
 	(void)state;
 	/* {"a": [1, -2]}, protocol 4 */
-	assert_int_equal(PARSE(&p, "\x80\x04}\x94\x8c\x01" "a\x94]\x94(K\x01J\xfe\xff\xff\xff" "es."), OOM_OK);
+	assert_int_equal(PARSE(&p, "\x80\x04}\x94\x8c\x01"
+				   "a\x94]\x94(K\x01J\xfe\xff\xff\xff"
+				   "es."),
+			 OOM_OK);
 	assert_int_equal(p.nodes[p.root].kind, OOM_PICKLE_DICT);
 	assert_int_equal(p.nodes[p.root].n, 2);
 	const struct oom_pickle_node *l = &p.nodes[p.nodes[p.root].u.items[1]];
@@ -43,7 +46,8 @@ static void test_hostile(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_hostile)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),
+					   cmocka_unit_test(test_hostile)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,8 @@ static void every_knob_is_complete(void **state)
 		assert_ptr_equal(oom_knob_find(k->name), k);
 		assert_ptr_equal(oom_knob_find(k->column), k);
 		for (size_t j = 0; k->kind == OOM_KNOB_CHOICE && k->choice(j); j++)
-			if (!*k->choice(j)->name || !*k->choice(j)->summary || !*k->choice(j)->source)
+			if (!*k->choice(j)->name || !*k->choice(j)->summary ||
+			    !*k->choice(j)->source)
 				fail_msg("choice %zu of %s lacks a text", j, k->name);
 	}
 	assert_null(oom_knob_find("no-such-knob"));
@@ -61,7 +62,9 @@ static void bad_values_name_the_knob(void **state)
 		struct oom_plan p = oom_plan_default();
 		struct oom_error err = {{0}};
 
-		assert_int_equal(oom_plan_set(&p, oom_knob_find(cases[i].knob), cases[i].value, &err), OOM_ERR_INVALID);
+		assert_int_equal(oom_plan_set(&p, oom_knob_find(cases[i].knob), cases[i].value,
+					      &err),
+				 OOM_ERR_INVALID);
 		if (!strstr(err.text, cases[i].word))
 			fail_msg("%s=%s: %s", cases[i].knob, cases[i].value, err.text);
 	}
@@ -97,8 +100,11 @@ static void nearest(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_knob_is_complete), cmocka_unit_test(text_goes_round),
-		cmocka_unit_test(bad_values_name_the_knob), cmocka_unit_test(sizes), cmocka_unit_test(nearest),
+		cmocka_unit_test(every_knob_is_complete),
+		cmocka_unit_test(text_goes_round),
+		cmocka_unit_test(bad_values_name_the_knob),
+		cmocka_unit_test(sizes),
+		cmocka_unit_test(nearest),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,8 @@ static struct oom_model *load(const char *name, struct oom_keys *keys)
 
 /* ---- brute force ----
  *
- * Plans are written down field by field and every one is priced; how many departures a plan is, and of which classes, is
- * read off the finished plan.  Nothing of the search's axes is used. */
+ * Plans are written down field by field and every one is priced; how many departures a plan is, and
+ * of which classes, is read off the finished plan.  Nothing of the search's axes is used. */
 struct brute {
 	struct oom_evaluator *ev;
 	const struct oom_model *model;
@@ -44,10 +44,12 @@ static bool is_fsdp(const struct oom_plan *p)
 	return p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2;
 }
 
-/* What the plan's engine and stage would be had only its offload (and number of GPUs) been asked for. */
+/* What the plan's engine and stage would be had only its offload (and number of GPUs) been asked
+ * for. */
 static struct oom_plan implied(const struct oom_plan *a, const struct oom_plan *p)
 {
-	const bool moved = p->offload_optimizer != a->offload_optimizer || p->offload_params != a->offload_params;
+	const bool moved = p->offload_optimizer != a->offload_optimizer ||
+			   p->offload_params != a->offload_params;
 	const bool off = p->offload_optimizer || p->offload_params;
 	const int64_t stage = p->offload_params ? 3 : 2;
 	struct oom_plan q = *a;
@@ -72,10 +74,12 @@ static bool legal(const struct oom_plan *p)
 	case OOM_ENGINE_HF: return !p->zero_stage && !off && !p->hybrid_shard;
 	case OOM_ENGINE_MEGATRON: return !off;
 	case OOM_ENGINE_DEEPSPEED:
-		return !p->hybrid_shard && (!p->offload_params || (p->offload_optimizer && p->zero_stage == 3)) &&
+		return !p->hybrid_shard &&
+		       (!p->offload_params || (p->offload_optimizer && p->zero_stage == 3)) &&
 		       (!p->offload_optimizer || p->zero_stage >= 2);
 	default:
-		return p->zero_stage >= 2 && !p->offload_optimizer && (!p->offload_params || p->zero_stage == 3) &&
+		return p->zero_stage >= 2 && !p->offload_optimizer &&
+		       (!p->offload_params || p->zero_stage == 3) &&
 		       (!p->hybrid_shard || (p->zero_stage == 3 && p->nodes > 1));
 	}
 }
@@ -85,34 +89,44 @@ static bool reachable(const struct oom_plan *a, const struct oom_plan *p)
 {
 	const struct oom_plan i = implied(a, p);
 
-	if (p->engine == i.engine && p->zero_stage == i.zero_stage && p->bucket_view == i.bucket_view && p->hybrid_shard == i.hybrid_shard)
+	if (p->engine == i.engine && p->zero_stage == i.zero_stage &&
+	    p->bucket_view == i.bucket_view && p->hybrid_shard == i.hybrid_shard)
 		return true;
 	if (a->gpus == 1 || (p->gpus == 1 && !p->offload_optimizer && !p->offload_params))
 		return false;
 	if (!legal(p) || (p->bucket_view != a->bucket_view && p->engine != OOM_ENGINE_HF))
 		return false;
-	return a->engine == OOM_ENGINE_HF ? p->engine != OOM_ENGINE_DEEPSPEED || p->zero_stage : p->engine == a->engine;
+	return a->engine == OOM_ENGINE_HF ? p->engine != OOM_ENGINE_DEEPSPEED || p->zero_stage :
+					    p->engine == a->engine;
 }
 
 static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 {
 	const struct oom_plan *a = b->asked, i = implied(a, p);
-	const bool offload = p->offload_optimizer != a->offload_optimizer || p->offload_params != a->offload_params;
-	const bool layout = p->engine != i.engine || p->zero_stage != i.zero_stage || p->hybrid_shard != i.hybrid_shard ||
-			    p->bucket_view != i.bucket_view || p->tp != i.tp || p->pp != i.pp || p->cp != i.cp || p->ep != i.ep;
-	const bool placed = p->engine != i.engine || p->zero_stage != i.zero_stage || p->hybrid_shard != i.hybrid_shard ||
+	const bool offload = p->offload_optimizer != a->offload_optimizer ||
+			     p->offload_params != a->offload_params;
+	const bool layout = p->engine != i.engine || p->zero_stage != i.zero_stage ||
+			    p->hybrid_shard != i.hybrid_shard || p->bucket_view != i.bucket_view ||
+			    p->tp != i.tp || p->pp != i.pp || p->cp != i.cp || p->ep != i.ep;
+	const bool placed = p->engine != i.engine || p->zero_stage != i.zero_stage ||
+			    p->hybrid_shard != i.hybrid_shard ||
 			    (layout && a->engine == OOM_ENGINE_MEGATRON);
 	const bool precision = p->precision != a->precision && !qlora;
 	struct oom_error err = {{0}};
 	struct triple t = {0};
 	struct oom_eval e;
 
-	if (oom_evaluate(b->ev, b->model, p, OOM_EVAL_FAST, &e, &err) || e.used_bytes > oom_budget(b->capacity, p))
+	if (oom_evaluate(b->ev, b->model, p, OOM_EVAL_FAST, &e, &err) ||
+	    e.used_bytes > oom_budget(b->capacity, p))
 		return;
-	t.departures = (p->seq_len != a->seq_len) + (p->gpus != a->gpus) + precision + (p->attn != a->attn) + (p->fused_ce != a->fused_ce) +
-		       (p->grad_ckpt != a->grad_ckpt) + (p->lora_r != a->lora_r) + (p->micro_batch != a->micro_batch) + layout + offload +
-		       (p->optimizer != a->optimizer) + (p->sp != a->sp) + (p->allocator != a->allocator);
-	t.classes = (unsigned)(precision || p->optimizer != a->optimizer) << OOM_NUMERICS | (unsigned)(placed || offload) << OOM_PLACEMENT |
+	t.departures = (p->seq_len != a->seq_len) + (p->gpus != a->gpus) + precision +
+		       (p->attn != a->attn) + (p->fused_ce != a->fused_ce) +
+		       (p->grad_ckpt != a->grad_ckpt) + (p->lora_r != a->lora_r) +
+		       (p->micro_batch != a->micro_batch) + layout + offload +
+		       (p->optimizer != a->optimizer) + (p->sp != a->sp) +
+		       (p->allocator != a->allocator);
+	t.classes = (unsigned)(precision || p->optimizer != a->optimizer) << OOM_NUMERICS |
+		    (unsigned)(placed || offload) << OOM_PLACEMENT |
 		    (unsigned)(p->seq_len != a->seq_len || p->lora_r != a->lora_r) << OOM_SCIENCE;
 	t.seconds = 1 / oom_step_time(p, &e, NULL).samples_per_s;
 	t.used = e.used_bytes;
@@ -129,7 +143,8 @@ static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 static void batches(struct brute *b, struct oom_plan p, bool qlora)
 {
 	const struct oom_plan *a = b->asked;
-	const int64_t step = a->micro_batch * a->grad_accum * oom_plan_data_parallel(a), ranks = oom_plan_data_parallel(&p);
+	const int64_t step = a->micro_batch * a->grad_accum * oom_plan_data_parallel(a),
+		      ranks = oom_plan_data_parallel(&p);
 
 	for (int64_t m = 1; m <= step / ranks; m++) {
 		if (step % ranks || step / ranks % m)
@@ -151,11 +166,15 @@ static int64_t named(const char *optimizer)
 
 static void engines(struct brute *b, struct oom_plan p, bool qlora)
 {
-	static const int64_t off[4][2] = {{OOM_OFFLOAD_NONE, OOM_OFFLOAD_NONE}, {OOM_OFFLOAD_CPU, OOM_OFFLOAD_NONE},
-					  {OOM_OFFLOAD_CPU, OOM_OFFLOAD_CPU}, {OOM_OFFLOAD_NONE, OOM_OFFLOAD_CPU}};
+	static const int64_t off[4][2] = {{OOM_OFFLOAD_NONE, OOM_OFFLOAD_NONE},
+					  {OOM_OFFLOAD_CPU, OOM_OFFLOAD_NONE},
+					  {OOM_OFFLOAD_CPU, OOM_OFFLOAD_CPU},
+					  {OOM_OFFLOAD_NONE, OOM_OFFLOAD_CPU}};
 	const struct oom_plan *a = b->asked;
-	const int64_t optimizers[3] = {a->optimizer, named("adamw-8bit"), named("paged-adamw-8bit")};
-	const bool adam = !strncmp(oom_knob_find("optimizer")->choice((size_t)a->optimizer)->name, "adamw", 5);
+	const int64_t optimizers[3] = {a->optimizer, named("adamw-8bit"),
+				       named("paged-adamw-8bit")};
+	const bool adam = !strncmp(oom_knob_find("optimizer")->choice((size_t)a->optimizer)->name,
+				   "adamw", 5);
 
 	for (int o = 0; o < (adam ? 3 : 1); o++)
 		for (int k = 0; k < 4; k++)
@@ -169,7 +188,8 @@ static void engines(struct brute *b, struct oom_plan p, bool qlora)
 						p.offload_params = off[k][1];
 						p.bucket_view = flags & 1;
 						p.hybrid_shard = flags >> 1;
-						if (reachable(a, &p) && (!is_fsdp(&p) || off[k][0] == OOM_OFFLOAD_NONE))
+						if (reachable(a, &p) &&
+						    (!is_fsdp(&p) || off[k][0] == OOM_OFFLOAD_NONE))
 							batches(b, p, qlora);
 					}
 }
@@ -216,7 +236,8 @@ static void brute(struct brute *b, unsigned allow)
 		for (int64_t n = 1; n <= q.gpus; n++) {
 			const int64_t each = q.gpus / q.nodes, nodes = (n + each - 1) / each;
 
-			if (n != q.gpus && (b->objective != OOM_OBJECTIVE_PRICE || q.gpus % n || n % nodes))
+			if (n != q.gpus &&
+			    (b->objective != OOM_OBJECTIVE_PRICE || q.gpus % n || n % nodes))
 				continue;
 			p.gpus = n;
 			p.nodes = nodes;
@@ -230,20 +251,26 @@ static void brute(struct brute *b, unsigned allow)
 
 static int gravest(unsigned classes)
 {
-	return classes >> OOM_SCIENCE & 1 ? OOM_SCIENCE : classes >> OOM_PLACEMENT & 1 ? OOM_PLACEMENT : classes ? OOM_NUMERICS : OOM_EXACT;
+	return classes >> OOM_SCIENCE & 1   ? OOM_SCIENCE :
+	       classes >> OOM_PLACEMENT & 1 ? OOM_PLACEMENT :
+	       classes			    ? OOM_NUMERICS :
+					      OOM_EXACT;
 }
 
 static int kinds(unsigned classes)
 {
-	return (classes >> OOM_NUMERICS & 1) + (classes >> OOM_PLACEMENT & 1) + (classes >> OOM_SCIENCE & 1);
+	return (classes >> OOM_NUMERICS & 1) + (classes >> OOM_PLACEMENT & 1) +
+	       (classes >> OOM_SCIENCE & 1);
 }
 
 /* The order the header promises. */
 static int order(const struct brute *b, const struct triple *x, const struct triple *y)
 {
 	const bool few = b->objective == OOM_OBJECTIVE_FEWEST_CHANGES;
-	const double a[5] = {gravest(x->classes), few ? x->departures : x->cost, few ? x->cost : x->departures, kinds(x->classes), (double)x->used};
-	const double c[5] = {gravest(y->classes), few ? y->departures : y->cost, few ? y->cost : y->departures, kinds(y->classes), (double)y->used};
+	const double a[5] = {gravest(x->classes), few ? x->departures : x->cost,
+			     few ? x->cost : x->departures, kinds(x->classes), (double)x->used};
+	const double c[5] = {gravest(y->classes), few ? y->departures : y->cost,
+			     few ? y->cost : y->departures, kinds(y->classes), (double)y->used};
 
 	for (int i = 0; i < 5; i++)
 		if (a[i] != c[i])
@@ -285,7 +312,9 @@ static void compare(struct brute *b, int problem, unsigned allow)
 	struct oom_error err = {{0}};
 	struct oom_search s;
 
-	assert_int_equal(oom_search(b->ev, b->model, b->asked, b->capacity, NULL, allow, b->objective, &s, &err), OOM_OK);
+	assert_int_equal(oom_search(b->ev, b->model, b->asked, b->capacity, NULL, allow,
+				    b->objective, &s, &err),
+			 OOM_OK);
 	for (size_t i = 0; i < b->n; i++)
 		if (!best || order(b, &b->all[i], best) < 0)
 			best = &b->all[i];
@@ -293,11 +322,15 @@ static void compare(struct brute *b, int problem, unsigned allow)
 		fail_msg("problem %d: search %d, brute force %zu", problem, s.found, b->n);
 	if (!best)
 		return;
-	if ((int)s.best.cls != gravest(best->classes) || s.best.seconds_per_sample != best->seconds || s.best.departures != best->departures ||
+	if ((int)s.best.cls != gravest(best->classes) ||
+	    s.best.seconds_per_sample != best->seconds || s.best.departures != best->departures ||
 	    s.best.used_bytes != best->used)
-		fail_msg("problem %d, objective %d: search class %d, %.9g s, %d departures, %llu; brute force %d, %.9g, %d, %llu", problem,
-			 b->objective, s.best.cls, s.best.seconds_per_sample, s.best.departures, (unsigned long long)s.best.used_bytes,
-			 gravest(best->classes), best->seconds, best->departures, (unsigned long long)best->used);
+		fail_msg("problem %d, objective %d: search class %d, %.9g s, %d departures, %llu; "
+			 "brute force %d, %.9g, %d, %llu",
+			 problem, b->objective, s.best.cls, s.best.seconds_per_sample,
+			 s.best.departures, (unsigned long long)s.best.used_bytes,
+			 gravest(best->classes), best->seconds, best->departures,
+			 (unsigned long long)best->used);
 	assert_int_equal(s.n_undominated + 1, front(b->all, b->n));
 }
 
@@ -321,7 +354,9 @@ static struct oom_plan some_plan(uint32_t *seed)
 	p.precision = draw(seed, 4) ? OOM_FP32 : OOM_AMP_BF16;
 	p.grad_ckpt = draw(seed, 4) ? OOM_CKPT_NONE : OOM_CKPT_FULL;
 	p.allocator = draw(seed, 4) ? OOM_ALLOC_NATIVE : OOM_ALLOC_EXPANDABLE;
-	p.optimizer = draw(seed, 3) ? named("adamw") : draw(seed, 2) ? named("adamw-8bit") : named("sgd");
+	p.optimizer = draw(seed, 3) ? named("adamw") :
+		      draw(seed, 2) ? named("adamw-8bit") :
+				      named("sgd");
 	p.gpus = gpus[draw(seed, 7)];
 	p.nodes = p.gpus > 2 ? 1 + draw(seed, 2) : 1;
 	switch (p.gpus > 1 ? draw(seed, 3) : draw(seed, 4) / 3) {
@@ -358,7 +393,9 @@ static void test_brute_force(void **state)
 
 			b.asked = &p;
 			b.objective = (enum oom_objective)(i % 4);
-			b.capacity = (uint64_t)((p.gpus > 1 ? 2400 : 800) + 150 * draw(&seed, 1 + draw(&seed, 20))) << 20;
+			b.capacity = (uint64_t)((p.gpus > 1 ? 2400 : 800) +
+						150 * draw(&seed, 1 + draw(&seed, 20)))
+				     << 20;
 			brute(&b, allow);
 			found += b.n > 0;
 			not_found += !b.n;
@@ -382,12 +419,14 @@ static void megatron(struct brute *b, struct oom_plan p)
 	for (p.tp = 1; p.tp <= n / p.nodes; p.tp++)
 		for (p.pp = 1; p.pp <= n; p.pp++)
 			for (p.cp = 1; p.cp <= n; p.cp++) {
-				if ((int64_t)m.n_heads % p.tp || n % (p.tp * p.pp * p.cp) || p.num_layers % p.pp || (p.cp > 1 && p.seq_len % (2 * p.cp)))
+				if ((int64_t)m.n_heads % p.tp || n % (p.tp * p.pp * p.cp) ||
+				    p.num_layers % p.pp || (p.cp > 1 && p.seq_len % (2 * p.cp)))
 					continue;
 				for (p.zero_stage = 0; p.zero_stage < 2; p.zero_stage++)
 					for (p.grad_ckpt = 0; p.grad_ckpt < 3; p.grad_ckpt++)
 						for (p.fused_ce = 0; p.fused_ce < 2; p.fused_ce++)
-							for (p.sp = a_sp; p.sp < (p.tp > 1 ? 2 : 1); p.sp++)
+							for (p.sp = a_sp; p.sp < (p.tp > 1 ? 2 : 1);
+							     p.sp++)
 								if (reachable(b->asked, &p))
 									batches(b, p, false);
 			}
@@ -428,7 +467,8 @@ static void test_megatron(void **state)
 	oom_keys_release(&keys);
 }
 
-/* Every alternative has something the best has not, keeps the batch, and each departure of the best has a reason. */
+/* Every alternative has something the best has not, keeps the batch, and each departure of the
+ * best has a reason. */
 static void test_alternatives(void **state)
 {
 	struct oom_keys keys = {0};
@@ -446,22 +486,29 @@ static void test_alternatives(void **state)
 		const uint64_t capacity = gib << 30;
 		bool needed = false;
 
-		assert_int_equal(oom_search_plan(ev, m, &p, capacity, NULL, 0, OOM_OBJECTIVE_TIME, &s, &e, &err), OOM_OK);
+		assert_int_equal(oom_search_plan(ev, m, &p, capacity, NULL, 0, OOM_OBJECTIVE_TIME,
+						 &s, &e, &err),
+				 OOM_OK);
 		assert_true(s.found);
 		assert_true(e.used_bytes <= oom_budget(capacity, &s.best.plan));
 		for (size_t i = 0; i < s.n_alternatives; i++) {
 			const struct oom_candidate *c = &s.alternative[i];
 
-			assert_true(s.best.classes & ~c->classes || c->seconds_per_sample < s.best.seconds_per_sample ||
+			assert_true(s.best.classes & ~c->classes ||
+				    c->seconds_per_sample < s.best.seconds_per_sample ||
 				    c->departures < s.best.departures);
-			assert_int_equal(c->plan.micro_batch * c->plan.grad_accum, p.micro_batch * p.grad_accum);
+			assert_int_equal(c->plan.micro_batch * c->plan.grad_accum,
+					 p.micro_batch * p.grad_accum);
 		}
-		assert_int_equal(oom_search_reasons(ev, m, &p, &s.best, capacity, NULL, 0, OOM_OBJECTIVE_TIME, why, &n, &err), OOM_OK);
+		assert_int_equal(oom_search_reasons(ev, m, &p, &s.best, capacity, NULL, 0,
+						    OOM_OBJECTIVE_TIME, why, &n, &err),
+				 OOM_OK);
 		assert_int_equal(n, s.best.departures);
-		/* nothing is in the plan for nothing: without it, it cannot run, does not fit, or is slower (or it would be
-		 * the better plan itself) */
+		/* nothing is in the plan for nothing: without it, it cannot run, does not fit, or
+		 * is slower (or it would be the better plan itself) */
 		for (size_t i = 0; i < n; i++) {
-			assert_true(!why[i].runs || !why[i].fits || why[i].seconds_per_sample > s.best.seconds_per_sample ||
+			assert_true(!why[i].runs || !why[i].fits ||
+				    why[i].seconds_per_sample > s.best.seconds_per_sample ||
 				    s.best.classes);
 			needed |= why[i].runs && !why[i].fits;
 		}
@@ -472,15 +519,16 @@ static void test_alternatives(void **state)
 	oom_keys_release(&keys);
 }
 
-/* FLOPs of a step, by hand for GPT-2 (12 layers, h 768, V 50257): a token's products are 24 h^2 a layer, the head 2 h V, scores and
- * their sum 4 s h a layer; a gradient of each input of a product costs as much as the product; full checkpointing runs the
- * layers (not the head) once more. */
+/* FLOPs of a step, by hand for GPT-2 (12 layers, h 768, V 50257): a token's products are 24 h^2 a
+ * layer, the head 2 h V, scores and their sum 4 s h a layer; a gradient of each input of a product
+ * costs as much as the product; full checkpointing runs the layers (not the head) once more. */
 static void test_flops(void **state)
 {
 	struct oom_keys keys = {0};
 	struct oom_model *m = load("GPT-2", &keys);
 	struct oom_evaluator *ev = oom_evaluator_new();
-	const double s = 1024, h = 768, layers = 12 * (24 * s * h * h + 4 * s * s * h), head = 2 * s * h * 50257;
+	const double s = 1024, h = 768, layers = 12 * (24 * s * h * h + 4 * s * s * h),
+		     head = 2 * s * h * 50257;
 
 	(void)state;
 	for (int i = 0; i < 24; i++) {
@@ -530,7 +578,8 @@ static void test_solve(void **state)
 		if (s.at_limit)
 			continue;
 		*oom_plan_field(&q, oom_knob_find(knobs[i])) = s.value + 1;
-		assert_true(oom_evaluate(ev, m, &q, OOM_EVAL_FAST, &e, &err) || e.used_bytes > oom_budget(capacity, &q));
+		assert_true(oom_evaluate(ev, m, &q, OOM_EVAL_FAST, &e, &err) ||
+			    e.used_bytes > oom_budget(capacity, &q));
 	}
 	assert_int_equal(oom_solve(ev, m, &p, "micro-bath", capacity, &s, &err), OOM_ERR_INVALID);
 	assert_non_null(strstr(err.text, "micro-batch"));
@@ -572,9 +621,12 @@ static void test_solve_images(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_brute_force), cmocka_unit_test(test_megatron),
-					   cmocka_unit_test(test_alternatives), cmocka_unit_test(test_flops),
-					   cmocka_unit_test(test_solve), cmocka_unit_test(test_solve_images)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_brute_force),
+					   cmocka_unit_test(test_megatron),
+					   cmocka_unit_test(test_alternatives),
+					   cmocka_unit_test(test_flops),
+					   cmocka_unit_test(test_solve),
+					   cmocka_unit_test(test_solve_images)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Snapshots: the made-up runs of tests/tools/make_snapshot.py, whose sums are reckoned there and here by hand, and files made to
- * hurt. */
+/* Snapshots: the made-up runs of tests/tools/make_snapshot.py, whose sums are reckoned there and
+ * here by hand, and files made to hurt. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,15 +15,17 @@
 #define MIB 1048576u
 #define SAMPLES OOM_SOURCE_ROOT "/data/snapshots/"
 
-/* In the second step's backward pass, when the last gradient is made: 8 MiB from before, 2 x 4 of weights, the states of the first
- * step 2 x (8 + 4 + 4), saved 2 x 6, gradients 8 + 4 + 4, the logits' gradient 10, the batch 64 KiB; the logits are freed. */
+/* In the second step's backward pass, when the last gradient is made: 8 MiB from before, 2 x 4 of
+ * weights, the states of the first step 2 x (8 + 4 + 4), saved 2 x 6, gradients 8 + 4 + 4, the
+ * logits' gradient 10, the batch 64 KiB; the logits are freed. */
 static void test_two_steps(void **state)
 {
 	static const struct {
 		enum oom_held held;
 		uint64_t kib;
-	} want[] = {{OOM_HELD_BEFORE, 8192}, {OOM_HELD_PARAMS, 8192}, {OOM_HELD_INPUTS, 64}, {OOM_HELD_GRADS, 16384}, {OOM_HELD_OPT, 32768},
-		    {OOM_HELD_FORWARD, 12288}, {OOM_HELD_NO_FRAMES, 10240}};
+	} want[] = {{OOM_HELD_BEFORE, 8192},	{OOM_HELD_PARAMS, 8192}, {OOM_HELD_INPUTS, 64},
+		    {OOM_HELD_GRADS, 16384},	{OOM_HELD_OPT, 32768},	 {OOM_HELD_FORWARD, 12288},
+		    {OOM_HELD_NO_FRAMES, 10240}};
 	struct oom_snapshot s;
 	struct oom_error err = {{0}};
 	uint64_t sum = 0;
@@ -44,7 +46,8 @@ static void test_two_steps(void **state)
 	assert_string_equal(s.frame[0].where, "user/train.py:24 in step");
 }
 
-/* 40 pieces of 6 MiB; every second one freed: 20 x 6 = 120 MiB are left, and the peak was at the first free. */
+/* 40 pieces of 6 MiB; every second one freed: 20 x 6 = 120 MiB are left, and the peak was at the
+ * first free. */
 static void test_fragmented(void **state)
 {
 	struct oom_snapshot s;
@@ -54,7 +57,8 @@ static void test_fragmented(void **state)
 	assert_int_equal(oom_snapshot_read(&s, SAMPLES "fragmented.pickle", &err), OOM_OK);
 	assert_int_equal(s.peak_bytes, 240 * MIB);
 	assert_int_equal(s.allocated_bytes, 120 * MIB);
-	assert_int_equal(s.reserved_bytes, 14 * 20 * MIB);      /* three to a segment of 20: fourteen of them */
+	/* three to a segment of 20: fourteen of them */
+	assert_int_equal(s.reserved_bytes, 14 * 20 * MIB);
 	assert_true(s.oom);
 	assert_int_equal(s.oom_tried_bytes, 16 * MIB);
 	assert_int_equal(s.oom_free_bytes, 3 * MIB);
@@ -73,7 +77,8 @@ static uint8_t *load(const char *path, size_t *size)
 	return b;
 }
 
-/* Cut anywhere, or with any one byte changed: an answer or an error, never more; the sanitizers watch. */
+/* Cut anywhere, or with any one byte changed: an answer or an error, never more; the sanitizers
+ * watch. */
 static void test_damaged(void **state)
 {
 	struct oom_snapshot s, before;
@@ -114,7 +119,10 @@ static void test_hostile(void **state)
 	/* {"segments": []} holds nothing */
 	assert_int_equal(PARSE("\x80\x04}\x8c\x08segments]s."), OOM_ERR_INVALID);
 	/* a device beyond any */
-	assert_int_equal(PARSE("\x80\x04}\x8c\x08segments]}\x8c\x06" "deviceJ\xff\xff\xff\x7f" "sas."), OOM_ERR_INVALID);
+	assert_int_equal(PARSE("\x80\x04}\x8c\x08segments]}\x8c\x06"
+			       "deviceJ\xff\xff\xff\x7f"
+			       "sas."),
+			 OOM_ERR_INVALID);
 	/* a list that holds itself as its only segment: it is no dict, so it holds nothing */
 	assert_int_equal(PARSE("\x80\x04}\x8c\x08segments]\x94h\x00" "as."), OOM_OK);
 	assert_int_equal(s.peak_bytes, 0);
@@ -125,7 +133,9 @@ static void test_hostile(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_steps), cmocka_unit_test(test_fragmented), cmocka_unit_test(test_damaged),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_steps),
+					   cmocka_unit_test(test_fragmented),
+					   cmocka_unit_test(test_damaged),
 					   cmocka_unit_test(test_hostile)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

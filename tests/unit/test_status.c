@@ -14,7 +14,8 @@ static void every_status_has_words(void **state)
 	(void)state;
 	for (int s = OOM_ERR_LIMIT; s <= OOM_OK; s++)
 		for (int o = OOM_ERR_LIMIT; o < s; o++)
-			assert_string_not_equal(oom_status_str((enum oom_status)s), oom_status_str((enum oom_status)o));
+			assert_string_not_equal(oom_status_str((enum oom_status)s),
+						oom_status_str((enum oom_status)o));
 	assert_string_equal(oom_status_str((enum oom_status)-99), "unknown status");
 }
 

@@ -1,4 +1,5 @@
-/* Model types nobody modelled: which structure their keys lead to, what the warning says, what is refused and how. */
+/* Model types nobody modelled: which structure their keys lead to, what the warning says, what
+ * is refused and how. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,20 +46,24 @@ static void keys_lead_to_the_structure(void **state)
 		struct oom_error err = {{0}};
 		struct oom_model *m = NULL;
 
-		if (oom_keys_parse(&keys, cases[i].config, strlen(cases[i].config), "x.json", &err) || oom_model_new(&m, &keys, &err))
+		if (oom_keys_parse(&keys, cases[i].config, strlen(cases[i].config), "x.json",
+				   &err) ||
+		    oom_model_new(&m, &keys, &err))
 			fail_msg("%s: %s", cases[i].config, err.text);
 		assert_string_equal(oom_model_family(m), cases[i].family);
 		if (strncmp(cases[i].config, "{\"model_type\":\"l", 16))
 			assert_string_equal(oom_model_type(m), "zzq");
 		for (int j = 0; j < 3; j++)
 			if (!strstr(oom_model_warning(m), cases[i].words[j]))
-				fail_msg("%s: no %s in: %s", cases[i].config, cases[i].words[j], oom_model_warning(m));
+				fail_msg("%s: no %s in: %s", cases[i].config, cases[i].words[j],
+					 oom_model_warning(m));
 		oom_model_free(m);
 		oom_keys_release(&keys);
 	}
 }
 
-/* The message names the type, and the key of the structure it was read as; never a key of another structure. */
+/* The message names the type, and the key of the structure it was read as; never a key of
+ * another structure. */
 static void what_is_missing_is_named(void **state)
 {
 	static const struct {
@@ -80,12 +85,15 @@ static void what_is_missing_is_named(void **state)
 		struct oom_error err = {{0}};
 		struct oom_model *m = NULL;
 
-		assert_int_equal(oom_keys_parse(&keys, cases[i].config, strlen(cases[i].config), "x.json", &err), OOM_OK);
+		assert_int_equal(oom_keys_parse(&keys, cases[i].config, strlen(cases[i].config),
+						"x.json", &err),
+				 OOM_OK);
 		assert_int_equal(oom_model_new(&m, &keys, &err), OOM_ERR_INVALID);
 		assert_null(m);
 		for (int j = 0; j < 3; j++)
 			if (!strstr(err.text, cases[i].words[j]))
-				fail_msg("%s: no %s in: %s", cases[i].config, cases[i].words[j], err.text);
+				fail_msg("%s: no %s in: %s", cases[i].config, cases[i].words[j],
+					 err.text);
 		oom_keys_release(&keys);
 	}
 }

@@ -1,5 +1,6 @@
-/* Sweeps: the same bytes for any number of threads and shards; axes as written; errors.  And the evaluator under them: the
- * order in which cells are asked for, and the compiled form, never change an answer. */
+/* Sweeps: the same bytes for any number of threads and shards; axes as written; errors.  And the
+ * evaluator under them: the order in which cells are asked for, and the compiled form, never
+ * change an answer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,8 +37,12 @@ static char *written(struct oom_sweep *s, struct oom_sweep_options o, size_t *si
 	return text;
 }
 
-static const char *const axes[] = {"model=GPT-2,SmolLM2-135M,no-such-model", "attn=eager,sdpa", "seq-len=1,17,512..1024+256,2..400+2",
-				   "micro-batch=1..16x2,3", "gpu=T4,A100-40G", NULL};
+static const char *const axes[] = {"model=GPT-2,SmolLM2-135M,no-such-model",
+				   "attn=eager,sdpa",
+				   "seq-len=1,17,512..1024+256,2..400+2",
+				   "micro-batch=1..16x2,3",
+				   "gpu=T4,A100-40G",
+				   NULL};
 enum { CELLS = 3 * 2 * 205 * 6 * 2 };   /* many blocks of rows */
 
 static void test_threads(void **state)
@@ -64,7 +69,8 @@ static void test_shards(void **state)
 
 	(void)state;
 	for (uint64_t i = 1; i <= 7; i++) {
-		char *part = written(s, (struct oom_sweep_options){.threads = 2, .shard = i, .shards = 7}, &m);
+		char *part = written(
+			s, (struct oom_sweep_options){.threads = 2, .shard = i, .shards = 7}, &m);
 
 		assert_memory_equal(whole + used, part, m);
 		used += m;
@@ -89,24 +95,34 @@ static void stop_after(void *ctx, uint64_t done, uint64_t all, uint64_t rows)
 		w->stop = 1;
 }
 
-/* A run that is told to stop ends at a whole row, says where, and is continued from there: for any number of threads. */
+/* A run that is told to stop ends at a whole row, says where, and is continued from there: for
+ * any number of threads. */
 static void test_stop(void **state)
 {
-	struct oom_sweep *s = grid((const char *const[]){"model=GPT-2", "seq-len=1..300", "micro-batch=1..500", NULL});
+	struct oom_sweep *s = grid(
+		(const char *const[]){"model=GPT-2", "seq-len=1..300", "micro-batch=1..500", NULL});
 	struct oom_error err = {{0}};
 	size_t n, m, k;
 	char *whole;
 
 	(void)state;
-	assert_int_equal(oom_sweep_columns(s, "seq_len,micro_batch,overall_peak_bytes", &err), OOM_OK);
+	assert_int_equal(oom_sweep_columns(s, "seq_len,micro_batch,overall_peak_bytes", &err),
+			 OOM_OK);
 	assert_int_equal(oom_sweep_where(s, "micro-batch!=7", &err), OOM_OK);
 	whole = written(s, (struct oom_sweep_options){.threads = 2}, &n);
 	for (int threads = 1; threads <= 3; threads++) {
 		struct stopper w = {.after = 40000};
 		uint64_t cells = 0;
-		char *one = written(s, (struct oom_sweep_options){.threads = threads, .progress = stop_after, .ctx = &w, .stop = &w.stop,
-								  .cells = &cells}, &m);
-		char *two = written(s, (struct oom_sweep_options){.threads = threads, .skip = cells}, &k);
+		char *one = written(s,
+				    (struct oom_sweep_options){.threads = threads,
+							       .progress = stop_after,
+							       .ctx = &w,
+							       .stop = &w.stop,
+							       .cells = &cells},
+				    &m);
+		char *two = written(s,
+				    (struct oom_sweep_options){.threads = threads, .skip = cells},
+				    &k);
 
 		assert_true(cells >= 40000 && cells < 150000);
 		assert_int_equal(m + k, n);
@@ -133,7 +149,9 @@ static void test_points(void **state)
 {
 	const struct oom_plan base = oom_plan_default();
 	struct oom_sweep *s = oom_sweep_new(&base);
-	struct oom_sweep *g = grid((const char *const[]){"model=GPT-2,SmolLM2-135M", "micro-batch=1,3", "attn=sdpa,eager", NULL});
+	struct oom_sweep *g = grid((const char *const[]){"model=GPT-2,SmolLM2-135M",
+							 "micro-batch=1,3", "attn=sdpa,eager",
+							 NULL});
 	struct oom_error err = {{0}};
 	char path[] = "/tmp/oomplan-points-XXXXXX", *list, *whole;
 	const int fd = mkstemp(path);
@@ -142,7 +160,8 @@ static void test_points(void **state)
 	(void)state;
 	assert_true(fd >= 0);
 	close(fd);
-	write_file(path, "model,micro-batch\nGPT-2,1\nGPT-2,3\nSmolLM2-135M,1\n\"SmolLM2-135M\",3\n");
+	write_file(path,
+		   "model,micro-batch\nGPT-2,1\nGPT-2,3\nSmolLM2-135M,1\n\"SmolLM2-135M\",3\n");
 	assert_int_equal(oom_sweep_points(s, path, &err), OOM_OK);
 	assert_int_equal(oom_sweep_axis(s, "attn=sdpa,eager", &err), OOM_OK);
 	assert_int_equal(oom_sweep_cells(s), 8);
@@ -151,7 +170,8 @@ static void test_points(void **state)
 	assert_string_equal(list, whole);
 	free(list);
 	free(whole);
-	assert_int_not_equal(oom_sweep_axis(s, "micro-batch=1", &err), OOM_OK);         /* the list sets it */
+	/* the list sets it */
+	assert_int_not_equal(oom_sweep_axis(s, "micro-batch=1", &err), OOM_OK);
 	assert_non_null(strstr(err.text, "twice"));
 	oom_sweep_free(s);
 	oom_sweep_free(g);
@@ -162,9 +182,15 @@ static void test_bad_points(void **state)
 {
 	static const struct {
 		const char *text, *word;
-	} bad[] = {{"micro-batch,seq_len\n1,2\n1,-5\n", ":3: column seq_len"}, {"micro-bacth\n1\n", "micro-batch"}, {"", "header"},
-		   {"micro-batch\n", "no points"}, {"micro-batch,micro_batch\n1,1\n", "twice"}, {"gpu\nA1000-40G\n", ":2: column gpu"},
-		   {"gpu,seq-len\n,3\n", "gpu is empty"}, {"seq-len,tp\n1,2,3\n", "3 cells"}, {"seq-len\n\"1\n", "quote"},
+	} bad[] = {{"micro-batch,seq_len\n1,2\n1,-5\n", ":3: column seq_len"},
+		   {"micro-bacth\n1\n", "micro-batch"},
+		   {"", "header"},
+		   {"micro-batch\n", "no points"},
+		   {"micro-batch,micro_batch\n1,1\n", "twice"},
+		   {"gpu\nA1000-40G\n", ":2: column gpu"},
+		   {"gpu,seq-len\n,3\n", "gpu is empty"},
+		   {"seq-len,tp\n1,2,3\n", "3 cells"},
+		   {"seq-len\n\"1\n", "quote"},
 		   {"seq-len\n99999999999999999999\n", "column seq_len"}};
 	char path[] = "/tmp/oomplan-points-XXXXXX";
 	const int fd = mkstemp(path);
@@ -206,7 +232,9 @@ static void same_as_search(void *ctx, const struct oom_sweep_cell *c)
 	p.micro_batch = 1 + (int64_t)c->at[2];
 	p.compute_capability = e->gpu.compute_capability;
 	assert_true(c->ok);
-	assert_int_equal(oom_search(e->ev, e->model, &p, e->gpu.capacity_bytes, &e->gpu, 0, OOM_OBJECTIVE_TIME, &s, &err), OOM_OK);
+	assert_int_equal(oom_search(e->ev, e->model, &p, e->gpu.capacity_bytes, &e->gpu, 0,
+				    OOM_OBJECTIVE_TIME, &s, &err),
+			 OOM_OK);
 	assert_int_equal(s.found, c->fits);
 	if (s.found) {
 		assert_memory_equal(&s.best.plan, c->plan, sizeof(*c->plan));
@@ -219,8 +247,11 @@ static void same_as_search(void *ctx, const struct oom_sweep_cell *c)
 /* --plan-each answers as the search does, cell by cell; and in any number of threads. */
 static void test_plan_each(void **state)
 {
-	struct oom_sweep *s = grid((const char *const[]){"model=Llama-3.2-1B", "seq-len=256..65536x2", "micro-batch=1..3", "gpu=T4", NULL});
-	const struct oom_sweep_options o = {.plan_each = true, .threads = 1}, o3 = {.plan_each = true, .threads = 3};
+	struct oom_sweep *s = grid((const char *const[]){"model=Llama-3.2-1B",
+							 "seq-len=256..65536x2", "micro-batch=1..3",
+							 "gpu=T4", NULL});
+	const struct oom_sweep_options o = {.plan_each = true, .threads = 1},
+				       o3 = {.plan_each = true, .threads = 3};
 	struct oom_error err = {{0}};
 	struct oom_keys keys = {0};
 	struct oom_gpus gpus = {0};
@@ -237,7 +268,11 @@ static void test_plan_each(void **state)
 	e.model = m;
 	assert_int_equal(oom_sweep_each(s, &o, same_as_search, &e, &err), OOM_OK);
 	assert_true(e.fits > 0 && e.not > 0);
-	assert_int_equal(oom_sweep_columns(s, "seq-len,micro-batch,fits,class,departures,changes,optimizer,used_bytes,error", &err), OOM_OK);
+	assert_int_equal(oom_sweep_columns(s,
+					   "seq-len,micro-batch,fits,class,departures,changes,"
+					   "optimizer,used_bytes,error",
+					   &err),
+			 OOM_OK);
 	one = written(s, o, &n);
 	three = written(s, o3, &k);
 	assert_string_equal(one, three);
@@ -246,7 +281,8 @@ static void test_plan_each(void **state)
 	free(three);
 	oom_sweep_free(s);
 	s = grid((const char *const[]){"model=GPT-2", NULL});
-	assert_int_equal(oom_sweep_each(s, &o, same_as_search, &e, &err), OOM_ERR_INVALID);     /* without a card */
+	/* without a card */
+	assert_int_equal(oom_sweep_each(s, &o, same_as_search, &e, &err), OOM_ERR_INVALID);
 	oom_sweep_free(s);
 	oom_evaluator_free(e.ev);
 	oom_model_free(m);
@@ -267,7 +303,8 @@ static void test_rows(void **state)
 	assert_int_equal(oom_sweep_where(s, "micro-batch>=4", &err), OOM_OK);
 	text = written(s, (struct oom_sweep_options){0}, &n);
 	/* 124439808: GPT-2's published count with tied embeddings */
-	assert_string_equal(text, "micro_batch,seq_len,total_params\n4,1024,124439808\n8,1024,124439808\n");
+	assert_string_equal(text, "micro_batch,seq_len,total_params\n4,1024,124439808\n8,1024,"
+				  "124439808\n");
 	free(text);
 	oom_sweep_free(s);
 }
@@ -276,9 +313,17 @@ static void test_errors(void **state)
 {
 	static const struct {
 		const char *axis, *word;
-	} bad[] = {{"micro-bacth=1", "micro-batch"}, {"micro-batch=", "no values"}, {"micro-batch=8..1", "backwards"},
-		   {"micro-batch=1..4x1", "step"}, {"attn=sdpaa", "sdpa"}, {"seq-len", "NAME=VALUES"}, {"gpu=A1000-40G", "A100"},
-		   {"seq-len=1..100000001", "100000000"}, {"attn=1..2", "no count"}, {"gpu=@none", "@none"}, {"seq-len=@all", "@all is for"}};
+	} bad[] = {{"micro-bacth=1", "micro-batch"},
+		   {"micro-batch=", "no values"},
+		   {"micro-batch=8..1", "backwards"},
+		   {"micro-batch=1..4x1", "step"},
+		   {"attn=sdpaa", "sdpa"},
+		   {"seq-len", "NAME=VALUES"},
+		   {"gpu=A1000-40G", "A100"},
+		   {"seq-len=1..100000001", "100000000"},
+		   {"attn=1..2", "no count"},
+		   {"gpu=@none", "@none"},
+		   {"seq-len=@all", "@all is for"}};
 	const struct oom_plan base = oom_plan_default();
 	struct oom_sweep *s = oom_sweep_new(&base);
 	struct oom_error err = {{0}};
@@ -298,7 +343,8 @@ static void test_errors(void **state)
 	assert_non_null(strstr(err.text, "twice"));
 	assert_int_equal(oom_sweep_axis(s, "seq-len=1..1000000", &err), OOM_OK);
 	assert_int_equal(oom_sweep_axis(s, "grad-accum=1..1000000", &err), OOM_OK);
-	assert_int_equal(oom_sweep_run(s, &o, stdout, &rows, &err), OOM_ERR_LIMIT);     /* 10^18 cells */
+	/* 10^18 cells */
+	assert_int_equal(oom_sweep_run(s, &o, stdout, &rows, &err), OOM_ERR_LIMIT);
 	assert_non_null(strstr(err.text, "1000000000000000000"));
 	assert_int_not_equal(oom_sweep_columns(s, "used_byte", &err), OOM_OK);
 	assert_non_null(strstr(err.text, "used_bytes"));
@@ -311,11 +357,14 @@ static void test_errors(void **state)
 	oom_sweep_free(s);
 }
 
-/* A fresh evaluator, and one that has seen other sizes (recorded, cached, compiled), give the same bytes. */
+/* A fresh evaluator, and one that has seen other sizes (recorded, cached, compiled), give the
+ * same bytes. */
 static void test_order(void **state)
 {
-	static const char *const models[] = {"Llama-3.2-1B", "GPT-2", "BERT-base", "T5-base", "Mixtral-8x7B", "Gemma-2-2B"};
-	static const int64_t seq[] = {1, 2, 7, 16, 33, 128, 511, 512, 513}, batch[] = {1, 2, 3, 8, 31};
+	static const char *const models[] = {"Llama-3.2-1B", "GPT-2",	     "BERT-base",
+					     "T5-base",	     "Mixtral-8x7B", "Gemma-2-2B"};
+	static const int64_t seq[] = {1, 2, 7, 16, 33, 128, 511, 512, 513},
+			     batch[] = {1, 2, 3, 8, 31};
 
 	(void)state;
 	for (size_t k = 0; k < sizeof(models) / sizeof(models[0]); k++) {
@@ -341,9 +390,12 @@ static void test_order(void **state)
 			p.fused_ce = i % 3 ? OOM_LOSS_PLAIN : OOM_LOSS_FUSED;
 			assert_int_equal(oom_evaluate(old, m, &p, OOM_EVAL_FAST, &a, &err), OOM_OK);
 			assert_int_equal(oom_evaluate(new, m, &p, OOM_EVAL_FAST, &b, &err), OOM_OK);
-			if (memcmp(a.peak, b.peak, sizeof(a.peak)) || memcmp(a.end, b.end, sizeof(a.end)) ||
-			    a.flops_per_sample < b.flops_per_sample || a.flops_per_sample > b.flops_per_sample)
-				fail_msg("%s: batch %d, sequence %d differ", models[k], (int)p.micro_batch, (int)p.seq_len);
+			if (memcmp(a.peak, b.peak, sizeof(a.peak)) ||
+			    memcmp(a.end, b.end, sizeof(a.end)) ||
+			    a.flops_per_sample < b.flops_per_sample ||
+			    a.flops_per_sample > b.flops_per_sample)
+				fail_msg("%s: batch %d, sequence %d differ", models[k],
+					 (int)p.micro_batch, (int)p.seq_len);
 			oom_evaluator_free(new);
 		}
 		oom_evaluator_free(old);
@@ -354,10 +406,12 @@ static void test_order(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads), cmocka_unit_test(test_shards), cmocka_unit_test(test_rows),
-					   cmocka_unit_test(test_stop), cmocka_unit_test(test_points), cmocka_unit_test(test_bad_points),
-					   cmocka_unit_test(test_plan_each),
-					   cmocka_unit_test(test_errors), cmocka_unit_test(test_order)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_threads),	  cmocka_unit_test(test_shards),
+		cmocka_unit_test(test_rows),	  cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_points),	  cmocka_unit_test(test_bad_points),
+		cmocka_unit_test(test_plan_each), cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_order)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,9 @@
-/* Messages as people posted them, cut to the lines a machine wrote; what each says was read off by hand.
+/* Messages as people posted them, cut to the lines a machine wrote; what each says was read off by
+ * hand.
  *
- * Each names its thread.  Numbers are compared as printed, absent ones must be absent; the bytes behind them are test_diagnose's
- * and test_traces's.  A phase of UNKNOWN: the text does not tell, and a guess must call itself one. */
+ * Each names its thread.  Numbers are compared as printed, absent ones must be absent; the bytes
+ * behind them are test_diagnose's and test_traces's.  A phase of UNKNOWN: the text does not
+ * tell, and a guess must call itself one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -306,7 +308,8 @@ static const struct thread threads[] = {
 	 "was 219.41GB / 230.40GB (0.952289), which exceeds the memory usage threshold of 0.95. Ray killed this worker because it was the most recently "
 	 "scheduled task;",
 	 "host", NO, "230.40GB", NO, "219.41GB", NO, -1, -1, OOM_CRASH_UNKNOWN, OOM_CAUSE_HOST_RAM},
-	/* from here on only the frames were posted, or only they matter: the message is shortened to its first words */
+	/* from here on only the frames were posted, or only they matter: the message is
+	 * shortened to its first words */
 	{"huggingface/trl#5207, four processes on a card",
 	 "  FAILED tests/test_dpo_trainer.py::TestDPOTrainer::test_train_toolcall_data - torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 76.00 "
 	 "MiB. GPU 0 has a total capacity of 14.74 GiB of which 42.19 MiB is free. Process 21219 has 284.00 MiB memory in use. Process 21222 has 3.40 GiB "
@@ -453,24 +456,33 @@ static void test_threads(void **state)
 			bad++;
 			continue;
 		}
-		reserved = *c.text[OOM_CRASH_RESERVED_TOTAL] ? c.text[OOM_CRASH_RESERVED_TOTAL] : c.text[OOM_CRASH_RESERVED_UNALLOCATED];
-		bad += wrong(t, "framework", t->framework, c.framework) + wrong(t, "tried", t->tried, c.text[OOM_CRASH_TRIED]) +
-		       wrong(t, "total", t->total, c.text[OOM_CRASH_TOTAL]) + wrong(t, "free", t->free_, c.text[OOM_CRASH_FREE]) +
-		       wrong(t, "allocated", t->allocated, c.text[OOM_CRASH_ALLOCATED]) + wrong(t, "reserved", t->reserved, reserved);
+		reserved = *c.text[OOM_CRASH_RESERVED_TOTAL] ?
+				   c.text[OOM_CRASH_RESERVED_TOTAL] :
+				   c.text[OOM_CRASH_RESERVED_UNALLOCATED];
+		bad += wrong(t, "framework", t->framework, c.framework) +
+		       wrong(t, "tried", t->tried, c.text[OOM_CRASH_TRIED]) +
+		       wrong(t, "total", t->total, c.text[OOM_CRASH_TOTAL]) +
+		       wrong(t, "free", t->free_, c.text[OOM_CRASH_FREE]) +
+		       wrong(t, "allocated", t->allocated, c.text[OOM_CRASH_ALLOCATED]) +
+		       wrong(t, "reserved", t->reserved, reserved);
 		if (c.gpu_index != t->gpu || c.rank != t->rank) {
 			printf("%s: card %d, rank %d\n", t->source, (int)c.gpu_index, (int)c.rank);
 			bad++;
 		}
 		if (t->phase == OOM_CRASH_UNKNOWN && c.phase_confidence >= 0.5) {
-			printf("%s: phase %s is no guess\n", t->source, oom_crash_phase_str(c.phase));
+			printf("%s: phase %s is no guess\n", t->source,
+			       oom_crash_phase_str(c.phase));
 			bad++;
 		} else if (t->phase != OOM_CRASH_UNKNOWN) {
 			phases++;
-			right += !wrong(t, "phase", oom_crash_phase_str(t->phase), oom_crash_phase_str(c.phase));
+			right += !wrong(t, "phase", oom_crash_phase_str(t->phase),
+					oom_crash_phase_str(c.phase));
 		}
-		bad += wrong(t, "cause", oom_cause_info(t->cause)->name, oom_cause_info(c.cause[0].cause)->name);
+		bad += wrong(t, "cause", oom_cause_info(t->cause)->name,
+			     oom_cause_info(c.cause[0].cause)->name);
 	}
-	printf("%zu threads, %d of %d phases\n", sizeof(threads) / sizeof(threads[0]), right, phases);
+	printf("%zu threads, %d of %d phases\n", sizeof(threads) / sizeof(threads[0]), right,
+	       phases);
 	assert_int_equal(bad, 0);
 	assert_int_equal(right, phases);
 }

@@ -1,9 +1,11 @@
-/* Real out-of-memory messages against what they say: every number, phase and cause of the visible traces.
+/* Real out-of-memory messages against what they say: every number, phase and cause of the visible
+ * traces.
  *
  *     test_traces FOLDER      (index.csv beside NNN.txt; exit 77 where it is absent)
  *
- * Numbers must be exact to the printed rounding, and absent where the text does not give them.  Phases are judged where
- * the text itself gives evidence; causes where somebody established them or the numbers force them. */
+ * Numbers must be exact to the printed rounding, and absent where the text does not give them. 
+ * Phases are judged where the text itself gives evidence; causes where somebody established them
+ * or the numbers force them. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,10 +18,12 @@
 
 struct tally {
 	const char *folder;
-	int rows, wrong_numbers, phases, right_phases, told, right_told, causes, right_causes, formats, exceptions, verbose;
+	int rows, wrong_numbers, phases, right_phases, told, right_told, causes, right_causes,
+		formats, exceptions, verbose;
 };
 
-static int wrong_number(const struct oom_csv_row *row, const struct oom_crash *c, enum oom_crash_number n)
+static int wrong_number(const struct oom_csv_row *row, const struct oom_crash *c,
+			enum oom_crash_number n)
 {
 	const char *want = oom_csv_cell(row, oom_crash_number_str(n));
 	char got[32] = "";
@@ -28,7 +32,8 @@ static int wrong_number(const struct oom_csv_row *row, const struct oom_crash *c
 		snprintf(got, sizeof(got), "%" PRIu64, c->bytes[n]);
 	if (!want || !strcmp(want, got))
 		return 0;
-	printf("%s %s: wanted \"%s\", got \"%s\"\n", oom_csv_cell(row, "file"), oom_crash_number_str(n), want, got);
+	printf("%s %s: wanted \"%s\", got \"%s\"\n", oom_csv_cell(row, "file"),
+	       oom_crash_number_str(n), want, got);
 	return 1;
 }
 
@@ -38,14 +43,16 @@ static int wrong_texts(const struct oom_csv_row *row, const struct oom_crash *c)
 	static const struct {
 		const char *column;
 		enum oom_crash_number n;
-	} texts[] = {{"tried_text", OOM_CRASH_TRIED}, {"total_text", OOM_CRASH_TOTAL}, {"free_text", OOM_CRASH_FREE},
-		     {"process_text", OOM_CRASH_PROCESS}, {"allocated_text", OOM_CRASH_ALLOCATED}, {"other_text", OOM_CRASH_OTHER}};
+	} texts[] = {{"tried_text", OOM_CRASH_TRIED},	      {"total_text", OOM_CRASH_TOTAL},
+		     {"free_text", OOM_CRASH_FREE},	      {"process_text", OOM_CRASH_PROCESS},
+		     {"allocated_text", OOM_CRASH_ALLOCATED}, {"other_text", OOM_CRASH_OTHER}};
 	int wrong = 0;
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		if (strcmp(oom_csv_cell(row, texts[i].column), c->text[texts[i].n])) {
-			printf("%s %s: wanted \"%s\", got \"%s\"\n", oom_csv_cell(row, "file"), texts[i].column,
-			       oom_csv_cell(row, texts[i].column), c->text[texts[i].n]);
+			printf("%s %s: wanted \"%s\", got \"%s\"\n", oom_csv_cell(row, "file"),
+			       texts[i].column, oom_csv_cell(row, texts[i].column),
+			       c->text[texts[i].n]);
 			wrong++;
 		}
 	return wrong;
@@ -55,7 +62,8 @@ static int wrong_word(const struct oom_csv_row *row, const char *column, const c
 {
 	if (!strcmp(oom_csv_cell(row, column), got))
 		return 0;
-	printf("%s %s: wanted \"%s\", got \"%s\"\n", oom_csv_cell(row, "file"), column, oom_csv_cell(row, column), got);
+	printf("%s %s: wanted \"%s\", got \"%s\"\n", oom_csv_cell(row, "file"), column,
+	       oom_csv_cell(row, column), got);
 	return 1;
 }
 
@@ -65,7 +73,8 @@ static void others(const struct oom_crash *c, char *out, size_t size)
 
 	out[0] = 0;
 	for (size_t i = 0; i < c->n_processes && n < size; i++)
-		n += (size_t)snprintf(out + n, size - n, "%s%" PRId64 ":%" PRIu64, i ? ";" : "", c->process[i].pid, c->process[i].bytes);
+		n += (size_t)snprintf(out + n, size - n, "%s%" PRId64 ":%" PRIu64, i ? ";" : "",
+				      c->process[i].pid, c->process[i].bytes);
 }
 
 static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
@@ -106,7 +115,8 @@ static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oo
 	}
 	if (!strcmp(basis, "thread") || !strcmp(basis, "trace")) {
 		t->causes++;
-		t->right_causes += !wrong_word(row, "cause", oom_cause_info(c.cause[0].cause)->name);
+		t->right_causes += !wrong_word(row, "cause",
+					       oom_cause_info(c.cause[0].cause)->name);
 	}
 	return OOM_OK;
 }
@@ -126,11 +136,13 @@ int main(int argc, char **argv)
 		printf("%s\n", err.text);
 		return 1;
 	}
-	printf("%d traces: %d numbers or names wrong; phase %d of %d (%d of %d where the text tells it), cause %d of %d, format %d, "
-	       "exception %d\n", t.rows, t.wrong_numbers, t.right_phases, t.phases, t.right_told, t.told, t.right_causes, t.causes, t.formats,
-	       t.exceptions);
-	/* causes: 90 %.  Phases: 95 % where the text tells; bare messages, whose phase their posters told in words outside the
-	 * trace, are guessed and count in the second bar. */
-	return t.wrong_numbers || t.right_causes * 10 < t.causes * 9 || t.right_told * 100 < t.told * 95 ||
-	       t.right_phases * 10 < t.phases * 9;
+	printf("%d traces: %d numbers or names wrong; phase %d of %d (%d of %d where the text "
+	       "tells it), cause %d of %d, format %d, "
+	       "exception %d\n",
+	       t.rows, t.wrong_numbers, t.right_phases, t.phases, t.right_told, t.told,
+	       t.right_causes, t.causes, t.formats, t.exceptions);
+	/* causes: 90 %.  Phases: 95 % where the text tells; bare messages, whose phase their
+	 * posters told in words outside the trace, are guessed and count in the second bar. */
+	return t.wrong_numbers || t.right_causes * 10 < t.causes * 9 ||
+	       t.right_told * 100 < t.told * 95 || t.right_phases * 10 < t.phases * 9;
 }

@@ -1,4 +1,5 @@
-/* Vision-language models: parameters of both towers, what a config may leave out, which class a task means. */
+/* Vision-language models: parameters of both towers, what a config may leave out, which class a
+ * task means. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,8 @@
 #include "oomplan/model.h"
 
 /* Evaluates a config given as text; returns the status, the message in err. */
-static enum oom_status price(const char *json, const struct oom_plan *p, struct oom_eval *e, struct oom_error *err)
+static enum oom_status price(const char *json, const struct oom_plan *p, struct oom_eval *e,
+			     struct oom_error *err)
 {
 	struct oom_keys keys = {0};
 	struct oom_model *m = NULL;
@@ -50,8 +52,8 @@ static struct oom_plan small(void)
 	return p;
 }
 
-/* The default configuration of each class, built on the meta device with transformers 5.12 (AutoModelForImageTextToText
- * .from_config, parameters counted once when tied). */
+/* The default configuration of each class, built on the meta device with transformers 5.12
+ * (AutoModelForImageTextToText .from_config, parameters counted once when tied). */
 static void default_configurations(void **state)
 {
 	static const struct {
@@ -79,7 +81,8 @@ static void default_configurations(void **state)
 	}
 }
 
-/* Qwen2-VL-2B-Instruct as published, its text keys at the top of the file: 2 208 985 600 parameters (model card). */
+/* Qwen2-VL-2B-Instruct as published, its text keys at the top of the file: 2 208 985 600
+ * parameters (model card). */
 static void old_flat_file(void **state)
 {
 	const struct oom_plan p = small();
@@ -93,12 +96,15 @@ static void old_flat_file(void **state)
 	assert_int_equal(e.total_params, 2208985600);
 }
 
-/* Without images the tower is held but nothing flows through it: no gradient, no optimizer state, no activation. */
+/* Without images the tower is held but nothing flows through it: no gradient, no optimizer
+ * state, no activation. */
 static void towers_without_images(void **state)
 {
 	struct oom_plan p = small();
-	const char *vlm = "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llama\", \"num_hidden_layers\": 2},"
-			  " \"vision_config\": {\"num_hidden_layers\": 2, \"hidden_size\": 1024, \"image_size\": 336}}";
+	const char *vlm = "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": "
+			  "\"llama\", \"num_hidden_layers\": 2},"
+			  " \"vision_config\": {\"num_hidden_layers\": 2, \"hidden_size\": 1024, "
+			  "\"image_size\": 336}}";
 	const char *text = "{\"model_type\": \"llama\", \"num_hidden_layers\": 2}";
 	const struct oom_eval v = must(vlm, &p), t = must(text, &p);
 
@@ -110,13 +116,16 @@ static void towers_without_images(void **state)
 	assert_int_equal(v.saved_bytes, t.saved_bytes);
 }
 
-/* With images the tower runs and is trained; each brings its pixels along.  (That the bytes are those of a measured step is
- * checked against the truth, where it is present.) */
+/* With images the tower runs and is trained; each brings its pixels along.  (That the bytes are
+ * those of a measured step is checked against the truth, where it is present.) */
 static void images_cost(void **state)
 {
-	const char *vlm = "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llama\", \"num_hidden_layers\": 2,"
-			  " \"hidden_size\": 256, \"intermediate_size\": 512, \"num_attention_heads\": 4, \"vocab_size\": 1000},"
-			  " \"vision_config\": {\"num_hidden_layers\": 2, \"hidden_size\": 64, \"num_attention_heads\": 2,"
+	const char *vlm = "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": "
+			  "\"llama\", \"num_hidden_layers\": 2,"
+			  " \"hidden_size\": 256, \"intermediate_size\": 512, "
+			  "\"num_attention_heads\": 4, \"vocab_size\": 1000},"
+			  " \"vision_config\": {\"num_hidden_layers\": 2, \"hidden_size\": 64, "
+			  "\"num_attention_heads\": 2,"
 			  " \"intermediate_size\": 128, \"image_size\": 56, \"patch_size\": 14}}";
 	struct oom_plan p = small();
 	struct oom_eval e[3];
@@ -164,7 +173,10 @@ static void refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(default_configurations), cmocka_unit_test(old_flat_file), cmocka_unit_test(towers_without_images), cmocka_unit_test(images_cost),
+		cmocka_unit_test(default_configurations),
+		cmocka_unit_test(old_flat_file),
+		cmocka_unit_test(towers_without_images),
+		cmocka_unit_test(images_cost),
 		cmocka_unit_test(refusals),
 	};
 
