@@ -3,7 +3,7 @@
  * Rules (c10/cuda/CUDACachingAllocator.cpp): requests rounded to 512 bytes; up to 1 MiB from the
  * small pool (2 MiB segments), above from the large one (20 MiB segments below 10 MiB, else the
  * request rounded to 2 MiB); best fit by (size, address); split when the rest is at least 512 bytes
- * (small) or more than 1 MiB (large); neighbours merge on free; segments stay. 
+ * (small) or more than 1 MiB (large); neighbours merge on free; segments stay.
  * expandable_segments: one growing arena a pool, in pages of 2 or 20 MiB, split from 512 bytes.
  * Left out: the retry that frees cached segments when cudaMalloc fails, so a full card may do
  * with less. */

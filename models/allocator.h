@@ -35,7 +35,7 @@ struct oom_replay {
 };
 void oom_replay_release(struct oom_replay *r);
 
-/* Plays two training steps of a fully recorded tape; *reserved gets the peak of reserved bytes. 
+/* Plays two training steps of a fully recorded tape; *reserved gets the peak of reserved bytes.
  * OOM_ERR_LIMIT for tapes beyond four million events. */
 enum oom_status oom_replay(struct oom_replay *r, const struct oom_tape *t,
 			   const struct oom_plan *plan, uint64_t *reserved, struct oom_error *err);

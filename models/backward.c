@@ -554,7 +554,7 @@ static void run_node(struct oom_tape *t, int32_t i)
 	t->scope = copy.scope;
 	derive(t, &copy, g);
 	/* torch/csrc/autograd/engine.cpp: call_function holds the incoming gradients until
-	 * validate_outputs is through, and evaluate_function calls release_variables only then. 
+	 * validate_outputs is through, and evaluate_function calls release_variables only then.
 	 * What a checkpoint recomputed is unpacked once and dies with the derivative's own
 	 * locals (torch/utils/checkpoint.py, unpack_hook). */
 	if (t->recompute)

@@ -53,7 +53,7 @@ static bool flash_like(const struct oom_megatron *m)
 }
 
 /* FlashAttention wants [b, s, a, d]: q, k, v and the output are copied from and to Megatron's [s,
- * b, a, d], and the output stays alive twice (one sequence is in both layouts at once: no copy). 
+ * b, a, d], and the output stays alive twice (one sequence is in both layouts at once: no copy).
  * cuDNN's fused kernel takes the layout as it is; TransformerEngine prefers it from Hopper on,
  * except where deterministic kernels are asked for on Blackwell
  * (attention/dot_product_attention/utils.py). */

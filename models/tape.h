@@ -325,7 +325,7 @@ struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *k
 				struct oom_val x);
 /* ctx (any struct) is copied: blocks are run again in the backward pass. */
 #define oom_layers(t, n, kind, fn, ctx, x) oom_layers_sized(t, n, kind, fn, ctx, sizeof(*(ctx)), x)
-/* A stack whose layers differ or hold tensors of one another: every layer recorded by itself. 
+/* A stack whose layers differ or hold tensors of one another: every layer recorded by itself.
  * Called within a checkpointed layer, the inner one is checkpointed within it (stages around
  * layers).  ctx comes from oom_layer_ctx. */
 struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx,

@@ -1,6 +1,6 @@
 /* The ten rungs (playbook M4) and the climb.
  *
- * A rung is judged by evaluating with and without it; it is never credited with a declared saving. 
+ * A rung is judged by evaluating with and without it; it is never credited with a declared saving.
  * One that does not lower the peak is left out.  After the fit the micro-batch is raised again
  * as far as it goes. */
 #include "oomplan/ladder.h"

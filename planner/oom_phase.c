@@ -4,7 +4,7 @@
  * the frames of the traceback the message ends; words of the log around it (progress bars, script
  * names); and, where a bare message was pasted, a guess from its numbers, which is called one.
  *
- * A frame rule is a word and the phase it speaks for; a table is ordered by how much a word says. 
+ * A frame rule is a word and the phase it speaks for; a table is ordered by how much a word says.
  * An optimizer frame stands inside a training step, a recomputed forward inside a backward, a
  * forward inside an evaluation: the outer, rarer word wins over the common one. */
 #include <stdio.h>

@@ -30,7 +30,7 @@ struct scan {
 	uint8_t shift[65536];
 };
 
-/* The window of a message: what came before it back to BEFORE bytes, and what follows up to AFTER. 
+/* The window of a message: what came before it back to BEFORE bytes, and what follows up to AFTER.
  * A second message inside the window ends it. */
 static void window(const char *begin, const char *at, const char *end, const struct oom_trigger *t,
 		   const char **from, const char **to)

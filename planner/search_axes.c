@@ -54,7 +54,7 @@ static bool add_layout(struct search_space *s, struct layout l)
 }
 
 /* Megatron: every tp x pp x cp over the GPUs, ep over the data-parallel ones.  tp stays within a
- * node and divides the heads; a degree that divides nothing is refused by the engine anyway. 
+ * node and divides the heads; a degree that divides nothing is refused by the engine anyway.
  * Stage 1 is its distributed optimizer. */
 static bool megatron_layouts(struct search_space *s, struct layout l)
 {

@@ -72,7 +72,7 @@ OOM_API const char *oom_keys_kind_hint(const struct oom_keys *keys);
  *                          null: computed from other keys, or off.  Without defaults.num_labels: 2.
  *   defaults.SUB.KEY       where the sub config SUB of this class starts from other values than its
  *                          own type's; valid only when SUB is absent as a whole
- *   aliases.OTHER          another name -> the one to look up: aliases.n_embd = "hidden_size". 
+ *   aliases.OTHER          another name -> the one to look up: aliases.n_embd = "hidden_size".
  *   Both
  *                          files and the defaults above may use either.
  *   architectures.TASK     class name for base, causal-lm, masked-lm, seq2seq, seq-cls, image-cls,

@@ -31,7 +31,7 @@ enum oom_mg_sharding {
 	OOM_MG_OPTIM_GRADS_PARAMS
 };
 
-/* One launch.  Fill with oom_megatron_default and oom_megatron_set, then oom_megatron_derive. 
+/* One launch.  Fill with oom_megatron_default and oom_megatron_set, then oom_megatron_derive.
  * Counts; bytes nowhere. */
 struct oom_megatron {
 	/* model */

@@ -113,7 +113,7 @@ OOM_API enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_
 				     const struct oom_plan *plan, unsigned flags,
 				     struct oom_eval *out, struct oom_error *err);
 
-/* Who is alive at the peak of every phase, for pictures: each phase's buckets add up to its peak. 
+/* Who is alive at the peak of every phase, for pictures: each phase's buckets add up to its peak.
  * e: the plan's evaluation with OOM_EVAL_BUCKETS. */
 struct oom_anatomy {
 	uint64_t bucket[OOM_PHASES][OOM_BUCKETS];

@@ -132,7 +132,7 @@ OOM_API const struct oom_knob *oom_knob_find(const char *name);
 
 /* Every knob at its default: what a Hugging Face Trainer user gets. */
 OOM_API struct oom_plan oom_plan_default(void);
-/* Sets one knob from text ("8", "bf16", "true"; 2k = 2000 and 2Ki = 2048 for counts). 
+/* Sets one knob from text ("8", "bf16", "true"; 2k = 2000 and 2Ki = 2048 for counts).
  * OOM_ERR_INVALID names the knob, the range or the allowed words, and the nearest one. */
 OOM_API enum oom_status oom_plan_set(struct oom_plan *plan, const struct oom_knob *knob,
 				     const char *text, struct oom_error *err);

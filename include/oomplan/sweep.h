@@ -16,7 +16,7 @@ OOM_API void oom_sweep_free(struct oom_sweep *s);
 
 /* "NAME=VALUES": NAME is a knob, "gpu" or "model".  VALUES are joined by commas; for counts 1..64
  * (step 1), 1024..8192+1024 and
- * 1..64x2; @all for every word of a choice or every card.  The axis given last runs fastest. 
+ * 1..64x2; @all for every word of a choice or every card.  The axis given last runs fastest.
  * OOM_ERR_INVALID names the axis and what was expected; an axis given twice or without values is
  * refused. */
 OOM_API enum oom_status oom_sweep_axis(struct oom_sweep *s, const char *text,

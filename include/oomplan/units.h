@@ -7,7 +7,7 @@
 
 #include "oomplan/status.h"
 
-/* "23.65GiB", "24GB" (10^9), "80000MiB", "1024" (bytes), spaces allowed before the unit. 
+/* "23.65GiB", "24GB" (10^9), "80000MiB", "1024" (bytes), spaces allowed before the unit.
  * OOM_ERR_INVALID else. */
 OOM_API enum oom_status oom_parse_bytes(const char *text, uint64_t *bytes, struct oom_error *err);
 /* "23.65 GiB", "512 B", "8.13 MiB": two decimals, binary units.  Returns buf. */

@@ -236,7 +236,7 @@ static struct oom_val merge(struct oom_tape *t, const struct stage *s, struct oo
 	return oom_op_linear(t, "reduction", x, D(2 * s->c), 0);
 }
 
-/* One stage: its layers, the merge, and a copy of the result as an image, which nobody reads. 
+/* One stage: its layers, the merge, and a copy of the result as an image, which nobody reads.
  * Python holds the stage's input until it returns, the last attention weights until the next
  * layer's, the copy until the next stage's. */
 static struct oom_val one_stage(struct oom_tape *t, const void *ctx, uint32_t j, struct oom_val x)

@@ -1,5 +1,5 @@
 /* Swin v2 and Donut's Swin: window attention written out, on shifted windows in every second layer;
- * v2 with scaled cosine scores, a bias out of a small network, and norms after the branches. 
+ * v2 with scaled cosine scores, a bias out of a small network, and norms after the branches.
  * Stages are checkpointed, not layers. Reference: transformers 5.12,
  * models/swinv2/modeling_swinv2.py, models/donut/modeling_donut_swin.py. */
 #include <string.h>

@@ -268,7 +268,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	return x;
 }
 
-/* An additive mask, made whatever attention the plan asks for: T5 has only the one written out. 
+/* An additive mask, made whatever attention the plan asks for: T5 has only the one written out.
  * `always`: an attention mask of ones stands in when none is given (UMT5). */
 static struct oom_val additive_mask(struct oom_tape *t, const struct oom_t5_stack *s, bool always,
 				    enum oom_dtype dt)

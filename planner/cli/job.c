@@ -97,7 +97,7 @@ static int apply_lengths(struct oom_job *job, struct oom_target *t)
 	return 0;
 }
 
-/* --confidence sets the margin: what may be predicted so that its bound still fits the card. 
+/* --confidence sets the margin: what may be predicted so that its bound still fits the card.
  * Bounds rise with the prediction. */
 static double margin_of(const struct oom_calibration *c, double capacity, double confidence)
 {

@@ -9,7 +9,7 @@
 
 #define GIB 1073741824.0
 
-/* What a bar is made of, from the left: what is always there first, what comes and goes last. 
+/* What a bar is made of, from the left: what is always there first, what comes and goes last.
  * Colours after Okabe and Ito (2008), which the colour-blind tell apart; and for terminals an
  * index of the 256, a shade and a letter. */
 static const struct part {

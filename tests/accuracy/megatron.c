@@ -4,7 +4,7 @@
  *     megatron_accuracy LIMITS.csv FOLDER
  *
  * golden_visible.csv: NVIDIA/Megatron-LM functional tests, primary rows; every configuration group
- * weighs the same (its rows are near-twins), by the median of its rows' errors. 
+ * weighs the same (its rows are near-twins), by the median of its rows' errors.
  * simumax_visible.csv: SimuMax's published measurements, distinct runs.  Beside ours stand
  * Megatron's own formula and SimuMax's estimate on the same rows.  Exit 77 without the rows. */
 #include <math.h>

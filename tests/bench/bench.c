@@ -1,4 +1,4 @@
-/* How fast: cold start of the main job against `true`, estimates and ladder walks a second. 
+/* How fast: cold start of the main job against `true`, estimates and ladder walks a second.
  * Prints, asserts nothing. */
 #include <stdio.h>
 #include <stdlib.h>

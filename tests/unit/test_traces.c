@@ -3,7 +3,7 @@
  *
  *     test_traces FOLDER      (index.csv beside NNN.txt; exit 77 where it is absent)
  *
- * Numbers must be exact to the printed rounding, and absent where the text does not give them. 
+ * Numbers must be exact to the printed rounding, and absent where the text does not give them.
  * Phases are judged where the text itself gives evidence; causes where somebody established them
  * or the numbers force them. */
 #include <inttypes.h>
