@@ -55,8 +55,8 @@ OOM_API const char *oom_phase_column(enum oom_phase phase);
 /* Who is alive at a peak. */
 enum oom_bucket {
 	OOM_BUCKET_PARAMS, OOM_BUCKET_BUFFERS, OOM_BUCKET_INPUTS, OOM_BUCKET_GRADS, OOM_BUCKET_OPT,
-	OOM_BUCKET_SAVED,
-	OOM_BUCKET_AMP, OOM_BUCKET_LOGITS, OOM_BUCKET_RECOMPUTE, OOM_BUCKET_TEMP, OOM_BUCKET_COMM, OOM_BUCKETS
+	OOM_BUCKET_SAVED, OOM_BUCKET_AMP, OOM_BUCKET_LOGITS, OOM_BUCKET_RECOMPUTE, OOM_BUCKET_TEMP,
+	OOM_BUCKET_COMM, OOM_BUCKETS
 };
 OOM_API const char *oom_bucket_str(enum oom_bucket bucket);
 OOM_API const char *oom_bucket_column(enum oom_bucket bucket);
