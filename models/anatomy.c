@@ -58,7 +58,7 @@ enum oom_status oom_anatomy(struct oom_evaluator *ev, const struct oom_model *mo
 			    const struct oom_plan *plan, const struct oom_eval *e,
 			    struct oom_anatomy *out, struct oom_error *err)
 {
-	struct oom_anatomy a;
+	struct oom_anatomy a = {{{0}}};
 
 	for (int p = 0; p < OOM_PHASES; p++) {
 		struct oom_eval at;

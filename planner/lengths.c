@@ -176,7 +176,7 @@ void oom_lengths_release(struct oom_lengths *l)
 uint32_t oom_lengths_longest(const struct oom_lengths *l, double n, double q)
 {
 	/* F(x)^n >= q  <=>  F(x) >= q^(1/n) */
-	const double need = exp(log(q) / n) * (double)l->total;
+	const double need = q > 0 ? exp(log(q) / n) * (double)l->total : 0;
 	double below = 0;
 
 	for (size_t i = 0; i < l->n; i++) {

@@ -114,7 +114,7 @@ static bool layouts(struct search_space *s)
 			add_layout(s, l);
 	}
 	for (l.zero = 2; (two || is_fsdp(a->engine)) && l.zero <= 3; l.zero++)
-		for (l.hybrid = 0; l.hybrid <= (l.zero == 3 && a->nodes > 1); l.hybrid++) {
+		for (l.hybrid = 0; l.hybrid <= (l.zero == 3 && a->nodes > 1 ? 1 : 0); l.hybrid++) {
 			l.engine = two ? OOM_ENGINE_FSDP2 : a->engine;
 			add_layout(s, l);
 		}

@@ -103,7 +103,7 @@ static uint8_t rule_of(const struct oom_pickle *p, struct oom_told *told, const 
 	if (!text || text->kind != OOM_PICKLE_TEXT)
 		return NONE;
 	known = file ? &told[text - p->nodes].file_rule : &told[text - p->nodes].name_rule;
-	if (*known)
+	if (*known > 0)
 		return *known;
 	*known = NONE;
 	for (size_t r = 0; r < sizeof(rules) / sizeof(rules[0]); r++)

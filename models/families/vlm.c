@@ -296,6 +296,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 						OOM_SHIFT_LABELS;
 	if (e.images && flags & OOM_VLM_RUNS) {
 		t->merge = merge;
+		/* cppcheck-suppress autoVariables ; given up below, before this returns */
 		t->merge_ctx = &e;
 		if (!(flags & OOM_VLM_EXACT))
 			t->warning = "the images' part of the step is approximated for this model "
@@ -319,6 +320,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 					  "images are not modelled with the text model \"%s\"",
 					  v->text->name);
 	t->merge = NULL;
+	t->merge_ctx = NULL;
 	return loss;
 }
 

@@ -145,12 +145,13 @@ static enum oom_status run_partial(struct oom_sweep *s, struct oom_sweep_options
 				   struct watch *w, uint64_t *rows, struct oom_error *err)
 {
 	static struct oom_partial p;
-	uint64_t cells = 0;
+	static uint64_t cells;          /* as long-lived as what points to it */
 	struct oom_error why = {{0}};
 	enum oom_status st = oom_partial_open(&p, output, oom_sweep_fingerprint(s, o), resume, err);
 
 	if (st)
 		return st;
+	cells = 0;
 	stop_politely();
 	w->partial = &p;
 	o->progress = progress;
