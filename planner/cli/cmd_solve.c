@@ -50,10 +50,11 @@ static void text(const struct oom_job *job, const struct oom_target *t, const ch
 		return;
 	}
 	if (!s->exists) {
-		printf("no %s fits: the smallest already uses %s of %s\n", knob,
+		printf("no %s fits: the smallest already uses %s of %s (margin %.0f %%)\n", knob,
 		       s->eval.used_bytes == UINT64_MAX ? "more than there is" :
 							  size_text(s->eval.used_bytes),
-		       size_text(t->capacity));
+		       size_text(t->capacity),
+		       100 * job->plan.margin);
 		return;
 	}
 	printf("%s: %" PRId64 "\n", knob, s->value);
