@@ -54,6 +54,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.precision = oom_engine_casts(p) ? p->precision == OOM_AMP_FP16 ? OOM_FP16 : OOM_BF16 :
 					    p->precision;
 	k.margin = k.moe_imbalance = 0;
+	k.surplus_params = 0;
 	k.compute_capability = p->attn == OOM_ATTN_EAGER ? 8 : floor(oom_capability(p));
 	if (k.compute_capability > 8)           /* Hopper and Blackwell run Ampere's kernels */
 		k.compute_capability = 8;
@@ -570,6 +571,33 @@ static double flops_of(const struct program *g, const struct oom_plan *p, uint64
 	return f / (double)(b ? b : 1);
 }
 
+/* Weights on disk decide how many parameters a type has that no family models: the difference is
+ * counted like the rest, activations are not. */
+static void surplus(const struct program *g, const struct oom_plan *p, struct oom_engine_in *in,
+		    struct oom_eval *out)
+{
+	const double more = p->surplus_params > 0 ? (double)p->surplus_params : 0,
+		     n = (double)(g->total ? g->total : 1);
+	const uint64_t elems = (uint64_t)more,
+		       bytes = (uint64_t)(more * (double)g->param_bytes / n);
+
+	if (!elems)
+		return;
+	in->total += elems;
+	in->params += bytes;
+	out->total_params += elems;
+	out->active_params += elems;
+	out->param_bytes += bytes;
+	if (p->lora_r)
+		return;
+	in->trainable += elems;
+	in->grads += (uint64_t)(more * (double)g->grad_bytes / n);
+	in->opt += (uint64_t)(more * (double)out->opt_bytes / n);
+	out->trainable_params += elems;
+	out->grad_bytes += in->grads - g->grad_bytes;
+	out->opt_bytes += (uint64_t)(more * (double)out->opt_bytes / n);
+}
+
 enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model,
 			     const struct oom_plan *plan, unsigned flags, struct oom_eval *out,
 			     struct oom_error *err)
@@ -603,13 +631,18 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	state = sum_state(g, plan->optimizer);
 	out->opt_bytes = state->bytes;
 	in = engine_in(g, state);
+	surplus(g, plan, &in, out);
 	st = oom_engine_states(plan, &in, &states, err);
 	if (st)
 		return st;
+	if (!states.grads_reduced && !plan->lora_r)     /* theirs are in no tape */
+		states.comm += in.grads - g->grad_bytes;
 	if (*states.warning)
 		out->warning = states.warning;
 	base = states.params + states.comm + g->tape.buffer_rounded + inputs;
 	phases(g, plan, g->span, out, base, &states);
+	if (!states.grads_reduced && !plan->lora_r)     /* no collective's buffer */
+		out->floor_bytes -= in.grads - g->grad_bytes;
 	if (plan->eval_accumulation)
 		pile_up(out, (uint64_t)plan->eval_accumulation,
 			eval_logits(&model->arch, plan, b, s, tgt), base, states.opt);

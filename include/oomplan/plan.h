@@ -93,6 +93,9 @@ struct oom_plan {
 	int64_t low_cpu_mem;        /* 1 = checkpoints are loaded a shard at a time */
 	int64_t save_sharded;       /* 1 = no full state dict is gathered */
 	int64_t save_total_limit;   /* checkpoints kept */
+	/* what weights on disk hold beyond (or short of) the config's count, where only they know:
+	 * a type no family models.  Parameters; not a knob. */
+	int64_t surplus_params;
 	/* verdict */
 	double margin;              /* share of the capacity kept free */
 };

@@ -19,8 +19,17 @@ unsigned oom_allowed(const struct oom_list *words)
 	return allow;
 }
 
+static bool known_type(const char *type)
+{
+	for (size_t i = 0; oom_family_at(i); i++)
+		for (size_t j = 0; oom_family_at(i)->types[j]; j++)
+			if (!strcmp(oom_family_at(i)->types[j], type))
+				return true;
+	return false;
+}
+
 /* Weights beside the config decide: their number is held against the computed one. */
-static int check_weights(const struct oom_job *job, const struct oom_target *t)
+static int check_weights(struct oom_job *job, const struct oom_target *t)
 {
 	struct oom_plan plan = oom_plan_default();
 	struct oom_evaluator *ev = NULL;
@@ -44,11 +53,18 @@ static int check_weights(const struct oom_job *job, const struct oom_target *t)
 	} else if (held.n && (ev = oom_evaluator_new()) != NULL &&
 		   !oom_evaluate(ev, t->model, &plan, OOM_EVAL_FAST, &e, &err) &&
 		   e.total_params != held.total_elems) {
+		const bool decide = !known_type(oom_model_type(t->model)) &&
+				    held.total_elems > e.total_params;
+
+		if (decide)
+			job->plan.surplus_params = (int64_t)(held.total_elems - e.total_params);
 		oom_complain(0,
 			     "WARNING: the safetensors hold %llu parameters, the config gives "
-			     "%llu: trust the weights, not this plan",
+			     "%llu: %s",
 			     (unsigned long long)held.total_elems,
-			     (unsigned long long)e.total_params);
+			     (unsigned long long)e.total_params,
+			     decide ? "the weights decide, their surplus is counted" :
+				      "trust the weights, not this plan");
 	}
 	oom_evaluator_free(ev);
 	oom_tensors_release(&held);

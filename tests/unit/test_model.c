@@ -138,6 +138,30 @@ static void activations_wait_on_the_host(void **state)
 	close_model(&f);
 }
 
+/* A million parameters that only the weights know of: 2 B each of weights and gradients in bf16,
+ * 2 x 2 B of AdamW's state. */
+static void weights_decide(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval config, weights;
+	struct fixture f;
+
+	(void)state;
+	open_model(&f, "GPT-2");
+	p.precision = OOM_BF16;
+	config = price(&f, &p);
+	p.surplus_params = 1000000;
+	weights = price(&f, &p);
+	assert_int_equal(weights.total_params - config.total_params, 1000000);
+	assert_in_range(weights.peak[OOM_PHASE_LOAD] - config.peak[OOM_PHASE_LOAD], 2000000 - 1,
+			2000000);
+	assert_in_range(weights.peak[OOM_PHASE_BWD1] - config.peak[OOM_PHASE_BWD1], 4000000 - 2,
+			4000000);
+	assert_in_range(weights.peak[OOM_PHASE_BWD2] - config.peak[OOM_PHASE_BWD2], 8000000 - 600,
+			8000000 + 600);
+	close_model(&f);
+}
+
 /* Published counts (model cards), as in the oracle's params.csv, known_params. */
 static void published_parameter_counts(void **state)
 {
@@ -414,6 +438,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(evaluation_piles_logits),
 		cmocka_unit_test(cards_differ_by_capability),
+		cmocka_unit_test(weights_decide),
 		cmocka_unit_test(activations_wait_on_the_host),
 		cmocka_unit_test(published_parameter_counts),
 		cmocka_unit_test(adapters_of_experts),
