@@ -143,7 +143,7 @@ enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *f, d
 		if (!q)
 			return oom_error_set(err,
 					     cap > MAX_OFFERS * 2 ? OOM_ERR_LIMIT : OOM_ERR_MEMORY,
-					     "more offers than memory (%zu)", o->n);
+					     "more than %zu offers: leave out those you would not rent", o->n);
 		o->items = q;
 		o->cap = cap;
 	}

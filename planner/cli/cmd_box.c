@@ -467,8 +467,8 @@ static void list_name(const struct oom_gpu *g, bool sky, char out[80])
 /* Fields as SkyPilot's page "SkyPilot YAML" (docs.skypilot.co, reference/yaml-spec; infra is
  * cloud/region) and dstack's models name them (github.com/dstackai/dstack, core/models/resources.py
  * @0268145: resources.gpu.name, .memory, .count, .memory and .disk as "min..";
- * core/models/profiles.py @033382e: backends, regions, instance_types, spot_policy; nodes of a
- * task). */
+ * core/models/profiles.py @033382e: backends, regions, instance_types, spot_policy;
+ * core/models/configurations.py @01fda0f: nodes of a task). */
 static void yaml(const struct oom_offers *o, const struct oom_box *x)
 {
 	const struct oom_gpu *g = &o->gpus.items[x->offer->gpu];
