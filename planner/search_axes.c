@@ -199,6 +199,14 @@ static size_t lengths(const struct search_space *s)
 	return n;
 }
 
+/* The fused loss is one of language models' next tokens. */
+static bool has_fused_loss(const struct search_space *s)
+{
+	const int64_t task = s->asked->task ? s->asked->task : (int64_t)oom_model_task(s->model);
+
+	return task == OOM_TASK_CAUSAL_LM || task == OOM_TASK_IMAGE_TEXT;
+}
+
 size_t search_values(const struct search_space *s, enum search_axis axis)
 {
 	const struct oom_plan *a = s->asked;
@@ -209,7 +217,7 @@ size_t search_values(const struct search_space *s, enum search_axis axis)
 	case GPUS: return s->n_gpus;
 	case PRECISION: return a->precision == OOM_FP32 ? 2 : 1;
 	case ATTN: return a->attn == OOM_ATTN_EAGER ? 2 : 1;
-	case LOSS: return a->fused_ce == OOM_LOSS_FUSED ? 1 : 2;
+	case LOSS: return a->fused_ce == OOM_LOSS_FUSED || !has_fused_loss(s) ? 1 : 2;
 	case CKPT: return s->megatron ? 3 : 2;
 	case LORA: return s->allow & OOM_ALLOW_LORA && !a->lora_r && !s->megatron ? 3 : 1;
 	case BATCH: return s->n_divisors;
