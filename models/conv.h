@@ -102,6 +102,12 @@ struct oom_map oom_tokens_map(struct oom_tape *t, struct oom_val x, uint64_t c, 
 /* Up to max whole numbers in [1, 2^20] of a list key; returns how many there are, 0 (with a
  * failure) when there are none, too many or others. */
 uint64_t oom_read_counts(struct oom_reader *r, const char *key, uint64_t *out, uint64_t max);
+/* A count for each of n stages, at most max; a failure when the list is shorter. */
+void oom_read_stages(struct oom_reader *r, const char *key, uint64_t *out, uint64_t max,
+		     uint64_t n);
+/* value rounded to a multiple of divisor, at least `least`, never a tenth below value
+ * (MobileNet's make_divisible). */
+uint64_t oom_make_divisible(double value, uint64_t divisor, uint64_t least);
 /* The first n elements of a list of numbers, def where one is missing. */
 void oom_read_reals(struct oom_reader *r, const char *key, double *out, uint64_t n, double def);
 /* image_size (the first of two), num_channels. */

@@ -130,3 +130,16 @@ struct oom_val oom_without_checkpointing(struct oom_tape *t, const struct oom_ar
 	t->plan = real;
 	return loss;
 }
+
+struct oom_val oom_relative_positions(struct oom_tape *t, bool negate)
+{
+	const uint16_t plane = oom_mono_mul(t, t->m_s, t->m_s);
+	struct oom_val n = negate ? oom_new(t, "neg", plane, D(1), OOM_I64) : oom_none();
+	struct oom_val sum = oom_new(t, "relative_pos", plane, D(1), OOM_I64), y;
+
+	if (negate)
+		oom_drop(t, n);
+	y = oom_new(t, "clamp", plane, D(1), OOM_I64);
+	oom_drop(t, sum);
+	return y;
+}

@@ -51,4 +51,7 @@ struct oom_kept {
 void oom_kept_add(struct oom_tape *t, struct oom_kept *k, struct oom_val x);
 void oom_kept_drop(struct oom_tape *t, struct oom_kept *k);
 
+/* DeBERTa: clamp(+-relative_pos + span, 0, 2 span - 1), indices [s, s]. */
+struct oom_val oom_relative_positions(struct oom_tape *t, bool negate);
+
 #endif

@@ -571,6 +571,19 @@ static double flops_of(const struct program *g, const struct oom_plan *p, uint64
 	return f / (double)(b ? b : 1);
 }
 
+/* What is fixed by the structure and its optimizer. */
+static void counts(const struct program *g, const struct oom_state_sums *state,
+		   struct oom_eval *out)
+{
+	out->total_params = g->total;
+	out->trainable_params = g->trainable;
+	out->active_params = g->active ? g->active : g->total;
+	out->param_bytes = g->param_bytes;
+	out->buffer_bytes = g->tape.buffer_bytes;
+	out->grad_bytes = g->grad_bytes;
+	out->opt_bytes = state->bytes;
+}
+
 /* Weights on disk decide how many parameters a type has that no family models: the difference is
  * counted like the rest, activations are not. */
 static void surplus(const struct program *g, const struct oom_plan *p, struct oom_engine_in *in,
@@ -622,14 +635,8 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 		       g->tape.approximate ? "PEFT 0.20 stops with an error on this model with "
 					     "these adapters: the figures are what it would hold" :
 					     "";
-	out->total_params = g->total;
-	out->trainable_params = g->trainable;
-	out->active_params = g->active ? g->active : g->total;
-	out->param_bytes = g->param_bytes;
-	out->buffer_bytes = g->tape.buffer_bytes;
-	out->grad_bytes = g->grad_bytes;
 	state = sum_state(g, plan->optimizer);
-	out->opt_bytes = state->bytes;
+	counts(g, state, out);
 	in = engine_in(g, state);
 	surplus(g, plan, &in, out);
 	st = oom_engine_states(plan, &in, &states, err);

@@ -96,3 +96,19 @@ void oom_no_checkpointing(struct oom_tape *t)
 		t->warning = "transformers has no gradient checkpointing for this architecture: it "
 			     "is modelled without";
 }
+
+void oom_read_stages(struct oom_reader *r, const char *key, uint64_t *out, uint64_t max, uint64_t n)
+{
+	if (oom_read_counts(r, key, out, max) < n)
+		oom_read_fail(r, "%s must list a count for each of %llu stages", key,
+			      (unsigned long long)n);
+}
+
+uint64_t oom_make_divisible(double value, uint64_t divisor, uint64_t least)
+{
+	uint64_t n = (uint64_t)(value + (double)divisor / 2) / divisor * divisor;
+
+	if (n < least)
+		n = least;
+	return (double)n < 0.9 * value ? n + divisor : n;
+}

@@ -143,6 +143,7 @@ void oom_model_free(struct oom_model *m)
 const char *oom_model_type(const struct oom_model *m) { return m->type; }
 const char *oom_model_family(const struct oom_model *m) { return m->arch.family->name; }
 const char *oom_model_warning(const struct oom_model *m) { return m->arch.warning; }
+bool oom_model_known(const struct oom_model *m) { return !*m->note; }
 const char *oom_model_unknown_keys(const struct oom_model *m) { return m->unknown; }
 enum oom_task oom_model_task(const struct oom_model *m) { return m->arch.default_task; }
 const char *oom_model_lora_targets(const struct oom_model *m)

@@ -338,6 +338,8 @@ const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size);
 void oom_layer_names(struct oom_tape *t, struct oom_val x);
 /* What it held is gone (called where a layer returns). */
 void oom_layer_returns(struct oom_tape *t);
+/* Remembers a checkpointed layer; false: out of memory. */
+bool oom_tape_ckpt(struct oom_tape *t, const struct oom_ckpt *c);
 /* Gives up a tensor that all layers share (mask, rotary tables): under checkpointing the blocks'
  * closures hold it until the first layer of the stack run last has been recomputed. */
 void oom_drop_shared(struct oom_tape *t, struct oom_val x);

@@ -166,17 +166,31 @@ static int match(const struct oom_gpu *g, const char *want)
 	return best;
 }
 
+/* The nearest of all names and aliases: most people write an alias. */
 static enum oom_status unknown(const struct oom_gpus *gpus, const char *word, struct oom_error *err)
 {
-	const char **names = calloc(gpus->n + 1, sizeof(*names)), *near;
+	enum { WORDS = 24 };                    /* of one card */
+	const size_t each = sizeof(gpus->items->aliases);
+	const char **names = calloc(gpus->n * WORDS + 1, sizeof(*names)), *near;
+	char *aliases = calloc(gpus->n + 1, each);
+	size_t n = 0;
 
-	for (size_t i = 0; names && i < gpus->n; i++)
-		names[i] = gpus->items[i].name;
-	near = names ? oom_nearest(word, names) : NULL;
+	for (size_t i = 0; names && aliases && i < gpus->n; i++) {
+		char *list = aliases + i * each, *save = NULL;
+		const size_t first = n;
+
+		memcpy(list, gpus->items[i].aliases, each);
+		names[n++] = gpus->items[i].name;
+		for (char *a = strtok_r(list, ";", &save); a && n - first < WORDS;
+		     a = strtok_r(NULL, ";", &save))
+			names[n++] = a;
+	}
+	near = names && aliases ? oom_nearest(word, names) : NULL;
 	oom_error_set(err, OOM_ERR_UNKNOWN,
 		      "unknown GPU \"%s\"%s%s%s; see: oomplan list gpus, or give --gpu-memory",
 		      word, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 	free(names);
+	free(aliases);
 	return OOM_ERR_UNKNOWN;
 }
 

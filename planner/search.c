@@ -77,6 +77,9 @@ static int compare(enum oom_objective o, const struct oom_candidate *a,
 		return first ? first : second;
 	if (by_kinds)                           /* as dominance has it */
 		return by_kinds;
+	/* equal by the roofline, which knows no launch overhead: fewer, larger micro-steps (playbook M5) */
+	if (a->plan.micro_batch != b->plan.micro_batch)
+		return a->plan.micro_batch > b->plan.micro_batch ? -1 : 1;
 	if (a->used_bytes != b->used_bytes)
 		return a->used_bytes < b->used_bytes ? -1 : 1;
 	return sign(a->seconds_per_sample, b->seconds_per_sample);

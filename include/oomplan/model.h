@@ -23,6 +23,8 @@ OOM_API const char *oom_model_type(const struct oom_model *model);
 OOM_API const char *oom_model_family(const struct oom_model *model);
 /* "" or a sentence that must reach the user. */
 OOM_API const char *oom_model_warning(const struct oom_model *model);
+/* Whether a family models the type itself; else it is counted as the nearest structure. */
+OOM_API bool oom_model_known(const struct oom_model *model);
 /* Keys of the config that its model type does not have, with their lines, and that were
  * therefore not used; "" if none. */
 OOM_API const char *oom_model_unknown_keys(const struct oom_model *model);

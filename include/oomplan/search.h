@@ -40,7 +40,8 @@ struct oom_search {
 };
 /* Prices every combination of the free knobs' values (see oom_search_axis_at) around asked and
  * keeps the best by (gravest class, time a sample, departures), or by the objective in place of
- * time; ties go to fewer kinds of change, then to fewer bytes.  The effective batch never changes;
+ * time; ties go to fewer kinds of change, to the larger micro-batch,
+ * then to fewer bytes.  The effective batch never changes;
  * science knobs are tried only when allow names them, a shorter sequence only when no plan of the
  * longer fits. Exact: a combination is left out only where another is shown to be at least as good
  * in everything (see search.c). OOM_ERR_LIMIT for a batch of more divisors than are tried. */

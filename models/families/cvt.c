@@ -15,24 +15,17 @@ struct cfg {
 		cls[MAX_STAGES];
 };
 
-static void read_list(struct oom_reader *r, const char *key, uint64_t *out, uint64_t n)
-{
-	if (oom_read_counts(r, key, out, MAX_STAGES) < n)
-		oom_read_fail(r, "%s must list a count for each of %llu stages", key,
-			      (unsigned long long)n);
-}
-
 static void read_cfg(struct oom_reader *r, struct cfg *c)
 {
 	memset(c, 0, sizeof(*c));
 	c->n = oom_read_counts(r, "depth", c->depth, MAX_STAGES);
-	read_list(r, "embed_dim", c->c, c->n);
-	read_list(r, "num_heads", c->heads, c->n);
-	read_list(r, "patch_sizes", c->patch, c->n);
-	read_list(r, "patch_stride", c->stride, c->n);
-	read_list(r, "kernel_qkv", c->kernel, c->n);
-	read_list(r, "stride_kv", c->stride_kv, c->n);
-	read_list(r, "stride_q", c->stride_q, c->n);
+	oom_read_stages(r, "embed_dim", c->c, MAX_STAGES, c->n);
+	oom_read_stages(r, "num_heads", c->heads, MAX_STAGES, c->n);
+	oom_read_stages(r, "patch_sizes", c->patch, MAX_STAGES, c->n);
+	oom_read_stages(r, "patch_stride", c->stride, MAX_STAGES, c->n);
+	oom_read_stages(r, "kernel_qkv", c->kernel, MAX_STAGES, c->n);
+	oom_read_stages(r, "stride_kv", c->stride_kv, MAX_STAGES, c->n);
+	oom_read_stages(r, "stride_q", c->stride_q, MAX_STAGES, c->n);
 	oom_read_reals(r, "patch_padding", c->pad, c->n, 1);
 	oom_read_reals(r, "padding_kv", c->pad_kv, c->n, 1);
 	oom_read_reals(r, "padding_q", c->pad_q, c->n, 1);

@@ -137,20 +137,6 @@ static struct oom_val look_up(struct oom_tape *t, const struct oom_arch *a, stru
 	return y;
 }
 
-/* clamp(+-relative_pos + span, 0, 2 span - 1) */
-static struct oom_val positions(struct oom_tape *t, bool negate)
-{
-	const uint16_t plane = oom_mono_mul(t, t->m_s, t->m_s);
-	struct oom_val n = negate ? oom_new(t, "neg", plane, D(1), OOM_I64) : oom_none();
-	struct oom_val sum = oom_new(t, "relative_pos", plane, D(1), OOM_I64), y;
-
-	if (negate)
-		oom_drop(t, n);
-	y = oom_new(t, "clamp", plane, D(1), OOM_I64);
-	oom_drop(t, sum);
-	return y;
-}
-
 /* disentangled_attention_bias; its locals live until it returns.  at: where the query's and
  * key's parameters begin. */
 static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l, struct oom_val q,
@@ -171,13 +157,13 @@ static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l,
 		pq = project_rel(t, l, "pos_query_proj", rel, false, 0);
 	if (a->extra[C2P]) {
 		c = oom_op_bmm(t, "c2p", oom_keep(q), oom_keep(pk), t->m_bs, wide, a->head_dim);
-		ci = positions(t, false);
+		ci = oom_relative_positions(t, false);
 		c = look_up(t, a, c, ci);
 		part = oom_op_unary(t, OOM_SCALE, oom_keep(c));
 		score = oom_op_unary(t, OOM_ADD_SCALAR, part);  /* 0 + a tensor: a new one */
 	}
 	if (a->extra[P2C]) {
-		pi = positions(t, true);
+		pi = oom_relative_positions(t, true);
 		p = oom_op_bmm(t, "p2c", oom_keep(k), oom_keep(pq), t->m_bs, wide, a->head_dim);
 		p = look_up(t, a, p, pi);
 		part = oom_op_unary(t, OOM_SCALE, oom_keep(p));

@@ -111,20 +111,6 @@ static struct oom_val look_up(struct oom_tape *t, const struct oom_arch *a, stru
 	return y;
 }
 
-/* clamp(+-relative_pos + span, 0, 2 span - 1) */
-static struct oom_val positions(struct oom_tape *t, bool negate)
-{
-	const uint16_t plane = oom_mono_mul(t, t->m_s, t->m_s);
-	struct oom_val n = negate ? oom_new(t, "neg", plane, D(1), OOM_I64) : oom_none();
-	struct oom_val sum = oom_new(t, "relative_pos", plane, D(1), OOM_I64), y;
-
-	if (negate)
-		oom_drop(t, n);
-	y = oom_new(t, "clamp", plane, D(1), OOM_I64);
-	oom_drop(t, sum);
-	return y;
-}
-
 /* disentangled_att_bias: two terms over 2 x min(s, span) relative positions; matmul copies what
  * it broadcasts. */
 static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l, struct oom_val q,
@@ -148,7 +134,7 @@ static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l,
 		x.width = h2.n;                 /* both sides */
 		held[n++] = oom_share(t, x);
 		x = oom_op_expand_copy(t, x, each, h2);
-		held[n++] = positions(t, term);
+		held[n++] = oom_relative_positions(t, term);
 		x = oom_op_bmm(t, term ? "p2c" : "c2p", oom_keep(term ? k : q), x, wide, heads2,
 			       a->head_dim);
 		x = look_up(t, a, x, held[n - 1]);

@@ -13,21 +13,14 @@ struct cfg {
 	uint64_t kernel, stride, pad;
 };
 
-static void read_list(struct oom_reader *r, const char *key, uint64_t *out, uint64_t n)
-{
-	if (oom_read_counts(r, key, out, MAX_STAGES) < n)
-		oom_read_fail(r, "%s must list a count for each of %llu stages", key,
-			      (unsigned long long)n);
-}
-
 static void read_cfg(struct oom_reader *r, struct cfg *c)
 {
 	memset(c, 0, sizeof(*c));
 	c->n = oom_read_counts(r, "hidden_sizes", c->c, MAX_STAGES);
-	read_list(r, "depths", c->depth, c->n);
-	read_list(r, "num_attention_heads", c->heads, c->n);
-	read_list(r, "key_dim", c->key, c->n);
-	read_list(r, "attention_ratio", c->attn_ratio, c->n);
+	oom_read_stages(r, "depths", c->depth, MAX_STAGES, c->n);
+	oom_read_stages(r, "num_attention_heads", c->heads, MAX_STAGES, c->n);
+	oom_read_stages(r, "key_dim", c->key, MAX_STAGES, c->n);
+	oom_read_stages(r, "attention_ratio", c->attn_ratio, MAX_STAGES, c->n);
 	oom_read_reals(r, "mlp_ratio", c->mlp_ratio, c->n, 2);
 	c->drop = oom_read_real(r, "drop_path_rate", 0);
 	c->kernel = oom_read_count_or(r, "kernel_size", 3);

@@ -41,18 +41,9 @@ static void parse(struct oom_arch *a)
 	a->n_layers = c.v2 ? 16 : 26;
 }
 
-static uint64_t make_divisible(double value, uint64_t divisor, uint64_t least)
-{
-	uint64_t n = (uint64_t)(value + (double)divisor / 2) / divisor * divisor;
-
-	if (n < least)
-		n = least;
-	return (double)n < 0.9 * value ? n + divisor : n;
-}
-
 static uint64_t scaled(const struct cfg *c, uint64_t channels)
 {
-	return make_divisible(nearbyint((double)channels * c->multiplier), c->divisible,
+	return oom_make_divisible(nearbyint((double)channels * c->multiplier), c->divisible,
 			      c->min_depth);
 }
 
@@ -110,7 +101,7 @@ static struct oom_map v1(struct oom_tape *t, const struct cfg *c, struct oom_map
 static struct oom_map inverted_residual(struct oom_tape *t, const struct cfg *c, struct oom_map m,
 					uint64_t out, uint64_t stride, uint64_t dilation)
 {
-	const uint64_t wide = make_divisible(nearbyint((double)m.c * c->expand), c->divisible,
+	const uint64_t wide = oom_make_divisible(nearbyint((double)m.c * c->expand), c->divisible,
 					     c->min_depth);
 	struct oom_map y;
 

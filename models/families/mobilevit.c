@@ -16,15 +16,6 @@ struct cfg {
 	bool v2, qkv_bias;
 };
 
-static uint64_t make_divisible(double value, uint64_t divisor, uint64_t least)
-{
-	uint64_t n = (uint64_t)(value + (double)divisor / 2) / divisor * divisor;
-
-	if (n < least)
-		n = least;
-	return (double)n < 0.9 * value ? n + divisor : n;
-}
-
 static void read_v1(struct oom_reader *r, struct cfg *c)
 {
 	static const uint64_t layers[BLOCKS] = {2, 4, 3};
@@ -58,11 +49,12 @@ static void read_v2(struct oom_reader *r, struct cfg *c)
 		oom_read_fail(r, "width_multiplier out of range");
 		return;
 	}
-	c->dim[0] = make_divisible(fmax(16, fmin(64, 32 * w)), 8, 16);
+	c->dim[0] = oom_make_divisible(fmax(16, fmin(64, 32 * w)), 8, 16);
 	for (int i = 1; i < 6; i++)
-		c->dim[i] = make_divisible((double)base[i] * w, i == 1 ? 16 : 8, i == 1 ? 16 : 8);
+		c->dim[i] = oom_make_divisible((double)base[i] * w, i == 1 ? 16 : 8,
+					       i == 1 ? 16 : 8);
 	for (int i = 0; i < BLOCKS; i++)
-		c->hidden[i] = make_divisible((double)c->hidden[i] * w, 8, 8);
+		c->hidden[i] = oom_make_divisible((double)c->hidden[i] * w, 8, 8);
 }
 
 static void read_cfg(struct oom_reader *r, const char *type, struct cfg *c)
@@ -124,7 +116,7 @@ static struct oom_map plain_conv(struct oom_tape *t, struct oom_map m, uint64_t 
 static struct oom_map inverted_residual(struct oom_tape *t, const struct cfg *c, struct oom_map m,
 					uint64_t out, uint64_t stride, uint64_t dilation)
 {
-	const uint64_t wide = make_divisible(nearbyint((double)m.c * c->expand), 8, 8);
+	const uint64_t wide = oom_make_divisible(nearbyint((double)m.c * c->expand), 8, 8);
 	struct oom_map y;
 
 	y = conv_bn(t, oom_map_keep(m), wide, 1, 1, 1, 1, c->act);

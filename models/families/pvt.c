@@ -17,13 +17,6 @@ struct cfg {
 	bool qkv_bias, linear, reshape_last;
 };
 
-static void read_list(struct oom_reader *r, const char *key, uint64_t *out, uint64_t n)
-{
-	if (oom_read_counts(r, key, out, MAX_STAGES) < n)
-		oom_read_fail(r, "%s must list a count for each of %llu stages", key,
-			      (unsigned long long)n);
-}
-
 static void read_cfg(struct oom_reader *r, const char *type, struct cfg *c)
 {
 	memset(c, 0, sizeof(*c));
@@ -31,11 +24,12 @@ static void read_cfg(struct oom_reader *r, const char *type, struct cfg *c)
 	c->n = oom_read_counts(r, "hidden_sizes", c->c, MAX_STAGES);
 	if (oom_read_count_or(r, "num_encoder_blocks", c->n) < c->n)
 		c->n = oom_read_count_or(r, "num_encoder_blocks", c->n);
-	read_list(r, "depths", c->depth, c->n);
-	read_list(r, "num_attention_heads", c->heads, c->n);
-	read_list(r, "patch_sizes", c->patch, c->n);
-	read_list(r, "strides", c->stride, c->n);
-	read_list(r, c->kind == PVT ? "sequence_reduction_ratios" : "sr_ratios", c->sr, c->n);
+	oom_read_stages(r, "depths", c->depth, MAX_STAGES, c->n);
+	oom_read_stages(r, "num_attention_heads", c->heads, MAX_STAGES, c->n);
+	oom_read_stages(r, "patch_sizes", c->patch, MAX_STAGES, c->n);
+	oom_read_stages(r, "strides", c->stride, MAX_STAGES, c->n);
+	oom_read_stages(r, c->kind == PVT ? "sequence_reduction_ratios" : "sr_ratios", c->sr,
+			MAX_STAGES, c->n);
 	oom_read_reals(r, "mlp_ratios", c->ratio, c->n, 4);
 	c->drop = oom_read_real(r, "drop_path_rate", 0);
 	c->qkv_bias = c->kind == SEGFORMER || oom_read_bool(r, "qkv_bias", true);

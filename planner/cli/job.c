@@ -19,15 +19,6 @@ unsigned oom_allowed(const struct oom_list *words)
 	return allow;
 }
 
-static bool known_type(const char *type)
-{
-	for (size_t i = 0; oom_family_at(i); i++)
-		for (size_t j = 0; oom_family_at(i)->types[j]; j++)
-			if (!strcmp(oom_family_at(i)->types[j], type))
-				return true;
-	return false;
-}
-
 /* Weights beside the config decide: their number is held against the computed one. */
 static int check_weights(struct oom_job *job, const struct oom_target *t)
 {
@@ -53,7 +44,7 @@ static int check_weights(struct oom_job *job, const struct oom_target *t)
 	} else if (held.n && (ev = oom_evaluator_new()) != NULL &&
 		   !oom_evaluate(ev, t->model, &plan, OOM_EVAL_FAST, &e, &err) &&
 		   e.total_params != held.total_elems) {
-		const bool decide = !known_type(oom_model_type(t->model)) &&
+		const bool decide = !oom_model_known(t->model) &&
 				    held.total_elems > e.total_params;
 
 		if (decide)

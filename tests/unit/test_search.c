@@ -35,6 +35,7 @@ struct brute {
 		double cost, seconds;
 		int departures;
 		uint64_t used;
+		int64_t batch;
 	} *all;
 	size_t n, cap;
 };
@@ -130,6 +131,7 @@ static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 		    (unsigned)(p->seq_len != a->seq_len || p->lora_r != a->lora_r) << OOM_SCIENCE;
 	t.seconds = 1 / oom_step_time(p, &e, NULL).samples_per_s;
 	t.used = e.used_bytes;
+	t.batch = p->micro_batch;
 	t.cost = b->objective == OOM_OBJECTIVE_HEADROOM ? (double)t.used :
 		 b->objective == OOM_OBJECTIVE_PRICE ? t.seconds * (double)p->gpus : t.seconds;
 	if (b->n == b->cap) {
@@ -267,12 +269,14 @@ static int kinds(unsigned classes)
 static int order(const struct brute *b, const struct triple *x, const struct triple *y)
 {
 	const bool few = b->objective == OOM_OBJECTIVE_FEWEST_CHANGES;
-	const double a[5] = {gravest(x->classes), few ? x->departures : x->cost,
-			     few ? x->cost : x->departures, kinds(x->classes), (double)x->used};
-	const double c[5] = {gravest(y->classes), few ? y->departures : y->cost,
-			     few ? y->cost : y->departures, kinds(y->classes), (double)y->used};
+	const double a[6] = {gravest(x->classes), few ? x->departures : x->cost,
+			     few ? x->cost : x->departures, kinds(x->classes), -(double)x->batch,
+			     (double)x->used};
+	const double c[6] = {gravest(y->classes), few ? y->departures : y->cost,
+			     few ? y->cost : y->departures, kinds(y->classes), -(double)y->batch,
+			     (double)y->used};
 
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 6; i++)
 		if (a[i] != c[i])
 			return a[i] < c[i] ? -1 : 1;
 	return 0;

@@ -1,0 +1,114 @@
+/* Weights of Llama-shaped models that a step on text does not run.
+ * Reference: transformers 5.12, models/{mllama,phi4_multimodal}/modeling_*.py. */
+#include "llama.h"
+
+/* Mllama's cross-attention layers, which text alone passes by. */
+void oom_llama_cross_unused(struct oom_tape *t, const struct oom_arch *a, uint64_t layers)
+{
+	const uint64_t h = a->d_model, q = a->n_heads * a->head_dim,
+		       kv = a->n_kv_heads * a->head_dim;
+
+	for (uint64_t i = 0; i < layers; i++) {
+		oom_linear_unused(t, "q_proj", h, q, 0);
+		oom_linear_unused(t, "k_proj", h, kv, 0);
+		oom_linear_unused(t, "v_proj", h, kv, 0);
+		oom_linear_unused(t, "o_proj", q, h, 0);
+		oom_linear_unused(t, "gate_proj", h, a->d_ff, 0);
+		oom_linear_unused(t, "up_proj", h, a->d_ff, 0);
+		oom_linear_unused(t, "down_proj", a->d_ff, h, 0);
+		t->scope = "cross_attn";
+		oom_param(t, "q_norm.weight", 0, a->head_dim, OOM_P_NORM | OOM_P_UNUSED);
+		oom_param(t, "k_norm.weight", 0, a->head_dim, OOM_P_NORM | OOM_P_UNUSED);
+		oom_param(t, "input_layernorm.weight", 0, h, OOM_P_NORM | OOM_P_UNUSED);
+		oom_param(t, "post_attention_layernorm.weight", 0, h, OOM_P_NORM | OOM_P_UNUSED);
+		oom_param(t, "cross_attn_attn_gate", 0, 1, OOM_P_UNUSED);
+		oom_param(t, "cross_attn_mlp_gate", 0, 1, OOM_P_UNUSED);
+	}
+}
+
+/* Linear layers and vectors of a module the step never runs: {in, out} with a bias, or {0, n}
+ * for n elements. */
+static void unused(struct oom_tape *t, const uint64_t (*shape)[2], size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (shape[i][0])
+			oom_linear_unused(t, "linear", shape[i][0], shape[i][1], OOM_BIAS);
+		else
+			oom_param(t, "weight", 0, shape[i][1], OOM_P_UNUSED);
+	}
+}
+
+/* Phi-4's image and audio embeddings: weights alone when the batch is text. */
+void oom_llama_phi4_unused(struct oom_tape *t, const struct oom_arch *a)
+{
+	struct oom_reader *r = &((struct oom_arch *)a)->rd;
+	const uint64_t h = a->d_model, v = oom_read_count_or(r, "vision_config.hidden_size", 1152);
+	const uint64_t vf = oom_read_count_or(r, "vision_config.intermediate_size", 4304),
+		       p = oom_read_count_or(r, "vision_config.patch_size", 14);
+	const uint64_t side = oom_read_count_or(r, "vision_config.crop_size", 448) / (p ? p : 1),
+		       vl = oom_read_count_or(r, "vision_config.num_hidden_layers", 27);
+	const uint64_t d = oom_read_count_or(r, "audio_config.hidden_size", 1024),
+		       f = oom_read_count_or(r, "audio_config.intermediate_size", 1536);
+	const uint64_t c = oom_read_count_or(r, "audio_config.nemo_conv_channels", 1024),
+		       n = oom_read_count_or(r, "audio_config.nemo_final_size", 10);
+	const uint64_t e = oom_read_count_or(r, "audio_config.ext_pw_out_channel", 1024),
+		       k = oom_read_count_or(r, "audio_config.kernel_size", 3);
+	const uint64_t m = oom_read_count_or(r, "audio_config.depthwise_multiplier", 1),
+		       o = oom_read_count_or(r, "audio_config.depthwise_separable_out_channel",
+					     1024);
+	const uint64_t al = oom_read_count_or(r, "audio_config.num_blocks", 24),
+		       ah = oom_read_count_or(r, "audio_config.num_attention_heads", 16);
+	const uint64_t buckets = oom_read_count_or(r, "audio_config.bias_max_distance", 1000) *
+				 (oom_read_bool(r, "audio_config.bias_symmetric", false) ? 1 : 2);
+	uint64_t stages = 0;
+	const uint64_t vision[][2] = {{0, 4 * v}, {v, v}, {v, v}, {v, v}, {v, v}, {v, vf}, {vf, v}};
+	const uint64_t outer[][2] = {{0, 2 * v},
+				     {0, (3 * p * p + 1) * v},
+				     {0, side * side * v},
+				     {0, 2 * v},
+				     {0, 3 * v},
+				     {0, (v + 1) * 3 * v},
+				     {v, v},
+				     {v, vf},
+				     {vf, v},
+				     {v, h},
+				     {h, h}, /* pooling head, projections */
+				     {c * n, d},
+				     {0, buckets * ah},
+				     {d, h},
+				     {h, h},
+				     {d, h},
+				     {h, h}};
+	const uint64_t audio[][2] = {{0, 2 * d},
+				     {d, 2 * f},
+				     {f, d},
+				     {d, d},
+				     {d, d},
+				     {d, d},
+				     {d, d},
+				     {0, 2 * d},
+				     {0, 2 * e},
+				     {0, (d + 1) * 2 * e},
+				     {0, (k + 1) * d * m},
+				     {0, (d * m + 1) * o},
+				     {0, (d + 1) * e},
+				     {0, 2 * d},
+				     {d, 2 * f},
+				     {f, d},
+				     {0, 4 * d}};
+
+	for (uint64_t i = oom_read_count_or(r, "audio_config.time_reduction", 8); i > 1; i /= 2)
+		stages++;
+	t->scope = "embed_tokens_extend";
+	unused(t, outer, sizeof(outer) / sizeof(outer[0]));
+	for (uint64_t i = 0; i < vl && i < OOM_MAX_LAYERS; i++)
+		unused(t, vision, sizeof(vision) / sizeof(vision[0]));
+	for (uint64_t i = 0; i < al && i < OOM_MAX_LAYERS; i++)
+		unused(t, audio, sizeof(audio) / sizeof(audio[0]));
+	for (uint64_t i = 0; i < stages; i++) {
+		/* the first stage is one convolution alone */
+		const uint64_t conv[][2] = {{0, 10 * c}, {0, (c + 1) * c}};
+
+		unused(t, conv, i ? 2 : 1);
+	}
+}
