@@ -46,5 +46,25 @@ extern const struct oom_phase_rule oom_phase_of_format[], oom_phase_of_line[], o
 
 /* Finds needle in [begin, end); NULL when absent. */
 const char *oom_text_find(const char *begin, const char *end, const char *needle);
+const char *oom_line_begin(const char *begin, const char *at);
+
+/* A number with its unit at p; *after behind it.  bare: a number alone counts bytes. */
+bool oom_number_at(const char *p, const char *end, bool bare, uint64_t *bytes, const char **after);
+/* A number that is not known yet, and its text. */
+void oom_number_put(struct oom_crash *c, enum oom_crash_number k, uint64_t bytes, const char *from,
+		    const char *to);
+/* "word 1.00 GiB": behind the number, or NULL. */
+const char *oom_number_follows(struct oom_crash *c, enum oom_crash_number k, const char *begin,
+			       const char *end, const char *word, bool bare);
+/* "1.00 GiB word": the number ends where word begins. */
+void oom_number_precedes(struct oom_crash *c, enum oom_crash_number k, const char *begin,
+			 const char *end, const char *word);
+void oom_gpu_index(struct oom_crash *c, const char *begin, const char *end);
+
+/* PyTorch's sentence, and the era of its wording. */
+void oom_torch_numbers(struct oom_crash *c, const char *at, const char *end);
+void oom_torch_format(struct oom_crash *c, const char *at, const char *end);
+/* Everybody else's. */
+void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at, const char *end);
 
 #endif

@@ -1,0 +1,134 @@
+/* Numbers with their units, and the words they stand before or behind.
+ *
+ * PyTorch prints two decimals with binary units, also where old versions label them MB and GB. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "oom_parts.h"
+
+static const struct {
+	const char *name;
+	double bytes;
+} units[] = {{"bytes", 1},     {"byte", 1},	    {"Bytes", 1},	    {"KiB", 1024},
+	     {"MiB", 1048576}, {"GiB", 1073741824}, {"TiB", 1099511627776}, {"kB", 1024},
+	     {"KB", 1024},     {"MB", 1048576},	    {"GB", 1073741824},	    {"TB", 1099511627776},
+	     {"K", 1024},      {"M", 1048576},	    {"G", 1073741824},	    {"T", 1099511627776},
+	     {"B", 1}};
+
+/* A number with its unit at p; *after behind it.  bare: a number alone counts bytes. */
+bool oom_number_at(const char *p, const char *end, bool bare, uint64_t *bytes,
+		      const char **after)
+{
+	char digits[40];
+	size_t n = 0;
+	double v;
+
+	while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
+		p++;
+	while (p + n < end && n < sizeof(digits) - 1 &&
+	       ((p[n] >= '0' && p[n] <= '9') || p[n] == '.'))
+		n++;
+	if (!n || p[0] == '.')
+		return false;
+	memcpy(digits, p, n);
+	digits[n] = 0;
+	v = strtod(digits, NULL);
+	p += n;
+	if (p < end && *p == ' ')
+		p++;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		const size_t u = strlen(units[i].name);
+
+		if (end - p < (ptrdiff_t)u || memcmp(p, units[i].name, u))
+			continue;
+		v *= units[i].bytes;
+		if (!(v >= 0 && v < 18446744073709549568.0))
+			return false;
+		*bytes = (uint64_t)(v + 0.5);
+		*after = p + u;
+		return true;
+	}
+	if (!bare || !(v < 18446744073709549568.0))
+		return false;
+	*bytes = (uint64_t)(v + 0.5);
+	*after = p;
+	return true;
+}
+
+void oom_number_put(struct oom_crash *c, enum oom_crash_number k, uint64_t bytes, const char *from,
+		const char *to)
+{
+	size_t n = 0;
+
+	if (c->known[k])
+		return;                         /* the first word counts */
+	c->known[k] = true;
+	c->bytes[k] = bytes;
+	for (const char *p = from; p < to && n < sizeof(c->text[k]) - 1; p++)
+		if (*p != '\n' && *p != '\r' && (n || *p != ' '))
+			c->text[k][n++] = *p;
+	c->text[k][n] = 0;
+}
+
+/* "word 1.00 GiB" */
+const char *oom_number_follows(struct oom_crash *c, enum oom_crash_number k, const char *begin,
+			   const char *end, const char *word, bool bare)
+{
+	const char *p = oom_text_find(begin, end, word), *after;
+	uint64_t v;
+
+	if (!p)
+		return NULL;
+	p += strlen(word);
+	if (!oom_number_at(p, end, bare, &v, &after))
+		return NULL;
+	oom_number_put(c, k, v, p, after);
+	return after;
+}
+
+/* "1.00 GiB word": the number ends where word begins */
+void oom_number_precedes(struct oom_crash *c, enum oom_crash_number k, const char *begin,
+		     const char *end, const char *word)
+{
+	const char *w = oom_text_find(begin, end, word);
+
+	if (!w)
+		return;
+	for (const char *p = w; p > begin && w - p < 24;) {
+		const char *after;
+		uint64_t v;
+
+		p--;
+		if (p > begin && ((p[-1] >= '0' && p[-1] <= '9') || p[-1] == '.'))
+			continue;
+		if (*p >= '0' && *p <= '9' && oom_number_at(p, w, false, &v, &after) && after == w) {
+			oom_number_put(c, k, v, p, after);
+			return;
+		}
+	}
+}
+
+/* "(GPU 0;", "(GPU  0;", "GPU 0 has", "(NPU 2;", "device:GPU:0" */
+void oom_gpu_index(struct oom_crash *c, const char *begin, const char *end)
+{
+	static const char *const words[] = {"(GPU ",	   "GPU ", "(NPU ",
+					    "device:GPU:", "GPU:", "device ordinal "};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && c->gpu_index < 0; i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, words[i])); p++) {
+			const char *d = p + strlen(words[i]);
+
+			d += d < end && *d == ' ';
+			if (d < end && *d >= '0' && *d <= '9') {
+				c->gpu_index = strtol(d, NULL, 10);
+				break;
+			}
+		}
+}
+
+const char *oom_line_begin(const char *begin, const char *at)
+{
+	while (at > begin && at[-1] != '\n')
+		at--;
+	return at;
+}

@@ -1,0 +1,208 @@
+/* What other allocators, runtimes and monitors print. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oom_parts.h"
+
+/* TensorFlow: shape[25088,4096] and type float */
+static void tf_shape(struct oom_crash *c, const char *at, const char *end)
+{
+	static const struct {
+		const char *name;
+		int bytes;
+	} types[] = {{"float", 4}, {"double", 8}, {"half", 2},	{"bfloat16", 2}, {"int32", 4},
+		     {"int64", 8}, {"int8", 1},	  {"uint8", 1}, {"bool", 1},	 {"complex64", 8}};
+	const char *p = oom_text_find(at, end, "shape["), *type;
+	double n = 1;
+
+	if (!p)
+		return;
+	for (p += 6; p < end && *p != ']';) {
+		char *stop;
+		const double d = strtod(p, &stop);
+
+		if (stop == p)
+			return;
+		n *= d;
+		p = *stop == ',' ? stop + 1 : stop;
+	}
+	type = oom_text_find(p, end, "type ");
+	for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++)
+		if (!strncmp(type + 5, types[i].name, strlen(types[i].name)) &&
+		    n * types[i].bytes < 9e18) {
+			const char *const shape = oom_text_find(at, end, "shape[");
+			char text[40];
+
+			snprintf(text, sizeof(text), "%.*s %s",
+				 (int)(p + 1 - shape < 30 ? p + 1 - shape : 30), shape,
+				 types[i].name);
+			oom_number_put(c, OOM_CRASH_TRIED, (uint64_t)(n * types[i].bytes), text,
+			    text + strlen(text));
+			return;
+		}
+}
+
+/* NumPy before it printed sizes: "array with shape (9681, 9681) and data type float64" */
+static void numpy_shape(struct oom_crash *c, const char *at, const char *end)
+{
+	static const struct {
+		const char *name;
+		int bytes;
+	} types[] = {{"float64", 8},   {"float32", 4},	  {"float16", 2}, {"int64", 8},
+		     {"int32", 4},     {"int16", 2},	  {"int8", 1},	  {"uint8", 1},
+		     {"uint16", 2},    {"uint32", 4},	  {"uint64", 8},  {"bool", 1},
+		     {"complex64", 8}, {"complex128", 16}};
+	const char *p = oom_text_find(at, end, "shape ("), *shape = p, *type;
+	double n = 1;
+
+	if (!p)
+		return;
+	for (p += 7; p < end && *p != ')';) {
+		char *stop;
+		const double d = strtod(p, &stop);
+
+		if (stop == p)
+			return;
+		n *= d;
+		p = stop + (*stop == ',');
+		p += *p == ' ';
+	}
+	type = oom_text_find(p, end, "data type ");
+	for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++) {
+		const size_t w = strlen(types[i].name);
+		char text[64];
+
+		if (strncmp(type + 10, types[i].name, w) ||
+		    (type[10 + w] >= '0' && type[10 + w] <= '9') || !(n * types[i].bytes < 9e18))
+			continue;
+		snprintf(text, sizeof(text), "shape%.*s %s",
+			 (int)(p + 1 - shape - 6 < 22 ? p + 1 - shape - 6 : 22), shape + 6,
+			 types[i].name);
+		oom_number_put(c, OOM_CRASH_TRIED, (uint64_t)(n * types[i].bytes), text, text + strlen(text));
+		return;
+	}
+}
+
+/* ggml: "allocating 9866.00 MiB on device 1: cudaMalloc failed: out of memory" */
+static void allocating_before(struct oom_crash *c, const char *begin, const char *at)
+{
+	const char *line = oom_line_begin(begin, at), *device = oom_text_find(line, at, "on device ");
+
+	oom_number_follows(c, OOM_CRASH_TRIED, line, at, "allocating", false);
+	if (device && device[10] >= '0' && device[10] <= '9')
+		c->gpu_index = strtol(device + 10, NULL, 10);
+}
+
+/* vLLM: "Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory
+ * utilization (0.95, 45.01 GiB)" */
+static void free_of_total(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	const char *p = oom_text_find(oom_line_begin(begin, at), at, "(");
+	char text[40];
+	double part, whole;
+
+	for (const char *q = p; q && (q = oom_text_find(q + 1, at, "(")); p = q)
+		;
+	if (p && sscanf(p, "(%lf/%lf GiB)", &part, &whole) == 2 && part >= 0 && part < 1e6 &&
+	    whole >= 0 && whole < 1e6) {
+		const int n = snprintf(text, sizeof(text), "%.2f GiB", part);
+
+		oom_number_put(c, OOM_CRASH_FREE, (uint64_t)(part * 1073741824 + 0.5), text, text + n);
+		oom_number_put(c, OOM_CRASH_TOTAL, (uint64_t)(whole * 1073741824 + 0.5), p, p);
+	}
+	p = oom_text_find(at, end, "utilization (");
+	p = p ? oom_text_find(p, end, ", ") : NULL;
+	if (p)
+		oom_number_follows(c, OOM_CRASH_TRIED, p, end, ", ", false);
+}
+
+/* The kernel's: "anon-rss:506500kB" */
+static void anon_rss(struct oom_crash *c, const char *begin, const char *end)
+{
+	const char *p = oom_text_find(begin, end, "anon-rss:"), *after;
+	uint64_t v;
+
+	if (p && oom_number_at(p + 9, end, false, &v, &after))
+		oom_number_put(c, OOM_CRASH_ALLOCATED, v, p, after);
+}
+
+/* Ray's monitor: "was running was 219.41GB / 230.40GB (0.952289), which exceeds ..." */
+static void ray_usage(struct oom_crash *c, const char *begin, const char *at)
+{
+	const char *line = oom_line_begin(begin, at), *p = NULL, *after;
+
+	for (const char *q = line; (q = oom_text_find(q, at, "was ")); q++)
+		p = q;
+	if (!p)
+		return;
+	after = oom_number_follows(c, OOM_CRASH_ALLOCATED, p, at, "was ", false);
+	if (after)
+		oom_number_follows(c, OOM_CRASH_TOTAL, after, at, "/", false);
+}
+
+/* TensorFlow's own pool: "failed to allocate 7.35G (7889485824 bytes) from device:
+ * CUDA_ERROR_OUT_OF_MEMORY" */
+static void driver_pool(struct oom_crash *c, const char *begin, const char *at)
+{
+	const char *p = oom_text_find(oom_line_begin(begin, at), at, "failed to allocate");
+
+	p = p ? oom_text_find(p, at, "(") : NULL;
+	if (p)
+		oom_number_follows(c, OOM_CRASH_TRIED, p, at + 5, "(", false);
+}
+
+void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	static const char *const asks[] = {"you tried to allocate",
+					   "while trying to allocate",
+					   "trying to allocate",
+					   "Attempting to allocate",
+					   "Attempting to reserve",
+					   "Failed to allocate request for",
+					   "Failed to allocate",
+					   "Unable to allocate",
+					   "Out of memory allocating",
+					   "Cannot allocate",
+					   "(rounded to",
+					   "unable to mmap",
+					   "Failed to CUDA calloc async",
+					   "Failed to CUDA calloc"};
+	const char *p;
+
+	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++)
+		oom_number_follows(c, OOM_CRASH_TRIED, at, end, asks[i], false);
+	if (!strcmp(c->format, "xla-tpu-hbm")) {
+		p = oom_number_follows(c, OOM_CRASH_TRIED, at, end, "Used", false);
+		if (p)
+			oom_number_follows(c, OOM_CRASH_TOTAL, p, end, "of", false);
+	}
+	if (!strcmp(c->format, "onnxruntime-arena"))
+		oom_number_follows(c, OOM_CRASH_TRIED, at, end, "requested buffer of size", true);
+	if (!strcmp(c->format, "tf-device-driver"))
+		driver_pool(c, begin, at);
+	if (!strcmp(c->format, "ray-oom"))
+		ray_usage(c, begin, at);
+	if (!strcmp(c->format, "numpy-memory-error") && !c->known[OOM_CRASH_TRIED])
+		numpy_shape(c, at, end);
+	if (!strcmp(c->framework, "tensorflow")) {
+		tf_shape(c, at, end);
+		oom_number_follows(c, OOM_CRASH_TOTAL, begin, end, "Limit:", true);
+		oom_number_follows(c, OOM_CRASH_ALLOCATED, begin, end, "InUse:", true);
+	}
+	if (!strcmp(c->format, "kernel-oom-kill") || !strcmp(c->format, "oom-kill"))
+		anon_rss(c, begin, end);
+	if (!strcmp(c->format, "ggml-cuda"))
+		allocating_before(c, begin, at);
+	if (!strcmp(c->format, "vllm-free-memory"))
+		free_of_total(c, begin, at, end);
+	if (!strcmp(c->format, "vllm-kv-budget")) {
+		oom_number_precedes(c, OOM_CRASH_TRIED, oom_line_begin(begin, at), end, " KV cache is needed");
+		oom_number_follows(c, OOM_CRASH_FREE, at, end, "available KV cache memory (", false);
+	}
+	oom_number_precedes(c, OOM_CRASH_ALLOCATED, at, end, " memory has been allocated");
+	oom_number_follows(c, OOM_CRASH_FREE, at, end, "available memory is only", false);
+	oom_number_precedes(c, OOM_CRASH_FREE, at, end, " free.");
+	oom_number_precedes(c, OOM_CRASH_FREE, at, end, " free,");
+	oom_gpu_index(c, at, end);
+}
