@@ -51,6 +51,16 @@ struct oom_evaluator {
 enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model *m,
 				const struct oom_plan *p, struct program **out,
 				struct oom_error *err);
+/* The sizes a plan gives the variables of the tape: batch, tokens, target tokens. */
+void oom_batch_sizes(const struct oom_plan *p, uint64_t *b, uint64_t *s, uint64_t *tgt);
+/* Records plan's step; expand: every layer by itself, for replays. */
+enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m, const struct oom_plan *p,
+			   bool expand, struct oom_error *err);
+/* Bytes of one parameter as the plan stores it, and what the allocator makes of them. */
+uint64_t oom_param_bytes(const struct oom_param *q, const struct oom_plan *p, uint64_t *rounded);
+/* What the optimizer at this index keeps.  A structure does not depend on its optimizer, only these
+ * sums do.  A parameter no gradient reaches has no state. */
+const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer);
 /* Rounded bytes of every row at this batch, into ev->size. */
 enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t, uint64_t b,
 			      uint64_t s, uint64_t tgt, struct oom_error *err);
