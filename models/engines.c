@@ -6,9 +6,16 @@
  * and is the floor that more GPUs do not lower. */
 #include "engines.h"
 
+#include "device_map.h"
+
 static uint64_t share(uint64_t bytes, uint64_t ranks)
 {
 	return (bytes + ranks - 1) / ranks;
+}
+
+static uint64_t padded(uint64_t bytes, uint64_t ranks, double by)
+{
+	return by > 1 ? (uint64_t)((double)bytes / (double)ranks * by) + 1 : share(bytes, ranks);
 }
 
 static uint64_t most(uint64_t a, uint64_t b)
@@ -37,7 +44,7 @@ static void ddp(const struct oom_plan *p, const struct oom_engine_in *in, struct
 	 * (torch/distributed/fsdp/_runtime_utils.py) */
 	const bool flat = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2;
 
-	if (p->gpus > 1 && !p->bucket_view && !flat)
+	if (p->gpus > 1 && !p->bucket_view && !flat && p->engine != OOM_ENGINE_DEVICE_MAP)
 		s->comm = in->grads;
 }
 
@@ -65,7 +72,7 @@ static void deepspeed_states(const struct oom_plan *p, const struct oom_engine_i
  * fetch_sub_module, release_sub_module). */
 static uint64_t live_params(const struct oom_plan *p, const struct oom_engine_in *in)
 {
-	const uint64_t cap = (uint64_t)p->max_live_params, prefetch = 50000000;
+	const uint64_t cap = (uint64_t)p->max_live_params, prefetch = (uint64_t)p->prefetch_bucket;
 
 	return least(least(in->total, cap), cap / 2 + in->layer + prefetch);
 }
@@ -81,12 +88,15 @@ static void deepspeed(const struct oom_plan *p, const struct oom_engine_in *in,
 
 	deepspeed_states(p, in, s, D);
 	if (p->zero_stage == 3) {
+		const uint64_t bytes = in->params / (in->total ? in->total : 1) ?
+					       in->params / in->total :
+					       1;
+
 		s->comm = bucket;
-		s->params = share(in->params, D);
-		s->fwd = s->bwd = (in->params / (in->total ? in->total : 1) ?
-					   in->params / in->total :
-					   1) *
-				  live_params(p, in);
+		/* small ones stay whole beside their shard (partition_parameters.py
+		 * ds_persist) */
+		s->params = share(in->params, D) + bytes * in->small;
+		s->fwd = s->bwd = bytes * live_params(p, in);
 	} else {
 		s->bwd = bucket;
 	}
@@ -159,13 +169,15 @@ static void fsdp(const struct oom_plan *p, const struct oom_engine_in *in, struc
 	const uint64_t unit = c * in->layer, root = c * in->root, head = c * in->head;
 	const uint64_t reduced = two || r != c ? r * in->layer : 0;
 
-	s->params = share(wide * in->params, D);
-	s->grads = share(wide * in->grads, D);
-	s->opt = share(in->quantised ? in->opt : wide * in->opt, D);
-	s->temps[0] = share(wide * in->temps[0], D);
-	s->temps[1] = share(wide * in->temps[1], D);
+	const double pad = two ? in->uneven : 1;
+
+	s->params = padded(wide * in->params, D, pad);
+	s->grads = padded(wide * in->grads, D, pad);
+	s->opt = padded(in->quantised ? in->opt : wide * in->opt, D, pad);
+	s->temps[0] = padded(wide * in->temps[0], D, pad);
+	s->temps[1] = padded(wide * in->temps[1], D, pad);
 	s->grads_reduced = true;
-	s->grads_first = share(wide * c * in->layer, D);
+	s->grads_first = padded(wide * c * in->layer, D, pad);
 	s->fwd = root + (two ? 3 : 2) * unit;
 	/* the root's all-gather output is kept until the first unit's copy-out */
 	s->fwd_start = two ? 2 * root + 2 * unit : 0;
@@ -201,9 +213,18 @@ static enum oom_status check(const struct oom_plan *p, struct oom_error *err)
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "tensor, pipeline, context and expert parallelism are "
 				     "Megatron's: --engine megatron");
+	if (p->pp_schedule || p->cp_comm || p->recompute_layers)
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "pp-schedule, cp-comm and recompute-num-layers are "
+				     "Megatron's: --engine megatron");
 	if (p->grad_ckpt == OOM_CKPT_SELECTIVE)
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "grad-ckpt selective is Megatron's: --engine megatron");
+	if (p->gpus_per_node && p->gpus != p->nodes * p->gpus_per_node)
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%lld GPUs are not %lld node%s of %lld", (long long)p->gpus,
+				     (long long)p->nodes, p->nodes > 1 ? "s" : "",
+				     (long long)p->gpus_per_node);
 	if (p->gpus % p->nodes)
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "%lld GPUs do not divide over %lld nodes", (long long)p->gpus,
@@ -212,6 +233,13 @@ static enum oom_status check(const struct oom_plan *p, struct oom_error *err)
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "ZeRO stage %lld needs at least two GPUs",
 				     (long long)p->zero_stage);
+	if (p->engine == OOM_ENGINE_DEVICE_MAP &&
+	    (p->zero_stage || offload || p->offload_activations || p->nodes > 1 ||
+	     p->gpus > OOM_MAP_GPUS))
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "engine device-map is one process on the GPUs of one node (%d "
+				     "at most): no ZeRO, no offload, no second node",
+				     OOM_MAP_GPUS);
 	if (p->zero_stage && p->engine == OOM_ENGINE_HF)
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "zero: plain PyTorch does not shard; --engine deepspeed, "
@@ -254,6 +282,9 @@ enum oom_status oom_engine_states(const struct oom_plan *p, const struct oom_eng
 				 .temps = {in->temps[0], in->temps[1]}, .warning = ""};
 	if (st)
 		return st;
+	if (p->engine == OOM_ENGINE_DEVICE_MAP)
+		s->warning = "device_map: balanced by weights; layers are taken as equal, copies "
+			     "of masks and rotary tables as kept by every layer";
 	if (!p->zero_stage) {
 		ddp(p, in, s);
 		s->bwd_late = s->bwd;

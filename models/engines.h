@@ -13,6 +13,10 @@ struct oom_engine_in {
 	uint64_t layer, root, head;
 	uint64_t params, grads, opt;    /* bytes, rounded by the allocator */
 	uint64_t temps[2];              /* of the optimizer step */
+	/* elements of the parameters below ZeRO-3's persistence threshold; what whole rows on every
+	 * rank make of the shards (FSDP2), at least 1 */
+	uint64_t small;
+	double uneven;
 	bool half;                      /* weights are stored in 16 bit */
 	/* optimizer state does not follow the weights' type (8-bit) */
 	bool quantised;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "allocator.h"
+#include "device_map.h"
 #include "model.h"
 #include "phases.h"
 #include "program.h"
@@ -76,10 +77,41 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 	return x[0] + x[1] + x[2] + x[3];
 }
 
+/* What of the parameters does not divide evenly.  FSDP2 shards rows (torch/distributed/fsdp/
+ * _fully_shard/_fsdp_param.py _init_sharded_param: chunks of dimension 0, padded to the first one's
+ * size): eight stacked experts on 64 ranks are an eighth each, not a 64th. */
+static void uneven_shards(struct program *g, const struct oom_plan *p)
+{
+	const uint64_t ranks = (uint64_t)(p->hybrid_shard ? p->gpus / p->nodes : p->gpus);
+	double even = 0, padded = 0;
+
+	if (g->shards.ranks == (int64_t)ranks && g->shards.threshold == p->persistence)
+		return;
+	g->shards.ranks = (int64_t)ranks;
+	g->shards.threshold = p->persistence;
+	g->shards.small = 0;
+	for (size_t i = 0; i < g->tape.n_params; i++) {
+		const struct oom_param *q = &g->tape.params[i];
+		const uint64_t rows = !q->rows			       ? q->elems :
+				      q->flags & OOM_P_EXPERT && q->mid ? q->rows / q->mid :
+									 q->rows;
+		const uint64_t chunk = (rows + ranks - 1) / ranks;
+
+		if (q->elems < (uint64_t)p->persistence)
+			g->shards.small += q->elems * q->count;
+		even += (double)q->elems * q->count;
+		padded += (double)(chunk * ranks) / (double)rows * (double)q->elems * q->count;
+	}
+	g->shards.uneven = even > 0 ? padded / even : 1;
+}
+
 /* The model as an engine meets it: its wrapped unit is a block, the rest (embeddings, head) is
  * the root's. */
-static struct oom_engine_in engine_in(const struct program *g, const struct oom_state_sums *state)
+static struct oom_engine_in engine_in(struct program *g, const struct oom_plan *p,
+				      const struct oom_state_sums *state)
 {
+	if (p->zero_stage >= 2)
+		uneven_shards(g, p);
 	return (struct oom_engine_in){.total = g->total,
 				      .trainable = g->trainable,
 				      .params = g->param_rounded,
@@ -89,6 +121,8 @@ static struct oom_engine_in engine_in(const struct program *g, const struct oom_
 				      .layer = g->layer,
 				      .root = g->root,
 				      .head = g->head,
+				      .small = g->shards.small,
+				      .uneven = g->shards.uneven > 1 ? g->shards.uneven : 1,
 				      .half = g->param_bytes < 3 * g->total,
 				      .quantised = state->quantised};
 }
@@ -178,64 +212,42 @@ static void surplus(const struct program *g, const struct oom_plan *p, struct oo
 	out->opt_bytes += (uint64_t)(more * (double)out->opt_bytes / n);
 }
 
-enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model,
-			     const struct oom_plan *plan, unsigned flags, struct oom_eval *out,
-			     struct oom_error *err)
+/* Phases and composition of GPUs that are all alike. */
+static void alike(const struct program *g, const struct oom_model *model, const struct oom_plan *p,
+		  const uint64_t *size, uint64_t inputs, uint64_t more_grads,
+		  const struct oom_states *states, unsigned flags, struct oom_eval *out)
 {
-	uint64_t b, s, tgt, inputs, base;
-	const struct oom_state_sums *state;
-	struct oom_engine_in in;
-	struct oom_states states;
-	struct program *g;
-	enum oom_status st;
+	const uint64_t base = states->params + states->comm + g->tape.buffer_rounded + inputs;
+	const enum oom_phase at = (enum oom_phase)(flags >> 8);
+	enum oom_phase top;
+	uint64_t most, b, s, tgt;
 
-	if (plan->engine == OOM_ENGINE_MEGATRON)
-		return oom_megatron_evaluate(model, plan, flags, out, err);
-	oom_batch_sizes(plan, &b, &s, &tgt);
-	st = oom_program_for(ev, model, plan, &g, err);
-	if (!st)
-		st = spans_of(ev, g, b, s, tgt, flags, err);
-	if (st)
-		return st;
-	out->input_bytes = input_bytes(&g->tape, &model->arch, plan, b, s, tgt, &inputs);
-	out->warning = g->tape.warning	   ? g->tape.warning :
-		       g->tape.approximate ? "PEFT 0.20 stops with an error on this model with "
-					     "these adapters: the figures are what it would hold" :
-					     "";
-	state = oom_state_sums(g, plan->optimizer);
-	counts(g, state, out);
-	in = engine_in(g, state);
-	surplus(g, plan, &in, out);
-	st = oom_engine_states(plan, &in, &states, err);
-	if (st)
-		return st;
-	if (!states.grads_reduced && !plan->lora_r)     /* theirs are in no tape */
-		states.comm += in.grads - g->grad_bytes;
-	if (*states.warning)
-		out->warning = states.warning;
-	base = states.params + states.comm + g->tape.buffer_rounded + inputs;
-	oom_phases(g, plan, out, base, &states);
-	if (!states.grads_reduced && !plan->lora_r)     /* no collective's buffer */
-		out->floor_bytes -= in.grads - g->grad_bytes;
-	if (plan->eval_accumulation)
-		oom_pile_up(out, (uint64_t)plan->eval_accumulation,
-			    oom_eval_logits(&model->arch, plan, b, s, tgt), base, states.opt);
-	if (flags & OOM_EVAL_BUCKETS) {
-		const enum oom_phase at = (enum oom_phase)(flags >> 8), top = out->peak_phase;
-		const uint64_t most = out->overall_peak;
-
-		if (at) {
-			out->peak_phase = at;
-			out->overall_peak = out->peak[at];
-		}
-		oom_compose(g, plan, ev->size, out, inputs, &states);
-		out->peak_phase = top;
-		out->overall_peak = most;
+	oom_batch_sizes(p, &b, &s, &tgt);
+	oom_phases(g, p, out, base, states);
+	out->floor_bytes -= more_grads;         /* no collective's buffer */
+	if (p->eval_accumulation)
+		oom_pile_up(out, (uint64_t)p->eval_accumulation,
+			    oom_eval_logits(&model->arch, p, b, s, tgt), base, states->opt);
+	top = out->peak_phase;
+	most = out->overall_peak;
+	if (!(flags & OOM_EVAL_BUCKETS))
+		return;
+	if (at) {
+		out->peak_phase = at;
+		out->overall_peak = out->peak[at];
 	}
-	out->host_pinned_bytes = states.host_pinned + out->offloaded_bytes;
-	out->host_pageable_bytes = states.host_pageable;
-	out->nvme_bytes = states.nvme;
-	out->flops_per_sample = flops_of(g, plan, b, s, tgt);
+	oom_compose(g, p, size, out, inputs, states);
+	out->peak_phase = top;
+	out->overall_peak = most;
+}
+
+/* Reserved bytes, by replay where it is asked for and can be, and what lies outside of them. */
+static enum oom_status reserve(struct oom_evaluator *ev, const struct oom_model *model,
+			       const struct oom_plan *plan, unsigned flags, struct oom_eval *out,
+			       struct oom_error *err)
+{
+	enum oom_status st = OOM_OK;
+
 	out->reserved_replayed = false;
 	out->reserved_bytes = oom_reserved_estimate(out, plan);
 	/* the replay plays plain single-GPU steps: sharded and offloaded plans keep the estimate */
@@ -255,4 +267,57 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	}
 	oom_overheads(out, plan);
 	return st;
+}
+
+enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model,
+			     const struct oom_plan *plan, unsigned flags, struct oom_eval *out,
+			     struct oom_error *err)
+{
+	const bool stages = plan->engine == OOM_ENGINE_DEVICE_MAP && plan->gpus > 1;
+	uint64_t b, s, tgt, inputs, more_grads = 0;
+	const struct oom_state_sums *state;
+	struct oom_engine_in in;
+	struct oom_states states;
+	struct program *g;
+	enum oom_status st;
+
+	if (plan->engine == OOM_ENGINE_MEGATRON)
+		return oom_megatron_evaluate(model, plan, flags, out, err);
+	oom_batch_sizes(plan, &b, &s, &tgt);
+	st = oom_program_for(ev, model, plan, &g, err);
+	if (!st)
+		st = spans_of(ev, g, b, s, tgt, flags, err);
+	if (!st && stages)
+		st = oom_row_sizes(ev, &g->tape, b, s, tgt, err);
+	if (st)
+		return st;
+	out->input_bytes = input_bytes(&g->tape, &model->arch, plan, b, s, tgt, &inputs);
+	out->warning = g->tape.warning	   ? g->tape.warning :
+		       g->tape.approximate ? "PEFT 0.20 stops with an error on this model with "
+					     "these adapters: the figures are what it would hold" :
+					     "";
+	state = oom_state_sums(g, plan->optimizer);
+	counts(g, state, out);
+	in = engine_in(g, plan, state);
+	surplus(g, plan, &in, out);
+	st = oom_engine_states(plan, &in, &states, err);
+	if (st)
+		return st;
+	if (!states.grads_reduced && !plan->lora_r)     /* theirs are in no tape */
+		more_grads = in.grads - g->grad_bytes;
+	states.comm += more_grads;
+	if (*states.warning)
+		out->warning = states.warning;
+	out->stage = out->n_stages = 0;
+	out->least_peak = 0;
+	if (stages)
+		oom_device_map(g, &model->arch, plan, ev->size, inputs, state,
+			       (enum oom_phase)(flags >> 8), out);
+	else
+		alike(g, model, plan, ev->size, inputs, more_grads, &states, flags, out);
+	out->host_pinned_bytes = states.host_pinned + out->offloaded_bytes;
+	out->host_pageable_bytes = states.host_pageable;
+	out->nvme_bytes = states.nvme;
+	out->flops_per_sample = flops_of(g, plan, b, s, tgt);
+	return reserve(ev, model, plan, flags, out, err);
 }

@@ -24,8 +24,9 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_eval *e)
 {
-	const uint64_t here = (uint64_t)(p->gpus / (p->nodes > 0 ? p->nodes : 1)) ?
-				      (uint64_t)(p->gpus / p->nodes) :
+	const int64_t ranks = p->engine == OOM_ENGINE_DEVICE_MAP ? 1 : p->gpus;
+	const uint64_t here = (uint64_t)(ranks / (p->nodes > 0 ? p->nodes : 1)) ?
+				      (uint64_t)(ranks / p->nodes) :
 				      1;
 	const bool half = p->precision == OOM_BF16 || p->precision == OOM_FP16 ||
 			  p->precision == OOM_BF16_AMP;

@@ -49,12 +49,20 @@ CHOICES(allocators,
 	{"expandable_segments", "segments that grow: next to no fragmentation",
 	 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", OOM_EXACT})
 CHOICES(engines,
-	{"hf", "plain PyTorch or HF Trainer (DDP on several GPUs)", HF, OOM_EXACT},
+	{"hf", "plain PyTorch, HF Trainer or Lightning Fabric (DDP on several GPUs)", HF, OOM_EXACT},
 	{"deepspeed", "DeepSpeed ZeRO", "deepspeed config", OOM_PLACEMENT},
 	{"fsdp2", "fully_shard, torchtitan style", "torch.distributed.fsdp", OOM_PLACEMENT},
 	{"fsdp1", "FullyShardedDataParallel through accelerate", "accelerate FSDP", OOM_PLACEMENT},
 	{"megatron", "Megatron-LM", "Megatron-LM arguments", OOM_PLACEMENT},
-	{"torchtune", "pure bf16 recipes", "torchtune recipes", OOM_NUMERICS})
+	{"torchtune", "pure bf16 recipes", "torchtune recipes", OOM_NUMERICS},
+	{"device-map", "one process, layers laid out over the GPUs of a node, which work in turn",
+	 "device_map=\"auto\", transformers integrations/accelerate.py", OOM_PLACEMENT})
+CHOICES(pp_schedules,
+	{"1f1b", "one forward, one backward; interleaved where vpp is above 1", "Megatron-LM schedules.py, arXiv:2104.04473", OOM_EXACT},
+	{"gpipe", "all forward passes of a step, then all backward passes", "arXiv:1811.06965", OOM_EXACT})
+CHOICES(cp_comms,
+	{"p2p", "ring: keys and values travel around", "--cp-comm-type p2p, arXiv:2310.01889", OOM_EXACT},
+	{"a2a", "all-to-all: whole sequences of fewer heads (Ulysses)", "--cp-comm-type a2a, arXiv:2309.14509", OOM_EXACT})
 CHOICES(offloads,
 	{"none", "stays on the GPU", "-", OOM_EXACT},
 	{"cpu", "in host memory", "DeepSpeed offload device: cpu", OOM_PLACEMENT},
@@ -136,6 +144,9 @@ static const struct oom_knob knobs[] = {
 	COUNT("gpus", "gpus", 1, 1e6, 1, gpus, "GPUs over all nodes", "--nproc_per_node x --nnodes",
 	      "torchrun"),
 	COUNT("nodes", "nodes", 1, 1e5, 1, nodes, "machines", "--nnodes", "torchrun"),
+	COUNT("gpus-per-node", "gpus_per_node", 0, 1024, 0, gpus_per_node,
+	      "GPUs of one machine; gpus or nodes follow from it (0: gpus / nodes)",
+	      "--nproc_per_node", "torchrun"),
 	COUNT("zero", "zero_stage", 0, 3, 0, zero_stage,
 	      "ZeRO stage (FSDP: 0 NO_SHARD, 2 SHARD_GRAD_OP, 3 FULL_SHARD)",
 	      "zero_optimization.stage", "arXiv:1910.02054"),
@@ -148,10 +159,19 @@ static const struct oom_knob knobs[] = {
 	COUNT("vpp", "vpp", 1, 64, 1, vpp,
 	      "model chunks a pipeline rank holds (interleaved schedule)",
 	      "--num-virtual-stages-per-pipeline-rank", "Megatron-LM"),
+	WORD("pp-schedule", "pp_schedule", 0, pp_schedule, pp_schedules,
+	     "order of a pipeline's passes", "", "Megatron-LM"),
 	COUNT("cp", "cp", 1, 1024, 1, cp, "context-parallel degree", "--context-parallel-size",
 	      "Megatron-LM"),
+	WORD("cp-comm", "cp_comm_type", 0, cp_comm, cp_comms,
+	     "how context-parallel ranks exchange keys and values", "--cp-comm-type",
+	     "Megatron-LM"),
 	COUNT("ep", "ep", 1, 1024, 1, ep, "expert-parallel degree", "--expert-model-parallel-size",
 	      "Megatron-LM"),
+	COUNT("recompute-num-layers", "recompute_num_layers", 0, 4096, 0, recompute_layers,
+	      "with full checkpointing: layers of a stage that are recomputed, the others keep "
+	      "everything (0: all)",
+	      "--recompute-method block --recompute-num-layers", "Megatron-LM"),
 	{"moe-imbalance", "moe_imbalance", "X",
 	 "tokens the fullest expert-parallel rank gets over the mean; balanced routing is 1, early "
 	 "training often 2 and more (a guess)",
@@ -179,6 +199,14 @@ static const struct oom_knob knobs[] = {
 	COUNT("max-live-parameters", "stage3_max_live_parameters", 0, 1e12, 1e9, max_live_params,
 	      "elements ZeRO-3 keeps gathered; also the reuse distance",
 	      "zero_optimization.stage3_max_live_parameters", "DeepSpeed zero/config.py"),
+	COUNT("prefetch-bucket-size", "stage3_prefetch_bucket_size", 0, 1e12, 5e7, prefetch_bucket,
+	      "elements ZeRO-3 gathers ahead (HF \"auto\": 0.9 x hidden x hidden)",
+	      "zero_optimization.stage3_prefetch_bucket_size", "DeepSpeed zero/config.py"),
+	COUNT("param-persistence-threshold", "stage3_param_persistence_threshold", 0, 1e12, 1e5,
+	      persistence,
+	      "parameters of fewer elements ZeRO-3 leaves whole on every rank (HF \"auto\": "
+	      "10 x hidden)",
+	      "zero_optimization.stage3_param_persistence_threshold", "DeepSpeed zero/config.py"),
 	COUNT("sub-group-size", "sub_group_size", 1, 1e12, 1e9, sub_group_size,
 	      "elements ZeRO-3 steps at once", "zero_optimization.sub_group_size",
 	      "DeepSpeed zero/config.py"),
@@ -257,9 +285,19 @@ const char *oom_plan_options(const struct oom_plan *from, const struct oom_plan 
 
 int64_t oom_plan_data_parallel(const struct oom_plan *p)
 {
-	const int64_t model = p->tp * p->pp * p->cp;
+	const int64_t model = p->engine == OOM_ENGINE_DEVICE_MAP ? p->gpus : p->tp * p->pp * p->cp;
 
 	return p->gpus > model ? p->gpus / model : 1;
+}
+
+void oom_plan_settle(struct oom_plan *p)
+{
+	if (!p->gpus_per_node)
+		return;
+	if (p->gpus == 1)
+		p->gpus = p->nodes * p->gpus_per_node;
+	else if (p->nodes == 1 && p->gpus % p->gpus_per_node == 0)
+		p->nodes = p->gpus / p->gpus_per_node;
 }
 
 struct oom_plan oom_plan_default(void)

@@ -100,7 +100,8 @@ static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period
 		t->layers[t->n_layers++] = (struct oom_layer_rec){.node0 = node0,
 								  .node1 = (int32_t)t->n_nodes,
 								  .group = group,
-								  .reps = (uint16_t)reps};
+								  .reps = (uint16_t)reps,
+								  .layers = period * reps};
 	return x;
 }
 
@@ -141,6 +142,8 @@ static struct oom_val run_of(struct oom_tape *t, uint32_t first, uint32_t n, uin
 
 void oom_drop_shared(struct oom_tape *t, struct oom_val x)
 {
+	if (x.sto >= 0)
+		t->rows[x.sto].shared = true;
 	if (t->plan->grad_ckpt != OOM_CKPT_NONE && t->grad && x.sto >= 0 &&
 	    t->n_held < sizeof(t->held) / sizeof(t->held[0])) {
 		t->held_node[t->n_held] = t->stack_node;

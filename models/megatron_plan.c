@@ -118,6 +118,12 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	m->moe_imbalance = p->moe_imbalance;
 	m->etp = m->experts ? 1 : 0;
 	m->vpp = p->vpp > 1 ? p->vpp : 0;
+	m->gpipe = p->pp_schedule;
+	m->cp_all_to_all = p->cp_comm;
+	if (p->recompute_layers) {
+		m->recompute_uniform = 0;
+		m->recompute_layers = p->recompute_layers;
+	}
 	m->sequence_parallel = p->sp;
 	m->distributed_optimizer = p->zero_stage >= 1;
 	m->fsdp = p->zero_stage >= 2;                   /* any word but "none" */
@@ -130,6 +136,12 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	m->attention = p->attn == OOM_ATTN_EAGER ? OOM_MG_ATTN_UNFUSED : OOM_MG_ATTN_FLASH;
 	m->cross_entropy = p->fused_ce == OOM_LOSS_FUSED ? OOM_MG_CE_TE : OOM_MG_CE_NONE;
 	m->sgd = !strcmp(oom_optimizer_at((size_t)p->optimizer)->choice.name, "sgd-momentum");
+	if (p->pp_schedule && p->vpp > 1)
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "pp-schedule gpipe has no interleaved form: --vpp 1");
+	if (p->recompute_layers && p->grad_ckpt != OOM_CKPT_FULL)
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "recompute-num-layers goes with --grad-ckpt full");
 	if (p->gpus % (p->tp * p->pp * p->cp))
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "%lld GPUs are not a multiple of tp %lld x pp %lld x cp %lld",
@@ -218,14 +230,19 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 	struct oom_mg_rank one, top = {0};
 	struct oom_megatron m;
 	struct mg_params all;
+	int64_t fullest = 0;
+	uint64_t least = UINT64_MAX;
 	enum oom_status st = oom_megatron_launch(model, p, &m, err);
 
 	for (int64_t r = 0; !st && r < m.pp; r++) {
-		if (less_than_before(&m, r))
+		if (less_than_before(&m, r) && r < m.pp - 2)
 			continue;
 		st = oom_megatron_rank(&m, r, &one, err);
-		if (one.peak_bytes > top.peak_bytes)
-			top = one;
+		least = one.peak_bytes < least ? one.peak_bytes : least;
+		if (one.peak_bytes <= top.peak_bytes)
+			continue;
+		top = one;
+		fullest = r;
 	}
 	if (st)
 		return st;
@@ -249,6 +266,11 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 				(6 * (double)out->active_params +
 				 12 * (double)m.layers * (double)m.hidden * (double)m.seq) *
 				(p->grad_ckpt == OOM_CKPT_FULL ? 4.0 / 3 : 1);
+	if (m.pp > 1) {
+		out->stage = (uint32_t)fullest;
+		out->n_stages = (uint32_t)m.pp;
+		out->least_peak = least;
+	}
 	out->peak_op = "forward of the last micro-batch in flight";
 	out->peak_module = "";
 	out->warning = "engine megatron: Megatron-core's own layers in place of the model's; the "

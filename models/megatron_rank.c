@@ -190,10 +190,12 @@ static double in_flight(const struct oom_megatron *m, int64_t r, const double *c
 	double live = 0, best = 0;
 
 	if (v <= 1) {
-		const int64_t k = m->num_microbatches < m->pp - r ? m->num_microbatches : m->pp - r;
+		const int64_t deep = m->gpipe ? m->num_microbatches : m->pp - r;
+		const int64_t k = m->num_microbatches < deep ? m->num_microbatches : deep;
 
 		*count = (double)k;
-		return (double)k * chunk[0] + loss;
+		/* GPipe: every pass has been through the loss before the first one returns */
+		return (double)k * chunk[0] + (m->gpipe ? (double)k : 1) * loss;
 	}
 	warm = (m->pp - r - 1) * 2 + (v - 1) * g;
 	warm = warm < total ? warm : total;

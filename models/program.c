@@ -40,12 +40,13 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	struct oom_plan k = *p;
 
 	k.micro_batch = k.global_batch = k.grad_accum = k.seq_len = k.tgt_len = 0;
-	k.gpus = k.nodes = k.allocator = k.eval_accumulation = 0;
+	k.gpus = k.nodes = k.gpus_per_node = k.allocator = k.eval_accumulation = 0;
 	k.optimizer = k.zero_stage = k.engine = k.offload_optimizer = k.offload_params =
 		k.offload_activations = 0;
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
 		k.save_total_limit = 0;
 	k.hybrid_shard = k.bucket_view = k.reduce_bucket = k.max_live_params = k.sub_group_size = 0;
+	k.prefetch_bucket = k.persistence = k.pp_schedule = k.cp_comm = k.recompute_layers = 0;
 	k.precision = oom_engine_casts(p) ? p->precision == OOM_AMP_FP16 ? OOM_FP16 : OOM_BF16 :
 					    p->precision;
 	k.margin = k.moe_imbalance = 0;
@@ -176,6 +177,7 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->grad_bytes =
 		g->layer = g->root = g->head = 0;
 	memset(g->state, 0, sizeof(g->state));
+	memset(&g->shards, 0, sizeof(g->shards));
 	for (size_t i = 0; i < t->n_params; i++) {
 		const struct oom_param *q = &t->params[i];
 		uint64_t rounded, bytes;

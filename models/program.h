@@ -31,6 +31,12 @@ struct program {
 	/* sums over parameters, fixed by the structure */
 	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, layer, root,
 		head;
+	/* for the sharded engines, by ranks and threshold last asked for */
+	struct {
+		int64_t ranks, threshold;
+		uint64_t small;
+		double uneven;
+	} shards;
 	/* by optimizer, filled when first asked for */
 	struct oom_state_sums state[OOM_MAX_OPTIMIZERS];
 };

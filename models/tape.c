@@ -371,6 +371,7 @@ struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, ui
 					.rows = (uint32_t)rows,
 					.cols = (uint32_t)cols,
 					.count = t->mult,
+					.in_layer = t->group != 0,
 					.grad = -1,
 					.amp = -1};
 		oom_param_policy(t, p);

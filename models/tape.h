@@ -73,6 +73,7 @@ struct oom_row {
 	uint8_t cat;
 	uint8_t born;           /* enum oom_stream_id */
 	bool backward;          /* born in the backward pass */
+	bool shared;            /* by all layers: a mask, a rotary table */
 };
 
 /* A symbolic tensor: a reference to a storage, its shape as (monomial x width), and its place in
@@ -111,6 +112,7 @@ struct oom_param {
 	uint16_t count;         /* layers it stands for */
 	uint8_t dt;
 	bool trainable;
+	bool in_layer;          /* of a stack of layers */
 	/* while recording */
 	int32_t grad;           /* row, or -1 */
 	uint16_t edges, got;    /* nodes that use it, and those whose gradient has come */
@@ -154,6 +156,7 @@ struct oom_stream {
 struct oom_layer_rec {
 	int32_t node0, node1;
 	uint16_t group, reps;
+	uint32_t layers;        /* it stands for */
 };
 
 /* A condition on the dynamic sizes that the recording depended on. */

@@ -3,10 +3,9 @@
  * are linear in the repetition). */
 #include "timeline.h"
 
-struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size,
-			 bool acc)
+static struct oom_span walk(const struct oom_tape *t, const struct oom_stream *s,
+			    const uint64_t *size, bool acc)
 {
-	const struct oom_stream *s = &t->streams[stream];
 	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0, late = OOM_NEVER, layers = 0, one = 0;
 	bool after = false, inside = false;
 
@@ -49,8 +48,56 @@ struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, co
 		case OOM_EV_GRAD: cur -= acc ? (int64_t)size[ev >> 2] : 0; break;
 		}
 	}
-	return (struct oom_span){cur, peak, stream == OOM_STREAM_BWD ? late : OOM_NEVER, layers,
-				 one};
+	return (struct oom_span){cur, peak, late, layers, one};
+}
+
+struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size,
+			 bool acc)
+{
+	struct oom_span p = walk(t, &t->streams[stream], size, acc);
+
+	p.late = stream == OOM_STREAM_BWD ? p.late : OOM_NEVER;
+	return p;
+}
+
+/* Events [first, last) of a stream that belong to its layers: from the first storage born in one to
+ * the first one born outside after the last of them. */
+static void layer_events(const struct oom_tape *t, const struct oom_stream *s, size_t *first,
+			 size_t *last)
+{
+	*first = *last = s->n;
+	for (size_t i = 0; i < s->n; i++) {
+		const int32_t ev = s->ev[i];
+
+		if (ev < 0 || (ev & 3) != OOM_EV_ALLOC)
+			continue;
+		if (t->rows[ev >> 2].group) {
+			*first = *first < s->n ? *first : i;
+			*last = s->n;
+		} else if (*first < s->n && *last == s->n) {
+			*last = i;
+		}
+	}
+}
+
+void oom_walk_thirds(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size,
+		     bool acc, uint64_t n, struct oom_third third[3])
+{
+	const struct oom_stream *s = &t->streams[stream];
+	size_t cut[4] = {0, 0, 0, s->n};
+
+	layer_events(t, s, &cut[1], &cut[2]);
+	for (int k = 0; k < 3; k++) {
+		const struct oom_stream part = {.ev = s->ev + cut[k], .n = cut[k + 1] - cut[k]};
+		const struct oom_span p = walk(t, &part, size, acc);
+
+		third[k] = (struct oom_third){p.net, p.peak};
+	}
+	third[1].net /= (int64_t)n;
+	/* live bytes are linear in the layers: the peak lies in the last one or, as they shrink, in
+	 * the first */
+	if (third[1].net > 0)
+		third[1].peak -= third[1].net * (int64_t)(n - 1);
 }
 
 struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id stream,

@@ -16,6 +16,13 @@ struct oom_span {
  * added and freed). */
 struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size,
 			 bool acc);
+/* Net and peak of what comes before the layers, of one layer, and of what comes after (in the
+ * stream's order; layers are taken as equal, n of them). */
+struct oom_third {
+	int64_t net, peak;
+};
+void oom_walk_thirds(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size,
+		     bool acc, uint64_t n, struct oom_third third[3]);
 /* The same with the composition: at[] gets the bytes of each category at the peak, net[] at the end
  * (both relative);
  * *row is the last row born before the peak, or -1. */

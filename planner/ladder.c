@@ -101,6 +101,21 @@ static bool eight_bit(struct oom_plan *p, const struct oom_model *m)
 	return true;
 }
 
+/* From GPUs that work in turn to GPUs that share the batch: as many samples a step as before. */
+static bool apart(struct oom_plan *p)
+{
+	const int64_t batch = p->micro_batch * p->grad_accum, per_gpu = batch / p->gpus;
+
+	if (batch % p->gpus)
+		return false;
+	while (p->micro_batch > per_gpu || per_gpu % p->micro_batch)
+		p->micro_batch--;
+	p->grad_accum = per_gpu / p->micro_batch;
+	p->engine = OOM_ENGINE_DEEPSPEED;
+	p->zero_stage = 3;
+	return true;
+}
+
 static bool shard(struct oom_plan *p, const struct oom_model *m)
 {
 	const bool fsdp = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2 ||
@@ -109,6 +124,8 @@ static bool shard(struct oom_plan *p, const struct oom_model *m)
 	(void)m;
 	if (p->gpus < 2 || p->zero_stage >= 3)
 		return false;
+	if (p->engine == OOM_ENGINE_DEVICE_MAP)
+		return apart(p);
 	p->zero_stage += fsdp && !p->zero_stage ? 2 : 1;        /* FSDP begins at SHARD_GRAD_OP */
 	if (p->engine == OOM_ENGINE_HF)
 		p->engine = OOM_ENGINE_DEEPSPEED;
@@ -121,7 +138,7 @@ static bool offload(struct oom_plan *p, const struct oom_model *m)
 			  p->engine == OOM_ENGINE_TORCHTUNE;
 
 	(void)m;
-	if (p->engine == OOM_ENGINE_MEGATRON)
+	if (p->engine == OOM_ENGINE_MEGATRON || p->engine == OOM_ENGINE_DEVICE_MAP)
 		return false;
 	if (fsdp) {                             /* everything at once */
 		if (p->offload_params != OOM_OFFLOAD_NONE)

@@ -85,6 +85,7 @@ static enum oom_status plan_of(const struct oom_csv_row *row, struct oom_plan *p
 		if (st)
 			return st;
 	}
+	oom_plan_settle(p);
 	return OOM_OK;
 }
 

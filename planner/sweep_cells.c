@@ -39,6 +39,10 @@ static void set_knob(struct sweep_worker *w, const struct oom_knob *k, int64_t v
 		oom_plan_set(&c->plan, k, w->s->text[value], NULL);
 	else
 		memcpy((char *)&c->plan + k->offset, &value, sizeof(value));
+	if (k->offset == offsetof(struct oom_plan, gpus))
+		w->gpus = value;
+	if (k->offset == offsetof(struct oom_plan, nodes))
+		w->nodes = value;
 	w->moved = true;
 }
 
@@ -63,7 +67,7 @@ static void set_axis(struct sweep_worker *w, size_t i)
 	w->stale |= 1u << i;
 }
 
-/* The card's capability counts where none was asked for. */
+/* The card's capability counts where none was asked for; GPUs and nodes follow from each other. */
 static void settle(struct sweep_worker *w)
 {
 	struct sweep_cell *c = &w->cell;
@@ -75,6 +79,11 @@ static void settle(struct sweep_worker *w)
 		c->plan.compute_capability = now;
 		w->moved = true;
 	}
+	if (c->plan.gpus_per_node) {
+		c->plan.gpus = w->gpus;
+		c->plan.nodes = w->nodes;
+		oom_plan_settle(&c->plan);
+	}
 }
 
 /* Cell number n: the last axis runs fastest. */
@@ -84,6 +93,8 @@ void sweep_seek(struct sweep_worker *w, uint64_t n)
 
 	w->cell.plan = s->base;
 	w->capability = s->base.compute_capability;
+	w->gpus = s->base.gpus;
+	w->nodes = s->base.nodes;
 	for (size_t i = s->n_axes; i-- > 0;) {
 		w->cell.at[i] = n % s->axis[i].n;
 		n /= s->axis[i].n;

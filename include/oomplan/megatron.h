@@ -54,6 +54,7 @@ struct oom_megatron {
 	/* layout */
 	int64_t n_gpus, micro_batch, num_microbatches, tp, pp, cp, ep, etp, dp, vpp,
 		sequence_parallel, cp_all_to_all;
+	int64_t gpipe;                  /* 1: all forward passes first; 0: 1F1B */
 	int64_t first_stage_layers, last_stage_layers, account_embedding, account_loss;
 	char layout[512];               /* expanded: "Ett|tt|tmL" */
 	/* what is kept */

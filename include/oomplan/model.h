@@ -91,6 +91,10 @@ struct oom_eval {
 	uint64_t floor_bytes;
 	/* forward + backward + recomputation, matrix products only */
 	double flops_per_sample;
+	/* where GPUs hold different layers (pipeline stages, device_map): the fullest one, of how
+	 * many (0: all are alike), and the peak of the emptiest */
+	uint32_t stage, n_stages;
+	uint64_t least_peak;
 	const char *peak_op, *peak_module;
 	const char *warning;            /* "" or what is only approximated */
 };

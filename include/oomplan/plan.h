@@ -32,7 +32,8 @@ enum oom_engine_id {
 	OOM_ENGINE_FSDP2,
 	OOM_ENGINE_FSDP1,
 	OOM_ENGINE_MEGATRON,
-	OOM_ENGINE_TORCHTUNE
+	OOM_ENGINE_TORCHTUNE,
+	OOM_ENGINE_DEVICE_MAP
 };
 enum oom_offload { OOM_OFFLOAD_NONE, OOM_OFFLOAD_CPU, OOM_OFFLOAD_NVME };
 
@@ -77,9 +78,13 @@ struct oom_plan {
 	int64_t engine;             /* enum oom_engine_id */
 	int64_t gpus;               /* ranks over all nodes */
 	int64_t nodes;
+	int64_t gpus_per_node;      /* 0 = gpus / nodes; see oom_plan_settle */
 	int64_t zero_stage;         /* 0..3; FSDP: 2 = SHARD_GRAD_OP, 3 = FULL_SHARD */
 	/* degrees; sp is a flag; vpp: model chunks a pipeline rank */
 	int64_t tp, sp, pp, vpp, cp, ep;
+	int64_t pp_schedule;        /* 0 1F1B, 1 GPipe */
+	int64_t cp_comm;            /* 0 ring, 1 all-to-all */
+	int64_t recompute_layers;   /* Megatron block recomputation; 0 = all layers */
 	double moe_imbalance;       /* tokens of the fullest expert-parallel rank over the mean */
 	int64_t offload_optimizer;  /* enum oom_offload */
 	int64_t offload_params;
@@ -87,7 +92,8 @@ struct oom_plan {
 	int64_t offload_activations;
 	int64_t hybrid_shard;       /* FSDP: shard within a node, replicate between nodes */
 	int64_t bucket_view;        /* DDP: gradient_as_bucket_view */
-	int64_t reduce_bucket, max_live_params, sub_group_size; /* DeepSpeed, elements */
+	/* DeepSpeed, elements */
+	int64_t reduce_bucket, max_live_params, prefetch_bucket, persistence, sub_group_size;
 	/* host */
 	int64_t dataloader_workers, prefetch_factor;
 	int64_t low_cpu_mem;        /* 1 = checkpoints are loaded a shard at a time */
@@ -148,7 +154,10 @@ OOM_API double oom_capability(const struct oom_plan *plan);
  * buf. */
 OOM_API const char *oom_plan_options(const struct oom_plan *from, const struct oom_plan *to,
 				     char *buf, size_t size);
-/* Ranks that see different data: GPUs / (tensor x pipeline x context parallel), at least 1. */
+/* Of gpus, nodes and gpus_per_node, the one that was left at its default follows from the others. */
+OOM_API void oom_plan_settle(struct oom_plan *plan);
+/* Ranks that see different data: GPUs / (tensor x pipeline x context parallel), at least 1; one
+ * with a device map. */
 OOM_API int64_t oom_plan_data_parallel(const struct oom_plan *plan);
 /* The integer behind a COUNT, CHOICE or FLAG knob. */
 OOM_API int64_t *oom_plan_field(struct oom_plan *plan, const struct oom_knob *knob);

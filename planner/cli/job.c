@@ -148,6 +148,7 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	int code;
 
 	memset(t, 0, sizeof(*t));
+	oom_plan_settle(&job->plan);
 	if (!job->model)
 		return oom_complain(OOM_EXIT_USAGE, "which model? --model config.json, a folder, "
 						    "or a name of: oomplan list models");

@@ -92,6 +92,10 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 							     (double)e->used_bytes, 0.975)),
 		       100 * oom_calibrated_fits(&job->calibrated, (double)e->used_bytes,
 						 (double)t->capacity));
+	if (e->n_stages)
+		printf("  the fullest is GPU %u of %u%s; the emptiest peaks at %s\n", e->stage,
+		       e->n_stages, p->engine == OOM_ENGINE_MEGATRON ? " pipeline ranks" : "",
+		       gib(e->least_peak));
 	if (e->floor_bytes)
 		printf("  of it %s are gathered parameters and buckets: more GPUs do not lower "
 		       "them\n",

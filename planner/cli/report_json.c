@@ -47,6 +47,9 @@ static void eval(struct oom_json *j, const struct oom_plan *of, const struct oom
 	oom_json_uint(j, "nccl_bytes", e->nccl_bytes);
 	oom_json_uint(j, "used_bytes", e->used_bytes);
 	oom_json_uint(j, "floor_bytes", e->floor_bytes);
+	oom_json_uint(j, "fullest_stage", e->stage);
+	oom_json_uint(j, "stages", e->n_stages);
+	oom_json_uint(j, "emptiest_peak_bytes", e->least_peak);
 	oom_json_uint(j, "host_pinned_bytes", e->host_pinned_bytes);
 	oom_json_uint(j, "host_pageable_bytes", e->host_pageable_bytes);
 	oom_json_uint(j, "nvme_bytes", e->nvme_bytes);

@@ -197,9 +197,63 @@ static void test_refusals(void **state)
 	p = plan(OOM_ENGINE_DEEPSPEED, 8, 0);
 	p.nodes = 3;
 	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_ERR_INVALID);
+	p = plan(OOM_ENGINE_DEVICE_MAP, 8, 3);
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_ERR_INVALID);
+	assert_non_null(strstr(err.text, "one process"));
+	p = plan(OOM_ENGINE_FSDP2, 8, 3);
+	p.pp_schedule = 1;
+	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_ERR_INVALID);
 	p = plan(OOM_ENGINE_TORCHTUNE, 8, 3);
 	p.precision = OOM_AMP_BF16;
 	assert_int_equal(oom_engine_states(&p, &in, &s, &err), OOM_ERR_INVALID);
+}
+
+/* Two of GPUs, nodes and GPUs a node give the third; what contradicts itself is refused. */
+static void test_gpus_per_node(void **state)
+{
+	static const struct {
+		int64_t gpus, nodes, per_node, want_gpus, want_nodes;
+		bool valid;
+	} rows[] = {{1, 4, 8, 32, 4, true},  {32, 1, 8, 32, 4, true}, {32, 4, 8, 32, 4, true},
+		    {1, 1, 8, 8, 1, true},   {12, 1, 8, 12, 1, false}, {16, 4, 8, 16, 4, false},
+		    {16, 2, 0, 16, 2, true}};
+	const struct oom_engine_in in = model(1000000);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct oom_plan p = plan(OOM_ENGINE_DEEPSPEED, rows[i].gpus, 2);
+		struct oom_error err = {{0}};
+		struct oom_states s;
+
+		p.nodes = rows[i].nodes;
+		p.gpus_per_node = rows[i].per_node;
+		oom_plan_settle(&p);
+		assert_int_equal(p.gpus, rows[i].want_gpus);
+		assert_int_equal(p.nodes, rows[i].want_nodes);
+		assert_int_equal(oom_engine_states(&p, &in, &s, &err) == OOM_OK, rows[i].valid);
+	}
+}
+
+/* ZeRO-3: parameters below the threshold stay whole (partition_parameters.py ds_persist), and the
+ * prefetch bucket is part of what lives. */
+static void test_persistence(void **state)
+{
+	struct oom_plan p = plan(OOM_ENGINE_DEEPSPEED, 8, 3);
+	struct oom_engine_in in = model(8000000000);
+	struct oom_error err = {{0}};
+	struct oom_states none, some, ahead;
+
+	(void)state;
+	p.max_live_params = 100000000;
+	assert_int_equal(oom_engine_states(&p, &in, &none, &err), OOM_OK);
+	in.small = 300000;
+	assert_int_equal(oom_engine_states(&p, &in, &some, &err), OOM_OK);
+	assert_true(some.params == none.params + 2 * 300000);
+	p.max_live_params = 2000000000;
+	assert_int_equal(oom_engine_states(&p, &in, &some, &err), OOM_OK);
+	p.prefetch_bucket += 1000000;
+	assert_int_equal(oom_engine_states(&p, &in, &ahead, &err), OOM_OK);
+	assert_true(ahead.fwd == some.fwd + 2 * 1000000);
 }
 
 int main(void)
@@ -209,7 +263,9 @@ int main(void)
 					   cmocka_unit_test(test_against_estimator),
 					   cmocka_unit_test(test_floor),
 					   cmocka_unit_test(test_fsdp2),
-					   cmocka_unit_test(test_refusals)};
+					   cmocka_unit_test(test_refusals),
+					   cmocka_unit_test(test_gpus_per_node),
+					   cmocka_unit_test(test_persistence)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

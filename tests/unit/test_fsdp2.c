@@ -50,15 +50,27 @@ static bool read_row(FILE *f, struct row *r)
 	return true;
 }
 
-static struct oom_eval price(const struct row *r)
+static struct oom_eval price_plan(const char *json, const struct oom_plan *p)
 {
-	struct oom_plan p = oom_plan_default();
 	struct oom_keys keys = {0};
 	struct oom_model *m = NULL;
 	struct oom_evaluator *ev = oom_evaluator_new();
 	struct oom_error err = {{0}};
 	struct oom_eval e;
-	const char *json = configs[strcmp(r->model, "tied") == 0].json;
+
+	memset(&e, 0, sizeof(e));
+	if (oom_keys_parse(&keys, json, strlen(json), "test", &err) ||
+	    oom_model_new(&m, &keys, &err) || oom_evaluate(ev, m, p, OOM_EVAL_FAST, &e, &err))
+		fail_msg("%s", err.text);
+	oom_evaluator_free(ev);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+	return e;
+}
+
+static struct oom_eval price(const struct row *r)
+{
+	struct oom_plan p = oom_plan_default();
 
 	p.engine = OOM_ENGINE_FSDP2;
 	p.gpus = r->gpus;
@@ -69,14 +81,7 @@ static struct oom_eval price(const struct row *r)
 	p.grad_ckpt = !strcmp(r->ckpt, "True") ? OOM_CKPT_FULL : OOM_CKPT_NONE;
 	p.micro_batch = r->b;
 	p.seq_len = r->s;
-	memset(&e, 0, sizeof(e));
-	if (oom_keys_parse(&keys, json, strlen(json), "test", &err) ||
-	    oom_model_new(&m, &keys, &err) || oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err))
-		fail_msg("%s", err.text);
-	oom_evaluator_free(ev);
-	oom_model_free(m);
-	oom_keys_release(&keys);
-	return e;
+	return price_plan(configs[strcmp(r->model, "tied") == 0].json, &p);
 }
 
 /* Never less than the tracker by 2 %, never more by 25 % (our constants are added to the largest
@@ -117,9 +122,47 @@ static void as_the_tracker_counts(void **state)
 	assert_int_equal(n, 96);
 }
 
+/* Shards are whole rows of dimension 0, padded to the first rank's: what fully_shard itself holds
+ * on rank 0 (bytes of FSDPParam._sharded_param_data, torch 2.14 over a fake process group). */
+static void shards_are_rows(void **state)
+{
+	static const struct {
+		const char *json;
+		int gpus;
+		int64_t bytes;
+	} rows[] = {
+#define EXPERTS \
+	"{\"model_type\": \"mixtral\", \"hidden_size\": 256, \"intermediate_size\": 512," \
+	"\"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"num_key_value_heads\": 2," \
+	"\"vocab_size\": 1000, \"num_local_experts\": 8, \"num_experts_per_tok\": 2," \
+	"\"tie_word_embeddings\": false}"
+		{EXPERTS, 3, 10315276},	 {EXPERTS, 7, 6672026}, {EXPERTS, 8, 3472960},
+		{EXPERTS, 32, 3229840}, {EXPERTS, 64, 3188808}, {NULL, 3, 74186092},
+		{NULL, 7, 31871878},	 {NULL, 64, 3473952},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct oom_plan p = oom_plan_default();
+		const char *json = rows[i].json ? rows[i].json : configs[0].json;
+		int64_t loaded;
+
+		p.engine = OOM_ENGINE_FSDP2;
+		p.gpus = rows[i].gpus;
+		p.zero_stage = 3;
+		p.precision = OOM_BF16;
+		p.micro_batch = 1;
+		p.seq_len = 64;
+		loaded = (int64_t)price_plan(json, &p).peak[OOM_PHASE_LOAD];
+		/* buffers and the allocator's rounding */
+		assert_true(loaded >= rows[i].bytes && loaded < rows[i].bytes + 4096);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(as_the_tracker_counts)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(as_the_tracker_counts),
+					   cmocka_unit_test(shards_are_rows)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,6 +141,13 @@ static void test_schedules(void **state)
 		assert_int_equal(oom_megatron_rank(&m, k, &r, &err), OOM_OK);
 		assert_int_equal((int)r.in_flight, 4 - k);
 	}
+	/* GPipe: every micro-batch of the step, on every stage */
+	m.gpipe = 1;
+	for (int64_t k = 0; k < 4; k++) {
+		assert_int_equal(oom_megatron_rank(&m, k, &r, &err), OOM_OK);
+		assert_int_equal((int)r.in_flight, 16);
+	}
+	m.gpipe = 0;
 	m.vpp = 2;
 	assert_int_equal(oom_megatron_rank(&m, 0, &r, &err), OOM_OK);
 	assert_int_equal((int)r.in_flight, 11);
