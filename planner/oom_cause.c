@@ -68,6 +68,74 @@ static void say(struct oom_crash *c, enum oom_cause cause, double confidence, co
 
 /* ---- messages that name their cause ---- */
 
+/* One cause each. */
+static const struct {
+	const char *format;
+	enum oom_cause cause;
+	double confidence;
+	const char *evidence;
+} formats[] = {
+	{"triton-out-of-resources", OOM_CAUSE_NOT_OOM, 0.9,
+	 "a kernel wants more on-chip memory than the card's cores have: smaller blocks or "
+	 "num_stages, not a smaller model"},
+	{"cuda-error-other", OOM_CAUSE_NOT_OOM, 0.9, "a CUDA error of another kind"},
+	{"vllm-kv-budget", OOM_CAUSE_KV_CACHE, 0.95, "the KV cache does not fit what is left"},
+	{"vllm-sampler-warmup", OOM_CAUSE_KV_CACHE, 0.7,
+	 "weights and KV cache left no room for the sampler of that many requests"},
+	{"tf-host-pinned", OOM_CAUSE_HOST_RAM, 0.9, "page-locked host memory was refused"},
+	{"tf-host-warning", OOM_CAUSE_NOT_OOM, 0.8,
+	 "a warning about one large tensor on the host, no failure"},
+	{"no-executable-batch-size", OOM_CAUSE_TOO_LARGE, 0.9,
+	 "not even a batch of one fitted: accelerate had halved it to nothing"},
+};
+
+/* Of the host, though the message is the device's or the disk's. */
+static bool on_host(struct oom_crash *c, const char *begin, const char *line, const char *at,
+		    const char *stop)
+{
+	static const char *const shared[] = {"SemLock", "/dev/shm", "torch_", "shared memory",
+					     "_share_f"};
+	const char *const near = at - begin > 600 ? at - 600 : begin;
+
+	if (!strcmp(c->format, "errno-28")) {
+		for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
+			if (oom_text_find(near, stop, shared[i])) {
+				say(c, OOM_CAUSE_SHM, 0.8, "/dev/shm is the device that is full");
+				return true;
+			}
+		say(c, OOM_CAUSE_NOT_OOM, 0.8, "a disk is full, not a memory");
+		return true;
+	}
+	if (!strcmp(c->format, "torch-shm")) {
+		if (oom_text_find(at, stop, "Too many open files"))
+			say(c, OOM_CAUSE_NOT_OOM, 0.9,
+			    "file descriptors ran out (ulimit -n), not memory");
+		else
+			say(c, OOM_CAUSE_SHM, 0.9, "a shared-memory file could not be written");
+		return true;
+	}
+	if (!strcmp(c->format, "torch-mmap") && oom_text_find(line, stop, "</torch_")) {
+		say(c, OOM_CAUSE_SHM, 0.6, "a file of the data loader's shared memory");
+		say(c, OOM_CAUSE_HOST_RAM, 0.4, "the host's kernel refused");
+		return true;
+	}
+	if (!strcmp(c->framework, "tensorflow") &&
+	    (oom_text_find(line, stop, "by allocator cpu") ||
+	     oom_text_find(line, stop, "by allocator mklcpu") ||
+	     oom_text_find(line, stop, "device:CPU:"))) {
+		say(c, OOM_CAUSE_HOST_RAM, 0.9, "the allocator is the host's");
+		return true;
+	}
+	/* cudaHostAlloc answers with the code of cudaMalloc */
+	if (strstr(c->format, "error-no-numbers") &&
+	    (oom_text_find(near, stop, "pin_memory") || oom_text_find(near, stop, "cudaHostAlloc") ||
+	     oom_text_find(near, stop, "pinned"))) {
+		say(c, OOM_CAUSE_HOST_RAM, 0.8, "page-locked host memory was refused");
+		return true;
+	}
+	return false;
+}
+
 static bool named(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	const char *line = at, *stop = memchr(at, '\n', (size_t)(end - at));
@@ -75,17 +143,13 @@ static bool named(struct oom_crash *c, const char *begin, const char *at, const 
 	while (line > begin && line[-1] != '\n')
 		line--;
 	stop = stop ? stop : end;
-	if (!strcmp(c->format, "triton-out-of-resources")) {
-		say(c, OOM_CAUSE_NOT_OOM, 0.9,
-		    "a kernel wants more on-chip memory than the card's cores have: smaller blocks "
-		    "or num_stages, "
-		    "not a smaller model");
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+		if (!strcmp(c->format, formats[i].format)) {
+			say(c, formats[i].cause, formats[i].confidence, formats[i].evidence);
+			return true;
+		}
+	if (on_host(c, begin, line, at, stop))
 		return true;
-	}
-	if (!strcmp(c->format, "torch-shm")) {
-		say(c, OOM_CAUSE_SHM, 0.9, "a shared-memory file could not be written");
-		return true;
-	}
 	if (!strcmp(c->format, "vllm-free-memory")) {
 		const uint64_t total = c->bytes[OOM_CRASH_TOTAL], left = c->bytes[OOM_CRASH_FREE];
 
@@ -118,14 +182,6 @@ static bool named(struct oom_crash *c, const char *begin, const char *at, const 
 			say(c, OOM_CAUSE_SHM, 0.35, "or /dev/shm was full, as in containers");
 		} else
 			say(c, OOM_CAUSE_HOST_RAM, 0.8, "a data-loader worker was killed");
-		return true;
-	}
-	if (!strcmp(c->format, "cuda-error-other")) {
-		say(c, OOM_CAUSE_NOT_OOM, 0.9, "a CUDA error of another kind");
-		return true;
-	}
-	if (!strcmp(c->format, "vllm-kv-budget")) {
-		say(c, OOM_CAUSE_KV_CACHE, 0.95, "the KV cache does not fit what is left");
 		return true;
 	}
 	if (oom_text_find(line, stop, "shared memory") && !strcmp(c->framework, "host")) {
@@ -162,6 +218,8 @@ static uint64_t outside(const struct oom_crash *c, bool *listed)
 		       free_bytes = num(c, OOM_CRASH_FREE);
 	uint64_t others = 0, own = held;
 
+	if (num(c, OOM_CRASH_ALLOCATED) > own)
+		own = num(c, OOM_CRASH_ALLOCATED);
 	/* some containers and Windows read 0 bytes for it */
 	if (num(c, OOM_CRASH_PROCESS) > own)
 		own = num(c, OOM_CRASH_PROCESS);
@@ -181,6 +239,35 @@ static uint64_t outside(const struct oom_crash *c, bool *listed)
 	    (!own && !c->known[OOM_CRASH_ALLOCATED]))
 		return 0;
 	return total > free_bytes + own ? total - free_bytes - own : 0;
+}
+
+/* Whether what is reserved ends just below a twentieth of the card, and the request would cross it:
+ * torch.cuda.set_per_process_memory_fraction() is called with round numbers, and PyTorch before 2.9
+ * does not print the cap (pytorch/pytorch#111363).  For a request of a hundredth of the card it is
+ * one chance in five that this is a coincidence, for smaller ones less. */
+static bool meets_round_share(uint64_t reserved, uint64_t tried, uint64_t total)
+{
+	/* twice the rounding of a printed number */
+	const double slack = 0.01 * (double)GIB;
+
+	if (!reserved || tried * 100 > total)
+		return false;
+	for (int k = 1; k < 20; k++) {
+		const double cap = k * (double)total / 20;
+
+		if ((double)reserved <= cap + slack && (double)(reserved + tried) > cap - slack)
+			return true;
+	}
+	return false;
+}
+
+/* An APU reports half of the host's memory, or what its firmware set aside, as its capacity; AMD's
+ * cards report all but some MiB of 4, 8, 12 ... GiB. */
+static bool no_card_has(const struct oom_crash *c, uint64_t total)
+{
+	const uint64_t step = 4 * GIB, over = total % step;
+
+	return !strcmp(c->framework, "torch-rocm") && total > step && over && step - over > GIB / 4;
 }
 
 static void cuda(struct oom_crash *c)
@@ -204,6 +291,9 @@ static void cuda(struct oom_crash *c)
 	if (total && (num(c, OOM_CRASH_ALLOCATED) > total + total / 20 || total < 64 << 20))
 		say(c, OOM_CAUSE_WRONG_CAPACITY, 0.6,
 		    "more is allocated than the card is said to hold");
+	if (tried > total && no_card_has(c, total))
+		say(c, OOM_CAUSE_WRONG_CAPACITY, 0.98,
+		    "no card has that capacity: an APU's share of the host's memory");
 	if (total && tried > total)
 		say(c, OOM_CAUSE_TOO_LARGE, 0.97, "the request alone is larger than the card");
 	/* a card with a hundredth of it left is full: that much is in pieces, or the driver's
@@ -213,6 +303,10 @@ static void cuda(struct oom_crash *c)
 		if (total && tried > total / 3)
 			say(c, OOM_CAUSE_TOO_LARGE, 0.6,
 			    "the request is a third of the card or more");
+		else if (meets_round_share(num(c, OOM_CRASH_RESERVED_TOTAL), tried, total))
+			say(c, OOM_CAUSE_FRACTION_CAP, 0.6,
+			    "memory is free, but the request crosses a round share of the card: "
+			    "a cap set in the program");
 		else
 			say(c, OOM_CAUSE_UNKNOWN, 0.5,
 			    "more is free than was asked for: the driver refused, or a cap");
@@ -257,13 +351,33 @@ static void mps(struct oom_crash *c)
 	say(c, OOM_CAUSE_TOO_LARGE, 0.6, "the request exceeds the allowed memory");
 }
 
+/* Outputs pile up where batches are joined; a forward pass of an evaluation is as large as its
+ * batch. */
+static void evaluation(struct oom_crash *c, const char *begin, const char *at)
+{
+	static const char *const joins[] = {"nested_concat", "preds_host", "pad_and_concatenate",
+					    "nested_gather", "all_preds",  "all_logits",
+					    "distributed_concat"};
+
+	for (size_t i = 0; i < sizeof(joins) / sizeof(joins[0]); i++)
+		if (oom_text_find(begin, at, joins[i])) {
+			say(c, OOM_CAUSE_EVAL_LOGITS, 0.85, "outputs of the batches are joined");
+			return;
+		}
+	if (oom_text_find(begin, at, ", in forward") || oom_text_find(begin, at, " in forward("))
+		say(c, OOM_CAUSE_EVAL_LOGITS, 0.45,
+		    "the crash is in a forward pass of the evaluation");
+	else
+		say(c, OOM_CAUSE_EVAL_LOGITS, 0.7, "the crash is in the evaluation loop");
+}
+
 void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	c->n_causes = 0;
 	if (named(c, begin, at, end))
 		return;
 	if (c->phase == OOM_CRASH_EVAL)
-		say(c, OOM_CAUSE_EVAL_LOGITS, 0.7, "the crash is in the evaluation loop");
+		evaluation(c, begin, at);
 	if (oom_text_find(begin, end, "skipping update") ||
 	    oom_text_find(begin, end, "skipping batch") || c->ooms > 1)
 		say(c, OOM_CAUSE_LONGEST_BATCH, 0.75,
@@ -290,9 +404,12 @@ void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, c
 	} else if (!strcmp(c->framework, "onnxruntime") || !strcmp(c->framework, "rmm")) {
 		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text does not say how much there was");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.45, "one request could not be met");
-	} else if (!strcmp(c->format, "cublas-alloc-failed") ||
-		   !strcmp(c->format, "cudnn-alloc-failed") ||
-		   strstr(c->format, "error-no-numbers") ||
+	} else if (c->known[OOM_CRASH_ALLOWED]) {
+		say(c, OOM_CAUSE_FRACTION_CAP, 0.7, "the message names the limit that was set");
+		say(c, OOM_CAUSE_TOO_LARGE, 0.5, "the request could not be met");
+	} else if (!strncmp(c->format, "cublas-", 7) || !strncmp(c->format, "cudnn-", 6) ||
+		   !strncmp(c->format, "cusolver-", 9) || !strncmp(c->format, "cusparse-", 9) ||
+		   !strncmp(c->format, "cufft-", 6) || strstr(c->format, "error-no-numbers") ||
 		   !strcmp(c->format, "bitsandbytes-error")) {
 		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text gives no numbers");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.4, "a library found no memory");
@@ -302,6 +419,8 @@ void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, c
 		say(c, OOM_CAUSE_FRAGMENTATION, 0.6,
 		    "as much is free as was asked for, but not in one piece");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.4, "one request could not be met");
+	} else if (!strcmp(c->framework, "jax") && c->known[OOM_CRASH_FREE]) {
+		say(c, OOM_CAUSE_TOO_LARGE, 0.7, "less is free than was asked for");
 	} else if (!strcmp(c->framework, "jax") ||
 		   (!strcmp(c->framework, "tensorflow") && c->phase == OOM_CRASH_INIT)) {
 		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text does not say how much there was");

@@ -29,13 +29,18 @@ static void exception_of(struct oom_crash *c, const char *begin, const char *at)
 {
 	int lines = 0;
 
-	for (const char *p = at; p > begin && lines < 12 && at - p < 900; p--) {
+	/* the message may be found by the class itself */
+	while (*at && name_char(*at) && at[1] && name_char(at[1]))
+		at++;
+	at += *at && at[1] == ':';
+	for (const char *p = at; p > begin && lines < 16 && at - p < 900; p--) {
 		const char *word = p;
 
 		lines += p[-1] == '\n';
 		if (*p != ':' || p - begin < 6 ||
 		    (memcmp(p - 5, "Error", 5) &&
-		     (p - begin < 10 || memcmp(p - 9, "Exception", 9))))
+		     (p - begin < 10 || memcmp(p - 9, "Exception", 9)) &&
+		     (p - begin < 14 || memcmp(p - 13, "EnforceNotMet", 13))))
 			continue;
 		while (word > begin && name_char(word[-1]))
 			word--;
@@ -65,9 +70,46 @@ static void summary_table(struct oom_crash *c, const char *begin, const char *en
 		c->retries = strtoull(p + 19, NULL, 10);
 }
 
+/* A wrapper that names another cause than the allocator's message it repeats. */
+static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
+{
+	static const struct {
+		const char *format, *word, *framework, *name;
+	} rows[] = {
+		{"python-memory-error", "Unable to allocate", "host", "numpy-memory-error"},
+		{"cuda", "occurred when warming up sampler", "vllm", "vllm-sampler-warmup"},
+		{"ggml-cuda", "pooled_storage_manager", "mxnet", "mxnet"},
+		{"xla-resource-exhausted", "OOM when allocating tensor", "tensorflow",
+		 "tf-oom-tensor"},
+	};
+	const char *const stop = end - at > 160 ? at + 160 : end;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (!strcmp(c->format, rows[i].format) && oom_text_find(at, stop, rows[i].word)) {
+			snprintf(c->framework, sizeof(c->framework), "%s", rows[i].framework);
+			snprintf(c->format, sizeof(c->format), "%s", rows[i].name);
+			return;
+		}
+}
+
+static bool of_torch(const struct oom_crash *c)
+{
+	static const char *const formats[] = {"cuda", "hip", "xpu",
+					      "npu",  "mps", "cuda-malloc-async"};
+
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+		if (!strcmp(c->format, formats[i]))
+			return !strncmp(c->framework, "torch", 5);
+	return false;
+}
+
 void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const char *begin,
 			const char *at, const char *end)
 {
+	/* what follows a trigger is at most a window's end long: oom_read.c */
+	char flat[8 << 10];
+	const char *const stop = flat + oom_text_flatten(begin, at, end, flat, sizeof(flat));
+
 	memset(c, 0, sizeof(*c));
 	c->gpu_index = c->rank = -1;
 	c->strength = t->strength;
@@ -76,16 +118,12 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	if (has_exception(c))
 		exception_of(c, begin, at);
 	rank_of(c, begin, at + 1);
-	if (!strcmp(c->format, "python-memory-error") &&
-	    oom_text_find(at, end - at > 160 ? at + 160 : end, "Unable to allocate"))
-		snprintf(c->format, sizeof(c->format), "numpy-memory-error");
-	if (!strncmp(c->framework, "torch", 5) &&
-	    (!strcmp(c->format, "cuda") || !strcmp(c->format, "hip") || !strcmp(c->format, "xpu") ||
-	     !strcmp(c->format, "npu") || !strcmp(c->format, "mps"))) {
-		oom_torch_numbers(c, at, end);
-		oom_torch_format(c, at, end);
+	rename_wrapped(c, !strcmp(c->format, "ggml-cuda") ? oom_line_begin(begin, at) : at, end);
+	if (of_torch(c)) {
+		oom_torch_numbers(c, flat, stop);
+		oom_torch_format(c, flat, stop);
 	} else {
-		oom_other_numbers(c, begin, at, end);
+		oom_other_numbers(c, begin, at, flat, stop);
 	}
 	if (!strcmp(c->format, "oom-kill"))
 		snprintf(c->format, sizeof(c->format), "%s",

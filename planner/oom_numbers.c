@@ -15,31 +15,64 @@ static const struct {
 	     {"K", 1024},      {"M", 1048576},	    {"G", 1073741824},	    {"T", 1099511627776},
 	     {"B", 1}};
 
-/* A number with its unit at p; *after behind it.  bare: a number alone counts bytes. */
-bool oom_number_at(const char *p, const char *end, bool bare, uint64_t *bytes,
-		      const char **after)
+static bool digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static bool letter(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Digits at p without their separators, into out; bytes read.  A comma before three digits and no
+ * fourth stands between thousands, before one or two it is the decimal comma of a locale; any
+ * other ends the number. */
+static size_t digits_at(const char *p, const char *end, char *out, size_t size)
+{
+	size_t n = 0, used = 0;
+
+	for (; p + n < end && used + 1 < size; n++) {
+		size_t group = 0;
+
+		if (digit(p[n]) || (p[n] == '.' && n)) {
+			out[used++] = p[n];
+			continue;
+		}
+		if (p[n] != ',' || !n)
+			break;
+		while (group < 4 && p + n + 1 + group < end && digit(p[n + 1 + group]))
+			group++;
+		if (group == 1 || group == 2)
+			out[used++] = '.';
+		else if (group != 3)
+			break;
+	}
+	out[used] = 0;
+	return n;
+}
+
+bool oom_number_at(const char *p, const char *end, bool bare, uint64_t *bytes, const char **after)
 {
 	char digits[40];
-	size_t n = 0;
+	const char *stop;
+	size_t n;
 	double v;
 
 	while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
 		p++;
-	while (p + n < end && n < sizeof(digits) - 1 &&
-	       ((p[n] >= '0' && p[n] <= '9') || p[n] == '.'))
-		n++;
-	if (!n || p[0] == '.')
+	n = digits_at(p, end, digits, sizeof(digits));
+	if (!n)
 		return false;
-	memcpy(digits, p, n);
-	digits[n] = 0;
 	v = strtod(digits, NULL);
-	p += n;
+	stop = p += n;
 	if (p < end && *p == ' ')
 		p++;
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		const size_t u = strlen(units[i].name);
 
-		if (end - p < (ptrdiff_t)u || memcmp(p, units[i].name, u))
+		if (end - p < (ptrdiff_t)u || memcmp(p, units[i].name, u) ||
+		    (end - p > (ptrdiff_t)u && letter(p[u])))
 			continue;
 		v *= units[i].bytes;
 		if (!(v >= 0 && v < 18446744073709549568.0))
@@ -51,7 +84,7 @@ bool oom_number_at(const char *p, const char *end, bool bare, uint64_t *bytes,
 	if (!bare || !(v < 18446744073709549568.0))
 		return false;
 	*bytes = (uint64_t)(v + 0.5);
-	*after = p;
+	*after = stop;
 	return true;
 }
 
@@ -99,9 +132,10 @@ void oom_number_precedes(struct oom_crash *c, enum oom_crash_number k, const cha
 		uint64_t v;
 
 		p--;
-		if (p > begin && ((p[-1] >= '0' && p[-1] <= '9') || p[-1] == '.'))
+		if (p > begin && (digit(p[-1]) || ((p[-1] == '.' || p[-1] == ',') &&
+				     p - 1 > begin && digit(p[-2]))))
 			continue;
-		if (*p >= '0' && *p <= '9' && oom_number_at(p, w, false, &v, &after) && after == w) {
+		if (digit(*p) && oom_number_at(p, w, false, &v, &after) && after == w) {
 			oom_number_put(c, k, v, p, after);
 			return;
 		}
@@ -124,11 +158,4 @@ void oom_gpu_index(struct oom_crash *c, const char *begin, const char *end)
 				break;
 			}
 		}
-}
-
-const char *oom_line_begin(const char *begin, const char *at)
-{
-	while (at > begin && at[-1] != '\n')
-		at--;
-	return at;
 }

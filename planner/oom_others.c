@@ -96,7 +96,8 @@ static void allocating_before(struct oom_crash *c, const char *begin, const char
 
 /* vLLM: "Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory
  * utilization (0.95, 45.01 GiB)" */
-static void free_of_total(struct oom_crash *c, const char *begin, const char *at, const char *end)
+static void free_of_total(struct oom_crash *c, const char *begin, const char *at,
+			  const char *after, const char *end)
 {
 	const char *p = oom_text_find(oom_line_begin(begin, at), at, "(");
 	char text[40];
@@ -111,7 +112,7 @@ static void free_of_total(struct oom_crash *c, const char *begin, const char *at
 		oom_number_put(c, OOM_CRASH_FREE, (uint64_t)(part * 1073741824 + 0.5), text, text + n);
 		oom_number_put(c, OOM_CRASH_TOTAL, (uint64_t)(whole * 1073741824 + 0.5), p, p);
 	}
-	p = oom_text_find(at, end, "utilization (");
+	p = oom_text_find(after, end, "utilization (");
 	p = p ? oom_text_find(p, end, ", ") : NULL;
 	if (p)
 		oom_number_follows(c, OOM_CRASH_TRIED, p, end, ", ", false);
@@ -152,7 +153,69 @@ static void driver_pool(struct oom_crash *c, const char *begin, const char *at)
 		oom_number_follows(c, OOM_CRASH_TRIED, p, at + 5, "(", false);
 }
 
-void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at, const char *end)
+/* Ray before 2.0: "More than 95% of the memory on node X is used (11.8 / 12.3 GB)." */
+static void node_usage(struct oom_crash *c, const char *at, const char *end)
+{
+	const char *p = oom_text_find(at, end, "is used ("), *slash;
+	double part, whole;
+	char text[40];
+	int n;
+
+	if (!p || sscanf(p + 9, "%lf / %lf GB", &part, &whole) != 2 || !(part >= 0 && part < 1e6) ||
+	    !(whole >= 0 && whole < 1e6))
+		return;
+	slash = oom_text_find(p, end, "/");
+	n = snprintf(text, sizeof(text), "%.*s GB", (int)strspn(p + 9, "0123456789."), p + 9);
+	oom_number_put(c, OOM_CRASH_ALLOCATED, (uint64_t)(part * 1073741824 + 0.5), text, text + n);
+	if (slash)
+		oom_number_follows(c, OOM_CRASH_TOTAL, slash, end, "/", false);
+}
+
+/* Numbers that stand before their trigger, on its line. */
+static void numbers_before(struct oom_crash *c, const char *begin, const char *at)
+{
+	const char *const line = oom_line_begin(begin, at);
+
+	if (!strcmp(c->format, "tf-device-driver"))
+		driver_pool(c, begin, at);
+	if (!strcmp(c->format, "ray-oom"))
+		ray_usage(c, begin, at);
+	if (!strcmp(c->format, "tf-host-pinned"))
+		oom_number_follows(c, OOM_CRASH_TRIED, line, at + 5, "failed to alloc", false);
+	if (!strcmp(c->format, "tf-host-warning"))
+		oom_number_follows(c, OOM_CRASH_TRIED, line, at, "Allocation of", true);
+	if (!strcmp(c->framework, "jax"))
+		oom_number_follows(c, OOM_CRASH_TRIED, line, at + 5, "Failed to allocate", false);
+}
+
+/* Of one program each. */
+static void numbers_of_format(struct oom_crash *c, const char *at, const char *end)
+{
+	static const struct {
+		const char *format, *word;
+		enum oom_crash_number number;
+		bool bare;
+	} rows[] = {
+		{"onnxruntime-arena", "requested buffer of size", OOM_CRASH_TRIED, true},
+		{"cupy", "allocated so far:", OOM_CRASH_ALLOCATED, false},
+		{"cupy", "limit set to:", OOM_CRASH_ALLOWED, false},
+		{"paddle", "available failed,", OOM_CRASH_TRIED, true},
+		{"paddle", "available memory is", OOM_CRASH_FREE, false},
+		{"tensorrt", "of GPU memory (", OOM_CRASH_TRIED, false},
+		{"hpu-devmem", "for size::", OOM_CRASH_TRIED, true},
+		{"npu-rtmalloc", "size:", OOM_CRASH_TRIED, true},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (!strcmp(c->format, rows[i].format))
+			oom_number_follows(c, rows[i].number, at, end, rows[i].word, rows[i].bare);
+	if (!strcmp(c->format, "paddle") && oom_text_find(at, end, "available failed,"))
+		oom_number_follows(c, OOM_CRASH_FREE, at, end, " > ", true);
+}
+
+/* begin: of the text before the trigger at "at"; after..end: what follows it, in one line. */
+void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at, const char *after,
+		       const char *end)
 {
 	static const char *const asks[] = {"you tried to allocate",
 					   "while trying to allocate",
@@ -170,39 +233,43 @@ void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at, c
 					   "Failed to CUDA calloc"};
 	const char *p;
 
+	numbers_before(c, begin, at);
+	numbers_of_format(c, after, end);
 	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++)
-		oom_number_follows(c, OOM_CRASH_TRIED, at, end, asks[i], false);
+		oom_number_follows(c, OOM_CRASH_TRIED, after, end, asks[i], false);
 	if (!strcmp(c->format, "xla-tpu-hbm")) {
-		p = oom_number_follows(c, OOM_CRASH_TRIED, at, end, "Used", false);
+		p = oom_number_follows(c, OOM_CRASH_TRIED, after, end, "Used", false);
 		if (p)
 			oom_number_follows(c, OOM_CRASH_TOTAL, p, end, "of", false);
 	}
-	if (!strcmp(c->format, "onnxruntime-arena"))
-		oom_number_follows(c, OOM_CRASH_TRIED, at, end, "requested buffer of size", true);
-	if (!strcmp(c->format, "tf-device-driver"))
-		driver_pool(c, begin, at);
 	if (!strcmp(c->format, "ray-oom"))
-		ray_usage(c, begin, at);
+		node_usage(c, after, end);
 	if (!strcmp(c->format, "numpy-memory-error") && !c->known[OOM_CRASH_TRIED])
-		numpy_shape(c, at, end);
+		numpy_shape(c, after, end);
 	if (!strcmp(c->framework, "tensorflow")) {
-		tf_shape(c, at, end);
-		oom_number_follows(c, OOM_CRASH_TOTAL, begin, end, "Limit:", true);
-		oom_number_follows(c, OOM_CRASH_ALLOCATED, begin, end, "InUse:", true);
+		tf_shape(c, after, end);
+		oom_number_follows(c, OOM_CRASH_TOTAL, begin, at, "Limit:", true);
+		oom_number_follows(c, OOM_CRASH_ALLOCATED, begin, at, "InUse:", true);
+		oom_number_follows(c, OOM_CRASH_TOTAL, after, end, "Limit:", true);
+		oom_number_follows(c, OOM_CRASH_ALLOCATED, after, end, "InUse:", true);
 	}
-	if (!strcmp(c->format, "kernel-oom-kill") || !strcmp(c->format, "oom-kill"))
-		anon_rss(c, begin, end);
+	if (!strcmp(c->format, "kernel-oom-kill") || !strcmp(c->format, "oom-kill")) {
+		anon_rss(c, begin, at);
+		anon_rss(c, after, end);
+	}
 	if (!strcmp(c->format, "ggml-cuda"))
 		allocating_before(c, begin, at);
 	if (!strcmp(c->format, "vllm-free-memory"))
-		free_of_total(c, begin, at, end);
+		free_of_total(c, begin, at, after, end);
 	if (!strcmp(c->format, "vllm-kv-budget")) {
-		oom_number_precedes(c, OOM_CRASH_TRIED, oom_line_begin(begin, at), end, " KV cache is needed");
-		oom_number_follows(c, OOM_CRASH_FREE, at, end, "available KV cache memory (", false);
+		oom_number_precedes(c, OOM_CRASH_TRIED, oom_line_begin(begin, at), at,
+				    " KV cache is needed");
+		oom_number_follows(c, OOM_CRASH_FREE, after, end, "available KV cache memory (",
+				   false);
 	}
-	oom_number_precedes(c, OOM_CRASH_ALLOCATED, at, end, " memory has been allocated");
-	oom_number_follows(c, OOM_CRASH_FREE, at, end, "available memory is only", false);
-	oom_number_precedes(c, OOM_CRASH_FREE, at, end, " free.");
-	oom_number_precedes(c, OOM_CRASH_FREE, at, end, " free,");
-	oom_gpu_index(c, at, end);
+	oom_number_precedes(c, OOM_CRASH_ALLOCATED, after, end, " memory has been allocated");
+	oom_number_follows(c, OOM_CRASH_FREE, after, end, "available memory is only", false);
+	oom_number_precedes(c, OOM_CRASH_FREE, after, end, " free.");
+	oom_number_precedes(c, OOM_CRASH_FREE, after, end, " free,");
+	oom_gpu_index(c, after, end);
 }

@@ -12,9 +12,6 @@ struct oom_trigger {
 	const char *framework, *format;
 	int strength;           /* 3: the allocator's own message, 2: a kill, 1: a hint */
 };
-/* The trigger that matches at this place, or NULL.  left: bytes from at to the end. */
-const struct oom_trigger *oom_trigger_at(const char *at, size_t left, const char *begin);
-
 /* Bytes of the shortest needle; how far a search may skip, by a hash of the three bytes its
  * window ends in. */
 enum { OOM_TRIGGER_MIN = 6 };
@@ -25,7 +22,15 @@ static inline uint16_t oom_trigger_hash(const char *last)
 	memcpy(&two, last - 1, sizeof(two));
 	return (uint16_t)(two * 7 ^ (unsigned)(unsigned char)last[-2] << 5);
 }
-void oom_trigger_shifts(uint8_t shift[65536]);
+/* Over all words: the shifts, and the words by their first bytes; 0 ends a chain. */
+struct oom_trigger_index {
+	uint8_t shift[65536];
+	uint8_t first[256], next[256];
+};
+void oom_trigger_index_init(struct oom_trigger_index *index);
+/* The trigger that matches at this place, or NULL.  left: bytes from at to the end. */
+const struct oom_trigger *oom_trigger_at(const struct oom_trigger_index *index, const char *at,
+					 size_t left, const char *begin);
 
 /* Fills numbers and names from the text around a trigger: before..at..end. */
 void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const char *begin,
@@ -47,6 +52,13 @@ extern const struct oom_phase_rule oom_phase_of_format[], oom_phase_of_line[], o
 /* Finds needle in [begin, end); NULL when absent. */
 const char *oom_text_find(const char *begin, const char *end, const char *needle);
 const char *oom_line_begin(const char *begin, const char *at);
+const char *oom_line_end(const char *at, const char *end);
+/* Takes escape sequences and control characters out of text, which has room for a final NUL; a
+ * carriage return becomes a new line.  *at: an offset into it, moved along.  The new size. */
+size_t oom_text_clean(char *text, size_t size, size_t *at);
+/* [at, end) as one line of single blanks, ended by a NUL: lines that a narrow page or a box broke
+ * are joined, and what every line of the log begins with is left out.  Its length. */
+size_t oom_text_flatten(const char *begin, const char *at, const char *end, char *out, size_t room);
 
 /* A number with its unit at p; *after behind it.  bare: a number alone counts bytes. */
 bool oom_number_at(const char *p, const char *end, bool bare, uint64_t *bytes, const char **after);
@@ -65,6 +77,7 @@ void oom_gpu_index(struct oom_crash *c, const char *begin, const char *end);
 void oom_torch_numbers(struct oom_crash *c, const char *at, const char *end);
 void oom_torch_format(struct oom_crash *c, const char *at, const char *end);
 /* Everybody else's. */
-void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at, const char *end);
+void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at, const char *after,
+		       const char *end);
 
 #endif

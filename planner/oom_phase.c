@@ -68,13 +68,6 @@ static const char *last(const char *from, const char *to, const char *word)
 	return found;
 }
 
-static const char *line_end(const char *at, const char *end)
-{
-	const char *stop = memchr(at, '\n', (size_t)(end - at));
-
-	return stop ? stop : end;
-}
-
 /* A headline right behind a frame or a line of code stands in the middle of another traceback:
  * two processes write at once. */
 static bool interleaved(const char *begin, const char *head)
@@ -101,7 +94,7 @@ static bool traceback(const char *begin, const char *at, const char *end, struct
 					    ".py\", line", "backward()", "step()",
 					    ".to(",	   ".cuda(",	 ".forward("};
 
-	s->to = line_end(at, end);
+	s->to = oom_line_end(at, end);
 	if (oom_text_find(at, s->to, heads[0])) {
 		s->from = at;
 		s->to = end;
@@ -154,7 +147,7 @@ static struct span executed(const struct span *s, char *buf, size_t size)
 	char *out = buf;
 
 	for (const char *p = s->from; p < s->to;) {
-		const char *stop = line_end(p, s->to), *q = p;
+		const char *stop = oom_line_end(p, s->to), *q = p;
 		size_t n = (size_t)(stop - p) + (stop < s->to);
 
 		bool arrow = false;
@@ -178,7 +171,7 @@ static bool top_level(const struct span *s)
 	size_t frames = 0;
 
 	for (const char *p = s->from; (p = oom_text_find(p, s->to, "File \"")); p++) {
-		if (!oom_text_find(p, line_end(p, s->to), "in <module>"))
+		if (!oom_text_find(p, oom_line_end(p, s->to), "in <module>"))
 			return false;
 		frames++;
 	}
@@ -188,10 +181,21 @@ static bool top_level(const struct span *s)
 /* The function of the innermost frame, where frames are Python's own. */
 static bool innermost_is(const struct span *s, const char *name)
 {
-	const char *p = last(s->from, s->to, "File \""), *stop = p ? line_end(p, s->to) : NULL;
+	const char *p = last(s->from, s->to, "File \""), *stop = p ? oom_line_end(p, s->to) : NULL;
 
 	p = p ? oom_text_find(p, stop, ", in ") : NULL;
 	return p && stop - p >= 5 + (ptrdiff_t)strlen(name) && !memcmp(p + 5, name, strlen(name));
+}
+
+/* Training keeps the outputs of all layers for the backward pass, and gradients besides: a model
+ * inside its forward pass that holds less than half a GiB, on a card whose rest others hold, keeps
+ * none.  A guess of that half GiB: the small image models people train on such cards hold more. */
+static bool keeps_nothing(const struct oom_crash *c)
+{
+	const uint64_t held = c->bytes[OOM_CRASH_ALLOCATED], total = c->bytes[OOM_CRASH_TOTAL];
+
+	return c->known[OOM_CRASH_ALLOCATED] && c->known[OOM_CRASH_TOTAL] && held &&
+	       held < (uint64_t)512 << 20 && held < total / 4;
 }
 
 static bool by_frames(struct oom_crash *c, const char *begin, const char *at, const char *end)
@@ -210,6 +214,10 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	if (!meets(oom_phase_of_forward, s.from, s.to) &&
 	    by_word(c, oom_phase_of_placing, s.from, s.to, 0.8))
 		return true;
+	if (keeps_nothing(c) && meets(oom_phase_of_forward, s.from, s.to) &&
+	    !meets(oom_phase_of_driver, s.from, s.to))
+		return settle(c, OOM_CRASH_INFERENCE, 0.55,
+			      "a forward pass that holds too little to be training");
 	if (by_word(c, oom_phase_of_inferring, s.from, s.to, 0.7) ||
 	    by_word(c, oom_phase_of_forward, s.from, s.to, 0.85) ||
 	    by_word(c, oom_phase_of_driver, s.from, s.to, 0.8))
@@ -238,7 +246,9 @@ static bool by_script(struct oom_crash *c, const char *begin, const char *end)
 
 			while (from > begin && p - from < 120 && script_char(from[-1]))
 				from--;
-			if (oom_text_find(from, p, "site-packages") ||
+			/* "[launch.py:434:": where a log's line was printed, not what was run */
+			if ((from < p && *from == '[') ||
+			    oom_text_find(from, p, "site-packages") ||
 			    oom_text_find(from, p, "dist-packages") ||
 			    oom_text_find(from, p, "/lib/python"))
 				continue;
@@ -287,7 +297,9 @@ static void guess(struct oom_crash *c)
  * "x.py:1, in f". */
 static bool has_frames(const char *begin, const char *end)
 {
-	if (oom_text_find(begin, end, "File \"") || oom_text_find(begin, end, ".py in "))
+	/* the last: a path that a narrow page broke */
+	if (oom_text_find(begin, end, "File \"") || oom_text_find(begin, end, ".py in ") ||
+	    oom_text_find(begin, end, "\", line "))
 		return true;
 	for (const char *p = begin; (p = oom_text_find(p, end, ".py:")); p++) {
 		const char *q = p + 4;
@@ -304,13 +316,30 @@ static bool has_frames(const char *begin, const char *end)
 /* Kill lines end no traceback of their own: the frames before them are somebody else's. */
 static bool ends_traceback(const struct oom_crash *c)
 {
-	return strcmp(c->framework, "host") || !strcmp(c->format, "numpy-memory-error") ||
-	       !strcmp(c->format, "python-memory-error");
+	static const char *const raised[] = {
+		"numpy-memory-error", "python-memory-error", "torch-mmap", "torch-shm",
+		"paging-file",	      "errno-12",	     "errno-28",   "bad-alloc"};
+
+	for (size_t i = 0; i < COUNT(raised); i++)
+		if (!strcmp(c->format, raised[i]))
+			return true;
+	return strcmp(c->framework, "host") != 0;
+}
+
+/* TensorFlow's node is on the line after the message, in double brackets; others that follow only
+ * receive its result. */
+static bool by_node(struct oom_crash *c, const char *from, const char *end)
+{
+	const char *node = strcmp(c->framework, "tensorflow") ? NULL :
+							       oom_text_find(from, end, "[["),
+		   *stop = node ? oom_text_find(node, end, "]]") : NULL;
+
+	return stop && by_word(c, oom_phase_of_line, node, stop + 2, 0.85);
 }
 
 void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
-	const char *line = at, *stop = line_end(at, end);
+	const char *line = at, *stop = oom_line_end(at, end);
 
 	c->traceback = has_frames(begin, end);
 	while (line > begin && line[-1] != '\n')
@@ -320,8 +349,7 @@ void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, co
 			settle(c, r->phase, 0.9, "the message itself");
 			return;
 		}
-	/* TensorFlow's node is on the line after */
-	if (by_word(c, oom_phase_of_line, line, stop, 0.85) ||
+	if (by_word(c, oom_phase_of_line, line, stop, 0.85) || by_node(c, stop, end) ||
 	    (!strcmp(c->framework, "tensorflow") && by_word(c, oom_phase_of_line, line, end, 0.8)))
 		return;
 	if (ends_traceback(c) && by_frames(c, begin, at, end))

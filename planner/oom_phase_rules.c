@@ -12,6 +12,9 @@ const struct oom_phase_rule oom_phase_of_format[] = {
 	{"dataloader-", OOM_CRASH_DATA},
 	{"torch-shm", OOM_CRASH_DATA},
 	{"nccl", OOM_CRASH_COLLECTIVE},
+	/* XLA lays the buffers out when it compiles */
+	{"xla-tpu-hbm", OOM_CRASH_COMPILE},
+	{"no-executable-batch-size", OOM_CRASH_TRAIN_STEP},
 	{"onnxruntime", OOM_CRASH_INFERENCE},
 	{"tf-device-driver", OOM_CRASH_INIT},
 	{NULL, OOM_CRASH_UNKNOWN},
@@ -28,6 +31,9 @@ const struct oom_phase_rule oom_phase_of_line[] = {
 	{"Grad]", OOM_CRASH_BACKWARD},
 	{"[Op:", OOM_CRASH_FORWARD},
 	{"[[Node: gradients", OOM_CRASH_BACKWARD},
+	{"[[node gradient", OOM_CRASH_BACKWARD},
+	{"/gradients/", OOM_CRASH_BACKWARD},
+	{"_grad/", OOM_CRASH_BACKWARD},
 	{"{{node gradient", OOM_CRASH_BACKWARD},
 	/* Keras 1 and 2 put the gradients under "training/OPTIMIZER/" */
 	{"[[Node: training/", OOM_CRASH_BACKWARD},
@@ -39,6 +45,12 @@ const struct oom_phase_rule oom_phase_of_line[] = {
 	{"error loading model", OOM_CRASH_LOAD},
 	{"Execution of replica", OOM_CRASH_TRAIN_STEP},
 	{"[[Node:", OOM_CRASH_FORWARD},
+	{"[[node ", OOM_CRASH_FORWARD},
+	/* a file of weights */
+	{".safetensors>", OOM_CRASH_LOAD},
+	{".bin>", OOM_CRASH_LOAD},
+	{".pt>", OOM_CRASH_LOAD},
+	{"</torch_", OOM_CRASH_DATA},
 	{"OP_REQUIRES failed", OOM_CRASH_FORWARD},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
@@ -71,6 +83,7 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"in fsdp_save", OOM_CRASH_SAVE},
 	{"in save_", OOM_CRASH_SAVE},
 	{"gather_16bit_weights", OOM_CRASH_SAVE},
+	{"_open_zipfile_writer", OOM_CRASH_SAVE},
 	{"consolidated_16bit", OOM_CRASH_SAVE},
 	/* generation: it loads nothing and trains nothing */
 	{"in generate", OOM_CRASH_INFERENCE},
@@ -98,6 +111,7 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"determine_num_available_blocks", OOM_CRASH_INIT},
 	{"determine_available_memory", OOM_CRASH_INIT},
 	{"profile_run", OOM_CRASH_INIT},
+	{"in _dummy_", OOM_CRASH_INIT},
 	{"initialize_kv_cache", OOM_CRASH_INIT},
 	{"initialize_cache", OOM_CRASH_INIT},
 	{"capture_model", OOM_CRASH_INIT},
@@ -238,7 +252,20 @@ const struct oom_phase_rule oom_phase_of_forward[] = {
 	{"pre_forward", OOM_CRASH_FORWARD},
 	{"forward_call", OOM_CRASH_FORWARD},
 	{"_call_impl", OOM_CRASH_FORWARD},
+	{"_conv_forward", OOM_CRASH_FORWARD},
 	{"nn/functional.py", OOM_CRASH_FORWARD},
+	{"nn/modules/linear.py", OOM_CRASH_FORWARD},
+	{"nn/modules/conv.py", OOM_CRASH_FORWARD},
+	{"nn/modules/activation.py", OOM_CRASH_FORWARD},
+	{"nn/modules/normalization.py", OOM_CRASH_FORWARD},
+	{"nn/modules/batchnorm.py", OOM_CRASH_FORWARD},
+	{"nn/modules/container.py", OOM_CRASH_FORWARD},
+	{"nn/modules/transformer.py", OOM_CRASH_FORWARD},
+	{"nn/modules/loss.py", OOM_CRASH_FORWARD},
+	{"nn/modules/rnn.py", OOM_CRASH_FORWARD},
+	{"nn/modules/dropout.py", OOM_CRASH_FORWARD},
+	{"nn/modules/pooling.py", OOM_CRASH_FORWARD},
+	{"nn/modules/upsampling.py", OOM_CRASH_FORWARD},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
 /* Set-up, and a step of unknown part. */
@@ -273,6 +300,10 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"Loading checkpoint shards", OOM_CRASH_LOAD},
 	{"Loading safetensors checkpoint", OOM_CRASH_LOAD},
 	{"load_tensors:", OOM_CRASH_LOAD},
+	{"failed to allocate compute buffers", OOM_CRASH_INIT},
+	{"failed to allocate compute pp buffers", OOM_CRASH_INIT},
+	{"llama_kv_cache_init", OOM_CRASH_INIT},
+	{"llama_init_from_model: failed", OOM_CRASH_INIT},
 	{"llama_model_load", OOM_CRASH_LOAD},
 	{"Initializing an LLM engine", OOM_CRASH_INIT},
 	{"Capturing CUDA graph", OOM_CRASH_INIT},
@@ -319,6 +350,7 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 };
 /* In the name of a script, or of what a log is called after. */
 const struct oom_phase_rule oom_phase_of_script[] = {
+	{"_eval", OOM_CRASH_EVAL}, {"/eval", OOM_CRASH_EVAL},
 	{"pretrain", OOM_CRASH_TRAIN_STEP}, {"finetun", OOM_CRASH_TRAIN_STEP}, {"fine_tun", OOM_CRASH_TRAIN_STEP},
 	{"dreambooth", OOM_CRASH_TRAIN_STEP}, {"run_clm", OOM_CRASH_TRAIN_STEP}, {"run_mlm", OOM_CRASH_TRAIN_STEP},
 	{"sft", OOM_CRASH_TRAIN_STEP}, {"grpo", OOM_CRASH_TRAIN_STEP}, {"ppo", OOM_CRASH_TRAIN_STEP}, {"dpo", OOM_CRASH_TRAIN_STEP},

@@ -27,7 +27,7 @@ struct scan {
 	uint64_t allocated[4];          /* of the latest messages, for a rise */
 	size_t n_allocated;
 	uint64_t line;
-	uint8_t shift[65536];
+	struct oom_trigger_index index;
 };
 
 /* The window of a message: what came before it back to BEFORE bytes, and what follows up to AFTER.
@@ -52,10 +52,10 @@ static void keep(char *window, const char *from, const char *to)
 	window[to - from] = 0;
 }
 
-static void decode(const char *from, size_t offset, size_t size, const struct oom_trigger *t,
+static void decode(char *from, size_t offset, size_t size, const struct oom_trigger *t,
 		   struct oom_crash *c)
 {
-	const char *at = from + offset, *to = from + size;
+	const char *const to = from + oom_text_clean(from, size, &offset), *const at = from + offset;
 
 	oom_decode_numbers(c, t, from, at, to);
 	oom_decode_phase(c, from, at, to);
@@ -250,7 +250,7 @@ struct place {
 
 static void consider(struct scan *s, struct place *at, const char *p)
 {
-	const struct oom_trigger *t = oom_trigger_at(p, (size_t)(at->end - p), at->begin);
+	const struct oom_trigger *t = oom_trigger_at(&s->index, p, (size_t)(at->end - p), at->begin);
 
 	if (!t || (same_message(at->previous, p) && t->strength <= at->strength))
 		return;
@@ -267,7 +267,7 @@ static void go_through(struct scan *s, struct place *at, struct lane *l)
 		consider(s, at, l->hit[k]);
 	while (l->w < l->end) {
 		l->n = 0;
-		jump(l, s->shift);
+		jump(l, s->index.shift);
 		if (l->n)
 			consider(s, at, l->hit[0]);
 	}
@@ -282,7 +282,7 @@ static void search(struct scan *s, const char *begin, const char *from, const ch
 	struct lane lanes[LANES];
 
 	for (const char *w = from + OOM_TRIGGER_MIN - 1; w < stop; w = lanes[LANES - 1].end) {
-		skim(lanes, w, stop - w > PIECE ? w + PIECE : stop, s->shift);
+		skim(lanes, w, stop - w > PIECE ? w + PIECE : stop, s->index.shift);
 		for (int i = 0; i < LANES; i++)
 			go_through(s, &at, &lanes[i]);
 	}
@@ -299,7 +299,7 @@ bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out)
 		memset(out, 0, sizeof(*out));
 		return false;
 	}
-	oom_trigger_shifts(s.shift);
+	oom_trigger_index_init(&s.index);
 	search(&s, text, text, text + size, text + size);
 	any = finish(&s);
 	free(s.window);
@@ -358,7 +358,7 @@ enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 		return st;
 	}
 	memset(log, 0, sizeof(*log));
-	oom_trigger_shifts(s.shift);
+	oom_trigger_index_init(&s.index);
 	st = stream(f, &s, err);
 	if (f != stdin)
 		fclose(f);

@@ -29,12 +29,27 @@ static void derive_reserved(struct oom_crash *c)
 	if (!c->known[OOM_CRASH_ALLOCATED])
 		return;
 	if (c->known[OOM_CRASH_RESERVED_UNALLOCATED] && !c->known[OOM_CRASH_RESERVED_TOTAL])
-		oom_number_put(c, OOM_CRASH_RESERVED_TOTAL, a + c->bytes[OOM_CRASH_RESERVED_UNALLOCATED], "",
-		    "");
+		oom_number_put(c, OOM_CRASH_RESERVED_TOTAL,
+			       a + c->bytes[OOM_CRASH_RESERVED_UNALLOCATED], "", "");
 	else if (c->known[OOM_CRASH_RESERVED_TOTAL] && !c->known[OOM_CRASH_RESERVED_UNALLOCATED] &&
 		 c->bytes[OOM_CRASH_RESERVED_TOTAL] >= a)
-		oom_number_put(c, OOM_CRASH_RESERVED_UNALLOCATED, c->bytes[OOM_CRASH_RESERVED_TOTAL] - a, "",
-		    "");
+		oom_number_put(c, OOM_CRASH_RESERVED_UNALLOCATED,
+			       c->bytes[OOM_CRASH_RESERVED_TOTAL] - a, "", "");
+}
+
+/* c10/cuda/CUDAMallocAsyncAllocator.cpp prints a list instead of a sentence; its user-supplied limit
+ * is 2^64 bytes where there is none, which is no number of bytes here. */
+static void async_numbers(struct oom_crash *c, const char *at, const char *end)
+{
+	const char *device = oom_text_find(at, end, "on device ");
+
+	if (device && device[10] >= '0' && device[10] <= '9')
+		c->gpu_index = strtol(device + 10, NULL, 10);
+	oom_number_follows(c, OOM_CRASH_ALLOCATED, at, end, "Currently allocated :", false);
+	oom_number_follows(c, OOM_CRASH_TRIED, at, end, "Requested :", false);
+	oom_number_follows(c, OOM_CRASH_TOTAL, at, end, "Device limit :", false);
+	oom_number_follows(c, OOM_CRASH_FREE, at, end, "Free (according to CUDA):", false);
+	oom_number_follows(c, OOM_CRASH_ALLOWED, at, end, "memory fraction) :", false);
 }
 
 void oom_torch_numbers(struct oom_crash *c, const char *at, const char *end)
@@ -57,6 +72,8 @@ void oom_torch_numbers(struct oom_crash *c, const char *at, const char *end)
 	oom_number_follows(c, OOM_CRASH_ALLOCATED, at, end, "MPS allocated:", false);
 	oom_number_follows(c, OOM_CRASH_OTHER, at, end, "other allocations:", false);
 	oom_number_follows(c, OOM_CRASH_TOTAL, at, end, "max allowed:", false);
+	if (!strcmp(c->format, "cuda-malloc-async"))
+		async_numbers(c, at, end);
 	processes(c, at, end);
 	oom_gpu_index(c, at, end);
 	derive_reserved(c);
@@ -90,12 +107,14 @@ void oom_torch_format(struct oom_crash *c, const char *at, const char *end)
 			 strstr(c->text[OOM_CRASH_ALLOCATED], "iB") ? "mps-gib" : "mps-gb");
 		return;
 	}
+	if (!strcmp(c->format, "cuda-malloc-async"))
+		return;
 	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
 		if (oom_text_find(at, end, marks[i].mark)) {
 			snprintf(c->format, sizeof(c->format), "%s-%s", base, marks[i].suffix);
 			return;
 		}
-	if (!strcmp(c->exception, "torch.OutOfMemoryError"))
+	if (!strcmp(c->exception, "torch.OutOfMemoryError") && c->known[OOM_CRASH_TRIED])
 		snprintf(c->format, sizeof(c->format), "%s-2.5-OutOfMemoryError", base);
 	else if (oom_text_find(at, end, "total capacity of"))
 		snprintf(c->format, sizeof(c->format), "%s-2.2-capacity", base);

@@ -4,6 +4,7 @@
  * 1.4, 1.10, 2.1, 2.2, 2.5 and 2.9), HIP's and XPU's copies of it, aten/mps,
  * c10/core/impl/alloc_cpu.cpp, THC, XLA, TensorFlow's BFC allocator, vLLM's KV-cache check, the
  * kernel's, Slurm's and Kubernetes' kill lines. */
+#include <assert.h>
 #include <string.h>
 
 #include "oom_parts.h"
@@ -17,24 +18,31 @@ static const struct oom_trigger triggers[] = {
 	{"NPU out of memory", "torch-npu", "npu", 3},
 	{"can NOT allocate memory block", "torch-xpu", "xpu", 3},
 	{"Tried to allocate", "torch", "cuda", 3},
+	{"Allocation on device", "torch", "cuda-malloc-async", 3},
 	{"NVML_SUCCESS == ", "torch", "cuda-nvml-assert", 3},
 	{"DefaultCPUAllocator", "torch-cpu", "cpu-allocator", 3},
+	{"not enough memory: you tried", "torch-cpu", "cpu-allocator", 3},
 	{"posix_memalign", "torch-cpu", "cpu-allocator", 3},
 	{"OOM when allocating tensor", "tensorflow", "tf-oom-tensor", 3},
 	{"ran out of memory trying to allocate", "tensorflow", "tf-bfc-allocator", 2},
 	{"Ran out of memory trying to allocate", "tensorflow", "tf-bfc-allocator", 2},
 	{"bytes) from device", "tensorflow", "tf-device-driver", 3},
+	{"bytes on host: ", "tensorflow", "tf-host-pinned", 3},
+	{"exceeds 10% of", "tensorflow", "tf-host-warning", 1},
+	{"failed to create cublas handle", "tensorflow", "cublas-alloc-failed", 3},
 	{"requested buffer of size", "onnxruntime", "onnxruntime-arena", 3},
 	{"std::bad_alloc: CUDA error", "rmm", "rmm", 3},
 	{"std::bad_alloc: out_of_memory", "rmm", "rmm", 3},
 	{"RMM_ERROR_OUT_OF_MEMORY", "rmm", "rmm", 3},
 	{"Out of memory error on GPU", "paddle", "paddle", 3},
+	{"allocating <= available failed", "paddle", "paddle", 3},
 	{"cudaMalloc failed: out of memory", "ggml", "ggml-cuda", 3},
 	{"cupy.cuda.memory.OutOfMemoryError", "cupy", "cupy", 3},
 	{"cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorMemoryAllocation", "cupy", "cupy", 3},
 	{"Ran out of memory in memory space", "torch-xla", "xla-tpu-hbm", 3},
 	{"Out of memory allocating", "jax", "xla-resource-exhausted", 3},
 	{"Failed to allocate request for", "jax", "xla-resource-exhausted", 3},
+	{"bytes for new constant", "jax", "xla-resource-exhausted", 3},
 	{"while trying to allocate", "jax", "xla-resource-exhausted", 3},
 	{"RESOURCE_EXHAUSTED", "jax", "xla-resource-exhausted", 2},
 	{"Resource exhausted", "jax", "xla-resource-exhausted", 2},
@@ -42,29 +50,60 @@ static const struct oom_trigger triggers[] = {
 	{"stored in KV cache", "vllm", "vllm-kv-budget", 3},
 	{"larger than the available KV cache memory", "vllm", "vllm-kv-budget", 3},
 	{"less than desired GPU memory utilization", "vllm", "vllm-free-memory", 3},
-	{"out of resource: shared memory", "triton", "triton-out-of-resources", 3},
-	{"out of resource: registers", "triton", "triton-out-of-resources", 3},
-	{"out of resource: tensor memory", "triton", "triton-out-of-resources", 3},
+	{"out of resource: ", "triton", "triton-out-of-resources", 3},
 	{"Error out of memory at line", "bitsandbytes", "bitsandbytes-error", 3},
 	{"cuda runtime error (2)", "torch", "thc-runtime-error-2", 3},
+	{"error=2 : out of memory", "torch", "thc-runtime-error-2", 3},
 	{"CUDA Error 2", "tinygrad", "tinygrad", 3},
+	{"cudaSuccess (2 vs", "caffe", "caffe", 3},
+	{"cudaSuccess: CUDA: out of memory", "mxnet", "mxnet", 3},
+	{"Create cublas handle failed", "mxnet", "cublas-alloc-failed", 3},
+	{"CUDA failure 2: out of memory", "onnxruntime", "onnxruntime-cuda", 3},
+	{"Cuda Runtime (out of memory)", "tensorrt", "tensorrt", 3},
+	{"of GPU memory (", "tensorrt", "tensorrt", 3},
+	{"cuMemAlloc failed: out of memory", "pycuda", "pycuda", 3},
+	{"Allocation failed for size::", "habana", "hpu-devmem", 3},
+	{"rtMalloc fail", "torch-npu", "npu-rtmalloc", 3},
 	{"Cuda failure 'out of memory'", "nccl", "nccl", 3},
 	{"Cuda failure 2 'out of memory'", "nccl", "nccl", 3},
 	{"CUBLAS_STATUS_ALLOC_FAILED", "torch", "cublas-alloc-failed", 3},
 	{"CUDNN_STATUS_ALLOC_FAILED", "torch", "cudnn-alloc-failed", 3},
+	{"CUSOLVER_STATUS_ALLOC_FAILED", "torch", "cusolver-alloc-failed", 3},
+	{"CUSPARSE_STATUS_INSUFFICIENT_RESOURCES", "torch", "cusparse-no-resources", 3},
+	{"CUFFT_ALLOC_FAILED", "torch", "cufft-alloc-failed", 3},
+	/* what these libraries say when they were refused memory, among other things */
+	{"CUBLAS_STATUS_NOT_INITIALIZED", "torch", "cublas-not-initialized", 2},
+	{"CUDNN_STATUS_NOT_INITIALIZED", "torch", "cudnn-not-initialized", 2},
+	{"Unable to find a valid cuDNN algorithm", "torch", "cudnn-no-algorithm", 2},
+	{"unable to find an engine to execute", "torch", "cudnn-no-algorithm", 2},
+	{"No executable batch size found", "torch", "no-executable-batch-size", 3},
 	{"CUDA error: out of memory", "torch", "cuda-error-no-numbers", 3},
+	{"error 2 out of memory", "torch", "cuda-error-no-numbers", 3},
 	{"HIP error: out of memory", "torch-rocm", "hip-error-no-numbers", 3},
 	{"hipErrorOutOfMemory", "torch-rocm", "hip-error-no-numbers", 3},
 	{"UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "torch-xpu", "xpu-error-no-numbers", 3},
 	{"UR_RESULT_ERROR_OUT_OF_RESOURCES", "torch-xpu", "xpu-error-no-numbers", 3},
+	{"PI_ERROR_OUT_OF_RESOURCES", "torch-xpu", "xpu-error-no-numbers", 3},
+	{"ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "torch-xpu", "xpu-error-no-numbers", 3},
+	{"HSA_STATUS_ERROR_OUT_OF_RESOURCES", "torch-rocm", "hip-error-no-numbers", 3},
 	{"CUDA_ERROR_OUT_OF_MEMORY", "torch", "cuda-error-no-numbers", 3},
 	{"cudaErrorMemoryAllocation", "torch", "cuda-error-no-numbers", 3},
 	{"CUDA error:", "torch", "cuda-error-other", 1},
 	{"node running low on memory", "host", "ray-oom", 3},
 	{"exceeds the memory usage threshold", "host", "ray-oom", 3},
+	{"of the memory on node", "host", "ray-oom", 3},
+	{"java.lang.OutOfMemoryError", "host", "java-heap", 2},
+	{"Container killed", "host", "container-memory", 3},
 	{"OutOfMemoryError", "torch", "cuda-no-numbers", 2},
 	{"killed due to memory pressure", "host", "ray-oom", 2},
 	{"low on resource: memory", "host", "k8s-evicted", 2},
+	{"paging file is too small", "host", "paging-file", 3},
+	{"TERM_MEMLIMIT", "host", "lsf-memlimit", 2},
+	{"PBS: job killed: mem", "host", "pbs-memlimit", 2},
+	{"exceeded memory limit", "host", "slurm-memlimit", 2},
+	{"xceeded job memory limit", "host", "slurm-memlimit", 2},
+	{"using all available RAM", "host", "notebook-ram", 2},
+	{"allocate more memory than is available", "host", "notebook-ram", 2},
 	{"insufficient shared memory", "host", "torch-shm", 2},
 	{"unable to write to file </torch_", "host", "torch-shm", 2},
 	{"unable to open shared memory object", "host", "torch-shm", 2},
@@ -82,10 +121,15 @@ static const struct oom_trigger triggers[] = {
 	{"exitcode  : -9", "host", "elastic-exitcode", 2},
 	{"exitcode : -9", "host", "elastic-exitcode", 2},
 	{"exits with return code = -9", "host", "elastic-exitcode", 2},
+	{"code -9", "host", "elastic-exitcode", 2},
+	{"Signals.SIGKILL", "host", "elastic-exitcode", 2},
+	{"signal: killed", "host", "elastic-exitcode", 2},
 	{"(SIGKILL)", "host", "elastic-exitcode", 2},
 	{"SIGKILL", "host", "elastic-exitcode", 1},
-	{"exit code 137", "host", "exit-137", 2},
-	{"exit status 137", "host", "exit-137", 2},
+	{"code 137", "host", "exit-137", 2},
+	{"atus 137", "host", "exit-137", 2},
+	{"Exited (137)", "host", "exit-137", 2},
+	{"ExitCode\": 137", "host", "exit-137", 2},
 	{"Exit Code:    137", "host", "k8s-oomkilled", 2},
 	{"code: 137", "host", "exit-137", 2},
 	{"ExitCode 137", "host", "exit-137", 2},
@@ -94,42 +138,70 @@ static const struct oom_trigger triggers[] = {
 	{"Unable to allocate", "host", "numpy-memory-error", 2},
 	{"std::bad_alloc", "host", "bad-alloc", 2},
 	{"Cannot allocate memory", "host", "errno-12", 2},
+	{"No space left on device", "host", "errno-28", 1},
 	{"MemoryError", "host", "python-memory-error", 2},
 	{"Killed", "host", "bare-killed", 1},
+	{"zsh: killed ", "host", "bare-killed", 1},
 };
 
-const char *oom_text_find(const char *begin, const char *end, const char *needle)
-{
-	const size_t n = strlen(needle);
+enum { COUNT = sizeof(triggers) / sizeof(triggers[0]) };
 
-	for (const char *p = begin; p && end - p >= (ptrdiff_t)n; p++) {
-		p = memchr(p, needle[0], (size_t)(end - p) - n + 1);
-		if (!p)
-			return NULL;
-		if (!memcmp(p, needle, n))
-			return p;
-	}
-	return NULL;
+static bool begins(const char *at, size_t left, const char *word)
+{
+	return left >= strlen(word) && !memcmp(at, word, strlen(word));
 }
 
-const struct oom_trigger *oom_trigger_at(const char *at, size_t left, const char *begin)
+static bool ends(const char *begin, const char *at, const char *word)
+{
+	const size_t n = strlen(word);
+
+	return (size_t)(at - begin) >= n && !memcmp(at - n, word, n);
+}
+
+/* The same words in another sense: n bytes at "at", left of them to the end. */
+static bool other_meaning(const struct oom_trigger *t, const char *at, size_t left, size_t n,
+			  const char *begin)
+{
+	/* advice about a later run: "If you encounter CUDA out of memory, try ..." */
+	static const char *const advice[] = {"encounter ", "encountering ", "get ",  "avoid ",
+					     "prevent ",   "hit ",	    "see a "};
+
+	/* the shell's bare word stands alone on its line */
+	if (!strcmp(t->needle, "Killed"))
+		return (at > begin && at[-1] != '\n' && at[-1] != ' ') ||
+		       (left > n && at[n] != '\n' && at[n] != '\r' && at[n] != ' ' &&
+			!begins(at + n, left - n, ": 9"));
+	if (!strcmp(t->needle, "OOMKilled"))
+		return begins(at + n, left - n, "\": false") || begins(at + n, left - n, "=false") ||
+		       begins(at + n, left - n, ": false") || begins(at + n, left - n, ":false");
+	if (!strcmp(t->needle, "CUDA out of memory"))
+		for (size_t i = 0; i < sizeof(advice) / sizeof(advice[0]); i++)
+			if (ends(begin, at, advice[i]))
+				return true;
+	return false;
+}
+
+/* Of the first four bytes: every needle has OOM_TRIGGER_MIN. */
+static uint8_t first_hash(const char *needle)
+{
+	uint32_t four;
+
+	memcpy(&four, needle, sizeof(four));
+	return (uint8_t)(four * UINT32_C(0x9e3779b1) >> 24);
+}
+
+const struct oom_trigger *oom_trigger_at(const struct oom_trigger_index *index, const char *at,
+					 size_t left, const char *begin)
 {
 	if (left < OOM_TRIGGER_MIN)
 		return NULL;
-	for (size_t i = 0; i < sizeof(triggers) / sizeof(triggers[0]); i++) {
-		size_t n;
+	for (size_t i = index->first[first_hash(at)]; i; i = index->next[i]) {
+		const struct oom_trigger *const t = &triggers[i - 1];
+		const size_t n = strlen(t->needle);
 
-		if (at[0] != triggers[i].needle[0] || at[1] != triggers[i].needle[1])
-			continue;
-		n = strlen(triggers[i].needle);
-		if (left < n || memcmp(at, triggers[i].needle, n))
-			continue;
-		/* the shell's bare word stands alone on its line */
-		if (!strcmp(triggers[i].format, "bare-killed") &&
-		    ((at > begin && at[-1] != '\n' && at[-1] != ' ') ||
-		     (left > n && at[n] != '\n' && at[n] != '\r' && at[n] != ' ')))
-			continue;
-		return &triggers[i];
+		if (left >= n && !memcmp(at, t->needle, n) &&
+		    !other_meaning(t, at, left, n, begin))
+			return t;
 	}
 	return NULL;
 }
@@ -137,10 +209,21 @@ const struct oom_trigger *oom_trigger_at(const char *at, size_t left, const char
 /* Wu and Manber's shifts (A fast algorithm for multi-pattern searching, 1994) over the first
  * OOM_TRIGGER_MIN bytes of every needle, by the three bytes a window ends in: how far its end
  * may move on; 0: a needle may begin here. */
-void oom_trigger_shifts(uint8_t shift[65536])
+void oom_trigger_index_init(struct oom_trigger_index *index)
 {
-	memset(shift, OOM_TRIGGER_MIN - 2, 65536);
-	for (size_t i = 0; i < sizeof(triggers) / sizeof(triggers[0]); i++)
+	uint8_t *const shift = index->shift;
+
+	static_assert(COUNT < 255, "places are bytes");
+	memset(index, 0, sizeof(*index));
+	memset(shift, OOM_TRIGGER_MIN - 2, sizeof(index->shift));
+	/* from the last: a chain has the order of the table */
+	for (size_t i = COUNT; i > 0; i--) {
+		uint8_t *const first = &index->first[first_hash(triggers[i - 1].needle)];
+
+		index->next[i] = *first;
+		*first = (uint8_t)i;
+	}
+	for (size_t i = 0; i < COUNT; i++)
 		for (int j = 2; j < OOM_TRIGGER_MIN; j++) {
 			uint8_t *s = &shift[oom_trigger_hash(triggers[i].needle + j)];
 

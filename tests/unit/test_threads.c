@@ -68,7 +68,9 @@ static const struct thread threads[] = {
 	{"ROCm/TheRock#1054",
 	 "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 16.00 GiB. GPU 0 has a total capacity of 15.24 GiB of which 15.09 GiB is "
 	 "free. Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
-	 "torch-rocm", "16.00 GiB", "15.24 GiB", "15.09 GiB", "0 bytes", "0 bytes", 0, -1, OOM_CRASH_UNKNOWN, OOM_CAUSE_TOO_LARGE},
+	 "torch-rocm", "16.00 GiB", "15.24 GiB", "15.09 GiB", "0 bytes", "0 bytes", 0, -1, OOM_CRASH_UNKNOWN,
+	 /* an APU with 96 GiB set aside (thread) */
+	 OOM_CAUSE_WRONG_CAPACITY},
 	{"huggingface/autotrain-advanced#737",
 	 "  0%|  | 3/47840 [00:02<9:15:06,  1.44it/s]ERROR    | 2024-08-21 22:56:04 | autotrain.trainers.common:wrapper:121 - HIP out of memory. "
 	 "Tried to allocate 124.00 MiB. GPU 0 has a total capacity of 19.94 GiB of which 554.47 MiB is free. Of the allocated memory 15.87 GiB is "

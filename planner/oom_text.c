@@ -1,0 +1,121 @@
+/* The text of a log as it is read: without what a terminal, a box or a narrow page made of it. */
+#include <string.h>
+
+#include "oom_parts.h"
+
+const char *oom_text_find(const char *begin, const char *end, const char *needle)
+{
+	const size_t n = strlen(needle);
+
+	for (const char *p = begin; p && end - p >= (ptrdiff_t)n; p++) {
+		p = memchr(p, needle[0], (size_t)(end - p) - n + 1);
+		if (!p)
+			return NULL;
+		if (!memcmp(p, needle, n))
+			return p;
+	}
+	return NULL;
+}
+
+const char *oom_line_begin(const char *begin, const char *at)
+{
+	while (at > begin && at[-1] != '\n')
+		at--;
+	return at;
+}
+
+const char *oom_line_end(const char *at, const char *end)
+{
+	const char *stop = memchr(at, '\n', (size_t)(end - at));
+
+	return stop ? stop : end;
+}
+
+/* Bytes of the escape sequence at p (ECMA-48, 5.4: CSI to its final byte; OSC to BEL or ST); one
+ * that does not end is the ESC alone. */
+static size_t escape(const char *p, const char *end)
+{
+	const char *q = p + 1;
+
+	if (q < end && *q == '[') {
+		for (q++; q < end && (unsigned char)*q >= 0x20 && (unsigned char)*q < 0x40;)
+			q++;
+		return q < end && (unsigned char)*q < 0x7f ? (size_t)(q + 1 - p) : (size_t)(q - p);
+	}
+	if (q < end && *q == ']')
+		for (q++; q < end && *q != '\n'; q++) {
+			if (*q == '\a')
+				return (size_t)(q + 1 - p);
+			if (*q == '\033')
+				return (size_t)(q - p) + (q + 1 < end && q[1] == '\\' ? 2 : 0);
+		}
+	return 1;
+}
+
+size_t oom_text_clean(char *text, size_t size, size_t *at)
+{
+	const char *const end = text + size, *const mark = text + *at;
+	char *out = text;
+
+	for (const char *p = text; p < end;) {
+		const unsigned char c = (unsigned char)*p;
+		const size_t n = c == 033 ? escape(p, end) : 1;
+
+		if (mark >= p && mark < p + n)
+			*at = (size_t)(out - text);
+		/* a bare return is a progress bar's new line */
+		if (c == '\r' && !(p + 1 < end && p[1] == '\n'))
+			*out++ = '\n';
+		else if (c >= 0x20 || c == '\n' || c == '\t')
+			*out++ = *p;
+		p += n;
+	}
+	*out = 0;
+	return (size_t)(out - text);
+}
+
+/* U+2500..U+257F: the frames of Rich and of tables */
+static bool box(const char *p, const char *end)
+{
+	return end - p >= 3 && (unsigned char)p[0] == 0xe2 &&
+	       ((unsigned char)p[1] == 0x94 || (unsigned char)p[1] == 0x95);
+}
+
+/* What two lines begin with, to the last blank, colon or bracket in it: "[rank0]: ". */
+static size_t common_prefix(const char *a, const char *a_end, const char *b, const char *end)
+{
+	size_t n = 0, words = 0;
+
+	for (; a + n < a_end && b + n < end && a[n] == b[n] && a[n] != '\n'; n++)
+		if (a[n] == ' ' || a[n] == ':' || a[n] == ']' || a[n] == '|')
+			words = n + 1;
+	return words;
+}
+
+size_t oom_text_flatten(const char *begin, const char *at, const char *end, char *out, size_t room)
+{
+	const char *const line = oom_line_begin(begin, at);
+	size_t n = 0;
+	bool blank = false;
+
+	for (const char *p = at; p < end && n + 1 < room;) {
+		if (*p == '\n') {
+			p++;
+			p += common_prefix(line, at, p, end);
+			blank = true;
+		} else if (*p == ' ' || *p == '\t') {
+			p++;
+			blank = true;
+		} else if (box(p, end)) {
+			p += 3;
+			blank = true;
+		} else {
+			if (blank && n && n + 2 < room)
+				out[n++] = ' ';
+			blank = false;
+			out[n++] = *p++;
+		}
+	}
+	out[n] = 0;
+	return n;
+}
