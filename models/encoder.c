@@ -77,18 +77,19 @@ struct oom_val oom_pooler_head(struct oom_tape *t, const struct oom_arch *a, str
 void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
 {
 	const bool grad = t->grad;
-	struct oom_val w, b, y;
+	const size_t first = t->cursor;
+	struct oom_val w, y;
 
-	t->scope = "pooler";
-	w = oom_param(t, "weight", a->d_model, a->d_model, OOM_P_LINEAR | OOM_P_UNUSED);
-	b = oom_param(t, "bias", 0, a->d_model, OOM_P_UNUSED);
+	oom_linear_unused(t, "dense", a->d_model, a->d_model, OOM_BIAS | OOM_NO_QUANT);
+	if (t->status)
+		return;
+	w = (struct oom_val){.width = a->d_model * a->d_model, .sto = -1, .node = -2 - (int32_t)first, .dt = t->params[first].dt};
 	t->grad = false;
 	w = oom_amp_cast(t, w);
 	y = oom_new(t, "pooled output", t->m_b, D(a->d_model),
 		    (enum oom_dtype)(t->amp ? t->amp_dt : h.dt));
 	oom_drop(t, y);
 	oom_drop(t, w);
-	oom_drop(t, b);
 	t->grad = grad;
 }
 

@@ -170,8 +170,14 @@ struct oom_val oom_op_div(struct oom_tape *t, struct oom_val a, struct oom_val b
 	return binary(t, OOM_NODE_DIV, "div", a, b, wants_grad(t, b), true);
 }
 
+struct oom_val oom_argument(struct oom_tape *t, struct oom_val x)
+{
+	return x.kept || !t->amp || x.sto < 0 ? oom_none() : oom_share(t, x);
+}
+
 struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val x)
 {
+	const struct oom_val arg = oom_argument(t, x);
 	struct oom_val y;
 	int32_t n = -1;
 	const bool rg = wants_grad(t, x);
@@ -193,6 +199,7 @@ struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val
 			oom_node_save(t, n, y);
 	}
 	oom_done(t, x);
+	oom_drop(t, arg);
 	return y;
 }
 
@@ -375,6 +382,7 @@ struct oom_val oom_op_expand(struct oom_tape *t, struct oom_val x, uint16_t mono
 static struct oom_val softmax(struct oom_tape *t, const char *name, struct oom_val x, bool to_fp32)
 {
 	const bool rg = wants_grad(t, x);
+	const struct oom_val arg = oom_argument(t, x);
 	struct oom_val y;
 	int32_t n = -1;
 	enum oom_dtype dt = to_fp32 ? OOM_F32 : (enum oom_dtype)x.dt;
@@ -394,6 +402,7 @@ static struct oom_val softmax(struct oom_tape *t, const char *name, struct oom_v
 		oom_node_save(t, n, y);
 	}
 	oom_done(t, x);
+	oom_drop(t, arg);
 	return y;
 }
 

@@ -179,6 +179,10 @@ struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val 
 struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val k,
 			    struct oom_val v, const struct oom_sdpa *a);
 
+/* What Python's caller holds until an operation returns: x, while the operation works on a cast of
+ * it; nothing when the caller keeps x anyway. */
+struct oom_val oom_argument(struct oom_tape *t, struct oom_val x);
+
 /* An absent tensor. */
 static inline struct oom_val oom_none(void)
 {

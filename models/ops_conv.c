@@ -90,7 +90,7 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 	const uint64_t h = side_of(m.h, c->kernel, stride, c->pad, dilation);
 	const uint64_t w = side_of(m.w, kw, sw, pw, dilation);
 	const char *scope = t->scope;
-	struct oom_val weight, bias = oom_none(), x = m.x, y;
+	struct oom_val weight, bias = oom_none(), x = m.x, y, arg;
 	uint64_t n;
 	bool rg;
 	int32_t node = -1;
@@ -111,6 +111,7 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 		bias = oom_param(t, "bias", 0, c->out, 0);
 	if (c->standardized)
 		weight = standardized(t, weight, c->out);
+	arg = oom_argument(t, x);
 	x = oom_amp_cast(t, x);
 	weight = oom_amp_cast(t, weight);
 	if (c->bias)
@@ -134,6 +135,7 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 	oom_done(t, x);
 	oom_done(t, weight);
 	oom_done(t, bias);
+	oom_drop(t, arg);
 	t->scope = scope;
 	return (struct oom_map){y, c->out, h, w};
 }
@@ -194,13 +196,16 @@ struct oom_map oom_batch_norm(struct oom_tape *t, const char *name, struct oom_m
 struct oom_map oom_group_norm(struct oom_tape *t, const char *name, struct oom_map m,
 			      uint64_t groups)
 {
-	struct oom_val x = m.x;
+	struct oom_val x = m.x, arg;
 
 	if (t->status)
 		return m;
+	arg = oom_argument(t, x);
 	if (t->amp)                             /* on autocast's fp32 list */
 		x = oom_op_cast(t, x, OOM_F32);
-	return norm(t, "native_group_norm", name, m, x, t->m_b, groups, (enum oom_dtype)x.dt);
+	m = norm(t, "native_group_norm", name, m, x, t->m_b, groups, (enum oom_dtype)x.dt);
+	oom_drop(t, arg);
+	return m;
 }
 
 struct oom_map oom_channel_norm(struct oom_tape *t, const char *name, struct oom_map m)

@@ -84,6 +84,8 @@ struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct 
 				   struct oom_val w, struct oom_val bias, struct oom_dim out)
 {
 	const uint64_t in = out.n ? w.width / out.n : 0;
+	const struct oom_val arg = oom_argument(t, x);
+	struct oom_val y;
 
 	x = oom_amp_cast(t, x);
 	w = oom_amp_cast(t, w);
@@ -92,7 +94,9 @@ struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct 
 	/* a transposed view is copied before it is folded into two dimensions */
 	if (x.perm)
 		x = oom_op_copy(t, "clone", x);
-	return product(t, name, x, w, bias, out, in);
+	y = product(t, name, x, w, bias, out, in);
+	oom_drop(t, arg);
+	return y;
 }
 
 /* bitsandbytes MatMul4Bit: the weight is dequantised to bf16 for one product and again in backward;
@@ -228,6 +232,7 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 {
 	const bool nf4 = t->plan->qlora && !(l->flags & (OOM_IS_HEAD | OOM_NO_QUANT)),
 		   lo = !oom_is_none(l->a);
+	const struct oom_val arg = oom_argument(t, x);
 	struct oom_val w = l->w, bias = l->bias, y, lx = oom_none();
 	const char *scope = t->scope;
 
@@ -247,6 +252,7 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 			x = oom_op_copy(t, "clone", x);
 		y = product(t, l->name, x, w, bias, l->out, l->in);
 	}
+	oom_drop(t, arg);
 	if (lo)
 		y = lora(t, lx, y, l);
 	t->scope = scope;
@@ -299,6 +305,7 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 			  uint16_t mono, struct oom_dim width, uint64_t inner)
 {
 	const uint16_t ma = a.mono, mb = b.mono;
+	const struct oom_val arg[2] = {oom_argument(t, a), oom_argument(t, b)};
 	bool rg;
 	struct oom_val y;
 	int32_t n = -1;
@@ -334,6 +341,8 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 		t->flops_attn[mono] += 2.0 * (double)width.n * (double)inner * t->mult;
 	oom_done(t, a);
 	oom_done(t, b);
+	oom_drop(t, arg[0]);
+	oom_drop(t, arg[1]);
 	return y;
 }
 
@@ -373,6 +382,7 @@ struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val 
 			   uint64_t cols, bool has_bias, uint16_t mono, struct oom_dim width)
 {
 	const char *scope = t->scope;
+	const struct oom_val arg = oom_argument(t, x);
 	struct oom_val w, bias = oom_none(), y;
 	bool rg;
 	int32_t n = -1;
@@ -401,6 +411,7 @@ struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val 
 	oom_done(t, x);
 	oom_done(t, w);
 	oom_done(t, bias);
+	oom_drop(t, arg);
 	t->scope = scope;
 	return y;
 }

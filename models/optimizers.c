@@ -202,8 +202,9 @@ static void t_foreach(const struct oom_param *p, size_t n, uint64_t state, uint6
 }
 
 /* transformers' Adafactor: per tensor an fp32 gradient and an fp32 weight (16-bit ones are
- * converted), grad^2 and grad^2 + eps, while the previous tensor's update is still referenced
- * (transformers/optimization.py). */
+ * converted), grad^2 and grad^2 + eps, while the previous tensor's update is still referenced; of
+ * a matrix then grad^2 + eps, the two factors and their product (transformers/optimization.py
+ * step, _approx_sq_grad).  A convolution's factors are many: its last two dimensions are short. */
 static void t_adafactor(const struct oom_param *p, size_t n, uint64_t state, uint64_t out[2])
 {
 	uint64_t prev = 0, best = 0;
@@ -211,11 +212,15 @@ static void t_adafactor(const struct oom_param *p, size_t n, uint64_t state, uin
 	(void)state;
 	for (size_t i = 0; i < n; i++) {
 		const uint64_t f = block(p[i].elems * 4), copies = p[i].dt == OOM_F32 ? 2 : 4;
+		uint64_t factors = 0;
 
 		if (!stepped(&p[i]))
 			continue;
-		if (prev + copies * f > best)
-			best = prev + copies * f;
+		if (p[i].rows)
+			factors = block(p[i].elems / p[i].cols * 4) +
+				  block(p[i].elems / (p[i].mid ? p[i].mid : p[i].rows) * 4);
+		if ((prev > factors ? prev : factors) + copies * f > best)
+			best = (prev > factors ? prev : factors) + copies * f;
 		prev = f;
 	}
 	out[0] = out[1] = best;

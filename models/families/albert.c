@@ -45,6 +45,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.mask = l->mask;
 	at.causal = false;
 	at.softmax_as_is = at.no_cast_back = true;
+	at.layer_names_weights = true;          /* "attention_output, _ = self.attention(...)" */
 	q = oom_op_heads(t, oom_op_linear(t, "query", oom_keep(x), h, OOM_BIAS));
 	k = oom_op_heads(t, oom_op_linear(t, "key", oom_keep(x), h, OOM_BIAS));
 	v = oom_op_heads(t, oom_op_linear(t, "value", oom_keep(x), h, OOM_BIAS));
@@ -76,8 +77,7 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 			       oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions,
 			       e, 0);
 	x = oom_op_layer_norm(t, "LayerNorm", oom_op_add(t, x, pos), 0, true, true);
-	x = oom_op_dropout(t, x, a->dropout);
-	return oom_op_linear(t, "embedding_hidden_mapping_in", x, D(a->d_model), OOM_BIAS);
+	return oom_op_dropout(t, x, a->dropout);
 }
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
@@ -86,6 +86,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct layer l = {.a = a};
 
 	l.mask = oom_make_mask(t, false, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
+	x = oom_op_linear(t, "embedding_hidden_mapping_in", x, D(a->d_model), OOM_BIAS);
 	l.first_param = t->cursor;
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);

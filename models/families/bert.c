@@ -166,11 +166,10 @@ struct layer {
 /* LUKE's queries between words and entities. */
 static void entity_queries(struct oom_tape *t, const struct oom_arch *a)
 {
-	for (int i = 0; i < 3; i++) {
-		oom_drop(t, oom_param(t, "entity query", a->d_model, a->d_model,
-				      OOM_P_LINEAR | OOM_P_UNUSED));
-		oom_drop(t, oom_param(t, "entity query", 0, a->d_model, OOM_P_UNUSED));
-	}
+	static const char *const names[3] = {"w2e_query", "e2w_query", "e2e_query"};
+
+	for (int i = 0; i < 3; i++)
+		oom_linear_unused(t, names[i], a->d_model, a->d_model, OOM_BIAS);
 }
 
 /* Nystromformer's depthwise convolution of the values. */
@@ -195,6 +194,7 @@ static uint16_t keys(struct oom_tape *t, const struct oom_arch *a)
 static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val in,
 			     struct oom_val *weights)
 {
+	static const char *const global[3] = {"query_global", "key_global", "value_global"};
 	const struct oom_arch *a = l->a;
 	const uint64_t flags = a->extra[BERT_FLAGS];
 	const struct oom_dim h = D(a->d_model);
@@ -220,11 +220,8 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	if (!strcmp(a->model_type, "luke") &&
 	    oom_read_bool((struct oom_reader *)&a->rd, "use_entity_aware_attention", true))
 		entity_queries(t, a);
-	for (int i = 0; i < 3 && flags & BERT_GLOBAL; i++) {
-		oom_drop(t, oom_param(t, "global", a->d_model, a->d_model,
-				      OOM_P_LINEAR | OOM_P_UNUSED));
-		oom_drop(t, oom_param(t, "global", 0, a->d_model, OOM_P_UNUSED));
-	}
+	for (int i = 0; i < 3 && flags & BERT_GLOBAL; i++)
+		oom_linear_unused(t, global[i], a->d_model, a->d_model, OOM_BIAS);
 	idle_conv(t, a);
 	return oom_attention_core(t, &at, q, k, v);
 }
@@ -349,7 +346,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val word, first, x = oom_bert_embeddings(t, a, &word, &first), hidden;
 	struct layer l = {.a = a};
 
-	l.mask = make_mask(t, a, (enum oom_dtype)x.dt);
+	/* RemBERT's is made for the embeddings before they are widened */
+	l.mask = make_mask(t, a, t->amp && !strcmp(a->model_type, "rembert") ? OOM_F32 :
+									       (enum oom_dtype)x.dt);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
 	if (a->extra[BERT_FLAGS] & BERT_PRE_NORM) {

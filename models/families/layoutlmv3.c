@@ -189,14 +189,16 @@ static void image_half(struct oom_tape *t, const struct oom_arch *a)
 static struct oom_val bias(struct oom_tape *t, const struct oom_arch *a, int tables, uint64_t bins)
 {
 	const bool grad = t->grad;
-	struct oom_val w = oom_none(), x = oom_none();
+	const size_t first = t->cursor;
+	struct oom_val x = oom_none();
 
-	for (int i = 0; i < tables; i++) {
-		w = oom_param(t, "rel_pos_bias", a->n_heads, bins, OOM_P_LINEAR | OOM_P_UNUSED);
-		oom_drop(t, w);
-	}
+	for (int i = 0; i < tables; i++)
+		oom_linear_unused(t, "rel_pos_bias", bins, a->n_heads, OOM_NO_QUANT);
+	if (t->status)
+		return x;
 	t->grad = false;
-	x = oom_new(t, "relative bias", t->m_bss, D(a->n_heads), (enum oom_dtype)w.dt);
+	x = oom_new(t, "relative bias", t->m_bss, D(a->n_heads),
+		    (enum oom_dtype)t->params[first].dt);
 	t->grad = grad;
 	return x;
 }
