@@ -435,5 +435,9 @@ void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 	e->workspace_bytes = 2 * (sm >= 9 ? 32 * MIB : 8 * MIB + 128 * KIB);
 	/* first collective on two GPUs: +1.45 GiB measured (stas00/ml-engineering) */
 	e->nccl_bytes = plan->gpus > 1 && plan->engine != OOM_ENGINE_DEVICE_MAP ? 1485 * MIB : 0;
+	/* GPU 0's extras: the contexts of the other processes of its node */
+	if (plan->rank0_contexts && plan->gpus >= plan->nodes &&
+	    plan->engine != OOM_ENGINE_DEVICE_MAP)
+		e->context_bytes *= (uint64_t)(plan->gpus / plan->nodes);
 	e->used_bytes = e->reserved_bytes + e->context_bytes + e->workspace_bytes + e->nccl_bytes;
 }

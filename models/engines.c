@@ -72,18 +72,25 @@ static void deepspeed_states(const struct oom_plan *p, const struct oom_engine_i
  * fetch_sub_module, release_sub_module). */
 static uint64_t live_params(const struct oom_plan *p, const struct oom_engine_in *in)
 {
-	const uint64_t cap = (uint64_t)p->max_live_params, prefetch = (uint64_t)p->prefetch_bucket;
+	const uint64_t cap = (uint64_t)p->max_live_params,
+		       prefetch = p->prefetch_bucket == OOM_COUNT_AUTO ?
+					  in->hidden * in->hidden / 10 * 9 :
+					  (uint64_t)p->prefetch_bucket;
 
 	return least(least(in->total, cap), cap / 2 + in->layer + prefetch);
 }
 
-/* contiguous_gradients: buckets of reduce_bucket_size elements, whole whatever the model's size,
+/* "auto" is filled in by transformers/integrations/deepspeed.py trainer_config_finalize.
+ *
+ * contiguous_gradients: buckets of reduce_bucket_size elements, whole whatever the model's size,
  * two with overlap_comm (on by default in stage 3 only) (stage_1_and_2.py backward: ipg_buffer;
  * stage3.py __ipg_bucket_flat_buffer, one). */
 static void deepspeed(const struct oom_plan *p, const struct oom_engine_in *in,
 		      struct oom_states *s, uint64_t D)
 {
-	const uint64_t w = in->half ? 2 : 4, bucket = w * (uint64_t)p->reduce_bucket;
+	const uint64_t w = in->half ? 2 : 4, bucket = w * (p->reduce_bucket == OOM_COUNT_AUTO ?
+						   in->hidden * in->hidden :
+						   (uint64_t)p->reduce_bucket);
 	const uint64_t grads16 = w * in->trainable;
 
 	deepspeed_states(p, in, s, D);

@@ -9,6 +9,7 @@
 /* The model as the engine meets it: elements, and the bytes one undivided rank would hold. */
 struct oom_engine_in {
 	uint64_t total, trainable;      /* elements */
+	uint64_t hidden;                /* size; what DeepSpeed's "auto" values are made of */
 	/* elements: a block (the wrapped unit), embeddings and head, an untied head */
 	uint64_t layer, root, head;
 	uint64_t params, grads, opt;    /* bytes, rounded by the allocator */

@@ -80,15 +80,17 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 /* What of the parameters does not divide evenly.  FSDP2 shards rows (torch/distributed/fsdp/
  * _fully_shard/_fsdp_param.py _init_sharded_param: chunks of dimension 0, padded to the first one's
  * size): eight stacked experts on 64 ranks are an eighth each, not a 64th. */
-static void uneven_shards(struct program *g, const struct oom_plan *p)
+static void uneven_shards(struct program *g, const struct oom_plan *p, uint64_t hidden)
 {
+	const int64_t whole = p->persistence == OOM_COUNT_AUTO ? (int64_t)(10 * hidden) :
+								 p->persistence;
 	const uint64_t ranks = (uint64_t)(p->hybrid_shard ? p->gpus / p->nodes : p->gpus);
 	double even = 0, padded = 0;
 
-	if (g->shards.ranks == (int64_t)ranks && g->shards.threshold == p->persistence)
+	if (g->shards.ranks == (int64_t)ranks && g->shards.threshold == whole)
 		return;
 	g->shards.ranks = (int64_t)ranks;
-	g->shards.threshold = p->persistence;
+	g->shards.threshold = whole;
 	g->shards.small = 0;
 	for (size_t i = 0; i < g->tape.n_params; i++) {
 		const struct oom_param *q = &g->tape.params[i];
@@ -97,7 +99,7 @@ static void uneven_shards(struct program *g, const struct oom_plan *p)
 									 q->rows;
 		const uint64_t chunk = (rows + ranks - 1) / ranks;
 
-		if (q->elems < (uint64_t)p->persistence)
+		if (q->elems < (uint64_t)whole)
 			g->shards.small += q->elems * q->count;
 		even += (double)q->elems * q->count;
 		padded += (double)(chunk * ranks) / (double)rows * (double)q->elems * q->count;
@@ -111,8 +113,9 @@ static struct oom_engine_in engine_in(struct program *g, const struct oom_plan *
 				      const struct oom_state_sums *state)
 {
 	if (p->zero_stage >= 2)
-		uneven_shards(g, p);
+		uneven_shards(g, p, g->tape.arch->d_model);
 	return (struct oom_engine_in){.total = g->total,
+				      .hidden = g->tape.arch->d_model,
 				      .trainable = g->trainable,
 				      .params = g->param_rounded,
 				      .grads = g->grad_bytes,

@@ -73,6 +73,9 @@ CHOICES(offloads,
 #define WORD(n, c, d, f, list, sum, set, src) {n, c, "WORD", sum, set, src, OOM_KNOB_CHOICE, F(f), 0, 0, d, list}
 #define FLAG(n, c, d, f, sum, set, src) {n, c, "", sum, set, src, OOM_KNOB_FLAG, F(f), 0, 1, d, NULL}
 
+/* Counts that begin here take the word "auto" too: what transformers fills in for it. */
+#define AUTO OOM_COUNT_AUTO
+
 static const struct oom_knob knobs[] = {
 	WORD("task", "task", OOM_TASK_AUTO, task, tasks, "what the model is trained for",
 	     "AutoModelFor...", "config.json"),
@@ -190,22 +193,26 @@ static const struct oom_knob knobs[] = {
 	FLAG("hybrid-shard", "hybrid_shard", 0, hybrid_shard,
 	     "FSDP shards within a node and replicates between nodes", "HYBRID_SHARD",
 	     "torch.distributed.fsdp"),
+	FLAG("rank0-contexts", "rank0_contexts", 0, rank0_contexts,
+	     "the node's other processes hold a CUDA context on GPU 0 too: torch.load without "
+	     "map_location, a tensor made before torch.cuda.set_device",
+	     "", "pytorch/pytorch#49481, #23138; huggingface/peft#2193"),
 	FLAG("gradient-as-bucket-view", "gradient_as_bucket_view", 0, bucket_view,
 	     "DDP gradients live in the buckets",
 	     "DistributedDataParallel(gradient_as_bucket_view=)", "torch DDP"),
-	COUNT("reduce-bucket-size", "reduce_bucket_size", 1, 1e11, 5e8, reduce_bucket,
-	      "elements of a ZeRO gradient bucket (HF \"auto\": hidden x hidden)",
+	COUNT("reduce-bucket-size", "reduce_bucket_size", AUTO, 1e11, 5e8, reduce_bucket,
+	      "elements of a ZeRO gradient bucket, or auto: hidden x hidden (transformers)",
 	      "zero_optimization.reduce_bucket_size", "DeepSpeed zero/config.py"),
 	COUNT("max-live-parameters", "stage3_max_live_parameters", 0, 1e12, 1e9, max_live_params,
 	      "elements ZeRO-3 keeps gathered; also the reuse distance",
 	      "zero_optimization.stage3_max_live_parameters", "DeepSpeed zero/config.py"),
-	COUNT("prefetch-bucket-size", "stage3_prefetch_bucket_size", 0, 1e12, 5e7, prefetch_bucket,
-	      "elements ZeRO-3 gathers ahead (HF \"auto\": 0.9 x hidden x hidden)",
+	COUNT("prefetch-bucket-size", "stage3_prefetch_bucket_size", AUTO, 1e12, 5e7,
+	      prefetch_bucket, "elements ZeRO-3 gathers ahead, or auto: 0.9 x hidden x hidden",
 	      "zero_optimization.stage3_prefetch_bucket_size", "DeepSpeed zero/config.py"),
-	COUNT("param-persistence-threshold", "stage3_param_persistence_threshold", 0, 1e12, 1e5,
-	      persistence,
-	      "parameters of fewer elements ZeRO-3 leaves whole on every rank (HF \"auto\": "
-	      "10 x hidden)",
+	COUNT("param-persistence-threshold", "stage3_param_persistence_threshold", AUTO, 1e12,
+	      1e5, persistence,
+	      "parameters of fewer elements ZeRO-3 leaves whole on every rank, or auto: "
+	      "10 x hidden",
 	      "zero_optimization.stage3_param_persistence_threshold", "DeepSpeed zero/config.py"),
 	COUNT("sub-group-size", "sub_group_size", 1, 1e12, 1e9, sub_group_size,
 	      "elements ZeRO-3 steps at once", "zero_optimization.sub_group_size",
@@ -349,6 +356,10 @@ static enum oom_status set_count(struct oom_plan *p, const struct oom_knob *k, c
 	char *end;
 	double v;
 
+	if (k->min < 0 && !strcasecmp(text, "auto")) {
+		*oom_plan_field(p, k) = OOM_COUNT_AUTO;
+		return OOM_OK;
+	}
 	errno = 0;
 	v = strtod(text, &end);
 	if (end != text && (*end == 'k' || *end == 'K' || *end == 'M')) {
@@ -364,9 +375,9 @@ static enum oom_status set_count(struct oom_plan *p, const struct oom_knob *k, c
 	if (end == text || *end || errno || v != floor(v) || isnan(v))
 		return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%s\" is not a whole number",
 				     k->name, text);
-	if (v < k->min || v > k->max)
+	if (v < k->min || v < 0 || v > k->max)
 		return oom_error_set(err, OOM_ERR_INVALID, "%s: %s is outside %.0f to %.0f",
-				     k->name, text, k->min, k->max);
+				     k->name, text, k->min < 0 ? 0 : k->min, k->max);
 	*oom_plan_field(p, k) = (int64_t)v;
 	return OOM_OK;
 }
@@ -434,6 +445,8 @@ const char *oom_plan_get(const struct oom_plan *p, const struct oom_knob *k, cha
 				 k->choice((size_t)n) ? k->choice((size_t)n)->name : "?");
 		else if (k->kind == OOM_KNOB_FLAG)
 			snprintf(buf, size, "%s", n ? "true" : "false");
+		else if (k->min < 0 && n == OOM_COUNT_AUTO)
+			snprintf(buf, size, "auto");
 		else
 			snprintf(buf, size, "%lld", (long long)n);
 	}

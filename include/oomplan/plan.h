@@ -37,6 +37,8 @@ enum oom_engine_id {
 };
 enum oom_offload { OOM_OFFLOAD_NONE, OOM_OFFLOAD_CPU, OOM_OFFLOAD_NVME };
 
+#define OOM_COUNT_AUTO (-1)
+
 /* All fields are plain values; a plan is copied by assignment.  Choices are indices into the
  * knob's list. */
 struct oom_plan {
@@ -92,7 +94,8 @@ struct oom_plan {
 	int64_t offload_activations;
 	int64_t hybrid_shard;       /* FSDP: shard within a node, replicate between nodes */
 	int64_t bucket_view;        /* DDP: gradient_as_bucket_view */
-	/* DeepSpeed, elements */
+	int64_t rank0_contexts;     /* 1 = GPU 0 holds a context of every process of its node */
+	/* DeepSpeed, elements; OOM_COUNT_AUTO: what transformers fills in for "auto" */
 	int64_t reduce_bucket, max_live_params, prefetch_bucket, persistence, sub_group_size;
 	/* host */
 	int64_t dataloader_workers, prefetch_factor;
@@ -129,7 +132,8 @@ struct oom_knob {
 	const char *source;
 	enum oom_knob_kind kind;
 	size_t offset;          /* of the field in struct oom_plan */
-	/* inclusive range and default (COUNT, FLAG, REAL; default index of CHOICE) */
+	/* inclusive range and default (COUNT, FLAG, REAL; default index of CHOICE); a COUNT from
+	 * OOM_COUNT_AUTO on takes "auto" */
 	double min, max, def;
 	const struct oom_choice *(*choice)(size_t i);   /* CHOICE: NULL past the end */
 };

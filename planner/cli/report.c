@@ -96,6 +96,11 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 		printf("  the fullest is GPU %u of %u%s; the emptiest peaks at %s\n", e->stage,
 		       e->n_stages, p->engine == OOM_ENGINE_MEGATRON ? " pipeline ranks" : "",
 		       gib(e->least_peak));
+	if (p->gpus > p->nodes && !p->rank0_contexts && p->engine != OOM_ENGINE_DEVICE_MAP)
+		printf("  GPU 0 fills first where the node's other %lld processes open a context on "
+		       "it: %s more (--rank0-contexts)\n",
+		       (long long)(p->gpus / p->nodes - 1),
+		       gib(e->context_bytes * (uint64_t)(p->gpus / p->nodes - 1)));
 	if (e->floor_bytes)
 		printf("  of it %s are gathered parameters and buckets: more GPUs do not lower "
 		       "them\n",

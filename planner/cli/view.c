@@ -34,7 +34,8 @@ static void view_knob(const struct oom_knob *k, struct oom_view *v)
 	}
 	v->metavar = k->metavar;
 	if (k->kind == OOM_KNOB_COUNT || k->kind == OOM_KNOB_REAL)
-		snprintf(v->range, sizeof(v->range), "%.15g to %.15g", k->min, k->max);
+		snprintf(v->range, sizeof(v->range), "%.15g to %.15g%s", k->min < 0 ? 0 : k->min,
+			 k->max, k->min < 0 ? ", or auto" : "");
 }
 
 bool oom_view_at(const struct oom_option *own, bool knobs, size_t i, struct oom_view *v)

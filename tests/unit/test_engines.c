@@ -254,6 +254,13 @@ static void test_persistence(void **state)
 	p.prefetch_bucket += 1000000;
 	assert_int_equal(oom_engine_states(&p, &in, &ahead, &err), OOM_OK);
 	assert_true(ahead.fwd == some.fwd + 2 * 1000000);
+	/* transformers' "auto": 0.9 x 4096 x 4096 in place of the 5e7 + 1e6 above, 4096 x 4096 in
+	 * place of 5e8 */
+	in.hidden = 4096;
+	p.prefetch_bucket = p.reduce_bucket = OOM_COUNT_AUTO;
+	assert_int_equal(oom_engine_states(&p, &in, &some, &err), OOM_OK);
+	assert_true(ahead.fwd - some.fwd == 2 * (51000000 - 16777216 / 10 * 9));
+	assert_true(ahead.comm - some.comm == 2 * (500000000 - 16777216));
 }
 
 int main(void)
