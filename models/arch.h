@@ -47,7 +47,8 @@ enum oom_norm {
 	OOM_NORM_LAYER_FP32,
 	OOM_NORM_LAYER_WRITTEN_OUT,
 	OOM_NORM_RMS_PLAIN,
-	OOM_NORM_RMS_FP32_W
+	OOM_NORM_RMS_FP32_W,
+	OOM_NORM_LAYER_1P               /* weight + 1, outside autocast (Nemotron) */
 };
 
 struct oom_family;

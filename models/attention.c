@@ -197,6 +197,42 @@ static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val 
 	}
 }
 
+/* Every head through a LayerNorm of its own (weight alone), then joined again: a copy.  One node
+ * stands for the norms' inputs and statistics, one a head for its weight.
+ * Reference: models/stablelm/modeling_stablelm.py, StableLmLayerNormPerHead. */
+static struct oom_val norm_per_head(struct oom_tape *t, const char *name, struct oom_val x,
+				    uint64_t heads, uint64_t d)
+{
+	const bool rg = t->grad && x.rg;
+	const struct oom_dim whole = {x.width, x.text};
+	const char *scope = t->scope;
+	struct oom_val y;
+
+	t->scope = name;
+	if (rg)                                 /* split: the heads' gradients are joined */
+		oom_op_split(t, x, 1, &whole, &x);
+	if (t->grad) {
+		y = oom_op_layer_norm(t, name, x, d, false, false);
+	} else {                                /* one head at a time is converted */
+		y = oom_new_like(t, "native_layer_norm", x, t->amp ? OOM_F32 : (enum oom_dtype)x.dt);
+		oom_done(t, x);
+	}
+	for (uint64_t i = 0; i < heads; i++) {
+		const struct oom_val w = oom_param(t, "weight", 0, d, OOM_P_NORM);
+
+		if (t->grad && (y.rg || w.rg)) {
+			const int32_t n = oom_node(t, OOM_NODE_CAT, "weight of a head");
+
+			oom_node_edge(t, n, y);
+			oom_node_edge(t, n, w);
+			y = oom_node_out(t, n, 0, y);
+		}
+	}
+	y = oom_op_copy(t, "cat", y);
+	t->scope = scope;
+	return y;
+}
+
 struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val x)
 {
 	const struct oom_dim h = {x.width, x.text};
@@ -233,8 +269,15 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	v = oom_op_heads(t, oom_op_linear(t, a->v, src, vd, bias));
 	if (a->gated)
 		gate = oom_op_linear(t, "gate_proj", oom_keep(x), qd, a->gate_bias ? OOM_BIAS : 0);
+	if (a->norm_per_head) {
+		q = norm_per_head(t, "q_layernorm", q, a->heads, a->d);
+		k = norm_per_head(t, "k_layernorm", k, a->kv_heads, a->d);
+	}
 	if (a->rope)
 		rotate(t, a, &q, &k, inner);
+	if (a->q_scaled)
+		q = oom_op_mul(t, q, oom_new(t, "attention scale", t->m_s, D(1),
+					     (enum oom_dtype)q.dt));
 	if (a->qk_norm && a->qk_norm_late) {
 		q = oom_norm(t, a->norm, "q_norm", q, a->d);
 		k = oom_norm(t, a->norm, "k_norm", k, a->d);

@@ -306,18 +306,41 @@ static void flash_rule(struct oom_tape *t, const struct oom_node *n, struct grad
 		oom_drop(t, s[i]);
 }
 
+/* dk and dv that do not fit in registers, in fp32, for each of the parts the keys are split into:
+ * at most 200 over batch x heads of them (attention_backward.cu, num_splits_key).  The batch and
+ * the length decide: others record anew. */
+static struct oom_val dk_workspace(struct oom_tape *t, const struct oom_node *n, uint64_t heads,
+				   uint64_t width)
+{
+	const uint16_t keys = n->edge[1].mono;
+	const uint64_t b = t->val_b, most = 200 / (b * heads) ? 200 / (b * heads) : 1;
+	const uint64_t length = b ? oom_mono_now(t, keys) / b : 0;
+	uint64_t splits = (length + 127) / 128;
+
+	if (most > 1 || splits < 1) {
+		oom_cond_above(t, t->m_b, b);
+		oom_cond_above(t, t->m_b, b - 1);
+		oom_cond_above(t, keys, b * splits * 128);
+		if (splits)
+			oom_cond_above(t, keys, b * (splits - 1) * 128);
+	}
+	splits = splits > most ? most : splits;
+	return oom_scratch_hold(t, "dk dv workspace", t->m_b, heads * splits * 128 * width, OOM_F32);
+}
+
 /* mem_efficient backward: delta and a per-tile fp32 workspace for dq (sizes approximate: tile 64
  * or 128). */
 static void efficient_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
-	const uint64_t heads = n->aux >> 16, d = n->aux & 0xffff;
+	const uint64_t heads = n->aux >> 16, d = n->aux & 0xffff, dv = n->width / heads;
+	const uint64_t wide = d > dv ? d : dv;
 	const bool half = n->dt != OOM_F32;
-	const uint64_t bi = d <= 64 || !half ? 64 : 128, cap = d <= 64 ? 64 : 128;
+	const uint64_t bi = wide <= 64 || !half ? 64 : 128, cap = wide <= 64 ? 64 : 128;
 	const uint64_t cols = (d + cap - 1) / cap, dw = (d + 31) / 32 * 32;
 	const uint64_t tile = bi * (dw < 128 ? dw : 128);
 	struct oom_mono m = t->monos[n->aux_mono];
 	uint16_t blocks = OOM_MONO_ONE;
-	struct oom_val s[3];
+	struct oom_val s[4];
 	int k = 0;
 
 	for (int i = 0; i < m.n; i++) {
@@ -337,6 +360,8 @@ static void efficient_rule(struct oom_tape *t, const struct oom_node *n, struct 
 		s[k++] = oom_scratch_hold(t, "grad copy", n->mono, n->width, (enum oom_dtype)n->dt);
 	s[k++] = oom_scratch_hold(t, "delta", n->aux_mono, heads, OOM_F32);
 	s[k++] = oom_scratch_hold(t, "dq workspace", blocks, heads * cols * (4 + tile), OOM_F32);
+	if (half && wide > 128)
+		s[k++] = dk_workspace(t, n, heads, (d + bi - 1) / bi * bi + (dv + bi - 1) / bi * bi);
 	for (int i = 0; i < k; i++)
 		oom_drop(t, s[i]);
 }

@@ -82,6 +82,7 @@ static struct oom_val norm_of(struct oom_tape *t, enum oom_norm kind, const char
 	switch (kind) {
 	case OOM_NORM_RMS: return rms_norm(t, name, x, width, false, false, false);
 	case OOM_NORM_RMS_PLUS1: return rms_norm(t, name, x, width, true, false, false);
+	case OOM_NORM_LAYER_1P: return oom_op_layer_norm_1p(t, name, x);
 	case OOM_NORM_LAYER: return oom_op_layer_norm(t, name, x, width, true, true);
 	case OOM_NORM_LAYER_NO_BIAS: return oom_op_layer_norm(t, name, x, width, true, false);
 	case OOM_NORM_LAYER_PLAIN: return oom_op_layer_norm(t, name, x, width, false, false);
@@ -402,16 +403,20 @@ struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, ui
 		.sto = -1, .node = -1, .mono = mono, .width = width, .dt = (uint8_t)dt};
 }
 
-/* PEFT with checkpointing calls enable_input_require_grads: the frozen embedding's output becomes a
- * leaf that needs a gradient (transformers/modeling_utils.py). */
+/* Checkpointing calls enable_input_require_grads: the output of a frozen embedding, or of any where
+ * no graph is made, becomes a leaf that needs a gradient (transformers/modeling_utils.py). */
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 {
-	if (t->grad && t->plan->lora_r && t->plan->grad_ckpt != OOM_CKPT_NONE) {
+	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE;
+
+	if (t->grad && t->plan->lora_r && ckpt) {
 		const int32_t n = oom_node(t, OOM_NODE_LEAF, "embedding output");
 
 		x = oom_node_out(t, n, 0, x);
 		oom_node_save(t, n, x);         /* AccumulateGrad holds its leaf */
 	}
+	if (ckpt && (!t->grad || t->plan->lora_r))
+		t->leaf = (struct oom_leaf){.x = x, .copy = oom_none()};
 	if (t->merge) {                         /* once: the first embeddings are the prompt's */
 		struct oom_val (*merge)(struct oom_tape *, void *, struct oom_val) = t->merge;
 

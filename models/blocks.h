@@ -50,6 +50,10 @@ struct oom_attn {
 	/* sdpa with grouped heads spread out, mask or not (Moshi) */
 	bool repeat_kv;
 	bool rope_fp32;                 /* q and k rotated in fp32 */
+	/* queries times a factor of their position (Ministral 3) */
+	bool q_scaled;
+	/* a LayerNorm without bias for every head of queries and keys (StableLM 2 12B) */
+	bool norm_per_head;
 	bool gated;                     /* output times sigmoid(gate_proj(x)) (AFMoE) */
 	/* the parts rotated are locals of the module, not of a function (Phi, StableLM) */
 	bool rope_inline;

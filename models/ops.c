@@ -476,43 +476,25 @@ struct oom_val oom_op_masked_inplace(struct oom_tape *t, struct oom_val x, struc
 
 /* ---- norms and lookups ---- */
 
-struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oom_val x,
-				 uint64_t width, bool affine, bool bias)
+/* native_layer_norm over w elements on operands already in their computing type; pw, pb may be
+ * absent. */
+static struct oom_val normed(struct oom_tape *t, struct oom_val x, struct oom_val pw,
+			     struct oom_val pb, uint64_t w)
 {
-	const uint64_t w = width ? width : x.width;
-	struct oom_val pw = oom_none(), pb = oom_none(), y, mean, rstd;
-	const char *scope = t->scope;
 	const struct oom_dim stats = {x.width / w, NULL};
-	const struct oom_val arg = x;           /* the caller's until the module returns */
-	bool rg;
+	const bool rg = wants_grad(t, x) || pw.rg || pb.rg;
+	struct oom_val y, mean, rstd;
 	int32_t n = -1;
 
-	t->scope = name;
-	if (affine)
-		pw = oom_param(t, "weight", 0, w, OOM_P_NORM);
-	if (affine && bias)
-		pb = oom_param(t, "bias", 0, w, OOM_P_NORM);
-	rg = wants_grad(t, x) || pw.rg || pb.rg;
-	x.kept = true;
-	/* layer_norm is on autocast's fp32 list: every argument is cast */
-	if (t->amp)
-		x = oom_op_cast(t, x, OOM_F32);
-	else
-		x = oom_share(t, x);
-	if (t->amp && affine) {
-		pw = oom_op_cast(t, pw, OOM_F32);
-		if (bias)
-			pb = oom_op_cast(t, pb, OOM_F32);
-	}
 	if (rg) {
 		n = oom_node(t, OOM_NODE_LAYER_NORM, "native_layer_norm");
 		oom_node_edge(t, n, x);
 		oom_node_edge(t, n, pw);
 		oom_node_edge(t, n, pb);
 		oom_node_save(t, n, x);
-		if (affine)
+		if (!oom_is_none(pw))
 			oom_node_save(t, n, pw);
-		if (affine && bias)
+		if (!oom_is_none(pb))
 			oom_node_save(t, n, pb);
 	}
 	y = oom_new_like(t, "native_layer_norm", x, (enum oom_dtype)x.dt);
@@ -525,10 +507,64 @@ struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oo
 	}
 	oom_drop(t, mean);
 	oom_drop(t, rstd);
+	return y;
+}
+
+struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oom_val x,
+				 uint64_t width, bool affine, bool bias)
+{
+	const uint64_t w = width ? width : x.width;
+	struct oom_val pw = oom_none(), pb = oom_none(), y;
+	const char *scope = t->scope;
+	const struct oom_val arg = x;           /* the caller's until the module returns */
+
+	t->scope = name;
+	if (affine)
+		pw = oom_param(t, "weight", 0, w, OOM_P_NORM);
+	if (affine && bias)
+		pb = oom_param(t, "bias", 0, w, OOM_P_NORM);
+	x.kept = true;
+	/* layer_norm is on autocast's fp32 list: every argument is cast */
+	if (t->amp)
+		x = oom_op_cast(t, x, OOM_F32);
+	else
+		x = oom_share(t, x);
+	if (t->amp && affine) {
+		pw = oom_op_cast(t, pw, OOM_F32);
+		if (bias)
+			pb = oom_op_cast(t, pb, OOM_F32);
+	}
+	y = normed(t, x, pw, pb, w);
 	oom_drop(t, x);
 	oom_done(t, arg);
 	oom_drop(t, pw);
 	oom_drop(t, pb);
+	t->scope = scope;
+	return y;
+}
+
+struct oom_val oom_op_layer_norm_1p(struct oom_tape *t, const char *name, struct oom_val x)
+{
+	const char *scope = t->scope;
+	const struct oom_val arg = x;
+	struct oom_val w, b, y;
+
+	t->scope = name;
+	w = oom_param(t, "weight", 0, x.width, OOM_P_NORM);
+	b = oom_param(t, "bias", 0, x.width, OOM_P_NORM);
+	w = oom_op_unary(t, OOM_ADD_SCALAR, w);
+	if (t->amp) {                           /* by hand, to the 16-bit type */
+		x = oom_op_cast(t, oom_keep(x), (enum oom_dtype)t->amp_dt);
+		w = oom_op_cast(t, w, (enum oom_dtype)t->amp_dt);
+		b = oom_op_cast(t, b, (enum oom_dtype)t->amp_dt);
+	} else {
+		x = oom_share(t, x);
+	}
+	y = normed(t, x, w, b, x.width);
+	oom_drop(t, x);
+	oom_done(t, arg);
+	oom_drop(t, w);
+	oom_drop(t, b);
 	t->scope = scope;
 	return y;
 }

@@ -143,6 +143,8 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 /* nn.LayerNorm over `width` (0: all of x's width) with weight and bias. */
 struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oom_val x,
 				 uint64_t width, bool affine, bool bias);
+/* LayerNorm with weight + 1 and bias, its arguments cast by hand where autocast is on. */
+struct oom_val oom_op_layer_norm_1p(struct oom_tape *t, const char *name, struct oom_val x);
 /* nn.Embedding: rows of `dim` for every id (ids: an integer tensor, kept by autograd). */
 struct oom_val oom_op_embedding(struct oom_tape *t, const char *name, struct oom_val ids,
 				uint64_t vocab, struct oom_dim dim, uint32_t flags);

@@ -230,8 +230,8 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 		m = mask_to_bias(t, mask, OOM_F32);
 	}
 	y = oom_op_unary(t, OOM_SCALE, oom_keep(k));
-	if (broadcast)                          /* matmul expands and copies what it broadcasts */
-		y = oom_op_expand_copy(t, y, a->mk, wide);
+	if (broadcast)                          /* matmul expands what it broadcasts */
+		y = oom_op_expand(t, y, a->mk, wide);
 	y = oom_op_bmm(t, "scores", oom_keep(s), y, scores, (struct oom_dim){a->heads, NULL}, a->d);
 	scaled = s;
 	s = y;
@@ -240,7 +240,7 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 		s = oom_op_add_inplace(t, s, oom_keep(m));
 	s = oom_op_softmax(t, s, false);
 	s = oom_op_dropout(t, s, a->dropout);
-	y = broadcast ? oom_op_expand_copy(t, oom_keep(v), a->mk, widev) : oom_share(t, v);
+	y = broadcast ? oom_op_expand(t, oom_keep(v), a->mk, widev) : oom_share(t, v);
 	y = oom_op_bmm(t, "attention", oom_keep(s), y, a->mq, widev, oom_mono_now(t, a->sk));
 	y = oom_op_cast(t, y, dt);
 	/* the weights are returned too, in the input's type */

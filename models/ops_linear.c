@@ -313,10 +313,10 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 	a = oom_amp_cast(t, a);
 	b = oom_amp_cast(t, b);
 	/* matmul folds batch and heads into one dimension; a transposed view cannot be folded
-	 * and is copied */
-	if (a.perm)
+	 * and is copied, unless the batch is one sequence */
+	if (a.perm && oom_cond_above(t, t->m_b, 1))
 		a = oom_op_copy(t, "clone", a);
-	if (b.perm)
+	if (b.perm && oom_cond_above(t, t->m_b, 1))
 		b = oom_op_copy(t, "clone", b);
 	rg = wants_grad(t, a) || wants_grad(t, b);
 	if (rg) {

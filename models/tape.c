@@ -67,6 +67,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->merge = NULL;
 	t->pixels = 0;
 	t->amp = false;
+	t->leaf = (struct oom_leaf){.x = oom_none(), .copy = oom_none()};
 	t->amp_region = t->amp_seq = 0;
 	t->packs = t->pack_limit = 0;
 	t->group = t->n_groups = 0;
@@ -499,7 +500,35 @@ void oom_amp_leave(struct oom_tape *t)
 			p->amp = -1;
 		}
 	}
+	if (t->leaf.region == t->amp_region && t->leaf.region) {
+		oom_drop(t, t->leaf.copy);
+		t->leaf.copy = oom_none();
+		t->leaf.region = 0;
+	}
 	t->amp_region = 0;
+}
+
+static bool is_leaf_input(const struct oom_tape *t, struct oom_val x)
+{
+	const struct oom_val l = t->leaf.x;
+
+	return !oom_is_none(l) && x.sto == l.sto && x.node == l.node && x.width == l.width &&
+	       x.dt == OOM_F32;
+}
+
+/* cached_cast (aten/src/ATen/autocast_mode.cpp): any fp32 leaf that needs a gradient. */
+static struct oom_val leaf_cast(struct oom_tape *t, struct oom_val x)
+{
+	struct oom_leaf *l = &t->leaf;
+
+	if (l->region != t->amp_region) {
+		l->copy = oom_op_cast(t, oom_keep(x), (enum oom_dtype)t->amp_dt);
+		l->region = t->amp_region;
+		if (l->copy.sto >= 0)
+			t->rows[l->copy.sto].cat = OOM_CAT_AMP;
+	}
+	oom_done(t, x);
+	return oom_share(t, l->copy);
 }
 
 struct oom_val oom_amp_cast(struct oom_tape *t, struct oom_val x)
@@ -508,6 +537,8 @@ struct oom_val oom_amp_cast(struct oom_tape *t, struct oom_val x)
 
 	if (!t->amp || x.dt == t->amp_dt || !oom_dtype_is_float((enum oom_dtype)x.dt))
 		return x;
+	if (is_leaf_input(t, x))
+		return leaf_cast(t, x);
 	/* not a trainable fp32 leaf: cast anew at every use */
 	if (x.node > -2 || !t->params[-2 - x.node].trainable || x.dt != OOM_F32) {
 		const bool leaf = x.node <= -2;

@@ -227,6 +227,12 @@ struct oom_tape {
 	bool amp;
 	uint8_t amp_dt;
 	uint32_t amp_region, amp_seq;
+	/* the embeddings' output where it is a leaf that needs a gradient: autocast caches its copy
+	 * as a weight's */
+	struct oom_leaf {
+		struct oom_val x, copy;
+		uint32_t region;
+	} leaf;
 	uint32_t packs, pack_limit;
 	uint16_t group, n_groups, mult;
 	bool in_layer;

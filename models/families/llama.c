@@ -58,7 +58,7 @@ static const struct {
 	{"starcoder2", ALL_BIAS | TIED, OOM_NORM_LAYER, 0, "c_fc", "c_proj"},
 	{"stablelm", 0, OOM_NORM_LAYER, 0.25, NULL, NULL}, {"phi", ALL_BIAS | PARALLEL, OOM_NORM_LAYER, 0.5, "fc1", "fc2"},
 	{"gemma3_text", SCALED_EMBED | SANDWICH | ALTERNATING | PATTERN_6 | QK_NORM | TIED, OOM_NORM_RMS_PLUS1, 0, NULL, NULL},
-	{"glm", FUSED_MLP | NO_O_BIAS, OOM_NORM_RMS, 0.5, NULL, NULL}, {"nemotron", 0, OOM_NORM_LAYER, 0.5, "up_proj", "down_proj"},
+	{"glm", FUSED_MLP | NO_O_BIAS, OOM_NORM_RMS, 0.5, NULL, NULL}, {"nemotron", 0, OOM_NORM_LAYER_1P, 0.5, "up_proj", "down_proj"},
 	{"cohere", PARALLEL | TIED | FP32_ROPE, OOM_NORM_LAYER_WRITTEN_OUT, 0, NULL, NULL},
 	{"cohere2", PARALLEL | TIED | FP32_ROPE | LOCAL_ROPE | ALTERNATING | PATTERN_4, OOM_NORM_LAYER_WRITTEN_OUT, 0, NULL, NULL},
 	{"helium", INTERLEAVED, OOM_NORM_RMS_FP32_W, 0, NULL, NULL}, {"jais2", 0, OOM_NORM_LAYER, 0, "up_proj", "down_proj"},
@@ -66,7 +66,8 @@ static const struct {
 	{"nanochat", QK_NORM | QK_NORM_LATE | EMBED_NORM, OOM_NORM_RMS_PLAIN, 0, "fc1", "fc2"},
 	{"moshi", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"emu3_text_model", 0, OOM_NORM_RMS, 0, NULL, NULL},
 	{"mllama_text_model", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"phi4_multimodal", FUSED, OOM_NORM_RMS, 0, NULL, NULL},
-	{"bitnet", SUB_NORM, OOM_NORM_RMS, 0, NULL, NULL},
+	{"bitnet", SUB_NORM, OOM_NORM_RMS, 0, NULL, NULL}, {"cwm", ALTERNATING, OOM_NORM_RMS, 0, NULL, NULL},
+	{"vaultgemma", SCALED_EMBED | ALTERNATING | TIED, OOM_NORM_RMS_PLUS1, 0, NULL, NULL}, {"ministral3", 0, OOM_NORM_RMS, 0, NULL, NULL},
  {"seed_oss", NO_O_BIAS, OOM_NORM_RMS, 0, NULL, NULL},
 	{"llama", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"mistral", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"ministral", 0, OOM_NORM_RMS, 0, NULL, NULL}, {"arcee", 0, OOM_NORM_RMS, 0, "up_proj", "down_proj"},
 	{"qwen2", QKV_BIAS, OOM_NORM_RMS, 0, NULL, NULL}, {"qwen3", QK_NORM, OOM_NORM_RMS, 0, NULL, NULL}, {"smollm3", 0, OOM_NORM_RMS, 0, NULL, NULL},
@@ -88,7 +89,12 @@ static const struct {
 	{"mellum", EXPERTS | QK_NORM | SCORES_CAST | ALTERNATING | LAYER_ROPES, OOM_NORM_RMS, 0, NULL, NULL},
 	{"qwen2_moe", EXPERTS | QKV_BIAS | SCORES_CAST | SHARED_GATE, OOM_NORM_RMS, 0, NULL, NULL},
 };
-enum { FLAGS, KIND, NORM_TOPK, N_CROSS, EMBED_MORE, MOSHI, N_EXTRA };   /* extra[] */
+enum { FLAGS, KIND, NORM_TOPK, N_CROSS, EMBED_MORE, MOSHI, HEAD_NORMS, N_EXTRA };   /* extra[] */
+
+static bool is_type(const struct oom_arch *a, const char *type)
+{
+	return !strcmp(a->model_type, type);
+}
 
 static void parse_experts(struct oom_arch *a, unsigned flags)
 {
@@ -151,6 +157,7 @@ static void parse_kinds(struct oom_arch *a, unsigned flags)
 		const char *type = oom_read_item(r, "layer_types", (uint32_t)i),
 			   *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
 		bool slides = flags & (PATTERN_6 | PATTERN_4) ? (i + 1) % pattern != 0 :
+			      is_type(a, "cwm")		      ? i % 4 != 0 :
 			      flags & LAYER_ROPES	      ? false :
 			      flags & ALTERNATING	      ? !(i % 2) :
 								a->window != 0;
@@ -170,11 +177,6 @@ static void parse_kinds(struct oom_arch *a, unsigned flags)
 		a->window = 0;
 }
 
-static bool is_type(const struct oom_arch *a, const char *type)
-{
-	return !strcmp(a->model_type, type);
-}
-
 /* What single types have and no other. */
 static void parse_own(struct oom_arch *a)
 {
@@ -191,6 +193,7 @@ static void parse_own(struct oom_arch *a)
 		if (oom_read_bool(r, "use_parallel_residual", false))
 			a->extra[FLAGS] |= PARALLEL;
 		a->dropout = oom_read_real(r, "hidden_dropout", 0);
+		a->extra[HEAD_NORMS] = oom_read_bool(r, "qk_layernorm", false);
 	}
 	if (is_type(a, "helium")) {
 		a->o_bias = false;
@@ -279,7 +282,8 @@ static void parse(struct oom_arch *a)
 	    oom_read_bool(r, "use_sliding_window", strncmp(a->model_type, "qwen", 4) != 0))
 		a->window = (uint64_t)window->number;
 	a->scale_logits = flags & MULTIPLIERS || !strncmp(a->model_type, "cohere", 6);
-	if (oom_read_bool(r, "use_qk_norm", false) || oom_read_bool(r, "qk_layernorm", false))
+	if (oom_read_bool(r, "use_qk_norm", false) ||
+	    (!is_type(a, "stablelm") && oom_read_bool(r, "qk_layernorm", false)))
 		oom_read_fail(r, "%s with query and key norms is not modelled", a->model_type);
 	parse_own(a);
 	parse_experts(a, flags);
@@ -308,14 +312,14 @@ static struct oom_val fused_attention(struct oom_tape *t, const struct oom_attn 
 			     kv = {at->kv_heads * at->d, "n_kv_heads * head_dim"};
 	const struct oom_dim parts[3] = {q, kv, kv};
 	const uint64_t rot = at->rot_dim ? at->rot_dim : at->d;
-	struct oom_val p[3];
+	const struct oom_val arg = x;           /* the module's until it returns */
+	struct oom_val p[3], local[3], qkv;
 
-	oom_op_split(t,
-		     oom_op_linear(t, "qkv_proj", x,
-				   (struct oom_dim){q.n + 2 * kv.n,
-						    "(n_heads + 2 * n_kv_heads) * head_dim"},
-				   0),
-		     3, parts, p);
+	qkv = oom_op_linear(t, "qkv_proj", oom_keep(arg),
+			    (struct oom_dim){q.n + 2 * kv.n,
+					     "(n_heads + 2 * n_kv_heads) * head_dim"},
+			    0);
+	oom_op_split(t, qkv, 3, parts, p);
 	for (int i = 0; i < 3; i++)
 		p[i] = oom_op_heads(t, p[i]);
 	p[0] = oom_rope_apply(t, p[0], at->rope, at->heads, at->d, rot);
@@ -325,17 +329,27 @@ static struct oom_val fused_attention(struct oom_tape *t, const struct oom_attn 
 		p[0] = oom_op_copy(t, "cat", p[0]);
 		p[1] = oom_op_copy(t, "cat", p[1]);
 	}
-	return oom_op_linear(t, "o_proj", oom_attention_core(t, at, p[0], p[1], p[2]), h, 0);
+	for (int i = 0; i < 3; i++)             /* query_states and its like, to the end */
+		local[i] = oom_share(t, p[i]);
+	x = oom_op_linear(t, "o_proj", oom_attention_core(t, at, p[0], p[1], p[2]), h, 0);
+	for (int i = 0; i < 3; i++)
+		oom_drop(t, local[i]);
+	oom_drop(t, arg);
+	return x;
 }
 
 static struct oom_val fused_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_dim f[2] = {D(a->d_ff), D(a->d_ff)}, h = {x.width, x.text};
-	struct oom_val p[2];
+	struct oom_val p[2], gate;
 
-	oom_op_split(t, oom_op_linear(t, "gate_up_proj", x, D(2 * a->d_ff), 0), 2, f, p);
+	oom_op_split(t, oom_op_linear(t, "gate_up_proj", oom_keep(x), D(2 * a->d_ff), 0), 2, f, p);
+	gate = oom_share(t, p[0]);              /* a view of both halves, a local to the end */
 	p[0] = oom_activation(t, a->act, p[0]);
-	return oom_op_linear(t, "down_proj", oom_op_mul(t, p[1], p[0]), h, 0);
+	p[0] = oom_op_linear(t, "down_proj", oom_op_mul(t, p[1], p[0]), h, 0);
+	oom_drop(t, gate);
+	oom_done(t, x);
+	return p[0];
 }
 
 /* where(x > 0, alpha_p * x * x + beta * x, (expm1(min(x, eps)) - x) * alpha_n + beta * x),
@@ -461,9 +475,15 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.rope_sections = a->rope_axes == OOM_ROPE_3D_LAYER || a->rope_axes == OOM_ROPE_3D_SPREAD;
 	if (flags & LOCAL_ROPE && !(kind & 1))
 		at.rope = NULL;
-	at.repeat_kv = a->extra[MOSHI];
+	at.repeat_kv = a->extra[MOSHI] || is_type(a, "nemotron");
+	at.rope_cat = is_type(a, "nemotron");
+	at.q_scaled = is_type(a, "ministral3");
+	at.norm_per_head = a->extra[HEAD_NORMS];
 	at.o_square = is_type(a, "helium");
 	at.rope_inline = is_type(a, "phi") || is_type(a, "stablelm");
+	/* an attention's rotary module, its frequencies twice, though the model's own is used */
+	for (int k = 0; k < 2 && is_type(a, "nemotron"); k++)
+		oom_buffer(t, at.rot_dim / 2, OOM_F32);
 	if (a->extra[MOSHI])                    /* every layer makes its own tables */
 		rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
 	at.o_norm = flags & SUB_NORM ? "attn_sub_norm" : NULL;
@@ -513,6 +533,13 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	return join(t, a, x, h);
 }
 
+/* A mask for full attention is made although no layer may use it. */
+static bool both_masks(const struct oom_arch *a)
+{
+	return is_type(a, "ministral") || is_type(a, "qwen2") || is_type(a, "qwen3") ||
+	       is_type(a, "qwen2_moe") || is_type(a, "smollm3");
+}
+
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint64_t flags = a->extra[FLAGS],
@@ -536,7 +563,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	first = oom_share(t, x);
 	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	dt = (enum oom_dtype)x.dt;
-	l.mask[0] = flags & ALTERNATING || !a->window ?
+	l.mask[0] = flags & ALTERNATING || !a->window || both_masks(a) ?
 			    oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s) :
 			    oom_none();
 	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) :
@@ -642,6 +669,9 @@ static const char *const types[] = {"llama",
 				    "emu3_text_model",
 				    "mllama_text_model",
 				    "phi4_multimodal",
+				    "cwm",
+				    "vaultgemma",
+				    "ministral3",
 				    NULL};
 
 const struct oom_family oom_family_llama = {

@@ -210,6 +210,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		struct oom_attn at = oom_attn_of(t, a);
 		struct oom_rope rope = l->rope;
 
+		at.layer_names_weights = true;
 		at.rope = &rope;
 		at.mask = l->mask;
 		h = oom_attention(t, &at, oom_share(t, x));
