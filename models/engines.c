@@ -309,43 +309,45 @@ enum oom_status oom_engine_states(const struct oom_plan *p, const struct oom_eng
 	return OOM_OK;
 }
 
-/* ---- DeepSpeed's estimators, as published ---- */
+/* ---- what each of them is ---- */
 
-static double larger(double a, double b)
+static const struct oom_engine_info engines[] = {
+	[OOM_ENGINE_HF] = {"weights, gradients and optimizer state, whole on every GPU",
+			   "DDP's buckets, together as large as the gradients, unless "
+			   "gradient_as_bucket_view",
+			   "torch/csrc/distributed/c10d/reducer.cpp"},
+	[OOM_ENGINE_DEEPSPEED] =
+		{"optimizer state and an fp32 master copy / GPUs from stage 1 on, gradients from 2, "
+		 "weights from 3",
+		 "one reduce bucket (whatever the model's size), the fp32 gradients of a sub-group in "
+		 "the step; stage 3: live, prefetched and persistent parameters",
+		 "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, "
+		 "partitioned_param_coordinator.py"},
+	[OOM_ENGINE_FSDP2] =
+		{"weights (rows of each, padded), gradients and optimizer state / GPUs",
+		 "two to three gathered blocks, a block's gradients, its reduce-scatter input; the "
+		 "root's parameters throughout",
+		 "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, _fsdp_param_group.py; "
+		 "data/fsdp2_tracker.csv"},
+	[OOM_ENGINE_FSDP1] = {"flat weights, gradients and optimizer state / GPUs",
+			      "two gathered blocks (limit_all_gathers), a block's gradients",
+			      "torch/distributed/fsdp/_flat_param.py, _runtime_utils.py"},
+	[OOM_ENGINE_MEGATRON] =
+		{"16-bit weights and the fp32 gradient buffer / (tp x pp), fp32 master and optimizer "
+		 "state / data-parallel ranks with --zero 1",
+		 "passes in flight, workspaces of cuBLAS and TransformerEngine, dummy weight "
+		 "gradients, received activations",
+		 "megatron/core/optimizer/distrib_optimizer.py, pipeline_parallel/schedules.py"},
+	[OOM_ENGINE_TORCHTUNE] = {"as fsdp2, everything in bf16 (or fp32): no master copy",
+				  "as fsdp2", "torchtune recipes/full_finetune_distributed.py"},
+	[OOM_ENGINE_DEVICE_MAP] =
+		{"the layers that fall to a GPU, with their gradients and optimizer state",
+		 "the hidden states received; copies of masks and rotary tables; GPU 0: the logits "
+		 "brought back",
+		 "transformers integrations/accelerate.py, accelerate hooks.py"},
+};
+
+const struct oom_engine_info *oom_engine_at(size_t i)
 {
-	return a > b ? a : b;
-}
-
-struct oom_ds_estimate oom_ds_estimate2(double n_params, double gpus_per_node, double nodes,
-					bool offload)
-{
-	const double n = n_params, total = gpus_per_node * nodes, buffer = 1.5;
-
-	if (offload)
-		return (struct oom_ds_estimate){2 * n, n * larger(4 * total, 16) * buffer};
-	/* 2 B of 16-bit weights; 18 B = 2 + 4 of gradients, 4 master, 8 Adam, divided */
-	return (struct oom_ds_estimate){2 * n + 18 * n / total, n * 4 * gpus_per_node * buffer};
-}
-
-struct oom_ds_estimate oom_ds_estimate3(double n_params, double largest_layer, double gpus_per_node,
-					double nodes, bool offload_optimizer, bool offload_params,
-					bool zero_init)
-{
-	const double n = n_params, total = gpus_per_node * nodes, buffer = 1.5,
-		     live = 4 * largest_layer;
-	double gpu = live, cpu;
-
-	if (offload_optimizer && offload_params) {
-		cpu = n * 18 / nodes * buffer;
-	} else if (offload_optimizer) {
-		gpu += 2 * n / total;
-		cpu = n * 16 / nodes * buffer;
-	} else {
-		gpu += 18 * n / total;
-		cpu = (zero_init ? largest_layer : n) * 4 * gpus_per_node * buffer;
-	}
-	if (offload_optimizer && !zero_init)
-		cpu = larger(n * 4 * gpus_per_node, n * (offload_params ? 18 : 16) / nodes) *
-		      buffer;
-	return (struct oom_ds_estimate){gpu, cpu};
+	return i < sizeof(engines) / sizeof(engines[0]) ? &engines[i] : NULL;
 }

@@ -138,6 +138,13 @@ struct oom_knob {
 	const struct oom_choice *(*choice)(size_t i);   /* CHOICE: NULL past the end */
 };
 
+/* What an engine keeps on a GPU, what it buffers besides, and where that was read. */
+struct oom_engine_info {
+	const char *keeps, *buffers, *source;
+};
+/* By enum oom_engine_id, the order of the knob's choices; NULL past the end. */
+OOM_API const struct oom_engine_info *oom_engine_at(size_t i);
+
 /* The knob table, in the order of help; NULL past the end. */
 OOM_API const struct oom_knob *oom_knob_at(size_t i);
 /* By name, '-' and '_' alike, or by column; NULL if there is none. */

@@ -71,6 +71,17 @@ static void choices(const char *knob)
 		       k->choice(i)->source);
 }
 
+static void engines(void)
+{
+	const struct oom_knob *k = oom_knob_find("engine");
+
+	for (size_t i = 0; k->choice(i) && oom_engine_at(i); i++)
+		printf("%-11s %s [%s]\n%12skeeps: %s\n%12sbuffers: %s\n%12ssource: %s\n",
+		       k->choice(i)->name, k->choice(i)->summary, oom_class_str(k->choice(i)->cls),
+		       "", oom_engine_at(i)->keeps, "", oom_engine_at(i)->buffers, "",
+		       oom_engine_at(i)->source);
+}
+
 static void rungs(void)
 {
 	for (size_t i = 0; oom_rung_at(i); i++) {
@@ -142,7 +153,7 @@ PRINTS(models, models())
 PRINTS(families, families())
 PRINTS(optimizers, choices("optimizer"))
 PRINTS(rungs, rungs())
-PRINTS(engines, choices("engine"))
+PRINTS(engines, engines())
 PRINTS(columns, columns())
 
 static const struct {

@@ -263,6 +263,21 @@ static void test_persistence(void **state)
 	assert_true(ahead.comm - some.comm == 2 * (500000000 - 16777216));
 }
 
+/* Every engine of the knob says what it keeps and buffers. */
+static void test_engines_speak(void **state)
+{
+	const struct oom_knob *k = oom_knob_find("engine");
+	size_t n = 0;
+
+	(void)state;
+	for (; k->choice(n); n++) {
+		assert_non_null(oom_engine_at(n));
+		assert_true(*oom_engine_at(n)->keeps && *oom_engine_at(n)->buffers &&
+			    *oom_engine_at(n)->source);
+	}
+	assert_null(oom_engine_at(n));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_paper),
@@ -271,6 +286,7 @@ int main(void)
 					   cmocka_unit_test(test_floor),
 					   cmocka_unit_test(test_fsdp2),
 					   cmocka_unit_test(test_refusals),
+					   cmocka_unit_test(test_engines_speak),
 					   cmocka_unit_test(test_gpus_per_node),
 					   cmocka_unit_test(test_persistence)};
 
