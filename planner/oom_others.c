@@ -110,7 +110,7 @@ static void free_of_total(struct oom_crash *c, const char *begin, const char *at
 		const int n = snprintf(text, sizeof(text), "%.2f GiB", part);
 
 		oom_number_put(c, OOM_CRASH_FREE, (uint64_t)(part * 1073741824 + 0.5), text, text + n);
-		oom_number_put(c, OOM_CRASH_TOTAL, (uint64_t)(whole * 1073741824 + 0.5), p, p);
+		oom_number_follows(c, OOM_CRASH_TOTAL, p, at, "/", false);
 	}
 	p = oom_text_find(after, end, "utilization (");
 	p = p ? oom_text_find(p, end, ", ") : NULL;
@@ -197,6 +197,7 @@ static void numbers_of_format(struct oom_crash *c, const char *at, const char *e
 		bool bare;
 	} rows[] = {
 		{"onnxruntime-arena", "requested buffer of size", OOM_CRASH_TRIED, true},
+		{"mps-buffer-size", "buffer size:", OOM_CRASH_TRIED, false},
 		{"cupy", "allocated so far:", OOM_CRASH_ALLOCATED, false},
 		{"cupy", "limit set to:", OOM_CRASH_ALLOWED, false},
 		{"paddle", "available failed,", OOM_CRASH_TRIED, true},

@@ -45,7 +45,7 @@ struct oom_phase_rule {
 	const char *word;
 	enum oom_crash_phase phase;
 };
-extern const struct oom_phase_rule oom_phase_of_format[], oom_phase_of_line[], oom_phase_of_frame[],
+extern const struct oom_phase_rule oom_phase_of_compiling[], oom_phase_of_format[], oom_phase_of_line[], oom_phase_of_frame[],
 	oom_phase_of_placing[], oom_phase_of_inferring[], oom_phase_of_forward[],
 	oom_phase_of_driver[], oom_phase_of_words[], oom_phase_of_script[], oom_phase_of_prose[];
 

@@ -192,9 +192,9 @@ static bool innermost_is(const struct span *s, const char *name)
  * none.  A guess of that half GiB: the small image models people train on such cards hold more. */
 static bool keeps_nothing(const struct oom_crash *c)
 {
-	const uint64_t held = c->bytes[OOM_CRASH_ALLOCATED], total = c->bytes[OOM_CRASH_TOTAL];
+	const uint64_t held = c->bytes[OOM_CRASH_RESERVED_TOTAL], total = c->bytes[OOM_CRASH_TOTAL];
 
-	return c->known[OOM_CRASH_ALLOCATED] && c->known[OOM_CRASH_TOTAL] && held &&
+	return c->known[OOM_CRASH_RESERVED_TOTAL] && c->known[OOM_CRASH_TOTAL] && held &&
 	       held < (uint64_t)512 << 20 && held < total / 4;
 }
 
@@ -207,7 +207,9 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 		return false;
 	inside_closure(&s);
 	s = executed(&s, buf, sizeof(buf));
-	if (by_word(c, oom_phase_of_frame, s.from, s.to, 0.9))
+	if ((!oom_text_find(s.from, s.to, "torchinductor_") &&
+	     by_word(c, oom_phase_of_compiling, s.from, s.to, 0.9)) ||
+	    by_word(c, oom_phase_of_frame, s.from, s.to, 0.9))
 		return true;
 	if (innermost_is(&s, "__init__") || innermost_is(&s, "reset_parameters"))
 		return settle(c, OOM_CRASH_INIT, 0.7, "the innermost frame makes a module");
@@ -337,6 +339,32 @@ static bool by_node(struct oom_crash *c, const char *from, const char *end)
 	return stop && by_word(c, oom_phase_of_line, node, stop + 2, 0.85);
 }
 
+/* Words of a log's lines, from the message's own line backwards: what a run said last is what it
+ * was doing.  Where none speaks, those behind it, as of progress bars that are printed late. */
+static bool by_nearest(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	const char *stop = oom_line_end(at, end);
+
+	for (const char *to = stop; to > begin;) {
+		const char *const from = oom_line_begin(begin, to);
+
+		if (by_word(c, oom_phase_of_words, from, to, 0.6))
+			return true;
+		to = from > begin ? from - 1 : begin;
+	}
+	return by_word(c, oom_phase_of_words, stop, end, 0.6);
+}
+
+/* A forward pass is one of training unless the log says what it is part of. */
+static void around_forward(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	struct oom_crash said = *c;
+
+	if (by_nearest(&said, begin, at, end) &&
+	    (said.phase == OOM_CRASH_INFERENCE || said.phase == OOM_CRASH_EVAL))
+		settle(c, said.phase, said.phase_confidence, said.phase_evidence);
+}
+
 void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	const char *line = at, *stop = oom_line_end(at, end);
@@ -352,9 +380,12 @@ void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, co
 	if (by_word(c, oom_phase_of_line, line, stop, 0.85) || by_node(c, stop, end) ||
 	    (!strcmp(c->framework, "tensorflow") && by_word(c, oom_phase_of_line, line, end, 0.8)))
 		return;
-	if (ends_traceback(c) && by_frames(c, begin, at, end))
+	if (ends_traceback(c) && by_frames(c, begin, at, end)) {
+		if (c->phase == OOM_CRASH_FORWARD)
+			around_forward(c, begin, at, end);
 		return;
-	if (by_word(c, oom_phase_of_words, begin, end, 0.6) || by_script(c, begin, end) ||
+	}
+	if (by_nearest(c, begin, at, end) || by_script(c, begin, end) ||
 	    by_word(c, oom_phase_of_prose, begin, end, 0.5))
 		return;
 	guess(c);

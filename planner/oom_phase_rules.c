@@ -57,13 +57,17 @@ const struct oom_phase_rule oom_phase_of_line[] = {
 
 /* ---- frames ---- */
 
-const struct oom_phase_rule oom_phase_of_frame[] = {
-	/* other work than a training step */
+/* Not where the compiled code itself runs. */
+const struct oom_phase_rule oom_phase_of_compiling[] = {
 	{"torch/_inductor/compile", OOM_CRASH_COMPILE},
 	{"torch/_inductor/graph", OOM_CRASH_COMPILE},
 	{"torch/_inductor/scheduler", OOM_CRASH_COMPILE},
 	{"torch/_dynamo/backends", OOM_CRASH_COMPILE},
 	{"in autotune", OOM_CRASH_COMPILE},
+	{NULL, OOM_CRASH_UNKNOWN},
+};
+const struct oom_phase_rule oom_phase_of_frame[] = {
+	/* other work than a training step */
 	{"::test_", OOM_CRASH_TEST},
 	{"/test/test_", OOM_CRASH_TEST},
 	{"_pytest/", OOM_CRASH_TEST},
@@ -85,16 +89,6 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"gather_16bit_weights", OOM_CRASH_SAVE},
 	{"_open_zipfile_writer", OOM_CRASH_SAVE},
 	{"consolidated_16bit", OOM_CRASH_SAVE},
-	/* generation: it loads nothing and trains nothing */
-	{"in generate", OOM_CRASH_INFERENCE},
-	{".generate(", OOM_CRASH_INFERENCE},
-	{"generation/utils.py", OOM_CRASH_INFERENCE},
-	{"p_sample_loop", OOM_CRASH_INFERENCE},
-	{"ddim_sampling", OOM_CRASH_INFERENCE},
-	{"KSampler", OOM_CRASH_INFERENCE},
-	{"k_diffusion/sampling.py", OOM_CRASH_INFERENCE},
-	{"decode_first_stage", OOM_CRASH_INFERENCE},
-	{"vae.decode(", OOM_CRASH_INFERENCE},
 	/* setting up an engine: its first optimizer step is no step of the training */
 	{"initialize_optimizer_states", OOM_CRASH_INIT},
 	{"_setup_for_real_optimizer", OOM_CRASH_INIT},
@@ -169,6 +163,16 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{".validate(", OOM_CRASH_EVAL},
 	{"in test_step", OOM_CRASH_EVAL},
 	{"in eval_loop", OOM_CRASH_EVAL},
+	/* generation: it trains nothing; inside an evaluation it is part of that */
+	{"in generate", OOM_CRASH_INFERENCE},
+	{".generate(", OOM_CRASH_INFERENCE},
+	{"generation/utils.py", OOM_CRASH_INFERENCE},
+	{"p_sample_loop", OOM_CRASH_INFERENCE},
+	{"ddim_sampling", OOM_CRASH_INFERENCE},
+	{"KSampler", OOM_CRASH_INFERENCE},
+	{"k_diffusion/sampling.py", OOM_CRASH_INFERENCE},
+	{"decode_first_stage", OOM_CRASH_INFERENCE},
+	{"vae.decode(", OOM_CRASH_INFERENCE},
 	/* the optimizer and the backward pass */
 	{"_multi_tensor_", OOM_CRASH_OPTIMIZER},
 	{"_single_tensor_", OOM_CRASH_OPTIMIZER},
@@ -222,6 +226,21 @@ const struct oom_phase_rule oom_phase_of_placing[] = {
 };
 /* Programs that only infer: a forward inside them is theirs. */
 const struct oom_phase_rule oom_phase_of_inferring[] = {
+	/* an extension of a program that infers */
+	{"sd_dreambooth", OOM_CRASH_FORWARD},
+	{"sd_hijack", OOM_CRASH_INFERENCE},
+	{"stable-diffusion-webui", OOM_CRASH_INFERENCE},
+	{"InvokeAI", OOM_CRASH_INFERENCE},
+	{"invokeai/", OOM_CRASH_INFERENCE},
+	{"inference.py", OOM_CRASH_INFERENCE},
+	{"infer.py", OOM_CRASH_INFERENCE},
+	{"demo.py", OOM_CRASH_INFERENCE},
+	{"generate.py", OOM_CRASH_INFERENCE},
+	{"sample.py", OOM_CRASH_INFERENCE},
+	{"chat.py", OOM_CRASH_INFERENCE},
+	{"webui.py", OOM_CRASH_INFERENCE},
+	{"txt2img.py", OOM_CRASH_INFERENCE},
+	{"img2img.py", OOM_CRASH_INFERENCE},
 	{"diffusers/pipelines", OOM_CRASH_INFERENCE},
 	{"transformers/pipelines", OOM_CRASH_INFERENCE},
 	{"in execute_model", OOM_CRASH_INFERENCE},
@@ -266,6 +285,18 @@ const struct oom_phase_rule oom_phase_of_forward[] = {
 	{"nn/modules/dropout.py", OOM_CRASH_FORWARD},
 	{"nn/modules/pooling.py", OOM_CRASH_FORWARD},
 	{"nn/modules/upsampling.py", OOM_CRASH_FORWARD},
+	/* a line of code whose frame was cut off */
+	{"torch._C._nn.", OOM_CRASH_FORWARD},
+	{"return F.", OOM_CRASH_FORWARD},
+	{"= F.", OOM_CRASH_FORWARD},
+	{"_VF.", OOM_CRASH_FORWARD},
+	{"torch.matmul(", OOM_CRASH_FORWARD},
+	{"torch.bmm(", OOM_CRASH_FORWARD},
+	{"baddbmm(", OOM_CRASH_FORWARD},
+	{"einsum(", OOM_CRASH_FORWARD},
+	{"softmax(", OOM_CRASH_FORWARD},
+	{"layer_norm(", OOM_CRASH_FORWARD},
+	{"scaled_dot_product_attention(", OOM_CRASH_FORWARD},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
 /* Set-up, and a step of unknown part. */
@@ -297,7 +328,9 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"jit(train_step)", OOM_CRASH_TRAIN_STEP},
 	{"jit(update", OOM_CRASH_TRAIN_STEP},
 	{"fairseq.trainer", OOM_CRASH_TRAIN_STEP},
+	{"Generating train split", OOM_CRASH_DATA},
 	{"Loading checkpoint shards", OOM_CRASH_LOAD},
+	{"Downloading", OOM_CRASH_LOAD},
 	{"Loading safetensors checkpoint", OOM_CRASH_LOAD},
 	{"load_tensors:", OOM_CRASH_LOAD},
 	{"failed to allocate compute buffers", OOM_CRASH_INIT},
@@ -325,11 +358,15 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"ollama", OOM_CRASH_INFERENCE},
 	{"ComfyUI", OOM_CRASH_INFERENCE},
 	{"Saving model checkpoint", OOM_CRASH_SAVE},
+	{"Saving checkpoint", OOM_CRASH_SAVE},
 	{"***** Running training", OOM_CRASH_TRAIN_STEP},
 	{"skipping update", OOM_CRASH_TRAIN_STEP},
 	{"skipping batch", OOM_CRASH_TRAIN_STEP},
 	{"ran out of memory, retrying batch", OOM_CRASH_TRAIN_STEP},
 	{"ran out of memory, skipping", OOM_CRASH_TRAIN_STEP},
+	{"Sampler:", OOM_CRASH_INFERENCE},
+	{"InvokeAI", OOM_CRASH_INFERENCE},
+	{"consumed samples", OOM_CRASH_TRAIN_STEP},
 	{"global step", OOM_CRASH_TRAIN_STEP},
 	{"global_step", OOM_CRASH_TRAIN_STEP},
 	{"Epoch", OOM_CRASH_TRAIN_STEP},
@@ -342,10 +379,6 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"it/s]", OOM_CRASH_TRAIN_STEP},
 	{"s/it,", OOM_CRASH_TRAIN_STEP},
 	{"it/s,", OOM_CRASH_TRAIN_STEP},
-	{"ChildFailedError", OOM_CRASH_TRAIN_STEP},
-	/* worker processes of a data loader leave it behind: a loop over batches ran */
-	{"semaphore_tracker", OOM_CRASH_TRAIN_STEP},
-	{"resource_tracker", OOM_CRASH_TRAIN_STEP},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
 /* In the name of a script, or of what a log is called after. */
@@ -363,6 +396,10 @@ const struct oom_phase_rule oom_phase_of_script[] = {
 };
 /* What people write around a message. */
 const struct oom_phase_rule oom_phase_of_prose[] = {
+	/* a launcher's, of whatever part of a training */
+	{"ChildFailedError", OOM_CRASH_TRAIN_STEP},
+	/* worker processes of a data loader leave it behind: a loop over batches ran */
+	{"semaphore_tracker", OOM_CRASH_TRAIN_STEP}, {"resource_tracker", OOM_CRASH_TRAIN_STEP},
 	{"first backward", OOM_CRASH_BACKWARD}, {"backward pass", OOM_CRASH_BACKWARD}, {"forward pass", OOM_CRASH_FORWARD},
 	{"during evaluation", OOM_CRASH_EVAL}, {"during validation", OOM_CRASH_EVAL}, {"during inference", OOM_CRASH_INFERENCE},
 	{"loading the model", OOM_CRASH_LOAD}, {"load the model", OOM_CRASH_LOAD}, {"loading checkpoint", OOM_CRASH_LOAD},

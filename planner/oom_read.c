@@ -245,20 +245,22 @@ static void skim(struct lane lanes[LANES], const char *w, const char *stop, cons
 struct place {
 	const char *begin, *end;        /* of the text that is there */
 	const char *previous, *counted; /* the latest message; up to where lines are counted */
-	int strength;
+	const struct oom_trigger *trigger;      /* its word */
 };
 
 static void consider(struct scan *s, struct place *at, const char *p)
 {
 	const struct oom_trigger *t = oom_trigger_at(&s->index, p, (size_t)(at->end - p), at->begin);
 
-	if (!t || (same_message(at->previous, p) && t->strength <= at->strength))
+	/* the same word again is another process's message on the same line */
+	if (!t || (same_message(at->previous, p) && t != at->trigger &&
+		   t->strength <= at->trigger->strength))
 		return;
 	s->line += lines_in(at->counted, p);
 	at->counted = p;
 	found(s, at->begin, p, at->end, t);
 	at->previous = p;
-	at->strength = t->strength;
+	at->trigger = t;
 }
 
 static void go_through(struct scan *s, struct place *at, struct lane *l)

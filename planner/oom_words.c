@@ -15,6 +15,7 @@ static const struct oom_trigger triggers[] = {
 	{"HIP out of memory", "torch-rocm", "hip", 3},
 	{"XPU out of memory", "torch-xpu", "xpu", 3},
 	{"MPS backend out of memory", "torch-mps", "mps", 3},
+	{"Invalid buffer size: ", "torch-mps", "mps-buffer-size", 3},
 	{"NPU out of memory", "torch-npu", "npu", 3},
 	{"can NOT allocate memory block", "torch-xpu", "xpu", 3},
 	{"Tried to allocate", "torch", "cuda", 3},
