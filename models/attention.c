@@ -51,7 +51,7 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
 	const struct oom_dim heads = {a->heads, "n_heads"};
 	const enum oom_dtype dt = (enum oom_dtype)q.dt;
-	struct oom_val w, p, spread[2];
+	struct oom_val w, p, probs, spread[2];
 
 	k = repeat_kv(t, a, k, a->d);
 	v = repeat_kv(t, a, v, a->dv);
@@ -80,13 +80,18 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 		*a->weights = oom_share(t, p);
 	else if (a->layer_names_weights)
 		oom_layer_names(t, oom_share(t, p));
+	probs = a->scores_local ? oom_share(t, p) : oom_none();
 	v = oom_op_bmm(t, "attention", p, v, a->mq,
 		       (struct oom_dim){a->heads * a->dv, "n_heads * head_dim"},
 		       oom_mono_now(t, a->sk));
-	/* context_layer.contiguous() while the scores' name still holds them */
+	/* context_layer.contiguous() while scores and probabilities still have their names */
 	if (a->scores_local) {
 		v = oom_op_merge_heads(t, v);
-		oom_drop(t, w);
+		if (a->scores)
+			*a->scores = w;
+		else
+			oom_drop(t, w);
+		oom_drop(t, probs);
 	}
 	oom_drop(t, spread[0]);
 	oom_drop(t, spread[1]);

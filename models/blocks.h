@@ -75,6 +75,7 @@ struct oom_attn {
 	bool layer_names_weights;
 	/* eager: a reference to the attention weights, for a caller that keeps them */
 	struct oom_val *weights;
+	struct oom_val *scores;         /* of scores_local: the same of the scores */
 	/* eager whatever the plan asks for: the architecture has no other */
 	bool written_out;
 	struct oom_val kv_from;         /* cross-attention: keys and values from here (kept) */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../sparse.h"
 #include "bert.h"
 
 static const struct {
@@ -30,8 +31,8 @@ static const struct {
 	{"luke", BERT_IDS_POSITIONS | BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_GELU_HEADS | BERT_IDLE_POOLER | BERT_UNTIED_BIAS |
 		 BERT_NO_BUFFER},
 	{"tapas", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_NO_BUFFER},
-	{"longformer", BERT_IDS_POSITIONS | BERT_ZERO_TYPES | BERT_CLS_HEAD | BERT_GELU_HEADS | BERT_WRITTEN_OUT | BERT_FEW_KEYS |
-		       BERT_GLOBAL | BERT_POSITIONS_FIRST},
+	{"longformer", BERT_IDS_POSITIONS | BERT_ZERO_TYPES | BERT_CLS_HEAD | BERT_GELU_HEADS | BERT_WRITTEN_OUT | BERT_WINDOW |
+		       BERT_POSITIONS_FIRST | BERT_NO_BUFFER},
 	{"big_bird", BERT_WRITTEN_OUT | BERT_FEW_KEYS | BERT_CLS_HEAD | BERT_ACT_HEAD | BERT_IDLE_POOLER},
 	{"mra", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_FEW_KEYS | BERT_CLS_HEAD | BERT_ACT_HEAD | BERT_MORE_POSITIONS},
 	{"yoso", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_FEW_KEYS | BERT_CLS_HEAD | BERT_ACT_HEAD | BERT_MORE_POSITIONS},
@@ -63,15 +64,7 @@ static void read_sparse(struct oom_arch *a)
 	const uint64_t block = oom_read_count_or(r, "block_size", 64),
 		       random = oom_read_count_or(r, "num_random_blocks", 3);
 
-	if (!strcmp(a->model_type, "longformer")) {
-		const struct oom_key *k = oom_read_key(r, "attention_window");
-		const double w = k && k->type == OOM_KEY_LIST ?
-					 oom_read_item_real(r, "attention_window", 0, 512) :
-					 oom_read_real(r, "attention_window", 512);
-
-		a->extra[BERT_KEYS] = w >= 1 && w < 1e6 ? (uint64_t)w + 1 : 513;
-		warn(a, "attention to attention_window + 1 keys, the chunks' overlaps left out");
-	} else if (!strcmp(a->model_type, "big_bird")) {
+	if (!strcmp(a->model_type, "big_bird")) {
 		const char *type = oom_read_string(r, "attention_type", "block_sparse");
 
 		/* up to (5 + 2 random) blocks transformers switches to full attention itself */
@@ -115,6 +108,8 @@ static void adjust(struct oom_arch *a)
 		a->max_positions += 2;
 	if (a->extra[BERT_FLAGS] & BERT_FEW_KEYS)
 		read_sparse(a);
+	if (a->extra[BERT_FLAGS] & BERT_WINDOW)
+		a->extra[BERT_KEYS] = oom_read_window(r, "attention_window", 512);
 	if (!strcmp(a->model_type, "xmod")) {
 		a->extra[BERT_PRE] = oom_read_bool(r, "pre_norm", false);
 		if (a->extra[BERT_PRE])
@@ -194,7 +189,6 @@ static uint16_t keys(struct oom_tape *t, const struct oom_arch *a)
 static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val in,
 			     struct oom_val *weights)
 {
-	static const char *const global[3] = {"query_global", "key_global", "value_global"};
 	const struct oom_arch *a = l->a;
 	const uint64_t flags = a->extra[BERT_FLAGS];
 	const struct oom_dim h = D(a->d_model);
@@ -204,6 +198,14 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 				      0;
 	struct oom_val q, k, v;
 
+	if (flags & BERT_WINDOW)
+		return oom_window_attention(t,
+					    &(struct oom_window){.width = a->extra[BERT_KEYS],
+								 .heads = a->n_heads,
+								 .d = a->head_dim,
+								 .masked = l->mask,
+								 .dropout = a->attn_dropout},
+					    in);
 	at.mask = l->mask;
 	at.sk = keys(t, a);
 	at.causal = a->extra[BERT_CAUSAL];
@@ -220,8 +222,6 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	if (!strcmp(a->model_type, "luke") &&
 	    oom_read_bool((struct oom_reader *)&a->rd, "use_entity_aware_attention", true))
 		entity_queries(t, a);
-	for (int i = 0; i < 3 && flags & BERT_GLOBAL; i++)
-		oom_linear_unused(t, global[i], a->d_model, a->d_model, OOM_BIAS);
 	idle_conv(t, a);
 	return oom_attention_core(t, &at, q, k, v);
 }
@@ -308,6 +308,8 @@ static struct oom_val make_mask(struct oom_tape *t, const struct oom_arch *a, en
 {
 	const uint64_t flags = a->extra[BERT_FLAGS];
 
+	if (flags & BERT_WINDOW)                /* is_index_masked */
+		return oom_new(t, "is_index_masked", t->m_bs, D(1), OOM_U8);
 	if (flags & BERT_FLOAT_MASK)
 		return oom_new(t, "extended attention mask", t->m_bs, D(1), dt);
 	if (flags & BERT_WRITTEN_OUT)
@@ -341,22 +343,59 @@ static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct 
 	return oom_mlm_loss(t, a, &m, x, word);
 }
 
+/* Longformer's model pads to whole windows what it is given and cuts its output. */
+struct lengths {
+	uint16_t s, bs, bss;
+};
+
+static struct lengths pad(struct oom_tape *t, const struct oom_arch *a)
+{
+	const struct lengths given = {t->m_s, t->m_bs, t->m_bss};
+
+	if (a->extra[BERT_FLAGS] & BERT_WINDOW) {
+		t->m_s = oom_window_padded(t, a->extra[BERT_KEYS], OOM_MONO_ONE);
+		t->m_bs = oom_mono_mul(t, t->m_b, t->m_s);
+		t->m_bss = oom_mono_mul(t, t->m_bs, t->m_s);
+	}
+	return given;
+}
+
+static struct oom_val cut(struct oom_tape *t, struct lengths given, struct oom_val x)
+{
+	const uint16_t padded = t->m_bs;
+
+	t->m_s = given.s;
+	t->m_bs = given.bs;
+	t->m_bss = given.bss;
+	return padded != given.bs && oom_cond_more(t, padded, 1, t->m_bs, 1) ?
+		       oom_op_slice(t, x, t->m_bs, (struct oom_dim){x.width, x.text}) :
+		       x;
+}
+
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
+	const struct lengths given = pad(t, a);
 	struct oom_val word, first, x = oom_bert_embeddings(t, a, &word, &first), hidden;
 	struct layer l = {.a = a};
+	/* Longformer's masks are a row of the whole one, which they keep */
+	struct oom_val whole = a->extra[BERT_FLAGS] & BERT_WINDOW ?
+				       oom_new(t, "attention mask", t->m_bss, D(1),
+					       (enum oom_dtype)x.dt) :
+				       oom_none();
 
 	/* RemBERT's is made for the embeddings before they are widened */
 	l.mask = make_mask(t, a, t->amp && !strcmp(a->model_type, "rembert") ? OOM_F32 :
 									       (enum oom_dtype)x.dt);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
+	oom_drop_shared(t, whole);
 	if (a->extra[BERT_FLAGS] & BERT_PRE_NORM) {
 		hidden = oom_share(t, x);       /* encoder_outputs, a local of the model */
 		x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
 		oom_drop(t, hidden);
 	}
 	oom_drop(t, first);                     /* embedding_output, a local of the model */
+	x = cut(t, given, x);
 	return head(t, a, x, word);
 }
 

@@ -27,8 +27,8 @@ enum oom_bert_flags {
 	BERT_NO_BUFFER = 131072,        /* position ids are made, not kept */
 	/* queries meet some of the keys only: approximated by as many keys in one place */
 	BERT_FEW_KEYS = 1 << 18,
-	/* projections for global tokens, idle without them (Longformer) */
-	BERT_GLOBAL = 1 << 19,
+	/* queries meet the keys of a window, BERT_KEYS wide (Longformer) */
+	BERT_WINDOW = 1 << 19,
 	BERT_ACT_HEAD = 1 << 20,        /* the classification head uses hidden_act */
 	BERT_ADAPTERS = 1 << 21,        /* a bottleneck for every language (X-MOD) */
 	BERT_MORE_POSITIONS = 1 << 22,  /* two more than max_position_embeddings */

@@ -123,8 +123,7 @@ static void entities(struct oom_tape *t, const struct oom_arch *a)
 	t->scope = "entity_embeddings";
 	oom_drop(t, oom_param(t, "weight", rows, d, OOM_P_EMBEDDING | OOM_P_UNUSED));
 	if (d != a->d_model)
-		oom_drop(t, oom_param(t, "entity_embedding_dense", a->d_model, d,
-				      OOM_P_LINEAR | OOM_P_UNUSED));
+		oom_linear_unused(t, "entity_embedding_dense", d, a->d_model, 0);
 	oom_drop(t, oom_param(t, "position_embeddings", a->max_positions, a->d_model,
 			      OOM_P_EMBEDDING | OOM_P_UNUSED));
 	oom_drop(t, oom_param(t, "token_type_embeddings", a->type_vocab, a->d_model,
@@ -136,13 +135,17 @@ static void entities(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop(t, oom_param(t, "entity_predictions.bias", 0, rows, OOM_P_UNUSED));
 	/* the entities' decoder, and a bias beside the words' */
 	if (!oom_read_bool(r, "tie_word_embeddings", true)) {
-		oom_drop(t, oom_param(t, "entity_predictions.decoder", rows, d,
-				      OOM_P_LINEAR | OOM_P_UNUSED));
+		oom_linear_unused(t, "decoder", d, rows, OOM_NO_QUANT);
 		oom_drop(t, oom_param(t, "lm_head.bias", 0, a->vocab, OOM_P_UNUSED));
+	} else if (oom_lora_adapts(t, "decoder", 0)) {  /* tied, it is adapted none the less */
+		const uint64_t rank = (uint64_t)t->plan->lora_r;
+
+		oom_param(t, "lora_A.weight", rank, d, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED);
+		oom_param(t, "lora_B.weight", rows, rank,
+			  OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED);
 	}
-	oom_drop(t, oom_param(t, "entity_predictions.dense", d, a->d_model,
-			      OOM_P_LINEAR | OOM_P_UNUSED));
-	for (int i = 0; i < 3; i++)
+	oom_linear_unused(t, "dense", a->d_model, d, OOM_BIAS | OOM_NO_QUANT);
+	for (int i = 0; i < 2; i++)
 		oom_drop(t, oom_param(t, "entity_predictions", 0, d, OOM_P_UNUSED));
 }
 

@@ -59,7 +59,7 @@ static struct oom_val separable(struct oom_tape *t, const struct oom_arch *a, st
 /* The convolution's half: a kernel for every position from key and query, applied to unfolded
  * spans. */
 static struct oom_val convolve(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
-			       struct oom_val key, struct oom_val q)
+			       struct oom_val key, struct oom_val q, struct oom_val locals[2])
 {
 	const uint64_t k = a->extra[KERNEL];
 	const struct oom_dim all = D(a->extra[ALL]), spans = D(a->extra[ALL] * k),
@@ -75,8 +75,8 @@ static struct oom_val convolve(struct oom_tape *t, const struct oom_arch *a, str
 	out = oom_op_expand_copy(t, out, t->m_bs, spans);
 	out = oom_op_copy(t, "reshape", out);
 	y = oom_op_bmm(t, "conv_out", out, oom_keep(kernel), t->m_bs, all, k);
-	oom_drop(t, kernel);
-	oom_drop(t, c);
+	locals[0] = kernel;
+	locals[1] = c;
 	return y;
 }
 
@@ -86,20 +86,24 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	const struct oom_arch *a = l->a;
 	const struct oom_dim all = D(a->extra[ALL]), h = D(a->d_model);
 	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_val q, k, v, key, conv, y;
+	struct oom_val q, k, v, key, conv, y, scores, locals[2];
 
 	at.mask = l->mask;
 	at.causal = false;
 	at.softmax_as_is = at.no_cast_back = at.written_out = at.scores_local = true;
 	at.weights = weights;
+	at.scores = &scores;
 	k = oom_op_linear(t, "key", oom_keep(x), all, OOM_BIAS);
 	v = oom_op_linear(t, "value", oom_keep(x), all, OOM_BIAS);
 	key = separable(t, a, x);
 	q = oom_op_linear(t, "query", oom_keep(x), all, OOM_BIAS);
-	conv = convolve(t, a, x, oom_keep(key), oom_keep(q));
+	conv = convolve(t, a, x, oom_keep(key), oom_keep(q), locals);
 	y = oom_attention_core(t, &at, oom_op_heads(t, oom_keep(q)), oom_op_heads(t, oom_keep(k)),
 			       oom_op_heads(t, oom_keep(v)));
 	x = oom_op_cat(t, y, oom_keep(conv), h);
+	oom_drop(t, scores);
+	oom_drop(t, locals[0]);
+	oom_drop(t, locals[1]);
 	oom_drop(t, conv);
 	oom_drop(t, key);
 	oom_drop(t, q);

@@ -1,16 +1,15 @@
 /* LED: BART with a Longformer encoder, whose tokens see a window around them.
  *
- * The window's scores are computed in overlapping chunks of twice its half (2s - window rows in
- * all); global attention, which a batch asks for with a mask of its own, is not modelled.
+ * Global attention, which a batch asks for with a mask of its own, is not modelled.
  * Reference: transformers 5.12, models/led/modeling_led.py. */
 #include "../encdec.h"
+#include "../sparse.h"
 
 enum { ENC_FF, DEC_FF, ENC_HEADS, DEC_HEADS, ENC_LAYERS, SOURCE, WINDOW };     /* extra[] */
 
 static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const struct oom_key *k = oom_read_key(r, "attention_window");
 
 	a->default_task = OOM_TASK_SEQ2SEQ;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
@@ -31,105 +30,28 @@ static void parse(struct oom_arch *a)
 	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
 	a->act_dropout = oom_read_real(r, "activation_dropout", 0);
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
-	a->extra[WINDOW] = 512;
-	if (k && k->type == OOM_KEY_LIST) {     /* a size a layer: the first one stands for all */
-		const double w = oom_read_item_real(r, "attention_window", 0, 512);
-
-		a->extra[WINDOW] = w >= 2 && w <= 1 << 20 ? (uint64_t)w : 0;
-	} else if (k) {
-		a->extra[WINDOW] = oom_read_count(r, "attention_window", 2);
-	}
-	if (a->extra[WINDOW] < 2 || a->extra[WINDOW] % 2 || a->extra[WINDOW] > 1 << 20)
-		oom_read_fail(r, "attention_window must be even numbers from 2 to 2^20");
+	a->extra[WINDOW] = oom_read_window(r, "attention_window", 512);
 }
 
-/* Sequences are padded to whole windows. */
 static uint16_t padded(struct oom_tape *t, const struct oom_arch *a, uint16_t m)
 {
-	return oom_mono_of(t, m, OOM_VAR_S, 1, (uint32_t)a->extra[WINDOW]);
-}
-
-/* The overlapping chunks hold 2 x (s - window / 2) rows. */
-static uint16_t chunked(struct oom_tape *t, const struct oom_arch *a)
-{
-	return oom_mono_of(t, t->m_b, OOM_VAR_S, 5, (uint32_t)(a->extra[WINDOW] / 2));
-}
-
-/* One product of queries and keys in chunks of a window, its band laid out as (tokens, heads,
- * window + 1). */
-static struct oom_val band(struct oom_tape *t, const struct oom_arch *a, struct oom_val q,
-			   struct oom_val k, uint64_t heads, uint64_t d)
-{
-	const uint64_t w = a->extra[WINDOW];
-	const uint16_t m_rows = chunked(t, a);
-	struct oom_val y;
-
-	q = oom_op_expand_copy(t, q, m_rows,
-			       (struct oom_dim){2 * heads * d, "2 * n_heads * head_dim"});
-	k = oom_op_expand_copy(t, k, m_rows,
-			       (struct oom_dim){2 * heads * d, "2 * n_heads * head_dim"});
-	y = oom_op_bmm(t, "chunked scores", q, k, m_rows,
-		       (struct oom_dim){2 * heads * w, "2 * n_heads * window"}, d);
-	y = oom_op_expand_copy(t, y, m_rows,
-			       (struct oom_dim){2 * heads * (w + 1), "2 * n_heads * (window + 1)"});
-	y = oom_op_expand_copy(t, y, padded(t, a, t->m_b),
-			       (struct oom_dim){heads * (w + 1), "n_heads * (window + 1)"});
-	/* what lies before the first token and after the last */
-	for (int i = 0; i < 2; i++)
-		y = oom_op_masked_inplace(
-			t, y,
-			oom_new(t, "outside", t->m_b,
-				(struct oom_dim){w / 2 * heads * (w / 2 + 1), NULL}, OOM_U8));
-	return y;
+	return oom_window_padded(t, a->extra[WINDOW], m);
 }
 
 static struct oom_val window_attention(struct oom_tape *t, const struct oom_encdec *s,
 				       uint32_t layer, struct oom_val x, struct oom_val *weights)
 {
 	const struct oom_arch *a = s->a;
-	const uint64_t w = a->extra[WINDOW], heads = s->heads, d = a->d_model / heads;
-	const struct oom_dim h = {a->d_model, "d_model"};
-	const uint16_t m_tokens = padded(t, a, t->m_b);
-	struct oom_val turned = x, q, k, v, y, mask, out;
+	const struct oom_window w = {.width = a->extra[WINDOW],
+				     .heads = s->heads,
+				     .d = a->d_model / s->heads,
+				     .masked = s->mask,
+				     .dropout = a->attn_dropout};
+	struct oom_val y = oom_window_attention(t, &w, x);
 
 	(void)layer;
 	(void)weights;
-	turned.perm = true;                     /* (tokens, batch): every projection copies it */
-	q = oom_op_linear(t, "query", oom_keep(turned), h, OOM_BIAS);
-	k = oom_op_linear(t, "key", oom_keep(turned), h, OOM_BIAS);
-	v = oom_op_linear(t, "value", oom_keep(turned), h, OOM_BIAS);
-	oom_linear_unused(t, "query_global", h.n, h.n, OOM_BIAS);
-	oom_linear_unused(t, "key_global", h.n, h.n, OOM_BIAS);
-	oom_linear_unused(t, "value_global", h.n, h.n, OOM_BIAS);
-	q = oom_op_unary(t, OOM_SCALE, q);
-	y = band(t, a, oom_keep(q), oom_keep(k), heads, d);
-	mask = oom_new(t, "float mask", m_tokens, D(1), (enum oom_dtype)y.dt);
-	out = band(t, a, oom_op_copy(t, "ones", oom_keep(mask)), oom_keep(mask), 1, 1);
-	y = oom_op_add_inplace(t, y, oom_keep(out));
-	y = oom_op_softmax(t, y, true);
-	y = oom_op_masked(t, "masked_fill", y, oom_keep(s->mask));
-	y = oom_op_dropout(t, oom_op_cast(t, y, (enum oom_dtype)q.dt), a->attn_dropout);
-	{
-		struct oom_val p = oom_op_expand_copy(t, oom_keep(y), m_tokens,
-						      (struct oom_dim){heads * (3 * w / 2 + 2),
-								       NULL}),
-			       e;
-
-		e = oom_op_expand_copy(t, oom_keep(v),
-				       oom_mono_of(t, t->m_b, OOM_VAR_S, 3, (uint32_t)w), h);
-		e = oom_op_expand_copy(t, e, m_tokens, (struct oom_dim){3 * h.n, "3 * d_model"});
-		p = oom_op_bmm(t, "context", p, e, m_tokens, h, 3 * w / 2);
-		p = oom_op_copy(t, "contiguous", p);
-		p.perm = true;
-		oom_drop(t, y);
-		y = p;
-	}
-	y = oom_op_linear(t, "output", y, h, OOM_BIAS);
-	oom_drop(t, out);
-	oom_drop(t, mask);
-	oom_drop(t, q);
-	oom_drop(t, k);
-	oom_drop(t, v);
+	y = oom_op_linear(t, "output", y, D(a->d_model), OOM_BIAS);
 	oom_done(t, x);
 	return y;
 }

@@ -1,0 +1,22 @@
+/* Attention in which a query meets only some of the keys: Longformer's window. */
+#ifndef OOM_SPARSE_H
+#define OOM_SPARSE_H
+
+#include "blocks.h"
+
+/* A window around every token.  Sequences are padded to whole windows. */
+struct oom_window {
+	uint64_t width, heads, d;       /* keys a window holds (even), heads, head_dim */
+	struct oom_val masked;          /* is_index_masked of the padded tokens (kept) */
+	double dropout;
+};
+/* attention_window as a number or a list, whose first stands for all. */
+uint64_t oom_read_window(struct oom_reader *r, const char *key, uint64_t def);
+/* m times the length padded to whole windows. */
+uint16_t oom_window_padded(struct oom_tape *t, uint64_t width, uint16_t m);
+/* Projections and context of (batch, tokens) turned around; the global projections, which a batch
+ * without global tokens leaves idle, have their weights.  x is kept. */
+struct oom_val oom_window_attention(struct oom_tape *t, const struct oom_window *w,
+				    struct oom_val x);
+
+#endif
