@@ -513,6 +513,12 @@ static int read_offers(struct oom_offers *o)
 
 	for (size_t i = 0; !st && i < lists.n; i++)
 		st = oom_offers_read(o, lists.items[i], &err);
+	for (size_t i = 0; !st && i < o->n; i++) {
+		oom_scrub(o->items[i].provider);
+		oom_scrub(o->items[i].instance);
+		oom_scrub(o->items[i].region);
+		oom_scrub(o->items[i].gpu_name);
+	}
 	return st ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : 0;
 }
 

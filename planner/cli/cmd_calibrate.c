@@ -7,6 +7,7 @@
 #include "csvout.h"
 #include "oomplan/calibrate.h"
 #include "out.h"
+#include "term.h"
 
 static const char *output;
 static bool report;
@@ -33,7 +34,7 @@ static void show(const struct oom_calibration *c, const struct oom_calibration_r
 		if (rows[i].outlier && ++shown)
 			printf("  outlier: row %zu%s%s, predicted %.2f GiB, measured %.2f GiB "
 			       "(%+.1f %%)\n",
-			       i + 1, *rows[i].name ? ", " : "", rows[i].name,
+			       i + 1, *rows[i].name ? ", " : "", oom_shown(rows[i].name),
 			       rows[i].predicted / gib, rows[i].measured / gib,
 			       100 * rows[i].residual);
 	if (c->n_outliers > shown)

@@ -36,9 +36,7 @@ int oom_complain(int code, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	/* names out of files stand in messages: they must not steer the terminal */
-	for (char *p = text; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
+	oom_scrub(text);
 	fprintf(stderr, "oomplan: %s\n", text);
 	return code;
 }

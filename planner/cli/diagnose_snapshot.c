@@ -129,7 +129,7 @@ static void text(const struct oom_snapshot *s, const struct oom_eval *e)
 	printf("\nby frame, the innermost of the program's own\n");
 	for (size_t i = 0; i < s->n_frames; i++)
 		printf("  %12s  %5zu x  %s\n", gib(s->frame[i].bytes), s->frame[i].blocks,
-		       s->frame[i].where);
+		       oom_shown(s->frame[i].where));
 	if (s->n_other_frames)
 		printf("  %12s  in %zu frames more\n", gib(s->other_frame_bytes),
 		       s->n_other_frames);

@@ -112,7 +112,7 @@ static enum oom_status find_axes(struct map *m, const char *x, const char *y, st
 
 static const char *value(const struct map *m, int k, uint64_t i, char buf[140])
 {
-	return oom_sweep_value_text(m->sweep, m->axis[k], i, buf, 140);
+	return oom_shown(oom_sweep_value_text(m->sweep, m->axis[k], i, buf, 140));
 }
 
 /* Of the values of an axis. */
@@ -222,7 +222,7 @@ static void text(FILE *out, const struct map *m)
 											1;
 	char buf[140];
 
-	fprintf(out, "%s\n%*s  %s\n", m->caption, left, m->name[1], m->name[0]);
+	fprintf(out, "%s\n%*s  %s\n", oom_shown(m->caption), left, m->name[1], m->name[0]);
 	if (each > 2) {
 		fprintf(out, "%*s ", left, "");
 		for (uint64_t i = 0; i < m->n[0]; i++)

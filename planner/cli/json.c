@@ -37,6 +37,9 @@ void oom_json_string(FILE *out, const char *s)
 			fputs(*p++ == '\n' ? "\\n" : "\\t", out);
 		} else if (*p < 0x20 || *p == 0x7f) {
 			fprintf(out, "\\u%04x", *p++);
+		} else if (*p == 0xc2 && p[1] < 0xa0) {
+			fprintf(out, "\\u%04x", p[1]);         /* C1 */
+			p += 2;
 		} else if (*p == '"' || *p == '\\') {
 			fprintf(out, "\\%c", *p++);
 		} else {

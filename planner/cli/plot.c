@@ -145,14 +145,14 @@ static void title(FILE *out, const struct oom_target *t, const struct oom_plan *
 	oom_format_bytes(t->capacity, cap, sizeof(cap));
 	if (t->capacity)
 		snprintf(head, sizeof(head), "%s: %s of %s on %s", fits ? "fits" : "does not fit",
-			 used, cap, t->has_gpu ? t->gpu.name : "the card");
+			 used, cap, t->has_gpu ? oom_shown(t->gpu.name) : "the card");
 	else
 		snprintf(head, sizeof(head), "%s at the peak", used);
 	oom_svg_text(out, 16, 28, 18, OOM_ANCHOR_START, t->capacity && !fits ? LIMIT : INK, "%s",
 		     head);
 	oom_svg_text(out, 16, 48, 12, OOM_ANCHOR_START, SOFT,
 		     "%s, batch %lld x accumulation %lld, %lld tokens, %s, checkpointing %s",
-		     oom_model_type(t->model), (long long)p->micro_batch, (long long)p->grad_accum,
+		     oom_shown(oom_model_type(t->model)), (long long)p->micro_batch, (long long)p->grad_accum,
 		     (long long)p->seq_len,
 		     oom_plan_get(p, oom_knob_find("precision"), precision, sizeof(precision)),
 		     oom_plan_get(p, oom_knob_find("grad-ckpt"), ckpt, sizeof(ckpt)));

@@ -37,7 +37,7 @@ static const char *choice(const struct oom_plan *p, const char *knob)
 static void verdict(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *p,
 		    const struct oom_eval *e, bool fits)
 {
-	const char *card = t->has_gpu ? t->gpu.name : "the card";
+	const char *card = t->has_gpu ? oom_shown(t->gpu.name) : "the card";
 	const uint64_t budget = oom_budget(t->capacity, p);
 	char count[32];
 
@@ -70,7 +70,7 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 	       gib(e->overall_peak), gib(e->reserved_bytes),
 	       e->reserved_replayed ? "allocator replayed" : "estimated", gib(e->context_bytes),
 	       e->context_measured ? "measured" : "a guess", gib(e->workspace_bytes));
-	printf("  model: %s, %s parameters", oom_model_type(t->model),
+	printf("  model: %s, %s parameters", oom_shown(oom_model_type(t->model)),
 	       oom_format_count(e->total_params, count, sizeof(count)));
 	if (e->trainable_params != e->total_params)
 		printf(" (%s trainable)",
@@ -81,7 +81,7 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 	       choice(p, "grad-ckpt"));
 	if (t->has_gpu && t->gpu.capacity_kind == OOM_CAPACITY_MARKETING)
 		printf("  note: only the marketed size of %s is known; the driver reports less\n",
-		       t->gpu.name);
+		       oom_shown(t->gpu.name));
 	if (job->has_calibration && t->capacity)
 		printf("  calibrated: %s expected (95 %%: %s to %s); fits with a probability of "
 		       "%.1f %%\n",
@@ -110,9 +110,9 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 		       "disk\n",
 		       gib(e->host_pinned_bytes), gib(e->host_pageable_bytes), gib(e->nvme_bytes));
 	if (*e->warning)
-		printf("  WARNING: %s\n", e->warning);
+		printf("  WARNING: %s\n", oom_shown(e->warning));
 	if (*t->note)
-		printf("  note: %s\n", t->note);
+		printf("  note: %s\n", oom_shown(t->note));
 }
 
 static void anatomy(const struct oom_eval *e)
@@ -191,7 +191,7 @@ static void rungs(const struct oom_ladder *l)
 			printf("       changes the science: taken only with --allow %s\n",
 			       r->allow);
 		if (*s->note)
-			printf("       %s\n", s->note);
+			printf("       %s\n", oom_shown(s->note));
 	}
 }
 
@@ -208,7 +208,7 @@ static void command_line(const struct oom_job *job, const struct oom_ladder *l)
 		oom_plan_get(&l->plan, k, a, sizeof(a));
 		oom_plan_get(&def, k, b, sizeof(b));
 		if (strcmp(a, b))
-			printf(" --%s=%s", k->name, a);
+			printf(" --%s=%s", k->name, oom_shown(a));
 	}
 	putchar('\n');
 }
@@ -224,7 +224,7 @@ void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
 		       gib(l->start_eval.used_bytes), l->fits ? "did not fit" : "does not fit",
 		       (long long)l->effective_batch);
 	if (*l->note)
-		printf("  %s\n", l->note);
+		printf("  %s\n", oom_shown(l->note));
 	oom_report_lengths(t, &l->start);
 	anatomy(&l->eval);
 	phases(&l->eval);

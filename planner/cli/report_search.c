@@ -7,6 +7,7 @@
 #include "cli.h"
 #include "commands.h"
 #include "json.h"
+#include "term.h"
 
 static const char *gib(uint64_t b)
 {
@@ -57,7 +58,7 @@ static void option(FILE *out, const char *name, const char *value)
 	if (!value)
 		return;
 	fprintf(out, " --%s ", name);
-	shell_word(out, value);
+	shell_word(out, oom_shown(value));
 }
 
 void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_plan *p)
@@ -100,7 +101,7 @@ static void because(const struct oom_candidate *best, const struct oom_reason *r
 		printf(" %s", oom_search_axis_at((size_t)r->axis)->knob);
 	printf("\n        ");
 	if (!r->runs) {
-		printf("without it: %s\n", r->note);
+		printf("without it: %s\n", oom_shown(r->note));
 		return;
 	}
 	if (r->used_bytes > best->used_bytes)

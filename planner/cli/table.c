@@ -36,6 +36,7 @@ void oom_table_cell(struct oom_table *t, const char *text)
 	}
 	for (size_t i = 0; i < len; i++)
 		t->text[t->used + i] = text[i] == '\t' || text[i] == '\n' ? ' ' : text[i];
+	oom_scrub(t->text + t->used);
 	t->used += len;
 	t->n_cells++;
 }

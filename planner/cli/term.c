@@ -133,6 +133,29 @@ static uint32_t decode(const unsigned char **p)
 	return c;
 }
 
+void oom_scrub(char *text)
+{
+	for (unsigned char *p = (unsigned char *)text; *p;) {
+		const unsigned char *next = p;
+		const uint32_t c = decode(&next);
+
+		if (c < 0x20 || (c >= 0x7f && c < 0xa0))
+			memset(p, '?', (size_t)(next - p));
+		p += next - p;
+	}
+}
+
+const char *oom_shown(const char *text)
+{
+	static char buf[8][500];
+	static int i;
+
+	i = (i + 1) % 8;
+	snprintf(buf[i], sizeof(buf[i]), "%s", text);
+	oom_scrub(buf[i]);
+	return buf[i];
+}
+
 /* Blocks of Unicode's EastAsianWidth.txt (W and F) and of combining marks, rounded to whole blocks:
  * names of cards and models are what is measured here, not literature. */
 static size_t char_width(uint32_t c)

@@ -30,6 +30,12 @@ const char *oom_paint(enum oom_paint paint);
  * is 0. */
 const char *oom_bar(uint64_t part, uint64_t whole, int width, bool unicode, char *buf, size_t size);
 
+/* Puts '?' in the place of what could steer a terminal: control characters (C0, DEL, C1 as UTF-8 or
+ * as single bytes) of names that come from logs, configurations, price lists. */
+void oom_scrub(char *text);
+/* A scrubbed copy, good until the eighth call from here; cut at 500 bytes. */
+const char *oom_shown(const char *text);
+
 /* Columns the text takes: combining marks 0, East Asian wide 2, control characters 0; a byte that
  * is no UTF-8 takes 1. */
 size_t oom_display_width(const char *text);

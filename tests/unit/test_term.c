@@ -91,6 +91,17 @@ static void bars(void **state)
 			    strlen(buf) % 3 == 0);
 }
 
+static void scrubbing(void **state)
+{
+	/* ESC, BEL, DEL, U+009B (CSI), a single byte 0x9b, ESC in three bytes; then what stays */
+	char name[] = "a\033[2J\a\x7f\xc2\x9b\x9b\xe0\x80\x9b \u00e9\u2588\xff";
+
+	(void)state;
+	oom_scrub(name);
+	assert_string_equal(name, "a?[2J????????" " \u00e9\u2588\xff");
+	assert_string_equal(oom_shown("x\ny"), "x?y");
+}
+
 static void tables(void **state)
 {
 	static const char *const columns[] = {"name", ">size", "note", NULL}, *const bare[] = {
@@ -159,6 +170,7 @@ int main(void)
 		cmocka_unit_test(widths),
 		cmocka_unit_test(wrapping),
 		cmocka_unit_test(bars),
+		cmocka_unit_test(scrubbing),
 		cmocka_unit_test(tables),
 		cmocka_unit_test(locales),
 	};
