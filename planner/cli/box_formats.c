@@ -1,0 +1,203 @@
+/* Boxes for machines: JSON, CSV, and tasks for SkyPilot and dstack. */
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+
+#include "box_out.h"
+#include "csvout.h"
+#include "json.h"
+
+bool oom_box_is_hardware(const struct oom_knob *k)
+{
+	return !strcmp(k->name, "gpus") || !strcmp(k->name, "nodes") ||
+	       !strcmp(k->name, "compute-capability");
+}
+
+/* The knobs in which its plan differs from the one asked for; none when no plan fits. */
+static void changes_json(struct oom_json *j, const struct oom_plan *asked, const struct oom_box *x)
+{
+	oom_json_object(j, "changes");
+	for (size_t i = 0; x->plan.used_bytes && oom_knob_at(i); i++) {
+		const struct oom_knob *k = oom_knob_at(i);
+		char a[140], b[140];
+
+		oom_plan_get(&x->plan.plan, k, a, sizeof(a));
+		oom_plan_get(asked, k, b, sizeof(b));
+		if (strcmp(a, b) && !oom_box_is_hardware(k))
+			oom_json_text(j, k->column, a);
+	}
+	oom_json_end(j);
+}
+
+void oom_box_json(const struct oom_plan *asked, const struct oom_target *t,
+		 const struct oom_offers *o, const struct oom_boxes *b)
+{
+	struct oom_json j = {.out = stdout};
+
+	oom_json_object(&j, NULL);
+	oom_json_text(&j, "schema", "oomplan-box/1");
+	oom_json_uint(&j, "offers", b->n);
+	oom_json_uint(&j, "fitting", b->fitting);
+	oom_json_array(&j, "boxes");
+	for (size_t i = 0; i < b->n; i++) {
+		const struct oom_box *x = &b->items[i];
+
+		oom_json_object(&j, NULL);
+		oom_json_text(&j, "provider", x->offer->provider);
+		oom_json_text(&j, "instance", x->offer->instance);
+		oom_json_text(&j, "region", x->offer->region);
+		oom_json_text(&j, "gpu", o->gpus.items[x->offer->gpu].name);
+		oom_json_uint(&j, "gpu_count", x->offer->gpu_count);
+		oom_json_int(&j, "nodes", x->nodes);
+		oom_json_text(&j, "shortage", x->shortage ? oom_shortage_str(x->shortage) : NULL);
+		oom_json_uint(&j, "short_bytes", x->short_bytes);
+		oom_json_bool(&j, "needs_science", x->needs_science);
+		oom_json_bool(&j, "pareto", x->pareto);
+		oom_json_real(&j, "usd_per_hour", x->usd_h);
+		oom_json_real(&j, "usd_per_million_tokens", x->usd_per_mtokens);
+		oom_json_real(&j, "ondemand_usd_per_hour",
+			      x->offer->ondemand_usd_h * (double)x->nodes);
+		oom_json_real(&j, "spot_usd_per_hour", x->offer->spot_usd_h * (double)x->nodes);
+		oom_json_real(&j, "ondemand_usd_per_million_tokens", x->ondemand_usd_per_mtokens);
+		oom_json_real(&j, "spot_usd_per_million_tokens", x->spot_usd_per_mtokens);
+		oom_json_real(&j, "tokens_per_second", x->tokens_per_s);
+		oom_json_text(&j, "price_date", x->offer->price_date);
+		changes_json(&j, asked, x);
+		oom_json_uint(&j, "used_bytes", x->plan.used_bytes);
+		oom_json_uint(&j, "host_ram_bytes", x->need.ram_peak);
+		oom_json_uint(&j, "disk_bytes", x->need.disk_peak);
+		oom_json_end(&j);
+	}
+	oom_json_end(&j);
+	oom_json_lengths(&j, t);
+	oom_json_end(&j);
+}
+
+void oom_box_csv(const struct oom_offers *o, const struct oom_boxes *b)
+{
+	static const char *const names[] = {"provider",
+					    "instance",
+					    "region",
+					    "gpu",
+					    "gpu_count",
+					    "nodes",
+					    "shortage",
+					    "short_bytes",
+					    "needs_science",
+					    "pareto",
+					    "usd_per_hour",
+					    "usd_per_million_tokens",
+					    "tokens_per_second",
+					    "ondemand_usd_per_hour",
+					    "spot_usd_per_hour",
+					    "ondemand_usd_per_million_tokens",
+					    "spot_usd_per_million_tokens",
+					    "used_bytes",
+					    "host_ram_bytes",
+					    "disk_bytes",
+					    NULL};
+	struct oom_csv c = {.out = stdout};
+	char number[32];
+
+	oom_csv_head(&c, names);
+	for (size_t i = 0; i < b->n; i++) {
+		const struct oom_box *x = &b->items[i];
+		const double n = (double)x->nodes;
+		const double reals[] = {x->usd_h,
+					x->usd_per_mtokens,
+					x->tokens_per_s,
+					x->offer->ondemand_usd_h * n,
+					x->offer->spot_usd_h * n,
+					x->ondemand_usd_per_mtokens,
+					x->spot_usd_per_mtokens};
+
+		oom_csv_text(&c, x->offer->provider);
+		oom_csv_text(&c, x->offer->instance);
+		oom_csv_text(&c, x->offer->region);
+		oom_csv_text(&c, o->gpus.items[x->offer->gpu].name);
+		oom_csv_uint(&c, x->offer->gpu_count);
+		oom_csv_uint(&c, (uint64_t)x->nodes);
+		oom_csv_text(&c, x->shortage ? oom_shortage_str(x->shortage) : "");
+		oom_csv_uint(&c, x->short_bytes);
+		oom_csv_uint(&c, x->needs_science);
+		oom_csv_uint(&c, x->pareto);
+		for (size_t k = 0; k < sizeof(reals) / sizeof(reals[0]); k++) {
+			snprintf(number, sizeof(number), "%.6g", reals[k]);
+			oom_csv_text(&c, isnan(reals[k]) ? "" : number);
+		}
+		oom_csv_uint(&c, x->plan.used_bytes);
+		oom_csv_uint(&c, x->need.ram_peak);
+		oom_csv_uint(&c, x->need.disk_peak);
+		oom_csv_end(&c);
+	}
+}
+
+/* A card as SkyPilot and dstack call it: RTX4090, RTX6000-Ada (RTX6000Ada for dstack), RTXPRO6000,
+ * A6000, A100-80GB; form factor and, where a field of its own states it, the size are left out. */
+static void list_name(const struct oom_gpu *g, bool sky, char out[80])
+{
+	const char *p = g->name;
+	size_t n = 0;
+
+	if (!strncmp(p, "RTX-", 4)) {
+		p += strncmp(p, "RTX-A", 5) ? 0 : 4;
+		for (; *p && n < 64 && strncmp(p, "-Blackwell", 10); p++) {
+			if (*p == '-' && isdigit((unsigned char)p[1]) &&
+			    !strcmp(p + 1 + strspn(p + 1, "0123456789"), "GB"))
+				break;
+			if (*p != '-' || (sky && !strcmp(p, "-Ada")))
+				out[n++] = *p;
+		}
+		out[n] = 0;
+		return;
+	}
+	n = strcspn(p, "-");
+	snprintf(out, 80, "%.*s%s", (int)(n < 64 ? n : 64), p,
+		 strstr(p, "-NVL") ? (sky ? "-NVL" : "NVL") : "");
+	if (sky && ((!strcmp(out, "A100") && g->memory_gb > 60) ||
+		    (!strcmp(out, "V100") && g->memory_gb > 20)))
+		strcat(out, g->memory_gb > 60 ? "-80GB" : "-32GB");
+}
+
+/* Fields as SkyPilot's page "SkyPilot YAML" (docs.skypilot.co, reference/yaml-spec; infra is
+ * cloud/region) and dstack's models name them (github.com/dstackai/dstack, core/models/resources.py
+ * @0268145: resources.gpu.name, .memory, .count, .memory and .disk as "min..";
+ * core/models/profiles.py @033382e: backends, regions, instance_types, spot_policy;
+ * core/models/configurations.py @01fda0f: nodes of a task). */
+void oom_box_yaml(const struct oom_offers *o, const struct oom_box *x, enum oom_box_yaml form,
+		  bool spot)
+{
+	const struct oom_gpu *g = &o->gpus.items[x->offer->gpu];
+	const double ram = ceil((double)x->need.ram_peak / 1073741824.0),
+		     disk = ceil((double)x->need.disk_peak / 1073741824.0);
+	char name[80];
+
+	list_name(g, form == OOM_YAML_SKYPILOT, name);
+	if (form == OOM_YAML_SKYPILOT) {
+		/* "infra" since 0.9.2, which replaced "cloud" and "region"; a region that is
+		 * prose ("France, FR") is left open */
+		const bool region = *x->offer->region && !strpbrk(x->offer->region, " ,:#");
+
+		printf("resources:\n  infra: %s%s%s\n", x->offer->provider, region ? "/" : "",
+		       region ? x->offer->region : "");
+		if (!strpbrk(x->offer->instance, " :#"))   /* a description ("1x A10") is no type */
+			printf("  instance_type: %s\n", x->offer->instance);
+		printf("  accelerators: %s:%u\n  memory: %.0f+\n  disk_size: %.0f\n  use_spot: "
+		       "%s\n",
+		       name, x->offer->gpu_count, ram, disk, spot ? "true" : "false");
+		if (x->nodes > 1)
+			printf("num_nodes: %lld\n", (long long)x->nodes);
+	} else {
+		printf("resources:\n  gpu:\n    name: %s\n    memory: %.0fGB\n    count: %u\n  "
+		       "memory: %.0fGB..\n  disk: %.0fGB..\n",
+		       name, g->memory_gb, x->offer->gpu_count, ram, disk);
+		printf("backends: [%s]\n", x->offer->provider);
+		if (*x->offer->region && !strpbrk(x->offer->region, " ,:#[]"))
+			printf("regions: [%s]\n", x->offer->region);
+		if (*x->offer->instance && !strpbrk(x->offer->instance, " ,:#[]"))
+			printf("instance_types: [%s]\n", x->offer->instance);
+		printf("spot_policy: %s\n", spot ? "spot" : "on-demand");
+		if (x->nodes > 1)
+			printf("nodes: %lld\n", (long long)x->nodes);
+	}
+}

@@ -1,0 +1,28 @@
+/* What `oomplan box` found, for people and for machines. */
+#ifndef OOM_CLI_BOX_OUT_H
+#define OOM_CLI_BOX_OUT_H
+
+#include "commands.h"
+#include "oomplan/box.h"
+
+enum oom_box_yaml { OOM_YAML_NONE, OOM_YAML_SKYPILOT, OOM_YAML_DSTACK };
+
+/* How much of it is shown. */
+struct oom_box_view {
+	const char *tokens;             /* of the whole training ("15B"), or NULL */
+	int64_t top;                    /* offers that fit */
+};
+
+/* report_box.c */
+void oom_box_text(const struct oom_job *job, const struct oom_offers *offers,
+		  const struct oom_boxes *boxes, const struct oom_box_view *view);
+/* box_formats.c */
+void oom_box_json(const struct oom_plan *asked, const struct oom_target *target,
+		  const struct oom_offers *offers, const struct oom_boxes *boxes);
+void oom_box_csv(const struct oom_offers *offers, const struct oom_boxes *boxes);
+void oom_box_yaml(const struct oom_offers *offers, const struct oom_box *box,
+		  enum oom_box_yaml form, bool spot);
+/* A knob that stands in columns of its own, or follows from the card. */
+bool oom_box_is_hardware(const struct oom_knob *knob);
+
+#endif

@@ -1,0 +1,298 @@
+/* Boxes for people: what fits, what it costs, what the rest is short of. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "box_out.h"
+#include "table.h"
+#include "term.h"
+
+static const char *money(double v)
+{
+	static char buf[4][24];
+	static int i;
+
+	i = (i + 1) % 4;
+	snprintf(buf[i], sizeof(buf[i]), isnan(v) ? "?" : v < 10 ? "%.3f" : "%.2f", v);
+	return buf[i];
+}
+
+static const char *gib(uint64_t bytes)
+{
+	static char buf[6][32];
+	static int i;
+
+	i = (i + 1) % 6;
+	return oom_format_bytes(bytes, buf[i], sizeof(buf[i]));
+}
+static void knobs_of(const struct oom_plan *asked, const struct oom_plan *p, char *out, size_t size)
+{
+	size_t n = 0;
+
+	out[0] = 0;
+	for (size_t i = 0; oom_knob_at(i) && n < size; i++) {
+		const struct oom_knob *k = oom_knob_at(i);
+		char a[140], b[140];
+
+		oom_plan_get(p, k, a, sizeof(a));
+		oom_plan_get(asked, k, b, sizeof(b));
+		if (strcmp(a, b) && !oom_box_is_hardware(k))
+			n += (size_t)snprintf(out + n, size - n, "%s%s=%s", n ? " " : "", k->name,
+					      a);
+	}
+}
+static void rows(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b,
+		 size_t from, size_t to)
+{
+	static const char *const heads[] = {"",	    "provider",	  "instance", "cards", "$/h",
+					    "spot", "$/M tokens", "tokens/s", "plan",  NULL};
+	char text[300], count[32];
+	struct oom_table t;
+
+	oom_table_init(&t, heads);
+	for (size_t i = from; i < to; i++) {
+		const struct oom_box *x = &b->items[i];
+
+		oom_table_cell(&t, x->pareto ? "*" : "");
+		oom_table_cell(&t, x->offer->provider);
+		oom_table_cell(&t, x->offer->instance);
+		snprintf(text, sizeof(text), "%lld x %s",
+			 (long long)(x->offer->gpu_count * (uint64_t)x->nodes),
+			 o->gpus.items[x->offer->gpu].name);
+		oom_table_cell(&t, text);
+		oom_table_cell(&t, money(x->offer->ondemand_usd_h * (double)x->nodes));
+		oom_table_cell(&t, money(x->offer->spot_usd_h * (double)x->nodes));
+		oom_table_cell(&t, money(x->usd_per_mtokens));
+		oom_table_cell(&t,
+			       oom_format_count((uint64_t)x->tokens_per_s, count, sizeof(count)));
+		knobs_of(&job->plan, &x->plan.plan, text, sizeof(text));
+		oom_table_cell(&t, *text ? text : "as asked");
+	}
+	oom_table_print(&t, stdout, oom_term_width());
+	oom_table_release(&t);
+}
+
+/* What is short, and what would have to change. */
+static void missing(const struct oom_job *job, const struct oom_box *x)
+{
+	static const struct {
+		size_t offset;
+		const char *what, *knob;
+	} parts[] = {{offsetof(struct oom_host_need, loading), "loading",
+		      "fewer ranks that load at once"},
+		     {offsetof(struct oom_host_need, pinned), "offloaded state",
+		      "no offload: more or larger cards"},
+		     {offsetof(struct oom_host_need, pageable), "offloaded state",
+		      "no offload: more or larger cards"},
+		     {offsetof(struct oom_host_need, saving), "saving", "sharded checkpoints"},
+		     {offsetof(struct oom_host_need, processes), "the processes themselves",
+		      "fewer cards a machine"}};
+	uint64_t most = 0;
+	size_t which = 0;
+	char text[300];
+
+	if (x->shortage == OOM_BOX_FITS) {
+		knobs_of(&job->plan, &x->plan.plan, text, sizeof(text));
+		printf("fits only with %s: CHANGES THE SCIENCE", text);
+		return;
+	}
+	printf("short of %s%s%s", oom_shortage_str(x->shortage), x->short_bytes ? " by " : "",
+	       x->short_bytes ? gib(x->short_bytes) : "");
+	if (x->shortage == OOM_BOX_VRAM)
+		printf(", with every fix that may be taken and those of the science; more cards or "
+		       "larger ones");
+	if (x->shortage == OOM_BOX_LAYOUT)
+		printf(": the plan cannot be laid out over these cards");
+	if (x->shortage == OOM_BOX_DISK)
+		printf(": fewer checkpoints kept, or a larger disk beside it");
+	if (x->shortage != OOM_BOX_RAM)
+		return;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		const uint64_t bytes = *(const uint64_t *)(const void *)((const char *)&x->need +
+									 parts[i].offset);
+
+		if (bytes > most) {
+			most = bytes;
+			which = i;
+		}
+	}
+	printf(": most goes to %s (%s): %s", parts[which].what, gib(most), parts[which].knob);
+}
+
+static double size_of(const struct oom_offers *o, const struct oom_box *x)
+{
+	return (double)x->offer->gpu_count * o->gpus.items[x->offer->gpu].memory_gb;
+}
+
+/* The largest machine of a provider that does not do as it is, and costs no more than the one
+ * that does. */
+static const struct oom_box *one_smaller(const struct oom_offers *o, const struct oom_boxes *b,
+					 const struct oom_box *fits)
+{
+	const struct oom_box *found = NULL;
+
+	for (size_t i = b->fitting; i < b->n; i++) {
+		const struct oom_box *x = &b->items[i];
+
+		if (strcmp(x->offer->provider, fits->offer->provider) || !(x->usd_h <= fits->usd_h))
+			continue;
+		if (!found || size_of(o, x) > size_of(o, found) ||
+		    (size_of(o, x) >= size_of(o, found) && x->usd_h < found->usd_h))
+			found = x;
+	}
+	return found;
+}
+
+static void smaller_text(const struct oom_job *job, const struct oom_offers *o,
+			 const struct oom_boxes *b, const struct oom_box *fits)
+{
+	const struct oom_box *x = one_smaller(o, b, fits);
+
+	if (!x)
+		return;
+	printf("    one size smaller, %s (%u x %s, %s $/h): ", x->offer->instance,
+	       x->offer->gpu_count, o->gpus.items[x->offer->gpu].name, money(x->usd_h));
+	missing(job, x);
+	putchar('\n');
+}
+
+/* Nothing fits: the nearest misses. */
+static void nearest_misses(const struct oom_job *job, const struct oom_offers *o,
+			   const struct oom_boxes *b)
+{
+	printf("\nthe nearest misses\n");
+	for (size_t i = 0; i < b->n && i < 6; i++) {
+		const struct oom_box *x = &b->items[i];
+
+		printf("  %s %s (%u x %s): ", x->offer->provider, x->offer->instance,
+		       x->offer->gpu_count, o->gpus.items[x->offer->gpu].name);
+		missing(job, x);
+		putchar('\n');
+	}
+}
+
+/* The first PROVIDERS of them; a list of more is cut, and says so. */
+static void smallest(const struct oom_job *job, const struct oom_offers *o,
+		     const struct oom_boxes *b)
+{
+	enum { PROVIDERS = 64 };
+	const struct oom_box *best[PROVIDERS];
+	size_t n = 0;
+	bool cut = false;
+
+	for (size_t i = 0; i < b->fitting; i++) {
+		const struct oom_box *x = &b->items[i];
+		size_t at = 0;
+
+		if (isnan(x->usd_h))
+			continue;
+		while (at < n && strcmp(best[at]->offer->provider, x->offer->provider))
+			at++;
+		if (at == PROVIDERS) {
+			cut = true;
+			continue;
+		}
+		if (at == n || x->usd_h < best[at]->usd_h)
+			best[at] = x;
+		n += at == n;
+	}
+	printf("\nthe cheapest an hour of each provider\n");
+	for (size_t i = 0; i < n; i++) {
+		const char *date = best[i]->offer->price_date;
+		const long age = oom_price_age_days(date);
+
+		printf("  %-12s %-32s %s $/h on demand, %s spot%s (price ",
+		       best[i]->offer->provider, best[i]->offer->instance,
+		       money(best[i]->offer->ondemand_usd_h), money(best[i]->offer->spot_usd_h),
+		       best[i]->nodes > 1 ? " a machine" : "");
+		if (*date && age >= 0)
+			printf("of %s, %ld days old)\n", date, age);
+		else
+			printf("of %s)\n", *date ? date : "an unknown date");
+		smaller_text(job, o, b, best[i]);
+	}
+	if (cut)
+		printf("  (more providers than %d: the rest is not shown)\n", PROVIDERS);
+}
+
+static void budget(const struct oom_boxes *b, const char *tokens)
+{
+	const double n = tokens ? strtod(tokens, NULL) * (strchr(tokens, 'B') ? 1e9 :
+							  strchr(tokens, 'M') ? 1e6 :
+							  strchr(tokens, 'T') ? 1e12 :
+										1) :
+				  0;
+
+	if (!(n > 0) || !b->fitting)
+		return;
+	printf("\n%s tokens on the first: %.0f hours, %s $\n", tokens,
+	       n / b->items[0].tokens_per_s / 3600, money(n / 1e6 * b->items[0].usd_per_mtokens));
+}
+
+static void needs(const struct oom_boxes *b)
+{
+	const struct oom_host_need *n = &b->items[0].need;
+
+	printf("\nthe first needs, a node: %s host RAM (processes %s, loading %s, offloaded %s, "
+	       "loader %s, saving %s)\n",
+	       gib(n->ram_peak), gib(n->processes), gib(n->loading), gib(n->pinned + n->pageable),
+	       gib(n->loader), gib(n->saving));
+	printf("  and %s disk (a checkpoint is %s, the hub cache %s)\n", gib(n->disk_peak),
+	       gib(n->checkpoint), gib(n->hub_cache));
+}
+
+/* Nothing is left out in silence. */
+static void left_out(const struct oom_offers *o)
+{
+	const struct {
+		size_t n;
+		const char *what;
+	} counts[] = {{o->no_gpu, "without a GPU"},
+		      {o->shares, "shares of a card or without a usable count"},
+		      {o->malformed, "no offers"},
+		      {o->duplicates, "folded into another of the same machine and region"},
+		      {o->bad_price, "with an absurd price, left unpriced"},
+		      {o->bad_number, "figures that are no numbers"}};
+	char line[400] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		if (counts[i].n)
+			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%zu %s", n ? ", " : "",
+					      counts[i].n, counts[i].what);
+	if (n)
+		oom_complain(0, "of %zu rows: %s", o->rows, line);
+}
+
+void oom_box_text(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b,
+		  const struct oom_box_view *v)
+{
+	size_t science = b->fitting;
+
+	printf("%zu of %zu offers fit (%zu kinds of hardware searched; prices are a snapshot, "
+	       "speeds a roofline guess within a factor of %.1f)\n",
+	       b->fitting, b->n, b->priced_groups, OOM_STEP_ERROR);
+	if (b->fitting) {
+		rows(job, o, b, 0, b->fitting < (size_t)v->top ? b->fitting : (size_t)v->top);
+		printf("* nothing is both cheaper an hour and faster\n");
+	}
+	while (science < b->n && b->items[science].shortage == OOM_BOX_FITS)
+		science++;
+	if (science > b->fitting) {
+		printf("\nonly if you accept a change of the science (--allow science):\n");
+		rows(job, o, b, b->fitting, science < b->fitting + 5 ? science : b->fitting + 5);
+	}
+	if (!job->quiet && b->fitting) {
+		smallest(job, o, b);
+		needs(b);
+		budget(b, v->tokens);
+	}
+	if (!job->quiet && !b->fitting)
+		nearest_misses(job, o, b);
+	if (o->unknown_gpu)
+		oom_complain(0,
+			     "%zu rows of cards the table does not know were kept aside: %s%s%s%s",
+			     o->unknown_gpu, o->unknown[0], *o->nearest[0] ? " (nearest " : "",
+			     o->nearest[0], *o->nearest[0] ? ")" : "");
+	left_out(o);
+}
