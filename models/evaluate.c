@@ -319,7 +319,9 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	else
 		alike(g, model, plan, ev->size, inputs, more_grads, &states, flags, out);
 	out->host_pinned_bytes = states.host_pinned + out->offloaded_bytes;
-	out->host_pageable_bytes = states.host_pageable;
+	/* paged states need as much host memory as they may have to leave for */
+	out->host_pageable_bytes = states.host_pageable +
+				   state->paged / (uint64_t)(plan->zero_stage ? plan->gpus : 1);
 	out->nvme_bytes = states.nvme;
 	out->flops_per_sample = flops_of(g, plan, b, s, tgt);
 	return reserve(ev, model, plan, flags, out, err);

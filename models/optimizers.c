@@ -42,7 +42,7 @@ static uint64_t fp32(const struct oom_param *p, uint64_t *r, int k)
 static uint64_t eight_bit(const struct oom_param *p, uint64_t *r, int k, bool paged, bool emb32)
 {
 	uint64_t sum = 0;
-	const bool off = paged && p->elems >= 100000;
+	const bool off = paged && p->elems >= OOM_PAGED_FROM;
 
 	if (p->elems < 4096 || (emb32 && p->flags & OOM_P_EMBEDDING))
 		return off ? 0 : fp32(p, r, k);
@@ -83,7 +83,15 @@ static uint64_t st_lion8(const struct oom_param *p, uint64_t *r)
 }
 static uint64_t st_paged32(const struct oom_param *p, uint64_t *r)
 {
-	return p->elems >= 100000 ? 0 : fp32(p, r, 2);
+	return p->elems >= OOM_PAGED_FROM ? 0 : fp32(p, r, 2);
+}
+static uint64_t st_paged_lion8(const struct oom_param *p, uint64_t *r)
+{
+	return eight_bit(p, r, 1, true, false);
+}
+static uint64_t st_paged_lion32(const struct oom_param *p, uint64_t *r)
+{
+	return p->elems >= OOM_PAGED_FROM ? 0 : fp32(p, r, 1);
 }
 
 /* Row and column moments of a matrix, a full one of a vector; the update's RMS is a device
@@ -243,43 +251,47 @@ static void t_muon(const struct oom_param *p, size_t n, uint64_t state, uint64_t
 #define BNB "bitsandbytes optim/optimizer.py"
 static const struct oom_optimizer table[] = {
 	{{"adamw", "AdamW, foreach implementation: one temporary as large as a state", TORCH "/adamw.py", OOM_EXACT},
-	 "adamw_torch", st_same2, t_foreach, 2},
+	 "adamw_torch", st_same2, t_foreach, 2, 0},
 	{{"adamw-fused", "AdamW, fused kernel: no temporaries", TORCH "/adamw.py fused=True", OOM_EXACT},
-	 "adamw_torch_fused", st_fused, t_none, 2},
-	{{"adamw-8bit", "AdamW with 8-bit states in blocks of 256", BNB, OOM_NUMERICS}, "adamw_bnb_8bit", st_8bit, t_none, 2},
+	 "adamw_torch_fused", st_fused, t_none, 2, 0},
+	{{"adamw-8bit", "AdamW with 8-bit states in blocks of 256", BNB, OOM_NUMERICS}, "adamw_bnb_8bit", st_8bit, t_none, 2, 0},
 	{{"adamw-8bit-embfp32", "the same, embeddings in fp32 as HF Trainer registers them", "transformers trainer.py, " BNB,
-	  OOM_NUMERICS}, "adamw_bnb_8bit", st_8bit_emb, t_none, 2},
-	{{"paged-adamw-8bit", "8-bit states that page to host memory", BNB, OOM_NUMERICS}, "paged_adamw_8bit", st_paged, t_none, 2},
-	{{"paged-adamw", "fp32 states that page to host memory", BNB, OOM_PLACEMENT}, "paged_adamw_32bit", st_paged32, t_none, 2},
-	{{"adamw-bnb32", "bitsandbytes AdamW with fp32 states", BNB, OOM_EXACT}, "adamw_bnb", st_fp32_2, t_none, 2},
+	  OOM_NUMERICS}, "adamw_bnb_8bit", st_8bit_emb, t_none, 2, 0},
+	{{"paged-adamw-8bit", "8-bit states that page to host memory", BNB, OOM_NUMERICS}, "paged_adamw_8bit", st_paged, t_none, 2, 2},
+	{{"paged-adamw", "fp32 states that page to host memory", BNB, OOM_PLACEMENT}, "paged_adamw_32bit", st_paged32, t_none, 2, 8},
+	{{"adamw-bnb32", "bitsandbytes AdamW with fp32 states", BNB, OOM_EXACT}, "adamw_bnb", st_fp32_2, t_none, 2, 0},
 	{{"adamw-4bit", "torchao AdamW with 4-bit states", "torchao optim README", OOM_NUMERICS}, "adamw_torch_4bit", st_4bit,
-	 t_none, 2},
+	 t_none, 2, 0},
 	{{"adafactor", "factored second moment, no first", "transformers optimization.py", OOM_NUMERICS}, "adafactor",
-	 st_adafactor, t_adafactor, 2},
-	{{"sgd", "plain SGD, no state", TORCH "/sgd.py", OOM_NUMERICS}, "sgd", st_none, t_none, 0},
-	{{"sgd-momentum", "SGD with momentum", TORCH "/sgd.py", OOM_NUMERICS}, "sgd", st_same1, t_none, 1},
-	{{"lion", "Lion, fp32 momentum", BNB " lion.py", OOM_NUMERICS}, "lion_32bit", st_fp32_1, t_none, 1},
-	{{"lion-8bit", "Lion, 8-bit momentum", BNB " lion.py", OOM_NUMERICS}, "lion_8bit", st_lion8, t_none, 1},
-	{{"amsgrad", "AdamW with a third buffer", TORCH "/adamw.py amsgrad=True", OOM_NUMERICS}, "", st_same3, t_foreach, 3},
-	{{"rmsprop", "RMSprop, one square average", TORCH "/rmsprop.py", OOM_NUMERICS}, "rmsprop", st_same1, t_foreach, 1},
-	{{"adagrad", "Adagrad, one sum", TORCH "/adagrad.py", OOM_NUMERICS}, "adagrad", st_same1, t_foreach, 1},
-	{{"adam-mini", "one second moment a row", "arXiv:2406.16793", OOM_NUMERICS}, "", st_mini, t_none, 2},
-	{{"galore", "Adam in a rank-128 projection", "arXiv:2403.03507", OOM_NUMERICS}, "galore_adamw", st_galore, t_none, 3},
+	 st_adafactor, t_adafactor, 2, 0},
+	{{"sgd", "plain SGD, no state", TORCH "/sgd.py", OOM_NUMERICS}, "sgd", st_none, t_none, 0, 0},
+	{{"sgd-momentum", "SGD with momentum", TORCH "/sgd.py", OOM_NUMERICS}, "sgd", st_same1, t_none, 1, 0},
+	{{"lion", "Lion, fp32 momentum", BNB " lion.py", OOM_NUMERICS}, "lion_32bit", st_fp32_1, t_none, 1, 0},
+	{{"lion-8bit", "Lion, 8-bit momentum", BNB " lion.py", OOM_NUMERICS}, "lion_8bit", st_lion8, t_none, 1, 0},
+	{{"paged-lion-8bit", "8-bit momentum that pages to host memory", BNB, OOM_NUMERICS}, "paged_lion_8bit", st_paged_lion8,
+	 t_none, 1, 1},
+	{{"paged-lion", "fp32 momentum that pages to host memory", BNB, OOM_NUMERICS}, "paged_lion_32bit", st_paged_lion32,
+	 t_none, 1, 4},
+	{{"amsgrad", "AdamW with a third buffer", TORCH "/adamw.py amsgrad=True", OOM_NUMERICS}, "", st_same3, t_foreach, 3, 0},
+	{{"rmsprop", "RMSprop, one square average", TORCH "/rmsprop.py", OOM_NUMERICS}, "rmsprop", st_same1, t_foreach, 1, 0},
+	{{"adagrad", "Adagrad, one sum", TORCH "/adagrad.py", OOM_NUMERICS}, "adagrad", st_same1, t_foreach, 1, 0},
+	{{"adam-mini", "one second moment a row", "arXiv:2406.16793", OOM_NUMERICS}, "", st_mini, t_none, 2, 0},
+	{{"galore", "Adam in a rank-128 projection", "arXiv:2403.03507", OOM_NUMERICS}, "galore_adamw", st_galore, t_none, 3, 0},
 	{{"apollo", "rank-256 random projection, no projector kept", "arXiv:2412.05270", OOM_NUMERICS}, "apollo_adamw", st_apollo,
-	 t_none, 2},
-	{{"muon", "momentum for hidden matrices, AdamW for the rest", "KellerJordan/Muon", OOM_NUMERICS}, "", st_muon, t_muon, 2},
-	{{"shampoo", "two preconditioners a matrix", "arXiv:1802.09568", OOM_NUMERICS}, "", st_shampoo, t_muon, 3},
-	{{"soap", "Adam in Shampoo's eigenbasis", "arXiv:2409.11321", OOM_NUMERICS}, "", st_soap, t_muon, 4},
-	{{"came", "confidence-guided Adafactor", "arXiv:2307.02047", OOM_NUMERICS}, "", st_came, t_adafactor, 5},
-	{{"sophia", "momentum and a Hessian diagonal", "arXiv:2305.14342", OOM_NUMERICS}, "", st_same2, t_none, 2},
+	 t_none, 2, 0},
+	{{"muon", "momentum for hidden matrices, AdamW for the rest", "KellerJordan/Muon", OOM_NUMERICS}, "", st_muon, t_muon, 2, 0},
+	{{"shampoo", "two preconditioners a matrix", "arXiv:1802.09568", OOM_NUMERICS}, "", st_shampoo, t_muon, 3, 0},
+	{{"soap", "Adam in Shampoo's eigenbasis", "arXiv:2409.11321", OOM_NUMERICS}, "", st_soap, t_muon, 4, 0},
+	{{"came", "confidence-guided Adafactor", "arXiv:2307.02047", OOM_NUMERICS}, "", st_came, t_adafactor, 5, 0},
+	{{"sophia", "momentum and a Hessian diagonal", "arXiv:2305.14342", OOM_NUMERICS}, "", st_same2, t_none, 2, 0},
 	{{"schedule-free", "z and the second moment", "arXiv:2405.15682", OOM_NUMERICS}, "schedule_free_adamw", st_same2, t_foreach,
-	 2},
-	{{"prodigy", "four buffers: two moments, s and the start", "arXiv:2306.06101", OOM_NUMERICS}, "", st_same4, t_none, 4},
-	{{"lamb", "AdamW with layer-wise rates", "arXiv:1904.00962", OOM_NUMERICS}, "", st_same2, t_foreach, 2},
-	{{"lars", "SGD momentum with layer-wise rates", "arXiv:1708.03888", OOM_NUMERICS}, "", st_same1, t_none, 1},
+	 2, 0},
+	{{"prodigy", "four buffers: two moments, s and the start", "arXiv:2306.06101", OOM_NUMERICS}, "", st_same4, t_none, 4, 0},
+	{{"lamb", "AdamW with layer-wise rates", "arXiv:1904.00962", OOM_NUMERICS}, "", st_same2, t_foreach, 2, 0},
+	{{"lars", "SGD momentum with layer-wise rates", "arXiv:1708.03888", OOM_NUMERICS}, "", st_same1, t_none, 1, 0},
 	{{"lomo", "update fused into backward: no state, gradients die at once", "arXiv:2306.09782", OOM_NUMERICS}, "lomo", st_none,
-	 t_none, 0},
-	{{"none", "no optimizer step", "-", OOM_SCIENCE}, "", st_none, t_none, 0},
+	 t_none, 0, 0},
+	{{"none", "no optimizer step", "-", OOM_SCIENCE}, "", st_none, t_none, 0, 0},
 };
 
 _Static_assert(sizeof(table) / sizeof(table[0]) <= OOM_MAX_OPTIMIZERS,

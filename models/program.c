@@ -224,6 +224,8 @@ const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer
 			continue;
 		sums->bytes += opt->state(q, &rounded) * q->count;
 		sums->rounded += rounded * q->count;
+		if (q->elems >= OOM_PAGED_FROM)
+			sums->paged += q->elems * opt->paged * q->count;
 	}
 	sums->quantised = strstr(opt->choice.name, "8bit");
 	/* two code books of 256 fp32 values, shared */

@@ -13,6 +13,7 @@
 /* What one optimizer makes of the parameters. */
 struct oom_state_sums {
 	uint64_t bytes, rounded, temps[2];
+	uint64_t paged;                         /* in managed memory */
 	bool ready, quantised;
 };
 

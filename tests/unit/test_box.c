@@ -219,8 +219,9 @@ static void test_scenarios(void **state)
 }
 
 /* 46.7 B in 16 bit are 4 B a parameter for weights and gradients, 174 GiB: two nodes of four T4 (8
- * x 14.6 = 117 GiB) cannot hold them, and offloading them too asks for more than the 200 GiB of
- * these hosts; four nodes (233 GiB) can.  As few nodes as do are taken of those allowed; --nodes
+ * x 14.6 = 117 GiB) cannot hold them, and offloading them too asks for more than the 220 GiB of
+ * these hosts; four nodes (233 GiB) can, with 2 B a parameter of 8-bit state beside them in the
+ * hosts (22 GiB each, and 87 to gather a checkpoint).  As few nodes as do are taken of those allowed; --nodes
  * asks for exactly so many.  Spot and on-demand prices stand beside each other, for all nodes. */
 static void test_nodes(void **state)
 {
@@ -239,7 +240,7 @@ static void test_nodes(void **state)
 	(void)state;
 	read_text(&o, "one.csv",
 		  "provider,instance,gpu,gpu_count,ondemand_usd_h,spot_usd_h,host_ram_gib\np,i,T4,"
-		  "4,10,4,200\n",
+		  "4,10,4,220\n",
 		  OOM_OK, &err);
 	assert_int_equal(oom_keys_read_model(&keys, "Mixtral-8x7B", &err), OOM_OK);
 	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
