@@ -5,6 +5,7 @@
 
 #include "box_out.h"
 #include "commands.h"
+#include "term.h"
 
 static const char *const rank_words[] = {"tokens", "hour", "time", "science", NULL};
 static const char *const emit_words[] = {"none", "skypilot", "dstack", NULL};
