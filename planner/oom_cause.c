@@ -80,6 +80,8 @@ static const struct {
 	 "num_stages, not a smaller model"},
 	{"cuda-error-other", OOM_CAUSE_NOT_OOM, 0.9, "a CUDA error of another kind"},
 	{"vllm-kv-budget", OOM_CAUSE_KV_CACHE, 0.95, "the KV cache does not fit what is left"},
+	{"sglang-kv-budget", OOM_CAUSE_KV_CACHE, 0.9,
+	 "weights leave nothing of the static share for the KV cache"},
 	{"vllm-sampler-warmup", OOM_CAUSE_KV_CACHE, 0.7,
 	 "weights and KV cache left no room for the sampler of that many requests"},
 	{"tf-host-pinned", OOM_CAUSE_HOST_RAM, 0.9, "page-locked host memory was refused"},

@@ -160,6 +160,12 @@ static struct span executed(const struct span *s, char *buf, size_t size)
 			for (size_t i = 0; i < n; i++)
 				*out++ = p[i] == '\\' ? '/' : p[i];   /* Windows' paths */
 		p = stop < s->to ? stop + 1 : stop;
+		/* a function's name that a narrow page put on the next line */
+		if (out - buf > 5 && !memcmp(out - 5, ", in\n", 5)) {
+			out[-1] = ' ';
+			while (p < s->to && *p == ' ')
+				p++;
+		}
 	}
 	return (struct span){buf, out};
 }
@@ -198,6 +204,15 @@ static bool keeps_nothing(const struct oom_crash *c)
 	       held < (uint64_t)512 << 20 && held < total / 4;
 }
 
+/* A forward pass inside it is training's, whatever the library of the model also does. */
+static bool in_training(const struct span *s)
+{
+	const struct oom_phase_rule *const rule = meets(oom_phase_of_driver, s->from, s->to);
+
+	return rule && (rule->phase == OOM_CRASH_TRAIN_STEP || rule->phase == OOM_CRASH_FORWARD) &&
+	       meets(oom_phase_of_forward, s->from, s->to);
+}
+
 static bool by_frames(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	char buf[32 << 10];
@@ -220,7 +235,7 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	    !meets(oom_phase_of_driver, s.from, s.to))
 		return settle(c, OOM_CRASH_INFERENCE, 0.55,
 			      "a forward pass that holds too little to be training");
-	if (by_word(c, oom_phase_of_inferring, s.from, s.to, 0.7) ||
+	if ((!in_training(&s) && by_word(c, oom_phase_of_inferring, s.from, s.to, 0.7)) ||
 	    by_word(c, oom_phase_of_forward, s.from, s.to, 0.85) ||
 	    by_word(c, oom_phase_of_driver, s.from, s.to, 0.8))
 		return true;

@@ -9,6 +9,7 @@
 
 const struct oom_phase_rule oom_phase_of_format[] = {
 	{"vllm-", OOM_CRASH_INIT},
+	{"sglang-", OOM_CRASH_INIT},
 	{"dataloader-", OOM_CRASH_DATA},
 	{"torch-shm", OOM_CRASH_DATA},
 	{"nccl", OOM_CRASH_COLLECTIVE},
@@ -96,6 +97,9 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"deepspeed.initialize(", OOM_CRASH_INIT},
 	{"in _configure_distributed_model", OOM_CRASH_INIT},
 	{"_init_param_handle", OOM_CRASH_INIT},
+	{"_recursive_wrap", OOM_CRASH_INIT},
+	{"wrapper_cls(", OOM_CRASH_INIT},
+	{"_auto_wrap(", OOM_CRASH_INIT},
 	{"_init_flat_param", OOM_CRASH_INIT},
 	{"flatten_params", OOM_CRASH_INIT},
 	{"_move_module_to_device", OOM_CRASH_INIT},
@@ -162,6 +166,7 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"in validate(", OOM_CRASH_EVAL},
 	{".validate(", OOM_CRASH_EVAL},
 	{"in test_step", OOM_CRASH_EVAL},
+	{", in test\n", OOM_CRASH_EVAL},
 	{"in eval_loop", OOM_CRASH_EVAL},
 	/* generation: it trains nothing; inside an evaluation it is part of that */
 	{"in generate", OOM_CRASH_INFERENCE},
@@ -232,6 +237,16 @@ const struct oom_phase_rule oom_phase_of_inferring[] = {
 	{"stable-diffusion-webui", OOM_CRASH_INFERENCE},
 	{"InvokeAI", OOM_CRASH_INFERENCE},
 	{"invokeai/", OOM_CRASH_INFERENCE},
+	/* servers */
+	{"sglang/srt", OOM_CRASH_INFERENCE},
+	{"text_generation_server", OOM_CRASH_INFERENCE},
+	{"lmdeploy/", OOM_CRASH_INFERENCE},
+	{"flask", OOM_CRASH_INFERENCE},
+	{"fastapi", OOM_CRASH_INFERENCE},
+	{"uvicorn", OOM_CRASH_INFERENCE},
+	{"starlette", OOM_CRASH_INFERENCE},
+	{"tornado/", OOM_CRASH_INFERENCE},
+	/* scripts */
 	{"inference.py", OOM_CRASH_INFERENCE},
 	{"infer.py", OOM_CRASH_INFERENCE},
 	{"demo.py", OOM_CRASH_INFERENCE},

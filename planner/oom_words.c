@@ -48,6 +48,7 @@ static const struct oom_trigger triggers[] = {
 	{"RESOURCE_EXHAUSTED", "jax", "xla-resource-exhausted", 2},
 	{"Resource exhausted", "jax", "xla-resource-exhausted", 2},
 	{"No available memory for the cache blocks", "vllm", "vllm-kv-budget", 3},
+	{"Not enough memory. Please try to increase --mem", "sglang", "sglang-kv-budget", 3},
 	{"stored in KV cache", "vllm", "vllm-kv-budget", 3},
 	{"larger than the available KV cache memory", "vllm", "vllm-kv-budget", 3},
 	{"less than desired GPU memory utilization", "vllm", "vllm-free-memory", 3},
