@@ -11,6 +11,8 @@
  */
 #include "oomplan/host.h"
 
+#include "engines.h"
+
 /* Guesses: a Python process with torch and CUDA's host side; a forked worker's own pages; a
  * checkpoint's shard. */
 #define PROCESS ((uint64_t)3 << 30)
@@ -20,6 +22,19 @@
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
+}
+
+/* Optimizer state in a checkpoint: as it is kept; beside 16-bit weights DeepSpeed and Megatron write
+ * an fp32 master copy and fp32 moments (formulas of their own documents: 2 + 12 bytes a
+ * parameter).  FSDP's mixed precision keeps in 32 bit what the tape counts in 16. */
+static uint64_t saved_state(const struct oom_plan *p, const struct oom_eval *e, bool half)
+{
+	const bool master = p->engine == OOM_ENGINE_MEGATRON ||
+			    (p->engine == OOM_ENGINE_DEEPSPEED && p->zero_stage);
+
+	if (!e->opt_bytes || (master && half))
+		return e->opt_bytes ? 12 * e->trainable_params : 0;
+	return oom_engine_casts(p) ? 2 * e->opt_bytes : e->opt_bytes;
 }
 
 struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_eval *e)
@@ -44,8 +59,7 @@ struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_ev
 	n.loader = here * workers *
 		   (WORKER + (uint64_t)p->prefetch_factor * (uint64_t)p->micro_batch * sample);
 	n.checkpoint = e->trainable_params == e->total_params ? weights : 4 * e->trainable_params;
-	n.checkpoint += e->trainable_params *
-			((half && p->zero_stage ? 4u : 0u) + (e->opt_bytes ? 8u : 0u));
+	n.checkpoint += saved_state(p, e, half);
 	n.saving = p->save_sharded			  ? 0 :
 		   e->trainable_params == e->total_params ? weights :
 							    4 * e->trainable_params;
@@ -55,6 +69,7 @@ struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_ev
 		     (n.loading > n.saving ? n.loading : n.saving);
 	n.final_model = e->trainable_params == e->total_params ? stored : 2 * e->trainable_params;
 	n.hub_cache = stored;
+	n.page_cache = stored + n.checkpoint;
 	n.nvme = e->nvme_bytes * here;
 	n.disk_peak = ((uint64_t)p->save_total_limit + 1) * n.checkpoint + n.final_model +
 		      n.hub_cache + n.nvme;

@@ -14,6 +14,10 @@ struct oom_host_need {
 	uint64_t saving;        /* a full state dict gathered on rank 0 */
 	/* processes + pinned + pageable + loader + the larger of loading and saving */
 	uint64_t ram_peak;
+	/* Files read and written that the kernel keeps while memory is free: the base weights, a
+	 * checkpoint being written.  Not in ram_peak: given back under pressure, but what is not
+	 * yet on disk counts against a container's limit (Linux cgroup-v2.rst, memory.high). */
+	uint64_t page_cache;
 	/* disk */
 	uint64_t checkpoint;    /* one training checkpoint: weights, master copy, optimizer state */
 	uint64_t final_model;   /* the exported weights */

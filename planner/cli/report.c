@@ -151,6 +151,9 @@ static void host(const struct oom_target *t, const struct oom_plan *p, const str
 	       "saving %s), %s disk\n",
 	       gib(n.ram_peak), gib(n.processes), gib(n.loading), gib(n.pinned + n.pageable),
 	       gib(n.loader), gib(n.saving), gib(n.disk_peak));
+	printf("  page cache up to %s besides: given back when memory is short, but it makes a "
+	       "container look full and dirty pages count against its limit\n",
+	       gib(n.page_cache));
 	if (t->host_ram)
 		printf("  of %s there: %s\n", gib(t->host_ram),
 		       oom_limit_str(oom_first_limit(&n, t->host_ram, fits)));

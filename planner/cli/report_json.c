@@ -55,6 +55,7 @@ static void eval(struct oom_json *j, const struct oom_plan *of, const struct oom
 	oom_json_uint(j, "nvme_bytes", e->nvme_bytes);
 	oom_json_uint(j, "node_ram_bytes", need.ram_peak);
 	oom_json_uint(j, "node_disk_bytes", need.disk_peak);
+	oom_json_uint(j, "node_page_cache_bytes", need.page_cache);
 	oom_json_end(j);
 }
 

@@ -14,7 +14,7 @@
 #define GIB (UINT64_C(1) << 30)
 
 /* Eight ranks, 7 B parameters in bf16, no low_cpu_mem: each reads 14 GB; a full checkpoint is 2
- * + 8 B a parameter. */
+ * B a parameter and 4 of bf16 moments, with DeepSpeed 2 + 12. */
 static void every_rank_loads(void **state)
 {
 	struct oom_plan p = oom_plan_default();
@@ -31,9 +31,16 @@ static void every_rank_loads(void **state)
 	n = oom_host_need(&p, &e);
 	assert_int_equal(n.loading, 8 * 14 * GB);
 	assert_int_equal(n.processes, 8 * 3 * GIB);
-	assert_int_equal(n.checkpoint, 7 * GB * (2 + 8));
+	assert_int_equal(n.checkpoint, 7 * GB * (2 + 4));
 	/* two kept, one being written; model and hub cache */
 	assert_int_equal(n.disk_peak, 3 * n.checkpoint + 2 * 14 * GB);
+	/* the base weights read, a checkpoint written */
+	assert_int_equal(n.page_cache, 14 * GB + n.checkpoint);
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	p.zero_stage = 2;
+	assert_int_equal(oom_host_need(&p, &e).checkpoint, 7 * GB * (2 + 12));
+	p.engine = OOM_ENGINE_HF;
+	p.zero_stage = 0;
 	p.low_cpu_mem = 1;
 	assert_int_equal(oom_host_need(&p, &e).loading, 8 * 5 * GB);
 }
