@@ -307,6 +307,21 @@ static void play(struct oom_replay *r, const struct oom_tape *t, enum oom_stream
 	}
 }
 
+/* Ids or pixels, labels, and the padding mask where there is one. */
+static void batch(struct oom_replay *r, const struct oom_tape *t, const struct oom_plan *plan)
+{
+	const uint64_t b = (uint64_t)plan->micro_batch, seq = (uint64_t)plan->seq_len,
+		       ids = b * seq * 8, all = t->input_bytes,
+		       mask = seq && plan->padding_mask && all > 2 * ids ? ids : 0;
+	const uint64_t first = seq ? ids : all > b * 8 ? all - b * 8 : 0;
+
+	allocate(r, first);
+	if (all > first + mask)
+		allocate(r, all - first - mask);
+	if (mask)
+		allocate(r, mask);
+}
+
 /* What lies on the card before the first step: weights one by one, buffers, the batch. */
 static void load(struct oom_replay *r, const struct oom_tape *t, const struct oom_plan *plan)
 {
@@ -328,23 +343,53 @@ static void load(struct oom_replay *r, const struct oom_tape *t, const struct oo
 	}
 	if (t->buffer_bytes)
 		allocate(r, t->buffer_bytes);
-	allocate(r,
-		 (uint64_t)plan->micro_batch * (uint64_t)(plan->seq_len ? plan->seq_len : 1) * 8);
-	allocate(r, (uint64_t)plan->micro_batch * 8);
+	batch(r, t, plan);
 }
 
-static void step(struct oom_replay *r, const struct oom_tape *t, const struct oom_plan *plan,
-		 bool first)
+/* transformers' Adafactor, tensor by tensor: the order of optimization.py's step. */
+static void adafactor(struct oom_replay *r, const struct oom_tape *t, bool first)
 {
-	const struct oom_optimizer *o = oom_optimizer_at((size_t)plan->optimizer);
-	/* later ones repeat the third */
-	const int64_t micro = plan->grad_accum < 3 ? plan->grad_accum : 3;
+	int32_t update = -1, grad = -1, weight = -1;
+
+	for (size_t i = 0; i < t->n_params; i++) {
+		const struct oom_param *p = &t->params[i];
+		const uint64_t f = p->elems * 4, row = p->rows ? p->elems / p->cols * 4 : 0,
+			       col = p->rows ? p->elems / (p->mid ? p->mid : p->rows) * 4 : 0;
+		int32_t b[4];
+
+		if (!p->trainable || p->grad < 0)
+			continue;
+		release(r, grad);               /* names of the tensor before, one by one */
+		grad = p->dt == OOM_F32 ? -1 : allocate(r, f);
+		for (int k = 0; first && k < (row ? 2 : 1); k++)
+			allocate(r, row ? k ? col : row : f);
+		release(r, weight);
+		weight = p->dt == OOM_F32 ? -1 : allocate(r, f);
+		if (first)
+			allocate(r, 4);         /* RMS */
+		b[0] = allocate(r, f);
+		b[1] = allocate(r, f);
+		release(r, b[0]);
+		release(r, update);
+		b[2] = row ? allocate(r, row) : -1;
+		b[3] = row ? allocate(r, col) : -1;
+		update = allocate(r, f);
+		release(r, b[2]);
+		release(r, b[3]);
+		release(r, b[1]);
+		release(r, allocate(r, f));     /* -update */
+	}
+	release(r, update);
+	release(r, grad);
+	release(r, weight);
+}
+
+/* States as they come into being, then a step's temporaries. */
+static void plain_optimizer(struct oom_replay *r, const struct oom_tape *t,
+			    const struct oom_optimizer *o, bool first)
+{
 	uint64_t temps[2], rounded;
 
-	for (int64_t m = 0; m < micro; m++) {
-		play(r, t, OOM_STREAM_FWD, false);
-		play(r, t, OOM_STREAM_BWD, m > 0);
-	}
 	for (size_t i = 0; first && i < t->n_params; i++) {
 		const struct oom_param *p = &t->params[i];
 
@@ -378,6 +423,23 @@ static void step(struct oom_replay *r, const struct oom_tape *t, const struct oo
 				release(r, b[k]);
 		}
 	}
+}
+
+static void step(struct oom_replay *r, const struct oom_tape *t, const struct oom_plan *plan,
+		 bool first)
+{
+	const struct oom_optimizer *o = oom_optimizer_at((size_t)plan->optimizer);
+	/* later ones repeat the third */
+	const int64_t micro = plan->grad_accum < 3 ? plan->grad_accum : 3;
+
+	for (int64_t m = 0; m < micro; m++) {
+		play(r, t, OOM_STREAM_FWD, false);
+		play(r, t, OOM_STREAM_BWD, m > 0);
+	}
+	if (!strcmp(o->choice.name, "adafactor"))
+		adafactor(r, t, first);
+	else
+		plain_optimizer(r, t, o, first);
 	for (size_t i = 0; i < t->n_params; i++)
 		if (t->params[i].grad >= 0)
 			release(r, r->grad_of_row[t->params[i].grad]);

@@ -257,6 +257,7 @@ static enum oom_status reserve(struct oom_evaluator *ev, const struct oom_model 
 	if (flags & OOM_EVAL_REPLAY && !plan->zero_stage && plan->gpus == 1 &&
 	    plan->offload_optimizer == OOM_OFFLOAD_NONE && !plan->offload_activations) {
 		st = oom_record(&ev->full, model, plan, true, err);
+		ev->full.input_bytes = out->input_bytes;
 		if (!st)
 			st = oom_replay(&ev->replay, &ev->full, plan, &out->reserved_bytes, err);
 		out->reserved_replayed = !st;
