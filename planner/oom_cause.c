@@ -78,6 +78,8 @@ static const struct {
 	{"triton-out-of-resources", OOM_CAUSE_NOT_OOM, 0.9,
 	 "a kernel wants more on-chip memory than the card's cores have: smaller blocks or "
 	 "num_stages, not a smaller model"},
+	{"xla-tpu-vmem", OOM_CAUSE_NOT_OOM, 0.8,
+	 "a kernel wants more on-chip memory than a core has: smaller blocks, not a smaller model"},
 	{"cuda-error-other", OOM_CAUSE_NOT_OOM, 0.9, "a CUDA error of another kind"},
 	{"vllm-kv-budget", OOM_CAUSE_KV_CACHE, 0.95, "the KV cache does not fit what is left"},
 	{"sglang-kv-budget", OOM_CAUSE_KV_CACHE, 0.9,

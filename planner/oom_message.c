@@ -103,6 +103,29 @@ static bool of_torch(const struct oom_crash *c)
 	return false;
 }
 
+/* A request that is reported and then raised again without its numbers: those of the first report,
+ * when it asked for the same. */
+static void said_before(struct oom_crash *c, const char *begin, const char *at)
+{
+	static const char ask[] = "Tried to allocate";
+	const char *first = NULL;
+	struct oom_crash full;
+	char flat[2 << 10];
+
+	if (!c->known[OOM_CRASH_TRIED] || c->known[OOM_CRASH_TOTAL])
+		return;
+	for (const char *p = begin; (p = oom_text_find(p, at, ask)); p++)
+		first = p;
+	if (!first)
+		return;
+	full = *c;
+	memset(full.known, 0, sizeof(full.known));
+	oom_torch_numbers(&full, flat, flat + oom_text_flatten(begin, first, at, flat, sizeof(flat)));
+	if (full.known[OOM_CRASH_TOTAL] &&
+	    full.bytes[OOM_CRASH_TRIED] == c->bytes[OOM_CRASH_TRIED])
+		*c = full;
+}
+
 void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const char *begin,
 			const char *at, const char *end)
 {
@@ -121,6 +144,7 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	rename_wrapped(c, !strcmp(c->format, "ggml-cuda") ? oom_line_begin(begin, at) : at, end);
 	if (of_torch(c)) {
 		oom_torch_numbers(c, flat, stop);
+		said_before(c, begin, at);
 		oom_torch_format(c, flat, stop);
 	} else {
 		oom_other_numbers(c, begin, at, flat, stop);

@@ -239,6 +239,11 @@ void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at, c
 	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++)
 		oom_number_follows(c, OOM_CRASH_TRIED, after, end, asks[i], false);
 	if (!strcmp(c->format, "xla-tpu-hbm")) {
+		oom_number_follows(c, OOM_CRASH_TRIED, oom_line_begin(begin, at), at,
+				   "Allocation (size=", true);
+		if (!strncmp(after, "would exceed", 12))
+			oom_number_follows(c, OOM_CRASH_TOTAL, after, end,
+					   "would exceed memory (size=", true);
 		p = oom_number_follows(c, OOM_CRASH_TRIED, after, end, "Used", false);
 		if (p)
 			oom_number_follows(c, OOM_CRASH_TOTAL, p, end, "of", false);

@@ -296,6 +296,11 @@ static void guess(struct oom_crash *c)
 		       "a guess: tensors this large are made on the host while a model is loaded");
 	else if (!strcmp(c->framework, "torch-mps"))
 		settle(c, OOM_CRASH_INFERENCE, 0.3, "a guess: Apple GPUs mostly run inference");
+	/* Windows reports nothing free; small cards under it mostly drew pictures in those years */
+	else if (strstr(c->format, "1.10-split") && c->known[OOM_CRASH_FREE] &&
+		 !c->bytes[OOM_CRASH_FREE] && total > 0 && total < 8.5 * 1073741824)
+		settle(c, OOM_CRASH_INFERENCE, 0.3,
+		       "a guess: a small card under Windows in the years of the first image models");
 	else if (old)
 		settle(c, OOM_CRASH_TRAIN_STEP, 0.35,
 		       "a guess: messages of this age mostly come from training");
@@ -392,6 +397,9 @@ void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, co
 			settle(c, r->phase, 0.9, "the message itself");
 			return;
 		}
+	/* JAX names the executable at the message's end, which a page may have broken */
+	if (!strcmp(c->framework, "jax"))
+		stop = end - stop > 200 ? stop + 200 : end;
 	if (by_word(c, oom_phase_of_line, line, stop, 0.85) || by_node(c, stop, end) ||
 	    (!strcmp(c->framework, "tensorflow") && by_word(c, oom_phase_of_line, line, end, 0.8)))
 		return;

@@ -14,7 +14,7 @@ const struct oom_phase_rule oom_phase_of_format[] = {
 	{"torch-shm", OOM_CRASH_DATA},
 	{"nccl", OOM_CRASH_COLLECTIVE},
 	/* XLA lays the buffers out when it compiles */
-	{"xla-tpu-hbm", OOM_CRASH_COMPILE},
+	{"xla-tpu-", OOM_CRASH_COMPILE},
 	{"no-executable-batch-size", OOM_CRASH_TRAIN_STEP},
 	{"onnxruntime", OOM_CRASH_INFERENCE},
 	{"tf-device-driver", OOM_CRASH_INIT},
@@ -23,6 +23,9 @@ const struct oom_phase_rule oom_phase_of_format[] = {
 /* On the message's own line: the node or test it failed in. */
 const struct oom_phase_rule oom_phase_of_line[] = {
 	{"compile permanent error", OOM_CRASH_COMPILE},
+	{"jit_train_step", OOM_CRASH_TRAIN_STEP},
+	{"jit_update", OOM_CRASH_TRAIN_STEP},
+	{"grad_step'", OOM_CRASH_TRAIN_STEP},
 	{"::test_", OOM_CRASH_TEST},
 	{"NCCL WARN", OOM_CRASH_COLLECTIVE},
 	{"/Initializer/", OOM_CRASH_INIT},
@@ -273,6 +276,7 @@ const struct oom_phase_rule oom_phase_of_inferring[] = {
 	{"in infer", OOM_CRASH_INFERENCE},
 	{"infer(", OOM_CRASH_INFERENCE},
 	{"in sample", OOM_CRASH_INFERENCE},
+	{"prefill", OOM_CRASH_INFERENCE},
 	{"in transcribe", OOM_CRASH_INFERENCE},
 	{"in encode_text", OOM_CRASH_INFERENCE},
 	{"sentence_transformers/", OOM_CRASH_INFERENCE},
