@@ -1,110 +1,474 @@
-/* Robust calibration: the door to GSL's regression.
+/* Calibration: which regression shows which term, what can be told apart, what is left.
  *
- * Errors grow with the size of the run, so the ratio measured / predicted = scale + offset /
- * predicted is fitted: its spread is one number.  Bisquare weights make single wild runs harmless;
- * what then lies beyond a multiple of the median absolute residual is set aside and the line fitted
- * once more to the others by least squares, whose intervals are Student's (Rousseeuw and Leroy,
- * Robust Regression and Outlier Detection, 1987, section 5.1).  What was set aside upwards is not
- * forgotten: it is the tail, an exponential beyond a threshold (peaks over threshold: Pickands
- * 1975), in the probability that a run fits. */
+ * Up to three regressions, one a measured figure:
+ *
+ *	scales    A / A^ = sum_k s_k P_k / A^                    (allocated; k: parts of the peak)
+ *	fragmentation   R / (A r) = f,  r = R^ / A^              (reserved, given allocated)
+ *	context, NCCL   (U - R) / W = (c C^ / mean C^ + n N^ / mean N^) / W
+ *
+ * with ^ for predictions and W either one size for all runs or the run's own.  Errors of the first
+ * two grow with the run, so ratios are fitted.  Where allocated bytes were not measured, reserved
+ * ones (or, failing those, the used) take their place in the first: fragmentation then cannot be
+ * told from the scales.
+ *
+ * Terms are told apart by the condition index of the design and its variance proportions (Belsley,
+ * Kuh and Welsch, Regression Diagnostics, 1980): beyond CONDITION, scales that move together become
+ * one, bytes that move with another term stay at their default.  What was set aside upwards is not
+ * forgotten: it is the tail, a generalised Pareto beyond a threshold (Pickands 1975), in the
+ * probability that a run fits. */
 #include "oomplan/calibrate.h"
 
-#include <gsl/gsl_cdf.h>
-#include <gsl/gsl_errno.h>
-#include <gsl/gsl_multifit.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "csv_rows.h"
-#include "embedded.h"
+#include "calibrate_parts.h"
 
 #define GIB 1073741824.0
+/* Belsley, Kuh and Welsch's limit of moderate to strong dependence. */
+#define CONDITION 30.0
+/* Less than this share of every run is none. */
+#define SOME 1e-3
+enum { FEWEST = 3, SCALES = (1u << OOM_SCALES) - 1 };
 
-/* offset / predicted must vary for an offset to be seen: a factor of one and a half between
- * sizes. */
-static bool sizes_vary(const struct oom_calibration_row *r, size_t n)
-{
-	double lo = r[0].predicted, hi = lo;
-
-	for (size_t i = 1; i < n; i++) {
-		lo = fmin(lo, r[i].predicted);
-		hi = fmax(hi, r[i].predicted);
-	}
-	return hi > 1.5 * lo && n >= 4;
-}
-
-/* Times the spread, from which on a residual is no noise any more. */
-#define CUTOFF 3.5
-
-struct system {
-	gsl_matrix *x, *cov;
-	gsl_vector *y, *b;
+/* One regression: the runs that measured what it needs, and its columns. */
+struct stage {
+	struct oom_calibration *c;
+	struct oom_calibration_row **row;
+	size_t n;
+	enum oom_measure at;
+	bool base;              /* the one that shows the scales */
+	bool even;              /* W is one size for all runs */
+	unsigned column[OOM_TERMS];     /* a bit for every term in it */
+	size_t columns;
+	double *x, *y, *residual;
+	bool *outlier;
+	double usual[OOM_TERMS];        /* of bytes: what is predicted on average; NAN: unknown */
+	size_t spent[OOM_MEASURES];     /* columns fitted for each measure */
 };
 
-static void release(struct system *s)
+static double allocated(const struct oom_parts *p)
 {
-	gsl_matrix_free(s->x);
-	gsl_matrix_free(s->cov);
-	gsl_vector_free(s->y);
-	gsl_vector_free(s->b);
+	double sum = 0;
+
+	for (int k = 0; k < OOM_SCALES; k++)
+		sum += p->part[k];
+	return sum;
 }
 
-/* The rows that are no outliers, as equations. */
-static bool equations(struct system *s, const struct oom_calibration_row *r, size_t n, size_t used,
-		      size_t terms)
+static double overheads(const struct oom_parts *p)
 {
+	return p->context + (p->many ? p->nccl : 0);
+}
+
+static double predicted(const struct oom_parts *p, enum oom_measure m)
+{
+	return m == OOM_MEASURE_ALLOCATED ? allocated(p) :
+	       m == OOM_MEASURE_RESERVED  ? p->reserved :
+					    p->reserved + p->workspace + overheads(p);
+}
+
+/* Reserved as measured, else as allocated bytes make it; 0: neither was measured. */
+static double held(const struct stage *s, const struct oom_calibration_row *r)
+{
+	if (r->measured[OOM_MEASURE_RESERVED] > 0)
+		return r->measured[OOM_MEASURE_RESERVED];
+	return r->measured[OOM_MEASURE_ALLOCATED] * r->predicted.reserved /
+	       allocated(&r->predicted) * s->c->term[OOM_TERM_FRAGMENTATION].value;
+}
+
+/* What the row's equation is divided by. */
+static double divisor(const struct stage *s, const struct oom_calibration_row *r)
+{
+	return s->base			       ? predicted(&r->predicted, s->at) :
+	       s->at == OOM_MEASURE_RESERVED   ? 1 :
+	       s->even			       ? GIB :
+						 r->measured[OOM_MEASURE_USED];
+}
+
+static double predicted_bytes(const struct oom_parts *p, int term)
+{
+	return term == OOM_TERM_CONTEXT ? p->context : p->many ? p->nccl : 0;
+}
+
+/* The term's part of the row for a value of 1 (bytes: GiB where as much is predicted as on
+ * average), divided. */
+static double entry(const struct stage *s, const struct oom_calibration_row *r, int term)
+{
+	const struct oom_parts *p = &r->predicted;
+	const double up = s->at == OOM_MEASURE_ALLOCATED ? 1 : p->reserved / allocated(p);
+
+	if (term < OOM_SCALES)
+		return p->part[term] * up / divisor(s, r);
+	if (term == OOM_TERM_FRAGMENTATION)
+		return 1;
+	if (s->usual[term] > 0)
+		return GIB * predicted_bytes(p, term) / s->usual[term] / divisor(s, r);
+	return (term == OOM_TERM_CONTEXT || p->many ? GIB : 0) / divisor(s, r);
+}
+
+/* The left side, before what stands at its default is taken off. */
+static double left(const struct stage *s, const struct oom_calibration_row *r)
+{
+	const struct oom_parts *p = &r->predicted;
+	const double m = r->measured[s->at];
+
+	if (s->base)
+		return (m - (s->at == OOM_MEASURE_USED ? p->workspace : 0)) / divisor(s, r);
+	if (s->at == OOM_MEASURE_RESERVED)
+		return m * allocated(p) / (r->measured[OOM_MEASURE_ALLOCATED] * p->reserved);
+	return (m - held(s, r)) / divisor(s, r);
+}
+
+static void fill(struct stage *s)
+{
+	unsigned in = 0;
+
+	for (size_t j = 0; j < s->columns; j++)
+		in |= s->column[j];
+	for (size_t i = 0; i < s->n; i++) {
+		s->y[i] = left(s, s->row[i]);
+		for (int k = 0; s->base && k < OOM_SCALES; k++)
+			if (!(in >> k & 1))
+				s->y[i] -= entry(s, s->row[i], k) * s->c->term[k].value;
+		/* bytes that the fit does not name, or that are known but for a little more */
+		for (int k = OOM_TERM_CONTEXT; s->at == OOM_MEASURE_USED && k < OOM_TERMS; k++)
+			if (!(in >> k & 1))
+				s->y[i] -= predicted_bytes(&s->row[i]->predicted, k) /
+					   divisor(s, s->row[i]);
+		for (size_t j = 0; j < s->columns; j++) {
+			double sum = 0;
+
+			for (int k = 0; k < OOM_TERMS; k++)
+				sum += s->column[j] >> k & 1 ? entry(s, s->row[i], k) : 0;
+			s->x[i * s->columns + j] = sum;
+		}
+	}
+}
+
+static bool is_scale(unsigned column)
+{
+	return (column & SCALES) != 0;
+}
+
+static void drop(struct stage *s, size_t j, enum oom_term_state why, unsigned with)
+{
+	for (int k = 0; k < OOM_TERMS; k++)
+		if (s->column[j] >> k & 1) {
+			s->c->term[k].state = why;
+			s->c->term[k].with = with & ~(1u << k);
+		}
+	s->columns--;
+	memmove(s->column + j, s->column + j + 1, (s->columns - j) * sizeof(*s->column));
+}
+
+/* The column, not `but`, that has most of the weakest direction. */
+static size_t most(const struct stage *s, const double *share, size_t but, bool scales)
+{
+	size_t best = SIZE_MAX;
+
+	for (size_t j = 0; j < s->columns; j++)
+		if (j != but && (!scales || is_scale(s->column[j])) &&
+		    (best == SIZE_MAX || share[j] > share[best]))
+			best = j;
+	return best;
+}
+
+/* One column fewer: bytes that take part in the weakest direction are left at their default, else
+ * the two scales in it become one. */
+static void weaken(struct stage *s, const double *share)
+{
+	size_t a, b, n_scales = 0;
+
+	for (size_t j = 0; j < s->columns; j++)
+		n_scales += is_scale(s->column[j]);
+	for (size_t j = s->columns; j-- > 0;)
+		if (!is_scale(s->column[j]) && (share[j] > 0.5 || n_scales < 2)) {
+			const size_t other = most(s, share, j, false);
+
+			drop(s, j, OOM_TERM_COLLINEAR, other == SIZE_MAX ? 0 : s->column[other]);
+			return;
+		}
+	a = most(s, share, SIZE_MAX, true);
+	b = a == SIZE_MAX ? a : most(s, share, a, true);
+	if (b == SIZE_MAX) {
+		drop(s, 0, OOM_TERM_UNMEASURED, 0);
+		return;
+	}
+	s->column[a < b ? a : b] |= s->column[a < b ? b : a];
+	a = a < b ? b : a;
+	s->columns--;
+	memmove(s->column + a, s->column + a + 1, (s->columns - a) * sizeof(*s->column));
+}
+
+/* What is predicted on average of the runs that have it, NAN where the file does not say. */
+static double usual_bytes(const struct stage *s, int term)
+{
+	double sum = 0;
 	size_t k = 0;
 
-	*s = (struct system){gsl_matrix_alloc(used, terms), gsl_matrix_alloc(terms, terms), gsl_vector_alloc(used), gsl_vector_alloc(terms)};
-	if (!s->x || !s->cov || !s->y || !s->b)
-		return false;
-	for (size_t i = 0; i < n && k < used; i++) {
-		if (r[i].outlier)
+	for (size_t i = 0; i < s->n; i++) {
+		const struct oom_parts *p = &s->row[i]->predicted;
+
+		if (!p->overheads)
+			return NAN;
+		if (term == OOM_TERM_NCCL && !p->many)
 			continue;
-		gsl_matrix_set(s->x, k, 0, 1);
-		if (terms == 2)
-			gsl_matrix_set(s->x, k, 1, GIB / r[i].predicted);
-		gsl_vector_set(s->y, k++, r[i].measured / r[i].predicted);
+		sum += predicted_bytes(p, term);
+		k++;
 	}
-	return true;
+	return k ? sum / (double)k : 0;
 }
 
-static void take_line(struct oom_calibration *c, const struct system *s,
-		      struct oom_calibration_row *r, size_t n, size_t terms)
+/* Terms of which no run has any, and parts that the file does not give. */
+static void choose(struct stage *s, unsigned terms)
 {
-	c->scale = gsl_vector_get(s->b, 0);
-	c->offset_bytes = terms == 2 ? gsl_vector_get(s->b, 1) * GIB : 0;
-	c->offset_fitted = terms == 2;
-	for (size_t i = 0; i < n; i++)
-		r[i].residual = r[i].measured / r[i].predicted - c->scale -
-				c->offset_bytes / r[i].predicted;
+	unsigned all = 0;
+	bool split = true;
+
+	s->columns = 0;
+	for (size_t i = 0; i < s->n; i++)
+		split = split && s->row[i]->predicted.split;
+	for (int k = 0; k < OOM_TERMS; k++) {
+		double top = 0;
+
+		if (!(terms >> k & 1))
+			continue;
+		s->usual[k] = k >= OOM_TERM_CONTEXT ? usual_bytes(s, k) : 0;
+		for (size_t i = 0; i < s->n; i++)
+			top = fmax(top, entry(s, s->row[i], k));
+		if (k < OOM_SCALES && !split)
+			all |= 1u << k;
+		else if (top < SOME)
+			s->c->term[k].state = OOM_TERM_ABSENT;
+		else
+			s->column[s->columns++] = 1u << k;
+	}
+	if (all) {
+		memmove(s->column + 1, s->column, s->columns * sizeof(*s->column));
+		s->column[0] = all;
+		s->columns++;
+	}
 }
 
-static enum oom_status robust(struct oom_calibration *c, struct oom_calibration_row *r, size_t n,
-			      size_t terms, const gsl_multifit_robust_type *weights,
+/* The fit's numbers become the terms'. */
+static void take(struct stage *s, const struct oom_fit *f)
+{
+	size_t at[OOM_TERMS];
+	double unit[OOM_TERMS];
+	unsigned in = 0;
+
+	for (size_t j = 0; j < s->columns; j++)
+		for (int k = 0; k < OOM_TERMS; k++) {
+			struct oom_overhead *t = &s->c->term[k];
+
+			if (!(s->column[j] >> k & 1))
+				continue;
+			in |= 1u << k;
+			at[k] = j;
+			unit[k] = oom_term_is_bytes((enum oom_term)k) ? GIB : 1;
+			t->with = s->column[j] & ~(1u << k);
+			t->state = t->with ? OOM_TERM_SHARED : OOM_TERM_FITTED;
+			t->from = s->at;
+			t->dof = f->dof;
+			t->se = sqrt(fmax(f->cov[j][j], 0)) * unit[k];
+			t->value = f->b[j] * unit[k];
+			if (oom_term_is_bytes((enum oom_term)k))
+				t->def = s->usual[k];
+		}
+	for (int k = 0; k < OOM_TERMS; k++)
+		for (int l = 0; l < OOM_TERMS; l++) {
+			if (in >> k & 1 && in >> l & 1)
+				s->c->cov[k][l] = f->cov[at[k]][at[l]] * unit[k] * unit[l];
+			else if ((in >> k & 1) != (in >> l & 1))
+				s->c->cov[k][l] = 0;
+		}
+}
+
+static void finish(struct stage *s, const struct oom_fit *f)
+{
+	take(s, f);
+	s->spent[s->at] = s->columns;
+	for (size_t i = 0; i < s->n; i++)
+		if (s->outlier[i])
+			s->row[i]->outlier |= 1u << s->at;
+}
+
+/* Minus the log-likelihood, for comparing weights: normal noise, or an outlier that may lie anywhere
+ * within the largest run, whichever is the likelier for a row. */
+static double unlikely(const struct stage *s, const struct oom_fit *f)
+{
+	const double sigma = fmax(f->spread, 1e-12);
+	double sum = 0, largest = 0;
+
+	for (size_t i = 0; i < s->n; i++)
+		largest = fmax(largest, s->row[i]->measured[s->at]);
+	for (size_t i = 0; i < s->n; i++) {
+		const double t = s->residual[i] / sigma;
+
+		sum += fmin(log(sigma * divisor(s, s->row[i])) + t * t / 2, log(largest) + 1);
+	}
+	return sum;
+}
+
+/* Fits what can be told apart.  *quality: minus the log-likelihood. */
+static enum oom_status settle(struct stage *s, struct oom_fit *f, double *quality,
 			      struct oom_error *err)
 {
-	gsl_multifit_robust_workspace *w = gsl_multifit_robust_alloc(weights, n, terms);
-	struct system s = {0};
-	enum oom_status st = OOM_OK;
+	*quality = HUGE_VAL;
+	while (s->columns) {
+		double share[OOM_TERMS], index;
+		enum oom_status st;
+		size_t j = 0;
 
-	for (size_t i = 0; i < n; i++)
-		r[i].outlier = false;
-	if (!w || !equations(&s, r, n, n, terms)) {
-		st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-	} else {
-		gsl_multifit_robust_maxiter(500, w);
-		if (gsl_multifit_robust(s.x, s.y, s.b, s.cov, w) != GSL_SUCCESS)
-			st = oom_error_set(err, OOM_ERR_INVALID,
-					   "the measurements do not settle on one line");
-		else
-			take_line(c, &s, r, n, terms);
+		fill(s);
+		st = oom_fit_condition(s->x, s->n, s->columns, &index, share, err);
+		if (!st && (index > CONDITION || s->columns + 2 > s->n)) {
+			weaken(s, share);
+			continue;
+		}
+		if (!st)
+			st = oom_fit_robust(f, s->x, s->y, s->n, s->columns,
+					    !s->base && s->at == OOM_MEASURE_USED, s->residual,
+					    s->outlier, err);
+		if (st)
+			return st;
+		/* no memory is negative: such a scale is no more told apart than a collinear one */
+		while (j < s->columns && (!is_scale(s->column[j]) || f->b[j] > 0))
+			j++;
+		if (j == s->columns)
+			break;
+		for (size_t k = 0; k < s->columns; k++)
+			share[k] = is_scale(s->column[k]) ? share[k] : 0;
+		share[j] = 1;
+		weaken(s, share);
 	}
-	gsl_multifit_robust_free(w);
-	release(&s);
+	if (s->columns)
+		*quality = unlikely(s, f);
+	return OOM_OK;
+}
+
+/* The context's spread is taken for a size, and its intervals allow for its growing with the run;
+ * where the runs say clearly that it does, they are weighted so (Carroll and Ruppert, Transformation
+ * and Weighting in Regression, 1988, chapter 3).  Six units of log-likelihood are clear: a
+ * guess. */
+static enum oom_status fit(struct stage *s, unsigned terms, struct oom_error *err)
+{
+	const struct oom_calibration before = *s->c;
+	double even, share;
+	struct oom_fit f;
+	enum oom_status st;
+
+	s->even = !s->base && s->at == OOM_MEASURE_USED;
+	choose(s, terms);
+	st = settle(s, &f, &even, err);
+	if (!st && s->even && s->columns) {
+		*s->c = before;
+		s->even = false;
+		choose(s, terms);
+		st = settle(s, &f, &share, err);
+		if (!st && !(share + 6 < even)) {
+			*s->c = before;
+			s->even = true;
+			choose(s, terms);
+			st = settle(s, &f, &even, err);
+		}
+	}
+	if (!st && s->columns)
+		finish(s, &f);
 	return st;
+}
+
+/* ---- the stages ---- */
+
+static bool shows(const struct stage *s, const struct oom_calibration_row *r)
+{
+	if (!(r->measured[s->at] > 0))
+		return false;
+	if (s->base)
+		return true;
+	return r->measured[OOM_MEASURE_ALLOCATED] > 0 ||
+	       (s->at == OOM_MEASURE_USED && r->measured[OOM_MEASURE_RESERVED] > 0);
+}
+
+static bool gather(struct stage *s, struct oom_calibration_row *rows, size_t n)
+{
+	s->n = 0;
+	for (size_t i = 0; i < n; i++)
+		if (shows(s, &rows[i]))
+			s->row[s->n++] = &rows[i];
+	return s->n >= FEWEST;
+}
+
+static void all_default(struct oom_calibration *c, const struct oom_calibration *def)
+{
+	*c = (struct oom_calibration){.n = 0};
+	if (def)
+		*c = *def;
+	c->tail_share = c->tail_from = c->tail_scale = c->tail_shape = 0;
+	for (int k = 0; k < OOM_TERMS; k++) {
+		struct oom_overhead *t = &c->term[k];
+
+		if (!def)
+			*t = (struct oom_overhead){.value = k <= OOM_TERM_FRAGMENTATION};
+		if (k <= OOM_TERM_FRAGMENTATION)
+			t->def = t->value;
+		t->state = OOM_TERM_UNMEASURED;
+		t->with = 0;
+	}
+	for (int m = 0; m < OOM_MEASURES; m++)
+		c->spread[m].n = c->spread[m].n_outliers = 0;
+}
+
+/* Fragmentation is inside the scales: it adds nothing to them. */
+static void absorbed(struct oom_calibration *c, enum oom_measure base)
+{
+	struct oom_overhead *t = &c->term[OOM_TERM_FRAGMENTATION];
+
+	*t = (struct oom_overhead){.value = 1, .def = 1, .state = OOM_TERM_COLLINEAR,
+				   .with = SCALES, .from = base};
+	for (int k = 0; k < OOM_TERMS; k++)
+		c->cov[k][OOM_TERM_FRAGMENTATION] = c->cov[OOM_TERM_FRAGMENTATION][k] = 0;
+}
+
+static enum oom_status stages(struct stage *s, struct oom_calibration_row *rows, size_t n,
+			      struct oom_error *err)
+{
+	const unsigned bytes = 1u << OOM_TERM_CONTEXT | 1u << OOM_TERM_NCCL;
+	enum oom_measure base = OOM_MEASURE_ALLOCATED;
+	enum oom_status st;
+
+	s->base = true;
+	for (;; base++) {
+		s->at = base;
+		if (gather(s, rows, n))
+			break;
+		if (base == OOM_MEASURE_USED)
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "%zu measurements: three of the same figure (allocated, "
+					     "reserved or nvidia-smi) are needed",
+					     n);
+	}
+	st = fit(s, base == OOM_MEASURE_USED ? SCALES | bytes : SCALES, err);
+	s->base = false;
+	if (!st && base != OOM_MEASURE_ALLOCATED)
+		absorbed(s->c, base);
+	s->at = OOM_MEASURE_RESERVED;
+	if (!st && base == OOM_MEASURE_ALLOCATED && gather(s, rows, n))
+		st = fit(s, 1u << OOM_TERM_FRAGMENTATION, err);
+	s->at = OOM_MEASURE_USED;
+	if (!st && base != OOM_MEASURE_USED && gather(s, rows, n))
+		st = fit(s, bytes, err);
+	return st;
+}
+
+/* ---- what is left ---- */
+
+static enum oom_measure last(const struct oom_calibration_row *r)
+{
+	return r->measured[OOM_MEASURE_USED] > 0     ? OOM_MEASURE_USED :
+	       r->measured[OOM_MEASURE_RESERVED] > 0 ? OOM_MEASURE_RESERVED :
+						       OOM_MEASURE_ALLOCATED;
 }
 
 static int by_value(const void *a, const void *b)
@@ -114,173 +478,160 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* 1.4826 times the median absolute residual is a normal spread's sigma; the factor for few rows
- * is Rousseeuw and Leroy's. */
-static double median_spread(const struct oom_calibration_row *r, size_t n, size_t terms,
-			    double *room)
+/* Outliers upwards: how many, and how far.  The generalised Pareto by probability-weighted moments
+ * (Hosking and Wallis 1987, Technometrics 29, equation 4, k = -shape); from fewer than ten an
+ * exponential. */
+static void tail(struct oom_calibration *c, double *excess, size_t k, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		room[i] = fabs(r[i].residual);
-	qsort(room, n, sizeof(*room), by_value);
-	return 1.4826 * (1 + 5.0 / (double)(n - terms)) * room[n / 2];
+	double a0 = 0, a1 = 0, shape = 0;
+
+	if (!k)
+		return;
+	qsort(excess, k, sizeof(*excess), by_value);
+	for (size_t j = 0; j < k; j++) {
+		a0 += excess[j] / (double)k;
+		a1 += excess[j] * (1 - ((double)j + 1 - 0.35) / (double)k) / (double)k;
+	}
+	if (k >= 10 && a0 > 2 * a1)
+		shape = 2 - a0 / (a0 - 2 * a1);
+	/* one more row might always be one of them */
+	c->tail_share = (double)(k + 1) / (double)(n + 1);
+	c->tail_shape = fmin(fmax(shape, 0), 0.5);
+	c->tail_scale = a0 * (1 - c->tail_shape);
 }
 
-/* Outliers upwards, beyond the threshold: how many, and how far on average. */
-static void tail(struct oom_calibration *c, const struct oom_calibration_row *r, size_t n)
+/* How far single runs lie from what the whole chain expects, from the runs themselves: so it does
+ * not matter which of the steps scatter together.  A share of the run or a size, whichever is the
+ * likelier.  Where fewer than three runs measured the figure, the default's scatter comes on top of
+ * the figure below it. */
+static void scatter(struct stage *s, struct oom_calibration_row *rows, size_t n, enum oom_measure m,
+		    double *a, double *b)
 {
-	double beyond = 0;
+	const struct oom_spread below = m ? s->c->spread[m - 1] : (struct oom_spread){0};
+	struct oom_spread *to = &s->c->spread[m];
+	double limit, share = 0, bytes = 0, sizes = 0, spent = 0;
+	size_t k = 0, used = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (rows[i].measured[m] > 0)
+			a[k++] = rows[i].residual[m];
+	if (k < FEWEST) {
+		to->share = hypot(to->share, below.share);
+		to->bytes = hypot(to->bytes, below.bytes);
+		to->dof = below.dof > 0 ? below.dof : to->dof;
+		return;
+	}
+	for (int j = 0; j <= (int)m; j++)
+		spent += (double)s->spent[j];
+	limit = OOM_FIT_CUTOFF * (1 + 5.0 / (double)k) * oom_fit_spread(a, k, b) +
+		OOM_FIT_NOTHING;
+	for (size_t i = 0; i < n; i++) {
+		const double is = rows[i].measured[m], size = predicted(&rows[i].predicted, m),
+			     d = is - oom_calibrated(s->c, &rows[i].predicted, m);
+
+		if (!(is > 0))
+			continue;
+		if (fabs(rows[i].residual[m]) > limit) {
+			rows[i].outlier |= 1u << m;
+			continue;
+		}
+		share += d / size * (d / size);
+		bytes += d / GIB * (d / GIB);
+		sizes += log(size / GIB);
+		used++;
+	}
+	*to = (struct oom_spread){.dof = fmax((double)used - spent, 1), .n = k,
+				  .n_outliers = k - used};
+	if (log(share) * (double)used / 2 + sizes <= log(bytes) * (double)used / 2 || !(bytes > 0))
+		to->share = sqrt(share / to->dof);
+	else
+		to->bytes = sqrt(bytes / to->dof) * GIB;
+}
+
+static void leftovers(struct stage *s, struct oom_calibration_row *rows, size_t n, double *a,
+		      double *b)
+{
+	struct oom_calibration *c = s->c;
 	size_t k = 0;
 
 	for (size_t i = 0; i < n; i++)
-		if (r[i].outlier && r[i].residual > c->tail_from) {
-			beyond += r[i].residual - c->tail_from;
-			k++;
+		for (int m = 0; m < OOM_MEASURES; m++) {
+			const double is = rows[i].measured[m],
+				     due = oom_calibrated(c, &rows[i].predicted,
+							  (enum oom_measure)m);
+
+			rows[i].residual[m] = is > 0 ? is / due - 1 : 0;
 		}
-	/* one more row might always be one of them */
-	c->tail_share = k ? (double)(k + 1) / (double)(n + 1) : 0;
-	c->tail_mean = k ? beyond / (double)k : 0;
+	for (int m = 0; m < OOM_MEASURES; m++)
+		scatter(s, rows, n, (enum oom_measure)m, a, b);
+	for (size_t i = 0; i < n; i++)
+		a[i] = rows[i].residual[last(&rows[i])];
+	c->tail_from = OOM_FIT_CUTOFF * oom_fit_spread(a, n, b) + OOM_FIT_NOTHING;
+	for (size_t i = 0; i < n; i++)
+		if (a[i] > c->tail_from)
+			b[k++] = a[i] - c->tail_from;
+	tail(c, b, k, n);
 }
 
-static enum oom_status refit(struct oom_calibration *c, struct oom_calibration_row *r, size_t n,
-			     size_t terms, struct oom_error *err)
+static enum oom_status check(const struct oom_calibration_row *rows, size_t n,
+			     struct oom_error *err)
 {
-	double *room = malloc(n * sizeof(*room)), chisq = 0, limit;
-	gsl_multifit_linear_workspace *w = NULL;
-	struct system s = {0};
-	size_t used = 0;
-	enum oom_status st = OOM_ERR_MEMORY;
-
-	if (!room)
-		goto out;
-	limit = CUTOFF * median_spread(r, n, terms, room);
 	for (size_t i = 0; i < n; i++) {
-		/* rounding of an exact fit is no outlier */
-		r[i].outlier = fabs(r[i].residual) > limit + 1e-9;
-		used += !r[i].outlier;
+		const struct oom_parts *p = &rows[i].predicted;
+		bool good = allocated(p) > 0 && p->reserved > 0 && p->workspace >= 0 &&
+			    p->context >= 0 && p->nccl >= 0 && predicted(p, OOM_MEASURE_USED) < 1e18;
+
+		for (int k = 0; k < OOM_SCALES; k++)
+			good = good && p->part[k] >= 0;
+		for (int m = 0; m < OOM_MEASURES; m++)
+			good = good && rows[i].measured[m] >= 0 && rows[i].measured[m] < 1e18;
+		if (!good)
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "measurement %zu: sizes must be positive", i + 1);
 	}
-	w = gsl_multifit_linear_alloc(used, terms);
-	if (!w || !equations(&s, r, n, used, terms))
-		goto out;
-	st = OOM_ERR_INVALID;
-	if (used <= terms || gsl_multifit_linear(s.x, s.y, s.b, s.cov, &chisq, w) != GSL_SUCCESS)
-		goto out;
-	st = OOM_OK;
-	take_line(c, &s, r, n, terms);
-	c->n = n;
-	c->n_outliers = n - used;
-	c->dof = (double)(used - terms);
-	c->sigma = sqrt(chisq / c->dof);
-	c->scale_se = sqrt(gsl_matrix_get(s.cov, 0, 0));
-	if (terms == 2) {
-		c->offset_se = sqrt(gsl_matrix_get(s.cov, 1, 1)) * GIB;
-		c->cov = gsl_matrix_get(s.cov, 0, 1) * GIB;
-	}
-	c->tail_from = limit;
-	tail(c, r, n);
-out:
-	if (w)
-		gsl_multifit_linear_free(w);
-	release(&s);
-	free(room);
-	return st == OOM_ERR_MEMORY ? oom_error_set(err, st, "out of host memory") :
-	       st ? oom_error_set(err, st, "the measurements do not settle on one line") : OOM_OK;
+	return OOM_OK;
 }
 
-static enum oom_status fit(struct oom_calibration *c, struct oom_calibration_row *r, size_t n,
-			   size_t terms, const gsl_multifit_robust_type *weights,
-			   struct oom_error *err)
+enum oom_status oom_calibrate(struct oom_calibration *out, struct oom_calibration_row *rows,
+			      size_t n, const struct oom_calibration *def, struct oom_error *err)
 {
-	struct oom_calibration found = {0};
-	enum oom_status st = robust(&found, r, n, terms, weights, err);
+	struct oom_calibration c;
+	struct stage s = {.c = &c};
+	enum oom_status st = check(rows, n, err);
+	double *room;
 
-	if (!st)
-		st = refit(&found, r, n, terms, err);
-	if (!st)
-		*c = found;
+	if (st)
+		return st;
+	/* x, y, residual and two more for what is left */
+	room = calloc(n + 1, (OOM_TERMS + 4) * sizeof(*room));
+	s.row = calloc(n + 1, sizeof(struct oom_calibration_row *));
+	s.outlier = calloc(n + 1, sizeof(*s.outlier));
+	st = OOM_ERR_MEMORY;
+	if (!room || !s.row || !s.outlier) {
+		oom_error_set(err, st, "out of host memory");
+		goto out;
+	}
+	s.x = room;
+	s.y = room + n * OOM_TERMS;
+	s.residual = s.y + n;
+	for (size_t i = 0; i < n; i++)
+		rows[i].outlier = 0;
+	all_default(&c, def);
+	st = stages(&s, rows, n, err);
+	if (st)
+		goto out;
+	c.n = n;
+	leftovers(&s, rows, n, s.residual + n, s.residual + 2 * n);
+	*out = c;
+out:
+	free(s.outlier);
+	free(s.row);
+	free(room);
 	return st;
 }
 
-enum oom_status oom_calibrate(struct oom_calibration *out, struct oom_calibration_row *r, size_t n,
-			      struct oom_error *err)
-{
-	gsl_set_error_handler_off();
-	if (n < 3)
-		return oom_error_set(err, OOM_ERR_INVALID, "%zu measurements: three are needed", n);
-	for (size_t i = 0; i < n; i++)
-		if (!(r[i].predicted > 0) || !(r[i].measured > 0) || !isfinite(r[i].predicted) ||
-		    !isfinite(r[i].measured))
-			return oom_error_set(err, OOM_ERR_INVALID,
-					     "measurement %zu: sizes must be positive", i + 1);
-	{
-		const size_t terms = sizes_vary(r, n) ? 2 : 1;
-		enum oom_status st = fit(out, r, n, terms, gsl_multifit_robust_bisquare, err);
-
-		/* the bisquare's minimum may be two: its iteration then swings; Huber's weights
-		 * are convex */
-		if (st == OOM_ERR_INVALID)
-			st = fit(out, r, n, terms, gsl_multifit_robust_huber, err);
-		return st;
-	}
-}
-
-/* ---- use ---- */
-
-double oom_calibrated(const struct oom_calibration *c, double predicted)
-{
-	return c->scale * predicted + c->offset_bytes;
-}
-
-/* Standard deviation of a new measurement, in bytes: the fit's uncertainty and the spread
- * itself. */
-static double spread(const struct oom_calibration *c, double x)
-{
-	const double line = x * x * c->scale_se * c->scale_se + c->offset_se * c->offset_se +
-			    2 * x * c->cov;
-
-	return sqrt(fmax(line, 0) + x * x * c->sigma * c->sigma);
-}
-
-double oom_calibrated_interval(const struct oom_calibration *c, double predicted, double level)
-{
-	return oom_calibrated(c, predicted) +
-	       gsl_cdf_tdist_Pinv(level, c->dof > 1 ? c->dof : 1) * spread(c, predicted);
-}
-
-/* Of the tail: beyond its threshold exponential, below it certain to be passed. */
-static double tail_passes(const struct oom_calibration *c, double predicted, double capacity)
-{
-	const double r = (capacity - oom_calibrated(c, predicted)) / predicted - c->tail_from;
-
-	return r <= 0 ? 1 : c->tail_mean > 0 ? exp(-r / c->tail_mean) : 0;
-}
-
-double oom_calibrated_fits(const struct oom_calibration *c, double predicted, double capacity)
-{
-	const double s = spread(c, predicted), d = capacity - oom_calibrated(c, predicted);
-	const double noise = s > 0 ? gsl_cdf_tdist_P(d / s, c->dof > 1 ? c->dof : 1) : d >= 0;
-
-	return (1 - c->tail_share) * noise +
-	       c->tail_share * (1 - tail_passes(c, predicted, capacity));
-}
-
-double oom_calibrated_bound(const struct oom_calibration *c, double predicted, double level)
-{
-	double low = oom_calibrated_interval(c, predicted, level < 0.5 ? level : 0.5),
-	       high = low + predicted;
-
-	if (level < 0.5)
-		return low;
-	for (int i = 0; i < 60 && oom_calibrated_fits(c, predicted, high) < level; i++)
-		high += high - low;
-	for (int i = 0; i < 80; i++) {
-		const double mid = (low + high) / 2;
-
-		*(oom_calibrated_fits(c, predicted, mid) < level ? &low : &high) = mid;
-	}
-	return high;
-}
-
-double oom_false_fit_rate(const struct oom_calibration_row *rows, size_t n, double level)
+double oom_false_fit_rate(const struct oom_calibration_row *rows, size_t n,
+			  const struct oom_calibration *def, double level)
 {
 	enum { FOLDS = 10 };
 	struct oom_calibration_row *train = malloc((n + 1) * sizeof(*train));
@@ -293,177 +644,16 @@ double oom_false_fit_rate(const struct oom_calibration_row *rows, size_t n, doub
 		for (size_t i = 0; i < n; i++)
 			if (i % FOLDS != (size_t)k)
 				train[m++] = rows[i];
-		if (oom_calibrate(&c, train, m, NULL))
+		if (oom_calibrate(&c, train, m, def, NULL))
 			continue;
 		for (size_t i = (size_t)k; i < n; i += FOLDS) {
+			const enum oom_measure at = last(&rows[i]);
+
 			judged++;
-			wrong += rows[i].measured >
-				 oom_calibrated_bound(&c, rows[i].predicted, level);
+			wrong += rows[i].measured[at] >
+				 oom_calibrated_bound(&c, &rows[i].predicted, at, level);
 		}
 	}
 	free(train);
 	return judged ? (double)wrong / (double)judged : NAN;
-}
-
-/* ---- files ---- */
-
-static const struct {
-	const char *name;
-	size_t offset;
-} keys[] = {
-	{"scale", offsetof(struct oom_calibration, scale)}, {"offset_bytes", offsetof(struct oom_calibration, offset_bytes)},
-	{"scale_se", offsetof(struct oom_calibration, scale_se)}, {"offset_se", offsetof(struct oom_calibration, offset_se)},
-	{"cov", offsetof(struct oom_calibration, cov)}, {"sigma", offsetof(struct oom_calibration, sigma)},
-	{"dof", offsetof(struct oom_calibration, dof)},
-	{"tail_share", offsetof(struct oom_calibration, tail_share)}, {"tail_from", offsetof(struct oom_calibration, tail_from)},
-	{"tail_mean", offsetof(struct oom_calibration, tail_mean)}};
-enum { KEYS = sizeof(keys) / sizeof(keys[0]) };
-
-void oom_calibration_write(const struct oom_calibration *c, char text[800])
-{
-	size_t n = (size_t)snprintf(text, 800,
-				    "# oomplan calibration: measured = scale x predicted + "
-				    "offset_bytes; sigma is relative\n");
-
-	for (int i = 0; i < KEYS; i++)
-		n += (size_t)snprintf(text + n, 800 - n, "%s %.17g\n", keys[i].name,
-				      *(const double *)(const void *)((const char *)c + keys[i].offset));
-}
-
-enum oom_status oom_calibration_read(struct oom_calibration *out, const char *path,
-				     struct oom_error *err)
-{
-	FILE *f = fopen(path, "r");
-	struct oom_calibration c = {0};
-	char line[200], name[40];
-	int number = 0, seen = 0;
-	enum oom_status st = OOM_OK;
-
-	if (!f)
-		return oom_error_set(err, OOM_ERR_IO, "%s: cannot be read", path);
-	while (!st && fgets(line, sizeof(line), f)) {
-		double v;
-		int k = 0;
-
-		number++;
-		if (*line == '#' || *line == '\n')
-			continue;
-		if (sscanf(line, "%39s %lf", name, &v) != 2 || !isfinite(v)) {
-			st = oom_error_set(err, OOM_ERR_PARSE,
-					   "%s:%d: expected a name and a number", path, number);
-			break;
-		}
-		while (k < KEYS && strcmp(keys[k].name, name))
-			k++;
-		if (k == KEYS)
-			st = oom_error_set(err, OOM_ERR_PARSE,
-					   "%s:%d: \"%s\" is no key of a calibration (scale, "
-					   "offset_bytes, sigma, ...)",
-					   path, number, name);
-		else
-			*(double *)(void *)((char *)&c + keys[k].offset) = v;
-		seen |= 1 << k;
-	}
-	fclose(f);
-	if (!st && (!(seen & 1) || !(c.scale > 0) || c.sigma < 0 || c.dof < 0 || c.tail_share < 0 ||
-		    c.tail_share > 1 || c.tail_mean < 0))
-		st = oom_error_set(err, OOM_ERR_INVALID, "%s: no positive scale in it", path);
-	if (!st)
-		*out = c;
-	return st;
-}
-
-struct collector {
-	struct oom_calibration_row *rows;
-	size_t n, cap;
-};
-
-static double first_of(const struct oom_csv_row *row, const char *const *names)
-{
-	for (size_t i = 0; names[i]; i++) {
-		const char *s = oom_csv_cell(row, names[i]);
-
-		if (s && *s)
-			return strtod(s, NULL);
-	}
-	return NAN;
-}
-
-static enum oom_status collect(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
-{
-	static const char *const predicted[] = {"predicted", "pred_used_bytes",
-						"pred_reserved_native", "pred_overall_peak", NULL};
-	static const char *const measured[] = {"measured", "nvidia_smi", "reserved_native",
-					       "overall_peak", NULL};
-	static const char *const names[] = {"id", "name", "run", "model", NULL};
-	struct collector *c = ctx;
-	const double p = first_of(row, predicted), m = first_of(row, measured);
-
-	if (isnan(p) || isnan(m))
-		return OOM_OK;                  /* a row that was not priced, or not measured */
-	if (c->n == c->cap) {
-		void *q = c->cap > 10000000 ?
-				  NULL :
-				  realloc(c->rows, (c->cap * 2 + 256) * sizeof(*c->rows));
-
-		if (!q)
-			return oom_error_set(err, OOM_ERR_MEMORY, "%s: too many rows", row->file);
-		c->rows = q;
-		c->cap = c->cap * 2 + 256;
-	}
-	c->rows[c->n] = (struct oom_calibration_row){.predicted = p, .measured = m};
-	for (size_t i = 0; names[i] && !*c->rows[c->n].name; i++) {
-		const char *s = oom_csv_cell(row, names[i]);
-
-		snprintf(c->rows[c->n].name, sizeof(c->rows[c->n].name), "%s", s ? s : "");
-	}
-	c->n++;
-	return OOM_OK;
-}
-
-static enum oom_status take(enum oom_status st, struct collector *c, const char *name,
-			    struct oom_calibration_row **rows, size_t *n, struct oom_error *err)
-{
-	if (!st && !c->n)
-		st = oom_error_set(err, OOM_ERR_INVALID,
-				   "%s: no rows with a predicted and a measured column", name);
-	if (st) {
-		free(c->rows);
-		return st;
-	}
-	*rows = c->rows;
-	*n = c->n;
-	return OOM_OK;
-}
-
-enum oom_status oom_calibration_rows(const char *path, struct oom_calibration_row **rows, size_t *n,
-				     struct oom_error *err)
-{
-	struct collector c = {0};
-
-	return take(oom_csv_read(path, collect, &c, err), &c, path, rows, n, err);
-}
-
-enum oom_status oom_calibration_shipped(struct oom_calibration_row **rows, size_t *n,
-					struct oom_error *err)
-{
-	const struct oom_embedded *f = oom_embedded_find("measured.csv");
-	struct collector c = {0};
-
-	return take(oom_csv_parse((const char *)f->bytes, f->size, "measured.csv", collect, &c,
-				  err),
-		    &c, "measured.csv", rows, n, err);
-}
-
-enum oom_status oom_calibration_default(struct oom_calibration *out, struct oom_error *err)
-{
-	struct oom_calibration_row *rows;
-	size_t n;
-	enum oom_status st = oom_calibration_shipped(&rows, &n, err);
-
-	if (st)
-		return st;
-	st = oom_calibrate(out, rows, n, err);
-	free(rows);
-	return st;
 }

@@ -124,7 +124,8 @@ static void write_header(struct runs *r, const struct oom_csv_row *row)
 	}
 	for (int b = 0; b < OOM_BUCKETS; b++)
 		fprintf(r->out, "pred_%s,", oom_bucket_column((enum oom_bucket)b));
-	fprintf(r->out, "pred_peak_phase,pred_used_bytes,pred_error,pred_warning\n");
+	fprintf(r->out, "pred_peak_phase,pred_context_bytes,pred_workspace_bytes,pred_nccl_bytes,"
+			"pred_used_bytes,pred_error,pred_warning\n");
 }
 
 static void write_prediction(struct runs *r, const struct oom_eval *e, uint64_t native,
@@ -145,8 +146,9 @@ static void write_prediction(struct runs *r, const struct oom_eval *e, uint64_t 
 	}
 	for (int b = 0; b < OOM_BUCKETS; b++)
 		fprintf(r->out, "%llu,", (unsigned long long)e->bucket[b]);
-	fprintf(r->out, "%s,%llu,", oom_phase_column(e->peak_phase),
-		(unsigned long long)e->used_bytes);
+	fprintf(r->out, "%s,%llu,%llu,%llu,%llu,", oom_phase_column(e->peak_phase),
+		(unsigned long long)e->context_bytes, (unsigned long long)e->workspace_bytes,
+		(unsigned long long)e->nccl_bytes, (unsigned long long)e->used_bytes);
 }
 
 static enum oom_status price(struct runs *r, const struct oom_csv_row *row, const struct loaded *m,
@@ -220,7 +222,7 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 	if (!m)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	if (!m->model || price(r, row, m, &warning, &why)) {
-		for (int i = 0; i < SCALARS + 1 + 2 * (OOM_PHASES - 1) + OOM_BUCKETS + 2; i++)
+		for (int i = 0; i < SCALARS + 1 + 2 * (OOM_PHASES - 1) + OOM_BUCKETS + 5; i++)
 			putc(',', r->out);
 		oom_csv_put(r->out, m->model ? why.text : m->err.text);
 		r->report->failed++;

@@ -14,7 +14,8 @@ struct solver {
 };
 
 /* Does the plan fit with this value?  A value the model cannot run with does not. */
-static enum oom_status fits(const struct solver *s, int64_t value, struct oom_eval *e, bool *yes)
+static enum oom_status price(const struct solver *s, int64_t value, unsigned flags,
+			     struct oom_eval *e, bool *yes)
 {
 	struct oom_plan p = *s->plan;
 	enum oom_status st;
@@ -25,11 +26,16 @@ static enum oom_status fits(const struct solver *s, int64_t value, struct oom_ev
 		p.engine = OOM_ENGINE_FSDP2;    /* more GPUs help only what is sharded */
 		p.zero_stage = 3;
 	}
-	st = oom_evaluate(s->ev, s->model, &p, OOM_EVAL_FAST, e, s->err);
+	st = oom_evaluate(s->ev, s->model, &p, flags, e, s->err);
 	*yes = !st && e->used_bytes <= oom_budget(s->capacity, &p);
 	if (st)
 		e->used_bytes = UINT64_MAX;
 	return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
+}
+
+static enum oom_status fits(const struct solver *s, int64_t value, struct oom_eval *e, bool *yes)
+{
+	return price(s, value, OOM_EVAL_FAST, e, yes);
 }
 
 /* Not every value runs (an image's side may have to be a multiple of the patch): *value moves up to
@@ -102,7 +108,7 @@ static enum oom_status largest(const struct solver *s, struct oom_solution *out)
 		return st;
 	out->value = lo;
 	out->at_limit = lo == top;
-	st = fits(s, lo, &out->eval, &yes);
+	st = price(s, lo, OOM_EVAL_BUCKETS, &out->eval, &yes);
 	if (!st && !out->at_limit) {
 		int64_t next = lo + 1;
 
@@ -141,7 +147,7 @@ static enum oom_status fewest_gpus(const struct solver *s, struct oom_solution *
 	}
 	out->value = hi;
 	out->at_limit = hi == 1;
-	st = fits(s, hi, &out->eval, &yes);
+	st = price(s, hi, OOM_EVAL_BUCKETS, &out->eval, &yes);
 	if (!st && hi > 1) {
 		st = fits(s, hi - 1, &e, &yes);
 		out->neighbour_bytes = e.used_bytes;
@@ -175,7 +181,7 @@ enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *mode
 				     near ? " (did you mean \"" : "", near ? near : "",
 				     near ? "\"?)" : "");
 	if (!strcmp(knob, "gpu-memory")) {
-		st = oom_evaluate(ev, model, plan, OOM_EVAL_FAST, &out->eval, err);
+		st = oom_evaluate(ev, model, plan, OOM_EVAL_BUCKETS, &out->eval, err);
 		out->exists = !st;
 		out->needed_bytes = (uint64_t)((double)out->eval.used_bytes / (1 - plan->margin)) +
 				    1;

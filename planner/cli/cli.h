@@ -32,6 +32,7 @@ struct oom_job {
 	double confidence;
 	struct oom_calibration calibrated;
 	bool has_calibration;
+	double margin;                  /* as asked; a calibration sets the plan's */
 	double card_capability;         /* of --gpu, when the plan took it from there */
 	bool json, csv, quiet, help;
 	int color;                      /* enum oom_color_mode */
@@ -94,12 +95,31 @@ void oom_json_search(struct oom_json *j, const struct oom_job *job,
 void oom_json_estimate(const struct oom_job *job, const struct oom_target *t,
 		       const struct oom_plan *plan, const struct oom_eval *e, bool fits);
 
-/* report_lengths.c: nothing where no lengths, or no calibration, were given; asked is the plan
- * before any fix */
+/* report_lengths.c: nothing where no lengths were given; asked is the plan before any fix */
 struct oom_json;
 void oom_report_lengths(const struct oom_target *t, const struct oom_plan *asked);
 void oom_json_lengths(struct oom_json *j, const struct oom_target *t);
+
+/* calibrated.c: nothing where neither --calibration nor --confidence was given.  Reads the file
+ * (or takes the default); then sets the margin for the plan as asked. */
+int oom_calibration_open(struct oom_job *job);
+void oom_calibration_start(struct oom_job *job, const struct oom_target *t);
+/* Bytes a card must have for the evaluation, by confidence or expectation and margin. */
+double oom_calibrated_need(const struct oom_job *job, const struct oom_eval *e);
+/* Whether it fits; what the prediction says where there is no calibration. */
+bool oom_calibrated_verdict(const struct oom_job *job, const struct oom_target *t,
+			    const struct oom_eval *e, bool fits);
+/* True: what was found needs another margin, now set; ask once more.  round counts from 0. */
+bool oom_calibrated_again(struct oom_job *job, const struct oom_target *t,
+			  const struct oom_eval *e, int round);
+/* The probability of fitting in words: "97.1 %"; returns buf. */
+const char *oom_calibrated_percent(const struct oom_job *job, const struct oom_target *t,
+				   const struct oom_eval *e, char buf[32]);
+void oom_report_calibrated(const struct oom_job *job, const struct oom_eval *e);
+/* The options that set the margin, for the line that prices a plan again. */
+void oom_report_calibration_options(FILE *out, const struct oom_job *job);
 void oom_json_calibrated(struct oom_json *j, const struct oom_job *job, const struct oom_target *t,
-			 uint64_t used_bytes);
+			 const struct oom_eval *e);
+void oom_json_terms(struct oom_json *j, const struct oom_calibration *c);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "csvout.h"
+#include "json.h"
 #include "oomplan/calibrate.h"
 #include "out.h"
 #include "term.h"
@@ -12,61 +13,244 @@
 static const char *output;
 static bool report;
 
-static void show(const struct oom_calibration *c, const struct oom_calibration_row *rows, size_t n)
-{
-	const double gib = 1073741824;
-	size_t shown = 0;
+struct rows {
+	struct oom_calibration_row *items;
+	size_t n, skipped;
+};
 
-	printf("measured = %.4f (+- %.4f) x predicted", c->scale, 2 * c->scale_se);
-	if (c->offset_fitted)
-		printf(" + %.0f MiB (+- %.0f)", c->offset_bytes / 1048576,
-		       2 * c->offset_se / 1048576);
-	printf("; spread %.2f %% of one run; %zu runs, %zu outliers set aside\n", 100 * c->sigma,
-	       c->n, c->n_outliers);
-	if (!c->offset_fitted)
-		printf("  not identifiable: the runs are too alike in size to tell an offset "
-		       "(context, libraries) from a scale: it stays 0\n");
+/* ---- text ---- */
+
+static const char *text_of(enum oom_term t, double v)
+{
+	static char buf[8][32];
+	static int i;
+
+	i = (i + 1) % 8;
+	if (isnan(v))
+		snprintf(buf[i], sizeof(buf[i]), "unknown");
+	else if (oom_term_is_bytes(t))
+		snprintf(buf[i], sizeof(buf[i]), "%.0f MiB", v / 1048576);
+	else
+		snprintf(buf[i], sizeof(buf[i]), "%.4f", v);
+	return buf[i];
+}
+
+/* "a, b and c" of the terms in the mask. */
+static void names_of(unsigned with)
+{
+	int left = 0;
+
+	for (int k = 0; k < OOM_TERMS; k++)
+		left += with >> k & 1;
+	for (int k = 0; k < OOM_TERMS; k++)
+		if (with >> k & 1) {
+			printf("%s%s", oom_term_name((enum oom_term)k),
+			       left > 2 ? ", " : left == 2 ? " and " : "");
+			left--;
+		}
+}
+
+static void why(enum oom_term t, const struct oom_overhead *o)
+{
+	switch (o->state) {
+	case OOM_TERM_FITTED: printf("fitted"); break;
+	case OOM_TERM_SHARED:
+		printf("one scale with ");
+		names_of(o->with);
+		printf(": these runs do not tell them apart");
+		break;
+	case OOM_TERM_UNMEASURED:
+		printf("not identifiable: %s", t == OOM_TERM_FRAGMENTATION ?
+						       "no three runs measured allocated and reserved" :
+					       t < OOM_TERM_FRAGMENTATION ?
+						       "too few runs" :
+						       "no three runs measured nvidia-smi and reserved");
+		break;
+	case OOM_TERM_ABSENT:
+		printf("not identifiable: %s", t == OOM_TERM_NCCL ?
+						       "no run had more than one GPU" :
+						       "no run has any of it at its peak");
+		break;
+	case OOM_TERM_COLLINEAR:
+		printf("not identifiable: not told apart from ");
+		names_of(o->with);
+		break;
+	}
+}
+
+static void term(const struct oom_calibration *c, enum oom_term t)
+{
+	const struct oom_overhead *o = &c->term[t];
+	const double half = oom_term_half_width(c, t, 0.95);
+	char interval[80] = "default";
+
+	if (o->state <= OOM_TERM_SHARED)
+		snprintf(interval, sizeof(interval), "%s to %s", text_of(t, o->value - half),
+			 text_of(t, o->value + half));
+	printf("  %-13s  %9s  %-22s  ", oom_term_name(t),
+	       oom_term_is_bytes(t) && o->state > OOM_TERM_SHARED ? "predicted" :
+								   text_of(t, o->value),
+	       interval);
+	if (o->state <= OOM_TERM_SHARED)
+		printf("%9s  ", text_of(t, o->def));
+	else
+		printf("%9s  ", "");
+	why(t, o);
+	putchar('\n');
+}
+
+static void spreads(const struct oom_calibration *c)
+{
+	printf("spread of one run:");
+	for (int m = 0; m < OOM_MEASURES; m++) {
+		const struct oom_spread *s = &c->spread[m];
+
+		printf("%s %s ", m ? "," : "", oom_measure_str((enum oom_measure)m));
+		if (!s->n)
+			printf("not measured");
+		else if (s->bytes > 0)
+			printf("%.0f MiB (%zu runs)", s->bytes / 1048576, s->n);
+		else
+			printf("%.2f %% (%zu runs)", 100 * s->share, s->n);
+	}
+	putchar('\n');
 	if (c->tail_share > 0)
 		printf("  %.1f %% of the runs took more than the noise explains: beyond %+.1f %%, "
 		       "by another %.1f %% on average; bounds count them\n",
-		       100 * c->tail_share, 100 * c->tail_from, 100 * c->tail_mean);
-	for (size_t i = 0; i < n && shown < 10; i++)
-		if (rows[i].outlier && ++shown)
-			printf("  outlier: row %zu%s%s, predicted %.2f GiB, measured %.2f GiB "
-			       "(%+.1f %%)\n",
-			       i + 1, *rows[i].name ? ", " : "", oom_shown(rows[i].name),
-			       rows[i].predicted / gib, rows[i].measured / gib,
-			       100 * rows[i].residual);
-	if (c->n_outliers > shown)
-		printf("  %zu outliers more: --csv lists every row with its residual\n",
-		       c->n_outliers - shown);
+		       100 * c->tail_share, 100 * c->tail_from,
+		       100 * c->tail_scale / (1 - c->tail_shape));
 }
 
-static void residuals(const struct oom_calibration_row *rows, size_t n)
+static void outliers(const struct rows *r)
 {
-	static const char *const names[] = {"row",	"name",	   "predicted", "measured",
-					    "residual", "outlier", NULL};
-	struct oom_csv c = {.out = stdout};
+	enum { SHOWN = 10 };
+	size_t n = 0;
 
-	oom_csv_head(&c, names);
-	for (size_t i = 0; i < n; i++) {
-		char text[32];
+	for (size_t i = 0; i < r->n; i++) {
+		const struct oom_calibration_row *row = &r->items[i];
 
-		oom_csv_uint(&c, i + 1);
-		oom_csv_text(&c, rows[i].name);
-		oom_csv_uint(&c, (uint64_t)rows[i].predicted);
-		oom_csv_uint(&c, (uint64_t)rows[i].measured);
-		snprintf(text, sizeof(text), "%.6f", rows[i].residual);
-		oom_csv_text(&c, text);
-		oom_csv_uint(&c, rows[i].outlier);
-		oom_csv_end(&c);
+		if (!row->outlier || ++n > SHOWN)
+			continue;
+		printf("  outlier: line %zu%s%s:", row->line, *row->name ? ", " : "",
+		       oom_shown(row->name));
+		for (int m = 0; m < OOM_MEASURES; m++)
+			if (row->measured[m] > 0)
+				printf(" %s %.2f GiB (%+.1f %%)%s",
+				       oom_measure_str((enum oom_measure)m),
+				       row->measured[m] / 1073741824, 100 * row->residual[m],
+				       row->outlier >> m & 1 ? "*" : "");
+		putchar('\n');
+	}
+	if (n)
+		printf("  %zu of %zu runs are outliers%s: * is what was set aside, (%%) is against "
+		       "the fit; --csv lists every run\n",
+		       n, r->n, n > SHOWN ? ", ten shown" : "");
+}
+
+static void show(const struct oom_calibration *c, const struct rows *r)
+{
+	printf("fitted to %zu runs", r->n);
+	if (r->skipped)
+		printf(" (%zu rows left out: not priced, or not measured)", r->skipped);
+	printf("\n  %-13s  %9s  %-22s  %9s  \n", "term", "value", "95 % interval", "default");
+	for (int k = 0; k < OOM_TERMS; k++)
+		term(c, (enum oom_term)k);
+	spreads(c);
+	outliers(r);
+}
+
+/* ---- tables ---- */
+
+static void residuals(const struct oom_calibration *c, const struct rows *r)
+{
+	static const char *const names[] = {"line",	"name",	    "figure",	"expected",
+					    "measured", "residual", "outlier",	NULL};
+	struct oom_csv out = {.out = stdout};
+
+	oom_csv_head(&out, names);
+	for (size_t i = 0; i < r->n; i++)
+		for (int m = 0; m < OOM_MEASURES; m++) {
+			const struct oom_calibration_row *row = &r->items[i];
+			char text[32];
+
+			if (!(row->measured[m] > 0))
+				continue;
+			oom_csv_uint(&out, row->line);
+			oom_csv_text(&out, row->name);
+			oom_csv_text(&out, oom_measure_str((enum oom_measure)m));
+			oom_csv_uint(&out, (uint64_t)oom_calibrated(c, &row->predicted,
+								    (enum oom_measure)m));
+			oom_csv_uint(&out, (uint64_t)row->measured[m]);
+			snprintf(text, sizeof(text), "%.6f", row->residual[m]);
+			oom_csv_text(&out, text);
+			oom_csv_uint(&out, row->outlier >> m & 1);
+			oom_csv_end(&out);
+		}
+}
+
+static void false_fits(struct oom_json *j, const struct rows *r, const struct oom_calibration *def)
+{
+	const double at95 = oom_false_fit_rate(r->items, r->n, def, 0.95),
+		     at99 = oom_false_fit_rate(r->items, r->n, def, 0.99);
+
+	if (j) {
+		oom_json_real(j, "false_fit_rate_95", at95);
+		oom_json_real(j, "false_fit_rate_99", at99);
+	} else if (isnan(at95)) {
+		puts("false fits: too few runs to leave a tenth of them out");
+	} else {
+		printf("false fits, cross-validated: %.1f %% at a confidence of 95 %%, %.1f %% at "
+		       "99 %%\n",
+		       100 * at95, 100 * at99);
 	}
 }
+
+static void json(const struct oom_calibration *c, const struct rows *r,
+		 const struct oom_calibration *def)
+{
+	struct oom_json j = {.out = stdout};
+
+	oom_json_object(&j, NULL);
+	oom_json_text(&j, "schema", "oomplan-calibration/1");
+	oom_json_uint(&j, "runs", r->n);
+	oom_json_uint(&j, "skipped_rows", r->skipped);
+	oom_json_terms(&j, c);
+	oom_json_array(&j, "spread");
+	for (int m = 0; m < OOM_MEASURES; m++) {
+		oom_json_object(&j, NULL);
+		oom_json_text(&j, "figure", oom_measure_str((enum oom_measure)m));
+		oom_json_uint(&j, "runs", c->spread[m].n);
+		oom_json_uint(&j, "outliers", c->spread[m].n_outliers);
+		oom_json_real(&j, "share", c->spread[m].share);
+		oom_json_real(&j, "bytes", c->spread[m].bytes);
+		oom_json_end(&j);
+	}
+	oom_json_end(&j);
+	oom_json_array(&j, "outliers");
+	for (size_t i = 0; i < r->n; i++) {
+		if (!r->items[i].outlier)
+			continue;
+		oom_json_object(&j, NULL);
+		oom_json_uint(&j, "line", r->items[i].line);
+		oom_json_text(&j, "name", r->items[i].name);
+		for (int m = 0; m < OOM_MEASURES; m++)
+			if (r->items[i].outlier >> m & 1)
+				oom_json_real(&j, oom_measure_str((enum oom_measure)m),
+					      r->items[i].residual[m]);
+		oom_json_end(&j);
+	}
+	oom_json_end(&j);
+	if (report)
+		false_fits(&j, r, def);
+	oom_json_end(&j);
+}
+
+/* ---- the command ---- */
 
 static enum oom_status write(const struct oom_calibration *c, struct oom_error *err)
 {
 	struct oom_out out;
-	char text[800];
+	char text[OOM_CALIBRATION_TEXT];
 	enum oom_status st = oom_out_open(&out, output, err);
 
 	if (st)
@@ -78,33 +262,37 @@ static enum oom_status write(const struct oom_calibration *c, struct oom_error *
 
 static int run(struct oom_job *job)
 {
-	struct oom_calibration_row *rows = NULL;
+	const char *file = job->words.n ? job->words.items[0] : NULL;
+	struct oom_calibration c, shipped;
+	const struct oom_calibration *def = file ? &shipped : NULL;
 	struct oom_error err = {{0}};
-	struct oom_calibration c;
-	size_t n = 0;
-	enum oom_status st;
+	struct rows r = {0};
+	enum oom_status st = OOM_OK;
 
-	if (!job->words.n && !report)
+	if (!file && !report)
 		return oom_complain(OOM_EXIT_USAGE,
 				    "which measurements? a CSV, or --report for the shipped ones");
-	st = job->words.n ? oom_calibration_rows(job->words.items[0], &rows, &n, &err) :
-			    oom_calibration_shipped(&rows, &n, &err);
+	if (file)
+		st = oom_calibration_default(&shipped, &err);
 	if (!st)
-		st = oom_calibrate(&c, rows, n, &err);
+		st = file ? oom_calibration_rows(file, job->models_dir, &r.items, &r.n, &r.skipped,
+						 &err) :
+			    oom_calibration_shipped(&r.items, &r.n, &err);
+	if (!st)
+		st = oom_calibrate(&c, r.items, r.n, def, &err);
 	if (!st) {
-		if (job->csv)
-			residuals(rows, n);
+		if (job->json)
+			json(&c, &r, def);
+		else if (job->csv)
+			residuals(&c, &r);
 		else
-			show(&c, rows, n);
-		if (report && !job->csv)
-			printf("false fits, cross-validated: %.1f %% at a confidence of 95 %%, "
-			       "%.1f %% at 99 %%\n",
-			       100 * oom_false_fit_rate(rows, n, 0.95),
-			       100 * oom_false_fit_rate(rows, n, 0.99));
+			show(&c, &r);
+		if (report && !job->csv && !job->json)
+			false_fits(NULL, &r, def);
 		if (output)
 			st = write(&c, &err);
 	}
-	free(rows);
+	free(r.items);
 	return st ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : OOM_EXIT_FITS;
 }
 
@@ -116,17 +304,26 @@ static const struct oom_option options[] = {
 	 .metavar = "FILE",
 	 .hint = OOM_HINT_FILE,
 	 .summary = "where the calibration goes, for --calibration"},
+	{.name = "models-dir",
+	 .kind = OOM_OPTION_TEXT,
+	 .target = &oom_job.models_dir,
+	 .metavar = "DIR",
+	 .hint = OOM_HINT_DIR,
+	 .def = "beside the CSV",
+	 .summary = "where the model files of runs lie that are not priced yet"},
 	{.name = "report",
 	 .kind = OOM_OPTION_FLAG,
 	 .target = &report,
 	 .summary = "how often \"it fits\" was wrong, cross-validated; without a file, on the "
 		    "shipped rows"},
-	OOM_OPTION_CSV("print every row with its residual"),
+	OOM_OPTION_JSON,
+	OOM_OPTION_CSV("print every measurement with its residual"),
 	OOM_OPTIONS_COMMON,
 	OOM_OPTIONS_END,
 };
 static const struct oom_example examples[] = {
-	{"calibrate measured.csv -o my.cal", "columns predicted and measured, in bytes (or those of estimate --runs)"},
+	{"calibrate runs.csv -o my.cal", "a runs file (model and knobs) with columns allocated, reserved, nvidia_smi: bytes or 12.5GiB; those there are"},
+	{"plan --model Llama-3.2-1B --gpu A100-40G --calibration my.cal --confidence 0.99", "what fits with 99 %, by one's own runs"},
 	{"calibrate --report", "how far the shipped default may be trusted"},
 	{NULL, NULL},
 };

@@ -35,7 +35,10 @@ static int run(struct oom_job *job)
 	    oom_evaluate(ev, t.model, &job->plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &e, &err)) {
 		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
 	} else {
-		fits = !t.capacity || e.used_bytes <= oom_budget(t.capacity, &job->plan);
+		fits = oom_calibrated_verdict(job, &t, &e,
+					      !t.capacity ||
+						      e.used_bytes <= oom_budget(t.capacity,
+										 &job->plan));
 		if (job->json)
 			oom_json_estimate(job, &t, &job->plan, &e, fits);
 		else if (job->csv)

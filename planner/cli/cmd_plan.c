@@ -94,11 +94,19 @@ static int run(struct oom_job *job)
 		return code;
 	ev = oom_evaluator_new();
 	oom_error_set(&err, st, "out of host memory");
-	if (ev)
+	for (int round = 0; ev; round++) {
+		bool right;
+
 		st = oom_ladder_plan(ev, t.model, &job->plan, t.capacity, allow, &l, &err);
-	/* the verdict alone needs no search where the ladder has one */
-	if (!st && (!l.fits || !job->quiet))
-		st = search(ev, &t, allow, &l, &r, &err);
+		/* the verdict alone needs no search where the ladder has one */
+		if (!st && (!l.fits || !job->quiet))
+			st = search(ev, &t, allow, &l, &r, &err);
+		right = !st && oom_calibrated_verdict(job, &t, &l.eval, l.fits);
+		if (st || right == l.fits || !oom_calibrated_again(job, &t, &l.eval, round)) {
+			l.fits = right;
+			break;
+		}
+	}
 	if (st) {
 		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	} else {

@@ -80,12 +80,22 @@ static int run(struct oom_job *job)
 	struct oom_evaluator *ev;
 	struct oom_solution s;
 	struct oom_target t;
+	enum oom_status st = OOM_ERR_MEMORY;
 	int code = oom_target_open(job, &t, strcmp(knob, "gpu-memory") != 0);
 
 	if (code)
 		return code;
 	ev = oom_evaluator_new();
-	if (!ev || oom_solve(ev, t.model, &job->plan, knob, t.capacity, &s, &err)) {
+	for (int round = 0; ev; round++) {
+		st = oom_solve(ev, t.model, &job->plan, knob, t.capacity, &s, &err);
+		if (st || s.needed_bytes || !oom_calibrated_again(job, &t, &s.eval, round))
+			break;
+	}
+	if (!st && s.needed_bytes && job->has_calibration) {
+		s.needed_bytes = (uint64_t)oom_calibrated_need(job, &s.eval) + 1;
+		job->plan.margin = 1 - (double)s.eval.used_bytes / (double)s.needed_bytes;
+	}
+	if (st) {
 		code = oom_complain(ev ? OOM_EXIT_USAGE : OOM_EXIT_INPUT, "%s",
 				    ev ? err.text : "out of host memory");
 	} else {

@@ -104,43 +104,6 @@ static int apply_lengths(struct oom_job *job, struct oom_target *t)
 	return 0;
 }
 
-/* --confidence sets the margin: what may be predicted so that its bound still fits the card.
- * Bounds rise with the prediction. */
-static double margin_of(const struct oom_calibration *c, double capacity, double confidence)
-{
-	double low = 0, high = capacity;
-
-	for (int i = 0; i < 60; i++) {
-		const double mid = (low + high) / 2;
-
-		*(oom_calibrated_bound(c, mid, confidence) <= capacity ? &low : &high) = mid;
-	}
-	return 1 - low / capacity;
-}
-
-static int apply_calibration(struct oom_job *job, const struct oom_target *t)
-{
-	struct oom_error err = {{0}};
-	struct oom_calibration c;
-	enum oom_status st;
-
-	if (!job->calibration && !(job->confidence > 0))
-		return 0;
-	st = job->calibration ? oom_calibration_read(&c, job->calibration, &err) :
-				oom_calibration_default(&c, &err);
-	if (st)
-		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-	job->calibrated = c;
-	job->has_calibration = true;
-	/* without a card, as on one of 24 GiB */
-	if (job->confidence > 0)
-		job->plan.margin = margin_of(&c,
-					     t->capacity ? (double)t->capacity :
-							   24.0 * 1073741824.0,
-					     job->confidence);
-	return 0;
-}
-
 int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 {
 	struct oom_error err = {{0}};
@@ -159,7 +122,7 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	if (!code && job->lengths)
 		code = apply_lengths(job, t);
 	if (!code)
-		code = apply_calibration(job, t);
+		code = oom_calibration_open(job);
 	if (code) {
 		oom_target_close(t);
 		return code;
@@ -201,6 +164,7 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	if ((job->plan.lora_r || job->plan.qlora) && !job->plan.lora_targets[0])
 		snprintf(job->plan.lora_targets, sizeof(job->plan.lora_targets), "%s",
 			 oom_model_lora_targets(t->model));
+	oom_calibration_start(job, t);
 	return 0;
 }
 

@@ -1,4 +1,5 @@
 /* Text reports: the answer first, then the anatomy, the phases, the ladder. */
+#include <math.h>
 #include <string.h>
 
 #include "cli.h"
@@ -34,30 +35,66 @@ static const char *choice(const struct oom_plan *p, const char *knob)
 	return oom_plan_get(p, oom_knob_find(knob), buf[i], sizeof(buf[i]));
 }
 
+static const char *card(const struct oom_target *t)
+{
+	return t->has_gpu ? oom_shown(t->gpu.name) : "the card";
+}
+
+static void predicted(const struct oom_target *t, const struct oom_plan *p,
+		      const struct oom_eval *e, bool fits)
+{
+	const bool whole = fits && oom_host_fits(t, p, e);
+
+	printf("%s%s%s: peak %s used of %s on %s", oom_paint(whole ? OOM_GOOD : OOM_BAD),
+	       whole ? "FITS" :
+	       fits  ? "FITS THE GPU, NOT THE HOST" :
+		       "DOES NOT FIT",
+	       oom_paint(OOM_PLAIN), gib(e->used_bytes), gib(t->capacity), card(t));
+	if (fits)
+		printf(", %s free\n", gib(t->capacity - e->used_bytes));
+	else
+		printf(", %s too much (margin %.0f %%)\n",
+		       gib(e->used_bytes - oom_budget(t->capacity, p)), p->margin * 100);
+}
+
+/* By one's own runs, or the shipped ones: what is expected, and how sure that is. */
+static void expected(const struct oom_job *job, const struct oom_target *t,
+		     const struct oom_plan *p, const struct oom_eval *e, bool fits)
+{
+	const bool whole = fits && oom_host_fits(t, p, e);
+	const struct oom_parts parts = oom_parts_of(e);
+	const double mean = oom_calibrated(&job->calibrated, &parts, OOM_MEASURE_USED),
+		     short_of = oom_calibrated_need(job, e) - (double)t->capacity;
+	char odds[32];
+
+	oom_calibrated_percent(job, t, e, odds);
+	printf("%s%s%s%s%s: peak %s expected of %s on %s", oom_paint(whole ? OOM_GOOD : OOM_BAD),
+	       whole ? "FITS with " :
+	       fits  ? "FITS THE GPU, NOT THE HOST, with " :
+		       "DOES NOT FIT (fits with ",
+	       odds, fits ? "" : ")", oom_paint(OOM_PLAIN), gib((uint64_t)mean), gib(t->capacity),
+	       card(t));
+	if (fits)
+		printf(", %s free\n", gib((uint64_t)fmax((double)t->capacity - mean, 0)));
+	else if (job->confidence > 0)
+		printf(", %s too little for %g %%\n", gib((uint64_t)fmax(short_of, 0)),
+		       100 * job->confidence);
+	else
+		printf(", %s too little (margin %.0f %%)\n", gib((uint64_t)fmax(short_of, 0)),
+		       100 * job->margin);
+}
+
 static void verdict(const struct oom_job *job, const struct oom_target *t, const struct oom_plan *p,
 		    const struct oom_eval *e, bool fits)
 {
-	const char *card = t->has_gpu ? oom_shown(t->gpu.name) : "the card";
-	const uint64_t budget = oom_budget(t->capacity, p);
 	char count[32];
 
-	if (t->capacity) {
-		const bool whole = fits && oom_host_fits(t, p, e);
-
-		printf("%s%s%s: peak %s used of %s on %s", oom_paint(whole ? OOM_GOOD : OOM_BAD),
-		       whole ? "FITS" :
-		       fits  ? "FITS THE GPU, NOT THE HOST" :
-			       "DOES NOT FIT",
-		       oom_paint(OOM_PLAIN), gib(e->used_bytes), gib(t->capacity), card);
-		if (fits)
-			printf(", %s free", gib(t->capacity - e->used_bytes));
-		else
-			printf(", %s too much (margin %.0f %%)", gib(e->used_bytes - budget),
-			       p->margin * 100);
-		putchar('\n');
-	} else {
+	if (t->capacity && job->has_calibration)
+		expected(job, t, p, e, fits);
+	else if (t->capacity)
+		predicted(t, p, e, fits);
+	else
 		printf("peak %s used\n", gib(e->used_bytes));
-	}
 	if (job->quiet)
 		return;
 	printf("  binding phase: %s (%s%s%s)\n", oom_phase_str(e->peak_phase),
@@ -82,16 +119,7 @@ static void verdict(const struct oom_job *job, const struct oom_target *t, const
 	if (t->has_gpu && t->gpu.capacity_kind == OOM_CAPACITY_MARKETING)
 		printf("  note: only the marketed size of %s is known; the driver reports less\n",
 		       oom_shown(t->gpu.name));
-	if (job->has_calibration && t->capacity)
-		printf("  calibrated: %s expected (95 %%: %s to %s); fits with a probability of "
-		       "%.1f %%\n",
-		       gib((uint64_t)oom_calibrated(&job->calibrated, (double)e->used_bytes)),
-		       gib((uint64_t)oom_calibrated_interval(&job->calibrated,
-							     (double)e->used_bytes, 0.025)),
-		       gib((uint64_t)oom_calibrated_interval(&job->calibrated,
-							     (double)e->used_bytes, 0.975)),
-		       100 * oom_calibrated_fits(&job->calibrated, (double)e->used_bytes,
-						 (double)t->capacity));
+	oom_report_calibrated(job, e);
 	if (e->n_stages)
 		printf("  the fullest is GPU %u of %u%s; the emptiest peaks at %s\n", e->stage,
 		       e->n_stages, p->engine == OOM_ENGINE_MEGATRON ? " pipeline ranks" : "",
@@ -203,7 +231,10 @@ static void command_line(const struct oom_job *job, const struct oom_ladder *l)
 	struct oom_plan def = oom_plan_default();
 
 	def.compute_capability = job->card_capability;  /* follows from --gpu */
+	if (job->has_calibration)
+		def.margin = l->plan.margin;
 	printf("\nthe plan:");
+	oom_report_calibration_options(stdout, job);
 	for (size_t i = 0; oom_knob_at(i); i++) {
 		const struct oom_knob *k = oom_knob_at(i);
 		char a[140], b[140];

@@ -136,7 +136,7 @@ void oom_json_plan(const struct oom_job *job, const struct oom_target *t,
 		rung(&j, oom_rung_at((size_t)i), &l->rung[i]);
 	oom_json_end(&j);
 	oom_json_lengths(&j, t);
-	oom_json_calibrated(&j, job, t, l->eval.used_bytes);
+	oom_json_calibrated(&j, job, t, &l->eval);
 	oom_json_search(&j, job, r);
 	oom_json_end(&j);
 }
@@ -151,6 +151,6 @@ void oom_json_estimate(const struct oom_job *job, const struct oom_target *t,
 	plan(&j, p);
 	eval(&j, p, e);
 	oom_json_lengths(&j, t);
-	oom_json_calibrated(&j, job, t, e->used_bytes);
+	oom_json_calibrated(&j, job, t, e);
 	oom_json_end(&j);
 }

@@ -102,22 +102,3 @@ void oom_json_lengths(struct oom_json *j, const struct oom_target *t)
 	oom_json_end(j);
 	oom_json_end(j);
 }
-
-void oom_json_calibrated(struct oom_json *j, const struct oom_job *job, const struct oom_target *t,
-			 uint64_t used_bytes)
-{
-	const double x = (double)used_bytes;
-
-	if (!job->has_calibration)
-		return;
-	oom_json_object(j, "calibrated");
-	oom_json_real(j, "expected_bytes", oom_calibrated(&job->calibrated, x));
-	oom_json_real(j, "p025_bytes", oom_calibrated_interval(&job->calibrated, x, 0.025));
-	oom_json_real(j, "p975_bytes", oom_calibrated_interval(&job->calibrated, x, 0.975));
-	if (t->capacity)
-		oom_json_real(j, "fits_probability",
-			      oom_calibrated_fits(&job->calibrated, x, (double)t->capacity));
-	else
-		oom_json_null(j, "fits_probability");
-	oom_json_end(j);
-}

@@ -71,6 +71,10 @@ void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_p
 	option(out, "gpu", job->gpu);
 	option(out, "gpu-memory", job->gpu_memory);
 	option(out, "gpus-file", job->gpus_file);
+	option(out, "calibration", job->calibration);
+	oom_report_calibration_options(out, job);
+	if (job->has_calibration)
+		def.margin = p->margin;
 	options_between(out, &def, p);
 }
 

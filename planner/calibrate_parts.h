@@ -1,0 +1,35 @@
+/* The regression behind calibrations; calibrate_fit.c is the door to GSL's. */
+#ifndef OOM_CALIBRATE_PARTS_H
+#define OOM_CALIBRATE_PARTS_H
+
+#include "oomplan/calibrate.h"
+
+/* A least-squares line through rows of `columns` numbers. */
+struct oom_fit {
+	double b[OOM_TERMS], cov[OOM_TERMS][OOM_TERMS];
+	double sigma, dof;      /* of those that are no outliers */
+	double spread;          /* of all: 1.4826 x the median absolute residual */
+	size_t n_outliers;
+};
+/* y against x (n rows of columns, columns < n), without outliers.  uneven: the spread may differ
+ * from row to row.  residual and outlier have room for n.  OOM_ERR_INVALID when it does not
+ * settle. */
+enum oom_status oom_fit_robust(struct oom_fit *out, const double *x, const double *y, size_t n,
+			       size_t columns, bool uneven, double *residual, bool *outlier,
+			       struct oom_error *err);
+/* The condition index of x, its columns scaled to length one, and how much of each column's
+ * variance its weakest direction makes. */
+enum oom_status oom_fit_condition(const double *x, size_t n, size_t columns, double *index,
+				  double share[OOM_TERMS], struct oom_error *err);
+/* Times the spread, from which on a residual is no noise any more. */
+#define OOM_FIT_CUTOFF 3.5
+/* A hundredth of a percent is no outlier, however well the others agree (a guess). */
+#define OOM_FIT_NOTHING 1e-4
+/* 1.4826 x the median of |residual|; room is for n numbers. */
+double oom_fit_spread(const double *residual, size_t n, double *room);
+
+/* Student's distribution. */
+double oom_t_quantile(double level, double dof);
+double oom_t_below(double t, double dof);
+
+#endif
