@@ -179,66 +179,78 @@ static uint64_t run(const struct chain *c, const struct device *d, size_t offset
 
 #define PASS(name) offsetof(struct part, name)
 
-static void one_gpu(const struct program *g, const struct oom_plan *p, const struct chain *c,
-		    const struct device *d, uint64_t inputs, const struct oom_state_sums *state,
-		    struct oom_eval *out)
+/* What lies on a GPU between passes. */
+struct holding {
+	uint64_t stored, trained, grads, opt, temps[2], base;
+};
+
+static struct holding held_by(const struct program *g, const struct chain *c,
+			      const struct device *d, uint64_t inputs,
+			      const struct oom_state_sums *state)
 {
-	const struct part *pt = c->part;
 	const uint64_t n[PARTS] = {d->before, d->layers, d->after};
-	uint64_t stored = 0, trained = 0, kept = 0;
-	uint64_t base = g->tape.buffer_rounded + (d->first ? inputs : 0);
-	uint64_t opt;
 	/* foreach steps list by list and device by device; others one tensor at a time */
 	const bool lists = state->temps[1] >= g->trainable;
-	int64_t left = (int64_t)(d->before ? 0 : c->hidden), end, accum, ev = left;
-	const uint64_t copies = d->before ? 0 :
-					    c->shared * (p->grad_ckpt ? d->layers != 0 : d->layers);
-	uint64_t fpeak = run(c, d, PASS(fwd), true, &left), bpeak, epeak;
+	struct holding h = {0};
 
 	for (int i = 0; i < PARTS; i++) {
-		stored += n[i] * pt[i].stored;
-		trained += n[i] * pt[i].trainable;
-		kept += n[i] * pt[i].grads;
+		h.stored += n[i] * c->part[i].stored;
+		h.trained += n[i] * c->part[i].trainable;
+		h.grads += n[i] * c->part[i].grads;
 	}
-	base += stored;
-	opt = share_of(state->rounded, trained, g->trainable);
+	h.base = h.stored + g->tape.buffer_rounded + (d->first ? inputs : 0);
+	h.opt = share_of(state->rounded, h.trained, g->trainable);
+	for (int i = 0; i < 2 && h.trained; i++)
+		h.temps[i] = lists ? share_of(state->temps[i], h.trained, g->trainable) :
+				     state->temps[i];
+	return h;
+}
+
+static void one_gpu(const struct program *g, const struct oom_plan *p, const struct chain *c,
+		    const struct device *d, const struct holding *h, uint64_t inputs,
+		    struct oom_eval *out)
+{
+	const uint64_t copies = d->before ? 0 :
+					    c->shared * (p->grad_ckpt ? d->layers != 0 : d->layers);
 	/* the root module's hook brings the logits back to where the inputs were */
-	if (d->first && !d->after)
-		fpeak = most(fpeak, (uint64_t)left + c->logits);
-	end = accum = left;
-	bpeak = run(c, d, PASS(bwd), false, &end);
-	if (p->grad_accum > 1)
-		bpeak = most(bpeak, kept + run(c, d, PASS(acc), false, &accum));
-	epeak = run(c, d, PASS(eval), true, &ev) + (d->first && !d->after ? c->logits : 0);
-	out->param_bytes = stored;
-	out->peak[OOM_PHASE_LOAD] = out->end[OOM_PHASE_LOAD] = stored + g->tape.buffer_rounded;
-	out->peak[OOM_PHASE_EVAL] = base + epeak;
-	out->end[OOM_PHASE_EVAL] = base;
+	const uint64_t back = d->first && !d->after ? c->logits : 0,
+		       held = p->grad_accum > 1 ? h->grads : 0;
+	int64_t cur = (int64_t)(d->before ? 0 : c->hidden), again, ev = cur;
+	uint64_t fpeak = run(c, d, PASS(fwd), true, &cur), bpeak, left;
+
+	left = cur > 0 ? (uint64_t)cur : 0;
+	again = cur;
+	fpeak = most(fpeak, left + back);
+	bpeak = run(c, d, PASS(bwd), false, &cur);
+	if (held)
+		bpeak = most(bpeak, held + run(c, d, PASS(acc), false, &again));
+	out->param_bytes = h->stored;
+	out->peak[OOM_PHASE_LOAD] = out->end[OOM_PHASE_LOAD] = h->stored + g->tape.buffer_rounded;
+	out->peak[OOM_PHASE_EVAL] = h->base + run(c, d, PASS(eval), true, &ev) + back;
+	out->end[OOM_PHASE_EVAL] = h->base;
 	for (int step = 0; step < 2; step++) {
-		const uint64_t now = base + (step ? opt : 0), held = p->grad_accum > 1 ? kept : 0;
-		const uint64_t temps = lists ? share_of(state->temps[step], trained, g->trainable) :
-					       state->temps[step];
+		const uint64_t now = h->base + (step ? h->opt : 0);
 		const int i = step * 3;
 
 		out->peak[OOM_PHASE_FWD1 + i] = now + held + copies + fpeak;
-		out->end[OOM_PHASE_FWD1 + i] = now + held + copies + (uint64_t)left;
+		out->end[OOM_PHASE_FWD1 + i] = now + held + copies + left;
 		out->peak[OOM_PHASE_BWD1 + i] = now + copies + bpeak;
-		out->end[OOM_PHASE_BWD1 + i] = now + kept;
-		out->peak[OOM_PHASE_OPT1 + i] = base + kept + opt + (trained ? temps : 0);
-		out->end[OOM_PHASE_OPT1 + i] = base + opt;
+		out->end[OOM_PHASE_BWD1 + i] = now + h->grads;
+		out->peak[OOM_PHASE_OPT1 + i] = h->base + h->grads + h->opt + h->temps[step];
+		out->end[OOM_PHASE_OPT1 + i] = h->base + h->opt;
 	}
-	out->saved_bytes = (uint64_t)left + copies;
+	out->saved_bytes = left + copies;
 	out->overall_peak = 0;
 	for (int i = OOM_PHASE_FWD1; i <= OOM_PHASE_OPT2; i++)
 		if (out->peak[i] > out->overall_peak) {
 			out->overall_peak = out->peak[i];
 			out->peak_phase = (enum oom_phase)i;
 		}
-	out->bucket[OOM_BUCKET_PARAMS] = stored;
+	out->bucket[OOM_BUCKET_PARAMS] = h->stored;
 	out->bucket[OOM_BUCKET_BUFFERS] = g->tape.buffer_rounded;
 	out->bucket[OOM_BUCKET_INPUTS] = d->first ? inputs : 0;
-	out->bucket[OOM_BUCKET_GRADS] = kept;
-	out->bucket[OOM_BUCKET_OPT] = opt;
+	out->bucket[OOM_BUCKET_GRADS] = h->grads;
+	out->bucket[OOM_BUCKET_OPT] = h->opt;
 }
 
 /* Who is alive at the peak of phase: the states of this GPU, the rest as activations or, in the
@@ -273,6 +285,7 @@ void oom_device_map(const struct program *g, const struct oom_arch *a, const str
 	struct oom_eval one, top, home;
 	struct device dev[MOST], *last = NULL;
 	uint64_t b, s, tgt, least = UINT64_MAX;
+	struct holding h;
 	struct chain c;
 	size_t n;
 
@@ -290,7 +303,8 @@ void oom_device_map(const struct program *g, const struct oom_arch *a, const str
 		if (last && !memcmp(last, &dev[i], sizeof(dev[i])))
 			continue;               /* like its neighbour */
 		memset(one.bucket, 0, sizeof(one.bucket));
-		one_gpu(g, p, &c, &dev[i], inputs, state, &one);
+		h = held_by(g, &c, &dev[i], inputs, state);
+		one_gpu(g, p, &c, &dev[i], &h, inputs, &one);
 		least = one.overall_peak < least ? one.overall_peak : least;
 		home = i ? home : one;
 		if (one.overall_peak <= top.overall_peak)
