@@ -178,6 +178,15 @@ static void near_word(const struct oom_model *m, char *out, size_t size)
 		snprintf(out, size, " (did you mean \"%s\"?)", near);
 }
 
+/* Types whose layers stand in another library, which their config.json only names. */
+static const char *const elsewhere[][2] = {
+	{"timm_wrapper", "its layers are the timm library's, of the model \"architecture\" names; "
+			 "config.json holds no sizes. Give the config.json of a type that "
+			 "transformers builds itself (resnet, vit, convnext, ...)"},
+	{"dinat", "its attention is the natten library's and is not modelled; swin is the nearest "
+		  "type that is"},
+};
+
 enum oom_status oom_model_choose_structure(struct oom_model *m, struct oom_error *err)
 {
 	struct oom_arch *a = &m->arch;
@@ -204,6 +213,10 @@ enum oom_status oom_model_choose_structure(struct oom_model *m, struct oom_error
 			 m->type, near, a->model_type, part);
 		return OOM_OK;
 	}
+	for (i = 0; i < sizeof(elsewhere) / sizeof(elsewhere[0]); i++)
+		if (!strcmp(m->type, elsewhere[i][0]))
+			return oom_error_set(err, OOM_ERR_INVALID, "%s: model type \"%s\": %s",
+					     m->keys->file, m->type, elsewhere[i][1]);
 	i = choose(m, &key);
 	if (i == N_STRUCTURES)
 		return oom_error_set(err, OOM_ERR_INVALID,

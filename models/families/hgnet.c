@@ -102,6 +102,7 @@ static struct oom_map hg_block(struct oom_tape *t, const struct hg *c, uint64_t 
 			       bool residual)
 {
 	struct oom_map part[MAX_PARTS], y;
+	struct oom_val all;
 	const int n = (int)c->layers[s] + 1;
 
 	part[0] = oom_map_share(t, m);
@@ -121,8 +122,10 @@ static struct oom_map hg_block(struct oom_tape *t, const struct hg *c, uint64_t 
 	for (int i = 0; i < n; i++)
 		part[i] = oom_map_keep(part[i]);        /* `output`, a list */
 	y = oom_cat_maps(t, part, n);
+	all = oom_share(t, y.x);                /* hidden_state, until both convolutions are done */
 	y = conv(t, c, y, c->out[s] / 2, 1, 1, 1, OOM_ACT_RELU);
 	y = conv(t, c, y, c->out[s], 1, 1, 1, OOM_ACT_RELU);
+	oom_drop(t, all);
 	if (residual && !t->status)
 		y.x = oom_op_add(t, y.x, oom_keep(m.x));
 	for (int i = 0; i < n; i++)

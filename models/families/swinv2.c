@@ -172,9 +172,15 @@ static struct oom_val permuted(struct oom_tape *t, const struct stage *s, struct
 
 static struct oom_val mlp(struct oom_tape *t, const struct stage *s, struct oom_val x)
 {
-	x = oom_plain_mlp(t, x, "dense", "dense", s->a->act,
-			  (struct oom_dim){s->ff, "intermediate"}, true);
-	return oom_op_dropout(t, x, s->a->dropout);
+	/* the norm's result has its name until intermediate() has returned */
+	struct oom_val y = oom_op_linear(t, "dense", oom_keep(x),
+					 (struct oom_dim){s->ff, "intermediate"}, OOM_BIAS);
+
+	y = oom_activation(t, s->a->act, y);
+	oom_done(t, x);
+	y = oom_op_linear(t, "dense", y,
+			  (struct oom_dim){x.width, x.text}, OOM_BIAS);
+	return oom_op_dropout(t, y, s->a->dropout);
 }
 
 static struct oom_val block(struct oom_tape *t, const struct stage *s, uint64_t i, struct oom_val x)
