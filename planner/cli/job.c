@@ -19,6 +19,24 @@ unsigned oom_allowed(const struct oom_list *words)
 	return allow;
 }
 
+/* What the weights on disk are is said, never used in silence: training needs them in a format that
+ * takes gradients, or frozen under adapters. */
+static void say_quantised(const struct oom_job *job, const struct oom_keys *keys)
+{
+	const struct oom_key *how = oom_keys_find(keys, "quantization_config.quant_method"),
+			     *four = oom_keys_find(keys, "quantization_config.load_in_4bit");
+
+	if (!oom_keys_find(keys, "quantization_config") || job->plan.qlora)
+		return;
+	oom_complain(0,
+		     "WARNING: the config holds a quantization_config (%s): weights are counted "
+		     "as --precision stores them, as if de-quantised; %s",
+		     how && how->type == OOM_KEY_STRING ? how->string : "no quant_method",
+		     four && four->type == OOM_KEY_BOOL && four->number > 0 ?
+			     "for 4-bit bitsandbytes weights under adapters say --qlora" :
+			     "adapters on such weights are not modelled, --qlora (NF4) is the nearest");
+}
+
 /* Weights beside the config decide: their number is held against the computed one. */
 static int check_weights(struct oom_job *job, const struct oom_target *t)
 {
@@ -134,6 +152,7 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	}
 	if (*oom_model_warning(t->model))
 		oom_complain(0, "WARNING: %s", oom_model_warning(t->model));
+	say_quantised(job, &t->keys);
 	if (*oom_model_unknown_keys(t->model))
 		oom_complain(0, "note: keys that %s does not have, not used: %s",
 			     oom_model_type(t->model), oom_model_unknown_keys(t->model));
