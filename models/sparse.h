@@ -1,4 +1,5 @@
-/* Attention in which a query meets only some of the keys: Longformer's window. */
+/* Attention in which a query meets only some of the keys, or their likes: Longformer's window,
+ * Nystromformer's landmarks, YOSO's hashes. */
 #ifndef OOM_SPARSE_H
 #define OOM_SPARSE_H
 
@@ -18,5 +19,14 @@ uint16_t oom_window_padded(struct oom_tape *t, uint64_t width, uint16_t m);
  * without global tokens leaves idle, have their weights.  x is kept. */
 struct oom_val oom_window_attention(struct oom_tape *t, const struct oom_window *w,
 				    struct oom_val x);
+
+/* Landmarks stand for segments of queries and keys, the inverse of their own weights found by
+ * iteration; as many landmarks as a segment has tokens mean full attention.  A depthwise
+ * convolution of the values is added.  q, k, v as heads; consumed. */
+struct oom_val oom_nystrom_attention(struct oom_tape *t, const struct oom_arch *a, struct oom_val q,
+				     struct oom_val k, struct oom_val v, struct oom_val mask);
+/* The expectation of YOSO's hashes, which training computes by default. */
+struct oom_val oom_yoso_attention(struct oom_tape *t, const struct oom_arch *a, struct oom_val q,
+				  struct oom_val k, struct oom_val v);
 
 #endif

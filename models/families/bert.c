@@ -35,8 +35,8 @@ static const struct {
 		       BERT_POSITIONS_FIRST | BERT_NO_BUFFER},
 	{"big_bird", BERT_WRITTEN_OUT | BERT_FEW_KEYS | BERT_CLS_HEAD | BERT_ACT_HEAD | BERT_IDLE_POOLER},
 	{"mra", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_FEW_KEYS | BERT_CLS_HEAD | BERT_ACT_HEAD | BERT_MORE_POSITIONS},
-	{"yoso", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_FEW_KEYS | BERT_CLS_HEAD | BERT_ACT_HEAD | BERT_MORE_POSITIONS},
-	{"nystromformer", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_FEW_KEYS | BERT_CLS_HEAD | BERT_ACT_HEAD | BERT_MORE_POSITIONS},
+	{"yoso", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_CLS_HEAD | BERT_ACT_HEAD | BERT_MORE_POSITIONS},
+	{"nystromformer", BERT_ZERO_TYPES | BERT_WRITTEN_OUT | BERT_CLS_HEAD | BERT_ACT_HEAD | BERT_MORE_POSITIONS},
 	{"xmod", BERT_IDS_POSITIONS | BERT_CLS_HEAD | BERT_GELU_HEADS | BERT_ADAPTERS},
 	{"ibert", BERT_IDS_POSITIONS | BERT_ZERO_TYPES | BERT_CLS_HEAD | BERT_GELU_HEADS | BERT_WRITTEN_OUT},
 };
@@ -77,11 +77,6 @@ static void read_sparse(struct oom_arch *a)
 				"random blocks of keys");
 	} else if (!strcmp(a->model_type, "mra")) {
 		warn(a, "full attention");
-	} else if (!strcmp(a->model_type, "nystromformer")) {
-		a->extra[BERT_KEYS] = 2 * oom_read_count_or(r, "num_landmarks", 64);
-		warn(a, "attention to twice num_landmarks keys");
-	} else if (!strcmp(a->model_type, "yoso")) {
-		warn(a, "full attention");
 	}
 }
 
@@ -118,6 +113,8 @@ static void adjust(struct oom_arch *a)
 	}
 	if (!strcmp(a->model_type, "luke"))     /* only the entities' decoder is tied */
 		a->tie = false;
+	if (!strcmp(a->model_type, "yoso") && !oom_read_bool(r, "use_expectation", true))
+		warn(a, "the expectation of its hashes");
 	if (!strcmp(a->model_type, "ibert"))
 		warn(a, "RoBERTa's, the quantisers' statistics left out");
 }
@@ -167,15 +164,6 @@ static void entity_queries(struct oom_tape *t, const struct oom_arch *a)
 		oom_linear_unused(t, names[i], a->d_model, a->d_model, OOM_BIAS);
 }
 
-/* Nystromformer's depthwise convolution of the values. */
-static void idle_conv(struct oom_tape *t, const struct oom_arch *a)
-{
-	const uint64_t k = oom_read_count_or((struct oom_reader *)&a->rd, "conv_kernel_size", 0);
-
-	if (k && !strcmp(a->model_type, "nystromformer"))
-		oom_drop(t, oom_param(t, "conv", a->n_heads, k, OOM_P_LINEAR));
-}
-
 /* The keys' length as the products see it. */
 static uint16_t keys(struct oom_tape *t, const struct oom_arch *a)
 {
@@ -222,7 +210,10 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	if (!strcmp(a->model_type, "luke") &&
 	    oom_read_bool((struct oom_reader *)&a->rd, "use_entity_aware_attention", true))
 		entity_queries(t, a);
-	idle_conv(t, a);
+	if (!strcmp(a->model_type, "nystromformer"))
+		return oom_nystrom_attention(t, a, q, k, v, l->mask);
+	if (!strcmp(a->model_type, "yoso"))
+		return oom_yoso_attention(t, a, q, k, v);
 	return oom_attention_core(t, &at, q, k, v);
 }
 
