@@ -292,6 +292,16 @@ static void cuda(struct oom_crash *c)
 	if (total && (free_bytes > total || total > (uint64_t)16 << 40))
 		say(c, OOM_CAUSE_WRONG_CAPACITY, 0.8,
 		    "more is free than the card has, or no card has as much");
+	/* Windows lends the host's memory before it refuses, and reports nothing free */
+	if (total && num(c, OOM_CRASH_ALLOCATED) > total + total / 20 &&
+	    c->known[OOM_CRASH_FREE] && !free_bytes) {
+		say(c, OOM_CAUSE_TOO_LARGE, 0.65,
+		    "more is allocated than the card has: Windows lent host memory, and that ran "
+		    "out too");
+		say(c, OOM_CAUSE_WRONG_CAPACITY, 0.4,
+		    "or the driver reports a wrong capacity");
+		return;
+	}
 	if (total && (num(c, OOM_CRASH_ALLOCATED) > total + total / 20 || total < 64 << 20))
 		say(c, OOM_CAUSE_WRONG_CAPACITY, 0.6,
 		    "more is allocated than the card is said to hold");
@@ -405,6 +415,9 @@ void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, c
 		    "driver (NVML)");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.45,
 		    "the allocator asks NVML only when the card has refused");
+	} else if (c->known[OOM_CRASH_TRIED] && c->bytes[OOM_CRASH_TRIED] > (uint64_t)16 << 40) {
+		say(c, OOM_CAUSE_TOO_LARGE, 0.8,
+		    "no card has as much: a size that went below zero, or a shape gone wrong");
 	} else if (!strcmp(c->framework, "onnxruntime") || !strcmp(c->framework, "rmm")) {
 		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text does not say how much there was");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.45, "one request could not be met");

@@ -296,11 +296,6 @@ static void guess(struct oom_crash *c)
 		       "a guess: tensors this large are made on the host while a model is loaded");
 	else if (!strcmp(c->framework, "torch-mps"))
 		settle(c, OOM_CRASH_INFERENCE, 0.3, "a guess: Apple GPUs mostly run inference");
-	/* Windows reports nothing free; small cards under it mostly drew pictures in those years */
-	else if (strstr(c->format, "1.10-split") && c->known[OOM_CRASH_FREE] &&
-		 !c->bytes[OOM_CRASH_FREE] && total > 0 && total < 8.5 * 1073741824)
-		settle(c, OOM_CRASH_INFERENCE, 0.3,
-		       "a guess: a small card under Windows in the years of the first image models");
 	else if (old)
 		settle(c, OOM_CRASH_TRAIN_STEP, 0.35,
 		       "a guess: messages of this age mostly come from training");

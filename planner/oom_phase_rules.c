@@ -126,6 +126,7 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"in load_state_dict", OOM_CRASH_LOAD},
 	{"in from_pretrained", OOM_CRASH_LOAD},
 	{"from_pretrained(", OOM_CRASH_LOAD},
+	{"from_preset(", OOM_CRASH_LOAD},
 	{"safetensors/torch.py", OOM_CRASH_LOAD},
 	{"_load_pretrained_model", OOM_CRASH_LOAD},
 	{"load_file(", OOM_CRASH_LOAD},

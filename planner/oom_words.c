@@ -138,6 +138,7 @@ static const struct oom_trigger triggers[] = {
 	{"code 137", "host", "exit-137", 2},
 	{"atus 137", "host", "exit-137", 2},
 	{"Exited (137)", "host", "exit-137", 2},
+	{"Docker Container: 137", "host", "exit-137", 2},
 	{"ExitCode\": 137", "host", "exit-137", 2},
 	{"Exit Code:    137", "host", "k8s-oomkilled", 2},
 	{"code: 137", "host", "exit-137", 2},

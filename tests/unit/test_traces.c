@@ -77,6 +77,37 @@ static void others(const struct oom_crash *c, char *out, size_t size)
 				      c->process[i].pid, c->process[i].bytes);
 }
 
+/* Of a text that is cut anywhere, each number is the whole text's or absent.  Texts of one PyTorch
+ * message only: of several, the last one that is left counts. */
+static int wrong_when_cut(const char *path, const struct oom_crash *whole)
+{
+	static char text[16 << 10];
+	FILE *f = fopen(path, "rb");
+	const size_t size = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+	struct oom_crash c;
+	const char *ask;
+	int wrong = 0;
+
+	if (f)
+		fclose(f);
+	text[size] = 0;
+	ask = strstr(text, "Tried to allocate");
+	if (!ask || strstr(ask + 1, "Tried to allocate") || strncmp(whole->framework, "torch", 5))
+		return 0;
+	/* every seventh byte: a number with its unit is seven to ten bytes long */
+	for (size_t cut = (size_t)(ask - text); cut < size; cut += 7) {
+		if (!oom_crash_decode(text, cut, &c) || c.line != whole->line)
+			continue;
+		for (int n = 0; n < OOM_CRASH_NUMBERS; n++)
+			if (c.known[n] && (!whole->known[n] || c.bytes[n] != whole->bytes[n])) {
+				printf("%s cut at %zu: %s is another\n", path, cut,
+				       oom_crash_number_str((enum oom_crash_number)n));
+				wrong++;
+			}
+	}
+	return wrong;
+}
+
 static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
 {
 	struct tally *t = ctx;
@@ -95,6 +126,7 @@ static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oo
 	for (int n = 0; n < OOM_CRASH_NUMBERS; n++)
 		t->wrong_numbers += wrong_number(row, &c, (enum oom_crash_number)n);
 	t->wrong_numbers += wrong_texts(row, &c);
+	t->wrong_numbers += wrong_when_cut(path, &c);
 	t->wrong_numbers += wrong_word(row, "traceback", c.traceback ? "yes" : "no");
 	snprintf(text, sizeof(text), "%" PRId64, c.gpu_index);
 	t->wrong_numbers += wrong_word(row, "gpu_index", c.gpu_index < 0 ? "" : text);
