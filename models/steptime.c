@@ -9,23 +9,32 @@
  */
 #include "oomplan/steptime.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define GBPS 1e9
 
-/* Bytes a second one GPU sends to its neighbours: NVLink's half duplex figure where the card has
- * one. */
+/* Bytes a second one GPU sends to its neighbours: half of what the link's name states for both
+ * directions ("NVLink4 900 GB/s"), PCIe where it states none, and between nodes the network that
+ * the node's GPUs share; 0.7 of it is reached (NCCL's bus bandwidth, nccl-tests PERFORMANCE.md). */
 static double link_bytes(const struct oom_gpu *gpu, const struct oom_plan *p)
 {
+	const char *unit = gpu ? strstr(gpu->interconnect, " GB/s") : NULL, *from = unit;
 	double link = OOM_STEP_PCIE;
 
 	if (p->nodes > 1)
-		return OOM_STEP_NETWORK;
-	if (gpu && strstr(gpu->interconnect, "NVLink"))
+		return gpu && gpu->network_gbps > 0 ? gpu->network_gbps / 8 * GBPS * 0.7 :
+						      OOM_STEP_NETWORK;
+	while (unit && from > gpu->interconnect && strchr("0123456789.", from[-1]))
+		from--;
+	if (unit && from < unit)
+		link = strtod(from, NULL) / 2 * GBPS;
+	else if (gpu && strstr(gpu->interconnect, "NVLink"))
 		link = gpu->compute_capability >= 10 ? 900 * GBPS :
 		       gpu->compute_capability >= 9  ? 450 * GBPS :
-						       300 * GBPS;
-	return link * 0.7;
+		       gpu->compute_capability >= 8  ? 300 * GBPS :
+						       150 * GBPS;
+	return (link > OOM_STEP_PCIE ? link : OOM_STEP_PCIE) * 0.7;
 }
 
 static double peak_flops(const struct oom_gpu *gpu, const struct oom_plan *p)

@@ -1,10 +1,11 @@
 /* Which machine to rent: the cheapest fitting plan on every offer, and their order.
  *
- * Offers that share cards and their number share a search; what differs then is host memory,
+ * Offers that share cards, their number and their links share a search; what differs then is host memory,
  * disk and price. */
 #include "oomplan/box.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -13,6 +14,8 @@ struct group {
 	int32_t gpu;
 	uint32_t count;
 	int64_t nodes;
+	char interconnect[32];
+	double network_gbps;            /* 0 = unknown */
 	struct oom_search found;
 	bool science;                   /* found only with what must be allowed */
 	uint64_t short_bytes;           /* of the cards, when nothing fits */
@@ -89,9 +92,21 @@ static enum oom_status host_of(struct finder *f, struct group *g)
 	return OOM_OK;
 }
 
+/* The card as it is linked in these machines. */
+static const struct oom_gpu *as_linked(const struct finder *f, const struct group *g,
+				       struct oom_gpu *card)
+{
+	*card = f->offers->gpus.items[g->gpu];
+	if (*g->interconnect)
+		snprintf(card->interconnect, sizeof(card->interconnect), "%s", g->interconnect);
+	card->network_gbps = g->network_gbps;
+	return card;
+}
+
 static enum oom_status search(struct finder *f, struct group *g)
 {
-	const struct oom_gpu *card = &f->offers->gpus.items[g->gpu];
+	struct oom_gpu linked;
+	const struct oom_gpu *card = as_linked(f, g, &linked);
 	struct oom_plan p = launched(f, card, (int64_t)g->count * g->nodes, g->nodes);
 	const uint64_t room = card->capacity_bytes -
 			      (uint64_t)((double)card->capacity_bytes * f->q->min_headroom);
@@ -116,6 +131,18 @@ static enum oom_status search(struct finder *f, struct group *g)
 	return OOM_OK;
 }
 
+static double network_of(const struct oom_offer *o)
+{
+	return o->network_gbps > 0 ? o->network_gbps : 0;
+}
+
+/* Links matter from two GPUs on, the network from two nodes on. */
+static bool linked_alike(const struct group *g, const struct oom_offer *o)
+{
+	return (g->count < 2 || !strcmp(g->interconnect, o->interconnect)) &&
+	       (g->nodes < 2 || !(g->network_gbps < network_of(o) || g->network_gbps > network_of(o)));
+}
+
 static enum oom_status group_of(struct finder *f, const struct oom_offer *o, int64_t nodes,
 				size_t *at)
 {
@@ -123,7 +150,7 @@ static enum oom_status group_of(struct finder *f, const struct oom_offer *o, int
 
 	for (size_t i = 0; i < f->n_groups; i++)
 		if (f->group[i].gpu == o->gpu && f->group[i].count == o->gpu_count &&
-		    f->group[i].nodes == nodes) {
+		    f->group[i].nodes == nodes && linked_alike(&f->group[i], o)) {
 			*at = i;
 			return OOM_OK;
 		}
@@ -141,6 +168,8 @@ static enum oom_status group_of(struct finder *f, const struct oom_offer *o, int
 	g->gpu = o->gpu;
 	g->count = o->gpu_count;
 	g->nodes = nodes;
+	snprintf(g->interconnect, sizeof(g->interconnect), "%s", o->interconnect);
+	g->network_gbps = network_of(o);
 	return search(f, g);
 }
 

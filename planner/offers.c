@@ -171,6 +171,8 @@ static enum oom_status own_row(struct oom_offer_loader *l, const struct oom_csv_
 	/* "2025-02 or older": the date alone */
 	f.price_date[strspn(f.price_date, "0123456789-")] = 0;
 	copy(f.source, sizeof(f.source), cell(row, "price_source"));
+	copy(f.interconnect, sizeof(f.interconnect), cell(row, "interconnect"));
+	f.network_gbps = figure(o, cell(row, "network_gbps"));
 	f.vcpus = figure(o, cell(row, "vcpus"));
 	f.host_ram_gib = figure(o, cell(row, "host_ram_gib"));
 	f.disk_gib = figure(o, cell(row, "disk_gb")) * 1e9 / 1073741824.0;

@@ -11,9 +11,10 @@
 struct oom_offer {
 	char provider[24], instance[64], region[32], gpu_name[48];
 	char price_date[12], source[96];
+	char interconnect[32];          /* between its cards; "" = the card's own */
 	int32_t gpu;                    /* index into the cards; -1: unknown to the table */
 	uint32_t gpu_count;
-	double host_ram_gib, disk_gib, vcpus;   /* NAN: not given */
+	double host_ram_gib, disk_gib, vcpus, network_gbps;     /* NAN: not given */
 	double ondemand_usd_h, spot_usd_h;
 };
 /* Zero-initialise; free with oom_offers_release. */
