@@ -1,404 +1,15 @@
-/* Calibration: which regression shows which term, what can be told apart, what is left.
+/* Calibration: terms by regression, then how far runs lie from what those terms expect.
  *
- * Up to three regressions, one a measured figure:
- *
- *	scales    A / A^ = sum_k s_k P_k / A^                    (allocated; k: parts of the peak)
- *	fragmentation   R / (A r) = f,  r = R^ / A^              (reserved, given allocated)
- *	context, NCCL   (U - R) / W = (c C^ / mean C^ + n N^ / mean N^) / W
- *
- * with ^ for predictions and W either one size for all runs or the run's own.  Errors of the first
- * two grow with the run, so ratios are fitted.  Where allocated bytes were not measured, reserved
- * ones (or, failing those, the used) take their place in the first: fragmentation then cannot be
- * told from the scales.
- *
- * Terms are told apart by the condition index of the design and its variance proportions (Belsley,
- * Kuh and Welsch, Regression Diagnostics, 1980): beyond CONDITION, scales that move together become
- * one, bytes that move with another term stay at their default.  What was set aside upwards is not
- * forgotten: it is the tail, a generalised Pareto beyond a threshold (Pickands 1975), in the
- * probability that a run fits. */
+ * What was set aside upwards is not forgotten: it is the tail, a generalised Pareto beyond a
+ * threshold (Pickands 1975, Annals of Statistics 3), in the probability that a run fits. */
 #include "oomplan/calibrate.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "calibrate_parts.h"
 
 #define GIB 1073741824.0
-/* Belsley, Kuh and Welsch's limit of moderate to strong dependence. */
-#define CONDITION 30.0
-/* Less than this share of every run is none. */
-#define SOME 1e-3
-enum { FEWEST = 3, SCALES = (1u << OOM_SCALES) - 1 };
-
-/* One regression: the runs that measured what it needs, and its columns. */
-struct stage {
-	struct oom_calibration *c;
-	struct oom_calibration_row **row;
-	size_t n;
-	enum oom_measure at;
-	bool base;              /* the one that shows the scales */
-	bool even;              /* W is one size for all runs */
-	unsigned column[OOM_TERMS];     /* a bit for every term in it */
-	size_t columns;
-	double *x, *y, *residual;
-	bool *outlier;
-	double usual[OOM_TERMS];        /* of bytes: what is predicted on average; NAN: unknown */
-	size_t spent[OOM_MEASURES];     /* columns fitted for each measure */
-};
-
-static double allocated(const struct oom_parts *p)
-{
-	double sum = 0;
-
-	for (int k = 0; k < OOM_SCALES; k++)
-		sum += p->part[k];
-	return sum;
-}
-
-static double overheads(const struct oom_parts *p)
-{
-	return p->context + (p->many ? p->nccl : 0);
-}
-
-static double predicted(const struct oom_parts *p, enum oom_measure m)
-{
-	return m == OOM_MEASURE_ALLOCATED ? allocated(p) :
-	       m == OOM_MEASURE_RESERVED  ? p->reserved :
-					    p->reserved + p->workspace + overheads(p);
-}
-
-/* Reserved as measured, else as allocated bytes make it; 0: neither was measured. */
-static double held(const struct stage *s, const struct oom_calibration_row *r)
-{
-	if (r->measured[OOM_MEASURE_RESERVED] > 0)
-		return r->measured[OOM_MEASURE_RESERVED];
-	return r->measured[OOM_MEASURE_ALLOCATED] * r->predicted.reserved /
-	       allocated(&r->predicted) * s->c->term[OOM_TERM_FRAGMENTATION].value;
-}
-
-/* What the row's equation is divided by. */
-static double divisor(const struct stage *s, const struct oom_calibration_row *r)
-{
-	return s->base			       ? predicted(&r->predicted, s->at) :
-	       s->at == OOM_MEASURE_RESERVED   ? 1 :
-	       s->even			       ? GIB :
-						 r->measured[OOM_MEASURE_USED];
-}
-
-static double predicted_bytes(const struct oom_parts *p, int term)
-{
-	return term == OOM_TERM_CONTEXT ? p->context : p->many ? p->nccl : 0;
-}
-
-/* The term's part of the row for a value of 1 (bytes: GiB where as much is predicted as on
- * average), divided. */
-static double entry(const struct stage *s, const struct oom_calibration_row *r, int term)
-{
-	const struct oom_parts *p = &r->predicted;
-	const double up = s->at == OOM_MEASURE_ALLOCATED ? 1 : p->reserved / allocated(p);
-
-	if (term < OOM_SCALES)
-		return p->part[term] * up / divisor(s, r);
-	if (term == OOM_TERM_FRAGMENTATION)
-		return 1;
-	if (s->usual[term] > 0)
-		return GIB * predicted_bytes(p, term) / s->usual[term] / divisor(s, r);
-	return (term == OOM_TERM_CONTEXT || p->many ? GIB : 0) / divisor(s, r);
-}
-
-/* The left side, before what stands at its default is taken off. */
-static double left(const struct stage *s, const struct oom_calibration_row *r)
-{
-	const struct oom_parts *p = &r->predicted;
-	const double m = r->measured[s->at];
-
-	if (s->base)
-		return (m - (s->at == OOM_MEASURE_USED ? p->workspace : 0)) / divisor(s, r);
-	if (s->at == OOM_MEASURE_RESERVED)
-		return m * allocated(p) / (r->measured[OOM_MEASURE_ALLOCATED] * p->reserved);
-	return (m - held(s, r)) / divisor(s, r);
-}
-
-static void fill(struct stage *s)
-{
-	unsigned in = 0;
-
-	for (size_t j = 0; j < s->columns; j++)
-		in |= s->column[j];
-	for (size_t i = 0; i < s->n; i++) {
-		s->y[i] = left(s, s->row[i]);
-		for (int k = 0; s->base && k < OOM_SCALES; k++)
-			if (!(in >> k & 1))
-				s->y[i] -= entry(s, s->row[i], k) * s->c->term[k].value;
-		/* bytes that the fit does not name, or that are known but for a little more */
-		for (int k = OOM_TERM_CONTEXT; s->at == OOM_MEASURE_USED && k < OOM_TERMS; k++)
-			if (!(in >> k & 1))
-				s->y[i] -= predicted_bytes(&s->row[i]->predicted, k) /
-					   divisor(s, s->row[i]);
-		for (size_t j = 0; j < s->columns; j++) {
-			double sum = 0;
-
-			for (int k = 0; k < OOM_TERMS; k++)
-				sum += s->column[j] >> k & 1 ? entry(s, s->row[i], k) : 0;
-			s->x[i * s->columns + j] = sum;
-		}
-	}
-}
-
-static bool is_scale(unsigned column)
-{
-	return (column & SCALES) != 0;
-}
-
-static void drop(struct stage *s, size_t j, enum oom_term_state why, unsigned with)
-{
-	for (int k = 0; k < OOM_TERMS; k++)
-		if (s->column[j] >> k & 1) {
-			s->c->term[k].state = why;
-			s->c->term[k].with = with & ~(1u << k);
-		}
-	s->columns--;
-	memmove(s->column + j, s->column + j + 1, (s->columns - j) * sizeof(*s->column));
-}
-
-/* The column, not `but`, that has most of the weakest direction. */
-static size_t most(const struct stage *s, const double *share, size_t but, bool scales)
-{
-	size_t best = SIZE_MAX;
-
-	for (size_t j = 0; j < s->columns; j++)
-		if (j != but && (!scales || is_scale(s->column[j])) &&
-		    (best == SIZE_MAX || share[j] > share[best]))
-			best = j;
-	return best;
-}
-
-/* One column fewer: bytes that take part in the weakest direction are left at their default, else
- * the two scales in it become one. */
-static void weaken(struct stage *s, const double *share)
-{
-	size_t a, b, n_scales = 0;
-
-	for (size_t j = 0; j < s->columns; j++)
-		n_scales += is_scale(s->column[j]);
-	for (size_t j = s->columns; j-- > 0;)
-		if (!is_scale(s->column[j]) && (share[j] > 0.5 || n_scales < 2)) {
-			const size_t other = most(s, share, j, false);
-
-			drop(s, j, OOM_TERM_COLLINEAR, other == SIZE_MAX ? 0 : s->column[other]);
-			return;
-		}
-	a = most(s, share, SIZE_MAX, true);
-	b = a == SIZE_MAX ? a : most(s, share, a, true);
-	if (b == SIZE_MAX) {
-		drop(s, 0, OOM_TERM_UNMEASURED, 0);
-		return;
-	}
-	s->column[a < b ? a : b] |= s->column[a < b ? b : a];
-	a = a < b ? b : a;
-	s->columns--;
-	memmove(s->column + a, s->column + a + 1, (s->columns - a) * sizeof(*s->column));
-}
-
-/* What is predicted on average of the runs that have it, NAN where the file does not say. */
-static double usual_bytes(const struct stage *s, int term)
-{
-	double sum = 0;
-	size_t k = 0;
-
-	for (size_t i = 0; i < s->n; i++) {
-		const struct oom_parts *p = &s->row[i]->predicted;
-
-		if (!p->overheads)
-			return NAN;
-		if (term == OOM_TERM_NCCL && !p->many)
-			continue;
-		sum += predicted_bytes(p, term);
-		k++;
-	}
-	return k ? sum / (double)k : 0;
-}
-
-/* Terms of which no run has any, and parts that the file does not give. */
-static void choose(struct stage *s, unsigned terms)
-{
-	unsigned all = 0;
-	bool split = true;
-
-	s->columns = 0;
-	for (size_t i = 0; i < s->n; i++)
-		split = split && s->row[i]->predicted.split;
-	for (int k = 0; k < OOM_TERMS; k++) {
-		double top = 0;
-
-		if (!(terms >> k & 1))
-			continue;
-		s->usual[k] = k >= OOM_TERM_CONTEXT ? usual_bytes(s, k) : 0;
-		for (size_t i = 0; i < s->n; i++)
-			top = fmax(top, entry(s, s->row[i], k));
-		if (k < OOM_SCALES && !split)
-			all |= 1u << k;
-		else if (top < SOME)
-			s->c->term[k].state = OOM_TERM_ABSENT;
-		else
-			s->column[s->columns++] = 1u << k;
-	}
-	if (all) {
-		memmove(s->column + 1, s->column, s->columns * sizeof(*s->column));
-		s->column[0] = all;
-		s->columns++;
-	}
-}
-
-/* The fit's numbers become the terms'. */
-static void take(struct stage *s, const struct oom_fit *f)
-{
-	size_t at[OOM_TERMS];
-	double unit[OOM_TERMS];
-	unsigned in = 0;
-
-	for (size_t j = 0; j < s->columns; j++)
-		for (int k = 0; k < OOM_TERMS; k++) {
-			struct oom_overhead *t = &s->c->term[k];
-
-			if (!(s->column[j] >> k & 1))
-				continue;
-			in |= 1u << k;
-			at[k] = j;
-			unit[k] = oom_term_is_bytes((enum oom_term)k) ? GIB : 1;
-			t->with = s->column[j] & ~(1u << k);
-			t->state = t->with ? OOM_TERM_SHARED : OOM_TERM_FITTED;
-			t->from = s->at;
-			t->dof = f->dof;
-			t->se = sqrt(fmax(f->cov[j][j], 0)) * unit[k];
-			t->value = f->b[j] * unit[k];
-			if (oom_term_is_bytes((enum oom_term)k))
-				t->def = s->usual[k];
-		}
-	for (int k = 0; k < OOM_TERMS; k++)
-		for (int l = 0; l < OOM_TERMS; l++) {
-			if (in >> k & 1 && in >> l & 1)
-				s->c->cov[k][l] = f->cov[at[k]][at[l]] * unit[k] * unit[l];
-			else if ((in >> k & 1) != (in >> l & 1))
-				s->c->cov[k][l] = 0;
-		}
-}
-
-static void finish(struct stage *s, const struct oom_fit *f)
-{
-	take(s, f);
-	s->spent[s->at] = s->columns;
-	for (size_t i = 0; i < s->n; i++)
-		if (s->outlier[i])
-			s->row[i]->outlier |= 1u << s->at;
-}
-
-/* Minus the log-likelihood, for comparing weights: normal noise, or an outlier that may lie anywhere
- * within the largest run, whichever is the likelier for a row. */
-static double unlikely(const struct stage *s, const struct oom_fit *f)
-{
-	const double sigma = fmax(f->spread, 1e-12);
-	double sum = 0, largest = 0;
-
-	for (size_t i = 0; i < s->n; i++)
-		largest = fmax(largest, s->row[i]->measured[s->at]);
-	for (size_t i = 0; i < s->n; i++) {
-		const double t = s->residual[i] / sigma;
-
-		sum += fmin(log(sigma * divisor(s, s->row[i])) + t * t / 2, log(largest) + 1);
-	}
-	return sum;
-}
-
-/* Fits what can be told apart.  *quality: minus the log-likelihood. */
-static enum oom_status settle(struct stage *s, struct oom_fit *f, double *quality,
-			      struct oom_error *err)
-{
-	*quality = HUGE_VAL;
-	while (s->columns) {
-		double share[OOM_TERMS], index;
-		enum oom_status st;
-		size_t j = 0;
-
-		fill(s);
-		st = oom_fit_condition(s->x, s->n, s->columns, &index, share, err);
-		if (!st && (index > CONDITION || s->columns + 2 > s->n)) {
-			weaken(s, share);
-			continue;
-		}
-		if (!st)
-			st = oom_fit_robust(f, s->x, s->y, s->n, s->columns,
-					    !s->base && s->at == OOM_MEASURE_USED, s->residual,
-					    s->outlier, err);
-		if (st)
-			return st;
-		/* no memory is negative: such a scale is no more told apart than a collinear one */
-		while (j < s->columns && (!is_scale(s->column[j]) || f->b[j] > 0))
-			j++;
-		if (j == s->columns)
-			break;
-		for (size_t k = 0; k < s->columns; k++)
-			share[k] = is_scale(s->column[k]) ? share[k] : 0;
-		share[j] = 1;
-		weaken(s, share);
-	}
-	if (s->columns)
-		*quality = unlikely(s, f);
-	return OOM_OK;
-}
-
-/* The context's spread is taken for a size, and its intervals allow for its growing with the run;
- * where the runs say clearly that it does, they are weighted so (Carroll and Ruppert, Transformation
- * and Weighting in Regression, 1988, chapter 3).  Six units of log-likelihood are clear: a
- * guess. */
-static enum oom_status fit(struct stage *s, unsigned terms, struct oom_error *err)
-{
-	const struct oom_calibration before = *s->c;
-	double even, share;
-	struct oom_fit f;
-	enum oom_status st;
-
-	s->even = !s->base && s->at == OOM_MEASURE_USED;
-	choose(s, terms);
-	st = settle(s, &f, &even, err);
-	if (!st && s->even && s->columns) {
-		*s->c = before;
-		s->even = false;
-		choose(s, terms);
-		st = settle(s, &f, &share, err);
-		if (!st && !(share + 6 < even)) {
-			*s->c = before;
-			s->even = true;
-			choose(s, terms);
-			st = settle(s, &f, &even, err);
-		}
-	}
-	if (!st && s->columns)
-		finish(s, &f);
-	return st;
-}
-
-/* ---- the stages ---- */
-
-static bool shows(const struct stage *s, const struct oom_calibration_row *r)
-{
-	if (!(r->measured[s->at] > 0))
-		return false;
-	if (s->base)
-		return true;
-	return r->measured[OOM_MEASURE_ALLOCATED] > 0 ||
-	       (s->at == OOM_MEASURE_USED && r->measured[OOM_MEASURE_RESERVED] > 0);
-}
-
-static bool gather(struct stage *s, struct oom_calibration_row *rows, size_t n)
-{
-	s->n = 0;
-	for (size_t i = 0; i < n; i++)
-		if (shows(s, &rows[i]))
-			s->row[s->n++] = &rows[i];
-	return s->n >= FEWEST;
-}
 
 static void all_default(struct oom_calibration *c, const struct oom_calibration *def)
 {
@@ -419,50 +30,6 @@ static void all_default(struct oom_calibration *c, const struct oom_calibration 
 	for (int m = 0; m < OOM_MEASURES; m++)
 		c->spread[m].n = c->spread[m].n_outliers = 0;
 }
-
-/* Fragmentation is inside the scales: it adds nothing to them. */
-static void absorbed(struct oom_calibration *c, enum oom_measure base)
-{
-	struct oom_overhead *t = &c->term[OOM_TERM_FRAGMENTATION];
-
-	*t = (struct oom_overhead){.value = 1, .def = 1, .state = OOM_TERM_COLLINEAR,
-				   .with = SCALES, .from = base};
-	for (int k = 0; k < OOM_TERMS; k++)
-		c->cov[k][OOM_TERM_FRAGMENTATION] = c->cov[OOM_TERM_FRAGMENTATION][k] = 0;
-}
-
-static enum oom_status stages(struct stage *s, struct oom_calibration_row *rows, size_t n,
-			      struct oom_error *err)
-{
-	const unsigned bytes = 1u << OOM_TERM_CONTEXT | 1u << OOM_TERM_NCCL;
-	enum oom_measure base = OOM_MEASURE_ALLOCATED;
-	enum oom_status st;
-
-	s->base = true;
-	for (;; base++) {
-		s->at = base;
-		if (gather(s, rows, n))
-			break;
-		if (base == OOM_MEASURE_USED)
-			return oom_error_set(err, OOM_ERR_INVALID,
-					     "%zu measurements: three of the same figure (allocated, "
-					     "reserved or nvidia-smi) are needed",
-					     n);
-	}
-	st = fit(s, base == OOM_MEASURE_USED ? SCALES | bytes : SCALES, err);
-	s->base = false;
-	if (!st && base != OOM_MEASURE_ALLOCATED)
-		absorbed(s->c, base);
-	s->at = OOM_MEASURE_RESERVED;
-	if (!st && base == OOM_MEASURE_ALLOCATED && gather(s, rows, n))
-		st = fit(s, 1u << OOM_TERM_FRAGMENTATION, err);
-	s->at = OOM_MEASURE_USED;
-	if (!st && base != OOM_MEASURE_USED && gather(s, rows, n))
-		st = fit(s, bytes, err);
-	return st;
-}
-
-/* ---- what is left ---- */
 
 static enum oom_measure last(const struct oom_calibration_row *r)
 {
@@ -504,30 +71,30 @@ static void tail(struct oom_calibration *c, double *excess, size_t k, size_t n)
  * not matter which of the steps scatter together.  A share of the run or a size, whichever is the
  * likelier.  Where fewer than three runs measured the figure, the default's scatter comes on top of
  * the figure below it. */
-static void scatter(struct stage *s, struct oom_calibration_row *rows, size_t n, enum oom_measure m,
-		    double *a, double *b)
+static void scatter(struct oom_calibration *c, struct oom_calibration_row *rows, size_t n,
+		    enum oom_measure m, const size_t spent_on[OOM_MEASURES], double *a, double *b)
 {
-	const struct oom_spread below = m ? s->c->spread[m - 1] : (struct oom_spread){0};
-	struct oom_spread *to = &s->c->spread[m];
+	const struct oom_spread below = m ? c->spread[m - 1] : (struct oom_spread){0};
+	struct oom_spread *to = &c->spread[m];
 	double limit, share = 0, bytes = 0, sizes = 0, spent = 0;
 	size_t k = 0, used = 0;
 
 	for (size_t i = 0; i < n; i++)
 		if (rows[i].measured[m] > 0)
 			a[k++] = rows[i].residual[m];
-	if (k < FEWEST) {
+	if (k < OOM_FEWEST) {
 		to->share = hypot(to->share, below.share);
 		to->bytes = hypot(to->bytes, below.bytes);
 		to->dof = below.dof > 0 ? below.dof : to->dof;
 		return;
 	}
 	for (int j = 0; j <= (int)m; j++)
-		spent += (double)s->spent[j];
+		spent += (double)spent_on[j];
 	limit = OOM_FIT_CUTOFF * (1 + 5.0 / (double)k) * oom_fit_spread(a, k, b) +
 		OOM_FIT_NOTHING;
 	for (size_t i = 0; i < n; i++) {
-		const double is = rows[i].measured[m], size = predicted(&rows[i].predicted, m),
-			     d = is - oom_calibrated(s->c, &rows[i].predicted, m);
+		const double is = rows[i].measured[m], size = oom_predicted(&rows[i].predicted, m),
+			     d = is - oom_calibrated(c, &rows[i].predicted, m);
 
 		if (!(is > 0))
 			continue;
@@ -542,16 +109,16 @@ static void scatter(struct stage *s, struct oom_calibration_row *rows, size_t n,
 	}
 	*to = (struct oom_spread){.dof = fmax((double)used - spent, 1), .n = k,
 				  .n_outliers = k - used};
-	if (log(share) * (double)used / 2 + sizes <= log(bytes) * (double)used / 2 || !(bytes > 0))
+	if (share < 1e-14 ||                    /* rounding */
+	    log(share) * (double)used / 2 + sizes <= log(bytes) * (double)used / 2)
 		to->share = sqrt(share / to->dof);
 	else
 		to->bytes = sqrt(bytes / to->dof) * GIB;
 }
 
-static void leftovers(struct stage *s, struct oom_calibration_row *rows, size_t n, double *a,
-		      double *b)
+static void leftovers(struct oom_calibration *c, struct oom_calibration_row *rows, size_t n,
+		      const size_t spent[OOM_MEASURES], double *a, double *b)
 {
-	struct oom_calibration *c = s->c;
 	size_t k = 0;
 
 	for (size_t i = 0; i < n; i++)
@@ -563,7 +130,7 @@ static void leftovers(struct stage *s, struct oom_calibration_row *rows, size_t 
 			rows[i].residual[m] = is > 0 ? is / due - 1 : 0;
 		}
 	for (int m = 0; m < OOM_MEASURES; m++)
-		scatter(s, rows, n, (enum oom_measure)m, a, b);
+		scatter(c, rows, n, (enum oom_measure)m, spent, a, b);
 	for (size_t i = 0; i < n; i++)
 		a[i] = rows[i].residual[last(&rows[i])];
 	c->tail_from = OOM_FIT_CUTOFF * oom_fit_spread(a, n, b) + OOM_FIT_NOTHING;
@@ -578,8 +145,8 @@ static enum oom_status check(const struct oom_calibration_row *rows, size_t n,
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct oom_parts *p = &rows[i].predicted;
-		bool good = allocated(p) > 0 && p->reserved > 0 && p->workspace >= 0 &&
-			    p->context >= 0 && p->nccl >= 0 && predicted(p, OOM_MEASURE_USED) < 1e18;
+		bool good = oom_predicted(p, OOM_MEASURE_ALLOCATED) > 0 && p->reserved > 0 && p->workspace >= 0 &&
+			    p->context >= 0 && p->nccl >= 0 && oom_predicted(p, OOM_MEASURE_USED) < 1e18;
 
 		for (int k = 0; k < OOM_SCALES; k++)
 			good = good && p->part[k] >= 0;
@@ -596,36 +163,24 @@ enum oom_status oom_calibrate(struct oom_calibration *out, struct oom_calibratio
 			      size_t n, const struct oom_calibration *def, struct oom_error *err)
 {
 	struct oom_calibration c;
-	struct stage s = {.c = &c};
+	size_t spent[OOM_MEASURES] = {0};
 	enum oom_status st = check(rows, n, err);
 	double *room;
 
 	if (st)
 		return st;
-	/* x, y, residual and two more for what is left */
-	room = calloc(n + 1, (OOM_TERMS + 4) * sizeof(*room));
-	s.row = calloc(n + 1, sizeof(struct oom_calibration_row *));
-	s.outlier = calloc(n + 1, sizeof(*s.outlier));
-	st = OOM_ERR_MEMORY;
-	if (!room || !s.row || !s.outlier) {
-		oom_error_set(err, st, "out of host memory");
-		goto out;
-	}
-	s.x = room;
-	s.y = room + n * OOM_TERMS;
-	s.residual = s.y + n;
+	room = calloc(n + 1, 2 * sizeof(*room));
+	if (!room)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	for (size_t i = 0; i < n; i++)
 		rows[i].outlier = 0;
 	all_default(&c, def);
-	st = stages(&s, rows, n, err);
-	if (st)
-		goto out;
-	c.n = n;
-	leftovers(&s, rows, n, s.residual + n, s.residual + 2 * n);
-	*out = c;
-out:
-	free(s.outlier);
-	free(s.row);
+	st = oom_calibration_stages(&c, rows, n, spent, err);
+	if (!st) {
+		c.n = n;
+		leftovers(&c, rows, n, spent, room, room + n);
+		*out = c;
+	}
 	free(room);
 	return st;
 }

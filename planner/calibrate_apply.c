@@ -1,9 +1,9 @@
 /* A calibration applied: what a predicted run is expected to show, its interval, its odds.
  *
  * The variance of one run is the delta method's, g' C g with g the derivative by each term, and the
- * scatter of single runs.  The regressions' degrees of freedom and the scatter's are joined by Welch
- * and Satterthwaite: nu = (sum v)^2 / sum (v^2 / nu_i) (Satterthwaite 1946, Biometrics Bulletin
- * 2). */
+ * scatter of single runs.  The regressions' degrees of freedom and the scatter's are joined by
+ * Welch and Satterthwaite: nu = (sum v)^2 / sum (v^2 / nu_i) (Satterthwaite 1946, Biometrics
+ * Bulletin 2). */
 #include <math.h>
 
 #include "calibrate_parts.h"

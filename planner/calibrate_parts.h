@@ -28,6 +28,15 @@ enum oom_status oom_fit_condition(const double *x, size_t n, size_t columns, dou
 /* 1.4826 x the median of |residual|; room is for n numbers. */
 double oom_fit_spread(const double *residual, size_t n, double *room);
 
+/* Fits every term that the rows identify into c, which holds the defaults; says how many columns it
+ * spent on each measure. */
+enum oom_status oom_calibration_stages(struct oom_calibration *c, struct oom_calibration_row *rows,
+				       size_t n, size_t spent[OOM_MEASURES], struct oom_error *err);
+/* Runs of the same figure without which nothing is fitted. */
+enum { OOM_FEWEST = 3 };
+/* The figure as predicted, uncalibrated. */
+double oom_predicted(const struct oom_parts *p, enum oom_measure m);
+
 /* Student's distribution. */
 double oom_t_quantile(double level, double dof);
 double oom_t_below(double t, double dof);

@@ -115,8 +115,8 @@ static void spreads(const struct oom_calibration *c)
 	}
 	putchar('\n');
 	if (c->tail_share > 0)
-		printf("  %.1f %% of the runs took more than the noise explains: beyond %+.1f %%, "
-		       "by another %.1f %% on average; bounds count them\n",
+		printf("  runs that take more than the noise explains are counted as %.1f %% of all: "
+		       "beyond %+.1f %%, by another %.1f %% on average\n",
 		       100 * c->tail_share, 100 * c->tail_from,
 		       100 * c->tail_scale / (1 - c->tail_shape));
 }
@@ -152,7 +152,7 @@ static void show(const struct oom_calibration *c, const struct rows *r)
 	printf("fitted to %zu runs", r->n);
 	if (r->skipped)
 		printf(" (%zu rows left out: not priced, or not measured)", r->skipped);
-	printf("\n  %-13s  %9s  %-22s  %9s  \n", "term", "value", "95 % interval", "default");
+	printf("\n  %-13s  %9s  %-22s  %9s\n", "term", "value", "95 % interval", "default");
 	for (int k = 0; k < OOM_TERMS; k++)
 		term(c, (enum oom_term)k);
 	spreads(c);
@@ -181,7 +181,8 @@ static void residuals(const struct oom_calibration *c, const struct rows *r)
 			oom_csv_uint(&out, (uint64_t)oom_calibrated(c, &row->predicted,
 								    (enum oom_measure)m));
 			oom_csv_uint(&out, (uint64_t)row->measured[m]);
-			snprintf(text, sizeof(text), "%.6f", row->residual[m]);
+			snprintf(text, sizeof(text), "%.6f",
+				 fabs(row->residual[m]) < 5e-7 ? 0 : row->residual[m]);
 			oom_csv_text(&out, text);
 			oom_csv_uint(&out, row->outlier >> m & 1);
 			oom_csv_end(&out);
@@ -322,8 +323,11 @@ static const struct oom_option options[] = {
 	OOM_OPTIONS_END,
 };
 static const struct oom_example examples[] = {
-	{"calibrate runs.csv -o my.cal", "a runs file (model and knobs) with columns allocated, reserved, nvidia_smi: bytes or 12.5GiB; those there are"},
-	{"plan --model Llama-3.2-1B --gpu A100-40G --calibration my.cal --confidence 0.99", "what fits with 99 %, by one's own runs"},
+	{"calibrate runs.csv -o my.cal",
+	 "a runs file (model and knobs) with the columns that were measured of allocated, "
+	 "reserved, nvidia_smi: bytes, or 12.5GiB"},
+	{"plan --model Llama-3.2-1B --gpu A100-40G --calibration my.cal --confidence 0.99",
+	 "what fits with 99 %, by one's own runs"},
 	{"calibrate --report", "how far the shipped default may be trusted"},
 	{NULL, NULL},
 };

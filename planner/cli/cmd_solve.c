@@ -15,7 +15,8 @@ static const char *size_text(uint64_t bytes)
 	return oom_format_bytes(bytes, buf[i], sizeof(buf[i]));
 }
 
-static void json(const struct oom_target *t, const char *knob, const struct oom_solution *s)
+static void json(const struct oom_job *job, const struct oom_target *t, const char *knob,
+		 const struct oom_solution *s)
 {
 	struct oom_json j = {.out = stdout};
 
@@ -35,6 +36,8 @@ static void json(const struct oom_target *t, const char *knob, const struct oom_
 	oom_json_uint(&j, "capacity_bytes", t->capacity);
 	oom_json_uint(&j, "neighbour_bytes", s->neighbour_bytes);
 	oom_json_lengths(&j, t);
+	if (s->exists)
+		oom_json_calibrated(&j, job, t, &s->eval);
 	oom_json_end(&j);
 }
 
@@ -64,6 +67,7 @@ static void text(const struct oom_job *job, const struct oom_target *t, const ch
 	       fewest ? "the fewest with which" : "the largest with which",
 	       size_text(s->eval.used_bytes), size_text(t->capacity),
 	       oom_phase_str(s->eval.peak_phase));
+	oom_report_calibrated(job, &s->eval);
 	if (s->at_limit)
 		printf("  this is the end of the knob's range\n");
 	else if (s->neighbour_bytes == UINT64_MAX)
@@ -100,7 +104,7 @@ static int run(struct oom_job *job)
 				    ev ? err.text : "out of host memory");
 	} else {
 		if (job->json)
-			json(&t, knob, &s);
+			json(job, &t, knob, &s);
 		else
 			text(job, &t, knob, &s);
 		if (!job->json && !job->quiet)

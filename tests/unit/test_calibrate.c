@@ -313,7 +313,7 @@ static void test_few(void **state)
 	assert_int_equal(c.term[OOM_TERM_STATES].state, OOM_TERM_SHARED);
 	assert_true(fabs(c.term[OOM_TERM_STATES].value - 1.1) < 1e-6);
 	assert_int_equal(oom_calibrate(&c, r, 2, NULL, &err), OOM_ERR_INVALID);
-	assert_non_null(strstr(err.text, "three"));
+	assert_non_null(strstr(err.text, "three of the same"));
 	/* fewer runs than terms: one scale and no more */
 	for (size_t n = 3; n <= 6; n++) {
 		runs(r, n, EVERY, 0);
