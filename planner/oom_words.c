@@ -184,6 +184,14 @@ static bool other_meaning(const struct oom_trigger *t, const char *at, size_t le
 	if (!strcmp(t->needle, "OOMKilled"))
 		return begins(at + n, left - n, "\": false") || begins(at + n, left - n, "=false") ||
 		       begins(at + n, left - n, ": false") || begins(at + n, left - n, ":false");
+	if (!strcmp(t->needle, "MemoryError"))
+		return ends(begin, at, "OutOf");
+	/* the class before its own message, which is found by its words */
+	if (!strcmp(t->needle, "OutOfMemoryError"))
+		return begins(at + n, left - n, ": CUDA out of") ||
+		       begins(at + n, left - n, ": HIP out of") ||
+		       begins(at + n, left - n, ": XPU out of") ||
+		       begins(at + n, left - n, ": NPU out of");
 	if (!strcmp(t->needle, "CUDA out of memory"))
 		for (size_t i = 0; i < sizeof(advice) / sizeof(advice[0]); i++)
 			if (ends(begin, at, advice[i]))
