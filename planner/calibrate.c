@@ -17,6 +17,7 @@ static void all_default(struct oom_calibration *c, const struct oom_calibration 
 	if (def)
 		*c = *def;
 	c->tail_share = c->tail_from = c->tail_scale = c->tail_shape = 0;
+	c->n_beyond = c->n_tail = 0;
 	for (int k = 0; k < OOM_TERMS; k++) {
 		struct oom_overhead *t = &c->term[k];
 
@@ -65,6 +66,10 @@ static void tail(struct oom_calibration *c, double *excess, size_t k, size_t n)
 	c->tail_share = (double)(k + 1) / (double)(n + 1);
 	c->tail_shape = fmin(fmax(shape, 0), 0.5);
 	c->tail_scale = a0 * (1 - c->tail_shape);
+	c->n_tail = k;
+	c->n_beyond = k < OOM_BEYOND ? k : OOM_BEYOND;
+	for (size_t j = 0; j < c->n_beyond; j++)
+		c->beyond[j] = excess[k - 1 - j];
 }
 
 /* How far single runs lie from what the whole chain expects, from the runs themselves: so it does

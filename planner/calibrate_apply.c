@@ -168,13 +168,34 @@ double oom_calibrated_interval(const struct oom_calibration *c, const struct oom
 	return quantile(&o, level);
 }
 
-/* Of the tail: beyond its threshold a generalised Pareto, below it certain to be passed. */
-static double tail_passes(const struct oom_calibration *c, const struct outlook *o, double capacity)
+/* The tail's distribution beyond its threshold. */
+static double pareto(const struct oom_calibration *c, double excess)
 {
-	const double r = (capacity / o->mean - 1 - c->tail_from) / c->tail_scale;
+	const double r = excess / c->tail_scale;
 
 	return !(r > 0) ? 1 : c->tail_shape > 1e-6 ? pow(1 + c->tail_shape * r, -1 / c->tail_shape) :
 						     exp(-r);
+}
+
+/* Share of the tail that passes capacity: below its threshold all of it, beyond what the Pareto
+ * says, but never less than what was seen.  Of k distances of which j are larger, a new one is
+ * larger with probability (j + 1) / (k + 1) at most, whatever they are distributed like (Vovk,
+ * Gammerman and Shafer, Algorithmic Learning in a Random World, 2005, chapter 2); beyond the largest
+ * it falls as the Pareto does. */
+static double tail_passes(const struct oom_calibration *c, const struct outlook *o, double capacity)
+{
+	const double r = capacity / o->mean - 1 - c->tail_from, smooth = pareto(c, r);
+	size_t larger = 0;
+	double seen;
+
+	while (larger < c->n_beyond && c->beyond[larger] > r)
+		larger++;
+	if (!c->n_beyond || (larger == c->n_beyond && larger < c->n_tail))
+		return smooth;          /* too many for all of them to be kept */
+	seen = (double)(larger + 1) / (double)(c->n_tail + 1);
+	if (!larger)
+		seen *= smooth / pareto(c, c->beyond[0]);
+	return fmin(fmax(smooth, seen), 1);
 }
 
 static double odds(const struct oom_calibration *c, const struct outlook *o, double capacity)

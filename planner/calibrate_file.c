@@ -4,7 +4,8 @@
  *	term NAME STATE MEASURE VALUE SE DOF DEFAULT WITH       WITH: - or names joined by +
  *	cov NAME NAME VALUE
  *	spread MEASURE SHARE BYTES DOF RUNS OUTLIERS
- *	tail SHARE FROM SCALE SHAPE
+ *	tail SHARE FROM SCALE SHAPE RUNS
+ *	beyond DISTANCE                 at most 24, the largest first
  *	runs N
  *	end */
 #include <errno.h>
@@ -68,8 +69,12 @@ void oom_calibration_write(const struct oom_calibration *c, char text[OOM_CALIBR
 		add(text, "spread %s %.17g %.17g %.17g %zu %zu\n",
 		    oom_measure_str((enum oom_measure)m), c->spread[m].share, c->spread[m].bytes,
 		    c->spread[m].dof, c->spread[m].n, c->spread[m].n_outliers);
-	add(text, "tail %.17g %.17g %.17g %.17g\nruns %zu\nend\n", c->tail_share, c->tail_from,
-	    c->tail_scale, c->tail_shape, c->n);
+	add(text, "# runs beyond the noise: their share, from where, scale and shape, how many\n");
+	add(text, "tail %.17g %.17g %.17g %.17g %zu\n", c->tail_share, c->tail_from, c->tail_scale,
+	    c->tail_shape, c->n_tail);
+	for (size_t i = 0; i < c->n_beyond; i++)
+		add(text, "beyond %.17g\n", c->beyond[i]);
+	add(text, "runs %zu\nend\n", c->n);
 }
 
 /* ---- in ---- */
@@ -221,9 +226,22 @@ static enum oom_status read_tail(struct parser *p)
 	p->tail = true;
 	return number(p, 1, 0, 1, &c->tail_share) && number(p, 2, 0, 1000, &c->tail_from) &&
 			       number(p, 3, 0, 1000, &c->tail_scale) &&
-			       number(p, 4, 0, 0.5, &c->tail_shape) ?
+			       number(p, 4, 0, 0.5, &c->tail_shape) && count(p, 5, &c->n_tail) ?
 		       OOM_OK :
 		       OOM_ERR_INVALID;
+}
+
+static enum oom_status read_beyond(struct parser *p)
+{
+	struct oom_calibration *c = &p->c;
+	const double most = c->n_beyond ? c->beyond[c->n_beyond - 1] : 1e9;
+
+	if (c->n_beyond == OOM_BEYOND || c->n_beyond >= c->n_tail)
+		return wrong(p, p->word[1], "no more of them than the tail has runs, or 24");
+	if (!number(p, 1, 0, most, &c->beyond[c->n_beyond]))
+		return OOM_ERR_INVALID;
+	c->n_beyond++;
+	return OOM_OK;
 }
 
 static enum oom_status read_runs(struct parser *p)
@@ -246,7 +264,8 @@ static const struct {
 	{"term", "term NAME STATE MEASURE VALUE SE DOF DEFAULT WITH", 9, read_term},
 	{"cov", "cov NAME NAME VALUE", 4, read_cov},
 	{"spread", "spread MEASURE SHARE BYTES DOF RUNS OUTLIERS", 7, read_spread},
-	{"tail", "tail SHARE FROM SCALE SHAPE", 5, read_tail},
+	{"tail", "tail SHARE FROM SCALE SHAPE RUNS", 6, read_tail},
+	{"beyond", "beyond DISTANCE", 2, read_beyond},
 	{"runs", "runs N", 2, read_runs},
 	{"end", "end", 1, read_end},
 };
@@ -278,7 +297,8 @@ static enum oom_status version(const struct parser *p)
 
 static enum oom_status read_line(struct parser *p, bool first)
 {
-	static const char *const words[] = {"term", "cov", "spread", "tail", "runs", "end", NULL};
+	static const char *const words[] = {"term", "cov", "spread", "tail", "beyond",
+					   "runs", "end", NULL};
 	const char *near;
 
 	if (first)
@@ -290,7 +310,7 @@ static enum oom_status read_line(struct parser *p, bool first)
 			return p->n == kinds[k].n ? kinds[k].read(p) :
 						    wrong(p, p->word[0], kinds[k].shape);
 	near = oom_nearest(p->word[0], words);
-	return wrong(p, p->word[0], near ? near : "term, cov, spread, tail, runs or end");
+	return wrong(p, p->word[0], near ? near : "term, cov, spread, tail, beyond, runs or end");
 }
 
 static enum oom_status whole(const struct parser *p)

@@ -51,6 +51,7 @@ struct oom_spread {
 	double share, bytes, dof;
 	size_t n, n_outliers;   /* runs that measured it, and those set aside */
 };
+enum { OOM_BEYOND = 24 };
 struct oom_calibration {
 	struct oom_overhead term[OOM_TERMS];
 	double cov[OOM_TERMS][OOM_TERMS];       /* zero between terms of different regressions */
@@ -58,6 +59,9 @@ struct oom_calibration {
 	/* runs beyond the noise, upwards: their share, where they begin (relative to the
 	 * prediction), and the generalised Pareto distribution of how much further they lie */
 	double tail_share, tail_from, tail_scale, tail_shape;
+	/* the largest of those distances, from the largest down, and of how many */
+	double beyond[OOM_BEYOND];
+	size_t n_beyond, n_tail;
 	size_t n;
 };
 

@@ -379,8 +379,10 @@ static void test_files(void **state)
 		{"oomplan-calibration 2\nterm states fitted allocated 1e9 0 1 1 -\n", ":2:"},
 		{"oomplan-calibration 2\nterm states fitted allocated 1 0 1 1 logits\n", "logits"},
 		{"oomplan-calibration 2\nterm state fitted allocated 1 0 1 1 -\n", "states"},
-		{"oomplan-calibration 2\ntail 2 0 0 0\n", ":2:"},
+		{"oomplan-calibration 2\ntail 2 0 0 0 0\n", ":2:"},
 		{"oomplan-calibration 2\ntail 0.1 0 0\n", "SHAPE"},
+		{"oomplan-calibration 2\ntail 0.1 0 0 0 1\nbeyond 1\nbeyond 1\n", ":4:"},
+		{"oomplan-calibration 2\ntail 0.1 0 0 0 3\nbeyond 1\nbeyond 2\n", ":4:"},
 	};
 	struct oom_calibration a, b;
 	struct oom_error err = {{0}};
@@ -404,6 +406,7 @@ static void test_files(void **state)
 		assert_true(fabs(a.term[k].value - b.term[k].value) < 1e-15 &&
 			    a.term[k].state == b.term[k].state && a.term[k].with == b.term[k].with);
 	assert_memory_equal(a.spread, b.spread, sizeof(a.spread));
+	assert_memory_equal(a.beyond, b.beyond, sizeof(a.beyond));
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		err.text[0] = 0;
 		assert_int_not_equal(oom_calibration_parse(&b, wrong[i].text, strlen(wrong[i].text),
