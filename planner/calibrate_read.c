@@ -15,6 +15,7 @@ enum { MAX_ROWS = 10000000 };
 struct collector {
 	struct oom_calibration_row *rows;
 	size_t n, cap, skipped;
+	char why[200];          /* the first row could not be priced */
 };
 
 /* ---- cells ---- */
@@ -162,6 +163,10 @@ static enum oom_status collect(void *ctx, const struct oom_csv_row *row, struct 
 		return st;
 	if (!(r.predicted.reserved > 0) ||
 	    !(r.measured[0] > 0 || r.measured[1] > 0 || r.measured[2] > 0)) {
+		const char *why = oom_csv_cell(row, "pred_error");
+
+		if (why && *why && !*c->why)
+			snprintf(c->why, sizeof(c->why), "; line %zu: %.150s", row->line, why);
 		c->skipped++;           /* a row that was not priced, or not measured */
 		return OOM_OK;
 	}
@@ -191,8 +196,8 @@ static enum oom_status hand_over(enum oom_status st, struct collector *c, const 
 		st = oom_error_set(err, OOM_ERR_INVALID,
 				   "%s: no row with a prediction (pred_ columns of estimate --runs, "
 				   "or predicted) and a measurement (allocated, reserved, "
-				   "nvidia_smi): %zu rows without",
-				   name, c->skipped);
+				   "nvidia_smi): %zu rows without%s",
+				   name, c->skipped, c->why);
 	if (st) {
 		free(c->rows);
 		return st;
