@@ -29,4 +29,17 @@ struct oom_val oom_nystrom_attention(struct oom_tape *t, const struct oom_arch *
 struct oom_val oom_yoso_attention(struct oom_tape *t, const struct oom_arch *a, struct oom_val q,
 				  struct oom_val k, struct oom_val v);
 
+/* Blocks of tokens that meet a few others (BigBird), at lengths beyond (5 + 2 random) blocks. */
+struct oom_blocks {
+	uint64_t block, random, heads, d;       /* tokens of a block; random blocks */
+	enum oom_dtype mask_dt;                 /* of the masks made of attention_mask */
+	enum oom_dtype dt;                      /* of the hidden states, which some are cast to */
+};
+/* q, k, v as heads, consumed; *weights gets the zeros that the whole attention is drawn on. */
+struct oom_val oom_block_attention(struct oom_tape *t, const struct oom_blocks *b,
+				   struct oom_val q, struct oom_val k, struct oom_val v,
+				   struct oom_val *weights);
+/* What of the masks lives through all layers: [b, s - 4 blocks, 3 blocks]. */
+struct oom_val oom_band_mask(struct oom_tape *t, uint64_t block, enum oom_dtype dt);
+
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../encdec.h"
+#include "../sparse.h"
 #include "../weights.h"
 
 /* extra[] */
@@ -50,6 +51,20 @@ static const struct {
 	{"seamless_m4t", PRE_NORM | TABLE | BMM | NLLB}, {"seamless_m4t_v2", PRE_NORM | TABLE | EAGER | FP32_SOFTMAX | NLLB},
 	{"trocr", OFFSET | EMBED_NORM | DECODER | NO_ONES}, {"bigbird_pegasus", PRE_NORM | CLAMP | LOGIT_BIAS | BIGBIRD | EAGER},
 };
+
+static bool in_blocks(struct oom_tape *t, const struct oom_arch *a)
+{
+	return a->extra[FULL] && oom_cond_above(t, t->m_s, a->extra[FULL]);
+}
+
+static struct oom_blocks blocks_of(const struct oom_arch *a)
+{
+	struct oom_reader *r = (struct oom_reader *)&a->rd;
+
+	return (struct oom_blocks){.block = oom_read_count_or(r, "block_size", 64),
+				   .random = oom_read_count_or(r, "num_random_blocks", 3),
+				   .mask_dt = OOM_I64};
+}
 
 /* TrOCR: a decoder for any image encoder. */
 static void parse_decoder(struct oom_arch *a)
@@ -108,10 +123,13 @@ static void parse(struct oom_arch *a)
 		a->extra[SPEECH] = class && strstr(class, "SpeechTo") != NULL;
 	}
 	if (a->extra[FLAGS] & BIGBIRD) {
+		const struct oom_blocks b = blocks_of(a);
+
+		if (!b.block || b.block > 1 << 16 || b.random > 1 << 10)
+			oom_read_fail(r, "block_size or num_random_blocks out of range");
 		a->qkv_bias = oom_read_bool(r, "use_bias", false);
 		if (!strcmp(oom_read_string(r, "attention_type", "block_sparse"), "block_sparse"))
-			a->extra[FULL] = (5 + 2 * oom_read_count_or(r, "num_random_blocks", 3)) *
-					 oom_read_count_or(r, "block_size", 64);
+			a->extra[FULL] = (5 + 2 * b.random) * b.block;
 	}
 }
 
@@ -126,13 +144,37 @@ static unsigned stack_flags(const struct oom_arch *a)
 	       (f & BIGBIRD && !a->qkv_bias ? OOM_ED_NO_BIAS : 0);
 }
 
-/* BigBird's encoder on sequences too short for blocks: full attention under names of its own. */
+/* BigBird's encoder layers on long sequences. */
+static struct oom_val block_attention(struct oom_tape *t, const struct oom_encdec *s,
+				      struct oom_val x, struct oom_val *weights)
+{
+	static const char *const names[3] = {"query", "key", "value"};
+	const struct oom_arch *a = s->a;
+	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
+	struct oom_blocks b = blocks_of(a);
+	struct oom_val p[3], y;
+
+	for (int i = 0; i < 3; i++)
+		p[i] = oom_op_heads(
+			t, oom_op_linear(t, names[i], oom_keep(x), D(a->d_model), bias));
+	b.heads = s->heads;
+	b.d = a->d_model / s->heads;
+	b.dt = (enum oom_dtype)p[0].dt;
+	y = oom_block_attention(t, &b, p[0], p[1], p[2], weights);
+	y = oom_op_linear(t, "output", y, D(a->d_model), bias);
+	oom_done(t, x);
+	return y;
+}
+
+/* On sequences too short for blocks: full attention under names of its own. */
 static struct oom_val bigbird_attention(struct oom_tape *t, const struct oom_encdec *s,
 					uint32_t layer, struct oom_val x, struct oom_val *weights)
 {
 	struct oom_attn at = oom_attn_of(t, s->a);
 
 	(void)layer;
+	if (in_blocks(t, s->a))
+		return block_attention(t, s, x, weights);
 	at.heads = at.kv_heads = s->heads;
 	at.d = at.dv = s->a->d_model / s->heads;
 	at.causal = false;
@@ -363,13 +405,14 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		oom_weights_only(t, oom_seamless_speech, (void *)a);
 	}
 	dec_ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
-	enc.mask = oom_encdec_mask(t, enc.flags, false, (enum oom_dtype)embed.dt, t->m_s, t->m_s);
+	enc.mask = in_blocks(t, a) ?
+			   oom_band_mask(t, blocks_of(a).block, OOM_I64) :
+			   oom_encdec_mask(t, enc.flags, false, (enum oom_dtype)embed.dt, t->m_s,
+					   t->m_s);
 	if (a->extra[FLAGS] & EXPERTS)
 		enc.feed_forward = dec.feed_forward = experts;
 	if (a->extra[FLAGS] & BIGBIRD)
 		enc.self_attention = bigbird_attention;
-	if (a->extra[FULL] && oom_cond_above(t, t->m_s, a->extra[FULL]))
-		t->warning = "BigBird's block-sparse attention is approximated as full attention";
 	if (a->extra[SPEECH])
 		x = oom_new(t, "speech features", t->m_bs, D(a->d_model), (enum oom_dtype)embed.dt);
 	else

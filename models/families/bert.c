@@ -67,14 +67,12 @@ static void read_sparse(struct oom_arch *a)
 	if (!strcmp(a->model_type, "big_bird")) {
 		const char *type = oom_read_string(r, "attention_type", "block_sparse");
 
+		if (!block || block > 1 << 16 || random > 1 << 10)
+			oom_read_fail(r, "block_size or num_random_blocks out of range");
 		/* up to (5 + 2 random) blocks transformers switches to full attention itself */
 		a->extra[BERT_FULL_TO] = block * (5 + 2 * random);
-		a->extra[BERT_KEYS] = block * (5 + random);
-		if (!type || strcmp(type, "block_sparse"))
-			a->extra[BERT_KEYS] = 0;
-		else
-			warn(a, "full attention up to (5 + 2 random) blocks, beyond that to 5 + "
-				"random blocks of keys");
+		a->extra[BERT_RANDOM] = random;
+		a->extra[BERT_BLOCK] = type && !strcmp(type, "block_sparse") ? block : 0;
 	} else if (!strcmp(a->model_type, "mra")) {
 		warn(a, "full attention");
 	}
@@ -174,6 +172,19 @@ static uint16_t keys(struct oom_tape *t, const struct oom_arch *a)
 	return oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 4, (uint32_t)a->extra[BERT_KEYS]);
 }
 
+/* BigBird attends in blocks beyond the length up to which it falls back on full attention. */
+static bool in_blocks(struct oom_tape *t, const struct oom_arch *a)
+{
+	return a->extra[BERT_BLOCK] && oom_cond_above(t, t->m_s, a->extra[BERT_FULL_TO]);
+}
+
+/* BigBird's masks: ones of its own are fp32, those of a batch are whole numbers; einsum makes the
+ * first what autocast wants. */
+static enum oom_dtype mask_type(const struct oom_tape *t)
+{
+	return t->plan->padding_mask ? OOM_I64 : t->amp ? (enum oom_dtype)t->amp_dt : OOM_F32;
+}
+
 static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val in,
 			     struct oom_val *weights)
 {
@@ -210,6 +221,22 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	if (!strcmp(a->model_type, "luke") &&
 	    oom_read_bool((struct oom_reader *)&a->rd, "use_entity_aware_attention", true))
 		entity_queries(t, a);
+	if (in_blocks(t, a)) {
+		const struct oom_blocks b = {.block = a->extra[BERT_BLOCK],
+					     .random = a->extra[BERT_RANDOM],
+					     .heads = a->n_heads,
+					     .d = a->head_dim,
+					     .mask_dt = mask_type(t),
+					     .dt = (enum oom_dtype)in.dt};
+		struct oom_val band = oom_none(), y;
+
+		/* band_mask.to(hidden_states.dtype), in every layer */
+		if (in.dt != b.mask_dt)
+			band = oom_new_like(t, "_to_copy", l->mask, (enum oom_dtype)in.dt);
+		y = oom_block_attention(t, &b, q, k, v, weights);
+		oom_drop(t, band);
+		return y;
+	}
 	if (!strcmp(a->model_type, "nystromformer"))
 		return oom_nystrom_attention(t, a, q, k, v, l->mask);
 	if (!strcmp(a->model_type, "yoso"))
@@ -299,6 +326,8 @@ static struct oom_val make_mask(struct oom_tape *t, const struct oom_arch *a, en
 {
 	const uint64_t flags = a->extra[BERT_FLAGS];
 
+	if (in_blocks(t, a))                    /* band_mask */
+		return oom_band_mask(t, a->extra[BERT_BLOCK], mask_type(t));
 	if (flags & BERT_WINDOW)                /* is_index_masked */
 		return oom_new(t, "is_index_masked", t->m_bs, D(1), OOM_U8);
 	if (flags & BERT_FLOAT_MASK)

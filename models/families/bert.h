@@ -36,7 +36,8 @@ enum oom_bert_flags {
 };
 /* extra[]: the flags; a decoder; width of the head; keys a query meets, and the length up to which
  * it meets all; X-MOD's norms first */
-enum { BERT_FLAGS, BERT_CAUSAL, BERT_D_HEAD, BERT_KEYS, BERT_FULL_TO, BERT_PRE };
+enum { BERT_FLAGS, BERT_CAUSAL, BERT_D_HEAD, BERT_KEYS, BERT_FULL_TO, BERT_PRE, BERT_BLOCK,
+       BERT_RANDOM };
 
 /* Embeddings up to the first layer; *word gets the table of words, *output what the model
  * keeps of them while its layers run (bert_input.c). */
