@@ -10,6 +10,8 @@
 #include "calibrate_parts.h"
 
 #define GIB 1073741824.0
+/* Other units, not overheads (a guess). */
+#define FAR 20.0
 
 static void all_default(struct oom_calibration *c, const struct oom_calibration *def)
 {
@@ -181,6 +183,12 @@ enum oom_status oom_calibrate(struct oom_calibration *out, struct oom_calibratio
 		rows[i].outlier = 0;
 	all_default(&c, def);
 	st = oom_calibration_stages(&c, rows, n, spent, err);
+	for (int k = 0; !st && k <= OOM_TERM_FRAGMENTATION; k++)
+		if (!(c.term[k].value > 1 / FAR && c.term[k].value < FAR))
+			st = oom_error_set(err, OOM_ERR_INVALID,
+					   "the runs took %.3g times what is predicted (%s): are both "
+					   "in bytes, and of the same runs?",
+					   c.term[k].value, oom_term_name((enum oom_term)k));
 	if (!st) {
 		c.n = n;
 		leftovers(&c, rows, n, spent, room, room + n);

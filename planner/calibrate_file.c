@@ -18,6 +18,8 @@
 #include "oomplan/calibrate.h"
 #include "oomplan/plan.h"
 
+/* No size, and no error of one, is larger. */
+#define MOST 1e20
 enum { WORDS = 9, MAX_FILE = 65536, STATES = OOM_TERM_COLLINEAR + 1 };
 
 /* ---- out ---- */
@@ -163,7 +165,7 @@ static enum oom_status read_term(struct parser *p)
 		  s = word_of(p->word[2], state_name, STATES),
 		  m = word_of(p->word[3], measure_name, OOM_MEASURES);
 	const bool bytes = k < OOM_TERMS && oom_term_is_bytes((enum oom_term)k);
-	const double most = bytes ? 1e15 : 1000, least = bytes ? -1e15 : 1e-3;
+	const double most = bytes ? MOST : 1000, least = bytes ? -MOST : 1e-3;
 	struct oom_overhead *t;
 
 	if (k == OOM_TERMS)
@@ -183,7 +185,7 @@ static enum oom_status read_term(struct parser *p)
 		t->def = NAN;
 	else if (!number(p, 7, least, most, &t->def))
 		return OOM_ERR_INVALID;
-	return number(p, 4, least, most, &t->value) && number(p, 5, 0, 1e15, &t->se) &&
+	return number(p, 4, least, most, &t->value) && number(p, 5, 0, MOST, &t->se) &&
 			       number(p, 6, 0, 1e9, &t->dof) && with(p, &t->with) ?
 		       OOM_OK :
 		       OOM_ERR_INVALID;
@@ -197,7 +199,7 @@ static enum oom_status read_cov(struct parser *p)
 
 	if (k == OOM_TERMS || l == OOM_TERMS)
 		return wrong(p, p->word[k == OOM_TERMS ? 1 : 2], "the name of a term");
-	if (!number(p, 3, -1e30, 1e30, &v))
+	if (!number(p, 3, -MOST * MOST, MOST * MOST, &v))
 		return OOM_ERR_INVALID;
 	p->c.cov[k][l] = p->c.cov[l][k] = v;
 	return OOM_OK;
@@ -212,7 +214,7 @@ static enum oom_status read_spread(struct parser *p)
 		return wrong(p, p->word[1], "allocated, reserved or nvidia-smi");
 	p->spreads |= 1u << m;
 	s = &p->c.spread[m];
-	return number(p, 2, 0, 1000, &s->share) && number(p, 3, 0, 1e15, &s->bytes) &&
+	return number(p, 2, 0, MOST, &s->share) && number(p, 3, 0, MOST, &s->bytes) &&
 			       number(p, 4, 0, 1e9, &s->dof) && count(p, 5, &s->n) &&
 			       count(p, 6, &s->n_outliers) ?
 		       OOM_OK :
@@ -224,8 +226,8 @@ static enum oom_status read_tail(struct parser *p)
 	struct oom_calibration *c = &p->c;
 
 	p->tail = true;
-	return number(p, 1, 0, 1, &c->tail_share) && number(p, 2, 0, 1000, &c->tail_from) &&
-			       number(p, 3, 0, 1000, &c->tail_scale) &&
+	return number(p, 1, 0, 1, &c->tail_share) && number(p, 2, 0, MOST, &c->tail_from) &&
+			       number(p, 3, 0, MOST, &c->tail_scale) &&
 			       number(p, 4, 0, 0.5, &c->tail_shape) && count(p, 5, &c->n_tail) ?
 		       OOM_OK :
 		       OOM_ERR_INVALID;
@@ -234,7 +236,7 @@ static enum oom_status read_tail(struct parser *p)
 static enum oom_status read_beyond(struct parser *p)
 {
 	struct oom_calibration *c = &p->c;
-	const double most = c->n_beyond ? c->beyond[c->n_beyond - 1] : 1e9;
+	const double most = c->n_beyond ? c->beyond[c->n_beyond - 1] : MOST;
 
 	if (c->n_beyond == OOM_BEYOND || c->n_beyond >= c->n_tail)
 		return wrong(p, p->word[1], "no more of them than the tail has runs, or 24");

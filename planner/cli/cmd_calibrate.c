@@ -92,7 +92,9 @@ static void term(const struct oom_calibration *c, enum oom_term t)
 								   text_of(t, o->value),
 	       interval);
 	if (o->state <= OOM_TERM_SHARED)
-		printf("%9s  ", text_of(t, o->def));
+		printf("%9s  ", oom_term_is_bytes(t) && !(o->def > 0) && !isnan(o->def) ?
+					"on top" :
+					text_of(t, o->def));
 	else
 		printf("%9s  ", "");
 	why(t, o);
@@ -279,8 +281,11 @@ static int run(struct oom_job *job)
 		st = file ? oom_calibration_rows(file, job->models_dir, &r.items, &r.n, &r.skipped,
 						 &err) :
 			    oom_calibration_shipped(&r.items, &r.n, &err);
-	if (!st)
-		st = oom_calibrate(&c, r.items, r.n, def, &err);
+	if (!st && oom_calibrate(&c, r.items, r.n, def, &err)) {
+		free(r.items);
+		return oom_complain(OOM_EXIT_INPUT, "%s: %s", file ? file : "measured.csv",
+				    err.text);
+	}
 	if (!st) {
 		if (job->json)
 			json(&c, &r, def);

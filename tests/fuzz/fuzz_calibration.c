@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "oomplan/calibrate.h"
 
@@ -12,6 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void use(const struct oom_calibration *c, const struct oom_parts *p)
 {
 	char text[OOM_CALIBRATION_TEXT];
+	struct oom_calibration again;
 
 	for (int m = 0; m < OOM_MEASURES; m++) {
 		const enum oom_measure at = (enum oom_measure)m;
@@ -24,7 +26,10 @@ static void use(const struct oom_calibration *c, const struct oom_parts *p)
 	}
 	if (!isfinite(oom_calibrated_margin(c, p, 4e10, 0.95, 0.02)))
 		abort();
+	/* what is written can be read */
 	oom_calibration_write(c, text);
+	if (oom_calibration_parse(&again, text, strlen(text), "again", NULL))
+		abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -324,6 +324,12 @@ static void test_few(void **state)
 			assert_int_equal(c.term[OOM_TERM_STATES].state, OOM_TERM_SHARED);
 		assert_true(isfinite(oom_calibrated_bound(&c, &r[0].predicted, OOM_MEASURE_USED, 0.99)));
 	}
+	/* measured in MiB, priced in bytes */
+	for (int i = 0; i < 6; i++)
+		for (int m = 0; m < OOM_MEASURES; m++)
+			r[i].measured[m] /= MIB;
+	assert_int_equal(oom_calibrate(&c, r, 6, NULL, &err), OOM_ERR_INVALID);
+	assert_non_null(strstr(err.text, "in bytes"));
 	r[0].measured[2] = -1;
 	assert_int_equal(oom_calibrate(&c, r, 6, NULL, &err), OOM_ERR_INVALID);
 	r[0].measured[2] = NAN;
