@@ -147,6 +147,7 @@ static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val 
 {
 	const uint64_t rot = a->rot_dim ? a->rot_dim : a->d;
 	const enum oom_dtype dt = (enum oom_dtype)q->dt;
+	struct oom_val given[2] = {oom_none(), oom_none()};
 	struct oom_rope r = *a->rope;
 
 	if (a->rope_sections) {
@@ -159,7 +160,9 @@ static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val 
 		r.cos = oom_new_like(t, "repeat_interleave", r.cos, (enum oom_dtype)r.cos.dt);
 		r.sin = oom_new_like(t, "repeat_interleave", r.sin, (enum oom_dtype)r.sin.dt);
 	}
-	if (a->rope_fp32) {
+	if (a->rope_fp32) {                     /* the caller's names hold what was given */
+		given[0] = oom_share(t, *q);
+		given[1] = oom_share(t, *k);
 		*q = oom_op_cast(t, *q, OOM_F32);
 		*k = oom_op_cast(t, *k, OOM_F32);
 	}
@@ -184,18 +187,23 @@ static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val 
 			*x[i] = oom_op_cat(t, oom_keep(inner[i]), rest, (struct oom_dim){heads[i] * a->d, "heads * head_dim"});
 		}
 	} else {
-		*q = oom_rope_apply(t, *q, &r, a->heads, a->d, rot);
-		*k = oom_rope_apply(t, *k, &r, a->kv_heads, a->d, rot);
+		oom_rope_pair(t, q, k, &r, a->heads, a->kv_heads, a->d, rot);
 	}
 	/* torch.cat([rotated, rest]) of nothing left: a copy */
 	if (a->rope_cat && rot == a->d) {
 		*q = oom_op_copy(t, "cat", *q);
 		*k = oom_op_copy(t, "cat", *k);
 	}
-	if (a->rope_fp32) {
-		*q = oom_op_cast(t, *q, dt);
-		*k = oom_op_cast(t, *k, dt);
+	if (a->rope_fp32 || a->rope_back) {     /* both fp32 results until the function returns */
+		const struct oom_val wide[2] = {*q, *k};
+
+		*q = oom_op_cast(t, oom_keep(wide[0]), dt);
+		*k = oom_op_cast(t, oom_keep(wide[1]), dt);
+		oom_drop(t, wide[0]);
+		oom_drop(t, wide[1]);
 	}
+	oom_drop(t, given[0]);
+	oom_drop(t, given[1]);
 	if (a->rope_spread || a->rope_sections) {
 		oom_drop(t, r.cos);
 		oom_drop(t, r.sin);

@@ -180,15 +180,20 @@ static void nf4_rule(struct oom_tape *t, const struct oom_node *n, struct grad *
 
 static void unary_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
+	const uint32_t temps = n->aux & 255, bits = n->aux >> 8;
 	int32_t temp[4] = {-1, -1, -1, -1};
+	struct grad flags = {.sto = -1};
 
 	/* pow_backward: grad * (exponent * self.pow(exponent - 1)): two temporaries, alive until
 	 * the result is made */
-	for (uint32_t i = 0; i < n->aux && i < 4; i++)
+	if (bits)
+		flags = fresh(t, n->name, n->mono, bits * n->width, OOM_U8, false);
+	for (uint32_t i = 0; i < temps && i < 4; i++)
 		temp[i] = fresh(t, n->name, n->mono, n->width, n->dt, n->gperm[0]).sto;
 	g[0] = fresh(t, n->name, n->edge[0].mono, n->edge[0].width, n->dt, n->gperm[0]);
 	for (int i = 0; i < 4; i++)
 		oom_unref(t, temp[i]);
+	oom_unref(t, flags.sto);
 }
 
 static void mul_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)

@@ -263,6 +263,18 @@ struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct
 	return qc;
 }
 
+void oom_rope_pair(struct oom_tape *t, struct oom_val *q, struct oom_val *k,
+		   const struct oom_rope *r, uint64_t heads, uint64_t kv_heads, uint64_t head_dim,
+		   uint64_t rot_dim)
+{
+	const struct oom_val old[2] = {*q, *k};
+
+	*q = oom_rope_apply(t, oom_share(t, old[0]), r, heads, head_dim, rot_dim);
+	*k = oom_rope_apply(t, oom_share(t, old[1]), r, kv_heads, head_dim, rot_dim);
+	oom_drop(t, old[0]);
+	oom_drop(t, old[1]);
+}
+
 static struct oom_val rope_fp32_one(struct oom_tape *t, struct oom_val x, const struct oom_rope *r,
 				    uint64_t heads, uint64_t head_dim)
 {

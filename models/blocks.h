@@ -24,6 +24,10 @@ struct oom_rope oom_rope_tables_3d(struct oom_tape *t, uint64_t dim, enum oom_dt
 /* q * cos + rotate_half(q) * sin on [b, heads, s, dim]; dim < head_dim rotates a part (rot_dim). */
 struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct oom_rope *r,
 			      uint64_t heads, uint64_t head_dim, uint64_t rot_dim);
+/* The same for queries and keys in one call, whose arguments live until both are rotated. */
+void oom_rope_pair(struct oom_tape *t, struct oom_val *q, struct oom_val *k,
+		   const struct oom_rope *r, uint64_t heads, uint64_t kv_heads, uint64_t head_dim,
+		   uint64_t rot_dim);
 /* q.float() * cos + rotate_half(q.float()) * sin for both, each converted twice, and back to
  * their type (ModernBERT, ESM). */
 void oom_rope_fp32(struct oom_tape *t, struct oom_val *q, struct oom_val *k,
@@ -50,6 +54,8 @@ struct oom_attn {
 	/* sdpa with grouped heads spread out, mask or not (Moshi) */
 	bool repeat_kv;
 	bool rope_fp32;                 /* q and k rotated in fp32 */
+	/* the rotation's result goes back to the queries' type (OLMo: tables stay fp32) */
+	bool rope_back;
 	/* queries times a factor of their position (Ministral 3) */
 	bool q_scaled;
 	/* a LayerNorm without bias for every head of queries and keys (StableLM 2 12B) */

@@ -8,7 +8,7 @@
 static const struct {
 	const char *name;
 	uint8_t saves;          /* 0 nothing, 1 the input, 2 the result */
-	uint8_t temps;
+	uint16_t temps;         /* of the derivative, alive together; boolean ones << 8 */
 	bool fp32;              /* on autocast's fp32 list (aten/src/ATen/autocast_mode.h) */
 } unary[OOM_UNARIES] = {
 	[OOM_RELU] = {"relu", 2, 0, false},       [OOM_GELU] = {"gelu", 1, 0, false},
@@ -25,6 +25,8 @@ static const struct {
 	[OOM_ADD_SCALAR] = {"add", 0, 0, false},  [OOM_LOGSIGMOID] = {"log_sigmoid", 1, 0, false},
 	[OOM_RELU6] = {"hardtanh", 1, 0, false},  [OOM_CUMSUM] = {"cumsum", 0, 2, true},
 	[OOM_ERF] = {"erf", 1, 4, false},         /* 2 / sqrt(pi) * exp(-(self.pow(2))) * grad */
+	/* where(self == other, grad / 2, grad).masked_fill(self < other, 0) */
+	[OOM_MAXIMUM] = {"maximum", 1, 2 | 2 << 8, false},
 	/* BLOOM's autograd.Function: input kept, backward in Python */
 	[OOM_GELU_PYTHON] = {"GeLUFunction", 1, 4, false},
 };

@@ -51,7 +51,8 @@ enum oom_unary {
 	OOM_RELU, OOM_GELU, OOM_SILU, OOM_TANH, OOM_SIGMOID, OOM_EXP, OOM_LOG, OOM_SQUARE, OOM_POW,
 	OOM_RSQRT, OOM_SQRT, OOM_NEG, OOM_SCALE, OOM_SOFTPLUS, OOM_COS, OOM_ABS, OOM_HARDSWISH,
 	OOM_HARDSIGMOID, OOM_LEAKY_RELU, OOM_ELU, OOM_MISH, OOM_CLAMP, OOM_ADD_SCALAR,
-	OOM_LOGSIGMOID, OOM_RELU6, OOM_GELU_PYTHON, OOM_CUMSUM, OOM_ERF, OOM_UNARIES
+	OOM_LOGSIGMOID, OOM_RELU6, OOM_GELU_PYTHON, OOM_CUMSUM, OOM_ERF, OOM_MAXIMUM,
+	OOM_UNARIES
 };
 
 enum oom_linear_flags {
@@ -61,7 +62,9 @@ enum oom_linear_flags {
 	OOM_NO_QUANT = 8,
 	OOM_LORA_NOT_ALL = 16,
 	/* x @ weight.T: autocast caches copies of leaves only */
-	OOM_NOT_LEAF = 32
+	OOM_NOT_LEAF = 32,
+	/* addmm(bias, x, weight): autocast casts in that order (GPT-2's Conv1D) */
+	OOM_CONV1D = 64
 };
 
 /* Whether the plan's LoRA adapts a linear layer of this name (flags as oom_op_linear's). */

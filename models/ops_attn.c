@@ -309,5 +309,10 @@ struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val
 	count(t, a);
 	if (a->dv != a->d)
 		v = oom_op_expand_copy(t, v, v.mono, (struct oom_dim){a->kv_heads * a->d, NULL});
-	return flash(t, q, k, v, a);
+	v = flash(t, q, k, v, a);
+	if (a->dv != a->d) {                    /* attn_output[..., :v_head_dim] */
+		v = oom_op_slice(t, v, v.mono, (struct oom_dim){a->heads * a->dv, NULL});
+		v.perm = false;
+	}
+	return v;
 }

@@ -242,6 +242,8 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 	if (nf4) {
 		y = nf4_linear(t, l->name, x, w, bias, l->in, l->out);
 	} else {
+		if (l->flags & OOM_CONV1D)
+			bias = oom_amp_cast(t, bias);
 		x = oom_amp_cast(t, x);
 		w = t->amp && l->flags & OOM_NOT_LEAF ?
 			    oom_op_cast(t, w, (enum oom_dtype)t->amp_dt) :

@@ -502,6 +502,7 @@ void oom_amp_leave(struct oom_tape *t)
 	}
 	if (t->leaf.region == t->amp_region && t->leaf.region) {
 		oom_drop(t, t->leaf.copy);
+		oom_drop(t, t->leaf.x);         /* held with its copy */
 		t->leaf.copy = oom_none();
 		t->leaf.region = 0;
 	}
@@ -524,6 +525,7 @@ static struct oom_val leaf_cast(struct oom_tape *t, struct oom_val x)
 	if (l->region != t->amp_region) {
 		l->copy = oom_op_cast(t, oom_keep(x), (enum oom_dtype)t->amp_dt);
 		l->region = t->amp_region;
+		oom_ref(t, l->x.sto);
 		if (l->copy.sto >= 0)
 			t->rows[l->copy.sto].cat = OOM_CAT_AMP;
 	}

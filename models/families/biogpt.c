@@ -49,13 +49,19 @@ static struct oom_val written_out(struct oom_tape *t, const struct layer *l, str
 	q = oom_op_unary(t, OOM_SCALE, oom_op_linear(t, "q_proj", oom_keep(x), h, OOM_BIAS));
 	k = oom_op_heads(t, oom_op_linear(t, "k_proj", oom_keep(x), h, OOM_BIAS));
 	v = oom_op_heads(t, oom_op_linear(t, "v_proj", oom_keep(x), h, OOM_BIAS));
-	q = oom_op_copy(t, "reshape", oom_op_heads(t, q));
-	k = oom_op_copy(t, "reshape", k);
-	v = oom_op_copy(t, "reshape", v);
+	q = oom_op_heads(t, q);
+	if (oom_cond_above(t, t->m_b, 1)) {     /* of one sequence: views */
+		q = oom_op_copy(t, "reshape", q);
+		k = oom_op_copy(t, "reshape", k);
+		v = oom_op_copy(t, "reshape", v);
+	}
 	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), t->m_bss, D(a->n_heads), a->head_dim);
 	w = oom_op_add(t, w, oom_keep(l->mask));
-	w = oom_op_unary(t, OOM_CLAMP, w);
-	w = oom_op_softmax(t, w, false);
+	w = oom_op_unary(t, OOM_MAXIMUM, w);
+	if (w.dt == OOM_DT_F16)
+		w = oom_op_cast(t, oom_op_softmax(t, w, true), OOM_DT_F16);
+	else
+		w = oom_op_softmax(t, w, false);
 	*weights = oom_share(t, w);
 	w = oom_op_dropout(t, w, a->attn_dropout);
 	w = oom_op_bmm(t, "attention", w, oom_keep(v), t->m_bs, h, oom_mono_now(t, t->m_s));

@@ -29,18 +29,19 @@ struct layer {
 /* Everything made here has a name until the module returns; the probabilities are handed to the
  * block. */
 static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x,
-				struct oom_val *probs)
+				struct oom_val residual, struct oom_val *probs)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), heads = D(a->n_heads);
-	struct oom_val qkv, part[3], scores, w, p;
+	struct oom_val qkv, part[3], scores, w, p, context;
 	enum oom_dtype dt;
 
 	qkv = oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), OOM_BIAS);
 	/* fused_qkv[..., i, :].transpose(1, 2): select, a view */
 	for (int i = 0; i < 3; i++)
 		part[i] = oom_op_heads(t, oom_op_slice(t, oom_keep(qkv), qkv.mono, h));
-	for (int i = 0; i < 3; i++)
+	/* of one sequence: a view */
+	for (int i = 0; i < 3 && oom_cond_above(t, t->m_b, 1); i++)
 		part[i] = oom_op_copy(t, "reshape", part[i]);
 	dt = (enum oom_dtype)part[0].dt;
 	scores = oom_op_bmm(t, "baddbmm", oom_keep(part[0]), oom_keep(part[1]), t->m_bss, heads,
@@ -50,9 +51,11 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	p = oom_op_cast(t, oom_op_softmax(t, oom_keep(w), true), dt);
 	p = oom_op_dropout(t, p, a->attn_dropout);
 	*probs = oom_share(t, p);
-	p = oom_op_merge_heads(t, oom_op_bmm(t, "attention", p, oom_keep(part[2]), t->m_bs, h,
-					     oom_mono_now(t, t->m_s)));
-	p = oom_op_dropout(t, oom_op_linear(t, "dense", p, h, OOM_BIAS), a->dropout);
+	context = oom_op_merge_heads(t, oom_op_bmm(t, "attention", p, oom_keep(part[2]), t->m_bs,
+						   h, oom_mono_now(t, t->m_s)));
+	p = oom_op_linear(t, "dense", oom_keep(context), h, OOM_BIAS);
+	p = oom_op_add(t, residual, oom_op_dropout(t, p, a->dropout));
+	oom_drop(t, context);
 	for (int i = 0; i < 3; i++)
 		oom_drop(t, part[i]);
 	oom_drop(t, qkv);
@@ -72,8 +75,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		before = oom_new(t, "probabilities of the layer before", t->m_bss, D(a->n_heads),
 				 (enum oom_dtype)(t->amp ? t->amp_dt : x.dt));
 	h = oom_op_layer_norm(t, "input_layernorm", oom_keep(x), 0, true, true);
-	y = attention(t, l, oom_keep(h), &probs);
-	x = oom_op_add(t, a->extra[POST_RESIDUAL] ? oom_keep(h) : x, y);
+	x = attention(t, l, oom_keep(h), a->extra[POST_RESIDUAL] ? oom_keep(h) : x, &probs);
 	y = oom_op_layer_norm(t, "post_attention_layernorm", oom_keep(x), 0, true, true);
 	oom_drop(t, h);
 	h = y;

@@ -74,8 +74,7 @@ static struct oom_val differential(struct oom_tape *t, const struct layer *l, st
 	q = oom_op_heads(t, oom_op_linear(t, "q_proj", oom_keep(x), qd, bias));
 	k = oom_op_heads(t, oom_op_linear(t, "k_proj", oom_keep(x), kd, bias));
 	v = oom_op_heads(t, oom_op_linear(t, "v_proj", x, kd, bias));
-	q = oom_rope_apply(t, q, &l->rope, heads, d, d);
-	k = oom_rope_apply(t, k, &l->rope, a->n_kv_heads, d, d);
+	oom_rope_pair(t, &q, &k, &l->rope, heads, a->n_kv_heads, d, d);
 	if (heads != a->n_kv_heads) {
 		k = oom_op_expand_copy(t, k, k.mono, qd);
 		v = oom_op_expand_copy(t, v, v.mono, qd);
@@ -145,8 +144,7 @@ static struct oom_val dynamic(struct oom_tape *t, const struct layer *l, struct 
 	k = oom_op_linear(t, "k_proj", oom_keep(x), kd, bias);
 	k = oom_op_heads(t, oom_norm(t, a->norm, "k_norm", k, d));
 	v = oom_op_heads(t, oom_op_linear(t, "v_proj", oom_keep(x), kd, bias));
-	q = oom_rope_apply(t, q, &l->rope, a->n_heads, d, d);
-	k = oom_rope_apply(t, k, &l->rope, a->n_kv_heads, d, d);
+	oom_rope_pair(t, &q, &k, &l->rope, a->n_heads, a->n_kv_heads, d, d);
 	at.layer_names_weights = true;
 	at.mask = dynamic_mask(t, l, oom_share(t, v), dt);
 	at.causal = false;

@@ -114,8 +114,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	split_heads(t, a, y, p);
 	*weights = oom_none();
 	if (!a->extra[ALIBI]) {
-		p[0] = oom_rope_apply(t, p[0], &l->rope, a->n_heads, a->head_dim, a->head_dim);
-		p[1] = oom_rope_apply(t, p[1], &l->rope, groups, a->head_dim, a->head_dim);
+		oom_rope_pair(t, &p[0], &p[1], &l->rope, a->n_heads, groups, a->head_dim,
+			      a->head_dim);
 	}
 	/* query_layer and its like live until the module returns */
 	for (int i = 0; i < 3; i++)

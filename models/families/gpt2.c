@@ -58,19 +58,24 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	struct oom_attn at = oom_attn_of(t, a);
 	/* the normed states, the caller's until it returns */
 	const struct oom_val arg = x;
-	struct oom_val q[3];
+	const unsigned flags = a->extra[BIGCODE] ? OOM_BIAS : OOM_BIAS | OOM_CONV1D;
+	struct oom_val q[3], local[3];
 
 	at.layer_names_weights = true;
 	at.mask = l->mask;
 	at.softmax_as_is = !a->extra[BIGCODE];
 	oom_op_split(t,
-		     oom_op_linear(t, "c_attn", oom_keep(arg), D(a->d_model + 2 * kv.n), OOM_BIAS),
+		     oom_op_linear(t, "c_attn", oom_keep(arg), D(a->d_model + 2 * kv.n), flags),
 		     3, parts, q);
 	for (int i = 0; i < 3; i++)
 		q[i] = oom_op_heads(t, q[i]);
+	for (int i = 0; i < 3; i++)             /* query_states and its like, to the end */
+		local[i] = oom_share(t, q[i]);
 	x = oom_attention_core(t, &at, q[0], q[1], q[2]);
-	x = oom_op_linear(t, "c_proj", x, h, OOM_BIAS);
+	x = oom_op_linear(t, "c_proj", x, h, flags);
 	x = oom_op_dropout(t, x, a->dropout);
+	for (int i = 0; i < 3; i++)
+		oom_drop(t, local[i]);
 	oom_done(t, arg);
 	return x;
 }
@@ -80,7 +85,7 @@ static struct oom_val neo_attention(struct oom_tape *t, const struct layer *l, s
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), heads = D(a->n_heads);
-	struct oom_val q, k, v, w, p;
+	struct oom_val q, k, v, w, p, local[3];
 	enum oom_dtype dt;
 
 	oom_buffer(t, a->max_positions * a->max_positions, OOM_U8);
@@ -88,9 +93,12 @@ static struct oom_val neo_attention(struct oom_tape *t, const struct layer *l, s
 	k = oom_op_heads(t, oom_op_linear(t, "k_proj", oom_keep(x), h, 0));
 	v = oom_op_heads(t, oom_op_linear(t, "v_proj", oom_keep(x), h, 0));
 	dt = (enum oom_dtype)v.dt;
+	local[0] = oom_share(t, q);             /* names of the caller, to the end */
+	local[1] = oom_share(t, k);
+	local[2] = oom_share(t, v);
 	q = oom_op_cast(t, q, OOM_F32);
 	k = oom_op_cast(t, k, OOM_F32);
-	w = oom_op_bmm(t, "scores", q, k, t->m_bss, heads, a->head_dim);
+	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), t->m_bss, heads, a->head_dim);
 	w = oom_op_masked(t, "where", w, oom_input(t, "causal buffer", t->m_s, 1, OOM_U8));
 	if (!oom_is_none(l->mask))
 		w = oom_op_add(t, w, oom_keep(l->mask));
@@ -98,26 +106,40 @@ static struct oom_val neo_attention(struct oom_tape *t, const struct layer *l, s
 	p = oom_op_cast(t, p, dt);
 	oom_drop(t, w);
 	p = oom_op_dropout(t, p, a->attn_dropout);
-	p = oom_op_merge_heads(t, oom_op_bmm(t, "attention", p, v, t->m_bs, h,
-					     oom_mono_now(t, t->m_s)));
+	p = oom_op_bmm(t, "attention", p, v, t->m_bs, h, oom_mono_now(t, t->m_s));
+	oom_drop(t, q);
+	oom_drop(t, k);
+	p = oom_op_merge_heads(t, p);
+	p = oom_op_dropout(t, oom_op_linear(t, "out_proj", p, h, OOM_BIAS), a->dropout);
+	for (int i = 0; i < 3; i++)
+		oom_drop(t, local[i]);
 	oom_done(t, x);
-	return oom_op_dropout(t, oom_op_linear(t, "out_proj", p, h, OOM_BIAS), a->dropout);
+	return p;
 }
 
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	struct oom_val h;
+	const unsigned flags = a->extra[BIGCODE] || a->extra[NEO] ? OOM_BIAS :
+								    OOM_BIAS | OOM_CONV1D;
+	struct oom_val h, y, z, sum;
 
 	(void)i;
 	h = oom_op_layer_norm(t, "ln_1", oom_keep(x), 0, true, true);
-	h = a->extra[NEO] ? neo_attention(t, l, h) : attention(t, l, h);
-	x = oom_op_add(t, h, x);
-	h = oom_op_layer_norm(t, "ln_2", oom_keep(x), 0, true, true);
-	h = oom_plain_mlp(t, h, "c_fc", "c_proj", a->act, D(a->d_ff), true);
-	h = oom_op_dropout(t, h, a->dropout);
-	return oom_op_add(t, x, h);
+	y = a->extra[NEO] ? neo_attention(t, l, oom_keep(h)) : attention(t, l, oom_keep(h));
+	sum = oom_op_add(t, oom_keep(y), x);
+	oom_drop(t, h);
+	h = oom_op_layer_norm(t, "ln_2", oom_keep(sum), 0, true, true);
+	z = oom_op_linear(t, "c_fc", oom_keep(h), D(a->d_ff), flags);
+	z = oom_activation(t, a->act, z);
+	z = oom_op_linear(t, "c_proj", z, D(a->d_model), flags);
+	z = oom_op_dropout(t, z, a->dropout);
+	x = oom_op_add(t, sum, oom_keep(z));
+	oom_drop(t, h);
+	oom_drop(t, y);                         /* attn_output and its like, to the end */
+	oom_drop(t, z);
+	return x;
 }
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
@@ -135,7 +157,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	first = oom_share(t, x);                /* inputs_embeds, a local of the model */
 	positions = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	pos = oom_op_embedding(t, "wpe", oom_keep(positions), a->max_positions, D(a->d_model), 0);
-	x = oom_op_add(t, x, pos);
+	x = oom_op_add(t, x, oom_keep(pos));    /* position_embeds, a local of the model */
 	l.mask = a->extra[NEO] && !t->plan->padding_mask && t->plan->attn == OOM_ATTN_SDPA ?
 			 oom_none() :
 			 oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
@@ -144,6 +166,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop_shared(t, l.mask);
 	oom_drop_shared(t, positions);
 	x = oom_op_layer_norm(t, "ln_f", x, 0, true, true);
+	oom_drop(t, pos);
 	oom_drop(t, first);
 	return oom_causal_tail(t, a, x, embed);
 }

@@ -76,8 +76,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 		persimmon_parts(t, a, x, p);
 	else
 		oom_op_split(t, oom_op_heads(t, x), 3, parts, p);
-	p[0] = oom_rope_apply(t, p[0], &l->rope, a->n_heads, a->head_dim, rot);
-	p[1] = oom_rope_apply(t, p[1], &l->rope, a->n_heads, a->head_dim, rot);
+	oom_rope_pair(t, &p[0], &p[1], &l->rope, a->n_heads, a->n_heads, a->head_dim, rot);
 	x = oom_attention_core(t, &at, p[0], p[1], p[2]);
 	x = oom_op_linear(t, "dense", x, h, bias);
 	oom_drop(t, qkv);

@@ -201,7 +201,7 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 	w = oom_param(t, "gate_up_proj", E * h, 2 * f, OOM_P_EXPERT);
 	oom_param_stacked(t, w, h);
 	b = oom_param(t, "gate_up_proj_bias", E, 2 * f, OOM_P_EXPERT);
-	y = biased(t, "gate and up", sel, w, b, ids, offs, h,
+	y = biased(t, "gate and up", oom_keep(sel), w, b, ids, offs, h,
 		   (struct oom_dim){2 * f, "2 * d_expert"}, a->top_k, &held);
 	y = clamped_gate(t, a, y);
 	w = oom_param(t, "down_proj", E * f, h, OOM_P_EXPERT);
@@ -217,6 +217,7 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 	y = oom_op_gather(t, "combined", y, inv, x.mono, kh);
 	y = oom_op_sum(t, y, x.mono, (struct oom_dim){h, "d_model"});
 	oom_drop(t, held);
+	oom_drop(t, sel);                       /* selected_hidden_states, to the end */
 	oom_drop(t, ids);
 	oom_drop(t, perm);
 	oom_drop(t, index);

@@ -73,8 +73,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	q = oom_op_heads(t, q);
 	p[0] = oom_op_heads(t, p[0]);
 	p[1] = oom_op_heads(t, p[1]);
-	q = oom_rope_apply(t, q, &rope, a->n_heads, a->head_dim, a->head_dim);
-	p[0] = oom_rope_apply(t, p[0], &rope, a->n_kv_heads, a->head_dim, a->head_dim);
+	oom_rope_pair(t, &q, &p[0], &rope, a->n_heads, a->n_kv_heads, a->head_dim, a->head_dim);
 	for (int i = 0; i < 2; i++)             /* repeat(1, top_k, 1, 1) */
 		p[i] = oom_op_expand_copy(t, p[i], x.mono, q_all);
 	at.mask = l->mask;

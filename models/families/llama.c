@@ -189,6 +189,10 @@ static void parse_own(struct oom_arch *a)
 	a->extra[EMBED_MORE] = a->extra[MOSHI] ? 1 : is_type(a, "mllama_text_model") ? 8 : 0;
 	a->float_logits = a->extra[EMBED_MORE] != 0;
 	a->tie = a->tie && !a->extra[EMBED_MORE];      /* head and embedding differ in length */
+	if (is_type(a, "phi")) {
+		a->dropout = oom_read_real(r, "resid_pdrop", 0);
+		a->embed_dropout = oom_read_real(r, "embd_pdrop", 0);
+	}
 	if (is_type(a, "stablelm")) {
 		if (oom_read_bool(r, "use_parallel_residual", false))
 			a->extra[FLAGS] |= PARALLEL;
@@ -273,6 +277,7 @@ static void parse(struct oom_arch *a)
 	a->o_bias = a->o_bias && !(flags & NO_O_BIAS);
 	a->o_bias |= oom_read_bool(r, "attention_out_bias", false);
 	a->dropout = oom_read_real(r, "residual_dropout", a->dropout);
+	a->embed_dropout = oom_read_real(r, "embedding_dropout", 0);    /* StarCoder 2 */
 	a->rotary_share = oom_read_real(r, "partial_rotary_factor", a->rotary_share);
 	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
 					a->rotary_share);
@@ -322,8 +327,7 @@ static struct oom_val fused_attention(struct oom_tape *t, const struct oom_attn 
 	oom_op_split(t, qkv, 3, parts, p);
 	for (int i = 0; i < 3; i++)
 		p[i] = oom_op_heads(t, p[i]);
-	p[0] = oom_rope_apply(t, p[0], at->rope, at->heads, at->d, rot);
-	p[1] = oom_rope_apply(t, p[1], at->rope, at->kv_heads, at->d, rot);
+	oom_rope_pair(t, &p[0], &p[1], at->rope, at->heads, at->kv_heads, at->d, rot);
 	/* torch.cat([rotated, rest]) although nothing rests: a copy */
 	if (rot == at->d) {
 		p[0] = oom_op_copy(t, "cat", p[0]);
@@ -452,6 +456,12 @@ static struct oom_val join(struct oom_tape *t, const struct oom_arch *a, struct 
 	return oom_op_add(t, x, oom_op_dropout(t, h, a->dropout));
 }
 
+/* OLMo rotates in its tables' type and converts the results. */
+static bool olmo(const struct oom_arch *a)
+{
+	return !strncmp(a->model_type, "olmo", 4) || is_type(a, "flex_olmo");
+}
+
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct layer *l = ctx;
@@ -477,6 +487,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		at.rope = NULL;
 	at.repeat_kv = a->extra[MOSHI] || is_type(a, "nemotron");
 	at.rope_cat = is_type(a, "nemotron");
+	at.rope_back = olmo(a) && !is_type(a, "olmoe");
 	at.q_scaled = is_type(a, "ministral3");
 	at.norm_per_head = a->extra[HEAD_NORMS];
 	at.o_square = is_type(a, "helium");
@@ -494,7 +505,9 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 		at.o = flags & ALL_BIAS ? "dense" : "o_proj";
 		y = oom_attention(t, &at, oom_keep(h));
-		h = feed_forward(t, a, kind, h);
+		if (is_type(a, "phi"))
+			y = oom_op_dropout(t, y, a->dropout);
+		h = oom_op_dropout(t, feed_forward(t, a, kind, h), a->dropout);
 		/* all three are locals until the layer returns */
 		sum = oom_op_add(t, oom_keep(y), oom_keep(h));
 		sum = oom_op_add(t, sum, x);
@@ -580,11 +593,22 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 					    a->rope_axes != OOM_ROPE_3D_LAYER);
 	else if (!a->extra[MOSHI])
 		l.rope = oom_rope_tables(t, rot ? rot : a->head_dim,
-					 flags & FP32_ROPE && flags & INTERLEAVED ? OOM_F32 : dt,
+					 (flags & FP32_ROPE && flags & INTERLEAVED) ||
+							 (olmo(a) && !is_type(a, "olmo3") &&
+							  !is_type(a, "olmoe")) ?
+						 OOM_F32 :
+						 dt,
 					 2);
 	l.local.cos = l.local.sin = oom_none();
 	if (flags & PATTERN_6 || (flags & LAYER_ROPES && a->window))
 		l.local = oom_rope_tables(t, a->head_dim, dt, 2);
+	if (is_type(a, "phi")) {                /* under the embeddings' own name */
+		oom_drop(t, first);
+		x = oom_op_dropout(t, x, a->embed_dropout);
+		first = oom_share(t, x);
+	} else {
+		x = oom_op_dropout(t, x, a->embed_dropout);
+	}
 	if (flags & EMBED_NORM)
 		x = oom_norm(t, a->norm, "norm", x, 0);
 	oom_llama_cross_unused(t, a, a->extra[N_CROSS]);

@@ -60,19 +60,25 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	struct oom_val h, weights, before = oom_none();
+	struct oom_val h, y, g, norm, weights, before = oom_none();
 
 	if (i && !t->recompute && (!t->grad || t->packing))
 		before = oom_new(t, "attention weights of the layer before", t->m_bss,
 				 D(a->n_heads),
 				 t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)x.dt);
 	h = oom_op_layer_norm(t, "norm_1", oom_keep(x), 0, true, false);
-	h = oom_op_dropout(t, attention(t, l, h, &weights), a->attn_dropout);
-	x = oom_op_add(t, h, x);
-	h = oom_op_layer_norm(t, "norm_2", oom_keep(x), 0, true, false);
-	h = oom_op_unary(t, OOM_GELU, oom_op_linear(t, "up_proj", h, D(a->d_ff), 0));
-	h = oom_op_dropout(t, oom_op_linear(t, "down_proj", h, D(a->d_model), 0), a->attn_dropout);
-	x = oom_op_add(t, h, x);
+	y = attention(t, l, oom_keep(h), &weights);     /* attn_outputs, a local to the end */
+	x = oom_op_add(t, oom_op_dropout(t, oom_keep(y), a->attn_dropout), x);
+	norm = oom_op_layer_norm(t, "norm_2", oom_keep(x), 0, true, false);
+	oom_drop(t, h);                         /* layernorm_output is reassigned only now */
+	h = oom_op_unary(t, OOM_GELU,
+			 oom_op_linear(t, "up_proj", oom_keep(norm), D(a->d_ff), 0));
+	g = oom_op_linear(t, "down_proj", oom_keep(h), D(a->d_model), 0);
+	x = oom_op_add(t, oom_op_dropout(t, oom_keep(g), a->attn_dropout), x);
+	oom_drop(t, g);
+	oom_drop(t, h);
+	oom_drop(t, norm);
+	oom_drop(t, y);
 	oom_drop(t, weights);
 	oom_drop(t, before);
 	return x;

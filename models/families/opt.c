@@ -39,7 +39,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const unsigned bias = a->extra[BIAS] ? OOM_BIAS : 0;
 	const bool pre = a->extra[PRE_NORM], affine = a->extra[AFFINE];
 	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_val y, q, k, v;
+	struct oom_val y, q, k, v, local[3];
 
 	(void)i;
 	at.layer_names_weights = true;
@@ -51,8 +51,13 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	k = oom_op_linear(t, "k_proj", oom_keep(y), h, bias);
 	v = oom_op_heads(t, oom_op_linear(t, "v_proj", oom_keep(y), h, bias));
 	k = oom_op_heads(t, k);
+	local[0] = oom_share(t, q);
+	local[1] = oom_share(t, k);
+	local[2] = oom_share(t, v);
 	q = oom_attention_core(t, &at, q, k, v);
 	q = oom_op_linear(t, "out_proj", q, h, bias);
+	for (int j = 0; j < 3; j++)
+		oom_drop(t, local[j]);
 	oom_drop(t, y);
 	x = oom_op_add(t, x, oom_op_dropout(t, q, a->dropout));
 	if (!pre)

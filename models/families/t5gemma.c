@@ -170,8 +170,7 @@ static struct oom_val merged_attention(struct oom_tape *t, const struct stack *s
 	v = oom_op_heads(t, oom_op_matmul_param(t, "v_proj", oom_keep(x), wv, oom_none(), kd));
 	q = oom_norm(t, s->a->norm, "q_norm", oom_op_heads(t, q), s->d);
 	k = oom_norm(t, s->a->norm, "k_norm", k, s->d);
-	q = oom_rope_apply(t, q, rope, s->heads, s->d, s->d);
-	k = oom_rope_apply(t, k, rope, s->kv_heads, s->d, s->d);
+	oom_rope_pair(t, &q, &k, rope, s->heads, s->kv_heads, s->d, s->d);
 	ck = oom_op_heads(t, oom_op_matmul_param(t, "k_proj", oom_keep(s->encoded), wk, oom_none(),
 						 kd));
 	cv = oom_op_heads(t, oom_op_matmul_param(t, "v_proj", oom_keep(s->encoded), wv, oom_none(),

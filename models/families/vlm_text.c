@@ -123,8 +123,7 @@ static struct oom_val chameleon_attention(struct oom_tape *t, const struct layer
 	q = oom_op_heads(t, head_norm(t, "q_norm", q, a->n_heads, a->head_dim));
 	k = oom_op_heads(t, head_norm(t, "k_norm", k, a->n_kv_heads, a->head_dim));
 	v = oom_op_heads(t, v);
-	q = oom_rope_apply(t, q, &l->rope, a->n_heads, a->head_dim, a->head_dim);
-	k = oom_rope_apply(t, k, &l->rope, a->n_kv_heads, a->head_dim, a->head_dim);
+	oom_rope_pair(t, &q, &k, &l->rope, a->n_heads, a->n_kv_heads, a->head_dim, a->head_dim);
 	/* query_states and its like live until the module returns */
 	local[0] = oom_share(t, q);
 	local[1] = oom_share(t, k);

@@ -225,8 +225,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	k = projection(t, a, "k_proj", x, a->n_kv_heads, c);
 	v = projection(t, a, "v_proj", x, a->n_kv_heads, c);
 	if (a->extra[ROPE]) {
-		q = oom_rope_apply(t, q, &rope, a->n_heads, a->head_dim, a->head_dim);
-		k = oom_rope_apply(t, k, &rope, a->n_kv_heads, a->head_dim, a->head_dim);
+		oom_rope_pair(t, &q, &k, &rope, a->n_heads, a->n_kv_heads, a->head_dim,
+			      a->head_dim);
 	}
 	local[0] = oom_share(t, q);
 	local[1] = oom_share(t, k);
