@@ -4,7 +4,7 @@
  * Reference: transformers 5.12, models/big_bird/modeling_big_bird.py
  * (bigbird_block_sparse_attention, which bigbird_pegasus has too); Zaheer et al. 2020,
  * arXiv:2007.14062.  Everything that function names lives until it returns, the zeros it draws the
- * whole attention on included.  Lengths that are no whole blocks are counted as they are.
+ * whole attention on included.
  *   e block size   r random blocks   h heads   d head_dim */
 #include "conv.h"
 #include "sparse.h"
@@ -150,8 +150,8 @@ struct oom_val oom_block_attention(struct oom_tape *t, const struct oom_blocks *
 				   struct oom_val *weights)
 {
 	const uint64_t e = b->block, h = b->heads, hd = h * b->d;
-	const uint16_t m_rand = oom_mono_of(t, t->m_b, OOM_VAR_S, 5, (uint32_t)(2 * e)),
-		       m_mid = oom_mono_of(t, t->m_b, OOM_VAR_S, 5, (uint32_t)(4 * e));
+	const uint16_t m_rand = oom_mono_padded(t, t->m_b, e, -4),
+		       m_mid = oom_mono_padded(t, t->m_b, e, -8);
 	const struct oom_val qkv[3] = {q, k, v};
 	struct locals l = {.n = 0};
 	struct oom_val gk, gv, x[4], y;
@@ -181,6 +181,6 @@ struct oom_val oom_block_attention(struct oom_tape *t, const struct oom_blocks *
 struct oom_val oom_band_mask(struct oom_tape *t, uint64_t block, enum oom_dtype dt)
 {
 	return oom_new(t, "band mask",
-		       oom_mono_of(t, t->m_b, OOM_VAR_S, 5, (uint32_t)(4 * block)),
+		       oom_mono_padded(t, t->m_b, block, -8),
 		       (struct oom_dim){3 * block, "3 * block_size"}, dt);
 }

@@ -168,6 +168,27 @@ static uint64_t power_of_two_part(uint64_t x, uint64_t b, uint64_t k)
 	return p < all ? p : all;
 }
 
+/* x up to whole units, and `halves` half units more. */
+static uint64_t padded_part(uint64_t x, uint64_t unit, int halves)
+{
+	const uint64_t whole = (x + unit - 1) / unit * unit;
+
+	if (halves >= 0)
+		return whole + unit * (uint64_t)halves / 2;
+	return whole > unit * (uint64_t)-halves / 2 ? whole - unit * (uint64_t)-halves / 2 : 0;
+}
+
+uint16_t oom_mono_padded(struct oom_tape *t, uint16_t m, uint64_t unit, int halves)
+{
+	if (unit < 1 || unit >= 1u << 24) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "lengths padded to %llu: expected 1 to 2^24 - 1",
+					  (unsigned long long)unit);
+		return m;
+	}
+	return oom_mono_of(t, m, OOM_VAR_S, 11, (uint32_t)unit << 8 | (uint32_t)(halves + 128));
+}
+
 uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_t s, uint64_t tgt)
 {
 	const uint64_t base[OOM_VAR_BASES] = {b, s, tgt};
@@ -191,6 +212,7 @@ uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_
 			break;
 		case 9: x = b == 1 ? 0 : x + w->k; break;
 		case 10: x = power_of_two_part(x, b, w->k); break;
+		case 11: x = padded_part(x, w->k >> 8, (int)(w->k & 255) - 128); break;
 		default: break;
 		}
 		if (__builtin_mul_overflow(v, x, &v))

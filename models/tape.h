@@ -40,7 +40,8 @@ struct oom_var {
 		     * keeps what it is cut from, 8 max(ceil(x / (k >> 8)) + (k & 255) - 128, 0):
 		     * chunks, more or fewer, 9 nothing in a batch of one, x + k in a larger: what
 		     * such a slice is cut from, counted once, 10 of all b x tokens the least power
-		     * of two from their k-th part on, at most all of them */
+		     * of two from their k-th part on, at most all of them, 11 up to a multiple of
+		     * k >> 8, and (k & 255) - 128 halves of it more */
 	uint32_t k;
 };
 struct oom_mono {
@@ -275,6 +276,8 @@ uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_
 /* m times the chunks of k tokens a sequence has (the last one may be short), and `more` of them
  * (-128..127). */
 uint16_t oom_mono_chunks(struct oom_tape *t, uint16_t m, uint32_t k, int more);
+/* m times the length padded to whole units, and `halves` half units (-128..127) more. */
+uint16_t oom_mono_padded(struct oom_tape *t, uint16_t m, uint64_t unit, int halves);
 /* The value at the sizes recorded with. */
 uint64_t oom_mono_now(const struct oom_tape *t, uint16_t m);
 /* True when mono > limit; remembered, so that another batch on the other side records anew. */

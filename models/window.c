@@ -35,7 +35,7 @@ static struct oom_val band(struct oom_tape *t, uint64_t w, struct oom_val q, str
 			   uint64_t heads, uint64_t d)
 {
 	/* the overlapping chunks hold 2 x (s - window / 2) rows */
-	const uint16_t m_rows = oom_mono_of(t, t->m_b, OOM_VAR_S, 5, (uint32_t)(w / 2));
+	const uint16_t m_rows = oom_mono_padded(t, t->m_b, w, -1);
 	struct oom_val y;
 
 	q = oom_op_expand_copy(t, q, m_rows,
@@ -85,8 +85,7 @@ struct oom_val oom_window_attention(struct oom_tape *t, const struct oom_window 
 	y = oom_op_dropout(t, y, win->dropout);
 	p = oom_op_expand_copy(t, oom_keep(y), m_tokens,
 			       (struct oom_dim){heads * (3 * w / 2 + 2), NULL});
-	e = oom_op_expand_copy(t, oom_keep(v), oom_mono_of(t, t->m_b, OOM_VAR_S, 3, (uint32_t)w),
-			       h);
+	e = oom_op_expand_copy(t, oom_keep(v), oom_mono_padded(t, t->m_b, w, 2), h);
 	e = oom_op_expand_copy(t, e, m_tokens, (struct oom_dim){3 * h.n, "3 * d_model"});
 	p = oom_op_bmm(t, "context", p, e, m_tokens, h, 3 * w / 2);
 	p = oom_op_copy(t, "contiguous", p);

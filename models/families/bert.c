@@ -363,7 +363,8 @@ static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct 
 	return oom_mlm_loss(t, a, &m, x, word);
 }
 
-/* Longformer's model pads to whole windows what it is given and cuts its output. */
+/* Longformer's model pads to whole windows what it is given, BigBird's to whole blocks, and cuts
+ * its output. */
 struct lengths {
 	uint16_t s, bs, bss;
 };
@@ -372,8 +373,12 @@ static struct lengths pad(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct lengths given = {t->m_s, t->m_bs, t->m_bss};
 
-	if (a->extra[BERT_FLAGS] & BERT_WINDOW) {
-		t->m_s = oom_window_padded(t, a->extra[BERT_KEYS], OOM_MONO_ONE);
+	const uint64_t unit = a->extra[BERT_FLAGS] & BERT_WINDOW ? a->extra[BERT_KEYS] :
+			      in_blocks(t, a)			 ? a->extra[BERT_BLOCK] :
+								   0;
+
+	if (unit) {
+		t->m_s = oom_window_padded(t, unit, OOM_MONO_ONE);
 		t->m_bs = oom_mono_mul(t, t->m_b, t->m_s);
 		t->m_bss = oom_mono_mul(t, t->m_bs, t->m_s);
 	}
