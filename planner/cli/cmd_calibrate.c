@@ -266,7 +266,7 @@ static enum oom_status write(const struct oom_calibration *c, struct oom_error *
 static int run(struct oom_job *job)
 {
 	const char *file = job->words.n ? job->words.items[0] : NULL;
-	struct oom_calibration c, shipped;
+	struct oom_calibration c, shipped = {.n = 0};
 	const struct oom_calibration *def = file ? &shipped : NULL;
 	struct oom_error err = {{0}};
 	struct rows r = {0};
