@@ -160,9 +160,11 @@ static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val 
 		r.cos = oom_new_like(t, "repeat_interleave", r.cos, (enum oom_dtype)r.cos.dt);
 		r.sin = oom_new_like(t, "repeat_interleave", r.sin, (enum oom_dtype)r.sin.dt);
 	}
-	if (a->rope_fp32) {                     /* the caller's names hold what was given */
+	if (a->rope_fp32 || a->rope_back) {     /* the caller's names hold what was given */
 		given[0] = oom_share(t, *q);
 		given[1] = oom_share(t, *k);
+	}
+	if (a->rope_fp32) {
 		*q = oom_op_cast(t, *q, OOM_F32);
 		*k = oom_op_cast(t, *k, OOM_F32);
 	}
@@ -272,14 +274,21 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	}
 	if (a->qk_norm && !a->qk_norm_late)
 		q = oom_norm(t, a->norm, "q_norm", q, a->qk_norm_full ? 0 : a->d);
-	q = oom_op_heads(t, q);
+	if (!a->views_late)
+		q = oom_op_heads(t, q);
 	k = oom_op_linear(t, a->k, src, kd, bias);
 	if (a->qk_norm && !a->qk_norm_late)
 		k = oom_norm(t, a->norm, "k_norm", k, a->qk_norm_full ? 0 : a->d);
-	k = oom_op_heads(t, k);
+	if (!a->views_late)
+		k = oom_op_heads(t, k);
 	if (a->k_scaled)
 		k = oom_op_unary(t, OOM_SCALE, k);
-	v = oom_op_heads(t, oom_op_linear(t, a->v, src, vd, bias));
+	v = oom_op_linear(t, a->v, src, vd, bias);
+	if (a->views_late) {
+		q = oom_op_heads(t, q);
+		k = oom_op_heads(t, k);
+	}
+	v = oom_op_heads(t, v);
 	if (a->gated)
 		gate = oom_op_linear(t, "gate_proj", oom_keep(x), qd, a->gate_bias ? OOM_BIAS : 0);
 	if (a->norm_per_head) {
@@ -318,10 +327,13 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	q = oom_op_linear(t, a->o, q, h, a->o_bias ? OOM_BIAS : 0);
 	if (!oom_is_none(gate))
 		oom_drop(t, gate);
-	for (int i = 0; i < 3; i++)
+	/* a frame gives up its names last to first (CPython 3.14, _PyFrame_ClearLocals) */
+	oom_drop(t, inner[3]);
+	oom_drop(t, inner[1]);
+	oom_drop(t, inner[2]);
+	oom_drop(t, inner[0]);
+	for (int i = 2; i >= 0; i--)
 		oom_drop(t, local[i]);
-	for (int i = 0; i < 4; i++)
-		oom_drop(t, inner[i]);
 	oom_done(t, x);
 	return q;
 }

@@ -152,10 +152,15 @@ static void linear_rule(struct oom_tape *t, const struct oom_node *n, struct gra
 {
 	const uint64_t w = needed(n, 1) ? n->edge[1].width : 0;
 
+	const bool first = n->kind == OOM_NODE_LINEAR && n->aux;
+
+	/* in the order of the arguments' names: addmm's mat1, mat2, self, but mm's mat2, self */
+	if (first && needed(n, 0))
+		g[0] = for_edge(t, n, 0, n->dt);
 	if (needed(n, 1))
 		g[1] = fresh(t, n->name, OOM_MONO_ONE, w, n->dt,
 			     n->kind == OOM_NODE_CONV && n->aux);
-	if (needed(n, 0))
+	if (!first && needed(n, 0))
 		g[0] = for_edge(t, n, 0, n->dt);
 	if (needed(n, 2))
 		g[2] = shared(t, n);            /* summed over the tokens by validate_outputs */

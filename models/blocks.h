@@ -56,6 +56,8 @@ struct oom_attn {
 	bool rope_fp32;                 /* q and k rotated in fp32 */
 	/* the rotation's result goes back to the queries' type (OLMo: tables stay fp32) */
 	bool rope_back;
+	/* all three are projected before any is laid out as heads */
+	bool views_late;
 	/* queries times a factor of their position (Ministral 3) */
 	bool q_scaled;
 	/* a LayerNorm without bias for every head of queries and keys (StableLM 2 12B) */

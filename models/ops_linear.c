@@ -61,6 +61,8 @@ static struct oom_val product(struct oom_tape *t, const char *name, struct oom_v
 
 	if (rg) {
 		n = oom_node(t, OOM_NODE_LINEAR, oom_is_none(bias) ? "mm" : "addmm");
+		if (n >= 0)
+			t->nodes[n].aux = !oom_is_none(bias);
 		oom_node_edge(t, n, x);
 		oom_node_edge(t, n, w);
 		oom_node_edge(t, n, bias);
@@ -308,18 +310,24 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 {
 	const uint16_t ma = a.mono, mb = b.mono;
 	const struct oom_val arg[2] = {oom_argument(t, a), oom_argument(t, b)};
+	struct oom_val cast[2];
 	bool rg;
 	struct oom_val y;
 	int32_t n = -1;
 
-	a = oom_amp_cast(t, a);
-	b = oom_amp_cast(t, b);
+	/* what autocast made of them lives until the product is there, folded copies and all */
+	a = cast[0] = oom_amp_cast(t, a);
+	b = cast[1] = oom_amp_cast(t, b);
 	/* matmul folds batch and heads into one dimension; a transposed view cannot be folded
 	 * and is copied, unless the batch is one sequence */
 	if (a.perm && oom_cond_above(t, t->m_b, 1))
-		a = oom_op_copy(t, "clone", a);
+		a = oom_op_copy(t, "clone", oom_keep(a));
+	else
+		cast[0] = oom_none();
 	if (b.perm && oom_cond_above(t, t->m_b, 1))
-		b = oom_op_copy(t, "clone", b);
+		b = oom_op_copy(t, "clone", oom_keep(b));
+	else
+		cast[1] = oom_none();
 	rg = wants_grad(t, a) || wants_grad(t, b);
 	if (rg) {
 		n = oom_node(t, OOM_NODE_BMM, "bmm");
@@ -341,8 +349,10 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 			2.0 * (double)width.n * t->mult;
 	else
 		t->flops_attn[mono] += 2.0 * (double)width.n * (double)inner * t->mult;
-	oom_done(t, a);
 	oom_done(t, b);
+	oom_done(t, a);
+	oom_done(t, cast[1]);
+	oom_done(t, cast[0]);
 	oom_drop(t, arg[0]);
 	oom_drop(t, arg[1]);
 	return y;

@@ -74,7 +74,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	x = oom_attention_core(t, &at, q[0], q[1], q[2]);
 	x = oom_op_linear(t, "c_proj", x, h, flags);
 	x = oom_op_dropout(t, x, a->dropout);
-	for (int i = 0; i < 3; i++)
+	for (int i = 2; i >= 0; i--)
 		oom_drop(t, local[i]);
 	oom_done(t, arg);
 	return x;
@@ -111,7 +111,7 @@ static struct oom_val neo_attention(struct oom_tape *t, const struct layer *l, s
 	oom_drop(t, k);
 	p = oom_op_merge_heads(t, p);
 	p = oom_op_dropout(t, oom_op_linear(t, "out_proj", p, h, OOM_BIAS), a->dropout);
-	for (int i = 0; i < 3; i++)
+	for (int i = 2; i >= 0; i--)
 		oom_drop(t, local[i]);
 	oom_done(t, x);
 	return p;

@@ -137,7 +137,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8
 		q = with_sinks(t, a, l->mask[kind], q, k, v);
 	}
 	q = oom_op_linear(t, "o_proj", q, h, a->o_bias ? OOM_BIAS : 0);
-	for (int i = 0; i < 3; i++)
+	for (int i = 2; i >= 0; i--)
 		oom_drop(t, local[i]);
 	oom_done(t, x);
 	return q;

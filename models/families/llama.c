@@ -336,7 +336,7 @@ static struct oom_val fused_attention(struct oom_tape *t, const struct oom_attn 
 	for (int i = 0; i < 3; i++)             /* query_states and its like, to the end */
 		local[i] = oom_share(t, p[i]);
 	x = oom_op_linear(t, "o_proj", oom_attention_core(t, at, p[0], p[1], p[2]), h, 0);
-	for (int i = 0; i < 3; i++)
+	for (int i = 2; i >= 0; i--)
 		oom_drop(t, local[i]);
 	oom_drop(t, arg);
 	return x;
@@ -488,6 +488,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.repeat_kv = a->extra[MOSHI] || is_type(a, "nemotron");
 	at.rope_cat = is_type(a, "nemotron");
 	at.rope_back = olmo(a) && !is_type(a, "olmoe");
+	at.views_late = olmo(a) || is_type(a, "stablelm") || is_type(a, "nemotron") ||
+			a->extra[MOSHI];
 	at.q_scaled = is_type(a, "ministral3");
 	at.norm_per_head = a->extra[HEAD_NORMS];
 	at.o_square = is_type(a, "helium");

@@ -56,7 +56,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	local[2] = oom_share(t, v);
 	q = oom_attention_core(t, &at, q, k, v);
 	q = oom_op_linear(t, "out_proj", q, h, bias);
-	for (int j = 0; j < 3; j++)
+	for (int j = 2; j >= 0; j--)
 		oom_drop(t, local[j]);
 	oom_drop(t, y);
 	x = oom_op_add(t, x, oom_op_dropout(t, q, a->dropout));
