@@ -373,16 +373,20 @@ static void evaluation(struct oom_crash *c, const char *begin, const char *at)
 					    "nested_gather", "all_preds",  "all_logits",
 					    "distributed_concat"};
 
+	static const char *const modules[] = {", in forward", " in forward(", ".forward("};
+
 	for (size_t i = 0; i < sizeof(joins) / sizeof(joins[0]); i++)
 		if (oom_text_find(begin, at, joins[i])) {
 			say(c, OOM_CAUSE_EVAL_LOGITS, 0.85, "outputs of the batches are joined");
 			return;
 		}
-	if (oom_text_find(begin, at, ", in forward") || oom_text_find(begin, at, " in forward("))
-		say(c, OOM_CAUSE_EVAL_LOGITS, 0.45,
-		    "the crash is in a forward pass of the evaluation");
-	else
-		say(c, OOM_CAUSE_EVAL_LOGITS, 0.7, "the crash is in the evaluation loop");
+	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
+		if (oom_text_find(begin, at, modules[i])) {
+			say(c, OOM_CAUSE_EVAL_LOGITS, 0.45,
+			    "the crash is in a forward pass of the evaluation");
+			return;
+		}
+	say(c, OOM_CAUSE_EVAL_LOGITS, 0.7, "the crash is in the evaluation loop");
 }
 
 void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end)

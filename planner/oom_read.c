@@ -96,6 +96,20 @@ static bool same_message(const char *previous, const char *at)
 	return previous && at - previous < 200 && !memchr(previous, '\n', (size_t)(at - previous));
 }
 
+/* "CUDA out of memory." with its sentence on the next line is one message. */
+static bool broken_in_two(const char *previous, const struct oom_trigger *before, const char *at,
+			  const struct oom_trigger *t)
+{
+	const char *gap, *line;
+
+	if (!previous || !before || t == before || strcmp(t->needle, "Tried to allocate") ||
+	    before->strength < t->strength || strncmp(before->framework, "torch", 5))
+		return false;
+	gap = previous + strlen(before->needle);
+	line = at - gap < 80 && at > gap ? memchr(gap, '\n', (size_t)(at - gap)) : NULL;
+	return line && !memchr(line + 1, '\n', (size_t)(at - line - 1));
+}
+
 /* Newlines, eight bytes at a time: a byte's high bit ends up set where it was one (Warren, Hacker's
  * Delight, 2nd edition, 6-1); 255 words' worth of them are added in place before they are summed
  * across. */
@@ -253,8 +267,9 @@ static void consider(struct scan *s, struct place *at, const char *p)
 	const struct oom_trigger *t = oom_trigger_at(&s->index, p, (size_t)(at->end - p), at->begin);
 
 	/* the same word again is another process's message on the same line */
-	if (!t || (same_message(at->previous, p) && t != at->trigger &&
-		   t->strength <= at->trigger->strength))
+	if (!t || broken_in_two(at->previous, at->trigger, p, t) ||
+	    (same_message(at->previous, p) && t != at->trigger &&
+	     t->strength <= at->trigger->strength))
 		return;
 	s->line += lines_in(at->counted, p);
 	at->counted = p;
