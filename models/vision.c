@@ -4,7 +4,7 @@
  * internvl,ovis2,glm4v,glm_ocr,exaone4_5,janus,llama4,...}/modeling_*.py, the Vision classes. */
 #include "conv.h"
 #include "vision.h"
-#include "weights.h"
+#include "towers/weights.h"
 
 #include <stdio.h>
 #include <string.h>

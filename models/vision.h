@@ -112,14 +112,14 @@ enum {
 const struct oom_composition *oom_composition_find(const char *type);
 void oom_vlm_free(struct oom_vlm *v);
 
-/* vlm_emit*.c */
+/* towers/projectors.c */
 struct oom_val oom_emit_llava(struct oom_emit *e);
 struct oom_val oom_emit_siglip(struct oom_emit *e);
 struct oom_val oom_emit_qwen(struct oom_emit *e);
 struct oom_val oom_emit_shuffle(struct oom_emit *e);
 struct oom_val oom_emit_pixtral(struct oom_emit *e);
 struct oom_val oom_emit_glm(struct oom_emit *e);
-/* vlm_parts*.c: weights alone; they return nothing */
+/* towers/: weights alone; they return nothing */
 struct oom_val oom_emit_sam(struct oom_emit *e);
 struct oom_val oom_emit_hybrid(struct oom_emit *e);
 struct oom_val oom_emit_qformer(struct oom_emit *e);
@@ -145,7 +145,7 @@ struct oom_val oom_emit_minimax(struct oom_emit *e);
 struct oom_val oom_emit_formula(struct oom_emit *e);
 struct oom_val oom_emit_omni(struct oom_emit *e);
 
-/* audio_parts.c: weights alone */
+/* towers/speech.c: weights alone */
 struct oom_val oom_emit_whisper_tower(struct oom_emit *e);
 struct oom_val oom_emit_granite_speech(struct oom_emit *e);
 struct oom_val oom_emit_vibevoice(struct oom_emit *e);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../blocks.h"
-#include "../weights.h"
+#include "../towers/weights.h"
 
 enum {
 	KYUTAI,

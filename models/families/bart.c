@@ -6,7 +6,7 @@
 
 #include "../encdec.h"
 #include "../sparse.h"
-#include "../weights.h"
+#include "../towers/weights.h"
 
 /* extra[] */
 enum {

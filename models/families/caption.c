@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../vision.h"
-#include "../weights.h"
+#include "../towers/weights.h"
 
 enum {
 	POST = 1,               /* norms after the sums */

@@ -5,7 +5,7 @@
  * frames the decoder sees. Reference: transformers 5.12,
  * models/{cohere_asr,parakeet}/modeling_*.py. */
 #include "../encdec.h"
-#include "../weights.h"
+#include "../towers/weights.h"
 
 struct parakeet {
 	uint64_t d, ff, heads, kv_heads, kernel, layers, channels, factor, conv_kernel, mel;

@@ -9,7 +9,7 @@
 #include "../audio.h"
 #include "../conv.h"
 #include "../encdec.h"
-#include "../weights.h"
+#include "../towers/weights.h"
 
 /* extra[] */
 enum {

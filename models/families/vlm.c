@@ -1,5 +1,5 @@
 /* Vision-language models: a text family as it is, beside the towers of vision.c and the projectors
- * of vlm_emit.c.
+ * of towers/projectors.c.
  *
  * The architecture's fields are the text model's: its family reads the text config as if it stood
  * alone.  Without images (the default) a step is a step of the text model with all other weights
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "../vision.h"
-#include "../weights.h"
+#include "../towers/weights.h"
 
 extern const struct oom_family oom_family_vlm_text, oom_family_caption, oom_family_t5;
 

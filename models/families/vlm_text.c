@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "../vision.h"
-#include "../weights.h"
+#include "../towers/weights.h"
 
 enum {
 	BETWEEN = 2,            /* gated cross-attention between the layers (IDEFICS) */

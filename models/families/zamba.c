@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "../mixers.h"
-#include "../weights.h"
+#include "../towers/weights.h"
 
 /* extra[] */
 enum {

@@ -8,7 +8,7 @@
 /* cmocka wants the four above */
 #include <cmocka.h>
 
-#include "megatron_parts.h"
+#include "megatron/parts.h"
 
 static struct oom_megatron launch(const char *const *words)
 {

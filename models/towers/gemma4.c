@@ -1,12 +1,12 @@
-/* Gemma 4's vision and audio towers, as weights: see vlm_parts.c.
+/* Gemma 4's vision and audio towers, as weights: see shapes.c.
  * Reference: transformers 5.12, models/gemma4/modeling_gemma4.py (Gemma4VisionModel,
  * Gemma4AudioModel, Gemma4MultimodalEmbedder), models/gemma4_unified/modeling_gemma4_unified.py
  * (Gemma4UnifiedVisionEmbedder). */
 #include <stdio.h>
 #include <string.h>
 
-#include "conv.h"
-#include "vision.h"
+#include "../conv.h"
+#include "../vision.h"
 #include "weights.h"
 
 /* The class has a tower only where the config has one. */

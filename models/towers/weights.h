@@ -6,7 +6,7 @@
 #ifndef OOM_WEIGHTS_H
 #define OOM_WEIGHTS_H
 
-#include "blocks.h"
+#include "../blocks.h"
 
 /* Runs fn with parameters (and buffers) as all that is recorded, whatever operations it emits. */
 void oom_weights_only(struct oom_tape *t, void (*fn)(struct oom_tape *t, void *ctx), void *ctx);
@@ -26,7 +26,7 @@ void oom_weight_mha(struct oom_tape *t, uint64_t d);
 typedef void (*oom_weights_fn)(struct oom_tape *t, const void *ctx, uint64_t i);
 void oom_weight_layers(struct oom_tape *t, uint64_t n, oom_weights_fn fn, const void *ctx);
 
-/* Seamless M4T's speech encoder (audio_parts.c); ctx is the struct oom_arch. */
+/* Seamless M4T's speech encoder (speech.c); ctx is the struct oom_arch. */
 void oom_seamless_speech(struct oom_tape *t, void *ctx);
 
 #endif

@@ -1,9 +1,9 @@
-/* More of what images (and sounds) alone meet, as weights: see vlm_parts.c.
+/* More of what images (and sounds) alone meet, as weights: see shapes.c.
  * Reference: transformers 5.12, the classes named at each function. */
 #include <string.h>
 
-#include "conv.h"
-#include "vision.h"
+#include "../conv.h"
+#include "../vision.h"
 #include "weights.h"
 
 /* The tower of part i as vision.c describes it. */

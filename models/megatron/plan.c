@@ -5,11 +5,11 @@
  * norms, biases here and there) is the nearest switch it has. */
 #include <string.h>
 
-#include "allocator.h"
-#include "engines.h"
-#include "megatron_parts.h"
-#include "model.h"
-#include "optimizers.h"
+#include "../allocator.h"
+#include "../engines.h"
+#include "parts.h"
+#include "../model.h"
+#include "../optimizers.h"
 
 void oom_model_as_megatron(struct oom_model *model)
 {

@@ -7,7 +7,7 @@
  * granite_speech,vibevoice_asr}/modeling_*.py. */
 #include <string.h>
 
-#include "vision.h"
+#include "../vision.h"
 #include "weights.h"
 
 /* A size under the first of two names the config has. */

@@ -1,10 +1,10 @@
 /* What BLIP, KOSMOS, Pix2Struct, PP-FormulaNet, UDOP, MiniCPM-V, MiniMax M3 and pi0 have beside a
- * text decoder, as weights: see vlm_parts.c.
+ * text decoder, as weights: see shapes.c.
  * Reference: transformers 5.12, the classes named at each function. */
 #include <string.h>
 
-#include "conv.h"
-#include "vision.h"
+#include "../conv.h"
+#include "../vision.h"
 #include "weights.h"
 
 static void run_tower(struct oom_emit *e, size_t i, struct oom_tower *w)

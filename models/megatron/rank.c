@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "megatron_parts.h"
+#include "parts.h"
 
 static void row(struct oom_mg_rank *o, const char *name, const char *formula, int kind,
 		double bytes)

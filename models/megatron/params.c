@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "megatron_parts.h"
+#include "parts.h"
 
 /* "([0]*3+[1]*11)" -> is layer i one of experts?  A plain number N means every N-th, from layer
  * 0 on. */

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "conv.h"
-#include "vision.h"
+#include "../conv.h"
+#include "../vision.h"
 
 static struct oom_val linear(struct oom_emit *e, const char *name, struct oom_val x, uint64_t out,
 			     bool bias)

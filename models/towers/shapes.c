@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "conv.h"
-#include "vision.h"
+#include "../conv.h"
+#include "../vision.h"
 #include "weights.h"
 
 static const char *const qkvo[] = {"q_proj", "k_proj", "v_proj", "o_proj"};

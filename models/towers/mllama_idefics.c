@@ -1,9 +1,9 @@
 /* Vision towers and resamplers of Mllama, IDEFICS, ERNIE 4.5 VL and Emu 3, as weights: see
- * vlm_parts.c. Reference: transformers 5.12, the classes named at each function. */
+ * shapes.c. Reference: transformers 5.12, the classes named at each function. */
 #include <string.h>
 
-#include "conv.h"
-#include "vision.h"
+#include "../conv.h"
+#include "../vision.h"
 #include "weights.h"
 
 /* ---- Mllama: MllamaVisionModel ---- */

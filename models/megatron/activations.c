@@ -8,7 +8,7 @@
  * case adds up to. */
 #include <string.h>
 
-#include "megatron_parts.h"
+#include "parts.h"
 
 double oom_mg_tokens(const struct oom_megatron *m, double seq)
 {
