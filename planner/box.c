@@ -103,6 +103,49 @@ static const struct oom_gpu *as_linked(const struct finder *f, const struct grou
 	return card;
 }
 
+/* The margin under which the calibration judges runs composed like p on this card. */
+static bool calibrated_margin(const struct finder *f, const struct oom_plan *p,
+			      const struct oom_gpu *card, double *margin)
+{
+	struct oom_parts parts;
+	struct oom_eval e;
+
+	if (!f->q->calibration ||
+	    oom_evaluate(f->ev, f->model, p, OOM_EVAL_BUCKETS, &e, NULL) != OOM_OK)
+		return false;
+	parts = oom_parts_of(&e);
+	*margin = oom_calibrated_margin(f->q->calibration, &parts, (double)card->capacity_bytes,
+					f->q->confidence, f->q->margin);
+	return true;
+}
+
+/* What is found may be composed otherwise than what was asked: it is looked for again with its own
+ * margin.  Two compositions may call for one another: after a few rounds headroom only grows. */
+static enum oom_status calibrated_search(struct finder *f, struct oom_plan *p, uint64_t room,
+					 const struct oom_gpu *card, struct oom_search *found)
+{
+	enum { ROUNDS = 8, FREE = 3 };
+	enum oom_status st;
+	double margin;
+
+	if (calibrated_margin(f, p, card, &margin))
+		p->margin = margin;
+	for (int round = 0;; round++) {
+		st = oom_search(f->ev, f->model, p, room, card, f->q->allow, OOM_OBJECTIVE_TIME,
+				found, f->err);
+		if (st || !found->found || round == ROUNDS ||
+		    !calibrated_margin(f, &found->best.plan, card, &margin) ||
+		    fabs(margin - p->margin) < 1e-4 || (round >= FREE && margin < p->margin))
+			break;
+		p->margin = margin;
+	}
+	/* the headroom is the calibration's, no change of the plan */
+	found->best.plan.margin = f->plan->margin;
+	for (size_t i = 0; i < found->n_alternatives; i++)
+		found->alternative[i].plan.margin = f->plan->margin;
+	return st;
+}
+
 static enum oom_status search(struct finder *f, struct group *g)
 {
 	struct oom_gpu linked;
@@ -111,8 +154,7 @@ static enum oom_status search(struct finder *f, struct group *g)
 	const uint64_t room = card->capacity_bytes -
 			      (uint64_t)((double)card->capacity_bytes * f->q->min_headroom);
 	struct oom_eval e;
-	enum oom_status st = oom_search(f->ev, f->model, &p, room, card, f->q->allow,
-					OOM_OBJECTIVE_TIME, &g->found, f->err);
+	enum oom_status st = calibrated_search(f, &p, room, card, &g->found);
 
 	if (st || g->found.found)
 		return st ? st : host_of(f, g);

@@ -2,6 +2,7 @@
 #ifndef OOMPLAN_BOX_H
 #define OOMPLAN_BOX_H
 
+#include "oomplan/calibrate.h"
 #include "oomplan/gpu.h"
 #include "oomplan/host.h"
 #include "oomplan/search.h"
@@ -68,6 +69,11 @@ struct oom_box_query {
 	int64_t max_nodes;              /* 1 unless asked: as few of them as do */
 	int64_t nodes;                  /* exactly so many; 0: as max_nodes says */
 	bool spot;
+	/* NULL: predictions are taken as they are; else each card's headroom follows from it, for
+	 * this confidence (0: what is expected, and the plan's margin) */
+	const struct oom_calibration *calibration;
+	double confidence;
+	double margin;                  /* with a calibration: as asked, share of the card */
 };
 struct oom_boxes {
 	struct oom_box *items;          /* best first; those that do not fit behind */

@@ -8,7 +8,7 @@
 #include "cli.h"
 #include "json.h"
 
-/* Boxes and plans without a card: headroom as on one of 24 GiB. */
+/* Plans without a card: headroom as on one of 24 GiB.  Boxes bring cards of their own (box.c). */
 #define USUAL (24.0 * 1073741824.0)
 
 static double capacity_of(const struct oom_target *t)

@@ -38,7 +38,8 @@ static int run(struct oom_job *job)
 				  .gpu = job->gpu,
 				  .max_nodes = max_nodes,
 				  .nodes = job->plan.nodes > 1 ? job->plan.nodes : 0,
-				  .spot = spot};
+				  .spot = spot,
+				  .confidence = job->confidence};
 	struct oom_offers offers = {0};
 	struct oom_error err = {{0}};
 	struct oom_boxes b;
@@ -65,6 +66,10 @@ static int run(struct oom_job *job)
 	job->gpu = gpu;
 	if (code)
 		return code;
+	if (job->has_calibration) {
+		q.calibration = &job->calibrated;
+		q.margin = job->margin;
+	}
 	code = read_offers(&offers);
 	if (!code && oom_boxes_find(&offers, t.model, &job->plan, &q, &b, &err)) {
 		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);

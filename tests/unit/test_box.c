@@ -296,6 +296,50 @@ static void test_host(void **state)
 	assert_int_equal(oom_host_need(&p, &e).loading, 8000000000);
 }
 
+/* A calibration that doubles every prediction: what fits a card of 80 GB must be predicted at half
+ * of it.  8 B with Adam in bf16 are 64 GB: one card without, two with. */
+static void test_calibrated(void **state)
+{
+	static const char *const full[] = {"precision", "bf16", "grad-ckpt", "full", "micro-batch", "1",
+					   "seq-len", "512", NULL};
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+	struct oom_plan p = knobs(full);
+	struct oom_calibration c;
+	struct oom_box_query q = {.max_nodes = 1, .calibration = &c, .margin = 0.02};
+	struct oom_model *m = NULL;
+	struct oom_keys keys = {0};
+	struct oom_boxes b;
+
+	(void)state;
+	assert_int_equal(oom_calibration_default(&c, &err), OOM_OK);
+	for (int i = 0; i < OOM_TERMS; i++)
+		if (!oom_term_is_bytes((enum oom_term)i))
+			c.term[i].value = i < OOM_SCALES ? 2 : 1;
+	read_text(&o, "cal.csv",
+		  "provider,instance,gpu,gpu_count,ondemand_usd_h,host_ram_gib\n"
+		  "p,one,H100-SXM5-80GB,1,2,2000\np,four,H100-SXM5-80GB,4,8,2000\n",
+		  OOM_OK, &err);
+	assert_int_equal(oom_keys_read_model(&keys, "Llama-3.1-8B", &err), OOM_OK);
+	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
+	assert_true(b.fitting > 0);
+	for (size_t i = 0; i < b.fitting; i++) {
+		/* twice the prediction is within the card, whatever changes that took */
+		assert_true(2 * (double)b.items[i].plan.used_bytes < 1.06 * 80 * 1073741824.0);
+		assert_true(!(b.items[i].plan.plan.margin < p.margin ||
+			      b.items[i].plan.plan.margin > p.margin));
+	}
+	oom_boxes_release(&b);
+	q.calibration = NULL;
+	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
+	assert_true(2 * (double)b.items[0].plan.used_bytes > 1.06 * 80 * 1073741824.0);
+	oom_boxes_release(&b);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+	oom_offers_release(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_skypilot),
@@ -304,7 +348,8 @@ int main(void)
 					   cmocka_unit_test(test_malformed),
 					   cmocka_unit_test(test_scenarios),
 					   cmocka_unit_test(test_nodes),
-					   cmocka_unit_test(test_host)};
+					   cmocka_unit_test(test_host),
+					   cmocka_unit_test(test_calibrated)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
