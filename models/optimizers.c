@@ -215,7 +215,7 @@ static void t_foreach(const struct oom_param *p, size_t n, uint64_t state, uint6
  * step, _approx_sq_grad).  A convolution's factors are many: its last two dimensions are short. */
 static void t_adafactor(const struct oom_param *p, size_t n, uint64_t state, uint64_t out[2])
 {
-	uint64_t prev = 0, best = 0;
+	uint64_t prev = 0, best = 0, held = 0, first = 0, now;
 
 	(void)state;
 	for (size_t i = 0; i < n; i++) {
@@ -227,11 +227,16 @@ static void t_adafactor(const struct oom_param *p, size_t n, uint64_t state, uin
 		if (p[i].rows)
 			factors = block(p[i].elems / p[i].cols * 4) +
 				  block(p[i].elems / (p[i].mid ? p[i].mid : p[i].rows) * 4);
-		if ((prev > factors ? prev : factors) + copies * f > best)
-			best = (prev > factors ? prev : factors) + copies * f;
+		now = (prev > factors ? prev : factors) + copies * f;
+		best = now > best ? now : best;
+		/* in the first step the states of later tensors do not exist yet */
+		for (uint16_t k = 0; k < p[i].count; k++)
+			st_adafactor(&p[i], &held);
+		first = held + now > first ? held + now : first;
 		prev = f;
 	}
-	out[0] = out[1] = best;
+	out[0] = first > held ? first - held : 0;
+	out[1] = best;
 }
 
 /* Newton-Schulz on one matrix at a time: about four bf16 copies of the largest (formulas: a

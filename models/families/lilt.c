@@ -45,18 +45,13 @@ struct layer {
 	struct oom_val mask;
 };
 
-/* softmax(scores + mask) v, merged; scores stay the caller's */
+/* softmax(scores) v, merged; scores and probabilities stay the caller's */
 static struct oom_val weigh(struct oom_tape *t, const struct layer *l, struct oom_val s,
-			    struct oom_val v, uint64_t width)
+			    struct oom_val v, uint64_t width, struct oom_val *probs)
 {
-	struct oom_val p = oom_op_dropout(t, oom_op_softmax(t, oom_keep(s), false),
-					  l->a->attn_dropout),
-		       y;
-
-	y = oom_op_merge_heads(t, oom_op_bmm(t, "context", oom_keep(p), oom_keep(v), t->m_bs,
-					     D(width), oom_mono_now(t, t->m_s)));
-	oom_drop(t, p);
-	return y;
+	*probs = oom_op_dropout(t, oom_op_softmax(t, oom_keep(s), false), l->a->attn_dropout);
+	return oom_op_merge_heads(t, oom_op_bmm(t, "context", oom_keep(*probs), oom_keep(v),
+						t->m_bs, D(width), oom_mono_now(t, t->m_s)));
 }
 
 static struct oom_val masked(struct oom_tape *t, const struct layer *l, struct oom_val s)
@@ -73,7 +68,7 @@ static void attend(struct oom_tape *t, const struct layer *l, struct oom_val x, 
 	const struct oom_arch *a = l->a;
 	const uint64_t w[2] = {a->d_model, a->d_model / a->extra[SHRINK]};
 	const struct oom_dim heads = D(a->n_heads);
-	struct oom_val p[2][3], s[2], scaled[2];
+	struct oom_val p[2][3], s[2], scaled[2], probs[2];
 
 	for (int k = 1; k >= 0; k--)
 		for (int i = 2; i >= 0; i--)
@@ -94,10 +89,11 @@ static void attend(struct oom_tape *t, const struct layer *l, struct oom_val x, 
 	}
 	for (int k = 1; k >= 0; k--) {
 		s[k] = masked(t, l, s[k]);
-		out[k] = weigh(t, l, s[k], p[k][2], w[k]);
+		out[k] = weigh(t, l, s[k], p[k][2], w[k], &probs[k]);
 	}
 	for (int k = 0; k < 2; k++) {
 		oom_drop(t, s[k]);
+		oom_drop(t, probs[k]);
 		oom_drop(t, scaled[k]);
 		for (int i = 0; i < 3; i++)
 			oom_drop(t, p[k][i]);
