@@ -1,7 +1,5 @@
 /* LiLT: a text and a narrower layout encoder side by side that share their attention scores.
  * Reference: transformers 5.12, models/lilt/modeling_lilt.py. */
-#include <stdio.h>
-
 #include "../encoder.h"
 
 /* extra[]: how much narrower the layout is; rows of the coordinates' tables */
@@ -26,11 +24,6 @@ static void parse(struct oom_arch *a)
 	a->classifier_dropout = oom_read_real(r, "classifier_dropout", a->dropout);
 	a->extra[SHRINK] = oom_read_count_or(r, "channel_shrink_ratio", 4);
 	a->extra[ROWS_2D] = oom_read_count_or(r, "max_2d_position_embeddings", 1024);
-	a->approximate = true;
-	snprintf(a->warning, sizeof(a->warning),
-		 "lilt: parameters are exact; activations are approximated: the last layer's "
-		 "layout stream is "
-		 "counted although nothing of the loss comes from it.");
 	if (!a->extra[SHRINK] || a->head_dim % a->extra[SHRINK] || a->d_model % a->n_heads ||
 	    a->d_model < 6)
 		oom_read_fail(r,
@@ -43,6 +36,7 @@ static void parse(struct oom_arch *a)
 struct layer {
 	const struct oom_arch *a;
 	struct oom_val mask;
+	uint32_t layers;
 };
 
 /* softmax(scores) v, merged; scores and probabilities stay the caller's */
@@ -59,22 +53,42 @@ static struct oom_val masked(struct oom_tape *t, const struct layer *l, struct o
 	return oom_is_none(l->mask) ? s : oom_op_add(t, s, oom_keep(l->mask));
 }
 
+/* What the layout's graph keeps of its weights although no gradient will come: softmax, its
+ * dropout's mask, autocast's copy.  All of it goes when the model returns. */
+static void keep_idle(struct oom_tape *t, const struct oom_arch *a, enum oom_dtype dt,
+		      struct oom_val idle[3])
+{
+	const struct oom_dim heads = D(a->n_heads);
+
+	if (t->train && a->attn_dropout > 0) {
+		idle[0] = oom_new(t, "softmax", t->m_bss, heads,
+				  dt);
+		idle[1] = oom_new(t, "dropout mask", t->m_bss, heads, OOM_U8);
+	}
+	if (t->amp)
+		idle[2] = oom_new(t, "_to_copy", t->m_bss, heads, (enum oom_dtype)t->amp_dt);
+}
+
 /* LiltSelfAttention: out[0] of the text, out[1] of the layout. */
-static void attend(struct oom_tape *t, const struct layer *l, struct oom_val x, struct oom_val lay,
-		   struct oom_val out[2])
+static void attend(struct oom_tape *t, const struct layer *l, bool last, struct oom_val x,
+		   struct oom_val lay, struct oom_val out[2], struct oom_val idle[3])
 {
 	static const char *const names[2][3] = {{"query", "key", "value"},
 						{"layout_query", "layout_key", "layout_value"}};
 	const struct oom_arch *a = l->a;
 	const uint64_t w[2] = {a->d_model, a->d_model / a->extra[SHRINK]};
 	const struct oom_dim heads = D(a->n_heads);
+	const bool grad = t->grad;
 	struct oom_val p[2][3], s[2], scaled[2], probs[2];
 
 	for (int k = 1; k >= 0; k--)
-		for (int i = 2; i >= 0; i--)
+		for (int i = 2; i >= 0; i--) {
+			t->grad = grad && !(last && k && i == 2);
 			p[k][i] = oom_op_heads(t,
 					       oom_op_linear(t, names[k][i], oom_keep(k ? lay : x),
 							     D(w[k]), OOM_BIAS));
+		}
+	t->grad = grad;
 	for (int k = 0; k < 2; k++)
 		s[k] = oom_op_bmm(t, "scores", oom_keep(p[k][0]), oom_keep(p[k][1]), t->m_bss,
 				  heads, w[k] / a->n_heads);
@@ -88,8 +102,11 @@ static void attend(struct oom_tape *t, const struct layer *l, struct oom_val x, 
 		s[k] = sum;
 	}
 	for (int k = 1; k >= 0; k--) {
+		t->grad = grad && !(last && k);
 		s[k] = masked(t, l, s[k]);
 		out[k] = weigh(t, l, s[k], p[k][2], w[k], &probs[k]);
+		if (last && k && grad && t->plan->grad_ckpt == OOM_CKPT_NONE)
+			keep_idle(t, a, (enum oom_dtype)probs[k].dt, idle);
 	}
 	for (int k = 0; k < 2; k++) {
 		oom_drop(t, s[k]);
@@ -115,15 +132,22 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct oom_arch *a = l->a;
 	const uint64_t narrow = a->d_model / a->extra[SHRINK];
 	const struct oom_dim parts[2] = {D(a->d_model), D(narrow)};
-	struct oom_val in[2], out[2];
+	/* nothing of the loss comes from the last layer's layout: its graph goes with its output */
+	const bool last = i + 1 == l->layers, grad = t->grad;
+	struct oom_val in[2], out[2], idle[3] = {oom_none(), oom_none(), oom_none()};
 
-	(void)i;
 	oom_op_split(t, x, 2, parts, in);
-	attend(t, l, in[0], in[1], out);
-	for (int k = 0; k < 2; k++)
-		out[k] = oom_output(t, a->dropout, "LayerNorm", out[k], in[k]);
+	attend(t, l, last, in[0], in[1], out, idle);
+	out[0] = oom_output(t, a->dropout, "LayerNorm", out[0], in[0]);
+	t->grad = grad && !last;
+	out[1] = oom_output(t, a->dropout, "LayerNorm", out[1], in[1]);
+	t->grad = grad;
 	out[0] = feed_forward(t, a, out[0], a->d_ff);
+	t->grad = grad && !last;
 	out[1] = feed_forward(t, a, out[1], a->d_ff / a->extra[SHRINK]);
+	t->grad = grad;
+	for (int k = 0; k < 3; k++)
+		oom_drop(t, idle[k]);
 	return oom_op_cat(t, out[0], out[1], D(a->d_model + narrow));
 }
 
@@ -178,7 +202,8 @@ static struct oom_val layout(struct oom_tape *t, const struct oom_arch *a, struc
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint64_t narrow = a->d_model / a->extra[SHRINK];
-	struct layer l = {.a = a};
+	struct layer l = {.a = a, .layers = (uint32_t)oom_depth(t, a->n_layers)};
+	uint8_t kind[OOM_MAX_LAYERS] = {0};
 	struct oom_val pos = oom_positions_from_ids(t), x, lay, first;
 
 	oom_buffer(t, a->max_positions, OOM_I64);
@@ -187,7 +212,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	lay = layout(t, a, pos);
 	x = oom_op_cat(t, x, lay, D(a->d_model + narrow));
 	first = oom_share(t, x);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
+	if (l.layers && l.layers <= OOM_MAX_LAYERS)
+		kind[l.layers - 1] = 1;
+	x = oom_layers(t, l.layers, kind, block, &l, x);
 	oom_drop_shared(t, l.mask);
 	x = oom_op_slice(t, x, t->m_bs, D(a->d_model));
 	oom_drop(t, first);
