@@ -212,6 +212,21 @@ static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val 
 	}
 }
 
+enum oom_dtype oom_linear_dtype(const struct oom_tape *t, enum oom_dtype x)
+{
+	if (!t->amp)
+		return x;
+	return t->plan->qlora ? OOM_F32 : (enum oom_dtype)t->amp_dt;
+}
+
+struct oom_val oom_weights_before(struct oom_tape *t, uint32_t i, uint64_t heads, enum oom_dtype dt)
+{
+	if (!i || t->recompute || (t->grad && !t->packing))
+		return oom_none();
+	return oom_new(t, "attention weights of the layer before", t->m_bss,
+		       (struct oom_dim){heads, "n_heads"}, dt);
+}
+
 /* Every head through a LayerNorm of its own (weight alone), then joined again: a copy.  One node
  * stands for the norms' inputs and statistics, one a head for its weight.
  * Reference: models/stablelm/modeling_stablelm.py, StableLmLayerNormPerHead. */

@@ -96,6 +96,13 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
 				  struct oom_val k, struct oom_val v);
 
+/* The type of a linear layer's result (a quantised one returns its input's) on x, a norm's. */
+enum oom_dtype oom_linear_dtype(const struct oom_tape *t, enum oom_dtype x);
+/* The attention weights (of type dt) that the model's `outputs` still hold from the layer before
+ * the i-th, where autograd does not keep them anyway; absent otherwise. */
+struct oom_val oom_weights_before(struct oom_tape *t, uint32_t i, uint64_t heads,
+				  enum oom_dtype dt);
+
 /* down(act(gate(x)) * up(x)) and fc2(act(fc1(x))).  Consume x. */
 struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act act,
 			     struct oom_dim ff, bool bias);

@@ -69,11 +69,9 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	struct oom_val h, y, g, probs, before = oom_none();
+	struct oom_val h, y, g, probs, before;
 
-	if (i && !t->recompute && (!t->grad || t->packing))
-		before = oom_new(t, "probabilities of the layer before", t->m_bss, D(a->n_heads),
-				 (enum oom_dtype)(t->amp ? t->amp_dt : x.dt));
+	before = oom_weights_before(t, i, a->n_heads, oom_linear_dtype(t, (enum oom_dtype)x.dt));
 	h = oom_op_layer_norm(t, "input_layernorm", oom_keep(x), 0, true, true);
 	x = attention(t, l, oom_keep(h), a->extra[POST_RESIDUAL] ? oom_keep(h) : x, &probs);
 	y = oom_op_layer_norm(t, "post_attention_layernorm", oom_keep(x), 0, true, true);

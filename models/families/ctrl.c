@@ -64,10 +64,11 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
+	const struct oom_val before = oom_weights_before(t, i, a->n_heads,
+							 t->amp ? OOM_F32 : (enum oom_dtype)x.dt);
 	struct oom_val h, probs,
 		norm = oom_op_layer_norm(t, "layernorm1", oom_keep(x), 0, true, true);
 
-	(void)i;
 	h = oom_op_dropout(t, attention(t, l, oom_keep(norm), &probs), a->dropout);
 	x = oom_op_add(t, x, h);
 	h = oom_op_layer_norm(t, "layernorm2", oom_keep(x), 0, true, true);
@@ -76,6 +77,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	x = oom_op_add(t, x, oom_op_dropout(t, h, a->dropout));
 	oom_drop(t, norm);
 	oom_drop(t, probs);
+	oom_drop(t, before);
 	return x;
 }
 

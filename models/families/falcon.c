@@ -148,9 +148,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const unsigned bias = OOM_NOT_LEAF | (a->extra[BIAS] ? OOM_BIAS : 0);
 	struct oom_val h, m, y, weights, before = oom_none();
 
-	if (i && !t->recompute && (!t->grad || t->packing) && t->plan->attn == OOM_ATTN_EAGER)
-		before = oom_new(t, "attention weights of the layer before", t->m_bss,
-				 D(a->n_heads), (enum oom_dtype)x.dt);
+	if (t->plan->attn == OOM_ATTN_EAGER)
+		before = oom_weights_before(t, i, a->n_heads, (enum oom_dtype)x.dt);
 	h = oom_op_layer_norm(t, two ? "ln_attn" : "input_layernorm", oom_keep(x), 0, true, true);
 	m = two ? oom_op_layer_norm(t, "ln_mlp", oom_keep(x), 0, true, true) : oom_share(t, h);
 	y = attention(t, l, h, &weights);

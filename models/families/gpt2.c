@@ -81,7 +81,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 }
 
 /* GPT-Neo writes attention out: q and k in fp32, a causal buffer applied by where(). */
-static struct oom_val neo_attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
+static struct oom_val neo_attention(struct oom_tape *t, const struct layer *l, struct oom_val x,
+				    struct oom_val *weights)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), heads = D(a->n_heads);
@@ -102,10 +103,9 @@ static struct oom_val neo_attention(struct oom_tape *t, const struct layer *l, s
 	w = oom_op_masked(t, "where", w, oom_input(t, "causal buffer", t->m_s, 1, OOM_U8));
 	if (!oom_is_none(l->mask))
 		w = oom_op_add(t, w, oom_keep(l->mask));
-	p = oom_op_softmax(t, oom_keep(w), false);
-	p = oom_op_cast(t, p, dt);
-	oom_drop(t, w);
+	p = oom_op_cast(t, oom_op_softmax(t, w, false), dt);
 	p = oom_op_dropout(t, p, a->attn_dropout);
+	*weights = oom_share(t, p);
 	p = oom_op_bmm(t, "attention", p, v, t->m_bs, h, oom_mono_now(t, t->m_s));
 	oom_drop(t, q);
 	oom_drop(t, k);
@@ -123,11 +123,14 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct oom_arch *a = l->a;
 	const unsigned flags = a->extra[BIGCODE] || a->extra[NEO] ? OOM_BIAS :
 								    OOM_BIAS | OOM_CONV1D;
-	struct oom_val h, y, z, sum;
+	struct oom_val h, y, z, sum, weights = oom_none(), before = oom_none();
 
-	(void)i;
+	/* the model's `outputs` are the last layer's until this one returns */
+	if (a->extra[NEO])
+		before = oom_weights_before(t, i, a->n_heads,
+					    oom_linear_dtype(t, (enum oom_dtype)x.dt));
 	h = oom_op_layer_norm(t, "ln_1", oom_keep(x), 0, true, true);
-	y = a->extra[NEO] ? neo_attention(t, l, oom_keep(h)) : attention(t, l, oom_keep(h));
+	y = a->extra[NEO] ? neo_attention(t, l, oom_keep(h), &weights) : attention(t, l, oom_keep(h));
 	sum = oom_op_add(t, oom_keep(y), x);
 	oom_drop(t, h);
 	h = oom_op_layer_norm(t, "ln_2", oom_keep(sum), 0, true, true);
@@ -139,6 +142,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	oom_drop(t, h);
 	oom_drop(t, y);                         /* attn_output and its like, to the end */
 	oom_drop(t, z);
+	oom_drop(t, weights);
+	oom_drop(t, before);
 	return x;
 }
 

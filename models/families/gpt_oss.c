@@ -79,7 +79,7 @@ static struct oom_val with_sinks(struct oom_tape *t, const struct oom_arch *a, s
 {
 	const uint16_t wide = oom_mono_of(t, t->m_bs, OOM_VAR_S, 3, 1);
 	const struct oom_dim heads = {a->n_heads, "n_heads"};
-	struct oom_val w, c, max, index, p, sinks, spread[2];
+	struct oom_val w, c, max, index, p, sinks, held, spread[2];
 
 	sinks = oom_param(t, "sinks", 0, a->n_heads, 0);
 	k = repeat_kv(t, a, k);
@@ -97,14 +97,16 @@ static struct oom_val with_sinks(struct oom_tape *t, const struct oom_arch *a, s
 	c = oom_op_add(t, c, max);
 	p = oom_op_softmax(t, oom_keep(c), false);
 	p = oom_op_slice(t, p, t->m_bss, heads);
-	oom_drop(t, w);
-	p = oom_op_dropout(t, p, a->attn_dropout);
+	held = oom_share(t, p);                 /* probs and scores, to the end */
+	p = oom_op_cast(t, oom_op_dropout(t, p, a->attn_dropout), (enum oom_dtype)v.dt);
+	oom_drop(t, w);                         /* attn_weights is reassigned only now */
 	oom_layer_names(t, oom_share(t, p));
 	p = oom_op_bmm(t, "attention", p, v, t->m_bs,
 		       (struct oom_dim){a->n_heads * a->head_dim, "n_heads * head_dim"},
 		       oom_mono_now(t, t->m_s));
-	oom_drop(t, c);
 	p = oom_op_merge_heads(t, p);
+	oom_drop(t, c);
+	oom_drop(t, held);
 	oom_drop(t, spread[0]);
 	oom_drop(t, spread[1]);
 	return p;

@@ -168,10 +168,9 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct oom_arch *a = l->a;
 	struct oom_val h, y, weights, before = oom_none();
 
-	if (i && !t->recompute && (!t->grad || t->packing) && t->plan->attn != OOM_ATTN_FLASH)
-		before = oom_new(t, "attention weights of the layer before", t->m_bss,
-				 D(a->n_heads),
-				 t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)x.dt);
+	if (t->plan->attn != OOM_ATTN_FLASH)
+		before = oom_weights_before(t, i, a->n_heads,
+					    oom_linear_dtype(t, (enum oom_dtype)x.dt));
 	h = oom_op_layer_norm(t, "ln_1", oom_keep(x), 0, true, true);
 	y = attention(t, l, oom_keep(h), &weights);
 	h = oom_plain_mlp(t, h, "fc_in", "fc_out", a->act, D(a->d_ff), true);

@@ -60,12 +60,9 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	struct oom_val h, y, g, norm, weights, before = oom_none();
+	struct oom_val h, y, g, norm, weights, before;
 
-	if (i && !t->recompute && (!t->grad || t->packing))
-		before = oom_new(t, "attention weights of the layer before", t->m_bss,
-				 D(a->n_heads),
-				 t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)x.dt);
+	before = oom_weights_before(t, i, a->n_heads, oom_linear_dtype(t, (enum oom_dtype)x.dt));
 	h = oom_op_layer_norm(t, "norm_1", oom_keep(x), 0, true, false);
 	y = attention(t, l, oom_keep(h), &weights);     /* attn_outputs, a local to the end */
 	x = oom_op_add(t, oom_op_dropout(t, oom_keep(y), a->attn_dropout), x);
