@@ -28,6 +28,9 @@ enum { EXACT = sizeof(exact) / sizeof(exact[0]) };
 static struct {
 	double err[QUANTITIES][MAX_ROWS];
 	char id[MAX_ROWS][64];
+	/* of the composition at the peak: the bucket that is off by most, and by how much */
+	const char *off[MAX_ROWS];
+	double off_by[MAX_ROWS];
 	size_t n, warned, failed, wrong[EXACT];
 } all;
 
@@ -39,6 +42,22 @@ static double cell(const struct oom_csv_row *row, const char *prefix, const char
 	snprintf(full, sizeof(full), "%s%s", prefix, name);
 	s = oom_csv_cell(row, full);
 	return s && *s ? strtod(s, NULL) : NAN;
+}
+
+/* Which bucket of the composition differs most. */
+static void find_bucket(const struct oom_csv_row *row, size_t at)
+{
+	all.off[at] = "";
+	all.off_by[at] = 0;
+	for (int b = 0; b < OOM_BUCKETS; b++) {
+		const char *name = oom_bucket_column((enum oom_bucket)b);
+		const double by = cell(row, "pred_", name) - cell(row, "", name);
+
+		if (fabs(by) > fabs(all.off_by[at])) {
+			all.off[at] = name;
+			all.off_by[at] = by;
+		}
+	}
 }
 
 static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
@@ -67,8 +86,15 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 			printf("not exact: %s %s: %.0f, measured %.0f\n", all.id[all.n], exact[q],
 			       cell(row, "pred_", exact[q]), cell(row, "", exact[q]));
 		}
-	all.n++;
+	find_bucket(row, all.n++);
 	return OOM_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
 }
 
 static int by_size(const void *a, const void *b)
@@ -80,13 +106,50 @@ static int by_size(const void *a, const void *b)
 
 static int failures;
 
-/* One line of limits: quantity, median, p95, worst, share under-predicted by more than 2 %. */
+struct quantiles {
+	size_t n, same;
+	double median, p90, p95, worst;         /* absolute, percent */
+	double lowest, middle, highest;         /* signed, percent */
+	double under;                           /* share of rows under by more than 2 %, percent */
+};
+
+static double at(const double *v, size_t n, double share)
+{
+	return 100 * v[(size_t)((double)n * share)];
+}
+
+static struct quantiles quantiles_of(const double *err, size_t rows)
+{
+	static double v[MAX_ROWS];
+	struct quantiles k = {0};
+
+	for (size_t i = 0; i < rows; i++)
+		if (isfinite(err[i])) {
+			v[k.n++] = err[i];
+			k.under += err[i] < -0.02;
+			k.same += err[i] == 0;
+		}
+	if (!k.n)
+		return k;
+	qsort(v, k.n, sizeof(v[0]), by_value);
+	k.lowest = 100 * v[0];
+	k.middle = at(v, k.n, 0.5);
+	k.highest = 100 * v[k.n - 1];
+	qsort(v, k.n, sizeof(v[0]), by_size);
+	k.median = fabs(at(v, k.n, 0.5));
+	k.p90 = fabs(at(v, k.n, 0.90));
+	k.p95 = fabs(at(v, k.n, 0.95));
+	k.worst = fabs(100 * v[k.n - 1]);
+	k.under *= 100 / (double)k.n;
+	return k;
+}
+
+/* One line of limits: a quantity and the most that each of its quantiles may be. */
 static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
 {
 	const char *name = oom_csv_cell(row, "quantity");
-	double v[MAX_ROWS], median, p90, p95, worst, under = 0;
-	size_t n = 0, same = 0, bad = 0;
-	int q = 0;
+	struct quantiles k;
+	int q = 0, bad;
 
 	(void)ctx;
 	while (q < QUANTITIES && strcmp(quantity[q], name))
@@ -94,25 +157,16 @@ static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oo
 	if (q == QUANTITIES)
 		return oom_error_set(err, OOM_ERR_INVALID, "%s:%zu: no quantity %s", row->file,
 				     row->line, name);
-	for (size_t i = 0; i < all.n; i++)
-		if (isfinite(all.err[q][i])) {
-			v[n++] = all.err[q][i];
-			under += all.err[q][i] < -0.02;
-			same += all.err[q][i] == 0;
-		}
-	if (!n)
+	k = quantiles_of(all.err[q], all.n);
+	if (!k.n)
 		return OOM_OK;
-	qsort(v, n, sizeof(v[0]), by_size);
-	median = 100 * fabs(v[n / 2]);
-	p90 = 100 * fabs(v[(size_t)((double)n * 0.90)]);
-	p95 = 100 * fabs(v[(size_t)((double)n * 0.95)]);
-	worst = 100 * fabs(v[n - 1]);
-	under = 100 * under / (double)n;
-	bad = (median > cell(row, "", "median_pct")) + (p95 > cell(row, "", "p95_pct")) +
-	      (worst > cell(row, "", "worst_pct")) + (under > cell(row, "", "under2_pct"));
-	printf("| %-19s | %4zu | %4.0f %% | %6.3f | %6.3f | %6.3f | %7.3f | %5.1f |%s\n", name, n,
-	       100.0 * (double)same / (double)n, median, p90, p95, worst, under,
-	       bad ? "  <- over its limit" : "");
+	bad = (k.median > cell(row, "", "median_pct")) + (k.p90 > cell(row, "", "p90_pct")) +
+	      (k.p95 > cell(row, "", "p95_pct")) + (k.worst > cell(row, "", "worst_pct")) +
+	      (k.under > cell(row, "", "under2_pct"));
+	printf("| %-19s | %4zu | %4.0f %% | %6.3f | %6.3f | %6.3f | %7.3f | %+7.3f | %+6.3f | "
+	       "%+7.3f | %5.1f |%s\n",
+	       name, k.n, 100.0 * (double)k.same / (double)k.n, k.median, k.p90, k.p95, k.worst,
+	       k.lowest, k.middle, k.highest, k.under, bad ? "  <- over its limit" : "");
 	failures += bad != 0;
 	return OOM_OK;
 }
@@ -132,7 +186,11 @@ static void worst_rows(void)
 		if (at == MAX_ROWS)
 			return;
 		shown[at] = true;
-		printf("  %+7.3f %%  %s\n", 100 * all.err[8][at], all.id[at]);
+		printf("  %+7.3f %%  %-40s %s%s", 100 * all.err[8][at], all.id[at],
+		       *all.off[at] ? "most in " : "", all.off[at]);
+		if (*all.off[at])
+			printf(" (%+.3f MiB)", all.off_by[at] / 1048576);
+		putchar('\n');
 	}
 }
 
@@ -161,10 +219,10 @@ int main(int argc, char **argv)
 	printf("%zu rows priced, %zu with an approximated structure (announced), %zu not "
 	       "priced\n\n",
 	       all.n, all.warned, all.failed);
-	printf("| quantity            | rows | exact  | median | p90    | p95    | worst   | under "
-	       "by > 2 %% |\n"
-	       "|---------------------|------|--------|--------|--------|--------|---------|------|"
-	       "\n");
+	printf("| quantity            | rows | exact  | median | p90    | p95    | worst   | lowest  "
+	       "| middle | highest | under by > 2 %% |\n"
+	       "|---------------------|------|--------|--------|--------|--------|---------|---------"
+	       "|--------|---------|-------|\n");
 	if (oom_csv_read(argv[1], check, NULL, &err)) {
 		printf("%s\n", err.text);
 		return 1;
