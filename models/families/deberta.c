@@ -2,29 +2,23 @@
  * Reference: transformers 5.12, models/deberta_v2/modeling_deberta_v2.py. */
 #include <string.h>
 
-#include "../encoder.h"
+#include "deberta.h"
 
 /* extra[]: rows of the relative embeddings; which terms the scores have; shared projections; normed
  * relative embeddings; learned positions in the input; the older language model head; a convolution
  * after the first layer: kernel, groups, activation */
 enum { SPAN2, C2P, P2C, SHARE, NORM_REL, BIASED, LEGACY, CONV, GROUPS, CONV_ACT };
 
-static void read_terms(struct oom_arch *a)
+void oom_deberta_terms(struct oom_reader *r, uint64_t *c2p, uint64_t *p2c)
 {
-	struct oom_reader *r = &a->rd;
-	const char *s = oom_read_item(r, "pos_att_type", 0);
+	const struct oom_key *k = oom_read_key(r, "pos_att_type");
+	const char *s = k && k->type != OOM_KEY_LIST ? oom_read_string(r, "pos_att_type", "") : "";
 
-	if (!s) {                               /* "p2c|c2p" in older files */
-		const struct oom_key *k = oom_read_key(r, "pos_att_type");
-
-		s = k ? oom_read_string(r, "pos_att_type", "") : "";
-		a->extra[C2P] = s && strstr(s, "c2p");
-		a->extra[P2C] = s && strstr(s, "p2c");
-		return;
-	}
+	*c2p = s && strstr(s, "c2p");
+	*p2c = s && strstr(s, "p2c");
 	for (uint32_t i = 0; i < 4 && (s = oom_read_item(r, "pos_att_type", i)); i++) {
-		a->extra[C2P] |= !strcmp(s, "c2p");
-		a->extra[P2C] |= !strcmp(s, "p2c");
+		*c2p |= !strcmp(s, "c2p");
+		*p2c |= !strcmp(s, "p2c");
 	}
 }
 
@@ -50,7 +44,7 @@ static void read_relative(struct oom_arch *a)
 	a->extra[SPAN2] = 2 * (uint64_t)rows;
 	a->extra[SHARE] = oom_read_bool(r, "share_att_key", false);
 	a->extra[NORM_REL] = norm && strstr(norm, "layer_norm");
-	read_terms(a);
+	oom_deberta_terms(r, &a->extra[C2P], &a->extra[P2C]);
 }
 
 static void parse(struct oom_arch *a)
@@ -123,13 +117,11 @@ static struct oom_val project_rel(struct oom_tape *t, const struct layer *l, con
 	return oom_op_expand_copy(t, x, oom_mono_mul(t, t->m_b, l->m_rel), inner);
 }
 
-/* torch.gather keeps its input besides the index (derivatives.yaml: gather_backward(grad, self,
- * dim, index)). */
-static struct oom_val look_up(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
-			      struct oom_val index)
+struct oom_val oom_deberta_look_up(struct oom_tape *t, uint64_t heads, struct oom_val x,
+				   struct oom_val index)
 {
 	struct oom_val y = oom_op_gather(t, "gather", oom_keep(x), oom_keep(index), t->m_bss,
-					 (struct oom_dim){a->n_heads, "num_heads"});
+					 (struct oom_dim){heads, "num_heads"});
 
 	if (y.node >= 0 && t->grad && x.rg)
 		oom_node_save(t, y.node, x);
@@ -158,14 +150,14 @@ static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l,
 	if (a->extra[C2P]) {
 		c = oom_op_bmm(t, "c2p", oom_keep(q), oom_keep(pk), t->m_bs, wide, a->head_dim);
 		ci = oom_relative_positions(t, false);
-		c = look_up(t, a, c, ci);
+		c = oom_deberta_look_up(t, a->n_heads, c, ci);
 		part = oom_op_unary(t, OOM_SCALE, oom_keep(c));
 		score = oom_op_unary(t, OOM_ADD_SCALAR, part);  /* 0 + a tensor: a new one */
 	}
 	if (a->extra[P2C]) {
 		pi = oom_relative_positions(t, true);
 		p = oom_op_bmm(t, "p2c", oom_keep(k), oom_keep(pq), t->m_bs, wide, a->head_dim);
-		p = look_up(t, a, p, pi);
+		p = oom_deberta_look_up(t, a->n_heads, p, pi);
 		part = oom_op_unary(t, OOM_SCALE, oom_keep(p));
 		if (oom_is_none(score))
 			score = oom_op_unary(t, OOM_ADD_SCALAR, part);
@@ -222,34 +214,16 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	return x;
 }
 
-/* dense, dropout, LayerNorm(h + input) */
-static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, struct oom_val from,
-			     struct oom_val input)
-{
-	struct oom_val h = oom_op_dropout(t,
-					  oom_op_linear(t, "dense", oom_keep(from), D(a->d_model),
-							OOM_BIAS),
-					  a->dropout),
-		       y;
-
-	y = oom_op_layer_norm(t, "LayerNorm", oom_op_add(t, oom_keep(h), oom_keep(input)), 0, true,
-			      true);
-	oom_drop(t, h);
-	oom_drop(t, from);
-	oom_drop(t, input);
-	return y;
-}
-
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct layer *l = ctx;
 	struct oom_val y;
 
 	(void)i;
-	x = output(t, l->a, attend(t, l, x), x);
+	x = oom_output(t, l->a->dropout, "LayerNorm", attend(t, l, x), x);
 	y = oom_activation(t, l->a->act,
 			   oom_op_linear(t, "dense", oom_keep(x), D(l->a->d_ff), OOM_BIAS));
-	x = output(t, l->a, y, x);
+	x = oom_output(t, l->a->dropout, "LayerNorm", y, x);
 	oom_kept_add(t, l->kept, x);            /* output_hidden_states=True, always */
 	return x;
 }
@@ -290,7 +264,9 @@ static struct oom_val run_layers(struct oom_tape *t, const struct oom_arch *a,
 	return oom_layers(t, n - 1, NULL, block, l, x);
 }
 
-static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)
+struct oom_val oom_deberta_embeddings(struct oom_tape *t, const struct oom_arch *a, bool biased,
+				      struct oom_val (*norm)(struct oom_tape *t, struct oom_val x),
+				      struct oom_val *word)
 {
 	const struct oom_dim e = D(a->d_embed);
 	struct oom_val ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), types, w, pos,
@@ -302,7 +278,7 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	*word = oom_param(t, "weight", a->vocab, a->d_embed, OOM_P_EMBEDDING);
 	w = oom_input_grads(t, oom_op_embedding_param(t, *word, ids, a->vocab, e));
 	x = oom_share(t, w);
-	if (a->extra[BIASED]) {
+	if (biased) {
 		struct oom_val at = oom_input(t, "position ids", t->m_s, 1, OOM_I64);
 
 		pos = oom_op_embedding(t, "position_embeddings", at, a->max_positions, e, 0);
@@ -317,7 +293,7 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	}
 	if (a->d_embed != a->d_model)
 		x = oom_op_linear(t, "embed_proj", x, D(a->d_model), 0);
-	x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
+	x = norm(t, x);
 	mask = oom_new(t, "mask", t->m_bs, D(1), (enum oom_dtype)x.dt);
 	x = oom_op_dropout(t, oom_op_mul(t, x, mask), a->dropout);
 	oom_drop(t, w);
@@ -353,6 +329,11 @@ static void relative(struct oom_tape *t, const struct oom_arch *a, struct layer 
 		l->rel = oom_op_layer_norm(t, "LayerNorm", l->rel, 0, true, true);
 }
 
+static struct oom_val layer_norm(struct oom_tape *t, struct oom_val x)
+{
+	return oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
+}
+
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct oom_mlm m = {.d = a->extra[LEGACY] ? a->d_embed : a->d_model,
@@ -365,7 +346,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 			  .rel_pos = oom_none(),
 			  .rel = oom_none(),
 			  .kept = &kept};
-	struct oom_val word, x = embeddings(t, a, &word), hidden, loss, first;
+	struct oom_val word, x = oom_deberta_embeddings(t, a, a->extra[BIASED], layer_norm, &word),
+		       hidden, loss, first;
 
 	kept.n = 0;
 	/* the product of the mask with itself: ones in fp32 unless the batch brings its own, in

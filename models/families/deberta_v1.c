@@ -1,25 +1,10 @@
 /* DeBERTa, the first version: disentangled attention from one projection, layer norms written out.
  * Reference: transformers 5.12, models/deberta/modeling_deberta.py. */
-#include <string.h>
-
-#include "../encoder.h"
+#include "deberta.h"
 
 /* extra[]: rows of relative positions to either side (0: none), the terms of the scores, positions
  * in the input, the older language model head */
 enum { SPAN, C2P, P2C, BIASED, LEGACY };
-
-static void read_terms(struct oom_arch *a)
-{
-	struct oom_reader *r = &a->rd;
-	const char *s = oom_read_string(r, "pos_att_type", "");
-
-	a->extra[C2P] = s && strstr(s, "c2p");
-	a->extra[P2C] = s && strstr(s, "p2c");
-	for (uint32_t i = 0; i < 4 && (s = oom_read_item(r, "pos_att_type", i)); i++) {
-		a->extra[C2P] |= !strcmp(s, "c2p");
-		a->extra[P2C] |= !strcmp(s, "p2c");
-	}
-}
 
 static void parse(struct oom_arch *a)
 {
@@ -54,7 +39,7 @@ static void parse(struct oom_arch *a)
 		else
 			a->extra[SPAN] = (uint64_t)span;
 	}
-	read_terms(a);
+	oom_deberta_terms(r, &a->extra[C2P], &a->extra[P2C]);
 	if (a->d_model % a->n_heads)
 		oom_read_fail(r,
 			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
@@ -98,19 +83,6 @@ static struct oom_val norm(struct oom_tape *t, struct oom_val x)
 	return f;
 }
 
-/* torch.gather keeps its input besides the index */
-static struct oom_val look_up(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
-			      struct oom_val index)
-{
-	struct oom_val y = oom_op_gather(t, "gather", oom_keep(x), oom_keep(index), t->m_bss,
-					 D(a->n_heads));
-
-	if (y.node >= 0 && t->grad && x.rg)
-		oom_node_save(t, y.node, x);
-	oom_drop(t, x);
-	return y;
-}
-
 /* disentangled_att_bias: two terms over 2 x min(s, span) relative positions; matmul copies what
  * it broadcasts. */
 static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l, struct oom_val q,
@@ -137,7 +109,7 @@ static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l,
 		held[n++] = oom_relative_positions(t, term);
 		x = oom_op_bmm(t, term ? "p2c" : "c2p", oom_keep(term ? k : q), x, wide, heads2,
 			       a->head_dim);
-		x = look_up(t, a, x, held[n - 1]);
+		x = oom_deberta_look_up(t, a->n_heads, x, held[n - 1]);
 		held[n++] = oom_share(t, x);
 		score = oom_is_none(score) ? oom_op_unary(t, OOM_ADD_SCALAR, x) :
 					     oom_op_add_inplace(t, score, x);
@@ -211,44 +183,6 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	return x;
 }
 
-static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)
-{
-	const struct oom_dim e = D(a->d_embed);
-	struct oom_val types, w, pos, tt = oom_none(), x, mask;
-
-	oom_buffer(t, a->max_positions, OOM_I64);
-	types = oom_new(t, "token type ids", t->m_bs, D(1), OOM_I64);
-	t->scope = "word_embeddings";
-	*word = oom_param(t, "weight", a->vocab, a->d_embed, OOM_P_EMBEDDING);
-	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
-				   a->vocab, e);
-	w = oom_input_grads(t, w);
-	x = oom_share(t, w);
-	if (a->extra[BIASED]) {
-		pos = oom_op_embedding(t, "position_embeddings",
-				       oom_input(t, "position ids", t->m_s, 1, OOM_I64),
-				       a->max_positions, e, 0);
-		x = oom_op_add(t, x, oom_keep(pos));
-	} else {
-		pos = oom_new_like(t, "zeros_like", w, (enum oom_dtype)w.dt);
-	}
-	if (a->type_vocab) {
-		tt = oom_op_embedding(t, "token_type_embeddings", oom_keep(types), a->type_vocab, e,
-				      0);
-		x = oom_op_add(t, x, oom_keep(tt));
-	}
-	if (a->d_embed != a->d_model)
-		x = oom_op_linear(t, "embed_proj", x, D(a->d_model), 0);
-	x = norm(t, x);
-	mask = oom_new(t, "mask", t->m_bs, D(1), (enum oom_dtype)x.dt);
-	x = oom_op_dropout(t, oom_op_mul(t, x, mask), a->dropout);
-	oom_drop(t, w);
-	oom_drop(t, pos);
-	oom_drop(t, tt);
-	oom_drop(t, types);
-	return x;
-}
-
 static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
 {
 	const double p = oom_read_real((struct oom_reader *)&a->rd, "pooler_dropout", 0);
@@ -273,7 +207,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 				  .add_bias = !a->extra[LEGACY]};
 	struct oom_kept kept;
 	struct layer l = {.a = a, .rel_pos = oom_none(), .rel = oom_none(), .kept = &kept};
-	struct oom_val word, x = embeddings(t, a, &word), first;
+	struct oom_val word, x = oom_deberta_embeddings(t, a, a->extra[BIASED], norm, &word), first;
 
 	kept.n = 0;
 	l.mask = oom_new(t, "attention_mask", t->m_bss, D(1),
