@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "csv_rows.h"
+#include "input/csv_rows.h"
 
 /* True when the header describes Megatron launches (a column "hidden" beside "tp"). */
 bool oom_megatron_row(const struct oom_csv_row *row);

@@ -6,7 +6,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "csv_rows.h"
+#include "input/csv_rows.h"
 #include "megatron_runs.h"
 
 struct loaded {

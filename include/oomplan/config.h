@@ -1,7 +1,7 @@
 /* A model's config.json as flat keys with positions.
  *
  * Nested objects are joined by dots ("text_config.hidden_size"), list elements are numbered
- * ("layer_types.0").  The reader (planner/config.c) makes them; models/ only looks keys up, so that
+ * ("layer_types.0").  The reader (planner/input/config.c) makes them; models/ only looks keys up, so that
  * the cost model knows no JSON. */
 #ifndef OOMPLAN_CONFIG_H
 #define OOMPLAN_CONFIG_H

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "csv_rows.h"
+#include "input/csv_rows.h"
 #include "oomplan/runs.h"
 
 enum { MAX_ROWS = 4096, QUANTITIES = 11 };

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "csv_rows.h"
+#include "input/csv_rows.h"
 #include "oomplan/model.h"
 
 static struct {

@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "csv_rows.h"
+#include "input/csv_rows.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

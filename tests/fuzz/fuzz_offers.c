@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "offers_parts.h"
+#include "boxes/offers_parts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 /* cmocka wants those above */
 #include <cmocka.h>
 
-#include "pickle.h"
+#include "diagnose/pickle.h"
 
 #define PARSE(p, s) oom_pickle_parse(p, (const uint8_t *)(s), sizeof(s) - 1, NULL)
 

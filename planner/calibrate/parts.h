@@ -1,4 +1,4 @@
-/* The regression behind calibrations; calibrate_fit.c is the door to GSL's. */
+/* The regression behind calibrations; fit.c is the door to GSL's. */
 #ifndef OOM_CALIBRATE_PARTS_H
 #define OOM_CALIBRATE_PARTS_H
 

@@ -3,7 +3,7 @@
  * Frame names: the sources of PyTorch, transformers, accelerate, DeepSpeed, Lightning, vLLM,
  * diffusers, bitsandbytes; words of logs: their progress bars and messages.  Tables are ordered:
  * the first word found decides. */
-#include "oom_parts.h"
+#include "parts.h"
 
 /* ---- messages that belong to one phase ---- */
 

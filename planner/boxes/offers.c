@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "csv_rows.h"
+#include "../input/csv_rows.h"
 #include "embedded.h"
 #include "offers_parts.h"
 

@@ -17,7 +17,7 @@
 #include <cjson/cJSON.h>
 
 #include "config_json.h"
-#include "../data/embedded.h"
+#include "../../data/embedded.h"
 #include "json_check.h"
 
 #define MAX_TEXT_BYTES ((size_t)64 << 20)

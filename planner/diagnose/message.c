@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oom_parts.h"
+#include "parts.h"
 
 static bool name_char(char ch)
 {
@@ -129,7 +129,7 @@ static void said_before(struct oom_crash *c, const char *begin, const char *at)
 void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const char *begin,
 			const char *at, const char *end)
 {
-	/* what follows a trigger is at most a window's end long: oom_read.c */
+	/* what follows a trigger is at most a window's end long: read.c */
 	char flat[8 << 10];
 	const char *const stop = flat + oom_text_flatten(begin, at, end, flat, sizeof(flat));
 

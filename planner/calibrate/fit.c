@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibrate_parts.h"
+#include "parts.h"
 
 struct system {
 	gsl_matrix *x, *cov;

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "calibrate_parts.h"
+#include "parts.h"
 
 #define GIB 1073741824.0
 /* Other units, not overheads (a guess). */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "csv_rows.h"
+#include "../input/csv_rows.h"
 #include "embedded.h"
 #include "oomplan/calibrate.h"
 #include "oomplan/runs.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "sweep.h"
-#include "sweep_results.h"
+#include "results.h"
 
 #define NAME(id, name) name,
 static const char *const results[] = {OOM_SWEEP_RESULTS(NAME) NULL};

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibrate_parts.h"
+#include "parts.h"
 
 #define GIB 1073741824.0
 /* Belsley, Kuh and Welsch's limit of moderate to strong dependence. */

@@ -6,7 +6,7 @@
  * Bulletin 2). */
 #include <math.h>
 
-#include "calibrate_parts.h"
+#include "parts.h"
 
 static const struct {
 	const char *name, *summary;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oom_parts.h"
+#include "parts.h"
 
 enum { BLOCK = 1 << 20, BEFORE = 24 << 10, AFTER = 6 << 10, WINDOW = BEFORE + AFTER + 1 };
 

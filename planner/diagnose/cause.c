@@ -2,11 +2,11 @@
  * confidence.
  *
  * Playbook M2 (fragmentation against true shortage), M3 (host memory), M8, M15, M16, M17;
- * wordings as in oom_message.c. */
+ * wordings as in message.c. */
 #include <stdio.h>
 #include <string.h>
 
-#include "oom_parts.h"
+#include "parts.h"
 
 static const struct oom_cause_info infos[OOM_CAUSES] = {
 	{"too_large", "what is resident and the request together exceed the card",

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oom_parts.h"
+#include "parts.h"
 
 static void processes(struct oom_crash *c, const char *begin, const char *end)
 {

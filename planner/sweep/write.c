@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "sweep.h"
-#include "sweep_results.h"
+#include "results.h"
 
 static bool is_real(int i)
 {

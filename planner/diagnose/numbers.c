@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oom_parts.h"
+#include "parts.h"
 
 static const struct {
 	const char *name;

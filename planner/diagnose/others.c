@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oom_parts.h"
+#include "parts.h"
 
 /* TensorFlow: shape[25088,4096] and type float */
 static void tf_shape(struct oom_crash *c, const char *at, const char *end)

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "csv_rows.h"
+#include "../input/csv_rows.h"
 #include "sweep.h"
 
 struct points {

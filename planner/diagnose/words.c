@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "oom_parts.h"
+#include "parts.h"
 
 /* Longer words first where one begins another. */
 static const struct oom_trigger triggers[] = {

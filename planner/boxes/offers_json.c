@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config_json.h"
+#include "../input/config_json.h"
 #include "offers_parts.h"
 
 #define MAX_OBJECT (64u * 1024)

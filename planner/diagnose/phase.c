@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "oom_parts.h"
+#include "parts.h"
 
 static const char *const names[OOM_CRASH_PHASES] = {
 	"unknown", "forward", "backward", "optimizer", "train_step", "eval", "inference", "load", "to_device", "init", "compile",

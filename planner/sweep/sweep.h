@@ -84,7 +84,7 @@ struct sweep_cell {
 	struct oom_error err;
 };
 
-/* A worker: cells one after the other.  sweep_cells.c */
+/* A worker: cells one after the other.  cells.c */
 struct sweep_worker {
 	struct oom_sweep *s;
 	struct oom_evaluator *ev;
@@ -116,7 +116,7 @@ size_t sweep_row_room(const struct oom_sweep *s);
 /* What each column depends on, once the axes are known. */
 void sweep_resolve(struct oom_sweep *s, bool plan_each);
 
-/* sweep.c, for sweep_points.c: a variable by name (OOM_ERR_INVALID: unknown, or set by another
+/* sweep.c, for points.c: a variable by name (OOM_ERR_INVALID: unknown, or set by another
  * axis), and one of its values. */
 enum oom_status sweep_var_named(const struct oom_sweep *s, const char *name, struct sweep_var *out,
 				struct oom_error *err);

@@ -1,7 +1,7 @@
 /* The text of a log as it is read: without what a terminal, a box or a narrow page made of it. */
 #include <string.h>
 
-#include "oom_parts.h"
+#include "parts.h"
 
 const char *oom_text_find(const char *begin, const char *end, const char *needle)
 {

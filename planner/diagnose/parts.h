@@ -40,7 +40,7 @@ bool oom_decode_allocated(const char *at, const char *end, uint64_t *bytes);
 void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end);
 void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end);
 
-/* oom_phase_rules.c; each table ends with a NULL word. */
+/* phase_rules.c; each table ends with a NULL word. */
 struct oom_phase_rule {
 	const char *word;
 	enum oom_crash_phase phase;
