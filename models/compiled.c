@@ -67,7 +67,7 @@ static void add(struct front *f, const int64_t *v, size_t classes, bool *full)
 	memcpy(f->at[f->n++], v, sizeof(f->at[0]));
 }
 
-static bool moment(struct oom_compiled *c, const int64_t *v, enum oom_pass pass,
+static bool moment(struct oom_compiled *c, const int64_t *v, uint8_t span,
 		   enum oom_moment kind, uint32_t reps)
 {
 	if (c->n_moments == c->cap_moments) {
@@ -92,19 +92,18 @@ static bool moment(struct oom_compiled *c, const int64_t *v, enum oom_pass pass,
 		if (v[k])
 			c->terms[c->n_terms++] = (struct oom_term){v[k], k};
 	c->moments[c->n_moments].to = c->n_terms;
-	c->moments[c->n_moments].pass = (uint8_t)pass;
+	c->moments[c->n_moments].span = span;
 	c->moments[c->n_moments].reps = reps;
 	c->moments[c->n_moments++].kind = (uint8_t)kind;
 	return true;
 }
 
+/* Events of one pass, or of a third of it: span is the place of the result. */
 static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tape *t,
-				    const struct unit *unit, enum oom_pass pass,
-				    struct front *outer, struct front *inner, struct front *late)
+				    const struct unit *unit, enum oom_pass pass, uint8_t span,
+				    const struct oom_stream *s, struct front *outer,
+				    struct front *inner, struct front *late)
 {
-	static const enum oom_stream_id stream_of[] = {OOM_STREAM_FWD, OOM_STREAM_BWD,
-						       OOM_STREAM_BWD, OOM_STREAM_EVAL};
-	const struct oom_stream *s = &t->streams[stream_of[pass]];
 	int64_t cur[MAX_CLASSES] = {0}, start[MAX_CLASSES], delta[MAX_CLASSES];
 	struct front *now = outer;
 	const bool backward = pass == OOM_PASS_BWD || pass == OOM_PASS_BWD_ACC;
@@ -131,7 +130,7 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 			for (size_t j = 0; j < c->n_classes; j++)
 				delta[j] = cur[j] - start[j];
 			if (pass == OOM_PASS_FWD &&
-			    !moment(c, delta, pass, OOM_MOMENT_LAYER, (uint32_t)n + 1))
+			    !moment(c, delta, span, OOM_MOMENT_LAYER, (uint32_t)n + 1))
 				return OOM_ERR_MEMORY;
 			for (size_t j = 0; j < c->n_classes; j++)
 				delta[j] *= n;
@@ -170,12 +169,12 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 	if (full)
 		return OOM_ERR_LIMIT;
 	for (size_t m = 0; m < outer->n; m++)
-		if (!moment(c, outer->at[m], pass, OOM_MOMENT_PEAK, 1))
+		if (!moment(c, outer->at[m], span, OOM_MOMENT_PEAK, 1))
 			return OOM_ERR_MEMORY;
 	for (size_t m = 0; m < late->n; m++)
-		if (!moment(c, late->at[m], pass, OOM_MOMENT_LATE, 1))
+		if (!moment(c, late->at[m], span, OOM_MOMENT_LATE, 1))
 			return OOM_ERR_MEMORY;
-	return moment(c, cur, pass, OOM_MOMENT_NET, 1) ? OOM_OK : OOM_ERR_MEMORY;
+	return moment(c, cur, span, OOM_MOMENT_NET, 1) ? OOM_OK : OOM_ERR_MEMORY;
 }
 
 static enum oom_status classify(struct oom_compiled *c, const struct oom_tape *t, struct unit *unit)
@@ -236,7 +235,33 @@ static void lenders(const struct oom_compiled *c, const struct oom_tape *t,
 				       part_of(t, c->mono[k], c->mono[j]);
 }
 
-enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t)
+/* Every pass, whole or in its thirds. */
+static enum oom_status compile_passes(struct oom_compiled *c, const struct oom_tape *t,
+				      const struct unit *unit, struct front *outer,
+				      struct front *inner, struct front *late)
+{
+	static const enum oom_stream_id stream_of[] = {OOM_STREAM_FWD, OOM_STREAM_BWD,
+						       OOM_STREAM_BWD, OOM_STREAM_EVAL};
+	enum oom_status st = OOM_OK;
+
+	for (size_t p = 0; !st && p < OOM_PASSES; p++) {
+		const struct oom_stream *s = &t->streams[stream_of[p]];
+		size_t cut[4] = {0, s->n, s->n, s->n};
+
+		if (c->parts == 3)
+			oom_cut_at_layers(t, stream_of[p], cut);
+		for (size_t k = 0; !st && k < c->parts; k++) {
+			const struct oom_stream part = {.ev = s->ev + cut[k],
+							.n = cut[k + 1] - cut[k]};
+
+			st = compile_pass(c, t, unit, (enum oom_pass)p,
+					  (uint8_t)(p * c->parts + k), &part, outer, inner, late);
+		}
+	}
+	return st;
+}
+
+enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t, bool thirds)
 {
 	uint8_t (*lender)[MAX_CLASSES] = calloc(MAX_CLASSES, sizeof(*lender));
 	struct front outer = {calloc(MAX_FRONT, sizeof(*outer.at)), 0,
@@ -249,6 +274,7 @@ enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t)
 	enum oom_status st = OOM_ERR_MEMORY;
 
 	c->ready = false;
+	c->parts = thirds ? 3 : 1;
 	c->n_terms = c->n_moments = 0;
 	if (!c->mono)
 		c->mono = malloc(MAX_CLASSES * sizeof(*c->mono));
@@ -263,8 +289,8 @@ enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t)
 		st = classify(c, t, unit);
 	if (!st)
 		lenders(c, t, lender);
-	for (int p = 0; !st && p < OOM_PASSES; p++)
-		st = compile_pass(c, t, unit, (enum oom_pass)p, &outer, &inner, &late);
+	if (!st)
+		st = compile_passes(c, t, unit, &outer, &inner, &late);
 	c->ready = !st;
 	free(outer.at);
 	free(inner.at);
@@ -286,7 +312,7 @@ void oom_compiled_release(struct oom_compiled *c)
 }
 
 bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64_t b, uint64_t s,
-			uint64_t tgt, uint64_t limit, struct oom_span out[OOM_PASSES])
+			uint64_t tgt, uint64_t limit, struct oom_span *out)
 {
 	uint64_t mono[96], *const size = c->size;
 
@@ -299,10 +325,10 @@ bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64
 			return false;
 		size[k] = (mono[c->mono[k]] * c->bytes[k] + 511) & ~(uint64_t)511;
 	}
-	for (int p = 0; p < OOM_PASSES; p++)
+	for (size_t p = 0; p < OOM_PASSES * c->parts; p++)
 		out[p] = (struct oom_span){.late = OOM_NEVER};
 	for (size_t m = 0; m < c->n_moments; m++) {
-		struct oom_span *o = &out[c->moments[m].pass];
+		struct oom_span *o = &out[c->moments[m].span];
 		const struct oom_term *q = c->terms + c->moments[m].from,
 				      *to = c->terms + c->moments[m].to;
 		int64_t sum = 0, odd = 0;

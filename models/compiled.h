@@ -29,19 +29,22 @@ struct oom_compiled {
 	size_t n_terms, cap_terms;
 	struct {
 		size_t from, to;
-		uint8_t pass, kind;
+		uint8_t span, kind;
 		uint32_t reps;
 	} *moments;
 	size_t n_moments, cap_moments;
+	size_t parts;           /* of a pass: 1, or 3 when it was cut */
 };
 
 /* OOM_ERR_MEMORY, or OOM_ERR_LIMIT when the tape has too many classes to be worth it (then ready
- * stays false). */
-enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t);
+ * stays false).  thirds: what comes before the layers, the layers, and what comes after them, each
+ * by itself. */
+enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t, bool thirds);
 void oom_compiled_release(struct oom_compiled *c);
-/* The same spans as oom_walk over every pass, to the byte.  False when a row would be impossibly
+/* The same spans as oom_walk over every pass (or oom_walk_thirds before it makes one layer of them:
+ * three a pass), to the byte.  False when a row would be impossibly
  * large: the plain path says which. */
 bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64_t b, uint64_t s,
-			uint64_t tgt, uint64_t limit, struct oom_span out[OOM_PASSES]);
+			uint64_t tgt, uint64_t limit, struct oom_span *out);
 
 #endif

@@ -65,31 +65,28 @@ static void sum_weights(const struct program *g, const struct oom_plan *p, struc
 }
 
 static void chain_of(const struct program *g, const struct oom_arch *a, const struct oom_plan *p,
-		     const uint64_t *size, struct chain *c)
+		     uint64_t b, uint64_t s, uint64_t tgt, struct chain *c)
 {
 	const struct oom_tape *t = &g->tape;
-	struct oom_third f[PARTS], b[PARTS], acc[PARTS], e[PARTS];
 
 	memset(c, 0, sizeof(*c));
-	for (size_t i = 0; i < t->n_layers; i++)
-		c->n += t->layers[i].layers;
-	c->n = c->n ? c->n : 1;
+	c->n = g->layers;
 	c->tied = a->tie;
 	sum_weights(g, p, c);
-	oom_walk_thirds(t, OOM_STREAM_FWD, size, false, c->n, f);
-	oom_walk_thirds(t, OOM_STREAM_BWD, size, false, c->n, b);
-	oom_walk_thirds(t, OOM_STREAM_BWD, size, true, c->n, acc);
-	oom_walk_thirds(t, OOM_STREAM_EVAL, size, false, c->n, e);
 	for (int i = 0; i < PARTS; i++) {
-		c->part[i].fwd = f[i];
-		c->part[i].eval = e[i];
-		c->part[i].bwd = b[PARTS - 1 - i];
-		c->part[i].acc = acc[PARTS - 1 - i];
+		c->part[i].fwd = g->third[OOM_PASS_FWD][i];
+		c->part[i].eval = g->third[OOM_PASS_EVAL][i];
+		c->part[i].bwd = g->third[OOM_PASS_BWD][PARTS - 1 - i];
+		c->part[i].acc = g->third[OOM_PASS_BWD_ACC][PARTS - 1 - i];
 	}
 	/* masks and rotary tables, which every layer elsewhere gets a copy of */
 	for (size_t i = 0; i < t->n_rows; i++)
 		if (t->rows[i].shared && t->rows[i].born == OOM_STREAM_FWD)
-			c->shared += size[i];
+			c->shared += (oom_mono_eval(t, t->rows[i].mono, b, s, tgt) *
+					      t->rows[i].width *
+					      oom_dtype_bytes((enum oom_dtype)t->rows[i].dt) +
+				      511) /
+				     512 * 512;
 }
 
 /* ---- the layout ---- */
@@ -278,7 +275,7 @@ static void compose(struct oom_eval *out, const struct oom_plan *p, enum oom_pha
 }
 
 void oom_device_map(const struct program *g, const struct oom_arch *a, const struct oom_plan *p,
-		    const uint64_t *size, uint64_t inputs, const struct oom_state_sums *state,
+		    uint64_t inputs, const struct oom_state_sums *state,
 		    enum oom_phase at, struct oom_eval *out)
 {
 	enum { MOST = OOM_MAP_GPUS };
@@ -293,7 +290,7 @@ void oom_device_map(const struct program *g, const struct oom_arch *a, const str
 		0;
 	one = top = home = *out;
 	oom_batch_sizes(p, &b, &s, &tgt);
-	chain_of(g, a, p, size, &c);
+	chain_of(g, a, p, b, s, tgt, &c);
 	c.hidden = b * s * a->d_model *
 		   (p->precision == OOM_BF16 || p->precision == OOM_FP16 ? 2 : 4);
 	c.logits = oom_eval_logits(a, p, b, s, tgt);

@@ -7,11 +7,11 @@
 /* More GPUs than this one process does not drive. */
 #define OOM_MAP_GPUS 64
 
-/* The fullest GPU of plan->gpus into out, which already holds what the whole model counts.  size:
- * rounded bytes of g's rows; inputs: of the batch; at: the phase whose composition is wanted, or 0
- * for the peak's. */
+/* The fullest GPU of plan->gpus into out, which already holds what the whole model counts.  g's
+ * thirds are those of the batch; inputs: its bytes; at: the phase whose composition is wanted, or
+ * 0 for the peak's. */
 void oom_device_map(const struct program *g, const struct oom_arch *arch,
-		    const struct oom_plan *plan, const uint64_t *size, uint64_t inputs,
+		    const struct oom_plan *plan, uint64_t inputs,
 		    const struct oom_state_sums *state, enum oom_phase at, struct oom_eval *out);
 
 #endif

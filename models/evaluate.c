@@ -143,7 +143,7 @@ static enum oom_status spans_of(struct oom_evaluator *ev, struct program *g, uin
 	    !(flags & OOM_EVAL_BUCKETS))
 		return OOM_OK;
 	g->spanned = false;
-	if (++g->evaluations == WORTH && oom_compile(&g->fast, t) == OOM_ERR_MEMORY)
+	if (++g->evaluations == WORTH && oom_compile(&g->fast, t, false) == OOM_ERR_MEMORY)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	if (!g->fast.ready || flags & OOM_EVAL_BUCKETS ||
 	    !oom_compiled_spans(&g->fast, t, b, s, tgt, ROW_LIMIT, g->span)) {
@@ -159,6 +159,46 @@ static enum oom_status spans_of(struct oom_evaluator *ev, struct program *g, uin
 	g->span_of[0] = b;
 	g->span_of[1] = s;
 	g->span_of[2] = tgt;
+	return OOM_OK;
+}
+
+/* The same of every pass's thirds, one layer standing for all. */
+static enum oom_status thirds_of(struct oom_evaluator *ev, struct program *g, uint64_t b,
+				 uint64_t s, uint64_t tgt, struct oom_error *err)
+{
+	enum { WORTH = 24 };
+	const struct oom_tape *t = &g->tape;
+	struct oom_span part[OOM_PASSES * 3];
+	enum oom_status st;
+
+	if (g->cut && g->third_of[0] == b && g->third_of[1] == s && g->third_of[2] == tgt)
+		return OOM_OK;
+	g->cut = false;
+	g->layers = 0;
+	for (size_t i = 0; i < t->n_layers; i++)
+		g->layers += t->layers[i].layers;
+	g->layers = g->layers ? g->layers : 1;
+	if (++g->cuts == WORTH && oom_compile(&g->cut_fast, t, true) == OOM_ERR_MEMORY)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	if (g->cut_fast.ready && oom_compiled_spans(&g->cut_fast, t, b, s, tgt, ROW_LIMIT, part)) {
+		for (int p = 0; p < OOM_PASSES; p++)
+			for (int k = 0; k < 3; k++)
+				g->third[p][k] = oom_one_layer(part[p * 3 + k].net,
+							       part[p * 3 + k].peak,
+							       k == 1 ? g->layers : 1);
+	} else {
+		st = oom_row_sizes(ev, t, b, s, tgt, err);
+		if (st)
+			return st;
+		oom_walk_thirds(t, OOM_STREAM_FWD, ev->size, false, g->layers, g->third[0]);
+		oom_walk_thirds(t, OOM_STREAM_BWD, ev->size, false, g->layers, g->third[1]);
+		oom_walk_thirds(t, OOM_STREAM_BWD, ev->size, true, g->layers, g->third[2]);
+		oom_walk_thirds(t, OOM_STREAM_EVAL, ev->size, false, g->layers, g->third[3]);
+	}
+	g->cut = true;
+	g->third_of[0] = b;
+	g->third_of[1] = s;
+	g->third_of[2] = tgt;
 	return OOM_OK;
 }
 
@@ -290,9 +330,8 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	oom_batch_sizes(plan, &b, &s, &tgt);
 	st = oom_program_for(ev, model, plan, &g, err);
 	if (!st)
-		st = spans_of(ev, g, b, s, tgt, flags, err);
-	if (!st && stages)
-		st = oom_row_sizes(ev, &g->tape, b, s, tgt, err);
+		st = stages ? thirds_of(ev, g, b, s, tgt, err) :
+			      spans_of(ev, g, b, s, tgt, flags, err);
 	if (st)
 		return st;
 	out->input_bytes = input_bytes(&g->tape, &model->arch, plan, b, s, tgt, &inputs);
@@ -315,7 +354,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	out->stage = out->n_stages = 0;
 	out->least_peak = 0;
 	if (stages)
-		oom_device_map(g, &model->arch, plan, ev->size, inputs, state,
+		oom_device_map(g, &model->arch, plan, inputs, state,
 			       (enum oom_phase)(flags >> 8), out);
 	else
 		alike(g, model, plan, ev->size, inputs, more_grads, &states, flags, out);

@@ -24,6 +24,7 @@ void oom_evaluator_free(struct oom_evaluator *ev)
 			continue;               /* never written: not a page of it exists */
 		oom_tape_release(&ev->slot[i].tape);
 		oom_compiled_release(&ev->slot[i].fast);
+		oom_compiled_release(&ev->slot[i].cut_fast);
 	}
 	oom_tape_release(&ev->full);
 	oom_replay_release(&ev->replay);
@@ -331,8 +332,8 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 	g = oldest;
 	g->touched = true;
 	g->model = NULL;
-	g->fast.ready = g->spanned = false;
-	g->evaluations = 0;
+	g->fast.ready = g->spanned = g->cut_fast.ready = g->cut = false;
+	g->evaluations = g->cuts = 0;
 	cast.precision = key.precision;
 	if (!g->tape.nodes)
 		lend_nodes(ev, &g->tape);

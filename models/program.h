@@ -7,6 +7,7 @@
 #include "engines.h"
 #include "optimizers.h"
 #include "tape.h"
+#include "timeline.h"
 
 #define SLOTS 64
 
@@ -28,6 +29,12 @@ struct program {
 	uint64_t span_of[3];
 	struct oom_span span[OOM_PASSES];
 	bool spanned;
+	/* the same, cut at the layers, for engines whose GPUs hold different ones */
+	uint64_t third_of[3], layers;
+	struct oom_third third[OOM_PASSES][3];
+	bool cut;
+	uint32_t cuts;                          /* made since it was recorded */
+	struct oom_compiled cut_fast;
 	struct oom_compiled fast;               /* made once it has proved to be worth it */
 	/* sums over parameters, fixed by the structure */
 	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, layer, root,

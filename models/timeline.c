@@ -60,44 +60,51 @@ struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, co
 	return p;
 }
 
-/* Events [first, last) of a stream that belong to its layers: from the first storage born in one to
- * the first one born outside after the last of them. */
-static void layer_events(const struct oom_tape *t, const struct oom_stream *s, size_t *first,
-			 size_t *last)
+/* The layers' events begin with the first storage born in one and end with the first one born
+ * outside after the last of them. */
+void oom_cut_at_layers(const struct oom_tape *t, enum oom_stream_id stream, size_t cut[4])
 {
-	*first = *last = s->n;
+	const struct oom_stream *s = &t->streams[stream];
+
+	cut[0] = 0;
+	cut[1] = cut[2] = cut[3] = s->n;
 	for (size_t i = 0; i < s->n; i++) {
 		const int32_t ev = s->ev[i];
 
 		if (ev < 0 || (ev & 3) != OOM_EV_ALLOC)
 			continue;
 		if (t->rows[ev >> 2].group) {
-			*first = *first < s->n ? *first : i;
-			*last = s->n;
-		} else if (*first < s->n && *last == s->n) {
-			*last = i;
+			cut[1] = cut[1] < s->n ? cut[1] : i;
+			cut[2] = s->n;
+		} else if (cut[1] < s->n && cut[2] == s->n) {
+			cut[2] = i;
 		}
 	}
+}
+
+/* Live bytes are linear in the layers: the peak lies in the last one or, as they shrink, in the
+ * first. */
+struct oom_third oom_one_layer(int64_t net, int64_t peak, uint64_t n)
+{
+	const int64_t one = net / (int64_t)n;
+
+	return (struct oom_third){one, one > 0 ? peak - one * (int64_t)(n - 1) : peak};
 }
 
 void oom_walk_thirds(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size,
 		     bool acc, uint64_t n, struct oom_third third[3])
 {
 	const struct oom_stream *s = &t->streams[stream];
-	size_t cut[4] = {0, 0, 0, s->n};
+	size_t cut[4];
 
-	layer_events(t, s, &cut[1], &cut[2]);
+	oom_cut_at_layers(t, stream, cut);
 	for (int k = 0; k < 3; k++) {
 		const struct oom_stream part = {.ev = s->ev + cut[k], .n = cut[k + 1] - cut[k]};
 		const struct oom_span p = walk(t, &part, size, acc);
 
-		third[k] = (struct oom_third){p.net, p.peak};
+		third[k] = k == 1 ? oom_one_layer(p.net, p.peak, n) :
+				    (struct oom_third){p.net, p.peak};
 	}
-	third[1].net /= (int64_t)n;
-	/* live bytes are linear in the layers: the peak lies in the last one or, as they shrink, in
-	 * the first */
-	if (third[1].net > 0)
-		third[1].peak -= third[1].net * (int64_t)(n - 1);
 }
 
 struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id stream,

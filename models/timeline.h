@@ -21,6 +21,10 @@ struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, co
 struct oom_third {
 	int64_t net, peak;
 };
+/* Events [cut[k], cut[k + 1]) of the stream are its k-th third. */
+void oom_cut_at_layers(const struct oom_tape *t, enum oom_stream_id stream, size_t cut[4]);
+/* A stretch of n layers as one of them. */
+struct oom_third oom_one_layer(int64_t net, int64_t peak, uint64_t n);
 void oom_walk_thirds(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size,
 		     bool acc, uint64_t n, struct oom_third third[3]);
 /* The same with the composition: at[] gets the bytes of each category at the peak, net[] at the end

@@ -94,6 +94,45 @@ static void boxes(char *program, char *model)
 	unlink(list);
 }
 
+/* The slowest of the ways to lay a model out over GPUs. */
+static void layouts(struct oom_evaluator *ev, const struct oom_model *model)
+{
+	static const struct {
+		const char *name;
+		int engine, zero, gpus, nodes, hybrid, tp, pp;
+	} rows[] = {
+		{"DDP", OOM_ENGINE_HF, 0, 8, 1, 0, 1, 1},
+		{"ZeRO-3", OOM_ENGINE_DEEPSPEED, 3, 64, 8, 0, 1, 1},
+		{"FSDP1", OOM_ENGINE_FSDP1, 3, 64, 8, 0, 1, 1},
+		{"FSDP2 hybrid", OOM_ENGINE_FSDP2, 3, 64, 8, 1, 1, 1},
+		{"device map", OOM_ENGINE_DEVICE_MAP, 0, 8, 1, 0, 1, 1},
+		{"Megatron", OOM_ENGINE_MEGATRON, 1, 64, 8, 0, 8, 4},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct oom_plan p = oom_plan_default();
+		struct oom_eval e;
+		double t;
+		int n = 0;
+
+		p.engine = rows[i].engine;
+		p.zero_stage = rows[i].zero;
+		p.gpus = rows[i].gpus;
+		p.nodes = rows[i].nodes;
+		p.hybrid_shard = rows[i].hybrid;
+		p.tp = rows[i].tp;
+		p.pp = rows[i].pp;
+		p.precision = OOM_BF16;
+		for (t = now(); now() - t < 0.3; n++) {
+			p.micro_batch = 1 + n % 64;
+			p.seq_len = 512 + 8 * (n % 97);
+			if (oom_evaluate(ev, model, &p, OOM_EVAL_FAST, &e, NULL))
+				break;
+		}
+		printf("estimate, %-12s %5.2f us (aim: 3 us)\n", rows[i].name, 0.3e6 / n);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	char path[1024];
@@ -129,6 +168,7 @@ int main(int argc, char **argv)
 			return 1;
 	}
 	printf("estimate:             %6.2f us (aim: 2 us)\n", 1e6 / n);
+	layouts(ev, model);
 	plan = oom_plan_default();
 	for (n = 0, t = now(); now() - t < 1; n++)
 		if (oom_ladder_walk(ev, model, &plan, (uint64_t)40 << 30, OOM_ALLOW_SCIENCE,

@@ -179,11 +179,40 @@ static void composition(void **state)
 	release(&s);
 }
 
+/* An evaluator that has priced many batches has compiled the walk: the bytes stay the same. */
+static void compiled_is_walked(void **state)
+{
+	static const char *const models[] = {"Llama-3.1-8B", "Gemma-2-2B", "T5-base"};
+
+	(void)state;
+	for (size_t m = 0; m < 3; m++) {
+		struct subject old = subject(models[m]);
+
+		for (int i = 0; i < 64; i++) {
+			struct subject fresh = old;
+			struct oom_plan p = mapped(4);
+			struct oom_eval a, b;
+
+			p.precision = OOM_AMP_BF16;
+			p.grad_accum = 2;
+			p.micro_batch = 1 + i % 7;
+			p.seq_len = 100 + 37 * i;
+			fresh.ev = oom_evaluator_new();
+			a = price(&old, &p);
+			b = price(&fresh, &p);
+			assert_memory_equal(a.peak, b.peak, sizeof(a.peak));
+			oom_evaluator_free(fresh.ev);
+		}
+		release(&old);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(as_transformers_lays_out),
 					   cmocka_unit_test(all_on_one_is_one),
-					   cmocka_unit_test(composition)};
+					   cmocka_unit_test(composition),
+					   cmocka_unit_test(compiled_is_walked)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
