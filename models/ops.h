@@ -71,8 +71,6 @@ enum oom_linear_flags {
 bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags);
 /* Whether PEFT turns this module name into a parameter's for the model type (lora_param.c). */
 bool oom_lora_translated(const struct oom_tape *t, const char *word);
-/* Width of each element type's parameters under the plan: trainable, storage type, quantisation. */
-void oom_param_policy(const struct oom_tape *t, struct oom_param *p);
 
 struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype dt);
 /* y = x W^T (+ b).  name is the module's last word ("q_proj"): LoRA targets are matched against
@@ -187,15 +185,5 @@ struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val
 /* What Python's caller holds until an operation returns: x, while the operation works on a cast of
  * it; nothing when the caller keeps x anyway. */
 struct oom_val oom_argument(struct oom_tape *t, struct oom_val x);
-
-/* An absent tensor. */
-static inline struct oom_val oom_none(void)
-{
-	return (struct oom_val){.sto = -1, .node = -1};
-}
-static inline bool oom_is_none(struct oom_val x)
-{
-	return !x.width;
-}
 
 #endif

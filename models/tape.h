@@ -258,6 +258,16 @@ struct oom_tape {
 	struct oom_val side;
 };
 
+/* An absent tensor. */
+static inline struct oom_val oom_none(void)
+{
+	return (struct oom_val){.sto = -1, .node = -1};
+}
+static inline bool oom_is_none(struct oom_val x)
+{
+	return !x.width;
+}
+
 static inline struct oom_val oom_keep(struct oom_val x)
 {
 	x.kept = true;
@@ -311,6 +321,8 @@ struct oom_val oom_scratch_hold(struct oom_tape *t, const char *name, uint16_t m
 /* The next parameter of the module being built (the same one again when a block is recomputed). */
 struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols,
 			 uint32_t flags);
+/* Under the plan: trainable or not, stored as what (param_policy.c). */
+void oom_param_policy(const struct oom_tape *t, struct oom_param *p);
 /* Says that the matrix p is a stack of matrices of `mid` rows (experts): what factored
  * optimizers need. */
 void oom_param_stacked(struct oom_tape *t, struct oom_val p, uint64_t mid);

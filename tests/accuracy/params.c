@@ -57,7 +57,7 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 {
 	struct oom_error why = {{0}};
 	struct oom_eval e;
-	bool announced;
+	bool announced, exact;
 
 	(void)ctx;
 	(void)err;
@@ -68,9 +68,11 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 		return OOM_OK;
 	}
 	all.announced += announced;
-	all.exact += same(row, "total_params", e.total_params) &
-		     same(row, "trainable_params", e.trainable_params) &
-		     same(row, "active_params", e.active_params);
+	/* all three are looked at, so that each that is off is named */
+	exact = same(row, "total_params", e.total_params);
+	exact = same(row, "trainable_params", e.trainable_params) && exact;
+	exact = same(row, "active_params", e.active_params) && exact;
+	all.exact += exact;
 	return OOM_OK;
 }
 

@@ -1,0 +1,38 @@
+/* Which element type a parameter is stored as, and whether it is trained. */
+#include "tape.h"
+
+static enum oom_dtype weight_dtype(const struct oom_plan *p)
+{
+	if (p->qlora)
+		return OOM_DT_BF16;
+	switch (p->precision) {
+	case OOM_BF16: case OOM_BF16_AMP: return OOM_DT_BF16;
+	case OOM_FP16: return OOM_DT_F16;
+	default: return OOM_F32;
+	}
+}
+
+void oom_param_policy(const struct oom_tape *t, struct oom_param *p)
+{
+	const struct oom_plan *plan = t->plan;
+	const bool adapters = plan->lora_r > 0;
+
+	p->trainable = adapters ? (p->flags & OOM_P_LORA) != 0 :
+				  !(p->flags & (OOM_P_FROZEN | OOM_P_NF4));
+	if (p->flags & OOM_P_LORA) {
+		/* peft.get_peft_model, autocast_adapter_dtype=True: 16-bit adapters are kept in
+		 * fp32 */
+		p->dt = OOM_F32;
+		return;
+	}
+	p->dt = (uint8_t)weight_dtype(plan);
+	if (p->flags & OOM_P_FP32)
+		p->dt = OOM_F32;
+	if (p->flags & OOM_P_NF4)
+		p->dt = OOM_U8;
+	else if (plan->qlora && plan->kbit_prepare)
+		/* peft.prepare_model_for_kbit_training casts what is not 4-bit */
+		p->dt = OOM_F32;
+	if (plan->qlora && plan->kbit_prepare)
+		p->trainable = (p->flags & OOM_P_LORA) != 0;
+}
