@@ -225,6 +225,11 @@ struct oom_val oom_cls_loss(struct oom_tape *t, const struct oom_arch *a, struct
 /* The Liger scheme: chunked head + loss with gradients made in the forward. */
 struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
 			    struct oom_val embed, const char *name);
+/* Whether this pass fuses the head of a language model with its loss. */
+bool oom_fuses_head(const struct oom_tape *t);
+/* oom_fused_ce of a head with or without a bias, which the fused product leaves out. */
+struct oom_val oom_fused_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			      struct oom_val embed, const char *name, bool bias);
 /* Embedding + final hidden states -> loss for a causal decoder: the tail every such family
  * shares. */
 struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,

@@ -23,11 +23,36 @@ struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, 
 	return y;
 }
 
+bool oom_fuses_mlm_head(struct oom_tape *t, uint64_t in, uint64_t d)
+{
+	if (!oom_fuses_head(t))
+		return false;
+	if (in != d)
+		t->warning = "loss=fused has no effect: the head's transform changes the width";
+	return in == d;
+}
+
+void oom_idle_transform(struct oom_tape *t, const char *norm, uint64_t d)
+{
+	oom_linear_unused(t, "dense", d, d, OOM_BIAS | OOM_NO_QUANT);
+	t->scope = norm;
+	oom_drop(t, oom_param(t, "weight", 0, d, OOM_P_NORM | OOM_P_UNUSED));
+	oom_drop(t, oom_param(t, "bias", 0, d, OOM_P_NORM | OOM_P_UNUSED));
+}
+
 struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const struct oom_mlm *m,
 			    struct oom_val h, struct oom_val word)
 {
-	struct oom_val x = oom_share(t, h), loss;
+	struct oom_val x, loss;
 
+	if (oom_fuses_mlm_head(t, h.width, m->no_transform ? h.width : m->d)) {
+		if (!m->no_transform)
+			oom_idle_transform(t, "LayerNorm", m->d);
+		if (m->spare_bias && !a->tie)
+			oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
+		return oom_fused_head(t, a, h, word, "decoder", true);
+	}
+	x = oom_share(t, h);
 	if (!m->no_transform) {
 		x = oom_op_linear(t, "dense", x, (struct oom_dim){m->d, "d_embed"},
 				  OOM_BIAS | OOM_NO_QUANT);

@@ -19,9 +19,15 @@ struct oom_mlm {
 	bool upcast;            /* masked-LM loss in fp32 (ForMaskedLMLoss) */
 	bool add_bias;          /* decoder without a bias, one added afterwards */
 };
-/* dense, activation, norm, decoder, loss.  h is given up when the loss is done. */
+/* dense, activation, norm, decoder, loss; a fused head takes h itself, and the transform idles.
+ * h is given up when the loss is done. */
 struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const struct oom_mlm *m,
 			    struct oom_val h, struct oom_val word);
+/* Whether a head whose transform goes from width `in` to d is fused with its loss: the fused
+ * product takes what the model returns, without the transform, so both must be of one width. */
+bool oom_fuses_mlm_head(struct oom_tape *t, uint64_t in, uint64_t d);
+/* The transform's parameters where it does not run. */
+void oom_idle_transform(struct oom_tape *t, const char *norm, uint64_t d);
 /* The first token through dropout, dense, activation, dropout, out_proj
  * (RobertaClassificationHead). */
 struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum oom_act act,

@@ -240,6 +240,7 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 		oom_cond_above(t, h.mono, chunk / 2 * inc);
 	}
 	t->vocab = v;
+	t->fused = true;
 	t->scope = name;
 	w = a->tie ? embed : oom_param(t, "weight", v, d, OOM_P_HEAD | OOM_P_LINEAR);
 	rg = t->grad && (h.rg || w.rg);
@@ -275,6 +276,21 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 	return total;
 }
 
+bool oom_fuses_head(const struct oom_tape *t)
+{
+	return t->plan->fused_ce == OOM_LOSS_FUSED && t->train;
+}
+
+struct oom_val oom_fused_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			      struct oom_val embed, const char *name, bool bias)
+{
+	struct oom_val loss = oom_fused_ce(t, a, h, embed, name);
+
+	if (bias)
+		oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
+	return loss;
+}
+
 struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
 			       struct oom_val embed)
 {
@@ -282,8 +298,8 @@ struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, str
 
 	if (a->task == OOM_TASK_SEQ_CLS)
 		return oom_seq_cls_last(t, a, h, "score");
-	if (t->plan->fused_ce == OOM_LOSS_FUSED && t->train)
-		return oom_fused_ce(t, a, h, embed, "lm_head");
+	if (oom_fuses_head(t))
+		return oom_fused_head(t, a, h, embed, "lm_head", a->head_bias);
 	/* the model's output object keeps the last hidden states */
 	hidden = oom_share(t, h);
 	logits = oom_lm_head(t, a, h, embed, "lm_head", a->head_bias);

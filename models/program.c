@@ -126,6 +126,8 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	a->task = p->task ? (enum oom_task)p->task : a->default_task;
 	a->n_labels = p->num_labels ? (uint64_t)p->num_labels : a->config_labels;
 	pass(t, a, OOM_STREAM_FWD, true);
+	if (p->fused_ce == OOM_LOSS_FUSED && !t->fused && !t->warning)
+		t->warning = "loss=fused has no effect: this model's head is not one that is fused";
 	if (!t->status && !expand)
 		pass(t, a, OOM_STREAM_EVAL, false);
 	if (t->status) {

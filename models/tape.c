@@ -61,7 +61,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->warning = NULL;
 	t->side = t->output = oom_none();
 	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate =
-		t->frozen = false;
+		t->frozen = t->fused = false;
 	t->shift = OOM_SHIFT_LABELS;
 	t->merge = NULL;
 	t->pixels = 0;

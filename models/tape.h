@@ -248,6 +248,7 @@ struct oom_tape {
 	uint16_t m_b, m_s, m_bs, m_bss;
 	uint64_t vocab;         /* rows this wide are logits */
 	const char *warning;    /* what of the step is only approximated; NULL: nothing */
+	bool fused;             /* the head was fused with its loss */
 	bool approximate;       /* something of the plan is only approximated */
 	/* what the model returns beside the loss, given up once it has returned (oom_output) */
 	struct oom_val output;

@@ -1,6 +1,6 @@
 /* ALBERT: a BERT whose layers share one set of weights, behind a narrow embedding.
  * Reference: transformers 5.12, models/albert/modeling_albert.py. */
-#include "../blocks.h"
+#include "../encoder.h"
 
 static void parse(struct oom_arch *a)
 {
@@ -99,6 +99,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
 				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 		return oom_cls_loss(t, a, x);
+	}
+	if (oom_fuses_mlm_head(t, a->d_model, a->d_embed)) {
+		oom_idle_transform(t, "LayerNorm", a->d_embed);
+		if (!a->tie)
+			oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
+		return oom_fused_head(t, a, x, word, "decoder", true);
 	}
 	x = oom_op_linear(t, "dense", x, D(a->d_embed), OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_layer_norm(t, "LayerNorm", oom_activation(t, a->act, x), 0, true, true);

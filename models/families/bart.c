@@ -305,6 +305,7 @@ static struct oom_val causal_step(struct oom_tape *t, const struct oom_arch *a)
 				 .cross_width = a->extra[CROSS]};
 	struct oom_arch untied = *a;
 	const struct oom_arch *head = a;
+	const char *name = a->extra[FLAGS] & DECODER ? "output_projection" : "lm_head";
 	struct oom_val embed, x, loss, hidden, ones;
 
 	t->scope = "embed_tokens";
@@ -317,16 +318,22 @@ static struct oom_val causal_step(struct oom_tape *t, const struct oom_arch *a)
 		      a->dec_layers);
 	oom_drop_shared(t, dec.mask);
 	oom_drop(t, ones);
-	hidden = oom_share(t, x);
 	if (a->extra[FLAGS] & BIGBIRD) {        /* BigBirdPegasusForCausalLM ties nothing */
 		untied.tie = false;
 		head = &untied;
 	}
-	x = oom_lm_head(t, head, x, embed,
-			a->extra[FLAGS] & DECODER ? "output_projection" : "lm_head", false);
+	if (oom_fuses_head(t))
+		return oom_fused_ce(t, head, x, embed, name);
+	hidden = oom_share(t, x);
+	x = oom_lm_head(t, head, x, embed, name, false);
 	loss = oom_plain_lm_loss(t, x, false, t->m_bs);
 	oom_drop(t, hidden);
 	return loss;
+}
+
+static enum oom_dtype logit_bias_type(const struct oom_tape *t, struct oom_val embed)
+{
+	return t->plan->qlora ? OOM_DT_BF16 : (enum oom_dtype)embed.dt;
 }
 
 /* logits + final_logits_bias and their loss.  The bias is a buffer in the model's type, so fp32
@@ -334,11 +341,15 @@ static struct oom_val causal_step(struct oom_tape *t, const struct oom_arch *a)
 static struct oom_val lm_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
 			      struct oom_val embed, uint16_t m_bt)
 {
+	if (oom_fuses_head(t)) {                /* the bias is left out with the logits */
+		if (a->extra[FLAGS] & LOGIT_BIAS)
+			oom_buffer(t, a->vocab, logit_bias_type(t, embed));
+		return oom_fused_ce(t, a, x, embed, "lm_head");
+	}
 	x = oom_lm_head(t, a, x, embed, "lm_head", false);
 	if (a->extra[FLAGS] & LOGIT_BIAS) {
 		struct oom_val bias = oom_input(t, "final_logits_bias", OOM_MONO_ONE, a->vocab,
-						t->plan->qlora ? OOM_DT_BF16 :
-								 (enum oom_dtype)embed.dt);
+						logit_bias_type(t, embed));
 
 		oom_buffer(t, a->vocab, (enum oom_dtype)bias.dt);
 		x = oom_op_add(t, x, bias);

@@ -262,7 +262,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = run(t, &s, DECODER, x, p);
 	oom_drop_shared(t, p);
 	x = oom_norm(t, a->norm, "norm", x, 0);
-	return oom_causal_lm_loss(t, a, oom_lm_head(t, a, x, embed, "lm_head", false));
+	return oom_causal_tail(t, a, x, embed);
 }
 
 static const char *const types[] = {"blt", NULL};

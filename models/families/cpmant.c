@@ -141,6 +141,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = norm(t, "output_layernorm", x);
 	x = oom_op_slice(t, x, t->m_bs, D(a->d_model));
 	x.perm = true;                          /* rows of another length: the head copies it */
+	if (oom_fuses_head(t))                  /* hidden.view(-1, d) of the slice */
+		return oom_fused_ce(t, a, x, embed, "lm_head");
 	logits = oom_lm_head(t, a, x, embed, "lm_head", false);
 	out = oom_share(t, logits);
 	loss = oom_plain_lm_loss(t, logits, false, t->m_bs);

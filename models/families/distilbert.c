@@ -1,6 +1,6 @@
 /* DistilBERT: post-norm encoder without token types.
  * Reference: transformers 5.12, models/distilbert/modeling_distilbert.py. */
-#include "../blocks.h"
+#include "../encoder.h"
 
 static void parse(struct oom_arch *a)
 {
@@ -83,6 +83,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		loss = oom_cls_loss(t, a, x);
 		oom_drop(t, hidden);
 		return loss;
+	}
+	if (oom_fuses_head(t)) {
+		oom_drop(t, hidden);
+		oom_idle_transform(t, "vocab_layer_norm", a->d_model);
+		return oom_fused_head(t, a, x, word, "vocab_projector", true);
 	}
 	x = oom_op_linear(t, "vocab_transform", x, h, OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_layer_norm(t, "vocab_layer_norm", oom_activation(t, a->act, x), 0, true, true);

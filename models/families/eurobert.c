@@ -119,6 +119,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop(t, first);
 	if (a->task == OOM_TASK_SEQ_CLS)
 		return classify(t, a, x);
+	if (oom_fuses_head(t))
+		return oom_fused_head(t, a, x, word, "lm_head", a->mlp_bias);
 	hidden = oom_share(t, x);
 	loss = oom_plain_lm_loss(t, oom_lm_head(t, a, x, word, "lm_head", a->mlp_bias), true,
 				 t->m_bs);

@@ -126,6 +126,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	l.mask = oom_make_eager_mask(t, (enum oom_dtype)x.dt);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
+	if (oom_fuses_head(t))
+		return oom_fused_head(t, a, x, embed, "output", true);
 	return oom_causal_lm_loss(t, a, oom_lm_head(t, a, x, embed, "output", true));
 }
 

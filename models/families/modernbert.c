@@ -339,6 +339,14 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	}
 	x = norm(t, a, "final_norm", x);
 	oom_drop(t, first);
+	if (a->task != OOM_TASK_SEQ_CLS && oom_fuses_head(t)) {
+		oom_linear_unused(t, "dense", a->d_model, a->d_model,
+				  OOM_NO_QUANT | (a->extra[HEAD_BIAS] ? OOM_BIAS : 0));
+		for (int i = 0; i < 1 + (a->extra[NORM_BIAS] != 0); i++)
+			oom_drop(t, oom_param(t, "norm", 0, a->d_model,
+					      OOM_P_NORM | OOM_P_UNUSED));
+		return oom_fused_head(t, a, x, word, "decoder", a->extra[DECODER_BIAS]);
+	}
 	hidden = oom_share(t, x);               /* outputs[0] lives until the loss is done */
 	if (a->task == OOM_TASK_SEQ_CLS) {
 		loss = classify(t, a, x);

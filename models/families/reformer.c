@@ -146,6 +146,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_dropout(t, oom_op_layer_norm(t, "layer_norm", x, 0, true, true), a->dropout);
 	if (a->task == OOM_TASK_SEQ_CLS)
 		return classify(t, a, x);
+	if (oom_fuses_head(t)) {
+		struct oom_arch untied = *a;
+
+		untied.tie = false;
+		return oom_fused_head(t, &untied, x, x, "decoder", true);
+	}
 	t->vocab = a->vocab;
 	loss = oom_op_linear(t, "decoder", oom_keep(x), (struct oom_dim){a->vocab, "vocab_size"},
 			     OOM_BIAS | OOM_IS_HEAD);

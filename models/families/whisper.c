@@ -193,9 +193,13 @@ static struct oom_val run_decoder(struct oom_tape *t, struct oom_encdec *s, stru
 static struct oom_val lm_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
 			      struct oom_val embed, uint16_t m_tokens)
 {
-	struct oom_val hidden = oom_share(t, x);
+	const char *name = a->extra[SUBSAMPLED] ? "lm_head" : "proj_out";
+	struct oom_val hidden;
 
-	x = oom_lm_head(t, a, x, embed, a->extra[SUBSAMPLED] ? "lm_head" : "proj_out", false);
+	if (oom_fuses_head(t) && a->task == OOM_TASK_CAUSAL_LM)
+		return oom_fused_ce(t, a, x, embed, name);
+	hidden = oom_share(t, x);
+	x = oom_lm_head(t, a, x, embed, name, false);
 	x = oom_plain_lm_loss(t, x, false, m_tokens);
 	oom_drop(t, hidden);
 	return x;

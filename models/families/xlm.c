@@ -176,6 +176,8 @@ static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
 	oom_kept_drop(t, &cache);
 	if (a->task == OOM_TASK_SEQ_CLS)
 		return classify(t, a, x);
+	if (oom_fuses_head(t))
+		return oom_fused_head(t, a, x, word, "proj", true);
 	hidden = oom_share(t, x);
 	loss = oom_plain_lm_loss(t, oom_lm_head(t, a, x, word, "proj", true), false, t->m_bs);
 	oom_drop(t, hidden);

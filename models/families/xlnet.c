@@ -206,8 +206,8 @@ static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop(t, l.pos);
 	if (a->task == OOM_TASK_SEQ_CLS) {
 		loss = classify(t, a, x);
-	} else if (t->plan->fused_ce == OOM_LOSS_FUSED && t->train) {
-		loss = oom_fused_ce(t, a, x, word, "lm_loss");
+	} else if (oom_fuses_head(t)) {
+		loss = oom_fused_head(t, a, x, word, "lm_loss", true);
 	} else {
 		hidden = oom_share(t, x);
 		loss = oom_plain_lm_loss(t, oom_lm_head(t, a, x, word, "lm_loss", true), false,
