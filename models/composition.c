@@ -51,88 +51,106 @@ static void without_offloaded(struct oom_eval *out)
 	out->bucket[OOM_BUCKET_TEMP] += out->overall_peak - sum;
 }
 
-/* Who is alive at the overall peak. */
-void oom_compose(const struct program *g, const struct oom_plan *p, const uint64_t *size,
-		 struct oom_eval *out, uint64_t inputs, const struct oom_states *states)
+/* What bucket b holds when the others add up to all but it. */
+static void rest_into(struct oom_eval *out, enum oom_bucket into)
+{
+	out->bucket[into] = out->overall_peak;
+	for (int b = 0; b < OOM_BUCKETS; b++)
+		if (b != (int)into)
+			out->bucket[into] -= out->bucket[b];
+}
+
+static void residents(const struct oom_tape *t, const struct oom_states *s, uint64_t inputs,
+		      uint64_t comm, uint64_t opt, struct oom_eval *out)
+{
+	memset(out->bucket, 0, sizeof(out->bucket));
+	out->bucket[OOM_BUCKET_PARAMS] = s->params;
+	out->bucket[OOM_BUCKET_BUFFERS] = t->buffer_rounded;
+	out->bucket[OOM_BUCKET_INPUTS] = inputs;
+	out->bucket[OOM_BUCKET_COMM] = s->comm + comm;
+	out->bucket[OOM_BUCKET_OPT] = opt;
+}
+
+/* One pass of the step: what its walk has alive at its peak, and what was there before it. */
+struct moment {
+	int64_t at[OOM_CATS], net[OOM_CATS];
+	int32_t row;
+};
+
+static void add_up(struct oom_eval *out, const int64_t *a, const int64_t *b)
 {
 	static const uint8_t bucket_of[OOM_CATS] = {
 		[OOM_CAT_TEMP] = OOM_BUCKET_TEMP, [OOM_CAT_SAVED] = OOM_BUCKET_SAVED, [OOM_CAT_AMP] = OOM_BUCKET_AMP,
 		[OOM_CAT_LOGITS] = OOM_BUCKET_LOGITS, [OOM_CAT_GRAD] = OOM_BUCKET_GRADS,
 		[OOM_CAT_RECOMPUTE] = OOM_BUCKET_RECOMPUTE, [OOM_CAT_COMM] = OOM_BUCKET_COMM};
+
+	for (int c = 0; c < OOM_CATS; c++)
+		out->bucket[bucket_of[c]] += (uint64_t)(a[c] + (b ? b[c] : 0));
+}
+
+/* The backward pass as it peaks: of a step's first micro-batch, or of one that finds gradients. */
+static void backward_moment(const struct oom_tape *t, const uint64_t *size, int64_t left,
+			    bool sharded, struct moment *m)
+{
+	struct moment acc;
+	const struct oom_span one = oom_walk(t, OOM_STREAM_BWD, size, false);
+	const struct oom_span again = oom_walk_cats(t, OOM_STREAM_BWD, size, true, acc.at, acc.net,
+						    &acc.row);
+
+	if (!sharded && again.peak + left + one.net < one.peak)
+		return;
+	memcpy(m->at, acc.at, sizeof(m->at));
+	m->row = acc.row;
+}
+
+/* Who is alive at the overall peak. */
+void oom_compose(const struct program *g, const struct oom_plan *p, const uint64_t *size,
+		 struct oom_eval *out, uint64_t inputs, const struct oom_states *states)
+{
 	const struct oom_tape *t = &g->tape;
 	const bool step2 = out->peak_phase >= OOM_PHASE_FWD2 || states->opt_from_start,
 		   sharded = states->grads_reduced;
-	const bool many = p->grad_accum > 1 || sharded;
+	const bool many = p->grad_accum > 1;
 	const int kind = ((int)out->peak_phase - OOM_PHASE_FWD1) % 3;
-	int64_t fat[OOM_CATS], fnet[OOM_CATS], bat[OOM_CATS], bnet[OOM_CATS];
-	const struct oom_span f = oom_walk_cats(t, OOM_STREAM_FWD, size, false, fat, fnet,
-						&(int32_t){0});
-	int32_t row = -1;
+	struct moment f, b = {.row = -1};
+	struct oom_span left;
+	uint64_t grads;
 
-	memset(out->bucket, 0, sizeof(out->bucket));
-	out->bucket[OOM_BUCKET_PARAMS] = states->params;
 	/* piled logits are all there is beside the states */
 	if (out->peak_phase == OOM_PHASE_EVAL) {
-		out->bucket[OOM_BUCKET_COMM] = states->comm + states->fwd;
-		out->bucket[OOM_BUCKET_BUFFERS] = t->buffer_rounded;
-		out->bucket[OOM_BUCKET_INPUTS] = inputs;
-		out->bucket[OOM_BUCKET_OPT] = states->opt;
-		out->bucket[OOM_BUCKET_LOGITS] = out->overall_peak;
-		for (int b = 0; b < OOM_BUCKETS; b++)
-			if (b != OOM_BUCKET_LOGITS)
-				out->bucket[OOM_BUCKET_LOGITS] -= out->bucket[b];
+		residents(t, states, inputs, states->fwd, states->opt, out);
+		rest_into(out, OOM_BUCKET_LOGITS);
 		out->peak_op = "logits kept for metrics";
 		out->peak_module = "evaluation loop";
 		return;
 	}
-	out->bucket[OOM_BUCKET_COMM] = states->comm + (kind == 0 ? states->fwd :
-						       kind == 1 ? states->bwd :
-								   0);
-	out->bucket[OOM_BUCKET_BUFFERS] = t->buffer_rounded;
-	out->bucket[OOM_BUCKET_INPUTS] = inputs;
-	out->bucket[OOM_BUCKET_OPT] = step2 || kind == 2 ? states->opt : 0;
-	out->saved_amp_bytes = (uint64_t)fnet[OOM_CAT_AMP];
-	out->saved_logits_bytes = (uint64_t)fnet[OOM_CAT_LOGITS];
-	oom_walk_cats(t, OOM_STREAM_BWD, size, false, bat, bnet, &row);
+	left = oom_walk_cats(t, OOM_STREAM_FWD, size, false, f.at, f.net, &f.row);
+	oom_walk_cats(t, OOM_STREAM_BWD, size, false, b.at, b.net, &b.row);
+	residents(t, states, inputs, kind == 0 ? states->fwd : kind == 1 ? states->bwd : 0,
+		  step2 || kind == 2 ? states->opt : 0, out);
+	out->saved_amp_bytes = (uint64_t)f.net[OOM_CAT_AMP];
+	out->saved_logits_bytes = (uint64_t)f.net[OOM_CAT_LOGITS];
+	grads = sharded ? states->grads :
+			  (uint64_t)(b.net[OOM_CAT_GRAD] + f.net[OOM_CAT_GRAD]);
 	if (kind == 2) {
-		out->bucket[OOM_BUCKET_GRADS] = sharded ? states->grads :
-						(uint64_t)(bnet[OOM_CAT_GRAD] + fnet[OOM_CAT_GRAD]);
-		out->bucket[OOM_BUCKET_TEMP] = out->overall_peak;
-		for (int b = 0; b < OOM_BUCKETS; b++)
-			if (b != OOM_BUCKET_TEMP)
-				out->bucket[OOM_BUCKET_TEMP] -= out->bucket[b];
+		out->bucket[OOM_BUCKET_GRADS] = grads;
+		rest_into(out, OOM_BUCKET_TEMP);
 		out->peak_op = "optimizer step";
 		out->peak_module = "";
 		return;
 	}
-	if (p->grad_accum > 1 || (sharded && kind == 1))
-		out->bucket[OOM_BUCKET_GRADS] += sharded ?
-							 (p->grad_accum > 1 ? states->grads :
-									      states->grads_first) :
-							 (uint64_t)(bnet[OOM_CAT_GRAD] +
-								    fnet[OOM_CAT_GRAD]);
+	if (many || (sharded && kind == 1))
+		out->bucket[OOM_BUCKET_GRADS] = many ? grads : states->grads_first;
 	if (kind == 0) {
-		oom_walk_cats(t, OOM_STREAM_FWD, size, false, fat, fnet, &row);
-		for (int c = 0; c < OOM_CATS; c++)
-			out->bucket[bucket_of[c]] += (uint64_t)fat[c];
+		add_up(out, f.at, NULL);
+		b.row = f.row;
 	} else {
-		if (many) {
-			int64_t aat[OOM_CATS], anet[OOM_CATS];
-			int32_t arow;
-			const struct oom_span one = oom_walk(t, OOM_STREAM_BWD, size, false);
-			const struct oom_span acc = oom_walk_cats(t, OOM_STREAM_BWD, size, true,
-								  aat, anet, &arow);
-
-			if (sharded || acc.peak + f.net + one.net >= one.peak) {
-				memcpy(bat, aat, sizeof(bat));
-				row = arow;
-			}
-		}
-		for (int c = 0; c < OOM_CATS; c++)
-			out->bucket[bucket_of[c]] += (uint64_t)(fnet[c] + bat[c]);
+		if (many || sharded)
+			backward_moment(t, size, left.net, sharded, &b);
+		add_up(out, f.net, b.at);
 	}
-	out->peak_op = row >= 0 ? t->rows[row].name : "";
-	out->peak_module = row >= 0 ? t->rows[row].scope : "";
+	out->peak_op = b.row >= 0 ? t->rows[b.row].name : "";
+	out->peak_module = b.row >= 0 ? t->rows[b.row].scope : "";
 	if (out->offloaded_bytes)
 		without_offloaded(out);
 	else if (sharded)
