@@ -18,6 +18,7 @@ struct grad {
 	uint16_t mono;
 	uint8_t dt;
 	bool perm, given;
+	bool gaps;              /* a view with gaps: nothing is added in place */
 };
 
 static struct grad fresh(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
@@ -103,15 +104,18 @@ static void push(struct oom_tape *t, const struct oom_edge *e, struct grad g)
 		to->has[e->slot] = true;
 		to->grad[e->slot] = g.sto;
 		to->gperm[e->slot] = g.perm;
+		to->ggaps[e->slot] = g.gaps;
 		return;
 	}
-	/* not ours alone: out of place */
-	if (to->grad[e->slot] >= 0 && t->refs[to->grad[e->slot]] > 1) {
+	/* not ours alone, or with gaps (can_accumulate_inplace of
+	 * torch/csrc/autograd/input_buffer.cpp): out of place */
+	if (to->grad[e->slot] >= 0 &&
+	    (to->ggaps[e->slot] || t->refs[to->grad[e->slot]] > 1)) {
 		struct grad c = fresh(t, "grad sum", e->mono, e->width, e->dt, g.perm);
 
 		oom_unref(t, to->grad[e->slot]);
 		to->grad[e->slot] = c.sto;
-		to = &t->nodes[e->to];
+		to->ggaps[e->slot] = false;
 	}
 	oom_unref(t, g.sto);
 }
@@ -255,6 +259,7 @@ static void cat_rule(struct oom_tape *t, const struct oom_node *n, struct grad *
 			g[i] = shared(t, n);
 			g[i].mono = n->edge[i].mono;
 			g[i].width = n->edge[i].width;
+			g[i].gaps = n->kind == OOM_NODE_STACK;
 		}
 }
 
@@ -435,7 +440,7 @@ static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 		break;
 	case OOM_NODE_SPLIT: split_rule(t, n, g); break;
 	case OOM_NODE_SET_SLICE: set_slice_rule(t, n, g); break;
-	case OOM_NODE_CAT: cat_rule(t, n, g); break;
+	case OOM_NODE_CAT: case OOM_NODE_STACK: cat_rule(t, n, g); break;
 	case OOM_NODE_BMM: case OOM_NODE_GROUPED_MM: grouped_rule(t, n, g); break;
 	case OOM_NODE_LAYER_NORM: case OOM_NODE_GROUP_NORM: layer_norm_rule(t, n, g); break;
 	case OOM_NODE_EMBEDDING: embedding_rule(t, n, g); break;
@@ -531,6 +536,7 @@ static void recompute(struct oom_tape *t, int32_t index)
 		memcpy(to->has, from->has, sizeof(to->has));
 		memcpy(to->grad, from->grad, sizeof(to->grad));
 		memcpy(to->gperm, from->gperm, sizeof(to->gperm));
+		memcpy(to->ggaps, from->ggaps, sizeof(to->ggaps));
 	}
 	run_nodes(t, real + k - mark, real);
 	t->cursor = cursor;

@@ -81,11 +81,17 @@ struct oom_ssd {
 bool oom_ssd_check(struct oom_reader *r, const struct oom_ssd *m);
 struct oom_val oom_ssd_mixer(struct oom_tape *t, const struct oom_ssd *m, struct oom_val x);
 
+/* all_h of `_, all_h = associative_scan(combine_fn, (a, b), dim=2)` (scan.c).  a and b,
+ * [b, d_inner, s, d_state], stay the caller's; what its names keep goes to held. */
+struct oom_val oom_associative_scan(struct oom_tape *t, struct oom_val a, struct oom_val b,
+				    struct oom_hold *held);
+
 /* Mamba (selective.c). */
 struct oom_selective {
 	uint64_t inner, d_state, rank, kernel, heads;
 	bool by_head;                   /* bare weights of every head, A in fp32 (Zamba) */
 	bool bias, conv_bias;
+	bool associative;               /* an associative scan, not a loop over the tokens */
 	bool normed;                    /* time steps, B and C by `norm` */
 	enum oom_norm norm;
 	enum oom_act act;

@@ -22,6 +22,7 @@ enum oom_node_kind {
 	OOM_NODE_SLICE,         /* zeros of the whole, part copied in */
 	OOM_NODE_SPLIT,         /* gradients of the parts concatenated */
 	OOM_NODE_CAT,           /* views of the gradient */
+	OOM_NODE_STACK,         /* the same, with gaps between their elements */
 	OOM_NODE_MEAN,          /* gradient expanded and divided */
 	OOM_NODE_SUM,           /* gradient expanded: a view */
 	OOM_NODE_EXPAND,        /* gradient summed over the expanded dimensions */

@@ -1,8 +1,8 @@
 /* Mamba's mixer in the form PyTorch runs without the mamba_ssm and causal_conv1d kernels: [b,
  * d_inner, s, d_state] laid out a few times, then a loop over the tokens that carries [b, d_inner,
- * d_state]. Reference: Gu and Dao 2023, arXiv:2312.00752; transformers 5.12,
- * models/{mamba,falcon_mamba,jamba,zamba}/modeling_*.py, slow_forward.  Names in comments are
- * that function's. */
+ * d_state], or an associative scan (scan.c).  Reference: Gu and Dao 2023, arXiv:2312.00752;
+ * transformers 5.12, models/{mamba,falcon_mamba,jamba,zamba}/modeling_*.py, slow_forward.  Names in
+ * comments are that function's. */
 #include "mixers.h"
 
 bool oom_selective_check(struct oom_reader *r, const struct oom_selective *m)
@@ -69,6 +69,20 @@ static struct oom_val loop(struct oom_tape *t, struct scan *s, enum oom_dtype dt
 	oom_drop(t, all);
 	/* stack: its gradient unbinds into views */
 	return oom_op_expand_copy(t, y, t->m_bs, s->inner);
+}
+
+/* The scan: all states at once, multiplied as one batch. */
+static struct oom_val at_once(struct oom_tape *t, struct scan *s, enum oom_dtype dt,
+			      struct oom_hold *held)
+{
+	/* ssm_state of the loop, until it gets its name for the scan's last state */
+	struct oom_val state = oom_new(t, "ssm_state", t->m_b, s->all, dt), x, y;
+
+	x = oom_op_cast(t, oom_associative_scan(t, s->a, s->bu, held), dt);
+	x.perm = true;                          /* [b, s, d_inner, d_state] of [s, b, ...] */
+	y = oom_op_bmm(t, "scan_output", x, oom_keep(s->c), t->m_bs, s->inner, s->m->d_state);
+	oom_drop(t, state);
+	return y;
 }
 
 /* Time steps, B and C: normed by themselves (Jamba), by a norm without a weight (Falcon Mamba),
@@ -171,13 +185,14 @@ struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selectiv
 	t->scope = "mixer";
 	u = discretise(t, m, u, &s, &held);
 	d = oom_param(t, "D", 0, m->inner, 0);
-	y = loop(t, &s, dt, &held);
+	y = m->associative ? at_once(t, &s, dt, &held) : loop(t, &s, dt, &held);
 	y = oom_op_add(t, y, oom_op_mul(t, u, d));
 	y = oom_hold(t, &held, oom_op_mul(t, y, oom_activation(t, m->act, p[1])));
 	oom_drop(t, s.a);
 	oom_drop(t, s.bu);
 	oom_drop(t, s.c);
-	y.perm = oom_cond_above(t, t->m_b, 1);
+	/* transposed; the scan's product lies as [b, s, d_inner], and sums keep to it */
+	y.perm = !m->associative && oom_cond_above(t, t->m_b, 1);
 	y = oom_op_linear(t, "out_proj", y, h, bias);
 	oom_release(t, &held);
 	t->scope = scope;

@@ -142,6 +142,7 @@ struct oom_node {
 	const char *name, *scope;
 	int32_t grad[6];        /* gradient storage of each output while in backward */
 	bool gperm[6];
+	bool ggaps[6];          /* the gradient is a view with gaps */
 	bool has[6];
 };
 

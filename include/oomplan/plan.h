@@ -35,6 +35,7 @@ enum oom_engine_id {
 	OOM_ENGINE_TORCHTUNE,
 	OOM_ENGINE_DEVICE_MAP
 };
+enum oom_scan { OOM_SCAN_ASSOCIATIVE, OOM_SCAN_LOOP };
 enum oom_offload { OOM_OFFLOAD_NONE, OOM_OFFLOAD_CPU, OOM_OFFLOAD_NVME };
 
 #define OOM_COUNT_AUTO (-1)
@@ -59,6 +60,7 @@ struct oom_plan {
 	int64_t precision;          /* enum oom_precision */
 	int64_t attn;               /* enum oom_attention */
 	int64_t grad_ckpt;          /* enum oom_checkpointing */
+	int64_t scan;               /* enum oom_scan; Mamba and Falcon Mamba */
 	int64_t fused_ce;           /* enum oom_loss */
 	int64_t convert_outputs_fp32; /* 1 = accelerate's wrapper upcasts the outputs */
 	int64_t allocator;          /* enum oom_allocator */

@@ -1,13 +1,15 @@
-/* Mamba and Falcon Mamba: a selective state space instead of attention, its loop over the tokens
- * written in PyTorch (selective.c).  transformers runs an associative scan instead where it is
- * traced (torch.compile), which keeps other tensors.
+/* Mamba and Falcon Mamba: a selective state space instead of attention, written in PyTorch
+ * (selective.c).  transformers takes an associative scan where the step is traced (torch.compile)
+ * and a loop over the tokens elsewhere; the scan keeps more.  The knob `scan` says which.
  * Reference: transformers 5.12, models/{mamba,falcon_mamba}/modeling_*.py, slow_forward. */
 #include <stdio.h>
 #include <string.h>
 
 #include "../mixers.h"
 
-enum { INNER, STATE, RANK, KERNEL, CONV_BIAS, BIAS, FP32_RESIDUAL, FALCON };    /* extra[] */
+enum {                                          /* extra[] */
+	INNER, STATE, RANK, KERNEL, CONV_BIAS, BIAS, FP32_RESIDUAL, FALCON, ASSOCIATIVE
+};
 
 static struct oom_selective mixer_of(const struct oom_arch *a)
 {
@@ -46,6 +48,7 @@ static void parse(struct oom_arch *a)
 	a->extra[CONV_BIAS] = oom_read_bool(r, "use_conv_bias", true);
 	a->extra[BIAS] = oom_read_bool(r, "use_bias", false);
 	a->extra[FP32_RESIDUAL] = oom_read_bool(r, "residual_in_fp32", true);
+	a->extra[ASSOCIATIVE] = oom_read_bool(r, "use_associative_scan", true);
 	a->extra[FALCON] = !strcmp(a->model_type, "falcon_mamba");
 	a->act = oom_read_act(r, "hidden_act", "silu");
 	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
@@ -55,7 +58,7 @@ static void parse(struct oom_arch *a)
 	if (!oom_selective_check(r, &m))
 		return;
 	snprintf(a->warning, sizeof(a->warning),
-		 "%s: counted as it runs without the mamba_ssm and causal_conv1d kernels; with them training needs far less.",
+		 "%s: counted as it runs without the mamba_ssm and causal_conv1d kernels (--scan: traced or eager); with them training needs far less.",
 		 a->model_type);
 }
 
@@ -68,10 +71,11 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const struct oom_selective m = mixer_of(a);
+	struct oom_selective m = mixer_of(a);
 	struct oom_val y = oom_norm(t, a->norm, "norm", oom_op_cast(t, oom_keep(x), l->dt), 0);
 
 	(void)i;
+	m.associative = a->extra[ASSOCIATIVE] && t->plan->scan == OOM_SCAN_ASSOCIATIVE;
 	/* b_c_rms and dt_rms, the weights of norms without any */
 	if (a->extra[FALCON]) {
 		oom_buffer(t, a->extra[STATE], l->dt);
