@@ -69,6 +69,10 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	if (!oom_is_none(a->mask))
 		w = oom_op_add(t, w, oom_keep(a->mask));
 	p = oom_op_softmax(t, oom_keep(w), !a->softmax_as_is);
+	if (a->softmax_as_is && !a->scores_local) {     /* a statement of its own */
+		oom_drop(t, w);
+		w = oom_none();
+	}
 	if (!a->no_cast_back)
 		p = oom_op_cast(t, p, dt);
 	if (!a->scores_local) {                 /* the scores' name is reassigned only now */

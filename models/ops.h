@@ -167,6 +167,13 @@ struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oo
 /* Convolution with weight rows x cols; out = (mono, width). */
 struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
 			   uint64_t cols, bool bias, uint16_t mono, struct oom_dim width);
+/* The same with a weight that is there, and a bias or none. */
+struct oom_val oom_op_conv_param(struct oom_tape *t, struct oom_val x, struct oom_val w,
+				 struct oom_val bias, uint16_t mono, struct oom_dim width);
+/* A convolution of one position in groups, adapted where LoRA names it: A over all channels, B in
+ * groups (peft 0.20, tuners/lora/layer.py _ConvNd). */
+struct oom_val oom_op_conv_adapted(struct oom_tape *t, const char *name, struct oom_val x,
+				   uint64_t groups, bool bias, struct oom_dim out);
 
 struct oom_sdpa {
 	uint64_t heads, kv_heads, d, dv;

@@ -352,22 +352,18 @@ struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oo
 	return y;
 }
 
-struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
-			   uint64_t cols, bool has_bias, uint16_t mono, struct oom_dim width)
+struct oom_val oom_op_conv_param(struct oom_tape *t, struct oom_val x, struct oom_val w,
+				 struct oom_val bias, uint16_t mono, struct oom_dim width)
 {
-	const char *scope = t->scope;
 	const struct oom_val arg = oom_argument(t, x);
-	struct oom_val w, bias = oom_none(), y;
+	const uint64_t cols = w.width / (width.n ? width.n : 1);
+	struct oom_val y;
 	bool rg;
 	int32_t n = -1;
 
-	t->scope = name;
-	w = oom_param(t, "weight", rows, cols, 0);
-	if (has_bias)
-		bias = oom_param(t, "bias", 0, rows, 0);
 	x = oom_amp_cast(t, x);
 	w = oom_amp_cast(t, w);
-	if (has_bias)
+	if (!oom_is_none(bias))
 		bias = oom_amp_cast(t, bias);
 	rg = wants_grad(t, x) || w.rg || bias.rg;
 	if (rg) {
@@ -386,6 +382,54 @@ struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val 
 	oom_done(t, w);
 	oom_done(t, bias);
 	oom_drop(t, arg);
+	return y;
+}
+
+struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
+			   uint64_t cols, bool has_bias, uint16_t mono, struct oom_dim width)
+{
+	const char *scope = t->scope;
+	struct oom_val w, bias = oom_none(), y;
+
+	t->scope = name;
+	w = oom_param(t, "weight", rows, cols, 0);
+	if (has_bias)
+		bias = oom_param(t, "bias", 0, rows, 0);
+	y = oom_op_conv_param(t, x, w, bias, mono, width);
+	t->scope = scope;
+	return y;
+}
+
+struct oom_val oom_op_conv_adapted(struct oom_tape *t, const char *name, struct oom_val x,
+				   uint64_t groups, bool has_bias, struct oom_dim out)
+{
+	const uint64_t in = x.width, r = (uint64_t)t->plan->lora_r;
+	const struct oom_dim rank = {r, "lora_r"};
+	const char *scope = t->scope;
+	const uint16_t mono = x.mono;
+	struct oom_val y = oom_op_conv(t, name, oom_keep(x), out.n, in / groups, has_bias, mono, out),
+		       a, b, c;
+	const enum oom_dtype dt = (enum oom_dtype)y.dt;
+
+	if (!oom_lora_adapts(t, name, OOM_LORA_NOT_ALL)) {
+		oom_done(t, x);
+		return y;
+	}
+	if (r % groups && !t->status)
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s: PEFT adapts convolutions of %llu groups only with "
+					  "ranks they divide, lora-r is %llu",
+					  name, (unsigned long long)groups,
+					  (unsigned long long)r);
+	t->scope = name;
+	a = oom_param(t, "lora_A.weight", r, in, OOM_P_LORA);
+	b = oom_param(t, "lora_B.weight", out.n, r / groups, OOM_P_LORA);
+	c = oom_op_cast(t, x, OOM_F32);
+	a = oom_op_conv_param(t, oom_op_dropout(t, oom_keep(c), t->plan->lora_dropout), a,
+			      oom_none(), mono, rank);
+	b = oom_op_unary(t, OOM_SCALE, oom_op_conv_param(t, a, b, oom_none(), mono, out));
+	y = oom_op_cast(t, oom_op_add(t, y, b), dt);
+	oom_drop(t, c);
 	t->scope = scope;
 	return y;
 }

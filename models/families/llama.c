@@ -298,21 +298,13 @@ static void shared_tables(struct oom_tape *t, const struct oom_arch *a, enum oom
 		l->local = oom_rope_tables(t, a->head_dim, dt, 2);
 }
 
-/* Head and loss.  Moshi: logits.float(), sliced and copied, whatever the library's usual loss. */
+/* Head and loss.  Moshi: logits.float(), sliced and copied before the library's usual loss. */
 static struct oom_val tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
 			   struct oom_val embed)
 {
-	const struct oom_plan *real = t->plan;
-	struct oom_plan sliced = *real;
-
-	if (!a->extra[MOSHI])
-		return oom_causal_tail(t, a, x, embed);
-	if (sliced.fused_ce != OOM_LOSS_FUSED)
-		sliced.fused_ce = OOM_LOSS_SLICED;
-	t->plan = &sliced;
-	x = oom_causal_tail(t, a, x, embed);
-	t->plan = real;
-	return x;
+	if (a->extra[MOSHI])
+		t->shift = OOM_SHIFT_LOGITS_FP32;
+	return oom_causal_tail(t, a, x, embed);
 }
 
 static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val ids,

@@ -62,7 +62,7 @@
 	X("nanochat", QK_NORM | QK_NORM_LATE \
 	  | EMBED_NORM, OOM_NORM_RMS_PLAIN, 0, "fc1", "fc2") \
 	X("bitnet", SUB_NORM, OOM_NORM_RMS, 0, NULL, NULL) \
-	X("moshi", 0, OOM_NORM_RMS, 0, NULL, NULL) \
+	X("moshi", 0, OOM_NORM_RMS_FP32_W, 0, NULL, NULL) \
 	X("emu3_text_model", 0, OOM_NORM_RMS, 0, NULL, NULL) \
 	X("mllama_text_model", 0, OOM_NORM_RMS, 0, NULL, NULL) \
 	X("phi4_multimodal", FUSED, OOM_NORM_RMS, 0, NULL, NULL) \

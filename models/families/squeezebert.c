@@ -49,7 +49,7 @@ static struct oom_val conv(struct oom_tape *t, const char *name, struct oom_val 
 			   struct oom_dim out)
 {
 	x.perm = false;                         /* what autograd keeps is the view */
-	return oom_op_conv(t, name, x, out.n, x.width / groups, true, t->m_bs, out);
+	return oom_op_conv_adapted(t, name, x, groups, true, out);
 }
 
 /* ConvDropoutLayerNorm: the norm runs over permuted views. */
