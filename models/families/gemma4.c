@@ -8,22 +8,29 @@
 
 #include "../vision.h"
 
-enum { D_FULL, KV_FULL, D_LAYER, VOCAB_LAYER, WIDE, ALWAYS_MASK };      /* extra[] */
+enum { D_FULL, KV_FULL, D_LAYER, VOCAB_LAYER, WIDE, ALWAYS_MASK, SHARED };      /* extra[] */
 enum { SLIDES = 1, SHARES = 2 };                                        /* kind[] */
 
 static void parse_kinds(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const uint64_t shared = oom_read_count_or(r, "num_kv_shared_layers", 0);
 
+	a->extra[SHARED] = oom_read_count_or(r, "num_kv_shared_layers", 0);
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
 		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
 		const bool slides = type ? !strcmp(type, "sliding_attention") :
 					   (i + 1) % 6 && i + 1 != a->n_layers;
 
-		a->kind[i] = (uint8_t)((slides ? SLIDES : 0) |
-				       (i + shared >= a->n_layers ? SHARES : 0));
+		a->kind[i] = slides ? SLIDES : 0;
 	}
+}
+
+/* The last layers share what an earlier one computed, however deep the model is. */
+static uint8_t kind_of(const struct oom_tape *t, const struct oom_arch *a, uint64_t i)
+{
+	const bool shares = i + a->extra[SHARED] >= oom_depth(t, a->n_layers);
+
+	return (uint8_t)((i < OOM_MAX_LAYERS ? a->kind[i] : 0) | (shares ? SHARES : 0));
 }
 
 static void parse(struct oom_arch *a)
@@ -210,7 +217,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
+	const uint8_t kind = kind_of(t, a, i);
 	struct oom_val h, scalar;
 
 	h = attention(t, l, kind, norm(t, "input_layernorm", oom_keep(x), 0, true));
@@ -234,7 +241,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
  * states. */
 static struct oom_val layer_inputs(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const uint64_t all = a->n_layers * a->extra[D_LAYER];
+	const uint64_t all = oom_depth(t, a->n_layers) * a->extra[D_LAYER];
 	const struct oom_dim w = {all, "n_layers * hidden_size_per_layer_input"};
 	struct oom_val ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64), own, p;
 
@@ -286,6 +293,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a, .ple = oom_none()};
 	struct oom_val kv[4] = {oom_none(), oom_none(), oom_none(), oom_none()};
+	const uint64_t depth = oom_depth(t, a->n_layers);
+	uint8_t kind[OOM_MAX_LAYERS];
 	enum oom_dtype dt;
 
 	t->scope = "embed_tokens";
@@ -304,7 +313,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	l.mask[1] = mask(t, a, a->window, dt);
 	l.rope[0] = oom_rope_tables(t, a->extra[D_FULL], dt, 2);
 	l.rope[1] = oom_rope_tables(t, a->head_dim, dt, 2);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
+	for (uint64_t i = 0; i < depth && i < OOM_MAX_LAYERS; i++)
+		kind[i] = kind_of(t, a, i);
+	x = oom_layers(t, (uint32_t)depth, kind, block, &l, x);
 	for (int i = 0; i < 2; i++) {
 		oom_drop_shared(t, l.rope[i].cos);
 		oom_drop_shared(t, l.rope[i].sin);

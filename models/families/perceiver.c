@@ -194,7 +194,10 @@ static struct oom_val encode(struct oom_tape *t, const struct oom_arch *a, struc
 	if (a->extra[BLOCKS] > 1)
 		t->warning = "num_blocks above 1: activations are approximated as those of one "
 			     "block";
-	z = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, z);
+	if (t->plan->num_layers)
+		t->warning = "Perceiver's depth is num_blocks and num_self_attends_per_block: the "
+			     "number of layers asked for is not applied";
+	z = oom_layers(t, (uint32_t)a->n_layers, NULL, block, &l, z);
 	oom_drop(t, first);
 	return z;
 }

@@ -329,8 +329,13 @@ static void shared_weights(struct oom_tape *t, void *ctx)
 {
 	struct layer *l = ctx;
 	struct oom_val x = oom_new(t, "x", t->m_bs, D(l->a->d_model), OOM_F32);
+	const uint64_t depth = oom_depth(t, l->a->n_layers);
+	uint64_t hybrids = 0;
 
-	for (uint64_t i = 0; i < l->a->extra[BLOCKS]; i++) {
+	/* the first hybrid layers own the blocks: a shallow model may have fewer */
+	for (uint64_t i = 0; i < depth && i < OOM_MAX_LAYERS; i++)
+		hybrids += l->a->kind[i] >= HYBRID;
+	for (uint64_t i = 0; i < l->a->extra[BLOCKS] && i < hybrids; i++) {
 		l->shared[i] = (uint32_t)t->cursor;
 		oom_drop(t, shared_block(t, l, oom_keep(x), NULL));
 	}
