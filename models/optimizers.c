@@ -209,6 +209,14 @@ static void t_foreach(const struct oom_param *p, size_t n, uint64_t state, uint6
 	out[0] = out[1] = one;
 }
 
+/* Norms without a bias (RMS norms) are registered after a layer's other modules, whenever they
+ * run: the tensor stepped before the next matrix is the matrix before (modeling_llama.py). */
+static bool registered_later(const struct oom_param *p, size_t i, size_t n)
+{
+	return p[i].flags & OOM_P_NORM && p[i].in_layer && i && p[i - 1].in_layer &&
+	       !(p[i - 1].flags & OOM_P_NORM) && (i + 1 == n || !(p[i + 1].flags & OOM_P_NORM));
+}
+
 /* transformers' Adafactor: per tensor an fp32 gradient and an fp32 weight (16-bit ones are
  * converted), grad^2 and grad^2 + eps, while the previous tensor's update is still referenced; of
  * a matrix then grad^2 + eps, the two factors and their product (transformers/optimization.py
@@ -233,7 +241,8 @@ static void t_adafactor(const struct oom_param *p, size_t n, uint64_t state, uin
 		for (uint16_t k = 0; k < p[i].count; k++)
 			st_adafactor(&p[i], &held);
 		first = held + now > first ? held + now : first;
-		prev = f;
+		if (!registered_later(p, i, n))
+			prev = f;
 	}
 	out[0] = first > held ? first - held : 0;
 	out[1] = best;

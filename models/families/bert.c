@@ -347,6 +347,12 @@ static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct 
 		.spare_bias = !(flags & (BERT_ELECTRA | BERT_UNTIED_BIAS)),
 	};
 
+	if (flags & BERT_WINDOW)
+		t->warning = a->task == OOM_TASK_SEQ_CLS ?
+				     "Longformer's classifier attends globally from its first "
+				     "token: that part is not counted" :
+				     "Longformer is counted without global attention, which a "
+				     "batch asks for with global_attention_mask";
 	if (a->task == OOM_TASK_SEQ_CLS) {
 		if (flags & BERT_FEW_KEYS && flags & BERT_IDLE_POOLER)
 			oom_idle_pooler(t, a, x);

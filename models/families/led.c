@@ -132,6 +132,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = run_stack(t, &dec, dec_embed, oom_keep(ids), a->dec_layers);
 	oom_drop_shared(t, dec.mask);
 	oom_drop_shared(t, dec.cross_mask);
+	t->warning = "LED is counted without global attention, which a batch asks for with "
+		     "global_attention_mask";
 	hidden = oom_share(t, x);
 	bias = oom_input(t, "final_logits_bias", OOM_MONO_ONE, a->vocab,
 			 t->plan->qlora ? OOM_DT_BF16 : (enum oom_dtype)embed.dt);

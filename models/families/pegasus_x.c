@@ -289,6 +289,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		dec_embed = oom_param(t, "decoder.embed_tokens", a->vocab, a->d_model,
 				      OOM_P_EMBEDDING);
 	}
+	t->warning = "Pegasus-X: the global tokens' way from layer to layer is approximated";
 	ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
 	dec.encoded = run_encoder(t, a, enc_embed);
 	dec.mask = oom_encdec_mask(t, dec.flags, true, (enum oom_dtype)embed.dt, m_t, m_t);
