@@ -67,6 +67,14 @@ static size_t lower(const struct oom_replay *r, bool small, uint64_t size, uint6
 	return lo;
 }
 
+/* Thousands of layers make lists of a hundred thousand blocks: there the estimate does. */
+static void count_moves(struct oom_replay *r, size_t n)
+{
+	r->moved += n;
+	if (r->moved > 200000000)
+		r->failed = r->given_up = true;
+}
+
 static void insert(struct oom_replay *r, int32_t i)
 {
 	const bool s = r->blocks[i].small;
@@ -75,6 +83,7 @@ static void insert(struct oom_replay *r, int32_t i)
 	if (!room(r, (void **)&r->pool[s].v, &r->pool[s].cap, r->pool[s].n + 1,
 		  sizeof(*r->pool[s].v)))
 		return;
+	count_moves(r, r->pool[s].n - at);
 	memmove(r->pool[s].v + at + 1, r->pool[s].v + at,
 		(r->pool[s].n - at) * sizeof(*r->pool[s].v));
 	r->pool[s].v[at] = (struct oom_afree){r->blocks[i].size, i};
@@ -86,6 +95,7 @@ static void take(struct oom_replay *r, int32_t i)
 	const bool s = r->blocks[i].small;
 	const size_t at = lower(r, s, r->blocks[i].size, r->blocks[i].addr);
 
+	count_moves(r, r->pool[s].n - at);
 	memmove(r->pool[s].v + at, r->pool[s].v + at + 1,
 		(r->pool[s].n - at - 1) * sizeof(*r->pool[s].v));
 	r->pool[s].n--;
@@ -258,7 +268,8 @@ static void clear(struct oom_replay *r, bool expandable)
 	r->pool[0].mapped = r->pool[1].mapped = 0;
 	r->top = r->reserved = r->peak = 0;
 	r->expandable = expandable;
-	r->failed = false;
+	r->failed = r->given_up = false;
+	r->moved = 0;
 }
 
 uint64_t oom_replay_trace(struct oom_replay *r, const int64_t *trace, size_t n, bool expandable)
@@ -466,6 +477,8 @@ enum oom_status oom_replay(struct oom_replay *r, const struct oom_tape *t,
 	load(r, t, plan);
 	step(r, t, plan, true);
 	step(r, t, plan, false);
+	if (r->given_up)
+		return OOM_ERR_LIMIT;
 	if (r->failed)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	*reserved = r->peak;

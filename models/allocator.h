@@ -28,7 +28,8 @@ struct oom_replay {
 		int32_t tail;           /* expandable: last block of the arena */
 		uint64_t mapped;
 	} pool[2];
-	bool expandable, failed;
+	bool expandable, failed, given_up;
+	uint64_t moved;                 /* entries of free lists, in making room */
 	uint64_t top, reserved, peak;
 	int32_t *of_row, *grad_of_row;
 	size_t cap_rows;
@@ -36,7 +37,8 @@ struct oom_replay {
 void oom_replay_release(struct oom_replay *r);
 
 /* Plays two training steps of a fully recorded tape; *reserved gets the peak of reserved bytes.
- * OOM_ERR_LIMIT for tapes beyond four million events. */
+ * OOM_ERR_LIMIT for tapes beyond four million events, or so many free blocks that it would take
+ * seconds. */
 enum oom_status oom_replay(struct oom_replay *r, const struct oom_tape *t,
 			   const struct oom_plan *plan, uint64_t *reserved, struct oom_error *err);
 /* The allocator alone, for tests: sizes > 0 allocate, entry -k frees the k-th allocation

@@ -84,7 +84,9 @@ static void uneven_shards(struct program *g, const struct oom_plan *p, uint64_t 
 {
 	const int64_t whole = p->persistence == OOM_COUNT_AUTO ? (int64_t)(10 * hidden) :
 								 p->persistence;
-	const uint64_t ranks = (uint64_t)(p->hybrid_shard ? p->gpus / p->nodes : p->gpus);
+	const int64_t shared = p->hybrid_shard ? p->gpus / p->nodes : p->gpus;
+	/* more nodes than GPUs are refused, later */
+	const uint64_t ranks = shared > 1 ? (uint64_t)shared : 1;
 	double even = 0, padded = 0;
 
 	if (g->shards.ranks == (int64_t)ranks && g->shards.threshold == whole)

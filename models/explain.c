@@ -27,10 +27,15 @@ static void factor(const struct oom_var *v, char *out, size_t size)
 	if (v->op == 8)
 		snprintf(out, size, "(ceil(%s/%u)%+d)", base_text[v->base], v->k >> 8,
 			 (int)(v->k & 255) - 128);
+	else if (v->op == 11)
+		snprintf(out, size, "(roundup(%s,%u)%+d/2)", base_text[v->base], v->k >> 8,
+			 ((int)(v->k & 255) - 128) * (int)(v->k >> 8));
 	else if (v->op == 6)
 		snprintf(out, size, "%u", v->k);
 	else if (!v->op)
 		snprintf(out, size, "%s", base_text[v->base]);
+	else if (v->op >= sizeof(forms) / sizeof(forms[0]))
+		snprintf(out, size, "f%u(%s,%u)", v->op, base_text[v->base], v->k);
 	else
 		snprintf(out, size, forms[v->op], base_text[v->base], v->k);
 }
