@@ -34,7 +34,7 @@ bool oom_fuses_mlm_head(struct oom_tape *t, uint64_t in, uint64_t d)
 
 void oom_idle_transform(struct oom_tape *t, const char *norm, uint64_t d)
 {
-	oom_linear_unused(t, "dense", d, d, OOM_BIAS | OOM_NO_QUANT);
+	oom_linear_unused(t, "dense", d, d, OOM_BIAS);
 	t->scope = norm;
 	oom_drop(t, oom_param(t, "weight", 0, d, OOM_P_NORM | OOM_P_UNUSED));
 	oom_drop(t, oom_param(t, "bias", 0, d, OOM_P_NORM | OOM_P_UNUSED));
@@ -55,7 +55,7 @@ struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const 
 	x = oom_share(t, h);
 	if (!m->no_transform) {
 		x = oom_op_linear(t, "dense", x, (struct oom_dim){m->d, "d_embed"},
-				  OOM_BIAS | OOM_NO_QUANT);
+				  OOM_BIAS);
 		x = oom_op_layer_norm(t, "LayerNorm", oom_activation(t, m->act, x), 0, true, true);
 	}
 	if (m->spare_bias && !a->tie)
@@ -75,7 +75,7 @@ struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum o
 	struct oom_val x = oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)), loss;
 
 	x = oom_op_dropout(t, x, a->classifier_dropout);
-	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
+	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS);
 	x = oom_op_dropout(t, oom_activation(t, act, x), a->classifier_dropout);
 	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){a->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
@@ -88,7 +88,7 @@ struct oom_val oom_pooler_head(struct oom_tape *t, const struct oom_arch *a, str
 {
 	struct oom_val x = oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)), loss;
 
-	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
+	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
 	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
@@ -105,8 +105,8 @@ void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_va
 	const size_t first = t->cursor;
 	struct oom_val w, y;
 
-	oom_linear_unused(t, "dense", a->d_model, a->d_model, OOM_BIAS | OOM_NO_QUANT);
-	if (t->status)
+	oom_linear_unused(t, "dense", a->d_model, a->d_model, OOM_BIAS);
+	if (t->status || t->plan->qlora)        /* 4-bit: nothing of it is cached */
 		return;
 	w = (struct oom_val){.width = a->d_model * a->d_model, .sto = -1, .node = -2 - (int32_t)first, .dt = t->params[first].dt};
 	t->grad = false;

@@ -76,7 +76,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	if (a->task == OOM_TASK_SEQ_CLS) {
 		x = oom_op_slice(t, x, t->m_b, h);
 		x = oom_op_unary(t, OOM_RELU,
-				 oom_op_linear(t, "pre_classifier", x, h, OOM_BIAS | OOM_NO_QUANT));
+				 oom_op_linear(t, "pre_classifier", x, h, OOM_BIAS));
 		x = oom_op_dropout(t, x, a->classifier_dropout);
 		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
 				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
@@ -89,7 +89,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		oom_idle_transform(t, "vocab_layer_norm", a->d_model);
 		return oom_fused_head(t, a, x, word, "vocab_projector", true);
 	}
-	x = oom_op_linear(t, "vocab_transform", x, h, OOM_BIAS | OOM_NO_QUANT);
+	x = oom_op_linear(t, "vocab_transform", x, h, OOM_BIAS);
 	x = oom_op_layer_norm(t, "vocab_layer_norm", oom_activation(t, a->act, x), 0, true, true);
 	x = oom_lm_head(t, a, x, word, "vocab_projector", true);
 	loss = oom_plain_lm_loss(t, x, false, t->m_bs);
