@@ -267,49 +267,59 @@ static struct oom_val norm_per_head(struct oom_tape *t, const char *name, struct
 	return y;
 }
 
-struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val x)
+/* Queries, keys and values as heads, with what stands between a projection and the rotation; the
+ * gate beside them. */
+static struct oom_val project(struct oom_tape *t, const struct oom_attn *a, struct oom_val x,
+			      struct oom_val *q, struct oom_val *k, struct oom_val *v)
 {
-	const struct oom_dim h = {x.width, x.text};
 	const struct oom_dim qd = {a->heads * a->d, "n_heads * head_dim"};
 	const struct oom_dim kd = {a->kv_heads * a->d, "n_kv_heads * head_dim"};
 	const struct oom_dim vd = {a->kv_heads * a->dv, "n_kv_heads * v_head_dim"};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
-	const bool cross = !oom_is_none(a->kv_from);
-	struct oom_val src = cross ? oom_keep(a->kv_from) : oom_keep(x);
-	struct oom_val q, k, v, gate = oom_none(), local[3],
-				inner[4] = {oom_none(), oom_none(), oom_none(), oom_none()};
+	const struct oom_val src = oom_keep(oom_is_none(a->kv_from) ? x : a->kv_from);
+	struct oom_val gate = oom_none();
 
 	if (a->gate_in_q) {
 		const struct oom_dim halves[2] = {qd, qd};
 		struct oom_val p[2];
 
-		q = oom_op_linear(t, a->q, oom_keep(x),
-				  (struct oom_dim){2 * qd.n, "2 * n_heads * head_dim"}, bias);
-		oom_op_split(t, q, 2, halves, p);
-		q = p[0];
+		*q = oom_op_linear(t, a->q, oom_keep(x),
+				   (struct oom_dim){2 * qd.n, "2 * n_heads * head_dim"}, bias);
+		oom_op_split(t, *q, 2, halves, p);
+		*q = p[0];
 		gate = oom_op_copy(t, "clone", p[1]);
 	} else {
-		q = oom_op_linear(t, a->q, oom_keep(x), qd, bias);
+		*q = oom_op_linear(t, a->q, oom_keep(x), qd, bias);
 	}
 	if (a->qk_norm && !a->qk_norm_late)
-		q = oom_norm(t, a->norm, "q_norm", q, a->qk_norm_full ? 0 : a->d);
+		*q = oom_norm(t, a->norm, "q_norm", *q, a->qk_norm_full ? 0 : a->d);
 	if (!a->views_late)
-		q = oom_op_heads(t, q);
-	k = oom_op_linear(t, a->k, src, kd, bias);
+		*q = oom_op_heads(t, *q);
+	*k = oom_op_linear(t, a->k, src, kd, bias);
 	if (a->qk_norm && !a->qk_norm_late)
-		k = oom_norm(t, a->norm, "k_norm", k, a->qk_norm_full ? 0 : a->d);
+		*k = oom_norm(t, a->norm, "k_norm", *k, a->qk_norm_full ? 0 : a->d);
 	if (!a->views_late)
-		k = oom_op_heads(t, k);
+		*k = oom_op_heads(t, *k);
 	if (a->k_scaled)
-		k = oom_op_unary(t, OOM_SCALE, k);
-	v = oom_op_linear(t, a->v, src, vd, bias);
+		*k = oom_op_unary(t, OOM_SCALE, *k);
+	*v = oom_op_linear(t, a->v, src, vd, bias);
 	if (a->views_late) {
-		q = oom_op_heads(t, q);
-		k = oom_op_heads(t, k);
+		*q = oom_op_heads(t, *q);
+		*k = oom_op_heads(t, *k);
 	}
-	v = oom_op_heads(t, v);
+	*v = oom_op_heads(t, *v);
 	if (a->gated)
 		gate = oom_op_linear(t, "gate_proj", oom_keep(x), qd, a->gate_bias ? OOM_BIAS : 0);
+	return gate;
+}
+
+struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val x)
+{
+	const struct oom_dim h = {x.width, x.text};
+	struct oom_val q, k, v, local[3],
+		inner[4] = {oom_none(), oom_none(), oom_none(), oom_none()};
+	struct oom_val gate = project(t, a, x, &q, &k, &v);
+
 	if (a->norm_per_head) {
 		q = norm_per_head(t, "q_layernorm", q, a->heads, a->d);
 		k = norm_per_head(t, "k_layernorm", k, a->kv_heads, a->d);

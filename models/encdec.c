@@ -2,6 +2,24 @@
  * Reference: transformers 5.12, models/{bart,m2m_100,whisper,trocr}/modeling_*.py. */
 #include "encdec.h"
 
+void oom_encdec_sizes(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+
+	a->default_task = OOM_TASK_SEQ2SEQ;
+	a->vocab = oom_read_count(r, "vocab_size", 1);
+	a->d_model = oom_read_count(r, "d_model", 1);
+	a->extra[ENC_LAYERS] = oom_read_count(r, "encoder_layers", 1);
+	a->n_layers = a->dec_layers = oom_read_count(r, "decoder_layers", 1);
+	a->extra[ENC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(r,
+									  "encoder_attention_heads",
+									  1);
+	a->extra[DEC_HEADS] = oom_read_count(r, "decoder_attention_heads", 1);
+	a->extra[ENC_FF] = a->d_ff = oom_read_count(r, "encoder_ffn_dim", 1);
+	a->extra[DEC_FF] = oom_read_count(r, "decoder_ffn_dim", 1);
+	a->head_dim = a->d_model / a->n_heads;
+}
+
 /* q_proj(x) * scale, k_proj, v_proj, each reshaped to [b x heads, s, d] by a copy; bmm, mask,
  * softmax, dropout, bmm. */
 static struct oom_val bmm_attention(struct oom_tape *t, const struct oom_encdec *s,

@@ -22,6 +22,11 @@ enum oom_encdec_flag {
 	OOM_ED_NO_BIAS = 16,            /* no biases in attention (Pegasus-X, BigBird-Pegasus) */
 };
 
+/* extra[] of encoder-decoders; a family's own begin at ENCDEC_EXTRA. */
+enum { ENC_FF, DEC_FF, ENC_HEADS, DEC_HEADS, ENC_LAYERS, ENCDEC_EXTRA };
+/* Reads the sizes that BART's descendants name alike; head_dim follows. */
+void oom_encdec_sizes(struct oom_arch *a);
+
 /* One stack of layers; the context of oom_layers. */
 struct oom_encdec {
 	const struct oom_arch *a;

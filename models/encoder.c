@@ -3,6 +3,23 @@
 #include "conv.h"
 #include "encoder.h"
 
+void oom_bert_sizes(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+
+	a->vocab = oom_read_count(r, "vocab_size", 1);
+	a->d_model = oom_read_count(r, "hidden_size", 1);
+	a->d_ff = oom_read_count(r, "intermediate_size", 1);
+	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
+	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
+	a->head_dim = a->d_model / a->n_heads;
+	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
+	a->type_vocab = oom_read_count_or(r, "type_vocab_size", 2);
+	a->act = oom_read_act(r, "hidden_act", "gelu");
+	a->dropout = oom_read_real(r, "hidden_dropout_prob", 0.1);
+	a->attn_dropout = oom_read_real(r, "attention_probs_dropout_prob", 0.1);
+}
+
 struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, struct oom_val from,
 			  struct oom_val input)
 {

@@ -5,6 +5,8 @@
 
 #include "blocks.h"
 
+/* Reads the sizes and dropouts that BERT and its descendants name alike. */
+void oom_bert_sizes(struct oom_arch *a);
 /* dense, dropout, then h + input, normed when `norm` names one (BertSelfOutput, BertOutput); from
  * and input are given up when that is done. */
 struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, struct oom_val from,

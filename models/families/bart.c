@@ -10,12 +10,7 @@
 
 /* extra[] */
 enum {
-	FLAGS,
-	ENC_FF,
-	DEC_FF,
-	ENC_HEADS,
-	DEC_HEADS,
-	ENC_LAYERS,
+	FLAGS = ENCDEC_EXTRA,
 	ENC_SPARSE,
 	DEC_SPARSE,
 	CROSS,
@@ -357,6 +352,43 @@ static struct oom_val lm_tail(struct oom_tape *t, const struct oom_arch *a, stru
 	return oom_plain_lm_loss(t, x, false, m_bt);
 }
 
+/* Tasks that the type has not. */
+static bool refused(struct oom_tape *t, const struct oom_arch *a)
+{
+	if (a->extra[FLAGS] & DECODER) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s is a decoder: it has the task causal-lm only",
+					  a->model_type);
+		return true;
+	}
+	if (a->task == OOM_TASK_IMAGE_CLS) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s is a text model: it has no task image-cls",
+					  a->model_type);
+		return true;
+	}
+	return false;
+}
+
+/* The shared table, and the encoder's and decoder's: three when nothing is tied. */
+static struct oom_val tables(struct oom_tape *t, const struct oom_arch *a, struct oom_val *encoder,
+			     struct oom_val *decoder)
+{
+	struct oom_val shared;
+
+	t->scope = "shared";
+	shared = *encoder = *decoder = oom_param(t, "weight", a->vocab, a->d_model,
+						  OOM_P_EMBEDDING);
+	if (!a->tie) {
+		if (!a->extra[SPEECH])
+			*encoder = oom_param(t, "encoder.embed_tokens", a->vocab, a->d_model,
+					      OOM_P_EMBEDDING);
+		*decoder = oom_param(t, "decoder.embed_tokens", a->vocab, a->d_model,
+				      OOM_P_EMBEDDING);
+	}
+	return shared;
+}
+
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	/* targets have a length of their own; classifiers and AutoModelForMaskedLM feed the
@@ -387,29 +419,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 	if (a->task == OOM_TASK_CAUSAL_LM)
 		return causal_step(t, a);
-	if (a->extra[FLAGS] & DECODER) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s is a decoder: it has the task causal-lm only",
-					  a->model_type);
+	if (refused(t, a))
 		return oom_none();
-	}
-	if (a->task == OOM_TASK_IMAGE_CLS) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s is a text model: it has no task image-cls",
-					  a->model_type);
-		return oom_none();
-	}
-	t->scope = "shared";
-	embed = enc_embed = dec_embed = oom_param(t, "weight", a->vocab, a->d_model,
-						  OOM_P_EMBEDDING);
-	/* shared, encoder and decoder tables are then three */
-	if (!a->tie) {
-		if (!a->extra[SPEECH])
-			enc_embed = oom_param(t, "encoder.embed_tokens", a->vocab, a->d_model,
-					      OOM_P_EMBEDDING);
-		dec_embed = oom_param(t, "decoder.embed_tokens", a->vocab, a->d_model,
-				      OOM_P_EMBEDDING);
-	}
+	embed = tables(t, a, &enc_embed, &dec_embed);
 	if (a->extra[SPEECH]) {                 /* in the text encoder's place */
 		t->warning = "the speech encoder of Seamless M4T is counted as weights only: "
 			     "neither activations nor gradients";

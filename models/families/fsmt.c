@@ -2,9 +2,9 @@
  * everything laid out as (tokens, batch, width), norms after, the decoder fed with the shifted
  * source (labels only meet the loss). Reference: transformers 5.12,
  * models/fsmt/modeling_fsmt.py. */
-#include "../blocks.h"
+#include "../encdec.h"
 
-enum { ENC_FF, DEC_FF, ENC_HEADS, DEC_HEADS, ENC_LAYERS, SOURCE_VOCAB };        /* extra[] */
+enum { SOURCE_VOCAB = ENCDEC_EXTRA };        /* extra[] */
 
 static void parse(struct oom_arch *a)
 {

@@ -7,28 +7,17 @@
 #include "../encdec.h"
 
 /* extra[] */
-enum { ENC_FF, DEC_FF, ENC_HEADS, DEC_HEADS, ENC_LAYERS, BLOCK, GLOBALS, STAGGER };
+enum { BLOCK = ENCDEC_EXTRA, GLOBALS, STAGGER };
 
 static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 
-	a->default_task = OOM_TASK_SEQ2SEQ;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "d_model", 1);
-	a->extra[ENC_LAYERS] = oom_read_count(r, "encoder_layers", 1);
-	a->n_layers = a->dec_layers = oom_read_count(r, "decoder_layers", 1);
-	a->extra[ENC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(r,
-									  "encoder_attention_heads",
-									  1);
-	a->extra[DEC_HEADS] = oom_read_count(r, "decoder_attention_heads", 1);
-	a->extra[ENC_FF] = a->d_ff = oom_read_count(r, "encoder_ffn_dim", 1);
-	a->extra[DEC_FF] = oom_read_count(r, "decoder_ffn_dim", 1);
+	oom_encdec_sizes(a);
 	a->extra[BLOCK] = oom_read_count(r, "block_size", 2);
 	a->extra[GLOBALS] = oom_read_count(r, "num_global_tokens", 1);
 	a->extra[STAGGER] = oom_read_bool(r, "stagger_local_blocks", true);
 	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 16384);
-	a->head_dim = a->d_model / a->n_heads;
 	a->act = oom_read_act(r, "activation_function", "gelu");
 	a->dropout = oom_read_real(r, "dropout", 0.1);
 	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);

@@ -6,7 +6,7 @@
  * Reference: transformers 5.12, models/prophetnet/modeling_prophetnet.py. */
 #include "../encdec.h"
 
-enum { ENC_FF, DEC_FF, ENC_HEADS, DEC_HEADS, ENC_LAYERS, NGRAM, BUCKETS };     /* extra[] */
+enum { NGRAM = ENCDEC_EXTRA, BUCKETS };     /* extra[] */
 
 static void parse(struct oom_arch *a)
 {

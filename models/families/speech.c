@@ -13,16 +13,12 @@
 
 /* extra[] */
 enum {
-	MOONSHINE,
-	ENC_FF,
-	ENC_HEADS,
-	DEC_HEADS,
-	ENC_LAYERS,
+	MOONSHINE = ENCDEC_EXTRA,
 	RELATIVE,
 	POS_KERNEL,
 	POS_GROUPS,
 	ENC_KV,
-	DEC_KV
+	DEC_KV,
 };
 enum { MAX_CONVS = 16 };
 

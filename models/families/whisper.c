@@ -10,7 +10,7 @@
 #include "../encdec.h"
 
 /* extra[] */
-enum { ENC_FF, DEC_FF, ENC_HEADS, DEC_HEADS, ENC_LAYERS, SOURCE, SUBSAMPLED, MID, CONVS, KERNELS };
+enum { SOURCE = ENCDEC_EXTRA, SUBSAMPLED, MID, CONVS, KERNELS };
 enum { MAX_CONVS = 8 };
 
 static void parse_convolutions(struct oom_arch *a)
@@ -39,20 +39,9 @@ static void parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 
-	a->default_task = OOM_TASK_SEQ2SEQ;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "d_model", 1);
-	a->extra[ENC_LAYERS] = oom_read_count(r, "encoder_layers", 1);
-	a->n_layers = a->dec_layers = oom_read_count(r, "decoder_layers", 1);
-	a->extra[ENC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(r,
-									  "encoder_attention_heads",
-									  1);
-	a->extra[DEC_HEADS] = oom_read_count(r, "decoder_attention_heads", 1);
-	a->extra[ENC_FF] = a->d_ff = oom_read_count(r, "encoder_ffn_dim", 1);
-	a->extra[DEC_FF] = oom_read_count(r, "decoder_ffn_dim", 1);
+	oom_encdec_sizes(a);
 	a->extra[SOURCE] = oom_read_count(r, "max_source_positions", 1);
 	a->max_positions = oom_read_count(r, "max_target_positions", 1);
-	a->head_dim = a->d_model / a->n_heads;
 	a->act = oom_read_act(r, "activation_function", "gelu");
 	a->dropout = oom_read_real(r, "dropout", 0);
 	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
