@@ -16,7 +16,7 @@
 
 /* Bytes a second one GPU sends to its neighbours: half of what the link's name states for both
  * directions ("NVLink4 900 GB/s"), PCIe where it states none, and between nodes the network that
- * the node's GPUs share; 0.7 of it is reached (NCCL's bus bandwidth, nccl-tests PERFORMANCE.md). */
+ * the node's GPUs share; that 0.7 of it is reached is a guess. */
 static double link_bytes(const struct oom_gpu *gpu, const struct oom_plan *p)
 {
 	const char *unit = gpu ? strstr(gpu->interconnect, " GB/s") : NULL, *from = unit;

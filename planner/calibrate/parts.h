@@ -21,7 +21,8 @@ enum oom_status oom_fit_robust(struct oom_fit *out, const double *x, const doubl
  * variance its weakest direction makes. */
 enum oom_status oom_fit_condition(const double *x, size_t n, size_t columns, double *index,
 				  double share[OOM_TERMS], struct oom_error *err);
-/* Times the spread, from which on a residual is no noise any more. */
+/* Times the spread, from which on a residual is no noise any more: a choice; of normal noise one in
+ * two thousand lies beyond. */
 #define OOM_FIT_CUTOFF 3.5
 /* A hundredth of a percent is no outlier, however well the others agree (a guess). */
 #define OOM_FIT_NOTHING 1e-4

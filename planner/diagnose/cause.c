@@ -1,5 +1,5 @@
 /* Why it ran out: rules over the decoded numbers and the words around the message, ranked by
- * confidence.
+ * confidence.  Confidences are judgements, not frequencies: they rank causes and say how sure.
  *
  * Playbook M2 (fragmentation against true shortage), M3 (host memory), M8, M15, M16, M17;
  * wordings as in message.c. */
