@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "optimizers.h"
+#include "step/optimizers.h"
 #include "replay.h"
 
 #define HF_ONE_GPU "transformers docs perf_train_gpu_one"

@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "allocator.h"
+#include "step/allocator.h"
 #include "replay.h"
 #include "search_axes.h"
 

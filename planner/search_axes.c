@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "optimizers.h"
+#include "step/optimizers.h"
 
 static const struct oom_search_axis axes[AXES] = {
 	[SEQ] = {"seq-len", "halves, when allowed and nothing longer fits (images: halves of the side)"},

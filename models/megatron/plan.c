@@ -5,11 +5,11 @@
  * norms, biases here and there) is the nearest switch it has. */
 #include <string.h>
 
-#include "../allocator.h"
-#include "../engines.h"
+#include "step/allocator.h"
+#include "step/engines.h"
 #include "parts.h"
-#include "../model.h"
-#include "../optimizers.h"
+#include "families/model.h"
+#include "step/optimizers.h"
 
 void oom_model_as_megatron(struct oom_model *model)
 {

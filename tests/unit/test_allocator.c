@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "allocator.h"
+#include "step/allocator.h"
 
 #define MIB ((int64_t)1 << 20)
 

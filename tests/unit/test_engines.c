@@ -8,7 +8,7 @@
 /* cmocka wants the four above */
 #include <cmocka.h>
 
-#include "engines.h"
+#include "step/engines.h"
 
 static const double GB = 1e9, GIB = 1073741824.0;
 

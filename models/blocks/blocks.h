@@ -1,0 +1,238 @@
+/* Building blocks the families share: norms, rotary positions, attention, feed-forwards, masks,
+ * heads and losses. */
+#ifndef OOM_BLOCKS_H
+#define OOM_BLOCKS_H
+
+#include "config/arch.h"
+#include "ops/ops.h"
+
+/* A norm of the architecture's kind over the last `width` elements (0: all). */
+struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x,
+			uint64_t width);
+struct oom_val oom_activation(struct oom_tape *t, enum oom_act act, struct oom_val x);
+
+/* Rotary tables as the first layer needs them: cos and sin of [1, s, dim] in x's type. */
+struct oom_rope {
+	struct oom_val cos, sin;
+};
+struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype dt,
+				unsigned buffers);
+/* Tables of positions in time, height and width, one a token: [3, b, s, dim], or [b, s, dim]
+ * once merged. */
+struct oom_rope oom_rope_tables_3d(struct oom_tape *t, uint64_t dim, enum oom_dtype dt,
+				   unsigned buffers, bool merged);
+/* q * cos + rotate_half(q) * sin on [b, heads, s, dim]; dim < head_dim rotates a part (rot_dim). */
+struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct oom_rope *r,
+			      uint64_t heads, uint64_t head_dim, uint64_t rot_dim);
+/* The same for queries and keys in one call, whose arguments live until both are rotated. */
+void oom_rope_pair(struct oom_tape *t, struct oom_val *q, struct oom_val *k,
+		   const struct oom_rope *r, uint64_t heads, uint64_t kv_heads, uint64_t head_dim,
+		   uint64_t rot_dim);
+/* q.float() * cos + rotate_half(q.float()) * sin for both, each converted twice, and back to
+ * their type (ModernBERT, ESM). */
+void oom_rope_fp32(struct oom_tape *t, struct oom_val *q, struct oom_val *k,
+		   const struct oom_rope *r, uint64_t heads, uint64_t kv_heads, uint64_t head_dim);
+
+/* What an attention layer is made of.  Widths in elements. */
+struct oom_attn {
+	uint64_t heads, kv_heads, d, dv;
+	struct oom_rope *rope;          /* NULL: none */
+	uint64_t rot_dim;               /* 0 = d */
+	struct oom_val mask;            /* none, or the layer's mask (kept) */
+	bool causal, qkv_bias, o_bias, qk_norm, qk_norm_full, qk_norm_late;
+	enum oom_norm norm;
+	double dropout, softcap;
+	/* eager multiplies the scores by the scale (HF decoder style) */
+	bool scale_after;
+	/* eager softmax in the scores' type (BERT-likes, GPT-2) instead of fp32 */
+	bool softmax_as_is;
+	bool no_cast_back;              /* and its result goes on in that type */
+	const char *q, *k, *v, *o;      /* module names */
+	uint16_t mq, mk, sk;            /* tokens of queries and keys, length of keys */
+	/* the output projection takes d_model, whatever the heads make (Helium) */
+	bool o_square;
+	/* sdpa with grouped heads spread out, mask or not (Moshi) */
+	bool repeat_kv;
+	bool rope_fp32;                 /* q and k rotated in fp32 */
+	/* the rotation's result goes back to the queries' type (OLMo: tables stay fp32) */
+	bool rope_back;
+	/* all three are projected before any is laid out as heads */
+	bool views_late;
+	/* queries times a factor of their position (Ministral 3) */
+	bool q_scaled;
+	/* a LayerNorm without bias for every head of queries and keys (StableLM 2 12B) */
+	bool norm_per_head;
+	bool gated;                     /* output times sigmoid(gate_proj(x)) (AFMoE) */
+	/* the parts rotated are locals of the module, not of a function (Phi, StableLM) */
+	bool rope_inline;
+	/* rotated and passed parts joined although nothing passes */
+	bool rope_cat;
+	bool rope_sections;             /* tables of three axes merged anew in every layer */
+	/* halves of cos and sin repeated in place: new tables in every layer */
+	bool rope_spread;
+	bool gate_bias;                 /* of gated's gate_proj */
+	/* softplus(g_proj(x)) in fp32, one number a head (Laguna) */
+	bool head_gate;
+	/* q_proj gives queries and such a gate, by head (Qwen3-Next) */
+	bool gate_in_q;
+	bool k_scaled;                  /* keys times a constant before the rotation (Falcon-H1) */
+	const char *o_norm;             /* norm before the output projection; NULL: none */
+	/* of written_out: in one Python function, the scores a local until the context is made */
+	bool scores_local;
+	/* eager: the weights have a name in the layer, to its end (most decoders) */
+	bool layer_names_weights;
+	/* eager: a reference to the attention weights, for a caller that keeps them */
+	struct oom_val *weights;
+	struct oom_val *scores;         /* of scores_local: the same of the scores */
+	/* eager whatever the plan asks for: the architecture has no other */
+	bool written_out;
+	struct oom_val kv_from;         /* cross-attention: keys and values from here (kept) */
+};
+/* The defaults of a decoder-style layer: q_proj, k_proj, v_proj, o_proj over b x s tokens. */
+struct oom_attn oom_attn_of(struct oom_tape *t, const struct oom_arch *a);
+/* Projections, rotary, kernel, output projection.  Consumes x. */
+struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val x);
+/* The kernel alone on q, k, v laid out as heads; returns merged heads. */
+struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
+				  struct oom_val k, struct oom_val v);
+
+/* The type of a linear layer's result (a quantised one returns its input's) on x, a norm's. */
+enum oom_dtype oom_linear_dtype(const struct oom_tape *t, enum oom_dtype x);
+/* The attention weights (of type dt) that the model's `outputs` still hold from the layer before
+ * the i-th, where autograd does not keep them anyway; absent otherwise. */
+struct oom_val oom_weights_before(struct oom_tape *t, uint32_t i, uint64_t heads,
+				  enum oom_dtype dt);
+
+/* down(act(gate(x)) * up(x)) and fc2(act(fc1(x))).  Consume x. */
+struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act act,
+			     struct oom_dim ff, bool bias);
+struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *up, const char *down,
+			     enum oom_act act, struct oom_dim ff, bool bias);
+
+/* LoRA on a bare parameter (lora_param.c): the weight, what is added to it, and the sum while it
+ * is in use. */
+struct oom_lora_param {
+	struct oom_val w, delta, sum;
+};
+enum oom_lora_part { OOM_LORA_ROUTER, OOM_LORA_GATE_UP, OOM_LORA_DOWN };
+/* The adapter of w, stacked [experts, out, in]: delta stays absent when the plan does not adapt
+ * it. */
+struct oom_lora_param oom_lora_delta(struct oom_tape *t, enum oom_lora_part part, struct oom_val w,
+				     uint64_t experts, uint64_t out, uint64_t in);
+/* What the layer computes with: w itself, or a reference to w + delta. */
+struct oom_val oom_lora_sum(struct oom_tape *t, struct oom_lora_param *l);
+void oom_lora_drop(struct oom_tape *t, struct oom_lora_param *l);
+
+/* Mixture of experts (moe.c). */
+struct oom_moe {
+	uint64_t experts, top_k, d_expert, d_shared;    /* d_shared 0: no shared expert */
+	enum oom_act act;
+	bool norm_topk, scores_in_model_type, shared_gate;
+	/* DeepSeek's router: fp32 product, sigmoid (with a correction bias, a buffer) or softmax,
+	 * scaled weights; the shared experts run after the routed ones */
+	bool router_fp32, sigmoid, scale_weights;
+	/* of router_fp32: the product in the model's type, only the scores in fp32 */
+	bool route_late;
+	/* of router_fp32: everything in the model's type after all */
+	bool route_plain;
+	/* ERNIE 4.5: router weight and a frozen bias in fp32, outside autocast */
+	bool router_frozen_bias;
+	/* AFMoE: the correction bias a frozen parameter; shared experts before the routed */
+	bool bias_param, shared_first;
+	bool gate_fp32;                 /* HunYuan: a router kept in fp32, fed with an fp32 copy */
+	bool topk_first;                /* Cohere 2: softmax over the chosen logits alone */
+	/* experts and shared experts are down(act(up(x))) (Nemotron-H) */
+	bool ungated;
+	bool latent_bias;
+	/* width the experts work in, between two projections; 0: the model's */
+	uint64_t latent;
+	/* LongCat: experts that pass their input on, weighed and stacked like the others */
+	uint64_t zero_experts;
+	enum oom_glu {
+		/* act(min(gate, limit)) * clamp(up) (DeepSeek-V4) */
+		OOM_GLU, OOM_GLU_CLAMPED,
+		/* (clamp(up) + 1) * g * sigmoid(alpha * g), g = min(gate, limit) (MiniMax M3) */
+		OOM_GLU_OAI,
+	} glu;
+	bool scale_output;              /* the routed output is scaled, not the weights */
+	/* a plain router: an nn.Linear, which adapters and quantisation find (Jamba) */
+	bool router_linear;
+	bool combine_fp32;              /* routed and shared outputs summed in fp32 */
+};
+/* The gate of m->glu over what one projection made; consumes both. */
+struct oom_val oom_glu(struct oom_tape *t, const struct oom_moe *m, struct oom_val gate,
+		       struct oom_val up);
+/* down(glu(gate_up(x))): one projection for both, or two (fused). */
+struct oom_val oom_glu_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
+			   struct oom_dim ff, bool fused);
+/* Router, dispatch, experts, combination; consumes x. */
+struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x);
+/* The experts alone: x dispatched by index [tokens, top_k], weighed by scores; consumes all
+ * three. */
+struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
+			       struct oom_val scores, struct oom_val index);
+/* Granite's: experts run one after another, the shared expert fused. */
+struct oom_routes {
+	/* gates sorted by expert; the sorting order; the token of each row */
+	struct oom_val logits, gates, order, rows;
+};
+struct oom_routes oom_parallel_route(struct oom_tape *t, uint64_t experts, uint64_t top_k,
+				     struct oom_val x);
+struct oom_val oom_parallel_experts(struct oom_tape *t, const char *name, struct oom_val x,
+				    uint64_t experts, uint64_t out, uint64_t in);
+struct oom_val oom_moe_parallel_experts(struct oom_tape *t, const struct oom_moe *m,
+					struct oom_val x);
+
+/* The 4D mask transformers builds for a whole model, or none: causal / bidirectional, with a
+ * sliding window (0: none). */
+struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt,
+			     uint16_t mb, uint16_t mq, uint16_t mk);
+
+/* The same for an architecture that writes its attention out whatever the plan asks for. */
+struct oom_val oom_make_written_mask(struct oom_tape *t, bool causal, enum oom_dtype dt,
+				     uint16_t mb, uint16_t mq, uint16_t mk);
+/* Its causal mask over the batch. */
+struct oom_val oom_make_eager_mask(struct oom_tape *t, enum oom_dtype dt);
+
+/* Token ids / labels of the batch: persistent inputs (counted once), as values. */
+struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
+			 enum oom_dtype dt);
+
+/* Makes the embedding's output require a gradient where PEFT and checkpointing do. */
+struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x);
+
+
+/* ---- heads and losses (loss.c) ---- */
+/* logits of a language-model head, tied to embed or not, and their loss (ForCausalLMLoss /
+ * ForMaskedLMLoss). */
+struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			   struct oom_val embed, const char *name, bool bias);
+struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
+				  struct oom_val logits);
+/* cross_entropy on what is given, without an upcast (BERT-like heads, T5). */
+struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, struct oom_val labels);
+struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool upcast,
+				 uint16_t tokens);
+/* Decoder-style classification: score(h) of every token, the last one picked, loss on [b,
+ * labels]. */
+struct oom_val oom_seq_cls_last(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+				const char *name);
+/* Encoder-decoder classification: the decoder's state at the last end-of-sequence token, two
+ * linear layers, loss. */
+struct oom_val oom_seq2seq_cls(struct oom_tape *t, const struct oom_arch *a, struct oom_val h);
+/* Loss on [b, labels]. */
+struct oom_val oom_cls_loss(struct oom_tape *t, const struct oom_arch *a, struct oom_val logits);
+/* The Liger scheme: chunked head + loss with gradients made in the forward. */
+struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			    struct oom_val embed, const char *name);
+/* Whether this pass fuses the head of a language model with its loss. */
+bool oom_fuses_head(const struct oom_tape *t);
+/* oom_fused_ce of a head with or without a bias, which the fused product leaves out. */
+struct oom_val oom_fused_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			      struct oom_val embed, const char *name, bool bias);
+/* Embedding + final hidden states -> loss for a causal decoder: the tail every such family
+ * shares. */
+struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			       struct oom_val embed);
+
+#endif

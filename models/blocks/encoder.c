@@ -1,0 +1,188 @@
+/* What BERT-like encoders share.  Reference: transformers 5.12, models/bert/modeling_bert.py,
+ * models/roberta/. */
+#include "ops/conv.h"
+#include "encoder.h"
+
+void oom_bert_sizes(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+
+	a->vocab = oom_read_count(r, "vocab_size", 1);
+	a->d_model = oom_read_count(r, "hidden_size", 1);
+	a->d_ff = oom_read_count(r, "intermediate_size", 1);
+	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
+	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
+	a->head_dim = a->d_model / a->n_heads;
+	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
+	a->type_vocab = oom_read_count_or(r, "type_vocab_size", 2);
+	a->act = oom_read_act(r, "hidden_act", "gelu");
+	a->dropout = oom_read_real(r, "hidden_dropout_prob", 0.1);
+	a->attn_dropout = oom_read_real(r, "attention_probs_dropout_prob", 0.1);
+}
+
+struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, struct oom_val from,
+			  struct oom_val input)
+{
+	const struct oom_dim width = {input.width, input.text};
+	struct oom_val h = oom_op_dropout(t,
+					  oom_op_linear(t, "dense", oom_keep(from), width,
+							OOM_BIAS),
+					  dropout),
+		       y;
+
+	y = oom_op_add(t, oom_keep(h), oom_keep(input));
+	if (norm)
+		y = oom_op_layer_norm(t, norm, y, 0, true, true);
+	/* both arguments and h are locals until the norm is done */
+	oom_drop(t, h);
+	oom_drop(t, from);
+	oom_drop(t, input);
+	return y;
+}
+
+bool oom_fuses_mlm_head(struct oom_tape *t, uint64_t in, uint64_t d)
+{
+	if (!oom_fuses_head(t))
+		return false;
+	if (in != d)
+		t->warning = "loss=fused has no effect: the head's transform changes the width";
+	return in == d;
+}
+
+void oom_idle_transform(struct oom_tape *t, const char *norm, uint64_t d)
+{
+	oom_linear_unused(t, "dense", d, d, OOM_BIAS);
+	t->scope = norm;
+	oom_drop(t, oom_param(t, "weight", 0, d, OOM_P_NORM | OOM_P_UNUSED));
+	oom_drop(t, oom_param(t, "bias", 0, d, OOM_P_NORM | OOM_P_UNUSED));
+}
+
+struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const struct oom_mlm *m,
+			    struct oom_val h, struct oom_val word)
+{
+	struct oom_val x, loss;
+
+	if (oom_fuses_mlm_head(t, h.width, m->no_transform ? h.width : m->d)) {
+		if (!m->no_transform)
+			oom_idle_transform(t, "LayerNorm", m->d);
+		if (m->spare_bias && !a->tie)
+			oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
+		return oom_fused_head(t, a, h, word, "decoder", true);
+	}
+	x = oom_share(t, h);
+	if (!m->no_transform) {
+		x = oom_op_linear(t, "dense", x, (struct oom_dim){m->d, "d_embed"},
+				  OOM_BIAS);
+		x = oom_op_layer_norm(t, "LayerNorm", oom_activation(t, m->act, x), 0, true, true);
+	}
+	if (m->spare_bias && !a->tie)
+		oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
+	x = oom_lm_head(t, a, x, word, "decoder", !m->add_bias);
+	if (m->add_bias)
+		x = oom_op_add(t, x, oom_param(t, "bias", 0, a->vocab, 0));
+	loss = a->task == OOM_TASK_CAUSAL_LM ? oom_causal_lm_loss(t, a, x) :
+					       oom_plain_lm_loss(t, x, m->upcast, t->m_bs);
+	oom_drop(t, h);                         /* the model's output object holds it */
+	return loss;
+}
+
+struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum oom_act act,
+			    struct oom_val h)
+{
+	struct oom_val x = oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)), loss;
+
+	x = oom_op_dropout(t, x, a->classifier_dropout);
+	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS);
+	x = oom_op_dropout(t, oom_activation(t, act, x), a->classifier_dropout);
+	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){a->n_labels, "num_labels"},
+			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
+	loss = oom_cls_loss(t, a, x);
+	oom_drop(t, h);                         /* outputs[0] */
+	return loss;
+}
+
+struct oom_val oom_pooler_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
+{
+	struct oom_val x = oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)), loss;
+
+	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS);
+	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
+	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
+	loss = oom_cls_loss(t, a, x);
+	oom_drop(t, h);                         /* outputs[0] */
+	return loss;
+}
+
+/* Its graph goes with its output, before the backward pass; autocast's copy of the weight stays
+ * in the cache. */
+void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
+{
+	const bool grad = t->grad;
+	const size_t first = t->cursor;
+	struct oom_val w, y;
+
+	oom_linear_unused(t, "dense", a->d_model, a->d_model, OOM_BIAS);
+	if (t->status || t->plan->qlora)        /* 4-bit: nothing of it is cached */
+		return;
+	w = (struct oom_val){.width = a->d_model * a->d_model, .sto = -1, .node = -2 - (int32_t)first, .dt = t->params[first].dt};
+	t->grad = false;
+	w = oom_amp_cast(t, w);
+	y = oom_new(t, "pooled output", t->m_b, D(a->d_model),
+		    (enum oom_dtype)(t->amp ? t->amp_dt : h.dt));
+	oom_drop(t, y);
+	oom_drop(t, w);
+	t->grad = grad;
+}
+
+struct oom_val oom_positions_from_ids(struct oom_tape *t)
+{
+	struct oom_val mask = oom_new(t, "ne", t->m_bs, D(1), OOM_U8),
+		       n = oom_new(t, "int", t->m_bs, D(1), OOM_F32), y;
+
+	y = oom_new(t, "position ids", t->m_bs, D(1), OOM_I64);
+	oom_drop(t, mask);
+	oom_drop(t, n);
+	return y;
+}
+
+void oom_kept_add(struct oom_tape *t, struct oom_kept *k, struct oom_val x)
+{
+	if (t->stream == OOM_STREAM_EVAL && k->n < sizeof(k->x) / sizeof(k->x[0]))
+		k->x[k->n++] = oom_share(t, x);
+}
+
+void oom_kept_drop(struct oom_tape *t, struct oom_kept *k)
+{
+	while (k->n)
+		oom_drop(t, k->x[--k->n]);
+}
+
+struct oom_val oom_without_checkpointing(struct oom_tape *t, const struct oom_arch *a,
+					 struct oom_val (*step)(struct oom_tape *t,
+								const struct oom_arch *a))
+{
+	const struct oom_plan *real = t->plan;
+	struct oom_plan plain = *real;
+	struct oom_val loss;
+
+	oom_no_checkpointing(t);
+	plain.grad_ckpt = OOM_CKPT_NONE;
+	t->plan = &plain;
+	loss = step(t, a);
+	t->plan = real;
+	return loss;
+}
+
+struct oom_val oom_relative_positions(struct oom_tape *t, bool negate)
+{
+	const uint16_t plane = oom_mono_mul(t, t->m_s, t->m_s);
+	struct oom_val n = negate ? oom_new(t, "neg", plane, D(1), OOM_I64) : oom_none();
+	struct oom_val sum = oom_new(t, "relative_pos", plane, D(1), OOM_I64), y;
+
+	if (negate)
+		oom_drop(t, n);
+	y = oom_new(t, "clamp", plane, D(1), OOM_I64);
+	oom_drop(t, sum);
+	return y;
+}

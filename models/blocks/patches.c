@@ -1,0 +1,135 @@
+/* What vision transformers share: attention over patches, tokens as maps and back. */
+#include "ops/conv.h"
+
+void oom_drop_all(struct oom_tape *t, const struct oom_val *x, int n)
+{
+	for (int i = 0; i < n; i++)
+		oom_drop(t, x[i]);
+}
+
+struct oom_val oom_project_heads(struct oom_tape *t, const char *name, struct oom_val x,
+				 uint64_t width, bool bias, uint64_t heads)
+{
+	x = oom_op_linear(t, name, x, (struct oom_dim){width, "channels"}, bias ? OOM_BIAS : 0);
+	/* a single head's transpose moves nothing */
+	return heads == 1 ? x : oom_op_heads(t, x);
+}
+
+struct oom_attn oom_attn_over(struct oom_tape *t, const struct oom_arch *a, uint64_t heads,
+			      uint64_t width, uint64_t queries, uint64_t keys)
+{
+	struct oom_attn at = oom_attn_of(t, a);
+
+	at.causal = false;
+	at.heads = at.kv_heads = heads;
+	at.d = at.dv = heads ? width / heads : width;
+	at.mq = oom_tokens_of(t, queries);
+	at.mk = oom_tokens_of(t, keys);
+	at.sk = oom_length_of(t, keys);
+	at.mask = oom_none();
+	at.dropout = a->attn_dropout;
+	return at;
+}
+
+struct oom_val oom_written_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
+				     struct oom_val k, struct oom_val v,
+				     const struct oom_val bias[2], struct oom_val *held)
+{
+	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
+	struct oom_val w, p, y, local[5];
+
+	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), scores,
+		       (struct oom_dim){a->heads, "n_heads"}, a->d);
+	w = oom_op_unary(t, OOM_SCALE, w);
+	for (int i = 0; bias && i < 2; i++)
+		if (!oom_is_none(bias[i]))
+			w = oom_op_add(t, w, oom_keep(bias[i]));
+	p = oom_op_dropout(t, oom_op_softmax(t, oom_keep(w), false), a->dropout);
+	y = oom_op_bmm(t, "attention", oom_keep(p), oom_keep(v), a->mq,
+		       (struct oom_dim){a->heads * a->dv, "channels"}, oom_mono_now(t, a->sk));
+	y.perm = a->heads == 1;
+	y = oom_op_merge_heads(t, y);
+	local[0] = q;
+	local[1] = k;
+	local[2] = v;
+	local[3] = w;
+	local[4] = p;
+	for (int i = 0; i < 5; i++)
+		if (held)
+			held[i] = local[i];
+		else
+			oom_drop(t, local[i]);
+	return y;
+}
+
+struct oom_val oom_param_tokens(struct oom_tape *t, const char *name, uint64_t n, uint64_t width)
+{
+	/* [1, n, width]: factored optimizers see n x width */
+	struct oom_val x = oom_param(t, name, n, width, 0);
+
+	x.mono = oom_length_of(t, n);
+	x.width = width;
+	return x;
+}
+
+struct oom_val oom_vector_norm(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			       struct oom_dim width)
+{
+	const bool rg = t->grad && x.rg;
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_UNARY, "linalg_vector_norm");
+		oom_node_edge(t, n, x);
+		oom_node_save(t, n, x);
+	}
+	/* autocast asks for a result in fp32, computed from the input as it is */
+	y = oom_new(t, "linalg_vector_norm", mono, width, t->amp ? OOM_F32 : (enum oom_dtype)x.dt);
+	if (rg) {
+		y = oom_node_out(t, n, 0, y);
+		oom_node_save(t, n, y);
+	}
+	oom_done(t, x);
+	return y;
+}
+
+struct oom_val oom_normalize(struct oom_tape *t, struct oom_val x, uint64_t groups)
+{
+	struct oom_val n = oom_vector_norm(t, oom_keep(x), x.mono, (struct oom_dim){groups, NULL}),
+		       y;
+
+	n = oom_op_unary(t, OOM_CLAMP, n);
+	y = oom_op_div(t, oom_keep(x), n);
+	oom_done(t, x);
+	return y;
+}
+
+struct oom_val oom_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c,
+			uint16_t mono, struct oom_dim width)
+{
+	const bool rg = t->grad && (a.rg || b.rg || c.rg);
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {                               /* every part's gradient is a view of the whole's */
+		n = oom_node(t, OOM_NODE_CAT, "cat");
+		oom_node_edge(t, n, a);
+		oom_node_edge(t, n, b);
+		oom_node_edge(t, n, c);
+	}
+	y = oom_new(t, "cat", mono, width, (enum oom_dtype)a.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	oom_done(t, a);
+	oom_done(t, b);
+	oom_done(t, c);
+	return y;
+}
+
+struct oom_map oom_tokens_map(struct oom_tape *t, struct oom_val x, uint64_t c, uint64_t h,
+			      uint64_t w)
+{
+	return (struct oom_map){oom_op_view(t, x, t->m_b, (struct oom_dim){c * h * w, NULL}), c, h,
+				w};
+}

@@ -1,0 +1,168 @@
+/* The normalised architecture: what a family reads out of a config.json, in the field's words.
+ *
+ * A family fills what it needs; the blocks of blocks.c are written against these fields.  Exotic
+ * keys stay with the family, which may read them again while it emits (struct oom_arch keeps the
+ * reader). */
+#ifndef OOM_ARCH_H
+#define OOM_ARCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "oomplan/config.h"
+#include "oomplan/model.h"
+#include "oomplan/plan.h"
+#include "tape/tape.h"
+
+#define OOM_MAX_LAYERS 2000
+
+enum oom_act {
+	OOM_ACT_SILU,
+	OOM_ACT_GELU,
+	OOM_ACT_GELU_NEW,
+	OOM_ACT_GELU_FAST,
+	OOM_ACT_QUICK_GELU,
+	OOM_ACT_RELU,
+	OOM_ACT_RELU2,
+	OOM_ACT_TANH,
+	OOM_ACT_SIGMOID,
+	OOM_ACT_GELU_TANH,
+	OOM_ACT_HARDSWISH,
+	OOM_ACT_MISH,
+	OOM_ACT_LEAKY_RELU,
+	OOM_ACT_NONE,
+	OOM_ACT_LAPLACE,
+	OOM_ACT_RELU6,
+	OOM_ACT_GELU_PYTHON
+};
+
+enum oom_norm {
+	OOM_NORM_RMS,
+	OOM_NORM_RMS_PLUS1,
+	OOM_NORM_LAYER,
+	OOM_NORM_LAYER_NO_BIAS,
+	OOM_NORM_LAYER_PLAIN,
+	OOM_NORM_RMS_FUSED,
+	OOM_NORM_RMS_FP32,
+	OOM_NORM_LAYER_FP32,
+	OOM_NORM_LAYER_WRITTEN_OUT,
+	OOM_NORM_RMS_PLAIN,
+	OOM_NORM_RMS_FP32_W,
+	OOM_NORM_LAYER_1P               /* weight + 1, outside autocast (Nemotron) */
+};
+
+struct oom_family;
+struct oom_vlm;
+
+/* Reads keys with the model type's defaults behind them; remembers the first failure and which
+ * keys were used. */
+struct oom_reader {
+	const struct oom_keys *keys;
+	const struct oom_keys *defaults;
+	const char *prefix;             /* "" or "text_config." */
+	/* defaults that stand before the type's own (of an absent sub config), or NULL */
+	const struct oom_keys *over;
+	const char *over_prefix;
+	enum oom_status status;
+	struct oom_error err;
+	const char *family;             /* the type in messages */
+	bool loose;                     /* other traditions' words for a size are taken too */
+};
+
+/* Rotary positions in one dimension, or in time, height and width: merged in every layer, or once
+ * for all (and spread over neighbouring elements in every layer). */
+enum oom_rope_axes { OOM_ROPE_1D, OOM_ROPE_3D_LAYER, OOM_ROPE_3D, OOM_ROPE_3D_SPREAD };
+
+struct oom_arch {
+	const struct oom_family *family;
+	struct oom_reader rd;
+	char model_type[64];
+	enum oom_task default_task;
+	/* sizes */
+	uint64_t vocab, d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, v_head_dim, d_embed;
+	uint64_t max_positions, type_vocab, window;
+	uint64_t n_labels;      /* decided per recording: the plan's, else the config's */
+	uint64_t config_labels;
+	/* switches */
+	enum oom_act act;
+	enum oom_norm norm;
+	/* logits are handed on in fp32, whatever the loss does (Mllama, Moshi) */
+	bool float_logits;
+	/* logits times a constant before the loss (Granite, Cohere) */
+	bool scale_logits;
+	bool tie, qkv_bias, o_bias, mlp_bias, qk_norm, head_bias, scale_embed, gated;
+	double dropout, attn_dropout, act_dropout, embed_dropout, classifier_dropout;
+	double rotary_share;            /* of head_dim that is rotated; 0 = no rotary embedding */
+	double softcap_attn, softcap_logits;
+	/* mixture of experts */
+	uint64_t n_experts, top_k, d_expert, n_shared, d_shared;
+	/* encoder-decoder: the second stack */
+	uint64_t dec_layers, dec_heads, dec_ff;
+	/* vision */
+	uint64_t image_size, patch, channels;
+	/* audio: elements of one frame of the input features (0: the input is token ids), and the
+	 * frames of a clip where the architecture fixes them (0: seq_len of them) */
+	uint64_t frame, frames;
+	/* layers that are not alike */
+	uint8_t kind[OOM_MAX_LAYERS];
+	bool kinds;
+	/* whatever else a family wants to remember */
+	uint64_t extra[24];
+	/* decided per recording */
+	enum oom_task task;
+	bool approximate;
+	char warning[400];
+	uint8_t rope_axes;              /* enum oom_rope_axes */
+	/* other modalities beside a text model whose sizes the fields above are (vision.h);
+	 * owned by the model */
+	struct oom_vlm *vlm;
+};
+
+/* One model family: its types, how its keys are read, how its step is emitted. */
+struct oom_family {
+	const char *name;
+	const char *summary;
+	const char *source;
+	const char *const *types;               /* model_type words, NULL-terminated */
+	const char *lora_targets;               /* PEFT's default for the type */
+	/* Fills arch from its reader; failures are left in arch->rd. */
+	void (*parse)(struct oom_arch *a);
+	/* Emits forward and loss; returns the loss (or the logits when the task has none). */
+	struct oom_val (*step)(struct oom_tape *t, const struct oom_arch *a);
+};
+
+extern const struct oom_family *const oom_families[];   /* NULL-terminated; families.c */
+const struct oom_family *oom_family_find(const char *model_type);
+
+/* ---- reading ---- */
+
+/* A count in [min, 2^40]: the config's, else the type's default; a missing or impossible one
+ * fails with key and line. */
+uint64_t oom_read_count(struct oom_reader *r, const char *key, uint64_t min);
+/* The same, falling back to def when neither the config nor the defaults have it (or it is
+ * null). */
+uint64_t oom_read_count_or(struct oom_reader *r, const char *key, uint64_t def);
+bool oom_read_bool(struct oom_reader *r, const char *key, bool def);
+double oom_read_real(struct oom_reader *r, const char *key, double def);
+const char *oom_read_string(struct oom_reader *r, const char *key, const char *def);
+enum oom_act oom_read_act(struct oom_reader *r, const char *key, const char *def);
+/* The key as written (aliases applied, config before defaults), or NULL.  Explicit: the config's
+ * own only. */
+const struct oom_key *oom_read_key(struct oom_reader *r, const char *key);
+const struct oom_key *oom_read_explicit(struct oom_reader *r, const char *key);
+/* The i-th word in use for the size `key`, or NULL (structure.c). */
+const char *oom_read_other_word(const char *key, size_t i);
+/* Element i of a list key as a string / a number; NULL / def when absent. */
+const char *oom_read_item(struct oom_reader *r, const char *key, uint32_t i);
+double oom_read_item_real(struct oom_reader *r, const char *key, uint32_t i, double def);
+void oom_read_fail(struct oom_reader *r, const char *fmt, ...) OOM_PRINTF(2, 3);
+/* classes of a classification head: num_labels, else the size of id2label, else 2 */
+uint64_t oom_read_labels(struct oom_reader *r);
+
+/* The depth the plan asks for, else the config's. */
+static inline uint64_t oom_depth(const struct oom_tape *t, uint64_t n)
+{
+	return t->plan->num_layers ? (uint64_t)t->plan->num_layers : n;
+}
+
+#endif

@@ -1,0 +1,161 @@
+/* oom_model: a config's keys turned into an architecture. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model.h"
+#include "families/towers/vision.h"
+
+static void choose_task(struct oom_model *m)
+{
+	const char *arch = NULL;
+	const struct oom_key *k = oom_keys_find(m->keys, *m->prefix ? "config.architectures.0" :
+								      "architectures.0");
+	static const struct {
+		const char *tail;
+		enum oom_task task;
+	} tails[] = {
+		{"ForSequenceClassification", OOM_TASK_SEQ_CLS}, {"ForImageClassification", OOM_TASK_IMAGE_CLS},
+		{"ForMaskedLM", OOM_TASK_MASKED_LM}, {"ForPreTraining", OOM_TASK_MASKED_LM},
+		{"ForConditionalGeneration", OOM_TASK_SEQ2SEQ}, {"ForCausalLM", OOM_TASK_CAUSAL_LM},
+		{"LMHeadModel", OOM_TASK_CAUSAL_LM},
+	};
+
+	if (k && k->type == OOM_KEY_STRING)
+		arch = k->string;
+	for (size_t i = 0; arch && i < sizeof(tails) / sizeof(tails[0]); i++)
+		if (strstr(arch, tails[i].tail)) {
+			/* conditional generation is a decoder's word for multimodal models too */
+			if (tails[i].task == OOM_TASK_SEQ2SEQ &&
+			    (m->arch.default_task == OOM_TASK_CAUSAL_LM ||
+			     m->arch.default_task == OOM_TASK_IMAGE_TEXT))
+				return;
+			m->arch.default_task = tails[i].task;
+			return;
+		}
+}
+
+static enum oom_status find_type(struct oom_model *m, struct oom_error *err)
+{
+	const struct oom_key *k = oom_keys_find(m->keys, "model_type");
+	struct oom_arch *a = &m->arch;
+
+	m->prefix = "";
+	/* a recorded run: {"config": {...}, "spec": {...}} */
+	if (!k) {
+		k = oom_keys_find(m->keys, "config.model_type");
+		m->prefix = k ? "config." : "";
+	}
+
+	if (!k || k->type != OOM_KEY_STRING || !*k->string ||
+	    strlen(k->string) >= sizeof(a->model_type))
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%s: no \"model_type\": expected a model's config.json%s%s",
+				     m->keys->file, oom_keys_kind_hint(m->keys) ? "; " : "",
+				     oom_keys_kind_hint(m->keys) ? oom_keys_kind_hint(m->keys) :
+								   "");
+	snprintf(a->model_type, sizeof(a->model_type), "%s", k->string);
+	snprintf(m->type, sizeof(m->type), "%s", k->string);
+	snprintf(m->like, sizeof(m->like), "%s", k->string);
+	a->family = oom_family_find(a->model_type);
+	return OOM_OK;
+}
+
+enum oom_status oom_model_load_defaults(struct oom_model *m, struct oom_error *err)
+{
+	enum oom_status st;
+
+	oom_keys_release(&m->defaults);
+	st = oom_keys_defaults(&m->defaults, m->arch.model_type, err);
+	if (st == OOM_ERR_MEMORY)
+		return st;
+	/* a type the table does not have: the config must say it all */
+	if (st)
+		memset(&m->defaults, 0, sizeof(m->defaults));
+	return OOM_OK;
+}
+
+enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *keys,
+			      struct oom_error *err)
+{
+	struct oom_model *m = calloc(1, sizeof(*m));
+	enum oom_status st;
+
+	if (!m)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	m->keys = keys;
+	st = find_type(m, err);
+	if (!st)
+		st = oom_model_load_defaults(m, err);
+	if (!st && !m->arch.family)
+		st = oom_model_choose_structure(m, err);
+	if (st) {
+		oom_model_free(m);
+		return st;
+	}
+	m->arch.rd.keys = keys;
+	m->arch.rd.defaults = &m->defaults;
+	m->arch.rd.prefix = m->prefix;
+	m->arch.rd.family = m->like;
+	m->arch.default_task = OOM_TASK_CAUSAL_LM;
+	m->arch.n_labels = m->arch.config_labels = oom_read_labels(&m->arch.rd);
+	m->arch.family->parse(&m->arch);
+	if (*m->note)                           /* louder than what the family had to say */
+		snprintf(m->arch.warning, sizeof(m->arch.warning), "%s", m->note);
+	st = m->arch.rd.status;
+	if (!st && m->arch.n_layers > OOM_MAX_LAYERS)
+		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID,
+				   "%s: %llu layers: more than %d", keys->file,
+				   (unsigned long long)m->arch.n_layers, OOM_MAX_LAYERS);
+	if (!st && m->arch.n_heads && !m->arch.head_dim)
+		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID,
+				   "%s: hidden_size (%llu) is smaller than num_attention_heads "
+				   "(%llu)",
+				   keys->file, (unsigned long long)m->arch.d_model,
+				   (unsigned long long)m->arch.n_heads);
+	if (!st && m->arch.n_heads && m->arch.n_kv_heads && m->arch.n_heads % m->arch.n_kv_heads)
+		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID,
+				   "%s: num_attention_heads (%llu) is not a multiple of "
+				   "num_key_value_heads (%llu)",
+				   keys->file, (unsigned long long)m->arch.n_heads,
+				   (unsigned long long)m->arch.n_kv_heads);
+	if (st) {
+		oom_error_set(err, st, "%s", m->arch.rd.err.text);
+		oom_model_free(m);
+		return st;
+	}
+	choose_task(m);
+	oom_model_find_unknown(m);
+	oom_model_as_megatron(m);
+	*out = m;
+	return OOM_OK;
+}
+
+void oom_model_free(struct oom_model *m)
+{
+	if (!m)
+		return;
+	oom_keys_release(&m->defaults);
+	oom_vlm_free(m->arch.vlm);
+	free(m);
+}
+
+const char *oom_model_type(const struct oom_model *m) { return m->type; }
+const char *oom_model_family(const struct oom_model *m) { return m->arch.family->name; }
+const char *oom_model_warning(const struct oom_model *m) { return m->arch.warning; }
+bool oom_model_known(const struct oom_model *m) { return !*m->note; }
+const char *oom_model_unknown_keys(const struct oom_model *m) { return m->unknown; }
+enum oom_task oom_model_task(const struct oom_model *m) { return m->arch.default_task; }
+const char *oom_model_lora_targets(const struct oom_model *m)
+{
+	return m->arch.family->lora_targets ? m->arch.family->lora_targets : "all-linear";
+}
+
+struct oom_model_shape oom_model_shape(const struct oom_model *m)
+{
+	const struct oom_arch *a = &m->arch;
+
+	return (struct oom_model_shape){a->vocab,     a->d_model,    a->d_ff,	  a->n_layers,
+					a->n_heads,   a->n_kv_heads, a->head_dim, a->max_positions,
+					a->n_experts, a->image_size};
+}

@@ -1,0 +1,33 @@
+/* Inside of struct oom_model. */
+#ifndef OOM_MODEL_H
+#define OOM_MODEL_H
+
+#include "config/arch.h"
+#include "oomplan/megatron.h"
+
+struct oom_model {
+	const struct oom_keys *keys;
+	struct oom_keys defaults;       /* of the model type; owned */
+	/* "" or "config."; sub_prefix when the language model has a config of its own */
+	const char *prefix;
+	char sub_prefix[96];
+	/* as the config says it; arch.model_type is the one it is read as */
+	char type[64];
+	char like[160];                 /* the type in messages */
+	char note[400];                 /* what an unknown type is counted as; "" for a known one */
+	struct oom_arch arch;
+	char unknown[400];              /* keys the type does not have */
+	struct oom_megatron megatron;   /* the model as a launch of Megatron, when it can be one */
+	bool megatron_can;
+};
+/* Fills m->megatron: a search asks for it thousands of times. */
+void oom_model_as_megatron(struct oom_model *m);
+/* Fills m->unknown. */
+void oom_model_find_unknown(struct oom_model *m);
+/* Fills m->defaults for arch.model_type; empty when the table does not have it. */
+enum oom_status oom_model_load_defaults(struct oom_model *m, struct oom_error *err);
+/* Chooses family and type for a model type that has none, by its keys, and says so in m->note
+ * (structure.c). */
+enum oom_status oom_model_choose_structure(struct oom_model *m, struct oom_error *err);
+
+#endif

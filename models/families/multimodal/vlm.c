@@ -1,0 +1,342 @@
+/* Vision-language models: a text family as it is, beside the towers of vision.c and the projectors
+ * of towers/projectors.c.
+ *
+ * The architecture's fields are the text model's: its family reads the text config as if it stood
+ * alone.  Without images (the default) a step is a step of the text model with all other weights
+ * resident; with images = N their features replace that many tokens of each sequence.
+ * Reference: transformers 5.12, models/auto/modeling_auto.py
+ * MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/towers/vision.h"
+#include "families/towers/weights.h"
+
+extern const struct oom_family oom_family_vlm_text, oom_family_caption, oom_family_t5;
+
+/* The sub configs' keys that vlm_list.h speaks of; "" is the whole file. */
+#define TEXT_VISION {"text_config", "vision_config"}
+#define TEXT_AUDIO {"text_config", "audio_config"}
+#define TEXT_VISION_HIGH_RES_VISION {"text_config", "vision_config", "high_res_vision_config"}
+#define TEXT_VISION_QFORMER {"text_config", "vision_config", "qformer_config"}
+#define TEXT_VISION_PERCEIVER {"text_config", "vision_config", "perceiver_config"}
+#define TEXT_VISION_VQ {"text_config", "vision_config", "vq_config"}
+#define FILE_VQ {"", "vq_config"}
+#define TEXT_VQ {"text_config", "vq_config"}
+#define FILE_VISION_PERCEIVER {"", "vision_config", "perceiver_config"}
+#define TEXT_VISION_AUDIO {"text_config", "vision_config", "audio_config"}
+#define FILE {""}
+#define TEXT {"text_config"}
+#define TEXT_ENCODER_PROJECTOR {"text_config", "encoder_config", "projector_config"}
+#define TEXT_ACOUSTIC_TOKENIZER_ENCODER_SEMANTIC_TOKENIZER_ENCODER {"text_config", "acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"}
+static const struct oom_composition compositions[] = {
+#define COMPOSITION(type, parts, emit, flags) {type, parts, emit, flags},
+#include "vlm_list.h"
+#undef COMPOSITION
+};
+
+/* Text configs whose model is another type's under a name of its own (their classes inherit it). */
+static const struct {
+	const char *type, *as;
+	bool qkv_bias;          /* always, whatever the config says */
+	enum oom_rope_axes axes;
+} text_types[] = {
+	{"qwen2_vl_text", "qwen2", true, OOM_ROPE_3D_LAYER}, {"qwen2_5_vl_text", "qwen2", true, OOM_ROPE_3D_LAYER},
+	{"qwen2_5_omni_text", "qwen2", true, OOM_ROPE_3D_LAYER}, {"paddleocr_vl_text", "ernie4_5", false, OOM_ROPE_3D_LAYER},
+	{"qwen3_vl_text", "qwen3", false, OOM_ROPE_3D}, {"qwen3_vl_moe_text", "qwen3_moe", false, OOM_ROPE_3D},
+	{"qwen3_omni_moe_text", "qwen3_moe", false, OOM_ROPE_3D}, {"glm4v_text", "glm4", true, OOM_ROPE_3D_SPREAD},
+	{"glm_ocr_text", "glm4", false, OOM_ROPE_3D_SPREAD}, {"glm4v_moe_text", "glm4_moe", false, OOM_ROPE_3D},
+	{"voxtral_realtime_text", "mistral", false, OOM_ROPE_1D},
+};
+
+/* Text models without a type of their own: their keys stand at the top of the file, or under a
+ * config without a type. */
+static const struct {
+	const char *type, *as;
+	const struct oom_family *family;
+} at_the_top[] = {
+	{"chameleon", "chameleon", &oom_family_vlm_text}, {"idefics", "idefics", &oom_family_vlm_text},
+	{"pp_formulanet", "pp_formulanet", &oom_family_caption}, {"udop", "t5", &oom_family_t5},
+};
+
+const struct oom_composition *oom_composition_find(const char *type)
+{
+	for (size_t i = 0; i < sizeof(compositions) / sizeof(compositions[0]); i++)
+		if (!strcmp(compositions[i].type, type))
+			return &compositions[i];
+	return NULL;
+}
+
+void oom_vlm_free(struct oom_vlm *v)
+{
+	for (size_t i = 0; v && i < v->n_parts; i++)
+		oom_keys_release(&v->part[i].defaults);
+	free(v);
+}
+
+/* ---- reading ---- */
+
+/* A sub config: absent as a whole, the composition's own defaults for it stand before those of
+ * its type. */
+static void open_part(struct oom_vlm *v, const char *key)
+{
+	struct oom_part *p = &v->part[v->n_parts++];
+	const struct oom_reader *o = &v->outer;
+	char path[200];
+	const struct oom_key *k, *type, *usual;
+	struct oom_error err;
+	bool absent;
+
+	snprintf(path, sizeof(path), "%s%s", o->prefix, key);
+	k = oom_keys_find(o->keys, path);
+	absent = *key && (!k || k->type != OOM_KEY_OBJECT);
+	snprintf(path, sizeof(path), "%s%s.model_type", o->prefix, key);
+	type = oom_keys_find(o->keys, path);
+	snprintf(path, sizeof(path), "sub_configs.%s", key);
+	usual = oom_keys_find(o->defaults, path);
+	snprintf(p->type, sizeof(p->type), "%s",
+		 !*key					? v->type :
+		 type && type->type == OOM_KEY_STRING	? type->string :
+		 usual && usual->type == OOM_KEY_STRING ? usual->string :
+							  "");
+	snprintf(p->prefix, sizeof(p->prefix), "%s%s%s", o->prefix, key, *key ? "." : "");
+	if (absent && v->n_parts == 1 && v->kind->flags & OOM_VLM_FLAT) {
+		snprintf(path, sizeof(path), "%shidden_size", o->prefix);
+		if (oom_keys_find(o->keys, path)) {     /* an old file */
+			snprintf(p->prefix, sizeof(p->prefix), "%s", o->prefix);
+			absent = false;
+		}
+	}
+	if (oom_keys_defaults(&p->defaults, p->type, &err))
+		memset(&p->defaults, 0, sizeof(p->defaults));
+	p->rd = (struct oom_reader){.keys = o->keys,
+				    .defaults = &p->defaults,
+				    .prefix = p->prefix,
+				    .family = p->type};
+	if (absent || !usual || usual->type != OOM_KEY_STRING || !*usual->string) {
+		snprintf(p->over_prefix, sizeof(p->over_prefix), "defaults.%s.", key);
+		p->rd.over = o->defaults;
+		p->rd.over_prefix = p->over_prefix;
+	}
+}
+
+static struct oom_emit emission(struct oom_tape *t, const struct oom_arch *a)
+{
+	const struct oom_vlm *v = a->vlm;
+	struct oom_emit e = {
+		.t = t, .a = a, .v = v, .outer = v->outer, .images = t->plan->images > 0};
+
+	for (size_t i = 0; i < v->n_parts; i++)
+		e.part[i] = v->part[i].rd;
+	e.m_images = oom_mono_of(t, t->m_b, OOM_VAR_S, 6, e.images ? (uint32_t)t->plan->images : 1);
+	return e;
+}
+
+static void emit_part(struct oom_tape *t, void *ctx)
+{
+	struct oom_emit *e = ctx;
+
+	(void)t;
+	e->v->kind->emit(e);
+}
+
+/* What a step that meets no image keeps of the rest of the model. */
+static void emit_parameters(struct oom_tape *t, struct oom_emit *e)
+{
+	oom_weights_only(t, emit_part, e);
+}
+
+/* Runs the emission once on an empty tape, so that every key is read and checked before a step
+ * depends on it. */
+static void check_emission(struct oom_arch *a)
+{
+	struct oom_plan plan = oom_plan_default();
+	struct oom_tape *t = calloc(1, sizeof(*t));
+	struct oom_emit e;
+
+	if (!t) {
+		a->rd.status = OOM_ERR_MEMORY;
+		return;
+	}
+	oom_tape_reset(t, a, &plan);
+	e = emission(t, a);
+	emit_parameters(t, &e);
+	for (size_t i = 0; i <= a->vlm->n_parts; i++) {
+		const struct oom_reader *r = i ? &e.part[i - 1] : &e.outer;
+
+		if (r->status && !a->rd.status)
+			oom_read_fail(&a->rd, "%s", r->err.text);
+	}
+	if (t->status && !a->rd.status)
+		oom_read_fail(&a->rd, "%s", t->err.text);
+	oom_tape_release(t);
+	free(t);
+}
+
+/* The text family and what it calls the type; an unknown one is counted as Llama, with a
+ * warning. */
+static void find_text(struct oom_arch *a, struct oom_vlm *v)
+{
+	const char *type = v->part[0].type;
+
+	snprintf(a->model_type, sizeof(a->model_type), "%s", type);
+	for (size_t i = 0; i < sizeof(at_the_top) / sizeof(at_the_top[0]); i++)
+		if (!strcmp(type, at_the_top[i].type) ||
+		    (!*type && !strcmp(v->type, at_the_top[i].type))) {
+			snprintf(a->model_type, sizeof(a->model_type), "%s", at_the_top[i].as);
+			v->text = at_the_top[i].family;
+			return;
+		}
+	v->text = oom_family_find(type);
+	for (size_t i = 0; !v->text && i < sizeof(text_types) / sizeof(text_types[0]); i++)
+		if (!strcmp(text_types[i].type, type)) {
+			v->text = oom_family_find(text_types[i].as);
+			snprintf(a->model_type, sizeof(a->model_type), "%s", text_types[i].as);
+		}
+	if (v->text && v->text != a->family)
+		return;
+	v->text = oom_family_find("llama");
+	snprintf(a->model_type, sizeof(a->model_type), "llama");
+	a->approximate = true;
+	snprintf(a->warning, sizeof(a->warning),
+		 "%.60s: its text model \"%.60s\" is not modelled: counted as if it were llama. "
+		 "Parameters and memory are a guess.",
+		 v->type, type);
+}
+
+static const char *class_of(const struct oom_reader *r, const char *task)
+{
+	char path[64];
+	const struct oom_key *k;
+
+	snprintf(path, sizeof(path), "architectures.%s", task);
+	k = oom_keys_find(r->defaults, path);
+	return k && k->type == OOM_KEY_STRING ? k->string : NULL;
+}
+
+/* Whether the causal language model of the type is its text model without the rest. */
+static bool text_alone(const struct oom_reader *r)
+{
+	const char *lm = class_of(r, "causal-lm"), *both = class_of(r, "image-text");
+
+	return lm && !strstr(lm, "ConditionalGeneration") && !(both && !strcmp(lm, both));
+}
+
+static void parse(struct oom_arch *a)
+{
+	struct oom_vlm *v = calloc(1, sizeof(*v));
+	bool tie;
+
+	if (!v) {
+		a->rd.status = OOM_ERR_MEMORY;
+		return;
+	}
+	a->vlm = v;
+	v->outer = a->rd;
+	snprintf(v->type, sizeof(v->type), "%s", a->model_type);
+	v->outer.family = v->type;
+	v->kind = oom_composition_find(v->type);
+	for (size_t i = 0; i < OOM_PARTS && v->kind->part[i]; i++)
+		open_part(v, v->kind->part[i]);
+	find_text(a, v);
+	tie = oom_read_bool(&v->outer, "tie_word_embeddings",
+			    !(v->kind->flags & OOM_VLM_AUDIO) &&
+				    oom_read_bool(&v->part[0].rd, "tie_word_embeddings", false));
+	v->alone = text_alone(&v->outer);
+	a->rd = v->part[0].rd;
+	a->rd.family = v->type;
+	v->text->parse(a);
+	for (size_t i = 0; i < sizeof(text_types) / sizeof(text_types[0]); i++)
+		if (!strcmp(text_types[i].type, v->part[0].type)) {
+			a->qkv_bias |= text_types[i].qkv_bias;
+			a->rope_axes = (uint8_t)text_types[i].axes;
+		}
+	if (!(v->kind->flags & OOM_VLM_TEXT_TIE))
+		a->tie = tie;
+	v->text_task = a->default_task;
+	a->default_task = v->kind->flags & OOM_VLM_AUDIO ? OOM_TASK_SEQ2SEQ : OOM_TASK_IMAGE_TEXT;
+	if (!a->rd.status && !v->outer.status && a->d_model)
+		check_emission(a);
+}
+
+/* inputs_embeds.masked_scatter(input_ids == image token, features). */
+static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
+{
+	struct oom_emit *e = ctx;
+	const struct oom_dim d = {x.width, x.text};
+	const unsigned flags = e->v->kind->flags;
+	struct oom_val f, mask;
+
+	e->merged = true;
+	t->pixels = 0;
+	f = oom_op_cast(t, e->v->kind->emit(e), (enum oom_dtype)x.dt);
+	if (flags & OOM_VLM_LIST)
+		f = oom_op_copy(t, "cat", f);
+	e->held = oom_share(t, f);
+	t->scope = "model";
+	mask = oom_new(t, "image tokens", t->m_bs, D(1), OOM_U8);
+	x = oom_op_masked(t, "masked_scatter", x, mask);
+	return oom_op_add_inplace(t, x, oom_op_expand(t, f, t->m_bs, d));
+}
+
+static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+{
+	const struct oom_vlm *v = a->vlm;
+	const unsigned flags = v->kind->flags;
+	struct oom_emit e = emission(t, a);
+	struct oom_arch *own = (struct oom_arch *)a;
+	const enum oom_task task = a->task;
+	struct oom_val loss;
+
+	if (task == OOM_TASK_CAUSAL_LM && v->alone)
+		return v->text->step(t, a);
+	t->shift = flags & OOM_VLM_SHIFT_FP32 ? OOM_SHIFT_LOGITS_FP32 :
+		   flags & OOM_VLM_SHIFT      ? OOM_SHIFT_LOGITS :
+						OOM_SHIFT_LABELS;
+	if (e.images && flags & OOM_VLM_RUNS) {
+		t->merge = merge;
+		/* cppcheck-suppress autoVariables ; given up below, before this returns */
+		t->merge_ctx = &e;
+		if (!(flags & OOM_VLM_EXACT))
+			t->warning = "the images' part of the step is approximated for this model "
+				     "type";
+	} else {
+		emit_parameters(t, &e);
+		if (e.images)
+			t->warning = "the images' part of the step is not counted for this model "
+				     "type";
+	}
+	t->scope = "";
+	own->task = task == OOM_TASK_IMAGE_TEXT || task == OOM_TASK_SEQ2SEQ ? v->text_task : task;
+	loss = v->text->step(t, a);
+	/* the evaluation pass must find what the first one found */
+	own->task = task;
+	if (e.merged)
+		oom_drop(t, e.held);
+	else if (t->merge &&
+		 !t->status) /* a text family that does not say when its embeddings are there */
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "images are not modelled with the text model \"%s\"",
+					  v->text->name);
+	t->merge = NULL;
+	t->merge_ctx = NULL;
+	return loss;
+}
+
+static const char *const types[] = {
+#define COMPOSITION(type, parts, emit, flags) type,
+#include "vlm_list.h"
+#undef COMPOSITION
+	NULL};
+
+const struct oom_family oom_family_vlm = {
+	.name = "vlm",
+	.summary = "vision-language models: a text family beside a vision tower and its projector",
+	.source = "transformers 5.12 models/auto/modeling_auto.py "
+		  "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+	.types = types,
+	.lora_targets = "q_proj+v_proj",
+	.parse = parse,
+	.step = step,
+};

@@ -1,0 +1,197 @@
+/* The operations families are written in.  Each allocates, saves and later needs what PyTorch's
+ * does.
+ *
+ * Inputs are consumed unless passed as oom_keep(x).  Sizes are (monomial x width); views cost
+ * nothing. */
+#ifndef OOM_OPS_H
+#define OOM_OPS_H
+
+#include "tape/tape.h"
+
+enum oom_node_kind {
+	OOM_NODE_LINEAR,        /* saved x, w; edges x, w[, bias] */
+	OOM_NODE_MUL,           /* saved the other factors; edges a, b */
+	OOM_NODE_ADD,           /* edges a, b */
+	OOM_NODE_UNARY,         /* saved one; aux = temporaries of the derivative; edge x */
+	OOM_NODE_SOFTMAX,       /* saved result; the gradient comes in the input's type */
+	OOM_NODE_PASS,          /* gradient passes unchanged (views, clones) */
+	OOM_NODE_CAST,          /* edge in another type */
+	/* view + transpose: copies a gradient that is not laid out as [b, s, h, d] */
+	OOM_NODE_HEADS,
+	OOM_NODE_MERGE,         /* transpose back: hands down a transposed gradient */
+	OOM_NODE_SLICE,         /* zeros of the whole, part copied in */
+	OOM_NODE_SPLIT,         /* gradients of the parts concatenated */
+	OOM_NODE_CAT,           /* views of the gradient */
+	OOM_NODE_STACK,         /* the same, with gaps between their elements */
+	OOM_NODE_MEAN,          /* gradient expanded and divided */
+	OOM_NODE_SUM,           /* gradient expanded: a view */
+	OOM_NODE_EXPAND,        /* gradient summed over the expanded dimensions */
+	OOM_NODE_BMM,           /* saved a, b; edges a, b */
+	OOM_NODE_LAYER_NORM,    /* saved x, mean, rstd; edges x, w, b */
+	OOM_NODE_EMBEDDING,     /* saved ids; edge w */
+	OOM_NODE_FLASH, OOM_NODE_EFFICIENT,
+	OOM_NODE_NLL,           /* saved log-probabilities, target; edge log-probabilities */
+	OOM_NODE_NF4_LINEAR,    /* dequantised weight is transient; edge x[, bias] */
+	/* index_select and friends: gradient scattered into zeros of the whole */
+	OOM_NODE_GATHER,
+	OOM_NODE_DIV,           /* saved divisor (and dividend); edges a, b */
+	OOM_NODE_GROUPED_MM,    /* saved x, w; edges x, w */
+	OOM_NODE_CONV,          /* saved x, w; edges x, w[, bias] */
+	OOM_NODE_FUSED_CE,      /* saved gradients; edges x, w */
+	OOM_NODE_WHERE,         /* masked_fill, where: one fresh gradient */
+	OOM_NODE_GROUP_NORM,
+	OOM_NODE_SET_SLICE,     /* x[part] = y: edges x, y */
+	OOM_NODE_LEAF,          /* collects a gradient nobody uses */
+	OOM_NODE_CKPT,
+	OOM_NODE_KINDS,
+};
+
+/* Elementwise functions of one tensor, and what autograd keeps of them
+ * (tools/autograd/derivatives.yaml of PyTorch). */
+enum oom_unary {
+	OOM_RELU, OOM_GELU, OOM_SILU, OOM_TANH, OOM_SIGMOID, OOM_EXP, OOM_LOG, OOM_SQUARE, OOM_POW,
+	OOM_RSQRT, OOM_SQRT, OOM_NEG, OOM_SCALE, OOM_SOFTPLUS, OOM_COS, OOM_ABS, OOM_HARDSWISH,
+	OOM_HARDSIGMOID, OOM_LEAKY_RELU, OOM_ELU, OOM_MISH, OOM_CLAMP, OOM_ADD_SCALAR,
+	OOM_LOGSIGMOID, OOM_RELU6, OOM_GELU_PYTHON, OOM_CUMSUM, OOM_ERF, OOM_MAXIMUM,
+	OOM_UNARIES
+};
+
+enum oom_linear_flags {
+	OOM_BIAS = 1,
+	OOM_NO_LORA = 2,
+	OOM_IS_HEAD = 4,
+	OOM_NO_QUANT = 8,
+	OOM_LORA_NOT_ALL = 16,
+	/* x @ weight.T: autocast caches copies of leaves only */
+	OOM_NOT_LEAF = 32,
+	/* addmm(bias, x, weight): autocast casts in that order (GPT-2's Conv1D) */
+	OOM_CONV1D = 64
+};
+
+/* Whether the plan's LoRA adapts a linear layer of this name (flags as oom_op_linear's). */
+bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags);
+/* Whether PEFT turns this module name into a parameter's for the model type (lora_param.c). */
+bool oom_lora_translated(const struct oom_tape *t, const char *word);
+
+struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype dt);
+/* y = x W^T (+ b).  name is the module's last word ("q_proj"): LoRA targets are matched against
+ * it. */
+struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_val x,
+			     struct oom_dim out, unsigned flags);
+/* The same with the input width given (x may be a view whose width is a multiple of it). */
+struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in,
+				struct oom_dim out, unsigned flags);
+/* A linear layer that is called more than once: its weights first, then each call. */
+struct oom_linear {
+	const char *name;
+	struct oom_val w, bias, a, b;           /* a, b: the adapter's */
+	struct oom_dim out;
+	uint64_t in;
+	unsigned flags;
+};
+bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name, uint64_t in,
+		     struct oom_dim out, unsigned flags);
+struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x);
+/* The weights of a linear layer that the step never runs, adapters included. */
+void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
+		       unsigned flags);
+/* y = x W^T with a weight that exists already (tied heads); bias may be absent (node -1). */
+struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x,
+				   struct oom_val w, struct oom_val bias, struct oom_dim out);
+struct oom_val oom_op_add(struct oom_tape *t, struct oom_val a, struct oom_val b);
+/* a + b where neither has the shape of the sum. */
+struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_val b,
+			       uint16_t mono, struct oom_dim width);
+/* a += b on a's storage. */
+struct oom_val oom_op_add_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b);
+struct oom_val oom_op_mul(struct oom_tape *t, struct oom_val a, struct oom_val b);
+struct oom_val oom_op_div(struct oom_tape *t, struct oom_val a, struct oom_val b);
+struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val x);
+/* Views.  width is of the new shape; the storage is shared. */
+struct oom_val oom_op_view(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			   struct oom_dim width);
+struct oom_val oom_op_heads(struct oom_tape *t, struct oom_val x);
+struct oom_val oom_op_merge_heads(struct oom_tape *t, struct oom_val x);
+/* .contiguous() of something that is not, .clone(): a copy. */
+struct oom_val oom_op_copy(struct oom_tape *t, const char *name, struct oom_val x);
+/* A part of the last dimension, as a view. */
+struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			    struct oom_dim width);
+/* chunk / split into n parts, as views. */
+void oom_op_split(struct oom_tape *t, struct oom_val x, int n, const struct oom_dim *widths,
+		  struct oom_val *out);
+struct oom_val oom_op_cat(struct oom_tape *t, struct oom_val a, struct oom_val b,
+			  struct oom_dim width);
+/* The same with the whole shape given (concatenation along the sequence). */
+struct oom_val oom_op_cat_into(struct oom_tape *t, struct oom_val a, struct oom_val b,
+			       uint16_t mono, struct oom_dim width);
+/* mean / sum over the last dimension(s): result of the given width. */
+struct oom_val oom_op_mean(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			   struct oom_dim width);
+struct oom_val oom_op_sum(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			  struct oom_dim width);
+/* expand + reshape: a copy of the given size whose gradient is summed. */
+struct oom_val oom_op_expand_copy(struct oom_tape *t, struct oom_val x, uint16_t mono,
+				  struct oom_dim width);
+/* expand alone: a view whose gradient is summed. */
+struct oom_val oom_op_expand(struct oom_tape *t, struct oom_val x, uint16_t mono,
+			     struct oom_dim width);
+struct oom_val oom_op_softmax(struct oom_tape *t, struct oom_val x, bool to_fp32);
+struct oom_val oom_op_log_softmax(struct oom_tape *t, struct oom_val x);
+struct oom_val oom_op_dropout(struct oom_tape *t, struct oom_val x, double p);
+/* batched matmul: out = (mono, width); saves both. */
+struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a, struct oom_val b,
+			  uint16_t mono, struct oom_dim width, uint64_t inner);
+/* nn.LayerNorm over `width` (0: all of x's width) with weight and bias. */
+struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oom_val x,
+				 uint64_t width, bool affine, bool bias);
+/* LayerNorm with weight + 1 and bias, its arguments cast by hand where autocast is on. */
+struct oom_val oom_op_layer_norm_1p(struct oom_tape *t, const char *name, struct oom_val x);
+/* nn.Embedding: rows of `dim` for every id (ids: an integer tensor, kept by autograd). */
+struct oom_val oom_op_embedding(struct oom_tape *t, const char *name, struct oom_val ids,
+				uint64_t vocab, struct oom_dim dim, uint32_t flags);
+struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, struct oom_val ids,
+				      uint64_t vocab, struct oom_dim dim);
+/* Index select / gather along rows: out = (mono, width), gradient scattered into zeros of x. */
+struct oom_val oom_op_gather(struct oom_tape *t, const char *name, struct oom_val x,
+			     struct oom_val index, uint16_t mono, struct oom_dim width);
+/* where / masked_fill with a mask that needs no gradient. */
+struct oom_val oom_op_masked(struct oom_tape *t, const char *name, struct oom_val x,
+			     struct oom_val mask);
+/* masked_fill_ on x's own storage. */
+struct oom_val oom_op_masked_inplace(struct oom_tape *t, struct oom_val x, struct oom_val mask);
+/* One product a group of rows: w is stacked [experts, out, in]; not on autocast's lists. */
+struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x,
+				 struct oom_val w, struct oom_val offs, uint64_t in,
+				 struct oom_dim out);
+/* Convolution with weight rows x cols; out = (mono, width). */
+struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
+			   uint64_t cols, bool bias, uint16_t mono, struct oom_dim width);
+/* The same with a weight that is there, and a bias or none. */
+struct oom_val oom_op_conv_param(struct oom_tape *t, struct oom_val x, struct oom_val w,
+				 struct oom_val bias, uint16_t mono, struct oom_dim width);
+/* A convolution of one position in groups, adapted where LoRA names it: A over all channels, B in
+ * groups (peft 0.20, tuners/lora/layer.py _ConvNd). */
+struct oom_val oom_op_conv_adapted(struct oom_tape *t, const char *name, struct oom_val x,
+				   uint64_t groups, bool bias, struct oom_dim out);
+
+struct oom_sdpa {
+	uint64_t heads, kv_heads, d, dv;
+	uint16_t mq, mk;        /* tokens of the queries and of the keys (monomials) */
+	uint16_t sk;            /* length of the keys alone (monomial) */
+	bool causal, gqa;
+	double dropout;
+};
+/* scaled_dot_product_attention: kernel choice of a CUDA build on sm80, then that kernel.  mask:
+ * sto -1 when absent. */
+struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
+			   struct oom_val mask, const struct oom_sdpa *a);
+/* The flash_attn package: [b, s, h, d], grouped heads native, 16-bit inputs. */
+struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val k,
+			    struct oom_val v, const struct oom_sdpa *a);
+
+/* What Python's caller holds until an operation returns: x, while the operation works on a cast of
+ * it; nothing when the caller keeps x anyway. */
+struct oom_val oom_argument(struct oom_tape *t, struct oom_val x);
+
+#endif

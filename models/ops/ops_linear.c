@@ -1,0 +1,435 @@
+/* Matrix multiplies: nn.Linear with adapters and 4-bit weights, batched products, convolutions. */
+#include <string.h>
+
+#include "config/arch.h"
+#include "ops.h"
+
+static bool wants_grad(const struct oom_tape *t, struct oom_val a)
+{
+	return t->grad && a.rg;
+}
+
+/* ---- products ---- */
+
+/* mm/addmm on operands already in their computing type. */
+static struct oom_val product(struct oom_tape *t, const char *name, struct oom_val x,
+			      struct oom_val w, struct oom_val bias, struct oom_dim out,
+			      uint64_t in)
+{
+	const bool rg = wants_grad(t, x) || w.rg || bias.rg;
+	const uint64_t rows = in ? x.width / in : 1;
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_LINEAR, oom_is_none(bias) ? "mm" : "addmm");
+		if (n >= 0)
+			t->nodes[n].aux = !oom_is_none(bias);
+		oom_node_edge(t, n, x);
+		oom_node_edge(t, n, w);
+		oom_node_edge(t, n, bias);
+		if (w.rg)
+			oom_node_save(t, n, x);
+		if (wants_grad(t, x))
+			oom_node_save(t, n, w);
+	}
+	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * rows, out.text},
+		    (enum oom_dtype)x.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
+	oom_done(t, x);
+	oom_done(t, w);
+	oom_done(t, bias);
+	return y;
+}
+
+struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x,
+				   struct oom_val w, struct oom_val bias, struct oom_dim out)
+{
+	const uint64_t in = out.n ? w.width / out.n : 0;
+	const struct oom_val arg = oom_argument(t, x);
+	struct oom_val y;
+
+	x = oom_amp_cast(t, x);
+	w = oom_amp_cast(t, w);
+	if (!oom_is_none(bias))
+		bias = oom_amp_cast(t, bias);
+	/* a transposed view is copied before it is folded into two dimensions */
+	if (x.perm)
+		x = oom_op_copy(t, "clone", x);
+	y = product(t, name, x, w, bias, out, in);
+	oom_drop(t, arg);
+	return y;
+}
+
+/* bitsandbytes MatMul4Bit: the weight is dequantised to bf16 for one product and again in backward;
+ * its absmax is dequantised first when it is quantised itself (bitsandbytes/functional.py
+ * dequantize_4bit). */
+static struct oom_val nf4_linear(struct oom_tape *t, const char *name, struct oom_val x,
+				 struct oom_val w, struct oom_val bias, uint64_t in,
+				 struct oom_dim out)
+{
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_val y, dq, given = oom_share(t, x);
+	const bool rg = wants_grad(t, x) || bias.rg;
+	int32_t n = -1;
+
+	/* Linear4bit computes in its compute type and returns the input's (bnb/nn/modules.py);
+	 * its caller holds the input */
+	if (x.dt != OOM_DT_BF16)
+		x = oom_op_cast(t, x, OOM_DT_BF16);
+	if (!oom_is_none(bias))
+		bias = oom_op_cast(t, bias, OOM_DT_BF16);
+	if (rg) {
+		n = oom_node(t, OOM_NODE_NF4_LINEAR, "MatMul4Bit");
+		oom_node_edge(t, n, x);
+		oom_node_edge(t, n, bias);
+		if (n >= 0)
+			t->nodes[n].aux_width = in * out.n;
+		/* ctx.save_for_backward is skipped for the weight: it is kept by reference
+		 * (ctx.tensors) */
+	}
+	if (t->plan->double_quant)
+		oom_scratch(t, "absmax", OOM_MONO_ONE, (in * out.n + 63) / 64, OOM_F32);
+	dq = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, in * out.n, OOM_DT_BF16);
+	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * (x.width / in), out.text},
+		    OOM_DT_BF16);
+	oom_drop(t, dq);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
+	oom_done(t, x);
+	oom_done(t, bias);
+	oom_done(t, w);
+	y = oom_op_cast(t, y, dt);
+	oom_drop(t, given);
+	return y;
+}
+
+/* ---- LoRA ---- */
+
+static bool word_in(const char *list, const char *word)
+{
+	const size_t n = strlen(word);
+
+	for (const char *p = list; p; p = strchr(p, '+') ? strchr(p, '+') + 1 : NULL)
+		if (!strncmp(p, word, n) && (p[n] == '+' || !p[n]))
+			return true;
+	return false;
+}
+
+/* PEFT matches the last word of the module's name; all-linear takes every linear layer but the one
+ * that get_output_embeddings() names, which classifiers do not have: without a task type their head
+ * is adapted too (peft/tuners/tuners_utils.py _maybe_include_all_linear_layers). */
+bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags)
+{
+	const bool classifier = t->arch->task == OOM_TASK_SEQ_CLS ||
+				t->arch->task == OOM_TASK_IMAGE_CLS;
+	const bool all = !strcmp(t->plan->lora_targets, "all-linear");
+
+	if (!t->plan->lora_r || flags & OOM_NO_LORA ||
+	    (flags & OOM_IS_HEAD && !(all && classifier)))
+		return false;
+	if (oom_lora_translated(t, name))
+		return false;
+	if (all)
+		return !(flags & OOM_LORA_NOT_ALL);
+	return word_in(t->plan->lora_targets, name);
+}
+
+/* result + B(A(dropout(x))) * scaling, then back to the result's type (peft/tuners/lora/layer.py
+ * Linear.forward). */
+static struct oom_val lora(struct oom_tape *t, struct oom_val x, struct oom_val y,
+			   const struct oom_linear *l)
+{
+	const struct oom_dim r = {(uint64_t)t->plan->lora_r, "lora_r"};
+	const enum oom_dtype dt = (enum oom_dtype)y.dt;
+	struct oom_val c, d;
+	const char *scope = t->scope;
+
+	/* x and its fp32 copy are locals of the call until it returns */
+	c = oom_op_cast(t, oom_keep(x), OOM_F32);
+	d = oom_op_dropout(t, oom_keep(c), t->plan->lora_dropout);
+	d = oom_op_matmul_param(t, "lora_A", d, l->a, oom_none(), r);
+	d = oom_op_matmul_param(t, "lora_B", d, l->b, oom_none(), l->out);
+	d = oom_op_unary(t, OOM_SCALE, d);
+	y = oom_op_add(t, y, d);
+	y = oom_op_cast(t, y, dt);
+	oom_drop(t, c);
+	oom_drop(t, x);
+	t->scope = scope;
+	return y;
+}
+
+bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name, uint64_t in,
+		     struct oom_dim out, unsigned flags)
+{
+	const bool nf4 = t->plan->qlora && !(flags & (OOM_IS_HEAD | OOM_NO_QUANT));
+	const char *scope = t->scope;
+
+	*l = (struct oom_linear){.name = name, .in = in, .out = out, .flags = flags, .bias = oom_none(), .a = oom_none(), .b = oom_none()};
+	if (!in || !out.n) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s would be a layer of %llu x %llu: check heads and "
+					  "sizes",
+					  name, (unsigned long long)out.n, (unsigned long long)in);
+		return false;
+	}
+	t->scope = name;
+	l->w = oom_param(t, "weight", out.n, in,
+			 OOM_P_LINEAR | (flags & OOM_IS_HEAD ? OOM_P_HEAD : 0) |
+				 (nf4 ? OOM_P_NF4 : 0));
+	if (flags & OOM_BIAS)
+		l->bias = oom_param(t, "bias", 0, out.n, 0);
+	if (oom_lora_adapts(t, name, flags)) {
+		l->a = oom_param(t, "lora_A.weight", (uint64_t)t->plan->lora_r, in,
+				 OOM_P_LORA | OOM_P_LINEAR);
+		l->b = oom_param(t, "lora_B.weight", out.n, (uint64_t)t->plan->lora_r,
+				 OOM_P_LORA | OOM_P_LINEAR);
+	}
+	t->scope = scope;
+	return true;
+}
+
+struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x)
+{
+	const bool nf4 = t->plan->qlora && !(l->flags & (OOM_IS_HEAD | OOM_NO_QUANT)),
+		   lo = !oom_is_none(l->a);
+	const struct oom_val arg = oom_argument(t, x);
+	struct oom_val w = l->w, bias = l->bias, y, lx = oom_none();
+	const char *scope = t->scope;
+
+	t->scope = l->name;
+	if (lo)
+		lx = oom_share(t, x);
+	if (nf4) {
+		y = nf4_linear(t, l->name, x, w, bias, l->in, l->out);
+	} else {
+		if (l->flags & OOM_CONV1D)
+			bias = oom_amp_cast(t, bias);
+		x = oom_amp_cast(t, x);
+		w = t->amp && l->flags & OOM_NOT_LEAF ?
+			    oom_op_cast(t, w, (enum oom_dtype)t->amp_dt) :
+			    oom_amp_cast(t, w);
+		if (!oom_is_none(bias))
+			bias = oom_amp_cast(t, bias);
+		if (x.perm)
+			x = oom_op_copy(t, "clone", x);
+		y = product(t, l->name, x, w, bias, l->out, l->in);
+	}
+	oom_drop(t, arg);
+	if (lo)
+		y = lora(t, lx, y, l);
+	t->scope = scope;
+	return y;
+}
+
+struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in,
+				struct oom_dim out, unsigned flags)
+{
+	struct oom_linear l;
+
+	return oom_linear_open(t, &l, name, in, out, flags) ? oom_linear_run(t, &l, x) : x;
+}
+
+void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
+		       unsigned flags)
+{
+	const bool nf4 = t->plan->qlora && !(flags & (OOM_IS_HEAD | OOM_NO_QUANT));
+	const uint64_t r = (uint64_t)t->plan->lora_r;
+	const char *scope = t->scope;
+
+	t->scope = name;
+	oom_param(t, "weight", out, in, OOM_P_LINEAR | OOM_P_UNUSED | (nf4 ? OOM_P_NF4 : 0));
+	if (flags & OOM_BIAS)
+		oom_param(t, "bias", 0, out, OOM_P_UNUSED);
+	if (oom_lora_adapts(t, name, flags)) {
+		oom_param(t, "lora_A.weight", r, in, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED);
+		oom_param(t, "lora_B.weight", out, r, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED);
+	}
+	t->scope = scope;
+}
+
+struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_val x,
+			     struct oom_dim out, unsigned flags)
+{
+	return oom_op_linear_in(t, name, x, x.width, out, flags);
+}
+
+/* Lengths among the factors of a monomial: all but the batch. */
+static int degree(const struct oom_tape *t, uint16_t mono)
+{
+	int n = 0;
+
+	for (int i = 0; i < t->monos[mono].n; i++)
+		n += t->vars[t->monos[mono].var[i]].base != OOM_VAR_B;
+	return n;
+}
+
+struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a, struct oom_val b,
+			  uint16_t mono, struct oom_dim width, uint64_t inner)
+{
+	const uint16_t ma = a.mono, mb = b.mono;
+	const struct oom_val arg[2] = {oom_argument(t, a), oom_argument(t, b)};
+	struct oom_val cast[2];
+	bool rg;
+	struct oom_val y;
+	int32_t n = -1;
+
+	/* what autocast made of them lives until the product is there, folded copies and all */
+	a = cast[0] = oom_amp_cast(t, a);
+	b = cast[1] = oom_amp_cast(t, b);
+	/* matmul folds batch and heads into one dimension; a transposed view cannot be folded
+	 * and is copied, unless the batch is one sequence */
+	if (a.perm && oom_cond_above(t, t->m_b, 1))
+		a = oom_op_copy(t, "clone", oom_keep(a));
+	else
+		cast[0] = oom_none();
+	if (b.perm && oom_cond_above(t, t->m_b, 1))
+		b = oom_op_copy(t, "clone", oom_keep(b));
+	else
+		cast[1] = oom_none();
+	rg = wants_grad(t, a) || wants_grad(t, b);
+	if (rg) {
+		n = oom_node(t, OOM_NODE_BMM, "bmm");
+		oom_node_edge(t, n, a);
+		oom_node_edge(t, n, b);
+		if (wants_grad(t, b))
+			oom_node_save(t, n, a);
+		if (wants_grad(t, a))
+			oom_node_save(t, n, b);
+	}
+	y = oom_new(t, name, mono, width, (enum oom_dtype)a.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	/* (n x m x k) (n x k x l): the operands' lengths over the result's are n k^2.  A sum over a
+	 * length grows with it: `inner` is that of the recording only */
+	if (degree(t, ma) + degree(t, mb) >= degree(t, mono) + 2)
+		t->flops_attn[degree(t, ma) > degree(t, mono) ? ma :
+								oom_mono_mul(t, mono, t->m_s)] +=
+			2.0 * (double)width.n * t->mult;
+	else
+		t->flops_attn[mono] += 2.0 * (double)width.n * (double)inner * t->mult;
+	oom_done(t, b);
+	oom_done(t, a);
+	oom_done(t, cast[1]);
+	oom_done(t, cast[0]);
+	oom_drop(t, arg[0]);
+	oom_drop(t, arg[1]);
+	return y;
+}
+
+struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x,
+				 struct oom_val w, struct oom_val offs, uint64_t in,
+				 struct oom_dim out)
+{
+	bool rg;
+	struct oom_val y;
+	int32_t n = -1;
+
+	x = oom_op_cast(t, x, (enum oom_dtype)w.dt);
+	rg = wants_grad(t, x) || w.rg;
+	if (rg) {
+		n = oom_node(t, OOM_NODE_GROUPED_MM, "grouped_mm");
+		oom_node_edge(t, n, x);
+		oom_node_edge(t, n, w);
+		if (w.rg)
+			oom_node_save(t, n, x);
+		if (wants_grad(t, x))
+			oom_node_save(t, n, w);
+		if (!oom_is_none(offs))
+			oom_node_save(t, n, offs);
+	}
+	y = oom_new(t, name, x.mono, (struct oom_dim){x.width / in * out.n, out.text},
+		    (enum oom_dtype)x.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
+	oom_done(t, x);
+	oom_done(t, w);
+	oom_done(t, offs);
+	return y;
+}
+
+struct oom_val oom_op_conv_param(struct oom_tape *t, struct oom_val x, struct oom_val w,
+				 struct oom_val bias, uint16_t mono, struct oom_dim width)
+{
+	const struct oom_val arg = oom_argument(t, x);
+	const uint64_t cols = w.width / (width.n ? width.n : 1);
+	struct oom_val y;
+	bool rg;
+	int32_t n = -1;
+
+	x = oom_amp_cast(t, x);
+	w = oom_amp_cast(t, w);
+	if (!oom_is_none(bias))
+		bias = oom_amp_cast(t, bias);
+	rg = wants_grad(t, x) || w.rg || bias.rg;
+	if (rg) {
+		n = oom_node(t, OOM_NODE_CONV, "convolution");
+		oom_node_edge(t, n, x);
+		oom_node_edge(t, n, w);
+		oom_node_edge(t, n, bias);
+		oom_node_save(t, n, x);
+		oom_node_save(t, n, w);
+	}
+	y = oom_new(t, "convolution", mono, width, (enum oom_dtype)x.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	t->flops[mono] += 2.0 * (double)width.n * (double)cols * t->mult;
+	oom_done(t, x);
+	oom_done(t, w);
+	oom_done(t, bias);
+	oom_drop(t, arg);
+	return y;
+}
+
+struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
+			   uint64_t cols, bool has_bias, uint16_t mono, struct oom_dim width)
+{
+	const char *scope = t->scope;
+	struct oom_val w, bias = oom_none(), y;
+
+	t->scope = name;
+	w = oom_param(t, "weight", rows, cols, 0);
+	if (has_bias)
+		bias = oom_param(t, "bias", 0, rows, 0);
+	y = oom_op_conv_param(t, x, w, bias, mono, width);
+	t->scope = scope;
+	return y;
+}
+
+struct oom_val oom_op_conv_adapted(struct oom_tape *t, const char *name, struct oom_val x,
+				   uint64_t groups, bool has_bias, struct oom_dim out)
+{
+	const uint64_t in = x.width, r = (uint64_t)t->plan->lora_r;
+	const struct oom_dim rank = {r, "lora_r"};
+	const char *scope = t->scope;
+	const uint16_t mono = x.mono;
+	struct oom_val y = oom_op_conv(t, name, oom_keep(x), out.n, in / groups, has_bias, mono, out),
+		       a, b, c;
+	const enum oom_dtype dt = (enum oom_dtype)y.dt;
+
+	if (!oom_lora_adapts(t, name, OOM_LORA_NOT_ALL)) {
+		oom_done(t, x);
+		return y;
+	}
+	if (r % groups && !t->status)
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "%s: PEFT adapts convolutions of %llu groups only with "
+					  "ranks they divide, lora-r is %llu",
+					  name, (unsigned long long)groups,
+					  (unsigned long long)r);
+	t->scope = name;
+	a = oom_param(t, "lora_A.weight", r, in, OOM_P_LORA);
+	b = oom_param(t, "lora_B.weight", out.n, r / groups, OOM_P_LORA);
+	c = oom_op_cast(t, x, OOM_F32);
+	a = oom_op_conv_param(t, oom_op_dropout(t, oom_keep(c), t->plan->lora_dropout), a,
+			      oom_none(), mono, rank);
+	b = oom_op_unary(t, OOM_SCALE, oom_op_conv_param(t, a, b, oom_none(), mono, out));
+	y = oom_op_cast(t, oom_op_add(t, y, b), dt);
+	oom_drop(t, c);
+	t->scope = scope;
+	return y;
+}

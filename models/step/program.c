@@ -1,0 +1,358 @@
+/* Programs: a structure's tape and the sums that are fixed by it, recorded when first asked for. */
+#include "program.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "blocks/blocks.h"
+#include "families/model.h"
+#include "tape/timeline.h"
+
+struct oom_evaluator *oom_evaluator_new(void)
+{
+	return calloc(1, sizeof(struct oom_evaluator));
+}
+
+void oom_evaluator_free(struct oom_evaluator *ev)
+{
+	if (!ev)
+		return;
+	for (int i = 0; i < SLOTS; i++) {
+		if (!ev->slot[i].touched)
+			continue;               /* never written: not a page of it exists */
+		oom_tape_release(&ev->slot[i].tape);
+		oom_compiled_release(&ev->slot[i].fast);
+		oom_compiled_release(&ev->slot[i].cut_fast);
+	}
+	oom_tape_release(&ev->full);
+	oom_replay_release(&ev->replay);
+	free(ev->nodes);
+	free(ev->size);
+	free(ev);
+}
+
+/* ---- recording ---- */
+
+/* The choices a tape's structure depends on: all but the plain numbers. */
+static struct oom_plan structure_of(const struct oom_plan *p)
+{
+	struct oom_plan k = *p;
+
+	k.micro_batch = k.global_batch = k.grad_accum = k.seq_len = k.tgt_len = 0;
+	k.gpus = k.nodes = k.gpus_per_node = k.allocator = k.eval_accumulation = 0;
+	k.optimizer = k.zero_stage = k.engine = k.offload_optimizer = k.offload_params =
+		k.offload_activations = 0;
+	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
+		k.save_total_limit = 0;
+	k.hybrid_shard = k.bucket_view = k.reduce_bucket = k.max_live_params = k.sub_group_size = 0;
+	k.rank0_contexts = k.prefetch_bucket = k.persistence = k.pp_schedule = k.cp_comm = k.recompute_layers = 0;
+	k.precision = oom_engine_casts(p) ? p->precision == OOM_AMP_FP16 ? OOM_FP16 : OOM_BF16 :
+					    p->precision;
+	k.margin = k.moe_imbalance = 0;
+	k.surplus_params = 0;
+	k.compute_capability = p->attn == OOM_ATTN_EAGER ? 8 : floor(oom_capability(p));
+	if (k.compute_capability > 8)           /* Hopper and Blackwell run Ampere's kernels */
+		k.compute_capability = 8;
+	return k;
+}
+
+void oom_batch_sizes(const struct oom_plan *p, uint64_t *b, uint64_t *s, uint64_t *tgt)
+{
+	*b = (uint64_t)p->micro_batch;
+	*s = (uint64_t)p->seq_len;
+	*tgt = (uint64_t)(p->tgt_len ? p->tgt_len : p->seq_len);
+}
+
+static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_id stream,
+		 bool train)
+{
+	struct oom_val loss;
+
+	t->stream = stream;
+	t->grad = train;
+	t->train = train;
+	t->cursor = 0;
+	t->scope = "";
+	oom_amp_enter(t);
+	loss = a->family->step(t, a);
+	/* accelerate's wrapper, on the way out */
+	if (t->plan->convert_outputs_fp32 && train && !oom_is_none(t->output))
+		oom_drop(t, oom_op_cast(t, oom_keep(t->output), OOM_F32));
+	oom_drop(t, t->output);
+	t->output = oom_none();
+	oom_amp_leave(t);
+	for (size_t i = 0; train && i < t->n_monos; i++)
+		t->flops_fwd[i] = t->flops[i] + t->flops_attn[i];
+	if (train && !t->status)
+		oom_backward(t, loss);
+	else
+		oom_drop(t, loss);
+	for (size_t i = 0; train && i < t->n_monos; i++)
+		t->flops_again[i] = t->flops[i] + t->flops_attn[i] - t->flops_fwd[i];
+}
+
+/* Rows that outlive the forward are saved activations. */
+static void mark_saved(struct oom_tape *t)
+{
+	const struct oom_stream *s = &t->streams[OOM_STREAM_FWD];
+
+	for (size_t i = 0; i < t->n_rows; i++)
+		if (t->rows[i].born == OOM_STREAM_FWD && t->rows[i].cat == OOM_CAT_TEMP)
+			t->rows[i].cat = OOM_CAT_SAVED;
+	for (size_t i = 0; i < s->n; i++)
+		if (s->ev[i] >= 0 &&
+		    ((s->ev[i] & 3) == OOM_EV_FREE || (s->ev[i] & 3) == OOM_EV_FREE_ALL) &&
+		    t->rows[s->ev[i] >> 2].cat == OOM_CAT_SAVED)
+			t->rows[s->ev[i] >> 2].cat = OOM_CAT_TEMP;
+}
+
+enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
+			   const struct oom_plan *p, bool expand, struct oom_error *err)
+{
+	static const uint8_t half[] = {[OOM_AMP_BF16] = OOM_DT_BF16,
+				       [OOM_AMP_FP16] = OOM_DT_F16,
+				       [OOM_BF16_AMP] = OOM_DT_BF16};
+	/* task and labels are decided per recording */
+	struct oom_arch *a = (struct oom_arch *)&m->arch;
+
+	oom_tape_reset(t, a, p);
+	oom_batch_sizes(p, &t->val_b, &t->val_s, &t->val_t);
+	t->expand = expand;
+	t->amp = p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16 ||
+		 p->precision == OOM_BF16_AMP;
+	t->amp_dt = t->amp ? half[p->precision] : OOM_F32;
+	a->task = p->task ? (enum oom_task)p->task : a->default_task;
+	a->n_labels = p->num_labels ? (uint64_t)p->num_labels : a->config_labels;
+	pass(t, a, OOM_STREAM_FWD, true);
+	if (p->fused_ce == OOM_LOSS_FUSED && !t->fused && !t->warning)
+		t->warning = "loss=fused has no effect: this model's head is not one that is fused";
+	if (!t->status && !expand)
+		pass(t, a, OOM_STREAM_EVAL, false);
+	if (t->status) {
+		oom_error_set(err, t->status, "%s",
+			      t->err.text[0] ? t->err.text : "out of host memory");
+		return t->status;
+	}
+	mark_saved(t);
+	return OOM_OK;
+}
+
+/* ---- parameters ---- */
+
+static uint64_t block(uint64_t bytes)
+{
+	return (bytes + 511) / 512 * 512;
+}
+
+/* NF4: two elements a byte, an 8-bit absmax per 64, an fp32 one per 256 of those, the code books
+ * (bitsandbytes functional.py quantize_4bit); without double quantisation an fp32 absmax per 64. */
+static uint64_t nf4_bytes(uint64_t n, bool twice, uint64_t *rounded)
+{
+	const uint64_t blocks = (n + 63) / 64, packed = (n + 1) / 2,
+		       second = (blocks + 255) / 256 * 4;
+
+	if (twice) {
+		*rounded += block(packed) + block(blocks) + block(second) + block(64) + block(1024) + block(4);
+		return packed + blocks + second + 64 + 1024 + 4;
+	}
+	*rounded += block(packed) + block(blocks * 4) + block(64);
+	return packed + blocks * 4 + 64;
+}
+
+uint64_t oom_param_bytes(const struct oom_param *q, const struct oom_plan *p, uint64_t *rounded)
+{
+	const uint64_t bytes = q->elems * oom_dtype_bytes((enum oom_dtype)q->dt);
+
+	*rounded = 0;
+	if (q->flags & OOM_P_NF4)
+		return nf4_bytes(q->elems, p->double_quant, rounded);
+	*rounded = block(bytes);
+	return bytes;
+}
+
+static void sum_params(struct program *g, const struct oom_plan *p)
+{
+	const struct oom_tape *t = &g->tape;
+	uint64_t routed = 0;
+
+	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->grad_bytes =
+		g->layer = g->root = g->head = 0;
+	memset(g->state, 0, sizeof(g->state));
+	memset(&g->shards, 0, sizeof(g->shards));
+	for (size_t i = 0; i < t->n_params; i++) {
+		const struct oom_param *q = &t->params[i];
+		uint64_t rounded, bytes;
+
+		bytes = oom_param_bytes(q, p, &rounded);
+		g->total += q->elems * q->count;
+		g->param_bytes += bytes * q->count;
+		g->param_rounded += rounded * q->count;
+		if (q->flags & OOM_P_EXPERT)
+			routed += q->elems * q->count;
+		if (q->count > 1)
+			g->layer += q->elems;
+		if (q->flags & (OOM_P_EMBEDDING | OOM_P_HEAD))
+			g->root += q->elems * q->count;
+		if (q->flags & OOM_P_HEAD && !(q->flags & OOM_P_EMBEDDING))
+			g->head += q->elems * q->count;
+		if (!q->trainable)
+			continue;
+		g->trainable += q->elems * q->count;
+		if (q->grad >= 0)
+			g->grad_bytes += bytes * q->count;
+	}
+	if (!g->layer)
+		/* no repeated block: all of it is one unit */
+		g->layer = g->total - g->root;
+	if (routed && t->arch->n_experts && t->arch->top_k)
+		g->active = g->total - routed +
+			    (uint64_t)((double)routed * (double)t->arch->top_k /
+				       (double)t->arch->n_experts);
+}
+
+const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer)
+{
+	const struct oom_optimizer *opt = oom_optimizer_at((size_t)optimizer);
+	struct oom_state_sums *sums = &g->state[optimizer];
+
+	if (sums->ready)
+		return sums;
+	for (size_t i = 0; i < g->tape.n_params; i++) {
+		const struct oom_param *q = &g->tape.params[i];
+		uint64_t rounded = 0;
+
+		if (!q->trainable || q->grad < 0)
+			continue;
+		sums->bytes += opt->state(q, &rounded) * q->count;
+		sums->rounded += rounded * q->count;
+		if (q->elems >= OOM_PAGED_FROM)
+			sums->paged += q->elems * opt->paged * q->count;
+	}
+	sums->quantised = strstr(opt->choice.name, "8bit");
+	/* two code books of 256 fp32 values, shared */
+	if (sums->quantised && sums->bytes) {
+		sums->bytes += 2048;
+		sums->rounded += 2048;
+	}
+	opt->temps(g->tape.params, g->tape.n_params, sums->rounded, sums->temps);
+	sums->ready = true;
+	return sums;
+}
+
+/* LoRA whose targets name no layer trains nothing: refused, with the names that exist. */
+static enum oom_status check_adapters(const struct oom_tape *t, const struct oom_plan *p,
+				      struct oom_error *err)
+{
+	const char *seen[32];
+	char list[300] = "";
+	size_t n = 0, used = 0;
+
+	if (!p->lora_r)
+		return OOM_OK;
+	for (size_t i = 0; i < t->n_params; i++) {
+		const struct oom_param *q = &t->params[i];
+		size_t j = 0;
+
+		if (q->flags & OOM_P_LORA)
+			return OOM_OK;
+		if (!(q->flags & OOM_P_LINEAR) || q->flags & OOM_P_HEAD)
+			continue;
+		while (j < n && strcmp(seen[j], q->scope))
+			j++;
+		if (j < n || n == sizeof(seen) / sizeof(seen[0]))
+			continue;
+		seen[n++] = q->scope;
+		if (used < sizeof(list) - 1)
+			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
+						 used ? ", " : "", q->scope);
+	}
+	return oom_error_set(err, OOM_ERR_INVALID,
+			     "lora-targets \"%s\" match no layer of this model; it has: "
+			     "all-linear, %s",
+			     p->lora_targets, list);
+}
+
+/* ---- which program ---- */
+
+static bool conds_hold(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt)
+{
+	for (size_t i = 0; i < t->n_conds; i++) {
+		const struct oom_cond *c = &t->conds[i];
+		const double left = (double)oom_mono_eval(t, c->mono, b, s, tgt) * (double)c->width;
+		const double right = (double)oom_mono_eval(t, c->mono2, b, s, tgt) *
+				     (double)c->width2;
+
+		if ((left > right) != c->above)
+			return false;
+	}
+	return true;
+}
+
+/* The graph is needed while it is recorded only: one memory serves all tapes in turn. */
+static void lend_nodes(struct oom_evaluator *ev, struct oom_tape *t)
+{
+	struct oom_node *nodes = t->nodes;
+	const size_t cap = t->cap_nodes;
+
+	t->nodes = ev->nodes;
+	t->cap_nodes = ev->cap_nodes;
+	ev->nodes = nodes;
+	ev->cap_nodes = cap;
+}
+
+enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model *m,
+				const struct oom_plan *p, struct program **out,
+				struct oom_error *err)
+{
+	const struct oom_plan key = structure_of(p);
+	struct oom_plan cast = *p;
+	struct program *g, *oldest = &ev->slot[0];
+	uint64_t b, s, tgt;
+	enum oom_status st;
+
+	oom_batch_sizes(p, &b, &s, &tgt);
+	g = &ev->slot[ev->last];
+	if (g->model == m && !memcmp(&g->key, &key, sizeof(key)) &&
+	    conds_hold(&g->tape, b, s, tgt)) {
+		*out = g;
+		return OOM_OK;
+	}
+	for (int i = 0; i < SLOTS; i++) {
+		g = &ev->slot[i];
+		if (g->model == m && !memcmp(&g->key, &key, sizeof(key)) &&
+		    conds_hold(&g->tape, b, s, tgt)) {
+			g->used = ++ev->clock;
+			ev->last = i;
+			*out = g;
+			return OOM_OK;
+		}
+		if (g->used < oldest->used)
+			oldest = g;
+	}
+	g = oldest;
+	g->touched = true;
+	g->model = NULL;
+	g->fast.ready = g->spanned = g->cut_fast.ready = g->cut = false;
+	g->evaluations = g->cuts = 0;
+	cast.precision = key.precision;
+	if (!g->tape.nodes)
+		lend_nodes(ev, &g->tape);
+	st = oom_record(&g->tape, m, &cast, false, err);
+	if (!st)
+		st = check_adapters(&g->tape, p, err);
+	if (st)
+		return st;
+	sum_params(g, p);
+	g->key = key;
+	g->tape.plan = &g->key;
+	g->model = m;
+	g->used = ++ev->clock;
+	ev->last = (int)(g - ev->slot);
+	/* the graph has served: what stays is rows and events */
+	lend_nodes(ev, &g->tape);
+	g->tape.n_nodes = 0;
+	*out = g;
+	return OOM_OK;
+}

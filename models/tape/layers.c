@@ -1,0 +1,206 @@
+/* Stacks of layers: equal ones are recorded once and repeated; a checkpointed one is recorded by
+ * what it keeps and run again in the backward pass. */
+#include <string.h>
+
+#include "ops/ops.h"
+#include "tape.h"
+
+void oom_layer_names(struct oom_tape *t, struct oom_val x)
+{
+	if (t->n_names < sizeof(t->names) / sizeof(t->names[0]))
+		t->names[t->n_names++] = x;
+	else
+		oom_drop(t, x);
+}
+
+void oom_layer_returns(struct oom_tape *t)
+{
+	while (t->n_names)
+		oom_drop(t, t->names[--t->n_names]);
+}
+
+/* One layer: plain, or behind a non-reentrant checkpoint. */
+static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx,
+				struct oom_val x)
+{
+	struct oom_ckpt c = {.fn = fn, .ctx = ctx, .layer = i, .param0 = (uint32_t)t->cursor};
+	struct oom_val y;
+	uint32_t packs;
+	int32_t node;
+
+	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad || !t->train) {
+		/* the model's loop variable holds the layer's input until the layer returns */
+		struct oom_val held = oom_share(t, x);
+
+		y = fn(t, ctx, i, x);
+		oom_layer_returns(t);
+		oom_drop(t, held);
+		return y;
+	}
+	/* within a checkpoint: only the inner one's input is the outer one's to keep */
+	if (t->packing) {
+		packs = ++t->packs;
+		y = fn(t, ctx, i, x);
+		t->packs = packs;
+		return y;
+	}
+	node = oom_node(t, OOM_NODE_CKPT, "checkpoint");
+	oom_node_edge(t, node, x);
+	oom_node_save(t, node, x);
+	c.x = x;
+	packs = t->packs;                       /* of the checkpoint being recomputed, if any */
+	t->packing = true;
+	t->packs = 0;
+	y = fn(t, ctx, i, x);
+	oom_layer_returns(t);
+	t->packing = false;
+	c.packs = t->packs;
+	t->packs = packs;
+	if (node < 0)                           /* out of memory: the status says so */
+		return y;
+	t->nodes[node].aux = (uint32_t)t->n_ckpts;
+	if (!oom_tape_ckpt(t, &c))
+		return y;
+	return oom_node_out(t, node, 0, y);
+}
+
+/* Layers [first, first + period) recorded once, standing for reps repetitions. */
+static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period, uint32_t reps,
+			     uint16_t group, oom_block_fn fn, const void *ctx, struct oom_val x)
+{
+	const bool repeat = reps > 1;
+	size_t rep = t->n_reps;
+	int32_t node0 = (int32_t)t->n_nodes;
+
+	if (t->n_layers == sizeof(t->layers) / sizeof(t->layers[0]) && !t->expand) {
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+					  "too many kinds of layers in one model");
+		return x;
+	}
+	t->group = group;
+	t->mult = (uint16_t)reps;
+	t->in_layer = true;
+	if (repeat) {
+		if (rep == sizeof(t->reps) / sizeof(t->reps[0])) {
+			t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+						  "too many layer groups in one model");
+			return x;
+		}
+		t->reps[t->n_reps++] = reps;
+		oom_tape_mark(t, rep, false);
+	}
+	for (uint32_t i = 0; i < period && !t->status; i++)
+		x = one_layer(t, first + i, fn, ctx, x);
+	if (repeat)
+		oom_tape_mark(t, rep, true);
+	t->in_layer = false;
+	t->group = 0;
+	t->mult = 1;
+	if (t->stream == OOM_STREAM_FWD && t->grad && !t->expand)
+		t->layers[t->n_layers++] = (struct oom_layer_rec){.node0 = node0,
+								  .node1 = (int32_t)t->n_nodes,
+								  .group = group,
+								  .reps = (uint16_t)reps,
+								  .layers = period * reps};
+	return x;
+}
+
+/* The smallest period p <= 12 with kind[i] == kind[i + p] everywhere, or 0. */
+static uint32_t period_of(const uint8_t *kind, uint32_t n)
+{
+	for (uint32_t p = 1; p <= 12 && p <= n; p++) {
+		uint32_t i = p;
+
+		while (i < n && kind[i] == kind[i - p])
+			i++;
+		if (i == n)
+			return p;
+	}
+	return 0;
+}
+
+static struct oom_val run_of(struct oom_tape *t, uint32_t first, uint32_t n, uint32_t p,
+			     oom_block_fn fn, const void *ctx, struct oom_val x)
+{
+	uint32_t m = n / p, i = first;
+	uint16_t group = ++t->n_groups;
+
+	if (t->expand || m <= 3) {
+		for (; i < first + n && !t->status; i++)
+			x = record(t, i, 1, 1, group, fn, ctx, x);
+		return x;
+	}
+	/* The first two are recorded apart: the second is the first whose predecessor is a layer
+	 * of its kind. */
+	x = record(t, i, p, 1, group, fn, ctx, x);
+	x = record(t, i + p, p, m - 2, group, fn, ctx, x);
+	x = record(t, i + (m - 1) * p, p, 1, group, fn, ctx, x);
+	for (i = first + m * p; i < first + n && !t->status; i++)
+		x = record(t, i, 1, 1, group, fn, ctx, x);
+	return x;
+}
+
+void oom_drop_shared(struct oom_tape *t, struct oom_val x)
+{
+	if (x.sto >= 0)
+		t->rows[x.sto].shared = true;
+	if (t->plan->grad_ckpt != OOM_CKPT_NONE && t->grad && x.sto >= 0 &&
+	    t->n_held < sizeof(t->held) / sizeof(t->held[0])) {
+		t->held_node[t->n_held] = t->stack_node;
+		t->held[t->n_held++] = x.sto;
+	} else {
+		oom_drop(t, x);
+	}
+}
+
+const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size)
+{
+	if (size > sizeof(t->ctx[0]) || t->n_ctx == sizeof(t->ctx) / sizeof(t->ctx[0])) {
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+					  "too many stacks of layers in one model");
+		return NULL;
+	}
+	memcpy(t->ctx[t->n_ctx], ctx, size);
+	return t->ctx[t->n_ctx++];
+}
+
+struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx,
+			       struct oom_val x)
+{
+	if (!ctx || t->status)
+		return x;
+	if (t->packing || t->recompute)
+		return one_layer(t, i, fn, ctx, x);
+	/* nobody's first layer: held until the last of them */
+	t->stack_node = -1;
+	return record(t, i, 1, 1, ++t->n_groups, fn, ctx, x);
+}
+
+struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *kind,
+				oom_block_fn fn, const void *ctx, size_t ctx_size, struct oom_val x)
+{
+	uint32_t p = kind ? period_of(kind, n) : 1, i = 0;
+	const uint32_t limit = t->expand ? 2000 : 100000;
+
+	if (n > limit) {
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "%u layers: more than %u", n,
+					  limit);
+		return x;
+	}
+	ctx = oom_layer_ctx(t, ctx, ctx_size);
+	if (!ctx)
+		return x;
+	if (!t->packing && !t->recompute)
+		t->stack_node = (int32_t)t->n_nodes;
+	if (p)
+		return n ? run_of(t, 0, n, p, fn, ctx, x) : x;
+	while (i < n && !t->status) {           /* no common period: runs of equal layers */
+		uint32_t j = i + 1;
+
+		while (j < n && kind[j] == kind[i])
+			j++;
+		x = run_of(t, i, j - i, 1, fn, ctx, x);
+		i = j;
+	}
+	return x;
+}
