@@ -207,11 +207,6 @@ const struct oom_rung *oom_rung_at(size_t i)
 	return i < OOM_RUNGS ? &rungs[i] : NULL;
 }
 
-uint64_t oom_budget(uint64_t capacity, const struct oom_plan *p)
-{
-	return (uint64_t)((double)capacity * (1 - p->margin));
-}
-
 struct climb {
 	struct oom_evaluator *ev;
 	const struct oom_model *model;

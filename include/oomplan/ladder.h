@@ -51,8 +51,6 @@ struct oom_ladder {
 /* What may be taken beyond the always-allowed rungs. */
 enum oom_allow { OOM_ALLOW_SEQ_LEN = 1, OOM_ALLOW_LORA = 2, OOM_ALLOW_SCIENCE = 3 };
 
-/* Used bytes that still count as fitting: capacity less the plan's margin. */
-OOM_API uint64_t oom_budget(uint64_t capacity_bytes, const struct oom_plan *plan);
 /* Climbs.  Deterministic; the effective batch (micro x accumulation x GPUs) never changes. */
 OOM_API enum oom_status oom_ladder_walk(struct oom_evaluator *ev, const struct oom_model *model,
 					const struct oom_plan *start, uint64_t capacity_bytes,

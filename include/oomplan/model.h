@@ -85,6 +85,8 @@ struct oom_eval {
 	bool context_measured;
 	uint64_t context_bytes, workspace_bytes, nccl_bytes;    /* outside max_memory_allocated */
 	uint64_t used_bytes;            /* what nvidia-smi would show at the peak */
+	/* the same by the cheap estimate of the reserved bytes, whether or not they were replayed */
+	uint64_t used_bytes_estimated;
 	/* offloaded state, per rank */
 	uint64_t host_pinned_bytes, host_pageable_bytes, nvme_bytes;
 	/* gathered parameters and buckets at their highest: more GPUs do not lower it */
@@ -118,6 +120,16 @@ enum oom_eval_flags {
 OOM_API enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model,
 				     const struct oom_plan *plan, unsigned flags,
 				     struct oom_eval *out, struct oom_error *err);
+
+/* Used bytes that still count as fitting: capacity less the plan's margin. */
+OOM_API uint64_t oom_budget(uint64_t capacity_bytes, const struct oom_plan *plan);
+/* The verdict, the same for every command: prices plan into *out and says whether it fits a card of
+ * capacity_bytes.  The allocator is replayed only where the cheap bounds do not decide; flags as of
+ * oom_evaluate (OOM_EVAL_REPLAY replays whatever the bounds say, and *fits is the same). */
+OOM_API enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *model,
+				  const struct oom_plan *plan, uint64_t capacity_bytes,
+				  unsigned flags, struct oom_eval *out, bool *fits,
+				  struct oom_error *err);
 
 /* Who is alive at the peak of every phase, for pictures: each phase's buckets add up to its peak.
  * e: the plan's evaluation with OOM_EVAL_BUCKETS. */

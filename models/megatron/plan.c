@@ -277,5 +277,6 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 		       "fullest pipeline rank; balanced routing";
 	out->reserved_bytes = oom_reserved_estimate(out, p);
 	oom_overheads(out, p);
+	out->used_bytes_estimated = out->used_bytes;
 	return OOM_OK;
 }

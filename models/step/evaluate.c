@@ -295,6 +295,8 @@ static enum oom_status reserve(struct oom_evaluator *ev, const struct oom_model 
 
 	out->reserved_replayed = false;
 	out->reserved_bytes = oom_reserved_estimate(out, plan);
+	oom_overheads(out, plan);
+	out->used_bytes_estimated = out->used_bytes;
 	/* the replay plays plain single-GPU steps: sharded and offloaded plans keep the estimate */
 	if (flags & OOM_EVAL_REPLAY && !plan->zero_stage && plan->gpus == 1 &&
 	    plan->offload_optimizer == OOM_OFFLOAD_NONE && !plan->offload_activations) {
@@ -367,4 +369,30 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	out->nvme_bytes = states.nvme;
 	out->flops_per_sample = flops_of(g, plan, b, s, tgt);
 	return reserve(ev, model, plan, flags, out, err);
+}
+
+uint64_t oom_budget(uint64_t capacity, const struct oom_plan *p)
+{
+	return (uint64_t)((double)capacity * (1 - p->margin));
+}
+
+/* Every row of data/measured.csv reserves between one and two times what it allocates. */
+static bool decided(const struct oom_eval *e, uint64_t budget)
+{
+	const uint64_t outside = e->used_bytes - e->reserved_bytes;
+
+	return outside + e->overall_peak > budget || outside + 2 * e->overall_peak <= budget;
+}
+
+enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *model,
+			  const struct oom_plan *plan, uint64_t capacity, unsigned flags,
+			  struct oom_eval *out, bool *fits, struct oom_error *err)
+{
+	const uint64_t budget = oom_budget(capacity, plan);
+	enum oom_status st = oom_evaluate(ev, model, plan, flags, out, err);
+
+	if (!st && !(flags & OOM_EVAL_REPLAY) && !decided(out, budget))
+		st = oom_evaluate(ev, model, plan, flags | OOM_EVAL_REPLAY, out, err);
+	*fits = !st && out->used_bytes <= budget;
+	return st;
 }
