@@ -123,6 +123,10 @@ OOM_API enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_
 
 /* Used bytes that still count as fitting: capacity less the plan's margin. */
 OOM_API uint64_t oom_budget(uint64_t capacity_bytes, const struct oom_plan *plan);
+/* What an evaluation decides about a budget without a replay: UNDECIDED where the estimate of the
+ * reserved bytes could be wrong about it.  Never wrong where it decides: oom_judge says the same. */
+enum oom_decision { OOM_DOES_NOT_FIT, OOM_FITS, OOM_UNDECIDED };
+OOM_API enum oom_decision oom_decide(const struct oom_eval *e, uint64_t budget_bytes);
 /* The verdict, the same for every command: prices plan into *out and says whether it fits a card of
  * capacity_bytes.  The allocator is replayed only where the cheap bounds do not decide; flags as of
  * oom_evaluate (OOM_EVAL_REPLAY replays whatever the bounds say, and *fits is the same). */

@@ -377,11 +377,15 @@ uint64_t oom_budget(uint64_t capacity, const struct oom_plan *p)
 }
 
 /* Every row of data/measured.csv reserves between one and two times what it allocates. */
-static bool decided(const struct oom_eval *e, uint64_t budget)
+enum oom_decision oom_decide(const struct oom_eval *e, uint64_t budget)
 {
 	const uint64_t outside = e->used_bytes - e->reserved_bytes;
 
-	return outside + e->overall_peak > budget || outside + 2 * e->overall_peak <= budget;
+	if (e->reserved_replayed)
+		return e->used_bytes <= budget ? OOM_FITS : OOM_DOES_NOT_FIT;
+	return outside + e->overall_peak > budget       ? OOM_DOES_NOT_FIT :
+	       outside + 2 * e->overall_peak <= budget ? OOM_FITS :
+							 OOM_UNDECIDED;
 }
 
 enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *model,
@@ -391,7 +395,7 @@ enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *mode
 	const uint64_t budget = oom_budget(capacity, plan);
 	enum oom_status st = oom_evaluate(ev, model, plan, flags, out, err);
 
-	if (!st && !(flags & OOM_EVAL_REPLAY) && !decided(out, budget))
+	if (!st && !(flags & OOM_EVAL_REPLAY) && oom_decide(out, budget) == OOM_UNDECIDED)
 		st = oom_evaluate(ev, model, plan, flags | OOM_EVAL_REPLAY, out, err);
 	*fits = !st && out->used_bytes <= budget;
 	return st;
