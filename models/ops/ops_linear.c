@@ -65,30 +65,20 @@ struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct 
 
 /* bitsandbytes MatMul4Bit: the weight is dequantised to bf16 for one product and again in backward;
  * its absmax is dequantised first when it is quantised itself (bitsandbytes/functional.py
- * dequantize_4bit). */
-static struct oom_val nf4_linear(struct oom_tape *t, const char *name, struct oom_val x,
-				 struct oom_val w, struct oom_val bias, uint64_t in,
-				 struct oom_dim out)
+ * dequantize_4bit).  ctx.save_for_backward is not used: the packed weight is kept by reference. */
+static struct oom_val matmul_4bit(struct oom_tape *t, const char *name, struct oom_val x,
+				  struct oom_val bias, uint64_t in, struct oom_dim out)
 {
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val y, dq, given = oom_share(t, x);
 	const bool rg = wants_grad(t, x) || bias.rg;
+	struct oom_val y, dq;
 	int32_t n = -1;
 
-	/* Linear4bit computes in its compute type and returns the input's (bnb/nn/modules.py);
-	 * its caller holds the input */
-	if (x.dt != OOM_DT_BF16)
-		x = oom_op_cast(t, x, OOM_DT_BF16);
-	if (!oom_is_none(bias))
-		bias = oom_op_cast(t, bias, OOM_DT_BF16);
 	if (rg) {
 		n = oom_node(t, OOM_NODE_NF4_LINEAR, "MatMul4Bit");
 		oom_node_edge(t, n, x);
 		oom_node_edge(t, n, bias);
 		if (n >= 0)
 			t->nodes[n].aux_width = in * out.n;
-		/* ctx.save_for_backward is skipped for the weight: it is kept by reference
-		 * (ctx.tensors) */
 	}
 	if (t->plan->double_quant)
 		oom_scratch(t, "absmax", OOM_MONO_ONE, (in * out.n + 63) / 64, OOM_F32);
@@ -99,10 +89,26 @@ static struct oom_val nf4_linear(struct oom_tape *t, const char *name, struct oo
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
 	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
+	return y;
+}
+
+/* Linear4bit computes in its compute type and returns the input's (bitsandbytes/nn/modules.py): its
+ * casts of input and bias are locals until it returns, and its caller holds the input. */
+static struct oom_val nf4_linear(struct oom_tape *t, const char *name, struct oom_val x,
+				 struct oom_val w, struct oom_val bias, uint64_t in,
+				 struct oom_dim out)
+{
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_val y, given = oom_share(t, x);
+
+	x = oom_op_cast(t, x, OOM_DT_BF16);
+	if (!oom_is_none(bias))
+		bias = oom_op_cast(t, bias, OOM_DT_BF16);
+	y = matmul_4bit(t, name, x, bias, in, out);
+	y = oom_op_cast(t, y, dt);
 	oom_done(t, x);
 	oom_done(t, bias);
 	oom_done(t, w);
-	y = oom_op_cast(t, y, dt);
 	oom_drop(t, given);
 	return y;
 }
@@ -138,27 +144,51 @@ bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags)
 	return word_in(t->plan->lora_targets, name);
 }
 
-/* result + B(A(dropout(x))) * scaling, then back to the result's type (peft/tuners/lora/layer.py
- * Linear.forward). */
+/* B(A(dropout(x))) * scaling */
+static struct oom_val lora_delta(struct oom_tape *t, struct oom_val x, const struct oom_linear *l)
+{
+	const struct oom_dim r = {(uint64_t)t->plan->lora_r, "lora_r"};
+	struct oom_val d;
+
+	d = oom_op_dropout(t, oom_keep(x), t->plan->lora_dropout);
+	d = oom_op_matmul_param(t, "lora_A", d, l->a, oom_none(), r);
+	d = oom_op_matmul_param(t, "lora_B", d, l->b, oom_none(), l->out);
+	return oom_op_unary(t, OOM_SCALE, d);
+}
+
+/* The adapter works on an fp32 copy of x, whatever autocast does, and the sum returns to the base
+ * layer's type (peft/tuners/lora/layer.py, Linear.forward).  x and its copy are locals of the call
+ * until it returns. */
 static struct oom_val lora(struct oom_tape *t, struct oom_val x, struct oom_val y,
 			   const struct oom_linear *l)
 {
-	const struct oom_dim r = {(uint64_t)t->plan->lora_r, "lora_r"};
 	const enum oom_dtype dt = (enum oom_dtype)y.dt;
-	struct oom_val c, d;
-	const char *scope = t->scope;
+	struct oom_val c;
 
-	/* x and its fp32 copy are locals of the call until it returns */
 	c = oom_op_cast(t, oom_keep(x), OOM_F32);
-	d = oom_op_dropout(t, oom_keep(c), t->plan->lora_dropout);
-	d = oom_op_matmul_param(t, "lora_A", d, l->a, oom_none(), r);
-	d = oom_op_matmul_param(t, "lora_B", d, l->b, oom_none(), l->out);
-	d = oom_op_unary(t, OOM_SCALE, d);
-	y = oom_op_add(t, y, d);
+	y = oom_op_add(t, y, lora_delta(t, c, l));
 	y = oom_op_cast(t, y, dt);
 	oom_drop(t, c);
 	oom_drop(t, x);
-	t->scope = scope;
+	return y;
+}
+
+/* The same over a 4-bit layer (peft/tuners/lora/bnb.py, Linear4bit.forward): the base's result is
+ * cloned; only without autocast is x copied to fp32, and what the adapter adds brought back to the
+ * result's type before it is added. */
+static struct oom_val lora_4bit(struct oom_tape *t, struct oom_val x, struct oom_val y,
+				const struct oom_linear *l)
+{
+	struct oom_val c, d;
+
+	y = oom_op_copy(t, "clone", y);
+	c = t->amp ? oom_share(t, x) : oom_op_cast(t, oom_keep(x), OOM_F32);
+	d = lora_delta(t, c, l);
+	if (!t->amp)
+		d = oom_op_cast(t, d, (enum oom_dtype)y.dt);
+	y = oom_op_add(t, y, d);
+	oom_drop(t, c);
+	oom_drop(t, x);
 	return y;
 }
 
@@ -220,7 +250,7 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 	}
 	oom_drop(t, arg);
 	if (lo)
-		y = lora(t, lx, y, l);
+		y = nf4 ? lora_4bit(t, lx, y, l) : lora(t, lx, y, l);
 	t->scope = scope;
 	return y;
 }
