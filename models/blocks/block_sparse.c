@@ -136,7 +136,7 @@ static struct oom_val gathered(struct oom_tape *t, const struct oom_blocks *b, s
 			       uint16_t m)
 {
 	struct oom_val index = oom_new(t, "indices",
-				       oom_mono_chunks(t, t->m_b, (uint32_t)b->block, -2),
+				       oom_len_chunks(t, t->m_b, b->block, -2),
 				       (struct oom_dim){b->heads * b->random, NULL}, OOM_I64);
 
 	x = oom_op_copy(t, "reshape", oom_keep(x));
@@ -150,8 +150,8 @@ struct oom_val oom_block_attention(struct oom_tape *t, const struct oom_blocks *
 				   struct oom_val *weights)
 {
 	const uint64_t e = b->block, h = b->heads, hd = h * b->d;
-	const uint16_t m_rand = oom_mono_padded(t, t->m_b, e, -4),
-		       m_mid = oom_mono_padded(t, t->m_b, e, -8);
+	const uint16_t m_rand = oom_len_padded(t, t->m_b, e, -4),
+		       m_mid = oom_len_padded(t, t->m_b, e, -8);
 	const struct oom_val qkv[3] = {q, k, v};
 	struct locals l = {.n = 0};
 	struct oom_val gk, gv, x[4], y;
@@ -181,6 +181,6 @@ struct oom_val oom_block_attention(struct oom_tape *t, const struct oom_blocks *
 struct oom_val oom_band_mask(struct oom_tape *t, uint64_t block, enum oom_dtype dt)
 {
 	return oom_new(t, "band mask",
-		       oom_mono_padded(t, t->m_b, block, -8),
+		       oom_len_padded(t, t->m_b, block, -8),
 		       (struct oom_dim){3 * block, "3 * block_size"}, dt);
 }

@@ -203,8 +203,8 @@ struct oom_val oom_delta_rule(struct oom_tape *t, const struct oom_delta *m, str
 	const enum oom_dtype dt = (enum oom_dtype)q.dt;
 	struct oom_hold held = {.n = 0};
 	struct delta d = {.m = m,
-			  .cs = oom_mono_of(t, t->m_b, OOM_VAR_S, 1, CHUNK),
-			  .nc = oom_mono_chunks(t, t->m_b, CHUNK, 0),
+			  .cs = oom_len_round_up(t, t->m_b, CHUNK),
+			  .nc = oom_len_chunks(t, t->m_b, CHUNK, 0),
 			  .bh = t->m_b,
 			  .q = {m->v_heads * m->dk, "heads * dk"},
 			  .v = {m->v_heads * m->dv, "heads * dv"},

@@ -69,7 +69,7 @@ struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct 
  * models/llama4/modeling_llama4.py). */
 static struct oom_val shifted_loss(struct oom_tape *t, struct oom_val logits)
 {
-	const uint16_t tokens = oom_mono_of(t, t->m_b, OOM_VAR_S, 5, 1);
+	const uint16_t tokens = oom_len_minus(t, t->m_b, 1);
 	const struct oom_dim v = {logits.width, logits.text};
 	struct oom_val out, f, labels, loss;
 
@@ -110,9 +110,9 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 		f = oom_op_cast(t, logits, OOM_F32);
 		/* F.pad(labels, (0, 1)), a local to the end; [..., 1:].contiguous() of one
 		 * sequence is a view of it */
-		padded = oom_new(t, "padded labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 9, 1), D(1),
+		padded = oom_new(t, "padded labels", oom_len_plus_in_many(t, t->m_b, 1), D(1),
 				 OOM_I64);
-		labels = oom_new(t, "shifted labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 7, 1), D(1),
+		labels = oom_new(t, "shifted labels", oom_len_plus_in_one(t, t->m_b, 1), D(1),
 				 OOM_I64);
 		if (t->plan->fused_ce == OOM_LOSS_SLICED) {
 			/* transformers < 4.45: shift_logits = logits[..., :-1, :].contiguous() */
@@ -233,7 +233,7 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 	while (chunk < piece)
 		chunk *= 2;
 	if (h.mono == t->m_bs && inc <= UINT32_MAX) {   /* the chunk steps with the tokens */
-		part = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 10, (uint32_t)inc);
+		part = oom_len_pow2_part(t, OOM_MONO_ONE, inc);
 		oom_cond_more(t, h.mono, 1, part, 1);
 	} else { /* tokens of another kind: record anew beyond the step */
 		oom_cond_above(t, h.mono, chunk * inc);
@@ -250,7 +250,7 @@ struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct
 		oom_node_edge(t, n, w);
 	}
 	chunk = chunk < tokens ? chunk : tokens;
-	labels = oom_new(t, "shifted labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 7, 1), D(1),
+	labels = oom_new(t, "shifted labels", oom_len_plus_in_one(t, t->m_b, 1), D(1),
 			 OOM_I64);
 	gx = oom_new(t, "grad of input", h.mono, (struct oom_dim){d, NULL}, (enum oom_dtype)h.dt);
 	if (w.rg)

@@ -13,8 +13,6 @@ struct oom_window {
 };
 /* attention_window as a number or a list, whose first stands for all. */
 uint64_t oom_read_window(struct oom_reader *r, const char *key, uint64_t def);
-/* m times the length padded to whole windows. */
-uint16_t oom_window_padded(struct oom_tape *t, uint64_t width, uint16_t m);
 /* Projections and context of (batch, tokens) turned around; the global projections, which a batch
  * without global tokens leaves idle, have their weights.  x is kept. */
 struct oom_val oom_window_attention(struct oom_tape *t, const struct oom_window *w,

@@ -57,9 +57,7 @@ struct oom_val oom_short_conv(struct oom_tape *t, const char *name, struct oom_v
 			      uint64_t kernel, bool bias, enum oom_act act)
 {
 	const struct oom_dim w = {x.width, x.text};
-	const uint16_t longer = kernel > 1 ?
-					oom_mono_of(t, t->m_b, OOM_VAR_S, 3, (uint32_t)kernel - 1) :
-					t->m_bs;
+	const uint16_t longer = kernel > 1 ? oom_len_plus(t, t->m_b, kernel - 1) : t->m_bs;
 
 	x = oom_op_slice(t, oom_op_conv(t, name, x, w.n, kernel, bias, longer, w), t->m_bs, w);
 	return oom_activation(t, act, x);
@@ -163,8 +161,8 @@ static struct oom_val inter(struct oom_tape *t, const struct oom_ssd *m, struct 
 	states = oom_hold(t, h, oom_op_cat_into(t, before, states, s->n1, state));
 	d = oom_op_pad(t, oom_op_slice(t, oom_keep(s->cum), s->nc, heads), s->n1, heads);
 	d = segment_sum(t, d, s->nn, heads,
-			oom_mono_chunks(t, oom_mono_chunks(t, OOM_MONO_ONE, (uint32_t)m->chunk, 1),
-					(uint32_t)m->chunk, 1),
+			oom_len_chunks(t, oom_len_chunks(t, OOM_MONO_ONE, m->chunk, 1),
+				       m->chunk, 1),
 			1);
 	/* decay_chunk */
 	d = oom_hold(t, h, oom_op_unary(t, OOM_EXP, d));
@@ -210,12 +208,12 @@ static struct oom_val scan(struct oom_tape *t, const struct oom_ssd *m, struct o
 			     all = {m->heads * m->d_state, "heads * d_state"};
 	const struct oom_dim parts[3] = {inner, {bc, "groups * d_state"}, {bc, "groups * d_state"}};
 	const uint32_t l = (uint32_t)m->chunk;
-	struct scan s = {.cs = oom_mono_of(t, t->m_b, OOM_VAR_S, 1, l),
-			 .nc = oom_mono_chunks(t, t->m_b, l, 0),
-			 .n1 = oom_mono_chunks(t, t->m_b, l, 1)};
+	struct scan s = {.cs = oom_len_round_up(t, t->m_b, l),
+			 .nc = oom_len_chunks(t, t->m_b, l, 0),
+			 .n1 = oom_len_chunks(t, t->m_b, l, 1)};
 	struct oom_val p[3], a, d, y, off;
 
-	s.nn = oom_mono_chunks(t, s.n1, l, 1);
+	s.nn = oom_len_chunks(t, s.n1, l, 1);
 	a = oom_param(t, "A_log", 0, m->heads, 0);
 	d = oom_param(t, "D", 0, m->heads, 0);
 	oom_op_split(t, u, 3, parts, p);

@@ -24,18 +24,13 @@ uint64_t oom_read_window(struct oom_reader *r, const char *key, uint64_t def)
 	return w;
 }
 
-uint16_t oom_window_padded(struct oom_tape *t, uint64_t width, uint16_t m)
-{
-	return oom_mono_of(t, m, OOM_VAR_S, 1, (uint32_t)width);
-}
-
 /* One product of queries and keys in chunks of a window, its band laid out as (tokens, heads,
  * window + 1). */
 static struct oom_val band(struct oom_tape *t, uint64_t w, struct oom_val q, struct oom_val k,
 			   uint64_t heads, uint64_t d)
 {
 	/* the overlapping chunks hold 2 x (s - window / 2) rows */
-	const uint16_t m_rows = oom_mono_padded(t, t->m_b, w, -1);
+	const uint16_t m_rows = oom_len_padded(t, t->m_b, w, -1);
 	struct oom_val y;
 
 	q = oom_op_expand_copy(t, q, m_rows,
@@ -46,7 +41,7 @@ static struct oom_val band(struct oom_tape *t, uint64_t w, struct oom_val q, str
 		       (struct oom_dim){2 * heads * w, "2 * n_heads * window"}, d);
 	y = oom_op_expand_copy(t, y, m_rows,
 			       (struct oom_dim){2 * heads * (w + 1), "2 * n_heads * (window + 1)"});
-	y = oom_op_expand_copy(t, y, oom_window_padded(t, w, t->m_b),
+	y = oom_op_expand_copy(t, y, oom_len_round_up(t, t->m_b, w),
 			       (struct oom_dim){heads * (w + 1), "n_heads * (window + 1)"});
 	/* what lies before the first token and after the last */
 	for (int i = 0; i < 2; i++)
@@ -62,7 +57,7 @@ struct oom_val oom_window_attention(struct oom_tape *t, const struct oom_window 
 {
 	const uint64_t w = win->width, heads = win->heads, d = win->d;
 	const struct oom_dim h = {heads * d, "n_heads * head_dim"};
-	const uint16_t m_tokens = oom_window_padded(t, w, t->m_b);
+	const uint16_t m_tokens = oom_len_round_up(t, t->m_b, w);
 	struct oom_val turned = x, q, k, v, y, mask, out, scores, p, e;
 
 	turned.perm = true;                     /* (tokens, batch): every projection copies it */
@@ -85,7 +80,7 @@ struct oom_val oom_window_attention(struct oom_tape *t, const struct oom_window 
 	y = oom_op_dropout(t, y, win->dropout);
 	p = oom_op_expand_copy(t, oom_keep(y), m_tokens,
 			       (struct oom_dim){heads * (3 * w / 2 + 2), NULL});
-	e = oom_op_expand_copy(t, oom_keep(v), oom_mono_padded(t, t->m_b, w, 2), h);
+	e = oom_op_expand_copy(t, oom_keep(v), oom_len_padded(t, t->m_b, w, 2), h);
 	e = oom_op_expand_copy(t, e, m_tokens, (struct oom_dim){3 * h.n, "3 * d_model"});
 	p = oom_op_bmm(t, "context", p, e, m_tokens, h, 3 * w / 2);
 	p = oom_op_copy(t, "contiguous", p);

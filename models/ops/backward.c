@@ -353,20 +353,10 @@ static void efficient_rule(struct oom_tape *t, const struct oom_node *n, struct 
 	const uint64_t bi = wide <= 64 || !half ? 64 : 128, cap = wide <= 64 ? 64 : 128;
 	const uint64_t cols = (d + cap - 1) / cap, dw = (d + 31) / 32 * 32;
 	const uint64_t tile = bi * (dw < 128 ? dw : 128);
-	struct oom_mono m = t->monos[n->aux_mono];
-	uint16_t blocks = OOM_MONO_ONE;
+	const uint16_t blocks = oom_mono_tiles(t, n->aux_mono, (uint32_t)bi);
 	struct oom_val s[4];
 	int k = 0;
 
-	for (int i = 0; i < m.n; i++) {
-		const struct oom_var v = t->vars[m.var[i]];
-
-		if (v.base != OOM_VAR_B && (!v.op || v.op == 6))
-			blocks = oom_mono_of(t, blocks, (enum oom_var_base)v.base, v.op ? 6 : 2,
-					     v.op ? (uint32_t)((v.k + bi - 1) / bi) : (uint32_t)bi);
-		else
-			blocks = oom_mono_of(t, blocks, (enum oom_var_base)v.base, v.op, v.k);
-	}
 	for (int i = 0; i < 3; i++)
 		g[i] = fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt, true);
 	if (n->n_edge > 3 && needed(n, 3))      /* a learned bias (grad_bias of the kernel) */

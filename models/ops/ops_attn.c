@@ -15,27 +15,6 @@ static bool is_half(struct oom_val x)
 	return x.dt == OOM_DT_BF16 || x.dt == OOM_DT_F16;
 }
 
-/* The monomial m with its sequence factor rounded up to a multiple of k: b*s -> b*roundup(s, k). */
-static uint16_t rounded(struct oom_tape *t, uint16_t m, uint32_t k)
-{
-	struct oom_mono x = t->monos[m];
-	uint16_t r = OOM_MONO_ONE;
-	bool found = false;
-
-	for (int i = 0; i < x.n; i++) {
-		const struct oom_var v = t->vars[x.var[i]];
-
-		if (v.base != OOM_VAR_B && (v.op == 0 || v.op == 6) && !found) {
-			r = oom_mono_of(t, r, (enum oom_var_base)v.base, v.op ? 6 : 1,
-					v.op ? (v.k + k - 1) / k * k : k);
-			found = true;
-		} else {
-			r = oom_mono_of(t, r, (enum oom_var_base)v.base, v.op, v.k);
-		}
-	}
-	return r;
-}
-
 static uint64_t up(uint64_t x, uint64_t k)
 {
 	return (x + k - 1) / k * k;
@@ -55,7 +34,7 @@ static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q
 		t->nodes[n].aux = (uint32_t)(a->heads << 16 | (a->d & 0xffff));
 		t->nodes[n].aux_width = a->kv_heads;
 		t->nodes[n].perm = (uint8_t)(q.perm | k.perm << 1 | v.perm << 2);
-		t->nodes[n].aux_mono = kind == OOM_NODE_FLASH ? rounded(t, a->mq, 128) : a->mq;
+		t->nodes[n].aux_mono = kind == OOM_NODE_FLASH ? oom_mono_rounded(t, a->mq, 128) : a->mq;
 	}
 	oom_node_save(t, n, q);
 	oom_node_save(t, n, k);
@@ -147,11 +126,11 @@ static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom
 
 	if (!oom_is_none(mask)) {
 		bias = mask_to_bias(t, mask, (enum oom_dtype)q.dt);
-		if (oom_cond_more(t, rounded(t, a->mk, 16), 1, a->mk, 1)) {
+		if (oom_cond_more(t, oom_mono_rounded(t, a->mk, 16), 1, a->mk, 1)) {
 			/* keys not a multiple of 16: the bias is padded, a copy with aligned
 			 * rows */
 			const struct oom_dim w = {bias.width, NULL};
-			const uint16_t m = rounded(t, bias.mono, 16);
+			const uint16_t m = oom_mono_rounded(t, bias.mono, 16);
 
 			/* learned: the gradient goes back through the padding */
 			if (bias.rg) {
@@ -176,7 +155,7 @@ static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom
 	y = oom_new(t, "efficient_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text},
 		    (enum oom_dtype)q.dt);
 	y.perm = true;
-	lse = oom_new(t, "logsumexp", rg ? rounded(t, a->mq, 32) : OOM_MONO_ONE,
+	lse = oom_new(t, "logsumexp", rg ? oom_mono_rounded(t, a->mq, 32) : OOM_MONO_ONE,
 		      (struct oom_dim){rg ? a->heads : 0, NULL}, OOM_F32);
 	seed = oom_new(t, "philox seed", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);
 	offset = oom_new(t, "philox offset", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);

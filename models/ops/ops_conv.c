@@ -357,7 +357,7 @@ struct oom_val oom_drop_path(struct oom_tape *t, struct oom_val x)
 
 uint16_t oom_length_of(struct oom_tape *t, uint64_t n)
 {
-	return oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 6, (uint32_t)n);
+	return oom_len_const(t, OOM_MONO_ONE, n);
 }
 
 uint16_t oom_tokens_of(struct oom_tape *t, uint64_t n)

@@ -113,8 +113,8 @@ struct oom_val oom_op_sum_wide(struct oom_tape *t, struct oom_val x, uint16_t mo
 
 struct oom_loop oom_loop_over(struct oom_tape *t, uint32_t chunk)
 {
-	const uint16_t n = oom_mono_chunks(t, OOM_MONO_ONE, chunk, 0);
-	struct oom_loop l = {.turns = 1, .rest = oom_mono_chunks(t, t->m_b, chunk, -3)};
+	const uint16_t n = oom_len_chunks(t, OOM_MONO_ONE, chunk, 0);
+	struct oom_loop l = {.turns = 1, .rest = oom_len_chunks(t, t->m_b, chunk, -3)};
 
 	while (l.turns < 3 && oom_cond_above(t, n, (uint64_t)l.turns))
 		l.turns++;

@@ -19,7 +19,7 @@
 enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t, uint64_t b,
 			      uint64_t s, uint64_t tgt, struct oom_error *err)
 {
-	uint64_t mono[96];
+	uint64_t mono[OOM_MAX_MONOS];
 
 	if (t->n_rows > ev->cap_size) {
 		uint64_t *q = realloc(ev->size, t->n_rows * 2 * sizeof(*q));

@@ -8,38 +8,6 @@
 #include "optimizers.h"
 #include "program.h"
 
-static const char *const base_text[OOM_VAR_BASES] = {"b", "s", "t"};
-
-static void factor(const struct oom_var *v, char *out, size_t size)
-{
-	static const char *const forms[] = {"%s",
-					    "roundup(%s,%u)",
-					    "ceil(%s/%u)",
-					    "(%s+%u)",
-					    "min(%s,%u)",
-					    "max(%s-%u,0)",
-					    "",
-					    "(%s+%u if b=1)",
-					    "",
-					    "(%s+%u if b>1)",
-					    "pow2(b*%s/%u)"};
-
-	if (v->op == 8)
-		snprintf(out, size, "(ceil(%s/%u)%+d)", base_text[v->base], v->k >> 8,
-			 (int)(v->k & 255) - 128);
-	else if (v->op == 11)
-		snprintf(out, size, "(roundup(%s,%u)%+d/2)", base_text[v->base], v->k >> 8,
-			 ((int)(v->k & 255) - 128) * (int)(v->k >> 8));
-	else if (v->op == 6)
-		snprintf(out, size, "%u", v->k);
-	else if (!v->op)
-		snprintf(out, size, "%s", base_text[v->base]);
-	else if (v->op >= sizeof(forms) / sizeof(forms[0]))
-		snprintf(out, size, "f%u(%s,%u)", v->op, base_text[v->base], v->k);
-	else
-		snprintf(out, size, forms[v->op], base_text[v->base], v->k);
-}
-
 static void write_formula(const struct oom_tape *t, const struct oom_row *r,
 			  struct oom_ledger_row *out)
 {
@@ -51,7 +19,7 @@ static void write_formula(const struct oom_tape *t, const struct oom_row *r,
 	for (int i = 0; i < m->n; i++) {
 		char f[40];
 
-		factor(&t->vars[m->var[i]], f, sizeof(f));
+		oom_var_text(&t->vars[m->var[i]], f, sizeof(f));
 		n += (size_t)snprintf(out->formula + n, sizeof(out->formula) - n, "%s * ", f);
 	}
 	if (text && !strncmp(text, "a->", 3))

@@ -276,20 +276,6 @@ static enum oom_status check_adapters(const struct oom_tape *t, const struct oom
 
 /* ---- which program ---- */
 
-static bool conds_hold(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt)
-{
-	for (size_t i = 0; i < t->n_conds; i++) {
-		const struct oom_cond *c = &t->conds[i];
-		const double left = (double)oom_mono_eval(t, c->mono, b, s, tgt) * (double)c->width;
-		const double right = (double)oom_mono_eval(t, c->mono2, b, s, tgt) *
-				     (double)c->width2;
-
-		if ((left > right) != c->above)
-			return false;
-	}
-	return true;
-}
-
 /* The graph is needed while it is recorded only: one memory serves all tapes in turn. */
 static void lend_nodes(struct oom_evaluator *ev, struct oom_tape *t)
 {
@@ -315,14 +301,14 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 	oom_batch_sizes(p, &b, &s, &tgt);
 	g = &ev->slot[ev->last];
 	if (g->model == m && !memcmp(&g->key, &key, sizeof(key)) &&
-	    conds_hold(&g->tape, b, s, tgt)) {
+	    oom_conds_hold(&g->tape, b, s, tgt)) {
 		*out = g;
 		return OOM_OK;
 	}
 	for (int i = 0; i < SLOTS; i++) {
 		g = &ev->slot[i];
 		if (g->model == m && !memcmp(&g->key, &key, sizeof(key)) &&
-		    conds_hold(&g->tape, b, s, tgt)) {
+		    oom_conds_hold(&g->tape, b, s, tgt)) {
 			g->used = ++ev->clock;
 			ev->last = i;
 			*out = g;

@@ -203,36 +203,13 @@ static enum oom_status classify(struct oom_compiled *c, const struct oom_tape *t
 	return OOM_OK;
 }
 
-/* mono of k is a part of mono of j: batch and sequence are at least 1, so j is at least as
- * large. */
-static bool part_of(const struct oom_tape *t, uint16_t part, uint16_t whole)
-{
-	const struct oom_mono *a = &t->monos[whole], *b = &t->monos[part];
-	bool used[5] = {false};
-
-	for (int i = 0; i < b->n; i++) {
-		int j = 0;
-
-		while (j < a->n && (used[j] || a->var[j] != b->var[i]))
-			j++;
-		if (j == a->n)
-			return false;
-		used[j] = true;
-	}
-	/* what is left over must not be able to vanish */
-	for (int j = 0; j < a->n; j++)
-		if (!used[j] && t->vars[a->var[j]].op != 0)
-			return false;
-	return true;
-}
-
 static void lenders(const struct oom_compiled *c, const struct oom_tape *t,
 		    uint8_t (*lender)[MAX_CLASSES])
 {
 	for (size_t k = 0; k < c->n_classes; k++)
 		for (size_t j = 0; j < c->n_classes; j++)
 			lender[k][j] = k != j && c->bytes[k] == 512 && c->bytes[j] == 512 &&
-				       part_of(t, c->mono[k], c->mono[j]);
+				       oom_mono_contains(t, c->mono[j], c->mono[k]);
 }
 
 /* Every pass, whole or in its thirds. */
@@ -314,7 +291,7 @@ void oom_compiled_release(struct oom_compiled *c)
 bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64_t b, uint64_t s,
 			uint64_t tgt, uint64_t limit, struct oom_span *out)
 {
-	uint64_t mono[96], *const size = c->size;
+	uint64_t mono[OOM_MAX_MONOS], *const size = c->size;
 
 	for (size_t i = 0; i < t->n_monos; i++)
 		mono[i] = oom_mono_eval(t, (uint16_t)i, b, s, tgt);

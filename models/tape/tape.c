@@ -49,7 +49,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->status = OOM_OK;
 	t->n_rows = t->n_nodes = t->n_params = t->n_ckpts = t->cursor = t->n_ctx = t->n_held = 0;
 	t->stack_node = -1;
-	t->n_layers = t->n_reps = t->n_vars = t->n_monos = t->n_conds = 0;
+	t->n_layers = t->n_reps = 0;
 	for (int i = 0; i < OOM_STREAMS; i++)
 		t->streams[i].n = 0;
 	memset(t->flops, 0, sizeof(t->flops));
@@ -74,12 +74,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->scope = "";
 	t->vocab = 0;
 	t->stream = OOM_STREAM_FWD;
-	t->monos[0].n = 0;
-	t->n_monos = 1;
-	t->m_b = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_B, 0, 0);
-	t->m_s = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 0, 0);
-	t->m_bs = oom_mono_mul(t, t->m_b, t->m_s);
-	t->m_bss = oom_mono_mul(t, t->m_bs, t->m_s);
+	oom_sizes_reset(t);
 }
 
 /* ---- events and storages ---- */

@@ -26,29 +26,10 @@
 
 #include "dtype.h"
 #include "oomplan/plan.h"
+#include "sizes.h"
 
 struct oom_arch;
 struct oom_tape;
-
-/* Sizes are products of at most four of these variables and a static width. */
-enum oom_var_base { OOM_VAR_B, OOM_VAR_S, OOM_VAR_T, OOM_VAR_BASES };
-struct oom_var {
-	uint8_t base;           /* enum oom_var_base */
-	uint8_t op; /* 0 as is, 1 rounded up to a multiple of k, 2 ceil(x / k), 3 x + k, 4 min(x,
-		     * k), 5 max(x - k, 0), 6 the constant k: sequences whose length the image
-		     * fixes, 7 x + k in a batch of one, x in a larger: a slice that needs no copy
-		     * keeps what it is cut from, 8 max(ceil(x / (k >> 8)) + (k & 255) - 128, 0):
-		     * chunks, more or fewer, 9 nothing in a batch of one, x + k in a larger: what
-		     * such a slice is cut from, counted once, 10 of all b x tokens the least power
-		     * of two from their k-th part on, at most all of them, 11 up to a multiple of
-		     * k >> 8, and (k & 255) - 128 halves of it more */
-	uint32_t k;
-};
-struct oom_mono {
-	uint8_t n;
-	uint8_t var[5];
-};
-enum { OOM_MONO_ONE = 0 };
 
 /* Who a row belongs to, for the composition at the peak (columns pk_* of the runs file). */
 enum oom_cat {
@@ -161,13 +142,6 @@ struct oom_layer_rec {
 	uint32_t layers;        /* it stands for */
 };
 
-/* A condition on the dynamic sizes that the recording depended on. */
-struct oom_cond {
-	uint16_t mono, mono2;
-	uint64_t width, width2;
-	bool above;             /* mono x width > mono2 x width2 */
-};
-
 typedef struct oom_val (*oom_block_fn)(struct oom_tape *t, const void *ctx, uint32_t layer,
 				       struct oom_val x);
 
@@ -182,7 +156,6 @@ struct oom_ckpt {
  * itself, in fp32 or as they are. */
 enum oom_shift { OOM_SHIFT_LABELS, OOM_SHIFT_LOGITS_FP32, OOM_SHIFT_LOGITS };
 
-#define OOM_MAX_COND 32
 struct oom_tape {
 	const struct oom_plan *plan;
 	const struct oom_arch *arch;
@@ -209,18 +182,18 @@ struct oom_tape {
 	size_t n_layers;
 	uint32_t reps[512];
 	size_t n_reps;
-	struct oom_var vars[32];
+	struct oom_var vars[OOM_MAX_VARS];
 	size_t n_vars;
-	struct oom_mono monos[96];
+	struct oom_mono monos[OOM_MAX_MONOS];
 	size_t n_monos;
-	double flops[96];       /* forward matrix-multiply work, per monomial */
-	double flops_attn[96];
+	double flops[OOM_MAX_MONOS];    /* forward matrix-multiply work, per monomial */
+	double flops_attn[OOM_MAX_MONOS];
 	/* both together: of the training forward; of what its backward recomputes */
-	double flops_fwd[96], flops_again[96];
+	double flops_fwd[OOM_MAX_MONOS], flops_again[OOM_MAX_MONOS];
 	struct oom_stream streams[OOM_STREAMS];
 	enum oom_stream_id stream;
-	struct oom_cond conds[OOM_MAX_COND];
-	size_t n_conds;
+	struct oom_cond conds[OOM_MAX_CONDS];
+	size_t n_conds;         /* OOM_MAX_CONDS + 1: there are more than are remembered */
 	uint64_t val_b, val_s, val_t;   /* the sizes recorded with */
 	uint64_t buffer_bytes, buffer_rounded, input_bytes, input_rounded;
 
@@ -279,24 +252,6 @@ static inline struct oom_val oom_keep(struct oom_val x)
 /* Empties the tape, keeping its memory. */
 void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struct oom_plan *plan);
 void oom_tape_release(struct oom_tape *t);
-
-/* Interned monomials.  oom_mono_of multiplies m by a variable. */
-uint16_t oom_mono_of(struct oom_tape *t, uint16_t m, enum oom_var_base base, uint8_t op,
-		     uint32_t k);
-uint16_t oom_mono_mul(struct oom_tape *t, uint16_t a, uint16_t b);
-uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_t s, uint64_t tgt);
-/* m times the chunks of k tokens a sequence has (the last one may be short), and `more` of them
- * (-128..127). */
-uint16_t oom_mono_chunks(struct oom_tape *t, uint16_t m, uint32_t k, int more);
-/* m times the length padded to whole units, and `halves` half units (-128..127) more. */
-uint16_t oom_mono_padded(struct oom_tape *t, uint16_t m, uint64_t unit, int halves);
-/* The value at the sizes recorded with. */
-uint64_t oom_mono_now(const struct oom_tape *t, uint16_t m);
-/* True when mono > limit; remembered, so that another batch on the other side records anew. */
-bool oom_cond_above(struct oom_tape *t, uint16_t m, uint64_t limit);
-
-/* True when m x w > m2 x w2; remembered likewise. */
-bool oom_cond_more(struct oom_tape *t, uint16_t m, uint64_t w, uint16_t m2, uint64_t w2);
 
 /* A fresh storage with one reference. */
 struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, struct oom_dim width,

@@ -286,8 +286,7 @@ static struct oom_val kyutai(struct oom_tape *t, const struct oom_arch *a)
 
 static struct oom_val dia(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint16_t m_t = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0),
-		       m_bt = oom_mono_mul(t, t->m_b, m_t);
+	const uint16_t m_t = oom_len_targets(t), m_bt = oom_mono_mul(t, t->m_b, m_t);
 	const uint64_t *e = a->extra;
 	struct stack enc = {.a = a,
 			    .heads = e[ENC_HEADS],

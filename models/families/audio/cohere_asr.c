@@ -96,8 +96,7 @@ static void parakeet(struct oom_tape *t, void *ctx)
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint16_t m_t = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0),
-		       m_bt = oom_mono_mul(t, t->m_b, m_t);
+	const uint16_t m_t = oom_len_targets(t), m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct oom_encdec dec = {.a = a,
 				 .heads = a->n_heads,
 				 .kv_heads = a->n_kv_heads,

@@ -100,7 +100,7 @@ static struct oom_val conv(struct oom_tape *t, struct oom_val x, const struct oo
 					  "2^32");
 		return x;
 	}
-	x = oom_op_conv1d(t, "conv", x, c, oom_mono_of(t, t->m_b, OOM_VAR_S, 2, (uint32_t)*shrink));
+	x = oom_op_conv1d(t, "conv", x, c, oom_len_ceil(t, t->m_b, *shrink));
 	return oom_activation(t, act, x);
 }
 
@@ -298,8 +298,7 @@ static struct oom_val speecht5(struct oom_tape *t, const struct oom_arch *a, str
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint16_t m_t = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0),
-		       m_bt = oom_mono_mul(t, t->m_b, m_t);
+	const uint16_t m_t = oom_len_targets(t), m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct oom_val embed, ids, x, hidden, loss;
 	uint64_t shrink = 1;
 	uint16_t m_len;
@@ -314,7 +313,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = a->extra[MOONSHINE] ? moonshine_stem(t, a, &shrink) : speecht5_stem(t, a, &shrink);
 	if (t->status)
 		return oom_none();
-	m_len = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, (uint32_t)shrink);
+	m_len = oom_len_ceil(t, OOM_MONO_ONE, shrink);
 	ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);

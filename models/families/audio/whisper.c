@@ -86,7 +86,7 @@ static struct oom_val whisper_stem(struct oom_tape *t, const struct oom_arch *a,
 					 .out = a->d_model,
 					 .kernel = 3,
 					 .bias = true};
-	const uint16_t m_mel = oom_mono_of(t, t->m_b, OOM_VAR_S, 6, (uint32_t)a->frames);
+	const uint16_t m_mel = oom_len_const(t, t->m_b, a->frames);
 	struct oom_val x = oom_op_conv1d(t, "conv1", oom_features(t, a, m_mel), &conv1, m_mel), ids,
 		       pos;
 
@@ -114,8 +114,7 @@ static struct oom_val subsample(struct oom_tape *t, const struct oom_arch *a,
 					     .bias = true};
 
 		x = oom_op_glu(t, oom_op_conv1d(t, "conv_layers", x, &c,
-						oom_mono_of(t, t->m_b, OOM_VAR_S, 2,
-							    (uint32_t)2 << i)));
+						oom_len_ceil(t, t->m_b, (uint64_t)2 << i)));
 	}
 	x = oom_op_unary(t, OOM_SCALE, oom_op_copy(t, "contiguous", x));
 	held[0] = oom_share(t, x);              /* inputs_embeds, embed_pos */
@@ -199,14 +198,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	const bool alone = a->task == OOM_TASK_CAUSAL_LM, sub = a->extra[SUBSAMPLED];
 	const unsigned flags = OOM_ED_PRE_NORM | OOM_ED_CLAMP |
 			       (sub ? OOM_ED_EAGER : OOM_ED_CONTIGUOUS);
-	const uint16_t m_t = alone ? t->m_s :
-				     oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 4,
-						 (uint32_t)a->max_positions);
+	const uint16_t m_t = alone ? t->m_s : oom_len_targets_min(t, a->max_positions);
 	const uint16_t m_bt = oom_mono_mul(t, t->m_b, m_t);
-	const uint16_t m_len = sub ? oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2,
-						 (uint32_t)1 << a->extra[CONVS]) :
-				     oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 6,
-						 (uint32_t)a->extra[SOURCE]);
+	const uint16_t m_len = sub ? oom_len_ceil(t, OOM_MONO_ONE, (uint64_t)1 << a->extra[CONVS]) :
+				     oom_len_const(t, OOM_MONO_ONE, a->extra[SOURCE]);
 	struct oom_encdec enc = {.a = a,
 				 .heads = a->extra[ENC_HEADS],
 				 .ff = a->extra[ENC_FF],
@@ -242,8 +237,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	if (!alone) {
 		ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
 		dec.encoded = run_encoder(t, &enc);
-		if (oom_cond_above(t, oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0),
-				   a->max_positions))
+		if (oom_cond_above(t, oom_len_targets(t), a->max_positions))
 			t->warning = "more labels than max_target_positions: they are cut there";
 	}
 	t->scope = "embed_tokens";

@@ -393,9 +393,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	/* targets have a length of their own; classifiers and AutoModelForMaskedLM feed the
 	 * decoder what the encoder got */
-	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ?
-				     oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0) :
-				     t->m_s;
+	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ? oom_len_targets(t) : t->m_s;
 	const uint16_t m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct oom_val embed, enc_embed, dec_embed, x, dec_ids, hidden, loss;
 	struct oom_encdec enc = {.a = a,

@@ -24,7 +24,7 @@ static void parse(struct oom_arch *a)
 
 static uint16_t padded(struct oom_tape *t, const struct oom_arch *a, uint16_t m)
 {
-	return oom_window_padded(t, a->extra[WINDOW], m);
+	return oom_len_round_up(t, m, a->extra[WINDOW]);
 }
 
 static struct oom_val window_attention(struct oom_tape *t, const struct oom_encdec *s,
@@ -68,8 +68,7 @@ static struct oom_val run_stack(struct oom_tape *t, struct oom_encdec *s, struct
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint16_t m_t = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0),
-		       m_bt = oom_mono_mul(t, t->m_b, m_t);
+	const uint16_t m_t = oom_len_targets(t), m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct oom_encdec enc = {.a = a,
 				 .heads = a->extra[ENC_HEADS],
 				 .ff = a->extra[ENC_FF],

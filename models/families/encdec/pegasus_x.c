@@ -191,12 +191,11 @@ static struct oom_val run_encoder(struct oom_tape *t, const struct oom_arch *a,
 				  struct oom_val embed)
 {
 	const uint64_t block_size = a->extra[BLOCK];
-	const uint16_t m_tokens = oom_mono_of(t, t->m_b, OOM_VAR_S, 1, (uint32_t)block_size);
+	const uint16_t m_tokens = oom_len_round_up(t, t->m_b, block_size);
 	struct encoder s = {.a = a,
 			    .m_tokens = m_tokens,
-			    .m_shifted = oom_mono_of(t, t->m_b, OOM_VAR_S, 3, (uint32_t)block_size),
-			    .m_globals = oom_mono_of(t, t->m_b, OOM_VAR_S, 6,
-						     (uint32_t)a->extra[GLOBALS])};
+			    .m_shifted = oom_len_plus(t, t->m_b, block_size),
+			    .m_globals = oom_len_const(t, t->m_b, a->extra[GLOBALS])};
 	uint8_t kind[OOM_MAX_LAYERS];
 	struct oom_val x, first, pe;
 
@@ -251,8 +250,7 @@ static struct oom_val run_decoder(struct oom_tape *t, struct oom_encdec *s, stru
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint16_t m_t = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0),
-		       m_bt = oom_mono_mul(t, t->m_b, m_t);
+	const uint16_t m_t = oom_len_targets(t), m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct oom_encdec dec = {.a = a,
 				 .heads = a->extra[DEC_HEADS],
 				 .ff = a->extra[DEC_FF],

@@ -72,11 +72,10 @@ static struct oom_val run_stack(struct oom_tape *t, struct oom_encdec *s, struct
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const bool alone = a->task == OOM_TASK_CAUSAL_LM;
-	const uint16_t m_t = alone ? t->m_s : oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0),
+	const uint16_t m_t = alone ? t->m_s : oom_len_targets(t),
 		       m_bt = oom_mono_mul(t, t->m_b, m_t);
-	const uint16_t m_streams = oom_mono_of(t, m_bt, OOM_VAR_S, 6,
-					       (uint32_t)(1 + a->extra[NGRAM]));
-	const uint16_t m_predict = oom_mono_of(t, m_bt, OOM_VAR_S, 6, (uint32_t)a->extra[NGRAM]);
+	const uint16_t m_streams = oom_len_const(t, m_bt, 1 + a->extra[NGRAM]);
+	const uint16_t m_predict = oom_len_const(t, m_bt, a->extra[NGRAM]);
 	struct oom_encdec enc = {.a = a,
 				 .heads = a->extra[ENC_HEADS],
 				 .ff = a->extra[ENC_FF],
@@ -90,7 +89,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 				 .heads = a->extra[DEC_HEADS],
 				 .ff = a->extra[DEC_FF],
 				 .m_tokens = m_streams,
-				 .m_len = oom_mono_of(t, m_t, OOM_VAR_S, 6, 2),
+				 .m_len = oom_len_const(t, m_t, 2),
 				 .m_src = t->m_bs,
 				 .m_src_len = t->m_s,
 				 .mask = oom_none(),

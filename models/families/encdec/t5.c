@@ -352,9 +352,7 @@ static struct oom_val run_stack(struct oom_tape *t, struct oom_t5_stack *s, stru
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	/* a classifier feeds the decoder what the encoder got, shifted */
-	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ?
-				     oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0) :
-				     t->m_s;
+	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ? oom_len_targets(t) : t->m_s;
 	const uint16_t m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct oom_t5_stack enc = {.a = a, .m_tokens = t->m_bs, .m_len = t->m_s};
 	struct oom_t5_stack dec = {.a = a,

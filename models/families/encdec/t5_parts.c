@@ -52,7 +52,7 @@ struct oom_val oom_t5_experts(struct oom_tape *t, const struct oom_arch *a, stru
 struct oom_val oom_t5_block_bias(struct oom_tape *t, const struct oom_t5_stack *s)
 {
 	const uint64_t block = s->a->extra[OOM_T5_LOCAL], h = s->a->n_heads;
-	const uint16_t m_padded = oom_mono_of(t, t->m_b, OOM_VAR_S, 1, (uint32_t)block);
+	const uint16_t m_padded = oom_len_round_up(t, t->m_b, block);
 	struct oom_val local, mask, b;
 
 	local = oom_new(t, "local mask", m_padded, (struct oom_dim){3 * block, "3 * block_len"},
@@ -75,10 +75,7 @@ static struct oom_val three_blocks(struct oom_tape *t, struct oom_val x, uint16_
 				   uint64_t block)
 {
 	const struct oom_dim one = {x.width, x.text}, three = {3 * x.width, "3 * num_heads * d_kv"};
-	struct oom_val p = oom_op_expand_copy(t, x,
-					      oom_mono_of(t, t->m_b, OOM_VAR_S, 3,
-							  (uint32_t)(2 * block)),
-					      one),
+	struct oom_val p = oom_op_expand_copy(t, x, oom_len_plus(t, t->m_b, 2 * block), one),
 		       part[3], y;
 	const bool rg = t->grad && p.rg;
 	int32_t n = -1;
@@ -105,7 +102,7 @@ struct oom_val oom_t5_block_attention(struct oom_tape *t, const struct oom_t5_st
 	static const char *const names[] = {"q", "k", "v"};
 	const struct oom_arch *a = s->a;
 	const uint64_t block = a->extra[OOM_T5_LOCAL];
-	const uint16_t m_padded = oom_mono_of(t, t->m_b, OOM_VAR_S, 1, (uint32_t)block);
+	const uint16_t m_padded = oom_len_round_up(t, t->m_b, block);
 	const struct oom_dim inner = {a->n_heads * a->head_dim, "num_heads * d_kv"};
 	const bool pad = oom_cond_more(t, m_padded, 1, s->m_tokens, 1);
 	struct oom_val p[3], w, y;

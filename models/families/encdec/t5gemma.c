@@ -364,9 +364,7 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint64_t *e = a->extra;
-	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ?
-				     oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_T, 0, 0) :
-				     t->m_s;
+	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ? oom_len_targets(t) : t->m_s;
 	const uint16_t m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct stack enc = {.a = a,
 			    .heads = e[ENC_HEADS],

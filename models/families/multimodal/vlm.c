@@ -129,7 +129,7 @@ static struct oom_emit emission(struct oom_tape *t, const struct oom_arch *a)
 
 	for (size_t i = 0; i < v->n_parts; i++)
 		e.part[i] = v->part[i].rd;
-	e.m_images = oom_mono_of(t, t->m_b, OOM_VAR_S, 6, e.images ? (uint32_t)t->plan->images : 1);
+	e.m_images = oom_len_const(t, t->m_b, e.images ? (uint64_t)t->plan->images : 1);
 	return e;
 }
 

@@ -159,7 +159,7 @@ static uint16_t keys(struct oom_tape *t, const struct oom_arch *a)
 	    a->extra[BERT_KEYS] > 1 << 24 ||
 	    (a->extra[BERT_FULL_TO] && !oom_cond_above(t, t->m_s, a->extra[BERT_FULL_TO])))
 		return t->m_s;
-	return oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 4, (uint32_t)a->extra[BERT_KEYS]);
+	return oom_len_min(t, OOM_MONO_ONE, a->extra[BERT_KEYS]);
 }
 
 /* BigBird attends in blocks beyond the length up to which it falls back on full attention. */
@@ -374,7 +374,7 @@ static struct lengths pad(struct oom_tape *t, const struct oom_arch *a)
 								   0;
 
 	if (unit) {
-		t->m_s = oom_window_padded(t, unit, OOM_MONO_ONE);
+		t->m_s = oom_len_round_up(t, OOM_MONO_ONE, unit);
 		t->m_bs = oom_mono_mul(t, t->m_b, t->m_s);
 		t->m_bss = oom_mono_mul(t, t->m_bs, t->m_s);
 	}

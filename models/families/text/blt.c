@@ -139,7 +139,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	at.rope = &rope;
 	if (!oom_is_none(s->patches))
 		x = cross(t, s, x, oom_keep(s->patches), s->patches.mono,
-			  oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, (uint32_t)a->extra[PATCH]));
+			  oom_len_ceil(t, OOM_MONO_ONE, a->extra[PATCH]));
 	h = oom_attention(t, &at, oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0));
 	x = oom_op_add(t, x, h);
 	h = oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
@@ -157,9 +157,7 @@ static struct oom_val run(struct oom_tape *t, struct stack *s, int k, struct oom
 
 	s->k = k;
 	s->patches = patches;
-	s->m_len = k == GLOBAL ?
-			   oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, (uint32_t)a->extra[PATCH]) :
-			   t->m_s;
+	s->m_len = k == GLOBAL ? oom_len_ceil(t, OOM_MONO_ONE, a->extra[PATCH]) : t->m_s;
 	s->m_tokens = oom_mono_mul(t, t->m_b, s->m_len);
 	s->mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, s->m_len, s->m_len);
 	s->rope = oom_rope_tables(t, of(a, k, DIM) / of(a, k, HEADS), (enum oom_dtype)x.dt, 2);
@@ -201,9 +199,8 @@ static void patcher(struct oom_tape *t, struct stack *s, struct oom_val ids)
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint64_t e = of(a, ENCODER, DIM), d = of(a, DECODER, DIM), k = a->extra[CROSS_K];
-	const uint16_t m_patches = oom_mono_mul(t, t->m_b,
-						oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2,
-							    (uint32_t)a->extra[PATCH]));
+	const uint16_t m_len = oom_len_ceil(t, OOM_MONO_ONE, a->extra[PATCH]),
+		       m_patches = oom_mono_mul(t, t->m_b, m_len);
 	struct oom_val embed, x, p, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct stack s = {.a = a};
 	const struct oom_dim wide = {e * k, "hidden_size * cross_attn_k"},

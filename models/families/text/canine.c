@@ -90,10 +90,9 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a)
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct oom_dim h = D(a->d_model);
-	const uint16_t s4 = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, (uint32_t)a->extra[RATE]),
+	const uint16_t s4 = oom_len_ceil(t, OOM_MONO_ONE, a->extra[RATE]),
 		       m4 = oom_mono_mul(t, t->m_b, s4);
-	const uint16_t local = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 4,
-					   (uint32_t)a->extra[STRIDE]);
+	const uint16_t local = oom_len_min(t, OOM_MONO_ONE, a->extra[STRIDE]);
 	const struct layer chars = {.a = a, .m = t->m_bs, .sk = local},
 			   deep = {.a = a, .m = m4, .sk = s4};
 	struct oom_val x = embeddings(t, a), first, mol;

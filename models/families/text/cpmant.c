@@ -123,7 +123,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val embed, x, ids, logits, out, loss;
 	struct layer l = {.a = a};
 
-	l.m_len = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 3, (uint32_t)a->extra[PROMPT]);
+	l.m_len = oom_len_plus(t, OOM_MONO_ONE, a->extra[PROMPT]);
 	l.m_tokens = oom_mono_mul(t, t->m_b, l.m_len);
 	ids = oom_new(t, "prompt and ids", l.m_tokens, D(1), OOM_I32);
 	t->scope = "input_embedding";

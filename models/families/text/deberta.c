@@ -320,7 +320,7 @@ static void relative(struct oom_tape *t, const struct oom_arch *a, struct layer 
 {
 	if (!a->extra[SPAN2])
 		return;
-	l->m_rel = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 6, (uint32_t)a->extra[SPAN2]);
+	l->m_rel = oom_len_const(t, OOM_MONO_ONE, a->extra[SPAN2]);
 	l->rel_pos = oom_new(t, "relative_pos", oom_mono_mul(t, t->m_s, t->m_s), D(1), OOM_I64);
 	t->scope = "rel_embeddings";
 	l->rel = oom_param(t, "weight", a->extra[SPAN2], a->d_model, OOM_P_EMBEDDING);

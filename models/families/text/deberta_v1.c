@@ -89,7 +89,7 @@ static struct oom_val relative_scores(struct oom_tape *t, const struct layer *l,
 				      struct oom_val k)
 {
 	const struct oom_arch *a = l->a;
-	const uint16_t rows = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 4, (uint32_t)a->extra[SPAN]);
+	const uint16_t rows = oom_len_min(t, OOM_MONO_ONE, a->extra[SPAN]);
 	const uint16_t wide = oom_mono_mul(t, t->m_bs, rows), each = oom_mono_mul(t, t->m_b, rows);
 	const struct oom_dim h2 = D(2 * a->d_model), heads2 = D(2 * a->n_heads);
 	struct oom_val rel = oom_op_dropout(t, oom_share(t, l->rel), a->dropout),

@@ -168,9 +168,8 @@ static struct oom_val compress(struct oom_tape *t, const struct oom_arch *a, str
 	const uint64_t wide = overlap ? 2 * d : d;
 	const struct oom_dim w = {wide, "compressor width"};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	const uint16_t windows = oom_mono_mul(t, t->m_b,
-					      oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2,
-							  (uint32_t)rate));
+	const uint16_t m_len = oom_len_ceil(t, OOM_MONO_ONE, rate),
+		       windows = oom_mono_mul(t, t->m_b, m_len);
 	struct oom_val kv = oom_op_linear(t, "kv_proj", oom_keep(x), w, 0),
 		       g = oom_op_linear(t, "gate_proj", x, w, 0);
 

@@ -147,7 +147,7 @@ static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
 			   a->dropout);
 	for (uint64_t k = 0; k < a->extra[BLOCKS] && k < MAX_BLOCKS; k++) {
 		if (k) {                        /* mean pooling of two */
-			l.s = oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 2, 1U << k);
+			l.s = oom_len_ceil(t, OOM_MONO_ONE, 1U << k);
 			l.m = oom_mono_mul(t, t->m_b, l.s);
 			x = oom_op_mean(t, x, l.m, h);
 		}

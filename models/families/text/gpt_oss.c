@@ -77,7 +77,7 @@ static struct oom_val repeat_kv(struct oom_tape *t, const struct oom_arch *a, st
 static struct oom_val with_sinks(struct oom_tape *t, const struct oom_arch *a, struct oom_val mask,
 				 struct oom_val q, struct oom_val k, struct oom_val v)
 {
-	const uint16_t wide = oom_mono_of(t, t->m_bs, OOM_VAR_S, 3, 1);
+	const uint16_t wide = oom_len_plus(t, t->m_bs, 1);
 	const struct oom_dim heads = {a->n_heads, "n_heads"};
 	struct oom_val w, c, max, index, p, sinks, held, spread[2];
 

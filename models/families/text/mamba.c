@@ -91,7 +91,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 static struct oom_val tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
 			   struct oom_val embed)
 {
-	const uint16_t shorter = oom_mono_of(t, t->m_b, OOM_VAR_S, 5, 1);
+	const uint16_t shorter = oom_len_minus(t, t->m_b, 1);
 	struct oom_val hidden, logits, out, labels, loss;
 
 	if (a->task != OOM_TASK_CAUSAL_LM || (t->plan->fused_ce == OOM_LOSS_FUSED && t->train))

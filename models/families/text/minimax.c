@@ -149,8 +149,8 @@ static struct oom_val lightning(struct oom_tape *t, const struct oom_arch *a, st
 					"n_heads * head_dim^2"}};
 	struct oom_val p[3], y;
 
-	l.n = oom_mono_of(t, t->m_b, OOM_VAR_S, 4, size);
-	l.nn = oom_mono_of(t, l.n, OOM_VAR_S, 4, size);
+	l.n = oom_len_min(t, t->m_b, size);
+	l.nn = oom_len_min(t, l.n, size);
 	y = oom_activation(t, a->act,
 			   oom_op_linear(t, "qkv_proj", oom_keep(x),
 					 (struct oom_dim){3 * w.n, "3 * n_heads * head_dim"}, 0));

@@ -253,14 +253,14 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 /* logits[..., :-1, :].contiguous(), a copy unless the batch is one; no upcast */
 static struct oom_val shifted_loss(struct oom_tape *t, struct oom_val logits)
 {
-	const uint16_t m = oom_mono_of(t, t->m_b, OOM_VAR_S, 5, 1);
+	const uint16_t m = oom_len_minus(t, t->m_b, 1);
 	struct oom_val f = oom_op_slice(t, oom_keep(logits), m,
 					(struct oom_dim){logits.width, logits.text}),
 		       labels, loss;
 
 	if (oom_cond_above(t, t->m_b, 1))
 		f = oom_op_copy(t, "shifted logits", f);
-	labels = oom_new(t, "shifted labels", oom_mono_of(t, t->m_b, OOM_VAR_S, 7, 1), D(1),
+	labels = oom_new(t, "shifted labels", oom_len_plus_in_one(t, t->m_b, 1), D(1),
 			 OOM_I64);
 	loss = oom_cross_entropy(t, oom_keep(f), labels);
 	oom_drop(t, f);

@@ -75,7 +75,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_val in[2], q, k, v, y;
 
 	at.sk = a->extra[KEYS] && a->extra[KEYS] < 1 << 24 ?
-			oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 4, (uint32_t)a->extra[KEYS]) :
+			oom_len_min(t, OOM_MONO_ONE, a->extra[KEYS]) :
 			t->m_s;
 	at.causal = false;
 	at.softmax_as_is = at.no_cast_back = at.written_out = at.scores_local = true;

@@ -76,7 +76,7 @@ static struct oom_val memory(struct oom_tape *t, const struct oom_arch *a, struc
 			     struct oom_val gate_f)
 {
 	const uint64_t c = a->extra[CHUNK], heads = a->extra[HEADS];
-	const uint16_t chunks = oom_mono_chunks(t, t->m_b, (uint32_t)c, 0);
+	const uint16_t chunks = oom_len_chunks(t, t->m_b, c, 0);
 	const struct oom_dim cc = {heads * c * c, "heads * chunk^2"}, value = {v.width, v.text};
 	const struct oom_dim state = {a->extra[QK] * (a->extra[V] / heads), "heads * dqk * dv"};
 	const enum oom_dtype dt = (enum oom_dtype)v.dt;

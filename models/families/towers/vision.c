@@ -308,10 +308,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 void oom_tower_tokens(struct oom_emit *e, uint64_t n)
 {
-	const uint32_t k = n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
-
-	e->m_tokens = oom_mono_of(e->t, e->m_images, OOM_VAR_S, 6, k);
-	e->m_len = oom_mono_of(e->t, OOM_MONO_ONE, OOM_VAR_S, 6, k);
+	e->m_tokens = oom_len_const(e->t, e->m_images, n);
+	e->m_len = oom_len_const(e->t, OOM_MONO_ONE, n);
 }
 
 struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t merge)

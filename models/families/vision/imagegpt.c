@@ -90,8 +90,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct layer l = {.a = a};
 	struct oom_val embed, x, ids;
 
-	l.m_len = image ? oom_mono_of(t, OOM_MONO_ONE, OOM_VAR_S, 6, (uint32_t)a->max_positions) :
-			  t->m_s;
+	l.m_len = image ? oom_len_const(t, OOM_MONO_ONE, a->max_positions) : t->m_s;
 	l.m_tokens = oom_mono_mul(t, t->m_b, l.m_len);
 	ids = oom_input(t, "input_ids", l.m_tokens, 1, OOM_I64);
 	t->scope = "wte";

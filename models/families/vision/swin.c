@@ -79,11 +79,6 @@ struct stage {
 	bool drop, last;                /* drop_path_rate > 0; no merge after it */
 };
 
-static uint16_t constant(struct oom_tape *t, uint16_t m, uint64_t k)
-{
-	return oom_mono_of(t, m, OOM_VAR_S, 6, (uint32_t)k);
-}
-
 /* hidden.div(keep) * floor(rand + keep) of one number a sample */
 static struct oom_val drop_path(struct oom_tape *t, struct oom_val x, uint16_t m_rows)
 {
@@ -133,8 +128,8 @@ static struct oom_val window_attention(struct oom_tape *t, const struct stage *s
 	const struct oom_arch *a = s->a;
 	const uint64_t area = a->extra[WINDOW] * a->extra[WINDOW],
 		       windows = s->padded * s->padded / area;
-	const uint16_t m_window = constant(t, OOM_MONO_ONE, area);
-	const uint16_t m_windows = constant(t, OOM_MONO_ONE, windows);
+	const uint16_t m_window = oom_len_const(t, OOM_MONO_ONE, area);
+	const uint16_t m_windows = oom_len_const(t, OOM_MONO_ONE, windows);
 	const uint16_t m_pairs = oom_mono_mul(t, m_window, m_window);
 	const uint16_t m_masks = oom_mono_mul(t, t->m_b, oom_mono_mul(t, m_windows, m_pairs));
 	const unsigned flags = a->extra[QKV_BIAS] ? OOM_BIAS : 0;
@@ -183,8 +178,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct stage *s = ctx;
 	const struct oom_arch *a = s->a;
-	const uint16_t m = constant(t, t->m_b, s->side * s->side),
-		       m_pad = constant(t, t->m_b, s->padded * s->padded);
+	const uint16_t m = oom_len_const(t, t->m_b, s->side * s->side),
+		       m_pad = oom_len_const(t, t->m_b, s->padded * s->padded);
 	const struct oom_dim c = {s->c, "channels"};
 	const bool shifted = i % 2 && s->side > a->extra[WINDOW];
 	const bool path = s->first + i && s->drop;
@@ -199,9 +194,9 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	windows = oom_op_expand_copy(t, y, m_pad, c);   /* window_partition */
 	if (shifted)
 		mask = shift_mask(t,
-				  oom_mono_mul(t, constant(t, OOM_MONO_ONE, map),
-					       constant(t, OOM_MONO_ONE, area)),
-				  constant(t, OOM_MONO_ONE, map), (enum oom_dtype)whole.dt);
+				  oom_mono_mul(t, oom_len_const(t, OOM_MONO_ONE, map),
+					       oom_len_const(t, OOM_MONO_ONE, area)),
+				  oom_len_const(t, OOM_MONO_ONE, map), (enum oom_dtype)whole.dt);
 	out = oom_op_dropout(t, window_attention(t, s, mask, windows), a->dropout);
 	weights = t->side;
 	back = oom_op_expand_copy(t, oom_keep(out), m_pad, c);  /* window_reverse */
@@ -227,10 +222,10 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 static struct oom_val merge(struct oom_tape *t, const struct stage *s, struct oom_val x)
 {
 	const uint64_t half = (s->side + 1) / 2;
-	const uint16_t m = constant(t, t->m_b, half * half);
+	const uint16_t m = oom_len_const(t, t->m_b, half * half);
 
 	if (s->side % 2)
-		x = oom_op_expand_copy(t, x, constant(t, t->m_b, 4 * half * half), D(s->c));
+		x = oom_op_expand_copy(t, x, oom_len_const(t, t->m_b, 4 * half * half), D(s->c));
 	x = oom_op_expand_copy(t, x, m, D(4 * s->c));
 	x = oom_op_layer_norm(t, "norm", x, 0, true, true);
 	return oom_op_linear(t, "reduction", x, D(2 * s->c), 0);
@@ -257,7 +252,7 @@ static struct oom_val one_stage(struct oom_tape *t, const void *ctx, uint32_t j,
 		x = merge(t, s, x);
 	else
 		half = s->side;
-	copy = oom_op_expand_copy(t, oom_keep(x), constant(t, t->m_b, half * half),
+	copy = oom_op_expand_copy(t, oom_keep(x), oom_len_const(t, t->m_b, half * half),
 				  D(s->c * (s->last ? 1 : 2)));
 	copy.node = -1;
 	oom_drop(t, before);
@@ -312,8 +307,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	uint16_t m;
 
 	/* first: attention rounds this length */
-	(void)constant(t, OOM_MONO_ONE, a->extra[WINDOW] * a->extra[WINDOW]);
-	m = constant(t, t->m_b, side * side);
+	(void)oom_len_const(t, OOM_MONO_ONE, a->extra[WINDOW] * a->extra[WINDOW]);
+	m = oom_len_const(t, t->m_b, side * side);
 	pixels = oom_input(t, "pixel_values", t->m_b, a->channels * pixels_side * pixels_side,
 			   OOM_F32);
 	if ((side >> (a->extra[N_STAGES] - 1)) < a->extra[WINDOW] || side > 65535 / a->patch) {
@@ -339,7 +334,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		struct oom_val pos = oom_param(t, "position_embeddings", 0,
 					       side * side * a->d_embed, 0);
 
-		pos.mono = constant(t, OOM_MONO_ONE, side * side);
+		pos.mono = oom_len_const(t, OOM_MONO_ONE, side * side);
 		pos.width = a->d_embed;
 		x = oom_op_add(t, x, pos);
 	}

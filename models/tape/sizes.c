@@ -1,0 +1,397 @@
+/* Sizes that depend on the batch: lengths, their products, and the conditions on them that a
+ * recording took a branch by. */
+#include "sizes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tape.h"
+
+/* ---- lengths: one row each ---- */
+
+static uint64_t ceil_div(uint64_t x, uint64_t k)
+{
+	return (x + k - 1) / k;
+}
+
+/* How many chunks of k, and `more` of them. */
+static uint64_t chunks(uint64_t x, uint64_t k, int64_t more)
+{
+	const uint64_t n = ceil_div(x, k), less = more < 0 ? (uint64_t)-more : 0;
+
+	return more >= 0 ? n + (uint64_t)more : n > less ? n - less : 0;
+}
+
+/* x up to whole units, and `halves` half units more. */
+static uint64_t padded(uint64_t x, uint64_t unit, int64_t halves)
+{
+	const uint64_t whole = ceil_div(x, unit) * unit;
+	const uint64_t part = unit * (uint64_t)(halves < 0 ? -halves : halves) / 2;
+
+	return halves >= 0 ? whole + part : whole > part ? whole - part : 0;
+}
+
+/* Of b sequences of x tokens: the least power of two from their k-th part on, at most all. */
+static uint64_t pow2_part(uint64_t x, uint64_t b, uint64_t k)
+{
+	uint64_t all, p = 1;
+
+	if (__builtin_mul_overflow(x, b, &all) || all > (uint64_t)1 << 62)
+		return UINT64_MAX;
+	while (p < ceil_div(all, k))
+		p *= 2;
+	return p < all ? p : all;
+}
+
+/* Every operation: its name; the value of a variable x >= 1 with the parameters k and more in a
+ * batch of b >= 1; whether that can be 0; the text, in which %x stands for the variable, %k and %m
+ * for the parameters and %h for their product. */
+#define LENGTHS(ROW)                                                                     \
+	ROW(AS_IS, x, false, "%x")                                                       \
+	ROW(CONST, k, k == 0, "%k")                                                      \
+	ROW(PLUS, x + k, false, "(%x+%k)")                                               \
+	ROW(MINUS, x > k ? x - k : 0, true, "max(%x-%k,0)")                              \
+	ROW(MIN, x < k ? x : k, k == 0, "min(%x,%k)")                                    \
+	ROW(CEIL, ceil_div(x, k), false, "ceil(%x/%k)")                                  \
+	ROW(ROUND_UP, ceil_div(x, k) * k, false, "roundup(%x,%k)")                       \
+	ROW(CHUNKS, chunks(x, k, more), more < 0, "(ceil(%x/%k)%m)")                     \
+	ROW(PADDED, padded(x, k, more), more < -1, "(roundup(%x,%k)%h/2)")               \
+	ROW(PLUS_IN_ONE, b == 1 ? x + k : x, false, "(%x+%k if b=1)")                    \
+	ROW(PLUS_IN_MANY, b == 1 ? 0 : x + k, true, "(%x+%k if b>1)")                    \
+	ROW(POW2_PART, pow2_part(x, b, k), false, "pow2(b*%x/%k)")
+
+#define AS_ENUM(name, value, vanishes, text) LEN_##name,
+#define AS_VALUE(name, value, vanishes, text) case LEN_##name: return value;
+#define AS_VANISHES(name, value, vanishes, text) case LEN_##name: return vanishes;
+#define AS_TEXT(name, value, vanishes, text) text,
+
+enum { LENGTHS(AS_ENUM) };
+static const char *const texts[] = {LENGTHS(AS_TEXT)};
+
+static uint64_t value_of(const struct oom_var *v, uint64_t x, uint64_t b)
+{
+	const uint64_t k = v->k;
+	const int64_t more = v->more;
+
+	switch (v->op) {
+	LENGTHS(AS_VALUE)
+	}
+	return 0;
+}
+
+static bool can_vanish(const struct oom_var *v)
+{
+	const uint64_t k = v->k;
+	const int64_t more = v->more;
+
+	switch (v->op) {
+	LENGTHS(AS_VANISHES)
+	}
+	return true;
+}
+
+void oom_var_text(const struct oom_var *v, char *out, size_t size)
+{
+	static const char *const base[OOM_VAR_BASES] = {"b", "s", "t"};
+	const char *p = texts[v->op];
+	size_t n = 0;
+
+	for (; *p && n + 1 < size; p++) {
+		if (*p != '%')
+			out[n++] = *p;
+		else if (*++p == 'x')
+			n += (size_t)snprintf(out + n, size - n, "%s", base[v->base]);
+		else if (*p == 'k')
+			n += (size_t)snprintf(out + n, size - n, "%u", v->k);
+		else
+			n += (size_t)snprintf(out + n, size - n, "%+lld",
+					      (long long)v->more * (*p == 'h' ? v->k : 1));
+	}
+	out[n < size ? n : size - 1] = 0;
+}
+
+/* ---- monomials ---- */
+
+static uint16_t intern(struct oom_tape *t, struct oom_mono m)
+{
+	for (int i = 1; i < m.n; i++)           /* sorted: few elements */
+		for (int j = i; j > 0 && m.var[j] < m.var[j - 1]; j--) {
+			uint8_t x = m.var[j];
+
+			m.var[j] = m.var[j - 1];
+			m.var[j - 1] = x;
+		}
+	for (size_t i = 0; i < t->n_monos; i++)
+		if (t->monos[i].n == m.n && !memcmp(t->monos[i].var, m.var, m.n))
+			return (uint16_t)i;
+	if (t->n_monos == OOM_MAX_MONOS) {
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+					  "more than %d kinds of sizes in one model", OOM_MAX_MONOS);
+		return OOM_MONO_ONE;
+	}
+	t->monos[t->n_monos] = m;
+	return (uint16_t)t->n_monos++;
+}
+
+/* m times the variables named. */
+static uint16_t product(struct oom_tape *t, uint16_t m, const uint8_t *var, uint8_t n)
+{
+	struct oom_mono x = t->monos[m];
+
+	if (x.n + n > OOM_MAX_FACTORS) {
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "a size of more than %d factors",
+					  OOM_MAX_FACTORS);
+		return m;
+	}
+	for (int i = 0; i < n; i++)
+		x.var[x.n++] = var[i];
+	return intern(t, x);
+}
+
+uint16_t oom_mono_mul(struct oom_tape *t, uint16_t a, uint16_t b)
+{
+	return product(t, a, t->monos[b].var, t->monos[b].n);
+}
+
+/* m times the length v. */
+static uint16_t times(struct oom_tape *t, uint16_t m, struct oom_var v)
+{
+	uint8_t i = 0;
+
+	while (i < t->n_vars && (t->vars[i].base != v.base || t->vars[i].op != v.op ||
+				 t->vars[i].k != v.k || t->vars[i].more != v.more))
+		i++;
+	if (i == OOM_MAX_VARS) {
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+					  "more than %d kinds of lengths in one model",
+					  OOM_MAX_VARS);
+		return m;
+	}
+	if (i == t->n_vars)
+		t->vars[t->n_vars++] = v;
+	return product(t, m, &i, 1);
+}
+
+/* m times an operation on s, its parameter checked. */
+static uint16_t length(struct oom_tape *t, uint16_t m, uint8_t op, uint64_t least, uint64_t k,
+		       int32_t more)
+{
+	if (k < least || k > UINT32_MAX) {
+		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
+					  "a length computed with %llu: expected %llu to 2^32 - 1",
+					  (unsigned long long)k, (unsigned long long)least);
+		return m;
+	}
+	return times(t, m, (struct oom_var){OOM_VAR_S, op, (uint32_t)k, more});
+}
+
+uint16_t oom_len_const(struct oom_tape *t, uint16_t m, uint64_t k)
+{
+	return length(t, m, LEN_CONST, 0, k, 0);
+}
+
+uint16_t oom_len_plus(struct oom_tape *t, uint16_t m, uint64_t k)
+{
+	return length(t, m, LEN_PLUS, 0, k, 0);
+}
+
+uint16_t oom_len_minus(struct oom_tape *t, uint16_t m, uint64_t k)
+{
+	return length(t, m, LEN_MINUS, 0, k, 0);
+}
+
+uint16_t oom_len_min(struct oom_tape *t, uint16_t m, uint64_t k)
+{
+	return length(t, m, LEN_MIN, 0, k, 0);
+}
+
+uint16_t oom_len_ceil(struct oom_tape *t, uint16_t m, uint64_t k)
+{
+	return length(t, m, LEN_CEIL, 1, k, 0);
+}
+
+uint16_t oom_len_round_up(struct oom_tape *t, uint16_t m, uint64_t k)
+{
+	return length(t, m, LEN_ROUND_UP, 1, k, 0);
+}
+
+uint16_t oom_len_chunks(struct oom_tape *t, uint16_t m, uint64_t k, int32_t more)
+{
+	return length(t, m, LEN_CHUNKS, 1, k, more);
+}
+
+uint16_t oom_len_padded(struct oom_tape *t, uint16_t m, uint64_t unit, int32_t halves)
+{
+	return length(t, m, LEN_PADDED, 1, unit, halves);
+}
+
+uint16_t oom_len_plus_in_one(struct oom_tape *t, uint16_t m, uint64_t k)
+{
+	return length(t, m, LEN_PLUS_IN_ONE, 0, k, 0);
+}
+
+uint16_t oom_len_plus_in_many(struct oom_tape *t, uint16_t m, uint64_t k)
+{
+	return length(t, m, LEN_PLUS_IN_MANY, 0, k, 0);
+}
+
+uint16_t oom_len_pow2_part(struct oom_tape *t, uint16_t m, uint64_t k)
+{
+	return length(t, m, LEN_POW2_PART, 1, k, 0);
+}
+
+uint16_t oom_len_targets(struct oom_tape *t)
+{
+	return times(t, OOM_MONO_ONE, (struct oom_var){.base = OOM_VAR_T, .op = LEN_AS_IS});
+}
+
+uint16_t oom_len_targets_min(struct oom_tape *t, uint64_t k)
+{
+	const uint32_t most = k < UINT32_MAX ? (uint32_t)k : UINT32_MAX;
+
+	return times(t, OOM_MONO_ONE,
+		     (struct oom_var){.base = OOM_VAR_T, .op = LEN_MIN, .k = most});
+}
+
+void oom_sizes_reset(struct oom_tape *t)
+{
+	const uint8_t b = 0, s = 1;
+
+	t->n_conds = 0;
+	t->vars[b] = (struct oom_var){.base = OOM_VAR_B, .op = LEN_AS_IS};
+	t->vars[s] = (struct oom_var){.base = OOM_VAR_S, .op = LEN_AS_IS};
+	t->n_vars = 2;
+	t->monos[OOM_MONO_ONE].n = 0;
+	t->n_monos = 1;
+	t->m_b = product(t, OOM_MONO_ONE, &b, 1);
+	t->m_s = product(t, OOM_MONO_ONE, &s, 1);
+	t->m_bs = oom_mono_mul(t, t->m_b, t->m_s);
+	t->m_bss = oom_mono_mul(t, t->m_bs, t->m_s);
+}
+
+/* ---- monomials with their sequence lengths exchanged ---- */
+
+/* Is v a sequence's length itself, tokens or a constant? */
+static bool is_length(const struct oom_var *v)
+{
+	return v->base != OOM_VAR_B && (v->op == LEN_AS_IS || v->op == LEN_CONST);
+}
+
+/* v with the operation done to it, at once where it is a constant. */
+static struct oom_var done_to(struct oom_var v, uint8_t op, uint32_t k)
+{
+	if (v.op == LEN_CONST)
+		v.k = (uint32_t)(op == LEN_CEIL ? ceil_div(v.k, k) : ceil_div(v.k, k) * k);
+	else
+		v = (struct oom_var){.base = v.base, .op = op, .k = k};
+	return v;
+}
+
+uint16_t oom_mono_rounded(struct oom_tape *t, uint16_t m, uint32_t k)
+{
+	const struct oom_mono x = t->monos[m];
+	uint16_t r = OOM_MONO_ONE;
+	bool found = false;
+
+	for (int i = 0; i < x.n; i++) {
+		const struct oom_var v = t->vars[x.var[i]];
+		const bool this = !found && is_length(&v);
+
+		r = times(t, r, this ? done_to(v, LEN_ROUND_UP, k) : v);
+		found |= this;
+	}
+	return r;
+}
+
+uint16_t oom_mono_tiles(struct oom_tape *t, uint16_t m, uint32_t k)
+{
+	const struct oom_mono x = t->monos[m];
+	uint16_t r = OOM_MONO_ONE;
+
+	for (int i = 0; i < x.n; i++) {
+		const struct oom_var v = t->vars[x.var[i]];
+
+		r = times(t, r, is_length(&v) ? done_to(v, LEN_CEIL, k) : v);
+	}
+	return r;
+}
+
+/* ---- values ---- */
+
+uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_t s, uint64_t tgt)
+{
+	const uint64_t base[OOM_VAR_BASES] = {b, s, tgt};
+	uint64_t v = 1;
+
+	for (int i = 0; i < t->monos[m].n; i++) {
+		const struct oom_var *w = &t->vars[t->monos[m].var[i]];
+
+		if (__builtin_mul_overflow(v, value_of(w, base[w->base], b), &v))
+			return UINT64_MAX;
+	}
+	return v;
+}
+
+uint64_t oom_mono_now(const struct oom_tape *t, uint16_t m)
+{
+	return oom_mono_eval(t, m, t->val_b, t->val_s, t->val_t);
+}
+
+bool oom_mono_contains(const struct oom_tape *t, uint16_t whole, uint16_t part)
+{
+	const struct oom_mono *a = &t->monos[whole], *b = &t->monos[part];
+	bool used[OOM_MAX_FACTORS] = {false};
+
+	for (int i = 0; i < b->n; i++) {
+		int j = 0;
+
+		while (j < a->n && (used[j] || a->var[j] != b->var[i]))
+			j++;
+		if (j == a->n)
+			return false;
+		used[j] = true;
+	}
+	for (int j = 0; j < a->n; j++)
+		if (!used[j] && can_vanish(&t->vars[a->var[j]]))
+			return false;
+	return true;
+}
+
+/* ---- conditions ---- */
+
+static bool holds(const struct oom_tape *t, const struct oom_cond *c, uint64_t b, uint64_t s,
+		  uint64_t tgt)
+{
+	return (double)oom_mono_eval(t, c->mono, b, s, tgt) * (double)c->width >
+	       (double)oom_mono_eval(t, c->mono2, b, s, tgt) * (double)c->width2;
+}
+
+bool oom_cond_more(struct oom_tape *t, uint16_t m, uint64_t w, uint16_t m2, uint64_t w2)
+{
+	struct oom_cond c = {m, m2, w, w2, false};
+
+	for (size_t i = 0; i < t->n_conds && i < OOM_MAX_CONDS; i++)
+		if (t->conds[i].mono == m && t->conds[i].mono2 == m2 && t->conds[i].width == w &&
+		    t->conds[i].width2 == w2)
+			return t->conds[i].above;
+	c.above = holds(t, &c, t->val_b, t->val_s, t->val_t);
+	if (t->n_conds < OOM_MAX_CONDS)
+		t->conds[t->n_conds] = c;
+	t->n_conds += t->n_conds <= OOM_MAX_CONDS;      /* one more: some are not remembered */
+	return c.above;
+}
+
+bool oom_cond_above(struct oom_tape *t, uint16_t m, uint64_t limit)
+{
+	return oom_cond_more(t, m, 1, OOM_MONO_ONE, limit);
+}
+
+bool oom_conds_hold(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt)
+{
+	if (t->n_conds > OOM_MAX_CONDS)
+		return b == t->val_b && s == t->val_s && tgt == t->val_t;
+	for (size_t i = 0; i < t->n_conds; i++)
+		if (holds(t, &t->conds[i], b, s, tgt) != t->conds[i].above)
+			return false;
+	return true;
+}
