@@ -35,8 +35,8 @@ struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, 
 		y = oom_op_layer_norm(t, norm, y, 0, true, true);
 	/* both arguments and h are locals until the norm is done */
 	oom_drop(t, h);
-	oom_drop(t, from);
-	oom_drop(t, input);
+	oom_done(t, from);
+	oom_done(t, input);
 	return y;
 }
 

@@ -467,8 +467,7 @@ static struct oom_val block_again(struct oom_tape *t, const struct oom_ckpt *c, 
 	t->recompute = true;
 	t->dry = t->stopped = dry;
 	oom_amp_enter(t);
-	y = c->fn(t, c->ctx, c->layer, oom_share(t, c->x));
-	oom_layer_returns(t);
+	y = oom_layer_run(t, c);
 	oom_amp_leave(t);
 	t->stopped = t->dry = false;
 	t->grad = false;

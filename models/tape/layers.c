@@ -13,49 +13,54 @@ void oom_layer_names(struct oom_tape *t, struct oom_val x)
 		oom_drop(t, x);
 }
 
-void oom_layer_returns(struct oom_tape *t)
+static void layer_returns(struct oom_tape *t)
 {
 	while (t->n_names)
 		oom_drop(t, t->names[--t->n_names]);
+}
+
+struct oom_val oom_layer_run(struct oom_tape *t, const struct oom_ckpt *c)
+{
+	struct oom_val y = c->fn(t, c->ctx, c->layer, oom_keep(c->x));
+
+	layer_returns(t);
+	return y.kept ? oom_share(t, y) : y;
 }
 
 /* One layer: plain, or behind a non-reentrant checkpoint. */
 static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx,
 				struct oom_val x)
 {
-	struct oom_ckpt c = {.fn = fn, .ctx = ctx, .layer = i, .param0 = (uint32_t)t->cursor};
+	struct oom_ckpt c = {
+		.fn = fn, .ctx = ctx, .layer = i, .param0 = (uint32_t)t->cursor, .x = x};
 	struct oom_val y;
 	uint32_t packs;
 	int32_t node;
 
 	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad || !t->train) {
-		/* the model's loop variable holds the layer's input until the layer returns */
-		struct oom_val held = oom_share(t, x);
-
-		y = fn(t, ctx, i, x);
-		oom_layer_returns(t);
-		oom_drop(t, held);
+		y = oom_layer_run(t, &c);
+		oom_done(t, x);
 		return y;
 	}
 	/* within a checkpoint: only the inner one's input is the outer one's to keep */
 	if (t->packing) {
 		packs = ++t->packs;
-		y = fn(t, ctx, i, x);
+		y = oom_layer_run(t, &c);
 		t->packs = packs;
+		oom_done(t, x);
 		return y;
 	}
 	node = oom_node(t, OOM_NODE_CKPT, "checkpoint");
 	oom_node_edge(t, node, x);
 	oom_node_save(t, node, x);
-	c.x = x;
 	packs = t->packs;                       /* of the checkpoint being recomputed, if any */
 	t->packing = true;
 	t->packs = 0;
-	y = fn(t, ctx, i, x);
-	oom_layer_returns(t);
+	y = oom_layer_run(t, &c);
 	t->packing = false;
 	c.packs = t->packs;
 	t->packs = packs;
+	oom_done(t, x);
 	if (node < 0)                           /* out of memory: the status says so */
 		return y;
 	t->nodes[node].aux = (uint32_t)t->n_ckpts;
@@ -140,13 +145,23 @@ static struct oom_val run_of(struct oom_tape *t, uint32_t first, uint32_t n, uin
 	return x;
 }
 
+/* The checkpoint whose recomputation is the last to need x: the first layer of the stack run last, or
+ * of an earlier one that had x already (the same mask in every cycle, a first layer by itself). */
+static int32_t first_checkpoint(const struct oom_tape *t, struct oom_val x)
+{
+	for (int32_t i = t->rows[x.sto].node; i < t->stack_node; i++)
+		if (t->nodes[i].kind == OOM_NODE_CKPT)
+			return i;
+	return t->stack_node;
+}
+
 void oom_drop_shared(struct oom_tape *t, struct oom_val x)
 {
 	if (x.sto >= 0)
 		t->rows[x.sto].shared = true;
 	if (t->plan->grad_ckpt != OOM_CKPT_NONE && t->grad && x.sto >= 0 &&
 	    t->n_held < sizeof(t->held) / sizeof(t->held[0])) {
-		t->held_node[t->n_held] = t->stack_node;
+		t->held_node[t->n_held] = first_checkpoint(t, x);
 		t->held[t->n_held++] = x.sto;
 	} else {
 		oom_drop(t, x);

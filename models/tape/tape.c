@@ -123,6 +123,7 @@ struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, stru
 			      .mono = mono,
 			      .group = t->group,
 			      .mult = t->mult,
+			      .node = (int32_t)t->n_nodes,
 			      .dt = (uint8_t)dt,
 			      .born = (uint8_t)t->stream,
 			      .backward = t->in_bwd,
@@ -147,17 +148,30 @@ struct oom_val oom_new_like(struct oom_tape *t, const char *name, struct oom_val
 
 void oom_ref(struct oom_tape *t, int32_t sto)
 {
-	if (sto >= 0)
-		t->refs[sto]++;
+	if (sto < 0)
+		return;
+	if (t->refs[sto] <= 0 && !t->status)
+		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+					  "%s.%s is used after it was given up",
+					  t->rows[sto].scope, t->rows[sto].name);
+	t->refs[sto]++;
 }
 
 void oom_unref(struct oom_tape *t, int32_t sto)
 {
 	const struct oom_row *r;
 
-	if (sto < 0 || --t->refs[sto])
+	if (sto < 0)
 		return;
 	r = &t->rows[sto];
+	if (t->refs[sto] <= 0) {
+		if (!t->status)
+			t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
+						  "%s.%s is given up twice", r->scope, r->name);
+		return;
+	}
+	if (--t->refs[sto])
+		return;
 	/* A row of the middle layer that outlives its layers dies once for all the layers it
 	 * stands for. */
 	emit(t,

@@ -12,7 +12,7 @@
  * the allocator replay needs.
  *
  * Rules every operation keeps:
- *   - it consumes its inputs unless they are passed as oom_keep(x);
+ *   - it consumes its inputs unless they are borrowed (frame.h) or passed as oom_keep(x);
  *   - it saves inputs before it makes its output, and saves outputs after (checkpointing's early
  *   stop depends on it);
  *   - sizes are rounded to 512 bytes each, as the CUDA caching allocator does
@@ -51,6 +51,7 @@ struct oom_row {
 	uint16_t mono;
 	uint16_t group;         /* layer group of its birth; 0 = outside */
 	uint16_t mult;          /* layers its record stands for */
+	int32_t node;           /* nodes recorded before its birth */
 	uint8_t dt;
 	uint8_t cat;
 	uint8_t born;           /* enum oom_stream_id */
@@ -142,6 +143,7 @@ struct oom_layer_rec {
 	uint32_t layers;        /* it stands for */
 };
 
+/* A layer: its input x is borrowed, its result a temporary (frame.h). */
 typedef struct oom_val (*oom_block_fn)(struct oom_tape *t, const void *ctx, uint32_t layer,
 				       struct oom_val x);
 
@@ -317,12 +319,12 @@ const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size);
 /* Gives x to the layer running, which holds it until it returns (`hidden_states, _ =
  * self.self_attn(...)`). */
 void oom_layer_names(struct oom_tape *t, struct oom_val x);
-/* What it held is gone (called where a layer returns). */
-void oom_layer_returns(struct oom_tape *t);
+/* Runs a layer on its input, which stays the caller's. */
+struct oom_val oom_layer_run(struct oom_tape *t, const struct oom_ckpt *c);
 /* Remembers a checkpointed layer; false: out of memory. */
 bool oom_tape_ckpt(struct oom_tape *t, const struct oom_ckpt *c);
 /* Gives up a tensor that all layers share (mask, rotary tables): under checkpointing the blocks'
- * closures hold it until the first layer of the stack run last has been recomputed. */
+ * closures hold it until the first layer that had it has been recomputed. */
 void oom_drop_shared(struct oom_tape *t, struct oom_val x);
 /* The backward pass from the loss (backward.c). */
 void oom_backward(struct oom_tape *t, struct oom_val loss);

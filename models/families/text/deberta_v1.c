@@ -78,7 +78,7 @@ static struct oom_val norm(struct oom_tape *t, struct oom_val x)
 	oom_drop(t, y);
 	oom_drop(t, mean);
 	oom_drop(t, v);
-	oom_drop(t, x);
+	oom_done(t, x);
 	t->scope = scope;
 	return f;
 }
@@ -164,8 +164,8 @@ static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, struc
 
 	y = norm(t, oom_op_add(t, oom_keep(h), oom_keep(input)));
 	oom_drop(t, h);
-	oom_drop(t, from);
-	oom_drop(t, input);
+	oom_done(t, from);
+	oom_done(t, input);
 	return y;
 }
 

@@ -84,8 +84,8 @@ static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, struc
 	h = oom_op_dropout(t, h, dropout);
 	y = norm(t, a, oom_op_add(t, oom_keep(h), oom_keep(input)));
 	oom_drop(t, h);
-	oom_drop(t, from);
-	oom_drop(t, input);
+	oom_done(t, from);
+	oom_done(t, input);
 	return y;
 }
 
@@ -143,7 +143,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	if (bottle)
 		y = output(t, a, y, x, a->dropout);
 	else
-		oom_drop(t, x);
+		oom_done(t, x);
 	/* attention_output and its like, locals of the layer */
 	oom_drop(t, held);
 	oom_drop(t, ff);

@@ -66,8 +66,8 @@ static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, uint6
 	x = oom_op_copy(t, "contiguous", oom_op_heads(t, sum));
 	x = oom_op_layer_norm(t, "layernorm", x, 0, true, true);
 	x.perm = true;
-	oom_drop(t, from);
-	oom_drop(t, input);
+	oom_done(t, from);
+	oom_done(t, input);
 	return x;
 }
 

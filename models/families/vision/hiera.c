@@ -126,7 +126,7 @@ static struct oom_val block(struct oom_tape *t, const struct stage *s, uint64_t 
 	if (widen) {
 		struct oom_val wide = oom_op_linear(t, "proj", oom_keep(normed), c, OOM_BIAS);
 
-		oom_drop(t, x);
+		oom_done(t, x);
 		x = max_pool(t, wide, oom_tokens_of(t, s->tokens / query), c);
 	}
 	y = attention(t, s, query, s->masked || (!i && s->masked_first), normed);

@@ -124,7 +124,7 @@ static struct oom_map inverted_residual(struct oom_tape *t, const struct cfg *c,
 	y = conv_bn(t, y, out, 1, 1, 1, 1, OOM_ACT_NONE);
 	if (stride == 1 && m.c == out && !t->status)
 		y.x = oom_op_add(t, oom_keep(m.x), y.x);
-	oom_drop(t, m.x);
+	oom_done(t, m.x);
 	return y;
 }
 

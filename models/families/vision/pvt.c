@@ -255,7 +255,7 @@ static struct oom_val run_stage(struct oom_tape *t, const void *ctx, uint32_t j,
 		y = pvt_embedding(t, s->l.a, y, s->l.h * s->l.w, s->l.c, s->last);
 	/* the loop's variable is the map no longer; the last layer's output is */
 	if (pvt) {
-		oom_drop(t, input);
+		oom_done(t, input);
 		input = oom_none();
 	}
 	if (s->l.kind == SEGFORMER) {
@@ -280,7 +280,7 @@ static struct oom_val run_stage(struct oom_tape *t, const void *ctx, uint32_t j,
 		t->side = oom_share(t, y);
 	if (s->copied && s->l.kind != PVT_V2)   /* reshape, permute, contiguous */
 		y = oom_op_copy(t, "contiguous", y);
-	oom_drop(t, input);
+	oom_done(t, input);
 	return y;
 }
 

@@ -75,7 +75,7 @@ static struct oom_map conv_encoder(struct oom_tape *t, struct oom_map m, uint64_
 		y.x = oom_op_add(t, oom_keep(m.x), oom_op_dropout(t, scaled, p));
 		oom_drop(t, x);
 	}
-	oom_drop(t, m.x);
+	oom_done(t, m.x);
 	return y;
 }
 
