@@ -642,7 +642,11 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 			t->reps[t->n_reps++] = r.reps;
 			oom_tape_mark(t, rep, false);
 		}
-		run_nodes(t, r.node1 - 1, r.node0);
+		for (size_t u = r.unit1; u-- > r.unit0;) {
+			oom_tape_mark_unit(t, u, false);
+			run_nodes(t, t->units[u].node1 - 1, t->units[u].node0);
+			oom_tape_mark_unit(t, u, true);
+		}
 		if (r.reps > 1)
 			oom_tape_mark(t, rep, true);
 		t->in_layer = false;

@@ -123,6 +123,8 @@ static int64_t *held_rows(const struct oom_tape *t)
 	for (size_t i = 0; held && i < s->n; i++) {
 		const int32_t ev = s->ev[i];
 
+		if (oom_ev_is_unit(ev))
+			continue;
 		if (ev < 0)
 			reps = (-1 - ev) & 1 ? 1 : t->reps[(-1 - ev) / 2];
 		else if ((ev & 3) == OOM_EV_ALLOC)

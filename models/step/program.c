@@ -73,7 +73,7 @@ static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_i
 	t->stream = stream;
 	t->grad = train;
 	t->train = train;
-	t->cursor = 0;
+	t->cursor = t->unit = 0;
 	t->scope = "";
 	oom_amp_enter(t);
 	loss = a->family->step(t, a);

@@ -116,6 +116,8 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 		const uint16_t k = ev >= 0 ? unit[ev >> 2].cls : 0;
 		const int64_t w = ev >= 0 ? unit[ev >> 2].n : 0;
 
+		if (oom_ev_is_unit(ev))
+			continue;
 		if (ev < 0) {
 			const uint32_t mark = (uint32_t)(-1 - ev);
 			const int64_t n = (int64_t)t->reps[mark / 2] - 1;

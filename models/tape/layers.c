@@ -74,7 +74,7 @@ static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period
 			     uint16_t group, oom_block_fn fn, const void *ctx, struct oom_val x)
 {
 	const bool repeat = reps > 1;
-	size_t rep = t->n_reps;
+	size_t rep = t->n_reps, unit0 = t->unit;
 	int32_t node0 = (int32_t)t->n_nodes;
 
 	if (t->n_layers == sizeof(t->layers) / sizeof(t->layers[0]) && !t->expand) {
@@ -94,8 +94,12 @@ static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period
 		t->reps[t->n_reps++] = reps;
 		oom_tape_mark(t, rep, false);
 	}
-	for (uint32_t i = 0; i < period && !t->status; i++)
+	for (uint32_t i = 0; i < period && !t->status; i++) {
+		const size_t u = oom_unit_begin(t);
+
 		x = one_layer(t, first + i, fn, ctx, x);
+		oom_unit_end(t, u);
+	}
 	if (repeat)
 		oom_tape_mark(t, rep, true);
 	t->in_layer = false;
@@ -104,6 +108,8 @@ static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period
 	if (t->stream == OOM_STREAM_FWD && t->grad && !t->expand)
 		t->layers[t->n_layers++] = (struct oom_layer_rec){.node0 = node0,
 								  .node1 = (int32_t)t->n_nodes,
+								  .unit0 = (uint32_t)unit0,
+								  .unit1 = (uint32_t)t->unit,
 								  .group = group,
 								  .reps = (uint16_t)reps,
 								  .layers = period * reps};

@@ -37,6 +37,7 @@ void oom_tape_release(struct oom_tape *t)
 	free(t->nodes);
 	free(t->params);
 	free(t->ckpts);
+	free(t->units);
 	for (int i = 0; i < OOM_STREAMS; i++)
 		free(t->streams[i].ev);
 	memset(t, 0, sizeof(*t));
@@ -49,6 +50,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->status = OOM_OK;
 	t->n_rows = t->n_nodes = t->n_params = t->n_ckpts = t->cursor = t->n_ctx = t->n_held = 0;
 	t->stack_node = -1;
+	t->n_units = t->unit = 0;
 	t->n_layers = t->n_reps = 0;
 	for (int i = 0; i < OOM_STREAMS; i++)
 		t->streams[i].n = 0;
@@ -96,6 +98,37 @@ void oom_tape_event(struct oom_tape *t, int32_t row, enum oom_event_kind kind)
 void oom_tape_mark(struct oom_tape *t, size_t rep, bool end)
 {
 	emit(t, -1 - (int32_t)(2 * rep) - (end ? 1 : 0));
+}
+
+void oom_tape_mark_unit(struct oom_tape *t, size_t unit, bool end)
+{
+	emit(t, -OOM_UNIT_MARK - (int32_t)(2 * unit) - (end ? 1 : 0));
+}
+
+/* The training forward makes the units, the evaluation meets them again in the same order. */
+size_t oom_unit_begin(struct oom_tape *t)
+{
+	const size_t u = t->unit++;
+
+	if (t->stream == OOM_STREAM_FWD) {
+		if (!grow(t, (void **)&t->units, &t->cap_units, u + 1, sizeof(*t->units)))
+			return u;
+		t->n_units = u + 1;
+		t->units[u] = (struct oom_unit){.node0 = (int32_t)t->n_nodes,
+						.param0 = (uint32_t)t->cursor,
+						.mult = t->mult};
+	}
+	oom_tape_mark_unit(t, u, false);
+	return u;
+}
+
+void oom_unit_end(struct oom_tape *t, size_t u)
+{
+	if (t->stream == OOM_STREAM_FWD && u < t->n_units) {
+		t->units[u].node1 = (int32_t)t->n_nodes;
+		t->units[u].param1 = (uint32_t)t->cursor;
+	}
+	oom_tape_mark_unit(t, u, true);
 }
 
 struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, struct oom_dim width,

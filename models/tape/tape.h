@@ -135,10 +135,33 @@ struct oom_stream {
 	int32_t *ev;
 	size_t n, cap;
 };
-/* markers: -1 - 2 * k begins and -2 - 2 * k ends the region repeated reps[k] times */
+/* markers: -1 - 2 * k begins and -2 - 2 * k ends the region repeated reps[k] times; from
+ * -OOM_UNIT_MARK down, in the same way, the layer units[k] begins and ends */
+#define OOM_UNIT_MARK (1 << 20)
+static inline bool oom_ev_is_unit(int32_t ev)
+{
+	return ev <= -OOM_UNIT_MARK;
+}
+static inline size_t oom_ev_unit(int32_t ev)
+{
+	return (size_t)(-OOM_UNIT_MARK - ev) / 2;
+}
+static inline bool oom_ev_unit_ends(int32_t ev)
+{
+	return (-OOM_UNIT_MARK - ev) & 1;
+}
+
+/* One layer as it was recorded, standing for `mult` equal ones: what sharded engines gather and
+ * reduce at once. */
+struct oom_unit {
+	int32_t node0, node1;           /* its nodes of the training forward */
+	uint32_t param0, param1;        /* its parameters */
+	uint16_t mult;
+};
 
 struct oom_layer_rec {
 	int32_t node0, node1;
+	uint32_t unit0, unit1;
 	uint16_t group, reps;
 	uint32_t layers;        /* it stands for */
 };
@@ -184,6 +207,9 @@ struct oom_tape {
 	size_t n_layers;
 	uint32_t reps[512];
 	size_t n_reps;
+	struct oom_unit *units;
+	/* unit: the next one of the pass being recorded */
+	size_t n_units, cap_units, unit;
 	struct oom_var vars[OOM_MAX_VARS];
 	size_t n_vars;
 	struct oom_mono monos[OOM_MAX_MONOS];
@@ -265,6 +291,10 @@ void oom_unref(struct oom_tape *t, int32_t sto);
 /* Events by hand: for the backward pass. */
 void oom_tape_event(struct oom_tape *t, int32_t row, enum oom_event_kind kind);
 void oom_tape_mark(struct oom_tape *t, size_t rep, bool end);
+void oom_tape_mark_unit(struct oom_tape *t, size_t unit, bool end);
+/* A layer of the pass begins (returns its number), and ends. */
+size_t oom_unit_begin(struct oom_tape *t);
+void oom_unit_end(struct oom_tape *t, size_t unit);
 /* Gives x up. */
 void oom_drop(struct oom_tape *t, struct oom_val x);
 /* Gives x up unless it is kept: what every operation does with its inputs. */

@@ -12,6 +12,8 @@ static struct oom_span walk(const struct oom_tape *t, const struct oom_stream *s
 	for (size_t i = 0; i < s->n; i++) {
 		const int32_t ev = s->ev[i];
 
+		if (oom_ev_is_unit(ev))
+			continue;
 		if (ev < 0) {
 			const uint32_t k = (uint32_t)(-1 - ev);
 
@@ -123,6 +125,8 @@ struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id strea
 		const int32_t ev = s->ev[i];
 		int64_t d = 0;
 
+		if (oom_ev_is_unit(ev))
+			continue;
 		if (ev < 0) {
 			const uint32_t k = (uint32_t)(-1 - ev);
 			const int64_t n = (int64_t)t->reps[k / 2] - 1;
