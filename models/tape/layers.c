@@ -77,7 +77,7 @@ static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period
 	size_t rep = t->n_reps, unit0 = t->unit;
 	int32_t node0 = (int32_t)t->n_nodes;
 
-	if (t->n_layers == sizeof(t->layers) / sizeof(t->layers[0]) && !t->expand) {
+	if (t->n_layers == OOM_MAX_LAYER_RECS && !t->expand) {
 		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
 					  "too many kinds of layers in one model");
 		return x;
@@ -105,14 +105,14 @@ static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period
 	t->in_layer = false;
 	t->group = 0;
 	t->mult = 1;
-	if (t->stream == OOM_STREAM_FWD && t->grad && !t->expand)
-		t->layers[t->n_layers++] = (struct oom_layer_rec){.node0 = node0,
-								  .node1 = (int32_t)t->n_nodes,
-								  .unit0 = (uint32_t)unit0,
-								  .unit1 = (uint32_t)t->unit,
-								  .group = group,
-								  .reps = (uint16_t)reps,
-								  .layers = period * reps};
+	if (t->stream == OOM_STREAM_FWD && t->grad)
+		oom_tape_layers(t, &(struct oom_layer_rec){.node0 = node0,
+							   .node1 = (int32_t)t->n_nodes,
+							   .unit0 = (uint32_t)unit0,
+							   .unit1 = (uint32_t)t->unit,
+							   .group = group,
+							   .reps = (uint16_t)reps,
+							   .layers = period * reps});
 	return x;
 }
 

@@ -38,6 +38,7 @@ void oom_tape_release(struct oom_tape *t)
 	free(t->params);
 	free(t->ckpts);
 	free(t->units);
+	free(t->layers);
 	for (int i = 0; i < OOM_STREAMS; i++)
 		free(t->streams[i].ev);
 	memset(t, 0, sizeof(*t));
@@ -103,6 +104,14 @@ void oom_tape_mark(struct oom_tape *t, size_t rep, bool end)
 void oom_tape_mark_unit(struct oom_tape *t, size_t unit, bool end)
 {
 	emit(t, -OOM_UNIT_MARK - (int32_t)(2 * unit) - (end ? 1 : 0));
+}
+
+bool oom_tape_layers(struct oom_tape *t, const struct oom_layer_rec *r)
+{
+	if (!grow(t, (void **)&t->layers, &t->cap_layers, t->n_layers + 1, sizeof(*t->layers)))
+		return false;
+	t->layers[t->n_layers++] = *r;
+	return true;
 }
 
 /* The training forward makes the units, the evaluation meets them again in the same order. */

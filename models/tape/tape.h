@@ -181,6 +181,7 @@ struct oom_ckpt {
  * itself, in fp32 or as they are. */
 enum oom_shift { OOM_SHIFT_LABELS, OOM_SHIFT_LOGITS_FP32, OOM_SHIFT_LOGITS };
 
+#define OOM_MAX_LAYER_RECS 512   /* kinds of layers, when alike ones are recorded once */
 struct oom_tape {
 	const struct oom_plan *plan;
 	const struct oom_arch *arch;
@@ -203,8 +204,8 @@ struct oom_tape {
 	int32_t held_node[24];
 	int32_t stack_node;             /* that of the stack run last */
 	size_t n_held;
-	struct oom_layer_rec layers[512];
-	size_t n_layers;
+	struct oom_layer_rec *layers;
+	size_t n_layers, cap_layers;
 	uint32_t reps[512];
 	size_t n_reps;
 	struct oom_unit *units;
@@ -292,6 +293,8 @@ void oom_unref(struct oom_tape *t, int32_t sto);
 void oom_tape_event(struct oom_tape *t, int32_t row, enum oom_event_kind kind);
 void oom_tape_mark(struct oom_tape *t, size_t rep, bool end);
 void oom_tape_mark_unit(struct oom_tape *t, size_t unit, bool end);
+/* Remembers layers recorded together; false: out of memory. */
+bool oom_tape_layers(struct oom_tape *t, const struct oom_layer_rec *r);
 /* A layer of the pass begins (returns its number), and ends. */
 size_t oom_unit_begin(struct oom_tape *t);
 void oom_unit_end(struct oom_tape *t, size_t unit);
