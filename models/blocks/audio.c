@@ -18,12 +18,10 @@ struct oom_val oom_op_conv1d(struct oom_tape *t, const char *name, struct oom_va
 	bool rg;
 
 	if (!in || !c->out || !c->kernel) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s would be a convolution of %llu x %llu x %llu: check "
-					  "channels "
-					  "and kernel sizes",
-					  name, (unsigned long long)c->out, (unsigned long long)in,
-					  (unsigned long long)c->kernel);
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "%s would be a convolution of %llu x %llu x %llu: check channels and "
+			      "kernel sizes", name, (unsigned long long)c->out,
+			      (unsigned long long)in, (unsigned long long)c->kernel);
 		return x;
 	}
 	t->scope = name;

@@ -9,14 +9,19 @@
 #include "ops/conv.h"
 #include "sparse.h"
 
+enum { MAX_LOCALS = 40 };
 struct locals {
-	struct oom_val x[40];
+	struct oom_tape *t;
+	struct oom_val x[MAX_LOCALS];
 	int n;
 };
 
 static struct oom_val name(struct locals *l, struct oom_val x)
 {
-	if (l->n < 40)
+	if (l->n == MAX_LOCALS)
+		oom_tape_fail(l->t, OOM_ERR_LIMIT, "block sparse attention with more than %d locals",
+			      MAX_LOCALS);
+	else
 		l->x[l->n++] = x;
 	return oom_keep(x);
 }
@@ -153,7 +158,7 @@ struct oom_val oom_block_attention(struct oom_tape *t, const struct oom_blocks *
 	const uint16_t m_rand = oom_len_padded(t, t->m_b, e, -4),
 		       m_mid = oom_len_padded(t, t->m_b, e, -8);
 	const struct oom_val qkv[3] = {q, k, v};
-	struct locals l = {.n = 0};
+	struct locals l = {.t = t};
 	struct oom_val gk, gv, x[4], y;
 
 	name(&l, oom_new(t, "rand_mask", m_rand, (struct oom_dim){h * b->random * e, NULL},

@@ -148,7 +148,11 @@ struct oom_val oom_positions_from_ids(struct oom_tape *t)
 
 void oom_kept_add(struct oom_tape *t, struct oom_kept *k, struct oom_val x)
 {
-	if (t->stream == OOM_STREAM_EVAL && k->n < sizeof(k->x) / sizeof(k->x[0]))
+	if (t->stream != OOM_STREAM_EVAL)
+		return;
+	if (k->n == sizeof(k->x) / sizeof(k->x[0]))
+		oom_tape_fail(t, OOM_ERR_LIMIT, "more than %zu states kept by the layers", k->n);
+	else
 		k->x[k->n++] = oom_share(t, x);
 }
 

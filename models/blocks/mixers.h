@@ -41,13 +41,17 @@ struct oom_val oom_loop_carry(struct oom_tape *t, const struct oom_loop *l, int 
 			      struct oom_val x, struct oom_dim width, enum oom_dtype dt);
 
 /* Python locals: references given up when the function returns. */
+enum { OOM_MAX_LOCALS = 48 };
 struct oom_hold {
-	struct oom_val v[48];
+	struct oom_val v[OOM_MAX_LOCALS];
 	int n;
 };
 static inline struct oom_val oom_hold(struct oom_tape *t, struct oom_hold *h, struct oom_val x)
 {
-	if (h->n < (int)(sizeof(h->v) / sizeof(h->v[0])))
+	if (h->n == OOM_MAX_LOCALS)
+		oom_tape_fail(t, OOM_ERR_LIMIT, "%s: a function with more than %d named tensors",
+			      t->scope, OOM_MAX_LOCALS);
+	else
 		h->v[h->n++] = oom_share(t, x);
 	return x;
 }

@@ -514,8 +514,7 @@ static void recompute(struct oom_tape *t, int32_t index)
 		run_node(t, k--);
 	block_again(t, &c, false);
 	if ((int32_t)t->n_nodes - real < k + 1 - mark) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
-					  "a recomputed block differs from its forward");
+		oom_tape_fail(t, OOM_ERR_LIMIT, "a recomputed block differs from its forward");
 		return;
 	}
 	for (int32_t i = mark; i <= k; i++) {
@@ -564,7 +563,7 @@ static void drop_held(struct oom_tape *t, int32_t node)
 static void run_node(struct oom_tape *t, int32_t i)
 {
 	struct oom_node *n = &t->nodes[i], copy;
-	struct grad g[4];
+	struct grad g[OOM_MAX_EDGES];
 	bool any = false;
 
 	for (int s = 0; s < n->n_out; s++)
@@ -627,21 +626,14 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 	}
 	for (size_t l = t->n_layers; l-- > 0 && !t->status;) {
 		const struct oom_layer_rec r = t->layers[l];
-		size_t rep = t->n_reps;
+		size_t rep = 0;
 
 		run_nodes(t, at, r.node1);
 		t->group = r.group;
 		t->mult = r.reps;
 		t->in_layer = true;
-		if (r.reps > 1) {
-			if (rep == sizeof(t->reps) / sizeof(t->reps[0])) {
-				t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
-							  "too many layer groups in one model");
-				return;
-			}
-			t->reps[t->n_reps++] = r.reps;
-			oom_tape_mark(t, rep, false);
-		}
+		if (r.reps > 1 && !oom_tape_repeat(t, r.reps, &rep))
+			return;
 		for (size_t u = r.unit1; u-- > r.unit0;) {
 			oom_tape_mark_unit(t, u, false);
 			run_nodes(t, t->units[u].node1 - 1, t->units[u].node0);

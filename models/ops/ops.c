@@ -47,31 +47,13 @@ static enum oom_dtype promote(struct oom_val a, struct oom_val b)
 	return OOM_F32;                         /* bf16 with fp16, or either with fp32 */
 }
 
-/* Does m hold every factor of part?  Then it is at least as large, for any batch and sequence. */
-static bool holds(const struct oom_tape *t, uint16_t m, uint16_t part)
-{
-	const struct oom_mono *a = &t->monos[m], *b = &t->monos[part];
-	bool used[5] = {false};
-
-	for (int i = 0; i < b->n; i++) {
-		int j = 0;
-
-		while (j < a->n && (used[j] || a->var[j] != b->var[i]))
-			j++;
-		if (j == a->n)
-			return false;
-		used[j] = true;
-	}
-	return true;
-}
-
 /* The operand whose shape the result has: where the shapes do not say it for every batch, the sizes
  * do, and are remembered as a condition. */
 static struct oom_val larger(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
-	if (a.width >= b.width && holds(t, a.mono, b.mono))
+	if (a.width >= b.width && oom_mono_contains(t, a.mono, b.mono))
 		return a;
-	if (b.width >= a.width && holds(t, b.mono, a.mono))
+	if (b.width >= a.width && oom_mono_contains(t, b.mono, a.mono))
 		return b;
 	return oom_cond_more(t, b.mono, b.width, a.mono, a.width) ? b : a;
 }

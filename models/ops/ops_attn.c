@@ -27,6 +27,9 @@ static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q
 	int32_t n = oom_node(t, kind,
 			     kind == OOM_NODE_FLASH ? "flash_attention" : "efficient_attention");
 
+	if (a->heads > 0xffff || a->d > 0xffff)
+		oom_tape_fail(t, OOM_ERR_LIMIT, "attention of %llu heads of %llu: more than 65535",
+			      (unsigned long long)a->heads, (unsigned long long)a->d);
 	oom_node_edge(t, n, q);
 	oom_node_edge(t, n, k);
 	oom_node_edge(t, n, v);
@@ -34,7 +37,8 @@ static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q
 		t->nodes[n].aux = (uint32_t)(a->heads << 16 | (a->d & 0xffff));
 		t->nodes[n].aux_width = a->kv_heads;
 		t->nodes[n].perm = (uint8_t)(q.perm | k.perm << 1 | v.perm << 2);
-		t->nodes[n].aux_mono = kind == OOM_NODE_FLASH ? oom_mono_rounded(t, a->mq, 128) : a->mq;
+		t->nodes[n].aux_mono = kind == OOM_NODE_FLASH ? oom_mono_rounded(t, a->mq, 128) :
+								a->mq;
 	}
 	oom_node_save(t, n, q);
 	oom_node_save(t, n, k);
@@ -277,9 +281,9 @@ struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val
 	const enum oom_dtype half = t->amp ? (enum oom_dtype)t->amp_dt : OOM_DT_BF16;
 
 	if (oom_capability(t->plan) < 8)
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "attn flash: flash_attn needs compute capability 8.0 (Ampere) or later, this card has %.1f: use sdpa",
-					  oom_capability(t->plan));
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "attn flash: flash_attn needs compute capability 8.0 (Ampere) or "
+			      "later, this card has %.1f: use sdpa", oom_capability(t->plan));
 	if (!is_half(q)) {
 		q = oom_op_cast(t, q, half);
 		k = oom_op_cast(t, k, half);

@@ -23,12 +23,10 @@ static bool size_of(struct oom_tape *t, const char *name, uint64_t c, uint64_t h
 		return false;
 	if (!c || !h || !w || c > MAX_CHANNELS || __builtin_mul_overflow(h, w, n) ||
 	    __builtin_mul_overflow(*n, c, n) || *n >> 46) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s would make a map of %llu x %llu x %llu: check the "
-					  "image "
-					  "size, channels and strides",
-					  name, (unsigned long long)c, (unsigned long long)h,
-					  (unsigned long long)w);
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "%s would make a map of %llu x %llu x %llu: check the image size, "
+			      "channels and strides", name, (unsigned long long)c,
+			      (unsigned long long)h, (unsigned long long)w);
 		return false;
 	}
 	return true;
@@ -98,10 +96,10 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 	if (!size_of(t, name, c->out, h, w, &n))
 		return m;
 	if (m.c % groups || c->out % groups) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s: %llu channels do not divide into %llu groups", name,
-					  (unsigned long long)(m.c % groups ? m.c : c->out),
-					  (unsigned long long)groups);
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "%s: %llu channels do not divide into %llu groups", name,
+			      (unsigned long long)(m.c % groups ? m.c : c->out),
+			      (unsigned long long)groups);
 		return m;
 	}
 	t->scope = name;

@@ -200,10 +200,9 @@ bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name,
 
 	*l = (struct oom_linear){.name = name, .in = in, .out = out, .flags = flags, .bias = oom_none(), .a = oom_none(), .b = oom_none()};
 	if (!in || !out.n) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s would be a layer of %llu x %llu: check heads and "
-					  "sizes",
-					  name, (unsigned long long)out.n, (unsigned long long)in);
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "%s would be a layer of %llu x %llu: check heads and sizes", name,
+			      (unsigned long long)out.n, (unsigned long long)in);
 		return false;
 	}
 	t->scope = name;
@@ -446,11 +445,10 @@ struct oom_val oom_op_conv_adapted(struct oom_tape *t, const char *name, struct 
 		return y;
 	}
 	if (r % groups && !t->status)
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s: PEFT adapts convolutions of %llu groups only with "
-					  "ranks they divide, lora-r is %llu",
-					  name, (unsigned long long)groups,
-					  (unsigned long long)r);
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "%s: PEFT adapts convolutions of %llu groups only with ranks they "
+			      "divide, lora-r is %llu", name, (unsigned long long)groups,
+			      (unsigned long long)r);
 	t->scope = name;
 	a = oom_param(t, "lora_A.weight", r, in, OOM_P_LORA);
 	b = oom_param(t, "lora_B.weight", out.n, r / groups, OOM_P_LORA);

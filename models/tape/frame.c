@@ -13,8 +13,8 @@ static struct oom_val enter(struct oom_frame *f, struct oom_val x, bool shared)
 	while (i < f->n && f->sto[i] >= 0)
 		i++;
 	if (i == OOM_FRAME_NAMES) {
-		f->t->status = oom_error_set(&f->t->err, OOM_ERR_LIMIT,
-					     "more than %d names in one frame", OOM_FRAME_NAMES);
+		oom_tape_fail(f->t, OOM_ERR_LIMIT, "more than %d names in one frame",
+			      OOM_FRAME_NAMES);
 		return oom_keep(x);
 	}
 	if (i == f->n)

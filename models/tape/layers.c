@@ -7,10 +7,13 @@
 
 void oom_layer_names(struct oom_tape *t, struct oom_val x)
 {
-	if (t->n_names < sizeof(t->names) / sizeof(t->names[0]))
-		t->names[t->n_names++] = x;
-	else
+	if (t->n_names == OOM_MAX_NAMES) {
+		oom_tape_fail(t, OOM_ERR_LIMIT, "%s: a layer with more than %d named tensors",
+			      t->scope, OOM_MAX_NAMES);
 		oom_drop(t, x);
+		return;
+	}
+	t->names[t->n_names++] = x;
 }
 
 static void layer_returns(struct oom_tape *t)
@@ -73,27 +76,21 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period, uint32_t reps,
 			     uint16_t group, oom_block_fn fn, const void *ctx, struct oom_val x)
 {
-	const bool repeat = reps > 1;
-	size_t rep = t->n_reps, unit0 = t->unit;
-	int32_t node0 = (int32_t)t->n_nodes;
+	const bool repeat = reps > 1, listed = t->stream == OOM_STREAM_FWD && t->grad;
+	const int32_t node0 = (int32_t)t->n_nodes;
+	const size_t unit0 = t->unit;
+	size_t rep = 0;
 
-	if (t->n_layers == OOM_MAX_LAYER_RECS && !t->expand) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
-					  "too many kinds of layers in one model");
+	if (listed && !t->expand && t->n_layers == OOM_MAX_RUNS) {
+		oom_tape_fail(t, OOM_ERR_LIMIT, "more than %d runs of unlike layers in one model",
+			      OOM_MAX_RUNS);
 		return x;
 	}
 	t->group = group;
 	t->mult = (uint16_t)reps;
 	t->in_layer = true;
-	if (repeat) {
-		if (rep == sizeof(t->reps) / sizeof(t->reps[0])) {
-			t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
-						  "too many layer groups in one model");
-			return x;
-		}
-		t->reps[t->n_reps++] = reps;
-		oom_tape_mark(t, rep, false);
-	}
+	if (repeat && !oom_tape_repeat(t, reps, &rep))
+		return x;
 	for (uint32_t i = 0; i < period && !t->status; i++) {
 		const size_t u = oom_unit_begin(t);
 
@@ -105,7 +102,7 @@ static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period
 	t->in_layer = false;
 	t->group = 0;
 	t->mult = 1;
-	if (t->stream == OOM_STREAM_FWD && t->grad)
+	if (listed)
 		oom_tape_layers(t, &(struct oom_layer_rec){.node0 = node0,
 							   .node1 = (int32_t)t->n_nodes,
 							   .unit0 = (uint32_t)unit0,
@@ -116,10 +113,14 @@ static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period
 	return x;
 }
 
-/* The smallest period p <= 12 with kind[i] == kind[i + p] everywhere, or 0. */
+/* The longest pattern of layers looked for (Jamba repeats eight); stacks with a longer one are
+ * recorded run by run. */
+enum { MAX_PERIOD = 12 };
+
+/* The smallest period p <= MAX_PERIOD with kind[i] == kind[i + p] everywhere, or 0. */
 static uint32_t period_of(const uint8_t *kind, uint32_t n)
 {
-	for (uint32_t p = 1; p <= 12 && p <= n; p++) {
+	for (uint32_t p = 1; p <= MAX_PERIOD && p <= n; p++) {
 		uint32_t i = p;
 
 		while (i < n && kind[i] == kind[i - p])
@@ -165,20 +166,26 @@ void oom_drop_shared(struct oom_tape *t, struct oom_val x)
 {
 	if (x.sto >= 0)
 		t->rows[x.sto].shared = true;
-	if (t->plan->grad_ckpt != OOM_CKPT_NONE && t->grad && x.sto >= 0 &&
-	    t->n_held < sizeof(t->held) / sizeof(t->held[0])) {
-		t->held_node[t->n_held] = first_checkpoint(t, x);
-		t->held[t->n_held++] = x.sto;
-	} else {
+	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad || x.sto < 0) {
 		oom_drop(t, x);
+		return;
 	}
+	if (t->n_held == OOM_MAX_HELD) {
+		oom_tape_fail(t, OOM_ERR_LIMIT, "layers that share more than %d tensors",
+			      OOM_MAX_HELD);
+		oom_drop(t, x);
+		return;
+	}
+	t->held_node[t->n_held] = first_checkpoint(t, x);
+	t->held[t->n_held++] = x.sto;
 }
 
 const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size)
 {
-	if (size > sizeof(t->ctx[0]) || t->n_ctx == sizeof(t->ctx) / sizeof(t->ctx[0])) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
-					  "too many stacks of layers in one model");
+	if (size > OOM_CTX_BYTES || t->n_ctx == OOM_MAX_CTX) {
+		oom_tape_fail(t, OOM_ERR_LIMIT,
+			      "more than %d stacks of layers in one model, or %d bytes to tell one",
+			      OOM_MAX_CTX, OOM_CTX_BYTES);
 		return NULL;
 	}
 	memcpy(t->ctx[t->n_ctx], ctx, size);
@@ -201,11 +208,10 @@ struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *k
 				oom_block_fn fn, const void *ctx, size_t ctx_size, struct oom_val x)
 {
 	uint32_t p = kind ? period_of(kind, n) : 1, i = 0;
-	const uint32_t limit = t->expand ? 2000 : 100000;
+	const uint32_t limit = t->expand ? OOM_MAX_EXPANDED : OOM_MAX_STACK;
 
 	if (n > limit) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "%u layers: more than %u", n,
-					  limit);
+		oom_tape_fail(t, OOM_ERR_LIMIT, "%u layers: more than %u", n, limit);
 		return x;
 	}
 	ctx = oom_layer_ctx(t, ctx, ctx_size);

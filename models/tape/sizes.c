@@ -125,8 +125,8 @@ static uint16_t intern(struct oom_tape *t, struct oom_mono m)
 		if (t->monos[i].n == m.n && !memcmp(t->monos[i].var, m.var, m.n))
 			return (uint16_t)i;
 	if (t->n_monos == OOM_MAX_MONOS) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
-					  "more than %d kinds of sizes in one model", OOM_MAX_MONOS);
+		oom_tape_fail(t, OOM_ERR_LIMIT, "more than %d kinds of sizes in one model",
+			      OOM_MAX_MONOS);
 		return OOM_MONO_ONE;
 	}
 	t->monos[t->n_monos] = m;
@@ -139,8 +139,7 @@ static uint16_t product(struct oom_tape *t, uint16_t m, const uint8_t *var, uint
 	struct oom_mono x = t->monos[m];
 
 	if (x.n + n > OOM_MAX_FACTORS) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT, "a size of more than %d factors",
-					  OOM_MAX_FACTORS);
+		oom_tape_fail(t, OOM_ERR_LIMIT, "a size of more than %d factors", OOM_MAX_FACTORS);
 		return m;
 	}
 	for (int i = 0; i < n; i++)
@@ -162,9 +161,8 @@ static uint16_t times(struct oom_tape *t, uint16_t m, struct oom_var v)
 				 t->vars[i].k != v.k || t->vars[i].more != v.more))
 		i++;
 	if (i == OOM_MAX_VARS) {
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
-					  "more than %d kinds of lengths in one model",
-					  OOM_MAX_VARS);
+		oom_tape_fail(t, OOM_ERR_LIMIT, "more than %d kinds of lengths in one model",
+			      OOM_MAX_VARS);
 		return m;
 	}
 	if (i == t->n_vars)
@@ -177,9 +175,9 @@ static uint16_t length(struct oom_tape *t, uint16_t m, uint8_t op, uint64_t leas
 		       int32_t more)
 {
 	if (k < least || k > UINT32_MAX) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "a length computed with %llu: expected %llu to 2^32 - 1",
-					  (unsigned long long)k, (unsigned long long)least);
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "a length computed with %llu: expected %llu to 2^32 - 1",
+			      (unsigned long long)k, (unsigned long long)least);
 		return m;
 	}
 	return times(t, m, (struct oom_var){OOM_VAR_S, op, (uint32_t)k, more});

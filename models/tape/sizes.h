@@ -23,12 +23,12 @@ struct oom_tape;
 
 enum oom_var_base { OOM_VAR_B, OOM_VAR_S, OOM_VAR_T, OOM_VAR_BASES };
 
-/* How many a recording can hold: about four times what the largest of the known models needs. */
+/* How many a recording can hold.  In brackets what the known models need at most. */
 enum {
-	OOM_MAX_VARS = 32,
-	OOM_MAX_MONOS = 96,
-	OOM_MAX_FACTORS = 5,
-	OOM_MAX_CONDS = 32,
+	OOM_MAX_VARS = 32,      /* lengths [15] */
+	OOM_MAX_MONOS = 96,     /* monomials [46] */
+	OOM_MAX_FACTORS = 5,    /* lengths in one monomial [5] */
+	OOM_MAX_CONDS = 32,     /* conditions [12] */
 };
 
 /* One length: what the operation `op` (a row of the table in sizes.c) makes of a variable. */

@@ -2,9 +2,22 @@
  * stacks of layers. */
 #include "tape.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (t->status)
+		return;
+	t->status = status;
+	va_start(ap, fmt);
+	vsnprintf(t->err.text, sizeof(t->err.text), fmt, ap);
+	va_end(ap);
+}
 
 /* ---- memory: every array grows by doubling and is kept for the next recording ---- */
 
@@ -20,7 +33,7 @@ static bool grow(struct oom_tape *t, void **p, size_t *cap, size_t need, size_t 
 		want *= 2;
 	q = realloc(*p, want * size);
 	if (!q) {
-		t->status = OOM_ERR_MEMORY;
+		oom_tape_fail(t, OOM_ERR_MEMORY, "out of host memory");
 		return false;
 	}
 	*p = q;
@@ -49,6 +62,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->arch = arch;
 	t->plan = plan;
 	t->status = OOM_OK;
+	t->err.text[0] = 0;
 	t->n_rows = t->n_nodes = t->n_params = t->n_ckpts = t->cursor = t->n_ctx = t->n_held = 0;
 	t->stack_node = -1;
 	t->n_units = t->unit = 0;
@@ -99,6 +113,19 @@ void oom_tape_event(struct oom_tape *t, int32_t row, enum oom_event_kind kind)
 void oom_tape_mark(struct oom_tape *t, size_t rep, bool end)
 {
 	emit(t, -1 - (int32_t)(2 * rep) - (end ? 1 : 0));
+}
+
+bool oom_tape_repeat(struct oom_tape *t, uint32_t reps, size_t *rep)
+{
+	if (t->n_reps == OOM_MAX_RUNS) {
+		oom_tape_fail(t, OOM_ERR_LIMIT, "more than %d repeated runs of layers in one model",
+			      OOM_MAX_RUNS);
+		return false;
+	}
+	*rep = t->n_reps++;
+	t->reps[*rep] = reps;
+	oom_tape_mark(t, *rep, false);
+	return true;
 }
 
 void oom_tape_mark_unit(struct oom_tape *t, size_t unit, bool end)
@@ -154,6 +181,10 @@ struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, stru
 
 	if (t->stopped || !width.n)
 		return v;
+	if (t->n_rows == OOM_MAX_ROWS) {
+		oom_tape_fail(t, OOM_ERR_LIMIT, "more than 2^29 tensors in one step");
+		return v;
+	}
 	if (!grow(t, (void **)&t->refs, &cap_refs, t->n_rows + 1, sizeof(*t->refs)) ||
 	    !grow(t, (void **)&t->rows, &t->cap_rows, t->n_rows + 1, sizeof(*t->rows)))
 		return v;
@@ -192,10 +223,9 @@ void oom_ref(struct oom_tape *t, int32_t sto)
 {
 	if (sto < 0)
 		return;
-	if (t->refs[sto] <= 0 && !t->status)
-		t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
-					  "%s.%s is used after it was given up",
-					  t->rows[sto].scope, t->rows[sto].name);
+	if (t->refs[sto] <= 0)
+		oom_tape_fail(t, OOM_ERR_LIMIT, "%s.%s is used after it was given up",
+			      t->rows[sto].scope, t->rows[sto].name);
 	t->refs[sto]++;
 }
 
@@ -207,9 +237,7 @@ void oom_unref(struct oom_tape *t, int32_t sto)
 		return;
 	r = &t->rows[sto];
 	if (t->refs[sto] <= 0) {
-		if (!t->status)
-			t->status = oom_error_set(&t->err, OOM_ERR_LIMIT,
-						  "%s.%s is given up twice", r->scope, r->name);
+		oom_tape_fail(t, OOM_ERR_LIMIT, "%s.%s is given up twice", r->scope, r->name);
 		return;
 	}
 	if (--t->refs[sto])
@@ -265,9 +293,8 @@ struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, ui
 			  sizeof(*t->params)))
 			return v;
 		if (__builtin_mul_overflow(rows ? rows : 1, cols, &elems) || elems >> 52) {
-			t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-						  "%s.%s has more than 2^52 elements", t->scope,
-						  name);
+			oom_tape_fail(t, OOM_ERR_INVALID, "%s.%s has more than 2^52 elements",
+				      t->scope, name);
 			elems = 0;
 		}
 		p = &t->params[t->n_params++];
@@ -332,6 +359,11 @@ void oom_node_edge(struct oom_tape *t, int32_t node, struct oom_val x)
 	if (node < 0)
 		return;
 	n = &t->nodes[node];
+	if (n->n_edge == OOM_MAX_EDGES) {
+		oom_tape_fail(t, OOM_ERR_LIMIT, "%s.%s has more than %d inputs", n->scope, n->name,
+			      OOM_MAX_EDGES);
+		return;
+	}
 	n->edge[n->n_edge++] = (struct oom_edge){.to = x.rg ? x.node : -1,
 						 .slot = x.slot,
 						 .width = x.width,
@@ -358,6 +390,11 @@ void oom_node_save(struct oom_tape *t, int32_t node, struct oom_val x)
 	if (node >= 0) {
 		struct oom_node *n = &t->nodes[node];
 
+		if (n->n_saved == OOM_MAX_SAVED) {
+			oom_tape_fail(t, OOM_ERR_LIMIT, "%s.%s saves more than %d tensors",
+				      n->scope, n->name, OOM_MAX_SAVED);
+			return;
+		}
 		n->saved[n->n_saved++] = x.sto;
 		oom_ref(t, x.sto);
 	}
@@ -369,6 +406,11 @@ void oom_node_save(struct oom_tape *t, int32_t node, struct oom_val x)
 
 struct oom_val oom_node_out(struct oom_tape *t, int32_t node, uint8_t slot, struct oom_val x)
 {
+	if (slot >= OOM_MAX_OUTS) {
+		oom_tape_fail(t, OOM_ERR_LIMIT, "%s: an operation with more than %d outputs",
+			      t->scope, OOM_MAX_OUTS);
+		slot = 0;
+	}
 	x.rg = t->grad;
 	x.slot = slot;
 	x.node = node;

@@ -104,6 +104,21 @@ struct oom_param {
 	uint32_t amp_region;
 };
 
+/* How much one recording can hold beside what grows; more is an error.  In brackets what the known
+ * models need at most. */
+enum {
+	OOM_MAX_EDGES = 4,      /* inputs of a node [4] */
+	OOM_MAX_SAVED = 10,     /* tensors a node saves [8] */
+	OOM_MAX_OUTS = 6,       /* outputs of a node [4] */
+	OOM_MAX_HELD = 24,      /* tensors that the layers of a checkpointed stack share [14] */
+	OOM_MAX_NAMES = 4,      /* tensors a layer has given names to [2] */
+	OOM_MAX_CTX = 32,       /* stacks of layers [16] ... */
+	OOM_CTX_BYTES = 1024,   /* ... and the bytes its blocks are told */
+	OOM_MAX_RUNS = 512,     /* runs of layers recorded; repeated ones of all passes [53] */
+	OOM_MAX_STACK = UINT16_MAX,     /* layers of a stack: a row's multiplicity has 16 bits */
+	OOM_MAX_EXPANDED = 2000,        /* layers recorded one by one, for replays */
+	OOM_MAX_ROWS = 1 << 29,         /* an event is a row shifted by two bits, in 32 */
+};
 
 struct oom_edge {
 	uint64_t width;
@@ -112,20 +127,20 @@ struct oom_edge {
 	uint8_t slot, dt;
 };
 struct oom_node {
-	struct oom_edge edge[4];
+	struct oom_edge edge[OOM_MAX_EDGES];
 	uint64_t width;         /* of output 0 */
 	uint64_t aux_width;     /* what the rule needs besides */
-	int32_t saved[10];
+	int32_t saved[OOM_MAX_SAVED];
 	uint32_t aux;
 	uint16_t mono, aux_mono;
 	uint8_t dt, kind, n_edge, n_saved, n_out;
 	uint8_t n_packed;       /* dry runs: tensors it would save */
 	uint8_t perm;           /* attention: which of q, k, v, out lie as [b, s, h, d] */
 	const char *name, *scope;
-	int32_t grad[6];        /* gradient storage of each output while in backward */
-	bool gperm[6];
-	bool ggaps[6];          /* the gradient is a view with gaps */
-	bool has[6];
+	/* of each output while in backward: its gradient's storage, as [b, s, h, d], a view with
+	 * gaps, there at all */
+	int32_t grad[OOM_MAX_OUTS];
+	bool gperm[OOM_MAX_OUTS], ggaps[OOM_MAX_OUTS], has[OOM_MAX_OUTS];
 };
 
 enum oom_stream_id { OOM_STREAM_FWD, OOM_STREAM_BWD, OOM_STREAM_EVAL, OOM_STREAMS };
@@ -181,7 +196,6 @@ struct oom_ckpt {
  * itself, in fp32 or as they are. */
 enum oom_shift { OOM_SHIFT_LABELS, OOM_SHIFT_LOGITS_FP32, OOM_SHIFT_LOGITS };
 
-#define OOM_MAX_LAYER_RECS 512   /* kinds of layers, when alike ones are recorded once */
 struct oom_tape {
 	const struct oom_plan *plan;
 	const struct oom_arch *arch;
@@ -197,16 +211,16 @@ struct oom_tape {
 	size_t n_params, cap_params, cursor;
 	struct oom_ckpt *ckpts;
 	size_t n_ckpts, cap_ckpts;
-	unsigned char ctx[16][1024];    /* copies of the blocks' contexts */
+	unsigned char ctx[OOM_MAX_CTX][OOM_CTX_BYTES]; /* copies of the blocks' contexts */
 	size_t n_ctx;
-	int32_t held[24];               /* shared tensors alive for recomputation */
+	int32_t held[OOM_MAX_HELD];     /* shared tensors alive for recomputation */
 	/* the first layer's checkpoint of the stack that shares them */
-	int32_t held_node[24];
+	int32_t held_node[OOM_MAX_HELD];
 	int32_t stack_node;             /* that of the stack run last */
 	size_t n_held;
 	struct oom_layer_rec *layers;
 	size_t n_layers, cap_layers;
-	uint32_t reps[512];
+	uint32_t reps[OOM_MAX_RUNS];
 	size_t n_reps;
 	struct oom_unit *units;
 	/* unit: the next one of the pass being recorded */
@@ -256,7 +270,7 @@ struct oom_tape {
 	/* what the model returns beside the loss, given up once it has returned (oom_output) */
 	struct oom_val output;
 	/* tensors a layer has given names to: gone when it returns */
-	struct oom_val names[4];
+	struct oom_val names[OOM_MAX_NAMES];
 	size_t n_names;
 	/* a second result of the layer just run (attention weights), owned by whoever takes it */
 	struct oom_val side;
@@ -281,6 +295,9 @@ static inline struct oom_val oom_keep(struct oom_val x)
 /* Empties the tape, keeping its memory. */
 void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struct oom_plan *plan);
 void oom_tape_release(struct oom_tape *t);
+/* Sets the status, and the sentence that goes with it; the first failure stands. */
+void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
+	OOM_PRINTF(3, 4);
 
 /* A fresh storage with one reference. */
 struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, struct oom_dim width,
@@ -298,6 +315,9 @@ bool oom_tape_layers(struct oom_tape *t, const struct oom_layer_rec *r);
 /* A layer of the pass begins (returns its number), and ends. */
 size_t oom_unit_begin(struct oom_tape *t);
 void oom_unit_end(struct oom_tape *t, size_t unit);
+/* Begins a region that is repeated reps times and puts its number into *rep, for the mark at its
+ * end; false and a status when there are too many. */
+bool oom_tape_repeat(struct oom_tape *t, uint32_t reps, size_t *rep);
 /* Gives x up. */
 void oom_drop(struct oom_tape *t, struct oom_val x);
 /* Gives x up unless it is kept: what every operation does with its inputs. */
@@ -346,7 +366,7 @@ struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *k
  * layers).  ctx comes from oom_layer_ctx. */
 struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx,
 			       struct oom_val x);
-/* A copy of ctx (at most 1024 bytes) that lives as long as the recording; NULL and a status when
+/* A copy of ctx (at most OOM_CTX_BYTES) that lives as long as the recording; NULL and a status when
  * there are too many. */
 const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size);
 /* Gives x to the layer running, which holds it until it returns (`hidden_states, _ =

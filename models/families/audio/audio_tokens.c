@@ -225,8 +225,7 @@ static void mimi(struct oom_tape *t, void *ctx)
 	}
 	if (r->status || !compress || !m.d || !m.ff || !m.inner || !m.kv || !n || n > 1 << 16 ||
 	    layers > OOM_MAX_LAYERS || blocks > 64) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "the codec's sizes (codec_config) make no model");
+		oom_tape_fail(t, OOM_ERR_INVALID, "the codec's sizes (codec_config) make no model");
 		return;
 	}
 	oom_weight_conv(t, "conv", n, channels * k, true);
@@ -333,8 +332,8 @@ static struct oom_val dia(struct oom_tape *t, const struct oom_arch *a)
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	if (a->task != OOM_TASK_SEQ2SEQ) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s is modelled for the task seq2seq", a->model_type);
+		oom_tape_fail(t, OOM_ERR_INVALID, "%s is modelled for the task seq2seq",
+			      a->model_type);
 		return oom_none();
 	}
 	return a->extra[KYUTAI] ? kyutai(t, a) : dia(t, a);

@@ -95,9 +95,8 @@ static struct oom_val conv(struct oom_tape *t, struct oom_val x, const struct oo
 {
 	*shrink *= stride;
 	if (*shrink > UINT32_MAX) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "the strides of the convolutions multiply to more than "
-					  "2^32");
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "the strides of the convolutions multiply to more than 2^32");
 		return x;
 	}
 	x = oom_op_conv1d(t, "conv", x, c, oom_len_ceil(t, t->m_b, *shrink));
@@ -130,9 +129,8 @@ static struct oom_val speecht5_stem(struct oom_tape *t, const struct oom_arch *a
 	n = oom_read_counts(&r, "conv_dim", dims, MAX_CONVS);
 	if (!n || oom_read_counts(&r, "conv_kernel", kernels, MAX_CONVS) != n ||
 	    oom_read_counts(&r, "conv_stride", strides, MAX_CONVS) != n) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "conv_dim, conv_kernel and conv_stride must list as many "
-					  "numbers");
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "conv_dim, conv_kernel and conv_stride must list as many numbers");
 		return x;
 	}
 	oom_drop(t, oom_param(t, "masked_spec_embed", 0, d, OOM_P_UNUSED));
@@ -304,8 +302,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	uint16_t m_len;
 
 	if (a->task != OOM_TASK_SEQ2SEQ) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s is modelled for the task seq2seq", a->model_type);
+		oom_tape_fail(t, OOM_ERR_INVALID, "%s is modelled for the task seq2seq",
+			      a->model_type);
 		return oom_none();
 	}
 	t->warning = "the convolutional stem and the positions of this speech model are "

@@ -229,9 +229,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val embed, x, ids = oom_input(t, "input_ids", m_bt, 1, OOM_I64), loss;
 
 	if (a->task != OOM_TASK_SEQ2SEQ && (sub || !alone)) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s is modelled for the task seq2seq%s", a->model_type,
-					  sub ? "" : " and, its decoder, causal-lm");
+		oom_tape_fail(t, OOM_ERR_INVALID, "%s is modelled for the task seq2seq%s",
+			      a->model_type, sub ? "" : " and, its decoder, causal-lm");
 		return oom_none();
 	}
 	if (!alone) {

@@ -356,15 +356,13 @@ static struct oom_val lm_tail(struct oom_tape *t, const struct oom_arch *a, stru
 static bool refused(struct oom_tape *t, const struct oom_arch *a)
 {
 	if (a->extra[FLAGS] & DECODER) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s is a decoder: it has the task causal-lm only",
-					  a->model_type);
+		oom_tape_fail(t, OOM_ERR_INVALID, "%s is a decoder: it has the task causal-lm only",
+			      a->model_type);
 		return true;
 	}
 	if (a->task == OOM_TASK_IMAGE_CLS) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s is a text model: it has no task image-cls",
-					  a->model_type);
+		oom_tape_fail(t, OOM_ERR_INVALID, "%s is a text model: it has no task image-cls",
+			      a->model_type);
 		return true;
 	}
 	return false;

@@ -263,8 +263,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val embed, enc_embed, dec_embed, x, ids, hidden;
 
 	if (a->task != OOM_TASK_SEQ2SEQ) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s is modelled for the task seq2seq", a->model_type);
+		oom_tape_fail(t, OOM_ERR_INVALID, "%s is modelled for the task seq2seq",
+			      a->model_type);
 		return oom_none();
 	}
 	t->scope = "shared";

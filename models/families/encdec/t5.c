@@ -368,9 +368,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 	own.tie = a->tie && !(flags & OOM_T5_OWN_HEAD);
 	if (a->task != OOM_TASK_SEQ2SEQ && a->task != OOM_TASK_SEQ_CLS) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "%s is modelled for the tasks seq2seq and seq-cls",
-					  a->model_type);
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "%s is modelled for the tasks seq2seq and seq-cls", a->model_type);
 		return oom_none();
 	}
 	if (flags & OOM_T5_FEATURES && t->plan->grad_ckpt != OOM_CKPT_NONE)

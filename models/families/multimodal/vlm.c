@@ -316,9 +316,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		oom_drop(t, e.held);
 	else if (t->merge &&
 		 !t->status) /* a text family that does not say when its embeddings are there */
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "images are not modelled with the text model \"%s\"",
-					  v->text->name);
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "images are not modelled with the text model \"%s\"", v->text->name);
 	t->merge = NULL;
 	t->merge_ctx = NULL;
 	return loss;

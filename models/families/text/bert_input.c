@@ -6,16 +6,19 @@
 #include "bert.h"
 
 /* What the embedding module's locals hold until it returns. */
+enum { MAX_HELD = 16 };
 struct held {
-	struct oom_val x[16];
+	struct oom_val x[MAX_HELD];
 	int n;
 };
 
 static struct oom_val hold(struct oom_tape *t, struct held *h, struct oom_val x)
 {
-	if (h->n == 16)
-		return x;
-	h->x[h->n++] = oom_share(t, x);
+	if (h->n == MAX_HELD)
+		oom_tape_fail(t, OOM_ERR_LIMIT, "embeddings with more than %d named tensors",
+			      MAX_HELD);
+	else
+		h->x[h->n++] = oom_share(t, x);
 	return x;
 }
 

@@ -361,9 +361,8 @@ void oom_seamless_speech(struct oom_tape *t, void *ctx)
 		       adapters = oom_read_count_or(r, "num_adapter_layers", 1);
 
 	if (r->status || layers > OOM_MAX_LAYERS || adapters > OOM_MAX_LAYERS || s.heads > s.d) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID, "%s",
-					  r->status ? r->err.text :
-						      "the speech encoder's sizes make no model");
+		oom_tape_fail(t, OOM_ERR_INVALID, "%s",
+			      r->status ? r->err.text : "the speech encoder's sizes make no model");
 		return;
 	}
 	oom_weight_norm(t, "feature_projection.layer_norm", in, true);

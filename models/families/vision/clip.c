@@ -175,10 +175,9 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, u
 			     "no padding mask";
 		*tokens = n = side / a->patch * (side / a->patch);
 		if (!n)
-			t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-						  "an image of %llu pixels holds no patch of %llu",
-						  (unsigned long long)side,
-						  (unsigned long long)a->patch);
+			oom_tape_fail(t, OOM_ERR_INVALID,
+				      "an image of %llu pixels holds no patch of %llu",
+				      (unsigned long long)side, (unsigned long long)a->patch);
 		return n ? rows_of_patches(t, a, n) : oom_none();
 	}
 	m = oom_pixels(t, a);

@@ -155,11 +155,10 @@ static struct oom_map blocks(struct oom_tape *t, struct oom_reader *r, const str
 		const uint64_t in = rounded(c, c->in[i]);
 
 		if (m.c != in && !t->status)
-			t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-						  "in_channels.%llu gives %llu channels where %llu "
-						  "arrive",
-						  (unsigned long long)i, (unsigned long long)in,
-						  (unsigned long long)m.c);
+			oom_tape_fail(t, OOM_ERR_INVALID,
+				      "in_channels.%llu gives %llu channels where %llu arrive",
+				      (unsigned long long)i, (unsigned long long)in,
+				      (unsigned long long)m.c);
 		for (uint64_t j = 0; j < c->repeat[i] && !t->status; j++, k++)
 			m = run(t, c,
 				&(struct block){.out = rounded(c, c->out[i]),

@@ -83,8 +83,8 @@ static struct oom_map hg_stem(struct oom_tape *t, const struct hg *c, struct oom
 	if (t->status)
 		return m;
 	if (part[0].h != part[1].h || part[0].w != part[1].w) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "stem_strides: the two branches of the stem do not meet");
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "stem_strides: the two branches of the stem do not meet");
 		return m;
 	}
 	held[0] = oom_share(t, part[0].x);      /* pooled_emb, emb_stem_2a */

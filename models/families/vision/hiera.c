@@ -214,9 +214,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		ctx = oom_layer_ctx(t, &s, sizeof(s));
 		if (!ctx || s.tokens / s.query == 0) {
 			if (ctx)
-				t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-							  "the image leaves stage %llu no token",
-							  (unsigned long long)j);
+				oom_tape_fail(t, OOM_ERR_INVALID,
+					      "the image leaves stage %llu no token",
+					      (unsigned long long)j);
 			break;
 		}
 		x = ckpt ? oom_layer_alone(t, (uint32_t)j, run_stage, ctx, x) :

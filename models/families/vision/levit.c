@@ -84,7 +84,9 @@ static struct oom_val biases(struct oom_tape *t, const struct attn *a, struct ca
 	oom_buffer(t, n * q, OOM_I64);          /* attention_bias_idxs */
 	b = oom_op_gather(t, "attention_biases", b, oom_none(),
 			  oom_mono_mul(t, oom_length_of(t, q), oom_length_of(t, n)), D(a->heads));
-	if (!t->train && cache->n < MAX_CACHED)
+	if (!t->train && cache->n == MAX_CACHED)
+		oom_tape_fail(t, OOM_ERR_LIMIT, "depths: more than %d layers", MAX_CACHED);
+	else if (!t->train)
 		cache->x[cache->n++] = oom_share(t, b);
 	return b;
 }
@@ -169,8 +171,7 @@ static struct oom_val stage(struct oom_tape *t, const struct cfg *c, uint64_t i,
 					  .subsample = true};
 
 		if (!down.heads) {
-			t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-						  "key_dim is larger than hidden_sizes");
+			oom_tape_fail(t, OOM_ERR_INVALID, "key_dim is larger than hidden_sizes");
 			return x;
 		}
 		x = attention(t, &down, x, cache);

@@ -312,11 +312,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	pixels = oom_input(t, "pixel_values", t->m_b, a->channels * pixels_side * pixels_side,
 			   OOM_F32);
 	if ((side >> (a->extra[N_STAGES] - 1)) < a->extra[WINDOW] || side > 65535 / a->patch) {
-		t->status = oom_error_set(&t->err, OOM_ERR_INVALID,
-					  "an image of %llu pixels leaves the last stage less "
-					  "than a window of %llu patches",
-					  (unsigned long long)pixels_side,
-					  (unsigned long long)a->extra[WINDOW]);
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "an image of %llu pixels leaves the last stage less than a window of "
+			      "%llu patches", (unsigned long long)pixels_side,
+			      (unsigned long long)a->extra[WINDOW]);
 		return pixels;
 	}
 	if (t->plan->num_layers)
