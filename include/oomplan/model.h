@@ -38,9 +38,13 @@ OOM_API struct oom_model_shape oom_model_shape(const struct oom_model *model);
 OOM_API const char *oom_model_lora_targets(const struct oom_model *model);
 
 /* The families, for `oomplan list families`: NULL past the end. */
+struct oom_family_type {
+	const char *name;               /* a model_type word; NULL ends the list */
+	const void *kind;               /* the family's own description of it */
+};
 struct oom_family_info {
 	const char *name, *summary, *source;
-	const char *const *types;
+	const struct oom_family_type *types;
 };
 OOM_API const struct oom_family_info *oom_family_at(size_t i);
 

@@ -7,6 +7,7 @@
 #define OOM_ARCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "oomplan/config.h"
@@ -51,7 +52,9 @@ enum oom_norm {
 	OOM_NORM_LAYER_1P               /* weight + 1, outside autocast (Nemotron) */
 };
 
+struct oom_decoder;
 struct oom_family;
+struct oom_key_row;
 struct oom_vlm;
 
 /* Reads keys with the model type's defaults behind them; remembers the first failure and which
@@ -73,8 +76,12 @@ struct oom_reader {
  * for all (and spread over neighbouring elements in every layer). */
 enum oom_rope_axes { OOM_ROPE_1D, OOM_ROPE_3D_LAYER, OOM_ROPE_3D, OOM_ROPE_3D_SPREAD };
 
+/* Room for a family's own settings. */
+#define OOM_OWN_BYTES 512
+
 struct oom_arch {
 	const struct oom_family *family;
+	const struct oom_family_type *type;     /* the row of model_type in the family's table */
 	struct oom_reader rd;
 	char model_type[64];
 	enum oom_task default_task;
@@ -106,8 +113,10 @@ struct oom_arch {
 	/* layers that are not alike */
 	uint8_t kind[OOM_MAX_LAYERS];
 	bool kinds;
-	/* whatever else a family wants to remember */
+	/* whatever else a family wants to remember: a struct of its own (OOM_OWN).  Families that
+	 * have none yet use extra[]. */
 	uint64_t extra[24];
+	_Alignas(max_align_t) unsigned char own[OOM_OWN_BYTES];
 	/* decided per recording */
 	enum oom_task task;
 	bool approximate;
@@ -118,21 +127,53 @@ struct oom_arch {
 	struct oom_vlm *vlm;
 };
 
+/* OOM_OWN(mpt, struct mpt) gives a family its settings: mpt_of(a) to read them (a recording never
+ * writes), mpt_own(a) to fill them while the config is read.  They are plain data: an arch is copied
+ * by assignment. */
+#define OOM_OWN(name, type) \
+	_Static_assert(sizeof(type) <= OOM_OWN_BYTES, "OOM_OWN_BYTES is too small for " #type); \
+	static inline const type *name##_of(const struct oom_arch *a) \
+	{ \
+		return (const type *)(const void *)a->own; \
+	} \
+	static inline type *name##_own(struct oom_arch *a) \
+	{ \
+		return (type *)(void *)a->own; \
+	} \
+	_Static_assert(sizeof(type) > 0, "")
+
 /* One model family: its types, how its keys are read, how its step is emitted. */
 struct oom_family {
-	const char *name;
-	const char *summary;
-	const char *source;
-	const char *const *types;               /* model_type words, NULL-terminated */
+	union {
+		struct oom_family_info info;    /* for the public list */
+		struct {
+			const char *name;
+			const char *summary;
+			const char *source;
+			/* ends with a row without name; a->type->kind says what a type has */
+			const struct oom_family_type *types;
+		};
+	};
 	const char *lora_targets;               /* PEFT's default for the type */
-	/* Fills arch from its reader; failures are left in arch->rd. */
+	const struct oom_key_row *keys;         /* read first (keys.h); may be NULL */
+	/* Fills from arch's reader what no row can; failures are left in arch->rd.  May be NULL
+	 * where there are rows. */
 	void (*parse)(struct oom_arch *a);
+	/* The step of a plain causal decoder (blocks/decoder.h), or NULL and: */
+	const struct oom_decoder *decoder;
 	/* Emits forward and loss; returns the loss (or the logits when the task has none). */
 	struct oom_val (*step)(struct oom_tape *t, const struct oom_arch *a);
 };
+/* The table of a family that has one type. */
+#define OOM_TYPE(word) (const struct oom_family_type[]){{word, NULL}, {NULL, NULL}}
 
 extern const struct oom_family *const oom_families[];   /* NULL-terminated; families.c */
 const struct oom_family *oom_family_find(const char *model_type);
+/* Reads the config as family f reads it: a->type, the rows, the rest. */
+void oom_family_parse(const struct oom_family *f, struct oom_arch *a);
+/* Emits f's step. */
+struct oom_val oom_family_step(const struct oom_family *f, struct oom_tape *t,
+			       const struct oom_arch *a);
 
 /* ---- reading ---- */
 

@@ -1,7 +1,8 @@
-/* The registry of families. */
+/* The registry of families, and what is done with any of them. */
 #include <string.h>
 
-#include "config/arch.h"
+#include "blocks/decoder.h"
+#include "config/keys.h"
 
 #define FAMILY(name) extern const struct oom_family oom_family_##name;
 #include "list.h"
@@ -14,24 +15,42 @@ const struct oom_family *const oom_families[] = {
 	NULL
 };
 
+/* The row of a model type; NULL: the family does not have it. */
+static const struct oom_family_type *type_of(const struct oom_family *f, const char *model_type)
+{
+	for (const struct oom_family_type *t = f->types; t->name; t++)
+		if (!strcmp(t->name, model_type))
+			return t;
+	return NULL;
+}
+
 const struct oom_family *oom_family_find(const char *model_type)
 {
 	for (size_t i = 0; oom_families[i]; i++)
-		for (size_t j = 0; oom_families[i]->types[j]; j++)
-			if (!strcmp(oom_families[i]->types[j], model_type))
-				return oom_families[i];
+		if (type_of(oom_families[i], model_type))
+			return oom_families[i];
 	return NULL;
 }
 
 const struct oom_family_info *oom_family_at(size_t i)
 {
-	/* identical at each call */
-	static struct oom_family_info infos[sizeof(oom_families) / sizeof(oom_families[0])];
-	const struct oom_family *f;
+	return i < sizeof(oom_families) / sizeof(oom_families[0]) - 1 ? &oom_families[i]->info :
+									 NULL;
+}
 
-	if (i >= sizeof(infos) / sizeof(infos[0]) - 1)
-		return NULL;
-	f = oom_families[i];
-	infos[i] = (struct oom_family_info){f->name, f->summary, f->source, f->types};
-	return &infos[i];
+void oom_family_parse(const struct oom_family *f, struct oom_arch *a)
+{
+	a->type = type_of(f, a->model_type);
+	if (!a->type)                           /* text parts of multimodal models go by other words */
+		a->type = f->types;
+	if (f->keys)
+		oom_read_rows(a, f->keys);
+	if (f->parse)
+		f->parse(a);
+}
+
+struct oom_val oom_family_step(const struct oom_family *f, struct oom_tape *t,
+			       const struct oom_arch *a)
+{
+	return f->decoder ? oom_decoder_step(t, a, f->decoder) : f->step(t, a);
 }

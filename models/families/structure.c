@@ -150,8 +150,8 @@ static void near_word(const struct oom_model *m, char *out, size_t size)
 
 	*out = 0;
 	for (size_t i = 0; oom_families[i]; i++)
-		for (size_t j = 0; oom_families[i]->types[j] && n < 1023; j++)
-			types[n++] = oom_families[i]->types[j];
+		for (size_t j = 0; oom_families[i]->types[j].name && n < 1023; j++)
+			types[n++] = oom_families[i]->types[j].name;
 	types[n] = NULL;
 	near = m->defaults.n ? NULL : oom_nearest_within(m->type, types, 2);
 	if (near)

@@ -76,7 +76,7 @@ static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_i
 	t->cursor = t->unit = 0;
 	t->scope = "";
 	oom_amp_enter(t);
-	loss = a->family->step(t, a);
+	loss = oom_family_step(a->family, t, a);
 	/* accelerate's wrapper, on the way out */
 	if (t->plan->convert_outputs_fp32 && train && !oom_is_none(t->output))
 		oom_drop(t, oom_op_cast(t, oom_keep(t->output), OOM_F32));

@@ -211,7 +211,8 @@ struct oom_tape {
 	size_t n_params, cap_params, cursor;
 	struct oom_ckpt *ckpts;
 	size_t n_ckpts, cap_ckpts;
-	unsigned char ctx[OOM_MAX_CTX][OOM_CTX_BYTES]; /* copies of the blocks' contexts */
+	/* copies of the blocks' contexts */
+	_Alignas(max_align_t) unsigned char ctx[OOM_MAX_CTX][OOM_CTX_BYTES];
 	size_t n_ctx;
 	int32_t held[OOM_MAX_HELD];     /* shared tensors alive for recomputation */
 	/* the first layer's checkpoint of the stack that shares them */

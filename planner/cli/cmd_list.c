@@ -55,8 +55,8 @@ static void families(void)
 		const struct oom_family_info *f = oom_family_at(i);
 
 		printf("%s: %s\n  types:", f->name, f->summary);
-		for (size_t j = 0; f->types[j]; j++)
-			printf(" %s", f->types[j]);
+		for (size_t j = 0; f->types[j].name; j++)
+			printf(" %s", f->types[j].name);
 		printf("\n  source: %s\n", f->source);
 	}
 }

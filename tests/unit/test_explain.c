@@ -57,10 +57,10 @@ static void every_row_is_told(void **state)
 
 	(void)state;
 	for (size_t f = 0; oom_family_at(f); f++)
-		for (const char *const *t = oom_family_at(f)->types; t && *t; t++) {
+		for (const struct oom_family_type *t = oom_family_at(f)->types; t->name; t++) {
 			types++;
-			with += ledger(*t, 0) > 0;
-			ledger(*t, 1);
+			with += ledger(t->name, 0) > 0;
+			ledger(t->name, 1);
 		}
 	assert_true(types > 250);
 	/* most types' defaults are a whole model */

@@ -339,7 +339,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return a->extra[KYUTAI] ? kyutai(t, a) : dia(t, a);
 }
 
-static const char *const types[] = {"dia", "kyutai_speech_to_text", NULL};
+static const struct oom_family_type types[] = {
+	{"dia", NULL}, {"kyutai_speech_to_text", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_audio_tokens = {
 	.name = "audio_tokens",

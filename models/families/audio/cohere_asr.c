@@ -143,13 +143,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return x;
 }
 
-static const char *const types[] = {"cohere_asr", NULL};
-
 const struct oom_family oom_family_cohere_asr = {
 	.name = "cohere_asr",
 	.summary = "speech recognition: a fast conformer and a text decoder",
 	.source = "transformers 5.12 models/cohere_asr/modeling_cohere_asr.py",
-	.types = types,
+	.types = OOM_TYPE("cohere_asr"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

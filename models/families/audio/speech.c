@@ -324,7 +324,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"speecht5", "moonshine", NULL};
+static const struct oom_family_type types[] = {
+	{"speecht5", NULL}, {"moonshine", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_speech = {
 	.name = "speech",

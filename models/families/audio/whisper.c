@@ -257,7 +257,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"whisper", "speech_to_text", NULL};
+static const struct oom_family_type types[] = {
+	{"whisper", NULL}, {"speech_to_text", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_whisper = {
 	.name = "whisper",

@@ -455,10 +455,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {
-	"bart",		"plbart",	    "mvp",     "mbart",	   "pegasus", "marian",
-	"blenderbot",	"blenderbot-small", "m2m_100", "nllb-moe", "trocr",   "bigbird_pegasus",
-	"seamless_m4t", "seamless_m4t_v2",  NULL};
+static const struct oom_family_type types[] = {
+	{"bart", NULL}, {"plbart", NULL}, {"mvp", NULL}, {"mbart", NULL}, {"pegasus", NULL},
+	{"marian", NULL}, {"blenderbot", NULL}, {"blenderbot-small", NULL}, {"m2m_100", NULL},
+	{"nllb-moe", NULL}, {"trocr", NULL}, {"bigbird_pegasus", NULL}, {"seamless_m4t", NULL},
+	{"seamless_m4t_v2", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_bart = {
 	.name = "bart",

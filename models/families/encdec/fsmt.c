@@ -196,13 +196,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"fsmt", NULL};
-
 const struct oom_family oom_family_fsmt = {
 	.name = "fsmt",
 	.summary = "fairseq translation: encoder-decoder with two vocabularies",
 	.source = "transformers 5.12 models/fsmt/modeling_fsmt.py",
-	.types = types,
+	.types = OOM_TYPE("fsmt"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

@@ -134,13 +134,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return x;
 }
 
-static const char *const types[] = {"led", NULL};
-
 const struct oom_family oom_family_led = {
 	.name = "led",
 	.summary = "BART with a Longformer encoder",
 	.source = "transformers 5.12 models/led/modeling_led.py",
-	.types = types,
+	.types = OOM_TYPE("led"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

@@ -293,13 +293,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return x;
 }
 
-static const char *const types[] = {"pegasus_x", NULL};
-
 const struct oom_family oom_family_pegasus_x = {
 	.name = "pegasus_x",
 	.summary = "encoder-decoder for long inputs: blocks and global tokens",
 	.source = "transformers 5.12 models/pegasus_x/modeling_pegasus_x.py",
-	.types = types,
+	.types = OOM_TYPE("pegasus_x"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

@@ -137,13 +137,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"prophetnet", NULL};
-
 const struct oom_family oom_family_prophetnet = {
 	.name = "prophetnet",
 	.summary = "encoder-decoder that predicts several tokens ahead",
 	.source = "transformers 5.12 models/prophetnet/modeling_prophetnet.py",
-	.types = types,
+	.types = OOM_TYPE("prophetnet"),
 	.lora_targets = "query_proj+value_proj",
 	.parse = parse,
 	.step = step,

@@ -410,8 +410,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"t5",     "mt5",	   "umt5", "switch_transformers",
-				    "longt5", "pop2piano", "udop", NULL};
+static const struct oom_family_type types[] = {
+	{"t5", NULL}, {"mt5", NULL}, {"umt5", NULL}, {"switch_transformers", NULL},
+	{"longt5", NULL}, {"pop2piano", NULL}, {"udop", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_t5 = {
 	.name = "t5",

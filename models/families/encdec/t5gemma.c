@@ -420,7 +420,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"t5gemma", "t5gemma2", NULL};
+static const struct oom_family_type types[] = {
+	{"t5gemma", NULL}, {"t5gemma2", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_t5gemma = {
 	.name = "t5gemma",

@@ -226,8 +226,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"blip_text_model", "kosmos_2_text_model",
-				    "kosmos_2_5_text_model", "pix2struct_text_model", NULL};
+static const struct oom_family_type types[] = {
+	{"blip_text_model", NULL}, {"kosmos_2_text_model", NULL}, {"kosmos_2_5_text_model", NULL},
+	{"pix2struct_text_model", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_caption = {
 	.name = "caption",

@@ -131,13 +131,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_lm_loss(t, a, oom_lm_head(t, a, x, embed, "output", true));
 }
 
-static const char *const types[] = {"git", NULL};
-
 const struct oom_family oom_family_git = {
 	.name = "git",
 	.summary = "BERT-like decoder over image tokens and text",
 	.source = "transformers 5.12 models/git/modeling_git.py",
-	.types = types,
+	.types = OOM_TYPE("git"),
 	.lora_targets = "query+value",
 	.parse = parse,
 	.step = step,

@@ -246,7 +246,7 @@ static void parse(struct oom_arch *a)
 	v->alone = text_alone(&v->outer);
 	a->rd = v->part[0].rd;
 	a->rd.family = v->type;
-	v->text->parse(a);
+	oom_family_parse(v->text, a);
 	for (size_t i = 0; i < sizeof(text_types) / sizeof(text_types[0]); i++)
 		if (!strcmp(text_types[i].type, v->part[0].type)) {
 			a->qkv_bias |= text_types[i].qkv_bias;
@@ -290,7 +290,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val loss;
 
 	if (task == OOM_TASK_CAUSAL_LM && v->alone)
-		return v->text->step(t, a);
+		return oom_family_step(v->text, t, a);
 	t->shift = flags & OOM_VLM_SHIFT_FP32 ? OOM_SHIFT_LOGITS_FP32 :
 		   flags & OOM_VLM_SHIFT      ? OOM_SHIFT_LOGITS :
 						OOM_SHIFT_LABELS;
@@ -309,7 +309,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	}
 	t->scope = "";
 	own->task = task == OOM_TASK_IMAGE_TEXT || task == OOM_TASK_SEQ2SEQ ? v->text_task : task;
-	loss = v->text->step(t, a);
+	loss = oom_family_step(v->text, t, a);
 	/* the evaluation pass must find what the first one found */
 	own->task = task;
 	if (e.merged)
@@ -323,11 +323,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {
-#define COMPOSITION(type, parts, emit, flags) type,
+static const struct oom_family_type types[] = {
+#define COMPOSITION(type, parts, emit, flags) {type, NULL},
 #include "vlm_list.h"
 #undef COMPOSITION
-	NULL};
+	{NULL, NULL}};
 
 const struct oom_family oom_family_vlm = {
 	.name = "vlm",

@@ -248,13 +248,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"ernie4_5_vl_moe_text", NULL};
-
 const struct oom_family oom_family_vlm_text = {
 	.name = "vlm_text",
 	.summary = "text decoders of vision-language models: Llama's layer with quirks",
 	.source = "transformers 5.12 models/chameleon/modeling_chameleon.py and its like",
-	.types = types,
+	.types = OOM_TYPE("ernie4_5_vl_moe_text"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

@@ -114,13 +114,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_plain_lm_loss(t, x, false, t->m_bs);
 }
 
-static const char *const types[] = {"albert", NULL};
-
 const struct oom_family oom_family_albert = {
 	.name = "albert",
 	.summary = "encoder whose layers share one set of weights",
 	.source = "transformers 5.12 models/albert/modeling_albert.py",
-	.types = types,
+	.types = OOM_TYPE("albert"),
 	.lora_targets = "query+value",
 	.parse = parse,
 	.step = step,

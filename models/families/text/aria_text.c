@@ -116,13 +116,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"aria_text", NULL};
-
 const struct oom_family oom_family_aria_text = {
 	.name = "aria_text",
 	.summary = "Llama's attention, experts behind a linear router, shared experts beside them",
 	.source = "transformers 5.12 models/aria/modeling_aria.py",
-	.types = types,
+	.types = OOM_TYPE("aria_text"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

@@ -420,31 +420,14 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return head(t, a, x, word);
 }
 
-static const char *const types[] = {"bert",
-				    "roberta",
-				    "xlm-roberta",
-				    "camembert",
-				    "data2vec-text",
-				    "electra",
-				    "roberta-prelayernorm",
-				    "xlm-roberta-xl",
-				    "ernie",
-				    "roc_bert",
-				    "bert-generation",
-				    "megatron-bert",
-				    "rembert",
-				    "layoutlm",
-				    "markuplm",
-				    "luke",
-				    "tapas",
-				    "ibert",
-				    "longformer",
-				    "big_bird",
-				    "mra",
-				    "yoso",
-				    "nystromformer",
-				    "xmod",
-				    NULL};
+static const struct oom_family_type types[] = {
+	{"bert", NULL}, {"roberta", NULL}, {"xlm-roberta", NULL}, {"camembert", NULL},
+	{"data2vec-text", NULL}, {"electra", NULL}, {"roberta-prelayernorm", NULL},
+	{"xlm-roberta-xl", NULL}, {"ernie", NULL}, {"roc_bert", NULL}, {"bert-generation", NULL},
+	{"megatron-bert", NULL}, {"rembert", NULL}, {"layoutlm", NULL}, {"markuplm", NULL},
+	{"luke", NULL}, {"tapas", NULL}, {"ibert", NULL}, {"longformer", NULL}, {"big_bird", NULL},
+	{"mra", NULL}, {"yoso", NULL}, {"nystromformer", NULL}, {"xmod", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_bert = {
 	.name = "bert",

@@ -147,7 +147,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"biogpt", "xglm", NULL};
+static const struct oom_family_type types[] = {
+	{"biogpt", NULL}, {"xglm", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_biogpt = {
 	.name = "biogpt",

@@ -118,13 +118,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"bloom", NULL};
-
 const struct oom_family oom_family_bloom = {
 	.name = "bloom",
 	.summary = "decoder with ALiBi positions and eager attention",
 	.source = "transformers 5.12 models/bloom/modeling_bloom.py",
-	.types = types,
+	.types = OOM_TYPE("bloom"),
 	.lora_targets = "query_key_value",
 	.parse = parse,
 	.step = step,

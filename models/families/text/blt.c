@@ -262,13 +262,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"blt", NULL};
-
 const struct oom_family oom_family_blt = {
 	.name = "blt",
 	.summary = "bytes, patches of bytes, bytes again; a frozen byte model cuts the patches",
 	.source = "transformers 5.12 models/blt/modeling_blt.py",
-	.types = types,
+	.types = OOM_TYPE("blt"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

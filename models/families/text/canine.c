@@ -111,13 +111,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_pooler_head(t, a, mol);
 }
 
-static const char *const types[] = {"canine", NULL};
-
 const struct oom_family oom_family_canine = {
 	.name = "canine",
 	.summary = "characters in hash buckets, a deep stack over every fourth",
 	.source = "transformers 5.12 models/canine/modeling_canine.py",
-	.types = types,
+	.types = OOM_TYPE("canine"),
 	.lora_targets = "query+value",
 	.parse = parse,
 	.step = step,

@@ -185,13 +185,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 					     oom_mlm_loss(t, a, &m, x, word);
 }
 
-static const char *const types[] = {"convbert", NULL};
-
 const struct oom_family oom_family_convbert = {
 	.name = "convbert",
 	.summary = "BERT with half of its heads as dynamic convolutions",
 	.source = "transformers 5.12 models/convbert/modeling_convbert.py",
-	.types = types,
+	.types = OOM_TYPE("convbert"),
 	.lora_targets = "query+value",
 	.parse = parse,
 	.step = step,

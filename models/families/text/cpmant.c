@@ -150,13 +150,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"cpmant", NULL};
-
 const struct oom_family oom_family_cpmant = {
 	.name = "cpmant",
 	.summary = "prompt tokens before the text, a relative bias by position and segment",
 	.source = "transformers 5.12 models/cpmant/modeling_cpmant.py",
-	.types = types,
+	.types = OOM_TYPE("cpmant"),
 	.lora_targets = "project_q+project_v",
 	.parse = parse,
 	.step = step,

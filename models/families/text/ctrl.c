@@ -113,13 +113,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"ctrl", NULL};
-
 const struct oom_family oom_family_ctrl = {
 	.name = "ctrl",
 	.summary = "pre-norm decoder, sinusoidal positions, attention written out",
 	.source = "transformers 5.12 models/ctrl/modeling_ctrl.py",
-	.types = types,
+	.types = OOM_TYPE("ctrl"),
 	.lora_targets = "Wq+Wv",
 	.parse = parse,
 	.step = step,

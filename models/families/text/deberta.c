@@ -373,13 +373,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"deberta-v2", NULL};
-
 const struct oom_family oom_family_deberta = {
 	.name = "deberta",
 	.summary = "post-norm encoder with disentangled attention",
 	.source = "transformers 5.12 models/deberta_v2/modeling_deberta_v2.py",
-	.types = types,
+	.types = OOM_TYPE("deberta-v2"),
 	.lora_targets = "query_proj+value_proj",
 	.parse = parse,
 	.step = step,

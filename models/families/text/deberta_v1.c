@@ -227,13 +227,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return a->task == OOM_TASK_SEQ_CLS ? classify(t, a, x) : oom_mlm_loss(t, a, &m, x, word);
 }
 
-static const char *const types[] = {"deberta", NULL};
-
 const struct oom_family oom_family_deberta_v1 = {
 	.name = "deberta_v1",
 	.summary = "post-norm encoder with disentangled attention, the first version",
 	.source = "transformers 5.12 models/deberta/modeling_deberta.py",
-	.types = types,
+	.types = OOM_TYPE("deberta"),
 	.lora_targets = "in_proj",
 	.parse = parse,
 	.step = step,

@@ -531,10 +531,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"deepseek_v3",  "deepseek_v2", "glm4_moe",	    "glm4_moe_lite",
-				    "dots1",	    "youtu",	   "solar_open",    "exaone_moe",
-				    "hy_v3",	    "minimax_m2",  "mistral4",	    "afmoe",
-				    "deepseek_v32", "glm_moe_dsa", "longcat_flash", NULL};
+static const struct oom_family_type types[] = {
+	{"deepseek_v3", NULL}, {"deepseek_v2", NULL}, {"glm4_moe", NULL}, {"glm4_moe_lite", NULL},
+	{"dots1", NULL}, {"youtu", NULL}, {"solar_open", NULL}, {"exaone_moe", NULL},
+	{"hy_v3", NULL}, {"minimax_m2", NULL}, {"mistral4", NULL}, {"afmoe", NULL},
+	{"deepseek_v32", NULL}, {"glm_moe_dsa", NULL}, {"longcat_flash", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_deepseek = {
 	.name = "deepseek",

@@ -335,14 +335,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"deepseek_v4", NULL};
-
 const struct oom_family oom_family_deepseek_v4 = {
 	.name = "deepseek_v4",
 	.summary = "hyper-connected streams, one key-value head beside compressed windows, sinks, "
 		   "clamped experts",
 	.source = "transformers 5.12 models/deepseek_v4/modeling_deepseek_v4.py",
-	.types = types,
+	.types = OOM_TYPE("deepseek_v4"),
 	.lora_targets = "q_a_proj+q_b_proj+kv_proj",
 	.parse = parse,
 	.step = step,

@@ -97,13 +97,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"distilbert", NULL};
-
 const struct oom_family oom_family_distilbert = {
 	.name = "distilbert",
 	.summary = "post-norm encoder without token types",
 	.source = "transformers 5.12 models/distilbert/modeling_distilbert.py",
-	.types = types,
+	.types = OOM_TYPE("distilbert"),
 	.lora_targets = "q_lin+v_lin",
 	.parse = parse,
 	.step = step,

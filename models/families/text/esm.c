@@ -147,13 +147,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 					     oom_mlm_loss(t, a, &m, x, word);
 }
 
-static const char *const types[] = {"esm", NULL};
-
 const struct oom_family oom_family_esm = {
 	.name = "esm",
 	.summary = "protein encoder, norms first, learned or rotary positions",
 	.source = "transformers 5.12 models/esm/modeling_esm.py",
-	.types = types,
+	.types = OOM_TYPE("esm"),
 	.lora_targets = "query+value",
 	.parse = parse,
 	.step = step,

@@ -128,13 +128,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"eurobert", NULL};
-
 const struct oom_family oom_family_eurobert = {
 	.name = "eurobert",
 	.summary = "pre-norm encoder with rotary positions, gated feed-forward, RMS norms",
 	.source = "transformers 5.12 models/eurobert/modeling_eurobert.py",
-	.types = types,
+	.types = OOM_TYPE("eurobert"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

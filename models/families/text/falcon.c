@@ -220,13 +220,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"falcon", NULL};
-
 const struct oom_family oom_family_falcon = {
 	.name = "falcon",
 	.summary = "parallel decoder, fused qkv with few key heads, rotary positions or ALiBi",
 	.source = "transformers 5.12 models/falcon/modeling_falcon.py",
-	.types = types,
+	.types = OOM_TYPE("falcon"),
 	.lora_targets = "query_key_value",
 	.parse = parse,
 	.step = step,

@@ -89,13 +89,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_mlm_loss(t, a, &m, x, word);
 }
 
-static const char *const types[] = {"fnet", NULL};
-
 const struct oom_family oom_family_fnet = {
 	.name = "fnet",
 	.summary = "Fourier transforms in place of attention",
 	.source = "transformers 5.12 models/fnet/modeling_fnet.py",
-	.types = types,
+	.types = OOM_TYPE("fnet"),
 	.lora_targets = "dense",
 	.parse = parse,
 	.step = step,

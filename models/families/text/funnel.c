@@ -171,13 +171,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_without_checkpointing(t, a, run);
 }
 
-static const char *const types[] = {"funnel", NULL};
-
 const struct oom_family oom_family_funnel = {
 	.name = "funnel",
 	.summary = "encoder that halves the sequence between blocks",
 	.source = "transformers 5.12 models/funnel/modeling_funnel.py",
-	.types = types,
+	.types = OOM_TYPE("funnel"),
 	.lora_targets = "q_head+v_head",
 	.parse = parse,
 	.step = step,

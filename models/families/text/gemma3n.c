@@ -520,14 +520,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"gemma3n_text", NULL};
-
 const struct oom_family oom_family_gemma3n = {
 	.name = "gemma3n",
 	.summary = "Gemma with inputs for every layer, alternating updates and shared keys and "
 		   "values",
 	.source = "transformers 5.12 models/gemma3n/modeling_gemma3n.py",
-	.types = types,
+	.types = OOM_TYPE("gemma3n_text"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

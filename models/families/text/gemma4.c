@@ -332,7 +332,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"gemma4_text", "gemma4_unified_text", NULL};
+static const struct oom_family_type types[] = {
+	{"gemma4_text", NULL}, {"gemma4_unified_text", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_gemma4 = {
 	.name = "gemma4",

@@ -176,7 +176,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"gpt2", "gpt_neo", "gpt_bigcode", NULL};
+static const struct oom_family_type types[] = {
+	{"gpt2", NULL}, {"gpt_neo", NULL}, {"gpt_bigcode", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_gpt2 = {
 	.name = "gpt2",

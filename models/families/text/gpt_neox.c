@@ -131,7 +131,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"gpt_neox", "persimmon", NULL};
+static const struct oom_family_type types[] = {
+	{"gpt_neox", NULL}, {"persimmon", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_gpt_neox = {
 	.name = "gpt_neox",

@@ -115,13 +115,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"gpt_neox_japanese", NULL};
-
 const struct oom_family oom_family_gpt_neox_japanese = {
 	.name = "gpt_neox_japanese",
 	.summary = "decoder with fused qkv and attention written out, one bias in its last layer",
 	.source = "transformers 5.12 models/gpt_neox_japanese/modeling_gpt_neox_japanese.py",
-	.types = types,
+	.types = OOM_TYPE("gpt_neox_japanese"),
 	.lora_targets = "query_key_value",
 	.parse = parse,
 	.step = step,

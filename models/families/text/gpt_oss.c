@@ -273,14 +273,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"gpt_oss", NULL};
-
 const struct oom_family oom_family_gpt_oss = {
 	.name = "gpt_oss",
 	.summary = "attention sinks, alternating sliding windows, experts with biases and clamped "
 		   "gates",
 	.source = "transformers 5.12 models/gpt_oss/modeling_gpt_oss.py",
-	.types = types,
+	.types = OOM_TYPE("gpt_oss"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

@@ -201,7 +201,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"gptj", "codegen", NULL};
+static const struct oom_family_type types[] = {
+	{"gptj", NULL}, {"codegen", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_gptj = {
 	.name = "gptj",

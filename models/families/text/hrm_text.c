@@ -153,13 +153,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"hrm_text", NULL};
-
 const struct oom_family oom_family_hrm_text = {
 	.name = "hrm_text",
 	.summary = "two stacks of layers run in nested cycles",
 	.source = "transformers 5.12 models/hrm_text/modeling_hrm_text.py",
-	.types = types,
+	.types = OOM_TYPE("hrm_text"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

@@ -145,13 +145,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"jamba", NULL};
-
 const struct oom_family oom_family_jamba = {
 	.name = "jamba",
 	.summary = "Mamba layers with softmax attention and experts between them",
 	.source = "transformers 5.12 models/jamba/modeling_jamba.py",
-	.types = types,
+	.types = OOM_TYPE("jamba"),
 	.lora_targets = "in_proj+q_proj+v_proj",
 	.parse = parse,
 	.step = step,

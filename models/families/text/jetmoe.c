@@ -131,13 +131,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"jetmoe", NULL};
-
 const struct oom_family oom_family_jetmoe = {
 	.name = "jetmoe",
 	.summary = "mixtures of attention projections and of feed-forwards",
 	.source = "transformers 5.12 models/jetmoe/modeling_jetmoe.py",
-	.types = types,
+	.types = OOM_TYPE("jetmoe"),
 	.lora_targets = "kv_proj",
 	.parse = parse,
 	.step = step,

@@ -196,13 +196,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"laguna", NULL};
-
 const struct oom_family oom_family_laguna = {
 	.name = "laguna",
 	.summary = "heads by layer, a gate for every head, sigmoid-routed experts",
 	.source = "transformers 5.12 models/laguna/modeling_laguna.py",
-	.types = types,
+	.types = OOM_TYPE("laguna"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

@@ -212,13 +212,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_cls_head(t, a, OOM_ACT_TANH, x);
 }
 
-static const char *const types[] = {"layoutlmv3", NULL};
-
 const struct oom_family oom_family_layoutlmv3 = {
 	.name = "layoutlmv3",
 	.summary = "encoder of words and boxes with relative biases",
 	.source = "transformers 5.12 models/layoutlmv3/modeling_layoutlmv3.py",
-	.types = types,
+	.types = OOM_TYPE("layoutlmv3"),
 	.lora_targets = "query+value",
 	.parse = parse,
 	.step = step,

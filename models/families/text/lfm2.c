@@ -221,7 +221,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"lfm2", "lfm2_moe", NULL};
+static const struct oom_family_type types[] = {
+	{"lfm2", NULL}, {"lfm2_moe", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_lfm2 = {
 	.name = "lfm2",

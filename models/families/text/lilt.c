@@ -212,13 +212,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_cls_head(t, a, OOM_ACT_TANH, x);
 }
 
-static const char *const types[] = {"lilt", NULL};
-
 const struct oom_family oom_family_lilt = {
 	.name = "lilt",
 	.summary = "text and layout encoders that share attention scores",
 	.source = "transformers 5.12 models/lilt/modeling_lilt.py",
-	.types = types,
+	.types = OOM_TYPE("lilt"),
 	.lora_targets = "query+value",
 	.parse = parse,
 	.step = step,

@@ -53,7 +53,7 @@ struct oom_llama_kind {
 enum { FLAGS, KIND, NORM_TOPK, N_CROSS, EMBED_MORE, MOSHI, HEAD_NORMS, N_EXTRA };   /* extra[] */
 
 extern const struct oom_llama_kind oom_llama_kinds[];
-extern const char *const oom_llama_types[];
+extern const struct oom_family_type oom_llama_types[];
 
 static inline bool is_type(const struct oom_arch *a, const char *type)
 {

@@ -239,14 +239,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"llama4_text", NULL};
-
 const struct oom_family oom_family_llama4 = {
 	.name = "llama4",
 	.summary = "chunked attention, complex rotary positions, experts over every token beside a "
 		   "shared one",
 	.source = "transformers 5.12 models/llama4/modeling_llama4.py",
-	.types = types,
+	.types = OOM_TYPE("llama4_text"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

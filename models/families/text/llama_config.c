@@ -72,8 +72,8 @@
 
 #define KIND_ROW(type, flags, norm, rotary, up, down) {type, flags, norm, rotary, up, down},
 const struct oom_llama_kind oom_llama_kinds[] = {KINDS(KIND_ROW)};
-#define KIND_NAME(type, flags, norm, rotary, up, down) type,
-const char *const oom_llama_types[] = {KINDS(KIND_NAME) NULL};
+#define KIND_NAME(type, flags, norm, rotary, up, down) {type, NULL},
+const struct oom_family_type oom_llama_types[] = {KINDS(KIND_NAME){NULL, NULL}};
 
 static void parse_experts(struct oom_arch *a, unsigned flags)
 {

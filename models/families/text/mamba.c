@@ -130,7 +130,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"mamba", "falcon_mamba", NULL};
+static const struct oom_family_type types[] = {
+	{"mamba", NULL}, {"falcon_mamba", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_mamba = {
 	.name = "mamba",

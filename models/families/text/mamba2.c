@@ -29,8 +29,10 @@ enum {
 	SSM_ACT
 }; /* extra[] */
 
-static const char *const types[] = {"mamba2",		"bamba",      "falcon_h1",
-				    "granitemoehybrid", "nemotron_h", NULL};
+static const struct oom_family_type types[] = {
+	{"mamba2", NULL}, {"bamba", NULL}, {"falcon_h1", NULL}, {"granitemoehybrid", NULL},
+	{"nemotron_h", NULL}, {NULL, NULL},
+};
 
 /* The mixer's keys: Mamba 2's own words, Nemotron-H's, or those with a prefix. */
 static void parse_mixer(struct oom_arch *a)
@@ -199,8 +201,7 @@ static void parse(struct oom_arch *a)
 	struct oom_ssd m;
 
 	a->norm = OOM_NORM_RMS;
-	while (types[a->extra[TYPE] + 1] && strcmp(types[a->extra[TYPE]], a->model_type))
-		a->extra[TYPE]++;
+	a->extra[TYPE] = (uint64_t)(a->type - types);
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
 	if (a->extra[TYPE] != NEMOTRON)

@@ -245,13 +245,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"minimax", NULL};
-
 const struct oom_family oom_family_minimax = {
 	.name = "minimax",
 	.summary = "lightning and softmax attention in turn, experts in every layer",
 	.source = "transformers 5.12 models/minimax/modeling_minimax.py",
-	.types = types,
+	.types = OOM_TYPE("minimax"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

@@ -154,13 +154,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"minimax_m3_vl_text", NULL};
-
 const struct oom_family oom_family_minimax_m3 = {
 	.name = "minimax_m3",
 	.summary = "grouped heads with norms, block-sparse layers, sigmoid router, clamped gates",
 	.source = "transformers 5.12 models/minimax_m3_vl/modeling_minimax_m3_vl.py",
-	.types = types,
+	.types = OOM_TYPE("minimax_m3_vl_text"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

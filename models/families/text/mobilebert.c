@@ -241,13 +241,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"mobilebert", NULL};
-
 const struct oom_family oom_family_mobilebert = {
 	.name = "mobilebert",
 	.summary = "narrow layers between wide ones, stacked feed-forwards",
 	.source = "transformers 5.12 models/mobilebert/modeling_mobilebert.py",
-	.types = types,
+	.types = OOM_TYPE("mobilebert"),
 	.lora_targets = "query+value",
 	.parse = parse,
 	.step = step,

@@ -359,7 +359,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"modernbert", "modernbert-decoder", "modernvbert", NULL};
+static const struct oom_family_type types[] = {
+	{"modernbert", NULL}, {"modernbert-decoder", NULL}, {"modernvbert", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_modernbert = {
 	.name = "modernbert",

@@ -127,13 +127,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_without_checkpointing(t, a, run);
 }
 
-static const char *const types[] = {"mpnet", NULL};
-
 const struct oom_family oom_family_mpnet = {
 	.name = "mpnet",
 	.summary = "post-norm encoder with a learned bias of relative positions",
 	.source = "transformers 5.12 models/mpnet/modeling_mpnet.py",
-	.types = types,
+	.types = OOM_TYPE("mpnet"),
 	.lora_targets = "q+v",
 	.parse = parse,
 	.step = step,

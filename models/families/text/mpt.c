@@ -103,13 +103,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"mpt", NULL};
-
 const struct oom_family oom_family_mpt = {
 	.name = "mpt",
 	.summary = "pre-norm decoder with ALiBi, norms without bias, eager attention",
 	.source = "transformers 5.12 models/mpt/modeling_mpt.py",
-	.types = types,
+	.types = OOM_TYPE("mpt"),
 	.lora_targets = "Wqkv",
 	.parse = parse,
 	.step = step,

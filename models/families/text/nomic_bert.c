@@ -114,7 +114,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_mlm_loss(t, a, &m, x, word);
 }
 
-static const char *const types[] = {"nomic_bert", "jina_embeddings_v3", NULL};
+static const struct oom_family_type types[] = {
+	{"nomic_bert", NULL}, {"jina_embeddings_v3", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_nomic_bert = {
 	.name = "nomic_bert",

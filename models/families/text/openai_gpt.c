@@ -109,13 +109,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"openai-gpt", NULL};
-
 const struct oom_family oom_family_openai_gpt = {
 	.name = "openai_gpt",
 	.summary = "post-norm decoder, learned positions, eager attention",
 	.source = "transformers 5.12 models/openai/modeling_openai.py",
-	.types = types,
+	.types = OOM_TYPE("openai-gpt"),
 	.lora_targets = "c_attn",
 	.parse = parse,
 	.step = step,

@@ -102,13 +102,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"opt", NULL};
-
 const struct oom_family oom_family_opt = {
 	.name = "opt",
 	.summary = "decoder with learned positions and ReLU feed-forward",
 	.source = "transformers 5.12 models/opt/modeling_opt.py",
-	.types = types,
+	.types = OOM_TYPE("opt"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

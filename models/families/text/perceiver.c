@@ -261,13 +261,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, y, z);
 }
 
-static const char *const types[] = {"perceiver", NULL};
-
 const struct oom_family oom_family_perceiver = {
 	.name = "perceiver",
 	.summary = "latents that attend to the input, then to themselves",
 	.source = "transformers 5.12 models/perceiver/modeling_perceiver.py",
-	.types = types,
+	.types = OOM_TYPE("perceiver"),
 	.lora_targets = "all-linear",
 	.parse = parse,
 	.step = step,

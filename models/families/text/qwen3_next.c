@@ -11,8 +11,10 @@ enum { NEXT, QWEN35, QWEN35_MOE, OLMO };
 enum { TYPE, K_HEADS, V_HEADS, DK, DV, KERNEL, NORM_TOPK, ROPE, NEG_EIGVAL };  /* extra[] */
 enum { FULL = 0, LINEAR = 1, DENSE = 2 };                               /* kinds */
 
-static const char *const types[] = {"qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid",
-				    NULL};
+static const struct oom_family_type types[] = {
+	{"qwen3_next", NULL}, {"qwen3_5_text", NULL}, {"qwen3_5_moe_text", NULL},
+	{"olmo_hybrid", NULL}, {NULL, NULL},
+};
 
 static void parse_linear(struct oom_arch *a)
 {
@@ -83,8 +85,7 @@ static void parse(struct oom_arch *a)
 	struct oom_reader *r = &a->rd;
 	const struct oom_key *theta;
 
-	while (types[a->extra[TYPE] + 1] && strcmp(types[a->extra[TYPE]], a->model_type))
-		a->extra[TYPE]++;
+	a->extra[TYPE] = (uint64_t)(a->type - types);
 	a->norm = a->extra[TYPE] == OLMO ? OOM_NORM_RMS_FP32 : OOM_NORM_RMS_PLUS1;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);

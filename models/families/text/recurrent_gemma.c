@@ -203,13 +203,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"recurrent_gemma", NULL};
-
 const struct oom_family oom_family_recurrent_gemma = {
 	.name = "recurrent_gemma",
 	.summary = "gated linear recurrences with local attention between them",
 	.source = "transformers 5.12 models/recurrent_gemma/modeling_recurrent_gemma.py",
-	.types = types,
+	.types = OOM_TYPE("recurrent_gemma"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

@@ -161,13 +161,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"reformer", NULL};
-
 const struct oom_family oom_family_reformer = {
 	.name = "reformer",
 	.summary = "local and hashed attention in reversible layers",
 	.source = "transformers 5.12 models/reformer/modeling_reformer.py",
-	.types = types,
+	.types = OOM_TYPE("reformer"),
 	.lora_targets = "value",
 	.parse = parse,
 	.step = step,

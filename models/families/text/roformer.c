@@ -150,13 +150,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 					     oom_mlm_loss(t, a, &m, x, word);
 }
 
-static const char *const types[] = {"roformer", NULL};
-
 const struct oom_family oom_family_roformer = {
 	.name = "roformer",
 	.summary = "post-norm encoder with rotary positions from a frozen table",
 	.source = "transformers 5.12 models/roformer/modeling_roformer.py",
-	.types = types,
+	.types = OOM_TYPE("roformer"),
 	.lora_targets = "query+value",
 	.parse = parse,
 	.step = step,

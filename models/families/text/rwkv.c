@@ -180,13 +180,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"rwkv", NULL};
-
 const struct oom_family oom_family_rwkv = {
 	.name = "rwkv",
 	.summary = "token shifts and a recurrence over the tokens instead of attention",
 	.source = "transformers 5.12 models/rwkv/modeling_rwkv.py",
-	.types = types,
+	.types = OOM_TYPE("rwkv"),
 	.lora_targets = "key+value+receptance+output",
 	.parse = parse,
 	.step = step,

@@ -140,13 +140,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_without_checkpointing(t, a, run);
 }
 
-static const char *const types[] = {"squeezebert", NULL};
-
 const struct oom_family oom_family_squeezebert = {
 	.name = "squeezebert",
 	.summary = "BERT with grouped convolutions in place of linear layers",
 	.source = "transformers 5.12 models/squeezebert/modeling_squeezebert.py",
-	.types = types,
+	.types = OOM_TYPE("squeezebert"),
 	.lora_targets = "query+value",
 	.parse = parse,
 	.step = step,

@@ -189,7 +189,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_without_checkpointing(t, a, run);
 }
 
-static const char *const types[] = {"xlm", "flaubert", NULL};
+static const struct oom_family_type types[] = {
+	{"xlm", NULL}, {"flaubert", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_xlm = {
 	.name = "xlm",

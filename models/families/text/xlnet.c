@@ -223,13 +223,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_without_checkpointing(t, a, run);
 }
 
-static const char *const types[] = {"xlnet", NULL};
-
 const struct oom_family oom_family_xlnet = {
 	.name = "xlnet",
 	.summary = "relative attention written in einsums",
 	.source = "transformers 5.12 models/xlnet/modeling_xlnet.py",
-	.types = types,
+	.types = OOM_TYPE("xlnet"),
 	.lora_targets = "layer_1+layer_2",
 	.parse = parse,
 	.step = step,

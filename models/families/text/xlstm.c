@@ -186,13 +186,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"xlstm", NULL};
-
 const struct oom_family oom_family_xlstm = {
 	.name = "xlstm",
 	.summary = "matrix memories with exponential gates, run in chunks",
 	.source = "transformers 5.12 models/xlstm/modeling_xlstm.py",
-	.types = types,
+	.types = OOM_TYPE("xlstm"),
 	.lora_targets = "q+v",
 	.parse = parse,
 	.step = step,

@@ -376,7 +376,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
-static const char *const types[] = {"zamba", "zamba2", NULL};
+static const struct oom_family_type types[] = {
+	{"zamba", NULL}, {"zamba2", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_zamba = {
 	.name = "zamba",

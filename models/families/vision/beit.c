@@ -205,7 +205,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, pooled, x);
 }
 
-static const char *const types[] = {"beit", "data2vec-vision", NULL};
+static const struct oom_family_type types[] = {
+	{"beit", NULL}, {"data2vec-vision", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_beit = {
 	.name = "beit",

@@ -202,13 +202,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, oom_global_pool(t, oom_map_keep(m)), m.x);
 }
 
-static const char *const types[] = {"bit", NULL};
-
 const struct oom_family oom_family_bit = {
 	.name = "bit",
 	.summary = "residual bottlenecks with group norms and standardised weights",
 	.source = "transformers 5.12 models/bit/modeling_bit.py",
-	.types = types,
+	.types = OOM_TYPE("bit"),
 	.lora_targets = "all-linear",
 	.parse = parse,
 	.step = step,

@@ -246,7 +246,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"clip", "metaclip_2", "siglip", "siglip2", NULL};
+static const struct oom_family_type types[] = {
+	{"clip", NULL}, {"metaclip_2", NULL}, {"siglip", NULL}, {"siglip2", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_clip = {
 	.name = "clip",

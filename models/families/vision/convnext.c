@@ -128,7 +128,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, x, m.x);
 }
 
-static const char *const types[] = {"convnext", "convnextv2", NULL};
+static const struct oom_family_type types[] = {
+	{"convnext", NULL}, {"convnextv2", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_convnext = {
 	.name = "convnext",

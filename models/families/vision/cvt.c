@@ -218,13 +218,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, oom_op_mean(t, x, t->m_b, D(a->d_model)), m.x);
 }
 
-static const char *const types[] = {"cvt", NULL};
-
 const struct oom_family oom_family_cvt = {
 	.name = "cvt",
 	.summary = "vision encoder with convolutional projections, in stages",
 	.source = "transformers 5.12 models/cvt/modeling_cvt.py",
-	.types = types,
+	.types = OOM_TYPE("cvt"),
 	.lora_targets = "all-linear",
 	.parse = parse,
 	.step = step,

@@ -200,13 +200,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, p.x, m.x);
 }
 
-static const char *const types[] = {"efficientnet", NULL};
-
 const struct oom_family oom_family_efficientnet = {
 	.name = "efficientnet",
 	.summary = "inverted residuals with squeeze and excitation, scaled in width and depth",
 	.source = "transformers 5.12 models/efficientnet/modeling_efficientnet.py",
-	.types = types,
+	.types = OOM_TYPE("efficientnet"),
 	.lora_targets = "all-linear",
 	.parse = parse,
 	.step = step,

@@ -263,13 +263,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, m.x, x);
 }
 
-static const char *const types[] = {"focalnet", NULL};
-
 const struct oom_family oom_family_focalnet = {
 	.name = "focalnet",
 	.summary = "focal modulation in attention's place, in stages",
 	.source = "transformers 5.12 models/focalnet/modeling_focalnet.py",
-	.types = types,
+	.types = OOM_TYPE("focalnet"),
 	.lora_targets = "all-linear",
 	.parse = parse,
 	.step = step,

@@ -234,13 +234,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, m.x, x);
 }
 
-static const char *const types[] = {"hiera", NULL};
-
 const struct oom_family oom_family_hiera = {
 	.name = "hiera",
 	.summary = "vision encoder over unrolled tokens, pooled in stages",
 	.source = "transformers 5.12 models/hiera/modeling_hiera.py",
-	.types = types,
+	.types = OOM_TYPE("hiera"),
 	.lora_targets = "all-linear",
 	.parse = parse,
 	.step = step,

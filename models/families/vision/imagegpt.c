@@ -112,13 +112,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 					  OOM_NO_QUANT | OOM_IS_HEAD));
 }
 
-static const char *const types[] = {"imagegpt", NULL};
-
 const struct oom_family oom_family_imagegpt = {
 	.name = "imagegpt",
 	.summary = "GPT-2 over colour clusters, norms without a mean",
 	.source = "transformers 5.12 models/imagegpt/modeling_imagegpt.py",
-	.types = types,
+	.types = OOM_TYPE("imagegpt"),
 	.lora_targets = "c_attn",
 	.parse = parse,
 	.step = step,

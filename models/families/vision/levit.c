@@ -226,13 +226,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return m.x;
 }
 
-static const char *const types[] = {"levit", NULL};
-
 const struct oom_family oom_family_levit = {
 	.name = "levit",
 	.summary = "attention with batch norms after a convolution stem",
 	.source = "transformers 5.12 models/levit/modeling_levit.py",
-	.types = types,
+	.types = OOM_TYPE("levit"),
 	.lora_targets = "all-linear",
 	.parse = parse,
 	.step = step,

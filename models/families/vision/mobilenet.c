@@ -156,7 +156,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, pooled, m.x);
 }
 
-static const char *const types[] = {"mobilenet_v1", "mobilenet_v2", NULL};
+static const struct oom_family_type types[] = {
+	{"mobilenet_v1", NULL}, {"mobilenet_v2", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_mobilenet = {
 	.name = "mobilenet",

@@ -393,7 +393,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, pooled, m.x);
 }
 
-static const char *const types[] = {"mobilevit", "mobilevitv2", NULL};
+static const struct oom_family_type types[] = {
+	{"mobilevit", NULL}, {"mobilevitv2", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_mobilevit = {
 	.name = "mobilevit",

@@ -147,13 +147,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, oom_global_pool(t, m), held);
 }
 
-static const char *const types[] = {"poolformer", NULL};
-
 const struct oom_family oom_family_poolformer = {
 	.name = "poolformer",
 	.summary = "average pooling in attention's place, in stages",
 	.source = "transformers 5.12 models/poolformer/modeling_poolformer.py",
-	.types = types,
+	.types = OOM_TYPE("poolformer"),
 	.lora_targets = "all-linear",
 	.parse = parse,
 	.step = step,

@@ -369,7 +369,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, oom_op_mean(t, oom_keep(x), t->m_b, D(a->d_model)), x);
 }
 
-static const char *const types[] = {"pvt", "pvt_v2", "segformer", NULL};
+static const struct oom_family_type types[] = {
+	{"pvt", NULL}, {"pvt_v2", NULL}, {"segformer", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_pvt = {
 	.name = "pvt",

@@ -138,7 +138,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, oom_global_pool(t, oom_map_keep(m)), m.x);
 }
 
-static const char *const types[] = {"resnet", "regnet", NULL};
+static const struct oom_family_type types[] = {
+	{"resnet", NULL}, {"regnet", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_resnet = {
 	.name = "resnet",

@@ -247,13 +247,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return y;
 }
 
-static const char *const types[] = {"swiftformer", NULL};
-
 const struct oom_family oom_family_swiftformer = {
 	.name = "swiftformer",
 	.summary = "convolution encoders and additive attention, in stages",
 	.source = "transformers 5.12 models/swiftformer/modeling_swiftformer.py",
-	.types = types,
+	.types = OOM_TYPE("swiftformer"),
 	.lora_targets = "all-linear",
 	.parse = parse,
 	.step = step,

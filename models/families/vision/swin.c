@@ -352,13 +352,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return x;
 }
 
-static const char *const types[] = {"swin", NULL};
-
 const struct oom_family oom_family_swin = {
 	.name = "swin",
 	.summary = "shifted-window vision encoder in stages",
 	.source = "transformers 5.12 models/swin/modeling_swin.py",
-	.types = types,
+	.types = OOM_TYPE("swin"),
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

@@ -365,7 +365,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	}
 }
 
-static const char *const types[] = {"swinv2", "donut-swin", NULL};
+static const struct oom_family_type types[] = {
+	{"swinv2", NULL}, {"donut-swin", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_swinv2 = {
 	.name = "swinv2",

@@ -166,13 +166,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_image_head(t, a, pooled, m.x);
 }
 
-static const char *const types[] = {"textnet", NULL};
-
 const struct oom_family oom_family_textnet = {
 	.name = "textnet",
 	.summary = "convolutions with parallel branches",
 	.source = "transformers 5.12 models/textnet/modeling_textnet.py",
-	.types = types,
+	.types = OOM_TYPE("textnet"),
 	.lora_targets = "all-linear",
 	.parse = parse,
 	.step = step,

@@ -219,9 +219,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	return loss;
 }
 
-static const char *const types[] = {"vit",   "deit",   "vit_msn",
-				    "ijepa", "dinov2", "dinov2_with_registers",
-				    NULL};
+static const struct oom_family_type types[] = {
+	{"vit", NULL}, {"deit", NULL}, {"vit_msn", NULL}, {"ijepa", NULL}, {"dinov2", NULL},
+	{"dinov2_with_registers", NULL}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_vit = {
 	.name = "vit",

@@ -1,0 +1,44 @@
+/* The step that every plain causal decoder takes: XModel.forward and XForCausalLM.forward.
+ *
+ * ids -> table -> [what the family prepares] -> layers -> final norm -> head and loss
+ *
+ * A family declares what differs, and writes its block. */
+#ifndef OOM_DECODER_H
+#define OOM_DECODER_H
+
+#include "blocks/blocks.h"
+#include "tape/frame.h"
+
+/* What every layer gets; a family that shares more begins a struct of its own with it. */
+struct oom_decoder_layer {
+	const struct oom_arch *a;
+	struct oom_val mask;
+	struct oom_rope rope;
+};
+
+struct oom_decoder {
+	const char *embed;              /* module of the token table */
+	const char *norm;               /* module of the final norm, of the kind a->norm */
+	/* the model makes position ids and hands them to every layer */
+	bool position_ids;
+	bool rope;                      /* tables of all of head_dim, in the model's type */
+	bool kinds;                     /* layers differ, as a->kind says */
+	/* sizeof the family's layer struct, at most 1024; 0: struct oom_decoder_layer */
+	size_t layer_size;
+	oom_block_fn block;
+	/* From the embeddings x (named in f, `inputs_embeds`) to the first layer's input; what all
+	 * layers share gets its name here (oom_name_shared) and its place in l.  NULL: the causal
+	 * mask, and the rotary tables if there are any. */
+	struct oom_val (*prepare)(struct oom_frame *f, const struct oom_arch *a,
+				  struct oom_decoder_layer *l, struct oom_val x);
+	/* From the last layer's output to the head's input; NULL: the final norm. */
+	struct oom_val (*finish)(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
+};
+
+struct oom_val oom_decoder_step(struct oom_tape *t, const struct oom_arch *a,
+				const struct oom_decoder *d);
+/* Prepares what a prepare of NULL does, for one that does more. */
+void oom_decoder_shares(struct oom_frame *f, const struct oom_arch *a, const struct oom_decoder *d,
+			struct oom_decoder_layer *l, enum oom_dtype dt);
+
+#endif

@@ -1,0 +1,66 @@
+/* Reading rows of config keys; keys.h says what a row is. */
+#include "keys.h"
+
+static uint64_t count_at(const struct oom_arch *a, uint16_t at)
+{
+	return *(const uint64_t *)(const void *)((const unsigned char *)a + at);
+}
+
+/* What a silent config means. */
+static uint64_t default_count(const struct oom_arch *a, const struct oom_key_row *k)
+{
+	uint64_t over;
+
+	switch (k->kind) {
+	case OOM_KEY_ROW_LIKE: return (uint64_t)(k->def * (double)count_at(a, k->like));
+	case OOM_KEY_ROW_QUOTIENT:
+		over = count_at(a, k->over);
+		return over ? count_at(a, k->like) / over : 0;
+	default: return (uint64_t)k->def;
+	}
+}
+
+static uint64_t read_count(struct oom_arch *a, const struct oom_key_row *k)
+{
+	const struct oom_key *given = k->key ? oom_read_key(&a->rd, k->key) : NULL;
+
+	if (k->kind != OOM_KEY_ROW_COUNT && (!given || given->type == OOM_KEY_NULL))
+		return default_count(a, k);
+	return oom_read_count(&a->rd, k->key, k->min);
+}
+
+void oom_read_rows(struct oom_arch *a, const struct oom_key_row *k)
+{
+	struct oom_reader *r = &a->rd;
+
+	for (; k->kind; k++) {
+		void *to = (unsigned char *)a + k->to;
+
+		switch (k->kind) {
+		case OOM_KEY_ROW_FLAG: *(bool *)to = oom_read_bool(r, k->key, k->def > 0); break;
+		case OOM_KEY_ROW_REAL: *(double *)to = oom_read_real(r, k->key, k->def); break;
+		case OOM_KEY_ROW_ACT:
+			*(enum oom_act *)to = oom_read_act(r, k->key, k->word);
+			break;
+		default: *(uint64_t *)to = read_count(a, k); break;
+		}
+	}
+	if (!a->n_kv_heads)
+		a->n_kv_heads = a->n_heads;
+	if (!a->head_dim && a->n_heads)
+		a->head_dim = a->d_model / a->n_heads;
+}
+
+bool oom_read_every(struct oom_arch *a, const char *period, const char *offset, uint8_t bit)
+{
+	const uint64_t every = oom_read_count(&a->rd, period, 1),
+		       first = oom_read_count(&a->rd, offset, 0);
+	bool any = false;
+
+	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++)
+		if (i % every == first) {
+			a->kind[i] |= bit;
+			any = true;
+		}
+	return any;
+}
