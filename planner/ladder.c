@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "step/optimizers.h"
+#include "oomplan/rules.h"
 #include "replay.h"
+#include "step/optimizers.h"
 
 #define HF_ONE_GPU "transformers docs perf_train_gpu_one"
 
@@ -238,6 +239,7 @@ static enum oom_status climb_rung(const struct climb *c, const struct oom_rung *
 	while (!fits && r->apply(&next, c->model)) {
 		enum oom_status st;
 
+		oom_plan_relax(&next);          /* of what the engine before had */
 		any = true;
 		st = price(c, &next, &e, &fits);
 		/* this model cannot run that way: the rung ends here */
@@ -278,6 +280,7 @@ static void how_many_gpus(const struct climb *c, const struct oom_ladder *l,
 
 	p.engine = OOM_ENGINE_DEEPSPEED;
 	p.zero_stage = 3;
+	oom_plan_relax(&p);
 	for (p.gpus = 2; p.gpus <= 1024; p.gpus *= 2)
 		if (!price(c, &p, &e, &fits) && fits) {
 			snprintf(res->note, sizeof(res->note),

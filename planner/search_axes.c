@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "oomplan/rules.h"
 #include "step/optimizers.h"
 
 static const struct oom_search_axis axes[AXES] = {
@@ -372,6 +373,8 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 	}
 	if (v[ALLOCATOR])
 		p->allocator = OOM_ALLOC_EXPANDABLE;
+	if (p->engine != a->engine)
+		oom_plan_relax(p);              /* of what only the asked engine has */
 	/* last: the layout decides how many ranks share the batch */
 	return set_batch(s, v[BATCH], p);
 }

@@ -2,6 +2,7 @@
  * neighbour is evaluated. */
 #include <string.h>
 
+#include "oomplan/rules.h"
 #include "oomplan/search.h"
 
 struct solver {
@@ -25,6 +26,7 @@ static enum oom_status price(const struct solver *s, int64_t value, unsigned fla
 	    p.engine == OOM_ENGINE_HF) {
 		p.engine = OOM_ENGINE_FSDP2;    /* more GPUs help only what is sharded */
 		p.zero_stage = 3;
+		oom_plan_relax(&p);
 	}
 	st = oom_evaluate(s->ev, s->model, &p, flags, e, s->err);
 	*yes = !st && e->used_bytes <= oom_budget(s->capacity, &p);
@@ -190,7 +192,9 @@ enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *mode
 	/* the global batch costs nothing beyond the micro-batch it is cut into: the micro-batch
 	 * is what is solved for */
 	s.knob = oom_knob_find(!strcmp(knob, "global-batch") ? "micro-batch" : knob);
-	st = strcmp(knob, "gpus") ? largest(&s, out) : fewest_gpus(&s, out);
+	st = oom_plan_check_open(plan, s.knob, err);
+	if (!st)
+		st = strcmp(knob, "gpus") ? largest(&s, out) : fewest_gpus(&s, out);
 	if (!st && out->exists && !strcmp(knob, "global-batch"))
 		out->value *= plan->grad_accum * oom_plan_data_parallel(plan);
 	return st;

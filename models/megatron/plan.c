@@ -81,15 +81,6 @@ static enum oom_status check(const struct oom_model *model, const struct oom_pla
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "engine megatron: pre-training tasks only (causal-lm, "
 				     "masked-lm)");
-	if (p->lora_r || p->qlora)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "engine megatron: LoRA is not modelled; use hf, deepspeed or "
-				     "fsdp2");
-	if (p->offload_activations || p->offload_optimizer != OOM_OFFLOAD_NONE ||
-	    p->offload_params != OOM_OFFLOAD_NONE)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "engine megatron: offload is not modelled; use deepspeed or "
-				     "fsdp2");
 	if (strncmp(oom_optimizer_at((size_t)p->optimizer)->choice.name, "adamw", 5) &&
 	    strcmp(oom_optimizer_at((size_t)p->optimizer)->choice.name, "sgd-momentum"))
 		return oom_error_set(err, OOM_ERR_INVALID,
@@ -136,17 +127,6 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	m->attention = p->attn == OOM_ATTN_EAGER ? OOM_MG_ATTN_UNFUSED : OOM_MG_ATTN_FLASH;
 	m->cross_entropy = p->fused_ce == OOM_LOSS_FUSED ? OOM_MG_CE_TE : OOM_MG_CE_NONE;
 	m->sgd = !strcmp(oom_optimizer_at((size_t)p->optimizer)->choice.name, "sgd-momentum");
-	if (p->pp_schedule && p->vpp > 1)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "pp-schedule gpipe has no interleaved form: --vpp 1");
-	if (p->recompute_layers && p->grad_ckpt != OOM_CKPT_FULL)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "recompute-num-layers goes with --grad-ckpt full");
-	if (p->gpus % (p->tp * p->pp * p->cp))
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "%lld GPUs are not a multiple of tp %lld x pp %lld x cp %lld",
-				     (long long)p->gpus, (long long)p->tp, (long long)p->pp,
-				     (long long)p->cp);
 	return oom_megatron_derive(m, err);
 }
 

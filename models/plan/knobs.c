@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "plan/defaults.h"
 #include "step/optimizers.h"
 
 #define CHOICES(name, ...) \
@@ -138,7 +139,7 @@ static const struct oom_knob knobs[] = {
 	     "accelerate operations.py"),
 	WORD("allocator", "allocator", OOM_ALLOC_NATIVE, allocator, allocators,
 	     "CUDA caching allocator", "PYTORCH_CUDA_ALLOC_CONF", "PyTorch CUDA notes"),
-	COUNT("eval-accumulation", "eval_accumulation", 0, 1e9, 0, eval_accumulation,
+	COUNT("eval-accumulation", "eval_accumulation", 0, 1e6, 0, eval_accumulation,
 	      "evaluation batches whose logits pile up on the GPU: eval_accumulation_steps, or all "
 	      "of the evaluation set without it, "
 	      "once compute_metrics is given (0: none)",
@@ -206,26 +207,29 @@ static const struct oom_knob knobs[] = {
 	FLAG("gradient-as-bucket-view", "gradient_as_bucket_view", 0, bucket_view,
 	     "DDP gradients live in the buckets",
 	     "DistributedDataParallel(gradient_as_bucket_view=)", "torch DDP"),
-	COUNT("reduce-bucket-size", "reduce_bucket_size", AUTO, 1e11, 5e8, reduce_bucket,
+	COUNT("reduce-bucket-size", "reduce_bucket_size", AUTO, 1e11, OOM_DEFAULT_REDUCE_BUCKET,
+	      reduce_bucket,
 	      "elements of a ZeRO gradient bucket, or auto: hidden x hidden (transformers)",
 	      "zero_optimization.reduce_bucket_size", "DeepSpeed zero/config.py"),
-	COUNT("max-live-parameters", "stage3_max_live_parameters", 0, 1e12, 1e9, max_live_params,
+	COUNT("max-live-parameters", "stage3_max_live_parameters", 0, 1e12, OOM_DEFAULT_MAX_LIVE,
+	      max_live_params,
 	      "elements ZeRO-3 keeps gathered; also the reuse distance",
 	      "zero_optimization.stage3_max_live_parameters", "DeepSpeed zero/config.py"),
-	COUNT("prefetch-bucket-size", "stage3_prefetch_bucket_size", AUTO, 1e12, 5e7,
-	      prefetch_bucket, "elements ZeRO-3 gathers ahead, or auto: 0.9 x hidden x hidden",
+	COUNT("prefetch-bucket-size", "stage3_prefetch_bucket_size", AUTO, 1e12,
+	      OOM_DEFAULT_PREFETCH, prefetch_bucket, "elements ZeRO-3 gathers ahead, or auto: 0.9 x hidden x hidden",
 	      "zero_optimization.stage3_prefetch_bucket_size", "DeepSpeed zero/config.py"),
 	COUNT("param-persistence-threshold", "stage3_param_persistence_threshold", AUTO, 1e12,
-	      1e5, persistence,
+	      OOM_DEFAULT_PERSISTENCE, persistence,
 	      "parameters of fewer elements ZeRO-3 leaves whole on every rank, or auto: "
 	      "10 x hidden",
 	      "zero_optimization.stage3_param_persistence_threshold", "DeepSpeed zero/config.py"),
-	COUNT("sub-group-size", "sub_group_size", 1, 1e12, 1e9, sub_group_size,
+	COUNT("sub-group-size", "sub_group_size", 1, 1e12, OOM_DEFAULT_SUB_GROUP, sub_group_size,
 	      "elements ZeRO-3 steps at once", "zero_optimization.sub_group_size",
 	      "DeepSpeed zero/config.py"),
 	COUNT("dataloader-workers", "dataloader_num_workers", 0, 1024, 0, dataloader_workers,
 	      "data-loader processes a GPU", "dataloader_num_workers", HF),
-	COUNT("prefetch-factor", "dataloader_prefetch_factor", 1, 1024, 2, prefetch_factor,
+	COUNT("prefetch-factor", "dataloader_prefetch_factor", 1, 1024,
+	      OOM_DEFAULT_PREFETCH_FACTOR, prefetch_factor,
 	      "batches each worker reads ahead", "dataloader_prefetch_factor", "torch.utils.data"),
 	FLAG("low-cpu-mem", "low_cpu_mem_usage", 1, low_cpu_mem,
 	     "checkpoints are loaded a shard at a time", "low_cpu_mem_usage=True",

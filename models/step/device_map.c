@@ -14,6 +14,7 @@
 
 #include "families/model.h"
 #include "phases.h"
+#include "plan/defaults.h"
 #include "tape/timeline.h"
 
 enum { BEFORE, LAYER, AFTER, PARTS };

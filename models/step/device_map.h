@@ -4,9 +4,6 @@
 
 #include "program.h"
 
-/* More GPUs than this one process does not drive. */
-#define OOM_MAP_GPUS 64
-
 /* The fullest GPU of plan->gpus into out, which already holds what the whole model counts.  g's
  * thirds are those of the batch; inputs: its bytes; at: the phase whose composition is wanted, or
  * 0 for the peak's. */

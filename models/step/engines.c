@@ -6,8 +6,6 @@
  * and is the floor that more GPUs do not lower. */
 #include "engines.h"
 
-#include "device_map.h"
-
 static uint64_t share(uint64_t bytes, uint64_t ranks)
 {
 	return (bytes + ranks - 1) / ranks;
@@ -209,93 +207,21 @@ static void fsdp(const struct oom_plan *p, const struct oom_engine_in *in, struc
 
 /* ---- which ---- */
 
-static enum oom_status check(const struct oom_plan *p, struct oom_error *err)
-{
-	const bool fsdp_like = p->engine == OOM_ENGINE_FSDP1 || p->engine == OOM_ENGINE_FSDP2 ||
-			       p->engine == OOM_ENGINE_TORCHTUNE;
-	const bool offload = p->offload_optimizer != OOM_OFFLOAD_NONE ||
-			     p->offload_params != OOM_OFFLOAD_NONE;
-
-	if (p->tp > 1 || p->pp > 1 || p->cp > 1 || p->ep > 1 || p->vpp > 1 || p->sp)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "tensor, pipeline, context and expert parallelism are "
-				     "Megatron's: --engine megatron");
-	if (p->pp_schedule || p->cp_comm || p->recompute_layers)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "pp-schedule, cp-comm and recompute-num-layers are "
-				     "Megatron's: --engine megatron");
-	if (p->grad_ckpt == OOM_CKPT_SELECTIVE)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "grad-ckpt selective is Megatron's: --engine megatron");
-	if (p->gpus_per_node && p->gpus != p->nodes * p->gpus_per_node)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "%lld GPUs are not %lld node%s of %lld", (long long)p->gpus,
-				     (long long)p->nodes, p->nodes > 1 ? "s" : "",
-				     (long long)p->gpus_per_node);
-	if (p->gpus % p->nodes)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "%lld GPUs do not divide over %lld nodes", (long long)p->gpus,
-				     (long long)p->nodes);
-	if (p->zero_stage && p->gpus < 2 && !offload)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "ZeRO stage %lld needs at least two GPUs",
-				     (long long)p->zero_stage);
-	if (p->engine == OOM_ENGINE_DEVICE_MAP &&
-	    (p->zero_stage || offload || p->offload_activations || p->nodes > 1 ||
-	     p->gpus > OOM_MAP_GPUS))
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "engine device-map is one process on the GPUs of one node (%d "
-				     "at most): no ZeRO, no offload, no second node",
-				     OOM_MAP_GPUS);
-	if (p->zero_stage && p->engine == OOM_ENGINE_HF)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "zero: plain PyTorch does not shard; --engine deepspeed, "
-				     "fsdp1 or fsdp2");
-	if (fsdp_like && p->zero_stage == 1)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "FSDP has no stage 1: zero 2 is SHARD_GRAD_OP, 3 FULL_SHARD");
-	if (offload && p->engine == OOM_ENGINE_HF)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "offload needs --engine deepspeed, fsdp1 or fsdp2");
-	if (offload && !p->zero_stage)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "offload needs a ZeRO stage (--zero 1, 2 or 3)");
-	if (p->offload_params != OOM_OFFLOAD_NONE && p->zero_stage < 3)
-		return oom_error_set(err, OOM_ERR_INVALID, "offload-params needs --zero 3");
-	if (fsdp_like && offload &&
-	    (p->offload_params != OOM_OFFLOAD_CPU || p->offload_optimizer == OOM_OFFLOAD_NVME))
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "FSDP offloads everything to the CPU or nothing: "
-				     "--offload-params cpu");
-	if (p->engine == OOM_ENGINE_TORCHTUNE && p->precision != OOM_BF16 &&
-	    p->precision != OOM_FP32)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "torchtune's recipes are pure bf16 or fp32: --precision bf16");
-	if (p->hybrid_shard && (!fsdp_like || p->zero_stage < 3 || p->nodes < 2))
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "hybrid-shard is FSDP's HYBRID_SHARD: --zero 3 on two nodes "
-				     "or more");
-	return OOM_OK;
-}
-
-enum oom_status oom_engine_states(const struct oom_plan *p, const struct oom_engine_in *in,
-				  struct oom_states *s, struct oom_error *err)
+void oom_engine_states(const struct oom_plan *p, const struct oom_engine_in *in,
+		       struct oom_states *s)
 {
 	/* HYBRID_SHARD: shards within a node, copies between nodes */
 	const uint64_t D = (uint64_t)(p->hybrid_shard ? p->gpus / p->nodes : p->gpus);
-	const enum oom_status st = check(p, err);
 
 	*s = (struct oom_states){.params = in->params, .grads = in->grads, .opt = in->opt,
 				 .temps = {in->temps[0], in->temps[1]}, .warning = ""};
-	if (st)
-		return st;
 	if (p->engine == OOM_ENGINE_DEVICE_MAP)
 		s->warning = "device_map: balanced by weights; layers are taken as equal, copies "
 			     "of masks and rotary tables as kept by every layer";
 	if (!p->zero_stage) {
 		ddp(p, in, s);
 		s->bwd_late = s->bwd;
-		return OOM_OK;
+		return;
 	}
 	if (p->engine == OOM_ENGINE_DEEPSPEED) {
 		deepspeed(p, in, s, D);
@@ -306,7 +232,6 @@ enum oom_status oom_engine_states(const struct oom_plan *p, const struct oom_eng
 		fsdp(p, in, s, D);
 		s->warning = "FSDP: transients as its collectives allocate them, one block a unit";
 	}
-	return OOM_OK;
 }
 
 /* ---- what each of them is ---- */

@@ -38,10 +38,9 @@ struct oom_states {
 	uint64_t host_pinned, host_pageable, nvme;      /* per rank */
 	const char *warning;            /* "" or what is only approximated */
 };
-/* Applies plan's engine, ZeRO stage and offload.  OOM_ERR_INVALID for layouts that are
- * impossible or not modelled. */
-enum oom_status oom_engine_states(const struct oom_plan *plan, const struct oom_engine_in *in,
-				  struct oom_states *s, struct oom_error *err);
+/* Applies the engine, ZeRO stage and offload of a plan that breaks no rule. */
+void oom_engine_states(const struct oom_plan *plan, const struct oom_engine_in *in,
+		       struct oom_states *s);
 /* FSDP's mixed precision computes in 16 bit on parameters kept in 32: the tape is then recorded
  * in 16 bit. */
 bool oom_engine_casts(const struct oom_plan *plan);

@@ -8,6 +8,7 @@
 #include "allocator.h"
 #include "device_map.h"
 #include "families/model.h"
+#include "oomplan/rules.h"
 #include "phases.h"
 #include "program.h"
 #include "tape/timeline.h"
@@ -85,8 +86,7 @@ static void uneven_shards(struct program *g, const struct oom_plan *p, uint64_t 
 	const int64_t whole = p->persistence == OOM_COUNT_AUTO ? (int64_t)(10 * hidden) :
 								 p->persistence;
 	const int64_t shared = p->hybrid_shard ? p->gpus / p->nodes : p->gpus;
-	/* more nodes than GPUs are refused, later */
-	const uint64_t ranks = shared > 1 ? (uint64_t)shared : 1;
+	const uint64_t ranks = (uint64_t)shared;
 	double even = 0, padded = 0;
 
 	if (g->shards.ranks == (int64_t)ranks && g->shards.threshold == whole)
@@ -329,6 +329,9 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	struct program *g;
 	enum oom_status st;
 
+	st = oom_plan_check(plan, err);
+	if (st)
+		return st;
 	if (plan->engine == OOM_ENGINE_MEGATRON)
 		return oom_megatron_evaluate(model, plan, flags, out, err);
 	oom_batch_sizes(plan, &b, &s, &tgt);
@@ -347,9 +350,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	counts(g, state, out);
 	in = engine_in(g, plan, state);
 	surplus(g, plan, &in, out);
-	st = oom_engine_states(plan, &in, &states, err);
-	if (st)
-		return st;
+	oom_engine_states(plan, &in, &states);
 	if (!states.grads_reduced && !plan->lora_r)     /* theirs are in no tape */
 		more_grads = in.grads - g->grad_bytes;
 	states.comm += more_grads;

@@ -5,6 +5,7 @@
 
 #include "engines.h"
 #include "families/model.h"
+#include "oomplan/rules.h"
 #include "optimizers.h"
 #include "program.h"
 
@@ -143,9 +144,11 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 {
 	const uint64_t tgt = (uint64_t)(p->tgt_len ? p->tgt_len : p->seq_len);
 	struct program *g;
-	enum oom_status st;
+	enum oom_status st = oom_plan_check(p, err);
 	int64_t *held;
 
+	if (st)
+		return st;
 	if (p->engine == OOM_ENGINE_MEGATRON)
 		return megatron_rows(model, p, fn, ctx, err);
 	st = oom_program_for(ev, model, p, &g, err);

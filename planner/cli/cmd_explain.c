@@ -100,6 +100,7 @@ const struct oom_command oom_command_explain = {
 	.synopsis = "[TERM] --model FILE [options] [knobs]",
 	.options = options,
 	.knobs = true,
+	.as_given = true,
 	.words = "TERM",
 	.max_words = 1,
 	.examples = examples,

@@ -170,6 +170,7 @@ const struct oom_command oom_command_plan = {
 	.synopsis = "--model FILE --gpu NAME [options] [knobs]",
 	.options = options,
 	.knobs = true,
+	.as_given = true,
 	.examples = examples,
 	.run = run,
 };

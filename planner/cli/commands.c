@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "oomplan/rules.h"
 #include "out.h"
 #include "term.h"
 
@@ -98,5 +99,8 @@ int oom_command_run(const struct oom_command *cmd, int argc, char **argv)
 		oom_help_command(cmd, stdout, oom_term_width());
 		return oom_finish(OOM_EXIT_FITS);
 	}
+	oom_plan_settle(&oom_job.plan);
+	if (cmd->as_given && oom_plan_check(&oom_job.plan, &err))
+		return oom_complain(OOM_EXIT_USAGE, "%s", err.text);
 	return oom_finish(cmd->run(&oom_job));
 }

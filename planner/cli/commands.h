@@ -19,6 +19,7 @@ struct oom_command {
 	const char *synopsis;           /* after the name: "--model FILE --gpu NAME [options]" */
 	const struct oom_option *options;       /* ends with a NULL name */
 	bool knobs;                     /* every knob is an option too */
+	bool as_given;                  /* it begins with the plan as given: no rule may be broken */
 	const char *words;              /* metavar of what is no option; NULL: it takes none */
 	size_t min_words, max_words;
 	const char *(*word)(size_t i);  /* the legal words, NULL past the end; NULL: any */

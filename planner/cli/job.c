@@ -129,7 +129,6 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	int code;
 
 	memset(t, 0, sizeof(*t));
-	oom_plan_settle(&job->plan);
 	if (!job->model)
 		return oom_complain(OOM_EXIT_USAGE, "which model? --model config.json, a folder, "
 						    "or a name of: oomplan list models");
@@ -173,13 +172,6 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	if (shape.max_positions && job->plan.seq_len > (int64_t)shape.max_positions)
 		oom_complain(0, "warning: %lld tokens, but the model has %llu positions",
 			     (long long)job->plan.seq_len, (unsigned long long)shape.max_positions);
-	if (job->plan.global_batch && job->plan.micro_batch > job->plan.global_batch) {
-		oom_target_close(t);
-		return oom_complain(OOM_EXIT_USAGE,
-				    "--micro-batch %lld is larger than --global-batch %lld",
-				    (long long)job->plan.micro_batch,
-				    (long long)job->plan.global_batch);
-	}
 	if ((job->plan.lora_r || job->plan.qlora) && !job->plan.lora_targets[0])
 		snprintf(job->plan.lora_targets, sizeof(job->plan.lora_targets), "%s",
 			 oom_model_lora_targets(t->model));

@@ -1,0 +1,305 @@
+/* Rules between knobs: one row each, and the one place that applies them. */
+#include "oomplan/rules.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/defaults.h"
+
+/* ---- relations that take arithmetic ---- */
+
+static bool nodes_are_full(const struct oom_plan *p)
+{
+	return !p->gpus_per_node || p->gpus == p->nodes * p->gpus_per_node;
+}
+
+static bool gpus_divide(const struct oom_plan *p)
+{
+	return p->gpus % p->nodes == 0;
+}
+
+static bool batch_holds(const struct oom_plan *p)
+{
+	return !p->global_batch || p->micro_batch <= p->global_batch;
+}
+
+static bool ranks_share(const struct oom_plan *p)
+{
+	return p->gpus > 1 || p->offload_optimizer != OOM_OFFLOAD_NONE ||
+	       p->offload_params != OOM_OFFLOAD_NONE;
+}
+
+static bool degrees_divide(const struct oom_plan *p)
+{
+	return p->gpus % (p->tp * p->pp * p->cp) == 0;
+}
+
+/* ---- the rows ---- */
+
+#define BIT(choice) ((uint64_t)1 << (choice))
+#define FSDP (BIT(OOM_ENGINE_FSDP1) | BIT(OOM_ENGINE_FSDP2) | BIT(OOM_ENGINE_TORCHTUNE))
+#define NOT_MEGATRON (~BIT(OOM_ENGINE_MEGATRON))
+#define AT(field) offsetof(struct oom_plan, field)
+#define IS(field, v) {AT(field), (uint64_t)(v), 0, 0}
+#define IS_NOT(field, v) {AT(field), (uint64_t)(v) + 1, UINT64_MAX - 1, 0}
+#define ABOVE(field, v) {AT(field), (uint64_t)(v) + 1, INT64_MAX - (uint64_t)(v) - 1, 0}
+#define ABOVE_REAL(field, v) ABOVE(field, v##_AS_BITS)
+#define AMONG(field, set) {AT(field), 0, 0, set}
+#define ENGINE(id) IS(engine, OOM_ENGINE_##id)
+#define ANY {0, 0, UINT64_MAX, 0}
+
+/* 0.0 and 1.0 in IEEE 754 */
+#define ZERO_AS_BITS 0
+#define ONE_AS_BITS 0x3ff0000000000000
+
+#define NEEDS(...) ANY, false, __VA_ARGS__, NULL, false
+#define EXCLUDES(...) ANY, true, __VA_ARGS__, NULL, false
+/* The knob has no effect without the other one. */
+#define WITHOUT_EFFECT_UNLESS(...) ANY, false, __VA_ARGS__, NULL, true
+/* Under another condition. */
+#define AND_NEEDS(cond, ...) cond, false, __VA_ARGS__, NULL, false
+#define CALCULATES(fn) ANY, false, ANY, fn, false
+#define AND_CALCULATES(cond, fn) cond, false, ANY, fn, false
+
+#define ADAPTERS "; --lora-r 16 trains adapters"
+#define PARALLEL \
+	"tensor, pipeline, context and expert parallelism are Megatron's: --engine megatron"
+#define IN_TURN \
+	"engine device-map is one process on the GPUs of one node (64 at most): no ZeRO, no " \
+	"offload, no second node"
+#define NO_OFFLOAD "engine megatron: offload is not modelled; use deepspeed or fsdp2"
+#define NO_LORA "engine megatron: LoRA is not modelled; use hf, deepspeed or fsdp2"
+#define BY_ENGINE "offload needs --engine deepspeed, fsdp1 or fsdp2"
+#define BY_STAGE "offload needs a ZeRO stage (--zero 1, 2 or 3)"
+#define ALL_OR_NOTHING "FSDP offloads everything to the CPU or nothing: --offload-params cpu"
+#define HYBRID "hybrid-shard is FSDP's HYBRID_SHARD: --zero 3 on two nodes or more"
+
+/* A plan that breaks several hears of the first: what chooses the engine stands before what the
+ * engine then lacks. */
+static const struct oom_rule rules[] = {
+	/* adapters */
+	{ABOVE(qlora, 0), NEEDS(ABOVE(lora_r, 0)),
+	 "qlora freezes the weights in 4 bit and trains nothing without adapters" ADAPTERS},
+	{ABOVE(kbit_prepare, 0), WITHOUT_EFFECT_UNLESS(ABOVE(qlora, 0)),
+	 "kbit-prepare prepares a base that is loaded in 4 bit: --qlora"},
+	{IS(double_quant, 0), WITHOUT_EFFECT_UNLESS(ABOVE(qlora, 0)),
+	 "double-quant concerns the scales of 4-bit weights, of which there are none: --qlora"},
+	{ABOVE_REAL(lora_dropout, ZERO), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
+	 "lora-dropout stands before adapters, of which there are none" ADAPTERS},
+	{ENGINE(MEGATRON), EXCLUDES(ABOVE(lora_r, 0)), NO_LORA},
+
+	/* Megatron's own */
+	{ABOVE(tp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
+	{ABOVE(pp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
+	{ABOVE(cp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
+	{ABOVE(ep, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
+	{ABOVE(vpp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
+	{ABOVE(sp, 0), NEEDS(ENGINE(MEGATRON)), PARALLEL},
+	{IS_NOT(pp_schedule, 0), WITHOUT_EFFECT_UNLESS(ENGINE(MEGATRON)),
+	 "pp-schedule orders Megatron's pipelines: --engine megatron"},
+	{IS_NOT(cp_comm, 0), WITHOUT_EFFECT_UNLESS(ENGINE(MEGATRON)),
+	 "cp-comm is about Megatron's context parallelism: --engine megatron"},
+	{ABOVE(recompute_layers, 0), NEEDS(ENGINE(MEGATRON)),
+	 "recompute-num-layers is Megatron's: --engine megatron"},
+	{ABOVE_REAL(moe_imbalance, ONE), WITHOUT_EFFECT_UNLESS(ENGINE(MEGATRON)),
+	 "moe-imbalance is about Megatron's expert parallelism: --engine megatron"},
+	{IS(grad_ckpt, OOM_CKPT_SELECTIVE), NEEDS(ENGINE(MEGATRON)),
+	 "grad-ckpt selective is Megatron's: --engine megatron"},
+	{IS_NOT(pp_schedule, 0), EXCLUDES(ABOVE(vpp, 1)),
+	 "pp-schedule gpipe has no interleaved form: --vpp 1"},
+	{ABOVE(recompute_layers, 0), NEEDS(IS(grad_ckpt, OOM_CKPT_FULL)),
+	 "recompute-num-layers goes with --grad-ckpt full"},
+	{ENGINE(MEGATRON), CALCULATES(degrees_divide),
+	 "{gpus} GPUs are not a multiple of tp {tp} x pp {pp} x cp {cp}"},
+
+	/* batches, GPUs, nodes */
+	{ABOVE(global_batch, 0), CALCULATES(batch_holds),
+	 "--micro-batch {micro-batch} is larger than --global-batch {global-batch}"},
+	{ABOVE(gpus_per_node, 0), CALCULATES(nodes_are_full),
+	 "--gpus {gpus} is not --nodes {nodes} x --gpus-per-node {gpus-per-node}"},
+	{ABOVE(nodes, 1), CALCULATES(gpus_divide), "{gpus} GPUs do not divide over {nodes} nodes"},
+	{ABOVE(zero_stage, 0), AND_CALCULATES(AMONG(engine, NOT_MEGATRON), ranks_share),
+	 "ZeRO stage {zero} needs more than {gpus} GPU"},
+
+	/* device maps */
+	{ENGINE(DEVICE_MAP), EXCLUDES(ABOVE(zero_stage, 0)), IN_TURN},
+	{ENGINE(DEVICE_MAP), EXCLUDES(IS_NOT(offload_optimizer, OOM_OFFLOAD_NONE)), IN_TURN},
+	{ENGINE(DEVICE_MAP), EXCLUDES(IS_NOT(offload_params, OOM_OFFLOAD_NONE)), IN_TURN},
+	{ENGINE(DEVICE_MAP), EXCLUDES(ABOVE(offload_activations, 0)), IN_TURN},
+	{ENGINE(DEVICE_MAP), EXCLUDES(ABOVE(nodes, 1)), IN_TURN},
+	{ENGINE(DEVICE_MAP), EXCLUDES(ABOVE(gpus, OOM_MAP_GPUS)), IN_TURN},
+
+	/* sharding */
+	{ABOVE(zero_stage, 0), EXCLUDES(ENGINE(HF)),
+	 "zero: plain PyTorch does not shard; --engine deepspeed, fsdp1 or fsdp2"},
+	{IS(zero_stage, 1), EXCLUDES(AMONG(engine, FSDP)),
+	 "FSDP has no stage 1: zero 2 is SHARD_GRAD_OP, 3 FULL_SHARD"},
+	{ABOVE(hybrid_shard, 0), NEEDS(AMONG(engine, FSDP)), HYBRID},
+	{ABOVE(hybrid_shard, 0), NEEDS(IS(zero_stage, 3)), HYBRID},
+	{ABOVE(hybrid_shard, 0), NEEDS(ABOVE(nodes, 1)), HYBRID},
+	{ENGINE(TORCHTUNE), NEEDS(AMONG(precision, BIT(OOM_BF16) | BIT(OOM_FP32))),
+	 "torchtune's recipes are pure bf16 or fp32: --precision bf16"},
+	{ABOVE(bucket_view, 0), WITHOUT_EFFECT_UNLESS(ENGINE(HF)),
+	 "gradient-as-bucket-view is an option of DDP: --engine hf"},
+	{IS_NOT(reduce_bucket, OOM_DEFAULT_REDUCE_BUCKET), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),
+	 "reduce-bucket-size is DeepSpeed's: --engine deepspeed"},
+	{IS_NOT(max_live_params, OOM_DEFAULT_MAX_LIVE), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),
+	 "max-live-parameters is DeepSpeed's: --engine deepspeed"},
+	{IS_NOT(prefetch_bucket, OOM_DEFAULT_PREFETCH), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),
+	 "prefetch-bucket-size is DeepSpeed's: --engine deepspeed"},
+	{IS_NOT(persistence, OOM_DEFAULT_PERSISTENCE), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),
+	 "param-persistence-threshold is DeepSpeed's: --engine deepspeed"},
+	{IS_NOT(sub_group_size, OOM_DEFAULT_SUB_GROUP), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),
+	 "sub-group-size is DeepSpeed's: --engine deepspeed"},
+
+	/* offload */
+	{IS_NOT(offload_optimizer, OOM_OFFLOAD_NONE), EXCLUDES(ENGINE(MEGATRON)), NO_OFFLOAD},
+	{IS_NOT(offload_params, OOM_OFFLOAD_NONE), EXCLUDES(ENGINE(MEGATRON)), NO_OFFLOAD},
+	{ABOVE(offload_activations, 0), EXCLUDES(ENGINE(MEGATRON)), NO_OFFLOAD},
+	{IS_NOT(offload_optimizer, OOM_OFFLOAD_NONE), EXCLUDES(ENGINE(HF)), BY_ENGINE},
+	{IS_NOT(offload_params, OOM_OFFLOAD_NONE), EXCLUDES(ENGINE(HF)), BY_ENGINE},
+	{IS_NOT(offload_optimizer, OOM_OFFLOAD_NONE), NEEDS(ABOVE(zero_stage, 0)), BY_STAGE},
+	{IS_NOT(offload_params, OOM_OFFLOAD_NONE), NEEDS(IS(zero_stage, 3)),
+	 "offload-params needs --zero 3"},
+	{IS_NOT(offload_params, OOM_OFFLOAD_NONE),
+	 AND_NEEDS(AMONG(engine, FSDP), IS(offload_params, OOM_OFFLOAD_CPU)), ALL_OR_NOTHING},
+	{IS_NOT(offload_optimizer, OOM_OFFLOAD_NONE),
+	 AND_NEEDS(AMONG(engine, FSDP), IS(offload_params, OOM_OFFLOAD_CPU)), ALL_OR_NOTHING},
+	{IS(offload_optimizer, OOM_OFFLOAD_NVME), EXCLUDES(AMONG(engine, FSDP)), ALL_OR_NOTHING},
+
+	/* host; torch.utils.data.DataLoader itself refuses this one */
+	{IS_NOT(prefetch_factor, OOM_DEFAULT_PREFETCH_FACTOR),
+	 WITHOUT_EFFECT_UNLESS(ABOVE(dataloader_workers, 0)),
+	 "prefetch-factor is how far data-loader processes read ahead: --dataloader-workers 4"},
+};
+
+enum { N_RULES = sizeof(rules) / sizeof(rules[0]) };
+
+const struct oom_rule *oom_rule_at(size_t i)
+{
+	return i < N_RULES ? &rules[i] : NULL;
+}
+
+/* ---- their application ---- */
+
+static inline bool within(const struct oom_plan *p, const struct oom_condition *c)
+{
+	uint64_t n;
+
+	memcpy(&n, (const char *)p + c->offset, sizeof(n));
+	return n - c->from <= c->span;
+}
+
+static bool holds(const struct oom_plan *p, const struct oom_condition *c)
+{
+	uint64_t n;
+
+	memcpy(&n, (const char *)p + c->offset, sizeof(n));
+	return c->among ? n < 64 && c->among >> n & 1 : within(p, c);
+}
+
+/* Of a rule whose `when` holds. */
+static bool broken(const struct oom_rule *r, const struct oom_plan *p)
+{
+	if (!holds(p, &r->and))
+		return false;
+	return r->right ? !r->right(p) : holds(p, &r->other) == r->excludes;
+}
+
+/* The rules whose `when` holds, as bits.  Few do in any plan, and a sweep asks millions of times:
+ * all are looked at without a branch, which takes a twentieth of an evaluation. */
+static uint64_t in_question(const struct oom_plan *p)
+{
+	uint64_t bits = 0;
+
+	_Static_assert(N_RULES <= 64, "a bit for each rule");
+	for (size_t i = 0; i < N_RULES; i++)
+		bits |= (uint64_t)within(p, &rules[i].when) << i;
+	return bits;
+}
+
+bool oom_rule_concerns(const struct oom_rule *r, const struct oom_knob *k)
+{
+	const struct oom_condition *all[] = {&r->when, &r->and, &r->other};
+	char name[60];
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if ((all[i]->among || all[i]->span != UINT64_MAX) && all[i]->offset == k->offset)
+			return true;
+	/* what arithmetic is about stands in the sentence */
+	snprintf(name, sizeof(name), "{%s}", k->name);
+	return strstr(r->sentence, name) != NULL;
+}
+
+const struct oom_rule *oom_plan_broken(const struct oom_plan *plan, const struct oom_knob *open)
+{
+	uint64_t bits = in_question(plan);
+
+	for (size_t i = 0; bits; i++, bits >>= 1)
+		if (bits & 1 && broken(&rules[i], plan) &&
+		    !(open && oom_rule_concerns(&rules[i], open)))
+			return &rules[i];
+	return NULL;
+}
+
+/* The sentence with the knobs' values in place of their names in braces. */
+static void fill_in(const struct oom_plan *p, const char *sentence, char *buf, size_t size)
+{
+	size_t used = 0;
+
+	for (const char *at = sentence; *at && used + 1 < size;) {
+		const size_t len = *at == '{' ? strcspn(at, "}") : 0;
+		char name[60], value[140];
+		const struct oom_knob *k = NULL;
+
+		snprintf(name, sizeof(name), "%.*s", len ? (int)len - 1 : 0, at + 1);
+		k = len ? oom_knob_find(name) : NULL;
+		if (!k) {
+			buf[used++] = *at++;
+			continue;
+		}
+		oom_plan_get(p, k, value, sizeof(value));
+		for (const char *v = value; *v && used + 1 < size; v++)
+			buf[used++] = *v;
+		at += len + 1;
+	}
+	buf[used] = 0;
+}
+
+enum oom_status oom_plan_check_open(const struct oom_plan *plan, const struct oom_knob *open,
+				    struct oom_error *err)
+{
+	const struct oom_rule *r = oom_plan_broken(plan, open);
+	char text[400];
+
+	if (!r)
+		return OOM_OK;
+	fill_in(plan, r->sentence, text, sizeof(text));
+	return oom_error_set(err, OOM_ERR_INVALID, "%s", text);
+}
+
+enum oom_status oom_plan_check(const struct oom_plan *plan, struct oom_error *err)
+{
+	return oom_plan_check_open(plan, NULL, err);
+}
+
+/* What is set back may have been what another knob needed: once more until all is quiet. */
+void oom_plan_relax(struct oom_plan *plan)
+{
+	const struct oom_plan plain = oom_plan_default();
+	bool again = true;
+
+	while (again) {
+		const uint64_t bits = in_question(plan);
+
+		again = false;
+		for (size_t i = 0; i < N_RULES; i++) {
+			const size_t at = rules[i].when.offset;
+
+			if (!(bits >> i & 1) || !rules[i].idle || !broken(&rules[i], plan))
+				continue;
+			memcpy((char *)plan + at, (const char *)&plain + at, sizeof(int64_t));
+			again = true;
+		}
+	}
+}

@@ -1,0 +1,219 @@
+/* Rules between knobs: every row is broken by one plan and satisfied by another, and what breaks a
+ * rule never gets a price. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oomplan/model.h"
+#include "oomplan/rules.h"
+
+/* In the order of the rules.  `breaks` breaks its rule and none before it; `satisfies` differs in
+ * what the rule asks for and breaks none at all. */
+static const struct {
+	const char *breaks, *satisfies;
+} cases[] = {
+	{"qlora=true", "qlora=true lora-r=8"},
+	{"kbit-prepare=true lora-r=8", "kbit-prepare=true lora-r=8 qlora=true"},
+	{"double-quant=false", "double-quant=false lora-r=8 qlora=true"},
+	{"lora-dropout=0.1", "lora-dropout=0.1 lora-r=8"},
+	{"engine=megatron lora-r=8", "engine=megatron"},
+
+	{"tp=2 gpus=2", "tp=2 gpus=2 engine=megatron"},
+	{"pp=2 gpus=2", "pp=2 gpus=2 engine=megatron"},
+	{"cp=2 gpus=2", "cp=2 gpus=2 engine=megatron"},
+	{"ep=2 gpus=2", "ep=2 gpus=2 engine=megatron"},
+	{"vpp=2", "vpp=2 engine=megatron"},
+	{"sp=true", "sp=true engine=megatron"},
+	{"pp-schedule=gpipe", "pp-schedule=gpipe engine=megatron"},
+	{"cp-comm=a2a", "cp-comm=a2a engine=megatron"},
+	{"recompute-num-layers=3 grad-ckpt=full",
+	 "recompute-num-layers=3 grad-ckpt=full engine=megatron"},
+	{"moe-imbalance=1.5", "moe-imbalance=1.5 engine=megatron"},
+	{"grad-ckpt=selective", "grad-ckpt=selective engine=megatron"},
+	{"engine=megatron pp=2 gpus=2 vpp=2 pp-schedule=gpipe",
+	 "engine=megatron pp=2 gpus=2 vpp=2"},
+	{"engine=megatron recompute-num-layers=3",
+	 "engine=megatron recompute-num-layers=3 grad-ckpt=full"},
+	{"engine=megatron gpus=6 tp=4", "engine=megatron gpus=8 tp=4"},
+
+	{"micro-batch=8 global-batch=4", "micro-batch=8 global-batch=8"},
+	{"gpus=12 nodes=2 gpus-per-node=8", "gpus=16 nodes=2 gpus-per-node=8"},
+	{"gpus=9 nodes=2", "gpus=8 nodes=2"},
+	{"zero=2 engine=deepspeed", "zero=2 engine=deepspeed gpus=2"},
+
+	{"engine=device-map gpus=2 zero=3", "engine=device-map gpus=2"},
+	{"engine=device-map gpus=2 offload-optimizer=cpu", "engine=device-map gpus=2"},
+	{"engine=device-map gpus=2 offload-params=cpu", "engine=device-map gpus=2"},
+	{"engine=device-map gpus=2 offload-activations=true", "engine=device-map gpus=2"},
+	{"engine=device-map gpus=4 nodes=2", "engine=device-map gpus=4"},
+	{"engine=device-map gpus=65", "engine=device-map gpus=64"},
+
+	{"zero=2 gpus=2", "zero=2 gpus=2 engine=fsdp1"},
+	{"engine=fsdp2 gpus=2 zero=1", "engine=fsdp2 gpus=2 zero=2"},
+	{"engine=deepspeed gpus=4 nodes=2 zero=3 hybrid-shard=true",
+	 "engine=fsdp2 gpus=4 nodes=2 zero=3 hybrid-shard=true"},
+	{"engine=fsdp2 gpus=4 nodes=2 zero=2 hybrid-shard=true",
+	 "engine=fsdp1 gpus=4 nodes=2 zero=3 hybrid-shard=true"},
+	{"engine=fsdp2 gpus=4 zero=3 hybrid-shard=true",
+	 "engine=fsdp2 gpus=4 nodes=4 zero=3 hybrid-shard=true"},
+	{"engine=torchtune precision=amp-bf16", "engine=torchtune precision=bf16"},
+	{"engine=fsdp2 gradient-as-bucket-view=true", "gradient-as-bucket-view=true"},
+	{"reduce-bucket-size=1M", "reduce-bucket-size=1M engine=deepspeed"},
+	{"max-live-parameters=1M", "max-live-parameters=1M engine=deepspeed"},
+	{"prefetch-bucket-size=auto", "prefetch-bucket-size=auto engine=deepspeed"},
+	{"param-persistence-threshold=0", "param-persistence-threshold=0 engine=deepspeed"},
+	{"sub-group-size=1M", "sub-group-size=1M engine=deepspeed"},
+
+	{"engine=megatron offload-optimizer=cpu", "engine=deepspeed zero=1 offload-optimizer=cpu"},
+	{"engine=megatron offload-params=cpu", "engine=deepspeed zero=3 offload-params=cpu"},
+	{"engine=megatron offload-activations=true", "engine=hf offload-activations=true"},
+	{"offload-optimizer=cpu", "offload-optimizer=cpu engine=deepspeed zero=2"},
+	{"offload-params=cpu", "offload-params=cpu engine=fsdp2 zero=3"},
+	{"engine=deepspeed offload-optimizer=nvme", "engine=deepspeed offload-optimizer=nvme zero=1"},
+	{"engine=deepspeed offload-params=cpu zero=2", "engine=deepspeed offload-params=cpu zero=3"},
+	{"engine=fsdp2 offload-params=nvme zero=3", "engine=fsdp2 offload-params=cpu zero=3"},
+	{"engine=fsdp1 offload-optimizer=cpu zero=3",
+	 "engine=fsdp1 offload-optimizer=cpu offload-params=cpu zero=3"},
+	{"engine=fsdp2 offload-optimizer=nvme offload-params=cpu zero=3",
+	 "engine=deepspeed offload-optimizer=nvme offload-params=cpu zero=3"},
+
+	{"prefetch-factor=4", "prefetch-factor=4 dataloader-workers=2"},
+};
+
+static struct oom_plan plan_of(const char *words)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_error err = {{0}};
+	char copy[300], *save = NULL;
+
+	snprintf(copy, sizeof(copy), "%s", words);
+	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+		char *value = strchr(w, '=');
+
+		*value++ = 0;
+		if (oom_plan_set(&p, oom_knob_find(w), value, &err))
+			fail_msg("%s: %s", words, err.text);
+	}
+	return p;
+}
+
+static void every_rule_is_broken_and_satisfied(void **state)
+{
+	size_t i = 0;
+
+	(void)state;
+	for (; oom_rule_at(i) && i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct oom_plan bad = plan_of(cases[i].breaks),
+				      good = plan_of(cases[i].satisfies);
+		struct oom_error err = {{0}};
+
+		if (oom_plan_broken(&bad, NULL) != oom_rule_at(i))
+			fail_msg("rule %zu is not the one that \"%s\" breaks: %s", i,
+				 cases[i].breaks, oom_plan_broken(&bad, NULL) ?
+				 oom_plan_broken(&bad, NULL)->sentence : "none");
+		assert_int_equal(oom_plan_check(&bad, &err), OOM_ERR_INVALID);
+		if (strlen(err.text) < 20 || strchr(err.text, '{'))
+			fail_msg("rule %zu says \"%s\"", i, err.text);
+		if (oom_plan_check(&good, &err))
+			fail_msg("\"%s\": %s", cases[i].satisfies, err.text);
+	}
+	assert_null(oom_rule_at(i));
+	assert_int_equal(i, sizeof(cases) / sizeof(cases[0]));
+}
+
+static void defaults_break_none(void **state)
+{
+	const struct oom_plan p = oom_plan_default();
+
+	(void)state;
+	assert_null(oom_plan_broken(&p, NULL));
+}
+
+/* Setting back what has no effect satisfies its rule, and touches nothing that has one. */
+static void idle_knobs_are_set_back(void **state)
+{
+	size_t idle = 0;
+
+	(void)state;
+	for (size_t i = 0; oom_rule_at(i); i++) {
+		struct oom_plan p = plan_of(cases[i].breaks), same = p;
+
+		oom_plan_relax(&p);
+		if (oom_rule_at(i)->idle) {
+			assert_ptr_not_equal(oom_plan_broken(&p, NULL), oom_rule_at(i));
+			idle++;
+		} else {
+			assert_ptr_equal(oom_plan_broken(&p, NULL), oom_rule_at(i));
+		}
+		p = same = plan_of(cases[i].satisfies);
+		oom_plan_relax(&p);
+		assert_memory_equal(&p, &same, sizeof(p));
+	}
+	assert_true(idle > 10);
+}
+
+static void values_stand_in_the_sentence(void **state)
+{
+	const struct oom_plan p = plan_of("gpus=9 nodes=2");
+	struct oom_error err = {{0}};
+
+	(void)state;
+	oom_plan_check(&p, &err);
+	assert_string_equal(err.text, "9 GPUs do not divide over 2 nodes");
+}
+
+/* A knob that is still to be chosen breaks nothing. */
+static void what_is_open_does_not_count(void **state)
+{
+	const struct oom_plan qlora = plan_of("qlora=true"),
+			      odd = plan_of("gpus=9 nodes=2 engine=deepspeed");
+
+	(void)state;
+	assert_null(oom_plan_broken(&qlora, oom_knob_find("lora-r")));
+	assert_non_null(oom_plan_broken(&qlora, oom_knob_find("micro-batch")));
+	assert_null(oom_plan_broken(&odd, oom_knob_find("gpus")));
+}
+
+static void what_breaks_a_rule_has_no_price(void **state)
+{
+	static const char config[] = "{\"model_type\":\"gpt2\",\"n_layer\":2}";
+	struct oom_evaluator *ev = oom_evaluator_new();
+	struct oom_error err = {{0}};
+	struct oom_model *model;
+	struct oom_keys keys = {0};
+	struct oom_eval e;
+
+	(void)state;
+	assert_int_equal(oom_keys_parse(&keys, config, strlen(config), "test", &err), OOM_OK);
+	assert_int_equal(oom_model_new(&model, &keys, &err), OOM_OK);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct oom_plan bad = plan_of(cases[i].breaks);
+		struct oom_error why = {{0}};
+
+		oom_plan_check(&bad, &why);
+		assert_int_equal(oom_evaluate(ev, model, &bad, OOM_EVAL_FAST, &e, &err),
+				 OOM_ERR_INVALID);
+		assert_string_equal(err.text, why.text);
+	}
+	oom_evaluator_free(ev);
+	oom_model_free(model);
+	oom_keys_release(&keys);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_rule_is_broken_and_satisfied),
+		cmocka_unit_test(defaults_break_none),
+		cmocka_unit_test(idle_knobs_are_set_back),
+		cmocka_unit_test(values_stand_in_the_sentence),
+		cmocka_unit_test(what_is_open_does_not_count),
+		cmocka_unit_test(what_breaks_a_rule_has_no_price),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
