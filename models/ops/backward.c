@@ -58,9 +58,9 @@ static void accumulate_grad(struct oom_tape *t, int32_t param, struct grad g)
 			oom_tape_event(t, p->grad, OOM_EV_GRAD);
 		return;
 	}
-	/* shared with another branch, or (convolutions) laid out otherwise than the weight:
-	 * AccumulateGrad clones it */
-	if (t->refs[g.sto] > 1 || (g.perm && p->mid)) {
+	/* shared with another branch, or laid out otherwise than the weight (convolutions, adapters
+	 * of embeddings): AccumulateGrad clones it */
+	if (t->refs[g.sto] > 1 || (g.perm && (p->mid || p->flags & OOM_P_LORA))) {
 		struct grad c = fresh(t, "grad clone", g.mono, g.width, g.dt, false);
 
 		oom_unref(t, g.sto);
@@ -282,6 +282,8 @@ static void embedding_rule(struct oom_tape *t, const struct oom_node *n, struct 
 	const uint64_t w = n->aux_width;
 
 	g[0] = for_edge(t, n, 0, n->dt);
+	/* an adapter's A is looked up transposed */
+	g[0].perm = n->edge[0].to <= -2 && t->params[-2 - n->edge[0].to].flags & OOM_P_LORA;
 	if (!oom_cond_above(t, m, 3072 / (w ? w : 1)))
 		return;
 	s[k++] = oom_scratch_hold(t, "sorted ids", m, w, OOM_I64);

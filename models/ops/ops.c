@@ -553,8 +553,8 @@ struct oom_val oom_op_layer_norm_1p(struct oom_tape *t, const char *name, struct
 	return y;
 }
 
-struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, struct oom_val ids,
-				      uint64_t vocab, struct oom_dim dim)
+struct oom_val oom_embedding_lookup(struct oom_tape *t, struct oom_val w, struct oom_val ids,
+				    uint64_t vocab, struct oom_dim dim)
 {
 	const bool rg = wants_grad(t, w);
 	struct oom_val y;
@@ -574,6 +574,16 @@ struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, stru
 		    (enum oom_dtype)w.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
+	oom_done(t, ids);
+	return y;
+}
+
+struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, struct oom_val ids,
+				      uint64_t vocab, struct oom_dim dim)
+{
+	struct oom_val y = oom_embedding_lookup(t, w, oom_keep(ids), vocab, dim);
+
+	y = oom_lora_embedding(t, y, w, ids, dim);
 	oom_done(t, ids);
 	return y;
 }

@@ -95,6 +95,12 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 /* The weights of a linear layer that the step never runs, adapters included. */
 void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
 		       unsigned flags);
+/* What the adapter of l makes of x, added to the base layer's result y: over a layer of any kind, over
+ * a 4-bit one.  Both consumed. */
+struct oom_val oom_lora(struct oom_tape *t, struct oom_val x, struct oom_val y,
+			const struct oom_linear *l);
+struct oom_val oom_lora_4bit(struct oom_tape *t, struct oom_val x, struct oom_val y,
+			     const struct oom_linear *l);
 /* y = x W^T with a weight that exists already (tied heads); bias may be absent (node -1). */
 struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x,
 				   struct oom_val w, struct oom_val bias, struct oom_dim out);
@@ -152,6 +158,14 @@ struct oom_val oom_op_embedding(struct oom_tape *t, const char *name, struct oom
 				uint64_t vocab, struct oom_dim dim, uint32_t flags);
 struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, struct oom_val ids,
 				      uint64_t vocab, struct oom_dim dim);
+/* The lookup alone, without the adapter that the plan may put on the table. */
+struct oom_val oom_embedding_lookup(struct oom_tape *t, struct oom_val w, struct oom_val ids,
+				    uint64_t vocab, struct oom_dim dim);
+/* y, looked up by ids in the table w, with its adapter where LoRA names the module; that of the words'
+ * table waits for oom_lora_embedded, which oom_input_grads calls. */
+struct oom_val oom_lora_embedding(struct oom_tape *t, struct oom_val y, struct oom_val w,
+				  struct oom_val ids, struct oom_dim dim);
+struct oom_val oom_lora_embedded(struct oom_tape *t, struct oom_val x);
 /* Index select / gather along rows: out = (mono, width), gradient scattered into zeros of x. */
 struct oom_val oom_op_gather(struct oom_tape *t, const char *name, struct oom_val x,
 			     struct oom_val index, uint16_t mono, struct oom_dim width);

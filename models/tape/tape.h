@@ -196,6 +196,13 @@ struct oom_ckpt {
  * itself, in fp32 or as they are. */
 enum oom_shift { OOM_SHIFT_LABELS, OOM_SHIFT_LOGITS_FP32, OOM_SHIFT_LOGITS };
 
+/* An adapter on an embedding: A and B, the ids it looks up among `rows`, and what the base made. */
+struct oom_embedding_adapter {
+	struct oom_val a, b, ids, of;
+	uint64_t rows;
+	struct oom_dim out;
+};
+
 struct oom_tape {
 	const struct oom_plan *plan;
 	const struct oom_arch *arch;
@@ -252,6 +259,7 @@ struct oom_tape {
 		struct oom_val x, copy;
 		uint32_t region;
 	} leaf;
+	struct oom_embedding_adapter adapter;   /* waits for oom_input_grads; a none: none */
 	uint32_t packs, pack_limit;
 	uint16_t group, n_groups, mult;
 	bool in_layer;
