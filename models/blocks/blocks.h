@@ -203,6 +203,10 @@ struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x);
 
 
 /* ---- heads and losses (loss.c) ---- */
+/* x is part of what the model returns beside the loss: held until it has returned, and converted by
+ * accelerate where the plan says so.  The shared one: an encoder's result, given up. */
+void oom_returns(struct oom_tape *t, struct oom_val x);
+void oom_returns_shared(struct oom_tape *t, struct oom_val x);
 /* logits of a language-model head, tied to embed or not, and their loss (ForCausalLMLoss /
  * ForMaskedLMLoss). */
 struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,

@@ -40,12 +40,18 @@ struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, stru
 	return loss;
 }
 
-/* The logits are part of what the model returns. */
-static void give_up_output(struct oom_tape *t, struct oom_val out)
+void oom_returns(struct oom_tape *t, struct oom_val x)
 {
-	if (t->output.sto >= 0)
-		oom_drop(t, t->output);
-	t->output = out;
+	if (t->n_outputs < sizeof(t->outputs) / sizeof(t->outputs[0]))
+		t->outputs[t->n_outputs++] = x;
+	else
+		oom_drop(t, x);
+}
+
+void oom_returns_shared(struct oom_tape *t, struct oom_val x)
+{
+	oom_returns(t, oom_share(t, x));
+	oom_drop_shared(t, x);
 }
 
 struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
@@ -81,7 +87,7 @@ static struct oom_val shifted_loss(struct oom_tape *t, struct oom_val logits)
 		f = oom_op_copy(t, "shifted logits", f);
 	labels = oom_new(t, "shifted labels", tokens, D(1), OOM_I64);
 	loss = oom_cross_entropy(t, f, labels);
-	give_up_output(t, out);
+	oom_returns(t, out);
 	return loss;
 }
 
@@ -121,7 +127,7 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 		}
 		loss = oom_cross_entropy(t, f, labels);
 		oom_drop(t, padded);
-		give_up_output(t, out);
+		oom_returns(t, out);
 	}
 	return loss;
 }
@@ -134,7 +140,7 @@ struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool
 	if (upcast)
 		logits = oom_op_cast(t, logits, OOM_F32);
 	loss = oom_cross_entropy(t, logits, oom_input(t, "labels", tokens, 1, OOM_I64));
-	give_up_output(t, out);
+	oom_returns(t, out);
 	return loss;
 }
 
@@ -144,7 +150,7 @@ struct oom_val oom_cls_loss(struct oom_tape *t, const struct oom_arch *a, struct
 
 	(void)a;
 	loss = oom_cross_entropy(t, logits, oom_input(t, "labels", t->m_b, 1, OOM_I64));
-	give_up_output(t, out);
+	oom_returns(t, out);
 	return loss;
 }
 

@@ -65,6 +65,27 @@ void oom_batch_sizes(const struct oom_plan *p, uint64_t *b, uint64_t *s, uint64_
 	*tgt = (uint64_t)(p->tgt_len ? p->tgt_len : p->seq_len);
 }
 
+/* The model returns: all but the loss is given up, converted to fp32 all together before by
+ * accelerate's wrapper (accelerate/utils/operations.py, ConvertOutputsToFp32). */
+static struct oom_val given_up(struct oom_tape *t, struct oom_val loss, bool convert)
+{
+	struct oom_val full[sizeof(t->outputs) / sizeof(t->outputs[0])];
+
+	if (convert && !oom_fuses_head(t)) {
+		const struct oom_val first = oom_share(t, loss);
+
+		loss = oom_op_cast(t, loss, OOM_F32);
+		for (size_t i = 0; i < t->n_outputs; i++)
+			full[i] = oom_op_cast(t, oom_keep(t->outputs[i]), OOM_F32);
+		for (size_t i = 0; i < t->n_outputs; i++)
+			oom_drop(t, full[i]);
+		oom_drop(t, first);
+	}
+	while (t->n_outputs)
+		oom_drop(t, t->outputs[--t->n_outputs]);
+	return loss;
+}
+
 static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_id stream,
 		 bool train)
 {
@@ -77,11 +98,7 @@ static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_i
 	t->scope = "";
 	oom_amp_enter(t);
 	loss = oom_family_step(a->family, t, a);
-	/* accelerate's wrapper, on the way out */
-	if (t->plan->convert_outputs_fp32 && train && !oom_is_none(t->output))
-		oom_drop(t, oom_op_cast(t, oom_keep(t->output), OOM_F32));
-	oom_drop(t, t->output);
-	t->output = oom_none();
+	loss = given_up(t, loss, t->plan->convert_outputs_fp32 && train);
 	oom_amp_leave(t);
 	for (size_t i = 0; train && i < t->n_monos; i++)
 		t->flops_fwd[i] = t->flops[i] + t->flops_attn[i];

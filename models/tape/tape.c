@@ -76,7 +76,8 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->buffer_bytes = t->buffer_rounded = t->input_bytes = t->input_rounded = 0;
 	t->grad = t->train = true;
 	t->warning = NULL;
-	t->side = t->output = oom_none();
+	t->side = oom_none();
+	t->n_outputs = 0;
 	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate =
 		t->frozen = t->fused = false;
 	t->shift = OOM_SHIFT_LABELS;

@@ -276,8 +276,9 @@ struct oom_tape {
 	const char *warning;    /* what of the step is only approximated; NULL: nothing */
 	bool fused;             /* the head was fused with its loss */
 	bool approximate;       /* something of the plan is only approximated */
-	/* what the model returns beside the loss, given up once it has returned (oom_output) */
-	struct oom_val output;
+	/* what the model returns beside the loss, given up once it has returned (oom_returns) */
+	struct oom_val outputs[4];
+	size_t n_outputs;
 	/* tensors a layer has given names to: gone when it returns */
 	struct oom_val names[OOM_MAX_NAMES];
 	size_t n_names;

@@ -324,7 +324,7 @@ static struct oom_val dia(struct oom_tape *t, const struct oom_arch *a)
 	x = run_stack(t, &dec, a->n_layers, oom_input_grads(t, x));
 	loss = oom_plain_lm_loss(t, oom_lm_head(t, &head, x, embed, "logits_dense", false), true,
 				 m_bt);
-	oom_drop_shared(t, dec.encoded);
+	oom_returns_shared(t, dec.encoded);
 	oom_drop(t, ids);
 	return loss;
 }

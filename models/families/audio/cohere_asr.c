@@ -138,7 +138,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	hidden = oom_share(t, x);
 	x = oom_plain_lm_loss(t, oom_lm_head(t, a, x, embed, "proj_out", true), false, m_bt);
 	oom_drop(t, hidden);
-	oom_drop_shared(t, dec.encoded);
+	oom_returns_shared(t, dec.encoded);
 	oom_drop(t, ids);
 	return x;
 }

@@ -255,7 +255,7 @@ static struct oom_val moonshine(struct oom_tape *t, const struct oom_arch *a, st
 	dec.encoded = moonshine_stack(t, &enc, a->extra[ENC_LAYERS], x);
 	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
 	x = moonshine_stack(t, &dec, a->dec_layers, x);
-	oom_drop_shared(t, dec.encoded);
+	oom_returns_shared(t, dec.encoded);
 	return x;
 }
 
@@ -290,7 +290,7 @@ static struct oom_val speecht5(struct oom_tape *t, const struct oom_arch *a, str
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->dec_layers), NULL, oom_encdec_layer, &dec,
 		       oom_op_dropout(t, x, a->dropout));
 	oom_drop_shared(t, dec.mask);
-	oom_drop_shared(t, dec.encoded);
+	oom_returns_shared(t, dec.encoded);
 	return x;
 }
 

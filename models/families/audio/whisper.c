@@ -251,7 +251,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 						 m_len);
 	x = run_decoder(t, &dec, embed, alone ? ids : oom_keep(ids));
 	loss = lm_tail(t, a, x, embed, m_bt);
-	oom_drop_shared(t, dec.encoded);
+	oom_returns_shared(t, dec.encoded);
 	if (!alone)
 		oom_drop(t, ids);
 	return loss;

@@ -450,7 +450,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	loss = a->task == OOM_TASK_SEQ_CLS ? oom_seq2seq_cls(t, a, x) :
 					     lm_tail(t, a, x, embed, m_bt);
 	oom_drop(t, hidden);
-	oom_drop_shared(t, dec.encoded);        /* in the model's output */
+	oom_returns_shared(t, dec.encoded);        /* in the model's output */
 	oom_drop(t, dec_ids);
 	return loss;
 }

@@ -129,7 +129,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_add(t, oom_lm_head(t, a, x, embed, "lm_head", false), bias);
 	x = oom_plain_lm_loss(t, x, false, m_bt);
 	oom_drop(t, hidden);
-	oom_drop_shared(t, dec.encoded);
+	oom_returns_shared(t, dec.encoded);
 	oom_drop(t, ids);
 	return x;
 }

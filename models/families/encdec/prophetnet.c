@@ -132,7 +132,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_slice(t, x, m_predict, D(a->d_model));
 	x = oom_op_copy(t, "contiguous", oom_lm_head(t, a, x, embed, "lm_head", false));
 	loss = oom_plain_lm_loss(t, x, true, m_predict);
-	oom_drop_shared(t, dec.encoded);
+	oom_returns_shared(t, dec.encoded);
 	oom_drop(t, ids);
 	return loss;
 }

@@ -405,7 +405,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		oom_drop(t, x);                 /* sequence_output */
 	}
 	oom_drop(t, hidden);
-	oom_drop_shared(t, dec.encoded);
+	oom_returns_shared(t, dec.encoded);
 	oom_drop(t, dec_ids);
 	return loss;
 }

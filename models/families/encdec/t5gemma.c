@@ -415,7 +415,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	loss = a->task == OOM_TASK_SEQ_CLS ? classify(t, a, x) :
 	       oom_causal_lm_loss(t, a, oom_lm_head(t, a, x, dec_embed, "lm_head", false));
 	oom_drop(t, hidden);
-	oom_drop_shared(t, dec.encoded);
+	oom_returns_shared(t, dec.encoded);
 	oom_drop(t, ids);
 	return loss;
 }

@@ -106,7 +106,7 @@ static struct oom_val tail(struct oom_tape *t, const struct oom_arch *a, struct 
 	oom_drop(t, oom_input(t, "labels", t->m_bs, 1, OOM_I64));
 	labels = oom_new(t, "shift_labels", shorter, D(1), OOM_I64);
 	loss = oom_cross_entropy(t, logits, labels);
-	oom_drop(t, out);
+	oom_returns(t, out);
 	oom_drop(t, hidden);
 	return loss;
 }

@@ -264,7 +264,7 @@ static struct oom_val shifted_loss(struct oom_tape *t, struct oom_val logits)
 			 OOM_I64);
 	loss = oom_cross_entropy(t, oom_keep(f), labels);
 	oom_drop(t, f);
-	oom_drop(t, logits);
+	oom_returns(t, logits);
 	return loss;
 }
 
