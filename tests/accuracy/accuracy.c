@@ -1,12 +1,12 @@
-/* Predicted against measured: every visible row of the oracle's peaks.csv, priced through the
+/* Predicted against measured: every row of tables as the oracle's peaks.csv, priced through the
  * public runs interface.
  *
- *     accuracy LIMITS.csv PEAKS.csv RUNS_DIR
+ *     accuracy LIMITS.csv TABLE.csv RUNS_DIR [TABLE.csv RUNS_DIR ...]
  *
- * Prints the error table the README quotes and fails when a quantile passes its limit.  Rows whose
- * structure is approximated (their model type is not modelled yet) are counted apart: they announce
- * themselves, and are no part of the promise.  Exit 77 (skipped) where the measured rows are
- * absent. */
+ * Prints the error tables the README quotes and fails when a quantile passes the limit its table has
+ * under its name.  Rows whose structure is approximated (their model type is not modelled yet) are
+ * counted apart: they announce themselves, and are no part of the promise.  A table that is absent
+ * is left out; exit 77 (skipped) where all are. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "input/csv_rows.h"
 #include "oomplan/runs.h"
 
-enum { MAX_ROWS = 4096, QUANTITIES = 11 };
+enum { MAX_ROWS = 4096, QUANTITIES = 11, OVERALL = 8 };
 static const char *const quantity[QUANTITIES] = {
 	"after_load", "eval_fwd_peak", "fwd1_peak", "bwd1_peak", "opt1_peak", "fwd2_peak", "bwd2_peak", "opt2_peak",
 	"overall_peak", "reserved_native", "reserved_expandable"};
@@ -32,6 +32,7 @@ static struct {
 	const char *off[MAX_ROWS];
 	double off_by[MAX_ROWS];
 	size_t n, warned, failed, wrong[EXACT];
+	char name[64];                  /* of the table */
 } all;
 
 static double cell(const struct oom_csv_row *row, const char *prefix, const char *name)
@@ -152,6 +153,8 @@ static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oo
 	int q = 0, bad;
 
 	(void)ctx;
+	if (strcmp(oom_csv_cell(row, "table"), all.name))
+		return OOM_OK;
 	while (q < QUANTITIES && strcmp(quantity[q], name))
 		q++;
 	if (q == QUANTITIES)
@@ -171,69 +174,133 @@ static enum oom_status check(void *ctx, const struct oom_csv_row *row, struct oo
 	return OOM_OK;
 }
 
+/* The phase in which a row is off by most. */
+static int worst_phase(size_t row)
+{
+	int w = 0;
+
+	for (int q = 1; q <= OVERALL; q++)
+		if (fabs(all.err[q][row]) > fabs(all.err[w][row]))
+			w = q;
+	return w;
+}
+
 static void worst_rows(void)
 {
-	bool shown[MAX_ROWS] = {false};
+	static bool shown[MAX_ROWS];
 
-	printf("\nthe ten worst rows by overall peak:\n");
+	memset(shown, 0, sizeof(shown));
+	printf("\nthe ten worst rows, by the phase they are worst in:\n");
 	for (int k = 0; k < 10; k++) {
 		size_t at = MAX_ROWS;
+		double worst = 0;
 
-		for (size_t i = 0; i < all.n; i++)
-			if (!shown[i] &&
-			    (at == MAX_ROWS || fabs(all.err[8][i]) > fabs(all.err[8][at])))
+		for (size_t i = 0; i < all.n; i++) {
+			const double e = fabs(all.err[worst_phase(i)][i]);
+
+			if (!shown[i] && e > worst) {
 				at = i;
+				worst = e;
+			}
+		}
 		if (at == MAX_ROWS)
 			return;
 		shown[at] = true;
-		printf("  %+7.3f %%  %-40s %s%s", 100 * all.err[8][at], all.id[at],
-		       *all.off[at] ? "most in " : "", all.off[at]);
+		printf("  %+9.5f %%  %-14s %-40s %s%s", 100 * all.err[worst_phase(at)][at],
+		       quantity[worst_phase(at)], all.id[at],
+		       *all.off[at] ? "; at the overall peak most in " : "", all.off[at]);
 		if (*all.off[at])
 			printf(" (%+.3f MiB)", all.off_by[at] / 1048576);
 		putchar('\n');
 	}
 }
 
-int main(int argc, char **argv)
+/* Rows that are exact in every phase, and in what they count. */
+static size_t exact_rows(void)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < all.n; i++)
+		n += all.err[worst_phase(i)][i] == 0;
+	return n;
+}
+
+/* PEAKS of "dir/PEAKS.csv". */
+static void name_table(const char *path)
+{
+	const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+
+	memset(&all, 0, sizeof(all));
+	snprintf(all.name, sizeof(all.name), "%.*s", (int)strcspn(base, "."), base);
+}
+
+static enum oom_status price(const char *table, const char *runs, struct oom_error *err)
 {
 	struct oom_runs_report rep;
-	struct oom_error err = {{0}};
-	FILE *out;
 	char *text = NULL;
 	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+	enum oom_status st;
 
-	if (argc != 4 || access(argv[2], R_OK)) {
-		printf("measured rows absent: skipped\n");
-		return 77;
-	}
-	out = open_memstream(&text, &size);
-	if (oom_runs_price(argv[2], argv[3], out, &rep, &err)) {
-		printf("%s\n", err.text);
-		return 1;
-	}
+	if (!out)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of memory");
+	st = oom_runs_price(table, runs, out, &rep, err);
 	fclose(out);
-	if (oom_csv_parse(text, size, "priced rows", take, NULL, &err)) {
-		printf("%s\n", err.text);
-		return 1;
-	}
-	printf("%zu rows priced, %zu with an approximated structure (announced), %zu not "
-	       "priced\n\n",
-	       all.n, all.warned, all.failed);
+	if (!st)
+		st = oom_csv_parse(text, size, "priced rows", take, NULL, err);
+	free(text);
+	return st;
+}
+
+static enum oom_status compare(const char *limits, const char *table, const char *runs,
+			       struct oom_error *err)
+{
+	enum oom_status st;
+
+	name_table(table);
+	st = price(table, runs, err);
+	if (st)
+		return st;
+	printf("%s: %zu rows priced, %zu with an approximated structure (announced), %zu not "
+	       "priced; %zu exact in every phase\n\n",
+	       all.name, all.n, all.warned, all.failed, exact_rows());
 	printf("| quantity            | rows | exact  | median | p90    | p95    | worst   | lowest  "
 	       "| middle | highest | under by > 2 %% |\n"
 	       "|---------------------|------|--------|--------|--------|--------|---------|---------"
 	       "|--------|---------|-------|\n");
-	if (oom_csv_read(argv[1], check, NULL, &err)) {
-		printf("%s\n", err.text);
-		return 1;
-	}
+	st = oom_csv_read(limits, check, NULL, err);
+	if (st)
+		return st;
 	worst_rows();
 	for (int q = 0; q < EXACT; q++)
 		if (all.wrong[q]) {
 			printf("%s differs in %zu rows\n", exact[q], all.wrong[q]);
 			failures += q < 2;      /* parameter counts are exact or the test fails */
 		}
-	free(text);
-	printf("\n%d passed, %d failed\n", QUANTITIES - failures, failures);
+	putchar('\n');
+	return OOM_OK;
+}
+
+int main(int argc, char **argv)
+{
+	struct oom_error err = {{0}};
+	int tables = 0;
+
+	for (int i = 2; i + 1 < argc; i += 2) {
+		if (access(argv[i], R_OK)) {
+			printf("%s: absent, left out\n", argv[i]);
+			continue;
+		}
+		tables++;
+		if (compare(argv[1], argv[i], argv[i + 1], &err)) {
+			printf("%s\n", err.text);
+			return 1;
+		}
+	}
+	if (!tables) {
+		printf("measured rows absent: skipped\n");
+		return 77;
+	}
+	printf("%d passed, %d failed\n", tables * QUANTITIES - failures, failures);
 	return failures != 0;   /* rows that are not priced say so themselves */
 }
