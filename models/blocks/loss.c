@@ -42,10 +42,13 @@ struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, stru
 
 void oom_returns(struct oom_tape *t, struct oom_val x)
 {
-	if (t->n_outputs < sizeof(t->outputs) / sizeof(t->outputs[0]))
-		t->outputs[t->n_outputs++] = x;
-	else
+	if (t->n_outputs == OOM_MAX_RETURNED) {
+		oom_tape_fail(t, OOM_ERR_LIMIT, "a model that returns more than %d tensors",
+			      OOM_MAX_RETURNED);
 		oom_drop(t, x);
+		return;
+	}
+	t->outputs[t->n_outputs++] = x;
 }
 
 void oom_returns_shared(struct oom_tape *t, struct oom_val x)

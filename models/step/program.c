@@ -69,7 +69,7 @@ void oom_batch_sizes(const struct oom_plan *p, uint64_t *b, uint64_t *s, uint64_
  * accelerate's wrapper (accelerate/utils/operations.py, ConvertOutputsToFp32). */
 static struct oom_val given_up(struct oom_tape *t, struct oom_val loss, bool convert)
 {
-	struct oom_val full[sizeof(t->outputs) / sizeof(t->outputs[0])];
+	struct oom_val full[OOM_MAX_RETURNED];
 
 	if (convert && !oom_fuses_head(t)) {
 		const struct oom_val first = oom_share(t, loss);

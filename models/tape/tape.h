@@ -112,6 +112,7 @@ enum {
 	OOM_MAX_OUTS = 6,       /* outputs of a node [4] */
 	OOM_MAX_HELD = 24,      /* tensors that the layers of a checkpointed stack share [14] */
 	OOM_MAX_NAMES = 4,      /* tensors a layer has given names to [2] */
+	OOM_MAX_RETURNED = 4,   /* tensors a model returns beside the loss [2] */
 	OOM_MAX_CTX = 32,       /* stacks of layers [16] ... */
 	OOM_CTX_BYTES = 1024,   /* ... and the bytes its blocks are told */
 	OOM_MAX_RUNS = 512,     /* runs of layers recorded; repeated ones of all passes [53] */
@@ -277,7 +278,7 @@ struct oom_tape {
 	bool fused;             /* the head was fused with its loss */
 	bool approximate;       /* something of the plan is only approximated */
 	/* what the model returns beside the loss, given up once it has returned (oom_returns) */
-	struct oom_val outputs[4];
+	struct oom_val outputs[OOM_MAX_RETURNED];
 	size_t n_outputs;
 	/* tensors a layer has given names to: gone when it returns */
 	struct oom_val names[OOM_MAX_NAMES];
