@@ -80,7 +80,7 @@ struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const 
 	x = oom_lm_head(t, a, x, word, "decoder", !m->add_bias);
 	if (m->add_bias)
 		x = oom_op_add(t, x, oom_param(t, "bias", 0, a->vocab, 0));
-	loss = a->task == OOM_TASK_CAUSAL_LM ? oom_causal_lm_loss(t, a, x) :
+	loss = t->task == OOM_TASK_CAUSAL_LM ? oom_causal_lm_loss(t, a, x) :
 					       oom_plain_lm_loss(t, x, m->upcast, t->m_bs);
 	oom_drop(t, h);                         /* the model's output object holds it */
 	return loss;
@@ -94,7 +94,7 @@ struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum o
 	x = oom_op_dropout(t, x, a->classifier_dropout);
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS);
 	x = oom_op_dropout(t, oom_activation(t, act, x), a->classifier_dropout);
-	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){a->n_labels, "num_labels"},
+	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	loss = oom_cls_loss(t, a, x);
 	oom_drop(t, h);                         /* outputs[0] */
@@ -107,7 +107,7 @@ struct oom_val oom_pooler_head(struct oom_tape *t, const struct oom_arch *a, str
 
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
-	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+	x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	loss = oom_cls_loss(t, a, x);
 	oom_drop(t, h);                         /* outputs[0] */

@@ -70,8 +70,8 @@ struct oom_val oom_image_head(struct oom_tape *t, const struct oom_arch *a, stru
 {
 	struct oom_val keep = oom_share(t, pooled), x = pooled;
 
-	if (!t->status && a->n_labels)
-		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+	if (!t->status && t->n_labels)
+		x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
 				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	x = oom_cls_loss(t, a, x);
 	oom_drop(t, keep);

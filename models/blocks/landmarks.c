@@ -62,14 +62,14 @@ static struct oom_val by_landmarks(struct oom_tape *t, const struct oom_arch *a,
 struct oom_val oom_nystrom_attention(struct oom_tape *t, const struct oom_arch *a, struct oom_val q,
 				     struct oom_val k, struct oom_val v, struct oom_val mask)
 {
-	struct oom_reader *r = (struct oom_reader *)&a->rd;
-	const uint64_t marks = oom_read_count_or(r, "num_landmarks", 64),
-		       kernel = oom_read_count_or(r, "conv_kernel_size", 0);
+	struct oom_reader r = a->rd;
+	const uint64_t marks = oom_read_count_or(&r, "num_landmarks", 64),
+		       kernel = oom_read_count_or(&r, "conv_kernel_size", 0);
 	struct oom_val s = oom_none(), p = oom_none(), y;
 
 	q = oom_op_unary(t, OOM_SCALE, q);
 	k = oom_op_unary(t, OOM_SCALE, k);
-	if (marks == oom_read_count_or(r, "segment_means_seq_len", 64)) {
+	if (marks == oom_read_count_or(&r, "segment_means_seq_len", 64)) {
 		s = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), t->m_bss, D(a->n_heads),
 			       a->head_dim);
 		if (!oom_is_none(mask))

@@ -162,11 +162,11 @@ struct oom_val oom_seq_cls_last(struct oom_tape *t, const struct oom_arch *a, st
 {
 	struct oom_val all, logits, idx, loss;
 
-	all = oom_op_linear(t, name, oom_keep(h), (struct oom_dim){a->n_labels, "num_labels"},
+	all = oom_op_linear(t, name, oom_keep(h), (struct oom_dim){t->n_labels, "num_labels"},
 			    OOM_NO_QUANT | OOM_IS_HEAD);
 	idx = oom_new(t, "last token", t->m_b, D(1), OOM_I64);
 	logits = oom_op_gather(t, "pooled logits", oom_keep(all), idx, t->m_b,
-			       (struct oom_dim){a->n_labels, "num_labels"});
+			       (struct oom_dim){t->n_labels, "num_labels"});
 	loss = oom_cls_loss(t, a, logits);
 	oom_drop(t, all);                       /* locals until the loss is returned */
 	oom_done(t, h);
@@ -184,7 +184,7 @@ struct oom_val oom_seq2seq_cls(struct oom_tape *t, const struct oom_arch *a, str
 
 	x = oom_op_linear(t, "dense", oom_op_dropout(t, x, a->classifier_dropout), d, OOM_BIAS);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
-	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){a->n_labels, "num_labels"}, OOM_BIAS);
+	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){t->n_labels, "num_labels"}, OOM_BIAS);
 	return oom_cls_loss(t, a, x);
 }
 
@@ -305,7 +305,7 @@ struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, str
 {
 	struct oom_val logits, hidden, loss;
 
-	if (a->task == OOM_TASK_SEQ_CLS)
+	if (t->task == OOM_TASK_SEQ_CLS)
 		return oom_seq_cls_last(t, a, h, "score");
 	if (oom_fuses_head(t))
 		return oom_fused_head(t, a, h, embed, "lm_head", a->head_bias);

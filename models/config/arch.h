@@ -88,8 +88,7 @@ struct oom_arch {
 	/* sizes */
 	uint64_t vocab, d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, v_head_dim, d_embed;
 	uint64_t max_positions, type_vocab, window;
-	uint64_t n_labels;      /* decided per recording: the plan's, else the config's */
-	uint64_t config_labels;
+	uint64_t config_labels; /* classes of a classification head, unless the plan says */
 	/* switches */
 	enum oom_act act;
 	enum oom_norm norm;
@@ -117,8 +116,6 @@ struct oom_arch {
 	 * have none yet use extra[]. */
 	uint64_t extra[24];
 	_Alignas(max_align_t) unsigned char own[OOM_OWN_BYTES];
-	/* decided per recording */
-	enum oom_task task;
 	bool approximate;
 	char warning[400];
 	uint8_t rope_axes;              /* enum oom_rope_axes */

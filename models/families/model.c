@@ -98,7 +98,7 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 	m->arch.rd.prefix = m->prefix;
 	m->arch.rd.family = m->like;
 	m->arch.default_task = OOM_TASK_CAUSAL_LM;
-	m->arch.n_labels = m->arch.config_labels = oom_read_labels(&m->arch.rd);
+	m->arch.config_labels = oom_read_labels(&m->arch.rd);
 	oom_family_parse(m->arch.family, &m->arch);
 	if (*m->note)                           /* louder than what the family had to say */
 		snprintf(m->arch.warning, sizeof(m->arch.warning), "%s", m->note);

@@ -22,8 +22,8 @@ static bool word_in(const char *list, const char *word)
  * is adapted too (peft/tuners/tuners_utils.py _maybe_include_all_linear_layers). */
 bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags)
 {
-	const bool classifier = t->arch->task == OOM_TASK_SEQ_CLS ||
-				t->arch->task == OOM_TASK_IMAGE_CLS;
+	const bool classifier = t->task == OOM_TASK_SEQ_CLS ||
+				t->task == OOM_TASK_IMAGE_CLS;
 	const bool all = !strcmp(t->plan->lora_targets, "all-linear");
 
 	if (!t->plan->lora_r || flags & OOM_NO_LORA ||

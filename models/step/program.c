@@ -131,8 +131,7 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	static const uint8_t half[] = {[OOM_AMP_BF16] = OOM_DT_BF16,
 				       [OOM_AMP_FP16] = OOM_DT_F16,
 				       [OOM_BF16_AMP] = OOM_DT_BF16};
-	/* task and labels are decided per recording */
-	struct oom_arch *a = (struct oom_arch *)&m->arch;
+	const struct oom_arch *a = &m->arch;
 
 	oom_tape_reset(t, a, p);
 	oom_batch_sizes(p, &t->val_b, &t->val_s, &t->val_t);
@@ -140,8 +139,8 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	t->amp = p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16 ||
 		 p->precision == OOM_BF16_AMP;
 	t->amp_dt = t->amp ? half[p->precision] : OOM_F32;
-	a->task = p->task ? (enum oom_task)p->task : a->default_task;
-	a->n_labels = p->num_labels ? (uint64_t)p->num_labels : a->config_labels;
+	t->task = p->task ? (enum oom_task)p->task : a->default_task;
+	t->n_labels = p->num_labels ? (uint64_t)p->num_labels : a->config_labels;
 	pass(t, a, OOM_STREAM_FWD, true);
 	if (p->fused_ce == OOM_LOSS_FUSED && !t->fused && !t->warning)
 		t->warning = "loss=fused has no effect: this model's head is not one that is fused";

@@ -180,7 +180,7 @@ void oom_drop_shared(struct oom_tape *t, struct oom_val x)
 	t->held[t->n_held++] = x.sto;
 }
 
-const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size)
+void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size)
 {
 	if (size > OOM_CTX_BYTES || t->n_ctx == OOM_MAX_CTX) {
 		oom_tape_fail(t, OOM_ERR_LIMIT,

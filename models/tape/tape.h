@@ -247,6 +247,9 @@ struct oom_tape {
 	struct oom_cond conds[OOM_MAX_CONDS];
 	size_t n_conds;         /* OOM_MAX_CONDS + 1: there are more than are remembered */
 	uint64_t val_b, val_s, val_t;   /* the sizes recorded with */
+	/* what the model is trained for, and the classes of a classification head */
+	enum oom_task task;
+	uint64_t n_labels;
 	uint64_t buffer_bytes, buffer_rounded, input_bytes, input_rounded;
 
 	/* modes */
@@ -379,7 +382,7 @@ struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, 
 			       struct oom_val x);
 /* A copy of ctx (at most OOM_CTX_BYTES) that lives as long as the recording; NULL and a status when
  * there are too many. */
-const void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size);
+void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size);
 /* Gives x to the layer running, which holds it until it returns (`hidden_states, _ =
  * self.self_attn(...)`). */
 void oom_layer_names(struct oom_tape *t, struct oom_val x);

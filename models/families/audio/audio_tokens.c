@@ -193,10 +193,9 @@ static void mimi_residuals(struct oom_tape *t, uint64_t n, uint64_t blocks, uint
 	}
 }
 
-static void mimi(struct oom_tape *t, void *ctx)
+static void mimi(struct oom_tape *t, const struct oom_arch *a)
 {
 	static const double usual[] = {8, 6, 5, 4};
-	const struct oom_arch *a = ctx;
 	struct oom_reader reader = a->rd, *r = &reader;
 	struct mimi m = {.d = oom_read_count_or(r, "codec_config.hidden_size", 512),
 			 .ff = oom_read_count_or(r, "codec_config.intermediate_size", 2048)};
@@ -265,13 +264,16 @@ static struct oom_val kyutai(struct oom_tape *t, const struct oom_arch *a)
 			    .decoder = true,
 			    .encoded = oom_none()};
 	struct oom_arch head = *a;
+	struct oom_weights codec;
 	struct oom_val embed, x, hidden, loss;
 
 	/* the table of text and codes is then the head as well */
 	if (a->tie)
 		head.vocab = a->extra[CODE_VOCAB];
 	t->warning = "Kyutai's codebook embeddings are approximated and its codec is only held";
-	oom_weights_only(t, mimi, (void *)a);
+	oom_weights_begin(t, &codec);
+	mimi(t, a);
+	oom_weights_end(t, &codec);
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->extra[CODE_VOCAB], a->d_model, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
@@ -331,7 +333,7 @@ static struct oom_val dia(struct oom_tape *t, const struct oom_arch *a)
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	if (a->task != OOM_TASK_SEQ2SEQ) {
+	if (t->task != OOM_TASK_SEQ2SEQ) {
 		oom_tape_fail(t, OOM_ERR_INVALID, "%s is modelled for the task seq2seq",
 			      a->model_type);
 		return oom_none();

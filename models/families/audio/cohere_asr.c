@@ -80,9 +80,8 @@ static void parakeet_layer(struct oom_tape *t, const void *ctx, uint64_t i)
 		oom_weight_norm(t, "norm_of_a_part", p->d, true);
 }
 
-static void parakeet(struct oom_tape *t, void *ctx)
+static void parakeet(struct oom_tape *t, const struct parakeet *p)
 {
-	const struct parakeet *p = ctx;
 	uint64_t left = p->factor;
 
 	oom_weight_conv(t, "subsampling", p->channels, p->conv_kernel * p->conv_kernel, true);
@@ -110,16 +109,19 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 				 .flags = OOM_ED_PRE_NORM};
 	struct oom_reader reader = a->rd;
 	struct parakeet p = parakeet_of(&reader);
+	struct oom_weights encoder;
 	struct oom_val embed, x, ids, pos, hidden;
 
-	if (a->task != OOM_TASK_SEQ2SEQ) {
+	if (t->task != OOM_TASK_SEQ2SEQ) {
 		oom_tape_fail(t, OOM_ERR_INVALID, "%s is modelled for the task seq2seq",
 			      a->model_type);
 		return oom_none();
 	}
 	t->warning = "the speech encoder of Cohere ASR is counted as weights only: neither "
 		     "activations nor gradients";
-	oom_weights_only(t, parakeet, &p);
+	oom_weights_begin(t, &encoder);
+	parakeet(t, &p);
+	oom_weights_end(t, &encoder);
 	ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);

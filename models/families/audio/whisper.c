@@ -184,7 +184,7 @@ static struct oom_val lm_tail(struct oom_tape *t, const struct oom_arch *a, stru
 	const char *name = a->extra[SUBSAMPLED] ? "lm_head" : "proj_out";
 	struct oom_val hidden;
 
-	if (oom_fuses_head(t) && a->task == OOM_TASK_CAUSAL_LM)
+	if (oom_fuses_head(t) && t->task == OOM_TASK_CAUSAL_LM)
 		return oom_fused_ce(t, a, x, embed, name);
 	hidden = oom_share(t, x);
 	x = oom_lm_head(t, a, x, embed, name, false);
@@ -195,7 +195,7 @@ static struct oom_val lm_tail(struct oom_tape *t, const struct oom_arch *a, stru
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const bool alone = a->task == OOM_TASK_CAUSAL_LM, sub = a->extra[SUBSAMPLED];
+	const bool alone = t->task == OOM_TASK_CAUSAL_LM, sub = a->extra[SUBSAMPLED];
 	const unsigned flags = OOM_ED_PRE_NORM | OOM_ED_CLAMP |
 			       (sub ? OOM_ED_EAGER : OOM_ED_CONTIGUOUS);
 	const uint16_t m_t = alone ? t->m_s : oom_len_targets_min(t, a->max_positions);
@@ -228,7 +228,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	const struct oom_plan *real = t->plan;
 	struct oom_val embed, x, ids = oom_input(t, "input_ids", m_bt, 1, OOM_I64), loss;
 
-	if (a->task != OOM_TASK_SEQ2SEQ && (sub || !alone)) {
+	if (t->task != OOM_TASK_SEQ2SEQ && (sub || !alone)) {
 		oom_tape_fail(t, OOM_ERR_INVALID, "%s is modelled for the task seq2seq%s",
 			      a->model_type, sub ? "" : " and, its decoder, causal-lm");
 		return oom_none();

@@ -54,10 +54,10 @@ static bool in_blocks(struct oom_tape *t, const struct oom_arch *a)
 
 static struct oom_blocks blocks_of(const struct oom_arch *a)
 {
-	struct oom_reader *r = (struct oom_reader *)&a->rd;
+	struct oom_reader r = a->rd;
 
-	return (struct oom_blocks){.block = oom_read_count_or(r, "block_size", 64),
-				   .random = oom_read_count_or(r, "num_random_blocks", 3),
+	return (struct oom_blocks){.block = oom_read_count_or(&r, "block_size", 64),
+				   .random = oom_read_count_or(&r, "num_random_blocks", 3),
 				   .mask_dt = OOM_I64};
 }
 
@@ -360,7 +360,7 @@ static bool refused(struct oom_tape *t, const struct oom_arch *a)
 			      a->model_type);
 		return true;
 	}
-	if (a->task == OOM_TASK_IMAGE_CLS) {
+	if (t->task == OOM_TASK_IMAGE_CLS) {
 		oom_tape_fail(t, OOM_ERR_INVALID, "%s is a text model: it has no task image-cls",
 			      a->model_type);
 		return true;
@@ -391,7 +391,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	/* targets have a length of their own; classifiers and AutoModelForMaskedLM feed the
 	 * decoder what the encoder got */
-	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ? oom_len_targets(t) : t->m_s;
+	const uint16_t m_t = t->task == OOM_TASK_SEQ2SEQ ? oom_len_targets(t) : t->m_s;
 	const uint16_t m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct oom_val embed, enc_embed, dec_embed, x, dec_ids, hidden, loss;
 	struct oom_encdec enc = {.a = a,
@@ -413,15 +413,19 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 				 .decoder = true,
 				 .flags = enc.flags};
 
-	if (a->task == OOM_TASK_CAUSAL_LM)
+	if (t->task == OOM_TASK_CAUSAL_LM)
 		return causal_step(t, a);
 	if (refused(t, a))
 		return oom_none();
 	embed = tables(t, a, &enc_embed, &dec_embed);
 	if (a->extra[SPEECH]) {                 /* in the text encoder's place */
+		struct oom_weights speech;
+
 		t->warning = "the speech encoder of Seamless M4T is counted as weights only: "
 			     "neither activations nor gradients";
-		oom_weights_only(t, oom_seamless_speech, (void *)a);
+		oom_weights_begin(t, &speech);
+		oom_seamless_speech(t, a);
+		oom_weights_end(t, &speech);
 	}
 	dec_ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
 	enc.mask = in_blocks(t, a) ?
@@ -447,7 +451,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop_shared(t, dec.cross_mask);
 	/* the base model's output lives as long as the head runs */
 	hidden = oom_share(t, x);
-	loss = a->task == OOM_TASK_SEQ_CLS ? oom_seq2seq_cls(t, a, x) :
+	loss = t->task == OOM_TASK_SEQ_CLS ? oom_seq2seq_cls(t, a, x) :
 					     lm_tail(t, a, x, embed, m_bt);
 	oom_drop(t, hidden);
 	oom_returns_shared(t, dec.encoded);        /* in the model's output */

@@ -181,7 +181,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	const struct oom_plan *real = t->plan;
 	struct oom_val loss;
 
-	if (a->task != OOM_TASK_SEQ2SEQ) {
+	if (t->task != OOM_TASK_SEQ2SEQ) {
 		oom_tape_fail(t, OOM_ERR_INVALID, "%s is modelled for the task seq2seq",
 			      a->model_type);
 		return oom_none();

@@ -71,7 +71,7 @@ static struct oom_val run_stack(struct oom_tape *t, struct oom_encdec *s, struct
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const bool alone = a->task == OOM_TASK_CAUSAL_LM;
+	const bool alone = t->task == OOM_TASK_CAUSAL_LM;
 	const uint16_t m_t = alone ? t->m_s : oom_len_targets(t),
 		       m_bt = oom_mono_mul(t, t->m_b, m_t);
 	const uint16_t m_streams = oom_len_const(t, m_bt, 1 + a->extra[NGRAM]);
@@ -101,7 +101,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 				 .flags = OOM_ED_BMM};
 	struct oom_val embed, enc_embed, dec_embed, x, ids, loss;
 
-	if (!alone && a->task != OOM_TASK_SEQ2SEQ) {
+	if (!alone && t->task != OOM_TASK_SEQ2SEQ) {
 		oom_tape_fail(t, OOM_ERR_INVALID,
 			      "%s is modelled for the tasks seq2seq and causal-lm", a->model_type);
 		return oom_none();

@@ -352,7 +352,7 @@ static struct oom_val run_stack(struct oom_tape *t, struct oom_t5_stack *s, stru
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	/* a classifier feeds the decoder what the encoder got, shifted */
-	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ? oom_len_targets(t) : t->m_s;
+	const uint16_t m_t = t->task == OOM_TASK_SEQ2SEQ ? oom_len_targets(t) : t->m_s;
 	const uint16_t m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct oom_t5_stack enc = {.a = a, .m_tokens = t->m_bs, .m_len = t->m_s};
 	struct oom_t5_stack dec = {.a = a,
@@ -367,7 +367,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val embed, enc_embed, x, dec_ids, hidden, loss;
 
 	own.tie = a->tie && !(flags & OOM_T5_OWN_HEAD);
-	if (a->task != OOM_TASK_SEQ2SEQ && a->task != OOM_TASK_SEQ_CLS) {
+	if (t->task != OOM_TASK_SEQ2SEQ && t->task != OOM_TASK_SEQ_CLS) {
 		oom_tape_fail(t, OOM_ERR_INVALID,
 			      "%s is modelled for the tasks seq2seq and seq-cls", a->model_type);
 		return oom_none();
@@ -384,7 +384,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		embed = oom_param(t, "decoder.embed_tokens", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	}
 	oom_t5_idle_parts(t, a);
-	dec_ids = a->task == OOM_TASK_SEQ_CLS ?
+	dec_ids = t->task == OOM_TASK_SEQ_CLS ?
 			  oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64) :
 			  oom_none();
 	x = run_stack(t, &enc, enc_embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
@@ -394,7 +394,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		dec_ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
 	x = run_stack(t, &dec, embed, oom_keep(dec_ids), a->extra[OOM_T5_DEC_LAYERS]);
 	hidden = oom_share(t, x);               /* decoder_outputs */
-	if (a->task == OOM_TASK_SEQ_CLS) {
+	if (t->task == OOM_TASK_SEQ_CLS) {
 		loss = oom_seq2seq_cls(t, a, x);
 	} else {
 		if (a->extra[OOM_T5_SCALE_OUT])

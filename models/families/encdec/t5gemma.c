@@ -348,7 +348,7 @@ static void idle_tower(struct oom_tape *t, const struct oom_arch *a)
 /* out_proj of every token, the last one picked. */
 static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
 {
-	const struct oom_dim labels = {a->n_labels, "num_labels"};
+	const struct oom_dim labels = {t->n_labels, "num_labels"};
 	struct oom_val all, idx, loss;
 
 	all = oom_op_linear(t, "out_proj", oom_op_dropout(t, oom_keep(h), a->classifier_dropout),
@@ -364,7 +364,7 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint64_t *e = a->extra;
-	const uint16_t m_t = a->task == OOM_TASK_SEQ2SEQ ? oom_len_targets(t) : t->m_s;
+	const uint16_t m_t = t->task == OOM_TASK_SEQ2SEQ ? oom_len_targets(t) : t->m_s;
 	const uint16_t m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct stack enc = {.a = a,
 			    .heads = e[ENC_HEADS],
@@ -388,7 +388,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 			    .decoder = true};
 	struct oom_val embed, dec_embed, ids, x, hidden, loss;
 
-	if (a->task != OOM_TASK_SEQ2SEQ && a->task != OOM_TASK_SEQ_CLS) {
+	if (t->task != OOM_TASK_SEQ2SEQ && t->task != OOM_TASK_SEQ_CLS) {
 		oom_tape_fail(t, OOM_ERR_INVALID,
 			      "%s is modelled for the tasks seq2seq and seq-cls", a->model_type);
 		return oom_none();
@@ -412,7 +412,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 				e[ENC_VOCAB], e[ENC_D], e[ENC_LAYERS]);
 	x = run_stack(t, &dec, dec_embed, oom_keep(ids), a->vocab, a->d_model, a->dec_layers);
 	hidden = oom_share(t, x);
-	loss = a->task == OOM_TASK_SEQ_CLS ? classify(t, a, x) :
+	loss = t->task == OOM_TASK_SEQ_CLS ? classify(t, a, x) :
 	       oom_causal_lm_loss(t, a, oom_lm_head(t, a, x, dec_embed, "lm_head", false));
 	oom_drop(t, hidden);
 	oom_returns_shared(t, dec.encoded);

@@ -98,9 +98,8 @@ struct layer {
 };
 
 /* Cross-attention to an image: projections and the norm beside them. */
-static void cross_attention(struct oom_tape *t, void *ctx)
+static void cross_attention(struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct oom_arch *a = ctx;
 	const uint64_t k = a->extra[KIND], d = a->d_model, q = a->n_heads * a->head_dim,
 		       from = a->extra[HEAD];
 	const bool bias = a->qkv_bias;
@@ -155,6 +154,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const bool post = flags_of(a) & POST;
+	struct oom_weights idle;
 	struct oom_val h;
 
 	(void)i;
@@ -163,8 +163,11 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	x = oom_op_add(t, h, x);
 	if (post)
 		x = oom_norm(t, a->norm, "LayerNorm", x, 0);
-	if (flags_of(a) & CROSS)
-		oom_weights_only(t, cross_attention, (void *)a);
+	if (flags_of(a) & CROSS) {
+		oom_weights_begin(t, &idle);
+		cross_attention(t, a);
+		oom_weights_end(t, &idle);
+	}
 	h = post ? oom_share(t, x) : oom_norm(t, a->norm, "final_layer_norm", oom_keep(x), 0);
 	h = oom_op_dropout(t, feed_forward(t, a, h), a->dropout);
 	x = oom_op_add(t, h, x);

@@ -133,18 +133,14 @@ static struct oom_emit emission(struct oom_tape *t, const struct oom_arch *a)
 	return e;
 }
 
-static void emit_part(struct oom_tape *t, void *ctx)
-{
-	struct oom_emit *e = ctx;
-
-	(void)t;
-	e->v->kind->emit(e);
-}
-
 /* What a step that meets no image keeps of the rest of the model. */
 static void emit_parameters(struct oom_tape *t, struct oom_emit *e)
 {
-	oom_weights_only(t, emit_part, e);
+	struct oom_weights rest;
+
+	oom_weights_begin(t, &rest);
+	e->v->kind->emit(e);
+	oom_weights_end(t, &rest);
 }
 
 /* Runs the emission once on an empty tape, so that every key is read and checked before a step
@@ -285,8 +281,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	const struct oom_vlm *v = a->vlm;
 	const unsigned flags = v->kind->flags;
 	struct oom_emit e = emission(t, a);
-	struct oom_arch *own = (struct oom_arch *)a;
-	const enum oom_task task = a->task;
+	const enum oom_task task = t->task;
 	struct oom_val loss;
 
 	if (task == OOM_TASK_CAUSAL_LM && v->alone)
@@ -308,10 +303,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 				     "type";
 	}
 	t->scope = "";
-	own->task = task == OOM_TASK_IMAGE_TEXT || task == OOM_TASK_SEQ2SEQ ? v->text_task : task;
+	t->task = task == OOM_TASK_IMAGE_TEXT || task == OOM_TASK_SEQ2SEQ ? v->text_task : task;
 	loss = oom_family_step(v->text, t, a);
 	/* the evaluation pass must find what the first one found */
-	own->task = task;
+	t->task = task;
 	if (e.merged)
 		oom_drop(t, e.held);
 	else if (t->merge &&

@@ -136,9 +136,8 @@ static struct oom_val chameleon_attention(struct oom_tape *t, const struct layer
 	return q;
 }
 
-static void vision_experts(struct oom_tape *t, void *ctx)
+static void vision_experts(struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct oom_arch *a = ctx;
 	struct oom_val w;
 
 	t->scope = "vision_moe";
@@ -166,8 +165,13 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 
 	if (!a->n_experts || kind)
 		return oom_gated_mlp(t, x, a->act, D(a->d_ff), a->mlp_bias);
-	if (flags & ERNIE)                      /* text tokens go to the text experts */
-		oom_weights_only(t, vision_experts, (void *)a);
+	if (flags & ERNIE) {                    /* text tokens go to the text experts */
+		struct oom_weights idle;
+
+		oom_weights_begin(t, &idle);
+		vision_experts(t, a);
+		oom_weights_end(t, &idle);
+	}
 	return oom_moe_mlp(t, &m, x);
 }
 

@@ -90,13 +90,13 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	l.first_param = t->cursor;
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
-	if (a->task == OOM_TASK_SEQ_CLS) {
+	if (t->task == OOM_TASK_SEQ_CLS) {
 		x = oom_op_slice(t, x, t->m_b, D(a->d_model));
 		x = oom_op_unary(t, OOM_TANH,
 				 oom_op_linear(t, "pooler", x, D(a->d_model),
 					       OOM_BIAS | OOM_NO_QUANT));
 		x = oom_op_dropout(t, x, a->classifier_dropout);
-		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+		x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
 				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 		return oom_cls_loss(t, a, x);
 	}

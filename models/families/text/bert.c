@@ -182,9 +182,8 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	const uint64_t flags = a->extra[BERT_FLAGS];
 	const struct oom_dim h = D(a->d_model);
 	struct oom_attn at = oom_attn_of(t, a);
-	const unsigned bias = oom_read_bool((struct oom_reader *)&a->rd, "use_bias", true) ?
-				      OOM_BIAS :
-				      0;
+	struct oom_reader r = a->rd;
+	const unsigned bias = oom_read_bool(&r, "use_bias", true) ? OOM_BIAS : 0;
 	struct oom_val q, k, v;
 
 	if (flags & BERT_WINDOW)
@@ -209,7 +208,7 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
 	k = oom_op_heads(t, oom_op_linear(t, "key", oom_keep(in), h, bias));
 	v = oom_op_heads(t, oom_op_linear(t, "value", oom_keep(in), h, bias));
 	if (!strcmp(a->model_type, "luke") &&
-	    oom_read_bool((struct oom_reader *)&a->rd, "use_entity_aware_attention", true))
+	    oom_read_bool(&r, "use_entity_aware_attention", true))
 		entity_queries(t, a);
 	if (in_blocks(t, a)) {
 		const struct oom_blocks b = {.block = a->extra[BERT_BLOCK],
@@ -238,15 +237,15 @@ static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct o
  * its bottleneck. */
 static struct oom_val adapt(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	struct oom_reader *r = (struct oom_reader *)&a->rd;
-	const struct oom_key *k = oom_read_key(r, "languages");
+	struct oom_reader r = a->rd;
+	const struct oom_key *k = oom_read_key(&r, "languages");
 	const uint32_t n = k && k->type == OOM_KEY_LIST ? k->n_items : 1;
-	const uint64_t factor = oom_read_count_or(r, "adapter_reduction_factor", 2),
+	const uint64_t factor = oom_read_count_or(&r, "adapter_reduction_factor", 2),
 		       d = a->d_model / (factor ? factor : 1);
 	const size_t at = t->cursor;
 	struct oom_val h, y;
 
-	if (oom_read_bool(r, "adapter_layer_norm", false))
+	if (oom_read_bool(&r, "adapter_layer_norm", false))
 		x = oom_op_layer_norm(t, "adapter_layer_norm", x, 0, true, true);
 	h = a->extra[BERT_PRE] ? oom_share(t, x) :
 				 oom_op_layer_norm(t, "LayerNorm", oom_keep(x), 0, true, true);
@@ -262,7 +261,7 @@ static struct oom_val adapt(struct oom_tape *t, const struct oom_arch *a, struct
 		const size_t here = t->cursor;
 
 		t->cursor = at;                 /* the same norm again */
-		if (oom_read_bool(r, "adapter_layer_norm", false))
+		if (oom_read_bool(&r, "adapter_layer_norm", false))
 			t->cursor += 2;
 		y = oom_op_layer_norm(t, "LayerNorm", y, 0, true, true);
 		t->cursor = here;
@@ -338,12 +337,12 @@ static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct 
 	};
 
 	if (flags & BERT_WINDOW)
-		t->warning = a->task == OOM_TASK_SEQ_CLS ?
+		t->warning = t->task == OOM_TASK_SEQ_CLS ?
 				     "Longformer's classifier attends globally from its first "
 				     "token: that part is not counted" :
 				     "Longformer is counted without global attention, which a "
 				     "batch asks for with global_attention_mask";
-	if (a->task == OOM_TASK_SEQ_CLS) {
+	if (t->task == OOM_TASK_SEQ_CLS) {
 		if (flags & BERT_FEW_KEYS && flags & BERT_IDLE_POOLER)
 			oom_idle_pooler(t, a, x);
 		if (flags & (BERT_ELECTRA | BERT_CLS_HEAD))

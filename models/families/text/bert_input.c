@@ -22,11 +22,6 @@ static struct oom_val hold(struct oom_tape *t, struct held *h, struct oom_val x)
 	return x;
 }
 
-static struct oom_reader *reader(const struct oom_arch *a)
-{
-	return (struct oom_reader *)&a->rd;
-}
-
 static struct oom_val zeros(struct oom_tape *t)
 {
 	return oom_new(t, "zeros", t->m_bs, D(1), OOM_I64);
@@ -40,7 +35,8 @@ static struct oom_val boxes(struct oom_tape *t, const struct oom_arch *a, struct
 	static const char *const names[] = {"x_position_embeddings", "y_position_embeddings",
 					    "h_position_embeddings", "w_position_embeddings"};
 	static const uint8_t order[] = {0, 1, 0, 1, 2, 3};
-	const uint64_t rows = oom_read_count_or(reader(a), "max_2d_position_embeddings", 1024);
+	struct oom_reader r = a->rd;
+	const uint64_t rows = oom_read_count_or(&r, "max_2d_position_embeddings", 1024);
 	struct oom_val table[4], box = oom_new(t, "bbox", t->m_bs, D(4), OOM_I64), e[6];
 
 	for (int i = 0; i < 4; i++) {
@@ -64,7 +60,7 @@ static struct oom_val boxes(struct oom_tape *t, const struct oom_arch *a, struct
 /* MarkupLM: 2 x max_depth narrow tables, joined, added and brought to the model's width. */
 static struct oom_val xpaths(struct oom_tape *t, const struct oom_arch *a, struct held *h)
 {
-	struct oom_reader *r = reader(a);
+	struct oom_reader reader = a->rd, *r = &reader;
 	const uint64_t depth = oom_read_count_or(r, "max_depth", 50),
 		       d = oom_read_count_or(r, "xpath_unit_hidden_size", 32);
 	const uint64_t rows[2] = {oom_read_count_or(r, "max_xpath_tag_unit_embeddings", 256),
@@ -96,7 +92,7 @@ static struct oom_val xpaths(struct oom_tape *t, const struct oom_arch *a, struc
 /* TAPAS: a table of token types for every kind of them, added in place. */
 static struct oom_val tapas_types(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	struct oom_reader *r = reader(a);
+	struct oom_reader reader = a->rd, *r = &reader;
 	const struct oom_key *k = oom_read_key(r, "type_vocab_sizes");
 	const uint32_t n = k && k->type == OOM_KEY_LIST ? k->n_items : 0;
 	struct oom_val ids = oom_new(t, "token type ids", t->m_bs, D(n ? n : 1), OOM_I64);
@@ -119,7 +115,7 @@ static struct oom_val tapas_types(struct oom_tape *t, const struct oom_arch *a, 
 /* LUKE's entities: tables that a run without entities never reads. */
 static void entities(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_reader *r = reader(a);
+	struct oom_reader reader = a->rd, *r = &reader;
 	const uint64_t rows = oom_read_count_or(r, "entity_vocab_size", 500000),
 		       d = oom_read_count_or(r, "entity_emb_size", 256);
 
@@ -133,7 +129,7 @@ static void entities(struct oom_tape *t, const struct oom_arch *a)
 			      OOM_P_EMBEDDING | OOM_P_UNUSED));
 	for (int i = 0; i < 2; i++)
 		oom_drop(t, oom_param(t, "LayerNorm", 0, a->d_model, OOM_P_NORM | OOM_P_UNUSED));
-	if (a->task == OOM_TASK_SEQ_CLS)
+	if (t->task == OOM_TASK_SEQ_CLS)
 		return;
 	oom_drop(t, oom_param(t, "entity_predictions.bias", 0, rows, OOM_P_UNUSED));
 	/* the entities' decoder, and a bias beside the words' */
@@ -162,7 +158,7 @@ static struct oom_val roc(struct oom_tape *t, const struct oom_arch *a, struct o
 					       "shape_embed_dim"},
 					      {"pronunciation_embed", "pronunciation_vocab_size",
 					       "pronunciation_embed_dim"}};
-	struct oom_reader *r = reader(a);
+	struct oom_reader reader = a->rd, *r = &reader;
 	const bool joined = oom_read_bool(r, "concat_input", true);
 	struct oom_val x = joined ? oom_op_copy(t, "clone", w) : w, e;
 
@@ -227,6 +223,7 @@ struct oom_val oom_bert_embeddings(struct oom_tape *t, const struct oom_arch *a,
 		   layout = !strcmp(a->model_type, "layoutlm");
 	struct held h = {.n = 0};
 	struct oom_val pos, x;
+	struct oom_reader r = a->rd;
 
 	if (!(flags & BERT_NO_BUFFER))
 		oom_buffer(t, a->max_positions, OOM_I64);
@@ -259,13 +256,12 @@ struct oom_val oom_bert_embeddings(struct oom_tape *t, const struct oom_arch *a,
 			x = add_types(t, a, x, roc_bert, &h);
 		x = add_positions(t, a, x, pos, &h);
 	}
-	if (oom_read_bool(reader(a), "use_task_id", false) && !strcmp(a->model_type, "ernie"))
+	if (oom_read_bool(&r, "use_task_id", false) && !strcmp(a->model_type, "ernie"))
 		x = oom_op_add_inplace(
 			t, x,
 			hold(t, &h,
 			     oom_op_embedding(t, "task_type_embeddings", zeros(t),
-					      oom_read_count_or(reader(a), "task_type_vocab_size",
-								3),
+					      oom_read_count_or(&r, "task_type_vocab_size", 3),
 					      D(a->d_embed), 0)));
 	if (!(flags & BERT_NO_EMBED_NORM))
 		x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);

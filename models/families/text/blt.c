@@ -240,8 +240,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	}
 	p = run(t, &s, GLOBAL, p, oom_none());
 	{
-		char key[] = "decoder_config.hidden_size_global";
-		const uint64_t in = oom_read_count_or(&((struct oom_arch *)a)->rd, key, 2048);
+		struct oom_reader r = a->rd;
+		const uint64_t in =
+			oom_read_count_or(&r, "decoder_config.hidden_size_global", 2048);
 
 		if (in != p.width) {
 			oom_drop(t, p);

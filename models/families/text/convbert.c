@@ -181,7 +181,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
 	oom_drop(t, first);
-	return a->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, a->act, x) :
+	return t->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, a->act, x) :
 					     oom_mlm_loss(t, a, &m, x, word);
 }
 

@@ -108,7 +108,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop_shared(t, l.padding);
 	oom_drop(t, pos);
 	oom_drop(t, first);
-	if (a->task == OOM_TASK_SEQ_CLS)
+	if (t->task == OOM_TASK_SEQ_CLS)
 		return oom_seq_cls_last(t, a, x, "classifier");
 	return oom_causal_tail(t, a, x, embed);
 }

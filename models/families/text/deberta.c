@@ -305,12 +305,13 @@ struct oom_val oom_deberta_embeddings(struct oom_tape *t, const struct oom_arch 
 
 static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const double p = oom_read_real((struct oom_reader *)&a->rd, "pooler_dropout", 0);
+	struct oom_reader r = a->rd;
+	const double p = oom_read_real(&r, "pooler_dropout", 0);
 
 	x = oom_op_dropout(t, oom_op_slice(t, x, t->m_b, D(a->d_model)), p);
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_GELU, x), a->classifier_dropout);
-	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+	x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	return oom_cls_loss(t, a, x);
 }
@@ -365,7 +366,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	}
 	oom_kept_drop(t, &kept);
 	oom_drop(t, first);
-	if (a->task != OOM_TASK_SEQ_CLS)
+	if (t->task != OOM_TASK_SEQ_CLS)
 		return oom_mlm_loss(t, a, &m, x, word);
 	hidden = oom_share(t, x);
 	loss = classify(t, a, x);

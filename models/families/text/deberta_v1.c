@@ -185,14 +185,15 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
 {
-	const double p = oom_read_real((struct oom_reader *)&a->rd, "pooler_dropout", 0);
+	struct oom_reader r = a->rd;
+	const double p = oom_read_real(&r, "pooler_dropout", 0);
 	struct oom_val x = oom_op_dropout(t, oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)),
 					  p),
 		       loss;
 
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_GELU, x), a->classifier_dropout);
-	x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+	x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	loss = oom_cls_loss(t, a, x);
 	oom_drop(t, h);
@@ -224,7 +225,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop_shared(t, l.rel_pos);
 	oom_kept_drop(t, &kept);
 	oom_drop(t, first);
-	return a->task == OOM_TASK_SEQ_CLS ? classify(t, a, x) : oom_mlm_loss(t, a, &m, x, word);
+	return t->task == OOM_TASK_SEQ_CLS ? classify(t, a, x) : oom_mlm_loss(t, a, &m, x, word);
 }
 
 const struct oom_family oom_family_deberta_v1 = {

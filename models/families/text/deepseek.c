@@ -448,14 +448,14 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct oom_arch *a = l->a;
 	const uint64_t flags = a->extra[FLAGS];
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
+	struct oom_reader r = a->rd;
 	const struct oom_moe m = {.experts = a->n_experts,
 				  .top_k = a->top_k,
 				  .d_expert = a->d_expert,
 				  .d_shared = a->d_shared,
 				  .act = a->act,
 				  .norm_topk = flags & (SIGMOID | PLAIN_SOFTMAX) &&
-					       oom_read_bool(&((struct oom_arch *)a)->rd,
-							     "norm_topk_prob", true),
+					       oom_read_bool(&r, "norm_topk_prob", true),
 				  .router_fp32 = true,
 				  .sigmoid = flags & SIGMOID,
 				  .scale_weights = !(flags & ROUTE_LATE) || flags & SANDWICH,
@@ -463,8 +463,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 				  .shared_first = flags & SANDWICH,
 				  .route_late = flags & ROUTE_LATE,
 				  .route_plain = flags & PLAIN_SOFTMAX,
-				  .combine_fp32 = oom_read_bool(&((struct oom_arch *)a)->rd,
-								"enable_moe_fp32_combine", false)};
+				  .combine_fp32 =
+					  oom_read_bool(&r, "enable_moe_fp32_combine", false)};
 	struct oom_rope rope = l->rope;
 	struct oom_val h;
 
@@ -507,6 +507,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 					   (uint64_t)((double)a->head_dim * a->rotary_share);
 	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
+	struct oom_reader r = a->rd;
 	enum oom_dtype dt;
 
 	t->scope = "embed_tokens";
@@ -514,7 +515,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
-	if (oom_read_bool(&((struct oom_arch *)a)->rd, "mup_enabled", false))
+	if (oom_read_bool(&r, "mup_enabled", false))
 		x = oom_op_unary(t, OOM_SCALE, x);
 	dt = (enum oom_dtype)x.dt;
 	l.mask[0] = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);

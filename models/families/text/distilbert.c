@@ -73,12 +73,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop(t, first);
 	/* the model's output, a local until the loss is returned */
 	hidden = oom_share(t, x);
-	if (a->task == OOM_TASK_SEQ_CLS) {
+	if (t->task == OOM_TASK_SEQ_CLS) {
 		x = oom_op_slice(t, x, t->m_b, h);
 		x = oom_op_unary(t, OOM_RELU,
 				 oom_op_linear(t, "pre_classifier", x, h, OOM_BIAS));
 		x = oom_op_dropout(t, x, a->classifier_dropout);
-		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+		x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
 				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 		loss = oom_cls_loss(t, a, x);
 		oom_drop(t, hidden);

@@ -143,7 +143,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_layer_norm(t, "emb_layer_norm_after", x, 0, true, true);
 	oom_drop(t, hidden);
 	oom_drop(t, first);
-	return a->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, OOM_ACT_TANH, x) :
+	return t->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, OOM_ACT_TANH, x) :
 					     oom_mlm_loss(t, a, &m, x, word);
 }
 

@@ -84,7 +84,7 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_unary(t, OOM_GELU, x);
-	y = oom_op_linear(t, "classifier", oom_keep(x), (struct oom_dim){a->n_labels, "num_labels"},
+	y = oom_op_linear(t, "classifier", oom_keep(x), (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	if (late)
 		y = pool(t, a, y);
@@ -117,7 +117,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_norm(t, a->norm, "norm", x, 0);
 	oom_drop(t, ids);
 	oom_drop(t, first);
-	if (a->task == OOM_TASK_SEQ_CLS)
+	if (t->task == OOM_TASK_SEQ_CLS)
 		return classify(t, a, x);
 	if (oom_fuses_head(t))
 		return oom_fused_head(t, a, x, word, "lm_head", a->mlp_bias);

@@ -83,7 +83,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop(t, first);
-	if (a->task == OOM_TASK_SEQ_CLS)
+	if (t->task == OOM_TASK_SEQ_CLS)
 		return oom_pooler_head(t, a, x);
 	oom_idle_pooler(t, a, x);
 	return oom_mlm_loss(t, a, &m, x, word);

@@ -124,7 +124,7 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 			 oom_op_linear(t, "linear_hidden", x, D(a->d_model),
 				       OOM_BIAS | OOM_NO_QUANT));
 	x = oom_op_dropout(t, x, a->classifier_dropout);
-	x = oom_op_linear(t, "linear_out", x, (struct oom_dim){a->n_labels, "num_labels"},
+	x = oom_op_linear(t, "linear_out", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	loss = oom_cls_loss(t, a, x);
 	oom_drop(t, h);
@@ -155,7 +155,7 @@ static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
 		if (!k)
 			first = oom_share(t, x);
 	}
-	if (a->task == OOM_TASK_SEQ_CLS) {
+	if (t->task == OOM_TASK_SEQ_CLS) {
 		oom_drop(t, first);
 		return classify(t, a, x);
 	}

@@ -446,7 +446,7 @@ static void find_shared(struct oom_tape *t, struct layer *l)
 		       shared = a->extra[SHARED_KV] < n ? a->extra[SHARED_KV] : 0;
 
 	/* the tape's own copy lives as long as the recording */
-	l->kept = (struct kept *)oom_layer_ctx(t, &none, sizeof(none));
+	l->kept = oom_layer_ctx(t, &none, sizeof(none));
 	l->first_shared = shared ? (uint32_t)(n - shared) : UINT32_MAX;
 	l->store[0] = l->store[1] = UINT32_MAX;
 	for (uint32_t i = 0; i < n - shared && i < OOM_MAX_LAYERS; i++)

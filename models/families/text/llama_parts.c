@@ -41,7 +41,7 @@ static void unused(struct oom_tape *t, const uint64_t (*shape)[2], size_t n)
 /* Phi-4's image and audio embeddings: weights alone when the batch is text. */
 void oom_llama_phi4_unused(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_reader *r = &((struct oom_arch *)a)->rd;
+	struct oom_reader reader = a->rd, *r = &reader;
 	const uint64_t h = a->d_model, v = oom_read_count_or(r, "vision_config.hidden_size", 1152);
 	const uint64_t vf = oom_read_count_or(r, "vision_config.intermediate_size", 4304),
 		       p = oom_read_count_or(r, "vision_config.patch_size", 14);

@@ -94,7 +94,7 @@ static struct oom_val tail(struct oom_tape *t, const struct oom_arch *a, struct 
 	const uint16_t shorter = oom_len_minus(t, t->m_b, 1);
 	struct oom_val hidden, logits, out, labels, loss;
 
-	if (a->task != OOM_TASK_CAUSAL_LM || (t->plan->fused_ce == OOM_LOSS_FUSED && t->train))
+	if (t->task != OOM_TASK_CAUSAL_LM || (t->plan->fused_ce == OOM_LOSS_FUSED && t->train))
 		return oom_causal_tail(t, a, x, embed);
 	/* the model's output object keeps the last hidden states */
 	hidden = oom_share(t, x);

@@ -356,7 +356,7 @@ static struct oom_val tail(struct oom_tape *t, const struct oom_arch *a, struct 
 	struct oom_val hidden, logits, loss;
 
 	if ((a->extra[TYPE] != MAMBA2 && a->extra[TYPE] != NEMOTRON) ||
-	    a->task != OOM_TASK_CAUSAL_LM || (t->plan->fused_ce == OOM_LOSS_FUSED && t->train))
+	    t->task != OOM_TASK_CAUSAL_LM || (t->plan->fused_ce == OOM_LOSS_FUSED && t->train))
 		return oom_causal_tail(t, a, x, embed);
 	hidden = oom_share(t, x);
 	logits = oom_op_cast(t, oom_lm_head(t, a, x, embed, "lm_head", false), OOM_F32);

@@ -228,13 +228,13 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
 	oom_drop(t, first);
-	if (a->task != OOM_TASK_SEQ_CLS)
+	if (t->task != OOM_TASK_SEQ_CLS)
 		return masked_lm(t, a, x, word);
 	if (a->extra[ACTIVATE])
 		return oom_pooler_head(t, a, x);
 	first = oom_op_dropout(t, oom_op_slice(t, oom_keep(x), t->m_b, D(a->d_model)),
 			       a->classifier_dropout);
-	first = oom_op_linear(t, "classifier", first, (struct oom_dim){a->n_labels, "num_labels"},
+	first = oom_op_linear(t, "classifier", first, (struct oom_dim){t->n_labels, "num_labels"},
 			      OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	loss = oom_cls_loss(t, a, first);
 	oom_drop(t, x);

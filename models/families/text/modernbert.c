@@ -221,7 +221,7 @@ static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct 
 
 static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const struct oom_dim h = D(a->d_model), labels = {a->n_labels, "num_labels"};
+	const struct oom_dim h = D(a->d_model), labels = {t->n_labels, "num_labels"};
 	struct oom_val all, loss;
 
 	if (a->extra[DECODER]) {                /* every token is classified, the last one picked */
@@ -339,7 +339,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	}
 	x = norm(t, a, "final_norm", x);
 	oom_drop(t, first);
-	if (a->task != OOM_TASK_SEQ_CLS && oom_fuses_head(t)) {
+	if (t->task != OOM_TASK_SEQ_CLS && oom_fuses_head(t)) {
 		oom_linear_unused(t, "dense", a->d_model, a->d_model,
 				  OOM_NO_QUANT | (a->extra[HEAD_BIAS] ? OOM_BIAS : 0));
 		for (int i = 0; i < 1 + (a->extra[NORM_BIAS] != 0); i++)
@@ -348,7 +348,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		return oom_fused_head(t, a, x, word, "decoder", a->extra[DECODER_BIAS]);
 	}
 	hidden = oom_share(t, x);               /* outputs[0] lives until the loss is done */
-	if (a->task == OOM_TASK_SEQ_CLS) {
+	if (t->task == OOM_TASK_SEQ_CLS) {
 		loss = classify(t, a, x);
 	} else {
 		x = oom_lm_head(t, a, head(t, a, x), word, "decoder", a->extra[DECODER_BIAS]);

@@ -118,7 +118,7 @@ static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop(t, l.bias);
 	oom_drop(t, l.mask);
 	oom_drop(t, first);
-	return a->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, OOM_ACT_TANH, x) :
+	return t->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, OOM_ACT_TANH, x) :
 					     oom_mlm_loss(t, a, &m, x, word);
 }
 

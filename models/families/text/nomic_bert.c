@@ -108,7 +108,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop_shared(t, l.rope.sin);
 	oom_drop(t, ids);
 	oom_drop(t, first);
-	if (a->task == OOM_TASK_SEQ_CLS)
+	if (t->task == OOM_TASK_SEQ_CLS)
 		return a->extra[JINA] ? oom_cls_head(t, a, OOM_ACT_TANH, x) :
 					oom_pooler_head(t, a, x);
 	return oom_mlm_loss(t, a, &m, x, word);

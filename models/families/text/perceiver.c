@@ -230,7 +230,7 @@ static struct oom_val decode(struct oom_tape *t, const struct oom_arch *a, struc
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const bool lm = a->task == OOM_TASK_MASKED_LM, image = a->task == OOM_TASK_IMAGE_CLS;
+	const bool lm = t->task == OOM_TASK_MASKED_LM, image = t->task == OOM_TASK_IMAGE_CLS;
 	struct oom_val held = oom_none(), embed = oom_none(), x, z, y;
 	uint64_t n = 0;
 

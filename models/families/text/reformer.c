@@ -123,7 +123,7 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 	x = oom_op_linear(t, "dense", oom_op_dropout(t, x, a->classifier_dropout), D(a->d_model),
 			  OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
-	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){a->n_labels, "num_labels"},
+	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	loss = oom_cls_loss(t, a, x);
 	oom_drop(t, h);
@@ -144,7 +144,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		       embeddings(t, a));
 	t->plan = real;
 	x = oom_op_dropout(t, oom_op_layer_norm(t, "layer_norm", x, 0, true, true), a->dropout);
-	if (a->task == OOM_TASK_SEQ_CLS)
+	if (t->task == OOM_TASK_SEQ_CLS)
 		return classify(t, a, x);
 	if (oom_fuses_head(t)) {
 		struct oom_arch untied = *a;
@@ -155,7 +155,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	t->vocab = a->vocab;
 	loss = oom_op_linear(t, "decoder", oom_keep(x), (struct oom_dim){a->vocab, "vocab_size"},
 			     OOM_BIAS | OOM_IS_HEAD);
-	loss = a->task == OOM_TASK_CAUSAL_LM ? oom_causal_lm_loss(t, a, loss) :
+	loss = t->task == OOM_TASK_CAUSAL_LM ? oom_causal_lm_loss(t, a, loss) :
 					       oom_plain_lm_loss(t, loss, false, t->m_bs);
 	oom_drop(t, x);
 	return loss;

@@ -129,7 +129,7 @@ static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
 	x.perm = false;
 	oom_drop(t, l.mask);
 	oom_drop(t, first);
-	if (a->task == OOM_TASK_SEQ_CLS)
+	if (t->task == OOM_TASK_SEQ_CLS)
 		return oom_pooler_head(t, a, x);
 	oom_idle_pooler(t, a, x);
 	return oom_mlm_loss(t, a, &m, x, word);

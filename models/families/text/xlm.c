@@ -146,7 +146,7 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 /* XLMSequenceSummary: the first token, dropout, a projection to the classes. */
 static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
 {
-	const struct oom_dim width = {a->extra[TO_LABELS] && a->n_labels ? a->n_labels : a->d_model,
+	const struct oom_dim width = {a->extra[TO_LABELS] && t->n_labels ? t->n_labels : a->d_model,
 				      "num_labels"};
 	struct oom_val x, loss;
 
@@ -174,7 +174,7 @@ static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop(t, l.mask);
 	oom_drop(t, l.attn_mask);
 	oom_kept_drop(t, &cache);
-	if (a->task == OOM_TASK_SEQ_CLS)
+	if (t->task == OOM_TASK_SEQ_CLS)
 		return classify(t, a, x);
 	if (oom_fuses_head(t))
 		return oom_fused_head(t, a, x, word, "proj", true);

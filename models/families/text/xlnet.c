@@ -172,7 +172,7 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 	if (a->extra[PROJECTED])
 		x = oom_op_linear(t, "summary", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
-	x = oom_op_linear(t, "logits_proj", x, (struct oom_dim){a->n_labels, "num_labels"},
+	x = oom_op_linear(t, "logits_proj", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	loss = oom_cls_loss(t, a, x);
 	oom_drop(t, h);
@@ -204,7 +204,7 @@ static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop(t, w);
 	oom_drop(t, l.mask);
 	oom_drop(t, l.pos);
-	if (a->task == OOM_TASK_SEQ_CLS) {
+	if (t->task == OOM_TASK_SEQ_CLS) {
 		loss = classify(t, a, x);
 	} else if (oom_fuses_head(t)) {
 		loss = oom_fused_head(t, a, x, word, "lm_loss", true);

@@ -325,9 +325,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	return x;
 }
 
-static void shared_weights(struct oom_tape *t, void *ctx)
+static void shared_weights(struct oom_tape *t, struct layer *l)
 {
-	struct layer *l = ctx;
 	struct oom_val x = oom_new(t, "x", t->m_bs, D(l->a->d_model), OOM_F32);
 	const uint64_t depth = oom_depth(t, l->a->n_layers);
 	uint64_t hybrids = 0;
@@ -353,8 +352,13 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	l.mask = oom_none();
 	if (a->extra[ROPE])
 		l.rope.cos = l.rope.sin = oom_input(t, "x", t->m_s, a->head_dim, OOM_F32);
-	if (a->tie)                             /* tie_word_embeddings ties these too, or nothing */
-		oom_weights_only(t, shared_weights, &l);
+	if (a->tie) {                           /* tie_word_embeddings ties these too, or nothing */
+		struct oom_weights first_of_all;
+
+		oom_weights_begin(t, &first_of_all);
+		shared_weights(t, &l);
+		oom_weights_end(t, &first_of_all);
+	}
 	t->scope = "embed_tokens";
 	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
 	x = oom_input_grads(t, x);

@@ -343,9 +343,8 @@ static void seamless_adapter(struct oom_tape *t, const void *ctx, uint64_t i)
 	seamless_ffn(t, s);
 }
 
-void oom_seamless_speech(struct oom_tape *t, void *ctx)
+void oom_seamless_speech(struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct oom_arch *a = ctx;
 	struct oom_reader reader = a->rd, *r = &reader;
 	const uint64_t in = oom_read_count_or(r, "feature_projection_input_dim", 160);
 	struct seamless s = {.d = a->d_model,

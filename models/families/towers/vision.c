@@ -367,13 +367,6 @@ static void rest_of_layers(struct oom_tape *t, const struct layer *l, struct oom
 	t->grad = grad;
 }
 
-static void unused_norm(struct oom_tape *t, void *ctx)
-{
-	const struct layer *l = ctx;
-
-	oom_weight_norm(t, "post_layernorm", l->tower.d, l->tower.norm == OOM_NORM_LAYER);
-}
-
 struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 {
 	struct oom_tape *t = e->t;
@@ -431,7 +424,7 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	}
 	t->scope = "vision tower";
 	if (w->flags & OOM_TOWER_POST_NORM && w->raw)
-		oom_weights_only(t, unused_norm, &l);
+		oom_weight_norm(t, "post_layernorm", w->d, w->norm == OOM_NORM_LAYER);
 	else if (w->flags & OOM_TOWER_POST_NORM)
 		x = oom_norm(t, w->norm, "post_layernorm", x, 0);
 	if (w->flags & OOM_TOWER_POOL)

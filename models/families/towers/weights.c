@@ -1,30 +1,26 @@
 /* Weights of modules a step holds but does not run. */
 #include "weights.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-void oom_weights_only(struct oom_tape *t, void (*fn)(struct oom_tape *t, void *ctx), void *ctx)
+void oom_weights_begin(struct oom_tape *t, struct oom_weights *w)
 {
-	const bool grad = t->grad, stopped = t->stopped;
-	const size_t conds = t->n_conds;
-	double *flops = malloc(sizeof(t->flops) + sizeof(t->flops_attn));
-
-	if (!flops) {
-		t->status = OOM_ERR_MEMORY;
-		return;
-	}
-	memcpy(flops, t->flops, sizeof(t->flops));
-	memcpy(flops + sizeof(t->flops) / sizeof(double), t->flops_attn, sizeof(t->flops_attn));
+	w->grad = t->grad;
+	w->stopped = t->stopped;
+	w->conds = t->n_conds;
+	memcpy(w->flops, t->flops, sizeof(w->flops));
+	memcpy(w->flops_attn, t->flops_attn, sizeof(w->flops_attn));
 	t->grad = false;
 	t->stopped = true;
-	fn(t, ctx);
-	t->grad = grad;
-	t->stopped = stopped;
-	t->n_conds = conds;
-	memcpy(t->flops, flops, sizeof(t->flops));
-	memcpy(t->flops_attn, flops + sizeof(t->flops) / sizeof(double), sizeof(t->flops_attn));
-	free(flops);
+}
+
+void oom_weights_end(struct oom_tape *t, const struct oom_weights *w)
+{
+	t->grad = w->grad;
+	t->stopped = w->stopped;
+	t->n_conds = w->conds;
+	memcpy(t->flops, w->flops, sizeof(w->flops));
+	memcpy(t->flops_attn, w->flops_attn, sizeof(w->flops_attn));
 }
 
 void oom_weight(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols)

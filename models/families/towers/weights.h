@@ -8,8 +8,15 @@
 
 #include "blocks/blocks.h"
 
-/* Runs fn with parameters (and buffers) as all that is recorded, whatever operations it emits. */
-void oom_weights_only(struct oom_tape *t, void (*fn)(struct oom_tape *t, void *ctx), void *ctx);
+/* Between begin and end parameters (and buffers) are all that is recorded, whatever operations are
+ * emitted; w remembers what comes back. */
+struct oom_weights {
+	bool grad, stopped;
+	size_t conds;
+	double flops[OOM_MAX_MONOS], flops_attn[OOM_MAX_MONOS];
+};
+void oom_weights_begin(struct oom_tape *t, struct oom_weights *w);
+void oom_weights_end(struct oom_tape *t, const struct oom_weights *w);
 
 /* One tensor of rows x cols (rows 0: a vector). */
 void oom_weight(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols);
@@ -26,7 +33,7 @@ void oom_weight_mha(struct oom_tape *t, uint64_t d);
 typedef void (*oom_weights_fn)(struct oom_tape *t, const void *ctx, uint64_t i);
 void oom_weight_layers(struct oom_tape *t, uint64_t n, oom_weights_fn fn, const void *ctx);
 
-/* Seamless M4T's speech encoder (speech.c); ctx is the struct oom_arch. */
-void oom_seamless_speech(struct oom_tape *t, void *ctx);
+/* Seamless M4T's speech encoder (speech.c). */
+void oom_seamless_speech(struct oom_tape *t, const struct oom_arch *a);
 
 #endif

@@ -86,7 +86,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const bool image = a->task == OOM_TASK_IMAGE_CLS;
+	const bool image = t->task == OOM_TASK_IMAGE_CLS;
 	struct layer l = {.a = a};
 	struct oom_val embed, x, ids;
 
@@ -108,7 +108,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_mean(t, x, t->m_b, D(a->d_model));
 	return oom_cls_loss(t, a,
 			    oom_op_linear(t, "score", x,
-					  (struct oom_dim){a->n_labels, "num_labels"},
+					  (struct oom_dim){t->n_labels, "num_labels"},
 					  OOM_NO_QUANT | OOM_IS_HEAD));
 }
 

@@ -233,8 +233,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	m = oom_batch_norm(t, "norm", oom_map_keep(m));
 	x = oom_global_pool(t, m);
 	y = x;
-	if (a->n_labels) {                      /* two heads, their mean */
-		const struct oom_dim labels = {a->n_labels, "num_labels"};
+	if (t->n_labels) {                      /* two heads, their mean */
+		const struct oom_dim labels = {t->n_labels, "num_labels"};
 		struct oom_val d;
 
 		y = oom_op_linear(t, "head", oom_keep(x), labels,

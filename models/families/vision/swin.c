@@ -344,8 +344,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_mean(t, oom_keep(last), t->m_b, D(a->d_model));
 	oom_drop(t, first);
 	oom_drop(t, encoded);
-	if (a->n_labels)
-		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+	if (t->n_labels)
+		x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
 				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	x = oom_cls_loss(t, a, x);
 	oom_drop(t, last);                      /* the base model's output object */

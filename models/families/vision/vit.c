@@ -211,8 +211,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		x = a->extra[EXTRA_TOKENS] ? oom_op_slice(t, x, t->m_b, h) :
 					     oom_op_mean(t, x, t->m_b, h);
 	}
-	if (a->n_labels || a->extra[DINO])
-		x = oom_op_linear(t, "classifier", x, (struct oom_dim){a->n_labels, "num_labels"},
+	if (t->n_labels || a->extra[DINO])
+		x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
 				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	loss = oom_cls_loss(t, a, x);
 	oom_drop(t, out);
