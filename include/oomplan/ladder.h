@@ -8,6 +8,11 @@
 #include "oomplan/model.h"
 #include "oomplan/plan.h"
 
+/* What may be taken beyond what leaves the science alone; bits. */
+enum oom_allow { OOM_ALLOW_SEQ_LEN = 1, OOM_ALLOW_LORA = 2, OOM_ALLOW_SCIENCE = 3 };
+/* The word behind --allow: "seq-len", "lora", "science". */
+OOM_API const char *oom_allow_str(enum oom_allow what);
+
 /* One rung.  apply changes the plan by one step of the rung and returns false when it has
  * nothing (more) to change. */
 struct oom_rung {
@@ -17,11 +22,14 @@ struct oom_rung {
 	const char *cost;               /* what it costs the run */
 	const char *setting;            /* the exact thing to type */
 	const char *source;
-	const char *allow;              /* word that must be allowed, NULL: always taken */
+	enum oom_allow allow;           /* what must be allowed; 0: the rung is always taken */
+	bool more_gpus;                 /* on one GPU there is nothing to change, more would help */
 	bool (*apply)(struct oom_plan *plan, const struct oom_model *model);
 };
 /* The table, in order; NULL past the end. */
 OOM_API const struct oom_rung *oom_rung_at(size_t i);
+/* By the playbook's number; NULL if there is none. */
+OOM_API const struct oom_rung *oom_rung_numbered(int number);
 
 enum oom_rung_outcome {
 	OOM_RUNG_NOT_NEEDED,
@@ -46,21 +54,17 @@ struct oom_ladder {
 	struct oom_rung_result rung[OOM_RUNGS];
 	int64_t effective_batch;                /* sequences an optimizer step sees: kept exactly */
 	char note[300];                         /* about the batch */
+	size_t replayed;                        /* verdicts that took a replay of the allocator */
 };
 
-/* What may be taken beyond the always-allowed rungs. */
-enum oom_allow { OOM_ALLOW_SEQ_LEN = 1, OOM_ALLOW_LORA = 2, OOM_ALLOW_SCIENCE = 3 };
-
-/* Climbs.  Deterministic; the effective batch (micro x accumulation x GPUs) never changes. */
-OOM_API enum oom_status oom_ladder_walk(struct oom_evaluator *ev, const struct oom_model *model,
-					const struct oom_plan *start, uint64_t capacity_bytes,
-					unsigned allow, struct oom_ladder *out,
-					struct oom_error *err);
-/* The same, with the plan it ends at replayed through the allocator and fully described (buckets):
- * what a report shows. A verdict that the replay overturns makes it climb again. */
-OOM_API enum oom_status oom_ladder_plan(struct oom_evaluator *ev, const struct oom_model *model,
-					const struct oom_plan *start, uint64_t capacity_bytes,
-					unsigned allow, struct oom_ladder *out,
-					struct oom_error *err);
+/* Climbs from start, whose global batch is settled first; the effective batch (micro x accumulation
+ * x GPUs) never changes.  Every verdict is oom_judge's.  The plans at both ends, and each rung's
+ * before and after, are replayed and therefore priced as oom_evaluate prices them with
+ * OOM_EVAL_REPLAY; start_eval and eval have their buckets.  Within a rung of several steps those
+ * that do not fit are compared by used_bytes_estimated.  Deterministic. */
+OOM_API enum oom_status oom_ladder_climb(struct oom_evaluator *ev, const struct oom_model *model,
+					 const struct oom_plan *start, uint64_t capacity_bytes,
+					 unsigned allow, struct oom_ladder *out,
+					 struct oom_error *err);
 
 #endif

@@ -56,7 +56,7 @@ static void text(const struct oom_crash *c)
 		printf("       %s\n       do: %s", info->meaning, info->remedy);
 		if (info->rung)
 			printf("   [rung %d: %s]", info->rung,
-			       oom_rung_at((size_t)info->rung - 1)->name);
+			       oom_rung_numbered(info->rung)->name);
 		printf("   [%s]\n", info->source);
 	}
 }

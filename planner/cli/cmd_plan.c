@@ -97,7 +97,7 @@ static int run(struct oom_job *job)
 	for (int round = 0; ev; round++) {
 		bool right;
 
-		st = oom_ladder_plan(ev, t.model, &job->plan, t.capacity, allow, &l, &err);
+		st = oom_ladder_climb(ev, t.model, &job->plan, t.capacity, allow, &l, &err);
 		/* the verdict alone needs no search where the ladder has one */
 		if (!st && (!l.fits || !job->quiet))
 			st = search(ev, &t, allow, &l, &r, &err);

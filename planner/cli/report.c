@@ -214,13 +214,13 @@ static void rungs(const struct oom_ladder *l)
 			printf(" %s -> %s%s", gib(s->before_bytes), gib(s->after_bytes),
 			       s->fits ? ", fits" : "");
 		putchar('\n');
-		if (quiet && !(i == 7 && !l->fits))
+		if (quiet && !*s->note)
 			continue;
 		printf("       %s; costs: %s\n       set: %s   [%s]\n", oom_class_str(r->cls),
 		       r->cost, r->setting, r->source);
 		if (s->outcome == OOM_RUNG_OFFERED)
 			printf("       changes the science: taken only with --allow %s\n",
-			       r->allow);
+			       oom_allow_str(r->allow));
 		if (*s->note)
 			printf("       %s\n", oom_shown(s->note));
 	}
