@@ -28,6 +28,8 @@ struct engine_moves {
 	bool degrees;           /* tensor, pipeline, context and expert parallelism (tp, pp, cp, ep, sp) */
 };
 const struct engine_moves *engine_moves(int64_t engine);
+/* What trains on one GPU that keeps everything. */
+enum { PLAIN_ENGINE = OOM_ENGINE_HF };
 
 /* The optimizer with quantised states, and the one whose quantised states page to the host as well;
  * -1: there is none. */

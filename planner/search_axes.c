@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "moves.h"
 #include "oomplan/rules.h"
-#include "step/optimizers.h"
 
 static const struct oom_search_axis axes[AXES] = {
 	[SEQ] = {"seq-len", "halves, when allowed and nothing longer fits (images: halves of the side)"},
@@ -26,19 +26,6 @@ static const struct oom_search_axis axes[AXES] = {
 const struct oom_search_axis *oom_search_axis_at(size_t i)
 {
 	return i < AXES ? &axes[i] : NULL;
-}
-
-static int64_t optimizer_index(const char *name)
-{
-	for (int64_t i = 0; oom_optimizer_choice((size_t)i); i++)
-		if (!strcmp(oom_optimizer_choice((size_t)i)->name, name))
-			return i;
-	return -1;
-}
-
-static bool is_fsdp(int64_t engine)
-{
-	return engine == OOM_ENGINE_FSDP1 || engine == OOM_ENGINE_FSDP2;
 }
 
 /* ---- lists of values ---- */
@@ -91,34 +78,38 @@ static bool megatron_layouts(struct search_space *s, struct layout l)
 	return fits;
 }
 
+/* Every stage of the engines worth a try. */
+static void stages(struct search_space *s, int64_t engine, struct layout l)
+{
+	const struct engine_moves *e = engine_moves(engine);
+
+	l.engine = engine;
+	l.zero = e->replicates && engine == s->asked->engine ? 0 : e->shards_from;
+	for (; l.zero <= e->shards_to; l.zero++)
+		for (l.hybrid = 0; l.hybrid <= (e->hybrid && l.zero == 3 && s->asked->nodes > 1);
+		     l.hybrid++)
+			add_layout(s, l);
+}
+
 static bool layouts(struct search_space *s)
 {
 	const struct oom_plan *a = s->asked;
+	const struct engine_moves *e = engine_moves(a->engine);
 	struct layout l = {a->engine, a->zero_stage, a->bucket_view, a->hybrid_shard,
 			   a->tp,     a->pp,	     a->cp,	     a->ep};
-	const bool two = a->engine == OOM_ENGINE_HF || a->engine == OOM_ENGINE_FSDP2,
-		   deep = a->engine <= OOM_ENGINE_DEEPSPEED;
 
 	add_layout(s, l);
 	if (a->gpus < 2)
 		return true;
 	if (s->megatron)
 		return megatron_layouts(s, l);
-	if (a->engine == OOM_ENGINE_HF) {
+	if (e->bucket_view) {
 		l.bucket_view = 1;
 		add_layout(s, l);
 		l.bucket_view = a->bucket_view;
 	}
-	for (l.zero = 0; deep && l.zero <= 3; l.zero++) {
-		l.engine = OOM_ENGINE_DEEPSPEED;
-		if (l.zero || a->engine == OOM_ENGINE_DEEPSPEED)
-			add_layout(s, l);
-	}
-	for (l.zero = 2; (two || is_fsdp(a->engine)) && l.zero <= 3; l.zero++)
-		for (l.hybrid = 0; l.hybrid <= (l.zero == 3 && a->nodes > 1 ? 1 : 0); l.hybrid++) {
-			l.engine = two ? OOM_ENGINE_FSDP2 : a->engine;
-			add_layout(s, l);
-		}
+	for (size_t i = 0; i < e->n_tries; i++)
+		stages(s, e->tries[i], l);
 	return true;
 }
 
@@ -156,23 +147,20 @@ static bool divisors(int64_t n, int64_t most, int64_t first, int64_t list[MAX_DI
 }
 
 enum oom_status search_space_init(struct search_space *s, const struct oom_model *model,
-				  const struct oom_plan *asked, const struct oom_gpu *gpu,
-				  unsigned allow, enum oom_objective objective,
-				  struct oom_error *err)
+				  const struct oom_search_query *q, struct oom_error *err)
 {
+	const struct oom_plan *asked = q->asked;
 	const int64_t most = (int64_t)oom_knob_find("micro-batch")->max;
 	const int64_t rank = asked->micro_batch * asked->grad_accum;
 	int64_t widest = rank;
 
 	s->asked = asked;
-	s->gpu = gpu;
-	s->allow = allow;
+	s->allow = q->allow;
 	s->model = model;
-	s->megatron = asked->engine == OOM_ENGINE_MEGATRON;
-	s->fewer_gpus = objective == OOM_OBJECTIVE_PRICE && !s->megatron;
+	s->megatron = engine_moves(asked->engine)->degrees;
+	s->fewer_gpus = q->objective == OOM_OBJECTIVE_PRICE && !s->megatron;
 	s->n_divisors = s->n_layouts = s->n_gpus = 0;
-	s->eight = optimizer_index("adamw-8bit");
-	s->paged = optimizer_index("paged-adamw-8bit");
+	s->optimizers = optimizer_moves(asked->optimizer);
 	if (__builtin_mul_overflow(rank, oom_plan_data_parallel(asked), &s->step_batch))
 		return oom_error_set(err, OOM_ERR_LIMIT,
 				     "search: the effective batch is too large");
@@ -195,7 +183,7 @@ static size_t lengths(const struct search_space *s)
 	struct oom_plan p = *s->asked;
 	size_t n = 1;
 
-	while (s->allow & OOM_ALLOW_SEQ_LEN && n < 32 && oom_rung_at(5)->apply(&p, s->model))
+	while (s->allow & OOM_ALLOW_SEQ_LEN && n < 32 && move_to_shorter(&p, s->model))
 		n++;
 	return n;
 }
@@ -211,7 +199,6 @@ static bool has_fused_loss(const struct search_space *s)
 size_t search_values(const struct search_space *s, enum search_axis axis)
 {
 	const struct oom_plan *a = s->asked;
-	const char *opt = oom_optimizer_choice((size_t)a->optimizer)->name;
 
 	switch (axis) {
 	case SEQ: return lengths(s);
@@ -223,8 +210,8 @@ size_t search_values(const struct search_space *s, enum search_axis axis)
 	case LORA: return s->allow & OOM_ALLOW_LORA && !a->lora_r && !s->megatron ? 3 : 1;
 	case BATCH: return s->n_divisors;
 	case LAYOUT: return s->n_layouts;
-	case OFFLOAD: return s->megatron || a->engine == OOM_ENGINE_TORCHTUNE ? 1 : 4;
-	case OPTIMIZER: return strncmp(opt, "adamw", 5) || s->megatron ? 1 : 3;
+	case OFFLOAD: return s->megatron ? 1 : 4;
+	case OPTIMIZER: return s->optimizers.paged < 0 || s->megatron ? 1 : 3;
 	case SEQPAR: return s->megatron && !a->sp && a->gpus > 1 ? 2 : 1;
 	case ALLOCATOR: return a->allocator == OOM_ALLOC_EXPANDABLE ? 1 : 2;
 	case AXES: break;
@@ -256,40 +243,34 @@ static void set_layout(const struct search_space *s, size_t k, struct oom_plan *
 static bool set_offload(const struct search_space *s, size_t k, bool layout_asked,
 			struct oom_plan *p)
 {
-	const int64_t opt = k > 1 && !is_fsdp(p->engine) ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE,
+	const struct engine_moves *e = engine_moves(p->engine);
+	const int64_t opt = k > 1 && !e->offloads_whole ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE,
 		      params = k > 2 ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE;
 	const int64_t stage = k == 2 ? 2 : 3;
 
-	if ((k == 2 && is_fsdp(p->engine)) ||
+	if ((k > 1 && !e->offloads) || (k == 2 && e->offloads_whole) ||
 	    (s->asked->offload_optimizer == opt && s->asked->offload_params == params))
-		return false;           /* FSDP moves everything or nothing; as asked is value 0 */
+		return false;           /* as asked is value 0 */
 	p->offload_optimizer = opt;
 	p->offload_params = params;
 	if (k == 1)
 		return true;
 	/* a layout chosen only to be changed here is reached with one departure less from the
 	 * asked one */
-	if (!layout_asked && (p->engine == OOM_ENGINE_HF || p->zero_stage < stage))
+	if (!layout_asked && (p->engine != e->offloads_as || p->zero_stage < stage))
 		return false;
-	if (p->engine == OOM_ENGINE_HF)
-		p->engine = OOM_ENGINE_DEEPSPEED;
+	p->engine = e->offloads_as;
 	p->zero_stage = p->zero_stage < stage ? stage : p->zero_stage;
 	return true;
 }
 
-static bool set_lora(size_t k, bool precision_asked, const struct oom_model *model,
-		     struct oom_plan *p)
+/* QLoRA brings its own precision: one departure less does. */
+static bool set_adapters(const struct search_space *s, size_t k, bool precision_asked,
+			 struct oom_plan *p)
 {
-	p->lora_r = 16;
-	if (!p->lora_targets[0])
-		strcpy(p->lora_targets, *oom_model_lora_targets(model) ?
-						oom_model_lora_targets(model) :
-						"all-linear");
-	if (k == 2) {
-		p->qlora = p->kbit_prepare = 1;
-		p->precision = OOM_BF16_AMP;
-	}
-	/* QLoRA brings its own precision: one departure less does */
+	for (size_t i = 0; i < k; i++)
+		if (!move_to_adapters(p, s->model))
+			return false;
 	return k == 1 || precision_asked;
 }
 
@@ -323,21 +304,20 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 		[OOM_CKPT_NONE] = {OOM_CKPT_FULL, OOM_CKPT_SELECTIVE},
 		[OOM_CKPT_FULL] = {OOM_CKPT_NONE, OOM_CKPT_SELECTIVE},
 		[OOM_CKPT_SELECTIVE] = {OOM_CKPT_NONE, OOM_CKPT_FULL}};
-	const bool old = s->gpu && s->gpu->compute_capability > 0 && s->gpu->compute_capability < 8;
 	const struct oom_plan *a = s->asked;
 
 	*p = *a;
 	*classes = 0;
 	for (size_t i = 0; i < v[SEQ]; i++, *classes |= 1u << OOM_SCIENCE)
-		oom_rung_at(5)->apply(p, s->model);
+		move_to_shorter(p, s->model);
 	if (v[GPUS] && !set_gpus(s->gpus[v[GPUS]], p))
 		return false;
-	if (v[PRECISION]) {                     /* bf16 begins with Ampere */
-		p->precision = old ? OOM_AMP_FP16 : OOM_AMP_BF16;
+	if (v[PRECISION]) {
+		move_to_16_bit(p, s->model);
 		*classes |= 1u << OOM_NUMERICS;
 	}
 	if (v[ATTN])
-		p->attn = OOM_ATTN_SDPA;
+		move_to_sdpa(p, s->model);
 	if (v[LOSS])
 		p->fused_ce = OOM_LOSS_FUSED;
 	if (v[CKPT])
@@ -346,7 +326,7 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 		set_layout(s, v[LAYOUT], p, classes);
 	if (v[LORA]) {
 		*classes |= 1u << OOM_SCIENCE;
-		if (!set_lora(v[LORA], !v[PRECISION], s->model, p))
+		if (!set_adapters(s, v[LORA], !v[PRECISION], p))
 			return false;
 	}
 	if (v[OFFLOAD]) {
@@ -357,11 +337,11 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 	/* one GPU that keeps everything trains plainly, whatever engine was asked for */
 	if (p->gpus == 1 && p->offload_optimizer == OOM_OFFLOAD_NONE &&
 	    p->offload_params == OOM_OFFLOAD_NONE && (v[GPUS] || v[OFFLOAD]) && !s->megatron) {
-		p->engine = OOM_ENGINE_HF;
+		p->engine = PLAIN_ENGINE;
 		p->zero_stage = p->hybrid_shard = 0;
 	}
 	if (v[OPTIMIZER]) {
-		p->optimizer = v[OPTIMIZER] == 1 ? s->eight : s->paged;
+		p->optimizer = v[OPTIMIZER] == 1 ? s->optimizers.quantised : s->optimizers.paged;
 		*classes |= 1u << OOM_NUMERICS;
 		if (p->optimizer < 0 || p->optimizer == a->optimizer)
 			return false;
@@ -372,7 +352,7 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 			return false;           /* beside one rank it is nothing */
 	}
 	if (v[ALLOCATOR])
-		p->allocator = OOM_ALLOC_EXPANDABLE;
+		move_to_expandable(p, s->model);
 	if (p->engine != a->engine)
 		oom_plan_relax(p);              /* of what only the asked engine has */
 	/* last: the layout decides how many ranks share the batch */

@@ -5,6 +5,8 @@
 
 #include "oomplan/search.h"
 
+#include "moves.h"
+
 /* In the order in which they are walked: what changes the tape, then its sizes, then neither (the
  * evaluator remembers the last walk of a tape). */
 enum search_axis {
@@ -33,7 +35,6 @@ enum { MAX_DIVISORS = 4096, MAX_LAYOUTS = 2048 };
 
 struct search_space {
 	const struct oom_plan *asked;
-	const struct oom_gpu *gpu;
 	unsigned allow;
 	bool fewer_gpus;                /* GPUs are an axis (price) */
 	int64_t step_batch;             /* sequences a step sees: kept */
@@ -44,14 +45,12 @@ struct search_space {
 	size_t n_layouts;
 	int64_t gpus[MAX_DIVISORS];     /* the asked one first */
 	size_t n_gpus;
-	int64_t eight, paged;           /* optimizers by name */
+	struct optimizer_moves optimizers;      /* of the asked one */
 	bool megatron;
 };
 /* OOM_ERR_LIMIT when there are more values than are tried. */
 enum oom_status search_space_init(struct search_space *s, const struct oom_model *model,
-				  const struct oom_plan *asked, const struct oom_gpu *gpu,
-				  unsigned allow, enum oom_objective objective,
-				  struct oom_error *err);
+				  const struct oom_search_query *query, struct oom_error *err);
 /* Values of an axis: at least 1. */
 size_t search_values(const struct search_space *s, enum search_axis axis);
 /* The plan of a vector of values, and the classes of change in it.  False for a combination that

@@ -29,6 +29,17 @@ struct oom_candidate {
 	uint16_t value[OOM_SEARCH_AXES];        /* of each axis; 0: as asked */
 };
 
+/* What is searched for.  The effective batch never changes; science knobs are tried only when allow
+ * names them, a shorter sequence only when no plan of the longer fits. */
+struct oom_search_query {
+	const struct oom_plan *asked;   /* the plan to depart from */
+	uint64_t capacity_bytes;
+	const struct oom_gpu *gpu;      /* its speed ranks plans; NULL: an A100's */
+	unsigned allow;                 /* enum oom_allow */
+	enum oom_objective objective;
+	bool best_only;                 /* alternatives are not looked for: fewer replays */
+};
+
 #define OOM_ALTERNATIVES 3
 struct oom_search {
 	bool found;
@@ -36,28 +47,21 @@ struct oom_search {
 	/* undominated in (classes, objective, departures) */
 	struct oom_candidate alternative[OOM_ALTERNATIVES];
 	size_t n_alternatives, n_undominated;
-	size_t evaluated, fitting;
+	size_t evaluated;               /* combinations priced */
+	size_t possible;                /* of them: what they allocate has room, so that they may fit */
+	size_t replayed;                /* verdicts that took a replay of the allocator */
 };
-/* Prices every combination of the free knobs' values (see oom_search_axis_at) around asked and
- * keeps the best by (gravest class, time a sample, departures), or by the objective in place of
- * time; ties go to fewer kinds of change, to the larger micro-batch,
- * then to fewer bytes.  The effective batch never changes;
- * science knobs are tried only when allow names them, a shorter sequence only when no plan of the
- * longer fits. Exact: a combination is left out only where another is shown to be at least as good
- * in everything (see search.c). OOM_ERR_LIMIT for a batch of more divisors than are tried. */
+/* Prices every combination of the free knobs' values (see oom_search_axis_at) around what is asked
+ * and keeps the best by (gravest class, time a sample, departures), or by the objective in place of
+ * time; ties go to fewer kinds of change, to the larger micro-batch, to fewer bytes, to less time.
+ *
+ * Whether a plan fits is oom_judge's verdict, asked lazily: in the order of preference, of plans that
+ * could still be in the answer.  The answer is exact: the one that judging every combination would
+ * give.  used_bytes are replayed, as estimate prints them.  OOM_ERR_LIMIT for a batch of more
+ * divisors than are tried. */
 OOM_API enum oom_status oom_search(struct oom_evaluator *ev, const struct oom_model *model,
-				   const struct oom_plan *asked, uint64_t capacity_bytes,
-				   const struct oom_gpu *gpu, unsigned allow,
-				   enum oom_objective objective, struct oom_search *out,
+				   const struct oom_search_query *query, struct oom_search *out,
 				   struct oom_error *err);
-/* The same, with the best plan replayed through the allocator where that can be done (see
- * oom_ladder_plan): one that the replay refuses gives way to the next best.  best_eval describes
- * the best plan, buckets included. */
-OOM_API enum oom_status oom_search_plan(struct oom_evaluator *ev, const struct oom_model *model,
-					const struct oom_plan *asked, uint64_t capacity_bytes,
-					const struct oom_gpu *gpu, unsigned allow,
-					enum oom_objective objective, struct oom_search *out,
-					struct oom_eval *best_eval, struct oom_error *err);
 
 struct oom_search_axis {
 	const char *knob;
@@ -75,12 +79,10 @@ struct oom_reason {
 	double seconds_per_sample;      /* without it */
 	char note[160];                 /* why it cannot run without it */
 };
-/* A reason for each departure of c, which a search with the same arguments found; *n of them. */
+/* A reason for each departure of c, which a search with the same query found; *n of them. */
 OOM_API enum oom_status oom_search_reasons(struct oom_evaluator *ev, const struct oom_model *model,
-					   const struct oom_plan *asked,
-					   const struct oom_candidate *c, uint64_t capacity_bytes,
-					   const struct oom_gpu *gpu, unsigned allow,
-					   enum oom_objective objective,
+					   const struct oom_search_query *query,
+					   const struct oom_candidate *c,
 					   struct oom_reason reasons[OOM_SEARCH_AXES], size_t *n,
 					   struct oom_error *err);
 

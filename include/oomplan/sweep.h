@@ -30,7 +30,12 @@ OOM_API enum oom_status oom_sweep_points(struct oom_sweep *s, const char *path,
 /* Whether an axis or a list sets this knob, "gpu" or "model". */
 OOM_API bool oom_sweep_has(const struct oom_sweep *s, const char *name);
 /* A condition every written row meets: "fits", "!fits", or COLUMN<NUMBER with <, <=, >, >=, =, !=
- * (a word for choices and flags).  Several: all must hold. */
+ * (a word for choices and flags).  Several: all must hold.
+ *
+ * Columns and conditions cost what they ask for.  "fits" is oom_judge's verdict: it replays the
+ * allocator where bounds do not decide.  "used_bytes", "reserved_bytes" and "headroom_bytes" are as
+ * estimate prints them: a replay for every plan.  All others are cheap, "used_bytes_estimated" (the
+ * same by a mean share of reserved over allocated bytes) among them. */
 OOM_API enum oom_status oom_sweep_where(struct oom_sweep *s, const char *text,
 					struct oom_error *err);
 /* Columns by name, joined by commas; NULL or "": the axes and the default ones. */
@@ -71,7 +76,7 @@ OOM_API uint64_t oom_sweep_fingerprint(const struct oom_sweep *s,
 struct oom_sweep_cell {
 	const uint64_t *at;             /* the value of each axis */
 	bool ok, fits;
-	const struct oom_eval *eval;    /* when ok */
+	const struct oom_eval *eval;    /* when ok: replayed */
 	const struct oom_plan *plan;
 	uint64_t capacity_bytes;        /* 0: no card */
 	const char *error;

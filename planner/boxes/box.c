@@ -122,17 +122,19 @@ static bool calibrated_margin(const struct finder *f, const struct oom_plan *p,
 /* What is found may be composed otherwise than what was asked: it is looked for again with its own
  * margin.  Two compositions may call for one another: after a few rounds headroom only grows. */
 static enum oom_status calibrated_search(struct finder *f, struct oom_plan *p, uint64_t room,
-					 const struct oom_gpu *card, struct oom_search *found)
+					 const struct oom_gpu *card, unsigned allow,
+					 struct oom_search *found)
 {
 	enum { ROUNDS = 8, FREE = 3 };
+	const struct oom_search_query q = {
+		.asked = p, .capacity_bytes = room, .gpu = card, .allow = allow};
 	enum oom_status st;
 	double margin;
 
 	if (calibrated_margin(f, p, card, &margin))
 		p->margin = margin;
 	for (int round = 0;; round++) {
-		st = oom_search(f->ev, f->model, p, room, card, f->q->allow, OOM_OBJECTIVE_TIME,
-				found, f->err);
+		st = oom_search(f->ev, f->model, &q, found, f->err);
 		if (st || !found->found || round == ROUNDS ||
 		    !calibrated_margin(f, &found->best.plan, card, &margin) ||
 		    fabs(margin - p->margin) < 1e-4 || (round >= FREE && margin < p->margin))
@@ -154,14 +156,14 @@ static enum oom_status search(struct finder *f, struct group *g)
 	const uint64_t room = card->capacity_bytes -
 			      (uint64_t)((double)card->capacity_bytes * f->q->min_headroom);
 	struct oom_eval e;
-	enum oom_status st = calibrated_search(f, &p, room, card, &g->found);
+	enum oom_status st = calibrated_search(f, &p, room, card, f->q->allow, &g->found);
 
 	if (st || g->found.found)
 		return st ? st : host_of(f, g);
 	/* what is not allowed is looked for all the same, and listed apart */
 	if ((f->q->allow & OOM_ALLOW_SCIENCE) != OOM_ALLOW_SCIENCE) {
-		st = oom_search(f->ev, f->model, &p, room, card, f->q->allow | OOM_ALLOW_SCIENCE,
-				OOM_OBJECTIVE_TIME, &g->found, f->err);
+		st = calibrated_search(f, &p, room, card, f->q->allow | OOM_ALLOW_SCIENCE,
+				       &g->found);
 		g->science = g->found.found;
 		if (st || g->science)
 			return st ? st : host_of(f, g);

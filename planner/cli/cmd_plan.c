@@ -37,25 +37,29 @@ static enum oom_status search(struct oom_evaluator *ev, const struct oom_target 
 			      struct oom_ladder *l, struct oom_search_report *r,
 			      struct oom_error *err)
 {
-	const struct oom_gpu *gpu = t->has_gpu ? &t->gpu : NULL;
-	struct oom_eval best;
+	const struct oom_search_query q = {.asked = &l->start,
+					   .capacity_bytes = t->capacity,
+					   .gpu = t->has_gpu ? &t->gpu : NULL,
+					   .allow = allow,
+					   .objective = (enum oom_objective)objective};
 	enum oom_status st;
 
 	r->asked = &l->start;
-	r->objective = (enum oom_objective)objective;
-	st = oom_search_plan(ev, t->model, &l->start, t->capacity, gpu, allow, r->objective,
-			     &r->found, &best, err);
+	r->objective = q.objective;
+	r->n_reasons = 0;
+	st = oom_search(ev, t->model, &q, &r->found, err);
 	if (st || !r->found.found)
 		return st;
 	if (!l->fits) {
 		l->plan = r->found.best.plan;
-		l->eval = best;
-		l->fits = true;
+		st = oom_judge(ev, t->model, &l->plan, t->capacity,
+			       OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &l->eval, &l->fits, err);
+		if (st)
+			return st;
 		snprintf(l->note, sizeof(l->note),
 			 "the ten rungs alone do not reach: this plan is the search's");
 	}
-	return oom_search_reasons(ev, t->model, &l->start, &r->found.best, t->capacity, gpu, allow,
-				  r->objective, r->reason, &r->n_reasons, err);
+	return oom_search_reasons(ev, t->model, &q, &r->found.best, r->reason, &r->n_reasons, err);
 }
 
 /* The anatomy of the plan: into the file, or in characters behind the report. */

@@ -119,16 +119,16 @@ static bool find_plan(struct oom_evaluator *ev, const struct oom_target *t,
 		      struct oom_comparison *out)
 {
 	struct oom_search_report *r = &out->search;
-	const struct oom_gpu *gpu = t->has_gpu ? &t->gpu : NULL;
+	const struct oom_search_query q = {.asked = &out->asked,
+					   .capacity_bytes = out->capacity,
+					   .gpu = t->has_gpu ? &t->gpu : NULL};
 
-	r->asked = &out->asked;
-	r->objective = OOM_OBJECTIVE_TIME;
-	if (oom_search(ev, t->model, r->asked, out->capacity, gpu, 0, r->objective, &r->found,
-		       NULL))
+	r->asked = q.asked;
+	r->objective = q.objective;
+	if (oom_search(ev, t->model, &q, &r->found, NULL))
 		return false;
-	return !r->found.found ||
-	       !oom_search_reasons(ev, t->model, r->asked, &r->found.best, out->capacity, gpu, 0,
-				   r->objective, r->reason, &r->n_reasons, NULL);
+	return !r->found.found || !oom_search_reasons(ev, t->model, &q, &r->found.best, r->reason,
+						      &r->n_reasons, NULL);
 }
 
 int oom_compare_crash(struct oom_job *job, const struct oom_crash *c, struct oom_comparison *out)

@@ -171,9 +171,9 @@ void oom_report_search(const struct oom_job *job, const struct oom_search_report
 {
 	const struct oom_search *s = &r->found;
 
-	printf("\nthe cheapest plan: %zu combinations priced, %zu fit (objective %s; times are a "
-	       "roofline guess)\n",
-	       s->evaluated, s->fitting, oom_objective_words[r->objective]);
+	printf("\nthe cheapest plan: %zu combinations priced, %zu may fit, %zu replayed (objective "
+	       "%s; times are a roofline guess)\n",
+	       s->evaluated, s->possible, s->replayed, oom_objective_words[r->objective]);
 	if (!s->found) {
 		printf("  none fits\n");
 		return;
@@ -249,7 +249,8 @@ void oom_json_search(struct oom_json *j, const struct oom_job *job,
 	oom_json_object(j, "search");
 	oom_json_text(j, "objective", oom_objective_words[r->objective]);
 	oom_json_uint(j, "evaluated", s->evaluated);
-	oom_json_uint(j, "fitting", s->fitting);
+	oom_json_uint(j, "possible", s->possible);
+	oom_json_uint(j, "replayed", s->replayed);
 	oom_json_bool(j, "found", s->found);
 	if (s->found) {
 		candidate_json(j, "best", r->asked, &s->best);

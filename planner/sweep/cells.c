@@ -123,17 +123,57 @@ static enum oom_status search(struct sweep_worker *w, const struct oom_sweep_opt
 {
 	struct sweep_cell *c = &w->cell;
 	struct oom_plan p = c->plan;
+	const struct oom_search_query q = {.asked = &p,
+					   .capacity_bytes = c->gpu->capacity_bytes,
+					   .gpu = c->gpu,
+					   .allow = o->allow,
+					   .objective = o->objective,
+					   .best_only = true};
 	enum oom_status st;
 
 	if (oom_model_task(c->model) == OOM_TASK_IMAGE_CLS)
 		p.seq_len = 0;
-	st = oom_search(w->ev, c->model, &p, c->gpu->capacity_bytes, c->gpu, o->allow, o->objective,
-			&c->found, &c->err);
+	st = oom_search(w->ev, c->model, &q, &c->found, &c->err);
 	c->searched = true;
 	c->answer = !st && c->found.found ? &c->found.best.plan : &c->plan;
 	if (!st)
-		st = oom_evaluate(w->ev, c->model, c->answer, OOM_EVAL_FAST, &c->eval, &c->err);
+		st = oom_evaluate(w->ev, c->model, c->answer,
+				  w->s->need == SWEEP_BYTES ? OOM_EVAL_REPLAY : OOM_EVAL_FAST,
+				  &c->eval, &c->err);
 	return st;
+}
+
+/* Many cards share a plan's price, and its replay where one of them needs it. */
+static bool fits(struct sweep_worker *w, uint64_t capacity)
+{
+	struct sweep_cell *c = &w->cell;
+	bool yes;
+
+	switch (oom_decide(&c->eval, oom_budget(capacity, &c->plan))) {
+	case OOM_DOES_NOT_FIT: return false;
+	case OOM_FITS: return true;
+	case OOM_UNDECIDED: break;
+	}
+	if (w->exact)
+		return c->eval.used_bytes <= oom_budget(capacity, &c->plan);
+	w->exact = true;
+	w->last_status = oom_judge(w->ev, c->model, &c->plan, capacity, OOM_EVAL_FAST, &c->eval,
+				   &yes, &c->err);
+	return yes;
+}
+
+static void price(struct sweep_worker *w, uint64_t capacity)
+{
+	struct sweep_cell *c = &w->cell;
+	const unsigned flags = w->s->need == SWEEP_BYTES ? OOM_EVAL_REPLAY : OOM_EVAL_FAST;
+
+	if (w->moved) {
+		w->last_status = oom_evaluate(w->ev, c->model, &c->plan, flags, &c->eval, &c->err);
+		w->exact = flags & OOM_EVAL_REPLAY;
+	}
+	w->moved = false;
+	c->fits = !w->last_status && capacity && w->s->need != SWEEP_PRICE && fits(w, capacity);
+	c->ok = !w->last_status;
 }
 
 void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o)
@@ -154,12 +194,7 @@ void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o)
 		c->fits = c->ok && c->found.found;
 		return;
 	}
-	if (w->moved)
-		w->last_status = oom_evaluate(w->ev, c->model, &c->plan, OOM_EVAL_FAST, &c->eval,
-					      &c->err);
-	w->moved = false;
-	c->ok = !w->last_status;
-	c->fits = c->ok && capacity && c->eval.used_bytes <= oom_budget(capacity, &c->plan);
+	price(w, capacity);
 }
 
 bool sweep_worker_init(struct sweep_worker *w, struct oom_sweep *s)

@@ -64,10 +64,8 @@ static enum oom_status add_column(struct oom_sweep *s, const char *name, struct 
 enum oom_status oom_sweep_columns(struct oom_sweep *s, const char *text, struct oom_error *err)
 {
 	static const char *const usual[] = {
-		"fits",		  "used_bytes",		"capacity_bytes",
-		"headroom_bytes", "overall_peak_bytes", "peak_phase",
-		"reserved_bytes", "total_params",	"trainable_params",
-		"error"};
+		"fits",		"used_bytes_estimated", "capacity_bytes",   "overall_peak_bytes",
+		"peak_phase",	"total_params",		"trainable_params", "error"};
 	enum oom_status st = OOM_OK;
 	char *copy, *rest, *word;
 
@@ -92,13 +90,35 @@ enum oom_status oom_sweep_columns(struct oom_sweep *s, const char *text, struct 
 	return st;
 }
 
+static enum sweep_need need_of(const struct sweep_column *c)
+{
+	if (c->kind != COLUMN_RESULT)
+		return SWEEP_PRICE;
+	switch (c->result) {
+	case SWEEP_FITS: return SWEEP_VERDICT;
+	case SWEEP_USED: case SWEEP_HEADROOM: case SWEEP_RESERVED: return SWEEP_BYTES;
+	default: return SWEEP_PRICE;
+	}
+}
+
+static void need(struct oom_sweep *s, const struct sweep_column *c)
+{
+	const enum sweep_need n = need_of(c);
+
+	s->need = n > s->need ? n : s->need;
+}
+
 void sweep_resolve(struct oom_sweep *s, bool plan_each)
 {
+	s->need = SWEEP_PRICE;
+	for (size_t w = 0; w < s->n_where; w++)
+		need(s, &s->where[w].column);
 	for (size_t c = 0; c < s->n_columns; c++) {
 		struct sweep_column *col = &s->column[c];
 		const bool card_too = col->knob && !strcmp(col->knob->name, "compute-capability");
 		bool own = false;
 
+		need(s, col);
 		col->depends = col->kind == COLUMN_RESULT ? 0 : SWEEP_SEEK;
 		for (size_t i = 0; col->depends && i < s->n_axes; i++)
 			for (size_t j = 0; j < s->axis[i].n_vars; j++) {

@@ -3,7 +3,7 @@
 #define OOM_SWEEP_RESULTS_H
 
 #define OOM_SWEEP_RESULTS(X) \
-	X(FITS, "fits") X(USED, "used_bytes") X(CAPACITY, "capacity_bytes") X(HEADROOM, "headroom_bytes") \
+	X(FITS, "fits") X(USED, "used_bytes") X(ESTIMATED, "used_bytes_estimated") X(CAPACITY, "capacity_bytes") X(HEADROOM, "headroom_bytes") \
 	X(PEAK, "overall_peak_bytes") X(PHASE, "peak_phase") X(RESERVED, "reserved_bytes") X(PARAMS, "total_params") \
 	X(TRAINABLE, "trainable_params") X(LOAD, "after_load_bytes") X(FWD1, "fwd1_peak_bytes") X(BWD1, "bwd1_peak_bytes") \
 	X(OPT1, "opt1_peak_bytes") X(FWD2, "fwd2_peak_bytes") X(BWD2, "bwd2_peak_bytes") X(OPT2, "opt2_peak_bytes") \

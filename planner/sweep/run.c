@@ -264,6 +264,7 @@ enum oom_status oom_sweep_each(struct oom_sweep *s, const struct oom_sweep_optio
 
 	if (st)
 		return st;
+	s->need = SWEEP_BYTES;
 	w = malloc(sizeof(*w));
 	if (!w || !sweep_worker_init(w, s))
 		st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");

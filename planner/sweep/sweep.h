@@ -51,6 +51,10 @@ struct sweep_where {
 	int op;                         /* 0 <, 1 <=, 2 >, 3 >=, 4 =, 5 != */
 	double value;
 };
+/* What the columns and conditions ask of a cell: cheap figures; the verdict, which replays the
+ * allocator where bounds do not decide; or what is reserved and used, which always does. */
+enum sweep_need { SWEEP_PRICE, SWEEP_VERDICT, SWEEP_BYTES };
+
 struct oom_sweep {
 	struct oom_plan base;
 	struct sweep_axis axis[SWEEP_AXES];
@@ -59,6 +63,7 @@ struct oom_sweep {
 	size_t n_columns;
 	struct sweep_where where[SWEEP_WHERE];
 	size_t n_where;
+	enum sweep_need need;
 	struct oom_gpus gpus;           /* the table */
 	struct oom_gpu *card;           /* those used */
 	size_t n_cards;
@@ -97,6 +102,7 @@ struct sweep_worker {
 	size_t run[SWEEP_AXES];         /* of the values of a grid's axis: where the last lay */
 	uint32_t stale;                 /* axes that moved since a row was written */
 	bool moved;                     /* more than the card changed since the last evaluation */
+	bool exact;                     /* the last evaluation was a replay, where there is one */
 	enum oom_status last_status;
 	struct sweep_field {
 		char text[704];
@@ -113,7 +119,7 @@ char *sweep_put(struct sweep_worker *w, bool jsonl, char *out);
 bool sweep_passes(const struct oom_sweep *s, const struct sweep_cell *cell);
 bool sweep_find_column(const struct oom_sweep *s, const char *name, struct sweep_column *out);
 size_t sweep_row_room(const struct oom_sweep *s);
-/* What each column depends on, once the axes are known. */
+/* What each column depends on, once the axes are known; and what they need. */
 void sweep_resolve(struct oom_sweep *s, bool plan_each);
 
 /* sweep.c, for points.c: a variable by name (OOM_ERR_INVALID: unknown, or set by another

@@ -26,6 +26,7 @@ static int64_t result(const struct sweep_cell *c, int i)
 	switch (i) {
 	case SWEEP_FITS: return c->fits;
 	case SWEEP_USED: return (int64_t)e->used_bytes;
+	case SWEEP_ESTIMATED: return (int64_t)e->used_bytes_estimated;
 	case SWEEP_CAPACITY: return c->gpu ? (int64_t)c->gpu->capacity_bytes : 0;
 	case SWEEP_HEADROOM: return c->gpu ? (int64_t)(c->gpu->capacity_bytes - e->used_bytes) : 0;
 	case SWEEP_PEAK: return (int64_t)e->overall_peak;

@@ -226,15 +226,15 @@ static void same_as_search(void *ctx, const struct oom_sweep_cell *c)
 	struct each *e = ctx;
 	struct oom_plan p = oom_plan_default();
 	struct oom_error err = {{0}};
+	const struct oom_search_query q = {
+		.asked = &p, .capacity_bytes = e->gpu.capacity_bytes, .gpu = &e->gpu};
 	struct oom_search s;
 
 	p.seq_len = 256 << c->at[1];
 	p.micro_batch = 1 + (int64_t)c->at[2];
 	p.compute_capability = e->gpu.compute_capability;
 	assert_true(c->ok);
-	assert_int_equal(oom_search(e->ev, e->model, &p, e->gpu.capacity_bytes, &e->gpu, 0,
-				    OOM_OBJECTIVE_TIME, &s, &err),
-			 OOM_OK);
+	assert_int_equal(oom_search(e->ev, e->model, &q, &s, &err), OOM_OK);
 	assert_int_equal(s.found, c->fits);
 	if (s.found) {
 		assert_memory_equal(&s.best.plan, c->plan, sizeof(*c->plan));
