@@ -94,6 +94,15 @@ bool move_to_shards(struct oom_plan *p, const struct oom_model *m)
 	return true;
 }
 
+bool shard_for_many(struct oom_plan *p)
+{
+	if (p->gpus < 2 || p->zero_stage || p->engine != PLAIN_ENGINE)
+		return false;
+	p->engine = OOM_ENGINE_FSDP2;
+	p->zero_stage = engine_moves(p->engine)->shards_to;
+	return true;
+}
+
 bool move_to_host(struct oom_plan *p, const struct oom_model *m)
 {
 	const struct engine_moves *e = engine_moves(p->engine);

@@ -38,6 +38,10 @@ struct optimizer_moves {
 };
 struct optimizer_moves optimizer_moves(int64_t optimizer);
 
+/* More GPUs help only what is sharded: a plan that keeps everything whole on several is sharded
+ * wholly instead; false: this one is left as it is. */
+bool shard_for_many(struct oom_plan *p);
+
 /* Each changes the plan by one step and returns false, the plan as it was, when there is none. */
 typedef bool oom_move(struct oom_plan *p, const struct oom_model *model);
 oom_move move_to_smaller_batch, move_to_16_bit, move_to_checkpoints, move_to_expandable, move_to_sdpa,

@@ -1,7 +1,11 @@
-/* Inverse questions: the largest value of a knob that fits, by doubling and bisection; the
- * neighbour is evaluated. */
+/* Inverse questions, by doubling and bisection.
+ *
+ * What the allocator reserves does not always rise with a knob (segments of 2 and 20 MiB), so neither
+ * does the verdict fall only once.  The bisection keeps what it was told: its lower end was judged
+ * to fit, its upper end not to.  They end as neighbours, whatever lies beyond. */
 #include <string.h>
 
+#include "moves.h"
 #include "oomplan/rules.h"
 #include "oomplan/search.h"
 
@@ -14,22 +18,24 @@ struct solver {
 	struct oom_error *err;
 };
 
+static struct oom_plan plan_with(const struct solver *s, int64_t value)
+{
+	struct oom_plan p = *s->plan;
+
+	*oom_plan_field(&p, s->knob) = value;
+	if (!strcmp(s->knob->name, "gpus") && shard_for_many(&p))
+		oom_plan_relax(&p);
+	return p;
+}
+
 /* Does the plan fit with this value?  A value the model cannot run with does not. */
 static enum oom_status price(const struct solver *s, int64_t value, unsigned flags,
 			     struct oom_eval *e, bool *yes)
 {
-	struct oom_plan p = *s->plan;
-	enum oom_status st;
+	const struct oom_plan p = plan_with(s, value);
+	const enum oom_status st = oom_judge(s->ev, s->model, &p, s->capacity, flags, e, yes,
+					     s->err);
 
-	*oom_plan_field(&p, s->knob) = value;
-	if (!strcmp(s->knob->name, "gpus") && p.gpus > 1 && !p.zero_stage &&
-	    p.engine == OOM_ENGINE_HF) {
-		p.engine = OOM_ENGINE_FSDP2;    /* more GPUs help only what is sharded */
-		p.zero_stage = 3;
-		oom_plan_relax(&p);
-	}
-	st = oom_evaluate(s->ev, s->model, &p, flags, e, s->err);
-	*yes = !st && e->used_bytes <= oom_budget(s->capacity, &p);
 	if (st)
 		e->used_bytes = UINT64_MAX;
 	return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
@@ -83,6 +89,15 @@ static enum oom_status bisect(const struct solver *s, int64_t *lo, int64_t hi)
 	return OOM_OK;
 }
 
+/* The plan of the value, as it is reported. */
+static enum oom_status describe(const struct solver *s, struct oom_solution *out)
+{
+	bool yes;
+
+	out->plan = plan_with(s, out->value);
+	return price(s, out->value, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &out->eval, &yes);
+}
+
 static enum oom_status largest(const struct solver *s, struct oom_solution *out)
 {
 	const int64_t top = (int64_t)s->knob->max;
@@ -92,10 +107,9 @@ static enum oom_status largest(const struct solver *s, struct oom_solution *out)
 	enum oom_status st = next_that_runs(s, &lo, top, &e, &yes, &ran);
 
 	out->exists = yes;
-	out->eval = e;
 	out->value = hi = lo;
 	if (st || !yes)
-		return st;
+		return st ? st : describe(s, out);
 	while (yes && hi < top) {
 		lo = hi;
 		hi = hi > top / 2 ? top : hi * 2;
@@ -110,11 +124,14 @@ static enum oom_status largest(const struct solver *s, struct oom_solution *out)
 		return st;
 	out->value = lo;
 	out->at_limit = lo == top;
-	st = price(s, lo, OOM_EVAL_BUCKETS, &out->eval, &yes);
+	st = describe(s, out);
 	if (!st && !out->at_limit) {
 		int64_t next = lo + 1;
 
 		st = next_that_runs(s, &next, top, &e, &yes, &ran);
+		if (!st && ran)
+			st = price(s, next, OOM_EVAL_REPLAY, &e, &yes);
+		out->neighbour = ran ? next : 0;
 		out->neighbour_bytes = ran ? e.used_bytes : UINT64_MAX;
 	}
 	return st;
@@ -134,8 +151,9 @@ static enum oom_status fewest_gpus(const struct solver *s, struct oom_solution *
 		lo = hi;
 	}
 	out->exists = yes;
+	out->value = yes ? hi : lo;
 	if (st || !yes)
-		return st;
+		return st ? st : describe(s, out);
 	while (hi - lo > 1) {
 		const int64_t mid = lo + (hi - lo) / 2;
 
@@ -149,9 +167,10 @@ static enum oom_status fewest_gpus(const struct solver *s, struct oom_solution *
 	}
 	out->value = hi;
 	out->at_limit = hi == 1;
-	st = price(s, hi, OOM_EVAL_BUCKETS, &out->eval, &yes);
+	st = describe(s, out);
 	if (!st && hi > 1) {
-		st = fits(s, hi - 1, &e, &yes);
+		st = price(s, hi - 1, OOM_EVAL_REPLAY, &e, &yes);
+		out->neighbour = hi - 1;
 		out->neighbour_bytes = e.used_bytes;
 	}
 	return st;
@@ -183,8 +202,10 @@ enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *mode
 				     near ? " (did you mean \"" : "", near ? near : "",
 				     near ? "\"?)" : "");
 	if (!strcmp(knob, "gpu-memory")) {
-		st = oom_evaluate(ev, model, plan, OOM_EVAL_BUCKETS, &out->eval, err);
+		st = oom_evaluate(ev, model, plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &out->eval,
+				  err);
 		out->exists = !st;
+		out->plan = *plan;
 		out->needed_bytes = (uint64_t)((double)out->eval.used_bytes / (1 - plan->margin)) +
 				    1;
 		return st;

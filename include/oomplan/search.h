@@ -88,16 +88,23 @@ OOM_API enum oom_status oom_search_reasons(struct oom_evaluator *ev, const struc
 
 struct oom_solution {
 	bool exists;
-	int64_t value;                  /* the largest (gpus: the smallest) that fits */
+	int64_t value;                  /* the answer; where none fits, the value eval describes */
 	/* it is the end of the knob's range: no neighbour was refused */
 	bool at_limit;
-	struct oom_eval eval;           /* at the value */
-	/* used at the next value: does not fit; UINT64_MAX: it cannot run */
+	/* with the value; for gpus, sharded where nothing was (--engine fsdp2 --zero 3) */
+	struct oom_plan plan;
+	struct oom_eval eval;           /* of plan, replayed, with buckets */
+	/* the next value that runs, which does not fit, and what it uses, replayed; UINT64_MAX: none
+	 * of the next 64 runs */
+	int64_t neighbour;
 	uint64_t neighbour_bytes;
 	uint64_t needed_bytes;          /* gpu-memory: capacity that would do */
 };
 /* The largest value of a count knob (the smallest for gpus) with which plan still fits;
- * "gpu-memory" gives needed_bytes. OOM_ERR_INVALID when the knob cannot be solved for. */
+ * "gpu-memory" gives needed_bytes.  Promised are two verdicts of oom_judge: the value fits, and the
+ * next one above it (gpus: below it) that runs does not.  As what the allocator reserves does not
+ * rise with every knob's every step, some value beyond that neighbour may fit again.
+ * OOM_ERR_INVALID when the knob cannot be solved for. */
 OOM_API enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *model,
 				  const struct oom_plan *plan, const char *knob,
 				  uint64_t capacity_bytes, struct oom_solution *out,

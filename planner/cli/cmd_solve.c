@@ -45,6 +45,7 @@ static void text(const struct oom_job *job, const struct oom_target *t, const ch
 		 const struct oom_solution *s)
 {
 	const bool fewest = !strcmp(knob, "gpus");
+	char options[200];
 
 	if (s->needed_bytes) {
 		printf("gpu-memory: %s (peak %s used, margin %.0f %%)\n",
@@ -67,6 +68,9 @@ static void text(const struct oom_job *job, const struct oom_target *t, const ch
 	       fewest ? "the fewest with which" : "the largest with which",
 	       size_text(s->eval.used_bytes), size_text(t->capacity),
 	       oom_phase_str(s->eval.peak_phase));
+	if (s->plan.engine != job->plan.engine)
+		printf("  sharded, as more GPUs help nothing else: %s\n",
+		       oom_plan_options(&job->plan, &s->plan, options, sizeof(options)));
 	oom_report_calibrated(job, &s->eval);
 	if (s->at_limit)
 		printf("  this is the end of the knob's range\n");

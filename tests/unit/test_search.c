@@ -593,19 +593,26 @@ static void test_solve(void **state)
 	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++) {
 		struct oom_plan q = p;
 		struct oom_eval e;
+		bool fits;
 
 		if (!strcmp(knobs[i], "lora-r"))
 			strcpy(q.lora_targets, "all-linear");
 		assert_int_equal(oom_solve(ev, m, &q, knobs[i], capacity, &s, &err), OOM_OK);
 		assert_true(s.exists);
 		*oom_plan_field(&q, oom_knob_find(knobs[i])) = s.value;
-		assert_int_equal(oom_evaluate(ev, m, &q, OOM_EVAL_FAST, &e, &err), OOM_OK);
-		assert_true(e.used_bytes <= oom_budget(capacity, &q));
+		assert_memory_equal(&q, &s.plan, sizeof(q));
+		assert_int_equal(oom_judge(ev, m, &q, capacity, OOM_EVAL_REPLAY, &e, &fits, &err),
+				 OOM_OK);
+		assert_true(fits);
+		assert_int_equal(e.used_bytes, s.eval.used_bytes);
 		if (s.at_limit)
 			continue;
-		*oom_plan_field(&q, oom_knob_find(knobs[i])) = s.value + 1;
-		assert_true(oom_evaluate(ev, m, &q, OOM_EVAL_FAST, &e, &err) ||
-			    e.used_bytes > oom_budget(capacity, &q));
+		*oom_plan_field(&q, oom_knob_find(knobs[i])) = s.neighbour;
+		assert_int_equal(s.neighbour, s.value + 1);
+		assert_int_equal(oom_judge(ev, m, &q, capacity, OOM_EVAL_REPLAY, &e, &fits, &err),
+				 OOM_OK);
+		assert_false(fits);
+		assert_int_equal(e.used_bytes, s.neighbour_bytes);
 	}
 	assert_int_equal(oom_solve(ev, m, &p, "micro-bath", capacity, &s, &err), OOM_ERR_INVALID);
 	assert_non_null(strstr(err.text, "micro-batch"));
@@ -627,6 +634,7 @@ static void test_solve_images(void **state)
 	struct oom_error err = {{0}};
 	struct oom_solution s;
 	struct oom_eval e;
+	bool fits;
 
 	(void)state;
 	p.seq_len = 0;
@@ -634,11 +642,11 @@ static void test_solve_images(void **state)
 	assert_int_equal(oom_solve(ev, m, &p, "image-size", capacity, &s, &err), OOM_OK);
 	assert_true(s.exists && s.value > 224 && !s.at_limit);
 	p.image_size = s.value;
-	assert_int_equal(oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err), OOM_OK);
-	assert_true(e.used_bytes <= oom_budget(capacity, &p));
+	assert_int_equal(oom_judge(ev, m, &p, capacity, 0, &e, &fits, &err), OOM_OK);
+	assert_true(fits);
 	p.image_size++;
-	assert_int_equal(oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err), OOM_OK);
-	assert_true(e.used_bytes > oom_budget(capacity, &p));
+	assert_int_equal(oom_judge(ev, m, &p, capacity, OOM_EVAL_REPLAY, &e, &fits, &err), OOM_OK);
+	assert_false(fits);
 	assert_int_equal(e.used_bytes, s.neighbour_bytes);
 	oom_evaluator_free(ev);
 	oom_model_free(m);
