@@ -82,6 +82,8 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	p = oom_op_dropout(t, p, a->dropout);
 	if (a->weights)
 		*a->weights = oom_share(t, p);
+	else if (a->caller)
+		oom_name(a->caller, oom_share(t, p));
 	else if (a->layer_names_weights)
 		oom_layer_names(t, oom_share(t, p));
 	probs = a->scores_local ? oom_share(t, p) : oom_none();

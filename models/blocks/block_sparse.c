@@ -179,7 +179,8 @@ struct oom_val oom_block_attention(struct oom_tape *t, const struct oom_blocks *
 			   (enum oom_dtype)y.dt);
 	oom_drop_all(t, l.x, l.n);
 	y = oom_op_merge_heads(t, y);
-	oom_drop_all(t, qkv, 3);
+	for (int i = 0; i < 3; i++)
+		oom_done(t, qkv[i]);
 	return y;
 }
 

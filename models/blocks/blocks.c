@@ -271,8 +271,8 @@ void oom_rope_pair(struct oom_tape *t, struct oom_val *q, struct oom_val *k,
 
 	*q = oom_rope_apply(t, oom_share(t, old[0]), r, heads, head_dim, rot_dim);
 	*k = oom_rope_apply(t, oom_share(t, old[1]), r, kv_heads, head_dim, rot_dim);
-	oom_drop(t, old[0]);
-	oom_drop(t, old[1]);
+	oom_done(t, old[0]);
+	oom_done(t, old[1]);
 }
 
 static struct oom_val rope_fp32_one(struct oom_tape *t, struct oom_val x, const struct oom_rope *r,
@@ -304,8 +304,8 @@ void oom_rope_fp32(struct oom_tape *t, struct oom_val *q, struct oom_val *k,
 	*k = oom_op_cast(t, oom_keep(k32), dt);
 	oom_drop(t, q32);
 	oom_drop(t, k32);
-	oom_drop(t, old_q);
-	oom_drop(t, old_k);
+	oom_done(t, old_q);
+	oom_done(t, old_k);
 }
 
 /* ---- feed-forwards ---- */

@@ -5,6 +5,7 @@
 
 #include "config/arch.h"
 #include "ops/ops.h"
+#include "tape/frame.h"
 
 /* A norm of the architecture's kind over the last `width` elements (0: all). */
 struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x,
@@ -79,8 +80,10 @@ struct oom_attn {
 	const char *o_norm;             /* norm before the output projection; NULL: none */
 	/* of written_out: in one Python function, the scores a local until the context is made */
 	bool scores_local;
-	/* eager: the weights have a name in the layer, to its end (most decoders) */
-	bool layer_names_weights;
+	/* eager: the frame of whoever calls the module, where the weights have a name (`hidden, _ =
+	 * self.self_attn(...)`, most decoders); NULL: none */
+	struct oom_frame *caller;
+	bool layer_names_weights;       /* the same for layers without a frame */
 	/* eager: a reference to the attention weights, for a caller that keeps them */
 	struct oom_val *weights;
 	struct oom_val *scores;         /* of scores_local: the same of the scores */

@@ -31,7 +31,7 @@ static struct oom_val model(struct oom_tape *t, const struct oom_arch *a,
 	t->scope = d->embed;
 	*embed = oom_param(t, "weight", a->vocab, width, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, *embed, ids, a->vocab,
-				   (struct oom_dim){width, a->d_embed ? "d_embed" : "d_model"});
+				   a->d_embed ? D(a->d_embed) : D(a->d_model));
 	x = oom_name(&f, oom_input_grads(t, x));
 	if (d->position_ids) {                  /* the layers' argument, and a name of the model */
 		ids = oom_name_shared(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64));

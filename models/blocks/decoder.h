@@ -23,7 +23,7 @@ struct oom_decoder {
 	bool position_ids;
 	bool rope;                      /* tables of all of head_dim, in the model's type */
 	bool kinds;                     /* layers differ, as a->kind says */
-	/* sizeof the family's layer struct, at most 1024; 0: struct oom_decoder_layer */
+	/* sizeof the family's layer struct, at most OOM_CTX_BYTES; 0: struct oom_decoder_layer */
 	size_t layer_size;
 	oom_block_fn block;
 	/* From the embeddings x (named in f, `inputs_embeds`) to the first layer's input; what all

@@ -24,20 +24,15 @@ struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, 
 			  struct oom_val input)
 {
 	const struct oom_dim width = {input.width, input.text};
-	struct oom_val h = oom_op_dropout(t,
-					  oom_op_linear(t, "dense", oom_keep(from), width,
-							OOM_BIAS),
-					  dropout),
-		       y;
+	struct oom_frame f = {.t = t};
+	struct oom_val h, y;
 
-	y = oom_op_add(t, oom_keep(h), oom_keep(input));
-	if (norm)
-		y = oom_op_layer_norm(t, norm, y, 0, true, true);
-	/* both arguments and h are locals until the norm is done */
-	oom_drop(t, h);
-	oom_done(t, from);
-	oom_done(t, input);
-	return y;
+	from = oom_arg(&f, from);
+	input = oom_arg(&f, input);
+	h = oom_op_dropout(t, oom_op_linear(t, "dense", from, width, OOM_BIAS), dropout);
+	h = oom_name(&f, h);
+	y = oom_op_add(t, h, input);
+	return oom_leave(&f, norm ? oom_op_layer_norm(t, norm, y, 0, true, true) : y);
 }
 
 bool oom_fuses_mlm_head(struct oom_tape *t, uint64_t in, uint64_t d)
@@ -53,65 +48,67 @@ void oom_idle_transform(struct oom_tape *t, const char *norm, uint64_t d)
 {
 	oom_linear_unused(t, "dense", d, d, OOM_BIAS);
 	t->scope = norm;
-	oom_drop(t, oom_param(t, "weight", 0, d, OOM_P_NORM | OOM_P_UNUSED));
-	oom_drop(t, oom_param(t, "bias", 0, d, OOM_P_NORM | OOM_P_UNUSED));
+	oom_param(t, "weight", 0, d, OOM_P_NORM | OOM_P_UNUSED);
+	oom_param(t, "bias", 0, d, OOM_P_NORM | OOM_P_UNUSED);
 }
 
 struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const struct oom_mlm *m,
 			    struct oom_val h, struct oom_val word)
 {
-	struct oom_val x, loss;
+	struct oom_frame f = {.t = t};
+	struct oom_val x;
 
 	if (oom_fuses_mlm_head(t, h.width, m->no_transform ? h.width : m->d)) {
 		if (!m->no_transform)
 			oom_idle_transform(t, "LayerNorm", m->d);
 		if (m->spare_bias && !a->tie)
-			oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
+			oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED);
 		return oom_fused_head(t, a, h, word, "decoder", true);
 	}
-	x = oom_share(t, h);
+	h = oom_arg(&f, h);                     /* the model's output object holds it */
+	x = h;
 	if (!m->no_transform) {
-		x = oom_op_linear(t, "dense", x, (struct oom_dim){m->d, "d_embed"},
-				  OOM_BIAS);
+		x = oom_op_linear(t, "dense", x, (struct oom_dim){m->d, "d_embed"}, OOM_BIAS);
 		x = oom_op_layer_norm(t, "LayerNorm", oom_activation(t, m->act, x), 0, true, true);
 	}
 	if (m->spare_bias && !a->tie)
-		oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
+		oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED);
 	x = oom_lm_head(t, a, x, word, "decoder", !m->add_bias);
 	if (m->add_bias)
 		x = oom_op_add(t, x, oom_param(t, "bias", 0, a->vocab, 0));
-	loss = t->task == OOM_TASK_CAUSAL_LM ? oom_causal_lm_loss(t, a, x) :
-					       oom_plain_lm_loss(t, x, m->upcast, t->m_bs);
-	oom_drop(t, h);                         /* the model's output object holds it */
-	return loss;
+	x = t->task == OOM_TASK_CAUSAL_LM ? oom_causal_lm_loss(t, a, x) :
+					    oom_plain_lm_loss(t, x, m->upcast, t->m_bs);
+	return oom_leave(&f, x);
 }
 
 struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum oom_act act,
 			    struct oom_val h)
 {
-	struct oom_val x = oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)), loss;
+	struct oom_frame f = {.t = t};
+	struct oom_val x;
 
+	h = oom_arg(&f, h);                     /* outputs[0] */
+	x = oom_op_slice(t, h, t->m_b, D(a->d_model));
 	x = oom_op_dropout(t, x, a->classifier_dropout);
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS);
 	x = oom_op_dropout(t, oom_activation(t, act, x), a->classifier_dropout);
 	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-	loss = oom_cls_loss(t, a, x);
-	oom_drop(t, h);                         /* outputs[0] */
-	return loss;
+	return oom_leave(&f, oom_cls_loss(t, a, x));
 }
 
 struct oom_val oom_pooler_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
 {
-	struct oom_val x = oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)), loss;
+	struct oom_frame f = {.t = t};
+	struct oom_val x;
 
+	h = oom_arg(&f, h);                     /* outputs[0] */
+	x = oom_op_slice(t, h, t->m_b, D(a->d_model));
 	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
 	x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-	loss = oom_cls_loss(t, a, x);
-	oom_drop(t, h);                         /* outputs[0] */
-	return loss;
+	return oom_leave(&f, oom_cls_loss(t, a, x));
 }
 
 /* Its graph goes with its output, before the backward pass; autocast's copy of the weight stays

@@ -75,7 +75,7 @@ struct oom_val oom_image_head(struct oom_tape *t, const struct oom_arch *a, stru
 				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	x = oom_cls_loss(t, a, x);
 	oom_drop(t, keep);
-	oom_drop(t, held);
+	oom_done(t, held);
 	return x;
 }
 

@@ -85,7 +85,8 @@ struct oom_val oom_nystrom_attention(struct oom_tape *t, const struct oom_arch *
 				       oom_op_conv(t, "conv", oom_keep(v), a->n_heads, kernel,
 						   false, t->m_bs, D(a->d_model)));
 	y = oom_op_merge_heads(t, y);
-	oom_drop_all(t, (struct oom_val[]){q, k, v, s, p}, 5);
+	oom_drop_all(t, (struct oom_val[]){q, k, s, p}, 4);
+	oom_done(t, v);
 	return y;
 }
 

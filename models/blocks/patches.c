@@ -58,7 +58,17 @@ struct oom_val oom_written_attention(struct oom_tape *t, const struct oom_attn *
 		if (held)
 			held[i] = local[i];
 		else
-			oom_drop(t, local[i]);
+			oom_done(t, local[i]);
+	return y;
+}
+
+struct oom_val oom_attention_in(struct oom_frame *f, const struct oom_attn *a, struct oom_val q,
+				struct oom_val k, struct oom_val v, const struct oom_val bias[2])
+{
+	struct oom_val local[5], y = oom_written_attention(f->t, a, q, k, v, bias, local);
+
+	for (int i = 0; i < 5; i++)
+		oom_arg(f, local[i]);
 	return y;
 }
 

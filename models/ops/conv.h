@@ -56,6 +56,22 @@ static inline struct oom_map oom_map_keep(struct oom_map m)
 	m.x.kept = true;
 	return m;
 }
+/* Names for maps, as those of frame.h for their values. */
+static inline struct oom_map oom_name_map(struct oom_frame *f, struct oom_map m)
+{
+	m.x = oom_name(f, m.x);
+	return m;
+}
+static inline struct oom_map oom_arg_map(struct oom_frame *f, struct oom_map m)
+{
+	m.x = oom_arg(f, m.x);
+	return m;
+}
+static inline struct oom_map oom_leave_map(struct oom_frame *f, struct oom_map m)
+{
+	m.x = oom_leave(f, m.x);
+	return m;
+}
 /* hidden.div(keep) * floor(rand + keep), one number a sample. */
 struct oom_val oom_drop_path(struct oom_tape *t, struct oom_val x);
 
@@ -75,6 +91,9 @@ uint16_t oom_length_of(struct oom_tape *t, uint64_t n);
 struct oom_val oom_written_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
 				     struct oom_val k, struct oom_val v,
 				     const struct oom_val bias[2], struct oom_val *held);
+/* The same for a function whose frame is f and whose locals these are. */
+struct oom_val oom_attention_in(struct oom_frame *f, const struct oom_attn *a, struct oom_val q,
+				struct oom_val k, struct oom_val v, const struct oom_val bias[2]);
 void oom_drop_all(struct oom_tape *t, const struct oom_val *x, int n);
 /* nn.Linear, split into heads; heads 1: for the written-out attention, which has nothing to copy
  * then (0: for any). */

@@ -24,7 +24,7 @@
 
 #include "tape.h"
 
-enum { OOM_FRAME_NAMES = 24 };
+enum { OOM_FRAME_NAMES = 48 };
 
 /* The names of one call.  Begin with {.t = t}; end with oom_leave. */
 struct oom_frame {

@@ -1,95 +1,86 @@
 /* Jamba: Mamba layers, every eighth softmax attention without positions, every other feed-forward a
  * mixture. Reference: transformers 5.12, models/jamba/modeling_jamba.py. */
 #include <stdio.h>
-#include <string.h>
 
+#include "blocks/decoder.h"
 #include "blocks/mixers.h"
+#include "config/keys.h"
 
-enum { INNER, STATE, RANK, KERNEL, BIAS, CONV_BIAS };                   /* extra[] */
+struct jamba {
+	uint64_t inner, state, rank, kernel;    /* of the Mamba mixer */
+	bool bias, conv_bias;
+};
+OOM_OWN(jamba, struct jamba);
+
 enum { ATTENTION = 1, EXPERTS = 2 };                                    /* kinds */
+
+static const struct oom_key_row jamba_keys[] = {
+	OOM_DECODER_KEYS,
+	OOM_GROUPED_KEYS,
+	MUST(d_ff, "intermediate_size"),
+	OR(max_positions, "max_position_embeddings", 0),
+	ACT(act, "hidden_act", "silu"),
+	FLAG(tie, "tie_word_embeddings", false),
+	REAL(attn_dropout, "attention_dropout", 0),
+	MUST(n_experts, "num_experts"),
+	MUST(top_k, "num_experts_per_tok"),
+	LIKE(d_expert, NULL, 1, d_ff),
+	MUST_OWN(struct jamba, inner, "mamba_expand"),
+	MUST_OWN(struct jamba, state, "mamba_d_state"),
+	MUST_OWN(struct jamba, kernel, "mamba_d_conv"),
+	FLAG_OWN(struct jamba, bias, "mamba_proj_bias", false),
+	FLAG_OWN(struct jamba, conv_bias, "mamba_conv_bias", true),
+	OOM_KEYS_END,
+};
 
 static struct oom_selective mixer_of(const struct oom_arch *a)
 {
-	return (struct oom_selective){.inner = a->extra[INNER],
-				      .d_state = a->extra[STATE],
-				      .rank = a->extra[RANK],
-				      .kernel = a->extra[KERNEL],
+	const struct jamba *j = jamba_of(a);
+
+	return (struct oom_selective){.inner = j->inner,
+				      .d_state = j->state,
+				      .rank = j->rank,
+				      .kernel = j->kernel,
 				      .heads = 1,
-				      .bias = a->extra[BIAS],
-				      .conv_bias = a->extra[CONV_BIAS],
+				      .bias = j->bias,
+				      .conv_bias = j->conv_bias,
 				      .normed = true,
 				      .norm = OOM_NORM_RMS,
 				      .act = a->act};
 }
 
-static void parse_kinds(struct oom_arch *a)
-{
-	struct oom_reader *r = &a->rd;
-	const uint64_t period = oom_read_count(r, "attn_layer_period", 1),
-		       offset = oom_read_count(r, "attn_layer_offset", 0);
-	const uint64_t moe = oom_read_count(r, "expert_layer_period", 1),
-		       first = oom_read_count(r, "expert_layer_offset", 0);
-
-	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++)
-		a->kind[i] = (uint8_t)((i % period == offset ? ATTENTION : 0) |
-				       (a->n_experts > 1 && i % moe == first ? EXPERTS : 0));
-}
-
-static void parse(struct oom_arch *a)
+static void jamba_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 	const struct oom_key *rank = oom_read_key(r, "mamba_dt_rank");
+	struct jamba *j = jamba_own(a);
 	struct oom_selective m;
+	bool experts = false;
 
 	a->norm = OOM_NORM_RMS;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_count(r, "intermediate_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
-	a->head_dim = oom_read_count_or(r, "head_dim", a->d_model / a->n_heads);
-	if (!a->n_kv_heads || !a->head_dim)
-		oom_read_fail(r, "num_key_value_heads and head_dim must be positive");
-	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
-	a->act = oom_read_act(r, "hidden_act", "silu");
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
-	a->n_experts = oom_read_count(r, "num_experts", 1);
-	a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
-	a->d_expert = a->d_ff;
-	a->extra[INNER] = oom_read_count(r, "mamba_expand", 1) * a->d_model;
-	a->extra[STATE] = oom_read_count(r, "mamba_d_state", 1);
-	a->extra[RANK] = rank && rank->type == OOM_KEY_NUMBER ?
-				 oom_read_count(r, "mamba_dt_rank", 1) :
-				 (a->d_model + 15) / 16;
-	a->extra[KERNEL] = oom_read_count(r, "mamba_d_conv", 1);
-	a->extra[BIAS] = oom_read_bool(r, "mamba_proj_bias", false);
-	a->extra[CONV_BIAS] = oom_read_bool(r, "mamba_conv_bias", true);
+	j->inner *= a->d_model;                 /* mamba_expand */
+	j->rank = rank && rank->type == OOM_KEY_NUMBER ? oom_read_count(r, "mamba_dt_rank", 1) :
+							 (a->d_model + 15) / 16;
 	if (a->n_experts > 1 && a->top_k > a->n_experts)
 		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
 			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
 	if (r->status)
 		return;
-	parse_kinds(a);
+	oom_read_every(a, "attn_layer_period", "attn_layer_offset", ATTENTION);
+	if (a->n_experts > 1)
+		experts = oom_read_every(a, "expert_layer_period", "expert_layer_offset", EXPERTS);
+	if (!experts)
+		a->n_experts = 0;
 	m = mixer_of(a);
 	if (!oom_selective_check(r, &m))
 		return;
-	if (!memchr(a->kind, EXPERTS, a->n_layers) &&
-	    !memchr(a->kind, EXPERTS | ATTENTION, a->n_layers))
-		a->n_experts = 0;
 	snprintf(a->warning, sizeof(a->warning),
 		 "%s: counted as it runs without the mamba_ssm and causal_conv1d kernels; with them training needs far less.",
 		 a->model_type);
 }
 
-struct layer {
-	const struct oom_arch *a;
-	struct oom_val mask;
-};
-
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind,
-				   struct oom_val x)
+static struct oom_val jamba_feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind,
+					 struct oom_val x)
 {
 	const struct oom_moe m = {.experts = a->n_experts,
 				  .top_k = a->top_k,
@@ -102,48 +93,30 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 				oom_gated_mlp(t, x, a->act, D(a->d_ff), false);
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val jamba_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
+	const struct oom_selective mixer = mixer_of(a);
+	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_frame f = {.t = t};
+	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", x, 0);
 
-	if (kind & ATTENTION) {
-		struct oom_attn at = oom_attn_of(t, a);
-
-		at.mask = l->mask;
-		h = oom_attention(t, &at, h);
-	} else {
-		const struct oom_selective m = mixer_of(a);
-
-		h = oom_selective_mixer(t, &m, h);
-	}
-	x = oom_op_add(t, x, h);
-	h = oom_norm(t, a->norm, "pre_ff_layernorm", oom_keep(x), 0);
-	return oom_op_add(t, x, feed_forward(t, a, kind, h));
+	at.mask = l->mask;
+	h = kind & ATTENTION ? oom_attention(t, &at, h) : oom_selective_mixer(t, &mixer, h);
+	x = oom_name(&f, oom_op_add(t, x, h));
+	h = oom_norm(t, a->norm, "pre_ff_layernorm", x, 0);
+	return oom_leave(&f, oom_op_add(t, x, jamba_feed_forward(t, a, kind, h)));
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
-{
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a};
-
-	t->scope = "embed_tokens";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
-	x = oom_input_grads(t, x);
-	first = oom_share(t, x);
-	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
-	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
-	oom_drop_shared(t, l.mask);
-	oom_drop_shared(t, oom_share(t, ids));
-	x = oom_norm(t, a->norm, "final_layernorm", x, 0);
-	oom_drop(t, ids);
-	oom_drop(t, first);
-	return oom_causal_tail(t, a, x, embed);
-}
+static const struct oom_decoder jamba_decoder = {
+	.embed = "embed_tokens",
+	.norm = "final_layernorm",
+	.position_ids = true,
+	.kinds = true,
+	.block = jamba_block,
+};
 
 const struct oom_family oom_family_jamba = {
 	.name = "jamba",
@@ -151,6 +124,7 @@ const struct oom_family oom_family_jamba = {
 	.source = "transformers 5.12 models/jamba/modeling_jamba.py",
 	.types = OOM_TYPE("jamba"),
 	.lora_targets = "in_proj+q_proj+v_proj",
-	.parse = parse,
-	.step = step,
+	.keys = jamba_keys,
+	.parse = jamba_parse,
+	.decoder = &jamba_decoder,
 };
