@@ -30,34 +30,25 @@ static struct oom_val bmm_attention(struct oom_tape *t, const struct oom_encdec 
 	const uint16_t len = cross ? s->m_src_len : s->m_len,
 		       scores = oom_mono_mul(t, s->m_tokens, len);
 	const unsigned bias = s->flags & OOM_ED_NO_BIAS ? 0 : OOM_BIAS;
-	struct oom_val src = cross ? oom_keep(s->encoded) : oom_keep(x), q, k, v, w, p,
-		       mask = cross ? s->cross_mask : s->mask;
+	struct oom_val q, k, v, w, p, y, mask = oom_keep(cross ? s->cross_mask : s->mask);
+	struct oom_frame f = {.t = t};
+	struct oom_val src;
 
-	q = oom_op_unary(t, OOM_SCALE, oom_op_linear(t, "q_proj", oom_keep(x), h, bias));
+	x = oom_arg(&f, x);
+	src = cross ? oom_keep(s->encoded) : x;
+	q = oom_op_unary(t, OOM_SCALE, oom_op_linear(t, "q_proj", x, h, bias));
 	k = oom_op_heads(t, oom_op_linear(t, "k_proj", src, h, bias));
 	v = oom_op_heads(t, oom_op_linear(t, "v_proj", src, h, bias));
-	q = oom_op_copy(t, "clone", oom_op_heads(t, q));
-	k = oom_op_copy(t, "clone", k);
-	v = oom_op_copy(t, "clone", v);
-	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), scores, heads, d / s->heads);
+	q = oom_name(&f, oom_op_copy(t, "clone", oom_op_heads(t, q)));
+	k = oom_name(&f, oom_op_copy(t, "clone", k));
+	v = oom_name(&f, oom_op_copy(t, "clone", v));
+	w = oom_op_bmm(t, "scores", q, k, scores, heads, d / s->heads);
 	if (!oom_is_none(mask))
-		w = oom_op_add(t, w, oom_keep(mask));
-	w = oom_op_softmax(t, w, false);
-	p = oom_op_dropout(t, oom_keep(w), s->a->attn_dropout);
-	x.kept = false;
-	{
-		struct oom_val y = oom_op_bmm(t, "attention", oom_keep(p), oom_keep(v), s->m_tokens,
-					      h, oom_mono_now(t, len));
-
-		y = oom_op_linear(t, "out_proj", oom_op_merge_heads(t, y), h, bias);
-		oom_drop(t, w);                 /* locals until the module returns */
-		oom_drop(t, p);
-		oom_drop(t, q);
-		oom_drop(t, k);
-		oom_drop(t, v);
-		oom_drop(t, x);
-		return y;
-	}
+		w = oom_op_add(t, w, mask);
+	w = oom_name(&f, oom_op_softmax(t, w, false));
+	p = oom_name(&f, oom_op_dropout(t, w, s->a->attn_dropout));
+	y = oom_op_bmm(t, "attention", p, v, s->m_tokens, h, oom_mono_now(t, len));
+	return oom_leave(&f, oom_op_linear(t, "out_proj", oom_op_merge_heads(t, y), h, bias));
 }
 
 /* Whisper's: (q_proj(x) * scale), k and v are each made contiguous as heads; the kernel scales
@@ -66,20 +57,19 @@ static struct oom_val contiguous_attention(struct oom_tape *t, const struct oom_
 					   const struct oom_attn *at, struct oom_val x, bool cross)
 {
 	const struct oom_dim h = {x.width, x.text};
-	struct oom_val src = cross ? oom_keep(s->encoded) : oom_keep(x), q, k, v, y;
+	struct oom_frame f = {.t = t};
+	struct oom_val src, q, k, v;
 
-	q = oom_op_unary(t, OOM_SCALE, oom_op_linear(t, "q_proj", oom_keep(x), h, OOM_BIAS));
-	q = oom_op_copy(t, "contiguous", oom_op_heads(t, q));
-	k = oom_op_copy(t, "contiguous", oom_op_heads(t, oom_op_linear(t, "k_proj", src, h, 0)));
-	v = oom_op_copy(t, "contiguous",
-			oom_op_heads(t, oom_op_linear(t, "v_proj", src, h, OOM_BIAS)));
-	y = oom_attention_core(t, at, oom_keep(q), oom_keep(k), oom_keep(v));
-	y = oom_op_linear(t, "out_proj", y, h, OOM_BIAS);
-	oom_drop(t, q);
-	oom_drop(t, k);
-	oom_drop(t, v);
-	oom_done(t, x);
-	return y;
+	x = oom_arg(&f, x);
+	src = cross ? oom_keep(s->encoded) : x;
+	q = oom_op_unary(t, OOM_SCALE, oom_op_linear(t, "q_proj", x, h, OOM_BIAS));
+	q = oom_name(&f, oom_op_copy(t, "contiguous", oom_op_heads(t, q)));
+	k = oom_op_heads(t, oom_op_linear(t, "k_proj", src, h, 0));
+	k = oom_name(&f, oom_op_copy(t, "contiguous", k));
+	v = oom_op_heads(t, oom_op_linear(t, "v_proj", src, h, OOM_BIAS));
+	v = oom_name(&f, oom_op_copy(t, "contiguous", v));
+	x = oom_op_linear(t, "out_proj", oom_attention_core(t, at, q, k, v), h, OOM_BIAS);
+	return oom_leave(&f, x);
 }
 
 struct oom_val oom_encdec_attention(struct oom_tape *t, const struct oom_encdec *s,
@@ -110,22 +100,21 @@ struct oom_val oom_encdec_attention(struct oom_tape *t, const struct oom_encdec 
 }
 
 /* One sub-layer around attention: norm before or after, dropout, residual.  `hidden, _ =
- * attn(...)`: the name `_` holds the probabilities until the next such line has run. */
-static struct oom_val attend(struct oom_tape *t, const struct oom_encdec *s, uint32_t i,
+ * attn(...)`: the name `_`, *held of the layer, holds the probabilities until the next such line has
+ * run. */
+static struct oom_val attend(struct oom_frame *layer, const struct oom_encdec *s, uint32_t i,
 			     struct oom_val x, const char *norm, bool cross, struct oom_val *held)
 {
 	const bool pre = s->flags & OOM_ED_PRE_NORM;
-	struct oom_val weights = oom_none();
-	struct oom_val h = pre ? oom_op_layer_norm(t, norm, oom_keep(x), 0, true, true) :
-				 oom_share(t, x);
+	struct oom_val h, weights = oom_none();
+	struct oom_tape *t = layer->t;
 
+	h = pre ? oom_op_layer_norm(t, norm, oom_keep(x), 0, true, true) : oom_keep(x);
 	h = !cross && s->self_attention ? s->self_attention(t, s, i, h, &weights) :
 					  oom_encdec_attention(t, s, h, cross, &weights);
-	oom_drop(t, *held);
-	*held = weights;
-	h = oom_op_dropout(t, h, s->a->dropout);
-	x = oom_op_add(t, x, h);
-	return pre ? x : oom_op_layer_norm(t, norm, x, 0, true, true);
+	*held = oom_rename(layer, *held, weights);
+	h = oom_op_add(t, x, oom_op_dropout(t, h, s->a->dropout));
+	return pre ? h : oom_op_layer_norm(t, norm, h, 0, true, true);
 }
 
 struct oom_val oom_encdec_mask(struct oom_tape *t, unsigned flags, bool causal, enum oom_dtype dt,
@@ -146,9 +135,8 @@ static void idle_cross_attention(struct oom_tape *t, const struct oom_encdec *s)
 	oom_linear_unused(t, "v_proj", src, d, bias);
 	oom_linear_unused(t, "q_proj", d, d, bias);
 	oom_linear_unused(t, "out_proj", d, d, bias);
-	oom_drop(t,
-		 oom_param(t, "encoder_attn_layer_norm.weight", 0, d, OOM_P_UNUSED | OOM_P_NORM));
-	oom_drop(t, oom_param(t, "encoder_attn_layer_norm.bias", 0, d, OOM_P_UNUSED | OOM_P_NORM));
+	oom_param(t, "encoder_attn_layer_norm.weight", 0, d, OOM_P_UNUSED | OOM_P_NORM);
+	oom_param(t, "encoder_attn_layer_norm.bias", 0, d, OOM_P_UNUSED | OOM_P_NORM);
 }
 
 struct oom_val oom_encdec_feed_forward(struct oom_tape *t, const struct oom_encdec *s,
@@ -172,21 +160,21 @@ struct oom_val oom_encdec_layer(struct oom_tape *t, const void *ctx, uint32_t i,
 {
 	const struct oom_encdec *s = ctx;
 	const bool pre = s->flags & OOM_ED_PRE_NORM;
+	const double p = s->flags & OOM_ED_NLLB ? s->a->act_dropout : s->a->dropout;
+	struct oom_frame f = {.t = t};
 	struct oom_val held = oom_none(), n;
 
-	x = attend(t, s, i, x, "self_attn_layer_norm", false, &held);
+	x = oom_name(&f, attend(&f, s, i, x, "self_attn_layer_norm", false, &held));
 	if (s->alone)
 		idle_cross_attention(t, s);
 	else if (s->decoder)
-		x = attend(t, s, i, x, "encoder_attn_layer_norm", true, &held);
-	n = pre ? oom_op_layer_norm(t, "final_layer_norm", oom_keep(x), 0, true, true) :
-		  oom_share(t, x);
+		x = oom_name(&f, attend(&f, s, i, oom_take(&f, x), "encoder_attn_layer_norm", true,
+					&held));
+	n = pre ? oom_op_layer_norm(t, "final_layer_norm", x, 0, true, true) : x;
 	n = s->feed_forward ? s->feed_forward(t, s, i, n) : oom_encdec_feed_forward(t, s, n);
-	x = oom_op_add(t, x,
-		       oom_op_dropout(t, n,
-				      s->flags & OOM_ED_NLLB ? s->a->act_dropout : s->a->dropout));
-	oom_drop(t, held);
+	x = oom_op_add(t, oom_take(&f, x), oom_op_dropout(t, n, p));
+	oom_forget(&f, held);
 	if (s->flags & OOM_ED_CLAMP && !s->decoder && x.dt == OOM_DT_F16)
 		x = oom_op_unary(t, OOM_CLAMP, x);
-	return pre ? x : oom_op_layer_norm(t, "final_layer_norm", x, 0, true, true);
+	return oom_leave(&f, pre ? x : oom_op_layer_norm(t, "final_layer_norm", x, 0, true, true));
 }

@@ -118,7 +118,7 @@ static void names(void **state)
 		oom_name(&f, tensor(t));
 	assert_int_equal(t->status, OOM_OK);
 	oom_name(&f, tensor(t));
-	limit(t, "more than 24 names");
+	limit(t, "more than 48 names");
 	drop(t);
 }
 
