@@ -135,7 +135,7 @@ static struct oom_val route_ernie(struct oom_tape *t, const struct oom_moe *m, s
 	oom_scratch(t, "scores for choice", x.mono, m->experts, OOM_F32);
 	*index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
 	v = oom_op_gather(t, "top-k value", p, oom_keep(*index), x.mono, k);
-	sum = oom_op_unary(t, OOM_CLAMP, oom_op_sum(t, oom_keep(v), v.mono, D(1)));
+	sum = oom_op_unary(t, OOM_CLAMP_SIDE, oom_op_sum(t, oom_keep(v), v.mono, D(1)));
 	v = oom_op_div(t, v, sum);
 	t->amp = amp;
 	oom_lora_drop(t, &lora);
@@ -148,7 +148,7 @@ struct oom_val oom_glu(struct oom_tape *t, const struct oom_moe *m, struct oom_v
 	struct oom_val g;
 
 	if (m->glu != OOM_GLU) {
-		gate = oom_op_unary(t, OOM_CLAMP, gate);
+		gate = oom_op_unary(t, OOM_CLAMP_SIDE, gate);
 		up = oom_op_unary(t, OOM_CLAMP, up);
 	}
 	if (m->glu != OOM_GLU_OAI)

@@ -109,7 +109,7 @@ struct oom_val oom_normalize(struct oom_tape *t, struct oom_val x, uint64_t grou
 	struct oom_val n = oom_vector_norm(t, oom_keep(x), x.mono, (struct oom_dim){groups, NULL}),
 		       y;
 
-	n = oom_op_unary(t, OOM_CLAMP, n);
+	n = oom_op_unary(t, OOM_CLAMP_SIDE, n);
 	y = oom_op_div(t, oom_keep(x), n);
 	oom_done(t, x);
 	return y;

@@ -189,10 +189,12 @@ static void nf4_rule(struct oom_tape *t, const struct oom_node *n, struct grad *
 
 static void unary_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
-	const uint32_t temps = n->aux & 255, bits = n->aux >> 8;
+	const uint32_t temps = n->aux & 255, bits = n->aux >> 8 & 255;
 	int32_t temp[4] = {-1, -1, -1, -1};
-	struct grad flags = {.sto = -1};
+	struct grad flags = {.sto = -1}, zero = {.sto = -1};
 
+	if (n->aux >> 16)
+		zero = fresh(t, n->name, OOM_MONO_ONE, 1, n->dt, false);
 	/* pow_backward: grad * (exponent * self.pow(exponent - 1)): two temporaries, alive until
 	 * the result is made */
 	if (bits)
@@ -203,6 +205,7 @@ static void unary_rule(struct oom_tape *t, const struct oom_node *n, struct grad
 	for (int i = 0; i < 4; i++)
 		oom_unref(t, temp[i]);
 	oom_unref(t, flags.sto);
+	oom_unref(t, zero.sto);
 }
 
 static void mul_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
@@ -276,7 +279,7 @@ static void layer_norm_rule(struct oom_tape *t, const struct oom_node *n, struct
  * fp32 row per token (aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu). */
 static void embedding_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
-	struct oom_val s[8];
+	struct oom_val s[9];
 	int k = 0;
 	const uint16_t m = n->aux_mono;
 	const uint64_t w = n->aux_width;
@@ -289,6 +292,7 @@ static void embedding_rule(struct oom_tape *t, const struct oom_node *n, struct 
 	s[k++] = oom_scratch_hold(t, "sorted ids", m, w, OOM_I64);
 	s[k++] = oom_scratch_hold(t, "permutation", m, w, OOM_I64);
 	s[k++] = oom_scratch_hold(t, "sort scratch", m, 2 * w, OOM_I64);
+	s[k++] = oom_scratch_hold(t, "sort scratch", OOM_MONO_ONE, 512, OOM_I64);
 	for (int i = 0; i < 4; i++)
 		s[k++] = oom_scratch_hold(t, "segments", m, w, OOM_I64);
 	s[k++] = oom_scratch_hold(t, "partial sums", n->mono, n->width, OOM_F32);
@@ -483,6 +487,12 @@ static struct oom_val block_again(struct oom_tape *t, const struct oom_ckpt *c, 
 	return y;
 }
 
+static void release_saved(struct oom_tape *t, const struct oom_node *n)
+{
+	for (int s = 0; s < n->n_saved; s++)
+		oom_unref(t, n->saved[s]);
+}
+
 /* A checkpointed block: its last nodes run as far as they need no saved tensor; the first that does
  * sets off the recomputation, after which the graph goes on (torch.utils.checkpoint,
  * use_reentrant=False, early_stop=True). */
@@ -501,7 +511,7 @@ static void recompute(struct oom_tape *t, int32_t index)
 			 .perm = n->gperm[0],
 			 .given = n->has[0]};
 	struct oom_val y = block_again(t, &c, true);
-	int32_t k = (int32_t)t->n_nodes - 1, real = (int32_t)t->n_nodes;
+	int32_t k = (int32_t)t->n_nodes - 1, real = (int32_t)t->n_nodes, saves;
 
 	n = &t->nodes[index];                   /* recording may have moved them */
 	n->grad[0] = -1;
@@ -528,22 +538,20 @@ static void recompute(struct oom_tape *t, int32_t index)
 		memcpy(to->gperm, from->gperm, sizeof(to->gperm));
 		memcpy(to->ggaps, from->ggaps, sizeof(to->ggaps));
 	}
-	run_nodes(t, real + k - mark, real);
+	/* The block's input is the hooks', which the saved tensors hold (_CheckpointFrame): the views
+	 * and casts before the first of these do without it. */
+	saves = real;
+	while (saves < real + k - mark && !t->nodes[saves].n_saved)
+		saves++;
+	run_nodes(t, real + k - mark, saves);
+	release_saved(t, &t->nodes[index]);
+	run_nodes(t, saves - 1, real);
 	t->cursor = cursor;
 	t->packs = packs;
 	t->pack_limit = limit;
 	t->n_nodes = (size_t)mark;
 	t->n_ckpts = ckpts;
 	t->recompute = within;
-	n = &t->nodes[index];
-	for (int i = 0; i < n->n_saved; i++)
-		oom_unref(t, n->saved[i]);
-}
-
-static void release_saved(struct oom_tape *t, const struct oom_node *n)
-{
-	for (int s = 0; s < n->n_saved; s++)
-		oom_unref(t, n->saved[s]);
 }
 
 /* Masks and tables the checkpointed blocks of one stack held: gone with its first layer's graph.

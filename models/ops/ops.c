@@ -8,7 +8,8 @@
 static const struct {
 	const char *name;
 	uint8_t saves;          /* 0 nothing, 1 the input, 2 the result */
-	uint16_t temps;         /* of the derivative, alive together; boolean ones << 8 */
+	/* of the derivative, alive together: temporaries, boolean ones << 8, a scalar << 16 */
+	uint32_t temps;
 	bool fp32;              /* on autocast's fp32 list (aten/src/ATen/autocast_mode.h) */
 } unary[OOM_UNARIES] = {
 	[OOM_RELU] = {"relu", 2, 0, false},       [OOM_GELU] = {"gelu", 1, 0, false},
@@ -21,7 +22,10 @@ static const struct {
 	[OOM_COS] = {"cos", 1, 2, false},         [OOM_ABS] = {"abs", 1, 1, false},
 	[OOM_HARDSWISH] = {"hardswish", 1, 0, false}, [OOM_HARDSIGMOID] = {"hardsigmoid", 1, 0, false},
 	[OOM_LEAKY_RELU] = {"leaky_relu", 1, 0, false}, [OOM_ELU] = {"elu", 1, 0, false},
-	[OOM_MISH] = {"mish", 1, 0, false},       [OOM_CLAMP] = {"clamp", 1, 1, false},
+	[OOM_MISH] = {"mish", 1, 0, false},
+	/* where((self >= min).logical_and_(self <= max), grad, scalar_tensor(0)) */
+	[OOM_CLAMP] = {"clamp", 1, 2 << 8 | 1 << 16, false},
+	[OOM_CLAMP_SIDE] = {"clamp", 1, 1 << 8 | 1 << 16, false},
 	[OOM_ADD_SCALAR] = {"add", 0, 0, false},  [OOM_LOGSIGMOID] = {"log_sigmoid", 1, 0, false},
 	[OOM_RELU6] = {"hardtanh", 1, 0, false},  [OOM_CUMSUM] = {"cumsum", 0, 2, true},
 	[OOM_ERF] = {"erf", 1, 4, false},         /* 2 / sqrt(pi) * exp(-(self.pow(2))) * grad */
@@ -169,7 +173,8 @@ struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val
 	if (t->amp && unary[f].fp32)
 		x = oom_op_cast(t, x, OOM_F32);
 	if (rg) {
-		n = oom_node(t, OOM_NODE_UNARY, unary[f].name);
+		/* a sum hands its gradient on as it is */
+		n = oom_node(t, f == OOM_ADD_SCALAR ? OOM_NODE_PASS : OOM_NODE_UNARY, unary[f].name);
 		oom_node_edge(t, n, x);
 		if (n >= 0)
 			t->nodes[n].aux = unary[f].temps;
@@ -277,10 +282,6 @@ void oom_op_split(struct oom_tape *t, struct oom_val x, int n_parts, const struc
 		out[i] = oom_op_view(t, oom_keep(x), x.mono, widths[i]);
 		if (rg)
 			out[i] = oom_node_out(t, n, (uint8_t)i, out[i]);
-	}
-	if (n >= 0) {                           /* missing parts become zeros of their own width */
-		t->nodes[n].aux_width = x.width;
-		t->nodes[n].aux_mono = x.mono;
 	}
 	oom_done(t, x);
 }

@@ -47,11 +47,12 @@ enum oom_node_kind {
 };
 
 /* Elementwise functions of one tensor, and what autograd keeps of them
- * (tools/autograd/derivatives.yaml of PyTorch). */
+ * (tools/autograd/derivatives.yaml of PyTorch).  CLAMP has both ends, CLAMP_SIDE one. */
 enum oom_unary {
 	OOM_RELU, OOM_GELU, OOM_SILU, OOM_TANH, OOM_SIGMOID, OOM_EXP, OOM_LOG, OOM_SQUARE, OOM_POW,
 	OOM_RSQRT, OOM_SQRT, OOM_NEG, OOM_SCALE, OOM_SOFTPLUS, OOM_COS, OOM_ABS, OOM_HARDSWISH,
-	OOM_HARDSIGMOID, OOM_LEAKY_RELU, OOM_ELU, OOM_MISH, OOM_CLAMP, OOM_ADD_SCALAR,
+	OOM_HARDSIGMOID, OOM_LEAKY_RELU, OOM_ELU, OOM_MISH, OOM_CLAMP, OOM_CLAMP_SIDE,
+	OOM_ADD_SCALAR,
 	OOM_LOGSIGMOID, OOM_RELU6, OOM_GELU_PYTHON, OOM_CUMSUM, OOM_ERF, OOM_MAXIMUM,
 	OOM_UNARIES
 };
@@ -123,7 +124,8 @@ struct oom_val oom_op_copy(struct oom_tape *t, const char *name, struct oom_val 
 /* A part of the last dimension, as a view. */
 struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			    struct oom_dim width);
-/* chunk / split into n parts, as views. */
+/* chunk / split into n parts, as views.  All of them must be used: zeros in the place of a missing
+ * gradient are not counted. */
 void oom_op_split(struct oom_tape *t, struct oom_val x, int n, const struct oom_dim *widths,
 		  struct oom_val *out);
 struct oom_val oom_op_cat(struct oom_tape *t, struct oom_val a, struct oom_val b,

@@ -344,7 +344,7 @@ static struct oom_val rescaled(struct oom_tape *t, struct oom_val x, struct oom_
 {
 	struct oom_val m = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, oom_keep(x)), x.mono, D(1));
 
-	m = oom_op_unary(t, OOM_SQRT, oom_op_unary(t, OOM_CLAMP, m));
+	m = oom_op_unary(t, OOM_SQRT, oom_op_unary(t, OOM_MAXIMUM, m));
 	return oom_op_div(t, oom_op_mul(t, x, oom_keep(target)), m);
 }
 

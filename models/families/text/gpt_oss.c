@@ -152,7 +152,7 @@ static struct oom_val clamped_gate(struct oom_tape *t, const struct oom_arch *a,
 	struct oom_val gate = oom_op_slice(t, oom_keep(y), y.mono, f),
 		       up = oom_op_slice(t, oom_keep(y), y.mono, f), glu;
 
-	gate = oom_op_unary(t, OOM_CLAMP, gate);
+	gate = oom_op_unary(t, OOM_CLAMP_SIDE, gate);
 	up = oom_op_unary(t, OOM_CLAMP, up);
 	glu = oom_op_unary(t, OOM_SIGMOID, oom_op_unary(t, OOM_SCALE, oom_keep(gate)));
 	glu = oom_op_mul(t, oom_keep(gate), glu);

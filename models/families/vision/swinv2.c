@@ -111,7 +111,7 @@ static struct oom_val cosine_attention(struct oom_tape *t, const struct stage *s
 		       oom_normalize(t, oom_keep(k), s->heads), scores,
 		       (struct oom_dim){s->heads, "n_heads"}, at->d);
 	scale = oom_op_unary(t, OOM_EXP,
-			     oom_op_unary(t, OOM_CLAMP,
+			     oom_op_unary(t, OOM_CLAMP_SIDE,
 					  oom_param(t, "logit_scale", 0, s->heads, 0)));
 	w = oom_op_mul(t, w, oom_keep(scale));
 	coords = (struct oom_val){
