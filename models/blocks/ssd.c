@@ -59,7 +59,7 @@ struct oom_val oom_short_conv(struct oom_tape *t, const char *name, struct oom_v
 	const struct oom_dim w = {x.width, x.text};
 	const uint16_t longer = kernel > 1 ? oom_len_plus(t, t->m_b, kernel - 1) : t->m_bs;
 
-	x = oom_op_slice(t, oom_op_conv(t, name, x, w.n, kernel, bias, longer, w), t->m_bs, w);
+	x = oom_op_slice(t, oom_op_conv_depthwise(t, name, x, kernel, bias, longer, w), t->m_bs, w);
 	return oom_activation(t, act, x);
 }
 

@@ -183,6 +183,10 @@ struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oo
 /* Convolution with weight rows x cols; out = (mono, width). */
 struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
 			   uint64_t cols, bool bias, uint16_t mono, struct oom_dim width);
+/* One kernel a channel, in one dimension: a weight [channels, 1, kernel]. */
+struct oom_val oom_op_conv_depthwise(struct oom_tape *t, const char *name, struct oom_val x,
+				     uint64_t kernel, bool bias, uint16_t mono,
+				     struct oom_dim width);
 /* The same with a weight that is there, and a bias or none. */
 struct oom_val oom_op_conv_param(struct oom_tape *t, struct oom_val x, struct oom_val w,
 				 struct oom_val bias, uint16_t mono, struct oom_dim width);

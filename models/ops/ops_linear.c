@@ -49,7 +49,7 @@ struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct 
 				   struct oom_val w, struct oom_val bias, struct oom_dim out)
 {
 	const uint64_t in = out.n ? w.width / out.n : 0;
-	const struct oom_val arg = oom_argument(t, x);
+	const struct oom_val arg[2] = {oom_argument(t, x), oom_argument(t, w)};
 	struct oom_val y;
 
 	x = oom_amp_cast(t, x);
@@ -60,7 +60,8 @@ struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct 
 	if (x.perm)
 		x = oom_op_copy(t, "clone", x);
 	y = product(t, name, x, w, bias, out, in);
-	oom_drop(t, arg);
+	oom_drop(t, arg[0]);
+	oom_drop(t, arg[1]);
 	return y;
 }
 
@@ -336,17 +337,33 @@ struct oom_val oom_op_conv_param(struct oom_tape *t, struct oom_val x, struct oo
 	return y;
 }
 
-struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
-			   uint64_t cols, bool has_bias, uint16_t mono, struct oom_dim width)
+/* mid: the dimension before the weight's last where it has three, 0 where nobody asks. */
+static struct oom_val conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
+			   uint64_t cols, uint64_t mid, bool has_bias, uint16_t mono,
+			   struct oom_dim width)
 {
 	const char *scope = t->scope;
 	struct oom_val w, bias = oom_none(), y;
 
 	t->scope = name;
 	w = oom_param(t, "weight", rows, cols, 0);
+	oom_param_stacked(t, w, mid);
 	if (has_bias)
 		bias = oom_param(t, "bias", 0, rows, 0);
 	y = oom_op_conv_param(t, x, w, bias, mono, width);
 	t->scope = scope;
 	return y;
+}
+
+struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
+			   uint64_t cols, bool has_bias, uint16_t mono, struct oom_dim width)
+{
+	return conv(t, name, x, rows, cols, 0, has_bias, mono, width);
+}
+
+struct oom_val oom_op_conv_depthwise(struct oom_tape *t, const char *name, struct oom_val x,
+				     uint64_t kernel, bool has_bias, uint16_t mono,
+				     struct oom_dim width)
+{
+	return conv(t, name, x, width.n, kernel, 1, has_bias, mono, width);
 }

@@ -36,6 +36,11 @@ static uint64_t fp32(const struct oom_param *p, uint64_t *r, int k)
 	return sum;
 }
 
+static bool in_eight_bits(const struct oom_param *p, bool emb32)
+{
+	return p->elems >= 4096 && !(emb32 && p->flags & OOM_P_EMBEDDING);
+}
+
 /* bitsandbytes: 8-bit states with an fp32 absmax per 256 elements from 4096 elements on; fp32
  * below; paged states of 100 000 elements and more live in managed memory, their absmax on the
  * device (bitsandbytes/optim/optimizer.py). */
@@ -44,7 +49,7 @@ static uint64_t eight_bit(const struct oom_param *p, uint64_t *r, int k, bool pa
 	uint64_t sum = 0;
 	const bool off = paged && p->elems >= OOM_PAGED_FROM;
 
-	if (p->elems < 4096 || (emb32 && p->flags & OOM_P_EMBEDDING))
+	if (!in_eight_bits(p, emb32))
 		return off ? 0 : fp32(p, r, k);
 	for (int i = 0; i < k; i++) {
 		if (!off)
@@ -319,4 +324,9 @@ const struct oom_optimizer *oom_optimizer_at(size_t i)
 const struct oom_choice *oom_optimizer_choice(size_t i)
 {
 	return i < sizeof(table) / sizeof(table[0]) ? &table[i].choice : NULL;
+}
+
+bool oom_optimizer_quantises(const struct oom_optimizer *o, const struct oom_param *p)
+{
+	return strstr(o->choice.name, "8bit") && in_eight_bits(p, o->state == st_8bit_emb);
 }

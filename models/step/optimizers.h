@@ -24,5 +24,7 @@ struct oom_optimizer {
 };
 const struct oom_optimizer *oom_optimizer_at(size_t i);
 const struct oom_choice *oom_optimizer_choice(size_t i);
+/* Whether it keeps this tensor's state in 8 bits. */
+bool oom_optimizer_quantises(const struct oom_optimizer *o, const struct oom_param *p);
 
 #endif

@@ -232,6 +232,7 @@ const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer
 {
 	const struct oom_optimizer *opt = oom_optimizer_at((size_t)optimizer);
 	struct oom_state_sums *sums = &g->state[optimizer];
+	bool books = false;
 
 	if (sums->ready)
 		return sums;
@@ -243,12 +244,13 @@ const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer
 			continue;
 		sums->bytes += opt->state(q, &rounded) * q->count;
 		sums->rounded += rounded * q->count;
+		books |= oom_optimizer_quantises(opt, q);
 		if (q->elems >= OOM_PAGED_FROM)
 			sums->paged += q->elems * opt->paged * q->count;
 	}
 	sums->quantised = strstr(opt->choice.name, "8bit");
-	/* two code books of 256 fp32 values, shared */
-	if (sums->quantised && sums->bytes) {
+	/* two code books of 256 fp32 values, shared by all tensors that need them */
+	if (books) {
 		sums->bytes += 2048;
 		sums->rounded += 2048;
 	}

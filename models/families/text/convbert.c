@@ -49,8 +49,8 @@ struct layer {
 static struct oom_val separable(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_dim all = D(a->extra[ALL]);
-	struct oom_val y = oom_op_conv(t, "depthwise", oom_keep(x), a->d_model, a->extra[KERNEL],
-				       false, t->m_bs, D(a->d_model));
+	struct oom_val y = oom_op_conv_depthwise(t, "depthwise", oom_keep(x), a->extra[KERNEL],
+						 false, t->m_bs, D(a->d_model));
 
 	y = oom_op_conv(t, "pointwise", y, a->extra[ALL], a->d_model, false, t->m_bs, all);
 	return oom_op_add_inplace(t, y, oom_param(t, "bias", 0, a->extra[ALL], 0));
