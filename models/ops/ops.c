@@ -163,6 +163,19 @@ struct oom_val oom_argument(struct oom_tape *t, struct oom_val x)
 	return x.kept || !t->amp || x.sto < 0 ? oom_none() : oom_share(t, x);
 }
 
+/* x * 0.5 * (1 + tanh(0.79788456 * x * (1 + 0.044715 * x * x))) in Python: x / 2, the first factor of
+ * tanh's argument and two of the second are alive together (models/bloom/modeling_bloom.py,
+ * bloom_gelu_forward). */
+static void written_out(struct oom_tape *t, struct oom_val x)
+{
+	struct oom_val temp[4];
+
+	for (int i = 0; i < 4; i++)
+		temp[i] = oom_new_like(t, "mul", x, (enum oom_dtype)x.dt);
+	for (int i = 0; i < 4; i++)
+		oom_drop(t, temp[i]);
+}
+
 struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val x)
 {
 	const struct oom_val arg = oom_argument(t, x);
@@ -181,6 +194,8 @@ struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val
 		if (unary[f].saves == 1)
 			oom_node_save(t, n, x);
 	}
+	if (f == OOM_GELU_PYTHON)
+		written_out(t, x);
 	y = oom_new_like(t, unary[f].name, x, (enum oom_dtype)x.dt);
 	if (rg) {
 		y = oom_node_out(t, n, 0, y);
@@ -424,6 +439,26 @@ struct oom_val oom_op_dropout(struct oom_tape *t, struct oom_val x, double p)
 	oom_done(t, x);
 	oom_drop(t, mask);
 	return y;
+}
+
+/* Not fused: noise of x's type, kept for the derivative (aten/src/ATen/native/Dropout.cpp,
+ * _dropout<inplace>). */
+struct oom_val oom_op_dropout_inplace(struct oom_tape *t, struct oom_val x, double p)
+{
+	struct oom_val noise;
+	int32_t n = -1;
+
+	if (!t->train || p <= 0)
+		return x;
+	noise = oom_new_like(t, "dropout noise", x, (enum oom_dtype)x.dt);
+	if (wants_grad(t, x)) {
+		n = oom_node(t, OOM_NODE_MUL, "mul_");
+		oom_node_edge(t, n, x);
+		oom_node_save(t, n, noise);
+		x = oom_node_out(t, n, 0, x);
+	}
+	oom_drop(t, noise);
+	return x;
 }
 
 struct oom_val oom_op_masked(struct oom_tape *t, const char *name, struct oom_val x,

@@ -147,6 +147,8 @@ struct oom_val oom_op_expand(struct oom_tape *t, struct oom_val x, uint16_t mono
 struct oom_val oom_op_softmax(struct oom_tape *t, struct oom_val x, bool to_fp32);
 struct oom_val oom_op_log_softmax(struct oom_tape *t, struct oom_val x);
 struct oom_val oom_op_dropout(struct oom_tape *t, struct oom_val x, double p);
+/* nn.Dropout(inplace=True), on x's storage. */
+struct oom_val oom_op_dropout_inplace(struct oom_tape *t, struct oom_val x, double p);
 /* batched matmul: out = (mono, width); saves both. */
 struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a, struct oom_val b,
 			  uint16_t mono, struct oom_dim width, uint64_t inner);

@@ -177,7 +177,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	struct oom_reader rd = a->rd;
 	struct oom_map m = oom_pixels(t, a), p;
-	struct oom_val embedding;
+	struct oom_val embedding, pooled, loss;
 	struct cfg c;
 
 	read_cfg(&rd, &c);
@@ -196,8 +196,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	/* a window of hidden_dim places, ceil_mode: one result for any image that is smaller */
 	p = oom_map_keep(m);
 	p = c.mean ? oom_avg_pool(t, p, m.h, m.h, 0) : oom_max_pool(t, p, m.h, m.h, 0);
+	pooled = oom_share(t, p.x);             /* in the base model's output, a local */
 	p.x = oom_op_dropout(t, p.x, a->classifier_dropout);
-	return oom_image_head(t, a, p.x, m.x);
+	loss = oom_image_head(t, a, p.x, m.x);
+	oom_drop(t, pooled);
+	return loss;
 }
 
 const struct oom_family oom_family_efficientnet = {

@@ -114,7 +114,9 @@ static struct oom_map inverted_residual(struct oom_tape *t, const struct cfg *c,
 	return y;
 }
 
-static struct oom_map v2(struct oom_tape *t, const struct cfg *c, struct oom_map m)
+/* encoded: what went into the last convolution, a local of the model. */
+static struct oom_map v2(struct oom_tape *t, const struct cfg *c, struct oom_map m,
+			 struct oom_val *encoded)
 {
 	static const uint16_t channels[] = {16, 24, 24, 32, 32,	 32,  64,  64, 64,
 					    64, 96, 96, 96, 160, 160, 160, 320};
@@ -138,6 +140,7 @@ static struct oom_map v2(struct oom_tape *t, const struct cfg *c, struct oom_map
 		else
 			current *= strides[i];
 	}
+	*encoded = oom_share(t, m.x);
 	return conv(t, c, m, c->fine && c->multiplier < 1 ? 1280 : scaled(c, 1280), 1, 1, 1, 1,
 		    true);
 }
@@ -146,13 +149,15 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	struct oom_reader rd = a->rd;
 	struct oom_map m = oom_pixels(t, a);
-	struct oom_val pooled;
+	struct oom_val pooled, encoded = oom_none();
 	struct cfg c;
 
 	read_cfg(&rd, a->model_type, &c);
 	oom_no_checkpointing(t);
-	m = c.v2 ? v2(t, &c, m) : v1(t, &c, m);
-	pooled = oom_op_dropout(t, oom_global_pool(t, oom_map_keep(m)), a->classifier_dropout);
+	m = c.v2 ? v2(t, &c, m, &encoded) : v1(t, &c, m);
+	pooled = oom_global_pool(t, oom_map_keep(m));
+	oom_drop(t, encoded);
+	pooled = oom_op_dropout_inplace(t, pooled, a->classifier_dropout);
 	return oom_image_head(t, a, pooled, m.x);
 }
 

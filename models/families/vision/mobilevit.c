@@ -385,11 +385,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		encoded = oom_share(t, m.x);
 		m = conv_bn(t, m, c.neck[6], 1, 1, 1, 1, c.act);
 	}
-	oom_drop(t, embedding);
 	if (t->status)
 		return m.x;
+	pooled = oom_global_pool(t, oom_map_keep(m));
+	oom_drop(t, embedding);
 	oom_drop(t, encoded);
-	pooled = oom_op_dropout(t, oom_global_pool(t, oom_map_keep(m)), a->classifier_dropout);
+	pooled = oom_op_dropout_inplace(t, pooled, a->classifier_dropout);
 	return oom_image_head(t, a, pooled, m.x);
 }
 
