@@ -7,6 +7,18 @@
 #include <stdio.h>
 #include <string.h>
 
+static long size_of(const char *path)
+{
+	FILE *f = fopen(path, "rb");
+	long n = f && !fseek(f, 0, SEEK_END) ? ftell(f) : -1;
+
+	if (f)
+		fclose(f);
+	if (n < 0)
+		perror(path);
+	return n;
+}
+
 int main(int argc, char **argv)
 {
 	FILE *out = argc > 2 ? fopen(argv[1], "w") : NULL;
@@ -21,22 +33,21 @@ int main(int argc, char **argv)
 		fprintf(out,
 			"__asm__(\".section .rodata\\n.globl oom_data_%d\\n.hidden "
 			"oom_data_%d\\noom_data_%d: .incbin \\\"%s\\\"\\n\"\n"
-			"\t\".globl oom_data_%d_end\\n.hidden oom_data_%d_end\\noom_data_%d_end: "
-			".byte 0\\n.previous\\n\");\n"
-			"extern const unsigned char oom_data_%d[], oom_data_%d_end[];\n",
-			i, i, i, argv[i], i, i, i, i, i);
-	fprintf(out, "\nconst struct oom_embedded *oom_embedded_at(size_t i)\n{\n\tstatic struct "
-		     "oom_embedded list[] = {\n");
+			"\t\".byte 0\\n.previous\\n\");\n"
+			"extern const unsigned char oom_data_%d[];\n",
+			i, i, i, argv[i], i);
+	fprintf(out, "\nconst struct oom_embedded *oom_embedded_at(size_t i)\n{\n\tstatic const "
+		     "struct oom_embedded list[] = {\n");
 	for (int i = 2; i < argc; i++) {
 		const char *name = strrchr(argv[i], '/');
+		const long size = size_of(argv[i]);
 
-		fprintf(out, "\t\t{\"%s\", oom_data_%d, 0},\n", name ? name + 1 : argv[i], i);
+		if (size < 0)
+			return 1;
+		fprintf(out, "\t\t{\"%s\", oom_data_%d, %ld},\n", name ? name + 1 : argv[i], i,
+			size);
 	}
-	fprintf(out, "\t};\n\tstatic const unsigned char *const end[] = {");
-	for (int i = 2; i < argc; i++)
-		fprintf(out, "oom_data_%d_end, ", i);
-	fprintf(out, "};\n\n\tif (i >= sizeof(list) / sizeof(list[0]))\n\t\treturn NULL;\n"
-		"\tlist[i].size = (size_t)(end[i] - list[i].bytes);\n\treturn &list[i];\n}\n\n"
+	fprintf(out, "\t};\n\n\treturn i < sizeof(list) / sizeof(list[0]) ? &list[i] : NULL;\n}\n\n"
 		"const struct oom_embedded *oom_embedded_find(const char *name)\n{\n"
 		"\tfor (size_t i = 0; oom_embedded_at(i); i++)\n\t\tif (strcmp(oom_embedded_at(i)->name, name) == 0)\n"
 		"\t\t\treturn oom_embedded_at(i);\n\treturn NULL;\n}\n");

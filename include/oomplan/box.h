@@ -7,6 +7,10 @@
 #include "oomplan/host.h"
 #include "oomplan/search.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* One machine in one region.  Prices in US dollars for the whole machine and hour; NAN where the
  * list gives none. */
 struct oom_offer {
@@ -86,5 +90,9 @@ OOM_API enum oom_status oom_boxes_find(const struct oom_offers *offers,
 				       struct oom_error *err);
 OOM_API void oom_boxes_release(struct oom_boxes *boxes);
 OOM_API const char *oom_shortage_str(enum oom_shortage s);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -19,6 +19,10 @@
 #include "oomplan/model.h"
 #include "oomplan/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum oom_term {
 	OOM_TERM_STATES,        /* weights, buffers, inputs, gradients, optimizer, communication */
 	OOM_TERM_ACTIVATIONS,   /* saved, autocast's copies, recomputed */
@@ -154,5 +158,9 @@ OOM_API enum oom_status oom_calibration_shipped(struct oom_calibration_row **row
 /* Share of rows whose last measured figure passes the bound fitted on the other nine tenths. */
 OOM_API double oom_false_fit_rate(const struct oom_calibration_row *rows, size_t n,
 				  const struct oom_calibration *def, double level);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -12,6 +12,10 @@
 
 #include "oomplan/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum oom_key_type {
 	OOM_KEY_NULL,
 	OOM_KEY_BOOL,
@@ -81,5 +85,9 @@ OOM_API const char *oom_keys_kind_hint(const struct oom_keys *keys);
  *                          defaults.SUB.* are its defaults always */
 OOM_API enum oom_status oom_keys_defaults(struct oom_keys *out, const char *model_type,
 					  struct oom_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

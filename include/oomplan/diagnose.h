@@ -11,6 +11,10 @@
 
 #include "oomplan/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The numbers a message may hold, in bytes; printed with two decimals, so good to 0.005 of the
  * printed unit. */
 enum oom_crash_number {
@@ -91,5 +95,9 @@ typedef void (*oom_crash_fn)(void *ctx, const struct oom_crash *crash);
 OOM_API enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 				       struct oom_crash *last, struct oom_crash_log *log,
 				       struct oom_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

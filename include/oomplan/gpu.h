@@ -7,6 +7,10 @@
 
 #include "oomplan/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum oom_capacity_kind { OOM_CAPACITY_MEASURED, OOM_CAPACITY_SMI, OOM_CAPACITY_MARKETING };
 
 struct oom_gpu {
@@ -43,5 +47,9 @@ OOM_API void oom_gpus_release(struct oom_gpus *gpus);
 OOM_API enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word,
 				     struct oom_gpu *out, char note[256], struct oom_error *err);
 OOM_API const char *oom_capacity_kind_str(enum oom_capacity_kind kind);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

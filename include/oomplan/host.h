@@ -4,6 +4,10 @@
 
 #include "oomplan/model.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Bytes on one node unless said otherwise.  What is only a habit of the libraries is called a
  * guess in host.c. */
 struct oom_host_need {
@@ -46,5 +50,9 @@ OOM_API const char *oom_limit_str(enum oom_limit limit);
 
 OOM_API struct oom_host_need oom_host_need(const struct oom_plan *plan,
 					   const struct oom_eval *eval);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

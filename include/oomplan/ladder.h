@@ -8,6 +8,10 @@
 #include "oomplan/model.h"
 #include "oomplan/plan.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* What may be taken beyond what leaves the science alone; bits. */
 enum oom_allow { OOM_ALLOW_SEQ_LEN = 1, OOM_ALLOW_LORA = 2, OOM_ALLOW_SCIENCE = 3 };
 /* The word behind --allow: "seq-len", "lora", "science". */
@@ -66,5 +70,9 @@ OOM_API enum oom_status oom_ladder_climb(struct oom_evaluator *ev, const struct 
 					 const struct oom_plan *start, uint64_t capacity_bytes,
 					 unsigned allow, struct oom_ladder *out,
 					 struct oom_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -8,6 +8,10 @@
 
 #include "oomplan/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* A sample of lengths, sorted, as counts of each distinct one.  Zero-initialise; free with
  * oom_lengths_release. */
 struct oom_lengths {
@@ -73,5 +77,9 @@ OOM_API struct oom_lengths_report oom_lengths_report(const struct oom_lengths *l
 /* Expected number of the first batch of b sequences in which one is longer than tokens; 0: none
  * is. */
 OOM_API double oom_lengths_first_beyond(const struct oom_lengths *lengths, double b, double tokens);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -6,6 +6,10 @@
 
 #include "oomplan/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct oom_lore {
 	const char *id;         /* "M8" */
 	const char *title;
@@ -17,5 +21,9 @@ struct oom_lore {
 OOM_API const struct oom_lore *oom_lore_at(size_t i);
 /* By id, in any case; NULL when there is none. */
 OOM_API const struct oom_lore *oom_lore_find(const char *id);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

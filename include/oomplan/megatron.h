@@ -13,6 +13,10 @@
 
 #include "oomplan/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum oom_mg_stack { OOM_MG_GPT, OOM_MG_BERT, OOM_MG_T5 };
 enum oom_mg_precision { OOM_MG_BF16, OOM_MG_FP16, OOM_MG_FP32 };
 enum oom_mg_recompute { OOM_MG_RC_NONE, OOM_MG_RC_SELECTIVE, OOM_MG_RC_FULL };
@@ -114,5 +118,9 @@ struct oom_mg_rank {
 /* Prices pipeline rank r of 0..pp-1. */
 OOM_API enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r,
 					  struct oom_mg_rank *out, struct oom_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

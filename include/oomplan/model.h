@@ -10,7 +10,13 @@
 #include "oomplan/plan.h"
 #include "oomplan/status.h"
 
-/* A model's architecture, read from a config.json.  Opaque; free with oom_model_free. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A model's architecture, read from a config.json.  Opaque; free with oom_model_free.  Once made it
+ * is never written again: any number of threads may price plans for one model at the same time, each
+ * with an evaluator of its own. */
 struct oom_model;
 
 /* Builds the architecture of keys (which must outlive it).  OOM_ERR_INVALID names the key, the line
@@ -105,7 +111,9 @@ struct oom_eval {
 	const char *warning;            /* "" or what is only approximated */
 };
 
-/* Scratch for evaluations: recorded tapes and their memory.  One per thread. */
+/* Scratch for evaluations: recorded tapes and their memory.  Every call that is given one writes it:
+ * one per thread (or a lock around it).  It serves any number of models, and remembers them by their
+ * address: it must not be used again once a model it has seen was freed and another one made. */
 struct oom_evaluator;
 OOM_API struct oom_evaluator *oom_evaluator_new(void);
 OOM_API void oom_evaluator_free(struct oom_evaluator *ev);
@@ -166,5 +174,9 @@ typedef void (*oom_ledger_fn)(void *ctx, const struct oom_ledger_row *row);
 OOM_API enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model *model,
 					const struct oom_plan *plan, oom_ledger_fn fn, void *ctx,
 					struct oom_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

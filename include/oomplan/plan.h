@@ -12,6 +12,10 @@
 
 #include "oomplan/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum oom_task {
 	OOM_TASK_AUTO,
 	OOM_TASK_CAUSAL_LM,
@@ -183,5 +187,9 @@ OOM_API const char *oom_class_str(enum oom_class cls);
 OOM_API const char *oom_nearest(const char *word, const char *const *words);
 /* The same, NULL when it is more than `most` edits away. */
 OOM_API const char *oom_nearest_within(const char *word, const char *const *words, int most);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

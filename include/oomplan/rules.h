@@ -12,6 +12,10 @@
 #include "oomplan/plan.h"
 #include "oomplan/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* A range of a field's values: those for which value - from, both without sign, is at most span.
  * So it may be everything but one value, and doubles that are not negative, which are ordered as
  * their bits are, have ranges too.  A set of choices is given by its bits instead. */
@@ -21,10 +25,10 @@ struct oom_condition {
 	uint64_t among;         /* bits of choices; 0: the range counts */
 };
 
-/* Where `when`, a range, and `and` hold, `other` must hold (needs) or must not (excludes); where it takes
- * arithmetic to tell, `right` tells instead. */
+/* Where `when`, a range, and `also` hold, `other` must hold (needs) or must not (excludes); where it
+ * takes arithmetic to tell, `right` tells instead. */
 struct oom_rule {
-	struct oom_condition when, and;
+	struct oom_condition when, also;
 	bool excludes;
 	struct oom_condition other;
 	bool (*right)(const struct oom_plan *plan);
@@ -51,5 +55,9 @@ OOM_API enum oom_status oom_plan_check(const struct oom_plan *plan, struct oom_e
 /* Sets back to their defaults the knobs that have no effect in this plan.  For plans that were
  * derived, by a search or from a table with a column for every knob. */
 OOM_API void oom_plan_relax(struct oom_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -6,6 +6,10 @@
 
 #include "oomplan/model.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct oom_runs_report {
 	size_t rows, failed, warned;
 	char unknown_columns[200];      /* carried through; "" if none */
@@ -17,5 +21,9 @@ struct oom_runs_report {
  * approximated structure fills pred_warning. */
 OOM_API enum oom_status oom_runs_price(const char *path, const char *models_dir, FILE *out,
 				       struct oom_runs_report *report, struct oom_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

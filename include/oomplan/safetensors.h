@@ -13,6 +13,10 @@
 
 #include "oomplan/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define OOM_TENSOR_MAX_DIMS 8
 
 struct oom_tensor {
@@ -56,5 +60,9 @@ OOM_API void oom_tensors_release(struct oom_tensors *tensors);
 /* The tensor, or NULL. */
 OOM_API const struct oom_tensor *oom_tensors_find(const struct oom_tensors *tensors,
 						  const char *name);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

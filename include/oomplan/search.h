@@ -5,6 +5,10 @@
 #include "oomplan/ladder.h"
 #include "oomplan/steptime.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* What the search prefers after the class of the changes.  PRICE: GPU-seconds a sample, with fewer
  * of the asked GPUs free to be used (a price an hour and GPU scales all plans alike: it changes
  * no order). */
@@ -109,5 +113,9 @@ OOM_API enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_mod
 				  const struct oom_plan *plan, const char *knob,
 				  uint64_t capacity_bytes, struct oom_solution *out,
 				  struct oom_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

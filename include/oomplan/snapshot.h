@@ -9,6 +9,10 @@
 
 #include "oomplan/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* What the frames of an allocation say it is for.  BEFORE: older than the recording, most often the
  * weights; NO_FRAMES: allocated while recording, by a thread without Python frames, most often
  * autograd's. */
@@ -58,5 +62,9 @@ OOM_API enum oom_status oom_snapshot_parse(struct oom_snapshot *out, const void 
 					   const char *name, struct oom_error *err);
 OOM_API enum oom_status oom_snapshot_read(struct oom_snapshot *out, const char *path,
 					  struct oom_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -17,6 +17,10 @@
 #define OOM_PRINTF(fmt, args)
 #endif
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum oom_status {
 	OOM_OK = 0,
 	OOM_ERR_IO = -1,       /* a file cannot be opened, read or written */
@@ -41,5 +45,9 @@ OOM_API const char *oom_status_str(enum oom_status status);
 /* Writes a printf-style text (cut to fit) into err, which may be NULL, and returns status. */
 OOM_API enum oom_status oom_error_set(struct oom_error *err, enum oom_status status,
 				      const char *fmt, ...) OOM_PRINTF(3, 4);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

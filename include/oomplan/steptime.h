@@ -9,6 +9,10 @@
 #include "oomplan/gpu.h"
 #include "oomplan/model.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct oom_step_time {
 	double compute_s;       /* matrix products at OOM_STEP_MFU of the card's peak */
 	/* activations, weights and optimizer state through the card's memory */
@@ -30,5 +34,9 @@ struct oom_step_time {
 /* gpu may be NULL: an A100's numbers are used, which still ranks plans for one card. */
 OOM_API struct oom_step_time oom_step_time(const struct oom_plan *plan, const struct oom_eval *eval,
 					   const struct oom_gpu *gpu);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

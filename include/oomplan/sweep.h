@@ -9,6 +9,10 @@
 #include "oomplan/ladder.h"
 #include "oomplan/search.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* A grid.  Free with oom_sweep_free. */
 struct oom_sweep;
 OOM_API struct oom_sweep *oom_sweep_new(const struct oom_plan *base);
@@ -89,5 +93,9 @@ OOM_API enum oom_status oom_sweep_each(struct oom_sweep *s, const struct oom_swe
 OOM_API bool oom_sweep_axis_at(const struct oom_sweep *s, size_t i, const char **name, uint64_t *n);
 OOM_API const char *oom_sweep_value_text(const struct oom_sweep *s, size_t axis, uint64_t k,
 					 char *buf, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -201,7 +201,7 @@ static bool holds(const struct oom_plan *p, const struct oom_condition *c)
 /* Of a rule whose `when` holds. */
 static bool broken(const struct oom_rule *r, const struct oom_plan *p)
 {
-	if (!holds(p, &r->and))
+	if (!holds(p, &r->also))
 		return false;
 	return r->right ? !r->right(p) : holds(p, &r->other) == r->excludes;
 }
@@ -220,7 +220,7 @@ static uint64_t in_question(const struct oom_plan *p)
 
 bool oom_rule_concerns(const struct oom_rule *r, const struct oom_knob *k)
 {
-	const struct oom_condition *all[] = {&r->when, &r->and, &r->other};
+	const struct oom_condition *all[] = {&r->when, &r->also, &r->other};
 	char name[60];
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)

@@ -33,7 +33,7 @@ const char *oom_bundled_model(size_t i, char *buf, size_t size)
 
 enum oom_status oom_keys_read_model(struct oom_keys *out, const char *word, struct oom_error *err)
 {
-	static char names[64][64];      /* for the suggestion only */
+	char names[64][64];             /* for the suggestion, and as the file's name */
 	const char *list[65], *near;
 	size_t n = 0;
 

@@ -1,0 +1,10 @@
+#!/bin/sh
+# statics.sh NM LIBRARY: fails when an object of the library lies in a section that is written at run time.
+# (.data.rel.ro is written by the loader only: constant tables of pointers.)
+"$1" --format=sysv "$2" 2>/dev/null | awk -F'|' '
+	$4 ~ /OBJECT/ { objects++ }
+	$4 ~ /OBJECT|TLS/ && ($7 ~ /\.(data|bss|tdata|tbss)/ || $7 ~ /COM/) && $7 !~ /\.data\.rel\.ro/ {
+		printf "writable: %s in %s\n", $1, $7
+		bad++
+	}
+	END { exit bad ? 1 : objects ? 0 : 77 }'
