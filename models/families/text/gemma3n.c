@@ -392,7 +392,7 @@ static struct oom_val streams(struct oom_tape *t, const struct oom_arch *a, stru
 {
 	struct oom_val target = magnitude(t, oom_keep(x));
 
-	part[0] = oom_share(t, x);
+	part[0] = x;
 	for (uint64_t i = 1; i < a->extra[ALTUP]; i++)
 		part[i] = rescaled(t,
 				   oom_op_linear(t, "altup_projections", oom_keep(x), D(a->d_model),
