@@ -45,21 +45,34 @@ static struct oom_val product(struct oom_tape *t, const char *name, struct oom_v
 	return y;
 }
 
+/* A transposed view is copied before it is folded into two dimensions; linear()'s argument, *turned,
+ * lives until it returns.  With a weight that needs no gradient the heads of one sequence stay apart
+ * (aten/src/ATen/native/LinearAlgebra.cpp, should_fold). */
+static struct oom_val folded(struct oom_tape *t, struct oom_val x, struct oom_val w,
+			     struct oom_val *turned)
+{
+	const bool trained = w.node <= -2 ? t->params[-2 - w.node].trainable : w.rg;
+
+	if (!x.perm || (!trained && !oom_cond_above(t, t->m_b, 1)))
+		return x;
+	*turned = x;
+	return oom_op_copy(t, "clone", oom_keep(x));
+}
+
 struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x,
 				   struct oom_val w, struct oom_val bias, struct oom_dim out)
 {
 	const uint64_t in = out.n ? w.width / out.n : 0;
 	const struct oom_val arg[2] = {oom_argument(t, x), oom_argument(t, w)};
-	struct oom_val y;
+	struct oom_val y, turned = oom_none();
 
 	x = oom_amp_cast(t, x);
 	w = oom_amp_cast(t, w);
 	if (!oom_is_none(bias))
 		bias = oom_amp_cast(t, bias);
-	/* a transposed view is copied before it is folded into two dimensions */
-	if (x.perm)
-		x = oom_op_copy(t, "clone", x);
+	x = folded(t, x, w, &turned);
 	y = product(t, name, x, w, bias, out, in);
+	oom_done(t, turned);
 	oom_drop(t, arg[0]);
 	oom_drop(t, arg[1]);
 	return y;
@@ -149,7 +162,7 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 	const bool nf4 = t->plan->qlora && !(l->flags & (OOM_IS_HEAD | OOM_NO_QUANT)),
 		   lo = !oom_is_none(l->a);
 	const struct oom_val arg = oom_argument(t, x);
-	struct oom_val w = l->w, bias = l->bias, y, lx = oom_none();
+	struct oom_val w = l->w, bias = l->bias, y, lx = oom_none(), turned = oom_none();
 	const char *scope = t->scope;
 
 	t->scope = l->name;
@@ -166,9 +179,9 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 			    oom_amp_cast(t, w);
 		if (!oom_is_none(bias))
 			bias = oom_amp_cast(t, bias);
-		if (x.perm)
-			x = oom_op_copy(t, "clone", x);
+		x = folded(t, x, w, &turned);
 		y = product(t, l->name, x, w, bias, l->out, l->in);
+		oom_done(t, turned);
 	}
 	oom_drop(t, arg);
 	if (lo)
