@@ -30,6 +30,7 @@ from torch.utils.checkpoint import checkpoint
 
 import fakecuda
 
+fakecuda.install_bnb_stub()                         # before anything imports PEFT, which asks once for bitsandbytes
 warnings.filterwarnings("ignore")
 WEIGHTS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "amp-bf16": torch.float32,
            "amp-fp16": torch.float32, "bf16-amp": torch.bfloat16}
@@ -89,6 +90,8 @@ class Env:
         self.knobs, self.trains, self.b, self.s = knobs, trains, b, s
         precision = knobs.get("precision", "fp32")
         self.dt, self.half = WEIGHTS[precision], AUTOCAST.get(precision)
+        if knobs.get("qlora"):                      # PEFT's prepare_model_for_kbit_training casts what is not 4-bit
+            self.dt = torch.float32 if knobs.get("kbit-prepare") else torch.bfloat16
         self.made, self.at, self.train = [], 0, True
         self.anchor = torch.empty(1, requires_grad=True)
 
@@ -112,6 +115,10 @@ class Env:
             return m.to(self.dt)
         m = self._made(new)
         return m.train(self.train)
+
+    def peft(self, make):
+        """An adapted module, as it was made."""
+        return self._made(make).train(self.train)
 
     def const(self, make):
         """A tensor that is there before the step and is not counted."""
@@ -171,7 +178,7 @@ def measure(body, width, knobs, trains, b, s):
     """The six numbers, or None when nothing is trained."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         e = Env(knobs, trains, b, s)
-        with torch.no_grad():
+        with Tracker(True), torch.no_grad():
             step(e, body, width)                    # makes parameters and constants
         gc.collect()
         tr = Tracker(True)
@@ -216,6 +223,7 @@ def measure(body, width, knobs, trains, b, s):
 
 def main():
     fakecuda.install()
+    torch.nn.Module._apply = fakecuda.module_apply  # FakeTensors cannot be swapped
     import transformers
     only = set(sys.argv[1:])
     print(f"# origin: PyTorch {torch.__version__}, transformers {transformers.__version__}, storages counted as CUDA makes them "
