@@ -93,10 +93,24 @@ OOM_API enum oom_status oom_megatron_set(struct oom_megatron *m, const struct oo
  * impossible layouts. */
 OOM_API enum oom_status oom_megatron_derive(struct oom_megatron *m, struct oom_error *err);
 
+/* What a row is, and so when it is there (models/megatron/plan.c). */
+enum oom_mg_row_kind {
+	OOM_MG_ROW_WEIGHTS,
+	OOM_MG_ROW_GRADS,       /* the gradient buffer */
+	OOM_MG_ROW_MASTER,
+	OOM_MG_ROW_OPTIMIZER,   /* made by the first step */
+	OOM_MG_ROW_COPIES,      /* fp32 gradients of fp16 ones, between a step and the next */
+	OOM_MG_ROW_FIXED,       /* workspaces inside the allocator */
+	OOM_MG_ROW_SAVED,       /* of the passes in flight */
+	OOM_MG_ROW_GATHERED,    /* parameters in use, where weights are sharded */
+	OOM_MG_ROW_TRANSIENT,   /* at the loss */
+	OOM_MG_ROW_RECOMPUTED,  /* what a layer's backward holds beyond what the loss did */
+	OOM_MG_ROW_KINDS
+};
 struct oom_mg_row {
 	const char *name, *formula;
 	uint64_t bytes;
-	enum { OOM_MG_ROW_STATIC, OOM_MG_ROW_FIXED, OOM_MG_ROW_SAVED, OOM_MG_ROW_TRANSIENT } kind;
+	enum oom_mg_row_kind kind;
 };
 #define OOM_MG_ROWS 40
 /* One pipeline rank. */

@@ -125,7 +125,8 @@ enum oom_eval_flags {
 };
 /* With OOM_EVAL_BUCKETS: who is alive at the peak of this phase of a training step, not at the
  * overall one. */
-#define OOM_EVAL_AT(phase) ((unsigned)(phase) << 8)
+#define OOM_EVAL_PHASE_SHIFT 8
+#define OOM_EVAL_AT(phase) ((unsigned)(phase) << OOM_EVAL_PHASE_SHIFT)
 /* Prices plan.  Allocates only when it meets a new structure (another precision, attention,
  * optimizer, ...); a change of batch or sequence re-evaluates recorded rows.  OOM_ERR_INVALID
  * when the plan cannot run on this model. */

@@ -3,6 +3,7 @@
  *
  * Megatron-core would build the model's blocks from its own layers; what it cannot express (other
  * norms, biases here and there) is the nearest switch it has. */
+#include <stdio.h>
 #include <string.h>
 
 #include "step/allocator.h"
@@ -10,6 +11,7 @@
 #include "parts.h"
 #include "families/model.h"
 #include "step/optimizers.h"
+#include "step/phases.h"
 
 void oom_model_as_megatron(struct oom_model *model)
 {
@@ -81,10 +83,10 @@ static enum oom_status check(const struct oom_model *model, const struct oom_pla
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "engine megatron: pre-training tasks only (causal-lm, "
 				     "masked-lm)");
-	if (strncmp(oom_optimizer_at((size_t)p->optimizer)->choice.name, "adamw", 5) &&
-	    strcmp(oom_optimizer_at((size_t)p->optimizer)->choice.name, "sgd-momentum"))
+	if (!oom_optimizer_at((size_t)p->optimizer)->megatron)
 		return oom_error_set(err, OOM_ERR_INVALID,
-				     "engine megatron: optimizers are adamw and sgd-momentum");
+				     "engine megatron: its optimizers are adamw, adamw-fused and "
+				     "sgd-momentum");
 	return OOM_OK;
 }
 
@@ -126,53 +128,50 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 		       p->grad_ckpt == OOM_CKPT_SELECTIVE ? OOM_MG_RC_SELECTIVE : OOM_MG_RC_NONE;
 	m->attention = p->attn == OOM_ATTN_EAGER ? OOM_MG_ATTN_UNFUSED : OOM_MG_ATTN_FLASH;
 	m->cross_entropy = p->fused_ce == OOM_LOSS_FUSED ? OOM_MG_CE_TE : OOM_MG_CE_NONE;
-	m->sgd = !strcmp(oom_optimizer_at((size_t)p->optimizer)->choice.name, "sgd-momentum");
+	m->sgd = !strcmp(oom_optimizer_at((size_t)p->optimizer)->megatron, "sgd");
 	return oom_megatron_derive(m, err);
 }
 
-/* The fullest rank as phases.  Between steps everything but activations stays, the optimizer
- * state from step 1 on. */
-static void phases(const struct oom_mg_rank *k, struct oom_eval *out)
+/* When each kind of row is there, and whose it is. */
+static const struct {
+	uint8_t bucket, from, until;
+	bool training;
+	const char *kind, *born;        /* words for the ledger */
+} life[OOM_MG_ROW_KINDS] = {
+	[OOM_MG_ROW_WEIGHTS] = {OOM_BUCKET_PARAMS, OOM_AT_LOAD, OOM_AT_NEVER, false, "state", "load"},
+	[OOM_MG_ROW_GRADS] = {OOM_BUCKET_GRADS, OOM_AT_LOAD, OOM_AT_NEVER, false, "state", "load"},
+	[OOM_MG_ROW_MASTER] = {OOM_BUCKET_OPT, OOM_AT_LOAD, OOM_AT_NEVER, false, "state", "load"},
+	[OOM_MG_ROW_OPTIMIZER] = {OOM_BUCKET_OPT, OOM_AT_STEP, OOM_AT_NEVER, false, "state",
+				  "optimizer"},
+	[OOM_MG_ROW_COPIES] = {OOM_BUCKET_GRADS, OOM_AT_STEP, OOM_AT_FORWARD, false, "state",
+			       "optimizer"},
+	[OOM_MG_ROW_FIXED] = {OOM_BUCKET_BUFFERS, OOM_AT_START, OOM_AT_NEVER, false, "workspace",
+			      "load"},
+	[OOM_MG_ROW_SAVED] = {OOM_BUCKET_SAVED, OOM_AT_FORWARD, OOM_AT_STEP, true,
+			      "saved activation", "forward"},
+	[OOM_MG_ROW_GATHERED] = {OOM_BUCKET_COMM, OOM_AT_FORWARD, OOM_AT_STEP, false,
+				 "communication buffer", "forward"},
+	[OOM_MG_ROW_TRANSIENT] = {OOM_BUCKET_LOGITS, OOM_AT_OUTPUT, OOM_AT_STEP, false,
+				  "temporary", "forward"},
+	[OOM_MG_ROW_RECOMPUTED] = {OOM_BUCKET_RECOMPUTE, OOM_AT_BACKWARD, OOM_AT_STEP, false,
+				   "temporary", "backward"},
+};
+
+/* The rank's step: its rows, each from its moment to its other.  What one kind has several rows of
+ * is one holding. */
+static void schedule_of(const struct oom_mg_rank *k, struct oom_schedule *s)
 {
-	const uint64_t before = k->alloc_bytes - k->optimizer_bytes;
+	uint64_t sum[OOM_MG_ROW_KINDS] = {0};
 
-	out->peak[OOM_PHASE_LOAD] = out->end[OOM_PHASE_LOAD] = before;
-	for (int i = OOM_PHASE_FWD1; i <= OOM_PHASE_BWD2; i++) {
-		const bool second = i >= OOM_PHASE_FWD2;
-
-		out->peak[i] = second ? k->peak_bytes : k->peak_first_bytes;
-		out->end[i] = second ? k->alloc_bytes : before;
-	}
-	out->end[OOM_PHASE_FWD1] = before + k->activation_bytes;
-	out->end[OOM_PHASE_FWD2] = k->alloc_bytes + k->activation_bytes;
-	out->peak[OOM_PHASE_OPT1] = out->end[OOM_PHASE_OPT1] = k->alloc_bytes;
-	out->peak[OOM_PHASE_OPT2] = out->end[OOM_PHASE_OPT2] = k->alloc_bytes;
-	out->peak[OOM_PHASE_EVAL] = k->peak_bytes - k->activation_bytes;
-	out->end[OOM_PHASE_EVAL] = k->alloc_bytes;
-	out->overall_peak = k->peak_bytes;
-	out->peak_phase = OOM_PHASE_FWD2;
-}
-
-static void buckets(const struct oom_mg_rank *k, struct oom_eval *out)
-{
-	uint64_t rest = k->peak_bytes;
-
-	memset(out->bucket, 0, sizeof(out->bucket));
-	for (size_t i = 0; i < k->n_rows; i++) {
-		const struct oom_mg_row *r = &k->row[i];
-		const enum oom_bucket b = r->kind == OOM_MG_ROW_SAVED	  ? OOM_BUCKET_SAVED :
-					  r->kind == OOM_MG_ROW_TRANSIENT ? OOM_BUCKET_LOGITS :
-					  r->kind == OOM_MG_ROW_FIXED	  ? OOM_BUCKET_BUFFERS :
-					  strstr(r->name, "weights") && r->name[0] != 'm' ?
-									OOM_BUCKET_PARAMS :
-					  !strcmp(r->name, "gradient buffer") ? OOM_BUCKET_GRADS :
-										OOM_BUCKET_OPT;
-		const uint64_t n = r->bytes < rest ? r->bytes : rest;
-
-		out->bucket[b] += n;
-		rest -= n;
-	}
-	out->bucket[OOM_BUCKET_TEMP] = rest;
+	memset(s, 0, sizeof(*s));
+	s->ranks = (struct oom_ranks){1, 1};
+	s->chain.whole = true;
+	for (size_t i = 0; i < k->n_rows; i++)
+		sum[k->row[i].kind] += k->row[i].bytes;
+	for (int i = 0; i < OOM_MG_ROW_KINDS; i++)
+		oom_hold(s, life[i].kind, (enum oom_bucket)life[i].bucket, sum[i],
+			 (enum oom_moment_of_step)life[i].from,
+			 (enum oom_moment_of_step)life[i].until)->training = life[i].training;
 }
 
 /* The model undivided: its parameters, each once and without padding. */
@@ -205,9 +204,11 @@ static bool less_than_before(const struct oom_megatron *m, int64_t r)
 }
 
 enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struct oom_plan *p,
-				      unsigned flags, struct oom_eval *out, struct oom_error *err)
+				      unsigned flags, struct oom_eval *out, struct oom_alive *alive,
+				      struct oom_error *err)
 {
 	struct oom_mg_rank one, top = {0};
+	struct oom_schedule s;
 	struct oom_megatron m;
 	struct mg_params all;
 	int64_t fullest = 0;
@@ -228,6 +229,7 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 		return st;
 	all = whole(&m);
 	memset(out, 0, sizeof(*out));
+	out->peak_op = out->peak_module = "";
 	out->total_params = out->trainable_params = (uint64_t)all.dense + (uint64_t)all.expert;
 	out->active_params = (uint64_t)all.dense;
 	if (m.experts)
@@ -236,10 +238,9 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 	out->param_bytes = (m.precision == OOM_MG_FP32 ? 4 : 2) * (top.params + top.expert_params);
 	out->grad_bytes = (m.precision == OOM_MG_FP16 ? 2 : 4) * (top.params + top.expert_params);
 	out->opt_bytes = top.optimizer_bytes;
-	out->saved_bytes = top.activation_bytes;
-	phases(&top, out);
-	if (flags & OOM_EVAL_BUCKETS)
-		buckets(&top, out);
+	schedule_of(&top, &s);
+	oom_read_phases(&s, NULL, NULL, out, alive);
+	(void)flags;
 	/* forward + backward: 6 per active parameter and token, and the attention scores
 	 * (Megatron's num_floating_point_operations) */
 	out->flops_per_sample = (double)m.seq *
@@ -251,12 +252,42 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 		out->n_stages = (uint32_t)m.pp;
 		out->least_peak = least;
 	}
-	out->peak_op = "forward of the last micro-batch in flight";
-	out->peak_module = "";
+	for (int i = OOM_PHASE_FWD1; alive && i <= OOM_PHASE_BWD2; i++)
+		if (i != OOM_PHASE_OPT1)
+			alive[i].op = "the last micro-batch in flight";
 	out->warning = "engine megatron: Megatron-core's own layers in place of the model's; the "
 		       "fullest pipeline rank; balanced routing";
 	out->reserved_bytes = oom_reserved_estimate(out, p);
 	oom_overheads(out, p);
 	out->used_bytes_estimated = out->used_bytes;
 	return OOM_OK;
+}
+
+/* The Megatron engine keeps a ledger of its own: the fullest pipeline rank's. */
+enum oom_status oom_megatron_ledger(const struct oom_model *model, const struct oom_plan *p,
+				    oom_ledger_fn fn, void *ctx, struct oom_error *err)
+{
+	struct oom_mg_rank one, top = {0};
+	struct oom_megatron m;
+	enum oom_status st = oom_megatron_launch(model, p, &m, err);
+
+	for (int64_t r = 0; !st && r < m.pp; r++) {
+		st = oom_megatron_rank(&m, r, &one, err);
+		if (one.peak_bytes > top.peak_bytes)
+			top = one;
+	}
+	for (size_t i = 0; !st && i < top.n_rows; i++) {
+		struct oom_ledger_row r = {.scope = "rank",
+					   .name = top.row[i].name,
+					   .kind = life[top.row[i].kind].kind,
+					   .born = life[top.row[i].kind].born,
+					   .bytes = top.row[i].bytes,
+					   .count = 1,
+					   .source = "megatron/core, TransformerEngine; "
+						     "arXiv:2205.05198"};
+
+		snprintf(r.formula, sizeof(r.formula), "%s", top.row[i].formula);
+		fn(ctx, &r);
+	}
+	return st;
 }

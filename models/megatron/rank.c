@@ -8,8 +8,8 @@
 
 #include "parts.h"
 
-static void row(struct oom_mg_rank *o, const char *name, const char *formula, int kind,
-		double bytes)
+static void row(struct oom_mg_rank *o, const char *name, const char *formula,
+		enum oom_mg_row_kind kind, double bytes)
 {
 	if (bytes <= 0 || o->n_rows == OOM_MG_ROWS)
 		return;
@@ -45,14 +45,14 @@ static double states(const struct oom_megatron *m, struct oom_mg_rank *o, double
 	/* fp16 gradients are unscaled into an fp32 copy, freed when the next step begins */
 	const double copy = fp16 ? 4 * params / shard : 0, mom = moments * params / shard;
 
-	row(o, which, "weights: 2 B (4 in fp32) a parameter", OOM_MG_ROW_STATIC, w);
+	row(o, which, "weights: 2 B (4 in fp32) per parameter", OOM_MG_ROW_WEIGHTS, w);
 	row(o, "gradient buffer",
-	    "grad_dtype a parameter, never sharded by the distributed optimizer", OOM_MG_ROW_STATIC,
-	    g);
+	    "grad_dtype per parameter, never sharded by the distributed optimizer",
+	    OOM_MG_ROW_GRADS, g);
 	row(o, "master weights", "4 B / (dp x cp) with the distributed optimizer",
-	    OOM_MG_ROW_STATIC, master);
-	row(o, "optimizer state", "exp_avg + exp_avg_sq", OOM_MG_ROW_STATIC, mom);
-	row(o, "fp32 gradients", "4 B, fp16 only, between the steps", OOM_MG_ROW_STATIC, copy);
+	    OOM_MG_ROW_MASTER, master);
+	row(o, "optimizer state", "exp_avg + exp_avg_sq", OOM_MG_ROW_OPTIMIZER, mom);
+	row(o, "fp32 gradients", "4 B, fp16 only, between the steps", OOM_MG_ROW_COPIES, copy);
 	o->optimizer_bytes += (uint64_t)mom;
 	o->static_bytes += (uint64_t)(w + g + master + mom + copy);
 	return copy;
@@ -306,6 +306,8 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 	    act);
 	row(o, "head", "final norm, attention mask of the batch", OOM_MG_ROW_SAVED, head);
 	row(o, "logits", "bf16 + fp32 logits of one micro-batch", OOM_MG_ROW_TRANSIENT, loss);
+	row(o, "gathered parameters", "two units of a layer, and the embedding",
+	    OOM_MG_ROW_GATHERED, gathered(m, &sum));
 	head += gathered(m, &sum);
 	if (m->recompute == OOM_MG_RC_FULL || !loss) {
 		/* elsewhere than at the loss: the top layer in backward, recomputed if need be */
@@ -313,7 +315,11 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 		const struct mg_layer l = oom_mg_layer(m, moe, (double)m->seq, 0);
 		const double again = (m->recompute == OOM_MG_RC_FULL ? l.full : 0) + l.transient;
 
+		row(o, "a layer in backward", "recomputed and its gradients, beyond the logits",
+		    OOM_MG_ROW_RECOMPUTED, again - loss);
 		loss = fmax(loss, again);
 	}
+	row(o, "between stages", "2 B x a received activation and a received gradient",
+	    OOM_MG_ROW_FIXED, boundary(m));
 	return finish(m, o, act, head, loss, copies, err);
 }

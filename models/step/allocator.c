@@ -7,12 +7,13 @@
  * expandable_segments: one growing arena a pool, in pages of 2 or 20 MiB, split from 512 bytes.
  * Left out: the retry that frees cached segments when cudaMalloc fails, so a full card may do
  * with less. */
-#include "allocator.h"
+#include "step/allocator.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "optimizers.h"
+#include "step/engines.h"
+#include "step/optimizers.h"
 
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
@@ -357,83 +358,26 @@ static void load(struct oom_replay *r, const struct oom_tape *t, const struct oo
 	batch(r, t, plan);
 }
 
-/* transformers' Adafactor, tensor by tensor: the order of optimization.py's step. */
-static void adafactor(struct oom_replay *r, const struct oom_tape *t, bool first)
+static int32_t put(void *ctx, uint64_t bytes)
 {
-	int32_t update = -1, grad = -1, weight = -1;
-
-	for (size_t i = 0; i < t->n_params; i++) {
-		const struct oom_param *p = &t->params[i];
-		const uint64_t f = p->elems * 4, row = p->rows ? p->elems / p->cols * 4 : 0,
-			       col = p->rows ? p->elems / (p->mid ? p->mid : p->rows) * 4 : 0;
-		int32_t b[4];
-
-		if (!p->trainable || p->grad < 0)
-			continue;
-		release(r, grad);               /* names of the tensor before, one by one */
-		grad = p->dt == OOM_F32 ? -1 : allocate(r, f);
-		for (int k = 0; first && k < (row ? 2 : 1); k++)
-			allocate(r, row ? k ? col : row : f);
-		release(r, weight);
-		weight = p->dt == OOM_F32 ? -1 : allocate(r, f);
-		if (first)
-			allocate(r, 4);         /* RMS */
-		b[0] = allocate(r, f);
-		b[1] = allocate(r, f);
-		release(r, b[0]);
-		release(r, update);
-		b[2] = row ? allocate(r, row) : -1;
-		b[3] = row ? allocate(r, col) : -1;
-		update = allocate(r, f);
-		release(r, b[2]);
-		release(r, b[3]);
-		release(r, b[1]);
-		release(r, allocate(r, f));     /* -update */
-	}
-	release(r, update);
-	release(r, grad);
-	release(r, weight);
+	return allocate(ctx, bytes);
 }
 
-/* States as they come into being, then a step's temporaries. */
-static void plain_optimizer(struct oom_replay *r, const struct oom_tape *t,
-			    const struct oom_optimizer *o, bool first)
+static void drop(void *ctx, int32_t block)
 {
-	uint64_t temps[2], rounded;
+	release(ctx, block);
+}
 
-	for (size_t i = 0; first && i < t->n_params; i++) {
-		const struct oom_param *p = &t->params[i];
+/* The optimizer's own play, into this allocator. */
+static void update(struct oom_replay *r, const struct oom_tape *t, const struct oom_optimizer *o,
+		   bool first)
+{
+	const struct oom_stepped s = {t->params, t->n_params, false, first};
+	struct oom_sink sink = {.put = put, .drop = drop, .ctx = r};
 
-		rounded = 0;
-		if (!p->trainable || p->grad < 0)
-			continue;
-		o->state(p, &rounded);
-		for (int k = 0; k < o->slots && rounded; k++)
-			allocate(r, rounded / o->slots);
-	}
-	o->temps(t->params, t->n_params, 0, temps);
-	/* foreach: one block a tensor; else the largest at once */
-	if (temps[0]) {
-		int32_t b[4] = {-1, -1, -1, -1};
-
-		if (o->slots >= 2 && !strcmp(o->choice.name, "adamw")) {
-			for (size_t i = 0; i < t->n_params; i++)
-				if (t->params[i].trainable && t->params[i].grad >= 0)
-					r->of_row[t->params[i].grad] = allocate(
-						r,
-						t->params[i].elems *
-							oom_dtype_bytes(
-								(enum oom_dtype)t->params[i].dt));
-			for (size_t i = 0; i < t->n_params; i++)
-				if (t->params[i].trainable && t->params[i].grad >= 0)
-					release(r, r->of_row[t->params[i].grad]);
-		} else {
-			for (int k = 0; k < 4; k++)
-				b[k] = allocate(r, temps[0] / 4);
-			for (int k = 0; k < 4; k++)
-				release(r, b[k]);
-		}
-	}
+	o->update(o, &s, &sink);
+	r->failed |= sink.failed;
+	oom_sink_release(&sink);
 }
 
 static void step(struct oom_replay *r, const struct oom_tape *t, const struct oom_plan *plan,
@@ -447,10 +391,7 @@ static void step(struct oom_replay *r, const struct oom_tape *t, const struct oo
 		play(r, t, OOM_STREAM_FWD, false);
 		play(r, t, OOM_STREAM_BWD, m > 0);
 	}
-	if (!strcmp(o->choice.name, "adafactor"))
-		adafactor(r, t, first);
-	else
-		plain_optimizer(r, t, o, first);
+	update(r, t, o, first);
 	for (size_t i = 0; i < t->n_params; i++)
 		if (t->params[i].grad >= 0)
 			release(r, r->grad_of_row[t->params[i].grad]);
@@ -498,6 +439,7 @@ uint64_t oom_reserved_estimate(const struct oom_eval *e, const struct oom_plan *
 void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 {
 	const double sm = oom_capability(plan);
+	const bool alone = oom_engine_of(plan)->one_process;
 	const bool turing = sm >= 7.5 && sm < 8, a100 = sm >= 8 && sm < 8.1;
 
 	/* CUDA context and modules, loaded lazily: 0.47 GiB measured on an A100
@@ -509,10 +451,9 @@ void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 	 * from it on (ATen CUDABlas.cpp, parseChosenWorkspaceSize) */
 	e->workspace_bytes = 2 * (sm >= 9 ? 32 * MIB : 8 * MIB + 128 * KIB);
 	/* first collective on two GPUs: +1.45 GiB measured (stas00/ml-engineering) */
-	e->nccl_bytes = plan->gpus > 1 && plan->engine != OOM_ENGINE_DEVICE_MAP ? 1485 * MIB : 0;
+	e->nccl_bytes = plan->gpus > 1 && !alone ? 1485 * MIB : 0;
 	/* GPU 0's extras: the contexts of the other processes of its node */
-	if (plan->rank0_contexts && plan->gpus >= plan->nodes &&
-	    plan->engine != OOM_ENGINE_DEVICE_MAP)
+	if (plan->rank0_contexts && plan->gpus >= plan->nodes && !alone)
 		e->context_bytes *= (uint64_t)(plan->gpus / plan->nodes);
 	e->used_bytes = e->reserved_bytes + e->context_bytes + e->workspace_bytes + e->nccl_bytes;
 }

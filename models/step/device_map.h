@@ -2,13 +2,14 @@
 #ifndef OOM_DEVICE_MAP_H
 #define OOM_DEVICE_MAP_H
 
-#include "program.h"
+#include "step/phases.h"
+#include "step/program.h"
 
-/* The fullest GPU of plan->gpus into out, which already holds what the whole model counts.  g's
- * thirds are those of the batch; inputs: its bytes; at: the phase whose composition is wanted, or
- * 0 for the peak's. */
-void oom_device_map(const struct program *g, const struct oom_arch *arch,
-		    const struct oom_plan *plan, uint64_t inputs,
-		    const struct oom_state_sums *state, enum oom_phase at, struct oom_eval *out);
+/* The fullest GPU of plan->gpus into out (and alive, where it is wanted).  whole: the schedule of
+ * the undivided model; v: its streams, cut into thirds at the batch. */
+void oom_device_map(const struct program *g, const struct oom_variant *v,
+		    const struct oom_arch *arch, const struct oom_plan *plan,
+		    const struct oom_schedule *whole, const uint64_t *size, struct oom_eval *out,
+		    struct oom_alive *alive);
 
 #endif

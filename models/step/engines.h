@@ -1,4 +1,4 @@
-/* What an engine moves off the GPU or adds to it, over plain single-GPU training. */
+/* The engines that train. */
 #ifndef OOM_ENGINES_H
 #define OOM_ENGINES_H
 
@@ -6,41 +6,36 @@
 #include "oomplan/model.h"
 #include "oomplan/plan.h"
 
-/* The model as the engine meets it: elements, and the bytes one undivided rank would hold. */
-struct oom_engine_in {
-	uint64_t total, trainable;      /* elements */
-	uint64_t hidden;                /* size; what DeepSpeed's "auto" values are made of */
-	/* elements: a block (the wrapped unit), embeddings and head, an untied head */
-	uint64_t layer, root, head;
-	uint64_t params, grads, opt;    /* bytes, rounded by the allocator */
-	uint64_t temps[2];              /* of the optimizer step */
-	/* elements of the parameters below ZeRO-3's persistence threshold; what whole rows on every
-	 * rank make of the shards (FSDP2), at least 1 */
-	uint64_t small;
-	double uneven;
-	bool half;                      /* weights are stored in 16 bit */
-	/* optimizer state does not follow the weights' type (8-bit) */
-	bool quantised;
+struct oom_alive;
+
+/* One engine: what it does to a step is in the passes that ask for these traits. */
+struct oom_engine {
+	struct oom_engine_info info;
+	/* divides states as DeepSpeed's ZeRO does, or wraps layers as FSDP does; the lowest stage
+	 * that it has */
+	bool partitions, wraps_units;
+	int64_t lowest_stage;
+	bool gathers_apart;             /* all-gathers into a buffer of its own (fully_shard) */
+	bool buckets;                   /* DDP's, while nothing is divided */
+	bool pure_bf16;                 /* no autocast, no fp32 master */
+	bool one_process;               /* drives all GPUs in turn */
+	bool whole_offload;             /* to the CPU everything or nothing */
+	bool full_state_dict;           /* gathers the optimizer's state too when it saves */
+	bool fp32_master;               /* of 16-bit weights, when it divides */
+	bool model_parallel;            /* tensor, pipeline, context and expert parallelism */
+	const char *approximates;       /* what of its step is, once it divides anything */
+	/* its own rank schedules; NULL: the recorded step's */
+	enum oom_status (*evaluate)(const struct oom_model *model, const struct oom_plan *plan,
+				    unsigned flags, struct oom_eval *out, struct oom_alive *alive,
+				    struct oom_error *err);
+	/* its own ledger; NULL: the tape's */
+	enum oom_status (*ledger)(const struct oom_model *model, const struct oom_plan *plan,
+				  oom_ledger_fn fn, void *ctx, struct oom_error *err);
 };
-/* What one rank holds. */
-struct oom_states {
-	uint64_t params, grads, opt;    /* resident; grads from the backward pass to the step */
-	uint64_t comm;                  /* buffers that are always there */
-	uint64_t fwd, bwd;              /* gathered parameters and buckets of the pass */
-	/* bwd in the last unit of a backward pass; when no activation is left */
-	uint64_t bwd_late, bwd_end;
-	uint64_t temps[2];              /* of the optimizer step, first and later */
-	bool opt_from_start;            /* optimizer state exists before the first step */
-	bool grads_reduced;             /* a gradient leaves as soon as it is made, into grads */
-	/* then: of grads, what is there when the first unit's have come */
-	uint64_t grads_first;
-	uint64_t fwd_start;             /* fwd when forward begins and there is no activation yet */
-	uint64_t host_pinned, host_pageable, nvme;      /* per rank */
-	const char *warning;            /* "" or what is only approximated */
-};
-/* Applies the engine, ZeRO stage and offload of a plan that breaks no rule. */
-void oom_engine_states(const struct oom_plan *plan, const struct oom_engine_in *in,
-		       struct oom_states *s);
+const struct oom_engine *oom_engine_of(const struct oom_plan *plan);
+
+/* True when the plan's states, or its layers, are divided between GPUs. */
+bool oom_engine_divides(const struct oom_plan *plan);
 /* FSDP's mixed precision computes in 16 bit on parameters kept in 32: the tape is then recorded
  * in 16 bit. */
 bool oom_engine_casts(const struct oom_plan *plan);
@@ -59,8 +54,11 @@ struct oom_ds_estimate oom_ds_estimate3(double n_params, double largest_layer, d
 /* The plan as a Megatron launch; refused with the reason where Megatron has no such thing. */
 enum oom_status oom_megatron_launch(const struct oom_model *model, const struct oom_plan *plan,
 				    struct oom_megatron *out, struct oom_error *err);
-/* oom_evaluate for engine megatron. */
+/* Its evaluation and its ledger (struct oom_engine). */
 enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struct oom_plan *plan,
-				      unsigned flags, struct oom_eval *out, struct oom_error *err);
+				      unsigned flags, struct oom_eval *out, struct oom_alive *alive,
+				      struct oom_error *err);
+enum oom_status oom_megatron_ledger(const struct oom_model *model, const struct oom_plan *plan,
+				    oom_ledger_fn fn, void *ctx, struct oom_error *err);
 
 #endif

@@ -6,7 +6,7 @@
 #include "engines.h"
 #include "families/model.h"
 #include "oomplan/rules.h"
-#include "optimizers.h"
+#include "step/optimizers.h"
 #include "program.h"
 
 static void write_formula(const struct oom_tape *t, const struct oom_row *r,
@@ -71,7 +71,8 @@ static void params(const struct program *g, const struct oom_plan *p, const char
 		fn(ctx, &r);
 		if (!q->trainable || q->grad < 0)
 			continue;
-		o->state(q, &state);
+		for (uint8_t k = 0; k < o->n_slots; k++)
+			state += oom_slot_bytes(&o->slots[k], q, false, NULL);
 		if (!state)
 			continue;
 		r.kind = "optimizer state";
@@ -82,37 +83,6 @@ static void params(const struct program *g, const struct oom_plan *p, const char
 			 (unsigned long long)q->elems);
 		fn(ctx, &r);
 	}
-}
-
-/* The Megatron engine keeps a ledger of its own: the fullest pipeline rank's. */
-static enum oom_status megatron_rows(const struct oom_model *model, const struct oom_plan *p,
-				     oom_ledger_fn fn, void *ctx, struct oom_error *err)
-{
-	static const char *const kind[] = {"state", "workspace", "saved activation", "temporary"};
-	static const char *const born[] = {"load", "load", "forward", "forward"};
-	struct oom_mg_rank one, top = {0};
-	struct oom_megatron m;
-	enum oom_status st = oom_megatron_launch(model, p, &m, err);
-
-	for (int64_t r = 0; !st && r < m.pp; r++) {
-		st = oom_megatron_rank(&m, r, &one, err);
-		if (one.peak_bytes > top.peak_bytes)
-			top = one;
-	}
-	for (size_t i = 0; !st && i < top.n_rows; i++) {
-		struct oom_ledger_row r = {.scope = "rank",
-					   .name = top.row[i].name,
-					   .kind = kind[top.row[i].kind],
-					   .born = born[top.row[i].kind],
-					   .bytes = top.row[i].bytes,
-					   .count = 1,
-					   .source = "megatron/core, TransformerEngine; "
-						     "arXiv:2205.05198"};
-
-		snprintf(r.formula, sizeof(r.formula), "%s", top.row[i].formula);
-		fn(ctx, &r);
-	}
-	return st;
 }
 
 /* How many of each row are alive when the forward ends; NULL without memory. */
@@ -142,24 +112,24 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 				const struct oom_plan *p, oom_ledger_fn fn, void *ctx,
 				struct oom_error *err)
 {
-	const uint64_t tgt = (uint64_t)(p->tgt_len ? p->tgt_len : p->seq_len);
+	struct oom_batch at = {.ranks = {1, 1}};
 	struct program *g;
 	enum oom_status st = oom_plan_check(p, err);
 	int64_t *held;
 
 	if (st)
 		return st;
-	if (p->engine == OOM_ENGINE_MEGATRON)
-		return megatron_rows(model, p, fn, ctx, err);
+	if (oom_engine_of(p)->ledger)
+		return oom_engine_of(p)->ledger(model, p, fn, ctx, err);
+	oom_batch_sizes(p, &at.b, &at.s, &at.t);
 	st = oom_program_for(ev, model, p, &g, err);
 	if (!st)
-		st = oom_row_sizes(ev, &g->tape, (uint64_t)p->micro_batch, (uint64_t)p->seq_len,
-				   tgt, err);
+		st = oom_row_sizes(ev, &g->tape, &at, err);
 	if (st)
 		return st;
-	g->tape.val_b = (uint64_t)p->micro_batch;       /* the sizes shown are this plan's */
-	g->tape.val_s = (uint64_t)p->seq_len;
-	g->tape.val_t = tgt;
+	g->tape.val_b = at.b;                           /* the sizes shown are this plan's */
+	g->tape.val_s = at.s;
+	g->tape.val_t = at.t;
 	held = held_rows(&g->tape);
 	if (!held)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");

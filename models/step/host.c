@@ -29,8 +29,8 @@ static uint64_t least(uint64_t a, uint64_t b)
  * parameter).  FSDP's mixed precision keeps in 32 bit what the tape counts in 16. */
 static uint64_t saved_state(const struct oom_plan *p, const struct oom_eval *e, bool half)
 {
-	const bool master = p->engine == OOM_ENGINE_MEGATRON ||
-			    (p->engine == OOM_ENGINE_DEEPSPEED && p->zero_stage);
+	const struct oom_engine *engine = oom_engine_of(p);
+	const bool master = engine->model_parallel || (engine->fp32_master && p->zero_stage);
 
 	if (!e->opt_bytes || (master && half))
 		return e->opt_bytes ? 12 * e->trainable_params : 0;
@@ -39,7 +39,7 @@ static uint64_t saved_state(const struct oom_plan *p, const struct oom_eval *e, 
 
 struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_eval *e)
 {
-	const int64_t ranks = p->engine == OOM_ENGINE_DEVICE_MAP ? 1 : p->gpus;
+	const int64_t ranks = oom_engine_of(p)->one_process ? 1 : p->gpus;
 	const uint64_t here = (uint64_t)(ranks / (p->nodes > 0 ? p->nodes : 1)) ?
 				      (uint64_t)(ranks / p->nodes) :
 				      1;
@@ -63,7 +63,7 @@ struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_ev
 	n.saving = p->save_sharded			  ? 0 :
 		   e->trainable_params == e->total_params ? weights :
 							    4 * e->trainable_params;
-	if (!p->save_sharded && sharded && p->engine != OOM_ENGINE_DEEPSPEED)
+	if (!p->save_sharded && sharded && oom_engine_of(p)->full_state_dict)
 		n.saving += 8 * e->trainable_params;
 	n.ram_peak = n.processes + n.pinned + n.pageable + n.loader +
 		     (n.loading > n.saving ? n.loading : n.saving);

@@ -1,7 +1,13 @@
-/* From spans to phases: what is resident, what a pass adds, and what both leave behind. */
-#include "phases.h"
+/* The step from its first moment to its last: what each phase peaks at, what it leaves, who is alive.
+ *
+ * Live bytes are the holdings that are there plus what the passes have left so far; a pass peaks
+ * where its span says, above what it found.  Steps after the second repeat it, and so do
+ * micro-batches after the second. */
+#include "step/phases.h"
 
-#include "families/model.h"
+#include <string.h>
+
+#include "config/arch.h"
 
 uint64_t oom_eval_logits(const struct oom_arch *a, const struct oom_plan *p, uint64_t b, uint64_t s,
 			 uint64_t tgt)
@@ -14,85 +20,306 @@ uint64_t oom_eval_logits(const struct oom_arch *a, const struct oom_plan *p, uin
 	return b * (task == OOM_TASK_SEQ2SEQ ? tgt : s) * a->vocab * bytes;
 }
 
-void oom_pile_up(struct oom_eval *out, uint64_t n, uint64_t one, uint64_t base, uint64_t held)
-{
-	const uint64_t most = (uint64_t)1 << 60, pile = one && n > most / one ? most : n * one;
-	const uint64_t run = out->peak[OOM_PHASE_EVAL] + held + pile - (pile < one ? pile : one),
-		       cat = base + held + 2 * pile;
+/* ---- who is alive ---- */
 
-	out->peak[OOM_PHASE_EVAL] = run > cat ? run : cat;
-	if (out->peak[OOM_PHASE_EVAL] > out->overall_peak) {
-		out->overall_peak = out->peak[OOM_PHASE_EVAL];
-		out->peak_phase = OOM_PHASE_EVAL;
+static const uint8_t bucket_of[OOM_CATS] = {
+	[OOM_CAT_TEMP] = OOM_BUCKET_TEMP,     [OOM_CAT_SAVED] = OOM_BUCKET_SAVED,
+	[OOM_CAT_AMP] = OOM_BUCKET_AMP,	      [OOM_CAT_LOGITS] = OOM_BUCKET_LOGITS,
+	[OOM_CAT_GRAD] = OOM_BUCKET_GRADS,    [OOM_CAT_RECOMPUTE] = OOM_BUCKET_RECOMPUTE,
+	[OOM_CAT_COMM] = OOM_BUCKET_COMM};
+
+struct reader {
+	const struct oom_schedule *s;
+	const struct oom_variant *v;
+	const uint64_t *size;
+	struct oom_eval *out;
+	struct oom_alive *alive;        /* of each phase; NULL: only bytes are wanted */
+	int64_t now;
+	uint32_t there;                 /* holdings, a bit each */
+	bool evaluating;
+	int64_t cats[OOM_CATS];         /* what the passes have left; kept where alive is wanted */
+};
+
+/* This many bytes are alive in the phase; those of the pass running are `at` (NULL: none). */
+static void note(struct reader *r, enum oom_phase phase, int64_t bytes, const int64_t at[OOM_CATS],
+		 const char *op, const char *module)
+{
+	struct oom_alive *a = r->alive ? &r->alive[phase] : NULL;
+
+	if (bytes <= (int64_t)r->out->peak[phase])
+		return;
+	r->out->peak[phase] = (uint64_t)bytes;
+	if (!a)
+		return;
+	*a = (struct oom_alive){.op = op, .module = module};
+	for (size_t i = 0; i < r->s->n_hold; i++)
+		if (r->there >> i & 1)
+			a->bucket[r->s->hold[i].bucket] += r->s->hold[i].bytes;
+	for (int c = 0; c < OOM_CATS; c++)
+		a->bucket[bucket_of[c]] += (uint64_t)(r->cats[c] + (at ? at[c] : 0));
+}
+
+/* ---- holdings come and go ---- */
+
+static void come(struct reader *r, enum oom_moment_of_step moment)
+{
+	for (size_t i = 0; i < r->s->n_hold; i++) {
+		const struct oom_holding *h = &r->s->hold[i];
+
+		if (h->from != moment || h->place != OOM_ON_GPU || r->there >> i & 1 ||
+		    (h->training && r->evaluating))
+			continue;
+		r->there |= 1u << i;
+		r->now += (int64_t)h->bytes;
 	}
 }
 
-static uint64_t most(uint64_t a, uint64_t b)
+static void go(struct reader *r, enum oom_moment_of_step moment)
 {
-	return a > b ? a : b;
-}
+	for (size_t i = 0; i < r->s->n_hold; i++) {
+		const struct oom_holding *h = &r->s->hold[i];
 
-/* Peak of the backward passes.  f is what the forward left on the card, all of it with what went to
- * the host: in the last layer that has been freed either way. */
-static uint64_t backward_peak(const struct oom_span span[OOM_PASSES], const struct oom_states *s,
-			      uint64_t base, uint64_t f, uint64_t all, uint64_t kept, bool many)
-{
-	const struct oom_span b = span[OOM_PASS_BWD], acc = span[OOM_PASS_BWD_ACC];
-	const uint64_t moved = base + s->bwd, late = base + s->bwd_late;
-	const uint64_t last = b.late > -(int64_t)all ? all + (uint64_t)b.late : 0,
-		       last_acc = acc.late > -(int64_t)all ? all + (uint64_t)acc.late : 0;
-	const uint64_t once = most(moved + f + (uint64_t)b.peak, late + last);
-
-	if (!many && !s->grads_reduced)
-		return once;
-	/* reduced: a gradient is added to its shard and freed as soon as it is made; the shards
-	 * fill up meanwhile */
-	if (s->grads_reduced)
-		return most(moved + f + (many ? kept : s->grads_first) + (uint64_t)acc.peak,
-			    most(late + kept + last_acc, base + kept + s->bwd_end));
-	return most(once, kept + most(moved + f + (uint64_t)acc.peak, late + last_acc));
-}
-
-void oom_phases(const struct program *g, const struct oom_plan *p, struct oom_eval *out,
-		uint64_t base, const struct oom_states *states)
-{
-	const struct oom_tape *t = &g->tape;
-	const struct oom_span *const span = g->span;
-	const struct oom_span f = span[OOM_PASS_FWD], b = span[OOM_PASS_BWD],
-			      e = span[OOM_PASS_EVAL];
-	/* activation offloading: what repeated layers keep is on the host but for one (torchtune
-	 * _activation_offloading.py) */
-	const uint64_t away = p->offload_activations && f.layers > f.one ?
-				      (uint64_t)(f.layers - f.one) :
-				      0;
-	const bool many = p->grad_accum > 1, reduced = states->grads_reduced;
-	const uint64_t grads = (uint64_t)(f.net + b.net), kept = reduced ? states->grads : grads;
-	const uint64_t held = many ? kept : 0, start = base + states->fwd_start + held,
-		       left = (uint64_t)f.net - away;
-	const uint64_t fpeak = most(base + states->fwd + held + (uint64_t)f.peak - away, start);
-	const uint64_t bpeak = backward_peak(span, states, base, left, (uint64_t)f.net, kept, many);
-
-	out->offloaded_bytes = away;
-	out->peak[OOM_PHASE_LOAD] = out->end[OOM_PHASE_LOAD] = states->params + t->buffer_rounded;
-	out->peak[OOM_PHASE_EVAL] = base + states->fwd + (uint64_t)e.peak;
-	out->end[OOM_PHASE_EVAL] = base;
-	for (int step = 0; step < 2; step++) {
-		const uint64_t opt = step || states->opt_from_start ? states->opt : 0;
-		const int i = step * 3;
-
-		out->peak[OOM_PHASE_FWD1 + i] = fpeak + opt;
-		out->end[OOM_PHASE_FWD1 + i] = base + opt + held + left;
-		out->peak[OOM_PHASE_BWD1 + i] = bpeak + opt;
-		out->end[OOM_PHASE_BWD1 + i] = base + opt + kept;
-		out->peak[OOM_PHASE_OPT1 + i] = base + kept + states->opt + states->temps[step];
-		out->end[OOM_PHASE_OPT1 + i] = base + states->opt;
+		if (h->until != moment || !(r->there >> i & 1))
+			continue;
+		r->there &= ~(1u << i);
+		r->now -= (int64_t)h->bytes;
 	}
+}
+
+/* ---- a pass over the model ---- */
+
+/* One stretch of a pass: its span, and by category. */
+struct stretch {
+	struct oom_span span;
+	int64_t at[OOM_CATS], net[OOM_CATS];
+	int32_t row;
+};
+
+/* One of n layers that are taken as equal; what the division leaves over, less than a block per
+ * category, is counted with the temporaries. */
+static void mean_layer(struct stretch *k, uint64_t n, struct oom_span one)
+{
+	int64_t net = 0, at = 0;
+
+	for (int c = 0; c < OOM_CATS; c++) {
+		const int64_t each = k->net[c] / (int64_t)n;
+
+		k->at[c] -= k->span.net > 0 ? each * (int64_t)(n - 1) : 0;
+		k->net[c] = each;
+		net += k->net[c];
+		at += k->at[c];
+	}
+	k->net[OOM_CAT_TEMP] += one.net - net;
+	k->at[OOM_CAT_TEMP] += one.peak - at;
+	k->span = one;
+}
+
+/* Stretch `place` of a pass in the order of its stream (place 0 of a whole one is all of it). */
+static struct stretch stretch_of(const struct reader *r, enum oom_pass_id pass, bool whole,
+				 size_t place)
+{
+	const struct oom_tape *t = r->v->tape;
+	const struct oom_stream *s = &t->streams[oom_stream_of(pass)];
+	struct stretch k = {.row = -1};
+	size_t cut[4] = {0, s->n, s->n, s->n};
+
+	k.span = whole ? r->v->span[pass] : r->v->third[pass][place];
+	if (!r->alive)
+		return k;
+	if (!whole)
+		oom_cut_at_layers(t, oom_stream_of(pass), cut);
+	k.span = oom_walk_cats(t, &(struct oom_stream){.ev = s->ev + cut[place],
+						       .n = cut[place + 1] - cut[place]},
+			       r->size, pass == OOM_PASS_BWD_ACC, k.at, k.net, &k.row);
+	if (!whole && place == 1)
+		mean_layer(&k, r->v->layers, r->v->third[pass][place]);
+	return k;
+}
+
+static void run(struct reader *r, enum oom_phase phase, const struct stretch *k, uint64_t times)
+{
+	const struct oom_row *row = k->row >= 0 ? &r->v->tape->rows[k->row] : NULL;
+	const int64_t before = k->span.net > 0 ? (int64_t)times - 1 : 0;
+	int64_t at[OOM_CATS];
+
+	for (int c = 0; r->alive && c < OOM_CATS; c++)
+		at[c] = k->at[c] + before * k->net[c];
+	note(r, phase, r->now + k->span.peak + before * k->span.net, at, row ? row->name : "",
+	     row ? row->scope : "");
+	r->now += (int64_t)times * k->span.net;
+	for (int c = 0; r->alive && c < OOM_CATS; c++)
+		r->cats[c] += (int64_t)times * k->net[c];
+}
+
+static void play(struct reader *r, enum oom_phase phase, enum oom_pass_id pass)
+{
+	const struct oom_chain *chain = &r->s->chain;
+	const bool back = oom_stream_of(pass) == OOM_STREAM_BWD;
+
+	for (size_t place = 0; r->v && place < (chain->whole ? 1 : OOM_PARTS); place++) {
+		const uint64_t n = chain->whole ? 1 :
+						  chain->times[back ? OOM_PARTS - 1 - place : place];
+		struct stretch k;
+
+		if (!n)
+			continue;
+		k = stretch_of(r, pass, chain->whole, place);
+		run(r, phase, &k, n);
+	}
+}
+
+/* ---- phases ---- */
+
+static void load(struct reader *r)
+{
+	come(r, OOM_AT_LOAD);
+	note(r, OOM_PHASE_LOAD, r->now, NULL, "", "");
+	r->out->end[OOM_PHASE_LOAD] = (uint64_t)r->now;
+	come(r, OOM_AT_START);
+}
+
+/* An evaluation before the first step, on a card that is as it was when it is through. */
+static void evaluation(const struct reader *before)
+{
+	struct reader r = *before;
+
+	r.evaluating = true;
+	r.out->end[OOM_PHASE_EVAL] = (uint64_t)r.now;
+	come(&r, OOM_AT_FORWARD);
+	note(&r, OOM_PHASE_EVAL, r.now, NULL, "", "");
+	play(&r, OOM_PHASE_EVAL, OOM_PASS_EVAL);
+	come(&r, OOM_AT_OUTPUT);
+	note(&r, OOM_PHASE_EVAL, r.now, NULL, "", "");
+}
+
+/* Activations that no operation of this rank made (received ones, copies of masks). */
+static uint64_t saved_holdings(const struct reader *r)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < r->s->n_hold; i++)
+		sum += r->there >> i & 1 && r->s->hold[i].bucket == OOM_BUCKET_SAVED ?
+			       r->s->hold[i].bytes :
+			       0;
+	return sum;
+}
+
+static void micro_batch(struct reader *r, int step, bool again)
+{
+	const enum oom_phase fwd = (enum oom_phase)(OOM_PHASE_FWD1 + 3 * step),
+			     bwd = (enum oom_phase)(OOM_PHASE_BWD1 + 3 * step);
+	int64_t found;
+
+	go(r, OOM_AT_FORWARD);
+	come(r, OOM_AT_FORWARD);
+	found = r->now;
+	note(r, fwd, r->now, NULL, "", "");
+	play(r, fwd, OOM_PASS_FWD);
+	r->out->saved_bytes = (uint64_t)(r->now - found - (r->v ? oom_variant_left(r->v, r->s->ranks) : 0)) +
+			      saved_holdings(r);
+	r->out->end[fwd] = (uint64_t)r->now;
+	if (r->alive) {
+		r->out->saved_amp_bytes = (uint64_t)r->cats[OOM_CAT_AMP];
+		r->out->saved_logits_bytes = (uint64_t)r->cats[OOM_CAT_LOGITS];
+	}
+	come(r, OOM_AT_OUTPUT);
+	note(r, fwd, r->now, NULL, "", "");
+	go(r, OOM_AT_BACKWARD);
+	come(r, OOM_AT_BACKWARD);
+	note(r, bwd, r->now, NULL, "", "");
+	play(r, bwd, again ? OOM_PASS_BWD_ACC : OOM_PASS_BWD);
+}
+
+static int64_t held_now(const struct reader *r)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < r->s->n_hold; i++)
+		sum += r->there >> i & 1 ? (int64_t)r->s->hold[i].bytes : 0;
+	return sum;
+}
+
+/* What the passes have left is gradients.  Of a part of the chain, whose layers are means and whose
+ * ends hand gradients on, it is its own. */
+static void settle(struct reader *r)
+{
+	if (r->s->chain.whole)
+		return;
+	r->now = held_now(r) + (int64_t)r->s->chain_grads;
+	memset(r->cats, 0, sizeof(r->cats));
+	r->cats[OOM_CAT_GRAD] = (int64_t)r->s->chain_grads;
+}
+
+static void training_step(struct reader *r, int step)
+{
+	const enum oom_phase bwd = (enum oom_phase)(OOM_PHASE_BWD1 + 3 * step),
+			     opt = (enum oom_phase)(OOM_PHASE_OPT1 + 3 * step);
+	int64_t temps[OOM_CATS] = {0};
+
+	micro_batch(r, step, false);
+	if (r->s->accumulates)
+		micro_batch(r, step, true);
+	go(r, OOM_AT_STEP);
+	settle(r);
+	r->out->end[bwd] = (uint64_t)r->now;
+	come(r, OOM_AT_STEP);
+	temps[OOM_CAT_TEMP] = (int64_t)r->s->temps[step];
+	note(r, opt, r->now + temps[OOM_CAT_TEMP], temps, "optimizer step", "");
+	go(r, OOM_AT_STEP_END);
+	r->now = held_now(r);                   /* gradients are given up */
+	memset(r->cats, 0, sizeof(r->cats));
+	r->out->end[opt] = (uint64_t)r->now;
+}
+
+void oom_read_phases(const struct oom_schedule *s, const struct oom_variant *v,
+		     const uint64_t *size, struct oom_eval *out, struct oom_alive *alive)
+{
+	struct reader r = {.s = s, .v = v, .size = size, .out = out, .alive = alive};
+
+	memset(out->peak, 0, sizeof(out->peak));
+	load(&r);
+	evaluation(&r);
+	training_step(&r, 0);
+	training_step(&r, 1);
 	out->overall_peak = 0;
 	for (int i = OOM_PHASE_FWD1; i <= OOM_PHASE_OPT2; i++)
 		if (out->peak[i] > out->overall_peak) {
 			out->overall_peak = out->peak[i];
 			out->peak_phase = (enum oom_phase)i;
 		}
-	out->saved_bytes = left;
-	out->floor_bytes = states->comm + (states->bwd > states->fwd ? states->bwd : states->fwd);
+}
+
+/* ---- evaluation that keeps its logits ---- */
+
+void oom_pile_up(const struct oom_schedule *s, struct oom_eval *out, uint64_t n, uint64_t one,
+		 struct oom_alive *alive)
+{
+	const uint64_t most = (uint64_t)1 << 60, pile = one && n > most / one ? most : n * one;
+	const uint64_t waiting = pile - (pile < one ? pile : one);
+	uint64_t held = 0, *bucket = alive ? alive[OOM_PHASE_EVAL].bucket : NULL;
+	uint64_t run, cat;
+
+	for (size_t i = 0; i < s->n_hold; i++)
+		held += s->hold[i].from == OOM_AT_STEP && s->hold[i].place == OOM_ON_GPU ?
+				s->hold[i].bytes :
+				0;
+	run = out->peak[OOM_PHASE_EVAL] + held + waiting;
+	cat = out->end[OOM_PHASE_EVAL] + held + 2 * pile;
+	if (bucket && cat > run) {
+		memset(bucket, 0, sizeof(alive->bucket));
+		for (size_t i = 0; i < s->n_hold; i++)
+			if (s->hold[i].from <= OOM_AT_START && s->hold[i].place == OOM_ON_GPU)
+				bucket[s->hold[i].bucket] += s->hold[i].bytes;
+	}
+	if (bucket) {
+		bucket[OOM_BUCKET_OPT] += held;
+		bucket[OOM_BUCKET_LOGITS] += cat > run ? 2 * pile : waiting;
+		alive[OOM_PHASE_EVAL].op = "logits kept for metrics";
+		alive[OOM_PHASE_EVAL].module = "evaluation loop";
+	}
+	out->peak[OOM_PHASE_EVAL] = run > cat ? run : cat;
+	if (out->peak[OOM_PHASE_EVAL] > out->overall_peak) {
+		out->overall_peak = out->peak[OOM_PHASE_EVAL];
+		out->peak_phase = OOM_PHASE_EVAL;
+	}
 }

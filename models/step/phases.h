@@ -1,14 +1,24 @@
-/* From spans to phases. */
+/* A schedule read in the order of the step: peaks, ends, and who is alive. */
 #ifndef OOM_PHASES_H
 #define OOM_PHASES_H
 
 #include "oomplan/model.h"
-#include "program.h"
+#include "step/schedule.h"
+#include "step/variant.h"
 
-/* Fills out's phases of plain, sharded and offloaded steps from g's spans.  base: what lies on the
- * card all the time. */
-void oom_phases(const struct program *g, const struct oom_plan *plan, struct oom_eval *out,
-		uint64_t base, const struct oom_states *states);
+/* Bytes alive, by bucket. */
+struct oom_alive {
+	uint64_t bucket[OOM_BUCKETS];
+	const char *op, *module;        /* the operation that allocated last */
+};
+
+/* Reads every phase of s into out (peaks, ends, overall_peak, peak_phase, saved_bytes).
+ *
+ * v: the streams, whose spans are up to date (NULL: holdings are all there is); size: their rows in bytes, needed for `alive` alone.
+ * alive: NULL, or who is there at the peak of every phase; adds up to it. */
+void oom_read_phases(const struct oom_schedule *s, const struct oom_variant *v,
+		     const uint64_t *size, struct oom_eval *out, struct oom_alive *alive);
+
 /* Logits of one evaluation batch as Trainer keeps them: under autocast accelerate has made them
  * fp32. */
 uint64_t oom_eval_logits(const struct oom_arch *a, const struct oom_plan *plan, uint64_t b,
@@ -16,7 +26,8 @@ uint64_t oom_eval_logits(const struct oom_arch *a, const struct oom_plan *plan, 
 /* n batches' logits (one each) pile up before they go to the host: the last batch meets n - 1 of
  * them, and torch.cat then copies the pile while it and the newest are alive (trainer.py
  * evaluation_loop, trainer_pt_utils.py nested_concat).  The first evaluation comes after training
- * steps: optimizer states lie there (held). */
-void oom_pile_up(struct oom_eval *out, uint64_t n, uint64_t one, uint64_t base, uint64_t held);
+ * steps: optimizer states lie there. */
+void oom_pile_up(const struct oom_schedule *s, struct oom_eval *out, uint64_t n, uint64_t one,
+		 struct oom_alive *alive);
 
 #endif

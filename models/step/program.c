@@ -1,5 +1,5 @@
 /* Programs: a structure's tape and the sums that are fixed by it, recorded when first asked for. */
-#include "program.h"
+#include "step/program.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,8 +23,8 @@ void oom_evaluator_free(struct oom_evaluator *ev)
 		if (!ev->slot[i].touched)
 			continue;               /* never written: not a page of it exists */
 		oom_tape_release(&ev->slot[i].tape);
-		oom_compiled_release(&ev->slot[i].fast);
-		oom_compiled_release(&ev->slot[i].cut_fast);
+		for (int k = 0; k < OOM_VARIANTS; k++)
+			oom_variant_release(&ev->slot[i].variant[k]);
 	}
 	oom_tape_release(&ev->full);
 	oom_replay_release(&ev->replay);
@@ -191,10 +191,11 @@ uint64_t oom_param_bytes(const struct oom_param *q, const struct oom_plan *p, ui
 static void sum_params(struct program *g, const struct oom_plan *p)
 {
 	const struct oom_tape *t = &g->tape;
-	uint64_t routed = 0;
+	uint64_t routed = 0, root = 0;
 
 	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->grad_bytes =
-		g->layer = g->root = g->head = 0;
+		g->layer = 0;
+	g->adapted = false;
 	memset(g->state, 0, sizeof(g->state));
 	memset(&g->shards, 0, sizeof(g->shards));
 	for (size_t i = 0; i < t->n_params; i++) {
@@ -205,14 +206,13 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 		g->total += q->elems * q->count;
 		g->param_bytes += bytes * q->count;
 		g->param_rounded += rounded * q->count;
+		g->adapted |= (q->flags & OOM_P_LORA) != 0;
 		if (q->flags & OOM_P_EXPERT)
 			routed += q->elems * q->count;
 		if (q->count > 1)
 			g->layer += q->elems;
 		if (q->flags & (OOM_P_EMBEDDING | OOM_P_HEAD))
-			g->root += q->elems * q->count;
-		if (q->flags & OOM_P_HEAD && !(q->flags & OOM_P_EMBEDDING))
-			g->head += q->elems * q->count;
+			root += q->elems * q->count;
 		if (!q->trainable)
 			continue;
 		g->trainable += q->elems * q->count;
@@ -221,41 +221,22 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 	}
 	if (!g->layer)
 		/* no repeated block: all of it is one unit */
-		g->layer = g->total - g->root;
+		g->layer = g->total - root;
 	if (routed && t->arch->n_experts && t->arch->top_k)
 		g->active = g->total - routed +
 			    (uint64_t)((double)routed * (double)t->arch->top_k /
 				       (double)t->arch->n_experts);
 }
 
-const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer)
+const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer, bool master)
 {
-	const struct oom_optimizer *opt = oom_optimizer_at((size_t)optimizer);
-	struct oom_state_sums *sums = &g->state[optimizer];
-	bool books = false;
+	struct oom_state_sums *sums = &g->state[optimizer][master];
 
-	if (sums->ready)
-		return sums;
-	for (size_t i = 0; i < g->tape.n_params; i++) {
-		const struct oom_param *q = &g->tape.params[i];
-		uint64_t rounded = 0;
-
-		if (!q->trainable || q->grad < 0)
-			continue;
-		sums->bytes += opt->state(q, &rounded) * q->count;
-		sums->rounded += rounded * q->count;
-		books |= oom_optimizer_quantises(opt, q);
-		if (q->elems >= OOM_PAGED_FROM)
-			sums->paged += q->elems * opt->paged * q->count;
+	if (!sums->ready && oom_optimizer_sums(oom_optimizer_at((size_t)optimizer), g->tape.params,
+					       g->tape.n_params, master, sums)) {
+		sums->ready = false;
+		return NULL;
 	}
-	sums->quantised = strstr(opt->choice.name, "8bit");
-	/* two code books of 256 fp32 values, shared by all tensors that need them */
-	if (books) {
-		sums->bytes += 2048;
-		sums->rounded += 2048;
-	}
-	opt->temps(g->tape.params, g->tape.n_params, sums->rounded, sums->temps);
-	sums->ready = true;
 	return sums;
 }
 
@@ -338,8 +319,8 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 	g = oldest;
 	g->touched = true;
 	g->model = NULL;
-	g->fast.ready = g->spanned = g->cut_fast.ready = g->cut = false;
-	g->evaluations = g->cuts = 0;
+	for (int i = 0; i < OOM_VARIANTS; i++)
+		oom_variant_release(&g->variant[i]);
 	cast.precision = key.precision;
 	if (!g->tape.nodes)
 		lend_nodes(ev, &g->tape);

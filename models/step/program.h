@@ -2,21 +2,20 @@
 #ifndef OOM_PROGRAM_H
 #define OOM_PROGRAM_H
 
-#include "allocator.h"
-#include "tape/compiled.h"
-#include "engines.h"
-#include "optimizers.h"
+#include "step/allocator.h"
+#include "step/engines.h"
+#include "step/optimizers.h"
 #include "tape/tape.h"
+#include "step/variant.h"
 #include "tape/timeline.h"
 
 #define SLOTS 64
+/* Variants of one structure that are kept: engines and offloads that a search compares. */
+#define OOM_VARIANTS 6
+/* Bytes beyond which a row is refused: 64 TiB. */
+#define OOM_ROW_LIMIT ((uint64_t)1 << 46)
 
-/* What one optimizer makes of the parameters. */
-struct oom_state_sums {
-	uint64_t bytes, rounded, temps[2];
-	uint64_t paged;                         /* in managed memory */
-	bool ready, quantised;
-};
+struct oom_alive;
 
 struct program {
 	struct oom_tape tape;
@@ -24,29 +23,18 @@ struct program {
 	struct oom_plan key;
 	bool touched;                           /* ever recorded in */
 	uint64_t used;                          /* for least-recently-used replacement */
-	uint32_t evaluations;                   /* since it was recorded */
-	/* batch, sequence and target length the spans below were walked at */
-	uint64_t span_of[3];
-	struct oom_span span[OOM_PASSES];
-	bool spanned;
-	/* the same, cut at the layers, for engines whose GPUs hold different ones */
-	uint64_t third_of[3], layers;
-	struct oom_third third[OOM_PASSES][3];
-	bool cut;
-	uint32_t cuts;                          /* made since it was recorded */
-	struct oom_compiled cut_fast;
-	struct oom_compiled fast;               /* made once it has proved to be worth it */
+	struct oom_variant variant[OOM_VARIANTS];
 	/* sums over parameters, fixed by the structure */
-	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, layer, root,
-		head;
+	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, layer;
+	bool adapted;                           /* adapters are trained, not the model */
 	/* for the sharded engines, by ranks and threshold last asked for */
 	struct {
 		int64_t ranks, threshold;
 		uint64_t small;
 		double uneven;
 	} shards;
-	/* by optimizer, filled when first asked for */
-	struct oom_state_sums state[OOM_MAX_OPTIMIZERS];
+	/* by optimizer, and whether it steps an fp32 master; filled when first asked for */
+	struct oom_state_sums state[OOM_MAX_OPTIMIZERS][2];
 };
 
 struct oom_evaluator {
@@ -72,16 +60,18 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m, const 
 			   bool expand, struct oom_error *err);
 /* Bytes of one parameter as the plan stores it, and what the allocator makes of them. */
 uint64_t oom_param_bytes(const struct oom_param *q, const struct oom_plan *p, uint64_t *rounded);
-/* What the optimizer at this index keeps.  A structure does not depend on its optimizer, only these
- * sums do.  A parameter no gradient reaches has no state. */
-const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer);
+/* What the optimizer at this index keeps, of the parameters as the tape stores them or of an fp32
+ * master; NULL: out of memory.  A structure does not depend on its optimizer, only these sums do.
+ * A parameter that no gradient reaches has no state. */
+const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer, bool master);
 /* Rounded bytes of every row at this batch, into ev->size. */
-enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t, uint64_t b,
-			      uint64_t s, uint64_t tgt, struct oom_error *err);
-
-/* Fills out->bucket, peak_op and peak_module for out->peak_phase and overall_peak. */
-void oom_compose(const struct program *g, const struct oom_plan *p, const uint64_t *size,
-		 struct oom_eval *out, uint64_t inputs, const struct oom_states *states);
+enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t,
+			      const struct oom_batch *at, struct oom_error *err);
+/* oom_evaluate, and with alive who is there at the peak of each phase (OOM_PHASES of them). */
+enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,
+				    const struct oom_plan *plan, unsigned flags,
+				    struct oom_eval *out, struct oom_alive *alive,
+				    struct oom_error *err);
 
 /* Where the bytes of a row of this name and kind were read: PyTorch's or the library's own file;
  * fallback when the operation is the family's own. */

@@ -68,7 +68,7 @@ static void add(struct front *f, const int64_t *v, size_t classes, bool *full)
 }
 
 static bool moment(struct oom_compiled *c, const int64_t *v, uint8_t span,
-		   enum oom_moment kind, uint32_t reps)
+		   enum oom_moment kind)
 {
 	if (c->n_moments == c->cap_moments) {
 		void *q = realloc(c->moments, (c->cap_moments * 2 + 32) * sizeof(*c->moments));
@@ -93,23 +93,21 @@ static bool moment(struct oom_compiled *c, const int64_t *v, uint8_t span,
 			c->terms[c->n_terms++] = (struct oom_term){v[k], k};
 	c->moments[c->n_moments].to = c->n_terms;
 	c->moments[c->n_moments].span = span;
-	c->moments[c->n_moments].reps = reps;
 	c->moments[c->n_moments++].kind = (uint8_t)kind;
 	return true;
 }
 
 /* Events of one pass, or of a third of it: span is the place of the result. */
 static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tape *t,
-				    const struct unit *unit, enum oom_pass pass, uint8_t span,
+				    const struct unit *unit, enum oom_pass_id pass, uint8_t span,
 				    const struct oom_stream *s, struct front *outer,
-				    struct front *inner, struct front *late)
+				    struct front *inner)
 {
 	int64_t cur[MAX_CLASSES] = {0}, start[MAX_CLASSES], delta[MAX_CLASSES];
 	struct front *now = outer;
-	const bool backward = pass == OOM_PASS_BWD || pass == OOM_PASS_BWD_ACC;
-	bool full = false, after = false;
+	bool full = false;
 
-	outer->n = inner->n = late->n = 0;
+	outer->n = inner->n = 0;
 	add(outer, cur, c->n_classes, &full);
 	for (size_t i = 0; i < s->n; i++) {
 		const int32_t ev = s->ev[i];
@@ -131,9 +129,6 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 			}
 			for (size_t j = 0; j < c->n_classes; j++)
 				delta[j] = cur[j] - start[j];
-			if (pass == OOM_PASS_FWD &&
-			    !moment(c, delta, span, OOM_MOMENT_LAYER, (uint32_t)n + 1))
-				return OOM_ERR_MEMORY;
 			for (size_t j = 0; j < c->n_classes; j++)
 				delta[j] *= n;
 			for (size_t m = 0; m < inner->n; m++) {
@@ -143,10 +138,7 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 					last[j] = inner->at[m][j] + delta[j];
 				add(outer, inner->at[m], c->n_classes, &full);
 				add(outer, last, c->n_classes, &full);
-				if (backward)
-					add(late, last, c->n_classes, &full);
 			}
-			after = backward;
 			for (size_t j = 0; j < c->n_classes; j++)
 				cur[j] += delta[j];
 			now = outer;
@@ -159,8 +151,6 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 			if (i + 1 == s->n || s->ev[i + 1] < 0 ||
 			    (s->ev[i + 1] & 3) != OOM_EV_ALLOC) {
 				add(now, cur, c->n_classes, &full);
-				if (after && now == inner)
-					add(late, cur, c->n_classes, &full);
 			}
 			break;
 		case OOM_EV_FREE: cur[k] -= w; break;
@@ -171,12 +161,9 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 	if (full)
 		return OOM_ERR_LIMIT;
 	for (size_t m = 0; m < outer->n; m++)
-		if (!moment(c, outer->at[m], span, OOM_MOMENT_PEAK, 1))
+		if (!moment(c, outer->at[m], span, OOM_MOMENT_PEAK))
 			return OOM_ERR_MEMORY;
-	for (size_t m = 0; m < late->n; m++)
-		if (!moment(c, late->at[m], span, OOM_MOMENT_LATE, 1))
-			return OOM_ERR_MEMORY;
-	return moment(c, cur, span, OOM_MOMENT_NET, 1) ? OOM_OK : OOM_ERR_MEMORY;
+	return moment(c, cur, span, OOM_MOMENT_NET) ? OOM_OK : OOM_ERR_MEMORY;
 }
 
 static enum oom_status classify(struct oom_compiled *c, const struct oom_tape *t, struct unit *unit)
@@ -185,17 +172,19 @@ static enum oom_status classify(struct oom_compiled *c, const struct oom_tape *t
 	for (size_t i = 0; i < t->n_rows; i++) {
 		const uint64_t bytes = t->rows[i].width *
 				       oom_dtype_bytes((enum oom_dtype)t->rows[i].dt);
-		const bool whole = bytes % 512 == 0 && bytes;
+		const bool whole = bytes % 512 == 0 && bytes && !t->rows[i].share;
 		const uint64_t one = whole ? 512 : bytes;
 		size_t k = 0;
 
-		while (k < c->n_classes && (c->mono[k] != t->rows[i].mono || c->bytes[k] != one))
+		while (k < c->n_classes && (c->mono[k] != t->rows[i].mono || c->bytes[k] != one ||
+					    c->share[k] != t->rows[i].share))
 			k++;
 		if (k == MAX_CLASSES)
 			return OOM_ERR_LIMIT;
 		if (k == c->n_classes) {
 			c->mono[k] = t->rows[i].mono;
 			c->bytes[k] = one;
+			c->share[k] = t->rows[i].share;
 			c->most[k] = 0;
 			c->n_classes++;
 		}
@@ -211,30 +200,29 @@ static void lenders(const struct oom_compiled *c, const struct oom_tape *t,
 	for (size_t k = 0; k < c->n_classes; k++)
 		for (size_t j = 0; j < c->n_classes; j++)
 			lender[k][j] = k != j && c->bytes[k] == 512 && c->bytes[j] == 512 &&
+				       !c->share[k] && !c->share[j] &&
 				       oom_mono_contains(t, c->mono[j], c->mono[k]);
 }
 
 /* Every pass, whole or in its thirds. */
 static enum oom_status compile_passes(struct oom_compiled *c, const struct oom_tape *t,
 				      const struct unit *unit, struct front *outer,
-				      struct front *inner, struct front *late)
+				      struct front *inner)
 {
-	static const enum oom_stream_id stream_of[] = {OOM_STREAM_FWD, OOM_STREAM_BWD,
-						       OOM_STREAM_BWD, OOM_STREAM_EVAL};
 	enum oom_status st = OOM_OK;
 
 	for (size_t p = 0; !st && p < OOM_PASSES; p++) {
-		const struct oom_stream *s = &t->streams[stream_of[p]];
+		const struct oom_stream *s = &t->streams[oom_stream_of((enum oom_pass_id)p)];
 		size_t cut[4] = {0, s->n, s->n, s->n};
 
 		if (c->parts == 3)
-			oom_cut_at_layers(t, stream_of[p], cut);
+			oom_cut_at_layers(t, oom_stream_of((enum oom_pass_id)p), cut);
 		for (size_t k = 0; !st && k < c->parts; k++) {
 			const struct oom_stream part = {.ev = s->ev + cut[k],
 							.n = cut[k + 1] - cut[k]};
 
-			st = compile_pass(c, t, unit, (enum oom_pass)p,
-					  (uint8_t)(p * c->parts + k), &part, outer, inner, late);
+			st = compile_pass(c, t, unit, (enum oom_pass_id)p,
+					  (uint8_t)(p * c->parts + k), &part, outer, inner);
 		}
 	}
 	return st;
@@ -247,8 +235,6 @@ enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t, bo
 			      (const uint8_t(*)[MAX_CLASSES])lender};
 	struct front inner = {calloc(MAX_FRONT, sizeof(*inner.at)), 0,
 			      (const uint8_t(*)[MAX_CLASSES])lender};
-	struct front late = {calloc(MAX_FRONT, sizeof(*late.at)), 0,
-			     (const uint8_t(*)[MAX_CLASSES])lender};
 	struct unit *unit = malloc((t->n_rows + 1) * sizeof(*unit));
 	enum oom_status st = OOM_ERR_MEMORY;
 
@@ -261,19 +247,20 @@ enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t, bo
 		c->bytes = malloc(MAX_CLASSES * sizeof(*c->bytes));
 	if (!c->most)
 		c->most = malloc(MAX_CLASSES * sizeof(*c->most));
+	if (!c->share)
+		c->share = malloc(MAX_CLASSES * sizeof(*c->share));
 	if (!c->size)
 		c->size = malloc(MAX_CLASSES * sizeof(*c->size));
-	if (outer.at && inner.at && late.at && lender && unit && c->mono && c->most && c->bytes &&
-	    c->size)
+	if (outer.at && inner.at && lender && unit && c->mono && c->most && c->bytes &&
+	    c->share && c->size)
 		st = classify(c, t, unit);
 	if (!st)
 		lenders(c, t, lender);
 	if (!st)
-		st = compile_passes(c, t, unit, &outer, &inner, &late);
+		st = compile_passes(c, t, unit, &outer, &inner);
 	c->ready = !st;
 	free(outer.at);
 	free(inner.at);
-	free(late.at);
 	free(lender);
 	free(unit);
 	return st;
@@ -284,28 +271,31 @@ void oom_compiled_release(struct oom_compiled *c)
 	free(c->mono);
 	free(c->bytes);
 	free(c->most);
+	free(c->share);
 	free(c->size);
 	free(c->terms);
 	free(c->moments);
 	memset(c, 0, sizeof(*c));
 }
 
-bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64_t b, uint64_t s,
-			uint64_t tgt, uint64_t limit, struct oom_span *out)
+bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t,
+			const struct oom_batch *at, uint64_t limit, struct oom_span *out)
 {
 	uint64_t mono[OOM_MAX_MONOS], *const size = c->size;
 
 	for (size_t i = 0; i < t->n_monos; i++)
-		mono[i] = oom_mono_eval(t, (uint16_t)i, b, s, tgt);
+		mono[i] = oom_mono_eval(t, (uint16_t)i, at->b, at->s, at->t);
 	for (size_t k = 0; k < c->n_classes; k++) {
 		uint64_t n;
 
 		if (__builtin_mul_overflow(mono[c->mono[k]], c->most[k], &n) || n > limit)
 			return false;
-		size[k] = (mono[c->mono[k]] * c->bytes[k] + 511) & ~(uint64_t)511;
+		n = oom_shared_bytes(mono[c->mono[k]] * c->bytes[k], (enum oom_share)c->share[k],
+				     at->ranks);
+		size[k] = (n + 511) & ~(uint64_t)511;
 	}
 	for (size_t p = 0; p < OOM_PASSES * c->parts; p++)
-		out[p] = (struct oom_span){.late = OOM_NEVER};
+		out[p] = (struct oom_span){0, 0};
 	for (size_t m = 0; m < c->n_moments; m++) {
 		struct oom_span *o = &out[c->moments[m].span];
 		const struct oom_term *q = c->terms + c->moments[m].from,
@@ -320,15 +310,10 @@ bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t, uint64
 		if (q < to)
 			sum += q->count * (int64_t)size[q->cls];
 		sum += odd;
-		switch (c->moments[m].kind) {
-		case OOM_MOMENT_NET: o->net = sum; break;
-		case OOM_MOMENT_LATE: o->late = sum > o->late ? sum : o->late; break;
-		case OOM_MOMENT_LAYER:
-			o->layers += sum * c->moments[m].reps;
-			o->one = sum > o->one ? sum : o->one;
-			break;
-		default: o->peak = sum > o->peak ? sum : o->peak; break;
-		}
+		if (c->moments[m].kind == OOM_MOMENT_NET)
+			o->net = sum;
+		else
+			o->peak = sum > o->peak ? sum : o->peak;
 	}
 	return true;
 }

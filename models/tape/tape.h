@@ -43,6 +43,30 @@ enum oom_cat {
 	OOM_CATS
 };
 
+/* How much of a row one rank holds: all of it, its part of what the ranks divide between them, or
+ * all of it with the padding that equal parts need. */
+enum oom_share { OOM_SHARE_WHOLE, OOM_SHARE_PART, OOM_SHARE_PADDED };
+struct oom_ranks {
+	uint64_t n;             /* that divide the model's states, at least 1 */
+	double pad;             /* what equal parts hold together over what there is, at least 1 */
+};
+static inline uint64_t oom_shared_bytes(uint64_t bytes, enum oom_share how, struct oom_ranks r)
+{
+	if (how == OOM_SHARE_WHOLE || (how == OOM_SHARE_PADDED && r.pad <= 1))
+		return bytes;
+	if (how == OOM_SHARE_PADDED)
+		return (uint64_t)((double)bytes * r.pad);
+	return r.pad > 1 ? (uint64_t)((double)bytes / (double)r.n * r.pad) + 1 :
+			   (bytes + r.n - 1) / r.n;
+}
+
+/* What the sizes of a step depend on: sequences, tokens of each, target tokens of each, and the
+ * ranks that share its states. */
+struct oom_batch {
+	uint64_t b, s, t;
+	struct oom_ranks ranks;
+};
+
 struct oom_row {
 	uint64_t width;         /* static factor, elements */
 	const char *name;       /* operation or tensor */
@@ -57,6 +81,7 @@ struct oom_row {
 	uint8_t born;           /* enum oom_stream_id */
 	bool backward;          /* born in the backward pass */
 	bool shared;            /* by all layers: a mask, a rotary table */
+	uint8_t share;          /* enum oom_share */
 };
 
 /* A symbolic tensor: a reference to a storage, its shape as (monomial x width), and its place in
@@ -96,6 +121,7 @@ struct oom_param {
 	uint8_t dt;
 	bool trainable;
 	bool in_layer;          /* of a stack of layers */
+	uint32_t unit;          /* 1 + the layer it belongs to; 0: none */
 	/* while recording */
 	int32_t grad;           /* row, or -1 */
 	uint16_t edges, got;    /* nodes that use it, and those whose gradient has come */
@@ -334,9 +360,6 @@ void oom_unit_end(struct oom_tape *t, size_t unit);
 bool oom_tape_repeat(struct oom_tape *t, uint32_t reps, size_t *rep);
 /* Gives x up. */
 void oom_drop(struct oom_tape *t, struct oom_val x);
-/* The first row from `from` on that somebody still holds, gradients of parameters apart; -1: none.
- * A recording has none, or a name was forgotten. */
-int32_t oom_tape_held(const struct oom_tape *t, int32_t from);
 /* Gives x up unless it is kept: what every operation does with its inputs. */
 void oom_done(struct oom_tape *t, struct oom_val x);
 /* A second reference to x's storage. */

@@ -6,8 +6,7 @@
 static struct oom_span walk(const struct oom_tape *t, const struct oom_stream *s,
 			    const uint64_t *size, bool acc)
 {
-	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0, late = OOM_NEVER, layers = 0, one = 0;
-	bool after = false, inside = false;
+	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0;
 
 	for (size_t i = 0; i < s->n; i++) {
 		const int32_t ev = s->ev[i];
@@ -20,16 +19,10 @@ static struct oom_span walk(const struct oom_tape *t, const struct oom_stream *s
 			if (!(k & 1)) {
 				cur0 = cur;
 				outer = peak;
-				inside = true;
 				peak = cur;
 			} else {
 				const int64_t extra = (cur - cur0) * (int64_t)(t->reps[k / 2] - 1);
 
-				layers += cur - cur0 + extra;
-				one = cur - cur0 > one ? cur - cur0 : one;
-				late = peak + extra > late ? peak + extra : late;
-				after = true;
-				inside = false;
 				peak += extra > 0 ? extra : 0;
 				cur += extra;
 				if (outer > peak)
@@ -40,26 +33,20 @@ static struct oom_span walk(const struct oom_tape *t, const struct oom_stream *s
 		switch (ev & 3) {
 		case OOM_EV_ALLOC:
 			cur += (int64_t)size[ev >> 2];
-			if (cur > peak)
-				peak = cur;
-			if (after && inside && cur > late)
-				late = cur;
+			peak = cur > peak ? cur : peak;
 			break;
 		case OOM_EV_FREE: cur -= (int64_t)size[ev >> 2]; break;
 		case OOM_EV_FREE_ALL: cur -= (int64_t)size[ev >> 2] * t->rows[ev >> 2].mult; break;
 		case OOM_EV_GRAD: cur -= acc ? (int64_t)size[ev >> 2] : 0; break;
 		}
 	}
-	return (struct oom_span){cur, peak, late, layers, one};
+	return (struct oom_span){cur, peak};
 }
 
 struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size,
 			 bool acc)
 {
-	struct oom_span p = walk(t, &t->streams[stream], size, acc);
-
-	p.late = stream == OOM_STREAM_BWD ? p.late : OOM_NEVER;
-	return p;
+	return walk(t, &t->streams[stream], size, acc);
 }
 
 /* The layers' events begin with the first storage born in one and end with the first one born
@@ -86,15 +73,15 @@ void oom_cut_at_layers(const struct oom_tape *t, enum oom_stream_id stream, size
 
 /* Live bytes are linear in the layers: the peak lies in the last one or, as they shrink, in the
  * first. */
-struct oom_third oom_one_layer(int64_t net, int64_t peak, uint64_t n)
+struct oom_span oom_one_layer(int64_t net, int64_t peak, uint64_t n)
 {
 	const int64_t one = net / (int64_t)n;
 
-	return (struct oom_third){one, one > 0 ? peak - one * (int64_t)(n - 1) : peak};
+	return (struct oom_span){one, one > 0 ? peak - one * (int64_t)(n - 1) : peak};
 }
 
 void oom_walk_thirds(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size,
-		     bool acc, uint64_t n, struct oom_third third[3])
+		     bool acc, uint64_t n, struct oom_span third[3])
 {
 	const struct oom_stream *s = &t->streams[stream];
 	size_t cut[4];
@@ -104,16 +91,14 @@ void oom_walk_thirds(const struct oom_tape *t, enum oom_stream_id stream, const 
 		const struct oom_stream part = {.ev = s->ev + cut[k], .n = cut[k + 1] - cut[k]};
 		const struct oom_span p = walk(t, &part, size, acc);
 
-		third[k] = k == 1 ? oom_one_layer(p.net, p.peak, n) :
-				    (struct oom_third){p.net, p.peak};
+		third[k] = k == 1 ? oom_one_layer(p.net, p.peak, n) : p;
 	}
 }
 
-struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id stream,
+struct oom_span oom_walk_cats(const struct oom_tape *t, const struct oom_stream *s,
 			      const uint64_t *size, bool acc, int64_t at[OOM_CATS],
 			      int64_t net[OOM_CATS], int32_t *row)
 {
-	const struct oom_stream *s = &t->streams[stream];
 	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0, start[OOM_CATS] = {0},
 		outer_at[OOM_CATS] = {0};
 	int32_t last = -1, outer_row = -1;
@@ -175,5 +160,5 @@ struct oom_span oom_walk_cats(const struct oom_tape *t, enum oom_stream_id strea
 				at[c] = net[c];
 		}
 	}
-	return (struct oom_span){cur, peak, OOM_NEVER, 0, 0};
+	return (struct oom_span){cur, peak};
 }

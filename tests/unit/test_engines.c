@@ -10,6 +10,7 @@
 
 #include "oomplan/rules.h"
 #include "step/engines.h"
+#include "step/pass.h"
 
 static const double GB = 1e9, GIB = 1073741824.0;
 
@@ -24,38 +25,73 @@ static struct oom_plan plan(int engine, int64_t gpus, int64_t zero)
 	return p;
 }
 
-/* n parameters in 16 bit with Adam: 2 + 2 + (fp32 states come from the engine) */
-static struct oom_engine_in model(uint64_t n)
+/* A model of n parameters in 16 bit under AdamW: two fp32 moments over an fp32 master, two 16-bit
+ * ones without. */
+static struct oom_model_sums model(uint64_t n)
 {
-	return (struct oom_engine_in){.total = n,
-				      .trainable = n,
-				      .layer = n / 32,
-				      .root = n / 100,
-				      .params = 2 * n,
-				      .grads = 2 * n,
-				      .opt = 4 * n,
-				      .half = true};
+	static struct oom_state_sums state, master;
+
+	state = (struct oom_state_sums){.rounded = 4 * n, .temps = {2 * n, 2 * n}};
+	master = (struct oom_state_sums){.rounded = 8 * n, .temps = {4 * n, 4 * n}};
+	return (struct oom_model_sums){.total = n,
+				       .trainable = n,
+				       .layer = n / 32,
+				       .params = 2 * n,
+				       .grads = 2 * n,
+				       .half = true,
+				       .state = &state,
+				       .master_state = &master};
 }
 
-static double states(const struct oom_states *s)
+/* The plan's holdings over that model. */
+static struct oom_schedule held(const struct oom_plan *p, const struct oom_model_sums *in)
 {
-	return (double)(s->params + s->grads + s->opt);
+	struct oom_schedule s;
+
+	oom_schedule_init(&s, in, 0, 0);
+	s.ranks.n = (uint64_t)p->gpus;
+	oom_apply_passes(&s, p);
+	return s;
+}
+
+static uint64_t named(const struct oom_schedule *s, const char *name)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < s->n_hold; i++)
+		sum += !strcmp(s->hold[i].name, name) ? s->hold[i].bytes : 0;
+	return sum;
+}
+
+static uint64_t on_card(const struct oom_schedule *s, enum oom_holding_id id)
+{
+	return s->hold[id].place == OOM_ON_GPU ? s->hold[id].bytes : 0;
+}
+
+/* Weights, gradients, master weights and optimizer state on the card.  Stage 2 divides gradients in
+ * the streams of the backward pass: grads says how many bytes of them a rank keeps. */
+static double states(const struct oom_schedule *s, uint64_t grads)
+{
+	return (double)(on_card(s, OOM_HOLD_WEIGHTS) + on_card(s, OOM_HOLD_MASTER) +
+			on_card(s, OOM_HOLD_STATE) + grads);
 }
 
 /* Rajbhandari et al., arXiv:1910.02054, figure 1: 7.5 B parameters, 64 GPUs, K = 12: 120, 31.4,
  * 16.6, 1.9 GB. */
 static void test_paper(void **state)
 {
+	const uint64_t n = 7500000000, grads[] = {2 * n, 2 * n / 64, 2 * n / 64};
 	static const double want[] = {31.4, 16.6, 1.9};
-	const struct oom_engine_in in = model(7500000000);
+	const struct oom_model_sums in = model(n);
 
 	(void)state;
 	for (int z = 1; z <= 3; z++) {
 		const struct oom_plan p = plan(OOM_ENGINE_DEEPSPEED, 64, z);
-		struct oom_states s;
+		const struct oom_schedule s = held(&p, &in);
 
-		oom_engine_states(&p, &in, &s);
-		assert_true(fabs(states(&s) / GB - want[z - 1]) < 0.06);
+		assert_true(fabs(states(&s, grads[z - 1]) / GB - want[z - 1]) < 0.06);
+		/* stage 3 allocates its part of the gradients at once */
+		assert_int_equal(on_card(&s, OOM_HOLD_GRADS), z == 3 ? grads[2] : 0);
 	}
 	/* undivided: 2 + 2 + 12 bytes */
 	assert_true(16 * 7.5 == 120);
@@ -87,92 +123,87 @@ static void test_estimators(void **state)
 	assert_true(oom_ds_estimate2(1e9, 8, 1, false).gpu == 2e9 + 18e9 / 8);
 }
 
-/* Ours against the estimator: the same bytes and, in rows of their own, what it leaves out
- * (buckets) or puts in while the step runs (fp32 gradients: temps). */
+/* Ours against the estimator: the same bytes and, in holdings of their own, what it leaves out
+ * (buckets) or puts in while the step runs (fp32 gradients: temporaries). */
 static void test_against_estimator(void **state)
 {
 	const uint64_t n = 3000000000;
-	const struct oom_engine_in in = model(n);
+	const struct oom_model_sums in = model(n);
 	struct oom_plan p = plan(OOM_ENGINE_DEEPSPEED, 8, 2);
-	struct oom_states s;
+	struct oom_schedule s = held(&p, &in);
 
 	(void)state;
-	oom_engine_states(&p, &in, &s);
-	assert_true(fabs(states(&s) + (double)s.temps[0] -
+	assert_true(fabs(states(&s, 2 * n / 8) + (double)s.temps[0] -
 			 oom_ds_estimate2((double)n, 8, 1, false).gpu) < 64);
 	/* reduce_bucket_size 5e8 in 16 bit: not in the estimator */
-	assert_int_equal(s.bwd, 2 * 500000000);
+	assert_int_equal(named(&s, "reduce bucket"), 2 * 500000000);
 	p.offload_optimizer = OOM_OFFLOAD_CPU;
-	oom_engine_states(&p, &in, &s);
-	assert_true(states(&s) == oom_ds_estimate2((double)n, 8, 1, true).gpu);
+	s = held(&p, &in);
+	assert_true(states(&s, 0) == oom_ds_estimate2((double)n, 8, 1, true).gpu);
 	/* host: 16 B a parameter over the node (4 gradients pinned, 12 pageable); the estimator
 	 * adds its factor 1.5 */
-	assert_true(fabs((double)(s.host_pinned + s.host_pageable) * 8 * 1.5 -
+	assert_true(fabs((double)(oom_held_in(&s, OOM_IN_PINNED) +
+				  oom_held_in(&s, OOM_IN_PAGEABLE)) * 8 * 1.5 -
 			 (double)n * 16 * 1.5) < 1e3);
 	p.zero_stage = 3;
 	p.offload_params = OOM_OFFLOAD_CPU;
-	p.sub_group_size = 1000000000000;
-	oom_engine_states(&p, &in, &s);
-	assert_int_equal(s.params + s.grads + s.opt, 0);
-	assert_true(fabs((double)(s.host_pinned + s.host_pageable) * 8 - (double)n * 18) < 1e3);
+	s = held(&p, &in);
+	assert_int_equal(states(&s, on_card(&s, OOM_HOLD_GRADS)), 0);
+	assert_true(fabs((double)(oom_held_in(&s, OOM_IN_PINNED) +
+				  oom_held_in(&s, OOM_IN_PAGEABLE)) * 8 - (double)n * 18) < 1e3);
 }
 
 /* Transients do not shrink with more GPUs. */
 static void test_floor(void **state)
 {
-	const struct oom_engine_in in = model(8000000000);
-	static const int engines[] = {OOM_ENGINE_DEEPSPEED, OOM_ENGINE_FSDP1, OOM_ENGINE_FSDP2};
+	const struct oom_model_sums in = model(8000000000);
+	const struct oom_plan few = plan(OOM_ENGINE_DEEPSPEED, 8, 3),
+			      many = plan(OOM_ENGINE_DEEPSPEED, 1024, 3);
+	const struct oom_schedule a = held(&few, &in), b = held(&many, &in);
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
-		const struct oom_plan few = plan(engines[i], 8, 3),
-				      many = plan(engines[i], 1024, 3);
-		struct oom_states a, b;
-
-		oom_engine_states(&few, &in, &a);
-		oom_engine_states(&many, &in, &b);
-		assert_true(a.params > 100 * b.params);
-		assert_true(a.fwd == b.fwd && a.bwd == b.bwd && a.fwd > 0);
-	}
+	assert_true(a.hold[OOM_HOLD_WEIGHTS].bytes > 100 * b.hold[OOM_HOLD_WEIGHTS].bytes);
+	assert_true(oom_buffers_of(&a) == oom_buffers_of(&b) && oom_buffers_of(&a) > 0);
 }
 
-/* fully_shard of a block of P bytes: 3 P in forward; in backward the unit in use, the prefetched
- * one, the gradients and the previous reduce-scatter input, and the head's gradient
- * (data/fsdp2_tracker.csv: each a column of it). */
-static void test_fsdp2(void **state)
+/* FSDP keeps shards in the type the parameters were loaded in, fp32 under mixed precision although
+ * the step computes in bf16; NO_SHARD reduces flat gradients in place, DDP's buckets are a copy. */
+static void test_fsdp_holdings(void **state)
 {
+	const struct oom_model_sums in = model(1000);
 	struct oom_plan p = plan(OOM_ENGINE_FSDP2, 8, 3);
-	const struct oom_engine_in in = {.total = 1000,
-					 .trainable = 1000,
-					 .layer = 100,
-					 .root = 50,
-					 .head = 20,
-					 .params = 2000,
-					 .grads = 2000,
-					 .opt = 4000,
-					 .half = true};
-	struct oom_states s;
+	struct oom_schedule s = held(&p, &in);
 
 	(void)state;
-	oom_engine_states(&p, &in, &s);
-	assert_int_equal(s.fwd, 2 * (50 + 3 * 100));
-	assert_int_equal(s.bwd, 2 * (50 + 4 * 100 + 20));
-	/* shards in fp32, gathered and computed in bf16, reduced in fp32 */
+	assert_int_equal(s.hold[OOM_HOLD_WEIGHTS].bytes, 2000 / 8);
+	assert_int_equal(s.hold[OOM_HOLD_STATE].bytes, 4000 / 8);
 	p.precision = OOM_AMP_BF16;
 	assert_true(oom_engine_casts(&p));
-	oom_engine_states(&p, &in, &s);
-	assert_int_equal(s.params, 4000 / 8);
-	assert_int_equal(s.fwd, 2 * (50 + 3 * 100));
-	assert_int_equal(s.bwd, 2 * (50 + 3 * 100 + 20) + 4 * 100);
-	assert_int_equal(s.bwd_end, 2 * 2 * 50 + 4 * 100);
-	/* NO_SHARD: flat gradients are reduced in place, DDP's buckets are a copy */
+	s = held(&p, &in);
+	assert_int_equal(s.hold[OOM_HOLD_WEIGHTS].bytes, 4000 / 8);
+	assert_int_equal(s.hold[OOM_HOLD_STATE].bytes, 8000 / 8);
+	assert_int_equal(s.temps[1], 4000 / 8);
 	p.zero_stage = 0;
-	oom_engine_states(&p, &in, &s);
-	assert_int_equal(s.comm, 0);
-	p.zero_stage = 2;
-	oom_engine_states(&p, &in, &s);
-	assert_int_equal(s.fwd, 2 * (1000 + 2 * 100));
-	assert_int_equal(s.bwd, 2 * (1000 + 20) + 4 * 100);
+	s = held(&p, &in);
+	assert_int_equal(named(&s, "DDP buckets"), 0);
+	p.engine = OOM_ENGINE_HF;
+	s = held(&p, &in);
+	assert_int_equal(named(&s, "DDP buckets"), 2000);
+}
+
+/* Every pass says what it is, and the plan that asks for nothing gets none. */
+static void test_passes_speak(void **state)
+{
+	const struct oom_plan p = oom_plan_default();
+
+	(void)state;
+	for (size_t i = 0; oom_pass_at(i); i++) {
+		const struct oom_pass *pass = oom_pass_at(i);
+
+		assert_true(*pass->name && *pass->summary && *pass->knobs && *pass->source);
+		assert_true(pass->hooks || pass->holdings);
+		assert_false(pass->applies(&p));
+	}
 }
 
 /* Two of GPUs, nodes and GPUs a node give the third; what contradicts itself is refused. */
@@ -184,7 +215,6 @@ static void test_gpus_per_node(void **state)
 	} rows[] = {{1, 4, 8, 32, 4, true},  {32, 1, 8, 32, 4, true}, {32, 4, 8, 32, 4, true},
 		    {1, 1, 8, 8, 1, true},   {12, 1, 8, 12, 1, false}, {16, 4, 8, 16, 4, false},
 		    {16, 2, 0, 16, 2, true}};
-
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct oom_plan p = plan(OOM_ENGINE_DEEPSPEED, rows[i].gpus, 2);
@@ -204,27 +234,31 @@ static void test_gpus_per_node(void **state)
 static void test_persistence(void **state)
 {
 	struct oom_plan p = plan(OOM_ENGINE_DEEPSPEED, 8, 3);
-	struct oom_engine_in in = model(8000000000);
-	struct oom_states none, some, ahead;
+	struct oom_model_sums in = model(8000000000);
+	struct oom_schedule none, some, ahead;
 
 	(void)state;
 	p.max_live_params = 100000000;
-	oom_engine_states(&p, &in, &none);
+	none = held(&p, &in);
 	in.small = 300000;
-	oom_engine_states(&p, &in, &some);
-	assert_true(some.params == none.params + 2 * 300000);
+	some = held(&p, &in);
+	assert_true(some.hold[OOM_HOLD_WEIGHTS].bytes ==
+		    none.hold[OOM_HOLD_WEIGHTS].bytes + 2 * 300000);
 	p.max_live_params = 2000000000;
-	oom_engine_states(&p, &in, &some);
+	some = held(&p, &in);
 	p.prefetch_bucket += 1000000;
-	oom_engine_states(&p, &in, &ahead);
-	assert_true(ahead.fwd == some.fwd + 2 * 1000000);
+	ahead = held(&p, &in);
+	assert_true(named(&ahead, "gathered parameters") ==
+		    named(&some, "gathered parameters") + 2 * 1000000);
 	/* transformers' "auto": 0.9 x 4096 x 4096 in place of the 5e7 + 1e6 above, 4096 x 4096 in
 	 * place of 5e8 */
 	in.hidden = 4096;
 	p.prefetch_bucket = p.reduce_bucket = OOM_COUNT_AUTO;
-	oom_engine_states(&p, &in, &some);
-	assert_true(ahead.fwd - some.fwd == 2 * (51000000 - 16777216 / 10 * 9));
-	assert_true(ahead.comm - some.comm == 2 * (500000000 - 16777216));
+	some = held(&p, &in);
+	assert_true(named(&ahead, "gathered parameters") - named(&some, "gathered parameters") ==
+		    2 * (51000000 - 16777216 / 10 * 9));
+	assert_true(named(&ahead, "reduce bucket") - named(&some, "reduce bucket") ==
+		    2 * (500000000 - 16777216));
 }
 
 /* Every engine of the knob says what it keeps and buffers. */
@@ -248,7 +282,8 @@ int main(void)
 					   cmocka_unit_test(test_estimators),
 					   cmocka_unit_test(test_against_estimator),
 					   cmocka_unit_test(test_floor),
-					   cmocka_unit_test(test_fsdp2),
+					   cmocka_unit_test(test_fsdp_holdings),
+					   cmocka_unit_test(test_passes_speak),
 					   cmocka_unit_test(test_engines_speak),
 					   cmocka_unit_test(test_gpus_per_node),
 					   cmocka_unit_test(test_persistence)};

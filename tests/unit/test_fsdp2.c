@@ -84,8 +84,9 @@ static struct oom_eval price(const struct row *r)
 	return price_plan(configs[strcmp(r->model, "tied") == 0].json, &p);
 }
 
-/* Never less than the tracker by 2 %, never more by 25 % (our constants are added to the largest
- * activations, wherever they lie), and the shards to the byte up to the allocator's rounding. */
+/* Never less than the tracker by more than 1.2 %, never more by 3.5 % (CPU kernels keep other
+ * activations; with checkpointing, where hardly any are kept, the totals agree to 0.05 %), and the
+ * shards to the byte up to the allocator's rounding. */
 static void as_the_tracker_counts(void **state)
 {
 	FILE *f = fopen(OOM_SOURCE_ROOT "/data/fsdp2_tracker.csv", "r");
@@ -115,7 +116,7 @@ static void as_the_tracker_counts(void **state)
 			       r.model, r.gpus, r.zero, r.precision, r.ckpt, r.phase, ours / 1e6,
 			       (double)r.total / 1e6, 100 * off);
 		assert_true(llabs((long long)e.peak[OOM_PHASE_LOAD] - r.shard) < 200000);
-		assert_true(off > -0.02 - artefact && off < 0.25);
+		assert_true(off > -0.012 - artefact && off < 0.035);
 		n++;
 	}
 	fclose(f);

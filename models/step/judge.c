@@ -1,0 +1,32 @@
+/* Whether a plan fits: what the cheap bounds say, and where they do not decide, a replay. */
+#include "oomplan/model.h"
+
+uint64_t oom_budget(uint64_t capacity, const struct oom_plan *p)
+{
+	return (uint64_t)((double)capacity * (1 - p->margin));
+}
+
+/* Every row of data/measured.csv reserves between one and two times what it allocates. */
+enum oom_decision oom_decide(const struct oom_eval *e, uint64_t budget)
+{
+	const uint64_t outside = e->used_bytes - e->reserved_bytes;
+
+	if (e->reserved_replayed)
+		return e->used_bytes <= budget ? OOM_FITS : OOM_DOES_NOT_FIT;
+	return outside + e->overall_peak > budget       ? OOM_DOES_NOT_FIT :
+	       outside + 2 * e->overall_peak <= budget ? OOM_FITS :
+							 OOM_UNDECIDED;
+}
+
+enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *model,
+			  const struct oom_plan *plan, uint64_t capacity, unsigned flags,
+			  struct oom_eval *out, bool *fits, struct oom_error *err)
+{
+	const uint64_t budget = oom_budget(capacity, plan);
+	enum oom_status st = oom_evaluate(ev, model, plan, flags, out, err);
+
+	if (!st && !(flags & OOM_EVAL_REPLAY) && oom_decide(out, budget) == OOM_UNDECIDED)
+		st = oom_evaluate(ev, model, plan, flags | OOM_EVAL_REPLAY, out, err);
+	*fits = !st && out->used_bytes <= budget;
+	return st;
+}

@@ -1,0 +1,234 @@
+/* FSDP: parameters, gradients and optimizer state in shards; a layer is whole while it runs.
+ *
+ * fully_shard wraps every block and the root (embeddings, final norm, head), which stays gathered
+ * between forward and backward.  As torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py and
+ * _fsdp_collectives.py (torch 2.6) allocate:
+ *
+ *   forward   a unit's all-gather output, then its parameters, copied out of it.  The output of the
+ *             unit before is freed once that copy is made: until then both are there.  The
+ *             parameters are freed when the unit returns (reshard_after_forward).
+ *   backward  the unit's parameters out of the output that was prefetched, and the next unit's
+ *             all-gather output.  When the unit is through: its parameters go, its gradients are
+ *             copied into the reduce-scatter input (in the reduce type) and freed, the shards come.
+ *             The input is freed when the next unit is through.
+ *   the end   the root's gradients (the head's has waited since the backward began) likewise.
+ *
+ * FSDP1 (_flat_param.py, limit_all_gathers) gathers straight into the flat parameter, two units at
+ * a time, and reduces the flat gradient where it lies, unless the reduce type is another.
+ * data/fsdp2_tracker.csv holds what PyTorch's own tracker counts. */
+#include "step/engines.h"
+#include "step/passes/sharing.h"
+
+/* Rows of one unit: all-gather output, parameters, reduce-scatter input, gradient shard. */
+struct unit_rows {
+	int32_t gathered, params, reduced, shard;
+	bool made;
+};
+/* A rewrite's own memory: one for every layer, and [0] for the root, which also keeps what waits
+ * to be freed and how many layers of the pass have been met. */
+struct own {
+	struct unit_rows rows;
+	int32_t gathered_before, params_before, reduced_before;
+	size_t met;
+};
+
+static bool copies_out(const struct oom_rewrite *w)
+{
+	return oom_engine_of(w->plan)->gathers_apart;
+}
+
+static bool reshards(const struct oom_rewrite *w)
+{
+	return w->plan->zero_stage >= 3;
+}
+
+static int32_t row(struct oom_rewrite *w, size_t unit, const char *name, uint64_t bytes,
+		   enum oom_cat cat, enum oom_share share)
+{
+	const int32_t r = bytes ? oom_rewrite_row(w, name, bytes, cat, share) : -1;
+
+	if (r >= 0 && unit)
+		w->to->rows[r].mult = w->from->units[unit - 1].mult;
+	return r;
+}
+
+static const struct unit_rows *rows_of(struct oom_rewrite *w, size_t unit)
+{
+	struct unit_rows *r = &((struct own *)w->own)[unit].rows;
+	const bool casts = oom_engine_casts(w->plan);
+	struct oom_unit_sums sum;
+
+	if (r->made)
+		return r;
+	/* gradients are reduced in fp32 under mixed precision, as accelerate and torchtitan set
+	 * MixedPrecisionPolicy, and otherwise as they are */
+	sum = oom_sum_unit(w, (uint32_t)unit, casts);
+	r->made = true;
+	r->params = row(w, unit, unit ? "gathered layer" : "gathered embeddings and head",
+			sum.bytes, OOM_CAT_COMM, OOM_SHARE_WHOLE);
+	r->gathered = row(w, unit, "all-gather output", copies_out(w) ? sum.bytes : 0,
+			  OOM_CAT_COMM, OOM_SHARE_PADDED);
+	r->reduced = row(w, unit, "reduce-scatter input",
+			 copies_out(w) || casts ? sum.grads : 0, OOM_CAT_COMM, OOM_SHARE_PADDED);
+	r->shard = row(w, unit, "gradient shard", sum.grads, OOM_CAT_GRAD, OOM_SHARE_PART);
+	return r;
+}
+
+static void give(struct oom_rewrite *w, int32_t *r)
+{
+	oom_rewrite_event(w, *r, OOM_EV_FREE);
+	*r = -1;
+}
+
+/* ---- forward ---- */
+
+static void gather(struct oom_rewrite *w, size_t unit)
+{
+	struct own *root = w->own;
+	const struct unit_rows *r = rows_of(w, unit);
+
+	oom_rewrite_event(w, r->gathered, OOM_EV_ALLOC);
+	oom_rewrite_event(w, r->params, OOM_EV_ALLOC);
+	give(w, &root->gathered_before);
+	root->gathered_before = r->gathered;
+	if (copies_out(w) || !unit || !reshards(w))
+		return;
+	give(w, &root->params_before);          /* the rate limiter lets two be there */
+	root->params_before = r->params;
+}
+
+/* ---- backward ---- */
+
+static void gather_again(struct oom_rewrite *w, size_t unit)
+{
+	struct own *root = w->own;
+	const struct unit_rows *r = rows_of(w, unit);
+	const bool first = !root->met++, apart = copies_out(w);
+	/* prefetched while this unit runs; there is none before the first layer */
+	const struct unit_rows *next = unit > 1 ? rows_of(w, unit - 1) : NULL;
+
+	if (first) {
+		give(w, &root->gathered_before);
+		give(w, &root->params_before);
+	}
+	if (!reshards(w))
+		return;
+	if (first)
+		oom_rewrite_event(w, apart ? r->gathered : r->params, OOM_EV_ALLOC);
+	if (apart) {
+		oom_rewrite_event(w, r->params, OOM_EV_ALLOC);
+		oom_rewrite_event(w, r->gathered, OOM_EV_FREE);
+	}
+	if (next)
+		oom_rewrite_event(w, apart ? next->gathered : next->params, OOM_EV_ALLOC);
+}
+
+static void reduce(struct oom_rewrite *w, size_t unit)
+{
+	struct own *root = w->own;
+	const struct unit_rows *r = rows_of(w, unit);
+
+	oom_rewrite_event(w, r->params, OOM_EV_FREE);
+	give(w, &root->reduced_before);
+	oom_rewrite_event(w, r->reduced, OOM_EV_ALLOC);
+	oom_free_waiting(w, (uint32_t)unit);
+	oom_rewrite_event(w, r->shard, OOM_EV_ALLOC);
+	/* offloaded shards go to the host at once */
+	oom_rewrite_event(w, r->shard,
+			  w->plan->offload_params != OOM_OFFLOAD_NONE ? OOM_EV_FREE : OOM_EV_GRAD);
+	root->reduced_before = r->reduced;
+	if (!copies_out(w) || !unit)
+		give(w, &root->reduced_before);
+}
+
+/* ---- the hooks ---- */
+
+static void begin(struct oom_rewrite *w)
+{
+	struct own *root = w->own;
+
+	root->met = 0;
+	root->reduced_before = -1;
+	if (w->stream == OOM_STREAM_BWD)
+		return;
+	root->gathered_before = root->params_before = -1;
+	gather(w, 0);
+}
+
+static void unit_begin(struct oom_rewrite *w, size_t unit)
+{
+	if (w->stream == OOM_STREAM_BWD)
+		gather_again(w, unit + 1);
+	else
+		gather(w, unit + 1);
+}
+
+static void unit_end(struct oom_rewrite *w, size_t unit)
+{
+	if (w->stream == OOM_STREAM_BWD)
+		reduce(w, unit + 1);
+	else if (reshards(w) && copies_out(w))
+		oom_rewrite_event(w, rows_of(w, unit + 1)->params, OOM_EV_FREE);
+}
+
+static void end(struct oom_rewrite *w)
+{
+	struct own *root = w->own;
+
+	if (w->stream == OOM_STREAM_FWD)
+		return;
+	if (w->stream == OOM_STREAM_BWD) {
+		give(w, &root->gathered_before);        /* a model without layers */
+		reduce(w, 0);
+		return;
+	}
+	give(w, &root->gathered_before);
+	give(w, &root->params_before);
+	oom_rewrite_event(w, rows_of(w, 0)->params, OOM_EV_FREE);
+	for (size_t u = 1; u <= w->from->n_units && !reshards(w); u++)
+		oom_rewrite_event(w, rows_of(w, u)->params, OOM_EV_FREE_ALL);
+}
+
+static const struct oom_hooks hooks = {
+	.begin = begin, .end = end, .unit_begin = unit_begin, .unit_end = unit_end,
+	.grad = oom_grad_waits};
+
+/* ---- what stays between passes ---- */
+
+static bool applies(const struct oom_plan *p)
+{
+	return oom_engine_of(p)->wraps_units && p->zero_stage;
+}
+
+static unsigned shape(const struct oom_plan *p)
+{
+	return 1u | (p->zero_stage >= 3) << 1 | (p->offload_params != OOM_OFFLOAD_NONE) << 2 |
+	       (unsigned)oom_engine_of(p)->gathers_apart << 3;
+}
+
+static void holdings(struct oom_schedule *s, const struct oom_plan *p)
+{
+	const bool casts = oom_engine_casts(p);
+	/* the tape is in 16 bit, the shards are not */
+	const struct oom_state_sums *state = casts ? s->in.master_state : s->in.state;
+	const uint64_t wide = casts ? 2 : 1;
+
+	s->hold[OOM_HOLD_WEIGHTS].bytes = oom_part_of(wide * s->in.params, s->ranks);
+	s->hold[OOM_HOLD_STATE].bytes = oom_part_of(state->rounded, s->ranks);
+	for (int i = 0; i < 2; i++)
+		s->temps[i] = oom_part_of(state->temps[i], s->ranks);
+}
+
+const struct oom_pass oom_pass_fsdp = {
+	.name = "fsdp",
+	.cls = OOM_PLACEMENT,
+	.summary = "parameters, gradients and optimizer state in shards, whole one layer at a time",
+	.knobs = "engine+zero",
+	.source = "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py; "
+		  "_flat_param.py, _runtime_utils.py",
+	.applies = applies,
+	.shape = shape,
+	.hooks = &hooks,
+	.own_size = sizeof(struct own),
+	.holdings = holdings,
+};

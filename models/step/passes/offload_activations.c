@@ -1,0 +1,104 @@
+/* Activations in pinned host memory: what a layer keeps for its backward pass leaves when the layer
+ * is through, and comes back before that.
+ *
+ * torchtune/training/_activation_offloading.py, on streams of their own: while a layer computes,
+ * what the one before kept is still on its way, and so is what the next backward needs.  One
+ * layer's worth, the largest, is therefore taken to be in flight from the forward's begin to the
+ * backward's end. */
+#include <string.h>
+
+#include "step/pass.h"
+
+/* By layer ([1 + unit]): the sizes of what it keeps, to find the largest; [0]: the answer. */
+struct own {
+	uint64_t bytes;
+	size_t largest;         /* of [0]: 1 + the layer */
+	bool known;             /* of [0] */
+};
+
+/* Rows of a layer that the forward leaves for the backward. */
+static bool kept_by(const struct oom_rewrite *w, int32_t row, uint32_t unit)
+{
+	return w->kept && w->kept[row] == unit;
+}
+
+static uint64_t now(const struct oom_tape *t, const struct oom_row *r)
+{
+	return oom_mono_now(t, r->mono) * r->width * oom_dtype_bytes((enum oom_dtype)r->dt);
+}
+
+static void find_largest(struct oom_rewrite *w)
+{
+	struct own *o = w->own;
+
+	for (size_t row = 0; row < w->from->n_rows; row++)
+		if (w->kept[row])
+			o[w->kept[row]].bytes += now(w->from, &w->from->rows[row]);
+	for (size_t u = 1; u <= w->from->n_units; u++)
+		o->largest = o[u].bytes > (o->largest ? o[o->largest].bytes : 0) ? u : o->largest;
+	o->known = true;
+}
+
+/* One more of everything that the layer keeps, or one less. */
+static void copies(struct oom_rewrite *w, size_t unit, enum oom_event_kind kind)
+{
+	for (size_t row = 0; unit && row < w->from->n_rows; row++)
+		if (kept_by(w, (int32_t)row, (uint32_t)unit))
+			oom_rewrite_event(w, (int32_t)row, kind);
+}
+
+static void begin(struct oom_rewrite *w)
+{
+	struct own *o = w->own;
+
+	if (!o->known)
+		find_largest(w);
+	if (w->stream == OOM_STREAM_FWD)
+		copies(w, o->largest, OOM_EV_ALLOC);
+}
+
+static void end(struct oom_rewrite *w)
+{
+	if (w->stream == OOM_STREAM_BWD)
+		copies(w, ((struct own *)w->own)->largest, OOM_EV_FREE);
+}
+
+static void unit_end(struct oom_rewrite *w, size_t unit)
+{
+	if (w->stream == OOM_STREAM_FWD)
+		copies(w, unit + 1, OOM_EV_FREE);
+}
+
+/* What is freed within this layer's backward was needed there: back before it begins. */
+static void unit_begin(struct oom_rewrite *w, size_t unit)
+{
+	const struct oom_stream *s = &w->from->streams[OOM_STREAM_BWD];
+	bool inside = false;
+
+	for (size_t i = 0; w->stream == OOM_STREAM_BWD && i < s->n; i++) {
+		if (oom_ev_is_unit(s->ev[i]) && oom_ev_unit(s->ev[i]) == unit)
+			inside = !oom_ev_unit_ends(s->ev[i]);
+		else if (inside && s->ev[i] >= 0 && (s->ev[i] & 3) == OOM_EV_FREE &&
+			 w->kept[s->ev[i] >> 2])
+			oom_rewrite_event(w, s->ev[i] >> 2, OOM_EV_ALLOC);
+	}
+}
+
+static const struct oom_hooks hooks = {
+	.begin = begin, .end = end, .unit_begin = unit_begin, .unit_end = unit_end};
+
+static bool applies(const struct oom_plan *p)
+{
+	return p->offload_activations;
+}
+
+const struct oom_pass oom_pass_offload_activations = {
+	.name = "offload-activations",
+	.cls = OOM_PLACEMENT,
+	.summary = "what layers keep for the backward pass waits in pinned host memory",
+	.knobs = "offload-activations",
+	.source = "torchtune/training/_activation_offloading.py",
+	.applies = applies,
+	.hooks = &hooks,
+	.own_size = sizeof(struct own),
+};

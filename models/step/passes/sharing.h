@@ -1,0 +1,32 @@
+/* What the sharded engines' passes have in common. */
+#ifndef OOM_SHARING_H
+#define OOM_SHARING_H
+
+#include "step/pass.h"
+
+/* A layer's parameters (unit - 1 of the tape), or with unit 0 what is outside the layers:
+ * embeddings, final norm, head. */
+struct oom_unit_sums {
+	uint64_t bytes;         /* as the step computes with them */
+	uint64_t trained;       /* elements that get a gradient */
+	uint64_t grads;         /* bytes of those gradients as shards keep them */
+};
+/* wide: shards are in fp32 whatever the step computes in. */
+struct oom_unit_sums oom_sum_unit(const struct oom_rewrite *w, uint32_t unit, bool wide);
+
+/* A gradient is whole: it waits until its layer is through, or the pass. */
+void oom_grad_waits(struct oom_rewrite *w, int32_t row);
+/* Frees the gradients that wait and belong to the layer (0: all that wait). */
+void oom_free_waiting(struct oom_rewrite *w, uint32_t unit);
+
+/* Bytes of one rank's part. */
+static inline uint64_t oom_part_of(uint64_t bytes, struct oom_ranks r)
+{
+	return oom_shared_bytes(bytes, OOM_SHARE_PART, r);
+}
+static inline uint64_t oom_least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+#endif

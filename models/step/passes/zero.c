@@ -1,0 +1,156 @@
+/* DeepSpeed ZeRO: optimizer state from stage 1 on, gradients from 2, parameters from 3, each divided
+ * by the data-parallel degree (Rajbhandari et al., arXiv:1910.02054, section 5).
+ *
+ * stage_1_and_2.py and stage3.py keep an fp32 master copy (single_partition_of_fp32_groups,
+ * fp32_partitioned_groups_flat) and optimizer state over it; initialize_optimizer_states makes both
+ * at start-up, and the step casts the rank's gradients to fp32 (one sub-group at a time in stage
+ * 3). */
+#include "step/engines.h"
+#include "step/passes/sharing.h"
+
+/* ---- stage 2: a gradient is added to its part and freed as soon as it is whole ---- */
+
+struct own {
+	int32_t shard;
+	bool made;
+};
+
+static int32_t shard_of(struct oom_rewrite *w, size_t unit)
+{
+	struct own *o = (struct own *)w->own + unit;
+	const uint64_t bytes = o->made ? 0 : oom_sum_unit(w, (uint32_t)unit, false).grads;
+
+	if (!o->made)
+		o->shard = bytes ? oom_rewrite_row(w, "gradient partition", bytes, OOM_CAT_GRAD,
+						   OOM_SHARE_PART) :
+				   -1;
+	if (!o->made && o->shard >= 0 && unit)
+		w->to->rows[o->shard].mult = w->from->units[unit - 1].mult;
+	o->made = true;
+	return o->shard;
+}
+
+/* The part of a layer's gradients that is the rank's own.  With the optimizer offloaded it goes to
+ * the host as it comes; stage 3 has allocated all of it at once (holdings, below). */
+static void shard_comes(struct oom_rewrite *w, size_t unit)
+{
+	if (w->plan->zero_stage == 2 && w->plan->offload_optimizer == OOM_OFFLOAD_NONE)
+		oom_rewrite_event(w, shard_of(w, unit), OOM_EV_ALLOC);
+}
+
+static void shard_stays(struct oom_rewrite *w, size_t unit)
+{
+	if (w->plan->zero_stage == 2 && w->plan->offload_optimizer == OOM_OFFLOAD_NONE)
+		oom_rewrite_event(w, shard_of(w, unit), OOM_EV_GRAD);
+}
+
+static void begin(struct oom_rewrite *w)
+{
+	if (w->stream == OOM_STREAM_BWD)
+		shard_comes(w, 0);
+}
+
+static void unit_begin(struct oom_rewrite *w, size_t unit)
+{
+	if (w->stream == OOM_STREAM_BWD)
+		shard_comes(w, unit + 1);
+}
+
+static void unit_end(struct oom_rewrite *w, size_t unit)
+{
+	if (w->stream == OOM_STREAM_BWD)
+		shard_stays(w, unit + 1);
+}
+
+static void end(struct oom_rewrite *w)
+{
+	if (w->stream == OOM_STREAM_BWD)
+		shard_stays(w, 0);
+}
+
+static void leaves(struct oom_rewrite *w, int32_t row)
+{
+	oom_rewrite_event(w, row, OOM_EV_FREE);
+}
+
+static const struct oom_hooks hooks = {
+	.begin = begin, .end = end, .unit_begin = unit_begin, .unit_end = unit_end, .grad = leaves};
+
+/* ---- what stays between passes ---- */
+
+/* Parameters gathered at once in stage 3: those whose next use lies within the reuse distance stay
+ * (at the turn from forward to backward: half of it), with the unit in use and the prefetch bucket;
+ * stage3_max_live_parameters caps the sum (runtime/zero/partitioned_param_coordinator.py
+ * fetch_sub_module, release_sub_module). */
+static uint64_t live_params(const struct oom_schedule *s, const struct oom_plan *p)
+{
+	const uint64_t cap = (uint64_t)p->max_live_params,
+		       prefetch = p->prefetch_bucket == OOM_COUNT_AUTO ?
+					  s->in.hidden * s->in.hidden / 10 * 9 :
+					  (uint64_t)p->prefetch_bucket;
+
+	return oom_least(oom_least(s->in.total, cap), cap / 2 + s->in.layer + prefetch);
+}
+
+static void stage3(struct oom_schedule *s, const struct oom_plan *p, uint64_t bucket, uint64_t w)
+{
+	const uint64_t each = s->in.params / (s->in.total ? s->in.total : 1),
+		       bytes = each ? each : 1, live = bytes * live_params(s, p);
+
+	/* small parameters stay whole beside their shard (partition_parameters.py ds_persist) */
+	s->hold[OOM_HOLD_WEIGHTS].bytes = oom_part_of(s->in.params, s->ranks) + bytes * s->in.small;
+	oom_hold(s, "reduce bucket", OOM_BUCKET_COMM, bucket, OOM_AT_START, OOM_AT_NEVER);
+	oom_hold(s, "gathered parameters", OOM_BUCKET_COMM, live, OOM_AT_FORWARD, OOM_AT_STEP);
+	/* the rank's whole partition at once (stage3.py grad_partitions_flat_buffer) */
+	s->hold[OOM_HOLD_GRADS].bytes = oom_part_of(w * s->in.trainable, s->ranks);
+}
+
+/* "auto" is filled in by transformers/integrations/deepspeed.py trainer_config_finalize.
+ *
+ * contiguous_gradients: buckets of reduce_bucket_size elements, whole whatever the model's size,
+ * two with overlap_comm (on by default in stage 3 only) (stage_1_and_2.py backward: ipg_buffer;
+ * stage3.py __ipg_bucket_flat_buffer, one). */
+static void holdings(struct oom_schedule *s, const struct oom_plan *p)
+{
+	const uint64_t part = oom_part_of(s->in.trainable, s->ranks), w = s->in.half ? 2 : 4,
+		       bucket = w * (p->reduce_bucket == OOM_COUNT_AUTO ?
+					     s->in.hidden * s->in.hidden :
+					     (uint64_t)p->reduce_bucket),
+		       group = p->zero_stage == 3 ? oom_least(part, (uint64_t)p->sub_group_size) :
+						    part;
+
+	s->hold[OOM_HOLD_STATE].bytes = oom_part_of(s->in.master_state->rounded, s->ranks);
+	s->hold[OOM_HOLD_STATE].from = OOM_AT_START;
+	s->hold[OOM_HOLD_MASTER].bytes = 4 * part;
+	s->temps[0] = s->temps[1] = 4 * group;
+	if (p->zero_stage == 3)
+		stage3(s, p, bucket, w);
+	else
+		oom_hold(s, "reduce bucket", OOM_BUCKET_COMM, bucket, OOM_AT_BACKWARD, OOM_AT_STEP);
+}
+
+static bool applies(const struct oom_plan *p)
+{
+	return oom_engine_of(p)->partitions && p->zero_stage;
+}
+
+static unsigned shape(const struct oom_plan *p)
+{
+	/* stage 1 keeps gradients whole */
+	return p->zero_stage < 2 ? 0 :
+				   1u | (p->zero_stage == 3) << 1 |
+					   (p->offload_optimizer != OOM_OFFLOAD_NONE) << 2;
+}
+
+const struct oom_pass oom_pass_zero = {
+	.name = "zero",
+	.cls = OOM_PLACEMENT,
+	.summary = "optimizer state, gradients and parameters divided between the ranks, in three stages",
+	.knobs = "engine+zero",
+	.source = "arXiv:1910.02054; deepspeed/runtime/zero/stage_1_and_2.py, stage3.py",
+	.applies = applies,
+	.shape = shape,
+	.hooks = &hooks,
+	.own_size = sizeof(struct own),
+	.holdings = holdings,
+};

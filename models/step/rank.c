@@ -1,0 +1,151 @@
+/* One rank of an undivided model: its batch, the ranks that share its states, its schedule. */
+#include "step/rank.h"
+
+#include "config/arch.h"
+#include "step/engines.h"
+#include "step/pass.h"
+
+static uint64_t block(uint64_t bytes)
+{
+	return (bytes + 511) / 512 * 512;
+}
+
+/* The batch as it lies on the GPU: ids, labels and mask, or pixels and labels. */
+static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
+			    const struct oom_plan *p, const struct oom_batch *at,
+			    uint64_t *rounded)
+{
+	const enum oom_task task = p->task ? (enum oom_task)p->task : a->default_task;
+	const uint64_t side = p->image_size ? (uint64_t)p->image_size : a->image_size;
+	const uint64_t b = at->b, s = at->s, tgt = at->t;
+	const bool full = p->precision == OOM_FP32 || p->precision == OOM_AMP_BF16 ||
+			  p->precision == OOM_AMP_FP16;
+	uint64_t x[4] = {b * s * 8, b * 8, 0, b * t->pixels * (full ? 4 : 2)};
+
+	if (task == OOM_TASK_IMAGE_CLS)
+		x[0] = b * (a->channels ? a->channels : 3) * side * side * (full ? 4 : 2);
+	else if (task == OOM_TASK_SEQ2SEQ) {
+		x[1] = b * tgt * 8;
+		if (a->frame)
+			x[0] = b * (a->frames ? a->frames : s) * a->frame * (full ? 4 : 2);
+	}
+	else if (task != OOM_TASK_SEQ_CLS)
+		x[1] = b * s * 8;
+	if (p->padding_mask)
+		x[2] = b * s * 8;
+	*rounded = block(x[0]) + block(x[1]) + block(x[2]) + block(x[3]);
+	return x[0] + x[1] + x[2] + x[3];
+}
+
+/* What of the parameters does not divide evenly.  FSDP2 shards rows (torch/distributed/fsdp/
+ * _fully_shard/_fsdp_param.py _init_sharded_param: chunks of dimension 0, padded to the first one's
+ * size): eight stacked experts on 64 ranks are an eighth each, not a 64th. */
+static void uneven_shards(struct program *g, const struct oom_plan *p, uint64_t hidden)
+{
+	const int64_t whole = p->persistence == OOM_COUNT_AUTO ? (int64_t)(10 * hidden) :
+								 p->persistence;
+	const int64_t shared = p->hybrid_shard ? p->gpus / p->nodes : p->gpus;
+	const uint64_t ranks = (uint64_t)shared;
+	double even = 0, padded = 0;
+
+	if (g->shards.ranks == (int64_t)ranks && g->shards.threshold == whole)
+		return;
+	g->shards.ranks = (int64_t)ranks;
+	g->shards.threshold = whole;
+	g->shards.small = 0;
+	for (size_t i = 0; i < g->tape.n_params; i++) {
+		const struct oom_param *q = &g->tape.params[i];
+		const uint64_t rows = !q->rows			       ? q->elems :
+				      q->flags & OOM_P_EXPERT && q->mid ? q->rows / q->mid :
+									 q->rows;
+		const uint64_t chunk = (rows + ranks - 1) / ranks;
+
+		if (q->elems < (uint64_t)whole)
+			g->shards.small += q->elems * q->count;
+		even += (double)q->elems * q->count;
+		padded += (double)(chunk * ranks) / (double)rows * (double)q->elems * q->count;
+	}
+	g->shards.uneven = even > 0 ? padded / even : 1;
+}
+
+/* Ranks that divide the states: HYBRID_SHARD shards within a node and copies between nodes. */
+struct oom_ranks oom_ranks_of(struct program *g, const struct oom_plan *p)
+{
+	struct oom_ranks r = {(uint64_t)(p->hybrid_shard ? p->gpus / p->nodes : p->gpus), 1};
+
+	if (p->zero_stage >= 2)
+		uneven_shards(g, p, g->tape.arch->d_model);
+	if (oom_engine_of(p)->gathers_apart && p->zero_stage && g->shards.uneven > 1)
+		r.pad = g->shards.uneven;
+	return r;
+}
+
+/* What is fixed by the structure and its optimizer. */
+static void counts(const struct program *g, const struct oom_state_sums *state,
+		   struct oom_eval *out)
+{
+	out->total_params = g->total;
+	out->trainable_params = g->trainable;
+	out->active_params = g->active ? g->active : g->total;
+	out->param_bytes = g->param_bytes;
+	out->buffer_bytes = g->tape.buffer_bytes;
+	out->grad_bytes = g->grad_bytes;
+	out->opt_bytes = state->bytes;
+}
+
+/* Weights on disk decide how many parameters a type has that no family models: the difference is
+ * counted like the rest, activations are not. */
+static void surplus(const struct program *g, const struct oom_plan *p, struct oom_model_sums *in,
+		    struct oom_eval *out)
+{
+	const double more = p->surplus_params > 0 ? (double)p->surplus_params : 0,
+		     n = (double)(g->total ? g->total : 1);
+	const uint64_t elems = (uint64_t)more,
+		       bytes = (uint64_t)(more * (double)g->param_bytes / n);
+
+	in->total += elems;
+	in->params += bytes;
+	out->total_params += elems;
+	out->active_params += elems;
+	out->param_bytes += bytes;
+	if (g->adapted)                 /* adapters alone are trained */
+		return;
+	in->trainable += elems;
+	in->grads += (uint64_t)(more * (double)g->grad_bytes / n);
+	out->trainable_params += elems;
+	out->grad_bytes += in->grads - g->grad_bytes;
+	out->opt_bytes += (uint64_t)(more * (double)out->opt_bytes / n);
+}
+
+/* The plan's schedule on one rank of an undivided model: the plain step, then every pass. */
+enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
+				  const struct oom_plan *p, const struct oom_batch *at,
+				  struct oom_eval *out, struct oom_schedule *s)
+{
+	struct oom_model_sums in = {.total = g->total,
+				    .hidden = g->tape.arch->d_model,
+				    .trainable = g->trainable,
+				    .params = g->param_rounded,
+				    .grads = g->grad_bytes,
+				    .layer = g->layer,
+				    .small = g->shards.small,
+				    .half = g->param_bytes < 3 * g->total,
+				    .state = oom_state_sums(g, p->optimizer, false),
+				    .master_state = oom_state_sums(g, p->optimizer, true)};
+
+	uint64_t inputs;
+
+	if (!in.state || !in.master_state)
+		return OOM_ERR_MEMORY;
+	out->input_bytes = input_bytes(&g->tape, a, p, at, &inputs);
+	counts(g, in.state, out);
+	surplus(g, p, &in, out);
+	oom_schedule_init(s, &in, g->tape.buffer_rounded, inputs);
+	s->ranks = at->ranks;
+	s->accumulates = p->grad_accum > 1;
+	/* of weights that are in no tape */
+	s->hold[OOM_HOLD_GRADS].bytes = in.grads - g->grad_bytes;
+	s->hold[OOM_HOLD_STATE].bytes += out->opt_bytes - in.state->bytes;
+	oom_apply_passes(s, p);
+	return OOM_OK;
+}

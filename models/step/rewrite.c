@@ -1,0 +1,167 @@
+/* The walk that rewrites streams: every event is copied, and the hooks add theirs. */
+#include "step/rewrite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool room(void **p, size_t *cap, size_t need, size_t size)
+{
+	size_t want = *cap ? *cap : 256;
+	void *q;
+
+	if (need <= *cap)
+		return true;
+	while (want < need)
+		want *= 2;
+	q = realloc(*p, want * size);
+	if (!q)
+		return false;
+	*p = q;
+	*cap = want;
+	return true;
+}
+
+static void put(struct oom_rewrite *w, int32_t code)
+{
+	struct oom_stream *s = &w->to->streams[w->stream];
+
+	if (!room((void **)&s->ev, &s->cap, s->n + 1, sizeof(*s->ev)))
+		w->status = OOM_ERR_MEMORY;
+	else
+		s->ev[s->n++] = code;
+}
+
+int32_t oom_rewrite_row(struct oom_rewrite *w, const char *name, uint64_t bytes, enum oom_cat cat,
+			enum oom_share share)
+{
+	struct oom_tape *t = w->to;
+
+	if (!room((void **)&t->rows, &t->cap_rows, t->n_rows + 1, sizeof(*t->rows))) {
+		w->status = OOM_ERR_MEMORY;
+		return -1;
+	}
+	t->rows[t->n_rows] = (struct oom_row){.width = bytes,
+					      .name = name,
+					      .scope = "",
+					      .mono = OOM_MONO_ONE,
+					      .mult = 1,
+					      .dt = OOM_U8,
+					      .cat = (uint8_t)cat,
+					      .born = (uint8_t)w->stream,
+					      .share = (uint8_t)share};
+	return (int32_t)t->n_rows++;
+}
+
+void oom_rewrite_event(struct oom_rewrite *w, int32_t row, enum oom_event_kind kind)
+{
+	if (row >= 0)
+		put(w, row << 2 | (int32_t)kind);
+}
+
+static void one(struct oom_rewrite *w, const struct oom_hooks *h, int32_t ev)
+{
+	if (oom_ev_is_unit(ev)) {
+		const size_t u = oom_ev_unit(ev);
+		const bool ends = oom_ev_unit_ends(ev);
+
+		w->unit = (int64_t)u;
+		if (!ends)
+			put(w, ev);
+		if (!ends && h->unit_begin)
+			h->unit_begin(w, u);
+		if (ends && h->unit_end)
+			h->unit_end(w, u);
+		if (ends) {
+			put(w, ev);
+			w->unit = -1;
+		}
+		return;
+	}
+	if (ev >= 0 && (ev & 3) == OOM_EV_GRAD && h->grad)
+		h->grad(w, ev >> 2);
+	else
+		put(w, ev);
+}
+
+/* Which layer's parameter each gradient row belongs to. */
+static bool map_grads(struct oom_rewrite *w)
+{
+	w->unit_of_grad = calloc(w->from->n_rows + 1, sizeof(*w->unit_of_grad));
+	for (size_t i = 0; w->unit_of_grad && i < w->from->n_params; i++)
+		if (w->from->params[i].grad >= 0)
+			w->unit_of_grad[w->from->params[i].grad] = w->from->params[i].unit;
+	return w->unit_of_grad;
+}
+
+/* What each layer leaves for the backward pass: born in it, and alive when the forward ends or freed
+ * in a later layer's place only by the backward.  Rows that die for all their layers at once belong
+ * to none. */
+static bool map_kept(struct oom_rewrite *w)
+{
+	const struct oom_stream *f = &w->from->streams[OOM_STREAM_FWD],
+				*b = &w->from->streams[OOM_STREAM_BWD];
+	uint32_t unit = 0;
+
+	w->kept = calloc(w->from->n_rows + 1, sizeof(*w->kept));
+	for (size_t i = 0; w->kept && i < f->n; i++) {
+		const int32_t ev = f->ev[i];
+
+		if (oom_ev_is_unit(ev))
+			unit = oom_ev_unit_ends(ev) ? 0 : (uint32_t)oom_ev_unit(ev) + 1;
+		else if (ev >= 0)
+			w->kept[ev >> 2] = (ev & 3) == OOM_EV_ALLOC ? unit : 0;
+	}
+	unit = 0;
+	for (size_t i = 0; w->kept && i < b->n; i++) {
+		const int32_t ev = b->ev[i];
+
+		if (oom_ev_is_unit(ev))
+			unit = !oom_ev_unit_ends(ev);
+		else if (ev >= 0 && (ev & 3) != OOM_EV_ALLOC && (!unit || (ev & 3) != OOM_EV_FREE))
+			w->kept[ev >> 2] = 0;
+	}
+	return w->kept;
+}
+
+enum oom_status oom_rewrite(const struct oom_tape *from, struct oom_tape *to,
+			    const struct oom_plan *plan, const struct oom_hooks *h, size_t own)
+{
+	struct oom_rewrite w = {.from = from, .to = to, .plan = plan, .unit = -1};
+
+	*to = *from;
+	to->rows = NULL;
+	to->cap_rows = 0;
+	for (int i = 0; i < OOM_STREAMS; i++)
+		to->streams[i] = (struct oom_stream){0};
+	w.own = calloc(1, own ? own : 1);
+	if (!w.own || !map_grads(&w) || !map_kept(&w) ||
+	    !room((void **)&to->rows, &to->cap_rows, from->n_rows + 1, sizeof(*to->rows)))
+		w.status = OOM_ERR_MEMORY;
+	else if (from->n_rows)
+		memcpy(to->rows, from->rows, from->n_rows * sizeof(*to->rows));
+	for (int i = 0; i < OOM_STREAMS && !w.status; i++) {
+		const struct oom_stream *s = &from->streams[i];
+
+		w.stream = (enum oom_stream_id)i;
+		if (h->begin)
+			h->begin(&w);
+		for (size_t k = 0; k < s->n && !w.status; k++)
+			one(&w, h, s->ev[k]);
+		if (h->end)
+			h->end(&w);
+	}
+	free(w.own);
+	free(w.unit_of_grad);
+	free(w.kept);
+	if (w.status)
+		oom_rewrite_release(to);
+	return w.status;
+}
+
+void oom_rewrite_release(struct oom_tape *to)
+{
+	free(to->rows);
+	for (int i = 0; i < OOM_STREAMS; i++)
+		free(to->streams[i].ev);
+	memset(to, 0, sizeof(*to));
+}

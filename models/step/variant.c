@@ -1,0 +1,232 @@
+/* Variants: made by the passes, walked or compiled. */
+#include "step/variant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "step/pass.h"
+#include "step/program.h"
+
+/* Evaluations after which the compiled form has paid for its making (tests/bench: compiling costs
+ * as much as some forty walks; of thirds twenty). */
+enum { WORTH = 48, WORTH_CUT = 24 };
+
+/* ---- making ---- */
+
+static uint64_t shape_of(const struct oom_plan *p)
+{
+	uint64_t shape = 0;
+
+	for (size_t i = 0; oom_pass_at(i); i++) {
+		const struct oom_pass *pass = oom_pass_at(i);
+
+		if (pass->hooks && pass->applies(p))
+			shape |= (uint64_t)(pass->shape ? pass->shape(p) & 15 : 1) << 4 * i;
+	}
+	return shape;
+}
+
+static enum oom_status rewrite(struct oom_variant *v, const struct oom_tape *from,
+			       const struct oom_plan *p)
+{
+	enum oom_status st = OOM_OK;
+
+	for (size_t i = 0; !st && oom_pass_at(i); i++) {
+		struct oom_tape before = v->own, next;
+
+		if (!(v->shape >> 4 * i & 15))
+			continue;
+		st = oom_rewrite(v->tape == &v->own ? &before : from, &next, p,
+				 oom_pass_at(i)->hooks,
+				 oom_pass_at(i)->own_size * (from->n_units + 1));
+		if (st)
+			break;
+		if (v->tape == &v->own)
+			oom_rewrite_release(&before);
+		v->own = next;
+		v->tape = &v->own;
+	}
+	return st;
+}
+
+/* Which added rows are alive when the forward ends. */
+static enum oom_status count_left(struct oom_variant *v, size_t first)
+{
+	const struct oom_tape *t = v->tape;
+	const struct oom_stream *s = &t->streams[OOM_STREAM_FWD];
+	int64_t *n = calloc(t->n_rows - first + 1, sizeof(*n)), reps = 1;
+
+	v->left = malloc((t->n_rows - first + 1) * sizeof(*v->left));
+	v->n_left = 0;
+	for (size_t i = 0; n && i < s->n; i++) {
+		const int32_t ev = s->ev[i];
+
+		if (oom_ev_is_unit(ev))
+			continue;
+		if (ev < 0)
+			reps = (-1 - ev) & 1 ? 1 : t->reps[(-1 - ev) / 2];
+		else if ((size_t)(ev >> 2) >= first)
+			n[(size_t)(ev >> 2) - first] += (ev & 3) == OOM_EV_ALLOC ? reps : -reps;
+	}
+	for (size_t i = first; n && v->left && i < t->n_rows; i++)
+		if (n[i - first]) {
+			v->left[v->n_left].row = (int32_t)i;
+			v->left[v->n_left++].n = n[i - first];
+		}
+	free(n);
+	return n && v->left ? OOM_OK : OOM_ERR_MEMORY;
+}
+
+void oom_variant_release(struct oom_variant *v)
+{
+	if (v->tape == &v->own)
+		oom_rewrite_release(&v->own);
+	oom_compiled_release(&v->fast);
+	oom_compiled_release(&v->cut_fast);
+	free(v->left);
+	memset(v, 0, sizeof(*v));
+}
+
+enum oom_status oom_variant_for(struct oom_evaluator *ev, struct program *g,
+				const struct oom_plan *p, struct oom_variant **out,
+				struct oom_error *err)
+{
+	const uint64_t shape = shape_of(p);
+	struct oom_variant *v = &g->variant[0];
+	enum oom_status st = OOM_OK;
+
+	for (size_t i = 0; i < OOM_VARIANTS; i++) {
+		struct oom_variant *w = &g->variant[i];
+
+		if (w->tape && w->shape == shape) {
+			w->used = ++ev->clock;
+			*out = w;
+			return OOM_OK;
+		}
+		v = w->used < v->used ? w : v;
+	}
+	oom_variant_release(v);
+	v->shape = shape;
+	v->tape = &g->tape;
+	v->used = ++ev->clock;
+	if (shape) {
+		st = rewrite(v, &g->tape, p);
+		if (!st)
+			st = count_left(v, g->tape.n_rows);
+	}
+	if (st) {
+		oom_variant_release(v);
+		return oom_error_set(err, st, "out of host memory");
+	}
+	*out = v;
+	return OOM_OK;
+}
+
+/* ---- spans ---- */
+
+static bool same_batch(const struct oom_batch *a, const struct oom_batch *b)
+{
+	return a->b == b->b && a->s == b->s && a->t == b->t && a->ranks.n == b->ranks.n &&
+	       a->ranks.pad == b->ranks.pad;
+}
+
+enum oom_status oom_variant_spans(struct oom_evaluator *ev, struct oom_variant *v,
+				  const struct oom_batch *at, struct oom_error *err)
+{
+	const struct oom_tape *t = v->tape;
+	enum oom_status st;
+
+	if (v->spanned && same_batch(&v->at, at))
+		return OOM_OK;
+	v->spanned = false;
+	if (++v->evaluations == WORTH && oom_compile(&v->fast, t, false) == OOM_ERR_MEMORY)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	if (!v->fast.ready || !oom_compiled_spans(&v->fast, t, at, OOM_ROW_LIMIT, v->span)) {
+		st = oom_row_sizes(ev, t, at, err);
+		if (st)
+			return st;
+		v->span[OOM_PASS_FWD] = oom_walk(t, OOM_STREAM_FWD, ev->size, false);
+		v->span[OOM_PASS_BWD] = oom_walk(t, OOM_STREAM_BWD, ev->size, false);
+		v->span[OOM_PASS_BWD_ACC] = oom_walk(t, OOM_STREAM_BWD, ev->size, true);
+		v->span[OOM_PASS_EVAL] = oom_walk(t, OOM_STREAM_EVAL, ev->size, false);
+	}
+	v->spanned = true;
+	v->at = *at;
+	return OOM_OK;
+}
+
+static void count_layers(struct oom_variant *v)
+{
+	v->layers = 0;
+	for (size_t i = 0; i < v->tape->n_layers; i++)
+		v->layers += v->tape->layers[i].layers;
+	v->layers = v->layers ? v->layers : 1;
+}
+
+enum oom_status oom_variant_thirds(struct oom_evaluator *ev, struct oom_variant *v,
+				   const struct oom_batch *at, struct oom_error *err)
+{
+	const struct oom_tape *t = v->tape;
+	struct oom_span part[OOM_PASSES * 3];
+	enum oom_status st;
+
+	if (v->cut && same_batch(&v->cut_at, at))
+		return OOM_OK;
+	v->cut = false;
+	count_layers(v);
+	if (++v->cuts == WORTH_CUT && oom_compile(&v->cut_fast, t, true) == OOM_ERR_MEMORY)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	if (v->cut_fast.ready && oom_compiled_spans(&v->cut_fast, t, at, OOM_ROW_LIMIT, part)) {
+		for (int p = 0; p < OOM_PASSES; p++)
+			for (int k = 0; k < 3; k++)
+				v->third[p][k] = oom_one_layer(part[p * 3 + k].net,
+							       part[p * 3 + k].peak,
+							       k == 1 ? v->layers : 1);
+	} else {
+		st = oom_row_sizes(ev, t, at, err);
+		if (st)
+			return st;
+		for (int p = 0; p < OOM_PASSES; p++)
+			oom_walk_thirds(t, oom_stream_of((enum oom_pass_id)p), ev->size,
+					p == OOM_PASS_BWD_ACC, v->layers, v->third[p]);
+	}
+	v->cut = true;
+	v->cut_at = *at;
+	return OOM_OK;
+}
+
+int64_t oom_variant_left(const struct oom_variant *v, struct oom_ranks ranks)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < v->n_left; i++) {
+		const struct oom_row *r = &v->tape->rows[v->left[i].row];
+		const uint64_t bytes = oom_shared_bytes(r->width, (enum oom_share)r->share, ranks);
+
+		sum += v->left[i].n * (int64_t)((bytes + 511) / 512 * 512);
+	}
+	return sum;
+}
+
+uint64_t oom_variant_floor(struct oom_variant *v, struct oom_ranks ranks)
+{
+	const struct oom_tape *t = v->tape;
+	struct oom_span fwd, bwd;
+	uint64_t *size;
+
+	if (t != &v->own || (v->floor_of.n == ranks.n && v->floor_of.pad == ranks.pad))
+		return v->floor;
+	size = calloc(t->n_rows + 1, sizeof(*size));
+	if (!size)
+		return v->floor;
+	for (size_t i = 0; i < t->n_rows; i++)
+		if (t->rows[i].cat == OOM_CAT_COMM)
+			size[i] = oom_shared_bytes(t->rows[i].width,
+						   (enum oom_share)t->rows[i].share, ranks);
+	fwd = oom_walk(t, OOM_STREAM_FWD, size, false);
+	bwd = oom_walk(t, OOM_STREAM_BWD, size, false);
+	free(size);
+	v->floor = (uint64_t)(fwd.peak > fwd.net + bwd.peak ? fwd.peak : fwd.net + bwd.peak);
+	v->floor_of = ranks;
+	return v->floor;
+}
