@@ -125,7 +125,7 @@ bool move_to_host(struct oom_plan *p, const struct oom_model *m)
 
 static int64_t optimizer_named(const char *name)
 {
-	const struct oom_knob *k = oom_knob_find("optimizer");
+	const struct oom_option *k = oom_knob_find("optimizer");
 
 	for (size_t i = 0; k->choice(i); i++)
 		if (!strcmp(k->choice(i)->name, name))

@@ -96,10 +96,9 @@ const struct oom_rung *oom_rung_numbered(int number)
 
 const char *oom_allow_str(enum oom_allow what)
 {
-	switch (what) {
-	case OOM_ALLOW_SEQ_LEN: return "seq-len";
-	case OOM_ALLOW_LORA: return "lora";
-	case OOM_ALLOW_SCIENCE: return "science";
-	}
-	return "";
+#define WORD(id, word, summary) word,
+	static const char *const words[] = {OOM_ALLOWS(WORD)};
+#undef WORD
+
+	return words[what - OOM_ALLOW_SEQ_LEN];
 }

@@ -77,7 +77,7 @@ static enum oom_status plan_of(const struct oom_csv_row *row, struct oom_plan *p
 			       struct oom_error *err)
 {
 	for (size_t i = 0; i < row->n; i++) {
-		const struct oom_knob *k = oom_knob_find(row->names[i]);
+		const struct oom_option *k = oom_knob_find(row->names[i]);
 		enum oom_status st;
 
 		if (!k || !*row->cells[i])

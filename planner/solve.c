@@ -13,7 +13,7 @@ struct solver {
 	struct oom_evaluator *ev;
 	const struct oom_model *model;
 	const struct oom_plan *plan;
-	const struct oom_knob *knob;
+	const struct oom_option *knob;
 	uint64_t capacity;
 	struct oom_error *err;
 };

@@ -44,7 +44,12 @@ OOM_API void oom_offers_release(struct oom_offers *offers);
 OOM_API long oom_price_age_days(const char *date);
 
 enum oom_shortage { OOM_BOX_FITS, OOM_BOX_VRAM, OOM_BOX_RAM, OOM_BOX_DISK, OOM_BOX_LAYOUT };
-enum oom_box_rank { OOM_BOX_BY_TOKENS, OOM_BOX_BY_HOUR, OOM_BOX_BY_TIME, OOM_BOX_BY_SCIENCE };
+#define OOM_BOX_RANKS(X) \
+	X(OOM_BOX_BY_TOKENS, "tokens", "the lowest price per million tokens (estimated)") \
+	X(OOM_BOX_BY_HOUR, "hour", "the lowest price per hour") \
+	X(OOM_BOX_BY_TIME, "time", "the least time per sample (estimated)") \
+	X(OOM_BOX_BY_SCIENCE, "science", "the mildest change to the result, then the price")
+enum oom_box_rank { OOM_BOX_RANKS(OOM_WORD_ID) };
 
 struct oom_box {
 	const struct oom_offer *offer;

@@ -13,7 +13,12 @@ extern "C" {
 #endif
 
 /* What may be taken beyond what leaves the science alone; bits. */
-enum oom_allow { OOM_ALLOW_SEQ_LEN = 1, OOM_ALLOW_LORA = 2, OOM_ALLOW_SCIENCE = 3 };
+/* Bits: the third is the first two together. */
+#define OOM_ALLOWS(X) \
+	X(OOM_ALLOW_SEQ_LEN = 1, "seq-len", "shorter sequences, smaller images") \
+	X(OOM_ALLOW_LORA, "lora", "adapters in place of the whole model") \
+	X(OOM_ALLOW_SCIENCE, "science", "both")
+enum oom_allow { OOM_ALLOWS(OOM_WORD_ID) };
 /* The word behind --allow: "seq-len", "lora", "science". */
 OOM_API const char *oom_allow_str(enum oom_allow what);
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "oomplan/config.h"
-#include "oomplan/plan.h"
+#include "oomplan/option.h"
 #include "oomplan/status.h"
 
 #ifdef __cplusplus

@@ -10,6 +10,7 @@
 
 #include "oomplan/box.h"
 #include "oomplan/calibrate.h"
+#include "oomplan/choices.h"
 #include "oomplan/config.h"
 #include "oomplan/diagnose.h"
 #include "oomplan/gpu.h"
@@ -19,6 +20,7 @@
 #include "oomplan/lore.h"
 #include "oomplan/megatron.h"
 #include "oomplan/model.h"
+#include "oomplan/option.h"
 #include "oomplan/plan.h"
 #include "oomplan/rules.h"
 #include "oomplan/runs.h"

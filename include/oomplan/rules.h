@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "oomplan/plan.h"
+#include "oomplan/option.h"
 #include "oomplan/status.h"
 
 #ifdef __cplusplus
@@ -17,8 +17,8 @@ extern "C" {
 #endif
 
 /* A range of a field's values: those for which value - from, both without sign, is at most span.
- * So it may be everything but one value, and doubles that are not negative, which are ordered as
- * their bits are, have ranges too.  A set of choices is given by its bits instead. */
+ * So it may be everything but one value; doubles that are not negative are ordered as their bits
+ * are, and have ranges too.  A set of choices is given by its bits instead. */
 struct oom_condition {
 	size_t offset;          /* of the knob's field in struct oom_plan */
 	uint64_t from, span;
@@ -42,14 +42,14 @@ struct oom_rule {
 /* NULL past the end. */
 OOM_API const struct oom_rule *oom_rule_at(size_t i);
 /* Whether the rule speaks of this knob. */
-OOM_API bool oom_rule_concerns(const struct oom_rule *rule, const struct oom_knob *knob);
+OOM_API bool oom_rule_concerns(const struct oom_rule *rule, const struct oom_option *knob);
 /* The first rule that the plan breaks, or NULL.  Rules that speak of `open`, a knob still to be
  * chosen, do not count; NULL: all do. */
 OOM_API const struct oom_rule *oom_plan_broken(const struct oom_plan *plan,
-					       const struct oom_knob *open);
+					       const struct oom_option *open);
 /* OOM_ERR_INVALID with the sentence of that rule. */
 OOM_API enum oom_status oom_plan_check_open(const struct oom_plan *plan,
-					    const struct oom_knob *open, struct oom_error *err);
+					    const struct oom_option *open, struct oom_error *err);
 /* The same where nothing is open. */
 OOM_API enum oom_status oom_plan_check(const struct oom_plan *plan, struct oom_error *err);
 /* Sets back to their defaults the knobs that have no effect in this plan.  For plans that were

@@ -9,15 +9,14 @@
 extern "C" {
 #endif
 
-/* What the search prefers after the class of the changes.  PRICE: GPU-seconds a sample, with fewer
- * of the asked GPUs free to be used (a price an hour and GPU scales all plans alike: it changes
- * no order). */
-enum oom_objective {
-	OOM_OBJECTIVE_TIME,
-	OOM_OBJECTIVE_FEWEST_CHANGES,
-	OOM_OBJECTIVE_HEADROOM,
-	OOM_OBJECTIVE_PRICE
-};
+/* What the search prefers after the class of the changes.  Under PRICE fewer of the asked GPUs may
+ * be used; a price per hour and GPU would scale all plans alike and change no order. */
+#define OOM_OBJECTIVES(X) \
+	X(OOM_OBJECTIVE_TIME, "time", "the least time per sample (estimated)") \
+	X(OOM_OBJECTIVE_FEWEST_CHANGES, "fewest-changes", "the fewest departures from the asked plan") \
+	X(OOM_OBJECTIVE_HEADROOM, "headroom", "the most memory left free") \
+	X(OOM_OBJECTIVE_PRICE, "price", "the fewest GPU-seconds per sample; fewer GPUs are allowed")
+enum oom_objective { OOM_OBJECTIVES(OOM_WORD_ID) };
 
 /* The knobs the search is free to change. */
 #define OOM_SEARCH_AXES 13

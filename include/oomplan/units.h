@@ -1,4 +1,13 @@
-/* Byte sizes in words.  Inside, everything is bytes; GiB exists only where people read. */
+/* Numbers and byte sizes to and from words.  Inside, everything is bytes; GiB exists only where
+ * people read.
+ *
+ * The grammar is one for options, axes, conditions and files, and a locale with a decimal comma
+ * changes nothing:
+ *   count   digits, a minus sign before them where the range has one, and k, M, G (1000, 10^6,
+ *           10^9) or Ki, Mi, Gi (1024, 2^20, 2^30) behind them: 8, 8k, 8Ki
+ *   real    digits with a decimal point and an exponent if need be: 0.02, 5e-2
+ *   size    a real without exponent and a unit: 24GiB, 23.65 GB; bytes from 2^20 on need none
+ * No blanks around them, no plus sign, no hexadecimal, neither inf nor nan. */
 #ifndef OOMPLAN_UNITS_H
 #define OOMPLAN_UNITS_H
 
@@ -11,9 +20,18 @@
 extern "C" {
 #endif
 
-/* "23.65GiB", "24GB" (10^9), "80000MiB", "1024" (bytes), spaces allowed before the unit.
- * OOM_ERR_INVALID else. */
+/* OOM_ERR_INVALID: no count, with the number that was probably meant; or beyond int64_t. */
+OOM_API enum oom_status oom_parse_count(const char *text, int64_t *count, struct oom_error *err);
+/* OOM_ERR_INVALID: no real number. */
+OOM_API enum oom_status oom_parse_real(const char *text, double *real, struct oom_error *err);
+/* "23.65GiB", "24GB" (10^9), "80000MiB", blanks allowed before the unit.  OOM_ERR_INVALID else. */
 OOM_API enum oom_status oom_parse_bytes(const char *text, uint64_t *bytes, struct oom_error *err);
+
+/* strtod as in the C locale, whatever the program's locale. */
+OOM_API double oom_strtod(const char *text, char **end);
+/* The shortest text that reads back as the number, as in the C locale; returns buf. */
+OOM_API const char *oom_write_real(double real, char *buf, size_t size);
+
 /* "23.65 GiB", "512 B", "8.13 MiB": two decimals, binary units.  Returns buf. */
 OOM_API const char *oom_format_bytes(uint64_t bytes, char *buf, size_t size);
 /* "8.03 B", "124.4 M": counts in decimal. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oomplan/plan.h"
+#include "oomplan/option.h"
 
 static const char *const stacks[] = {"gpt", "bert", "t5", "moe", "mixtral", NULL};
 static const char *const precisions[] = {"bf16", "fp16", "fp32", NULL};

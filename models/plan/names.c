@@ -1,4 +1,4 @@
-/* Words for phases and buckets: reports, columns. */
+/* Words for phases, buckets and classes of change: reports, columns. */
 #include "oomplan/model.h"
 
 static const char *const phases[OOM_PHASES][2] = {
@@ -21,3 +21,12 @@ const char *oom_phase_str(enum oom_phase p) { return phases[p][0]; }
 const char *oom_phase_column(enum oom_phase p) { return phases[p][1]; }
 const char *oom_bucket_str(enum oom_bucket b) { return buckets[b][0]; }
 const char *oom_bucket_column(enum oom_bucket b) { return buckets[b][1]; }
+
+const char *oom_class_str(enum oom_class cls)
+{
+	static const char *const words[] = {
+		[OOM_EXACT] = "exact", [OOM_NUMERICS] = "numerics", [OOM_PLACEMENT] = "placement",
+		[OOM_SCIENCE] = "changes the science"};
+
+	return words[cls];
+}

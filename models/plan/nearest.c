@@ -2,7 +2,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "oomplan/plan.h"
+#include "oomplan/option.h"
 
 enum { MAX = 64 };
 

@@ -218,7 +218,7 @@ static uint64_t in_question(const struct oom_plan *p)
 	return bits;
 }
 
-bool oom_rule_concerns(const struct oom_rule *r, const struct oom_knob *k)
+bool oom_rule_concerns(const struct oom_rule *r, const struct oom_option *k)
 {
 	const struct oom_condition *all[] = {&r->when, &r->also, &r->other};
 	char name[60];
@@ -231,7 +231,7 @@ bool oom_rule_concerns(const struct oom_rule *r, const struct oom_knob *k)
 	return strstr(r->sentence, name) != NULL;
 }
 
-const struct oom_rule *oom_plan_broken(const struct oom_plan *plan, const struct oom_knob *open)
+const struct oom_rule *oom_plan_broken(const struct oom_plan *plan, const struct oom_option *open)
 {
 	uint64_t bits = in_question(plan);
 
@@ -250,7 +250,7 @@ static void fill_in(const struct oom_plan *p, const char *sentence, char *buf, s
 	for (const char *at = sentence; *at && used + 1 < size;) {
 		const size_t len = *at == '{' ? strcspn(at, "}") : 0;
 		char name[60], value[140];
-		const struct oom_knob *k = NULL;
+		const struct oom_option *k = NULL;
 
 		snprintf(name, sizeof(name), "%.*s", len ? (int)len - 1 : 0, at + 1);
 		k = len ? oom_knob_find(name) : NULL;
@@ -266,7 +266,7 @@ static void fill_in(const struct oom_plan *p, const char *sentence, char *buf, s
 	buf[used] = 0;
 }
 
-enum oom_status oom_plan_check_open(const struct oom_plan *plan, const struct oom_knob *open,
+enum oom_status oom_plan_check_open(const struct oom_plan *plan, const struct oom_option *open,
 				    struct oom_error *err)
 {
 	const struct oom_rule *r = oom_plan_broken(plan, open);

@@ -2,7 +2,7 @@
 #ifndef OOM_OPTIMIZERS_H
 #define OOM_OPTIMIZERS_H
 
-#include "oomplan/plan.h"
+#include "oomplan/option.h"
 #include "tape/tape.h"
 
 #define OOM_MAX_OPTIMIZERS 64
@@ -81,8 +81,7 @@ struct oom_stepped {
 #define OOM_MAX_SLOTS 8
 /* One entry of the table (optimizers.c). */
 struct oom_optimizer {
-	struct oom_choice choice;
-	const char *setting;            /* HF TrainingArguments optim= */
+	struct oom_choice choice;       /* its setting: HF TrainingArguments optim= */
 	struct oom_slot slots[OOM_MAX_SLOTS];
 	uint8_t n_slots;
 	/* gradients die one by one in the backward pass, with the update fused into it */

@@ -7,7 +7,7 @@
 #include "csvout.h"
 #include "json.h"
 
-bool oom_box_is_hardware(const struct oom_knob *k)
+bool oom_box_is_hardware(const struct oom_option *k)
 {
 	return !strcmp(k->name, "gpus") || !strcmp(k->name, "nodes") ||
 	       !strcmp(k->name, "compute-capability");
@@ -18,7 +18,7 @@ static void changes_json(struct oom_json *j, const struct oom_plan *asked, const
 {
 	oom_json_object(j, "changes");
 	for (size_t i = 0; x->plan.used_bytes && oom_knob_at(i); i++) {
-		const struct oom_knob *k = oom_knob_at(i);
+		const struct oom_option *k = oom_knob_at(i);
 		char a[140], b[140];
 
 		oom_plan_get(&x->plan.plan, k, a, sizeof(a));

@@ -5,11 +5,16 @@
 #include "commands.h"
 #include "oomplan/box.h"
 
-enum oom_box_yaml { OOM_YAML_NONE, OOM_YAML_SKYPILOT, OOM_YAML_DSTACK };
+#define OOM_YAMLS(X) \
+	X(OOM_YAML_NONE, "none", "the report instead") \
+	X(OOM_YAML_SKYPILOT, "skypilot", "the resources of a SkyPilot task") \
+	X(OOM_YAML_DSTACK, "dstack", "the resources of a dstack task")
+enum oom_box_yaml { OOM_YAMLS(OOM_WORD_ID) };
 
 /* How much of it is shown. */
 struct oom_box_view {
-	const char *tokens;             /* of the whole training ("15B"), or NULL */
+	const char *tokens_text;        /* of the whole training ("15B"), or NULL */
+	double tokens;                  /* the same as a number */
 	int64_t top;                    /* offers that fit */
 };
 
@@ -23,6 +28,6 @@ void oom_box_csv(const struct oom_offers *offers, const struct oom_boxes *boxes)
 void oom_box_yaml(const struct oom_offers *offers, const struct oom_box *box,
 		  enum oom_box_yaml form, bool spot);
 /* A knob that stands in columns of its own, or follows from the card. */
-bool oom_box_is_hardware(const struct oom_knob *knob);
+bool oom_box_is_hardware(const struct oom_option *knob);
 
 #endif

@@ -10,7 +10,7 @@
 #include "oomplan/ladder.h"
 #include "oomplan/lengths.h"
 #include "oomplan/model.h"
-#include "oomplan/plan.h"
+#include "oomplan/option.h"
 #include "oomplan/search.h"
 #include "oomplan/units.h"
 
@@ -26,9 +26,10 @@ enum oom_exit {
 
 /* What commands have in common; a command's other options live in its own file. */
 struct oom_job {
-	const char *model, *gpu, *gpu_memory, *gpus_file, *runs, *output, *models_dir;
+	const char *model, *gpu, *gpus_file, *runs, *output, *models_dir;
+	struct oom_size gpu_memory, host_ram;   /* a text of NULL: not given */
 	struct oom_list allow;
-	const char *lengths, *lengths_field, *calibration, *host_ram;
+	const char *lengths, *lengths_field, *calibration;
 	double confidence;
 	struct oom_calibration calibrated;
 	bool has_calibration;

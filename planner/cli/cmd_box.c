@@ -1,16 +1,16 @@
 /* oomplan box: which machine to rent. */
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "box_out.h"
 #include "commands.h"
 #include "term.h"
 
-static const char *const rank_words[] = {"tokens", "hour", "time", "science", NULL};
-static const char *const emit_words[] = {"none", "skypilot", "dstack", NULL};
+OOM_WORD_LIST(static, rank_choice, OOM_BOX_RANKS)
+OOM_WORD_LIST(static, emit_choice, OOM_YAMLS)
 static struct oom_list lists, allow;
-static const char *providers, *max_price, *headroom, *tokens;
+static const char *providers, *max_price, *tokens;
+static double headroom;
 static bool spot, own_only;
 static int rank, emit;
 static int64_t top = 12, max_nodes = 1;
@@ -30,6 +30,29 @@ static int read_offers(struct oom_offers *o)
 	return st ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : 0;
 }
 
+/* A positive number and one of the units behind it. */
+struct scale {
+	const char *unit;
+	double times;
+};
+static const struct scale prices[] = {{"", 1}, {"/h", 1}, {NULL, 0}};
+static const struct scale budgets[] = {{"", 1},	  {"k", 1e3}, {"M", 1e6},
+				       {"B", 1e9}, {"G", 1e9}, {"T", 1e12}, {NULL, 0}};
+
+static bool figure(const char *text, const struct scale *scales, double *v)
+{
+	const size_t n = strspn(text, "0123456789.");
+	char digits[40];
+
+	snprintf(digits, sizeof(digits), "%.*s", (int)(n < 39 ? n : 39), text);
+	for (const struct scale *s = scales; s->unit; s++)
+		if (oom_same_word(text + n, s->unit) && !oom_parse_real(digits, v, NULL)) {
+			*v *= s->times;
+			return *v > 0;
+		}
+	return false;
+}
+
 static int run(struct oom_job *job)
 {
 	struct oom_box_query q = {.allow = oom_allowed(&allow),
@@ -39,7 +62,9 @@ static int run(struct oom_job *job)
 				  .max_nodes = max_nodes,
 				  .nodes = job->plan.nodes > 1 ? job->plan.nodes : 0,
 				  .spot = spot,
+				  .min_headroom = headroom,
 				  .confidence = job->confidence};
+	struct oom_box_view view = {tokens, 0, top};
 	struct oom_offers offers = {0};
 	struct oom_error err = {{0}};
 	struct oom_boxes b;
@@ -47,21 +72,14 @@ static int run(struct oom_job *job)
 	const char *gpu = job->gpu;
 	int code;
 
-	if (max_price && !((q.max_usd_h = strtod(max_price, NULL)) > 0))
+	if (max_price && !figure(max_price, prices, &q.max_usd_h))
 		return oom_complain(OOM_EXIT_USAGE,
-				    "--max-price %s: expected dollars an hour, such as 20 or 20/h",
+				    "--max-price %s: expected dollars per hour, such as 20 or 20/h",
 				    max_price);
-	if (headroom) {
-		char *end;
-
-		q.min_headroom = strtod(headroom, &end) / 100;
-		if (end == headroom || (*end && strcmp(end, "%")) ||
-		    !(q.min_headroom >= 0 && q.min_headroom < 1))
-			return oom_complain(OOM_EXIT_USAGE,
-					    "--min-headroom %s: expected percent of the card from "
-					    "0 to below 100, such as 5%%",
-					    headroom);
-	}
+	if (tokens && !figure(tokens, budgets, &view.tokens))
+		return oom_complain(OOM_EXIT_USAGE,
+				    "--tokens %s: expected a number of tokens, such as 300M or 2B",
+				    tokens);
 	code = oom_target_open(job, &t, false);
 	job->gpu = gpu;
 	if (code)
@@ -81,7 +99,7 @@ static int run(struct oom_job *job)
 		else if (emit && b.fitting)
 			oom_box_yaml(&offers, &b.items[0], (enum oom_box_yaml)emit, spot);
 		else
-			oom_box_text(job, &offers, &b, &(struct oom_box_view){tokens, top});
+			oom_box_text(job, &offers, &b, &view);
 		if (!job->json && !job->csv && !emit && !job->quiet)
 			oom_report_lengths(&t, &job->plan);
 		code = b.fitting ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
@@ -127,11 +145,13 @@ static const struct oom_option options[] = {
 	 .kind = OOM_OPTION_TEXT,
 	 .target = &max_price,
 	 .metavar = "USD",
-	 .summary = "dollars an hour for a machine, at most"},
+	 .summary = "dollars per hour for a machine, at most"},
 	{.name = "min-headroom",
-	 .kind = OOM_OPTION_TEXT,
+	 .kind = OOM_OPTION_REAL,
 	 .target = &headroom,
-	 .metavar = "PERCENT",
+	 .metavar = "SHARE",
+	 .max = 0.99,
+	 .percent = true,
 	 .summary = "part of every card that must stay free, such as 5%"},
 	{.name = "spot",
 	 .kind = OOM_OPTION_FLAG,
@@ -143,16 +163,16 @@ static const struct oom_option options[] = {
 	 .metavar = "N",
 	 .min = 1,
 	 .max = 4096,
-	 .def = "1",
+	 .unset = "1",
 	 .summary = "as few machines as do, at most so many; --nodes N: exactly so many"},
 	{.name = "rank",
 	 .kind = OOM_OPTION_CHOICE,
 	 .target = &rank,
 	 .metavar = "WORD",
-	 .choices = rank_words,
-	 .def = "tokens",
-	 .summary = "by dollars a million tokens, dollars an hour, time, or fewest changes of the "
-		    "science"},
+	 .choice = rank_choice,
+	 .unset = "tokens",
+	 .summary = "by dollars per million tokens, dollars per hour, time, or the fewest changes "
+		    "of the science"},
 	{.name = "tokens",
 	 .kind = OOM_OPTION_TEXT,
 	 .target = &tokens,
@@ -162,7 +182,7 @@ static const struct oom_option options[] = {
 	 .kind = OOM_OPTION_LIST,
 	 .target = &allow,
 	 .metavar = "WORDS",
-	 .choices = oom_allow_words,
+	 .choice = oom_allow_choice,
 	 .summary = "changes of the science that may be taken"},
 	{.name = "top",
 	 .kind = OOM_OPTION_COUNT,
@@ -170,14 +190,14 @@ static const struct oom_option options[] = {
 	 .metavar = "N",
 	 .min = 1,
 	 .max = 10000,
-	 .def = "12",
+	 .unset = "12",
 	 .summary = "rows shown"},
 	{.name = "emit",
 	 .kind = OOM_OPTION_CHOICE,
 	 .target = &emit,
 	 .metavar = "WORD",
-	 .choices = emit_words,
-	 .def = "none",
+	 .choice = emit_choice,
+	 .unset = "none",
 	 .summary = "print the first as a resources block of SkyPilot or dstack"},
 	OOM_OPTIONS_DATA,
 	OOM_OPTION_JSON,

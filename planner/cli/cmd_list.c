@@ -63,7 +63,7 @@ static void families(void)
 
 static void choices(const char *knob)
 {
-	const struct oom_knob *k = oom_knob_find(knob);
+	const struct oom_option *k = oom_knob_find(knob);
 
 	for (size_t i = 0; k->choice(i); i++)
 		printf("%-22s %-8s %s\n%32s%s\n", k->choice(i)->name,
@@ -73,7 +73,7 @@ static void choices(const char *knob)
 
 static void engines(void)
 {
-	const struct oom_knob *k = oom_knob_find("engine");
+	const struct oom_option *k = oom_knob_find("engine");
 
 	for (size_t i = 0; k->choice(i) && oom_engine_at(i); i++)
 		printf("%-11s %s [%s]\n%12skeeps: %s\n%12sbuffers: %s\n%12ssource: %s\n",

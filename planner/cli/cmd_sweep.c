@@ -12,7 +12,11 @@
 #include "plot.h"
 #include "term.h"
 
-static const char *const format_words[] = {"csv", "jsonl", NULL};
+#define FORMATS(X) \
+	X(FORMAT_CSV, "csv", "comma-separated values") \
+	X(FORMAT_JSONL, "jsonl", "a JSON object per line")
+enum { FORMATS(OOM_WORD_ID) };
+OOM_WORD_LIST(static, format_choice, FORMATS)
 static struct oom_list axes, models, gpus, where;
 static const char *columns, *output, *shard, *from, *heatmap;
 static int format, objective;
@@ -209,7 +213,7 @@ static enum oom_status draw(struct oom_sweep *s, const struct oom_sweep_options 
 static int run(struct oom_job *job)
 {
 	struct watch w = {.start = now()};
-	struct oom_sweep_options o = {.jsonl = format == 1,
+	struct oom_sweep_options o = {.jsonl = format == FORMAT_JSONL,
 				      .plan_each = plan_each,
 				      .threads = (int)threads,
 				      .ctx = &w,
@@ -292,8 +296,8 @@ static const struct oom_option options[] = {
 	 .kind = OOM_OPTION_CHOICE,
 	 .target = &format,
 	 .metavar = "WORD",
-	 .choices = format_words,
-	 .def = "csv",
+	 .choice = format_choice,
+	 .unset = "csv",
 	 .summary = "CSV with a header, or JSON lines"},
 	{.name = "plan-each",
 	 .kind = OOM_OPTION_FLAG,
@@ -304,14 +308,14 @@ static const struct oom_option options[] = {
 	 .kind = OOM_OPTION_CHOICE,
 	 .target = &objective,
 	 .metavar = "WORD",
-	 .choices = oom_objective_words,
-	 .def = "time",
+	 .choice = oom_objective_choice,
+	 .unset = "time",
 	 .summary = "what --plan-each prefers after the class of the changes"},
 	{.name = "allow",
 	 .kind = OOM_OPTION_LIST,
 	 .target = &oom_job.allow,
 	 .metavar = "WORDS",
-	 .choices = oom_allow_words,
+	 .choice = oom_allow_choice,
 	 .summary = "changes of the science that --plan-each may make, joined by commas"},
 	{.name = "from",
 	 .kind = OOM_OPTION_TEXT,
@@ -337,7 +341,7 @@ static const struct oom_option options[] = {
 	 .metavar = "N",
 	 .min = 0,
 	 .max = 64,
-	 .def = "0",
+	 .unset = "0",
 	 .summary = "threads (0: one a processor); the output is the same"},
 	{.name = "output",
 	 .letter = 'o',

@@ -13,7 +13,7 @@ static const struct oom_command *const commands[] = {OOM_COMMANDS(ROW)};
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 struct oom_job oom_job;
-const char *const oom_color_words[] = {"auto", "always", "never", NULL}; /* enum oom_color_mode */
+OOM_WORD_LIST(, oom_color_choice, OOM_COLOR_MODES)
 
 const struct oom_command *oom_command_at(size_t i)
 {

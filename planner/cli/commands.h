@@ -46,16 +46,14 @@ void oom_help_command(const struct oom_command *cmd, FILE *out, int width);
 void oom_man_print(FILE *out);
 
 /* Rows that commands share; they fill oom_job. */
-extern const char *const oom_color_words[];
-extern const char *const oom_allow_words[];
-extern const char *const oom_objective_words[];         /* by enum oom_objective */
+oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 #define OOM_OPTIONS_COMMON \
 	{.name = "help", .letter = 'h', .kind = OOM_OPTION_FLAG, .target = &oom_job.help, \
 	 .summary = "print this text and stop"}, \
 	{.name = "quiet", .letter = 'q', .kind = OOM_OPTION_FLAG, .target = &oom_job.quiet, \
 	 .summary = "print the verdict alone"}, \
 	{.name = "color", .kind = OOM_OPTION_CHOICE, .target = &oom_job.color, .metavar = "WHEN", \
-	 .choices = oom_color_words, .def = "auto", \
+	 .choice = oom_color_choice, .unset = "auto", \
 	 .summary = "colour on a terminal, always or never; auto honours NO_COLOR"}
 #define OOM_OPTION_JSON \
 	{.name = "json", .kind = OOM_OPTION_FLAG, .target = &oom_job.json, \
@@ -69,7 +67,7 @@ extern const char *const oom_objective_words[];         /* by enum oom_objective
 	{.name = "gpu", .letter = 'g', .kind = OOM_OPTION_TEXT, .target = &oom_job.gpu, \
 	 .metavar = "NAME", .hint = OOM_HINT_GPU, \
 	 .summary = "a card in any spelling (see oomplan list gpus)"}, \
-	{.name = "gpu-memory", .kind = OOM_OPTION_TEXT, .target = &oom_job.gpu_memory, \
+	{.name = "gpu-memory", .kind = OOM_OPTION_SIZE, .target = &oom_job.gpu_memory, \
 	 .metavar = "SIZE", .summary = "capacity instead of the table's, such as 23.65GiB"}, \
 	{.name = "gpus-file", .kind = OOM_OPTION_TEXT, .target = &oom_job.gpus_file, \
 	 .metavar = "FILE", .hint = OOM_HINT_FILE, \
@@ -87,11 +85,11 @@ extern const char *const oom_objective_words[];         /* by enum oom_objective
 		 .kind = OOM_OPTION_TEXT,                                                          \
 		 .target = &oom_job.lengths_field,                                                 \
 		 .metavar = "NAME",                                                                \
-		 .def = "length, seq_len, n_tokens, ...",                                          \
+		 .unset = "length, seq_len, n_tokens, ...",                                          \
 		 .summary = "the column or JSON field of --lengths that holds the length; of a "   \
 			    "list, its elements count"},                                           \
 		{.name = "host-ram",                                                               \
-		 .kind = OOM_OPTION_TEXT,                                                          \
+		 .kind = OOM_OPTION_SIZE,                                                          \
 		 .target = &oom_job.host_ram,                                                      \
 		 .metavar = "SIZE",                                                                \
 		 .summary = "host memory of a node, such as 64GiB: says which limit breaks "       \
@@ -104,7 +102,7 @@ extern const char *const oom_objective_words[];         /* by enum oom_objective
 		 .summary = "a file of oomplan calibrate instead of the shipped default"},         \
 	{                                                                                          \
 		.name = "confidence", .kind = OOM_OPTION_REAL, .target = &oom_job.confidence,      \
-		.metavar = "P", .min = 0, .max = 0.9999,                                           \
+		.metavar = "P", .min = 0, .max = 0.9999, .percent = true,                          \
 		.summary = "headroom so that the run fits with this probability, instead of "      \
 			   "--margin"                                                              \
 	}

@@ -171,7 +171,7 @@ static const char zsh_special[] = "[]:\\";
 
 static void zsh_option(const struct oom_view *v)
 {
-	const bool list = v->own && v->own->kind == OOM_OPTION_LIST;
+	const bool list = v->row->kind == OOM_OPTION_LIST;
 
 	fputs(" \\\n\t\t", stdout);
 	if (list)

@@ -268,7 +268,7 @@ void oom_compare_json(struct oom_json *j, const struct oom_comparison *m)
 		oom_json_text(j, "class", oom_class_str(b->cls));
 		oom_json_object(j, "changes");
 		for (size_t i = 0; oom_knob_at(i); i++) {
-			const struct oom_knob *k = oom_knob_at(i);
+			const struct oom_option *k = oom_knob_at(i);
 			char was[140], is[140];
 
 			oom_plan_get(&m->asked, k, was, sizeof(was));

@@ -46,7 +46,7 @@ static void on_cell(void *ctx, const struct oom_sweep_cell *c)
 /* The number of an axis by name, or -1. */
 static int axis_named(const struct oom_sweep *s, const char *want)
 {
-	const struct oom_knob *knob = oom_knob_find(want);
+	const struct oom_option *knob = oom_knob_find(want);
 	const char *name;
 	uint64_t n;
 

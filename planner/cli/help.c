@@ -74,13 +74,14 @@ void oom_help_command(const struct oom_command *cmd, FILE *out, int width)
 	fputc('\n', out);
 	oom_wrap(out, line, 0, 7, width);
 	fputs("\noptions:\n", out);
-	for (; oom_view_at(cmd->options, cmd->knobs, i, &v) && v.own; i++)
+	for (; oom_view_at(cmd->options, cmd->knobs, i, &v) && !v.knob; i++)
 		option_row(out, &v, width);
 	if (cmd->knobs) {
 		fputc('\n', out);
 		oom_wrap(out,
 			 "knobs (ranges in parentheses; defaults in brackets: what a Hugging Face "
-			 "Trainer user gets):",
+			 "Trainer user gets; counts take 8k for 8000 and 8Ki for 8192, and M, Mi, "
+			 "G, Gi likewise):",
 			 0, 0, width);
 	}
 	for (; oom_view_at(cmd->options, cmd->knobs, i, &v); i++)

@@ -6,16 +6,16 @@
 #include "commands.h"
 #include "oomplan/safetensors.h"
 
-const char *const oom_allow_words[] = {"seq-len", "lora", "science", NULL};
-const char *const oom_objective_words[] = {"time", "fewest-changes", "headroom", "price", NULL};
+OOM_WORD_LIST(, oom_allow_choice, OOM_ALLOWS)
+OOM_WORD_LIST(, oom_objective_choice, OOM_OBJECTIVES)
 
 unsigned oom_allowed(const struct oom_list *words)
 {
-	static const unsigned bits[] = {OOM_ALLOW_SEQ_LEN, OOM_ALLOW_LORA, OOM_ALLOW_SCIENCE};
 	unsigned allow = 0;
 
 	for (size_t i = 0; i < words->n; i++)
-		allow |= bits[oom_word_index(words->items[i], oom_allow_words)];
+		allow |= (unsigned)oom_choice_find(oom_allow_choice, words->items[i]) +
+			 OOM_ALLOW_SEQ_LEN;
 	return allow;
 }
 
@@ -97,10 +97,9 @@ static int open_gpu(struct oom_job *job, struct oom_target *t)
 				t->gpu.compute_capability;
 	}
 	oom_gpus_release(&gpus);
-	if (!st && job->gpu_memory)
-		st = oom_parse_bytes(job->gpu_memory, &t->capacity, &err);
-	if (!st && job->host_ram)
-		st = oom_parse_bytes(job->host_ram, &t->host_ram, &err);
+	if (job->gpu_memory.text)
+		t->capacity = job->gpu_memory.bytes;
+	t->host_ram = job->host_ram.bytes;
 	return st ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : 0;
 }
 
@@ -132,7 +131,7 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	if (!job->model)
 		return oom_complain(OOM_EXIT_USAGE, "which model? --model config.json, a folder, "
 						    "or a name of: oomplan list models");
-	if (need_gpu && !job->gpu && !job->gpu_memory)
+	if (need_gpu && !job->gpu && !job->gpu_memory.text)
 		return oom_complain(OOM_EXIT_USAGE, "which GPU? --gpu NAME (oomplan list gpus) or "
 						    "--gpu-memory SIZE");
 	code = open_gpu(job, t);

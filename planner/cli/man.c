@@ -120,8 +120,11 @@ void oom_man_print(FILE *out)
 	      out);
 	for (size_t i = 0; (c = oom_command_at(i)) != NULL; i++)
 		command(out, c);
-	fputs(".SH KNOBS\nThe defaults are what a Hugging Face Trainer user gets. "
-	      "Counts take 2k (2000) and 2Ki (2048).\n", out);
+	fputs(".SH KNOBS\nThe defaults are what a Hugging Face Trainer user gets.\n"
+	      "Counts are plain whole numbers, with k, M, G (thousands) or Ki, Mi, Gi (1024s) behind\n"
+	      "them if need be: 8k is 8000, 8Ki is 8192. Real numbers take a decimal point and an\n"
+	      "exponent, shares a percent sign too. Sizes of memory carry their unit: 24GiB, 80GB.\n",
+	      out);
 	for (size_t i = 0; oom_view_at(NULL, true, i, &v); i++)
 		option(out, &v);
 	fputs(".SH EXIT STATUS\n"

@@ -1,10 +1,9 @@
-/* The option engine: rows in, values out.
+/* The command line: arguments in, values out.
  *
- * A command's options are its own rows followed by every knob of the knob table (oomplan/plan.h),
- * appended by the engine: help, completion and the manual page walk the same rows.  Accepted forms:
- * --name value, --name=value, -x value, -xvalue, flags --flag and --no-flag, letters of flags
- * joined (-qh); "--" ends the options.  An option given twice keeps its last value, a list keeps
- * them all. */
+ * A command's options are its own rows followed by every knob (oomplan/option.h), appended by the
+ * engine: help, completion and the manual page walk the same rows.  Accepted forms: --name value,
+ * --name=value, -x value, -xvalue, flags --flag and --no-flag, letters of flags joined (-qh); "--"
+ * ends the options.  An option given twice keeps its last value, a list keeps them all. */
 #ifndef OOM_CLI_OPTIONS_H
 #define OOM_CLI_OPTIONS_H
 
@@ -12,40 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "oomplan/plan.h"
+#include "oomplan/option.h"
 #include "oomplan/status.h"
 
 enum { OOM_LIST_MAX = 64 };
 
-/* Words in the order given.  They point into argv or into a row's choices. */
+/* Words in the order given.  They point into argv or are names of a row's choices. */
 struct oom_list {
 	const char *items[OOM_LIST_MAX];
 	size_t n;
-};
-
-enum oom_option_kind {
-	OOM_OPTION_FLAG,        /* bool */
-	OOM_OPTION_TEXT,        /* const char * */
-	OOM_OPTION_CHOICE,      /* int: index into choices */
-	OOM_OPTION_COUNT,       /* int64_t within min..max; 2k = 2000, 2Ki = 2048 */
-	OOM_OPTION_REAL,        /* double within min..max; 5% = 0.05 */
-	OOM_OPTION_LIST,        /* struct oom_list; with choices, "a,b" is taken apart */
-};
-
-/* What a shell offers as a value. */
-enum oom_hint { OOM_HINT_NONE, OOM_HINT_FILE, OOM_HINT_DIR, OOM_HINT_MODEL, OOM_HINT_GPU };
-
-struct oom_option {
-	const char *name;               /* words joined by '-'; NULL ends a table */
-	char letter;                    /* 0: none */
-	enum oom_option_kind kind;
-	void *target;                   /* of the kind's type; NULL: nothing is stored */
-	const char *metavar;            /* NULL for flags */
-	const char *summary;            /* a sentence for help, without capital and full stop */
-	const char *def;                /* default in words, for help; NULL: none to tell */
-	const char *const *choices;     /* CHOICE, LIST: NULL-terminated */
-	double min, max;                /* COUNT, REAL: inclusive */
-	enum oom_hint hint;
 };
 
 /* All a command line can set. */

@@ -236,7 +236,7 @@ static void command_line(const struct oom_job *job, const struct oom_ladder *l)
 	printf("\nthe plan:");
 	oom_report_calibration_options(stdout, job);
 	for (size_t i = 0; oom_knob_at(i); i++) {
-		const struct oom_knob *k = oom_knob_at(i);
+		const struct oom_option *k = oom_knob_at(i);
 		char a[140], b[140];
 
 		oom_plan_get(&l->plan, k, a, sizeof(a));

@@ -31,7 +31,7 @@ static void knobs_of(const struct oom_plan *asked, const struct oom_plan *p, cha
 
 	out[0] = 0;
 	for (size_t i = 0; oom_knob_at(i) && n < size; i++) {
-		const struct oom_knob *k = oom_knob_at(i);
+		const struct oom_option *k = oom_knob_at(i);
 		char a[140], b[140];
 
 		oom_plan_get(p, k, a, sizeof(a));
@@ -215,17 +215,13 @@ static void smallest(const struct oom_job *job, const struct oom_offers *o,
 		printf("  (more providers than %d: the rest is not shown)\n", PROVIDERS);
 }
 
-static void budget(const struct oom_boxes *b, const char *tokens)
+static void budget(const struct oom_boxes *b, const struct oom_box_view *view)
 {
-	const double n = tokens ? strtod(tokens, NULL) * (strchr(tokens, 'B') ? 1e9 :
-							  strchr(tokens, 'M') ? 1e6 :
-							  strchr(tokens, 'T') ? 1e12 :
-										1) :
-				  0;
+	const double n = view->tokens;
 
 	if (!(n > 0) || !b->fitting)
 		return;
-	printf("\n%s tokens on the first: %.0f hours, %s $\n", tokens,
+	printf("\n%s tokens on the first: %.0f hours, %s $\n", view->tokens_text,
 	       n / b->items[0].tokens_per_s / 3600, money(n / 1e6 * b->items[0].usd_per_mtokens));
 }
 
@@ -285,7 +281,7 @@ void oom_box_text(const struct oom_job *job, const struct oom_offers *o, const s
 	if (!job->quiet && b->fitting) {
 		smallest(job, o, b);
 		needs(b);
-		budget(b, v->tokens);
+		budget(b, v);
 	}
 	if (!job->quiet && !b->fitting)
 		nearest_misses(job, o, b);

@@ -65,14 +65,14 @@ static void plan(struct oom_json *j, const struct oom_plan *p)
 
 	oom_json_object(j, "plan");
 	for (size_t i = 0; oom_knob_at(i); i++) {
-		const struct oom_knob *k = oom_knob_at(i);
+		const struct oom_option *k = oom_knob_at(i);
 		char buf[140];
 
-		if (k->kind == OOM_KNOB_COUNT)
+		if (k->kind == OOM_OPTION_COUNT)
 			oom_json_int(j, k->column, *oom_plan_field(&copy, k));
-		else if (k->kind == OOM_KNOB_FLAG)
+		else if (k->kind == OOM_OPTION_FLAG)
 			oom_json_bool(j, k->column, *oom_plan_field(&copy, k) != 0);
-		else if (k->kind == OOM_KNOB_REAL)
+		else if (k->kind == OOM_OPTION_REAL)
 			oom_json_real(j, k->column,
 				      *(const double *)(const void *)((const char *)p + k->offset));
 		else

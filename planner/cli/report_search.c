@@ -22,14 +22,14 @@ static const char *gib(uint64_t b)
 static void options_between(FILE *out, const struct oom_plan *from, const struct oom_plan *to)
 {
 	for (size_t i = 0; oom_knob_at(i); i++) {
-		const struct oom_knob *k = oom_knob_at(i);
+		const struct oom_option *k = oom_knob_at(i);
 		char a[140], b[140];
 
 		oom_plan_get(to, k, a, sizeof(a));
 		oom_plan_get(from, k, b, sizeof(b));
 		if (!strcmp(a, b))
 			continue;
-		if (k->kind == OOM_KNOB_FLAG)
+		if (k->kind == OOM_OPTION_FLAG)
 			fprintf(out, " --%s%s", strcmp(a, "true") ? "no-" : "", k->name);
 		else
 			fprintf(out, " --%s=%s", k->name, a);
@@ -69,7 +69,7 @@ void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_p
 	fputs("oomplan estimate", out);
 	option(out, "model", job->model);
 	option(out, "gpu", job->gpu);
-	option(out, "gpu-memory", job->gpu_memory);
+	option(out, "gpu-memory", job->gpu_memory.text);
 	option(out, "gpus-file", job->gpus_file);
 	option(out, "calibration", job->calibration);
 	oom_report_calibration_options(out, job);
@@ -173,7 +173,7 @@ void oom_report_search(const struct oom_job *job, const struct oom_search_report
 
 	printf("\nthe cheapest plan: %zu combinations priced, %zu may fit, %zu replayed (objective "
 	       "%s; times are a roofline guess)\n",
-	       s->evaluated, s->possible, s->replayed, oom_objective_words[r->objective]);
+	       s->evaluated, s->possible, s->replayed, oom_objective_choice(r->objective)->name);
 	if (!s->found) {
 		printf("  none fits\n");
 		return;
@@ -200,7 +200,7 @@ static void changes(struct oom_json *j, const struct oom_plan *from, const struc
 {
 	oom_json_object(j, "changes");
 	for (size_t i = 0; oom_knob_at(i); i++) {
-		const struct oom_knob *k = oom_knob_at(i);
+		const struct oom_option *k = oom_knob_at(i);
 		char a[140], b[140];
 
 		oom_plan_get(to, k, a, sizeof(a));
@@ -247,7 +247,7 @@ void oom_json_search(struct oom_json *j, const struct oom_job *job,
 	FILE *f = s->found ? open_memstream(&command, &size) : NULL;
 
 	oom_json_object(j, "search");
-	oom_json_text(j, "objective", oom_objective_words[r->objective]);
+	oom_json_text(j, "objective", oom_objective_choice(r->objective)->name);
 	oom_json_uint(j, "evaluated", s->evaluated);
 	oom_json_uint(j, "possible", s->possible);
 	oom_json_uint(j, "replayed", s->replayed);

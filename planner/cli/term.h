@@ -9,7 +9,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum oom_color_mode { OOM_COLOR_AUTO, OOM_COLOR_ALWAYS, OOM_COLOR_NEVER };
+#include "oomplan/choices.h"
+
+#define OOM_COLOR_MODES(X) \
+	X(OOM_COLOR_AUTO, "auto", "on a terminal, unless NO_COLOR is set") \
+	X(OOM_COLOR_ALWAYS, "always", "in pipes and files too") \
+	X(OOM_COLOR_NEVER, "never", "no colour")
+enum oom_color_mode { OOM_COLOR_MODES(OOM_WORD_ID) };
 enum oom_paint { OOM_PLAIN, OOM_GOOD, OOM_BAD, OOM_BOLD, OOM_DIM };
 
 /* --color; before the first use. */

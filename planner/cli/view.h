@@ -12,8 +12,8 @@ struct oom_view {
 	const char *name, *summary;
 	const char *metavar;            /* NULL: a flag */
 	const char *setting, *source;   /* knobs: how a script sets it, where read */
-	const struct oom_option *own;   /* or */
-	const struct oom_knob *knob;
+	const struct oom_option *row;
+	bool knob;                      /* the row is a knob's, not the command's own */
 	char letter;
 	bool on;                        /* a flag that is set unless --no-NAME is given */
 	enum oom_hint hint;

@@ -6,7 +6,7 @@
 
 #include "embedded.h"
 #include "oomplan/config.h"
-#include "oomplan/plan.h"
+#include "oomplan/option.h"
 
 /* Embedded *.json files are the bundled models. */
 static const struct oom_embedded *bundled(size_t i)

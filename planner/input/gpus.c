@@ -7,7 +7,7 @@
 #include "csv_rows.h"
 #include "embedded.h"
 #include "oomplan/gpu.h"
-#include "oomplan/plan.h"
+#include "oomplan/option.h"
 
 static const char *const kinds[] = {"measured", "nvidia-smi", "marketing"};
 

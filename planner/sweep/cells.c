@@ -29,13 +29,13 @@ static int64_t value_of(const struct sweep_var *v, uint64_t k, size_t *last)
 	return v->values[lo].start + (int64_t)(k - v->values[lo].from) * v->values[lo].step;
 }
 
-static void set_knob(struct sweep_worker *w, const struct oom_knob *k, int64_t value)
+static void set_knob(struct sweep_worker *w, const struct oom_option *k, int64_t value)
 {
 	struct sweep_cell *c = &w->cell;
 
 	if (k->offset == offsetof(struct oom_plan, compute_capability))
 		memcpy(&w->capability, &value, sizeof(value));
-	else if (k->kind == OOM_KNOB_TEXT)
+	else if (k->kind == OOM_OPTION_NAMES)
 		oom_plan_set(&c->plan, k, w->s->text[value], NULL);
 	else
 		memcpy((char *)&c->plan + k->offset, &value, sizeof(value));

@@ -1,10 +1,10 @@
 /* Columns of a sweep by name, and the conditions rows must meet. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sweep.h"
+#include "oomplan/units.h"
 #include "results.h"
+#include "sweep.h"
 
 #define NAME(id, name) name,
 static const char *const results[] = {OOM_SWEEP_RESULTS(NAME) NULL};
@@ -17,7 +17,7 @@ const char *oom_sweep_column_at(size_t i)
 
 bool sweep_find_column(const struct oom_sweep *s, const char *name, struct sweep_column *out)
 {
-	const struct oom_knob *k = oom_knob_find(name);
+	const struct oom_option *k = oom_knob_find(name);
 	const bool gpu = !strcmp(name, "gpu"), model = !strcmp(name, "model");
 
 	if ((gpu || model) && oom_sweep_has(s, name)) {
@@ -138,22 +138,38 @@ void sweep_resolve(struct oom_sweep *s, bool plan_each)
 
 /* ---- conditions ---- */
 
+/* A count, a real number or a size. */
+static enum oom_status condition_number(const char *text, double *v)
+{
+	uint64_t bytes;
+	int64_t n;
+
+	if (!oom_parse_count(text, &n, NULL)) {
+		*v = (double)n;
+		return OOM_OK;
+	}
+	if (!oom_parse_real(text, v, NULL))
+		return OOM_OK;
+	if (oom_parse_bytes(text, &bytes, NULL))
+		return OOM_ERR_INVALID;
+	*v = (double)bytes;
+	return OOM_OK;
+}
+
 /* The number a condition compares with: of a choice or a flag, a word will do. */
 static enum oom_status condition_value(struct sweep_where *w, const char *value, const char *text,
 				       struct oom_error *err)
 {
-	const struct oom_knob *k = w->column.knob;
-	struct oom_plan p = oom_plan_default();
-	char *end;
+	const struct oom_option *k = w->column.knob;
+	struct oom_value v;
 
-	if (k && (k->kind == OOM_KNOB_CHOICE || k->kind == OOM_KNOB_FLAG)) {
-		const enum oom_status st = oom_plan_set(&p, k, value, err);
+	if (k && (k->kind == OOM_OPTION_CHOICE || k->kind == OOM_OPTION_FLAG)) {
+		const enum oom_status st = oom_option_read(k, k->name, value, &v, err);
 
-		w->value = (double)*oom_plan_field(&p, k);
+		w->value = (double)v.whole;
 		return st;
 	}
-	w->value = strtod(value, &end);
-	if (end == value || *end || isnan(w->value))
+	if (condition_number(value, &w->value))
 		return oom_error_set(err, OOM_ERR_INVALID, "condition \"%s\": \"%s\" is no number",
 				     text, value);
 	return OOM_OK;

@@ -65,7 +65,7 @@ static enum oom_status cell(const struct points *p, const struct sweep_var *v, c
 				   value, err);
 	if (v->kind != SWEEP_KNOB)
 		return oom_error_set(err, OOM_ERR_INVALID, "%s is empty", v->name);
-	if (v->knob->kind == OOM_KNOB_TEXT)
+	if (v->knob->kind == OOM_OPTION_NAMES)
 		return sweep_value(p->s, v, (const char *)(void *)oom_plan_field(&base, v->knob),
 				   value, err);
 	*value = *oom_plan_field(&base, v->knob);

@@ -318,7 +318,7 @@ const char *oom_sweep_value_text(const struct oom_sweep *s, size_t axis, uint64_
 			 v->kind == SWEEP_GPU ? s->card[value].name : s->model[value].word);
 		return buf;
 	}
-	if (v->knob->kind == OOM_KNOB_TEXT) {
+	if (v->knob->kind == OOM_OPTION_NAMES) {
 		snprintf(buf, size, "%s", s->text[value]);
 		return buf;
 	}

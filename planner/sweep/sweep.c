@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "oomplan/units.h"
+
 struct oom_sweep *oom_sweep_new(const struct oom_plan *base)
 {
 	struct oom_sweep *s = calloc(1, sizeof(*s));
@@ -120,29 +122,27 @@ static enum oom_status model_value(struct oom_sweep *s, const char *word, int64_
 }
 
 /* One word of a knob: checked and read by the knob itself. */
-static enum oom_status knob_value(struct oom_sweep *s, const struct oom_knob *k, const char *word,
+static enum oom_status knob_value(struct oom_sweep *s, const struct oom_option *k, const char *word,
 				  int64_t *value, struct oom_error *err)
 {
-	struct oom_plan p = oom_plan_default();
-	const enum oom_status st = oom_plan_set(&p, k, word, err);
-	char text[140];
+	struct oom_value v;
+	const enum oom_status st = oom_option_read(k, k->name, word, &v, err);
 
 	if (st)
 		return st;
-	if (k->kind == OOM_KNOB_REAL)
-		memcpy(value, oom_plan_field(&p, k), sizeof(*value));
-	else if (k->kind != OOM_KNOB_TEXT)
-		*value = *oom_plan_field(&p, k);
-	if (k->kind != OOM_KNOB_TEXT)
+	if (k->kind == OOM_OPTION_REAL)
+		memcpy(value, &v.real, sizeof(*value));
+	else if (k->kind != OOM_OPTION_NAMES)
+		*value = v.whole;
+	if (k->kind != OOM_OPTION_NAMES)
 		return OOM_OK;
-	oom_plan_get(&p, k, text, sizeof(text));
 	for (size_t i = s->n_texts; i-- > 0;)
-		if (!strcmp(s->text[i], text)) {
+		if (!strcmp(s->text[i], v.names)) {
 			*value = (int64_t)i;
 			return OOM_OK;
 		}
 	if (!sweep_room(&s->text, sizeof(*s->text), s->n_texts) ||
-	    !(s->text[s->n_texts] = strdup(text)))
+	    !(s->text[s->n_texts] = strdup(v.names)))
 		return no_memory(err);
 	*value = (int64_t)s->n_texts++;
 	return OOM_OK;
@@ -187,7 +187,7 @@ static enum oom_status range(struct sweep_axis *a, const char *word, const char 
 			     struct oom_error *err)
 {
 	const struct sweep_var *v = a->var;
-	struct oom_plan p = oom_plan_default();
+	struct oom_value lowest, highest;
 	char first[40], last[40];
 	const char *op = dots + 2 + strcspn(dots + 2, "x+");
 	int64_t lo, hi, step = 1;
@@ -196,27 +196,22 @@ static enum oom_status range(struct sweep_axis *a, const char *word, const char 
 	snprintf(first, sizeof(first), "%.*s", (int)(dots - word < 39 ? dots - word : 39), word);
 	snprintf(last, sizeof(last), "%.*s", (int)(op - dots - 2 < 39 ? op - dots - 2 : 39),
 		 dots + 2);
-	if (v->kind != SWEEP_KNOB || v->knob->kind != OOM_KNOB_COUNT)
+	if (v->kind != SWEEP_KNOB || v->knob->kind != OOM_OPTION_COUNT)
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "axis %s: \"%s\" is a range, but the knob is no count",
 				     v->name, word);
-	st = oom_plan_set(&p, v->knob, first, err);
-	lo = *oom_plan_field(&p, v->knob);
+	st = oom_option_read(v->knob, v->knob->name, first, &lowest, err);
 	if (!st)
-		st = oom_plan_set(&p, v->knob, last, err);
-	hi = *oom_plan_field(&p, v->knob);
+		st = oom_option_read(v->knob, v->knob->name, last, &highest, err);
 	if (st)
 		return st;
-	if (*op) {
-		char *end;
-
-		step = strtoll(op + 1, &end, 10);
-		if (end == op + 1 || *end || step < (*op == 'x' ? 2 : 1) || (*op == 'x' && lo < 1))
-			return oom_error_set(err, OOM_ERR_INVALID,
-					     "axis %s: \"%s\": a step is +N or xN (N > 1, from 1 "
-					     "on)",
-					     v->name, word);
-	}
+	lo = lowest.whole;
+	hi = highest.whole;
+	if (*op && (oom_parse_count(op + 1, &step, NULL) || step < (*op == 'x' ? 2 : 1) ||
+		    (*op == 'x' && lo < 1)))
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "axis %s: \"%s\": a step is +N or xN (N > 1, from 1 on)",
+				     v->name, word);
 	if (lo > hi)
 		return oom_error_set(err, OOM_ERR_INVALID, "axis %s: \"%s\" runs backwards",
 				     v->name, word);
@@ -254,11 +249,11 @@ static enum oom_status one_word(struct oom_sweep *s, struct sweep_axis *a, const
 		return push_word(s, a, word, err);
 	if (v->kind == SWEEP_GPU)
 		return all_cards(s, a, err);
-	if (v->kind == SWEEP_KNOB && v->knob->kind == OOM_KNOB_FLAG) {
+	if (v->kind == SWEEP_KNOB && v->knob->kind == OOM_OPTION_FLAG) {
 		st = push_word(s, a, "false", err);
 		return st ? st : push_word(s, a, "true", err);
 	}
-	if (v->kind != SWEEP_KNOB || v->knob->kind != OOM_KNOB_CHOICE)
+	if (v->kind != SWEEP_KNOB || v->knob->kind != OOM_OPTION_CHOICE)
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "axis %s: @all is for choices and for gpu", v->name);
 	for (size_t i = 0; !st && v->knob->choice(i); i++)
@@ -284,7 +279,7 @@ static enum oom_status unknown_axis(const char *name, struct oom_error *err)
 
 bool oom_sweep_has(const struct oom_sweep *s, const char *name)
 {
-	const struct oom_knob *k = oom_knob_find(name);
+	const struct oom_option *k = oom_knob_find(name);
 
 	for (size_t i = 0; i < s->n_axes; i++)
 		for (size_t j = 0; j < s->axis[i].n_vars; j++)
@@ -308,6 +303,18 @@ enum oom_status sweep_var_named(const struct oom_sweep *s, const char *name, str
 	if (oom_sweep_has(s, out->name))
 		return oom_error_set(err, OOM_ERR_INVALID, "axis %s is given twice", out->name);
 	return OOM_OK;
+}
+
+/* What divides the values of an axis: commas, or + where it is no part of a value.  A name of a
+ * model or a card may hold one, lists of modules and the steps of ranges do. */
+static const char *between(const struct sweep_var *v, const char *rest)
+{
+	const bool range = rest && strstr(rest, "..");
+
+	if (v->kind != SWEEP_KNOB || v->knob->kind == OOM_OPTION_NAMES ||
+	    v->knob->kind == OOM_OPTION_REAL || range)
+		return ",";
+	return ",+";
 }
 
 enum oom_status oom_sweep_axis(struct oom_sweep *s, const char *text, struct oom_error *err)
@@ -335,7 +342,7 @@ enum oom_status oom_sweep_axis(struct oom_sweep *s, const char *text, struct oom
 		return no_memory(err);
 	}
 	*a->var = var;
-	while (!st && (word = strsep(&rest, ",")))
+	while (!st && (word = strsep(&rest, between(&var, rest))))
 		if (*word)
 			st = one_word(s, a, word, err);
 	free(copy);

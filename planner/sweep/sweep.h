@@ -10,7 +10,7 @@
 enum sweep_kind { SWEEP_KNOB, SWEEP_GPU, SWEEP_MODEL };
 struct sweep_var {
 	enum sweep_kind kind;
-	const struct oom_knob *knob;
+	const struct oom_option *knob;
 	char name[40];                  /* the column's */
 	/* of a grid: runs of values, so that a range takes no memory */
 	struct sweep_values {
@@ -38,7 +38,7 @@ enum sweep_column_kind { COLUMN_KNOB, COLUMN_GPU, COLUMN_MODEL, COLUMN_RESULT };
 struct sweep_column {
 	enum sweep_column_kind kind;
 	int result;
-	const struct oom_knob *knob;
+	const struct oom_option *knob;
 	const char *name;
 	/* when a run begins */
 	/* bits of the axes that change it, and SWEEP_SEEK; a result: 0 */

@@ -50,10 +50,10 @@ static double number(const struct sweep_column *c, const struct sweep_cell *cell
 		return !cell->ok	  ? NAN :
 		       is_real(c->result) ? seconds(cell) :
 					    (double)result(cell, c->result);
-	if (!c->knob || c->knob->kind == OOM_KNOB_TEXT)
+	if (!c->knob || c->knob->kind == OOM_OPTION_NAMES)
 		return NAN;
 	p = cell->plan;
-	return c->knob->kind == OOM_KNOB_REAL ? *(double *)(void *)oom_plan_field(&p, c->knob) :
+	return c->knob->kind == OOM_OPTION_REAL ? *(double *)(void *)oom_plan_field(&p, c->knob) :
 						(double)*oom_plan_field(&p, c->knob);
 }
 
@@ -168,16 +168,16 @@ static char *put_result(char *out, const struct sweep_cell *cell, int i, bool js
 	return is_real(i) ? put_real(out, seconds(cell), jsonl) : put_int(out, result(cell, i));
 }
 
-static char *put_knob(char *out, const struct oom_plan *plan, const struct oom_knob *k, bool jsonl)
+static char *put_knob(char *out, const struct oom_plan *plan, const struct oom_option *k, bool jsonl)
 {
 	struct oom_plan p;
 	char buf[140];
 	int64_t v;
 
 	memcpy(&v, (const char *)plan + k->offset, sizeof(v));
-	if (k->kind == OOM_KNOB_COUNT)
+	if (k->kind == OOM_OPTION_COUNT)
 		return put_int(out, v);
-	if (k->kind == OOM_KNOB_CHOICE)
+	if (k->kind == OOM_OPTION_CHOICE)
 		return put_plain(out, k->choice((size_t)v)->name, jsonl);
 	p = *plan;
 	return put_text(out, oom_plan_get(&p, k, buf, sizeof(buf)), jsonl);

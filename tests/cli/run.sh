@@ -39,7 +39,7 @@ expect 0 "smaller reported capacity" --model "$model" --gpu A100-40G
 expect 3 "did you mean" --model "$model" --gpu "RTX 4091"
 expect 3 "different memory sizes" --model "$model" --gpu a100
 expect 0 "24.00 GiB" --model "$model" --gpu-memory 24GiB --micro-batch 1 --grad-ckpt full --optimizer adamw-8bit
-expect 3 "not a size" --model "$model" --gpu-memory lots
+expect 2 "not a size" --model "$model" --gpu-memory lots
 expect 2 "which GPU" --model "$model"
 expect 2 "which model" --gpu 4090
 expect 2 "did you mean --micro-batch" --model "$model" --gpu 4090 --micro-bath 3

@@ -13,19 +13,20 @@ static struct {
 	double real;
 	struct oom_list list, words;
 } t;
-static const char *const words[] = {"one", "two-three", "four", NULL};
+#define WORDS(X) X(ONE, "one", "") X(TWO, "two-three", "") X(FOUR, "four", "")
+OOM_WORD_LIST(static, words, WORDS)
 static const struct oom_option rows[] = {
 	{.name = "flag", .letter = 'f', .kind = OOM_OPTION_FLAG, .target = &t.flag},
 	{.name = "text", .letter = 't', .kind = OOM_OPTION_TEXT, .target = &t.text,
 	 .metavar = "TEXT"},
 	{.name = "choice", .letter = 'c', .kind = OOM_OPTION_CHOICE, .target = &t.choice,
-	 .metavar = "WORD", .choices = words},
+	 .metavar = "WORD", .choice = words},
 	{.name = "count", .letter = 'n', .kind = OOM_OPTION_COUNT, .target = &t.count,
 	 .metavar = "N", .min = -9e18, .max = 9e18},
 	{.name = "real", .letter = 'r', .kind = OOM_OPTION_REAL, .target = &t.real,
 	 .metavar = "P", .min = -1, .max = 1},
 	{.name = "list", .letter = 'l', .kind = OOM_OPTION_LIST, .target = &t.list,
-	 .metavar = "WORDS", .choices = words},
+	 .metavar = "WORDS", .choice = words},
 	{.name = NULL},
 };
 

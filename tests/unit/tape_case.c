@@ -163,7 +163,7 @@ static void read_plan(struct oom_plan *plan, char *text, const char *b, const ch
 	plan->seq_len = atoi(s);
 	for (char *w = strtok_r(text, ";", &save); w; w = strtok_r(NULL, ";", &save)) {
 		char *value = strchr(w, '=');
-		const struct oom_knob *knob;
+		const struct oom_option *knob;
 
 		*value++ = '\0';
 		knob = oom_knob_find(w);

@@ -264,7 +264,7 @@ static void test_persistence(void **state)
 /* Every engine of the knob says what it keeps and buffers. */
 static void test_engines_speak(void **state)
 {
-	const struct oom_knob *k = oom_knob_find("engine");
+	const struct oom_option *k = oom_knob_find("engine");
 	size_t n = 0;
 
 	(void)state;

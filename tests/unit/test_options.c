@@ -11,14 +11,17 @@
 #include "options.h"
 #include "view.h"
 
-static const char *const colours[] = {"red", "green", "dark-blue", NULL};
+#define COLOURS(X) \
+	X(RED, "red", "of blood") X(GREEN, "green", "of grass") X(DARK_BLUE, "dark-blue", "of the sea")
+OOM_WORD_LIST(static, colours, COLOURS)
 
 static struct target {
 	bool flag, loud, stop;
 	const char *text;
 	int colour;
 	int64_t count;
-	double share;
+	double share, degree;
+	struct oom_size size;
 	struct oom_list any, some;
 } t;
 
@@ -30,18 +33,22 @@ static const struct oom_option rows[] = {
 	{.name = "text", .letter = 't', .kind = OOM_OPTION_TEXT, .target = &t.text,
 	 .metavar = "TEXT", .summary = "any text"},
 	{.name = "colour", .kind = OOM_OPTION_CHOICE, .target = &t.colour, .metavar = "WORD",
-	 .choices = colours, .def = "red", .summary = "a colour"},
+	 .choice = colours, .unset = "red", .summary = "a colour"},
 	{.name = "count", .letter = 'n', .kind = OOM_OPTION_COUNT, .target = &t.count,
 	 .metavar = "N", .min = -5, .max = 1e9, .summary = "how many"},
 	{.name = "wide", .kind = OOM_OPTION_COUNT, .target = &t.count, .metavar = "N", .min = 0,
 	 .max = 1e300, .summary = "a range wider than the type"},
 	{.name = "share", .kind = OOM_OPTION_REAL, .target = &t.share, .metavar = "P", .min = 0,
-	 .max = 1, .summary = "a part"},
+	 .max = 1, .percent = true, .summary = "a part"},
 	{.name = "any", .kind = OOM_OPTION_LIST, .target = &t.any, .metavar = "WORDS",
 	 .summary = "any words"},
 	{.name = "some", .kind = OOM_OPTION_LIST, .target = &t.some, .metavar = "WORDS",
-	 .choices = colours, .summary = "some words"},
+	 .choice = colours, .summary = "some words"},
 	{.name = "stop", .kind = OOM_OPTION_FLAG, .target = &t.stop, .summary = "ends parsing"},
+	{.name = "size", .kind = OOM_OPTION_SIZE, .target = &t.size, .metavar = "SIZE",
+	 .summary = "memory"},
+	{.name = "degree", .kind = OOM_OPTION_REAL, .target = &t.degree, .metavar = "X", .min = -9,
+	 .max = 9, .summary = "no part of anything"},
 	{.name = NULL},
 };
 
@@ -96,11 +103,19 @@ static void counts_take_units(void **state)
 		const char *text;
 		int64_t value;
 	} cases[] = {
-		{"2k", 2000},  {"2Ki", 2048},   {"1.5M", 1500000}, {"1e3", 1000},
-		{"0.5k", 500}, {"1M", 1000000}, {"1Mi", 1048576},
+		{"2k", 2000},	   {"2K", 2000},     {"2Ki", 2048}, {"1M", 1000000},
+		{"1Mi", 1048576}, {"0", 0},	     {"007", 7},    {"1G", 1000000000},
+		{"-5", -5},	   {"-0", 0},
 	};
-	static const char *const bad[] = {"",    "x",  "2.5", "2kk",   "2 k", "0x10", "inf",
-					  "nan", "--", "1e",  "1e999", "5%",  "2i"};
+	/* not written as a count, but plain */
+	static const struct {
+		const char *text, *meant;
+	} bad[] = {{"", NULL},	    {"x", NULL},     {"2.5", NULL},  {"2kk", NULL},
+		   {"2 k", NULL},   {"inf", NULL},   {"nan", NULL},  {"--", NULL},
+		   {"1e", NULL},    {"1e999", NULL}, {"5%", NULL},   {"2i", NULL},
+		   {"-", NULL},	    {"k", NULL},     {"4x", NULL},   {"1,5", NULL},
+		   {"0x10", "16"},  {"1e3", "1000"}, {" 4", "4"},    {"+4", "4"},
+		   {"4 ", "4"},	    {"8.0", "8"},    {"0.5k", "500"}, {"1.5M", "1500000"}};
 	char line[80], want[120];
 
 	(void)state;
@@ -115,13 +130,32 @@ static void counts_take_units(void **state)
 		struct oom_list words = {{NULL}, 0};
 		const struct oom_options set = {.own = rows, .words = &words};
 
-		snprintf(line, sizeof(line), "--count=%s", bad[i]);
-		snprintf(want, sizeof(want), "--count: \"%s\" is not a whole number", bad[i]);
+		snprintf(line, sizeof(line), "--count=%s", bad[i].text);
+		snprintf(want, sizeof(want), "--count: \"%s\" is not a %swhole number%s%s",
+			 bad[i].text, bad[i].meant ? "plain " : "", bad[i].meant ? "; write " : "",
+			 bad[i].meant ? bad[i].meant : "");
 		t.count = 77;
 		assert_int_equal(oom_options_parse(&set, 1, argv, &err), OOM_ERR_INVALID);
 		assert_string_equal(err.text, want);
 		assert_int_equal(t.count, 77);          /* outputs untouched */
 	}
+}
+
+/* One grammar; exponents for reals, percent where the row says so, units for sizes. */
+static void reals_and_sizes_are_read(void **state)
+{
+	(void)state;
+	assert_string_equal(parse("--share 2.5e-1 --degree -1.5 --size 23.65GiB", NULL, NULL), "");
+	assert_true(t.share == 0.25 && t.degree == -1.5);
+	assert_true(t.size.bytes == 25393994138);
+	assert_string_equal(t.size.text, "23.65GiB");
+	assert_string_equal(parse("--share .5 --degree 3. --size 24gb", NULL, NULL), "");
+	assert_true(t.share == 0.5 && t.degree == 3);
+	assert_true(t.size.bytes == 24000000000);
+	assert_string_equal(parse("--size 1TiB", NULL, NULL), "");
+	assert_true(t.size.bytes == 1099511627776);
+	assert_string_equal(parse("--size 25769803776", NULL, NULL), "");
+	assert_true(t.size.bytes == 25769803776);
 }
 
 static void wrong_ones_are_told_why(void **state)
@@ -144,9 +178,34 @@ static void wrong_ones_are_told_why(void **state)
 		{"--text ~", "--text: the value is empty"},
 		{"--count -6", "--count: -6 is outside -5 to 1000000000"},
 		{"--count=1000000001", "--count: 1000000001 is outside -5 to 1000000000"},
-		{"--wide 1e17", "--wide: 1e17 is too large"},
-		{"--share 1.5", "--share: 1.5 is outside 0 to 1"},
+		{"--wide 9223372036854775808", "--wide: 9223372036854775808 is too large"},
+		{"--wide 99999999999999999999", "--wide: 99999999999999999999 is too large"},
+		{"--wide 9223372036854775807k", "--wide: 9223372036854775807k is too large"},
+		{"--share 1.5", "--share: 1.5 is outside 0 to 1 (did you mean 1.5%?)"},
+		{"--share 150%", "--share: 150% is outside 0 to 1"},
+		{"--share -1", "--share: -1 is outside 0 to 1"},
 		{"--share half", "--share: \"half\" is not a number"},
+		{"--share 0x1p-1", "--share: \"0x1p-1\" is not a number"},
+		{"--share nan", "--share: \"nan\" is not a number"},
+		{"--share inf", "--share: \"inf\" is not a number"},
+		{"--share 1e999", "--share: \"1e999\" is not a number"},
+		{"--share +1", "--share: \"+1\" is not a number"},
+		{"--share 0,5", "--share: \"0,5\" is not a number"},
+		{"--share .", "--share: \".\" is not a number"},
+		{"--share %", "--share: \"%\" is not a number"},
+		{"--share 5%%", "--share: \"5%%\" is not a number"},
+		{"--degree 5%", "--degree: \"5%\" is not a number"},
+		{"--degree 50", "--degree: 50 is outside -9 to 9"},
+		{"--size 24", "--size: 24 bytes? write 24GiB"},
+		{"--size 24.5", "--size: 24.5 bytes? write 24.5GiB"},
+		{"--size 81038", "--size: 81038 bytes? write 81038MiB"},
+		{"--size lots",
+		 "--size: \"lots\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB"},
+		{"--size 1e9GiB",
+		 "--size: \"1e9GiB\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB"},
+		{"--size -1GiB",
+		 "--size: \"-1GiB\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB"},
+		{"--size 0", "--size: \"0\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB"},
 		{"--colour blue", "--colour: \"blue\" is none of: red, green, dark-blue (did you "
 				  "mean \"dark-blue\"?)"},
 		{"--colour ~", "--colour: \"\" is none of: red, green, dark-blue"},
@@ -170,13 +229,15 @@ static void lists_collect(void **state)
 
 	(void)state;
 	assert_string_equal(
-		parse("--any a,b --any c --some green,red --some=dark_blue", NULL, NULL), "");
+		parse("--any a,b --any c --some green,red --some=DARK_blue", NULL, NULL), "");
 	assert_int_equal(t.any.n, 2);
 	assert_string_equal(t.any.items[0], "a,b");
 	assert_string_equal(t.any.items[1], "c");
 	assert_int_equal(t.some.n, 3);
 	assert_string_equal(t.some.items[0], "green");
 	assert_string_equal(t.some.items[2], "dark-blue");
+	assert_string_equal(parse("--some green+red,dark-blue", NULL, NULL), "");
+	assert_int_equal(t.some.n, 3);
 
 	for (int i = 0; i < OOM_LIST_MAX; i++)
 		strcat(line, "--any=x ");
@@ -207,7 +268,7 @@ static void words_and_the_end_of_options(void **state)
 /* Every knob of the table is an option by its name and by its column, and takes its own default. */
 static void knobs_are_appended(void **state)
 {
-	const struct oom_knob *k;
+	const struct oom_option *k;
 	size_t n = 0, seen = 0;
 	struct oom_view v;
 
@@ -280,6 +341,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_forms_are_read),
 		cmocka_unit_test(counts_take_units),
+		cmocka_unit_test(reals_and_sizes_are_read),
 		cmocka_unit_test(wrong_ones_are_told_why),
 		cmocka_unit_test(lists_collect),
 		cmocka_unit_test(words_and_the_end_of_options),

@@ -8,20 +8,20 @@
 
 #include <cmocka.h>
 
-#include "oomplan/plan.h"
+#include "oomplan/option.h"
 #include "oomplan/units.h"
 
 static void every_knob_is_complete(void **state)
 {
 	(void)state;
 	for (size_t i = 0; oom_knob_at(i); i++) {
-		const struct oom_knob *k = oom_knob_at(i);
+		const struct oom_option *k = oom_knob_at(i);
 
 		if (!*k->name || !*k->column || !*k->summary || !*k->source)
 			fail_msg("knob %zu (%s) lacks a text", i, k->name);
 		assert_ptr_equal(oom_knob_find(k->name), k);
 		assert_ptr_equal(oom_knob_find(k->column), k);
-		for (size_t j = 0; k->kind == OOM_KNOB_CHOICE && k->choice(j); j++)
+		for (size_t j = 0; k->kind == OOM_OPTION_CHOICE && k->choice(j); j++)
 			if (!*k->choice(j)->name || !*k->choice(j)->summary ||
 			    !*k->choice(j)->source)
 				fail_msg("choice %zu of %s lacks a text", j, k->name);
@@ -33,14 +33,14 @@ static void text_goes_round(void **state)
 {
 	(void)state;
 	for (size_t i = 0; oom_knob_at(i); i++) {
-		const struct oom_knob *k = oom_knob_at(i);
+		const struct oom_option *k = oom_knob_at(i);
 		struct oom_plan p = oom_plan_default(), q = p;
 		char text[200];
 
 		oom_plan_get(&p, k, text, sizeof(text));
 		assert_int_equal(oom_plan_set(&q, k, text, NULL), OOM_OK);
 		assert_memory_equal(&p, &q, sizeof(p));
-		for (size_t j = 0; k->kind == OOM_KNOB_CHOICE && k->choice(j); j++) {
+		for (size_t j = 0; k->kind == OOM_OPTION_CHOICE && k->choice(j); j++) {
 			assert_int_equal(oom_plan_set(&q, k, k->choice(j)->name, NULL), OOM_OK);
 			assert_int_equal(*oom_plan_field(&q, k), (int64_t)j);
 		}

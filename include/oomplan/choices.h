@@ -1,0 +1,144 @@
+/* The words that knobs choose from, each list once: the enum, the word of the command line and of
+ * files, its sentence, what training frameworks write for it, where its behaviour was read, and
+ * what it does to the result.
+ *
+ *   X(ENUM, "word", "sentence for help, without a full stop", "spellings", "source", class)
+ *
+ * Spellings are joined by blanks; true and false are among them where transformers has a switch
+ * for the choice. */
+#ifndef OOMPLAN_CHOICES_H
+#define OOMPLAN_CHOICES_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a change does to the run's result (the playbook's classes). */
+enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
+
+#define OOM_TASKS(X) \
+	X(OOM_TASK_AUTO, "auto", "what the config's architecture says, else the type's usual task", \
+	  "", "config.json architectures", OOM_SCIENCE) \
+	X(OOM_TASK_CAUSAL_LM, "causal-lm", "next-token prediction", "text-generation", \
+	  "AutoModelForCausalLM", OOM_SCIENCE) \
+	X(OOM_TASK_MASKED_LM, "masked-lm", "masked-token prediction", "fill-mask", \
+	  "AutoModelForMaskedLM", OOM_SCIENCE) \
+	X(OOM_TASK_SEQ_CLS, "seq-cls", "one label per sequence", "text-classification", \
+	  "AutoModelForSequenceClassification", OOM_SCIENCE) \
+	X(OOM_TASK_IMAGE_CLS, "image-cls", "one label per image", "image-classification", \
+	  "AutoModelForImageClassification", OOM_SCIENCE) \
+	X(OOM_TASK_SEQ2SEQ, "seq2seq", "encoder-decoder with target tokens", \
+	  "seq_2_seq_lm text2text-generation", "AutoModelForSeq2SeqLM", OOM_SCIENCE) \
+	X(OOM_TASK_IMAGE_TEXT, "image-text", "text that answers images", "image-text-to-text", \
+	  "AutoModelForImageTextToText", OOM_SCIENCE)
+
+#define OOM_PRECISIONS(X) \
+	X(OOM_FP32, "fp32", "everything in 32 bit", "float32 32-true", \
+	  "transformers TrainingArguments", OOM_NUMERICS) \
+	X(OOM_BF16, "bf16", "weights, gradients and computation in bf16, no autocast", \
+	  "bfloat16 bf16-true", "torch_dtype=bfloat16", OOM_NUMERICS) \
+	X(OOM_FP16, "fp16", "weights, gradients and computation in fp16, no autocast", \
+	  "float16 16-true", "torch_dtype=float16", OOM_NUMERICS) \
+	X(OOM_AMP_BF16, "amp-bf16", "fp32 weights under bf16 autocast", "bf16-mixed amp_bf16", \
+	  "transformers TrainingArguments bf16=True", OOM_NUMERICS) \
+	X(OOM_AMP_FP16, "amp-fp16", "fp32 weights under fp16 autocast", "16-mixed amp_fp16", \
+	  "transformers TrainingArguments fp16=True", OOM_NUMERICS) \
+	X(OOM_BF16_AMP, "bf16-amp", \
+	  "bf16 weights under autocast: Trainer(bf16=True) on a model loaded in bf16", "", \
+	  "transformers TrainingArguments", OOM_NUMERICS)
+
+#define OOM_ATTENTIONS(X) \
+	X(OOM_ATTN_EAGER, "eager", "score matrices in memory", "disabled", \
+	  "attn_implementation=\"eager\"", OOM_EXACT) \
+	X(OOM_ATTN_SDPA, "sdpa", "torch scaled_dot_product_attention", "", \
+	  "attn_implementation=\"sdpa\"", OOM_EXACT) \
+	X(OOM_ATTN_FLASH, "flash", "the flash_attn package", \
+	  "flash_attention_2 flash_attn fa2", "attn_implementation=\"flash_attention_2\"", \
+	  OOM_EXACT)
+
+#define OOM_CHECKPOINTINGS(X) \
+	X(OOM_CKPT_NONE, "none", "every activation is kept", "false", \
+	  "transformers TrainingArguments", OOM_EXACT) \
+	X(OOM_CKPT_FULL, "full", "only block inputs are kept, blocks are recomputed", "true", \
+	  "transformers TrainingArguments gradient_checkpointing=True", OOM_EXACT) \
+	X(OOM_CKPT_SELECTIVE, "selective", "attention cores are recomputed (Megatron)", "", \
+	  "--recompute-granularity selective, arXiv:2205.05198", OOM_EXACT)
+
+#define OOM_LOSSES(X) \
+	X(OOM_LOSS_PLAIN, "plain", "logits upcast to fp32, current transformers", "false", \
+	  "transformers loss_utils.py", OOM_EXACT) \
+	X(OOM_LOSS_FUSED, "fused", "chunked linear + cross-entropy (Liger)", "true liger", \
+	  "use_liger_kernel=True", OOM_EXACT) \
+	X(OOM_LOSS_SLICED, "sliced", \
+	  "logits sliced and copied once more, transformers before 4.45", "", \
+	  "modeling_llama.py 4.44", OOM_EXACT)
+
+#define OOM_ALLOCATORS(X) \
+	X(OOM_ALLOC_NATIVE, "native", "cudaMalloc segments", "", "PyTorch default", OOM_EXACT) \
+	X(OOM_ALLOC_EXPANDABLE, "expandable_segments", \
+	  "segments that grow: next to no fragmentation", "expandable_segments:True", \
+	  "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", OOM_EXACT)
+
+#define OOM_ENGINES(X) \
+	X(OOM_ENGINE_HF, "hf", \
+	  "plain PyTorch, HF Trainer or Lightning Fabric (DDP on several GPUs)", \
+	  "ddp multi_gpu", "transformers TrainingArguments", OOM_EXACT) \
+	X(OOM_ENGINE_DEEPSPEED, "deepspeed", "DeepSpeed ZeRO", "", "deepspeed config", \
+	  OOM_PLACEMENT) \
+	X(OOM_ENGINE_FSDP2, "fsdp2", "fully_shard, torchtitan style", "", \
+	  "torch.distributed.fsdp", OOM_PLACEMENT) \
+	X(OOM_ENGINE_FSDP1, "fsdp1", "FullyShardedDataParallel through accelerate", "fsdp", \
+	  "accelerate FSDP", OOM_PLACEMENT) \
+	X(OOM_ENGINE_MEGATRON, "megatron", "Megatron-LM", "megatron_lm", \
+	  "Megatron-LM arguments", OOM_PLACEMENT) \
+	X(OOM_ENGINE_TORCHTUNE, "torchtune", "pure bf16 recipes", "", "torchtune recipes", \
+	  OOM_NUMERICS) \
+	X(OOM_ENGINE_DEVICE_MAP, "device-map", \
+	  "one process, layers laid out over the GPUs of a node, which work in turn", "", \
+	  "device_map=\"auto\", transformers integrations/accelerate.py", OOM_PLACEMENT)
+
+#define OOM_SCANS(X) \
+	X(OOM_SCAN_ASSOCIATIVE, "associative", \
+	  "what traced runs take (torch.compile): the larger of the two", "", \
+	  "torch/_higher_order_ops/associative_scan.py", OOM_EXACT) \
+	X(OOM_SCAN_LOOP, "loop", "over the tokens: eager PyTorch without the mamba_ssm kernels", \
+	  "", "transformers modeling_mamba.py slow_forward", OOM_EXACT)
+
+#define OOM_PP_SCHEDULES(X) \
+	X(OOM_PP_1F1B, "1f1b", "one forward, one backward; interleaved where vpp is above 1", "", \
+	  "Megatron-LM schedules.py, arXiv:2104.04473", OOM_EXACT) \
+	X(OOM_PP_GPIPE, "gpipe", "all forward passes of a step, then all backward passes", "", \
+	  "arXiv:1811.06965", OOM_EXACT)
+
+#define OOM_CP_COMMS(X) \
+	X(OOM_CP_P2P, "p2p", "ring: keys and values travel around", "ring", \
+	  "--cp-comm-type p2p, arXiv:2310.01889", OOM_EXACT) \
+	X(OOM_CP_A2A, "a2a", "all-to-all: whole sequences of fewer heads (Ulysses)", "ulysses", \
+	  "--cp-comm-type a2a, arXiv:2309.14509", OOM_EXACT)
+
+#define OOM_OFFLOADS(X) \
+	X(OOM_OFFLOAD_NONE, "none", "stays on the GPU", "", "-", OOM_EXACT) \
+	X(OOM_OFFLOAD_CPU, "cpu", "in host memory", "", "DeepSpeed offload device: cpu", \
+	  OOM_PLACEMENT) \
+	X(OOM_OFFLOAD_NVME, "nvme", "on a local disk", "", "DeepSpeed offload device: nvme", \
+	  OOM_PLACEMENT)
+
+#define OOM_CHOICE_ID(id, ...) id,
+#define OOM_WORD_ID OOM_CHOICE_ID
+enum oom_task { OOM_TASKS(OOM_CHOICE_ID) };
+enum oom_precision { OOM_PRECISIONS(OOM_CHOICE_ID) };
+enum oom_attention { OOM_ATTENTIONS(OOM_CHOICE_ID) };
+enum oom_checkpointing { OOM_CHECKPOINTINGS(OOM_CHOICE_ID) };
+enum oom_loss { OOM_LOSSES(OOM_CHOICE_ID) };
+enum oom_allocator { OOM_ALLOCATORS(OOM_CHOICE_ID) };
+enum oom_engine_id { OOM_ENGINES(OOM_CHOICE_ID) };
+enum oom_scan { OOM_SCANS(OOM_CHOICE_ID) };
+enum oom_pp_schedule { OOM_PP_SCHEDULES(OOM_CHOICE_ID) };
+enum oom_cp_comm { OOM_CP_COMMS(OOM_CHOICE_ID) };
+enum oom_offload { OOM_OFFLOADS(OOM_CHOICE_ID) };
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

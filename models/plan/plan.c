@@ -1,0 +1,43 @@
+/* A plan as a whole: its defaults, and what follows from several of its knobs. */
+#include "oomplan/plan.h"
+
+#include <string.h>
+
+#include "oomplan/option.h"
+
+struct oom_plan oom_plan_default(void)
+{
+	const struct oom_option *k;
+	struct oom_plan p;
+
+	memset(&p, 0, sizeof(p));
+	for (size_t i = 0; (k = oom_knob_at(i)) != NULL; i++) {
+		if (k->kind == OOM_OPTION_REAL)
+			*(double *)(void *)((char *)&p + k->offset) = k->def;
+		else if (k->kind != OOM_OPTION_NAMES)
+			*oom_plan_field(&p, k) = (int64_t)k->def;
+	}
+	return p;
+}
+
+double oom_capability(const struct oom_plan *p)
+{
+	return p->compute_capability > 0 ? p->compute_capability : 8;
+}
+
+int64_t oom_plan_data_parallel(const struct oom_plan *p)
+{
+	const int64_t model = p->engine == OOM_ENGINE_DEVICE_MAP ? p->gpus : p->tp * p->pp * p->cp;
+
+	return p->gpus > model ? p->gpus / model : 1;
+}
+
+void oom_plan_settle(struct oom_plan *p)
+{
+	if (!p->gpus_per_node)
+		return;
+	if (p->gpus == 1)
+		p->gpus = p->nodes * p->gpus_per_node;
+	else if (p->nodes == 1 && p->gpus % p->gpus_per_node == 0)
+		p->nodes = p->gpus / p->gpus_per_node;
+}
