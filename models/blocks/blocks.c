@@ -226,6 +226,16 @@ static struct oom_rope tables(struct oom_tape *t, uint16_t mono, uint64_t axes, 
 	return r;
 }
 
+bool oom_any_layer(const struct oom_tape *t, const struct oom_arch *a, uint8_t bits, uint8_t value)
+{
+	const uint64_t n = oom_depth(t, a->n_layers);
+
+	for (uint64_t i = 0; i < n && i < OOM_MAX_LAYERS; i++)
+		if ((a->kind[i] & bits) == value)
+			return true;
+	return false;
+}
+
 struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype dt,
 				unsigned buffers)
 {

@@ -197,6 +197,15 @@ void oom_read_fail(struct oom_reader *r, const char *fmt, ...) OOM_PRINTF(2, 3);
 /* classes of a classification head: num_labels, else the size of id2label, else 2 */
 uint64_t oom_read_labels(struct oom_reader *r);
 
+/* Elements of a head that rotary tables are made for: pairs, of an odd number one more
+ * (`torch.arange(0, dim, 2)`). */
+static inline uint64_t oom_rot_dim(const struct oom_arch *a)
+{
+	const uint64_t n = (uint64_t)((double)a->head_dim * a->rotary_share);
+
+	return n < a->head_dim ? n + n % 2 : n;
+}
+
 /* The depth the plan asks for, else the config's. */
 static inline uint64_t oom_depth(const struct oom_tape *t, uint64_t n)
 {

@@ -262,6 +262,22 @@ void oom_done(struct oom_tape *t, struct oom_val x)
 		oom_unref(t, x.sto);
 }
 
+static bool is_gradient(const struct oom_tape *t, int32_t row)
+{
+	for (size_t i = 0; i < t->n_params; i++)
+		if (t->params[i].grad == row)
+			return true;
+	return false;
+}
+
+int32_t oom_tape_held(const struct oom_tape *t, int32_t from)
+{
+	for (int32_t i = from; i < (int32_t)t->n_rows; i++)
+		if (t->refs[i] && !is_gradient(t, i))
+			return i;
+	return -1;
+}
+
 struct oom_val oom_share(struct oom_tape *t, struct oom_val x)
 {
 	oom_ref(t, x.sto);

@@ -360,6 +360,9 @@ void oom_unit_end(struct oom_tape *t, size_t unit);
 bool oom_tape_repeat(struct oom_tape *t, uint32_t reps, size_t *rep);
 /* Gives x up. */
 void oom_drop(struct oom_tape *t, struct oom_val x);
+/* The first row from `from` on that somebody still holds, gradients of parameters apart; -1: none.
+ * A recording has none, or a name was forgotten. */
+int32_t oom_tape_held(const struct oom_tape *t, int32_t from);
 /* Gives x up unless it is kept: what every operation does with its inputs. */
 void oom_done(struct oom_tape *t, struct oom_val x);
 /* A second reference to x's storage. */

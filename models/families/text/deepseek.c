@@ -478,7 +478,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 		at.layer_names_weights = true;
 		at.rope = flags & LOCAL_ROPE && a->window && !(kind & 2) ? NULL : &rope;
-		at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
+		at.rot_dim = oom_rot_dim(a);
 		at.rope_cat = flags & CAT_ROPE;
 		at.gated = flags & SANDWICH;
 		at.qk_norm_full = flags & QK_NORM_FULL;
@@ -504,7 +504,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint64_t flags = a->extra[FLAGS];
 	const uint64_t rot = flags & MLA ? a->extra[ROT] :
-					   (uint64_t)((double)a->head_dim * a->rotary_share);
+					   oom_rot_dim(a);
 	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 	struct oom_reader r = a->rd;

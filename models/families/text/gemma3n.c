@@ -392,7 +392,7 @@ static struct oom_val streams(struct oom_tape *t, const struct oom_arch *a, stru
 {
 	struct oom_val target = magnitude(t, oom_keep(x));
 
-	part[0] = oom_share(t, x);
+	part[0] = x;
 	for (uint64_t i = 1; i < a->extra[ALTUP]; i++)
 		part[i] = rescaled(t,
 				   oom_op_linear(t, "altup_projections", oom_keep(x), D(a->d_model),
@@ -478,7 +478,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 				  "n_layers * hidden_size_per_layer_input"};
 	struct oom_val embed, x, first, second, part[64],
 		ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a, .per_layer = oom_none()};
+	struct layer l = {.a = a,
+			  .per_layer = oom_none(),
+			  .rope = {{oom_none(), oom_none()}, {oom_none(), oom_none()}}};
 	enum oom_dtype dt;
 
 	t->scope = "embed_tokens";
@@ -498,8 +500,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) :
 				oom_none();
 	x = streams(t, a, x, part);
-	l.rope[0] = oom_rope_tables(t, a->head_dim, dt, 2);
-	l.rope[1] = oom_rope_tables(t, a->head_dim, dt, 2);
+	if (oom_any_layer(t, a, SLIDES, 0))
+		l.rope[0] = oom_rope_tables(t, a->head_dim, dt, 2);
+	if (oom_any_layer(t, a, SLIDES, SLIDES))
+		l.rope[1] = oom_rope_tables(t, a->head_dim, dt, 2);
 	find_shared(t, &l);
 	x = run(t, &l, x);
 	x = joined(t, a, x);

@@ -283,7 +283,8 @@ static void store(struct oom_tape *t, const struct oom_arch *a, struct oom_val k
 	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad)
 		return;
 	for (int i = 0; i < 4; i++)
-		kv[i] = oom_new(t, "shared keys and values", t->m_bs,
+		if (oom_any_layer(t, a, SLIDES, i < 2 ? 0 : SLIDES))
+			kv[i] = oom_new(t, "shared keys and values", t->m_bs,
 				(struct oom_dim){i < 2 ? full : slides, "n_kv_heads * head_dim"},
 				dt);
 }
@@ -291,7 +292,9 @@ static void store(struct oom_tape *t, const struct oom_arch *a, struct oom_val k
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a, .ple = oom_none()};
+	struct layer l = {.a = a,
+			  .ple = oom_none(),
+			  .rope = {{oom_none(), oom_none()}, {oom_none(), oom_none()}}};
 	struct oom_val kv[4] = {oom_none(), oom_none(), oom_none(), oom_none()};
 	const uint64_t depth = oom_depth(t, a->n_layers);
 	uint8_t kind[OOM_MAX_LAYERS];
@@ -311,8 +314,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	store(t, a, kv, dt);
 	l.mask[0] = mask(t, a, 0, dt);
 	l.mask[1] = mask(t, a, a->window, dt);
-	l.rope[0] = oom_rope_tables(t, a->extra[D_FULL], dt, 2);
-	l.rope[1] = oom_rope_tables(t, a->head_dim, dt, 2);
+	if (oom_any_layer(t, a, SLIDES, 0))
+		l.rope[0] = oom_rope_tables(t, a->extra[D_FULL], dt, 2);
+	if (oom_any_layer(t, a, SLIDES, SLIDES))
+		l.rope[1] = oom_rope_tables(t, a->head_dim, dt, 2);
 	for (uint64_t i = 0; i < depth && i < OOM_MAX_LAYERS; i++)
 		kind[i] = kind_of(t, a, i);
 	x = oom_layers(t, (uint32_t)depth, kind, block, &l, x);

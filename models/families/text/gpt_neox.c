@@ -62,7 +62,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h};
-	const uint64_t rot = (uint64_t)((double)a->head_dim * a->rotary_share);
+	const uint64_t rot = oom_rot_dim(a);
 	const unsigned bias = a->extra[BIAS] ? OOM_BIAS : 0;
 	struct oom_attn at = oom_attn_of(t, a);
 	const struct oom_val arg = x;           /* the normed states, the call's until it returns */
@@ -107,7 +107,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint64_t rot = (uint64_t)((double)a->head_dim * a->rotary_share);
+	const uint64_t rot = oom_rot_dim(a);
 	struct oom_val embed, x, first, positions,
 		ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};

@@ -39,7 +39,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint3
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h}, heads = D(a->n_heads);
-	const uint64_t rot = (uint64_t)((double)a->head_dim * a->rotary_share);
+	const uint64_t rot = oom_rot_dim(a);
 	struct oom_val p[3], zeros, w, y;
 	enum oom_dtype dt;
 

@@ -163,7 +163,6 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	struct layer l = {.a = a,
 			  .rope = {{oom_none(), oom_none()}, {oom_none(), oom_none()}},
 			  .mask = {oom_none(), oom_none()}};
-	bool full = false;
 	enum oom_dtype dt;
 
 	t->scope = "embed_tokens";
@@ -173,13 +172,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	first = oom_share(t, x);
 	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	dt = (enum oom_dtype)x.dt;
-	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++)
-		full |= !(a->kind[i] & SLIDES);
-	if (full) {
+	if (oom_any_layer(t, a, SLIDES, 0)) {
 		l.mask[0] = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
 		l.rope[0] = oom_rope_tables(t, a->extra[ROT_FULL], dt, 2);
 	}
-	if (a->window) {
+	if (a->window && oom_any_layer(t, a, SLIDES, SLIDES)) {
 		l.mask[1] = oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s);
 		l.rope[1] = oom_rope_tables(t, a->extra[ROT_SLIDING], dt, 2);
 	}

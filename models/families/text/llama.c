@@ -177,7 +177,7 @@ static struct oom_attn attention_of(struct oom_tape *t, const struct layer *l, u
 	at.qk_norm = flags & QK_NORM;
 	at.qk_norm_full = flags & QK_NORM_FULL;
 	at.qk_norm_late = flags & QK_NORM_LATE;
-	at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
+	at.rot_dim = oom_rot_dim(a);
 	at.rope_fp32 = flags & FP32_ROPE && a->rope_axes != OOM_ROPE_3D_LAYER;
 	at.rope_spread = flags & INTERLEAVED && !a->rope_axes;
 	at.rope_sections = a->rope_axes == OOM_ROPE_3D_LAYER || a->rope_axes == OOM_ROPE_3D_SPREAD;
@@ -272,9 +272,11 @@ static void shared_tables(struct oom_tape *t, const struct oom_arch *a, enum oom
 			  struct layer *l)
 {
 	const uint64_t flags = a->extra[FLAGS],
-		       rot = (uint64_t)((double)a->head_dim * a->rotary_share);
+		       rot = oom_rot_dim(a);
 	const bool fp32 = (flags & FP32_ROPE && flags & INTERLEAVED) ||
 			  (olmo(a) && !is_type(a, "olmo3") && !is_type(a, "olmoe"));
+	/* tables of their own for sliding layers, where there are any */
+	const bool apart = flags & (PATTERN_6 | LAYER_ROPES);
 
 	l->mask[0] = flags & ALTERNATING || !a->window || both_masks(a) ?
 			     oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s) :
@@ -291,10 +293,10 @@ static void shared_tables(struct oom_tape *t, const struct oom_arch *a, enum oom
 	if (a->rope_axes)
 		l->rope = oom_rope_tables_3d(t, rot ? rot : a->head_dim, dt, 2,
 					     a->rope_axes != OOM_ROPE_3D_LAYER);
-	else if (!a->extra[MOSHI])
+	else if (!a->extra[MOSHI] && (!apart || oom_any_layer(t, a, 1, 0)))
 		l->rope = oom_rope_tables(t, rot ? rot : a->head_dim, fp32 ? OOM_F32 : dt, 2);
 	l->local.cos = l->local.sin = oom_none();
-	if (flags & PATTERN_6 || (flags & LAYER_ROPES && a->window))
+	if (apart && a->window && oom_any_layer(t, a, 1, 1))
 		l->local = oom_rope_tables(t, a->head_dim, dt, 2);
 }
 

@@ -243,7 +243,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	struct oom_attn at = oom_attn_of(t, a);
 
 	at.rope = a->extra[ROPE] ? rope : NULL;
-	at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
+	at.rot_dim = oom_rot_dim(a);
 	at.mask = l->mask;
 	at.k_scaled = a->extra[TYPE] == FALCON_H1;
 	return oom_attention(t, &at, x);
@@ -368,7 +368,7 @@ static struct oom_val tail(struct oom_tape *t, const struct oom_arch *a, struct 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint64_t type = a->extra[TYPE],
-		       rot = (uint64_t)((double)a->head_dim * a->rotary_share);
+		       rot = oom_rot_dim(a);
 	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
 					positions = oom_none();
 	struct layer l = {.a = a, .rope = {oom_none(), oom_none()}, .mask = oom_none()};

@@ -121,7 +121,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 	at.layer_names_weights = true;
 	at.rope = &rope;
-	at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
+	at.rot_dim = oom_rot_dim(a);
 	at.rope_cat = true;
 	at.mask = kind & SPARSE ? block_mask(t, l, oom_keep(h)) : l->mask;
 	h = oom_attention(t, &at, h);
@@ -143,7 +143,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
 	first = oom_share(t, x);
 	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
-	l.rope = oom_rope_tables(t, (uint64_t)((double)a->head_dim * a->rotary_share),
+	l.rope = oom_rope_tables(t, oom_rot_dim(a),
 				 (enum oom_dtype)x.dt, 2);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
 	oom_drop_shared(t, l.rope.cos);

@@ -311,7 +311,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const bool causal = a->extra[DECODER];
 	const uint16_t m_s = t->m_s;
-	struct layer l = {.a = a};
+	struct layer l = {.a = a, .rope = {{oom_none(), oom_none()}, {oom_none(), oom_none()}}};
 	struct oom_val word, x, first, hidden, loss;
 
 	vision(t, a);
@@ -329,7 +329,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	if (causal)
 		t->m_s = t->m_bs;
 	for (int i = 0; i < 2; i++)
-		l.rope[i] = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
+		if (oom_any_layer(t, a, SLIDING, i ? SLIDING : 0))
+			l.rope[i] = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
 	t->m_s = m_s;
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
 	for (int i = 0; i < 2; i++) {

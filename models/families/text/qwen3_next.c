@@ -314,7 +314,7 @@ static struct oom_val full_attention(struct oom_tape *t, const struct layer *l, 
 	struct oom_attn at = oom_attn_of(t, a);
 
 	at.rope = a->extra[ROPE] ? &rope : NULL;
-	at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
+	at.rot_dim = oom_rot_dim(a);
 	at.mask = l->mask;
 	at.qk_norm = true;
 	at.qk_norm_full = olmo;
@@ -383,7 +383,7 @@ static struct oom_rope tables(struct oom_tape *t, const struct oom_arch *a, uint
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint64_t rot = (uint64_t)((double)a->head_dim * a->rotary_share);
+	const uint64_t rot = oom_rot_dim(a);
 	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a, .rope = {oom_none(), oom_none()}};
 	enum oom_dtype dt;

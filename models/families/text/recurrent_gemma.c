@@ -151,7 +151,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	struct oom_rope rope;
 
 	sdpa.attn = OOM_ATTN_SDPA;
-	at.rot_dim = (uint64_t)((double)a->head_dim * a->rotary_share);
+	at.rot_dim = oom_rot_dim(a);
 	rope = oom_rope_tables(t, at.rot_dim ? at.rot_dim : 1, (enum oom_dtype)x.dt, 2);
 	at.rope = &rope;
 	at.mask = l->mask;
