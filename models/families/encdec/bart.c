@@ -32,14 +32,15 @@ enum {
 	EXPERTS = 1024,
 	BMM = 4096, FP32_SOFTMAX = 8192,
 	NLLB = 16384,           /* feed-forward as NLLB-MoE's */
+	ROW = 32768,            /* the decoder is given its positions: one row for the batch */
 	NO_ONES = 2048,         /* the decoder alone makes no mask of ones */
 };
 static const struct {
 	const char *type;
 	unsigned flags;
 } kinds[] = {
-	{"bart", EMBED_NORM | OFFSET | LOGIT_BIAS}, {"plbart", EMBED_NORM | OFFSET | LOGIT_BIAS},
-	{"mvp", EMBED_NORM | OFFSET | LOGIT_BIAS}, {"mbart", EMBED_NORM | OFFSET | LOGIT_BIAS | PRE_NORM | CLAMP},
+	{"bart", EMBED_NORM | OFFSET | LOGIT_BIAS | ROW}, {"plbart", EMBED_NORM | OFFSET | LOGIT_BIAS | ROW},
+	{"mvp", EMBED_NORM | OFFSET | LOGIT_BIAS}, {"mbart", EMBED_NORM | OFFSET | LOGIT_BIAS | PRE_NORM | CLAMP | ROW},
 	{"pegasus", SINUSOIDAL | LOGIT_BIAS | PRE_NORM | CLAMP}, {"marian", SINUSOIDAL | LOGIT_BIAS},
 	{"blenderbot", LOGIT_BIAS | PRE_NORM | CLAMP}, {"blenderbot-small", LOGIT_BIAS | EMBED_NORM},
 	{"m2m_100", PRE_NORM | TABLE | CLAMP}, {"nllb-moe", PRE_NORM | TABLE | CLAMP | EXPERTS | EAGER | NLLB},
@@ -263,8 +264,10 @@ static struct oom_val run_stack(struct oom_tape *t, struct oom_encdec *s, struct
 	if (flags & TABLE) {
 		pos = table_positions(t, s, embed);
 	} else {
-		pos = oom_new(t, "position ids", flags & OFFSET ? s->m_tokens : s->m_len, D(1),
-			      OOM_I64);
+		pos = oom_new(t, "position ids",
+			      flags & OFFSET && !(s->decoder && flags & ROW) ? s->m_tokens :
+									       s->m_len,
+			      D(1), OOM_I64);
 		pos = oom_op_embedding(t, "embed_positions", pos, positions, h,
 				       flags & SINUSOIDAL ? OOM_P_FROZEN : 0);
 	}

@@ -73,7 +73,7 @@ static struct oom_val differential(struct oom_tape *t, const struct layer *l, st
 
 	q = oom_op_heads(t, oom_op_linear(t, "q_proj", oom_keep(x), qd, bias));
 	k = oom_op_heads(t, oom_op_linear(t, "k_proj", oom_keep(x), kd, bias));
-	v = oom_op_heads(t, oom_op_linear(t, "v_proj", x, kd, bias));
+	v = oom_op_heads(t, oom_op_linear(t, "v_proj", oom_keep(x), kd, bias));
 	oom_rope_pair(t, &q, &k, &l->rope, heads, a->n_kv_heads, d, d);
 	if (heads != a->n_kv_heads) {
 		k = oom_op_expand_copy(t, k, k.mono, qd);
@@ -93,7 +93,9 @@ static struct oom_val differential(struct oom_tape *t, const struct layer *l, st
 	oom_op_split(t, y, 2, half, p);
 	y = oom_op_add(t, p[0], oom_op_mul(t, w, p[1]));
 	y = oom_op_unary(t, OOM_SCALE, oom_norm(t, OOM_NORM_RMS_PLAIN, "groupnorm", y, 2 * d));
-	return oom_op_linear(t, "o_proj", oom_op_merge_heads(t, y), h, bias);
+	y = oom_op_linear(t, "o_proj", oom_op_merge_heads(t, y), h, bias);
+	oom_done(t, x);                         /* a name of the layer until it has returned */
+	return y;
 }
 
 /* exp(A * softplus(dt(values))), one number a key, spread over the queries, masked, only the

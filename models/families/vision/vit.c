@@ -111,6 +111,11 @@ static struct oom_val vit_attention(struct oom_frame *layer, const struct vit_la
 	q = oom_op_heads(t, oom_op_linear(t, dino ? "query" : "q_proj", x, h, bias));
 	k = oom_op_heads(t, oom_op_linear(t, dino ? "key" : "k_proj", x, h, bias));
 	v = oom_op_heads(t, oom_op_linear(t, dino ? "value" : "v_proj", x, h, bias));
+	if (!dino) {                            /* DINO's projections are a module of their own */
+		q = oom_name(&f, q);
+		k = oom_name(&f, k);
+		v = oom_name(&f, v);
+	}
 	q = oom_attention_core(t, &at, q, k, v);
 	return oom_leave(&f, oom_op_linear(t, dino ? "dense" : "o_proj", q, h, OOM_BIAS));
 }
