@@ -3,11 +3,6 @@
  * as in ops_conv.c: cuDNN's workspaces. */
 #include "audio.h"
 
-static bool wants_grad(const struct oom_tape *t, struct oom_val a)
-{
-	return t->grad && a.rg;
-}
-
 struct oom_val oom_op_conv1d(struct oom_tape *t, const char *name, struct oom_val x,
 			     const struct oom_conv1d *c, uint16_t mono)
 {
@@ -33,7 +28,7 @@ struct oom_val oom_op_conv1d(struct oom_tape *t, const char *name, struct oom_va
 	w = oom_amp_cast(t, w);
 	if (c->bias)
 		bias = oom_amp_cast(t, bias);
-	rg = wants_grad(t, x) || w.rg || bias.rg;
+	rg = oom_wants_grad(t, x) || w.rg || bias.rg;
 	if (rg) {
 		n = oom_node(t, OOM_NODE_CONV, "convolution");
 		oom_node_edge(t, n, x);
@@ -55,7 +50,7 @@ struct oom_val oom_op_conv1d(struct oom_tape *t, const char *name, struct oom_va
 
 struct oom_val oom_op_glu(struct oom_tape *t, struct oom_val x)
 {
-	const bool rg = wants_grad(t, x);
+	const bool rg = oom_wants_grad(t, x);
 	struct oom_val y;
 	int32_t n = -1;
 

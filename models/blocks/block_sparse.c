@@ -6,7 +6,7 @@
  * arXiv:2007.14062.  Everything that function names lives until it returns, the zeros it draws the
  * whole attention on included.
  *   e block size   r random blocks   h heads   d head_dim */
-#include "ops/conv.h"
+#include "image.h"
 #include "sparse.h"
 
 enum { MAX_LOCALS = 40 };

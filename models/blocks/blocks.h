@@ -4,13 +4,13 @@
 #define OOM_BLOCKS_H
 
 #include "config/arch.h"
+#include "ops/activation.h"
 #include "ops/ops.h"
 #include "tape/frame.h"
 
 /* A norm of the architecture's kind over the last `width` elements (0: all). */
 struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x,
 			uint64_t width);
-struct oom_val oom_activation(struct oom_tape *t, enum oom_act act, struct oom_val x);
 
 /* Rotary tables as the first layer needs them: cos and sin of [1, s, dim] in x's type. */
 struct oom_rope {

@@ -1,7 +1,7 @@
 /* What BERT-like encoders share.  Reference: transformers 5.12, models/bert/modeling_bert.py,
  * models/roberta/. */
-#include "ops/conv.h"
 #include "encoder.h"
+#include "image.h"
 
 void oom_bert_sizes(struct oom_arch *a)
 {

@@ -1,7 +1,7 @@
 /* The frame of an image classifier: sizes read, the batch's images, the head. */
 #include <math.h>
 
-#include "ops/conv.h"
+#include "image.h"
 
 static uint64_t whole(double x)
 {

@@ -2,7 +2,7 @@
  * models/nystromformer/modeling_nystromformer.py (NystromformerSelfAttention), Xiong et al. 2021,
  * arXiv:2102.03902; models/yoso/modeling_yoso.py (YosoCumulation), Zeng et al. 2021,
  * arXiv:2111.09714. */
-#include "ops/conv.h"
+#include "image.h"
 #include "sparse.h"
 
 /* iterative_inv: six rounds of Z = Z/4 (13 - KZ (15 - KZ (7 - KZ))); k is kept. */

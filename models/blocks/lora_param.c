@@ -14,63 +14,20 @@
 
 #include "blocks.h"
 
-static const char *const mixtral_like[] = {"mixtral", "minimax", "minimax_m2", NULL};
-static const char *const qwen2_moe_like[] = {
-	"afmoe",	"deepseek_v2", "deepseek_v3",	"deepseek_v32", "dots1",
-	"ernie4_5_moe", "glm4_moe",    "glm4_moe_lite", "glm_moe_dsa",	"longcat_flash",
-	"solar_open",	"mellum",      "qwen3_moe",	"qwen3_next",	"hunyuan_v1_moe",
-	"flex_olmo",	"olmoe",       "exaone_moe",	"cohere2_moe",	NULL};
-
-static bool one_of(const char *const *list, const char *word)
-{
-	for (; *list; list++)
-		if (!strcmp(*list, word))
-			return true;
-	return false;
-}
-
-static bool targeted(const struct oom_tape *t, const char *word)
-{
-	const size_t n = strlen(word);
-
-	for (const char *p = t->plan->lora_targets; p;
-	     p = strchr(p, '+') ? strchr(p, '+') + 1 : NULL)
-		if (!strncmp(p, word, n) && (p[n] == '+' || !p[n]))
-			return true;
-	return false;
-}
-
-/* Whether `word`, a module's old name, is translated for this type: nn.Linear layers of that name
- * are then left alone (shared experts and dense layers too). */
-bool oom_lora_translated(const struct oom_tape *t, const char *word)
-{
-	const char *const *words;
-	static const char *const mixtral[] = {"gate", "w1", "w2", "w3", NULL};
-	static const char *const qwen2_moe[] = {"gate", "gate_proj", "up_proj", "down_proj", NULL};
-
-	if (one_of(mixtral_like, t->arch->model_type))
-		words = mixtral;
-	else if (one_of(qwen2_moe_like, t->arch->model_type))
-		words = qwen2_moe;
-	else
-		return false;
-	return one_of(words, word);
-}
-
 struct oom_lora_param oom_lora_delta(struct oom_tape *t, enum oom_lora_part part, struct oom_val w,
 				     uint64_t experts, uint64_t out, uint64_t in)
 {
 	static const char *const words[2][3] = {{"gate", "w1", "w2"},
 						{"gate", "gate_proj", "down_proj"}};
-	const bool old = one_of(mixtral_like, t->arch->model_type);
-	const char *word = words[!old][part];
+	const enum oom_lora_words names = oom_lora_words(t);
+	const char *word = words[names != OOM_LORA_MIXTRAL][part];
 	struct oom_lora_param l = {.w = w, .delta = oom_none(), .sum = oom_none()};
 	uint64_t r = t->plan->lora_r > 0 ? (uint64_t)t->plan->lora_r : 0;
 	struct oom_val a, b, z;
 
 	if (!r || !oom_lora_translated(t, word))
 		return l;
-	if (strcmp(t->plan->lora_targets, "all-linear") && !targeted(t, word))
+	if (strcmp(t->plan->lora_targets, "all-linear") && !oom_lora_names(t, word))
 		return l;
 	if (part == OOM_LORA_GATE_UP)
 		r *= 2;

@@ -2,6 +2,7 @@
  * ForMaskedLM / ForSequenceClassification classes; torch.nn.functional.cross_entropy =
  * log_softmax + nll_loss. */
 #include "blocks.h"
+#include "tape/round.h"
 
 /* log_softmax is kept (its own derivative needs it, and nll_loss keeps it too); nll_loss_backward
  * makes zeros of the same size, then _log_softmax_backward_data another: 12 bytes an element at
@@ -230,9 +231,9 @@ static void fused_chunk(struct oom_tape *t, struct oom_val x, struct oom_val w, 
 struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
 			    struct oom_val embed, const char *name)
 {
-	const uint64_t v = a->vocab, d = h.width, inc = (v + d - 1) / d;
+	const uint64_t v = a->vocab, d = h.width, inc = oom_ceil_div(v, d);
 	const uint64_t tokens = oom_mono_now(t, h.mono);
-	uint64_t chunk = 1, piece = (tokens + inc - 1) / inc;
+	uint64_t chunk = 1, piece = oom_ceil_div(tokens, inc);
 	uint16_t part = OOM_MONO_ONE;
 	struct oom_val w, gx, gw = oom_none(), loss, total, labels;
 	enum oom_dtype dt;

@@ -1,5 +1,5 @@
 /* What vision transformers share: attention over patches, tokens as maps and back. */
-#include "ops/conv.h"
+#include "image.h"
 
 void oom_drop_all(struct oom_tape *t, const struct oom_val *x, int n)
 {

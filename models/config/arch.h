@@ -13,7 +13,6 @@
 #include "oomplan/config.h"
 #include "oomplan/model.h"
 #include "oomplan/plan.h"
-#include "tape/tape.h"
 
 #define OOM_MAX_LAYERS 2000
 
@@ -54,6 +53,8 @@ enum oom_norm {
 
 struct oom_decoder;
 struct oom_family;
+struct oom_tape;
+struct oom_val;
 struct oom_key_row;
 struct oom_vlm;
 
@@ -204,12 +205,6 @@ static inline uint64_t oom_rot_dim(const struct oom_arch *a)
 	const uint64_t n = (uint64_t)((double)a->head_dim * a->rotary_share);
 
 	return n < a->head_dim ? n + n % 2 : n;
-}
-
-/* The depth the plan asks for, else the config's. */
-static inline uint64_t oom_depth(const struct oom_tape *t, uint64_t n)
-{
-	return t->plan->num_layers ? (uint64_t)t->plan->num_layers : n;
 }
 
 #endif

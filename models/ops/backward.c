@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "ops.h"
+#include "tape/round.h"
 
 struct grad {
 	uint64_t width;
@@ -179,7 +180,7 @@ static void nf4_rule(struct oom_tape *t, const struct oom_node *n, struct grad *
 		struct oom_val dq;
 
 		if (t->plan->double_quant)
-			oom_scratch(t, "absmax", OOM_MONO_ONE, (n->aux_width + 63) / 64, OOM_F32);
+			oom_scratch(t, "absmax", OOM_MONO_ONE, oom_ceil_div(n->aux_width, 64), OOM_F32);
 		dq = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, n->aux_width,
 				      OOM_DT_BF16);
 		g[0] = for_edge(t, n, 0, n->dt);
@@ -305,7 +306,7 @@ static void embedding_rule(struct oom_tape *t, const struct oom_node *n, struct 
 static void flash_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
 	const uint64_t heads = n->aux >> 16, d = n->aux & 0xffff, kv = n->aux_width;
-	const uint64_t dr = d <= 128 ? (d + 31) / 32 * 32 : (d + 63) / 64 * 64;
+	const uint64_t dr = d <= 128 ? oom_round_up(d, 32) : oom_round_up(d, 64);
 	struct oom_val s[6];
 	int k = 0;
 
@@ -336,7 +337,7 @@ static struct oom_val dk_workspace(struct oom_tape *t, const struct oom_node *n,
 	const uint16_t keys = n->edge[1].mono;
 	const uint64_t b = t->val_b, most = 200 / (b * heads) ? 200 / (b * heads) : 1;
 	const uint64_t length = b ? oom_mono_now(t, keys) / b : 0;
-	uint64_t splits = (length + 127) / 128;
+	uint64_t splits = oom_ceil_div(length, 128);
 
 	if (most > 1 || splits < 1) {
 		oom_cond_above(t, t->m_b, b);
@@ -357,7 +358,7 @@ static void efficient_rule(struct oom_tape *t, const struct oom_node *n, struct 
 	const uint64_t wide = d > dv ? d : dv;
 	const bool half = n->dt != OOM_F32;
 	const uint64_t bi = wide <= 64 || !half ? 64 : 128, cap = wide <= 64 ? 64 : 128;
-	const uint64_t cols = (d + cap - 1) / cap, dw = (d + 31) / 32 * 32;
+	const uint64_t cols = oom_ceil_div(d, cap), dw = oom_round_up(d, 32);
 	const uint64_t tile = bi * (dw < 128 ? dw : 128);
 	const uint16_t blocks = oom_mono_tiles(t, n->aux_mono, (uint32_t)bi);
 	struct oom_val s[4];
@@ -372,7 +373,7 @@ static void efficient_rule(struct oom_tape *t, const struct oom_node *n, struct 
 	s[k++] = oom_scratch_hold(t, "delta", n->aux_mono, heads, OOM_F32);
 	s[k++] = oom_scratch_hold(t, "dq workspace", blocks, heads * cols * (4 + tile), OOM_F32);
 	if (half && wide > 128)
-		s[k++] = dk_workspace(t, n, heads, (d + bi - 1) / bi * bi + (dv + bi - 1) / bi * bi);
+		s[k++] = dk_workspace(t, n, heads, oom_round_up(d, bi) + oom_round_up(dv, bi));
 	for (int i = 0; i < k; i++)
 		oom_drop(t, s[i]);
 }
@@ -451,7 +452,7 @@ static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	case OOM_NODE_WHERE:
 		g[0] = for_edge(t, n, 0, n->dt);
 		break;
-	case OOM_NODE_LEAF: case OOM_NODE_CKPT: case OOM_NODE_KINDS: break;
+	case OOM_NODE_LEAF: case OOM_NODE_KINDS: break;
 	}
 }
 

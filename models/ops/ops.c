@@ -35,11 +35,6 @@ static const struct {
 	[OOM_GELU_PYTHON] = {"GeLUFunction", 1, 4, false},
 };
 
-static bool wants_grad(const struct oom_tape *t, struct oom_val a)
-{
-	return t->grad && a.rg;
-}
-
 static enum oom_dtype promote(struct oom_val a, struct oom_val b)
 {
 	if (a.dt == b.dt)
@@ -72,12 +67,12 @@ struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype 
 			x = oom_share(t, x);
 		return x;
 	}
-	if (wants_grad(t, x)) {
+	if (oom_wants_grad(t, x)) {
 		n = oom_node(t, OOM_NODE_CAST, "_to_copy");
 		oom_node_edge(t, n, x);
 	}
 	y = oom_new_like(t, "_to_copy", x, dt);
-	if (wants_grad(t, x))
+	if (oom_wants_grad(t, x))
 		y = oom_node_out(t, n, 0, y);
 	oom_done(t, x);
 	return y;
@@ -86,7 +81,7 @@ struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype 
 struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_val b,
 			       uint16_t mono, struct oom_dim width)
 {
-	const bool rg = wants_grad(t, a) || wants_grad(t, b);
+	const bool rg = oom_wants_grad(t, a) || oom_wants_grad(t, b);
 	struct oom_val y;
 	int32_t n = -1;
 
@@ -106,7 +101,7 @@ struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_
 static struct oom_val binary(struct oom_tape *t, uint8_t kind, const char *name, struct oom_val a,
 			     struct oom_val b, bool save_a, bool save_b)
 {
-	const bool rg = wants_grad(t, a) || wants_grad(t, b);
+	const bool rg = oom_wants_grad(t, a) || oom_wants_grad(t, b);
 	struct oom_val big = larger(t, a, b), y;
 	int32_t n = -1;
 
@@ -135,7 +130,7 @@ struct oom_val oom_op_add(struct oom_tape *t, struct oom_val a, struct oom_val b
 
 struct oom_val oom_op_add_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
-	if (wants_grad(t, a) || wants_grad(t, b)) {
+	if (oom_wants_grad(t, a) || oom_wants_grad(t, b)) {
 		int32_t n = oom_node(t, OOM_NODE_ADD, "add_");
 
 		oom_node_edge(t, n, a);
@@ -149,13 +144,13 @@ struct oom_val oom_op_add_inplace(struct oom_tape *t, struct oom_val a, struct o
 struct oom_val oom_op_mul(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
 	/* grad_a = grad * b, grad_b = grad * a: each factor is kept for the other's sake */
-	return binary(t, OOM_NODE_MUL, "mul", a, b, wants_grad(t, b), wants_grad(t, a));
+	return binary(t, OOM_NODE_MUL, "mul", a, b, oom_wants_grad(t, b), oom_wants_grad(t, a));
 }
 
 struct oom_val oom_op_div(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
 	/* div_tensor_self_grad needs b; div_tensor_other_grad needs a and b */
-	return binary(t, OOM_NODE_DIV, "div", a, b, wants_grad(t, b), true);
+	return binary(t, OOM_NODE_DIV, "div", a, b, oom_wants_grad(t, b), true);
 }
 
 struct oom_val oom_argument(struct oom_tape *t, struct oom_val x)
@@ -181,7 +176,7 @@ struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val
 	const struct oom_val arg = oom_argument(t, x);
 	struct oom_val y;
 	int32_t n = -1;
-	const bool rg = wants_grad(t, x);
+	const bool rg = oom_wants_grad(t, x);
 
 	if (t->amp && unary[f].fp32)
 		x = oom_op_cast(t, x, OOM_F32);
@@ -224,7 +219,7 @@ static struct oom_val pass(struct oom_tape *t, uint8_t kind, const char *name, s
 {
 	if (x.kept)
 		x = oom_share(t, x);
-	if (wants_grad(t, x)) {
+	if (oom_wants_grad(t, x)) {
 		int32_t n = oom_node(t, kind, name);
 
 		oom_node_edge(t, n, x);
@@ -244,7 +239,7 @@ struct oom_val oom_op_copy(struct oom_tape *t, const char *name, struct oom_val 
 {
 	struct oom_val y;
 	int32_t n = -1;
-	const bool rg = wants_grad(t, x);
+	const bool rg = oom_wants_grad(t, x);
 
 	if (rg) {
 		n = oom_node(t, OOM_NODE_PASS, name);
@@ -273,7 +268,7 @@ struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			    struct oom_dim width)
 {
 	int32_t n = -1;
-	const bool rg = wants_grad(t, x);
+	const bool rg = oom_wants_grad(t, x);
 
 	if (rg) {
 		n = oom_node(t, OOM_NODE_SLICE, "slice");
@@ -287,7 +282,7 @@ void oom_op_split(struct oom_tape *t, struct oom_val x, int n_parts, const struc
 		  struct oom_val *out)
 {
 	int32_t n = -1;
-	const bool rg = wants_grad(t, x);
+	const bool rg = oom_wants_grad(t, x);
 
 	if (rg) {
 		n = oom_node(t, OOM_NODE_SPLIT, "split");
@@ -310,7 +305,7 @@ struct oom_val oom_op_cat(struct oom_tape *t, struct oom_val a, struct oom_val b
 struct oom_val oom_op_cat_into(struct oom_tape *t, struct oom_val a, struct oom_val b,
 			       uint16_t mono, struct oom_dim width)
 {
-	const bool rg = wants_grad(t, a) || wants_grad(t, b);
+	const bool rg = oom_wants_grad(t, a) || oom_wants_grad(t, b);
 	struct oom_val y;
 	int32_t n = -1;
 
@@ -332,7 +327,7 @@ struct oom_val oom_op_cat_into(struct oom_tape *t, struct oom_val a, struct oom_
 static struct oom_val resized(struct oom_tape *t, uint8_t kind, const char *name, struct oom_val x,
 			      uint16_t mono, struct oom_dim width)
 {
-	const bool rg = wants_grad(t, x);
+	const bool rg = oom_wants_grad(t, x);
 	struct oom_val y;
 	int32_t n = -1;
 
@@ -368,7 +363,7 @@ struct oom_val oom_op_expand(struct oom_tape *t, struct oom_val x, uint16_t mono
 			     struct oom_dim width)
 {
 	int32_t n = -1;
-	const bool rg = wants_grad(t, x);
+	const bool rg = oom_wants_grad(t, x);
 
 	if (rg) {
 		n = oom_node(t, OOM_NODE_EXPAND, "expand");
@@ -381,7 +376,7 @@ struct oom_val oom_op_expand(struct oom_tape *t, struct oom_val x, uint16_t mono
 
 static struct oom_val softmax(struct oom_tape *t, const char *name, struct oom_val x, bool to_fp32)
 {
-	const bool rg = wants_grad(t, x);
+	const bool rg = oom_wants_grad(t, x);
 	const struct oom_val arg = oom_argument(t, x);
 	struct oom_val y;
 	int32_t n = -1;
@@ -420,7 +415,7 @@ struct oom_val oom_op_log_softmax(struct oom_tape *t, struct oom_val x)
 
 struct oom_val oom_op_dropout(struct oom_tape *t, struct oom_val x, double p)
 {
-	const bool rg = wants_grad(t, x);
+	const bool rg = oom_wants_grad(t, x);
 	struct oom_val y, mask;
 	int32_t n = -1;
 
@@ -451,7 +446,7 @@ struct oom_val oom_op_dropout_inplace(struct oom_tape *t, struct oom_val x, doub
 	if (!t->train || p <= 0)
 		return x;
 	noise = oom_new_like(t, "dropout noise", x, (enum oom_dtype)x.dt);
-	if (wants_grad(t, x)) {
+	if (oom_wants_grad(t, x)) {
 		n = oom_node(t, OOM_NODE_MUL, "mul_");
 		oom_node_edge(t, n, x);
 		oom_node_save(t, n, noise);
@@ -464,7 +459,7 @@ struct oom_val oom_op_dropout_inplace(struct oom_tape *t, struct oom_val x, doub
 struct oom_val oom_op_masked(struct oom_tape *t, const char *name, struct oom_val x,
 			     struct oom_val mask)
 {
-	const bool rg = wants_grad(t, x);
+	const bool rg = oom_wants_grad(t, x);
 	struct oom_val y;
 	int32_t n = -1;
 
@@ -483,7 +478,7 @@ struct oom_val oom_op_masked(struct oom_tape *t, const char *name, struct oom_va
 
 struct oom_val oom_op_masked_inplace(struct oom_tape *t, struct oom_val x, struct oom_val mask)
 {
-	if (wants_grad(t, x)) {
+	if (oom_wants_grad(t, x)) {
 		int32_t n = oom_node(t, OOM_NODE_WHERE, "masked_fill_");
 
 		oom_node_edge(t, n, x);
@@ -502,7 +497,7 @@ static struct oom_val normed(struct oom_tape *t, struct oom_val x, struct oom_va
 			     struct oom_val pb, uint64_t w)
 {
 	const struct oom_dim stats = {x.width / w, NULL};
-	const bool rg = wants_grad(t, x) || pw.rg || pb.rg;
+	const bool rg = oom_wants_grad(t, x) || pw.rg || pb.rg;
 	struct oom_val y, mean, rstd;
 	int32_t n = -1;
 
@@ -592,7 +587,7 @@ struct oom_val oom_op_layer_norm_1p(struct oom_tape *t, const char *name, struct
 struct oom_val oom_embedding_lookup(struct oom_tape *t, struct oom_val w, struct oom_val ids,
 				    uint64_t vocab, struct oom_dim dim)
 {
-	const bool rg = wants_grad(t, w);
+	const bool rg = oom_wants_grad(t, w);
 	struct oom_val y;
 	int32_t n = -1;
 
@@ -640,7 +635,7 @@ struct oom_val oom_op_embedding(struct oom_tape *t, const char *name, struct oom
 struct oom_val oom_op_gather(struct oom_tape *t, const char *name, struct oom_val x,
 			     struct oom_val index, uint16_t mono, struct oom_dim width)
 {
-	const bool rg = wants_grad(t, x);
+	const bool rg = oom_wants_grad(t, x);
 	struct oom_val y;
 	int32_t n = -1;
 

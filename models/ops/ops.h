@@ -9,7 +9,7 @@
 #include "tape/tape.h"
 
 enum oom_node_kind {
-	OOM_NODE_LINEAR,        /* saved x, w; edges x, w[, bias] */
+	OOM_NODE_LINEAR = OOM_NODE_CKPT + 1,    /* saved x, w; edges x, w[, bias] */
 	OOM_NODE_MUL,           /* saved the other factors; edges a, b */
 	OOM_NODE_ADD,           /* edges a, b */
 	OOM_NODE_UNARY,         /* saved one; aux = temporaries of the derivative; edge x */
@@ -42,7 +42,6 @@ enum oom_node_kind {
 	OOM_NODE_GROUP_NORM,
 	OOM_NODE_SET_SLICE,     /* x[part] = y: edges x, y */
 	OOM_NODE_LEAF,          /* collects a gradient nobody uses */
-	OOM_NODE_CKPT,
 	OOM_NODE_KINDS,
 };
 
@@ -71,7 +70,13 @@ enum oom_linear_flags {
 
 /* Whether the plan's LoRA adapts a linear layer of this name (flags as oom_op_linear's). */
 bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags);
-/* Whether PEFT turns this module name into a parameter's for the model type (lora_param.c). */
+/* Whether `word` is one of the plan's lora-targets. */
+bool oom_lora_names(const struct oom_tape *t, const char *word);
+/* Whose old module names PEFT translates into parameters for the model type. */
+enum oom_lora_words { OOM_LORA_PLAIN, OOM_LORA_MIXTRAL, OOM_LORA_QWEN2_MOE };
+enum oom_lora_words oom_lora_words(const struct oom_tape *t);
+/* Whether `word`, a module's old name, is translated for this type: nn.Linear layers of that name
+ * are then left alone (shared experts and dense layers too). */
 bool oom_lora_translated(const struct oom_tape *t, const char *word);
 
 struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype dt);

@@ -4,20 +4,11 @@
  * attention_backward.cu (what is kept, what is scratch), read as of PyTorch 2.14.  The choice is
  * that of sm80. */
 #include "ops.h"
-
-static bool wants_grad(const struct oom_tape *t, struct oom_val a)
-{
-	return t->grad && a.rg;
-}
+#include "tape/round.h"
 
 static bool is_half(struct oom_val x)
 {
 	return x.dt == OOM_DT_BF16 || x.dt == OOM_DT_F16;
-}
-
-static uint64_t up(uint64_t x, uint64_t k)
-{
-	return (x + k - 1) / k * k;
 }
 
 /* Nodes shared by both fused kernels: aux carries heads << 16 | head size. */
@@ -49,7 +40,7 @@ static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q
 static struct oom_val flash_kernel(struct oom_tape *t, struct oom_val q, struct oom_val k,
 				   struct oom_val v, const struct oom_sdpa *a)
 {
-	const bool rg = wants_grad(t, q) || wants_grad(t, k) || wants_grad(t, v);
+	const bool rg = oom_wants_grad(t, q) || oom_wants_grad(t, k) || oom_wants_grad(t, v);
 	struct oom_val y, lse, rng, unused;
 	int32_t n = -1;
 
@@ -81,7 +72,7 @@ static struct oom_val flash_kernel(struct oom_tape *t, struct oom_val q, struct 
 static struct oom_val pad_heads(struct oom_tape *t, struct oom_val x, uint64_t heads, uint64_t d,
 				uint64_t k)
 {
-	const struct oom_dim w = {heads * up(d, k), x.text};
+	const struct oom_dim w = {heads * oom_round_up(d, k), x.text};
 
 	if (d % k == 0)
 		return x;
@@ -97,7 +88,7 @@ static struct oom_val flash(struct oom_tape *t, struct oom_val q, struct oom_val
 	q = pad_heads(t, q, a->heads, a->d, 8);
 	k = pad_heads(t, k, a->kv_heads, a->d, 8);
 	v = pad_heads(t, v, a->kv_heads, a->d, 8);
-	p.d = p.dv = up(a->d, 8);
+	p.d = p.dv = oom_round_up(a->d, 8);
 	y = flash_kernel(t, q, k, v, &p);
 	if (a->d % 8) {
 		y = oom_op_slice(t, y, y.mono, (struct oom_dim){a->heads * a->d, NULL});
@@ -124,7 +115,7 @@ static struct oom_val mask_to_bias(struct oom_tape *t, struct oom_val mask, enum
 static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom_val k,
 				struct oom_val v, struct oom_val mask, const struct oom_sdpa *a)
 {
-	const bool rg = wants_grad(t, q) || wants_grad(t, k) || wants_grad(t, v);
+	const bool rg = oom_wants_grad(t, q) || oom_wants_grad(t, k) || oom_wants_grad(t, v);
 	struct oom_val y, lse, seed, offset, bias = oom_none();
 	int32_t n = -1;
 

@@ -10,11 +10,6 @@
 
 enum { MAX_CHANNELS = 1 << 20 };
 
-static bool wants_grad(const struct oom_tape *t, struct oom_val a)
-{
-	return t->grad && a.rg;
-}
-
 /* A map's size in elements, checked: 2^46 of them are far beyond any machine. */
 static bool size_of(struct oom_tape *t, const char *name, uint64_t c, uint64_t h, uint64_t w,
 		    uint64_t *n)
@@ -51,7 +46,7 @@ struct oom_map oom_map_share(struct oom_tape *t, struct oom_map m)
  * one and they kept. */
 static struct oom_val standardized(struct oom_tape *t, struct oom_val w, uint64_t out)
 {
-	const bool rg = wants_grad(t, w);
+	const bool rg = oom_wants_grad(t, w);
 	struct oom_val y, s[2];
 	int32_t node = -1;
 
@@ -114,7 +109,7 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 	weight = oom_amp_cast(t, weight);
 	if (c->bias)
 		bias = oom_amp_cast(t, bias);
-	rg = wants_grad(t, x) || weight.rg || bias.rg;
+	rg = oom_wants_grad(t, x) || weight.rg || bias.rg;
 	if (rg) {
 		node = oom_node(t, OOM_NODE_CONV, "convolution");
 		oom_node_edge(t, node, x);
@@ -150,7 +145,7 @@ static struct oom_map norm(struct oom_tape *t, const char *op, const char *name,
 	t->scope = name;
 	w = oom_param(t, "weight", 0, m.c, OOM_P_NORM);
 	b = oom_param(t, "bias", 0, m.c, OOM_P_NORM);
-	rg = wants_grad(t, x) || w.rg || b.rg;
+	rg = oom_wants_grad(t, x) || w.rg || b.rg;
 	if (rg) {
 		node = oom_node(t, OOM_NODE_LAYER_NORM, op);
 		oom_node_edge(t, node, x);
@@ -219,7 +214,7 @@ static struct oom_map pool(struct oom_tape *t, const char *op, struct oom_map m,
 {
 	const uint64_t h = side_of(m.h, kernel, stride, pad, 1),
 		       w = side_of(m.w, kernel, stride, pad, 1);
-	const bool rg = wants_grad(t, m.x);
+	const bool rg = oom_wants_grad(t, m.x);
 	struct oom_val y, at = oom_none();
 	int32_t node = -1;
 	uint64_t n;
@@ -269,7 +264,7 @@ struct oom_map oom_cat_maps(struct oom_tape *t, const struct oom_map *part, int 
 	bool rg = false;
 
 	for (int i = 0; i < n; i++) {
-		rg |= wants_grad(t, part[i].x);
+		rg |= oom_wants_grad(t, part[i].x);
 		c += part[i].c;
 	}
 	if (!size_of(t, "cat", c, m.h, m.w, &total))

@@ -2,13 +2,8 @@
  * ops_lora.c. */
 #include <string.h>
 
-#include "config/arch.h"
 #include "ops.h"
-
-static bool wants_grad(const struct oom_tape *t, struct oom_val a)
-{
-	return t->grad && a.rg;
-}
+#include "tape/round.h"
 
 /* ---- products ---- */
 
@@ -17,7 +12,7 @@ static struct oom_val product(struct oom_tape *t, const char *name, struct oom_v
 			      struct oom_val w, struct oom_val bias, struct oom_dim out,
 			      uint64_t in)
 {
-	const bool rg = wants_grad(t, x) || w.rg || bias.rg;
+	const bool rg = oom_wants_grad(t, x) || w.rg || bias.rg;
 	const uint64_t rows = in ? x.width / in : 1;
 	struct oom_val y;
 	int32_t n = -1;
@@ -31,7 +26,7 @@ static struct oom_val product(struct oom_tape *t, const char *name, struct oom_v
 		oom_node_edge(t, n, bias);
 		if (w.rg)
 			oom_node_save(t, n, x);
-		if (wants_grad(t, x))
+		if (oom_wants_grad(t, x))
 			oom_node_save(t, n, w);
 	}
 	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * rows, out.text},
@@ -84,7 +79,7 @@ struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct 
 static struct oom_val matmul_4bit(struct oom_tape *t, const char *name, struct oom_val x,
 				  struct oom_val bias, uint64_t in, struct oom_dim out)
 {
-	const bool rg = wants_grad(t, x) || bias.rg;
+	const bool rg = oom_wants_grad(t, x) || bias.rg;
 	struct oom_val y, dq;
 	int32_t n = -1;
 
@@ -96,7 +91,7 @@ static struct oom_val matmul_4bit(struct oom_tape *t, const char *name, struct o
 			t->nodes[n].aux_width = in * out.n;
 	}
 	if (t->plan->double_quant)
-		oom_scratch(t, "absmax", OOM_MONO_ONE, (in * out.n + 63) / 64, OOM_F32);
+		oom_scratch(t, "absmax", OOM_MONO_ONE, oom_ceil_div(in * out.n, 64), OOM_F32);
 	dq = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, in * out.n, OOM_DT_BF16);
 	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * (x.width / in), out.text},
 		    OOM_DT_BF16);
@@ -255,14 +250,14 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 		b = oom_op_copy(t, "clone", oom_keep(b));
 	else
 		cast[1] = oom_none();
-	rg = wants_grad(t, a) || wants_grad(t, b);
+	rg = oom_wants_grad(t, a) || oom_wants_grad(t, b);
 	if (rg) {
 		n = oom_node(t, OOM_NODE_BMM, "bmm");
 		oom_node_edge(t, n, a);
 		oom_node_edge(t, n, b);
-		if (wants_grad(t, b))
+		if (oom_wants_grad(t, b))
 			oom_node_save(t, n, a);
-		if (wants_grad(t, a))
+		if (oom_wants_grad(t, a))
 			oom_node_save(t, n, b);
 	}
 	y = oom_new(t, name, mono, width, (enum oom_dtype)a.dt);
@@ -294,14 +289,14 @@ struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oo
 	int32_t n = -1;
 
 	x = oom_op_cast(t, x, (enum oom_dtype)w.dt);
-	rg = wants_grad(t, x) || w.rg;
+	rg = oom_wants_grad(t, x) || w.rg;
 	if (rg) {
 		n = oom_node(t, OOM_NODE_GROUPED_MM, "grouped_mm");
 		oom_node_edge(t, n, x);
 		oom_node_edge(t, n, w);
 		if (w.rg)
 			oom_node_save(t, n, x);
-		if (wants_grad(t, x))
+		if (oom_wants_grad(t, x))
 			oom_node_save(t, n, w);
 		if (!oom_is_none(offs))
 			oom_node_save(t, n, offs);
@@ -330,7 +325,7 @@ struct oom_val oom_op_conv_param(struct oom_tape *t, struct oom_val x, struct oo
 	w = oom_amp_cast(t, w);
 	if (!oom_is_none(bias))
 		bias = oom_amp_cast(t, bias);
-	rg = wants_grad(t, x) || w.rg || bias.rg;
+	rg = oom_wants_grad(t, x) || w.rg || bias.rg;
 	if (rg) {
 		n = oom_node(t, OOM_NODE_CONV, "convolution");
 		oom_node_edge(t, n, x);

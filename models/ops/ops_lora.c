@@ -7,35 +7,6 @@
 
 /* ---- linear layers ---- */
 
-static bool word_in(const char *list, const char *word)
-{
-	const size_t n = strlen(word);
-
-	for (const char *p = list; p; p = strchr(p, '+') ? strchr(p, '+') + 1 : NULL)
-		if (!strncmp(p, word, n) && (p[n] == '+' || !p[n]))
-			return true;
-	return false;
-}
-
-/* PEFT matches the last word of the module's name; all-linear takes every linear layer but the one
- * that get_output_embeddings() names, which classifiers do not have: without a task type their head
- * is adapted too (peft/tuners/tuners_utils.py _maybe_include_all_linear_layers). */
-bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags)
-{
-	const bool classifier = t->task == OOM_TASK_SEQ_CLS ||
-				t->task == OOM_TASK_IMAGE_CLS;
-	const bool all = !strcmp(t->plan->lora_targets, "all-linear");
-
-	if (!t->plan->lora_r || flags & OOM_NO_LORA ||
-	    (flags & OOM_IS_HEAD && !(all && classifier)))
-		return false;
-	if (oom_lora_translated(t, name))
-		return false;
-	if (all)
-		return !(flags & OOM_LORA_NOT_ALL);
-	return word_in(t->plan->lora_targets, name);
-}
-
 /* B(A(dropout(x))) * scaling */
 static struct oom_val lora_delta(struct oom_tape *t, struct oom_val x, const struct oom_linear *l)
 {
@@ -137,7 +108,7 @@ struct oom_val oom_lora_embedding(struct oom_tape *t, struct oom_val y, struct o
 	const char *scope = t->scope;
 	struct oom_embedding_adapter e = {.rows = table ? table->rows : 0, .out = dim};
 
-	if (!table || !r || !word_in(t->plan->lora_targets, module_of(table)))
+	if (!table || !r || !oom_lora_names(t, module_of(table)))
 		return y;
 	t->scope = table->scope;
 	e.ids = oom_share(t, ids);

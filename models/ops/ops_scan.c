@@ -1,16 +1,11 @@
 /* Operations of recurrences and chunked scans written in Python: outer products, padding, writes
  * into a part, and loops whose turns grow with the sequence. */
-#include "blocks/mixers.h"
-
-static bool wants_grad(const struct oom_tape *t, struct oom_val a)
-{
-	return t->grad && a.rg;
-}
+#include "scan.h"
 
 struct oom_val oom_op_mul_into(struct oom_tape *t, struct oom_val a, struct oom_val b,
 			       uint16_t mono, struct oom_dim width)
 {
-	const bool rg = wants_grad(t, a) || wants_grad(t, b);
+	const bool rg = oom_wants_grad(t, a) || oom_wants_grad(t, b);
 	struct oom_val y;
 	int32_t n = -1;
 
@@ -18,9 +13,9 @@ struct oom_val oom_op_mul_into(struct oom_tape *t, struct oom_val a, struct oom_
 		n = oom_node(t, OOM_NODE_MUL, "mul");
 		oom_node_edge(t, n, a);
 		oom_node_edge(t, n, b);
-		if (wants_grad(t, b))
+		if (oom_wants_grad(t, b))
 			oom_node_save(t, n, a);
-		if (wants_grad(t, a))
+		if (oom_wants_grad(t, a))
 			oom_node_save(t, n, b);
 	}
 	y = oom_new(t, "mul", mono, width, a.dt == b.dt ? (enum oom_dtype)a.dt : OOM_F32);
@@ -40,7 +35,7 @@ struct oom_val oom_op_pad(struct oom_tape *t, struct oom_val x, uint16_t mono, s
 
 struct oom_val oom_op_set(struct oom_tape *t, struct oom_val x, struct oom_val part)
 {
-	if (wants_grad(t, x) || wants_grad(t, part)) {
+	if (oom_wants_grad(t, x) || oom_wants_grad(t, part)) {
 		int32_t n = oom_node(t, OOM_NODE_SET_SLICE, "CopySlices");
 
 		oom_node_edge(t, n, x);
@@ -55,7 +50,7 @@ struct oom_val oom_op_cat3(struct oom_tape *t, struct oom_val a, struct oom_val 
 			   struct oom_dim width)
 {
 	const struct oom_val x[3] = {a, b, c};
-	const bool rg = wants_grad(t, a) || wants_grad(t, b) || wants_grad(t, c);
+	const bool rg = oom_wants_grad(t, a) || oom_wants_grad(t, b) || oom_wants_grad(t, c);
 	struct oom_val y;
 	int32_t n = -1;
 
@@ -74,7 +69,7 @@ struct oom_val oom_op_cat3(struct oom_tape *t, struct oom_val a, struct oom_val 
 
 struct oom_val oom_op_tril(struct oom_tape *t, struct oom_val x)
 {
-	const bool rg = wants_grad(t, x);
+	const bool rg = oom_wants_grad(t, x);
 	struct oom_val y;
 	int32_t n = -1;
 
@@ -92,7 +87,7 @@ struct oom_val oom_op_tril(struct oom_tape *t, struct oom_val x)
 struct oom_val oom_op_sum_wide(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			       struct oom_dim width)
 {
-	const bool rg = wants_grad(t, x);
+	const bool rg = oom_wants_grad(t, x);
 	struct oom_val y;
 	int32_t n = -1;
 
@@ -128,7 +123,7 @@ struct oom_val oom_loop_carry(struct oom_tape *t, const struct oom_loop *l, int 
 	int32_t n;
 	struct oom_val rest;
 
-	if (turn || !l->more || !wants_grad(t, x) || !width.n)
+	if (turn || !l->more || !oom_wants_grad(t, x) || !width.n)
 		return x;
 	n = oom_node(t, OOM_NODE_PASS, "turns before");
 	oom_node_edge(t, n, x);

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "round.h"
+
 enum { MAX_CLASSES = 192, MAX_FRONT = 256 };
 
 /* A storage as so many units of a class. */
@@ -172,8 +174,8 @@ static enum oom_status classify(struct oom_compiled *c, const struct oom_tape *t
 	for (size_t i = 0; i < t->n_rows; i++) {
 		const uint64_t bytes = t->rows[i].width *
 				       oom_dtype_bytes((enum oom_dtype)t->rows[i].dt);
-		const bool whole = bytes % 512 == 0 && bytes && !t->rows[i].share;
-		const uint64_t one = whole ? 512 : bytes;
+		const bool whole = bytes && bytes % OOM_BLOCK == 0 && !t->rows[i].share;
+		const uint64_t one = whole ? OOM_BLOCK : bytes;
 		size_t k = 0;
 
 		while (k < c->n_classes && (c->mono[k] != t->rows[i].mono || c->bytes[k] != one ||
@@ -189,7 +191,7 @@ static enum oom_status classify(struct oom_compiled *c, const struct oom_tape *t
 			c->n_classes++;
 		}
 		c->most[k] = bytes > c->most[k] ? bytes : c->most[k];
-		unit[i] = (struct unit){(uint16_t)k, whole ? (int64_t)(bytes / 512) : 1};
+		unit[i] = (struct unit){(uint16_t)k, whole ? (int64_t)(bytes / OOM_BLOCK) : 1};
 	}
 	return OOM_OK;
 }
@@ -199,7 +201,7 @@ static void lenders(const struct oom_compiled *c, const struct oom_tape *t,
 {
 	for (size_t k = 0; k < c->n_classes; k++)
 		for (size_t j = 0; j < c->n_classes; j++)
-			lender[k][j] = k != j && c->bytes[k] == 512 && c->bytes[j] == 512 &&
+			lender[k][j] = k != j && c->bytes[k] == OOM_BLOCK && c->bytes[j] == OOM_BLOCK &&
 				       !c->share[k] && !c->share[j] &&
 				       oom_mono_contains(t, c->mono[j], c->mono[k]);
 }
@@ -292,7 +294,7 @@ bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t,
 			return false;
 		n = oom_shared_bytes(mono[c->mono[k]] * c->bytes[k], (enum oom_share)c->share[k],
 				     at->ranks);
-		size[k] = (n + 511) & ~(uint64_t)511;
+		size[k] = oom_block(n);
 	}
 	for (size_t p = 0; p < OOM_PASSES * c->parts; p++)
 		out[p] = (struct oom_span){0, 0};

@@ -2,7 +2,6 @@
  * what it keeps and run again in the backward pass. */
 #include <string.h>
 
-#include "ops/ops.h"
 #include "tape.h"
 
 void oom_layer_names(struct oom_tape *t, struct oom_val x)

@@ -5,19 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "round.h"
 #include "tape.h"
 
 /* ---- lengths: one row each ---- */
 
-static uint64_t ceil_div(uint64_t x, uint64_t k)
-{
-	return (x + k - 1) / k;
-}
-
 /* How many chunks of k, and `more` of them. */
 static uint64_t chunks(uint64_t x, uint64_t k, int64_t more)
 {
-	const uint64_t n = ceil_div(x, k), less = more < 0 ? (uint64_t)-more : 0;
+	const uint64_t n = oom_ceil_div(x, k), less = more < 0 ? (uint64_t)-more : 0;
 
 	return more >= 0 ? n + (uint64_t)more : n > less ? n - less : 0;
 }
@@ -25,7 +21,7 @@ static uint64_t chunks(uint64_t x, uint64_t k, int64_t more)
 /* x up to whole units, and `halves` half units more. */
 static uint64_t padded(uint64_t x, uint64_t unit, int64_t halves)
 {
-	const uint64_t whole = ceil_div(x, unit) * unit;
+	const uint64_t whole = oom_round_up(x, unit);
 	const uint64_t part = unit * (uint64_t)(halves < 0 ? -halves : halves) / 2;
 
 	return halves >= 0 ? whole + part : whole > part ? whole - part : 0;
@@ -38,7 +34,7 @@ static uint64_t pow2_part(uint64_t x, uint64_t b, uint64_t k)
 
 	if (__builtin_mul_overflow(x, b, &all) || all > (uint64_t)1 << 62)
 		return UINT64_MAX;
-	while (p < ceil_div(all, k))
+	while (p < oom_ceil_div(all, k))
 		p *= 2;
 	return p < all ? p : all;
 }
@@ -52,8 +48,8 @@ static uint64_t pow2_part(uint64_t x, uint64_t b, uint64_t k)
 	ROW(PLUS, x + k, false, "(%x+%k)")                                               \
 	ROW(MINUS, x > k ? x - k : 0, true, "max(%x-%k,0)")                              \
 	ROW(MIN, x < k ? x : k, k == 0, "min(%x,%k)")                                    \
-	ROW(CEIL, ceil_div(x, k), false, "ceil(%x/%k)")                                  \
-	ROW(ROUND_UP, ceil_div(x, k) * k, false, "roundup(%x,%k)")                       \
+	ROW(CEIL, oom_ceil_div(x, k), false, "ceil(%x/%k)")                              \
+	ROW(ROUND_UP, oom_round_up(x, k), false, "roundup(%x,%k)")                       \
 	ROW(CHUNKS, chunks(x, k, more), more < 0, "(ceil(%x/%k)%m)")                     \
 	ROW(PADDED, padded(x, k, more), more < -1, "(roundup(%x,%k)%h/2)")               \
 	ROW(PLUS_IN_ONE, b == 1 ? x + k : x, false, "(%x+%k if b=1)")                    \
@@ -279,7 +275,7 @@ static bool is_length(const struct oom_var *v)
 static struct oom_var done_to(struct oom_var v, uint8_t op, uint32_t k)
 {
 	if (v.op == LEN_CONST)
-		v.k = (uint32_t)(op == LEN_CEIL ? ceil_div(v.k, k) : ceil_div(v.k, k) * k);
+		v.k = (uint32_t)(op == LEN_CEIL ? oom_ceil_div(v.k, k) : oom_round_up(v.k, k));
 	else
 		v = (struct oom_var){.base = v.base, .op = op, .k = k};
 	return v;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "round.h"
+
 void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
 {
 	va_list ap;
@@ -350,7 +352,7 @@ void oom_buffer(struct oom_tape *t, uint64_t elems, enum oom_dtype dt)
 	if (t->stream != OOM_STREAM_FWD)        /* the evaluation pass meets the same ones again */
 		return;
 	t->buffer_bytes += n * t->mult;
-	t->buffer_rounded += (n + 511) / 512 * 512 * t->mult;
+	t->buffer_rounded += oom_block(n) * t->mult;
 }
 
 /* ---- nodes ---- */

@@ -170,6 +170,9 @@ struct oom_node {
 	bool gperm[OOM_MAX_OUTS], ggaps[OOM_MAX_OUTS], has[OOM_MAX_OUTS];
 };
 
+/* A checkpointed layer: the one kind of node that is the tape's own; the others are ops.h's. */
+enum { OOM_NODE_CKPT };
+
 enum oom_stream_id { OOM_STREAM_FWD, OOM_STREAM_BWD, OOM_STREAM_EVAL, OOM_STREAMS };
 /* event = row << 2 | kind */
 enum oom_event_kind { OOM_EV_ALLOC, OOM_EV_FREE, OOM_EV_FREE_ALL, OOM_EV_GRAD };
@@ -316,6 +319,12 @@ struct oom_tape {
 	struct oom_val side;
 };
 
+/* The depth the plan asks for, else the config's. */
+static inline uint64_t oom_depth(const struct oom_tape *t, uint64_t n)
+{
+	return t->plan->num_layers ? (uint64_t)t->plan->num_layers : n;
+}
+
 /* An absent tensor. */
 static inline struct oom_val oom_none(void)
 {
@@ -324,6 +333,12 @@ static inline struct oom_val oom_none(void)
 static inline bool oom_is_none(struct oom_val x)
 {
 	return !x.width;
+}
+
+/* Is autograd to record what is done with x? */
+static inline bool oom_wants_grad(const struct oom_tape *t, struct oom_val x)
+{
+	return t->grad && x.rg;
 }
 
 static inline struct oom_val oom_keep(struct oom_val x)

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "blocks/audio.h"
-#include "ops/conv.h"
 #include "blocks/encdec.h"
+#include "blocks/image.h"
 #include "families/towers/weights.h"
 
 /* extra[] */

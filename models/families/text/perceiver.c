@@ -2,7 +2,7 @@
  * to the latents. Reference: transformers 5.12, models/perceiver/modeling_perceiver.py. */
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 
 /* extra[] */
 enum { LATENTS, D_LATENTS, QK, V, CROSS_HEADS, CROSS_WIDE, SELF_WIDE, SHAPE_Q, RESIDUAL, BLOCKS };

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 #include "vision.h"
 #include "weights.h"
 

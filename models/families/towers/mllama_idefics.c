@@ -2,7 +2,7 @@
  * shapes.c. Reference: transformers 5.12, the classes named at each function. */
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 #include "vision.h"
 #include "weights.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 #include "vision.h"
 
 static struct oom_val linear(struct oom_emit *e, const char *name, struct oom_val x, uint64_t out,

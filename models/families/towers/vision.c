@@ -2,7 +2,7 @@
  * type. Reference: transformers 5.12,
  * models/{clip,siglip,siglip2,idefics2,idefics3,smolvlm,pixtral,qwen2_vl,qwen2_5_vl,qwen3_vl,
  * internvl,ovis2,glm4v,glm_ocr,exaone4_5,janus,llama4,...}/modeling_*.py, the Vision classes. */
-#include "ops/conv.h"
+#include "blocks/image.h"
 #include "vision.h"
 #include "weights.h"
 

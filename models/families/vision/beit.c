@@ -4,7 +4,7 @@
  * models/data2vec/modeling_data2vec_vision.py. */
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 
 /* extra[] */
 enum { DATA2VEC, MASK_TOKEN, ABSOLUTE, RELATIVE, SHARED, SCALE, DROP_PATH, MEAN_POOLING };

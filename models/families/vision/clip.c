@@ -3,7 +3,7 @@
  * models/{clip,metaclip_2,siglip,siglip2}/modeling_*.py. */
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 
 /* extra[]: CLIP's token; SigLIP's pooling head; SigLIP 2's patches as rows */
 enum { CLASS_TOKEN, HEAD, NAVIT };

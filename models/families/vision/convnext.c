@@ -2,7 +2,7 @@
  * channels, in stages. Reference: transformers 5.12, models/{convnext,convnextv2}/modeling_*.py. */
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 
 enum { MAX_STAGES = 8 };
 

@@ -3,7 +3,7 @@
  * models/focalnet/modeling_focalnet.py. */
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 
 enum { MAX_STAGES = 8, MAX_LEVELS = 16 };
 

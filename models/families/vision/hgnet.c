@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 
 enum { MAX_STAGES = 16, MAX_PARTS = 32, MAX_BLOCKS = 64 };
 

@@ -2,7 +2,7 @@
  * between stages. Reference: transformers 5.12, models/levit/modeling_levit.py. */
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 
 enum { MAX_STAGES = 8, MAX_CACHED = 64 };
 

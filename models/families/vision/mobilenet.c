@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 
 struct cfg {
 	double multiplier, expand;

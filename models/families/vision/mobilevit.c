@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 
 enum { BLOCKS = 3, NECK = 7 };
 

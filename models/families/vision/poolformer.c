@@ -2,7 +2,7 @@
  * Reference: transformers 5.12, models/poolformer/modeling_poolformer.py. */
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 
 enum { MAX_STAGES = 8 };
 

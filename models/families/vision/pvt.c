@@ -3,7 +3,7 @@
  * models/{pvt,pvt_v2,segformer}/modeling_*.py. */
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 
 enum { MAX_STAGES = 8, LINEAR_POOL = 7 };
 enum kind { PVT, PVT_V2, SEGFORMER };

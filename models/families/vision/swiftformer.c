@@ -2,7 +2,7 @@
  * in the map. Reference: transformers 5.12, models/swiftformer/modeling_swiftformer.py. */
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 
 enum { MAX_STAGES = 8 };
 

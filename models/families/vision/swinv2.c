@@ -4,7 +4,7 @@
  * models/swinv2/modeling_swinv2.py, models/donut/modeling_donut_swin.py. */
 #include <string.h>
 
-#include "ops/conv.h"
+#include "blocks/image.h"
 
 enum { MAX_STAGES = 8, BIAS_NET = 512 };
 

@@ -1,8 +1,8 @@
 /* Vision transformers: a patch embedding, class tokens, learned positions, pre-norm encoder, linear
  * classifier. The sequence is fixed by the image: its length enters as a constant (oom_tokens_of).
  * Reference: transformers 5.12, models/{vit,deit,vit_msn,ijepa,dinov2}/modeling_*.py. */
+#include "blocks/image.h"
 #include "config/keys.h"
-#include "ops/conv.h"
 
 /* What sets the types apart. */
 struct vit_kind {
