@@ -162,8 +162,7 @@ static enum oom_status raise_micro_batch(const struct climb *c)
 	return OOM_OK;
 }
 
-/* Makes micro x accumulation x GPUs equal the global batch that was asked for. */
-static void settle_batch(struct oom_plan *p, char note[300])
+void oom_plan_settle_batch(struct oom_plan *p, char note[300])
 {
 	const int64_t ranks = oom_plan_data_parallel(p);
 	int64_t per_gpu, b = p->micro_batch;
@@ -198,7 +197,7 @@ enum oom_status oom_ladder_climb(struct oom_evaluator *ev, const struct oom_mode
 	enum oom_status st;
 
 	memset(l, 0, sizeof(*l));
-	settle_batch(&s.plan, l->note);
+	oom_plan_settle_batch(&s.plan, l->note);
 	l->start = s.plan;
 	l->effective_batch = s.plan.micro_batch * s.plan.grad_accum *
 			     oom_plan_data_parallel(&s.plan);

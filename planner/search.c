@@ -112,7 +112,7 @@ static const char *const cannot = "the rest of the plan needs it";
 
 static enum oom_status reason(struct oom_evaluator *ev, const struct search_space *space,
 			      const struct oom_search_query *q, const uint16_t value[AXES],
-			      struct oom_reason *r, struct oom_error *err)
+			      struct oom_reason *r, size_t *replayed, struct oom_error *err)
 {
 	struct oom_eval e;
 	unsigned classes;
@@ -129,6 +129,7 @@ static enum oom_status reason(struct oom_evaluator *ev, const struct search_spac
 		snprintf(r->note, sizeof(r->note), "%.150s", err ? err->text : cannot);
 		return OOM_OK;
 	}
+	*replayed += !st && e.reserved_replayed;
 	r->runs = !st;
 	r->used_bytes = st ? 0 : e.used_bytes;
 	r->seconds_per_sample = st ? 0 : 1 / oom_step_time(&r->without, &e, q->gpu).samples_per_s;
@@ -136,27 +137,26 @@ static enum oom_status reason(struct oom_evaluator *ev, const struct search_spac
 }
 
 enum oom_status oom_search_reasons(struct oom_evaluator *ev, const struct oom_model *model,
-				   const struct oom_search_query *q, const struct oom_candidate *c,
-				   struct oom_reason reasons[OOM_SEARCH_AXES], size_t *n,
+				   const struct oom_search_query *q, struct oom_search *s,
 				   struct oom_error *err)
 {
 	struct search_space *space = malloc(sizeof(*space));
 	enum oom_status st = space ? search_space_init(space, model, q, err) :
 				     oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 
-	*n = 0;
-	for (int axis = 0; !st && axis < AXES; axis++) {
-		struct oom_reason *r = &reasons[*n];
+	s->n_reasons = 0;
+	for (int axis = 0; !st && s->found && axis < AXES; axis++) {
+		struct oom_reason *r = &s->reason[s->n_reasons];
 		uint16_t value[AXES];
 
-		if (!c->value[axis])
+		if (!s->best.value[axis])
 			continue;
 		memset(r, 0, sizeof(*r));
 		r->axis = axis;
-		++*n;
-		memcpy(value, c->value, sizeof(value));
+		s->n_reasons++;
+		memcpy(value, s->best.value, sizeof(value));
 		value[axis] = 0;
-		st = reason(ev, space, q, value, r, err);
+		st = reason(ev, space, q, value, r, &s->replayed, err);
 	}
 	free(space);
 	return st;

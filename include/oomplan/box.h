@@ -82,7 +82,6 @@ struct oom_box_query {
 	 * this confidence (0: what is expected, and the plan's margin) */
 	const struct oom_calibration *calibration;
 	double confidence;
-	double margin;                  /* with a calibration: as asked, share of the card */
 };
 struct oom_boxes {
 	struct oom_box *items;          /* best first; those that do not fit behind */

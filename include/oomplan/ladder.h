@@ -66,6 +66,11 @@ struct oom_ladder {
 	size_t replayed;                        /* verdicts that took a replay of the allocator */
 };
 
+/* Where the plan names a global batch: makes micro-batch x accumulation x data-parallel ranks equal
+ * it, by the largest micro-batch up to the asked one that divides a rank's share.  What that changes
+ * is said in note, else it is "". */
+OOM_API void oom_plan_settle_batch(struct oom_plan *plan, char note[300]);
+
 /* Climbs from start, whose global batch is settled first; the effective batch (micro x accumulation
  * x GPUs) never changes.  Every verdict is oom_judge's.  The plans at both ends, and each rung's
  * before and after, are replayed and therefore priced as oom_evaluate prices them with

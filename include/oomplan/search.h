@@ -43,6 +43,17 @@ struct oom_search_query {
 	bool best_only;                 /* alternatives are not looked for: fewer replays */
 };
 
+/* Why a departure is in a plan: the same plan without it. */
+struct oom_reason {
+	int axis;
+	bool built;                     /* there is a plan without it: */
+	struct oom_plan without;
+	bool runs, fits;                /* without it */
+	uint64_t used_bytes;            /* without it */
+	double seconds_per_sample;      /* without it */
+	char note[160];                 /* why it cannot run without it */
+};
+
 #define OOM_ALTERNATIVES 3
 struct oom_search {
 	bool found;
@@ -50,6 +61,8 @@ struct oom_search {
 	/* undominated in (classes, objective, departures) */
 	struct oom_candidate alternative[OOM_ALTERNATIVES];
 	size_t n_alternatives, n_undominated;
+	struct oom_reason reason[OOM_SEARCH_AXES];      /* see oom_search_reasons */
+	size_t n_reasons;
 	size_t evaluated;               /* combinations priced */
 	size_t possible;                /* of them: what they allocate has room, so that they may fit */
 	size_t replayed;                /* verdicts that took a replay of the allocator */
@@ -72,22 +85,10 @@ struct oom_search_axis {
 };
 OOM_API const struct oom_search_axis *oom_search_axis_at(size_t i);
 
-/* Why a departure is in a plan: the same plan without it. */
-struct oom_reason {
-	int axis;
-	bool built;                     /* there is a plan without it: */
-	struct oom_plan without;
-	bool runs, fits;                /* without it */
-	uint64_t used_bytes;            /* without it */
-	double seconds_per_sample;      /* without it */
-	char note[160];                 /* why it cannot run without it */
-};
-/* A reason for each departure of c, which a search with the same query found; *n of them. */
+/* Adds to what a search with the same query found a reason for each departure of the best plan. */
 OOM_API enum oom_status oom_search_reasons(struct oom_evaluator *ev, const struct oom_model *model,
 					   const struct oom_search_query *query,
-					   const struct oom_candidate *c,
-					   struct oom_reason reasons[OOM_SEARCH_AXES], size_t *n,
-					   struct oom_error *err);
+					   struct oom_search *found, struct oom_error *err);
 
 struct oom_solution {
 	bool exists;

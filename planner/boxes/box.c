@@ -10,6 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "oomplan/answer.h"
+
 struct group {
 	int32_t gpu;
 	uint32_t count;
@@ -54,6 +56,7 @@ static struct oom_plan launched(const struct finder *f, const struct oom_gpu *ca
 
 	p.gpus = gpus;
 	p.nodes = nodes;
+	p.gpus_per_node = 0;            /* the machine's */
 	if (p.compute_capability <= 0)
 		p.compute_capability = card->compute_capability;
 	/* bf16 begins with Ampere: fp16 takes the same bytes */
@@ -103,75 +106,54 @@ static const struct oom_gpu *as_linked(const struct finder *f, const struct grou
 	return card;
 }
 
-/* The margin under which the calibration judges runs composed like p on this card. */
-static bool calibrated_margin(const struct finder *f, const struct oom_plan *p,
-			      const struct oom_gpu *card, double *margin)
+static enum oom_status look(struct finder *f, const struct oom_plan *p, uint64_t room,
+			    const struct oom_gpu *card, unsigned allow, struct oom_search *found)
 {
-	struct oom_parts parts;
-	struct oom_eval e;
+	const struct oom_question q = {.model = f->model,
+				       .plan = *p,
+				       .gpu = card,
+				       .capacity_bytes = room,
+				       .allow = allow,
+				       .brief = true,
+				       .calibration = f->q->calibration,
+				       .confidence = f->q->confidence};
 
-	if (!f->q->calibration ||
-	    oom_evaluate(f->ev, f->model, p, OOM_EVAL_BUCKETS, &e, NULL) != OOM_OK)
-		return false;
-	parts = oom_parts_of(&e);
-	*margin = oom_calibrated_margin(f->q->calibration, &parts, (double)card->capacity_bytes,
-					f->q->confidence, f->q->margin);
-	return true;
+	return oom_answer_search(f->ev, &q, found, f->err);
 }
 
-/* What is found may be composed otherwise than what was asked: it is looked for again with its own
- * margin.  Two compositions may call for one another: after a few rounds headroom only grows. */
-static enum oom_status calibrated_search(struct finder *f, struct oom_plan *p, uint64_t room,
-					 const struct oom_gpu *card, unsigned allow,
-					 struct oom_search *found)
+/* How much the smallest way to run it lacks. */
+static void measure_shortage(struct finder *f, struct oom_plan p, uint64_t room, struct group *g)
 {
-	enum { ROUNDS = 8, FREE = 3 };
-	const struct oom_search_query q = {
-		.asked = p, .capacity_bytes = room, .gpu = card, .allow = allow};
-	enum oom_status st;
-	double margin;
+	const uint64_t budget = oom_budget(room, &p);
+	struct oom_eval e;
+	bool fits;
 
-	if (calibrated_margin(f, p, card, &margin))
-		p->margin = margin;
-	for (int round = 0;; round++) {
-		st = oom_search(f->ev, f->model, &q, found, f->err);
-		if (st || !found->found || round == ROUNDS ||
-		    !calibrated_margin(f, &found->best.plan, card, &margin) ||
-		    fabs(margin - p->margin) < 1e-4 || (round >= FREE && margin < p->margin))
-			break;
-		p->margin = margin;
-	}
-	/* the headroom is the calibration's, no change of the plan */
-	found->best.plan.margin = f->plan->margin;
-	for (size_t i = 0; i < found->n_alternatives; i++)
-		found->alternative[i].plan.margin = f->plan->margin;
-	return st;
+	p.micro_batch = 1;
+	p.grad_ckpt = OOM_CKPT_FULL;
+	g->layout = oom_judge(f->ev, f->model, &p, room, OOM_EVAL_REPLAY, &e, &fits, f->err) !=
+		    OOM_OK;
+	g->short_bytes = g->layout || fits ? 0 : e.used_bytes - budget;
 }
 
 static enum oom_status search(struct finder *f, struct group *g)
 {
 	struct oom_gpu linked;
 	const struct oom_gpu *card = as_linked(f, g, &linked);
-	struct oom_plan p = launched(f, card, (int64_t)g->count * g->nodes, g->nodes);
+	const struct oom_plan p = launched(f, card, (int64_t)g->count * g->nodes, g->nodes);
 	const uint64_t room = card->capacity_bytes -
 			      (uint64_t)((double)card->capacity_bytes * f->q->min_headroom);
-	struct oom_eval e;
-	enum oom_status st = calibrated_search(f, &p, room, card, f->q->allow, &g->found);
+	enum oom_status st = look(f, &p, room, card, f->q->allow, &g->found);
 
 	if (st || g->found.found)
 		return st ? st : host_of(f, g);
 	/* what is not allowed is looked for all the same, and listed apart */
 	if ((f->q->allow & OOM_ALLOW_SCIENCE) != OOM_ALLOW_SCIENCE) {
-		st = calibrated_search(f, &p, room, card, f->q->allow | OOM_ALLOW_SCIENCE,
-				       &g->found);
+		st = look(f, &p, room, card, f->q->allow | OOM_ALLOW_SCIENCE, &g->found);
 		g->science = g->found.found;
 		if (st || g->science)
 			return st ? st : host_of(f, g);
 	}
-	p.micro_batch = 1;
-	p.grad_ckpt = OOM_CKPT_FULL;
-	g->layout = oom_evaluate(f->ev, f->model, &p, OOM_EVAL_FAST, &e, f->err) != OOM_OK;
-	g->short_bytes = !g->layout && e.used_bytes > room ? e.used_bytes - room : 0;
+	measure_shortage(f, p, room, g);
 	return OOM_OK;
 }
 

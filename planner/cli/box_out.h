@@ -19,8 +19,8 @@ struct oom_box_view {
 };
 
 /* report_box.c */
-void oom_box_text(const struct oom_job *job, const struct oom_offers *offers,
-		  const struct oom_boxes *boxes, const struct oom_box_view *view);
+void oom_box_text(const struct oom_job *job, const struct oom_target *target,
+		  const struct oom_offers *offers, const struct oom_boxes *boxes, const struct oom_box_view *view);
 /* box_formats.c */
 void oom_box_json(const struct oom_plan *asked, const struct oom_target *target,
 		  const struct oom_offers *offers, const struct oom_boxes *boxes);

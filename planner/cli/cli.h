@@ -5,13 +5,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "oomplan/calibrate.h"
-#include "oomplan/gpu.h"
-#include "oomplan/ladder.h"
-#include "oomplan/lengths.h"
-#include "oomplan/model.h"
+#include "oomplan/answer.h"
 #include "oomplan/option.h"
-#include "oomplan/search.h"
 #include "oomplan/units.h"
 
 #include "options.h"
@@ -31,10 +26,6 @@ struct oom_job {
 	struct oom_list allow;
 	const char *lengths, *lengths_field, *calibration;
 	double confidence;
-	struct oom_calibration calibrated;
-	bool has_calibration;
-	double margin;                  /* as asked; a calibration sets the plan's */
-	double card_capability;         /* of --gpu, when the plan took it from there */
 	bool json, csv, quiet, help;
 	int color;                      /* enum oom_color_mode */
 	struct oom_plan plan;           /* the knobs */
@@ -42,20 +33,18 @@ struct oom_job {
 };
 extern struct oom_job oom_job;          /* the one of this process, zeroed before it is read */
 
-/* job.c: the model and the card of a job; failures are printed, the exit code
+/* job.c: the question of a job, with all that it points to; failures are printed, the exit code
  * returned (0 = fine). */
 struct oom_target {
 	struct oom_keys keys;
 	struct oom_model *model;
 	struct oom_gpu gpu;
-	bool has_gpu;
-	uint64_t capacity, host_ram;    /* 0: not given */
-	char note[256];
-	bool has_lengths;               /* --lengths was given */
+	struct oom_calibration calibration;
 	struct oom_lengths lengths;
-	struct oom_lengths_report lengths_report;
+	char note[256];                 /* about the card */
+	struct oom_question q;          /* settled */
 };
-int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu);
+int oom_target_open(const struct oom_job *job, struct oom_target *t, bool need_gpu);
 void oom_target_close(struct oom_target *t);
 
 /* The bits (enum oom_allow) of words of --allow. */
@@ -69,58 +58,40 @@ int oom_finish(int code);
 /* cmd_runs.c */
 int oom_estimate_runs(struct oom_job *job);
 
-/* What the search found and why; asked is the plan it departs from. */
-struct oom_search_report {
-	const struct oom_plan *asked;
-	enum oom_objective objective;
-	struct oom_search found;
-	struct oom_reason reason[OOM_SEARCH_AXES];
-	size_t n_reasons;
-};
+/* Bytes as people read them: "23.65 GiB".  Valid to the end of the block it stands in. */
+#define oom_gib(bytes) oom_format_bytes((bytes), (char[32]){0}, 32)
+/* The same of a number that may be negative: not below 0. */
+#define oom_gib_real(bytes) oom_gib((bytes) > 0 ? (uint64_t)(bytes) : 0)
 
 /* report.c, report_json.c, report_search.c */
 void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
-		     const struct oom_ladder *l);
-/* Whether --host-ram is enough for the plan; true when it was not given. */
-bool oom_host_fits(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e);
+		     const struct oom_answer *a);
 void oom_report_estimate(const struct oom_job *job, const struct oom_target *t,
-			 const struct oom_plan *plan, const struct oom_eval *e, bool fits);
-void oom_report_search(const struct oom_job *job, const struct oom_search_report *r);
+			 const struct oom_judged *j);
+/* asked: the plan it departs from */
+void oom_report_search(const struct oom_job *job, const struct oom_target *t,
+		       const struct oom_plan *asked, const struct oom_search *s);
+/* A plan before any option: the defaults, with what follows from the card. */
+struct oom_plan oom_plan_before(const struct oom_target *t);
 /* The line that prices p again. */
-void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_plan *p);
+void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_target *t,
+			const struct oom_plan *p);
 void oom_json_plan(const struct oom_job *job, const struct oom_target *t,
-		   const struct oom_ladder *l, const struct oom_search_report *r);
+		   const struct oom_answer *a);
+void oom_json_estimate(const struct oom_target *t, const struct oom_judged *judged);
 struct oom_json;
-void oom_json_search(struct oom_json *j, const struct oom_job *job,
-		     const struct oom_search_report *r);
-void oom_json_estimate(const struct oom_job *job, const struct oom_target *t,
-		       const struct oom_plan *plan, const struct oom_eval *e, bool fits);
+void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct oom_target *t,
+		     const struct oom_plan *asked, const struct oom_search *s);
 
-/* report_lengths.c: nothing where no lengths were given; asked is the plan before any fix */
-struct oom_json;
-void oom_report_lengths(const struct oom_target *t, const struct oom_plan *asked);
+/* report_lengths.c: nothing where no lengths were given */
+void oom_report_lengths(const struct oom_target *t);
 void oom_json_lengths(struct oom_json *j, const struct oom_target *t);
 
-/* calibrated.c: nothing where neither --calibration nor --confidence was given.  Reads the file
- * (or takes the default); then sets the margin for the plan as asked. */
-int oom_calibration_open(struct oom_job *job);
-void oom_calibration_start(struct oom_job *job, const struct oom_target *t);
-/* Bytes a card must have for the evaluation, by confidence or expectation and margin. */
-double oom_calibrated_need(const struct oom_job *job, const struct oom_eval *e);
-/* Whether it fits; what the prediction says where there is no calibration. */
-bool oom_calibrated_verdict(const struct oom_job *job, const struct oom_target *t,
-			    const struct oom_eval *e, bool fits);
-/* True: what was found needs another margin, now set; ask once more.  round counts from 0. */
-bool oom_calibrated_again(struct oom_job *job, const struct oom_target *t,
-			  const struct oom_eval *e, int round);
+/* report_calibrated.c: nothing where neither --calibration nor --confidence was given */
+void oom_report_calibrated(const struct oom_target *t, const struct oom_eval *e);
 /* The probability of fitting in words: "97.1 %"; returns buf. */
-const char *oom_calibrated_percent(const struct oom_job *job, const struct oom_target *t,
-				   const struct oom_eval *e, char buf[32]);
-void oom_report_calibrated(const struct oom_job *job, const struct oom_eval *e);
-/* The options that set the margin, for the line that prices a plan again. */
-void oom_report_calibration_options(FILE *out, const struct oom_job *job);
-void oom_json_calibrated(struct oom_json *j, const struct oom_job *job, const struct oom_target *t,
-			 const struct oom_eval *e);
+const char *oom_calibrated_percent(const struct oom_expectation *x, char buf[32]);
+void oom_json_calibrated(struct oom_json *j, const struct oom_target *t, const struct oom_eval *e);
 void oom_json_terms(struct oom_json *j, const struct oom_calibration *c);
 
 #endif

@@ -60,10 +60,8 @@ static int run(struct oom_job *job)
 				  .providers = providers,
 				  .gpu = job->gpu,
 				  .max_nodes = max_nodes,
-				  .nodes = job->plan.nodes > 1 ? job->plan.nodes : 0,
 				  .spot = spot,
-				  .min_headroom = headroom,
-				  .confidence = job->confidence};
+				  .min_headroom = headroom};
 	struct oom_box_view view = {tokens, 0, top};
 	struct oom_offers offers = {0};
 	struct oom_error err = {{0}};
@@ -84,24 +82,23 @@ static int run(struct oom_job *job)
 	job->gpu = gpu;
 	if (code)
 		return code;
-	if (job->has_calibration) {
-		q.calibration = &job->calibrated;
-		q.margin = job->margin;
-	}
+	q.nodes = t.q.plan.nodes > 1 ? t.q.plan.nodes : 0;
+	q.calibration = t.q.calibration;
+	q.confidence = t.q.confidence;
 	code = read_offers(&offers);
-	if (!code && oom_boxes_find(&offers, t.model, &job->plan, &q, &b, &err)) {
+	if (!code && oom_boxes_find(&offers, t.model, &t.q.plan, &q, &b, &err)) {
 		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	} else if (!code) {
 		if (job->json)
-			oom_box_json(&job->plan, &t, &offers, &b);
+			oom_box_json(&t.q.plan, &t, &offers, &b);
 		else if (job->csv)
 			oom_box_csv(&offers, &b);
 		else if (emit && b.fitting)
 			oom_box_yaml(&offers, &b.items[0], (enum oom_box_yaml)emit, spot);
 		else
-			oom_box_text(job, &offers, &b, &view);
+			oom_box_text(job, &t, &offers, &b, &view);
 		if (!job->json && !job->csv && !emit && !job->quiet)
-			oom_report_lengths(&t, &job->plan);
+			oom_report_lengths(&t);
 		code = b.fitting ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
 		oom_boxes_release(&b);
 	}

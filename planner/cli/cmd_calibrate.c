@@ -20,20 +20,18 @@ struct rows {
 
 /* ---- text ---- */
 
-static const char *text_of(enum oom_term t, double v)
+static const char *text_in(enum oom_term t, double v, char buf[32])
 {
-	static char buf[8][32];
-	static int i;
-
-	i = (i + 1) % 8;
 	if (isnan(v))
-		snprintf(buf[i], sizeof(buf[i]), "unknown");
+		snprintf(buf, 32, "unknown");
 	else if (oom_term_is_bytes(t))
-		snprintf(buf[i], sizeof(buf[i]), "%.0f MiB", v / 1048576);
+		snprintf(buf, 32, "%.0f MiB", v / 1048576);
 	else
-		snprintf(buf[i], sizeof(buf[i]), "%.4f", v);
-	return buf[i];
+		snprintf(buf, 32, "%.4f", v);
+	return buf;
 }
+/* Valid to the end of the block it stands in. */
+#define text_of(t, v) text_in((t), (v), (char[32]){0})
 
 /* "a, b and c" of the terms in the mask. */
 static void names_of(unsigned with)

@@ -1,5 +1,6 @@
 /* oomplan diagnose: what a crash says, and what the plan says about it. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
@@ -7,15 +8,6 @@
 #include "term.h"
 
 static bool all_messages;
-
-static const char *size_text(uint64_t bytes)
-{
-	static char buf[6][32];
-	static int i;
-
-	i = (i + 1) % 6;
-	return oom_format_bytes(bytes, buf[i], sizeof(buf[i]));
-}
 
 /* ---- text ---- */
 
@@ -32,13 +24,13 @@ static void text(const struct oom_crash *c)
 			 oom_crash_number_str((enum oom_crash_number)n));
 		*strstr(words, "_bytes") = 0;
 		if (c->known[n])
-			printf("  %-22s %12s\n", words, size_text(c->bytes[n]));
+			printf("  %-22s %12s\n", words, oom_gib(c->bytes[n]));
 	}
 	if (*oom_crash_cards(c, cards, sizeof(cards)))
 		printf("  a card of that size: %s\n", cards);
 	for (size_t i = 0; i < c->n_processes; i++)
 		printf("  process %-14" PRId64 " %12s\n", c->process[i].pid,
-		       size_text(c->process[i].bytes));
+		       oom_gib(c->process[i].bytes));
 	if (!c->known[OOM_CRASH_TRIED])
 		printf("  the text does not give the size of the request\n");
 	if (c->phase_confidence > 0 && c->phase_confidence < 0.5)
@@ -103,8 +95,49 @@ static void last_json(struct output *o, const struct oom_crash *c, const struct 
 	/* a kill without an allocator's message is one all the same */
 	oom_crash_json(&o->json, c, o->file, log->messages ? log->messages : 1);
 	oom_json_bool(&o->json, "allocated_rises", log->rising);
-	oom_compare_json(&o->json, m);
+	if (m)
+		oom_compare_json(&o->json, m);
 	oom_json_end(&o->json);
+}
+
+/* m: beside the plan, NULL without a model. */
+static void show(struct output *o, const struct oom_target *t, const struct oom_crash *c,
+		 const struct oom_crash_log *log, const struct oom_comparison *m)
+{
+	if (o->job->json) {
+		last_json(o, c, log, m);
+		return;
+	}
+	if (all_messages)
+		printf("the one that counts:\n");
+	text(c);
+	if (log->rising)
+		printf("allocated rises from message to message: see oomplan explain M20\n");
+	if (m)
+		oom_compare_text(o->job, t, c, m);
+}
+
+static int compare(const struct oom_job *job, struct output *o, const struct oom_crash *c,
+		   const struct oom_crash_log *log)
+{
+	struct oom_comparison *m = malloc(sizeof(*m));
+	struct oom_error err = {{0}};
+	struct oom_target t;
+	int code = oom_target_open(job, &t, false);
+	bool priced = false;
+
+	t.q.allow = 0;
+	t.q.brief = false;
+	if (!code) {
+		priced = m && !oom_compare(NULL, &t.q, c, m, &err);
+		if (!priced)
+			code = oom_complain(OOM_EXIT_INPUT, "%s", m ? err.text : "out of host memory");
+	}
+	/* what the message says stands without a plan */
+	show(o, &t, c, log, priced ? m : NULL);
+	oom_target_close(&t);
+	free(m);
+	return code;
 }
 
 static int run(struct oom_job *job)
@@ -112,27 +145,17 @@ static int run(struct oom_job *job)
 	const char *path = job->words.n ? job->words.items[0] : "-";
 	struct output o = {.job = job, .file = path, .json = {.out = stdout}};
 	struct oom_error err = {{0}};
-	static struct oom_comparison m;
 	struct oom_crash_log log;
 	struct oom_crash c;
-	int code;
 
 	if (oom_path_is_snapshot(path))
 		return oom_diagnose_snapshot(job, path);
 	if (oom_crash_read(path, all_messages ? each : NULL, &o, &c, &log, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-	code = oom_compare_crash(job, &c, &m);
-	if (job->json) {
-		last_json(&o, &c, &log, &m);
-		return code;
-	}
-	if (all_messages)
-		printf("the one that counts:\n");
-	text(&c);
-	if (log.rising)
-		printf("allocated rises from message to message: see oomplan explain M20\n");
-	oom_compare_text(job, &c, &m);
-	return code;
+	if (job->model)
+		return compare(job, &o, &c, &log);
+	show(&o, NULL, &c, &log, NULL);
+	return 0;
 }
 
 static const struct oom_option options[] = {

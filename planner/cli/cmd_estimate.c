@@ -16,13 +16,23 @@ static void csv(const struct oom_eval *e)
 	}
 }
 
+static int show(const struct oom_job *job, const struct oom_target *t, const struct oom_judged *j)
+{
+	if (job->json)
+		oom_json_estimate(t, j);
+	else if (job->csv)
+		csv(&j->eval);
+	else
+		oom_report_estimate(job, t, j);
+	return j->fits ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
+}
+
 static int run(struct oom_job *job)
 {
-	struct oom_evaluator *ev;
 	struct oom_error err = {{0}};
+	struct oom_evaluator *ev;
 	struct oom_target t;
-	struct oom_eval e;
-	bool fits;
+	struct oom_judged j;
 	int code;
 
 	if (job->runs)
@@ -30,24 +40,11 @@ static int run(struct oom_job *job)
 	code = oom_target_open(job, &t, false);
 	if (code)
 		return code;
-	ev = oom_evaluator_new();
-	if (!ev ||
-	    oom_evaluate(ev, t.model, &job->plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &e, &err)) {
-		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
-	} else {
-		fits = oom_calibrated_verdict(job, &t, &e,
-					      !t.capacity ||
-						      e.used_bytes <= oom_budget(t.capacity,
-										 &job->plan));
-		if (job->json)
-			oom_json_estimate(job, &t, &job->plan, &e, fits);
-		else if (job->csv)
-			csv(&e);
-		else
-			oom_report_estimate(job, &t, &job->plan, &e, fits);
-		code = fits && oom_host_fits(&t, &job->plan, &e) ? OOM_EXIT_FITS :
-								   OOM_EXIT_DOES_NOT_FIT;
-	}
+	ev = oom_evaluator_new();       /* what it names is read while the answer is shown */
+	if (oom_answer_as_asked(ev, &t.q, &j, &err))
+		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	else
+		code = show(job, &t, &j);
 	oom_evaluator_free(ev);
 	oom_target_close(&t);
 	return code;

@@ -75,9 +75,9 @@ static int run(struct oom_job *job)
 	printf("b = micro-batch %lld, s = sequence %lld, t = target; sizes are allocator blocks "
 	       "(multiples of 512 B)\n"
 	       "source of the structure: family %s\n\n",
-	       (long long)job->plan.micro_batch, (long long)job->plan.seq_len,
+	       (long long)t.q.plan.micro_batch, (long long)t.q.plan.seq_len,
 	       oom_model_family(t.model));
-	if (!ev || oom_ledger_each(ev, t.model, &job->plan, show, &f, &err))
+	if (!ev || oom_ledger_each(ev, t.model, &t.q.plan, show, &f, &err))
 		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
 	else if (f.term && !f.shown)
 		code = oom_complain(OOM_EXIT_USAGE, "no row, module or kind contains \"%s\"",

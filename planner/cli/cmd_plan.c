@@ -1,9 +1,9 @@
 /* oomplan plan: fits or not, and the ladder until it does. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
 #include "csvout.h"
-#include "oomplan/search.h"
 #include "out.h"
 #include "plot.h"
 
@@ -31,102 +31,57 @@ static void csv(const struct oom_ladder *l)
 	}
 }
 
-/* The ladder takes its ten rungs in order; the search knows more changes and all their
- * combinations.  Where only the search finds room, its plan is the answer. */
-static enum oom_status search(struct oom_evaluator *ev, const struct oom_target *t, unsigned allow,
-			      struct oom_ladder *l, struct oom_search_report *r,
-			      struct oom_error *err)
-{
-	const struct oom_search_query q = {.asked = &l->start,
-					   .capacity_bytes = t->capacity,
-					   .gpu = t->has_gpu ? &t->gpu : NULL,
-					   .allow = allow,
-					   .objective = (enum oom_objective)objective};
-	enum oom_status st;
-
-	r->asked = &l->start;
-	r->objective = q.objective;
-	r->n_reasons = 0;
-	st = oom_search(ev, t->model, &q, &r->found, err);
-	if (st || !r->found.found)
-		return st;
-	if (!l->fits) {
-		l->plan = r->found.best.plan;
-		st = oom_judge(ev, t->model, &l->plan, t->capacity,
-			       OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &l->eval, &l->fits, err);
-		if (st)
-			return st;
-		snprintf(l->note, sizeof(l->note),
-			 "the ten rungs alone do not reach: this plan is the search's");
-	}
-	return oom_search_reasons(ev, t->model, &q, &r->found.best, r->reason, &r->n_reasons, err);
-}
-
 /* The anatomy of the plan: into the file, or in characters behind the report. */
 static enum oom_status draw(struct oom_evaluator *ev, const struct oom_target *t,
-			    const struct oom_ladder *l, struct oom_error *err)
+			    const struct oom_judged *j, struct oom_error *err)
 {
 	struct oom_anatomy a;
 	struct oom_out out;
-	enum oom_status st = oom_anatomy(ev, t->model, &l->plan, &l->eval, &a, err);
+	enum oom_status st = oom_anatomy(ev, t->model, &j->plan, &j->eval, &a, err);
 
 	if (st)
 		return st;
 	if (!strcmp(plot, "-")) {
-		oom_plot_text(stdout, t, &l->eval, &a);
+		oom_plot_text(stdout, t, &j->eval, &a);
 		return OOM_OK;
 	}
 	st = oom_out_open(&out, plot, err);
 	if (st)
 		return st;
-	oom_plot_svg(out.file, t, &l->plan, &l->eval, &a);
+	oom_plot_svg(out.file, t, j, &a);
 	return oom_out_close(&out, err);
+}
+
+static int show(const struct oom_job *job, const struct oom_target *t, const struct oom_answer *a)
+{
+	if (job->json)
+		oom_json_plan(job, t, a);
+	else if (job->csv)
+		csv(&a->ladder);
+	else
+		oom_report_plan(job, t, a);
+	return a->best.fits ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
 }
 
 static int run(struct oom_job *job)
 {
-	static struct oom_search_report r;
-	const unsigned allow = oom_allowed(&job->allow);
-	struct oom_evaluator *ev;
+	struct oom_answer *a = malloc(sizeof(*a));
+	struct oom_evaluator *ev = oom_evaluator_new();
 	struct oom_error err = {{0}};
 	struct oom_target t;
-	struct oom_ladder l;
-	enum oom_status st = OOM_ERR_MEMORY;
 	int code = oom_target_open(job, &t, true);
 
-	if (code)
-		return code;
-	ev = oom_evaluator_new();
-	oom_error_set(&err, st, "out of host memory");
-	for (int round = 0; ev; round++) {
-		bool right;
-
-		st = oom_ladder_climb(ev, t.model, &job->plan, t.capacity, allow, &l, &err);
-		/* the verdict alone needs no search where the ladder has one */
-		if (!st && (!l.fits || !job->quiet))
-			st = search(ev, &t, allow, &l, &r, &err);
-		right = !st && oom_calibrated_verdict(job, &t, &l.eval, l.fits);
-		if (st || right == l.fits || !oom_calibrated_again(job, &t, &l.eval, round)) {
-			l.fits = right;
-			break;
-		}
-	}
-	if (st) {
+	t.q.objective = (enum oom_objective)objective;
+	if (!code && (!a || !ev))
+		code = oom_complain(OOM_EXIT_INPUT, "out of host memory");
+	else if (!code && oom_answer(ev, &t.q, a, &err))
 		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-	} else {
-		if (job->json)
-			oom_json_plan(job, &t, &l, &r);
-		else if (job->csv)
-			csv(&l);
-		else
-			oom_report_plan(job, &t, &l);
-		if (!job->json && !job->csv && !job->quiet)
-			oom_report_search(job, &r);
-		code = l.fits && oom_host_fits(&t, &l.plan, &l.eval) ? OOM_EXIT_FITS :
-								       OOM_EXIT_DOES_NOT_FIT;
-		if (plot && draw(ev, &t, &l, &err))
+	else if (!code) {
+		code = show(job, &t, a);
+		if (plot && draw(ev, &t, &a->best, &err))
 			code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	}
+	free(a);
 	oom_evaluator_free(ev);
 	oom_target_close(&t);
 	return code;

@@ -4,19 +4,8 @@
 
 #include "commands.h"
 #include "json.h"
-#include "oomplan/search.h"
 
-static const char *size_text(uint64_t bytes)
-{
-	static char buf[4][32];
-	static int i;
-
-	i = (i + 1) % 4;
-	return oom_format_bytes(bytes, buf[i], sizeof(buf[i]));
-}
-
-static void json(const struct oom_job *job, const struct oom_target *t, const char *knob,
-		 const struct oom_solution *s)
+static void json(const struct oom_target *t, const char *knob, const struct oom_solution *s)
 {
 	struct oom_json j = {.out = stdout};
 
@@ -33,11 +22,11 @@ static void json(const struct oom_job *job, const struct oom_target *t, const ch
 	oom_json_bool(&j, "at_limit", s->at_limit);
 	oom_json_uint(&j, "used_bytes", s->eval.used_bytes);
 	oom_json_text(&j, "peak_phase", oom_phase_column(s->eval.peak_phase));
-	oom_json_uint(&j, "capacity_bytes", t->capacity);
+	oom_json_uint(&j, "capacity_bytes", t->q.capacity_bytes);
 	oom_json_uint(&j, "neighbour_bytes", s->neighbour_bytes);
 	oom_json_lengths(&j, t);
 	if (s->exists)
-		oom_json_calibrated(&j, job, t, &s->eval);
+		oom_json_calibrated(&j, t, &s->eval);
 	oom_json_end(&j);
 }
 
@@ -49,16 +38,16 @@ static void text(const struct oom_job *job, const struct oom_target *t, const ch
 
 	if (s->needed_bytes) {
 		printf("gpu-memory: %s (peak %s used, margin %.0f %%)\n",
-		       size_text(s->needed_bytes), size_text(s->eval.used_bytes),
-		       100 * job->plan.margin);
+		       oom_gib(s->needed_bytes), oom_gib(s->eval.used_bytes),
+		       100 * s->plan.margin);
 		return;
 	}
 	if (!s->exists) {
 		printf("no %s fits: the smallest already uses %s of %s (margin %.0f %%)\n", knob,
 		       s->eval.used_bytes == UINT64_MAX ? "more than there is" :
-							  size_text(s->eval.used_bytes),
-		       size_text(t->capacity),
-		       100 * job->plan.margin);
+							  oom_gib(s->eval.used_bytes),
+		       oom_gib(t->q.capacity_bytes),
+		       100 * s->plan.margin);
 		return;
 	}
 	printf("%s: %" PRId64 "\n", knob, s->value);
@@ -66,56 +55,48 @@ static void text(const struct oom_job *job, const struct oom_target *t, const ch
 		return;
 	printf("  %s it fits: %s used of %s; binding phase %s\n",
 	       fewest ? "the fewest with which" : "the largest with which",
-	       size_text(s->eval.used_bytes), size_text(t->capacity),
+	       oom_gib(s->eval.used_bytes), oom_gib(t->q.capacity_bytes),
 	       oom_phase_str(s->eval.peak_phase));
-	if (s->plan.engine != job->plan.engine)
+	if (s->plan.engine != t->q.plan.engine)
 		printf("  sharded, as more GPUs help nothing else: %s\n",
-		       oom_plan_options(&job->plan, &s->plan, options, sizeof(options)));
-	oom_report_calibrated(job, &s->eval);
+		       oom_plan_options(&t->q.plan, &s->plan, options, sizeof(options)));
+	oom_report_calibrated(t, &s->eval);
 	if (s->at_limit)
 		printf("  this is the end of the knob's range\n");
 	else if (s->neighbour_bytes == UINT64_MAX)
 		printf("  the next value cannot run\n");
 	else
 		printf("  the next value was evaluated too: %s, does not fit\n",
-		       size_text(s->neighbour_bytes));
+		       oom_gib(s->neighbour_bytes));
+}
+
+static int show(const struct oom_job *job, const struct oom_target *t, const char *knob,
+		const struct oom_solution *s)
+{
+	if (job->json)
+		json(t, knob, s);
+	else
+		text(job, t, knob, s);
+	if (!job->json && !job->quiet)
+		oom_report_lengths(t);
+	return s->exists ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
 }
 
 static int run(struct oom_job *job)
 {
 	const char *knob = job->words.items[0];
 	struct oom_error err = {{0}};
-	struct oom_evaluator *ev;
 	struct oom_solution s;
 	struct oom_target t;
-	enum oom_status st = OOM_ERR_MEMORY;
+	enum oom_status st;
 	int code = oom_target_open(job, &t, strcmp(knob, "gpu-memory") != 0);
 
 	if (code)
 		return code;
-	ev = oom_evaluator_new();
-	for (int round = 0; ev; round++) {
-		st = oom_solve(ev, t.model, &job->plan, knob, t.capacity, &s, &err);
-		if (st || s.needed_bytes || !oom_calibrated_again(job, &t, &s.eval, round))
-			break;
-	}
-	if (!st && s.needed_bytes && job->has_calibration) {
-		s.needed_bytes = (uint64_t)oom_calibrated_need(job, &s.eval) + 1;
-		job->plan.margin = 1 - (double)s.eval.used_bytes / (double)s.needed_bytes;
-	}
-	if (st) {
-		code = oom_complain(ev ? OOM_EXIT_USAGE : OOM_EXIT_INPUT, "%s",
-				    ev ? err.text : "out of host memory");
-	} else {
-		if (job->json)
-			json(job, &t, knob, &s);
-		else
-			text(job, &t, knob, &s);
-		if (!job->json && !job->quiet)
-			oom_report_lengths(&t, &job->plan);
-		code = s.exists ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
-	}
-	oom_evaluator_free(ev);
+	st = oom_answer_solve(NULL, &t.q, knob, &s, &err);
+	code = st ? oom_complain(st == OOM_ERR_MEMORY ? OOM_EXIT_INPUT : OOM_EXIT_USAGE, "%s",
+				 err.text) :
+		    show(job, &t, knob, &s);
 	oom_target_close(&t);
 	return code;
 }

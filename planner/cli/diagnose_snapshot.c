@@ -6,15 +6,6 @@
 #include "diagnose.h"
 #include "term.h"
 
-static const char *gib(uint64_t bytes)
-{
-	static char buf[6][32];
-	static int i;
-
-	i = (i + 1) % 6;
-	return oom_format_bytes(bytes, buf[i], sizeof(buf[i]));
-}
-
 bool oom_path_is_snapshot(const char *path)
 {
 	unsigned char head[3];
@@ -74,7 +65,7 @@ static int price(struct oom_job *job, struct oom_eval *e)
 	if (code)
 		return code;
 	ev = oom_evaluator_new();
-	if (!ev || oom_evaluate(ev, t.model, &job->plan, OOM_EVAL_BUCKETS, e, &err))
+	if (!ev || oom_evaluate(ev, t.model, &t.q.plan, OOM_EVAL_BUCKETS, e, &err))
 		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
 	oom_evaluator_free(ev);
 	oom_target_close(&t);
@@ -89,21 +80,21 @@ static void refusal(const struct oom_snapshot *s)
 			    s->largest_idle_bytes < s->oom_tried_bytes;
 
 	printf("\nrefused (event %zu): %s asked, %s free on the card\n", s->oom_event,
-	       gib(s->oom_tried_bytes), gib(s->oom_free_bytes));
+	       oom_gib(s->oom_tried_bytes), oom_gib(s->oom_free_bytes));
 	if (pieces)
 		printf("  %scause: fragmentation%s: %s lie idle in %zu pieces, the largest %s; "
 		       "%.0f %% of what is reserved is stranded\n"
 		       "  do: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True   [rung 4; playbook "
 		       "M8]%s\n",
-		       oom_paint(OOM_BAD), oom_paint(OOM_PLAIN), gib(s->idle_bytes), s->n_idle,
-		       gib(s->largest_idle_bytes),
+		       oom_paint(OOM_BAD), oom_paint(OOM_PLAIN), oom_gib(s->idle_bytes), s->n_idle,
+		       oom_gib(s->largest_idle_bytes),
 		       s->reserved_bytes ? 100 * (double)s->idle_bytes / (double)s->reserved_bytes :
 					   0,
 		       s->expandable ? " (already in use)" : "");
 	else
 		printf("  %scause: too_large%s: %s idle in segments do not do\n  do: climb the "
 		       "ladder (oomplan plan)   [playbook M2, M4]\n",
-		       oom_paint(OOM_BAD), oom_paint(OOM_PLAIN), gib(s->idle_bytes));
+		       oom_paint(OOM_BAD), oom_paint(OOM_PLAIN), oom_gib(s->idle_bytes));
 }
 
 static void text(const struct oom_snapshot *s, const struct oom_eval *e)
@@ -111,32 +102,32 @@ static void text(const struct oom_snapshot *s, const struct oom_eval *e)
 	printf("PyTorch memory snapshot: device %" PRId64 " of %zu, %zu events, %zu segments%s\n",
 	       s->device, s->n_devices, s->n_events, s->n_segments,
 	       s->expandable ? " (expandable)" : "");
-	printf("most was held after event %zu: %s in %zu blocks", s->peak_event, gib(s->peak_bytes),
+	printf("most was held after event %zu: %s in %zu blocks", s->peak_event, oom_gib(s->peak_bytes),
 	       s->peak_blocks);
 	if (e)
-		printf("; predicted %s (%s)", gib(e->overall_peak), oom_phase_str(e->peak_phase));
+		printf("; predicted %s (%s)", oom_gib(e->overall_peak), oom_phase_str(e->peak_phase));
 	printf("\n\n  %-30s %12s%s\n", "what", "held", e ? "    predicted" : "");
 	for (int h = 0; h < OOM_HELD_KINDS; h++) {
 		const uint64_t plan = e ? predicted(e, (enum oom_held)h) : 0;
 
 		if (!s->held[h] && !plan)
 			continue;
-		printf("  %-30s %12s", oom_held_str((enum oom_held)h), gib(s->held[h]));
+		printf("  %-30s %12s", oom_held_str((enum oom_held)h), oom_gib(s->held[h]));
 		if (plan)
-			printf(" %12s", gib(plan));
+			printf(" %12s", oom_gib(plan));
 		putchar('\n');
 	}
 	printf("\nby frame, the innermost of the program's own\n");
 	for (size_t i = 0; i < s->n_frames; i++)
-		printf("  %12s  %5zu x  %s\n", gib(s->frame[i].bytes), s->frame[i].blocks,
+		printf("  %12s  %5zu x  %s\n", oom_gib(s->frame[i].bytes), s->frame[i].blocks,
 		       oom_shown(s->frame[i].where));
 	if (s->n_other_frames)
-		printf("  %12s  in %zu frames more\n", gib(s->other_frame_bytes),
+		printf("  %12s  in %zu frames more\n", oom_gib(s->other_frame_bytes),
 		       s->n_other_frames);
 	printf("\nwhen it was dumped: %s reserved, %s allocated, %s idle in %zu pieces, the "
 	       "largest %s\n",
-	       gib(s->reserved_bytes), gib(s->allocated_bytes), gib(s->idle_bytes), s->n_idle,
-	       gib(s->largest_idle_bytes));
+	       oom_gib(s->reserved_bytes), oom_gib(s->allocated_bytes), oom_gib(s->idle_bytes), s->n_idle,
+	       oom_gib(s->largest_idle_bytes));
 	if (s->oom)
 		refusal(s);
 	if (!s->n_events)

@@ -38,7 +38,7 @@ static void say_quantised(const struct oom_job *job, const struct oom_keys *keys
 }
 
 /* Weights beside the config decide: their number is held against the computed one. */
-static int check_weights(struct oom_job *job, const struct oom_target *t)
+static int check_weights(const struct oom_job *job, struct oom_target *t)
 {
 	struct oom_plan plan = oom_plan_default();
 	struct oom_evaluator *ev = NULL;
@@ -66,7 +66,7 @@ static int check_weights(struct oom_job *job, const struct oom_target *t)
 				    held.total_elems > e.total_params;
 
 		if (decide)
-			job->plan.surplus_params = (int64_t)(held.total_elems - e.total_params);
+			t->q.plan.surplus_params = (int64_t)(held.total_elems - e.total_params);
 		oom_complain(0,
 			     "WARNING: the safetensors hold %llu parameters, the config gives "
 			     "%llu: %s",
@@ -80,7 +80,7 @@ static int check_weights(struct oom_job *job, const struct oom_target *t)
 	return code;
 }
 
-static int open_gpu(struct oom_job *job, struct oom_target *t)
+static int open_gpu(const struct oom_job *job, struct oom_target *t)
 {
 	struct oom_error err = {{0}};
 	struct oom_gpus gpus = {0};
@@ -90,44 +90,84 @@ static int open_gpu(struct oom_job *job, struct oom_target *t)
 		st = oom_gpus_read(&gpus, job->gpus_file, &err);
 	if (!st && job->gpu) {
 		st = oom_gpu_find(&gpus, job->gpu, &t->gpu, t->note, &err);
-		t->has_gpu = !st;
-		t->capacity = t->gpu.capacity_bytes;
-		if (!st && job->plan.compute_capability <= 0)
-			job->plan.compute_capability = job->card_capability =
-				t->gpu.compute_capability;
+		t->q.gpu = st ? NULL : &t->gpu;
 	}
 	oom_gpus_release(&gpus);
 	if (job->gpu_memory.text)
-		t->capacity = job->gpu_memory.bytes;
-	t->host_ram = job->host_ram.bytes;
+		t->q.capacity_bytes = job->gpu_memory.bytes;
+	t->q.host_ram_bytes = job->host_ram.bytes;
 	return st ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : 0;
 }
 
-/* The longest batch of an epoch is what has to fit (playbook M16). */
-static int apply_lengths(struct oom_job *job, struct oom_target *t)
+static int open_lengths(const struct oom_job *job, struct oom_target *t)
 {
 	struct oom_error err = {{0}};
-	double steps;
 
+	if (!job->lengths)
+		return 0;
 	if (oom_lengths_read(&t->lengths, job->lengths, job->lengths_field, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-	steps = (double)t->lengths.total / (double)job->plan.micro_batch;
-	t->lengths_report = oom_lengths_report(&t->lengths, (double)job->plan.micro_batch,
-					       steps < 1 ? 1 : steps);
-	t->has_lengths = true;
-	job->plan.seq_len = t->lengths_report.batching[OOM_BATCH_LONGEST].worst_tokens;
-	if (job->plan.seq_len < 1)
-		job->plan.seq_len = 1;
+	t->q.lengths = &t->lengths;
 	return 0;
 }
 
-int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
+static int open_calibration(const struct oom_job *job, struct oom_target *t)
 {
 	struct oom_error err = {{0}};
-	struct oom_model_shape shape;
+	enum oom_status st;
+
+	if (!job->calibration && !(job->confidence > 0))
+		return 0;
+	st = job->calibration ? oom_calibration_read(&t->calibration, job->calibration, &err) :
+				oom_calibration_default(&t->calibration, &err);
+	if (st)
+		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	t->q.calibration = &t->calibration;
+	t->q.confidence = job->confidence;
+	return 0;
+}
+
+static int open_model(const struct oom_job *job, struct oom_target *t)
+{
+	struct oom_error err = {{0}};
+
+	if (oom_keys_read_model(&t->keys, job->model, &err) ||
+	    oom_model_new(&t->model, &t->keys, &err))
+		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	t->q.model = t->model;
+	if (*oom_model_warning(t->model))
+		oom_complain(0, "WARNING: %s", oom_model_warning(t->model));
+	say_quantised(job, &t->keys);
+	if (*oom_model_unknown_keys(t->model))
+		oom_complain(0, "note: keys that %s does not have, not used: %s",
+			     oom_model_type(t->model), oom_model_unknown_keys(t->model));
+	return check_weights(job, t);
+}
+
+/* What may be meant otherwise. */
+static void warn(const struct oom_target *t)
+{
+	const struct oom_model_shape shape = oom_model_shape(t->model);
+	const struct oom_plan *p = &t->q.plan;
+
+	if (oom_capability(p) < 8 && (p->precision == OOM_BF16 || p->precision == OOM_AMP_BF16 ||
+				      p->precision == OOM_BF16_AMP))
+		oom_complain(0, "warning: bf16 begins with compute capability 8.0 (Ampere); before "
+				"it torch emulates it, slowly: "
+				"--precision amp-fp16");
+	if (shape.max_positions && p->seq_len > (int64_t)shape.max_positions)
+		oom_complain(0, "warning: %lld tokens, but the model has %llu positions",
+			     (long long)p->seq_len, (unsigned long long)shape.max_positions);
+}
+
+int oom_target_open(const struct oom_job *job, struct oom_target *t, bool need_gpu)
+{
 	int code;
 
 	memset(t, 0, sizeof(*t));
+	t->q.plan = job->plan;
+	t->q.allow = oom_allowed(&job->allow);
+	t->q.brief = job->quiet;
 	if (!job->model)
 		return oom_complain(OOM_EXIT_USAGE, "which model? --model config.json, a folder, "
 						    "or a name of: oomplan list models");
@@ -135,46 +175,18 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 		return oom_complain(OOM_EXIT_USAGE, "which GPU? --gpu NAME (oomplan list gpus) or "
 						    "--gpu-memory SIZE");
 	code = open_gpu(job, t);
-	if (!code && job->lengths)
-		code = apply_lengths(job, t);
 	if (!code)
-		code = oom_calibration_open(job);
+		code = open_lengths(job, t);
+	if (!code)
+		code = open_calibration(job, t);
+	if (!code)
+		code = open_model(job, t);
 	if (code) {
 		oom_target_close(t);
 		return code;
 	}
-	if (oom_keys_read_model(&t->keys, job->model, &err) ||
-	    oom_model_new(&t->model, &t->keys, &err)) {
-		oom_target_close(t);
-		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-	}
-	if (*oom_model_warning(t->model))
-		oom_complain(0, "WARNING: %s", oom_model_warning(t->model));
-	say_quantised(job, &t->keys);
-	if (*oom_model_unknown_keys(t->model))
-		oom_complain(0, "note: keys that %s does not have, not used: %s",
-			     oom_model_type(t->model), oom_model_unknown_keys(t->model));
-	code = check_weights(job, t);
-	if (code) {
-		oom_target_close(t);
-		return code;
-	}
-	if (oom_capability(&job->plan) < 8 &&
-	    (job->plan.precision == OOM_BF16 || job->plan.precision == OOM_AMP_BF16 ||
-	     job->plan.precision == OOM_BF16_AMP))
-		oom_complain(0, "warning: bf16 begins with compute capability 8.0 (Ampere); before "
-				"it torch emulates it, slowly: "
-				"--precision amp-fp16");
-	shape = oom_model_shape(t->model);
-	if (oom_model_task(t->model) == OOM_TASK_IMAGE_CLS)
-		job->plan.seq_len = 0;
-	if (shape.max_positions && job->plan.seq_len > (int64_t)shape.max_positions)
-		oom_complain(0, "warning: %lld tokens, but the model has %llu positions",
-			     (long long)job->plan.seq_len, (unsigned long long)shape.max_positions);
-	if ((job->plan.lora_r || job->plan.qlora) && !job->plan.lora_targets[0])
-		snprintf(job->plan.lora_targets, sizeof(job->plan.lora_targets), "%s",
-			 oom_model_lora_targets(t->model));
-	oom_calibration_start(job, t);
+	oom_question_settle(&t->q);
+	warn(t);
 	return 0;
 }
 
@@ -183,6 +195,5 @@ void oom_target_close(struct oom_target *t)
 	oom_model_free(t->model);
 	oom_keys_release(&t->keys);
 	oom_lengths_release(&t->lengths);
-	t->has_lengths = false;
-	t->model = NULL;
+	memset(t, 0, sizeof(*t));
 }

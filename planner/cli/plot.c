@@ -44,7 +44,7 @@ static uint64_t outside(const struct oom_eval *e)
  * them. */
 static double scale(const struct oom_target *t, const struct oom_eval *e, double *step)
 {
-	const double most = (double)(e->used_bytes > t->capacity ? e->used_bytes : t->capacity) /
+	const double most = (double)(e->used_bytes > t->q.capacity_bytes ? e->used_bytes : t->q.capacity_bytes) /
 			    GIB * 1.04;
 	const double power = pow(10, floor(log10(most / 8)));
 
@@ -134,21 +134,22 @@ static void legend(FILE *out, double y)
 	}
 }
 
-static void title(FILE *out, const struct oom_target *t, const struct oom_plan *p,
-		  const struct oom_eval *e)
+static void title(FILE *out, const struct oom_target *t, const struct oom_judged *j)
 {
+	const struct oom_plan *p = &j->plan;
+	const struct oom_eval *e = &j->eval;
 	char used[32], cap[32], head[300];
-	const bool fits = e->used_bytes <= oom_budget(t->capacity, p);
+	const bool fits = j->fits_gpu;
 	char precision[32], ckpt[32];
 
 	oom_format_bytes(e->used_bytes, used, sizeof(used));
-	oom_format_bytes(t->capacity, cap, sizeof(cap));
-	if (t->capacity)
+	oom_format_bytes(t->q.capacity_bytes, cap, sizeof(cap));
+	if (t->q.capacity_bytes)
 		snprintf(head, sizeof(head), "%s: %s of %s on %s", fits ? "fits" : "does not fit",
-			 used, cap, t->has_gpu ? oom_shown(t->gpu.name) : "the card");
+			 used, cap, t->q.gpu ? oom_shown(t->gpu.name) : "the card");
 	else
 		snprintf(head, sizeof(head), "%s at the peak", used);
-	oom_svg_text(out, 16, 28, 18, OOM_ANCHOR_START, t->capacity && !fits ? LIMIT : INK, "%s",
+	oom_svg_text(out, 16, 28, 18, OOM_ANCHOR_START, t->q.capacity_bytes && !fits ? LIMIT : INK, "%s",
 		     head);
 	oom_svg_text(out, 16, 48, 12, OOM_ANCHOR_START, SOFT,
 		     "%s, batch %lld x accumulation %lld, %lld tokens, %s, checkpointing %s",
@@ -158,16 +159,18 @@ static void title(FILE *out, const struct oom_target *t, const struct oom_plan *
 		     oom_plan_get(p, oom_knob_find("grad-ckpt"), ckpt, sizeof(ckpt)));
 }
 
-void oom_plot_svg(FILE *out, const struct oom_target *t, const struct oom_plan *p,
-		  const struct oom_eval *e, const struct oom_anatomy *a)
+void oom_plot_svg(FILE *out, const struct oom_target *t, const struct oom_judged *j,
+		  const struct oom_anatomy *a)
 {
+	const struct oom_plan *p = &j->plan;
+	const struct oom_eval *e = &j->eval;
 	const double bottom = TOP + OOM_PHASES * (BAR + GAP);
 	double step, most = scale(t, e, &step), per_gib = (WIDTH - LEFT - RIGHT) / most;
 	int decimals = step < 0.1 ? 2 : step < 1 ? 1 : 0;
 	double end[OOM_PHASES];
 
 	oom_svg_begin(out, WIDTH, bottom + 86, "peak of each phase against the card's memory");
-	title(out, t, p, e);
+	title(out, t, j);
 	for (double g = 0; g <= most; g += step) {
 		oom_svg_line(out, LEFT + g * per_gib, TOP - 6, LEFT + g * per_gib, bottom,
 			     "#dddddd", NULL);
@@ -176,9 +179,9 @@ void oom_plot_svg(FILE *out, const struct oom_target *t, const struct oom_plan *
 	}
 	for (int i = 0; i < OOM_PHASES; i++)
 		end[i] = bar(out, TOP + i * (BAR + GAP), per_gib, e, a, i);
-	if (t->capacity) {
-		const double x = LEFT + (double)t->capacity / GIB * per_gib,
-			     m = LEFT + (double)oom_budget(t->capacity, p) / GIB * per_gib;
+	if (t->q.capacity_bytes) {
+		const double x = LEFT + (double)t->q.capacity_bytes / GIB * per_gib,
+			     m = LEFT + (double)oom_budget(t->q.capacity_bytes, p) / GIB * per_gib;
 
 		if (p->margin > 0)
 			oom_svg_line(out, m, TOP - 6, m, bottom, LIMIT, "2 4");
@@ -211,15 +214,15 @@ void oom_plot_text(FILE *out, const struct oom_target *t, const struct oom_eval 
 {
 	const bool color = oom_term_color(), unicode = oom_term_unicode();
 	const int width = oom_term_width() < 60 ? 30 : oom_term_width() - 36;
-	const uint64_t top = e->overall_peak > t->capacity ? e->overall_peak : t->capacity;
+	const uint64_t top = e->overall_peak > t->q.capacity_bytes ? e->overall_peak : t->q.capacity_bytes;
 	/* what is left for tensors is the capacity less what stands outside of them at the peak */
 	const uint64_t extra = e->used_bytes - e->overall_peak,
-		       room = t->capacity > extra ? t->capacity - extra : 0;
-	const int limit = t->capacity ? (int)((double)room / (double)top * width + 0.5) : -1;
+		       room = t->q.capacity_bytes > extra ? t->q.capacity_bytes - extra : 0;
+	const int limit = t->q.capacity_bytes ? (int)((double)room / (double)top * width + 0.5) : -1;
 	char size[32];
 
 	fprintf(out, "\npeak of each phase (allocated)%s\n",
-		t->capacity ? ", against what the card leaves for tensors (|)" : "");
+		t->q.capacity_bytes ? ", against what the card leaves for tensors (|)" : "");
 	for (int ph = 0; ph < OOM_PHASES; ph++) {
 		uint64_t sum = 0;
 		int at = 0;

@@ -7,8 +7,8 @@
 
 /* The anatomy of every phase as stacked bars against the capacity; to the terminal in
  * characters. */
-void oom_plot_svg(FILE *out, const struct oom_target *t, const struct oom_plan *p,
-		  const struct oom_eval *e, const struct oom_anatomy *a);
+void oom_plot_svg(FILE *out, const struct oom_target *t, const struct oom_judged *j,
+		  const struct oom_anatomy *a);
 void oom_plot_text(FILE *out, const struct oom_target *t, const struct oom_eval *e,
 		   const struct oom_anatomy *a);
 

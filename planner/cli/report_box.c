@@ -7,24 +7,14 @@
 #include "table.h"
 #include "term.h"
 
-static const char *money(double v)
+static const char *money_text(double v, char buf[24])
 {
-	static char buf[4][24];
-	static int i;
-
-	i = (i + 1) % 4;
-	snprintf(buf[i], sizeof(buf[i]), isnan(v) ? "?" : v < 10 ? "%.3f" : "%.2f", v);
-	return buf[i];
+	snprintf(buf, 24, isnan(v) ? "?" : v < 10 ? "%.3f" : "%.2f", v);
+	return buf;
 }
+/* Valid to the end of the block it stands in. */
+#define money(v) money_text((v), (char[24]){0})
 
-static const char *gib(uint64_t bytes)
-{
-	static char buf[6][32];
-	static int i;
-
-	i = (i + 1) % 6;
-	return oom_format_bytes(bytes, buf[i], sizeof(buf[i]));
-}
 static void knobs_of(const struct oom_plan *asked, const struct oom_plan *p, char *out, size_t size)
 {
 	size_t n = 0;
@@ -41,7 +31,7 @@ static void knobs_of(const struct oom_plan *asked, const struct oom_plan *p, cha
 					      a);
 	}
 }
-static void rows(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b,
+static void rows(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_boxes *b,
 		 size_t from, size_t to)
 {
 	static const char *const heads[] = {"",	    "provider",	  "instance", "cards", "$/h",
@@ -65,7 +55,7 @@ static void rows(const struct oom_job *job, const struct oom_offers *o, const st
 		oom_table_cell(&t, money(x->usd_per_mtokens));
 		oom_table_cell(&t,
 			       oom_format_count((uint64_t)x->tokens_per_s, count, sizeof(count)));
-		knobs_of(&job->plan, &x->plan.plan, text, sizeof(text));
+		knobs_of(asked, &x->plan.plan, text, sizeof(text));
 		oom_table_cell(&t, *text ? text : "as asked");
 	}
 	oom_table_print(&t, stdout, oom_term_width());
@@ -73,7 +63,7 @@ static void rows(const struct oom_job *job, const struct oom_offers *o, const st
 }
 
 /* What is short, and what would have to change. */
-static void missing(const struct oom_job *job, const struct oom_box *x)
+static void missing(const struct oom_plan *asked, const struct oom_box *x)
 {
 	static const struct {
 		size_t offset;
@@ -92,12 +82,12 @@ static void missing(const struct oom_job *job, const struct oom_box *x)
 	char text[300];
 
 	if (x->shortage == OOM_BOX_FITS) {
-		knobs_of(&job->plan, &x->plan.plan, text, sizeof(text));
+		knobs_of(asked, &x->plan.plan, text, sizeof(text));
 		printf("fits only with %s: CHANGES THE SCIENCE", text);
 		return;
 	}
 	printf("short of %s%s%s", oom_shortage_str(x->shortage), x->short_bytes ? " by " : "",
-	       x->short_bytes ? gib(x->short_bytes) : "");
+	       x->short_bytes ? oom_gib(x->short_bytes) : "");
 	if (x->shortage == OOM_BOX_VRAM)
 		printf(", with every fix that may be taken and those of the science; more cards or "
 		       "larger ones");
@@ -116,7 +106,7 @@ static void missing(const struct oom_job *job, const struct oom_box *x)
 			which = i;
 		}
 	}
-	printf(": most goes to %s (%s): %s", parts[which].what, gib(most), parts[which].knob);
+	printf(": most goes to %s (%s): %s", parts[which].what, oom_gib(most), parts[which].knob);
 }
 
 static double size_of(const struct oom_offers *o, const struct oom_box *x)
@@ -143,7 +133,7 @@ static const struct oom_box *one_smaller(const struct oom_offers *o, const struc
 	return found;
 }
 
-static void smaller_text(const struct oom_job *job, const struct oom_offers *o,
+static void smaller_text(const struct oom_plan *asked, const struct oom_offers *o,
 			 const struct oom_boxes *b, const struct oom_box *fits)
 {
 	const struct oom_box *x = one_smaller(o, b, fits);
@@ -152,12 +142,12 @@ static void smaller_text(const struct oom_job *job, const struct oom_offers *o,
 		return;
 	printf("    one size smaller, %s (%u x %s, %s $/h): ", x->offer->instance,
 	       x->offer->gpu_count, o->gpus.items[x->offer->gpu].name, money(x->usd_h));
-	missing(job, x);
+	missing(asked, x);
 	putchar('\n');
 }
 
 /* Nothing fits: the nearest misses. */
-static void nearest_misses(const struct oom_job *job, const struct oom_offers *o,
+static void nearest_misses(const struct oom_plan *asked, const struct oom_offers *o,
 			   const struct oom_boxes *b)
 {
 	printf("\nthe nearest misses\n");
@@ -166,13 +156,13 @@ static void nearest_misses(const struct oom_job *job, const struct oom_offers *o
 
 		printf("  %s %s (%u x %s): ", x->offer->provider, x->offer->instance,
 		       x->offer->gpu_count, o->gpus.items[x->offer->gpu].name);
-		missing(job, x);
+		missing(asked, x);
 		putchar('\n');
 	}
 }
 
 /* The first PROVIDERS of them; a list of more is cut, and says so. */
-static void smallest(const struct oom_job *job, const struct oom_offers *o,
+static void smallest(const struct oom_plan *asked, const struct oom_offers *o,
 		     const struct oom_boxes *b)
 {
 	enum { PROVIDERS = 64 };
@@ -209,7 +199,7 @@ static void smallest(const struct oom_job *job, const struct oom_offers *o,
 			printf("of %s, %ld days old)\n", date, age);
 		else
 			printf("of %s)\n", *date ? date : "an unknown date");
-		smaller_text(job, o, b, best[i]);
+		smaller_text(asked, o, b, best[i]);
 	}
 	if (cut)
 		printf("  (more providers than %d: the rest is not shown)\n", PROVIDERS);
@@ -231,10 +221,10 @@ static void needs(const struct oom_boxes *b)
 
 	printf("\nthe first needs, a node: %s host RAM (processes %s, loading %s, offloaded %s, "
 	       "loader %s, saving %s)\n",
-	       gib(n->ram_peak), gib(n->processes), gib(n->loading), gib(n->pinned + n->pageable),
-	       gib(n->loader), gib(n->saving));
-	printf("  and %s disk (a checkpoint is %s, the hub cache %s)\n", gib(n->disk_peak),
-	       gib(n->checkpoint), gib(n->hub_cache));
+	       oom_gib(n->ram_peak), oom_gib(n->processes), oom_gib(n->loading), oom_gib(n->pinned + n->pageable),
+	       oom_gib(n->loader), oom_gib(n->saving));
+	printf("  and %s disk (a checkpoint is %s, the hub cache %s)\n", oom_gib(n->disk_peak),
+	       oom_gib(n->checkpoint), oom_gib(n->hub_cache));
 }
 
 /* Nothing is left out in silence. */
@@ -260,31 +250,33 @@ static void left_out(const struct oom_offers *o)
 		oom_complain(0, "of %zu rows: %s", o->rows, line);
 }
 
-void oom_box_text(const struct oom_job *job, const struct oom_offers *o, const struct oom_boxes *b,
+void oom_box_text(const struct oom_job *job, const struct oom_target *t,
+		  const struct oom_offers *o, const struct oom_boxes *b,
 		  const struct oom_box_view *v)
 {
+	const struct oom_plan *asked = &t->q.plan;
 	size_t science = b->fitting;
 
 	printf("%zu of %zu offers fit (%zu kinds of hardware searched; prices are a snapshot, "
 	       "speeds a roofline guess within a factor of %.1f)\n",
 	       b->fitting, b->n, b->priced_groups, OOM_STEP_ERROR);
 	if (b->fitting) {
-		rows(job, o, b, 0, b->fitting < (size_t)v->top ? b->fitting : (size_t)v->top);
+		rows(asked, o, b, 0, b->fitting < (size_t)v->top ? b->fitting : (size_t)v->top);
 		printf("* nothing is both cheaper an hour and faster\n");
 	}
 	while (science < b->n && b->items[science].shortage == OOM_BOX_FITS)
 		science++;
 	if (science > b->fitting) {
 		printf("\nonly if you accept a change of the science (--allow science):\n");
-		rows(job, o, b, b->fitting, science < b->fitting + 5 ? science : b->fitting + 5);
+		rows(asked, o, b, b->fitting, science < b->fitting + 5 ? science : b->fitting + 5);
 	}
 	if (!job->quiet && b->fitting) {
-		smallest(job, o, b);
+		smallest(asked, o, b);
 		needs(b);
 		budget(b, v);
 	}
 	if (!job->quiet && !b->fitting)
-		nearest_misses(job, o, b);
+		nearest_misses(asked, o, b);
 	if (o->unknown_gpu)
 		oom_complain(0,
 			     "%zu rows of cards the table does not know were kept aside: %s%s%s%s",

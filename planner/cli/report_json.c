@@ -1,23 +1,18 @@
 /* Machine output.  Names are stable; sizes are integers in bytes; "schema" names the version. */
 #include "cli.h"
 #include "json.h"
-#include "oomplan/host.h"
 
-static void limits(struct oom_json *j, const struct oom_target *t, const struct oom_plan *p,
-		   const struct oom_eval *e, bool gpu_fits)
+static void limits(struct oom_json *j, const struct oom_target *t, const struct oom_judged *x)
 {
-	const struct oom_host_need need = oom_host_need(p, e);
-
-	if (!t->host_ram)
+	if (!t->q.host_ram_bytes)
 		return;
-	oom_json_uint(j, "host_ram_bytes", t->host_ram);
-	oom_json_text(j, "breaks_first",
-		      oom_limit_str(oom_first_limit(&need, t->host_ram, gpu_fits)));
+	oom_json_uint(j, "host_ram_bytes", t->q.host_ram_bytes);
+	oom_json_text(j, "breaks_first", oom_limit_str(x->first_limit));
 }
 
-static void eval(struct oom_json *j, const struct oom_plan *of, const struct oom_eval *e)
+static void eval(struct oom_json *j, const struct oom_judged *x)
 {
-	const struct oom_host_need need = oom_host_need(of, e);
+	const struct oom_eval *e = &x->eval;
 
 	oom_json_object(j, "estimate");
 	oom_json_uint(j, "total_params", e->total_params);
@@ -46,6 +41,7 @@ static void eval(struct oom_json *j, const struct oom_plan *of, const struct oom
 	oom_json_uint(j, "workspace_bytes", e->workspace_bytes);
 	oom_json_uint(j, "nccl_bytes", e->nccl_bytes);
 	oom_json_uint(j, "used_bytes", e->used_bytes);
+	oom_json_uint(j, "used_bytes_estimated", e->used_bytes_estimated);
 	oom_json_uint(j, "floor_bytes", e->floor_bytes);
 	oom_json_uint(j, "fullest_stage", e->stage);
 	oom_json_uint(j, "stages", e->n_stages);
@@ -53,9 +49,9 @@ static void eval(struct oom_json *j, const struct oom_plan *of, const struct oom
 	oom_json_uint(j, "host_pinned_bytes", e->host_pinned_bytes);
 	oom_json_uint(j, "host_pageable_bytes", e->host_pageable_bytes);
 	oom_json_uint(j, "nvme_bytes", e->nvme_bytes);
-	oom_json_uint(j, "node_ram_bytes", need.ram_peak);
-	oom_json_uint(j, "node_disk_bytes", need.disk_peak);
-	oom_json_uint(j, "node_page_cache_bytes", need.page_cache);
+	oom_json_uint(j, "node_ram_bytes", x->host.ram_peak);
+	oom_json_uint(j, "node_disk_bytes", x->host.disk_peak);
+	oom_json_uint(j, "node_page_cache_bytes", x->host.page_cache);
 	oom_json_end(j);
 }
 
@@ -90,10 +86,10 @@ static void head(struct oom_json *j, const struct oom_target *t, bool fits)
 	oom_json_text(j, "family", oom_model_family(t->model));
 	oom_json_text(j, "warning", oom_model_warning(t->model));
 	oom_json_text(j, "unknown_keys", oom_model_unknown_keys(t->model));
-	oom_json_text(j, "gpu", t->has_gpu ? t->gpu.name : "");
-	oom_json_uint(j, "capacity_bytes", t->capacity);
+	oom_json_text(j, "gpu", t->q.gpu ? t->gpu.name : "");
+	oom_json_uint(j, "capacity_bytes", t->q.capacity_bytes);
 	oom_json_text(j, "capacity_known_from",
-		      t->has_gpu ? oom_capacity_kind_str(t->gpu.capacity_kind) : "user");
+		      t->q.gpu ? oom_capacity_kind_str(t->gpu.capacity_kind) : "user");
 	oom_json_text(j, "note", t->note);
 }
 
@@ -117,40 +113,39 @@ static void rung(struct oom_json *j, const struct oom_rung *r, const struct oom_
 }
 
 void oom_json_plan(const struct oom_job *job, const struct oom_target *t,
-		   const struct oom_ladder *l, const struct oom_search_report *r)
+		   const struct oom_answer *a)
 {
 	struct oom_json j = {.out = stdout};
 
-	head(&j, t, l->fits && oom_host_fits(t, &l->plan, &l->eval));
-	limits(&j, t, &l->plan, &l->eval, l->fits);
-	oom_json_int(&j, "effective_batch", l->effective_batch);
+	head(&j, t, a->best.fits);
+	limits(&j, t, &a->best);
+	oom_json_int(&j, "effective_batch", a->ladder.effective_batch);
 	oom_json_object(&j, "asked");
-	oom_json_bool(&j, "fits", l->start_fits);
-	plan(&j, &l->start);
-	eval(&j, &l->start, &l->start_eval);
+	oom_json_bool(&j, "fits", a->as_asked.fits_gpu);
+	plan(&j, &a->as_asked.plan);
+	eval(&j, &a->as_asked);
 	oom_json_end(&j);
-	plan(&j, &l->plan);
-	eval(&j, &l->plan, &l->eval);
+	plan(&j, &a->best.plan);
+	eval(&j, &a->best);
 	oom_json_array(&j, "ladder");
 	for (int i = 0; i < OOM_RUNGS; i++)
-		rung(&j, oom_rung_at((size_t)i), &l->rung[i]);
+		rung(&j, oom_rung_at((size_t)i), &a->ladder.rung[i]);
 	oom_json_end(&j);
 	oom_json_lengths(&j, t);
-	oom_json_calibrated(&j, job, t, &l->eval);
-	oom_json_search(&j, job, r);
+	oom_json_calibrated(&j, t, &a->best.eval);
+	oom_json_search(&j, job, t, &a->as_asked.plan, &a->search);
 	oom_json_end(&j);
 }
 
-void oom_json_estimate(const struct oom_job *job, const struct oom_target *t,
-		       const struct oom_plan *p, const struct oom_eval *e, bool fits)
+void oom_json_estimate(const struct oom_target *t, const struct oom_judged *x)
 {
 	struct oom_json j = {.out = stdout};
 
-	head(&j, t, fits && oom_host_fits(t, p, e));
-	limits(&j, t, p, e, fits);
-	plan(&j, p);
-	eval(&j, p, e);
+	head(&j, t, x->fits);
+	limits(&j, t, x);
+	plan(&j, &x->plan);
+	eval(&j, x);
 	oom_json_lengths(&j, t);
-	oom_json_calibrated(&j, job, t, e);
+	oom_json_calibrated(&j, t, &x->eval);
 	oom_json_end(&j);
 }

@@ -5,19 +5,6 @@
 #include "cli.h"
 #include "json.h"
 
-/* The longest sequence a run of these knobs fits on the card; 0: no card, or none fits. */
-static int64_t longest_fitting(const struct oom_target *t, const struct oom_plan *asked)
-{
-	struct oom_evaluator *ev = t->capacity ? oom_evaluator_new() : NULL;
-	struct oom_solution s;
-	int64_t value = 0;
-
-	if (ev && !oom_solve(ev, t->model, asked, "seq-len", t->capacity, &s, NULL) && s.exists)
-		value = s.value;
-	oom_evaluator_free(ev);
-	return value;
-}
-
 static void strategies(const struct oom_lengths_report *r)
 {
 	printf("  %-16s %-56s %10s %8s\n", "batches by", "", "worst", "padding");
@@ -26,56 +13,60 @@ static void strategies(const struct oom_lengths_report *r)
 		       r->batching[i].worst_batch_tokens, 100 * r->batching[i].padding_share);
 }
 
-static void fate(const struct oom_target *t, int64_t limit)
+/* As asked, how far an epoch would come. */
+static void fate(const struct oom_target *t, const struct oom_lengths_report *r)
 {
-	const struct oom_lengths_report *r = &t->lengths_report;
-	const double step = oom_lengths_first_beyond(&t->lengths, r->batch, (double)limit);
+	int64_t longest;
+	double step;
 
-	if (step > 0)
+	if (!t->q.capacity_bytes || oom_answer_lengths(NULL, &t->q, &longest, &step, NULL))
+		return;
+	if (!longest)
+		printf("  as asked, not even one token a sequence fits\n");
+	else if (step > 0)
 		printf("  as asked, batches to %" PRId64
 		       " tokens a sequence fit: expected to die at step %.0f of %.0f\n",
-		       limit, step, (double)r->total / r->batch);
+		       longest, step, (double)r->total / r->batch);
 	else
 		printf("  as asked, batches to %" PRId64
 		       " tokens a sequence fit: none here is longer\n",
-		       limit);
+		       longest);
 }
 
-void oom_report_lengths(const struct oom_target *t, const struct oom_plan *asked)
+void oom_report_lengths(const struct oom_target *t)
 {
-	const struct oom_lengths_report *r = &t->lengths_report;
-	const int64_t limit = t->has_lengths ? longest_fitting(t, asked) : 0;
+	struct oom_lengths_report r;
 
-	if (!t->has_lengths)
+	if (!t->q.lengths)
 		return;
+	r = oom_question_lengths(&t->q);
 	printf("\nlengths: %" PRIu64
 	       " sequences, mean %.1f, median %u, p90 %u, p99 %u, longest %u\n",
-	       r->total, r->mean, r->p50, r->p90, r->p99, r->longest);
-	if (r->skipped)
-		printf("  %" PRIu64 " lines without a length were left out\n", r->skipped);
+	       r.total, r.mean, r.p50, r.p90, r.p99, r.longest);
+	if (r.skipped)
+		printf("  %" PRIu64 " lines without a length were left out\n", r.skipped);
 	printf("  planned for the longest batch of an epoch: %u tokens a sequence, %.0f sequences "
 	       "a batch\n",
-	       r->batching[OOM_BATCH_LONGEST].worst_tokens, r->batch);
-	strategies(r);
-	if (r->death_step > 0)
+	       r.batching[OOM_BATCH_LONGEST].worst_tokens, r.batch);
+	strategies(&r);
+	if (r.death_step > 0)
 		printf("  a plan for the mean batch (%.1f tokens a sequence) is passed first at "
 		       "step %.0f\n",
-		       r->mean_batch_tokens, r->death_step);
-	if (limit)
-		fate(t, limit);
-	else if (t->capacity)
-		printf("  as asked, not even one token a sequence fits\n");
+		       r.mean_batch_tokens, r.death_step);
+	fate(t, &r);
 	printf("  capping at the 99.9th percentile (%u) cuts %.2f %% of the sequences and loses "
 	       "%.2f %% of the tokens: CHANGES THE SCIENCE\n",
-	       r->p999, 100 * r->cut_share, 100 * r->lost_share);
+	       r.p999, 100 * r.cut_share, 100 * r.lost_share);
 }
 
 void oom_json_lengths(struct oom_json *j, const struct oom_target *t)
 {
-	const struct oom_lengths_report *r = &t->lengths_report;
+	struct oom_lengths_report report;
+	const struct oom_lengths_report *r = &report;
 
-	if (!t->has_lengths)
+	if (!t->q.lengths)
 		return;
+	report = oom_question_lengths(&t->q);
 	oom_json_object(j, "lengths");
 	oom_json_uint(j, "sequences", r->total);
 	oom_json_uint(j, "skipped_lines", r->skipped);

@@ -9,15 +9,6 @@
 #include "json.h"
 #include "term.h"
 
-static const char *gib(uint64_t b)
-{
-	static char buf[4][32];
-	static int i;
-
-	i = (i + 1) % 4;
-	return oom_format_bytes(b, buf[i], sizeof(buf[i]));
-}
-
 /* The knobs in which `to` differs from `from`, as options: " --a=b --no-c". */
 static void options_between(FILE *out, const struct oom_plan *from, const struct oom_plan *to)
 {
@@ -61,20 +52,28 @@ static void option(FILE *out, const char *name, const char *value)
 	shell_word(out, oom_shown(value));
 }
 
-void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_plan *p)
+struct oom_plan oom_plan_before(const struct oom_target *t)
 {
-	struct oom_plan def = oom_plan_default();
+	struct oom_plan p = oom_plan_default();
 
-	def.compute_capability = job->card_capability;  /* follows from --gpu */
+	if (t->q.gpu)
+		p.compute_capability = t->gpu.compute_capability;
+	return p;
+}
+
+void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_target *t,
+			const struct oom_plan *p)
+{
+	const struct oom_plan def = oom_plan_before(t);
+
 	fputs("oomplan estimate", out);
 	option(out, "model", job->model);
 	option(out, "gpu", job->gpu);
 	option(out, "gpu-memory", job->gpu_memory.text);
 	option(out, "gpus-file", job->gpus_file);
 	option(out, "calibration", job->calibration);
-	oom_report_calibration_options(out, job);
-	if (job->has_calibration)
-		def.margin = p->margin;
+	if (t->q.confidence > 0)
+		fprintf(out, " --confidence=%g", t->q.confidence);
 	options_between(out, &def, p);
 }
 
@@ -109,10 +108,10 @@ static void because(const struct oom_candidate *best, const struct oom_reason *r
 		return;
 	}
 	if (r->used_bytes > best->used_bytes)
-		printf("saves %s: without it %s, %s", gib(r->used_bytes - best->used_bytes),
-		       gib(r->used_bytes), r->fits ? "would fit too" : "does not fit");
+		printf("saves %s: without it %s, %s", oom_gib(r->used_bytes - best->used_bytes),
+		       oom_gib(r->used_bytes), r->fits ? "would fit too" : "does not fit");
 	else if (r->used_bytes < best->used_bytes)
-		printf("costs %s", gib(best->used_bytes - r->used_bytes));
+		printf("costs %s", oom_gib(best->used_bytes - r->used_bytes));
 	else
 		printf("changes no byte");
 	if (r->fits || r->used_bytes <= best->used_bytes)
@@ -148,15 +147,16 @@ static void candidate(const struct oom_plan *asked, const struct oom_candidate *
 	putchar('\n');
 }
 
-static void alternative(const struct oom_search_report *r, const struct oom_candidate *c)
+static void alternative(const struct oom_plan *asked, const struct oom_search *s,
+			const struct oom_candidate *c)
 {
-	const struct oom_candidate *best = &r->found.best;
+	const struct oom_candidate *best = &s->best;
 	const int fewer = best->departures - c->departures;
 	char buf[40];
 
 	printf("  %s, %s used",
 	       times(c->seconds_per_sample, best->seconds_per_sample, buf, sizeof(buf)),
-	       gib(c->used_bytes));
+	       oom_gib(c->used_bytes));
 	if (c->plan.gpus != best->plan.gpus)
 		printf(", %lld GPUs", (long long)c->plan.gpus);
 	kinds(c, best);
@@ -164,33 +164,33 @@ static void alternative(const struct oom_search_report *r, const struct oom_cand
 		printf(", %d change%s %s", fewer > 0 ? fewer : -fewer,
 		       fewer == 1 || fewer == -1 ? "" : "s", fewer > 0 ? "fewer" : "more");
 	printf("\n");
-	candidate(r->asked, c);
+	candidate(asked, c);
 }
 
-void oom_report_search(const struct oom_job *job, const struct oom_search_report *r)
+void oom_report_search(const struct oom_job *job, const struct oom_target *t,
+		       const struct oom_plan *asked, const struct oom_search *s)
 {
-	const struct oom_search *s = &r->found;
-
 	printf("\nthe cheapest plan: %zu combinations priced, %zu may fit, %zu replayed (objective "
 	       "%s; times are a roofline guess)\n",
-	       s->evaluated, s->possible, s->replayed, oom_objective_choice(r->objective)->name);
+	       s->evaluated, s->possible, s->replayed,
+	       oom_objective_choice(t->q.objective)->name);
 	if (!s->found) {
 		printf("  none fits\n");
 		return;
 	}
-	printf("  %s, %s used, %d change%s\n", oom_class_str(s->best.cls), gib(s->best.used_bytes),
+	printf("  %s, %s used, %d change%s\n", oom_class_str(s->best.cls), oom_gib(s->best.used_bytes),
 	       s->best.departures, s->best.departures == 1 ? "" : "s");
-	candidate(r->asked, &s->best);
-	if (r->n_reasons)
+	candidate(asked, &s->best);
+	if (s->n_reasons)
 		printf("  why each is in it\n");
-	for (size_t i = 0; i < r->n_reasons; i++)
-		because(&s->best, &r->reason[i]);
+	for (size_t i = 0; i < s->n_reasons; i++)
+		because(&s->best, &s->reason[i]);
 	if (s->n_alternatives)
 		printf("alternatives that nothing beats in everything\n");
 	for (size_t i = 0; i < s->n_alternatives; i++)
-		alternative(r, &s->alternative[i]);
+		alternative(asked, s, &s->alternative[i]);
 	printf("to run\n  ");
-	oom_report_command(stdout, job, &s->best.plan);
+	oom_report_command(stdout, job, t, &s->best.plan);
 	putchar('\n');
 }
 
@@ -238,35 +238,34 @@ static void reason_json(struct oom_json *j, const struct oom_candidate *best,
 	oom_json_end(j);
 }
 
-void oom_json_search(struct oom_json *j, const struct oom_job *job,
-		     const struct oom_search_report *r)
+void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct oom_target *t,
+		     const struct oom_plan *asked, const struct oom_search *s)
 {
-	const struct oom_search *s = &r->found;
 	char *command = NULL;
 	size_t size = 0;
 	FILE *f = s->found ? open_memstream(&command, &size) : NULL;
 
 	oom_json_object(j, "search");
-	oom_json_text(j, "objective", oom_objective_choice(r->objective)->name);
+	oom_json_text(j, "objective", oom_objective_choice(t->q.objective)->name);
 	oom_json_uint(j, "evaluated", s->evaluated);
 	oom_json_uint(j, "possible", s->possible);
 	oom_json_uint(j, "replayed", s->replayed);
 	oom_json_bool(j, "found", s->found);
 	if (s->found) {
-		candidate_json(j, "best", r->asked, &s->best);
+		candidate_json(j, "best", asked, &s->best);
 		oom_json_array(j, "reasons");
-		for (size_t i = 0; i < r->n_reasons; i++)
-			reason_json(j, &s->best, &r->reason[i]);
+		for (size_t i = 0; i < s->n_reasons; i++)
+			reason_json(j, &s->best, &s->reason[i]);
 		oom_json_end(j);
 		if (f) {
-			oom_report_command(f, job, &s->best.plan);
+			oom_report_command(f, job, t, &s->best.plan);
 			if (!fclose(f))
 				oom_json_text(j, "command", command);
 		}
 		oom_json_end(j);
 		oom_json_array(j, "alternatives");
 		for (size_t i = 0; i < s->n_alternatives; i++) {
-			candidate_json(j, NULL, r->asked, &s->alternative[i]);
+			candidate_json(j, NULL, asked, &s->alternative[i]);
 			oom_json_end(j);
 		}
 		oom_json_end(j);

@@ -306,7 +306,7 @@ static void test_calibrated(void **state)
 	struct oom_error err = {{0}};
 	struct oom_plan p = knobs(full);
 	struct oom_calibration c;
-	struct oom_box_query q = {.max_nodes = 1, .calibration = &c, .margin = 0.02};
+	struct oom_box_query q = {.max_nodes = 1, .calibration = &c};
 	struct oom_model *m = NULL;
 	struct oom_keys keys = {0};
 	struct oom_boxes b;

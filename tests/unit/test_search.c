@@ -506,9 +506,7 @@ static void test_alternatives(void **state)
 	struct oom_evaluator *ev = oom_evaluator_new();
 	struct oom_plan p = oom_plan_default();
 	struct oom_error err = {{0}};
-	struct oom_reason why[OOM_SEARCH_AXES];
 	struct oom_search s;
-	size_t n;
 
 	(void)state;
 	for (uint64_t gib = 10; gib <= 40; gib += 6) {
@@ -528,15 +526,15 @@ static void test_alternatives(void **state)
 			assert_int_equal(c->plan.micro_batch * c->plan.grad_accum,
 					 p.micro_batch * p.grad_accum);
 		}
-		assert_int_equal(oom_search_reasons(ev, m, &q, &s.best, why, &n, &err), OOM_OK);
-		assert_int_equal(n, s.best.departures);
+		assert_int_equal(oom_search_reasons(ev, m, &q, &s, &err), OOM_OK);
+		assert_int_equal(s.n_reasons, s.best.departures);
 		/* nothing is in the plan for nothing: without it, it cannot run, does not fit, or
 		 * is slower (or it would be the better plan itself) */
-		for (size_t i = 0; i < n; i++) {
-			assert_true(!why[i].runs || !why[i].fits ||
-				    why[i].seconds_per_sample > s.best.seconds_per_sample ||
+		for (size_t i = 0; i < s.n_reasons; i++) {
+			assert_true(!s.reason[i].runs || !s.reason[i].fits ||
+				    s.reason[i].seconds_per_sample > s.best.seconds_per_sample ||
 				    s.best.classes);
-			needed |= why[i].runs && !why[i].fits;
+			needed |= s.reason[i].runs && !s.reason[i].fits;
 		}
 		assert_true(needed || gib > 24);
 	}

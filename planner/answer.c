@@ -1,0 +1,385 @@
+/* From a question to an answer: ladder, search, calibration and host in one. */
+#include "oomplan/answer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "margins.h"
+#include "oomplan/rules.h"
+
+static const char *const no_card = "no card to fit on: neither gpu nor capacity";
+/* Plans without a card: headroom as on one of 24 GiB. */
+#define USUAL_CARD (24.0 * 1073741824.0)
+
+struct oom_question oom_question_default(void)
+{
+	return (struct oom_question){.plan = oom_plan_default()};
+}
+
+struct oom_lengths_report oom_question_lengths(const struct oom_question *q)
+{
+	const double b = (double)q->plan.micro_batch, steps = (double)q->lengths->total / b;
+
+	return oom_lengths_report(q->lengths, b, steps < 1 ? 1 : steps);
+}
+
+/* The longest batch of an epoch is what has to fit (playbook M16). */
+static int64_t longest_batch(const struct oom_question *q)
+{
+	const struct oom_lengths_report r = oom_question_lengths(q);
+	const int64_t tokens = r.batching[OOM_BATCH_LONGEST].worst_tokens;
+
+	return tokens < 1 ? 1 : tokens;
+}
+
+void oom_question_settle(struct oom_question *q)
+{
+	struct oom_plan *p = &q->plan;
+	char note[300];
+
+	oom_plan_settle(p);
+	if (q->gpu && p->compute_capability <= 0)
+		p->compute_capability = q->gpu->compute_capability;
+	if (q->gpu && !q->capacity_bytes)
+		q->capacity_bytes = q->gpu->capacity_bytes;
+	if (q->lengths)
+		p->seq_len = longest_batch(q);
+	if (oom_model_task(q->model) == OOM_TASK_IMAGE_CLS)
+		p->seq_len = 0;
+	if ((p->lora_r || p->qlora) && !p->lora_targets[0])
+		snprintf(p->lora_targets, sizeof(p->lora_targets), "%s",
+			 oom_model_lora_targets(q->model));
+	if (oom_plan_check(p, NULL))    /* a micro-batch above the global one is refused, not mended */
+		return;
+	oom_plan_settle_batch(p, note);
+	if (*note)                      /* settled once more it has nothing to say */
+		memcpy(q->note, note, sizeof(note));
+}
+
+/* ---- one question at work ---- */
+
+struct asker {
+	struct oom_question q;          /* settled */
+	struct oom_evaluator *ev, *own;
+	struct margins margins;
+	struct oom_plan plan;           /* as asked, with the margin that is worked with */
+	struct oom_error *err;
+};
+
+static enum oom_status price(const struct asker *a, const struct oom_plan *p, struct oom_eval *e)
+{
+	return oom_evaluate(a->ev, a->q.model, p, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, e, a->err);
+}
+
+static struct margins margins_of(const struct oom_question *q)
+{
+	return (struct margins){.calibration = q->calibration,
+				.confidence = q->confidence,
+				.asked = q->plan.margin,
+				.capacity = q->capacity_bytes ? (double)q->capacity_bytes :
+								USUAL_CARD};
+}
+
+static enum oom_status start(struct asker *a, struct oom_evaluator *ev, const struct oom_question *q,
+			     struct oom_error *err)
+{
+	*a = (struct asker){.q = *q, .ev = ev, .err = err};
+	oom_question_settle(&a->q);
+	a->plan = a->q.plan;
+	a->margins = margins_of(&a->q);
+	if (!ev)
+		a->ev = a->own = oom_evaluator_new();
+	return a->ev ? OOM_OK : oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+}
+
+/* The margin for runs composed like the plan as asked, where that can be priced. */
+static void take_margin(struct asker *a)
+{
+	struct oom_eval e;
+
+	if (a->q.calibration && !oom_evaluate(a->ev, a->q.model, &a->plan,
+					      OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &e, NULL))
+		a->plan.margin = margin_for(&a->margins, &e);
+}
+
+static void finish(struct asker *a)
+{
+	oom_evaluator_free(a->own);
+}
+
+/* ---- judging ---- */
+
+struct oom_expectation oom_question_expects(const struct oom_question *q, const struct oom_eval *e)
+{
+	const struct oom_calibration *c = q->calibration;
+	const struct margins m = margins_of(q);
+	const struct oom_parts p = oom_parts_of(e);
+	const double capacity = (double)q->capacity_bytes;
+
+	if (!c)
+		return (struct oom_expectation){.margin = q->plan.margin,
+						.used_bytes = (double)e->used_bytes};
+	return (struct oom_expectation){
+		.margin = margin_for(&m, e),
+		.used_bytes = oom_calibrated(c, &p, OOM_MEASURE_USED),
+		.low95_bytes = oom_calibrated_interval(c, &p, OOM_MEASURE_USED, 0.025),
+		.high95_bytes = oom_calibrated_interval(c, &p, OOM_MEASURE_USED, 0.975),
+		.needed_bytes = margins_need(&m, e),
+		.probability = q->capacity_bytes ?
+				       oom_calibrated_fits(c, &p, OOM_MEASURE_USED, capacity) :
+				       NAN};
+}
+
+/* The verdict on a card: the calibration's word, where there is one, instead of the budget's. */
+static bool on_card(const struct asker *a, const struct oom_eval *e, bool in_budget)
+{
+	return a->q.calibration && a->q.capacity_bytes ?
+		       margins_need(&a->margins, e) <= (double)a->q.capacity_bytes :
+		       in_budget;
+}
+
+static void judged(const struct asker *a, const struct oom_plan *p, const struct oom_eval *e,
+		   bool in_budget, struct oom_judged *out)
+{
+	*out = (struct oom_judged){.plan = *p, .eval = *e, .host = oom_host_need(p, e)};
+	out->plan.margin = a->q.plan.margin;    /* the calibration's is no part of the plan */
+	out->fits_gpu = on_card(a, e, in_budget);
+	out->first_limit = oom_first_limit(&out->host, a->q.host_ram_bytes, out->fits_gpu);
+	out->fits = out->fits_gpu &&
+		    oom_first_limit(&out->host, a->q.host_ram_bytes, true) == OOM_LIMIT_NONE;
+	out->expected = oom_question_expects(&a->q, e);
+}
+
+enum oom_status oom_answer_as_asked(struct oom_evaluator *ev, const struct oom_question *q,
+				    struct oom_judged *out, struct oom_error *err)
+{
+	struct oom_eval e;
+	struct asker a;
+	enum oom_status st = start(&a, ev, q, err);
+	bool in_budget = true;
+
+	if (!st && a.q.capacity_bytes)
+		st = oom_judge(a.ev, a.q.model, &a.plan, a.q.capacity_bytes,
+			       OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &e, &in_budget, err);
+	else if (!st)
+		st = price(&a, &a.plan, &e);
+	if (!st)
+		judged(&a, &a.plan, &e, in_budget, out);
+	finish(&a);
+	return st;
+}
+
+/* ---- ladder and search ---- */
+
+static struct oom_search_query query(const struct asker *a, const struct oom_plan *asked)
+{
+	return (struct oom_search_query){.asked = asked,
+					 .capacity_bytes = a->q.capacity_bytes,
+					 .gpu = a->q.gpu,
+					 .allow = a->q.allow,
+					 .objective = a->q.objective};
+}
+
+/* What a round comes to. */
+struct end {
+	struct oom_plan plan;
+	struct oom_eval eval;
+	bool in_budget;
+};
+
+/* The ladder takes its ten rungs in order; the search knows more changes and all their
+ * combinations.  Where only the search finds room, its plan is the answer. */
+static enum oom_status look(struct asker *a, struct oom_answer *out, struct end *end)
+{
+	struct oom_ladder *l = &out->ladder;
+	struct oom_search_query q;
+	enum oom_status st = oom_ladder_climb(a->ev, a->q.model, &a->plan, a->q.capacity_bytes,
+					      a->q.allow, l, a->err);
+
+	if (st)
+		return st;
+	out->replayed += l->replayed;
+	*end = (struct end){l->plan, l->eval, l->fits};
+	out->from = l->start_fits ? OOM_FROM_ASKED : OOM_FROM_LADDER;
+	/* the verdict alone needs no search where the ladder has one */
+	out->searched = !l->fits || !a->q.brief;
+	if (!out->searched)
+		return OOM_OK;
+	q = query(a, &l->start);
+	st = oom_search(a->ev, a->q.model, &q, &out->search, a->err);
+	out->replayed += st ? 0 : out->search.replayed;
+	if (st || l->fits || !out->search.found)
+		return st;
+	out->from = OOM_FROM_SEARCH;
+	end->plan = out->search.best.plan;
+	st = oom_judge(a->ev, a->q.model, &end->plan, a->q.capacity_bytes,
+		       OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &end->eval, &end->in_budget, a->err);
+	out->replayed += !st && end->eval.reserved_replayed;
+	return st;
+}
+
+/* Alternatives were judged under the margin of another plan: some, composed otherwise, need more. */
+static enum oom_status drop_refused(const struct asker *a, struct oom_search *s)
+{
+	enum oom_status st = OOM_OK;
+	size_t n = 0;
+
+	for (size_t i = 0; !st && a->q.calibration && i < s->n_alternatives; i++) {
+		struct oom_eval e;
+
+		st = price(a, &s->alternative[i].plan, &e);
+		if (!st && on_card(a, &e, true))
+			s->alternative[n++] = s->alternative[i];
+	}
+	if (a->q.calibration)
+		s->n_alternatives = n;
+	return st;
+}
+
+static enum oom_status why(const struct asker *a, struct oom_answer *out)
+{
+	const struct oom_search_query q = query(a, &out->ladder.start);
+	const size_t before = out->search.replayed;
+	enum oom_status st = out->searched ? drop_refused(a, &out->search) : OOM_OK;
+
+	if (!st && out->searched && out->search.found && !a->q.brief)
+		st = oom_search_reasons(a->ev, a->q.model, &q, &out->search, a->err);
+	out->replayed += out->search.replayed - before;
+	return st;
+}
+
+/* The margin worked with is the calibration's; plans have the one they were asked with. */
+static void restore_margin(const struct asker *a, struct oom_search *s)
+{
+	const double margin = a->q.plan.margin;
+
+	s->best.plan.margin = margin;
+	for (size_t i = 0; i < OOM_ALTERNATIVES; i++)
+		s->alternative[i].plan.margin = margin;
+	for (size_t i = 0; i < OOM_SEARCH_AXES; i++)
+		s->reason[i].without.margin = margin;
+}
+
+static enum oom_status answer(struct asker *a, struct oom_answer *out)
+{
+	struct end end;
+	enum oom_status st;
+	bool right;
+
+	take_margin(a);
+	do {
+		st = look(a, out, &end);
+		if (st)
+			return st;
+		right = on_card(a, &end.eval, end.in_budget);
+	} while (right != end.in_budget && margins_again(&a->margins, &a->plan, &end.eval));
+	st = why(a, out);
+	if (st)
+		return st;
+	out->asked = a->q;
+	judged(a, &end.plan, &end.eval, end.in_budget, &out->best);
+	judged(a, &out->ladder.start, &out->ladder.start_eval, out->ladder.start_fits,
+	       &out->as_asked);
+	out->ladder.start.margin = out->ladder.plan.margin = a->q.plan.margin;
+	restore_margin(a, &out->search);
+	return OOM_OK;
+}
+
+enum oom_status oom_answer(struct oom_evaluator *ev, const struct oom_question *q,
+			   struct oom_answer *out, struct oom_error *err)
+{
+	struct asker a;
+	enum oom_status st = start(&a, ev, q, err);
+
+	if (!st && !a.q.capacity_bytes)
+		st = oom_error_set(err, OOM_ERR_INVALID, "%s", no_card);
+	memset(out, 0, sizeof(*out));
+	if (!st)
+		st = answer(&a, out);
+	finish(&a);
+	return st;
+}
+
+static enum oom_status search_alone(struct asker *a, struct oom_search *out)
+{
+	const struct oom_search_query q = query(a, &a->plan);
+	struct oom_eval e;
+	enum oom_status st;
+
+	take_margin(a);
+	do {
+		st = oom_search(a->ev, a->q.model, &q, out, a->err);
+		if (!st && out->found && a->q.calibration)
+			st = price(a, &out->best.plan, &e);
+	} while (!st && out->found && margins_again(&a->margins, &a->plan, &e));
+	if (!st)
+		st = drop_refused(a, out);
+	if (!st && !a->q.brief)
+		st = oom_search_reasons(a->ev, a->q.model, &q, out, a->err);
+	restore_margin(a, out);
+	return st;
+}
+
+enum oom_status oom_answer_search(struct oom_evaluator *ev, const struct oom_question *q,
+				  struct oom_search *out, struct oom_error *err)
+{
+	struct asker a;
+	enum oom_status st = start(&a, ev, q, err);
+
+	if (!st && !a.q.capacity_bytes)
+		st = oom_error_set(err, OOM_ERR_INVALID, "%s", no_card);
+	if (!st)
+		st = search_alone(&a, out);
+	finish(&a);
+	return st;
+}
+
+/* ---- inverse questions ---- */
+
+enum oom_status oom_answer_solve(struct oom_evaluator *ev, const struct oom_question *q,
+				 const char *knob, struct oom_solution *out, struct oom_error *err)
+{
+	struct asker a;
+	enum oom_status st = start(&a, ev, q, err);
+
+	if (!st && !a.q.capacity_bytes && strcmp(knob, "gpu-memory"))
+		st = oom_error_set(err, OOM_ERR_INVALID, "%s", no_card);
+	if (!st)
+		take_margin(&a);
+	do {
+		if (!st)
+			st = oom_solve(a.ev, a.q.model, &a.plan, knob, a.q.capacity_bytes, out, err);
+	} while (!st && !out->needed_bytes && margins_again(&a.margins, &a.plan, &out->eval));
+	if (!st) {
+		out->plan.margin = a.q.plan.margin;
+		if (out->needed_bytes && a.q.calibration) {
+			out->needed_bytes = (uint64_t)margins_need(&a.margins, &out->eval) + 1;
+			out->plan.margin = 1 - (double)out->eval.used_bytes /
+						       (double)out->needed_bytes;
+		}
+	}
+	finish(&a);
+	return st;
+}
+
+enum oom_status oom_answer_lengths(struct oom_evaluator *ev, const struct oom_question *q,
+				   int64_t *longest, double *death_step, struct oom_error *err)
+{
+	struct oom_solution s;
+	enum oom_status st;
+
+	*longest = 0;
+	*death_step = 0;
+	if (!q->lengths)
+		return oom_error_set(err, OOM_ERR_INVALID, "no lengths were given");
+	if (!q->capacity_bytes && !q->gpu)
+		return OOM_OK;
+	st = oom_answer_solve(ev, q, "seq-len", &s, err);
+	if (st)
+		return st;
+	*longest = s.exists ? s.value : 0;
+	*death_step = oom_lengths_first_beyond(q->lengths, (double)q->plan.micro_batch,
+					       (double)*longest);
+	return OOM_OK;
+}

@@ -1,0 +1,143 @@
+/* The crash beside the prediction: which tensor the failing request was, in which phase, and what
+ * would have fitted. */
+#include "oomplan/compare.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the request ---- */
+
+/* The message gives what the allocator asks of the driver (c10/cuda/CUDACachingAllocator.cpp,
+ * get_allocation_size): 2 MiB for up to 1 MiB, 20 MiB below 10 MiB, else the next multiple of 2
+ * MiB. */
+static const uint64_t MIB = 1 << 20;
+
+static uint64_t asked_of_driver(uint64_t bytes)
+{
+	if (bytes <= MIB)
+		return 2 * MIB;
+	if (bytes < 10 * MIB)
+		return 20 * MIB;
+	return (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+}
+
+struct match {
+	struct oom_comparison *out;
+	uint64_t tried, half;           /* of the last printed digit */
+	/* the message gives the tensor's own size (XLA, TensorFlow, the host) */
+	bool plain;
+	size_t hits;
+};
+
+static void meet(void *ctx, const struct oom_ledger_row *r)
+{
+	struct match *m = ctx;
+	const uint64_t b = m->plain ? r->bytes : asked_of_driver(r->bytes);
+
+	if (b > m->tried + m->half || b + m->half < m->tried)
+		return;
+	if (m->hits++) {
+		m->out->also++;
+		return;
+	}
+	snprintf(m->out->scope, sizeof(m->out->scope), "%s", r->scope);
+	snprintf(m->out->row, sizeof(m->out->row), "%s", r->name);
+	snprintf(m->out->kind, sizeof(m->out->kind), "%s", r->kind);
+	snprintf(m->out->formula, sizeof(m->out->formula), "%s", r->formula);
+	snprintf(m->out->numbers, sizeof(m->out->numbers), "%s", r->numbers);
+}
+
+static bool match(struct oom_evaluator *ev, const struct oom_model *model,
+		  const struct oom_plan *plan, struct match *m)
+{
+	m->hits = m->out->also = 0;
+	return !oom_ledger_each(ev, model, plan, meet, m, NULL) && m->hits;
+}
+
+/* As asked; else with other micro-batches, halved and doubled, the nearest first. */
+static void find_request(struct oom_evaluator *ev, const struct oom_model *model,
+			 const struct oom_crash *c, struct oom_comparison *out)
+{
+	struct match m = {.out = out, .tried = c->bytes[OOM_CRASH_TRIED]};
+	struct oom_plan p = out->asked.plan;
+
+	/* two decimals of the unit printed */
+	m.half = m.tried >= 1024 * MIB ? 1024 * MIB / 200 + 1 : m.tried >= MIB ? MIB / 200 + 1 : 6;
+	m.plain = strncmp(c->framework, "torch", 5) != 0 || !strcmp(c->framework, "torch-cpu") ||
+		  !strcmp(c->framework, "torch-mps");
+	out->step_only = !m.plain && (m.tried == 2 * MIB || m.tried == 20 * MIB);
+	if (out->step_only)
+		return;
+	out->matched = match(ev, model, &p, &m);
+	for (int64_t by = 2; !out->matched && by <= 256; by *= 2)
+		for (int up = 0; up < 2 && !out->matched; up++) {
+			p.micro_batch = up ? out->asked.plan.micro_batch * by :
+					     out->asked.plan.micro_batch / by;
+			if (p.micro_batch < 1 || p.micro_batch > 65536 ||
+			    (p.global_batch && p.micro_batch > p.global_batch))
+				continue;
+			out->matched = match(ev, model, &p, &m);
+			out->micro_batch = out->matched ? p.micro_batch : 0;
+		}
+}
+
+/* ---- the phase ---- */
+
+static void phase_of(const struct oom_crash *c, struct oom_comparison *out)
+{
+	static const struct {
+		enum oom_crash_phase crash;
+		enum oom_phase first, second;
+	} pairs[] = {{OOM_CRASH_LOAD, OOM_PHASE_LOAD, OOM_PHASE_LOAD},
+		     {OOM_CRASH_TO_DEVICE, OOM_PHASE_LOAD, OOM_PHASE_LOAD},
+		     {OOM_CRASH_FORWARD, OOM_PHASE_FWD1, OOM_PHASE_FWD2},
+		     {OOM_CRASH_BACKWARD, OOM_PHASE_BWD1, OOM_PHASE_BWD2},
+		     {OOM_CRASH_OPTIMIZER, OOM_PHASE_OPT1, OOM_PHASE_OPT2},
+		     {OOM_CRASH_EVAL, OOM_PHASE_EVAL, OOM_PHASE_EVAL},
+		     {OOM_CRASH_INFERENCE, OOM_PHASE_EVAL, OOM_PHASE_EVAL}};
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+		if (pairs[i].crash == c->phase && c->phase_confidence >= 0.5) {
+			const uint64_t a = out->asked.eval.peak[pairs[i].first],
+				       b = out->asked.eval.peak[pairs[i].second];
+
+			out->phase_peak = a > b ? a : b;
+			out->phase = oom_phase_str(a > b ? pairs[i].first : pairs[i].second);
+		}
+}
+
+static enum oom_status compare(struct oom_evaluator *ev, struct oom_question *q,
+			       const struct oom_crash *c, struct oom_comparison *out,
+			       struct oom_error *err)
+{
+	enum oom_status st;
+
+	oom_question_settle(q);
+	if (!q->capacity_bytes && c->known[OOM_CRASH_TOTAL])
+		q->capacity_bytes = c->bytes[OOM_CRASH_TOTAL];
+	st = oom_answer_as_asked(ev, q, &out->asked, err);
+	if (st)
+		return st;
+	out->capacity_bytes = q->capacity_bytes;
+	phase_of(c, out);
+	if (c->known[OOM_CRASH_TRIED])
+		find_request(ev, q->model, c, out);
+	out->searched = out->capacity_bytes != 0;
+	return out->searched ? oom_answer_search(ev, q, &out->search, err) : OOM_OK;
+}
+
+enum oom_status oom_compare(struct oom_evaluator *ev, const struct oom_question *q,
+			    const struct oom_crash *c, struct oom_comparison *out,
+			    struct oom_error *err)
+{
+	struct oom_evaluator *own = ev ? NULL : oom_evaluator_new();
+	struct oom_question settled = *q;
+	enum oom_status st;
+
+	memset(out, 0, sizeof(*out));
+	if (!ev && !own)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	st = compare(ev ? ev : own, &settled, c, out, err);
+	oom_evaluator_free(own);
+	return st;
+}
