@@ -2,11 +2,9 @@
 #include "oomplan/answer.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "margins.h"
-#include "oomplan/rules.h"
 
 static const char *const no_card = "no card to fit on: neither gpu nor capacity";
 /* Plans without a card: headroom as on one of 24 GiB. */
@@ -45,14 +43,7 @@ void oom_question_settle(struct oom_question *q)
 		q->capacity_bytes = q->gpu->capacity_bytes;
 	if (q->lengths)
 		p->seq_len = longest_batch(q);
-	if (oom_model_task(q->model) == OOM_TASK_IMAGE_CLS)
-		p->seq_len = 0;
-	if ((p->lora_r || p->qlora) && !p->lora_targets[0])
-		snprintf(p->lora_targets, sizeof(p->lora_targets), "%s",
-			 oom_model_lora_targets(q->model));
-	if (oom_plan_check(p, NULL))    /* a micro-batch above the global one is refused, not mended */
-		return;
-	oom_plan_settle_batch(p, note);
+	oom_plan_settle_for(p, q->model, note);
 	if (*note)                      /* settled once more it has nothing to say */
 		memcpy(q->note, note, sizeof(note));
 }

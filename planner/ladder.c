@@ -188,6 +188,19 @@ void oom_plan_settle_batch(struct oom_plan *p, char note[300])
 	p->grad_accum = per_gpu / b;
 }
 
+void oom_plan_settle_for(struct oom_plan *p, const struct oom_model *model, char note[300])
+{
+	if (oom_model_task(model) == OOM_TASK_IMAGE_CLS)
+		p->seq_len = 0;
+	if ((p->lora_r || p->qlora) && !*p->lora_targets)
+		snprintf(p->lora_targets, sizeof(p->lora_targets), "%s",
+			 oom_model_lora_targets(model));
+	note[0] = 0;
+	/* a micro-batch above the global one is refused by the rules, not mended */
+	if (p->micro_batch <= p->global_batch)
+		oom_plan_settle_batch(p, note);
+}
+
 enum oom_status oom_ladder_climb(struct oom_evaluator *ev, const struct oom_model *model,
 				 const struct oom_plan *start, uint64_t capacity, unsigned allow,
 				 struct oom_ladder *l, struct oom_error *err)

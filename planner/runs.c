@@ -8,6 +8,7 @@
 
 #include "input/csv_rows.h"
 #include "megatron_runs.h"
+#include "oomplan/ladder.h"
 #include "oomplan/rules.h"
 
 struct loaded {
@@ -154,29 +155,29 @@ static void write_prediction(struct runs *r, const struct oom_eval *e, uint64_t 
 		(unsigned long long)e->nccl_bytes, (unsigned long long)e->used_bytes);
 }
 
+/* With both allocators; what is used is that of the row's own. */
 static enum oom_status price(struct runs *r, const struct oom_csv_row *row, const struct loaded *m,
 			     const char **warning, struct oom_error *why)
 {
 	struct oom_plan p = oom_plan_default();
-	struct oom_eval e, x;
-	uint64_t native;
+	struct oom_eval e[2], *own;
+	char note[300];
 	enum oom_status st = plan_of(row, &p, why);
 
-	if (!st && p.lora_r && !p.lora_targets[0])
-		snprintf(p.lora_targets, sizeof(p.lora_targets), "%s",
-			 oom_model_lora_targets(m->model));
-	p.allocator = OOM_ALLOC_NATIVE;
-	if (!st)
-		st = oom_evaluate(r->ev, m->model, &p, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &e, why);
 	if (st)
 		return st;
-	native = e.reserved_bytes;
-	p.allocator = OOM_ALLOC_EXPANDABLE;
-	st = oom_evaluate(r->ev, m->model, &p, OOM_EVAL_REPLAY, &x, why);
-	*warning = *oom_model_warning(m->model) ? oom_model_warning(m->model) : e.warning;
-	if (!st)
-		write_prediction(r, &e, native, x.reserved_bytes);
-	return st;
+	oom_plan_settle_for(&p, m->model, note);
+	own = &e[p.allocator == OOM_ALLOC_EXPANDABLE];
+	for (int a = 0; !st && a < 2; a++) {
+		p.allocator = a ? OOM_ALLOC_EXPANDABLE : OOM_ALLOC_NATIVE;
+		st = oom_evaluate(r->ev, m->model, &p, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &e[a],
+				  why);
+	}
+	if (st)
+		return st;
+	*warning = *oom_model_warning(m->model) ? oom_model_warning(m->model) : own->warning;
+	write_prediction(r, own, e[0].reserved_bytes, e[1].reserved_bytes);
+	return OOM_OK;
 }
 
 static enum oom_status on_launch(struct runs *r, const struct oom_csv_row *row,

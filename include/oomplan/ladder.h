@@ -70,6 +70,10 @@ struct oom_ladder {
  * it, by the largest micro-batch up to the asked one that divides a rank's share.  What that changes
  * is said in note, else it is "". */
 OOM_API void oom_plan_settle_batch(struct oom_plan *plan, char note[300]);
+/* What every command does to a plan for a model before it is priced: that; images have no seq_len;
+ * adapters without targets get the family's. */
+OOM_API void oom_plan_settle_for(struct oom_plan *plan, const struct oom_model *model,
+				 char note[300]);
 
 /* Climbs from start, whose global batch is settled first; the effective batch (micro x accumulation
  * x GPUs) never changes.  Every verdict is oom_judge's.  The plans at both ends, and each rung's

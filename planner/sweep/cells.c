@@ -118,12 +118,25 @@ void sweep_step(struct sweep_worker *w)
 	settle(w);
 }
 
+/* The plan with what follows from the model, as every command prices it; mostly it is as it is. */
+static const struct oom_plan *settled(struct sweep_cell *c)
+{
+	const struct oom_plan *p = &c->plan;
+	char note[300];
+
+	if (!p->global_batch && (!p->lora_r || *p->lora_targets) &&
+	    oom_model_task(c->model) != OOM_TASK_IMAGE_CLS)
+		return p;
+	c->settled = *p;
+	oom_plan_settle_for(&c->settled, c->model, note);
+	return &c->settled;
+}
+
 /* The cheapest plan that fits; where there is none, what was asked is described. */
 static enum oom_status search(struct sweep_worker *w, const struct oom_sweep_options *o)
 {
 	struct sweep_cell *c = &w->cell;
-	struct oom_plan p = c->plan;
-	const struct oom_search_query q = {.asked = &p,
+	const struct oom_search_query q = {.asked = settled(c),
 					   .capacity_bytes = c->gpu->capacity_bytes,
 					   .gpu = c->gpu,
 					   .allow = o->allow,
@@ -131,11 +144,10 @@ static enum oom_status search(struct sweep_worker *w, const struct oom_sweep_opt
 					   .best_only = true};
 	enum oom_status st;
 
-	if (oom_model_task(c->model) == OOM_TASK_IMAGE_CLS)
-		p.seq_len = 0;
 	st = oom_search(w->ev, c->model, &q, &c->found, &c->err);
 	c->searched = true;
-	c->answer = !st && c->found.found ? &c->found.best.plan : &c->plan;
+	c->asked = q.asked;
+	c->answer = !st && c->found.found ? &c->found.best.plan : c->asked;
 	if (!st)
 		st = oom_evaluate(w->ev, c->model, c->answer,
 				  w->s->need == SWEEP_BYTES ? OOM_EVAL_REPLAY : OOM_EVAL_FAST,
@@ -149,15 +161,15 @@ static bool fits(struct sweep_worker *w, uint64_t capacity)
 	struct sweep_cell *c = &w->cell;
 	bool yes;
 
-	switch (oom_decide(&c->eval, oom_budget(capacity, &c->plan))) {
+	switch (oom_decide(&c->eval, oom_budget(capacity, c->asked))) {
 	case OOM_DOES_NOT_FIT: return false;
 	case OOM_FITS: return true;
 	case OOM_UNDECIDED: break;
 	}
 	if (w->exact)
-		return c->eval.used_bytes <= oom_budget(capacity, &c->plan);
+		return c->eval.used_bytes <= oom_budget(capacity, c->asked);
 	w->exact = true;
-	w->last_status = oom_judge(w->ev, c->model, &c->plan, capacity, OOM_EVAL_FAST, &c->eval,
+	w->last_status = oom_judge(w->ev, c->model, c->asked, capacity, OOM_EVAL_FAST, &c->eval,
 				   &yes, &c->err);
 	return yes;
 }
@@ -168,12 +180,14 @@ static void price(struct sweep_worker *w, uint64_t capacity)
 	const unsigned flags = w->s->need == SWEEP_BYTES ? OOM_EVAL_REPLAY : OOM_EVAL_FAST;
 
 	if (w->moved) {
-		w->last_status = oom_evaluate(w->ev, c->model, &c->plan, flags, &c->eval, &c->err);
+		c->asked = settled(c);
+		w->last_status = oom_evaluate(w->ev, c->model, c->asked, flags, &c->eval, &c->err);
 		w->exact = flags & OOM_EVAL_REPLAY;
 	}
 	w->moved = false;
 	c->fits = !w->last_status && capacity && w->s->need != SWEEP_PRICE && fits(w, capacity);
 	c->ok = !w->last_status;
+	c->answer = c->asked;
 }
 
 void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o)

@@ -77,8 +77,10 @@ struct oom_sweep {
 struct sweep_cell {
 	uint64_t at[SWEEP_AXES];        /* value of each axis */
 	struct oom_plan plan;           /* as asked */
-	/* what eval describes: plan, or what the search made of it */
+	struct oom_plan settled;        /* with what follows from the model, where that is more */
+	/* what eval describes: plan, settled, or what the search made of it */
 	const struct oom_plan *answer;
+	const struct oom_plan *asked;   /* plan, or settled */
 	const struct oom_gpu *gpu;
 	const struct oom_model *model;
 	const struct sweep_model *named;

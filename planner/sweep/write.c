@@ -149,7 +149,7 @@ static char *put_word(char *out, const struct sweep_cell *c, int i, bool jsonl)
 	if (!c->searched || !c->found.found)
 		return put_nothing(out, jsonl);
 	return put_text(out, i == SWEEP_CLASS ? oom_class_str(c->found.best.cls) :
-			     oom_plan_options(&c->plan, c->answer, buf, sizeof(buf)), jsonl);
+			     oom_plan_options(c->asked, c->answer, buf, sizeof(buf)), jsonl);
 }
 
 static char *put_result(char *out, const struct sweep_cell *cell, int i, bool jsonl)
