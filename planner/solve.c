@@ -18,11 +18,16 @@ struct solver {
 	struct oom_error *err;
 };
 
-static struct oom_plan plan_with(const struct solver *s, int64_t value)
+/* *whole: the value is one, which of micro-batches under a global batch only its divisors are. */
+static struct oom_plan plan_with(const struct solver *s, int64_t value, bool *whole)
 {
 	struct oom_plan p = *s->plan;
+	char note[300];
 
 	*oom_plan_field(&p, s->knob) = value;
+	if (value <= p.global_batch && oom_plan_field(&p, s->knob) == &p.micro_batch)
+		oom_plan_settle_batch(&p, note);
+	*whole = *oom_plan_field(&p, s->knob) == value;
 	if (!strcmp(s->knob->name, "gpus") && shard_for_many(&p))
 		oom_plan_relax(&p);
 	return p;
@@ -32,10 +37,13 @@ static struct oom_plan plan_with(const struct solver *s, int64_t value)
 static enum oom_status price(const struct solver *s, int64_t value, unsigned flags,
 			     struct oom_eval *e, bool *yes)
 {
-	const struct oom_plan p = plan_with(s, value);
-	const enum oom_status st = oom_judge(s->ev, s->model, &p, s->capacity, flags, e, yes,
-					     s->err);
+	bool whole;
+	const struct oom_plan p = plan_with(s, value, &whole);
+	const enum oom_status st = whole ? oom_judge(s->ev, s->model, &p, s->capacity, flags, e,
+						     yes, s->err) :
+					   OOM_ERR_INVALID;
 
+	*yes = *yes && whole;
 	if (st)
 		e->used_bytes = UINT64_MAX;
 	return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
@@ -94,7 +102,7 @@ static enum oom_status describe(const struct solver *s, struct oom_solution *out
 {
 	bool yes;
 
-	out->plan = plan_with(s, out->value);
+	out->plan = plan_with(s, out->value, &yes);
 	return price(s, out->value, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &out->eval, &yes);
 }
 
@@ -184,7 +192,8 @@ enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *mode
 					  "image-size",	 "num-layers",	      "lora-r",
 					  "grad-accum",	 "global-batch",      "gpus",
 					  "gpu-memory",	 "eval-accumulation", NULL};
-	struct solver s = {ev, model, plan, NULL, capacity, err};
+	struct oom_plan any = *plan;
+	struct solver s = {ev, model, &any, NULL, capacity, err};
 	const char *near;
 	bool known = false;
 	enum oom_status st;
@@ -213,6 +222,8 @@ enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *mode
 	/* the global batch costs nothing beyond the micro-batch it is cut into: the micro-batch
 	 * is what is solved for */
 	s.knob = oom_knob_find(!strcmp(knob, "global-batch") ? "micro-batch" : knob);
+	if (!strcmp(knob, "global-batch"))
+		any.global_batch = 0;
 	st = oom_plan_check_open(plan, s.knob, err);
 	if (!st)
 		st = strcmp(knob, "gpus") ? largest(&s, out) : fewest_gpus(&s, out);
