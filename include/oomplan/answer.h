@@ -28,9 +28,8 @@
  * than are tried; OOM_ERR_MEMORY.  That nothing fits is an answer, no error.  *out is then not to be
  * read.
  *
- * Threads: calls share no state; any number may run at a time, each with a question, an evaluator
- * and a model of its own.  (Recording a tape writes into the model: threads need one each, of the
- * same keys if they like.) */
+ * Threads: as oomplan.h says.  Questions are only read, but for oom_question_settle: threads may share
+ * one, and all that it points to.  Evaluators they may not. */
 #ifndef OOMPLAN_ANSWER_H
 #define OOMPLAN_ANSWER_H
 

@@ -8,9 +8,11 @@
 #ifndef OOMPLAN_OOMPLAN_H
 #define OOMPLAN_OOMPLAN_H
 
+#include "oomplan/answer.h"
 #include "oomplan/box.h"
 #include "oomplan/calibrate.h"
 #include "oomplan/choices.h"
+#include "oomplan/compare.h"
 #include "oomplan/config.h"
 #include "oomplan/diagnose.h"
 #include "oomplan/gpu.h"
