@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "step/allocator.h"
 #include "step/engines.h"
 #include "parts.h"
 #include "families/model.h"
 #include "step/optimizers.h"
 #include "step/phases.h"
+#include "step/reserved.h"
 
 void oom_model_as_megatron(struct oom_model *model)
 {
@@ -169,7 +169,7 @@ static void schedule_of(const struct oom_mg_rank *k, struct oom_schedule *s)
 	for (size_t i = 0; i < k->n_rows; i++)
 		sum[k->row[i].kind] += k->row[i].bytes;
 	for (int i = 0; i < OOM_MG_ROW_KINDS; i++)
-		oom_hold(s, life[i].kind, (enum oom_bucket)life[i].bucket, sum[i],
+		oom_add_holding(s, life[i].kind, (enum oom_bucket)life[i].bucket, sum[i],
 			 (enum oom_moment_of_step)life[i].from,
 			 (enum oom_moment_of_step)life[i].until)->training = life[i].training;
 }

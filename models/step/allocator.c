@@ -12,9 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "step/engines.h"
-#include "step/optimizers.h"
-
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
 
@@ -24,10 +21,11 @@ void oom_replay_release(struct oom_replay *r)
 		return;
 	free(r->blocks);
 	free(r->spare);
-	free(r->pool[0].v);
-	free(r->pool[1].v);
-	free(r->of_row);
-	free(r->grad_of_row);
+	for (int k = 0; k < 2; k++) {
+		for (size_t i = 0; i < r->pool[k].used; i++)
+			free(r->pool[k].list[i].block);
+		free(r->pool[k].list);
+	}
 	memset(r, 0, sizeof(*r));
 }
 
@@ -50,17 +48,33 @@ static bool room(struct oom_replay *r, void **p, size_t *cap, size_t need, size_
 	return true;
 }
 
-/* ---- free lists: sorted arrays, short in practice ---- */
+/* ---- free lists ---- */
 
-static size_t lower(const struct oom_replay *r, bool small, uint64_t size, uint64_t addr)
+/* The first list of at least this size. */
+static size_t lower(const struct oom_replay *r, bool small, uint64_t size)
 {
 	size_t lo = 0, hi = r->pool[small].n;
 
 	while (lo < hi) {
 		const size_t mid = (lo + hi) / 2;
-		const struct oom_afree *f = &r->pool[small].v[mid];
 
-		if (f->size < size || (f->size == size && r->blocks[f->block].addr < addr))
+		if (r->pool[small].list[mid].size < size)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* The first block of the list at this address or above. */
+static size_t above(const struct oom_replay *r, const struct oom_free_list *l, uint64_t addr)
+{
+	size_t lo = 0, hi = l->n;
+
+	while (lo < hi) {
+		const size_t mid = (lo + hi) / 2;
+
+		if (r->blocks[l->block[mid]].addr < addr)
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -76,30 +90,64 @@ static void count_moves(struct oom_replay *r, size_t n)
 		r->failed = r->given_up = true;
 }
 
+/* Puts an empty list of this size at its place; false: out of memory. */
+static bool open_list(struct oom_replay *r, bool small, size_t at, uint64_t size)
+{
+	const size_t n = r->pool[small].n, used = r->pool[small].used;
+	struct oom_free_list spare = {0};
+
+	if (!room(r, (void **)&r->pool[small].list, &r->pool[small].cap, used + 1,
+		  sizeof(*r->pool[small].list)))
+		return false;
+	if (n < used)
+		spare = r->pool[small].list[n];
+	else
+		r->pool[small].used++;
+	count_moves(r, n - at);
+	memmove(r->pool[small].list + at + 1, r->pool[small].list + at,
+		(n - at) * sizeof(*r->pool[small].list));
+	spare.size = size;
+	spare.n = 0;
+	r->pool[small].list[at] = spare;
+	r->pool[small].n++;
+	return true;
+}
+
 static void insert(struct oom_replay *r, int32_t i)
 {
 	const bool s = r->blocks[i].small;
-	const size_t at = lower(r, s, r->blocks[i].size, r->blocks[i].addr);
+	const uint64_t size = r->blocks[i].size;
+	const size_t k = lower(r, s, size);
+	struct oom_free_list *l;
+	size_t at;
 
-	if (!room(r, (void **)&r->pool[s].v, &r->pool[s].cap, r->pool[s].n + 1,
-		  sizeof(*r->pool[s].v)))
+	if ((k == r->pool[s].n || r->pool[s].list[k].size != size) && !open_list(r, s, k, size))
 		return;
-	count_moves(r, r->pool[s].n - at);
-	memmove(r->pool[s].v + at + 1, r->pool[s].v + at,
-		(r->pool[s].n - at) * sizeof(*r->pool[s].v));
-	r->pool[s].v[at] = (struct oom_afree){r->blocks[i].size, i};
-	r->pool[s].n++;
+	l = &r->pool[s].list[k];
+	if (!room(r, (void **)&l->block, &l->cap, l->n + 1, sizeof(*l->block)))
+		return;
+	at = above(r, l, r->blocks[i].addr);
+	count_moves(r, l->n - at);
+	memmove(l->block + at + 1, l->block + at, (l->n - at) * sizeof(*l->block));
+	l->block[at] = i;
+	l->n++;
 }
 
 static void take(struct oom_replay *r, int32_t i)
 {
 	const bool s = r->blocks[i].small;
-	const size_t at = lower(r, s, r->blocks[i].size, r->blocks[i].addr);
+	const size_t k = lower(r, s, r->blocks[i].size);
+	struct oom_free_list *l = &r->pool[s].list[k], empty;
+	const size_t at = above(r, l, r->blocks[i].addr);
 
-	count_moves(r, r->pool[s].n - at);
-	memmove(r->pool[s].v + at, r->pool[s].v + at + 1,
-		(r->pool[s].n - at - 1) * sizeof(*r->pool[s].v));
-	r->pool[s].n--;
+	count_moves(r, l->n - at);
+	memmove(l->block + at, l->block + at + 1, (l->n - at - 1) * sizeof(*l->block));
+	if (--l->n)
+		return;
+	empty = *l;                             /* its memory waits for another size */
+	count_moves(r, r->pool[s].n - k);
+	memmove(l, l + 1, (r->pool[s].n - k - 1) * sizeof(*l));
+	r->pool[s].list[--r->pool[s].n] = empty;
 }
 
 static int32_t new_block(struct oom_replay *r, uint64_t size, uint64_t addr, bool small)
@@ -177,17 +225,22 @@ static int32_t grow(struct oom_replay *r, uint64_t size, bool small)
 	return b;
 }
 
+/* The smallest free block that is large enough, the lowest of them. */
 static int32_t find(struct oom_replay *r, uint64_t size, bool small)
 {
-	size_t at = lower(r, small, size, 0);
+	for (size_t k = lower(r, small, size); k < r->pool[small].n; k++) {
+		const struct oom_free_list *l = &r->pool[small].list[k];
+		size_t at = 0;
 
-	if (r->expandable && at < r->pool[small].n &&
-	    r->pool[small].v[at].block == r->pool[small].tail)
-		at++;                           /* the open end is the last resort */
-	return at < r->pool[small].n ? r->pool[small].v[at].block : -1;
+		if (r->expandable && l->n && l->block[0] == r->pool[small].tail)
+			at++;                   /* the open end is the last resort */
+		if (at < l->n)
+			return l->block[at];
+	}
+	return -1;
 }
 
-static int32_t allocate(struct oom_replay *r, uint64_t bytes)
+int32_t oom_allocate(struct oom_replay *r, uint64_t bytes)
 {
 	const uint64_t size = bytes < 512 ? 512 : (bytes + 511) / 512 * 512;
 	const bool small = size <= MIB;
@@ -226,7 +279,7 @@ static int32_t allocate(struct oom_replay *r, uint64_t bytes)
 	return b;
 }
 
-static void release(struct oom_replay *r, int32_t b)
+void oom_free(struct oom_replay *r, int32_t b)
 {
 	int32_t n, p;
 	bool small;
@@ -261,7 +314,7 @@ static void release(struct oom_replay *r, int32_t b)
 	insert(r, b);
 }
 
-static void clear(struct oom_replay *r, bool expandable)
+void oom_replay_clear(struct oom_replay *r, bool expandable)
 {
 	r->n_blocks = r->n_spare = 0;
 	r->pool[0].n = r->pool[1].n = 0;
@@ -278,182 +331,13 @@ uint64_t oom_replay_trace(struct oom_replay *r, const int64_t *trace, size_t n, 
 	int32_t *ids = calloc(n + 1, sizeof(*ids));
 	size_t k = 0;
 
-	clear(r, expandable);
+	oom_replay_clear(r, expandable);
 	for (size_t i = 0; ids && i < n; i++) {
 		if (trace[i] > 0)
-			ids[++k] = allocate(r, (uint64_t)trace[i]);
+			ids[++k] = oom_allocate(r, (uint64_t)trace[i]);
 		else
-			release(r, ids[-trace[i]]);
+			oom_free(r, ids[-trace[i]]);
 	}
 	free(ids);
 	return r->peak;
-}
-
-/* ---- two training steps ---- */
-
-static uint64_t bytes_of(const struct oom_tape *t, const struct oom_row *row)
-{
-	return oom_mono_now(t, row->mono) * row->width * oom_dtype_bytes((enum oom_dtype)row->dt);
-}
-
-static void play(struct oom_replay *r, const struct oom_tape *t, enum oom_stream_id stream,
-		 bool acc)
-{
-	const struct oom_stream *s = &t->streams[stream];
-
-	for (size_t i = 0; i < s->n && !r->failed; i++) {
-		const int32_t row = s->ev[i] >> 2;
-
-		if (s->ev[i] < 0)
-			continue;
-		switch (s->ev[i] & 3) {
-		case OOM_EV_ALLOC: r->of_row[row] = allocate(r, bytes_of(t, &t->rows[row])); break;
-		case OOM_EV_FREE: case OOM_EV_FREE_ALL: release(r, r->of_row[row]); break;
-		case OOM_EV_GRAD:
-			if (acc)
-				release(r, r->of_row[row]);
-			else
-				r->grad_of_row[row] = r->of_row[row];
-			break;
-		}
-	}
-}
-
-/* Ids or pixels, labels, and the padding mask where there is one. */
-static void batch(struct oom_replay *r, const struct oom_tape *t, const struct oom_plan *plan)
-{
-	const uint64_t b = (uint64_t)plan->micro_batch, seq = (uint64_t)plan->seq_len,
-		       ids = b * seq * 8, all = t->input_bytes,
-		       mask = seq && plan->padding_mask && all > 2 * ids ? ids : 0;
-	const uint64_t first = seq ? ids : all > b * 8 ? all - b * 8 : 0;
-
-	allocate(r, first);
-	if (all > first + mask)
-		allocate(r, all - first - mask);
-	if (mask)
-		allocate(r, mask);
-}
-
-/* What lies on the card before the first step: weights one by one, buffers, the batch. */
-static void load(struct oom_replay *r, const struct oom_tape *t, const struct oom_plan *plan)
-{
-	for (size_t i = 0; i < t->n_params; i++) {
-		const struct oom_param *p = &t->params[i];
-
-		if (p->flags & OOM_P_NF4) {
-			allocate(r, (p->elems + 1) / 2);
-			allocate(r, 64);
-			allocate(r, (p->elems + 63) / 64 * (plan->double_quant ? 1 : 4));
-			if (plan->double_quant) {
-				allocate(r, (p->elems + 16383) / 16384 * 4);
-				allocate(r, 1024);
-				allocate(r, 4);
-			}
-		} else {
-			allocate(r, p->elems * oom_dtype_bytes((enum oom_dtype)p->dt));
-		}
-	}
-	if (t->buffer_bytes)
-		allocate(r, t->buffer_bytes);
-	batch(r, t, plan);
-}
-
-static int32_t put(void *ctx, uint64_t bytes)
-{
-	return allocate(ctx, bytes);
-}
-
-static void drop(void *ctx, int32_t block)
-{
-	release(ctx, block);
-}
-
-/* The optimizer's own play, into this allocator. */
-static void update(struct oom_replay *r, const struct oom_tape *t, const struct oom_optimizer *o,
-		   bool first)
-{
-	const struct oom_stepped s = {t->params, t->n_params, false, first};
-	struct oom_sink sink = {.put = put, .drop = drop, .ctx = r};
-
-	o->update(o, &s, &sink);
-	r->failed |= sink.failed;
-	oom_sink_release(&sink);
-}
-
-static void step(struct oom_replay *r, const struct oom_tape *t, const struct oom_plan *plan,
-		 bool first)
-{
-	const struct oom_optimizer *o = oom_optimizer_at((size_t)plan->optimizer);
-	/* later ones repeat the third */
-	const int64_t micro = plan->grad_accum < 3 ? plan->grad_accum : 3;
-
-	for (int64_t m = 0; m < micro; m++) {
-		play(r, t, OOM_STREAM_FWD, false);
-		play(r, t, OOM_STREAM_BWD, m > 0);
-	}
-	update(r, t, o, first);
-	for (size_t i = 0; i < t->n_params; i++)
-		if (t->params[i].grad >= 0)
-			release(r, r->grad_of_row[t->params[i].grad]);
-}
-
-enum oom_status oom_replay(struct oom_replay *r, const struct oom_tape *t,
-			   const struct oom_plan *plan, uint64_t *reserved, struct oom_error *err)
-{
-	if (t->streams[OOM_STREAM_FWD].n + t->streams[OOM_STREAM_BWD].n > 4000000)
-		return OOM_ERR_LIMIT;
-	clear(r, plan->allocator == OOM_ALLOC_EXPANDABLE);
-	if (t->n_rows > r->cap_rows) {
-		int32_t *a = realloc(r->of_row, t->n_rows * sizeof(*a)), *b;
-
-		if (a)
-			r->of_row = a;
-		b = realloc(r->grad_of_row, t->n_rows * sizeof(*b));
-		if (b)
-			r->grad_of_row = b;
-		if (!a || !b)
-			return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-		r->cap_rows = t->n_rows;
-	}
-	load(r, t, plan);
-	step(r, t, plan, true);
-	step(r, t, plan, false);
-	if (r->given_up)
-		return OOM_ERR_LIMIT;
-	if (r->failed)
-		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-	*reserved = r->peak;
-	return OOM_OK;
-}
-
-/* ---- reserved and used without a replay ---- */
-
-uint64_t oom_reserved_estimate(const struct oom_eval *e, const struct oom_plan *plan)
-{
-	/* median reserved / allocated of 356 emulated runs: 1.08 native, 1.05 with expandable
-	 * segments */
-	return (uint64_t)((double)e->overall_peak *
-			  (plan->allocator == OOM_ALLOC_EXPANDABLE ? 1.05 : 1.08));
-}
-
-void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
-{
-	const double sm = oom_capability(plan);
-	const bool alone = oom_engine_of(plan)->one_process;
-	const bool turing = sm >= 7.5 && sm < 8, a100 = sm >= 8 && sm < 8.1;
-
-	/* CUDA context and modules, loaded lazily: 0.47 GiB measured on an A100
-	 * (stas00/ml-engineering), 135 MiB on a T4 with torch 2.11 (torch-preflight); a guess
-	 * elsewhere */
-	e->context_bytes = turing ? 135 * MIB : a100 ? 482 * MIB : 512 * MIB;
-	e->context_measured = plan->compute_capability > 0 && (turing || a100);
-	/* two cuBLAS workspaces, forward and autograd thread: 8.125 MiB each before Hopper, 32 MiB
-	 * from it on (ATen CUDABlas.cpp, parseChosenWorkspaceSize) */
-	e->workspace_bytes = 2 * (sm >= 9 ? 32 * MIB : 8 * MIB + 128 * KIB);
-	/* first collective on two GPUs: +1.45 GiB measured (stas00/ml-engineering) */
-	e->nccl_bytes = plan->gpus > 1 && !alone ? 1485 * MIB : 0;
-	/* GPU 0's extras: the contexts of the other processes of its node */
-	if (plan->rank0_contexts && plan->gpus >= plan->nodes && !alone)
-		e->context_bytes *= (uint64_t)(plan->gpus / plan->nodes);
-	e->used_bytes = e->reserved_bytes + e->context_bytes + e->workspace_bytes + e->nccl_bytes;
 }

@@ -183,14 +183,14 @@ static void schedule_of(const struct oom_schedule *whole, const struct oom_plan 
 	s->chain = (struct oom_chain){.times = {n[0], n[1], n[2]}};
 	if (d->before)
 		return;
-	oom_hold(s, "hidden states received", OOM_BUCKET_SAVED, c->hidden, OOM_AT_FORWARD,
+	oom_add_holding(s, "hidden states received", OOM_BUCKET_SAVED, c->hidden, OOM_AT_FORWARD,
 		 OOM_AT_STEP);
-	oom_hold(s, "copies of masks and tables", OOM_BUCKET_SAVED,
+	oom_add_holding(s, "copies of masks and tables", OOM_BUCKET_SAVED,
 		 c->shared * (p->grad_ckpt ? d->layers != 0 : d->layers), OOM_AT_FORWARD,
 		 OOM_AT_STEP)->training = true;
 	/* the root module's hook brings the logits back to where the inputs were */
 	if (d->first && !d->after)
-		oom_hold(s, "logits brought back", OOM_BUCKET_LOGITS, c->logits, OOM_AT_OUTPUT,
+		oom_add_holding(s, "logits brought back", OOM_BUCKET_LOGITS, c->logits, OOM_AT_OUTPUT,
 			 OOM_AT_BACKWARD);
 }
 

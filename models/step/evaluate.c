@@ -12,12 +12,12 @@
 
 #include "families/model.h"
 #include "oomplan/rules.h"
-#include "step/allocator.h"
 #include "step/device_map.h"
 #include "step/pass.h"
 #include "step/phases.h"
 #include "step/program.h"
 #include "step/rank.h"
+#include "step/reserved.h"
 
 /* ---- sizes ---- */
 
@@ -114,9 +114,86 @@ static void off_card(const struct oom_plan *p, const struct oom_schedule *s, str
 	out->nvme_bytes = oom_held_in(s, OOM_ON_NVME);
 }
 
-/* Reserved bytes, by replay where it is asked for and can be, and what lies outside of them. */
+/* The plan with what a replay does not depend on left out. */
+static struct oom_plan replay_key(const struct oom_plan *p)
+{
+	struct oom_plan k = *p;
+
+	k.margin = 0;
+	k.global_batch = k.eval_accumulation = k.rank0_contexts = 0;
+	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
+		k.save_total_limit = 0;
+	/* later micro-batches repeat the third */
+	k.grad_accum = p->grad_accum < 3 ? p->grad_accum : 3;
+	return k;
+}
+
+static struct oom_replayed *replayed_before(struct oom_evaluator *ev, const struct oom_model *m,
+					    const struct oom_plan *key)
+{
+	const size_t n = ev->n_replayed < OOM_REPLAYS_KEPT ? ev->n_replayed : OOM_REPLAYS_KEPT;
+
+	for (size_t i = 0; i < n; i++)
+		if (ev->replayed[i].model == m &&
+		    !memcmp(&ev->replayed[i].plan, key, sizeof(*key)))
+			return &ev->replayed[i];
+	return NULL;
+}
+
+/* The peak of reserved bytes, every layer recorded by itself.  Ranks that hold different parts of the
+ * chain, and engines with schedules of their own, are not replayed. */
+static enum oom_status play(struct oom_evaluator *ev, const struct oom_model *model,
+			    const struct oom_plan *p, const struct oom_schedule *s,
+			    const struct oom_batch *at, struct oom_eval *out,
+			    struct oom_error *err)
+{
+	struct oom_variant *v;
+	struct program *g;
+	enum oom_status st = oom_program_full(ev, model, p, &g, err);
+
+	if (!st)
+		st = oom_variant_for(ev, g, p, &v, err);
+	if (st)
+		return st;
+	g->tape.val_b = v->own.val_b = at->b;
+	g->tape.val_s = v->own.val_s = at->s;
+	g->tape.val_t = v->own.val_t = at->t;
+	st = oom_replay(&ev->player, s, v, p, out->input_bytes, &out->reserved_bytes);
+	out->reserved_replayed = !st;
+	if (st == OOM_ERR_LIMIT)                /* too deep: the estimate stands */
+		return OOM_OK;
+	return st ? oom_error_set(err, st, "out of host memory") : OOM_OK;
+}
+
+static enum oom_status replay(struct oom_evaluator *ev, const struct oom_model *model,
+			      const struct oom_plan *p, const struct oom_schedule *s,
+			      const struct oom_batch *at, struct oom_eval *out,
+			      struct oom_error *err)
+{
+	const struct oom_plan key = replay_key(p);
+	struct oom_replayed *r = replayed_before(ev, model, &key);
+	enum oom_status st;
+
+	if (r) {
+		out->reserved_bytes = r->reserved_bytes;
+		out->reserved_replayed = r->replayed;
+		return OOM_OK;
+	}
+	st = play(ev, model, p, s, at, out, err);
+	if (st)
+		return st;
+	r = &ev->replayed[ev->n_replayed++ % OOM_REPLAYS_KEPT];
+	r->model = model;
+	r->plan = key;
+	r->reserved_bytes = out->reserved_bytes;
+	r->replayed = out->reserved_replayed;
+	return OOM_OK;
+}
+
+/* Reserved bytes, by replay where it is asked for (s) and can be, and what lies outside of them. */
 static enum oom_status reserve(struct oom_evaluator *ev, const struct oom_model *model,
-			       const struct oom_plan *plan, unsigned flags, struct oom_eval *out,
+			       const struct oom_plan *plan, const struct oom_schedule *s,
+			       const struct oom_batch *at, struct oom_eval *out,
 			       struct oom_error *err)
 {
 	enum oom_status st = OOM_OK;
@@ -125,17 +202,8 @@ static enum oom_status reserve(struct oom_evaluator *ev, const struct oom_model 
 	out->reserved_bytes = oom_reserved_estimate(out, plan);
 	oom_overheads(out, plan);
 	out->used_bytes_estimated = out->used_bytes;
-	/* the replay plays plain single-GPU steps: sharded and offloaded plans keep the estimate */
-	if (flags & OOM_EVAL_REPLAY && !plan->zero_stage && plan->gpus == 1 &&
-	    plan->offload_optimizer == OOM_OFFLOAD_NONE && !plan->offload_activations) {
-		st = oom_record(&ev->full, model, plan, true, err);
-		ev->full.input_bytes = out->input_bytes;
-		if (!st)
-			st = oom_replay(&ev->replay, &ev->full, plan, &out->reserved_bytes, err);
-		out->reserved_replayed = !st;
-		if (st == OOM_ERR_LIMIT)
-			st = OOM_OK;            /* too deep to replay: the estimate stands */
-	}
+	if (s)
+		st = replay(ev, model, plan, s, at, out, err);
 	/* the pile of an evaluation, which is not replayed */
 	if (out->reserved_bytes < out->overall_peak) {
 		out->reserved_bytes = out->overall_peak;
@@ -192,7 +260,8 @@ enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_m
 		alike(v, model, plan, &s, ev->size, out, alive);
 	off_card(plan, &s, out);
 	out->flops_per_sample = flops_of(g, &at);
-	return reserve(ev, model, plan, flags, out, err);
+	return reserve(ev, model, plan, flags & OOM_EVAL_REPLAY && !stages ? &s : NULL, &at, out,
+		       err);
 }
 
 enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model,

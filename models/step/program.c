@@ -15,19 +15,24 @@ struct oom_evaluator *oom_evaluator_new(void)
 	return calloc(1, sizeof(struct oom_evaluator));
 }
 
+static void release_programs(struct program *g, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!g[i].touched)
+			continue;               /* never written: not a page of it exists */
+		oom_tape_release(&g[i].tape);
+		for (int k = 0; k < OOM_VARIANTS; k++)
+			oom_variant_release(&g[i].variant[k]);
+	}
+}
+
 void oom_evaluator_free(struct oom_evaluator *ev)
 {
 	if (!ev)
 		return;
-	for (int i = 0; i < SLOTS; i++) {
-		if (!ev->slot[i].touched)
-			continue;               /* never written: not a page of it exists */
-		oom_tape_release(&ev->slot[i].tape);
-		for (int k = 0; k < OOM_VARIANTS; k++)
-			oom_variant_release(&ev->slot[i].variant[k]);
-	}
-	oom_tape_release(&ev->full);
-	oom_replay_release(&ev->replay);
+	release_programs(ev->slot, SLOTS);
+	release_programs(ev->full, FULL_SLOTS);
+	oom_player_release(&ev->player);
 	free(ev->nodes);
 	free(ev->size);
 	free(ev);
@@ -287,57 +292,80 @@ static void lend_nodes(struct oom_evaluator *ev, struct oom_tape *t)
 	ev->cap_nodes = cap;
 }
 
-enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model *m,
-				const struct oom_plan *p, struct program **out,
-				struct oom_error *err)
+static bool serves(const struct program *g, const struct oom_model *m, const struct oom_plan *key,
+		   const struct oom_batch *at)
 {
-	const struct oom_plan key = structure_of(p);
+	return g->model == m && !memcmp(&g->key, key, sizeof(*key)) &&
+	       oom_conds_hold(&g->tape, at->b, at->s, at->t);
+}
+
+static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
+				 const struct oom_model *m, const struct oom_plan *p,
+				 const struct oom_plan *key, bool expand, struct oom_error *err)
+{
 	struct oom_plan cast = *p;
-	struct program *g, *oldest = &ev->slot[0];
-	uint64_t b, s, tgt;
 	enum oom_status st;
 
-	oom_batch_sizes(p, &b, &s, &tgt);
-	g = &ev->slot[ev->last];
-	if (g->model == m && !memcmp(&g->key, &key, sizeof(key)) &&
-	    oom_conds_hold(&g->tape, b, s, tgt)) {
-		*out = g;
-		return OOM_OK;
-	}
-	for (int i = 0; i < SLOTS; i++) {
-		g = &ev->slot[i];
-		if (g->model == m && !memcmp(&g->key, &key, sizeof(key)) &&
-		    oom_conds_hold(&g->tape, b, s, tgt)) {
-			g->used = ++ev->clock;
-			ev->last = i;
-			*out = g;
-			return OOM_OK;
-		}
-		if (g->used < oldest->used)
-			oldest = g;
-	}
-	g = oldest;
 	g->touched = true;
 	g->model = NULL;
 	for (int i = 0; i < OOM_VARIANTS; i++)
 		oom_variant_release(&g->variant[i]);
-	cast.precision = key.precision;
+	cast.precision = key->precision;
 	if (!g->tape.nodes)
 		lend_nodes(ev, &g->tape);
-	st = oom_record(&g->tape, m, &cast, false, err);
+	st = oom_record(&g->tape, m, &cast, expand, err);
 	if (!st)
 		st = check_adapters(&g->tape, p, err);
 	if (st)
 		return st;
 	sum_params(g, p);
-	g->key = key;
+	g->key = *key;
 	g->tape.plan = &g->key;
 	g->model = m;
-	g->used = ++ev->clock;
-	ev->last = (int)(g - ev->slot);
 	/* the graph has served: what stays is rows and events */
 	lend_nodes(ev, &g->tape);
 	g->tape.n_nodes = 0;
-	*out = g;
 	return OOM_OK;
+}
+
+static enum oom_status find(struct oom_evaluator *ev, struct program *slot, size_t n, bool expand,
+			    const struct oom_model *m, const struct oom_plan *p,
+			    struct program **out, struct oom_error *err)
+{
+	const struct oom_plan key = structure_of(p);
+	struct program *oldest = &slot[0];
+	enum oom_status st = OOM_OK;
+	struct oom_batch at;
+	size_t i = 0;
+
+	oom_batch_sizes(p, &at.b, &at.s, &at.t);
+	if (!expand && serves(&slot[ev->last], m, &key, &at)) {
+		*out = &slot[ev->last];
+		return OOM_OK;
+	}
+	for (; i < n && !serves(&slot[i], m, &key, &at); i++)
+		oldest = slot[i].used < oldest->used ? &slot[i] : oldest;
+	if (i == n)
+		st = record_in(ev, oldest, m, p, &key, expand, err);
+	if (st)
+		return st;
+	*out = i < n ? &slot[i] : oldest;
+	(*out)->used = ++ev->clock;
+	if (!expand)
+		ev->last = (int)(*out - slot);
+	return OOM_OK;
+}
+
+enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model *m,
+				const struct oom_plan *p, struct program **out,
+				struct oom_error *err)
+{
+	return find(ev, ev->slot, SLOTS, false, m, p, out, err);
+}
+
+enum oom_status oom_program_full(struct oom_evaluator *ev, const struct oom_model *m,
+				 const struct oom_plan *p, struct program **out,
+				 struct oom_error *err)
+{
+	return find(ev, ev->full, FULL_SLOTS, true, m, p, out, err);
 }

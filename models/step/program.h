@@ -2,14 +2,18 @@
 #ifndef OOM_PROGRAM_H
 #define OOM_PROGRAM_H
 
-#include "step/allocator.h"
 #include "step/engines.h"
 #include "step/optimizers.h"
+#include "step/replay.h"
 #include "tape/tape.h"
 #include "step/variant.h"
 #include "tape/timeline.h"
 
 #define SLOTS 64
+/* Replays whose results are kept: a ladder and a search ask for one plan several times. */
+#define OOM_REPLAYS_KEPT 64
+/* Structures with every layer recorded by itself that are kept for replays. */
+#define FULL_SLOTS 6
 /* Variants of one structure that are kept: engines and offloads that a search compares. */
 #define OOM_VARIANTS 6
 /* Bytes beyond which a row is refused: 64 TiB. */
@@ -46,13 +50,25 @@ struct oom_evaluator {
 	/* the graph's memory, lent to the tape being recorded */
 	struct oom_node *nodes;
 	size_t cap_nodes;
-	struct oom_tape full;                   /* every layer recorded, for replays */
-	struct oom_replay replay;
+	struct program full[FULL_SLOTS];        /* every layer recorded, for replays */
+	struct oom_player player;
+	/* the last replays: the plan without what a replay does not depend on, and what came out */
+	struct oom_replayed {
+		const struct oom_model *model;
+		struct oom_plan plan;
+		uint64_t reserved_bytes;
+		bool replayed;
+	} replayed[OOM_REPLAYS_KEPT];
+	size_t n_replayed;                      /* ever */
 };
 
 enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model *m,
 				const struct oom_plan *p, struct program **out,
 				struct oom_error *err);
+/* The same with every layer recorded by itself. */
+enum oom_status oom_program_full(struct oom_evaluator *ev, const struct oom_model *m,
+				 const struct oom_plan *p, struct program **out,
+				 struct oom_error *err);
 /* The sizes a plan gives the variables of the tape: batch, tokens, target tokens. */
 void oom_batch_sizes(const struct oom_plan *p, uint64_t *b, uint64_t *s, uint64_t *tgt);
 /* Records plan's step; expand: every layer by itself, for replays. */

@@ -52,6 +52,19 @@ int32_t oom_rewrite_row(struct oom_rewrite *w, const char *name, uint64_t bytes,
 	return (int32_t)t->n_rows++;
 }
 
+int32_t oom_rewrite_copy(struct oom_rewrite *w, int32_t row)
+{
+	const struct oom_row *r = &w->from->rows[row];
+	const int32_t copy = oom_rewrite_row(w, r->name, r->width, (enum oom_cat)r->cat,
+					     (enum oom_share)r->share);
+
+	if (copy >= 0) {
+		w->to->rows[copy] = *r;
+		w->to->rows[copy].mult = 1;
+	}
+	return copy;
+}
+
 void oom_rewrite_event(struct oom_rewrite *w, int32_t row, enum oom_event_kind kind)
 {
 	if (row >= 0)

@@ -42,6 +42,8 @@ struct oom_rewrite {
  * static. */
 int32_t oom_rewrite_row(struct oom_rewrite *w, const char *name, uint64_t bytes, enum oom_cat cat,
 			enum oom_share share);
+/* A new row as large as this one of `from`. */
+int32_t oom_rewrite_copy(struct oom_rewrite *w, int32_t row);
 void oom_rewrite_event(struct oom_rewrite *w, int32_t row, enum oom_event_kind kind);
 
 /* Copies `from` into the empty tape `to` with the hooks' events put in; own: zeroed memory of that

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-struct oom_holding *oom_hold(struct oom_schedule *s, const char *name, enum oom_bucket bucket,
+struct oom_holding *oom_add_holding(struct oom_schedule *s, const char *name, enum oom_bucket bucket,
 			     uint64_t bytes, enum oom_moment_of_step from,
 			     enum oom_moment_of_step until)
 {
@@ -29,17 +29,17 @@ void oom_schedule_init(struct oom_schedule *s, const struct oom_model_sums *in, 
 	s->ranks = (struct oom_ranks){1, 1};
 	s->temps[0] = in->state->temps[0];
 	s->temps[1] = in->state->temps[1];
-	s->accumulates = false;
+	s->accumulates = s->master = s->divided = false;
 	s->chain = (struct oom_chain){.whole = true};
 	s->chain_grads = 0;
-	oom_hold(s, "weights", OOM_BUCKET_PARAMS, in->params, OOM_AT_LOAD, OOM_AT_NEVER)->pieces =
+	oom_add_holding(s, "weights", OOM_BUCKET_PARAMS, in->params, OOM_AT_LOAD, OOM_AT_NEVER)->pieces =
 		OOM_PER_PARAM;
-	oom_hold(s, "buffers", OOM_BUCKET_BUFFERS, buffers, OOM_AT_LOAD, OOM_AT_NEVER);
-	oom_hold(s, "inputs", OOM_BUCKET_INPUTS, inputs, OOM_AT_START, OOM_AT_NEVER)->pieces =
+	oom_add_holding(s, "buffers", OOM_BUCKET_BUFFERS, buffers, OOM_AT_LOAD, OOM_AT_NEVER);
+	oom_add_holding(s, "inputs", OOM_BUCKET_INPUTS, inputs, OOM_AT_START, OOM_AT_NEVER)->pieces =
 		OOM_PER_INPUT;
-	oom_hold(s, "gradient partition", OOM_BUCKET_GRADS, 0, OOM_AT_BACKWARD, OOM_AT_STEP_END);
-	oom_hold(s, "fp32 master weights", OOM_BUCKET_OPT, 0, OOM_AT_START, OOM_AT_NEVER);
-	oom_hold(s, "optimizer state", OOM_BUCKET_OPT, in->state->rounded, OOM_AT_STEP,
+	oom_add_holding(s, "gradient partition", OOM_BUCKET_GRADS, 0, OOM_AT_BACKWARD, OOM_AT_STEP_END);
+	oom_add_holding(s, "fp32 master weights", OOM_BUCKET_OPT, 0, OOM_AT_START, OOM_AT_NEVER);
+	oom_add_holding(s, "optimizer state", OOM_BUCKET_OPT, in->state->rounded, OOM_AT_STEP,
 		 OOM_AT_NEVER)->pieces = OOM_PER_STATE;
 }
 

@@ -31,7 +31,6 @@ enum oom_place { OOM_ON_GPU, OOM_IN_PINNED, OOM_IN_PAGEABLE, OOM_ON_NVME, OOM_PL
 enum oom_pieces {
 	OOM_IN_ONE,             /* one block */
 	OOM_PER_PARAM,          /* each parameter's share of it */
-	OOM_PER_TRAINED,        /* each trained parameter's */
 	OOM_PER_STATE,          /* each state of the optimizer, as the update makes it */
 	OOM_PER_INPUT           /* ids, labels, mask */
 };
@@ -79,6 +78,8 @@ struct oom_schedule {
 	struct oom_holding hold[OOM_MAX_HOLDINGS];
 	size_t n_hold;
 	struct oom_ranks ranks;         /* that divide the states, and their padding */
+	/* the optimizer steps an fp32 master (or fp32 shards), and parts of the parameters */
+	bool master, divided;
 	uint64_t temps[2];              /* of the optimizer step, first and later; 0 if elsewhere */
 	bool accumulates;               /* a second micro-batch finds the first one's gradients */
 	struct oom_chain chain;
@@ -86,7 +87,7 @@ struct oom_schedule {
 };
 
 /* Adds a holding; returns it for more to be said. */
-struct oom_holding *oom_hold(struct oom_schedule *s, const char *name, enum oom_bucket bucket,
+struct oom_holding *oom_add_holding(struct oom_schedule *s, const char *name, enum oom_bucket bucket,
 			     uint64_t bytes, enum oom_moment_of_step from,
 			     enum oom_moment_of_step until);
 /* An empty schedule of a model: its weights, buffers and inputs, and the optimizer's state, all on

@@ -13,7 +13,7 @@ static bool applies(const struct oom_plan *p)
 static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 {
 	(void)p;
-	oom_hold(s, "DDP buckets", OOM_BUCKET_COMM, s->in.grads, OOM_AT_START, OOM_AT_NEVER);
+	oom_add_holding(s, "DDP buckets", OOM_BUCKET_COMM, s->in.grads, OOM_AT_START, OOM_AT_NEVER);
 }
 
 const struct oom_pass oom_pass_ddp = {

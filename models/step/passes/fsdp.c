@@ -213,6 +213,8 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 	const struct oom_state_sums *state = casts ? s->in.master_state : s->in.state;
 	const uint64_t wide = casts ? 2 : 1;
 
+	s->master = casts;
+	s->divided = true;
 	s->hold[OOM_HOLD_WEIGHTS].bytes = oom_part_of(wide * s->in.params, s->ranks);
 	s->hold[OOM_HOLD_STATE].bytes = oom_part_of(state->rounded, s->ranks);
 	for (int i = 0; i < 2; i++)

@@ -14,6 +14,8 @@ struct own {
 	uint64_t bytes;
 	size_t largest;         /* of [0]: 1 + the layer */
 	bool known;             /* of [0] */
+	/* of [0]: the rows that are in flight; [first, end) */
+	int32_t first, end;
 };
 
 /* Rows of a layer that the forward leaves for the backward. */
@@ -39,12 +41,24 @@ static void find_largest(struct oom_rewrite *w)
 	o->known = true;
 }
 
-/* One more of everything that the layer keeps, or one less. */
-static void copies(struct oom_rewrite *w, size_t unit, enum oom_event_kind kind)
+/* Everything that the layer keeps. */
+static void all_kept(struct oom_rewrite *w, size_t unit, enum oom_event_kind kind)
 {
 	for (size_t row = 0; unit && row < w->from->n_rows; row++)
 		if (kept_by(w, (int32_t)row, (uint32_t)unit))
 			oom_rewrite_event(w, (int32_t)row, kind);
+}
+
+/* One layer's worth, in rows of its own. */
+static void take_off(struct oom_rewrite *w)
+{
+	struct own *o = w->own;
+
+	o->first = (int32_t)w->to->n_rows;
+	for (size_t row = 0; o->largest && row < w->from->n_rows; row++)
+		if (kept_by(w, (int32_t)row, (uint32_t)o->largest))
+			oom_rewrite_event(w, oom_rewrite_copy(w, (int32_t)row), OOM_EV_ALLOC);
+	o->end = (int32_t)w->to->n_rows;
 }
 
 static void begin(struct oom_rewrite *w)
@@ -54,19 +68,21 @@ static void begin(struct oom_rewrite *w)
 	if (!o->known)
 		find_largest(w);
 	if (w->stream == OOM_STREAM_FWD)
-		copies(w, o->largest, OOM_EV_ALLOC);
+		take_off(w);
 }
 
 static void end(struct oom_rewrite *w)
 {
-	if (w->stream == OOM_STREAM_BWD)
-		copies(w, ((struct own *)w->own)->largest, OOM_EV_FREE);
+	const struct own *o = w->own;
+
+	for (int32_t row = o->first; w->stream == OOM_STREAM_BWD && row < o->end; row++)
+		oom_rewrite_event(w, row, OOM_EV_FREE);
 }
 
 static void unit_end(struct oom_rewrite *w, size_t unit)
 {
 	if (w->stream == OOM_STREAM_FWD)
-		copies(w, unit + 1, OOM_EV_FREE);
+		all_kept(w, unit + 1, OOM_EV_FREE);
 }
 
 /* What is freed within this layer's backward was needed there: back before it begins. */

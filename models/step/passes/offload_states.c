@@ -25,7 +25,7 @@ static enum oom_place place_of(int64_t offload)
 
 static void pin(struct oom_schedule *s, const char *name, uint64_t bytes)
 {
-	oom_hold(s, name, OOM_BUCKET_COMM, bytes, OOM_AT_START, OOM_AT_NEVER)->place = OOM_IN_PINNED;
+	oom_add_holding(s, name, OOM_BUCKET_COMM, bytes, OOM_AT_START, OOM_AT_NEVER)->place = OOM_IN_PINNED;
 }
 
 static void optimizer_away(struct oom_schedule *s, const struct oom_plan *p)

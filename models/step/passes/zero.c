@@ -99,8 +99,8 @@ static void stage3(struct oom_schedule *s, const struct oom_plan *p, uint64_t bu
 
 	/* small parameters stay whole beside their shard (partition_parameters.py ds_persist) */
 	s->hold[OOM_HOLD_WEIGHTS].bytes = oom_part_of(s->in.params, s->ranks) + bytes * s->in.small;
-	oom_hold(s, "reduce bucket", OOM_BUCKET_COMM, bucket, OOM_AT_START, OOM_AT_NEVER);
-	oom_hold(s, "gathered parameters", OOM_BUCKET_COMM, live, OOM_AT_FORWARD, OOM_AT_STEP);
+	oom_add_holding(s, "reduce bucket", OOM_BUCKET_COMM, bucket, OOM_AT_START, OOM_AT_NEVER);
+	oom_add_holding(s, "gathered parameters", OOM_BUCKET_COMM, live, OOM_AT_FORWARD, OOM_AT_STEP);
 	/* the rank's whole partition at once (stage3.py grad_partitions_flat_buffer) */
 	s->hold[OOM_HOLD_GRADS].bytes = oom_part_of(w * s->in.trainable, s->ranks);
 }
@@ -121,12 +121,13 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 
 	s->hold[OOM_HOLD_STATE].bytes = oom_part_of(s->in.master_state->rounded, s->ranks);
 	s->hold[OOM_HOLD_STATE].from = OOM_AT_START;
+	s->hold[OOM_HOLD_STATE].pieces = OOM_IN_ONE;    /* over flat partitions */
 	s->hold[OOM_HOLD_MASTER].bytes = 4 * part;
 	s->temps[0] = s->temps[1] = 4 * group;
 	if (p->zero_stage == 3)
 		stage3(s, p, bucket, w);
 	else
-		oom_hold(s, "reduce bucket", OOM_BUCKET_COMM, bucket, OOM_AT_BACKWARD, OOM_AT_STEP);
+		oom_add_holding(s, "reduce bucket", OOM_BUCKET_COMM, bucket, OOM_AT_BACKWARD, OOM_AT_STEP);
 }
 
 static bool applies(const struct oom_plan *p)

@@ -1,0 +1,299 @@
+/* A schedule played through the caching allocator: the same order as phases.c reads, block by block.
+ *
+ * Weights come one parameter at a time, states as the optimizer's update makes them, rows as their
+ * events say.  What an engine holds in one piece (buckets, flat partitions) is one block. */
+#include "step/replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Some ten thousand layers: beyond them a replay takes seconds. */
+enum { MOST_EVENTS = 4000000 };
+
+struct playing {
+	struct oom_player *p;
+	const struct oom_schedule *s;
+	const struct oom_variant *v;
+	const struct oom_plan *plan;
+	uint64_t input_bytes;
+	uint32_t there;                         /* holdings, a bit each */
+	int32_t held[OOM_MAX_HOLDINGS];         /* the block of what lies in one */
+	bool first;                             /* step */
+};
+
+void oom_player_release(struct oom_player *p)
+{
+	if (!p)
+		return;
+	oom_replay_release(&p->allocator);
+	free(p->block);
+	free(p->grad);
+	free(p->parts);
+	memset(p, 0, sizeof(*p));
+}
+
+static bool room(struct oom_player *p, const struct oom_tape *t)
+{
+	int32_t *a, *b;
+	struct oom_param *q;
+
+	if (t->n_rows > p->cap) {
+		a = realloc(p->block, t->n_rows * sizeof(*a));
+		p->block = a ? a : p->block;
+		b = realloc(p->grad, t->n_rows * sizeof(*b));
+		p->grad = b ? b : p->grad;
+		if (!a || !b)
+			return false;
+		p->cap = t->n_rows;
+	}
+	if (t->n_params > p->cap_parts) {
+		q = realloc(p->parts, t->n_params * sizeof(*q));
+		if (!q)
+			return false;
+		p->parts = q;
+		p->cap_parts = t->n_params;
+	}
+	for (size_t i = 0; i < t->n_rows; i++)
+		p->block[i] = p->grad[i] = -1;
+	return true;
+}
+
+/* ---- holdings ---- */
+
+static struct oom_replay *allocator(struct playing *g)
+{
+	return &g->p->allocator;
+}
+
+static uint64_t scaled(uint64_t bytes, uint64_t part, uint64_t whole)
+{
+	return part == whole || !whole ? bytes :
+					 (uint64_t)((double)bytes * (double)part / (double)whole);
+}
+
+/* A parameter's blocks: of a 4-bit one its codes, code book, scales and their own
+ * (bitsandbytes functional.py quantize_4bit). */
+static void weight(struct playing *g, const struct oom_param *p, uint64_t part, uint64_t whole)
+{
+	struct oom_replay *r = allocator(g);
+
+	if (!(p->flags & OOM_P_NF4)) {
+		oom_allocate(r, scaled(p->elems * oom_dtype_bytes((enum oom_dtype)p->dt), part,
+				       whole));
+		return;
+	}
+	oom_allocate(r, scaled((p->elems + 1) / 2, part, whole));
+	oom_allocate(r, 64);
+	oom_allocate(r, (p->elems + 63) / 64 * (g->plan->double_quant ? 1 : 4));
+	if (!g->plan->double_quant)
+		return;
+	oom_allocate(r, (p->elems + 16383) / 16384 * 4);
+	oom_allocate(r, 1024);
+	oom_allocate(r, 4);
+}
+
+/* Ids or pixels, labels, and the padding mask where there is one. */
+static void batch(struct playing *g)
+{
+	const uint64_t b = (uint64_t)g->plan->micro_batch, seq = (uint64_t)g->plan->seq_len,
+		       ids = b * seq * 8, all = g->input_bytes,
+		       mask = seq && g->plan->padding_mask && all > 2 * ids ? ids : 0;
+	const uint64_t first = seq ? ids : all > b * 8 ? all - b * 8 : 0;
+
+	oom_allocate(allocator(g), first);
+	if (all > first + mask)
+		oom_allocate(allocator(g), all - first - mask);
+	if (mask)
+		oom_allocate(allocator(g), mask);
+}
+
+static void take(struct playing *g, size_t i)
+{
+	const struct oom_holding *h = &g->s->hold[i];
+	const struct oom_tape *t = g->v->tape;
+
+	g->there |= 1u << i;
+	g->held[i] = -1;
+	switch ((enum oom_pieces)h->pieces) {
+	case OOM_PER_PARAM:
+		for (size_t k = 0; k < t->n_params; k++)
+			weight(g, &t->params[k], h->bytes, g->s->in.params);
+		break;
+	case OOM_PER_INPUT: batch(g); break;
+	case OOM_PER_STATE: break;              /* the update makes them */
+	case OOM_IN_ONE: g->held[i] = oom_allocate(allocator(g), h->bytes); break;
+	}
+}
+
+static void come(struct playing *g, enum oom_moment_of_step moment)
+{
+	for (size_t i = 0; i < g->s->n_hold; i++) {
+		const struct oom_holding *h = &g->s->hold[i];
+
+		if (h->from == moment && h->place == OOM_ON_GPU && h->bytes && !(g->there >> i & 1))
+			take(g, i);
+	}
+}
+
+static void go(struct playing *g, enum oom_moment_of_step moment)
+{
+	for (size_t i = 0; i < g->s->n_hold; i++) {
+		if (g->s->hold[i].until != moment || !(g->there >> i & 1))
+			continue;
+		g->there &= ~(1u << i);
+		oom_free(allocator(g), g->held[i]);
+	}
+}
+
+/* ---- passes ---- */
+
+static uint64_t bytes_of(const struct playing *g, const struct oom_row *row)
+{
+	const uint64_t bytes = oom_mono_now(g->v->tape, row->mono) * row->width *
+			       oom_dtype_bytes((enum oom_dtype)row->dt);
+
+	return oom_shared_bytes(bytes, (enum oom_share)row->share, g->s->ranks);
+}
+
+static void play(struct playing *g, enum oom_stream_id stream, bool again)
+{
+	const struct oom_tape *t = g->v->tape;
+	const struct oom_stream *s = &t->streams[stream];
+	struct oom_replay *r = allocator(g);
+
+	for (size_t i = 0; i < s->n && !r->failed; i++) {
+		const int32_t row = s->ev[i] >> 2;
+
+		if (s->ev[i] < 0)
+			continue;
+		switch (s->ev[i] & 3) {
+		case OOM_EV_ALLOC: g->p->block[row] = oom_allocate(r, bytes_of(g, &t->rows[row])); break;
+		case OOM_EV_FREE: case OOM_EV_FREE_ALL: oom_free(r, g->p->block[row]); break;
+		case OOM_EV_GRAD:
+			if (again)
+				oom_free(r, g->p->block[row]);
+			else
+				g->p->grad[row] = g->p->block[row];
+			break;
+		}
+	}
+}
+
+/* ---- the step ---- */
+
+static int32_t put(void *ctx, uint64_t bytes)
+{
+	return oom_allocate(ctx, bytes);
+}
+
+static void drop(void *ctx, int32_t block)
+{
+	oom_free(ctx, block);
+}
+
+/* Parameters as the rank steps them: its rows of each. */
+static const struct oom_param *parts_of(struct playing *g)
+{
+	const struct oom_tape *t = g->v->tape;
+	const uint64_t n = g->s->ranks.n;
+
+	if (!g->s->divided)
+		return t->params;
+	for (size_t i = 0; i < t->n_params; i++) {
+		struct oom_param *q = &g->p->parts[i];
+
+		*q = t->params[i];
+		q->elems = (q->elems + n - 1) / n;
+		q->rows = q->rows ? (uint32_t)((q->rows + n - 1) / n) : 0;
+	}
+	return g->p->parts;
+}
+
+/* The optimizer's own play, into this allocator; a flat partition's temporary is one block. */
+static void update(struct playing *g)
+{
+	const struct oom_holding *state = &g->s->hold[OOM_HOLD_STATE];
+	const struct oom_optimizer *o = oom_optimizer_at((size_t)g->plan->optimizer);
+	struct oom_stepped s = {.n = g->v->tape->n_params, .master = g->s->master,
+				.first = g->first};
+	struct oom_sink sink = {.put = put, .drop = drop, .ctx = allocator(g)};
+
+	if (state->place != OOM_ON_GPU)
+		return;
+	if (state->pieces == OOM_IN_ONE) {
+		oom_free(allocator(g), g->s->temps[0] ? oom_allocate(allocator(g), g->s->temps[0]) : -1);
+		return;
+	}
+	s.p = parts_of(g);
+	o->update(o, &s, &sink);
+	allocator(g)->failed |= sink.failed;
+	oom_sink_release(&sink);
+}
+
+/* zero_grad, parameter by parameter, then what passes keep of gradients. */
+static void give_up_grads(struct playing *g)
+{
+	const struct oom_tape *t = g->v->tape;
+
+	for (size_t i = 0; i < t->n_params; i++) {
+		const int32_t row = t->params[i].grad;
+
+		if (row < 0 || g->p->grad[row] < 0)
+			continue;
+		oom_free(allocator(g), g->p->grad[row]);
+		g->p->grad[row] = -1;
+	}
+	for (size_t row = 0; row < t->n_rows; row++) {
+		if (g->p->grad[row] < 0)
+			continue;
+		oom_free(allocator(g), g->p->grad[row]);
+		g->p->grad[row] = -1;
+	}
+}
+
+static void training_step(struct playing *g)
+{
+	/* later micro-batches repeat the third */
+	const int64_t micro = g->plan->grad_accum < 3 ? g->plan->grad_accum : 3;
+
+	for (int64_t m = 0; m < micro; m++) {
+		go(g, OOM_AT_FORWARD);
+		come(g, OOM_AT_FORWARD);
+		play(g, OOM_STREAM_FWD, false);
+		come(g, OOM_AT_OUTPUT);
+		go(g, OOM_AT_BACKWARD);
+		come(g, OOM_AT_BACKWARD);
+		play(g, OOM_STREAM_BWD, m > 0);
+	}
+	go(g, OOM_AT_STEP);
+	come(g, OOM_AT_STEP);
+	update(g);
+	go(g, OOM_AT_STEP_END);
+	give_up_grads(g);
+}
+
+enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
+			   const struct oom_variant *v, const struct oom_plan *plan,
+			   uint64_t input_bytes, uint64_t *reserved)
+{
+	struct playing g = {.p = p, .s = s, .v = v, .plan = plan, .input_bytes = input_bytes};
+	const struct oom_tape *t = v->tape;
+
+	if (t->streams[OOM_STREAM_FWD].n + t->streams[OOM_STREAM_BWD].n > MOST_EVENTS)
+		return OOM_ERR_LIMIT;
+	oom_replay_clear(&p->allocator, plan->allocator == OOM_ALLOC_EXPANDABLE);
+	if (!room(p, t))
+		return OOM_ERR_MEMORY;
+	come(&g, OOM_AT_LOAD);
+	come(&g, OOM_AT_START);
+	for (int step = 0; step < 2; step++) {
+		g.first = !step;
+		training_step(&g);
+	}
+	if (p->allocator.given_up)
+		return OOM_ERR_LIMIT;
+	if (p->allocator.failed)
+		return OOM_ERR_MEMORY;
+	*reserved = p->allocator.peak;
+	return OOM_OK;
+}

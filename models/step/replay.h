@@ -1,0 +1,28 @@
+/* A schedule played through the caching allocator. */
+#ifndef OOM_REPLAY_H
+#define OOM_REPLAY_H
+
+#include "step/allocator.h"
+#include "step/schedule.h"
+#include "step/variant.h"
+
+/* A replay's own memory; zeroed to begin with, kept from one to the next. */
+struct oom_player {
+	struct oom_replay allocator;
+	int32_t *block;                 /* of a row, or -1 */
+	int32_t *grad;                  /* of a gradient that waits for the step, or -1 */
+	size_t cap;
+	struct oom_param *parts;        /* parameters as one rank's shards */
+	size_t cap_parts;
+};
+void oom_player_release(struct oom_player *p);
+
+/* Plays two training steps of s over v's streams, in which every layer is recorded by itself.  A
+ * holding that is not on the card is nowhere.  *reserved gets the peak of reserved bytes.
+ * OOM_ERR_LIMIT for tapes beyond MOST_EVENTS (replay.c), or so many free blocks that it would take
+ * seconds; OOM_ERR_MEMORY. */
+enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
+			   const struct oom_variant *v, const struct oom_plan *plan,
+			   uint64_t input_bytes, uint64_t *reserved);
+
+#endif

@@ -1,0 +1,36 @@
+/* Reserved bytes without a replay, and what lies outside of them: context, workspaces, NCCL. */
+#include "step/engines.h"
+#include "step/reserved.h"
+
+#define KIB ((uint64_t)1 << 10)
+#define MIB ((uint64_t)1 << 20)
+
+uint64_t oom_reserved_estimate(const struct oom_eval *e, const struct oom_plan *plan)
+{
+	/* median reserved / allocated of 356 emulated runs: 1.08 native, 1.05 with expandable
+	 * segments */
+	return (uint64_t)((double)e->overall_peak *
+			  (plan->allocator == OOM_ALLOC_EXPANDABLE ? 1.05 : 1.08));
+}
+
+void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
+{
+	const double sm = oom_capability(plan);
+	const bool alone = oom_engine_of(plan)->one_process;
+	const bool turing = sm >= 7.5 && sm < 8, a100 = sm >= 8 && sm < 8.1;
+
+	/* CUDA context and modules, loaded lazily: 0.47 GiB measured on an A100
+	 * (stas00/ml-engineering), 135 MiB on a T4 with torch 2.11 (torch-preflight); a guess
+	 * elsewhere */
+	e->context_bytes = turing ? 135 * MIB : a100 ? 482 * MIB : 512 * MIB;
+	e->context_measured = plan->compute_capability > 0 && (turing || a100);
+	/* two cuBLAS workspaces, forward and autograd thread: 8.125 MiB each before Hopper, 32 MiB
+	 * from it on (ATen CUDABlas.cpp, parseChosenWorkspaceSize) */
+	e->workspace_bytes = 2 * (sm >= 9 ? 32 * MIB : 8 * MIB + 128 * KIB);
+	/* first collective on two GPUs: +1.45 GiB measured (stas00/ml-engineering) */
+	e->nccl_bytes = plan->gpus > 1 && !alone ? 1485 * MIB : 0;
+	/* GPU 0's extras: the contexts of the other processes of its node */
+	if (plan->rank0_contexts && plan->gpus >= plan->nodes && !alone)
+		e->context_bytes *= (uint64_t)(plan->gpus / plan->nodes);
+	e->used_bytes = e->reserved_bytes + e->context_bytes + e->workspace_bytes + e->nccl_bytes;
+}
