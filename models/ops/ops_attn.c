@@ -183,7 +183,7 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
 	const bool amp = t->amp, broadcast = a->heads != a->kv_heads && !a->gqa;
 	const struct oom_dim wide = {a->heads * a->d, NULL}, widev = {a->heads * a->dv, NULL};
-	struct oom_val s, m = oom_none(), y, scaled;
+	struct oom_val s, m = oom_none(), y, scaled, weights = oom_none();
 
 	t->amp = false;
 	q = oom_op_cast(t, q, OOM_F32);
@@ -201,7 +201,7 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 
 		m = mask_to_bias(t, ones, OOM_F32);
 	} else if (!oom_is_none(mask)) {
-		m = mask_to_bias(t, mask, OOM_F32);
+		m = mask_to_bias(t, mask, dt);
 	}
 	y = oom_op_unary(t, OOM_SCALE, oom_keep(k));
 	if (broadcast)                          /* matmul expands what it broadcasts */
@@ -214,12 +214,12 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 		s = oom_op_add_inplace(t, s, oom_keep(m));
 	s = oom_op_softmax(t, s, false);
 	s = oom_op_dropout(t, s, a->dropout);
+	/* make_tuple(matmul(attn, value).to(dtype), attn.to(dtype)): compilers begin with the last */
+	if (dt != OOM_F32)
+		weights = oom_new_like(t, "attention weights", s, dt);
 	y = broadcast ? oom_op_expand(t, oom_keep(v), a->mk, widev) : oom_share(t, v);
 	y = oom_op_bmm(t, "attention", oom_keep(s), y, a->mq, widev, oom_mono_now(t, a->sk));
 	y = oom_op_cast(t, y, dt);
-	/* the weights are returned too, in the input's type */
-	if (dt != OOM_F32)
-		oom_drop(t, oom_new_like(t, "attention weights", s, dt));
 	if (!oom_is_none(m))
 		oom_done(t, m);
 	oom_drop(t, s);
@@ -227,6 +227,7 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 	oom_drop(t, q);
 	oom_drop(t, k);
 	oom_drop(t, v);
+	oom_drop(t, weights);
 	t->amp = amp;
 	return y;
 }
@@ -238,24 +239,19 @@ static void count(struct oom_tape *t, const struct oom_sdpa *a)
 							(double)(a->d + a->dv) * t->mult;
 }
 
-struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
-			   struct oom_val mask, const struct oom_sdpa *a)
+/* The kernel for q, k, v and mask, which are the caller's (autocast's casts too) until it returns. */
+static struct oom_val choose(struct oom_tape *t, const struct oom_val arg[4], const struct oom_sdpa *a)
 {
-	const bool same = a->heads == a->kv_heads, nomask = oom_is_none(mask);
+	const struct oom_val q = oom_keep(arg[0]), k = oom_keep(arg[1]), v = oom_keep(arg[2]),
+			     mask = oom_keep(arg[3]);
+	const bool same = a->heads == a->kv_heads;
 	const double sm = oom_capability(t->plan);
 	/* minimum_gemm_alignment: tensor cores want 16 bytes; before Ampere they take no fp32,
 	 * before Volta nothing */
 	const uint64_t align = is_half(q) ? sm >= 7 ? 8 : 1 : sm >= 8 ? 4 : 1;
 
-	/* scaled_dot_product_attention is on autocast's 16-bit list */
-	if (t->amp) {
-		q = oom_amp_cast(t, q);
-		k = oom_amp_cast(t, k);
-		v = oom_amp_cast(t, v);
-		if (!nomask && mask.dt != OOM_U8)
-			mask = oom_amp_cast(t, mask);
-	}
-	if (sm >= 8 && is_half(q) && nomask && a->d == a->dv && a->d <= 256 && (same || a->gqa)) {
+	if (sm >= 8 && is_half(q) && oom_is_none(mask) && a->d == a->dv && a->d <= 256 &&
+	    (same || a->gqa)) {
 		count(t, a);
 		return flash(t, q, k, v, a);    /* check_sm_version: Ampere and later */
 	}
@@ -266,27 +262,49 @@ struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val 
 	return math(t, q, k, v, mask, a);
 }
 
+struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
+			   struct oom_val mask, const struct oom_sdpa *a)
+{
+	struct oom_val arg[4] = {q, k, v, mask}, given[4], y;
+
+	/* scaled_dot_product_attention is on autocast's 16-bit list */
+	for (int i = 0; i < 4; i++) {
+		given[i] = oom_argument(t, arg[i]);
+		if (!oom_is_none(arg[i]) && arg[i].dt != OOM_U8)
+			arg[i] = oom_amp_cast(t, arg[i]);
+	}
+	y = choose(t, arg, a);
+	for (int i = 3; i >= 0; i--) {
+		oom_done(t, arg[i]);
+		oom_drop(t, given[i]);
+	}
+	return y;
+}
+
 struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val k,
 			    struct oom_val v, const struct oom_sdpa *a)
 {
 	const enum oom_dtype half = t->amp ? (enum oom_dtype)t->amp_dt : OOM_DT_BF16;
+	struct oom_val arg[3] = {q, k, v}, y;
 
 	if (oom_capability(t->plan) < 8)
 		oom_tape_fail(t, OOM_ERR_INVALID,
 			      "attn flash: flash_attn needs compute capability 8.0 (Ampere) or "
 			      "later, this card has %.1f: use sdpa", oom_capability(t->plan));
-	if (!is_half(q)) {
-		q = oom_op_cast(t, q, half);
-		k = oom_op_cast(t, k, half);
-		v = oom_op_cast(t, v, half);
-	}
+	/* names of transformers' function; those of flash_attn's go with its padded copies */
+	for (int i = 0; i < 3; i++)
+		if (!is_half(arg[i]))
+			arg[i] = oom_op_cast(t, arg[i], half);
 	count(t, a);
+	v = oom_keep(arg[2]);
 	if (a->dv != a->d)
 		v = oom_op_expand_copy(t, v, v.mono, (struct oom_dim){a->kv_heads * a->d, NULL});
-	v = flash(t, q, k, v, a);
+	y = flash(t, oom_keep(arg[0]), oom_keep(arg[1]), v, a);
 	if (a->dv != a->d) {                    /* attn_output[..., :v_head_dim] */
-		v = oom_op_slice(t, v, v.mono, (struct oom_dim){a->heads * a->dv, NULL});
-		v.perm = false;
+		y = oom_op_slice(t, y, y.mono, (struct oom_dim){a->heads * a->dv, NULL});
+		y.perm = false;
 	}
-	return v;
+	for (int i = 2; i >= 0; i--)
+		oom_done(t, arg[i]);
+	return y;
 }
