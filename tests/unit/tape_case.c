@@ -137,6 +137,24 @@ static bool leaks(const struct oom_tape *t)
 	return false;
 }
 
+/* TAPE_CASE=name prints every event of a case, to be held beside PyTorch's. */
+static void trace(const struct oom_tape *t)
+{
+	static const char *const streams[OOM_STREAMS] = {"forward", "backward", "evaluation"};
+	const char *wanted = getenv("TAPE_CASE");
+
+	for (int k = 0; wanted && !strcmp(wanted, now->name) && k < OOM_STREAMS; k++) {
+		const struct oom_stream *s = &t->streams[k];
+
+		printf("  %s\n", streams[k]);
+		for (size_t i = 0; i < s->n; i++)
+			if (s->ev[i] >= 0)
+				printf("    %s %8lld %s, %s\n", &"+\0-\0-\0g"[(s->ev[i] & 3) * 2],
+				       (long long)size_of(t, s->ev[i] >> 2),
+				       t->rows[s->ev[i] >> 2].name, t->rows[s->ev[i] >> 2].scope);
+	}
+}
+
 static void numbers(const struct oom_tape *t, int64_t out[NUMBERS])
 {
 	int64_t live = 0;
@@ -211,6 +229,7 @@ static int row(struct oom_tape *t, char *line)
 		printf("%s: %s\n", whole, err.text);
 		return 1;
 	}
+	trace(t);
 	numbers(t, got);
 	for (int i = 0; i < NUMBERS; i++)
 		if (got[i] != atoll(field[5 + i])) {

@@ -50,6 +50,34 @@ class Source(torch.autograd.Function):
         return None, None, None
 
 
+def sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """fakecuda.cuda_sdpa where there is a mask, with the mask's lifetimes of aten/src/ATen/native/transformers/attention.cpp:
+    a boolean one becomes additive in the query's type for every kernel, and neither it nor an unpadded one is held on."""
+    aten = torch.ops.aten
+    d, dv = query.shape[-1], value.shape[-1]
+    align = 8 if query.dtype in (torch.float16, torch.bfloat16) else 4
+    fits = query.shape[-3] == key.shape[-3] == value.shape[-3] and d % align == 0 and dv % align == 0
+    if attn_mask is None:
+        return plain_sdpa(query, key, value, None, dropout_p, is_causal, scale, enable_gqa)
+    if attn_mask.dtype == torch.bool:
+        additive = torch.zeros(attn_mask.shape, dtype=query.dtype)
+        attn_mask = additive.masked_fill_(attn_mask.logical_not(), float("-inf"))
+        del additive
+    if not fits:
+        return aten._scaled_dot_product_attention_math.default(query, key, value, attn_mask, dropout_p, is_causal, None,
+                                                               scale=scale, enable_gqa=enable_gqa)[0]
+    n = attn_mask.shape[-1]
+    if n % 16:
+        attn_mask = F.pad(attn_mask, (0, 16 - n % 16))[..., :n]
+    attn_mask = attn_mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    need = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+    return aten._scaled_dot_product_efficient_attention.default(query, key, value, attn_mask, need, dropout_p, is_causal,
+                                                                scale=scale)[0]
+
+
+plain_sdpa, fakecuda.cuda_sdpa = fakecuda.cuda_sdpa, sdpa
+
+
 class Tracker(fakecuda.Tracker):
     """What the emulation gets wrong about single derivatives, read in PyTorch 2.14's sources."""
 
