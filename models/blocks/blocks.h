@@ -142,6 +142,8 @@ struct oom_moe {
 	bool router_frozen_bias;
 	/* AFMoE: the correction bias a frozen parameter; shared experts before the routed */
 	bool bias_param, shared_first;
+	/* Phi MoE's router returns three tensors: PEFT's wrapper stops there */
+	bool three_results;
 	bool gate_fp32;                 /* HunYuan: a router kept in fp32, fed with an fp32 copy */
 	bool topk_first;                /* Cohere 2: softmax over the chosen logits alone */
 	/* experts and shared experts are down(act(up(x))) (Nemotron-H) */

@@ -32,10 +32,8 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 			logits = oom_op_matmul_param(t, "router logits", x, w, oom_none(), e);
 		}
 	} else {
-		/* Phi MoE's router is an nn.Linear that returns three tensors: PEFT's wrapper
-		 * stops there */
-		t->approximate |= t->plan->lora_r && !strcmp(t->plan->lora_targets, "all-linear") &&
-				  !strcmp(t->arch->model_type, "phimoe");
+		t->approximate |= m->three_results && t->plan->lora_r &&
+				  !strcmp(t->plan->lora_targets, "all-linear");
 		w = oom_param(t, "weight", m->experts, x.width, 0);
 		lora = oom_lora_delta(t, OOM_LORA_ROUTER, w, 1, m->experts, x.width);
 		w = oom_lora_sum(t, &lora);

@@ -1,70 +1,162 @@
-/* What llama.c, llama_config.c and llama_parts.c share. */
+/* What sets the types of Llama's family apart: llama_types.c describes them, llama_config.c reads
+ * their configs, llama.c runs their layers. */
 #ifndef OOM_FAMILIES_LLAMA_H
 #define OOM_FAMILIES_LLAMA_H
 
-#include <string.h>
-
 #include "blocks/blocks.h"
+#include "config/keys.h"
 
-/* What a model type has that Llama has not. */
-enum {
-	SANDWICH = 1,           /* norms after attention and feed-forward too (Gemma 2) */
-	POST_ONLY = 2,          /* norms after them only (OLMo 2) */
-	SCALED_EMBED = 4,       /* embeddings times sqrt(d_model), inside the embedding module */
-	MULTIPLIERS = 8,        /* embedding, residual and logit multipliers (Granite) */
-	FUSED = 16,             /* qkv_proj and gate_up_proj in one (Phi-3) */
-	QK_NORM = 32, QK_NORM_FULL = 64,
-	QKV_BIAS = 128,
-	EXPERTS = 256,          /* every layer a mixture */
-	SCORES_CAST = 512,      /* router scores go on in the model's type */
-	ALTERNATING = 1024,     /* every other layer slides (Gemma 2) */
-	HEAD_BUFFER = 2048,     /* a scalar buffer beside the embedding (Gemma) */
-	SHARED_GATE = 4096,
-	FP32_NORM = 8192,       /* weight * in fp32, cast after (OLMo 2) */
-	TIED = 16384,
-	/* one norm, attention and feed-forward side by side (Cohere, Phi) */
-	PARALLEL = 1 << 15,
-	FUSED_MLP = 1 << 16,    /* gate_up_proj alone (GLM) */
-	ALL_BIAS = 1 << 17,     /* every linear layer, by use_bias (StarCoder 2), or always (Phi) */
-	NO_O_BIAS = 1 << 18,
-	PATTERN_4 = 1 << 20,    /* three sliding layers, one full (OLMo 3, EXAONE 4) */
-	QK_NORM_LATE = 1 << 21, /* query and key norms after the rotation (HunYuan) */
-	FP32_ROPE = 1 << 22,    /* queries and keys rotated in fp32 (Cohere) */
-	LOCAL_ROPE = 1 << 23,   /* full layers have no positions (Cohere 2) */
-	INTERLEAVED = 1 << 24,  /* cos and sin spread anew in every layer (Helium) */
-	EMBED_NORM = 1 << 25,   /* the final norm's like before the first layer too (nanochat) */
-	SUB_NORM = 1 << 26,     /* norms before the output projections (BitNet) */
-	XIELU = 1 << 27,        /* an activation with two parameters of its own (Apertus) */
-	ERNIE_ROUTER = 1 << 29, TOPK_FIRST = 1 << 30,
-	/* layers slide where layer_types says so, each kind with its rotary table (Mellum) */
-	LAYER_ROPES = 1 << 28,
-	/* five sliding layers, one full (Gemma 3), each kind with its rotary table */
-	PATTERN_6 = 1 << 19,
+/* Where a layer has its norms. */
+enum oom_llama_norms {
+	OOM_NORMS_BEFORE,               /* attention and feed-forward (Llama) */
+	OOM_NORMS_AROUND,               /* both sides of them (Gemma 2) */
+	OOM_NORMS_AFTER,                /* them only (OLMo 2) */
 };
-/* A model type: what it has that Llama has not. */
+
+/* Norms of queries and keys. */
+enum oom_llama_qk {
+	OOM_QK_PLAIN,
+	OOM_QK_HEAD,                    /* each head's (Qwen3) */
+	OOM_QK_WHOLE,                   /* over all heads (OLMo 2) */
+	OOM_QK_LATE,                    /* each head's, after the rotation (HunYuan) */
+};
+
+/* Which linear layers have a bias. */
+enum oom_llama_bias {
+	OOM_BIAS_ATTENTION,             /* all four of attention's, by attention_bias (Llama) */
+	OOM_BIAS_PROJECTIONS,           /* its three inputs, by attention_bias (GLM) */
+	OOM_BIAS_QKV,                   /* its three inputs, by qkv_bias, which is true (Qwen2) */
+	OOM_BIAS_ALL,                   /* every one, by use_bias (StarCoder 2) */
+};
+
+/* Which layers slide where the config has a window and no layer_types. */
+enum oom_llama_slide {
+	OOM_SLIDE_ALL,
+	OOM_SLIDE_EVEN,                 /* every other one (Gemma 2) */
+	OOM_SLIDE_BUT_LAST,             /* all but the last of every `period` (Gemma 3) */
+	OOM_SLIDE_BUT_FIRST,            /* all but the first of every `period` (CWM) */
+	OOM_SLIDE_LISTED,               /* none (Mellum) */
+};
+
+/* The order of a layer's branches. */
+enum oom_llama_shape {
+	OOM_SHAPE_SEQUENTIAL,
+	OOM_SHAPE_PARALLEL,             /* x + attention(h) + feed_forward(h) (Cohere, Phi) */
+	OOM_SHAPE_NAMED,                /* sequential; h and both branches keep their names (StableLM) */
+};
+
+/* A mixture in place of the feed-forwards. */
+struct oom_llama_experts {
+	bool scores_cast;               /* router scores go on in the model's type */
+	bool topk_first;                /* softmax over the chosen logits alone (Cohere 2) */
+	bool frozen_bias;               /* ERNIE's router */
+	bool gate_fp32;                 /* HunYuan's router */
+	bool one_by_one;                /* experts run one after another (Granite) */
+	bool three_results;             /* the router returns three tensors (Phi MoE) */
+	bool as_wide;                   /* experts and the shared one are as wide as d_ff */
+	bool shared_gate;               /* the shared expert's output is gated (Qwen2) */
+	uint64_t always_top;            /* experts chosen whatever the config says; 0: as it says */
+	const char *top_k;              /* key; NULL: num_experts_per_tok */
+	/* the shared experts' width, or their number; NULL: none */
+	const char *shared_width, *shared_count;
+	const char *dense_width;        /* of the layers without experts; NULL: intermediate_size */
+	/* moe_layer_{start_index,interval,end_index} say which layers have them (ERNIE) */
+	bool layer_indices;
+};
+
+/* A model type.  Zero is Llama itself. */
 struct oom_llama_kind {
-	const char *type;
-	unsigned flags;
 	enum oom_norm norm;
-	/* share of the head that is rotated when the config is silent; 0 = all */
-	double rotary;
-	const char *up, *down;  /* a plain feed-forward's layers; NULL: gated */
+	enum oom_llama_norms norms;
+	enum oom_llama_qk qk;
+	enum oom_llama_bias bias;
+	enum oom_llama_slide slide;
+	enum oom_llama_shape shape;
+	unsigned period;                /* of slide, unless sliding_window_pattern says another */
+	const struct oom_llama_experts *experts;
+
+	/* embeddings and head */
+	bool scaled_embed;              /* times sqrt(d_model), inside the embedding module */
+	bool embed_norm;                /* the final norm's like before the first layer too */
+	bool tied;                      /* where the config is silent */
+	bool multipliers;               /* of embeddings, residuals and logits (Granite) */
+	bool scale_logits;              /* of logits alone (Cohere) */
+	bool head_bias, head_bias_as_layers;    /* always; where the layers have one */
+	bool shift_logits;              /* logits.float(), sliced and copied before the loss (Moshi) */
+	bool embed_dropout_renames;     /* the dropout's result takes the embeddings' name (Phi) */
+	uint64_t embed_more;            /* rows of the table beyond the vocabulary */
+
+	/* positions */
+	double rotary;                  /* share of a head that is rotated; 0: all */
+	bool rope_fp32;                 /* queries and keys rotated in fp32 (Cohere) */
+	bool rope_back;                 /* rotated in the tables' type, then converted (OLMo) */
+	bool tables_fp32;
+	bool rope_spread;               /* cos and sin repeated anew in every layer (Helium) */
+	bool rope_inline;               /* its parts are locals of the module (Phi) */
+	bool rope_cat;                  /* rotated and passed parts joined although nothing passes */
+	bool rope_sliding_only;         /* full layers have no positions (Cohere 2) */
+	/* sliding layers have tables of their own; each made where there are such layers (Gemma 3) */
+	bool local_tables;
+	bool layer_tables;              /* every layer makes its own (Moshi) */
+	uint64_t layer_frequencies;     /* rotary buffers of every attention, unused (Nemotron) */
+
+	/* attention */
+	bool fused_qkv;                 /* qkv_proj (Phi-3) */
+	bool views_late, repeat_kv, o_square;   /* as struct oom_attn has them */
+	bool q_scaled;                  /* queries times a factor of their position (Ministral 3) */
+	bool head_norms;                /* by qk_layernorm, a norm for every head (StableLM) */
+	const char *o, *o_norm;         /* NULL: "o_proj"; no norm before it */
+	bool no_o_bias;
+	bool window_off;                /* use_sliding_window is false where the config is silent */
+	bool both_masks;                /* the full one is made although no layer may use it */
+	bool mask_if_padded;            /* only of a mask that is given */
+
+	/* feed-forward: its layers (NULL: gate_proj, up_proj, down_proj) */
+	struct oom_val (*mlp)(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
+	const char *up, *down;          /* down(act(up(x))) */
+	bool own_act;                   /* the activation has parameters, hidden_act none (Apertus) */
+	bool ffn_dim;                   /* the key of their width, gate and up together (Moshi) */
+
+	/* dropout of the residuals; NULL: residual_dropout alone */
+	const char *dropout, *embed_dropout;
+	bool branch_dropout;            /* of a parallel attention's output too (Phi) */
+
+	/* layers between the others that only images meet (Mllama) */
+	bool cross_layers;
+	/* parameters that no step on text runs; may be NULL */
+	void (*unused)(struct oom_tape *t, const struct oom_arch *a);
+	bool parallel_by_key;           /* use_parallel_residual (StableLM) */
 };
-enum { FLAGS, KIND, NORM_TOPK, N_CROSS, EMBED_MORE, MOSHI, HEAD_NORMS, N_EXTRA };   /* extra[] */
 
-extern const struct oom_llama_kind oom_llama_kinds[];
-extern const struct oom_family_type oom_llama_types[];
+/* What a config says. */
+struct oom_llama {
+	enum oom_llama_norms norms;
+	enum oom_llama_shape shape;
+	bool norm_topk, head_norms;
+	uint64_t cross;                 /* layers that only images meet */
+};
+OOM_OWN(llama, struct oom_llama);
 
-static inline bool is_type(const struct oom_arch *a, const char *type)
+static inline const struct oom_llama_kind *llama_kind(const struct oom_arch *a)
 {
-	return !strcmp(a->model_type, type);
+	return a->type->kind;
 }
-/* Reads the config; llama_config.c. */
+
+extern const struct oom_family_type oom_llama_types[];
 void oom_llama_parse(struct oom_arch *a);
 
-/* Mllama's cross-attention layers, which text alone passes by. */
-void oom_llama_cross_unused(struct oom_tape *t, const struct oom_arch *a, uint64_t layers);
-/* Phi-4's image and audio embeddings: weights alone when the batch is text. */
+/* Feed-forwards (llama_mlp.c); each consumes x. */
+struct oom_val oom_llama_fused_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
+struct oom_val oom_llama_xielu_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
+struct oom_val oom_llama_sub_norm_mlp(struct oom_tape *t, const struct oom_arch *a,
+				      struct oom_val x);
+struct oom_val oom_llama_moshi_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
+/* The type's feed-forward; dense: whatever mixture the other layers have. */
+struct oom_val oom_llama_feed_forward(struct oom_tape *t, const struct oom_arch *a, bool dense,
+				      struct oom_val x);
+
+/* Weights that a step on text does not run (llama_parts.c). */
+void oom_llama_cross_unused(struct oom_tape *t, const struct oom_arch *a);
 void oom_llama_phi4_unused(struct oom_tape *t, const struct oom_arch *a);
 
 #endif

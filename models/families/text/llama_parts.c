@@ -3,9 +3,9 @@
 #include "llama.h"
 
 /* Mllama's cross-attention layers, which text alone passes by. */
-void oom_llama_cross_unused(struct oom_tape *t, const struct oom_arch *a, uint64_t layers)
+void oom_llama_cross_unused(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint64_t h = a->d_model, q = a->n_heads * a->head_dim,
+	const uint64_t layers = llama_of(a)->cross, h = a->d_model, q = a->n_heads * a->head_dim,
 		       kv = a->n_kv_heads * a->head_dim;
 
 	for (uint64_t i = 0; i < layers; i++) {
