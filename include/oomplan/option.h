@@ -60,12 +60,31 @@ enum oom_option_kind {
 	OOM_OPTION_SIZE,        /* struct oom_size: 24GiB */
 	OOM_OPTION_TEXT,        /* const char *, not empty */
 	OOM_OPTION_NAMES,       /* names joined by + or commas: char[OOM_NAMES_SIZE], joined by + */
-	OOM_OPTION_LIST,        /* words, or where there are choices several of them; commands only */
+	OOM_OPTION_LIST,        /* words, or where there are choices several of them; of commands */
+	/* of training scripts: a flag where there is no metavar; nothing is stored */
+	OOM_OPTION_IDLE,        /* without effect on memory */
+	OOM_OPTION_ABSENT       /* bears on memory and is not modelled: refused unless it is off */
 };
 
 struct oom_size {
 	uint64_t bytes;
 	const char *text;       /* as it was written */
+};
+
+/* What a framework's word means. */
+struct oom_alias_word {
+	const char *word;
+	const char *from;       /* only while the knob has this value; NULL: whatever it has */
+	/* the knob's own word, and settings of other knobs, divided by blanks: "fsdp1 zero=3"; "":
+	 * nothing is set */
+	const char *to;
+};
+/* What a framework calls an option. */
+struct oom_alias {
+	const char *name;       /* NULL ends a list */
+	bool flag;              /* true where no value follows */
+	const struct oom_alias_word *words;     /* ends with a NULL word; NULL: the row's own words */
+	const char *note;       /* what is told to who writes it; NULL: nothing */
 };
 
 /* What a shell offers as a value. */
@@ -86,6 +105,8 @@ struct oom_option {
 	bool percent;           /* REAL: 5% is 0.05 */
 	bool automatic;         /* COUNT: the word "auto" is OOM_COUNT_AUTO */
 	enum oom_hint hint;
+	const struct oom_alias *aliases;        /* NULL: none */
+	const char *note;       /* IDLE, ABSENT: what is told to who writes it; NULL: the usual */
 	/* of a knob: its name in runs files, CSV and JSON; how a training script sets it (HF
 	 * argument, environment variable); where it was read */
 	const char *column, *setting, *source;
@@ -106,8 +127,15 @@ OOM_API enum oom_status oom_option_read(const struct oom_option *option, const c
 
 /* The knob table, in the order of help; NULL past the end. */
 OOM_API const struct oom_option *oom_knob_at(size_t i);
-/* By name, '-' and '_' alike, or by column; NULL if there is none. */
+/* By name, '-' and '_' alike, by column or by an alias that has the knob's own words; NULL if there
+ * is none. */
 OOM_API const struct oom_option *oom_knob_find(const char *name);
+/* Options of training scripts that no knob stands for, IDLE or ABSENT; NULL past the end. */
+OOM_API const struct oom_option *oom_foreign_at(size_t i);
+
+/* Whether the row goes by this name; *alias: by which alias, NULL where it is its own. */
+OOM_API bool oom_option_goes_by(const struct oom_option *option, const char *name,
+				const struct oom_alias **alias);
 
 /* Puts a value that was read for the knob into the plan. */
 OOM_API void oom_plan_store(struct oom_plan *plan, const struct oom_option *knob,
@@ -115,6 +143,10 @@ OOM_API void oom_plan_store(struct oom_plan *plan, const struct oom_option *knob
 /* Sets one knob from text, as oom_option_read reads it. */
 OOM_API enum oom_status oom_plan_set(struct oom_plan *plan, const struct oom_option *knob,
 				     const char *text, struct oom_error *err);
+/* The same by an alias, whose words may set other knobs too.  `shown` begins a failure's text. */
+OOM_API enum oom_status oom_plan_set_as(struct oom_plan *plan, const struct oom_option *knob,
+					const struct oom_alias *alias, const char *shown,
+					const char *text, struct oom_error *err);
 /* Writes the knob's value as oom_plan_set would read it; returns buf. */
 OOM_API const char *oom_plan_get(const struct oom_plan *plan, const struct oom_option *knob,
 				 char *buf, size_t size);

@@ -181,6 +181,11 @@ enum oom_status oom_option_read(const struct oom_option *o, const char *shown, c
 		v->text = text;
 		return *text ? OOM_OK :
 			       oom_error_set(err, OOM_ERR_INVALID, "%s: the value is empty", shown);
+	case OOM_OPTION_IDLE: return OOM_OK;
+	case OOM_OPTION_ABSENT:
+		return !read_flag(shown, text, v, NULL) && !v->whole ?
+			       OOM_OK :
+			       oom_error_set(err, OOM_ERR_INVALID, "%s: %s", shown, o->note);
 	}
 	return OOM_ERR_INVALID;
 }
@@ -205,12 +210,7 @@ void oom_plan_store(struct oom_plan *p, const struct oom_option *k, const struct
 enum oom_status oom_plan_set(struct oom_plan *p, const struct oom_option *k, const char *text,
 			     struct oom_error *err)
 {
-	struct oom_value v;
-	const enum oom_status st = oom_option_read(k, k->name, text, &v, err);
-
-	if (!st)
-		oom_plan_store(p, k, &v);
-	return st;
+	return oom_plan_set_as(p, k, NULL, k->name, text, err);
 }
 
 const char *oom_plan_get(const struct oom_plan *p, const struct oom_option *k, char *buf,

@@ -114,6 +114,7 @@ static const struct oom_option options[] = {
 	 .target = &oom_job.model,
 	 .metavar = "FILE",
 	 .hint = OOM_HINT_MODEL,
+	 .aliases = OOM_MODEL_ALIASES,
 	 .summary = "config.json, a folder holding one, a bundled name, or - for standard input"},
 	{.name = "gpu",
 	 .letter = 'g',

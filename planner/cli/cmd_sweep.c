@@ -265,6 +265,7 @@ static const struct oom_option options[] = {
 	 .target = &models,
 	 .metavar = "FILE",
 	 .hint = OOM_HINT_MODEL,
+	 .aliases = OOM_MODEL_ALIASES,
 	 .summary = "a config.json, a folder or a bundled name; repeat for several"},
 	{.name = "gpu",
 	 .letter = 'g',

@@ -79,10 +79,32 @@ static enum oom_status check_words(const struct oom_command *cmd, const struct o
 	return OOM_OK;
 }
 
+static void tell(const char *text)
+{
+	oom_complain(0, "note: %s", text);
+}
+
+/* Options of training scripts that were accepted for nothing, in one line. */
+static void tell_idle(const struct oom_list *idle)
+{
+	char list[900] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < idle->n && used < sizeof(list) - 80; i++)
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s--%s", i ? ", " : "",
+					 idle->items[i]);
+	if (idle->n)
+		oom_complain(0, "warning: without effect on memory, not used: %s", list);
+}
+
 int oom_command_run(const struct oom_command *cmd, int argc, char **argv)
 {
-	struct oom_options set = {
-		.own = cmd->options, .words = &oom_job.words, .stop = help_row(cmd)};
+	struct oom_list idle = {.n = 0};
+	struct oom_options set = {.own = cmd->options,
+				  .words = &oom_job.words,
+				  .stop = help_row(cmd),
+				  .idle = &idle,
+				  .tell = tell};
 	struct oom_error err = {{0}};
 
 	memset(&oom_job, 0, sizeof(oom_job));
@@ -99,6 +121,7 @@ int oom_command_run(const struct oom_command *cmd, int argc, char **argv)
 		oom_help_command(cmd, stdout, oom_term_width());
 		return oom_finish(OOM_EXIT_FITS);
 	}
+	tell_idle(&idle);
 	oom_plan_settle(&oom_job.plan);
 	if (cmd->as_given && oom_plan_check(&oom_job.plan, &err))
 		return oom_complain(OOM_EXIT_USAGE, "%s", err.text);

@@ -55,6 +55,11 @@ oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 	{.name = "color", .kind = OOM_OPTION_CHOICE, .target = &oom_job.color, .metavar = "WHEN", \
 	 .choice = oom_color_choice, .unset = "auto", \
 	 .summary = "colour on a terminal, always or never; auto honours NO_COLOR"}
+#define OOM_ALSO(...) (const struct oom_alias[]){__VA_ARGS__, {.name = NULL}}
+/* What training scripts call the model. */
+#define OOM_MODEL_ALIASES \
+	OOM_ALSO({.name = "model-name-or-path"}, {.name = "model-id-or-path"}, \
+		 {.name = "model-name"}, {.name = "base-model"})
 #define OOM_OPTION_JSON \
 	{.name = "json", .kind = OOM_OPTION_FLAG, .target = &oom_job.json, \
 	 .summary = "print JSON, sizes as integers in bytes"}
@@ -62,7 +67,7 @@ oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 	{.name = "csv", .kind = OOM_OPTION_FLAG, .target = &oom_job.csv, .summary = what}
 #define OOM_OPTIONS_TARGET \
 	{.name = "model", .letter = 'm', .kind = OOM_OPTION_TEXT, .target = &oom_job.model, \
-	 .metavar = "FILE", .hint = OOM_HINT_MODEL, \
+	 .metavar = "FILE", .hint = OOM_HINT_MODEL, .aliases = OOM_MODEL_ALIASES, \
 	 .summary = "config.json, a folder holding one, a bundled name, or - for standard input"}, \
 	{.name = "gpu", .letter = 'g', .kind = OOM_OPTION_TEXT, .target = &oom_job.gpu, \
 	 .metavar = "NAME", .hint = OOM_HINT_GPU, \

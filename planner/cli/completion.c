@@ -90,7 +90,7 @@ static void command_names(const char *between, bool skip_default)
 
 /* ---- bash ---- */
 
-static void bash_values(const char *command, const struct oom_view *v)
+static void bash_value(const char *command, const struct oom_view *v)
 {
 	if (!v->metavar)
 		return;
@@ -101,6 +101,32 @@ static void bash_values(const char *command, const struct oom_view *v)
 	value_words(v);
 	printf("'%s;;\n",
 	       takes_files(v) ? " files=-f" : v->hint == OOM_HINT_DIR ? " files=-d" : "");
+}
+
+static void bash_values(const char *command, const struct oom_view *v)
+{
+	struct oom_view alias;
+
+	bash_value(command, v);
+	for (size_t i = 0; oom_view_alias(v, i, &alias); i++)
+		bash_value(command, &alias);
+}
+
+/* What training scripts write, offered where none of our own names begins so. */
+static void bash_foreign(void)
+{
+	struct oom_view v, alias;
+
+	fputs("_oomplan_foreign='", stdout);
+	for (size_t i = 0; oom_view_at(NULL, true, i, &v); i++)
+		for (size_t j = 0; oom_view_alias(&v, j, &alias); j++)
+			printf("--%s ", alias.name);
+	for (size_t i = 0; oom_view_foreign(i, &v); i++) {
+		printf("%s--%s", i ? " " : "", v.name);
+		for (size_t j = 0; oom_view_alias(&v, j, &alias); j++)
+			printf(" --%s", alias.name);
+	}
+	fputs("'\n", stdout);
 }
 
 static void bash_names(const struct oom_view *v, bool first)
@@ -119,7 +145,9 @@ static void bash(void)
 	      "_oomplan_knobs='", stdout);
 	for (size_t i = 0; oom_view_at(NULL, true, i, &v); i++)
 		bash_names(&v, !i);
-	fputs("'\n\n# sets words and files to what may follow option $2 of command $1; fails if it "
+	fputs("'\n", stdout);
+	bash_foreign();
+	fputs("\n# sets words and files to what may follow option $2 of command $1; fails if it "
 	      "takes no value\n"
 	      "_oomplan_value() {\n\tcase $1:$2 in\n",
 	      stdout);
@@ -128,9 +156,11 @@ static void bash(void)
 			bash_values(c->name, &v);
 	for (size_t i = 0; oom_view_at(NULL, true, i, &v); i++)
 		bash_values("*", &v);
+	for (size_t i = 0; oom_view_foreign(i, &v); i++)
+		bash_values("*", &v);
 	fputs("\t*) return 1;;\n\tesac\n}\n\n"
 	      "_oomplan() {\n"
-	      "\tlocal IFS=$' \\t\\n' words= files= command=plan\n"
+	      "\tlocal IFS=$' \\t\\n' words= files= foreign= command=plan\n"
 	      "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n\n"
 	      "\t# --name=value arrives as three words\n"
 	      "\tif [[ $cur == = ]]; then\n\t\tcur=\n"
@@ -146,7 +176,8 @@ static void bash(void)
 		printf("\t\t%s:-*) words=\"", c->name);
 		for (size_t j = 0; oom_view_at(c->options, false, j, &v); j++)
 			bash_names(&v, !j);
-		printf("%s\";;\n", c->knobs ? " $_oomplan_knobs" : "");
+		printf("%s\"%s;;\n", c->knobs ? " $_oomplan_knobs" : "",
+		       c->knobs ? " foreign=$_oomplan_foreign" : "");
 		if (c->word) {
 			printf("\t\t%s:*) words='", c->name);
 			command_words(c);
@@ -157,6 +188,8 @@ static void bash(void)
 	command_names(" ", false);
 	fputs("'\n\tfi\n"
 	      "\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+	      "\t[[ $foreign && ${#COMPREPLY[@]} -eq 0 ]] &&\n"
+	      "\t\tCOMPREPLY=($(compgen -W \"$foreign\" -- \"$cur\"))\n"
 	      "\tif [[ $files ]]; then\n"
 	      "\t\tIFS=$'\\n'\n"
 	      "\t\tCOMPREPLY+=($(compgen $files -- \"$cur\"))\n"
@@ -169,11 +202,14 @@ static void bash(void)
 
 static const char zsh_special[] = "[]:\\";
 
+/* Behind ! an option is known, with its values, and not offered. */
 static void zsh_option(const struct oom_view *v)
 {
 	const bool list = v->row->kind == OOM_OPTION_LIST;
 
 	fputs(" \\\n\t\t", stdout);
+	if (v->alias || v->foreign)
+		fputs("'!'", stdout);
 	if (list)
 		fputs("'*'", stdout);
 	else if (v->letter)
@@ -206,6 +242,15 @@ static void zsh_option(const struct oom_view *v)
 	putchar('\'');
 }
 
+static void zsh_options(const struct oom_view *v)
+{
+	struct oom_view alias;
+
+	zsh_option(v);
+	for (size_t i = 0; oom_view_alias(v, i, &alias); i++)
+		zsh_option(&alias);
+}
+
 static void zsh(void)
 {
 	const struct oom_command *c;
@@ -222,7 +267,9 @@ static void zsh(void)
 	}
 	fputs("\n\t)\n\tknobs=(", stdout);
 	for (size_t i = 0; oom_view_at(NULL, true, i, &v); i++)
-		zsh_option(&v);
+		zsh_options(&v);
+	for (size_t i = 0; oom_view_foreign(i, &v); i++)
+		zsh_options(&v);
 	fputs("\n\t)\n"
 	      "\tif (( CURRENT == 2 )) && [[ $words[2] != -* ]]; then\n"
 	      "\t\t_describe command commands\n\t\treturn\n\tfi\n"
@@ -233,7 +280,7 @@ static void zsh(void)
 	for (size_t i = 0; (c = oom_command_at(i)) != NULL; i++) {
 		printf("\t(%s) _arguments -s -S%s", c->name, c->knobs ? " $knobs" : "");
 		for (size_t j = 0; oom_view_at(c->options, false, j, &v); j++)
-			zsh_option(&v);
+			zsh_options(&v);
 		if (c->words) {
 			printf(" \\\n\t\t'%s:%s:(", c->max_words > 1 ? "*" : "1", c->words);
 			command_words(c);
@@ -264,6 +311,22 @@ static void fish_option(const struct oom_view *v)
 	fputs(" -d '", stdout);
 	quoted(v->summary, "\\", "\\'");
 	fputs("'\n", stdout);
+}
+
+/* An option of every command that has knobs, and its aliases. */
+static void fish_knob(const struct oom_view *v)
+{
+	const struct oom_command *c;
+	struct oom_view alias = *v;
+
+	for (size_t i = 0; i == 0 || oom_view_alias(v, i - 1, &alias); i++) {
+		fputs("complete -c oomplan -n 'not __fish_seen_subcommand_from", stdout);
+		for (size_t j = 0; (c = oom_command_at(j)) != NULL; j++)
+			if (!c->knobs)
+				printf(" %s", c->name);
+		putchar('\'');
+		fish_option(&alias);
+	}
 }
 
 static void fish(void)
@@ -298,14 +361,10 @@ static void fish(void)
 			fish_option(&v);
 		}
 	}
-	for (size_t i = 0; oom_view_at(NULL, true, i, &v); i++) {
-		fputs("complete -c oomplan -n 'not __fish_seen_subcommand_from", stdout);
-		for (size_t j = 0; (c = oom_command_at(j)) != NULL; j++)
-			if (!c->knobs)
-				printf(" %s", c->name);
-		putchar('\'');
-		fish_option(&v);
-	}
+	for (size_t i = 0; oom_view_at(NULL, true, i, &v); i++)
+		fish_knob(&v);
+	for (size_t i = 0; oom_view_foreign(i, &v); i++)
+		fish_knob(&v);
 }
 
 static const char *shell_word(size_t i)

@@ -23,17 +23,35 @@ static void row(FILE *out, const char *left, const char *text, int width)
 
 static void option_row(FILE *out, const struct oom_view *v, int width)
 {
-	char left[100], text[1500], words[1000], letter[8] = "    ";
+	char left[100], text[2000], words[1000], also[400], letter[8] = "    ";
 
 	if (v->letter)
 		snprintf(letter, sizeof(letter), "-%c, ", v->letter);
 	snprintf(left, sizeof(left), "%s--%s%s%s%s", letter, !v->metavar && v->knob ? "[no-]" : "",
 		 v->name, v->metavar ? " " : "", v->metavar ? v->metavar : "");
 	oom_view_choices(v, words, sizeof(words));
-	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s%s", v->summary, *words ? ": " : "", words,
-		 *v->range ? " (" : "", v->range, *v->range ? ")" : "", *v->def ? " [" : "", v->def,
-		 *v->def ? "]" : "");
+	oom_view_aliases(v, also, sizeof(also));
+	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s%s%s%s", v->summary, *words ? ": " : "",
+		 words, *v->range ? " (" : "", v->range, *v->range ? ")" : "", *v->def ? " [" : "",
+		 v->def, *v->def ? "]" : "", *also ? "; also " : "", also);
 	row(out, left, text, width);
+}
+
+/* What command lines of training scripts may hold besides. */
+static void foreign(FILE *out, int width)
+{
+	struct oom_view v;
+	char text[3000];
+	size_t used = (size_t)snprintf(text, sizeof(text),
+				       "taken from training scripts, without effect on memory "
+				       "(help --man has all of them): ");
+
+	for (size_t i = 0, n = 0; oom_view_foreign(i, &v); i++)
+		if (v.row->kind == OOM_OPTION_IDLE && used < sizeof(text))
+			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s--%s",
+						 n++ ? ", " : "", v.name);
+	fputc('\n', out);
+	oom_wrap(out, text, 0, 0, width);
 }
 
 static int clamp(int width)
@@ -86,6 +104,8 @@ void oom_help_command(const struct oom_command *cmd, FILE *out, int width)
 	}
 	for (; oom_view_at(cmd->options, cmd->knobs, i, &v); i++)
 		option_row(out, &v, width);
+	if (cmd->knobs)
+		foreign(out, width);
 	if (cmd->examples)
 		fputs("\nexamples:\n", out);
 	for (const struct oom_example *e = cmd->examples; e && e->args; e++) {

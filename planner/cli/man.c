@@ -1,5 +1,8 @@
 /* The manual page, in troff with the man macros: print it with `oomplan help --man | man -l -`. */
+#include <string.h>
+
 #include "commands.h"
+#include "oomplan/rules.h"
 #include "view.h"
 
 /* Text that troff must not read: backslashes, dashes that are minus signs, a dot or quote that
@@ -24,9 +27,26 @@ static void sentence(FILE *out, const char *s)
 	fputs(".\n", out);
 }
 
+/* What the rules say of a knob that is set; those with numbers in them speak for themselves. */
+static void needs(FILE *out, const struct oom_option *knob)
+{
+	const struct oom_rule *r;
+	const char *last = "";
+
+	for (size_t i = 0; (r = oom_rule_at(i)) != NULL; i++) {
+		if (r->when.offset != knob->offset || strchr(r->sentence, '{') ||
+		    !strcmp(r->sentence, last))
+			continue;
+		fputs("Rule: ", out);
+		sentence(out, r->sentence);
+		last = r->sentence;
+	}
+}
+
 static void option(FILE *out, const struct oom_view *v)
 {
 	const char *word, *summary;
+	char also[400];
 
 	fputs(".TP\n.B ", out);
 	if (v->letter)
@@ -55,6 +75,12 @@ static void option(FILE *out, const struct oom_view *v)
 		fputs("Default: ", out);
 		sentence(out, v->def);
 	}
+	if (*oom_view_aliases(v, also, sizeof(also))) {
+		fputs("Also: ", out);
+		sentence(out, also);
+	}
+	if (v->knob)
+		needs(out, v->row);
 	if (*v->setting) {
 		fputs("Set in training by: ", out);
 		sentence(out, v->setting);
@@ -81,6 +107,35 @@ static void command(FILE *out, const struct oom_command *c)
 		fputs("Takes the knobs below, too.\n", out);
 	for (size_t i = 0; oom_view_at(c->options, false, i, &v); i++)
 		option(out, &v);
+}
+
+static void foreign(FILE *out)
+{
+	struct oom_view v;
+	char also[400];
+
+	fputs(".SH OPTIONS OF TRAINING SCRIPTS\n"
+	      "What frameworks call the knobs stands with them (\"Also\"); switches may be followed\n"
+	      "by True or False. The following are accepted as well; they have no effect on memory\n"
+	      "unless they say one.\n",
+	      out);
+	for (size_t i = 0; oom_view_foreign(i, &v); i++) {
+		fputs(".TP\n.B \\-\\-", out);
+		roff(out, v.name);
+		if (v.metavar)
+			fprintf(out, " \\fI%s\\fR", v.metavar);
+		fputc('\n', out);
+		if (v.row->kind == OOM_OPTION_IDLE)
+			sentence(out, v.row->summary);
+		if (v.row->note) {
+			fputs(v.row->kind == OOM_OPTION_ABSENT ? "Refused: " : "", out);
+			sentence(out, v.row->note);
+		}
+		if (*oom_view_aliases(&v, also, sizeof(also))) {
+			fputs("Also: ", out);
+			sentence(out, also);
+		}
+	}
 }
 
 static void examples(FILE *out)
@@ -127,6 +182,7 @@ void oom_man_print(FILE *out)
 	      out);
 	for (size_t i = 0; oom_view_at(NULL, true, i, &v); i++)
 		option(out, &v);
+	foreign(out);
 	fputs(".SH EXIT STATUS\n"
 	      ".TP\n.B 0\nIt fits, or the command did what was asked.\n"
 	      ".TP\n.B 1\nA valid answer: it does not fit.\n"

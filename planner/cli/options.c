@@ -4,16 +4,30 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_NAMES = 160, MAX_NAME = 64 };
+enum { MAX_NAMES = 800, MAX_NAME = 64, JOINED = 2 * OOM_NAMES_SIZE };
+
+/* Whose row an option is. */
+enum owner { COMMAND, KNOBS, FOREIGN };
 
 /* One argument taken apart: the row that was found, and the value that came with it. */
 struct given {
 	const struct oom_option *row;
-	bool knob;              /* the row is a knob's */
+	const struct oom_alias *alias;  /* the name it goes by here; NULL: its own */
+	enum owner owner;
 	const char *value;      /* behind '=' or behind the letter; NULL: none */
 	bool off;               /* --no-NAME */
 	char shown[MAX_NAME + 3];       /* as the user should read it back: --name or -x */
+	char joined[JOINED];    /* of names that were several arguments */
 };
+
+static const struct oom_option *row_at(const struct oom_options *set, enum owner owner, size_t i)
+{
+	if (owner == COMMAND)
+		return set->own && set->own[i].name ? &set->own[i] : NULL;
+	if (!set->plan)
+		return NULL;
+	return owner == KNOBS ? oom_knob_at(i) : oom_foreign_at(i);
+}
 
 int oom_word_index(const char *word, const char *const *words)
 {
@@ -49,18 +63,30 @@ enum oom_status oom_word_unknown(const char *what, const char *word, const char 
 			     near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
 }
 
+/* All names an option may have, the rows' own before their aliases; NULL-terminated. */
+static void all_names(const struct oom_options *set, const char *names[MAX_NAMES])
+{
+	const struct oom_option *o;
+	size_t n = 0;
+
+	for (int owner = COMMAND; owner <= FOREIGN; owner++)
+		for (size_t i = 0; (o = row_at(set, (enum owner)owner, i)) && n < MAX_NAMES - 1; i++)
+			names[n++] = o->name;
+	for (int owner = COMMAND; owner <= FOREIGN; owner++)
+		for (size_t i = 0; (o = row_at(set, (enum owner)owner, i)) != NULL; i++)
+			for (const struct oom_alias *a = o->aliases;
+			     a && a->name && n < MAX_NAMES - 1; a++)
+				names[n++] = a->name;
+	names[n] = NULL;
+}
+
 static enum oom_status unknown(const struct oom_options *set, const char *arg,
 			       struct oom_error *err)
 {
 	const char *names[MAX_NAMES], *word = arg + strspn(arg, "-"), *near;
 	char key[MAX_NAME];
-	size_t n = 0;
 
-	for (const struct oom_option *o = set->own; o && o->name && n < MAX_NAMES - 1; o++)
-		names[n++] = o->name;
-	for (size_t i = 0; set->plan && oom_knob_at(i) && n < MAX_NAMES - 1; i++)
-		names[n++] = oom_knob_at(i)->name;
-	names[n] = NULL;
+	all_names(set, names);
 	snprintf(key, sizeof(key), "%.*s", (int)strcspn(word, "="), word);
 	/* one letter is near to everything: no suggestion is better than a wild one */
 	near = strlen(key) > 1 ? oom_nearest(key, names) : NULL;
@@ -79,13 +105,19 @@ static const struct oom_option *own_letter(const struct oom_options *set, char l
 /* The row of that name, a command's own before a knob. */
 static bool find_name(const struct oom_options *set, const char *name, struct given *g)
 {
-	g->knob = false;
-	for (g->row = set->own; g->row && g->row->name; g->row++)
-		if (oom_same_word(g->row->name, name))
-			return true;
-	g->knob = true;
-	g->row = set->plan && *name ? oom_knob_find(name) : NULL;
-	return g->row != NULL;
+	for (int owner = COMMAND; *name && owner <= FOREIGN; owner++) {
+		g->owner = (enum owner)owner;
+		for (size_t i = 0; (g->row = row_at(set, g->owner, i)) != NULL; i++)
+			if (oom_option_goes_by(g->row, name, &g->alias))
+				return true;
+	}
+	return false;
+}
+
+/* Does it stand without a value? */
+static bool is_flag(const struct given *g)
+{
+	return g->alias && g->owner == KNOBS ? g->alias->flag : !g->row->metavar;
 }
 
 /* --name, --name=value, --no-name: finds the row. */
@@ -103,11 +135,10 @@ static bool find_long(const struct oom_options *set, const char *arg, struct giv
 	name[len] = 0;
 	if (!find_name(set, name, g)) {
 		g->off = true;
-		if (strncmp(name, "no-", 3) || !find_name(set, name + 3, g) ||
-		    g->row->kind != OOM_OPTION_FLAG)
+		if (strncmp(name, "no-", 3) || !find_name(set, name + 3, g) || !is_flag(g))
 			return false;
 	}
-	snprintf(g->shown, sizeof(g->shown), "--%s", g->row->name);
+	snprintf(g->shown, sizeof(g->shown), "--%s", g->alias ? g->alias->name : g->row->name);
 	return true;
 }
 
@@ -157,46 +188,115 @@ static void store_own(const struct oom_option *o, const struct oom_value *v)
 		break;
 	case OOM_OPTION_TEXT: *(const char **)o->target = v->text; break;
 	case OOM_OPTION_NAMES: memcpy(o->target, v->names, sizeof(v->names)); break;
-	case OOM_OPTION_LIST: break;
+	case OOM_OPTION_LIST:
+	case OOM_OPTION_IDLE:
+	case OOM_OPTION_ABSENT: break;
 	}
+}
+
+static enum oom_status set_own(const struct given *g, const char *value, struct oom_error *err)
+{
+	struct oom_value v;
+	enum oom_status st;
+
+	if (!g->row->target)
+		return OOM_OK;
+	if (g->row->kind == OOM_OPTION_LIST)
+		return set_list(g, err);
+	st = oom_option_read(g->row, g->shown, value, &v, err);
+	if (!st)
+		store_own(g->row, &v);
+	return st;
+}
+
+static void tell(const struct oom_options *set, const char *shown, const char *note)
+{
+	char text[300];
+
+	snprintf(text, sizeof(text), "%s: %s", shown, note);
+	if (set->tell)
+		set->tell(text);
+}
+
+/* Of a row that no knob stands for. */
+static enum oom_status take_note(const struct oom_options *set, const struct given *g,
+				 const char *value, struct oom_error *err)
+{
+	struct oom_value v;
+	const enum oom_status st = oom_option_read(g->row, g->shown, value, &v, err);
+
+	if (st || g->row->kind == OOM_OPTION_ABSENT)
+		return st;
+	if (g->row->note)
+		tell(set, g->shown, g->row->note);
+	else if (set->idle && set->idle->n < OOM_LIST_MAX)
+		set->idle->items[set->idle->n++] = g->alias ? g->alias->name : g->row->name;
+	return OOM_OK;
 }
 
 static enum oom_status set_value(const struct oom_options *set, const struct given *g,
 				 struct oom_error *err)
 {
 	const char *value = g->value ? g->value : g->off ? "false" : "true";
-	struct oom_value v;
 	enum oom_status st;
 
 	if (g->off && g->value)
-		return oom_error_set(err, OOM_ERR_INVALID, "--no-%s takes no value", g->row->name);
-	if (!g->knob && !g->row->target)
-		return OOM_OK;
-	if (g->row->kind == OOM_OPTION_LIST)
-		return set_list(g, err);
-	st = oom_option_read(g->row, g->shown, value, &v, err);
-	if (!st && g->knob)
-		oom_plan_store(set->plan, g->row, &v);
-	else if (!st)
-		store_own(g->row, &v);
+		return oom_error_set(err, OOM_ERR_INVALID, "--no-%s takes no value", g->shown + 2);
+	if (g->owner == COMMAND)
+		return set_own(g, value, err);
+	if (g->owner == FOREIGN)
+		return take_note(set, g, value, err);
+	st = oom_plan_set_as(set->plan, g->row, g->alias, g->shown, value, err);
+	if (!st && g->alias && g->alias->note)
+		tell(set, g->shown, g->alias->note);
 	return st;
+}
+
+/* Frameworks divide the names of modules by blanks: --lora-target-modules q_proj v_proj. */
+static void join_names(struct given *g, int argc, char *const *argv, int *i)
+{
+	size_t n = (size_t)snprintf(g->joined, JOINED, "%s", g->value);
+
+	while (*i + 1 < argc && argv[*i + 1][0] != '-' && n < JOINED)
+		n += (size_t)snprintf(g->joined + n, JOINED - n, "+%s", argv[++*i]);
+	g->value = g->joined;
+}
+
+/* Is the argument after a switch its value?  --bf16 True, --flash_attn fa2. */
+static bool takes(const struct given *g, const char *next)
+{
+	const struct oom_alias_word *w = g->alias ? g->alias->words : NULL;
+
+	if (g->owner == COMMAND || !next)
+		return false;
+	for (; w && w->word; w++)
+		if (oom_same_word(w->word, next))
+			return true;
+	return oom_same_word("true", next) || oom_same_word("false", next) ||
+	       (g->alias && g->row->choice && oom_choice_find(g->row->choice, next) >= 0);
 }
 
 /* Stores one option; *i moves over a value of its own argument. */
 static enum oom_status store(const struct oom_options *set, struct given *g, int argc,
 			     char *const *argv, int *i, struct oom_error *err)
 {
-	if (!g->value && g->row->kind != OOM_OPTION_FLAG) {
-		const char *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+	const char *next = *i + 1 < argc ? argv[*i + 1] : NULL;
 
-		/* "--model --gpu X" is a forgotten value, not a file called --gpu; --model=--gpu
-		 * says the other */
-		if (!next || (next[0] == '-' && next[1] == '-'))
-			return oom_error_set(err, OOM_ERR_INVALID, "%s needs a value (%s)",
-					     g->shown, g->row->metavar);
-		g->value = next;
-		(*i)++;
+	if (g->value || g->off)
+		return set_value(set, g, err);
+	if (is_flag(g)) {
+		if (takes(g, next))
+			g->value = argv[++*i];
+		return set_value(set, g, err);
 	}
+	/* "--model --gpu X" is a forgotten value, not a file called --gpu; --model=--gpu says the
+	 * other */
+	if (!next || (next[0] == '-' && next[1] == '-'))
+		return oom_error_set(err, OOM_ERR_INVALID, "%s needs a value (%s)", g->shown,
+				     g->row->metavar ? g->row->metavar : "WORD");
+	g->value = argv[++*i];
+	if (g->alias && g->row->kind == OOM_OPTION_NAMES)
+		join_names(g, argc, argv, i);
 	return set_value(set, g, err);
 }
 

@@ -3,7 +3,10 @@
  * A command's options are its own rows followed by every knob (oomplan/option.h), appended by the
  * engine: help, completion and the manual page walk the same rows.  Accepted forms: --name value,
  * --name=value, -x value, -xvalue, flags --flag and --no-flag, letters of flags joined (-qh); "--"
- * ends the options.  An option given twice keeps its last value, a list keeps them all. */
+ * ends the options.  An option given twice keeps its last value, a list keeps them all.
+ *
+ * Where there are knobs, what training frameworks call them is accepted too, as their command lines
+ * have it: switches may be followed by True or False, module names by more of them. */
 #ifndef OOM_CLI_OPTIONS_H
 #define OOM_CLI_OPTIONS_H
 
@@ -28,6 +31,10 @@ struct oom_options {
 	struct oom_plan *plan;          /* receives the knobs; NULL: the command has none */
 	struct oom_list *words;         /* receives what is no option */
 	const struct oom_option *stop;  /* parsing ends, successfully, at this row (--help) */
+	/* receives names of options that have no effect on memory; or NULL */
+	struct oom_list *idle;
+	/* is handed what has to be said about an option, "--bf16: ..."; or NULL */
+	void (*tell)(const char *text);
 };
 
 /* Reads argc arguments (argv[0] is the first argument, not the program).  OOM_ERR_UNKNOWN: no such

@@ -1,0 +1,119 @@
+/* Options of training scripts that no knob stands for: those without effect on memory, which are
+ * accepted and named, and those that have one and are not modelled, which are refused.
+ *
+ * The rows were chosen by how often they occur in some 3,000 public configuration files and command
+ * lines of Trainer, TRL, axolotl, LLaMA-Factory, ms-swift, open-instruct and Megatron-LM. */
+#include "oomplan/option.h"
+
+#define ALSO(...) (const struct oom_alias[]){__VA_ARGS__, {.name = NULL}}
+#define AS(n) {.name = n}
+#define VALUE(n, what) .name = n, .kind = OOM_OPTION_IDLE, .metavar = "VALUE", .summary = what
+#define SWITCH(n, what) .name = n, .kind = OOM_OPTION_IDLE, .summary = what
+#define REFUSED(n, what, told) \
+	.name = n, .kind = OOM_OPTION_ABSENT, .summary = what, .note = what " " told
+#define REFUSED_VALUE(n, what, told) REFUSED(n, what, told), .metavar = "VALUE"
+
+static const struct oom_option rows[] = {
+	/* how far and how fast */
+	{VALUE("learning-rate", "how far an optimizer step goes"),
+	 .aliases = ALSO(AS("lr"), AS("min-lr"), AS("lr-decay-iters"), AS("lr-decay-style"))},
+	{VALUE("lr-scheduler-type", "how the learning rate changes"),
+	 .aliases = ALSO(AS("lr-scheduler"))},
+	{VALUE("warmup-ratio", "steps of a growing learning rate"),
+	 .aliases = ALSO(AS("warmup-steps"), AS("num-warmup-steps"), AS("lr-warmup-fraction"),
+			 AS("lr-warmup-samples"), AS("lr-warmup-iters"))},
+	{VALUE("num-train-epochs", "how long the training runs"),
+	 .aliases = ALSO(AS("num-epochs"), AS("epochs"), AS("max-steps"), AS("train-iters"),
+			 AS("train-samples"))},
+	{VALUE("weight-decay", "shrinks weights in place")},
+	{VALUE("adam-beta1", "a constant of the optimizer"),
+	 .aliases = ALSO(AS("adam-beta2"), AS("adam-epsilon"), AS("adam-eps"))},
+	{VALUE("max-grad-norm", "gradients are scaled in place; their norms are a few bytes"),
+	 .aliases = ALSO(AS("clip-grad"), AS("gradient-clipping"))},
+	{VALUE("lora-alpha", "scale of the adapters' output")},
+	{SWITCH("use-rslora", "another scale of the adapters' output")},
+	{VALUE("seed", "random numbers"), .aliases = ALSO(AS("data-seed"))},
+	{SWITCH("tf32", "products of fp32 matrices in TensorFloat-32")},
+	{SWITCH("group-by-length", "order of the samples: the longest batch is planned for")},
+
+	/* data */
+	{VALUE("dataset", "what is trained on; its lengths: --lengths"),
+	 .aliases = ALSO(AS("dataset-name"), AS("dataset-path"), AS("data-path"), AS("train-file"),
+			 AS("dataset-dir"), AS("split"), AS("max-samples"), AS("val-set-size"))},
+	{VALUE("validation-file", "what is evaluated on"), .aliases = ALSO(AS("eval-dataset"))},
+	{VALUE("template", "text around the samples"),
+	 .aliases = ALSO(AS("chat-template"), AS("template-type"), AS("conv-style"))},
+	{VALUE("preprocessing-num-workers", "processes before the training"),
+	 .aliases = ALSO(AS("dataset-num-proc"))},
+	{VALUE("tokenizer-name", "the tokenizer"),
+	 .aliases = ALSO(AS("tokenizer-name-or-path"), AS("tokenizer-type"), AS("tokenizer-model"),
+			 AS("vocab-file"), AS("merge-file"))},
+	{SWITCH("remove-unused-columns", "columns of the data set")},
+	{SWITCH("overwrite-cache", "where prepared samples lie")},
+
+	/* saving, evaluating, telling */
+	{VALUE("output-dir", "where checkpoints go"),
+	 .aliases = ALSO(AS("save"), AS("run-name"), AS("logging-dir"), AS("tensorboard-dir"))},
+	{SWITCH("overwrite-output-dir", "where checkpoints go")},
+	{VALUE("save-steps", "how often a checkpoint is written"),
+	 .aliases = ALSO(AS("save-strategy"), AS("save-interval"), AS("save-freq"))},
+	{SWITCH("save-only-model", "what a checkpoint on disk holds"),
+	 .aliases = ALSO(AS("save-safetensors"))},
+	{VALUE("logging-steps", "how often a line is logged"),
+	 .aliases = ALSO(AS("logging-strategy"), AS("log-interval"), AS("log-level"))},
+	{VALUE("report-to", "where the log goes"),
+	 .aliases = ALSO(AS("wandb-project"), AS("wandb-entity"), AS("wandb-name"))},
+	{VALUE("eval-steps", "how often the model is evaluated"),
+	 .aliases = ALSO(AS("eval-strategy"), AS("evaluation-strategy"), AS("eval-interval"),
+			 AS("eval-iters"))},
+	{SWITCH("do-train", "what the script does"), .aliases = ALSO(AS("do-eval"))},
+	{VALUE("resume-from-checkpoint", "where training continues")},
+	{SWITCH("push-to-hub", "where the model goes")},
+	{VALUE("hub-model-id", "where the model goes")},
+	{SWITCH("plot-loss", "a picture at the end")},
+	{SWITCH("trust-remote-code", "whether code of the model's repository may run")},
+	{VALUE("model-revision", "which version of the weights")},
+	{VALUE("per-device-eval-batch-size", "batch of an evaluation"),
+	 .note = "evaluation is priced with --micro-batch",
+	 .aliases = ALSO(AS("eval-batch-size"))},
+
+	/* launching */
+	{VALUE("master-port", "how processes find each other"),
+	 .aliases = ALSO(AS("master-addr"), AS("node-rank"), AS("machine-rank"), AS("local-rank"),
+			 AS("main-process-port"), AS("main-process-ip"), AS("rdzv-backend"),
+			 AS("rdzv-endpoint"), AS("distributed-backend"))},
+	{VALUE("ddp-timeout", "how long processes wait for each other")},
+
+	/* what bears on memory */
+	{REFUSED_VALUE("deepspeed", "DeepSpeed's file is not read:",
+		       "--engine deepspeed --zero N, and --offload-optimizer, "
+		       "--reduce-bucket-size and the like as it has them"),
+	 .aliases = ALSO(AS("deepspeed-config"), AS("deepspeed-config-file"))},
+	{REFUSED_VALUE("fsdp-config", "FSDP's file is not read:",
+		       "--engine fsdp1 or fsdp2 --zero 3, --offload-params as it has it")},
+	{REFUSED_VALUE("config-file", "accelerate's file is not read:",
+		       "--engine, --zero, --gpus and --precision as it has them")},
+	{REFUSED("load-in-8bit", "8-bit base weights (LLM.int8) are not modelled;",
+		 "--qlora holds them in 4 bits, without it they are counted as --precision stores "
+		 "them")},
+	{REFUSED("use-dora", "DoRA is not modelled;",
+		 "with --lora-r alone its norms and directions, a good part of the activations, are "
+		 "missing")},
+	{REFUSED("packing", "packed rows are not modelled;",
+		 "price them as --seq-len of the packed length without --padding-mask"),
+	 .aliases = ALSO(AS("sample-packing"), AS("padding-free"))},
+	{REFUSED("torch-compile", "torch.compile is not modelled;",
+		 "it fuses operations and mostly needs less than what is priced without it")},
+	{REFUSED_VALUE("modules-to-save", "whole modules trained beside adapters are not modelled;",
+		       "each keeps a copy, gradients and optimizer state"),
+	 .aliases = ALSO(AS("additional-target"))},
+	{REFUSED("optimizer-in-bwd", "for optimizers other than LOMO this is not modelled;",
+		 "--optimizer lomo is")},
+	{REFUSED("use-vllm", "a rollout engine on the training card is not modelled;",
+		 "leave its share of the card out of --gpu-memory")},
+};
+
+const struct oom_option *oom_foreign_at(size_t i)
+{
+	return i < sizeof(rows) / sizeof(rows[0]) ? &rows[i] : NULL;
+}
