@@ -82,7 +82,7 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val word, x = embeddings(t, a, &word);
+	struct oom_val word, x = embeddings(t, a, &word), first = oom_share(t, x);
 	struct layer l = {.a = a};
 
 	l.mask = oom_make_mask(t, false, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
@@ -93,20 +93,21 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	if (t->task == OOM_TASK_SEQ_CLS) {
 		x = oom_op_slice(t, x, t->m_b, D(a->d_model));
 		x = oom_op_unary(t, OOM_TANH,
-				 oom_op_linear(t, "pooler", x, D(a->d_model),
-					       OOM_BIAS | OOM_NO_QUANT));
+				 oom_op_linear(t, "pooler", x, D(a->d_model), OOM_BIAS));
+		oom_drop(t, first);             /* embedding_output, a local of the model */
 		x = oom_op_dropout(t, x, a->classifier_dropout);
 		x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
 				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 		return oom_cls_loss(t, a, x);
 	}
+	oom_drop(t, first);
 	if (oom_fuses_mlm_head(t, a->d_model, a->d_embed)) {
 		oom_idle_transform(t, "LayerNorm", a->d_embed);
 		if (!a->tie)
 			oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
 		return oom_fused_head(t, a, x, word, "decoder", true);
 	}
-	x = oom_op_linear(t, "dense", x, D(a->d_embed), OOM_BIAS | OOM_NO_QUANT);
+	x = oom_op_linear(t, "dense", x, D(a->d_embed), OOM_BIAS);
 	x = oom_op_layer_norm(t, "LayerNorm", oom_activation(t, a->act, x), 0, true, true);
 	if (!a->tie)                            /* predictions.bias beside decoder.bias */
 		oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));

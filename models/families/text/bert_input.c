@@ -68,9 +68,7 @@ static struct oom_val xpaths(struct oom_tape *t, const struct oom_arch *a, struc
 	const struct oom_dim wide = D(depth * d), h4 = D(4 * a->d_model);
 	struct oom_val cat[2], ids[2], x;
 
-	oom_drop(t, oom_param(t, "xpath_unitseq2_embeddings.weight", a->d_model, depth * d,
-			      OOM_P_LINEAR | OOM_P_UNUSED));
-	oom_drop(t, oom_param(t, "xpath_unitseq2_embeddings.bias", 0, a->d_model, OOM_P_UNUSED));
+	oom_linear_unused(t, "xpath_unitseq2_embeddings", depth * d, a->d_model, OOM_BIAS);
 	/* depth embeddings one by one, alive until they are joined */
 	for (int i = 0; i < 2; i++) {
 		t->scope = i ? "xpath_subs_sub_embeddings" : "xpath_tag_sub_embeddings";

@@ -309,7 +309,7 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 	const double p = oom_read_real(&r, "pooler_dropout", 0);
 
 	x = oom_op_dropout(t, oom_op_slice(t, x, t->m_b, D(a->d_model)), p);
-	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
+	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_GELU, x), a->classifier_dropout);
 	x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);

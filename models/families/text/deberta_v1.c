@@ -191,7 +191,7 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 					  p),
 		       loss;
 
-	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
+	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_GELU, x), a->classifier_dropout);
 	x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);

@@ -241,23 +241,6 @@ static struct oom_val rotate(struct oom_tape *t, const struct oom_arch *a, struc
 	return oom_rope_apply(t, x, r, heads, a->extra[ROT], a->extra[ROT]);
 }
 
-/* A linear layer whose result only chooses: under no_grad, its weight never gets a gradient. */
-static struct oom_val choosing(struct oom_tape *t, const char *name, struct oom_val x, uint64_t out)
-{
-	const char *scope = t->scope;
-	const uint64_t r = (uint64_t)t->plan->lora_r;
-	struct oom_val w;
-
-	t->scope = name;
-	w = oom_param(t, "weight", out, x.width, OOM_P_LINEAR | OOM_P_UNUSED);
-	if (r && !strcmp(t->plan->lora_targets, "all-linear")) {
-		oom_drop(t, oom_param(t, "lora_A.weight", r, x.width, OOM_P_LORA | OOM_P_UNUSED));
-		oom_drop(t, oom_param(t, "lora_B.weight", out, r, OOM_P_LORA | OOM_P_UNUSED));
-	}
-	t->scope = scope;
-	return oom_op_matmul_param(t, name, x, w, oom_none(), (struct oom_dim){out, NULL});
-}
-
 static struct oom_val index_rotated(struct oom_tape *t, const struct layer *l, struct oom_val x,
 				    uint64_t heads)
 {
@@ -271,7 +254,7 @@ static struct oom_val index_rotated(struct oom_tape *t, const struct layer *l, s
 }
 
 /* The lightning indexer: scores of every query against every key, the largest kept, as an additive
- * mask (DeepSeek-V3.2 DeepseekV32Indexer.forward and the lines of the attention that use it). */
+ * mask; under no_grad, so that its weights never get a gradient (DeepSeek-V3.2 DeepseekV32Indexer.forward and the lines of the attention that use it). */
 static struct oom_val sparse_mask(struct oom_tape *t, const struct layer *l, struct oom_val x,
 				  struct oom_val q, bool shared)
 {
@@ -284,8 +267,8 @@ static struct oom_val sparse_mask(struct oom_tape *t, const struct layer *l, str
 
 	t->grad = false;
 	if (!shared) {
-		q = choosing(t, "wq_b", oom_keep(q), H * d);
-		k = choosing(t, "wk", oom_keep(x), d);
+		q = oom_op_linear(t, "wq_b", oom_keep(q), (struct oom_dim){H * d, NULL}, 0);
+		k = oom_op_linear(t, "wk", oom_keep(x), (struct oom_dim){d, NULL}, 0);
 		oom_drop(t, oom_param(t, "k_norm.weight", 0, d, OOM_P_NORM | OOM_P_UNUSED));
 		oom_drop(t, oom_param(t, "k_norm.bias", 0, d, OOM_P_NORM | OOM_P_UNUSED));
 		w = oom_new_like(t, "native_layer_norm", k,
@@ -299,9 +282,10 @@ static struct oom_val sparse_mask(struct oom_tape *t, const struct layer *l, str
 		s = oom_op_bmm(t, "index scores", q, k, bss, (struct oom_dim){H, "index_n_heads"},
 			       d);
 		s = oom_op_unary(t, OOM_RELU, oom_op_unary(t, OOM_SCALE, s));
-		w = oom_op_unary(t, OOM_SCALE,
-				 oom_op_cast(t, choosing(t, "weights_proj", oom_keep(x), H),
-					     OOM_F32));
+		/* _keep_in_fp32_modules: not quantised either */
+		w = oom_op_linear(t, "weights_proj", oom_keep(x), (struct oom_dim){H, NULL},
+				  OOM_NO_QUANT);
+		w = oom_op_unary(t, OOM_SCALE, oom_op_cast(t, w, OOM_F32));
 		s = oom_op_bmm(t, "weighted scores", w, s, bss, D(1), H);
 		w = oom_new_like(t, "causal scores", s, OOM_F32);
 		oom_drop(t, s);

@@ -41,6 +41,7 @@ static struct oom_val distilbert_block(struct oom_tape *t, const void *ctx, uint
 	(void)i;
 	at.mask = l->mask;
 	at.causal = false;
+	at.caller = &f;                         /* "attention_output, _ = self.attention(...)" */
 	at.softmax_as_is = at.no_cast_back = true;
 	q = oom_op_heads(t, oom_op_linear(t, "q_lin", x, h, OOM_BIAS));
 	k = oom_op_heads(t, oom_op_linear(t, "k_lin", x, h, OOM_BIAS));

@@ -82,7 +82,7 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 	const bool late = a->extra[POOLING] == LATE;
 	struct oom_val x = late ? oom_share(t, h) : pool(t, a, oom_share(t, h)), y, loss;
 
-	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
+	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS);
 	x = oom_op_unary(t, OOM_GELU, x);
 	y = oom_op_linear(t, "classifier", oom_keep(x), (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);

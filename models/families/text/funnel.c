@@ -122,7 +122,7 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 
 	x = oom_op_unary(t, OOM_TANH,
 			 oom_op_linear(t, "linear_hidden", x, D(a->d_model),
-				       OOM_BIAS | OOM_NO_QUANT));
+				       OOM_BIAS));
 	x = oom_op_dropout(t, x, a->classifier_dropout);
 	x = oom_op_linear(t, "linear_out", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);

@@ -192,7 +192,7 @@ static struct oom_val masked_lm(struct oom_tape *t, const struct oom_arch *a, st
 				struct oom_val word)
 {
 	struct oom_val x = oom_op_linear(t, "dense", oom_keep(h), D(a->d_model),
-					 OOM_BIAS | OOM_NO_QUANT),
+					 OOM_BIAS),
 		       w, more, bias, loss;
 
 	x = oom_op_layer_norm(t, "LayerNorm", oom_activation(t, a->act, x), 0, true, true);

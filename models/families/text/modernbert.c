@@ -215,7 +215,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	x = oom_op_linear(t, "dense", x, D(a->d_model),
-			  OOM_NO_QUANT | (a->extra[HEAD_BIAS] ? OOM_BIAS : 0));
+			  a->extra[HEAD_BIAS] ? OOM_BIAS : 0);
 	return norm(t, a, "norm", oom_activation(t, (enum oom_act)a->extra[HEAD_ACT], x));
 }
 
@@ -342,7 +342,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop(t, first);
 	if (t->task != OOM_TASK_SEQ_CLS && oom_fuses_head(t)) {
 		oom_linear_unused(t, "dense", a->d_model, a->d_model,
-				  OOM_NO_QUANT | (a->extra[HEAD_BIAS] ? OOM_BIAS : 0));
+				  a->extra[HEAD_BIAS] ? OOM_BIAS : 0);
 		for (int i = 0; i < 1 + (a->extra[NORM_BIAS] != 0); i++)
 			oom_drop(t, oom_param(t, "norm", 0, a->d_model,
 					      OOM_P_NORM | OOM_P_UNUSED));

@@ -121,7 +121,7 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 	struct oom_val x = oom_op_slice(t, oom_keep(h), t->m_b, D(2 * a->d_model)), loss;
 
 	x = oom_op_linear(t, "dense", oom_op_dropout(t, x, a->classifier_dropout), D(a->d_model),
-			  OOM_BIAS | OOM_NO_QUANT);
+			  OOM_BIAS);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
 	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);

@@ -77,7 +77,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_val p[3], y;
+	struct oom_val p[3], context, y;
 
 	(void)i;
 	at.mask = l->mask;
@@ -86,10 +86,12 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	for (int k = 0; k < 3; k++)
 		p[k] = oom_op_heads(t, conv(t, names[k], oom_keep(x), a->extra[k], D(a->d_model)));
 	p[K].perm = false;                      /* [b, heads, d, s]: as it lies */
-	y = oom_attention_core(t, &at, p[0], p[1], p[2]);
-	x = output(t, a, a->extra[POST], y, x);
+	context = oom_attention_core(t, &at, p[0], p[1], p[2]);
+	x = output(t, a, a->extra[POST], oom_keep(context), x);
 	y = oom_activation(t, a->act, conv(t, "conv1d", oom_keep(x), a->extra[FF], D(a->d_ff)));
-	return output(t, a, a->extra[OUT], y, x);
+	y = output(t, a, a->extra[OUT], y, x);
+	oom_drop(t, context);                   /* a name of the layer until it returns */
+	return y;
 }
 
 static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)

@@ -170,7 +170,7 @@ static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, str
 	struct oom_val x = oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model)), loss;
 
 	if (a->extra[PROJECTED])
-		x = oom_op_linear(t, "summary", x, D(a->d_model), OOM_BIAS | OOM_NO_QUANT);
+		x = oom_op_linear(t, "summary", x, D(a->d_model), OOM_BIAS);
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
 	x = oom_op_linear(t, "logits_proj", x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
