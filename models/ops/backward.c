@@ -157,14 +157,14 @@ static void linear_rule(struct oom_tape *t, const struct oom_node *n, struct gra
 {
 	const uint64_t w = needed(n, 1) ? n->edge[1].width : 0;
 
-	const bool first = n->kind == OOM_NODE_LINEAR && n->aux;
+	const bool first = n->kind == OOM_NODE_LINEAR && n->added;
 
 	/* in the order of the arguments' names: addmm's mat1, mat2, self, but mm's mat2, self */
 	if (first && needed(n, 0))
 		g[0] = for_edge(t, n, 0, n->dt);
 	if (needed(n, 1))
 		g[1] = fresh(t, n->name, OOM_MONO_ONE, w, n->dt,
-			     n->kind == OOM_NODE_CONV && n->aux);
+			     n->kind == OOM_NODE_CONV && n->turned);
 	if (!first && needed(n, 0))
 		g[0] = for_edge(t, n, 0, n->dt);
 	if (needed(n, 2))
@@ -188,22 +188,24 @@ static void nf4_rule(struct oom_tape *t, const struct oom_node *n, struct grad *
 	}
 }
 
+/* The most that a row of ops.c's table has. */
+enum { MAX_TEMPS = 4 };
+
 static void unary_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
-	const uint32_t temps = n->aux & 255, bits = n->aux >> 8 & 255;
-	int32_t temp[4] = {-1, -1, -1, -1};
+	int32_t temp[MAX_TEMPS] = {-1, -1, -1, -1};
 	struct grad flags = {.sto = -1}, zero = {.sto = -1};
 
-	if (n->aux >> 16)
+	if (n->temps.scalar)
 		zero = fresh(t, n->name, OOM_MONO_ONE, 1, n->dt, false);
 	/* pow_backward: grad * (exponent * self.pow(exponent - 1)): two temporaries, alive until
 	 * the result is made */
-	if (bits)
-		flags = fresh(t, n->name, n->mono, bits * n->width, OOM_U8, false);
-	for (uint32_t i = 0; i < temps && i < 4; i++)
+	if (n->temps.flags)
+		flags = fresh(t, n->name, n->mono, n->temps.flags * n->width, OOM_U8, false);
+	for (int i = 0; i < n->temps.full && i < MAX_TEMPS; i++)
 		temp[i] = fresh(t, n->name, n->mono, n->width, n->dt, n->gperm[0]).sto;
 	g[0] = fresh(t, n->name, n->edge[0].mono, n->edge[0].width, n->dt, n->gperm[0]);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < MAX_TEMPS; i++)
 		oom_unref(t, temp[i]);
 	oom_unref(t, flags.sto);
 	oom_unref(t, zero.sto);
@@ -305,7 +307,7 @@ static void embedding_rule(struct oom_tape *t, const struct oom_node *n, struct 
  * the query heads. */
 static void flash_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
-	const uint64_t heads = n->aux >> 16, d = n->aux & 0xffff, kv = n->aux_width;
+	const uint64_t heads = n->heads, d = n->d, kv = n->aux_width;
 	const uint64_t dr = d <= 128 ? oom_round_up(d, 32) : oom_round_up(d, 64);
 	struct oom_val s[6];
 	int k = 0;
@@ -354,7 +356,7 @@ static struct oom_val dk_workspace(struct oom_tape *t, const struct oom_node *n,
  * or 128). */
 static void efficient_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
-	const uint64_t heads = n->aux >> 16, d = n->aux & 0xffff, dv = n->width / heads;
+	const uint64_t heads = n->heads, d = n->d, dv = n->width / heads;
 	const uint64_t wide = d > dv ? d : dv;
 	const bool half = n->dt != OOM_F32;
 	const uint64_t bi = wide <= 64 || !half ? 64 : 128, cap = wide <= 64 ? 64 : 128;
@@ -499,7 +501,7 @@ static void release_saved(struct oom_tape *t, const struct oom_node *n)
  * use_reentrant=False, early_stop=True). */
 static void recompute(struct oom_tape *t, int32_t index)
 {
-	const struct oom_ckpt c = t->ckpts[t->nodes[index].aux];
+	const struct oom_ckpt c = t->ckpts[t->nodes[index].ckpt];
 	const int32_t mark = (int32_t)t->n_nodes;
 	const size_t cursor = t->cursor, ckpts = t->n_ckpts;
 	const bool within = t->recompute;       /* a checkpointed layer of a checkpointed stage */

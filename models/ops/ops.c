@@ -7,32 +7,44 @@
  * separate operators). */
 static const struct {
 	const char *name;
-	uint8_t saves;          /* 0 nothing, 1 the input, 2 the result */
-	/* of the derivative, alive together: temporaries, boolean ones << 8, a scalar << 16 */
-	uint32_t temps;
+	enum { NOTHING, INPUT, RESULT } saves;
+	struct oom_temps temps; /* of the derivative */
 	bool fp32;              /* on autocast's fp32 list (aten/src/ATen/autocast_mode.h) */
 } unary[OOM_UNARIES] = {
-	[OOM_RELU] = {"relu", 2, 0, false},       [OOM_GELU] = {"gelu", 1, 0, false},
-	[OOM_SILU] = {"silu", 1, 0, false},       [OOM_TANH] = {"tanh", 2, 0, false},
-	[OOM_SIGMOID] = {"sigmoid", 2, 0, false}, [OOM_EXP] = {"exp", 2, 0, true},
-	[OOM_LOG] = {"log", 1, 0, true},          [OOM_SQUARE] = {"pow", 1, 2, true},
-	[OOM_POW] = {"pow", 1, 2, true},          [OOM_RSQRT] = {"rsqrt", 2, 2, true},
-	[OOM_SQRT] = {"sqrt", 2, 1, false},       [OOM_NEG] = {"neg", 0, 0, false},
-	[OOM_SCALE] = {"mul", 0, 0, false},       [OOM_SOFTPLUS] = {"softplus", 1, 0, true},
-	[OOM_COS] = {"cos", 1, 2, false},         [OOM_ABS] = {"abs", 1, 1, false},
-	[OOM_HARDSWISH] = {"hardswish", 1, 0, false}, [OOM_HARDSIGMOID] = {"hardsigmoid", 1, 0, false},
-	[OOM_LEAKY_RELU] = {"leaky_relu", 1, 0, false}, [OOM_ELU] = {"elu", 1, 0, false},
-	[OOM_MISH] = {"mish", 1, 0, false},
+	[OOM_RELU] = {"relu", RESULT, {0}, false},
+	[OOM_GELU] = {"gelu", INPUT, {0}, false},
+	[OOM_SILU] = {"silu", INPUT, {0}, false},
+	[OOM_TANH] = {"tanh", RESULT, {0}, false},
+	[OOM_SIGMOID] = {"sigmoid", RESULT, {0}, false},
+	[OOM_EXP] = {"exp", RESULT, {0}, true},
+	[OOM_LOG] = {"log", INPUT, {0}, true},
+	[OOM_SQUARE] = {"pow", INPUT, {.full = 2}, true},
+	[OOM_POW] = {"pow", INPUT, {.full = 2}, true},
+	[OOM_RSQRT] = {"rsqrt", RESULT, {.full = 2}, true},
+	[OOM_SQRT] = {"sqrt", RESULT, {.full = 1}, false},
+	[OOM_NEG] = {"neg", NOTHING, {0}, false},
+	[OOM_SCALE] = {"mul", NOTHING, {0}, false},
+	[OOM_SOFTPLUS] = {"softplus", INPUT, {0}, true},
+	[OOM_COS] = {"cos", INPUT, {.full = 2}, false},
+	[OOM_ABS] = {"abs", INPUT, {.full = 1}, false},
+	[OOM_HARDSWISH] = {"hardswish", INPUT, {0}, false},
+	[OOM_HARDSIGMOID] = {"hardsigmoid", INPUT, {0}, false},
+	[OOM_LEAKY_RELU] = {"leaky_relu", INPUT, {0}, false},
+	[OOM_ELU] = {"elu", INPUT, {0}, false},
+	[OOM_MISH] = {"mish", INPUT, {0}, false},
 	/* where((self >= min).logical_and_(self <= max), grad, scalar_tensor(0)) */
-	[OOM_CLAMP] = {"clamp", 1, 2 << 8 | 1 << 16, false},
-	[OOM_CLAMP_SIDE] = {"clamp", 1, 1 << 8 | 1 << 16, false},
-	[OOM_ADD_SCALAR] = {"add", 0, 0, false},  [OOM_LOGSIGMOID] = {"log_sigmoid", 1, 0, false},
-	[OOM_RELU6] = {"hardtanh", 1, 0, false},  [OOM_CUMSUM] = {"cumsum", 0, 2, true},
-	[OOM_ERF] = {"erf", 1, 4, false},         /* 2 / sqrt(pi) * exp(-(self.pow(2))) * grad */
+	[OOM_CLAMP] = {"clamp", INPUT, {.flags = 2, .scalar = 1}, false},
+	[OOM_CLAMP_SIDE] = {"clamp", INPUT, {.flags = 1, .scalar = 1}, false},
+	[OOM_ADD_SCALAR] = {"add", NOTHING, {0}, false},
+	[OOM_LOGSIGMOID] = {"log_sigmoid", INPUT, {0}, false},
+	[OOM_RELU6] = {"hardtanh", INPUT, {0}, false},
+	[OOM_CUMSUM] = {"cumsum", NOTHING, {.full = 2}, true},
+	/* 2 / sqrt(pi) * exp(-(self.pow(2))) * grad */
+	[OOM_ERF] = {"erf", INPUT, {.full = 4}, false},
 	/* where(self == other, grad / 2, grad).masked_fill(self < other, 0) */
-	[OOM_MAXIMUM] = {"maximum", 1, 2 | 2 << 8, false},
+	[OOM_MAXIMUM] = {"maximum", INPUT, {.full = 2, .flags = 2}, false},
 	/* BLOOM's autograd.Function: input kept, backward in Python */
-	[OOM_GELU_PYTHON] = {"GeLUFunction", 1, 4, false},
+	[OOM_GELU_PYTHON] = {"GeLUFunction", INPUT, {.full = 4}, false},
 };
 
 static enum oom_dtype promote(struct oom_val a, struct oom_val b)
@@ -185,8 +197,8 @@ struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val
 		n = oom_node(t, f == OOM_ADD_SCALAR ? OOM_NODE_PASS : OOM_NODE_UNARY, unary[f].name);
 		oom_node_edge(t, n, x);
 		if (n >= 0)
-			t->nodes[n].aux = unary[f].temps;
-		if (unary[f].saves == 1)
+			t->nodes[n].temps = unary[f].temps;
+		if (unary[f].saves == INPUT)
 			oom_node_save(t, n, x);
 	}
 	if (f == OOM_GELU_PYTHON)
@@ -194,7 +206,7 @@ struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val
 	y = oom_new_like(t, unary[f].name, x, (enum oom_dtype)x.dt);
 	if (rg) {
 		y = oom_node_out(t, n, 0, y);
-		if (unary[f].saves == 2)
+		if (unary[f].saves == RESULT)
 			oom_node_save(t, n, y);
 	}
 	oom_done(t, x);
@@ -585,7 +597,7 @@ struct oom_val oom_op_layer_norm_1p(struct oom_tape *t, const char *name, struct
 }
 
 struct oom_val oom_embedding_lookup(struct oom_tape *t, struct oom_val w, struct oom_val ids,
-				    uint64_t vocab, struct oom_dim dim)
+				    struct oom_dim dim)
 {
 	const bool rg = oom_wants_grad(t, w);
 	struct oom_val y;
@@ -598,7 +610,6 @@ struct oom_val oom_embedding_lookup(struct oom_tape *t, struct oom_val w, struct
 		if (n >= 0) {
 			t->nodes[n].aux_mono = ids.mono;
 			t->nodes[n].aux_width = ids.width;
-			t->nodes[n].aux = (uint32_t)vocab;
 		}
 	}
 	y = oom_new(t, "embedding", ids.mono, (struct oom_dim){dim.n * ids.width, dim.text},
@@ -612,8 +623,9 @@ struct oom_val oom_embedding_lookup(struct oom_tape *t, struct oom_val w, struct
 struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, struct oom_val ids,
 				      uint64_t vocab, struct oom_dim dim)
 {
-	struct oom_val y = oom_embedding_lookup(t, w, oom_keep(ids), vocab, dim);
+	struct oom_val y = oom_embedding_lookup(t, w, oom_keep(ids), dim);
 
+	(void)vocab;                            /* the table knows its rows */
 	y = oom_lora_embedding(t, y, w, ids, dim);
 	oom_done(t, ids);
 	return y;

@@ -12,7 +12,7 @@ enum oom_node_kind {
 	OOM_NODE_LINEAR = OOM_NODE_CKPT + 1,    /* saved x, w; edges x, w[, bias] */
 	OOM_NODE_MUL,           /* saved the other factors; edges a, b */
 	OOM_NODE_ADD,           /* edges a, b */
-	OOM_NODE_UNARY,         /* saved one; aux = temporaries of the derivative; edge x */
+	OOM_NODE_UNARY,         /* saved one; edge x */
 	OOM_NODE_SOFTMAX,       /* saved result; the gradient comes in the input's type */
 	OOM_NODE_PASS,          /* gradient passes unchanged (views, clones) */
 	OOM_NODE_CAST,          /* edge in another type */
@@ -169,7 +169,7 @@ struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, stru
 				      uint64_t vocab, struct oom_dim dim);
 /* The lookup alone, without the adapter that the plan may put on the table. */
 struct oom_val oom_embedding_lookup(struct oom_tape *t, struct oom_val w, struct oom_val ids,
-				    uint64_t vocab, struct oom_dim dim);
+				    struct oom_dim dim);
 /* y, looked up by ids in the table w, with its adapter where LoRA names the module; that of the words'
  * table waits for oom_lora_embedded, which oom_input_grads calls. */
 struct oom_val oom_lora_embedding(struct oom_tape *t, struct oom_val y, struct oom_val w,

@@ -11,21 +11,22 @@ static bool is_half(struct oom_val x)
 	return x.dt == OOM_DT_BF16 || x.dt == OOM_DT_F16;
 }
 
-/* Nodes shared by both fused kernels: aux carries heads << 16 | head size. */
+/* The node of either fused kernel. */
 static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q, struct oom_val k,
 			      struct oom_val v, const struct oom_sdpa *a)
 {
 	int32_t n = oom_node(t, kind,
 			     kind == OOM_NODE_FLASH ? "flash_attention" : "efficient_attention");
 
-	if (a->heads > 0xffff || a->d > 0xffff)
+	if (a->heads > UINT16_MAX || a->d > UINT16_MAX)
 		oom_tape_fail(t, OOM_ERR_LIMIT, "attention of %llu heads of %llu: more than 65535",
 			      (unsigned long long)a->heads, (unsigned long long)a->d);
 	oom_node_edge(t, n, q);
 	oom_node_edge(t, n, k);
 	oom_node_edge(t, n, v);
 	if (n >= 0) {
-		t->nodes[n].aux = (uint32_t)(a->heads << 16 | (a->d & 0xffff));
+		t->nodes[n].heads = (uint16_t)a->heads;
+		t->nodes[n].d = (uint16_t)a->d;
 		t->nodes[n].aux_width = a->kv_heads;
 		t->nodes[n].perm = (uint8_t)(q.perm | k.perm << 1 | v.perm << 2);
 		t->nodes[n].aux_mono = kind == OOM_NODE_FLASH ? oom_mono_rounded(t, a->mq, 128) :

@@ -118,7 +118,7 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 		oom_node_save(t, node, x);
 		oom_node_save(t, node, weight);
 		if (node >= 0)
-			t->nodes[node].aux = c->channels_last && c->kernel * kw > 1 &&
+			t->nodes[node].turned = c->channels_last && c->kernel * kw > 1 &&
 					     m.c / groups > 1;
 	}
 	y = oom_new(t, "convolution", t->m_b, (struct oom_dim){n, NULL}, (enum oom_dtype)x.dt);

@@ -20,7 +20,7 @@ static struct oom_val product(struct oom_tape *t, const char *name, struct oom_v
 	if (rg) {
 		n = oom_node(t, OOM_NODE_LINEAR, oom_is_none(bias) ? "mm" : "addmm");
 		if (n >= 0)
-			t->nodes[n].aux = !oom_is_none(bias);
+			t->nodes[n].added = !oom_is_none(bias);
 		oom_node_edge(t, n, x);
 		oom_node_edge(t, n, w);
 		oom_node_edge(t, n, bias);

@@ -86,7 +86,7 @@ static struct oom_val add_lookup(struct oom_tape *t, struct oom_val y,
 	const struct oom_dim r = {(uint64_t)t->plan->lora_r, "lora_r"};
 	struct oom_val after, b = e->b, d;
 
-	after = oom_embedding_lookup(t, e->a, e->ids, e->rows, r);
+	after = oom_embedding_lookup(t, e->a, e->ids, r);
 	if (t->amp)
 		b = oom_op_cast(t, b, (enum oom_dtype)t->amp_dt);
 	d = oom_op_matmul_param(t, "lora_embedding_B", oom_keep(after), b, oom_none(), e->out);

@@ -8,6 +8,7 @@
  * Left out: the retry that frees cached segments when cudaMalloc fails, so a full card may do
  * with less. */
 #include "step/allocator.h"
+#include "tape/round.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -242,7 +243,7 @@ static int32_t find(struct oom_replay *r, uint64_t size, bool small)
 
 int32_t oom_allocate(struct oom_replay *r, uint64_t bytes)
 {
-	const uint64_t size = bytes < 512 ? 512 : (bytes + 511) / 512 * 512;
+	const uint64_t size = oom_block(bytes ? bytes : 1);
 	const bool small = size <= MIB;
 	int32_t b;
 	uint64_t rest;

@@ -14,6 +14,7 @@
 
 #include "config/arch.h"
 #include "plan/defaults.h"
+#include "tape/round.h"
 
 enum { BEFORE = OOM_PART_BEFORE, LAYER = OOM_PART_LAYER, AFTER = OOM_PART_AFTER };
 
@@ -32,11 +33,6 @@ struct device {
 	uint64_t layers;
 	bool first, before, after;
 };
-
-static uint64_t most(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
 
 /* ---- the chain ---- */
 
@@ -69,11 +65,9 @@ static uint64_t shared_bytes(const struct oom_tape *t, const struct oom_batch *a
 
 	for (size_t i = 0; i < t->n_rows; i++)
 		if (t->rows[i].shared && t->rows[i].born == OOM_STREAM_FWD)
-			sum += (oom_mono_eval(t, t->rows[i].mono, at->b, at->s, at->t) *
-					t->rows[i].width *
-					oom_dtype_bytes((enum oom_dtype)t->rows[i].dt) +
-				511) /
-			       512 * 512;
+			sum += oom_block(oom_mono_eval(t, t->rows[i].mono, at->b, at->s, at->t) *
+					 t->rows[i].width *
+					 oom_dtype_bytes((enum oom_dtype)t->rows[i].dt));
 	return sum;
 }
 
@@ -122,7 +116,7 @@ static uint64_t budget_of(const struct program *g, const struct oom_plan *p, con
 		four_bit |= (g->tape.params[i].flags & OOM_P_NF4) != 0;
 	}
 	mean = c->total / (tensors ? tensors : 1);
-	budget = c->total / (uint64_t)p->gpus + most(c->part[LAYER].stored, mean) * 5 / 4;
+	budget = c->total / (uint64_t)p->gpus + oom_most(c->part[LAYER].stored, mean) * 5 / 4;
 	/* bitsandbytes keeps a tenth free (quantizer_bnb_4bit.py adjust_max_memory) */
 	return four_bit ? budget / 10 * 9 : budget;
 }
@@ -134,20 +128,20 @@ static size_t lay_out(const struct program *g, const struct oom_plan *p, const s
 {
 	struct layout l = {.budget = budget_of(g, p, c), .gpus = (uint64_t)p->gpus};
 	const uint64_t head = c->tied ? 0 : c->part[AFTER].stored, layer = c->part[LAYER].stored;
-	uint64_t at = place(&l, c->part[BEFORE].stored, most(layer, head)), home = at;
+	uint64_t at = place(&l, c->part[BEFORE].stored, oom_most(layer, head)), home = at;
 
 	l.gpus = l.gpus < cap ? l.gpus : cap;
 	memset(dev, 0, cap * sizeof(*dev));
 	at = at < cap ? at : cap - 1;
 	dev[at].before = true;
 	for (uint64_t i = 0; i < c->n; i++) {
-		at = place(&l, layer, most(i + 1 < c->n ? layer : 0, head));
+		at = place(&l, layer, oom_most(i + 1 < c->n ? layer : 0, head));
 		dev[at].layers++;
 	}
 	at = c->tied ? home : place(&l, head, 0);
 	dev[at].after = true;
 	dev[0].first = true;
-	return (size_t)most(l.gpu, at) + 1;
+	return (size_t)oom_most(l.gpu, at) + 1;
 }
 
 /* ---- one GPU ---- */

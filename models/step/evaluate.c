@@ -18,6 +18,7 @@
 #include "step/program.h"
 #include "step/rank.h"
 #include "step/reserved.h"
+#include "tape/round.h"
 
 /* ---- sizes ---- */
 
@@ -47,7 +48,7 @@ enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t
 					     "%s.%s alone would need more than 64 TiB", r->scope,
 					     r->name);
 		n = oom_shared_bytes(n, (enum oom_share)r->share, at->ranks);
-		ev->size[i] = (n + 511) & ~(uint64_t)511;
+		ev->size[i] = oom_block(n);
 	}
 	return OOM_OK;
 }

@@ -12,17 +12,13 @@
 #include "oomplan/host.h"
 
 #include "engines.h"
+#include "tape/round.h"
 
 /* Guesses: a Python process with torch and CUDA's host side; a forked worker's own pages; a
  * checkpoint's shard. */
 #define PROCESS ((uint64_t)3 << 30)
 #define WORKER ((uint64_t)256 << 20)
 #define SHARD 5000000000u
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 /* Optimizer state in a checkpoint: as it is kept; beside 16-bit weights DeepSpeed and Megatron write
  * an fp32 master copy and fp32 moments (formulas of their own documents: 2 + 12 bytes a
@@ -52,7 +48,7 @@ struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_ev
 	struct oom_host_need n = {0};
 
 	n.processes = here * PROCESS;
-	n.loading = p->low_cpu_mem ? least(stored, SHARD) * (sharded ? 1 : here) :
+	n.loading = p->low_cpu_mem ? oom_least(stored, SHARD) * (sharded ? 1 : here) :
 				     (half ? stored : weights) * here;
 	n.pinned = e->host_pinned_bytes * here;
 	n.pageable = e->host_pageable_bytes * here;

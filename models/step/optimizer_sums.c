@@ -2,13 +2,9 @@
  *
  * Unit: bytes, one tensor at a time; on the card a state is whole allocator blocks of 512 bytes. */
 #include "step/optimizers.h"
+#include "tape/round.h"
 
 #include <stdlib.h>
-
-static uint64_t block(uint64_t bytes)
-{
-	return (bytes + 511) / 512 * 512;
-}
 
 static bool hidden(const struct oom_param *p)
 {
@@ -177,8 +173,8 @@ int32_t oom_sink_take(struct oom_sink *s, uint64_t bytes)
 		s->taken = q;
 		s->cap = cap;
 	}
-	s->taken[s->n] = (struct oom_taken){block(bytes), s->put ? s->put(s->ctx, bytes) : -1};
-	s->now += block(bytes);
+	s->taken[s->n] = (struct oom_taken){oom_block(bytes), s->put ? s->put(s->ctx, bytes) : -1};
+	s->now += oom_block(bytes);
 	s->peak = s->now > s->peak ? s->now : s->peak;
 	return (int32_t)s->n++;
 }
@@ -211,7 +207,7 @@ static void add_slots(const struct oom_optimizer *o, const struct oom_param *p, 
 		const uint64_t bytes = oom_slot_bytes(&o->slots[k], p, master, &away);
 
 		out->bytes += bytes * n;
-		out->rounded += block(bytes) * n;
+		out->rounded += oom_block(bytes) * n;
 		out->paged += away * n;
 		once |= shared && bytes;
 	}

@@ -8,6 +8,7 @@
 
 #include "blocks/blocks.h"
 #include "families/model.h"
+#include "tape/round.h"
 #include "tape/timeline.h"
 
 struct oom_evaluator *oom_evaluator_new(void)
@@ -162,11 +163,6 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 
 /* ---- parameters ---- */
 
-static uint64_t block(uint64_t bytes)
-{
-	return (bytes + 511) / 512 * 512;
-}
-
 /* NF4: two elements a byte, an 8-bit absmax per 64, an fp32 one per 256 of those, the code books
  * (bitsandbytes functional.py quantize_4bit); without double quantisation an fp32 absmax per 64. */
 static uint64_t nf4_bytes(uint64_t n, bool twice, uint64_t *rounded)
@@ -175,10 +171,11 @@ static uint64_t nf4_bytes(uint64_t n, bool twice, uint64_t *rounded)
 		       second = (blocks + 255) / 256 * 4;
 
 	if (twice) {
-		*rounded += block(packed) + block(blocks) + block(second) + block(64) + block(1024) + block(4);
+		*rounded += oom_block(packed) + oom_block(blocks) + oom_block(second) +
+			    oom_block(64) + oom_block(1024) + oom_block(4);
 		return packed + blocks + second + 64 + 1024 + 4;
 	}
-	*rounded += block(packed) + block(blocks * 4) + block(64);
+	*rounded += oom_block(packed) + oom_block(blocks * 4) + oom_block(64);
 	return packed + blocks * 4 + 64;
 }
 
@@ -189,7 +186,7 @@ uint64_t oom_param_bytes(const struct oom_param *q, const struct oom_plan *p, ui
 	*rounded = 0;
 	if (q->flags & OOM_P_NF4)
 		return nf4_bytes(q->elems, p->double_quant, rounded);
-	*rounded = block(bytes);
+	*rounded = oom_block(bytes);
 	return bytes;
 }
 

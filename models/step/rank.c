@@ -4,11 +4,7 @@
 #include "config/arch.h"
 #include "step/engines.h"
 #include "step/pass.h"
-
-static uint64_t block(uint64_t bytes)
-{
-	return (bytes + 511) / 512 * 512;
-}
+#include "tape/round.h"
 
 /* The batch as it lies on the GPU: ids, labels and mask, or pixels and labels. */
 static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
@@ -33,7 +29,7 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 		x[1] = b * s * 8;
 	if (p->padding_mask)
 		x[2] = b * s * 8;
-	*rounded = block(x[0]) + block(x[1]) + block(x[2]) + block(x[3]);
+	*rounded = oom_block(x[0]) + oom_block(x[1]) + oom_block(x[2]) + oom_block(x[3]);
 	return x[0] + x[1] + x[2] + x[3];
 }
 

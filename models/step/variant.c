@@ -6,6 +6,7 @@
 
 #include "step/pass.h"
 #include "step/program.h"
+#include "tape/round.h"
 
 /* Evaluations after which the compiled form has paid for its making (tests/bench: compiling costs
  * as much as some forty walks; of thirds twenty). */
@@ -203,7 +204,7 @@ int64_t oom_variant_left(const struct oom_variant *v, struct oom_ranks ranks)
 		const struct oom_row *r = &v->tape->rows[v->left[i].row];
 		const uint64_t bytes = oom_shared_bytes(r->width, (enum oom_share)r->share, ranks);
 
-		sum += v->left[i].n * (int64_t)((bytes + 511) / 512 * 512);
+		sum += v->left[i].n * (int64_t)oom_block(bytes);
 	}
 	return sum;
 }

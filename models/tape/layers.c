@@ -65,7 +65,7 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 	oom_done(t, x);
 	if (node < 0)                           /* out of memory: the status says so */
 		return y;
-	t->nodes[node].aux = (uint32_t)t->n_ckpts;
+	t->nodes[node].ckpt = (uint32_t)t->n_ckpts;
 	if (!oom_tape_ckpt(t, &c))
 		return y;
 	return oom_node_out(t, node, 0, y);

@@ -153,12 +153,28 @@ struct oom_edge {
 	uint16_t mono;
 	uint8_t slot, dt;
 };
+/* Temporaries of a derivative, alive together: of the operand's size, boolean ones of its size, one
+ * element. */
+struct oom_temps {
+	uint8_t full, flags, scalar;
+};
+
 struct oom_node {
 	struct oom_edge edge[OOM_MAX_EDGES];
 	uint64_t width;         /* of output 0 */
 	uint64_t aux_width;     /* what the rule needs besides */
 	int32_t saved[OOM_MAX_SAVED];
-	uint32_t aux;
+	/* and by kind (ops.h): */
+	union {
+		uint32_t ckpt;                  /* OOM_NODE_CKPT: which one */
+		struct oom_temps temps;         /* OOM_NODE_UNARY */
+		struct {
+			uint16_t heads, d;      /* fused attention */
+		};
+		bool added;     /* OOM_NODE_LINEAR: addmm, whose bias is one of its operands */
+		/* OOM_NODE_CONV: the weight's gradient is not laid out as the weight */
+		bool turned;
+	};
 	uint16_t mono, aux_mono;
 	uint8_t dt, kind, n_edge, n_saved, n_out;
 	uint8_t n_packed;       /* dry runs: tensors it would save */
