@@ -161,35 +161,49 @@ struct oom_val oom_glu_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
 			   struct oom_dim ff, bool fused)
 {
 	const struct oom_dim h = {x.width, x.text}, half[2] = {ff, ff};
+	struct oom_frame f = {.t = t};
 	struct oom_val part[2];
 
+	x = oom_arg(&f, x);
 	if (fused) {
-		oom_op_split(t,
-			     oom_op_linear(t, "gate_up_proj", oom_keep(x),
-					   (struct oom_dim){2 * ff.n, "2 * d_ff"}, 0),
-			     2, half, part);
+		part[0] = oom_op_linear(t, "gate_up_proj", x,
+					(struct oom_dim){2 * ff.n, "2 * d_ff"}, 0);
+		oom_op_split(t, part[0], 2, half, part);
 	} else {
-		part[0] = oom_op_linear(t, "gate_proj", oom_keep(x), ff, 0);
-		part[1] = oom_op_linear(t, "up_proj", oom_keep(x), ff, 0);
+		part[0] = oom_op_linear(t, "gate_proj", x, ff, 0);
+		part[1] = oom_op_linear(t, "up_proj", x, ff, 0);
 	}
-	part[0] = oom_op_linear(t, "down_proj", oom_glu(t, m, part[0], part[1]), h, 0);
-	oom_done(t, x);
-	return part[0];
+	return oom_leave(&f, oom_op_linear(t, "down_proj", oom_glu(t, m, part[0], part[1]), h, 0));
 }
 
+/* act(gate) * up of all rows, or act(up). */
+static struct oom_val expert_act(struct oom_tape *t, const struct oom_moe *m, struct oom_val y)
+{
+	const struct oom_dim half[2] = {{m->top_k * m->d_expert, "top_k * d_expert"},
+					{m->top_k * m->d_expert, "top_k * d_expert"}};
+	struct oom_val part[2];
+
+	if (m->ungated)
+		return oom_activation(t, m->act, y);
+	oom_op_split(t, y, 2, half, part);
+	return oom_glu(t, m, part[0], part[1]);
+}
+
+/* grouped_mm_experts_forward; all its tensors but the last have names. */
 struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
 			       struct oom_val scores, struct oom_val index)
 {
-	const struct oom_dim k = {m->top_k, "top_k"}, f = {m->d_expert, "d_expert"},
-			     h = {x.width, x.text};
-	const struct oom_dim half[2] = {{m->top_k * m->d_expert, "top_k * d_expert"},
-					{m->top_k * m->d_expert, "top_k * d_expert"}};
-	struct oom_val gate_up, down, sorted, perm, rows, sel, w, mask, part[2], y, inv, offs,
-		counted, counts, proj;
-	struct oom_lora_param ld, lg;
+	const struct oom_dim k = {m->top_k, "top_k"}, d = {m->d_expert, "d_expert"},
+			     h = {x.width, x.text}, e = {m->experts, "n_experts"},
+			     rows = {m->top_k * x.width, "top_k * d_model"};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	const uint64_t wide = m->ungated ? m->d_expert : 2 * m->d_expert;
+	struct oom_val gate_up, down, perm, row, sel, w, mask, y, inv, offs;
+	struct oom_lora_param ld, lg;
+	struct oom_frame f = {.t = t};
 
+	x = oom_arg(&f, x);
+	oom_arg(&f, index);
 	t->scope = "experts";
 	gate_up = oom_param(t, m->ungated ? "up_proj" : "gate_up_proj",
 			    (m->experts + m->zero_experts) * wide, x.width, OOM_P_EXPERT);
@@ -199,49 +213,28 @@ struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, stru
 	/* the outer wrapper */
 	ld = oom_lora_delta(t, OOM_LORA_DOWN, down, m->experts, x.width, m->d_expert);
 	lg = oom_lora_delta(t, OOM_LORA_GATE_UP, gate_up, m->experts, wide, x.width);
-	sorted = oom_new(t, "sorted experts", x.mono, k, OOM_I64);
-	perm = oom_new(t, "permutation", x.mono, k, OOM_I64);
-	rows = oom_new(t, "row of each choice", x.mono, k, OOM_I64);
-	sel = oom_op_gather(t, "dispatched", oom_keep(x), rows, x.mono,
-			    (struct oom_dim){m->top_k * x.width, "top_k * d_model"});
-	w = oom_op_gather(t, "sorted scores", scores, oom_keep(perm), x.mono, k);
-	counted = oom_new(t, "sorted experts as int32", x.mono, k, OOM_I32);
-	counts = oom_new(t, "tokens per expert", OOM_MONO_ONE,
-			 (struct oom_dim){m->experts, "n_experts"}, OOM_I32);
-	offs = oom_new(t, "offsets", OOM_MONO_ONE, (struct oom_dim){m->experts, "n_experts"},
-		       OOM_I32);
-	mask = oom_new(t, "sentinel mask", x.mono, k, OOM_U8);
+	oom_name(&f, oom_new(t, "sorted experts", x.mono, k, OOM_I64));
+	perm = oom_name(&f, oom_new(t, "permutation", x.mono, k, OOM_I64));
+	row = oom_new(t, "row of each choice", x.mono, k, OOM_I64);
+	sel = oom_name(&f, oom_op_gather(t, "dispatched", x, row, x.mono, rows));
+	w = oom_name(&f, oom_op_gather(t, "sorted scores", scores, perm, x.mono, k));
+	oom_name(&f, oom_new(t, "sorted experts as int32", x.mono, k, OOM_I32));
+	oom_name(&f, oom_new(t, "tokens per expert", OOM_MONO_ONE, e, OOM_I32));
+	offs = oom_name(&f, oom_new(t, "offsets", OOM_MONO_ONE, e, OOM_I32));
+	mask = oom_name(&f, oom_new(t, "sentinel mask", x.mono, k, OOM_U8));
 	gate_up = oom_lora_sum(t, &lg);
-	sel = oom_op_masked_inplace(t, sel, oom_keep(mask));
-	y = oom_op_grouped_mm(t, "gate and up", oom_keep(sel), gate_up, oom_keep(offs), x.width,
-			      m->ungated ? f : (struct oom_dim){2 * f.n, "2 * d_expert"});
-	if (m->ungated) {
-		y = oom_activation(t, m->act, y);
-	} else {
-		oom_op_split(t, y, 2, half, part);
-		y = oom_glu(t, m, part[0], part[1]);
-	}
+	sel = oom_op_masked_inplace(t, sel, mask);
+	y = oom_op_grouped_mm(t, "gate and up", sel, gate_up, offs, x.width,
+			      m->ungated ? d : (struct oom_dim){2 * d.n, "2 * d_expert"});
+	y = expert_act(t, m, y);
 	down = oom_lora_sum(t, &ld);
-	proj = oom_op_grouped_mm(t, "down", y, down, oom_keep(offs), m->d_expert, h);
-	y = oom_op_mul(t, oom_keep(proj), oom_keep(w));
-	y = oom_op_masked_inplace(t, y, mask);
+	y = oom_name(&f, oom_op_grouped_mm(t, "down", y, down, offs, m->d_expert, h));
+	y = oom_op_masked_inplace(t, oom_op_mul(t, y, w), oom_take(&f, mask));
 	inv = oom_new(t, "inverse permutation", x.mono, k, OOM_I64);
-	y = oom_op_gather(t, "combined", y, inv, x.mono,
-			  (struct oom_dim){m->top_k * x.width, "top_k * d_model"});
+	y = oom_op_gather(t, "combined", y, inv, x.mono, rows);
 	/* .view(tokens, k, h) before the sum: its backward copies the expanded gradient */
-	y = oom_op_heads(t, y);
-	y = oom_op_sum(t, y, x.mono, h);
-	y = oom_op_cast(t, y, dt);
-	oom_drop(t, proj);                      /* grouped_mm_experts_forward's locals */
-	oom_drop(t, offs);
-	oom_drop(t, counts);
-	oom_drop(t, counted);
-	oom_drop(t, w);
-	oom_drop(t, sel);
-	oom_drop(t, sorted);
-	oom_drop(t, perm);
-	oom_drop(t, index);
-	oom_done(t, x);
+	y = oom_op_sum(t, oom_op_heads(t, y), x.mono, h);
+	y = oom_leave(&f, oom_op_cast(t, y, dt));
 	oom_lora_drop(t, &lg);
 	oom_lora_drop(t, &ld);
 	return y;
@@ -272,40 +265,43 @@ static struct oom_val routed(struct oom_tape *t, const struct oom_moe *m, struct
 			     bias);
 }
 
+/* The shared experts' output, perhaps times a gate. */
+static struct oom_val gated_shared(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
+				   struct oom_val shared)
+{
+	struct oom_val g;
+
+	if (!m->shared_gate)
+		return shared;
+	g = oom_op_linear(t, "shared_expert_gate", x, D(1), 0);
+	return oom_op_mul(t, oom_op_unary(t, OOM_SIGMOID, g), shared);
+}
+
 struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x)
 {
-	struct oom_val index, scores, y, shared = oom_none(), logits = oom_none(), chosen;
+	const bool first = !m->router_fp32 || m->shared_first;
+	struct oom_val index, scores, y, shared = oom_none(), logits = oom_none();
+	struct oom_frame f = {.t = t};
 
-	if (m->d_shared && (!m->router_fp32 || m->shared_first))
-		shared = shared_mlp(t, m, oom_keep(x));
-	scores = m->router_frozen_bias ? route_ernie(t, m, oom_keep(x), &index, &logits) :
-		 m->router_fp32	       ? route_fp32(t, m, oom_keep(x), &index, &logits) :
-					 route(t, m, oom_keep(x), &index, &logits);
-	chosen = oom_share(t, scores);          /* the block's locals, with the logits */
-	y = routed(t, m, oom_keep(x), scores, index);
+	x = oom_arg(&f, x);
+	if (m->d_shared && first)
+		shared = shared_mlp(t, m, x);
+	scores = m->router_frozen_bias ? route_ernie(t, m, x, &index, &logits) :
+		 m->router_fp32	       ? route_fp32(t, m, x, &index, &logits) :
+					 route(t, m, x, &index, &logits);
+	oom_name(&f, logits);                   /* the block's locals, with the scores */
+	y = routed(t, m, x, oom_name(&f, scores), index);
 	if (m->scale_output)
 		y = oom_op_unary(t, OOM_SCALE, y);
-	if (m->d_shared && m->router_fp32 && !m->shared_first)
-		shared = shared_mlp(t, m, oom_keep(x));
+	if (m->combine_fp32)                    /* routed_output.float() + shared(x).float() */
+		y = oom_op_cast(t, oom_name(&f, y), OOM_F32);
+	if (m->d_shared && !first)
+		shared = shared_mlp(t, m, x);
 	if (m->d_shared) {
-		if (m->shared_gate) {
-			struct oom_val g = oom_op_linear(t, "shared_expert_gate", oom_keep(x), D(1),
-							 0);
-
-			shared = oom_op_mul(t, oom_op_unary(t, OOM_SIGMOID, g), shared);
-		}
-		if (m->combine_fp32) {
-			const enum oom_dtype dt = (enum oom_dtype)y.dt;
-
-			y = oom_op_add(t, oom_op_cast(t, y, OOM_F32),
-				       oom_op_cast(t, shared, OOM_F32));
-			y = oom_op_cast(t, y, dt);
-		} else {
-			y = oom_op_add(t, y, shared);
-		}
+		shared = gated_shared(t, m, x, shared);
+		if (m->combine_fp32)
+			shared = oom_op_cast(t, shared, OOM_F32);
+		y = oom_op_add(t, y, shared);
 	}
-	oom_drop(t, chosen);
-	oom_drop(t, logits);
-	oom_done(t, x);
-	return y;
+	return oom_leave(&f, m->combine_fp32 ? oom_op_cast(t, y, (enum oom_dtype)x.dt) : y);
 }
