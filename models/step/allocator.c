@@ -287,6 +287,10 @@ void oom_free(struct oom_replay *r, int32_t b)
 
 	if (b < 0 || r->failed)
 		return;
+	if (r->blocks[b].free) {                /* twice: the trace is not one; give up, do not guess */
+		r->failed = r->given_up = true;
+		return;
+	}
 	small = r->blocks[b].small;
 	r->blocks[b].free = true;
 	n = r->blocks[b].next;

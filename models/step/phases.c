@@ -40,6 +40,28 @@ struct reader {
 	int64_t cats[OOM_CATS];         /* what the passes have left; kept where alive is wanted */
 };
 
+/* A part of the chain gives up what its neighbours made (received hidden states), and its layers are
+ * means: what one bucket is short of stands in the largest of a pass's own. */
+static void lend(struct oom_alive *a)
+{
+	for (int b = OOM_BUCKET_SAVED; b < OOM_BUCKET_COMM; b++) {
+		int most = OOM_BUCKET_GRADS;
+
+		if ((int64_t)a->bucket[b] >= 0)
+			continue;
+		for (int k = OOM_BUCKET_SAVED; k < OOM_BUCKET_COMM; k++)
+			most = (int64_t)a->bucket[k] > (int64_t)a->bucket[most] ? k : most;
+		a->bucket[most] += a->bucket[b];
+		a->bucket[b] = 0;
+	}
+}
+
+/* A recording that frees more than it allocated would be below nothing: no phase is. */
+static uint64_t bytes_of(int64_t n)
+{
+	return n > 0 ? (uint64_t)n : 0;
+}
+
 /* This many bytes are alive in the phase; those of the pass running are `at` (NULL: none). */
 static void note(struct reader *r, enum oom_phase phase, int64_t bytes, const int64_t at[OOM_CATS],
 		 const char *op, const char *module)
@@ -57,6 +79,8 @@ static void note(struct reader *r, enum oom_phase phase, int64_t bytes, const in
 			a->bucket[r->s->hold[i].bucket] += r->s->hold[i].bytes;
 	for (int c = 0; c < OOM_CATS; c++)
 		a->bucket[bucket_of[c]] += (uint64_t)(r->cats[c] + (at ? at[c] : 0));
+	if (!r->s->chain.whole)
+		lend(a);
 }
 
 /* ---- holdings come and go ---- */
@@ -95,7 +119,7 @@ struct stretch {
 	int32_t row;
 };
 
-/* One of n layers that are taken as equal; what the division leaves over, less than a block per
+/* One of n layers that are taken as equal.  What the division leaves over, less than a block per
  * category, is counted with the temporaries. */
 static void mean_layer(struct stretch *k, uint64_t n, struct oom_span one)
 {
@@ -174,7 +198,7 @@ static void load(struct reader *r)
 {
 	come(r, OOM_AT_LOAD);
 	note(r, OOM_PHASE_LOAD, r->now, NULL, "", "");
-	r->out->end[OOM_PHASE_LOAD] = (uint64_t)r->now;
+	r->out->end[OOM_PHASE_LOAD] = bytes_of(r->now);
 	come(r, OOM_AT_START);
 }
 
@@ -184,12 +208,32 @@ static void evaluation(const struct reader *before)
 	struct reader r = *before;
 
 	r.evaluating = true;
-	r.out->end[OOM_PHASE_EVAL] = (uint64_t)r.now;
+	r.out->end[OOM_PHASE_EVAL] = bytes_of(r.now);
 	come(&r, OOM_AT_FORWARD);
 	note(&r, OOM_PHASE_EVAL, r.now, NULL, "", "");
 	play(&r, OOM_PHASE_EVAL, OOM_PASS_EVAL);
 	come(&r, OOM_AT_OUTPUT);
 	note(&r, OOM_PHASE_EVAL, r.now, NULL, "", "");
+}
+
+static int64_t held_now(const struct reader *r)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < r->s->n_hold; i++)
+		sum += r->there >> i & 1 ? (int64_t)r->s->hold[i].bytes : 0;
+	return sum;
+}
+
+/* What the passes have left is gradients.  Of a part of the chain, whose layers are means and whose
+ * ends hand gradients on, it is its own. */
+static void settle(struct reader *r)
+{
+	if (r->s->chain.whole)
+		return;
+	r->now = held_now(r) + (int64_t)r->s->chain_grads;
+	memset(r->cats, 0, sizeof(r->cats));
+	r->cats[OOM_CAT_GRAD] = (int64_t)r->s->chain_grads;
 }
 
 /* Activations that no operation of this rank made (received ones, copies of masks). */
@@ -217,7 +261,7 @@ static void micro_batch(struct reader *r, int step, bool again)
 	play(r, fwd, OOM_PASS_FWD);
 	r->out->saved_bytes = (uint64_t)(r->now - found - (r->v ? oom_variant_left(r->v, r->s->ranks) : 0)) +
 			      saved_holdings(r);
-	r->out->end[fwd] = (uint64_t)r->now;
+	r->out->end[fwd] = bytes_of(r->now);
 	if (r->alive) {
 		r->out->saved_amp_bytes = (uint64_t)r->cats[OOM_CAT_AMP];
 		r->out->saved_logits_bytes = (uint64_t)r->cats[OOM_CAT_LOGITS];
@@ -228,26 +272,8 @@ static void micro_batch(struct reader *r, int step, bool again)
 	come(r, OOM_AT_BACKWARD);
 	note(r, bwd, r->now, NULL, "", "");
 	play(r, bwd, again ? OOM_PASS_BWD_ACC : OOM_PASS_BWD);
-}
-
-static int64_t held_now(const struct reader *r)
-{
-	int64_t sum = 0;
-
-	for (size_t i = 0; i < r->s->n_hold; i++)
-		sum += r->there >> i & 1 ? (int64_t)r->s->hold[i].bytes : 0;
-	return sum;
-}
-
-/* What the passes have left is gradients.  Of a part of the chain, whose layers are means and whose
- * ends hand gradients on, it is its own. */
-static void settle(struct reader *r)
-{
-	if (r->s->chain.whole)
-		return;
-	r->now = held_now(r) + (int64_t)r->s->chain_grads;
-	memset(r->cats, 0, sizeof(r->cats));
-	r->cats[OOM_CAT_GRAD] = (int64_t)r->s->chain_grads;
+	settle(r);
+	note(r, bwd, r->now, NULL, "", "");
 }
 
 static void training_step(struct reader *r, int step)
@@ -260,15 +286,14 @@ static void training_step(struct reader *r, int step)
 	if (r->s->accumulates)
 		micro_batch(r, step, true);
 	go(r, OOM_AT_STEP);
-	settle(r);
-	r->out->end[bwd] = (uint64_t)r->now;
+	r->out->end[bwd] = bytes_of(r->now);
 	come(r, OOM_AT_STEP);
 	temps[OOM_CAT_TEMP] = (int64_t)r->s->temps[step];
 	note(r, opt, r->now + temps[OOM_CAT_TEMP], temps, "optimizer step", "");
 	go(r, OOM_AT_STEP_END);
 	r->now = held_now(r);                   /* gradients are given up */
 	memset(r->cats, 0, sizeof(r->cats));
-	r->out->end[opt] = (uint64_t)r->now;
+	r->out->end[opt] = bytes_of(r->now);
 }
 
 void oom_read_phases(const struct oom_schedule *s, const struct oom_variant *v,
@@ -277,6 +302,8 @@ void oom_read_phases(const struct oom_schedule *s, const struct oom_variant *v,
 	struct reader r = {.s = s, .v = v, .size = size, .out = out, .alive = alive};
 
 	memset(out->peak, 0, sizeof(out->peak));
+	for (int i = 0; alive && i < OOM_PHASES; i++)
+		alive[i] = (struct oom_alive){.op = "", .module = ""};
 	load(&r);
 	evaluation(&r);
 	training_step(&r, 0);

@@ -191,20 +191,30 @@ static void drop(void *ctx, int32_t block)
 	oom_free(ctx, block);
 }
 
-/* Parameters as the rank steps them: its rows of each. */
+/* Rows along which FSDP2 cuts a parameter (fully_shard: dimension 0): experts, rows, or elements. */
+static uint64_t cut_rows(const struct oom_param *q)
+{
+	if (!q->rows)
+		return q->elems;
+	return q->flags & OOM_P_EXPERT && q->mid ? q->rows / q->mid : q->rows;
+}
+
+/* Parameters as the rank steps them: its part of each, whole rows where parts are padded to them. */
 static const struct oom_param *parts_of(struct playing *g)
 {
 	const struct oom_tape *t = g->v->tape;
-	const uint64_t n = g->s->ranks.n;
+	const struct oom_ranks ranks = g->s->ranks;
 
 	if (!g->s->divided)
 		return t->params;
 	for (size_t i = 0; i < t->n_params; i++) {
 		struct oom_param *q = &g->p->parts[i];
+		const uint64_t rows = ranks.pad > 1 ? cut_rows(&t->params[i]) : t->params[i].elems,
+			       part = (rows + ranks.n - 1) / ranks.n;
 
 		*q = t->params[i];
-		q->elems = (q->elems + n - 1) / n;
-		q->rows = q->rows ? (uint32_t)((q->rows + n - 1) / n) : 0;
+		q->elems = rows ? part * (q->elems / rows) : 0;
+		q->rows = q->rows ? (uint32_t)((q->rows + ranks.n - 1) / ranks.n) : 0;
 	}
 	return g->p->parts;
 }

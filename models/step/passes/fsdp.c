@@ -23,6 +23,7 @@
 struct unit_rows {
 	int32_t gathered, params, reduced, shard;
 	bool made;
+	bool again;             /* a layer whose parameters an earlier one has gathered before */
 };
 /* A rewrite's own memory: one for every layer, and [0] for the root, which also keeps what waits
  * to be freed and how many layers of the pass have been met. */
@@ -52,6 +53,20 @@ static int32_t row(struct oom_rewrite *w, size_t unit, const char *name, uint64_
 	return r;
 }
 
+/* The layer whose parameters this one runs: itself, or where layers share theirs (ALBERT), and this
+ * one has brought none, the first that ends with the same. */
+static size_t owner_of(const struct oom_rewrite *w, size_t unit)
+{
+	const struct oom_unit *u = w->from->units;
+	size_t k = 1;
+
+	if (!unit || u[unit - 1].param0 < u[unit - 1].param1)
+		return unit;
+	while (k < unit && u[k - 1].param1 != u[unit - 1].param1)
+		k++;
+	return k;
+}
+
 static const struct unit_rows *rows_of(struct oom_rewrite *w, size_t unit)
 {
 	struct unit_rows *r = &((struct own *)w->own)[unit].rows;
@@ -62,8 +77,9 @@ static const struct unit_rows *rows_of(struct oom_rewrite *w, size_t unit)
 		return r;
 	/* gradients are reduced in fp32 under mixed precision, as accelerate and torchtitan set
 	 * MixedPrecisionPolicy, and otherwise as they are */
-	sum = oom_sum_unit(w, (uint32_t)unit, casts);
+	sum = oom_sum_unit(w, (uint32_t)owner_of(w, unit), casts);
 	r->made = true;
+	r->again = owner_of(w, unit) != unit;
 	r->params = row(w, unit, unit ? "gathered layer" : "gathered embeddings and head",
 			sum.bytes, OOM_CAT_COMM, OOM_SHARE_WHOLE);
 	r->gathered = row(w, unit, "all-gather output", copies_out(w) ? sum.bytes : 0,
@@ -87,6 +103,8 @@ static void gather(struct oom_rewrite *w, size_t unit)
 	struct own *root = w->own;
 	const struct unit_rows *r = rows_of(w, unit);
 
+	if (r->again && !reshards(w))
+		return;                         /* still there */
 	oom_rewrite_event(w, r->gathered, OOM_EV_ALLOC);
 	oom_rewrite_event(w, r->params, OOM_EV_ALLOC);
 	give(w, &root->gathered_before);
@@ -128,14 +146,16 @@ static void reduce(struct oom_rewrite *w, size_t unit)
 	struct own *root = w->own;
 	const struct unit_rows *r = rows_of(w, unit);
 
-	oom_rewrite_event(w, r->params, OOM_EV_FREE);
+	if (!r->again || reshards(w))
+		oom_rewrite_event(w, r->params, OOM_EV_FREE);
 	give(w, &root->reduced_before);
 	oom_rewrite_event(w, r->reduced, OOM_EV_ALLOC);
 	oom_free_waiting(w, (uint32_t)unit);
 	oom_rewrite_event(w, r->shard, OOM_EV_ALLOC);
-	/* offloaded shards go to the host at once */
+	/* offloaded shards go to the host at once, a shared layer's is added to what will be there */
 	oom_rewrite_event(w, r->shard,
-			  w->plan->offload_params != OOM_OFFLOAD_NONE ? OOM_EV_FREE : OOM_EV_GRAD);
+			  r->again || w->plan->offload_params != OOM_OFFLOAD_NONE ? OOM_EV_FREE :
+										    OOM_EV_GRAD);
 	root->reduced_before = r->reduced;
 	if (!copies_out(w) || !unit)
 		give(w, &root->reduced_before);
@@ -186,7 +206,8 @@ static void end(struct oom_rewrite *w)
 	give(w, &root->params_before);
 	oom_rewrite_event(w, rows_of(w, 0)->params, OOM_EV_FREE);
 	for (size_t u = 1; u <= w->from->n_units && !reshards(w); u++)
-		oom_rewrite_event(w, rows_of(w, u)->params, OOM_EV_FREE_ALL);
+		if (!rows_of(w, u)->again)
+			oom_rewrite_event(w, rows_of(w, u)->params, OOM_EV_FREE_ALL);
 }
 
 static const struct oom_hooks hooks = {
