@@ -156,19 +156,27 @@ static struct grad shared(struct oom_tape *t, const struct oom_node *n)
 static void linear_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
 	const uint64_t w = needed(n, 1) ? n->edge[1].width : 0;
-
-	const bool first = n->kind == OOM_NODE_LINEAR && n->added;
+	const bool first = n->added;
 
 	/* in the order of the arguments' names: addmm's mat1, mat2, self, but mm's mat2, self */
 	if (first && needed(n, 0))
 		g[0] = for_edge(t, n, 0, n->dt);
 	if (needed(n, 1))
-		g[1] = fresh(t, n->name, OOM_MONO_ONE, w, n->dt,
-			     n->kind == OOM_NODE_CONV && n->turned);
+		g[1] = fresh(t, n->name, OOM_MONO_ONE, w, n->dt, false);
 	if (!first && needed(n, 0))
 		g[0] = for_edge(t, n, 0, n->dt);
 	if (needed(n, 2))
 		g[2] = shared(t, n);            /* summed over the tokens by validate_outputs */
+}
+
+/* convolution_backward makes all three; the weight's lies as the input does
+ * (turned: channels last). */
+static void conv_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	for (int i = 0; i < 3; i++)
+		if (needed(n, i))
+			g[i] = fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt,
+				     i == 1 && n->turned);
 }
 
 static void nf4_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
@@ -403,7 +411,8 @@ static void fused_ce_rule(struct oom_tape *t, struct oom_node *n, struct grad *g
 static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	switch ((enum oom_node_kind)n->kind) {
-	case OOM_NODE_LINEAR: case OOM_NODE_CONV: linear_rule(t, n, g); break;
+	case OOM_NODE_LINEAR: linear_rule(t, n, g); break;
+	case OOM_NODE_CONV: conv_rule(t, n, g); break;
 	case OOM_NODE_NF4_LINEAR: nf4_rule(t, n, g); break;
 	case OOM_NODE_MUL: mul_rule(t, n, g); break;
 	case OOM_NODE_DIV: div_rule(t, n, g); break;

@@ -240,8 +240,10 @@ static void count(struct oom_tape *t, const struct oom_sdpa *a)
 							(double)(a->d + a->dv) * t->mult;
 }
 
-/* The kernel for q, k, v and mask, which are the caller's (autocast's casts too) until it returns. */
-static struct oom_val choose(struct oom_tape *t, const struct oom_val arg[4], const struct oom_sdpa *a)
+/* The kernel for q, k, v and mask, which are the caller's (autocast's casts too) until it
+ * returns. */
+static struct oom_val choose(struct oom_tape *t, const struct oom_val arg[4],
+			     const struct oom_sdpa *a)
 {
 	const struct oom_val q = oom_keep(arg[0]), k = oom_keep(arg[1]), v = oom_keep(arg[2]),
 			     mask = oom_keep(arg[3]);

@@ -83,7 +83,7 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 	const uint64_t h = side_of(m.h, c->kernel, stride, c->pad, dilation);
 	const uint64_t w = side_of(m.w, kw, sw, pw, dilation);
 	const char *scope = t->scope;
-	struct oom_val weight, bias = oom_none(), x = m.x, y, arg;
+	struct oom_val weight, bias = oom_none(), x = m.x, y, arg, named;
 	uint64_t n;
 	bool rg;
 	int32_t node = -1;
@@ -105,6 +105,7 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 	if (c->standardized)
 		weight = standardized(t, weight, c->out);
 	arg = oom_argument(t, x);
+	named = c->standardized ? oom_share(t, weight) : oom_none();
 	x = oom_amp_cast(t, x);
 	weight = oom_amp_cast(t, weight);
 	if (c->bias)
@@ -128,6 +129,7 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 	oom_done(t, x);
 	oom_done(t, weight);
 	oom_done(t, bias);
+	oom_drop(t, named);
 	oom_drop(t, arg);
 	t->scope = scope;
 	return (struct oom_map){y, c->out, h, w};
