@@ -80,7 +80,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	t->frozen = !train_weights;
 	if (now->width)
 		y = oom_layer_alone(t, 0, one_layer, oom_layer_ctx(t, &nothing, sizeof(nothing)),
-				    tape_in(t, now->width));
+				    now->width & TAPE_MAP ?
+					    tape_input(t, t->m_b, now->width & ~TAPE_MAP,
+						       tape_dtype(t)) :
+					    tape_in(t, now->width));
 	else
 		y = now->run(t, oom_none());
 	return oom_op_sum_wide(t, oom_op_unary(t, OOM_SCALE, y), OOM_MONO_ONE, D(1));

@@ -11,7 +11,7 @@
 #define TAPE_CASE_H
 
 #include "blocks/blocks.h"
-#include "ops/ops.h"
+#include "ops/conv.h"
 
 typedef struct oom_val (*tape_case_fn)(struct oom_tape *t, struct oom_val x);
 
@@ -22,6 +22,17 @@ typedef struct oom_val (*tape_case_fn)(struct oom_tape *t, struct oom_val x);
 		tape_case_add(#name, width, case_##name);                                    \
 	}                                                                                    \
 	static struct oom_val case_##name(struct oom_tape *t, struct oom_val x)
+
+/* A case on images: m is a map of c x h x w. */
+#define CASE_MAP(name, c, h, w)                                                              \
+	static struct oom_val map_##name(struct oom_tape *t, struct oom_map m);              \
+	CASE(name, (uint64_t)TAPE_MAP | (c) * (h) * (w))                                     \
+	{                                                                                    \
+		return map_##name(t, (struct oom_map){x, c, h, w});                          \
+	}                                                                                    \
+	static struct oom_val map_##name(struct oom_tape *t, struct oom_map m)
+/* Of a case's width: one per image, not per token. */
+#define TAPE_MAP (1ull << 40)
 
 /* A case that makes all its inputs itself. */
 #define CASE_OF_NOTHING(name)                                                                \

@@ -4,8 +4,8 @@
 
 /* The kernel and its result laid out; queries, keys and values have names until the module returns
  * (oom_attention_core). */
-static struct oom_val kernel(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
-			     struct oom_val mask, const struct oom_sdpa *a)
+static struct oom_val kernel(struct oom_tape *t, struct oom_val q, struct oom_val k,
+			     struct oom_val v, struct oom_val mask, const struct oom_sdpa *a)
 {
 	const struct oom_val arg[3] = {q, k, v};
 	struct oom_val y;
@@ -32,7 +32,8 @@ static struct oom_val attend(struct oom_tape *t, struct oom_val x, const struct 
 	return kernel(t, q, k, v, mask, a);
 }
 
-static struct oom_sdpa of(const struct oom_tape *t, uint64_t heads, uint64_t kv, uint64_t d, uint64_t dv)
+static struct oom_sdpa of(const struct oom_tape *t, uint64_t heads, uint64_t kv, uint64_t d,
+			  uint64_t dv)
 {
 	return (struct oom_sdpa){.heads = heads,
 				 .kv_heads = kv,

@@ -6,8 +6,8 @@ EMULATION is a folder with fakecuda.py, which counts the storages of a PyTorch s
 machine without a GPU (data/ and README.md say how the same emulation made the measured runs).  A development tool:
 nothing of the build or the tests runs it; the tables name the versions they were made with.
 
-A case is a function body(e, x) that runs one operation on a tensor x of [b, s, width] and whatever it makes itself:
-e.x() further inputs, e.p() parameters, e.const() inputs that lie on the card before the step.  The C side
+A case is a function body(e, x) that runs one operation on a tensor x of [b, s, width] (or [b, c, h, w]) and whatever it
+makes itself: e.x() further inputs, e.p() parameters, e.const() inputs that lie on the card before the step.  The C side
 (tests/unit/tape_case.h) has a case of the same name written in oomplan's operations.  Both are run forward (twice the
 result, summed, is the loss; a checkpointed one through silu first, so that there is something to keep), backward, and
 again with the gradients there, and compared to the byte:
@@ -153,9 +153,9 @@ class Env:
         return self._made(make)
 
     def x(self, *shape, dtype=None):
-        """An input of this shape ([b, s, width] when one number is given), in the model's type."""
+        """An input of this shape (one number: [b, s, width], one tuple: [b, *tuple]), in the model's type."""
         if len(shape) == 1:
-            shape = (self.b, self.s, shape[0])
+            shape = (self.b, self.s, shape[0]) if isinstance(shape[0], int) else (self.b, *shape[0])
         if self.trains == "weights" or (dtype is not None and not dtype.is_floating_point):
             return torch.empty(shape, dtype=dtype or self.dt)
         return Source.apply(self.anchor, shape, dtype or self.dt)
