@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "lengths_parts.h"
+#include "oomplan/units.h"
 
 /* A length beyond DENSE is rare, and looked for one by one: so many kinds of them that a hostile
  * file is still read in seconds. */
@@ -127,6 +128,7 @@ static enum oom_status read_any(struct oom_lengths *out, FILE *f, const char *wo
 				const char *field, struct oom_error *err)
 {
 	struct oom_length_counter c = {.dense = calloc(DENSE, sizeof(*c.dense))};
+	const struct oom_locale locale = oom_locale_enter();
 	FILE *opened = NULL;
 	enum oom_status st;
 	bool is = false;
@@ -148,6 +150,7 @@ static enum oom_status read_any(struct oom_lengths *out, FILE *f, const char *wo
 		fclose(opened);
 	free(c.dense);
 	free(c.rare);
+	oom_locale_leave(locale);
 	return st;
 }
 

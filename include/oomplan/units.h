@@ -27,7 +27,14 @@ OOM_API enum oom_status oom_parse_real(const char *text, double *real, struct oo
 /* "23.65GiB", "24GB" (10^9), "80000MiB", blanks allowed before the unit.  OOM_ERR_INVALID else. */
 OOM_API enum oom_status oom_parse_bytes(const char *text, uint64_t *bytes, struct oom_error *err);
 
-/* strtod as in the C locale, whatever the program's locale. */
+/* Between the two the calling thread writes and reads numbers as in the C locale, whatever the
+ * program's is; no other thread notices.  Where there is no memory for it nothing changes. */
+struct oom_locale {
+	void *plain, *before;
+};
+OOM_API struct oom_locale oom_locale_enter(void);
+OOM_API void oom_locale_leave(struct oom_locale locale);
+/* strtod as in the C locale. */
 OOM_API double oom_strtod(const char *text, char **end);
 /* The shortest text that reads back as the number, as in the C locale; returns buf. */
 OOM_API const char *oom_write_real(double real, char *buf, size_t size);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "oomplan/option.h"
+#include "oomplan/units.h"
 
 static const char *const stacks[] = {"gpt", "bert", "t5", "moe", "mixtral", NULL};
 static const char *const precisions[] = {"bf16", "fp16", "fp32", NULL};
@@ -214,8 +215,8 @@ static enum oom_status set_choice(struct oom_megatron *m, const struct oom_mg_ar
 enum oom_status oom_megatron_set(struct oom_megatron *m, const struct oom_mg_arg *a,
 				 const char *text, struct oom_error *err)
 {
-	char *end;
-	double v;
+	int64_t n = 0;
+	double v = 0;
 
 	if (!strcmp(a->column, "cublas_workspace")) {
 		m->cublas_kib = workspace_kib(text);
@@ -230,16 +231,19 @@ enum oom_status oom_megatron_set(struct oom_megatron *m, const struct oom_mg_arg
 		strcpy((char *)m + a->offset, text);
 		return OOM_OK;
 	}
-	v = strtod(text, &end);
-	if (end == text || *end || !(v >= a->min && v <= a->max) ||
-	    (a->kind == OOM_MG_COUNT && v != floor(v)))
+	if (a->kind == OOM_MG_REAL ? oom_parse_real(text, &v, NULL) :
+				     oom_parse_count(text, &n, NULL))
+		v = NAN;
+	else if (a->kind != OOM_MG_REAL)
+		v = (double)n;
+	if (!(v >= a->min && v <= a->max))
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "%s: \"%s\" is not a number from %.0f to %.0f", a->column,
 				     text, a->min, a->max);
 	if (a->kind == OOM_MG_REAL)
 		*(double *)(void *)((char *)m + a->offset) = v;
 	else
-		*count_field(m, a) = (int64_t)v;
+		*count_field(m, a) = n;
 	return OOM_OK;
 }
 

@@ -12,41 +12,41 @@
 
 /* ---- locales ---- */
 
-/* The calling thread's locale becomes C for a moment: setlocale would change every thread's.
- * Without memory for it, (locale_t)0 leaves things as they are. */
-static locale_t plain_locale(locale_t *plain)
+struct oom_locale oom_locale_enter(void)
 {
-	*plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-	return *plain ? uselocale(*plain) : (locale_t)0;
+	/* of this thread alone: setlocale would change every thread's */
+	const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+
+	return (struct oom_locale){plain, plain ? uselocale(plain) : NULL};
 }
 
-static void back_to(locale_t before, locale_t plain)
+void oom_locale_leave(struct oom_locale l)
 {
-	if (!plain)
+	if (!l.plain)
 		return;
-	uselocale(before);
-	freelocale(plain);
+	uselocale((locale_t)l.before);
+	freelocale((locale_t)l.plain);
 }
 
 double oom_strtod(const char *text, char **end)
 {
-	locale_t plain, before = plain_locale(&plain);
+	const struct oom_locale l = oom_locale_enter();
 	const double v = strtod(text, end);
 
-	back_to(before, plain);
+	oom_locale_leave(l);
 	return v;
 }
 
 const char *oom_write_real(double v, char *buf, size_t size)
 {
-	locale_t plain, before = plain_locale(&plain);
+	const struct oom_locale l = oom_locale_enter();
 
 	for (int digits = 6; digits <= 17; digits++) {
 		snprintf(buf, size, "%.*g", digits, v);
 		if (strtod(buf, NULL) == v)     /* exact on purpose */
 			break;
 	}
-	back_to(before, plain);
+	oom_locale_leave(l);
 	return buf;
 }
 

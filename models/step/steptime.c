@@ -8,6 +8,7 @@
  *   offload  16 bytes a parameter there and back over PCIe
  */
 #include "oomplan/steptime.h"
+#include "oomplan/units.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static double link_bytes(const struct oom_gpu *gpu, const struct oom_plan *p)
 	while (unit && from > gpu->interconnect && strchr("0123456789.", from[-1]))
 		from--;
 	if (unit && from < unit)
-		link = strtod(from, NULL) / 2 * GBPS;
+		link = oom_strtod(from, NULL) / 2 * GBPS;
 	else if (gpu && strstr(gpu->interconnect, "NVLink"))
 		link = gpu->compute_capability >= 10 ? 900 * GBPS :
 		       gpu->compute_capability >= 9  ? 450 * GBPS :

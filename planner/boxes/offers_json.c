@@ -11,6 +11,7 @@
 
 #include "../input/config_json.h"
 #include "offers_parts.h"
+#include "oomplan/units.h"
 
 #define MAX_OBJECT (64u * 1024)
 #define MAX_DEPTH 64
@@ -263,9 +264,12 @@ static enum oom_status read_list(struct oom_offer_loader *l, struct scan *s, str
 enum oom_status oom_offers_parse_json(struct oom_offer_loader *l, const char *text, size_t size,
 				      const char *name, struct oom_error *err)
 {
+	const struct oom_locale locale = oom_locale_enter();
 	struct scan s = {.file = name, .text = text, .size = size};
+	const enum oom_status st = read_list(l, &s, err);
 
-	return read_list(l, &s, err);
+	oom_locale_leave(locale);
+	return st;
 }
 
 enum oom_status oom_offers_read_json(struct oom_offer_loader *l, const char *path,

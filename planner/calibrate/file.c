@@ -17,6 +17,7 @@
 
 #include "oomplan/calibrate.h"
 #include "oomplan/plan.h"
+#include "oomplan/units.h"
 
 /* No size, and no error of one, is larger. */
 #define MOST 1e20
@@ -37,6 +38,8 @@ static void add(char *text, const char *fmt, ...)
 
 void oom_calibration_write(const struct oom_calibration *c, char text[OOM_CALIBRATION_TEXT])
 {
+	const struct oom_locale locale = oom_locale_enter();
+
 	*text = 0;
 	add(text, "oomplan-calibration %d\n", OOM_CALIBRATION_VERSION);
 	add(text, "# term, state, regression, value, standard error, its degrees of freedom, "
@@ -77,6 +80,7 @@ void oom_calibration_write(const struct oom_calibration *c, char text[OOM_CALIBR
 	for (size_t i = 0; i < c->n_beyond; i++)
 		add(text, "beyond %.17g\n", c->beyond[i]);
 	add(text, "runs %zu\nend\n", c->n);
+	oom_locale_leave(locale);
 }
 
 /* ---- in ---- */
@@ -117,7 +121,7 @@ static bool number(const struct parser *p, size_t at, double low, double high, d
 	char *end;
 	const char *s = p->word[at];
 
-	*to = strtod(s, &end);
+	*to = oom_strtod(s, &end);
 	if (end != s && !*end && *to >= low && *to <= high)
 		return true;
 	oom_error_set(p->err, OOM_ERR_INVALID, "%s:%d: \"%.60s\": expected a number from %g to %g",

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "parts.h"
+#include "oomplan/units.h"
 
 enum { BLOCK = 1 << 20, BEFORE = 24 << 10, AFTER = 6 << 10, WINDOW = BEFORE + AFTER + 1 };
 
@@ -310,6 +311,7 @@ bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out)
 {
 	struct oom_crash_log log = {0};
 	struct scan s = {.last = out, .log = &log, .window = malloc(2 * (size_t)WINDOW)};
+	struct oom_locale locale;
 	bool any;
 
 	if (!s.window) {
@@ -317,8 +319,10 @@ bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out)
 		return false;
 	}
 	oom_trigger_index_init(&s.index);
+	locale = oom_locale_enter();
 	search(&s, text, text, text + size, text + size);
 	any = finish(&s);
+	oom_locale_leave(locale);
 	free(s.window);
 	return any;
 }
@@ -364,6 +368,7 @@ enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 			 .last = last,
 			 .log = log,
 			 .window = malloc(2 * (size_t)WINDOW)};
+	struct oom_locale locale;
 	enum oom_status st;
 
 	if (!f || !s.window) {
@@ -376,6 +381,7 @@ enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 	}
 	memset(log, 0, sizeof(*log));
 	oom_trigger_index_init(&s.index);
+	locale = oom_locale_enter();
 	st = stream(f, &s, err);
 	if (f != stdin)
 		fclose(f);
@@ -383,6 +389,7 @@ enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 	if (!finish(&s) && !st)
 		st = oom_error_set(err, OOM_ERR_UNKNOWN, "%s: nothing in it speaks of memory",
 				   path);
+	oom_locale_leave(locale);
 	free(s.window);
 	return st;
 }

@@ -1,5 +1,6 @@
 /* CSV in and out.  Parsing is libcsv's; header lookup, limits and messages are ours. */
 #include "csv_rows.h"
+#include "oomplan/units.h"
 
 #include <csv.h>
 #include <errno.h>
@@ -140,18 +141,25 @@ enum oom_status oom_csv_parse(const char *text, size_t size, const char *name, o
 {
 	struct csv_parser p;
 	struct reader *r = reader_new(name, fn, ctx, err);
+	struct oom_locale locale;
+	enum oom_status st;
 
 	if (!r)
 		return OOM_ERR_MEMORY;
 	csv_init(&p, CSV_APPEND_NULL);
+	locale = oom_locale_enter();
 	feed(r, &p, text, size);
-	return finish(r, &p);
+	st = finish(r, &p);
+	oom_locale_leave(locale);
+	return st;
 }
 
 enum oom_status oom_csv_read(const char *path, oom_csv_fn fn, void *ctx, struct oom_error *err)
 {
 	FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
 	struct csv_parser p;
+	struct oom_locale locale;
+	enum oom_status st;
 	struct reader *r;
 	char buf[65536];
 	size_t n;
@@ -165,13 +173,16 @@ enum oom_status oom_csv_read(const char *path, oom_csv_fn fn, void *ctx, struct 
 		return OOM_ERR_MEMORY;
 	}
 	csv_init(&p, CSV_APPEND_NULL);
+	locale = oom_locale_enter();
 	while (!r->status && (n = fread(buf, 1, sizeof(buf), f)) > 0)
 		feed(r, &p, buf, n);
 	if (!r->status && ferror(f))
 		r->status = oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
 	if (f != stdin)
 		fclose(f);
-	return finish(r, &p);
+	st = finish(r, &p);
+	oom_locale_leave(locale);
+	return st;
 }
 
 const char *oom_csv_cell(const struct oom_csv_row *row, const char *name)

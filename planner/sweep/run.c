@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "sweep.h"
+#include "oomplan/units.h"
 
 enum { BLOCK = 512, THREADS = 64, AHEAD = 3 };
 #define MOST_CELLS 1000000000000u
@@ -119,6 +120,7 @@ static void *work(void *arg)
 {
 	struct thread *t = arg;
 	struct run *r = t->r;
+	const struct oom_locale locale = oom_locale_enter();
 
 	pthread_mutex_lock(&r->lock);
 	for (;;) {
@@ -140,6 +142,7 @@ static void *work(void *arg)
 	}
 	pthread_cond_broadcast(&r->room);
 	pthread_mutex_unlock(&r->lock);
+	oom_locale_leave(locale);
 	return NULL;
 }
 

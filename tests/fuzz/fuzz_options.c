@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "oomplan/rules.h"
 #include "options.h"
 
 static struct {
@@ -11,7 +12,9 @@ static struct {
 	int choice;
 	int64_t count;
 	double real;
-	struct oom_list list, words;
+	struct oom_size size;
+	struct oom_list list, words, idle;
+	size_t told;
 } t;
 #define WORDS(X) X(ONE, "one", "") X(TWO, "two-three", "") X(FOUR, "four", "")
 OOM_WORD_LIST(static, words, WORDS)
@@ -25,16 +28,23 @@ static const struct oom_option rows[] = {
 	 .metavar = "N", .min = -9e18, .max = 9e18},
 	{.name = "real", .letter = 'r', .kind = OOM_OPTION_REAL, .target = &t.real,
 	 .metavar = "P", .min = -1, .max = 1},
+	{.name = "size", .kind = OOM_OPTION_SIZE, .target = &t.size, .metavar = "SIZE"},
 	{.name = "list", .letter = 'l', .kind = OOM_OPTION_LIST, .target = &t.list,
 	 .metavar = "WORDS", .choice = words},
 	{.name = NULL},
 };
 
+static void hear(const char *text)
+{
+	t.told += strlen(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct oom_plan plan = oom_plan_default();
-	const struct oom_options set = {.own = rows, .plan = &plan, .words = &t.words};
+	const struct oom_options set = {
+		.own = rows, .plan = &plan, .words = &t.words, .idle = &t.idle, .tell = hear};
 	struct oom_error err = {{0}};
 	char *copy = malloc(size + 1), *argv[256];
 	int argc = 0;
@@ -59,8 +69,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (oom_plan_set(&plan, oom_knob_at(i), value, &err))
 			abort();
 	}
+	if (oom_plan_check(&plan, &err) && strlen(err.text) < 20)
+		abort();
 	if (t.choice < 0 || t.choice > 2 || t.list.n > OOM_LIST_MAX || t.words.n > OOM_LIST_MAX ||
-	    t.real < -1 || t.real > 1)
+	    t.idle.n > OOM_LIST_MAX || t.real < -1 || t.real > 1)
 		abort();
 	free(copy);
 	return 0;
