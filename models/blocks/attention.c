@@ -114,6 +114,7 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 			     .mq = a->mq,
 			     .mk = a->mk,
 			     .sk = a->sk,
+			     .sq = a->mq == a->mk ? a->sk : OOM_MONO_ONE,
 			     .causal = a->causal,
 			     .gqa = true,
 			     .dropout = t->train ? a->dropout : 0};

@@ -370,7 +370,7 @@ static void efficient_rule(struct oom_tape *t, const struct oom_node *n, struct 
 	const uint64_t bi = wide <= 64 || !half ? 64 : 128, cap = wide <= 64 ? 64 : 128;
 	const uint64_t cols = oom_ceil_div(d, cap), dw = oom_round_up(d, 32);
 	const uint64_t tile = bi * (dw < 128 ? dw : 128);
-	const uint16_t blocks = oom_mono_tiles(t, n->aux_mono, (uint32_t)bi);
+	const uint16_t blocks = oom_mono_tiles(t, n->aux_mono, n->length, (uint32_t)bi);
 	struct oom_val s[4];
 	int k = 0;
 

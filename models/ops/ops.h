@@ -206,6 +206,7 @@ struct oom_sdpa {
 	uint64_t heads, kv_heads, d, dv;
 	uint16_t mq, mk;        /* tokens of the queries and of the keys (monomials) */
 	uint16_t sk;            /* length of the keys alone (monomial) */
+	uint16_t sq;            /* of the queries alone; OOM_MONO_ONE: not known */
 	bool causal, gqa;
 	double dropout;
 };

@@ -27,9 +27,10 @@ static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q
 	if (n >= 0) {
 		t->nodes[n].heads = (uint16_t)a->heads;
 		t->nodes[n].d = (uint16_t)a->d;
+		t->nodes[n].length = a->sq;
 		t->nodes[n].aux_width = a->kv_heads;
 		t->nodes[n].perm = (uint8_t)(q.perm | k.perm << 1 | v.perm << 2);
-		t->nodes[n].aux_mono = kind == OOM_NODE_FLASH ? oom_mono_rounded(t, a->mq, 128) :
+		t->nodes[n].aux_mono = kind == OOM_NODE_FLASH ? oom_mono_rounded(t, a->mq, a->sq, 128) :
 								a->mq;
 	}
 	oom_node_save(t, n, q);
@@ -122,11 +123,11 @@ static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom
 
 	if (!oom_is_none(mask)) {
 		bias = mask_to_bias(t, mask, (enum oom_dtype)q.dt);
-		if (oom_cond_more(t, oom_mono_rounded(t, a->mk, 16), 1, a->mk, 1)) {
+		if (oom_cond_more(t, oom_mono_rounded(t, a->mk, a->sk, 16), 1, a->mk, 1)) {
 			/* keys not a multiple of 16: the bias is padded, a copy with aligned
 			 * rows */
 			const struct oom_dim w = {bias.width, NULL};
-			const uint16_t m = oom_mono_rounded(t, bias.mono, 16);
+			const uint16_t m = oom_mono_rounded(t, bias.mono, a->sk, 16);
 
 			/* learned: the gradient goes back through the padding */
 			if (bias.rg) {
@@ -151,7 +152,7 @@ static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom
 	y = oom_new(t, "efficient_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text},
 		    (enum oom_dtype)q.dt);
 	y.perm = true;
-	lse = oom_new(t, "logsumexp", rg ? oom_mono_rounded(t, a->mq, 32) : OOM_MONO_ONE,
+	lse = oom_new(t, "logsumexp", rg ? oom_mono_rounded(t, a->mq, a->sq, 32) : OOM_MONO_ONE,
 		      (struct oom_dim){rg ? a->heads : 0, NULL}, OOM_F32);
 	seed = oom_new(t, "philox seed", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);
 	offset = oom_new(t, "philox offset", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);

@@ -263,7 +263,7 @@ void oom_sizes_reset(struct oom_tape *t)
 	t->m_bss = oom_mono_mul(t, t->m_bs, t->m_s);
 }
 
-/* ---- monomials with their sequence lengths exchanged ---- */
+/* ---- monomials with a sequence's length in pieces ---- */
 
 /* Is v a sequence's length itself, tokens or a constant? */
 static bool is_length(const struct oom_var *v)
@@ -271,43 +271,54 @@ static bool is_length(const struct oom_var *v)
 	return v->base != OOM_VAR_B && (v->op == LEN_AS_IS || v->op == LEN_CONST);
 }
 
-/* v with the operation done to it, at once where it is a constant. */
-static struct oom_var done_to(struct oom_var v, uint8_t op, uint32_t k)
+/* Which factor of m is the length of one sequence: `len` where m holds it, else a variable as it is,
+ * else the constant made last (the images of a batch come before the patches of each). */
+static int length_in(const struct oom_tape *t, const struct oom_mono *m, uint16_t len)
 {
-	if (v.op == LEN_CONST)
-		v.k = (uint32_t)(op == LEN_CEIL ? oom_ceil_div(v.k, k) : oom_round_up(v.k, k));
-	else
-		v = (struct oom_var){.base = v.base, .op = op, .k = k};
-	return v;
+	const struct oom_mono *l = &t->monos[len];
+	int found = -1;
+
+	for (int i = 0; i < m->n; i++) {
+		const struct oom_var *v = &t->vars[m->var[i]];
+
+		if (!is_length(v))
+			continue;
+		if (l->n == 1 && l->var[0] == m->var[i])
+			return i;
+		if (found < 0 || t->vars[m->var[found]].op == LEN_CONST)
+			found = i;
+	}
+	return found;
 }
 
-uint16_t oom_mono_rounded(struct oom_tape *t, uint16_t m, uint32_t k)
+/* m with its sequence's length divided into pieces of k: their number, or what they hold. */
+static uint16_t in_pieces(struct oom_tape *t, uint16_t m, uint16_t len, uint32_t k, uint8_t op)
 {
 	const struct oom_mono x = t->monos[m];
+	const int at = length_in(t, &x, len);
 	uint16_t r = OOM_MONO_ONE;
-	bool found = false;
 
 	for (int i = 0; i < x.n; i++) {
-		const struct oom_var v = t->vars[x.var[i]];
-		const bool this = !found && is_length(&v);
+		struct oom_var v = t->vars[x.var[i]];
 
-		r = times(t, r, this ? done_to(v, LEN_ROUND_UP, k) : v);
-		found |= this;
+		if (i == at && v.op == LEN_CONST)
+			v.k = (uint32_t)(op == LEN_CEIL ? oom_ceil_div(v.k, k) :
+							  oom_round_up(v.k, k));
+		else if (i == at)
+			v = (struct oom_var){.base = v.base, .op = op, .k = k};
+		r = times(t, r, v);
 	}
 	return r;
 }
 
-uint16_t oom_mono_tiles(struct oom_tape *t, uint16_t m, uint32_t k)
+uint16_t oom_mono_rounded(struct oom_tape *t, uint16_t m, uint16_t len, uint32_t k)
 {
-	const struct oom_mono x = t->monos[m];
-	uint16_t r = OOM_MONO_ONE;
+	return in_pieces(t, m, len, k, LEN_ROUND_UP);
+}
 
-	for (int i = 0; i < x.n; i++) {
-		const struct oom_var v = t->vars[x.var[i]];
-
-		r = times(t, r, is_length(&v) ? done_to(v, LEN_CEIL, k) : v);
-	}
-	return r;
+uint16_t oom_mono_tiles(struct oom_tape *t, uint16_t m, uint16_t len, uint32_t k)
+{
+	return in_pieces(t, m, len, k, LEN_CEIL);
 }
 
 /* ---- values ---- */

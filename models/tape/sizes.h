@@ -91,11 +91,11 @@ uint16_t oom_len_plus_in_many(struct oom_tape *t, uint16_t m, uint64_t k);
  * chunks of 32 (at least 20). */
 uint16_t oom_len_pow2_part(struct oom_tape *t, uint16_t m, uint64_t k);
 
-/* m with its sequence length rounded up to a multiple of k, b s -> b roundup(s, k): the first of
- * its lengths that is a variable as it is or a constant, the batch left out. */
-uint16_t oom_mono_rounded(struct oom_tape *t, uint16_t m, uint32_t k);
-/* m in tiles of k, b s -> b ceil(s / k): all such lengths divided. */
-uint16_t oom_mono_tiles(struct oom_tape *t, uint16_t m, uint32_t k);
+/* m, the tokens of all sequences, with the length `len` of one rounded up to a multiple of k, or
+ * divided into tiles of k: b s -> b roundup(s, k), b ceil(s / k).  Where m does not hold `len` (cross
+ * attention's queries: OOM_MONO_ONE), a length that it does hold: s or t, else the last constant. */
+uint16_t oom_mono_rounded(struct oom_tape *t, uint16_t m, uint16_t len, uint32_t k);
+uint16_t oom_mono_tiles(struct oom_tape *t, uint16_t m, uint16_t len, uint32_t k);
 
 /* ---- monomials ---- */
 

@@ -169,7 +169,7 @@ struct oom_node {
 		uint32_t ckpt;                  /* OOM_NODE_CKPT: which one */
 		struct oom_temps temps;         /* OOM_NODE_UNARY */
 		struct {
-			uint16_t heads, d;      /* fused attention */
+			uint16_t heads, d, length;      /* fused attention */
 		};
 		bool added;     /* OOM_NODE_LINEAR: addmm, whose bias is one of its operands */
 		/* OOM_NODE_CONV: the weight's gradient is not laid out as the weight */

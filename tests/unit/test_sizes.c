@@ -149,19 +149,29 @@ static void vanishing(void **state)
 	drop(t);
 }
 
-static void exchanged(void **state)
+static void pieces(void **state)
 {
 	struct oom_tape *t = tape();
-	const uint16_t image = oom_len_const(t, t->m_b, 197);
+	const uint16_t one = OOM_MONO_ONE, images = oom_len_const(t, t->m_b, 2),
+		       patches = oom_len_const(t, one, 577), all = oom_mono_mul(t, images, patches);
 
 	(void)state;
-	assert_int_equal(oom_mono_rounded(t, t->m_bs, 64), oom_len_round_up(t, t->m_b, 64));
-	assert_int_equal(oom_mono_rounded(t, image, 64), oom_len_const(t, t->m_b, 256));
-	assert_int_equal(oom_mono_rounded(t, t->m_b, 64), t->m_b);
-	assert_int_equal(oom_mono_now(t, oom_mono_rounded(t, t->m_bss, 64)), 2 * 128 * 100);
-	assert_int_equal(oom_mono_tiles(t, t->m_bs, 64), oom_len_ceil(t, t->m_b, 64));
-	assert_int_equal(oom_mono_tiles(t, image, 64), oom_len_const(t, t->m_b, 4));
-	assert_int_equal(oom_mono_now(t, oom_mono_tiles(t, t->m_bss, 64)), 2 * 2 * 2);
+	assert_int_equal(oom_mono_rounded(t, t->m_bs, t->m_s, 64), oom_len_round_up(t, t->m_b, 64));
+	assert_int_equal(oom_mono_rounded(t, t->m_bs, one, 64), oom_len_round_up(t, t->m_b, 64));
+	assert_int_equal(oom_mono_rounded(t, t->m_b, one, 64), t->m_b);
+	assert_int_equal(oom_mono_now(t, oom_mono_rounded(t, t->m_bss, t->m_s, 64)), 2 * 128 * 100);
+	assert_int_equal(oom_mono_tiles(t, t->m_bs, t->m_s, 64), oom_len_ceil(t, t->m_b, 64));
+	assert_int_equal(oom_mono_now(t, oom_mono_tiles(t, t->m_bss, t->m_s, 64)), 2 * 2 * 100);
+	/* each of two images by itself; a number of windows is made after their area */
+	assert_int_equal(oom_mono_now(t, oom_mono_rounded(t, all, patches, 128)), 2 * 2 * 640);
+	assert_int_equal(oom_mono_now(t, oom_mono_rounded(t, all, one, 128)), 2 * 2 * 640);
+	assert_int_equal(oom_mono_now(t, oom_mono_tiles(t, all, patches, 64)), 2 * 2 * 10);
+	assert_int_equal(oom_mono_now(t, oom_mono_tiles(t, oom_mono_mul(t, all, oom_len_const(t, one, 3)),
+							patches, 64)),
+			 2 * 2 * 10 * 3);
+	/* streams beside a text's tokens */
+	assert_int_equal(oom_mono_now(t, oom_mono_rounded(t, oom_len_const(t, t->m_bs, 3), one, 64)),
+			 2 * 128 * 3);
 	drop(t);
 }
 
@@ -246,7 +256,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(examples), cmocka_unit_test(texts), cmocka_unit_test(growing),
-		cmocka_unit_test(vanishing), cmocka_unit_test(exchanged), cmocka_unit_test(refusals),
+		cmocka_unit_test(vanishing), cmocka_unit_test(pieces), cmocka_unit_test(refusals),
 		cmocka_unit_test(bounds), cmocka_unit_test(conditions)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

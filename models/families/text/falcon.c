@@ -105,6 +105,7 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 				   .mq = t->m_bs,
 				   .mk = t->m_bs,
 				   .sk = t->m_s,
+				   .sq = t->m_s,
 				   .causal = true};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	struct oom_val p[3], local[4], y;

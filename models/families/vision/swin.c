@@ -315,8 +315,6 @@ static struct oom_val swin_step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_frame f = {.t = t}, model = {.t = t};
 	struct oom_val x;
 
-	/* first: attention rounds this length */
-	(void)oom_len_const(t, OOM_MONO_ONE, w->window * w->window);
 	if ((side >> (w->n_stages - 1)) < w->window || side > 65535 / a->patch) {
 		oom_tape_fail(t, OOM_ERR_INVALID,
 			      "an image of %llu pixels leaves the last stage less than a window of "
