@@ -82,12 +82,12 @@ static bool megatron_layouts(struct search_space *s, struct layout l)
 static void stages(struct search_space *s, int64_t engine, struct layout l)
 {
 	const struct engine_moves *e = engine_moves(engine);
+	const bool nodes = e->hybrid && s->asked->nodes > 1;
 
 	l.engine = engine;
 	l.zero = e->replicates && engine == s->asked->engine ? 0 : e->shards_from;
 	for (; l.zero <= e->shards_to; l.zero++)
-		for (l.hybrid = 0; l.hybrid <= (e->hybrid && l.zero == 3 && s->asked->nodes > 1);
-		     l.hybrid++)
+		for (l.hybrid = 0; l.hybrid <= (nodes && l.zero == 3 ? 1 : 0); l.hybrid++)
 			add_layout(s, l);
 }
 

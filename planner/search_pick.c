@@ -288,7 +288,7 @@ static enum oom_status insert(struct picks *p, struct pick *front[], size_t *n, 
 
 enum oom_status picks_choose(struct picks *p)
 {
-	struct pick *front[CLASS_SETS * (AXES + 1)], *best;
+	struct pick *front[CLASS_SETS * (AXES + 1)] = {NULL}, *best;
 	size_t n = 0, end;
 	enum oom_status st = OOM_OK;
 
