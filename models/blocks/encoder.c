@@ -3,21 +3,51 @@
 #include "encoder.h"
 #include "image.h"
 
-void oom_bert_sizes(struct oom_arch *a)
+void oom_check_heads(struct oom_arch *a)
 {
-	struct oom_reader *r = &a->rd;
+	if (a->d_model % a->n_heads)
+		oom_read_fail(&a->rd,
+			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
+}
 
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_count(r, "intermediate_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->head_dim = a->d_model / a->n_heads;
-	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
-	a->type_vocab = oom_read_count_or(r, "type_vocab_size", 2);
-	a->act = oom_read_act(r, "hidden_act", "gelu");
-	a->dropout = oom_read_real(r, "hidden_dropout_prob", 0.1);
-	a->attn_dropout = oom_read_real(r, "attention_probs_dropout_prob", 0.1);
+struct oom_val oom_word_embeddings(struct oom_tape *t, const struct oom_arch *a, const char *module,
+				   struct oom_dim d, struct oom_val *word)
+{
+	struct oom_val x;
+
+	t->scope = module;
+	*word = oom_param(t, "weight", a->vocab, d.n, OOM_P_EMBEDDING);
+	x = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+				   a->vocab, d);
+	return oom_input_grads(t, x);
+}
+
+struct oom_val oom_position_embeddings(struct oom_tape *t, const struct oom_arch *a,
+				       struct oom_dim d)
+{
+	return oom_op_embedding(t, "position_embeddings",
+				oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions,
+				d, 0);
+}
+
+struct oom_val oom_type_embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_dim d,
+				   struct oom_val types)
+{
+	return oom_op_embedding(t, "token_type_embeddings", types, a->type_vocab, d, 0);
+}
+
+struct oom_val oom_zero_types(struct oom_tape *t, const struct oom_arch *a, struct oom_dim d)
+{
+	return oom_type_embeddings(t, a, d, oom_new(t, "zeros", t->m_bs, D(1), OOM_I64));
+}
+
+struct oom_val oom_buffered_types(struct oom_tape *t)
+{
+	struct oom_val types = oom_new(t, "token type ids", t->m_s, D(1), OOM_I64);
+
+	types.mono = t->m_bs;
+	return types;
 }
 
 struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, struct oom_val from,
@@ -81,34 +111,39 @@ struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const 
 	return oom_leave(&f, x);
 }
 
-struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum oom_act act,
-			    struct oom_val h)
+struct oom_val oom_token_head(struct oom_tape *t, const struct oom_arch *a,
+			      const struct oom_token_head *head, struct oom_val h)
 {
 	struct oom_frame f = {.t = t};
 	struct oom_val x;
 
 	h = oom_arg(&f, h);                     /* outputs[0] */
-	x = oom_op_slice(t, h, t->m_b, D(a->d_model));
-	x = oom_op_dropout(t, x, a->classifier_dropout);
-	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS);
-	x = oom_op_dropout(t, oom_activation(t, act, x), a->classifier_dropout);
-	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){t->n_labels, "num_labels"},
+	x = oom_op_slice(t, h, t->m_b, (struct oom_dim){h.width, h.text});
+	x = oom_op_dropout(t, x, head->dropout);
+	x = oom_op_linear(t, head->dense, x, D(a->d_model), OOM_BIAS | head->flags);
+	x = oom_op_dropout(t, oom_activation(t, head->act, x), a->classifier_dropout);
+	x = oom_op_linear(t, head->out, x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
 	return oom_leave(&f, oom_cls_loss(t, a, x));
 }
 
+struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum oom_act act,
+			    struct oom_val h)
+{
+	const struct oom_token_head head = {.dense = "dense",
+					    .out = "out_proj",
+					    .act = act,
+					    .dropout = a->classifier_dropout};
+
+	return oom_token_head(t, a, &head, h);
+}
+
 struct oom_val oom_pooler_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
 {
-	struct oom_frame f = {.t = t};
-	struct oom_val x;
+	const struct oom_token_head head = {
+		.dense = "dense", .out = "classifier", .act = OOM_ACT_TANH};
 
-	h = oom_arg(&f, h);                     /* outputs[0] */
-	x = oom_op_slice(t, h, t->m_b, D(a->d_model));
-	x = oom_op_linear(t, "dense", x, D(a->d_model), OOM_BIAS);
-	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
-	x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
-			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-	return oom_leave(&f, oom_cls_loss(t, a, x));
+	return oom_token_head(t, a, &head, h);
 }
 
 /* Its graph goes with its output, before the backward pass; autocast's copy of the weight stays
@@ -117,7 +152,8 @@ void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_va
 {
 	const bool grad = t->grad;
 	const size_t first = t->cursor;
-	struct oom_val w, y;
+	struct oom_frame f = {.t = t};
+	struct oom_val w;
 
 	oom_linear_unused(t, "dense", a->d_model, a->d_model, OOM_BIAS);
 	if (t->status || t->plan->qlora)        /* 4-bit: nothing of it is cached */
@@ -125,22 +161,20 @@ void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_va
 	w = (struct oom_val){.width = a->d_model * a->d_model, .sto = -1, .node = -2 - (int32_t)first, .dt = t->params[first].dt};
 	t->grad = false;
 	w = oom_amp_cast(t, w);
-	y = oom_new(t, "pooled output", t->m_b, D(a->d_model),
-		    (enum oom_dtype)(t->amp ? t->amp_dt : h.dt));
-	oom_drop(t, y);
-	oom_drop(t, w);
+	oom_name(&f, w);
+	oom_name(&f, oom_new(t, "pooled output", t->m_b, D(a->d_model),
+			     (enum oom_dtype)(t->amp ? t->amp_dt : h.dt)));
+	oom_leave(&f, oom_none());
 	t->grad = grad;
 }
 
 struct oom_val oom_positions_from_ids(struct oom_tape *t)
 {
-	struct oom_val mask = oom_new(t, "ne", t->m_bs, D(1), OOM_U8),
-		       n = oom_new(t, "int", t->m_bs, D(1), OOM_F32), y;
+	struct oom_frame f = {.t = t};
 
-	y = oom_new(t, "position ids", t->m_bs, D(1), OOM_I64);
-	oom_drop(t, mask);
-	oom_drop(t, n);
-	return y;
+	oom_name(&f, oom_new(t, "ne", t->m_bs, D(1), OOM_U8));
+	oom_name(&f, oom_new(t, "int", t->m_bs, D(1), OOM_F32));
+	return oom_leave(&f, oom_new(t, "position ids", t->m_bs, D(1), OOM_I64));
 }
 
 void oom_kept_add(struct oom_tape *t, struct oom_kept *k, struct oom_val x)
@@ -178,12 +212,27 @@ struct oom_val oom_without_checkpointing(struct oom_tape *t, const struct oom_ar
 struct oom_val oom_relative_positions(struct oom_tape *t, bool negate)
 {
 	const uint16_t plane = oom_mono_mul(t, t->m_s, t->m_s);
-	struct oom_val n = negate ? oom_new(t, "neg", plane, D(1), OOM_I64) : oom_none();
-	struct oom_val sum = oom_new(t, "relative_pos", plane, D(1), OOM_I64), y;
+	struct oom_frame f = {.t = t};
+	struct oom_val x = oom_none();
 
 	if (negate)
-		oom_drop(t, n);
-	y = oom_new(t, "clamp", plane, D(1), OOM_I64);
-	oom_drop(t, sum);
-	return y;
+		x = oom_name(&f, oom_new(t, "neg", plane, D(1), OOM_I64));
+	x = oom_rename(&f, x, oom_new(t, "relative_pos", plane, D(1), OOM_I64));
+	return oom_leave(&f, oom_new(t, "clamp", plane, D(1), OOM_I64));
+}
+void oom_bert_sizes(struct oom_arch *a)
+{
+	struct oom_reader *r = &a->rd;
+
+	a->vocab = oom_read_count(r, "vocab_size", 1);
+	a->d_model = oom_read_count(r, "hidden_size", 1);
+	a->d_ff = oom_read_count(r, "intermediate_size", 1);
+	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
+	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
+	a->head_dim = a->d_model / a->n_heads;
+	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
+	a->type_vocab = oom_read_count_or(r, "type_vocab_size", 2);
+	a->act = oom_read_act(r, "hidden_act", "gelu");
+	a->dropout = oom_read_real(r, "hidden_dropout_prob", 0.1);
+	a->attn_dropout = oom_read_real(r, "attention_probs_dropout_prob", 0.1);
 }

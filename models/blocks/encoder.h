@@ -4,11 +4,36 @@
 #define OOM_ENCODER_H
 
 #include "blocks.h"
+#include "config/keys.h"
 
-/* Reads the sizes and dropouts that BERT and its descendants name alike. */
-void oom_bert_sizes(struct oom_arch *a);
+/* The keys that nearly every encoder has, and those that BERT and its descendants have besides. */
+#define OOM_ENCODER_KEYS \
+	OOM_DECODER_KEYS, MUST(d_ff, "intermediate_size"), \
+		MUST(max_positions, "max_position_embeddings")
+#define OOM_BERT_KEYS \
+	OOM_ENCODER_KEYS, OR(type_vocab, "type_vocab_size", 2), ACT(act, "hidden_act", "gelu"), \
+		REAL(dropout, "hidden_dropout_prob", 0.1), \
+		REAL(attn_dropout, "attention_probs_dropout_prob", 0.1)
+/* Fails where the heads do not divide the width. */
+void oom_check_heads(struct oom_arch *a);
+
+/* nn.Embedding of the ids, d wide, and its gradients where PEFT asks for them; *word gets the
+ * table. */
+struct oom_val oom_word_embeddings(struct oom_tape *t, const struct oom_arch *a, const char *module,
+				   struct oom_dim d, struct oom_val *word);
+/* position_embeddings of one row of positions for the whole batch. */
+struct oom_val oom_position_embeddings(struct oom_tape *t, const struct oom_arch *a,
+				       struct oom_dim d);
+/* token_type_embeddings of fresh zeros, or of the types given. */
+struct oom_val oom_zero_types(struct oom_tape *t, const struct oom_arch *a, struct oom_dim d);
+struct oom_val oom_type_embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_dim d,
+				   struct oom_val types);
+/* A buffer of zeros, cut and expanded over the batch: one row of types. */
+struct oom_val oom_buffered_types(struct oom_tape *t);
+
 /* dense, dropout, then h + input, normed when `norm` names one (BertSelfOutput, BertOutput); from
  * and input are given up when that is done. */
+void oom_bert_sizes(struct oom_arch *a);
 struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, struct oom_val from,
 			  struct oom_val input);
 
@@ -30,20 +55,29 @@ struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const 
 bool oom_fuses_mlm_head(struct oom_tape *t, uint64_t in, uint64_t d);
 /* The transform's parameters where it does not run. */
 void oom_idle_transform(struct oom_tape *t, const char *norm, uint64_t d);
-/* The first token through dropout, dense, activation, dropout, out_proj
- * (RobertaClassificationHead). */
+/* A classification head on the first token: dropout, dense, activation, dropout, projection.  h,
+ * the model's output, is given up when the loss is done. */
+struct oom_token_head {
+	const char *dense, *out;        /* module names */
+	enum oom_act act;
+	double dropout;                 /* the first one; the second is a->classifier_dropout */
+	unsigned flags;                 /* of dense, besides its bias */
+};
+struct oom_val oom_token_head(struct oom_tape *t, const struct oom_arch *a,
+			      const struct oom_token_head *head, struct oom_val h);
+/* The same with dense and out_proj (RobertaClassificationHead). */
 struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum oom_act act,
 			    struct oom_val h);
-/* The first token through dense and tanh, then dropout and the classifier (BertPooler). */
+/* The same with dense and tanh, no dropout first, and classifier (BertPooler). */
 struct oom_val oom_pooler_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h);
 /* A pooler that runs although nothing of the loss comes from it. */
 void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_val h);
 
-/* padding_idx + cumsum(ids != padding_idx): one row a token. */
+/* padding_idx + cumsum(ids != padding_idx): one row per token. */
 struct oom_val oom_positions_from_ids(struct oom_tape *t);
 
 /* Runs step as if the plan had not asked for checkpointing, which transformers refuses for the
- * type; says so. */
+ * type, and states so. */
 struct oom_val oom_without_checkpointing(struct oom_tape *t, const struct oom_arch *a,
 					 struct oom_val (*step)(struct oom_tape *t,
 								const struct oom_arch *a));
