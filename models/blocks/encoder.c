@@ -168,6 +168,16 @@ void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_va
 	t->grad = grad;
 }
 
+struct oom_val oom_written_weights_before(struct oom_tape *t, const struct oom_arch *a, uint32_t i,
+					  enum oom_dtype x)
+{
+	/* under autocast the product saves a copy of the dropped weights */
+	if (!i || t->recompute || (t->grad && !t->packing && !(t->amp && a->attn_dropout > 0)))
+		return oom_none();
+	return oom_new(t, "attention weights of the layer before", t->m_bss, D(a->n_heads),
+		       t->amp ? OOM_F32 : x);
+}
+
 struct oom_val oom_positions_from_ids(struct oom_tape *t)
 {
 	struct oom_frame f = {.t = t};

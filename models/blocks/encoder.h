@@ -73,6 +73,12 @@ struct oom_val oom_pooler_head(struct oom_tape *t, const struct oom_arch *a, str
 /* A pooler that runs although nothing of the loss comes from it. */
 void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_val h);
 
+/* The attention weights that the model's caller still holds from the layer before the i-th, x wide
+ * in type, where the layers return (hidden, weights) and write their attention out; absent where
+ * autograd keeps them anyway. */
+struct oom_val oom_written_weights_before(struct oom_tape *t, const struct oom_arch *a, uint32_t i,
+					  enum oom_dtype x);
+
 /* padding_idx + cumsum(ids != padding_idx): one row per token. */
 struct oom_val oom_positions_from_ids(struct oom_tape *t);
 

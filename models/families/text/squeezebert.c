@@ -2,144 +2,144 @@
  * channels, s]. Reference: transformers 5.12, models/squeezebert/modeling_squeezebert.py. */
 #include "blocks/encoder.h"
 
-enum { Q, K, V, POST, FF, OUT };        /* extra[]: groups of the convolutions */
+/* Groups of the convolutions. */
+struct squeezebert {
+	uint64_t qkv[3], post, ff, out;
+};
+OOM_OWN(squeezebert, struct squeezebert);
 
-static void parse(struct oom_arch *a)
+static const struct oom_key_row squeezebert_keys[] = {
+	OOM_BERT_KEYS,
+	REAL(classifier_dropout, "hidden_dropout_prob", 0.1),
+	FLAG(tie, "tie_word_embeddings", true),
+	OOM_KEYS_END,
+};
+
+static uint64_t squeezebert_groups(struct oom_arch *a, const char *key, uint64_t otherwise)
 {
-	static const char *const keys[] = {"q_groups",
-					   "k_groups",
-					   "v_groups",
-					   "post_attention_groups",
-					   "intermediate_groups",
-					   "output_groups"};
-	struct oom_reader *r = &a->rd;
+	const uint64_t n = oom_read_count_or(&a->rd, key, otherwise);
 
-	a->default_task = OOM_TASK_MASKED_LM;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_count(r, "intermediate_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->head_dim = a->d_model / a->n_heads;
-	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
-	a->type_vocab = oom_read_count_or(r, "type_vocab_size", 2);
-	a->act = oom_read_act(r, "hidden_act", "gelu");
-	a->dropout = a->classifier_dropout = oom_read_real(r, "hidden_dropout_prob", 0.1);
-	a->attn_dropout = oom_read_real(r, "attention_probs_dropout_prob", 0.1);
-	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
-	for (int i = 0; i < 6; i++) {
-		a->extra[i] = oom_read_count_or(r, keys[i], i == POST ? 1 : 4);
-		if (!a->extra[i] || a->d_model % a->extra[i] || a->d_ff % a->extra[i])
-			oom_read_fail(r,
-				      "%s (%llu) does not divide hidden_size and intermediate_size",
-				      keys[i], (unsigned long long)a->extra[i]);
-	}
-	if (a->d_model % a->n_heads)
-		oom_read_fail(r,
-			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
-			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
+	if (!n || a->d_model % n || a->d_ff % n)
+		oom_read_fail(&a->rd, "%s (%llu) does not divide hidden_size and intermediate_size",
+			      key, (unsigned long long)n);
+	return n;
 }
 
-struct layer {
+static void squeezebert_parse(struct oom_arch *a)
+{
+	struct squeezebert *g = squeezebert_own(a);
+
+	a->default_task = OOM_TASK_MASKED_LM;
+	g->qkv[0] = squeezebert_groups(a, "q_groups", 4);
+	g->qkv[1] = squeezebert_groups(a, "k_groups", 4);
+	g->qkv[2] = squeezebert_groups(a, "v_groups", 4);
+	g->post = squeezebert_groups(a, "post_attention_groups", 1);
+	g->ff = squeezebert_groups(a, "intermediate_groups", 4);
+	g->out = squeezebert_groups(a, "output_groups", 4);
+	oom_check_heads(a);
+}
+
+struct squeezebert_layer {
 	const struct oom_arch *a;
 	struct oom_val mask;
 };
 
-static struct oom_val conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t groups,
-			   struct oom_dim out)
+static struct oom_val squeezebert_conv(struct oom_tape *t, const char *name, struct oom_val x,
+				       uint64_t groups, struct oom_dim out)
 {
 	x.perm = false;                         /* what autograd keeps is the view */
 	return oom_op_conv_adapted(t, name, x, groups, true, out);
 }
 
 /* ConvDropoutLayerNorm: the norm runs over permuted views. */
-static struct oom_val output(struct oom_tape *t, const struct oom_arch *a, uint64_t groups,
-			     struct oom_val from, struct oom_val input)
+static struct oom_val squeezebert_output(struct oom_tape *t, const struct oom_arch *a,
+					 uint64_t groups, struct oom_val from, struct oom_val input)
 {
-	struct oom_val x = oom_op_dropout(t,
-					  conv(t, "conv1d", oom_keep(from), groups, D(a->d_model)),
-					  a->dropout),
-		       sum;
+	struct oom_frame f = {.t = t};
+	struct oom_val x;
 
-	sum = oom_op_add(t, x, oom_keep(input));
-	sum.perm = false;
-	x = oom_op_copy(t, "contiguous", oom_op_heads(t, sum));
+	from = oom_arg(&f, from);
+	input = oom_arg(&f, input);
+	x = squeezebert_conv(t, "conv1d", from, groups, D(a->d_model));
+	x = oom_op_add(t, oom_op_dropout(t, x, a->dropout), input);
+	x.perm = false;
+	x = oom_op_copy(t, "contiguous", oom_op_heads(t, x));
 	x = oom_op_layer_norm(t, "layernorm", x, 0, true, true);
 	x.perm = true;
-	oom_done(t, from);
-	oom_done(t, input);
-	return x;
+	return oom_leave(&f, x);
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val squeezebert_block(struct oom_tape *t, const void *ctx, uint32_t i,
+					struct oom_val x)
 {
 	static const char *const names[3] = {"query", "key", "value"};
-	const struct layer *l = ctx;
+	const struct squeezebert_layer *l = ctx;
 	const struct oom_arch *a = l->a;
+	const struct squeezebert *g = squeezebert_of(a);
+	const struct oom_dim h = D(a->d_model);
 	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_val p[3], context, y;
+	struct oom_frame f = {.t = t};
+	struct oom_val p[3], y;
 
 	(void)i;
 	at.mask = l->mask;
 	at.causal = false;
 	at.softmax_as_is = at.no_cast_back = at.written_out = at.scores_local = true;
 	for (int k = 0; k < 3; k++)
-		p[k] = oom_op_heads(t, conv(t, names[k], oom_keep(x), a->extra[k], D(a->d_model)));
-	p[K].perm = false;                      /* [b, heads, d, s]: as it lies */
-	context = oom_attention_core(t, &at, p[0], p[1], p[2]);
-	x = output(t, a, a->extra[POST], oom_keep(context), x);
-	y = oom_activation(t, a->act, conv(t, "conv1d", oom_keep(x), a->extra[FF], D(a->d_ff)));
-	y = output(t, a, a->extra[OUT], y, x);
-	oom_drop(t, context);                   /* a name of the layer until it returns */
-	return y;
+		p[k] = oom_op_heads(t, squeezebert_conv(t, names[k], x, g->qkv[k], h));
+	p[1].perm = false;                      /* keys, [b, heads, d, s]: as it lies */
+	y = oom_name(&f, oom_attention_core(t, &at, p[0], p[1], p[2]));
+	x = oom_name(&f, squeezebert_output(t, a, g->post, y, x));
+	y = squeezebert_conv(t, "conv1d", x, g->ff, D(a->d_ff));
+	y = oom_activation(t, a->act, y);
+	return oom_leave(&f, squeezebert_output(t, a, g->out, y, x));
 }
 
-static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)
+static struct oom_val squeezebert_embeddings(struct oom_tape *t, const struct oom_arch *a,
+					     struct oom_val *word)
 {
 	const struct oom_dim h = D(a->d_model);
+	struct oom_frame f = {.t = t};
 	struct oom_val w, pos, tt, x;
 
 	oom_buffer(t, a->max_positions, OOM_I64);
-	t->scope = "word_embeddings";
-	*word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	w = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
-				   a->vocab, h);
-	w = oom_input_grads(t, w);
-	pos = oom_op_embedding(t, "position_embeddings",
-			       oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions,
-			       h, 0);
-	tt = oom_op_embedding(t, "token_type_embeddings",
-			      oom_new(t, "zeros", t->m_bs, D(1), OOM_I64), a->type_vocab, h, 0);
-	x = oom_op_add(t, oom_op_add(t, oom_keep(w), oom_keep(pos)), oom_keep(tt));
-	x = oom_op_dropout(t, oom_op_layer_norm(t, "LayerNorm", x, 0, true, true), a->dropout);
-	oom_drop(t, w);
-	oom_drop(t, pos);
-	oom_drop(t, tt);
-	return x;
+	w = oom_name(&f, oom_word_embeddings(t, a, "word_embeddings", h, word));
+	pos = oom_name(&f, oom_position_embeddings(t, a, h));
+	tt = oom_name(&f, oom_zero_types(t, a, h));
+	x = oom_op_add(t, oom_op_add(t, w, pos), tt);
+	x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
+	return oom_leave(&f, oom_op_dropout(t, x, a->dropout));
 }
 
-static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val squeezebert_model(struct oom_tape *t, const struct oom_arch *a,
+					struct oom_val *word)
 {
-	const struct oom_mlm m = {.d = a->d_model, .act = a->act, .spare_bias = true};
-	struct layer l = {.a = a};
-	struct oom_val word, x = embeddings(t, a, &word), first;
+	struct squeezebert_layer l = {.a = a};
+	struct oom_frame f = {.t = t};
+	struct oom_val x = oom_name(&f, squeezebert_embeddings(t, a, word));
 
 	l.mask = oom_make_written_mask(t, false, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
-	first = oom_share(t, x);
+	l.mask = oom_name(&f, l.mask);
 	x.perm = true;
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
+	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, squeezebert_block, &l, x);
 	x.perm = false;
-	oom_drop(t, l.mask);
-	oom_drop(t, first);
+	return oom_leave(&f, x);
+}
+
+static struct oom_val squeezebert_run(struct oom_tape *t, const struct oom_arch *a)
+{
+	const struct oom_mlm m = {.d = a->d_model, .act = a->act, .spare_bias = true};
+	struct oom_val word, x = squeezebert_model(t, a, &word);
+
 	if (t->task == OOM_TASK_SEQ_CLS)
 		return oom_pooler_head(t, a, x);
 	oom_idle_pooler(t, a, x);
 	return oom_mlm_loss(t, a, &m, x, word);
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val squeezebert_step(struct oom_tape *t, const struct oom_arch *a)
 {
-	return oom_without_checkpointing(t, a, run);
+	return oom_without_checkpointing(t, a, squeezebert_run);
 }
 
 const struct oom_family oom_family_squeezebert = {
@@ -148,6 +148,7 @@ const struct oom_family oom_family_squeezebert = {
 	.source = "transformers 5.12 models/squeezebert/modeling_squeezebert.py",
 	.types = OOM_TYPE("squeezebert"),
 	.lora_targets = "query+value",
-	.parse = parse,
-	.step = step,
+	.keys = squeezebert_keys,
+	.parse = squeezebert_parse,
+	.step = squeezebert_step,
 };
