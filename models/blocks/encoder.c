@@ -120,7 +120,7 @@ struct oom_val oom_token_head(struct oom_tape *t, const struct oom_arch *a,
 	h = oom_arg(&f, h);                     /* outputs[0] */
 	x = oom_op_slice(t, h, t->m_b, (struct oom_dim){h.width, h.text});
 	x = oom_op_dropout(t, x, head->dropout);
-	x = oom_op_linear(t, head->dense, x, D(a->d_model), OOM_BIAS | head->flags);
+	x = oom_op_linear(t, head->dense, x, D(a->d_model), OOM_BIAS);
 	x = oom_op_dropout(t, oom_activation(t, head->act, x), a->classifier_dropout);
 	x = oom_op_linear(t, head->out, x, (struct oom_dim){t->n_labels, "num_labels"},
 			  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
@@ -185,6 +185,26 @@ struct oom_val oom_positions_from_ids(struct oom_tape *t)
 	oom_name(&f, oom_new(t, "ne", t->m_bs, D(1), OOM_U8));
 	oom_name(&f, oom_new(t, "int", t->m_bs, D(1), OOM_F32));
 	return oom_leave(&f, oom_new(t, "position ids", t->m_bs, D(1), OOM_I64));
+}
+
+void oom_box_embeddings(struct oom_frame *f, uint64_t rows, const struct oom_dim width[4],
+			const char *difference, struct oom_val e[6])
+{
+	static const char *const names[] = {"x_position_embeddings", "y_position_embeddings",
+					    "h_position_embeddings", "w_position_embeddings"};
+	static const uint8_t order[] = {0, 1, 0, 1, 2, 3};
+	struct oom_tape *t = f->t;
+	struct oom_val table[4], ids, box = oom_name(f, oom_new(t, "bbox", t->m_bs, D(4), OOM_I64));
+
+	for (int i = 0; i < 4; i++) {
+		t->scope = names[i];
+		table[i] = oom_param(t, "weight", rows, width[i].n, OOM_P_EMBEDDING);
+	}
+	for (int i = 0; i < 6; i++) {
+		ids = i < 4 ? box : oom_new(t, difference, t->m_bs, D(1), OOM_I64);
+		ids.width = 1;
+		e[i] = oom_op_embedding_param(t, table[order[i]], ids, rows, width[order[i]]);
+	}
 }
 
 void oom_kept_add(struct oom_tape *t, struct oom_kept *k, struct oom_val x)

@@ -61,7 +61,6 @@ struct oom_token_head {
 	const char *dense, *out;        /* module names */
 	enum oom_act act;
 	double dropout;                 /* the first one; the second is a->classifier_dropout */
-	unsigned flags;                 /* of dense, besides its bias */
 };
 struct oom_val oom_token_head(struct oom_tape *t, const struct oom_arch *a,
 			      const struct oom_token_head *head, struct oom_val h);
@@ -87,6 +86,12 @@ struct oom_val oom_positions_from_ids(struct oom_tape *t);
 struct oom_val oom_without_checkpointing(struct oom_tape *t, const struct oom_arch *a,
 					 struct oom_val (*step)(struct oom_tape *t,
 								const struct oom_arch *a));
+
+/* The six embeddings of a box: of its corners (x, y, x, y), height and width, from four tables of
+ * the widths given.  The box has a name in f; `difference` names what height and width are looked up
+ * by. */
+void oom_box_embeddings(struct oom_frame *f, uint64_t rows, const struct oom_dim width[4],
+			const char *difference, struct oom_val e[6]);
 
 /* Hidden states a model keeps of every layer while it runs without gradients (a list of them, a
  * cache): owned by step(), whose layers add to it. */
