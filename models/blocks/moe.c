@@ -229,8 +229,10 @@ struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, stru
 	y = expert_act(t, m, y);
 	down = oom_lora_sum(t, &ld);
 	y = oom_name(&f, oom_op_grouped_mm(t, "down", y, down, offs, m->d_expert, h));
-	y = oom_op_masked_inplace(t, oom_op_mul(t, y, w), oom_take(&f, mask));
+	y = oom_op_masked_inplace(t, oom_op_mul(t, y, w), mask);
+	/* inv_perm[perm] = torch.arange(perm.size(0)) */
 	inv = oom_new(t, "inverse permutation", x.mono, k, OOM_I64);
+	oom_scratch(t, "arange", x.mono, m->top_k, OOM_I64);
 	y = oom_op_gather(t, "combined", y, inv, x.mono, rows);
 	/* .view(tokens, k, h) before the sum: its backward copies the expanded gradient */
 	y = oom_op_sum(t, oom_op_heads(t, y), x.mono, h);

@@ -44,7 +44,7 @@ bool oom_t5_is_sparse(const struct oom_t5_stack *s, uint32_t layer);
 struct oom_val oom_t5_experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
 /* LongT5's bias of one block and its two neighbours with the mask added, and the attention that
  * uses it; consumes x. */
-struct oom_val oom_t5_block_bias(struct oom_tape *t, const struct oom_t5_stack *s);
+struct oom_val oom_t5_block_bias(struct oom_tape *t, struct oom_t5_stack *s);
 struct oom_val oom_t5_block_attention(struct oom_tape *t, const struct oom_t5_stack *s,
 				      struct oom_val x);
 /* Parameters beside the text model that a step on text does not meet. */

@@ -49,14 +49,15 @@ struct oom_val oom_t5_experts(struct oom_tape *t, const struct oom_arch *a, stru
 
 /* ---- LongT5: blocks of local_radius + 1 tokens attend to themselves and their neighbours ---- */
 
-struct oom_val oom_t5_block_bias(struct oom_tape *t, const struct oom_t5_stack *s)
+struct oom_val oom_t5_block_bias(struct oom_tape *t, struct oom_t5_stack *s)
 {
 	const uint64_t block = s->a->extra[OOM_T5_LOCAL], h = s->a->n_heads;
 	const uint16_t m_padded = oom_len_round_up(t, t->m_b, block);
-	struct oom_val local, mask, b;
+	struct oom_val mask, b;
 
-	local = oom_new(t, "local mask", m_padded, (struct oom_dim){3 * block, "3 * block_len"},
-			OOM_U8);
+	/* the encoder's own, given to all layers; the first one makes an additive mask of it */
+	s->mask = oom_new(t, "local mask", m_padded, (struct oom_dim){3 * block, "3 * block_len"},
+			  OOM_U8);
 	b = oom_op_embedding(t, "relative_attention_bias",
 			     oom_new(t, "relative buckets", OOM_MONO_ONE,
 				     (struct oom_dim){3 * block * block, NULL}, OOM_I64),
@@ -65,7 +66,6 @@ struct oom_val oom_t5_block_bias(struct oom_tape *t, const struct oom_t5_stack *
 		       OOM_F32);
 	b = oom_op_add_into(t, oom_op_cast(t, b, OOM_F32), mask, m_padded,
 			    (struct oom_dim){3 * block * h, "3 * block_len * num_heads"});
-	oom_drop(t, local);
 	return b;
 }
 
