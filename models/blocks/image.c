@@ -65,18 +65,24 @@ struct oom_map oom_pixels(struct oom_tape *t, const struct oom_arch *a)
 	return m;
 }
 
-struct oom_val oom_image_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val pooled,
-			      struct oom_val held)
+struct oom_val oom_image_loss(struct oom_tape *t, const struct oom_arch *a, struct oom_val pooled)
 {
-	struct oom_val keep = oom_share(t, pooled), x = pooled;
+	struct oom_frame f = {.t = t};
+	struct oom_val x = oom_arg(&f, pooled);
 
 	if (!t->status && t->n_labels)
 		x = oom_op_linear(t, "classifier", x, (struct oom_dim){t->n_labels, "num_labels"},
 				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-	x = oom_cls_loss(t, a, x);
-	oom_drop(t, keep);
-	oom_done(t, held);
-	return x;
+	return oom_leave(&f, oom_cls_loss(t, a, x));
+}
+
+struct oom_val oom_image_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val pooled,
+			      struct oom_val held)
+{
+	struct oom_frame f = {.t = t};
+
+	oom_arg(&f, held);
+	return oom_leave(&f, oom_image_loss(t, a, pooled));
 }
 
 struct oom_map oom_declared(struct oom_tape *t, struct oom_map m, uint64_t c)

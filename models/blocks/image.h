@@ -59,13 +59,22 @@ void oom_read_image(struct oom_arch *a, uint64_t side);
 struct oom_map oom_pixels(struct oom_tape *t, const struct oom_arch *a);
 /* The pixels alone, for so many images of so many elements. */
 struct oom_val oom_pixel_values(struct oom_tape *t, uint16_t images, uint64_t elements);
-/* Linear classifier and loss; `held` (may be absent) is what the base model's output object
+/* Linear classifier and loss of a class whose frame holds what the base model returned. */
+struct oom_val oom_image_loss(struct oom_tape *t, const struct oom_arch *a, struct oom_val pooled);
+/* The same for a class without a frame; `held` (may be absent) is what the base model's output object
  * holds meanwhile. */
 struct oom_val oom_image_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val pooled,
 			      struct oom_val held);
 /* The map with the channels the next module declares; says so when others arrive, which no run
  * would survive. */
 struct oom_map oom_declared(struct oom_tape *t, struct oom_map m, uint64_t c);
+/* `m = f(m)` for a map that has a name. */
+static inline struct oom_map oom_rename_map(struct oom_frame *f, struct oom_map old,
+					    struct oom_map m)
+{
+	m.x = oom_rename(f, old.x, m.x);
+	return m;
+}
 /* Says that the architecture has no activation checkpointing in transformers. */
 void oom_no_checkpointing(struct oom_tape *t);
 

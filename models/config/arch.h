@@ -78,7 +78,7 @@ struct oom_reader {
 enum oom_rope_axes { OOM_ROPE_1D, OOM_ROPE_3D_LAYER, OOM_ROPE_3D, OOM_ROPE_3D_SPREAD };
 
 /* Room for a family's own settings. */
-#define OOM_OWN_BYTES 512
+#define OOM_OWN_BYTES 2048
 
 struct oom_arch {
 	const struct oom_family *family;

@@ -1,61 +1,50 @@
 /* BiT (Big Transfer): residual bottlenecks with group norms and standardised weights.
  * Reference: transformers 5.12, models/bit/modeling_bit.py. */
-#include <strings.h>
 #include <string.h>
+#include <strings.h>
 
 #include "blocks/image.h"
+#include "config/keys.h"
 
 enum { MAX_STAGES = 8 };
 
-struct cfg {
-	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], embed, groups, output_stride, layers;
+struct bit {
+	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], embed, groups, output_stride;
 	double width, drop;
-	enum oom_act act;
 	bool bottleneck, same, valid, dynamic_pool;
 };
+OOM_OWN(bit, struct bit);
 
-static void read_cfg(struct oom_reader *r, struct cfg *c)
+static const struct oom_key_row bit_keys[] = {
+	OR_OWN(struct bit, embed, "embedding_size", 64),
+	OR_OWN(struct bit, groups, "num_groups", 32),
+	OR_OWN(struct bit, output_stride, "output_stride", 32),
+	REAL_OWN(struct bit, width, "width_factor", 1),
+	REAL_OWN(struct bit, drop, "drop_path_rate", 0),
+	ACT(act, "hidden_act", "relu"),
+	FLAG_OWN(struct bit, dynamic_pool, "embedding_dynamic_padding", false),
+	OOM_KEYS_END,
+};
+
+static void bit_parse(struct oom_arch *a)
 {
+	struct oom_reader *r = &a->rd;
 	const char *pad = oom_read_string(r, "global_padding", NULL);
+	struct bit *c = bit_own(a);
 
-	memset(c, 0, sizeof(*c));
+	oom_read_image(a, 224);
 	c->n = oom_read_counts(r, "hidden_sizes", c->c, MAX_STAGES);
 	if (oom_read_counts(r, "depths", c->depth, MAX_STAGES) != c->n)
 		oom_read_fail(r, "depths and hidden_sizes must list as many stages");
-	c->embed = oom_read_count_or(r, "embedding_size", 64);
-	c->groups = oom_read_count_or(r, "num_groups", 32);
-	c->output_stride = oom_read_count_or(r, "output_stride", 32);
-	c->width = oom_read_real(r, "width_factor", 1);
-	c->drop = oom_read_real(r, "drop_path_rate", 0);
-	c->act = oom_read_act(r, "hidden_act", "relu");
 	c->bottleneck = !strcmp(oom_read_string(r, "layer_type", "preactivation"), "bottleneck");
 	c->same = pad && !strcasecmp(pad, "same");
 	c->valid = pad && !strcasecmp(pad, "valid");
-	c->dynamic_pool = oom_read_bool(r, "embedding_dynamic_padding", false);
 	for (uint64_t i = 0; i < c->n; i++)
-		c->layers += c->depth[i];
-	if (c->layers > OOM_MAX_LAYERS || !c->groups || !(c->width > 0 && c->width <= 64) ||
+		a->n_layers += c->depth[i];
+	a->d_model = c->n ? c->c[c->n - 1] : 1;
+	if (a->n_layers > OOM_MAX_LAYERS || !c->groups || !(c->width > 0 && c->width <= 64) ||
 	    c->embed > 1 << 16)
 		oom_read_fail(r, "depths, num_groups, width_factor or embedding_size out of range");
-}
-
-static void parse(struct oom_arch *a)
-{
-	struct cfg c;
-
-	oom_read_image(a, 224);
-	read_cfg(&a->rd, &c);
-	a->n_layers = c.layers;
-	a->d_model = c.n ? c.c[c.n - 1] : 1;
-}
-
-static uint64_t make_div(double value)
-{
-	uint64_t n = (uint64_t)(value + 4) / 8 * 8;
-
-	if (n < 8)
-		n = 8;
-	return (double)n < 0.9 * value ? n + 8 : n;
 }
 
 /* TensorFlow's "same" size: ceil(n / stride) windows. */
@@ -67,8 +56,8 @@ static uint64_t same_side(uint64_t n, uint64_t kernel, uint64_t stride, uint64_t
 	return need > n ? need : n;
 }
 
-static struct oom_map conv(struct oom_tape *t, const struct cfg *c, struct oom_map m, uint64_t out,
-			   uint64_t kernel, uint64_t stride, uint64_t dilation)
+static struct oom_map bit_conv(struct oom_tape *t, const struct bit *c, struct oom_map m,
+			       uint64_t out, uint64_t kernel, uint64_t stride, uint64_t dilation)
 {
 	struct oom_conv v = {.out = out,
 			     .kernel = kernel,
@@ -88,118 +77,132 @@ static struct oom_map conv(struct oom_tape *t, const struct cfg *c, struct oom_m
 	return oom_conv2d(t, "conv", m, &v);
 }
 
-static struct oom_map norm(struct oom_tape *t, const struct cfg *c, struct oom_map m, bool act)
+static struct oom_map bit_norm(struct oom_tape *t, const struct oom_arch *a, struct oom_map m,
+			       bool act)
 {
-	struct oom_val arg = oom_share(t, m.x);
+	struct oom_frame f = {.t = t};
 
-	m = oom_group_norm(t, "norm", m, c->groups);
-	if (act)
-		m = oom_map_act(t, c->act, m);
-	oom_drop(t, arg);
-	return m;
+	m = oom_group_norm(t, "norm", oom_arg_map(&f, m), bit_of(a)->groups);
+	return oom_leave_map(&f, act ? oom_map_act(t, a->act, m) : m);
 }
 
-struct block {
-	uint64_t out, stride, dilation;
+struct bit_layer {
+	const struct oom_arch *a;
+	uint64_t out, mid, stride, dilation;
 	bool first, drop;
 };
 
 /* norm, convolution three times over, on what the first norm has made */
-static struct oom_map preactivation(struct oom_tape *t, const struct cfg *c, const struct block *b,
-				    struct oom_map m)
+static struct oom_map bit_preactivation(struct oom_tape *t, const struct bit_layer *b,
+					struct oom_map m)
 {
-	const uint64_t mid = make_div((double)b->out * 0.25);
-	struct oom_map pre = norm(t, c, oom_map_keep(m), true), shortcut, y;
+	const struct bit *c = bit_of(b->a);
+	struct oom_frame f = {.t = t};
+	struct oom_map pre = oom_name_map(&f, bit_norm(t, b->a, m, true)), shortcut = m, y;
 
-	shortcut = b->first ? conv(t, c, oom_map_keep(pre), b->out, 1, b->stride, 1) :
-			      oom_map_share(t, m);
-	y = conv(t, c, oom_map_keep(pre), mid, 1, 1, 1);
-	y = conv(t, c, norm(t, c, y, true), mid, 3, b->stride, 1);
-	y = conv(t, c, norm(t, c, y, true), b->out, 1, 1, 1);
-	if (t->status)
-		return m;
+	if (b->first)
+		shortcut = bit_conv(t, c, pre, b->out, 1, b->stride, 1);
+	y = bit_conv(t, c, pre, b->mid, 1, 1, 1);
+	y = bit_conv(t, c, bit_norm(t, b->a, y, true), b->mid, 3, b->stride, 1);
+	y = bit_conv(t, c, bit_norm(t, b->a, y, true), b->out, 1, 1, 1);
 	if (b->drop)
 		y.x = oom_drop_path(t, y.x);
 	y.x = oom_op_add(t, y.x, shortcut.x);
-	oom_drop(t, pre.x);
-	oom_drop(t, m.x);
-	return y;
+	return oom_leave_map(&f, y);
 }
 
-static struct oom_map bottleneck(struct oom_tape *t, const struct cfg *c, const struct block *b,
-				 struct oom_map m)
+static struct oom_map bit_bottleneck(struct oom_tape *t, const struct bit_layer *b,
+				     struct oom_map m)
 {
-	const uint64_t mid = make_div((double)b->out * 0.25);
-	struct oom_map shortcut, y;
+	const struct bit *c = bit_of(b->a);
+	struct oom_frame f = {.t = t};
+	struct oom_map shortcut = m, y;
 
-	shortcut = b->first ?
-			   norm(t, c, conv(t, c, oom_map_keep(m), b->out, 1, b->stride, 1), false) :
-			   oom_map_share(t, m);
-	y = norm(t, c, conv(t, c, oom_map_keep(m), mid, 1, 1, 1), true);
-	y = norm(t, c, conv(t, c, y, mid, 3, b->stride, b->dilation), true);
-	y = norm(t, c, conv(t, c, y, b->out, 1, 1, 1), false);
-	if (t->status)
-		return m;
+	if (b->first) {
+		shortcut = bit_conv(t, c, m, b->out, 1, b->stride, 1);
+		shortcut = oom_name_map(&f, bit_norm(t, b->a, shortcut, false));
+	}
+	y = bit_norm(t, b->a, bit_conv(t, c, m, b->mid, 1, 1, 1), true);
+	y = bit_norm(t, b->a, bit_conv(t, c, y, b->mid, 3, b->stride, b->dilation), true);
+	y = bit_norm(t, b->a, bit_conv(t, c, y, b->out, 1, 1, 1), false);
 	if (b->drop)
 		y.x = oom_drop_path(t, y.x);
-	y.x = oom_op_add(t, y.x, oom_keep(shortcut.x));
-	y = oom_map_act(t, c->act, y);
-	oom_drop(t, shortcut.x);
-	oom_drop(t, m.x);
-	return y;
+	y.x = oom_op_add(t, y.x, shortcut.x);
+	return oom_leave_map(&f, oom_map_act(t, b->a->act, y));
 }
 
-static struct oom_map stem(struct oom_tape *t, const struct cfg *c, struct oom_map m)
+/* Stage i, whose input is its caller's: its first layer strides, unless dilation does. */
+static struct oom_map bit_stage(struct oom_tape *t, const struct oom_arch *a, uint64_t i,
+				uint64_t stride, uint64_t dilation, struct oom_map m)
 {
-	m = conv(t, c, m, c->embed, 7, 2, 1);
+	const struct bit *c = bit_of(a);
+	const uint64_t out = oom_make_divisible((double)c->c[i] * c->width, 8, 8);
+	struct bit_layer b = {.a = a,
+			      .out = out,
+			      .mid = oom_make_divisible((double)out * 0.25, 8, 8),
+			      .stride = stride,
+			      .dilation = dilation <= 2 ? 1 : 2,
+			      .first = true,
+			      .drop = c->drop > 0 && i};
+	struct oom_frame f = {.t = t};
+
+	for (uint64_t j = 0; j < c->depth[i] && !t->status; j++) {
+		m = oom_rename_map(&f, m, c->bottleneck ? bit_bottleneck(t, &b, m) :
+							  bit_preactivation(t, &b, m));
+		b.stride = 1;
+		b.dilation = dilation;
+		b.first = false;
+		b.drop = c->drop > 0;
+	}
+	return oom_leave_map(&f, m);
+}
+
+static struct oom_map bit_encoder(struct oom_tape *t, const struct oom_arch *a, struct oom_map m)
+{
+	const struct bit *c = bit_of(a);
+	uint64_t current = 4, dilation = 1;
+	struct oom_frame f = {.t = t};
+
+	oom_arg(&f, m.x);                       /* embedding_output, beside the loop's variable */
+	m = oom_name_map(&f, oom_map_keep(m));
+	for (uint64_t i = 0; i < c->n && !t->status; i++) {
+		uint64_t stride = i ? 2 : 1;
+
+		if (current >= c->output_stride) {
+			dilation *= stride;
+			stride = 1;
+		}
+		current *= stride;
+		m = oom_rename_map(&f, m, bit_stage(t, a, i, stride, dilation, m));
+	}
+	return oom_leave_map(&f, m);
+}
+
+static struct oom_map bit_stem(struct oom_tape *t, const struct oom_arch *a, struct oom_map m)
+{
+	const struct bit *c = bit_of(a);
+
+	m = bit_conv(t, c, m, c->embed, 7, 2, 1);
 	if (!c->same)
 		m = oom_pad_map(t, m, m.h + 2, m.w + 2);
 	if (c->bottleneck)
-		m = norm(t, c, m, true);
+		m = bit_norm(t, a, m, true);
 	if (c->dynamic_pool)
 		m = oom_pad_map(t, m, same_side(m.h, 3, 2, 1), same_side(m.w, 3, 2, 1));
 	return oom_max_pool(t, m, 3, 2, 0);
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val bit_step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_reader rd = a->rd;
-	struct oom_map m = oom_pixels(t, a);
-	uint64_t current = 4, dilation = 1, k = 0;
-	struct oom_val embedding;
-	struct cfg c;
+	struct oom_frame f = {.t = t};
+	struct oom_map m;
 
-	read_cfg(&rd, &c);
 	oom_no_checkpointing(t);
-	m = stem(t, &c, m);
-	embedding = oom_share(t, m.x);          /* a local of the model */
-	for (uint64_t i = 0; i < c.n && !t->status; i++) {
-		uint64_t stride = i ? 2 : 1, first;
-		struct oom_val input = oom_share(t, m.x);
-
-		if (current >= c.output_stride) {
-			dilation *= stride;
-			stride = 1;
-		}
-		current *= stride;
-		first = dilation <= 2 ? 1 : 2;
-		for (uint64_t j = 0; j < c.depth[i] && !t->status; j++, k++) {
-			const struct block b = {.out = make_div((double)c.c[i] * c.width),
-						.stride = j ? 1 : stride,
-						.dilation = j ? dilation : first,
-						.first = !j,
-						.drop = c.drop > 0 && k};
-
-			m = c.bottleneck ? bottleneck(t, &c, &b, m) : preactivation(t, &c, &b, m);
-		}
-		oom_drop(t, input);
-	}
-	oom_drop(t, embedding);
-	if (t->status)
-		return m.x;
-	if (!c.bottleneck)
-		m = norm(t, &c, m, true);
-	return oom_image_head(t, a, oom_global_pool(t, oom_map_keep(m)), m.x);
+	m = bit_encoder(t, a, bit_stem(t, a, oom_pixels(t, a)));
+	if (!bit_of(a)->bottleneck)
+		m = bit_norm(t, a, m, true);
+	m = oom_name_map(&f, m);
+	return oom_leave(&f, oom_image_loss(t, a, oom_global_pool(t, m)));
 }
 
 const struct oom_family oom_family_bit = {
@@ -208,6 +211,7 @@ const struct oom_family oom_family_bit = {
 	.source = "transformers 5.12 models/bit/modeling_bit.py",
 	.types = OOM_TYPE("bit"),
 	.lora_targets = "all-linear",
-	.parse = parse,
-	.step = step,
+	.keys = bit_keys,
+	.parse = bit_parse,
+	.step = bit_step,
 };
