@@ -1,82 +1,74 @@
 /* LeViT: a convolution stem, attention with batch norms and a learned bias a distance, subsampled
  * between stages. Reference: transformers 5.12, models/levit/modeling_levit.py. */
-#include <string.h>
-
 #include "blocks/image.h"
+#include "config/keys.h"
 
-enum { MAX_STAGES = 8, MAX_CACHED = 64 };
+enum { MAX_STAGES = 3 };
 
-struct cfg {
+struct levit {
 	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], heads[MAX_STAGES], key[MAX_STAGES],
-		attn_ratio[MAX_STAGES], layers;
+		attn_ratio[MAX_STAGES];
 	double mlp_ratio[MAX_STAGES], drop;
 	uint64_t kernel, stride, pad;
 };
+OOM_OWN(levit, struct levit);
 
-static void read_cfg(struct oom_reader *r, struct cfg *c)
+static const struct oom_key_row levit_keys[] = {
+	OR(patch, "patch_size", 16),
+	REAL_OWN(struct levit, drop, "drop_path_rate", 0),
+	OR_OWN(struct levit, kernel, "kernel_size", 3),
+	OR_OWN(struct levit, stride, "stride", 2),
+	OR_OWN(struct levit, pad, "padding", 1),
+	OOM_KEYS_END,
+};
+
+static void levit_parse(struct oom_arch *a)
 {
-	memset(c, 0, sizeof(*c));
+	struct oom_reader *r = &a->rd;
+	struct levit *c = levit_own(a);
+
+	oom_read_image(a, 224);
+	/* transformers subsamples twice */
 	c->n = oom_read_counts(r, "hidden_sizes", c->c, MAX_STAGES);
 	oom_read_stages(r, "depths", c->depth, MAX_STAGES, c->n);
 	oom_read_stages(r, "num_attention_heads", c->heads, MAX_STAGES, c->n);
 	oom_read_stages(r, "key_dim", c->key, MAX_STAGES, c->n);
 	oom_read_stages(r, "attention_ratio", c->attn_ratio, MAX_STAGES, c->n);
 	oom_read_reals(r, "mlp_ratio", c->mlp_ratio, c->n, 2);
-	c->drop = oom_read_real(r, "drop_path_rate", 0);
-	c->kernel = oom_read_count_or(r, "kernel_size", 3);
-	c->stride = oom_read_count_or(r, "stride", 2);
-	c->pad = oom_read_count_or(r, "padding", 1);
 	for (uint64_t i = 0; i < c->n; i++) {
-		c->layers += c->depth[i];
+		a->n_layers += c->depth[i];
 		if (c->c[i] > 65536 || c->c[i] < 8 || c->heads[i] > 65536 || c->key[i] > 65536 ||
 		    c->attn_ratio[i] > 1024 || !(c->mlp_ratio[i] >= 0 && c->mlp_ratio[i] <= 1024))
 			oom_read_fail(r, "hidden_sizes, num_attention_heads, key_dim, "
 					 "attention_ratio or mlp_ratio out of range");
 	}
-	if (c->n > 3 || c->layers > OOM_MAX_LAYERS || !c->kernel || c->kernel > 1024 ||
-	    !c->stride || c->pad > 1024)
-		oom_read_fail(r, "up to three stages (transformers subsamples twice), or "
-				 "kernel_size, stride, padding out of range");
-}
-
-static void parse(struct oom_arch *a)
-{
-	struct cfg c;
-
-	oom_read_image(a, 224);
-	read_cfg(&a->rd, &c);
-	a->patch = oom_read_count_or(&a->rd, "patch_size", 16);
-	a->n_layers = c.layers;
-	a->d_model = c.n ? c.c[c.n - 1] : 1;
+	a->d_model = c->n ? c->c[c->n - 1] : 1;
+	if (a->n_layers > OOM_MAX_LAYERS || !c->kernel || c->kernel > 1024 || !c->stride ||
+	    c->pad > 1024)
+		oom_read_fail(r, "depths, kernel_size, stride or padding out of range");
 	if (!a->patch || a->patch > a->image_size)
-		oom_read_fail(&a->rd, "patch_size does not fit image_size");
+		oom_read_fail(r, "patch_size does not fit image_size");
 }
 
 /* nn.Linear without a bias, batch norm over its channels. */
 static struct oom_val linear_bn(struct oom_tape *t, struct oom_val x, uint64_t out)
 {
-	struct oom_val arg = oom_share(t, x);
 	struct oom_map m = {.c = out, .h = 1, .w = 1};
+	struct oom_frame f = {.t = t};
 
-	oom_done(t, x);
-	m.x = oom_op_linear(t, "linear", oom_keep(arg), (struct oom_dim){out, "channels"}, 0);
-	m = oom_batch_norm(t, "batch_norm", m);
-	oom_drop(t, arg);
-	return m.x;
+	x = oom_arg(&f, x);
+	m.x = oom_op_linear(t, "linear", x, (struct oom_dim){out, "channels"}, 0);
+	return oom_leave(&f, oom_batch_norm(t, "batch_norm", m).x);
 }
 
-struct attn {
+struct levit_attn {
 	uint64_t heads, key, ratio, in_side, out_side, out;
 	bool subsample;
+	struct oom_frame *model;        /* where an evaluation's biases have names */
 };
 
 /* An evaluation keeps the gathered biases of every layer until the model trains again. */
-struct cache {
-	struct oom_val x[MAX_CACHED];
-	int n;
-};
-
-static struct oom_val biases(struct oom_tape *t, const struct attn *a, struct cache *cache)
+static struct oom_val levit_biases(struct oom_tape *t, const struct levit_attn *a)
 {
 	const uint64_t n = a->in_side * a->in_side, q = a->out_side * a->out_side;
 	struct oom_val b = oom_param(t, "attention_biases", a->heads, n, 0);
@@ -84,58 +76,43 @@ static struct oom_val biases(struct oom_tape *t, const struct attn *a, struct ca
 	oom_buffer(t, n * q, OOM_I64);          /* attention_bias_idxs */
 	b = oom_op_gather(t, "attention_biases", b, oom_none(),
 			  oom_mono_mul(t, oom_length_of(t, q), oom_length_of(t, n)), D(a->heads));
-	if (!t->train && cache->n == MAX_CACHED)
-		oom_tape_fail(t, OOM_ERR_LIMIT, "depths: more than %d layers", MAX_CACHED);
-	else if (!t->train)
-		cache->x[cache->n++] = oom_share(t, b);
-	return b;
+	return t->train ? b : oom_name(a->model, b);
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct attn *a, struct oom_val x,
-				struct cache *cache)
+static struct oom_val levit_attention(struct oom_tape *t, const struct levit_attn *a,
+				      struct oom_val x)
 {
-	const uint64_t n = a->in_side * a->in_side, nq = a->out_side * a->out_side,
-		       kd = a->heads * a->key, vd = a->ratio * kd;
-	const uint16_t mq = oom_tokens_of(t, nq), scores = oom_mono_mul(t, mq, oom_length_of(t, n));
+	const uint64_t n = a->in_side * a->in_side, kd = a->heads * a->key, vd = a->ratio * kd;
+	const uint16_t mq = oom_tokens_of(t, a->out_side * a->out_side),
+		       scores = oom_mono_mul(t, mq, oom_length_of(t, n));
 	const struct oom_dim key = {kd, "heads * key_dim"},
-			     value = {vd, "heads * attention_ratio * key_dim"};
-	struct oom_val q, k, v, w, y, all, part[3];
+			     value = {vd, "heads * attention_ratio * key_dim"},
+			     heads = {a->heads, "n_heads"};
+	struct oom_frame f = {.t = t};
+	struct oom_val part[3], all, w, y;
 
-	all = linear_bn(t, oom_keep(x), a->subsample ? kd + vd : 2 * kd + vd);
+	x = oom_arg(&f, x);
+	all = oom_name(&f, linear_bn(t, x, a->subsample ? kd + vd : 2 * kd + vd));
 	if (a->subsample) {
-		oom_op_split(t, oom_keep(all), 2, (struct oom_dim[]){key, value}, part + 1);
-		q = oom_op_expand_copy(t, oom_keep(x), mq, (struct oom_dim){x.width, x.text});
-		part[0] = linear_bn(t, q, kd);
+		oom_op_split(t, all, 2, (struct oom_dim[]){key, value}, part + 1);
+		y = oom_op_expand_copy(t, x, mq, (struct oom_dim){x.width, x.text});
+		part[0] = linear_bn(t, y, kd);
 	} else {
-		oom_op_split(t, oom_keep(all), 3, (struct oom_dim[]){key, key, value}, part);
+		oom_op_split(t, all, 3, (struct oom_dim[]){key, key, value}, part);
 	}
-	q = part[0];
-	k = part[1];
-	v = part[2];
-	q.perm = k.perm = v.perm = true;
-	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), scores,
-		       (struct oom_dim){a->heads, "n_heads"}, a->key);
-	w = oom_op_add(t, oom_op_unary(t, OOM_SCALE, w), biases(t, a, cache));
-	w = oom_op_softmax(t, w, false);
-	y = oom_op_bmm(t, "attention", oom_keep(w), oom_keep(v), mq, value, n);
-	y = oom_op_merge_heads(t, y);
-	y = linear_bn(t, oom_op_unary(t, OOM_HARDSWISH, y), a->out);
-	oom_drop_all(t, (struct oom_val[]){all, q, k, v, w}, 5);
-	oom_done(t, x);
-	return y;
+	oom_name_each(&f, part, 3);
+	for (int i = 0; i < 3; i++)
+		part[i].perm = true;
+	w = oom_op_unary(t, OOM_SCALE, oom_op_bmm(t, "scores", part[0], part[1], scores, heads,
+						  a->key));
+	w = oom_op_softmax(t, oom_op_add(t, w, levit_biases(t, a)), false);
+	w = oom_name(&f, w);
+	y = oom_op_merge_heads(t, oom_op_bmm(t, "attention", w, part[2], mq, value, n));
+	return oom_leave(&f, linear_bn(t, oom_op_unary(t, OOM_HARDSWISH, y), a->out));
 }
 
-static struct oom_val mlp(struct oom_tape *t, struct oom_val x, uint64_t hidden)
-{
-	struct oom_val y = linear_bn(t, oom_keep(x), hidden);
-
-	y = linear_bn(t, oom_op_unary(t, OOM_HARDSWISH, y), x.width);
-	oom_done(t, x);
-	return y;
-}
-
-/* x + f(x) [* kept or not, one number a sample] */
-static struct oom_val residual(struct oom_tape *t, const struct cfg *c, struct oom_val x,
+/* x + mlp(x) [* kept or not, one number a sample] */
+static struct oom_val residual(struct oom_tape *t, const struct levit *c, struct oom_val x,
 			       struct oom_val y)
 {
 	if (t->train && c->drop > 0)
@@ -143,87 +120,104 @@ static struct oom_val residual(struct oom_tape *t, const struct cfg *c, struct o
 	return oom_op_add(t, x, y);
 }
 
-static struct oom_val stage(struct oom_tape *t, const struct cfg *c, uint64_t i, uint64_t *side,
-			    struct oom_val x, struct cache *cache)
+static struct oom_val residual_mlp(struct oom_tape *t, const struct levit *c, struct oom_val x,
+				   uint64_t hidden)
 {
-	const struct attn at = {.heads = c->heads[i],
-				.key = c->key[i],
-				.ratio = c->attn_ratio[i],
-				.in_side = *side,
-				.out_side = *side,
-				.out = c->c[i]};
+	struct oom_val y = linear_bn(t, x, hidden);
 
-	for (uint64_t j = 0; j < c->depth[i] && !t->status; j++) {
-		x = residual(t, c, x, attention(t, &at, oom_keep(x), cache));
-		if (c->mlp_ratio[i] > 0)
-			x = residual(t, c, x,
-				     mlp(t, oom_keep(x),
-					 (uint64_t)(c->mlp_ratio[i] * (double)c->c[i])));
-	}
-	if (i < 2 && i + 1 < c->n && !t->status) {      /* LevitConfig.down_ops */
-		const uint64_t out = (*side - 1) / 2 + 1;
-		const struct attn down = {.heads = c->c[i] / c->key[0],
-					  .key = c->key[0],
-					  .ratio = 4,
-					  .in_side = *side,
-					  .out_side = out,
-					  .out = c->c[i + 1],
-					  .subsample = true};
-
-		if (!down.heads) {
-			oom_tape_fail(t, OOM_ERR_INVALID, "key_dim is larger than hidden_sizes");
-			return x;
-		}
-		x = attention(t, &down, x, cache);
-		*side = out;
-		x = residual(t, c, x, mlp(t, oom_keep(x), 2 * c->c[i + 1]));
-	}
-	return x;
+	y = linear_bn(t, oom_op_unary(t, OOM_HARDSWISH, y), x.width);
+	return residual(t, c, x, y);
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+/* Half the side, the next stage's channels (LevitConfig.down_ops). */
+static struct oom_val subsample(struct oom_frame *f, const struct levit *c, uint64_t i,
+				struct levit_attn at, struct oom_val x)
 {
-	struct oom_reader rd = a->rd;
+	struct oom_tape *t = f->t;
+
+	at.heads = c->c[i] / c->key[0];
+	at.key = c->key[0];
+	at.ratio = 4;
+	at.out_side = (at.in_side - 1) / 2 + 1;
+	at.out = c->c[i + 1];
+	at.subsample = true;
+	if (!at.heads) {
+		oom_tape_fail(t, OOM_ERR_INVALID, "key_dim is larger than hidden_sizes");
+		return x;
+	}
+	x = oom_rename(f, x, levit_attention(t, &at, x));
+	return oom_rename(f, x, residual_mlp(t, c, x, 2 * at.out));
+}
+
+/* Stage i of tokens that are the loop's. */
+static struct oom_val levit_stage(struct oom_tape *t, const struct levit *c, uint64_t i,
+				  uint64_t side, struct oom_val x, struct oom_frame *model)
+{
+	const struct levit_attn at = {.heads = c->heads[i],
+				      .key = c->key[i],
+				      .ratio = c->attn_ratio[i],
+				      .in_side = side,
+				      .out_side = side,
+				      .out = c->c[i],
+				      .model = model};
+	struct oom_frame f = {.t = t};
+
+	for (uint64_t j = 0; j < c->depth[i] && !t->status; j++) {
+		x = oom_rename(&f, x, residual(t, c, x, levit_attention(t, &at, x)));
+		if (c->mlp_ratio[i] > 0)
+			x = oom_rename(&f, x,
+				       residual_mlp(t, c, x,
+						    (uint64_t)(c->mlp_ratio[i] * (double)c->c[i])));
+	}
+	if (i + 1 < c->n && !t->status)
+		x = subsample(&f, c, i, at, x);
+	return oom_leave(&f, x);
+}
+
+/* Stem and stages. */
+static struct oom_val levit_encoder(struct oom_tape *t, const struct oom_arch *a,
+				    struct oom_frame *model)
+{
+	const struct levit *c = levit_of(a);
+	struct oom_frame f = {.t = t};
 	struct oom_map m = oom_pixels(t, a);
-	struct oom_val x, held;
-	struct cache cache = {.n = 0};
-	struct cfg c;
+	struct oom_val x;
 	uint64_t side;
 
-	read_cfg(&rd, &c);
-	oom_no_checkpointing(t);
 	for (uint64_t i = 0; i < 4; i++) {
-		m = oom_batch_norm(t, "batch_norm",
-				   oom_conv2d(t, "convolution", m,
-					      &(struct oom_conv){.out = c.c[0] >> (3 - i),
-								 .kernel = c.kernel,
-								 .stride = c.stride,
-								 .pad = c.pad}));
+		const struct oom_conv conv = {.out = c->c[0] >> (3 - i),
+					      .kernel = c->kernel,
+					      .stride = c->stride,
+					      .pad = c->pad};
+
+		m = oom_batch_norm(t, "batch_norm", oom_conv2d(t, "convolution", m, &conv));
 		if (i < 3)
 			m = oom_map_act(t, OOM_ACT_HARDSWISH, m);
 	}
-	if (t->status)
-		return m.x;
 	side = m.h;
-	x = oom_map_tokens(t, m);
-	held = oom_share(t, x);                 /* embeddings, a local of the model */
-	for (uint64_t i = 0; i < c.n && !t->status; i++) {
-		struct oom_val input = oom_share(t, x);
-
-		x = stage(t, &c, i, &side, x, &cache);
-		oom_drop(t, input);
+	x = oom_name(&f, oom_map_tokens(t, m));
+	x = oom_name(&f, x);                    /* embeddings, beside the loop's variable */
+	for (uint64_t i = 0; i < c->n && !t->status; i++) {
+		x = oom_rename(&f, x, levit_stage(t, c, i, side, x, model));
+		side = (side - 1) / 2 + 1;
 	}
-	oom_drop(t, held);
+	return oom_leave(&f, x);
+}
+
+static struct oom_val levit_step(struct oom_tape *t, const struct oom_arch *a)
+{
+	struct oom_frame f = {.t = t};
+	struct oom_map m = {.c = a->d_model, .h = 1, .w = 1};
+	struct oom_val x;
+
+	oom_no_checkpointing(t);
+	x = oom_name(&f, levit_encoder(t, a, &f));
 	if (t->status)
-		return x;
+		return oom_leave(&f, x);
 	/* the model's pooled output is not looked at; the classifier pools again */
-	held = oom_op_mean(t, oom_keep(x), t->m_b, D(a->d_model));
-	m = (struct oom_map){oom_op_mean(t, oom_keep(x), t->m_b, D(a->d_model)), a->d_model, 1, 1};
-	m = oom_batch_norm(t, "batch_norm", m);
-	m.x = oom_image_head(t, a, m.x, x);
-	oom_drop(t, held);
-	oom_drop_all(t, cache.x, cache.n);
-	return m.x;
+	oom_name(&f, oom_op_mean(t, x, t->m_b, D(a->d_model)));
+	m.x = oom_op_mean(t, x, t->m_b, D(a->d_model));
+	return oom_leave(&f, oom_image_loss(t, a, oom_batch_norm(t, "batch_norm", m).x));
 }
 
 const struct oom_family oom_family_levit = {
@@ -232,6 +226,7 @@ const struct oom_family oom_family_levit = {
 	.source = "transformers 5.12 models/levit/modeling_levit.py",
 	.types = OOM_TYPE("levit"),
 	.lora_targets = "all-linear",
-	.parse = parse,
-	.step = step,
+	.keys = levit_keys,
+	.parse = levit_parse,
+	.step = levit_step,
 };
