@@ -185,7 +185,7 @@ static void says_what_is_wrong(void **state)
 		{"{\"model_type\":\"focalnet\",\"focal_levels\":[2]}", "focal_levels"},
 		{"{\"model_type\":\"hiera\",\"patch_size\":7}", "patch_size"},
 		{"{\"model_type\":\"mobilevit\",\"neck_hidden_sizes\":[16]}", "neck_hidden_sizes"},
-		{"{\"model_type\":\"levit\",\"depths\":[40,40,4]}", "depths: more than 64 layers"},
+		{"{\"model_type\":\"levit\",\"depths\":[40,40,4]}", "depths add up to more than 40 layers"},
 	};
 	const struct oom_plan p = plan_of(1);
 	struct oom_eval e;

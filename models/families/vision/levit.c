@@ -3,7 +3,8 @@
 #include "blocks/image.h"
 #include "config/keys.h"
 
-enum { MAX_STAGES = 3 };
+/* An evaluation names a tensor for every layer, in one frame (levit_biases). */
+enum { MAX_STAGES = 3, MAX_LAYERS = OOM_FRAME_NAMES - 8 };
 
 struct levit {
 	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], heads[MAX_STAGES], key[MAX_STAGES],
@@ -43,9 +44,10 @@ static void levit_parse(struct oom_arch *a)
 					 "attention_ratio or mlp_ratio out of range");
 	}
 	a->d_model = c->n ? c->c[c->n - 1] : 1;
-	if (a->n_layers > OOM_MAX_LAYERS || !c->kernel || c->kernel > 1024 || !c->stride ||
-	    c->pad > 1024)
-		oom_read_fail(r, "depths, kernel_size, stride or padding out of range");
+	if (a->n_layers > MAX_LAYERS)
+		oom_read_fail(r, "depths add up to more than %d layers", MAX_LAYERS);
+	if (!c->kernel || c->kernel > 1024 || !c->stride || c->pad > 1024)
+		oom_read_fail(r, "kernel_size, stride or padding out of range");
 	if (!a->patch || a->patch > a->image_size)
 		oom_read_fail(r, "patch_size does not fit image_size");
 }
