@@ -1,250 +1,236 @@
 /* SwiftFormer: convolution encoders, and in every stage's last block an additive attention, linear
  * in the map. Reference: transformers 5.12, models/swiftformer/modeling_swiftformer.py. */
-#include <string.h>
-
 #include "blocks/image.h"
+#include "config/keys.h"
 
 enum { MAX_STAGES = 8 };
 
-struct cfg {
-	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], patch, stride, pad, layers;
+struct swiftformer {
+	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], patch, stride, pad;
 	double ratio, drop, conv_p, mlp_p, down[MAX_STAGES];
-	enum oom_act act;
 	bool scale;
 };
+OOM_OWN(swiftformer, struct swiftformer);
 
-static void read_cfg(struct oom_reader *r, struct cfg *c)
+static const struct oom_key_row swiftformer_keys[] = {
+	ACT(act, "hidden_act", "gelu"),
+	OR_OWN(struct swiftformer, patch, "down_patch_size", 3),
+	OR_OWN(struct swiftformer, stride, "down_stride", 2),
+	OR_OWN(struct swiftformer, pad, "down_pad", 1),
+	REAL_OWN(struct swiftformer, ratio, "mlp_ratio", 4),
+	REAL_OWN(struct swiftformer, drop, "drop_path_rate", 0),
+	REAL_OWN(struct swiftformer, conv_p, "drop_conv_encoder_rate", 0),
+	REAL_OWN(struct swiftformer, mlp_p, "drop_mlp_rate", 0),
+	FLAG_OWN(struct swiftformer, scale, "use_layer_scale", true),
+	OOM_KEYS_END,
+};
+
+static void swiftformer_parse(struct oom_arch *a)
 {
-	memset(c, 0, sizeof(*c));
+	struct oom_reader *r = &a->rd;
+	struct swiftformer *c = swiftformer_own(a);
+
+	oom_read_image(a, 224);
 	c->n = oom_read_counts(r, "embed_dims", c->c, MAX_STAGES);
-	if (oom_read_counts(r, "depths", c->depth, MAX_STAGES) < c->n)
-		oom_read_fail(r, "depths must list a count for each of %llu stages",
-			      (unsigned long long)c->n);
+	oom_read_stages(r, "depths", c->depth, MAX_STAGES, c->n);
 	oom_read_reals(r, "downsamples", c->down, c->n, 1);
-	c->patch = oom_read_count_or(r, "down_patch_size", 3);
-	c->stride = oom_read_count_or(r, "down_stride", 2);
-	c->pad = oom_read_count_or(r, "down_pad", 1);
-	c->ratio = oom_read_real(r, "mlp_ratio", 4);
-	c->drop = oom_read_real(r, "drop_path_rate", 0);
-	c->conv_p = oom_read_real(r, "drop_conv_encoder_rate", 0);
-	c->mlp_p = oom_read_real(r, "drop_mlp_rate", 0);
-	c->act = oom_read_act(r, "hidden_act", "gelu");
-	c->scale = oom_read_bool(r, "use_layer_scale", true);
 	for (uint64_t i = 0; i < c->n; i++) {
-		c->layers += c->depth[i];
+		a->n_layers += c->depth[i];
 		if (c->c[i] > 65536 || c->c[i] < 2)
 			oom_read_fail(r, "embed_dims out of range");
 	}
-	if (c->layers > OOM_MAX_LAYERS || !c->patch || c->patch > 1024 || !c->stride ||
+	a->d_model = c->n ? c->c[c->n - 1] : 1;
+	if (a->n_layers > OOM_MAX_LAYERS || !c->patch || c->patch > 1024 || !c->stride ||
 	    c->pad > 1024 || !(c->ratio > 0 && c->ratio <= 1024))
 		oom_read_fail(r, "depths, down_patch_size, down_stride, down_pad or mlp_ratio out "
 				 "of range");
 }
 
-static void parse(struct oom_arch *a)
-{
-	struct cfg c;
-
-	oom_read_image(a, 224);
-	read_cfg(&a->rd, &c);
-	a->n_layers = c.layers;
-	a->d_model = c.n ? c.c[c.n - 1] : 1;
-}
-
-/* Depthwise 3 x 3, norm, two pointwise convolutions, scaled and added to the input. */
+/* Depthwise 3 x 3, norm, two pointwise convolutions, scaled and added to the input, which is the
+ * caller's. */
 static struct oom_map conv_encoder(struct oom_tape *t, struct oom_map m, uint64_t hidden, double p)
 {
-	const uint64_t d = m.c;
-	struct oom_map y;
+	const struct oom_conv depthwise = {
+		.out = m.c, .kernel = 3, .pad = 1, .groups = m.c, .bias = true},
+			      up = {.out = hidden, .kernel = 1, .bias = true},
+			      down = {.out = m.c, .kernel = 1, .bias = true};
+	struct oom_frame f = {.t = t};
+	struct oom_map y = oom_batch_norm(t, "norm", oom_conv2d(t, "depth_wise_conv", m,
+								&depthwise));
 
-	y = oom_conv2d(
-		t, "depth_wise_conv", oom_map_keep(m),
-		&(struct oom_conv){.out = d, .kernel = 3, .pad = 1, .groups = d, .bias = true});
-	y = oom_batch_norm(t, "norm", y);
-	y = oom_conv2d(t, "point_wise_conv1", y,
-		       &(struct oom_conv){.out = hidden, .kernel = 1, .bias = true});
-	y = oom_map_act(t, OOM_ACT_GELU, y);
-	y = oom_conv2d(t, "point_wise_conv2", y,
-		       &(struct oom_conv){.out = d, .kernel = 1, .bias = true});
-	if (t->status)
-		return m;
-	{
-		struct oom_val x = y.x, scaled = oom_op_mul(t, oom_param(t, "layer_scale", 0, d, 0),
-							    oom_keep(x));
+	y = oom_map_act(t, OOM_ACT_GELU, oom_conv2d(t, "point_wise_conv1", y, &up));
+	y = oom_name_map(&f, oom_conv2d(t, "point_wise_conv2", y, &down));
+	y.x = oom_op_mul(t, oom_param(t, "layer_scale", 0, m.c, 0), y.x);
+	y.x = oom_op_add(t, m.x, oom_op_dropout(t, y.x, p));
+	return oom_leave_map(&f, y);
+}
 
-		y.x = oom_op_add(t, oom_keep(m.x), oom_op_dropout(t, scaled, p));
-		oom_drop(t, x);
-	}
-	oom_done(t, m.x);
-	return y;
+/* The map seen as tokens is not contiguous: a product folds it into a copy (autocast's cast is
+ * that copy).  x is the caller's. */
+static struct oom_val projection(struct oom_tape *t, const char *name, struct oom_val x,
+				 struct oom_dim width)
+{
+	return oom_op_linear(t, name, t->amp ? x : oom_op_copy(t, "clone", x), width, OOM_BIAS);
 }
 
 /* One global query (a weighted sum) times every key. */
-static struct oom_val attention(struct oom_tape *t, struct oom_val x, uint64_t d)
+static struct oom_val additive_attention(struct oom_tape *t, struct oom_val x, uint64_t d)
 {
 	const struct oom_dim width = {d, "dim"};
-	struct oom_val q, k, w, global, y;
+	struct oom_frame f = {.t = t};
+	struct oom_val q, k, w, y, global;
 
-	/* the map seen as tokens is not contiguous: each product folds it into a copy
-	 * (autocast's cast is that copy) */
-	q = oom_op_linear(t, "to_query",
-			  t->amp ? oom_keep(x) : oom_op_copy(t, "clone", oom_keep(x)), width,
-			  OOM_BIAS);
-	k = oom_op_linear(t, "to_key", t->amp ? oom_keep(x) : oom_op_copy(t, "clone", oom_keep(x)),
-			  width, OOM_BIAS);
-	q = oom_normalize(t, q, 1);
-	k = oom_normalize(t, k, 1);
-	w = oom_op_matmul_param(t, "w_g", oom_keep(q), oom_param(t, "w_g", d, 1, 0), oom_none(),
-				D(1));
-	y = oom_op_unary(t, OOM_SCALE, oom_keep(w));
-	y = oom_op_softmax(t, y, false);
-	global = oom_op_sum(t, oom_op_mul(t, oom_keep(y), oom_keep(q)), t->m_b, width);
-	global = oom_op_expand_copy(t, global, x.mono, width);
-	oom_drop(t, w);
-	w = y;
-	y = oom_op_linear(t, "proj", oom_op_mul(t, oom_keep(global), oom_keep(k)), width, OOM_BIAS);
-	y = oom_op_add(t, y, oom_keep(q));
-	y = oom_op_linear(t, "final", y, width, OOM_BIAS);
-	oom_drop_all(t, (struct oom_val[]){q, k, w, global}, 4);
-	oom_done(t, x);
-	return y;
+	x = oom_arg(&f, x);
+	q = projection(t, "to_query", x, width);
+	k = projection(t, "to_key", x, width);
+	q = oom_name(&f, oom_normalize(t, q, 1));
+	k = oom_name(&f, oom_normalize(t, k, 1));
+	y = oom_name(&f, oom_op_matmul_param(t, "w_g", q, oom_param(t, "w_g", d, 1, 0), oom_none(),
+					     D(1)));
+	w = oom_name(&f, oom_op_softmax(t, oom_op_unary(t, OOM_SCALE, y), false));
+	global = oom_op_sum(t, oom_op_mul(t, w, q), t->m_b, width);
+	global = oom_name(&f, oom_op_expand_copy(t, global, x.mono, width));
+	oom_forget(&f, y);                      /* query_weight, the softmax now */
+	y = oom_op_linear(t, "proj", oom_op_mul(t, global, k), width, OOM_BIAS);
+	return oom_leave(&f, oom_op_linear(t, "final", oom_op_add(t, y, q), width, OOM_BIAS));
 }
 
-static struct oom_map mlp(struct oom_tape *t, const struct cfg *c, struct oom_map m)
+/* m is the caller's. */
+static struct oom_map swiftformer_mlp(struct oom_tape *t, const struct oom_arch *a,
+				      struct oom_map m)
 {
-	const uint64_t d = m.c;
-	struct oom_val arg = oom_share(t, m.x);
+	const struct swiftformer *c = swiftformer_of(a);
+	const struct oom_conv up = {.out = (uint64_t)((double)m.c * c->ratio),
+				    .kernel = 1,
+				    .bias = true},
+			      down = {.out = m.c, .kernel = 1, .bias = true};
 
-	oom_done(t, m.x);
-	m = oom_batch_norm(t, "norm1", oom_map_keep(m));
-	m = oom_conv2d(t, "fc1", m,
-		       &(struct oom_conv){.out = (uint64_t)((double)d * c->ratio),
-					  .kernel = 1,
-					  .bias = true});
-	m = oom_map_act(t, c->act, m);
-	if (!t->status)
-		m.x = oom_op_dropout(t, m.x, c->mlp_p);
-	m = oom_conv2d(t, "fc2", m, &(struct oom_conv){.out = d, .kernel = 1, .bias = true});
-	if (!t->status)
-		m.x = oom_op_dropout(t, m.x, c->mlp_p);
-	oom_drop(t, arg);
+	m = oom_conv2d(t, "fc1", oom_batch_norm(t, "norm1", m), &up);
+	m = oom_map_act(t, a->act, m);
+	m.x = oom_op_dropout(t, m.x, c->mlp_p);
+	m = oom_conv2d(t, "fc2", m, &down);
+	m.x = oom_op_dropout(t, m.x, c->mlp_p);
 	return m;
 }
 
-static struct oom_map encoder(struct oom_tape *t, const struct cfg *c, struct oom_map m, bool path)
+/* x + [drop path of] scale * y */
+static struct oom_val residual(struct oom_tape *t, const struct swiftformer *c, const char *name,
+			       struct oom_map m, struct oom_val y, bool path)
 {
-	struct oom_val res, y;
-	struct oom_map f;
-
-	m = conv_encoder(t, m, m.c, 0);
-	if (t->status)
-		return m;
-	res = attention(t, oom_map_tokens(t, oom_map_keep(m)), m.c);
-	res = oom_op_view(t, res, t->m_b, (struct oom_dim){m.c * m.h * m.w, NULL});
-	y = c->scale ? oom_op_mul(t, oom_param(t, "layer_scale_1", 0, m.c, 0), oom_keep(res)) :
-		       oom_share(t, res);
-	if (path)
-		y = oom_drop_path(t, y);
-	m.x = oom_op_add(t, m.x, y);
-	f = mlp(t, c, oom_map_keep(m));
-	if (t->status)
-		return m;
-	y = c->scale ? oom_op_mul(t, oom_param(t, "layer_scale_2", 0, m.c, 0), f.x) : f.x;
-	if (path)
-		y = oom_drop_path(t, y);
-	m.x = oom_op_add(t, m.x, y);
-	oom_drop(t, res);
-	return m;
+	if (c->scale)
+		y = oom_op_mul(t, oom_param(t, name, 0, m.c, 0), y);
+	return oom_op_add(t, m.x, path ? oom_drop_path(t, y) : y);
 }
 
-struct stage {
-	struct cfg c;
+/* A stage's last layer; m is the caller's. */
+static struct oom_map encoder_block(struct oom_tape *t, const struct oom_arch *a, struct oom_map m,
+				    bool path)
+{
+	const struct swiftformer *c = swiftformer_of(a);
+	const struct oom_dim map = {m.c * m.h * m.w, NULL};
+	struct oom_frame f = {.t = t};
+	struct oom_val res;
+
+	m = oom_name_map(&f, conv_encoder(t, m, m.c, 0));
+	res = additive_attention(t, oom_map_tokens(t, m), m.c);
+	res = oom_name(&f, oom_op_view(t, res, t->m_b, map));
+	m.x = oom_rename(&f, m.x, residual(t, c, "layer_scale_1", m, res, path));
+	m.x = residual(t, c, "layer_scale_2", m, swiftformer_mlp(t, a, m).x, path);
+	return oom_leave_map(&f, m);
+}
+
+struct swiftformer_stage {
+	const struct oom_arch *a;
 	uint64_t i, h, w, first;
 };
 
-static struct oom_val run_stage(struct oom_tape *t, const void *ctx, uint32_t j, struct oom_val x)
+static struct oom_val swiftformer_stage(struct oom_tape *t, const void *ctx, uint32_t j,
+					struct oom_val x)
 {
-	const struct stage *s = ctx;
-	const struct cfg *c = &s->c;
+	const struct swiftformer_stage *s = ctx;
+	const struct swiftformer *c = swiftformer_of(s->a);
+	const uint64_t depth = c->depth[s->i];
 	struct oom_map m = {x, c->c[s->i], s->h, s->w};
-	struct oom_val input = oom_share(t, x);
+	struct oom_frame f = {.t = t};
 
 	(void)j;
-	for (uint64_t k = 0; k < c->depth[s->i] && !t->status; k++) {
-		struct oom_val arg = oom_share(t, m.x);
-
-		if (k + 1 < c->depth[s->i])
-			m = conv_encoder(t, m, (uint64_t)(c->ratio * (double)m.c), c->conv_p);
-		else
-			m = encoder(t, c, m, c->drop > 0 && s->first + k);
-		oom_drop(t, arg);
-	}
-	oom_drop(t, input);
-	return m.x;
+	for (uint64_t k = 0; k + 1 < depth && !t->status; k++)
+		m = oom_rename_map(&f, m,
+				   conv_encoder(t, m, (uint64_t)(c->ratio * (double)m.c),
+						c->conv_p));
+	m = encoder_block(t, s->a, m, c->drop > 0 && s->first + depth > 1);
+	return oom_leave_map(&f, m).x;
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+/* Between two stages; m is the caller's. */
+static struct oom_map downsample(struct oom_tape *t, const struct swiftformer *c, uint64_t out,
+				 struct oom_map m)
+{
+	const struct oom_conv conv = {.out = out,
+				      .kernel = c->patch,
+				      .stride = c->stride,
+				      .pad = c->pad,
+				      .bias = true};
+
+	return oom_batch_norm(t, "norm", oom_conv2d(t, "proj", m, &conv));
+}
+
+static struct oom_map swiftformer_encoder(struct oom_tape *t, const struct oom_arch *a,
+					  struct oom_map m)
 {
 	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad;
-	struct oom_reader rd = a->rd;
-	struct oom_map m = oom_pixels(t, a);
-	struct stage s = {.first = 0};
-	struct oom_val held, x, y;
+	const struct swiftformer *c = swiftformer_of(a);
+	struct swiftformer_stage s = {.a = a};
+	struct oom_frame f = {.t = t};
+	const void *ctx;
 
-	read_cfg(&rd, &s.c);
-	for (uint64_t i = 0; i < 2; i++) {
-		m = oom_conv2d(t, "patch_embedding", m,
-			       &(struct oom_conv){.out = i ? s.c.c[0] : s.c.c[0] / 2,
-						  .kernel = 3,
-						  .stride = 2,
-						  .pad = 1,
-						  .bias = true});
-		m = oom_map_act(t, OOM_ACT_RELU, oom_batch_norm(t, "patch_embedding", m));
-	}
-	held = oom_share(t, m.x);               /* embedding_output, a local of the model */
-	for (s.i = 0; s.i < s.c.n && !t->status; s.i++) {
-		const void *ctx;
-
+	oom_arg(&f, m.x);                       /* embedding_output, beside the loop's variable */
+	m = oom_name_map(&f, oom_map_keep(m));
+	for (uint64_t i = 0; i < c->n && !t->status; i++) {
+		s.i = i;
 		s.h = m.h;
 		s.w = m.w;
 		ctx = oom_layer_ctx(t, &s, sizeof(s));
 		if (!ctx)
 			break;
-		m.x = ckpt ? oom_layer_alone(t, (uint32_t)s.i, run_stage, ctx, m.x) :
-			     run_stage(t, ctx, (uint32_t)s.i, m.x);
-		s.first += s.c.depth[s.i];
-		if (s.i + 1 < s.c.n && (s.c.down[s.i] != 0 || s.c.c[s.i] != s.c.c[s.i + 1])) {
-			struct oom_val arg = oom_share(t, m.x);
-
-			m = oom_conv2d(t, "proj", m,
-				       &(struct oom_conv){.out = s.c.c[s.i + 1],
-							  .kernel = s.c.patch,
-							  .stride = s.c.stride,
-							  .pad = s.c.pad,
-							  .bias = true});
-			m = oom_batch_norm(t, "norm", m);
-			oom_drop(t, arg);
-		}
+		m.x = oom_rename(&f, m.x,
+				 ckpt ? oom_layer_alone(t, (uint32_t)i, swiftformer_stage, ctx,
+							m.x) :
+					swiftformer_stage(t, ctx, (uint32_t)i, m.x));
+		s.first += c->depth[i];
+		if (i + 1 < c->n && (c->down[i] != 0 || c->c[i] != c->c[i + 1]))
+			m = oom_rename_map(&f, m, downsample(t, c, c->c[i + 1], m));
 	}
-	oom_drop(t, held);
-	if (t->status)
-		return m.x;
-	held = m.x;
-	m = oom_batch_norm(t, "norm", oom_map_keep(m));
-	x = oom_global_pool(t, m);
-	y = x;
+	return oom_leave_map(&f, m);
+}
+
+static struct oom_val swiftformer_step(struct oom_tape *t, const struct oom_arch *a)
+{
+	const unsigned flags = OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD;
+	const struct oom_dim labels = {t->n_labels, "num_labels"};
+	const struct swiftformer *c = swiftformer_of(a);
+	struct oom_frame f = {.t = t};
+	struct oom_map m = oom_pixels(t, a);
+	struct oom_val x, y;
+
+	for (uint64_t i = 0; i < 2; i++) {
+		const struct oom_conv conv = {.out = i ? c->c[0] : c->c[0] / 2,
+					      .kernel = 3,
+					      .stride = 2,
+					      .pad = 1,
+					      .bias = true};
+
+		m = oom_batch_norm(t, "patch_embedding", oom_conv2d(t, "patch_embedding", m, &conv));
+		m = oom_map_act(t, OOM_ACT_RELU, m);
+	}
+	m = oom_name_map(&f, swiftformer_encoder(t, a, m));
+	y = x = oom_global_pool(t, oom_batch_norm(t, "norm", m));
 	if (t->n_labels) {                      /* two heads, their mean */
-		const struct oom_dim labels = {t->n_labels, "num_labels"};
-		struct oom_val d;
-
-		y = oom_op_linear(t, "head", oom_keep(x), labels,
-				  OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-		d = oom_op_linear(t, "dist_head", x, labels, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-		y = oom_op_unary(t, OOM_SCALE, oom_op_add(t, y, d));
+		y = oom_op_linear(t, "head", oom_keep(x), labels, flags);
+		y = oom_op_add(t, y, oom_op_linear(t, "dist_head", x, labels, flags));
+		y = oom_op_unary(t, OOM_SCALE, y);
 	}
-	y = oom_cls_loss(t, a, y);
-	oom_drop(t, held);
-	return y;
+	return oom_leave(&f, oom_cls_loss(t, a, y));
 }
 
 const struct oom_family oom_family_swiftformer = {
@@ -253,6 +239,7 @@ const struct oom_family oom_family_swiftformer = {
 	.source = "transformers 5.12 models/swiftformer/modeling_swiftformer.py",
 	.types = OOM_TYPE("swiftformer"),
 	.lora_targets = "all-linear",
-	.parse = parse,
-	.step = step,
+	.keys = swiftformer_keys,
+	.parse = swiftformer_parse,
+	.step = swiftformer_step,
 };
