@@ -58,7 +58,7 @@ static void set_axis(struct sweep_worker *w, size_t i)
 		case SWEEP_GPU: c->gpu = &w->s->card[v]; break;
 		case SWEEP_MODEL:
 			c->named = &w->s->model[v];
-			c->model = w->model[v];
+			c->model = c->named->made;
 			w->moved = true;
 			break;
 		case SWEEP_KNOB: set_knob(w, a->var[j].knob, v); break;
@@ -200,7 +200,7 @@ void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o)
 	if (!c->model) {
 		c->ok = c->fits = false;
 		oom_error_set(&c->err, OOM_ERR_INVALID, "%s",
-			      c->named ? w->refused[c->named - w->s->model].text : "no model");
+			      c->named ? c->named->refused.text : "no model");
 		return;
 	}
 	if (o->plan_each && capacity) {
@@ -216,24 +216,10 @@ bool sweep_worker_init(struct sweep_worker *w, struct oom_sweep *s)
 	memset(w, 0, sizeof(*w));
 	w->s = s;
 	w->ev = oom_evaluator_new();
-	w->n_models = s->n_models;
-	w->model = calloc(s->n_models + 1, sizeof(*w->model));
-	w->refused = calloc(s->n_models + 1, sizeof(*w->refused));
-	if (!w->ev || !w->model || !w->refused)
-		return false;
-	for (size_t k = 0; k < s->n_models; k++) {
-		w->refused[k] = s->model[k].refused;
-		if (!*w->refused[k].text)
-			oom_model_new(&w->model[k], &s->model[k].keys, &w->refused[k]);
-	}
-	return true;
+	return w->ev;
 }
 
 void sweep_worker_release(struct sweep_worker *w)
 {
-	for (size_t k = 0; w->model && k < w->n_models; k++)
-		oom_model_free(w->model[k]);
-	free(w->model);
-	free(w->refused);
 	oom_evaluator_free(w->ev);
 }

@@ -239,6 +239,7 @@ enum oom_status oom_sweep_run(struct oom_sweep *s, const struct oom_sweep_option
 		free(r);
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	}
+	sweep_make_models(s);
 	sweep_resolve(s, o->plan_each);
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->room, NULL);
@@ -268,6 +269,7 @@ enum oom_status oom_sweep_each(struct oom_sweep *s, const struct oom_sweep_optio
 	if (st)
 		return st;
 	s->need = SWEEP_BYTES;
+	sweep_make_models(s);
 	w = malloc(sizeof(*w));
 	if (!w || !sweep_worker_init(w, s))
 		st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");

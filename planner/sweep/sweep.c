@@ -25,10 +25,30 @@ static void release_axis(struct sweep_axis *a)
 	free(a->var);
 }
 
+/* A model reads its keys where they lie: it goes before they move. */
+static void drop_models(struct oom_sweep *s)
+{
+	for (size_t i = 0; i < s->n_models; i++) {
+		oom_model_free(s->model[i].made);
+		s->model[i].made = NULL;
+	}
+}
+
+void sweep_make_models(struct oom_sweep *s)
+{
+	for (size_t i = 0; i < s->n_models; i++) {
+		struct sweep_model *m = &s->model[i];
+
+		if (!m->made && !*m->refused.text)
+			oom_model_new(&m->made, &m->keys, &m->refused);
+	}
+}
+
 void oom_sweep_free(struct oom_sweep *s)
 {
 	if (!s)
 		return;
+	drop_models(s);
 	for (size_t i = 0; i < s->n_axes; i++)
 		release_axis(&s->axis[i]);
 	for (size_t i = 0; i < s->n_models; i++) {
@@ -108,6 +128,7 @@ static enum oom_status model_value(struct oom_sweep *s, const char *word, int64_
 	if (s->n_models == SWEEP_MODELS)
 		return oom_error_set(err, OOM_ERR_LIMIT, "more than %d models in one sweep",
 				     SWEEP_MODELS);
+	drop_models(s);
 	if (!sweep_room(&s->model, sizeof(*s->model), s->n_models))
 		return no_memory(err);
 	m = &s->model[s->n_models];

@@ -29,6 +29,7 @@ struct sweep_model {
 	char *word;
 	struct oom_keys keys;
 	struct oom_error refused;       /* could not be read: its rows say so */
+	struct oom_model *made;         /* while rows are priced; all workers read it */
 };
 
 enum { SWEEP_AXES = 24, SWEEP_COLUMNS = 96, SWEEP_WHERE = 16, SWEEP_MODELS = 4096 };
@@ -95,9 +96,6 @@ struct sweep_cell {
 struct sweep_worker {
 	struct oom_sweep *s;
 	struct oom_evaluator *ev;
-	struct oom_model **model;       /* one of its own for each of the sweep's */
-	struct oom_error *refused;
-	size_t n_models;
 	struct sweep_cell cell;
 	double capability;              /* as asked; the card's where that is none */
 	int64_t gpus, nodes;            /* as asked; the others may follow from them */
@@ -121,6 +119,8 @@ char *sweep_put(struct sweep_worker *w, bool jsonl, char *out);
 bool sweep_passes(const struct oom_sweep *s, const struct sweep_cell *cell);
 bool sweep_find_column(const struct oom_sweep *s, const char *name, struct sweep_column *out);
 size_t sweep_row_room(const struct oom_sweep *s);
+/* Makes the models of which there are keys, before the first worker. */
+void sweep_make_models(struct oom_sweep *s);
 /* What each column depends on, once the axes are known; and what they need. */
 void sweep_resolve(struct oom_sweep *s, bool plan_each);
 
