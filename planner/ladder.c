@@ -118,7 +118,7 @@ static enum oom_status climb_rung(const struct climb *c, const struct oom_rung *
 /* One GPU cannot shard: how many would do with everything sharded, as a remark. */
 static void how_many_gpus(const struct climb *c, struct oom_rung_result *res)
 {
-	const struct engine_moves *e = engine_moves(c->l->plan.engine);
+	const struct oom_engine_info *e = oom_engine_at((size_t)c->l->plan.engine);
 	struct step s = {.plan = c->l->plan};
 
 	s.plan.engine = e->shards_as;

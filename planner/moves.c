@@ -2,71 +2,21 @@
 #include "moves.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* ---- engines ---- */
 
-static const struct engine_moves engines[] = {
-	[OOM_ENGINE_HF] = {.shards_as = OOM_ENGINE_DEEPSPEED,
-			   .shards_from = 1,
-			   .shards_to = 3,
-			   .offloads = true,
-			   .offloads_as = OOM_ENGINE_DEEPSPEED,
-			   .tries = {OOM_ENGINE_DEEPSPEED, OOM_ENGINE_FSDP2},
-			   .n_tries = 2,
-			   .bucket_view = true},
-	[OOM_ENGINE_DEEPSPEED] = {.shards_as = OOM_ENGINE_DEEPSPEED,
-				  .shards_from = 1,
-				  .shards_to = 3,
-				  .offloads = true,
-				  .offloads_as = OOM_ENGINE_DEEPSPEED,
-				  .tries = {OOM_ENGINE_DEEPSPEED},
-				  .n_tries = 1,
-				  .replicates = true},
-	/* FSDP begins at SHARD_GRAD_OP and offloads everything or nothing */
-	[OOM_ENGINE_FSDP2] = {.shards_as = OOM_ENGINE_FSDP2,
-			      .shards_from = 2,
-			      .shards_to = 3,
-			      .offloads = true,
-			      .offloads_whole = true,
-			      .offloads_as = OOM_ENGINE_FSDP2,
-			      .tries = {OOM_ENGINE_FSDP2},
-			      .n_tries = 1,
-			      .hybrid = true},
-	[OOM_ENGINE_FSDP1] = {.shards_as = OOM_ENGINE_FSDP1,
-			      .shards_from = 2,
-			      .shards_to = 3,
-			      .offloads = true,
-			      .offloads_whole = true,
-			      .offloads_as = OOM_ENGINE_FSDP1,
-			      .tries = {OOM_ENGINE_FSDP1},
-			      .n_tries = 1,
-			      .hybrid = true},
-	[OOM_ENGINE_TORCHTUNE] = {.shards_as = OOM_ENGINE_TORCHTUNE,
-				  .shards_from = 2,
-				  .shards_to = 3,
-				  .offloads = true,
-				  .offloads_whole = true,
-				  .offloads_as = OOM_ENGINE_TORCHTUNE,
-				  .tries = {OOM_ENGINE_TORCHTUNE},
-				  .n_tries = 1,
-				  .hybrid = true},
-	/* its distributed optimizer */
-	[OOM_ENGINE_MEGATRON] = {.shards_as = OOM_ENGINE_MEGATRON,
-				 .shards_from = 1,
-				 .shards_to = 1,
-				 .degrees = true},
-	[OOM_ENGINE_DEVICE_MAP] = {.shards_as = OOM_ENGINE_DEEPSPEED,
-				   .shards_from = 3,
-				   .shards_to = 3,
-				   .tries = {OOM_ENGINE_DEEPSPEED, OOM_ENGINE_FSDP2},
-				   .n_tries = 2,
-				   .in_turn = true},
-};
-
-const struct engine_moves *engine_moves(int64_t engine)
+static const struct oom_engine_info *engine_of(const struct oom_plan *p)
 {
-	return &engines[engine];
+	return oom_engine_at((size_t)p->engine);
+}
+
+int64_t plain_engine(void)
+{
+	int64_t i = 0;
+
+	while (!oom_engine_at((size_t)i)->plain)
+		i++;
+	return i;
 }
 
 /* From GPUs that work in turn to GPUs that share the batch: as many samples a step as before. */
@@ -84,7 +34,7 @@ static bool share_batch(struct oom_plan *p)
 
 bool move_to_shards(struct oom_plan *p, const struct oom_model *m)
 {
-	const struct engine_moves *e = engine_moves(p->engine);
+	const struct oom_engine_info *e = engine_of(p);
 
 	(void)m;
 	if (p->gpus < 2 || p->zero_stage >= e->shards_to || (e->in_turn && !share_batch(p)))
@@ -96,16 +46,20 @@ bool move_to_shards(struct oom_plan *p, const struct oom_model *m)
 
 bool shard_for_many(struct oom_plan *p)
 {
-	if (p->gpus < 2 || p->zero_stage || p->engine != PLAIN_ENGINE)
+	int64_t i = 0;
+
+	if (p->gpus < 2 || p->zero_stage || !engine_of(p)->plain)
 		return false;
-	p->engine = OOM_ENGINE_FSDP2;
-	p->zero_stage = engine_moves(p->engine)->shards_to;
+	while (!oom_engine_at((size_t)i)->for_many)
+		i++;
+	p->engine = i;
+	p->zero_stage = engine_of(p)->shards_to;
 	return true;
 }
 
 bool move_to_host(struct oom_plan *p, const struct oom_model *m)
 {
-	const struct engine_moves *e = engine_moves(p->engine);
+	const struct oom_engine_info *e = engine_of(p);
 
 	(void)m;
 	if (!e->offloads || p->offload_params != OOM_OFFLOAD_NONE)
@@ -123,29 +77,9 @@ bool move_to_host(struct oom_plan *p, const struct oom_model *m)
 
 /* ---- optimizers ---- */
 
-static int64_t optimizer_named(const char *name)
-{
-	const struct oom_option *k = oom_knob_find("optimizer");
-
-	for (size_t i = 0; k->choice(i); i++)
-		if (!strcmp(k->choice(i)->name, name))
-			return (int64_t)i;
-	return -1;
-}
-
-struct optimizer_moves optimizer_moves(int64_t optimizer)
-{
-	const char *now = oom_knob_find("optimizer")->choice((size_t)optimizer)->name;
-
-	if (strncmp(now, "adamw", 5))
-		return (struct optimizer_moves){-1, -1};
-	return (struct optimizer_moves){strstr(now, "8bit") ? -1 : optimizer_named("adamw-8bit"),
-					optimizer_named("paged-adamw-8bit")};
-}
-
 bool move_to_small_states(struct oom_plan *p, const struct oom_model *m)
 {
-	const struct optimizer_moves o = optimizer_moves(p->optimizer);
+	const struct oom_smaller_states o = oom_smaller_states(p->optimizer);
 	const int64_t next = o.quantised >= 0 ? o.quantised : o.paged;
 
 	(void)m;

@@ -81,7 +81,7 @@ static bool megatron_layouts(struct search_space *s, struct layout l)
 /* Every stage of the engines worth a try. */
 static void stages(struct search_space *s, int64_t engine, struct layout l)
 {
-	const struct engine_moves *e = engine_moves(engine);
+	const struct oom_engine_info *e = oom_engine_at((size_t)engine);
 	const bool nodes = e->hybrid && s->asked->nodes > 1;
 
 	l.engine = engine;
@@ -94,7 +94,7 @@ static void stages(struct search_space *s, int64_t engine, struct layout l)
 static bool layouts(struct search_space *s)
 {
 	const struct oom_plan *a = s->asked;
-	const struct engine_moves *e = engine_moves(a->engine);
+	const struct oom_engine_info *e = oom_engine_at((size_t)a->engine);
 	struct layout l = {a->engine, a->zero_stage, a->bucket_view, a->hybrid_shard,
 			   a->tp,     a->pp,	     a->cp,	     a->ep};
 
@@ -157,10 +157,10 @@ enum oom_status search_space_init(struct search_space *s, const struct oom_model
 	s->asked = asked;
 	s->allow = q->allow;
 	s->model = model;
-	s->megatron = engine_moves(asked->engine)->degrees;
+	s->megatron = oom_engine_at((size_t)asked->engine)->degrees;
 	s->fewer_gpus = q->objective == OOM_OBJECTIVE_PRICE && !s->megatron;
 	s->n_divisors = s->n_layouts = s->n_gpus = 0;
-	s->optimizers = optimizer_moves(asked->optimizer);
+	s->optimizers = oom_smaller_states(asked->optimizer);
 	if (__builtin_mul_overflow(rank, oom_plan_data_parallel(asked), &s->step_batch))
 		return oom_error_set(err, OOM_ERR_LIMIT,
 				     "search: the effective batch is too large");
@@ -243,7 +243,7 @@ static void set_layout(const struct search_space *s, size_t k, struct oom_plan *
 static bool set_offload(const struct search_space *s, size_t k, bool layout_asked,
 			struct oom_plan *p)
 {
-	const struct engine_moves *e = engine_moves(p->engine);
+	const struct oom_engine_info *e = oom_engine_at((size_t)p->engine);
 	const int64_t opt = k > 1 && !e->offloads_whole ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE,
 		      params = k > 2 ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE;
 	const int64_t stage = k == 2 ? 2 : 3;
@@ -337,7 +337,7 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 	/* one GPU that keeps everything trains plainly, whatever engine was asked for */
 	if (p->gpus == 1 && p->offload_optimizer == OOM_OFFLOAD_NONE &&
 	    p->offload_params == OOM_OFFLOAD_NONE && (v[GPUS] || v[OFFLOAD]) && !s->megatron) {
-		p->engine = PLAIN_ENGINE;
+		p->engine = plain_engine();
 		p->zero_stage = p->hybrid_shard = 0;
 	}
 	if (v[OPTIMIZER]) {

@@ -3,6 +3,7 @@
 #ifndef OOM_SEARCH_AXES_H
 #define OOM_SEARCH_AXES_H
 
+#include "oomplan/engine.h"
 #include "oomplan/search.h"
 
 #include "moves.h"
@@ -45,7 +46,7 @@ struct search_space {
 	size_t n_layouts;
 	int64_t gpus[MAX_DIVISORS];     /* the asked one first */
 	size_t n_gpus;
-	struct optimizer_moves optimizers;      /* of the asked one */
+	struct oom_smaller_states optimizers;      /* of the asked one */
 	bool megatron;
 };
 /* OOM_ERR_LIMIT when there are more values than are tried. */

@@ -15,6 +15,7 @@
 #include "oomplan/compare.h"
 #include "oomplan/config.h"
 #include "oomplan/diagnose.h"
+#include "oomplan/engine.h"
 #include "oomplan/gpu.h"
 #include "oomplan/host.h"
 #include "oomplan/ladder.h"

@@ -157,13 +157,6 @@ OOM_API int64_t *oom_plan_field(struct oom_plan *plan, const struct oom_option *
 OOM_API const char *oom_plan_options(const struct oom_plan *from, const struct oom_plan *to,
 				     char *buf, size_t size);
 
-/* What an engine keeps on a GPU, what it buffers besides, and where that was read. */
-struct oom_engine_info {
-	const char *keeps, *buffers, *source;
-};
-/* By enum oom_engine_id; NULL past the end. */
-OOM_API const struct oom_engine_info *oom_engine_at(size_t i);
-
 /* Words for a class: "exact", "numerics", "placement", "changes the science". */
 OOM_API const char *oom_class_str(enum oom_class cls);
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "oomplan/engine.h"
 #include "oomplan/option.h"
 
 struct oom_plan oom_plan_default(void)
@@ -27,7 +28,7 @@ double oom_capability(const struct oom_plan *p)
 
 int64_t oom_plan_data_parallel(const struct oom_plan *p)
 {
-	const int64_t model = p->engine == OOM_ENGINE_DEVICE_MAP ? p->gpus : p->tp * p->pp * p->cp;
+	const int64_t model = oom_engine_at((size_t)p->engine)->in_turn ? p->gpus : p->tp * p->pp * p->cp;
 
 	return p->gpus > model ? p->gpus / model : 1;
 }

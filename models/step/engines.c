@@ -1,4 +1,4 @@
-/* The engines: traits that the passes ask for, what each keeps and buffers.
+/* The engines: traits that the passes ask for, what each keeps and buffers, what follows it.
  *
  * Model states are the ZeRO paper's (arXiv:1910.02054, section 5): weights, gradients and optimizer
  * state, each either whole or divided by the data-parallel degree.  What does not divide - buckets,
@@ -15,7 +15,11 @@ static const struct oom_engine engines[] = {
 		.info = {"weights, gradients and optimizer state, whole on every GPU",
 			 "DDP's buckets, together as large as the gradients, unless "
 			 "gradient_as_bucket_view",
-			 "torch/csrc/distributed/c10d/reducer.cpp"},
+			 "torch/csrc/distributed/c10d/reducer.cpp",
+			 .plain = true, .bucket_view = true,
+			 .shards_as = OOM_ENGINE_DEEPSPEED, .shards_from = 1, .shards_to = 3,
+			 .offloads = true, .offloads_as = OOM_ENGINE_DEEPSPEED,
+			 .tries = {OOM_ENGINE_DEEPSPEED, OOM_ENGINE_FSDP2}, .n_tries = 2},
 		.buckets = true},
 	[OOM_ENGINE_DEEPSPEED] = {
 		.info = {"optimizer state and an fp32 master copy / GPUs from stage 1 on, gradients "
@@ -23,7 +27,11 @@ static const struct oom_engine engines[] = {
 			 "one reduce bucket (whatever the model's size), the fp32 gradients of a "
 			 "sub-group in the step; stage 3: live, prefetched and persistent parameters",
 			 "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, "
-			 "partitioned_param_coordinator.py"},
+			 "partitioned_param_coordinator.py",
+			 .replicates = true,
+			 .shards_as = OOM_ENGINE_DEEPSPEED, .shards_from = 1, .shards_to = 3,
+			 .offloads = true, .offloads_as = OOM_ENGINE_DEEPSPEED,
+			 .tries = {OOM_ENGINE_DEEPSPEED}, .n_tries = 1},
 		.partitions = true, .lowest_stage = 1, .buckets = true, .fp32_master = true,
 		.approximates = "DeepSpeed: states as its code divides them; live parameters of "
 				"stage 3 are a bound"},
@@ -32,13 +40,23 @@ static const struct oom_engine engines[] = {
 			 "two gathered blocks, a block's gradients, its reduce-scatter input; the "
 			 "root's parameters throughout",
 			 "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, "
-			 "_fsdp_param_group.py; data/fsdp2_tracker.csv"},
+			 "_fsdp_param_group.py; data/fsdp2_tracker.csv",
+			 /* FSDP begins at SHARD_GRAD_OP and offloads everything or nothing */
+			 .for_many = true, .shards_as = OOM_ENGINE_FSDP2, .shards_from = 2, .shards_to = 3,
+			 .offloads = true, .offloads_whole = true,
+			 .offloads_as = OOM_ENGINE_FSDP2,
+			 .tries = {OOM_ENGINE_FSDP2}, .n_tries = 1, .hybrid = true},
 		.wraps_units = true, .lowest_stage = 2, .gathers_apart = true,
 		.whole_offload = true, .full_state_dict = true, .approximates = FSDP_UNITS},
 	[OOM_ENGINE_FSDP1] = {
 		.info = {"flat weights, gradients and optimizer state / GPUs",
 			 "two gathered blocks (limit_all_gathers), a block's gradients",
-			 "torch/distributed/fsdp/_flat_param.py, _runtime_utils.py"},
+			 "torch/distributed/fsdp/_flat_param.py, _runtime_utils.py",
+			 /* FSDP begins at SHARD_GRAD_OP and offloads everything or nothing */
+			 .shards_as = OOM_ENGINE_FSDP1, .shards_from = 2, .shards_to = 3,
+			 .offloads = true, .offloads_whole = true,
+			 .offloads_as = OOM_ENGINE_FSDP1,
+			 .tries = {OOM_ENGINE_FSDP1}, .n_tries = 1, .hybrid = true},
 		.wraps_units = true, .lowest_stage = 2, .whole_offload = true,
 		.full_state_dict = true, .approximates = FSDP_UNITS},
 	[OOM_ENGINE_MEGATRON] = {
@@ -46,20 +64,30 @@ static const struct oom_engine engines[] = {
 			 "optimizer state / data-parallel ranks with --zero 1",
 			 "passes in flight, workspaces of cuBLAS and TransformerEngine, dummy weight "
 			 "gradients, received activations",
-			 "megatron/core/optimizer/distrib_optimizer.py, pipeline_parallel/schedules.py"},
-		.full_state_dict = true, .model_parallel = true,
+			 "megatron/core/optimizer/distrib_optimizer.py, pipeline_parallel/schedules.py",
+			 /* its distributed optimizer */
+			 .shards_as = OOM_ENGINE_MEGATRON, .shards_from = 1, .shards_to = 1,
+			 .degrees = true},
+		.full_state_dict = true,
 		.evaluate = oom_megatron_evaluate, .ledger = oom_megatron_ledger},
 	[OOM_ENGINE_TORCHTUNE] = {
 		.info = {"as fsdp2, everything in bf16 (or fp32): no master copy", "as fsdp2",
-			 "torchtune recipes/full_finetune_distributed.py"},
+			 "torchtune recipes/full_finetune_distributed.py",
+			 /* FSDP begins at SHARD_GRAD_OP and offloads everything or nothing */
+			 .shards_as = OOM_ENGINE_TORCHTUNE, .shards_from = 2, .shards_to = 3,
+			 .offloads = true, .offloads_whole = true,
+			 .offloads_as = OOM_ENGINE_TORCHTUNE,
+			 .tries = {OOM_ENGINE_TORCHTUNE}, .n_tries = 1, .hybrid = true},
 		.wraps_units = true, .lowest_stage = 2, .gathers_apart = true, .pure_bf16 = true,
 		.whole_offload = true, .full_state_dict = true, .approximates = FSDP_UNITS},
 	[OOM_ENGINE_DEVICE_MAP] = {
 		.info = {"the layers that fall to a GPU, with their gradients and optimizer state",
 			 "the hidden states received; copies of masks and rotary tables; GPU 0: the "
 			 "logits brought back",
-			 "transformers integrations/accelerate.py, accelerate hooks.py"},
-		.one_process = true,
+			 "transformers integrations/accelerate.py, accelerate hooks.py",
+			 .shards_as = OOM_ENGINE_DEEPSPEED, .shards_from = 3, .shards_to = 3,
+			 .tries = {OOM_ENGINE_DEEPSPEED, OOM_ENGINE_FSDP2}, .n_tries = 2,
+			 .in_turn = true},
 		.approximates = "device_map: balanced by weights; layers are taken as equal, copies "
 				"of masks and rotary tables as kept by every layer"},
 };
@@ -76,7 +104,7 @@ const struct oom_engine_info *oom_engine_at(size_t i)
 
 bool oom_engine_divides(const struct oom_plan *p)
 {
-	return p->zero_stage || (oom_engine_of(p)->one_process && p->gpus > 1);
+	return p->zero_stage || (oom_engine_of(p)->info.in_turn && p->gpus > 1);
 }
 
 bool oom_engine_casts(const struct oom_plan *p)

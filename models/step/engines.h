@@ -2,6 +2,7 @@
 #ifndef OOM_ENGINES_H
 #define OOM_ENGINES_H
 
+#include "oomplan/engine.h"
 #include "oomplan/megatron.h"
 #include "oomplan/model.h"
 #include "oomplan/plan.h"
@@ -18,11 +19,9 @@ struct oom_engine {
 	bool gathers_apart;             /* all-gathers into a buffer of its own (fully_shard) */
 	bool buckets;                   /* DDP's, while nothing is divided */
 	bool pure_bf16;                 /* no autocast, no fp32 master */
-	bool one_process;               /* drives all GPUs in turn */
 	bool whole_offload;             /* to the CPU everything or nothing */
 	bool full_state_dict;           /* gathers the optimizer's state too when it saves */
 	bool fp32_master;               /* of 16-bit weights, when it divides */
-	bool model_parallel;            /* tensor, pipeline, context and expert parallelism */
 	const char *approximates;       /* what of its step is, once it divides anything */
 	/* its own rank schedules; NULL: the recorded step's */
 	enum oom_status (*evaluate)(const struct oom_model *model, const struct oom_plan *plan,

@@ -220,7 +220,7 @@ enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_m
 				    struct oom_error *err)
 {
 	const struct oom_engine *engine = oom_engine_of(plan);
-	const bool stages = engine->one_process && oom_engine_divides(plan);
+	const bool stages = engine->info.in_turn && oom_engine_divides(plan);
 	struct oom_schedule s;
 	struct oom_batch at;
 	struct oom_variant *v;

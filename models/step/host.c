@@ -26,7 +26,7 @@
 static uint64_t saved_state(const struct oom_plan *p, const struct oom_eval *e, bool half)
 {
 	const struct oom_engine *engine = oom_engine_of(p);
-	const bool master = engine->model_parallel || (engine->fp32_master && p->zero_stage);
+	const bool master = engine->info.degrees || (engine->fp32_master && p->zero_stage);
 
 	if (!e->opt_bytes || (master && half))
 		return e->opt_bytes ? 12 * e->trainable_params : 0;
@@ -35,7 +35,7 @@ static uint64_t saved_state(const struct oom_plan *p, const struct oom_eval *e, 
 
 struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_eval *e)
 {
-	const int64_t ranks = oom_engine_of(p)->one_process ? 1 : p->gpus;
+	const int64_t ranks = oom_engine_of(p)->info.in_turn ? 1 : p->gpus;
 	const uint64_t here = (uint64_t)(ranks / (p->nodes > 0 ? p->nodes : 1)) ?
 				      (uint64_t)(ranks / p->nodes) :
 				      1;

@@ -6,6 +6,10 @@
  * are not counted.  Sources stand in each entry. */
 #include "step/optimizers.h"
 
+#include <string.h>
+
+#include "oomplan/engine.h"
+
 /* ---- step temporaries ---- */
 
 /* States as they come into being, no temporary. */
@@ -121,24 +125,24 @@ static void newton_schulz(const struct oom_optimizer *o, const struct oom_steppe
 
 static const struct oom_optimizer table[] = {
 	{.choice = {"adamw", "AdamW, foreach implementation: one temporary as large as a state", "adamw_torch adam",
-	  TORCH "/adamw.py", OOM_EXACT}, SLOTS(SAME, SAME), .lists = true, .update = foreach, .eight_bit = "adamw-8bit", .paged = "paged-adamw",
-	 .megatron = "adam"},
+	  TORCH "/adamw.py", OOM_EXACT}, SLOTS(SAME, SAME), .lists = true, .update = foreach,
+	 .megatron = "adam",
+	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit"},
 	{.choice = {"adamw-fused", "AdamW, fused kernel: no temporaries", "adamw_torch_fused",
-	  TORCH "/adamw.py fused=True", OOM_EXACT}, SLOTS(SAME, SAME, {OOM_OF_ALL, OOM_PER_TENSOR, 8, false, 0}), .update = in_place,
-	 .eight_bit = "adamw-8bit", .paged = "paged-adamw", .megatron = "adam"},
+	  TORCH "/adamw.py fused=True", OOM_EXACT}, SLOTS(SAME, SAME, {OOM_OF_ALL, OOM_PER_TENSOR, 8, false, 0}), .update = in_place, .megatron = "adam",
+	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit"},
 	{.choice = {"adamw-8bit", "AdamW with 8-bit states in blocks of 256", "", BNB, OOM_NUMERICS},
-	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, false), .update = in_place,
-	 .paged = "paged-adamw-8bit"},
+	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, false), .update = in_place, .paged = "paged-adamw-8bit"},
 	{.choice = {"adamw-8bit-embfp32", "the same, embeddings in fp32 as HF Trainer registers them", "adamw_bnb_8bit adamw_8bit",
 	  "transformers trainer.py, " BNB, OOM_NUMERICS},
-	 TWO_IN_8BIT(OOM_OF_LARGE_BUT_EMBEDDINGS, OOM_OF_SMALL_AND_EMBEDDINGS, false), .update = in_place,
-	 .paged = "paged-adamw-8bit"},
+	 TWO_IN_8BIT(OOM_OF_LARGE_BUT_EMBEDDINGS, OOM_OF_SMALL_AND_EMBEDDINGS, false), .update = in_place, .paged = "paged-adamw-8bit"},
 	{.choice = {"paged-adamw-8bit", "8-bit states that page to host memory", "paged_adamw_8bit", BNB, OOM_NUMERICS},
 	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, true), .update = in_place},
 	{.choice = {"paged-adamw", "fp32 states that page to host memory", "paged_adamw_32bit", BNB, OOM_PLACEMENT},
-	 SLOTS(PAGED, PAGED), .update = in_place, .eight_bit = "paged-adamw-8bit"},
+	 SLOTS(PAGED, PAGED), .update = in_place},
 	{.choice = {"adamw-bnb32", "bitsandbytes AdamW with fp32 states", "adamw_bnb", BNB, OOM_EXACT}, SLOTS(FP32, FP32),
-	 .update = in_place, .eight_bit = "adamw-8bit", .paged = "paged-adamw"},
+	 .update = in_place,
+	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit"},
 	{.choice = {"adamw-4bit", "torchao AdamW with 4-bit states", "adamw_torch_4bit",
 	  "torchao optim README", OOM_NUMERICS},
 	 SLOTS({OOM_OF_LARGE, OOM_PER_ELEMENT, 1, false, 0}, {OOM_OF_LARGE, OOM_PER_ELEMENT, 1, false, 0},
@@ -151,14 +155,13 @@ static const struct oom_optimizer table[] = {
 	{.choice = {"sgd", "plain SGD, no state", "sgd", TORCH "/sgd.py", OOM_NUMERICS}, .update = in_place},
 	{.choice = {"sgd-momentum", "SGD with momentum", "", TORCH "/sgd.py", OOM_NUMERICS}, SLOTS(SAME),
 	 .update = in_place, .megatron = "sgd"},
-	{.choice = {"lion", "Lion, fp32 momentum", "lion_32bit", BNB " lion.py", OOM_NUMERICS}, SLOTS(FP32), .update = in_place,
-	 .eight_bit = "lion-8bit", .paged = "paged-lion"},
+	{.choice = {"lion", "Lion, fp32 momentum", "lion_32bit", BNB " lion.py", OOM_NUMERICS}, SLOTS(FP32), .update = in_place},
 	{.choice = {"lion-8bit", "Lion, 8-bit momentum", "lion_8bit", BNB " lion.py", OOM_NUMERICS},
-	 ONE_IN_8BIT(false), .update = in_place, .paged = "paged-lion-8bit"},
+	 ONE_IN_8BIT(false), .update = in_place},
 	{.choice = {"paged-lion-8bit", "8-bit momentum that pages to host memory", "paged_lion_8bit", BNB, OOM_NUMERICS},
 	 ONE_IN_8BIT(true), .update = in_place},
 	{.choice = {"paged-lion", "fp32 momentum that pages to host memory", "paged_lion_32bit", BNB, OOM_NUMERICS},
-	 SLOTS(PAGED), .update = in_place, .eight_bit = "paged-lion-8bit"},
+	 SLOTS(PAGED), .update = in_place},
 	{.choice = {"amsgrad", "AdamW with a third buffer", "", TORCH "/adamw.py amsgrad=True", OOM_NUMERICS},
 	 SLOTS(SAME, SAME, SAME), .lists = true, .update = foreach},
 	{.choice = {"rmsprop", "RMSprop, one square average", "rmsprop", TORCH "/rmsprop.py", OOM_NUMERICS}, SLOTS(SAME),
@@ -215,4 +218,19 @@ const struct oom_optimizer *oom_optimizer_at(size_t i)
 const struct oom_choice *oom_optimizer_choice(size_t i)
 {
 	return i < sizeof(table) / sizeof(table[0]) ? &table[i].choice : NULL;
+}
+
+static int64_t named(const char *name)
+{
+	for (size_t i = 0; name && oom_optimizer_at(i); i++)
+		if (!strcmp(table[i].choice.name, name))
+			return (int64_t)i;
+	return -1;
+}
+
+struct oom_smaller_states oom_smaller_states(int64_t optimizer)
+{
+	const struct oom_optimizer *o = oom_optimizer_at((size_t)optimizer);
+
+	return (struct oom_smaller_states){named(o->eight_bit), named(o->paged)};
 }

@@ -86,7 +86,7 @@ struct oom_optimizer {
 	uint8_t n_slots;
 	/* gradients die one by one in the backward pass, with the update fused into it */
 	bool in_backward;
-	/* the knob value of its 8-bit form ("" none), and of its paged form */
+	/* its form with 8-bit states, and with paged 8-bit states, in the knob's words; NULL: none */
 	const char *eight_bit, *paged;
 	/* Megatron-core's --optimizer for it; NULL: it has none */
 	const char *megatron;

@@ -16,7 +16,7 @@ uint64_t oom_reserved_estimate(const struct oom_eval *e, const struct oom_plan *
 void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 {
 	const double sm = oom_capability(plan);
-	const bool alone = oom_engine_of(plan)->one_process;
+	const bool alone = oom_engine_of(plan)->info.in_turn;
 	const bool turing = sm >= 7.5 && sm < 8, a100 = sm >= 8 && sm < 8.1;
 
 	/* CUDA context and modules, loaded lazily: 0.47 GiB measured on an A100

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "oomplan/engine.h"
 #include "commands.h"
 #include "oomplan/box.h"
 #include "oomplan/sweep.h"

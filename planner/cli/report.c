@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "oomplan/engine.h"
 #include "term.h"
 
 static void bar(uint64_t part, uint64_t whole, int width)
@@ -67,6 +68,7 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 		    const struct oom_judged *j)
 {
 	const struct oom_plan *p = &j->plan;
+	const struct oom_engine_info *engine = oom_engine_at((size_t)p->engine);
 	const struct oom_eval *e = &j->eval;
 	char count[32];
 
@@ -103,9 +105,9 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 	oom_report_calibrated(t, e);
 	if (e->n_stages)
 		printf("  the fullest is GPU %u of %u%s; the emptiest peaks at %s\n", e->stage,
-		       e->n_stages, p->engine == OOM_ENGINE_MEGATRON ? " pipeline ranks" : "",
+		       e->n_stages, engine->degrees ? " pipeline ranks" : "",
 		       oom_gib(e->least_peak));
-	if (p->gpus > p->nodes && !p->rank0_contexts && p->engine != OOM_ENGINE_DEVICE_MAP)
+	if (p->gpus > p->nodes && !p->rank0_contexts && !engine->in_turn)
 		printf("  GPU 0 fills first where the node's other %lld processes open a context on "
 		       "it: %s more (--rank0-contexts)\n",
 		       (long long)(p->gpus / p->nodes - 1),

@@ -8,6 +8,7 @@
 /* cmocka wants the four above */
 #include <cmocka.h>
 
+#include "oomplan/engine.h"
 #include "oomplan/rules.h"
 #include "step/engines.h"
 #include "step/pass.h"
