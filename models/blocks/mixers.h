@@ -54,7 +54,7 @@ struct oom_val oom_ssd_mixer(struct oom_tape *t, const struct oom_ssd *m, struct
 /* all_h of `_, all_h = associative_scan(combine_fn, (a, b), dim=2)` (scan.c).  a and b,
  * [b, d_inner, s, d_state], stay the caller's; what its names keep goes to held. */
 struct oom_val oom_associative_scan(struct oom_tape *t, struct oom_val a, struct oom_val b,
-				    struct oom_hold *held);
+				    struct oom_frame *held);
 
 /* Mamba (selective.c). */
 struct oom_selective {

@@ -21,7 +21,7 @@ struct elems {
 struct scan {
 	struct oom_tape *t;
 	uint64_t width;                         /* elements of one token and sequence */
-	struct oom_hold *graph;                 /* what the dead part of the graph keeps */
+	struct oom_frame *graph;                /* what the dead part of the graph keeps */
 };
 
 static struct oom_dim tokens(const struct scan *s, uint64_t n)
@@ -84,7 +84,7 @@ static struct elems evens(const struct scan *s, const struct elems *e, const str
 	a = oom_op_mul(t, oom_keep(part(s, dead(odd->a), n)), oom_keep(dead(ar)));
 	oom_drop(t, odd->a);
 	if (t->grad && !t->packing)             /* saved for the gradient of a's product */
-		oom_hold(t, s->graph, odd->a);
+		oom_name(s->graph, oom_keep(odd->a));
 	b = combine_b(t, ar, bl, br);
 	r.a = oom_op_cat_into(t, oom_keep(dead(e->a)), oom_keep(a), t->m_b, tokens(s, n + 1));
 	r.b = oom_op_cat_into(t, part(s, e->b, 1), oom_keep(b), t->m_b, tokens(s, n + 1));
@@ -166,7 +166,7 @@ static struct oom_val moved(struct oom_tape *t, struct oom_val x, uint16_t mono,
 }
 
 struct oom_val oom_associative_scan(struct oom_tape *t, struct oom_val a, struct oom_val b,
-				    struct oom_hold *held)
+				    struct oom_frame *held)
 {
 	const uint64_t n = oom_mono_now(t, t->m_s), width = a.width;
 	const struct oom_dim all = {width, a.text};
@@ -190,8 +190,6 @@ struct oom_val oom_associative_scan(struct oom_tape *t, struct oom_val a, struct
 	all_h = run(&s, &e);
 	drop(t, &e);
 	/* `_, all_h =`: both names live until the mixer returns */
-	oom_hold(t, held, all_h.a);
-	oom_hold(t, held, all_h.b);
-	oom_drop(t, all_h.a);
-	return moved(t, all_h.b, t->m_bs, all);
+	oom_name(held, all_h.a);
+	return moved(t, oom_name(held, all_h.b), t->m_bs, all);
 }

@@ -34,54 +34,50 @@ struct scan {
 static struct oom_val turn(struct oom_tape *t, struct scan *s, struct oom_val *state,
 			   enum oom_dtype dt)
 {
-	struct oom_val a = oom_op_slice(t, oom_keep(s->a), t->m_b, s->all), x;
+	struct oom_val a = oom_op_slice(t, s->a, t->m_b, s->all), x;
 
 	*state = oom_op_mul(t, a, *state);
-	*state = oom_op_add(t, *state, oom_op_slice(t, oom_keep(s->bu), t->m_b, s->all));
+	*state = oom_op_add(t, *state, oom_op_slice(t, s->bu, t->m_b, s->all));
 	x = oom_op_cast(t, oom_keep(*state), dt);
-	return oom_op_bmm(t, "scan_output", x, oom_op_slice(t, oom_keep(s->c), t->m_b, s->state),
+	return oom_op_bmm(t, "scan_output", x, oom_op_slice(t, s->c, t->m_b, s->state),
 			  t->m_b, s->inner, s->m->d_state);
 }
 
 /* The loop: two factors a turn are kept, one where the state's type is the product's. */
 static struct oom_val loop(struct oom_tape *t, struct scan *s, enum oom_dtype dt,
-			   struct oom_hold *held)
+			   struct oom_frame *f)
 {
 	const struct oom_loop l = oom_loop_over(t, 1);
 	const enum oom_dtype product = t->amp ? (enum oom_dtype)t->amp_dt : dt;
 	const uint64_t bytes = s->all.n * (product == OOM_F32 ? 4 : 4 + 2);
-	struct oom_val state, y = oom_none(), all;
+	struct oom_val state, y = oom_none();
 
 	state = oom_new(t, "ssm_state", t->m_b, s->all, dt);
 	/* the list's elements, until the mixer returns */
-	all = oom_new(t, "scan_outputs", t->m_bs, s->inner, product);
+	oom_name(f, oom_new(t, "scan_outputs", t->m_bs, s->inner, product));
 	for (int i = 0; i < l.turns; i++) {
 		if (i)
 			state = oom_loop_carry(t, &l, i - 1, state,
 					       (struct oom_dim){bytes, "kept by a turn"}, OOM_U8);
-		if (i)
-			oom_drop(t, y);
-		y = turn(t, s, &state, dt);
+		oom_forget(f, y);
+		y = oom_name(f, turn(t, s, &state, dt));
 	}
-	oom_hold(t, held, state);
-	oom_drop(t, state);
-	oom_hold(t, held, all);
-	oom_drop(t, all);
+	oom_name(f, state);
 	/* stack: its gradient unbinds into views */
-	return oom_op_expand_copy(t, y, t->m_bs, s->inner);
+	return oom_op_expand_copy(t, oom_take(f, y), t->m_bs, s->inner);
 }
 
 /* The scan: all states at once, multiplied as one batch. */
 static struct oom_val at_once(struct oom_tape *t, struct scan *s, enum oom_dtype dt,
-			      struct oom_hold *held)
+			      struct oom_frame *f)
 {
 	/* ssm_state of the loop, until it gets its name for the scan's last state */
-	struct oom_val state = oom_new(t, "ssm_state", t->m_b, s->all, dt), x, y;
+	struct oom_val state = oom_name(f, oom_new(t, "ssm_state", t->m_b, s->all, dt)), x, y;
 
-	x = oom_op_cast(t, oom_associative_scan(t, s->a, s->bu, held), dt);
+	x = oom_op_cast(t, oom_associative_scan(t, s->a, s->bu, f), dt);
 	x.perm = true;                          /* [b, s, d_inner, d_state] of [s, b, ...] */
-	y = oom_op_bmm(t, "scan_output", x, oom_keep(s->c), t->m_bs, s->inner, s->m->d_state);
-	oom_drop(t, state);
+	y = oom_op_bmm(t, "scan_output", x, s->c, t->m_bs, s->inner, s->m->d_state);
+	oom_forget(f, state);
 	return y;
 }
 
@@ -108,13 +104,13 @@ static struct oom_val product_by_head(struct oom_tape *t, const char *name, stru
 /* Time steps (after softplus), B and C, from the convolved states. */
 static struct oom_val select_steps(struct oom_tape *t, const struct oom_selective *m,
 				   struct oom_val u, struct scan *s, struct oom_val *b,
-				   struct oom_hold *held)
+				   struct oom_frame *f)
 {
 	const struct oom_dim rank = {m->rank * m->heads, "dt_rank"},
 			     state = {m->d_state * m->heads, "d_state"},
 			     parts[3] = {rank, state, state};
 	const uint64_t width = m->rank + 2 * m->d_state;
-	struct oom_val x = oom_keep(u), p[3], step;
+	struct oom_val x = u, p[3], step;
 
 	if (m->by_head) {
 		x = product_by_head(t, "x_proj_weight", x, width, m->inner / m->heads, m->heads);
@@ -125,9 +121,9 @@ static struct oom_val select_steps(struct oom_tape *t, const struct oom_selectiv
 				  0);
 	}
 	oom_op_split(t, x, 3, parts, p);
-	p[0] = oom_hold(t, held, normed(t, m, "dt_layernorm", p[0]));
-	*b = oom_hold(t, held, normed(t, m, "b_layernorm", p[1]));
-	s->c = oom_hold(t, held, normed(t, m, "c_layernorm", p[2]));
+	p[0] = oom_name(f, normed(t, m, "dt_layernorm", p[0]));
+	*b = oom_name(f, normed(t, m, "b_layernorm", p[1]));
+	s->c = oom_name(f, normed(t, m, "c_layernorm", p[2]));
 	if (m->by_head) {
 		step = product_by_head(t, "dt_proj_weight", p[0], m->inner / m->heads, m->rank,
 				       m->heads);
@@ -139,22 +135,22 @@ static struct oom_val select_steps(struct oom_tape *t, const struct oom_selectiv
 }
 
 static struct oom_val discretise(struct oom_tape *t, const struct oom_selective *m,
-				 struct oom_val u, struct scan *s, struct oom_hold *held)
+				 struct oom_val u, struct scan *s, struct oom_frame *f)
 {
 	struct oom_val log = oom_param(t, "A_log", m->inner, m->d_state,
 				       m->by_head ? OOM_P_FP32 : 0),
 		       step, a, b, in;
 
-	step = oom_hold(t, held, select_steps(t, m, u, s, &in, held));
+	step = oom_name(f, select_steps(t, m, u, s, &in, f));
 	t->scope = "mixer";
 	a = oom_op_unary(t, OOM_NEG, oom_op_unary(t, OOM_EXP, oom_op_cast(t, log, OOM_F32)));
-	oom_hold(t, held, a);
-	a = oom_op_mul_into(t, a, oom_keep(step), t->m_bs, s->all);
-	s->a = oom_hold(t, held, oom_op_unary(t, OOM_EXP, a));
+	a = oom_name(f, a);
+	a = oom_op_mul_into(t, a, step, t->m_bs, s->all);
+	s->a = oom_name(f, oom_op_unary(t, OOM_EXP, a));
 	b = oom_op_mul_into(t, step, oom_op_cast(t, in, OOM_F32), t->m_bs, s->all);
-	oom_hold(t, held, b);
-	s->bu = oom_hold(t, held,
-			 oom_op_mul_into(t, b, oom_op_cast(t, oom_keep(u), OOM_F32), t->m_bs,
+	b = oom_name(f, b);
+	s->bu = oom_name(f,
+			 oom_op_mul_into(t, b, oom_op_cast(t, u, OOM_F32), t->m_bs,
 					 s->all));
 	return u;
 }
@@ -168,33 +164,29 @@ struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selectiv
 	const struct oom_dim parts[2] = {s.inner, s.inner};
 	const unsigned bias = m->bias ? OOM_BIAS : 0;
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_hold held = {.n = 0};
+	struct oom_frame f = {.t = t};
 	const char *scope = t->scope;
 	struct oom_val p[2], u, d, y;
 
-	oom_hold(t, &held, x);
-	y = oom_hold(t, &held,
+	x = oom_arg(&f, x);
+	y = oom_name(&f,
 		     oom_op_linear(t, "in_proj", x, (struct oom_dim){2 * m->inner, "2 * d_inner"},
 				   bias));
 	oom_op_split(t, y, 2, parts, p);
 	if (m->by_head)
-		p[0] = oom_hold(t, &held, oom_op_copy(t, "contiguous", p[0]));
+		p[0] = oom_name(&f, oom_op_copy(t, "contiguous", p[0]));
 	p[0] = oom_mask_padding(t, p[0], true);
 	u = oom_short_conv(t, "conv1d", p[0], m->kernel, m->conv_bias, m->act);
-	u = oom_hold(t, &held, oom_mask_padding(t, u, true));
+	u = oom_name(&f, oom_mask_padding(t, u, true));
 	t->scope = "mixer";
-	u = discretise(t, m, u, &s, &held);
+	u = discretise(t, m, u, &s, &f);
 	d = oom_param(t, "D", 0, m->inner, 0);
-	y = m->associative ? at_once(t, &s, dt, &held) : loop(t, &s, dt, &held);
+	y = m->associative ? at_once(t, &s, dt, &f) : loop(t, &s, dt, &f);
 	y = oom_op_add(t, y, oom_op_mul(t, u, d));
-	y = oom_hold(t, &held, oom_op_mul(t, y, oom_activation(t, m->act, p[1])));
-	oom_drop(t, s.a);
-	oom_drop(t, s.bu);
-	oom_drop(t, s.c);
+	y = oom_name(&f, oom_op_mul(t, y, oom_activation(t, m->act, p[1])));
 	/* transposed; the scan's product lies as [b, s, d_inner], and sums keep to it */
 	y.perm = !m->associative && oom_cond_above(t, t->m_b, 1);
-	y = oom_op_linear(t, "out_proj", y, h, bias);
-	oom_release(t, &held);
+	y = oom_leave(&f, oom_op_linear(t, "out_proj", y, h, bias));
 	t->scope = scope;
 	return y;
 }

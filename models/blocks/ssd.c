@@ -68,21 +68,20 @@ struct oom_val oom_short_conv(struct oom_tape *t, const char *name, struct oom_v
 static struct oom_val segment_sum(struct oom_tape *t, struct oom_val x, uint16_t mono,
 				  struct oom_dim width, uint16_t square, uint64_t size)
 {
-	struct oom_val mask, other, f, y;
+	const struct oom_dim n = {size, NULL};
+	struct oom_frame f = {.t = t};
+	struct oom_val mask, y;
 
 	x = oom_op_expand(t, x, mono, width);
-	mask = oom_new(t, "mask", square, (struct oom_dim){size, NULL}, OOM_U8);
-	other = oom_new(t, "~mask", square, (struct oom_dim){size, NULL}, OOM_U8);
-	f = oom_op_masked(t, "masked_fill", x, other);
-	f.perm = false;
-	y = oom_op_unary(t, OOM_CUMSUM, oom_keep(f));
-	oom_drop(t, mask);
-	mask = oom_new(t, "mask", square, (struct oom_dim){size, NULL}, OOM_U8);
-	other = oom_new(t, "~mask", square, (struct oom_dim){size, NULL}, OOM_U8);
-	y = oom_op_masked(t, "masked_fill", y, other);
-	oom_drop(t, mask);
-	oom_drop(t, f);
-	return y;
+	mask = oom_name(&f, oom_new(t, "mask", square, n, OOM_U8));
+	x = oom_op_masked(t, "masked_fill", x, oom_new(t, "~mask", square, n, OOM_U8));
+	x.perm = false;
+	x = oom_name(&f, x);
+	y = oom_op_unary(t, OOM_CUMSUM, x);
+	oom_forget(&f, mask);
+	oom_name(&f, oom_new(t, "mask", square, n, OOM_U8));
+	y = oom_op_masked(t, "masked_fill", y, oom_new(t, "~mask", square, n, OOM_U8));
+	return oom_leave(&f, y);
 }
 
 /* y and its gate, normalised. */
@@ -121,7 +120,7 @@ struct scan {                           /* everything in fp32, padded to whole c
 
 /* Diagonal blocks: what each chunk's tokens give each other. */
 static struct oom_val intra(struct oom_tape *t, const struct oom_ssd *m, struct scan *s,
-			    struct oom_hold *h)
+			    struct oom_frame *f)
 {
 	const uint64_t ll = m->chunk * m->chunk;
 	const struct oom_dim hll = {m->heads * ll, "heads * chunk^2"},
@@ -130,78 +129,77 @@ static struct oom_val intra(struct oom_tape *t, const struct oom_ssd *m, struct 
 			     inner = {m->inner, "d_inner"};
 	struct oom_val l, g, y;
 
-	l = segment_sum(t, oom_keep(s->a), s->nc, hll, OOM_MONO_ONE, ll);
-	l = oom_hold(t, h, oom_op_unary(t, OOM_EXP, l));
+	l = segment_sum(t, s->a, s->nc, hll, OOM_MONO_ONE, ll);
+	l = oom_name(f, oom_op_unary(t, OOM_EXP, l));
 	/* G_intermediate */
-	g = oom_hold(t, h, oom_op_mul_into(t, oom_keep(s->c), oom_keep(s->b), s->nc, wide));
-	g = oom_hold(t, h, oom_op_sum(t, g, s->nc, hll));
+	g = oom_name(f, oom_op_mul_into(t, s->c, s->b, s->nc, wide));
+	g = oom_name(f, oom_op_sum(t, g, s->nc, hll));
 	/* M_intermediate */
-	g = oom_hold(t, h, oom_op_mul(t, g, l));
-	g = oom_hold(t, h, oom_op_sum(t, g, s->nc, hll));
-	y = oom_op_mul_into(t, g, oom_keep(s->x), s->nc, values);
+	g = oom_name(f, oom_op_mul(t, g, l));
+	g = oom_name(f, oom_op_sum(t, g, s->nc, hll));
+	y = oom_op_mul_into(t, g, s->x, s->nc, values);
 	/* Y_diag */
-	return oom_hold(t, h, oom_op_sum(t, y, s->cs, inner));
+	return oom_name(f, oom_op_sum(t, y, s->cs, inner));
 }
 
 /* Off-diagonal blocks: states at the chunks' ends, carried on, and read out. */
 static struct oom_val inter(struct oom_tape *t, const struct oom_ssd *m, struct scan *s,
-			    struct oom_hold *h)
+			    struct oom_frame *f)
 {
 	const struct oom_dim heads = {m->heads, "heads"}, inner = {m->inner, "d_inner"};
 	const struct oom_dim state = {m->inner * m->d_state, "d_inner * d_state"};
 	struct oom_val d, b, states, before, c;
 
-	d = oom_op_add(t, oom_op_slice(t, oom_keep(s->cum), s->nc, heads), oom_keep(s->cum));
+	d = oom_op_add(t, oom_op_slice(t, s->cum, s->nc, heads), s->cum);
 	/* decay_states */
-	d = oom_hold(t, h, oom_op_unary(t, OOM_EXP, d));
-	b = oom_hold(t, h, oom_op_mul(t, oom_keep(s->b), d));
-	states = oom_op_mul_into(t, b, oom_keep(s->x), s->cs, state);
+	d = oom_name(f, oom_op_unary(t, OOM_EXP, d));
+	b = oom_name(f, oom_op_mul(t, s->b, d));
+	states = oom_op_mul_into(t, b, s->x, s->cs, state);
 	states = oom_op_sum(t, states, s->nc, state);
-	before = oom_hold(t, h, oom_new(t, "previous_states", t->m_b, state, OOM_F32));
-	states = oom_hold(t, h, oom_op_cat_into(t, before, states, s->n1, state));
-	d = oom_op_pad(t, oom_op_slice(t, oom_keep(s->cum), s->nc, heads), s->n1, heads);
+	before = oom_name(f, oom_new(t, "previous_states", t->m_b, state, OOM_F32));
+	states = oom_name(f, oom_op_cat_into(t, before, states, s->n1, state));
+	d = oom_op_pad(t, oom_op_slice(t, s->cum, s->nc, heads), s->n1, heads);
 	d = segment_sum(t, d, s->nn, heads,
 			oom_len_chunks(t, oom_len_chunks(t, OOM_MONO_ONE, m->chunk, 1),
 				       m->chunk, 1),
 			1);
 	/* decay_chunk */
-	d = oom_hold(t, h, oom_op_unary(t, OOM_EXP, d));
+	d = oom_name(f, oom_op_unary(t, OOM_EXP, d));
 	states = oom_op_mul_into(t, d, states, s->nn, state);
 	/* new_states */
-	states = oom_hold(t, h, oom_op_sum(t, states, s->n1, state));
+	states = oom_name(f, oom_op_sum(t, states, s->n1, state));
 	states = oom_op_slice(t, states, s->nc, state);
 	/* state_decay_out */
-	d = oom_hold(t, h, oom_op_unary(t, OOM_EXP, oom_keep(s->cum)));
+	d = oom_name(f, oom_op_unary(t, OOM_EXP, s->cum));
 	/* C_times_states */
-	c = oom_hold(t, h, oom_op_mul_into(t, oom_keep(s->c), states, s->cs, state));
+	c = oom_name(f, oom_op_mul_into(t, s->c, states, s->cs, state));
 	c = oom_op_sum(t, c, s->cs, inner);
 	/* Y_off */
-	return oom_hold(t, h, oom_op_mul(t, c, d));
+	return oom_name(f, oom_op_mul(t, c, d));
 }
 
-/* hidden_states, A, B, C padded to whole chunks: the old ones go when all four are there. */
-static void pad_all(struct oom_tape *t, const struct oom_ssd *m, struct scan *s)
+/* hidden_states, A, B, C, names of f, padded to whole chunks: the old ones go when all four are
+ * there. */
+static void pad_all(struct oom_frame *f, const struct oom_ssd *m, struct scan *s)
 {
 	const struct oom_dim inner = {m->inner, "d_inner"},
 			     bc = {m->heads * m->d_state, "heads * d_state"},
 			     heads = {m->heads, "heads"};
-	struct oom_val x = oom_op_pad(t, oom_keep(s->x), s->cs, inner),
-		       a = oom_op_pad(t, oom_keep(s->a), s->cs, heads);
-	struct oom_val b = oom_op_pad(t, oom_keep(s->b), s->cs, bc),
-		       c = oom_op_pad(t, oom_keep(s->c), s->cs, bc);
+	const struct scan old = *s;
+	struct oom_tape *t = f->t;
 
-	oom_drop(t, s->x);
-	oom_drop(t, s->a);
-	oom_drop(t, s->b);
-	oom_drop(t, s->c);
-	s->x = x;
-	s->a = a;
-	s->b = b;
-	s->c = c;
+	s->x = oom_name(f, oom_op_pad(t, old.x, s->cs, inner));
+	s->a = oom_name(f, oom_op_pad(t, old.a, s->cs, heads));
+	s->b = oom_name(f, oom_op_pad(t, old.b, s->cs, bc));
+	s->c = oom_name(f, oom_op_pad(t, old.c, s->cs, bc));
+	oom_forget(f, old.x);
+	oom_forget(f, old.a);
+	oom_forget(f, old.b);
+	oom_forget(f, old.c);
 }
 
 static struct oom_val scan(struct oom_tape *t, const struct oom_ssd *m, struct oom_val u,
-			   struct oom_val dt, struct oom_hold *h)
+			   struct oom_val dt, struct oom_frame *f)
 {
 	const uint64_t bc = m->groups * m->d_state;
 	const struct oom_dim inner = {m->inner, "d_inner"}, heads = {m->heads, "heads"},
@@ -211,6 +209,7 @@ static struct oom_val scan(struct oom_tape *t, const struct oom_ssd *m, struct o
 	struct scan s = {.cs = oom_len_round_up(t, t->m_b, l),
 			 .nc = oom_len_chunks(t, t->m_b, l, 0),
 			 .n1 = oom_len_chunks(t, t->m_b, l, 1)};
+	struct oom_frame own = {.t = t};        /* f: the mixer's */
 	struct oom_val p[3], a, d, y, off;
 
 	s.nn = oom_len_chunks(t, s.n1, l, 1);
@@ -220,30 +219,25 @@ static struct oom_val scan(struct oom_tape *t, const struct oom_ssd *m, struct o
 	a = oom_op_unary(t, OOM_NEG, oom_op_unary(t, OOM_EXP, oom_op_cast(t, a, OOM_F32)));
 	dt = oom_op_unary(t, OOM_SOFTPLUS,
 			  oom_op_add(t, dt, oom_param(t, "dt_bias", 0, m->heads, 0)));
-	dt = oom_hold(t, h, oom_op_unary(t, OOM_CLAMP, dt));
-	s.x = oom_op_cast(t, p[0], OOM_F32);
+	dt = oom_name(f, oom_op_unary(t, OOM_CLAMP, dt));
+	s.x = oom_name(&own, oom_op_cast(t, p[0], OOM_F32));
 	s.b = oom_op_cast(t, p[1], OOM_F32);
 	s.c = oom_op_cast(t, p[2], OOM_F32);
-	s.b = oom_op_expand_copy(t, s.b, t->m_bs, all);
-	s.c = oom_op_expand_copy(t, s.c, t->m_bs, all);
-	s.residual = oom_hold(t, h, oom_op_mul(t, d, oom_op_pad(t, oom_keep(s.x), s.cs, inner)));
-	s.x = oom_op_mul(t, s.x, oom_keep(dt));
-	s.a = oom_op_mul(t, a, dt);
-	pad_all(t, m, &s);
-	s.cum = oom_op_unary(t, OOM_CUMSUM,
-			     oom_op_view(t, oom_keep(s.a), s.nc,
-					 (struct oom_dim){m->heads * m->chunk, "heads * chunk"}));
-	s.a = oom_op_view(t, s.a, s.cs, heads);
-	s.cum = oom_op_view(t, s.cum, s.cs, heads);
-	y = intra(t, m, &s, h);
-	off = inter(t, m, &s, h);
-	oom_hold(t, h, s.x);
-	oom_hold(t, h, s.b);
-	oom_drop(t, s.x);
-	oom_drop(t, s.a);
-	oom_drop(t, s.b);
-	oom_drop(t, s.c);
-	oom_drop(t, s.cum);
+	s.b = oom_name(&own, oom_op_expand_copy(t, s.b, t->m_bs, all));
+	s.c = oom_name(&own, oom_op_expand_copy(t, s.c, t->m_bs, all));
+	s.residual = oom_name(f, oom_op_mul(t, d, oom_op_pad(t, s.x, s.cs, inner)));
+	s.x = oom_rename(&own, s.x, oom_op_mul(t, s.x, dt));
+	s.a = oom_name(&own, oom_op_mul(t, a, dt));
+	pad_all(&own, m, &s);
+	s.cum = oom_op_view(t, s.a, s.nc,
+			    (struct oom_dim){m->heads * m->chunk, "heads * chunk"});
+	s.cum = oom_op_view(t, oom_op_unary(t, OOM_CUMSUM, s.cum), s.cs, heads);
+	s.cum = oom_name(&own, s.cum);
+	y = intra(t, m, &s, f);
+	off = inter(t, m, &s, f);
+	oom_name(f, s.x);
+	oom_name(f, s.b);
+	oom_leave(&own, oom_none());
 	y = oom_op_add(t, oom_op_add(t, y, off), s.residual);
 	if (oom_cond_more(t, s.cs, 1, t->m_bs, 1))
 		y = oom_op_slice(t, y, t->m_bs, inner);
@@ -256,17 +250,17 @@ struct oom_val oom_ssd_mixer(struct oom_tape *t, const struct oom_ssd *m, struct
 							    "d_inner + 2 * groups * d_state"};
 	const struct oom_dim parts[3] = {{m->inner, "d_inner"}, conv, {m->heads, "heads"}};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_hold locals = {.n = 0};
+	struct oom_frame f = {.t = t};
 	const char *scope = t->scope;
 	struct oom_val p[3], u, y;
 
-	oom_hold(t, &locals, x);
+	x = oom_arg(&f, x);
 	if (m->mask_twice)
-		x = oom_hold(t, &locals, oom_mask_padding(t, x, m->mask_any_batch));
+		x = oom_name(&f, oom_mask_padding(t, x, m->mask_any_batch));
 	x = oom_mask_padding(t, x, m->mask_any_batch);
 	if (m->scaled)
 		x = oom_op_unary(t, OOM_SCALE, x);
-	x = oom_hold(t, &locals, x);
+	x = oom_name(&f, x);
 	x = oom_op_linear(t, "in_proj", x,
 			  (struct oom_dim){m->inner + conv.n + m->heads, "d_inner + conv + heads"},
 			  m->bias ? OOM_BIAS : 0);
@@ -277,18 +271,18 @@ struct oom_val oom_ssd_mixer(struct oom_tape *t, const struct oom_ssd *m, struct
 		oom_buffer(t, x.width, (enum oom_dtype)v.dt);
 		x = oom_op_mul(t, x, v);
 	}
-	x = oom_hold(t, &locals, x);
+	x = oom_name(&f, x);
 	oom_op_split(t, x, 3, parts, p);
 	u = oom_short_conv(t, "conv1d", p[1], m->kernel, m->conv_bias, m->act);
 	u = oom_mask_padding(t, u, m->mask_any_batch);
 	if (!m->name_taken_over)
-		oom_hold(t, &locals, u);
+		u = oom_name(&f, u);
 	t->scope = "mixer";
-	y = scan(t, m, u, p[2], &locals);
-	oom_hold(t, &locals, y);
-	y = oom_hold(t, &locals, gated_norm(t, m, y, p[0]));
+	y = scan(t, m, u, p[2], &f);
+	y = oom_name(&f, y);
+	y = oom_name(&f, gated_norm(t, m, y, p[0]));
 	y = oom_op_linear(t, "out_proj", oom_op_cast(t, y, dt), h, m->out_bias ? OOM_BIAS : 0);
-	oom_release(t, &locals);
+	y = oom_leave(&f, y);
 	t->scope = scope;
 	return y;
 }
