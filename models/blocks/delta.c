@@ -35,14 +35,15 @@ struct delta {
 	const struct oom_delta *m;
 	uint16_t cs, nc, bh;            /* padded tokens, chunks; batch: times the batch */
 	struct oom_dim q, v, one, cc, state;
+	/* names of the function's frame, f */
 	struct oom_val query, key, value, k_beta, v_beta, g, decay, cumdecay;
-	struct oom_hold *held;
+	struct oom_frame *f;
 };
 
-/* x * rsqrt(sum(x * x) + eps) of every head. */
+/* x * rsqrt(sum(x * x) + eps) of every head; x has a name. */
 static struct oom_val l2_norm(struct oom_tape *t, struct oom_val x, uint64_t heads)
 {
-	struct oom_val v = oom_op_mul(t, oom_keep(x), oom_keep(x));
+	struct oom_val v = oom_op_mul(t, x, x);
 
 	v = oom_op_sum_wide(t, v, x.mono, (struct oom_dim){heads, "heads"});
 	v = oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, v));
@@ -63,72 +64,75 @@ static struct oom_val inverse_row(struct oom_tape *t, const struct delta *d, str
 	const struct oom_dim line = {h * CHUNK, "heads * chunk"}, n = {h * i, "heads * row"},
 			     nn = {h * i * i, "heads * row^2"};
 	const struct oom_dim rows = {h * i * CHUNK, "heads * row * chunk"};
+	struct oom_frame f = {.t = t};
 	struct oom_val row, sub, sum;
 
-	row = oom_op_slice(t, oom_op_slice(t, oom_keep(attn), d->nc, line), d->nc, n);
-	row = oom_op_copy(t, "row", row);
-	sub = oom_op_slice(t, oom_op_slice(t, oom_keep(attn), d->nc, rows), d->nc, nn);
+	row = oom_op_slice(t, oom_op_slice(t, attn, d->nc, line), d->nc, n);
+	row = oom_name(&f, oom_op_copy(t, "row", row));
+	sub = oom_op_slice(t, oom_op_slice(t, attn, d->nc, rows), d->nc, nn);
 	sub = oom_op_copy(t, "sub", sub);
-	sum = oom_op_sum(t, oom_op_mul(t, oom_keep(row), sub), d->nc, n);
-	return oom_op_set(t, attn, oom_op_add(t, row, sum));
+	sum = oom_op_sum(t, oom_op_mul(t, row, sub), d->nc, n);
+	attn = oom_op_set(t, attn, oom_op_add(t, row, sum));
+	oom_leave(&f, oom_none());
+	return attn;
 }
 
-/* (I - tril(k_beta k^T * decay))^-1, row by row. */
+/* (I - tril(k_beta k^T * decay))^-1, row by row, in a tensor with a name. */
 static struct oom_val inverse(struct oom_tape *t, struct delta *d)
 {
+	const struct oom_dim square = {CHUNK * CHUNK, "chunk^2"};
+	struct oom_frame f = {.t = t};
 	struct oom_val attn, mask, eye;
 
-	mask = oom_hold(t, d->held,
-			oom_new(t, "mask", OOM_MONO_ONE, (struct oom_dim){CHUNK * CHUNK, "chunk^2"},
-				OOM_U8));
-	attn = oom_op_bmm(t, "k_beta k^T", oom_keep(d->k_beta), oom_keep(d->key), d->nc, d->cc,
-			  d->m->dk);
-	attn = oom_op_masked(t, "masked_fill", oom_op_mul(t, attn, oom_keep(d->decay)), mask);
-	attn = oom_op_unary(t, OOM_NEG, attn);
+	mask = oom_name(d->f, oom_new(t, "mask", OOM_MONO_ONE, square, OOM_U8));
+	attn = oom_op_bmm(t, "k_beta k^T", d->k_beta, d->key, d->nc, d->cc, d->m->dk);
+	attn = oom_op_masked(t, "masked_fill", oom_op_mul(t, attn, d->decay), mask);
+	attn = oom_name(&f, oom_op_unary(t, OOM_NEG, attn));
 	for (uint64_t i = 1; i < CHUNK; i++)
 		attn = inverse_row(t, d, attn, i);
-	eye = oom_new(t, "eye", OOM_MONO_ONE, (struct oom_dim){CHUNK * CHUNK, "chunk^2"},
-		      (enum oom_dtype)attn.dt);
-	return oom_op_add(t, attn, eye);
+	eye = oom_new(t, "eye", OOM_MONO_ONE, square, (enum oom_dtype)attn.dt);
+	return oom_leave(&f, oom_op_add(t, attn, eye));
 }
 
-/* One chunk: reads queries, keys, values and the state, writes its part of the output. */
-static struct oom_val chunk_turn(struct oom_tape *t, struct delta *d, struct oom_val *state,
-				 struct oom_val out, bool last, struct oom_hold *turn)
+/* One chunk: reads queries, keys, values and the state, writes its part of the output.  turn: the
+ * names of the loop's body, which live until the next turn makes them anew. */
+static struct oom_val chunk_turn(struct oom_frame *turn, struct delta *d, struct oom_val *state,
+				 struct oom_val out, bool last)
 {
+	struct oom_tape *t = turn->t;
 	const bool grad = t->grad;
 	const uint16_t b = d->bh;
 	const struct oom_dim line = {d->m->v_heads * CHUNK, "heads * chunk"},
 			     h = {d->m->v_heads, "heads"};
 	const struct oom_dim ql = {d->q.n * CHUNK, "heads * chunk * dk"},
 			     vl = {d->v.n * CHUNK, "heads * chunk * dv"};
-	struct oom_val q, k, v, attn, prime, inter, e, w;
+	struct oom_frame f = {.t = t};
+	struct oom_val q, k, v, attn, prime, inter, e;
 
-	oom_release(t, turn);
-	q = oom_op_slice(t, oom_keep(d->query), b, ql);
-	k = oom_op_slice(t, oom_keep(d->key), b, ql);
-	v = oom_op_slice(t, oom_keep(d->value), b, vl);
-	attn = oom_op_bmm(t, "q k^T", oom_keep(q), oom_keep(k), b, d->cc, d->m->dk);
-	attn = oom_hold(t, turn,
-			oom_op_mul(t, attn, oom_op_slice(t, oom_keep(d->decay), b, d->cc)));
-	prime = oom_op_slice(t, oom_keep(d->cumdecay), b, ql);
-	prime = oom_hold(t, turn,
-			 oom_op_bmm(t, "v_prime", prime, oom_keep(*state), b, vl, d->m->dk));
-	/* v_new */
-	v = oom_hold(t, turn, oom_op_add(t, v, prime));
-	e = oom_op_unary(t, OOM_EXP, oom_op_slice(t, oom_keep(d->g), b, line));
-	inter = oom_op_bmm(t, "attn_inter", oom_op_mul(t, q, e), oom_keep(*state), b, vl, d->m->dk);
-	oom_hold(t, turn, inter);
-	attn = oom_op_bmm(t, "attn v_new", attn, oom_keep(v), b, vl, CHUNK);
+	oom_leave(turn, oom_none());
+	*state = oom_arg(&f, *state);
+	q = oom_name(&f, oom_op_slice(t, d->query, b, ql));
+	k = oom_name(&f, oom_op_slice(t, d->key, b, ql));
+	v = oom_op_slice(t, d->value, b, vl);
+	attn = oom_op_bmm(t, "q k^T", q, k, b, d->cc, d->m->dk);
+	attn = oom_name(turn, oom_op_mul(t, attn, oom_op_slice(t, d->decay, b, d->cc)));
+	prime = oom_op_slice(t, d->cumdecay, b, ql);
+	prime = oom_name(turn, oom_op_bmm(t, "v_prime", prime, *state, b, vl, d->m->dk));
+	v = oom_name(turn, oom_op_add(t, v, prime));            /* v_new */
+	e = oom_op_unary(t, OOM_EXP, oom_op_slice(t, d->g, b, line));
+	e = oom_op_mul(t, oom_take(&f, q), e);
+	inter = oom_name(turn, oom_op_bmm(t, "attn_inter", e, *state, b, vl, d->m->dk));
+	attn = oom_op_bmm(t, "attn v_new", attn, v, b, vl, CHUNK);
 	out = oom_op_set(t, out, oom_op_add(t, inter, attn));
 	/* the last state is given up, and its graph with it */
 	t->grad = grad && !last;
-	e = oom_op_unary(t, OOM_EXP, oom_op_slice(t, oom_keep(d->g), b, h));
-	w = oom_op_mul(t, *state, e);
-	e = oom_op_add(t, oom_op_slice(t, oom_keep(d->g), b, h),
-		       oom_op_slice(t, oom_keep(d->g), b, line));
-	k = oom_op_mul(t, k, oom_op_unary(t, OOM_EXP, e));
-	*state = oom_op_add(t, w, oom_op_bmm(t, "k v_new", k, v, b, d->state, CHUNK));
+	e = oom_op_unary(t, OOM_EXP, oom_op_slice(t, d->g, b, h));
+	*state = oom_name(&f, oom_op_mul(t, oom_take(&f, *state), e));
+	e = oom_op_slice(t, d->g, b, h);
+	e = oom_op_add(t, e, oom_op_slice(t, d->g, b, line));
+	e = oom_op_mul(t, oom_take(&f, k), oom_op_unary(t, OOM_EXP, e));
+	e = oom_op_bmm(t, "k v_new", e, v, b, d->state, CHUNK);
+	*state = oom_leave(&f, oom_op_add(t, oom_take(&f, *state), e));
 	t->grad = grad;
 	return out;
 }
@@ -149,51 +153,45 @@ static uint64_t kept_by_turn(const struct oom_tape *t, const struct oom_delta *m
 static struct oom_val loop(struct oom_tape *t, struct delta *d)
 {
 	const struct oom_loop l = oom_loop_over(t, CHUNK);
-	struct oom_hold turn = {.n = 0};
+	const struct oom_dim kept = {kept_by_turn(t, d->m), "kept by a turn"};
+	struct oom_frame f = {.t = t}, turn = {.t = t};
 	struct oom_val state, out;
 
 	state = oom_new(t, "recurrent state", d->bh, d->state, (enum oom_dtype)d->value.dt);
 	out = oom_new(t, "core_attn_out", d->cs, d->v, (enum oom_dtype)d->value.dt);
 	for (int i = 0; i < l.turns; i++) {
 		if (i)
-			state = oom_loop_carry(t, &l, i - 1, state,
-					       (struct oom_dim){kept_by_turn(t, d->m),
-								"kept by a turn"},
-					       OOM_U8);
-		out = chunk_turn(t, d, &state, out, i + 1 == l.turns, &turn);
+			state = oom_loop_carry(t, &l, i - 1, state, kept, OOM_U8);
+		out = chunk_turn(&turn, d, &state, out, i + 1 == l.turns);
 	}
-	oom_drop(t, state);
-	oom_release(t, &turn);
-	return out;
+	oom_name(&f, state);
+	oom_leave(&turn, oom_none());
+	return oom_leave(&f, out);
 }
 
 /* Padded to whole chunks; the shorter ones go as their names are taken over. */
-static void prepare(struct oom_tape *t, struct delta *d, struct oom_val q, struct oom_val k,
+static void prepare(struct oom_frame *f, struct delta *d, struct oom_val q, struct oom_val k,
 		    struct oom_val v, struct oom_val g, struct oom_val beta)
 {
-	const struct oom_dim h = {d->m->v_heads, "heads"};
+	const struct oom_dim h = {d->m->v_heads, "heads"},
+			     ql = {d->q.n * CHUNK, "heads * chunk * dk"},
+			     vl = {d->v.n * CHUNK, "heads * chunk * dv"},
+			     line = {d->m->v_heads * CHUNK, "heads * chunk"};
+	struct oom_tape *t = f->t;
 
 	q = oom_op_pad(t, q, d->cs, d->q);
-	k = oom_op_pad(t, k, d->cs, d->q);
+	k = oom_name(f, oom_op_pad(t, k, d->cs, d->q));
 	v = oom_op_pad(t, v, d->cs, d->v);
-	beta = oom_hold(t, d->held, oom_op_pad(t, beta, d->cs, h));
+	beta = oom_name(f, oom_op_pad(t, beta, d->cs, h));
 	g = oom_op_pad(t, g, d->cs, h);
-	d->query = oom_op_unary(t, OOM_SCALE, q);
-	d->v_beta = oom_op_mul(t, v, oom_keep(beta));
-	d->k_beta = oom_op_mul(t, oom_keep(k), beta);
-	d->key = k;
-	g = oom_op_view(t, g, d->nc, (struct oom_dim){d->m->v_heads * CHUNK, "heads * chunk"});
-	d->g = oom_op_unary(t, OOM_CUMSUM, g);
-	d->query = oom_op_view(t, d->query, d->nc,
-			       (struct oom_dim){d->q.n * CHUNK, "heads * chunk * dk"});
-	d->key = oom_op_view(t, d->key, d->nc,
-			     (struct oom_dim){d->q.n * CHUNK, "heads * chunk * dk"});
-	d->k_beta = oom_op_view(t, d->k_beta, d->nc,
-				(struct oom_dim){d->q.n * CHUNK, "heads * chunk * dk"});
-	d->v_beta = oom_op_view(t, d->v_beta, d->nc,
-				(struct oom_dim){d->v.n * CHUNK, "heads * chunk * dv"});
+	d->query = oom_name(f, oom_op_view(t, oom_op_unary(t, OOM_SCALE, q), d->nc, ql));
+	d->v_beta = oom_name(f, oom_op_view(t, oom_op_mul(t, v, beta), d->nc, vl));
+	d->k_beta = oom_name(f, oom_op_view(t, oom_op_mul(t, k, beta), d->nc, ql));
+	d->key = oom_name(f, oom_op_view(t, k, d->nc, ql));
+	d->g = oom_name(f, oom_op_unary(t, OOM_CUMSUM, oom_op_view(t, g, d->nc, line)));
 }
 
+/* q, k, v, g and beta are the caller's until it returns. */
 struct oom_val oom_delta_rule(struct oom_tape *t, const struct oom_delta *m, struct oom_val q,
 			      struct oom_val k, struct oom_val v, struct oom_val g,
 			      struct oom_val beta)
@@ -201,7 +199,7 @@ struct oom_val oom_delta_rule(struct oom_tape *t, const struct oom_delta *m, str
 	const struct oom_dim kd = {m->v_heads * m->dk * CHUNK, "heads * chunk * dk"},
 			     vd = {m->v_heads * m->dv * CHUNK, "heads * chunk * dv"};
 	const enum oom_dtype dt = (enum oom_dtype)q.dt;
-	struct oom_hold held = {.n = 0};
+	struct oom_frame f = {.t = t};
 	struct delta d = {.m = m,
 			  .cs = oom_len_round_up(t, t->m_b, CHUNK),
 			  .nc = oom_len_chunks(t, t->m_b, CHUNK, 0),
@@ -210,53 +208,38 @@ struct oom_val oom_delta_rule(struct oom_tape *t, const struct oom_delta *m, str
 			  .v = {m->v_heads * m->dv, "heads * dv"},
 			  .cc = {m->v_heads * CHUNK * CHUNK, "heads * chunk^2"},
 			  .state = {m->v_heads * m->dk * m->dv, "heads * dk * dv"},
-			  .held = &held};
+			  .f = &f};
 	const char *scope = t->scope;
-	struct oom_val caller[3] = {oom_share(t, q), oom_share(t, k), oom_share(t, v)}, attn, e,
-		       out;
+	struct oom_val attn, e, out, old[2], *const all[5] = {&q, &k, &v, &g, &beta};
 
 	t->scope = "chunk_gated_delta_rule";
-	oom_hold(t, &held, g);
-	oom_hold(t, &held, beta);
-	q = l2_norm(t, q, m->v_heads);
-	k = l2_norm(t, k, m->v_heads);
-	{
-		/* names taken over when the list is done */
-		struct oom_val old[2] = {oom_share(t, q), oom_share(t, k)};
-
-		q = laid_out(t, q);
-		k = laid_out(t, k);
-		v = laid_out(t, v);
-		beta = laid_out(t, beta);
-		g = laid_out(t, g);
-		oom_drop(t, old[0]);
-		oom_drop(t, old[1]);
-	}
-	prepare(t, &d, q, k, v, g, beta);
-	e = oom_op_add_into(t, oom_keep(d.g), oom_keep(d.g), d.nc, d.cc);
+	for (int i = 0; i < 5; i++)
+		*all[i] = oom_arg(&f, *all[i]);
+	/* names taken over when the list is done */
+	old[0] = oom_name(&f, l2_norm(t, q, m->v_heads));
+	old[1] = oom_name(&f, l2_norm(t, k, m->v_heads));
+	q = laid_out(t, old[0]);
+	k = laid_out(t, old[1]);
+	v = laid_out(t, v);
+	beta = laid_out(t, beta);
+	g = laid_out(t, g);
+	oom_forget(&f, old[0]);
+	oom_forget(&f, old[1]);
+	prepare(&f, &d, q, k, v, g, beta);
+	e = oom_op_add_into(t, d.g, d.g, d.nc, d.cc);
 	e = oom_op_unary(t, OOM_EXP, oom_op_tril(t, e));
-	d.decay = oom_op_tril(t, e);
-	attn = inverse(t, &d);
-	d.value = oom_op_bmm(t, "attn v_beta", oom_keep(attn), oom_keep(d.v_beta), d.nc, vd, CHUNK);
-	e = oom_op_mul(t, oom_keep(d.k_beta), oom_op_unary(t, OOM_EXP, oom_keep(d.g)));
-	d.cumdecay = oom_op_bmm(t, "k_cumdecay", attn, e, d.nc, kd, CHUNK);
+	d.decay = oom_name(&f, oom_op_tril(t, e));
+	attn = oom_name(&f, inverse(t, &d));
+	d.value = oom_name(&f, oom_op_bmm(t, "attn v_beta", attn, d.v_beta, d.nc, vd, CHUNK));
+	e = oom_op_mul(t, d.k_beta, oom_op_unary(t, OOM_EXP, d.g));
+	e = oom_op_bmm(t, "k_cumdecay", oom_take(&f, attn), e, d.nc, kd, CHUNK);
+	d.cumdecay = oom_name(&f, e);
 	out = loop(t, &d);
 	if (oom_cond_more(t, d.cs, 1, t->m_bs, 1))
 		out = oom_op_slice(t, out, t->m_bs, d.v);
 	else
 		out = oom_op_view(t, out, t->m_bs, d.v);
-	out = oom_op_cast(t, oom_op_copy(t, "clone", out), dt);
-	oom_drop(t, d.query);
-	oom_drop(t, d.key);
-	oom_drop(t, d.value);
-	oom_drop(t, d.k_beta);
-	oom_drop(t, d.v_beta);
-	oom_drop(t, d.g);
-	oom_drop(t, d.decay);
-	oom_drop(t, d.cumdecay);
-	oom_release(t, &held);
-	for (int i = 0; i < 3; i++)
-		oom_drop(t, caller[i]);
+	out = oom_leave(&f, oom_op_cast(t, oom_op_copy(t, "clone", out), dt));
 	t->scope = scope;
 	return out;
 }
@@ -266,19 +249,20 @@ struct oom_val oom_delta_norm(struct oom_tape *t, const char *name, struct oom_v
 {
 	const enum oom_dtype in = (enum oom_dtype)y.dt;
 	const struct oom_dim heads = {y.width / dv, "heads"};
-	const struct oom_val arg = oom_share(t, y);
+	struct oom_frame f = {.t = t};
 	const char *scope = t->scope;
-	struct oom_val w, f, v;
+	struct oom_val w, h, v;
 
+	y = oom_arg(&f, y);
 	t->scope = name;
 	w = oom_param(t, "weight", 0, dv, OOM_P_NORM);
-	f = oom_op_cast(t, y, OOM_F32);
-	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, oom_keep(f)), f.mono, heads);
+	h = oom_name(&f, oom_op_cast(t, y, OOM_F32));
+	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, h), h.mono, heads);
 	v = oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, v));
-	f = oom_op_mul(t, w, oom_op_cast(t, oom_op_mul(t, f, v), in));
-	f = oom_op_mul(t, f, oom_op_unary(t, OOM_SILU, oom_op_cast(t, gate, OOM_F32)));
-	f = oom_op_cast(t, f, in);
-	oom_drop(t, arg);
+	h = oom_op_cast(t, oom_op_mul(t, oom_take(&f, h), v), in);
+	h = oom_op_mul(t, w, h);
+	h = oom_op_mul(t, h, oom_op_unary(t, OOM_SILU, oom_op_cast(t, gate, OOM_F32)));
+	h = oom_leave(&f, oom_op_cast(t, h, in));
 	t->scope = scope;
-	return f;
+	return h;
 }
