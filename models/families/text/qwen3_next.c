@@ -5,43 +5,90 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "blocks/decoder.h"
 #include "blocks/mixers.h"
+#include "config/keys.h"
 
-enum { NEXT, QWEN35, QWEN35_MOE, OLMO };
-enum { TYPE, K_HEADS, V_HEADS, DK, DV, KERNEL, NORM_TOPK, ROPE, NEG_EIGVAL };  /* extra[] */
 enum { FULL = 0, LINEAR = 1, DENSE = 2 };                               /* kinds */
 
-static const struct oom_family_type types[] = {
-	{"qwen3_next", NULL}, {"qwen3_5_text", NULL}, {"qwen3_5_moe_text", NULL},
-	{"olmo_hybrid", NULL}, {NULL, NULL},
+struct delta_net;
+/* What the delta rule reads: queries, keys, values after their convolution, gate, and the inputs
+ * of beta and the decay. */
+struct inputs {
+	struct oom_val q, k, v, z, b, a;
+};
+typedef struct inputs (*project_fn)(struct oom_frame *f, const struct delta_net *n,
+				    struct oom_val x);
+
+/* What sets the types apart. */
+struct delta_net_kind {
+	enum oom_norm norm;
+	project_fn project;
+	bool experts;           /* when the config has some */
+	bool norm_topk;         /* whatever norm_topk_prob says */
+	bool some_dense;        /* decoder_sparse_step and mlp_only_layers leave layers without */
+	bool all_sparse;        /* no intermediate_size */
+	bool three_axes;        /* positions for time, height and width of every sequence */
+	bool gate_late;         /* of one value head a key head, copied out only after the rule */
+	/* OLMo: attention layers with norms after them, queries and keys normed as a whole, no gate,
+	 * positions only with a rope_theta; linear layers as wide as the heads where the config is
+	 * silent, their decay in fp32 */
+	bool olmo;
+	double rotary;          /* share of a head that is rotated */
 };
 
-static void parse_linear(struct oom_arch *a)
-{
-	struct oom_reader *r = &a->rd;
-	const bool olmo = a->extra[TYPE] == OLMO;
-	const struct oom_delta m = {
-		.k_heads = oom_read_count_or(r, "linear_num_key_heads", olmo ? a->n_heads : 0),
-		.v_heads = oom_read_count_or(r, "linear_num_value_heads", olmo ? a->n_heads : 0),
-		.dk = oom_read_count_or(r, "linear_key_head_dim", 0),
-		.dv = oom_read_count_or(r, "linear_value_head_dim", 0),
-	};
-	struct oom_delta n = m;
+struct delta_net {
+	uint64_t k_heads, v_heads, dk, dv, kernel;
+	bool norm_topk, rope, neg_eigval;
+};
+OOM_OWN(delta_net, struct delta_net);
 
-	if (olmo && m.k_heads && !m.dk)
-		n.dk = (uint64_t)(0.75 * (double)a->d_model / (double)m.k_heads);
-	if (olmo && !m.dv)
-		n.dv = 2 * n.dk;
-	a->extra[K_HEADS] = n.k_heads;
-	a->extra[V_HEADS] = n.v_heads;
-	a->extra[DK] = n.dk;
-	a->extra[DV] = n.dv;
-	a->extra[KERNEL] = oom_read_count(r, "linear_conv_kernel_dim", 1);
-	a->extra[NEG_EIGVAL] = oom_read_bool(r, "linear_allow_neg_eigval", true);
-	oom_delta_check(r, &n, a->extra[KERNEL]);
+static const struct oom_key_row keys[] = {
+	OOM_DECODER_KEYS,
+	OOM_GROUPED_KEYS,
+	OR(max_positions, "max_position_embeddings", 0),
+	ACT(act, "hidden_act", "silu"),
+	FLAG(tie, "tie_word_embeddings", false),
+	FLAG(qkv_bias, "attention_bias", false),
+	FLAG(o_bias, "attention_bias", false),
+	REAL(attn_dropout, "attention_dropout", 0),
+	OR_OWN(struct delta_net, k_heads, "linear_num_key_heads", 0),
+	OR_OWN(struct delta_net, v_heads, "linear_num_value_heads", 0),
+	OR_OWN(struct delta_net, dk, "linear_key_head_dim", 0),
+	OR_OWN(struct delta_net, dv, "linear_value_head_dim", 0),
+	MUST_OWN(struct delta_net, kernel, "linear_conv_kernel_dim"),
+	FLAG_OWN(struct delta_net, neg_eigval, "linear_allow_neg_eigval", true),
+	OOM_KEYS_END,
+};
+
+static const struct delta_net_kind *kind_of(const struct oom_arch *a)
+{
+	return a->type->kind;
 }
 
-static void parse_kinds(struct oom_arch *a)
+static struct oom_delta rule_of(const struct delta_net *n)
+{
+	return (struct oom_delta){.k_heads = n->k_heads, .v_heads = n->v_heads, .dk = n->dk,
+				  .dv = n->dv};
+}
+
+static void parse_linear(struct oom_arch *a, const struct delta_net_kind *kind)
+{
+	struct delta_net *n = delta_net_own(a);
+	struct oom_delta m;
+
+	if (kind->olmo) {
+		n->k_heads = n->k_heads ? n->k_heads : a->n_heads;
+		n->v_heads = n->v_heads ? n->v_heads : a->n_heads;
+		if (!n->dk)
+			n->dk = (uint64_t)(0.75 * (double)a->d_model / (double)n->k_heads);
+		n->dv = n->dv ? n->dv : 2 * n->dk;
+	}
+	m = rule_of(n);
+	oom_delta_check(&a->rd, &m, n->kernel);
+}
+
+static void parse_layers(struct oom_arch *a, const struct delta_net_kind *kind)
 {
 	struct oom_reader *r = &a->rd;
 	const uint64_t read = oom_read_count_or(r, "full_attention_interval", 4),
@@ -52,10 +99,9 @@ static void parse_kinds(struct oom_arch *a)
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
 		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
 		bool linear = type ? !strcmp(type, "linear_attention") : (i + 1) % every != 0;
-		bool dense = a->extra[TYPE] == NEXT &&
-			     (!a->n_experts || (sparse && (i + 1) % sparse));
+		bool dense = kind->some_dense && (!a->n_experts || (sparse && (i + 1) % sparse));
 
-		for (uint32_t j = 0; a->extra[TYPE] == NEXT && only && only->type == OOM_KEY_LIST &&
+		for (uint32_t j = 0; kind->some_dense && only && only->type == OOM_KEY_LIST &&
 				     j < only->n_items;
 		     j++)
 			dense |= oom_read_item_real(r, "mlp_only_layers", j, -1) == (double)i;
@@ -63,7 +109,7 @@ static void parse_kinds(struct oom_arch *a)
 	}
 }
 
-static void parse_experts(struct oom_arch *a)
+static void parse_experts(struct oom_arch *a, const struct delta_net_kind *kind)
 {
 	struct oom_reader *r = &a->rd;
 
@@ -73,256 +119,206 @@ static void parse_experts(struct oom_arch *a)
 	a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
 	a->d_expert = oom_read_count(r, "moe_intermediate_size", 1);
 	a->d_shared = oom_read_count(r, "shared_expert_intermediate_size", 1);
-	a->extra[NORM_TOPK] = a->extra[TYPE] == QWEN35_MOE ||
-			      oom_read_bool(r, "norm_topk_prob", true);
+	delta_net_own(a)->norm_topk = kind->norm_topk || oom_read_bool(r, "norm_topk_prob", true);
 	if (a->top_k > a->n_experts)
 		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
 			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
 }
 
-static void parse(struct oom_arch *a)
+static void delta_net_parse(struct oom_arch *a)
 {
+	const struct delta_net_kind *kind = kind_of(a);
 	struct oom_reader *r = &a->rd;
-	const struct oom_key *theta;
+	const struct oom_key *rope = oom_read_key(r, "rope_parameters");
 
-	a->extra[TYPE] = (uint64_t)(a->type - types);
-	a->norm = a->extra[TYPE] == OLMO ? OOM_NORM_RMS_FP32 : OOM_NORM_RMS_PLUS1;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
-	a->head_dim = oom_read_count_or(r, "head_dim", a->d_model / a->n_heads);
-	if (!a->n_kv_heads || !a->head_dim)
-		oom_read_fail(r, "num_key_value_heads and head_dim must be positive");
-	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
-	a->act = oom_read_act(r, "hidden_act", "silu");
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	a->qkv_bias = a->o_bias = oom_read_bool(r, "attention_bias", false);
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
-	a->rotary_share = oom_read_real(r, "partial_rotary_factor",
-					a->extra[TYPE] == OLMO ? 1 : 0.25);
+	a->norm = kind->norm;
+	a->rotary_share = oom_read_real(r, "partial_rotary_factor", kind->rotary);
 	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
 					a->rotary_share);
-	theta = oom_read_key(r, "rope_parameters");
-	a->extra[ROPE] = a->extra[TYPE] != OLMO ||
-			 (theta && theta->type == OOM_KEY_OBJECT &&
-			  oom_read_real(r, "rope_parameters.rope_theta", 0) > 0);
-	a->d_ff = a->extra[TYPE] == QWEN35_MOE ? 0 : oom_read_count(r, "intermediate_size", 1);
-	if (a->extra[TYPE] == NEXT || a->extra[TYPE] == QWEN35_MOE)
-		parse_experts(a);
-	parse_linear(a);
-	parse_kinds(a);
+	delta_net_own(a)->rope = !kind->olmo ||
+				 (rope && rope->type == OOM_KEY_OBJECT &&
+				  oom_read_real(r, "rope_parameters.rope_theta", 0) > 0);
+	a->d_ff = kind->all_sparse ? 0 : oom_read_count(r, "intermediate_size", 1);
+	if (kind->experts)
+		parse_experts(a, kind);
+	parse_linear(a, kind);
+	parse_layers(a, kind);
 	snprintf(a->warning, sizeof(a->warning),
 		 "%s: counted as it runs without the flash-linear-attention kernels; with them training needs far less.", a->model_type);
 }
 
-struct layer {
-	const struct oom_arch *a;
-	struct oom_rope rope;
-	struct oom_val mask;
-};
-
 /* -exp(A_log) * softplus(a + dt_bias), in fp32. */
 static struct oom_val decay(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const uint64_t heads = a->extra[V_HEADS];
-	struct oom_val log = oom_param(t, "A_log", 0, heads,
-				       a->extra[TYPE] == OLMO ? OOM_P_FP32 : 0),
-		       e;
+	const uint64_t heads = delta_net_of(a)->v_heads;
+	struct oom_val e = oom_param(t, "A_log", 0, heads, kind_of(a)->olmo ? OOM_P_FP32 : 0);
 
-	e = oom_op_unary(t, OOM_NEG, oom_op_unary(t, OOM_EXP, oom_op_cast(t, log, OOM_F32)));
+	e = oom_op_unary(t, OOM_NEG, oom_op_unary(t, OOM_EXP, oom_op_cast(t, e, OOM_F32)));
 	x = oom_op_cast(t, x, OOM_F32);
 	x = oom_op_unary(t, OOM_SOFTPLUS, oom_op_add(t, x, oom_param(t, "dt_bias", 0, heads, 0)));
 	return oom_op_mul(t, e, x);
 }
 
-/* What the delta rule reads: queries, keys, values after their convolution, gate, and the inputs
- * of beta and the decay. */
-struct inputs {
-	struct oom_val q, k, v, z, b, a;
-};
-
-static void convolved(struct oom_tape *t, const struct oom_arch *a, struct oom_val mixed,
-		      struct inputs *in, struct oom_hold *held)
+static struct oom_dim key_width(const struct delta_net *n)
 {
-	const uint64_t *e = a->extra;
-	const struct oom_dim kd = {e[K_HEADS] * e[DK], "key heads * dk"},
-			     vd = {e[V_HEADS] * e[DV], "value heads * dv"};
-	const struct oom_dim parts[3] = {kd, kd, vd};
+	return (struct oom_dim){n->k_heads * n->dk, "key heads * dk"};
+}
+
+static struct oom_dim value_width(const struct delta_net *n)
+{
+	return (struct oom_dim){n->v_heads * n->dv, "value heads * dv"};
+}
+
+/* Queries, keys and values: parts of the convolved projection. */
+static void convolved(struct oom_frame *f, const struct delta_net *n, struct oom_val mixed,
+		      struct inputs *in)
+{
+	const struct oom_dim kd = key_width(n), parts[3] = {kd, kd, value_width(n)};
 	struct oom_val p[3];
 
-	mixed = oom_hold(t, held,
-			 oom_short_conv(t, "conv1d", mixed, e[KERNEL], false, OOM_ACT_SILU));
-	oom_op_split(t, mixed, 3, parts, p);
+	mixed = oom_short_conv(f->t, "conv1d", mixed, n->kernel, false, OOM_ACT_SILU);
+	oom_op_split(f->t, oom_name(f, mixed), 3, parts, p);
 	in->q = p[0];
 	in->k = p[1];
 	in->v = p[2];
 }
 
 /* Qwen3-Next: two projections, interleaved by key head; every part is copied out. */
-static struct inputs project_next(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
-				  struct oom_hold *held)
+static struct inputs project_next(struct oom_frame *f, const struct delta_net *n, struct oom_val x)
 {
-	const uint64_t *e = a->extra;
-	const struct oom_dim kd = {e[K_HEADS] * e[DK], "key heads * dk"},
-			     vd = {e[V_HEADS] * e[DV], "value heads * dv"};
-	const struct oom_dim parts[4] = {kd, kd, vd, vd}, h = {e[V_HEADS], "value heads"},
-			     ba[2] = {h, h};
+	const struct oom_dim kd = key_width(n), vd = value_width(n), h = {n->v_heads, "value heads"},
+			     parts[4] = {kd, kd, vd, vd}, two[2] = {h, h};
 	const struct oom_dim all = {2 * kd.n + 2 * vd.n, "2 * (key heads * dk + value heads * dv)"};
-	struct oom_val p[4], q[2], kv;
+	struct oom_tape *t = f->t;
+	struct oom_val p[4], q[2], ba, mixed;
 	struct inputs in;
 
-	kv = oom_hold(t, held, oom_op_linear(t, "in_proj_qkvz", oom_keep(x), all, 0));
-	in.b = oom_hold(t, held,
-			oom_op_linear(t, "in_proj_ba", x,
-				      (struct oom_dim){2 * h.n, "2 * value heads"}, 0));
-	oom_op_split(t, kv, 4, parts, p);
-	oom_op_split(t, in.b, 2, ba, q);
+	mixed = oom_name(f, oom_op_linear(t, "in_proj_qkvz", x, all, 0));
+	ba = oom_op_linear(t, "in_proj_ba", x, (struct oom_dim){2 * h.n, "2 * value heads"}, 0);
+	ba = oom_name(f, ba);
+	oom_op_split(t, mixed, 4, parts, p);
+	oom_op_split(t, ba, 2, two, q);
 	/* one value head a key head: the gate stays a view until the norm */
 	for (int i = 0; i < 4; i++)
-		if (i < 3 || e[V_HEADS] != e[K_HEADS])
+		if (i < 3 || n->v_heads != n->k_heads)
 			p[i] = oom_op_copy(t, "clone", p[i]);
-	in.b = oom_hold(t, held, oom_op_copy(t, "clone", q[0]));
-	in.a = oom_hold(t, held, oom_op_copy(t, "clone", q[1]));
-	in.z = oom_hold(t, held, p[3]);
-	kv = oom_op_cat3(t, oom_keep(p[0]), oom_keep(p[1]), oom_keep(p[2]),
-			 (struct oom_dim){2 * kd.n + vd.n, "conv_dim"});
-	convolved(t, a, kv, &in, held);
-	/* taken over by the parts of the convolution's result */
-	for (int i = 0; i < 3; i++)
-		oom_drop(t, p[i]);
+	oom_name_each(f, p, 4);
+	in.b = oom_name(f, oom_op_copy(t, "clone", q[0]));
+	in.a = oom_name(f, oom_op_copy(t, "clone", q[1]));
+	in.z = p[3];
+	mixed = oom_op_cat3(t, p[0], p[1], p[2], (struct oom_dim){2 * kd.n + vd.n, "conv_dim"});
+	convolved(f, n, mixed, &in);
+	for (int i = 0; i < 3; i++)             /* names of the convolution's parts now */
+		oom_forget(f, p[i]);
 	return in;
 }
 
-static struct inputs project_qwen35(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
-				    struct oom_hold *held)
+static struct inputs project_qwen35(struct oom_frame *f, const struct delta_net *n,
+				    struct oom_val x)
 {
-	const uint64_t *e = a->extra;
-	const struct oom_dim kd = {e[K_HEADS] * e[DK], "key heads * dk"},
-			     vd = {e[V_HEADS] * e[DV], "value heads * dv"};
-	const struct oom_dim h = {e[V_HEADS], "value heads"};
-	struct oom_val mixed = oom_op_linear(t, "in_proj_qkv", oom_keep(x),
-					     (struct oom_dim){2 * kd.n + vd.n, "conv_dim"}, 0);
+	const struct oom_dim kd = key_width(n), vd = value_width(n), h = {n->v_heads, "value heads"},
+			     all = {2 * kd.n + vd.n, "conv_dim"};
+	struct oom_tape *t = f->t;
+	struct oom_val mixed = oom_op_linear(t, "in_proj_qkv", x, all, 0);
 	struct inputs in;
 
-	in.z = oom_hold(t, held, oom_op_linear(t, "in_proj_z", oom_keep(x), vd, 0));
-	in.b = oom_hold(t, held, oom_op_linear(t, "in_proj_b", oom_keep(x), h, 0));
-	in.a = oom_hold(t, held, oom_op_linear(t, "in_proj_a", x, h, 0));
-	convolved(t, a, mixed, &in, held);
+	in.z = oom_name(f, oom_op_linear(t, "in_proj_z", x, vd, 0));
+	in.b = oom_name(f, oom_op_linear(t, "in_proj_b", x, h, 0));
+	in.a = oom_name(f, oom_op_linear(t, "in_proj_a", x, h, 0));
+	convolved(f, n, mixed, &in);
 	return in;
 }
 
 /* OLMo Hybrid: a convolution each; conv_state, the padded input, is a copy that nobody reads. */
-static struct oom_val olmo_conv(struct oom_tape *t, const struct oom_arch *a, const char *name,
-				struct oom_val x, struct oom_hold *held)
+static struct oom_val olmo_conv(struct oom_frame *f, const struct delta_net *n, const char *name,
+				struct oom_val x)
 {
-	const struct oom_dim w = {x.width, x.text};
-	struct oom_val state;
-	const bool grad = t->grad;
-
-	t->grad = false;
-	state = oom_new(t, "conv_state", x.mono, w, (enum oom_dtype)x.dt);
-	t->grad = grad;
-	oom_hold(t, held, state);
-	x = oom_short_conv(t, name, x, a->extra[KERNEL], false, OOM_ACT_SILU);
-	oom_drop(t, state);
-	return x;
+	oom_name(f, oom_new_like(f->t, "conv_state", x, (enum oom_dtype)x.dt));
+	return oom_short_conv(f->t, name, x, n->kernel, false, OOM_ACT_SILU);
 }
 
-static struct inputs project_olmo(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
-				  struct oom_hold *held)
+static struct inputs project_olmo(struct oom_frame *f, const struct delta_net *n, struct oom_val x)
 {
-	const uint64_t *e = a->extra;
-	const struct oom_dim kd = {e[K_HEADS] * e[DK], "key heads * dk"},
-			     vd = {e[V_HEADS] * e[DV], "value heads * dv"};
-	const struct oom_dim h = {e[V_HEADS], "value heads"};
-	struct inputs in;
+	const struct oom_dim kd = key_width(n), vd = value_width(n), h = {n->v_heads, "value heads"};
+	struct oom_tape *t = f->t;
+	struct inputs in = {.z = oom_none()};
 
-	in.q = oom_op_linear(t, "q_proj", oom_keep(x), kd, 0);
-	in.k = oom_op_linear(t, "k_proj", oom_keep(x), kd, 0);
-	in.v = oom_op_linear(t, "v_proj", oom_keep(x), vd, 0);
-	in.q = olmo_conv(t, a, "q_conv1d", in.q, held);
-	in.k = olmo_conv(t, a, "k_conv1d", in.k, held);
-	in.v = olmo_conv(t, a, "v_conv1d", in.v, held);
-	in.b = oom_op_linear(t, "b_proj", oom_keep(x), h, 0);
+	in.q = oom_op_linear(t, "q_proj", x, kd, 0);
+	in.k = oom_op_linear(t, "k_proj", x, kd, 0);
+	in.v = oom_op_linear(t, "v_proj", x, vd, 0);
+	in.q = olmo_conv(f, n, "q_conv1d", in.q);
+	in.k = olmo_conv(f, n, "k_conv1d", in.k);
+	in.v = olmo_conv(f, n, "v_conv1d", in.v);
+	in.b = oom_op_linear(t, "b_proj", x, h, 0);
 	in.a = oom_op_linear(t, "a_proj", x, h, 0);
-	in.z = oom_none();
 	return in;
+}
+
+/* beta and g, by which the rule forgets. */
+static void gates(struct oom_frame *f, const struct oom_arch *a, const struct inputs *in,
+		  struct oom_val *beta, struct oom_val *g)
+{
+	*beta = oom_op_unary(f->t, OOM_SIGMOID, in->b);
+	if (kind_of(a)->olmo && delta_net_of(a)->neg_eigval)
+		*beta = oom_op_unary(f->t, OOM_SCALE, *beta);
+	*beta = oom_name(f, *beta);
+	*g = oom_name(f, decay(f->t, a, in->a));
 }
 
 static struct oom_val linear_attention(struct oom_tape *t, const struct oom_arch *a,
 				       struct oom_val x)
 {
-	const uint64_t *e = a->extra;
-	const bool olmo = e[TYPE] == OLMO;
-	const struct oom_delta m = {.k_heads = e[K_HEADS],
-				    .v_heads = e[V_HEADS],
-				    .dk = e[DK],
-				    .dv = e[DV]};
+	const struct delta_net_kind *kind = kind_of(a);
+	const struct delta_net *n = delta_net_of(a);
+	const struct oom_delta m = rule_of(n);
 	const struct oom_dim h = {x.width, x.text}, all = {m.v_heads * m.dk, "value heads * dk"};
-	struct oom_hold held = {.n = 0};
+	struct oom_frame f = {.t = t};
 	const char *scope = t->scope;
 	struct oom_val y, beta, g;
 	struct inputs in;
 
-	oom_hold(t, &held, x);
-	x = oom_hold(t, &held, oom_mask_padding(t, x, false));
-	in = e[TYPE] == NEXT ? project_next(t, a, x, &held) :
-	     olmo	     ? project_olmo(t, a, oom_keep(x), &held) :
-			       project_qwen35(t, a, x, &held);
+	x = oom_name(&f, oom_mask_padding(t, oom_arg(&f, x), false));
+	in = kind->project(&f, n, x);
 	t->scope = "linear_attn";
-	if (!olmo) {
-		beta = oom_hold(t, &held, oom_op_unary(t, OOM_SIGMOID, in.b));
-		g = decay(t, a, in.a);
-	}
+	if (!kind->olmo)
+		gates(&f, a, &in, &beta, &g);
 	if (m.v_heads != m.k_heads) {
 		in.q = oom_op_expand_copy(t, in.q, t->m_bs, all);
 		in.k = oom_op_expand_copy(t, in.k, t->m_bs, all);
 	}
-	if (olmo) {
-		beta = oom_op_unary(t, OOM_SIGMOID, in.b);
-		if (e[NEG_EIGVAL])
-			beta = oom_op_unary(t, OOM_SCALE, beta);
-		oom_hold(t, &held, beta);
-		g = decay(t, a, in.a);
-	}
-	oom_hold(t, &held, g);
-	oom_hold(t, &held, in.q);
-	oom_hold(t, &held, in.k);
-	oom_hold(t, &held, in.v);
-	y = oom_hold(t, &held, oom_delta_rule(t, &m, in.q, in.k, in.v, g, beta));
-	if (olmo)
-		in.z = oom_hold(
-			t, &held,
-			oom_op_linear(t, "g_proj", x,
-				      (struct oom_dim){m.v_heads * m.dv, "value heads * dv"}, 0));
-	else if (e[TYPE] == NEXT && m.v_heads == m.k_heads)
-		in.z = oom_hold(t, &held, oom_op_copy(t, "clone", in.z));
-	y = oom_delta_norm(t, olmo ? "o_norm" : "norm", y, in.z, m.dv);
-	y = oom_op_linear(t, olmo ? "o_proj" : "out_proj", y, h, 0);
-	oom_release(t, &held);
+	if (kind->olmo)
+		gates(&f, a, &in, &beta, &g);
+	in.q = oom_name(&f, in.q);
+	in.k = oom_name(&f, in.k);
+	in.v = oom_name(&f, in.v);
+	y = oom_name(&f, oom_delta_rule(t, &m, in.q, in.k, in.v, g, beta));
+	if (kind->olmo)
+		in.z = oom_name(&f, oom_op_linear(t, "g_proj", x, value_width(n), 0));
+	else if (kind->gate_late && m.v_heads == m.k_heads)
+		in.z = oom_name(&f, oom_op_copy(t, "clone", in.z));
+	y = oom_delta_norm(t, kind->olmo ? "o_norm" : "norm", y, in.z, m.dv);
+	y = oom_leave(&f, oom_op_linear(t, kind->olmo ? "o_proj" : "out_proj", y, h, 0));
 	t->scope = scope;
 	return y;
 }
 
-static struct oom_val full_attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
+static struct oom_val full_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
+				     struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const bool olmo = a->extra[TYPE] == OLMO;
 	struct oom_rope rope = l->rope;
 	struct oom_attn at = oom_attn_of(t, a);
 
-	at.rope = a->extra[ROPE] ? &rope : NULL;
+	at.rope = delta_net_of(a)->rope ? &rope : NULL;
 	at.rot_dim = oom_rot_dim(a);
 	at.mask = l->mask;
 	at.qk_norm = true;
-	at.qk_norm_full = olmo;
-	at.gate_in_q = !olmo;
+	at.qk_norm_full = kind_of(a)->olmo;
+	at.gate_in_q = !kind_of(a)->olmo;
 	return oom_attention(t, &at, x);
 }
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind,
+static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t layer,
 				   struct oom_val x)
 {
 	const struct oom_moe m = {.experts = a->n_experts,
@@ -330,84 +326,95 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 				  .d_expert = a->d_expert,
 				  .d_shared = a->d_shared,
 				  .act = a->act,
-				  .norm_topk = a->extra[NORM_TOPK],
+				  .norm_topk = delta_net_of(a)->norm_topk,
 				  .scores_in_model_type = true,
 				  .shared_gate = true};
 
-	if (a->n_experts && !(kind & DENSE))
+	if (a->n_experts && !(layer & DENSE))
 		return oom_moe_mlp(t, &m, x);
 	return oom_gated_mlp(t, x, a->act, D(a->d_ff), false);
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val delta_net_block(struct oom_tape *t, const void *ctx, uint32_t i,
+				      struct oom_val x)
 {
-	const struct layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	/* OLMo's attention layers: norms after */
-	const bool post = a->extra[TYPE] == OLMO && !(kind & LINEAR);
+	const uint8_t layer = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
+	const bool after = kind_of(a)->olmo && !(layer & LINEAR);
+	struct oom_frame f = {.t = t};
 	struct oom_val h;
 
-	h = post ? oom_share(t, x) : oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
-	h = kind & LINEAR ? linear_attention(t, a, h) : full_attention(t, l, h);
-	if (post)
+	h = after ? x : oom_norm(t, a->norm, "input_layernorm", x, 0);
+	h = layer & LINEAR ? linear_attention(t, a, h) : full_attention(t, l, h);
+	if (after)
 		h = oom_norm(t, a->norm, "post_attention_layernorm", h, 0);
-	x = oom_op_add(t, x, h);
-	h = post ? oom_share(t, x) :
-		   oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
-	h = feed_forward(t, a, kind, h);
-	if (post)
+	x = oom_name(&f, oom_op_add(t, x, h));
+	h = after ? x : oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
+	h = feed_forward(t, a, layer, h);
+	if (after)
 		h = oom_norm(t, a->norm, "post_feedforward_layernorm", h, 0);
-	return oom_op_add(t, x, h);
+	return oom_leave(&f, oom_op_add(t, x, h));
 }
 
-/* Qwen 3.5 keeps positions for time, height and width of every sequence: tables of [b, s, dim]
- * from three of freqs. */
-static struct oom_rope tables(struct oom_tape *t, const struct oom_arch *a, uint64_t rot,
-			      enum oom_dtype dt)
+/* Qwen 3.5's tables: [b, s, dim] from three of freqs. */
+static struct oom_rope tables(struct oom_tape *t, const struct oom_arch *a, enum oom_dtype dt)
 {
+	const uint64_t rot = oom_rot_dim(a) ? oom_rot_dim(a) : a->head_dim;
 	const uint16_t s = t->m_s;
-	struct oom_val freqs;
+	struct oom_frame f = {.t = t};
 	struct oom_rope r;
 
-	if (a->extra[TYPE] != QWEN35 && a->extra[TYPE] != QWEN35_MOE)
+	if (!kind_of(a)->three_axes)
 		return oom_rope_tables(t, rot, dt, 2);
-	freqs = oom_new(t, "freqs of three axes", t->m_bs, (struct oom_dim){rot, "rotary_dim"},
-			OOM_F32);
+	oom_name(&f, oom_new(t, "freqs of three axes", t->m_bs, (struct oom_dim){rot, "rotary_dim"},
+			     OOM_F32));
 	t->m_s = t->m_bs;
 	r = oom_rope_tables(t, rot, dt, 2);
 	t->m_s = s;
-	oom_drop(t, freqs);
+	oom_leave(&f, oom_none());
 	return r;
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val delta_net_prepare(struct oom_frame *f, const struct oom_arch *a,
+					struct oom_decoder_layer *l, struct oom_val x)
 {
-	const uint64_t rot = oom_rot_dim(a);
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a, .rope = {oom_none(), oom_none()}};
-	enum oom_dtype dt;
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_tape *t = f->t;
 
-	t->scope = "embed_tokens";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
-	x = oom_input_grads(t, x);
-	first = oom_share(t, x);
-	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
-	dt = (enum oom_dtype)x.dt;
-	l.mask = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
-	if (a->extra[ROPE])
-		l.rope = tables(t, a, rot ? rot : a->head_dim, dt);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
-	oom_drop_shared(t, l.rope.cos);
-	oom_drop_shared(t, l.rope.sin);
-	oom_drop_shared(t, l.mask);
-	oom_drop_shared(t, oom_share(t, ids));
-	x = oom_norm(t, a->norm, "norm", x, 0);
-	oom_drop(t, ids);
-	oom_drop(t, first);
-	return oom_causal_tail(t, a, x, embed);
+	l->mask = oom_name_shared(f, oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s));
+	if (!delta_net_of(a)->rope)
+		return x;
+	l->rope = tables(t, a, dt);
+	l->rope.cos = oom_name_shared(f, l->rope.cos);
+	l->rope.sin = oom_name_shared(f, l->rope.sin);
+	return x;
 }
+
+static const struct oom_decoder delta_net_decoder = {
+	.embed = "embed_tokens",
+	.norm = "norm",
+	.position_ids = true,
+	.kinds = true,
+	.block = delta_net_block,
+	.prepare = delta_net_prepare,
+};
+
+static const struct delta_net_kind qwen3_next = {
+	.norm = OOM_NORM_RMS_PLUS1, .project = project_next, .rotary = 0.25, .experts = true,
+	.some_dense = true, .gate_late = true};
+static const struct delta_net_kind qwen3_5 = {
+	.norm = OOM_NORM_RMS_PLUS1, .project = project_qwen35, .rotary = 0.25, .three_axes = true};
+static const struct delta_net_kind qwen3_5_moe = {
+	.norm = OOM_NORM_RMS_PLUS1, .project = project_qwen35, .rotary = 0.25, .three_axes = true,
+	.experts = true, .all_sparse = true, .norm_topk = true};
+static const struct delta_net_kind olmo_hybrid = {
+	.norm = OOM_NORM_RMS_FP32, .project = project_olmo, .rotary = 1, .olmo = true};
+
+static const struct oom_family_type types[] = {
+	{"qwen3_next", &qwen3_next}, {"qwen3_5_text", &qwen3_5},
+	{"qwen3_5_moe_text", &qwen3_5_moe}, {"olmo_hybrid", &olmo_hybrid}, {NULL, NULL},
+};
 
 const struct oom_family oom_family_qwen3_next = {
 	.name = "qwen3_next",
@@ -416,6 +423,7 @@ const struct oom_family oom_family_qwen3_next = {
 	.source = "transformers 5.12 models/qwen3_next/modeling_qwen3_next.py",
 	.types = types,
 	.lora_targets = "q_proj+v_proj",
-	.parse = parse,
-	.step = step,
+	.keys = keys,
+	.parse = delta_net_parse,
+	.decoder = &delta_net_decoder,
 };
