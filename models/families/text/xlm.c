@@ -5,11 +5,34 @@
 
 #include "blocks/encoder.h"
 
-/* extra[]: tables of languages; triangular masks; norms first; the classifier's summary:
- * projection, which token */
-enum { LANGS, CAUSAL, PRE_NORM, PROJECTED, TO_LABELS, MEAN };
+struct xlm {
+	uint64_t langs;                 /* tables of languages */
+	bool causal;                    /* triangular masks */
+	bool pre_norm;
+	/* the classifier's summary: projected, to the classes, of the mean of all tokens */
+	bool projected, to_labels, mean;
+};
+OOM_OWN(xlm, struct xlm);
 
-static void parse(struct oom_arch *a)
+static const struct oom_key_row xlm_keys[] = {
+	MUST(d_model, "emb_dim"),
+	LIKE(d_ff, NULL, 4, d_model),
+	MUST(n_layers, "n_layers"),
+	MUST(n_heads, "n_heads"),
+	MUST(max_positions, "max_position_embeddings"),
+	REAL(dropout, "dropout", 0.1),
+	REAL(attn_dropout, "attention_dropout", 0.1),
+	REAL(classifier_dropout, "summary_first_dropout", 0.1),
+	FLAG(tie, "tie_word_embeddings", true),
+	OR_OWN(struct xlm, langs, "n_langs", 1),
+	FLAG_OWN(struct xlm, causal, "causal", false),
+	FLAG_OWN(struct xlm, pre_norm, "pre_norm", false),
+	FLAG_OWN(struct xlm, projected, "summary_use_proj", true),
+	FLAG_OWN(struct xlm, to_labels, "summary_proj_to_labels", true),
+	OOM_KEYS_END,
+};
+
+static void xlm_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 	const char *summary = oom_read_string(r, "summary_type", "first");
@@ -17,25 +40,10 @@ static void parse(struct oom_arch *a)
 	a->default_task = OOM_TASK_MASKED_LM;
 	a->vocab = oom_read_key(r, "vocab_size") ? oom_read_count(r, "vocab_size", 1) :
 						   oom_read_count(r, "n_words", 1);
-	a->d_model = oom_read_count(r, "emb_dim", 1);
-	a->d_ff = 4 * a->d_model;
-	a->n_layers = oom_read_count(r, "n_layers", 1);
-	a->n_heads = a->n_kv_heads = oom_read_count(r, "n_heads", 1);
-	a->head_dim = a->d_model / a->n_heads;
-	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
 	a->act = oom_read_bool(r, "gelu_activation", true) ? OOM_ACT_GELU : OOM_ACT_RELU;
-	a->dropout = oom_read_real(r, "dropout", 0.1);
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0.1);
-	a->classifier_dropout = oom_read_real(r, "summary_first_dropout", 0.1);
-	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
-	a->extra[LANGS] = oom_read_count_or(r, "n_langs", 1);
 	if (!oom_read_bool(r, "use_lang_emb", true))
-		a->extra[LANGS] = 1;
-	a->extra[CAUSAL] = oom_read_bool(r, "causal", false);
-	a->extra[PRE_NORM] = oom_read_bool(r, "pre_norm", false);
-	a->extra[PROJECTED] = oom_read_bool(r, "summary_use_proj", true);
-	a->extra[TO_LABELS] = oom_read_bool(r, "summary_proj_to_labels", true);
-	a->extra[MEAN] = summary && !strcmp(summary, "mean");
+		xlm_own(a)->langs = 1;
+	xlm_own(a)->mean = summary && !strcmp(summary, "mean");
 	if (oom_read_bool(r, "asm", false))
 		oom_read_fail(r, "%s with an adaptive softmax (asm) is not modelled",
 			      a->model_type);
@@ -44,52 +52,48 @@ static void parse(struct oom_arch *a)
 			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 }
 
-struct layer {
+struct xlm_layer {
 	const struct oom_arch *a;
-	struct oom_val mask, attn_mask;
 	struct oom_kept *cache;
 };
 
-static struct oom_val masked(struct oom_tape *t, struct oom_val x)
+static struct oom_val xlm_masked(struct oom_tape *t, struct oom_val x)
 {
 	return oom_op_mul(t, x, oom_new(t, "mask", t->m_bs, D(1), (enum oom_dtype)x.dt));
 }
 
 /* MultiHeadAttention.forward; keys and values go through torch.cat into the cache, which lives
  * as long as the model runs. */
-static struct oom_val attend(struct oom_tape *t, const struct layer *l, struct oom_val x)
+static struct oom_val xlm_attention(struct oom_tape *t, const struct xlm_layer *l, struct oom_val x)
 {
 	static const char *const names[3] = {"q_lin", "k_lin", "v_lin"};
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), heads = D(a->n_heads);
-	struct oom_val p[3], s, w, f;
+	struct oom_frame f = {.t = t};
+	struct oom_val p[3], s, w, y;
 
 	for (int i = 0; i < 3; i++) {
-		p[i] = oom_op_heads(t, oom_op_linear(t, names[i], oom_keep(x), h, OOM_BIAS));
-		if (i) {
-			p[i] = oom_op_copy(t, "cat", p[i]);
+		y = oom_op_heads(t, oom_op_linear(t, names[i], x, h, OOM_BIAS));
+		if (i)
+			y = oom_op_copy(t, "cat", y);
+		p[i] = oom_name(&f, y);
+		if (i)
 			oom_kept_add(t, l->cache, p[i]);
-		}
 	}
-	p[0] = oom_op_unary(t, OOM_SCALE, p[0]);
-	s = oom_op_bmm(t, "scores", oom_keep(p[0]), oom_keep(p[1]), t->m_bss, heads, a->head_dim);
-	s = oom_op_masked_inplace(t, s,
-				  oom_new(t, "mask == 0", a->extra[CAUSAL] ? t->m_bss : t->m_bs,
-					  D(1), OOM_U8));
-	f = oom_op_cast(t, oom_keep(s), OOM_F32);
-	w = oom_op_cast(t, oom_op_softmax(t, f, true), (enum oom_dtype)s.dt);
-	w = oom_op_dropout(t, w, a->attn_dropout);
-	x = oom_op_merge_heads(t, oom_op_bmm(t, "context", oom_keep(w), oom_keep(p[2]), t->m_bs, h,
-					     oom_mono_now(t, t->m_s)));
-	x = oom_op_linear(t, "out_lin", x, h, OOM_BIAS);
-	oom_drop(t, w);
-	oom_drop(t, s);
-	for (int i = 0; i < 3; i++)
-		oom_drop(t, p[i]);
-	return x;
+	p[0] = oom_rename(&f, p[0], oom_op_unary(t, OOM_SCALE, p[0]));
+	s = oom_op_bmm(t, "scores", p[0], p[1], t->m_bss, heads, a->head_dim);
+	s = oom_op_masked_inplace(
+		t, s,
+		oom_new(t, "mask == 0", xlm_of(a)->causal ? t->m_bss : t->m_bs, D(1), OOM_U8));
+	s = oom_name(&f, s);
+	w = oom_op_softmax(t, oom_op_cast(t, s, OOM_F32), true);
+	w = oom_op_dropout(t, oom_op_cast(t, w, (enum oom_dtype)s.dt), a->attn_dropout);
+	w = oom_name(&f, w);
+	y = oom_op_bmm(t, "context", w, p[2], t->m_bs, h, oom_mono_now(t, t->m_s));
+	return oom_leave(&f, oom_op_linear(t, "out_lin", oom_op_merge_heads(t, y), h, OOM_BIAS));
 }
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+static struct oom_val xlm_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	struct oom_val y = oom_op_linear(t, "lin1", x, D(a->d_ff), OOM_BIAS);
 
@@ -97,96 +101,99 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 	return oom_op_dropout(t, y, a->dropout);
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val xlm_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct layer *l = ctx;
+	const struct xlm_layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const bool pre = a->extra[PRE_NORM];
-	struct oom_val in = pre ? oom_op_layer_norm(t, "layer_norm1", oom_keep(x), 0, true, true) :
-				  oom_share(t, x),
-		       attn;
+	const bool pre = xlm_of(a)->pre_norm;
+	struct oom_frame f = {.t = t};
+	struct oom_val in = x, attn;
 
 	(void)i;
-	attn = oom_op_dropout(t, attend(t, l, in), a->dropout);
-	x = oom_op_add(t, x, oom_keep(attn));
+	if (pre)
+		in = oom_name(&f, oom_op_layer_norm(t, "layer_norm1", x, 0, true, true));
+	/* a local of the model until the next layer's */
+	attn = oom_name(&f, oom_op_dropout(t, xlm_attention(t, l, in), a->dropout));
+	x = oom_op_add(t, x, attn);
 	if (!pre)
 		x = oom_op_layer_norm(t, "layer_norm1", x, 0, true, true);
-	oom_drop(t, in);
-	in = pre ? oom_op_layer_norm(t, "layer_norm2", oom_keep(x), 0, true, true) :
-		   oom_share(t, x);
-	x = oom_op_add(t, x, feed_forward(t, a, oom_keep(in)));
+	x = oom_name(&f, x);
+	oom_forget(&f, in);
+	in = x;
+	if (pre)
+		in = oom_name(&f, oom_op_layer_norm(t, "layer_norm2", x, 0, true, true));
+	in = xlm_mlp(t, a, in);
+	x = oom_op_add(t, pre ? oom_take(&f, x) : x, in);
 	if (!pre)
 		x = oom_op_layer_norm(t, "layer_norm2", x, 0, true, true);
-	x = masked(t, x);
-	oom_drop(t, in);
-	oom_drop(t, attn);                      /* a local of the model until the next layer's */
-	return x;
+	return oom_leave(&f, xlm_masked(t, x));
 }
 
-static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)
+static struct oom_val xlm_embeddings(struct oom_tape *t, const struct oom_arch *a,
+				     struct oom_val *word)
 {
+	const struct oom_dim h = D(a->d_model);
 	struct oom_val pos, x;
 
 	oom_buffer(t, a->max_positions, OOM_I64);
-	pos = oom_op_embedding(t, "position_embeddings",
-			       oom_input(t, "position ids", t->m_s, 1, OOM_I64), a->max_positions,
-			       D(a->d_model), 0);
-	if (a->extra[LANGS] > 1)                /* no languages are given */
-		oom_drop(t, oom_param(t, "lang_embeddings", a->extra[LANGS], a->d_model,
-				      OOM_P_EMBEDDING | OOM_P_UNUSED));
-	t->scope = "embeddings";
-	*word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
-				   a->vocab, D(a->d_model));
-	x = oom_op_add(t, oom_input_grads(t, x), pos);
-	x = oom_op_dropout(t, oom_op_layer_norm(t, "layer_norm_emb", x, 0, true, true), a->dropout);
-	return masked(t, x);
+	pos = oom_position_embeddings(t, a, h);
+	if (xlm_of(a)->langs > 1)               /* no languages are given */
+		oom_param(t, "lang_embeddings", xlm_of(a)->langs, a->d_model,
+			  OOM_P_EMBEDDING | OOM_P_UNUSED);
+	x = oom_op_add(t, oom_word_embeddings(t, a, "embeddings", h, word), pos);
+	x = oom_op_layer_norm(t, "layer_norm_emb", x, 0, true, true);
+	return xlm_masked(t, oom_op_dropout(t, x, a->dropout));
+}
+
+static struct oom_val xlm_model(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)
+{
+	struct oom_kept cache;
+	struct xlm_layer l = {.a = a, .cache = &cache};
+	struct oom_frame f = {.t = t};
+	struct oom_val x = xlm_embeddings(t, a, word);
+
+	cache.n = 0;
+	oom_name(&f, oom_new(t, "mask", t->m_bs, D(1), OOM_U8));
+	if (xlm_of(a)->causal)
+		oom_name(&f, oom_new(t, "attn_mask", t->m_bss, D(1), OOM_U8));
+	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, xlm_block, &l, x);
+	oom_kept_drop(t, &cache);
+	return oom_leave(&f, x);
 }
 
 /* XLMSequenceSummary: the first token, dropout, a projection to the classes. */
-static struct oom_val classify(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
+static struct oom_val xlm_classify(struct oom_tape *t, const struct oom_arch *a, struct oom_val h)
 {
-	const struct oom_dim width = {a->extra[TO_LABELS] && t->n_labels ? t->n_labels : a->d_model,
+	const struct xlm *own = xlm_of(a);
+	const struct oom_dim width = {own->to_labels && t->n_labels ? t->n_labels : a->d_model,
 				      "num_labels"};
-	struct oom_val x, loss;
+	struct oom_val x;
 
-	x = a->extra[MEAN] ? oom_op_mean(t, oom_keep(h), t->m_b, D(a->d_model)) :
-			     oom_op_slice(t, oom_keep(h), t->m_b, D(a->d_model));
+	x = own->mean ? oom_op_mean(t, h, t->m_b, D(a->d_model)) :
+			oom_op_slice(t, h, t->m_b, D(a->d_model));
 	x = oom_op_dropout(t, x, a->classifier_dropout);
-	if (a->extra[PROJECTED])
+	if (own->projected)
 		x = oom_op_linear(t, "summary", x, width, OOM_BIAS | OOM_NO_QUANT | OOM_IS_HEAD);
-	loss = oom_cls_loss(t, a, x);
-	oom_drop(t, h);
-	return loss;
+	return oom_cls_loss(t, a, x);
 }
 
-static struct oom_val run(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val xlm_run(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_kept cache;
-	struct layer l = {.a = a, .mask = oom_none(), .attn_mask = oom_none(), .cache = &cache};
-	struct oom_val word, x = embeddings(t, a, &word), hidden, loss;
+	struct oom_frame f = {.t = t};
+	struct oom_val word, x = xlm_model(t, a, &word);
 
-	cache.n = 0;
-	l.mask = oom_new(t, "mask", t->m_bs, D(1), OOM_U8);
-	if (a->extra[CAUSAL])
-		l.attn_mask = oom_new(t, "attn_mask", t->m_bss, D(1), OOM_U8);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
-	oom_drop(t, l.mask);
-	oom_drop(t, l.attn_mask);
-	oom_kept_drop(t, &cache);
-	if (t->task == OOM_TASK_SEQ_CLS)
-		return classify(t, a, x);
-	if (oom_fuses_head(t))
+	if (t->task != OOM_TASK_SEQ_CLS && oom_fuses_head(t))
 		return oom_fused_head(t, a, x, word, "proj", true);
-	hidden = oom_share(t, x);
-	loss = oom_plain_lm_loss(t, oom_lm_head(t, a, x, word, "proj", true), false, t->m_bs);
-	oom_drop(t, hidden);
-	return loss;
+	x = oom_name(&f, x);                    /* the model's output, until the loss is returned */
+	if (t->task == OOM_TASK_SEQ_CLS)
+		return oom_leave(&f, xlm_classify(t, a, x));
+	x = oom_lm_head(t, a, x, word, "proj", true);
+	return oom_leave(&f, oom_plain_lm_loss(t, x, false, t->m_bs));
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val xlm_step(struct oom_tape *t, const struct oom_arch *a)
 {
-	return oom_without_checkpointing(t, a, run);
+	return oom_without_checkpointing(t, a, xlm_run);
 }
 
 static const struct oom_family_type types[] = {
@@ -199,6 +206,7 @@ const struct oom_family oom_family_xlm = {
 	.source = "transformers 5.12 models/xlm/modeling_xlm.py",
 	.types = types,
 	.lora_targets = "q_lin+v_lin",
-	.parse = parse,
-	.step = step,
+	.keys = xlm_keys,
+	.parse = xlm_parse,
+	.step = xlm_step,
 };
