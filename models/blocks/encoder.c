@@ -158,7 +158,10 @@ void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_va
 	oom_linear_unused(t, "dense", a->d_model, a->d_model, OOM_BIAS);
 	if (t->status || t->plan->qlora)        /* 4-bit: nothing of it is cached */
 		return;
-	w = (struct oom_val){.width = a->d_model * a->d_model, .sto = -1, .node = -2 - (int32_t)first, .dt = t->params[first].dt};
+	w = (struct oom_val){.width = a->d_model * a->d_model,
+			     .sto = -1,
+			     .node = -2 - (int32_t)first,
+			     .dt = t->params[first].dt};
 	t->grad = false;
 	w = oom_amp_cast(t, w);
 	oom_name(&f, w);

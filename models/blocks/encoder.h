@@ -88,8 +88,8 @@ struct oom_val oom_without_checkpointing(struct oom_tape *t, const struct oom_ar
 								const struct oom_arch *a));
 
 /* The six embeddings of a box: of its corners (x, y, x, y), height and width, from four tables of
- * the widths given.  The box has a name in f; `difference` names what height and width are looked up
- * by. */
+ * the widths given.  The box has a name in f; `difference` names what height and width are looked
+ * up by. */
 void oom_box_embeddings(struct oom_frame *f, uint64_t rows, const struct oom_dim width[4],
 			const char *difference, struct oom_val e[6]);
 
