@@ -253,19 +253,3 @@ struct oom_val oom_relative_positions(struct oom_tape *t, bool negate)
 	x = oom_rename(&f, x, oom_new(t, "relative_pos", plane, D(1), OOM_I64));
 	return oom_leave(&f, oom_new(t, "clamp", plane, D(1), OOM_I64));
 }
-void oom_bert_sizes(struct oom_arch *a)
-{
-	struct oom_reader *r = &a->rd;
-
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_count(r, "intermediate_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->head_dim = a->d_model / a->n_heads;
-	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
-	a->type_vocab = oom_read_count_or(r, "type_vocab_size", 2);
-	a->act = oom_read_act(r, "hidden_act", "gelu");
-	a->dropout = oom_read_real(r, "hidden_dropout_prob", 0.1);
-	a->attn_dropout = oom_read_real(r, "attention_probs_dropout_prob", 0.1);
-}

@@ -33,7 +33,6 @@ struct oom_val oom_buffered_types(struct oom_tape *t);
 
 /* dense, dropout, then h + input, normed when `norm` names one (BertSelfOutput, BertOutput); from
  * and input are given up when that is done. */
-void oom_bert_sizes(struct oom_arch *a);
 struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, struct oom_val from,
 			  struct oom_val input);
 

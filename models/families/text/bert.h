@@ -1,47 +1,122 @@
-/* BERT and the types that differ from it in embeddings, norms and heads. */
+/* BERT and what the types like it differ in. */
 #ifndef OOM_BERT_H
 #define OOM_BERT_H
 
 #include "blocks/encoder.h"
 
-enum oom_bert_flags {
-	BERT_IDS_POSITIONS = 1,         /* positions made from the ids, one row a token */
-	/* token types are fresh zeros, not gathered from a buffer */
-	BERT_ZERO_TYPES = 2,
-	BERT_NO_TYPES = 4,
-	BERT_ADD_INPLACE = 8,           /* embeddings += position_embeddings */
-	BERT_NO_EMBED_NORM = 16,
-	BERT_CLS_HEAD = 32,             /* RoBERTa's classification head in place of the pooler */
-	BERT_GELU_HEADS = 64,           /* heads use gelu whatever hidden_act says */
-	BERT_ELECTRA = 128,             /* a narrow embedding and its generator */
-	BERT_PRE_NORM = 256,
-	BERT_NO_FF_DROPOUT = 512,
-	BERT_WRITTEN_OUT = 1024,        /* no kernel but the eager one */
-	BERT_KEEPS_WEIGHTS = 2048,      /* layers return their attention weights */
-	BERT_FLOAT_MASK = 4096,         /* (1 - mask) * min, always there, [b, 1, 1, s] */
-	/* of FLOAT_MASK's: eager_attention_forward, softmax in fp32 */
-	BERT_SOFTMAX_FP32 = 8192,
-	BERT_IDLE_POOLER = 16384,       /* a pooler in the language model too */
-	BERT_NO_TRANSFORM = 32768,      /* a language model head that is the decoder alone */
-	BERT_UNTIED_BIAS = 65536,       /* no spare bias when nothing is tied */
-	BERT_NO_BUFFER = 131072,        /* position ids are made, not kept */
-	/* queries meet some of the keys only: approximated by as many keys in one place */
-	BERT_FEW_KEYS = 1 << 18,
-	/* queries meet the keys of a window, BERT_KEYS wide (Longformer) */
-	BERT_WINDOW = 1 << 19,
-	BERT_ACT_HEAD = 1 << 20,        /* the classification head uses hidden_act */
-	BERT_ADAPTERS = 1 << 21,        /* a bottleneck for every language (X-MOD) */
-	BERT_MORE_POSITIONS = 1 << 22,  /* two more than max_position_embeddings */
-	BERT_POSITIONS_FIRST = 1 << 23, /* words + positions + types */
+enum bert_attention {
+	BERT_ALL,
+	BERT_WINDOW,                    /* the keys of a window (Longformer) */
+	BERT_BLOCKS,                    /* blocks of keys, in long sequences (BigBird) */
+	BERT_NYSTROM,
+	BERT_YOSO,
 };
-/* extra[]: the flags; a decoder; width of the head; keys a query meets, and the length up to which
- * it meets all; X-MOD's norms first */
-enum { BERT_FLAGS, BERT_CAUSAL, BERT_D_HEAD, BERT_KEYS, BERT_FULL_TO, BERT_PRE, BERT_BLOCK,
-       BERT_RANDOM };
+/* The head of a classifier: the pooler's, or RoBERTa's with an activation of its own. */
+enum bert_cls { BERT_POOLER, BERT_CLS_TANH, BERT_CLS_GELU, BERT_CLS_ACT };
+/* How long a pre-norm layer holds what it feeds to its feed-forward. */
+enum bert_normed { BERT_UNTIL_DENSE, BERT_UNTIL_ACT, BERT_UNTIL_END };
 
-/* Embeddings up to the first layer; *word gets the table of words, *output what the model
- * keeps of them while its layers run (bert_input.c). */
-struct oom_val oom_bert_embeddings(struct oom_tape *t, const struct oom_arch *a,
-				   struct oom_val *word, struct oom_val *output);
+struct bert_kind {
+	/* embeddings */
+	bool ids_positions;             /* positions made from the ids, one row per token */
+	bool zero_types;                /* types are fresh zeros, not gathered from a buffer */
+	bool no_types;
+	bool add_inplace;               /* embeddings += position_embeddings */
+	bool no_embed_norm;
+	bool no_buffer;                 /* position ids are made, not kept */
+	bool more_positions;            /* two more than max_position_embeddings */
+	const char *embed_key;          /* the embeddings' width, where it is not the model's */
+	const char *head_key;           /* the same of the language model's head */
+	/* the encoder maps the embeddings, and the model keeps what it was given (RemBERT) */
+	bool maps_in;
+	/* what follows the words, which have a name in f; NULL: types, then positions */
+	struct oom_val (*embed)(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
+				struct oom_val ids);
+	void (*read)(struct oom_arch *a);       /* keys of the type's own; may be NULL */
+	/* layers */
+	bool pre_norm;
+	bool no_ff_dropout;
+	bool written_out;               /* no kernel but the eager one */
+	bool softmax_fp32;              /* of it: eager_attention_forward */
+	bool names_weights;             /* of it: the layer holds the weights to its end ... */
+	bool keeps_weights;             /* ... and its caller until the next layer has */
+	bool float_mask;                /* (1 - mask) * min, always there, [b, 1, 1, s] */
+	bool adapters;                  /* a bottleneck for every language (X-MOD) */
+	enum bert_normed normed;
+	enum bert_attention attention;
+	/* heads */
+	enum bert_cls cls;
+	bool gelu_heads;                /* heads use gelu whatever hidden_act is */
+	bool no_transform;              /* a language model head that is the decoder alone */
+	bool no_spare_bias;             /* no second bias when nothing is tied */
+	bool idle_pooler;               /* a pooler in the language model too ... */
+	bool pooler_always;             /* ... and beside a classifier that has its own head */
+	bool untied;                    /* tie_word_embeddings does nothing */
+	enum oom_task task;             /* by default; 0: a masked language model */
+	const char *approximation;      /* what activations are approximated as; NULL: nothing */
+};
+static inline const struct bert_kind *bert_kind(const struct oom_arch *a)
+{
+	return a->type->kind;
+}
+
+/* What the config has besides. */
+struct bert {
+	bool causal, pre_norm, bias;
+	uint64_t d_head;                /* width of the language model's head */
+	uint64_t window;                /* Longformer's */
+	uint64_t block, random, full_to;        /* BigBird's, and up to where all keys are met */
+	uint64_t task_types;            /* ERNIE's; 0: none */
+	bool entity_queries;            /* LUKE's, between words and entities */
+	union {
+		struct {
+			uint64_t rows[2], width[2];     /* shapes, sounds */
+			bool on[2], joined;
+		} roc;
+		struct {
+			uint64_t languages, width;
+			bool norm;
+		} xmod;
+		struct {
+			uint64_t rows, width;
+			bool tied;
+		} luke;
+		struct {
+			uint64_t depth, width, rows[2];
+		} markup;
+		struct {
+			uint64_t rows;
+		} layout;
+		struct {
+			uint32_t n, rows[64];
+		} tapas;
+	};
+};
+OOM_OWN(bert, struct bert);
+
+/* The forward pass and the loss (bert.c). */
+struct oom_val bert_step(struct oom_tape *t, const struct oom_arch *a);
+/* The embeddings, without what brings them to the model's width; *word gets the table of words
+ * (bert_input.c). */
+struct oom_val bert_embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word);
+/* Of struct bert_kind: embed and read of the types that have more than words, positions and
+ * types. */
+struct oom_val bert_embed_positions_first(struct oom_frame *f, const struct oom_arch *a,
+					  struct oom_val x, struct oom_val ids);
+struct oom_val bert_embed_roc(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
+			      struct oom_val ids);
+struct oom_val bert_embed_luke(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
+			       struct oom_val ids);
+struct oom_val bert_embed_layoutlm(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
+				   struct oom_val ids);
+struct oom_val bert_embed_markuplm(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
+				   struct oom_val ids);
+struct oom_val bert_embed_tapas(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
+				struct oom_val ids);
+void bert_read_roc(struct oom_arch *a);
+void bert_read_luke(struct oom_arch *a);
+void bert_read_layoutlm(struct oom_arch *a);
+void bert_read_markuplm(struct oom_arch *a);
+void bert_read_tapas(struct oom_arch *a);
 
 #endif
