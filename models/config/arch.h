@@ -125,6 +125,12 @@ struct oom_arch {
 	struct oom_vlm *vlm;
 };
 
+/* Many families fill their settings by rows alone. */
+#if defined(__GNUC__)
+#define OOM_MAY_BE_UNUSED __attribute__((unused))
+#else
+#define OOM_MAY_BE_UNUSED
+#endif
 /* OOM_OWN(mpt, struct mpt) gives a family its settings: mpt_of(a) to read them (a recording never
  * writes), mpt_own(a) to fill them while the config is read.  They are plain data: an arch is copied
  * by assignment. */
@@ -134,7 +140,7 @@ struct oom_arch {
 	{ \
 		return (const type *)(const void *)a->own; \
 	} \
-	static inline type *name##_own(struct oom_arch *a) \
+	OOM_MAY_BE_UNUSED static inline type *name##_own(struct oom_arch *a) \
 	{ \
 		return (type *)(void *)a->own; \
 	} \
