@@ -95,7 +95,9 @@ struct oom_option {
 	char letter;            /* 0: none */
 	enum oom_option_kind kind;
 	void *target;           /* of a command's option; NULL: nothing is stored */
-	size_t offset;          /* of a knob: of its field in struct oom_plan */
+	/* of its value: of a knob in struct oom_plan; of a command's option in what the command's
+	 * options fill, from which its target follows */
+	size_t offset;
 	const char *metavar;    /* "N", "WORD", "NAMES"; NULL for flags */
 	const char *summary;    /* a sentence for help, without capital and full stop */
 	oom_choice_fn *choice;  /* CHOICE, LIST */

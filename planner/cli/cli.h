@@ -31,7 +31,6 @@ struct oom_job {
 	struct oom_plan plan;           /* the knobs */
 	struct oom_list words;          /* what is no option */
 };
-extern struct oom_job oom_job;          /* the one of this process, zeroed before it is read */
 
 /* job.c: the question of a job, with all that it points to; failures are printed, the exit code
  * returned (0 = fine). */

@@ -8,19 +8,24 @@
 
 OOM_WORD_LIST(static, rank_choice, OOM_BOX_RANKS)
 OOM_WORD_LIST(static, emit_choice, OOM_YAMLS)
-static struct oom_list lists, allow;
-static const char *providers, *max_price, *tokens;
-static double headroom;
-static bool spot, own_only;
-static int rank, emit;
-static int64_t top = 12, max_nodes = 1;
-static int read_offers(struct oom_offers *o)
+
+struct args {
+	struct oom_job job;
+	struct oom_list lists;
+	const char *providers, *max_price, *tokens;
+	double headroom;
+	bool spot, own_only;
+	int rank, emit;
+	int64_t top, max_nodes;         /* 0: not given */
+};
+
+static int read_offers(const struct args *a, struct oom_offers *o)
 {
 	struct oom_error err = {{0}};
-	enum oom_status st = lists.n && own_only ? OOM_OK : oom_offers_load(o, &err);
+	enum oom_status st = a->lists.n && a->own_only ? OOM_OK : oom_offers_load(o, &err);
 
-	for (size_t i = 0; !st && i < lists.n; i++)
-		st = oom_offers_read(o, lists.items[i], &err);
+	for (size_t i = 0; !st && i < a->lists.n; i++)
+		st = oom_offers_read(o, a->lists.items[i], &err);
 	for (size_t i = 0; !st && i < o->n; i++) {
 		oom_scrub(o->items[i].provider);
 		oom_scrub(o->items[i].instance);
@@ -55,14 +60,15 @@ static bool figure(const char *text, const struct scale *scales, double *v)
 
 static int run(struct oom_job *job)
 {
-	struct oom_box_query q = {.allow = oom_allowed(&allow),
-				  .rank = (enum oom_box_rank)rank,
-				  .providers = providers,
+	const struct args *a = (const struct args *)job;
+	struct oom_box_query q = {.allow = oom_allowed(&job->allow),
+				  .rank = (enum oom_box_rank)a->rank,
+				  .providers = a->providers,
 				  .gpu = job->gpu,
-				  .max_nodes = max_nodes,
-				  .spot = spot,
-				  .min_headroom = headroom};
-	struct oom_box_view view = {tokens, 0, top};
+				  .max_nodes = a->max_nodes ? a->max_nodes : 1,
+				  .spot = a->spot,
+				  .min_headroom = a->headroom};
+	struct oom_box_view view = {a->tokens, 0, a->top ? a->top : 12};
 	struct oom_offers offers = {0};
 	struct oom_error err = {{0}};
 	struct oom_boxes b;
@@ -70,14 +76,14 @@ static int run(struct oom_job *job)
 	const char *gpu = job->gpu;
 	int code;
 
-	if (max_price && !figure(max_price, prices, &q.max_usd_h))
+	if (a->max_price && !figure(a->max_price, prices, &q.max_usd_h))
 		return oom_complain(OOM_EXIT_USAGE,
 				    "--max-price %s: expected dollars per hour, such as 20 or 20/h",
-				    max_price);
-	if (tokens && !figure(tokens, budgets, &view.tokens))
+				    a->max_price);
+	if (a->tokens && !figure(a->tokens, budgets, &view.tokens))
 		return oom_complain(OOM_EXIT_USAGE,
 				    "--tokens %s: expected a number of tokens, such as 300M or 2B",
-				    tokens);
+				    a->tokens);
 	code = oom_target_open(job, &t, false);
 	job->gpu = gpu;
 	if (code)
@@ -85,7 +91,7 @@ static int run(struct oom_job *job)
 	q.nodes = t.q.plan.nodes > 1 ? t.q.plan.nodes : 0;
 	q.calibration = t.q.calibration;
 	q.confidence = t.q.confidence;
-	code = read_offers(&offers);
+	code = read_offers(a, &offers);
 	if (!code && oom_boxes_find(&offers, t.model, &t.q.plan, &q, &b, &err)) {
 		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	} else if (!code) {
@@ -93,11 +99,11 @@ static int run(struct oom_job *job)
 			oom_box_json(&t.q.plan, &t, &offers, &b);
 		else if (job->csv)
 			oom_box_csv(&offers, &b);
-		else if (emit && b.fitting)
-			oom_box_yaml(&offers, &b.items[0], (enum oom_box_yaml)emit, spot);
+		else if (a->emit && b.fitting)
+			oom_box_yaml(&offers, &b.items[0], (enum oom_box_yaml)a->emit, a->spot);
 		else
 			oom_box_text(job, &t, &offers, &b, &view);
-		if (!job->json && !job->csv && !emit && !job->quiet)
+		if (!job->json && !job->csv && !a->emit && !job->quiet)
 			oom_report_lengths(&t);
 		code = b.fitting ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
 		oom_boxes_release(&b);
@@ -111,7 +117,7 @@ static const struct oom_option options[] = {
 	{.name = "model",
 	 .letter = 'm',
 	 .kind = OOM_OPTION_TEXT,
-	 .target = &oom_job.model,
+	 .offset = offsetof(struct oom_job, model),
 	 .metavar = "FILE",
 	 .hint = OOM_HINT_MODEL,
 	 .aliases = OOM_MODEL_ALIASES,
@@ -119,45 +125,45 @@ static const struct oom_option options[] = {
 	{.name = "gpu",
 	 .letter = 'g',
 	 .kind = OOM_OPTION_TEXT,
-	 .target = &oom_job.gpu,
+	 .offset = offsetof(struct oom_job, gpu),
 	 .metavar = "NAME",
 	 .hint = OOM_HINT_GPU,
 	 .summary = "only machines with this card"},
 	{.name = "boxes",
 	 .kind = OOM_OPTION_LIST,
-	 .target = &lists,
+	 .offset = offsetof(struct args, lists),
 	 .metavar = "FILE",
 	 .hint = OOM_HINT_FILE,
 	 .summary = "more offers: our columns, a SkyPilot vms.csv, gpuhunt's CSV, or JSON of "
 		    "gpuhunt or `dstack offer --json`"},
 	{.name = "only-boxes",
 	 .kind = OOM_OPTION_FLAG,
-	 .target = &own_only,
+	 .offset = offsetof(struct args, own_only),
 	 .summary = "leave the shipped list out"},
 	{.name = "provider",
 	 .kind = OOM_OPTION_TEXT,
-	 .target = &providers,
+	 .offset = offsetof(struct args, providers),
 	 .metavar = "NAMES",
 	 .summary = "only these, joined by commas"},
 	{.name = "max-price",
 	 .kind = OOM_OPTION_TEXT,
-	 .target = &max_price,
+	 .offset = offsetof(struct args, max_price),
 	 .metavar = "USD",
 	 .summary = "dollars per hour for a machine, at most"},
 	{.name = "min-headroom",
 	 .kind = OOM_OPTION_REAL,
-	 .target = &headroom,
+	 .offset = offsetof(struct args, headroom),
 	 .metavar = "SHARE",
 	 .max = 0.99,
 	 .percent = true,
 	 .summary = "part of every card that must stay free, such as 5%"},
 	{.name = "spot",
 	 .kind = OOM_OPTION_FLAG,
-	 .target = &spot,
+	 .offset = offsetof(struct args, spot),
 	 .summary = "rank by spot prices"},
 	{.name = "max-nodes",
 	 .kind = OOM_OPTION_COUNT,
-	 .target = &max_nodes,
+	 .offset = offsetof(struct args, max_nodes),
 	 .metavar = "N",
 	 .min = 1,
 	 .max = 4096,
@@ -165,7 +171,7 @@ static const struct oom_option options[] = {
 	 .summary = "as few machines as do, at most so many; --nodes N: exactly so many"},
 	{.name = "rank",
 	 .kind = OOM_OPTION_CHOICE,
-	 .target = &rank,
+	 .offset = offsetof(struct args, rank),
 	 .metavar = "WORD",
 	 .choice = rank_choice,
 	 .unset = "tokens",
@@ -173,18 +179,18 @@ static const struct oom_option options[] = {
 		    "of the science"},
 	{.name = "tokens",
 	 .kind = OOM_OPTION_TEXT,
-	 .target = &tokens,
+	 .offset = offsetof(struct args, tokens),
 	 .metavar = "N",
 	 .summary = "a token budget, such as 2B: hours and dollars"},
 	{.name = "allow",
 	 .kind = OOM_OPTION_LIST,
-	 .target = &allow,
+	 .offset = offsetof(struct oom_job, allow),
 	 .metavar = "WORDS",
 	 .choice = oom_allow_choice,
 	 .summary = "changes of the science that may be taken"},
 	{.name = "top",
 	 .kind = OOM_OPTION_COUNT,
-	 .target = &top,
+	 .offset = offsetof(struct args, top),
 	 .metavar = "N",
 	 .min = 1,
 	 .max = 10000,
@@ -192,7 +198,7 @@ static const struct oom_option options[] = {
 	 .summary = "rows shown"},
 	{.name = "emit",
 	 .kind = OOM_OPTION_CHOICE,
-	 .target = &emit,
+	 .offset = offsetof(struct args, emit),
 	 .metavar = "WORD",
 	 .choice = emit_choice,
 	 .unset = "none",
@@ -215,5 +221,6 @@ const struct oom_command oom_command_box = {
 	.options = options,
 	.knobs = true,
 	.examples = examples,
+	.args_size = sizeof(struct args),
 	.run = run,
 };

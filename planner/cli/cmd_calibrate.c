@@ -10,8 +10,11 @@
 #include "out.h"
 #include "term.h"
 
-static const char *output;
-static bool report;
+struct args {
+	struct oom_job job;
+	const char *output;
+	bool report;
+};
 
 struct rows {
 	struct oom_calibration_row *items;
@@ -206,8 +209,9 @@ static void false_fits(struct oom_json *j, const struct rows *r, const struct oo
 	}
 }
 
+/* report: with how often it would have been wrong. */
 static void json(const struct oom_calibration *c, const struct rows *r,
-		 const struct oom_calibration *def)
+		 const struct oom_calibration *def, bool report)
 {
 	struct oom_json j = {.out = stdout};
 
@@ -248,7 +252,8 @@ static void json(const struct oom_calibration *c, const struct rows *r,
 
 /* ---- the command ---- */
 
-static enum oom_status write(const struct oom_calibration *c, struct oom_error *err)
+static enum oom_status write(const char *output, const struct oom_calibration *c,
+			     struct oom_error *err)
 {
 	struct oom_out out;
 	char text[OOM_CALIBRATION_TEXT];
@@ -263,6 +268,7 @@ static enum oom_status write(const struct oom_calibration *c, struct oom_error *
 
 static int run(struct oom_job *job)
 {
+	const struct args *a = (const struct args *)job;
 	const char *file = job->words.n ? job->words.items[0] : NULL;
 	struct oom_calibration c, shipped = {.n = 0};
 	const struct oom_calibration *def = file ? &shipped : NULL;
@@ -270,7 +276,7 @@ static int run(struct oom_job *job)
 	struct rows r = {0};
 	enum oom_status st = OOM_OK;
 
-	if (!file && !report)
+	if (!file && !a->report)
 		return oom_complain(OOM_EXIT_USAGE,
 				    "which measurements? a CSV, or --report for the shipped ones");
 	if (file)
@@ -286,15 +292,15 @@ static int run(struct oom_job *job)
 	}
 	if (!st) {
 		if (job->json)
-			json(&c, &r, def);
+			json(&c, &r, def, a->report);
 		else if (job->csv)
 			residuals(&c, &r);
 		else
 			show(&c, &r);
-		if (report && !job->csv && !job->json)
+		if (a->report && !job->csv && !job->json)
 			false_fits(NULL, &r, def);
-		if (output)
-			st = write(&c, &err);
+		if (a->output)
+			st = write(a->output, &c, &err);
 	}
 	free(r.items);
 	return st ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : OOM_EXIT_FITS;
@@ -304,20 +310,20 @@ static const struct oom_option options[] = {
 	{.name = "output",
 	 .letter = 'o',
 	 .kind = OOM_OPTION_TEXT,
-	 .target = &output,
+	 .offset = offsetof(struct args, output),
 	 .metavar = "FILE",
 	 .hint = OOM_HINT_FILE,
 	 .summary = "where the calibration goes, for --calibration"},
 	{.name = "models-dir",
 	 .kind = OOM_OPTION_TEXT,
-	 .target = &oom_job.models_dir,
+	 .offset = offsetof(struct oom_job, models_dir),
 	 .metavar = "DIR",
 	 .hint = OOM_HINT_DIR,
 	 .unset = "beside the CSV",
 	 .summary = "where the model files of runs lie that are not priced yet"},
 	{.name = "report",
 	 .kind = OOM_OPTION_FLAG,
-	 .target = &report,
+	 .offset = offsetof(struct args, report),
 	 .summary = "how often \"it fits\" was wrong, cross-validated; without a file, on the "
 		    "shipped rows"},
 	OOM_OPTION_JSON,
@@ -342,5 +348,6 @@ const struct oom_command oom_command_calibrate = {
 	.words = "FILE",
 	.max_words = 1,
 	.examples = examples,
+	.args_size = sizeof(struct args),
 	.run = run,
 };

@@ -7,7 +7,10 @@
 #include "diagnose.h"
 #include "term.h"
 
-static bool all_messages;
+struct args {
+	struct oom_job job;
+	bool all_messages;
+};
 
 /* ---- text ---- */
 
@@ -55,6 +58,7 @@ static void text(const struct oom_crash *c)
 
 struct output {
 	const struct oom_job *job;
+	bool all_messages;
 	const char *file;
 	struct oom_json json;
 	bool begun;
@@ -108,7 +112,7 @@ static void show(struct output *o, const struct oom_target *t, const struct oom_
 		last_json(o, c, log, m);
 		return;
 	}
-	if (all_messages)
+	if (o->all_messages)
 		printf("the one that counts:\n");
 	text(c);
 	if (log->rising)
@@ -142,15 +146,16 @@ static int compare(const struct oom_job *job, struct output *o, const struct oom
 
 static int run(struct oom_job *job)
 {
+	const struct args *args = (const struct args *)job;
 	const char *path = job->words.n ? job->words.items[0] : "-";
-	struct output o = {.job = job, .file = path, .json = {.out = stdout}};
+	struct output o = {.job = job, .all_messages = args->all_messages, .file = path, .json = {.out = stdout}};
 	struct oom_error err = {{0}};
 	struct oom_crash_log log;
 	struct oom_crash c;
 
 	if (oom_path_is_snapshot(path))
 		return oom_diagnose_snapshot(job, path);
-	if (oom_crash_read(path, all_messages ? each : NULL, &o, &c, &log, &err))
+	if (oom_crash_read(path, o.all_messages ? each : NULL, &o, &c, &log, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	if (job->model)
 		return compare(job, &o, &c, &log);
@@ -162,7 +167,7 @@ static const struct oom_option options[] = {
 	OOM_OPTIONS_TARGET,
 	{.name = "all",
 	 .kind = OOM_OPTION_FLAG,
-	 .target = &all_messages,
+	 .offset = offsetof(struct args, all_messages),
 	 .summary = "every message of the log, not only the one that counts"},
 	OOM_OPTION_JSON,
 	OOM_OPTIONS_COMMON,
@@ -185,5 +190,6 @@ const struct oom_command oom_command_diagnose = {
 	.words = "FILE",
 	.max_words = 1,
 	.examples = examples,
+	.args_size = sizeof(struct args),
 	.run = run,
 };

@@ -104,5 +104,6 @@ const struct oom_command oom_command_explain = {
 	.words = "TERM",
 	.max_words = 1,
 	.examples = examples,
+	.args_size = sizeof(struct oom_job),
 	.run = run,
 };

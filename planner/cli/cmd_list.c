@@ -197,5 +197,6 @@ const struct oom_command oom_command_list = {
 	.min_words = 1,
 	.max_words = 1,
 	.word = list_word,
+	.args_size = sizeof(struct oom_job),
 	.run = run,
 };

@@ -7,8 +7,11 @@
 #include "out.h"
 #include "plot.h"
 
-static int objective;
-static const char *plot;
+struct args {
+	struct oom_job job;
+	int objective;
+	const char *plot;
+};
 
 static void csv(const struct oom_ladder *l)
 {
@@ -32,7 +35,7 @@ static void csv(const struct oom_ladder *l)
 }
 
 /* The anatomy of the plan: into the file, or in characters behind the report. */
-static enum oom_status draw(struct oom_evaluator *ev, const struct oom_target *t,
+static enum oom_status draw(const char *plot, struct oom_evaluator *ev, const struct oom_target *t,
 			    const struct oom_judged *j, struct oom_error *err)
 {
 	struct oom_anatomy a;
@@ -65,20 +68,21 @@ static int show(const struct oom_job *job, const struct oom_target *t, const str
 
 static int run(struct oom_job *job)
 {
+	const struct args *args = (const struct args *)job;
 	struct oom_answer *a = malloc(sizeof(*a));
 	struct oom_evaluator *ev = oom_evaluator_new();
 	struct oom_error err = {{0}};
 	struct oom_target t;
 	int code = oom_target_open(job, &t, true);
 
-	t.q.objective = (enum oom_objective)objective;
+	t.q.objective = (enum oom_objective)args->objective;
 	if (!code && (!a || !ev))
 		code = oom_complain(OOM_EXIT_INPUT, "out of host memory");
 	else if (!code && oom_answer(ev, &t.q, a, &err))
 		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	else if (!code) {
 		code = show(job, &t, a);
-		if (plot && draw(ev, &t, &a->best, &err))
+		if (args->plot && draw(args->plot, ev, &t, &a->best, &err))
 			code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	}
 	free(a);
@@ -92,13 +96,13 @@ static const struct oom_option options[] = {
 	OOM_OPTIONS_DATA,
 	{.name = "allow",
 	 .kind = OOM_OPTION_LIST,
-	 .target = &oom_job.allow,
+	 .offset = offsetof(struct oom_job, allow),
 	 .metavar = "WORDS",
 	 .choice = oom_allow_choice,
 	 .summary = "fixes that change the science, joined by commas"},
 	{.name = "objective",
 	 .kind = OOM_OPTION_CHOICE,
-	 .target = &objective,
+	 .offset = offsetof(struct args, objective),
 	 .metavar = "WORD",
 	 .choice = oom_objective_choice,
 	 .unset = "time",
@@ -106,7 +110,7 @@ static const struct oom_option options[] = {
 		    "sample, fewer GPUs allowed"},
 	{.name = "plot",
 	 .kind = OOM_OPTION_TEXT,
-	 .target = &plot,
+	 .offset = offsetof(struct args, plot),
 	 .metavar = "FILE.svg",
 	 .hint = OOM_HINT_FILE,
 	 .summary = "draw who fills the card in each phase of the plan; - draws in characters"},
@@ -131,5 +135,6 @@ const struct oom_command oom_command_plan = {
 	.knobs = true,
 	.as_given = true,
 	.examples = examples,
+	.args_size = sizeof(struct args),
 	.run = run,
 };

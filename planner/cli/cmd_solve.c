@@ -123,5 +123,6 @@ const struct oom_command oom_command_solve = {
 	.min_words = 1,
 	.max_words = 1,
 	.examples = examples,
+	.args_size = sizeof(struct oom_job),
 	.run = run,
 };

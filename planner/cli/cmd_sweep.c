@@ -17,11 +17,15 @@
 	X(FORMAT_JSONL, "jsonl", "a JSON object per line")
 enum { FORMATS(OOM_WORD_ID) };
 OOM_WORD_LIST(static, format_choice, FORMATS)
-static struct oom_list axes, models, gpus, where;
-static const char *columns, *output, *shard, *from, *heatmap;
-static int format, objective;
-static int64_t threads;
-static bool plan_each, resume, keep_partial;
+
+struct args {
+	struct oom_job job;
+	struct oom_list axes, models, gpus, where;
+	const char *columns, *output, *shard, *from, *heatmap;
+	int format, objective;
+	int64_t threads;
+	bool plan_each, resume, keep_partial;
+};
 
 static double now(void)
 {
@@ -87,7 +91,7 @@ static void progress(void *ctx, uint64_t done, uint64_t all, uint64_t rows)
 }
 
 /* "2/8" */
-static int read_shard(struct oom_sweep_options *o)
+static int read_shard(const char *shard, struct oom_sweep_options *o)
 {
 	char *end;
 
@@ -120,22 +124,22 @@ static enum oom_status joined(struct oom_sweep *s, const char *name, const struc
 	return oom_sweep_axis(s, text, err);
 }
 
-static enum oom_status build(struct oom_sweep *s, struct oom_error *err)
+static enum oom_status build(const struct args *a, struct oom_sweep *s, struct oom_error *err)
 {
-	enum oom_status st = joined(s, "model", &models, err);
+	enum oom_status st = joined(s, "model", &a->models, err);
 
-	if (!st && from) {
-		st = oom_sweep_points(s, from, err);
+	if (!st && a->from) {
+		st = oom_sweep_points(s, a->from, err);
 		/* what a file says wrong is bad input, not bad usage */
 		st = st == OOM_ERR_INVALID ? OOM_ERR_PARSE : st;
 	}
-	for (size_t i = 0; !st && i < axes.n; i++)
-		st = oom_sweep_axis(s, axes.items[i], err);
+	for (size_t i = 0; !st && i < a->axes.n; i++)
+		st = oom_sweep_axis(s, a->axes.items[i], err);
 	if (!st)
-		st = joined(s, "gpu", &gpus, err);
-	for (size_t i = 0; !st && i < where.n; i++)
-		st = oom_sweep_where(s, where.items[i], err);
-	return st ? st : oom_sweep_columns(s, columns, err);
+		st = joined(s, "gpu", &a->gpus, err);
+	for (size_t i = 0; !st && i < a->where.n; i++)
+		st = oom_sweep_where(s, a->where.items[i], err);
+	return st ? st : oom_sweep_columns(s, a->columns, err);
 }
 
 static int code_of(enum oom_status st)
@@ -145,13 +149,14 @@ static int code_of(enum oom_status st)
 }
 
 /* A table that may be cut short: as much as there is stays, and is continued. */
-static enum oom_status run_partial(struct oom_sweep *s, struct oom_sweep_options *o,
-				   struct watch *w, uint64_t *rows, struct oom_error *err)
+static enum oom_status run_partial(const struct args *a, struct oom_sweep *s,
+				   struct oom_sweep_options *o, struct watch *w, uint64_t *rows, struct oom_error *err)
 {
 	static struct oom_partial p;
 	static uint64_t cells;          /* as long-lived as what points to it */
 	struct oom_error why = {{0}};
-	enum oom_status st = oom_partial_open(&p, output, oom_sweep_fingerprint(s, o), resume, err);
+	enum oom_status st = oom_partial_open(&p, a->output, oom_sweep_fingerprint(s, o),
+					      a->resume, err);
 
 	if (st)
 		return st;
@@ -179,7 +184,7 @@ static enum oom_status run_partial(struct oom_sweep *s, struct oom_sweep_options
 	return OOM_OK;
 }
 
-static enum oom_status run_whole(struct oom_sweep *s, const struct oom_sweep_options *o,
+static enum oom_status run_whole(const char *output, struct oom_sweep *s, const struct oom_sweep_options *o,
 				 uint64_t *rows, struct oom_error *err)
 {
 	struct oom_out out;
@@ -195,7 +200,7 @@ static enum oom_status run_whole(struct oom_sweep *s, const struct oom_sweep_opt
 }
 
 /* "x,y" and the file behind it. */
-static enum oom_status draw(struct oom_sweep *s, const struct oom_sweep_options *o,
+static enum oom_status draw(const char *heatmap, struct oom_sweep *s, const struct oom_sweep_options *o,
 			    const char *path, struct oom_error *err)
 {
 	const char *comma = strchr(heatmap, ',');
@@ -212,25 +217,26 @@ static enum oom_status draw(struct oom_sweep *s, const struct oom_sweep_options 
 
 static int run(struct oom_job *job)
 {
+	const struct args *a = (const struct args *)job;
 	struct watch w = {.start = now()};
-	struct oom_sweep_options o = {.jsonl = format == FORMAT_JSONL,
-				      .plan_each = plan_each,
-				      .threads = (int)threads,
+	struct oom_sweep_options o = {.jsonl = a->format == FORMAT_JSONL,
+				      .plan_each = a->plan_each,
+				      .threads = (int)a->threads,
 				      .ctx = &w,
-				      .objective = (enum oom_objective)objective,
+				      .objective = (enum oom_objective)a->objective,
 				      .allow = oom_allowed(&job->allow)};
 	struct oom_sweep *s;
 	struct oom_error err = {{0}};
 	uint64_t rows = 0;
 	enum oom_status st;
-	int code = read_shard(&o);
+	int code = read_shard(a->shard, &o);
 
 	if (code)
 		return code;
-	if ((resume || keep_partial) && (!output || !strcmp(output, "-")))
+	if ((a->resume || a->keep_partial) && (!a->output || !strcmp(a->output, "-")))
 		return oom_complain(OOM_EXIT_USAGE, "--%s needs a file: -o FILE",
-				    resume ? "resume" : "keep-partial");
-	if (job->words.n && !heatmap)
+				    a->resume ? "resume" : "keep-partial");
+	if (job->words.n && !a->heatmap)
 		return oom_complain(OOM_EXIT_USAGE,
 				    "\"%s\": a file behind the options is for --heatmap; the table "
 				    "goes to -o FILE",
@@ -238,21 +244,21 @@ static int run(struct oom_job *job)
 	s = oom_sweep_new(&job->plan);
 	if (!s)
 		return oom_complain(OOM_EXIT_INPUT, "out of host memory");
-	w.show = output && !job->quiet && oom_term_is_tty();
+	w.show = a->output && !job->quiet && oom_term_is_tty();
 	o.progress = w.show ? progress : NULL;
-	st = build(s, &err);
+	st = build(a, s, &err);
 	if (!st && !oom_sweep_has(s, "model"))
 		st = oom_error_set(&err, OOM_ERR_INVALID,
 				   "which model? --model config.json, more than once if you like");
-	if (!st && heatmap)
-		st = draw(s, &o, job->words.n ? job->words.items[0] : NULL, &err);
+	if (!st && a->heatmap)
+		st = draw(a->heatmap, s, &o, job->words.n ? job->words.items[0] : NULL, &err);
 	/* with a picture a table is written where one is asked for */
-	if (!st && (!heatmap || output))
-		st = resume || keep_partial ? run_partial(s, &o, &w, &rows, &err) :
-					      run_whole(s, &o, &rows, &err);
+	if (!st && (!a->heatmap || a->output))
+		st = a->resume || a->keep_partial ? run_partial(a, s, &o, &w, &rows, &err) :
+					      run_whole(a->output, s, &o, &rows, &err);
 	if (st)
 		code = oom_complain(code_of(st), "%s", err.text);
-	else if (output && !job->quiet)
+	else if (a->output && !job->quiet)
 		oom_complain(0, "%" PRIu64 " rows of %" PRIu64 " cells", rows, oom_sweep_cells(s));
 	oom_sweep_free(s);
 	return code;
@@ -262,7 +268,7 @@ static const struct oom_option options[] = {
 	{.name = "model",
 	 .letter = 'm',
 	 .kind = OOM_OPTION_LIST,
-	 .target = &models,
+	 .offset = offsetof(struct args, models),
 	 .metavar = "FILE",
 	 .hint = OOM_HINT_MODEL,
 	 .aliases = OOM_MODEL_ALIASES,
@@ -270,75 +276,75 @@ static const struct oom_option options[] = {
 	{.name = "gpu",
 	 .letter = 'g',
 	 .kind = OOM_OPTION_LIST,
-	 .target = &gpus,
+	 .offset = offsetof(struct args, gpus),
 	 .metavar = "NAME",
 	 .hint = OOM_HINT_GPU,
 	 .summary = "a card, or @all; repeat for several"},
 	{.name = "axis",
 	 .letter = 'a',
 	 .kind = OOM_OPTION_LIST,
-	 .target = &axes,
+	 .offset = offsetof(struct args, axes),
 	 .metavar = "NAME=VALUES",
 	 .summary = "values of a knob: 1,2,8 or 1..64 or 1..64x2 or 512..8192+512 or @all; the "
 		    "last axis runs fastest"},
 	{.name = "where",
 	 .kind = OOM_OPTION_LIST,
-	 .target = &where,
+	 .offset = offsetof(struct args, where),
 	 .metavar = "CONDITION",
 	 .summary = "write rows that meet it: fits, !fits, or a column and a number as in "
 		    "used_bytes<4e10"},
 	{.name = "columns",
 	 .kind = OOM_OPTION_TEXT,
-	 .target = &columns,
+	 .offset = offsetof(struct args, columns),
 	 .metavar = "NAMES",
 	 .summary = "columns in this order: axes, knobs, fits, used_bytes, ... (oomplan list "
 		    "columns)"},
 	{.name = "format",
 	 .kind = OOM_OPTION_CHOICE,
-	 .target = &format,
+	 .offset = offsetof(struct args, format),
 	 .metavar = "WORD",
 	 .choice = format_choice,
 	 .unset = "csv",
 	 .summary = "CSV with a header, or JSON lines"},
 	{.name = "plan-each",
 	 .kind = OOM_OPTION_FLAG,
-	 .target = &plan_each,
+	 .offset = offsetof(struct args, plan_each),
 	 .summary = "the cheapest plan that fits for every cell (as oomplan plan searches it) "
 		    "instead of its price as it is"},
 	{.name = "objective",
 	 .kind = OOM_OPTION_CHOICE,
-	 .target = &objective,
+	 .offset = offsetof(struct args, objective),
 	 .metavar = "WORD",
 	 .choice = oom_objective_choice,
 	 .unset = "time",
 	 .summary = "what --plan-each prefers after the class of the changes"},
 	{.name = "allow",
 	 .kind = OOM_OPTION_LIST,
-	 .target = &oom_job.allow,
+	 .offset = offsetof(struct oom_job, allow),
 	 .metavar = "WORDS",
 	 .choice = oom_allow_choice,
 	 .summary = "changes of the science that --plan-each may make, joined by commas"},
 	{.name = "from",
 	 .kind = OOM_OPTION_TEXT,
-	 .target = &from,
+	 .offset = offsetof(struct args, from),
 	 .metavar = "FILE",
 	 .hint = OOM_HINT_FILE,
 	 .summary = "a CSV list of points (columns are knobs, gpu, model) instead of a grid, or "
 		    "outermost of one"},
 	{.name = "shard",
 	 .kind = OOM_OPTION_TEXT,
-	 .target = &shard,
+	 .offset = offsetof(struct args, shard),
 	 .metavar = "I/N",
 	 .summary = "only part I of N; the parts joined in order are the whole file"},
 	{.name = "heatmap",
 	 .kind = OOM_OPTION_TEXT,
-	 .target = &heatmap,
+	 .offset = offsetof(struct args, heatmap),
 	 .metavar = "X,Y",
 	 .summary = "draw two axes as a map of what fits, into FILE.svg behind the options, or in "
 		    "characters without one"},
 	{.name = "threads",
 	 .kind = OOM_OPTION_COUNT,
-	 .target = &threads,
+	 .offset = offsetof(struct args, threads),
 	 .metavar = "N",
 	 .min = 0,
 	 .max = 64,
@@ -347,17 +353,17 @@ static const struct oom_option options[] = {
 	{.name = "output",
 	 .letter = 'o',
 	 .kind = OOM_OPTION_TEXT,
-	 .target = &output,
+	 .offset = offsetof(struct args, output),
 	 .metavar = "FILE",
 	 .hint = OOM_HINT_FILE,
 	 .summary = "where the table goes (standard output)"},
 	{.name = "keep-partial",
 	 .kind = OOM_OPTION_FLAG,
-	 .target = &keep_partial,
+	 .offset = offsetof(struct args, keep_partial),
 	 .summary = "keep what is written when the sweep is ended, in FILE.partial"},
 	{.name = "resume",
 	 .kind = OOM_OPTION_FLAG,
-	 .target = &resume,
+	 .offset = offsetof(struct args, resume),
 	 .summary = "continue FILE.partial of the same sweep where there is one; implies "
 		    "--keep-partial"},
 	OOM_OPTIONS_COMMON,
@@ -381,5 +387,6 @@ const struct oom_command oom_command_sweep = {
 	.words = "FILE.svg",
 	.max_words = 1,
 	.examples = examples,
+	.args_size = sizeof(struct args),
 	.run = run,
 };

@@ -1,7 +1,9 @@
 /* The table of commands, and how one is run. */
 #include "commands.h"
 
+#include <assert.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "oomplan/rules.h"
@@ -12,7 +14,6 @@
 static const struct oom_command *const commands[] = {OOM_COMMANDS(ROW)};
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
-struct oom_job oom_job;
 OOM_WORD_LIST(, oom_color_choice, OOM_COLOR_MODES)
 
 const struct oom_command *oom_command_at(size_t i)
@@ -49,12 +50,24 @@ int oom_finish(int code)
 	return oom_out_flush(&err) ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : code;
 }
 
-static const struct oom_option *help_row(const struct oom_command *cmd)
+enum { OWN_ROWS = 64 };
+
+/* The command's rows with the places their values go to; returns --help's. */
+static const struct oom_option *aim(const struct oom_command *cmd, struct oom_job *args,
+				    struct oom_option rows[OWN_ROWS])
 {
-	for (const struct oom_option *o = cmd->options; o->name; o++)
-		if (o->target == &oom_job.help)
-			return o;
-	return NULL;
+	const struct oom_option *help = NULL;
+	size_t n = 0;
+
+	for (; cmd->options[n].name; n++) {
+		assert(n < OWN_ROWS - 1);
+		rows[n] = cmd->options[n];
+		rows[n].target = (char *)args + rows[n].offset;
+		if (rows[n].target == (void *)&args->help)
+			help = &rows[n];
+	}
+	rows[n] = (struct oom_option){.name = NULL};
+	return help;
 }
 
 /* Words against what the command takes; OOM_OK or words for the user. */
@@ -97,33 +110,43 @@ static void tell_idle(const struct oom_list *idle)
 		oom_complain(0, "warning: without effect on memory, not used: %s", list);
 }
 
-int oom_command_run(const struct oom_command *cmd, int argc, char **argv)
+static int read_and_run(const struct oom_command *cmd, struct oom_job *job, int argc, char **argv)
 {
+	struct oom_option rows[OWN_ROWS];
 	struct oom_list idle = {.n = 0};
-	struct oom_options set = {.own = cmd->options,
-				  .words = &oom_job.words,
-				  .stop = help_row(cmd),
+	struct oom_options set = {.own = rows,
+				  .words = &job->words,
+				  .stop = aim(cmd, job, rows),
 				  .idle = &idle,
 				  .tell = tell};
 	struct oom_error err = {{0}};
 
-	memset(&oom_job, 0, sizeof(oom_job));
 	if (cmd->knobs) {
-		oom_job.plan = oom_plan_default();
-		set.plan = &oom_job.plan;
+		job->plan = oom_plan_default();
+		set.plan = &job->plan;
 	}
 	if (oom_options_parse(&set, argc, argv, &err) ||
-	    (!oom_job.help && check_words(cmd, &oom_job.words, &err)))
+	    (!job->help && check_words(cmd, &job->words, &err)))
 		return oom_complain(OOM_EXIT_USAGE, "%s; see: oomplan %s --help", err.text,
 				    cmd->name);
-	oom_term_set_color((enum oom_color_mode)oom_job.color);
-	if (oom_job.help) {
+	oom_term_set_color((enum oom_color_mode)job->color);
+	if (job->help) {
 		oom_help_command(cmd, stdout, oom_term_width());
 		return oom_finish(OOM_EXIT_FITS);
 	}
 	tell_idle(&idle);
-	oom_plan_settle(&oom_job.plan);
-	if (cmd->as_given && oom_plan_check(&oom_job.plan, &err))
+	oom_plan_settle(&job->plan);
+	if (cmd->as_given && oom_plan_check(&job->plan, &err))
 		return oom_complain(OOM_EXIT_USAGE, "%s", err.text);
-	return oom_finish(cmd->run(&oom_job));
+	return oom_finish(cmd->run(job));
+}
+
+int oom_command_run(const struct oom_command *cmd, int argc, char **argv)
+{
+	struct oom_job *job = calloc(1, cmd->args_size);
+	const int code = job ? read_and_run(cmd, job, argc, argv) :
+			       oom_complain(OOM_EXIT_INPUT, "out of host memory");
+
+	free(job);
+	return code;
 }

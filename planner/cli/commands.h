@@ -24,6 +24,9 @@ struct oom_command {
 	size_t min_words, max_words;
 	const char *(*word)(size_t i);  /* the legal words, NULL past the end; NULL: any */
 	const struct oom_example *examples;     /* ends with NULL args; or NULL */
+	/* What the options fill: a struct oom_job, or a struct that begins with one and is of this size.
+	 * Zero, and the knobs' defaults, where the command line says nothing. */
+	size_t args_size;
 	int (*run)(struct oom_job *job);        /* returns an enum oom_exit */
 };
 
@@ -36,7 +39,7 @@ OOM_COMMANDS(OOM_COMMAND_DECLARE)
 const struct oom_command *oom_command_at(size_t i);
 /* NULL: there is none. */
 const struct oom_command *oom_command_find(const char *name);
-/* Reads the arguments behind the command's name into the job and runs it; returns the exit code. */
+/* Reads the arguments behind the command's name and runs it with them; returns the exit code. */
 int oom_command_run(const struct oom_command *cmd, int argc, char **argv);
 
 /* help.c: to out, wrapped at width. */
@@ -45,14 +48,15 @@ void oom_help_command(const struct oom_command *cmd, FILE *out, int width);
 /* man.c */
 void oom_man_print(FILE *out);
 
-/* Rows that commands share; they fill oom_job. */
+/* Rows that commands share; they fill struct oom_job.  A row's offset is that of its value in the
+ * command's arguments. */
 oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 #define OOM_OPTIONS_COMMON \
-	{.name = "help", .letter = 'h', .kind = OOM_OPTION_FLAG, .target = &oom_job.help, \
+	{.name = "help", .letter = 'h', .kind = OOM_OPTION_FLAG, .offset = offsetof(struct oom_job, help), \
 	 .summary = "print this text and stop"}, \
-	{.name = "quiet", .letter = 'q', .kind = OOM_OPTION_FLAG, .target = &oom_job.quiet, \
+	{.name = "quiet", .letter = 'q', .kind = OOM_OPTION_FLAG, .offset = offsetof(struct oom_job, quiet), \
 	 .summary = "print the verdict alone"}, \
-	{.name = "color", .kind = OOM_OPTION_CHOICE, .target = &oom_job.color, .metavar = "WHEN", \
+	{.name = "color", .kind = OOM_OPTION_CHOICE, .offset = offsetof(struct oom_job, color), .metavar = "WHEN", \
 	 .choice = oom_color_choice, .unset = "auto", \
 	 .summary = "colour on a terminal, always or never; auto honours NO_COLOR"}
 #define OOM_ALSO(...) (const struct oom_alias[]){__VA_ARGS__, {.name = NULL}}
@@ -61,26 +65,26 @@ oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 	OOM_ALSO({.name = "model-name-or-path"}, {.name = "model-id-or-path"}, \
 		 {.name = "model-name"}, {.name = "base-model"})
 #define OOM_OPTION_JSON \
-	{.name = "json", .kind = OOM_OPTION_FLAG, .target = &oom_job.json, \
+	{.name = "json", .kind = OOM_OPTION_FLAG, .offset = offsetof(struct oom_job, json), \
 	 .summary = "print JSON, sizes as integers in bytes"}
 #define OOM_OPTION_CSV(what) \
-	{.name = "csv", .kind = OOM_OPTION_FLAG, .target = &oom_job.csv, .summary = what}
+	{.name = "csv", .kind = OOM_OPTION_FLAG, .offset = offsetof(struct oom_job, csv), .summary = what}
 #define OOM_OPTIONS_TARGET \
-	{.name = "model", .letter = 'm', .kind = OOM_OPTION_TEXT, .target = &oom_job.model, \
+	{.name = "model", .letter = 'm', .kind = OOM_OPTION_TEXT, .offset = offsetof(struct oom_job, model), \
 	 .metavar = "FILE", .hint = OOM_HINT_MODEL, .aliases = OOM_MODEL_ALIASES, \
 	 .summary = "config.json, a folder holding one, a bundled name, or - for standard input"}, \
-	{.name = "gpu", .letter = 'g', .kind = OOM_OPTION_TEXT, .target = &oom_job.gpu, \
+	{.name = "gpu", .letter = 'g', .kind = OOM_OPTION_TEXT, .offset = offsetof(struct oom_job, gpu), \
 	 .metavar = "NAME", .hint = OOM_HINT_GPU, \
 	 .summary = "a card in any spelling (see oomplan list gpus)"}, \
-	{.name = "gpu-memory", .kind = OOM_OPTION_SIZE, .target = &oom_job.gpu_memory, \
+	{.name = "gpu-memory", .kind = OOM_OPTION_SIZE, .offset = offsetof(struct oom_job, gpu_memory), \
 	 .metavar = "SIZE", .summary = "capacity instead of the table's, such as 23.65GiB"}, \
-	{.name = "gpus-file", .kind = OOM_OPTION_TEXT, .target = &oom_job.gpus_file, \
+	{.name = "gpus-file", .kind = OOM_OPTION_TEXT, .offset = offsetof(struct oom_job, gpus_file), \
 	 .metavar = "FILE", .hint = OOM_HINT_FILE, \
 	 .summary = "your own cards, in the columns of data/gpus.csv"}
 #define OOM_OPTIONS_DATA                                                                           \
 	{.name = "lengths",                                                                        \
 	 .kind = OOM_OPTION_TEXT,                                                                  \
-	 .target = &oom_job.lengths,                                                               \
+	 .offset = offsetof(struct oom_job, lengths),                                                               \
 	 .metavar = "FILE",                                                                        \
 	 .hint = OOM_HINT_FILE,                                                                    \
 	 .summary = "observed sequence lengths (a line each, a CSV column, JSON lines) or "        \
@@ -88,25 +92,25 @@ oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 		    "the like: the longest batch is planned for"},                                 \
 		{.name = "lengths-field",                                                          \
 		 .kind = OOM_OPTION_TEXT,                                                          \
-		 .target = &oom_job.lengths_field,                                                 \
+		 .offset = offsetof(struct oom_job, lengths_field),                                                 \
 		 .metavar = "NAME",                                                                \
 		 .unset = "length, seq_len, n_tokens, ...",                                          \
 		 .summary = "the column or JSON field of --lengths that holds the length; of a "   \
 			    "list, its elements count"},                                           \
 		{.name = "host-ram",                                                               \
 		 .kind = OOM_OPTION_SIZE,                                                          \
-		 .target = &oom_job.host_ram,                                                      \
+		 .offset = offsetof(struct oom_job, host_ram),                                                      \
 		 .metavar = "SIZE",                                                                \
 		 .summary = "host memory of a node, such as 64GiB: says which limit breaks "       \
 			    "first, and counts for the verdict"},                                  \
 		{.name = "calibration",                                                            \
 		 .kind = OOM_OPTION_TEXT,                                                          \
-		 .target = &oom_job.calibration,                                                   \
+		 .offset = offsetof(struct oom_job, calibration),                                                   \
 		 .metavar = "FILE",                                                                \
 		 .hint = OOM_HINT_FILE,                                                            \
 		 .summary = "a file of oomplan calibrate instead of the shipped default"},         \
 	{                                                                                          \
-		.name = "confidence", .kind = OOM_OPTION_REAL, .target = &oom_job.confidence,      \
+		.name = "confidence", .kind = OOM_OPTION_REAL, .offset = offsetof(struct oom_job, confidence),      \
 		.metavar = "P", .min = 0, .max = 0.9999, .percent = true,                          \
 		.summary = "headroom so that the run fits with this probability, instead of "      \
 			   "--margin"                                                              \

@@ -400,5 +400,6 @@ const struct oom_command oom_command_completion = {
 	.max_words = 1,
 	.word = shell_word,
 	.examples = examples,
+	.args_size = sizeof(struct oom_job),
 	.run = run,
 };

@@ -114,7 +114,10 @@ void oom_help_command(const struct oom_command *cmd, FILE *out, int width)
 	}
 }
 
-static bool man_page;
+struct args {
+	struct oom_job job;
+	bool man_page;
+};
 
 static const char *command_word(size_t i)
 {
@@ -123,7 +126,7 @@ static const char *command_word(size_t i)
 
 static int run(struct oom_job *job)
 {
-	if (man_page)
+	if (((const struct args *)job)->man_page)
 		oom_man_print(stdout);
 	else if (job->words.n)
 		oom_help_command(oom_command_find(job->words.items[0]), stdout, oom_term_width());
@@ -135,7 +138,7 @@ static int run(struct oom_job *job)
 static const struct oom_option options[] = {
 	{.name = "man",
 	 .kind = OOM_OPTION_FLAG,
-	 .target = &man_page,
+	 .offset = offsetof(struct args, man_page),
 	 .summary = "print the manual page, in troff"},
 	OOM_OPTIONS_COMMON,
 	OOM_OPTIONS_END,
@@ -154,5 +157,6 @@ const struct oom_command oom_command_help = {
 	.max_words = 1,
 	.word = command_word,
 	.examples = examples,
+	.args_size = sizeof(struct args),
 	.run = run,
 };

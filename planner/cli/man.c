@@ -212,5 +212,6 @@ const struct oom_command oom_command_man = {
 	.summary = "the manual page, in troff",
 	.synopsis = "",
 	.options = options,
+	.args_size = sizeof(struct oom_job),
 	.run = run,
 };
