@@ -76,15 +76,6 @@ struct oom_val oom_image_loss(struct oom_tape *t, const struct oom_arch *a, stru
 	return oom_leave(&f, oom_cls_loss(t, a, x));
 }
 
-struct oom_val oom_image_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val pooled,
-			      struct oom_val held)
-{
-	struct oom_frame f = {.t = t};
-
-	oom_arg(&f, held);
-	return oom_leave(&f, oom_image_loss(t, a, pooled));
-}
-
 struct oom_map oom_declared(struct oom_tape *t, struct oom_map m, uint64_t c)
 {
 	if (m.c == c || t->status)
@@ -94,6 +85,17 @@ struct oom_map oom_declared(struct oom_tape *t, struct oom_map m, uint64_t c)
 	m.c = c;
 	m.x.width = c * m.h * m.w;
 	return m;
+}
+
+struct oom_val oom_run_stage(struct oom_tape *t, uint64_t j, oom_block_fn fn, const void *ctx,
+			     size_t size, struct oom_val x)
+{
+	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad;
+
+	ctx = oom_layer_ctx(t, ctx, size);
+	if (!ctx || t->status)
+		return x;
+	return ckpt ? oom_layer_alone(t, (uint32_t)j, fn, ctx, x) : fn(t, ctx, (uint32_t)j, x);
 }
 
 void oom_no_checkpointing(struct oom_tape *t)

@@ -8,14 +8,13 @@
 
 /* ---- attention over patches (patches.c) ---- */
 
-/* Attention written out in the older style: scores, division, added biases (kept; up to two, may be
- * absent), softmax in the scores' own type, dropout, a merged copy.  q, k, v, the scores and the
- * weights are locals of the function, which may go on after it: they are given in held[5] for
- * the caller to drop, or dropped at once when held is NULL. */
+/* Attention written out in the older style: scores, division, added biases (up to two, may be
+ * absent; the caller's), softmax in the scores' own type, dropout, a merged copy.  q, k, v, the
+ * scores and the weights are locals of the function. */
 struct oom_val oom_written_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
 				     struct oom_val k, struct oom_val v,
-				     const struct oom_val bias[2], struct oom_val *held);
-/* The same for a function whose frame is f and whose locals these are. */
+				     const struct oom_val bias[2]);
+/* The same for a function that goes on after it, whose frame is f. */
 struct oom_val oom_attention_in(struct oom_frame *f, const struct oom_attn *a, struct oom_val q,
 				struct oom_val k, struct oom_val v, const struct oom_val bias[2]);
 void oom_drop_all(struct oom_tape *t, const struct oom_val *x, int n);
@@ -61,13 +60,13 @@ struct oom_map oom_pixels(struct oom_tape *t, const struct oom_arch *a);
 struct oom_val oom_pixel_values(struct oom_tape *t, uint16_t images, uint64_t elements);
 /* Linear classifier and loss of a class whose frame holds what the base model returned. */
 struct oom_val oom_image_loss(struct oom_tape *t, const struct oom_arch *a, struct oom_val pooled);
-/* The same for a class without a frame; `held` (may be absent) is what the base model's output object
- * holds meanwhile. */
-struct oom_val oom_image_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val pooled,
-			      struct oom_val held);
 /* The map with the channels the next module declares; says so when others arrive, which no run
  * would survive. */
 struct oom_map oom_declared(struct oom_tape *t, struct oom_map m, uint64_t c);
+/* Stage j of an architecture whose stages are checkpointed, not its layers: fn of a copy of what ctx
+ * tells, of so many bytes. */
+struct oom_val oom_run_stage(struct oom_tape *t, uint64_t j, oom_block_fn fn, const void *ctx,
+			     size_t size, struct oom_val x);
 /* `m = f(m)` for a map that has a name. */
 static inline struct oom_map oom_rename_map(struct oom_frame *f, struct oom_map old,
 					    struct oom_map m)

@@ -31,45 +31,35 @@ struct oom_attn oom_attn_over(struct oom_tape *t, const struct oom_arch *a, uint
 	return at;
 }
 
-struct oom_val oom_written_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
-				     struct oom_val k, struct oom_val v,
-				     const struct oom_val bias[2], struct oom_val *held)
-{
-	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
-	struct oom_val w, p, y, local[5];
-
-	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), scores,
-		       (struct oom_dim){a->heads, "n_heads"}, a->d);
-	w = oom_op_unary(t, OOM_SCALE, w);
-	for (int i = 0; bias && i < 2; i++)
-		if (!oom_is_none(bias[i]))
-			w = oom_op_add(t, w, oom_keep(bias[i]));
-	p = oom_op_dropout(t, oom_op_softmax(t, oom_keep(w), false), a->dropout);
-	y = oom_op_bmm(t, "attention", oom_keep(p), oom_keep(v), a->mq,
-		       (struct oom_dim){a->heads * a->dv, "channels"}, oom_mono_now(t, a->sk));
-	y.perm = a->heads == 1;
-	y = oom_op_merge_heads(t, y);
-	local[0] = q;
-	local[1] = k;
-	local[2] = v;
-	local[3] = w;
-	local[4] = p;
-	for (int i = 0; i < 5; i++)
-		if (held)
-			held[i] = local[i];
-		else
-			oom_done(t, local[i]);
-	return y;
-}
-
 struct oom_val oom_attention_in(struct oom_frame *f, const struct oom_attn *a, struct oom_val q,
 				struct oom_val k, struct oom_val v, const struct oom_val bias[2])
 {
-	struct oom_val local[5], y = oom_written_attention(f->t, a, q, k, v, bias, local);
+	const struct oom_dim heads = {a->heads, "n_heads"}, out = {a->heads * a->dv, "channels"};
+	const uint16_t scores = oom_mono_mul(f->t, a->mq, a->sk);
+	struct oom_tape *t = f->t;
+	struct oom_val w, p, y;
 
-	for (int i = 0; i < 5; i++)
-		oom_arg(f, local[i]);
-	return y;
+	q = oom_arg(f, q);
+	k = oom_arg(f, k);
+	v = oom_arg(f, v);
+	w = oom_op_unary(t, OOM_SCALE, oom_op_bmm(t, "scores", q, k, scores, heads, a->d));
+	for (int i = 0; bias && i < 2; i++)
+		if (!oom_is_none(bias[i]))
+			w = oom_op_add(t, w, oom_keep(bias[i]));
+	w = oom_name(f, w);
+	p = oom_name(f, oom_op_dropout(t, oom_op_softmax(t, w, false), a->dropout));
+	y = oom_op_bmm(t, "attention", p, v, a->mq, out, oom_mono_now(t, a->sk));
+	y.perm = a->heads == 1;
+	return oom_op_merge_heads(t, y);
+}
+
+struct oom_val oom_written_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
+				     struct oom_val k, struct oom_val v,
+				     const struct oom_val bias[2])
+{
+	struct oom_frame f = {.t = t};
+
+	return oom_leave(&f, oom_attention_in(&f, a, q, k, v, bias));
 }
 
 struct oom_val oom_param_tokens(struct oom_tape *t, const char *name, uint64_t n, uint64_t width)
@@ -106,13 +96,12 @@ struct oom_val oom_vector_norm(struct oom_tape *t, struct oom_val x, uint16_t mo
 
 struct oom_val oom_normalize(struct oom_tape *t, struct oom_val x, uint64_t groups)
 {
-	struct oom_val n = oom_vector_norm(t, oom_keep(x), x.mono, (struct oom_dim){groups, NULL}),
-		       y;
+	struct oom_frame f = {.t = t};
+	struct oom_val n;
 
-	n = oom_op_unary(t, OOM_CLAMP_SIDE, n);
-	y = oom_op_div(t, oom_keep(x), n);
-	oom_done(t, x);
-	return y;
+	x = oom_arg(&f, x);
+	n = oom_vector_norm(t, x, x.mono, (struct oom_dim){groups, NULL});
+	return oom_leave(&f, oom_op_div(t, x, oom_op_unary(t, OOM_CLAMP_SIDE, n)));
 }
 
 struct oom_val oom_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c,

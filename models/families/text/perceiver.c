@@ -94,7 +94,7 @@ static struct oom_val perceiver_self(struct oom_tape *t, const struct perceiver_
 	q = oom_project_heads(t, "query", x, l->qk, true, l->heads);
 	k = oom_project_heads(t, "key", from, l->qk, true, l->heads);
 	v = oom_project_heads(t, "value", from, l->v, true, l->heads);
-	return oom_leave(&f, oom_written_attention(t, &at, q, k, v, bias, NULL));
+	return oom_leave(&f, oom_written_attention(t, &at, q, k, v, bias));
 }
 
 /* PerceiverAttention.forward */
@@ -314,7 +314,7 @@ static struct oom_val perceiver_step(struct oom_tape *t, const struct oom_arch *
 	if (t->task == OOM_TASK_MASKED_LM)
 		return oom_leave(&f, perceiver_lm(t, a, y, embed));
 	y = oom_op_view(t, y, t->m_b, (struct oom_dim){perceiver_of(a)->d_latents, "d_latents"});
-	return oom_leave(&f, oom_image_head(t, a, y, z));
+	return oom_leave(&f, oom_image_loss(t, a, y));
 }
 
 const struct oom_family oom_family_perceiver = {

@@ -112,7 +112,7 @@ static struct oom_val cvt_attention(struct oom_tape *t, const struct cvt_layer *
 	k = oom_project_heads(t, "projection_key", k, width.n, bias, heads);
 	v = oom_project_heads(t, "projection_value", v, width.n, bias, heads);
 	/* the output projection is a module of its own */
-	q = oom_leave(&f, oom_written_attention(t, &at, q, k, v, NULL, NULL));
+	q = oom_leave(&f, oom_written_attention(t, &at, q, k, v, NULL));
 	return oom_op_dropout(t, oom_op_linear(t, "dense", q, width, OOM_BIAS), c->p[i]);
 }
 

@@ -57,8 +57,8 @@ struct focalnet_stage {
 	uint64_t i, c, h, w, first;
 };
 
-static struct oom_val focal_layer(struct oom_tape *t, const struct focalnet_stage *s, uint64_t level,
-				  struct oom_val ctx)
+static struct oom_val focal_layer(struct oom_tape *t, const struct focalnet_stage *s,
+				  uint64_t level, struct oom_val ctx)
 {
 	const uint64_t kernel = 2 * level + s->f->window[s->i];
 	const struct oom_conv conv = {
@@ -209,20 +209,14 @@ static struct oom_val focalnet_stage(struct oom_tape *t, const void *ctx, uint32
 static struct oom_val focalnet_encoder(struct oom_tape *t, const struct oom_arch *a,
 				       const struct oom_map *m, struct oom_val x)
 {
-	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad;
 	struct focalnet_stage s = {.a = a, .f = focalnet_of(a), .h = m->h, .w = m->w};
 	struct oom_frame f = {.t = t};
 	struct oom_val before = oom_none();
-	const void *ctx;
 
 	for (uint64_t j = 0; j < s.f->n && !t->status; j++) {
 		s.i = j;
 		s.c = a->d_embed << j;
-		ctx = oom_layer_ctx(t, &s, sizeof(s));
-		if (!ctx)
-			break;
-		x = oom_rename(&f, x, ckpt ? oom_layer_alone(t, (uint32_t)j, focalnet_stage, ctx, x) :
-					     focalnet_stage(t, ctx, (uint32_t)j, x));
+		x = oom_rename(&f, x, oom_run_stage(t, j, focalnet_stage, &s, sizeof(s), x));
 		before = oom_rename(&f, before, oom_take_beside(t));
 		s.first += s.f->depth[j];
 		s.h = (s.h + 1) / 2;

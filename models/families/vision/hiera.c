@@ -156,13 +156,11 @@ static struct oom_val hiera_stage(struct oom_tape *t, const void *ctx, uint32_t 
 static struct oom_val hiera_encoder(struct oom_tape *t, const struct oom_arch *a, uint64_t tokens,
 				    struct oom_val x)
 {
-	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad;
 	const struct hiera *c = hiera_of(a);
 	const uint64_t query = c->query[0] * c->query[1];
 	uint64_t window = c->unit[0] * c->unit[1];
 	struct hiera_stage s = {.a = a, .in = c->c[0], .tokens = tokens, .drop = c->drop > 0};
 	struct oom_frame f = {.t = t};
-	const void *ctx;
 
 	for (uint64_t j = 0; j < c->n && !t->status; j++, window /= query) {
 		s.c = c->c[j];
@@ -173,14 +171,10 @@ static struct oom_val hiera_encoder(struct oom_tape *t, const struct oom_arch *a
 		s.window = window;
 		s.masked = c->masked[j] != 0;
 		s.masked_first = c->masked[j ? j - 1 : 0] != 0;
-		ctx = oom_layer_ctx(t, &s, sizeof(s));
-		if (ctx && s.tokens / s.query == 0)
+		if (s.tokens / s.query == 0)
 			oom_tape_fail(t, OOM_ERR_INVALID, "the image leaves stage %llu no token",
 				      (unsigned long long)j);
-		if (t->status)
-			break;
-		x = oom_rename(&f, x, ckpt ? oom_layer_alone(t, (uint32_t)j, hiera_stage, ctx, x) :
-					     hiera_stage(t, ctx, (uint32_t)j, x));
+		x = oom_rename(&f, x, oom_run_stage(t, j, hiera_stage, &s, sizeof(s), x));
 		s.tokens /= s.query;
 		s.in = s.c;
 		s.first += s.depth;

@@ -170,7 +170,7 @@ static struct oom_val v1_attention(struct oom_tape *t, const struct oom_arch *a,
 	q = oom_project_heads(t, "query", x, d.n, c->qkv_bias, c->heads);
 	k = oom_project_heads(t, "key", x, d.n, c->qkv_bias, c->heads);
 	v = oom_project_heads(t, "value", x, d.n, c->qkv_bias, c->heads);
-	q = oom_written_attention(t, &at, q, k, v, NULL, NULL);
+	q = oom_written_attention(t, &at, q, k, v, NULL);
 	return oom_leave(&f, oom_op_dropout(t, oom_op_linear(t, "dense", q, d, OOM_BIAS),
 					    a->dropout));
 }
@@ -362,21 +362,15 @@ static struct oom_val mobilevit_block(struct oom_tape *t, const void *ctx, uint3
 static struct oom_map mobilevit_blocks(struct oom_tape *t, const struct oom_arch *a,
 				       struct oom_map m)
 {
-	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad;
 	const struct mobilevit *c = mobilevit_of(a);
 	struct mobilevit_block b = {.a = a, .dilation = 1};
-	const void *ctx;
 
 	for (b.i = 0; b.i < BLOCKS && !t->status; b.i++) {
 		if ((b.i == 1 && c->output_stride == 8) ||
 		    (b.i == 2 && (c->output_stride == 8 || c->output_stride == 16)))
 			b.dilation *= 2;
 		b.in = m;
-		ctx = oom_layer_ctx(t, &b, sizeof(b));
-		if (!ctx)
-			break;
-		m.x = ckpt ? oom_layer_alone(t, (uint32_t)b.i, mobilevit_block, ctx, m.x) :
-			     mobilevit_block(t, ctx, (uint32_t)b.i, m.x);
+		m.x = oom_run_stage(t, b.i, mobilevit_block, &b, sizeof(b), m.x);
 		if (b.dilation == 1) {
 			m.h = (m.h + 1) / 2;
 			m.w = (m.w + 1) / 2;

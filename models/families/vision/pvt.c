@@ -1,26 +1,55 @@
 /* PVT, PVT v2 and SegFormer: stages of patch embedding and attention whose keys and values come
  * from a map made smaller. Reference: transformers 5.12,
  * models/{pvt,pvt_v2,segformer}/modeling_*.py. */
-#include <string.h>
-
 #include "blocks/image.h"
+#include "config/keys.h"
 
 enum { MAX_STAGES = 8, LINEAR_POOL = 7 };
-enum kind { PVT, PVT_V2, SEGFORMER };
 
-struct cfg {
+/* What sets the types apart: the modules' names, and how each is written. */
+struct pvt_kind {
+	const char *q, *k, *v, *o, *up, *down, *ratios;
+	/* PVT: patches that do not overlap; positions, and a class token in the last stage; the
+	 * projection of attention's result is a module of its own; no convolution between the
+	 * feed-forward's two layers; no checkpointing */
+	bool plain;
+	/* PVT v2: stages are checkpointed, not layers; linear_attention */
+	bool stages;
+	/* SegFormer: attention through the interface; biases always, a last map if asked for */
+	bool segformer;
+};
+static const struct pvt_kind pvt = {
+	"query", "key", "value", "dense", "dense1", "dense2", "sequence_reduction_ratios",
+	.plain = true};
+static const struct pvt_kind pvt_v2 = {
+	"query", "key", "value", "proj", "dense1", "dense2", "sr_ratios", .stages = true};
+static const struct pvt_kind segformer = {
+	"q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2", "sr_ratios", .segformer = true};
+static const struct oom_family_type pvt_types[] = {
+	{"pvt", &pvt}, {"pvt_v2", &pvt_v2}, {"segformer", &segformer}, {NULL, NULL},
+};
+
+struct pvt {
 	uint64_t n, depth[MAX_STAGES], c[MAX_STAGES], heads[MAX_STAGES], patch[MAX_STAGES],
 		stride[MAX_STAGES], sr[MAX_STAGES];
 	double ratio[MAX_STAGES], drop;
-	uint64_t layers;
-	enum kind kind;
 	bool qkv_bias, linear, reshape_last;
 };
+OOM_OWN(pvt, struct pvt);
 
-static void read_cfg(struct oom_reader *r, const char *type, struct cfg *c)
+static const struct oom_key_row pvt_keys[] = {
+	ACT(act, "hidden_act", "gelu"),
+	REAL(dropout, "hidden_dropout_prob", 0),
+	REAL(attn_dropout, "attention_probs_dropout_prob", 0),
+	REAL_OWN(struct pvt, drop, "drop_path_rate", 0),
+	OOM_KEYS_END,
+};
+
+static void read_stages(struct oom_arch *a, const struct pvt_kind *kind)
 {
-	memset(c, 0, sizeof(*c));
-	c->kind = !strcmp(type, "pvt") ? PVT : !strcmp(type, "pvt_v2") ? PVT_V2 : SEGFORMER;
+	struct oom_reader *r = &a->rd;
+	struct pvt *c = pvt_own(a);
+
 	c->n = oom_read_counts(r, "hidden_sizes", c->c, MAX_STAGES);
 	if (oom_read_count_or(r, "num_encoder_blocks", c->n) < c->n)
 		c->n = oom_read_count_or(r, "num_encoder_blocks", c->n);
@@ -28,174 +57,145 @@ static void read_cfg(struct oom_reader *r, const char *type, struct cfg *c)
 	oom_read_stages(r, "num_attention_heads", c->heads, MAX_STAGES, c->n);
 	oom_read_stages(r, "patch_sizes", c->patch, MAX_STAGES, c->n);
 	oom_read_stages(r, "strides", c->stride, MAX_STAGES, c->n);
-	oom_read_stages(r, c->kind == PVT ? "sequence_reduction_ratios" : "sr_ratios", c->sr,
-			MAX_STAGES, c->n);
+	oom_read_stages(r, kind->ratios, c->sr, MAX_STAGES, c->n);
 	oom_read_reals(r, "mlp_ratios", c->ratio, c->n, 4);
-	c->drop = oom_read_real(r, "drop_path_rate", 0);
-	c->qkv_bias = c->kind == SEGFORMER || oom_read_bool(r, "qkv_bias", true);
-	c->linear = c->kind == PVT_V2 && oom_read_bool(r, "linear_attention", false);
-	c->reshape_last = c->kind != SEGFORMER || oom_read_bool(r, "reshape_last_stage", true);
+}
+
+static void pvt_parse(struct oom_arch *a)
+{
+	const struct pvt_kind *kind = a->type->kind;
+	struct oom_reader *r = &a->rd;
+	struct pvt *c = pvt_own(a);
+
+	oom_read_image(a, 224);
+	read_stages(a, kind);
+	c->qkv_bias = kind->segformer || oom_read_bool(r, "qkv_bias", true);
+	c->linear = kind->stages && oom_read_bool(r, "linear_attention", false);
+	c->reshape_last = !kind->segformer || oom_read_bool(r, "reshape_last_stage", true);
 	for (uint64_t i = 0; i < c->n; i++) {
-		c->layers += c->depth[i];
+		a->n_layers += c->depth[i];
 		if (c->c[i] > 65536 || c->heads[i] > c->c[i] || c->patch[i] > 4096 ||
 		    !(c->ratio[i] > 0 && c->ratio[i] <= 1024))
 			oom_read_fail(r, "hidden_sizes, num_attention_heads, patch_sizes or "
 					 "mlp_ratios out of range");
 	}
-	if (!c->n || c->layers > OOM_MAX_LAYERS)
+	a->d_model = c->n ? c->c[c->n - 1] : 1;
+	if (!c->n || a->n_layers > OOM_MAX_LAYERS)
 		oom_read_fail(r, "num_encoder_blocks or depths out of range");
 }
 
-static void parse(struct oom_arch *a)
-{
-	struct cfg c;
-
-	oom_read_image(a, 224);
-	read_cfg(&a->rd, a->model_type, &c);
-	a->act = oom_read_act(&a->rd, "hidden_act", "gelu");
-	a->dropout = oom_read_real(&a->rd, "hidden_dropout_prob", 0);
-	a->attn_dropout = oom_read_real(&a->rd, "attention_probs_dropout_prob", 0);
-	a->n_layers = c.layers;
-	a->d_model = c.n ? c.c[c.n - 1] : 1;
-}
-
-/* What one layer is made of. */
-struct layer {
+/* One stage of a map: what it is embedded with, and what its layers are made of. */
+struct pvt_stage {
 	const struct oom_arch *a;
-	uint64_t c, heads, ff, sr, h, w, extra; /* extra: a class token before the map */
-	enum kind kind;
-	/* drop_path_rate > 0, but not in the model's first layer */
-	bool bias, linear, drop, first_free;
+	const struct pvt_kind *kind;
+	struct oom_map in;              /* its sizes alone */
+	struct oom_conv conv;
+	uint64_t c, heads, ff, sr, h, w, depth;
+	bool linear, first, last;
 };
 
-/* The map, pooled or strided, as fewer tokens; *n says how many. */
-static struct oom_val reduced(struct oom_tape *t, const struct layer *l, struct oom_val x,
+/* The map, pooled or strided, as fewer tokens; *n says how many.  x is the caller's. */
+static struct oom_val reduced(struct oom_tape *t, const struct pvt_stage *s, struct oom_val x,
 			      uint64_t *n)
 {
-	struct oom_map m = oom_tokens_map(t, x, l->c, l->h, l->w);
+	const struct oom_dim pooled = {s->c * LINEAR_POOL * LINEAR_POOL, "channels * 7 * 7"};
+	const struct oom_conv point = {.out = s->c, .kernel = 1, .bias = true},
+			      strided = {.out = s->c,
+					 .kernel = s->sr,
+					 .stride = s->sr,
+					 .bias = true,
+					 .channels_last = true};
+	struct oom_map m = oom_tokens_map(t, x, s->c, s->h, s->w);
 
-	if (l->linear) {
-		m.x = oom_op_mean(t, m.x, t->m_b,
-				  (struct oom_dim){l->c * LINEAR_POOL * LINEAR_POOL,
-						   "channels * 7 * 7"});
+	if (s->linear) {
+		m.x = oom_op_mean(t, m.x, t->m_b, pooled);
 		m.h = m.w = LINEAR_POOL;
-		m = oom_conv2d(t, "spatial_reduction", m,
-			       &(struct oom_conv){.out = l->c, .kernel = 1, .bias = true});
+		m = oom_conv2d(t, "spatial_reduction", m, &point);
 	} else {
-		m = oom_conv2d(t, "sequence_reduction", m,
-			       &(struct oom_conv){.out = l->c,
-						  .kernel = l->sr,
-						  .stride = l->sr,
-						  .bias = true,
-						  .channels_last = true});
+		m = oom_conv2d(t, "sequence_reduction", m, &strided);
 	}
-	if (t->status)
-		return m.x;
 	*n = m.h * m.w;
 	x = oom_op_layer_norm(t, "layer_norm", oom_map_tokens(t, m), 0, true, true);
-	return l->linear ? oom_activation(t, OOM_ACT_GELU, x) : x;
+	return s->linear ? oom_activation(t, OOM_ACT_GELU, x) : x;
 }
 
-/* x stays the caller's. */
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x,
-				struct oom_val *weights)
+/* layer: the block's frame, where SegFormer's weights have a name. */
+static struct oom_val pvt_attention(struct oom_frame *layer, const struct pvt_stage *s,
+				    struct oom_val x)
 {
-	const struct oom_arch *a = l->a;
-	const bool seg = l->kind == SEGFORMER;
-	const uint64_t n = l->h * l->w + l->extra;
+	const struct oom_arch *a = s->a;
+	const struct pvt_kind *kind = s->kind;
+	const struct oom_dim c = {s->c, "channels"};
+	const uint64_t n = s->h * s->w + (kind->plain && s->last),
+		       heads = kind->segformer ? 0 : s->heads;
+	const bool bias = pvt_of(a)->qkv_bias;
+	struct oom_tape *t = layer->t;
+	struct oom_frame outer = {.t = t}, f = {.t = t};
 	uint64_t keys = n;
-	struct oom_val q, k, v, kv, held[5];
+	struct oom_val kv, part[3];
 	struct oom_attn at;
 
-	q = oom_project_heads(t, seg ? "q_proj" : "query", oom_keep(x), l->c, l->bias,
-			      seg ? 0 : l->heads);
-	kv = l->linear || l->sr > 1 ? reduced(t, l, oom_keep(x), &keys) : oom_share(t, x);
-	k = oom_project_heads(t, seg ? "k_proj" : "key", oom_keep(kv), l->c, l->bias,
-			      seg ? 0 : l->heads);
-	v = oom_project_heads(t, seg ? "v_proj" : "value", oom_keep(kv), l->c, l->bias,
-			      seg ? 0 : l->heads);
-	at = oom_attn_over(t, a, l->heads, l->c, n, keys);
-	at.dropout = a->attn_dropout;
-	if (seg) {
-		at.weights = weights;
-		held[0] = oom_share(t, q);
-		held[1] = oom_share(t, k);
-		held[2] = oom_share(t, v);
-		q = oom_attention_core(t, &at, q, k, v);
-		q = oom_op_linear(t, "o_proj", q, (struct oom_dim){l->c, "channels"}, OOM_BIAS);
-		oom_drop_all(t, held, 3);
+	kv = x = oom_arg(&outer, x);
+	part[0] = oom_project_heads(t, kind->q, x, s->c, bias, heads);
+	if (s->linear || s->sr > 1)
+		kv = oom_name(&f, reduced(t, s, x, &keys));
+	part[1] = oom_project_heads(t, kind->k, kv, s->c, bias, heads);
+	part[2] = oom_project_heads(t, kind->v, kv, s->c, bias, heads);
+	at = oom_attn_over(t, a, s->heads, s->c, n, keys);
+	if (kind->segformer) {
+		at.caller = layer;
+		oom_name_each(&f, part, 3);
+		x = oom_attention_core(t, &at, part[0], part[1], part[2]);
 	} else {
-		q = oom_written_attention(t, &at, q, k, v, NULL, held);
-		if (l->kind == PVT) {           /* the projection is a module of its own */
-			oom_drop_all(t, held, 5);
-			oom_drop(t, kv);
-			kv = oom_none();
-		}
-		q = oom_op_linear(t, l->kind == PVT ? "dense" : "proj", q,
-				  (struct oom_dim){l->c, "channels"}, OOM_BIAS);
-		if (l->kind != PVT)
-			oom_drop_all(t, held, 5);
+		x = oom_attention_in(&f, &at, part[0], part[1], part[2], NULL);
 	}
-	oom_drop(t, kv);
-	return oom_op_dropout(t, q, a->dropout);
+	if (kind->plain)
+		x = oom_leave(&f, x);
+	x = oom_leave(&f, oom_op_linear(t, kind->o, x, c, OOM_BIAS));
+	return oom_leave(&outer, oom_op_dropout(t, x, a->dropout));
 }
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct layer *l, struct oom_val x)
+static struct oom_val pvt_feed_forward(struct oom_tape *t, const struct pvt_stage *s,
+				       struct oom_val x)
 {
-	const struct oom_arch *a = l->a;
-	const bool seg = l->kind == SEGFORMER;
-	struct oom_val y = oom_op_linear(t, seg ? "fc1" : "dense1", oom_keep(x),
-					 (struct oom_dim){l->ff, "intermediate"}, OOM_BIAS);
+	const struct oom_arch *a = s->a;
+	const struct oom_dim c = {s->c, "channels"}, ff = {s->ff, "intermediate"};
+	const struct oom_conv depthwise = {
+		.out = s->ff, .kernel = 3, .pad = 1, .groups = s->ff, .bias = true};
+	struct oom_frame f = {.t = t};
+	struct oom_val y;
 
-	if (l->linear)
+	x = oom_arg(&f, x);
+	y = oom_op_linear(t, s->kind->up, x, ff, OOM_BIAS);
+	if (s->linear)
 		y = oom_activation(t, OOM_ACT_RELU, y);
-	if (l->kind != PVT) {
-		struct oom_map m = oom_tokens_map(t, y, l->ff, l->h, l->w);
-
-		m = oom_conv2d(t, "dwconv", m,
-			       &(struct oom_conv){.out = l->ff,
-						  .kernel = 3,
-						  .pad = 1,
-						  .groups = l->ff,
-						  .bias = true});
-		if (t->status)
-			return x;
-		y = oom_map_tokens(t, m);
-	}
+	if (!s->kind->plain)
+		y = oom_map_tokens(t, oom_conv2d(t, "dwconv",
+						 oom_tokens_map(t, y, s->ff, s->h, s->w),
+						 &depthwise));
 	y = oom_op_dropout(t, oom_activation(t, a->act, y), a->dropout);
-	y = oom_op_linear(t, seg ? "fc2" : "dense2", y, (struct oom_dim){l->c, "channels"},
-			  OOM_BIAS);
-	oom_done(t, x);
+	y = oom_leave(&f, oom_op_linear(t, s->kind->down, y, c, OOM_BIAS));
 	return oom_op_dropout(t, y, a->dropout);
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val pvt_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct layer *l = ctx;
-	const bool path = l->drop && (i || !l->first_free);
-	struct oom_val y, weights = oom_none(), outputs = oom_none();
+	const struct pvt_stage *s = ctx;
+	/* stochastic depth, but not in the model's first layer */
+	const bool path = pvt_of(s->a)->drop > 0 && (i || !s->first);
+	struct oom_frame f = {.t = t};
+	struct oom_val y;
 
 	if (t->status)
 		return x;
-	y = oom_op_layer_norm(t, "layernorm_before", oom_keep(x), 0, true, true);
-	{
-		struct oom_val normed = y;
-
-		y = attention(t, l, normed, &weights);
-		oom_drop(t, normed);
-	}
-	if (l->kind != SEGFORMER)               /* a tuple, the layer's local */
-		outputs = oom_share(t, y);
-	if (path)
-		y = oom_drop_path(t, y);
-	x = oom_op_add(t, y, x);
-	y = feed_forward(t, l, oom_op_layer_norm(t, "layernorm_after", oom_keep(x), 0, true, true));
-	if (path)
-		y = oom_drop_path(t, y);
-	x = oom_op_add(t, y, x);
-	oom_drop(t, weights);
-	oom_drop(t, outputs);
-	return x;
+	y = oom_op_layer_norm(t, "layernorm_before", x, 0, true, true);
+	y = pvt_attention(&f, s, y);
+	if (!s->kind->segformer)                /* a tuple, the layer's local */
+		y = oom_name(&f, y);
+	x = oom_name(&f, oom_op_add(t, path ? oom_drop_path(t, y) : y, x));
+	y = oom_op_layer_norm(t, "layernorm_after", x, 0, true, true);
+	y = pvt_feed_forward(t, s, y);
+	return oom_leave(&f, oom_op_add(t, path ? oom_drop_path(t, y) : y, x));
 }
 
 /* PVT: positions interpolated to the map they already fit, the class token's apart. */
@@ -214,8 +214,8 @@ static struct oom_val pvt_positions(struct oom_tape *t, uint64_t n, uint64_t c, 
 			       oom_length_of(t, whole), width);
 }
 
-static struct oom_val pvt_embedding(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
-				    uint64_t n, uint64_t c, bool cls)
+static struct oom_val pvt_embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+				     uint64_t n, uint64_t c, bool cls)
 {
 	const struct oom_dim width = {c, "channels"};
 	struct oom_val pos, token;
@@ -229,156 +229,135 @@ static struct oom_val pvt_embedding(struct oom_tape *t, const struct oom_arch *a
 	return oom_op_dropout(t, oom_op_add(t, x, pos), a->dropout);
 }
 
-/* One stage of a map: what it is embedded with and its layers.  The map's value is the caller's. */
-struct stage {
-	struct layer l;
-	struct oom_conv conv;
-	uint64_t in_c, in_h, in_w, depth;
-	bool last, copied;              /* the result becomes a map again, in a copy */
-};
-
-static struct oom_val run_stage(struct oom_tape *t, const void *ctx, uint32_t j, struct oom_val x)
+/* A stage's layers; `before`, in frame f, is what the stage before left behind, until the first
+ * layer is done. */
+static struct oom_val pvt_layers(struct oom_frame *f, const struct pvt_stage *s,
+				 struct oom_val before, struct oom_val y)
 {
-	const struct stage *s = ctx;
-	const struct oom_map m = {oom_keep(x), s->in_c, s->in_h, s->in_w};
-	const bool pvt = s->l.kind == PVT;
-	struct oom_val input = x, y, before = t->side;
+	const bool paths = pvt_of(s->a)->drop > 0;
 	uint8_t kind[OOM_MAX_LAYERS] = {1};
+	struct oom_tape *t = f->t;
 
-	(void)j;
-	t->side = oom_none();
-	y = oom_map_tokens(t, oom_conv2d(t, "projection", m, &s->conv));
-	if (t->status)
-		return x;
-	y = oom_op_layer_norm(t, "layer_norm", y, 0, true, true);
-	if (pvt)
-		y = pvt_embedding(t, s->l.a, y, s->l.h * s->l.w, s->l.c, s->last);
-	/* the loop's variable is the map no longer; the last layer's output is */
-	if (pvt) {
-		oom_done(t, input);
-		input = oom_none();
+	if (s->kind->segformer)
+		return oom_layers(t, (uint32_t)s->depth, paths && s->first ? kind : NULL, pvt_block,
+				  s, y);
+	y = oom_name(f, y);
+	for (uint64_t i = 0; i < s->depth && !t->status; i++) {
+		y = oom_rename(f, y, pvt_block(t, s, (uint32_t)i, y));
+		if (!i)
+			oom_forget(f, before);
 	}
-	if (s->l.kind == SEGFORMER) {
-		y = oom_layers(t, (uint32_t)s->depth, s->l.drop && s->l.first_free ? kind : NULL,
-			       block, &s->l, y);
-	} else {
-		for (uint64_t i = 0; i < s->depth && !t->status; i++) {
-			const struct oom_val arg = oom_share(t, y);
-
-			y = block(t, &s->l, (uint32_t)i, y);
-			oom_drop(t, arg);
-			if (!i) {               /* layer_outputs of the stage before, until now */
-				oom_drop(t, before);
-				before = oom_none();
-			}
-		}
-	}
-	oom_drop(t, before);
-	if (!pvt)
-		y = oom_op_layer_norm(t, "layer_norm", y, 0, true, true);
-	if (s->copied && pvt)
-		t->side = oom_share(t, y);
-	if (s->copied && s->l.kind != PVT_V2)   /* reshape, permute, contiguous */
-		y = oom_op_copy(t, "contiguous", y);
-	oom_done(t, input);
 	return y;
 }
 
-static struct oom_val stages(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c,
-			     struct oom_map m)
+static struct oom_val pvt_stage(struct oom_tape *t, const void *ctx, uint32_t j, struct oom_val x)
 {
-	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad &&
-			  c->kind == PVT_V2;
-	uint64_t done = 0;
+	const struct pvt_stage *s = ctx;
+	const bool copied = s->kind->plain ? !s->last : !s->last || pvt_of(s->a)->reshape_last;
+	struct oom_map m = s->in;
+	struct oom_frame f = {.t = t};
+	struct oom_val y, before = oom_name(&f, oom_take_beside(t));
 
-	for (uint64_t i = 0; i < c->n && !t->status; i++) {
-		const uint64_t kernel = c->kind == PVT ? c->stride[i] : c->patch[i];
-		const uint64_t stride = c->kind == PVT ? c->patch[i] : c->stride[i],
-			       pad = c->kind == PVT ? 0 : kernel / 2;
-		struct stage s = {.in_c = m.c,
-				  .in_h = m.h,
-				  .in_w = m.w,
-				  .depth = c->depth[i],
-				  .last = i + 1 == c->n,
-				  .conv = {.out = c->c[i],
-					   .kernel = kernel,
-					   .stride = stride,
-					   .pad = pad,
-					   .bias = true}};
-		const void *ctx;
-
-		m.h = m.h + 2 * pad < kernel ? 0 : (m.h + 2 * pad - kernel) / stride + 1;
-		m.w = m.w + 2 * pad < kernel ? 0 : (m.w + 2 * pad - kernel) / stride + 1;
-		m.c = c->c[i];
-		s.l = (struct layer){.a = a,
-				     .c = c->c[i],
-				     .heads = c->heads[i],
-				     .ff = (uint64_t)(c->ratio[i] * (double)c->c[i]),
-				     .sr = c->sr[i],
-				     .h = m.h,
-				     .w = m.w,
-				     .extra = c->kind == PVT && s.last,
-				     .kind = c->kind,
-				     .bias = c->qkv_bias,
-				     .linear = c->linear,
-				     .drop = c->drop > 0,
-				     .first_free = !done};
-		s.copied = c->kind == PVT ? !s.last : !s.last || c->reshape_last;
-		ctx = oom_layer_ctx(t, &s, sizeof(s));
-		if (!ctx)
-			break;
-		if (c->kind == PVT_V2) {
-			struct oom_val before = m.x;
-
-			m.x = ckpt ? oom_layer_alone(t, (uint32_t)i, run_stage, ctx, m.x) :
-				     run_stage(t, ctx, (uint32_t)i, m.x);
-			(void)before;
-			oom_drop(t, t->side);
-			t->side = oom_share(t, m.x);    /* `outputs` of the loop */
-			m.x = oom_op_copy(t, "contiguous", m.x);
-		} else {
-			m.x = run_stage(t, ctx, (uint32_t)i, m.x);
-		}
-		done += c->depth[i];
+	(void)j;
+	m.x = x = oom_arg(&f, x);
+	y = oom_map_tokens(t, oom_conv2d(t, "projection", m, &s->conv));
+	if (t->status)
+		return oom_leave(&f, x);
+	y = oom_op_layer_norm(t, "layer_norm", y, 0, true, true);
+	if (s->kind->plain) {
+		y = pvt_embeddings(t, s->a, y, s->h * s->w, s->c, s->last);
+		oom_forget(&f, x);              /* the loop's variable */
 	}
-	oom_drop(t, t->side);
-	t->side = oom_none();
-	return m.x;
+	y = pvt_layers(&f, s, before, y);
+	if (!s->kind->plain)
+		y = oom_op_layer_norm(t, "layer_norm", y, 0, true, true);
+	else if (copied)
+		oom_give_beside(&f, y);         /* layer_outputs */
+	if (copied && !s->kind->stages)         /* reshape, permute, contiguous */
+		y = oom_op_copy(t, "contiguous", y);
+	return oom_leave(&f, y);
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+/* Stage i of the map m, which becomes what it leaves. */
+static struct pvt_stage stage_of(const struct oom_arch *a, uint64_t i, struct oom_map *m)
 {
-	struct oom_reader rd = a->rd;
-	struct oom_map m = oom_pixels(t, a);
-	struct oom_val x;
-	struct cfg c;
+	const struct pvt_kind *kind = a->type->kind;
+	const struct pvt *c = pvt_of(a);
+	const uint64_t kernel = kind->plain ? c->stride[i] : c->patch[i],
+		       stride = kind->plain ? c->patch[i] : c->stride[i],
+		       pad = kind->plain ? 0 : kernel / 2;
+	struct pvt_stage s = {.a = a,
+			      .kind = kind,
+			      .in = *m,
+			      .conv = {.out = c->c[i],
+				       .kernel = kernel,
+				       .stride = stride,
+				       .pad = pad,
+				       .bias = true},
+			      .c = c->c[i],
+			      .heads = c->heads[i],
+			      .ff = (uint64_t)(c->ratio[i] * (double)c->c[i]),
+			      .sr = c->sr[i],
+			      .depth = c->depth[i],
+			      .linear = c->linear,
+			      .first = !i,
+			      .last = i + 1 == c->n};
 
-	read_cfg(&rd, a->model_type, &c);
-	if (c.kind == PVT)
+	m->c = s.c;
+	m->h = s.h = m->h + 2 * pad < kernel ? 0 : (m->h + 2 * pad - kernel) / stride + 1;
+	m->w = s.w = m->w + 2 * pad < kernel ? 0 : (m->w + 2 * pad - kernel) / stride + 1;
+	return s;
+}
+
+static struct oom_val pvt_encoder(struct oom_tape *t, const struct oom_arch *a)
+{
+	const struct pvt_kind *kind = a->type->kind;
+	struct oom_map m = oom_pixels(t, a);
+	struct oom_frame f = {.t = t};
+	struct oom_val outputs;
+
+	for (uint64_t i = 0; i < pvt_of(a)->n && !t->status; i++) {
+		const struct pvt_stage s = stage_of(a, i, &m);
+
+		if (!kind->stages) {
+			m.x = pvt_stage(t, &s, (uint32_t)i, m.x);
+			continue;
+		}
+		outputs = oom_run_stage(t, i, pvt_stage, &s, sizeof(s), m.x);
+		m.x = oom_op_copy(t, "contiguous", oom_keep(outputs));
+		oom_give_beside(&f, outputs);   /* of the loop */
+	}
+	oom_name(&f, oom_take_beside(t));
+	return oom_leave(&f, m.x);
+}
+
+static struct oom_val pvt_step(struct oom_tape *t, const struct oom_arch *a)
+{
+	const bool plain = ((const struct pvt_kind *)a->type->kind)->plain;
+	const struct oom_dim d = D(a->d_model);
+	struct oom_frame f = {.t = t};
+	struct oom_val x;
+
+	if (plain)
 		oom_no_checkpointing(t);
 	if (t->plan->num_layers)
 		t->warning = "the depth of this architecture is a list: the number of layers asked "
 			     "for is not applied";
-	x = stages(t, a, &c, m);
-	if (t->status)
-		return x;
-	if (c.kind == PVT) {
+	x = pvt_encoder(t, a);
+	if (plain)
 		x = oom_op_layer_norm(t, "layer_norm", x, 0, true, true);
-		return oom_image_head(t, a, oom_op_slice(t, oom_keep(x), t->m_b, D(a->d_model)), x);
-	}
-	return oom_image_head(t, a, oom_op_mean(t, oom_keep(x), t->m_b, D(a->d_model)), x);
+	x = oom_name(&f, x);
+	x = plain ? oom_op_slice(t, x, t->m_b, d) : oom_op_mean(t, x, t->m_b, d);
+	return oom_leave(&f, oom_image_loss(t, a, x));
 }
-
-static const struct oom_family_type types[] = {
-	{"pvt", NULL}, {"pvt_v2", NULL}, {"segformer", NULL}, {NULL, NULL},
-};
 
 const struct oom_family oom_family_pvt = {
 	.name = "pvt",
 	.summary = "pyramid vision transformer: keys and values from a smaller map",
 	.source = "transformers 5.12 models/segformer/modeling_segformer.py",
-	.types = types,
+	.types = pvt_types,
 	.lora_targets = "all-linear",
-	.parse = parse,
-	.step = step,
+	.keys = pvt_keys,
+	.parse = pvt_parse,
+	.step = pvt_step,
 };

@@ -178,11 +178,9 @@ static struct oom_map downsample(struct oom_tape *t, const struct swiftformer *c
 static struct oom_map swiftformer_encoder(struct oom_tape *t, const struct oom_arch *a,
 					  struct oom_map m)
 {
-	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad;
 	const struct swiftformer *c = swiftformer_of(a);
 	struct swiftformer_stage s = {.a = a};
 	struct oom_frame f = {.t = t};
-	const void *ctx;
 
 	oom_arg(&f, m.x);                       /* embedding_output, beside the loop's variable */
 	m = oom_name_map(&f, oom_map_keep(m));
@@ -190,13 +188,8 @@ static struct oom_map swiftformer_encoder(struct oom_tape *t, const struct oom_a
 		s.i = i;
 		s.h = m.h;
 		s.w = m.w;
-		ctx = oom_layer_ctx(t, &s, sizeof(s));
-		if (!ctx)
-			break;
 		m.x = oom_rename(&f, m.x,
-				 ckpt ? oom_layer_alone(t, (uint32_t)i, swiftformer_stage, ctx,
-							m.x) :
-					swiftformer_stage(t, ctx, (uint32_t)i, m.x));
+				 oom_run_stage(t, i, swiftformer_stage, &s, sizeof(s), m.x));
 		s.first += c->depth[i];
 		if (i + 1 < c->n && (c->down[i] != 0 || c->c[i] != c->c[i + 1]))
 			m = oom_rename_map(&f, m, downsample(t, c, c->c[i + 1], m));
@@ -220,8 +213,8 @@ static struct oom_val swiftformer_step(struct oom_tape *t, const struct oom_arch
 					      .pad = 1,
 					      .bias = true};
 
-		m = oom_batch_norm(t, "patch_embedding", oom_conv2d(t, "patch_embedding", m, &conv));
-		m = oom_map_act(t, OOM_ACT_RELU, m);
+		m = oom_conv2d(t, "patch_embedding", m, &conv);
+		m = oom_map_act(t, OOM_ACT_RELU, oom_batch_norm(t, "patch_embedding", m));
 	}
 	m = oom_name_map(&f, swiftformer_encoder(t, a, m));
 	y = x = oom_global_pool(t, oom_batch_norm(t, "norm", m));

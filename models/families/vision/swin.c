@@ -3,7 +3,7 @@
  * image (oom_len_const). Reference: transformers 5.12, models/swin/modeling_swin.py. */
 #include <math.h>
 
-#include "blocks/blocks.h"
+#include "blocks/image.h"
 #include "config/keys.h"
 
 enum { MAX_STAGES = 8 };
@@ -253,12 +253,10 @@ static struct oom_val swin_stage(struct oom_tape *t, const void *ctx, uint32_t j
 static struct oom_val swin_stages(struct oom_tape *t, const struct oom_arch *a, uint64_t side,
 				  struct oom_val x)
 {
-	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad;
 	const struct swin *w = swin_of(a);
 	struct stage s = {.a = a, .side = side, .drop = w->drop_path > 0};
 	struct oom_frame f = {.t = t};
 	struct oom_val copy = oom_none();
-	const void *ctx;
 
 	for (uint64_t j = 0; j < w->n_stages; j++) {
 		s.c = a->d_embed << j;
@@ -269,11 +267,7 @@ static struct oom_val swin_stages(struct oom_tape *t, const struct oom_arch *a, 
 		s.last = j + 1 == w->n_stages;
 		for (uint32_t i = 0; i < s.depth; i++)  /* relative_position_index */
 			oom_buffer(t, w->window * w->window * w->window * w->window, OOM_I64);
-		ctx = oom_layer_ctx(t, &s, sizeof(s));
-		if (!ctx)
-			break;
-		x = ckpt ? oom_layer_alone(t, (uint32_t)j, swin_stage, ctx, x) :
-			   swin_stage(t, ctx, (uint32_t)j, x);
+		x = oom_run_stage(t, j, swin_stage, &s, sizeof(s), x);
 		copy = oom_rename(&f, copy, oom_take_beside(t));
 		s.first += s.depth;
 		s.side = (s.side + !s.last) / (s.last ? 1 : 2);

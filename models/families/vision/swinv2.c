@@ -2,69 +2,72 @@
  * v2 with scaled cosine scores, a bias out of a small network, and norms after the branches.
  * Stages are checkpointed, not layers. Reference: transformers 5.12,
  * models/swinv2/modeling_swinv2.py, models/donut/modeling_donut_swin.py. */
-#include <string.h>
-
 #include "blocks/image.h"
+#include "config/keys.h"
 
 enum { MAX_STAGES = 8, BIAS_NET = 512 };
 
-struct cfg {
-	uint64_t n, depth[MAX_STAGES], heads[MAX_STAGES], window, layers;
-	double ratio, drop;
-	bool v2, qkv_bias, absolute;
+/* What sets the types apart. */
+struct swinv2_kind {
+	bool v2;        /* cosine scores, norms after the branches, a norm after the encoder */
+};
+static const struct swinv2_kind swinv2 = {.v2 = true};
+static const struct swinv2_kind donut = {.v2 = false};
+static const struct oom_family_type swinv2_types[] = {
+	{"swinv2", &swinv2}, {"donut-swin", &donut}, {NULL, NULL},
 };
 
-static void read_cfg(struct oom_reader *r, const char *type, uint64_t embed, struct cfg *c)
+struct swinv2 {
+	uint64_t n, depth[MAX_STAGES], heads[MAX_STAGES], window;
+	double ratio, drop;
+	bool qkv_bias, absolute;
+};
+OOM_OWN(swinv2, struct swinv2);
+
+static const struct oom_key_row swinv2_keys[] = {
+	OR(d_embed, "embed_dim", 96),
+	OR(patch, "patch_size", 4),
+	ACT(act, "hidden_act", "gelu"),
+	REAL(dropout, "hidden_dropout_prob", 0),
+	REAL(attn_dropout, "attention_probs_dropout_prob", 0),
+	OR_OWN(struct swinv2, window, "window_size", 7),
+	REAL_OWN(struct swinv2, ratio, "mlp_ratio", 4),
+	REAL_OWN(struct swinv2, drop, "drop_path_rate", 0.1),
+	FLAG_OWN(struct swinv2, qkv_bias, "qkv_bias", true),
+	FLAG_OWN(struct swinv2, absolute, "use_absolute_embeddings", false),
+	OOM_KEYS_END,
+};
+
+static void swinv2_parse(struct oom_arch *a)
 {
-	memset(c, 0, sizeof(*c));
-	c->v2 = !strcmp(type, "swinv2");
+	struct oom_reader *r = &a->rd;
+	struct swinv2 *c = swinv2_own(a);
+
+	oom_read_image(a, 224);
+	if (!a->patch || a->patch > a->image_size || !a->d_embed || a->d_embed > 65536)
+		oom_read_fail(r, "patch_size or embed_dim out of range");
 	c->n = oom_read_counts(r, "depths", c->depth, MAX_STAGES);
-	if (oom_read_counts(r, "num_heads", c->heads, MAX_STAGES) < c->n)
-		oom_read_fail(r, "num_heads must list one count for each of %llu stages",
-			      (unsigned long long)c->n);
-	c->window = oom_read_count_or(r, "window_size", 7);
-	c->ratio = oom_read_real(r, "mlp_ratio", 4);
-	c->drop = oom_read_real(r, "drop_path_rate", 0.1);
-	c->qkv_bias = oom_read_bool(r, "qkv_bias", true);
-	c->absolute = oom_read_bool(r, "use_absolute_embeddings", false);
+	oom_read_stages(r, "num_heads", c->heads, MAX_STAGES, c->n);
 	for (uint64_t i = 0; i < c->n; i++) {
-		c->layers += c->depth[i];
-		if (!c->heads[i] || c->heads[i] > embed << i)
+		a->n_layers += c->depth[i];
+		if (!c->heads[i] || c->heads[i] > a->d_embed << i)
 			oom_read_fail(r, "num_heads.%llu does not fit the stage's width",
 				      (unsigned long long)i);
 	}
-	if (c->layers > OOM_MAX_LAYERS || !c->window || c->window > 256 ||
+	a->d_model = c->n ? a->d_embed << (c->n - 1) : 1;
+	if (a->n_layers > OOM_MAX_LAYERS || !c->window || c->window > 256 ||
 	    !(c->ratio > 0 && c->ratio <= 1024))
 		oom_read_fail(r, "depths, window_size or mlp_ratio out of range");
 }
 
-static void parse(struct oom_arch *a)
-{
-	struct oom_reader *r = &a->rd;
-	struct cfg c;
-
-	oom_read_image(a, 224);
-	a->d_embed = oom_read_count_or(r, "embed_dim", 96);
-	a->patch = oom_read_count_or(r, "patch_size", 4);
-	a->act = oom_read_act(r, "hidden_act", "gelu");
-	a->dropout = oom_read_real(r, "hidden_dropout_prob", 0);
-	a->attn_dropout = oom_read_real(r, "attention_probs_dropout_prob", 0);
-	if (!a->patch || a->patch > a->image_size || !a->d_embed || a->d_embed > 65536)
-		oom_read_fail(r, "patch_size or embed_dim out of range");
-	read_cfg(r, a->model_type, a->d_embed, &c);
-	a->n_layers = c.layers;
-	a->d_model = c.n ? a->d_embed << (c.n - 1) : 1;
-}
-
-/* One stage: channels, heads, feed-forward width, side of the map, of a window, of the map in
- * whole windows. */
-struct stage {
+/* One stage: channels, heads, side of the map, of a window, of the map in whole windows. */
+struct swinv2_stage {
 	const struct oom_arch *a;
-	uint64_t c, heads, ff, side, window, padded, depth, first, table;
-	bool v2, bias, drop, last;
+	uint64_t c, heads, side, window, padded, depth, first;
+	bool v2, last;
 };
 
-static uint16_t pairs(struct oom_tape *t, const struct stage *s)
+static uint16_t pairs(struct oom_tape *t, const struct swinv2_stage *s)
 {
 	const uint16_t m = oom_length_of(t, s->window * s->window);
 
@@ -73,162 +76,184 @@ static uint16_t pairs(struct oom_tape *t, const struct stage *s)
 
 /* attn_mask of [windows, area, area] out of a map of region numbers: subtraction, two
  * comparisons, two fills. */
-static struct oom_val shift_mask(struct oom_tape *t, const struct stage *s, enum oom_dtype dt)
+static struct oom_val shift_mask(struct oom_tape *t, const struct swinv2_stage *s,
+				 enum oom_dtype dt)
 {
 	const uint64_t windows = s->padded / s->window * (s->padded / s->window);
 	const uint16_t m = oom_mono_mul(t, oom_length_of(t, windows), pairs(t, s));
-	struct oom_val d = oom_new(t, "sub", m, D(1), dt), c, f;
+	struct oom_frame f = {.t = t};
+	struct oom_val d, c;
 
-	c = oom_new(t, "ne", m, D(1), OOM_U8);
-	f = oom_new(t, "masked_fill", m, D(1), dt);
-	oom_drop(t, c);
-	c = oom_new(t, "eq", m, D(1), OOM_U8);
-	oom_drop(t, d);
-	d = oom_new(t, "masked_fill", m, D(1), dt);
-	oom_drop(t, c);
-	oom_drop(t, f);
-	return d;
+	d = oom_name(&f, oom_new(t, "sub", m, D(1), dt));
+	c = oom_name(&f, oom_new(t, "ne", m, D(1), OOM_U8));
+	oom_name(&f, oom_new(t, "masked_fill", m, D(1), dt));
+	oom_forget(&f, c);
+	oom_name(&f, oom_new(t, "eq", m, D(1), OOM_U8));
+	oom_forget(&f, d);
+	return oom_leave(&f, oom_new(t, "masked_fill", m, D(1), dt));
 }
 
 /* Rows of a table looked up for every pair of places, then permuted. */
-static struct oom_val looked_up(struct oom_tape *t, const struct stage *s, struct oom_val table)
+static struct oom_val looked_up(struct oom_tape *t, const struct swinv2_stage *s,
+				struct oom_val table)
 {
 	return oom_op_copy(t, "contiguous",
 			   oom_op_gather(t, "relative_position_bias", table, oom_none(),
 					 pairs(t, s), D(s->heads)));
 }
 
-/* v2: cosine of q and k times a learned scale, plus 16 sigmoid(network(log-spaced coordinates)). */
-static struct oom_val cosine_attention(struct oom_tape *t, const struct stage *s,
-				       const struct oom_attn *at, struct oom_val q,
-				       struct oom_val k, struct oom_val v, struct oom_val mask)
+/* 16 sigmoid(network(log-spaced coordinates)); table in frame f. */
+static struct oom_val continuous_bias(struct oom_frame *f, const struct swinv2_stage *s,
+				      enum oom_dtype dt)
 {
-	const uint16_t scores = oom_mono_mul(t, at->mq, at->sk);
 	const uint64_t rows = (2 * s->window - 1) * (2 * s->window - 1);
-	struct oom_val w, p, y, scale, bias, table, coords;
+	struct oom_tape *t = f->t;
+	struct oom_val table = {.sto = -1, .node = -1, .width = 2, .dt = (uint8_t)dt};
 
-	w = oom_op_bmm(t, "scores", oom_normalize(t, oom_keep(q), s->heads),
-		       oom_normalize(t, oom_keep(k), s->heads), scores,
-		       (struct oom_dim){s->heads, "n_heads"}, at->d);
-	scale = oom_op_unary(t, OOM_EXP,
-			     oom_op_unary(t, OOM_CLAMP_SIDE,
-					  oom_param(t, "logit_scale", 0, s->heads, 0)));
-	w = oom_op_mul(t, w, oom_keep(scale));
-	coords = (struct oom_val){
-		.sto = -1, .node = -1, .mono = oom_length_of(t, rows), .width = 2, .dt = w.dt};
-	table = oom_op_linear(t, "continuous_position_bias_mlp.0", coords, D(BIAS_NET), OOM_BIAS);
+	table.mono = oom_length_of(t, rows);
+	table = oom_op_linear(t, "continuous_position_bias_mlp.0", table, D(BIAS_NET), OOM_BIAS);
 	table = oom_activation(t, OOM_ACT_RELU, table);
 	table = oom_op_linear(t, "continuous_position_bias_mlp.2", table, D(s->heads), 0);
-	bias = oom_op_unary(t, OOM_SCALE,
-			    oom_op_unary(t, OOM_SIGMOID, looked_up(t, s, oom_keep(table))));
-	w = oom_op_add(t, w, oom_keep(bias));
-	for (int i = 0; i < 2 && !oom_is_none(mask); i++)       /* added twice, as the code does */
-		w = oom_op_add(t, w, oom_keep(mask));
-	p = oom_op_dropout(t, oom_op_softmax(t, oom_keep(w), false), at->dropout);
-	y = oom_op_bmm(t, "attention", oom_keep(p), oom_keep(v), at->mq,
-		       (struct oom_dim){s->c, "channels"}, oom_mono_now(t, at->sk));
-	y = oom_op_merge_heads(t, y);
-	oom_drop_all(t, (struct oom_val[]){q, k, v, w, p, scale, bias, table}, 8);
-	return y;
+	table = looked_up(t, s, oom_name(f, table));
+	return oom_op_unary(t, OOM_SCALE, oom_op_unary(t, OOM_SIGMOID, table));
 }
 
-/* x and mask stay the caller's. */
-static struct oom_val attention(struct oom_tape *t, const struct stage *s, struct oom_val x,
-				struct oom_val mask)
+/* v2: cosine of q and k times a learned scale, plus a bias. */
+static struct oom_val cosine_attention(struct oom_tape *t, const struct swinv2_stage *s,
+				       const struct oom_attn *at, const struct oom_val part[3],
+				       struct oom_val mask)
+{
+	const uint16_t scores = oom_mono_mul(t, at->mq, at->sk);
+	const struct oom_dim heads = {s->heads, "n_heads"};
+	struct oom_frame f = {.t = t};
+	struct oom_val w, p, scale, q[3] = {part[0], part[1], part[2]};
+
+	oom_name_each(&f, q, 3);
+	p = oom_normalize(t, q[1], s->heads);
+	w = oom_op_bmm(t, "scores", oom_normalize(t, q[0], s->heads), p, scores, heads, at->d);
+	scale = oom_op_unary(t, OOM_CLAMP_SIDE, oom_param(t, "logit_scale", 0, s->heads, 0));
+	scale = oom_name(&f, oom_op_unary(t, OOM_EXP, scale));
+	w = oom_op_mul(t, w, scale);
+	w = oom_op_add(t, w, oom_name(&f, continuous_bias(&f, s, (enum oom_dtype)w.dt)));
+	for (int i = 0; i < 2 && !oom_is_none(mask); i++)       /* added twice, as the code does */
+		w = oom_op_add(t, w, mask);
+	w = oom_name(&f, w);
+	p = oom_name(&f, oom_op_dropout(t, oom_op_softmax(t, w, false), at->dropout));
+	p = oom_op_bmm(t, "attention", p, q[2], at->mq, (struct oom_dim){s->c, "channels"},
+		       oom_mono_now(t, at->sk));
+	return oom_leave(&f, oom_op_merge_heads(t, p));
+}
+
+/* The table's bias and the mask, on scores as they are. */
+static struct oom_val biased_attention(struct oom_tape *t, const struct swinv2_stage *s,
+				       const struct oom_attn *at, const struct oom_val part[3],
+				       struct oom_val mask)
+{
+	const uint64_t w = swinv2_of(s->a)->window, rows = (2 * w - 1) * (2 * w - 1);
+	struct oom_val bias[2] = {oom_none(), mask};
+	struct oom_frame f = {.t = t};
+
+	bias[0] = oom_param(t, "relative_position_bias_table", rows, s->heads, 0);
+	bias[0] = oom_name(&f, looked_up(t, s, bias[0]));
+	return oom_leave(&f, oom_attention_in(&f, at, part[0], part[1], part[2], bias));
+}
+
+/* x and mask are the caller's. */
+static struct oom_val swinv2_attention(struct oom_tape *t, const struct swinv2_stage *s,
+				       struct oom_val x, struct oom_val mask)
 {
 	const struct oom_arch *a = s->a;
-	const uint64_t area = s->window * s->window;
+	const uint64_t area = s->window * s->window, heads = s->v2 ? 0 : s->heads;
+	const bool bias = swinv2_of(a)->qkv_bias;
 	struct oom_attn at = oom_attn_over(t, a, s->heads, s->c, area, area);
-	struct oom_val q, k, v;
+	struct oom_val part[3], y;
 
 	at.mq = at.mk = oom_mono_mul(t, oom_tokens_of(t, s->padded * s->padded / area),
 				     oom_length_of(t, area));
-	q = oom_project_heads(t, "query", oom_keep(x), s->c, s->bias, s->v2 ? 0 : s->heads);
-	k = oom_project_heads(t, "key", oom_keep(x), s->c, s->bias && !s->v2, s->v2 ? 0 : s->heads);
-	v = oom_project_heads(t, "value", oom_keep(x), s->c, s->bias, s->v2 ? 0 : s->heads);
-	if (s->v2) {
-		q = cosine_attention(t, s, &at, q, k, v, mask);
-	} else {
-		struct oom_val bias[2],
-			table = oom_param(t, "relative_position_bias_table", s->table, s->heads, 0);
-
-		bias[0] = looked_up(t, s, table);
-		bias[1] = mask;
-		q = oom_written_attention(t, &at, q, k, v, bias, NULL);
-		oom_drop(t, bias[0]);
-	}
-	q = oom_op_linear(t, "dense", q, (struct oom_dim){s->c, "channels"}, OOM_BIAS);
-	return oom_op_dropout(t, q, a->attn_dropout);
+	part[0] = oom_project_heads(t, "query", x, s->c, bias, heads);
+	part[1] = oom_project_heads(t, "key", x, s->c, bias && !s->v2, heads);
+	part[2] = oom_project_heads(t, "value", x, s->c, bias, heads);
+	y = s->v2 ? cosine_attention(t, s, &at, part, mask) :
+		    biased_attention(t, s, &at, part, mask);
+	y = oom_op_linear(t, "dense", y, (struct oom_dim){s->c, "channels"}, OOM_BIAS);
+	return oom_op_dropout(t, y, a->attn_dropout);
 }
 
 /* A permuted copy; no copy when there is a single window. */
-static struct oom_val permuted(struct oom_tape *t, const struct stage *s, struct oom_val x,
+static struct oom_val permuted(struct oom_tape *t, const struct swinv2_stage *s, struct oom_val x,
 			       uint16_t m)
 {
 	if (s->padded == s->window)
-		return x.kept ? oom_share(t, x) : x;
+		return x;
 	return oom_op_expand_copy(t, x, m, (struct oom_dim){s->c, "channels"});
 }
 
-static struct oom_val mlp(struct oom_tape *t, const struct stage *s, struct oom_val x)
+static struct oom_val swinv2_mlp(struct oom_tape *t, const struct swinv2_stage *s, struct oom_val x)
 {
-	/* the norm's result has its name until intermediate() has returned */
-	struct oom_val y = oom_op_linear(t, "dense", oom_keep(x),
-					 (struct oom_dim){s->ff, "intermediate"}, OOM_BIAS);
+	const uint64_t ff = (uint64_t)(swinv2_of(s->a)->ratio * (double)s->c);
+	const struct oom_dim c = {x.width, x.text};
+	struct oom_frame f = {.t = t};          /* of intermediate() */
+	struct oom_val y;
 
-	y = oom_activation(t, s->a->act, y);
-	oom_done(t, x);
-	y = oom_op_linear(t, "dense", y,
-			  (struct oom_dim){x.width, x.text}, OOM_BIAS);
+	x = oom_arg(&f, x);
+	y = oom_op_linear(t, "dense", x, (struct oom_dim){ff, "intermediate"}, OOM_BIAS);
+	y = oom_leave(&f, oom_activation(t, s->a->act, y));
+	y = oom_op_linear(t, "dense", y, c, OOM_BIAS);
 	return oom_op_dropout(t, y, s->a->dropout);
 }
 
-static struct oom_val block(struct oom_tape *t, const struct stage *s, uint64_t i, struct oom_val x)
+/* The attention branch's way through the windows, all of whose steps have names in frame f, the
+ * block's; *whole is one that is given up early. */
+static struct oom_val through_windows(struct oom_frame *f, const struct swinv2_stage *s,
+				      struct oom_val x, bool shifted, struct oom_val *whole)
 {
+	struct oom_tape *t = f->t;
 	const uint16_t m = oom_tokens_of(t, s->side * s->side),
 		       m_pad = oom_tokens_of(t, s->padded * s->padded);
 	const struct oom_dim c = {s->c, "channels"};
-	const bool shifted = i % 2 && s->side > s->window, path = s->first + i && s->drop;
-	struct oom_val whole, rolled, windows, mask = oom_none(), out, reverse, back, y;
+	struct oom_val mask = oom_none();
 
-	whole = s->v2 ? oom_keep(x) :
-			oom_op_layer_norm(t, "layernorm_before", oom_keep(x), 0, true, true);
 	/* F.pad copies even where there is nothing to pad */
-	whole = oom_op_expand_copy(t, whole, m_pad, c);
-	rolled = shifted ? oom_op_expand_copy(t, oom_keep(whole), m_pad, c) : oom_share(t, whole);
-	windows = permuted(t, s, oom_keep(rolled), m_pad);
+	x = *whole = oom_name(f, oom_op_expand_copy(t, x, m_pad, c));
+	x = oom_name(f, shifted ? oom_op_expand_copy(t, x, m_pad, c) : x);
+	x = oom_name(f, permuted(t, s, x, m_pad));
 	if (shifted)
-		mask = shift_mask(t, s, (enum oom_dtype)whole.dt);
-	out = attention(t, s, windows, mask);
-	reverse = permuted(t, s, oom_keep(out), m_pad);
-	back = shifted ? oom_op_expand_copy(t, oom_keep(reverse), m_pad, c) : oom_share(t, reverse);
+		mask = oom_name(f, shift_mask(t, s, (enum oom_dtype)whole->dt));
+	x = oom_name(f, swinv2_attention(t, s, x, mask));
+	x = oom_name(f, permuted(t, s, x, m_pad));
+	x = shifted ? oom_op_expand_copy(t, x, m_pad, c) : x;
 	if (s->padded > s->side)
-		back = oom_op_expand_copy(t, back, m, c);
-	y = s->v2 ? oom_op_layer_norm(t, "layernorm_before", oom_keep(back), 0, true, true) :
-		    oom_share(t, back);
-	if (path)
-		y = oom_drop_path(t, y);
-	x = oom_op_add(t, x, y);
-	oom_drop(t, whole);                     /* hidden_states until now */
-	y = s->v2 ? mlp(t, s, oom_keep(x)) :
-		    mlp(t, s, oom_op_layer_norm(t, "layernorm_after", oom_keep(x), 0, true, true));
-	if (s->v2) {
-		struct oom_val output = y;      /* layer_output */
+		x = oom_op_expand_copy(t, x, m, c);
+	return oom_name(f, x);
+}
 
-		y = oom_op_layer_norm(t, "layernorm_after", oom_keep(output), 0, true, true);
-		if (path)
-			y = oom_drop_path(t, y);
-		x = oom_op_add(t, x, y);
-		oom_drop(t, output);
-	} else {
-		x = oom_op_add(t, x, y);
+/* x is the caller's. */
+static struct oom_val swinv2_block(struct oom_tape *t, const struct swinv2_stage *s, uint64_t i,
+				   struct oom_val x)
+{
+	const bool shifted = i % 2 && s->side > s->window,
+		   path = s->first + i && swinv2_of(s->a)->drop > 0;
+	struct oom_frame f = {.t = t};
+	struct oom_val whole, y = x;
+
+	if (!s->v2)
+		y = oom_op_layer_norm(t, "layernorm_before", x, 0, true, true);
+	y = through_windows(&f, s, y, shifted, &whole);
+	if (s->v2)
+		y = oom_op_layer_norm(t, "layernorm_before", y, 0, true, true);
+	x = oom_name(&f, oom_op_add(t, x, path ? oom_drop_path(t, y) : y));
+	oom_forget(&f, whole);                  /* hidden_states until now */
+	if (!s->v2) {
+		y = oom_op_layer_norm(t, "layernorm_after", x, 0, true, true);
+		return oom_leave(&f, oom_op_add(t, x, swinv2_mlp(t, s, y)));
 	}
-	oom_drop_all(t, (struct oom_val[]){rolled, windows, mask, out, reverse, back}, 6);
-	return x;
+	y = oom_name(&f, swinv2_mlp(t, s, x));  /* layer_output */
+	y = oom_op_layer_norm(t, "layernorm_after", y, 0, true, true);
+	return oom_leave(&f, oom_op_add(t, x, path ? oom_drop_path(t, y) : y));
 }
 
 /* Four neighbours joined and reduced to twice the channels; the norm before or (v2) after. */
-static struct oom_val merge(struct oom_tape *t, const struct stage *s, struct oom_val x)
+static struct oom_val merge(struct oom_tape *t, const struct swinv2_stage *s, struct oom_val x)
 {
 	const uint64_t half = (s->side + 1) / 2;
 
@@ -243,138 +268,129 @@ static struct oom_val merge(struct oom_tape *t, const struct stage *s, struct oo
 	return s->v2 ? oom_op_layer_norm(t, "norm", x, 0, true, true) : x;
 }
 
-/* Layers and merge; what came before the merge is returned too (t->side). */
-static struct oom_val run_stage(struct oom_tape *t, const void *ctx, uint32_t j, struct oom_val x)
+/* Layers and merge; what came before the merge is returned too. */
+static struct oom_val swinv2_stage(struct oom_tape *t, const void *ctx, uint32_t j,
+				   struct oom_val x)
 {
-	const struct stage *s = ctx;
-	struct oom_val input = oom_share(t, x), before;
+	const struct swinv2_stage *s = ctx;
+	struct oom_frame f = {.t = t};
+	struct oom_val before;
 
 	(void)j;
-	for (uint64_t i = 0; i < s->depth && !t->status; i++) {
-		const struct oom_val arg = oom_share(t, x);
-
-		x = block(t, s, i, x);
-		oom_drop(t, arg);
-	}
-	before = oom_share(t, x);
-	if (!s->last)
-		x = merge(t, s, x);
-	oom_drop(t, input);
+	for (uint64_t i = 0; i < s->depth && !t->status; i++)
+		x = oom_rename(&f, x, swinv2_block(t, s, i, x));
+	before = x;
 	before.node = -1;
-	t->side = before;
-	return x;
+	if (!s->last)
+		x = oom_name(&f, merge(t, s, x));
+	oom_give_beside(&f, before);
+	return oom_leave(&f, x);
 }
 
-static struct oom_val stages(struct oom_tape *t, const struct oom_arch *a, const struct cfg *c,
-			     uint64_t side, struct oom_val x)
+/* relative_coords_table (v2) and relative_position_index of every layer. */
+static void position_buffers(struct oom_tape *t, const struct swinv2_stage *s, enum oom_dtype dt)
 {
-	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad;
-	struct stage s = {.a = a,
-			  .side = side,
-			  .v2 = c->v2,
-			  .bias = c->qkv_bias,
-			  .drop = c->drop > 0,
-			  .table = (2 * c->window - 1) * (2 * c->window - 1)};
-	struct oom_val held = oom_none();
+	const uint64_t w = s->v2 ? s->window : swinv2_of(s->a)->window;
+
+	for (uint64_t i = 0; i < s->depth; i++) {
+		if (s->v2)
+			oom_buffer(t, 2 * (2 * w - 1) * (2 * w - 1), dt);
+		oom_buffer(t, w * w * w * w, OOM_I64);
+	}
+}
+
+/* What a stage had before its merge lives until the next stage has returned. */
+static struct oom_val swinv2_encoder(struct oom_tape *t, const struct oom_arch *a, uint64_t side,
+				     struct oom_val x)
+{
+	const struct swinv2 *c = swinv2_of(a);
+	struct swinv2_stage s = {
+		.a = a, .side = side, .v2 = ((const struct swinv2_kind *)a->type->kind)->v2};
+	struct oom_frame f = {.t = t};
+	struct oom_val before = oom_none();
 
 	for (uint64_t j = 0; j < c->n && !t->status; j++) {
-		const void *ctx;
-		uint64_t w;
-
 		s.c = a->d_embed << j;
 		s.heads = c->heads[j];
-		s.ff = (uint64_t)(c->ratio * (double)s.c);
-		s.window = w = s.side < c->window ? s.side : c->window;
-		s.padded = (s.side + w - 1) / w * w;
+		s.window = s.side < c->window ? s.side : c->window;
+		s.padded = (s.side + s.window - 1) / s.window * s.window;
 		s.depth = c->depth[j];
 		s.last = j + 1 == c->n;
-		for (uint64_t i = 0; i < s.depth; i++) {
-			if (c->v2)              /* relative_coords_table */
-				oom_buffer(t, 2 * (2 * w - 1) * (2 * w - 1), (enum oom_dtype)x.dt);
-			oom_buffer(t,
-				   c->v2 ? w * w * w * w :
-					   c->window * c->window * c->window * c->window,
-				   OOM_I64);
-		}
-		ctx = oom_layer_ctx(t, &s, sizeof(s));
-		if (!ctx)
-			break;
-		x = ckpt ? oom_layer_alone(t, (uint32_t)j, run_stage, ctx, x) :
-			   run_stage(t, ctx, (uint32_t)j, x);
-		oom_drop(t, held);
-		held = t->side;
-		t->side = oom_none();
+		position_buffers(t, &s, (enum oom_dtype)x.dt);
+		x = oom_rename(&f, x, oom_run_stage(t, j, swinv2_stage, &s, sizeof(s), x));
+		before = oom_rename(&f, before, oom_take_beside(t));
 		s.first += s.depth;
-		s.side = s.last ? s.side : (s.side + 1) / 2;
+		s.side = (s.side + 1) / 2;
 	}
-	oom_drop(t, held);
-	return x;
+	return oom_leave(&f, x);
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val swinv2_embeddings(struct oom_tape *t, const struct oom_arch *a,
+					uint64_t *side)
 {
-	struct oom_reader rd = a->rd;
+	const struct oom_conv conv = {
+		.out = a->d_embed, .kernel = a->patch, .stride = a->patch, .bias = true};
 	struct oom_map m = oom_pixels(t, a);
-	struct oom_val x, first, encoded;
-	struct cfg c;
+	struct oom_val x, p;
 
-	read_cfg(&rd, a->model_type, a->d_embed, &c);
-	if (t->plan->num_layers)
-		t->warning = "Swin's depth is a list: the number of layers asked for is not "
-			     "applied";
 	if (m.h % a->patch)
 		m = oom_pad_map(t, m, m.h + a->patch - m.h % a->patch,
 				m.w + a->patch - m.w % a->patch);
-	m = oom_conv2d(t, "projection", m,
-		       &(struct oom_conv){.out = a->d_embed,
-					  .kernel = a->patch,
-					  .stride = a->patch,
-					  .bias = true});
+	m = oom_conv2d(t, "projection", m, &conv);
+	*side = m.h;
 	if (t->status)
 		return m.x;
 	x = oom_op_layer_norm(t, "norm", oom_map_tokens(t, m), 0, true, true);
 	/* one position more than there are patches: transformers cannot add them */
-	if (c.absolute) {
-		struct oom_val p = oom_param(t, "position_embeddings", m.h * m.w + 1, a->d_embed,
-					     0);
-
+	if (swinv2_of(a)->absolute) {
+		p = oom_param(t, "position_embeddings", m.h * m.w + 1, a->d_embed, 0);
 		p.mono = oom_length_of(t, m.h * m.w);
 		p.width = a->d_embed;
 		t->warning = "use_absolute_embeddings: transformers builds one position too many "
 			     "and cannot run such a model";
 		x = oom_op_add(t, x, p);
 	}
-	x = oom_op_dropout(t, x, a->dropout);
-	first = oom_share(t, x);                /* embedding_output, a local of the model */
-	encoded = stages(t, a, &c, m.h, x);
-	if (t->status)
-		return encoded;
-	if (!c.v2) {                            /* Donut's is an encoder without a last norm */
-		oom_drop(t, first);
-		return oom_image_head(t, a,
-				      oom_op_mean(t, oom_keep(encoded), t->m_b, D(a->d_model)),
-				      encoded);
-	}
-	x = oom_op_layer_norm(t, "layernorm", oom_keep(encoded), 0, true, true);
-	{
-		struct oom_val pooled = oom_op_mean(t, oom_keep(x), t->m_b, D(a->d_model));
-
-		oom_drop(t, first);
-		oom_drop(t, encoded);
-		return oom_image_head(t, a, pooled, x);
-	}
+	return oom_op_dropout(t, x, a->dropout);
 }
 
-static const struct oom_family_type types[] = {
-	{"swinv2", NULL}, {"donut-swin", NULL}, {NULL, NULL},
-};
+/* The base model; in *pooled what it makes of its result, where it does so before it returns. */
+static struct oom_val swinv2_model(struct oom_tape *t, const struct oom_arch *a,
+				   struct oom_val *pooled)
+{
+	struct oom_frame f = {.t = t};
+	uint64_t side;
+	struct oom_val x = oom_name(&f, swinv2_embeddings(t, a, &side));
+
+	if (!t->status)
+		x = swinv2_encoder(t, a, side, x);
+	if (!((const struct swinv2_kind *)a->type->kind)->v2)
+		return oom_leave(&f, x);
+	x = oom_op_layer_norm(t, "layernorm", oom_name(&f, x), 0, true, true);
+	*pooled = oom_op_mean(t, oom_keep(x), t->m_b, D(a->d_model));
+	return oom_leave(&f, x);
+}
+
+static struct oom_val swinv2_step(struct oom_tape *t, const struct oom_arch *a)
+{
+	struct oom_frame f = {.t = t};
+	struct oom_val x, pooled = oom_none();
+
+	if (t->plan->num_layers)
+		t->warning = "Swin's depth is a list: the number of layers asked for is not "
+			     "applied";
+	x = oom_name(&f, swinv2_model(t, a, &pooled));
+	if (oom_is_none(pooled))                /* Donut's is an encoder alone */
+		pooled = oom_op_mean(t, x, t->m_b, D(a->d_model));
+	return oom_leave(&f, oom_image_loss(t, a, pooled));
+}
 
 const struct oom_family oom_family_swinv2 = {
 	.name = "swinv2",
 	.summary = "shifted-window vision encoder, attention written out",
 	.source = "transformers 5.12 models/swinv2/modeling_swinv2.py",
-	.types = types,
+	.types = swinv2_types,
 	.lora_targets = "query+value",
-	.parse = parse,
-	.step = step,
+	.keys = swinv2_keys,
+	.parse = swinv2_parse,
+	.step = swinv2_step,
 };
