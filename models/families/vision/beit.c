@@ -72,7 +72,7 @@ static struct oom_val position_bias(struct oom_tape *t, const struct beit_layer 
 
 	t->scope = "relative_position_bias";
 	table = oom_param(t, "relative_position_bias_table", places + 3, heads, 0);
-	sub = oom_op_slice(t, oom_keep(table), OOM_MONO_ONE,
+	sub = oom_op_slice(t, table, OOM_MONO_ONE,
 			   (struct oom_dim){places * heads, NULL});
 	sub = oom_op_expand_copy(t, sub, OOM_MONO_ONE, (struct oom_dim){places * heads, NULL});
 	rest = oom_op_slice(t, table, OOM_MONO_ONE, (struct oom_dim){3 * heads, NULL});

@@ -163,8 +163,8 @@ static struct oom_map bit_encoder(struct oom_tape *t, const struct oom_arch *a, 
 	uint64_t current = 4, dilation = 1;
 	struct oom_frame f = {.t = t};
 
-	oom_arg(&f, m.x);                       /* embedding_output, beside the loop's variable */
-	m = oom_name_map(&f, oom_map_keep(m));
+	/* embedding_output, and the loop's variable */
+	m = oom_name_map(&f, oom_arg_map(&f, m));
 	for (uint64_t i = 0; i < c->n && !t->status; i++) {
 		uint64_t stride = i ? 2 : 1;
 

@@ -119,8 +119,8 @@ static struct oom_map convnext_encoder(struct oom_tape *t, const struct oom_arch
 	struct oom_frame f = {.t = t};
 	uint64_t k = 0;
 
-	oom_arg(&f, m.x);                       /* embedding_output, beside the loop's variable */
-	m = oom_name_map(&f, oom_map_keep(m));
+	/* embedding_output, and the loop's variable */
+	m = oom_name_map(&f, oom_arg_map(&f, m));
 	for (uint64_t i = 0; i < c->n && !t->status; i++) {
 		m = oom_rename_map(&f, m, convnext_stage(t, a, i, k, m));
 		k += c->depth[i];

@@ -92,12 +92,15 @@ static struct oom_map squeeze_excite(struct oom_tape *t, const struct oom_arch *
 	const uint64_t reduced = (uint64_t)((double)in * efficientnet_of(a)->squeeze);
 	const struct oom_conv reduce = {.out = reduced ? reduced : 1, .kernel = 1, .bias = true},
 			      expand = {.out = m.c, .kernel = 1, .bias = true};
-	struct oom_map p = {oom_global_pool(t, oom_map_keep(m)), m.c, 1, 1};
+	struct oom_frame f = {.t = t};
+	struct oom_map p;
 
+	m = oom_arg_map(&f, m);
+	p = (struct oom_map){oom_global_pool(t, m), m.c, 1, 1};
 	p = oom_map_act(t, a->act, oom_conv2d(t, "reduce", p, &reduce));
 	p = oom_map_act(t, OOM_ACT_SIGMOID, oom_conv2d(t, "expand", p, &expand));
 	m.x = oom_op_mul(t, m.x, p.x);
-	return m;
+	return oom_leave_map(&f, m);
 }
 
 struct efficientnet_layer {

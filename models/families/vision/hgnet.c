@@ -169,8 +169,8 @@ static struct oom_map hg_encoder(struct oom_tape *t, const struct oom_arch *a, s
 {
 	struct oom_frame f = {.t = t};
 
-	oom_arg(&f, m.x);                       /* embedding_output, beside the loop's variable */
-	m = oom_name_map(&f, oom_map_keep(m));
+	/* embedding_output, and the loop's variable */
+	m = oom_name_map(&f, oom_arg_map(&f, m));
 	for (uint64_t s = 0; s < hg_of(a)->n && !t->status; s++)
 		m = oom_rename_map(&f, m, hg_stage(t, a, s, m));
 	return oom_leave_map(&f, m);

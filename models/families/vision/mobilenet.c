@@ -103,6 +103,7 @@ static struct oom_map v1_model(struct oom_tape *t, const struct oom_arch *a, str
 	static const uint8_t strides[] = {1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1};
 	const struct mobilenet *c = mobilenet_of(a);
 	uint64_t depth = 32, out = (uint64_t)(32 * c->multiplier);
+	struct oom_frame f = {.t = t};
 
 	out = out < c->min_depth ? c->min_depth : out;
 	m = mobilenet_conv(t, a, m, (struct oom_conv){.out = out, .kernel = 3, .stride = 2}, true);
@@ -114,8 +115,9 @@ static struct oom_map v1_model(struct oom_tape *t, const struct oom_arch *a, str
 		}
 		m = pointwise(t, a, depthwise(t, a, m, strides[i], 1), out, true);
 	}
-	*pooled = oom_global_pool(t, oom_map_keep(m));
-	return m;
+	m = oom_name_map(&f, m);
+	*pooled = oom_global_pool(t, m);
+	return oom_leave_map(&f, m);
 }
 
 /* m is the caller's. */
@@ -171,7 +173,8 @@ static struct oom_map v2_model(struct oom_tape *t, const struct oom_arch *a, str
 	}
 	/* the last convolution's input stays the encoder's name */
 	m = pointwise(t, a, m, c->fine && c->multiplier < 1 ? 1280 : scaled(c, 1280), true);
-	*pooled = oom_global_pool(t, oom_map_keep(m));
+	m = oom_name_map(&f, m);
+	*pooled = oom_global_pool(t, m);
 	return oom_leave_map(&f, m);
 }
 

@@ -406,7 +406,8 @@ static struct oom_map mobilevit_model(struct oom_tape *t, const struct oom_arch 
 	m = mobilevit_encoder(t, a, m);
 	if (kind->neck)
 		m = pointwise(t, oom_name_map(&f, m), a->d_model, a->act);
-	*pooled = oom_global_pool(t, oom_map_keep(m));
+	m = oom_name_map(&f, m);
+	*pooled = oom_global_pool(t, m);
 	return oom_leave_map(&f, m);
 }
 

@@ -51,10 +51,13 @@ static void poolformer_parse(struct oom_arch *a)
 /* pool(x) - x */
 static struct oom_map pooling(struct oom_tape *t, const struct poolformer *c, struct oom_map m)
 {
-	struct oom_map p = oom_avg_pool(t, oom_map_keep(m), c->pool, 1, c->pool / 2);
+	struct oom_frame f = {.t = t};
+	struct oom_map p;
 
+	m = oom_arg_map(&f, m);
+	p = oom_avg_pool(t, m, c->pool, 1, c->pool / 2);
 	p.x = oom_op_add(t, p.x, m.x);
-	return p;
+	return oom_leave_map(&f, p);
 }
 
 static struct oom_map poolformer_output(struct oom_tape *t, const struct oom_arch *a,
@@ -122,7 +125,7 @@ static struct oom_map poolformer_encoder(struct oom_tape *t, const struct oom_ar
 		m = oom_rename_map(&f, m, oom_conv2d(t, "projection", m, &embed));
 		for (uint64_t j = 0; j < c->depth[i] && !t->status; j++, k++) {
 			m = oom_rename_map(&f, m, poolformer_layer(t, a, m, c->drop > 0 && k));
-			outputs = oom_rename(&f, outputs, oom_keep(m.x));
+			outputs = oom_rename(&f, outputs, m.x);
 		}
 	}
 	return oom_leave_map(&f, m);

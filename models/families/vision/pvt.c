@@ -203,7 +203,7 @@ static struct oom_val pvt_positions(struct oom_tape *t, uint64_t n, uint64_t c, 
 {
 	const struct oom_dim width = {c, "channels"};
 	const uint64_t whole = n + cls;
-	struct oom_val p = oom_param_tokens(t, "position_embeddings", whole, c), rest = oom_keep(p);
+	struct oom_val p = oom_param_tokens(t, "position_embeddings", whole, c), rest = p;
 
 	if (cls)
 		rest = oom_op_slice(t, rest, oom_length_of(t, n), width);
@@ -323,9 +323,9 @@ static struct oom_val pvt_encoder(struct oom_tape *t, const struct oom_arch *a)
 			m.x = pvt_stage(t, &s, (uint32_t)i, m.x);
 			continue;
 		}
-		outputs = oom_run_stage(t, i, pvt_stage, &s, sizeof(s), m.x);
-		m.x = oom_op_copy(t, "contiguous", oom_keep(outputs));
-		oom_give_beside(&f, outputs);   /* of the loop */
+		outputs = oom_name(&f, oom_run_stage(t, i, pvt_stage, &s, sizeof(s), m.x));
+		m.x = oom_op_copy(t, "contiguous", outputs);
+		oom_give_beside(&f, oom_take(&f, outputs));     /* of the loop */
 	}
 	oom_name(&f, oom_take_beside(t));
 	return oom_leave(&f, m.x);

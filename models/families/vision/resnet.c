@@ -78,7 +78,8 @@ static struct oom_map squeeze_excite(struct oom_tape *t, struct oom_map m, uint6
 	struct oom_frame f = {.t = t};
 	struct oom_map p = {oom_none(), m.c, 1, 1};
 
-	p.x = oom_name(&f, oom_global_pool(t, oom_map_keep(m)));
+	m = oom_arg_map(&f, m);
+	p.x = oom_name(&f, oom_global_pool(t, m));
 	p = oom_map_act(t, OOM_ACT_RELU, oom_conv2d(t, "attention.0", p, &reduce));
 	p = oom_map_act(t, OOM_ACT_SIGMOID, oom_conv2d(t, "attention.2", p, &expand));
 	m.x = oom_op_mul(t, m.x, p.x);
@@ -143,8 +144,8 @@ static struct oom_map resnet_encoder(struct oom_tape *t, const struct oom_arch *
 {
 	struct oom_frame f = {.t = t};
 
-	oom_arg(&f, m.x);                       /* embedding_output, beside the loop's variable */
-	m = oom_name_map(&f, oom_map_keep(m));
+	/* embedding_output, and the loop's variable */
+	m = oom_name_map(&f, oom_arg_map(&f, m));
 	for (uint64_t i = 0; i < resnet_of(a)->n && !t->status; i++)
 		m = oom_rename_map(&f, m, resnet_stage(t, a, i, m));
 	return oom_leave_map(&f, m);

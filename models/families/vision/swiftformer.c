@@ -182,8 +182,8 @@ static struct oom_map swiftformer_encoder(struct oom_tape *t, const struct oom_a
 	struct swiftformer_stage s = {.a = a};
 	struct oom_frame f = {.t = t};
 
-	oom_arg(&f, m.x);                       /* embedding_output, beside the loop's variable */
-	m = oom_name_map(&f, oom_map_keep(m));
+	/* embedding_output, and the loop's variable */
+	m = oom_name_map(&f, oom_arg_map(&f, m));
 	for (uint64_t i = 0; i < c->n && !t->status; i++) {
 		s.i = i;
 		s.h = m.h;
@@ -217,9 +217,11 @@ static struct oom_val swiftformer_step(struct oom_tape *t, const struct oom_arch
 		m = oom_map_act(t, OOM_ACT_RELU, oom_batch_norm(t, "patch_embedding", m));
 	}
 	m = oom_name_map(&f, swiftformer_encoder(t, a, m));
-	y = x = oom_global_pool(t, oom_batch_norm(t, "norm", m));
+	y = oom_global_pool(t, oom_batch_norm(t, "norm", m));
 	if (t->n_labels) {                      /* two heads, their mean */
-		y = oom_op_linear(t, "head", oom_keep(x), labels, flags);
+		x = oom_name(&f, y);
+		y = oom_op_linear(t, "head", x, labels, flags);
+		x = oom_take(&f, x);
 		y = oom_op_add(t, y, oom_op_linear(t, "dist_head", x, labels, flags));
 		y = oom_op_unary(t, OOM_SCALE, y);
 	}

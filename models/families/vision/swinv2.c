@@ -366,7 +366,8 @@ static struct oom_val swinv2_model(struct oom_tape *t, const struct oom_arch *a,
 	if (!((const struct swinv2_kind *)a->type->kind)->v2)
 		return oom_leave(&f, x);
 	x = oom_op_layer_norm(t, "layernorm", oom_name(&f, x), 0, true, true);
-	*pooled = oom_op_mean(t, oom_keep(x), t->m_b, D(a->d_model));
+	x = oom_name(&f, x);
+	*pooled = oom_op_mean(t, x, t->m_b, D(a->d_model));
 	return oom_leave(&f, x);
 }
 
