@@ -4,77 +4,120 @@
 #include <string.h>
 
 #include "blocks/mixers.h"
+#include "config/keys.h"
 #include "families/towers/weights.h"
 
-/* extra[] */
-enum {
-	SECOND,
-	INNER,
-	STATE,
-	RANK,
-	KERNEL,
-	HEADS,
-	GROUPS,
-	CHUNK,
-	BIAS,
-	CONV_BIAS,
-	MAMBA_ACT,
-	BLOCKS,
-	ADAPTER,
-	ATTN_ADAPTER,
-	ROPE,
-	ADAPTERS
-};
 enum { MAMBA, HYBRID };                 /* kinds: HYBRID + the number of its shared block */
+enum { MAX_BLOCKS = 8 };
 
-static void parse_kinds(struct oom_arch *a)
+struct zamba {
+	uint64_t inner, state, rank, kernel, heads, groups, chunk;      /* of the mixer */
+	bool bias, conv_bias;
+	enum oom_act mamba_act;
+	uint64_t head_dim;              /* 0: twice the usual */
+	uint64_t blocks;                /* shared ones */
+	uint64_t adapter, adapters;     /* rank; layers that adapt one block */
+	bool attn_adapter, rope;
+};
+OOM_OWN(zamba, struct zamba);
+
+/* What sets the two apart. */
+struct zamba_kind {
+	const struct oom_key_row *keys;
+	bool (*check)(struct oom_arch *a);      /* the mixer's sizes */
+	struct oom_val (*mixer)(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
+	/* layers adapt the blocks they share, whose feed-forwards are gate_up_proj */
+	bool adapts;
+	bool listed;                    /* layers_block_type says which are hybrid */
+};
+
+static const struct zamba_kind *kind_of(const struct oom_arch *a)
 {
-	struct oom_reader *r = &a->rd;
-	const struct oom_key *list = oom_read_key(r, "layers_block_type");
-	const bool second = a->extra[SECOND], listed = second && list && list->type == OOM_KEY_LIST;
-	const uint64_t period = second ? 1 : oom_read_count(r, "attn_layer_period", 1);
-	const uint64_t offset = second ? 0 : oom_read_count(r, "attn_layer_offset", 0);
-	uint64_t hybrids = 0;
-
-	for (uint32_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *word = listed ? oom_read_item(r, "layers_block_type", i) : NULL;
-		/* Zamba 2's default: one after every five, seven times, then two more by hand */
-		bool hybrid = second ? (i % 6 == 0 && i && i <= 42) || i == 47 || i == 51 :
-				       i == 2 || (i > 2 && (i - 3) % period == offset);
-
-		if (word)
-			hybrid = !strcmp(word, "hybrid");
-		a->kind[i] = (uint8_t)(hybrid ? HYBRID + hybrids++ % a->extra[BLOCKS] : MAMBA);
-	}
-	a->extra[ADAPTERS] = hybrids / a->extra[BLOCKS];
-	if (hybrids < a->extra[BLOCKS])
-		a->extra[BLOCKS] = hybrids;
+	return a->type->kind;
 }
+
+static const struct oom_key_row zamba_keys[] = {
+	MUST(vocab, "vocab_size"),
+	MUST(d_model, "hidden_size"),
+	LIKE(d_ff, "intermediate_size", 4, d_model),
+	MUST(n_layers, "num_hidden_layers"),
+	MUST(n_heads, "num_attention_heads"),
+	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
+	OR(max_positions, "max_position_embeddings", 0),
+	ACT(act, "hidden_act", "gelu"),
+	FLAG(tie, "tie_word_embeddings", true),
+	REAL(attn_dropout, "attention_dropout", 0),
+	MUST_OWN(struct zamba, state, "mamba_d_state"),
+	MUST_OWN(struct zamba, kernel, "mamba_d_conv"),
+	MUST_OWN(struct zamba, heads, "n_mamba_heads"),
+	OOM_KEYS_END,
+};
+static const struct oom_key_row zamba1_keys[] = {
+	OR_OWN(struct zamba, head_dim, "attention_head_dim", 0),
+	OR_OWN(struct zamba, blocks, NULL, 1),
+	FLAG_OWN(struct zamba, bias, "mamba_proj_bias", false),
+	FLAG_OWN(struct zamba, conv_bias, "mamba_conv_bias", true),
+	ACT_OWN(struct zamba, mamba_act, "hidden_mamba_act", "silu"),
+	OOM_KEYS_END,
+};
+static const struct oom_key_row zamba2_keys[] = {
+	MUST_OWN(struct zamba, blocks, "num_mem_blocks"),
+	MUST_OWN(struct zamba, adapter, "adapter_rank"),
+	FLAG_OWN(struct zamba, attn_adapter, "use_shared_attention_adapter", false),
+	FLAG_OWN(struct zamba, rope, "use_mem_rope", false),
+	MUST_OWN(struct zamba, groups, "mamba_ngroups"),
+	MUST_OWN(struct zamba, chunk, "chunk_size"),
+	FLAG_OWN(struct zamba, bias, "add_bias_linear", false),
+	OOM_KEYS_END,
+};
 
 static struct oom_selective selective_of(const struct oom_arch *a)
 {
-	return (struct oom_selective){.inner = a->extra[INNER],
-				      .d_state = a->extra[STATE],
-				      .rank = a->extra[RANK],
-				      .kernel = a->extra[KERNEL],
-				      .heads = a->extra[HEADS],
+	const struct zamba *z = zamba_of(a);
+
+	return (struct oom_selective){.inner = z->inner,
+				      .d_state = z->state,
+				      .rank = z->rank,
+				      .kernel = z->kernel,
+				      .heads = z->heads,
 				      .by_head = true,
-				      .bias = a->extra[BIAS],
-				      .conv_bias = a->extra[CONV_BIAS],
-				      .act = (enum oom_act)a->extra[MAMBA_ACT]};
+				      .bias = z->bias,
+				      .conv_bias = z->conv_bias,
+				      .act = z->mamba_act};
+}
+
+static bool selective_fits(struct oom_arch *a)
+{
+	const struct oom_key *rank = oom_read_key(&a->rd, "mamba_dt_rank");
+	struct oom_selective m;
+
+	zamba_own(a)->rank = rank && rank->type == OOM_KEY_NUMBER ?
+				     oom_read_count(&a->rd, "mamba_dt_rank", 1) :
+				     (a->d_model + 15) / 16;
+	m = selective_of(a);
+	return oom_selective_check(&a->rd, &m);
+}
+
+static struct oom_val selective(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+{
+	const struct oom_selective m = selective_of(a);
+
+	return oom_selective_mixer(t, &m, x);
 }
 
 static struct oom_ssd ssd_of(const struct oom_arch *a)
 {
-	return (struct oom_ssd){.inner = a->extra[INNER],
-				.heads = a->extra[HEADS],
-				.d_state = a->extra[STATE],
-				.d_head = a->extra[HEADS] ? a->extra[INNER] / a->extra[HEADS] : 0,
-				.groups = a->extra[GROUPS],
-				.kernel = a->extra[KERNEL],
-				.chunk = a->extra[CHUNK],
-				.bias = a->extra[BIAS],
-				.out_bias = a->extra[BIAS],
+	const struct zamba *z = zamba_of(a);
+
+	return (struct oom_ssd){.inner = z->inner,
+				.heads = z->heads,
+				.d_state = z->state,
+				.d_head = z->heads ? z->inner / z->heads : 0,
+				.groups = z->groups,
+				.kernel = z->kernel,
+				.chunk = z->chunk,
+				.bias = z->bias,
+				.out_bias = z->bias,
 				.conv_bias = true,
 				.mask_any_batch = true,
 				.name_taken_over = true,
@@ -82,95 +125,95 @@ static struct oom_ssd ssd_of(const struct oom_arch *a)
 				.act = OOM_ACT_SILU};
 }
 
-static void parse_mixer(struct oom_arch *a)
+static bool ssd_fits(struct oom_arch *a)
 {
-	struct oom_reader *r = &a->rd;
-	const struct oom_key *rank = oom_read_key(r, "mamba_dt_rank");
-	const bool second = a->extra[SECOND];
-	const double expand = oom_read_real(r, "mamba_expand", 2);
+	const struct oom_ssd m = ssd_of(a);
 
-	if (!(expand > 0 && expand < 1e6)) {
-		oom_read_fail(r, "mamba_expand (%g) is out of range", expand);
-		return;
-	}
-	a->extra[INNER] = (uint64_t)(expand * (double)a->d_model);
-	a->extra[STATE] = oom_read_count(r, "mamba_d_state", 1);
-	a->extra[KERNEL] = oom_read_count(r, "mamba_d_conv", 1);
-	a->extra[HEADS] = oom_read_count(r, "n_mamba_heads", 1);
-	if (second) {
-		struct oom_ssd m;
-
-		a->extra[GROUPS] = oom_read_count(r, "mamba_ngroups", 1);
-		a->extra[CHUNK] = oom_read_count(r, "chunk_size", 1);
-		a->extra[BIAS] = oom_read_bool(r, "add_bias_linear", false);
-		m = ssd_of(a);
-		oom_ssd_check(r, &m);
-	} else {
-		struct oom_selective m;
-
-		a->extra[RANK] = rank && rank->type == OOM_KEY_NUMBER ?
-					 oom_read_count(r, "mamba_dt_rank", 1) :
-					 (a->d_model + 15) / 16;
-		a->extra[BIAS] = oom_read_bool(r, "mamba_proj_bias", false);
-		a->extra[CONV_BIAS] = oom_read_bool(r, "mamba_conv_bias", true);
-		a->extra[MAMBA_ACT] = oom_read_act(r, "hidden_mamba_act", "silu");
-		m = selective_of(a);
-		oom_selective_check(r, &m);
-	}
+	return oom_ssd_check(&a->rd, &m);
 }
 
-static void parse(struct oom_arch *a)
+static struct oom_val ssd(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+{
+	const struct oom_ssd m = ssd_of(a);
+
+	return oom_ssd_mixer(t, &m, x);
+}
+
+static const struct zamba_kind zamba1 = {
+	.keys = zamba1_keys, .check = selective_fits, .mixer = selective};
+static const struct zamba_kind zamba2 = {
+	.keys = zamba2_keys, .check = ssd_fits, .mixer = ssd, .adapts = true, .listed = true};
+static const struct oom_family_type zamba_types[] = {
+	{"zamba", &zamba1}, {"zamba2", &zamba2}, {NULL, NULL},
+};
+
+static void parse_layers(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
+	const struct oom_key *list = oom_read_key(r, "layers_block_type");
+	const bool by_list = kind_of(a)->listed, listed = by_list && list &&
+							  list->type == OOM_KEY_LIST;
+	const uint64_t period = by_list ? 1 : oom_read_count(r, "attn_layer_period", 1);
+	const uint64_t offset = by_list ? 0 : oom_read_count(r, "attn_layer_offset", 0);
+	struct zamba *z = zamba_own(a);
+	uint64_t hybrids = 0;
+
+	for (uint32_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
+		const char *word = listed ? oom_read_item(r, "layers_block_type", i) : NULL;
+		/* Zamba 2's default: one after every five, seven times, then two more by hand */
+		bool hybrid = by_list ? (i % 6 == 0 && i && i <= 42) || i == 47 || i == 51 :
+					i == 2 || (i > 2 && (i - 3) % period == offset);
+
+		if (word)
+			hybrid = !strcmp(word, "hybrid");
+		a->kind[i] = (uint8_t)(hybrid ? HYBRID + hybrids++ % z->blocks : MAMBA);
+	}
+	z->adapters = hybrids / z->blocks;
+	if (hybrids < z->blocks)
+		z->blocks = hybrids;
+}
+
+static void zamba_parse(struct oom_arch *a)
+{
+	const double expand = oom_read_real(&a->rd, "mamba_expand", 2);
+	const struct zamba_kind *kind = kind_of(a);
+	struct zamba *z = zamba_own(a);
 
 	a->norm = OOM_NORM_RMS;
-	a->extra[SECOND] = !strcmp(a->model_type, "zamba2");
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_count_or(r, "intermediate_size", 0);
 	a->d_ff = a->d_ff ? a->d_ff : 4 * a->d_model;
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
-	a->head_dim = a->extra[SECOND] ? 0 : oom_read_count_or(r, "attention_head_dim", 0);
-	a->head_dim = a->head_dim ? a->head_dim : 2 * a->d_model / a->n_heads;
+	oom_read_rows(a, kind->keys);
+	a->head_dim = z->head_dim ? z->head_dim : 2 * a->d_model / a->n_heads;
 	if (!a->n_kv_heads || !a->head_dim)
-		oom_read_fail(r, "num_key_value_heads and head_dim must be positive");
-	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
-	a->act = oom_read_act(r, "hidden_act", "gelu");
-	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
-	a->extra[BLOCKS] = a->extra[SECOND] ? oom_read_count(r, "num_mem_blocks", 1) : 1;
-	if (a->extra[SECOND]) {
-		a->extra[ADAPTER] = oom_read_count(r, "adapter_rank", 1);
-		a->extra[ATTN_ADAPTER] = oom_read_bool(r, "use_shared_attention_adapter", false);
-		a->extra[ROPE] = oom_read_bool(r, "use_mem_rope", false);
-		if (a->extra[BLOCKS] > 8)
-			oom_read_fail(r, "num_mem_blocks (%llu): at most 8 are modelled",
-				      (unsigned long long)a->extra[BLOCKS]);
-	}
-	parse_mixer(a);
-	if (r->status)
+		oom_read_fail(&a->rd, "num_key_value_heads and head_dim must be positive");
+	if (z->blocks > MAX_BLOCKS)
+		oom_read_fail(&a->rd, "num_mem_blocks (%llu): at most %d are modelled",
+			      (unsigned long long)z->blocks, MAX_BLOCKS);
+	if (!(expand > 0 && expand < 1e6)) {
+		oom_read_fail(&a->rd, "mamba_expand (%g) is out of range", expand);
 		return;
-	parse_kinds(a);
+	}
+	z->inner = (uint64_t)(expand * (double)a->d_model);
+	if (!kind->check(a) || a->rd.status)
+		return;
+	parse_layers(a);
 	snprintf(a->warning, sizeof(a->warning),
 		 "%s: counted as it runs without the mamba_ssm and causal_conv1d kernels; with them training needs far less.",
 		 a->model_type);
 }
 
-struct layer {
+struct zamba_layer {
 	const struct oom_arch *a;
 	struct oom_rope rope;
 	struct oom_val mask, original;
-	uint32_t shared[8];             /* where the parameters of each shared block begin */
+	uint32_t shared[MAX_BLOCKS];    /* where the parameters of each shared block begin */
 };
 
-/* linear(x) + an adapter of the layer's own beside a shared weight. */
+/* y + an adapter of the layer's own on x, beside a shared weight. */
 static struct oom_val adapted(struct oom_tape *t, const struct oom_arch *a, struct oom_val y,
 			      struct oom_val x, struct oom_dim out)
 {
-	struct oom_val z = oom_op_linear(t, "0", oom_keep(x),
-					 (struct oom_dim){a->extra[ADAPTER], "adapter_rank"}, 0);
+	const struct oom_dim rank = {zamba_of(a)->adapter, "adapter_rank"};
+	struct oom_val z = oom_op_linear(t, "0", x, rank, 0);
 
 	return oom_op_add(t, y, oom_op_linear(t, "1", z, out, 0));
 }
@@ -201,9 +244,9 @@ static struct oom_val projection(struct oom_tape *t, const struct oom_arch *a, c
 				 struct oom_val x, uint64_t heads, struct cursors *c)
 {
 	const struct oom_dim w = {heads * a->head_dim, "n_heads * head_dim"};
-	struct oom_val y = oom_op_linear(t, name, oom_keep(x), w, 0);
+	struct oom_val y = oom_op_linear(t, name, x, w, 0);
 
-	if (c && a->extra[ATTN_ADAPTER]) {
+	if (c && zamba_of(a)->attn_adapter) {
 		to_own(t, c);
 		y = adapted(t, a, y, x, (struct oom_dim){2 * a->d_model, "2 * d_model"});
 		to_shared(t, c);
@@ -211,185 +254,172 @@ static struct oom_val projection(struct oom_tape *t, const struct oom_arch *a, c
 	return oom_op_heads(t, y);
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x,
-				struct cursors *c)
+static struct oom_val zamba_attention(struct oom_tape *t, const struct zamba_layer *l,
+				      struct oom_val x, struct cursors *c)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model);
-	struct oom_rope rope = l->rope;
 	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_val q, k, v, local[3];
+	struct oom_frame f = {.t = t};
+	struct oom_val p[3], y;
 
+	x = oom_arg(&f, x);
 	at.mask = l->mask;
-	q = projection(t, a, "q_proj", x, a->n_heads, c);
-	k = projection(t, a, "k_proj", x, a->n_kv_heads, c);
-	v = projection(t, a, "v_proj", x, a->n_kv_heads, c);
-	if (a->extra[ROPE]) {
-		oom_rope_pair(t, &q, &k, &rope, a->n_heads, a->n_kv_heads, a->head_dim,
+	p[0] = projection(t, a, "q_proj", x, a->n_heads, c);
+	p[1] = projection(t, a, "k_proj", x, a->n_kv_heads, c);
+	p[2] = projection(t, a, "v_proj", x, a->n_kv_heads, c);
+	if (zamba_of(a)->rope)
+		oom_rope_pair(t, &p[0], &p[1], &l->rope, a->n_heads, a->n_kv_heads, a->head_dim,
 			      a->head_dim);
-	}
-	local[0] = oom_share(t, q);
-	local[1] = oom_share(t, k);
-	local[2] = oom_share(t, v);
-	q = oom_op_linear(t, "o_proj", oom_attention_core(t, &at, q, k, v), h, 0);
-	for (int i = 0; i < 3; i++)
-		oom_drop(t, local[i]);
-	oom_drop(t, x);
-	return q;
+	oom_name_each(&f, p, 3);
+	y = oom_attention_core(t, &at, p[0], p[1], p[2]);
+	return oom_leave(&f, oom_op_linear(t, "o_proj", y, h, 0));
 }
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
-				   struct cursors *c)
+static struct oom_val zamba_feed_forward(struct oom_tape *t, const struct oom_arch *a,
+					 struct oom_val x, struct cursors *c)
 {
-	const struct oom_dim h = D(a->d_model), f[2] = {D(a->d_ff), D(a->d_ff)},
+	const struct oom_dim h = D(a->d_model), ff[2] = {D(a->d_ff), D(a->d_ff)},
 			     both = D(2 * a->d_ff);
-	const unsigned bias = a->extra[BIAS] ? OOM_BIAS : 0;
+	const unsigned bias = zamba_of(a)->bias ? OOM_BIAS : 0;
+	struct oom_frame f = {.t = t};
 	struct oom_val y, p[2];
 
-	if (!a->extra[SECOND])
-		return oom_gated_mlp(t, x, a->act, f[0], false);
-	y = oom_op_linear(t, "gate_up_proj", oom_keep(x), both, bias);
+	if (!kind_of(a)->adapts)
+		return oom_gated_mlp(t, x, a->act, ff[0], false);
+	x = oom_arg(&f, x);
+	y = oom_op_linear(t, "gate_up_proj", x, both, bias);
 	if (c) {
 		to_own(t, c);
 		y = adapted(t, a, y, x, both);
 		to_shared(t, c);
 	}
-	oom_op_split(t, y, 2, f, p);
+	oom_op_split(t, y, 2, ff, p);
 	y = oom_op_mul(t, oom_activation(t, a->act, p[0]), p[1]);
-	y = oom_op_linear(t, "down_proj", y, h, bias);
-	oom_drop(t, x);
-	return y;
+	return oom_leave(&f, oom_op_linear(t, "down_proj", y, h, bias));
 }
 
 /* The shared block on [x, embeddings]; without cursors only its own weights, no layer's
  * adapters. */
-static struct oom_val shared_block(struct oom_tape *t, const struct layer *l, struct oom_val x,
-				   struct cursors *c)
+static struct oom_val shared_block(struct oom_tape *t, const struct zamba_layer *l,
+				   struct oom_val x, struct cursors *c)
 {
 	const struct oom_arch *a = l->a;
-	struct oom_val h = oom_op_cat(t, x, oom_keep(l->original),
+	struct oom_val h = oom_op_cat(t, x, l->original,
 				      (struct oom_dim){2 * a->d_model, "2 * d_model"});
 
 	h = oom_norm(t, a->norm, "input_layernorm", h, 0);
-	h = attention(t, l, h, c);
+	h = zamba_attention(t, l, h, c);
 	h = oom_norm(t, a->norm, "pre_ff_layernorm", h, 0);
-	return feed_forward(t, a, h, c);
+	return zamba_feed_forward(t, a, h, c);
 }
 
 /* A block of its own has the adapters of all layers, and uses one. */
 static void idle_adapters(struct oom_tape *t, const struct oom_arch *a)
 {
+	const struct zamba *z = zamba_of(a);
 	const uint64_t out[4] = {2 * a->d_ff, 2 * a->d_model, 2 * a->d_model, 2 * a->d_model};
 	const uint64_t in[4] = {a->d_model, 2 * a->d_model, 2 * a->d_model, 2 * a->d_model};
 
-	for (uint64_t i = 1; i < a->extra[ADAPTERS]; i++)
-		for (int j = 0; j < (a->extra[ATTN_ADAPTER] ? 4 : 1); j++) {
-			oom_drop(t,
-				 oom_param(t, "adapter", a->extra[ADAPTER], in[j], OOM_P_UNUSED));
-			oom_drop(t,
-				 oom_param(t, "adapter", out[j], a->extra[ADAPTER], OOM_P_UNUSED));
+	for (uint64_t i = 1; i < z->adapters; i++)
+		for (int j = 0; j < (z->attn_adapter ? 4 : 1); j++) {
+			oom_param(t, "adapter", z->adapter, in[j], OOM_P_UNUSED);
+			oom_param(t, "adapter", out[j], z->adapter, OOM_P_UNUSED);
 		}
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val zamba_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct layer *l = ctx;
+	const struct zamba_layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : MAMBA;
-	struct oom_val h = oom_none(), y;
+	const uint8_t layer = i < OOM_MAX_LAYERS ? a->kind[i] : MAMBA;
+	struct oom_frame f = {.t = t};
+	struct oom_val h, y = x;
 
-	if (kind != MAMBA) {
-		struct cursors c = {.shared = l->shared[(kind - HYBRID) % 8], .apart = !a->tie};
+	if (layer != MAMBA) {
+		struct cursors c = {.shared = l->shared[(layer - HYBRID) % MAX_BLOCKS],
+				    .apart = !a->tie};
 
 		to_shared(t, &c);
-		h = shared_block(t, l, oom_keep(x), &c);
+		h = shared_block(t, l, x, &c);
 		to_own(t, &c);
-		if (!a->tie && a->extra[SECOND])
+		if (!a->tie && kind_of(a)->adapts)
 			idle_adapters(t, a);
-		h = oom_op_linear(t, "linear", h, D(a->d_model), 0);
+		h = oom_name(&f, oom_op_linear(t, "linear", h, D(a->d_model), 0));
+		y = oom_op_add(t, x, h);
 	}
-	y = kind == MAMBA ? oom_share(t, x) : oom_op_add(t, oom_keep(x), oom_keep(h));
-	y = oom_norm(t, a->norm, "input_layernorm", y, 0);
-	if (a->extra[SECOND]) {
-		const struct oom_ssd m = ssd_of(a);
-
-		y = oom_ssd_mixer(t, &m, y);
-	} else {
-		const struct oom_selective m = selective_of(a);
-
-		y = oom_selective_mixer(t, &m, y);
-	}
-	x = oom_op_add(t, x, y);
-	if (!oom_is_none(h))
-		oom_drop(t, h);
-	return x;
+	y = kind_of(a)->mixer(t, a, oom_norm(t, a->norm, "input_layernorm", y, 0));
+	return oom_leave(&f, oom_op_add(t, x, y));
 }
 
-static void shared_weights(struct oom_tape *t, struct layer *l)
+/* tie_word_embeddings ties the shared blocks too, or nothing: their weights come first of all. */
+static void shared_weights(struct oom_tape *t, const struct oom_arch *a, struct zamba_layer *l)
 {
-	struct oom_val x = oom_new(t, "x", t->m_bs, D(l->a->d_model), OOM_F32);
-	const uint64_t depth = oom_depth(t, l->a->n_layers);
+	const uint64_t depth = oom_depth(t, a->n_layers);
+	struct oom_weights first_of_all;
+	struct oom_frame f = {.t = t};
 	uint64_t hybrids = 0;
+	struct oom_val x;
 
+	l->original = oom_input(t, "x", t->m_bs, a->d_model, OOM_F32);
+	if (zamba_of(a)->rope)
+		l->rope.cos = l->rope.sin = oom_input(t, "x", t->m_s, a->head_dim, OOM_F32);
+	oom_weights_begin(t, &first_of_all);
+	x = oom_name(&f, oom_new(t, "x", t->m_bs, D(a->d_model), OOM_F32));
 	/* the first hybrid layers own the blocks: a shallow model may have fewer */
 	for (uint64_t i = 0; i < depth && i < OOM_MAX_LAYERS; i++)
-		hybrids += l->a->kind[i] >= HYBRID;
-	for (uint64_t i = 0; i < l->a->extra[BLOCKS] && i < hybrids; i++) {
+		hybrids += a->kind[i] >= HYBRID;
+	for (uint64_t i = 0; i < zamba_of(a)->blocks && i < hybrids; i++) {
 		l->shared[i] = (uint32_t)t->cursor;
-		oom_drop(t, shared_block(t, l, oom_keep(x), NULL));
+		oom_name(&f, shared_block(t, l, x, NULL));
 	}
-	oom_drop(t, x);
+	oom_leave(&f, oom_none());
+	oom_weights_end(t, &first_of_all);
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val zamba_model(struct oom_tape *t, const struct oom_arch *a,
+				  struct oom_val *embed)
 {
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a, .rope = {oom_none(), oom_none()}};
+	struct zamba_layer l = {.a = a, .rope = {oom_none(), oom_none()}, .mask = oom_none()};
+	struct oom_frame f = {.t = t};
+	struct oom_val x, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 
 	t->scope = "embed_tokens";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	l.original = oom_input(t, "x", t->m_bs, a->d_model, OOM_F32);
-	l.mask = oom_none();
-	if (a->extra[ROPE])
-		l.rope.cos = l.rope.sin = oom_input(t, "x", t->m_s, a->head_dim, OOM_F32);
-	if (a->tie) {                           /* tie_word_embeddings ties these too, or nothing */
-		struct oom_weights first_of_all;
-
-		oom_weights_begin(t, &first_of_all);
-		shared_weights(t, &l);
-		oom_weights_end(t, &first_of_all);
-	}
+	*embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	if (a->tie)
+		shared_weights(t, a, &l);
 	t->scope = "embed_tokens";
-	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
-	x = oom_input_grads(t, x);
-	first = oom_share(t, x);
-	l.original = oom_op_copy(t, "clone", oom_keep(x));
-	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
-	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
-	if (a->extra[ROPE])
+	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
+	x = oom_name(&f, oom_input_grads(t, x));
+	l.original = oom_name_shared(&f, oom_op_copy(t, "clone", x));
+	ids = oom_name_shared(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64));
+	oom_name(&f, ids);
+	l.mask = oom_name_shared(&f, oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s,
+						   t->m_s));
+	if (zamba_of(a)->rope) {
 		l.rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
-	oom_drop_shared(t, l.rope.cos);
-	oom_drop_shared(t, l.rope.sin);
-	oom_drop_shared(t, l.mask);
-	oom_drop_shared(t, l.original);
-	oom_drop_shared(t, oom_share(t, ids));
-	x = oom_norm(t, a->norm, "final_layernorm", x, 0);
-	oom_drop(t, ids);
-	oom_drop(t, first);
+		l.rope.cos = oom_name_shared(&f, l.rope.cos);
+		l.rope.sin = oom_name_shared(&f, l.rope.sin);
+	}
+	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, zamba_block, &l, x);
+	oom_forget_shared(&f);
+	return oom_leave(&f, oom_norm(t, a->norm, "final_layernorm", x, 0));
+}
+
+static struct oom_val zamba_step(struct oom_tape *t, const struct oom_arch *a)
+{
+	struct oom_val embed, x = zamba_model(t, a, &embed);
+
 	return oom_causal_tail(t, a, x, embed);
 }
-
-static const struct oom_family_type types[] = {
-	{"zamba", NULL}, {"zamba2", NULL}, {NULL, NULL},
-};
 
 const struct oom_family oom_family_zamba = {
 	.name = "zamba",
 	.summary = "Mamba layers, some after a transformer block of shared weights",
 	.source = "transformers 5.12 models/zamba/modeling_zamba.py",
-	.types = types,
+	.types = zamba_types,
 	.lora_targets = "in_proj+q_proj+v_proj",
-	.parse = parse,
-	.step = step,
+	.keys = zamba_keys,
+	.parse = zamba_parse,
+	.step = zamba_step,
 };
