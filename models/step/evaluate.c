@@ -141,6 +141,13 @@ static struct oom_replayed *replayed_before(struct oom_evaluator *ev, const stru
 	return NULL;
 }
 
+static void set_sizes(struct oom_tape *t, const struct oom_batch *at)
+{
+	t->val_b = at->b;
+	t->val_s = at->s;
+	t->val_t = at->t;
+}
+
 /* The peak of reserved bytes, every layer recorded by itself.  Ranks that hold different parts of the
  * chain, and engines with schedules of their own, are not replayed. */
 static enum oom_status play(struct oom_evaluator *ev, const struct oom_model *model,
@@ -156,9 +163,9 @@ static enum oom_status play(struct oom_evaluator *ev, const struct oom_model *mo
 		st = oom_variant_for(ev, g, p, &v, err);
 	if (st)
 		return st;
-	g->tape.val_b = v->own.val_b = at->b;
-	g->tape.val_s = v->own.val_s = at->s;
-	g->tape.val_t = v->own.val_t = at->t;
+	set_sizes(&g->tape, at);
+	if (v->own)
+		set_sizes(v->own, at);
 	st = oom_replay(&ev->player, s, v, p, out->input_bytes, &out->reserved_bytes);
 	out->reserved_replayed = !st;
 	if (st == OOM_ERR_LIMIT)                /* too deep: the estimate stands */

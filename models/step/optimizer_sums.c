@@ -224,7 +224,7 @@ enum oom_status oom_optimizer_sums(const struct oom_optimizer *o, const struct o
 	for (size_t i = 0; i < n; i++)
 		if (stepped(&p[i]))
 			add_slots(o, &p[i], master, out);
-	for (int step = 0; step < 2; step++) {
+	for (int step = 0; o->update && step < 2; step++) {
 		const uint64_t held = step ? 0 : out->rounded;
 
 		s.first = !step;

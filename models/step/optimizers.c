@@ -12,9 +12,8 @@
 
 /* ---- step temporaries ---- */
 
-/* States as they come into being, no temporary. */
-static void in_place(const struct oom_optimizer *o, const struct oom_stepped *s,
-		     struct oom_sink *sink)
+void oom_update_in_place(const struct oom_optimizer *o, const struct oom_stepped *s,
+			 struct oom_sink *sink)
 {
 	for (size_t i = oom_next_stepped(s, SIZE_MAX); s->first && i < s->n;
 	     i = oom_next_stepped(s, i))
@@ -35,7 +34,7 @@ static void foreach(const struct oom_optimizer *o, const struct oom_stepped *s,
 {
 	int32_t first = -1, last = -1;
 
-	in_place(o, s, sink);
+	oom_update_in_place(o, s, sink);
 	for (size_t i = oom_next_stepped(s, SIZE_MAX); i < s->n; i = oom_next_stepped(s, i))
 		for (uint16_t k = 0; k < s->p[i].count; k++) {
 			last = oom_sink_take(sink, like_param(&s->p[i], s->master));
@@ -90,7 +89,7 @@ static void adafactor(const struct oom_optimizer *o, const struct oom_stepped *s
 static void newton_schulz(const struct oom_optimizer *o, const struct oom_stepped *s,
 			  struct oom_sink *sink)
 {
-	in_place(o, s, sink);
+	oom_update_in_place(o, s, sink);
 	for (size_t i = oom_next_stepped(s, SIZE_MAX); i < s->n; i = oom_next_stepped(s, i))
 		if (s->p[i].rows)
 			oom_sink_give(sink, oom_sink_take(sink, s->p[i].elems * 8));
@@ -129,56 +128,52 @@ static const struct oom_optimizer table[] = {
 	 .megatron = "adam",
 	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit"},
 	{.choice = {"adamw-fused", "AdamW, fused kernel: no temporaries", "adamw_torch_fused",
-	  TORCH "/adamw.py fused=True", OOM_EXACT}, SLOTS(SAME, SAME, {OOM_OF_ALL, OOM_PER_TENSOR, 8, false, 0}), .update = in_place, .megatron = "adam",
+	  TORCH "/adamw.py fused=True", OOM_EXACT}, SLOTS(SAME, SAME, {OOM_OF_ALL, OOM_PER_TENSOR, 8, false, 0}), .megatron = "adam",
 	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit"},
 	{.choice = {"adamw-8bit", "AdamW with 8-bit states in blocks of 256", "", BNB, OOM_NUMERICS},
-	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, false), .update = in_place, .paged = "paged-adamw-8bit"},
+	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, false), .paged = "paged-adamw-8bit"},
 	{.choice = {"adamw-8bit-embfp32", "the same, embeddings in fp32 as HF Trainer registers them", "adamw_bnb_8bit adamw_8bit",
 	  "transformers trainer.py, " BNB, OOM_NUMERICS},
-	 TWO_IN_8BIT(OOM_OF_LARGE_BUT_EMBEDDINGS, OOM_OF_SMALL_AND_EMBEDDINGS, false), .update = in_place, .paged = "paged-adamw-8bit"},
+	 TWO_IN_8BIT(OOM_OF_LARGE_BUT_EMBEDDINGS, OOM_OF_SMALL_AND_EMBEDDINGS, false), .paged = "paged-adamw-8bit"},
 	{.choice = {"paged-adamw-8bit", "8-bit states that page to host memory", "paged_adamw_8bit", BNB, OOM_NUMERICS},
-	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, true), .update = in_place},
+	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, true)},
 	{.choice = {"paged-adamw", "fp32 states that page to host memory", "paged_adamw_32bit", BNB, OOM_PLACEMENT},
-	 SLOTS(PAGED, PAGED), .update = in_place},
+	 SLOTS(PAGED, PAGED)},
 	{.choice = {"adamw-bnb32", "bitsandbytes AdamW with fp32 states", "adamw_bnb", BNB, OOM_EXACT}, SLOTS(FP32, FP32),
-	 .update = in_place,
 	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit"},
 	{.choice = {"adamw-4bit", "torchao AdamW with 4-bit states", "adamw_torch_4bit",
 	  "torchao optim README", OOM_NUMERICS},
 	 SLOTS({OOM_OF_LARGE, OOM_PER_ELEMENT, 1, false, 0}, {OOM_OF_LARGE, OOM_PER_ELEMENT, 1, false, 0},
 	       {OOM_OF_LARGE, OOM_PER_BLOCK, 8, false, 128}, {OOM_OF_LARGE, OOM_PER_BLOCK, 8, false, 128},
-	       {OOM_OF_SMALL, OOM_PER_ELEMENT, 8, false, 0}, {OOM_OF_SMALL, OOM_PER_ELEMENT, 8, false, 0}), .update = in_place},
+	       {OOM_OF_SMALL, OOM_PER_ELEMENT, 8, false, 0}, {OOM_OF_SMALL, OOM_PER_ELEMENT, 8, false, 0})},
 	{.choice = {"adafactor", "factored second moment, no first", "adafactor",
 	  "transformers optimization.py", OOM_NUMERICS},
 	 SLOTS(ROW(OOM_OF_MATRICES), COLUMN(OOM_OF_MATRICES), {OOM_OF_VECTORS, OOM_PER_ELEMENT, 8, false, 0},
 	       {OOM_OF_ALL, OOM_PER_TENSOR, 8, false, 0}), .update = adafactor},
-	{.choice = {"sgd", "plain SGD, no state", "sgd", TORCH "/sgd.py", OOM_NUMERICS}, .update = in_place},
-	{.choice = {"sgd-momentum", "SGD with momentum", "", TORCH "/sgd.py", OOM_NUMERICS}, SLOTS(SAME),
-	 .update = in_place, .megatron = "sgd"},
-	{.choice = {"lion", "Lion, fp32 momentum", "lion_32bit", BNB " lion.py", OOM_NUMERICS}, SLOTS(FP32), .update = in_place},
+	{.choice = {"sgd", "plain SGD, no state", "sgd", TORCH "/sgd.py", OOM_NUMERICS}},
+	{.choice = {"sgd-momentum", "SGD with momentum", "", TORCH "/sgd.py", OOM_NUMERICS}, SLOTS(SAME), .megatron = "sgd"},
+	{.choice = {"lion", "Lion, fp32 momentum", "lion_32bit", BNB " lion.py", OOM_NUMERICS}, SLOTS(FP32)},
 	{.choice = {"lion-8bit", "Lion, 8-bit momentum", "lion_8bit", BNB " lion.py", OOM_NUMERICS},
-	 ONE_IN_8BIT(false), .update = in_place},
+	 ONE_IN_8BIT(false)},
 	{.choice = {"paged-lion-8bit", "8-bit momentum that pages to host memory", "paged_lion_8bit", BNB, OOM_NUMERICS},
-	 ONE_IN_8BIT(true), .update = in_place},
+	 ONE_IN_8BIT(true)},
 	{.choice = {"paged-lion", "fp32 momentum that pages to host memory", "paged_lion_32bit", BNB, OOM_NUMERICS},
-	 SLOTS(PAGED), .update = in_place},
+	 SLOTS(PAGED)},
 	{.choice = {"amsgrad", "AdamW with a third buffer", "", TORCH "/adamw.py amsgrad=True", OOM_NUMERICS},
 	 SLOTS(SAME, SAME, SAME), .lists = true, .update = foreach},
 	{.choice = {"rmsprop", "RMSprop, one square average", "rmsprop", TORCH "/rmsprop.py", OOM_NUMERICS}, SLOTS(SAME),
 	 .lists = true, .update = foreach},
 	{.choice = {"adagrad", "Adagrad, one sum", "adagrad", TORCH "/adagrad.py", OOM_NUMERICS}, SLOTS(SAME), .lists = true, .update = foreach},
-	{.choice = {"adam-mini", "one second moment per row", "", "arXiv:2406.16793", OOM_NUMERICS}, SLOTS(FP32, ROW(OOM_OF_ALL)),
-	 .update = in_place},
+	{.choice = {"adam-mini", "one second moment per row", "", "arXiv:2406.16793", OOM_NUMERICS}, SLOTS(FP32, ROW(OOM_OF_ALL))},
 	{.choice = {"galore", "Adam in a rank-128 projection", "galore_adamw galore_adamw_layerwise",
 	  "arXiv:2403.03507", OOM_NUMERICS},
 	 SLOTS({OOM_OF_PROJECTED, OOM_LONG_BY_RANK, 8, false, 128}, {OOM_OF_PROJECTED, OOM_LONG_BY_RANK, 8, false, 128},
 	       {OOM_OF_PROJECTED, OOM_SHORT_BY_RANK, 8, false, 128}, {OOM_OF_NOT_PROJECTED, OOM_PER_ELEMENT, 0, false, 128},
-	       {OOM_OF_NOT_PROJECTED, OOM_PER_ELEMENT, 0, false, 128}), .update = in_place},
+	       {OOM_OF_NOT_PROJECTED, OOM_PER_ELEMENT, 0, false, 128})},
 	{.choice = {"apollo", "rank-256 random projection, no projector kept", "apollo_adamw",
 	  "arXiv:2412.05270", OOM_NUMERICS},
 	 SLOTS({OOM_OF_PROJECTED, OOM_LONG_BY_RANK, 8, false, 256}, {OOM_OF_PROJECTED, OOM_LONG_BY_RANK, 8, false, 256},
-	       {OOM_OF_NOT_PROJECTED, OOM_PER_ELEMENT, 0, false, 256}, {OOM_OF_NOT_PROJECTED, OOM_PER_ELEMENT, 0, false, 256}),
-	 .update = in_place},
+	       {OOM_OF_NOT_PROJECTED, OOM_PER_ELEMENT, 0, false, 256}, {OOM_OF_NOT_PROJECTED, OOM_PER_ELEMENT, 0, false, 256})},
 	{.choice = {"muon", "momentum for hidden matrices, AdamW for the rest", "", "KellerJordan/Muon", OOM_NUMERICS},
 	 SLOTS({OOM_OF_HIDDEN, OOM_PER_ELEMENT, 0, false, 0}, {OOM_OF_NOT_HIDDEN, OOM_PER_ELEMENT, 0, false, 0},
 	       {OOM_OF_NOT_HIDDEN, OOM_PER_ELEMENT, 0, false, 0}), .update = newton_schulz},
@@ -192,19 +187,17 @@ static const struct oom_optimizer table[] = {
 	{.choice = {"came", "confidence-guided Adafactor", "", "arXiv:2307.02047", OOM_NUMERICS},
 	 SLOTS(FP32, {OOM_OF_VECTORS, OOM_PER_ELEMENT, 8, false, 0}, ROW(OOM_OF_MATRICES), COLUMN(OOM_OF_MATRICES),
 	       ROW(OOM_OF_MATRICES), COLUMN(OOM_OF_MATRICES)), .update = adafactor},
-	{.choice = {"sophia", "momentum and a Hessian diagonal", "", "arXiv:2305.14342", OOM_NUMERICS}, SLOTS(SAME, SAME),
-	 .update = in_place},
+	{.choice = {"sophia", "momentum and a Hessian diagonal", "", "arXiv:2305.14342", OOM_NUMERICS}, SLOTS(SAME, SAME)},
 	{.choice = {"schedule-free", "z and the second moment", "schedule_free_adamw", "arXiv:2405.15682", OOM_NUMERICS},
 	 SLOTS(SAME, SAME), .lists = true, .update = foreach},
 	{.choice = {"prodigy", "four buffers: two moments, s and the start", "", "arXiv:2306.06101", OOM_NUMERICS},
-	 SLOTS(SAME, SAME, SAME, SAME), .update = in_place},
+	 SLOTS(SAME, SAME, SAME, SAME)},
 	{.choice = {"lamb", "AdamW with layer-wise rates", "", "arXiv:1904.00962", OOM_NUMERICS}, SLOTS(SAME, SAME),
 	 .lists = true, .update = foreach},
-	{.choice = {"lars", "SGD momentum with layer-wise rates", "", "arXiv:1708.03888", OOM_NUMERICS}, SLOTS(SAME),
-	 .update = in_place},
+	{.choice = {"lars", "SGD momentum with layer-wise rates", "", "arXiv:1708.03888", OOM_NUMERICS}, SLOTS(SAME)},
 	{.choice = {"lomo", "update fused into backward: no state, gradients die at once", "lomo adalomo",
-	  "arXiv:2306.09782", OOM_NUMERICS}, .update = in_place, .in_backward = true},
-	{.choice = {"none", "no optimizer step", "", "-", OOM_SCIENCE}, .update = in_place},
+	  "arXiv:2306.09782", OOM_NUMERICS}, .in_backward = true},
+	{.choice = {"none", "no optimizer step", "", "-", OOM_SCIENCE}},
 };
 
 _Static_assert(sizeof(table) / sizeof(table[0]) <= OOM_MAX_OPTIMIZERS,

@@ -93,7 +93,7 @@ struct oom_optimizer {
 	/* its temporaries are a list of all tensors, not one tensor's at a time */
 	bool lists;
 	/* Plays the step's temporaries, and in the first step the states as they come into being
-	 * (oom_slots_make). */
+	 * (oom_slots_make); NULL: it updates in place (oom_update_in_place). */
 	void (*update)(const struct oom_optimizer *o, const struct oom_stepped *s,
 		       struct oom_sink *sink);
 };
@@ -108,6 +108,9 @@ uint64_t oom_slot_bytes(const struct oom_slot *s, const struct oom_param *p, boo
 /* Makes p's states, each its own block; returns their bytes. */
 uint64_t oom_slots_make(const struct oom_optimizer *o, const struct oom_param *p, bool master,
 			struct oom_sink *sink);
+/* States as they come into being, no temporary. */
+void oom_update_in_place(const struct oom_optimizer *o, const struct oom_stepped *s,
+			 struct oom_sink *sink);
 /* The parameters that are stepped (those that got a gradient), in the order in which modules
  * register them. */
 size_t oom_next_stepped(const struct oom_stepped *s, size_t after);

@@ -127,7 +127,9 @@ enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 				    .small = g->shards.small,
 				    .half = g->param_bytes < 3 * g->total,
 				    .state = oom_state_sums(g, p->optimizer, false),
-				    .master_state = oom_state_sums(g, p->optimizer, true)};
+				    /* asked for where states are divided */
+				    .master_state = oom_state_sums(g, p->optimizer,
+								   p->zero_stage > 0)};
 
 	uint64_t inputs;
 

@@ -235,7 +235,10 @@ static void update(struct playing *g)
 		return;
 	}
 	s.p = parts_of(g);
-	o->update(o, &s, &sink);
+	if (o->update)
+		o->update(o, &s, &sink);
+	else
+		oom_update_in_place(o, &s, &sink);
 	allocator(g)->failed |= sink.failed;
 	oom_sink_release(&sink);
 }

@@ -30,24 +30,28 @@ static uint64_t shape_of(const struct oom_plan *p)
 static enum oom_status rewrite(struct oom_variant *v, const struct oom_tape *from,
 			       const struct oom_plan *p)
 {
-	enum oom_status st = OOM_OK;
-
-	for (size_t i = 0; !st && oom_pass_at(i); i++) {
-		struct oom_tape before = v->own, next;
+	for (size_t i = 0; oom_pass_at(i); i++) {
+		const struct oom_pass *pass = oom_pass_at(i);
+		struct oom_tape *next;
+		enum oom_status st;
 
 		if (!(v->shape >> 4 * i & 15))
 			continue;
-		st = oom_rewrite(v->tape == &v->own ? &before : from, &next, p,
-				 oom_pass_at(i)->hooks,
-				 oom_pass_at(i)->own_size * (from->n_units + 1));
-		if (st)
-			break;
-		if (v->tape == &v->own)
-			oom_rewrite_release(&before);
-		v->own = next;
-		v->tape = &v->own;
+		next = malloc(sizeof(*next));
+		if (!next)
+			return OOM_ERR_MEMORY;
+		st = oom_rewrite(v->tape, next, p, pass->hooks,
+				 pass->own_size * (from->n_units + 1));
+		if (st) {
+			free(next);
+			return st;
+		}
+		if (v->own)
+			oom_rewrite_release(v->own);
+		free(v->own);
+		v->tape = v->own = next;
 	}
-	return st;
+	return OOM_OK;
 }
 
 /* Which added rows are alive when the forward ends. */
@@ -80,8 +84,9 @@ static enum oom_status count_left(struct oom_variant *v, size_t first)
 
 void oom_variant_release(struct oom_variant *v)
 {
-	if (v->tape == &v->own)
-		oom_rewrite_release(&v->own);
+	if (v->own)
+		oom_rewrite_release(v->own);
+	free(v->own);
 	oom_compiled_release(&v->fast);
 	oom_compiled_release(&v->cut_fast);
 	free(v->left);
@@ -215,7 +220,7 @@ uint64_t oom_variant_floor(struct oom_variant *v, struct oom_ranks ranks)
 	struct oom_span fwd, bwd;
 	uint64_t *size;
 
-	if (t != &v->own || (v->floor_of.n == ranks.n && v->floor_of.pad == ranks.pad))
+	if (t != v->own || (v->floor_of.n == ranks.n && v->floor_of.pad == ranks.pad))
 		return v->floor;
 	size = calloc(t->n_rows + 1, sizeof(*size));
 	if (!size)

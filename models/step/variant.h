@@ -9,8 +9,8 @@ struct oom_variant {
 	/* what it was made for: 4 bits of every pass that rewrites streams; 0: as recorded */
 	uint64_t shape;
 	uint64_t used;                  /* for least-recently-used replacement */
-	const struct oom_tape *tape;    /* the recording's own, or `own` */
-	struct oom_tape own;
+	const struct oom_tape *tape;    /* the recording's, or `own` */
+	struct oom_tape *own;           /* as passes have rewritten it; NULL: nothing was */
 	/* rows that passes added, as the forward leaves them: row and how many */
 	struct {
 		int32_t row;
