@@ -294,10 +294,11 @@ enum oom_status oom_answer(struct oom_evaluator *ev, const struct oom_question *
 
 static enum oom_status search_alone(struct asker *a, struct oom_search *out)
 {
-	const struct oom_search_query q = query(a, &a->plan);
+	struct oom_search_query q = query(a, &a->plan);
 	struct oom_eval e;
 	enum oom_status st;
 
+	q.verdicts_only = a->q.verdicts_only;
 	take_margin(a);
 	do {
 		st = oom_search(a->ev, a->q.model, &q, out, a->err);

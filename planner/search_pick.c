@@ -77,6 +77,7 @@ enum oom_status picks_add(struct picks *p, const uint16_t value[AXES], unsigned 
 	const bool headroom = p->q->objective == OOM_OBJECTIVE_HEADROOM;
 	struct pick c = {.seconds = 1 / oom_step_time(plan, e, p->q->gpu).samples_per_s,
 			 .least_bytes = e->used_bytes - e->reserved_bytes + e->overall_peak,
+			 .used_bytes = e->used_bytes,
 			 .micro_batch = plan->micro_batch,
 			 .set = (uint8_t)(classes >> 1),
 			 .fits = known == OOM_FITS};
@@ -231,12 +232,13 @@ static enum oom_status best_of_cell(struct picks *p, struct pick *v, size_t n, s
 
 static enum oom_status candidate(struct picks *p, struct pick *c, struct oom_candidate *out)
 {
-	const enum oom_status st = exactly(p, c);
+	const enum oom_status st = p->q->verdicts_only ? OOM_OK : exactly(p, c);
 
 	if (st)
 		return st;
 	search_build(p->space, c->value, &out->plan, &out->classes);
 	out->used_bytes = c->used_bytes;
+	out->exact = c->exact;
 	out->cls = gravest(c->set);
 	out->seconds_per_sample = c->seconds;
 	out->departures = c->departures;

@@ -12,7 +12,7 @@ struct pick {
 	double seconds;                 /* a sample */
 	double cost;                    /* of the objective, at least; exact unless that is headroom */
 	uint64_t least_bytes;           /* used, if nothing were reserved beyond what is allocated */
-	uint64_t used_bytes;            /* once exact */
+	uint64_t used_bytes;            /* an estimate, until exact */
 	int64_t micro_batch;
 	uint16_t value[AXES];
 	uint8_t set, departures;        /* classes of change >> 1 */

@@ -61,6 +61,7 @@ struct oom_question {
 	unsigned allow;                 /* enum oom_allow: changes of the science that may be taken */
 	enum oom_objective objective;   /* of the search, after the class of the changes */
 	bool brief;                     /* the search only where the ladder does not reach, no reasons */
+	bool verdicts_only;             /* of oom_answer_search: see struct oom_search_query */
 	/* Observed lengths: the plan's seq_len becomes the longest batch of an epoch.  NULL: as it is. */
 	const struct oom_lengths *lengths;
 	/* One's own runs, or the shipped ones, instead of the plan's margin alone.  With confidence 0

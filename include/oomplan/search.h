@@ -24,7 +24,8 @@ enum oom_objective { OOM_OBJECTIVES(OOM_WORD_ID) };
 /* One plan that fits. */
 struct oom_candidate {
 	struct oom_plan plan;
-	uint64_t used_bytes;
+	uint64_t used_bytes;            /* an estimate only where the query asks for no more */
+	bool exact;                     /* it is no estimate */
 	enum oom_class cls;             /* the gravest change against what was asked */
 	unsigned classes;               /* every class of change in it: bit 1 << enum oom_class */
 	double seconds_per_sample;      /* a guess, see steptime.h; over all GPUs */
@@ -41,6 +42,7 @@ struct oom_search_query {
 	unsigned allow;                 /* enum oom_allow */
 	enum oom_objective objective;
 	bool best_only;                 /* alternatives are not looked for: fewer replays */
+	bool verdicts_only;             /* no replay to know used_bytes, only where verdicts need it */
 };
 
 /* Why a departure is in a plan: the same plan without it. */
@@ -73,7 +75,7 @@ struct oom_search {
  *
  * Whether a plan fits is oom_judge's verdict, asked lazily: in the order of preference, of plans that
  * could still be in the answer.  The answer is exact: the one that judging every combination would
- * give.  used_bytes are replayed, as estimate prints them.  OOM_ERR_LIMIT for a batch of more
+ * give.  used_bytes are replayed, as estimate prints them, unless only verdicts are wanted.  OOM_ERR_LIMIT for a batch of more
  * divisors than are tried. */
 OOM_API enum oom_status oom_search(struct oom_evaluator *ev, const struct oom_model *model,
 				   const struct oom_search_query *query, struct oom_search *out,

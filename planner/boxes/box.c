@@ -74,7 +74,7 @@ static struct oom_plan launched(const struct finder *f, const struct oom_gpu *ca
 }
 
 /* The best plan, or one of those that it does not dominate. */
-static const struct oom_candidate *candidate(const struct group *g, size_t i)
+static struct oom_candidate *candidate(struct group *g, size_t i)
 {
 	return i ? &g->found.alternative[i - 1] : &g->found.best;
 }
@@ -115,6 +115,7 @@ static enum oom_status look(struct finder *f, const struct oom_plan *p, uint64_t
 				       .capacity_bytes = room,
 				       .allow = allow,
 				       .brief = true,
+				       .verdicts_only = true,
 				       .calibration = f->q->calibration,
 				       .confidence = f->q->confidence};
 
@@ -215,9 +216,49 @@ static void host_and_disk(const struct oom_offer *o, struct oom_box *b)
 	}
 }
 
-static void fill(const struct finder *f, const struct oom_offer *o, const struct group *g,
-		 struct oom_box *b)
+/* Searches asked for verdicts; what is listed is priced as estimate does, once a group. */
+static enum oom_status price_exactly(const struct finder *f, struct oom_candidate *c)
 {
+	struct oom_eval e;
+	const enum oom_status st = c->exact ? OOM_OK :
+					      oom_evaluate(f->ev, f->model, &c->plan,
+							   OOM_EVAL_REPLAY, &e, f->err);
+
+	if (!st && !c->exact)
+		c->used_bytes = e.used_bytes;
+	c->exact = !st;
+	return st;
+}
+
+/* Where the fastest plan asks too much of the host, one that asks less; short of all, the fastest
+ * says by how much. */
+static enum oom_status choose(const struct finder *f, const struct oom_offer *o, struct group *g,
+			      struct oom_box *b)
+{
+	size_t chosen = 0;
+	enum oom_status st;
+
+	for (size_t i = 0; i <= g->found.n_alternatives; i++) {
+		struct oom_box other = *b;
+
+		other.need = g->need[i];
+		host_and_disk(o, &other);
+		if (!i || other.shortage == OOM_BOX_FITS) {
+			chosen = i;
+			*b = other;
+		}
+		if (b->shortage == OOM_BOX_FITS)
+			break;
+	}
+	st = price_exactly(f, candidate(g, chosen));
+	b->plan = *candidate(g, chosen);
+	return st;
+}
+
+static enum oom_status fill(const struct finder *f, const struct oom_offer *o, struct group *g,
+			    struct oom_box *b)
+{
+	enum oom_status st;
 	const double hour = f->q->spot ? o->spot_usd_h : o->ondemand_usd_h;
 
 	*b = (struct oom_box){.offer = o,
@@ -232,27 +273,16 @@ static void fill(const struct finder *f, const struct oom_offer *o, const struct
 	if (!g->found.found) {
 		b->shortage = g->layout ? OOM_BOX_LAYOUT : OOM_BOX_VRAM;
 		b->short_bytes = g->short_bytes;
-		return;
+		return OOM_OK;
 	}
-	/* where the fastest plan asks too much of the host, one that asks less; short of all,
-	 * the fastest says by how much */
-	for (size_t i = 0; i <= g->found.n_alternatives; i++) {
-		struct oom_box other = *b;
-
-		other.plan = *candidate(g, i);
-		other.need = g->need[i];
-		host_and_disk(o, &other);
-		if (!i || other.shortage == OOM_BOX_FITS)
-			*b = other;
-		if (b->shortage == OOM_BOX_FITS)
-			break;
-	}
+	st = choose(f, o, g, b);
 	b->tokens_per_s = (b->plan.plan.seq_len > 0 ? (double)b->plan.plan.seq_len : 1) /
 			  b->plan.seconds_per_sample;
 	b->usd_per_mtokens = b->usd_h / 3600 / b->tokens_per_s * 1e6;
 	b->ondemand_usd_per_mtokens = o->ondemand_usd_h * (double)g->nodes / 3600 /
 				      b->tokens_per_s * 1e6;
 	b->spot_usd_per_mtokens = o->spot_usd_h * (double)g->nodes / 3600 / b->tokens_per_s * 1e6;
+	return st;
 }
 
 static bool wanted(const struct finder *f, const struct oom_offer *o)
@@ -350,9 +380,7 @@ static enum oom_status with_nodes(struct finder *f, const struct oom_offer *o, i
 	size_t g = 0;
 	const enum oom_status st = group_of(f, o, nodes, &g);
 
-	if (!st)
-		fill(f, o, &f->group[g], b);
-	return st;
+	return st ? st : fill(f, o, &f->group[g], b);
 }
 
 static bool does(const struct oom_box *b)

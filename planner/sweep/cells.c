@@ -141,7 +141,8 @@ static enum oom_status search(struct sweep_worker *w, const struct oom_sweep_opt
 					   .gpu = c->gpu,
 					   .allow = o->allow,
 					   .objective = o->objective,
-					   .best_only = true};
+					   .best_only = true,
+					   .verdicts_only = w->s->need != SWEEP_BYTES};
 	enum oom_status st;
 
 	st = oom_search(w->ev, c->model, &q, &c->found, &c->err);

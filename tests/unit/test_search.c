@@ -345,6 +345,12 @@ static void compare(struct brute *b, int problem, unsigned allow)
 	assert_true(one.replayed <= s.replayed);
 	if (s.found)
 		assert_memory_equal(&s.best, &one.best, sizeof(one.best));
+	/* asked for verdicts alone it finds the same plan */
+	q.verdicts_only = true;
+	assert_int_equal(oom_search(b->ev, b->model, &q, &one, &err), OOM_OK);
+	assert_int_equal(s.found, one.found);
+	if (s.found)
+		assert_memory_equal(&s.best.plan, &one.best.plan, sizeof(one.best.plan));
 	for (size_t i = 0; i < b->n; i++)
 		if (!best || order(b, &b->all[i], best) < 0)
 			best = &b->all[i];
