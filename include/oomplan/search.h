@@ -75,8 +75,8 @@ struct oom_search {
  *
  * Whether a plan fits is oom_judge's verdict, asked lazily: in the order of preference, of plans that
  * could still be in the answer.  The answer is exact: the one that judging every combination would
- * give.  used_bytes are replayed, as estimate prints them, unless only verdicts are wanted.  OOM_ERR_LIMIT for a batch of more
- * divisors than are tried. */
+ * give.  used_bytes are replayed, as estimate prints them, unless only verdicts are wanted.
+ * OOM_ERR_LIMIT for a batch of more divisors than are tried. */
 OOM_API enum oom_status oom_search(struct oom_evaluator *ev, const struct oom_model *model,
 				   const struct oom_search_query *query, struct oom_search *out,
 				   struct oom_error *err);
