@@ -212,7 +212,8 @@ static uint64_t draw(uint64_t n)
 /* Sizes around the rules' limits, a few that come again and again, and any. */
 static int64_t any_size(const int64_t *usual)
 {
-	static const int64_t edges[] = {1, 512, 513, MIB - 512, MIB, MIB + 1, 2 * MIB, 10 * MIB - 1, 10 * MIB, 20 * MIB};
+	static const int64_t edges[] = {1,	 512,	  513,		MIB - 512, MIB,
+					MIB + 1, 2 * MIB, 10 * MIB - 1, 10 * MIB,  20 * MIB};
 
 	switch (draw(5)) {
 	case 0: return edges[draw(sizeof(edges) / sizeof(edges[0]))];
