@@ -122,11 +122,15 @@ static void test_megatron_has_no_8bit(void **state)
 
 /* ---- what holds of any step ---- */
 
+#define MIXTRAL \
+	"{\"model_type\": \"mixtral\", \"hidden_size\": 512, \"intermediate_size\": 1024, " \
+	"\"num_hidden_layers\": 7, \"num_attention_heads\": 8, \"num_key_value_heads\": 4, " \
+	"\"vocab_size\": 4000, \"num_local_experts\": 4}"
+
 static const char *const models[] = {
 	LLAMA,
 	"{\"model_type\": \"gpt2\", \"n_layer\": 5}",
-	"{\"model_type\": \"mixtral\", \"hidden_size\": 512, \"intermediate_size\": 1024, \"num_hidden_layers\": 7, "
-	"\"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"vocab_size\": 4000, \"num_local_experts\": 4}",
+	MIXTRAL,
 	"{\"model_type\": \"t5\", \"d_model\": 256, \"d_kv\": 32, \"num_layers\": 4, \"num_decoder_layers\": 6, \"d_ff\": 512}",
 	"{\"model_type\": \"bert\", \"num_hidden_layers\": 2}",
 	"{\"model_type\": \"albert\"}",
