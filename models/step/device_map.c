@@ -192,7 +192,7 @@ void oom_device_map(const struct program *g, const struct oom_variant *v, const 
 		    const struct oom_plan *p, const struct oom_schedule *whole,
 		    const uint64_t *size, struct oom_eval *out, struct oom_alive *alive)
 {
-	struct oom_alive here[OOM_PHASES];
+	struct oom_alive here[OOM_PHASES] = {{{0}, NULL, NULL}};
 	struct device dev[OOM_MAP_GPUS], *last = NULL;
 	struct oom_eval one = *out, top = *out;
 	uint64_t least = UINT64_MAX;

@@ -303,8 +303,10 @@ static void check_compiled(const struct oom_tape *t, uint64_t model)
 	struct oom_compiled c = {0};
 	struct oom_span got[OOM_PASSES];
 
-	if (oom_compile(&c, t, false) == OOM_ERR_LIMIT)
-		return;                         /* too many sizes to be worth it: not used then */
+	if (oom_compile(&c, t, false) == OOM_ERR_LIMIT) {
+		oom_compiled_release(&c);       /* too many sizes to be worth it: not used then */
+		return;
+	}
 	assert_true(c.ready);
 	seen.compiled++;
 	for (uint64_t b = 1; b <= 4; b++)
