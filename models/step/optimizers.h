@@ -99,8 +99,6 @@ struct oom_optimizer {
 };
 const struct oom_optimizer *oom_optimizer_at(size_t i);
 const struct oom_choice *oom_optimizer_choice(size_t i);
-/* Whether it keeps this tensor's state in 8 bits. */
-bool oom_optimizer_quantises(const struct oom_optimizer *o, const struct oom_param *p);
 
 /* Bytes of a slot of p on the card, and in managed memory when it is paged; 0 when p has none. */
 uint64_t oom_slot_bytes(const struct oom_slot *s, const struct oom_param *p, bool master,

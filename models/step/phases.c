@@ -259,12 +259,13 @@ static void micro_batch(struct reader *r, int step, bool again)
 	found = r->now;
 	note(r, fwd, r->now, NULL, "", "");
 	play(r, fwd, OOM_PASS_FWD);
-	r->out->saved_bytes = (uint64_t)(r->now - found - (r->v ? oom_variant_left(r->v, r->s->ranks) : 0)) +
-			      saved_holdings(r);
+	r->out->saved_bytes =
+		bytes_of(r->now - found - (r->v ? oom_variant_left(r->v, r->s->ranks) : 0)) +
+		saved_holdings(r);
 	r->out->end[fwd] = bytes_of(r->now);
 	if (r->alive) {
-		r->out->saved_amp_bytes = (uint64_t)r->cats[OOM_CAT_AMP];
-		r->out->saved_logits_bytes = (uint64_t)r->cats[OOM_CAT_LOGITS];
+		r->out->saved_amp_bytes = bytes_of(r->cats[OOM_CAT_AMP]);
+		r->out->saved_logits_bytes = bytes_of(r->cats[OOM_CAT_LOGITS]);
 	}
 	come(r, OOM_AT_OUTPUT);
 	note(r, fwd, r->now, NULL, "", "");

@@ -33,9 +33,15 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 	return x[0] + x[1] + x[2] + x[3];
 }
 
-/* What of the parameters does not divide evenly.  FSDP2 shards rows (torch/distributed/fsdp/
- * _fully_shard/_fsdp_param.py _init_sharded_param: chunks of dimension 0, padded to the first one's
- * size): eight stacked experts on 64 ranks are an eighth each, not a 64th. */
+uint64_t oom_cut_rows(const struct oom_param *q)
+{
+	if (!q->rows)
+		return q->elems;
+	return q->flags & OOM_P_EXPERT && q->mid ? q->rows / q->mid : q->rows;
+}
+
+/* What of the parameters does not divide evenly: eight stacked experts on 64 ranks are an eighth
+ * each, not a 64th. */
 static void uneven_shards(struct program *g, const struct oom_plan *p, uint64_t hidden)
 {
 	const int64_t whole = p->persistence == OOM_COUNT_AUTO ? (int64_t)(10 * hidden) :
@@ -51,9 +57,7 @@ static void uneven_shards(struct program *g, const struct oom_plan *p, uint64_t 
 	g->shards.small = 0;
 	for (size_t i = 0; i < g->tape.n_params; i++) {
 		const struct oom_param *q = &g->tape.params[i];
-		const uint64_t rows = !q->rows			       ? q->elems :
-				      q->flags & OOM_P_EXPERT && q->mid ? q->rows / q->mid :
-									 q->rows;
+		const uint64_t rows = oom_cut_rows(q);
 		const uint64_t chunk = (rows + ranks - 1) / ranks;
 
 		if (q->elems < (uint64_t)whole)
@@ -130,7 +134,6 @@ enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 				    /* asked for where states are divided */
 				    .master_state = oom_state_sums(g, p->optimizer,
 								   p->zero_stage > 0)};
-
 	uint64_t inputs;
 
 	if (!in.state || !in.master_state)

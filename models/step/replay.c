@@ -191,14 +191,6 @@ static void drop(void *ctx, int32_t block)
 	oom_free(ctx, block);
 }
 
-/* Rows along which FSDP2 cuts a parameter (fully_shard: dimension 0): experts, rows, or elements. */
-static uint64_t cut_rows(const struct oom_param *q)
-{
-	if (!q->rows)
-		return q->elems;
-	return q->flags & OOM_P_EXPERT && q->mid ? q->rows / q->mid : q->rows;
-}
-
 /* Parameters as the rank steps them: its part of each, whole rows where parts are padded to them. */
 static const struct oom_param *parts_of(struct playing *g)
 {
@@ -209,7 +201,7 @@ static const struct oom_param *parts_of(struct playing *g)
 		return t->params;
 	for (size_t i = 0; i < t->n_params; i++) {
 		struct oom_param *q = &g->p->parts[i];
-		const uint64_t rows = ranks.pad > 1 ? cut_rows(&t->params[i]) : t->params[i].elems,
+		const uint64_t rows = ranks.pad > 1 ? oom_cut_rows(&t->params[i]) : t->params[i].elems,
 			       part = (rows + ranks.n - 1) / ranks.n;
 
 		*q = t->params[i];

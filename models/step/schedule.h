@@ -86,6 +86,10 @@ struct oom_schedule {
 	uint64_t chain_grads;           /* of a part: bytes of its gradients */
 };
 
+/* Rows along which FSDP2 cuts a parameter: dimension 0, which is experts, rows or elements; parts are
+ * padded to the first one's size (torch/distributed/fsdp/_fully_shard/_fsdp_param.py
+ * _init_sharded_param).  rank.c. */
+uint64_t oom_cut_rows(const struct oom_param *q);
 /* Adds a holding; returns it for more to be said. */
 struct oom_holding *oom_add_holding(struct oom_schedule *s, const char *name, enum oom_bucket bucket,
 			     uint64_t bytes, enum oom_moment_of_step from,

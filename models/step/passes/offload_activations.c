@@ -24,9 +24,14 @@ static bool kept_by(const struct oom_rewrite *w, int32_t row, uint32_t unit)
 	return w->kept && w->kept[row] == unit;
 }
 
-static uint64_t now(const struct oom_tape *t, const struct oom_row *r)
+/* Layers of different kinds are compared at one batch, whatever the plan's: a plan's price must not
+ * depend on which batch was asked for first. */
+static uint64_t size_of(const struct oom_tape *t, const struct oom_row *r)
 {
-	return oom_mono_now(t, r->mono) * r->width * oom_dtype_bytes((enum oom_dtype)r->dt);
+	enum { SEQUENCES = 1, TOKENS = 2048 };
+
+	return oom_mono_eval(t, r->mono, SEQUENCES, TOKENS, TOKENS) * r->width *
+	       oom_dtype_bytes((enum oom_dtype)r->dt);
 }
 
 static void find_largest(struct oom_rewrite *w)
@@ -35,7 +40,7 @@ static void find_largest(struct oom_rewrite *w)
 
 	for (size_t row = 0; row < w->from->n_rows; row++)
 		if (w->kept[row])
-			o[w->kept[row]].bytes += now(w->from, &w->from->rows[row]);
+			o[w->kept[row]].bytes += size_of(w->from, &w->from->rows[row]);
 	for (size_t u = 1; u <= w->from->n_units; u++)
 		o->largest = o[u].bytes > (o->largest ? o[o->largest].bytes : 0) ? u : o->largest;
 	o->known = true;
