@@ -41,7 +41,8 @@ static enum oom_status price(struct seeker *s, uint16_t value[AXES])
 	    (monotonous && plan.micro_batch >= *refused))
 		return OOM_OK;
 	st = oom_evaluate(k->ev, s->space.model, &plan, OOM_EVAL_FAST, &e, k->err);
-	k->out->evaluated++;
+	/* what is allocated is the same under either allocator */
+	k->out->evaluated += search_values(&s->space, ALLOCATOR);
 	if (st)
 		return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
 	for (size_t a = 0; !st && may_fit && a < search_values(&s->space, ALLOCATOR); a++) {
