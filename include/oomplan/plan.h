@@ -13,7 +13,10 @@ extern "C" {
 #endif
 
 #define OOM_COUNT_AUTO (-1)
-#define OOM_NAMES_SIZE 120
+/* Room for a knob that is a text: names of modules, a regular expression over their paths. */
+#define OOM_NAMES_SIZE 256
+/* Room for any knob's value as a word (oom_plan_get). */
+#define OOM_VALUE_SIZE (OOM_NAMES_SIZE + 24)
 
 /* All fields are plain values; a plan is copied by assignment.  Choices are indices into the
  * knob's list. */

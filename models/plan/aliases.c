@@ -47,7 +47,7 @@ static enum oom_status apply(struct oom_plan *plan, const struct oom_option *k, 
 			     struct oom_error *err)
 {
 	enum oom_status st = OOM_OK;
-	char copy[120], *save = NULL;
+	char copy[OOM_VALUE_SIZE], *save = NULL;
 
 	snprintf(copy, sizeof(copy), "%s", to);
 	for (char *w = strtok_r(copy, " ", &save); w && !st; w = strtok_r(NULL, " ", &save)) {
@@ -84,7 +84,7 @@ static enum oom_status set_words(struct oom_plan *plan, const struct oom_option 
 				 struct oom_error *err)
 {
 	enum oom_status st = OOM_OK;
-	char copy[200], value[140], *save = NULL;
+	char copy[OOM_VALUE_SIZE], value[OOM_VALUE_SIZE], *save = NULL;
 
 	snprintf(copy, sizeof(copy), "%s", text);
 	for (char *w = strtok_r(copy, " ,", &save); w && !st; w = strtok_r(NULL, " ,", &save)) {

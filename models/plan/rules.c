@@ -206,15 +206,18 @@ static bool broken(const struct oom_rule *r, const struct oom_plan *p)
 	return r->right ? !r->right(p) : holds(p, &r->other) == r->excludes;
 }
 
-/* The rules whose `when` holds, as bits.  Few do in any plan, and a sweep asks millions of times:
- * all are looked at without a branch, which takes a twentieth of an evaluation. */
-static uint64_t in_question(const struct oom_plan *p)
+enum { WORDS = (N_RULES + 63) / 64 };
+
+/* Of the rules [64 * word, 64 * word + 64) those whose `when` holds, as bits.  Few do in any plan,
+ * and a sweep asks millions of times: all are looked at without a branch, which takes a twentieth of
+ * an evaluation. */
+static uint64_t in_question(const struct oom_plan *p, size_t word)
 {
+	const size_t first = 64 * word, end = first + 64 < N_RULES ? first + 64 : N_RULES;
 	uint64_t bits = 0;
 
-	_Static_assert(N_RULES <= 64, "a bit for each rule");
-	for (size_t i = 0; i < N_RULES; i++)
-		bits |= (uint64_t)within(p, &rules[i].when) << i;
+	for (size_t i = first; i < end; i++)
+		bits |= (uint64_t)within(p, &rules[i].when) << (i - first);
 	return bits;
 }
 
@@ -233,12 +236,14 @@ bool oom_rule_concerns(const struct oom_rule *r, const struct oom_option *k)
 
 const struct oom_rule *oom_plan_broken(const struct oom_plan *plan, const struct oom_option *open)
 {
-	uint64_t bits = in_question(plan);
+	for (size_t word = 0; word < WORDS; word++) {
+		uint64_t bits = in_question(plan, word);
 
-	for (size_t i = 0; bits; i++, bits >>= 1)
-		if (bits & 1 && broken(&rules[i], plan) &&
-		    !(open && oom_rule_concerns(&rules[i], open)))
-			return &rules[i];
+		for (size_t i = 64 * word; bits; i++, bits >>= 1)
+			if (bits & 1 && broken(&rules[i], plan) &&
+			    !(open && oom_rule_concerns(&rules[i], open)))
+				return &rules[i];
+	}
 	return NULL;
 }
 
@@ -249,7 +254,7 @@ static void fill_in(const struct oom_plan *p, const char *sentence, char *buf, s
 
 	for (const char *at = sentence; *at && used + 1 < size;) {
 		const size_t len = *at == '{' ? strcspn(at, "}") : 0;
-		char name[60], value[140];
+		char name[60], value[OOM_VALUE_SIZE];
 		const struct oom_option *k = NULL;
 
 		snprintf(name, sizeof(name), "%.*s", len ? (int)len - 1 : 0, at + 1);
@@ -290,13 +295,12 @@ void oom_plan_relax(struct oom_plan *plan)
 	bool again = true;
 
 	while (again) {
-		const uint64_t bits = in_question(plan);
-
 		again = false;
 		for (size_t i = 0; i < N_RULES; i++) {
 			const size_t at = rules[i].when.offset;
 
-			if (!(bits >> i & 1) || !rules[i].idle || !broken(&rules[i], plan))
+			if (!within(plan, &rules[i].when) || !rules[i].idle ||
+			    !broken(&rules[i], plan))
 				continue;
 			memcpy((char *)plan + at, (const char *)&plain + at, sizeof(int64_t));
 			again = true;

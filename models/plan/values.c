@@ -202,7 +202,8 @@ void oom_plan_store(struct oom_plan *p, const struct oom_option *k, const struct
 	if (k->kind == OOM_OPTION_REAL)
 		*(double *)(void *)((char *)p + k->offset) = v->real;
 	else if (k->kind == OOM_OPTION_NAMES)
-		strcpy((char *)p + k->offset, v->names);
+		/* to the last byte: plans are compared as bytes */
+		strncpy((char *)p + k->offset, v->names, OOM_NAMES_SIZE);
 	else
 		*oom_plan_field(p, k) = v->whole;
 }
@@ -248,7 +249,7 @@ const char *oom_plan_options(const struct oom_plan *from, const struct oom_plan 
 
 	buf[0] = 0;
 	for (size_t i = 0; (k = oom_knob_at(i)) != NULL; i++) {
-		char a[140], b[140];
+		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
 		int n;
 
 		oom_plan_get(to, k, a, sizeof(a));

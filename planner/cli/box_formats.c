@@ -19,7 +19,7 @@ static void changes_json(struct oom_json *j, const struct oom_plan *asked, const
 	oom_json_object(j, "changes");
 	for (size_t i = 0; x->plan.used_bytes && oom_knob_at(i); i++) {
 		const struct oom_option *k = oom_knob_at(i);
-		char a[140], b[140];
+		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
 
 		oom_plan_get(&x->plan.plan, k, a, sizeof(a));
 		oom_plan_get(asked, k, b, sizeof(b));

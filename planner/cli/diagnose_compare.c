@@ -103,7 +103,7 @@ void oom_compare_json(struct oom_json *j, const struct oom_comparison *m)
 		oom_json_object(j, "changes");
 		for (size_t i = 0; oom_knob_at(i); i++) {
 			const struct oom_option *k = oom_knob_at(i);
-			char was[140], is[140];
+			char was[OOM_VALUE_SIZE], is[OOM_VALUE_SIZE];
 
 			oom_plan_get(&m->asked.plan, k, was, sizeof(was));
 			oom_plan_get(&b->plan, k, is, sizeof(is));

@@ -76,7 +76,7 @@ static enum oom_status find_axes(struct map *m, const char *x, const char *y, st
 	size_t used = 0;
 	const char *name;
 	uint64_t n;
-	char buf[140];
+	char buf[OOM_VALUE_SIZE];
 
 	if (at[0] < 0 || at[1] < 0)
 		return no_axis(m->sweep, at[0] < 0 ? x : y, err);
@@ -110,7 +110,7 @@ static enum oom_status find_axes(struct map *m, const char *x, const char *y, st
 	return OOM_OK;
 }
 
-static const char *value(const struct map *m, int k, uint64_t i, char buf[140])
+static const char *value(const struct map *m, int k, uint64_t i, char buf[OOM_VALUE_SIZE])
 {
 	return oom_shown(oom_sweep_value_text(m->sweep, m->axis[k], i, buf, 140));
 }
@@ -118,7 +118,7 @@ static const char *value(const struct map *m, int k, uint64_t i, char buf[140])
 /* Of the values of an axis. */
 static size_t widest(const struct map *m, int k)
 {
-	char buf[140];
+	char buf[OOM_VALUE_SIZE];
 	size_t most = 1;
 
 	for (uint64_t i = 0; i < m->n[k]; i++) {
@@ -135,7 +135,7 @@ static void one(FILE *out, const struct map *m, uint64_t x, uint64_t y, double p
 		double w, double h)
 {
 	const struct cell *c = &m->cell[y * m->n[0] + x];
-	char tip[300], size[32], bx[140], by[140];
+	char tip[300], size[32], bx[OOM_VALUE_SIZE], by[OOM_VALUE_SIZE];
 
 	oom_format_bytes(c->used, size, sizeof(size));
 	snprintf(tip, sizeof(tip), "%s %.60s, %s %.60s: %s%s%s", m->name[0], value(m, 0, x, bx),
@@ -163,7 +163,7 @@ static void svg(FILE *out, const struct map *m)
 	/* as many labels as have room */
 	const uint64_t every_x = 1 + (uint64_t)(7.2 * (double)widest(m, 0) / w),
 		       every_y = 1 + (uint64_t)(13 / h);
-	char buf[140];
+	char buf[OOM_VALUE_SIZE];
 	double x = 16;
 
 	oom_svg_begin(out, width, bottom + 72, "where the model fits");
@@ -220,7 +220,7 @@ static void text(FILE *out, const struct map *m)
 								     right + 1 :
 							     (int)m->n[0] * 2 <= room ? 2 :
 											1;
-	char buf[140];
+	char buf[OOM_VALUE_SIZE];
 
 	fprintf(out, "%s\n%*s  %s\n", oom_shown(m->caption), left, m->name[1], m->name[0]);
 	if (each > 2) {

@@ -211,7 +211,7 @@ static void command_line(const struct oom_target *t, const struct oom_plan *p)
 		printf(" --confidence=%g", t->q.confidence);
 	for (size_t i = 0; oom_knob_at(i); i++) {
 		const struct oom_option *k = oom_knob_at(i);
-		char a[140], b[140];
+		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
 
 		oom_plan_get(p, k, a, sizeof(a));
 		oom_plan_get(&def, k, b, sizeof(b));

@@ -22,7 +22,7 @@ static void knobs_of(const struct oom_plan *asked, const struct oom_plan *p, cha
 	out[0] = 0;
 	for (size_t i = 0; oom_knob_at(i) && n < size; i++) {
 		const struct oom_option *k = oom_knob_at(i);
-		char a[140], b[140];
+		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
 
 		oom_plan_get(p, k, a, sizeof(a));
 		oom_plan_get(asked, k, b, sizeof(b));

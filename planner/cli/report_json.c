@@ -62,7 +62,7 @@ static void plan(struct oom_json *j, const struct oom_plan *p)
 	oom_json_object(j, "plan");
 	for (size_t i = 0; oom_knob_at(i); i++) {
 		const struct oom_option *k = oom_knob_at(i);
-		char buf[140];
+		char buf[OOM_VALUE_SIZE];
 
 		if (k->kind == OOM_OPTION_COUNT)
 			oom_json_int(j, k->column, *oom_plan_field(&copy, k));

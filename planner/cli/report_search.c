@@ -14,7 +14,7 @@ static void options_between(FILE *out, const struct oom_plan *from, const struct
 {
 	for (size_t i = 0; oom_knob_at(i); i++) {
 		const struct oom_option *k = oom_knob_at(i);
-		char a[140], b[140];
+		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
 
 		oom_plan_get(to, k, a, sizeof(a));
 		oom_plan_get(from, k, b, sizeof(b));
@@ -201,7 +201,7 @@ static void changes(struct oom_json *j, const struct oom_plan *from, const struc
 	oom_json_object(j, "changes");
 	for (size_t i = 0; oom_knob_at(i); i++) {
 		const struct oom_option *k = oom_knob_at(i);
-		char a[140], b[140];
+		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
 
 		oom_plan_get(to, k, a, sizeof(a));
 		oom_plan_get(from, k, b, sizeof(b));

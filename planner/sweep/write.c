@@ -171,7 +171,7 @@ static char *put_result(char *out, const struct sweep_cell *cell, int i, bool js
 static char *put_knob(char *out, const struct oom_plan *plan, const struct oom_option *k, bool jsonl)
 {
 	struct oom_plan p;
-	char buf[140];
+	char buf[OOM_VALUE_SIZE];
 	int64_t v;
 
 	memcpy(&v, (const char *)plan + k->offset, sizeof(v));
