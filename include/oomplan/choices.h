@@ -64,14 +64,23 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_CKPT_SELECTIVE, "selective", "attention cores are recomputed (Megatron)", "", \
 	  "--recompute-granularity selective, arXiv:2205.05198", OOM_EXACT)
 
+#define OOM_REENTRANTS(X) \
+	X(OOM_REENTRANT_AUTO, "auto", "as --transformers has it: false from 5.0 on, true before", "", \
+	  "huggingface/transformers#43203, #28538", OOM_EXACT) \
+	X(OOM_REENTRANT_FALSE, "false", "saved tensors are packed away and unpacked one by one", \
+	  "no off 0", "torch/utils/checkpoint.py _checkpoint_without_reentrant_generator", \
+	  OOM_EXACT) \
+	X(OOM_REENTRANT_TRUE, "true", "a block's backward is a backward pass of its own", \
+	  "yes on 1", "torch/utils/checkpoint.py CheckpointFunction", OOM_EXACT)
+
 #define OOM_LOSSES(X) \
 	X(OOM_LOSS_PLAIN, "plain", "logits upcast to fp32, current transformers", "false", \
 	  "transformers loss_utils.py", OOM_EXACT) \
 	X(OOM_LOSS_FUSED, "fused", "chunked linear + cross-entropy (Liger)", "true liger", \
 	  "use_liger_kernel=True", OOM_EXACT) \
 	X(OOM_LOSS_SLICED, "sliced", \
-	  "logits sliced and copied once more, transformers before 4.45", "", \
-	  "modeling_llama.py 4.44", OOM_EXACT)
+	  "logits sliced and copied once more, transformers before 4.46", "", \
+	  "modeling_llama.py 4.45", OOM_EXACT)
 
 #define OOM_ALLOCATORS(X) \
 	X(OOM_ALLOC_NATIVE, "native", "cudaMalloc segments", "", "PyTorch default", OOM_EXACT) \
@@ -129,6 +138,7 @@ enum oom_task { OOM_TASKS(OOM_CHOICE_ID) };
 enum oom_precision { OOM_PRECISIONS(OOM_CHOICE_ID) };
 enum oom_attention { OOM_ATTENTIONS(OOM_CHOICE_ID) };
 enum oom_checkpointing { OOM_CHECKPOINTINGS(OOM_CHOICE_ID) };
+enum oom_reentrant { OOM_REENTRANTS(OOM_CHOICE_ID) };
 enum oom_loss { OOM_LOSSES(OOM_CHOICE_ID) };
 enum oom_allocator { OOM_ALLOCATORS(OOM_CHOICE_ID) };
 enum oom_engine_id { OOM_ENGINES(OOM_CHOICE_ID) };

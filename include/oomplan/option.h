@@ -57,6 +57,7 @@ enum oom_option_kind {
 	OOM_OPTION_CHOICE,      /* the index of a word: int; of a plan int64_t */
 	OOM_OPTION_COUNT,       /* int64_t within min..max: 8, 8k = 8000, 8Ki = 8192 */
 	OOM_OPTION_REAL,        /* double within min..max */
+	OOM_OPTION_VERSION,     /* int64_t, OOM_VERSION(major, minor) within min..max; 0: newest */
 	OOM_OPTION_SIZE,        /* struct oom_size: 24GiB */
 	OOM_OPTION_TEXT,        /* const char *, not empty */
 	OOM_OPTION_NAMES,       /* names joined by + or commas: char[OOM_NAMES_SIZE], joined by + */
@@ -116,7 +117,7 @@ struct oom_option {
 
 /* What a text means for a row. */
 struct oom_value {
-	int64_t whole;          /* FLAG, CHOICE, LIST (one word's index), COUNT, SIZE (bytes) */
+	int64_t whole;          /* FLAG, CHOICE, LIST (one word's index), COUNT, VERSION, SIZE (bytes) */
 	double real;            /* REAL */
 	const char *text;       /* TEXT, SIZE: the text given */
 	char names[OOM_NAMES_SIZE];     /* NAMES */

@@ -3,6 +3,7 @@
 #ifndef OOMPLAN_PLAN_H
 #define OOMPLAN_PLAN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "oomplan/choices.h"
@@ -13,6 +14,8 @@ extern "C" {
 #endif
 
 #define OOM_COUNT_AUTO (-1)
+/* A library's version as one number that grows with it; patch releases do not count. */
+#define OOM_VERSION(major, minor) ((int64_t)(major) * 1000 + (minor))
 /* Room for a knob that is a text: names of modules, a regular expression over their paths. */
 #define OOM_NAMES_SIZE 256
 /* Room for any knob's value as a word (oom_plan_get). */
@@ -38,6 +41,7 @@ struct oom_plan {
 	int64_t precision;          /* enum oom_precision */
 	int64_t attn;               /* enum oom_attention */
 	int64_t grad_ckpt;          /* enum oom_checkpointing */
+	int64_t use_reentrant;      /* enum oom_reentrant */
 	int64_t scan;               /* enum oom_scan; Mamba and Falcon Mamba */
 	int64_t fused_ce;           /* enum oom_loss */
 	int64_t convert_outputs_fp32; /* 1 = accelerate's wrapper upcasts the outputs */
@@ -85,6 +89,8 @@ struct oom_plan {
 	/* what weights on disk hold beyond (or short of) the config's count, where only they know:
 	 * a type no family models.  Parameters; not a knob. */
 	int64_t surplus_params;
+	/* library generations, OOM_VERSION(major, minor); 0 = the newest that is modelled */
+	int64_t transformers, torch;
 	/* verdict */
 	double margin;              /* share of the capacity kept free */
 };
@@ -93,6 +99,8 @@ struct oom_plan {
 OOM_API struct oom_plan oom_plan_default(void);
 /* The compute capability the plan is priced for, 8.0 where the plan names none. */
 OOM_API double oom_capability(const struct oom_plan *plan);
+/* Whether blocks are checkpointed by torch's reentrant way; of a plan that names no versions. */
+OOM_API bool oom_ckpt_reenters(const struct oom_plan *plan);
 /* Of gpus, nodes and gpus_per_node, the one that was left at its default follows from the others. */
 OOM_API void oom_plan_settle(struct oom_plan *plan);
 /* Ranks that see different data: GPUs / (tensor x pipeline x context parallel), at least 1; one

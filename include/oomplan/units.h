@@ -38,6 +38,8 @@ OOM_API void oom_locale_leave(struct oom_locale locale);
 OOM_API double oom_strtod(const char *text, char **end);
 /* The shortest text that reads back as the number, as in the C locale; returns buf. */
 OOM_API const char *oom_write_real(double real, char *buf, size_t size);
+/* OOM_VERSION(4, 45) as "4.45", 0 as "newest"; returns buf. */
+OOM_API const char *oom_write_version(int64_t version, char *buf, size_t size);
 
 /* "23.65 GiB", "512 B", "8.13 MiB": two decimals, binary units.  Returns buf. */
 OOM_API const char *oom_format_bytes(uint64_t bytes, char *buf, size_t size);

@@ -470,8 +470,8 @@ static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 static void run_node(struct oom_tape *t, int32_t i);
 static void run_nodes(struct oom_tape *t, int32_t from, int32_t to);
 
-/* Runs a checkpointed block again, recording its nodes. */
-static struct oom_val block_again(struct oom_tape *t, const struct oom_ckpt *c, bool dry)
+/* Runs a checkpointed block again, recording its nodes; what it returns is the caller's. */
+static struct oom_val run_again(struct oom_tape *t, const struct oom_ckpt *c, bool dry)
 {
 	double flops[2][sizeof(t->flops) / sizeof(t->flops[0])];
 	struct oom_val y;
@@ -480,7 +480,7 @@ static struct oom_val block_again(struct oom_tape *t, const struct oom_ckpt *c, 
 	memcpy(flops[1], t->flops_attn, sizeof(flops[1]));
 	t->cursor = c->param0;
 	t->packs = 0;
-	t->pack_limit = c->packs;
+	t->pack_limit = oom_ckpt_reenters(t->plan) ? UINT32_MAX : c->packs;
 	t->grad = true;
 	t->recompute = true;
 	t->dry = t->stopped = dry;
@@ -493,9 +493,16 @@ static struct oom_val block_again(struct oom_tape *t, const struct oom_ckpt *c, 
 		memcpy(t->flops, flops[0], sizeof(flops[0]));
 		memcpy(t->flops_attn, flops[1], sizeof(flops[1]));
 	}
-	oom_drop(t, y);
 	oom_drop(t, t->side);
 	t->side = oom_none();
+	return y;
+}
+
+static struct oom_val block_again(struct oom_tape *t, const struct oom_ckpt *c, bool dry)
+{
+	const struct oom_val y = run_again(t, c, dry);
+
+	oom_drop(t, y);
 	return y;
 }
 
@@ -503,6 +510,62 @@ static void release_saved(struct oom_tape *t, const struct oom_node *n)
 {
 	for (int s = 0; s < n->n_saved; s++)
 		oom_unref(t, n->saved[s]);
+}
+
+/* The gradient that has come to a checkpoint, taken from it. */
+static struct grad incoming(struct oom_tape *t, int32_t index)
+{
+	struct oom_node *n = &t->nodes[index];
+	const struct grad g = {.sto = n->grad[0],
+			       .mono = n->mono,
+			       .width = n->width,
+			       .dt = n->dt,
+			       .perm = n->gperm[0],
+			       .given = n->has[0]};
+
+	n->grad[0] = -1;
+	return g;
+}
+
+static void push_output(struct oom_tape *t, const struct oom_val *y, struct grad g)
+{
+	push(t,
+	     &(struct oom_edge){.to = y->rg ? y->node : -1,
+				.slot = y->slot,
+				.mono = y->mono,
+				.width = y->width,
+				.dt = y->dt},
+	     g);
+}
+
+/* A checkpointed block, use_reentrant=True: it runs again as a whole, and a backward pass of its own
+ * walks its graph.  CheckpointFunction.backward (torch/utils/checkpoint.py) names the outputs and
+ * the gradients that came until it returns, so that nothing is added into the latter. */
+static void reenter(struct oom_tape *t, int32_t index)
+{
+	const struct oom_ckpt c = t->ckpts[t->nodes[index].ckpt];
+	const int32_t mark = (int32_t)t->n_nodes;
+	const size_t cursor = t->cursor, ckpts = t->n_ckpts;
+	const bool within = t->recompute;
+	const uint32_t packs = t->packs, limit = t->pack_limit;
+	struct oom_val y = run_again(t, &c, false);
+	const struct grad g = incoming(t, index);
+
+	if (g.sto >= 0)
+		oom_ref(t, g.sto);
+	t->recompute = false;                   /* saved tensors are the graph's, as in any backward */
+	push_output(t, &y, g);
+	run_nodes(t, (int32_t)t->n_nodes - 1, mark);
+	oom_drop(t, y);
+	if (g.sto >= 0)
+		oom_unref(t, g.sto);
+	release_saved(t, &t->nodes[index]);
+	t->cursor = cursor;
+	t->packs = packs;
+	t->pack_limit = limit;
+	t->n_nodes = (size_t)mark;
+	t->n_ckpts = ckpts;
+	t->recompute = within;
 }
 
 /* A checkpointed block: its last nodes run as far as they need no saved tensor; the first that does
@@ -515,25 +578,10 @@ static void recompute(struct oom_tape *t, int32_t index)
 	const size_t cursor = t->cursor, ckpts = t->n_ckpts;
 	const bool within = t->recompute;       /* a checkpointed layer of a checkpointed stage */
 	const uint32_t packs = t->packs, limit = t->pack_limit;
-	struct oom_node *n = &t->nodes[index];
-	struct grad g = {.sto = n->grad[0],
-			 .mono = n->mono,
-			 .width = n->width,
-			 .dt = n->dt,
-			 .perm = n->gperm[0],
-			 .given = n->has[0]};
 	struct oom_val y = block_again(t, &c, true);
 	int32_t k = (int32_t)t->n_nodes - 1, real = (int32_t)t->n_nodes, saves;
 
-	n = &t->nodes[index];                   /* recording may have moved them */
-	n->grad[0] = -1;
-	push(t,
-	     &(struct oom_edge){.to = y.rg ? y.node : -1,
-				.slot = y.slot,
-				.mono = y.mono,
-				.width = y.width,
-				.dt = y.dt},
-	     g);
+	push_output(t, &y, incoming(t, index));
 	while (k >= mark && !t->nodes[k].n_packed)
 		run_node(t, k--);
 	block_again(t, &c, false);
@@ -597,7 +645,10 @@ static void run_node(struct oom_tape *t, int32_t i)
 		return;
 	}
 	if (n->kind == OOM_NODE_CKPT) {
-		recompute(t, i);
+		if (oom_ckpt_reenters(t->plan))
+			reenter(t, i);
+		else
+			recompute(t, i);
 		drop_held(t, i);
 		return;
 	}

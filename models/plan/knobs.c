@@ -10,6 +10,7 @@ OOM_CHOICE_LIST(static, tasks, OOM_TASKS)
 OOM_CHOICE_LIST(static, precisions, OOM_PRECISIONS)
 OOM_CHOICE_LIST(static, attentions, OOM_ATTENTIONS)
 OOM_CHOICE_LIST(static, checkpointings, OOM_CHECKPOINTINGS)
+OOM_CHOICE_LIST(static, reentrants, OOM_REENTRANTS)
 OOM_CHOICE_LIST(static, scans, OOM_SCANS)
 OOM_CHOICE_LIST(static, losses, OOM_LOSSES)
 OOM_CHOICE_LIST(static, allocators, OOM_ALLOCATORS)
@@ -24,6 +25,9 @@ OOM_CHOICE_LIST(static, offloads, OOM_OFFLOADS)
 #define REAL(word, lo, hi, d) \
 	.kind = OOM_OPTION_REAL, .metavar = word, .min = lo, .max = hi, .def = d
 #define SHARE(word, hi, d) REAL(word, 0, hi, d), .percent = true
+#define SINCE(major, minor) \
+	.kind = OOM_OPTION_VERSION, .metavar = "X.Y", .min = OOM_VERSION(major, minor), \
+	.max = OOM_VERSION(999, 999), .def = 0
 #define FLAG(d) .kind = OOM_OPTION_FLAG, .max = 1, .def = d
 /* transformers fills in a value of its own for the word "auto" */
 #define OR_AUTO .automatic = true
@@ -135,6 +139,12 @@ static const struct oom_option knobs[] = {
 			 FLAG_AS("enable-activation-checkpointing"),
 			 FLAG_AS("checkpoint-activations"), AS("recompute-granularity"),
 			 SWITCH("recompute-activations", NULL, {"true", NULL, "selective"}, IGNORED("false")))},
+	{KNOB("use-reentrant", "use_reentrant", use_reentrant), WORD(reentrants, OOM_REENTRANT_AUTO),
+	 .summary = "which of torch's two ways of checkpointing; under FSDP1 with frozen blocks the "
+		    "reentrant one keeps a block's input and its gradient until the backward ends",
+	 .setting = "gradient_checkpointing_kwargs={\"use_reentrant\": ...}",
+	 .source = "torch/utils/checkpoint.py, distributed/fsdp/_runtime_utils.py",
+	 .aliases = ALSO(AS("gradient-checkpointing-use-reentrant"))},
 	{KNOB("scan", "scan", scan), WORD(scans, OOM_SCAN_ASSOCIATIVE),
 	 .summary = "how Mamba and Falcon Mamba run their recurrence", .setting = "",
 	 .source = "transformers modeling_mamba.py"},
@@ -329,6 +339,14 @@ static const struct oom_option knobs[] = {
 			       {"full_state_dict", NULL, "false"}))},
 	{KNOB("save-total-limit", "save_total_limit", save_total_limit), COUNT(1, 1000, 2),
 	 .summary = "checkpoints kept on disk", .setting = "save_total_limit", .source = HF},
+	{KNOB("transformers", "transformers", transformers), SINCE(4, 0),
+	 .summary = "version of transformers, or newest: what it decides stands in `oomplan list "
+		    "generations`",
+	 .setting = "transformers.__version__", .source = "release notes",
+	 .aliases = ALSO(AS("transformers-version"))},
+	{KNOB("torch", "torch", torch), SINCE(1, 12),
+	 .summary = "version of PyTorch, or newest", .setting = "torch.__version__",
+	 .source = "release notes", .aliases = ALSO(AS("torch-version"))},
 	{KNOB("margin", "margin", margin), SHARE("SHARE", 0.9, 0.02),
 	 .summary = "share of the capacity kept free", .setting = "",
 	 .source = "a guess: see calibrate"},

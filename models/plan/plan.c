@@ -26,6 +26,11 @@ double oom_capability(const struct oom_plan *p)
 	return p->compute_capability > 0 ? p->compute_capability : 8;
 }
 
+bool oom_ckpt_reenters(const struct oom_plan *p)
+{
+	return p->grad_ckpt == OOM_CKPT_FULL && p->use_reentrant == OOM_REENTRANT_TRUE;
+}
+
 int64_t oom_plan_data_parallel(const struct oom_plan *p)
 {
 	const int64_t model = oom_engine_at((size_t)p->engine)->in_turn ? p->gpus : p->tp * p->pp * p->cp;

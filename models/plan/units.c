@@ -37,6 +37,15 @@ double oom_strtod(const char *text, char **end)
 	return v;
 }
 
+const char *oom_write_version(int64_t v, char *buf, size_t size)
+{
+	if (v)
+		snprintf(buf, size, "%lld.%lld", (long long)v / 1000, (long long)v % 1000);
+	else
+		snprintf(buf, size, "newest");
+	return buf;
+}
+
 const char *oom_write_real(double v, char *buf, size_t size)
 {
 	const struct oom_locale l = oom_locale_enter();

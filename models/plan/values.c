@@ -134,6 +134,38 @@ static enum oom_status read_real(const struct oom_option *o, const char *shown, 
 			     o->min, o->max);
 }
 
+/* 4.45, 4.45.2, 2.4.1+cu121, 5.0.0rc1: what follows the second number does not count. */
+static enum oom_status read_version(const struct oom_option *o, const char *shown, const char *text,
+				    struct oom_value *v, struct oom_error *err)
+{
+	int64_t part[2] = {0, 0};
+	const char *at = text;
+	char lowest[40];
+
+	if (oom_same_word("newest", text)) {
+		v->whole = 0;
+		return OOM_OK;
+	}
+	for (int i = 0; i < 2; i++) {
+		const char *digits = at;
+
+		while (*at >= '0' && *at <= '9' && at - digits < 3)
+			part[i] = part[i] * 10 + (*at++ - '0');
+		if (at == digits || (*at >= '0' && *at <= '9'))
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "%s: \"%.60s\" is no version: newest, or MAJOR.MINOR as "
+					     "in %s", shown, text, oom_write_version((int64_t)o->min, lowest,
+								      sizeof(lowest)));
+		if (!i && *at++ != '.')
+			break;                  /* "5" is 5.0 */
+	}
+	v->whole = OOM_VERSION(part[0], part[1]);
+	if ((double)v->whole >= o->min && (double)v->whole <= o->max)
+		return OOM_OK;
+	return oom_error_set(err, OOM_ERR_INVALID, "%s: %.60s is older than %s, the oldest that is known",
+			     shown, text, oom_write_version((int64_t)o->min, lowest, sizeof(lowest)));
+}
+
 static enum oom_status read_size(const char *shown, const char *text, struct oom_value *v,
 				 struct oom_error *err)
 {
@@ -171,6 +203,7 @@ enum oom_status oom_option_read(const struct oom_option *o, const char *shown, c
 	case OOM_OPTION_FLAG: return read_flag(shown, text, v, err);
 	case OOM_OPTION_COUNT: return read_count(o, shown, text, v, err);
 	case OOM_OPTION_REAL: return read_real(o, shown, text, v, err);
+	case OOM_OPTION_VERSION: return read_version(o, shown, text, v, err);
 	case OOM_OPTION_SIZE: return read_size(shown, text, v, err);
 	case OOM_OPTION_NAMES: return read_names(shown, text, v, err);
 	case OOM_OPTION_CHOICE:
@@ -234,6 +267,8 @@ const char *oom_plan_get(const struct oom_plan *p, const struct oom_option *k, c
 		snprintf(buf, size, "%s", k->choice((size_t)n) ? k->choice((size_t)n)->name : "?");
 	else if (k->kind == OOM_OPTION_FLAG)
 		snprintf(buf, size, "%s", n ? "true" : "false");
+	else if (k->kind == OOM_OPTION_VERSION)
+		oom_write_version(n, buf, size);
 	else if (k->automatic && n == OOM_COUNT_AUTO)
 		snprintf(buf, size, "auto");
 	else

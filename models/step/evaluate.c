@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "families/model.h"
+#include "oomplan/generations.h"
 #include "oomplan/rules.h"
 #include "step/device_map.h"
 #include "step/pass.h"
@@ -221,10 +222,10 @@ static enum oom_status reserve(struct oom_evaluator *ev, const struct oom_model 
 	return st;
 }
 
-enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,
-				    const struct oom_plan *plan, unsigned flags,
-				    struct oom_eval *out, struct oom_alive *alive,
-				    struct oom_error *err)
+static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,
+				       const struct oom_plan *plan, unsigned flags,
+				       struct oom_eval *out, struct oom_alive *alive,
+				       struct oom_error *err)
 {
 	const struct oom_engine *engine = oom_engine_of(plan);
 	const bool stages = engine->info.in_turn && oom_engine_divides(plan);
@@ -270,6 +271,20 @@ enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_m
 	out->flops_per_sample = flops_of(g, &at);
 	return reserve(ev, model, plan, flags & OOM_EVAL_REPLAY && !stages ? &s : NULL, &at, out,
 		       err);
+}
+
+enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,
+				    const struct oom_plan *plan, unsigned flags,
+				    struct oom_eval *out, struct oom_alive *alive,
+				    struct oom_error *err)
+{
+	struct oom_plan settled;
+
+	if (!oom_plan_dated(plan))
+		return evaluate_phases(ev, model, plan, flags, out, alive, err);
+	settled = *plan;
+	oom_plan_resolve(&settled);
+	return evaluate_phases(ev, model, &settled, flags, out, alive, err);
 }
 
 enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model,

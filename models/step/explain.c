@@ -5,6 +5,7 @@
 
 #include "engines.h"
 #include "families/model.h"
+#include "oomplan/generations.h"
 #include "oomplan/rules.h"
 #include "step/optimizers.h"
 #include "program.h"
@@ -109,13 +110,17 @@ static int64_t *held_rows(const struct oom_tape *t)
 }
 
 enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model *model,
-				const struct oom_plan *p, oom_ledger_fn fn, void *ctx,
+				const struct oom_plan *asked, oom_ledger_fn fn, void *ctx,
 				struct oom_error *err)
 {
+	struct oom_plan settled = *asked;
+	const struct oom_plan *p = &settled;
 	struct oom_batch at = {.ranks = {1, 1}};
 	struct program *g;
 	enum oom_status st = oom_plan_check(p, err);
 	int64_t *held;
+
+	oom_plan_resolve(&settled);
 
 	if (st)
 		return st;

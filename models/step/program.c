@@ -56,6 +56,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.rank0_contexts = k.prefetch_bucket = k.persistence = k.pp_schedule = k.cp_comm = k.recompute_layers = 0;
 	k.precision = oom_engine_casts(p) ? p->precision == OOM_AMP_FP16 ? OOM_FP16 : OOM_BF16 :
 					    p->precision;
+	k.use_reentrant = oom_ckpt_reenters(p);
 	k.margin = k.moe_imbalance = 0;
 	k.surplus_params = 0;
 	k.compute_capability = p->attn == OOM_ATTN_EAGER ? 8 : floor(oom_capability(p));

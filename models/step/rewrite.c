@@ -92,7 +92,7 @@ static void one(struct oom_rewrite *w, const struct oom_hooks *h, int32_t ev)
 	}
 	if (ev >= 0 && (ev & 3) == OOM_EV_GRAD && h->grad)
 		h->grad(w, ev >> 2);
-	else
+	else if (ev < 0 || (ev & 3) != OOM_EV_FREE || !h->freed || h->freed(w, ev >> 2))
 		put(w, ev);
 }
 
@@ -136,6 +136,26 @@ static bool map_kept(struct oom_rewrite *w)
 	return w->kept;
 }
 
+/* Rows that one layer's backward makes and another's frees. */
+static bool map_handed(struct oom_rewrite *w)
+{
+	const struct oom_stream *s = &w->from->streams[OOM_STREAM_BWD];
+	uint32_t unit = 0;
+
+	w->handed = calloc(w->from->n_rows + 1, sizeof(*w->handed));
+	for (size_t i = 0; w->handed && i < s->n; i++) {
+		const int32_t ev = s->ev[i];
+
+		if (oom_ev_is_unit(ev))
+			unit = oom_ev_unit_ends(ev) ? 0 : (uint32_t)oom_ev_unit(ev) + 1;
+		else if (ev >= 0 && (ev & 3) == OOM_EV_ALLOC)
+			w->handed[ev >> 2] = unit;
+		else if (ev >= 0 && w->handed[ev >> 2] == unit)
+			w->handed[ev >> 2] = 0;
+	}
+	return w->handed;
+}
+
 enum oom_status oom_rewrite(const struct oom_tape *from, struct oom_tape *to,
 			    const struct oom_plan *plan, const struct oom_hooks *h, size_t own)
 {
@@ -147,7 +167,7 @@ enum oom_status oom_rewrite(const struct oom_tape *from, struct oom_tape *to,
 	for (int i = 0; i < OOM_STREAMS; i++)
 		to->streams[i] = (struct oom_stream){0};
 	w.own = calloc(1, own ? own : 1);
-	if (!w.own || !map_grads(&w) || !map_kept(&w) ||
+	if (!w.own || !map_grads(&w) || !map_kept(&w) || !map_handed(&w) ||
 	    !room((void **)&to->rows, &to->cap_rows, from->n_rows + 1, sizeof(*to->rows)))
 		w.status = OOM_ERR_MEMORY;
 	else if (from->n_rows)
@@ -166,6 +186,7 @@ enum oom_status oom_rewrite(const struct oom_tape *from, struct oom_tape *to,
 	free(w.own);
 	free(w.unit_of_grad);
 	free(w.kept);
+	free(w.handed);
 	if (w.status)
 		oom_rewrite_release(to);
 	return w.status;

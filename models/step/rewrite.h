@@ -20,6 +20,9 @@ struct oom_hooks {
 	void (*unit_end)(struct oom_rewrite *w, size_t unit);
 	/* the gradient of a parameter is whole; its row */
 	void (*grad)(struct oom_rewrite *w, int32_t row);
+	/* the stream is about to free a row of the recording; false: it stays, and is the pass's to
+	 * free */
+	bool (*freed)(struct oom_rewrite *w, int32_t row);
 };
 
 /* A rewriting under way.  A pass keeps what it needs between hooks in `own`. */
@@ -34,6 +37,9 @@ struct oom_rewrite {
 	/* by row of `from`: 1 + the layer in which it was born, of what a layer keeps for the
 	 * backward pass; 0: of all else */
 	uint32_t *kept;
+	/* by row of `from`: 1 + the layer whose backward made it and left it to an earlier layer's: the
+	 * gradient of the layer's input; 0: of all else */
+	uint32_t *handed;
 	void *own;
 	enum oom_status status;
 };

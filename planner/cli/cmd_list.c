@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "oomplan/engine.h"
+#include "oomplan/generations.h"
 #include "commands.h"
 #include "oomplan/box.h"
 #include "oomplan/sweep.h"
@@ -107,6 +108,25 @@ static int knobs(void)
 	return show(&t);
 }
 
+static void generations(void)
+{
+	const struct oom_generation *g;
+	char version[40];
+
+	for (size_t i = 0; (g = oom_generation_at(i)) != NULL; i++) {
+		const struct oom_option *k = oom_knob_find(g->knob);
+		struct oom_plan from = oom_plan_default(), to = from;
+		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
+
+		*oom_plan_field(&from, k) = g->from;
+		*oom_plan_field(&to, k) = g->to;
+		printf("%s before %s: %s %s is %s\n      %s\n      source: %s\n", g->library,
+		       oom_write_version(g->before, version, sizeof(version)), k->name,
+		       oom_plan_get(&from, k, a, sizeof(a)), oom_plan_get(&to, k, b, sizeof(b)),
+		       g->summary, g->source);
+	}
+}
+
 static int boxes(void)
 {
 	static const char *const heads[] = {"provider", "instance", "region",	"gpus", "host GiB",
@@ -155,6 +175,7 @@ PRINTS(families, families())
 PRINTS(optimizers, choices("optimizer"))
 PRINTS(rungs, rungs())
 PRINTS(engines, engines())
+PRINTS(generations, generations())
 PRINTS(columns, columns())
 
 static const struct {
@@ -169,6 +190,7 @@ static const struct {
 	{"rungs", list_rungs},
 	{"knobs", knobs},
 	{"engines", list_engines},
+	{"generations", list_generations},
 	{"columns", list_columns},
 };
 
@@ -190,7 +212,7 @@ static const struct oom_option options[] = {OOM_OPTIONS_COMMON, OOM_OPTIONS_END}
 const struct oom_command oom_command_list = {
 	.name = "list",
 	.summary =
-		"what the tables hold: models, gpus, boxes, optimizers, rungs, families, knobs, engines, columns",
+		"what the tables hold: models, gpus, boxes, optimizers, rungs, families, knobs, engines, generations, columns",
 	.synopsis = "WHAT",
 	.options = options,
 	.words = "WHAT",

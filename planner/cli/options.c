@@ -181,7 +181,8 @@ static void store_own(const struct oom_option *o, const struct oom_value *v)
 	switch (o->kind) {
 	case OOM_OPTION_FLAG: *(bool *)o->target = v->whole; break;
 	case OOM_OPTION_CHOICE: *(int *)o->target = (int)v->whole; break;
-	case OOM_OPTION_COUNT: *(int64_t *)o->target = v->whole; break;
+	case OOM_OPTION_COUNT:
+	case OOM_OPTION_VERSION: *(int64_t *)o->target = v->whole; break;
 	case OOM_OPTION_REAL: *(double *)o->target = v->real; break;
 	case OOM_OPTION_SIZE:
 		*(struct oom_size *)o->target = (struct oom_size){(uint64_t)v->whole, v->text};

@@ -97,6 +97,7 @@ static const char *some_word(const struct oom_option *k, const struct oom_alias 
 	       a->flag			       ? "true" :
 	       k->choice		       ? k->choice(0)->name :
 	       k->kind == OOM_OPTION_NAMES     ? "q_proj" :
+	       k->kind == OOM_OPTION_VERSION   ? "9.9" :
 	       k->max < 1 && k->max > 0	       ? "0.5" :
 						 "1";
 }

@@ -1,0 +1,39 @@
+/* Library generations: what changed in memory when.
+ *
+ * A row says that a library before some version runs one setting of the plan another way.  A plan
+ * names versions (transformers, torch); with none, the newest that is modelled runs. */
+#ifndef OOMPLAN_GENERATIONS_H
+#define OOMPLAN_GENERATIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "oomplan/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct oom_generation {
+	const char *library;    /* the knob that takes its version */
+	int64_t before;         /* OOM_VERSION: the first that no longer does so */
+	const char *knob;       /* what is run another way */
+	int64_t from, to;       /* the knob's value as asked, and what it comes to */
+	const char *summary;    /* a sentence without capital and full stop */
+	const char *source;
+};
+/* The rows, NULL past the end. */
+OOM_API const struct oom_generation *oom_generation_at(size_t i);
+
+/* What the plan's versions make of its knobs.  Afterwards it names no version; a plan that names none
+ * stays as it is. */
+OOM_API void oom_plan_resolve(struct oom_plan *plan);
+/* Whether oom_plan_resolve would change it. */
+OOM_API bool oom_plan_dated(const struct oom_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

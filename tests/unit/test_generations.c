@@ -1,0 +1,189 @@
+/* Library generations: how versions are read, what rows say, what they come to in bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oomplan/generations.h"
+#include "oomplan/option.h"
+#include "oomplan/units.h"
+#include "priced.h"
+
+/* mistralai/Mistral-7B-v0.1, config.json, but for the depth */
+#define MISTRAL(layers) \
+	"{\"model_type\": \"mistral\", \"hidden_size\": 4096, \"intermediate_size\": 14336, " \
+	"\"num_hidden_layers\": " #layers ", \"num_attention_heads\": 32, " \
+	"\"num_key_value_heads\": 8, \"vocab_size\": 32000, \"sliding_window\": 4096}"
+
+static void versions_are_read(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t version;        /* -1: refused */
+	} cases[] = {{"4.45", OOM_VERSION(4, 45)}, {"4.5", OOM_VERSION(4, 5)}, {"4.45.2", OOM_VERSION(4, 45)},
+		     {"5", OOM_VERSION(5, 0)}, {"5.0.0rc1", OOM_VERSION(5, 0)}, {"newest", 0},
+		     {"4.999", OOM_VERSION(4, 999)}, {"4.1000", -1}, {"", -1}, {"v4.45", -1},
+		     {"4.", -1}, {".45", -1}, {"-4.45", -1}, {"3.5", -1}, {"99999999999999999999", -1},
+		     {"0", -1}};
+	const struct oom_option *k = oom_knob_find("transformers");
+	struct oom_plan p = oom_plan_default();
+	char text[40];
+
+	(void)state;
+	assert_int_equal(p.transformers, 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_error err = {{0}};
+		const enum oom_status st = oom_plan_set(&p, k, cases[i].text, &err);
+
+		if (!st != (cases[i].version >= 0))
+			fail_msg("\"%s\": %s", cases[i].text, st ? err.text : "was taken");
+		if (!st)
+			assert_int_equal(p.transformers, cases[i].version);
+		else
+			assert_non_null(strstr(err.text, "4.0"));
+	}
+	/* as it is written, so it is read */
+	p.transformers = OOM_VERSION(4, 7);
+	assert_string_equal(oom_plan_get(&p, k, text, sizeof(text)), "4.7");
+	assert_int_equal(oom_plan_set(&p, k, text, NULL), OOM_OK);
+	assert_int_equal(p.transformers, OOM_VERSION(4, 7));
+}
+
+/* Every row is about knobs that there are, cites something, and does what it says, from its version
+ * on no more. */
+static void rows_do_what_they_say(void **state)
+{
+	const struct oom_generation *g;
+
+	(void)state;
+	for (size_t i = 0; (g = oom_generation_at(i)) != NULL; i++) {
+		const struct oom_option *library = oom_knob_find(g->library), *k = oom_knob_find(g->knob);
+		struct oom_plan p = oom_plan_default();
+
+		assert_non_null(library);
+		assert_non_null(k);
+		assert_int_equal(library->kind, OOM_OPTION_VERSION);
+		assert_true(*g->summary && *g->source && g->from != g->to);
+		for (int64_t v = g->before - 1; v <= g->before; v++) {
+			*oom_plan_field(&p, k) = g->from;
+			*oom_plan_field(&p, library) = v;
+			assert_true(oom_plan_dated(&p));
+			oom_plan_resolve(&p);
+			assert_false(oom_plan_dated(&p));
+			if (v < g->before)
+				assert_int_equal(*oom_plan_field(&p, k), g->to);
+			else
+				assert_int_not_equal(*oom_plan_field(&p, k), g->to);
+		}
+	}
+}
+
+static void what_is_said_stands(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+
+	(void)state;
+	p.transformers = OOM_VERSION(4, 40);
+	p.use_reentrant = OOM_REENTRANT_FALSE;
+	p.fused_ce = OOM_LOSS_FUSED;
+	oom_plan_resolve(&p);
+	assert_int_equal(p.use_reentrant, OOM_REENTRANT_FALSE);
+	assert_int_equal(p.fused_ce, OOM_LOSS_FUSED);
+}
+
+/* Bytes that one more sample costs, in hidden states. */
+static double per_sample(const char *config, struct oom_plan *p, uint64_t hidden)
+{
+	uint64_t peak[2];
+
+	for (int i = 0; i < 2; i++) {
+		p->micro_batch = 16 + 16 * i;
+		peak[i] = must(config, p).overall_peak;
+	}
+	return (double)(peak[1] - peak[0]) / 16 / (double)hidden;
+}
+
+/* fms-acceleration's benchmarks (foundation-model-stack/fms-acceleration,
+ * scripts/benchmarks/refs/a100_80gb.csv: torch 2.4, transformers 4.45, 4096 tokens): a sample of
+ * Mistral-7B costs FSDP1 with LoRA 30.00 hidden states more than one GPU, on two GPUs as on four. */
+static void frozen_units_keep_inputs_and_gradients(void **state)
+{
+	static const struct {
+		const char *config;
+		int layers;
+	} cases[] = {{MISTRAL(32), 32}, {MISTRAL(12), 12}};
+	const uint64_t hidden = 4096 * 4096 * 2;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = oom_plan_default();
+		double one, two, newest;
+
+		p.precision = OOM_BF16;
+		p.attn = OOM_ATTN_FLASH;
+		p.grad_ckpt = OOM_CKPT_FULL;
+		p.fused_ce = OOM_LOSS_FUSED;
+		p.seq_len = 4096;
+		p.lora_r = 16;
+		strcpy(p.lora_targets, "q_proj+k_proj+v_proj+o_proj");
+		p.transformers = OOM_VERSION(4, 45);
+		one = per_sample(cases[i].config, &p, hidden);
+		p.engine = OOM_ENGINE_FSDP1;
+		p.zero_stage = 3;
+		p.gpus = 2;
+		two = per_sample(cases[i].config, &p, hidden);
+		if (two - one < cases[i].layers - 2 - 0.01 || two - one > cases[i].layers - 2 + 0.01)
+			fail_msg("%d layers: %.3f and %.3f hidden states", cases[i].layers, one, two);
+		/* the other way of checkpointing, and another FSDP, hold nothing */
+		p.transformers = 0;
+		newest = per_sample(cases[i].config, &p, hidden);
+		assert_true(newest < one + 0.01);
+		p.transformers = OOM_VERSION(4, 45);
+		p.engine = OOM_ENGINE_FSDP2;
+		assert_true(per_sample(cases[i].config, &p, hidden) < one + 0.01);
+		/* nor do blocks that are trained themselves */
+		p.engine = OOM_ENGINE_FSDP1;
+		p.lora_r = 0;
+		assert_true(per_sample(cases[i].config, &p, hidden) < one + 0.01);
+	}
+}
+
+/* The way back is the same bytes: nothing is left over by either way of checkpointing. */
+static void both_ways_leave_the_same(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e[2];
+
+	(void)state;
+	p.precision = OOM_BF16;
+	p.grad_ckpt = OOM_CKPT_FULL;
+	p.lora_r = 8;
+	strcpy(p.lora_targets, "all-linear");
+	for (int engine = 0; engine < 2; engine++) {
+		p.engine = engine ? OOM_ENGINE_FSDP1 : OOM_ENGINE_HF;
+		p.zero_stage = engine ? 3 : 0;
+		p.gpus = engine ? 4 : 1;
+		for (int i = 0; i < 2; i++) {
+			p.use_reentrant = i ? OOM_REENTRANT_TRUE : OOM_REENTRANT_FALSE;
+			e[i] = must(MISTRAL(6), &p);
+		}
+		assert_int_equal(e[0].end[OOM_PHASE_BWD1], e[1].end[OOM_PHASE_BWD1]);
+		assert_int_equal(e[0].end[OOM_PHASE_BWD2], e[1].end[OOM_PHASE_BWD2]);
+		assert_int_equal(e[0].end[OOM_PHASE_FWD2], e[1].end[OOM_PHASE_FWD2]);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(versions_are_read),
+					   cmocka_unit_test(rows_do_what_they_say),
+					   cmocka_unit_test(what_is_said_stands),
+					   cmocka_unit_test(frozen_units_keep_inputs_and_gradients),
+					   cmocka_unit_test(both_ways_leave_the_same)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
