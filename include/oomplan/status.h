@@ -32,6 +32,8 @@ enum oom_status {
 	OOM_ERR_MEMORY = -5,   /* malloc failed */
 	/* a fixed capacity is exceeded (ledger rows, cells of a sweep, ...) */
 	OOM_ERR_LIMIT = -6,
+	/* an evaluation that contradicts itself: a defect of this library, never the user's */
+	OOM_ERR_INTERNAL = -7,
 };
 
 /* Text of one failure, for one user.  Zero-initialise it; it owns nothing. */

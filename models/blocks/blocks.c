@@ -7,7 +7,7 @@
 static struct oom_val rms_norm_plain(struct oom_tape *t, struct oom_val x, uint64_t width)
 {
 	const enum oom_dtype in = (enum oom_dtype)x.dt;
-	const struct oom_dim one = {x.width / (width ? width : x.width), NULL};
+	const struct oom_dim one = {oom_rows_of(t, x.width, width ? width : x.width), NULL};
 	struct oom_val f = oom_op_cast(t, x, OOM_F32), v;
 
 	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, oom_keep(f)), f.mono, one);
@@ -23,7 +23,7 @@ static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_
 	const uint64_t w = width ? width : x.width;
 	const enum oom_dtype in = (enum oom_dtype)x.dt;
 	const char *scope = t->scope;
-	const struct oom_dim one = {x.width / w, NULL};
+	const struct oom_dim one = {oom_rows_of(t, x.width, w), NULL};
 	struct oom_val weight, f, v, r, y;
 
 	t->scope = name;

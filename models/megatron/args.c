@@ -318,6 +318,37 @@ static enum oom_status check(const struct oom_megatron *m, struct oom_error *err
 	return OOM_OK;
 }
 
+/* Sizes whose products fit in what follows: a model of at most 2^48 parameters, activations of at most
+ * 2^58 elements. */
+static enum oom_status bound(const struct oom_megatron *m, struct oom_error *err)
+{
+	const double h = (double)m->hidden, attn = (double)m->heads * (double)(m->kv_channels + m->qk_head_dim +
+							    m->qk_pos_dim + m->v_head_dim),
+		     layer = 4 * h * attn + 3 * h * (double)m->ffn_hidden +
+			     3 * h * ((double)m->experts * (double)m->moe_ffn +
+				      (double)m->moe_shared_ffn) +
+			     h * (double)(m->q_lora_rank + m->kv_lora_rank),
+		     params = layer * (double)(m->layers + m->mtp_layers) +
+			      2 * h * ((double)m->padded_vocab + (double)m->max_pos),
+		     wide = h + attn + (double)m->ffn_hidden + (double)m->padded_vocab +
+			    (double)(m->moe_topk ? m->moe_topk : 1) *
+				    (double)(m->moe_ffn + m->moe_shared_ffn);
+
+	if (params > (double)((uint64_t)1 << 48))
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "some %.2g parameters (hidden size %lld, feed-forward %lld, %lld "
+				     "layers, %lld experts, vocabulary %lld): more than 2^48",
+				     params, (long long)m->hidden, (long long)m->ffn_hidden,
+				     (long long)m->layers, (long long)m->experts,
+				     (long long)m->vocab);
+	if (wide * (double)m->seq * (double)m->micro_batch > (double)((uint64_t)1 << 58))
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "%lld sequences of %lld tokens, some %.2g numbers per token: "
+				     "more than 2^58 together",
+				     (long long)m->micro_batch, (long long)m->seq, wide);
+	return OOM_OK;
+}
+
 enum oom_status oom_megatron_derive(struct oom_megatron *m, struct oom_error *err)
 {
 	struct oom_megatron d = *m;
@@ -353,7 +384,9 @@ enum oom_status oom_megatron_derive(struct oom_megatron *m, struct oom_error *er
 		d.vpp = 0;
 	if (!d.recompute_layers)
 		d.recompute_layers = 1;
-	st = check(&d, err);
+	st = bound(&d, err);
+	if (!st)
+		st = check(&d, err);
 	if (st)
 		return st;
 	d.dp = d.n_gpus / (d.tp * d.pp * d.cp);

@@ -508,7 +508,7 @@ struct oom_val oom_op_masked_inplace(struct oom_tape *t, struct oom_val x, struc
 static struct oom_val normed(struct oom_tape *t, struct oom_val x, struct oom_val pw,
 			     struct oom_val pb, uint64_t w)
 {
-	const struct oom_dim stats = {x.width / w, NULL};
+	const struct oom_dim stats = {oom_rows_of(t, x.width, w), NULL};
 	const bool rg = oom_wants_grad(t, x) || pw.rg || pb.rg;
 	struct oom_val y, mean, rstd;
 	int32_t n = -1;

@@ -93,7 +93,7 @@ static struct oom_val matmul_4bit(struct oom_tape *t, const char *name, struct o
 	if (t->plan->double_quant)
 		oom_scratch(t, "absmax", OOM_MONO_ONE, oom_ceil_div(in * out.n, 64), OOM_F32);
 	dq = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, in * out.n, OOM_DT_BF16);
-	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * (x.width / in), out.text},
+	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * oom_rows_of(t, x.width, in), out.text},
 		    OOM_DT_BF16);
 	oom_drop(t, dq);
 	if (rg)
@@ -301,7 +301,7 @@ struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oo
 		if (!oom_is_none(offs))
 			oom_node_save(t, n, offs);
 	}
-	y = oom_new(t, name, x.mono, (struct oom_dim){x.width / in * out.n, out.text},
+	y = oom_new(t, name, x.mono, (struct oom_dim){oom_rows_of(t, x.width, in) * out.n, out.text},
 		    (enum oom_dtype)x.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);

@@ -14,6 +14,7 @@ const char *oom_status_str(enum oom_status status)
 	case OOM_ERR_UNKNOWN: return "unknown name";
 	case OOM_ERR_MEMORY: return "out of host memory";
 	case OOM_ERR_LIMIT: return "a built-in limit is exceeded";
+	case OOM_ERR_INTERNAL: return "internal error";
 	}
 	return "unknown status";
 }

@@ -19,6 +19,7 @@
 #include "step/program.h"
 #include "step/rank.h"
 #include "step/reserved.h"
+#include "step/sound.h"
 #include "tape/round.h"
 
 /* ---- sizes ---- */
@@ -294,7 +295,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	struct oom_alive alive[OOM_PHASES];
 	const enum oom_phase asked = (enum oom_phase)(flags >> OOM_EVAL_PHASE_SHIFT);
 	const bool wanted = flags & OOM_EVAL_BUCKETS;
-	const enum oom_status st =
+	enum oom_status st =
 		oom_evaluate_phases(ev, model, plan, flags, out, wanted ? alive : NULL, err);
 
 	if (!st && wanted) {
@@ -304,5 +305,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 		out->peak_op = a->op;
 		out->peak_module = a->module;
 	}
+	if (!st)
+		st = oom_sound(model, plan, out, wanted, err);
 	return st;
 }

@@ -191,6 +191,22 @@ uint64_t oom_param_bytes(const struct oom_param *q, const struct oom_plan *p, ui
 	return bytes;
 }
 
+/* More than any machine holds; sums and products of so many with their bytes fit in 64 bits. */
+#define MOST_PARAMS ((double)((uint64_t)1 << 50))
+
+static enum oom_status bound_params(const struct oom_tape *t, struct oom_error *err)
+{
+	double n = 0;
+
+	for (size_t i = 0; i < t->n_params; i++)
+		n += (double)t->params[i].elems * t->params[i].count;
+	if (n <= MOST_PARAMS)
+		return OOM_OK;
+	return oom_error_set(err, OOM_ERR_INVALID,
+			     "%.3g parameters, more than 2^50: the config gives a size or a number "
+			     "of layers that no model has", n);
+}
+
 static void sum_params(struct program *g, const struct oom_plan *p)
 {
 	const struct oom_tape *t = &g->tape;
@@ -314,6 +330,8 @@ static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 	st = oom_record(&g->tape, m, &cast, expand, err);
 	if (!st)
 		st = check_adapters(&g->tape, p, err);
+	if (!st)
+		st = bound_params(&g->tape, err);
 	if (st)
 		return st;
 	sum_params(g, p);

@@ -370,6 +370,17 @@ void oom_tape_release(struct oom_tape *t);
 void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
 	OOM_PRINTF(3, 4);
 
+/* n elements in rows of width.  A config may say 0: an error of the recording, and whatever is made of
+ * it then is not priced. */
+static inline uint64_t oom_rows_of(struct oom_tape *t, uint64_t n, uint64_t width)
+{
+	if (width)
+		return n / width;
+	oom_tape_fail(t, OOM_ERR_INVALID, "%s: rows of no width: the config gives one of its sizes as 0",
+		      t->scope);
+	return 1;
+}
+
 /* A fresh storage with one reference. */
 struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, struct oom_dim width,
 		       enum oom_dtype dt);

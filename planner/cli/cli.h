@@ -16,7 +16,8 @@ enum oom_exit {
 	OOM_EXIT_FITS = 0,
 	OOM_EXIT_DOES_NOT_FIT = 1,
 	OOM_EXIT_USAGE = 2,
-	OOM_EXIT_INPUT = 3
+	OOM_EXIT_INPUT = 3,
+	OOM_EXIT_INTERNAL = 4   /* a defect of this program: no answer is printed */
 };
 
 /* What commands have in common; a command's other options live in its own file. */
@@ -51,6 +52,8 @@ unsigned oom_allowed(const struct oom_list *words);
 
 /* One line on standard error, "oomplan: " before it; returns code. */
 int oom_complain(int code, const char *fmt, ...) OOM_PRINTF(2, 3);
+/* The same of a failure: exit code 4 of an internal error, else 3. */
+int oom_failed(enum oom_status st, const struct oom_error *err);
 /* Output checked at exit: a full disk or a closed pipe is an error. */
 int oom_finish(int code);
 

@@ -43,6 +43,12 @@ int oom_complain(int code, const char *fmt, ...)
 	return code;
 }
 
+int oom_failed(enum oom_status st, const struct oom_error *err)
+{
+	return oom_complain(st == OOM_ERR_INTERNAL ? OOM_EXIT_INTERNAL : OOM_EXIT_INPUT, "%s",
+			    *err->text ? err->text : oom_status_str(st));
+}
+
 int oom_finish(int code)
 {
 	struct oom_error err = {{0}};

@@ -256,6 +256,17 @@ static void parse(struct oom_arch *a)
 		check_emission(a);
 }
 
+/* A prompt has one placeholder per feature, so that it is at least as long as its images. */
+static void check_length(struct oom_tape *t, struct oom_val f, uint64_t width)
+{
+	const uint64_t tokens = f.mono == t->m_b && width ? f.width / width : 0;
+
+	if (tokens && !oom_cond_above(t, t->m_s, tokens - 1))
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "the images of a sequence are %llu tokens: seq-len must be at least that",
+			      (unsigned long long)tokens);
+}
+
 /* inputs_embeds.masked_scatter(input_ids == image token, features). */
 static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 {
@@ -266,9 +277,16 @@ static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 
 	e->merged = true;
 	t->pixels = 0;
-	f = oom_op_cast(t, e->v->kind->emit(e), (enum oom_dtype)x.dt);
+	f = e->v->kind->emit(e);
+	if (oom_is_none(f)) {           /* a tower of which only the weights are known */
+		oom_tape_fail(t, OOM_ERR_INVALID, "images: what \"%s\" makes of them is not modelled",
+			      e->v->type);
+		return x;
+	}
+	f = oom_op_cast(t, f, (enum oom_dtype)x.dt);
 	if (flags & OOM_VLM_LIST)
 		f = oom_op_copy(t, "cat", f);
+	check_length(t, f, d.n);
 	e->held = oom_share(t, f);
 	t->scope = "model";
 	mask = oom_new(t, "image tokens", t->m_bs, D(1), OOM_U8);

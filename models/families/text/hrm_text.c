@@ -80,14 +80,18 @@ static struct oom_val run(struct oom_tape *t, const struct layer *l, struct oom_
 			  size_t *start, bool grad)
 {
 	const size_t at = t->cursor;
-	const bool was = t->grad;
+	const bool was = t->grad, expand = t->expand;
 
 	t->grad = was && grad;
+	/* Runs of one stack share its weights' copies of autocast: made in the first, kept for those
+	 * with a graph.  A layer that stands for others would give up in one run what it took in another. */
+	t->expand |= t->amp;
 	if (*start)
 		t->cursor = *start;
 	else
 		*start = at;
 	x = oom_layers(t, (uint32_t)oom_depth(t, l->a->n_layers), NULL, block, l, x);
+	t->expand = expand;
 	if (*start != at)
 		t->cursor = at;
 	x = oom_norm(t, l->a->norm, "final_norm", x, 0);
