@@ -48,6 +48,12 @@ OOM_API enum oom_status oom_sweep_columns(struct oom_sweep *s, const char *text,
 /* The columns there are besides knobs, gpu and model: NULL past the end. */
 OOM_API const char *oom_sweep_column_at(size_t i);
 
+/* Cells that have no price, and why the first of them that was met has none. */
+struct oom_sweep_unpriced {
+	uint64_t cells;
+	struct oom_error why;
+};
+
 struct oom_sweep_options {
 	bool jsonl;             /* JSON lines instead of CSV */
 	/* the cheapest plan that fits for each cell (oom_search), instead of the price of what
@@ -64,12 +70,14 @@ struct oom_sweep_options {
 	void *ctx;
 	const volatile int *stop;       /* nonzero: end after the blocks in work */
 	uint64_t *cells;        /* or NULL: gets the cells done when the run ends */
+	struct oom_sweep_unpriced *unpriced;    /* or NULL */
 };
 /* Cells of the grid; UINT64_MAX when they overflow. */
 OOM_API uint64_t oom_sweep_cells(const struct oom_sweep *s);
 /* Writes header and rows.  The same bytes for any number of threads; the header only in the first
- * shard, so that shards concatenate to the whole.  OOM_ERR_LIMIT above 10^12 cells, with the
- * count. */
+ * shard, so that shards concatenate to the whole.  A cell that has no price has a row with the reason
+ * (unless conditions leave it out).  OOM_ERR_LIMIT above 10^12 cells, with the count; OOM_ERR_MEMORY and
+ * OOM_ERR_INTERNAL of a cell end the run. */
 OOM_API enum oom_status oom_sweep_run(struct oom_sweep *s, const struct oom_sweep_options *options,
 				      FILE *out, uint64_t *rows_written, struct oom_error *err);
 /* A number that differs, in all likelihood, for sweeps that do not write the same table. */

@@ -74,6 +74,7 @@ static int run(struct oom_job *job)
 	struct oom_boxes b;
 	struct oom_target t;
 	const char *gpu = job->gpu;
+	enum oom_status st;
 	int code;
 
 	if (a->max_price && !figure(a->max_price, prices, &q.max_usd_h))
@@ -92,8 +93,8 @@ static int run(struct oom_job *job)
 	q.calibration = t.q.calibration;
 	q.confidence = t.q.confidence;
 	code = read_offers(a, &offers);
-	if (!code && oom_boxes_find(&offers, t.model, &t.q.plan, &q, &b, &err)) {
-		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	if (!code && (st = oom_boxes_find(&offers, t.model, &t.q.plan, &q, &b, &err))) {
+		code = oom_failed(st, &err);
 	} else if (!code) {
 		if (job->json)
 			oom_box_json(&t.q.plan, &t, &offers, &b);

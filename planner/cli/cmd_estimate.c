@@ -33,6 +33,7 @@ static int run(struct oom_job *job)
 	struct oom_evaluator *ev;
 	struct oom_target t;
 	struct oom_judged j;
+	enum oom_status st;
 	int code;
 
 	if (job->runs)
@@ -41,8 +42,9 @@ static int run(struct oom_job *job)
 	if (code)
 		return code;
 	ev = oom_evaluator_new();       /* what it names is read while the answer is shown */
-	if (oom_answer_as_asked(ev, &t.q, &j, &err))
-		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	st = oom_answer_as_asked(ev, &t.q, &j, &err);
+	if (st)
+		code = oom_failed(st, &err);
 	else
 		code = show(job, &t, &j);
 	oom_evaluator_free(ev);

@@ -64,6 +64,7 @@ static int run(struct oom_job *job)
 	struct oom_error err = {{0}};
 	struct oom_evaluator *ev;
 	struct oom_target t;
+	enum oom_status st;
 	int code;
 
 	if (lore(job))
@@ -77,8 +78,9 @@ static int run(struct oom_job *job)
 	       "source of the structure: family %s\n\n",
 	       (long long)t.q.plan.micro_batch, (long long)t.q.plan.seq_len,
 	       oom_model_family(t.model));
-	if (!ev || oom_ledger_each(ev, t.model, &t.q.plan, show, &f, &err))
-		code = oom_complain(OOM_EXIT_INPUT, "%s", ev ? err.text : "out of host memory");
+	st = ev ? oom_ledger_each(ev, t.model, &t.q.plan, show, &f, &err) : OOM_ERR_MEMORY;
+	if (st)
+		code = oom_failed(st, &err);
 	else if (f.term && !f.shown)
 		code = oom_complain(OOM_EXIT_USAGE, "no row, module or kind contains \"%s\"",
 				    f.term);

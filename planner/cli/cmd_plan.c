@@ -73,17 +73,19 @@ static int run(struct oom_job *job)
 	struct oom_evaluator *ev = oom_evaluator_new();
 	struct oom_error err = {{0}};
 	struct oom_target t;
+	enum oom_status st;
 	int code = oom_target_open(job, &t, true);
 
 	t.q.objective = (enum oom_objective)args->objective;
 	if (!code && (!a || !ev))
 		code = oom_complain(OOM_EXIT_INPUT, "out of host memory");
-	else if (!code && oom_answer(ev, &t.q, a, &err))
-		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	else if (!code && (st = oom_answer(ev, &t.q, a, &err)))
+		code = oom_failed(st, &err);
 	else if (!code) {
 		code = show(job, &t, a);
-		if (args->plot && draw(args->plot, ev, &t, &a->best, &err))
-			code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+		st = args->plot ? draw(args->plot, ev, &t, &a->best, &err) : OOM_OK;
+		if (st)
+			code = oom_failed(st, &err);
 	}
 	free(a);
 	oom_evaluator_free(ev);

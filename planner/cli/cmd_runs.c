@@ -18,7 +18,7 @@ int oom_estimate_runs(struct oom_job *job)
 			st = oom_out_close(&out, &err);
 	}
 	if (st)
-		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+		return oom_failed(st, &err);
 	if (*rep.unknown_columns && !job->quiet)
 		oom_complain(0, "carried through, not used: %s", rep.unknown_columns);
 	if (!job->quiet)

@@ -94,8 +94,8 @@ static int run(struct oom_job *job)
 	if (code)
 		return code;
 	st = oom_answer_solve(NULL, &t.q, knob, &s, &err);
-	code = st ? oom_complain(st == OOM_ERR_MEMORY ? OOM_EXIT_INPUT : OOM_EXIT_USAGE, "%s",
-				 err.text) :
+	code = st == OOM_ERR_MEMORY || st == OOM_ERR_INTERNAL ? oom_failed(st, &err) :
+	       st ? oom_complain(OOM_EXIT_USAGE, "%s", err.text) :
 		    show(job, &t, knob, &s);
 	oom_target_close(&t);
 	return code;

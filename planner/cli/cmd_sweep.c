@@ -144,7 +144,8 @@ static enum oom_status build(const struct args *a, struct oom_sweep *s, struct o
 
 static int code_of(enum oom_status st)
 {
-	return st == OOM_ERR_MEMORY || st == OOM_ERR_IO || st == OOM_ERR_PARSE ? OOM_EXIT_INPUT :
+	return st == OOM_ERR_INTERNAL ? OOM_EXIT_INTERNAL :
+	       st == OOM_ERR_MEMORY || st == OOM_ERR_IO || st == OOM_ERR_PARSE ? OOM_EXIT_INPUT :
 										 OOM_EXIT_USAGE;
 }
 
@@ -227,6 +228,7 @@ static int run(struct oom_job *job)
 				      .allow = oom_allowed(&job->allow)};
 	struct oom_sweep *s;
 	struct oom_error err = {{0}};
+	struct oom_sweep_unpriced unpriced = {0};
 	uint64_t rows = 0;
 	enum oom_status st;
 	int code = read_shard(a->shard, &o);
@@ -246,6 +248,7 @@ static int run(struct oom_job *job)
 		return oom_complain(OOM_EXIT_INPUT, "out of host memory");
 	w.show = a->output && !job->quiet && oom_term_is_tty();
 	o.progress = w.show ? progress : NULL;
+	o.unpriced = &unpriced;
 	st = build(a, s, &err);
 	if (!st && !oom_sweep_has(s, "model"))
 		st = oom_error_set(&err, OOM_ERR_INVALID,
@@ -258,7 +261,12 @@ static int run(struct oom_job *job)
 					      run_whole(a->output, s, &o, &rows, &err);
 	if (st)
 		code = oom_complain(code_of(st), "%s", err.text);
-	else if (a->output && !job->quiet)
+	else if (unpriced.cells == oom_sweep_cells(s))
+		code = oom_complain(OOM_EXIT_INPUT, "no cell has a price: %s", unpriced.why.text);
+	else if (unpriced.cells && a->where.n)
+		oom_complain(0, "%" PRIu64 " cells have no price and are left out; the first: %s",
+			     unpriced.cells, unpriced.why.text);
+	if (!code && a->output && !job->quiet)
 		oom_complain(0, "%" PRIu64 " rows of %" PRIu64 " cells", rows, oom_sweep_cells(s));
 	oom_sweep_free(s);
 	return code;

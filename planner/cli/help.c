@@ -76,7 +76,7 @@ void oom_help_overview(FILE *out, int width)
 	fputc('\n', out);
 	oom_wrap(out,
 		 "exit status: 0 fits or done, 1 does not fit, 2 usage, 3 unreadable or invalid "
-		 "input, or output that could not be written",
+		 "input, or output that could not be written, 4 an internal error: please report it",
 		 0, 0, width);
 }
 

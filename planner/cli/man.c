@@ -189,6 +189,7 @@ void oom_man_print(FILE *out)
 	      ".TP\n.B 2\nUsage: an unknown option, command or word, a value out of range.\n"
 	      ".TP\n.B 3\nUnreadable or invalid input; or output that could not be written\n"
 	      "(a full disk is reported, a reader that closed the pipe is not).\n"
+	      ".TP\n.B 4\nAn internal error: an evaluation contradicted itself. Please report it.\n"
 	      ".SH ENVIRONMENT\n"
 	      ".TP\n.B NO_COLOR\nSet and not empty: no colour unless \\-\\-color always.\n"
 	      ".TP\n.B COLUMNS\nThe width of text; else the terminal's, else 80.\n"

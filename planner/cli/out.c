@@ -39,6 +39,8 @@ void oom_out_start(void)
 		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
 		    open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
 			_exit(EXIT_OUTPUT);
+	/* past `ulimit -f` a write fails with EFBIG and is reported like a full disk */
+	signal(SIGXFSZ, SIG_IGN);
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
 		struct sigaction sa = {.sa_handler = on_signal}, old;
 

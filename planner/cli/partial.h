@@ -17,7 +17,8 @@ struct oom_partial {
 	uint64_t cells, rows;           /* in the file when it was opened */
 };
 /* Opens FILE.partial, at its end when resume is set and one is there.  OOM_ERR_INVALID when it
- * belongs to another table, or is there without resume; OOM_ERR_IO. */
+ * belongs to another table, is there without resume, or is being written by another process;
+ * OOM_ERR_IO. */
 enum oom_status oom_partial_open(struct oom_partial *p, const char *target, uint64_t fingerprint,
 				 bool resume, struct oom_error *err);
 /* Notes that these cells and rows are in the file.  Rows written after the last note are written

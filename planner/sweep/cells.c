@@ -187,6 +187,7 @@ static void price(struct sweep_worker *w, uint64_t capacity)
 	}
 	w->moved = false;
 	c->fits = !w->last_status && capacity && w->s->need != SWEEP_PRICE && fits(w, capacity);
+	c->status = w->last_status;             /* of the verdict's replay, too */
 	c->ok = !w->last_status;
 	c->answer = c->asked;
 }
@@ -200,12 +201,14 @@ void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o)
 	c->searched = false;
 	if (!c->model) {
 		c->ok = c->fits = false;
+		c->status = OOM_ERR_INVALID;
 		oom_error_set(&c->err, OOM_ERR_INVALID, "%s",
 			      c->named ? c->named->refused.text : "no model");
 		return;
 	}
 	if (o->plan_each && capacity) {
-		c->ok = !search(w, o);
+		c->status = search(w, o);
+		c->ok = !c->status;
 		c->fits = c->ok && c->found.found;
 		return;
 	}

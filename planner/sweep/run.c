@@ -18,6 +18,7 @@ struct buffer {
 	char *text;
 	size_t used, cap;
 	uint64_t rows;
+	struct oom_sweep_unpriced unpriced;
 	bool ready;
 };
 struct run {
@@ -35,6 +36,7 @@ struct run {
 	uint64_t rows;
 	enum oom_status status;
 	struct oom_error err;
+	struct oom_sweep_unpriced unpriced;
 };
 struct thread {
 	struct run *r;
@@ -55,8 +57,18 @@ static bool room(struct buffer *b, size_t need)
 	return true;
 }
 
-/* Rows of one block; false when there is no memory. */
-static bool block(struct thread *t, uint64_t number, struct buffer *b)
+/* A cell without a price: the fault of its values, or of this process, which ends the run. */
+static enum oom_status refused(const struct sweep_cell *c, struct oom_sweep_unpriced *u)
+{
+	const bool fatal = c->status == OOM_ERR_MEMORY || c->status == OOM_ERR_INTERNAL;
+
+	if (!u->cells++ || fatal)
+		u->why = c->err;
+	return fatal ? c->status : OOM_OK;
+}
+
+/* Rows of one block; what ended it. */
+static enum oom_status block(struct thread *t, uint64_t number, struct buffer *b)
 {
 	struct run *r = t->r;
 	const uint64_t from = r->first + number * BLOCK,
@@ -65,11 +77,14 @@ static bool block(struct thread *t, uint64_t number, struct buffer *b)
 
 	b->used = 0;
 	b->rows = 0;
+	b->unpriced.cells = 0;
 	sweep_seek(&t->w, from);
 	for (uint64_t n = from; n < to; n++) {
 		if (!room(b, need))
-			return false;
+			return OOM_ERR_MEMORY;
 		sweep_price(&t->w, r->o);
+		if (!t->w.cell.ok && refused(&t->w.cell, &b->unpriced))
+			return t->w.cell.status;
 		if (sweep_passes(r->s, &t->w.cell)) {
 			b->used = (size_t)(sweep_put(&t->w, r->o->jsonl, b->text + b->used) -
 					   b->text);
@@ -77,7 +92,7 @@ static bool block(struct thread *t, uint64_t number, struct buffer *b)
 		}
 		sweep_step(&t->w);
 	}
-	return true;
+	return OOM_OK;
 }
 
 static void fail(struct run *r, enum oom_status st, const char *text)
@@ -108,6 +123,9 @@ static void empty(struct run *r)
 			fail(r, OOM_ERR_IO, "cannot write the output");
 		r->writing = b->ready = false;
 		r->rows += r->status ? 0 : b->rows;
+		if (b->unpriced.cells && !r->unpriced.cells)
+			r->unpriced.why = b->unpriced.why;
+		r->unpriced.cells += b->unpriced.cells;
 		r->written++;
 		if (r->o->progress && !r->status &&
 		    (r->written % 64 == 0 || r->o->plan_each || r->written == r->blocks))
@@ -125,7 +143,7 @@ static void *work(void *arg)
 	pthread_mutex_lock(&r->lock);
 	for (;;) {
 		uint64_t b;
-		bool good;
+		enum oom_status st;
 
 		while (!r->status && r->next < r->blocks && r->next >= r->written + r->n_ring)
 			pthread_cond_wait(&r->room, &r->lock);
@@ -133,10 +151,12 @@ static void *work(void *arg)
 			break;
 		b = r->next++;
 		pthread_mutex_unlock(&r->lock);
-		good = block(t, b, &r->ring[b % r->n_ring]);
+		st = block(t, b, &r->ring[b % r->n_ring]);
 		pthread_mutex_lock(&r->lock);
-		if (!good)
-			fail(r, OOM_ERR_MEMORY, "out of host memory");
+		if (st)
+			fail(r, st, st == OOM_ERR_INTERNAL ?
+					    r->ring[b % r->n_ring].unpriced.why.text :
+					    "out of host memory");
 		r->ring[b % r->n_ring].ready = true;
 		empty(r);
 	}
@@ -239,7 +259,9 @@ enum oom_status oom_sweep_run(struct oom_sweep *s, const struct oom_sweep_option
 		free(r);
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	}
-	sweep_make_models(s);
+	st = sweep_make_models(s);
+	if (st)
+		fail(r, st, "out of host memory");
 	sweep_resolve(s, o->plan_each);
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->room, NULL);
@@ -253,6 +275,8 @@ enum oom_status oom_sweep_run(struct oom_sweep *s, const struct oom_sweep_option
 	*rows = r->rows;
 	if (o->cells)
 		*o->cells = cells_done(r);
+	if (o->unpriced)
+		*o->unpriced = r->unpriced;
 	st = r->status ? oom_error_set(err, r->status, "%s", r->err.text) : OOM_OK;
 	free(t);
 	free(r);
@@ -269,14 +293,19 @@ enum oom_status oom_sweep_each(struct oom_sweep *s, const struct oom_sweep_optio
 	if (st)
 		return st;
 	s->need = SWEEP_BYTES;
-	sweep_make_models(s);
-	w = malloc(sizeof(*w));
-	if (!w || !sweep_worker_init(w, s))
+	st = sweep_make_models(s);
+	w = calloc(1, sizeof(*w));
+	if (st || !w || !sweep_worker_init(w, s))
 		st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	if (!st)
 		sweep_seek(w, 0);
 	for (uint64_t n = 0; !st && n < cells; n++) {
 		sweep_price(w, o);
+		if (!w->cell.ok && (w->cell.status == OOM_ERR_MEMORY ||
+				    w->cell.status == OOM_ERR_INTERNAL)) {
+			st = oom_error_set(err, w->cell.status, "%s", w->cell.err.text);
+			break;
+		}
 		fn(ctx, &(struct oom_sweep_cell){
 				.at = w->cell.at,
 				.ok = w->cell.ok,

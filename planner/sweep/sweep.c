@@ -34,14 +34,17 @@ static void drop_models(struct oom_sweep *s)
 	}
 }
 
-void sweep_make_models(struct oom_sweep *s)
+enum oom_status sweep_make_models(struct oom_sweep *s)
 {
-	for (size_t i = 0; i < s->n_models; i++) {
+	enum oom_status st = OOM_OK;
+
+	for (size_t i = 0; i < s->n_models && st != OOM_ERR_MEMORY; i++) {
 		struct sweep_model *m = &s->model[i];
 
 		if (!m->made && !*m->refused.text)
-			oom_model_new(&m->made, &m->keys, &m->refused);
+			st = oom_model_new(&m->made, &m->keys, &m->refused);
 	}
+	return st == OOM_ERR_MEMORY ? st : OOM_OK;
 }
 
 void oom_sweep_free(struct oom_sweep *s)
@@ -119,6 +122,7 @@ static enum oom_status model_value(struct oom_sweep *s, const char *word, int64_
 				   struct oom_error *err)
 {
 	struct sweep_model *m;
+	enum oom_status st;
 
 	for (size_t i = s->n_models; i-- > 0;)
 		if (!strcmp(s->model[i].word, word)) {
@@ -136,7 +140,12 @@ static enum oom_status model_value(struct oom_sweep *s, const char *word, int64_
 	m->word = strdup(word);
 	if (!m->word)
 		return no_memory(err);
-	if (oom_keys_read_model(&m->keys, word, &m->refused) && !m->refused.text[0])
+	st = oom_keys_read_model(&m->keys, word, &m->refused);
+	if (st == OOM_ERR_MEMORY) {
+		free(m->word);
+		return no_memory(err);
+	}
+	if (st && !m->refused.text[0])
 		oom_error_set(&m->refused, OOM_ERR_INVALID, "%s cannot be read", word);
 	*value = (int64_t)s->n_models++;
 	return OOM_OK;

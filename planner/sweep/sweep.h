@@ -86,6 +86,7 @@ struct sweep_cell {
 	const struct oom_model *model;
 	const struct sweep_model *named;
 	struct oom_eval eval;
+	enum oom_status status;         /* why there is no price; ok: there is one */
 	bool ok, fits;
 	bool searched;                  /* found holds the search's answer */
 	struct oom_search found;
@@ -120,7 +121,8 @@ bool sweep_passes(const struct oom_sweep *s, const struct sweep_cell *cell);
 bool sweep_find_column(const struct oom_sweep *s, const char *name, struct sweep_column *out);
 size_t sweep_row_room(const struct oom_sweep *s);
 /* Makes the models of which there are keys, before the first worker. */
-void sweep_make_models(struct oom_sweep *s);
+/* OOM_ERR_MEMORY; what is wrong with a model stands with it. */
+enum oom_status sweep_make_models(struct oom_sweep *s);
 /* What each column depends on, once the axes are known; and what they need. */
 void sweep_resolve(struct oom_sweep *s, bool plan_each);
 

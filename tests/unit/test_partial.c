@@ -103,10 +103,36 @@ static void test_bad(void **state)
 	unlink(p.state);
 }
 
+/* Two processes that write one table would interleave their rows; the first may have finished it,
+ * under the name the second opened. */
+static void a_second_writer_is_refused(void **state)
+{
+	struct oom_partial one, two;
+	struct oom_error err;
+
+	(void)state;
+	assert_int_equal(oom_partial_open(&one, target, 7, false, &err), OOM_OK);
+	fputs("a\n", one.file);
+	assert_int_equal(oom_partial_open(&two, target, 7, true, &err), OOM_ERR_INVALID);
+	assert_non_null(strstr(err.text, "being written by another process"));
+	assert_null(two.file);
+	assert_int_equal(oom_partial_note(&one, 1, 1, &err), OOM_OK);
+	assert_int_equal(oom_partial_open(&two, target, 7, true, &err), OOM_ERR_INVALID);
+	assert_int_equal(oom_partial_finish(&one, &err), OOM_OK);
+	expect_file(target, "a\n");
+	/* and now it is a new one */
+	assert_int_equal(oom_partial_open(&two, target, 7, true, &err), OOM_OK);
+	assert_int_equal((int)two.cells, 0);
+	fputs("b\n", two.file);
+	assert_int_equal(oom_partial_finish(&two, &err), OOM_OK);
+	expect_file(target, "b\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_continue),
-					   cmocka_unit_test(test_bad)};
+					   cmocka_unit_test(test_bad),
+					   cmocka_unit_test(a_second_writer_is_refused)};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
