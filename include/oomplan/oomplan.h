@@ -25,6 +25,7 @@
 #include "oomplan/model.h"
 #include "oomplan/option.h"
 #include "oomplan/plan.h"
+#include "oomplan/reading.h"
 #include "oomplan/rules.h"
 #include "oomplan/runs.h"
 #include "oomplan/safetensors.h"

@@ -1,0 +1,113 @@
+/* From a reading to a plan, and what the price then leaves out. */
+#include <stdio.h>
+#include <string.h>
+
+#include "oomplan/option.h"
+#include "oomplan/reading.h"
+
+/* Words that stand in a reading and that no knob has: the knobs they are priced with. */
+struct stand_in {
+	const char *knob, *value;
+	const char *set;        /* "qlora=true"; "": nothing */
+	const char *told;       /* NULL: exactly that, nothing to tell */
+};
+
+static const struct stand_in stand_ins[] = {
+	{"method", "lora", "", NULL},
+	{"method", "full", "", NULL},
+	{"method", "freeze", "", "all weights are priced as trained: more than it needs"},
+	{"base-bits", "16", "", NULL},
+	{"base-bits", "4-nf4", "qlora=true", NULL},
+	{"base-bits", "8", "", "an 8-bit base is priced as 16 bit: more than it needs"},
+	{"base-bits", "*", "qlora=true", "priced as NF4, the nearest 4-bit format"},
+	{"objective", "sft", "", NULL},
+	{"objective", "pretrain", "", NULL},
+	{"objective", "*", "",
+	 "priced as supervised fine-tuning of micro-batch rows: reference models, pairs of rows, "
+	 "rollouts are missing"},
+	{"packing", "*", "", NULL},     /* rows of seq-len tokens either way */
+	{"eval-batch", "*", "", NULL},
+	{"precision", "fp16-amp", "precision=bf16-amp", NULL},  /* the same widths */
+	{"attn", "xformers", "attn=flash", NULL},       /* memory-efficient attention keeps as much */
+	{"loss", "cce", "loss=fused", "cut cross-entropy is priced as the fused loss, the nearest"},
+	{"loss", "chunked", "loss=plain",
+	 "a chunked loss is priced as the plain one: more than it needs"},
+	{"optimizer", "adamw-torchao-8bit", "optimizer=adamw-8bit", NULL},
+};
+
+struct teller {
+	void (*tell)(void *data, const char *text);
+	void *data;
+};
+
+static void tell(const struct teller *t, const char *a, const char *b, const char *c)
+{
+	char text[480];
+
+	if (!t->tell)
+		return;
+	snprintf(text, sizeof(text), "%s%s%s", a, b, c);
+	t->tell(t->data, text);
+}
+
+static void use_stand_in(const struct oom_reading_knob *k, struct oom_plan *plan,
+			 const struct teller *t)
+{
+	char what[200];
+
+	snprintf(what, sizeof(what), "%s %s: ", k->name, k->value);
+	for (size_t i = 0; i < sizeof(stand_ins) / sizeof(stand_ins[0]); i++) {
+		const struct stand_in *s = &stand_ins[i];
+		const char *eq = strchr(s->set, '=');
+		char name[40];
+
+		if (strcmp(s->knob, k->name) || (strcmp(s->value, "*") && strcmp(s->value, k->value)))
+			continue;
+		if (eq) {
+			snprintf(name, sizeof(name), "%.*s", (int)(eq - s->set), s->set);
+			oom_plan_set(plan, oom_knob_find(name), eq + 1, NULL);
+		}
+		if (s->told)
+			tell(t, what, s->told, "");
+		return;
+	}
+	tell(t, what, "no knob says that yet, it is not priced", "");
+}
+
+static void apply_knob(const struct oom_reading_knob *k, struct oom_plan *plan,
+		       const struct teller *t)
+{
+	const struct oom_option *knob = oom_knob_find(k->name);
+	struct oom_error err = {{0}};
+
+	if (!strcmp(k->name, "model"))
+		return;
+	if (!knob || oom_plan_set(plan, knob, k->value, &err))
+		use_stand_in(k, plan, t);
+	if (k->open)
+		tell(t, k->name, ": ", k->why);
+}
+
+void oom_reading_apply(const struct oom_reading *r, struct oom_plan *plan,
+		       void (*fn)(void *data, const char *text), void *data)
+{
+	const struct teller t = {fn, data};
+	const struct oom_setting *s;
+	const struct oom_reading_knob *k;
+
+	for (size_t i = 0; (k = oom_reading_knob_at(r, i)) != NULL; i++)
+		apply_knob(k, plan, &t);
+	for (size_t i = 0; (s = oom_reading_setting(r, i)) != NULL; i++) {
+		char what[400];
+
+		if (s->kind < OOM_SETTING_UNMODELLED)
+			continue;
+		snprintf(what, sizeof(what), "%s:%u: %s: %.80s: ", s->file, (unsigned)s->line, s->key,
+			 s->value);
+		tell(&t, what,
+		     s->kind == OOM_SETTING_UNMODELLED ? "" :
+		     s->kind == OOM_SETTING_UNREADABLE ? "not understood: " :
+							 "no such key is known, not used; ",
+		     s->note);
+	}
+}

@@ -1,0 +1,138 @@
+/* Keys that name an engine, as frameworks around transformers have them. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "framework.h"
+
+/* The stage in "ds_z3_config.json", "zero2.json", "stage-3": behind z, zero or stage; -1: none. */
+static int stage_of(const char *name)
+{
+	static const char *const heads[] = {"zero", "stage", "z", NULL};
+
+	for (size_t h = 0; heads[h]; h++)
+		for (const char *p = name; *p; p++) {
+			const char *d = p + strlen(heads[h]);
+
+			if (strncasecmp(p, heads[h], strlen(heads[h])))
+				continue;
+			d += strspn(d, "_-o ");
+			if (!strncasecmp(d, "stage", 5))
+				d += 5 + strspn(d + 5, "_-");
+			if (*d >= '0' && *d <= '3' && !isdigit((unsigned char)d[1]))
+				return *d - '0';
+		}
+	return -1;
+}
+
+static bool has(const char *text, const char *word)
+{
+	for (; *text; text++)
+		if (!strncasecmp(text, word, strlen(word)))
+			return true;
+	return false;
+}
+
+/* Only the name is known. */
+static void by_name(struct fw_part *p, const char *key, const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const int stage = stage_of(name);
+	const bool offload = has(name, "offload") && !has(name, "no_offload") && !has(name, "no-offload");
+	char told[300];
+
+	fw_set(p, "engine", "deepspeed", key, "a DeepSpeed config is named");
+	if (stage < 0) {
+		snprintf(told, sizeof(told),
+			 "%.100s is not found: which ZeRO stage? give the file too, or --zero", path);
+		fw_unmodelled(p, key, told);
+		return;
+	}
+	fw_set_whole(p, "zero", stage, key, "the file's name");
+	fw_set(p, "offload-optimizer",
+	       offload && stage && !(has(name, "param") && !has(name, "opt")) ? "cpu" : "none", key,
+	       "the file's name");
+	fw_set(p, "offload-params", offload && stage == 3 && !has(name, "offload_opt") ? "cpu" : "none",
+	       key, "the file's name");
+	if (has(name, "bf16"))
+		fw_set(p, "@ds16", "bf16", key, "the file's name");
+	snprintf(told, sizeof(told),
+		 "%.100s is not found: stage and offload are taken from its name, the rest as "
+		 "transformers fills in \"auto\"; give the file too",
+		 path);
+	fw_note(p, key, told);
+	fw_open(p, "zero", told);
+}
+
+void fw_take_deepspeed(struct fw_part *p, const char *key)
+{
+	const struct doc_node *node = fw_key(p, key);
+
+	if (!node || doc_is_off(node))
+		return;
+	if (node->kind == DOC_MAP) {
+		fw_set(p, "engine", "deepspeed", key, NULL);
+		fw_nested(p, key, "deepspeed");
+	} else if (node->kind == DOC_SCALAR) {
+		if (fw_follow(p, key, node->text))
+			fw_set(p, "engine", "deepspeed", key, NULL);
+		else
+			by_name(p, key, node->text);
+	}
+}
+
+/* A member of fsdp_config by its name with and without "fsdp_". */
+static const struct doc_node *option(const struct fw_part *p, const char *config, const char *name)
+{
+	char path[120];
+	const struct doc_node *node;
+
+	snprintf(path, sizeof(path), "%s.fsdp_%s", config, name);
+	node = fw_key(p, path);
+	if (node)
+		return node;
+	snprintf(path, sizeof(path), "%s.%s", config, name);
+	return fw_key(p, path);
+}
+
+static bool says(const struct doc_node *node, const char *word)
+{
+	char text[200];
+
+	return node && has(doc_show(node, text, sizeof(text)), word);
+}
+
+void fw_take_fsdp(struct fw_part *p, const char *key, const char *config,
+		  const char *default_version)
+{
+	const struct doc_node *fsdp = fw_key(p, key), *version = option(p, config, "version"),
+			      *strategy = option(p, config, "sharding_strategy"),
+			      *reshard = option(p, config, "reshard_after_forward"),
+			      *offload = option(p, config, "offload_params");
+	const struct doc_node *named = strategy ? strategy : fsdp;
+	const char *from = fsdp ? key : config;
+	bool cpu;
+
+	if (doc_is_off(fsdp) && !(fw_key(p, config) && fw_key(p, config)->n && !fsdp))
+		return;
+	if (!version)
+		version = fw_key(p, "fsdp_version");
+	fw_set(p, "engine", version ? (!strcmp(version->text, "2") ? "fsdp2" : "fsdp1") : default_version,
+	       from, NULL);
+	if (says(named, "no_shard"))
+		fw_set(p, "zero", "0", from, "NO_SHARD");
+	else if (says(named, "shard_grad_op") || (reshard && doc_is_off(reshard)) ||
+		 says(reshard, "shard_grad_op"))
+		fw_set(p, "zero", "2", from, "SHARD_GRAD_OP");
+	else
+		fw_set(p, "zero", "3", from, "FULL_SHARD");
+	if (says(named, "hybrid_shard"))
+		fw_set(p, "hybrid-shard", "true", from, "HYBRID_SHARD");
+	cpu = doc_is_true(offload) || (fsdp && says(fsdp, "offload"));
+	fw_set(p, "offload-params", cpu ? "cpu" : "none", from, "CPUOffload");
+	fw_set(p, "offload-optimizer", cpu ? "cpu" : "none", from,
+	       "states and step are where the shards are");
+	if (doc_is_true(option(p, config, "activation_checkpointing")))
+		fw_set(p, "grad-ckpt", "full", config, "fsdp_activation_checkpointing");
+}

@@ -1,0 +1,131 @@
+/* A framework: its keys and what they mean in knobs.
+ *
+ * Private to planner/.  One descriptor is one `const struct framework` in a file of its own, listed
+ * in table.c.  Most keys are rows: key, knob, words.  What no row can say (precision of two keys,
+ * batch sizes that divide each other) is the `finish` hook's, which sees the keys and sets knobs.
+ *
+ * Rows serve both ways: where a row's map is one to one, the key can be written from the knob
+ * (row_word()). */
+#ifndef OOM_FRAMEWORKS_FRAMEWORK_H
+#define OOM_FRAMEWORKS_FRAMEWORK_H
+
+#include "doc.h"
+#include "oomplan/reading.h"
+
+enum {
+	FW_MAX_PARTS = 16,      /* files of one run */
+	FW_MAX_FACTS = 128      /* knobs of one file, internal ones included */
+};
+
+/* Who says a thing wins over who says it later in this list, if both stand in files. */
+enum fw_role { FW_TRAINER, FW_LAUNCHER, FW_ENGINE };
+
+/* A key.  Exactly one of: `knob`, `hook`, `note`, or none of them (no effect on memory). */
+struct fw_row {
+	/* "a.b": levels joined by dots; a last '*' stands for any end ("wandb_*").  A row of a map
+	 * covers all below it that has no row itself. */
+	const char *key;
+	/* A knob's name, or an internal fact's ("@dtype"), which is not printed. */
+	const char *knob;
+	/* "word>value;word>;wor*>value;*>=": words of the file (compared as oom_same_word; a last
+	 * '*' stands for any end), the knob's value, and further knobs behind blanks ("fsdp1
+	 * zero=3").  Nothing behind '>': nothing is set.  '=' as value: the word as it stands, read
+	 * by the knob, as where there is no map. */
+	const char *map;
+	/* The knob's value where the key is absent; NULL: none. */
+	const char *def;
+	/* Where the default, or else the meaning, was read. */
+	const char *source;
+	/* Bears on memory and is not modelled: what it does, and in which direction.  Told where the
+	 * value is not off. */
+	const char *note;
+	/* The finish hook reads it. */
+	bool hook;
+};
+
+/* The usual row: key, knob, map, default, source; NULL where there is none. */
+#define FW_KEY(k, n, m, d, s) {.key = k, .knob = n, .map = m, .def = d, .source = s}
+
+struct fw_part;
+
+struct framework {
+	const char *name, *summary;
+	const char *version;    /* what defaults were read from */
+	enum fw_role role;
+	/* Blank-separated keys of which a file of this framework has one at least; "a+b": both. */
+	const char *marks;
+	/* Blank-separated keys of which it has none; NULL: any. */
+	const char *never;
+	/* NULL-terminated lists, each ending with a NULL key; earlier rows win. */
+	const struct fw_row *const *rows;
+	/* Blank-separated keys without effect on memory, with '*' as in rows; NULL-terminated list. */
+	const char *const *idle;
+	/* After the rows; may be NULL. */
+	void (*finish)(struct fw_part *part);
+};
+
+/* table.c: NULL past the end. */
+const struct framework *framework_at(size_t i);
+
+/* ---- for finish hooks ---- */
+
+/* The key's node, or NULL where it is absent or null. */
+const struct doc_node *fw_key(const struct fw_part *part, const char *key);
+bool fw_on(const struct fw_part *part, const char *key);        /* true */
+bool fw_off(const struct fw_part *part, const char *key);       /* false in so many words */
+/* The text of a scalar; "" where there is none. */
+const char *fw_text(const struct fw_part *part, const char *key);
+/* What a knob or fact has by now in this part; "" where nothing. */
+const char *fw_fact(const struct fw_part *part, const char *knob);
+bool fw_fact_is(const struct fw_part *part, const char *knob, const char *value);
+/* Did a file say it, not a default? */
+bool fw_fact_from_file(const struct fw_part *part, const char *knob);
+
+/* The knob has this value because of a key of the file (shown with it; NULL: of none: then it is a
+ * default).  source: why, in words or a file of the framework; may be NULL.  The value is copied. */
+void fw_set(struct fw_part *part, const char *knob, const char *value, const char *key,
+	    const char *source);
+void fw_set_whole(struct fw_part *part, const char *knob, int64_t value, const char *key,
+		  const char *source);
+/* Only where nothing was set. */
+void fw_default(struct fw_part *part, const char *knob, const char *value, const char *source);
+void fw_unset(struct fw_part *part, const char *knob);
+/* The value is open: the files do not decide it; why. */
+void fw_open(struct fw_part *part, const char *knob, const char *why);
+/* The key bears on memory and is not modelled. */
+void fw_unmodelled(struct fw_part *part, const char *key, const char *note);
+/* A sentence about a key that was used. */
+void fw_note(struct fw_part *part, const char *key, const char *note);
+/* Another file of the run, named by `key`: looked for beside the part's file and in the folders
+ * above it.  Where it is not found, false. */
+bool fw_follow(struct fw_part *part, const char *key, const char *path);
+/* A map within the file read as a file of another framework ("deepspeed: {...}"). */
+void fw_nested(struct fw_part *part, const char *key, const char *framework);
+
+/* engines.c: a "deepspeed" key: a map, a file that is found, or one of which only the name is known
+ * ("ds_z3_offload_config.json"), which then is said to be a guess. */
+void fw_take_deepspeed(struct fw_part *part, const char *key);
+/* transformers' "fsdp" and "fsdp_config" keys, also axolotl's. */
+void fw_take_fsdp(struct fw_part *part, const char *key, const char *config,
+		  const char *default_version);
+
+/* hf.c: rows and keys of transformers' TrainingArguments and of PEFT and quantisation options as
+ * scripts around it name them; for frameworks built on it. */
+extern const struct fw_row hf_training_rows[], hf_model_rows[];
+extern const char hf_training_idle[], hf_model_idle[];
+/* After them: engine, method, what computes. */
+void hf_finish(struct fw_part *part);
+
+const struct doc *fw_doc(const struct fw_part *part);
+
+/* ---- rows both ways ---- */
+
+/* The row of a key; NULL: none.  *idle: it stands in the list of keys without effect. */
+const struct fw_row *framework_row(const struct framework *fw, const char *key, bool *idle);
+/* What the map makes of a word of the file: into buf, NULL where the word is not known. */
+const char *row_value(const struct fw_row *row, const char *word, char *buf, size_t size);
+/* The word of the file for a knob's value: the first that means it and nothing else; into buf,
+ * NULL where there is none. */
+const char *row_word(const struct fw_row *row, const char *value, char *buf, size_t size);
+
+#endif

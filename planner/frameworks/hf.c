@@ -1,0 +1,192 @@
+/* transformers' TrainingArguments, and the options that scripts around it give models, adapters and
+ * quantisation.  What frameworks built on it have in common. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework.h"
+
+#define ARGS "transformers/training_args.py"
+#define MODEL "trl/trainer/model_config.py"
+#define NF4 "true>4-nf4;false>"
+#define ADAPTED "true>lora;false>full"
+
+const struct fw_row hf_training_rows[] = {
+	FW_KEY("per_device_train_batch_size", "micro-batch", NULL, "8", ARGS ":754"),
+	FW_KEY("per_gpu_train_batch_size", "micro-batch", NULL, NULL, ARGS),
+	FW_KEY("gradient_accumulation_steps", "grad-accum", NULL, "1", ARGS ":826"),
+	FW_KEY("per_device_eval_batch_size", "eval-batch", NULL, "8", ARGS ":1083"),
+	FW_KEY("per_gpu_eval_batch_size", "eval-batch", NULL, NULL, ARGS),
+	FW_KEY("gradient_checkpointing", "grad-ckpt", "true>full;false>none;unsloth>full offload-activations=true",
+	 "none", ARGS ":883"),
+	FW_KEY("bf16", "@autocast", "true>bf16;false>", NULL, ARGS ":851"),
+	FW_KEY("fp16", "@autocast", "true>fp16;false>", NULL, ARGS ":857"),
+	FW_KEY("optim", "optimizer",
+	 "adamw_torch_8bit>adamw-torchao-8bit;adamw_hf>adamw;lion_32bit>lion;paged_lion_32bit>paged-lion;"
+	 "rmsprop_bnb>rmsprop;rmsprop_bnb_32bit>rmsprop;paged_adamw>paged-adamw;"
+	 "paged_adamw_8bit>paged-adamw-8bit;adamw_apex_fused>adamw-fused;*>=",
+	 "adamw-fused", ARGS ":789, adamw_torch_fused from torch 2.8"),
+	FW_KEY("adafactor", "optimizer", "true>adafactor;false>", NULL, ARGS),
+	FW_KEY("use_liger_kernel", "loss", "true>fused;false>", NULL, ARGS),
+	FW_KEY("use_liger", "loss", "true>fused;false>", NULL, ARGS),
+	FW_KEY("dataloader_num_workers", "dataloader-workers", NULL, NULL, ARGS ":1278"),
+	FW_KEY("dataloader_prefetch_factor", "prefetch-factor", NULL, NULL, ARGS),
+	FW_KEY("save_total_limit", "save-total-limit", NULL, NULL, ARGS),
+	{"deepspeed", .hook = true, .source = ARGS ":1395"},
+	{"fsdp", .hook = true, .source = ARGS ":1379"},
+	{"fsdp_config", .hook = true, .source = ARGS ":1387"},
+	{"torch_compile", .note = "torch.compile: mostly less than is priced"},
+	{"auto_find_batch_size",
+	 .note = "the batch is halved until it fits: oomplan solve micro-batch says to what"},
+	{"label_smoothing_factor",
+	 .note = "label smoothing computes log-softmax once more: more than is priced"},
+	{"parallelism_config", .note = "tensor or context parallelism: give --tp or --cp"},
+	{"use_cpu", .note = "the run is on the CPU: no GPU memory is used"},
+	{"no_cuda", .note = "the run is on the CPU: no GPU memory is used"},
+	{NULL},
+};
+
+const char hf_training_idle[] =
+	"output_dir overwrite_output_dir num_train_epochs max_steps learning_rate lr_scheduler_type "
+	"lr_scheduler_kwargs* warmup_steps warmup_ratio optim_args weight_decay adam_beta1 adam_beta2 "
+	"adam_epsilon optim_target_modules average_tokens_across_devices max_grad_norm bf16_full_eval "
+	"fp16_full_eval tf32 gradient_checkpointing_kwargs* torch_compile_backend torch_compile_mode "
+	"torch_compile_* liger_kernel_config* use_cache neftune_noise_alpha torch_empty_cache_steps "
+	"logging_strategy logging_steps logging_first_step log_on_each_node logging_nan_inf_filter "
+	"include_num_input_tokens_seen include_tokens_per_second log_level log_level_replica "
+	"disable_tqdm report_to run_name project trackio_* wandb_* eval_strategy evaluation_strategy "
+	"eval_steps eval_delay prediction_loss_only eval_on_start eval_do_concat_batches "
+	"eval_use_gather_object eval_accumulation_steps include_for_metrics include_inputs_for_metrics "
+	"batch_eval_metrics save_only_model save_strategy save_steps save_on_each_node save_safetensors "
+	"enable_jit_checkpoint push_to_hub push_to_hub_* hub_* load_best_model_at_end "
+	"metric_for_best_model greater_is_better ignore_data_skip "
+	"restore_callback_states_from_checkpoint full_determinism seed data_seed accelerator_config* "
+	"dataloader_drop_last dataloader_pin_memory dataloader_persistent_workers "
+	"remove_unused_columns label_names train_sampling_strategy length_column_name group_by_length "
+	"ddp_* debug skip_memory_metrics do_train do_eval do_predict do_test resume_from_checkpoint "
+	"logging_dir local_rank fp16_opt_level fp16_backend half_precision_backend tpu_* past_index "
+	"use_mps_device use_ipex jit_mode_eval ray_scope mp_parameters dispatch_batches split_batches "
+	"sharded_ddp fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap use_legacy_prediction_loop "
+	"predict_with_generate generation_max_length generation_num_beams generation_config "
+	"sortish_sampler evaluate_during_training callbacks _n_gpu n_gpu";
+
+const struct fw_row hf_model_rows[] = {
+	FW_KEY("model_name_or_path", "model", NULL, NULL, MODEL ":81"),
+	FW_KEY("model_id_or_path", "model", NULL, NULL, NULL),
+	FW_KEY("pretrained_model_name_or_path", "model", NULL, NULL, NULL),
+	FW_KEY("model_name", "model", NULL, NULL, NULL),
+	FW_KEY("model_id", "model", NULL, NULL, NULL),
+	FW_KEY("base_model_name_or_path", "model", NULL, NULL, NULL),
+	FW_KEY("max_seq_length", "seq-len", NULL, NULL, NULL),
+	FW_KEY("max_length", "seq-len", NULL, NULL, NULL),
+	FW_KEY("model_max_length", "seq-len", NULL, NULL, NULL),
+	FW_KEY("max_seq_len", "seq-len", NULL, NULL, NULL),
+	FW_KEY("block_size", "seq-len", NULL, NULL, NULL),
+	FW_KEY("max_source_length", "seq-len", NULL, NULL, NULL),
+	FW_KEY("max_target_length", "tgt-len", NULL, NULL, NULL),
+	FW_KEY("dtype", "@dtype",
+	 "bfloat16>bf16;bf16>bf16;torch.bfloat16>bf16;float16>fp16;fp16>fp16;half>fp16;torch.float16>fp16;"
+	 "float32>fp32;fp32>fp32;float>fp32;torch.float32>fp32;auto>auto",
+	 NULL, MODEL ":89"),
+	FW_KEY("torch_dtype", "@dtype",
+	 "bfloat16>bf16;bf16>bf16;torch.bfloat16>bf16;float16>fp16;fp16>fp16;half>fp16;torch.float16>fp16;"
+	 "float32>fp32;fp32>fp32;float>fp32;torch.float32>fp32;auto>auto",
+	 NULL, "transformers modeling_utils.py"),
+	FW_KEY("attn_implementation", "attn",
+	 "flash_attention_2>flash;flash_attention_3>flash;flash*>flash;kernels-community/flash*>flash;"
+	 "kernels-community/vllm-flash*>flash;sdpa>sdpa;eager>eager",
+	 "sdpa", "transformers modeling_utils.py: sdpa where the model has it"),
+	FW_KEY("use_flash_attn", "attn", "true>flash;false>", NULL, NULL),
+	FW_KEY("use_flash_attention", "attn", "true>flash;false>", NULL, NULL),
+	FW_KEY("use_flash_attention_2", "attn", "true>flash;false>", NULL, NULL),
+	FW_KEY("use_peft", "method", ADAPTED, NULL, MODEL ":103"),
+	FW_KEY("use_peft_lora", "method", ADAPTED, NULL, NULL),
+	FW_KEY("use_lora", "method", ADAPTED, NULL, NULL),
+	FW_KEY("lora_r", "lora-r", NULL, NULL, MODEL ":107"),
+	FW_KEY("lora_rank", "lora-r", NULL, NULL, NULL),
+	FW_KEY("lora_target_modules", "lora-targets", NULL, NULL, MODEL ":119"),
+	FW_KEY("target_modules", "lora-targets", NULL, NULL, NULL),
+	FW_KEY("lora_dropout", "lora-dropout", NULL, NULL, MODEL ":115"),
+	FW_KEY("load_in_4bit", "base-bits", NF4, NULL, MODEL ":156"),
+	FW_KEY("use_4bit_quantization", "base-bits", NF4, NULL, NULL),
+	FW_KEY("use_qlora", "base-bits", "true>4-nf4 method=lora;false>", NULL, NULL),
+	FW_KEY("q_lora", "base-bits", "true>4-nf4 method=lora;false>", NULL, NULL),
+	FW_KEY("load_in_8bit", "base-bits", "true>8;false>", NULL, MODEL ":152"),
+	FW_KEY("use_8bit_quantization", "base-bits", "true>8;false>", NULL, NULL),
+	FW_KEY("bits", "base-bits", "4>4-nf4;8>8;16>16;32>16", NULL, NULL),
+	FW_KEY("use_bnb_nested_quant", "double-quant", NULL, NULL, MODEL),
+	FW_KEY("use_nested_quant", "double-quant", NULL, NULL, NULL),
+	FW_KEY("double_quant", "double-quant", NULL, NULL, NULL),
+	{"bnb_4bit_quant_type", .hook = true},
+	{"use_dora", .note = "DoRA keeps norms and directions: 40 to 50 % more than is priced"},
+	{"lora_modules_to_save",
+	 .note = "each module is trained whole: a copy, gradients and states more than is priced"},
+	{"modules_to_save",
+	 .note = "each module is trained whole: a copy, gradients and states more than is priced"},
+	{"lora_target_parameters",
+	 .note = "adapters on parameters of experts: more than is priced"},
+	FW_KEY("packing", "packing", "true>yes;false>no", NULL, NULL),
+	{NULL},
+};
+
+const char hf_model_idle[] =
+	"lora_alpha lora_bias use_rslora lora_task_type trust_remote_code tokenizer_name "
+	"tokenizer_name_or_path model_revision config_name cache_dir token use_auth_token "
+	"use_fast_tokenizer low_cpu_mem_usage bnb_4bit_compute_dtype bnb_4bit_quant_storage* "
+	"dataset dataset_name dataset_config dataset_config_name train_file validation_file test_file "
+	"dataset_num_proc preprocessing_num_workers overwrite_cache max_train_samples max_eval_samples "
+	"max_predict_samples validation_split_percentage streaming keep_linebreaks data_path "
+	"eval_data_path data_dir lazy_preprocess chat_template chat_template_path";
+
+/* Does it say LoRA anywhere? */
+static void finish_method(struct fw_part *p)
+{
+	if (!*fw_fact(p, "method"))
+		fw_set(p, "method", atoi(fw_fact(p, "lora-r")) > 0 ? "lora" : "full",
+		       fw_key(p, "lora_r") ? "lora_r" : NULL, "no adapter is asked for");
+	if (fw_fact_is(p, "base-bits", "4-nf4") && !strcmp(fw_text(p, "bnb_4bit_quant_type"), "fp4"))
+		fw_set(p, "base-bits", "4-fp4", "bnb_4bit_quant_type", NULL);
+}
+
+void hf_finish(struct fw_part *p)
+{
+	const struct doc_node *fsdp = fw_key(p, "fsdp");
+
+	fw_take_deepspeed(p, "deepspeed");
+	/* words are transformers 4's form, where version 1 is the default; 5.12 has a flag and
+	 * FSDP2 (training_args.py:2736) */
+	fw_take_fsdp(p, "fsdp", "fsdp_config",
+		     fsdp && (doc_is_true(fsdp) || fsdp->kind != DOC_SCALAR) ? "fsdp2" : "fsdp1");
+	finish_method(p);
+	fw_default(p, "@autocast", "no", ARGS " bf16, fp16");
+	fw_default(p, "engine", "hf", "Trainer itself");
+	fw_default(p, "loss", "plain", ARGS " use_liger_kernel");
+}
+
+static void finish(struct fw_part *p)
+{
+	hf_finish(p);
+	if (!*fw_fact(p, "model"))
+		return;
+	/* transformers 4 loads fp32 where nothing is said, 5 what config.json says */
+	fw_default(p, "@dtype", "fp32", "transformers 4 from_pretrained");
+	if (fw_fact_is(p, "method", "lora")) {
+		fw_default(p, "lora-r", "8", "peft LoraConfig");
+		fw_default(p, "lora-dropout", "0", "peft LoraConfig");
+	}
+}
+
+static const struct fw_row *const lists[] = {hf_training_rows, hf_model_rows, NULL};
+static const char *const idles[] = {hf_training_idle, hf_model_idle, NULL};
+
+const struct framework framework_hf = {
+	.name = "hf-trainer",
+	.summary = "transformers' TrainingArguments: YAML, JSON, training_args.json",
+	.version = "transformers 5.12",
+	.role = FW_TRAINER,
+	.marks = "per_device_train_batch_size gradient_accumulation_steps+learning_rate "
+		 "output_dir+learning_rate",
+	.never = "zero_optimization base_model finetuning_type cutoff_len",
+	.rows = lists,
+	.idle = idles,
+	.finish = finish,
+};

@@ -1,0 +1,71 @@
+/* Inside a reading: its files ("parts"), their facts, its entries.  Private to planner/frameworks. */
+#ifndef OOM_FRAMEWORKS_PARTS_H
+#define OOM_FRAMEWORKS_PARTS_H
+
+#include "framework.h"
+
+#define NO_SETTING SIZE_MAX
+
+/* A knob's value, or an internal one ("@dtype"). */
+struct fact {
+	const char *knob, *value;
+	size_t setting;         /* index; NO_SETTING: none */
+	bool from_file, open;
+	const char *key;        /* of a default: the absent key; "" */
+	const char *source;     /* where that was read; "" */
+	const char *why;        /* of an open one; "" */
+};
+
+struct fw_part {
+	struct oom_reading *reading;
+	const struct framework *fw;
+	struct doc doc;
+	const struct doc_node *root;    /* doc's, or of a map within another part's */
+	const char *file, *prefix;      /* prefix: of keys within another file ("deepspeed.") */
+	size_t first_setting;
+	unsigned n_unknown;
+	struct fact facts[FW_MAX_FACTS];
+	size_t n_facts;
+};
+
+struct oom_reading {
+	struct doc texts;               /* owns all texts that are not a part's */
+	struct fw_part *parts[FW_MAX_PARTS];
+	size_t n_parts;
+	struct oom_setting *settings;
+	size_t n_settings, capacity;
+	struct oom_reading_knob *knobs;
+	size_t n_knobs;
+	/* all parts' facts, the winner of each */
+	struct fw_part *all;
+	bool out_of_memory;
+};
+
+/* A formatted text that lives as long as the reading; "" when memory is out. */
+const char *reading_text(struct oom_reading *r, const char *fmt, ...) OOM_PRINTF(2, 3);
+/* Index of a new entry, or NO_SETTING. */
+size_t reading_add(struct oom_reading *r, const struct oom_setting *s);
+/* Opens one more part; NULL with an error.  file: path, or NULL with a root in `of`. */
+enum oom_status part_read(struct oom_reading *r, const char *path, const char *framework,
+			  struct fw_part **out, struct oom_error *err);
+/* Keys to entries and facts, then the hook. */
+void part_run(struct fw_part *part);
+struct fact *part_fact(const struct fw_part *part, const char *knob);
+
+/* values.c: "${a.b}" and "${VAR:-word}" replaced where the file itself says what they are. */
+void resolve_references(struct doc *doc);
+/* Is the value left to somebody else: "${VAR}", "{{ x }}", "<your model>", "!!python/..."? */
+bool node_is_placeholder(const struct doc_node *node);
+/* Names of modules, as the knob lora-targets spells them; returns buf. */
+const char *names_of(const struct doc_node *node, char *buf, size_t size);
+
+/* recognise.c */
+const struct framework *framework_find(const char *name);
+const struct framework *recognise(const struct doc_node *root);
+/* OOM_ERR_UNKNOWN with what the file has, and which frameworks there are. */
+enum oom_status not_recognised(const struct doc *doc, struct oom_error *err);
+
+/* settle.c: what follows from all files together, in r->all. */
+void reading_settle(struct oom_reading *r);
+
+#endif

@@ -1,0 +1,544 @@
+/* Files to entries and knobs. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "oomplan/option.h"
+#include "parts.h"
+
+enum { PATH = 512, VALUE = 400 };
+
+/* ---- parts ---- */
+
+static enum oom_status too_many(const char *path, struct oom_error *err)
+{
+	return oom_error_set(err, OOM_ERR_LIMIT, "%s: more than %d files for one run", path,
+			     FW_MAX_PARTS);
+}
+
+static struct fw_part *part_new(struct oom_reading *r)
+{
+	struct fw_part *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->reading = r;
+	p->prefix = "";
+	r->parts[r->n_parts++] = p;
+	return p;
+}
+
+enum oom_status part_read(struct oom_reading *r, const char *path, const char *framework,
+			  struct fw_part **out, struct oom_error *err)
+{
+	struct fw_part *p;
+	enum oom_status st;
+
+	if (r->n_parts == FW_MAX_PARTS)
+		return too_many(path, err);
+	p = part_new(r);
+	if (!p)
+		return oom_error_set(err, OOM_ERR_MEMORY, "%s: out of memory", path);
+	st = doc_read(&p->doc, path, err);
+	if (st)
+		return st;
+	p->file = p->doc.file;
+	p->root = p->doc.root;
+	resolve_references(&p->doc);
+	p->fw = framework ? framework_find(framework) : recognise(p->root);
+	if (!p->fw && framework)
+		return oom_error_set(err, OOM_ERR_UNKNOWN, "%s: no framework of that name",
+				     framework);
+	if (!p->fw)
+		return not_recognised(&p->doc, err);
+	*out = p;
+	return OOM_OK;
+}
+
+void fw_nested(struct fw_part *above, const char *key, const char *framework)
+{
+	const struct doc_node *node = fw_key(above, key);
+	struct oom_reading *r = above->reading;
+	struct fw_part *p;
+
+	if (!node || node->kind != DOC_MAP || r->n_parts == FW_MAX_PARTS)
+		return;
+	p = part_new(r);
+	if (!p) {
+		r->out_of_memory = true;
+		return;
+	}
+	p->file = above->file;
+	p->root = node;
+	p->prefix = reading_text(r, "%s%s.", above->prefix, key);
+	p->fw = framework_find(framework);
+	part_run(p);
+}
+
+/* dir/path, if that is a regular file */
+static bool is_file(char *buf, size_t size, const char *dir, size_t dir_len, const char *path)
+{
+	struct stat st;
+
+	if ((size_t)snprintf(buf, size, "%.*s%s", (int)dir_len, dir, path) >= size)
+		return false;
+	return stat(buf, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* Beside the file, then in the folders above it: where a repository's files start counting. */
+static bool find_beside(char *buf, size_t size, const char *file, const char *path)
+{
+	char dir[PATH];
+	size_t len;
+
+	if (*path == '/')
+		return is_file(buf, size, "", 0, path);
+	if ((size_t)snprintf(dir, sizeof(dir), "%s", file) >= sizeof(dir))
+		return false;
+	for (int up = 0; up < 8; up++) {
+		const char *slash = strrchr(dir, '/');
+
+		len = slash ? (size_t)(slash - dir) + 1 : 0;
+		if (is_file(buf, size, dir, len, path))
+			return true;
+		if (!len)
+			return false;
+		dir[len - 1] = 0;
+	}
+	return false;
+}
+
+bool fw_follow(struct fw_part *p, const char *key, const char *path)
+{
+	struct oom_error err = {{0}};
+	struct fw_part *other;
+	char found[PATH];
+
+	if (!find_beside(found, sizeof(found), p->file, path))
+		return false;
+	for (size_t i = 0; i < p->reading->n_parts; i++)
+		if (p->reading->parts[i]->file && !strcmp(p->reading->parts[i]->file, found))
+			return true;
+	if (part_read(p->reading, found, NULL, &other, &err)) {
+		struct fw_part *dead = p->reading->parts[--p->reading->n_parts];
+
+		doc_release(&dead->doc);
+		free(dead);
+		fw_unmodelled(p, key, reading_text(p->reading, "not read: %s", err.text));
+		return true;
+	}
+	part_run(other);
+	return true;
+}
+
+/* ---- keys to entries ---- */
+
+/* A value as the knob spells it; false with words why not. */
+static bool as_knob(const struct fw_row *row, const struct doc_node *node,
+		    const char *key, char *buf, size_t size, struct oom_error *err)
+{
+	const struct oom_option *k = oom_knob_find(row->knob);
+	const struct oom_alias alias = {.name = key};
+	struct oom_plan plan = oom_plan_default();
+	char text[VALUE];
+	int64_t whole;
+
+	doc_show(node, text, sizeof(text));
+	if (row->map) {
+		const char *mapped = row_value(row, text, buf, size), *word = NULL;
+		char other[VALUE];
+
+		if ((!mapped || !strcmp(buf, text)) && node->kind == DOC_SCALAR)
+			word = doc_is_true(node) ? "true" : doc_is_off(node) ? "false" : NULL;
+		/* "True", "yes", 1, unless only a map's '*' takes them */
+		if (word && row_value(row, word, other, sizeof(other)) && strcmp(other, word)) {
+			snprintf(buf, size, "%s", other);
+			mapped = buf;
+		}
+		if (!mapped)
+			oom_error_set(err, OOM_ERR_INVALID, "\"%.60s\" is no word that is known here",
+				      text);
+		if (!mapped || strcmp(buf, text))
+			return mapped != NULL;
+	}
+	if (k && k->kind == OOM_OPTION_NAMES) {
+		names_of(node, buf, size);
+		return true;
+	}
+	if (node->kind != DOC_SCALAR) {
+		oom_error_set(err, OOM_ERR_INVALID, "one value was expected");
+		return false;
+	}
+	if (!k) {
+		snprintf(buf, size, "%s", text);
+		return true;
+	}
+	if (k->kind == OOM_OPTION_COUNT) {
+		if (!doc_whole(node, &whole) && !(k->automatic && oom_same_word(text, "auto"))) {
+			oom_error_set(err, OOM_ERR_INVALID, "\"%.60s\" is no whole number", text);
+			return false;
+		}
+		if (!oom_same_word(text, "auto"))
+			snprintf(text, sizeof(text), "%lld", (long long)whole);
+	}
+	if (k->kind == OOM_OPTION_FLAG)
+		snprintf(text, sizeof(text), "%s", doc_is_true(node) ? "true" : doc_is_off(node) ? "false" : node->text);
+	if (oom_plan_set_as(&plan, k, &alias, key, text, err))
+		return false;
+	oom_plan_get(&plan, k, buf, size);
+	return true;
+}
+
+/* "value other=value": the row's knob, then others. */
+static void set_all(struct fw_part *p, const struct fw_row *row, char *value, const char *key)
+{
+	char *save = NULL;
+	bool first = true;
+
+	if (!row->map) {
+		fw_set(p, row->knob, value, key, row->source);
+		return;
+	}
+	for (char *w = strtok_r(value, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+		char *eq = first ? NULL : strchr(w, '=');
+
+		if (eq)
+			*eq++ = 0;
+		fw_set(p, eq ? w : row->knob, eq ? eq : w, key, row->source);
+		first = false;
+	}
+}
+
+static void unreadable(struct oom_setting *s, const char *note)
+{
+	s->kind = OOM_SETTING_UNREADABLE;
+	s->note = note;
+}
+
+/* The entry of a key that has a row. */
+static void take(struct fw_part *p, const struct fw_row *row, const struct doc_node *node,
+		 const char *key, struct oom_setting *s)
+{
+	struct oom_error err = {{0}};
+	char value[VALUE];
+	size_t at;
+
+	s->source = row->source ? row->source : "";
+	s->kind = OOM_SETTING_USED;
+	if (doc_is_null(node)) {
+		reading_add(p->reading, s);
+		return;
+	}
+	if (node_is_placeholder(node)) {
+		if (row->knob || row->hook || row->note)
+			unreadable(s, node->tag ? "an object of another language: not evaluated" :
+						  "a placeholder that the file does not fill in");
+		reading_add(p->reading, s);
+		return;
+	}
+	if (row->note && !doc_is_off(node)) {
+		s->kind = OOM_SETTING_UNMODELLED;
+		s->note = row->note;
+	}
+	if (row->knob && !as_knob(row, node, key, value, sizeof(value), &err))
+		unreadable(s, reading_text(p->reading, "%s", err.text));
+	at = reading_add(p->reading, s);
+	if (row->knob && at != NO_SETTING && s->kind != OOM_SETTING_UNREADABLE)
+		set_all(p, row, value, key);
+}
+
+/* All keys that the framework has, of rows and of lists; `words` holds copies of the lists. */
+static size_t all_keys(const struct framework *fw, const char **names, size_t most, char *words,
+		       size_t size)
+{
+	size_t n = 0, used = 0;
+
+	for (size_t l = 0; fw->rows && fw->rows[l]; l++)
+		for (const struct fw_row *r = fw->rows[l]; r->key && n < most; r++)
+			names[n++] = r->key;
+	for (size_t l = 0; fw->idle && fw->idle[l]; l++) {
+		const size_t len = strlen(fw->idle[l]) + 1;
+		char *save = NULL, *copy = words + used;
+
+		if (used + len > size)
+			break;
+		memcpy(copy, fw->idle[l], len);
+		used += len;
+		for (char *w = strtok_r(copy, " ", &save); w && n < most; w = strtok_r(NULL, " ", &save))
+			if (!strchr(w, '*'))
+				names[n++] = w;
+	}
+	return n;
+}
+
+/* The known key nearest to one that is not. */
+static const char *near_key(struct fw_part *p, const char *key)
+{
+	enum { MOST = 4000, WORDS = 1 << 16 };
+	const char **names = malloc((MOST + 1) * sizeof(*names)), *near = NULL;
+	char *words = malloc(WORDS);
+
+	if (names && words) {
+		names[all_keys(p->fw, names, MOST, words, WORDS)] = NULL;
+		near = oom_nearest_within(key, names, strlen(key) > 6 ? 2 : 1);
+		if (near)
+			near = reading_text(p->reading, "%s", near);
+	}
+	free(words);
+	free(names);
+	return near;
+}
+
+/* Does a row stand for something below this key? */
+static bool rows_below(const struct framework *fw, const char *key)
+{
+	const size_t n = strlen(key);
+
+	for (size_t l = 0; fw->rows && fw->rows[l]; l++)
+		for (const struct fw_row *r = fw->rows[l]; r->key; r++)
+			if (!strncmp(r->key, key, n) && r->key[n] == '.')
+				return true;
+	return false;
+}
+
+static void walk(struct fw_part *p, const struct doc_node *map, const char *above, bool covered,
+		 int depth)
+{
+	for (const struct doc_node *c = map->child; c; c = c->next) {
+		char path[PATH], shown[VALUE];
+		const struct fw_row *row;
+		struct oom_setting s;
+		bool idle;
+
+		if (!c->key || doc_member(map, c->key) != c || !strcmp(c->key, "<<") ||
+		    (size_t)snprintf(path, sizeof(path), "%s%s%s", above, *above ? "." : "",
+				     c->key) >= sizeof(path))
+			continue;
+		row = framework_row(p->fw, path, &idle);
+		s = (struct oom_setting){
+			.key = reading_text(p->reading, "%s%s", p->prefix, path),
+			.value = reading_text(p->reading, "%s", doc_show(c, shown, sizeof(shown))),
+			.knob = "", .knob_value = "", .file = p->file, .line = c->line,
+			.column = c->column, .source = "", .note = "",
+			.kind = OOM_SETTING_IDLE};
+		if (row && !idle) {
+			take(p, row, c, path, &s);
+			if (c->kind == DOC_MAP && depth < DOC_MAX_DEPTH && rows_below(p->fw, row->key))
+				walk(p, c, path, true, depth + 1);
+		} else if (c->kind == DOC_MAP && c->n && depth < DOC_MAX_DEPTH &&
+			   (rows_below(p->fw, path) || !(idle || covered))) {
+			walk(p, c, path, covered, depth + 1);
+		} else if (idle || covered || (c->kind == DOC_MAP && !c->n)) {
+			reading_add(p->reading, &s);
+		} else {
+			/* of the first ones: a file of unknown keys alone has no nearest */
+			const char *near = p->n_unknown++ < 50 ? near_key(p, path) : NULL;
+
+			s.kind = OOM_SETTING_UNKNOWN;
+			s.note = near ? reading_text(p->reading, "did you mean %s?", near) : "";
+			reading_add(p->reading, &s);
+		}
+	}
+}
+
+static void defaults(struct fw_part *p)
+{
+	for (size_t l = 0; p->fw->rows && p->fw->rows[l]; l++)
+		for (const struct fw_row *r = p->fw->rows[l]; r->key; r++) {
+			char value[VALUE];
+			struct fw_row named = *r;
+
+			if (!r->def || part_fact(p, r->knob) || fw_key(p, r->key))
+				continue;
+			snprintf(value, sizeof(value), "%s", r->def);
+			named.map = "";
+			set_all(p, &named, value, r->key);
+		}
+}
+
+void part_run(struct fw_part *p)
+{
+	p->first_setting = p->reading->n_settings;
+	if (p->doc.n_documents > 1) {
+		const struct oom_setting s = {
+			.key = "---", .value = "", .knob = "", .knob_value = "", .file = p->file,
+			.source = "", .kind = OOM_SETTING_UNKNOWN,
+			.note = "documents after the first are not read"};
+
+		reading_add(p->reading, &s);
+	}
+	if (p->root && p->root->kind == DOC_MAP)
+		walk(p, p->root, "", false, 0);
+	defaults(p);
+	if (p->fw->finish)
+		p->fw->finish(p);
+}
+
+/* ---- all files together ---- */
+
+/* One part's facts below those of parts before it; what a file says is above any default. */
+static void merge(struct fw_part *all, const struct fw_part *p)
+{
+	for (size_t i = 0; i < p->n_facts; i++) {
+		const struct fact *f = &p->facts[i];
+		struct fact *have = part_fact(all, f->knob);
+
+		if (!have && all->n_facts < FW_MAX_FACTS) {
+			all->facts[all->n_facts++] = *f;
+		} else if (have && f->from_file && !have->from_file) {
+			*have = *f;
+		} else if (have && f->from_file && strcmp(have->value, f->value) &&
+			   f->setting != NO_SETTING && *f->knob != '@') {
+			struct oom_setting *s = &all->reading->settings[f->setting];
+
+			s->note = reading_text(all->reading, "%s%s%s is taken instead", have->key,
+					       *have->key ? ": " : "", have->value);
+		}
+	}
+}
+
+static size_t place_of(const char *knob)
+{
+	static const char *const first[] = {"model", "objective", "method", NULL};
+	size_t i;
+
+	for (i = 0; first[i]; i++)
+		if (!strcmp(first[i], knob))
+			return i;
+	for (size_t k = 0; oom_knob_at(k); k++)
+		if (!strcmp(oom_knob_at(k)->name, knob))
+			return i + k;
+	return SIZE_MAX;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct oom_reading_knob *x = a, *y = b;
+	const size_t i = place_of(x->name), j = place_of(y->name);
+
+	return i == j ? strcmp(x->name, y->name) : (i > j) - (i < j);
+}
+
+/* A default that counts is an entry of its own. */
+static void add_default(struct oom_reading *r, struct fact *f)
+{
+	const struct oom_setting s = {.key = f->key, .value = "", .knob = f->knob,
+				      .knob_value = f->value, .file = "", .source = f->source,
+				      .note = f->why, .kind = OOM_SETTING_DEFAULT};
+
+	if (!f->from_file && f->setting == NO_SETTING)
+		f->setting = reading_add(r, &s);
+}
+
+static void list_knobs(struct oom_reading *r)
+{
+	struct fw_part *all = r->all;
+
+	r->knobs = calloc(all->n_facts + 1, sizeof(*r->knobs));
+	if (!r->knobs) {
+		r->out_of_memory = true;
+		return;
+	}
+	for (size_t i = 0; i < all->n_facts; i++)
+		if (*all->facts[i].knob != '@')
+			add_default(r, &all->facts[i]);
+	for (size_t i = 0; i < all->n_facts; i++) {
+		const struct fact *f = &all->facts[i];
+
+		if (*f->knob != '@')
+			r->knobs[r->n_knobs++] = (struct oom_reading_knob){
+				.name = f->knob, .value = f->value, .from_file = f->from_file,
+				.from = f->setting == NO_SETTING ? NULL : &r->settings[f->setting],
+				.open = f->open, .why = f->why};
+	}
+	qsort(r->knobs, r->n_knobs, sizeof(*r->knobs), by_place);
+}
+
+enum oom_status oom_reading_new(struct oom_reading **out, const char *const *files, size_t n,
+				const char *framework, struct oom_error *err)
+{
+	struct oom_reading *r = calloc(1, sizeof(*r));
+	enum oom_status st = r ? doc_begin(&r->texts, "reading", "", err) :
+				 oom_error_set(err, OOM_ERR_MEMORY, "out of memory");
+	struct fw_part *p;
+
+	for (size_t i = 0; !st && i < n; i++) {
+		st = part_read(r, files[i], framework, &p, err);
+		if (!st)
+			part_run(p);
+	}
+	if (!st && (r->all = calloc(1, sizeof(*r->all))) == NULL)
+		st = oom_error_set(err, OOM_ERR_MEMORY, "out of memory");
+	if (!st) {
+		r->all->reading = r;
+		r->all->file = r->all->prefix = "";
+		for (int role = FW_TRAINER; role <= FW_ENGINE; role++)
+			for (size_t i = 0; i < r->n_parts; i++)
+				if (r->parts[i]->fw->role == (enum fw_role)role)
+					merge(r->all, r->parts[i]);
+		r->all->first_setting = r->n_settings;
+		reading_settle(r);
+		list_knobs(r);
+		if (r->out_of_memory)
+			st = oom_error_set(err, OOM_ERR_MEMORY, "out of memory");
+	}
+	if (st) {
+		oom_reading_free(r);
+		return st;
+	}
+	*out = r;
+	return OOM_OK;
+}
+
+void oom_reading_free(struct oom_reading *r)
+{
+	if (!r)
+		return;
+	for (size_t i = 0; i < r->n_parts; i++) {
+		doc_release(&r->parts[i]->doc);
+		free(r->parts[i]);
+	}
+	doc_release(&r->texts);
+	free(r->settings);
+	free(r->knobs);
+	free(r->all);
+	free(r);
+}
+
+const struct oom_setting *oom_reading_setting(const struct oom_reading *r, size_t i)
+{
+	return i < r->n_settings ? &r->settings[i] : NULL;
+}
+
+const struct oom_reading_knob *oom_reading_knob_at(const struct oom_reading *r, size_t i)
+{
+	return i < r->n_knobs ? &r->knobs[i] : NULL;
+}
+
+const char *oom_reading_value(const struct oom_reading *r, const char *knob)
+{
+	for (size_t i = 0; i < r->n_knobs; i++)
+		if (oom_same_word(r->knobs[i].name, knob))
+			return r->knobs[i].value;
+	return NULL;
+}
+
+const char *oom_reading_file(const struct oom_reading *r, size_t i, const char **framework)
+{
+	if (i >= r->n_parts)
+		return NULL;
+	if (framework)
+		*framework = r->parts[i]->fw->name;
+	return r->parts[i]->file;
+}
+
+const struct oom_setting *oom_reading_key_of(const struct oom_reading *r, const char *knob)
+{
+	for (size_t i = 0; i < r->n_knobs; i++)
+		if (oom_same_word(r->knobs[i].name, knob) && r->knobs[i].from &&
+		    r->knobs[i].from_file)
+			return r->knobs[i].from;
+	return NULL;
+}

@@ -1,0 +1,123 @@
+/* Rows of a framework, read both ways. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "framework.h"
+#include "oomplan/option.h"
+
+/* "a.b.*" against a key: '-' and '_' alike, without case. */
+static bool matches(const char *pattern, size_t len, const char *key)
+{
+	size_t i = 0;
+
+	for (; i < len; i++) {
+		const char a = pattern[i] == '-' ? '_' : (char)tolower((unsigned char)pattern[i]);
+		const char b = key[i] == '-' ? '_' : (char)tolower((unsigned char)key[i]);
+
+		if (pattern[i] == '*' && i + 1 == len)
+			return true;
+		if (!key[i] || a != b)
+			return false;
+	}
+	return !key[i];
+}
+
+/* One of blank-separated patterns, or of what hangs below one. */
+static bool listed(const char *list, const char *key)
+{
+	for (const char *w = list; *w;) {
+		const size_t len = strcspn(w, " ");
+
+		if (len && matches(w, len, key))
+			return true;
+		w += len + (w[len] == ' ');
+	}
+	return false;
+}
+
+const struct fw_row *framework_row(const struct framework *fw, const char *key, bool *idle)
+{
+	*idle = false;
+	for (size_t l = 0; fw->rows && fw->rows[l]; l++)
+		for (const struct fw_row *r = fw->rows[l]; r->key; r++)
+			if (matches(r->key, strlen(r->key), key)) {
+				*idle = !r->knob && !r->hook && !r->note;
+				return r;
+			}
+	for (size_t l = 0; fw->idle && fw->idle[l]; l++)
+		if (listed(fw->idle[l], key)) {
+			*idle = true;
+			return NULL;
+		}
+	return NULL;
+}
+
+/* map entries: [word, word_len) > [value, value_len) */
+struct entry {
+	const char *word, *value;
+	size_t word_len, value_len;
+};
+
+static const char *next_entry(const char *at, struct entry *e)
+{
+	const char *sign;
+
+	if (!at || !*at)
+		return NULL;
+	e->word = at;
+	at += strcspn(at, ";");
+	sign = memchr(e->word, '>', (size_t)(at - e->word));
+	e->word_len = (size_t)((sign ? sign : at) - e->word);
+	e->value = sign ? sign + 1 : at;
+	e->value_len = (size_t)(at - e->value);
+	return at + (*at == ';');
+}
+
+static bool is_word(const struct entry *e, const char *word)
+{
+	char copy[80];
+
+	if (e->word_len >= sizeof(copy))
+		return false;
+	memcpy(copy, e->word, e->word_len);
+	copy[e->word_len] = 0;
+	if (e->word_len && copy[e->word_len - 1] == '*')
+		return !strncasecmp(copy, word, e->word_len - 1);
+	return oom_same_word(copy, word);
+}
+
+const char *row_value(const struct fw_row *row, const char *word, char *buf, size_t size)
+{
+	struct entry e;
+
+	for (const char *at = row->map; (at = next_entry(at, &e)) != NULL;)
+		if (is_word(&e, word)) {
+			if (e.value_len == 1 && *e.value == '=')
+				snprintf(buf, size, "%s", word);
+			else
+				snprintf(buf, size, "%.*s", (int)e.value_len, e.value);
+			return buf;
+		}
+	return NULL;
+}
+
+const char *row_word(const struct fw_row *row, const char *value, char *buf, size_t size)
+{
+	struct entry e;
+
+	if (!row->map) {
+		snprintf(buf, size, "%s", value);
+		return buf;
+	}
+	for (const char *at = row->map; (at = next_entry(at, &e)) != NULL;) {
+		if (e.word_len && e.word[e.word_len - 1] == '*')
+			continue;
+		if (e.value_len == strlen(value) && !memcmp(e.value, value, e.value_len)) {
+			snprintf(buf, size, "%.*s", (int)e.word_len, e.word);
+			return buf;
+		}
+	}
+	return NULL;
+}

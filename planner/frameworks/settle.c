@@ -1,0 +1,159 @@
+/* What follows from all files of a run together.
+ *
+ * Files say precision in pieces: the format weights are loaded in (@dtype: fp32, bf16, fp16), what
+ * computes (@autocast: bf16, fp16, no), what DeepSpeed's file says (@ds16: bf16, fp16, auto, no).
+ * Engines then change it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parts.h"
+
+/* transformers: accelerate switches autocast off under DeepSpeed (accelerate accelerator.py, class
+ * Accelerator, autocast_handler; utils/dataclasses.py DeepSpeedPlugin.set_mixed_precision adds a
+ * bf16 section where the JSON has none), so weights and computation are 16 bit, masters fp32. */
+static const char *under_deepspeed(struct fw_part *all)
+{
+	const char *said = fw_fact(all, "@ds16"), *autocast = fw_fact(all, "@autocast");
+
+	if (!strcmp(said, "bf16") || !strcmp(said, "fp16"))
+		return said;
+	if (!strcmp(autocast, "bf16") || !strcmp(autocast, "fp16"))
+		return autocast;
+	if (*autocast)  /* a trainer is there and computes as it loads */
+		return fw_fact(all, "@dtype");
+	return "";
+}
+
+static const char *mixture(const char *dtype, const char *autocast)
+{
+	const bool sixteen = !strcmp(dtype, "bf16") || !strcmp(dtype, "fp16");
+
+	if (!strcmp(autocast, "bf16"))
+		return sixteen ? "bf16-amp" : "amp-bf16";
+	if (!strcmp(autocast, "fp16"))
+		return sixteen ? "fp16-amp" : "amp-fp16";
+	return *dtype ? dtype : "";
+}
+
+static bool is_adapted(const struct fw_part *all)
+{
+	return fw_fact_is(all, "method", "lora") || atoi(fw_fact(all, "lora-r")) > 0;
+}
+
+/* FSDP under accelerate with mixed precision keeps trainable parameters in fp32 (accelerate
+ * utils/fsdp_utils.py fsdp2_prepare_model, accelerator.py prepare_model for FSDP1); adapters are
+ * fp32 already and the frozen base stays as it is. */
+static bool upcasts(struct fw_part *all)
+{
+	const char *engine = fw_fact(all, "engine"), *autocast = fw_fact(all, "@autocast");
+
+	return (!strcmp(engine, "fsdp1") || !strcmp(engine, "fsdp2")) && !is_adapted(all) &&
+	       !fw_fact_is(all, "@keeps-dtype", "true") && strcmp(autocast, "no") && *autocast;
+}
+
+static void settle_precision(struct fw_part *all)
+{
+	const char *dtype = fw_fact(all, "@dtype"), *autocast = fw_fact(all, "@autocast");
+	const char *value;
+	struct fact *f;
+	bool from_file;
+
+	if (part_fact(all, "precision") || (!*dtype && !*autocast && !part_fact(all, "@ds16")))
+		return;
+	if (fw_fact_is(all, "engine", "deepspeed"))
+		value = under_deepspeed(all);
+	else
+		value = mixture(upcasts(all) ? "fp32" : dtype, autocast);
+	from_file = fw_fact_from_file(all, "@dtype") || fw_fact_from_file(all, "@autocast") ||
+		    fw_fact_from_file(all, "@ds16");
+	if (!*value)
+		return;
+	fw_set(all, "precision", value, NULL, NULL);
+	f = part_fact(all, "precision");
+	if (!f)
+		return;
+	f->from_file = from_file;
+	f->setting = NO_SETTING;
+	if (part_fact(all, "@autocast"))
+		f->setting = part_fact(all, "@autocast")->setting;
+	if (f->setting == NO_SETTING && part_fact(all, "@dtype"))
+		f->setting = part_fact(all, "@dtype")->setting;
+	if (f->setting == NO_SETTING && part_fact(all, "@ds16"))
+		f->setting = part_fact(all, "@ds16")->setting;
+	f->source = "weights' format and autocast together, as the engine changes them";
+	if (!*dtype && !strcmp(fw_fact(all, "engine"), "hf")) {
+		f->open = true;
+		f->why = "the script decides what weights are loaded in; fp32 is taken";
+	}
+}
+
+static int64_t whole(const struct fw_part *all, const char *knob, int64_t otherwise)
+{
+	const char *text = fw_fact(all, knob);
+
+	return *text ? strtoll(text, NULL, 10) : otherwise;
+}
+
+/* Of the three batch sizes two give the third, where the GPUs are known. */
+static void settle_batch(struct fw_part *all)
+{
+	const int64_t gpus = whole(all, "gpus", 0),
+		      shards = whole(all, "tp", 1) * whole(all, "pp", 1) * whole(all, "cp", 1),
+		      micro = whole(all, "micro-batch", 0), accum = whole(all, "grad-accum", 0),
+		      global = whole(all, "global-batch", 0);
+	const int64_t replicas = gpus > 0 && shards > 0 && gpus >= shards ? gpus / shards : 0;
+
+	if (!replicas || micro < 0 || accum < 0 || micro > 1000000 || accum > 1000000)
+		return;
+	if (micro && accum && !global && replicas < 1000000)
+		fw_set_whole(all, "global-batch", micro * accum * replicas, NULL,
+			     "micro-batch x accumulation x data-parallel GPUs");
+	else if (micro && global && !fw_fact_from_file(all, "grad-accum") &&
+		 global % (micro * replicas) == 0)
+		fw_set_whole(all, "grad-accum", global / (micro * replicas), NULL,
+			     "global batch / (micro-batch x data-parallel GPUs)");
+	else if (accum && global && !micro && global % (accum * replicas) == 0)
+		fw_set_whole(all, "micro-batch", global / (accum * replicas), NULL,
+			     "global batch / (accumulation x data-parallel GPUs)");
+}
+
+/* LoRA's own defaults stand where the method is LoRA, and nowhere else. */
+static void settle_adapters(struct fw_part *all)
+{
+	if (!part_fact(all, "method"))
+		return;
+	if (!fw_fact_is(all, "method", "lora")) {
+		fw_set(all, "lora-r", "0", NULL, "no adapters");
+		fw_unset(all, "lora-targets");
+		fw_unset(all, "lora-dropout");
+	}
+}
+
+void reading_settle(struct oom_reading *r)
+{
+	struct fw_part *all = r->all;
+
+	settle_adapters(all);
+	settle_precision(all);
+	settle_batch(all);
+	if (fw_fact_is(all, "engine", "deepspeed"))
+		fw_default(all, "zero", "0", "deepspeed/runtime/zero/config.py stage");
+	/* no card and no rank beside the one: every framework's default */
+	if (part_fact(all, "engine")) {
+		fw_default(all, "zero", "0", "nothing is sharded");
+		fw_default(all, "offload-optimizer", "none", "not asked for");
+		fw_default(all, "offload-params", "none", "not asked for");
+	}
+	if (part_fact(all, "engine") || part_fact(all, "micro-batch")) {
+		fw_default(all, "tp", "1", "not asked for");
+		fw_default(all, "pp", "1", "not asked for");
+		fw_default(all, "cp", "1", "not asked for");
+	}
+	if (part_fact(all, "micro-batch")) {
+		fw_default(all, "ep", "1", "not asked for");
+		fw_default(all, "base-bits", "16", "no quantisation is asked for");
+	}
+	if (whole(all, "gpus", 0) == 1)
+		fw_default(all, "nodes", "1", "one GPU");
+}

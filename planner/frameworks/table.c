@@ -1,0 +1,14 @@
+/* The frameworks, in the order of help; of two that know as many of a file's keys the first. */
+#include "framework.h"
+
+#define FRAMEWORKS(X) X(trl) X(hf) X(accelerate) X(deepspeed)
+#define DECLARE(name) extern const struct framework framework_##name;
+#define ROW(name) &framework_##name,
+FRAMEWORKS(DECLARE)
+
+static const struct framework *const table[] = {FRAMEWORKS(ROW)};
+
+const struct framework *framework_at(size_t i)
+{
+	return i < sizeof(table) / sizeof(table[0]) ? table[i] : NULL;
+}

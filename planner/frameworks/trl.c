@@ -1,0 +1,201 @@
+/* TRL's scripts and TrlParser YAML, alignment-handbook and open-r1 recipes: TrainingArguments with
+ * defaults of their own.
+ *
+ * Files name no version.  Keys that today's TRL no longer has (torch_dtype, max_seq_length,
+ * max_prompt_length, evaluation_strategy, use_liger) date a file before 1.0, whose defaults are
+ * transformers'. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "framework.h"
+
+#define CONFIG "trl/trainer/sft_config.py"
+#define BASE "trl/trainer/base_config.py"
+#define GRPO "trl/trainer/grpo_config.py"
+#define MODEL "trl/trainer/model_config.py"
+
+static const struct fw_row rows[] = {
+	{"loss_type", .hook = true, .source = CONFIG ":283"},
+	{"max_prompt_length", .hook = true, .source = GRPO},
+	{"max_completion_length", .hook = true, .source = GRPO ":488"},
+	{"beta", .hook = true},
+	{"num_generations", .hook = true, .source = GRPO ":474"},
+	{"response_length", .hook = true, .source = "trl PPOConfig"},
+	{"reward_funcs", .hook = true},
+	{"gamma_beta_ratio", .hook = true},
+	{"simpo_gamma", .hook = true},
+	{"cpo_alpha", .hook = true},
+	{"desirable_weight", .hook = true},
+	{"undesirable_weight", .hook = true},
+	{"center_rewards_coefficient", .hook = true},
+	{"precompute_ref_log_probs", .hook = true},
+	{"@objective", .hook = true},
+	FW_KEY("activation_offloading", "offload-activations", NULL, NULL, CONFIG),
+	{"use_vllm", .note = "a rollout engine; with vllm_mode colocate it takes its share of the card"},
+	{"reward_model_path", .note = "a reward model on the card: more than is priced"},
+	{"reward_model_name_or_path", .note = "a reward model on the card: more than is priced"},
+	{"teacher_model_name_or_path", .note = "a teacher model on the card: more than is priced"},
+	{"sync_ref_model", .note = "a reference model that is kept in step: more than is priced"},
+	{"precompute_ref_batch_size", .hook = true},
+	{"padding_free", .hook = true},
+	{"packing_strategy", .hook = true},
+	{NULL},
+};
+
+static const char idle[] =
+	"model_init_kwargs* router_aux_loss_coef chat_template_path dataset_text_field dataset_kwargs* "
+	"eos_token truncation_mode shuffle_dataset pad_to_multiple_of eval_packing completion_only_loss "
+	"assistant_only_loss pad_token disable_dropout loss_weights ld_alpha f_divergence_type "
+	"f_alpha_divergence_coef label_smoothing use_weighting discopop_tau ref_model_mixup_alpha "
+	"ref_model_sync_steps cast_lm_head_to_fp32 num_generations_eval ds3_gather_for_generation "
+	"generation_batch_size steps_per_generation temperature top_p top_k min_p generation_kwargs* "
+	"chat_template_kwargs* repetition_penalty cache_implementation vllm_* num_iterations epsilon "
+	"delta epsilon_high sapo_* vespo_* importance_sampling_level reward_weights "
+	"multi_objective_aggregation scale_rewards mask_truncated_completions top_entropy_quantile "
+	"entropy_* use_adaptive_entropy max_tool_calling_iterations off_policy_mask_threshold "
+	"use_bias_correction_kl log_completions log_multimodal num_completions_to_print "
+	"log_unique_prompts log_completions_hub_repo use_transformers_* "
+	"transformers_continuous_batching_config* normalize_advantages reward_clip_range "
+	"dataset_train_split dataset_test_split dataset_streaming dataset_splits dataset_mixer* "
+	"dataset_mixture* dataset_configs dataset_id_or_path dataset_prompt_column ignore_bias_buffers "
+	"datasets* streaming test_split_size system_prompt benchmarks code_* spectrum_config_path "
+	"auto_insert_empty_system_msg text_column prompt_column bench* num_cots kl_coef whiten_rewards "
+	"missing_eos_penalty gradient_checkpointing_use_reentrant overwrite_* decontaminate* "
+	"cosine_* repetition_* max_num_seqs reward_* ranking_* parallel_code_exec_per_proc "
+	"e2b_router_url morph_router_url format_* config dataset_seed test_* columns push_* use_dpo* "
+	"model_adapter_name ref_adapter_name reference_free force_use_ref_model generate_during_eval "
+	"is_encoder_decoder base_model_attribute_name lr trl_* ddp_* wandb_* dataset_* hub_* "
+	"tokenizer_* apply_chat_template";
+
+enum generation { OLD, NEW };
+
+static enum generation generation(const struct fw_part *p)
+{
+	static const char *const old[] = {"torch_dtype", "max_seq_length", "max_prompt_length",
+					  "evaluation_strategy", "use_liger", "use_flash_attention_2",
+					  "preprocessing_num_workers", "warmup_ratio", "dataset_mixer",
+					  NULL};
+
+	for (size_t i = 0; old[i]; i++)
+		if (doc_below(fw_doc(p)->root, old[i]))
+			return OLD;
+	return NEW;
+}
+
+/* Objectives by the keys that only they have. */
+static const struct {
+	const char *key, *objective;
+} signs[] = {
+	{"reward_funcs", "grpo"},
+	{"num_generations", "grpo"},
+	{"scale_rewards", "grpo"},
+	{"max_completion_length", "grpo"},
+	{"gamma_beta_ratio", "simpo"},
+	{"simpo_gamma", "simpo"},
+	{"desirable_weight", "kto"},
+	{"undesirable_weight", "kto"},
+	{"center_rewards_coefficient", "reward"},
+	{"reward_model_path", "ppo"},
+	{"kl_coef", "ppo"},
+	{"cpo_alpha", "cpo"},
+	{"teacher_model_name_or_path", "distill"},
+	{"beta", "dpo"},
+	{"precompute_ref_log_probs", "dpo"},
+	{"max_prompt_length", "dpo"},
+};
+
+static void finish_objective(struct fw_part *p)
+{
+	if (*fw_text(p, "@objective")) {
+		fw_set(p, "objective", fw_text(p, "@objective"), "@objective", "the trainer");
+		return;
+	}
+	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
+		if (doc_below(fw_doc(p)->root, signs[i].key)) {
+			fw_set(p, "objective", signs[i].objective, signs[i].key,
+			       "a key that only this trainer has");
+			return;
+		}
+	fw_default(p, "objective", "sft", "no key of another trainer");
+}
+
+static void finish_length(struct fw_part *p)
+{
+	int64_t prompt, completion;
+
+	if (fw_fact_is(p, "objective", "grpo") || fw_fact_is(p, "objective", "rloo")) {
+		if (!doc_whole(fw_key(p, "max_completion_length"), &completion))
+			completion = 512;
+		if (doc_whole(fw_key(p, "max_prompt_length"), &prompt) && prompt > 0 &&
+		    prompt < 100000000 && completion < 100000000)
+			fw_set_whole(p, "seq-len", prompt + completion, "max_completion_length",
+				     "prompt and completion");
+		return;         /* the prompts' length is the data's */
+	}
+	fw_default(p, "seq-len", fw_fact_is(p, "objective", "online-dpo") ? "512" : "1024",
+		   CONFIG ":205, dpo_config.py:188");
+}
+
+static void finish_loss(struct fw_part *p, enum generation age)
+{
+	const char *type = fw_text(p, "loss_type");
+
+	if (*fw_fact(p, "loss"))
+		return;
+	if (!fw_fact_is(p, "objective", "sft"))
+		fw_default(p, "loss", "plain", "log-probabilities of whole logits");
+	else if (!strcasecmp(type, "chunked_nll"))
+		fw_set(p, "loss", "chunked", "loss_type", CONFIG);
+	else if (*type || age == OLD)
+		fw_set(p, "loss", "plain", *type ? "loss_type" : NULL, CONFIG);
+	else
+		fw_default(p, "loss", "chunked", CONFIG ":334 chunked_nll");
+}
+
+static void finish(struct fw_part *p)
+{
+	const enum generation age = generation(p);
+
+	if (age == NEW) {
+		if (!fw_key(p, "gradient_checkpointing"))
+			fw_set(p, "grad-ckpt", "full", NULL, BASE ":61");
+		if (!fw_key(p, "bf16") && !fw_on(p, "fp16"))
+			fw_set(p, "@autocast", "bf16", NULL, BASE ":67");
+	} else if (!fw_key(p, "optim")) {
+		fw_set(p, "optimizer", "adamw", NULL, "transformers 4 training_args.py adamw_torch");
+	}
+	finish_objective(p);
+	finish_length(p);
+	finish_loss(p, age);
+	if (!*fw_fact(p, "method"))
+		fw_default(p, "method", "full", MODEL ":103 use_peft");
+	if (fw_fact_is(p, "method", "lora")) {
+		fw_default(p, "lora-r", "16", MODEL ":107");
+		fw_default(p, "lora-dropout", "0.05", MODEL ":115");
+	}
+	fw_default(p, "@dtype", "fp32", MODEL ":89");
+	fw_default(p, "packing", "no", CONFIG ":225");
+	hf_finish(p);
+}
+
+static const struct fw_row *const lists[] = {rows, hf_training_rows, hf_model_rows, NULL};
+static const char *const idles[] = {idle, hf_training_idle, hf_model_idle, NULL};
+
+const struct framework framework_trl = {
+	.name = "trl",
+	.summary = "TRL: TrlParser YAML, alignment-handbook, open-r1",
+	.version = "TRL 1.10",
+	.role = FW_TRAINER,
+	.marks = "model_name_or_path+torch_dtype model_name_or_path+dtype dataset_mixer dataset_mixture "
+		 "max_prompt_length max_completion_length num_generations reward_funcs "
+		 "per_device_train_batch_size+max_length per_device_train_batch_size+beta "
+		 "per_device_train_batch_size+packing per_device_train_batch_size+dataset_train_split "
+		 "dataset_id_or_path per_device_train_batch_size+use_peft "
+		 "per_device_train_batch_size+dataset_name per_device_train_batch_size+loss_type "
+		 "per_device_train_batch_size+max_seq_length @objective",
+	.never = "zero_optimization base_model finetuning_type cutoff_len block_size",
+	.rows = lists,
+	.idle = idles,
+	.finish = finish,
+};
