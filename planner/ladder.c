@@ -192,7 +192,7 @@ void oom_plan_settle_for(struct oom_plan *p, const struct oom_model *model, char
 {
 	if (oom_model_task(model) == OOM_TASK_IMAGE_CLS)
 		p->seq_len = 0;
-	if ((p->lora_r || p->qlora) && !*p->lora_targets)
+	if ((oom_plan_adapted(p) || oom_plan_quantised(p)) && !*p->lora_targets)
 		snprintf(p->lora_targets, sizeof(p->lora_targets), "%s",
 			 oom_model_lora_targets(model));
 	note[0] = 0;

@@ -174,7 +174,7 @@ bool move_to_adapters(struct oom_plan *p, const struct oom_model *m)
 				 oom_model_lora_targets(m));
 		return true;
 	}
-	if (p->qlora)
+	if (oom_plan_quantised(p))
 		return false;
 	p->qlora = p->kbit_prepare = 1;
 	if (p->precision == OOM_FP32 || p->precision == OOM_AMP_BF16)

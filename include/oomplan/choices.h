@@ -125,6 +125,16 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_CP_A2A, "a2a", "all-to-all: whole sequences of fewer heads (Ulysses)", "ulysses", \
 	  "--cp-comm-type a2a, arXiv:2309.14509", OOM_EXACT)
 
+/* What the layers of a frozen base are stored as: `qlora` is nf4. */
+#define OOM_BASES(X) \
+	X(OOM_BASE_PLAIN, "plain", "as --precision stores them", "none", "-", OOM_NUMERICS) \
+	X(OOM_BASE_NF4, "nf4", "4 bit and scales (bitsandbytes), the rest of the model in bf16", \
+	  "bnb_nf4", "BitsAndBytesConfig(load_in_4bit=True), arXiv:2305.14314", OOM_SCIENCE) \
+	X(OOM_BASE_FP4, "fp4", "the same bytes in another code", "bnb_fp4", \
+	  "BitsAndBytesConfig(bnb_4bit_quant_type=\"fp4\")", OOM_SCIENCE) \
+	X(OOM_BASE_INT8, "int8", "8 bit and a scale for every row (bitsandbytes LLM.int8)", \
+	  "llm.int8 bnb_int8", "BitsAndBytesConfig(load_in_8bit=True), arXiv:2208.07339", OOM_SCIENCE)
+
 #define OOM_OFFLOADS(X) \
 	X(OOM_OFFLOAD_NONE, "none", "stays on the GPU", "", "-", OOM_EXACT) \
 	X(OOM_OFFLOAD_CPU, "cpu", "in host memory", "", "DeepSpeed offload device: cpu", \
@@ -146,6 +156,7 @@ enum oom_scan { OOM_SCANS(OOM_CHOICE_ID) };
 enum oom_pp_schedule { OOM_PP_SCHEDULES(OOM_CHOICE_ID) };
 enum oom_cp_comm { OOM_CP_COMMS(OOM_CHOICE_ID) };
 enum oom_offload { OOM_OFFLOADS(OOM_CHOICE_ID) };
+enum oom_base { OOM_BASES(OOM_CHOICE_ID) };
 
 #ifdef __cplusplus
 }

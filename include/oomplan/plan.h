@@ -57,6 +57,9 @@ struct oom_plan {
 	int64_t qlora;              /* 1 = NF4 base weights */
 	int64_t kbit_prepare;       /* 1 = PEFT prepare_model_for_kbit_training */
 	int64_t double_quant;       /* 1 = quantised absmax */
+	int64_t base_weights;       /* enum oom_base; oom_plan_base() knows of qlora too */
+	int64_t use_dora;           /* 1 = LoRA's directions and magnitudes apart */
+	int64_t adapter_fp32;       /* 1 = PEFT keeps 16-bit adapters in fp32 */
 	/* card */
 	/* NVIDIA's, as 8.6; 0: the card's own, 8.0 when there is none */
 	double compute_capability;
@@ -97,6 +100,14 @@ struct oom_plan {
 
 /* Every knob at its default: what a Hugging Face Trainer user gets. */
 OOM_API struct oom_plan oom_plan_default(void);
+/* How the layers of the base are stored, whichever knob says it. */
+OOM_API enum oom_base oom_plan_base(const struct oom_plan *plan);
+/* Layers of the base are held in 4 or 8 bit and cannot be trained. */
+OOM_API bool oom_plan_quantised(const struct oom_plan *plan);
+/* ... in 4 bit: what is left of the model is then loaded in bf16 whatever the precision. */
+OOM_API bool oom_plan_four_bit(const struct oom_plan *plan);
+/* Adapters are trained beside a frozen base. */
+OOM_API bool oom_plan_adapted(const struct oom_plan *plan);
 /* The compute capability the plan is priced for, 8.0 where the plan names none. */
 OOM_API double oom_capability(const struct oom_plan *plan);
 /* Whether blocks are checkpointed by torch's reentrant way; of a plan that names no versions. */

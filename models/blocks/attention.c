@@ -223,7 +223,7 @@ enum oom_dtype oom_linear_dtype(const struct oom_tape *t, enum oom_dtype x)
 {
 	if (!t->amp)
 		return x;
-	return t->plan->qlora ? OOM_F32 : (enum oom_dtype)t->amp_dt;
+	return oom_plan_quantised(t->plan) ? OOM_F32 : (enum oom_dtype)t->amp_dt;
 }
 
 struct oom_val oom_weights_before(struct oom_tape *t, uint32_t i, uint64_t heads, enum oom_dtype dt)

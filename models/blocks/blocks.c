@@ -363,7 +363,7 @@ struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 	x = oom_lora_embedded(t, x);
 	/* PEFT hooks what it wrapped once more, unless the model is quantised; with a graph the sum
 	 * is no leaf (peft_model.py, _prepare_model_for_gradient_checkpointing) */
-	if (ckpt && !t->grad && !t->plan->qlora)
+	if (ckpt && !t->grad && !oom_plan_quantised(t->plan))
 		t->leaf.x = x;
 	if (t->merge) {                         /* once: the first embeddings are the prompt's */
 		struct oom_val (*merge)(struct oom_tape *, void *, struct oom_val) = t->merge;

@@ -156,7 +156,7 @@ void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_va
 	struct oom_val w;
 
 	oom_linear_unused(t, "dense", a->d_model, a->d_model, OOM_BIAS);
-	if (t->status || t->plan->qlora)        /* 4-bit: nothing of it is cached */
+	if (t->status || oom_plan_quantised(t->plan))        /* 4-bit: nothing of it is cached */
 		return;
 	w = (struct oom_val){.width = a->d_model * a->d_model,
 			     .sto = -1,

@@ -179,18 +179,14 @@ static void conv_rule(struct oom_tape *t, const struct oom_node *n, struct grad 
 				     i == 1 && n->turned);
 }
 
-static void nf4_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+/* MatMul4Bit.backward, MatMul8bitLt.backward (bitsandbytes/autograd/_functions.py) */
+static void quantised_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
-	if (needed(n, 1)) {                     /* MatMul4Bit.backward: grad_output.sum(0) first */
+	if (needed(n, 1))                       /* grad_output.sum(0) first */
 		g[1] = for_edge(t, n, 1, n->dt);
-	}
 	if (needed(n, 0)) {
-		struct oom_val dq;
+		const struct oom_val dq = oom_dequantised(t, n->aux_width, (enum oom_dtype)n->dt);
 
-		if (t->plan->double_quant)
-			oom_scratch(t, "absmax", OOM_MONO_ONE, oom_ceil_div(n->aux_width, 64), OOM_F32);
-		dq = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, n->aux_width,
-				      OOM_DT_BF16);
 		g[0] = for_edge(t, n, 0, n->dt);
 		oom_drop(t, dq);
 	}
@@ -413,7 +409,7 @@ static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	switch ((enum oom_node_kind)n->kind) {
 	case OOM_NODE_LINEAR: linear_rule(t, n, g); break;
 	case OOM_NODE_CONV: conv_rule(t, n, g); break;
-	case OOM_NODE_NF4_LINEAR: nf4_rule(t, n, g); break;
+	case OOM_NODE_QUANTISED_LINEAR: quantised_rule(t, n, g); break;
 	case OOM_NODE_MUL: mul_rule(t, n, g); break;
 	case OOM_NODE_DIV: div_rule(t, n, g); break;
 	case OOM_NODE_ADD:
@@ -598,6 +594,10 @@ static void recompute(struct oom_tape *t, int32_t index)
 		memcpy(to->gperm, from->gperm, sizeof(to->gperm));
 		memcpy(to->ggaps, from->ggaps, sizeof(to->ggaps));
 	}
+	/* What nodes of the first run hold by themselves goes with each of them; those of the second,
+	 * which died with its graph, are its size: they stand for them from here. */
+	while (t->nodes[index].n_saved > 1)
+		oom_unref(t, t->nodes[index].saved[--t->nodes[index].n_saved]);
 	/* The block's input is the hooks', which the saved tensors hold (_CheckpointFrame): the views
 	 * and casts before the first of these do without it. */
 	saves = real;

@@ -31,7 +31,8 @@ enum oom_node_kind {
 	OOM_NODE_EMBEDDING,     /* saved ids; edge w */
 	OOM_NODE_FLASH, OOM_NODE_EFFICIENT,
 	OOM_NODE_NLL,           /* saved log-probabilities, target; edge log-probabilities */
-	OOM_NODE_NF4_LINEAR,    /* dequantised weight is transient; edge x[, bias] */
+	/* dequantised weight is transient, of the result's type; edge x[, bias] */
+	OOM_NODE_QUANTISED_LINEAR,
 	/* index_select and friends: gradient scattered into zeros of the whole */
 	OOM_NODE_GATHER,
 	OOM_NODE_DIV,           /* saved divisor (and dividend); edges a, b */
@@ -80,6 +81,9 @@ enum oom_lora_words oom_lora_words(const struct oom_tape *t);
 bool oom_lora_translated(const struct oom_tape *t, const char *word);
 
 struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype dt);
+/* The weight of a quantised layer as its library computes with it: `elems` elements of type dt, held
+ * until dropped. */
+struct oom_val oom_dequantised(struct oom_tape *t, uint64_t elems, enum oom_dtype dt);
 /* y = x W^T (+ b).  name is the module's last word ("q_proj"): LoRA targets are matched against
  * it. */
 struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_val x,
@@ -90,7 +94,7 @@ struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom
 /* A linear layer that is called more than once: its weights first, then each call. */
 struct oom_linear {
 	const char *name;
-	struct oom_val w, bias, a, b;           /* a, b: the adapter's */
+	struct oom_val w, bias, a, b, m;        /* a, b, m: the adapter's; m: DoRA's magnitudes */
 	struct oom_dim out;
 	uint64_t in;
 	unsigned flags;
@@ -98,15 +102,28 @@ struct oom_linear {
 bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name, uint64_t in,
 		     struct oom_dim out, unsigned flags);
 struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x);
+/* The layer itself where its weight is held in few bits; x consumed. */
+struct oom_val oom_quantised_linear(struct oom_tape *t, const struct oom_linear *l,
+				    struct oom_val x);
+/* Whether a layer of these flags is held in few bits; then makes what lies beside the weight. */
+bool oom_quantised_open(struct oom_tape *t, uint64_t rows, unsigned flags);
+/* The blocks, in bytes, that a weight of n elements takes as the plan's base holds it, in the order of
+ * their allocation; returns how many. */
+enum { OOM_QUANTISED_BLOCKS = 6 };
+size_t oom_quantised_blocks(const struct oom_plan *plan, uint64_t n,
+			    uint64_t block[OOM_QUANTISED_BLOCKS]);
 /* The weights of a linear layer that the step never runs, adapters included. */
 void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
 		       unsigned flags);
 /* What the adapter of l makes of x, added to the base layer's result y: over a layer of any kind, over
- * a 4-bit one.  Both consumed. */
+ * a 4- or 8-bit one.  Both consumed. */
 struct oom_val oom_lora(struct oom_tape *t, struct oom_val x, struct oom_val y,
 			const struct oom_linear *l);
-struct oom_val oom_lora_4bit(struct oom_tape *t, struct oom_val x, struct oom_val y,
-			     const struct oom_linear *l);
+struct oom_val oom_lora_quantised(struct oom_tape *t, struct oom_val x, struct oom_val y,
+				  const struct oom_linear *l);
+/* What DoRA adds to y, the base layer's result; both stay the caller's. */
+struct oom_val oom_dora_delta(struct oom_tape *t, struct oom_val x, struct oom_val y,
+			      const struct oom_linear *l);
 /* y = x W^T with a weight that exists already (tied heads); bias may be absent (node -1). */
 struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x,
 				   struct oom_val w, struct oom_val bias, struct oom_dim out);

@@ -1,5 +1,5 @@
-/* Matrix multiplies: nn.Linear, with 4-bit weights too, batched products, convolutions.  Adapters:
- * ops_lora.c. */
+/* Matrix multiplies: nn.Linear, batched products, convolutions.  Weights of few bits: ops_quantised.c;
+ * adapters: ops_lora.c. */
 #include <string.h>
 
 #include "ops.h"
@@ -73,63 +73,26 @@ struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct 
 	return y;
 }
 
-/* bitsandbytes MatMul4Bit: the weight is dequantised to bf16 for one product and again in backward;
- * its absmax is dequantised first when it is quantised itself (bitsandbytes/functional.py
- * dequantize_4bit).  ctx.save_for_backward is not used: the packed weight is kept by reference. */
-static struct oom_val matmul_4bit(struct oom_tape *t, const char *name, struct oom_val x,
-				  struct oom_val bias, uint64_t in, struct oom_dim out)
+/* The adapter's parameters, where the plan gives the layer one. */
+static void open_adapter(struct oom_tape *t, struct oom_linear *l, uint32_t more)
 {
-	const bool rg = oom_wants_grad(t, x) || bias.rg;
-	struct oom_val y, dq;
-	int32_t n = -1;
+	const uint64_t r = (uint64_t)t->plan->lora_r;
 
-	if (rg) {
-		n = oom_node(t, OOM_NODE_NF4_LINEAR, "MatMul4Bit");
-		oom_node_edge(t, n, x);
-		oom_node_edge(t, n, bias);
-		if (n >= 0)
-			t->nodes[n].aux_width = in * out.n;
-	}
-	if (t->plan->double_quant)
-		oom_scratch(t, "absmax", OOM_MONO_ONE, oom_ceil_div(in * out.n, 64), OOM_F32);
-	dq = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, in * out.n, OOM_DT_BF16);
-	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * oom_rows_of(t, x.width, in), out.text},
-		    OOM_DT_BF16);
-	oom_drop(t, dq);
-	if (rg)
-		y = oom_node_out(t, n, 0, y);
-	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
-	return y;
-}
-
-/* Linear4bit computes in its compute type and returns the input's (bitsandbytes/nn/modules.py): its
- * casts of input and bias are locals until it returns, and its caller holds the input. */
-static struct oom_val nf4_linear(struct oom_tape *t, const char *name, struct oom_val x,
-				 struct oom_val w, struct oom_val bias, uint64_t in,
-				 struct oom_dim out)
-{
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val y, given = oom_share(t, x);
-
-	x = oom_op_cast(t, x, OOM_DT_BF16);
-	if (!oom_is_none(bias))
-		bias = oom_op_cast(t, bias, OOM_DT_BF16);
-	y = matmul_4bit(t, name, x, bias, in, out);
-	y = oom_op_cast(t, y, dt);
-	oom_done(t, x);
-	oom_done(t, bias);
-	oom_done(t, w);
-	oom_drop(t, given);
-	return y;
+	l->a = l->b = l->m = oom_none();
+	if (!oom_lora_adapts(t, l->name, l->flags))
+		return;
+	l->a = oom_param(t, "lora_A.weight", r, l->in, OOM_P_LORA | OOM_P_LINEAR | more);
+	l->b = oom_param(t, "lora_B.weight", l->out.n, r, OOM_P_LORA | OOM_P_LINEAR | more);
+	if (t->plan->use_dora)
+		l->m = oom_param(t, "lora_magnitude_vector.weight", 0, l->out.n, OOM_P_LORA | more);
 }
 
 bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name, uint64_t in,
 		     struct oom_dim out, unsigned flags)
 {
-	const bool nf4 = t->plan->qlora && !(flags & (OOM_IS_HEAD | OOM_NO_QUANT));
 	const char *scope = t->scope;
 
-	*l = (struct oom_linear){.name = name, .in = in, .out = out, .flags = flags, .bias = oom_none(), .a = oom_none(), .b = oom_none()};
+	*l = (struct oom_linear){.name = name, .in = in, .out = out, .flags = flags, .bias = oom_none()};
 	if (!in || !out.n) {
 		oom_tape_fail(t, OOM_ERR_INVALID,
 			      "%s would be a layer of %llu x %llu: check heads and sizes", name,
@@ -139,22 +102,17 @@ bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name,
 	t->scope = name;
 	l->w = oom_param(t, "weight", out.n, in,
 			 OOM_P_LINEAR | (flags & OOM_IS_HEAD ? OOM_P_HEAD : 0) |
-				 (nf4 ? OOM_P_NF4 : 0));
+				 (oom_quantised_open(t, out.n, flags) ? OOM_P_QUANTISED : 0));
 	if (flags & OOM_BIAS)
 		l->bias = oom_param(t, "bias", 0, out.n, 0);
-	if (oom_lora_adapts(t, name, flags)) {
-		l->a = oom_param(t, "lora_A.weight", (uint64_t)t->plan->lora_r, in,
-				 OOM_P_LORA | OOM_P_LINEAR);
-		l->b = oom_param(t, "lora_B.weight", out.n, (uint64_t)t->plan->lora_r,
-				 OOM_P_LORA | OOM_P_LINEAR);
-	}
+	open_adapter(t, l, 0);
 	t->scope = scope;
 	return true;
 }
 
 struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x)
 {
-	const bool nf4 = t->plan->qlora && !(l->flags & (OOM_IS_HEAD | OOM_NO_QUANT)),
+	const bool quantised = t->params[-2 - l->w.node].flags & OOM_P_QUANTISED,
 		   lo = !oom_is_none(l->a);
 	const struct oom_val arg = oom_argument(t, x);
 	struct oom_val w = l->w, bias = l->bias, y, lx = oom_none(), turned = oom_none();
@@ -163,8 +121,8 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 	t->scope = l->name;
 	if (lo)
 		lx = oom_share(t, x);
-	if (nf4) {
-		y = nf4_linear(t, l->name, x, w, bias, l->in, l->out);
+	if (quantised) {
+		y = oom_quantised_linear(t, l, x);
 	} else {
 		if (l->flags & OOM_CONV1D)
 			bias = oom_amp_cast(t, bias);
@@ -180,7 +138,7 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 	}
 	oom_drop(t, arg);
 	if (lo)
-		y = nf4 ? oom_lora_4bit(t, lx, y, l) : oom_lora(t, lx, y, l);
+		y = quantised ? oom_lora_quantised(t, lx, y, l) : oom_lora(t, lx, y, l);
 	t->scope = scope;
 	return y;
 }
@@ -196,18 +154,15 @@ struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom
 void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
 		       unsigned flags)
 {
-	const bool nf4 = t->plan->qlora && !(flags & (OOM_IS_HEAD | OOM_NO_QUANT));
-	const uint64_t r = (uint64_t)t->plan->lora_r;
+	struct oom_linear l = {.name = name, .in = in, .out = {out, NULL}, .flags = flags};
 	const char *scope = t->scope;
 
 	t->scope = name;
-	oom_param(t, "weight", out, in, OOM_P_LINEAR | OOM_P_UNUSED | (nf4 ? OOM_P_NF4 : 0));
+	oom_param(t, "weight", out, in,
+		  OOM_P_LINEAR | OOM_P_UNUSED | (oom_quantised_open(t, out, flags) ? OOM_P_QUANTISED : 0));
 	if (flags & OOM_BIAS)
 		oom_param(t, "bias", 0, out, OOM_P_UNUSED);
-	if (oom_lora_adapts(t, name, flags)) {
-		oom_param(t, "lora_A.weight", r, in, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED);
-		oom_param(t, "lora_B.weight", out, r, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED);
-	}
+	open_adapter(t, &l, OOM_P_UNUSED);
 	t->scope = scope;
 }
 

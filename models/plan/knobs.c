@@ -18,6 +18,7 @@ OOM_CHOICE_LIST(static, engines, OOM_ENGINES)
 OOM_CHOICE_LIST(static, pp_schedules, OOM_PP_SCHEDULES)
 OOM_CHOICE_LIST(static, cp_comms, OOM_CP_COMMS)
 OOM_CHOICE_LIST(static, offloads, OOM_OFFLOADS)
+OOM_CHOICE_LIST(static, bases, OOM_BASES)
 
 #define KNOB(n, col, field) .name = n, .column = col, .offset = offsetof(struct oom_plan, field)
 #define WORD(list, d) .kind = OOM_OPTION_CHOICE, .metavar = "WORD", .choice = list, .def = d
@@ -57,6 +58,7 @@ OOM_CHOICE_LIST(static, offloads, OOM_OFFLOADS)
 		{"float16", NULL, "fp16"}, {"fp16", NULL, "fp16"}, IGNORED("float32"), \
 		IGNORED("fp32")
 #define FLASH {"true", NULL, "flash"}, IGNORED("false")
+#define BITS {"4", NULL, "plain qlora=true"}, {"8", NULL, "int8"}, IGNORED("16"), IGNORED("32")
 /* rank 8 unless one is given: LLaMA-Factory hparams/finetuning_args.py, ms-swift tuner_args.py */
 #define TUNER \
 	{"lora", "0", "8"}, IGNORED("lora"), {"qlora", "0", "8 qlora=true"}, \
@@ -168,10 +170,21 @@ static const struct oom_option knobs[] = {
 	 .summary = "dropout before the adapters", .setting = "LoraConfig(lora_dropout=)",
 	 .source = "PEFT",
 	 .aliases = ALSO(AS("lora-dropout-p"))},
+	{KNOB("use-dora", "use_dora", use_dora), FLAG(0),
+	 .summary = "DoRA: the adapters' directions and magnitudes are trained apart",
+	 .setting = "LoraConfig(use_dora=True)", .source = "arXiv:2402.09353",
+	 .aliases = ALSO(FLAG_AS("peft-use-dora"), FLAG_AS("lora-use-dora"))},
+	{KNOB("autocast-adapter-dtype", "autocast_adapter_dtype", adapter_fp32), FLAG(1),
+	 .summary = "adapters of a 16-bit base are kept in fp32, as PEFT does",
+	 .setting = "get_peft_model(autocast_adapter_dtype=)", .source = "PEFT peft_model.py"},
 	{KNOB("qlora", "qlora", qlora), FLAG(0), .summary = "NF4 base weights under the adapters",
 	 .setting = "BitsAndBytesConfig(load_in_4bit=True)", .source = "arXiv:2305.14314",
-	 .aliases = ALSO(FLAG_AS("load-in-4bit"), WORDS("quantization-bit", {"4", NULL, "true"}),
-			 WORDS("bits", {"4", NULL, "true"}, {"16", NULL, "false"}))},
+	 .aliases = ALSO(FLAG_AS("load-in-4bit"))},
+	{KNOB("base-weights", "base_weights", base_weights), WORD(bases, OOM_BASE_PLAIN),
+	 .summary = "how layers of the frozen base are stored",
+	 .setting = "BitsAndBytesConfig", .source = "transformers quantizers",
+	 .aliases = ALSO(SWITCH("load-in-8bit", NULL, {"true", NULL, "int8"}, IGNORED("false")),
+			 WORDS("quantization-bit", BITS), WORDS("bits", BITS))},
 	{KNOB("kbit-prepare", "kbit_prepare", kbit_prepare), FLAG(0),
 	 .summary = "prepare_model_for_kbit_training: the rest of the base in fp32",
 	 .setting = "prepare_model_for_kbit_training", .source = "PEFT utils/other.py"},

@@ -21,6 +21,29 @@ struct oom_plan oom_plan_default(void)
 	return p;
 }
 
+enum oom_base oom_plan_base(const struct oom_plan *p)
+{
+	return p->base_weights == OOM_BASE_PLAIN && p->qlora ? OOM_BASE_NF4 :
+							       (enum oom_base)p->base_weights;
+}
+
+bool oom_plan_quantised(const struct oom_plan *p)
+{
+	return oom_plan_base(p) != OOM_BASE_PLAIN;
+}
+
+bool oom_plan_four_bit(const struct oom_plan *p)
+{
+	const enum oom_base b = oom_plan_base(p);
+
+	return b == OOM_BASE_NF4 || b == OOM_BASE_FP4;
+}
+
+bool oom_plan_adapted(const struct oom_plan *p)
+{
+	return p->lora_r > 0;
+}
+
 double oom_capability(const struct oom_plan *p)
 {
 	return p->compute_capability > 0 ? p->compute_capability : 8;

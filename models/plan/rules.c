@@ -38,6 +38,7 @@ static bool degrees_divide(const struct oom_plan *p)
 
 #define BIT(choice) ((uint64_t)1 << (choice))
 #define FSDP (BIT(OOM_ENGINE_FSDP1) | BIT(OOM_ENGINE_FSDP2) | BIT(OOM_ENGINE_TORCHTUNE))
+#define FOUR_BIT (BIT(OOM_BASE_NF4) | BIT(OOM_BASE_FP4))
 #define NOT_MEGATRON (~BIT(OOM_ENGINE_MEGATRON))
 #define AT(field) offsetof(struct oom_plan, field)
 #define IS(field, v) {AT(field), (uint64_t)(v), 0, 0}
@@ -58,6 +59,8 @@ static bool degrees_divide(const struct oom_plan *p)
 #define WITHOUT_EFFECT_UNLESS(...) ANY, false, __VA_ARGS__, NULL, true
 /* Under another condition. */
 #define AND_NEEDS(cond, ...) cond, false, __VA_ARGS__, NULL, false
+/* ... and the knob has no effect where it does not hold */
+#define CALCULATES_IDLE(fn) ANY, false, ANY, fn, true
 #define CALCULATES(fn) ANY, false, ANY, fn, false
 #define AND_CALCULATES(cond, fn) cond, false, ANY, fn, false
 
@@ -80,10 +83,18 @@ static const struct oom_rule rules[] = {
 	/* adapters */
 	{ABOVE(qlora, 0), NEEDS(ABOVE(lora_r, 0)),
 	 "qlora freezes the weights in 4 bit and trains nothing without adapters" ADAPTERS},
-	{ABOVE(kbit_prepare, 0), WITHOUT_EFFECT_UNLESS(ABOVE(qlora, 0)),
-	 "kbit-prepare prepares a base that is loaded in 4 bit: --qlora"},
-	{IS(double_quant, 0), WITHOUT_EFFECT_UNLESS(ABOVE(qlora, 0)),
+	{ABOVE(base_weights, 0), NEEDS(ABOVE(lora_r, 0)),
+	 "base-weights {base-weights} freezes the layers and trains nothing without adapters" ADAPTERS},
+	{ABOVE(qlora, 0), NEEDS(AMONG(base_weights, FOUR_BIT | BIT(OOM_BASE_PLAIN))),
+	 "qlora is 4 bit, base-weights says {base-weights}: one of them"},
+	{ABOVE(kbit_prepare, 0), CALCULATES_IDLE(oom_plan_quantised),
+	 "kbit-prepare prepares a base that is loaded in 4 or 8 bit: --qlora"},
+	{IS(double_quant, 0), CALCULATES_IDLE(oom_plan_four_bit),
 	 "double-quant concerns the scales of 4-bit weights, of which there are none: --qlora"},
+	{ABOVE(use_dora, 0), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
+	 "use-dora is a kind of adapter, of which there are none" ADAPTERS},
+	{IS(adapter_fp32, 0), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
+	 "autocast-adapter-dtype is about adapters, of which there are none" ADAPTERS},
 	{ABOVE_REAL(lora_dropout, ZERO), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
 	 "lora-dropout stands before adapters, of which there are none" ADAPTERS},
 	{ENGINE(MEGATRON), EXCLUDES(ABOVE(lora_r, 0)), NO_LORA},

@@ -113,7 +113,7 @@ static uint64_t budget_of(const struct program *g, const struct oom_plan *p, con
 
 	for (size_t i = 0; i < g->tape.n_params; i++) {
 		tensors += g->tape.params[i].count;
-		four_bit |= (g->tape.params[i].flags & OOM_P_NF4) != 0;
+		four_bit |= (g->tape.params[i].flags & OOM_P_QUANTISED) != 0;
 	}
 	mean = c->total / (tensors ? tensors : 1);
 	budget = c->total / (uint64_t)p->gpus + oom_most(c->part[LAYER].stored, mean) * 5 / 4;

@@ -56,13 +56,14 @@ static void params(const struct program *g, const struct oom_plan *p, const char
 					   .born = "load",
 					   .count = q->count,
 					   .source = source};
+		const bool packed = q->flags & OOM_P_QUANTISED && oom_plan_four_bit(p);
 		uint64_t state = 0;
 
-		r.bytes = q->flags & OOM_P_NF4 ? q->elems / 2 :
+		r.bytes = packed ? q->elems / 2 :
 						 q->elems * oom_dtype_bytes((enum oom_dtype)q->dt);
 		if (q->rows)
 			snprintf(r.formula, sizeof(r.formula),
-				 q->flags & OOM_P_NF4 ? "%u * %u / 2 B (NF4)" : "%u * %u * %u B",
+				 packed ? "%u * %u / 2 B (4 bit)" : "%u * %u * %u B",
 				 q->rows, q->cols, oom_dtype_bytes((enum oom_dtype)q->dt));
 		else
 			snprintf(r.formula, sizeof(r.formula), "%llu * %u B",

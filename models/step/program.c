@@ -164,30 +164,21 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 
 /* ---- parameters ---- */
 
-/* NF4: two elements a byte, an 8-bit absmax per 64, an fp32 one per 256 of those, the code books
- * (bitsandbytes functional.py quantize_4bit); without double quantisation an fp32 absmax per 64. */
-static uint64_t nf4_bytes(uint64_t n, bool twice, uint64_t *rounded)
-{
-	const uint64_t blocks = (n + 63) / 64, packed = (n + 1) / 2,
-		       second = (blocks + 255) / 256 * 4;
-
-	if (twice) {
-		*rounded += oom_block(packed) + oom_block(blocks) + oom_block(second) +
-			    oom_block(64) + oom_block(1024) + oom_block(4);
-		return packed + blocks + second + 64 + 1024 + 4;
-	}
-	*rounded += oom_block(packed) + oom_block(blocks * 4) + oom_block(64);
-	return packed + blocks * 4 + 64;
-}
-
 uint64_t oom_param_bytes(const struct oom_param *q, const struct oom_plan *p, uint64_t *rounded)
 {
-	const uint64_t bytes = q->elems * oom_dtype_bytes((enum oom_dtype)q->dt);
+	uint64_t bytes = q->elems * oom_dtype_bytes((enum oom_dtype)q->dt),
+		 block[OOM_QUANTISED_BLOCKS];
+	size_t n;
 
-	*rounded = 0;
-	if (q->flags & OOM_P_NF4)
-		return nf4_bytes(q->elems, p->double_quant, rounded);
 	*rounded = oom_block(bytes);
+	if (!(q->flags & OOM_P_QUANTISED))
+		return bytes;
+	n = oom_quantised_blocks(p, q->elems, block);
+	bytes = *rounded = 0;
+	for (size_t i = 0; i < n; i++) {
+		bytes += block[i];
+		*rounded += oom_block(block[i]);
+	}
 	return bytes;
 }
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/ops.h"
+
 /* Some ten thousand layers: beyond them a replay takes seconds. */
 enum { MOST_EVENTS = 4000000 };
 
@@ -71,25 +73,21 @@ static uint64_t scaled(uint64_t bytes, uint64_t part, uint64_t whole)
 					 (uint64_t)((double)bytes * (double)part / (double)whole);
 }
 
-/* A parameter's blocks: of a 4-bit one its codes, code book, scales and their own
- * (bitsandbytes functional.py quantize_4bit). */
+/* A parameter's blocks. */
 static void weight(struct playing *g, const struct oom_param *p, uint64_t part, uint64_t whole)
 {
 	struct oom_replay *r = allocator(g);
+	uint64_t block[OOM_QUANTISED_BLOCKS];
+	size_t n;
 
-	if (!(p->flags & OOM_P_NF4)) {
+	if (!(p->flags & OOM_P_QUANTISED)) {
 		oom_allocate(r, scaled(p->elems * oom_dtype_bytes((enum oom_dtype)p->dt), part,
 				       whole));
 		return;
 	}
-	oom_allocate(r, scaled((p->elems + 1) / 2, part, whole));
-	oom_allocate(r, 64);
-	oom_allocate(r, (p->elems + 63) / 64 * (g->plan->double_quant ? 1 : 4));
-	if (!g->plan->double_quant)
-		return;
-	oom_allocate(r, (p->elems + 16383) / 16384 * 4);
-	oom_allocate(r, 1024);
-	oom_allocate(r, 4);
+	n = oom_quantised_blocks(g->plan, p->elems, block);
+	for (size_t i = 0; i < n; i++)
+		oom_allocate(r, i ? block[i] : scaled(block[i], part, whole));
 }
 
 /* Ids or pixels, labels, and the padding mask where there is one. */

@@ -56,6 +56,7 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 	oom_node_edge(t, node, x);
 	oom_node_save(t, node, x);
 	packs = t->packs;                       /* of the checkpoint being recomputed, if any */
+	t->checkpoint = node;
 	t->packing = true;
 	t->packs = 0;
 	y = oom_layer_run(t, &c);

@@ -3,7 +3,7 @@
 
 static enum oom_dtype weight_dtype(const struct oom_plan *p)
 {
-	if (p->qlora)
+	if (oom_plan_four_bit(p))
 		return OOM_DT_BF16;
 	switch (p->precision) {
 	case OOM_BF16: case OOM_BF16_AMP: return OOM_DT_BF16;
@@ -15,24 +15,28 @@ static enum oom_dtype weight_dtype(const struct oom_plan *p)
 void oom_param_policy(const struct oom_tape *t, struct oom_param *p)
 {
 	const struct oom_plan *plan = t->plan;
-	const bool adapters = plan->lora_r > 0;
+	const bool adapters = oom_plan_adapted(plan),
+		   prepared = oom_plan_quantised(plan) && plan->kbit_prepare;
 
 	p->trainable = adapters ? (p->flags & OOM_P_LORA) != 0 :
-				  !(p->flags & (OOM_P_FROZEN | OOM_P_NF4));
+				  !(p->flags & (OOM_P_FROZEN | OOM_P_QUANTISED));
 	if (p->flags & OOM_P_LORA) {
 		/* peft.get_peft_model, autocast_adapter_dtype=True: 16-bit adapters are kept in
-		 * fp32 */
-		p->dt = OOM_F32;
+		 * fp32; without it they have their base's type, unless that holds integers
+		 * (tuners_utils.py, _move_adapter_to_device_of_base_layer) */
+		p->dt = plan->adapter_fp32 || oom_plan_quantised(plan) ?
+				OOM_F32 :
+				(uint8_t)weight_dtype(plan);
 		return;
 	}
 	p->dt = (uint8_t)weight_dtype(plan);
 	if (p->flags & OOM_P_FP32)
 		p->dt = OOM_F32;
-	if (p->flags & OOM_P_NF4)
+	if (p->flags & OOM_P_QUANTISED)
 		p->dt = OOM_U8;
-	else if (plan->qlora && plan->kbit_prepare)
+	else if (prepared)
 		/* peft.prepare_model_for_kbit_training casts what is not 4-bit */
 		p->dt = OOM_F32;
-	if (plan->qlora && plan->kbit_prepare)
+	if (prepared)
 		p->trainable = (p->flags & OOM_P_LORA) != 0;
 }

@@ -395,6 +395,27 @@ void oom_node_edge(struct oom_tape *t, int32_t node, struct oom_val x)
 		t->params[-2 - x.node].edges++;
 }
 
+void oom_node_hold(struct oom_tape *t, int32_t node, struct oom_val x)
+{
+	struct oom_node *n;
+
+	if (t->packing)
+		node = t->checkpoint;
+	if (!t->grad || t->stopped || node < 0)
+		return;
+	n = &t->nodes[node];
+	for (int i = 0; i < n->n_saved; i++)
+		if (n->saved[i] == x.sto)
+			return;
+	if (n->n_saved == OOM_MAX_SAVED) {
+		oom_tape_fail(t, OOM_ERR_LIMIT, "%s.%s holds more than %d tensors", n->scope, n->name,
+			      OOM_MAX_SAVED);
+		return;
+	}
+	n->saved[n->n_saved++] = x.sto;
+	oom_ref(t, x.sto);
+}
+
 void oom_node_save(struct oom_tape *t, int32_t node, struct oom_val x)
 {
 	if (!t->grad)

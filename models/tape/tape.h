@@ -109,7 +109,7 @@ struct oom_dim {
 enum oom_param_flags {
 	OOM_P_EMBEDDING = 1, OOM_P_FROZEN = 2, OOM_P_HEAD = 4, OOM_P_LINEAR = 8, OOM_P_EXPERT = 16,
 	OOM_P_LORA = 32,
-	OOM_P_NF4 = 64, OOM_P_FP32 = 128, OOM_P_BUFFER = 256, OOM_P_NORM = 512, OOM_P_UNUSED = 1024,
+	OOM_P_QUANTISED = 64, OOM_P_FP32 = 128, OOM_P_BUFFER = 256, OOM_P_NORM = 512, OOM_P_UNUSED = 1024,
 };
 struct oom_param {
 	uint64_t elems;
@@ -310,6 +310,7 @@ struct oom_tape {
 	} leaf;
 	struct oom_embedding_adapter adapter;   /* waits for oom_input_grads; a none: none */
 	uint32_t packs, pack_limit;
+	int32_t checkpoint;     /* while packing: the node of the layer that is checkpointed */
 	uint16_t group, n_groups, mult;
 	bool in_layer;
 	bool frozen;            /* parameters made now are not trained */
@@ -430,6 +431,9 @@ void oom_buffer(struct oom_tape *t, uint64_t elems, enum oom_dtype dt);
 int32_t oom_node(struct oom_tape *t, uint8_t kind, const char *name);
 void oom_node_edge(struct oom_tape *t, int32_t node, struct oom_val x);
 void oom_node_save(struct oom_tape *t, int32_t node, struct oom_val x);
+/* The node keeps x by itself, past the hooks of a checkpoint: within one, that holds it to its
+ * backward. */
+void oom_node_hold(struct oom_tape *t, int32_t node, struct oom_val x);
 /* Makes x output `slot` of node. */
 struct oom_val oom_node_out(struct oom_tape *t, int32_t node, uint8_t slot, struct oom_val x);
 

@@ -26,15 +26,15 @@ static void say_quantised(const struct oom_job *job, const struct oom_keys *keys
 	const struct oom_key *how = oom_keys_find(keys, "quantization_config.quant_method"),
 			     *four = oom_keys_find(keys, "quantization_config.load_in_4bit");
 
-	if (!oom_keys_find(keys, "quantization_config") || job->plan.qlora)
+	if (!oom_keys_find(keys, "quantization_config") || oom_plan_quantised(&job->plan))
 		return;
 	oom_complain(0,
 		     "WARNING: the config holds a quantization_config (%s): weights are counted "
 		     "as --precision stores them, as if de-quantised; %s",
 		     how && how->type == OOM_KEY_STRING ? how->string : "no quant_method",
 		     four && four->type == OOM_KEY_BOOL && four->number > 0 ?
-			     "for 4-bit bitsandbytes weights under adapters say --qlora" :
-			     "adapters on such weights are not modelled, --qlora (NF4) is the nearest");
+			     "for 4-bit bitsandbytes weights under adapters say --base-weights nf4" :
+			     "adapters on such weights are not modelled, --base-weights nf4 or int8 is the nearest");
 }
 
 /* Weights beside the config decide: their number is held against the computed one. */

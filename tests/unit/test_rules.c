@@ -18,8 +18,12 @@ static const struct {
 	const char *breaks, *satisfies;
 } cases[] = {
 	{"qlora=true", "qlora=true lora-r=8"},
+	{"base-weights=int8", "base-weights=int8 lora-r=8"},
+	{"qlora=true lora-r=8 base-weights=int8", "qlora=true lora-r=8 base-weights=nf4"},
 	{"kbit-prepare=true lora-r=8", "kbit-prepare=true lora-r=8 qlora=true"},
-	{"double-quant=false", "double-quant=false lora-r=8 qlora=true"},
+	{"double-quant=false lora-r=8 base-weights=int8", "double-quant=false lora-r=8 base-weights=fp4"},
+	{"use-dora=true", "use-dora=true lora-r=8"},
+	{"autocast-adapter-dtype=false", "autocast-adapter-dtype=false lora-r=8"},
 	{"lora-dropout=0.1", "lora-dropout=0.1 lora-r=8"},
 	{"engine=megatron lora-r=8", "engine=megatron"},
 

@@ -61,7 +61,7 @@ static void parse(struct oom_arch *a)
 static struct oom_val table_positions(struct oom_tape *t, const struct oom_arch *a,
 				      uint16_t m_tokens, uint64_t rows)
 {
-	const enum oom_dtype dt = t->plan->qlora || t->plan->precision == OOM_BF16 ||
+	const enum oom_dtype dt = oom_plan_four_bit(t->plan) || t->plan->precision == OOM_BF16 ||
 						  t->plan->precision == OOM_BF16_AMP ?
 					  OOM_DT_BF16 :
 				  t->plan->precision == OOM_FP16 ? OOM_DT_F16 :

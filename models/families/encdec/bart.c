@@ -238,7 +238,7 @@ static struct oom_val table_positions(struct oom_tape *t, const struct oom_encde
 				      struct oom_val embed)
 {
 	const struct oom_arch *a = s->a;
-	const enum oom_dtype dt = t->plan->qlora ? OOM_DT_BF16 : (enum oom_dtype)embed.dt;
+	const enum oom_dtype dt = oom_plan_four_bit(t->plan) ? OOM_DT_BF16 : (enum oom_dtype)embed.dt;
 	struct oom_val ids = oom_new(t, "position ids", s->m_tokens, D(1), OOM_I64), pos;
 
 	if (!(a->extra[FLAGS] & DECODER))       /* TrOCR's is neither parameter nor buffer */
@@ -331,7 +331,7 @@ static struct oom_val causal_step(struct oom_tape *t, const struct oom_arch *a)
 
 static enum oom_dtype logit_bias_type(const struct oom_tape *t, struct oom_val embed)
 {
-	return t->plan->qlora ? OOM_DT_BF16 : (enum oom_dtype)embed.dt;
+	return oom_plan_four_bit(t->plan) ? OOM_DT_BF16 : (enum oom_dtype)embed.dt;
 }
 
 /* logits + final_logits_bias and their loss.  The bias is a buffer in the model's type, so fp32

@@ -124,7 +124,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		     "global_attention_mask";
 	hidden = oom_share(t, x);
 	bias = oom_input(t, "final_logits_bias", OOM_MONO_ONE, a->vocab,
-			 t->plan->qlora ? OOM_DT_BF16 : (enum oom_dtype)embed.dt);
+			 oom_plan_four_bit(t->plan) ? OOM_DT_BF16 : (enum oom_dtype)embed.dt);
 	oom_buffer(t, a->vocab, (enum oom_dtype)bias.dt);
 	x = oom_op_add(t, oom_lm_head(t, a, x, embed, "lm_head", false), bias);
 	x = oom_plain_lm_loss(t, x, false, m_bt);

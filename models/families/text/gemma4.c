@@ -264,7 +264,7 @@ static struct oom_val gemma4_block(struct oom_tape *t, const void *ctx, uint32_t
 		x = oom_op_add(t, oom_take(&f, x), h);
 	}
 	scalar = oom_input(t, "layer_scalar", OOM_MONO_ONE, 1, (enum oom_dtype)x.dt);
-	oom_buffer(t, 1, x.dt == OOM_F32 && !t->plan->qlora ? OOM_F32 : OOM_DT_BF16);
+	oom_buffer(t, 1, x.dt == OOM_F32 && !oom_plan_four_bit(t->plan) ? OOM_F32 : OOM_DT_BF16);
 	/* hidden_states *= layer_scalar: one fresh gradient */
 	return oom_leave(&f, oom_op_masked_inplace(t, x, scalar));
 }
@@ -281,7 +281,7 @@ static struct oom_val layer_inputs(struct oom_tape *t, const struct oom_arch *a,
 
 	own = oom_op_embedding(t, "embed_tokens_per_layer", ids, g->vocab_layer, w,
 			       OOM_P_EMBEDDING);
-	oom_buffer(t, 1, x.dt == OOM_F32 && !t->plan->qlora ? OOM_F32 : OOM_DT_BF16);
+	oom_buffer(t, 1, x.dt == OOM_F32 && !oom_plan_four_bit(t->plan) ? OOM_F32 : OOM_DT_BF16);
 	own = oom_name(&f, oom_op_unary(t, OOM_SCALE, own));
 	p = oom_op_unary(t, OOM_SCALE, oom_op_linear(t, "per_layer_model_projection", x, w, 0));
 	p = norm(t, "per_layer_projection_norm", p, g->d_layer, true);
@@ -352,7 +352,7 @@ static struct oom_val gemma4_model(struct oom_tape *t, const struct oom_arch *a,
 	t->scope = "embed_tokens";
 	*embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
-	oom_buffer(t, 1, x.dt == OOM_F32 && !t->plan->qlora ? OOM_F32 : OOM_DT_BF16);
+	oom_buffer(t, 1, x.dt == OOM_F32 && !oom_plan_four_bit(t->plan) ? OOM_F32 : OOM_DT_BF16);
 	/* inputs_embeds and position_ids, locals of the model */
 	x = oom_name(&f, oom_input_grads(t, oom_op_unary(t, OOM_SCALE, x)));
 	if (gemma4_of(a)->d_layer)

@@ -215,7 +215,7 @@ static struct oom_val llama_embeddings(struct oom_tape *t, const struct oom_arch
 	*embed = oom_param(t, "weight", rows, a->d_model, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, *embed, ids, rows, D(a->d_model));
 	if (k->scaled_embed) {
-		oom_buffer(t, 1, x.dt == OOM_F32 && !t->plan->qlora ? OOM_F32 : OOM_DT_BF16);
+		oom_buffer(t, 1, x.dt == OOM_F32 && !oom_plan_four_bit(t->plan) ? OOM_F32 : OOM_DT_BF16);
 		x = oom_op_unary(t, OOM_SCALE, x);
 	}
 	x = oom_input_grads(t, x);

@@ -1,0 +1,186 @@
+/* Linear layers whose weight is held in few bits: what each format takes, what its library makes of it
+ * in forward and backward.  bitsandbytes 0.49: functional.py, autograd/_functions.py, nn/modules.py.
+ *
+ *   n elements of a weight */
+#include "config/arch.h"
+#include "ops.h"
+#include "tape/round.h"
+
+/* ---- blocks ---- */
+
+/* Two elements a byte, a code book, an 8-bit absmax per 64, an fp32 one per 256 of those, their code
+ * book and offset (quantize_4bit); without double quantisation an fp32 absmax per 64. */
+static size_t four_bit_blocks(uint64_t n, bool twice, uint64_t *block)
+{
+	const uint64_t scales = (n + 63) / 64;
+
+	block[0] = (n + 1) / 2;
+	block[1] = 64;
+	block[2] = scales * (twice ? 1 : 4);
+	if (!twice)
+		return 3;
+	block[3] = (scales + 255) / 256 * 4;
+	block[4] = 1024;
+	block[5] = 4;
+	return 6;
+}
+
+/* A byte an element; the scales are a buffer of the layer. */
+static size_t int8_blocks(uint64_t n, bool twice, uint64_t *block)
+{
+	(void)twice;
+	block[0] = n;
+	return 1;
+}
+
+/* ---- what the library computes with ---- */
+
+/* To bf16 for one product and again in backward; an absmax that is quantised itself comes first
+ * (functional.py, dequantize_4bit). */
+static void four_bit_scales(struct oom_tape *t, uint64_t n)
+{
+	if (t->plan->double_quant)
+		oom_scratch(t, "absmax", OOM_MONO_ONE, oom_ceil_div(n, 64), OOM_F32);
+}
+
+static struct oom_val result_of(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in,
+				struct oom_dim out, enum oom_dtype dt)
+{
+	return oom_new(t, name, x.mono, (struct oom_dim){out.n * oom_rows_of(t, x.width, in), out.text}, dt);
+}
+
+/* MatMul4Bit: ctx.save_for_backward is not used, the packed weight is kept by reference. */
+static struct oom_val four_bit_product(struct oom_tape *t, const char *name, int32_t node,
+				       struct oom_val x, struct oom_val bias, uint64_t in,
+				       struct oom_dim out)
+{
+	struct oom_val y, dq = oom_dequantised(t, in * out.n, OOM_DT_BF16);
+
+	(void)node;
+	(void)bias;
+	y = result_of(t, name, x, in, out, OOM_DT_BF16);
+	oom_drop(t, dq);
+	return y;
+}
+
+/* MatMul8bitLt: the input in fp16, searched for outliers, quantised by rows; an int32 product made
+ * fp16, a bias added to that.  The input is an attribute of the graph's node, which no checkpoint
+ * takes away. */
+static struct oom_val int8_product(struct oom_tape *t, const char *name, int32_t node,
+				   struct oom_val x, struct oom_val bias, uint64_t in,
+				   struct oom_dim out)
+{
+	const uint64_t rows = oom_rows_of(t, x.width, in);
+	struct oom_val half = oom_op_cast(t, oom_keep(x), OOM_DT_F16), q, scale, sum, y, z;
+
+	y = oom_scratch_hold(t, "absolute values", x.mono, x.width, OOM_DT_F16);
+	z = oom_scratch_hold(t, "outliers", x.mono, x.width, OOM_U8);
+	oom_drop(t, y);
+	oom_drop(t, z);
+	q = oom_scratch_hold(t, "quantised input", x.mono, x.width, OOM_U8);
+	scale = oom_scratch_hold(t, "row scales", x.mono, rows, OOM_F32);
+	oom_drop(t, half);
+	sum = oom_scratch_hold(t, "int32 product", x.mono, out.n * rows, OOM_I32);
+	y = result_of(t, name, x, in, out, OOM_DT_F16);
+	oom_drop(t, sum);
+	oom_drop(t, q);
+	oom_drop(t, scale);
+	if (!oom_is_none(bias)) {
+		z = result_of(t, name, x, in, out, OOM_DT_F16);
+		oom_drop(t, y);
+		y = z;
+	}
+	if (x.dt != OOM_DT_F16) {
+		z = result_of(t, name, x, in, out, (enum oom_dtype)x.dt);
+		oom_drop(t, y);
+		y = z;
+	}
+	if (oom_wants_grad(t, x))
+		oom_node_hold(t, node, x);
+	return y;
+}
+
+/* ---- the formats ---- */
+
+struct format {
+	size_t (*blocks)(uint64_t n, bool twice, uint64_t block[OOM_QUANTISED_BLOCKS]);
+	/* fp32 scales beside the weight, one for every row (Int8Params.SCB) */
+	bool row_scales;
+	/* what comes before a weight is dequantised; may be NULL */
+	void (*scales)(struct oom_tape *t, uint64_t n);
+	struct oom_val (*product)(struct oom_tape *t, const char *name, int32_t node,
+				  struct oom_val x, struct oom_val bias, uint64_t in,
+				  struct oom_dim out);
+	const char *node;
+	bool bf16;              /* computes in bf16, whatever comes in */
+};
+
+static const struct format four_bit = {four_bit_blocks, false, four_bit_scales, four_bit_product,
+				       "MatMul4Bit", true};
+static const struct format int8 = {int8_blocks, true, NULL, int8_product, "MatMul8bitLt", false};
+static const struct format *const formats[] = {
+	[OOM_BASE_PLAIN] = NULL,
+	[OOM_BASE_NF4] = &four_bit,
+	[OOM_BASE_FP4] = &four_bit,
+	[OOM_BASE_INT8] = &int8,
+};
+
+static const struct format *format_of(const struct oom_tape *t)
+{
+	return formats[oom_plan_base(t->plan)];
+}
+
+size_t oom_quantised_blocks(const struct oom_plan *plan, uint64_t n,
+			    uint64_t block[OOM_QUANTISED_BLOCKS])
+{
+	return formats[oom_plan_base(plan)]->blocks(n, plan->double_quant, block);
+}
+
+bool oom_quantised_open(struct oom_tape *t, uint64_t rows, unsigned flags)
+{
+	if (!oom_plan_quantised(t->plan) || flags & (OOM_IS_HEAD | OOM_NO_QUANT))
+		return false;
+	if (format_of(t)->row_scales)
+		oom_buffer(t, rows, OOM_F32);
+	return true;
+}
+
+struct oom_val oom_dequantised(struct oom_tape *t, uint64_t elems, enum oom_dtype dt)
+{
+	if (format_of(t)->scales)
+		format_of(t)->scales(t, elems);
+	return oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, elems, dt);
+}
+
+/* Computes in the format's type and returns the input's: casts of input and bias are locals until it
+ * returns, and its caller holds the input. */
+struct oom_val oom_quantised_linear(struct oom_tape *t, const struct oom_linear *l, struct oom_val x)
+{
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const struct format *f = format_of(t);
+	struct oom_val y, bias = l->bias, given = oom_share(t, x);
+	int32_t n = -1;
+
+	if (f->bf16) {
+		x = oom_op_cast(t, x, OOM_DT_BF16);
+		if (!oom_is_none(bias))
+			bias = oom_op_cast(t, bias, OOM_DT_BF16);
+	}
+	if (oom_wants_grad(t, x) || bias.rg) {
+		n = oom_node(t, OOM_NODE_QUANTISED_LINEAR, f->node);
+		oom_node_edge(t, n, x);
+		oom_node_edge(t, n, bias);
+		if (n >= 0)
+			t->nodes[n].aux_width = l->in * l->out.n;
+	}
+	y = f->product(t, l->name, n, x, bias, l->in, l->out);
+	if (oom_wants_grad(t, x) || bias.rg)
+		y = oom_node_out(t, n, 0, y);
+	t->flops[x.mono] += 2.0 * (double)x.width * (double)l->out.n * t->mult;
+	y = oom_op_cast(t, y, dt);
+	oom_done(t, x);
+	oom_done(t, bias);
+	oom_done(t, l->w);
+	oom_drop(t, given);
+	return y;
+}

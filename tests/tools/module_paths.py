@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Writes data/module_paths.tsv: what transformers calls the modules of each model type.
+
+    module_paths.py data/model_types.jsonl > data/module_paths.tsv
+
+One line a type: its name, a tab, and the modules that own parameters, in the order of named_modules(), of the default
+config built on the meta device.  Children are in parentheses behind their parent, siblings divided by commas; a *
+stands for the number of a ModuleList's element.  Types with the same modules share a line (names joined by blanks).
+"""
+import json, signal, sys, warnings
+
+import torch, transformers
+from transformers.initialization import no_init_weights
+
+warnings.filterwarnings("ignore")
+transformers.logging.set_verbosity_error()
+ORDER = ("image-text", "causal-lm", "seq2seq", "masked-lm", "seq-cls", "image-cls", "speech-seq2seq", "base")
+
+
+def paths(model):
+    """Dotted paths, numbers of ModuleLists as *; each once."""
+    seen = {}
+
+    def walk(m, path, listed):
+        if any(True for _ in m.parameters(recurse=False)) and path:
+            seen.setdefault(path)
+        for name, child in m.named_children():
+            at = "*" if isinstance(m, torch.nn.ModuleList) else name
+            walk(child, f"{path}.{at}" if path else at, listed)
+    walk(model, "", False)
+    return list(seen)
+
+
+def tree(ps):
+    root = {}
+    for p in ps:
+        node = root
+        for word in p.split("."):
+            node = node.setdefault(word, {})
+    def show(node):
+        return ",".join(k + (f"({show(v)})" if v else "") for k, v in node.items())
+    return show(root)
+
+
+def build(arch, cls):
+    cfg = cls()
+    for sub in (cfg, getattr(cfg, "text_config", None), getattr(cfg, "vision_config", None)):
+        if sub is None:
+            continue
+    with torch.device("meta"), no_init_weights():
+        return arch._from_config(cfg) if hasattr(arch, "_from_config") else arch(cfg)
+
+
+def main():
+    rows = {}
+    for line in open(sys.argv[1]):
+        name, data = line.rstrip("\n").split("\t")
+        archs = json.loads(data).get("architectures", {})
+        keys = [k for k in ORDER if k in archs] + [k for k in archs if k not in ORDER]
+        for k in keys:
+            arch = getattr(transformers, archs[k], None)
+            try:
+                signal.alarm(60)
+                model = build(arch, arch.config_class)
+                signal.alarm(0)
+                text = tree(paths(model))
+            except Exception as e:
+                signal.alarm(0)
+                print(f"{name}: {archs[k]}: {type(e).__name__}: {str(e)[:100]}", file=sys.stderr)
+                continue
+            rows.setdefault(text, []).append(name)
+            break
+    for text, names in sorted(rows.items(), key=lambda r: r[1][0]):
+        print(" ".join(names), text, sep="\t")
+
+
+main()
