@@ -38,13 +38,12 @@ enum oom_cause {
 	OOM_CAUSE_TOO_LARGE, OOM_CAUSE_FRAGMENTATION, OOM_CAUSE_OTHER_PROCESS, OOM_CAUSE_HOST_RAM,
 	OOM_CAUSE_SHM, OOM_CAUSE_EVAL_LOGITS, OOM_CAUSE_LONGEST_BATCH, OOM_CAUSE_STEP_2,
 	OOM_CAUSE_LEAK, OOM_CAUSE_KV_CACHE, OOM_CAUSE_FRACTION_CAP, OOM_CAUSE_WATERMARK_CAP,
-	OOM_CAUSE_WRONG_CAPACITY, OOM_CAUSE_NOT_OOM, OOM_CAUSE_UNKNOWN, OOM_CAUSES
+	OOM_CAUSE_WRONG_CAPACITY, OOM_CAUSE_BUFFER_LIMIT, OOM_CAUSE_NOT_OOM, OOM_CAUSE_UNKNOWN, OOM_CAUSES
 };
-/* What each cause means and what to do about it: one row each. */
+/* What each cause means: one row each. */
 struct oom_cause_info {
 	const char *name;       /* "too_large" */
 	const char *meaning;
-	const char *remedy;
 	int rung;               /* of the ladder; 0: none of them */
 	const char *source;     /* playbook entry */
 };
@@ -54,6 +53,13 @@ struct oom_verdict {
 	enum oom_cause cause;
 	double confidence;      /* 0..1 */
 	char evidence[160];
+};
+
+/* What was going on, by phase and program: only a training has a training's fixes. */
+enum oom_crash_work {
+	OOM_WORK_UNKNOWN, OOM_WORK_TRAINING, OOM_WORK_EVAL, OOM_WORK_INFERENCE, OOM_WORK_LOADING,
+	OOM_WORK_SAVING, OOM_WORK_SETUP, OOM_WORK_SERVER_SETUP, OOM_WORK_COMPILING, OOM_WORK_DATA,
+	OOM_WORK_COLLECTIVE, OOM_WORK_TESTING, OOM_WORKS
 };
 
 #define OOM_CRASH_CAUSES 4
@@ -69,14 +75,16 @@ struct oom_crash {
 	} process[OOM_CRASH_PROCESSES];         /* every "Process N has ..." */
 	size_t n_processes;
 	char framework[16], format[32], exception[80];
+	char program[24];                       /* "vllm", "trainer"; "": none shows */
 	enum oom_crash_phase phase;
 	char phase_evidence[120];
-	/* 0..1; below 0.5 a guess, for the text does not tell */
-	double phase_confidence;
+	double phase_confidence;                /* 0.5..1; 0: the text does not tell, unknown */
 	bool traceback;                         /* frames stand before the message */
 	struct oom_verdict cause[OOM_CRASH_CAUSES];
 	size_t n_causes;
 	uint64_t line;                          /* on which the message begins */
+	uint64_t advised_tokens;                /* the length that a server says would fit; 0: none */
+	uint64_t host_states;                   /* parameters whose states lie on the host; 0: none */
 	uint64_t ooms, retries;                 /* of a memory_summary() table */
 	int strength;                           /* 3 allocator message, 2 kill line, 1 hint */
 };
@@ -84,6 +92,31 @@ struct oom_crash {
 /* Decodes one text (a message, a traceback): the last and strongest message in it.  False when
  * it holds none. */
 OOM_API bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out);
+
+OOM_API enum oom_crash_work oom_crash_work(const struct oom_crash *crash);
+/* "training", "server_setup", ... */
+OOM_API const char *oom_crash_work_str(enum oom_crash_work work);
+/* The programs that are recognised: "vllm"; NULL behind the last. */
+OOM_API const char *oom_crash_program(size_t index);
+
+/* The answer to a decoded crash, in the words of the program that ran. */
+#define OOM_ANSWER_FIXES 6
+#define OOM_ANSWER_EVIDENCE 4
+struct oom_crash_answer {
+	const char *title;                      /* who ran: "vLLM" */
+	char happened[400];                     /* one sentence */
+	char evidence[OOM_ANSWER_EVIDENCE][200]; /* what the numbers say besides */
+	size_t n_evidence;
+	char fix[OOM_ANSWER_FIXES][300];        /* what to change, the cheapest first */
+	size_t n_fix;
+	/* what would settle it where the text does not say; NULL: it says */
+	const char *settle;
+	bool training;                          /* the ladder of `oomplan plan` applies */
+};
+OOM_API void oom_crash_answer(const struct oom_crash *crash, struct oom_crash_answer *out);
+/* The first thing to change if it was this cause; "" when there is none. */
+OOM_API const char *oom_crash_fix(const struct oom_crash *crash, enum oom_cause cause, char *buf,
+				  size_t size);
 
 struct oom_crash_log {
 	uint64_t messages, lines;               /* allocator messages; lines read */

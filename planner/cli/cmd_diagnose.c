@@ -14,10 +14,31 @@ struct args {
 
 /* ---- text ---- */
 
+static void answer(const struct oom_crash *c)
+{
+	struct oom_crash_answer a;
+
+	oom_crash_answer(c, &a);
+	/* the first cause's evidence stands beside it */
+	for (size_t i = 1; i < a.n_evidence; i++)
+		printf("       %s\n", a.evidence[i]);
+	for (size_t i = 0; i < a.n_fix; i++)
+		printf("%s %s\n", i ? "   " : "do:", a.fix[i]);
+	if (a.training && c->n_causes && oom_cause_info(c->cause[0].cause)->rung)
+		printf("    every fix with its cost: oomplan plan --model ...   [rung %d: %s]\n",
+		       oom_cause_info(c->cause[0].cause)->rung,
+		       oom_rung_numbered(oom_cause_info(c->cause[0].cause)->rung)->name);
+	if (a.settle)
+		printf("to be sure: %s\n", a.settle);
+}
+
 static void text(const struct oom_crash *c)
 {
+	struct oom_crash_answer a;
 	char words[40], cards[200];
 
+	oom_crash_answer(c, &a);
+	printf("%s\n", a.happened);
 	printf("%s, %s%s%s", c->framework, c->format, *c->exception ? ", " : "", c->exception);
 	if (c->rank >= 0)
 		printf(", rank %" PRId64, c->rank);
@@ -36,24 +57,17 @@ static void text(const struct oom_crash *c)
 		       oom_gib(c->process[i].bytes));
 	if (!c->known[OOM_CRASH_TRIED])
 		printf("  the text does not give the size of the request\n");
-	if (c->phase_confidence > 0 && c->phase_confidence < 0.5)
-		printf("phase: the text does not tell; %s? (%s)\n", oom_crash_phase_str(c->phase),
-		       c->phase_evidence);
-	else
-		printf("phase: %s%s%s\n", oom_crash_phase_str(c->phase),
-		       *c->phase_evidence ? ", by " : "", c->phase_evidence);
+	printf("phase: %s%s%s\n", oom_crash_phase_str(c->phase), *c->phase_evidence ? ", by " : "",
+	       c->phase_evidence);
 	for (size_t i = 0; i < c->n_causes; i++) {
 		const struct oom_cause_info *info = oom_cause_info(c->cause[i].cause);
 
-		printf("%s %s%s%s (%.0f %%): %s\n",
+		printf("%s %s%s%s (%.0f %%): %s   [%s]\n",
 		       i ? "  or" : "cause:", oom_paint(i ? OOM_PLAIN : OOM_BAD), info->name,
-		       oom_paint(OOM_PLAIN), 100 * c->cause[i].confidence, c->cause[i].evidence);
-		printf("       %s\n       do: %s", info->meaning, info->remedy);
-		if (info->rung)
-			printf("   [rung %d: %s]", info->rung,
-			       oom_rung_numbered(info->rung)->name);
-		printf("   [%s]\n", info->source);
+		       oom_paint(OOM_PLAIN), 100 * c->cause[i].confidence, c->cause[i].evidence,
+		       info->source);
 	}
+	answer(c);
 }
 
 struct output {

@@ -86,6 +86,10 @@ static void numbers(struct oom_json *j, const struct oom_crash *c)
 static void causes(struct oom_json *j, const struct oom_crash *c)
 {
 	const struct oom_verdict *first = &c->cause[0];
+	struct oom_crash_answer a;
+	char fix[300];
+
+	oom_crash_answer(c, &a);
 
 	oom_json_text(j, "cause", c->n_causes ? oom_cause_info(first->cause)->name : "unknown");
 	/* how sure: the text forces it, or it is the best reading */
@@ -93,7 +97,19 @@ static void causes(struct oom_json *j, const struct oom_crash *c)
 		      !c->n_causes || first->cause == OOM_CAUSE_UNKNOWN ? "unknown" :
 		      first->confidence >= 0.8				? "trace" :
 									  "inferred");
-	oom_json_text(j, "fix", c->n_causes ? oom_cause_info(first->cause)->remedy : NULL);
+	oom_json_text(j, "fix", a.n_fix ? a.fix[0] : NULL);
+	oom_json_object(j, "answer");
+	oom_json_text(j, "happened", a.happened);
+	oom_json_array(j, "evidence");
+	for (size_t i = 0; i < a.n_evidence; i++)
+		oom_json_text(j, NULL, a.evidence[i]);
+	oom_json_end(j);
+	oom_json_array(j, "do");
+	for (size_t i = 0; i < a.n_fix; i++)
+		oom_json_text(j, NULL, a.fix[i]);
+	oom_json_end(j);
+	oom_json_text(j, "to_be_sure", a.settle);
+	oom_json_end(j);
 	oom_json_array(j, "causes");
 	for (size_t i = 0; i < c->n_causes; i++) {
 		const struct oom_cause_info *info = oom_cause_info(c->cause[i].cause);
@@ -102,8 +118,9 @@ static void causes(struct oom_json *j, const struct oom_crash *c)
 		oom_json_text(j, "cause", info->name);
 		oom_json_real(j, "confidence", c->cause[i].confidence);
 		oom_json_text(j, "evidence", c->cause[i].evidence);
-		oom_json_text(j, "fix", info->remedy);
-		if (info->rung)
+		oom_crash_fix(c, c->cause[i].cause, fix, sizeof(fix));
+		oom_json_text(j, "fix", *fix ? fix : NULL);
+		if (info->rung && a.training)
 			oom_json_int(j, "rung", info->rung);
 		else
 			oom_json_null(j, "rung");
@@ -143,6 +160,8 @@ void oom_crash_json(struct oom_json *j, const struct oom_crash *c, const char *f
 
 	oom_json_text(j, "file", file);
 	oom_json_text(j, "framework", c->framework);
+	oom_json_text(j, "program", *c->program ? c->program : NULL);
+	oom_json_text(j, "work", oom_crash_work_str(oom_crash_work(c)));
 	oom_json_text(j, "version", version(c));
 	oom_json_text(j, "format", c->format);
 	oom_json_text(j, "exception", *c->exception ? c->exception : NULL);

@@ -9,31 +9,23 @@
 #include "parts.h"
 
 static const struct oom_cause_info infos[OOM_CAUSES] = {
-	{"too_large", "what is resident and the request together exceed the card",
-	 "climb the ladder: smaller micro-batch with accumulation first (oomplan plan)", 1, "playbook M2, M4"},
-	{"fragmentation", "enough is reserved but in pieces too small for the request", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", 4,
-	 "playbook M8"},
-	{"other_process", "another process (or a zombie) holds the card", "nvidia-smi; stop the other process, or choose another GPU", 0,
-	 "playbook M2"},
-	{"host_ram", "the host's memory ran out, not the GPU's: do not shrink the model",
-	 "fewer data-loader workers, low_cpu_mem_usage, more host RAM", 0, "playbook M3"},
-	{"shm", "shared memory of the data loader ran out", "docker run --shm-size / --ipc=host, or fewer workers", 0, "playbook M3"},
-	{"eval_logits", "evaluation piles logits up on the GPU", "eval_accumulation_steps, preprocess_logits_for_metrics", 0,
-	 "playbook M15"},
-	{"longest_batch", "the longest batch is larger than those before", "cap or bucket lengths; size for the longest (oomplan --lengths)", 6,
-	 "playbook M16"},
-	{"step_2", "optimizer state appears at the first step: the second does not fit", "8-bit optimizer, sharding or offload", 7,
-	 "playbook M17"},
-	{"leak", "allocated memory rises from message to message", "detach what is kept: losses, outputs, graphs", 0, "playbook M20"},
-	{"kv_cache_budget", "the serving engine has no room left for its KV cache",
-	 "raise gpu_memory_utilization or lower max_model_len", 0, "vLLM documentation"},
-	{"memory_fraction_cap", "a cap set in the program is the limit, not the card", "set_per_process_memory_fraction", 0,
-	 "c10/cuda/CUDACachingAllocator.cpp"},
-	{"watermark_cap", "the MPS watermark is the limit", "PYTORCH_MPS_HIGH_WATERMARK_RATIO", 0, "aten/src/ATen/mps/MPSAllocator.mm"},
-	{"wrong_capacity_reported", "the numbers contradict one another: the driver reports a wrong capacity", "check the driver and the container", 0,
-	 "playbook M2"},
-	{"not_oom", "not an out-of-memory error", "read the error itself", 0, "playbook M2"},
-	{"unknown", "the text does not say", "give the whole traceback, or --model and the knobs", 0, "playbook M2"},
+	{"too_large", "what is resident and the request together exceed the memory", 1, "playbook M2, M4"},
+	{"fragmentation", "enough is reserved but in pieces too small for the request", 4, "playbook M8"},
+	{"other_process", "another process (or a zombie) holds the card", 0, "playbook M2"},
+	{"host_ram", "the host's memory ran out, not the GPU's: do not shrink the model for the card", 0, "playbook M3"},
+	{"shm", "shared memory of the data loader ran out", 0, "playbook M3"},
+	{"eval_logits", "evaluation piles logits up on the GPU", 0, "playbook M15"},
+	{"longest_batch", "the longest batch is larger than those before", 6, "playbook M16"},
+	{"step_2", "optimizer state appears at the first step: what follows does not fit", 7, "playbook M17"},
+	{"leak", "allocated memory rises from step to step", 0, "playbook M20"},
+	{"kv_cache_budget", "the serving engine has no room left for its KV cache", 0, "vLLM documentation"},
+	{"memory_fraction_cap", "a cap set in the program is the limit, not the card", 0, "c10/cuda/CUDACachingAllocator.cpp"},
+	{"watermark_cap", "the MPS watermark is the limit", 0, "aten/src/ATen/mps/MPSAllocator.mm"},
+	{"wrong_capacity_reported", "the numbers contradict one another: the driver reports a wrong capacity", 0, "playbook M2"},
+	{"buffer_limit", "one buffer is larger than the device allows for one, whatever is free", 0,
+	 "MTLDevice.maxBufferLength, CL_DEVICE_MAX_MEM_ALLOC_SIZE"},
+	{"not_oom", "not an out-of-memory error", 0, "playbook M2"},
+	{"unknown", "the text does not say", 0, "playbook M2"},
 };
 
 const struct oom_cause_info *oom_cause_info(enum oom_cause cause)
@@ -89,6 +81,31 @@ static const struct {
 	{"tf-host-pinned", OOM_CAUSE_HOST_RAM, 0.9, "page-locked host memory was refused"},
 	{"tf-host-warning", OOM_CAUSE_NOT_OOM, 0.8,
 	 "a warning about one large tensor on the host, no failure"},
+	{"disk-full", OOM_CAUSE_NOT_OOM, 0.9, "a file could not be written: the disk or a quota is full"},
+	{"k8s-disk", OOM_CAUSE_NOT_OOM, 0.9, "the node's disk (ephemeral storage) is full"},
+	{"time-limit", OOM_CAUSE_NOT_OOM, 0.9, "the scheduler ended the job: its time was up"},
+	{"nccl-timeout", OOM_CAUSE_NOT_OOM, 0.7,
+	 "a collective timed out: another rank stopped or died before, read its log"},
+	{"tgi-prefill-budget", OOM_CAUSE_KV_CACHE, 0.9,
+	 "the warm-up with the largest prefill did not fit beside the weights"},
+	{"exllama-vram", OOM_CAUSE_KV_CACHE, 0.7, "weights and cache do not fit together"},
+	{"sglang-unbalanced", OOM_CAUSE_OTHER_PROCESS, 0.9,
+	 "the GPUs differ in what is free before the engine starts"},
+	{"vllm-profiling", OOM_CAUSE_OTHER_PROCESS, 0.8,
+	 "memory of the card changed while vLLM measured it: somebody else uses it"},
+	{"cuda-context", OOM_CAUSE_OTHER_PROCESS, 0.6,
+	 "not even the context could be made: the memory was taken before this process had any"},
+	{"jetson-nvmap", OOM_CAUSE_HOST_RAM, 0.8,
+	 "CPU and GPU share one memory here, and the system has none left"},
+	{"ollama-system-memory", OOM_CAUSE_HOST_RAM, 0.95, "the message compares with the system's memory"},
+	{"ggml-cpu", OOM_CAUSE_HOST_RAM, 0.9, "the buffer lies in the host's memory"},
+	{"ggml-pinned", OOM_CAUSE_HOST_RAM, 0.6, "page-locked host memory was refused"},
+	{"xla-early-abort", OOM_CAUSE_TOO_LARGE, 0.9, "the compiler says what the program needs and what the device has"},
+	{"mps-ndarray-limit", OOM_CAUSE_BUFFER_LIMIT, 0.9, "Metal's arrays may not pass 2^32 bytes"},
+	{"mps-buffer-size", OOM_CAUSE_BUFFER_LIMIT, 0.8, "PyTorch refuses what is above the device's largest buffer"},
+	{"ggml-buffer-limit", OOM_CAUSE_BUFFER_LIMIT, 0.9, "the message names the limit of one buffer"},
+	{"openvino-buffer-limit", OOM_CAUSE_BUFFER_LIMIT, 0.95, "the message names the limit of one buffer"},
+	{"mlx-buffer-limit", OOM_CAUSE_BUFFER_LIMIT, 0.95, "the message names the limit of one buffer"},
 	{"no-executable-batch-size", OOM_CAUSE_TOO_LARGE, 0.9,
 	 "not even a batch of one fitted: accelerate had halved it to nothing"},
 };
@@ -140,6 +157,43 @@ static bool on_host(struct oom_crash *c, const char *begin, const char *line, co
 	return false;
 }
 
+/* A limit on one buffer, a pool that was given a size, a context that could not be made: said on the
+ * message's line or next to it. */
+static bool limited(struct oom_crash *c, const char *begin, const char *line, const char *at,
+		    const char *end)
+{
+	const char *const next = oom_line_end(oom_line_end(at, end) + (oom_line_end(at, end) < end), end);
+	const char *const before = line > begin ? oom_line_begin(begin, line - 1) : line;
+	static const char *const buffers[] = {"maximum allowed buffer size", "NOT allocate memory block",
+					      "maxBufferLength", "max buffer size", "maxMemoryAllocationSize",
+					      "max alloc size", "memory allocation limit", "buffer maximum of"};
+	static const char *const unified[] = {"NvMapMemAlloc", "NvMap"};
+
+	for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
+		if (oom_text_find(line, next, buffers[i])) {
+			say(c, OOM_CAUSE_BUFFER_LIMIT, 0.95, "the message names the limit of one buffer");
+			return true;
+		}
+	if (oom_text_find(line, next, "Maximum pool size exceeded")) {
+		say(c, OOM_CAUSE_FRACTION_CAP, 0.9, "the pool has a maximum of its own");
+		return true;
+	}
+	for (size_t i = 0; i < sizeof(unified) / sizeof(unified[0]); i++)
+		if (oom_text_find(before, next, unified[i])) {
+			say(c, OOM_CAUSE_HOST_RAM, 0.8,
+			    "CPU and GPU share one memory here, and the system has none left");
+			return true;
+		}
+	if (oom_text_find(before, next, "cuDevicePrimaryCtxRetain") ||
+	    oom_text_find(before, next, "cuCtxCreate")) {
+		say(c, OOM_CAUSE_OTHER_PROCESS, 0.6,
+		    "not even the context could be made: the memory was taken before this process "
+		    "had any");
+		return true;
+	}
+	return false;
+}
+
 static bool named(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	const char *line = at, *stop = memchr(at, '\n', (size_t)(end - at));
@@ -152,7 +206,7 @@ static bool named(struct oom_crash *c, const char *begin, const char *at, const 
 			say(c, formats[i].cause, formats[i].confidence, formats[i].evidence);
 			return true;
 		}
-	if (on_host(c, begin, line, at, stop))
+	if (on_host(c, begin, line, at, stop) || limited(c, begin, line, at, end))
 		return true;
 	if (!strcmp(c->format, "vllm-free-memory")) {
 		const uint64_t total = c->bytes[OOM_CRASH_TOTAL], left = c->bytes[OOM_CRASH_FREE];
@@ -230,8 +284,12 @@ static uint64_t outside(const struct oom_crash *c, bool *listed)
 	for (size_t i = 0; i < c->n_processes; i++) {
 		const uint64_t b = c->process[i].bytes;
 
+		/* with this process's own beside it the card would be more than full: it is the
+		 * same one */
+		const bool twice = total && own + b > total + total / 100 && b >= own;
+
 		if (!c->known[OOM_CRASH_PROCESS] &&
-		    (!c->known[OOM_CRASH_ALLOCATED] || (b >= held && b - held < 2 * GIB)))
+		    (!c->known[OOM_CRASH_ALLOCATED] || twice || (b >= held && b - held < 2 * GIB)))
 			own = b;
 		else
 			others += b;
@@ -274,6 +332,11 @@ static bool no_card_has(const struct oom_crash *c, uint64_t total)
 	return !strcmp(c->framework, "torch-rocm") && total > step && over && step - over > GIB / 4;
 }
 
+static bool sure(const struct oom_crash *c)
+{
+	return c->n_causes && c->cause[0].confidence >= 0.5;
+}
+
 static void cuda(struct oom_crash *c)
 {
 	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL),
@@ -314,7 +377,13 @@ static void cuda(struct oom_crash *c)
 	 * own */
 	if (c->known[OOM_CRASH_FREE] && c->known[OOM_CRASH_TRIED] && free_bytes > tried &&
 	    free_bytes > total / 64) {
-		if (total && tried > total / 3)
+		/* Level Zero refuses single allocations above 4 GiB unless a kernel is compiled for
+		 * them */
+		if (!strcmp(c->framework, "torch-xpu") && tried >= 4 * GIB)
+			say(c, OOM_CAUSE_BUFFER_LIMIT, 0.55,
+			    "as much is free, but one allocation above 4 GiB is refused by this "
+			    "driver");
+		else if (total && tried > total / 3)
 			say(c, OOM_CAUSE_TOO_LARGE, 0.6,
 			    "the request is a third of the card or more");
 		else if (meets_round_share(num(c, OOM_CRASH_RESERVED_TOTAL), tried, total))
@@ -347,9 +416,11 @@ static void cuda(struct oom_crash *c)
 		say(c, OOM_CAUSE_FRAGMENTATION, 0.45,
 		    "the free and the stranded memory together would hold the request");
 	}
-	say(c, OOM_CAUSE_TOO_LARGE, 0.6,
-	    c->known[OOM_CRASH_TRIED] ? "the request exceeds what is free and stranded" :
-					"no numbers in the text");
+	if (total && free_bytes < tried)
+		say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.85,
+		    "the request exceeds what is free and stranded");
+	else
+		say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.7, "the request could not be met");
 }
 
 static void mps(struct oom_crash *c)
@@ -362,7 +433,7 @@ static void mps(struct oom_crash *c)
 		    "other allocations hold most of the allowed memory");
 	else if (max > 0 && other > 0.7 * max && tried < 0.01 * max)
 		say(c, OOM_CAUSE_WATERMARK_CAP, 0.6, "a small request met the watermark");
-	say(c, OOM_CAUSE_TOO_LARGE, 0.6, "the request exceeds the allowed memory");
+	say(c, OOM_CAUSE_TOO_LARGE, c->n_causes ? 0.5 : 0.75, "the request exceeds the allowed memory");
 }
 
 /* Outputs pile up where batches are joined; a forward pass of an evaluation is as large as its
@@ -386,7 +457,7 @@ static void evaluation(struct oom_crash *c, const char *begin, const char *at)
 			    "the crash is in a forward pass of the evaluation");
 			return;
 		}
-	say(c, OOM_CAUSE_EVAL_LOGITS, 0.7, "the crash is in the evaluation loop");
+	say(c, OOM_CAUSE_EVAL_LOGITS, 0.65, "the crash is in the evaluation loop");
 }
 
 void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end)
@@ -422,13 +493,17 @@ void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, c
 	} else if (c->known[OOM_CRASH_TRIED] && c->bytes[OOM_CRASH_TRIED] > (uint64_t)16 << 40) {
 		say(c, OOM_CAUSE_TOO_LARGE, 0.8,
 		    "no card has as much: a size that went below zero, or a shape gone wrong");
+	} else if (!strcmp(c->framework, "ggml") &&
+		   (oom_text_find(at, end, "allocate CPU") || oom_text_find(begin, at, "allocate CPU") ||
+		    oom_text_find(begin, end, "backend_cpu_buffer_type_alloc_buffer: failed"))) {
+		say(c, OOM_CAUSE_HOST_RAM, 0.8, "the buffer lies in the host's memory");
 	} else if (!strcmp(c->framework, "onnxruntime") || !strcmp(c->framework, "rmm")) {
 		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text does not say how much there was");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.45, "one request could not be met");
 	} else if (c->known[OOM_CRASH_ALLOWED]) {
 		say(c, OOM_CAUSE_FRACTION_CAP, 0.7, "the message names the limit that was set");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.5, "the request could not be met");
-	} else if (!strncmp(c->format, "cublas-", 7) || !strncmp(c->format, "cudnn-", 6) ||
+	} else if (!strcmp(c->format, "ggml-cuda-error") || !strncmp(c->format, "cublas-", 7) || !strncmp(c->format, "cudnn-", 6) ||
 		   !strncmp(c->format, "cusolver-", 9) || !strncmp(c->format, "cusparse-", 9) ||
 		   !strncmp(c->format, "cufft-", 6) || strstr(c->format, "error-no-numbers") ||
 		   !strcmp(c->format, "bitsandbytes-error")) {
@@ -447,6 +522,7 @@ void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, c
 		say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text does not say how much there was");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.45, "one request could not be met");
 	} else {
-		say(c, OOM_CAUSE_TOO_LARGE, 0.6, "the request could not be met");
+		say(c, OOM_CAUSE_TOO_LARGE, c->known[OOM_CRASH_TRIED] ? 0.75 : 0.6,
+		    "the request could not be met");
 	}
 }

@@ -16,7 +16,8 @@ static bool has_exception(const struct oom_crash *c)
 {
 	static const char *const none[] = {"oom-kill",	    "slurm-oom-kill", "kernel-oom-kill",
 					   "k8s-oomkilled", "k8s-evicted",    "bare-killed",
-					   "exit-137"};
+					   "exit-137",	    "systemd-oom",    "k8s-disk",
+					   "time-limit"};
 
 	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
 		if (!strcmp(c->format, none[i]))
@@ -70,6 +71,23 @@ static void summary_table(struct oom_crash *c, const char *begin, const char *en
 		c->retries = strtoull(p + 19, NULL, 10);
 }
 
+/* vLLM says which length would have fitted; ZeRO how many parameters' states a rank makes: "partition
+ * count [1] and sizes[(6049711186, False)]" (deepspeed/runtime/zero/stage_1_and_2.py). */
+static void advice(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	static const char *const words[] = {"estimated maximum model length is ", "stored in KV cache ("};
+	const char *p;
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		p = oom_text_find(oom_line_begin(begin, at), end, words[i]);
+		if (p && !c->advised_tokens)
+			c->advised_tokens = strtoull(p + strlen(words[i]), NULL, 10);
+	}
+	p = oom_text_find(begin, at, "] and sizes[(");
+	if (p)
+		c->host_states = strtoull(p + 13, NULL, 10);
+}
+
 /* A wrapper that names another cause than the allocator's message it repeats. */
 static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
 {
@@ -79,6 +97,8 @@ static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
 		{"python-memory-error", "Unable to allocate", "host", "numpy-memory-error"},
 		{"cuda", "occurred when warming up sampler", "vllm", "vllm-sampler-warmup"},
 		{"ggml-cuda", "pooled_storage_manager", "mxnet", "mxnet"},
+		{"cuda-error-no-numbers", "ggml-cuda", "ggml", "ggml-cuda-error"},
+		{"hip-error-no-numbers", "ggml-cuda", "ggml", "ggml-cuda-error"},
 		{"xla-resource-exhausted", "OOM when allocating tensor", "tensorflow",
 		 "tf-oom-tensor"},
 	};
@@ -126,6 +146,20 @@ static void said_before(struct oom_crash *c, const char *begin, const char *at)
 		*c = full;
 }
 
+/* Wrappers turn the sentence around: the card's line right before the request's. */
+static void said_above(struct oom_crash *c, const char *begin, const char *at)
+{
+	const char *line = oom_line_begin(begin, at), *from = line;
+	char flat[512];
+
+	if (!c->known[OOM_CRASH_TRIED] || c->known[OOM_CRASH_TOTAL] || line == begin)
+		return;
+	from = oom_line_begin(begin, line - 1);
+	if (!oom_text_find(from, line, "total capacity") || oom_text_find(from, line, "Tried to"))
+		return;
+	oom_torch_numbers(c, flat, flat + oom_text_flatten(begin, from, line, flat, sizeof(flat)));
+}
+
 void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const char *begin,
 			const char *at, const char *end)
 {
@@ -145,12 +179,14 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	if (of_torch(c)) {
 		oom_torch_numbers(c, flat, stop);
 		said_before(c, begin, at);
+		said_above(c, begin, at);
 		oom_torch_format(c, flat, stop);
 	} else {
-		oom_other_numbers(c, begin, at, flat, stop);
+		oom_other_numbers(c, begin, at, end, flat, stop);
 	}
 	if (!strcmp(c->format, "oom-kill"))
 		snprintf(c->format, sizeof(c->format), "%s",
 			 oom_text_find(begin, end, "slurm") ? "slurm-oom-kill" : "kernel-oom-kill");
 	summary_table(c, begin, end);
+	advice(c, begin, at, end);
 }

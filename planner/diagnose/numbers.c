@@ -146,7 +146,8 @@ void oom_number_precedes(struct oom_crash *c, enum oom_crash_number k, const cha
 void oom_gpu_index(struct oom_crash *c, const char *begin, const char *end)
 {
 	static const char *const words[] = {"(GPU ",	   "GPU ", "(NPU ",
-					    "device:GPU:", "GPU:", "device ordinal "};
+					    "device:GPU:", "GPU:", "device ordinal ",
+					    "on device "};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && c->gpu_index < 0; i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, words[i])); p++) {

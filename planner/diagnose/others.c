@@ -94,6 +94,35 @@ static void allocating_before(struct oom_crash *c, const char *begin, const char
 		c->gpu_index = strtol(device + 10, NULL, 10);
 }
 
+/* ggml names the buffer and its size on one of the lines around: "failed to allocate CUDA0 buffer of
+ * size 151851674624", "failed to allocate buffer, size = 8192.00 MiB", "buffer 'data' size 100 is
+ * larger than buffer maximum of 50". */
+static void ggml_buffer(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	static const struct {
+		const char *word;
+		enum oom_crash_number number;
+		bool bare;
+	} rows[] = {{"buffer of size", OOM_CRASH_TRIED, true},
+		    {"buffer, size =", OOM_CRASH_TRIED, false},
+		    {"buffer maximum of", OOM_CRASH_ALLOWED, true},
+		    {"' size", OOM_CRASH_TRIED, true}};
+	const char *const line = oom_line_begin(begin, at);
+	const char *from = line;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		oom_number_follows(c, rows[i].number, line, oom_line_end(at, end), rows[i].word,
+				   rows[i].bare);
+	/* the lines before, the nearest first */
+	for (int n = 0; n < 12 && from > begin && !c->known[OOM_CRASH_TRIED]; n++) {
+		const char *const to = from - 1;
+
+		from = oom_line_begin(begin, to);
+		oom_number_follows(c, OOM_CRASH_TRIED, from, to, "buffer of size", true);
+		oom_number_follows(c, OOM_CRASH_TRIED, from, to, "allocation of size", true);
+	}
+}
+
 /* vLLM: "Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory
  * utilization (0.95, 45.01 GiB)" */
 static void free_of_total(struct oom_crash *c, const char *begin, const char *at,
@@ -205,23 +234,45 @@ static void numbers_of_format(struct oom_crash *c, const char *at, const char *e
 		{"tensorrt", "of GPU memory (", OOM_CRASH_TRIED, false},
 		{"hpu-devmem", "for size::", OOM_CRASH_TRIED, true},
 		{"npu-rtmalloc", "size:", OOM_CRASH_TRIED, true},
+		{"mlx-", "allocate", OOM_CRASH_TRIED, true},
+		{"mlx-", "buffer size of", OOM_CRASH_ALLOWED, true},
+		{"mindspore-alloc", "alloc size:", OOM_CRASH_TRIED, true},
+		{"mindspore-alloc", "total:", OOM_CRASH_TOTAL, false},
+		{"openvino-buffer-limit", "requested", OOM_CRASH_TRIED, true},
+		{"openvino-buffer-limit", "by device is", OOM_CRASH_ALLOWED, true},
+		{"ggml-vulkan", "allocation of size", OOM_CRASH_TRIED, true},
+		{"ggml-cpu", "attempted to allocate", OOM_CRASH_TRIED, false},
+		{"ggml-pool", "(needed", OOM_CRASH_TRIED, true},
+		{"ggml-pool", "available", OOM_CRASH_FREE, true},
+		{"ggml-pool", "block available", OOM_CRASH_FREE, true},
+		{"ollama-system-memory", "memory (", OOM_CRASH_TRIED, false},
+		{"ollama-system-memory", "available (", OOM_CRASH_FREE, false},
+		{"xla-early-abort", "Requires", OOM_CRASH_TRIED, false},
+		{"xla-early-abort", "has", OOM_CRASH_TOTAL, false},
+		{"directml", "tensor with", OOM_CRASH_TRIED, true},
+		{"rust-alloc", "memory allocation of", OOM_CRASH_TRIED, true},
+		{"xgboost", "Free memory:", OOM_CRASH_FREE, false},
+		{"xgboost", "Requested memory:", OOM_CRASH_TRIED, false},
+		{"mps-no-buffer", "for size", OOM_CRASH_TRIED, true},
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (!strcmp(c->format, rows[i].format))
+		if (!strncmp(c->format, rows[i].format, strlen(rows[i].format)))
 			oom_number_follows(c, rows[i].number, at, end, rows[i].word, rows[i].bare);
 	if (!strcmp(c->format, "paddle") && oom_text_find(at, end, "available failed,"))
 		oom_number_follows(c, OOM_CRASH_FREE, at, end, " > ", true);
 }
 
-/* begin: of the text before the trigger at "at"; after..end: what follows it, in one line. */
-void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at, const char *after,
-		       const char *end)
+/* begin..end_of_text: the text around the trigger at "at"; after..end: what follows it, in one
+ * line. */
+void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at,
+		       const char *end_of_text, const char *after, const char *end)
 {
 	static const char *const asks[] = {"you tried to allocate",
 					   "while trying to allocate",
 					   "trying to allocate",
 					   "Attempting to allocate",
+					   "attempting to allocate",
 					   "Attempting to reserve",
 					   "Failed to allocate request for",
 					   "Failed to allocate",
@@ -265,6 +316,14 @@ void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at, c
 	}
 	if (!strcmp(c->format, "ggml-cuda"))
 		allocating_before(c, begin, at);
+	if (!strncmp(c->format, "ggml-buffer", 11) || !strcmp(c->format, "ggml-vulkan"))
+		ggml_buffer(c, begin, at, end_of_text);
+	if (!strcmp(c->format, "ggml-cuda-error") && oom_text_find(after, end, "current device: "))
+		c->gpu_index = strtol(oom_text_find(after, end, "current device: ") + 16, NULL, 10);
+	if (!strcmp(c->format, "tf-device-driver") && c->gpu_index < 0)
+		oom_gpu_index(c, begin, at);
+	if (!strcmp(c->format, "vllm-free-memory") && c->gpu_index < 0)
+		oom_gpu_index(c, oom_line_begin(begin, at), at);
 	if (!strcmp(c->format, "vllm-free-memory"))
 		free_of_total(c, begin, at, after, end);
 	if (!strcmp(c->format, "vllm-kv-budget")) {

@@ -49,6 +49,17 @@ extern const struct oom_phase_rule oom_phase_of_compiling[], oom_phase_of_format
 	oom_phase_of_placing[], oom_phase_of_inferring[], oom_phase_of_forward[],
 	oom_phase_of_driver[], oom_phase_of_words[], oom_phase_of_script[], oom_phase_of_prose[];
 
+/* The phase that a function's name speaks of; OOM_CRASH_UNKNOWN where it does not. */
+enum oom_crash_phase oom_identifier_phase(const char *name, const char *end);
+
+bool oom_phase_settle(struct oom_crash *c, enum oom_crash_phase phase, double confidence,
+		      const char *why);
+/* By names, each true when one spoke: of XLA's executable, of the functions of the frames before
+ * at, of Ray's workers behind it. */
+bool oom_phase_by_executable(struct oom_crash *c, const char *line, const char *end);
+bool oom_phase_by_functions(struct oom_crash *c, const char *begin, const char *at);
+bool oom_phase_by_workers(struct oom_crash *c, const char *at, const char *end);
+
 /* Finds needle in [begin, end); NULL when absent. */
 const char *oom_text_find(const char *begin, const char *end, const char *needle);
 const char *oom_line_begin(const char *begin, const char *at);
@@ -77,7 +88,7 @@ void oom_gpu_index(struct oom_crash *c, const char *begin, const char *end);
 void oom_torch_numbers(struct oom_crash *c, const char *at, const char *end);
 void oom_torch_format(struct oom_crash *c, const char *at, const char *end);
 /* Everybody else's. */
-void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at, const char *after,
-		       const char *end);
+void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at,
+		       const char *end_of_text, const char *after, const char *end);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "parts.h"
+#include "answer.h"
 
 static const char *const names[OOM_CRASH_PHASES] = {
 	"unknown", "forward", "backward", "optimizer", "train_step", "eval", "inference", "load", "to_device", "init", "compile",
@@ -22,15 +22,6 @@ const char *oom_crash_phase_str(enum oom_crash_phase p)
 }
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
-
-static bool settle(struct oom_crash *c, enum oom_crash_phase phase, double confidence,
-		   const char *why)
-{
-	c->phase = phase;
-	c->phase_confidence = confidence;
-	snprintf(c->phase_evidence, sizeof(c->phase_evidence), "%s", why);
-	return true;
-}
 
 static const struct oom_phase_rule *meets(const struct oom_phase_rule *rule, const char *from,
 					  const char *to)
@@ -50,7 +41,7 @@ static bool by_word(struct oom_crash *c, const struct oom_phase_rule *rules, con
 	if (!rule)
 		return false;
 	snprintf(why, sizeof(why), "\"%s\"", rule->word);
-	return settle(c, rule->phase, confidence, why);
+	return oom_phase_settle(c, rule->phase, confidence, why);
 }
 
 /* ---- the traceback ---- */
@@ -227,20 +218,30 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	    by_word(c, oom_phase_of_frame, s.from, s.to, 0.9))
 		return true;
 	if (innermost_is(&s, "__init__") || innermost_is(&s, "reset_parameters"))
-		return settle(c, OOM_CRASH_INIT, 0.7, "the innermost frame makes a module");
+		return oom_phase_settle(c, OOM_CRASH_INIT, 0.7, "the innermost frame makes a module");
 	if (!meets(oom_phase_of_forward, s.from, s.to) &&
 	    by_word(c, oom_phase_of_placing, s.from, s.to, 0.8))
 		return true;
 	if (keeps_nothing(c) && meets(oom_phase_of_forward, s.from, s.to) &&
 	    !meets(oom_phase_of_driver, s.from, s.to))
-		return settle(c, OOM_CRASH_INFERENCE, 0.55,
+		return oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.55,
 			      "a forward pass that holds too little to be training");
-	if ((!in_training(&s) && by_word(c, oom_phase_of_inferring, s.from, s.to, 0.7)) ||
-	    by_word(c, oom_phase_of_forward, s.from, s.to, 0.85) ||
-	    by_word(c, oom_phase_of_driver, s.from, s.to, 0.8))
+	if (!in_training(&s) && by_word(c, oom_phase_of_inferring, s.from, s.to, 0.7))
+		return true;
+	if (by_word(c, oom_phase_of_forward, s.from, s.to, 0.85)) {
+		struct oom_crash outer = *c;
+
+		/* named after what the forward pass was part of */
+		if (!in_training(&s) && oom_phase_by_functions(&outer, s.from, s.to) &&
+		    (outer.phase == OOM_CRASH_INFERENCE || outer.phase == OOM_CRASH_EVAL ||
+		     outer.phase == OOM_CRASH_LOAD || outer.phase == OOM_CRASH_INIT))
+			*c = outer;
+		return true;
+	}
+	if (by_word(c, oom_phase_of_driver, s.from, s.to, 0.8) || oom_phase_by_functions(c, s.from, s.to))
 		return true;
 	return top_level(&s) &&
-	       settle(c, OOM_CRASH_TO_DEVICE, 0.6,
+	       oom_phase_settle(c, OOM_CRASH_TO_DEVICE, 0.6,
 		      "a single frame at top level: the statement itself makes the tensor");
 }
 
@@ -273,41 +274,6 @@ static bool by_script(struct oom_crash *c, const char *begin, const char *end)
 				return true;
 		}
 	return false;
-}
-
-/* ---- a bare message ---- */
-
-/* Guesses, from what such messages came from in the public threads read for
- * tests/unit/test_diagnose.c: a card nearly full that refuses a small request filled up piece by
- * piece, as activations do; PyTorch before 2.1 (the old sentence) was mostly trained with; with one
- * big request on a newer release, on Apple's and AMD's cards, mostly a prompt or an image was
- * run. They would be better with counts. */
-static void guess(struct oom_crash *c)
-{
-	const double total = (double)c->bytes[OOM_CRASH_TOTAL],
-		     tried = (double)c->bytes[OOM_CRASH_TRIED];
-	const double held = (double)c->bytes[OOM_CRASH_ALLOCATED];
-	const bool old = strstr(c->format, "1.0-cached") || strstr(c->format, "1.4-reserved") ||
-			 strstr(c->format, "1.10-split") ||
-			 !strcmp(c->format, "thc-runtime-error-2");
-
-	if (!strcmp(c->framework, "torch-cpu"))
-		settle(c, OOM_CRASH_LOAD, 0.3,
-		       "a guess: tensors this large are made on the host while a model is loaded");
-	else if (!strcmp(c->framework, "torch-mps"))
-		settle(c, OOM_CRASH_INFERENCE, 0.3, "a guess: Apple GPUs mostly run inference");
-	else if (old)
-		settle(c, OOM_CRASH_TRAIN_STEP, 0.35,
-		       "a guess: messages of this age mostly come from training");
-	else if (strncmp(c->framework, "torch", 5) || !c->known[OOM_CRASH_TRIED] ||
-		 !c->known[OOM_CRASH_TOTAL] || strstr(c->framework, "xla"))
-		settle(c, OOM_CRASH_UNKNOWN, 0, "");
-	else if (c->known[OOM_CRASH_ALLOCATED] && held > 0.8 * total && tried < 0.05 * total)
-		settle(c, OOM_CRASH_TRAIN_STEP, 0.35,
-		       "a guess: a full card refused a small request, as when activations pile up");
-	else
-		settle(c, OOM_CRASH_INFERENCE, 0.3,
-		       "a guess: one large request, nothing else in the text");
 }
 
 /* Frames of Python, or of IPython's and Rich's boxes: "File "x.py", line 1", "x.py in f(",
@@ -363,8 +329,11 @@ static bool by_nearest(struct oom_crash *c, const char *begin, const char *at, c
 	for (const char *to = stop; to > begin;) {
 		const char *const from = oom_line_begin(begin, to);
 
-		if (by_word(c, oom_phase_of_words, from, to, 0.6))
+		/* a bar that has reached its end is of what is over */
+		if (by_word(c, oom_phase_of_words, from, to, 0.6) &&
+		    !(c->phase == OOM_CRASH_LOAD && oom_text_find(from, to, "100%")))
 			return true;
+		oom_phase_settle(c, OOM_CRASH_UNKNOWN, 0, "");
 		to = from > begin ? from - 1 : begin;
 	}
 	return by_word(c, oom_phase_of_words, stop, end, 0.6);
@@ -377,10 +346,10 @@ static void around_forward(struct oom_crash *c, const char *begin, const char *a
 
 	if (by_nearest(&said, begin, at, end) &&
 	    (said.phase == OOM_CRASH_INFERENCE || said.phase == OOM_CRASH_EVAL))
-		settle(c, said.phase, said.phase_confidence, said.phase_evidence);
+		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
 }
 
-void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
+static void decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	const char *line = at, *stop = oom_line_end(at, end);
 
@@ -389,7 +358,7 @@ void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, co
 		line--;
 	for (const struct oom_phase_rule *r = oom_phase_of_format; r->word; r++)
 		if (!strncmp(c->format, r->word, strlen(r->word))) {
-			settle(c, r->phase, 0.9, "the message itself");
+			oom_phase_settle(c, r->phase, 0.9, "the message itself");
 			return;
 		}
 	/* JAX names the executable at the message's end, which a page may have broken */
@@ -403,8 +372,32 @@ void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, co
 			around_forward(c, begin, at, end);
 		return;
 	}
-	if (by_nearest(c, begin, at, end) || by_script(c, begin, end) ||
+	if (oom_phase_by_executable(c, line, end) || oom_phase_by_functions(c, begin, at) || oom_phase_by_workers(c, at, end) ||
+	    by_nearest(c, begin, at, end) || by_script(c, begin, end) ||
 	    by_word(c, oom_phase_of_prose, begin, end, 0.5))
 		return;
-	guess(c);
+}
+
+/* A forward pass inside a program that trains nothing is inference; a whole model moved by one that
+ * serves is its loading. */
+static void of_program(struct oom_crash *c)
+{
+	const enum oom_activity does = oom_program_of(c)->activity;
+
+	if (does == OOM_ACTIVITY_TESTS && *c->program && c->phase == OOM_CRASH_UNKNOWN)
+		oom_phase_settle(c, OOM_CRASH_TEST, 0.6, "a test run");
+	if (does != OOM_ACTIVITY_INFERS && does != OOM_ACTIVITY_SERVES)
+		return;
+	if (c->phase == OOM_CRASH_FORWARD)
+		oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.85, "a forward pass of a program that only infers");
+	else if (c->phase == OOM_CRASH_TO_DEVICE)
+		oom_phase_settle(c, OOM_CRASH_LOAD, 0.75, "a program that serves moves its model");
+	else if (c->phase == OOM_CRASH_TRAIN_STEP)
+		oom_phase_settle(c, OOM_CRASH_UNKNOWN, 0, "");
+}
+
+void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	decode_phase(c, begin, at, end);
+	of_program(c);
 }

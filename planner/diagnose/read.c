@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parts.h"
+#include "answer.h"
 #include "oomplan/units.h"
 
 enum { BLOCK = 1 << 20, BEFORE = 24 << 10, AFTER = 6 << 10, WINDOW = BEFORE + AFTER + 1 };
@@ -59,6 +59,7 @@ static void decode(char *from, size_t offset, size_t size, const struct oom_trig
 	const char *const to = from + oom_text_clean(from, size, &offset), *const at = from + offset;
 
 	oom_decode_numbers(c, t, from, at, to);
+	oom_decode_program(c, from, at, to);
 	oom_decode_phase(c, from, at, to);
 	oom_decode_causes(c, from, at, to);
 }

@@ -69,6 +69,7 @@ void oom_torch_numbers(struct oom_crash *c, const char *at, const char *end)
 	oom_number_follows(c, OOM_CRASH_PROCESS, at, end, "this process has", false);
 	oom_number_precedes(c, OOM_CRASH_PRIVATE_POOL, at, end, " allocated in private pools");
 	oom_number_precedes(c, OOM_CRASH_ALLOWED, at, end, " allowed;");
+	oom_number_follows(c, OOM_CRASH_ALLOWED, at, end, "block with size larger than", false);
 	oom_number_follows(c, OOM_CRASH_ALLOCATED, at, end, "MPS allocated:", false);
 	oom_number_follows(c, OOM_CRASH_OTHER, at, end, "other allocations:", false);
 	oom_number_follows(c, OOM_CRASH_TOTAL, at, end, "max allowed:", false);

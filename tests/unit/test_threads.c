@@ -86,7 +86,7 @@ static const struct thread threads[] = {
 	{"intel/intel-extension-for-pytorch#629",
 	 "RuntimeError: Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate 6.85 GiB (GPU  0; 15.56 GiB "
 	 "total capacity; 0 bytes already allocated; 0 bytes reserved in total by PyTorch)",
-	 "torch-xpu", "6.85 GiB", "15.56 GiB", NO, "0 bytes", "0 bytes", 0, -1, OOM_CRASH_UNKNOWN, OOM_CAUSE_TOO_LARGE},
+	 "torch-xpu", "6.85 GiB", "15.56 GiB", NO, "0 bytes", "0 bytes", 0, -1, OOM_CRASH_UNKNOWN, OOM_CAUSE_BUFFER_LIMIT},
 	{"intel/intel-extension-for-pytorch#846",
 	 "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 15.11 GiB. Of the allocated memory 0 "
 	 "bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated. Please use `empty_cache` to release all unoccupied "
@@ -96,7 +96,7 @@ static const struct thread threads[] = {
 	 "FAILED test_distributed.py::test_convert_large_strides[src-dp_to_ep] - torch.OutOfMemoryError: XPU out of memory. Tried to allocate 4.00 "
 	 "GiB. GPU 0 has a total capacity of 15.11 GiB of which 15.11 GiB is free. Of the allocated memory 1024 bytes is allocated by PyTorch, and "
 	 "2.00 MiB is reserved by PyTorch but unallocated.",
-	 "torch-xpu", "4.00 GiB", "15.11 GiB", "15.11 GiB", "1024 bytes", "2.00 MiB", 0, -1, OOM_CRASH_TEST, OOM_CAUSE_UNKNOWN},
+	 "torch-xpu", "4.00 GiB", "15.11 GiB", "15.11 GiB", "1024 bytes", "2.00 MiB", 0, -1, OOM_CRASH_TEST, OOM_CAUSE_BUFFER_LIMIT},
 	{"jax-ml/jax#13428",
 	 "    out_flat = compiled.execute(in_flat)\njaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
 	 "6291456 bytes.\nBufferAssignment OOM Debugging.\nBufferAssignment stats:\n             parameter allocation:    6.00MiB\n",

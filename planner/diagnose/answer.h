@@ -1,0 +1,56 @@
+/* Between the files that find the answer to a crash: who ran, and what that program calls the things
+ * that can be changed. */
+#ifndef OOM_ANSWER_PARTS_H
+#define OOM_ANSWER_PARTS_H
+
+#include "parts.h"
+
+/* What a program does when its forward pass runs. */
+enum oom_activity {
+	OOM_ACTIVITY_EITHER, OOM_ACTIVITY_TRAINS, OOM_ACTIVITY_INFERS, OOM_ACTIVITY_SERVES,
+	OOM_ACTIVITY_TESTS, OOM_ACTIVITIES
+};
+
+enum { OOM_PROGRAM_MARKS = 14 };
+struct oom_program {
+	const char *name;       /* "vllm"; "": none showed, the runtime speaks */
+	const char *title;      /* of a sentence: "vLLM" */
+	enum oom_activity activity;
+	const char *dialect;    /* of dialect.c */
+	const char *marks[OOM_PROGRAM_MARKS];
+};
+/* The program of a decoded crash, or what its runtime is called. Never NULL. */
+const struct oom_program *oom_program_of(const struct oom_crash *c);
+/* Fills c->program. */
+void oom_decode_program(struct oom_crash *c, const char *begin, const char *at, const char *end);
+
+/* What can be changed. */
+enum oom_lever {
+	OOM_LEVER_NONE,
+	OOM_LEVER_BATCH,        /* training: a smaller micro-batch, accumulated */
+	OOM_LEVER_RECOMPUTE, OOM_LEVER_PRECISION, OOM_LEVER_LOGITS, OOM_LEVER_OPTIMIZER,
+	OOM_LEVER_SHARD, OOM_LEVER_LENGTH, OOM_LEVER_ADAPTER,
+	OOM_LEVER_REQUESTS,     /* inference: fewer or smaller things at once */
+	OOM_LEVER_CONTEXT,      /* inference: shorter context, smaller image */
+	OOM_LEVER_KV,           /* the share or type of the KV cache */
+	OOM_LEVER_ROOM,         /* leave more beside weights and cache for activations */
+	OOM_LEVER_GRAPHS, OOM_LEVER_QUANT, OOM_LEVER_SPREAD, OOM_LEVER_OFFLOAD, OOM_LEVER_TILE,
+	OOM_LEVER_NO_GRAD, OOM_LEVER_EVAL, OOM_LEVER_EVAL_BATCH, OOM_LEVER_SAVE, OOM_LEVER_LOAD,
+	OOM_LEVER_LOAD_HOST, OOM_LEVER_WORKERS, OOM_LEVER_SHM, OOM_LEVER_PINNED, OOM_LEVER_HOST,
+	OOM_LEVER_FRAGMENT, OOM_LEVER_OTHERS, OOM_LEVER_CAP, OOM_LEVER_WATERMARK, OOM_LEVER_LIMIT,
+	OOM_LEVER_CAPACITY, OOM_LEVER_LONGEST, OOM_LEVER_LEAK, OOM_LEVER_DISK, OOM_LEVER_READ,
+	OOM_LEVER_COMPILE, OOM_LEVER_COLLECTIVE, OOM_LEVER_TESTS, OOM_LEVER_KERNEL,
+	OOM_LEVERS
+};
+struct oom_dialect {
+	const char *name;
+	const char *base;       /* where a lever is missing: another dialect; NULL: "torch" */
+	const char *source;     /* where the words stand */
+	const char *say[OOM_LEVERS];
+};
+/* How a program's users say it, on that runtime; NULL: there is no such thing there. */
+const char *oom_lever_in(const char *dialect, const char *runtime, enum oom_lever lever);
+/* The dialect of a runtime: "xpu" of "torch-xpu". */
+const char *oom_runtime_dialect(const char *framework);
+
+#endif

@@ -1,0 +1,206 @@
+/* Which program ran out: by the packages its frames lie in, the names its loggers print and the
+ * settings its messages speak of.
+ *
+ * The runtime whose allocator refused (torch, jax, ggml) is the message's own; the program is what
+ * somebody started and can configure.  A traceback of the Trainer with DeepSpeed and torch below it
+ * is the Trainer's: rows stand in the order in which users meet programs, the outermost first. */
+#include <string.h>
+
+#include "answer.h"
+
+/* "@name": a package, as a segment of a path or the root of a dotted module; others: the words
+ * themselves. */
+static const struct oom_program programs[] = {
+	{"pytest", "a test run", OOM_ACTIVITY_TESTS, "torch",
+	 {"@_pytest", "short test summary info", "::test_", "pytest ", "@unittest"}},
+	{"comfyui", "ComfyUI", OOM_ACTIVITY_INFERS, "comfyui",
+	 {"ComfyUI", "@comfy", "@comfy_extras", "got prompt", "comfy.ldm", "KSampler"}},
+	{"webui", "the Stable Diffusion web UI", OOM_ACTIVITY_INFERS, "webui",
+	 {"stable-diffusion-webui", "sd_hijack", "@invokeai", "InvokeAI", "modules/processing.py", "sd_samplers"}},
+	{"text-generation-webui", "text-generation-webui", OOM_ACTIVITY_INFERS, "transformers",
+	 {"text-generation-webui", "Output generated in"}},
+	{"ollama", "Ollama", OOM_ACTIVITY_SERVES, "ollama", {"ollama", "llama runner process"}},
+	{"verl", "verl", OOM_ACTIVITY_TRAINS, "verl",
+	 {"@verl", "WorkerDict", "actor_rollout", "@openrlhf", "OpenRLHF", "@areal", "@slime"}},
+	{"trl", "TRL", OOM_ACTIVITY_TRAINS, "trl",
+	 {"@trl", "grpo_trainer", "dpo_trainer", "sft_trainer", "UnslothGRPOTrainer"}},
+	{"unsloth", "Unsloth", OOM_ACTIVITY_TRAINS, "unsloth", {"@unsloth", "@unsloth_zoo", "Unsloth"}},
+	{"axolotl", "Axolotl", OOM_ACTIVITY_TRAINS, "axolotl", {"@axolotl", "axolotl.cli"}},
+	{"llamafactory", "LLaMA-Factory", OOM_ACTIVITY_TRAINS, "trainer",
+	 {"@llamafactory", "@llmtuner", "llamafactory-cli"}},
+	{"swift", "ms-swift", OOM_ACTIVITY_TRAINS, "trainer", {"@swift/llm", "swift/trainers", "swift sft"}},
+	{"kohya", "sd-scripts", OOM_ACTIVITY_TRAINS, "diffusers-train",
+	 {"sd-scripts", "kohya", "train_network.py", "train_dreambooth", "train_text_to_image",
+	  "ai-toolkit", "dreambooth"}},
+	{"lm-eval", "the evaluation harness", OOM_ACTIVITY_INFERS, "transformers",
+	 {"@lm_eval", "lm_eval", "@lighteval", "@opencompass"}},
+	{"vllm", "vLLM", OOM_ACTIVITY_SERVES, "vllm",
+	 {"@vllm", "vllm.", "EngineCore", "VllmWorker", "`gpu_memory_utilization`", "max_num_seqs", "vllm serve"}},
+	{"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {"@sglang", "sglang", "mem-fraction-static", "mem_fraction_static"}},
+	{"tgi", "text-generation-inference", OOM_ACTIVITY_SERVES, "tgi",
+	 {"text_generation_server", "text_generation_client", "text_generation_launcher",
+	  "text_generation_router", "text-generation-launcher", "max-batch-prefill-tokens"}},
+	{"tensorrt-llm", "TensorRT-LLM", OOM_ACTIVITY_SERVES, "trtllm",
+	 {"@tensorrt_llm", "[TensorRT-LLM]", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"}},
+	{"lmdeploy", "LMDeploy", OOM_ACTIVITY_SERVES, "lmdeploy", {"@lmdeploy", "[TM][", "turbomind"}},
+	{"exllama", "ExLlama", OOM_ACTIVITY_INFERS, "exllama", {"@exllamav2", "@exllamav3", "@tabbyAPI", "nsufficient VRAM for model"}},
+	{"llama.cpp", "llama.cpp", OOM_ACTIVITY_INFERS, "llama.cpp",
+	 {"llama_model_load", "llama_init_from_model", "llama_new_context", "llama_kv_cache", "llama-server",
+	  "llama-cli", "llama_context", "llama_cpp", "load_tensors:", "common_init_from_params",
+	  "llama_decode", "ggml_metal", "slot update_slots"}},
+	{"whisper.cpp", "whisper.cpp", OOM_ACTIVITY_INFERS, "ggml", {"whisper_init", "whisper_model_load", "whisper-cli"}},
+	{"sd.cpp", "stable-diffusion.cpp", OOM_ACTIVITY_INFERS, "ggml", {"stable-diffusion.cpp", "ggml_extend.hpp"}},
+	{"mlx-lm", "MLX", OOM_ACTIVITY_INFERS, "mlx", {"@mlx_lm", "@mlx_vlm", "mlx-vlm", "mlx-lm", "mlx_lm", "mlx_vlm"}},
+	{"nemo", "NeMo", OOM_ACTIVITY_TRAINS, "megatron", {"@nemo", "@nemo_rl", "MegatronPolicyWorker"}},
+	{"megatron", "Megatron-LM", OOM_ACTIVITY_TRAINS, "megatron", {"@megatron", "Megatron", "pretrain_gpt"}},
+	{"ultralytics", "Ultralytics", OOM_ACTIVITY_EITHER, "ultralytics", {"@ultralytics", "yolov5", "@yolov", "Ultralytics"}},
+	{"detectron2", "detectron2", OOM_ACTIVITY_EITHER, "detectron2", {"@detectron2", "d2.engine"}},
+	{"mmengine", "MMEngine", OOM_ACTIVITY_EITHER, "mmengine", {"@mmengine", "@mmdet", "@mmcv", "@mmseg", "mmseg"}},
+	{"nnunet", "nnU-Net", OOM_ACTIVITY_EITHER, "nnunet", {"@nnunetv2", "@nnunet", "nnUNet"}},
+	{"fairseq", "fairseq", OOM_ACTIVITY_TRAINS, "fairseq", {"@fairseq", "fairseq.trainer", "fairseq_cli"}},
+	{"lightning", "Lightning", OOM_ACTIVITY_EITHER, "lightning",
+	 {"@pytorch_lightning", "@lightning", "@lightning_fabric", "LightningModule"}},
+	/* its launcher and its memory reports, where no frame says whose training it is */
+	{"deepspeed", "DeepSpeed", OOM_ACTIVITY_TRAINS, "deepspeed", {"sigkill_handler", "see_memory_usage"}},
+	{"trainer", "the Trainer of transformers", OOM_ACTIVITY_TRAINS, "trainer",
+	 {"transformers/trainer.py", "transformers\\trainer.py", "transformers.trainer", "per_device_train_batch_size",
+	  "_inner_training_loop", "run_clm.py", "run_mlm.py", "***** Running training"}},
+	{"sentence-transformers", "sentence-transformers", OOM_ACTIVITY_EITHER, "sentence-transformers", {"@sentence_transformers"}},
+	{"torchtune", "torchtune", OOM_ACTIVITY_TRAINS, "torchtune", {"@torchtune", "tune run"}},
+	{"whisper", "Whisper", OOM_ACTIVITY_INFERS, "transformers", {"@whisper", "@faster_whisper", "@whisperx"}},
+	{"diffusers", "Diffusers", OOM_ACTIVITY_EITHER, "diffusers", {"@diffusers/pipelines", "diffusers\\pipelines", "@diffusers"}},
+	{"deepspeed", "DeepSpeed", OOM_ACTIVITY_EITHER, "deepspeed", {"@deepspeed", "see_memory_usage", "[deepspeed]", "ds_config"}},
+	{"colossalai", "Colossal-AI", OOM_ACTIVITY_TRAINS, "torch", {"@colossalai"}},
+	{"generate", "generation with transformers", OOM_ACTIVITY_EITHER, "transformers",
+	 {"transformers/generation", "transformers\\generation", "transformers/pipelines", "transformers\\pipelines", "generation/utils.py"}},
+	{"transformers", "transformers", OOM_ACTIVITY_EITHER, "transformers",
+	 {"transformers/modeling_utils.py", "transformers\\modeling_utils.py", "Loading checkpoint shards", "from_pretrained(", "@transformers"}},
+	{"accelerate", "Accelerate", OOM_ACTIVITY_EITHER, "trainer", {"@accelerate", "accelerate launch"}},
+	{"fsdp", "FSDP", OOM_ACTIVITY_EITHER, "fsdp", {"distributed/fsdp", "FullyShardedDataParallel", "fully_shard"}},
+	{"keras", "Keras", OOM_ACTIVITY_EITHER, "tensorflow", {"@keras", "@keras_core"}},
+	{"colabfold", "ColabFold", OOM_ACTIVITY_INFERS, "jax", {"@colabfold", "@alphafold", "AlphaFold"}},
+};
+/* What a runtime is called where no program shows. */
+static const struct {
+	const char *framework;
+	struct oom_program as;
+} runtimes[] = {
+	{"jax", {"", "the JAX program", OOM_ACTIVITY_EITHER, "jax", {NULL}}},
+	{"torch-xla", {"", "the XLA program", OOM_ACTIVITY_EITHER, "jax", {NULL}}},
+	{"tensorflow", {"", "the TensorFlow program", OOM_ACTIVITY_EITHER, "tensorflow", {NULL}}},
+	{"ggml", {"", "the ggml program", OOM_ACTIVITY_INFERS, "llama.cpp", {NULL}}},
+	{"metal", {"", "the Metal program", OOM_ACTIVITY_INFERS, "mlx", {NULL}}},
+	{"ollama", {"ollama", "Ollama", OOM_ACTIVITY_SERVES, "ollama", {NULL}}},
+	{"mlx", {"", "MLX", OOM_ACTIVITY_EITHER, "mlx", {NULL}}},
+	{"vllm", {"vllm", "vLLM", OOM_ACTIVITY_SERVES, "vllm", {NULL}}},
+	{"sglang", {"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {NULL}}},
+	{"tgi", {"tgi", "text-generation-inference", OOM_ACTIVITY_SERVES, "tgi", {NULL}}},
+	{"exllama", {"exllama", "ExLlama", OOM_ACTIVITY_INFERS, "exllama", {NULL}}},
+	{"onnxruntime", {"", "ONNX Runtime", OOM_ACTIVITY_INFERS, "onnxruntime", {NULL}}},
+	{"openvino", {"", "OpenVINO", OOM_ACTIVITY_INFERS, "runtime", {NULL}}},
+	{"directml", {"", "DirectML", OOM_ACTIVITY_EITHER, "runtime", {NULL}}},
+	{"opencl", {"", "the OpenCL program", OOM_ACTIVITY_EITHER, "runtime", {NULL}}},
+	{"tensorrt", {"", "TensorRT", OOM_ACTIVITY_INFERS, "tensorrt", {NULL}}},
+	{"ctranslate2", {"", "CTranslate2", OOM_ACTIVITY_INFERS, "ctranslate2", {NULL}}},
+	{"paddle", {"", "Paddle", OOM_ACTIVITY_EITHER, "paddle", {NULL}}},
+	{"mindspore", {"", "MindSpore", OOM_ACTIVITY_EITHER, "mindspore", {NULL}}},
+	{"mxnet", {"", "MXNet", OOM_ACTIVITY_EITHER, "runtime", {NULL}}},
+	{"cupy", {"", "CuPy", OOM_ACTIVITY_EITHER, "cupy", {NULL}}},
+	{"rmm", {"", "RMM (RAPIDS)", OOM_ACTIVITY_EITHER, "rmm", {NULL}}},
+	{"xgboost", {"", "XGBoost", OOM_ACTIVITY_EITHER, "xgboost", {NULL}}},
+	{"torch-mps", {"", "PyTorch on the Apple GPU", OOM_ACTIVITY_EITHER, "mps", {NULL}}},
+	{"torch-npu", {"", "PyTorch on the NPU", OOM_ACTIVITY_EITHER, "npu", {NULL}}},
+	{"torch-xpu", {"", "PyTorch on the Intel GPU", OOM_ACTIVITY_EITHER, "xpu", {NULL}}},
+	{"torch-rocm", {"", "PyTorch on the AMD GPU", OOM_ACTIVITY_EITHER, "rocm", {NULL}}},
+	{"torch-cpu", {"", "the program", OOM_ACTIVITY_EITHER, "torch", {NULL}}},
+	{"host", {"", "the process", OOM_ACTIVITY_EITHER, "torch", {NULL}}},
+};
+static const struct oom_program any = {"", "the PyTorch program", OOM_ACTIVITY_EITHER, "torch", {NULL}};
+
+const char *oom_runtime_dialect(const char *framework)
+{
+	for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++)
+		if (!strcmp(runtimes[i].framework, framework))
+			return runtimes[i].as.dialect;
+	return any.dialect;
+}
+
+static bool name_char(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '_' || c == '-';
+}
+
+static bool slash(char c)
+{
+	return c == '/' || c == '\\';
+}
+
+/* name as a folder of a path or the root of a dotted module: "/vllm/", "vllm.engine" */
+static bool package_in(const char *begin, const char *end, const char *name)
+{
+	const size_t n = strlen(name);
+
+	for (const char *p = begin; (p = oom_text_find(p, end, name)); p++) {
+		const char after = p + n < end ? p[n] : 0;
+
+		if (p > begin && (name_char(p[-1]) || p[-1] == '.'))
+			continue;
+		if (slash(after) || (after == '.' && p + n + 1 < end && name_char(p[n + 1]) &&
+				     !(p + n + 3 < end && !memcmp(p + n, ".py", 3)) &&
+				     !(p > begin && slash(p[-1]))) ||
+		    (strchr(name, '/') && (after == '.' || after == 0)))
+			return true;
+	}
+	return false;
+}
+
+static const struct oom_program *find(const char *begin, const char *end)
+{
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+		for (size_t k = 0; k < OOM_PROGRAM_MARKS && programs[i].marks[k]; k++) {
+			const char *const mark = programs[i].marks[k];
+
+			if (*mark == '@' ? package_in(begin, end, mark + 1) :
+					   oom_text_find(begin, end, mark) != NULL)
+				return &programs[i];
+		}
+	return NULL;
+}
+
+const struct oom_program *oom_program_of(const struct oom_crash *c)
+{
+	for (size_t i = 0; *c->program && i < sizeof(programs) / sizeof(programs[0]); i++)
+		if (!strcmp(programs[i].name, c->program))
+			return &programs[i];
+	for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++)
+		if (!strcmp(runtimes[i].framework, c->framework))
+			return &runtimes[i].as;
+	return &any;
+}
+
+const char *oom_crash_program(size_t i)
+{
+	return i < sizeof(programs) / sizeof(programs[0]) ? programs[i].name : NULL;
+}
+
+/* The traceback of the message speaks before the log it stands in: a server's log may name every
+ * package that it imported. */
+void oom_decode_program(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	const char *head = NULL;
+	const struct oom_program *p = NULL;
+
+	for (const char *q = begin; (q = oom_text_find(q, at, "Traceback (most recent call last)"));
+	     q++)
+		head = q;
+	if (head)
+		p = find(head, oom_line_end(at, end));
+	if (!p)
+		p = find(oom_line_begin(begin, at), oom_line_end(at, end));
+	if (!p)
+		p = find(at - begin > 6000 ? at - 6000 : begin,
+			 end - at > 2000 ? at + 2000 : end);
+	c->program[0] = 0;
+	strcpy(c->program, p ? p->name : oom_program_of(c)->name);
+}
