@@ -54,6 +54,7 @@ struct asker {
 	struct oom_question q;          /* settled */
 	struct oom_evaluator *ev, *own;
 	struct margins margins;
+	struct oom_compat compat;
 	struct oom_plan plan;           /* as asked, with the margin that is worked with */
 	struct oom_error *err;
 };
@@ -81,7 +82,8 @@ static enum oom_status start(struct asker *a, struct oom_evaluator *ev, const st
 	a->margins = margins_of(&a->q);
 	if (!ev)
 		a->ev = a->own = oom_evaluator_new();
-	return a->ev ? OOM_OK : oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	return a->ev ? oom_compat_init(&a->compat, a->q.model, &a->plan, a->q.gpu, err) :
+		       oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 }
 
 /* The margin for runs composed like the plan as asked, where that can be priced. */
@@ -140,6 +142,8 @@ static void judged(const struct asker *a, const struct oom_plan *p, const struct
 	out->fits = out->fits_gpu &&
 		    oom_first_limit(&out->host, a->q.host_ram_bytes, true) == OOM_LIMIT_NONE;
 	out->expected = oom_question_expects(&a->q, e);
+	out->broken = oom_compat_broken(&a->compat, p, &a->plan);
+	out->launches = oom_compat_launches(&a->compat, p);
 }
 
 enum oom_status oom_answer_as_asked(struct oom_evaluator *ev, const struct oom_question *q,
@@ -180,27 +184,27 @@ struct end {
 };
 
 /* The ladder takes its ten rungs in order; the search knows more changes and all their
- * combinations.  Where only the search finds room, its plan is the answer. */
+ * combinations: its plan is the answer where what was asked is none. */
 static enum oom_status look(struct asker *a, struct oom_answer *out, struct end *end)
 {
 	struct oom_ladder *l = &out->ladder;
 	struct oom_search_query q;
-	enum oom_status st = oom_ladder_climb(a->ev, a->q.model, &a->plan, a->q.capacity_bytes,
-					      a->q.allow, l, a->err);
+	enum oom_status st = oom_ladder_climb(a->ev, a->q.model, &a->plan, a->q.gpu,
+					      a->q.capacity_bytes, a->q.allow, l, a->err);
 
 	if (st)
 		return st;
 	out->replayed += l->replayed;
 	*end = (struct end){l->plan, l->eval, l->fits};
-	out->from = l->start_fits ? OOM_FROM_ASKED : OOM_FROM_LADDER;
-	/* the verdict alone needs no search where the ladder has one */
-	out->searched = !l->fits || !a->q.brief;
+	out->from = l->start_fits && !l->mended ? OOM_FROM_ASKED : OOM_FROM_LADDER;
+	/* the verdict alone needs no search where what was asked is the answer */
+	out->searched = out->from != OOM_FROM_ASKED || !a->q.brief;
 	if (!out->searched)
 		return OOM_OK;
 	q = query(a, &l->start);
 	st = oom_search(a->ev, a->q.model, &q, &out->search, a->err);
 	out->replayed += st ? 0 : out->search.replayed;
-	if (st || l->fits || !out->search.found)
+	if (st || out->from == OOM_FROM_ASKED || !out->search.found)
 		return st;
 	out->from = OOM_FROM_SEARCH;
 	end->plan = out->search.best.plan;

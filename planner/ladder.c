@@ -16,9 +16,30 @@ struct climb {
 	const struct oom_model *model;
 	uint64_t capacity;
 	unsigned allow;
+	struct oom_compat compat;
+	struct oom_compat_set excused;  /* rules that the plan breaks before the climb */
 	struct oom_ladder *l;
 	struct oom_error *err;
 };
+
+/* Whether the plan can be launched as it is priced; else why not, for the rung's note. */
+static bool runs(const struct climb *c, const struct oom_plan *p, char note[200])
+{
+	struct oom_compat_set broken;
+	struct oom_compat_rule r;
+
+	if (oom_compat_allows(&c->compat, p, &c->l->runs, &c->excused))
+		return true;
+	broken = oom_compat_broken(&c->compat, p, &c->l->runs);
+	for (size_t i = 0; oom_compat_next(&broken, &i); i++)
+		if (oom_compat_has(&c->compat.binding, i) && !oom_compat_has(&c->excused, i) &&
+		    oom_compat_rule_at(i, &r)) {
+			snprintf(note, 200, "%s: %.150s", oom_compat_verdict_str(r.verdict),
+				 r.happens);
+			break;
+		}
+	return false;
+}
 
 /* A plan and its price. */
 struct step {
@@ -55,17 +76,25 @@ static enum oom_status describe(const struct climb *c, const struct oom_plan *p,
 }
 
 /* The first step of a rung that fits; else the one that comes nearest.  *any: the rung has steps;
- * *found: one of them runs.  A step that this model cannot run ends the rung. */
+ * *found: one of them runs.  A step that this model cannot run ends the rung; one that no framework
+ * runs is passed over. */
 static enum oom_status best_step(const struct climb *c, const struct oom_rung *r, struct step *best,
 				 bool *any, bool *found, char note[200])
 {
-	struct step next = {.plan = c->l->plan};
+	struct oom_plan stepped = c->l->plan;
+	struct step next;
 
 	*any = *found = false;
-	while (!(*found && best->fits) && r->apply(&next.plan, c->model)) {
+	while (!(*found && best->fits) && r->apply(&stepped, c->model)) {
 		enum oom_status st;
 
-		oom_plan_relax(&next.plan);     /* of what the engine before had */
+		oom_plan_relax(&stepped);       /* of what the engine before had */
+		next.plan = stepped;
+		/* what becomes another run is priced as that */
+		if (!runs(c, &next.plan, note) && oom_compat_mend(&c->compat, &next.plan))
+			oom_plan_relax(&next.plan);
+		if (!runs(c, &next.plan, note))
+			continue;
 		st = judge(c, &next, OOM_EVAL_FAST);
 		*any = true;
 		if (st == OOM_ERR_INVALID) {
@@ -97,6 +126,7 @@ static enum oom_status climb_rung(const struct climb *c, const struct oom_rung *
 	struct step best;
 	bool any, found, helped;
 	enum oom_status st = best_step(c, r, &best, &any, &found, res->note);
+	const bool refused = !any && *res->note;
 
 	if (!st && found)
 		st = judge_exactly(c, &best);
@@ -106,7 +136,8 @@ static enum oom_status climb_rung(const struct climb *c, const struct oom_rung *
 	res->before_bytes = l->eval.used_bytes;
 	res->after_bytes = helped ? best.eval.used_bytes : res->before_bytes;
 	res->fits = helped && best.fits;
-	res->outcome = !any    ? OOM_RUNG_NOT_APPLICABLE :
+	res->outcome = refused ? OOM_RUNG_REFUSED :
+		       !any    ? OOM_RUNG_NOT_APPLICABLE :
 		       !helped ? OOM_RUNG_NO_HELP :
 		       may     ? OOM_RUNG_TAKEN :
 				 OOM_RUNG_OFFERED;
@@ -149,6 +180,8 @@ static enum oom_status raise_micro_batch(const struct climb *c)
 			continue;
 		s.plan.micro_batch = b;
 		s.plan.grad_accum = per_gpu / b;
+		if (!oom_compat_allows(&c->compat, &s.plan, &l->runs, &c->excused))
+			continue;
 		st = judge(c, &s, OOM_EVAL_FAST);
 		if (st)
 			return st == OOM_ERR_INVALID ? OOM_OK : st;
@@ -201,14 +234,89 @@ void oom_plan_settle_for(struct oom_plan *p, const struct oom_model *model, char
 		oom_plan_settle_batch(p, note);
 }
 
-enum oom_status oom_ladder_climb(struct oom_evaluator *ev, const struct oom_model *model,
-				 const struct oom_plan *start, uint64_t capacity, unsigned allow,
-				 struct oom_ladder *l, struct oom_error *err)
+/* Asked for something that does not run: the climb begins from what would. */
+static enum oom_status mend(struct climb *c)
 {
-	const struct climb c = {ev, model, capacity, allow, l, err};
-	struct step s = {.plan = *start};
+	struct oom_ladder *l = c->l;
+	struct step s = {.plan = l->start};
+	enum oom_status st = OOM_OK;
+
+	l->runs = l->start;
+	l->mended = oom_compat_mend(&c->compat, &s.plan);
+	oom_plan_relax(&s.plan);
+	if (l->mended)
+		st = judge(c, &s, OOM_EVAL_REPLAY);
+	if (st)
+		return st;
+	if (l->mended) {
+		l->runs = s.plan;
+		take(l, &s);
+	}
+	c->excused = oom_compat_broken(&c->compat, &l->runs, &l->start);
+	return OOM_OK;
+}
+
+/* The plan with the rung's knobs as they were asked; false where something else hangs on them. */
+static bool undone(const struct oom_rung *r, const struct oom_ladder *l, struct oom_plan *p)
+{
+	if (!r->knobs[0])
+		return false;
+	*p = l->plan;
+	for (size_t i = 0; i < sizeof(r->knobs) / sizeof(r->knobs[0]) && r->knobs[i]; i++) {
+		const size_t at = oom_knob_find(r->knobs[i])->offset;
+
+		memcpy((char *)p + at, (const char *)&l->runs + at, sizeof(int64_t));
+	}
+	oom_plan_relax(p);
+	return !oom_plan_broken(p, NULL);
+}
+
+/* Takes the plan without a rung where that fits, too. */
+static enum oom_status try_without(const struct climb *c, size_t i)
+{
+	struct oom_ladder *l = c->l;
+	struct step s;
 	enum oom_status st;
 
+	if (!undone(oom_rung_at(i), l, &s.plan) ||
+	    !oom_compat_allows(&c->compat, &s.plan, &l->runs, &c->excused))
+		return OOM_OK;
+	st = judge(c, &s, OOM_EVAL_FAST);
+	if (!st && s.fits)
+		st = judge_exactly(c, &s);
+	if (!st && s.fits) {
+		take(l, &s);
+		l->rung[i].outcome = OOM_RUNG_GIVEN_BACK;
+	}
+	return st == OOM_ERR_INVALID ? OOM_OK : st;
+}
+
+/* Rungs are taken in order, each for what it saves by itself: one may be needless beside those above
+ * it.  The gravest are tried first. */
+static enum oom_status give_back(const struct climb *c)
+{
+	enum oom_status st = OOM_OK;
+
+	for (int cls = OOM_SCIENCE; cls >= OOM_EXACT; cls--)
+		for (size_t i = OOM_RUNGS; !st && i-- > 0;)
+			if ((int)oom_rung_at(i)->cls == cls &&
+			    c->l->rung[i].outcome == OOM_RUNG_TAKEN)
+				st = try_without(c, i);
+	return st;
+}
+
+enum oom_status oom_ladder_climb(struct oom_evaluator *ev, const struct oom_model *model,
+				 const struct oom_plan *start, const struct oom_gpu *gpu,
+				 uint64_t capacity, unsigned allow, struct oom_ladder *l,
+				 struct oom_error *err)
+{
+	struct climb c = {.ev = ev, .model = model, .capacity = capacity, .allow = allow, .l = l,
+			  .err = err};
+	struct step s = {.plan = *start};
+	enum oom_status st = oom_compat_init(&c.compat, model, start, gpu, err);
+
+	if (st)
+		return st;
 	memset(l, 0, sizeof(*l));
 	oom_plan_settle_batch(&s.plan, l->note);
 	l->start = s.plan;
@@ -222,6 +330,7 @@ enum oom_status oom_ladder_climb(struct oom_evaluator *ev, const struct oom_mode
 	take(l, &s);
 	l->start_fits = s.fits;
 	l->start_eval = s.eval;
+	st = mend(&c);
 	for (size_t i = 0; !st && i < OOM_RUNGS; i++) {
 		const struct oom_rung *r = oom_rung_at(i);
 
@@ -235,6 +344,8 @@ enum oom_status oom_ladder_climb(struct oom_evaluator *ev, const struct oom_mode
 			how_many_gpus(&c, &l->rung[i]);
 	}
 	if (!st && l->fits && !l->start_fits)
+		st = give_back(&c);
+	if (!st && l->fits && !l->start_fits)
 		st = raise_micro_batch(&c);
-	return st || l->start_fits ? st : describe(&c, &l->plan, &l->eval);
+	return st || (l->start_fits && !l->mended) ? st : describe(&c, &l->plan, &l->eval);
 }

@@ -108,6 +108,13 @@ bool move_to_smaller_batch(struct oom_plan *p, const struct oom_model *m)
 
 /* ---- numerics, kernels, science ---- */
 
+void move_off_bf16(struct oom_plan *p)
+{
+	if (p->precision == OOM_BF16 || p->precision == OOM_BF16_AMP ||
+	    p->precision == OOM_AMP_BF16)
+		p->precision = OOM_AMP_FP16;
+}
+
 bool move_to_16_bit(struct oom_plan *p, const struct oom_model *m)
 {
 	(void)m;

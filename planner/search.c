@@ -33,11 +33,10 @@ static enum oom_status price(struct seeker *s, uint16_t value[AXES])
 	struct picks *k = &s->picks;
 	struct oom_plan plan;
 	struct oom_eval e;
-	unsigned classes;
 	enum oom_status st;
 	bool may_fit = true;
 
-	if (!search_build(&s->space, value, &plan, &classes) ||
+	if (!search_build(&s->space, value, &plan) ||
 	    (monotonous && plan.micro_batch >= *refused))
 		return OOM_OK;
 	st = oom_evaluate(k->ev, s->space.model, &plan, OOM_EVAL_FAST, &e, k->err);
@@ -47,7 +46,7 @@ static enum oom_status price(struct seeker *s, uint16_t value[AXES])
 		return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
 	for (size_t a = 0; !st && may_fit && a < search_values(&s->space, ALLOCATOR); a++) {
 		value[ALLOCATOR] = (uint16_t)a;
-		st = picks_add(k, value, classes, &plan, &e, &may_fit);
+		st = picks_add(k, value, &plan, &e, &may_fit);
 	}
 	value[ALLOCATOR] = 0;
 	if (!may_fit)
@@ -116,10 +115,9 @@ static enum oom_status reason(struct oom_evaluator *ev, const struct search_spac
 			      struct oom_reason *r, size_t *replayed, struct oom_error *err)
 {
 	struct oom_eval e;
-	unsigned classes;
 	enum oom_status st;
 
-	r->built = search_build(space, value, &r->without, &classes);
+	r->built = search_build(space, value, &r->without);
 	if (!r->built) {
 		snprintf(r->note, sizeof(r->note), "%s", cannot);
 		return OOM_OK;

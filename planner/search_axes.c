@@ -149,11 +149,17 @@ static bool divisors(int64_t n, int64_t most, int64_t first, int64_t list[MAX_DI
 enum oom_status search_space_init(struct search_space *s, const struct oom_model *model,
 				  const struct oom_search_query *q, struct oom_error *err)
 {
-	const struct oom_plan *asked = q->asked;
+	const struct oom_plan *asked = &s->start;
 	const int64_t most = (int64_t)oom_knob_find("micro-batch")->max;
-	const int64_t rank = asked->micro_batch * asked->grad_accum;
+	const int64_t rank = q->asked->micro_batch * q->asked->grad_accum;
 	int64_t widest = rank;
+	const enum oom_status st = oom_compat_init(&s->compat, model, q->asked, q->gpu, err);
 
+	if (st)
+		return st;
+	s->start = *q->asked;
+	oom_compat_mend(&s->compat, &s->start);
+	s->excused = oom_compat_broken(&s->compat, &s->start, q->asked);
 	s->asked = asked;
 	s->allow = q->allow;
 	s->model = model;
@@ -221,8 +227,7 @@ size_t search_values(const struct search_space *s, enum search_axis axis)
 
 /* ---- from values to a plan ---- */
 
-static void set_layout(const struct search_space *s, size_t k, struct oom_plan *p,
-		       unsigned *classes)
+static void set_layout(const struct search_space *s, size_t k, struct oom_plan *p)
 {
 	const struct layout *l = &s->layout[k];
 
@@ -234,8 +239,6 @@ static void set_layout(const struct search_space *s, size_t k, struct oom_plan *
 	p->pp = l->pp;
 	p->cp = l->cp;
 	p->ep = l->ep;
-	if (l->engine != s->asked->engine || l->zero != s->asked->zero_stage || s->megatron)
-		*classes |= 1u << OOM_PLACEMENT;        /* a bucket view is exact */
 }
 
 /* 1: nothing off the GPU, 2: optimizer, 3: optimizer and parameters.  To disk instead is never
@@ -297,8 +300,37 @@ static bool set_gpus(int64_t n, struct oom_plan *p)
 	return n % nodes == 0;
 }
 
+/* Sharding over GPUs that were asked for, like micro-batches and checkpointing, leaves the run as it
+ * is. */
+static const struct {
+	enum search_axis axis;
+	enum oom_class cls;
+} inexact[SEARCH_INEXACT] = {
+	{PRECISION, OOM_NUMERICS}, {OPTIMIZER, OOM_NUMERICS}, {OFFLOAD, OOM_PLACEMENT},
+	{SEQ, OOM_SCIENCE},	   {LORA, OOM_SCIENCE},
+};
+
+unsigned search_inexact(const uint16_t value[OOM_SEARCH_AXES])
+{
+	unsigned set = 0;
+
+	for (int i = 0; i < SEARCH_INEXACT; i++)
+		set |= (unsigned)(value[inexact[i].axis] != 0) << i;
+	return set;
+}
+
+unsigned search_classes(unsigned set)
+{
+	unsigned classes = 0;
+
+	for (int i = 0; i < SEARCH_INEXACT; i++)
+		if (set >> i & 1)
+			classes |= 1u << inexact[i].cls;
+	return classes;
+}
+
 bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES],
-		  struct oom_plan *p, unsigned *classes)
+		  struct oom_plan *p)
 {
 	static const int64_t checkpointing[3][2] = {
 		[OOM_CKPT_NONE] = {OOM_CKPT_FULL, OOM_CKPT_SELECTIVE},
@@ -307,15 +339,12 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 	const struct oom_plan *a = s->asked;
 
 	*p = *a;
-	*classes = 0;
-	for (size_t i = 0; i < v[SEQ]; i++, *classes |= 1u << OOM_SCIENCE)
+	for (size_t i = 0; i < v[SEQ]; i++)
 		move_to_shorter(p, s->model);
 	if (v[GPUS] && !set_gpus(s->gpus[v[GPUS]], p))
 		return false;
-	if (v[PRECISION]) {
+	if (v[PRECISION])
 		move_to_16_bit(p, s->model);
-		*classes |= 1u << OOM_NUMERICS;
-	}
 	if (v[ATTN])
 		move_to_sdpa(p, s->model);
 	if (v[LOSS])
@@ -323,17 +352,11 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 	if (v[CKPT])
 		p->grad_ckpt = checkpointing[a->grad_ckpt][v[CKPT] - 1];
 	if (v[LAYOUT])
-		set_layout(s, v[LAYOUT], p, classes);
-	if (v[LORA]) {
-		*classes |= 1u << OOM_SCIENCE;
-		if (!set_adapters(s, v[LORA], !v[PRECISION], p))
-			return false;
-	}
-	if (v[OFFLOAD]) {
-		*classes |= 1u << OOM_PLACEMENT;
-		if (!set_offload(s, v[OFFLOAD], !v[LAYOUT], p))
-			return false;
-	}
+		set_layout(s, v[LAYOUT], p);
+	if (v[LORA] && !set_adapters(s, v[LORA], !v[PRECISION], p))
+		return false;
+	if (v[OFFLOAD] && !set_offload(s, v[OFFLOAD], !v[LAYOUT], p))
+		return false;
 	/* one GPU that keeps everything trains plainly, whatever engine was asked for */
 	if (p->gpus == 1 && p->offload_optimizer == OOM_OFFLOAD_NONE &&
 	    p->offload_params == OOM_OFFLOAD_NONE && (v[GPUS] || v[OFFLOAD]) && !s->megatron) {
@@ -342,7 +365,6 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 	}
 	if (v[OPTIMIZER]) {
 		p->optimizer = v[OPTIMIZER] == 1 ? s->optimizers.quantised : s->optimizers.paged;
-		*classes |= 1u << OOM_NUMERICS;
 		if (p->optimizer < 0 || p->optimizer == a->optimizer)
 			return false;
 	}
@@ -356,5 +378,5 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 	if (p->engine != a->engine)
 		oom_plan_relax(p);              /* of what only the asked engine has */
 	/* last: the layout decides how many ranks share the batch */
-	return set_batch(s, v[BATCH], p);
+	return set_batch(s, v[BATCH], p) && oom_compat_allows(&s->compat, p, a, &s->excused);
 }

@@ -3,6 +3,7 @@
 #ifndef OOM_SEARCH_AXES_H
 #define OOM_SEARCH_AXES_H
 
+#include "oomplan/compat.h"
 #include "oomplan/engine.h"
 #include "oomplan/search.h"
 
@@ -28,6 +29,9 @@ enum search_axis {
 };
 _Static_assert(AXES == OOM_SEARCH_AXES, "as many axes as the header says");
 
+/* The axes whose changes are not exact, as bits in this order. */
+#define SEARCH_INEXACT 5
+
 /* One way to lay the model over the GPUs. */
 struct layout {
 	int64_t engine, zero, bucket_view, hybrid, tp, pp, cp, ep;
@@ -35,7 +39,10 @@ struct layout {
 enum { MAX_DIVISORS = 4096, MAX_LAYOUTS = 2048 };
 
 struct search_space {
-	const struct oom_plan *asked;
+	const struct oom_plan *asked;   /* start, or what the query has where that runs */
+	struct oom_plan start;          /* as asked, mended */
+	struct oom_compat compat;
+	struct oom_compat_set excused;  /* rules that what was asked breaks itself */
 	unsigned allow;
 	bool fewer_gpus;                /* GPUs are an axis (price) */
 	int64_t step_batch;             /* sequences a step sees: kept */
@@ -54,9 +61,14 @@ enum oom_status search_space_init(struct search_space *s, const struct oom_model
 				  const struct oom_search_query *query, struct oom_error *err);
 /* Values of an axis: at least 1. */
 size_t search_values(const struct search_space *s, enum search_axis axis);
-/* The plan of a vector of values, and the classes of change in it.  False for a combination that
- * says nothing of its own: it cannot be built, or fewer departures give the same plan. */
+/* Which of the SEARCH_INEXACT axes depart from what was asked; the classes of change in such a set,
+ * bits 1 << enum oom_class. */
+unsigned search_inexact(const uint16_t value[OOM_SEARCH_AXES]);
+unsigned search_classes(unsigned set);
+/* The plan of a vector of values.  False for a combination that
+ * says nothing of its own: it cannot be built, fewer departures give the same plan, or no framework
+ * runs it as it would be priced (oomplan/compat.h). */
 bool search_build(const struct search_space *s, const uint16_t value[OOM_SEARCH_AXES],
-		  struct oom_plan *p, unsigned *classes);
+		  struct oom_plan *p);
 
 #endif

@@ -1,9 +1,9 @@
 /* From many plans that may fit to the best one and those that nothing dominates.
  *
- * A plan is judged by (classes of change, cost, departures).  For each set of classes and number of
- * departures, a cell, only the cheapest plan can be the best or undominated.  A plan that costs as
- * much as one that fits in a cell with no other class and no more departures is dominated, whether
- * it fits or not.  So the cells are gone through from the fewest classes and departures on, each
+ * A plan is judged by (changes that are not exact, cost, departures).  For each set of such changes
+ * and number of departures, a cell, only the cheapest plan can be the best or undominated.  A plan
+ * that costs as much as one that fits in a cell with no other such change and no more departures is
+ * dominated, whether it fits or not.  So the cells are gone through from the fewest on, each
  * from its cheapest plan up, until one fits or the rest is dominated: what is not asked for its
  * verdict could not be in the answer.
  *
@@ -18,7 +18,7 @@
 void picks_init(struct picks *p)
 {
 	p->n = 0;
-	for (int s = 0; s < CLASS_SETS; s++)
+	for (int s = 0; s < CHANGE_SETS; s++)
 		for (int d = 0; d <= AXES; d++)
 			p->own[s][d] = p->beyond[s][d] = INFINITY;
 }
@@ -36,8 +36,8 @@ static void learn(struct picks *p, unsigned set, unsigned departures, double cos
 	if (cost >= p->own[set][departures])
 		return;
 	p->own[set][departures] = cost;
-	for (unsigned s = set; s < CLASS_SETS; s++)
-		for (unsigned d = departures; !(set & ~s) && d <= AXES; d++)
+	for (unsigned s = set; s < CHANGE_SETS; s = (s + 1) | set)
+		for (unsigned d = departures; d <= AXES; d++)
 			if ((s != set || d != departures) && cost < p->beyond[s][d])
 				p->beyond[s][d] = cost;
 }
@@ -70,7 +70,7 @@ static bool room(struct picks *p)
 	return true;
 }
 
-enum oom_status picks_add(struct picks *p, const uint16_t value[AXES], unsigned classes,
+enum oom_status picks_add(struct picks *p, const uint16_t value[AXES],
 			  const struct oom_plan *plan, const struct oom_eval *e, bool *may_fit)
 {
 	const enum oom_decision known = oom_decide(e, oom_budget(p->q->capacity_bytes, plan));
@@ -79,7 +79,7 @@ enum oom_status picks_add(struct picks *p, const uint16_t value[AXES], unsigned 
 			 .least_bytes = e->used_bytes - e->reserved_bytes + e->overall_peak,
 			 .used_bytes = e->used_bytes,
 			 .micro_batch = plan->micro_batch,
-			 .set = (uint8_t)(classes >> 1),
+			 .set = (uint8_t)search_inexact(value),
 			 .fits = known == OOM_FITS};
 
 	*may_fit = known != OOM_DOES_NOT_FIT;
@@ -111,10 +111,12 @@ static int sign(double a, double b)
 
 static enum oom_class gravest(unsigned set)
 {
-	return set >> (OOM_SCIENCE - 1) & 1   ? OOM_SCIENCE :
-	       set >> (OOM_PLACEMENT - 1) & 1 ? OOM_PLACEMENT :
-	       set			      ? OOM_NUMERICS :
-						OOM_EXACT;
+	const unsigned classes = search_classes(set);
+
+	return classes >> OOM_SCIENCE & 1   ? OOM_SCIENCE :
+	       classes >> OOM_PLACEMENT & 1 ? OOM_PLACEMENT :
+	       classes			    ? OOM_NUMERICS :
+					      OOM_EXACT;
 }
 
 /* All but the bytes, which take a replay. */
@@ -123,11 +125,12 @@ static int compare_cheaply(enum oom_objective o, const struct pick *a, const str
 	const bool few = o == OOM_OBJECTIVE_FEWEST_CHANGES;
 	const int by_class = sign(gravest(a->set), gravest(b->set)), by_cost = sign(a->cost, b->cost),
 		  by_changes = sign(a->departures, b->departures),
-		  by_kinds = sign(__builtin_popcount(a->set), __builtin_popcount(b->set));
+		  by_inexact = sign(__builtin_popcount(a->set), __builtin_popcount(b->set));
 	const int first = few ? by_changes : by_cost, second = few ? by_cost : by_changes;
 
-	if (by_class || first || second || by_kinds)    /* kinds: as dominance has it */
-		return by_class ? by_class : first ? first : second ? second : by_kinds;
+	/* what is not exact is changed as little as may be, whatever that would win */
+	if (by_class || by_inexact || first || second)
+		return by_class ? by_class : by_inexact ? by_inexact : first ? first : second;
 	/* equal by the roofline, which knows no launch overhead: fewer, larger micro-steps (playbook M5) */
 	return sign((double)b->micro_batch, (double)a->micro_batch);
 }
@@ -158,10 +161,9 @@ static enum oom_status judge(struct picks *p, struct pick *c, unsigned flags)
 {
 	struct oom_plan plan;
 	struct oom_eval e;
-	unsigned classes;
 	enum oom_status st;
 
-	search_build(p->space, c->value, &plan, &classes);
+	search_build(p->space, c->value, &plan);
 	st = oom_judge(p->ev, p->space->model, &plan, p->q->capacity_bytes, flags, &e, &c->fits,
 		       p->err);
 	p->out->replayed += !st && e.reserved_replayed;
@@ -236,7 +238,8 @@ static enum oom_status candidate(struct picks *p, struct pick *c, struct oom_can
 
 	if (st)
 		return st;
-	search_build(p->space, c->value, &out->plan, &out->classes);
+	search_build(p->space, c->value, &out->plan);
+	out->classes = search_classes(c->set);
 	out->used_bytes = c->used_bytes;
 	out->exact = c->exact;
 	out->cls = gravest(c->set);
@@ -247,30 +250,32 @@ static enum oom_status candidate(struct picks *p, struct pick *c, struct oom_can
 }
 
 /* The best, then first one of every other set of classes, then the rest, each in order. */
-static enum oom_status take(struct picks *p, struct pick *front[], size_t n)
+static enum oom_status take(struct picks *p, size_t n)
 {
+	struct pick *const *front = p->front;
 	struct oom_search *o = p->out;
-	bool used[CLASS_SETS * (AXES + 1)] = {true};
-	unsigned sets = 1u << front[0]->set;
+	unsigned sets = 1u << search_classes(front[0]->set);
 	enum oom_status st = candidate(p, front[0], &o->best);
 
+	memset(p->used, 0, sizeof(p->used));
 	o->found = !st;
 	o->n_undominated = n - 1;
 	for (int pass = 0; pass < (p->q->best_only ? 0 : 2); pass++)
 		for (size_t i = 1; !st && i < n && o->n_alternatives < OOM_ALTERNATIVES; i++) {
-			const unsigned bit = 1u << front[i]->set;
+			const unsigned bit = 1u << search_classes(front[i]->set);
 
-			if (used[i] || (!pass && sets & bit))
+			if (p->used[i] || (!pass && sets & bit))
 				continue;
-			used[i] = true;
+			p->used[i] = true;
 			sets |= bit;
 			st = candidate(p, front[i], &o->alternative[o->n_alternatives++]);
 		}
 	return st;
 }
 
-static enum oom_status insert(struct picks *p, struct pick *front[], size_t *n, struct pick *c)
+static enum oom_status insert(struct picks *p, size_t *n, struct pick *c)
 {
+	struct pick **front = p->front;
 	size_t at = *n;
 
 	for (; at > 0; at--) {
@@ -290,7 +295,7 @@ static enum oom_status insert(struct picks *p, struct pick *front[], size_t *n, 
 
 enum oom_status picks_choose(struct picks *p)
 {
-	struct pick *front[CLASS_SETS * (AXES + 1)] = {NULL}, *best;
+	struct pick *best;
 	size_t n = 0, end;
 	enum oom_status st = OOM_OK;
 
@@ -303,11 +308,11 @@ enum oom_status picks_choose(struct picks *p)
 				     p->v[end].departures == c->departures; end++)
 			;
 		/* a graver class than that of the best: alternatives alone */
-		if (p->q->best_only && n && gravest(c->set) != gravest(front[0]->set))
+		if (p->q->best_only && n && gravest(c->set) != gravest(p->front[0]->set))
 			break;
 		st = best_of_cell(p, &p->v[from], end - from, &best);
 		if (!st && best)
-			st = insert(p, front, &n, best);
+			st = insert(p, &n, best);
 	}
-	return st || !n ? st : take(p, front, n);
+	return st || !n ? st : take(p, n);
 }

@@ -5,7 +5,8 @@
 
 #include "search_axes.h"
 
-enum { CLASS_SETS = 8 };                /* numerics, placement, science: exact is none of them */
+/* Sets of the axes whose changes are not exact, and cells: one for each set and number of departures. */
+enum { CHANGE_SETS = 1 << SEARCH_INEXACT, CELLS = CHANGE_SETS * (AXES + 1) };
 
 /* A plan whose allocated bytes have room, without its knobs: they follow from value. */
 struct pick {
@@ -15,7 +16,7 @@ struct pick {
 	uint64_t used_bytes;            /* an estimate, until exact */
 	int64_t micro_batch;
 	uint16_t value[AXES];
-	uint8_t set, departures;        /* classes of change >> 1 */
+	uint8_t set, departures;        /* set: of search_inexact */
 	bool fits;                      /* decided already */
 	bool exact;                     /* used_bytes is the replayed price */
 };
@@ -26,9 +27,11 @@ struct picks {
 	const struct oom_search_query *q;
 	struct pick *v;
 	size_t n, cap;
-	/* Least cost known to fit: of the cell itself, and of cells that dominate it (no other class of
-	 * change, no more departures). */
-	double own[CLASS_SETS][AXES + 1], beyond[CLASS_SETS][AXES + 1];
+	/* Least cost known to fit: of the cell itself, and of cells that dominate it (nothing else that is
+	 * not exact, no more departures). */
+	double own[CHANGE_SETS][AXES + 1], beyond[CHANGE_SETS][AXES + 1];
+	struct pick *front[CELLS];
+	bool used[CELLS];
 	struct oom_search *out;
 	struct oom_error *err;
 };
@@ -37,7 +40,7 @@ void picks_init(struct picks *p);
 void picks_release(struct picks *p);
 /* Notes a plan priced as e, unless it does not fit by the bounds or another that fits is better in
  * everything; false when it does not fit.  OOM_ERR_MEMORY. */
-enum oom_status picks_add(struct picks *p, const uint16_t value[AXES], unsigned classes,
+enum oom_status picks_add(struct picks *p, const uint16_t value[AXES],
 			  const struct oom_plan *plan, const struct oom_eval *e, bool *may_fit);
 /* Writes the best plan and its alternatives into *out; found is false when none fits. */
 enum oom_status picks_choose(struct picks *p);

@@ -38,6 +38,7 @@
 #include <stdint.h>
 
 #include "oomplan/calibrate.h"
+#include "oomplan/compat.h"
 #include "oomplan/gpu.h"
 #include "oomplan/host.h"
 #include "oomplan/ladder.h"
@@ -60,7 +61,7 @@ struct oom_question {
 	uint64_t host_ram_bytes;        /* of a node; 0: not known, never short */
 	unsigned allow;                 /* enum oom_allow: changes of the science that may be taken */
 	enum oom_objective objective;   /* of the search, after the class of the changes */
-	bool brief;                     /* the search only where the ladder does not reach, no reasons */
+	bool brief;                     /* the search only where what was asked is no answer, no reasons */
 	bool verdicts_only;             /* of oom_answer_search: see struct oom_search_query */
 	/* Observed lengths: the plan's seq_len becomes the longest batch of an epoch.  NULL: as it is. */
 	const struct oom_lengths *lengths;
@@ -97,6 +98,9 @@ struct oom_judged {
 	struct oom_host_need host;
 	enum oom_limit first_limit;     /* what a run meets first */
 	struct oom_expectation expected;        /* with a calibration */
+	/* rules of oomplan/compat.h that it breaks: what to say of it, and what to set besides */
+	struct oom_compat_set broken;
+	bool launches;                  /* none of them is a refusal, or makes another run of it */
 };
 /* Exactly the configuration asked for.  ev may be NULL, here and below: the call has one of its own. */
 OOM_API enum oom_status oom_answer_as_asked(struct oom_evaluator *ev, const struct oom_question *q,
@@ -108,8 +112,8 @@ enum oom_answer_from { OOM_FROM_ASKED, OOM_FROM_LADDER, OOM_FROM_SEARCH };
 struct oom_answer {
 	struct oom_question asked;      /* settled */
 	struct oom_judged as_asked;
-	/* As asked where that fits, else where the ladder ends; else, where the ten rungs do not reach,
-	 * the search's plan; else as far as the ladder came. */
+	/* As asked where that fits and launches; else the search's plan, the cheapest of all; else as
+	 * far as the ladder came. */
 	struct oom_judged best;
 	enum oom_answer_from from;
 	struct oom_ladder ladder;       /* the rungs, each with its saving and verdict */

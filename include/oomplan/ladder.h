@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "oomplan/compat.h"
 #include "oomplan/model.h"
 #include "oomplan/plan.h"
 
@@ -34,6 +35,8 @@ struct oom_rung {
 	enum oom_allow allow;           /* what must be allowed; 0: the rung is always taken */
 	bool more_gpus;                 /* on one GPU there is nothing to change, more would help */
 	bool (*apply)(struct oom_plan *plan, const struct oom_model *model);
+	/* the whole-numbered knobs that it sets and no other rung does: to be tried without */
+	const char *knobs[4];
 };
 /* The table, in order; NULL past the end. */
 OOM_API const struct oom_rung *oom_rung_at(size_t i);
@@ -45,7 +48,9 @@ enum oom_rung_outcome {
 	OOM_RUNG_TAKEN,
 	OOM_RUNG_NO_HELP,
 	OOM_RUNG_NOT_APPLICABLE,
-	OOM_RUNG_OFFERED
+	OOM_RUNG_OFFERED,
+	OOM_RUNG_GIVEN_BACK,            /* taken, and needless beside those taken after it */
+	OOM_RUNG_REFUSED                /* no framework runs what it leads to */
 };
 
 struct oom_rung_result {
@@ -61,6 +66,9 @@ struct oom_ladder {
 	struct oom_eval start_eval, eval;
 	bool start_fits, fits;
 	struct oom_rung_result rung[OOM_RUNGS];
+	/* what was asked is refused, or becomes another run: the climb began from what runs instead */
+	bool mended;
+	struct oom_plan runs;                   /* that; start where nothing was mended */
 	int64_t effective_batch;                /* sequences an optimizer step sees: kept exactly */
 	char note[300];                         /* about the batch */
 	size_t replayed;                        /* verdicts that took a replay of the allocator */
@@ -78,11 +86,14 @@ OOM_API void oom_plan_settle_for(struct oom_plan *plan, const struct oom_model *
 /* Climbs from start, whose global batch is settled first; the effective batch (micro x accumulation
  * x GPUs) never changes.  Every verdict is oom_judge's.  The plans at both ends, and each rung's
  * before and after, are replayed and therefore priced as oom_evaluate prices them with
- * OOM_EVAL_REPLAY; start_eval and eval have their buckets.  Within a rung of several steps those
+ * OOM_EVAL_REPLAY; start_eval and eval have their buckets.  No rung leads to a plan that
+ * oom_compat_allows does not (gpu may be NULL, see there); one that turns out not to be needed once
+ * the others are taken is given back.  Within a rung of several steps those
  * that do not fit are compared by used_bytes_estimated.  Deterministic. */
 OOM_API enum oom_status oom_ladder_climb(struct oom_evaluator *ev, const struct oom_model *model,
-					 const struct oom_plan *start, uint64_t capacity_bytes,
-					 unsigned allow, struct oom_ladder *out,
+					 const struct oom_plan *start, const struct oom_gpu *gpu,
+					 uint64_t capacity_bytes, unsigned allow,
+					 struct oom_ladder *out,
 					 struct oom_error *err);
 
 #ifdef __cplusplus

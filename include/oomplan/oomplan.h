@@ -13,6 +13,7 @@
 #include "oomplan/calibrate.h"
 #include "oomplan/choices.h"
 #include "oomplan/compare.h"
+#include "oomplan/compat.h"
 #include "oomplan/config.h"
 #include "oomplan/diagnose.h"
 #include "oomplan/engine.h"

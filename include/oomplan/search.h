@@ -60,7 +60,7 @@ struct oom_reason {
 struct oom_search {
 	bool found;
 	struct oom_candidate best;
-	/* undominated in (classes, objective, departures) */
+	/* undominated in (changes that are not exact, objective, departures) */
 	struct oom_candidate alternative[OOM_ALTERNATIVES];
 	size_t n_alternatives, n_undominated;
 	struct oom_reason reason[OOM_SEARCH_AXES];      /* see oom_search_reasons */
@@ -70,8 +70,10 @@ struct oom_search {
 	size_t replayed;                /* verdicts that took a replay of the allocator */
 };
 /* Prices every combination of the free knobs' values (see oom_search_axis_at) around what is asked
- * and keeps the best by (gravest class, time a sample, departures), or by the objective in place of
- * time; ties go to fewer kinds of change, to the larger micro-batch, to fewer bytes, to less time.
+ * and keeps the best by (gravest class, number of changes that are not exact, time a sample,
+ * departures), or by the objective in place of time; ties go to the larger micro-batch, to fewer bytes,
+ * to less time.  Plans that no framework runs as they are priced (oomplan/compat.h) are none, unless
+ * what was asked is one that cannot be mended.
  *
  * Whether a plan fits is oom_judge's verdict, asked lazily: in the order of preference, of plans that
  * could still be in the answer.  The answer is exact: the one that judging every combination would

@@ -12,6 +12,8 @@
 
 #include "oomplan/answer.h"
 
+#include "moves.h"
+
 struct group {
 	int32_t gpu;
 	uint32_t count;
@@ -59,10 +61,8 @@ static struct oom_plan launched(const struct finder *f, const struct oom_gpu *ca
 	p.gpus_per_node = 0;            /* the machine's */
 	if (p.compute_capability <= 0)
 		p.compute_capability = card->compute_capability;
-	/* bf16 begins with Ampere: fp16 takes the same bytes */
 	if (old)
-		p.precision = p.precision == OOM_BF16 || p.precision == OOM_BF16_AMP ? OOM_FP16 :
-			      p.precision == OOM_AMP_BF16 ? OOM_AMP_FP16 : p.precision;
+		move_off_bf16(&p);
 	if (mine < 1)
 		mine = 1;
 	if (p.micro_batch > mine)

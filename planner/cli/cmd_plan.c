@@ -16,7 +16,7 @@ struct args {
 static void csv(const struct oom_ladder *l)
 {
 	static const char *const outcomes[] = {"not_needed", "taken", "no_help", "not_applicable",
-					       "offered"};
+					       "offered",    "given_back", "refused"};
 	static const char *const names[] = {"rung",         "name",        "class", "outcome",
 					    "before_bytes", "after_bytes", "fits",  NULL};
 	struct oom_csv c = {.out = stdout};

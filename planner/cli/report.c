@@ -64,6 +64,24 @@ static void expected(const struct oom_target *t, const struct oom_judged *j)
 		       100 * j->plan.margin);
 }
 
+/* What frameworks make of the plan: what it is refused for, and what has to be set besides. */
+static void compat(const struct oom_judged *j)
+{
+	struct oom_compat_rule r;
+
+	for (size_t i = 0; oom_compat_next(&j->broken, &i) && oom_compat_rule_at(i, &r); i++) {
+		if (r.verdict == OOM_CONDITIONAL)
+			printf("  needs %s: %s\n", r.setting, r.happens);
+		else
+			printf("  %s%s%s: %s%s%s\n", oom_paint(OOM_BAD),
+			       r.verdict == OOM_REFUSED       ? "REFUSED" :
+			       r.verdict == OOM_BECOMES_OTHER ? "BECOMES ANOTHER RUN" :
+								 "INADVISABLE",
+			       oom_paint(OOM_PLAIN), r.happens, *r.instead ? "; instead: --" : "",
+			       r.instead);
+	}
+}
+
 static void verdict(const struct oom_job *job, const struct oom_target *t,
 		    const struct oom_judged *j)
 {
@@ -80,6 +98,7 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 		printf("peak %s used\n", oom_gib(e->used_bytes));
 	if (job->quiet)
 		return;
+	compat(j);
 	printf("  binding phase: %s (%s%s%s)\n", oom_phase_str(e->peak_phase),
 	       e->peak_module ? e->peak_module : "", e->peak_module && *e->peak_module ? ": " : "",
 	       e->peak_op ? e->peak_op : "");
@@ -175,8 +194,9 @@ static void host(const struct oom_target *t, const struct oom_judged *j)
 
 static void rungs(const struct oom_ladder *l)
 {
-	static const char *const words[] = {"not needed", "TAKEN", "does not help",
-					    "nothing to change", "OFFER"};
+	static const char *const words[] = {"not needed",	 "TAKEN", "does not help",
+					    "nothing to change", "OFFER", "given back",
+					    "refused"};
 
 	printf("\nthe ladder, cheapest first\n");
 	for (int i = 0; i < OOM_RUNGS; i++) {
@@ -221,21 +241,59 @@ static void command_line(const struct oom_target *t, const struct oom_plan *p)
 	putchar('\n');
 }
 
+/* "50.79 of 39.38 GiB", each with its unit where they differ. */
+static void share(uint64_t used, uint64_t capacity)
+{
+	char a[32], b[32];
+	char *unit = strchr(oom_format_bytes(used, a, sizeof(a)), ' ');
+
+	oom_format_bytes(capacity, b, sizeof(b));
+	if (unit && strchr(b, ' ') && !strcmp(unit, strchr(b, ' ')))
+		*unit = 0;
+	printf("%s of %s", a, b);
+}
+
+/* Of what was asked, and of what does instead: one never without the other. */
+static void both(const struct oom_target *t, const struct oom_answer *a)
+{
+	const struct oom_judged *asked = &a->as_asked, *best = &a->best;
+	const int n = a->from == OOM_FROM_SEARCH ? a->search.best.departures : 0;
+	char options[600];
+
+	printf("%s%s%s as asked (", oom_paint(OOM_BAD),
+	       !asked->fits_gpu ? "DOES NOT FIT" : !asked->fits ? "FITS THE GPU, NOT THE HOST" :
+								   "DOES NOT RUN",
+	       oom_paint(OOM_PLAIN));
+	share(asked->eval.used_bytes, t->q.capacity_bytes);
+	putchar(')');
+	if (!best->fits_gpu) {
+		printf("; nothing that was tried does (%s)\n", oom_gib(best->eval.used_bytes));
+		return;
+	}
+	oom_plan_options(&asked->plan, &best->plan, options, sizeof(options));
+	printf("; %s", best->fits ? "fits" : "fits the GPU, not the host,");
+	if (n)
+		printf(" with %d change%s:", n, n > 1 ? "s" : "");
+	else
+		printf(" with");
+	printf(" %s (%s)\n", oom_shown(options), oom_gib(best->eval.used_bytes));
+}
+
 void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
 		     const struct oom_answer *a)
 {
+	if (a->from != OOM_FROM_ASKED) {
+		both(t, a);
+		if (job->quiet)
+			return;
+	}
 	verdict(job, t, &a->best);
 	if (job->quiet)
 		return;
 	if (a->from != OOM_FROM_ASKED)
-		printf("  as asked: %s used, %s; effective batch %lld kept\n",
-		       oom_gib(a->as_asked.eval.used_bytes),
-		       a->best.fits_gpu ? "did not fit" : "does not fit",
-		       (long long)a->ladder.effective_batch);
+		printf("  effective batch %lld kept\n", (long long)a->ladder.effective_batch);
 	if (*t->q.note)
 		printf("  %s\n", t->q.note);
-	if (a->from == OOM_FROM_SEARCH)
-		puts("  the ten rungs alone do not reach: this plan is the search's");
 	oom_report_lengths(t);
 	anatomy(&a->best.eval);
 	phases(&a->best.eval);

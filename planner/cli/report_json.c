@@ -93,10 +93,30 @@ static void head(struct oom_json *j, const struct oom_target *t, bool fits)
 	oom_json_text(j, "note", t->note);
 }
 
+/* What frameworks make of the plan. */
+static void compat(struct oom_json *j, const struct oom_judged *x)
+{
+	struct oom_compat_rule r;
+
+	oom_json_bool(j, "launches", x->launches);
+	oom_json_array(j, "compat");
+	for (size_t i = 0; oom_compat_next(&x->broken, &i) && oom_compat_rule_at(i, &r); i++) {
+		oom_json_object(j, NULL);
+		oom_json_text(j, "rule", r.name);
+		oom_json_text(j, "verdict", oom_compat_verdict_str(r.verdict));
+		oom_json_text(j, "happens", r.happens);
+		oom_json_text(j, "setting", r.setting);
+		oom_json_text(j, "instead", r.instead);
+		oom_json_text(j, "source", r.source);
+		oom_json_end(j);
+	}
+	oom_json_end(j);
+}
+
 static void rung(struct oom_json *j, const struct oom_rung *r, const struct oom_rung_result *s)
 {
 	static const char *const outcomes[] = {"not_needed", "taken", "no_help", "not_applicable",
-					       "offered"};
+					       "offered",    "given_back", "refused"};
 
 	oom_json_object(j, NULL);
 	oom_json_int(j, "rung", r->number);
@@ -123,9 +143,11 @@ void oom_json_plan(const struct oom_job *job, const struct oom_target *t,
 	oom_json_object(&j, "asked");
 	oom_json_bool(&j, "fits", a->as_asked.fits_gpu);
 	plan(&j, &a->as_asked.plan);
+	compat(&j, &a->as_asked);
 	eval(&j, &a->as_asked);
 	oom_json_end(&j);
 	plan(&j, &a->best.plan);
+	compat(&j, &a->best);
 	eval(&j, &a->best);
 	oom_json_array(&j, "ladder");
 	for (int i = 0; i < OOM_RUNGS; i++)
@@ -144,6 +166,7 @@ void oom_json_estimate(const struct oom_target *t, const struct oom_judged *x)
 	head(&j, t, x->fits);
 	limits(&j, t, x);
 	plan(&j, &x->plan);
+	compat(&j, x);
 	eval(&j, x);
 	oom_json_lengths(&j, t);
 	oom_json_calibrated(&j, t, &x->eval);

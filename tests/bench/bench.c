@@ -171,7 +171,7 @@ int main(int argc, char **argv)
 	layouts(ev, model);
 	plan = oom_plan_default();
 	for (n = 0, t = now(); now() - t < 1; n++)
-		if (oom_ladder_climb(ev, model, &plan, (uint64_t)40 << 30, OOM_ALLOW_SCIENCE,
+		if (oom_ladder_climb(ev, model, &plan, NULL, (uint64_t)40 << 30, OOM_ALLOW_SCIENCE,
 				    &ladder, &err))
 			return 1;
 	printf("ladder:               %6.2f us (aim: 1000 us)\n", 1e6 / n);

@@ -54,7 +54,7 @@ static enum oom_status job(const char *model)
 		st = oom_model_new(&m, &keys, &err);
 	if (!st) {
 		ev = oom_evaluator_new();
-		st = ev ? oom_ladder_climb(ev, m, &plan, (uint64_t)8 << 30, OOM_ALLOW_SCIENCE, &l,
+		st = ev ? oom_ladder_climb(ev, m, &plan, NULL, (uint64_t)8 << 30, OOM_ALLOW_SCIENCE, &l,
 					  &err) :
 			  OOM_ERR_MEMORY;
 	}

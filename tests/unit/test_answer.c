@@ -440,6 +440,7 @@ static void test_few_replays(void **state)
 	printf("%zu replayed of %zu priced\n", a->replayed, a->search.evaluated);
 	assert_true(a->replayed <= MOST);
 	f.q.brief = true;
+	set(&f.q.plan, "micro-batch", "1");
 	assert_int_equal(oom_answer(f.ev, &f.q, a, &err), OOM_OK);
 	assert_true(a->best.fits && !a->searched);
 	printf("%zu for the verdict alone\n", a->replayed);

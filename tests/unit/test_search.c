@@ -1,4 +1,5 @@
-/* The search against brute force written separately, and solutions against their neighbours. */
+/* The search against brute force written separately, over the plans that frameworks run, and solutions
+ * against their neighbours. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,7 @@
 /* cmocka wants those above */
 #include <cmocka.h>
 
+#include "oomplan/compat.h"
 #include "oomplan/search.h"
 
 static struct oom_model *load(const char *name, struct oom_keys *keys)
@@ -30,8 +32,10 @@ struct brute {
 	const struct oom_plan *asked;
 	uint64_t capacity;
 	enum oom_objective objective;
+	struct oom_compat compat;
+	struct oom_compat_set excused;
 	struct triple {
-		unsigned classes;
+		unsigned changes;       /* what is not exact: precision, optimizer, offload, length, adapters */
 		double cost, seconds;
 		int departures;
 		uint64_t used;          /* 0: not replayed yet */
@@ -109,9 +113,6 @@ static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 	const bool layout = p->engine != i.engine || p->zero_stage != i.zero_stage ||
 			    p->hybrid_shard != i.hybrid_shard || p->bucket_view != i.bucket_view ||
 			    p->tp != i.tp || p->pp != i.pp || p->cp != i.cp || p->ep != i.ep;
-	const bool placed = p->engine != i.engine || p->zero_stage != i.zero_stage ||
-			    p->hybrid_shard != i.hybrid_shard ||
-			    (layout && a->engine == OOM_ENGINE_MEGATRON);
 	const bool precision = p->precision != a->precision && !qlora;
 	const bool headroom = b->objective == OOM_OBJECTIVE_HEADROOM;
 	struct oom_error err = {{0}};
@@ -119,6 +120,8 @@ static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 	struct oom_eval e;
 	bool fits;
 
+	if (!oom_compat_allows(&b->compat, p, a, &b->excused))
+		return;
 	if (oom_judge(b->ev, b->model, p, b->capacity, headroom ? OOM_EVAL_REPLAY : 0, &e, &fits,
 		      &err) ||
 	    !fits)
@@ -129,9 +132,9 @@ static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 		       (p->micro_batch != a->micro_batch) + layout + offload +
 		       (p->optimizer != a->optimizer) + (p->sp != a->sp) +
 		       (p->allocator != a->allocator);
-	t.classes = (unsigned)(precision || p->optimizer != a->optimizer) << OOM_NUMERICS |
-		    (unsigned)(placed || offload) << OOM_PLACEMENT |
-		    (unsigned)(p->seq_len != a->seq_len || p->lora_r != a->lora_r) << OOM_SCIENCE;
+	t.changes = (unsigned)precision | (unsigned)(p->optimizer != a->optimizer) << 1 |
+		    (unsigned)offload << 2 | (unsigned)(p->seq_len != a->seq_len) << 3 |
+		    (unsigned)(p->lora_r != a->lora_r) << 4;
 	t.seconds = 1 / oom_step_time(p, &e, NULL).samples_per_s;
 	t.used = headroom ? e.used_bytes : 0;
 	t.plan = *p;
@@ -254,18 +257,12 @@ static void brute(struct brute *b, unsigned allow)
 	}
 }
 
-static int gravest(unsigned classes)
+static int gravest(unsigned changes)
 {
-	return classes >> OOM_SCIENCE & 1   ? OOM_SCIENCE :
-	       classes >> OOM_PLACEMENT & 1 ? OOM_PLACEMENT :
-	       classes			    ? OOM_NUMERICS :
-					      OOM_EXACT;
-}
-
-static int kinds(unsigned classes)
-{
-	return (classes >> OOM_NUMERICS & 1) + (classes >> OOM_PLACEMENT & 1) +
-	       (classes >> OOM_SCIENCE & 1);
+	return changes >= 8 ? OOM_SCIENCE :
+	       changes >= 4 ? OOM_PLACEMENT :
+	       changes	    ? OOM_NUMERICS :
+			      OOM_EXACT;
 }
 
 static uint64_t used(const struct brute *b, struct triple *t)
@@ -285,11 +282,11 @@ static uint64_t used(const struct brute *b, struct triple *t)
 static int order(const struct brute *b, struct triple *x, struct triple *y)
 {
 	const bool few = b->objective == OOM_OBJECTIVE_FEWEST_CHANGES;
-	const double a[5] = {gravest(x->classes), few ? x->departures : x->cost,
-			     few ? x->cost : x->departures, kinds(x->classes),
+	const double a[5] = {gravest(x->changes), __builtin_popcount(x->changes),
+			     few ? x->departures : x->cost, few ? x->cost : x->departures,
 			     -(double)x->plan.micro_batch};
-	const double c[5] = {gravest(y->classes), few ? y->departures : y->cost,
-			     few ? y->cost : y->departures, kinds(y->classes),
+	const double c[5] = {gravest(y->changes), __builtin_popcount(y->changes),
+			     few ? y->departures : y->cost, few ? y->cost : y->departures,
 			     -(double)y->plan.micro_batch};
 
 	for (int i = 0; i < 5; i++)
@@ -303,7 +300,7 @@ static int order(const struct brute *b, struct triple *x, struct triple *y)
 /* x is nowhere worse than y. */
 static bool covers(const struct triple *x, const struct triple *y)
 {
-	return !(x->classes & ~y->classes) && x->cost <= y->cost && x->departures <= y->departures;
+	return !(x->changes & ~y->changes) && x->cost <= y->cost && x->departures <= y->departures;
 }
 
 /* How many different plans nothing else covers. */
@@ -358,14 +355,14 @@ static void compare(struct brute *b, int problem, unsigned allow)
 		fail_msg("problem %d: search %d, brute force %zu", problem, s.found, b->n);
 	if (!best)
 		return;
-	if ((int)s.best.cls != gravest(best->classes) ||
+	if ((int)s.best.cls != gravest(best->changes) ||
 	    s.best.seconds_per_sample != best->seconds || s.best.departures != best->departures ||
 	    s.best.used_bytes != used(b, best))
 		fail_msg("problem %d, objective %d: search class %d, %.9g s, %d departures, %llu; "
 			 "brute force %d, %.9g, %d, %llu",
 			 problem, b->objective, s.best.cls, s.best.seconds_per_sample,
 			 s.best.departures, (unsigned long long)s.best.used_bytes,
-			 gravest(best->classes), best->seconds, best->departures,
+			 gravest(best->changes), best->seconds, best->departures,
 			 (unsigned long long)best->used);
 	assert_int_equal(s.n_undominated + 1, front(b->all, b->n));
 }
@@ -410,6 +407,15 @@ static struct oom_plan some_plan(uint32_t *seed)
 	return p;
 }
 
+/* What does not run becomes what does, before anything is searched for. */
+static void ask(struct brute *b, struct oom_plan *p)
+{
+	assert_int_equal(oom_compat_init(&b->compat, b->model, p, NULL, NULL), OOM_OK);
+	oom_compat_mend(&b->compat, p);
+	b->excused = oom_compat_broken(&b->compat, p, p);
+	b->asked = p;
+}
+
 static void test_brute_force(void **state)
 {
 	static const char *const models[] = {"GPT-2", "SmolLM2-135M"};
@@ -424,10 +430,10 @@ static void test_brute_force(void **state)
 		struct brute b = {.ev = oom_evaluator_new(), .model = m};
 
 		for (int i = 0; i < PROBLEMS / 2; i++) {
-			const struct oom_plan p = some_plan(&seed);
+			struct oom_plan p = some_plan(&seed);
 			const unsigned allow = draw(&seed, 3) ? 0 : 1 + draw(&seed, 3);
 
-			b.asked = &p;
+			ask(&b, &p);
 			b.objective = (enum oom_objective)(i % 4);
 			b.capacity = (uint64_t)((p.gpus > 1 ? 2400 : 800) +
 						150 * draw(&seed, 1 + draw(&seed, 20)))
@@ -488,7 +494,7 @@ static void test_megatron(void **state)
 		p.micro_batch = 1 + draw(&seed, 4);
 		p.grad_accum = 1 + draw(&seed, 4);
 		p.seq_len = 256 << draw(&seed, 4);
-		b.asked = &p;
+		ask(&b, &p);
 		b.objective = (enum oom_objective)(i % 4);
 		b.capacity = (uint64_t)(2200 + 100 * draw(&seed, 30)) << 20;
 		b.n = 0;
@@ -526,7 +532,7 @@ static void test_alternatives(void **state)
 		for (size_t i = 0; i < s.n_alternatives; i++) {
 			const struct oom_candidate *c = &s.alternative[i];
 
-			assert_true(s.best.classes & ~c->classes ||
+			assert_true(s.best.classes & ~c->classes || c->classes ||
 				    c->seconds_per_sample < s.best.seconds_per_sample ||
 				    c->departures < s.best.departures);
 			assert_int_equal(c->plan.micro_batch * c->plan.grad_accum,

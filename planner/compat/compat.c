@@ -1,0 +1,202 @@
+/* Plans held against the table.
+ *
+ * What a model's class and a card decide is decided once for a question (oom_compat_init); what is
+ * left of a rule then are a few comparisons of the plan's fields, cheap beside pricing it. */
+#include "oomplan/compat.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "table.h"
+
+bool oom_compat_has(const struct oom_compat_set *set, size_t rule)
+{
+	return rule < OOM_COMPAT_RULES && set->bits[rule / 64] >> rule % 64 & 1;
+}
+
+bool oom_compat_next(const struct oom_compat_set *set, size_t *i)
+{
+	for (; *i < OOM_COMPAT_RULES; *i = (*i / 64 + 1) * 64) {
+		const uint64_t rest = set->bits[*i / 64] >> *i % 64;
+
+		if (rest) {
+			*i += (size_t)__builtin_ctzll(rest);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void add(struct oom_compat_set *set, size_t rule)
+{
+	set->bits[rule / 64] |= (uint64_t)1 << rule % 64;
+}
+
+/* ---- a question ---- */
+
+static struct facts facts_of(const struct oom_model *model, const struct oom_plan *plan,
+			     const struct oom_gpu *gpu)
+{
+	const enum oom_task task = plan->task ? (enum oom_task)plan->task : oom_model_task(model);
+	const struct oom_model_shape shape = oom_model_shape(model);
+	const bool nvidia = !gpu || !*gpu->vendor || !strcmp(gpu->vendor, "nvidia");
+	struct oom_class_flags c = {{0}, 0, 0, 0, 0, 0, 0, 0};
+	const bool known = oom_class_flags(model, task, &c);
+	struct facts f = {.number = {c.checkpointing, c.sdpa, c.flash, c.wraps, c.liger, c.batchnorm,
+				     c.fp16_overflow}};
+
+	for (int i = 0; i < FACT_CC && !known; i++)
+		f.number[i] = -1;
+	f.number[FACT_CC] = nvidia ? (int64_t)lround(oom_capability(plan) * 10) : -1;
+	f.number[FACT_HEAD_DIM] = (int64_t)shape.head_dim;
+	f.number[FACT_EXPERTS] = (int64_t)shape.n_experts;
+	f.number[FACT_HEADS] = (int64_t)shape.n_heads;
+	f.word[FACT_VENDOR] = nvidia ? "nvidia" : gpu->vendor;
+	f.word[FACT_TYPE] = oom_model_type(model);
+	f.word[FACT_TASK] = oom_knob_find("task")->choice((size_t)task)->name;
+	return f;
+}
+
+/* A verdict's word decides by its first letter. */
+static enum oom_status add_rule(struct oom_compat *c, size_t number, const char *when,
+				const char *verdict, const struct facts *f, struct oom_error *err)
+{
+	const uint16_t before = c->n_conditions;
+	bool here;
+	const enum oom_status st = compat_compile(c, when, f, &here, err);
+
+	if (st || !here) {
+		c->n_conditions = before;
+		return st;
+	}
+	c->rule[c->n] = (uint8_t)number;
+	c->end[c->n++] = c->n_conditions;
+	if (strcmp(verdict, oom_compat_verdict_str(OOM_CONDITIONAL)))
+		add(&c->binding, number);
+	if (!strcmp(verdict, oom_compat_verdict_str(OOM_REFUSED)) ||
+	    !strcmp(verdict, oom_compat_verdict_str(OOM_BECOMES_OTHER)))
+		add(&c->fatal, number);
+	return OOM_OK;
+}
+
+enum oom_status oom_compat_init(struct oom_compat *c, const struct oom_model *model,
+				const struct oom_plan *plan, const struct oom_gpu *gpu,
+				struct oom_error *err)
+{
+	enum { RULE, WHEN, VERDICT, COLUMNS = 7 };
+	const struct facts f = facts_of(model, plan, gpu);
+	struct rows rows = compat_rows("compat.csv");
+	enum oom_status st = OOM_OK;
+	const char *cells[COLUMNS];
+	char buf[1600];
+
+	c->n = c->n_conditions = 0;
+	c->binding = c->fatal = (struct oom_compat_set){{0}};
+	for (size_t i = 0; !st && compat_next_row(&rows, COLUMNS, cells, buf, sizeof(buf)); i++)
+		st = i == OOM_COMPAT_RULES ?
+			     oom_error_set(err, OOM_ERR_LIMIT, "compat.csv: too many rules") :
+			     add_rule(c, i, cells[WHEN], cells[VERDICT], &f, err);
+	return st;
+}
+
+/* ---- plans ---- */
+
+static int64_t field(const struct oom_plan *p, size_t offset)
+{
+	int64_t n;
+
+	memcpy(&n, (const char *)p + offset, sizeof(n));
+	return n;
+}
+
+static bool holds(const struct oom_compat_condition *c, const struct oom_plan *p,
+		  const struct oom_plan *asked)
+{
+	const int64_t n = field(p, c->offset);
+	const bool yes = c->asked   ? !asked || n == field(asked, c->offset) :
+			 c->choices ? n >= 0 && n < 64 && (uint64_t)c->low >> n & 1 :
+				      n >= c->low && n <= c->high;
+
+	return yes != c->negated;
+}
+
+/* The k-th of the rules here. */
+static bool breaks(const struct oom_compat *c, size_t k, const struct oom_plan *p,
+		   const struct oom_plan *asked)
+{
+	for (size_t i = k ? c->end[k - 1] : 0; i < c->end[k]; i++)
+		if (!holds(&c->condition[i], p, asked))
+			return false;
+	return true;
+}
+
+struct oom_compat_set oom_compat_broken(const struct oom_compat *c, const struct oom_plan *plan,
+					const struct oom_plan *asked)
+{
+	struct oom_compat_set out = {{0}};
+
+	for (size_t k = 0; k < c->n; k++)
+		if (breaks(c, k, plan, asked))
+			add(&out, c->rule[k]);
+	return out;
+}
+
+bool oom_compat_allows(const struct oom_compat *c, const struct oom_plan *plan,
+		       const struct oom_plan *asked, const struct oom_compat_set *excused)
+{
+	for (size_t k = 0; k < c->n; k++)
+		if (breaks(c, k, plan, asked) && oom_compat_has(&c->binding, c->rule[k]) &&
+		    !(excused && oom_compat_has(excused, c->rule[k])))
+			return false;
+	return true;
+}
+
+bool oom_compat_launches(const struct oom_compat *c, const struct oom_plan *plan)
+{
+	for (size_t k = 0; k < c->n; k++)
+		if (oom_compat_has(&c->fatal, c->rule[k]) && breaks(c, k, plan, NULL))
+			return false;
+	return true;
+}
+
+/* The settings of a rule's `instead`, divided by blanks. */
+static bool apply(size_t rule, struct oom_plan *plan)
+{
+	const struct oom_plan before = *plan;
+	struct oom_compat_rule r;
+
+	if (!oom_compat_rule_at(rule, &r))
+		return false;
+	for (char *at = r.instead; *at;) {
+		char *value = strchr(at, '=');
+		const struct oom_option *k;
+		size_t n;
+
+		if (!value)
+			break;
+		*value++ = 0;
+		n = strcspn(value, " ");
+		k = oom_knob_find(at);
+		at = value + n + (value[n] != 0);
+		value[n] = 0;
+		if (k)
+			(void)oom_plan_set(plan, k, value, NULL);
+	}
+	return memcmp(&before, plan, sizeof(before)) != 0;
+}
+
+/* What mends one rule may break another: a few rounds, one for each rule at most. */
+bool oom_compat_mend(const struct oom_compat *c, struct oom_plan *plan)
+{
+	bool again = !oom_compat_launches(c, plan), changed = false;
+
+	for (size_t round = 0; again && round < c->n; round++) {
+		again = false;
+		for (size_t k = 0; k < c->n; k++)
+			if (oom_compat_has(&c->fatal, c->rule[k]) && breaks(c, k, plan, NULL) &&
+			    apply(c->rule[k], plan))
+				again = changed = true;
+	}
+	return changed;
+}

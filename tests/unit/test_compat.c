@@ -1,0 +1,257 @@
+/* The compatibility table: every rule is broken by a plan written for it, and nothing that is
+ * recommended breaks one.
+ *
+ * A plan for a rule is made from the rule's own condition, read a second time here by a simpler
+ * reader; models, cards and a few rules that need more are named below.  What the rules say has its
+ * sources in data/compat.csv. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants those above */
+#include <cmocka.h>
+
+#include "oomplan/oomplan.h"
+
+static struct oom_model *model_of(const char *config, struct oom_keys *keys)
+{
+	struct oom_error err = {{0}};
+	struct oom_model *m = NULL;
+
+	memset(keys, 0, sizeof(*keys));
+	if (*config == '{')
+		assert_int_equal(oom_keys_parse(keys, config, strlen(config), "test", &err), OOM_OK);
+	else
+		assert_int_equal(oom_keys_read_model(keys, config, &err), OOM_OK);
+	if (oom_model_new(&m, keys, &err))
+		fail_msg("%s: %s", config, err.text);
+	return m;
+}
+
+/* One model for each thing that a condition may ask of it: what of the class is 0 or 1, and other
+ * words of facts. */
+static const struct {
+	const char *fact, *model;
+} models[] = {
+	{"class.checkpointing=0", "{\"model_type\":\"ctrl\"}"},
+	{"class.flash=0", "T5-base"},
+	{"class.sdpa=0", "{\"model_type\":\"bloom\"}"},
+	{"class.wraps=0", "BERT-base"},
+	{"class.liger=0", "{\"model_type\":\"gpt_neox\"}"},
+	{"class.batchnorm=1", "{\"model_type\":\"resnet\"}"},
+	{"class.fp16-overflow=1", "T5-base"},
+	{"model.experts>=1", "Mixtral-8x7B"},
+	{"model.head-dim>256",
+	 "{\"model_type\":\"llama\",\"hidden_size\":1024,\"num_attention_heads\":2,"
+	 "\"num_key_value_heads\":2,\"head_dim\":512,\"num_hidden_layers\":2,"
+	 "\"intermediate_size\":256,\"vocab_size\":1000}"},
+	{"model.type!=llama|llama4", "GPT-2"},
+	{"model.task!=causal-lm|", "ViT-B-16"},
+	{"model.task=image-text",
+	 "{\"model_type\":\"llava\",\"text_config\":{\"model_type\":\"llama\","
+	 "\"num_hidden_layers\":2},\"vision_config\":{\"model_type\":\"clip_vision_model\"}}"},
+};
+
+static const char *model_for(const char *when)
+{
+	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++)
+		if (strstr(when, models[i].fact))
+			return models[i].model;
+	return "Llama-3.2-1B";
+}
+
+static struct oom_gpu card_for(const char *when)
+{
+	struct oom_gpu g = {.name = "card", .vendor = "nvidia", .compute_capability = 8};
+
+	if (strstr(when, "card.vendor=amd") || strstr(when, "card.vendor=intel")) {
+		snprintf(g.vendor, sizeof(g.vendor), strstr(when, "=amd") ? "amd" : "intel");
+		g.compute_capability = 0;
+	} else if (strstr(when, "card.cc<7")) {
+		g.compute_capability = 6;
+	} else if (strstr(when, "card.cc<8")) {
+		g.compute_capability = 7.5;
+	}
+	return g;
+}
+
+/* Sets the knob of one term so that the term holds: the first value of a list, a number at the end
+ * of a range, another word than those that are excluded. */
+static void obey(struct oom_plan *p, const char *name, const char *op, const char *value)
+{
+	const struct oom_option *k = oom_knob_find(name);
+	char word[300];
+	int64_t *at;
+
+	if (!strcmp(name, "library")) {
+		k = oom_knob_find("optimizer");
+		if (*op != '!')
+			assert_int_equal(oom_plan_set(p, k, strstr(value, "bits") ? "adamw-8bit" :
+									  "adamw-4bit",
+						      NULL),
+					 OOM_OK);
+		return;
+	}
+	if (!k)
+		fail_msg("no knob %s", name);
+	at = oom_plan_field(p, k);
+	snprintf(word, sizeof(word), "%.*s", (int)strcspn(value, "|"), value);
+	if (!strcmp(value, "asked"))
+		return;
+	assert_int_equal(oom_plan_set(p, k, word, NULL), OOM_OK);
+	if (!strcmp(op, "<"))
+		--*at;
+	else if (!strcmp(op, ">"))
+		++*at;
+	else if (!strcmp(op, "!=") && !strcmp(name, "optimizer"))
+		assert_int_equal(oom_plan_set(p, k, "sgd", NULL), OOM_OK);
+	else if (!strcmp(op, "!="))
+		*at = k->kind == OOM_OPTION_CHOICE ? (*at + 1) % 2 : *at + 1;
+}
+
+static struct oom_plan plan_for(const char *when)
+{
+	struct oom_plan p = oom_plan_default();
+	char copy[sizeof(((struct oom_compat_rule *)0)->when)];
+
+	memcpy(copy, when, strlen(when) + 1);
+	for (char *term = strtok(copy, "&"); term; term = strtok(NULL, "&")) {
+		char name[40], op[3] = "";
+		const char *value;
+		size_t n;
+
+		term += strspn(term, " ");
+		term[strcspn(term, " ")] = 0;
+		n = strcspn(term, "!=<>");
+		snprintf(name, sizeof(name), "%.*s", (int)n, term);
+		snprintf(op, sizeof(op), "%.*s", (int)strspn(term + n, "!=<>"), term + n);
+		value = term + n + strlen(op);
+		if (strncmp(name, "class.", 6) && strncmp(name, "card.", 5) &&
+		    strncmp(name, "model.", 6))
+			obey(&p, name, op, value);
+	}
+	return p;
+}
+
+static void test_every_rule(void **state)
+{
+	struct oom_compat_rule rule, *r = &rule;
+	size_t i = 0;
+
+	(void)state;
+	for (; oom_compat_rule_at(i, r); i++) {
+		struct oom_keys keys;
+		struct oom_model *m = model_of(model_for(r->when), &keys);
+		const struct oom_gpu card = card_for(r->when);
+		struct oom_plan p = plan_for(r->when), asked = p;
+		struct oom_compat_set broken, none = {{0}};
+		struct oom_error err;
+		struct oom_compat c;
+
+		p.compute_capability = card.compute_capability;
+		if (strstr(r->when, "task=image-text"))
+			p.task = OOM_TASK_IMAGE_TEXT;
+		if (strstr(r->when, "micro-batch!=asked"))
+			asked.micro_batch++;
+		if (strstr(r->when, "attn!=asked"))
+			asked.attn = OOM_ATTN_EAGER;
+		assert_int_equal(oom_compat_init(&c, m, &p, &card, &err), OOM_OK);
+		broken = oom_compat_broken(&c, &p, &asked);
+		if (!oom_compat_has(&broken, i))
+			fail_msg("%s: not broken by %s", r->name, r->when);
+		/* a search may not take it, unless that was asked for */
+		if (r->verdict != OOM_CONDITIONAL && oom_compat_allows(&c, &p, &asked, &none))
+			fail_msg("%s: allowed", r->name);
+		assert_true(oom_compat_allows(&c, &p, &asked, &broken));
+		/* what is put in its place is no longer broken */
+		if (*r->instead && r->verdict <= OOM_BECOMES_OTHER && !strstr(r->when, "asked")) {
+			if (!oom_compat_mend(&c, &p))
+				fail_msg("%s: not mended", r->name);
+			broken = oom_compat_broken(&c, &p, NULL);
+			if (oom_compat_has(&broken, i))
+				fail_msg("%s: %s does not mend it", r->name, r->instead);
+		}
+		oom_model_free(m);
+		oom_keys_release(&keys);
+	}
+	assert_true(i >= 50);
+}
+
+/* A rule without a name, a sentence or a source cannot be told to anybody. */
+static void test_rows_are_whole(void **state)
+{
+	struct oom_compat_rule rule, other, *r = &rule;
+
+	(void)state;
+	for (size_t i = 0; oom_compat_rule_at(i, r); i++) {
+		assert_true(*r->name && *r->when && *r->happens && *r->source);
+		assert_int_equal(r->verdict == OOM_CONDITIONAL, *r->setting != 0);
+		assert_true(r->happens[strlen(r->happens) - 1] != '.' || strchr(r->happens, '"'));
+		for (size_t k = 0; k < i && oom_compat_rule_at(k, &other); k++)
+			assert_string_not_equal(r->name, other.name);
+	}
+}
+
+/* A plan as most people would launch it breaks nothing on any card. */
+static void test_plain_plans(void **state)
+{
+	static const char *const names[] = {"Llama-3.2-1B", "GPT-2", "BERT-base", "ViT-B-16", "Qwen3-8B"};
+	const struct oom_gpu a100 = {.vendor = "nvidia", .compute_capability = 8};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct oom_keys keys;
+		struct oom_model *m = model_of(names[i], &keys);
+		struct oom_plan p = oom_plan_default();
+		struct oom_compat_set broken;
+		struct oom_compat_rule r;
+		struct oom_compat c;
+
+		p.precision = OOM_AMP_BF16;
+		p.grad_ckpt = OOM_CKPT_FULL;
+		assert_int_equal(oom_compat_init(&c, m, &p, &a100, NULL), OOM_OK);
+		broken = oom_compat_broken(&c, &p, NULL);
+		for (size_t k = 0; oom_compat_next(&broken, &k) && oom_compat_rule_at(k, &r); k++)
+			fail_msg("%s breaks %s", names[i], r.name);
+		assert_false(oom_compat_mend(&c, &p));
+		oom_model_free(m);
+		oom_keys_release(&keys);
+	}
+}
+
+/* Traits of classes that everybody knows (transformers 5.12, data/class_flags.csv). */
+static void test_class_flags(void **state)
+{
+	struct oom_class_flags f;
+	struct oom_keys keys;
+	struct oom_model *m = model_of("Llama-3.2-1B", &keys);
+
+	(void)state;
+	assert_true(oom_class_flags(m, OOM_TASK_CAUSAL_LM, &f));
+	assert_string_equal(f.name, "LlamaForCausalLM");
+	assert_true(f.checkpointing && f.sdpa && f.flash && f.wraps && f.liger);
+	assert_false(f.batchnorm || f.fp16_overflow);
+	/* a head that the file does not list: its backbone's */
+	assert_true(oom_class_flags(m, OOM_TASK_SEQ_CLS, &f));
+	oom_model_free(m);
+	oom_keys_release(&keys);
+	m = model_of("{\"model_type\":\"resnet\"}", &keys);
+	assert_true(oom_class_flags(m, OOM_TASK_IMAGE_CLS, &f));
+	assert_true(f.batchnorm && !f.checkpointing);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_rule),
+		cmocka_unit_test(test_rows_are_whole),
+		cmocka_unit_test(test_plain_plans),
+		cmocka_unit_test(test_class_flags),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
