@@ -16,6 +16,7 @@ struct loaded {
 	struct oom_keys keys;
 	struct oom_model *model;
 	struct oom_error err;
+	enum oom_status status;         /* of reading it */
 	struct loaded *next;
 };
 
@@ -47,8 +48,9 @@ static struct loaded *load(struct runs *r, const char *path)
 	if (!m)
 		return NULL;
 	snprintf(m->path, sizeof(m->path), "%s", path);
-	if (!oom_keys_read_model(&m->keys, path, &m->err))
-		oom_model_new(&m->model, &m->keys, &m->err);
+	m->status = oom_keys_read_model(&m->keys, path, &m->err);
+	if (!m->status)
+		m->status = oom_model_new(&m->model, &m->keys, &m->err);
 	m->next = r->models;
 	r->models = m;
 	return m;
@@ -203,6 +205,7 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 	struct runs *r = ctx;
 	const char *model = oom_csv_cell(row, "model"), *warning = "";
 	struct oom_error why = {{0}};
+	enum oom_status st;
 	char path[512];
 	struct loaded *m;
 
@@ -225,7 +228,11 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 	m = load(r, path);
 	if (!m)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-	if (!m->model || price(r, row, m, &warning, &why)) {
+	st = m->model ? price(r, row, m, &warning, &why) : m->status;
+	/* the fault of this process, not of the row */
+	if (st == OOM_ERR_MEMORY || st == OOM_ERR_INTERNAL)
+		return oom_error_set(err, st, "%s", m->model ? why.text : m->err.text);
+	if (st) {
 		for (int i = 0; i < SCALARS + 1 + 2 * (OOM_PHASES - 1) + OOM_BUCKETS + 5; i++)
 			putc(',', r->out);
 		oom_csv_put(r->out, m->model ? why.text : m->err.text);

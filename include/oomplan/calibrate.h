@@ -155,8 +155,9 @@ OOM_API enum oom_status oom_calibration_rows_parse(const char *text, size_t size
 /* The shipped ones. */
 OOM_API enum oom_status oom_calibration_shipped(struct oom_calibration_row **rows, size_t *n,
 						struct oom_error *err);
-/* Share of rows whose last measured figure passes the bound fitted on the other nine tenths. */
-OOM_API double oom_false_fit_rate(const struct oom_calibration_row *rows, size_t n,
+/* Share of rows whose last measured figure passes the bound fitted on the other nine tenths: into *rate,
+ * NaN where there are too few to leave a tenth out.  OOM_ERR_MEMORY. */
+OOM_API enum oom_status oom_false_fit_rate(double *rate, const struct oom_calibration_row *rows, size_t n,
 				  const struct oom_calibration *def, double level);
 
 #ifdef __cplusplus

@@ -138,12 +138,14 @@ enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *f, d
 	}
 	if (o->n == o->cap) {
 		const size_t cap = o->cap ? o->cap * 2 : 256;
-		void *q = cap > MAX_OFFERS * 2 ? NULL : realloc(o->items, cap * sizeof(*o->items));
+		void *q;
 
-		if (!q)
-			return oom_error_set(err,
-					     cap > MAX_OFFERS * 2 ? OOM_ERR_LIMIT : OOM_ERR_MEMORY,
+		if (cap > MAX_OFFERS * 2)
+			return oom_error_set(err, OOM_ERR_LIMIT,
 					     "more than %zu offers: leave out those you would not rent", o->n);
+		q = realloc(o->items, cap * sizeof(*o->items));
+		if (!q)
+			return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 		o->items = q;
 		o->cap = cap;
 	}

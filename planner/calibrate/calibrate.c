@@ -198,21 +198,23 @@ enum oom_status oom_calibrate(struct oom_calibration *out, struct oom_calibratio
 	return st;
 }
 
-double oom_false_fit_rate(const struct oom_calibration_row *rows, size_t n,
+enum oom_status oom_false_fit_rate(double *rate, const struct oom_calibration_row *rows, size_t n,
 			  const struct oom_calibration *def, double level)
 {
 	enum { FOLDS = 10 };
 	struct oom_calibration_row *train = malloc((n + 1) * sizeof(*train));
 	size_t wrong = 0, judged = 0;
+	enum oom_status st = train ? OOM_OK : OOM_ERR_MEMORY;
 
-	for (int k = 0; train && k < FOLDS; k++) {
+	for (int k = 0; st != OOM_ERR_MEMORY && k < FOLDS; k++) {
 		struct oom_calibration c;
 		size_t m = 0;
 
 		for (size_t i = 0; i < n; i++)
 			if (i % FOLDS != (size_t)k)
 				train[m++] = rows[i];
-		if (oom_calibrate(&c, train, m, def, NULL))
+		st = oom_calibrate(&c, train, m, def, NULL);
+		if (st)
 			continue;
 		for (size_t i = (size_t)k; i < n; i += FOLDS) {
 			const enum oom_measure at = last(&rows[i]);
@@ -223,5 +225,6 @@ double oom_false_fit_rate(const struct oom_calibration_row *rows, size_t n,
 		}
 	}
 	free(train);
-	return judged ? (double)wrong / (double)judged : NAN;
+	*rate = judged ? (double)wrong / (double)judged : NAN;
+	return st == OOM_ERR_MEMORY ? st : OOM_OK;
 }

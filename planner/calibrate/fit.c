@@ -9,10 +9,36 @@
 #include <gsl/gsl_linalg.h>
 #include <gsl/gsl_multifit.h>
 #include <math.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "parts.h"
+
+/* GSL's decompositions take scratch of their own and go on without it where it cannot be had: out of
+ * memory, the call is left at once.  What it had taken until then is lost, a few vectors. */
+static _Thread_local jmp_buf *way_out;
+
+static void on_error(const char *reason, const char *file, int line, int code)
+{
+	(void)reason;
+	(void)file;
+	(void)line;
+	if (code == GSL_ENOMEM && way_out)
+		longjmp(*way_out, code);
+}
+
+static enum oom_status guarded(int (*call)(void *), void *ctx)
+{
+	jmp_buf here;
+	int code;
+
+	gsl_set_error_handler(on_error);
+	way_out = &here;
+	code = setjmp(here) ? GSL_ENOMEM : call(ctx);
+	way_out = NULL;
+	return code == GSL_SUCCESS ? OOM_OK : code == GSL_ENOMEM ? OOM_ERR_MEMORY : OOM_ERR_INVALID;
+}
 
 struct system {
 	gsl_matrix *x, *cov;
@@ -75,6 +101,18 @@ double oom_fit_spread(const double *residual, size_t n, double *room)
 	return n ? 1.4826 * room[n / 2] : 0;
 }
 
+struct robust {
+	struct system *s;
+	gsl_multifit_robust_workspace *w;
+};
+
+static int robust(void *ctx)
+{
+	const struct robust *r = ctx;
+
+	return gsl_multifit_robust(r->s->x, r->s->y, r->s->b, r->s->cov, r->w);
+}
+
 static enum oom_status first_line(struct oom_fit *f, const double *x, const double *y, size_t n,
 				  size_t columns, const gsl_multifit_robust_type *weights,
 				  double *residual, bool *outlier)
@@ -89,9 +127,8 @@ static enum oom_status first_line(struct oom_fit *f, const double *x, const doub
 		st = OOM_ERR_MEMORY;
 	} else {
 		gsl_multifit_robust_maxiter(500, w);
-		if (gsl_multifit_robust(s.x, s.y, s.b, s.cov, w) != GSL_SUCCESS)
-			st = OOM_ERR_INVALID;
-		else
+		st = guarded(robust, &(struct robust){&s, w});
+		if (!st)
 			take_line(f, &s, x, y, n, columns, residual);
 	}
 	if (w)
@@ -130,12 +167,26 @@ static void sandwich(struct oom_fit *f, const double *x, size_t n, size_t column
 			f->cov[j][k] = out[j][k];
 }
 
+struct linear {
+	struct system *s;
+	gsl_multifit_linear_workspace *w;
+	double chisq;
+};
+
+static int linear(void *ctx)
+{
+	struct linear *l = ctx;
+
+	return gsl_multifit_linear(l->s->x, l->s->y, l->s->b, l->s->cov, &l->chisq, l->w);
+}
+
 static enum oom_status second_line(struct oom_fit *f, const double *x, const double *y, size_t n,
 				   size_t columns, bool uneven, double *residual, bool *outlier)
 {
 	gsl_multifit_linear_workspace *w = NULL;
-	double *room = malloc(n * sizeof(*room)), chisq = 0, limit;
+	double *room = malloc(n * sizeof(*room)), limit;
 	struct system s = {0};
+	struct linear l = {&s, NULL, 0};
 	size_t used = 0;
 	enum oom_status st = OOM_ERR_MEMORY;
 
@@ -155,14 +206,14 @@ static enum oom_status second_line(struct oom_fit *f, const double *x, const dou
 	w = gsl_multifit_linear_alloc(used, columns);
 	if (!w || !equations(&s, x, y, outlier, n, used, columns))
 		goto out;
-	st = OOM_ERR_INVALID;
-	if (gsl_multifit_linear(s.x, s.y, s.b, s.cov, &chisq, w) != GSL_SUCCESS)
+	l.w = w;
+	st = guarded(linear, &l);
+	if (st)
 		goto out;
-	st = OOM_OK;
 	take_line(f, &s, x, y, n, columns, residual);
 	f->n_outliers = n - used;
 	f->dof = (double)(used - columns);
-	f->sigma = sqrt(fmax(chisq, 0) / f->dof);
+	f->sigma = sqrt(fmax(l.chisq, 0) / f->dof);
 	for (size_t i = 0; i < columns; i++)
 		for (size_t j = 0; j < columns; j++)
 			f->cov[i][j] = gsl_matrix_get(s.cov, i, j);
@@ -228,6 +279,18 @@ enum oom_status oom_fit_robust(struct oom_fit *out, const double *x, const doubl
 	       st ? oom_error_set(err, st, "the measurements do not settle on one line") : OOM_OK;
 }
 
+struct values {
+	gsl_matrix *u, *v;
+	gsl_vector *d, *work;
+};
+
+static int singular_values(void *ctx)
+{
+	const struct values *s = ctx;
+
+	return gsl_linalg_SV_decomp(s->u, s->v, s->d, s->work);
+}
+
 /* Condition index and variance proportions (Belsley, Kuh and Welsch, Regression Diagnostics, 1980,
  * sections 3.2 and 3.3): x = U D V' with columns of length one;
  *   eta = d_max / d_min,  pi_j = (v_j,min / d_min)^2 / sum_k (v_j,k / d_k)^2. */
@@ -255,10 +318,9 @@ enum oom_status oom_fit_condition(const double *x, size_t n, size_t columns, dou
 		for (size_t i = 0; i < n && sum > 0; i++)
 			gsl_matrix_set(u, i, j, x[i * columns + j] / sqrt(sum));
 	}
-	st = OOM_ERR_INVALID;
-	if (gsl_linalg_SV_decomp(u, v, d, work) != GSL_SUCCESS)
+	st = guarded(singular_values, &(struct values){u, v, d, work});
+	if (st)
 		goto out;
-	st = OOM_OK;
 	most = gsl_vector_get(d, 0);
 	least = fmax(gsl_vector_get(d, columns - 1), 1e-12 * most);
 	*index = least > 0 ? most / least : HUGE_VAL;

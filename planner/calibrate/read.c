@@ -175,10 +175,14 @@ static enum oom_status collect(void *ctx, const struct oom_csv_row *row, struct 
 	}
 	if (c->n == c->cap) {
 		const size_t cap = c->cap * 2 + 256;
-		void *q = c->cap > MAX_ROWS ? NULL : realloc(c->rows, cap * sizeof(*c->rows));
+		void *q;
 
+		if (c->cap > MAX_ROWS)
+			return oom_error_set(err, OOM_ERR_LIMIT, "%s: more than %d rows", row->file,
+					     MAX_ROWS);
+		q = realloc(c->rows, cap * sizeof(*c->rows));
 		if (!q)
-			return oom_error_set(err, OOM_ERR_MEMORY, "%s: too many rows", row->file);
+			return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 		c->rows = q;
 		c->cap = cap;
 	}

@@ -192,26 +192,30 @@ static void residuals(const struct oom_calibration *c, const struct rows *r)
 		}
 }
 
-static void false_fits(struct oom_json *j, const struct rows *r, const struct oom_calibration *def)
-{
-	const double at95 = oom_false_fit_rate(r->items, r->n, def, 0.95),
-		     at99 = oom_false_fit_rate(r->items, r->n, def, 0.99);
+struct false_fits {
+	bool known;
+	double at95, at99;
+};
 
+static void false_fits(struct oom_json *j, const struct false_fits *f)
+{
+	if (!f->known)
+		return;
 	if (j) {
-		oom_json_real(j, "false_fit_rate_95", at95);
-		oom_json_real(j, "false_fit_rate_99", at99);
-	} else if (isnan(at95)) {
+		oom_json_real(j, "false_fit_rate_95", f->at95);
+		oom_json_real(j, "false_fit_rate_99", f->at99);
+	} else if (isnan(f->at95)) {
 		puts("false fits: too few runs to leave a tenth of them out");
 	} else {
 		printf("false fits, cross-validated: %.1f %% at a confidence of 95 %%, %.1f %% at "
 		       "99 %%\n",
-		       100 * at95, 100 * at99);
+		       100 * f->at95, 100 * f->at99);
 	}
 }
 
 /* report: with how often it would have been wrong. */
 static void json(const struct oom_calibration *c, const struct rows *r,
-		 const struct oom_calibration *def, bool report)
+		 const struct false_fits *f)
 {
 	struct oom_json j = {.out = stdout};
 
@@ -245,8 +249,7 @@ static void json(const struct oom_calibration *c, const struct rows *r,
 		oom_json_end(&j);
 	}
 	oom_json_end(&j);
-	if (report)
-		false_fits(&j, r, def);
+	false_fits(&j, f);
 	oom_json_end(&j);
 }
 
@@ -273,6 +276,7 @@ static int run(struct oom_job *job)
 	struct oom_calibration c, shipped = {.n = 0};
 	const struct oom_calibration *def = file ? &shipped : NULL;
 	struct oom_error err = {{0}};
+	struct false_fits rates = {0};
 	struct rows r = {0};
 	enum oom_status st = OOM_OK;
 
@@ -290,15 +294,23 @@ static int run(struct oom_job *job)
 		return oom_complain(OOM_EXIT_INPUT, "%s: %s", file ? file : "measured.csv",
 				    err.text);
 	}
+	if (!st && a->report && !job->csv) {
+		st = oom_false_fit_rate(&rates.at95, r.items, r.n, def, 0.95);
+		if (!st)
+			st = oom_false_fit_rate(&rates.at99, r.items, r.n, def, 0.99);
+		rates.known = true;
+		if (st)
+			oom_error_set(&err, st, "%s", oom_status_str(st));
+	}
 	if (!st) {
 		if (job->json)
-			json(&c, &r, def, a->report);
+			json(&c, &r, &rates);
 		else if (job->csv)
 			residuals(&c, &r);
 		else
 			show(&c, &r);
-		if (a->report && !job->csv && !job->json)
-			false_fits(NULL, &r, def);
+		if (!job->csv && !job->json)
+			false_fits(NULL, &rates);
 		if (a->output)
 			st = write(a->output, &c, &err);
 	}

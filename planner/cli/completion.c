@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "out.h"
 #include "view.h"
 
 /* A word that no shell reads specially: what all names of the tables should be, and are checked to
@@ -48,8 +49,10 @@ static void gpu_names(void)
 {
 	struct oom_gpus gpus = {0};
 
-	if (oom_gpus_load(&gpus, NULL))
-		return;         /* completion without cards is still completion */
+	if (oom_gpus_load(&gpus, NULL)) {
+		oom_out_incomplete();
+		return;
+	}
 	for (size_t i = 0; i < gpus.n; i++)
 		if (plain(gpus.items[i].name))
 			printf("%s%s", i ? " " : "", gpus.items[i].name);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "diagnose.h"
+#include "out.h"
 
 /* Which releases print a message in these words. */
 static const char *version(const struct oom_crash *c)
@@ -139,8 +140,12 @@ const char *oom_crash_cards(const struct oom_crash *c, char *buf, size_t size)
 
 	buf[0] = 0;
 	if (!c->known[OOM_CRASH_TOTAL] || strncmp(c->framework, "torch", 5) ||
-	    !strcmp(c->framework, "torch-mps") || oom_gpus_load(&gpus, NULL))
+	    !strcmp(c->framework, "torch-mps"))
 		return buf;
+	if (oom_gpus_load(&gpus, NULL)) {       /* the table is the program's own */
+		oom_out_incomplete();
+		return buf;
+	}
 	for (size_t i = 0; i < gpus.n && n < size; i++) {
 		const struct oom_gpu *g = &gpus.items[i];
 

@@ -148,6 +148,13 @@ enum oom_status oom_out_close(struct oom_out *out, struct oom_error *err)
 	return OOM_OK;
 }
 
+static bool incomplete;
+
+void oom_out_incomplete(void)
+{
+	incomplete = true;
+}
+
 enum oom_status oom_out_flush(struct oom_error *err)
 {
 	bool bad;
@@ -161,5 +168,7 @@ enum oom_status oom_out_flush(struct oom_error *err)
 		putchar('\n');
 		fflush(stdout);
 	}
+	if (!bad && incomplete)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory: the output is incomplete");
 	return bad ? failed("standard output", err) : OOM_OK;
 }

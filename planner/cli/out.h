@@ -26,6 +26,8 @@ enum oom_status oom_out_open(struct oom_out *out, const char *path, struct oom_e
 enum oom_status oom_out_close(struct oom_out *out, struct oom_error *err);
 /* Gives up: the file at path is as it was. */
 void oom_out_discard(struct oom_out *out);
+/* Part of what is being written could not be made (no memory): oom_out_flush will say so. */
+void oom_out_incomplete(void);
 /* Flushes standard output; OOM_ERR_IO with the reason when anything of it was lost. */
 enum oom_status oom_out_flush(struct oom_error *err);
 

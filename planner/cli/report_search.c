@@ -7,6 +7,7 @@
 #include "cli.h"
 #include "commands.h"
 #include "json.h"
+#include "out.h"
 #include "term.h"
 
 /* The knobs in which `to` differs from `from`, as options: " --a=b --no-c". */
@@ -257,11 +258,12 @@ void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct
 		for (size_t i = 0; i < s->n_reasons; i++)
 			reason_json(j, &s->best, &s->reason[i]);
 		oom_json_end(j);
-		if (f) {
+		if (f)
 			oom_report_command(f, job, t, &s->best.plan);
-			if (!fclose(f))
-				oom_json_text(j, "command", command);
-		}
+		if (f && !fclose(f))
+			oom_json_text(j, "command", command);
+		else
+			oom_out_incomplete();
 		oom_json_end(j);
 		oom_json_array(j, "alternatives");
 		for (size_t i = 0; i < s->n_alternatives; i++) {
