@@ -80,7 +80,54 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "use_liger_kernel=True", OOM_EXACT) \
 	X(OOM_LOSS_SLICED, "sliced", \
 	  "logits sliced and copied once more, transformers before 4.46", "", \
-	  "modeling_llama.py 4.45", OOM_EXACT)
+	  "modeling_llama.py 4.45", OOM_EXACT) \
+	X(OOM_LOSS_SFT, "sft", \
+	  "plain, and the entropy and accuracy of tokens that TRL's SFTTrainer logs (loss_type=nll)", \
+	  "nll", "trl/trainer/sft_trainer.py compute_loss", OOM_EXACT) \
+	X(OOM_LOSS_CHUNKED_NLL, "chunked-nll", \
+	  "head and loss in chunks of 256 tokens, computed again in backward: TRL's default", \
+	  "chunked_nll", "trl/trainer/sft_trainer.py _chunked_cross_entropy_loss", OOM_EXACT)
+
+/* What a step is a step of.  Pairs: two rows a sample.  The classes say what turning to them does. */
+#define OOM_METHODS(X) \
+	X(OOM_METHOD_SFT, "sft", "next tokens, or the task's labels: one model, one loss", \
+	  "pt pretrain", "transformers Trainer, TRL SFTTrainer", OOM_SCIENCE) \
+	X(OOM_METHOD_DPO, "dpo", "pairs against a reference (DPO, IPO and kin)", \
+	  "ipo sigmoid hinge kto_pair", "trl/trainer/dpo_trainer.py", OOM_SCIENCE) \
+	X(OOM_METHOD_ORPO, "orpo", "pairs and the likelihood of the better half, no reference", "", \
+	  "trl/experimental/orpo/orpo_trainer.py", OOM_SCIENCE) \
+	X(OOM_METHOD_CPO, "cpo", "pairs and the likelihood of the better half, no reference", "", \
+	  "trl/experimental/cpo/cpo_trainer.py", OOM_SCIENCE) \
+	X(OOM_METHOD_SIMPO, "simpo", "pairs alone, no reference", "", \
+	  "trl/experimental/cpo/cpo_trainer.py loss_type=simpo, cpo_alpha=0", OOM_SCIENCE) \
+	X(OOM_METHOD_REWARD, "reward", "pairs, one number each: a reward model", "rm", \
+	  "trl/trainer/reward_trainer.py", OOM_SCIENCE) \
+	X(OOM_METHOD_GRPO, "grpo", \
+	  "completions weighed against their group (GRPO, DAPO, RLOO and kin): the training pass", \
+	  "gspo dapo rloo reinforce", "trl/trainer/grpo_trainer.py", OOM_SCIENCE)
+
+#define OOM_REFERENCES(X) \
+	X(OOM_REF_AUTO, "auto", \
+	  "what the library does: a second model, or with adapters the model without them; none " \
+	  "where the objective has none (GRPO: beta 0)", "", "trl/trainer/dpo_trainer.py", OOM_EXACT) \
+	X(OOM_REF_MODEL, "model", "a second, frozen model beside the trained one", "ref_model", \
+	  "trl/trainer/dpo_trainer.py ref_model", OOM_EXACT) \
+	X(OOM_REF_ADAPTER, "adapter", "the trained model with its adapters switched off", "", \
+	  "peft disable_adapter", OOM_EXACT) \
+	X(OOM_REF_NONE, "none", "nothing: no comparison, or one computed before the training", \
+	  "precomputed", "trl/trainer/dpo_config.py precompute_ref_log_probs", OOM_EXACT)
+
+#define OOM_EMAS(X) \
+	X(OOM_EMA_NONE, "none", "no mean of the weights", "false", "-", OOM_EXACT) \
+	X(OOM_EMA_FOREACH, "foreach", \
+	  "a copy in the weights' type, moved all at once: torch.optim.swa_utils", "", \
+	  "torch/optim/swa_utils.py get_ema_multi_avg_fn", OOM_EXACT) \
+	X(OOM_EMA_LOOP, "loop", "a copy in the weights' type, one tensor after another: diffusers", \
+	  "true", "diffusers training_utils.py EMAModel.step", OOM_EXACT) \
+	X(OOM_EMA_FP32, "fp32", "a copy in 32 bit, towards which all weights are cast at once", "", \
+	  "torch/optim/swa_utils.py on fp32 averages", OOM_EXACT) \
+	X(OOM_EMA_LOOP_FP32, "loop-fp32", "a copy in 32 bit, one tensor after another", "", \
+	  "diffusers training_utils.py EMAModel.step", OOM_EXACT)
 
 #define OOM_ALLOCATORS(X) \
 	X(OOM_ALLOC_NATIVE, "native", "cudaMalloc segments", "", "PyTorch default", OOM_EXACT) \
@@ -151,6 +198,9 @@ enum oom_checkpointing { OOM_CHECKPOINTINGS(OOM_CHOICE_ID) };
 enum oom_reentrant { OOM_REENTRANTS(OOM_CHOICE_ID) };
 enum oom_loss { OOM_LOSSES(OOM_CHOICE_ID) };
 enum oom_allocator { OOM_ALLOCATORS(OOM_CHOICE_ID) };
+enum oom_method { OOM_METHODS(OOM_CHOICE_ID) };
+enum oom_reference { OOM_REFERENCES(OOM_CHOICE_ID) };
+enum oom_ema { OOM_EMAS(OOM_CHOICE_ID) };
 enum oom_engine_id { OOM_ENGINES(OOM_CHOICE_ID) };
 enum oom_scan { OOM_SCANS(OOM_CHOICE_ID) };
 enum oom_pp_schedule { OOM_PP_SCHEDULES(OOM_CHOICE_ID) };

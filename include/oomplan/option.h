@@ -86,6 +86,9 @@ struct oom_alias {
 	bool flag;              /* true where no value follows */
 	const struct oom_alias_word *words;     /* ends with a NULL word; NULL: the row's own words */
 	const char *note;       /* what is told to who writes it; NULL: nothing */
+	/* an older name of a command's option that is a knob's today: taken with the option's own
+	 * words, and not told to anybody */
+	bool older;
 };
 
 /* What a shell offers as a value. */

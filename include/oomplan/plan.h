@@ -37,6 +37,12 @@ struct oom_plan {
 	int64_t num_labels;         /* classes of a classification head; 0 = the config's */
 	int64_t num_layers;         /* depth override; 0 = the config's */
 	int64_t padding_mask;       /* 1 = batches really contain padding, so a mask is passed */
+	/* what the loss is of (enum oom_method), and what it is compared with (enum oom_reference) */
+	int64_t objective, reference;
+	int64_t completion_len;     /* tokens of an answer, within seq_len; of online objectives */
+	int64_t packing;            /* 1 = several samples share a sequence */
+	double label_smoothing;     /* above 0: Trainer's LabelSmoother makes the loss */
+	int64_t keep_outputs;       /* 1 = the loop holds the model's outputs through the backward */
 	/* numerics and kernels */
 	int64_t precision;          /* enum oom_precision */
 	int64_t attn;               /* enum oom_attention */
@@ -50,6 +56,8 @@ struct oom_plan {
 	int64_t eval_accumulation;
 	/* optimizer and adapters */
 	int64_t optimizer;          /* index into the optimizer table */
+	int64_t step_in_backward;   /* 1 = a parameter is stepped once its gradient is whole */
+	int64_t ema;                /* enum oom_ema: a running mean of the trained weights */
 	int64_t lora_r;             /* 0 = full fine-tuning */
 	/* "all-linear" or names joined by +; empty = the family's default */
 	char lora_targets[OOM_NAMES_SIZE];

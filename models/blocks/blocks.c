@@ -278,7 +278,11 @@ struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *u
 struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt,
 			     uint16_t mb, uint16_t mq, uint16_t mk)
 {
-	const bool padded = t->plan->padding_mask, grad = t->grad;
+	/* samples that share a sequence are kept apart by a mask, or by flash's own lengths
+	 * (masking_utils.py, find_packed_sequence_indices) */
+	const bool padded = t->plan->padding_mask ||
+			    (t->plan->packing && t->plan->attn != OOM_ATTN_FLASH),
+		   grad = t->grad;
 	const bool local = window && oom_cond_above(t, mk, window - 1);
 	const uint16_t plane = oom_mono_mul(t, mq, mk);
 	const uint16_t full = oom_mono_mul(t, mb, plane);

@@ -216,6 +216,11 @@ struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x);
  * accelerate where the plan says so.  The shared one: an encoder's result, given up. */
 void oom_returns(struct oom_tape *t, struct oom_val x);
 void oom_returns_shared(struct oom_tape *t, struct oom_val x);
+/* The doors to what a training loop makes of logits: they are returned beside the loss, or where the
+ * model gets no labels (t->no_labels) alone.  A family that writes its loss itself ends in one of
+ * them; the functions below do. */
+void oom_returns_logits(struct oom_tape *t, struct oom_val logits);
+struct oom_val oom_logits_alone(struct oom_tape *t, struct oom_val logits);
 /* logits of a language-model head, tied to embed or not, and their loss (ForCausalLMLoss /
  * ForMaskedLMLoss). */
 struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
@@ -235,9 +240,11 @@ struct oom_val oom_seq_cls_last(struct oom_tape *t, const struct oom_arch *a, st
 struct oom_val oom_seq2seq_cls(struct oom_tape *t, const struct oom_arch *a, struct oom_val h);
 /* Loss on [b, labels]. */
 struct oom_val oom_cls_loss(struct oom_tape *t, const struct oom_arch *a, struct oom_val logits);
-/* The Liger scheme: chunked head + loss with gradients made in the forward. */
+/* Head and loss in one, as --loss has them (fused_loss.c). */
 struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
 			    struct oom_val embed, const char *name);
+/* Whether a word of --loss takes the head in: from hidden states to the loss, without logits. */
+bool oom_loss_takes_head(int64_t loss);
 /* Whether this pass fuses the head of a language model with its loss. */
 bool oom_fuses_head(const struct oom_tape *t);
 /* oom_fused_ce of a head with or without a bias, which the fused product leaves out. */

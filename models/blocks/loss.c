@@ -64,6 +64,13 @@ struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct 
 	const struct oom_dim v = {a->vocab, "vocab_size"};
 
 	t->vocab = a->vocab;
+	/* logits_to_keep: hidden[:, -n:, :], which the product copies where there are several
+	 * sequences */
+	if (t->m_logits != OOM_MONO_ONE) {
+		h = oom_op_slice(t, h, t->m_logits, (struct oom_dim){h.width, h.text});
+		if (oom_cond_above(t, t->m_b, 1))
+			h = oom_op_copy(t, "clone", h);
+	}
 	if (a->tie) {
 		struct oom_val b = oom_none();
 
@@ -72,6 +79,18 @@ struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct 
 		return oom_op_matmul_param(t, name, h, embed, b, v);
 	}
 	return oom_op_linear(t, name, h, v, OOM_IS_HEAD | (bias ? OOM_BIAS : 0));
+}
+
+void oom_returns_logits(struct oom_tape *t, struct oom_val logits)
+{
+	t->logits_at = (int)t->n_outputs;
+	oom_returns(t, logits.kept ? oom_share(t, logits) : logits);
+}
+
+struct oom_val oom_logits_alone(struct oom_tape *t, struct oom_val logits)
+{
+	oom_returns_logits(t, logits);
+	return oom_none();
 }
 
 /* logits[..., :-1, :].contiguous(), before that perhaps .float() under the same name: a copy unless
@@ -91,7 +110,7 @@ static struct oom_val shifted_loss(struct oom_tape *t, struct oom_val logits)
 		f = oom_op_copy(t, "shifted logits", f);
 	labels = oom_new(t, "shifted labels", tokens, D(1), OOM_I64);
 	loss = oom_cross_entropy(t, f, labels);
-	oom_returns(t, out);
+	oom_returns_logits(t, out);
 	return loss;
 }
 
@@ -109,10 +128,12 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 	}
 	if (a->scale_logits)
 		logits = oom_op_unary(t, OOM_SCALE, logits);
-	if (t->shift)
+	if (t->shift && !t->no_labels)
 		return shifted_loss(t, logits);
 	if (a->float_logits)
 		logits = oom_op_cast(t, logits, OOM_F32);
+	if (t->no_labels)
+		return oom_logits_alone(t, logits);
 	/* the model's output holds the logits until the loss is done */
 	{
 		struct oom_val out = oom_share(t, logits), padded, f;
@@ -131,7 +152,7 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 		}
 		loss = oom_cross_entropy(t, f, labels);
 		oom_drop(t, padded);
-		oom_returns(t, out);
+		oom_returns_logits(t, out);
 	}
 	return loss;
 }
@@ -139,22 +160,28 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool upcast,
 				 uint16_t tokens)
 {
-	struct oom_val out = oom_share(t, logits), loss;
+	struct oom_val out, loss;
 
+	if (t->no_labels)
+		return oom_logits_alone(t, logits);
+	out = oom_share(t, logits);
 	if (upcast)
 		logits = oom_op_cast(t, logits, OOM_F32);
 	loss = oom_cross_entropy(t, logits, oom_input(t, "labels", tokens, 1, OOM_I64));
-	oom_returns(t, out);
+	oom_returns_logits(t, out);
 	return loss;
 }
 
 struct oom_val oom_cls_loss(struct oom_tape *t, const struct oom_arch *a, struct oom_val logits)
 {
-	struct oom_val out = oom_share(t, logits), loss;
+	struct oom_val out, loss;
 
 	(void)a;
+	if (t->no_labels)
+		return oom_logits_alone(t, logits);
+	out = oom_share(t, logits);
 	loss = oom_cross_entropy(t, logits, oom_input(t, "labels", t->m_b, 1, OOM_I64));
-	oom_returns(t, out);
+	oom_returns_logits(t, out);
 	return loss;
 }
 
@@ -187,118 +214,6 @@ struct oom_val oom_seq2seq_cls(struct oom_tape *t, const struct oom_arch *a, str
 	x = oom_op_dropout(t, oom_op_unary(t, OOM_TANH, x), a->classifier_dropout);
 	x = oom_op_linear(t, "out_proj", x, (struct oom_dim){t->n_labels, "num_labels"}, OOM_BIAS);
 	return oom_cls_loss(t, a, x);
-}
-
-/* One chunk: logits, their gradient in place, the input's gradient, the head's. */
-static void fused_chunk(struct oom_tape *t, struct oom_val x, struct oom_val w, enum oom_dtype dt,
-			uint16_t chunk, uint64_t n, uint64_t v, uint64_t d)
-{
-	const bool grad = t->grad;
-	const struct oom_dim weight = {v * d, "vocab_size * d_model"}, rows = {n * d, NULL};
-	struct oom_val cast = oom_none(), rows16 = oom_none(), lc;
-
-	/* logits = x @ w.t(): a transposed weight is no leaf, autocast casts it anew */
-	if (t->amp && x.dt != dt)
-		rows16 = oom_new(t, "input chunk", chunk, rows, dt);
-	if (t->amp && w.dt != dt)
-		cast = oom_new(t, "weight copy", OOM_MONO_ONE, weight, dt);
-	lc = oom_new(t, "logits chunk", chunk, (struct oom_dim){n * v, NULL}, dt);
-	oom_drop(t, cast);
-	oom_drop(t, rows16);
-	/* grad x = logits @ w: the leaf's copy goes through the cache */
-	t->grad = false;
-	cast = t->amp ? oom_amp_cast(t, w) : oom_none();
-	t->grad = grad;
-	oom_drop(t, oom_new(t, "input gradient chunk", chunk, rows, dt));
-	if (cast.sto >= 0)
-		oom_drop(t, cast);
-	if (w.rg && w.dt == OOM_F32 && dt != OOM_F32) {         /* addmm into the fp32 gradient */
-		oom_drop(t, oom_new(t, "input chunk", chunk, rows, dt));
-	} else if (w.rg) {                                      /* gw += mm(...).float() */
-		struct oom_val m = oom_new(t, "head gradient chunk", OOM_MONO_ONE, weight, dt);
-
-		if (dt != OOM_F32)
-			oom_drop(t,
-				 oom_new(t, "head gradient chunk", OOM_MONO_ONE, weight, OOM_F32));
-		oom_drop(t, m);
-	}
-	oom_drop(t, lc);
-}
-
-/* Liger's fused linear cross-entropy: chunk = next power of two of tokens / ceil(V / h); the chunk
- * of logits is overwritten by its gradient; gradients of input and head exist from the forward on
- * (linkedin/Liger-Kernel, ops/fused_linear_cross_entropy.py). */
-struct oom_val oom_fused_ce(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
-			    struct oom_val embed, const char *name)
-{
-	const uint64_t v = a->vocab, d = h.width, inc = oom_ceil_div(v, d);
-	const uint64_t tokens = oom_mono_now(t, h.mono);
-	uint64_t chunk = 1, piece = oom_ceil_div(tokens, inc);
-	uint16_t part = OOM_MONO_ONE;
-	struct oom_val w, gx, gw = oom_none(), loss, total, labels;
-	enum oom_dtype dt;
-	int32_t n = -1;
-	bool rg;
-
-	while (chunk < piece)
-		chunk *= 2;
-	if (h.mono == t->m_bs && inc <= UINT32_MAX) {   /* the chunk steps with the tokens */
-		part = oom_len_pow2_part(t, OOM_MONO_ONE, inc);
-		oom_cond_more(t, h.mono, 1, part, 1);
-	} else { /* tokens of another kind: record anew beyond the step */
-		oom_cond_above(t, h.mono, chunk * inc);
-		oom_cond_above(t, h.mono, chunk / 2 * inc);
-	}
-	t->vocab = v;
-	t->fused = true;
-	t->scope = name;
-	w = a->tie ? embed : oom_param(t, "weight", v, d, OOM_P_HEAD | OOM_P_LINEAR);
-	rg = t->grad && (h.rg || w.rg);
-	if (rg) {
-		n = oom_node(t, OOM_NODE_FUSED_CE, "FusedLinearCE");
-		oom_node_edge(t, n, h);
-		oom_node_edge(t, n, w);
-	}
-	chunk = chunk < tokens ? chunk : tokens;
-	labels = oom_new(t, "shifted labels", oom_len_plus_in_one(t, t->m_b, 1), D(1),
-			 OOM_I64);
-	gx = oom_new(t, "grad of input", h.mono, (struct oom_dim){d, NULL}, (enum oom_dtype)h.dt);
-	if (w.rg)
-		gw = oom_new(t, "grad of head", OOM_MONO_ONE,
-			     (struct oom_dim){v * d, "vocab_size * d_model"}, (enum oom_dtype)w.dt);
-	loss = oom_new(t, "loss per token", h.mono, D(1), OOM_F32);
-	dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt;
-	t->flops[h.mono] += 2.0 * (double)d * (double)v * t->mult;
-	/* from the second chunk on the cast weight is cached */
-	for (int i = 0; i < (chunk < tokens ? 2 : 1); i++)
-		fused_chunk(t, h, w, dt, part, part == OOM_MONO_ONE ? chunk : 1, v, d);
-	total = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);
-	oom_drop(t, loss);
-	if (rg) {
-		total = oom_node_out(t, n, 0, total);
-		oom_node_save(t, n, gx);
-		oom_node_save(t, n, gw);
-	}
-	oom_drop(t, gx);
-	oom_drop(t, gw);
-	oom_drop(t, labels);
-	oom_done(t, h);
-	return total;
-}
-
-bool oom_fuses_head(const struct oom_tape *t)
-{
-	return t->plan->fused_ce == OOM_LOSS_FUSED && t->train;
-}
-
-struct oom_val oom_fused_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
-			      struct oom_val embed, const char *name, bool bias)
-{
-	struct oom_val loss = oom_fused_ce(t, a, h, embed, name);
-
-	if (bias)
-		oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
-	return loss;
 }
 
 struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,

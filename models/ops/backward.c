@@ -404,6 +404,129 @@ static void fused_ce_rule(struct oom_tape *t, struct oom_node *n, struct grad *g
 		}
 }
 
+/* gather_backward: zeros of the logits, and a second tensor that the gradient is scattered into.
+ * On eager tensors that is done in place, which takes one less: the runs that were measured were
+ * traced, whose tensors are a subclass (torch/csrc/autograd/FunctionsManual.cpp). */
+static struct grad picked(struct oom_tape *t, const struct oom_node *n, uint8_t dt)
+{
+	const struct grad zeros = for_edge(t, n, 0, dt), all = for_edge(t, n, 0, dt);
+
+	oom_unref(t, zeros.sto);
+	return all;
+}
+
+/* Every sequence by itself: grad * (self - result).exp() of logsumexp, whose temporaries are as
+ * large as the gradient; or a pick's two tensors and the gradient of a log_softmax, which then dies.
+ * UnbindBackward stacks what the sequences made. */
+static void rows_rule(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	struct oom_val temp[2];
+	struct grad rows = {.sto = -1};
+
+	if (n->dt == OOM_F32)
+		rows = for_edge(t, n, 0, n->dt);
+	for (int i = 0; i < 2; i++)
+		temp[i] = oom_scratch_hold(t, n->name, n->aux_mono, n->edge[0].width,
+					   (enum oom_dtype)n->dt);
+	for (int i = 0; i < 2; i++)
+		oom_drop(t, temp[i]);
+	for (int s = 0; s < n->n_saved; s++) {
+		oom_unref(t, n->saved[s]);
+		n->saved[s] = -1;
+	}
+	if (rows.sto < 0)
+		rows = for_edge(t, n, 0, n->dt);
+	g[0] = for_edge(t, n, 0, n->dt);
+	oom_unref(t, rows.sto);
+}
+
+/* Of log-probabilities: the sum's gradient is one number a token, spread out (cast to 16 bit it is
+ * written out); the pick's is added to it out of place. */
+static void in_view_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	struct grad part, divided;
+
+	g[0] = for_edge(t, n, 0, n->dt);
+	part = for_edge(t, n, 0, n->dt);
+	divided = for_edge(t, n, 0, n->dt);
+	oom_unref(t, part.sto);
+	oom_unref(t, divided.sto);
+}
+
+static void smooth_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	struct grad pick;
+
+	if (n->dt != OOM_F32)
+		g[0] = for_edge(t, n, 0, n->dt);
+	pick = picked(t, n, n->dt);
+	if (n->dt == OOM_F32)
+		g[0] = for_edge(t, n, 0, n->dt);
+	oom_unref(t, pick.sto);
+}
+
+/* One chunk of a head and its loss (aux: its logits) again, whole, and back: log-probabilities, the zeros
+ * nll_loss fills, the logits' gradient; then the weight's in fp32, beside the fp32 copy that a 16-bit
+ * weight was made, and cast.  The engine's buffer sums the chunks'. */
+static struct grad chunk_again(struct oom_tape *t, const struct oom_node *n, bool weight)
+{
+	const struct oom_edge *h = &n->edge[0], *e = &n->edge[1];
+	const bool full = e->dt == OOM_F32;
+	struct grad w = {.sto = -1}, lp, zeros, logits, gw = {.given = false}, cast;
+	int32_t entropy[2];
+
+	if (!full)
+		w = fresh(t, "weight in fp32", OOM_MONO_ONE, e->width, OOM_F32, false);
+	logits = fresh(t, "logits chunk", n->aux_mono, n->aux_width, OOM_F32, false);
+	lp = fresh(t, "log_softmax", n->aux_mono, n->aux_width, OOM_F32, false);
+	for (int i = 0; i < 2; i++)             /* exp, and its product with the log-probabilities */
+		entropy[i] = fresh(t, "entropy", n->aux_mono, n->aux_width, OOM_F32, false).sto;
+	for (int i = 0; i < 2; i++)
+		oom_unref(t, entropy[i]);
+	oom_unref(t, logits.sto);
+	zeros = fresh(t, "nll_loss_backward", n->aux_mono, n->aux_width, OOM_F32, false);
+	logits = fresh(t, "_log_softmax_backward_data", n->aux_mono, n->aux_width, OOM_F32, false);
+	oom_unref(t, zeros.sto);
+	oom_unref(t, lp.sto);
+	if (weight)
+		gw = fresh(t, n->name, OOM_MONO_ONE, e->width, OOM_F32, false);
+	oom_scratch(t, "input chunk", n->aux_mono, n->aux_width / t->vocab * h->width, OOM_F32);
+	oom_unref(t, w.sto);
+	oom_unref(t, logits.sto);
+	if (weight && !full) {
+		cast = fresh(t, "_to_copy", OOM_MONO_ONE, e->width, e->dt, false);
+		oom_unref(t, gw.sto);
+		gw = cast;
+	}
+	return gw;
+}
+
+static void chunked_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	const bool many = n->aux_mono == OOM_MONO_ONE;
+	struct grad x = {.sto = -1};
+
+	if (needed(n, 0))                       /* of all chunks: zeros, filled one by one */
+		x = for_edge(t, n, 0, n->edge[0].dt);
+	for (int i = 0; i < (many ? 2 : 1); i++) {
+		const struct grad gw = chunk_again(t, n, needed(n, 1));
+
+		if (needed(n, 0))
+			oom_scratch(t, "slice_backward", n->edge[0].mono, n->edge[0].width,
+				    (enum oom_dtype)n->edge[0].dt);
+		if (g[1].given)
+			oom_unref(t, gw.sto);
+		else
+			g[1] = gw;
+	}
+	if (needed(n, 0)) {                     /* hidden[order], [..., :-1, :] */
+		oom_scratch(t, "index_backward", n->edge[0].mono, n->edge[0].width,
+			    (enum oom_dtype)n->edge[0].dt);
+		g[0] = for_edge(t, n, 0, n->edge[0].dt);
+	}
+	oom_unref(t, x.sto);
+}
+
 static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	switch ((enum oom_node_kind)n->kind) {
@@ -451,6 +574,11 @@ static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	case OOM_NODE_FLASH: flash_rule(t, n, g); break;
 	case OOM_NODE_EFFICIENT: efficient_rule(t, n, g); break;
 	case OOM_NODE_FUSED_CE: fused_ce_rule(t, n, g); break;
+	case OOM_NODE_PICK: g[0] = picked(t, n, n->dt); break;
+	case OOM_NODE_ROWS: rows_rule(t, n, g); break;
+	case OOM_NODE_IN_VIEW: in_view_rule(t, n, g); break;
+	case OOM_NODE_CHUNKED: chunked_rule(t, n, g); break;
+	case OOM_NODE_SMOOTH: smooth_rule(t, n, g); break;
 	case OOM_NODE_SLICE:
 	case OOM_NODE_MEAN:
 	case OOM_NODE_EXPAND:

@@ -42,6 +42,13 @@ enum oom_node_kind {
 	OOM_NODE_WHERE,         /* masked_fill, where: one fresh gradient */
 	OOM_NODE_GROUP_NORM,
 	OOM_NODE_SET_SLICE,     /* x[part] = y: edges x, y */
+	/* one entry a token out of logits: zeros of them, and what is scattered into these */
+	OOM_NODE_PICK,
+	/* logsumexp (or log_softmax and a pick: saved) of one sequence after another, unbound before */
+	OOM_NODE_ROWS,
+	OOM_NODE_IN_VIEW,       /* an elementwise operation on a view, in place; edge x */
+	OOM_NODE_CHUNKED,       /* saved hidden states, order; edges hidden states, weight */
+	OOM_NODE_SMOOTH,        /* a pick out of log-probabilities and their sum */
 	OOM_NODE_LEAF,          /* collects a gradient nobody uses */
 	OOM_NODE_KINDS,
 };
@@ -143,6 +150,9 @@ struct oom_val oom_op_heads(struct oom_tape *t, struct oom_val x);
 struct oom_val oom_op_merge_heads(struct oom_tape *t, struct oom_val x);
 /* .contiguous() of something that is not, .clone(): a copy. */
 struct oom_val oom_op_copy(struct oom_tape *t, const char *name, struct oom_val x);
+/* x /= temperature where x is a view: autograd copies the gradient of the whole, clones the part and
+ * divides it (CopySlices, torch/csrc/autograd/functions/tensor.cpp). */
+struct oom_val oom_op_temper(struct oom_tape *t, struct oom_val x);
 /* A part of the last dimension, as a view. */
 struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			    struct oom_dim width);

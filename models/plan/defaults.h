@@ -8,6 +8,8 @@
 #define OOM_DEFAULT_PREFETCH 50000000
 #define OOM_DEFAULT_PERSISTENCE 100000
 #define OOM_DEFAULT_SUB_GROUP 1000000000
+/* trl/trainer/grpo_config.py max_completion_length */
+#define OOM_DEFAULT_COMPLETION 256
 /* torch.utils.data.DataLoader */
 #define OOM_DEFAULT_PREFETCH_FACTOR 2
 

@@ -14,6 +14,9 @@ OOM_CHOICE_LIST(static, reentrants, OOM_REENTRANTS)
 OOM_CHOICE_LIST(static, scans, OOM_SCANS)
 OOM_CHOICE_LIST(static, losses, OOM_LOSSES)
 OOM_CHOICE_LIST(static, allocators, OOM_ALLOCATORS)
+OOM_CHOICE_LIST(static, methods, OOM_METHODS)
+OOM_CHOICE_LIST(static, references, OOM_REFERENCES)
+OOM_CHOICE_LIST(static, emas, OOM_EMAS)
 OOM_CHOICE_LIST(static, engines, OOM_ENGINES)
 OOM_CHOICE_LIST(static, pp_schedules, OOM_PP_SCHEDULES)
 OOM_CHOICE_LIST(static, cp_comms, OOM_CP_COMMS)
@@ -114,6 +117,35 @@ static const struct oom_option knobs[] = {
 	{KNOB("padding-mask", "padding_mask", padding_mask), FLAG(0),
 	 .summary = "batches really hold padding, so that a mask reaches attention",
 	 .setting = "DataCollatorWithPadding", .source = "transformers masking_utils.py"},
+	{KNOB("packing", "packing", packing), FLAG(0),
+	 .summary = "several samples share a sequence: every step is as long as seq-len, and attention "
+		    "is kept within each sample",
+	 .setting = "SFTConfig(packing=True)", .source = "transformers masking_utils.py "
+		    "find_packed_sequence_indices",
+	 .aliases = ALSO(FLAG_AS("sample-packing"), FLAG_AS("padding-free"), FLAG_AS("neat-packing"),
+			 FLAG_AS("packed"))},
+	{KNOB("objective", "objective", objective), WORD(methods, OOM_METHOD_SFT),
+	 .summary = "what the loss is of, and which models it takes beside the trained one",
+	 .setting = "the trainer's class", .source = "trl/trainer",
+	 .aliases = ALSO(AS("rlhf-type"), AS("rl"), AS("stage"), AS("train-method"))},
+	{KNOB("reference", "reference", reference), WORD(references, OOM_REF_AUTO),
+	 .summary = "what the objective compares the trained model with",
+	 .setting = "DPOTrainer(ref_model=)", .source = "trl/trainer/dpo_trainer.py",
+	 .aliases = ALSO(SWITCH("precompute-ref-log-probs", NULL, {"true", NULL, "none"},
+				IGNORED("false")))},
+	{KNOB("completion-len", "completion_len", completion_len),
+	 COUNT(1, 1e8, OOM_DEFAULT_COMPLETION),
+	 .summary = "tokens of an answer, the last of seq-len: what an online objective takes "
+		    "log-probabilities of",
+	 .setting = "max_completion_length", .source = "trl/trainer/grpo_config.py",
+	 .aliases = ALSO(AS("max-completion-length"), AS("max-new-tokens"), AS("response-length"),
+			 AS("completion-length"))},
+	{KNOB("label-smoothing", "label_smoothing_factor", label_smoothing), SHARE("P", 1, 0),
+	 .summary = "Trainer's label smoothing, which makes the loss outside of the model",
+	 .setting = "label_smoothing_factor", .source = "transformers trainer_pt_utils.py LabelSmoother"},
+	{KNOB("keep-outputs", "keep_outputs", keep_outputs), FLAG(0),
+	 .summary = "the training loop holds the model's outputs until the backward is through",
+	 .setting = "outputs = model(**batch)", .source = "accelerate's examples"},
 	{KNOB("precision", "precision", precision), WORD(precisions, OOM_FP32),
 	 .summary = "number format of weights and computation", .setting = "bf16=True",
 	 .source = HF,
@@ -153,6 +185,15 @@ static const struct oom_option knobs[] = {
 	{KNOB("optimizer", "optimizer", optimizer), WORD(oom_optimizer_choice, 1),
 	 .summary = "optimizer", .setting = "optim", .source = HF,
 	 .aliases = ALSO(AS("optim"))},
+	{KNOB("optimizer-in-backward", "optimizer_in_bwd", step_in_backward), FLAG(0),
+	 .summary = "every parameter is stepped, and its gradient given up, as soon as that is whole",
+	 .setting = "optimizer_in_bwd", .source = "torchtune training/memory.py "
+		    "register_optim_in_bwd_hooks",
+	 .aliases = ALSO(FLAG_AS("fuse-optimizer-step-into-bwd"))},
+	{KNOB("ema", "ema", ema), WORD(emas, OOM_EMA_NONE),
+	 .summary = "a running mean of the trained weights beside them",
+	 .setting = "use_ema", .source = "diffusers training_utils.py; torch/optim/swa_utils.py",
+	 .aliases = ALSO(FLAG_AS("use-ema"))},
 	{KNOB("lora-r", "lora_r", lora_r), COUNT(0, 65536, 0),
 	 .summary = "LoRA rank (0: full fine-tuning)", .setting = "LoraConfig(r=)",
 	 .source = "PEFT",

@@ -40,6 +40,9 @@ static bool degrees_divide(const struct oom_plan *p)
 #define FSDP (BIT(OOM_ENGINE_FSDP1) | BIT(OOM_ENGINE_FSDP2) | BIT(OOM_ENGINE_TORCHTUNE))
 #define FOUR_BIT (BIT(OOM_BASE_NF4) | BIT(OOM_BASE_FP4))
 #define NOT_MEGATRON (~BIT(OOM_ENGINE_MEGATRON))
+/* their ranks and GPUs run parts of one forward pass */
+#define WHOLE_CHAIN (BIT(OOM_ENGINE_MEGATRON) | BIT(OOM_ENGINE_DEVICE_MAP))
+#define COMPARING (BIT(OOM_METHOD_DPO) | BIT(OOM_METHOD_GRPO))
 #define AT(field) offsetof(struct oom_plan, field)
 #define IS(field, v) {AT(field), (uint64_t)(v), 0, 0}
 #define IS_NOT(field, v) {AT(field), (uint64_t)(v) + 1, UINT64_MAX - 1, 0}
@@ -122,6 +125,32 @@ static const struct oom_rule rules[] = {
 	 "recompute-num-layers goes with --grad-ckpt full"},
 	{ENGINE(MEGATRON), CALCULATES(degrees_divide),
 	 "{gpus} GPUs are not a multiple of tp {tp} x pp {pp} x cp {cp}"},
+
+	/* objectives */
+	{IS_NOT(objective, OOM_METHOD_SFT), EXCLUDES(AMONG(engine, WHOLE_CHAIN)),
+	 "objective: the second forward pass and the loss outside of the model are not modelled in "
+	 "engine {engine}; use hf, deepspeed, fsdp1 or fsdp2"},
+	{IS_NOT(objective, OOM_METHOD_SFT), EXCLUDES(IS_NOT(fused_ce, OOM_LOSS_PLAIN)),
+	 "objective {objective} makes its own loss of whole logits: --loss plain"},
+	{IS(reference, OOM_REF_ADAPTER), NEEDS(ABOVE(lora_r, 0)),
+	 "reference adapter is the model with its adapters switched off" ADAPTERS},
+	{IS_NOT(reference, OOM_REF_AUTO), WITHOUT_EFFECT_UNLESS(AMONG(objective, COMPARING)),
+	 "reference: objective {objective} compares the model with nothing; dpo and grpo do"},
+	{IS_NOT(completion_len, OOM_DEFAULT_COMPLETION),
+	 WITHOUT_EFFECT_UNLESS(IS(objective, OOM_METHOD_GRPO)),
+	 "completion-len is about answers the model is trained on its own: --objective grpo"},
+	{ABOVE_REAL(label_smoothing, ZERO), NEEDS(IS(objective, OOM_METHOD_SFT)),
+	 "label-smoothing: objective {objective} has no labels to smooth"},
+	{ABOVE_REAL(label_smoothing, ZERO), NEEDS(IS(fused_ce, OOM_LOSS_PLAIN)),
+	 "label-smoothing makes its own loss of whole logits: --loss plain"},
+	{ABOVE_REAL(label_smoothing, ZERO), EXCLUDES(AMONG(engine, WHOLE_CHAIN)),
+	 "label-smoothing is not modelled in engine {engine}"},
+	{ABOVE(step_in_backward, 0), EXCLUDES(ABOVE(grad_accum, 1)),
+	 "optimizer-in-backward steps after every backward: nothing can be accumulated, --grad-accum 1"},
+	{ABOVE(step_in_backward, 0), EXCLUDES(ENGINE(MEGATRON)),
+	 "engine megatron: optimizer-in-backward is not modelled"},
+	{IS_NOT(ema, OOM_EMA_NONE), EXCLUDES(ENGINE(MEGATRON)),
+	 "engine megatron: a mean of the weights is not modelled"},
 
 	/* batches, GPUs, nodes */
 	{ABOVE(global_batch, 0), CALCULATES(batch_holds),

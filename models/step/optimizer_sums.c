@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-static bool hidden(const struct oom_param *p)
+bool oom_hidden_matrix(const struct oom_param *p)
 {
 	return p->rows && p->flags & OOM_P_LINEAR && !(p->flags & OOM_P_HEAD);
 }
@@ -18,7 +18,7 @@ static uint64_t shorter(const struct oom_param *p)
 
 static bool projected(const struct oom_param *p, uint32_t rank)
 {
-	return hidden(p) && shorter(p) > rank;
+	return oom_hidden_matrix(p) && shorter(p) > rank;
 }
 
 static bool belongs(const struct oom_slot *s, const struct oom_param *p)
@@ -33,8 +33,8 @@ static bool belongs(const struct oom_slot *s, const struct oom_param *p)
 	case OOM_OF_SMALL: return small;
 	case OOM_OF_LARGE_BUT_EMBEDDINGS: return !small && !embedding;
 	case OOM_OF_SMALL_AND_EMBEDDINGS: return small || embedding;
-	case OOM_OF_HIDDEN: return hidden(p);
-	case OOM_OF_NOT_HIDDEN: return !hidden(p);
+	case OOM_OF_HIDDEN: return oom_hidden_matrix(p);
+	case OOM_OF_NOT_HIDDEN: return !oom_hidden_matrix(p);
 	case OOM_OF_PROJECTED: return projected(p, s->k);
 	case OOM_OF_NOT_PROJECTED: return !projected(p, s->k);
 	}

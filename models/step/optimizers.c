@@ -44,6 +44,43 @@ static void foreach(const struct oom_optimizer *o, const struct oom_stepped *s,
 		oom_sink_give(sink, b);
 }
 
+/* Adagrad: the roots of its sums, and a list of gradients times the rate (torch/optim/adagrad.py
+ * _multi_tensor_adagrad without weight decay). */
+static void two_lists(const struct oom_optimizer *o, const struct oom_stepped *s,
+		      struct oom_sink *sink)
+{
+	int32_t first = -1, last = -1;
+
+	oom_update_in_place(o, s, sink);
+	for (int list = 0; list < 2; list++)
+		for (size_t i = oom_next_stepped(s, SIZE_MAX); i < s->n; i = oom_next_stepped(s, i))
+			for (uint16_t k = 0; k < s->p[i].count; k++) {
+				last = oom_sink_take(sink, like_param(&s->p[i], s->master));
+				first = first < 0 ? last : first;
+			}
+	for (int32_t b = first; b >= 0 && b <= last; b++)
+		oom_sink_give(sink, b);
+}
+
+/* (exp_avg_sq.sqrt() / bias_correction2_sqrt).add_(eps), a tensor at a time; the one before is
+ * referenced until the next quotient is there (torch/optim/adam.py _single_tensor_adam). */
+static void one_by_one(const struct oom_optimizer *o, const struct oom_stepped *s,
+		       struct oom_sink *sink)
+{
+	int32_t denom = -1;
+
+	oom_update_in_place(o, s, sink);
+	for (size_t i = oom_next_stepped(s, SIZE_MAX); i < s->n; i = oom_next_stepped(s, i)) {
+		const uint64_t bytes = like_param(&s->p[i], s->master);
+		const int32_t root = oom_sink_take(sink, bytes), next = oom_sink_take(sink, bytes);
+
+		oom_sink_give(sink, root);
+		oom_sink_give(sink, denom);
+		denom = next;
+	}
+	oom_sink_give(sink, denom);
+}
+
 /* transformers' Adafactor, tensor by tensor (transformers/optimization.py step, _approx_sq_grad):
  * 16-bit gradients and weights are converted to fp32, grad^2 and grad^2 + eps stand beside the
  * previous tensor's update, which is still referenced; then the two factors and their product. */
@@ -84,15 +121,47 @@ static void adafactor(const struct oom_optimizer *o, const struct oom_stepped *s
 	oom_sink_give(sink, weight);
 }
 
-/* Newton-Schulz on one matrix at a time: about four bf16 copies of it (a guess from its formulas;
- * a measured run would settle it). */
-static void newton_schulz(const struct oom_optimizer *o, const struct oom_stepped *s,
-			  struct oom_sink *sink)
+/* Roots of one matrix's preconditioners at a time: about four bf16 copies of it (a guess from their
+ * formulas; a measured run would settle it). */
+static void roots(const struct oom_optimizer *o, const struct oom_stepped *s, struct oom_sink *sink)
 {
 	oom_update_in_place(o, s, sink);
 	for (size_t i = oom_next_stepped(s, SIZE_MAX); i < s->n; i = oom_next_stepped(s, i))
 		if (s->p[i].rows)
 			oom_sink_give(sink, oom_sink_take(sink, s->p[i].elems * 8));
+}
+
+/* Newton-Schulz on one matrix at a time: the update in the gradient's type, its 16-bit copy and the
+ * next one, two squares of the shorter side; then AdamW's list for all the others
+ * (torch/optim/_muon.py _zeropower_via_newtonschulz, _single_tensor_muon). */
+static void newton_schulz(const struct oom_optimizer *o, const struct oom_stepped *s,
+			  struct oom_sink *sink)
+{
+	int32_t first = -1, last = -1;
+
+	oom_update_in_place(o, s, sink);
+	for (size_t i = oom_next_stepped(s, SIZE_MAX); i < s->n; i = oom_next_stepped(s, i)) {
+		const struct oom_param *p = &s->p[i];
+		const uint64_t side = p->rows < p->cols ? p->rows : p->cols, own = like_param(p, s->master);
+		int32_t b;
+
+		if (!oom_hidden_matrix(p))
+			continue;
+		b = oom_sink_take(sink, own);
+		for (int k = own > 2 * p->elems ? 0 : 1; k < 2; k++)
+			oom_sink_take(sink, 2 * p->elems);
+		oom_sink_take(sink, 2 * side * side);
+		last = oom_sink_take(sink, 2 * side * side);
+		for (; b <= last; b++)
+			oom_sink_give(sink, b);
+	}
+	for (size_t i = oom_next_stepped(s, SIZE_MAX); i < s->n; i = oom_next_stepped(s, i))
+		for (uint16_t k = 0; !oom_hidden_matrix(&s->p[i]) && k < s->p[i].count; k++) {
+			last = oom_sink_take(sink, like_param(&s->p[i], s->master));
+			first = first < 0 ? last : first;
+		}
+	for (int32_t b = first; b >= 0 && b <= last; b++)
+		oom_sink_give(sink, b);
 }
 
 /* ---- the table ---- */
@@ -130,6 +199,9 @@ static const struct oom_optimizer table[] = {
 	{.choice = {"adamw-fused", "AdamW, fused kernel: no temporaries", "adamw_torch_fused",
 	  TORCH "/adamw.py fused=True", OOM_EXACT}, SLOTS(SAME, SAME, {OOM_OF_ALL, OOM_PER_TENSOR, 8, false, 0}), .megatron = "adam",
 	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit"},
+	{.choice = {"adamw-loop", "AdamW tensor by tensor (foreach=False): temporaries of the largest", "",
+	  TORCH "/adam.py _single_tensor_adam", OOM_EXACT}, SLOTS(SAME, SAME), .update = one_by_one,
+	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit"},
 	{.choice = {"adamw-8bit", "AdamW with 8-bit states in blocks of 256", "", BNB, OOM_NUMERICS},
 	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, false), .paged = "paged-adamw-8bit"},
 	{.choice = {"adamw-8bit-embfp32", "the same, embeddings in fp32 as HF Trainer registers them", "adamw_bnb_8bit adamw_8bit",
@@ -163,7 +235,8 @@ static const struct oom_optimizer table[] = {
 	 SLOTS(SAME, SAME, SAME), .lists = true, .update = foreach},
 	{.choice = {"rmsprop", "RMSprop, one square average", "rmsprop", TORCH "/rmsprop.py", OOM_NUMERICS}, SLOTS(SAME),
 	 .lists = true, .update = foreach},
-	{.choice = {"adagrad", "Adagrad, one sum", "adagrad", TORCH "/adagrad.py", OOM_NUMERICS}, SLOTS(SAME), .lists = true, .update = foreach},
+	{.choice = {"adagrad", "Adagrad, one sum", "adagrad", TORCH "/adagrad.py", OOM_NUMERICS}, SLOTS(SAME), .lists = true,
+	 .early = true, .update = two_lists},
 	{.choice = {"adam-mini", "one second moment per row", "", "arXiv:2406.16793", OOM_NUMERICS}, SLOTS(FP32, ROW(OOM_OF_ALL))},
 	{.choice = {"galore", "Adam in a rank-128 projection", "galore_adamw galore_adamw_layerwise",
 	  "arXiv:2403.03507", OOM_NUMERICS},
@@ -174,16 +247,17 @@ static const struct oom_optimizer table[] = {
 	  "arXiv:2412.05270", OOM_NUMERICS},
 	 SLOTS({OOM_OF_PROJECTED, OOM_LONG_BY_RANK, 8, false, 256}, {OOM_OF_PROJECTED, OOM_LONG_BY_RANK, 8, false, 256},
 	       {OOM_OF_NOT_PROJECTED, OOM_PER_ELEMENT, 0, false, 256}, {OOM_OF_NOT_PROJECTED, OOM_PER_ELEMENT, 0, false, 256})},
-	{.choice = {"muon", "momentum for hidden matrices, AdamW for the rest", "", "KellerJordan/Muon", OOM_NUMERICS},
+	{.choice = {"muon", "momentum for hidden matrices, AdamW (foreach) for the rest", "muon",
+	  TORCH "/_muon.py", OOM_NUMERICS},
 	 SLOTS({OOM_OF_HIDDEN, OOM_PER_ELEMENT, 0, false, 0}, {OOM_OF_NOT_HIDDEN, OOM_PER_ELEMENT, 0, false, 0},
 	       {OOM_OF_NOT_HIDDEN, OOM_PER_ELEMENT, 0, false, 0}), .update = newton_schulz},
 	{.choice = {"shampoo", "two preconditioners per matrix", "", "arXiv:1802.09568", OOM_NUMERICS},
 	 /* blocks of at most 8192 (a guess at the usual block size) */
 	 SLOTS(FP32, {OOM_OF_MATRICES, OOM_ROWS_SQUARED, 16, false, 8192}, {OOM_OF_MATRICES, OOM_COLUMNS_SQUARED, 16, false, 8192}),
-	 .update = newton_schulz},
+	 .update = roots},
 	{.choice = {"soap", "Adam in Shampoo's eigenbasis", "", "arXiv:2409.11321", OOM_NUMERICS},
 	 SLOTS(FP32, FP32, {OOM_OF_MATRICES, OOM_ROWS_SQUARED_UP_TO, 16, false, 10000},
-	       {OOM_OF_MATRICES, OOM_COLUMNS_SQUARED_UP_TO, 16, false, 10000}), .update = newton_schulz},
+	       {OOM_OF_MATRICES, OOM_COLUMNS_SQUARED_UP_TO, 16, false, 10000}), .update = roots},
 	{.choice = {"came", "confidence-guided Adafactor", "", "arXiv:2307.02047", OOM_NUMERICS},
 	 SLOTS(FP32, {OOM_OF_VECTORS, OOM_PER_ELEMENT, 8, false, 0}, ROW(OOM_OF_MATRICES), COLUMN(OOM_OF_MATRICES),
 	       ROW(OOM_OF_MATRICES), COLUMN(OOM_OF_MATRICES)), .update = adafactor},

@@ -90,6 +90,8 @@ struct oom_optimizer {
 	const char *eight_bit, *paged;
 	/* Megatron-core's --optimizer for it; NULL: it has none */
 	const char *megatron;
+	/* its states are made with it, before the first step */
+	bool early;
 	/* its temporaries are a list of all tensors, not one tensor's at a time */
 	bool lists;
 	/* Plays the step's temporaries, and in the first step the states as they come into being
@@ -100,6 +102,8 @@ struct oom_optimizer {
 const struct oom_optimizer *oom_optimizer_at(size_t i);
 const struct oom_choice *oom_optimizer_choice(size_t i);
 
+/* A matrix that is neither an embedding nor the head. */
+bool oom_hidden_matrix(const struct oom_param *p);
 /* Bytes of a slot of p on the card, and in managed memory when it is paged; 0 when p has none. */
 uint64_t oom_slot_bytes(const struct oom_slot *s, const struct oom_param *p, bool master,
 			uint64_t *paged);

@@ -8,15 +8,16 @@
 #include <string.h>
 
 #include "config/arch.h"
+#include "step/objectives.h"
 
 uint64_t oom_eval_logits(const struct oom_arch *a, const struct oom_plan *p, uint64_t b, uint64_t s,
 			 uint64_t tgt)
 {
-	const enum oom_task task = p->task ? (enum oom_task)p->task : a->default_task;
+	const enum oom_task task = oom_task_of(p, a);
 	const uint64_t bytes = p->precision == OOM_BF16 || p->precision == OOM_FP16 ? 2 : 4;
 
 	if (task == OOM_TASK_SEQ_CLS || task == OOM_TASK_IMAGE_CLS)
-		return b * (p->num_labels ? (uint64_t)p->num_labels : a->config_labels) * bytes;
+		return b * oom_labels_of(p, a) * bytes;
 	return b * (task == OOM_TASK_SEQ2SEQ ? tgt : s) * a->vocab * bytes;
 }
 

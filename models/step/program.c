@@ -9,6 +9,7 @@
 #include "blocks/blocks.h"
 #include "families/model.h"
 #include "tape/round.h"
+#include "step/objectives.h"
 #include "tape/timeline.h"
 
 struct oom_evaluator *oom_evaluator_new(void)
@@ -59,6 +60,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.use_reentrant = oom_ckpt_reenters(p);
 	k.margin = k.moe_imbalance = 0;
 	k.surplus_params = 0;
+	k.step_in_backward = k.ema = 0;
 	k.compute_capability = p->attn == OOM_ATTN_EAGER ? 8 : floor(oom_capability(p));
 	if (k.compute_capability > 8)           /* Hopper and Blackwell run Ampere's kernels */
 		k.compute_capability = 8;
@@ -67,30 +69,9 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 
 void oom_batch_sizes(const struct oom_plan *p, uint64_t *b, uint64_t *s, uint64_t *tgt)
 {
-	*b = (uint64_t)p->micro_batch;
+	*b = (uint64_t)p->micro_batch * oom_objective_of(p)->rows;
 	*s = (uint64_t)p->seq_len;
 	*tgt = (uint64_t)(p->tgt_len ? p->tgt_len : p->seq_len);
-}
-
-/* The model returns: all but the loss is given up, converted to fp32 all together before by
- * accelerate's wrapper (accelerate/utils/operations.py, ConvertOutputsToFp32). */
-static struct oom_val given_up(struct oom_tape *t, struct oom_val loss, bool convert)
-{
-	struct oom_val full[OOM_MAX_RETURNED];
-
-	if (convert && !oom_fuses_head(t)) {
-		const struct oom_val first = oom_share(t, loss);
-
-		loss = oom_op_cast(t, loss, OOM_F32);
-		for (size_t i = 0; i < t->n_outputs; i++)
-			full[i] = oom_op_cast(t, oom_keep(t->outputs[i]), OOM_F32);
-		for (size_t i = 0; i < t->n_outputs; i++)
-			oom_drop(t, full[i]);
-		oom_drop(t, first);
-	}
-	while (t->n_outputs)
-		oom_drop(t, t->outputs[--t->n_outputs]);
-	return loss;
 }
 
 static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_id stream,
@@ -102,19 +83,19 @@ static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_i
 	t->grad = train;
 	t->train = train;
 	t->cursor = t->unit = 0;
+	t->beside.cursor = 0;
 	t->scope = "";
-	oom_amp_enter(t);
-	loss = oom_family_step(a->family, t, a);
-	loss = given_up(t, loss, t->plan->convert_outputs_fp32 && train);
-	oom_amp_leave(t);
+	loss = oom_objective_forward(t, a, train);
 	for (size_t i = 0; train && i < t->n_monos; i++)
 		t->flops_fwd[i] = t->flops[i] + t->flops_attn[i];
 	if (train && !t->status)
 		oom_backward(t, loss);
 	else
 		oom_drop(t, loss);
+	while (t->n_outputs)                    /* what the training loop has kept */
+		oom_drop(t, t->outputs[--t->n_outputs]);
 	for (size_t i = 0; train && i < t->n_monos; i++)
-		t->flops_again[i] = t->flops[i] + t->flops_attn[i] - t->flops_fwd[i];
+		t->flops_again[i] += t->flops[i] + t->flops_attn[i] - t->flops_fwd[i];
 }
 
 /* Rows that outlive the forward are saved activations. */
@@ -146,11 +127,13 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	t->amp = p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16 ||
 		 p->precision == OOM_BF16_AMP;
 	t->amp_dt = t->amp ? half[p->precision] : OOM_F32;
-	t->task = p->task ? (enum oom_task)p->task : a->default_task;
-	t->n_labels = p->num_labels ? (uint64_t)p->num_labels : a->config_labels;
+	t->task = oom_task_of(p, a);
+	t->n_labels = oom_labels_of(p, a);
 	pass(t, a, OOM_STREAM_FWD, true);
-	if (p->fused_ce == OOM_LOSS_FUSED && !t->fused && !t->warning)
-		t->warning = "loss=fused has no effect: this model's head is not one that is fused";
+	if (oom_loss_takes_head(p->fused_ce) && !t->fused && !t->warning)
+		t->warning = p->fused_ce == OOM_LOSS_FUSED ?
+				     "loss=fused has no effect: this model's head is not one that is fused" :
+				     "this loss has no effect: this model's head is not one that it takes in";
 	if (!t->status && !expand)
 		pass(t, a, OOM_STREAM_EVAL, false);
 	if (t->status) {
@@ -204,7 +187,7 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 	uint64_t routed = 0, root = 0;
 
 	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->grad_bytes =
-		g->layer = 0;
+		g->layer = g->largest = 0;
 	g->adapted = false;
 	memset(g->state, 0, sizeof(g->state));
 	memset(&g->shards, 0, sizeof(g->shards));
@@ -228,6 +211,7 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 		g->trainable += q->elems * q->count;
 		if (q->grad >= 0)
 			g->grad_bytes += bytes * q->count;
+		g->largest = rounded > g->largest ? rounded : g->largest;
 	}
 	if (!g->layer)
 		/* no repeated block: all of it is one unit */

@@ -3,6 +3,7 @@
 
 #include "config/arch.h"
 #include "step/engines.h"
+#include "step/objectives.h"
 #include "step/pass.h"
 #include "tape/round.h"
 
@@ -11,11 +12,12 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 			    const struct oom_plan *p, const struct oom_batch *at,
 			    uint64_t *rounded)
 {
-	const enum oom_task task = p->task ? (enum oom_task)p->task : a->default_task;
+	const enum oom_task task = oom_task_of(p, a);
 	const uint64_t side = p->image_size ? (uint64_t)p->image_size : a->image_size;
 	const uint64_t b = at->b, s = at->s, tgt = at->t;
 	const bool full = p->precision == OOM_FP32 || p->precision == OOM_AMP_BF16 ||
 			  p->precision == OOM_AMP_FP16;
+	const struct oom_objective *o = oom_objective_of(p);
 	uint64_t x[4] = {b * s * 8, b * 8, 0, b * t->pixels * (full ? 4 : 2)};
 
 	if (task == OOM_TASK_IMAGE_CLS)
@@ -27,8 +29,12 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 	}
 	else if (task != OOM_TASK_SEQ_CLS)
 		x[1] = b * s * 8;
-	if (p->padding_mask)
+	if (p->padding_mask || p->packing)      /* a mask, or the positions within each sample */
 		x[2] = b * s * 8;
+	if (o->no_labels && o->inputs) {        /* what the objective's collator makes */
+		x[1] = o->inputs > 1 ? b * s * 8 : 0;
+		x[2] = p->padding_mask || p->packing || o->inputs > 2 ? b * s * 8 : 0;
+	}
 	*rounded = oom_block(x[0]) + oom_block(x[1]) + oom_block(x[2]) + oom_block(x[3]);
 	return x[0] + x[1] + x[2] + x[3];
 }
@@ -128,6 +134,7 @@ enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 				    .params = g->param_rounded,
 				    .grads = g->grad_bytes,
 				    .layer = g->layer,
+				    .largest = g->largest,
 				    .small = g->shards.small,
 				    .half = g->param_bytes < 3 * g->total,
 				    .state = oom_state_sums(g, p->optimizer, false),
@@ -142,8 +149,16 @@ enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 	counts(g, in.state, out);
 	surplus(g, p, &in, out);
 	oom_schedule_init(s, &in, g->tape.buffer_rounded, inputs);
+	if (g->tape.beside.rounded)
+		oom_add_holding(s, "weights of the reference", OOM_BUCKET_PARAMS,
+				p->zero_stage == 3 ? oom_shared_bytes(g->tape.beside.rounded,
+								      OOM_SHARE_PART, at->ranks) :
+						     g->tape.beside.rounded,
+				OOM_AT_LOAD, OOM_AT_NEVER);
 	s->ranks = at->ranks;
 	s->accumulates = p->grad_accum > 1;
+	if (oom_optimizer_at((size_t)p->optimizer)->early)
+		s->hold[OOM_HOLD_STATE].from = OOM_AT_START;
 	/* of weights that are in no tape */
 	s->hold[OOM_HOLD_GRADS].bytes = in.grads - g->grad_bytes;
 	s->hold[OOM_HOLD_STATE].bytes += out->opt_bytes - in.state->bytes;

@@ -67,6 +67,7 @@ struct oom_model_sums {
 	uint64_t hidden;                /* size; what DeepSpeed's "auto" values are made of */
 	uint64_t layer;                 /* elements of a block, the wrapped unit */
 	uint64_t params, grads;         /* bytes, rounded by the allocator */
+	uint64_t largest;               /* bytes of the largest trained weight */
 	uint64_t small;                 /* elements of parameters below ZeRO-3's persistence threshold */
 	bool half;                      /* weights are stored in 16 bit */
 	/* the optimizer's sums as the tape stores weights, and over an fp32 master of them */

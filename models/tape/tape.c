@@ -51,6 +51,7 @@ void oom_tape_release(struct oom_tape *t)
 	free(t->refs);
 	free(t->nodes);
 	free(t->params);
+	free(t->beside.params);
 	free(t->ckpts);
 	free(t->units);
 	free(t->layers);
@@ -80,6 +81,10 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->warning = NULL;
 	t->side = oom_none();
 	t->n_outputs = 0;
+	t->no_labels = false;
+	t->logits_at = -1;
+	t->m_logits = OOM_MONO_ONE;
+	t->beside = (struct oom_beside){.params = t->beside.params, .cap = t->beside.cap};
 	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate =
 		t->frozen = t->fused = false;
 	t->shift = OOM_SHIFT_LABELS;
@@ -146,10 +151,14 @@ bool oom_tape_layers(struct oom_tape *t, const struct oom_layer_rec *r)
 }
 
 /* The training forward makes the units, the evaluation meets them again in the same order. */
+/* Layers of a model beside the trained one are no units: engines gather and reduce nothing of them. */
 size_t oom_unit_begin(struct oom_tape *t)
 {
-	const size_t u = t->unit++;
+	size_t u;
 
+	if (t->beside.running)
+		return t->unit;
+	u = t->unit++;
 	if (t->stream == OOM_STREAM_FWD) {
 		if (!grow(t, (void **)&t->units, &t->cap_units, u + 1, sizeof(*t->units)))
 			return u;
@@ -164,6 +173,8 @@ size_t oom_unit_begin(struct oom_tape *t)
 
 void oom_unit_end(struct oom_tape *t, size_t u)
 {
+	if (t->beside.running)
+		return;
 	if (t->stream == OOM_STREAM_FWD && u < t->n_units) {
 		t->units[u].node1 = (int32_t)t->n_nodes;
 		t->units[u].param1 = (uint32_t)t->cursor;
@@ -300,6 +311,23 @@ void oom_scratch(struct oom_tape *t, const char *name, uint16_t mono, uint64_t w
 }
 
 /* ---- parameters ---- */
+
+void oom_tape_beside(struct oom_tape *t, bool on)
+{
+	struct oom_beside *o = &t->beside;
+	struct oom_param *const params = t->params;
+	const size_t n = t->n_params, cap = t->cap_params, cursor = t->cursor;
+
+	t->params = o->params;
+	t->n_params = o->n;
+	t->cap_params = o->cap;
+	t->cursor = o->cursor;
+	o->params = params;
+	o->n = n;
+	o->cap = cap;
+	o->cursor = cursor;
+	o->running = on;
+}
 
 struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols,
 			 uint32_t flags)

@@ -139,7 +139,7 @@ enum {
 	OOM_MAX_HELD = 24,      /* tensors that the layers of a checkpointed stack share [14] */
 	OOM_MAX_NAMES = 4,      /* tensors a layer has given names to [2] */
 	OOM_MAX_RETURNED = 4,   /* tensors a model returns beside the loss [2] */
-	OOM_MAX_CTX = 32,       /* stacks of layers [16] ... */
+	OOM_MAX_CTX = 64,       /* stacks of layers, of a second model too [32] ... */
 	OOM_CTX_BYTES = 1024,   /* ... and the bytes its blocks are told */
 	OOM_MAX_RUNS = 512,     /* runs of layers recorded; repeated ones of all passes [53] */
 	OOM_MAX_STACK = UINT16_MAX,     /* layers of a stack: a row's multiplicity has 16 bits */
@@ -326,6 +326,18 @@ struct oom_tape {
 	const char *warning;    /* what of the step is only approximated; NULL: nothing */
 	bool fused;             /* the head was fused with its loss */
 	bool approximate;       /* something of the plan is only approximated */
+	/* The model makes no loss: what it returns is worked on outside.  Which of the outputs is its
+	 * logits (-1: none passed the doors of blocks/loss.c), and the tokens it makes them of. */
+	bool no_labels;
+	int logits_at;
+	uint16_t m_logits;      /* OOM_MONO_ONE: all tokens */
+	/* Parameters of models beside the trained one (references, teachers), which make no gradient. */
+	struct oom_beside {
+		struct oom_param *params;
+		size_t n, cap, cursor;
+		bool running;   /* their forward pass is being recorded: the two tables are swapped */
+		uint64_t bytes, rounded, elems; /* of those with weights of their own */
+	} beside;
 	/* what the model returns beside the loss, given up once it has returned (oom_returns) */
 	struct oom_val outputs[OOM_MAX_RETURNED];
 	size_t n_outputs;
@@ -416,6 +428,8 @@ void oom_scratch(struct oom_tape *t, const char *name, uint16_t mono, uint64_t w
 struct oom_val oom_scratch_hold(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
 				enum oom_dtype dt);
 
+/* Begins, and ends, the forward pass of a model beside the trained one. */
+void oom_tape_beside(struct oom_tape *t, bool on);
 /* The next parameter of the module being built (the same one again when a block is recomputed). */
 struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols,
 			 uint32_t flags);

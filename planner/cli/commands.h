@@ -64,6 +64,8 @@ oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 #define OOM_MODEL_ALIASES \
 	OOM_ALSO({.name = "model-name-or-path"}, {.name = "model-id-or-path"}, \
 		 {.name = "model-name"}, {.name = "base-model"})
+/* The search's wish was called objective before that was a knob. */
+#define OOM_PREFER_ALIASES OOM_ALSO({.name = "objective", .older = true})
 #define OOM_OPTION_JSON \
 	{.name = "json", .kind = OOM_OPTION_FLAG, .offset = offsetof(struct oom_job, json), \
 	 .summary = "print JSON, sizes as integers in bytes"}

@@ -235,12 +235,30 @@ static enum oom_status take_note(const struct oom_options *set, const struct giv
 	return OOM_OK;
 }
 
-static enum oom_status set_value(const struct oom_options *set, const struct given *g,
+/* An older name of a command's option may be a knob's today: the word says which is meant. */
+static void prefer_knob(const struct oom_options *set, const char *value, struct given *g)
+{
+	const struct oom_option *o;
+
+	if (g->owner != COMMAND || !g->alias || !g->alias->older || !g->row->choice ||
+	    oom_choice_find(g->row->choice, value) >= 0)
+		return;
+	for (size_t i = 0; (o = row_at(set, KNOBS, i)) != NULL; i++)
+		if (oom_same_word(o->name, g->alias->name)) {
+			g->row = o;
+			g->owner = KNOBS;
+			g->alias = NULL;
+			return;
+		}
+}
+
+static enum oom_status set_value(const struct oom_options *set, struct given *g,
 				 struct oom_error *err)
 {
 	const char *value = g->value ? g->value : g->off ? "false" : "true";
 	enum oom_status st;
 
+	prefer_knob(set, value, g);
 	if (g->off && g->value)
 		return oom_error_set(err, OOM_ERR_INVALID, "--no-%s takes no value", g->shown + 2);
 	if (g->owner == COMMAND)

@@ -97,7 +97,7 @@ const char *oom_view_aliases(const struct oom_view *v, char *buf, size_t size)
 	size_t used = 0;
 
 	buf[0] = 0;
-	for (const struct oom_alias *a = v->row->aliases; a && a->name && used < size; a++)
+	for (const struct oom_alias *a = v->row->aliases; a && a->name && !a->older && used < size; a++)
 		used += (size_t)snprintf(buf + used, size - used, "%s--%s", used ? ", " : "",
 					 a->name);
 	return buf;

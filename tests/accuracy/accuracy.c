@@ -82,8 +82,8 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 		all.err[q][all.n] = cell(row, "pred_", quantity[q]) / cell(row, "", quantity[q]) -
 				    1;
 	for (int q = 0; q < EXACT; q++)
-		/* a cell that is empty was not measured */
-		if (*oom_csv_cell(row, exact[q]) &&
+		/* a cell that is empty, or a column that is absent, was not measured */
+		if (!isnan(cell(row, "", exact[q])) &&
 		    cell(row, "pred_", exact[q]) != cell(row, "", exact[q])) {
 			all.wrong[q]++;
 			printf("not exact: %s %s: %.0f, measured %.0f\n", all.id[all.n], exact[q],

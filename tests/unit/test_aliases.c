@@ -70,7 +70,8 @@ static void add_row(struct names *all, const struct oom_option *o)
 	if (o->column && !oom_same_word(o->column, o->name))
 		add(all, o->column, o->name);
 	for (const struct oom_alias *a = o->aliases; a && a->name; a++)
-		add(all, a->name, o->name);
+		if (!a->older)
+			add(all, a->name, o->name);
 }
 
 static void every_name_is_one_name(void **state)

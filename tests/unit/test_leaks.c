@@ -22,6 +22,13 @@ static const char *const plans[] = {
 	"precision=bf16 attn=eager grad-ckpt=full lora-r=8 lora-targets=all-linear micro-batch=1",
 	"precision=bf16 qlora=true lora-r=8 kbit-prepare=true micro-batch=2 attn=flash",
 	"precision=fp32 loss=fused micro-batch=1 seq-len=640",
+	"precision=bf16 loss=chunked-nll micro-batch=2 seq-len=640 keep-outputs=true",
+	"precision=amp-bf16 objective=dpo grad-ckpt=full micro-batch=2 seq-len=96 images=1",
+	"precision=bf16 objective=orpo micro-batch=2 seq-len=64",
+	"precision=bf16-amp objective=grpo reference=adapter lora-r=8 lora-targets=all-linear "
+	"micro-batch=1 seq-len=300",
+	"precision=amp-bf16 loss=sft micro-batch=2 seq-len=64 keep-outputs=true",
+	"precision=bf16 label-smoothing=0.1 micro-batch=2 seq-len=64",
 };
 enum { PLANS = sizeof(plans) / sizeof(plans[0]) };
 
@@ -29,7 +36,7 @@ static struct oom_plan plan_of(const char *words, bool image)
 {
 	struct oom_plan p = oom_plan_default();
 	struct oom_error err;
-	char copy[200], *at = NULL, *value;
+	char copy[300], *at = NULL, *value;
 
 	snprintf(copy, sizeof(copy), "%s", words);
 	for (char *w = strtok_r(copy, " ", &at); w; w = strtok_r(NULL, " ", &at)) {
@@ -52,6 +59,7 @@ static int leaks(struct oom_tape *t, const char *type, const struct oom_model *m
 	int n = 0;
 
 	if (oom_record(t, m, &p, false, &err)) {
+		if (getenv("WHY")) print_message("%s %zu: %s\n", type, plan, err.text);
 		if (strstr(err.text, "given up"))       /* used or given up once too often */
 			print_error("%s, plan %zu: %s\n", type, plan, err.text);
 		return strstr(err.text, "given up") != NULL;

@@ -45,6 +45,18 @@ static const struct {
 	 "engine=megatron recompute-num-layers=3 grad-ckpt=full"},
 	{"engine=megatron gpus=6 tp=4", "engine=megatron gpus=8 tp=4"},
 
+	{"objective=dpo engine=device-map gpus=2", "objective=dpo engine=fsdp2 gpus=2 zero=3"},
+	{"objective=orpo loss=fused", "objective=orpo"},
+	{"objective=dpo reference=adapter", "objective=dpo reference=adapter lora-r=8"},
+	{"objective=simpo reference=none", "objective=grpo reference=none"},
+	{"completion-len=100", "completion-len=100 objective=grpo"},
+	{"label-smoothing=0.1 objective=simpo", "label-smoothing=0.1"},
+	{"label-smoothing=0.1 loss=chunked-nll", "label-smoothing=0.1 loss=plain"},
+	{"label-smoothing=0.1 engine=megatron", "label-smoothing=0.1 engine=deepspeed"},
+	{"optimizer-in-backward=true grad-accum=2", "optimizer-in-backward=true"},
+	{"optimizer-in-backward=true engine=megatron", "engine=megatron"},
+	{"ema=foreach engine=megatron", "ema=foreach engine=torchtune precision=bf16"},
+
 	{"micro-batch=8 global-batch=4", "micro-batch=8 global-batch=8"},
 	{"gpus=12 nodes=2 gpus-per-node=8", "gpus=16 nodes=2 gpus-per-node=8"},
 	{"gpus=9 nodes=2", "gpus=8 nodes=2"},

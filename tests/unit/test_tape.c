@@ -160,7 +160,7 @@ static void stacks(void **state)
 	for (int i = 0; i < OOM_MAX_CTX; i++)
 		assert_non_null(oom_layer_ctx(t, large, OOM_CTX_BYTES));
 	assert_null(oom_layer_ctx(t, large, 1));
-	limit(t, "more than 32 stacks");
+	limit(t, "more than 64 stacks");
 	assert_null(oom_layer_ctx(t, large, sizeof(large)));
 	limit(t, "1024 bytes");
 

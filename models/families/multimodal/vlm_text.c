@@ -207,7 +207,7 @@ static struct oom_val masked_head(struct oom_tape *t, const struct oom_arch *a, 
 {
 	struct oom_val logits, hidden, mask, loss;
 
-	if (t->plan->fused_ce == OOM_LOSS_FUSED && t->train)
+	if (oom_fuses_head(t))
 		return oom_causal_tail(t, a, h, embed);
 	hidden = oom_share(t, h);
 	logits = oom_lm_head(t, a, h, embed, "lm_head", false);

@@ -94,11 +94,15 @@ static struct oom_val tail(struct oom_tape *t, const struct oom_arch *a, struct 
 	const uint16_t shorter = oom_len_minus(t, t->m_b, 1);
 	struct oom_val hidden, logits, out, labels, loss;
 
-	if (t->task != OOM_TASK_CAUSAL_LM || (t->plan->fused_ce == OOM_LOSS_FUSED && t->train))
+	if (t->task != OOM_TASK_CAUSAL_LM || oom_fuses_head(t))
 		return oom_causal_tail(t, a, x, embed);
 	/* the model's output object keeps the last hidden states */
 	hidden = oom_share(t, x);
 	logits = oom_op_cast(t, oom_lm_head(t, a, x, embed, "lm_head", false), OOM_F32);
+	if (t->no_labels) {
+		oom_drop(t, hidden);
+		return oom_logits_alone(t, logits);
+	}
 	out = oom_share(t, logits);
 	logits = oom_op_slice(t, logits, shorter, D(a->vocab));
 	if (oom_cond_above(t, t->m_b, 1))
@@ -106,7 +110,7 @@ static struct oom_val tail(struct oom_tape *t, const struct oom_arch *a, struct 
 	oom_drop(t, oom_input(t, "labels", t->m_bs, 1, OOM_I64));
 	labels = oom_new(t, "shift_labels", shorter, D(1), OOM_I64);
 	loss = oom_cross_entropy(t, logits, labels);
-	oom_returns(t, out);
+	oom_returns_logits(t, out);
 	oom_drop(t, hidden);
 	return loss;
 }

@@ -268,13 +268,15 @@ static struct oom_val modernbert_shifted_loss(struct oom_tape *t, struct oom_val
 	struct oom_frame f = {.t = t};
 	struct oom_val x, labels, loss;
 
+	if (t->no_labels)
+		return oom_logits_alone(t, logits);
 	logits = oom_name(&f, logits);
 	x = oom_op_slice(t, logits, m, width);
 	if (oom_cond_above(t, t->m_b, 1))
 		x = oom_op_copy(t, "shifted logits", x);
 	labels = oom_new(t, "shifted labels", oom_len_plus_in_one(t, t->m_b, 1), D(1), OOM_I64);
 	loss = oom_cross_entropy(t, oom_name(&f, x), labels);
-	oom_returns(t, oom_give(&f, logits));
+	oom_returns_logits(t, oom_give(&f, logits));
 	return oom_leave(&f, loss);
 }
 

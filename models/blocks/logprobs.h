@@ -1,0 +1,22 @@
+/* What training loops compute of logits outside of the model.  Reference: trl/trainer/utils.py,
+ * transformers/trainer_pt_utils.py.
+ *
+ * Logits x are a view of `tokens` (a monomial) times the vocabulary; `row` is the tokens of one
+ * sequence.  Borrowed. */
+#ifndef OOM_LOGPROBS_H
+#define OOM_LOGPROBS_H
+
+#include "ops/ops.h"
+
+/* selective_log_softmax: the log-probability of every token that is there, in x's type. */
+struct oom_val oom_token_logps(struct oom_tape *t, struct oom_val x, uint16_t row);
+/* entropy_from_logits, under no_grad: chunks of 128 tokens of a copy. */
+void oom_token_entropy(struct oom_tape *t, struct oom_val x);
+/* LabelSmoother.__call__ on the whole logits. */
+struct oom_val oom_smoothed_loss(struct oom_tape *t, struct oom_val logits, bool shift);
+/* A number out of one a token or a sequence. */
+struct oom_val oom_reduce(struct oom_tape *t, struct oom_val x);
+/* logits[..., :-1, :] of borrowed logits. */
+struct oom_val oom_shifted(struct oom_tape *t, struct oom_val logits);
+
+#endif

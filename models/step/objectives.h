@@ -1,0 +1,33 @@
+/* What a step is a step of: how the model is called, what else is, and the loss that the training
+ * loop makes outside of it. */
+#ifndef OOM_OBJECTIVES_H
+#define OOM_OBJECTIVES_H
+
+#include "oomplan/model.h"
+#include "tape/tape.h"
+
+struct oom_objective {
+	uint8_t rows;           /* sequences that a forward pass takes for one of the micro-batch */
+	uint8_t inputs;         /* tensors of ids, masks and labels on the card */
+	bool no_labels;         /* the model gets none, and makes no loss */
+	bool compares;          /* with a reference, where the plan says nothing else */
+	bool completion;        /* logits are asked for of the answer alone */
+	uint8_t tasks;          /* it can be of, a bit each (enum oom_task); 0: any */
+	const char *source;
+	/* the loss, of the model's own (absent without labels) and its logits, which it consumes; NULL:
+	 * the model's own it is */
+	struct oom_val (*loss)(struct oom_tape *t, const struct oom_arch *a, struct oom_val loss,
+			       struct oom_val logits);
+};
+
+const struct oom_objective *oom_objective_of(const struct oom_plan *p);
+/* What the model is trained for: what the plan says, what its objective needs, the type's usual. */
+enum oom_task oom_task_of(const struct oom_plan *p, const struct oom_arch *a);
+/* Classes of a classification head. */
+uint64_t oom_labels_of(const struct oom_plan *p, const struct oom_arch *a);
+/* The reference the plan comes to: OOM_REF_MODEL, _ADAPTER or _NONE. */
+enum oom_reference oom_reference_of(const struct oom_plan *p);
+/* One forward pass with everything that is called in it; the loss. */
+struct oom_val oom_objective_forward(struct oom_tape *t, const struct oom_arch *a, bool train);
+
+#endif

@@ -1,0 +1,200 @@
+/* Objectives, losses outside of the model, references, means of weights: what they must add, by hand,
+ * beside the measured rows of tests/accuracy/techniques.csv. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oomplan/rules.h"
+#include "priced.h"
+
+/* Two layers of Llama: vocabulary V, width H; N parameters:
+ * V H + 2 (2 H H + 2 H 64 + 3 H 512 + 2 H) + H with four heads of 64 and one of keys. */
+#define V UINT64_C(50000)
+#define H UINT64_C(256)
+#define N (V * H + 2 * (2 * H * H + 2 * H * 64 + 3 * H * 512 + 2 * H) + H)
+#define LLAMA \
+	"{\"model_type\": \"llama\", \"hidden_size\": 256, \"intermediate_size\": 512, " \
+	"\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 1, " \
+	"\"head_dim\": 64, \"vocab_size\": 50000, \"tie_word_embeddings\": true}"
+/* sequences of a micro-batch, tokens of each */
+#define B UINT64_C(4)
+#define S UINT64_C(512)
+
+static struct oom_plan plan_of(const char *words)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_error err = {{0}};
+	char copy[300], *save = NULL;
+
+	snprintf(copy, sizeof(copy), "micro-batch=4 seq-len=512 %s", words);
+	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+		char *value = strchr(w, '=');
+
+		*value++ = 0;
+		if (oom_plan_set(&p, oom_knob_find(w), value, &err))
+			fail_msg("%s: %s", words, err.text);
+	}
+	return p;
+}
+
+static struct oom_eval of(const char *words)
+{
+	const struct oom_plan p = plan_of(words);
+
+	return must(LLAMA, &p);
+}
+
+/* a - b, which is `expected` but for some small tensors of a number a token */
+static void about(uint64_t a, uint64_t b, uint64_t expected, const char *what)
+{
+	const uint64_t d = a - b, slack = 64 * 2 * B * S;
+
+	if (d > expected + slack || d + slack < expected)
+		fail_msg("%s: %llu more, expected %llu", what, (unsigned long long)d,
+			 (unsigned long long)expected);
+}
+
+static void what_asks_for_nothing_adds_nothing(void **state)
+{
+	const struct oom_eval plain = of("precision=bf16");
+	static const char *const same[] = {
+		"objective=sft", "reference=auto", "label-smoothing=0", "ema=none", "packing=false",
+		"keep-outputs=false", "optimizer-in-backward=false", "completion-len=256",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+		char words[100];
+		struct oom_eval e;
+
+		snprintf(words, sizeof(words), "precision=bf16 %s", same[i]);
+		e = of(words);
+		assert_memory_equal(e.peak, plain.peak, sizeof(plain.peak));
+	}
+}
+
+static void references_are_weights_beside_the_model(void **state)
+{
+	const uint64_t alone = of("objective=dpo reference=none").peak[OOM_PHASE_LOAD];
+
+	(void)state;
+	about(of("objective=dpo reference=model").peak[OOM_PHASE_LOAD], alone, 4 * N, "fp32");
+	about(of("objective=dpo").peak[OOM_PHASE_LOAD], alone, 4 * N, "the library's choice");
+	assert_int_equal(of("objective=grpo").peak[OOM_PHASE_LOAD], alone);
+	/* adapters, 16-bit weights: the reference is the model itself */
+	about(of("objective=dpo lora-r=8 lora-targets=q_proj precision=bf16").peak[OOM_PHASE_LOAD],
+	      of("objective=dpo lora-r=8 lora-targets=q_proj precision=bf16 reference=none").peak[OOM_PHASE_LOAD], 0,
+	      "adapters");
+	about(of("objective=dpo lora-r=8 lora-targets=q_proj precision=bf16 reference=model").peak[OOM_PHASE_LOAD],
+	      of("objective=dpo lora-r=8 lora-targets=q_proj precision=bf16").peak[OOM_PHASE_LOAD], 2 * N, "both");
+	/* ZeRO-3 divides it as it divides the model; stage 2 leaves both whole */
+	about(of("objective=dpo engine=deepspeed gpus=8 zero=2").peak[OOM_PHASE_LOAD],
+	      of("objective=simpo engine=deepspeed gpus=8 zero=2").peak[OOM_PHASE_LOAD], 4 * N,
+	      "stage 2");
+	about(of("objective=dpo engine=deepspeed gpus=8 zero=3").peak[OOM_PHASE_LOAD],
+	      of("objective=simpo engine=deepspeed gpus=8 zero=3").peak[OOM_PHASE_LOAD], 4 * N / 8,
+	      "stage 3");
+}
+
+/* Per logit 16 bytes in fp32 (the logits, the stacked gradients of the rows, two tensors of the
+ * pick), where cross entropy has 12; of the completion alone with GRPO, whose division in place has
+ * as many. */
+static void bytes_per_logit(void **state)
+{
+	const uint64_t pairs = of("objective=dpo reference=none").peak[OOM_PHASE_BWD1],
+		       plain = of("micro-batch=8").peak[OOM_PHASE_BWD1],
+		       all = of("objective=grpo completion-len=500").peak[OOM_PHASE_BWD1],
+		       half = of("objective=grpo completion-len=250").peak[OOM_PHASE_BWD1];
+
+	(void)state;
+	/* one token of each sequence has no successor */
+	about(pairs, plain, (16 * (S - 1) - 12 * S) * 2 * B * V + 2 * B * V * 4, "pairs");
+	assert_true(all - half <= 16 * B * 250 * V + 64 * B * S + 4 * B * 250 * H * 4);
+	assert_true(all - half >= 16 * B * 250 * V - 64 * B * S - 4 * B * 250 * H * 4);
+}
+
+static void outputs_and_means_lie_beside_the_step(void **state)
+{
+	const struct oom_eval plain = of("precision=bf16"), kept = of("precision=bf16 keep-outputs=true"),
+			      mean = of("precision=bf16 ema=foreach"), wide = of("precision=bf16 ema=fp32"),
+			      loop = of("precision=bf16 ema=loop"), both = of("precision=bf16 ema=loop-fp32");
+
+	(void)state;
+	assert_int_equal(kept.peak[OOM_PHASE_BWD2] - plain.peak[OOM_PHASE_BWD2], 2 * B * S * V);
+	about(mean.peak[OOM_PHASE_FWD1], plain.peak[OOM_PHASE_FWD1], 2 * N, "copy");
+	about(wide.peak[OOM_PHASE_FWD1], plain.peak[OOM_PHASE_FWD1], 4 * N, "copy in fp32");
+	about(mean.peak[OOM_PHASE_OPT2], plain.peak[OOM_PHASE_OPT2], 2 * N, "in place");
+	about(wide.peak[OOM_PHASE_OPT2], plain.peak[OOM_PHASE_OPT2], 8 * N, "all cast at once");
+	about(loop.peak[OOM_PHASE_OPT2], plain.peak[OOM_PHASE_OPT2], 2 * N + 2 * 2 * V * H, "loop");
+	about(both.peak[OOM_PHASE_OPT2], plain.peak[OOM_PHASE_OPT2], 4 * N + 2 * 4 * V * H, "fp32 loop");
+}
+
+/* Gradients are gone when the step comes; the states are there from the first backward on. */
+static void stepping_in_backward_spares_the_gradients(void **state)
+{
+	const struct oom_eval plain = of("precision=bf16 optimizer=adamw-fused"),
+			      early = of("precision=bf16 optimizer=adamw-fused optimizer-in-backward=true");
+
+	(void)state;
+	about(plain.peak[OOM_PHASE_OPT2], early.peak[OOM_PHASE_OPT2], 2 * N, "gradients");
+	assert_int_equal(plain.end[OOM_PHASE_OPT2], early.end[OOM_PHASE_OPT2]);
+	/* a list of one tensor */
+	assert_true(of("optimizer=adamw optimizer-in-backward=true").peak[OOM_PHASE_OPT2] <
+		    of("optimizer=adamw").peak[OOM_PHASE_OPT2] - 4 * N);
+}
+
+/* Chunks of 256 tokens: four tensors of logits, whatever the batch. */
+static void chunks_do_not_grow_with_the_batch(void **state)
+{
+	const uint64_t four = of("loss=chunked-nll precision=bf16").peak[OOM_PHASE_FWD1],
+		       eight = of("loss=chunked-nll precision=bf16 micro-batch=8").peak[OOM_PHASE_FWD1],
+		       plain = of("precision=bf16").peak[OOM_PHASE_FWD1],
+		       twice = of("precision=bf16 micro-batch=8").peak[OOM_PHASE_FWD1];
+
+	(void)state;
+	assert_true(four < plain && eight - four < (twice - plain) / 4);
+	assert_true(of("loss=chunked-nll precision=bf16").peak[OOM_PHASE_BWD1] > 4 * 256 * V * 4);
+}
+
+static void what_does_not_go_together_says_so(void **state)
+{
+	static const char *const refused[][2] = {
+		{"{\"model_type\": \"bert\"}", "objective=dpo"},
+		{"{\"model_type\": \"t5\"}", "objective=orpo"},
+		{"{\"model_type\": \"vit\"}", "loss=sft seq-len=0"},
+		{LLAMA, "objective=reward task=causal-lm"},
+		{LLAMA, "objective=dpo task=seq-cls"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		const struct oom_plan p = plan_of(refused[i][1]);
+		struct oom_error err = {{0}};
+		struct oom_eval e;
+
+		if (price(refused[i][0], &p, &e, &err) != OOM_ERR_INVALID ||
+		    !strstr(err.text, "another task"))
+			fail_msg("%s with %s: \"%s\"", refused[i][0], refused[i][1], err.text);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_asks_for_nothing_adds_nothing),
+		cmocka_unit_test(references_are_weights_beside_the_model),
+		cmocka_unit_test(bytes_per_logit),
+		cmocka_unit_test(outputs_and_means_lie_beside_the_step),
+		cmocka_unit_test(stepping_in_backward_spares_the_gradients),
+		cmocka_unit_test(chunks_do_not_grow_with_the_batch),
+		cmocka_unit_test(what_does_not_go_together_says_so),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
