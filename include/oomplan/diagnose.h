@@ -84,6 +84,14 @@ struct oom_crash {
 	size_t n_causes;
 	uint64_t line;                          /* on which the message begins */
 	uint64_t advised_tokens;                /* the length that a server says would fit; 0: none */
+	/* an nvidia-smi block in the text: the fullest card and its largest process; pid 0: none */
+	struct {
+		uint64_t used, total;
+		int64_t pid;
+		uint64_t process_bytes;
+		char name[40];
+	} smi;
+	char largest[160];                      /* the largest buffer that XLA lists; "": none */
 	uint64_t host_states;                   /* parameters whose states lie on the host; 0: none */
 	uint64_t ooms, retries;                 /* of a memory_summary() table */
 	int strength;                           /* 3 allocator message, 2 kill line, 1 hint */
@@ -118,9 +126,35 @@ OOM_API void oom_crash_answer(const struct oom_crash *crash, struct oom_crash_an
 OOM_API const char *oom_crash_fix(const struct oom_crash *crash, enum oom_cause cause, char *buf,
 				  size_t size);
 
+/* What a log says about the run before the message that counts.  Of a log beyond 16 MiB, a part of
+ * every MiB is read for it, and all of what stands right before the message. */
+struct oom_crash_run {
+	uint64_t samples;                       /* lines with a step, a loss or a size */
+	int64_t first_step, last_step;          /* -1: none */
+	int64_t of_steps;                       /* "12/1000"; 0: not said */
+	bool has_loss;
+	double first_loss, last_loss;
+	/* a figure of memory that is printed again and again */
+	char memory_key[24];                    /* "" where there is none */
+	uint64_t memory_samples;
+	double memory_first, memory_last;       /* bytes, or as printed where no unit is */
+	double memory_slope;                    /* a step, or a line where steps are not said */
+	double memory_fit;                      /* -1..1: correlation with the step */
+	bool memory_in_bytes;
+	int64_t longest, longest_step;          /* tokens of the longest batch named; 0: none */
+	uint64_t evaluations, savings;          /* begun before it */
+	bool resumed;
+	uint64_t steps_since_resume;
+};
+
 struct oom_crash_log {
 	uint64_t messages, lines;               /* allocator messages; lines read */
-	bool rising;                            /* allocated rose over at least four messages */
+	bool rising;                            /* one process's allocated rose over four messages */
+	uint64_t ranks;                         /* that died, by the messages' ranks; 0: none named */
+	int64_t first_rank;                     /* -1: none */
+	uint64_t first_rank_line;
+	bool ranks_differ;                      /* by more than a twentieth in what they asked for */
+	struct oom_crash_run run;
 };
 typedef void (*oom_crash_fn)(void *ctx, const struct oom_crash *crash);
 /* Streams a log ("-": standard input) of any size.  each (may be NULL) gets every message; last the

@@ -70,6 +70,41 @@ static void text(const struct oom_crash *c)
 	answer(c);
 }
 
+/* What the log says about the run before it. */
+static void run_text(const struct oom_crash_log *log)
+{
+	const struct oom_crash_run *const r = &log->run;
+
+	if (log->ranks > 1)
+		printf("ranks: %" PRIu64 " died, one crash; rank %" PRId64 " was first (line %" PRIu64 ")%s\n", log->ranks,
+		       log->first_rank, log->first_rank_line,
+		       log->ranks_differ ? "; they asked for different sizes: their batches or shards differ" : "");
+	if (r->last_step >= 0) {
+		printf("run: steps %" PRId64 " to %" PRId64, r->first_step, r->last_step);
+		if (r->of_steps)
+			printf(" of %" PRId64, r->of_steps);
+		if (r->has_loss)
+			printf(", loss %.4g to %.4g", r->first_loss, r->last_loss);
+		printf("\n");
+	}
+	if (r->memory_samples > 1 && r->memory_in_bytes)
+		printf("     %s %.2f to %.2f GiB, %+.2f MiB a step (%" PRIu64 " samples)\n", r->memory_key,
+		       r->memory_first / 1073741824, r->memory_last / 1073741824, r->memory_slope / 1048576,
+		       r->memory_samples);
+	else if (r->memory_samples > 1)
+		printf("     %s %.4g to %.4g, %+.3g a step (%" PRIu64 " samples)\n", r->memory_key, r->memory_first,
+		       r->memory_last, r->memory_slope, r->memory_samples);
+	if (r->longest)
+		printf("     the longest batch named: %" PRId64 " tokens at step %" PRId64 "\n", r->longest, r->longest_step);
+	if (r->evaluations || r->savings)
+		printf("     begun before: %" PRIu64 " evaluations, %" PRIu64 " savings\n", r->evaluations, r->savings);
+	if (r->resumed)
+		printf("     resumed from a checkpoint, %" PRIu64 " steps before%s\n", r->steps_since_resume,
+		       r->steps_since_resume < 3 ? ": a copy of the loaded states may still be on the card "
+						   "(torch.load(map_location=\"cpu\"))" :
+						   "");
+}
+
 struct output {
 	const struct oom_job *job;
 	bool all_messages;
@@ -113,6 +148,7 @@ static void last_json(struct output *o, const struct oom_crash *c, const struct 
 	/* a kill without an allocator's message is one all the same */
 	oom_crash_json(&o->json, c, o->file, log->messages ? log->messages : 1);
 	oom_json_bool(&o->json, "allocated_rises", log->rising);
+	oom_run_json(&o->json, log);
 	if (m)
 		oom_compare_json(&o->json, m);
 	oom_json_end(&o->json);
@@ -129,6 +165,7 @@ static void show(struct output *o, const struct oom_target *t, const struct oom_
 	if (o->all_messages)
 		printf("the one that counts:\n");
 	text(c);
+	run_text(log);
 	if (log->rising)
 		printf("allocated rises from message to message: see oomplan explain M20\n");
 	if (m)

@@ -17,6 +17,9 @@ void oom_compare_json(struct oom_json *j, const struct oom_comparison *m);
 void oom_crash_json(struct oom_json *j, const struct oom_crash *c, const char *file,
 		    uint64_t messages);
 
+/* Its ranks and its run, into the object that is open. */
+void oom_run_json(struct oom_json *j, const struct oom_crash_log *log);
+
 /* The cards of the table that report the message's capacity, to its printed digit:
  * "RTX-3090|RTX-4090"; "" when none does. */
 const char *oom_crash_cards(const struct oom_crash *c, char *buf, size_t size);

@@ -185,3 +185,45 @@ void oom_crash_json(struct oom_json *j, const struct oom_crash *c, const char *f
 	oom_json_text(j, "phase_evidence", *c->phase_evidence ? c->phase_evidence : NULL);
 	causes(j, c);
 }
+
+void oom_run_json(struct oom_json *j, const struct oom_crash_log *log)
+{
+	const struct oom_crash_run *const r = &log->run;
+
+	if (log->ranks) {
+		oom_json_object(j, "ranks");
+		oom_json_uint(j, "died", log->ranks);
+		oom_json_int(j, "first", log->first_rank);
+		oom_json_uint(j, "first_line", log->first_rank_line);
+		oom_json_bool(j, "differ", log->ranks_differ);
+		oom_json_end(j);
+	} else {
+		oom_json_null(j, "ranks");
+	}
+	if (!r->samples) {
+		oom_json_null(j, "run");
+		return;
+	}
+	oom_json_object(j, "run");
+	count_or_null(j, "first_step", r->first_step);
+	count_or_null(j, "last_step", r->last_step);
+	count_or_null(j, "of_steps", r->of_steps ? r->of_steps : -1);
+	if (r->has_loss) {
+		oom_json_real(j, "first_loss", r->first_loss);
+		oom_json_real(j, "last_loss", r->last_loss);
+	}
+	if (r->memory_samples) {
+		oom_json_text(j, "memory", r->memory_key);
+		oom_json_bool(j, "memory_in_bytes", r->memory_in_bytes);
+		oom_json_uint(j, "memory_samples", r->memory_samples);
+		oom_json_real(j, "memory_first", r->memory_first);
+		oom_json_real(j, "memory_last", r->memory_last);
+		oom_json_real(j, "memory_a_step", r->memory_slope);
+		oom_json_real(j, "memory_fit", r->memory_fit);
+	}
+	count_or_null(j, "longest_tokens", r->longest ? r->longest : -1);
+	oom_json_uint(j, "evaluations", r->evaluations);
+	oom_json_uint(j, "savings", r->savings);
+	oom_json_bool(j, "resumed", r->resumed);
+	oom_json_end(j);
+}

@@ -104,6 +104,7 @@ static const struct {
 	{CAUSE(KV_CACHE), ANY, 0, DO(V(KV), V(CONTEXT), V(QUANT), V(SPREAD))},
 	{CAUSE(WRONG_CAPACITY), ANY, 0, DO(V(CAPACITY))},
 	{CAUSE(WATERMARK_CAP), ANY, 0, DO(V(WATERMARK), V(QUANT))},
+	{CAUSE(BUFFER_LIMIT), LOADING, 0, DO(V(LOAD), V(QUANT), V(LIMIT))},
 	{CAUSE(BUFFER_LIMIT), ANY, 0, DO(V(LIMIT))},
 	{CAUSE(FRACTION_CAP), INFERENCE | SERVER_SETUP, 0, DO(V(CAP), V(REQUESTS))},
 	{CAUSE(FRACTION_CAP), TRAINING, 0, DO(V(CAP), V(BATCH))},
@@ -121,7 +122,7 @@ static const struct {
 	{ANY, EVAL, 0, DO(V(EVAL_BATCH), V(EVAL))},
 	{ANY, LOADING, 0, DO(V(LOAD), V(QUANT), V(OFFLOAD), V(SPREAD))},
 	{ANY, SAVING, 0, DO(V(SAVE))},
-	{ANY, SERVER_SETUP, 0, DO(V(ROOM), V(KV), V(REQUESTS), V(GRAPHS), V(SPREAD), V(QUANT))},
+	{ANY, SERVER_SETUP, 0, DO(V(ROOM), V(REQUESTS), V(GRAPHS), V(CONTEXT), V(SPREAD), V(QUANT))},
 	{ANY, SETUP, 0, DO(V(OTHERS), V(SHARD), V(QUANT), V(OFFLOAD))},
 	{ANY, DATA, 0, DO(V(WORKERS), V(PINNED))},
 	{ANY, COMPILING, 0, DO(V(COMPILE))},
@@ -189,6 +190,38 @@ static enum oom_lever instead(const struct oom_crash *c, enum oom_lever lever)
 	return lever;
 }
 
+/* Who set the limit that was met, and what it is called there: docs of Kubernetes, Slurm, Docker, Ray,
+ * Windows. */
+static const char *limit_of(const struct oom_crash *c)
+{
+	static const struct {
+		const char *format, *text;
+	} limits[] = {
+		{"k8s-oomkilled", "raise resources.limits.memory of that container (a memory-backed /dev/shm counts in it)"},
+		{"k8s-evicted", "set requests.memory to what it needs, so that the pod is put on a node that has it"},
+		{"slurm-", "ask for more: sbatch --mem=... or --mem-per-cpu=... (--mem=0: all of the node)"},
+		{"lsf-", "ask for more: bsub -M and -R \"rusage[mem=...]\""},
+		{"pbs-", "ask for more: qsub -l mem=..."},
+		{"exit-137", "raise the container's limit (docker run -m, the memory of Docker Desktop or WSL, resources.limits.memory)"},
+		{"container-memory", "raise the container's memory limit (spark.executor.memoryOverhead on YARN)"},
+		{"ray-oom", "fewer tasks at once (more num_cpus or memory= a task), or a node with more memory; RAY_memory_usage_threshold moves the limit only"},
+		{"paging-file", "a larger page file (System, Advanced, Virtual memory) or more RAM, fewer worker processes: each one commits the CUDA libraries"},
+		{"notebook-ram", "a runtime with more RAM (high-RAM), or load in pieces"},
+		{"java-heap", "a larger heap (-Xmx, spark.driver.memory, spark.executor.memory)"},
+		{"node-heap", "a larger heap (NODE_OPTIONS=--max-old-space-size=...)"},
+		{"systemd-oom", "raise MemoryMax of the unit, or give the machine more memory or swap"},
+		{"gunicorn-killed", "fewer workers of the server: each holds its own copy of the model (--preload shares it)"},
+		{"loky-killed", "fewer jobs at once (n_jobs lower): each holds its own copy of the data"},
+		{"dask-memory", "a larger memory_limit of the workers, fewer of them, or smaller partitions"},
+		{"ollama-", NULL},
+	};
+
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+		if (!strncmp(c->format, limits[i].format, strlen(limits[i].format)))
+			return limits[i].text;
+	return NULL;
+}
+
 static void add(struct oom_crash_answer *a, const char *prefix, const char *text)
 {
 	if (!text || a->n_fix == OOM_ANSWER_FIXES)
@@ -233,8 +266,20 @@ static void fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_
 		add(a, "", oom_lever_in("torch", "torch", OOM_LEVER_LIMIT));
 	if (work == OOM_WORK_TRAINING && levers && *levers == OOM_LEVER_BATCH && of_logits(c))
 		add(a, "", lever(c, OOM_LEVER_LOGITS));
-	for (size_t i = 0; levers && i < MAX_LEVERS && levers[i]; i++)
-		add(a, "", lever(c, instead(c, levers[i])));
+	if (cause == OOM_CAUSE_HOST_RAM)
+		add(a, "", limit_of(c));
+	for (size_t i = 0; levers && i < MAX_LEVERS && levers[i]; i++) {
+		const bool told = cause == OOM_CAUSE_HOST_RAM && limit_of(c);
+
+		/* of the limit, all is said above; of parts that nobody named, on a condition */
+		if (!told || levers[i] != OOM_LEVER_HOST)
+			add(a,
+			    cause != OOM_CAUSE_HOST_RAM || work != OOM_WORK_UNKNOWN ? "" :
+			    levers[i] == OOM_LEVER_WORKERS ? "if a DataLoader was running: " :
+			    levers[i] == OOM_LEVER_LOAD_HOST ? "if a model was being loaded: " :
+								"",
+			    lever(c, instead(c, levers[i])));
+	}
 	if (cause == OOM_CAUSE_UNKNOWN && work != OOM_WORK_UNKNOWN)
 		add(a, "if it has no more than usual: ", lever(c, OOM_LEVER_OTHERS));
 	/* a program that has no such thing */
@@ -277,17 +322,31 @@ static size_t put(char *out, size_t n, size_t size, const char *format, const ch
 	return n < size ? n : size - 1;
 }
 
-static const char *printed(const struct oom_crash *c, enum oom_crash_number k)
+/* As printed; a count of bytes with its GiB, and a shape with its bytes. */
+static const char *printed(const struct oom_crash *c, enum oom_crash_number k, char *buf, size_t size)
 {
-	return c->known[k] && *c->text[k] ? c->text[k] : NULL;
+	const char *const text = c->text[k];
+	const double gib = (double)c->bytes[k] / 1073741824.0;
+
+	if (!c->known[k] || !*text)
+		return NULL;
+	if ((!strpbrk(text, "KMGT") || strstr(text, "kB") || strchr(text, '[')) && c->bytes[k] >= 1 << 20) {
+		const char *const from = strstr(text, "rss:") ? strstr(text, "rss:") + 4 : text;
+
+		snprintf(buf, size, gib >= 1 ? "%.2f GiB (%s)" : "%.3f GiB (%s)", gib, from);
+		return buf;
+	}
+	return text;
 }
 
 /* Only numbers that the text gives. */
 static size_t numbers(const struct oom_crash *c, char *out, size_t n, size_t size)
 {
-	const char *tried = printed(c, OOM_CRASH_TRIED), *total = printed(c, OOM_CRASH_TOTAL),
-		   *left = printed(c, OOM_CRASH_FREE), *held = printed(c, OOM_CRASH_ALLOCATED),
-		   *colon = ": ";
+	char text[4][64];
+	const char *tried = printed(c, OOM_CRASH_TRIED, text[0], sizeof(text[0])),
+		   *total = printed(c, OOM_CRASH_TOTAL, text[1], sizeof(text[1])),
+		   *left = printed(c, OOM_CRASH_FREE, text[2], sizeof(text[2])),
+		   *held = printed(c, OOM_CRASH_ALLOCATED, text[3], sizeof(text[3])), *colon = ": ";
 
 	if (tried) {
 		n = put(out, n, size, "%s%s more were asked for", colon, tried);
@@ -306,8 +365,11 @@ static size_t numbers(const struct oom_crash *c, char *out, size_t n, size_t siz
 
 static void sentence(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
 {
+	char text[3][64];
 	const char *who = oom_program_of(c)->title, *when = during[c->phase],
-		   *tried = printed(c, OOM_CRASH_TRIED), *most = printed(c, OOM_CRASH_ALLOWED);
+		   *tried = printed(c, OOM_CRASH_TRIED, text[0], sizeof(text[0])),
+		   *most = printed(c, OOM_CRASH_ALLOWED, text[1], sizeof(text[1])),
+		   *left = printed(c, OOM_CRASH_FREE, text[2], sizeof(text[2]));
 	char *const out = a->happened;
 	const size_t size = sizeof(a->happened);
 	size_t n = 0;
@@ -321,16 +383,16 @@ static void sentence(const struct oom_crash *c, enum oom_cause cause, struct oom
 		if (tried || !c->known[OOM_CRASH_TOTAL] || !c->known[OOM_CRASH_ALLOCATED])
 			n = numbers(c, out, n, size);
 		else
-			n = put(out, n, size, ": %s of %s were in use", printed(c, OOM_CRASH_ALLOCATED),
-				printed(c, OOM_CRASH_TOTAL));
+			n = put(out, n, size, ": %s of %s were in use", c->text[OOM_CRASH_ALLOCATED],
+				c->text[OOM_CRASH_TOTAL]);
 		break;
 	case OOM_CAUSE_SHM:
 		n = put(out, n, size, "Shared memory (/dev/shm) of %s ran out%s, not the GPU's memory", who, when);
 		break;
 	case OOM_CAUSE_KV_CACHE:
 		n = put(out, n, size, "%s has too little room for its KV cache%s", who, when);
-		if (tried && c->known[OOM_CRASH_FREE])
-			n = put(out, n, size, ": %s are needed, %s are left", tried, printed(c, OOM_CRASH_FREE));
+		if (tried && left)
+			n = put(out, n, size, ": %s are needed, %s are left", tried, left);
 		else
 			n = numbers(c, out, n, size);
 		break;
@@ -400,6 +462,16 @@ static void observe(const struct oom_crash *c, enum oom_cause cause, struct oom_
 	    (out = evidence_slot(a)))
 		snprintf(out, size, "%.2f GiB lie in the private pools of CUDA graphs: what is idle there cannot be used by others",
 			 (double)c->bytes[OOM_CRASH_PRIVATE_POOL] / gib);
+	if (c->smi.total && (out = evidence_slot(a))) {
+		const int n = snprintf(out, size, "nvidia-smi in the log: %.2f of %.2f GiB in use", (double)c->smi.used / gib,
+				       (double)c->smi.total / gib);
+
+		if (c->smi.pid > 0 && n > 0 && (size_t)n < size)
+			snprintf(out + n, size - (size_t)n, ", %.2f GiB by process %" PRId64 " (%s)",
+				 (double)c->smi.process_bytes / gib, c->smi.pid, c->smi.name);
+	}
+	if (*c->largest && (out = evidence_slot(a)))
+		snprintf(out, size, "the largest buffer of the program: %s", c->largest);
 	if (cause == OOM_CAUSE_HOST_RAM && c->host_states && c->host_states < (uint64_t)1 << 44 &&
 	    (out = evidence_slot(a)))
 		snprintf(out, size, "%" PRIu64 " parameters x 12 bytes (fp32 weights and Adam's two moments) = %.1f GB of states a rank "

@@ -460,11 +460,25 @@ static void evaluation(struct oom_crash *c, const char *begin, const char *at)
 	say(c, OOM_CAUSE_EVAL_LOGITS, 0.65, "the crash is in the evaluation loop");
 }
 
+/* A message without numbers beside an nvidia-smi table of a full card: before this process did any
+ * work, it was others' who filled it. */
+static void smi_says(struct oom_crash *c)
+{
+	const bool early = c->phase == OOM_CRASH_INIT || c->phase == OOM_CRASH_TO_DEVICE ||
+			   c->phase == OOM_CRASH_LOAD;
+
+	if (c->known[OOM_CRASH_TOTAL] || !strcmp(c->framework, "host") || !c->smi.total ||
+	    (double)c->smi.used < 0.9 * (double)c->smi.total)
+		return;
+	say(c, OOM_CAUSE_OTHER_PROCESS, early ? 0.7 : 0.55, "nvidia-smi shows the card full");
+}
+
 void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	c->n_causes = 0;
 	if (named(c, begin, at, end))
 		return;
+	smi_says(c);
 	if (c->phase == OOM_CRASH_EVAL)
 		evaluation(c, begin, at);
 	if (oom_text_find(begin, end, "skipping update") ||
@@ -503,7 +517,7 @@ void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, c
 	} else if (c->known[OOM_CRASH_ALLOWED]) {
 		say(c, OOM_CAUSE_FRACTION_CAP, 0.7, "the message names the limit that was set");
 		say(c, OOM_CAUSE_TOO_LARGE, 0.5, "the request could not be met");
-	} else if (!strcmp(c->format, "ggml-cuda-error") || !strncmp(c->format, "cublas-", 7) || !strncmp(c->format, "cudnn-", 6) ||
+	} else if (strstr(c->format, "-cuda-error") || !strncmp(c->format, "cublas-", 7) || !strncmp(c->format, "cudnn-", 6) ||
 		   !strncmp(c->format, "cusolver-", 9) || !strncmp(c->format, "cusparse-", 9) ||
 		   !strncmp(c->format, "cufft-", 6) || strstr(c->format, "error-no-numbers") ||
 		   !strcmp(c->format, "bitsandbytes-error")) {

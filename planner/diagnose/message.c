@@ -71,6 +71,60 @@ static void summary_table(struct oom_crash *c, const char *begin, const char *en
 		c->retries = strtoull(p + 19, NULL, 10);
 }
 
+/* Behind blanks and "|". */
+static const char *next_cell(const char *p, const char *end)
+{
+	while (p < end && (*p == ' ' || *p == '|'))
+		p++;
+	return p;
+}
+
+/* nvidia-smi's table: "| 30%   45C    P2   70W / 300W |  21034MiB / 24564MiB |" and
+ * "|    0   N/A  N/A      4711      C   python            21034MiB |". */
+static void smi_line(struct oom_crash *c, const char *line, const char *stop)
+{
+	const char *p = next_cell(line, stop), *mib = oom_text_find(p, stop, "MiB"), *after, *type;
+	uint64_t bytes, total;
+
+	if (!mib || line == stop || *line != '|')
+		return;
+	for (p = mib; p > line && p[-1] >= '0' && p[-1] <= '9';)
+		p--;
+	if (!oom_number_at(p, stop, false, &bytes, &after))
+		return;
+	after = next_cell(after, stop);
+	if (after < stop && *after == '/' && oom_number_at(after + 1, stop, false, &total, &after)) {
+		if (bytes >= c->smi.used) {
+			c->smi.used = bytes;
+			c->smi.total = total;
+		}
+		return;
+	}
+	type = oom_text_find(line, p, " C ");
+	if (!type || bytes <= c->smi.process_bytes)
+		return;
+	for (p = type; p > line && p[-1] == ' ';)
+		p--;
+	while (p > line && p[-1] >= '0' && p[-1] <= '9')
+		p--;
+	c->smi.pid = strtoll(p, NULL, 10);
+	c->smi.process_bytes = bytes;
+	p = next_cell(type + 3, stop);
+	snprintf(c->smi.name, sizeof(c->smi.name), "%.*s", (int)strcspn(p, " |\n"), p);
+}
+
+static void smi_block(struct oom_crash *c, const char *begin, const char *end)
+{
+	if (!oom_text_find(begin, end, "MiB |"))
+		return;
+	for (const char *p = begin; p < end;) {
+		const char *const stop = oom_line_end(p, end);
+
+		smi_line(c, p, stop);
+		p = stop < end ? stop + 1 : end;
+	}
+}
+
 /* vLLM says which length would have fitted; ZeRO how many parameters' states a rank makes: "partition
  * count [1] and sizes[(6049711186, False)]" (deepspeed/runtime/zero/stage_1_and_2.py). */
 static void advice(struct oom_crash *c, const char *begin, const char *at, const char *end)
@@ -82,6 +136,16 @@ static void advice(struct oom_crash *c, const char *begin, const char *at, const
 		p = oom_text_find(oom_line_begin(begin, at), end, words[i]);
 		if (p && !c->advised_tokens)
 			c->advised_tokens = strtoull(p + strlen(words[i]), NULL, 10);
+	}
+	/* XLA's list: "Buffer 1:", "Size: 2.00GiB", "op_name=\"jit(...)/...\"" */
+	p = oom_text_find(at, end, "Buffer 1:");
+	p = p ? oom_text_find(p, end, "Size: ") : NULL;
+	if (p) {
+		const char *const op = oom_text_find(p, end, "op_name=\""), *const size = p + 6;
+		const size_t n = strcspn(size, " \n"), m = op ? strcspn(op + 9, "\"\n") : 0;
+
+		snprintf(c->largest, sizeof(c->largest), "%.*s%s%.*s", (int)(n < 24 ? n : 24), size,
+			 m ? ", " : "", (int)(m < 120 ? m : 120), m ? op + 9 : "");
 	}
 	p = oom_text_find(begin, at, "] and sizes[(");
 	if (p)
@@ -98,6 +162,8 @@ static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
 		{"cuda", "occurred when warming up sampler", "vllm", "vllm-sampler-warmup"},
 		{"ggml-cuda", "pooled_storage_manager", "mxnet", "mxnet"},
 		{"cuda-error-no-numbers", "ggml-cuda", "ggml", "ggml-cuda-error"},
+		{"cuda-error-no-numbers", "tensorrt_llm", "tensorrt-llm", "trtllm-cuda-error"},
+		{"cuda-error-no-numbers", "turbomind", "lmdeploy", "turbomind-cuda-error"},
 		{"hip-error-no-numbers", "ggml-cuda", "ggml", "ggml-cuda-error"},
 		{"xla-resource-exhausted", "OOM when allocating tensor", "tensorflow",
 		 "tf-oom-tensor"},
@@ -189,4 +255,5 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 			 oom_text_find(begin, end, "slurm") ? "slurm-oom-kill" : "kernel-oom-kill");
 	summary_table(c, begin, end);
 	advice(c, begin, at, end);
+	smi_block(c, begin, end);
 }

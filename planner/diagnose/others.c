@@ -316,6 +316,8 @@ void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at,
 	}
 	if (!strcmp(c->format, "ggml-cuda"))
 		allocating_before(c, begin, at);
+	if (!strcmp(c->format, "ggml-cuda") && !c->known[OOM_CRASH_TRIED])
+		oom_number_follows(c, OOM_CRASH_TRIED, after, end, "buffer of size", true);
 	if (!strncmp(c->format, "ggml-buffer", 11) || !strcmp(c->format, "ggml-vulkan"))
 		ggml_buffer(c, begin, at, end_of_text);
 	if (!strcmp(c->format, "ggml-cuda-error") && oom_text_find(after, end, "current device: "))

@@ -101,6 +101,8 @@ static const struct {
 	{"directml", {"", "DirectML", OOM_ACTIVITY_EITHER, "runtime", {NULL}}},
 	{"opencl", {"", "the OpenCL program", OOM_ACTIVITY_EITHER, "runtime", {NULL}}},
 	{"tensorrt", {"", "TensorRT", OOM_ACTIVITY_INFERS, "tensorrt", {NULL}}},
+	{"tensorrt-llm", {"tensorrt-llm", "TensorRT-LLM", OOM_ACTIVITY_SERVES, "trtllm", {NULL}}},
+	{"lmdeploy", {"lmdeploy", "LMDeploy", OOM_ACTIVITY_SERVES, "lmdeploy", {NULL}}},
 	{"ctranslate2", {"", "CTranslate2", OOM_ACTIVITY_INFERS, "ctranslate2", {NULL}}},
 	{"paddle", {"", "Paddle", OOM_ACTIVITY_EITHER, "paddle", {NULL}}},
 	{"mindspore", {"", "MindSpore", OOM_ACTIVITY_EITHER, "mindspore", {NULL}}},

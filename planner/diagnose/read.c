@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "answer.h"
+#include "run.h"
 #include "oomplan/units.h"
 
 enum { BLOCK = 1 << 20, BEFORE = 24 << 10, AFTER = 6 << 10, WINDOW = BEFORE + AFTER + 1 };
@@ -25,9 +26,15 @@ struct scan {
 	const struct oom_trigger *trigger;
 	uint64_t window_line;
 	struct oom_crash_log *log;
-	uint64_t allocated[4];          /* of the latest messages, for a rise */
+	uint64_t allocated[4];          /* of the latest messages of one process, for a rise */
 	size_t n_allocated;
+	int64_t process;                /* its rank, or its card */
+	uint64_t first_tried;           /* of the first rank's message */
+	struct oom_run_reader run, at_message;
+	/* in the block that is searched: up to where lines were read for the run */
+	const char *fed;
 	uint64_t line;
+	uint64_t ranks;                 /* a bit each, modulo 64 */
 	struct oom_trigger_index index;
 };
 
@@ -64,13 +71,52 @@ static void decode(char *from, size_t offset, size_t size, const struct oom_trig
 	oom_decode_causes(c, from, at, to);
 }
 
-static void note_growth(struct scan *s, const char *at, const char *to)
+/* "[rank3]: ..." at the line's beginning; -1: none */
+static int64_t rank_at(const char *begin, const char *at)
 {
+	const char *const p = oom_text_find(oom_line_begin(at - begin > 300 ? at - 300 : begin, at), at, "[rank");
+
+	return p && p[5] >= '0' && p[5] <= '9' ? strtol(p + 5, NULL, 10) : -1;
+}
+
+/* Ranks that die together are one crash: which was first, and whether they asked for the same. */
+static void note_rank(struct scan *s, int64_t rank, const char *at, const char *to)
+{
+	struct oom_crash c = {0};
+	const uint64_t before = s->log->ranks;
+	uint64_t tried;
+
+	if (rank < 0)
+		return;
+	s->ranks |= (uint64_t)1 << (rank & 63);
+	s->log->ranks = 0;
+	for (uint64_t bits = s->ranks; bits; bits &= bits - 1)
+		s->log->ranks++;
+	oom_number_follows(&c, OOM_CRASH_TRIED, at, to, "Tried to allocate", false);
+	tried = c.bytes[OOM_CRASH_TRIED];
+	if (!before) {
+		s->log->first_rank = rank;
+		s->log->first_rank_line = s->line + 1;
+		s->first_tried = tried;
+	} else if ((double)tried > 1.05 * (double)s->first_tried ||
+		   (double)tried < 0.95 * (double)s->first_tried) {
+		s->log->ranks_differ = true;
+	}
+}
+
+static void note_growth(struct scan *s, int64_t rank, const char *at, const char *to)
+{
+	struct oom_crash c = {.gpu_index = -1};
 	uint64_t bytes;
 	bool rises = true;
 
 	if (!oom_decode_allocated(at, to, &bytes))
 		return;
+	oom_gpu_index(&c, at, to - at > 300 ? at + 300 : to);
+	/* another process's: a new beginning */
+	if (s->n_allocated && s->process != (rank >= 0 ? rank : c.gpu_index))
+		s->n_allocated = 0;
+	s->process = rank >= 0 ? rank : c.gpu_index;
 	if (s->n_allocated == 4)
 		memmove(s->allocated, s->allocated + 1, 3 * sizeof(s->allocated[0]));
 	else
@@ -81,15 +127,29 @@ static void note_growth(struct scan *s, const char *at, const char *to)
 	s->log->rising = rises && s->n_allocated == 4;
 }
 
-static void add_leak(struct oom_crash *c)
+/* All of a log's first 16 MiB is read for its run, then 16 KiB of every block, and of what stands before
+ * a message: a slope needs no more, and gigabytes take no longer than their search. */
+enum { READ_ALL = 16 << 20, READ_SOME = 16 << 10 };
+
+/* Whole lines up to the one that "to" lies in. */
+static void feed(struct scan *s, const char *to, bool message)
 {
-	if (c->n_causes == OOM_CRASH_CAUSES)
+	const char *from = s->fed;
+
+	to = from ? oom_line_begin(from, to) : to;
+	if (!from || to <= from)
 		return;
-	c->cause[c->n_causes].cause = OOM_CAUSE_LEAK;
-	c->cause[c->n_causes].confidence = 0.5;
-	snprintf(c->cause[c->n_causes].evidence, sizeof(c->cause[0].evidence),
-		 "allocated rose over the last four messages");
-	c->n_causes++;
+	if (s->run.read > READ_ALL && to - from > READ_SOME) {
+		const char *const some = oom_line_begin(from, from + READ_SOME);
+
+		if (!message)
+			oom_run_lines(&s->run, from, some);
+		else
+			oom_run_lines(&s->run, oom_line_end(to - READ_SOME, to), to);
+	} else {
+		oom_run_lines(&s->run, from, to);
+	}
+	s->fed = to;
 }
 
 /* Two hits on one message: the later one is dropped when it adds nothing. */
@@ -160,8 +220,11 @@ static void found(struct scan *s, const char *begin, const char *p, const char *
 
 	window(begin, p, end, t, &from, &to);
 	if (t->strength == 3) {
+		const int64_t rank = rank_at(begin, p);
+
 		s->log->messages++;
-		note_growth(s, p, to);
+		note_growth(s, rank, p, to);
+		note_rank(s, rank, p, to);
 	}
 	if (s->each) {
 		const char *own = s->log->messages > WITH_CONTEXT && s->behind && s->behind > from ?
@@ -178,6 +241,8 @@ static void found(struct scan *s, const char *begin, const char *p, const char *
 		s->behind = p;
 	if (s->trigger && t->strength < s->trigger->strength)
 		return;
+	feed(s, p, true);
+	s->at_message = s->run;
 	s->trigger = t;
 	s->window_at = (size_t)(p - from);
 	s->window_size = (size_t)(to - from);
@@ -193,8 +258,8 @@ static bool finish(struct scan *s)
 		return false;
 	decode(s->window, s->window_at, s->window_size, s->trigger, s->last);
 	s->last->line = s->window_line;
-	if (s->log->rising)
-		add_leak(s->last);
+	oom_run_close(&s->at_message, &s->log->run);
+	oom_run_causes(s->last, s->log);
 	return true;
 }
 
@@ -310,7 +375,7 @@ static void search(struct scan *s, const char *begin, const char *from, const ch
 
 bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out)
 {
-	struct oom_crash_log log = {0};
+	struct oom_crash_log log = {.first_rank = -1};
 	struct scan s = {.last = out, .log = &log, .window = malloc(2 * (size_t)WINDOW)};
 	struct oom_locale locale;
 	bool any;
@@ -320,6 +385,8 @@ bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out)
 		return false;
 	}
 	oom_trigger_index_init(&s.index);
+	oom_run_init(&s.run);
+	s.fed = text;
 	locale = oom_locale_enter();
 	search(&s, text, text, text + size, text + size);
 	any = finish(&s);
@@ -336,6 +403,7 @@ static enum oom_status stream(FILE *f, struct scan *s, struct oom_error *err)
 
 	if (!buf)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	s->fed = buf;
 	while (!eof) {
 		const size_t got = fread(buf + len, 1, (size_t)(BLOCK + BEFORE + AFTER) - len, f);
 		size_t to, keep;
@@ -346,9 +414,12 @@ static enum oom_status stream(FILE *f, struct scan *s, struct oom_error *err)
 		if (to > done) {
 			search(s, buf, buf + done, buf + to, buf + len);
 			done = to;
+			feed(s, buf + to, false);
 		}
 		keep_pending(s);
 		keep = done > BEFORE ? done - BEFORE : 0;
+		/* of a line longer than what is kept, the rest */
+		s->fed = s->fed - buf > (ptrdiff_t)keep ? s->fed - keep : buf;
 		memmove(buf, buf + keep, len - keep);
 		len -= keep;
 		done -= keep;
@@ -381,6 +452,8 @@ enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 		return st;
 	}
 	memset(log, 0, sizeof(*log));
+	log->first_rank = -1;
+	oom_run_init(&s.run);
 	oom_trigger_index_init(&s.index);
 	locale = oom_locale_enter();
 	st = stream(f, &s, err);

@@ -146,7 +146,7 @@ static const struct oom_trigger triggers[] = {
 	{"CL_OUT_OF_RESOURCES", "opencl", "opencl-error", 2},
 	{"enough GPU video memory available", "directml", "directml", 3},
 	{"CUDA runtime error: out of memory", "torch", "cuda-error-no-numbers", 3},
-	{"CUDA runtime error in cudaMalloc", "torch", "cuda-error-no-numbers", 3},
+	{"CUDA runtime error in ", "torch", "cuda-error-no-numbers", 3},
 	{"cuDevicePrimaryCtxRetain", "torch", "cuda-context", 2},
 	{"NvMapMemAlloc", "torch", "jetson-nvmap", 2},
 	{"HIP_ERROR_OutOfMemory", "torch-rocm", "hip-error-no-numbers", 3},
@@ -259,12 +259,14 @@ static bool other_meaning(const struct oom_trigger *t, const char *at, size_t le
 
 	/* the shell's bare word stands alone on its line */
 	if (!strcmp(t->needle, "Killed"))
-		return (at > begin && at[-1] != '\n' && at[-1] != ' ') ||
+		return (at > begin && at[-1] != '\n' && at[-1] != ' ' && at[-1] != ']') ||
 		       (left > n && at[n] != '\n' && at[n] != '\r' && at[n] != ' ' &&
 			!begins(at + n, left - n, ": 9"));
 	if (!strcmp(t->needle, "OOMKilled"))
 		return begins(at + n, left - n, "\": false") || begins(at + n, left - n, "=false") ||
 		       begins(at + n, left - n, ": false") || begins(at + n, left - n, ":false");
+	if (!strcmp(t->needle, "CUDA runtime error in "))
+		return !oom_text_find(at, at + (left < 400 ? left : 400), "out of memory");
 	if (!strcmp(t->needle, "MemoryPressure"))
 		return oom_text_find(at, at + (left < 40 ? left : 40), "False") != NULL;
 	if (!strcmp(t->needle, "memory allocation of "))
