@@ -72,6 +72,8 @@ static enum oom_status describe(const struct climb *c, const struct oom_plan *p,
 	e->reserved_bytes = exact.reserved_bytes;
 	e->reserved_replayed = exact.reserved_replayed;
 	e->used_bytes = exact.used_bytes;
+	e->wanted_bytes = exact.wanted_bytes;
+	e->retries = exact.retries;
 	return st;
 }
 

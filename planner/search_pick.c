@@ -78,6 +78,7 @@ enum oom_status picks_add(struct picks *p, const uint16_t value[AXES],
 	struct pick c = {.seconds = 1 / oom_step_time(plan, e, p->q->gpu).samples_per_s,
 			 .least_bytes = e->used_bytes - e->reserved_bytes + e->overall_peak,
 			 .used_bytes = e->used_bytes,
+			 .wanted_bytes = e->wanted_bytes,
 			 .micro_batch = plan->micro_batch,
 			 .set = (uint8_t)search_inexact(value),
 			 .fits = known == OOM_FITS};
@@ -169,8 +170,9 @@ static enum oom_status judge(struct picks *p, struct pick *c, unsigned flags)
 	p->out->replayed += !st && e.reserved_replayed;
 	c->exact = flags & OOM_EVAL_REPLAY || e.reserved_replayed;
 	c->used_bytes = e.used_bytes;
+	c->wanted_bytes = e.wanted_bytes;
 	if (p->q->objective == OOM_OBJECTIVE_HEADROOM)
-		c->cost = (double)c->used_bytes;
+		c->cost = (double)c->wanted_bytes;
 	return st;
 }
 
@@ -191,8 +193,9 @@ static enum oom_status compare(struct picks *p, struct pick *a, struct pick *b, 
 	if (!st)
 		st = exactly(p, b);
 	if (!st)
-		*out = a->used_bytes != b->used_bytes ? (a->used_bytes < b->used_bytes ? -1 : 1) :
-							sign(a->seconds, b->seconds);
+		*out = a->wanted_bytes != b->wanted_bytes ?
+			       (a->wanted_bytes < b->wanted_bytes ? -1 : 1) :
+			       sign(a->seconds, b->seconds);
 	return st;
 }
 
@@ -210,7 +213,7 @@ static enum oom_status best_of_cell(struct picks *p, struct pick *v, size_t n, s
 		/* equal in all but bytes: not if it allocates more than the other uses */
 		if (*best && !compare_cheaply(p->q->objective, *best, c)) {
 			st = exactly(p, *best);
-			if (!st && c->least_bytes > (*best)->used_bytes)
+			if (!st && c->least_bytes > (*best)->wanted_bytes)
 				continue;
 		} else if (*best && !flags) {
 			break;
@@ -241,6 +244,7 @@ static enum oom_status candidate(struct picks *p, struct pick *c, struct oom_can
 	search_build(p->space, c->value, &out->plan);
 	out->classes = search_classes(c->set);
 	out->used_bytes = c->used_bytes;
+	out->wanted_bytes = c->wanted_bytes;
 	out->exact = c->exact;
 	out->cls = gravest(c->set);
 	out->seconds_per_sample = c->seconds;

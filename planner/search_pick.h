@@ -14,6 +14,7 @@ struct pick {
 	double cost;                    /* of the objective, at least; exact unless that is headroom */
 	uint64_t least_bytes;           /* used, if nothing were reserved beyond what is allocated */
 	uint64_t used_bytes;            /* an estimate, until exact */
+	uint64_t wanted_bytes;          /* what plans are compared by: a full card flatters */
 	int64_t micro_batch;
 	uint16_t value[AXES];
 	uint8_t set, departures;        /* set: of search_inexact */

@@ -89,6 +89,11 @@ struct oom_eval {
 	/* peak the allocator holds: replayed if asked for, else estimated */
 	uint64_t reserved_bytes;
 	bool reserved_replayed;
+	/* oom_judge, of a plan that fits a card only once its allocator gives cached segments back:
+	 * how many requests had to wait for that in two steps, and what would be used on a card that
+	 * has room for the cache; else 0, and used_bytes */
+	uint32_t retries;
+	uint64_t wanted_bytes;
 	/* activations that wait in host memory; part of host_pinned_bytes */
 	uint64_t offloaded_bytes;
 	/* context_bytes was measured on a card of this compute capability; else a guess */
@@ -137,12 +142,16 @@ OOM_API enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_
 /* Used bytes that still count as fitting: capacity less the plan's margin. */
 OOM_API uint64_t oom_budget(uint64_t capacity_bytes, const struct oom_plan *plan);
 /* What an evaluation decides about a budget without a replay: UNDECIDED where the estimate of the
- * reserved bytes could be wrong about it.  Never wrong where it decides: oom_judge says the same. */
+ * reserved bytes could be wrong about it, or a full card might do with less.  Never wrong where it
+ * decides: oom_judge says the same. */
 enum oom_decision { OOM_DOES_NOT_FIT, OOM_FITS, OOM_UNDECIDED };
 OOM_API enum oom_decision oom_decide(const struct oom_eval *e, uint64_t budget_bytes);
 /* The verdict, the same for every command: prices plan into *out and says whether it fits a card of
  * capacity_bytes.  The allocator is replayed only where the cheap bounds do not decide; flags as of
- * oom_evaluate (OOM_EVAL_REPLAY replays whatever the bounds say, and *fits is the same). */
+ * oom_evaluate (OOM_EVAL_REPLAY replays whatever the bounds say, and *fits is the same).  A plan of
+ * which only the cache is too large is replayed again on that card: what it then uses is
+ * used_bytes, and it is out of memory where a request finds too little even after the cached
+ * segments were released. */
 OOM_API enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *model,
 				  const struct oom_plan *plan, uint64_t capacity_bytes,
 				  unsigned flags, struct oom_eval *out, bool *fits,

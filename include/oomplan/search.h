@@ -25,6 +25,8 @@ enum oom_objective { OOM_OBJECTIVES(OOM_WORD_ID) };
 struct oom_candidate {
 	struct oom_plan plan;
 	uint64_t used_bytes;            /* an estimate only where the query asks for no more */
+	/* the same where the card had room for the whole cache; bytes of plans are compared by it */
+	uint64_t wanted_bytes;
 	bool exact;                     /* it is no estimate */
 	enum oom_class cls;             /* the gravest change against what was asked */
 	unsigned classes;               /* every class of change in it: bit 1 << enum oom_class */

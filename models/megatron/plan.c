@@ -259,7 +259,8 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 		       "fullest pipeline rank; balanced routing";
 	out->reserved_bytes = oom_reserved_estimate(out, p);
 	oom_overheads(out, p);
-	out->used_bytes_estimated = out->used_bytes;
+	out->used_bytes_estimated = out->wanted_bytes = out->used_bytes;
+	out->retries = 0;
 	return OOM_OK;
 }
 

@@ -243,6 +243,11 @@ static const struct oom_option knobs[] = {
 	{KNOB("allocator", "allocator", allocator), WORD(allocators, OOM_ALLOC_NATIVE),
 	 .summary = "CUDA caching allocator", .setting = "PYTORCH_CUDA_ALLOC_CONF",
 	 .source = "PyTorch CUDA notes"},
+	{KNOB("max-split-size-mb", "max_split_size_mb", max_split), COUNT(0, 1e6, 0),
+	 .summary = "MiB from which on cached blocks are not split, and are the first to be released on a "
+		    "full card (0: no such limit)",
+	 .setting = "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:N",
+	 .source = "c10/cuda/CUDACachingAllocator.cpp"},
 	{KNOB("eval-accumulation", "eval_accumulation", eval_accumulation), COUNT(0, 1e6, 0),
 	 .summary = "evaluation batches whose logits pile up on the GPU: eval_accumulation_steps, "
 		    "or all of the evaluation set without it, once compute_metrics is given (0: "

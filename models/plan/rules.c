@@ -34,6 +34,11 @@ static bool degrees_divide(const struct oom_plan *p)
 	return p->gpus % (p->tp * p->pp * p->cp) == 0;
 }
 
+static bool splits_large(const struct oom_plan *p)
+{
+	return p->max_split > 20;
+}
+
 /* ---- the rows ---- */
 
 #define BIT(choice) ((uint64_t)1 << (choice))
@@ -206,6 +211,13 @@ static const struct oom_rule rules[] = {
 	{IS_NOT(offload_optimizer, OOM_OFFLOAD_NONE),
 	 AND_NEEDS(AMONG(engine, FSDP), IS(offload_params, OOM_OFFLOAD_CPU)), ALL_OR_NOTHING},
 	{IS(offload_optimizer, OOM_OFFLOAD_NVME), EXCLUDES(AMONG(engine, FSDP)), ALL_OR_NOTHING},
+
+	/* the allocator; c10/core/AllocatorConfig.cpp refuses what is not above kLargeBuffer */
+	{ABOVE(max_split, 0), CALCULATES(splits_large),
+	 "max-split-size-mb {max-split-size-mb}: PyTorch wants more than 20"},
+	{ABOVE(max_split, 0), WITHOUT_EFFECT_UNLESS(IS(allocator, OOM_ALLOC_NATIVE)),
+	 "max-split-size-mb is about cudaMalloc's segments, which expandable ones are not: "
+	 "--allocator native"},
 
 	/* host; torch.utils.data.DataLoader itself refuses this one */
 	{IS_NOT(prefetch_factor, OOM_DEFAULT_PREFETCH_FACTOR),

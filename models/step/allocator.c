@@ -4,17 +4,30 @@
  * small pool (2 MiB segments), above from the large one (20 MiB segments below 10 MiB, else the
  * request rounded to 2 MiB); best fit by (size, address); split when the rest is at least 512 bytes
  * (small) or more than 1 MiB (large); neighbours merge on free; segments stay.
- * expandable_segments: one growing arena a pool, in pages of 2 or 20 MiB, split from 512 bytes.
- * Left out: the retry that frees cached segments when cudaMalloc fails, so a full card may do
- * with less. */
+ * expandable_segments: one growing arena a pool, in pages of 2 or 20 MiB, split from 512 bytes; what
+ * can grow is the last resort.
+ *
+ * A full card (malloc, release_available_cached_blocks, release_cached_blocks): where cudaMalloc
+ * gives no more, max_split_size_mb has the oversized free blocks released that the request needs;
+ * else every cached segment that nothing lives in is, of arenas every free page; then it is tried
+ * again, once.  garbage_collection_threshold is left out: without set_per_process_memory_fraction
+ * malloc never asks for it. */
 #include "step/allocator.h"
-#include "tape/round.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "step/free_set.h"
+#include "tape/round.h"
+
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
+
+enum state {
+	USED,
+	FREE,                   /* in its pool's set, but while it is worked on */
+	HOLE                    /* of an arena: address space without memory */
+};
 
 void oom_replay_release(struct oom_replay *r)
 {
@@ -22,11 +35,9 @@ void oom_replay_release(struct oom_replay *r)
 		return;
 	free(r->blocks);
 	free(r->spare);
-	for (int k = 0; k < 2; k++) {
-		for (size_t i = 0; i < r->pool[k].used; i++)
-			free(r->pool[k].list[i].block);
-		free(r->pool[k].list);
-	}
+	free(r->list);
+	for (int k = 0; k < OOM_POOLS; k++)
+		oom_free_release(&r->pool[k].free);
 	memset(r, 0, sizeof(*r));
 }
 
@@ -49,109 +60,42 @@ static bool room(struct oom_replay *r, void **p, size_t *cap, size_t need, size_
 	return true;
 }
 
-/* ---- free lists ---- */
-
-/* The first list of at least this size. */
-static size_t lower(const struct oom_replay *r, bool small, uint64_t size)
-{
-	size_t lo = 0, hi = r->pool[small].n;
-
-	while (lo < hi) {
-		const size_t mid = (lo + hi) / 2;
-
-		if (r->pool[small].list[mid].size < size)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
-/* The first block of the list at this address or above. */
-static size_t above(const struct oom_replay *r, const struct oom_free_list *l, uint64_t addr)
-{
-	size_t lo = 0, hi = l->n;
-
-	while (lo < hi) {
-		const size_t mid = (lo + hi) / 2;
-
-		if (r->blocks[l->block[mid]].addr < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
-/* Thousands of layers make lists of a hundred thousand blocks: there the estimate does. */
-static void count_moves(struct oom_replay *r, size_t n)
-{
-	r->moved += n;
-	if (r->moved > 200000000)
-		r->failed = r->given_up = true;
-}
-
-/* Puts an empty list of this size at its place; false: out of memory. */
-static bool open_list(struct oom_replay *r, bool small, size_t at, uint64_t size)
-{
-	const size_t n = r->pool[small].n, used = r->pool[small].used;
-	struct oom_free_list spare = {0};
-
-	if (!room(r, (void **)&r->pool[small].list, &r->pool[small].cap, used + 1,
-		  sizeof(*r->pool[small].list)))
-		return false;
-	if (n < used)
-		spare = r->pool[small].list[n];
-	else
-		r->pool[small].used++;
-	count_moves(r, n - at);
-	memmove(r->pool[small].list + at + 1, r->pool[small].list + at,
-		(n - at) * sizeof(*r->pool[small].list));
-	spare.size = size;
-	spare.n = 0;
-	r->pool[small].list[at] = spare;
-	r->pool[small].n++;
-	return true;
-}
+/* ---- blocks ---- */
 
 static void insert(struct oom_replay *r, int32_t i)
 {
-	const bool s = r->blocks[i].small;
-	const uint64_t size = r->blocks[i].size;
-	const size_t k = lower(r, s, size);
-	struct oom_free_list *l;
-	size_t at;
+	const struct oom_ablock *b = &r->blocks[i];
 
-	if ((k == r->pool[s].n || r->pool[s].list[k].size != size) && !open_list(r, s, k, size))
-		return;
-	l = &r->pool[s].list[k];
-	if (!room(r, (void **)&l->block, &l->cap, l->n + 1, sizeof(*l->block)))
-		return;
-	at = above(r, l, r->blocks[i].addr);
-	count_moves(r, l->n - at);
-	memmove(l->block + at + 1, l->block + at, (l->n - at) * sizeof(*l->block));
-	l->block[at] = i;
-	l->n++;
+	if (!oom_free_insert(&r->pool[b->pool].free,
+			     (struct oom_free_entry){b->size, b->addr, i}))
+		r->failed = true;
+}
+
+static struct oom_free_place place_of(const struct oom_replay *r, int32_t i)
+{
+	const struct oom_ablock *b = &r->blocks[i];
+
+	return oom_free_find(&r->pool[b->pool].free, b->size, b->addr);
+}
+
+/* Block i is in the set where another one was. */
+static void replace(struct oom_replay *r, struct oom_free_place p, int32_t i)
+{
+	const struct oom_ablock *b = &r->blocks[i];
+
+	if (!oom_free_replace(&r->pool[b->pool].free, p,
+			      (struct oom_free_entry){b->size, b->addr, i}))
+		r->failed = true;
 }
 
 static void take(struct oom_replay *r, int32_t i)
 {
-	const bool s = r->blocks[i].small;
-	const size_t k = lower(r, s, r->blocks[i].size);
-	struct oom_free_list *l = &r->pool[s].list[k], empty;
-	const size_t at = above(r, l, r->blocks[i].addr);
+	const struct oom_ablock *b = &r->blocks[i];
 
-	count_moves(r, l->n - at);
-	memmove(l->block + at, l->block + at + 1, (l->n - at - 1) * sizeof(*l->block));
-	if (--l->n)
-		return;
-	empty = *l;                             /* its memory waits for another size */
-	count_moves(r, r->pool[s].n - k);
-	memmove(l, l + 1, (r->pool[s].n - k - 1) * sizeof(*l));
-	r->pool[s].list[--r->pool[s].n] = empty;
+	oom_free_remove(&r->pool[b->pool].free, place_of(r, i));
 }
 
-static int32_t new_block(struct oom_replay *r, uint64_t size, uint64_t addr, bool small)
+static int32_t new_block(struct oom_replay *r, uint64_t size, uint64_t addr, unsigned pool)
 {
 	int32_t i;
 
@@ -164,7 +108,7 @@ static int32_t new_block(struct oom_replay *r, uint64_t size, uint64_t addr, boo
 		i = (int32_t)r->n_blocks++;
 	}
 	r->blocks[i] = (struct oom_ablock){
-		.size = size, .addr = addr, .prev = -1, .next = -1, .small = small};
+		.size = size, .addr = addr, .prev = -1, .next = -1, .state = FREE, .pool = (uint8_t)pool};
 	return i;
 }
 
@@ -174,169 +118,453 @@ static void retire(struct oom_replay *r, int32_t i)
 		r->spare[r->n_spare++] = i;
 }
 
-static void reserve(struct oom_replay *r, uint64_t n)
+/* Puts n behind b in their segment. */
+static void link_after(struct oom_replay *r, int32_t b, int32_t n)
 {
+	struct oom_pool *pool = &r->pool[r->blocks[b].pool];
+	const int32_t next = r->blocks[b].next;
+
+	r->blocks[n].prev = b;
+	r->blocks[n].next = next;
+	r->blocks[b].next = n;
+	if (next >= 0)
+		r->blocks[next].prev = n;
+	else if (pool->tail == b)
+		pool->tail = n;
+}
+
+/* Takes b's successor into b. */
+static void absorb(struct oom_replay *r, int32_t b)
+{
+	struct oom_pool *pool = &r->pool[r->blocks[b].pool];
+	const int32_t n = r->blocks[b].next, next = r->blocks[n].next;
+
+	r->blocks[b].size += r->blocks[n].size;
+	r->blocks[b].next = next;
+	if (next >= 0)
+		r->blocks[next].prev = b;
+	else if (pool->tail == n)
+		pool->tail = b;
+	retire(r, n);
+}
+
+/* Cuts b down to size; the rest is a block of its own behind it, or -1. */
+static int32_t cut(struct oom_replay *r, int32_t b, uint64_t size)
+{
+	const int32_t n = new_block(r, r->blocks[b].size - size, r->blocks[b].addr + size,
+				    r->blocks[b].pool);
+
+	if (n < 0)
+		return -1;
+	r->blocks[n].state = r->blocks[b].state;
+	r->blocks[b].size = size;
+	link_after(r, b, n);
+	return n;
+}
+
+/* ---- memory of the card ---- */
+
+/* False: there is not so much left. */
+static bool reserve(struct oom_replay *r, uint64_t n)
+{
+	if (r->rules.limit && n > r->rules.limit - r->reserved)
+		return false;
 	r->reserved += n;
 	if (r->reserved > r->peak)
 		r->peak = r->reserved;
+	return true;
 }
 
-/* ---- segments ---- */
-
-static int32_t segment(struct oom_replay *r, uint64_t size, bool small)
+static bool is_small(unsigned pool)
 {
-	const uint64_t n = small	   ? 2 * MIB :
+	return pool & 1;
+}
+
+static int32_t segment(struct oom_replay *r, uint64_t size, unsigned pool)
+{
+	const uint64_t n = is_small(pool)  ? 2 * MIB :
 			   size < 10 * MIB ? 20 * MIB :
 					     (size + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
-	const int32_t b = new_block(r, n, r->top, small);
-
-	r->top += n;
-	reserve(r, n);
-	return b;
-}
-
-/* Maps more pages behind the arena's last block, which may be free itself. */
-static int32_t grow(struct oom_replay *r, uint64_t size, bool small)
-{
-	const uint64_t page = small ? 2 * MIB : 20 * MIB;
-	const int32_t tail = r->pool[small].tail;
-	const bool open = tail >= 0 && r->blocks[tail].free;
-	uint64_t have = open ? r->blocks[tail].size : 0, add;
 	int32_t b;
 
-	if (open)
-		take(r, tail);
-	if (have >= size)
-		return tail;
-	add = (size - have + page - 1) / page * page;
-	reserve(r, add);
-	if (open) {
-		r->blocks[tail].size += add;
-		r->pool[small].mapped += add;
-		return tail;
-	}
-	b = new_block(r, add, (small ? (uint64_t)1 << 60 : 0) + r->pool[small].mapped, small);
-	if (b < 0)
+	if (!reserve(r, n))
 		return -1;
-	r->pool[small].mapped += add;
-	r->blocks[b].prev = tail;
-	if (tail >= 0)
-		r->blocks[tail].next = b;
-	r->pool[small].tail = b;
+	b = new_block(r, n, r->top, pool);
+	r->top += n;
 	return b;
 }
 
-/* The smallest free block that is large enough, the lowest of them. */
-static int32_t find(struct oom_replay *r, uint64_t size, bool small)
+static uint64_t page_of(unsigned pool)
 {
-	for (size_t k = lower(r, small, size); k < r->pool[small].n; k++) {
-		const struct oom_free_list *l = &r->pool[small].list[k];
-		size_t at = 0;
-
-		if (r->expandable && l->n && l->block[0] == r->pool[small].tail)
-			at++;                   /* the open end is the last resort */
-		if (at < l->n)
-			return l->block[at];
-	}
-	return -1;
+	return is_small(pool) ? 2 * MIB : 20 * MIB;
 }
 
-int32_t oom_allocate(struct oom_replay *r, uint64_t bytes)
+/* Where an arena has address space for so much before its end: the first hole, or the free block
+ * before it, that with its neighbours is large enough (find_expandable_block). */
+static int32_t first_space(const struct oom_replay *r, uint64_t size, const struct oom_pool *pool)
+{
+	int32_t from = -1;
+	uint64_t sum = 0;
+	bool hole = false;
+
+	for (int32_t b = pool->holes ? pool->head : -1; b >= 0; b = r->blocks[b].next) {
+		if (r->blocks[b].state == USED) {
+			from = -1;
+			sum = 0;
+			hole = false;
+			continue;
+		}
+		from = from < 0 ? b : from;
+		sum += r->blocks[b].size;
+		hole |= r->blocks[b].state == HOLE;
+		if (hole && sum >= size)
+			return from;
+	}
+	/* the end is open */
+	return hole ? from : -1;
+}
+
+/* Maps the first `add` bytes of a hole: its own block, or behind cur. */
+static int32_t fill_hole(struct oom_replay *r, int32_t cur, int32_t hole, uint64_t add)
+{
+	struct oom_pool *pool = &r->pool[r->blocks[hole].pool];
+
+	if (add < r->blocks[hole].size && cut(r, hole, add) < 0)
+		return -1;
+	else if (add == r->blocks[hole].size)
+		pool->holes--;
+	r->blocks[hole].state = FREE;
+	if (cur == hole)
+		return cur;
+	absorb(r, cur);
+	return cur;
+}
+
+/* A block of the arena's end, cur with so much more behind it. */
+static int32_t lengthen(struct oom_replay *r, int32_t cur, uint64_t add, unsigned pool)
+{
+	struct oom_pool *a = &r->pool[pool];
+
+	if (cur >= 0) {
+		r->blocks[cur].size += add;
+	} else {
+		cur = new_block(r, add, a->end, pool);
+		if (cur < 0)
+			return -1;
+		if (a->tail >= 0) {
+			link_after(r, a->tail, cur);
+		} else {
+			a->head = cur;
+			a->tail = cur;
+		}
+	}
+	a->end += add;
+	return cur;
+}
+
+/* Maps pages until there is a free block of that size; it is in no set. */
+static int32_t grow(struct oom_replay *r, uint64_t size, unsigned pool)
+{
+	const uint64_t page = page_of(pool);
+	int32_t cur = first_space(r, size, &r->pool[pool]);
+
+	if (cur < 0 && r->pool[pool].tail >= 0 && r->blocks[r->pool[pool].tail].state == FREE)
+		cur = r->pool[pool].tail;
+	if (cur >= 0 && r->blocks[cur].state == FREE)
+		take(r, cur);
+	while (!r->failed && (cur < 0 || r->blocks[cur].state == HOLE || r->blocks[cur].size < size)) {
+		const bool mapped = cur >= 0 && r->blocks[cur].state == FREE;
+		const int32_t next = cur < 0 ? -1 : mapped ? r->blocks[cur].next : cur;
+		const uint64_t have = mapped ? r->blocks[cur].size : 0;
+		uint64_t add = (size - have + page - 1) / page * page;
+
+		if (next >= 0 && r->blocks[next].state == FREE) {
+			take(r, next);
+			absorb(r, cur);
+			continue;
+		}
+		if (next >= 0 && add > r->blocks[next].size)
+			add = r->blocks[next].size;
+		if (!reserve(r, add)) {
+			if (mapped)
+				insert(r, cur);
+			return -1;
+		}
+		cur = next >= 0 ? fill_hole(r, cur, next, add) : lengthen(r, cur, add, pool);
+		if (cur < 0)
+			return -1;
+	}
+	if (!r->failed && r->blocks[cur].next >= 0 && r->blocks[r->blocks[cur].next].state == FREE) {
+		take(r, r->blocks[cur].next);
+		absorb(r, cur);
+	}
+	return cur;
+}
+
+/* ---- finding ---- */
+
+/* What a free block of an arena could become without another one being mapped. */
+static uint64_t could_be(const struct oom_replay *r, int32_t b)
+{
+	const int32_t next = r->blocks[b].next;
+
+	return next < 0			     ? UINT64_MAX :
+	       r->blocks[next].state == HOLE ? r->blocks[b].size + r->blocks[next].size :
+					       r->blocks[b].size;
+}
+
+/* Where the smallest free block lies that is large enough, the lowest of them (get_free_block). */
+static bool best(const struct oom_replay *r, uint64_t size, unsigned pool, struct oom_free_place *p)
+{
+	const struct oom_free_set *set = &r->pool[pool].free;
+	const uint64_t split = r->rules.max_split;
+	uint64_t got;
+
+	*p = oom_free_find(set, size, 0);
+	if (p->run == set->n)
+		return false;
+	while (r->rules.expandable) {
+		const struct oom_free_place next = oom_free_next(set, *p);
+
+		if (next.run == set->n || could_be(r, oom_free_at(set, next)->block) >=
+						  could_be(r, oom_free_at(set, *p)->block))
+			break;
+		*p = next;
+	}
+	got = oom_free_at(set, *p)->size;
+	/* an oversized block serves no small request, and a large one only if little is wasted
+	 * (max_non_split_rounding_mb, 20 MiB) */
+	return !split || (size < split ? got < split : got < size + 20 * MIB);
+}
+
+/* ---- a full card ---- */
+
+static bool is_whole(const struct oom_replay *r, int32_t b)
+{
+	return r->blocks[b].prev < 0 && r->blocks[b].next < 0;
+}
+
+static void give_back(struct oom_replay *r, int32_t b)
+{
+	take(r, b);
+	r->reserved -= r->blocks[b].size;
+	retire(r, b);
+}
+
+/* Of a free block of an arena, its whole pages (unmap_block). */
+static void unmap(struct oom_replay *r, int32_t b)
+{
+	struct oom_pool *pool = &r->pool[r->blocks[b].pool];
+	const uint64_t page = page_of(r->blocks[b].pool), addr = r->blocks[b].addr,
+		       from = (addr + page - 1) / page * page,
+		       to = (addr + r->blocks[b].size) / page * page;
+	int32_t hole = b;
+
+	if (from >= to)
+		return;
+	take(r, b);
+	if (from > addr) {
+		hole = cut(r, b, from - addr);
+		insert(r, b);
+	}
+	if (hole < 0)
+		return;
+	if (r->blocks[hole].size > to - from) {
+		const int32_t rest = cut(r, hole, to - from);
+
+		if (rest < 0)
+			return;
+		insert(r, rest);
+	}
+	r->blocks[hole].state = HOLE;
+	r->reserved -= to - from;
+	pool->holes++;
+	if (r->blocks[hole].prev >= 0 && r->blocks[r->blocks[hole].prev].state == HOLE) {
+		hole = r->blocks[hole].prev;
+		absorb(r, hole);
+		pool->holes--;
+	}
+	if (r->blocks[hole].next >= 0 && r->blocks[r->blocks[hole].next].state == HOLE) {
+		absorb(r, hole);
+		pool->holes--;
+	}
+}
+
+/* Everything that is cached and empty (release_cached_blocks). */
+static void release_cached(struct oom_replay *r)
+{
+	for (unsigned k = 0; k < OOM_POOLS; k++) {
+		const struct oom_free_set *set = &r->pool[k].free;
+		struct oom_free_place p = {0, 0};
+		size_t n = 0;
+
+		for (; p.run < set->n; p = oom_free_next(set, p)) {
+			const int32_t b = oom_free_at(set, p)->block;
+
+			if (!r->rules.expandable && !is_whole(r, b))
+				continue;
+			if (!room(r, (void **)&r->list, &r->cap_list, n + 1, sizeof(*r->list)))
+				return;
+			r->list[n++] = b;
+		}
+		for (size_t i = 0; i < n && !r->failed; i++)
+			if (r->rules.expandable)
+				unmap(r, r->list[i]);
+			else
+				give_back(r, r->list[i]);
+	}
+}
+
+/* With max_split_size_mb: one oversized block as large as the request, or as many of the largest as
+ * make up for it (release_available_cached_blocks).  Oversized blocks are never split. */
+static bool release_oversized(struct oom_replay *r, uint64_t size, unsigned pool)
+{
+	const uint64_t least = r->rules.max_split, key = size < least ? least : size;
+	struct oom_free_set *set = &r->pool[pool].free;
+	struct oom_free_place p;
+	uint64_t released = 0;
+
+	if (!least || r->rules.expandable)
+		return false;
+	p = oom_free_find(set, key, 0);
+	if (p.run < set->n) {
+		give_back(r, oom_free_at(set, p)->block);
+		return true;
+	}
+	while (released < key && set->n) {
+		const struct oom_free_run *last = set->run[set->n - 1];
+		const struct oom_free_entry e = last->e[last->n - 1];
+
+		if (e.size < least || !is_whole(r, e.block))
+			break;
+		give_back(r, e.block);
+		released += e.size;
+	}
+	return released >= key;
+}
+
+static int32_t obtain(struct oom_replay *r, uint64_t size, unsigned pool)
+{
+	return r->rules.expandable ? grow(r, size, pool) : segment(r, size, pool);
+}
+
+static int32_t obtain_somehow(struct oom_replay *r, uint64_t size, unsigned pool)
+{
+	int32_t b = obtain(r, size, pool);
+
+	if (b >= 0 || r->failed)
+		return b;
+	if (release_oversized(r, size, pool))
+		b = obtain(r, size, pool);
+	if (b >= 0)
+		return b;
+	r->retries++;
+	release_cached(r);
+	b = r->failed ? -1 : obtain(r, size, pool);
+	if (b < 0 && !r->failed)
+		r->died = r->failed = true;
+	return b;
+}
+
+/* ---- what is asked ---- */
+
+int32_t oom_allocate_on(struct oom_replay *r, uint64_t bytes, enum oom_cuda_stream stream)
 {
 	const uint64_t size = oom_block(bytes ? bytes : 1);
 	const bool small = size <= MIB;
-	int32_t b;
+	const unsigned pool = 2 * (unsigned)stream + small;
+	struct oom_free_place p;
+	bool cached;
 	uint64_t rest;
+	int32_t b;
 
 	if (r->failed)
 		/* out of host memory: the lists can no longer be trusted */
 		return -1;
-	b = find(r, size, small);
-
-	if (b >= 0)
-		take(r, b);
-	else
-		b = r->expandable ? grow(r, size, small) : segment(r, size, small);
+	cached = best(r, size, pool, &p);
+	b = cached ? oom_free_at(&r->pool[pool].free, p)->block : obtain_somehow(r, size, pool);
 	if (b < 0)
 		return -1;
 	rest = r->blocks[b].size - size;
-	if (r->expandable || small ? rest >= 512 : rest > MIB) {
-		const int32_t n = new_block(r, rest, r->blocks[b].addr + size, small);
+	if (r->rules.expandable || small ?
+		    rest >= 512 :
+		    rest > MIB && (!r->rules.max_split || size < r->rules.max_split)) {
+		const int32_t n = cut(r, b, size);
 
 		if (n < 0)
 			return -1;
-		r->blocks[n].prev = b;
-		r->blocks[n].next = r->blocks[b].next;
-		if (r->blocks[n].next >= 0)
-			r->blocks[r->blocks[n].next].prev = n;
-		r->blocks[b].next = n;
-		r->blocks[b].size = size;
-		r->blocks[n].free = true;
-		insert(r, n);
-		if (r->expandable && r->pool[small].tail == b)
-			r->pool[small].tail = n;
+		if (cached)
+			replace(r, p, n);
+		else
+			insert(r, n);
+	} else if (cached) {
+		oom_free_remove(&r->pool[pool].free, p);
 	}
-	r->blocks[b].free = false;
+	r->blocks[b].state = USED;
 	return b;
+}
+
+int32_t oom_allocate(struct oom_replay *r, uint64_t bytes)
+{
+	return oom_allocate_on(r, bytes, OOM_COMPUTE);
 }
 
 void oom_free(struct oom_replay *r, int32_t b)
 {
+	struct oom_free_place at;
+	bool known = false;             /* where b's entry is, of what it has been merged with */
 	int32_t n, p;
-	bool small;
 
 	if (b < 0 || r->failed)
 		return;
-	if (r->blocks[b].free) {                /* twice: the trace is not one; give up, do not guess */
+	if (r->blocks[b].state != USED) {       /* twice: the trace is not one; give up, do not guess */
 		r->failed = r->given_up = true;
 		return;
 	}
-	small = r->blocks[b].small;
-	r->blocks[b].free = true;
+	r->blocks[b].state = FREE;
 	n = r->blocks[b].next;
-	if (n >= 0 && r->blocks[n].free) {
-		take(r, n);
-		r->blocks[b].size += r->blocks[n].size;
-		r->blocks[b].next = r->blocks[n].next;
-		if (r->blocks[b].next >= 0)
-			r->blocks[r->blocks[b].next].prev = b;
-		if (r->pool[small].tail == n)
-			r->pool[small].tail = b;
-		retire(r, n);
-	}
 	p = r->blocks[b].prev;
-	if (p >= 0 && r->blocks[p].free) {
-		take(r, p);
-		r->blocks[p].size += r->blocks[b].size;
-		r->blocks[p].next = r->blocks[b].next;
-		if (r->blocks[p].next >= 0)
-			r->blocks[r->blocks[p].next].prev = p;
-		if (r->pool[small].tail == b)
-			r->pool[small].tail = p;
-		retire(r, b);
+	if (n >= 0 && r->blocks[n].state == FREE) {
+		at = place_of(r, n);
+		known = true;
+		absorb(r, b);
+	}
+	if (p >= 0 && r->blocks[p].state == FREE) {
+		if (known)
+			oom_free_remove(&r->pool[r->blocks[b].pool].free, at);
+		at = place_of(r, p);
+		known = true;
+		absorb(r, p);
 		b = p;
 	}
-	insert(r, b);
+	if (known)
+		replace(r, at, b);
+	else
+		insert(r, b);
 }
 
-void oom_replay_clear(struct oom_replay *r, bool expandable)
+void oom_replay_clear(struct oom_replay *r, const struct oom_alloc_rules *rules)
 {
 	r->n_blocks = r->n_spare = 0;
-	r->pool[0].n = r->pool[1].n = 0;
-	r->pool[0].tail = r->pool[1].tail = -1;
-	r->pool[0].mapped = r->pool[1].mapped = 0;
+	for (int k = 0; k < OOM_POOLS; k++) {
+		oom_free_clear(&r->pool[k].free);
+		r->pool[k].head = r->pool[k].tail = -1;
+		r->pool[k].end = 0;
+		r->pool[k].holes = 0;
+	}
 	r->top = r->reserved = r->peak = 0;
-	r->expandable = expandable;
-	r->failed = r->given_up = false;
-	r->moved = 0;
+	r->rules = *rules;
+	r->retries = 0;
+	r->failed = r->given_up = r->died = false;
 }
 
-uint64_t oom_replay_trace(struct oom_replay *r, const int64_t *trace, size_t n, bool expandable)
+uint64_t oom_replay_trace(struct oom_replay *r, const int64_t *trace, size_t n,
+			  const struct oom_alloc_rules *rules)
 {
 	int32_t *ids = calloc(n + 1, sizeof(*ids));
 	size_t k = 0;
 
-	oom_replay_clear(r, expandable);
+	oom_replay_clear(r, rules);
 	for (size_t i = 0; ids && i < n; i++) {
 		if (trace[i] > 0)
 			ids[++k] = oom_allocate(r, (uint64_t)trace[i]);

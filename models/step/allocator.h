@@ -8,15 +8,34 @@
 
 struct oom_ablock {
 	uint64_t size, addr;
-	int32_t prev, next;
-	bool free, small;
+	int32_t prev, next;             /* neighbours in the segment, or arena; -1: none */
+	uint8_t state, pool;
 };
-/* The free blocks of one size, by address.  Tensors have few sizes, so the lists of a pool are few,
- * and each is short. */
-struct oom_free_list {
-	uint64_t size;
-	int32_t *block;
-	size_t n, cap;
+/* Free blocks of a pool by (size, address), in runs short enough to be moved about. */
+enum { OOM_FREE_RUN = 64 };
+struct oom_free_run {
+	uint32_t n;
+	struct oom_free_entry {
+		uint64_t size, addr;
+		int32_t block;
+	} e[OOM_FREE_RUN];
+};
+struct oom_free_set {
+	struct oom_free_run **run;      /* none is empty */
+	/* behind the first n lie empty ones, for their memory */
+	size_t n, used, cap;
+};
+
+/* Streams have pools of their own: what was freed on one serves no other. */
+enum oom_cuda_stream { OOM_COMPUTE, OOM_GATHERS, OOM_REDUCES, OOM_CUDA_STREAMS };
+enum { OOM_POOLS = 2 * OOM_CUDA_STREAMS };
+
+/* PYTORCH_CUDA_ALLOC_CONF, and the card. */
+struct oom_alloc_rules {
+	bool expandable;                /* expandable_segments */
+	uint64_t max_split;             /* bytes; 0: there is no such limit */
+	/* bytes that cudaMalloc gives away altogether; 0: as many as are wanted */
+	uint64_t limit;
 };
 /* A simulated caching allocator. */
 struct oom_replay {
@@ -24,27 +43,31 @@ struct oom_replay {
 	size_t n_blocks, cap_blocks;
 	int32_t *spare;                 /* unused block records */
 	size_t n_spare, cap_spare;
-	struct {
-		struct oom_free_list *list;     /* by size; none is empty */
-		/* behind the first n lie empty ones, for their memory */
-		size_t n, used, cap;
-		int32_t tail;           /* expandable: last block of the arena */
-		uint64_t mapped;
-	} pool[2];
-	bool expandable, failed, given_up;
-	uint64_t moved;                 /* entries of free lists, in making room */
+	int32_t *list;                  /* of blocks, while cached ones are released */
+	size_t cap_list;
+	struct oom_pool {
+		struct oom_free_set free;
+		int32_t head, tail;     /* expandable: first and last block of the arena */
+		uint64_t end;           /* address behind the last */
+		size_t holes;           /* blocks of the arena that are not mapped */
+	} pool[OOM_POOLS];
+	struct oom_alloc_rules rules;
+	/* out of host memory; the trace frees twice; the card is full even without cached segments */
+	bool failed, given_up, died;
+	uint32_t retries;               /* requests that had cached segments released first */
 	uint64_t top, reserved, peak;
 };
 /* Empties it, keeping its memory. */
-void oom_replay_clear(struct oom_replay *r, bool expandable);
+void oom_replay_clear(struct oom_replay *r, const struct oom_alloc_rules *rules);
 void oom_replay_release(struct oom_replay *r);
-/* A block of at least so many bytes, or -1 when it has failed (out of host memory, or too many free
- * blocks to go on within seconds: given_up). */
+/* A block of at least so many bytes, or -1 when it has failed. */
 int32_t oom_allocate(struct oom_replay *r, uint64_t bytes);
+int32_t oom_allocate_on(struct oom_replay *r, uint64_t bytes, enum oom_cuda_stream stream);
 /* Negative blocks are nothing. */
 void oom_free(struct oom_replay *r, int32_t block);
 /* The allocator alone, for tests: sizes > 0 allocate, entry -k frees the k-th allocation
  * (1-based). */
-uint64_t oom_replay_trace(struct oom_replay *r, const int64_t *trace, size_t n, bool expandable);
+uint64_t oom_replay_trace(struct oom_replay *r, const int64_t *trace, size_t n,
+			  const struct oom_alloc_rules *rules);
 
 #endif

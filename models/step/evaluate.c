@@ -132,12 +132,12 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 }
 
 static struct oom_replayed *replayed_before(struct oom_evaluator *ev, const struct oom_model *m,
-					    const struct oom_plan *key)
+					    const struct oom_plan *key, uint64_t limit)
 {
 	const size_t n = ev->n_replayed < OOM_REPLAYS_KEPT ? ev->n_replayed : OOM_REPLAYS_KEPT;
 
 	for (size_t i = 0; i < n; i++)
-		if (ev->replayed[i].model == m &&
+		if (ev->replayed[i].model == m && ev->replayed[i].limit == limit &&
 		    !memcmp(&ev->replayed[i].plan, key, sizeof(*key)))
 			return &ev->replayed[i];
 	return NULL;
@@ -150,12 +150,13 @@ static void set_sizes(struct oom_tape *t, const struct oom_batch *at)
 	t->val_t = at->t;
 }
 
-/* The peak of reserved bytes, every layer recorded by itself.  Ranks that hold different parts of the
- * chain, and engines with schedules of their own, are not replayed. */
+/* The allocator's two steps, every layer recorded by itself.  Ranks that hold different parts of the
+ * chain, and engines with schedules of their own, are not replayed.  *played is false for what is
+ * too deep. */
 static enum oom_status play(struct oom_evaluator *ev, const struct oom_model *model,
 			    const struct oom_plan *p, const struct oom_schedule *s,
-			    const struct oom_batch *at, struct oom_eval *out,
-			    struct oom_error *err)
+			    const struct oom_batch *at, const struct oom_eval *e, uint64_t limit,
+			    struct oom_replay_result *out, bool *played, struct oom_error *err)
 {
 	struct oom_variant *v;
 	struct program *g;
@@ -168,35 +169,59 @@ static enum oom_status play(struct oom_evaluator *ev, const struct oom_model *mo
 	set_sizes(&g->tape, at);
 	if (v->own)
 		set_sizes(v->own, at);
-	st = oom_replay(&ev->player, s, v, p, out->input_bytes, &out->reserved_bytes);
-	out->reserved_replayed = !st;
-	if (st == OOM_ERR_LIMIT)                /* too deep: the estimate stands */
-		return OOM_OK;
-	return st ? oom_error_set(err, st, "out of host memory") : OOM_OK;
+	st = oom_replay(&ev->player, s, v, p, e->input_bytes, limit, out);
+	*played = !st;
+	return st && st != OOM_ERR_LIMIT ? oom_error_set(err, st, "out of host memory") : OOM_OK;
 }
 
+/* The same, unless it is one of the last.  *r is NULL for what is not played. */
 static enum oom_status replay(struct oom_evaluator *ev, const struct oom_model *model,
 			      const struct oom_plan *p, const struct oom_schedule *s,
-			      const struct oom_batch *at, struct oom_eval *out,
-			      struct oom_error *err)
+			      const struct oom_batch *at, const struct oom_eval *e, uint64_t limit,
+			      const struct oom_replay_result **r, struct oom_error *err)
 {
 	const struct oom_plan key = replay_key(p);
-	struct oom_replayed *r = replayed_before(ev, model, &key);
+	struct oom_replayed *kept = replayed_before(ev, model, &key, limit);
+	struct oom_replay_result result = {0, 0, false};
+	bool played;
 	enum oom_status st;
 
-	if (r) {
-		out->reserved_bytes = r->reserved_bytes;
-		out->reserved_replayed = r->replayed;
-		return OOM_OK;
+	*r = NULL;
+	if (!kept) {
+		st = play(ev, model, p, s, at, e, limit, &result, &played, err);
+		if (st)
+			return st;
+		kept = &ev->replayed[ev->n_replayed++ % OOM_REPLAYS_KEPT];
+		kept->model = model;
+		kept->plan = key;
+		kept->limit = limit;
+		kept->result = result;
+		kept->replayed = played;
 	}
-	st = play(ev, model, p, s, at, out, err);
-	if (st)
+	*r = kept->replayed ? &kept->result : NULL;
+	return OOM_OK;
+}
+
+/* On a card that has no room for the cache: what is reserved there, with cached segments given back
+ * when it is full. */
+static enum oom_status squeeze(struct oom_evaluator *ev, const struct oom_model *model,
+			       const struct oom_plan *p, const struct oom_schedule *s,
+			       const struct oom_batch *at, struct oom_eval *out,
+			       struct oom_error *err)
+{
+	const uint64_t outside = out->used_bytes - out->reserved_bytes;
+	const struct oom_replay_result *r;
+	enum oom_status st;
+
+	if (!out->reserved_replayed || out->used_bytes <= ev->budget ||
+	    outside + out->overall_peak > ev->budget)
+		return OOM_OK;
+	st = replay(ev, model, p, s, at, out, ev->budget - outside, &r, err);
+	if (st || !r || r->died)
 		return st;
-	r = &ev->replayed[ev->n_replayed++ % OOM_REPLAYS_KEPT];
-	r->model = model;
-	r->plan = key;
-	r->reserved_bytes = out->reserved_bytes;
-	r->replayed = out->reserved_replayed;
+	out->retries = r->retries;
+	out->reserved_bytes = r->reserved;
+	out->used_bytes = outside + r->reserved;
 	return OOM_OK;
 }
 
@@ -206,21 +231,28 @@ static enum oom_status reserve(struct oom_evaluator *ev, const struct oom_model 
 			       const struct oom_batch *at, struct oom_eval *out,
 			       struct oom_error *err)
 {
+	const struct oom_replay_result *r = NULL;
 	enum oom_status st = OOM_OK;
 
 	out->reserved_replayed = false;
 	out->reserved_bytes = oom_reserved_estimate(out, plan);
+	out->retries = 0;
 	oom_overheads(out, plan);
 	out->used_bytes_estimated = out->used_bytes;
 	if (s)
-		st = replay(ev, model, plan, s, at, out, err);
+		st = replay(ev, model, plan, s, at, out, 0, &r, err);
+	if (r) {
+		out->reserved_bytes = r->reserved;
+		out->reserved_replayed = true;
+	}
 	/* the pile of an evaluation, which is not replayed */
 	if (out->reserved_bytes < out->overall_peak) {
 		out->reserved_bytes = out->overall_peak;
 		out->reserved_replayed = false;
 	}
 	oom_overheads(out, plan);
-	return st;
+	out->wanted_bytes = out->used_bytes;
+	return st || !ev->budget ? st : squeeze(ev, model, plan, s, at, out, err);
 }
 
 static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,
@@ -307,5 +339,17 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	}
 	if (!st)
 		st = oom_sound(model, plan, out, wanted, err);
+	return st;
+}
+
+enum oom_status oom_evaluate_on(struct oom_evaluator *ev, const struct oom_model *model,
+				const struct oom_plan *plan, uint64_t budget, unsigned flags,
+				struct oom_eval *out, struct oom_error *err)
+{
+	enum oom_status st;
+
+	ev->budget = budget;
+	st = oom_evaluate(ev, model, plan, flags, out, err);
+	ev->budget = 0;
 	return st;
 }

@@ -1,6 +1,8 @@
 /* Whether a plan fits: what the cheap bounds say, and where they do not decide, a replay. */
 #include "oomplan/model.h"
 
+#include "step/program.h"
+
 uint64_t oom_budget(uint64_t capacity, const struct oom_plan *p)
 {
 	return (uint64_t)((double)capacity * (1 - p->margin));
@@ -15,11 +17,11 @@ enum oom_decision oom_decide(const struct oom_eval *e, uint64_t budget)
 {
 	const uint64_t outside = e->used_bytes - e->reserved_bytes;
 
+	if (outside + e->overall_peak > budget)
+		return OOM_DOES_NOT_FIT;
 	if (e->reserved_replayed)
-		return e->used_bytes <= budget ? OOM_FITS : OOM_DOES_NOT_FIT;
-	return outside + e->overall_peak > budget       ? OOM_DOES_NOT_FIT :
-	       outside + 2 * e->overall_peak + FEW_SEGMENTS <= budget ? OOM_FITS :
-							 OOM_UNDECIDED;
+		return e->used_bytes <= budget ? OOM_FITS : OOM_UNDECIDED;
+	return outside + 2 * e->overall_peak + FEW_SEGMENTS <= budget ? OOM_FITS : OOM_UNDECIDED;
 }
 
 enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *model,
@@ -27,10 +29,10 @@ enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *mode
 			  struct oom_eval *out, bool *fits, struct oom_error *err)
 {
 	const uint64_t budget = oom_budget(capacity, plan);
-	enum oom_status st = oom_evaluate(ev, model, plan, flags, out, err);
+	enum oom_status st = oom_evaluate_on(ev, model, plan, budget, flags, out, err);
 
 	if (!st && !(flags & OOM_EVAL_REPLAY) && oom_decide(out, budget) == OOM_UNDECIDED)
-		st = oom_evaluate(ev, model, plan, flags | OOM_EVAL_REPLAY, out, err);
+		st = oom_evaluate_on(ev, model, plan, budget, flags | OOM_EVAL_REPLAY, out, err);
 	*fits = !st && out->used_bytes <= budget;
 	return st;
 }

@@ -53,15 +53,24 @@ struct oom_evaluator {
 	size_t cap_nodes;
 	struct program full[FULL_SLOTS];        /* every layer recorded, for replays */
 	struct oom_player player;
-	/* the last replays: the plan without what a replay does not depend on, and what came out */
+	/* the last replays: the plan without what a replay does not depend on, the card, and what came
+	 * out */
 	struct oom_replayed {
 		const struct oom_model *model;
 		struct oom_plan plan;
-		uint64_t reserved_bytes;
+		uint64_t limit;
+		struct oom_replay_result result;
 		bool replayed;
 	} replayed[OOM_REPLAYS_KEPT];
 	size_t n_replayed;                      /* ever */
+	uint64_t budget;                        /* bytes of the card being asked about; 0: of none */
 };
+
+/* oom_evaluate on a card of so many bytes: with OOM_EVAL_REPLAY, a plan whose cache would not fit is
+ * replayed within what is there. */
+enum oom_status oom_evaluate_on(struct oom_evaluator *ev, const struct oom_model *model,
+				const struct oom_plan *plan, uint64_t budget, unsigned flags,
+				struct oom_eval *out, struct oom_error *err);
 
 enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model *m,
 				const struct oom_plan *p, struct program **out,

@@ -29,6 +29,7 @@ void oom_player_release(struct oom_player *p)
 		return;
 	oom_replay_release(&p->allocator);
 	free(p->block);
+	free(p->bytes);
 	free(p->grad);
 	free(p->parts);
 	memset(p, 0, sizeof(*p));
@@ -37,6 +38,7 @@ void oom_player_release(struct oom_player *p)
 static bool room(struct oom_player *p, const struct oom_tape *t)
 {
 	int32_t *a, *b;
+	uint64_t *c;
 	struct oom_param *q;
 
 	if (t->n_rows > p->cap) {
@@ -44,7 +46,9 @@ static bool room(struct oom_player *p, const struct oom_tape *t)
 		p->block = a ? a : p->block;
 		b = realloc(p->grad, t->n_rows * sizeof(*b));
 		p->grad = b ? b : p->grad;
-		if (!a || !b)
+		c = realloc(p->bytes, t->n_rows * sizeof(*c));
+		p->bytes = c ? c : p->bytes;
+		if (!a || !b || !c)
 			return false;
 		p->cap = t->n_rows;
 	}
@@ -145,12 +149,20 @@ static void go(struct playing *g, enum oom_moment_of_step moment)
 
 /* ---- passes ---- */
 
-static uint64_t bytes_of(const struct playing *g, const struct oom_row *row)
+static void measure_rows(struct playing *g)
 {
-	const uint64_t bytes = oom_mono_now(g->v->tape, row->mono) * row->width *
-			       oom_dtype_bytes((enum oom_dtype)row->dt);
+	const struct oom_tape *t = g->v->tape;
+	uint64_t mono[OOM_MAX_MONOS];
 
-	return oom_shared_bytes(bytes, (enum oom_share)row->share, g->s->ranks);
+	for (size_t i = 0; i < t->n_monos; i++)
+		mono[i] = oom_mono_now(t, (uint16_t)i);
+	for (size_t i = 0; i < t->n_rows; i++) {
+		const struct oom_row *row = &t->rows[i];
+
+		g->p->bytes[i] = oom_shared_bytes(mono[row->mono] * row->width *
+							  oom_dtype_bytes((enum oom_dtype)row->dt),
+						  (enum oom_share)row->share, g->s->ranks);
+	}
 }
 
 static void play(struct playing *g, enum oom_stream_id stream, bool again)
@@ -165,7 +177,7 @@ static void play(struct playing *g, enum oom_stream_id stream, bool again)
 		if (s->ev[i] < 0)
 			continue;
 		switch (s->ev[i] & 3) {
-		case OOM_EV_ALLOC: g->p->block[row] = oom_allocate(r, bytes_of(g, &t->rows[row])); break;
+		case OOM_EV_ALLOC: g->p->block[row] = oom_allocate(r, g->p->bytes[row]); break;
 		case OOM_EV_FREE: case OOM_EV_FREE_ALL: oom_free(r, g->p->block[row]); break;
 		case OOM_EV_GRAD:
 			if (again)
@@ -277,26 +289,32 @@ static void training_step(struct playing *g)
 
 enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 			   const struct oom_variant *v, const struct oom_plan *plan,
-			   uint64_t input_bytes, uint64_t *reserved)
+			   uint64_t input_bytes, uint64_t limit, struct oom_replay_result *out)
 {
 	struct playing g = {.p = p, .s = s, .v = v, .plan = plan, .input_bytes = input_bytes};
+	const struct oom_alloc_rules rules = {.expandable = plan->allocator == OOM_ALLOC_EXPANDABLE,
+					      .max_split = (uint64_t)plan->max_split << 20,
+					      .limit = limit};
 	const struct oom_tape *t = v->tape;
 
 	if (t->streams[OOM_STREAM_FWD].n + t->streams[OOM_STREAM_BWD].n > MOST_EVENTS)
 		return OOM_ERR_LIMIT;
-	oom_replay_clear(&p->allocator, plan->allocator == OOM_ALLOC_EXPANDABLE);
+	oom_replay_clear(&p->allocator, &rules);
 	if (!room(p, t))
 		return OOM_ERR_MEMORY;
+	measure_rows(&g);
 	come(&g, OOM_AT_LOAD);
 	come(&g, OOM_AT_START);
-	for (int step = 0; step < 2; step++) {
+	for (int step = 0; step < 2 && !p->allocator.failed; step++) {
 		g.first = !step;
 		training_step(&g);
 	}
 	if (p->allocator.given_up)
 		return OOM_ERR_LIMIT;
-	if (p->allocator.failed)
+	if (p->allocator.failed && !p->allocator.died)
 		return OOM_ERR_MEMORY;
-	*reserved = p->allocator.peak;
+	*out = (struct oom_replay_result){.reserved = p->allocator.peak,
+					  .retries = p->allocator.retries,
+					  .died = p->allocator.died};
 	return OOM_OK;
 }

@@ -10,6 +10,7 @@
 struct oom_player {
 	struct oom_replay allocator;
 	int32_t *block;                 /* of a row, or -1 */
+	uint64_t *bytes;                /* of a row */
 	int32_t *grad;                  /* of a gradient that waits for the step, or -1 */
 	size_t cap;
 	struct oom_param *parts;        /* parameters as one rank's shards */
@@ -17,12 +18,19 @@ struct oom_player {
 };
 void oom_player_release(struct oom_player *p);
 
-/* Plays two training steps of s over v's streams, in which every layer is recorded by itself.  A
- * holding that is not on the card is nowhere.  *reserved gets the peak of reserved bytes.
- * OOM_ERR_LIMIT for tapes beyond MOST_EVENTS (replay.c), or so many free blocks that it would take
- * seconds; OOM_ERR_MEMORY. */
+struct oom_replay_result {
+	uint64_t reserved;              /* peak of reserved bytes, until it died */
+	/* on a card of limited size: requests that had cached segments released, and whether one of
+	 * them found too little even so: out of memory */
+	uint32_t retries;
+	bool died;
+};
+/* Plays two training steps of s over v's streams, in which every layer is recorded by itself, on a
+ * card that gives the allocator `limit` bytes (0: as many as it wants).  A holding that is not on
+ * the card is nowhere.  OOM_ERR_LIMIT for tapes beyond MOST_EVENTS (replay.c), and for those that
+ * free twice; OOM_ERR_MEMORY. */
 enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 			   const struct oom_variant *v, const struct oom_plan *plan,
-			   uint64_t input_bytes, uint64_t *reserved);
+			   uint64_t input_bytes, uint64_t limit, struct oom_replay_result *out);
 
 #endif

@@ -109,6 +109,10 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 	       oom_gib(e->overall_peak), oom_gib(e->reserved_bytes),
 	       e->reserved_replayed ? "allocator replayed" : "estimated", oom_gib(e->context_bytes),
 	       e->context_measured ? "measured" : "a guess", oom_gib(e->workspace_bytes));
+	if (e->retries)
+		printf("  the card is full: two steps empty the allocator's cache %u time%s, which costs "
+		       "time; with room for it %s would be used\n",
+		       e->retries, e->retries == 1 ? "" : "s", oom_gib(e->wanted_bytes));
 	printf("  model: %s, %s parameters", oom_shown(oom_model_type(t->model)),
 	       oom_format_count(e->total_params, count, sizeof(count)));
 	if (e->trainable_params != e->total_params)

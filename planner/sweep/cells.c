@@ -144,20 +144,22 @@ static enum oom_status search(struct sweep_worker *w, const struct oom_sweep_opt
 					   .best_only = true,
 					   .verdicts_only = w->s->need != SWEEP_BYTES};
 	enum oom_status st;
+	bool yes;
 
 	st = oom_search(w->ev, c->model, &q, &c->found, &c->err);
 	c->searched = true;
 	c->asked = q.asked;
 	c->answer = !st && c->found.found ? &c->found.best.plan : c->asked;
 	if (!st)
-		st = oom_evaluate(w->ev, c->model, c->answer,
-				  w->s->need == SWEEP_BYTES ? OOM_EVAL_REPLAY : OOM_EVAL_FAST,
-				  &c->eval, &c->err);
+		st = oom_judge(w->ev, c->model, c->answer, q.capacity_bytes,
+			       w->s->need == SWEEP_BYTES ? OOM_EVAL_REPLAY : OOM_EVAL_FAST, &c->eval,
+			       &yes, &c->err);
 	return st;
 }
 
-/* Many cards share a plan's price, and its replay where one of them needs it. */
-static bool fits(struct sweep_worker *w, uint64_t capacity)
+/* Many cards share a plan's price, and its replay where one of them needs it; but not what it comes to
+ * on a card that is full. */
+static bool fits(struct sweep_worker *w, uint64_t capacity, unsigned flags)
 {
 	struct sweep_cell *c = &w->cell;
 	bool yes;
@@ -167,11 +169,8 @@ static bool fits(struct sweep_worker *w, uint64_t capacity)
 	case OOM_FITS: return true;
 	case OOM_UNDECIDED: break;
 	}
-	if (w->exact)
-		return c->eval.used_bytes <= oom_budget(capacity, c->asked);
-	w->exact = true;
-	w->last_status = oom_judge(w->ev, c->model, c->asked, capacity, OOM_EVAL_FAST, &c->eval,
-				   &yes, &c->err);
+	w->last_status = oom_judge(w->ev, c->model, c->asked, capacity, flags, &c->eval, &yes, &c->err);
+	w->moved = c->eval.wanted_bytes != c->eval.used_bytes;
 	return yes;
 }
 
@@ -183,10 +182,9 @@ static void price(struct sweep_worker *w, uint64_t capacity)
 	if (w->moved) {
 		c->asked = settled(c);
 		w->last_status = oom_evaluate(w->ev, c->model, c->asked, flags, &c->eval, &c->err);
-		w->exact = flags & OOM_EVAL_REPLAY;
 	}
 	w->moved = false;
-	c->fits = !w->last_status && capacity && w->s->need != SWEEP_PRICE && fits(w, capacity);
+	c->fits = !w->last_status && capacity && w->s->need != SWEEP_PRICE && fits(w, capacity, flags);
 	c->status = w->last_status;             /* of the verdict's replay, too */
 	c->ok = !w->last_status;
 	c->answer = c->asked;

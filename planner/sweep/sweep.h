@@ -103,7 +103,6 @@ struct sweep_worker {
 	size_t run[SWEEP_AXES];         /* of the values of a grid's axis: where the last lay */
 	uint32_t stale;                 /* axes that moved since a row was written */
 	bool moved;                     /* more than the card changed since the last evaluation */
-	bool exact;                     /* the last evaluation was a replay, where there is one */
 	enum oom_status last_status;
 	struct sweep_field {
 		char text[704];

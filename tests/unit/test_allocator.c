@@ -16,6 +16,8 @@
 
 #define MIB ((int64_t)1 << 20)
 
+static const struct oom_alloc_rules native = {.expandable = false}, arenas = {.expandable = true};
+
 static const struct {
 	const char *name;
 	int64_t trace[12];
@@ -44,12 +46,68 @@ static void traces(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (oom_replay_trace(&r, cases[i].trace, cases[i].n, false) !=
+		if (oom_replay_trace(&r, cases[i].trace, cases[i].n, &native) !=
 		    cases[i].native * (uint64_t)MIB)
 			fail_msg("native: %s: %llu", cases[i].name, (unsigned long long)r.peak);
-		if (oom_replay_trace(&r, cases[i].trace, cases[i].n, true) !=
+		if (oom_replay_trace(&r, cases[i].trace, cases[i].n, &arenas) !=
 		    cases[i].expandable * (uint64_t)MIB)
 			fail_msg("expandable: %s: %llu", cases[i].name, (unsigned long long)r.peak);
+	}
+	oom_replay_release(&r);
+}
+
+/* Full cards: what is wanted stands in c10/cuda/CUDACachingAllocator.cpp, the numbers were worked out
+ * by hand.  Limit and peak in MiB. */
+static const struct {
+	const char *name;
+	int64_t trace[12];
+	size_t n;
+	struct oom_alloc_rules rules;
+	uint32_t retries;
+	bool dies;
+	uint64_t peak;
+} full[] = {
+	{"empty segments go", {30 * MIB, 30 * MIB, -1, -2, 60 * MIB}, 5, {false, 0, 60 * MIB}, 1, false, 60},
+	{"of which one would have done: all go", {30 * MIB, 10 * MIB, -1, -2, 40 * MIB, 20 * MIB}, 6,
+	 {false, 0, 60 * MIB}, 1, false, 60},
+	{"a segment in which something lives stays", {64 * MIB, -1, 30 * MIB, 60 * MIB}, 4,
+	 {false, 0, 120 * MIB}, 1, true, 64},
+	{"room enough: no retry", {64 * MIB, -1, 30 * MIB, 60 * MIB}, 4, {false, 0, 124 * MIB}, 0, false, 124},
+	{"the small pool's go too", {MIB, -1, 20 * MIB}, 3, {false, 0, 20 * MIB}, 1, false, 20},
+	{"more lives than there is", {30 * MIB, 40 * MIB}, 2, {false, 0, 60 * MIB}, 1, true, 30},
+	/* 80 mapped; what lives is in the first two pages, of 20 each, and so 40 go.  60 are wanted: the
+	 * 10 free behind the first 30, and three pages more */
+	{"of an arena the free pages go", {80 * MIB, -1, 30 * MIB, MIB, -3, 60 * MIB}, 6,
+	 {true, 0, 99 * MIB}, 1, true, 82},
+	/* two pages go, of the 48 free behind the 2 and of the 20 at the end; 64 are found behind the 30 */
+	{"and others are mapped in their place", {100 * MIB, -1, 50 * MIB, 30 * MIB, -2, 2 * MIB, 64 * MIB}, 7,
+	 {true, 0, 140 * MIB}, 1, false, 140},
+	/* 100 mapped, 20 to 80 freed: these pages go and the small pool's 2 come; 40 are two pages of the
+	 * hole, 50 would be three, and nothing is left to release */
+	{"in the hole that they left", {20 * MIB, 60 * MIB, 20 * MIB, -2, MIB, 40 * MIB}, 6,
+	 {true, 0, 101 * MIB}, 1, false, 100},
+	{"which is large enough, but the card is not", {20 * MIB, 60 * MIB, 20 * MIB, -2, MIB, 50 * MIB}, 6,
+	 {true, 0, 101 * MIB}, 2, true, 100},
+	{"oversized blocks serve no small request", {64 * MIB, -1, 30 * MIB}, 3, {false, 32 * MIB, 0}, 0,
+	 false, 94},
+	{"nor one that would waste 20 MiB", {64 * MIB, -1, 44 * MIB, 40 * MIB}, 4, {false, 32 * MIB, 0}, 0,
+	 false, 148},
+	{"nor are they split", {64 * MIB, -1, 50 * MIB, 12 * MIB}, 4, {false, 32 * MIB, 0}, 0, false, 76},
+	{"on a full card one of them goes, and nothing else",
+	 {64 * MIB, 30 * MIB, -1, -2, 40 * MIB, 30 * MIB}, 6, {false, 32 * MIB, 94 * MIB}, 0, false, 94},
+};
+
+static void full_cards(void **state)
+{
+	struct oom_replay r = {0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(full) / sizeof(full[0]); i++) {
+		const uint64_t peak = oom_replay_trace(&r, full[i].trace, full[i].n, &full[i].rules);
+
+		if (r.retries != full[i].retries || r.died != full[i].dies || peak != full[i].peak << 20)
+			fail_msg("%s: %u retries, %s, %.2f MiB", full[i].name, r.retries,
+				 r.died ? "died" : "ran", (double)peak / (double)MIB);
 	}
 	oom_replay_release(&r);
 }
@@ -69,6 +127,9 @@ static struct {
 	int segments;
 	uint64_t top, reserved, mapped[2];
 	bool expandable;
+	uint64_t limit;         /* 0: endless */
+	int retries;
+	bool died;
 } a;
 
 static struct piece *add(uint64_t start, uint64_t size, int segment, bool small)
@@ -123,14 +184,40 @@ static struct piece *grown(uint64_t size, bool small)
 	return last;
 }
 
+/* Segments that are one free piece go. */
+static void release(void)
+{
+	for (size_t i = 0; i < a.n;) {
+		size_t pieces = 0;
+
+		for (size_t j = 0; j < a.n; j++)
+			pieces += a.p[j].segment == a.p[i].segment;
+		if (!a.p[i].free || pieces > 1) {
+			i++;
+			continue;
+		}
+		a.reserved -= a.p[i].size;
+		a.p[i] = a.p[--a.n];
+	}
+}
+
 static struct piece *new_segment(uint64_t size, bool small)
 {
 	const uint64_t two = 2 * (uint64_t)MIB;
 	const uint64_t n = small	       ? two :
 			   size < 10 * (uint64_t)MIB ? 20 * (uint64_t)MIB :
 						       (size + two - 1) / two * two;
-	struct piece *p = add(a.top, n, a.segments++, small);
+	struct piece *p;
 
+	if (a.limit && a.reserved + n > a.limit) {
+		a.retries++;
+		release();
+	}
+	if (a.limit && a.reserved + n > a.limit) {
+		a.died = true;
+		return NULL;
+	}
+	p = add(a.top, n, a.segments++, small);
 	a.top += n;
 	a.reserved += n;
 	return p;
@@ -145,6 +232,8 @@ static void simple_alloc(uint64_t bytes, size_t held)
 
 	if (!p)
 		p = a.expandable ? grown(size, small) : new_segment(size, small);
+	if (!p)
+		return;
 	rest = p->size - size;
 	if (small || a.expandable ? rest >= 512 : rest > (uint64_t)MIB) {
 		const size_t at = (size_t)(p - a.p);
@@ -182,14 +271,15 @@ static void simple_free(size_t held)
 		;
 }
 
-static uint64_t simple(const int64_t *trace, size_t n, bool expandable)
+static uint64_t simple(const int64_t *trace, size_t n, bool expandable, uint64_t limit)
 {
 	size_t k = 0;
 	uint64_t peak = 0;
 
 	memset(&a, 0, sizeof(a));
 	a.expandable = expandable;
-	for (size_t i = 0; i < n; i++) {
+	a.limit = limit;
+	for (size_t i = 0; i < n && !a.died; i++) {
 		if (trace[i] > 0)
 			simple_alloc((uint64_t)trace[i], ++k);
 		else
@@ -256,8 +346,8 @@ static void random_traces(void **state)
 		const size_t n = make_trace(trace, 20 + draw(380));
 
 		for (int expandable = 0; expandable < 2; expandable++) {
-			const uint64_t want = simple(trace, n, expandable);
-			const uint64_t got = oom_replay_trace(&r, trace, n, expandable);
+			const uint64_t want = simple(trace, n, expandable, 0);
+			const uint64_t got = oom_replay_trace(&r, trace, n, expandable ? &arenas : &native);
 
 			if (got != want)
 				fail_msg("seed %llu, %s: %llu, expected %llu", (unsigned long long)s,
@@ -268,10 +358,56 @@ static void random_traces(void **state)
 	oom_replay_release(&r);
 }
 
+/* Between what lives at most and what is reserved without a limit. */
+static void random_full_cards(void **state)
+{
+	struct oom_replay r = {0};
+	int64_t trace[400];
+	size_t retried = 0, dead = 0;
+
+	(void)state;
+	for (uint64_t s = 1; s <= 400; s++) {
+		struct oom_alloc_rules rules = {0};
+		uint64_t wanted;
+
+		seed = s;
+		const size_t n = make_trace(trace, 20 + draw(380));
+
+		wanted = simple(trace, n, false, 0);
+		for (uint64_t share = 30; share <= 100; share += 5) {
+			rules.limit = wanted * share / 100;
+			const uint64_t want = simple(trace, n, false, rules.limit);
+			const uint64_t got = oom_replay_trace(&r, trace, n, &rules);
+
+			if (got != want || r.died != a.died || r.retries != (uint32_t)a.retries)
+				fail_msg("seed %llu, %llu %%: %llu, %u, %d; expected %llu, %d, %d",
+					 (unsigned long long)s, (unsigned long long)share,
+					 (unsigned long long)got, r.retries, r.died,
+					 (unsigned long long)want, a.retries, a.died);
+			assert_true(got <= rules.limit);
+			assert_true(share < 100 || (!r.died && !r.retries));
+			retried += r.retries && !r.died;
+			dead += r.died;
+		}
+		/* an arena's pages can all be had again: it is never worse off for being full, and dies
+		 * only where it holds more than there is */
+		rules = (struct oom_alloc_rules){.expandable = true};
+		wanted = oom_replay_trace(&r, trace, n, &rules);
+		for (uint64_t share = 50; share <= 100; share += 10) {
+			rules.limit = wanted * share / 100;
+			assert_true(oom_replay_trace(&r, trace, n, &rules) <= rules.limit);
+			assert_false(r.given_up || (share == 100 && (r.died || r.retries)));
+		}
+	}
+	assert_true(retried > 50 && dead > 50);
+	oom_replay_release(&r);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(traces),
-					   cmocka_unit_test(random_traces)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(traces), cmocka_unit_test(full_cards),
+					   cmocka_unit_test(random_traces),
+					   cmocka_unit_test(random_full_cards)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

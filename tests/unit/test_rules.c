@@ -98,6 +98,9 @@ static const struct {
 	{"engine=fsdp2 offload-optimizer=nvme offload-params=cpu zero=3",
 	 "engine=deepspeed offload-optimizer=nvme offload-params=cpu zero=3"},
 
+	{"max-split-size-mb=20", "max-split-size-mb=21"},
+	{"max-split-size-mb=128 allocator=expandable_segments", "max-split-size-mb=128"},
+
 	{"prefetch-factor=4", "prefetch-factor=4 dataloader-workers=2"},
 };
 

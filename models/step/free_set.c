@@ -1,0 +1,173 @@
+/* A sorted set in runs of at most OOM_FREE_RUN entries. */
+#include "step/free_set.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static inline bool below(const struct oom_free_entry *e, uint64_t size, uint64_t addr)
+{
+	return e->size != size ? e->size < size : e->addr < addr;
+}
+
+/* How many of n entries in order are below (size, addr).  Sizes decide nearly always: those are
+ * halved, without a branch that could be guessed wrong, and addresses of equal ones gone through. */
+static inline uint32_t count_below(const struct oom_free_entry *e, uint32_t n, uint64_t size,
+				   uint64_t addr)
+{
+	const struct oom_free_entry *at = e, *const end = e + n;
+
+	while (n > 1) {
+		const uint32_t half = n / 2;
+		const struct oom_free_entry *const up = at + half;
+
+		at = up[-1].size < size ? up : at;
+		n -= half;
+	}
+	at += n && at->size < size;
+	while (at < end && at->size == size && at->addr < addr)
+		at++;
+	return (uint32_t)(at - e);
+}
+
+/* The first run whose last entry is not below. */
+static inline size_t run_for(const struct oom_free_set *set, uint64_t size, uint64_t addr)
+{
+	size_t k = 0, n = set->n;
+
+	while (n > 1) {
+		const size_t half = n / 2;
+		const struct oom_free_run *run = set->run[k + half - 1];
+
+		k += below(&run->e[run->n - 1], size, addr) ? half : 0;
+		n -= half;
+	}
+	return k;
+}
+
+struct oom_free_place oom_free_find(const struct oom_free_set *set, uint64_t size, uint64_t addr)
+{
+	struct oom_free_place p = {run_for(set, size, addr), 0};
+
+	if (p.run == set->n)                    /* it is empty */
+		return p;
+	p.at = count_below(set->run[p.run]->e, set->run[p.run]->n, size, addr);
+	if (p.at == set->run[p.run]->n)
+		p = (struct oom_free_place){set->n, 0};
+	return p;
+}
+
+/* An empty run at this place of the list; false: out of memory. */
+static bool open_run(struct oom_free_set *set, size_t at)
+{
+	struct oom_free_run *run;
+
+	if (set->n == set->used) {
+		if (set->used == set->cap) {
+			const size_t cap = set->cap ? set->cap * 2 : 8;
+			struct oom_free_run **q = realloc(set->run, cap * sizeof(*q));
+
+			if (!q)
+				return false;
+			set->run = q;
+			set->cap = cap;
+		}
+		run = malloc(sizeof(*run));
+		if (!run)
+			return false;
+		set->run[set->used++] = run;
+	}
+	run = set->run[set->n];
+	run->n = 0;
+	memmove(set->run + at + 1, set->run + at, (set->n - at) * sizeof(*set->run));
+	set->run[at] = run;
+	set->n++;
+	return true;
+}
+
+bool oom_free_insert(struct oom_free_set *set, struct oom_free_entry e)
+{
+	struct oom_free_place p = oom_free_find(set, e.size, e.addr);
+	struct oom_free_run *run;
+
+	if (p.run == set->n) {                  /* above all */
+		if (!set->n && !open_run(set, 0))
+			return false;
+		p.run = set->n - 1;
+		p.at = set->run[p.run]->n;
+	}
+	run = set->run[p.run];
+	if (run->n == OOM_FREE_RUN) {
+		if (!open_run(set, p.run + 1))
+			return false;
+		memcpy(set->run[p.run + 1]->e, run->e + OOM_FREE_RUN / 2,
+		       OOM_FREE_RUN / 2 * sizeof(e));
+		run->n = set->run[p.run + 1]->n = OOM_FREE_RUN / 2;
+		if (p.at > run->n) {
+			p.at -= run->n;
+			run = set->run[p.run + 1];
+		}
+	}
+	memmove(run->e + p.at + 1, run->e + p.at, (run->n - p.at) * sizeof(e));
+	run->e[p.at] = e;
+	run->n++;
+	return true;
+}
+
+void oom_free_remove(struct oom_free_set *set, struct oom_free_place p)
+{
+	struct oom_free_run *run = set->run[p.run];
+
+	memmove(run->e + p.at, run->e + p.at + 1, (run->n - p.at - 1) * sizeof(run->e[0]));
+	if (--run->n)
+		return;
+	set->n--;
+	memmove(set->run + p.run, set->run + p.run + 1, (set->n - p.run) * sizeof(*set->run));
+	set->run[set->n] = run;                 /* its memory waits for another */
+}
+
+bool oom_free_replace(struct oom_free_set *set, struct oom_free_place p, struct oom_free_entry e)
+{
+	struct oom_free_run *run = set->run[p.run];
+	const uint32_t last = run->n - 1;
+
+	if ((!p.run || below(&run->e[0], e.size, e.addr)) &&
+	    (p.run + 1 == set->n || !below(&run->e[last], e.size, e.addr))) {
+		/* it stays in its run: what lies between moves by one */
+		if (below(&run->e[p.at], e.size, e.addr)) {
+			const uint32_t n = count_below(run->e + p.at + 1, last - p.at, e.size, e.addr);
+
+			memmove(run->e + p.at, run->e + p.at + 1, n * sizeof(e));
+			run->e[p.at + n] = e;
+		} else {
+			const uint32_t to = count_below(run->e, p.at, e.size, e.addr);
+
+			memmove(run->e + to + 1, run->e + to, (p.at - to) * sizeof(e));
+			run->e[to] = e;
+		}
+		return true;
+	}
+	oom_free_remove(set, p);
+	return oom_free_insert(set, e);
+}
+
+struct oom_free_place oom_free_next(const struct oom_free_set *set, struct oom_free_place p)
+{
+	if (++p.at == set->run[p.run]->n) {
+		p.run++;
+		p.at = 0;
+	}
+	return p;
+}
+
+void oom_free_clear(struct oom_free_set *set)
+{
+	set->n = 0;
+}
+
+void oom_free_release(struct oom_free_set *set)
+{
+	for (size_t i = 0; i < set->used; i++)
+		free(set->run[i]);
+	free(set->run);
+	memset(set, 0, sizeof(*set));
+}
