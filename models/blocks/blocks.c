@@ -147,7 +147,7 @@ static struct oom_rope tables(struct oom_tape *t, uint16_t mono, uint64_t axes, 
 	return r;
 }
 
-bool oom_any_layer(const struct oom_tape *t, const struct oom_arch *a, uint8_t bits, uint8_t value)
+bool oom_any_layer(struct oom_tape *t, const struct oom_arch *a, uint8_t bits, uint8_t value)
 {
 	const uint64_t n = oom_depth(t, a->n_layers);
 

@@ -205,7 +205,7 @@ struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, ui
 
 /* Whether there is a layer, at the depth asked for, whose kind has exactly `value` of these bits: what
  * models make once for every layer type they have (`for layer_type in set(config.layer_types)`). */
-bool oom_any_layer(const struct oom_tape *t, const struct oom_arch *a, uint8_t bits, uint8_t value);
+bool oom_any_layer(struct oom_tape *t, const struct oom_arch *a, uint8_t bits, uint8_t value);
 
 /* Makes the embedding's output require a gradient where PEFT and checkpointing do. */
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x);

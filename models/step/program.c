@@ -134,6 +134,10 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 		t->warning = p->fused_ce == OOM_LOSS_FUSED ?
 				     "loss=fused has no effect: this model's head is not one that is fused" :
 				     "this loss has no effect: this model's head is not one that it takes in";
+	if (p->num_layers && !t->depth_asked)
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "num-layers: the depth of %s is not one number; change it in the config",
+			      a->model_type);
 	if (!t->status && !expand)
 		pass(t, a, OOM_STREAM_EVAL, false);
 	if (t->status) {

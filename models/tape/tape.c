@@ -86,7 +86,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->m_logits = OOM_MONO_ONE;
 	t->beside = (struct oom_beside){.params = t->beside.params, .cap = t->beside.cap};
 	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate =
-		t->frozen = t->fused = false;
+		t->frozen = t->fused = t->depth_asked = false;
 	t->shift = OOM_SHIFT_LABELS;
 	t->merge = NULL;
 	t->pixels = 0;

@@ -344,13 +344,15 @@ struct oom_tape {
 	/* tensors a layer has given names to: gone when it returns */
 	struct oom_val names[OOM_MAX_NAMES];
 	size_t n_names;
+	bool depth_asked;               /* a family has asked for the depth: num-layers has a meaning */
 	/* a second result of the layer just run (attention weights), owned by whoever takes it */
 	struct oom_val side;
 };
 
 /* The depth the plan asks for, else the config's. */
-static inline uint64_t oom_depth(const struct oom_tape *t, uint64_t n)
+static inline uint64_t oom_depth(struct oom_tape *t, uint64_t n)
 {
+	t->depth_asked = true;
 	return t->plan->num_layers ? (uint64_t)t->plan->num_layers : n;
 }
 

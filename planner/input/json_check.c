@@ -304,6 +304,10 @@ static enum oom_status check_text(struct scan *s)
 
 	if (s->size >= 3 && memcmp(s->text, "\xef\xbb\xbf", 3) == 0)
 		s->at = 3; /* a byte order mark, which editors on Windows leave */
+	/* JSON begins with an ASCII character: a zero beside it is UTF-16 or UTF-32 (RFC 4627, 3) */
+	if (s->size >= 2 && (!s->text[0] || !s->text[1] || !memcmp(s->text, "\xff\xfe", 2) ||
+			     !memcmp(s->text, "\xfe\xff", 2)))
+		return fail(s, 0, "the file is in UTF-16: save it as UTF-8");
 	skip_blanks(s);
 	status = check_value(s, s->line);
 	fresh = true;

@@ -59,7 +59,7 @@ static void parse_kinds(struct oom_arch *a)
 }
 
 /* The last layers share what an earlier one computed, however deep the model is. */
-static uint8_t kind_of(const struct oom_tape *t, const struct oom_arch *a, uint64_t i)
+static uint8_t kind_of(struct oom_tape *t, const struct oom_arch *a, uint64_t i)
 {
 	const bool shares = i + gemma4_of(a)->shared >= oom_depth(t, a->n_layers);
 
