@@ -35,6 +35,7 @@ struct doc_node {
 struct doc {
 	struct doc_node *root;  /* NULL: an empty file */
 	const char *file;       /* for messages; owned */
+	const char *head;       /* comments above everything else; NULL: none */
 	const char *format;     /* "yaml", "json", "toml", "arguments", ...; static */
 	uint32_t n_documents;   /* YAML: how many stood in the file; the first is root */
 	uint32_t n_nodes;

@@ -1,9 +1,10 @@
 /* Which door a file goes through, and text made UTF-8 before it does. */
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "doc.h"
+#include "arguments.h"
 #include "input/config_json.h"
 
 /* UTF-16 of one byte order into UTF-8; returns the new size.  out holds 3 bytes a unit. */
@@ -74,16 +75,128 @@ static bool ends_with(const char *s, const char *end)
 	return n >= m && !strcmp(s + n - m, end);
 }
 
-/* By the name, else by the first character that is not blank. */
-static bool is_json(const char *path, const char *text)
+/* The first character that is no blank. */
+static char first_of(const char *text)
 {
-	if (ends_with(path, ".json"))
-		return true;
-	if (ends_with(path, ".yaml") || ends_with(path, ".yml"))
-		return false;
+	while (isspace((unsigned char)*text))
+		text++;
+	return *text;
+}
+
+static bool has_line(const char *text, const char *begins)
+{
+	const size_t n = strlen(begins);
+
+	for (const char *p = text; p; p = strchr(p, '\n'), p += p != NULL)
+		if (!strncmp(p, begins, n))
+			return true;
+	return false;
+}
+
+static bool is_json(const char *text)
+{
 	while (isspace((unsigned char)*text))
 		text++;
 	return *text == '{' && (text[1] == '"' || isspace((unsigned char)text[1]));
+}
+
+/* A line that starts a program, or options alone. */
+static bool is_command(const char *text)
+{
+	static const char *const words[] = {"torchrun ", "accelerate launch", "deepspeed ", "python ",
+					    "python3 ", "srun ", "swift ", "llamafactory-cli ", "trl ",
+					    "tune run", "axolotl train", "litgpt ", "CUDA_VISIBLE_DEVICES=",
+					    "NPROC_PER_NODE=", "PYTORCH_CUDA_ALLOC_CONF="};
+
+	if (!strncmp(text, "--", 2) && isalpha((unsigned char)text[2]))
+		return true;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (has_line(text, words[i]))
+			return true;
+	return false;
+}
+
+static bool first_line_has(const char *text, const char *word)
+{
+	const char *at = strstr(text, word);
+
+	return at && at < text + strcspn(text, "\n");
+}
+
+static bool is_shell(const char *text)
+{
+	return (!strncmp(text, "#!", 2) && first_line_has(text, "sh")) || is_command(text);
+}
+
+static bool is_python(const char *text)
+{
+	return has_line(text, "import ") || has_line(text, "from transformers import") ||
+	       has_line(text, "from unsloth import") || has_line(text, "from trl import");
+}
+
+static bool is_toml(const char *text)
+{
+	return first_of(text) == '[' && has_line(text, "[training]");
+}
+
+struct door {
+	const char *suffixes;           /* joined by blanks; NULL: none */
+	bool (*by_text)(const char *text);      /* where no suffix says; NULL: never */
+	enum oom_status (*read)(struct doc *doc, const char *text, size_t size, const char *file,
+				struct oom_error *err);
+};
+
+/* The last takes what no other does. */
+static const struct door doors[] = {
+	{".json", is_json, doc_read_json},
+	{".toml", is_toml, doc_read_toml},
+	{".sh .bash .slurm .sbatch .zsh", is_shell, doc_read_shell},
+	{".ipynb", NULL, doc_read_notebook},
+	{".py", is_python, doc_read_python},
+	{".args", NULL, doc_read_pairs},
+	{".yaml .yml", NULL, doc_read_yaml},
+};
+enum { N_DOORS = sizeof(doors) / sizeof(doors[0]) };
+
+static const struct door *door_of(const char *path, const char *text)
+{
+	for (size_t i = 0; i < N_DOORS; i++)
+		for (const char *w = doors[i].suffixes; *w; w += strspn(w, " ")) {
+			char suffix[16];
+			const size_t n = strcspn(w, " ");
+
+			snprintf(suffix, sizeof(suffix), "%.*s", (int)n, w);
+			if (ends_with(path, suffix))
+				return &doors[i];
+			w += n;
+		}
+	for (size_t i = 0; i < N_DOORS; i++)
+		if (doors[i].by_text && doors[i].by_text(text))
+			return &doors[i];
+	return &doors[N_DOORS - 1];
+}
+
+/* The comment that a file begins with: what it is for is often said there. */
+static void keep_head(struct doc *doc, const char *text)
+{
+	const char *end = text;
+
+	while (*end == '#' || *end == '\n' || *end == '\r') {
+		end += strcspn(end, "\n");
+		end += *end == '\n';
+	}
+	if (end > text)
+		doc->head = doc_text(doc, text, (size_t)(end - text) < 8192 ? (size_t)(end - text) : 8192);
+}
+
+/* Megatron-LM's test recipes spell options as on a command line: "--bf16: true". */
+static void strip_dashes(struct doc_node *node)
+{
+	for (struct doc_node *c = node->child; c; c = c->next) {
+		if (c->key && !strncmp(c->key, "--", 2))
+			c->key += 2;
+		strip_dashes(c);
+	}
 }
 
 enum oom_status doc_read(struct doc *doc, const char *path, struct oom_error *err)
@@ -96,8 +209,12 @@ enum oom_status doc_read(struct doc *doc, const char *path, struct oom_error *er
 	if (!st)
 		st = normalise(&text, &size, file, err);
 	if (!st)
-		st = is_json(path, text) ? doc_read_json(doc, text, size, file, err) :
-					   doc_read_yaml(doc, text, size, file, err);
+		st = door_of(path, text)->read(doc, text, size, file, err);
+	if (!st) {
+		keep_head(doc, text);
+		if (doc->root)
+			strip_dashes(doc->root);
+	}
 	free(text);
 	return st;
 }

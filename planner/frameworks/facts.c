@@ -51,6 +51,16 @@ const struct doc *fw_doc(const struct fw_part *p)
 	return &p->doc;
 }
 
+const struct doc_node *fw_root(const struct fw_part *p)
+{
+	return p->root;
+}
+
+const char *fw_head(const struct fw_part *p)
+{
+	return p->doc.head ? p->doc.head : "";
+}
+
 const struct doc_node *fw_key(const struct fw_part *p, const char *key)
 {
 	const struct doc_node *node = doc_below(p->root, key);

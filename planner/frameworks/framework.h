@@ -60,6 +60,8 @@ struct framework {
 	const struct fw_row *const *rows;
 	/* Blank-separated keys without effect on memory, with '*' as in rows; NULL-terminated list. */
 	const char *const *idle;
+	/* Defaults of the rows in its first list alone count: the others belong to somebody else. */
+	bool own_defaults;
 	/* After the rows; may be NULL. */
 	void (*finish)(struct fw_part *part);
 };
@@ -117,6 +119,10 @@ extern const char hf_training_idle[], hf_model_idle[];
 void hf_finish(struct fw_part *part);
 
 const struct doc *fw_doc(const struct fw_part *part);
+/* The keys of the part; NULL: none. */
+const struct doc_node *fw_root(const struct fw_part *part);
+/* The comment that the file begins with; "" where there is none. */
+const char *fw_head(const struct fw_part *part);
 
 /* ---- rows both ways ---- */
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "oomplan/option.h"
+#include "arguments.h"
 #include "parts.h"
 
 enum { PATH = 512, VALUE = 400 };
@@ -72,7 +73,8 @@ void fw_nested(struct fw_part *above, const char *key, const char *framework)
 	}
 	p->file = above->file;
 	p->root = node;
-	p->prefix = reading_text(r, "%s%s.", above->prefix, key);
+	/* what stands around a program is no level of its keys */
+	p->prefix = *key == '(' ? above->prefix : reading_text(r, "%s%s.", above->prefix, key);
 	p->fw = framework_find(framework);
 	part_run(p);
 }
@@ -312,7 +314,7 @@ static void walk(struct fw_part *p, const struct doc_node *map, const char *abov
 		struct oom_setting s;
 		bool idle;
 
-		if (!c->key || doc_member(map, c->key) != c || !strcmp(c->key, "<<") ||
+		if (!c->key || *c->key == '(' || doc_member(map, c->key) != c || !strcmp(c->key, "<<") ||
 		    (size_t)snprintf(path, sizeof(path), "%s%s%s", above, *above ? "." : "",
 				     c->key) >= sizeof(path))
 			continue;
@@ -345,7 +347,7 @@ static void walk(struct fw_part *p, const struct doc_node *map, const char *abov
 
 static void defaults(struct fw_part *p)
 {
-	for (size_t l = 0; p->fw->rows && p->fw->rows[l]; l++)
+	for (size_t l = 0; p->fw->rows && p->fw->rows[l] && !(l && p->fw->own_defaults); l++)
 		for (const struct fw_row *r = p->fw->rows[l]; r->key; r++) {
 			char value[VALUE];
 			struct fw_row named = *r;
@@ -371,6 +373,7 @@ void part_run(struct fw_part *p)
 	}
 	if (p->root && p->root->kind == DOC_MAP)
 		walk(p, p->root, "", false, 0);
+	fw_nested(p, ARGS_LAUNCHER, "launcher");
 	defaults(p);
 	if (p->fw->finish)
 		p->fw->finish(p);

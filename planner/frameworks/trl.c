@@ -78,7 +78,7 @@ static enum generation generation(const struct fw_part *p)
 					  NULL};
 
 	for (size_t i = 0; old[i]; i++)
-		if (doc_below(fw_doc(p)->root, old[i]))
+		if (doc_below(fw_root(p), old[i]))
 			return OLD;
 	return NEW;
 }
@@ -112,7 +112,7 @@ static void finish_objective(struct fw_part *p)
 		return;
 	}
 	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
-		if (doc_below(fw_doc(p)->root, signs[i].key)) {
+		if (doc_below(fw_root(p), signs[i].key)) {
 			fw_set(p, "objective", signs[i].objective, signs[i].key,
 			       "a key that only this trainer has");
 			return;

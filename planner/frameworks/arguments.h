@@ -1,0 +1,68 @@
+/* Command lines and scripts as trees, and values written inside a text.  Private to planner/.
+ *
+ * The root holds the options of the program that trains, "--key v" as key: v, "a.b=c" as "a.b": c,
+ * several values as a list.  What stands around the program is in members whose names no option
+ * has. */
+#ifndef OOM_FRAMEWORKS_ARGUMENTS_H
+#define OOM_FRAMEWORKS_ARGUMENTS_H
+
+#include "doc.h"
+
+/* A map: options of torchrun, accelerate launch, srun, ... without dashes; "name": the last of
+ * those; and variables that the script sets, as "NAME=". */
+#define ARGS_LAUNCHER "(launcher)"
+/* The program and, of those that have them, its command: "train.py", "swift sft". */
+#define ARGS_PROGRAM "(program)"
+/* A list: words of the program that belong to no option. */
+#define ARGS_WORDS "(words)"
+/* A map from names to texts: files that a script writes before. */
+#define ARGS_FILES "(files)"
+/* The tag of a value that holds what is known only when the script runs: "$1". */
+#define ARGS_UNKNOWN "unknown"
+
+/* The formats of such documents. */
+#define ARGS_FORMAT "arguments"
+#define PYTHON_FORMAT "python"
+
+struct args_word {
+	const char *text;
+	bool unknown;
+	uint32_t line;
+};
+
+/* A command line, launchers in front and all; without an error where it is empty. */
+enum oom_status doc_read_words(struct doc *doc, const struct args_word *words, size_t n,
+			       const char *file, struct oom_error *err);
+/* A shell script: its launch line, that is the command with the most options among those that start
+ * a program of Python or a known trainer.  OOM_ERR_UNKNOWN: there is none. */
+enum oom_status doc_read_shell(struct doc *doc, const char *text, size_t size, const char *file,
+			       struct oom_error *err);
+/* A Python script (or a notebook's code): literal keyword arguments of calls to classes and to
+ * functions that load models, as "SFTConfig": {key: value}, "FastModel": {"from_pretrained": ...};
+ * of several calls of one name the first.  No more than that: nothing is run. */
+enum oom_status doc_read_python(struct doc *doc, const char *text, size_t size, const char *file,
+				struct oom_error *err);
+/* A Jupyter notebook: its cells of code as one script of Python. */
+enum oom_status doc_read_notebook(struct doc *doc, const char *text, size_t size, const char *file,
+				  struct oom_error *err);
+/* Lines "KEY<tab>VALUE" of options ("--key"), assignments ("NAME=") and keyword arguments
+ * ("SFTConfig(key)") that were taken out of a script. */
+enum oom_status doc_read_pairs(struct doc *doc, const char *text, size_t size, const char *file,
+			       struct oom_error *err);
+enum oom_status doc_read_toml(struct doc *doc, const char *text, size_t size, const char *file,
+			      struct oom_error *err);
+
+/* For these doors.  A child of `parent` made of a value as options and Python spell it: [a, "b"],
+ * {"k": v}, 'text', text.  NULL: full. */
+struct doc_node *doc_add_value(struct doc *doc, struct doc_node *parent, const char *key,
+			       const char *text, uint32_t line);
+/* A copy of a node, of any document, below `parent`. */
+struct doc_node *doc_add_copy(struct doc *doc, struct doc_node *parent, const char *key,
+			      const struct doc_node *node);
+/* What the words of a command say into an existing root; n_options: how many options there were. */
+bool args_command(struct doc *doc, struct doc_node *root, const struct args_word *words, size_t n,
+		  size_t *n_options);
+/* Whether a command begins with something that starts a training program. */
+bool args_is_launch(const struct args_word *words, size_t n);
+
+#endif

@@ -1,0 +1,170 @@
+/* What starts a run: torchrun, accelerate launch, deepspeed, srun and their like, and variables of
+ * the environment.  Their options stand in one map; variables end in '='. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework.h"
+
+#define TORCHRUN "torch/distributed/run.py"
+#define ACCELERATE "accelerate/commands/launch.py"
+#define DEEPSPEED "deepspeed/launcher/runner.py"
+
+static const struct fw_row rows[] = {
+	{"name", .hook = true},
+	{"nproc_per_node", .hook = true, .source = TORCHRUN},
+	{"nnodes", .hook = true, .source = TORCHRUN},
+	{"num_processes", .hook = true, .source = ACCELERATE ":197"},
+	{"num_machines", .hook = true, .source = ACCELERATE ":200"},
+	{"num_gpus", .hook = true, .source = DEEPSPEED},
+	{"num_nodes", .hook = true},
+	{"include", .hook = true, .source = DEEPSPEED},
+	{"gpus", .hook = true},
+	{"gpus-per-node", .hook = true, .source = "sbatch(1)"},
+	{"gres", .hook = true, .source = "sbatch(1)"},
+	{"nodes", .hook = true, .source = "sbatch(1)"},
+	{"N", .hook = true, .source = "sbatch(1)"},
+	{"n", .hook = true, .source = "composer/cli/launcher.py"},
+	{"CUDA_VISIBLE_DEVICES=", .hook = true},
+	{"ASCEND_RT_VISIBLE_DEVICES=", .hook = true},
+	{"NPROC_PER_NODE=", .hook = true, .source = "swift/cli/main.py"},
+	{"NNODES=", .hook = true, .source = "swift/cli/main.py"},
+	{"PYTORCH_CUDA_ALLOC_CONF=", .hook = true, .source = "PyTorch CUDA notes"},
+	{"PYTORCH_ALLOC_CONF=", .hook = true, .source = "PyTorch CUDA notes"},
+	FW_KEY("mixed_precision", "@autocast", "bf16>bf16;fp16>fp16;no>no;fp8>bf16", NULL,
+	       ACCELERATE ":189"),
+	FW_KEY("gradient_accumulation_steps", "grad-accum", NULL, NULL, ACCELERATE),
+	{"config_file", .hook = true, .source = ACCELERATE},
+	{"use_deepspeed", .hook = true, .source = ACCELERATE},
+	{"deepspeed_config_file", .hook = true, .source = ACCELERATE},
+	FW_KEY("zero_stage", "zero", NULL, NULL, ACCELERATE ":416"),
+	FW_KEY("offload_optimizer_device", "offload-optimizer", NULL, NULL, ACCELERATE ":423"),
+	FW_KEY("offload_param_device", "offload-params", NULL, NULL, ACCELERATE ":430"),
+	{"use_fsdp", .hook = true, .source = ACCELERATE},
+	{"fsdp_version", .hook = true, .source = ACCELERATE},
+	FW_KEY("fsdp_sharding_strategy", "zero",
+	       "FULL_SHARD>3;SHARD_GRAD_OP>2;NO_SHARD>0;HYBRID_SHARD>3 hybrid-shard=true;1>3;2>2;3>0;"
+	       "4>3 hybrid-shard=true",
+	       NULL, ACCELERATE ":533"),
+	FW_KEY("fsdp_offload_params", "offload-params", "true>cpu offload-optimizer=cpu;false>none", NULL,
+	       ACCELERATE ":520"),
+	{NULL},
+};
+
+/* How many names a list "0,1,2" has; 0 where it is none. */
+static int64_t listed(const char *text)
+{
+	int64_t n = 1;
+
+	if (!*text || *text == '$' || *text == '-')
+		return 0;
+	for (; *text; text++)
+		n += *text == ',' && text[1];
+	return n;
+}
+
+static int64_t whole(const struct fw_part *p, const char *const *keys, const char **key)
+{
+	int64_t n;
+
+	for (size_t i = 0; keys[i]; i++)
+		if (doc_whole(fw_key(p, keys[i]), &n) && n > 0 && n < 1000000) {
+			*key = keys[i];
+			return n;
+		}
+	return 0;
+}
+
+/* "gpu:8", "gpu:a100:8" */
+static int64_t after_colon(const char *text)
+{
+	const char *colon = strrchr(text, ':');
+	const long n = colon ? strtol(colon + 1, NULL, 10) : 0;
+
+	return n > 0 && n < 100000 ? n : 0;
+}
+
+/* "localhost:0,1,2" */
+static int64_t included(const char *text)
+{
+	const char *colon = strchr(text, ':');
+
+	return colon ? listed(colon + 1) : 0;
+}
+
+static void finish_gpus(struct fw_part *p)
+{
+	static const char *const node_keys[] = {"nnodes", "num_machines", "num_nodes", "nodes", "N",
+						"NNODES=", NULL};
+	static const char *const each_keys[] = {"nproc_per_node", "num_gpus", "gpus", "gpus-per-node",
+						"n", "NPROC_PER_NODE=", NULL};
+	static const char *const all_keys[] = {"num_processes", NULL};
+	const char *node_key = NULL, *key = NULL, *visible = "CUDA_VISIBLE_DEVICES=";
+	int64_t nodes = whole(p, node_keys, &node_key), each, all = whole(p, all_keys, &key);
+
+	if (nodes)
+		fw_set_whole(p, "nodes", nodes, node_key, NULL);
+	if (all) {
+		fw_set_whole(p, "gpus", all, key, ACCELERATE " num_processes: over all machines");
+		return;
+	}
+	each = whole(p, each_keys, &key);
+	if (!each && (each = included(fw_text(p, "include"))) > 0)
+		key = "include";
+	if (!each && (each = after_colon(fw_text(p, "gres"))) > 0)
+		key = "gres";
+	if (!each) {
+		if (!*fw_text(p, visible))
+			visible = "ASCEND_RT_VISIBLE_DEVICES=";
+		each = listed(fw_text(p, visible));
+		key = visible;
+		/* several cards and one process: the model is laid out over them, by frameworks that
+		 * do that; theirs to say */
+		if (each > 1 && !*fw_text(p, "name"))
+			fw_set(p, "@one-process", "true", visible, NULL);
+	}
+	if (each && each < 100000)
+		fw_set_whole(p, "gpus", each * (nodes ? nodes : 1), key,
+			     nodes > 1 ? "processes of a node x nodes" : NULL);
+	if (each && !nodes)
+		fw_default(p, "nodes", "1", "one machine is launched");
+}
+
+static void finish(struct fw_part *p)
+{
+	const char *conf = "PYTORCH_CUDA_ALLOC_CONF=", *config = fw_text(p, "config_file");
+
+	if (!*fw_text(p, conf))
+		conf = "PYTORCH_ALLOC_CONF=";
+	if (strstr(fw_text(p, conf), "expandable_segments:True") ||
+	    strstr(fw_text(p, conf), "expandable_segments:true"))
+		fw_set(p, "allocator", "expandable", conf, NULL);
+	finish_gpus(p);
+	if (*config && !fw_follow(p, "config_file", config))
+		fw_unmodelled(p, "config_file",
+			      "accelerate's file is not found: give it too, or --engine, --zero and "
+			      "--gpus as it has them");
+	if (fw_on(p, "use_deepspeed")) {
+		fw_set(p, "engine", "deepspeed", "use_deepspeed", NULL);
+		fw_take_deepspeed(p, "deepspeed_config_file");
+	}
+	if (fw_on(p, "use_fsdp"))
+		fw_set(p, "engine", !strcmp(fw_text(p, "fsdp_version"), "2") ? "fsdp2" : "fsdp1",
+		       "use_fsdp", NULL);
+	if (*fw_fact(p, "engine") && strcmp(fw_fact(p, "engine"), "deepspeed"))
+		fw_default(p, "zero", "3", ACCELERATE " FULL_SHARD");
+}
+
+static const struct fw_row *const lists[] = {rows, NULL};
+static const char *const idles[] = {"*", NULL};
+
+const struct framework framework_launcher = {
+	.name = "launcher",
+	.summary = "torchrun, accelerate launch, deepspeed, srun, sbatch and the environment",
+	.version = "torch 2.8, accelerate 1.10, deepspeed 0.17",
+	.role = FW_LAUNCHER,
+	.marks = "(no file)",
+	.rows = lists,
+	.idle = idles,
+	.finish = finish,
+};

@@ -1,0 +1,133 @@
+/* litgpt's YAML (config_hub) and its command line. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework.h"
+
+#define LORA "litgpt/finetune/lora.py"
+#define FULL "litgpt/finetune/full.py"
+
+static const struct fw_row rows[] = {
+	{"checkpoint_dir", .hook = true}, {"model_name", .hook = true}, {"model_config*", .hook = true},
+	FW_KEY("precision", "precision",
+	       "bf16-true>bf16;16-true>fp16;32-true>fp32;32>fp32;bf16-mixed>amp-bf16;16-mixed>amp-fp16;"
+	       "bf16>amp-bf16;transformer-engine>amp-bf16",
+	       NULL, LORA ":131"),
+	FW_KEY("quantize", "base-bits", "bnb.nf4>4-nf4;bnb.nf4-dq>4-nf4 double-quant=true;bnb.fp4>4-fp4;"
+	       "bnb.fp4-dq>4-fp4;bnb.int8-training>8;bnb.int8>8", "16", LORA ":49"),
+	{"devices", .hook = true, .source = LORA ":49"},
+	FW_KEY("num_nodes", "nodes", NULL, "1", LORA ":49"),
+	FW_KEY("lora_r", "lora-r", NULL, NULL, LORA ":49"),
+	FW_KEY("lora_dropout", "lora-dropout", NULL, NULL, LORA ":49"),
+	{"lora_query", .hook = true}, {"lora_key", .hook = true}, {"lora_value", .hook = true},
+	{"lora_projection", .hook = true}, {"lora_mlp", .hook = true}, {"lora_head", .hook = true},
+	FW_KEY("train.micro_batch_size", "micro-batch", NULL, "4", "litgpt/args.py:17"),
+	FW_KEY("train.max_seq_length", "seq-len", NULL, NULL, "litgpt/args.py:32"),
+	{"train.global_batch_size", .hook = true, .source = "litgpt/args.py:15"},
+	{"optimizer", .hook = true}, {"optimizer.class_path", .hook = true},
+	FW_KEY("data.init_args.num_workers", "dataloader-workers", NULL, NULL, NULL),
+	FW_KEY("data.num_workers", "dataloader-workers", NULL, NULL, NULL),
+	FW_KEY("lora_alpha", NULL, NULL, NULL, NULL),
+	{NULL},
+};
+static const char idle[] = "out_dir data* train* eval* log* logger_name seed optimizer* access_token "
+			   "initial_checkpoint_dir resume tokenizer_dir lora_* generate* config "
+			   "(launcher) (program) (words) (files)";
+
+/* litgpt.lora: q, k and v are one matrix, of which the adapters cover parts. */
+static void finish_targets(struct fw_part *p)
+{
+	static const struct {
+		const char *key, *modules;
+		bool on;
+	} parts[] = {{"lora_query", "q_proj", true},        {"lora_key", "k_proj", false},
+		     {"lora_value", "v_proj", true},        {"lora_projection", "o_proj", false},
+		     {"lora_mlp", "gate_proj+up_proj+down_proj", false},
+		     {"lora_head", "lm_head", false}};
+	char list[120] = "";
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (fw_on(p, parts[i].key) || (parts[i].on && !fw_off(p, parts[i].key))) {
+			strcat(list, *list ? "+" : "");
+			strcat(list, parts[i].modules);
+		}
+	if (*list)
+		fw_set(p, "lora-targets", list, "lora_query", LORA ":49");
+}
+
+static void finish_optimizer(struct fw_part *p, bool quantised)
+{
+	const struct doc_node *o = fw_key(p, "optimizer");
+	const char *name = !o ? "" : o->kind == DOC_MAP ? fw_text(p, "optimizer.class_path") : o->text;
+	const char *key = o && o->kind == DOC_MAP ? "optimizer.class_path" : "optimizer";
+
+	if (quantised)
+		fw_set(p, "optimizer", "paged-adamw", "quantize", "litgpt/utils.py:619 PagedAdamW");
+	else if (strstr(name, "Adam") || !*name)
+		fw_set(p, "optimizer", "adamw", *name ? key : NULL, "litgpt/utils.py: foreach");
+	else if (strstr(name, "SGD"))
+		fw_set(p, "optimizer", "sgd", key, NULL);
+	else
+		fw_unmodelled(p, key, "no knob for this optimizer");
+}
+
+static void finish(struct fw_part *p)
+{
+	const char *dir = fw_text(p, "checkpoint_dir"), *name = dir;
+	const bool lora = fw_key(p, "lora_r") || fw_key(p, "lora_query"),
+		   pretrain = fw_key(p, "model_name") && !fw_key(p, "checkpoint_dir");
+	const struct doc_node *devices = fw_key(p, "devices");
+	const bool quantised = *fw_fact(p, "base-bits") && !fw_fact_is(p, "base-bits", "16");
+	int64_t gpus = 1, nodes = 1, global, micro;
+	bool many;
+
+	if (!strncmp(name, "checkpoints/", 12))
+		name += 12;
+	if (*name)
+		fw_set(p, "model", name, "checkpoint_dir", "checkpoints/ORG/NAME");
+	else if (*fw_text(p, "model_name"))
+		fw_set(p, "model", fw_text(p, "model_name"), "model_name", NULL);
+	if (doc_whole(devices, &gpus) && gpus > 0 && gpus < 100000) {
+		doc_whole(fw_key(p, "num_nodes"), &nodes);
+		fw_set_whole(p, "gpus", gpus * (nodes > 0 && nodes < 10000 ? nodes : 1), "devices", NULL);
+	} else if (!devices) {
+		fw_default(p, "gpus", "1", LORA ":49");
+	}
+	many = gpus * nodes > 1 || (devices && !doc_whole(devices, &gpus));
+	fw_default(p, "objective", pretrain ? "pretrain" : "sft", "the command");
+	fw_default(p, "method", lora ? "lora" : "full", "the command");
+	fw_default(p, "precision", "bf16", LORA ":131 bf16-true where the card has it");
+	if (lora) {
+		fw_default(p, "lora-r", "8", LORA ":49");
+		fw_default(p, "lora-dropout", "0.05", LORA ":49");
+		finish_targets(p);
+	}
+	finish_optimizer(p, quantised);
+	/* several devices: FSDP with every Block checkpointed (finetune/full.py:107, lora.py, pretrain.py) */
+	fw_default(p, "engine", many ? "fsdp1" : "hf", FULL ":107");
+	fw_default(p, "zero", many ? (pretrain ? "2" : "3") : "0", FULL ":107");
+	fw_default(p, "grad-ckpt", many && !pretrain ? "full" : "none", FULL ":108");
+	fw_default(p, "attn", "sdpa", "litgpt/model.py");
+	fw_default(p, "loss", "chunked", LORA ":355: the head in chunks of 128 tokens");
+	fw_default(p, "packing", "false", "litgpt/data");
+	if (doc_whole(fw_key(p, "train.global_batch_size"), &global) && global > 0)
+		fw_set_whole(p, "global-batch", global, "train.global_batch_size", NULL);
+	micro = atoll(fw_fact(p, "micro-batch"));
+	if (micro > 0)
+		fw_default(p, "eval-batch", fw_fact(p, "micro-batch"), "validation takes the micro-batch");
+}
+
+static const struct fw_row *const lists[] = {rows, NULL};
+static const char *const idles[] = {idle, NULL};
+
+const struct framework framework_litgpt = {
+	.name = "litgpt",
+	.summary = "litgpt's config_hub YAML and command line",
+	.version = "litgpt 0.5",
+	.role = FW_TRAINER,
+	.marks = "checkpoint_dir+train lora_query train.micro_batch_size train.global_batch_size",
+	.never = "trainer datamodule",
+	.rows = lists,
+	.idle = idles,
+	.finish = finish,
+};

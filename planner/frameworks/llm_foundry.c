@@ -1,0 +1,124 @@
+/* llm-foundry's and Composer's YAML. */
+#include <string.h>
+
+#include "framework.h"
+
+#define CONFIG "llmfoundry/utils/config_utils.py"
+
+static const struct fw_row rows[] = {
+	{"device_train_microbatch_size", .hook = true, .source = CONFIG ":175"},
+	FW_KEY("device_eval_batch_size", "eval-batch", NULL, NULL, CONFIG ":109"),
+	FW_KEY("global_train_batch_size", "global-batch", NULL, NULL, CONFIG ":176"),
+	FW_KEY("max_seq_len", "seq-len", NULL, NULL, CONFIG ":111"),
+	FW_KEY("train_loader.dataset.max_seq_len", "seq-len", NULL, NULL, NULL),
+	FW_KEY("precision", "@precision", "amp_bf16>amp-bf16;amp_fp16>amp-fp16;fp32>fp32;bf16>bf16;amp>amp-fp16;"
+	       "amp_fp8>amp-bf16", "amp-bf16", CONFIG ":117"),
+	FW_KEY("optimizer.name", "optimizer",
+	       "decoupled_adamw>adamw;adamw>adamw;decoupled_lionw>lion;decoupled_lionw_8b>lion-8bit;lion>lion;"
+	       "no_op>none;adam>adamw", NULL, "llmfoundry/optim, composer/optim/decoupled_weight_decay.py"),
+	FW_KEY("train_loader.num_workers", "dataloader-workers", NULL, NULL, NULL),
+	FW_KEY("fsdp_config.activation_checkpointing", "grad-ckpt", "true>full;false>none", NULL,
+	       "composer/utils/parallelism.py:16"),
+	FW_KEY("fsdp_config.activation_cpu_offload", "offload-activations", NULL, NULL,
+	       "composer/utils/parallelism.py:18"),
+	FW_KEY("fsdp_config.sharding_strategy", "zero",
+	       "FULL_SHARD>3;SHARD_GRAD_OP>2;NO_SHARD>0;HYBRID_SHARD>3 hybrid-shard=true;"
+	       "_HYBRID_SHARD_ZERO2>2 hybrid-shard=true", NULL, "composer/utils/parallelism.py"),
+	FW_KEY("fsdp_config.cpu_offload", "offload-params", "true>cpu offload-optimizer=cpu;false>none", NULL, NULL),
+	{"fsdp_config", .hook = true}, {"fsdp_config.mixed_precision", .hook = true},
+	{"model.name", .hook = true}, {"model.pretrained_model_name_or_path", .hook = true},
+	{"model.pretrained_model_name", .hook = true}, {"model.pretrained", .hook = true},
+	{"model.d_model", .hook = true}, {"model.n_layers", .hook = true}, {"model.n_heads", .hook = true},
+	{"model.attn_config.attn_impl", .hook = true}, {"model.use_flash_attention_2", .hook = true},
+	{"model.loss_fn", .hook = true}, {"model_name_or_path", .hook = true},
+	FW_KEY("model.peft_config.r", "lora-r", NULL, NULL, "PEFT"),
+	FW_KEY("model.peft_config.target_modules", "lora-targets", NULL, NULL, "PEFT"),
+	FW_KEY("model.peft_config.lora_dropout", "lora-dropout", NULL, NULL, "PEFT"),
+	{"train_loader.name", .hook = true}, {"train_loader.dataset.packing_ratio", .hook = true},
+	{"expandable_segments", .hook = true}, {"compute.gpus", .hook = true}, {"gpu_num", .hook = true},
+	{"compile_config", .note = "torch.compile: mostly less than is priced"},
+	{NULL},
+};
+static const char idle[] =
+	"data_local data_remote tokenizer* run_name run_project* model* train_loader* eval_loader* scheduler* "
+	"optimizer* algorithms* max_duration eval_* seed progress_bar log_* console_log_interval callbacks* "
+	"loggers* save_* load_* autoresume dist_timeout python_log_level global_seed variables* "
+	"icl_* tp_config* integrations* image* name compute* command* parameters* scheduling* cluster gpu_type "
+	"data_* mlm_probability metadata* fsdp_config* precision* device_* profiler* max_split_size_mb "
+	"use_* tasks* starting_checkpoint* local_pretrain* finetune_* auto_* accumulate* "
+	"(launcher) (program) (words) (files)";
+
+static void finish(struct fw_part *p)
+{
+	const char *name = fw_text(p, "model.name"), *impl = fw_text(p, "model.attn_config.attn_impl"),
+		   *id = "model.pretrained_model_name_or_path";
+	const struct doc_node *micro = fw_key(p, "device_train_microbatch_size");
+	const bool sharded = fw_key(p, "fsdp_config") != NULL, mpt = strstr(name, "mpt") != NULL;
+	int64_t gpus, n;
+
+	if (!*fw_text(p, id))
+		id = *fw_text(p, "model.pretrained_model_name") ? "model.pretrained_model_name"
+								: "model_name_or_path";
+	if (*fw_text(p, id))
+		fw_set(p, "model", fw_text(p, id), id, NULL);
+	if (doc_whole(micro, &n) && n > 0)
+		fw_set_whole(p, "micro-batch", n, "device_train_microbatch_size", NULL);
+	else if (micro)
+		fw_unmodelled(p, "device_train_microbatch_size",
+			      "Composer halves it until it fits: oomplan solve micro-batch says to what");
+	fw_default(p, "precision", fw_fact(p, "@precision"), CONFIG ":117");
+	fw_default(p, "objective", strstr(fw_text(p, "train_loader.name"), "finetuning") ? "sft" : "pretrain",
+		   "train_loader.name");
+	fw_default(p, "method", *fw_fact(p, "lora-r") ? "lora" : "full", "model.peft_config");
+	fw_default(p, "base-bits", "16", "no quantisation is asked for");
+	fw_default(p, "engine", sharded ? "fsdp1" : "hf", "fsdp_config");
+	fw_default(p, "zero", sharded ? "3" : "0", "composer/utils/parallelism.py");
+	fw_default(p, "grad-ckpt", "none", "composer/utils/parallelism.py:16");
+	if (*impl)
+		fw_set(p, "attn", !strcmp(impl, "torch") ? "eager" : "flash", "model.attn_config.attn_impl", NULL);
+	else if (fw_on(p, "model.use_flash_attention_2"))
+		fw_set(p, "attn", "flash", "model.use_flash_attention_2", NULL);
+	fw_default(p, "attn", mpt ? "flash" : "eager",
+		   mpt ? "llmfoundry/models/mpt/configuration_mpt.py" : "llmfoundry/models/hf/hf_base.py:291");
+	fw_default(p, "loss", "plain", "llmfoundry/models");
+	if (fw_key(p, "train_loader.dataset.packing_ratio"))
+		fw_set(p, "packing", "true", "train_loader.dataset.packing_ratio", NULL);
+	if (fw_on(p, "expandable_segments"))
+		fw_set(p, "allocator", "expandable", "expandable_segments", NULL);
+	if (doc_whole(fw_key(p, "compute.gpus"), &gpus) && gpus > 0)
+		fw_set_whole(p, "gpus", gpus, "compute.gpus", NULL);
+	else if (doc_whole(fw_key(p, "gpu_num"), &gpus) && gpus > 0)
+		fw_set_whole(p, "gpus", gpus, "gpu_num", NULL);
+}
+
+/* MosaicML's job files hold the YAML under "parameters". */
+static void finish_job(struct fw_part *p)
+{
+	if (fw_key(p, "parameters") && !fw_key(p, "global_train_batch_size")) {
+		int64_t gpus;
+
+		fw_nested(p, "parameters", "llm-foundry");
+		if (doc_whole(fw_key(p, "compute.gpus"), &gpus) && gpus > 0)
+			fw_set_whole(p, "gpus", gpus, "compute.gpus", NULL);
+		else if (doc_whole(fw_key(p, "gpu_num"), &gpus) && gpus > 0)
+			fw_set_whole(p, "gpus", gpus, "gpu_num", NULL);
+		fw_unset(p, "@precision");
+		return;
+	}
+	finish(p);
+}
+
+static const struct fw_row *const lists[] = {rows, NULL};
+static const char *const idles[] = {idle, NULL};
+
+const struct framework framework_llm_foundry = {
+	.name = "llm-foundry",
+	.summary = "llm-foundry's and Composer's YAML",
+	.version = "llm-foundry 0.19",
+	.role = FW_TRAINER,
+	.marks = "device_train_microbatch_size global_train_batch_size parameters.global_train_batch_size "
+		 "parameters.device_train_microbatch_size",
+	.rows = lists,
+	.idle = idles,
+	.finish = finish_job,
+};

@@ -1,0 +1,194 @@
+/* Megatron-LM's arguments, those of Megatron-DeepSpeed and of its test recipes (model_config.yaml).
+ *
+ * The model is described by dimensions, not by a name: --model is the user's to give. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework.h"
+
+#define TRAINING "megatron/training/arguments.py"
+#define PARALLEL "megatron/core/model_parallel_config.py"
+#define TRANSFORMER "megatron/core/transformer/transformer_config.py"
+
+static const struct fw_row megatron_rows[] = {
+	FW_KEY("micro-batch-size", "micro-batch", NULL, NULL, TRAINING),
+	FW_KEY("batch-size", "micro-batch", NULL, NULL, "Megatron-LM 2.0 arguments.py"),
+	FW_KEY("global-batch-size", "global-batch", NULL, NULL, TRAINING),
+	FW_KEY("seq-length", "seq-len", NULL, NULL, TRAINING),
+	FW_KEY("encoder-seq-length", "seq-len", NULL, NULL, TRAINING),
+	FW_KEY("decoder-seq-length", "tgt-len", NULL, NULL, TRAINING),
+	FW_KEY("tensor-model-parallel-size", "tp", NULL, NULL, PARALLEL ":55"),
+	FW_KEY("model-parallel-size", "tp", NULL, NULL, "Megatron-LM 2.0 arguments.py"),
+	FW_KEY("pipeline-model-parallel-size", "pp", NULL, NULL, PARALLEL ":83"),
+	FW_KEY("context-parallel-size", "cp", NULL, NULL, PARALLEL),
+	FW_KEY("expert-model-parallel-size", "ep", NULL, NULL, PARALLEL),
+	FW_KEY("sequence-parallel", "sp", NULL, NULL, PARALLEL),
+	FW_KEY("num-virtual-stages-per-pipeline-rank", "vpp", NULL, NULL, TRAINING),
+	{"num-layers-per-virtual-pipeline-stage", .hook = true, .source = TRAINING},
+	{"num-layers", .hook = true},
+	FW_KEY("bf16", "precision", "true>bf16;false>", NULL, PARALLEL),
+	FW_KEY("fp16", "precision", "true>fp16;false>", NULL, PARALLEL ":177"),
+	FW_KEY("use-distributed-optimizer", "zero", "true>1;false>", NULL, TRAINING),
+	FW_KEY("optimizer", "optimizer", "adam>adamw-fused;sgd>sgd-momentum;muon>muon;*>=", NULL,
+	       TRAINING),
+	FW_KEY("recompute-granularity", "grad-ckpt", "full>full;selective>selective;none>none", NULL,
+	       TRAINING),
+	FW_KEY("recompute-activations", "grad-ckpt", "true>selective;false>", NULL, TRAINING),
+	FW_KEY("checkpoint-activations", "grad-ckpt", "true>full;false>", NULL, TRAINING ":2884"),
+	FW_KEY("deepspeed-activation-checkpointing", "grad-ckpt", "true>full;false>", NULL,
+	       "Megatron-DeepSpeed arguments.py"),
+	{"recompute-method", .hook = true, .source = TRANSFORMER},
+	{"recompute-num-layers", .hook = true, .source = TRANSFORMER},
+	FW_KEY("attention-backend", "attn",
+	       "flash>flash;fused>flash;auto>flash;unfused>eager;local>eager;"
+	       "AttnBackend.flash>flash;AttnBackend.fused>flash;AttnBackend.auto>flash;"
+	       "AttnBackend.unfused>eager",
+	       NULL, TRANSFORMER " attention_backend"),
+	FW_KEY("use-flash-attn", "attn", "true>flash;false>", NULL, TRAINING),
+	FW_KEY("use-flash-attn-v2", "attn", "true>flash;false>", NULL, "Megatron-DeepSpeed"),
+	FW_KEY("optimizer-cpu-offload", "offload-optimizer", "true>cpu;false>none", NULL, TRAINING),
+	FW_KEY("cpu-optimizer", "offload-optimizer", "true>cpu;false>none", NULL,
+	       "Megatron-DeepSpeed arguments.py"),
+	FW_KEY("zero-stage", "zero", NULL, NULL, "Megatron-DeepSpeed arguments.py"),
+	FW_KEY("num-workers", "dataloader-workers", NULL, NULL, TRAINING),
+	FW_KEY("freeze-LM", "method", "true>freeze;false>", NULL, "examples/multimodal"),
+	{"hidden-size", .hook = true}, {"ffn-hidden-size", .hook = true},
+	{"num-attention-heads", .hook = true}, {"num-query-groups", .hook = true},
+	{"group-query-attention", .hook = true}, {"kv-channels", .hook = true},
+	{"num-experts", .hook = true}, {"moe-*", .hook = true}, {"vocab-size", .hook = true},
+	{"max-position-embeddings", .hook = true}, {"swiglu", .hook = true},
+	{"untie-embeddings-and-output-weights", .hook = true},
+	{"make-vocab-size-divisible-by", .hook = true}, {"pad-vocab-size-to", .hook = true},
+	{"transformer-impl", .hook = true}, {"use-mcore-models", .hook = true},
+	{"hidden-dropout", .hook = true}, {"attention-dropout", .hook = true},
+	{"fp8-format", .note = "fp8: copies of weights and inputs in 8 bit beside the 16-bit ones"},
+	{"fp4-format", .note = "fp4: copies of weights and inputs beside the 16-bit ones"},
+	{"fp8-param-gather", .note = "weights are kept in fp8: less than is priced"},
+	{"use-torch-fsdp2", .note = "FSDP2 shards the weights: less than is priced; --engine fsdp2"},
+	{"use-megatron-fsdp", .note = "Megatron-FSDP shards weights and gradients: less than is priced"},
+	{"use-custom-fsdp", .note = "Megatron-FSDP shards weights and gradients: less than is priced"},
+	{"data-parallel-sharding-strategy", .hook = true},
+	{"mtp-num-layers", .note = "layers that predict further tokens: more than is priced"},
+	{"expert-tensor-parallel-size", .note = "experts are cut by a degree of their own"},
+	{"cpu-offloading-num-layers", .note = "activations of layers wait in host memory: less than "
+					      "is priced"},
+	{"recompute-modules", .note = "which modules are recomputed: selective recomputes attention "
+				      "alone here"},
+	{"accumulate-allreduce-grads-in-fp32", .hook = true},
+	{"use-precision-aware-optimizer", .note = "optimizer states of fewer bits: less than is priced"},
+	{"main-grads-dtype", .note = "gradients of fewer bits: less than is priced"},
+	{"main-params-dtype", .note = "master weights of fewer bits: less than is priced"},
+	{"exp-avg-dtype", .note = "optimizer states of fewer bits: less than is priced"},
+	{"exp-avg-sq-dtype", .note = "optimizer states of fewer bits: less than is priced"},
+	{"cuda-graph-impl", .note = "CUDA graphs hold their own pools: more than is priced"},
+	{"enable-cuda-graph", .note = "CUDA graphs hold their own pools: more than is priced"},
+	{"rampup-batch-size", .hook = true},
+	{"deepspeed", .hook = true}, {"deepspeed_config", .hook = true},
+	{NULL},
+};
+
+static const char megatron_idle[] =
+	"lr* min-lr decoupled-* weight-decay* adam-* clip-grad train-iters train-samples seed init-method-std "
+	"save save-* load load-* log-* tensorboard-* wandb-* eval-* data-* mock-data split tokenizer-* "
+	"vocab-file merge-file position-embedding-type rotary-* use-rotary-* normalization "
+	"apply-layernorm-1p disable-bias-linear add-* no-* overlap-* manual-gc* exit-* profile* "
+	"distributed-* ckpt-* use-checkpoint* async-* dist-ckpt-* attention-softmax-in-fp32 initial-loss-scale "
+	"loss-scale* min-loss-scale hysteresis fp8-amax-* fp8-interval fp8-margin fp8-recipe "
+	"cross-entropy-* calculate-per-token-loss deterministic-mode timing-* inference-* "
+	"use-dist-ckpt* finetune reset-* skip-* empty-unused-memory-level openai-gelu squared-relu "
+	"train-data-path valid-data-path test-data-path tiktoken-* legacy-* local-rank bias-* "
+	"masked-* apply-query-key-layer-scaling qk-layernorm norm-epsilon sgd-momentum end-weight-decay "
+	"start-weight-decay embed-* ds-* override-* use-legacy-models te-rng-tracker check-* "
+	"create-attention-mask-in-dataloader kill-* abort-* codecarbon-* universal-checkpoint "
+	"partition-activations num-dataset-builder-threads export-* sample-rate rl-* grpo-* langrl-* "
+	"gradient-accumulation-fusion delay-* defer-* tp-comm-* micro-batch-size-* position-* "
+	"(program) (words) (files) adlr-* enable-experimental ddp-* align-* use-one-sent-docs "
+	"straggler-* high-priority-stream-groups nccl-* dataloader-* perform-* result-* error-* "
+	"mmap-bin-files gradient-reduce-* grad-reduce-in-bf16 max-tokens-to-oom per-split-* "
+	"logging-level record-* mamba-* hybrid-* is-hybrid-model spec use-fused-* "
+	"pp-partition-method short-seq-prob mask-prob bert-* onnx-safe optimizer-offload-fraction";
+
+static bool present(const struct fw_part *p, const char *key)
+{
+	const struct doc_node *n = fw_key(p, key);
+
+	return n && !doc_is_off(n);
+}
+
+/* Megatron's own defaults.  A file that names TransformerEngine or the core's models is of 2023 or
+ * later, where attention is flash or cuDNN's unless it is said otherwise
+ * (transformer_config.py attention_backend: auto); before, it was torch's products and a softmax. */
+static void megatron_finish(struct fw_part *p)
+{
+	const bool modern = !present(p, "checkpoint-activations") && !present(p, "use-legacy-models") &&
+			    !present(p, "model-parallel-size") && !present(p, "deepspeed") &&
+			    (present(p, "use-mcore-models") || present(p, "attention-backend") ||
+			     present(p, "recompute-granularity") || present(p, "swiglu") ||
+			     present(p, "use-distributed-optimizer") || present(p, "transformer-impl") ||
+			     present(p, "ckpt-format") || present(p, "expert-model-parallel-size"));
+	int64_t layers, chunk, pp;
+
+	fw_set(p, "engine", "megatron", NULL, "Megatron-LM");
+	fw_default(p, "objective", present(p, "rl-partial-rollouts") || present(p, "perform-rl-step")
+					   ? "grpo"
+					   : "pretrain",
+		   "pretrain_*.py");
+	fw_default(p, "method", "full", "no adapters");
+	fw_default(p, "base-bits", "16", "no quantisation is asked for");
+	fw_default(p, "precision", "fp32", TRAINING " neither --bf16 nor --fp16");
+	fw_default(p, "optimizer", "adamw-fused", TRAINING " adam: FusedAdam of TransformerEngine or Apex");
+	fw_default(p, "grad-ckpt", "none", TRANSFORMER " recompute_granularity");
+	if (present(p, "transformer-impl") && !strcmp(fw_text(p, "transformer-impl"), "local") &&
+	    !*fw_fact(p, "attn"))
+		fw_set(p, "attn", "eager", "transformer-impl", "local: no TransformerEngine");
+	fw_default(p, "attn", modern ? "flash" : "eager",
+		   modern ? TRANSFORMER " attention_backend auto" : "megatron/model/transformer.py");
+	fw_default(p, "loss", "plain", "vocabulary-parallel cross entropy");
+	fw_default(p, "zero", "0", TRAINING " --use-distributed-optimizer is not given");
+	fw_default(p, "ep", "1", PARALLEL);
+	if (!*fw_fact(p, "eval-batch") && *fw_fact(p, "micro-batch"))
+		fw_default(p, "eval-batch", fw_fact(p, "micro-batch"), "evaluation takes the micro-batch");
+	if (fw_fact_is(p, "grad-ckpt", "full") && !strcmp(fw_text(p, "recompute-method"), "block") &&
+	    doc_whole(fw_key(p, "recompute-num-layers"), &layers) && layers > 0)
+		fw_set_whole(p, "recompute-layers", layers, "recompute-num-layers", NULL);
+	if (doc_whole(fw_key(p, "num-layers-per-virtual-pipeline-stage"), &chunk) && chunk > 0 &&
+	    doc_whole(fw_key(p, "num-layers"), &layers) &&
+	    (pp = atoll(fw_fact(p, "pp"))) > 0 && pp < 100000 && chunk < 100000 &&
+	    layers % (pp * chunk) == 0)
+		fw_set_whole(p, "vpp", layers / (pp * chunk), "num-layers-per-virtual-pipeline-stage",
+			     NULL);
+	if (present(p, "deepspeed") && *fw_text(p, "deepspeed_config")) {
+		if (!fw_follow(p, "deepspeed_config", fw_text(p, "deepspeed_config")))
+			fw_note(p, "deepspeed_config", "not found: give the file too");
+	}
+}
+
+static void finish(struct fw_part *p)
+{
+	fw_nested(p, "MODEL_ARGS", "megatron-lm");
+	if (fw_key(p, "MODEL_ARGS"))
+		return;
+	megatron_finish(p);
+}
+
+static const struct fw_row test_recipe[] = {
+	{"MODEL_ARGS", .hook = true},
+	{NULL},
+};
+static const char test_idle[] = "ENV_VARS TEST_TYPE METRICS MODE BEFORE_SCRIPT AFTER_SCRIPT SKIP_* "
+				"THROUGHPUT_* GOLDEN_* LAUNCHER* MODEL_ARGS_*";
+static const struct fw_row *const lists[] = {test_recipe, megatron_rows, NULL};
+static const char *const idles[] = {megatron_idle, test_idle, NULL};
+
+const struct framework framework_megatron_lm = {
+	.name = "megatron-lm",
+	.summary = "Megatron-LM's arguments, shell scripts around them, its test recipes",
+	.version = "Megatron-LM core 0.14",
+	.role = FW_TRAINER,
+	.marks = "MODEL_ARGS tensor-model-parallel-size pipeline-model-parallel-size "
+		 "micro-batch-size+num-layers hidden-size+num-attention-heads seq-length+num-layers",
+	.never = "model sft_type train_type tuner_type rlhf_type actor_rollout_ref.model.path trainer",
+	.rows = lists,
+	.idle = idles,
+	.finish = finish,
+};

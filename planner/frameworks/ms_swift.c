@@ -1,0 +1,311 @@
+/* ms-swift's command line: versions 2 (model_type, sft_type), 3 (train_type) and 4 (tuner_type), and
+ * its Megatron mode. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "parts.h"
+
+#define ARGS "swift/trainers/arguments.py"
+#define BASE "swift/arguments/base_args"
+#define TUNER "swift/arguments/tuner_args.py"
+#define MEGATRON "swift/megatron/arguments/megatron_args.py"
+#define METHOD "lora>lora;full>full;longlora>lora;adalora>lora;qlora>lora base-bits=4-nf4"
+
+static const struct fw_row rows[] = {
+	FW_KEY("model", "model", NULL, NULL, BASE "/model_args.py:68"),
+	FW_KEY("model_id_or_path", "model", NULL, NULL, "swift 2 utils/argument.py"),
+	FW_KEY("ckpt_dir", NULL, NULL, NULL, NULL),
+	{"model_type", .hook = true},
+	FW_KEY("tuner_type", "method", METHOD, NULL, TUNER),
+	FW_KEY("train_type", "method", METHOD, NULL, TUNER),
+	FW_KEY("sft_type", "method", METHOD, NULL, "swift 2 utils/argument.py"),
+	FW_KEY("per_device_train_batch_size", "micro-batch", NULL, NULL, ARGS ":129"),
+	FW_KEY("micro_batch_size", "micro-batch", NULL, NULL, MEGATRON),
+	FW_KEY("batch_size", "micro-batch", NULL, NULL, "swift 2 utils/argument.py"),
+	FW_KEY("per_device_eval_batch_size", "eval-batch", NULL, NULL, ARGS ":130"),
+	FW_KEY("eval_batch_size", "eval-batch", NULL, NULL, "swift 2 utils/argument.py"),
+	FW_KEY("global_batch_size", "global-batch", NULL, NULL, MEGATRON),
+	{"gradient_accumulation_steps", .hook = true, .source = ARGS ":283"},
+	{"max_length", .hook = true, .source = BASE "/base_args.py:196"},
+	{"max_completion_length", .hook = true},
+	FW_KEY("gradient_checkpointing", "grad-ckpt", "true>full;false>none", NULL, ARGS ":134"),
+	FW_KEY("recompute_granularity", "grad-ckpt", "full>full;selective>selective;none>none", NULL,
+	       MEGATRON ":449"),
+	FW_KEY("torch_dtype", "@dtype", "bfloat16>bf16;float16>fp16;float32>fp32;auto>", NULL,
+	       BASE "/model_args.py:74"),
+	FW_KEY("dtype", "@dtype", "bf16>bf16;fp16>fp16;fp32>fp32;bfloat16>bf16;float16>fp16;auto>;AUTO>", NULL,
+	       "swift 2 utils/argument.py"),
+	FW_KEY("attn_impl", "attn", "flash_attn>flash;flash_attention_2>flash;flash_attention_3>flash;flash*>flash;"
+	       "sdpa>sdpa;eager>eager", NULL, BASE "/model_args.py"),
+	FW_KEY("use_flash_attn", "attn", "true>flash;false>;auto>", NULL, "swift 2 utils/argument.py"),
+	FW_KEY("attention_backend", "attn", "flash>flash;fused>flash;auto>flash;unfused>eager;local>eager", NULL,
+	       MEGATRON),
+	FW_KEY("lora_rank", "lora-r", NULL, NULL, TUNER ":133"),
+	FW_KEY("lora_dropout", "lora-dropout", NULL, NULL, TUNER),
+	FW_KEY("lora_dropout_p", "lora-dropout", NULL, NULL, "swift 2 utils/argument.py"),
+	FW_KEY("target_modules", "lora-targets", NULL, NULL, TUNER ":126"),
+	{"lora_target_modules", .hook = true, .source = "swift 2 utils/argument.py"},
+	{"quant_bits", .hook = true}, {"quantization_bit", .hook = true}, {"quant_method", .hook = true},
+	{"rlhf_type", .hook = true}, {"task_type", .hook = true},
+	FW_KEY("packing", "packing", "true>true;false>false", NULL, BASE),
+	{"padding_free", .hook = true},
+	{"freeze_llm", .hook = true}, {"freeze_vit", .hook = true}, {"freeze_aligner", .hook = true},
+	FW_KEY("deepspeed_config_path", NULL, NULL, NULL, NULL),
+	{"sequence_parallel_size", .note = "sequences are cut over GPUs: less than is priced"},
+	{"use_dora", .note = "DoRA keeps norms and directions: 40 to 50 % more than is priced"},
+	{"modules_to_save", .note = "each module is trained whole: more than is priced"},
+	{"use_vllm", .note = "a rollout engine; with vllm_mode colocate it takes its share of the card"},
+	{"vllm_mode", .hook = true}, {"vllm_gpu_memory_utilization", .hook = true}, {"sleep_level", .hook = true},
+	{"max_pixels", .hook = true},
+	{"use_galore", .note = "GaLore: fewer optimizer states than are priced"},
+	{"lisa_activated_layers", .note = "LISA trains a few layers at a time: less than is priced"},
+	{"reward_model", .note = "a reward model on the card: more than is priced"},
+	{"teacher_model", .note = "a teacher model on the card: more than is priced"},
+	{"ref_model", .hook = true}, {"fsdp_num", .hook = true},
+	{"offload_model", .hook = true}, {"offload_optimizer", .hook = true},
+	FW_KEY("optimizer_cpu_offload", "offload-optimizer", "true>cpu;false>none", NULL, MEGATRON),
+	FW_KEY("tensor_model_parallel_size", "tp", NULL, NULL, MEGATRON),
+	FW_KEY("pipeline_model_parallel_size", "pp", NULL, NULL, MEGATRON),
+	FW_KEY("context_parallel_size", "cp", NULL, NULL, MEGATRON),
+	FW_KEY("expert_model_parallel_size", "ep", NULL, NULL, MEGATRON),
+	FW_KEY("sequence_parallel", "sp", NULL, NULL, MEGATRON),
+	FW_KEY("optimizer", NULL, NULL, NULL, NULL),
+	{"tuner_backend", .hook = true},
+	{"fp8_format", .note = "fp8: copies of weights and inputs in 8 bit beside the 16-bit ones"},
+	{"fp8_param_gather", .note = "weights are kept in fp8: less than is priced"},
+	{"mtp_num_layers", .note = "layers that predict further tokens: more than is priced"},
+	{NULL},
+};
+static const char idle[] =
+	"dataset val_dataset dataset_* cached_dataset template* system model_name model_author split_dataset_ratio "
+	"lora_alpha lora_bias lora_dtype init_weights init_lora_weights use_rslora lorap_* neftune_noise_alpha "
+	"train_dataset_* val_dataset_* custom_* max_length_* truncation_strategy loss_scale preprocess_num_proc "
+	"lazy_tokenize streaming shuffle* strict check_* eval_* save_* logging_* logprobs predict_* generation_* "
+	"output_dir learning_rate lr* min_lr weight_decay warmup_* num_train_epochs train_iters max_epochs "
+	"add_version use_hf hub_* push_* create_checkpoint_* ignore_args_error seed load_* merge_lora "
+	"use_chat_template agent_* acc_* metric* report_to swanlab_* wandb_* max_new_tokens temperature top_* "
+	"repetition_penalty do_sample num_beams stop_words response_prefix resume_* no_* only_save_model finetune "
+	"cross_entropy_loss_fusion moe_* distributed_* overlap_* use_precision_aware_optimizer recompute_method "
+	"recompute_num_layers beta epsilon* num_generations reward_* steps_per_generation generation_batch_size "
+	"vllm_* sglang_* lmdeploy_* infer_backend log_* async_generate num_infer_workers num_iterations kl_* "
+	"importance_sampling_level advantage_* scale_rewards dynamic_sample overlong_filter soft_* cosine_* "
+	"loss_type* rpo_alpha cpo_alpha simpo_gamma desirable_weight undesirable_weight center_rewards_* "
+	"label_smoothing num_labels problem_type additional_saved_files padding_side use_logits_to_keep "
+	"device_map max_memory local_repo_path model_kwargs rope_scaling zero_hpz_partition_size "
+	"bnb_4bit_* quant_* gptq_* hqq_* galore_* lisa_* use_loss_scale ddp_* self_cognition_sample "
+	"disable_tqdm dataloader_* enable_cache test_oom_error prompt lmbda seq_kd sft_alpha temp* tokens* "
+	"attention_* normalization bias_* group_* apply_* gradient_accumulation_fusion te_* "
+	"add_* adam_* clip_grad external_plugins multi_turn_scheduler max_turns completion_length_limit_scope "
+	"offload_bridge num_workers context_* decoder_* mlp_* router_* use_* vit_* aligner_* freeze_* trainable_* "
+	"train_* channels max_grad_norm safe_serialization save bridge_* convert_* mcore_* masked_* val_* config "
+	"(launcher) (program) (words) (files)";
+
+static bool is_megatron(const struct fw_part *p)
+{
+	static const char *const keys[] = {"tensor_model_parallel_size", "expert_model_parallel_size",
+					   "pipeline_model_parallel_size", "recompute_granularity",
+					   "cross_entropy_loss_fusion", "micro_batch_size", "train_iters",
+					   "moe_permute_fusion", "no_save_optim", "mcore_model"};
+
+	if (!strncmp(fw_text(p, "(program)"), "megatron", 8))
+		return true;
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (fw_key(p, keys[i]))
+			return true;
+	return false;
+}
+
+static void finish_objective(struct fw_part *p)
+{
+	static const char *const known[] = {"dpo", "kto", "orpo", "simpo", "cpo", "ppo", "grpo"};
+	const char *type = fw_text(p, "rlhf_type"), *task = fw_text(p, "task_type"),
+		   *program = fw_text(p, "(program)");
+	const size_t n = strlen(program);
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(type, known[i]))
+			fw_set(p, "objective", type, "rlhf_type", NULL);
+	if (!strcmp(type, "rm"))
+		fw_set(p, "objective", "reward", "rlhf_type", NULL);
+	else if (!strcmp(type, "gkd"))
+		fw_set(p, "objective", "distill", "rlhf_type", NULL);
+	else if (!strcmp(task, "seq_cls"))
+		fw_set(p, "objective", "classification", "task_type", NULL);
+	else if (!strcmp(task, "embedding") || !strcmp(task, "reranker") ||
+		 !strcmp(task, "generative_reranker"))
+		fw_set(p, "objective", "embedding", "task_type", NULL);
+	fw_default(p, "objective", n > 3 && !strcmp(program + n - 3, " pt") ? "pretrain" : "sft",
+		   "the command");
+}
+
+static void finish_base(struct fw_part *p)
+{
+	const char *key = fw_key(p, "quant_bits") ? "quant_bits" : "quantization_bit";
+	const char *bits = fw_text(p, key), *model = fw_fact(p, "model");
+
+	if (!strcmp(bits, "4") || !strcmp(bits, "8")) {
+		const char *method = fw_text(p, "quant_method");
+
+		fw_set(p, "base-bits",
+		       *bits == '8'		  ? "8"
+		       : !strcmp(method, "hqq")   ? "4-hqq"
+		       : !strcmp(method, "awq")   ? "4-awq"
+		       : !strcmp(method, "gptq")  ? "4-gptq"
+						  : "4-nf4",
+		       key, NULL);
+	} else if (strstr(model, "GPTQ-Int4") || strstr(model, "-Int4") || strstr(model, "GPTQ-4")) {
+		fw_set(p, "base-bits", "4-gptq", "model", "a quantised checkpoint");
+	} else if (strstr(model, "AWQ") || strstr(model, "-awq")) {
+		fw_set(p, "base-bits", "4-awq", "model", "a quantised checkpoint");
+	} else if (strstr(model, "GPTQ-Int8") || strstr(model, "-Int8")) {
+		fw_set(p, "base-bits", "8-gptq", "model", "a quantised checkpoint");
+	} else if (strstr(model, "bnb-4bit")) {
+		fw_set(p, "base-bits", "4-nf4", "model", "a quantised checkpoint");
+	}
+	fw_default(p, "base-bits", "16", "no quantisation is asked for");
+}
+
+static int64_t gpus_of(const struct fw_part *p)
+{
+	int64_t each = 0, nodes = 1;
+
+	/* what the launcher's part will find too: processes, not visible cards */
+	if (!doc_whole(fw_key(p, "(launcher).NPROC_PER_NODE="), &each) &&
+	    !doc_whole(fw_key(p, "(launcher).nproc_per_node"), &each))
+		each = 1;
+	if (!doc_whole(fw_key(p, "(launcher).NNODES="), &nodes))
+		doc_whole(fw_key(p, "(launcher).nnodes"), &nodes);
+	return each > 0 && each < 10000 && nodes > 0 && nodes < 10000 ? each * nodes : 1;
+}
+
+static void finish_batch(struct fw_part *p)
+{
+	int64_t accum, micro;
+
+	fw_default(p, "micro-batch", "1", ARGS ":129");
+	micro = atoll(fw_fact(p, "micro-batch"));
+	if (doc_whole(fw_key(p, "gradient_accumulation_steps"), &accum) && accum > 0) {
+		fw_set_whole(p, "grad-accum", accum, "gradient_accumulation_steps", NULL);
+	} else if (micro > 0 && micro < 100000) {
+		const int64_t each = micro * gpus_of(p);
+
+		fw_set_whole(p, "grad-accum", (16 + each - 1) / each, NULL,
+			     ARGS ":283 ceil(16 / batch / processes)");
+	}
+	fw_default(p, "eval-batch", "1", ARGS ":130");
+}
+
+static void finish_length(struct fw_part *p, bool old)
+{
+	int64_t prompt, completion;
+
+	if (fw_fact_is(p, "objective", "grpo") && doc_whole(fw_key(p, "max_length"), &prompt) &&
+	    doc_whole(fw_key(p, "max_completion_length"), &completion) && prompt > 0 && completion > 0 &&
+	    prompt < 100000000 && completion < 100000000)
+		fw_set_whole(p, "seq-len", prompt + completion, "max_length", "prompt and completion");
+	else if (doc_whole(fw_key(p, "max_length"), &prompt) && prompt > 0)
+		fw_set_whole(p, "seq-len", prompt, "max_length", NULL);
+	else if (old)
+		fw_default(p, "seq-len", "2048", "swift 2 utils/argument.py max_length");
+}
+
+static void finish_megatron(struct fw_part *p)
+{
+	fw_set(p, "engine", "megatron", "(program)", "megatron sft");
+	fw_default(p, "method", "full", MEGATRON ":449-499");
+	fw_default(p, "zero", "1", MEGATRON " use_distributed_optimizer");
+	fw_default(p, "grad-ckpt", "selective", MEGATRON ":449");
+	fw_default(p, "attn", "flash", MEGATRON);
+	fw_default(p, "optimizer", "adamw-fused", MEGATRON);
+	fw_default(p, "micro-batch", "1", MEGATRON);
+	fw_default(p, "global-batch", "16", MEGATRON);
+	if (!fw_fact_is(p, "@dtype", ""))
+		fw_default(p, "precision", fw_fact(p, "@dtype"), NULL);
+	fw_default(p, "precision", "bf16", MEGATRON " the model's own");
+	fw_default(p, "ep", "1", MEGATRON);
+	fw_unset(p, "eval-batch");
+}
+
+static void finish_transformers(struct fw_part *p, bool old)
+{
+	const char *dtype = fw_fact(p, "@dtype");
+	const struct doc_node *device_map = fw_key(p, "device_map");
+
+	finish_batch(p);
+	fw_default(p, "method", "lora", TUNER);
+	fw_default(p, "optimizer", old ? "adamw" : "adamw-fused",
+		   old ? "swift 2 adamw_torch" : "transformers/training_args.py adamw_torch_fused");
+	fw_default(p, "grad-ckpt", "full", ARGS ":134");
+	fw_default(p, "attn", old ? "eager" : "sdpa", BASE "/model_args.py");
+	if (!*dtype) {
+		fw_set(p, "@dtype", "bf16", NULL, BASE "/model_args.py: config.json's");
+		dtype = "bf16";
+	}
+	/* autocast in the weights' format; of fp32 weights in fp16 (model_args.py:134) */
+	fw_default(p, "@autocast", !strcmp(dtype, "bf16") ? "bf16" : "fp16", BASE "/model_args.py:134");
+	fw_take_deepspeed(p, "deepspeed");
+	fw_take_fsdp(p, "fsdp", "fsdp_config", "fsdp1");
+	if (fw_key(p, "fsdp_num") && atoi(fw_text(p, "fsdp_num")) > 1) {
+		fw_set(p, "engine", "fsdp1", "fsdp_num", "TorchAcc's FSDP");
+		fw_set(p, "zero", "3", "fsdp_num", NULL);
+	}
+	if (!*fw_fact(p, "engine") && gpus_of(p) == 1 && !fw_key(p, "(launcher).nproc_per_node") &&
+	    !fw_key(p, "(launcher).NPROC_PER_NODE=") &&
+	    (device_map || strchr(fw_text(p, "(launcher).CUDA_VISIBLE_DEVICES="), ',')))
+		fw_set(p, "engine", "device-map", "device_map", "several cards, one process");
+	fw_default(p, "engine", "hf", "Trainer itself");
+}
+
+static void finish(struct fw_part *p)
+{
+	const bool old = fw_key(p, "sft_type") || fw_key(p, "model_id_or_path") || fw_key(p, "model_type");
+	const char *targets = fw_text(p, "lora_target_modules");
+
+	finish_objective(p);
+	if (is_megatron(p))
+		finish_megatron(p);
+	else
+		finish_transformers(p, old && !fw_key(p, "train_type") && !fw_key(p, "tuner_type"));
+	finish_base(p);
+	finish_length(p, old);
+	fw_default(p, "loss", "plain", "use_liger_kernel");
+	fw_default(p, "packing", "false", BASE);
+	if (!fw_fact_is(p, "method", "lora"))
+		return;
+	fw_default(p, "lora-r", "8", TUNER ":133");
+	fw_default(p, "lora-dropout", "0.05", TUNER);
+	if (fw_key(p, "lora_target_modules") && fw_key(p, "lora_target_modules")->kind == DOC_LIST) {
+		char list[120];
+
+		fw_set(p, "lora-targets", names_of(fw_key(p, "lora_target_modules"), list, sizeof(list)),
+		       "lora_target_modules", NULL);
+	} else if (!strcmp(targets, "ALL") || !strcmp(targets, "EMBEDDING") || !strcmp(targets, "all-linear")) {
+		fw_set(p, "lora-targets", "all-linear", "lora_target_modules", NULL);
+	} else if (*targets && strcmp(targets, "DEFAULT") && strcmp(targets, "AUTO")) {
+		char list[120];
+
+		fw_set(p, "lora-targets", names_of(fw_key(p, "lora_target_modules"), list, sizeof(list)),
+		       "lora_target_modules", NULL);
+	} else if (!old) {
+		fw_default(p, "lora-targets", "all-linear", TUNER ":126");
+	}
+}
+
+static const struct fw_row *const lists[] = {rows, hf_training_rows, NULL};
+static const char *const idles[] = {idle, hf_training_idle, NULL};
+
+const struct framework framework_ms_swift = {
+	.name = "ms-swift",
+	.summary = "ms-swift's command line, versions 2 to 4, with its Megatron mode",
+	.version = "ms-swift 4.0",
+	.role = FW_TRAINER,
+	.marks = "sft_type train_type tuner_type rlhf_type model_type model_id_or_path cached_dataset "
+		 "model+tensor_model_parallel_size model+expert_model_parallel_size "
+		 "model+torch_dtype model+dataset model+attn_impl model+no_save_optim",
+	.never = "actor_rollout_ref.model.path base_model finetuning_type checkpoint_dir "
+		 "hidden_size num_attention_heads data train model._component_ dist_config",
+	.rows = lists,
+	.idle = idles,
+	.own_defaults = true,
+	.finish = finish,
+};

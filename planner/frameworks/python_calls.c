@@ -1,0 +1,288 @@
+/* Training scripts of Python, as far as literal arguments go: transformers, TRL, PEFT and unsloth.
+ *
+ * The arguments of a trainer's config class are the keys of its YAML: they are read as such. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "oomplan/option.h"
+#include "parts.h"
+
+#define UNSLOTH "unsloth/models/loader.py"
+#define PEFT_OF_UNSLOTH "unsloth/models/llama.py:3061"
+
+/* Config classes and the objective that their trainer has. */
+static const struct {
+	const char *name, *framework, *objective;
+} configs[] = {
+	{"GRPOConfig", "trl", "grpo"},
+	{"DPOConfig", "trl", "dpo"},
+	{"ORPOConfig", "trl", "orpo"},
+	{"KTOConfig", "trl", "kto"},
+	{"CPOConfig", "trl", "cpo"},
+	{"RewardConfig", "trl", "reward"},
+	{"PPOConfig", "trl", "ppo"},
+	{"RLOOConfig", "trl", "rloo"},
+	{"SentenceTransformerTrainingArguments", "hf-trainer", "embedding"},
+	{"SFTConfig", "trl", "sft"},
+	{"UnslothTrainingArguments", "hf-trainer", "sft"},
+	{"Seq2SeqTrainingArguments", "hf-trainer", NULL},
+	{"TrainingArguments", "hf-trainer", NULL},
+};
+enum { N_CONFIGS = sizeof(configs) / sizeof(configs[0]) };
+
+static const char *const loaders[] = {"FastLanguageModel", "FastModel", "FastVisionModel",
+				      "FastSentenceTransformer", "FastTextModel"};
+static const char *const models[] = {"AutoModelForCausalLM",    "AutoModelForImageTextToText",
+				     "AutoModelForSeq2SeqLM",   "AutoModelForSequenceClassification",
+				     "AutoModelForVision2Seq",  "AutoModel", "LlamaForCausalLM",
+				     "AutoModelForTokenClassification", "AutoLigerKernelForCausalLM"};
+
+/* CLASS.function.key; "" where it is not said */
+static const char *argument(const struct fw_part *p, const char *class, const char *function,
+			    const char *key, char path[160])
+{
+	snprintf(path, 160, "%s%s%s.%s", class, *class && *function ? "." : "", function, key);
+	return fw_text(p, path);
+}
+
+/* The first of the classes that is called. */
+static const char *called(const struct fw_part *p, const char *const *names, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (fw_key(p, names[i]))
+			return names[i];
+	return NULL;
+}
+
+/* .05 is 0.05 */
+static const char *as_knob_has_it(const char *knob, const char *text, char *buf, size_t size)
+{
+	const struct oom_option *k = oom_knob_find(knob);
+	struct oom_plan plan = oom_plan_default();
+	struct oom_error err = {{0}};
+
+	return k && !oom_plan_set(&plan, k, text, &err) ? oom_plan_get(&plan, k, buf, size) : text;
+}
+
+static void take(struct fw_part *p, const char *knob, const char *class, const char *function,
+		 const char *key)
+{
+	char path[160];
+	const char *text = argument(p, class, function, key, path);
+	const struct doc_node *node = fw_key(p, path);
+	char names[120];
+
+	if (node && node->kind == DOC_LIST)
+		fw_set(p, knob, names_of(node, names, sizeof(names)), path, NULL);
+	else if (*text && strcmp(text, "None"))
+		fw_set(p, knob, as_knob_has_it(knob, text, names, sizeof(names)), path, NULL);
+}
+
+static const char *dtype_of(const char *text)
+{
+	return strstr(text, "bfloat16") || !strcmp(text, "bf16") ? "bf16" :
+	       strstr(text, "float16") || !strcmp(text, "half")  ? "fp16" :
+	       strstr(text, "float32")				 ? "fp32" :
+								   "";
+}
+
+static void unsloth_adapters(struct fw_part *p, const char *class)
+{
+	static const char *const parts[] = {"finetune_vision_layers", "finetune_language_layers",
+					    "finetune_attention_modules", "finetune_mlp_modules"};
+	const char *f = "get_peft_model";
+	const bool whole = !strcmp(class, "FastVisionModel") || !strcmp(class, "FastModel");
+	char path[160];
+	const char *ckpt;
+
+	fw_set(p, "method", "lora", class, NULL);
+	take(p, "lora-r", class, f, "r");
+	take(p, "lora-targets", class, f, "target_modules");
+	take(p, "lora-dropout", class, f, "lora_dropout");
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !*fw_fact(p, "lora-targets"); i++)
+		if (*argument(p, class, f, parts[i], path))
+			fw_set(p, "lora-targets", "all-linear", path, NULL);
+	fw_default(p, "lora-r", "16", PEFT_OF_UNSLOTH);
+	fw_default(p, "lora-dropout", "0", PEFT_OF_UNSLOTH);
+	fw_default(p, "lora-targets",
+		   whole ? "all-linear" : "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj",
+		   PEFT_OF_UNSLOTH);
+	ckpt = argument(p, class, f, "use_gradient_checkpointing", path);
+	if (!strcasecmp(ckpt, "false")) {
+		fw_set(p, "grad-ckpt", "none", path, NULL);
+	} else {
+		fw_set(p, "grad-ckpt", "full", *ckpt ? path : NULL, UNSLOTH ":423");
+		if (!*ckpt || !strcmp(ckpt, "unsloth"))
+			fw_note(p, path, "block inputs wait in host memory: less than is priced");
+	}
+	if (*argument(p, class, f, "modules_to_save", path))
+		fw_unmodelled(p, path, "each module is trained whole: more than is priced");
+}
+
+static const char *const trainers[] = {"DPOTrainer", "ORPOTrainer", "KTOTrainer", "CPOTrainer"};
+
+static void finish_unsloth(struct fw_part *p, const char *class)
+{
+	const char *f = "from_pretrained", *model;
+	char path[160], path4[160], path8[160];
+	const bool sentence = !strcmp(class, "FastSentenceTransformer");
+	const char *four = argument(p, class, f, "load_in_4bit", path4),
+		   *eight = argument(p, class, f, "load_in_8bit", path8);
+	bool full;
+
+	model = argument(p, class, f, "model_name", path);
+	if (!*model)
+		model = argument(p, class, f, "0", path);
+	if (*model)
+		fw_set(p, "model", model, path, NULL);
+	/* a trainer of pairs cuts them shorter than the model could take them */
+	for (size_t i = 0; i < sizeof(trainers) / sizeof(trainers[0]); i++)
+		take(p, "seq-len", trainers[i], "", "max_length");
+	if (!*fw_fact(p, "seq-len"))
+		take(p, "seq-len", class, f, "max_seq_length");
+	fw_default(p, "seq-len", "2048", UNSLOTH ":410");
+	full = !strcasecmp(argument(p, class, f, "full_finetuning", path), "true");
+	if (full)
+		fw_set(p, "method", "full", path, NULL);
+	if (!strcasecmp(eight, "true"))
+		fw_set(p, "base-bits", "8", path8, NULL);
+	else if (full || !strcasecmp(four, "false") || (sentence && !*four))
+		fw_set(p, "base-bits", "16", *four ? path4 : NULL, UNSLOTH ":410");
+	else
+		fw_set(p, "base-bits", "4-nf4", *four ? path4 : NULL, UNSLOTH ":410 load_in_4bit");
+	if (*dtype_of(argument(p, class, f, "dtype", path)))
+		fw_set(p, "@dtype", dtype_of(fw_text(p, path)), path, NULL);
+	fw_default(p, "@dtype", "bf16", UNSLOTH " bf16 where the card has it");
+	fw_default(p, "@autocast", fw_fact_is(p, "@dtype", "fp16") ? "fp16" : "bf16", UNSLOTH);
+	if (!full) {
+		snprintf(path, sizeof(path), "%s.get_peft_model", class);
+		if (fw_key(p, path))
+			unsloth_adapters(p, class);
+	}
+	fw_default(p, "attn", "sdpa", "unsloth/models/llama.py");
+	fw_set(p, "loss", "chunked", NULL, "unsloth_zoo/loss_utils.py: by free memory");
+	fw_default(p, "engine", "hf", "one process");
+	fw_default(p, "gpus", "1", "one process");
+	fw_default(p, "nodes", "1", "one process");
+}
+
+static void finish_peft(struct fw_part *p)
+{
+	const char *class = called(p, models, sizeof(models) / sizeof(models[0]));
+	char path[160];
+
+	if (class) {
+		const char *model = argument(p, class, "from_pretrained", "0", path);
+
+		if (!*model)
+			model = argument(p, class, "from_pretrained", "pretrained_model_name_or_path", path);
+		if (*model)
+			fw_set(p, "model", model, path, NULL);
+		if (*dtype_of(argument(p, class, "from_pretrained", "dtype", path)) ||
+		    *dtype_of(argument(p, class, "from_pretrained", "torch_dtype", path)))
+			fw_set(p, "@dtype", dtype_of(fw_text(p, path)), path, NULL);
+		if (strstr(argument(p, class, "from_pretrained", "attn_implementation", path), "flash"))
+			fw_set(p, "attn", "flash", path, NULL);
+		else
+			take(p, "attn", class, "from_pretrained", "attn_implementation");
+		if (!strcmp(argument(p, class, "from_pretrained", "device_map", path), "auto"))
+			fw_note(p, path, "on several cards: --engine device-map");
+	}
+	if (!strcasecmp(fw_text(p, "BitsAndBytesConfig.load_in_4bit"), "true"))
+		fw_set(p, "base-bits", !strcmp(fw_text(p, "BitsAndBytesConfig.bnb_4bit_quant_type"), "nf4")
+					       ? "4-nf4"
+					       : "4-fp4",
+		       "BitsAndBytesConfig.load_in_4bit", NULL);
+	if (!strcasecmp(fw_text(p, "BitsAndBytesConfig.load_in_8bit"), "true"))
+		fw_set(p, "base-bits", "8", "BitsAndBytesConfig.load_in_8bit", NULL);
+	if (fw_key(p, "BitsAndBytesConfig"))
+		fw_set(p, "double-quant",
+		       fw_on(p, "BitsAndBytesConfig.bnb_4bit_use_double_quant") ? "true" : "false",
+		       "BitsAndBytesConfig.bnb_4bit_use_double_quant", NULL);
+	if (fw_key(p, "prepare_model_for_kbit_training"))
+		fw_set(p, "kbit-prepare", "true", "prepare_model_for_kbit_training", NULL);
+	if (fw_key(p, "LoraConfig")) {
+		fw_set(p, "method", "lora", "LoraConfig", NULL);
+		take(p, "lora-r", "LoraConfig", "", "r");
+		take(p, "lora-targets", "LoraConfig", "", "target_modules");
+		take(p, "lora-dropout", "LoraConfig", "", "lora_dropout");
+		fw_default(p, "lora-r", "8", "peft/tuners/lora/config.py");
+		fw_default(p, "lora-dropout", "0", "peft/tuners/lora/config.py");
+		if (fw_on(p, "LoraConfig.use_dora"))
+			fw_unmodelled(p, "LoraConfig.use_dora",
+				      "DoRA keeps norms and directions: 40 to 50 % more than is priced");
+		if (fw_key(p, "LoraConfig.modules_to_save"))
+			fw_unmodelled(p, "LoraConfig.modules_to_save",
+				      "each module is trained whole: more than is priced");
+	}
+}
+
+/* transformers keeps 8-bit states of embeddings in fp32; adapters leave no embeddings to train. */
+static void finish_optimizer(struct fw_part *p, const char *config)
+{
+	char path[160];
+	const char *name = argument(p, config, "", "optim", path);
+
+	if (fw_fact_is(p, "method", "lora") && (!strcmp(name, "adamw_8bit") || !strcmp(name, "adamw_bnb_8bit")))
+		fw_set(p, "optimizer", "adamw-8bit", path, "transformers/trainer.py get_optimizer");
+}
+
+static void finish(struct fw_part *p)
+{
+	const char *unsloth = called(p, loaders, sizeof(loaders) / sizeof(loaders[0]));
+
+	for (size_t i = 0; i < N_CONFIGS; i++)
+		if (fw_key(p, configs[i].name)) {
+			if (configs[i].objective)
+				fw_set(p, "objective", configs[i].objective, configs[i].name, NULL);
+			else
+				fw_default(p, "objective", "sft", "the trainer");
+			if (unsloth)
+				finish_unsloth(p, unsloth);
+			finish_optimizer(p, configs[i].name);
+			fw_nested(p, configs[i].name, configs[i].framework);
+			break;
+		}
+	if (!unsloth)
+		finish_peft(p);
+	if (fw_key(p, "SFTTrainer.max_seq_length"))
+		take(p, "seq-len", "SFTTrainer", "", "max_seq_length");
+	if (fw_on(p, "SFTTrainer.packing"))
+		fw_set(p, "packing", "true", "SFTTrainer.packing", NULL);
+	if (unsloth)
+		fw_default(p, "packing", "false", "trl/trainer/sft_config.py");
+}
+
+#define CALL(name) {name, .hook = true}, {name ".*", .hook = true}
+#define LOADER(name) {name, .hook = true}, CALL(name ".from_pretrained"), CALL(name ".get_peft_model")
+
+static const struct fw_row rows[] = {
+	LOADER("FastLanguageModel"), LOADER("FastModel"), LOADER("FastVisionModel"),
+	LOADER("FastSentenceTransformer"), LOADER("FastTextModel"),
+	LOADER("AutoModelForCausalLM"), LOADER("AutoModelForImageTextToText"),
+	LOADER("AutoModelForSeq2SeqLM"), LOADER("AutoModelForSequenceClassification"),
+	LOADER("AutoModelForVision2Seq"), LOADER("AutoModel"),
+	LOADER("AutoModelForTokenClassification"), LOADER("AutoLigerKernelForCausalLM"),
+	LOADER("LlamaForCausalLM"),
+	CALL("BitsAndBytesConfig"), CALL("LoraConfig"), CALL("SFTTrainer"), CALL("DPOTrainer"), CALL("ORPOTrainer"), CALL("KTOTrainer"),
+	CALL("CPOTrainer"),
+	CALL("prepare_model_for_kbit_training"),
+	{NULL},
+};
+static const struct fw_row *const lists[] = {rows, NULL};
+static const char *const idles[] = {"*", NULL};
+
+const struct framework framework_python = {
+	.name = "python",
+	.summary = "Python scripts and notebooks (unsloth, TRL, PEFT), literal arguments of known calls only",
+	.version = "unsloth 2025.10, TRL 1.10, PEFT 0.18",
+	.role = FW_TRAINER,
+	.marks = "SFTConfig TrainingArguments Seq2SeqTrainingArguments GRPOConfig DPOConfig ORPOConfig KTOConfig "
+		 "RewardConfig PPOConfig CPOConfig UnslothTrainingArguments SentenceTransformerTrainingArguments "
+		 "FastLanguageModel FastModel FastVisionModel FastSentenceTransformer LoraConfig SFTTrainer",
+	.rows = lists,
+	.idle = idles,
+	.finish = finish,
+};

@@ -1,0 +1,84 @@
+/* What the parts of the shell reader share: memory, variables, words being made. */
+#ifndef OOM_FRAMEWORKS_SHELL_PARTS_H
+#define OOM_FRAMEWORKS_SHELL_PARTS_H
+
+#include <stdint.h>
+
+#include "shell.h"
+
+enum {
+	SHELL_TEXT_MAX = 4 << 20,       /* bytes of a script */
+	SHELL_MEMORY_MAX = 64 << 20,    /* bytes that all words and files of it may take */
+	SHELL_DEPTH_MAX = 40            /* blocks, quotes and parameters within each other */
+};
+
+struct words {
+	struct oom_shell_word *items;
+	size_t n, room;
+};
+struct variable {
+	const char *name;
+	struct words value;
+	bool array;
+};
+
+struct oom_shell {
+	struct chunk *memory;
+	size_t used;
+	const char *file;               /* for messages */
+	struct oom_error *err;          /* while it reads */
+	enum oom_status status;         /* the first failure ends everything */
+	int depth;
+	struct variable *variables;
+	size_t n_variables, variables_room;
+	struct oom_shell_variable *shown;       /* n_variables of them, once it was read */
+	struct oom_shell_command *commands;
+	size_t n_commands, commands_room;
+	struct oom_shell_file *files;
+	size_t n_files, files_room;
+	struct words directives;
+};
+
+/* Where a text is read. */
+struct cursor {
+	const char *p, *end;
+	unsigned line;
+	bool fixed;                     /* text made by the script: its lines are not counted */
+};
+
+/* A word being made: its text, whether it has begun, what it is made of. */
+struct builder {
+	struct words *out;
+	char *text;
+	size_t n, room;
+	bool open, literal, unset, unknown;
+	unsigned line;
+};
+
+/* shell_memory.c.  NULL once anything has failed. */
+void *shell_alloc(struct oom_shell *sh, size_t size);
+/* Room for one more of `size` bytes in an array. */
+bool shell_grow(struct oom_shell *sh, void *array, size_t n, size_t *room, size_t size);
+char *shell_copy(struct oom_shell *sh, const char *text, size_t n);
+void shell_fail(struct oom_shell *sh, enum oom_status status, unsigned line, const char *text);
+void shell_push(struct oom_shell *sh, struct words *w, struct oom_shell_word word);
+struct variable *shell_variable(struct oom_shell *sh, const char *name, size_t n, bool make);
+
+/* shell_words.c.  A word ends before a blank or an operator; false: there was none. */
+bool shell_word(struct oom_shell *sh, struct cursor *c, struct words *out);
+/* All of the text as between double quotes, one word. */
+struct oom_shell_word shell_quoted(struct oom_shell *sh, const char *text, size_t n, unsigned line);
+/* Length of a variable's name at p, 0: none. */
+size_t shell_name(const char *p, const char *end);
+
+/* The end of what opens just before p, brackets within it counted, strings passed over; NULL: it
+ * never closes. */
+const char *shell_closing(const char *p, const char *end, char open, char close);
+
+/* shell_tests.c: 1 true, 0 false, -1 not known */
+int shell_test(const struct oom_shell_word *w, size_t n, int depth);
+bool shell_matches(const char *pattern, const char *text);
+/* Whole-number arithmetic; false: a name, an overflow, or no arithmetic. */
+bool shell_arithmetic(const char *text, int64_t *result);
+
+#endif

@@ -1,0 +1,150 @@
+/* torchtitan's job files: TOML, three generations of key names. */
+#include <string.h>
+
+#include "framework.h"
+
+#define JOB "torchtitan/config/job_config.py"
+
+static const struct fw_row rows[] = {
+	FW_KEY("training.local_batch_size", "micro-batch", NULL, NULL, JOB ":253"),
+	FW_KEY("training.batch_size", "micro-batch", NULL, NULL, "torchtitan 0.1 config_manager.py"),
+	FW_KEY("training.seq_len", "seq-len", NULL, "2048", JOB ":261"),
+	{"training.global_batch_size", .hook = true, .source = JOB},
+	{"training.gradient_accumulation_steps", .hook = true},
+	FW_KEY("activation_checkpoint.mode", "grad-ckpt", "full>full;selective>selective;none>none;"
+	       "memory_budget>selective", NULL, JOB ":652"),
+	FW_KEY("parallelism.tensor_parallel_degree", "tp", NULL, NULL, JOB ":351"),
+	FW_KEY("parallelism.pipeline_parallel_degree", "pp", NULL, NULL, JOB ":360"),
+	FW_KEY("parallelism.context_parallel_degree", "cp", NULL, NULL, JOB ":428"),
+	FW_KEY("parallelism.expert_parallel_degree", "ep", NULL, NULL, JOB ":454"),
+	FW_KEY("training.tensor_parallel_degree", "tp", NULL, NULL, "torchtitan 0.1"),
+	FW_KEY("experimental.pipeline_parallel_degree", "pp", NULL, NULL, "torchtitan 0.1"),
+	FW_KEY("experimental.context_parallel_degree", "cp", NULL, NULL, "torchtitan 0.1"),
+	{"parallelism.data_parallel_shard_degree", .hook = true, .source = JOB ":324"},
+	{"parallelism.data_parallel_replicate_degree", .hook = true, .source = JOB ":313"},
+	{"training.data_parallel_shard_degree", .hook = true},
+	{"training.data_parallel_replicate_degree", .hook = true},
+	{"training.data_parallel_degree", .hook = true},
+	FW_KEY("parallelism.fsdp_reshard_after_forward", "zero", "default>3;always>3;never>2", NULL,
+	       JOB ":336"),
+	{"optimizer.name", .hook = true, .source = JOB ":135"},
+	{"optimizer.implementation", .hook = true, .source = JOB},
+	{"optimizer.fused", .hook = true},
+	{"optimizer.early_step_in_backward",
+	 .note = "each gradient is freed as soon as it was applied: less than is priced"},
+	{"model.name", .hook = true}, {"model.flavor", .hook = true, .source = JOB ":104"},
+	{"activation_checkpoint.selective_ac_option",
+	 .hook = true, .source = JOB ":655"},
+	{"training.mixed_precision_param", .hook = true, .source = JOB},
+	{"training.dtype", .hook = true},
+	FW_KEY("training.enable_cpu_offload", "offload-params", "true>cpu offload-optimizer=cpu;false>none",
+	       NULL, JOB),
+	{"training.compile", .note = "torch.compile: mostly less than is priced"},
+	{"compile.enable", .note = "torch.compile: mostly less than is priced"},
+	{"parallelism.expert_tensor_parallel_degree", .hook = true},
+	{"parallelism.pipeline_parallel_schedule", .hook = true},
+	{"parallelism.pipeline_parallel_microbatch_size", .hook = true},
+	{"float8.enable_fsdp_float8_all_gather", .note = "shards are gathered in 8 bit: less than is priced"},
+	{"float8.enable_float8_linear", .note = "fp8 products: copies in 8 bit"},
+	{"model.converters", .hook = true},
+	{NULL},
+};
+static const char idle[] = "job* profiling* metrics* model* optimizer* lr_scheduler* training* parallelism* "
+			   "experimental* checkpoint* activation_checkpoint* comm* float8* mx* quantize* "
+			   "fault_tolerance* memory_estimation* validation* debug* compile* encoder* eval* "
+			   "hf_transformers* inference* generation* (launcher) (program) (words) (files)";
+
+/* Hub ids of the flavors that are a published model (torchtitan/models). */
+static const struct {
+	const char *name, *flavor, *id;
+} flavors[] = {
+	{"llama3", "8B", "meta-llama/Llama-3.1-8B"},
+	{"llama3", "70B", "meta-llama/Llama-3.1-70B"},
+	{"llama3", "405B", "meta-llama/Llama-3.1-405B"},
+	{"llama2", "7B", "meta-llama/Llama-2-7b-hf"},
+	{"llama2", "13B", "meta-llama/Llama-2-13b-hf"},
+	{"llama2", "70B", "meta-llama/Llama-2-70b-hf"},
+	{"llama4", "17bx16e", "meta-llama/Llama-4-Scout-17B-16E"},
+	{"llama4", "17bx128e", "meta-llama/Llama-4-Maverick-17B-128E"},
+	{"deepseek_v3", "16B", "deepseek-ai/deepseek-moe-16b-base"},
+	{"deepseek_v3", "671B", "deepseek-ai/DeepSeek-V3"},
+	{"qwen3", "0.6B", "Qwen/Qwen3-0.6B"},
+	{"qwen3", "1.7B", "Qwen/Qwen3-1.7B"},
+	{"qwen3", "4B", "Qwen/Qwen3-4B"},
+	{"qwen3", "8B", "Qwen/Qwen3-8B"},
+	{"qwen3", "14B", "Qwen/Qwen3-14B"},
+	{"qwen3", "32B", "Qwen/Qwen3-32B"},
+	{"gpt_oss", "20b", "openai/gpt-oss-20b"},
+	{"gpt_oss", "120b", "openai/gpt-oss-120b"},
+};
+
+static void finish_optimizer(struct fw_part *p)
+{
+	const char *name = fw_text(p, "optimizer.name");
+	/* before job_config.py had "implementation", "fused" said it, and meant no where it was absent */
+	const bool old = fw_key(p, "training.batch_size") != NULL;
+	const char *how = fw_text(p, "optimizer.implementation");
+	const bool fused = *how ? !strcmp(how, "fused") : old ? fw_on(p, "optimizer.fused")
+							      : !fw_off(p, "optimizer.fused");
+
+	if (*name && strcmp(name, "AdamW") && strcmp(name, "Adam")) {
+		fw_unmodelled(p, "optimizer.name", "no knob for this optimizer: AdamW is priced");
+		return;
+	}
+	fw_set(p, "optimizer", fused ? "adamw-fused" : "adamw", *name ? "optimizer.name" : NULL,
+	       JOB " optimizer.implementation");
+}
+
+static void finish(struct fw_part *p)
+{
+	const char *name = fw_text(p, "model.name"), *flavor = fw_text(p, "model.flavor");
+	const char *param = fw_text(p, "training.mixed_precision_param");
+	const char *shard_key = fw_key(p, "parallelism.data_parallel_shard_degree")
+					? "parallelism.data_parallel_shard_degree"
+					: "training.data_parallel_shard_degree";
+	const char *copy_key = fw_key(p, "parallelism.data_parallel_replicate_degree")
+				       ? "parallelism.data_parallel_replicate_degree"
+				       : "training.data_parallel_replicate_degree";
+	int64_t shard = -1, copies = 1, global;
+
+	for (size_t i = 0; i < sizeof(flavors) / sizeof(flavors[0]); i++)
+		if (!strcmp(name, flavors[i].name) && !strcmp(flavor, flavors[i].flavor))
+			fw_set(p, "model", flavors[i].id, "model.flavor", "torchtitan/models");
+	fw_default(p, "micro-batch", "8", JOB ":253");
+	fw_default(p, "objective", "pretrain", "torchtitan/train.py");
+	fw_default(p, "method", "full", "torchtitan/train.py");
+	fw_default(p, "base-bits", "16", "torchtitan/train.py");
+	fw_default(p, "precision", *param && strstr(param, "32") ? "fp32" : "amp-bf16",
+		   JOB " mixed_precision_param: fp32 shards, bf16 computation");
+	fw_default(p, "grad-ckpt", "selective", JOB ":652");
+	fw_default(p, "attn", "sdpa", "torchtitan/models/attention.py");
+	fw_default(p, "loss", "plain", "torchtitan/components/loss.py");
+	finish_optimizer(p);
+	fw_set(p, "engine", "fsdp2", NULL, "torchtitan/distributed: fully_shard");
+	fw_default(p, "ep", "1", JOB);
+	doc_whole(fw_key(p, shard_key), &shard);
+	doc_whole(fw_key(p, copy_key), &copies);
+	if (copies > 1)
+		fw_set(p, "hybrid-shard", shard == 1 ? "false" : "true", copy_key, NULL);
+	if (shard == 1)
+		fw_set(p, "zero", "0", shard_key, "nothing is sharded");
+	fw_default(p, "zero", "3", JOB ":336");
+	if (doc_whole(fw_key(p, "training.global_batch_size"), &global) && global > 0)
+		fw_set_whole(p, "global-batch", global, "training.global_batch_size", NULL);
+	else
+		fw_default(p, "grad-accum", "1", JOB " global_batch_size -1: no accumulation");
+}
+
+static const struct fw_row *const lists[] = {rows, NULL};
+static const char *const idles[] = {idle, NULL};
+
+const struct framework framework_torchtitan = {
+	.name = "torchtitan",
+	.summary = "torchtitan's TOML",
+	.version = "torchtitan 238fa99",
+	.role = FW_TRAINER,
+	.marks = "model.flavor training.seq_len+activation_checkpoint.mode parallelism.tensor_parallel_degree",
+	.rows = lists,
+	.idle = idles,
+	.finish = finish,
+};

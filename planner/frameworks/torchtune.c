@@ -1,0 +1,219 @@
+/* torchtune's recipes: YAML with class paths, key=value overrides.
+ *
+ * Which recipe a file is for and on how many cards stands in the comment above it ("tune run
+ * --nproc_per_node 8 full_finetune_distributed"), or in the command line. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "framework.h"
+
+#define RECIPES "torchtune recipes"
+
+static const struct fw_row rows[] = {
+	FW_KEY("batch_size", "micro-batch", NULL, NULL, RECIPES),
+	FW_KEY("gradient_accumulation_steps", "grad-accum", NULL, "1", RECIPES),
+	FW_KEY("dtype", "precision", "bf16>bf16;fp32>fp32;fp16>fp16", NULL, RECIPES),
+	FW_KEY("tokenizer.max_seq_len", "seq-len", NULL, NULL, RECIPES),
+	FW_KEY("dataset.max_seq_len", "seq-len", NULL, NULL, RECIPES),
+	FW_KEY("dataset.packed", "packing", "true>true;false>false", NULL, RECIPES),
+	FW_KEY("enable_activation_checkpointing", "grad-ckpt", "true>full;false>none", "none", RECIPES),
+	FW_KEY("enable_activation_offloading", "offload-activations", NULL, NULL, RECIPES),
+	FW_KEY("model.lora_rank", "lora-r", NULL, NULL, "torchtune/models/*/_component_builders.py"),
+	FW_KEY("model.lora_dropout", "lora-dropout", NULL, "0", "torchtune/modules/peft/lora.py"),
+	FW_KEY("tensor_parallel_dim", "tp", NULL, NULL, RECIPES "/full_finetune_distributed.py"),
+	FW_KEY("context_parallel_dim", "cp", NULL, NULL, RECIPES "/full_finetune_distributed.py"),
+	FW_KEY("fsdp_cpu_offload", "offload-params", "true>cpu offload-optimizer=cpu;false>none", NULL,
+	       RECIPES "/full_finetune_distributed.py"),
+	FW_KEY("fsdp_reshard_after_forward", "zero", "true>3;false>2", NULL,
+	       RECIPES "/full_finetune_distributed.py"),
+	FW_KEY("save_adapter_weights_only", NULL, NULL, NULL, NULL),
+	{"optimizer._component_", .hook = true}, {"optimizer.fused", .hook = true},
+	{"loss._component_", .hook = true}, {"loss.num_output_chunks", .hook = true},
+	{"model._component_", .hook = true}, {"checkpointer.checkpoint_dir", .hook = true},
+	{"checkpointer.model_type", .hook = true},
+	{"model.lora_attn_modules", .hook = true}, {"model.apply_lora_to_mlp", .hook = true},
+	{"model.apply_lora_to_output", .hook = true}, {"model.quantize_base", .hook = true},
+	{"dataset._component_", .hook = true},
+	{"model.use_dora", .note = "DoRA keeps norms and directions: 40 to 50 % more than is priced"},
+	{"optimizer_in_bwd", .note = "each gradient is freed as soon as it was applied: less than is priced"},
+	{"compile", .note = "torch.compile: mostly less than is priced"},
+	{"custom_sharded_layers", .hook = true},
+	{"data_parallel_shard_dim", .hook = true}, {"data_parallel_replicate_dim", .hook = true},
+	{"teacher_model*", .note = "a teacher model on the card: more than is priced"},
+	{"quantizer*", .note = "weights are quantised in training (QAT): more than is priced"},
+	{"enable_fp8_training", .note = "fp8 training: copies in 8 bit"},
+	{"ac_mode", .hook = true}, {"ac_option", .hook = true},
+	{"forward_batch_size", .hook = true},
+	{NULL},
+};
+static const char idle[] =
+	"output_dir tokenizer* checkpointer* resume_from_checkpoint dataset* dataset_val* seed shuffle epochs "
+	"max_steps_per_epoch optimizer* lr_scheduler* loss* clip_grad_norm metric_logger* log_* device profiler* "
+	"model* low_cpu_ram batch_size_val run_val_every_n_steps kd_* enable_async_checkpointing collate_fn "
+	"cudnn_deterministic_mode use_dora* save_* adapter* temperature top_k prompt instruct_template "
+	"chat_format max_new_tokens enable_kv_cache tasks limit include_path early_exit* load_* intermediate* "
+	"reward_* value_* ref_* ppo_* gamma lmbda whiten_* kl_* num_* grpo_* orchestration* vllm* inference* "
+	"training* postprocessing* async_* float8* fp8_* dpo* sampler* torchao* ray* "
+	"(launcher) (program) (words) (files) config";
+
+/* "...llama3_1.qlora_llama3_1_8b" and the name of its weights: the hub id follows from the folder
+ * that "tune download ORG/NAME --output-dir" made. */
+static void finish_model(struct fw_part *p)
+{
+	const char *dir = fw_text(p, "checkpointer.checkpoint_dir"), *head = fw_head(p), *at, *end;
+	char name[160];
+	size_t n = strlen(dir);
+
+	if (!n)
+		return;
+	while (n && dir[n - 1] == '/')
+		n--;
+	end = dir + n;
+	while (n && dir[n - 1] != '/')
+		n--;
+	if (end - (dir + n) >= 100 || end == dir + n || dir[n] == '$')
+		return;
+	snprintf(name, sizeof(name), "%.*s", (int)(end - dir - (ptrdiff_t)n), dir + n);
+	if (!strcmp(name, "original") || strstr(name, "fine"))
+		return;
+	for (at = head; (at = strstr(at, "tune download ")) != NULL; at += 14) {
+		const char *id = at + 14, *slash;
+		const size_t len = strcspn(id, " \t\n");
+
+		slash = memchr(id, '/', len);
+		if (slash && len < sizeof(name) && !strncasecmp(slash + 1, name, len - (size_t)(slash + 1 - id)) &&
+		    strlen(name) == len - (size_t)(slash + 1 - id)) {
+			snprintf(name, sizeof(name), "%.*s", (int)len, id);
+			break;
+		}
+	}
+	fw_set(p, "model", name, "checkpointer.checkpoint_dir", "the folder of the checkpoint");
+}
+
+static void finish_adapters(struct fw_part *p)
+{
+	static const struct {
+		const char *theirs, *ours;
+	} names[] = {{"q_proj", "q_proj"}, {"k_proj", "k_proj"}, {"v_proj", "v_proj"},
+		     {"output_proj", "o_proj"}};
+	char targets[200] = "", list[300];
+
+	doc_show(fw_key(p, "model.lora_attn_modules"), list, sizeof(list));
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strstr(list, names[i].theirs)) {
+			strcat(targets, *targets ? "+" : "");
+			strcat(targets, names[i].ours);
+		}
+	if (fw_on(p, "model.apply_lora_to_mlp")) {
+		strcat(targets, *targets ? "+" : "");
+		strcat(targets, "gate_proj+up_proj+down_proj");
+	}
+	if (fw_on(p, "model.apply_lora_to_output"))
+		strcat(targets, *targets ? "+lm_head" : "lm_head");
+	if (*targets)
+		fw_set(p, "lora-targets", targets, "model.lora_attn_modules", NULL);
+}
+
+static void finish_optimizer(struct fw_part *p)
+{
+	static const struct {
+		const char *theirs, *ours;
+	} rows_of[] = {{"PagedAdamW8bit", "paged-adamw-8bit"}, {"PagedAdamW", "paged-adamw"},
+		       {"AdamW8bit", "adamw-8bit"},            {"CPUOffloadOptimizer", "adamw"},
+		       {"AdamW4bit", "adamw-4bit"},            {"Adam", "adamw"},
+		       {"SGD", "sgd"},                         {"Lion", "lion"}};
+	const char *c = fw_text(p, "optimizer._component_");
+
+	for (size_t i = 0; *c && i < sizeof(rows_of) / sizeof(rows_of[0]); i++)
+		if (strstr(c, rows_of[i].theirs)) {
+			const bool fused = !strcmp(rows_of[i].ours, "adamw") && fw_on(p, "optimizer.fused");
+
+			fw_set(p, "optimizer", fused ? "adamw-fused" : rows_of[i].ours,
+			       "optimizer._component_", NULL);
+			return;
+		}
+	if (*c)
+		fw_unmodelled(p, "optimizer._component_", "no knob for this optimizer");
+}
+
+/* The number behind a word of the comment or of the command; 0: none. */
+static int64_t number_behind(const char *text, const char *word)
+{
+	const char *at = strstr(text, word);
+	long n;
+
+	if (!at)
+		return 0;
+	at += strlen(word);
+	n = strtol(at + strspn(at, "= "), NULL, 10);
+	return n > 0 && n < 100000 ? n : 0;
+}
+
+static void finish_engine(struct fw_part *p)
+{
+	const char *head = fw_head(p), *program = fw_text(p, "(program)");
+	const char *recipe = *program ? program : head;
+	const int64_t gpus = number_behind(head, "nproc_per_node");
+	const bool distributed = strstr(recipe, "distributed") || gpus > 1;
+
+	fw_set(p, "engine", "torchtune", NULL, RECIPES);
+	if (!distributed) {
+		fw_default(p, "gpus", "1", "a recipe for a single device");
+		fw_set(p, "zero", "0", NULL, "a recipe for a single device");
+	} else {
+		if (gpus)
+			fw_set_whole(p, "gpus", gpus, NULL, "tune run --nproc_per_node in its comment");
+		fw_default(p, "zero", "3", RECIPES "/*_distributed.py fully_shard");
+	}
+	fw_default(p, "nodes", "1", "tune run");
+}
+
+static void finish(struct fw_part *p)
+{
+	const char *model = fw_text(p, "model._component_"), *loss = fw_text(p, "loss._component_"),
+		   *head = fw_head(p), *program = fw_text(p, "(program)");
+	const bool lora = strstr(model, "lora") || *fw_fact(p, "lora-r");
+
+	finish_model(p);
+	finish_optimizer(p);
+	finish_engine(p);
+	fw_default(p, "method", lora ? "lora" : "full", "the model's builder");
+	fw_default(p, "base-bits", strstr(model, "qlora") || fw_on(p, "model.quantize_base") ? "4-nf4" : "16",
+		   "the model's builder");
+	if (lora)
+		finish_adapters(p);
+	if (strstr(head, "dpo") || strstr(program, "dpo") || strstr(loss, "DPO"))
+		fw_set(p, "objective", "dpo", "loss._component_", NULL);
+	else if (strstr(head, "ppo_") || strstr(program, "ppo_"))
+		fw_default(p, "objective", "ppo", "the recipe");
+	else if (strstr(head, "grpo") || strstr(program, "grpo"))
+		fw_default(p, "objective", "grpo", "the recipe");
+	else if (strstr(head, "knowledge_distillation") || fw_key(p, "teacher_model"))
+		fw_default(p, "objective", "distill", "the recipe");
+	fw_default(p, "objective", "sft", "the recipe");
+	if (strstr(loss, "Linear") || strstr(loss, "Chunked") || strstr(loss, "CEWithChunkedOutput"))
+		fw_set(p, "loss", "chunked", "loss._component_", "8 chunks");
+	else
+		fw_default(p, "loss", "plain", "torchtune/modules/loss");
+	fw_default(p, "attn", strstr(model, "gemma2") ? "eager" : "sdpa",
+		   strstr(model, "gemma2") ? "torchtune/models/gemma2: its softcap is no SDPA"
+					   : "torchtune/modules/attention_utils.py");
+	fw_default(p, "packing", "false", "torchtune/datasets");
+}
+
+static const struct fw_row *const lists[] = {rows, NULL};
+static const char *const idles[] = {idle, NULL};
+
+const struct framework framework_torchtune = {
+	.name = "torchtune",
+	.summary = "torchtune's recipe YAML and its key=value overrides",
+	.version = "torchtune 0.6",
+	.role = FW_TRAINER,
+	.marks = "model._component_ optimizer._component_ checkpointer._component_ "
+		 "enable_activation_checkpointing+batch_size",
+	.rows = lists,
+	.idle = idles,
+	.finish = finish,
+};
