@@ -110,9 +110,10 @@ bool move_to_smaller_batch(struct oom_plan *p, const struct oom_model *m)
 
 void move_off_bf16(struct oom_plan *p)
 {
-	if (p->precision == OOM_BF16 || p->precision == OOM_BF16_AMP ||
-	    p->precision == OOM_AMP_BF16)
-		p->precision = OOM_AMP_FP16;
+	const bool half = p->precision == OOM_BF16 || p->precision == OOM_BF16_AMP;
+
+	if (half || p->precision == OOM_AMP_BF16)
+		p->precision = half && oom_plan_adapted(p) ? OOM_FP16_AMP : OOM_AMP_FP16;
 }
 
 bool move_to_16_bit(struct oom_plan *p, const struct oom_model *m)
@@ -185,6 +186,6 @@ bool move_to_adapters(struct oom_plan *p, const struct oom_model *m)
 		return false;
 	p->qlora = p->kbit_prepare = 1;
 	if (p->precision == OOM_FP32 || p->precision == OOM_AMP_BF16)
-		p->precision = oom_capability(p) < 8 ? OOM_AMP_FP16 : OOM_BF16_AMP;
+		p->precision = oom_capability(p) < 8 ? OOM_FP16_AMP : OOM_BF16_AMP;
 	return true;
 }

@@ -45,7 +45,10 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "transformers TrainingArguments fp16=True", OOM_NUMERICS) \
 	X(OOM_BF16_AMP, "bf16-amp", \
 	  "bf16 weights under autocast: Trainer(bf16=True) on a model loaded in bf16", "", \
-	  "transformers TrainingArguments", OOM_NUMERICS)
+	  "transformers TrainingArguments", OOM_NUMERICS) \
+	X(OOM_FP16_AMP, "fp16-amp", \
+	  "fp16 weights under autocast, for fp32 adapters on them: Trainer(fp16=True)", "", \
+	  "transformers TrainingArguments, peft cast_adapter_dtype", OOM_NUMERICS)
 
 #define OOM_ATTENTIONS(X) \
 	X(OOM_ATTN_EAGER, "eager", "score matrices in memory", "disabled", \
@@ -135,6 +138,14 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "segments that grow: next to no fragmentation", "expandable_segments:True", \
 	  "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", OOM_EXACT)
 
+/* Whether a run evaluates, which decides whether an evaluation has to fit. */
+#define OOM_EVALUATES(X) \
+	X(OOM_EVALUATES_UNSAID, "unsaid", "not known: evaluation is told, and does not decide", "", \
+	  "-", OOM_EXACT) \
+	X(OOM_EVALUATES_NO, "no", "never", "false", "eval_strategy=\"no\"", OOM_EXACT) \
+	X(OOM_EVALUATES_YES, "yes", "evaluation has to fit, too", "true steps epoch", \
+	  "eval_strategy=\"steps\"", OOM_EXACT)
+
 #define OOM_ENGINES(X) \
 	X(OOM_ENGINE_HF, "hf", \
 	  "plain PyTorch, HF Trainer or Lightning Fabric (DDP on several GPUs)", \
@@ -197,6 +208,7 @@ enum oom_attention { OOM_ATTENTIONS(OOM_CHOICE_ID) };
 enum oom_checkpointing { OOM_CHECKPOINTINGS(OOM_CHOICE_ID) };
 enum oom_reentrant { OOM_REENTRANTS(OOM_CHOICE_ID) };
 enum oom_loss { OOM_LOSSES(OOM_CHOICE_ID) };
+enum oom_evaluates { OOM_EVALUATES(OOM_CHOICE_ID) };
 enum oom_allocator { OOM_ALLOCATORS(OOM_CHOICE_ID) };
 enum oom_method { OOM_METHODS(OOM_CHOICE_ID) };
 enum oom_reference { OOM_REFERENCES(OOM_CHOICE_ID) };

@@ -55,6 +55,8 @@ struct oom_plan {
 	int64_t max_split;          /* MiB: larger cached blocks are not split; 0 = there is no limit */
 	/* evaluation batches whose logits pile up on the GPU; 0 = not counted */
 	int64_t eval_accumulation;
+	int64_t evaluates;          /* enum oom_evaluates */
+	int64_t eval_batch;         /* sequences of an evaluation batch on one GPU */
 	/* optimizer and adapters */
 	int64_t optimizer;          /* index into the optimizer table */
 	int64_t step_in_backward;   /* 1 = a parameter is stepped once its gradient is whole */
@@ -90,6 +92,7 @@ struct oom_plan {
 	int64_t offload_activations;
 	int64_t hybrid_shard;       /* FSDP: shard within a node, replicate between nodes */
 	int64_t bucket_view;        /* DDP: gradient_as_bucket_view */
+	int64_t torch_autocast;     /* DeepSpeed: 1 = amp-* is autocast over fp32 weights */
 	int64_t rank0_contexts;     /* 1 = GPU 0 holds a context of every process of its node */
 	/* DeepSpeed, elements; OOM_COUNT_AUTO: what transformers fills in for "auto" */
 	int64_t reduce_bucket, max_live_params, prefetch_bucket, persistence, sub_group_size;
@@ -117,6 +120,8 @@ OOM_API bool oom_plan_quantised(const struct oom_plan *plan);
 OOM_API bool oom_plan_four_bit(const struct oom_plan *plan);
 /* Adapters are trained beside a frozen base. */
 OOM_API bool oom_plan_adapted(const struct oom_plan *plan);
+/* What the weights are stored in: OOM_FP32, OOM_BF16 or OOM_FP16. */
+OOM_API enum oom_precision oom_plan_stores(const struct oom_plan *plan);
 /* The compute capability the plan is priced for, 8.0 where the plan names none. */
 OOM_API double oom_capability(const struct oom_plan *plan);
 /* Whether blocks are checkpointed by torch's reentrant way; of a plan that names no versions. */

@@ -151,7 +151,7 @@ struct oom_val oom_encdec_feed_forward(struct oom_tape *t, const struct oom_encd
 	oom_done(t, x);
 	y = oom_op_dropout(t, y, s->a->act_dropout);
 	if (s->flags & OOM_ED_NLLB && t->amp && !oom_plan_quantised(t->plan) &&
-	    t->plan->precision != OOM_BF16_AMP)
+	    oom_plan_stores(t->plan) == OOM_FP32)
 		y = oom_op_cast(t, y, OOM_F32);
 	return oom_op_linear(t, "fc2", y, h, OOM_BIAS);
 }

@@ -50,9 +50,9 @@ struct oom_val oom_pixel_values(struct oom_tape *t, uint16_t images, uint64_t el
 {
 	struct oom_val x = oom_input(t, "pixel_values", images, elements, OOM_F32);
 
-	x.dt = t->plan->precision == OOM_FP16					    ? OOM_DT_F16 :
-	       t->plan->precision == OOM_BF16 || t->plan->precision == OOM_BF16_AMP ? OOM_DT_BF16 :
-										      OOM_F32;
+	x.dt = oom_plan_stores(t->plan) == OOM_FP16 ? OOM_DT_F16 :
+	       oom_plan_stores(t->plan) == OOM_BF16 ? OOM_DT_BF16 :
+						      OOM_F32;
 	return x;
 }
 

@@ -17,6 +17,7 @@ OOM_CHOICE_LIST(static, allocators, OOM_ALLOCATORS)
 OOM_CHOICE_LIST(static, methods, OOM_METHODS)
 OOM_CHOICE_LIST(static, references, OOM_REFERENCES)
 OOM_CHOICE_LIST(static, emas, OOM_EMAS)
+OOM_CHOICE_LIST(static, evaluations, OOM_EVALUATES)
 OOM_CHOICE_LIST(static, engines, OOM_ENGINES)
 OOM_CHOICE_LIST(static, pp_schedules, OOM_PP_SCHEDULES)
 OOM_CHOICE_LIST(static, cp_comms, OOM_CP_COMMS)
@@ -182,6 +183,14 @@ static const struct oom_option knobs[] = {
 	{KNOB("scan", "scan", scan), WORD(scans, OOM_SCAN_ASSOCIATIVE),
 	 .summary = "how Mamba and Falcon Mamba run their recurrence", .setting = "",
 	 .source = "transformers modeling_mamba.py"},
+	{KNOB("evaluates", "evaluates", evaluates), WORD(evaluations, OOM_EVALUATES_UNSAID),
+	 .summary = "whether the run evaluates, so that an evaluation has to fit as well",
+	 .setting = "eval_strategy", .source = HF,
+	 .aliases = ALSO(AS("eval-strategy"), AS("evaluation-strategy"), FLAG_AS("do-eval"))},
+	{KNOB("eval-batch", "eval_batch", eval_batch), COUNT(1, 1048576, 8),
+	 .summary = "sequences of an evaluation batch on one GPU",
+	 .setting = "per_device_eval_batch_size", .source = HF,
+	 .aliases = ALSO(AS("per-device-eval-batch-size"), AS("eval-batch-size"))},
 	{KNOB("optimizer", "optimizer", optimizer), WORD(oom_optimizer_choice, 1),
 	 .summary = "optimizer", .setting = "optim", .source = HF,
 	 .aliases = ALSO(AS("optim"))},
@@ -358,6 +367,12 @@ static const struct oom_option knobs[] = {
 	{KNOB("gradient-as-bucket-view", "gradient_as_bucket_view", bucket_view), FLAG(0),
 	 .summary = "DDP gradients live in the buckets",
 	 .setting = "DistributedDataParallel(gradient_as_bucket_view=)", .source = "torch DDP"},
+	{KNOB("torch-autocast", "torch_autocast", torch_autocast), FLAG(0),
+	 .summary = "DeepSpeed: amp-bf16 and amp-fp16 are autocast over fp32 weights; without it they "
+		    "are 16-bit weights and an fp32 master, what Trainer(bf16=True) runs there",
+	 .setting = "torch_autocast: {enabled: true}",
+	 .source = "deepspeed/runtime/torch_autocast.py, engine.py",
+	 .aliases = NULL},
 	{KNOB("reduce-bucket-size", "reduce_bucket_size", reduce_bucket),
 	 COUNT(0, 1e11, OOM_DEFAULT_REDUCE_BUCKET), OR_AUTO,
 	 .summary = "elements of a ZeRO gradient bucket, or auto: hidden x hidden (transformers)",

@@ -70,3 +70,12 @@ void oom_plan_settle(struct oom_plan *p)
 	else if (p->nodes == 1 && p->gpus % p->gpus_per_node == 0)
 		p->nodes = p->gpus / p->gpus_per_node;
 }
+
+enum oom_precision oom_plan_stores(const struct oom_plan *p)
+{
+	switch (p->precision) {
+	case OOM_BF16: case OOM_BF16_AMP: return OOM_BF16;
+	case OOM_FP16: case OOM_FP16_AMP: return OOM_FP16;
+	default: return OOM_FP32;
+	}
+}

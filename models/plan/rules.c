@@ -186,6 +186,8 @@ static const struct oom_rule rules[] = {
 	 "torchtune's recipes are pure bf16 or fp32: --precision bf16"},
 	{ABOVE(bucket_view, 0), WITHOUT_EFFECT_UNLESS(ENGINE(HF)),
 	 "gradient-as-bucket-view is an option of DDP: --engine hf"},
+	{ABOVE(torch_autocast, 0), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),
+	 "torch-autocast is DeepSpeed's: --engine deepspeed"},
 	{IS_NOT(reduce_bucket, OOM_DEFAULT_REDUCE_BUCKET), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),
 	 "reduce-bucket-size is DeepSpeed's: --engine deepspeed"},
 	{IS_NOT(max_live_params, OOM_DEFAULT_MAX_LIVE), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),

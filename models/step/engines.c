@@ -32,7 +32,7 @@ static const struct oom_engine engines[] = {
 			 .shards_as = OOM_ENGINE_DEEPSPEED, .shards_from = 1, .shards_to = 3,
 			 .offloads = true, .offloads_as = OOM_ENGINE_DEEPSPEED,
 			 .tries = {OOM_ENGINE_DEEPSPEED}, .n_tries = 1},
-		.partitions = true, .lowest_stage = 1, .buckets = true, .fp32_master = true,
+		.partitions = true, .casts_model = true, .lowest_stage = 1, .buckets = true, .fp32_master = true,
 		.approximates = "DeepSpeed: states as its code divides them; live parameters of "
 				"stage 3 are a bound"},
 	[OOM_ENGINE_FSDP2] = {
@@ -105,6 +105,26 @@ const struct oom_engine_info *oom_engine_at(size_t i)
 bool oom_engine_divides(const struct oom_plan *p)
 {
 	return p->zero_stage || (oom_engine_of(p)->info.in_turn && p->gpus > 1);
+}
+
+/* transformers' bf16=True sets bf16.enabled (integrations/deepspeed.py trainer_config_process), with
+ * which the engine calls module.bfloat16() (deepspeed/runtime/engine.py _configure_distributed_model)
+ * and accelerate leaves its autocast off (accelerator.py, native_amp).  Adapters are cast with the rest,
+ * those on integers excepted, which are counted in fp32 still. */
+bool oom_engine_recasts(const struct oom_plan *p)
+{
+	return oom_engine_of(p)->casts_model && !p->torch_autocast && p->precision != OOM_FP32 &&
+	       p->precision != OOM_BF16 && p->precision != OOM_FP16;
+}
+
+void oom_engine_recast(struct oom_plan *p)
+{
+	if (!oom_engine_recasts(p))
+		return;
+	p->precision = p->precision == OOM_AMP_FP16 || p->precision == OOM_FP16_AMP ? OOM_FP16 :
+										      OOM_BF16;
+	if (oom_plan_adapted(p))
+		p->adapter_fp32 = 0;
 }
 
 bool oom_engine_casts(const struct oom_plan *p)

@@ -22,6 +22,7 @@ struct oom_engine {
 	bool whole_offload;             /* to the CPU everything or nothing */
 	bool full_state_dict;           /* gathers the optimizer's state too when it saves */
 	bool fp32_master;               /* of 16-bit weights, when it divides */
+	bool casts_model;               /* mixed precision is 16-bit weights, autocast asked for apart */
 	const char *approximates;       /* what of its step is, once it divides anything */
 	/* its own rank schedules; NULL: the recorded step's */
 	enum oom_status (*evaluate)(const struct oom_model *model, const struct oom_plan *plan,
@@ -33,6 +34,10 @@ struct oom_engine {
 };
 const struct oom_engine *oom_engine_of(const struct oom_plan *plan);
 
+/* Whether the engine trains 16-bit weights where the plan says autocast; and the plan as it then
+ * trains. */
+bool oom_engine_recasts(const struct oom_plan *plan);
+void oom_engine_recast(struct oom_plan *plan);
 /* True when the plan's states, or its layers, are divided between GPUs. */
 bool oom_engine_divides(const struct oom_plan *plan);
 /* FSDP's mixed precision computes in 16 bit on parameters kept in 32: the tape is then recorded

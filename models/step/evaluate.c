@@ -123,6 +123,7 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 	struct oom_plan k = *p;
 
 	k.margin = 0;
+	k.evaluates = k.eval_batch = 0;
 	k.global_batch = k.eval_accumulation = k.rank0_contexts = 0;
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
 		k.save_total_limit = 0;
@@ -313,10 +314,11 @@ enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_m
 {
 	struct oom_plan settled;
 
-	if (!oom_plan_dated(plan))
+	if (!oom_plan_dated(plan) && !oom_engine_recasts(plan))
 		return evaluate_phases(ev, model, plan, flags, out, alive, err);
 	settled = *plan;
 	oom_plan_resolve(&settled);
+	oom_engine_recast(&settled);
 	return evaluate_phases(ev, model, &settled, flags, out, alive, err);
 }
 

@@ -122,6 +122,7 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 	int64_t *held;
 
 	oom_plan_resolve(&settled);
+	oom_engine_recast(&settled);
 
 	if (st)
 		return st;

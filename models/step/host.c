@@ -39,8 +39,7 @@ struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_ev
 	const uint64_t here = (uint64_t)(ranks / (p->nodes > 0 ? p->nodes : 1)) ?
 				      (uint64_t)(ranks / p->nodes) :
 				      1;
-	const bool half = p->precision == OOM_BF16 || p->precision == OOM_FP16 ||
-			  p->precision == OOM_BF16_AMP;
+	const bool half = oom_plan_stores(p) != OOM_FP32;
 	const uint64_t stored = 2 * e->total_params, weights = (half ? 2 : 4) * e->total_params;
 	const uint64_t sample = (uint64_t)(p->seq_len > 0 ? p->seq_len * 24 : 3 * 224 * 224 * 4);
 	const uint64_t workers = (uint64_t)p->dataloader_workers;

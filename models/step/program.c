@@ -51,6 +51,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.gpus = k.nodes = k.gpus_per_node = k.allocator = k.max_split = k.eval_accumulation = 0;
 	k.optimizer = k.zero_stage = k.engine = k.offload_optimizer = k.offload_params =
 		k.offload_activations = 0;
+	k.evaluates = k.eval_batch = k.step_in_backward = k.torch_autocast = 0;
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
 		k.save_total_limit = 0;
 	k.hybrid_shard = k.bucket_view = k.reduce_bucket = k.max_live_params = k.sub_group_size = 0;
@@ -118,14 +119,15 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 {
 	static const uint8_t half[] = {[OOM_AMP_BF16] = OOM_DT_BF16,
 				       [OOM_AMP_FP16] = OOM_DT_F16,
-				       [OOM_BF16_AMP] = OOM_DT_BF16};
+				       [OOM_BF16_AMP] = OOM_DT_BF16,
+				       [OOM_FP16_AMP] = OOM_DT_F16};
 	const struct oom_arch *a = &m->arch;
 
 	oom_tape_reset(t, a, p);
 	oom_batch_sizes(p, &t->val_b, &t->val_s, &t->val_t);
 	t->expand = expand;
 	t->amp = p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16 ||
-		 p->precision == OOM_BF16_AMP;
+		 p->precision == OOM_BF16_AMP || p->precision == OOM_FP16_AMP;
 	t->amp_dt = t->amp ? half[p->precision] : OOM_F32;
 	t->task = oom_task_of(p, a);
 	t->n_labels = oom_labels_of(p, a);

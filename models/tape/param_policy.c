@@ -5,8 +5,8 @@ static enum oom_dtype weight_dtype(const struct oom_plan *p)
 {
 	if (oom_plan_four_bit(p))
 		return OOM_DT_BF16;
-	switch (p->precision) {
-	case OOM_BF16: case OOM_BF16_AMP: return OOM_DT_BF16;
+	switch (oom_plan_stores(p)) {
+	case OOM_BF16: return OOM_DT_BF16;
 	case OOM_FP16: return OOM_DT_F16;
 	default: return OOM_F32;
 	}

@@ -156,7 +156,7 @@ static void lines_of_scripts(void **state)
 		 "--fsdp full_shard|auto_wrap --tf32 True --gradient_checkpointing True "
 		 "--nproc_per_node=4",
 		 "--seq-len 2048 --precision amp-bf16 --micro-batch 2 --grad-accum 16 "
-		 "--save-total-limit 10 --engine fsdp1 --zero 3 --grad-ckpt full --gpus-per-node 4"},
+		 "--save-total-limit 10 --engine fsdp1 --zero 3 --grad-ckpt full --gpus-per-node 4 --evaluates no"},
 		/* TRL's sft.py */
 		{"--dtype bfloat16 --bf16 --use_peft --lora_r 32 --lora_target_modules q_proj v_proj "
 		 "--attn_implementation flash_attention_2 --gradient_checkpointing --load_in_4bit "
@@ -238,9 +238,8 @@ static void what_has_no_effect_is_named(void **state)
 
 	assert_string_equal(parse("--per_device_eval_batch_size 4 --bf16", &plan, &idle), "");
 	assert_int_equal(idle.n, 0);
-	assert_string_equal(told, "--per-device-eval-batch-size: evaluation is priced with "
-				  "--micro-batch\n"
-				  "--bf16: read as transformers' autocast: over fp32 weights, or "
+	assert_int_equal(plan.eval_batch, 4);
+	assert_string_equal(told, "--bf16: read as transformers' autocast: over fp32 weights, or "
 				  "with --torch-dtype bfloat16 over bf16 ones\n");
 }
 

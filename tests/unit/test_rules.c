@@ -79,6 +79,7 @@ static const struct {
 	 "engine=fsdp2 gpus=4 nodes=4 zero=3 hybrid-shard=true"},
 	{"engine=torchtune precision=amp-bf16", "engine=torchtune precision=bf16"},
 	{"engine=fsdp2 gradient-as-bucket-view=true", "gradient-as-bucket-view=true"},
+	{"torch-autocast=true", "torch-autocast=true engine=deepspeed"},
 	{"reduce-bucket-size=1M", "reduce-bucket-size=1M engine=deepspeed"},
 	{"max-live-parameters=1M", "max-live-parameters=1M engine=deepspeed"},
 	{"prefetch-bucket-size=auto", "prefetch-bucket-size=auto engine=deepspeed"},

@@ -94,6 +94,9 @@ static bool reachable(const struct oom_plan *a, const struct oom_plan *p)
 {
 	const struct oom_plan i = implied(a, p);
 
+	if ((p->offload_optimizer != a->offload_optimizer ||
+	     p->offload_params != a->offload_params) && !legal(p))
+		return false;
 	if (p->engine == i.engine && p->zero_stage == i.zero_stage &&
 	    p->bucket_view == i.bucket_view && p->hybrid_shard == i.hybrid_shard)
 		return true;

@@ -61,10 +61,10 @@ static void parse(struct oom_arch *a)
 static struct oom_val table_positions(struct oom_tape *t, const struct oom_arch *a,
 				      uint16_t m_tokens, uint64_t rows)
 {
-	const enum oom_dtype dt = oom_plan_four_bit(t->plan) || t->plan->precision == OOM_BF16 ||
-						  t->plan->precision == OOM_BF16_AMP ?
+	const enum oom_dtype dt = oom_plan_four_bit(t->plan) ||
+						  oom_plan_stores(t->plan) == OOM_BF16 ?
 					  OOM_DT_BF16 :
-				  t->plan->precision == OOM_FP16 ? OOM_DT_F16 :
+				  oom_plan_stores(t->plan) == OOM_FP16 ? OOM_DT_F16 :
 								   OOM_F32;
 	struct oom_val ids = oom_new(t, "position ids", m_tokens, D(1), OOM_I64), pos;
 

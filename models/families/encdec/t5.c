@@ -238,7 +238,7 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 		y = oom_activation(t, a->act, oom_op_linear(t, "wi", oom_keep(x), f, 0));
 	}
 	y = oom_op_dropout(t, y, a->dropout);
-	if (t->amp && !oom_plan_quantised(t->plan) && t->plan->precision != OOM_BF16_AMP)
+	if (t->amp && !oom_plan_quantised(t->plan) && oom_plan_stores(t->plan) == OOM_FP32)
 		y = oom_op_cast(t, y, OOM_F32);         /* .to(wo.weight.dtype) */
 	y = oom_op_linear(t, "wo", y, h, 0);
 	oom_done(t, x);

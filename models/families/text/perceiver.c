@@ -173,7 +173,7 @@ static struct oom_val perceiver_image(struct oom_frame *f, const struct oom_arch
 
 	m.x = oom_input(t, "pixel_values", t->m_b, 3 * side * side, OOM_F32);
 	m.x.dt = p == OOM_FP16			      ? OOM_DT_F16 :
-		 p == OOM_BF16 || p == OOM_BF16_AMP ? OOM_DT_BF16 :
+		 p == OOM_BF16 ? OOM_DT_BF16 :
 							OOM_F32;
 	m = oom_conv2d(t, "convnet_1x1", m,
 		       &(struct oom_conv){.out = PIXEL_CHANNELS, .kernel = 1, .bias = true});

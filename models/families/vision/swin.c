@@ -283,9 +283,8 @@ static struct oom_val swin_embeddings(struct oom_tape *t, const struct oom_arch 
 	struct oom_val x, pos;
 
 	x = oom_input(t, "pixel_values", t->m_b, a->channels * pixels * pixels, OOM_F32);
-	x.dt = t->plan->precision == OOM_FP16 ? OOM_DT_F16 :
-	       t->plan->precision == OOM_BF16 || t->plan->precision == OOM_BF16_AMP ?
-						OOM_DT_BF16 :
+	x.dt = oom_plan_stores(t->plan) == OOM_FP16 ? OOM_DT_F16 :
+	       oom_plan_stores(t->plan) == OOM_BF16 ? OOM_DT_BF16 :
 						OOM_F32;
 	t->scope = "embeddings";
 	x = oom_op_conv(t, "projection", x, a->d_embed, a->channels * a->patch * a->patch, true, m,
