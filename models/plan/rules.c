@@ -25,8 +25,9 @@ static bool batch_holds(const struct oom_plan *p)
 
 static bool ranks_share(const struct oom_plan *p)
 {
-	return p->gpus > 1 || p->offload_optimizer != OOM_OFFLOAD_NONE ||
-	       p->offload_params != OOM_OFFLOAD_NONE;
+	/* DeepSpeed runs every stage on one GPU, of which it makes a partition */
+	return p->gpus > 1 || p->engine == OOM_ENGINE_DEEPSPEED ||
+	       p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE;
 }
 
 static bool degrees_divide(const struct oom_plan *p)
@@ -203,9 +204,11 @@ static const struct oom_rule rules[] = {
 	{IS_NOT(offload_optimizer, OOM_OFFLOAD_NONE), EXCLUDES(ENGINE(MEGATRON)), NO_OFFLOAD},
 	{IS_NOT(offload_params, OOM_OFFLOAD_NONE), EXCLUDES(ENGINE(MEGATRON)), NO_OFFLOAD},
 	{ABOVE(offload_activations, 0), EXCLUDES(ENGINE(MEGATRON)), NO_OFFLOAD},
-	{IS_NOT(offload_optimizer, OOM_OFFLOAD_NONE), EXCLUDES(ENGINE(HF)), BY_ENGINE},
+	{IS(offload_optimizer, OOM_OFFLOAD_NVME), EXCLUDES(ENGINE(HF)), BY_ENGINE},
 	{IS_NOT(offload_params, OOM_OFFLOAD_NONE), EXCLUDES(ENGINE(HF)), BY_ENGINE},
-	{IS_NOT(offload_optimizer, OOM_OFFLOAD_NONE), NEEDS(ABOVE(zero_stage, 0)), BY_STAGE},
+	/* plain PyTorch: torchao's CPUOffloadOptimizer */
+	{IS_NOT(offload_optimizer, OOM_OFFLOAD_NONE),
+	 AND_NEEDS(AMONG(engine, ~BIT(OOM_ENGINE_HF)), ABOVE(zero_stage, 0)), BY_STAGE},
 	{IS_NOT(offload_params, OOM_OFFLOAD_NONE), NEEDS(IS(zero_stage, 3)),
 	 "offload-params needs --zero 3"},
 	{IS_NOT(offload_params, OOM_OFFLOAD_NONE),

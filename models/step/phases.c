@@ -293,9 +293,9 @@ static void training_step(struct reader *r, int step)
 	temps[OOM_CAT_TEMP] = (int64_t)r->s->temps[step];
 	note(r, opt, r->now + temps[OOM_CAT_TEMP], temps, "optimizer step", "");
 	go(r, OOM_AT_STEP_END);
+	r->out->end[opt] = bytes_of(r->s->grads_linger ? r->now : held_now(r));
 	r->now = held_now(r);                   /* gradients are given up */
 	memset(r->cats, 0, sizeof(r->cats));
-	r->out->end[opt] = bytes_of(r->now);
 }
 
 void oom_read_phases(const struct oom_schedule *s, const struct oom_variant *v,

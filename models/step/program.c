@@ -171,6 +171,15 @@ uint64_t oom_param_bytes(const struct oom_param *q, const struct oom_plan *p, ui
 	return bytes;
 }
 
+/* A quantised parameter's codes, the first of its blocks. */
+static uint64_t codes_of(const struct oom_param *q, const struct oom_plan *p)
+{
+	uint64_t block[OOM_QUANTISED_BLOCKS];
+
+	oom_quantised_blocks(p, q->elems, block);
+	return oom_block(block[0]);
+}
+
 /* More than any machine holds; sums and products of so many with their bytes fit in 64 bits. */
 #define MOST_PARAMS ((double)((uint64_t)1 << 50))
 
@@ -192,7 +201,7 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 	const struct oom_tape *t = &g->tape;
 	uint64_t routed = 0, root = 0;
 
-	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->grad_bytes =
+	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->scales_rounded = g->grad_bytes =
 		g->layer = g->largest = 0;
 	g->adapted = false;
 	memset(g->state, 0, sizeof(g->state));
@@ -205,6 +214,8 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 		g->total += q->elems * q->count;
 		g->param_bytes += bytes * q->count;
 		g->param_rounded += rounded * q->count;
+		if (q->flags & OOM_P_QUANTISED)
+			g->scales_rounded += (rounded - codes_of(q, p)) * q->count;
 		g->adapted |= (q->flags & OOM_P_LORA) != 0;
 		if (q->flags & OOM_P_EXPERT)
 			routed += q->elems * q->count;

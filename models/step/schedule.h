@@ -67,6 +67,7 @@ struct oom_model_sums {
 	uint64_t hidden;                /* size; what DeepSpeed's "auto" values are made of */
 	uint64_t layer;                 /* elements of a block, the wrapped unit */
 	uint64_t params, grads;         /* bytes, rounded by the allocator */
+	uint64_t scales;                /* of params: what quantised ones have beside their codes */
 	uint64_t largest;               /* bytes of the largest trained weight */
 	uint64_t small;                 /* elements of parameters below ZeRO-3's persistence threshold */
 	bool half;                      /* weights are stored in 16 bit */
@@ -83,6 +84,8 @@ struct oom_schedule {
 	bool master, divided;
 	uint64_t temps[2];              /* of the optimizer step, first and later; 0 if elsewhere */
 	bool accumulates;               /* a second micro-batch finds the first one's gradients */
+	/* what zero_grad lets go is freed only as the next forward begins */
+	bool grads_linger;
 	struct oom_chain chain;
 	uint64_t chain_grads;           /* of a part: bytes of its gradients */
 };

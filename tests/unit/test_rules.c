@@ -60,7 +60,7 @@ static const struct {
 	{"micro-batch=8 global-batch=4", "micro-batch=8 global-batch=8"},
 	{"gpus=12 nodes=2 gpus-per-node=8", "gpus=16 nodes=2 gpus-per-node=8"},
 	{"gpus=9 nodes=2", "gpus=8 nodes=2"},
-	{"zero=2 engine=deepspeed", "zero=2 engine=deepspeed gpus=2"},
+	{"zero=2 engine=fsdp2", "zero=2 engine=deepspeed"},
 
 	{"engine=device-map gpus=2 zero=3", "engine=device-map gpus=2"},
 	{"engine=device-map gpus=2 offload-optimizer=cpu", "engine=device-map gpus=2"},
@@ -89,7 +89,7 @@ static const struct {
 	{"engine=megatron offload-optimizer=cpu", "engine=deepspeed zero=1 offload-optimizer=cpu"},
 	{"engine=megatron offload-params=cpu", "engine=deepspeed zero=3 offload-params=cpu"},
 	{"engine=megatron offload-activations=true", "engine=hf offload-activations=true"},
-	{"offload-optimizer=cpu", "offload-optimizer=cpu engine=deepspeed zero=2"},
+	{"offload-optimizer=nvme", "offload-optimizer=cpu"},
 	{"offload-params=cpu", "offload-params=cpu engine=fsdp2 zero=3"},
 	{"engine=deepspeed offload-optimizer=nvme", "engine=deepspeed offload-optimizer=nvme zero=1"},
 	{"engine=deepspeed offload-params=cpu zero=2", "engine=deepspeed offload-params=cpu zero=3"},

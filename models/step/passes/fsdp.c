@@ -276,7 +276,14 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 
 	s->master = casts;
 	s->divided = true;
-	s->hold[OOM_HOLD_WEIGHTS].bytes = oom_part_of(wide * s->in.params, s->ranks);
+	/* FSDP1's flat gradients outlive zero_grad, which empties the parameters' that are views into
+	 * them, until _clear_grads_if_needed runs before the next forward (_flat_param.py); offloaded
+	 * ones lie on the host */
+	s->grads_linger = !oom_engine_of(p)->gathers_apart && p->offload_params == OOM_OFFLOAD_NONE;
+	/* the flat parameter holds the codes of 4-bit weights; their scales are attributes of the
+	 * module, whole on every rank (bitsandbytes nn/modules.py Params4bit.quant_state) */
+	s->hold[OOM_HOLD_WEIGHTS].bytes =
+		oom_part_of(wide * (s->in.params - s->in.scales), s->ranks) + s->in.scales;
 	s->hold[OOM_HOLD_STATE].bytes = oom_part_of(state->rounded, s->ranks);
 	for (int i = 0; i < 2; i++)
 		s->temps[i] = oom_part_of(state->temps[i], s->ranks);

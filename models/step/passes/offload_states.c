@@ -42,6 +42,15 @@ static void optimizer_away(struct oom_schedule *s, const struct oom_plan *p)
 	s->temps[0] = s->temps[1] = 0;
 }
 
+/* torchao optim/cpu_offload.py: a copy of every parameter and its gradient in pinned memory, states
+ * beside them; the gradients on the card stay until zero_grad. */
+static void stepped_on_host(struct oom_schedule *s)
+{
+	s->hold[OOM_HOLD_STATE].place = OOM_IN_PAGEABLE;
+	pin(s, "parameters and gradients on the host", 2 * s->in.grads);
+	s->temps[0] = s->temps[1] = 0;
+}
+
 static void params_away(struct oom_schedule *s, const struct oom_plan *p)
 {
 	s->hold[OOM_HOLD_WEIGHTS].place = p->offload_params == OOM_OFFLOAD_NVME ? OOM_ON_NVME :
@@ -67,7 +76,9 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 		all_away(s, p);
 		return;
 	}
-	if (p->offload_optimizer != OOM_OFFLOAD_NONE)
+	if (p->offload_optimizer != OOM_OFFLOAD_NONE && !oom_engine_of(p)->partitions)
+		stepped_on_host(s);
+	else if (p->offload_optimizer != OOM_OFFLOAD_NONE)
 		optimizer_away(s, p);
 	if (p->offload_params != OOM_OFFLOAD_NONE)
 		params_away(s, p);
@@ -78,7 +89,8 @@ const struct oom_pass oom_pass_offload_states = {
 	.cls = OOM_PLACEMENT,
 	.summary = "optimizer state, and parameters, in host memory or on disk",
 	.knobs = "offload-optimizer+offload-params",
-	.source = "deepspeed/runtime/zero/stage3.py, offload_config.py; torch/distributed/fsdp",
+	.source = "deepspeed/runtime/zero/stage3.py, offload_config.py; torch/distributed/fsdp; "
+		  "torchao optim/cpu_offload.py",
 	.applies = applies,
 	.holdings = holdings,
 };

@@ -101,8 +101,11 @@ static void stage3(struct oom_schedule *s, const struct oom_plan *p, uint64_t bu
 	s->hold[OOM_HOLD_WEIGHTS].bytes = oom_part_of(s->in.params, s->ranks) + bytes * s->in.small;
 	oom_add_holding(s, "reduce bucket", OOM_BUCKET_COMM, bucket, OOM_AT_START, OOM_AT_NEVER);
 	oom_add_holding(s, "gathered parameters", OOM_BUCKET_COMM, live, OOM_AT_FORWARD, OOM_AT_STEP);
-	/* the rank's whole partition at once (stage3.py grad_partitions_flat_buffer) */
+	/* the rank's whole partition at once, made with the optimizer and never given up
+	 * (stage3.py grad_partitions_flat_buffer) */
 	s->hold[OOM_HOLD_GRADS].bytes = oom_part_of(w * s->in.trainable, s->ranks);
+	s->hold[OOM_HOLD_GRADS].from = OOM_AT_START;
+	s->hold[OOM_HOLD_GRADS].until = OOM_AT_NEVER;
 }
 
 /* "auto" is filled in by transformers/integrations/deepspeed.py trainer_config_finalize.
