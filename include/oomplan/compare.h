@@ -26,7 +26,13 @@ struct oom_comparison {
 	int64_t micro_batch;
 	char scope[64], row[64], kind[40], formula[160], numbers[120];
 	size_t also;                    /* rows of the same size beside it */
-	bool searched;                  /* there is a capacity */
+	/* else, where the request is larger than the plan's widest row that grows with the tokens: the
+	 * tokens of one batch with which it would be that row; 0: it is not */
+	uint64_t implied_tokens;
+	/* weights and buffers alone are larger than the card: no batch fits */
+	bool weights_alone;
+	uint64_t weights_bytes;
+	bool searched;                  /* there is a capacity, and a training to change */
 	struct oom_search search;       /* the cheapest that would have fitted */
 };
 /* Prices the question's plan beside the crash.  The question's capacity may be 0: the message's

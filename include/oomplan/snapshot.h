@@ -25,7 +25,7 @@ enum oom_held {
 OOM_API const char *oom_held_str(enum oom_held held);
 OOM_API const char *oom_held_column(enum oom_held held);
 
-enum { OOM_SNAPSHOT_FRAMES = 16 };
+enum { OOM_SNAPSHOT_FRAMES = 16, OOM_SNAPSHOT_POINTS = 120 };
 /* Bytes are as the program asked for them: the allocator rounds each up to 512 bytes. */
 struct oom_snapshot {
 	int64_t device;                 /* the one that held most, of n_devices */
@@ -47,6 +47,13 @@ struct oom_snapshot {
 	uint64_t reserved_bytes, allocated_bytes, idle_bytes, largest_idle_bytes;
 	size_t n_segments, n_idle;
 	bool expandable;
+	/* the recording in up to 120 equal pieces, first to last: who held what at the event of each piece
+	 * at which most was held */
+	struct oom_snapshot_point {
+		size_t event;           /* counted from 1; 0: before the first */
+		uint64_t bytes, held[OOM_HELD_KINDS];   /* held adds up to bytes */
+	} point[OOM_SNAPSHOT_POINTS];
+	size_t n_points;                /* 0: no events */
 	/* the last refusal recorded */
 	bool oom;
 	uint64_t oom_tried_bytes, oom_free_bytes;

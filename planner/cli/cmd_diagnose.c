@@ -10,6 +10,7 @@
 struct args {
 	struct oom_job job;
 	bool all_messages;
+	const char *plot;
 };
 
 /* ---- text ---- */
@@ -205,7 +206,9 @@ static int run(struct oom_job *job)
 	struct oom_crash c;
 
 	if (oom_path_is_snapshot(path))
-		return oom_diagnose_snapshot(job, path);
+		return oom_diagnose_snapshot(job, path, args->plot);
+	if (args->plot)
+		return oom_complain(OOM_EXIT_USAGE, "--plot draws a memory snapshot, and %s is none", path);
 	if (oom_crash_read(path, o.all_messages ? each : NULL, &o, &c, &log, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	if (job->model)
@@ -216,6 +219,17 @@ static int run(struct oom_job *job)
 
 static const struct oom_option options[] = {
 	OOM_OPTIONS_TARGET,
+	{.name = "host-ram",
+	 .kind = OOM_OPTION_SIZE,
+	 .offset = offsetof(struct oom_job, host_ram),
+	 .metavar = "SIZE",
+	 .summary = "host memory of a node, such as 64GiB: for what was killed, beside what the plan needs there"},
+	{.name = "plot",
+	 .kind = OOM_OPTION_TEXT,
+	 .offset = offsetof(struct args, plot),
+	 .metavar = "FILE.svg",
+	 .hint = OOM_HINT_FILE,
+	 .summary = "draw who held a snapshot's memory over its events, with a model the predicted peak over it; - draws in characters"},
 	{.name = "all",
 	 .kind = OOM_OPTION_FLAG,
 	 .offset = offsetof(struct args, all_messages),
@@ -228,6 +242,7 @@ static const struct oom_example examples[] = {
 	{"diagnose train.log", "the last out-of-memory error in a log: numbers, phase, causes"},
 	{"diagnose crash.txt --model config.json --micro-batch 64",
 	 "which tensor of the plan the failing request was, and the cheapest plan that would have fitted"},
+	{"diagnose snapshot.pickle --plot timeline.svg", "who held the memory, event by event"},
 	{"diagnose snapshot.pickle --model config.json",
 	 "a file of torch.cuda.memory._dump_snapshot: who held the memory at its peak, beside the prediction"},
 	{NULL, NULL},

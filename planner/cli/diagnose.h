@@ -25,6 +25,11 @@ void oom_run_json(struct oom_json *j, const struct oom_crash_log *log);
 const char *oom_crash_cards(const struct oom_crash *c, char *buf, size_t size);
 
 bool oom_path_is_snapshot(const char *path);
-int oom_diagnose_snapshot(struct oom_job *job, const char *path);
+/* plot: where to draw, "-": in characters, NULL: nowhere. */
+int oom_diagnose_snapshot(struct oom_job *job, const char *path, const char *plot);
+
+/* Who held what over the events; predicted: the plan's peak, 0 without a plan. */
+void oom_timeline_svg(FILE *out, const struct oom_snapshot *s, uint64_t predicted);
+void oom_timeline_text(const struct oom_snapshot *s, uint64_t predicted);
 
 #endif

@@ -11,6 +11,13 @@ static void request_text(const struct oom_crash *c, const struct oom_comparison 
 	if (m->step_only)
 		printf("  the request of %s is the allocator's own step: any tensor of %s\n", tried,
 		       c->bytes[OOM_CRASH_TRIED] == 2 << 20 ? "up to 1 MiB" : "1 to 10 MiB");
+	else if (m->implied_tokens)
+		printf("  no row of this plan has the size of the request (%s); as %s%s%s (%s, %s) it would be that of "
+		       "%" PRIu64 " tokens: a micro-batch of %" PRId64 " padded to %" PRIu64 ", not the %" PRId64 " given\n",
+		       tried, m->scope, *m->scope ? " " : "", m->row, m->kind, m->formula, m->implied_tokens,
+		       m->asked.plan.micro_batch,
+		       (m->implied_tokens + (uint64_t)m->asked.plan.micro_batch - 1) / (uint64_t)m->asked.plan.micro_batch,
+		       m->asked.plan.seq_len);
 	else if (!m->matched)
 		printf("  no row of this plan has the size of the request (%s): other knobs, or "
 		       "another batch\n",
@@ -25,9 +32,42 @@ static void request_text(const struct oom_crash *c, const struct oom_comparison 
 		       m->micro_batch, m->asked.plan.micro_batch);
 }
 
+/* Killed, not refused: what the node's memory holds by this plan, each part as the box command counts
+ * it. */
+static void host_text(const struct oom_target *t, const struct oom_comparison *m)
+{
+	const struct oom_host_need *const h = &m->asked.host;
+	const struct {
+		const char *what;
+		uint64_t bytes;
+	} rows[] = {{"processes", h->processes}, {"loading the weights", h->loading},
+		    {"offloaded, pinned", h->pinned}, {"offloaded, pageable", h->pageable},
+		    {"data-loader workers", h->loader}, {"saving a full state", h->saving}};
+
+	printf("\nthe host's memory for these knobs: %s at its peak", oom_gib(h->ram_peak));
+	if (t->q.host_ram_bytes)
+		printf(" of %s%s", oom_gib(t->q.host_ram_bytes),
+		       h->ram_peak > t->q.host_ram_bytes ? ": it does not fit" : "");
+	printf("\n");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].bytes)
+			printf("    %-26s %12s\n", rows[i].what, oom_gib(rows[i].bytes));
+	if (t->q.host_ram_bytes && m->asked.first_limit != OOM_LIMIT_NONE)
+		printf("  met first: %s\n", oom_limit_str(m->asked.first_limit));
+	else if (!t->q.host_ram_bytes)
+		printf("  --host-ram says what the node has, and which limit is met first\n");
+}
+
 void oom_compare_text(const struct oom_job *job, const struct oom_target *t,
 		      const struct oom_crash *c, const struct oom_comparison *m)
 {
+	if (m->weights_alone)
+		printf("\nweights and buffers alone (%s) are larger than the card (%s): no batch fits; quantise or spread them\n",
+		       oom_gib(m->weights_bytes), oom_gib(m->capacity_bytes));
+	if (c->n_causes && c->cause[0].cause == OOM_CAUSE_HOST_RAM) {
+		host_text(t, m);
+		return;
+	}
 	printf("\nthe plan for these knobs: peak %s used, %s allocated (%s)\n",
 	       oom_gib(m->asked.eval.used_bytes), oom_gib(m->asked.eval.overall_peak),
 	       oom_phase_str(m->asked.eval.peak_phase));
@@ -54,6 +94,9 @@ void oom_compare_text(const struct oom_job *job, const struct oom_target *t,
 	if (!m->capacity_bytes)
 		printf("  what would have fitted: give --gpu or --gpu-memory, the message does not "
 		       "say how large the card is\n");
+	else if (!m->searched)
+		printf("  the crash was no training's: weights and buffers of this model are %s, of %s\n",
+		       oom_gib(m->weights_bytes), oom_gib(m->capacity_bytes));
 	else if (m->asked.fits_gpu)
 		printf("  as asked it should have fitted %s: see the causes above\n",
 		       oom_gib(m->capacity_bytes));
@@ -76,6 +119,13 @@ void oom_compare_json(struct oom_json *j, const struct oom_comparison *m)
 	else
 		oom_json_null(j, "phase_peak_bytes");
 	oom_json_uint(j, "capacity_bytes", m->capacity_bytes);
+	oom_json_uint(j, "weights_bytes", m->weights_bytes);
+	oom_json_bool(j, "weights_alone_too_large", m->weights_alone);
+	oom_json_uint(j, "host_peak_bytes", m->asked.host.ram_peak);
+	if (m->implied_tokens)
+		oom_json_uint(j, "implied_tokens", m->implied_tokens);
+	else
+		oom_json_null(j, "implied_tokens");
 	if (m->capacity_bytes)
 		oom_json_bool(j, "fits", m->asked.fits_gpu);
 	else

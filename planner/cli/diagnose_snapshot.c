@@ -1,4 +1,5 @@
 /* A PyTorch memory snapshot beside the predicted anatomy. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,6 +73,36 @@ static int price(struct oom_job *job, struct oom_eval *e)
 	return code;
 }
 
+/* ---- where they part ---- */
+
+/* The kind whose held and predicted bytes differ most. What a recording cannot tell (older than it, without
+ * frames) is set against what the plan has more of. */
+static void parting(const struct oom_snapshot *s, const struct oom_eval *e)
+{
+	enum oom_held worst = OOM_HELD_OTHER;
+	uint64_t most = 0;
+
+	for (int h = OOM_HELD_PARAMS; h < OOM_HELD_OTHER; h++) {
+		const uint64_t is = s->held[h], plan = predicted(e, (enum oom_held)h),
+			       by = is > plan ? is - plan : 0;
+
+		if (by > most) {
+			most = by;
+			worst = (enum oom_held)h;
+		}
+	}
+	if (most > e->overall_peak / 20)
+		printf("they part most in %s: %s more than predicted\n", oom_held_str(worst), oom_gib(most));
+	else if (s->peak_bytes > e->overall_peak + e->overall_peak / 20)
+		printf("they part by %s, in what the recording cannot name\n",
+		       oom_gib(s->peak_bytes - e->overall_peak));
+	else if (e->overall_peak > s->peak_bytes + s->peak_bytes / 20)
+		printf("less is held than predicted, by %s: the recording ends or begins elsewhere, or other knobs\n",
+		       oom_gib(e->overall_peak - s->peak_bytes));
+	else
+		printf("held and predicted agree to a twentieth\n");
+}
+
 /* ---- text ---- */
 
 static void refusal(const struct oom_snapshot *s)
@@ -93,7 +124,7 @@ static void refusal(const struct oom_snapshot *s)
 		       s->expandable ? " (already in use)" : "");
 	else
 		printf("  %scause: too_large%s: %s idle in segments do not do\n  do: climb the "
-		       "ladder (oomplan plan)   [playbook M2, M4]\n",
+		       "ladder (oomplan plan) if it was training   [playbook M2, M4]\n",
 		       oom_paint(OOM_BAD), oom_paint(OOM_PLAIN), oom_gib(s->idle_bytes));
 }
 
@@ -117,6 +148,8 @@ static void text(const struct oom_snapshot *s, const struct oom_eval *e)
 			printf(" %12s", oom_gib(plan));
 		putchar('\n');
 	}
+	if (e)
+		parting(s, e);
 	printf("\nby frame, the innermost of the program's own\n");
 	for (size_t i = 0; i < s->n_frames; i++)
 		printf("  %12s  %5zu x  %s\n", oom_gib(s->frame[i].bytes), s->frame[i].blocks,
@@ -163,6 +196,14 @@ static void json(const struct oom_snapshot *s, const struct oom_eval *e)
 		oom_json_end(&j);
 	}
 	oom_json_end(&j);
+	oom_json_array(&j, "timeline");
+	for (size_t i = 0; i < s->n_points; i++) {
+		oom_json_object(&j, NULL);
+		oom_json_uint(&j, "event", s->point[i].event);
+		oom_json_uint(&j, "bytes", s->point[i].bytes);
+		oom_json_end(&j);
+	}
+	oom_json_end(&j);
 	oom_json_uint(&j, "other_frames_bytes", s->other_frame_bytes);
 	oom_json_uint(&j, "reserved_bytes", s->reserved_bytes);
 	oom_json_uint(&j, "allocated_bytes", s->allocated_bytes);
@@ -191,7 +232,27 @@ static void json(const struct oom_snapshot *s, const struct oom_eval *e)
 	oom_json_end(&j);
 }
 
-int oom_diagnose_snapshot(struct oom_job *job, const char *path)
+static int plot_to(const char *file, const struct oom_snapshot *s, uint64_t peak)
+{
+	FILE *out;
+
+	if (!s->n_points)
+		return oom_complain(OOM_EXIT_INPUT, "nothing to draw: the snapshot has no events "
+				    "(torch.cuda.memory._record_memory_history() records them)");
+	if (!strcmp(file, "-")) {
+		oom_timeline_text(s, peak);
+		return 0;
+	}
+	out = fopen(file, "w");
+	if (!out)
+		return oom_complain(OOM_EXIT_INPUT, "%s: %s", file, strerror(errno));
+	oom_timeline_svg(out, s, peak);
+	if (ferror(out) | fclose(out))
+		return oom_complain(OOM_EXIT_INPUT, "%s: could not be written", file);
+	return 0;
+}
+
+int oom_diagnose_snapshot(struct oom_job *job, const char *path, const char *plot)
 {
 	struct oom_error err = {{0}};
 	struct oom_snapshot s;
@@ -204,5 +265,5 @@ int oom_diagnose_snapshot(struct oom_job *job, const char *path)
 	if (code)
 		return code;
 	(job->json ? json : text)(&s, job->model ? &e : NULL);
-	return OOM_EXIT_FITS;
+	return plot ? plot_to(plot, &s, job->model ? e.overall_peak : 0) : OOM_EXIT_FITS;
 }

@@ -54,7 +54,8 @@ static bool match(struct oom_evaluator *ev, const struct oom_model *model,
 	return !oom_ledger_each(ev, model, plan, meet, m, NULL) && m->hits;
 }
 
-/* As asked; else with other micro-batches, halved and doubled, the nearest first. */
+/* As asked; else with other micro-batches, halved and doubled, the nearest first. Beyond eight times, a
+ * longer batch says more. */
 static void find_request(struct oom_evaluator *ev, const struct oom_model *model,
 			 const struct oom_crash *c, struct oom_comparison *out)
 {
@@ -69,7 +70,7 @@ static void find_request(struct oom_evaluator *ev, const struct oom_model *model
 	if (out->step_only)
 		return;
 	out->matched = match(ev, model, &p, &m);
-	for (int64_t by = 2; !out->matched && by <= 256; by *= 2)
+	for (int64_t by = 2; !out->matched && by <= 8; by *= 2)
 		for (int up = 0; up < 2 && !out->matched; up++) {
 			p.micro_batch = up ? out->asked.plan.micro_batch * by :
 					     out->asked.plan.micro_batch / by;
@@ -79,6 +80,51 @@ static void find_request(struct oom_evaluator *ev, const struct oom_model *model
 			out->matched = match(ev, model, &p, &m);
 			out->micro_batch = out->matched ? p.micro_batch : 0;
 		}
+}
+
+/* ---- a longer batch ---- */
+
+/* The widest row that grows with the tokens and with nothing else that a batch brings: the logits, where
+ * there are any. */
+struct widest {
+	struct oom_ledger_row row;
+	char scope[64], name[64], kind[40];
+};
+
+static void widen(void *ctx, const struct oom_ledger_row *r)
+{
+	struct widest *w = ctx;
+
+	if (strncmp(r->formula, "b * s * ", 8) || strstr(r->formula + 8, " s ") || r->bytes <= w->row.bytes)
+		return;
+	w->row = *r;
+	snprintf(w->scope, sizeof(w->scope), "%s", r->scope);
+	snprintf(w->name, sizeof(w->name), "%s", r->name);
+	snprintf(w->kind, sizeof(w->kind), "%s", r->kind);
+}
+
+/* A batch padded to its longest sample has more tokens than the plan's: how many, from 16 MiB up, below
+ * which the allocator's steps of 2 MiB blur it.  Thirty-two times the plan's are another run. */
+static void find_tokens(struct oom_evaluator *ev, const struct oom_model *model,
+			const struct oom_crash *c, struct oom_comparison *out)
+{
+	const struct oom_plan *const p = &out->asked.plan;
+	const uint64_t tried = c->bytes[OOM_CRASH_TRIED],
+		       planned = (uint64_t)p->micro_batch * (uint64_t)p->seq_len;
+	struct widest w = {0};
+	double tokens;
+
+	if (p->seq_len <= 0 || tried < 16 * MIB || oom_ledger_each(ev, model, p, widen, &w, NULL) ||
+	    !w.row.bytes || tried <= w.row.bytes)
+		return;
+	tokens = (double)tried / (double)w.row.bytes * (double)planned;
+	if (tokens > 32.0 * (double)planned)
+		return;
+	out->implied_tokens = (uint64_t)(tokens + 0.5);
+	snprintf(out->scope, sizeof(out->scope), "%s", w.scope);
+	snprintf(out->row, sizeof(out->row), "%s", w.name);
+	snprintf(out->kind, sizeof(out->kind), "%s", w.kind);
+	snprintf(out->formula, sizeof(out->formula), "%s", w.row.formula);
 }
 
 /* ---- the phase ---- */
@@ -106,6 +152,14 @@ static void phase_of(const struct oom_crash *c, struct oom_comparison *out)
 		}
 }
 
+static bool trains(const struct oom_crash *c)
+{
+	const enum oom_crash_work work = oom_crash_work(c);
+
+	return work == OOM_WORK_UNKNOWN || work == OOM_WORK_TRAINING || work == OOM_WORK_EVAL ||
+	       work == OOM_WORK_SETUP || work == OOM_WORK_COLLECTIVE || work == OOM_WORK_COMPILING;
+}
+
 static enum oom_status compare(struct oom_evaluator *ev, struct oom_question *q,
 			       const struct oom_crash *c, struct oom_comparison *out,
 			       struct oom_error *err)
@@ -122,7 +176,12 @@ static enum oom_status compare(struct oom_evaluator *ev, struct oom_question *q,
 	phase_of(c, out);
 	if (c->known[OOM_CRASH_TRIED])
 		find_request(ev, q->model, c, out);
-	out->searched = out->capacity_bytes != 0;
+	if (c->known[OOM_CRASH_TRIED] && !out->step_only && !out->matched)
+		find_tokens(ev, q->model, c, out);
+	out->weights_bytes = out->asked.eval.bucket[OOM_BUCKET_PARAMS] + out->asked.eval.bucket[OOM_BUCKET_BUFFERS];
+	out->weights_alone = out->capacity_bytes && out->weights_bytes > out->capacity_bytes;
+	/* what a training could change is no answer to a server, a loader or a test */
+	out->searched = out->capacity_bytes != 0 && trains(c);
 	return out->searched ? oom_answer_search(ev, q, &out->search, err) : OOM_OK;
 }
 

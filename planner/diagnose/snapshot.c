@@ -26,6 +26,7 @@ struct block {
 	uint64_t addr, size;
 	const node *frames;
 	bool used, live, recorded, grad;
+	uint8_t held;                   /* of the timeline: enum oom_held */
 };
 struct map {
 	struct block *slot;
@@ -84,6 +85,7 @@ struct event {
 	enum { ALLOC, FREE, OOM, OTHER } kind;
 	uint64_t addr, size;
 	const node *frames;
+	bool grad;                      /* of an allocation: zero_grad() frees it */
 };
 struct reader {
 	const struct oom_pickle *p;
@@ -178,7 +180,7 @@ static void at_end(struct reader *r, struct map *m, bool measure)
 	}
 }
 
-static void undo(struct reader *r, struct map *m, const struct event *e)
+static void undo(struct reader *r, struct map *m, struct event *e)
 {
 	struct block *b;
 
@@ -186,6 +188,7 @@ static void undo(struct reader *r, struct map *m, const struct event *e)
 		return;
 	b = map_at(m, e->addr);
 	if (e->kind == ALLOC) {
+		e->grad = b->live && b->grad;
 		map_remove(m, b);
 	} else {
 		map_put(m, b, e->size, e->frames);
@@ -305,6 +308,67 @@ static bool summarise(struct reader *r, const struct map *m)
 	return true;
 }
 
+/* ---- the timeline ---- */
+
+/* Held now, of every kind. */
+struct sums {
+	uint64_t held[OOM_HELD_KINDS], bytes;
+};
+
+static void point(struct reader *r, const struct sums *s, size_t event)
+{
+	const size_t pieces = r->n_events < OOM_SNAPSHOT_POINTS ? r->n_events : OOM_SNAPSHOT_POINTS;
+	/* below 2^29 events: no overflow */
+	const size_t i = event ? (event - 1) * pieces / r->n_events : 0;
+	struct oom_snapshot_point *const p = &r->out.point[i];
+
+	if (i >= r->out.n_points)
+		r->out.n_points = i + 1;
+	else if (s->bytes <= p->bytes)
+		return;
+	p->event = event;
+	p->bytes = s->bytes;
+	memcpy(p->held, s->held, sizeof(p->held));
+}
+
+/* Forwards from the state before the first event, which m is: what a block is for is known when it is
+ * allocated, for undo() has seen how it ends. */
+static void draw(struct reader *r, struct map *m)
+{
+	struct sums s = {{0}, 0};
+
+	for (size_t i = 0; i <= m->mask; i++) {
+		struct block *b = &m->slot[i];
+
+		if (!b->live)
+			continue;
+		b->held = b->grad ? OOM_HELD_GRADS : OOM_HELD_BEFORE;
+		s.held[b->held] += b->size;
+		s.bytes += b->size;
+	}
+	if (r->n_events)
+		point(r, &s, 0);
+	for (size_t i = 0; i < r->n_events; i++) {
+		const struct event *e = &r->event[i];
+		struct block *b = e->kind == ALLOC || e->kind == FREE ? map_at(m, e->addr) : NULL;
+
+		if (b && b->live) {
+			s.held[b->held] -= b->size;
+			s.bytes -= b->size;
+			map_remove(m, b);
+		}
+		if (e->kind == ALLOC) {
+			map_put(m, b, e->size, e->frames);
+			b->recorded = true;
+			b->grad = e->grad;
+			b->held = (uint8_t)held_of(r, b);
+			s.held[b->held] += b->size;
+			s.bytes += b->size;
+		}
+		point(r, &s, i + 1);
+	}
+}
+
 static size_t count_blocks(const struct reader *r)
 {
 	size_t n = 0;
@@ -340,6 +404,7 @@ static enum oom_status read_device(struct reader *r, const node *trace, struct o
 			r->out.peak_event = i;
 		}
 	}
+	draw(r, &m);
 	memset(m.slot, 0, (m.mask + 1) * sizeof(*m.slot));
 	m.live = 0;
 	m.bytes = 0;

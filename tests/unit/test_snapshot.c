@@ -46,6 +46,47 @@ static void test_two_steps(void **state)
 	assert_string_equal(s.frame[0].where, "user/train.py:24 in step");
 }
 
+/* The timeline: every point's kinds add up, events come in order, its highest point is the peak, and it
+ * begins with what is older than the recording. */
+static void check_timeline(const struct oom_snapshot *s)
+{
+	uint64_t most = 0;
+
+	assert_int_equal(s->n_points, s->n_events < OOM_SNAPSHOT_POINTS ? s->n_events : OOM_SNAPSHOT_POINTS);
+	for (size_t i = 0; i < s->n_points; i++) {
+		uint64_t sum = 0;
+
+		for (int h = 0; h < OOM_HELD_KINDS; h++)
+			sum += s->point[i].held[h];
+		assert_int_equal(sum, s->point[i].bytes);
+		assert_true(!i || s->point[i].event > s->point[i - 1].event);
+		if (s->point[i].bytes > most)
+			most = s->point[i].bytes;
+	}
+	assert_int_equal(most, s->peak_bytes);
+}
+
+static void test_timeline(void **state)
+{
+	static const char *const files[] = {SAMPLES "two-steps.pickle", SAMPLES "fragmented.pickle"};
+	struct oom_snapshot *s = malloc(sizeof(*s));
+	struct oom_error err;
+
+	(void)state;
+	assert_non_null(s);
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		assert_int_equal(oom_snapshot_read(s, files[i], &err), OOM_OK);
+		check_timeline(s);
+	}
+	/* of the two steps: 8 MiB from before at the first point, the optimizer's states at the last: 2 x (8
+	 * + 4 + 4) */
+	assert_int_equal(oom_snapshot_read(s, files[0], &err), OOM_OK);
+	assert_int_equal(s->point[0].held[OOM_HELD_BEFORE], 8 * MIB);
+	assert_int_equal(s->point[0].held[OOM_HELD_OPT], 0);
+	assert_int_equal(s->point[s->n_points - 1].held[OOM_HELD_OPT], 32 * MIB);
+	free(s);
+}
+
 /* 40 pieces of 6 MiB; every second one freed: 20 x 6 = 120 MiB are left, and the peak was at the
  * first free. */
 static void test_fragmented(void **state)
@@ -134,7 +175,7 @@ static void test_hostile(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_steps),
-					   cmocka_unit_test(test_fragmented),
+					   cmocka_unit_test(test_timeline), cmocka_unit_test(test_fragmented),
 					   cmocka_unit_test(test_damaged),
 					   cmocka_unit_test(test_hostile)};
 
