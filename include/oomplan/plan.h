@@ -71,6 +71,11 @@ struct oom_plan {
 	int64_t base_weights;       /* enum oom_base; oom_plan_base() knows of qlora too */
 	int64_t use_dora;           /* 1 = LoRA's directions and magnitudes apart */
 	int64_t adapter_fp32;       /* 1 = PEFT keeps 16-bit adapters in fp32 */
+	char exclude_modules[OOM_NAMES_SIZE]; /* of those that lora_targets names */
+	/* what trains without adapters: names joined by + or a regular expression; empty = all */
+	char freeze[OOM_NAMES_SIZE], train[OOM_NAMES_SIZE];
+	int64_t train_last;         /* layers at the end of a stack that train alone; 0 = all */
+	int64_t freeze_tower, freeze_projector, freeze_language; /* parts of a composition */
 	/* card */
 	/* NVIDIA's, as 8.6; 0: the card's own, 8.0 when there is none */
 	double compute_capability;

@@ -354,15 +354,16 @@ struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, ui
  * no graph is made, becomes a leaf that needs a gradient (transformers/modeling_utils.py). */
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 {
-	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE;
+	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE,
+		   leaf = ckpt && (!t->grad || !x.rg || oom_plan_adapted(t->plan));
 
-	if (t->grad && t->plan->lora_r && ckpt) {
+	if (t->grad && leaf) {
 		const int32_t n = oom_node(t, OOM_NODE_LEAF, "embedding output");
 
 		x = oom_node_out(t, n, 0, x);
 		oom_node_save(t, n, x);         /* AccumulateGrad holds its leaf */
 	}
-	if (ckpt && (!t->grad || t->plan->lora_r))
+	if (leaf)
 		t->leaf = (struct oom_leaf){.x = x, .copy = oom_none()};
 	x = oom_lora_embedded(t, x);
 	/* PEFT hooks what it wrapped once more, unless the model is quantised; with a graph the sum

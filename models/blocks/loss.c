@@ -76,7 +76,7 @@ struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct 
 
 		if (bias)
 			b = oom_param(t, "bias", 0, a->vocab, 0);
-		return oom_op_matmul_param(t, name, h, embed, b, v);
+		return oom_op_matmul_tied(t, name, h, embed, b, v);
 	}
 	return oom_op_linear(t, name, h, v, OOM_IS_HEAD | (bias ? OOM_BIAS : 0));
 }

@@ -85,6 +85,7 @@ struct oom_arch {
 	const struct oom_family_type *type;     /* the row of model_type in the family's table */
 	struct oom_reader rd;
 	char model_type[64];
+	char config_type[64];   /* the config's own: that of the composition around a text model */
 	enum oom_task default_task;
 	/* sizes */
 	uint64_t vocab, d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, v_head_dim, d_embed;

@@ -56,6 +56,7 @@ static enum oom_status find_type(struct oom_model *m, struct oom_error *err)
 								   "");
 	snprintf(a->model_type, sizeof(a->model_type), "%s", k->string);
 	snprintf(m->type, sizeof(m->type), "%s", k->string);
+	snprintf(a->config_type, sizeof(a->config_type), "%s", k->string);
 	snprintf(m->like, sizeof(m->like), "%s", k->string);
 	a->family = oom_family_find(a->model_type);
 	return OOM_OK;

@@ -1,19 +1,67 @@
 /* Which modules the plan's LoRA adapts: PEFT matches their names against target_modules, of which
  * transformers 5 has renamed some. */
+#include <stdio.h>
 #include <string.h>
 
 #include "config/arch.h"
 #include "ops.h"
+#include "plan/pattern.h"
 
 bool oom_lora_names(const struct oom_tape *t, const char *word)
 {
-	const size_t n = strlen(word);
+	const char *targets = t->plan->lora_targets;
 
-	for (const char *p = t->plan->lora_targets; p;
-	     p = strchr(p, '+') ? strchr(p, '+') + 1 : NULL)
-		if (!strncmp(p, word, n) && (p[n] == '+' || !p[n]))
-			return true;
-	return false;
+	return oom_is_pattern(targets) ? oom_pattern_matches(targets, word) :
+					 oom_targets_name(targets, word);
+}
+
+/* Whether a plan's targets take more than the last word of a path to read. */
+static bool wants_path(const struct oom_plan *p)
+{
+	return oom_is_pattern(p->lora_targets) || strchr(p->lora_targets, '.') ||
+	       *p->exclude_modules;
+}
+
+/* The module made last that has this word; NULL: a view of another one's weight. */
+static struct oom_param *made_last(const struct oom_tape *t, const char *word)
+{
+	for (size_t i = t->cursor; i > 0 && i + 4 > t->cursor; i--)
+		if (t->params[i - 1].scope && !strcmp(t->params[i - 1].scope, word))
+			return &t->params[i - 1];
+	return NULL;
+}
+
+/* PEFT's check_target_module_exists: exclude_modules first, then the targets, over the whole path. */
+static bool by_path(const struct oom_tape *t, const struct oom_param *p, const char *word, bool all)
+{
+	const struct oom_plan *plan = t->plan;
+	char path[OOM_PATH_SIZE];
+
+	if (p)
+		oom_param_path(t, p, path);
+	else
+		snprintf(path, sizeof(path), "%s", word);
+	if (*plan->exclude_modules && oom_targets_name(plan->exclude_modules, path))
+		return false;
+	return all || oom_targets_name(plan->lora_targets, path);
+}
+
+bool oom_lora_takes(const struct oom_tape *t, struct oom_param *p, const char *word, bool all)
+{
+	bool yes;
+
+	/* what runs again has been decided on */
+	if (p && p->adapted)
+		return p->adapted == 2;
+	if (oom_selection_frozen_part(t))
+		yes = false;
+	else if (wants_path(t->plan))
+		yes = by_path(t, p, word, all);
+	else
+		yes = all || oom_lora_names(t, word);
+	if (p)
+		p->adapted = yes ? 2 : 1;
+	return yes;
 }
 
 /* ---- names translated into parameters (lora_param.c says of which) ---- */
@@ -60,12 +108,9 @@ bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags)
 	const bool classifier = t->task == OOM_TASK_SEQ_CLS || t->task == OOM_TASK_IMAGE_CLS;
 	const bool all = !strcmp(t->plan->lora_targets, "all-linear");
 
-	if (!t->plan->lora_r || flags & OOM_NO_LORA ||
-	    (flags & OOM_IS_HEAD && !(all && classifier)))
+	if (!t->plan->lora_r || flags & OOM_NO_LORA || oom_lora_translated(t, name))
 		return false;
-	if (oom_lora_translated(t, name))
+	if (all && (flags & OOM_LORA_NOT_ALL || (flags & OOM_IS_HEAD && !classifier)))
 		return false;
-	if (all)
-		return !(flags & OOM_LORA_NOT_ALL);
-	return oom_lora_names(t, name);
+	return oom_lora_takes(t, made_last(t, name), name, all);
 }

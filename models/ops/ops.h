@@ -80,6 +80,9 @@ enum oom_linear_flags {
 bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags);
 /* Whether `word` is one of the plan's lora-targets. */
 bool oom_lora_names(const struct oom_tape *t, const char *word);
+/* The same of the module that owns p (NULL: nobody does), by its whole path where the plan says more
+ * than last words; all: only exclude-modules may leave it out.  Decided once. */
+bool oom_lora_takes(const struct oom_tape *t, struct oom_param *p, const char *word, bool all);
 /* Whose old module names PEFT translates into parameters for the model type. */
 enum oom_lora_words { OOM_LORA_PLAIN, OOM_LORA_MIXTRAL, OOM_LORA_QWEN2_MOE };
 enum oom_lora_words oom_lora_words(const struct oom_tape *t);
@@ -134,6 +137,9 @@ struct oom_val oom_dora_delta(struct oom_tape *t, struct oom_val x, struct oom_v
 /* y = x W^T with a weight that exists already (tied heads); bias may be absent (node -1). */
 struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x,
 				   struct oom_val w, struct oom_val bias, struct oom_dim out);
+/* The same as a module of its own, which an adapter may be put on. */
+struct oom_val oom_op_matmul_tied(struct oom_tape *t, const char *name, struct oom_val x,
+				  struct oom_val w, struct oom_val bias, struct oom_dim out);
 struct oom_val oom_op_add(struct oom_tape *t, struct oom_val a, struct oom_val b);
 /* a + b where neither has the shape of the sum. */
 struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_val b,

@@ -87,6 +87,26 @@ static void open_adapter(struct oom_tape *t, struct oom_linear *l, uint32_t more
 		l->m = oom_param(t, "lora_magnitude_vector.weight", 0, l->out.n, OOM_P_LORA | more);
 }
 
+struct oom_val oom_op_matmul_tied(struct oom_tape *t, const char *name, struct oom_val x,
+				  struct oom_val w, struct oom_val bias, struct oom_dim out)
+{
+	struct oom_linear l = {.name = name, .w = w, .bias = bias, .in = x.width, .out = out, .flags = OOM_IS_HEAD};
+	const char *scope = t->scope;
+	struct oom_val y, given;
+
+	t->scope = name;
+	open_adapter(t, &l, 0);
+	t->scope = scope;
+	if (oom_is_none(l.a))
+		return oom_op_matmul_param(t, name, x, w, bias, out);
+	given = oom_share(t, x);
+	y = oom_op_matmul_param(t, name, x, w, bias, out);
+	t->scope = name;
+	y = oom_lora(t, given, y, &l);
+	t->scope = scope;
+	return y;
+}
+
 bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name, uint64_t in,
 		     struct oom_dim out, unsigned flags)
 {

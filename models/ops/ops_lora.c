@@ -218,12 +218,12 @@ static struct oom_val add_lookup(struct oom_tape *t, struct oom_val y,
 struct oom_val oom_lora_embedding(struct oom_tape *t, struct oom_val y, struct oom_val w,
 				  struct oom_val ids, struct oom_dim dim)
 {
-	const struct oom_param *table = w.node <= -2 ? &t->params[-2 - w.node] : NULL;
+	struct oom_param *table = w.node <= -2 ? &t->params[-2 - w.node] : NULL;
 	const uint64_t r = (uint64_t)t->plan->lora_r;
 	const char *scope = t->scope;
 	struct oom_embedding_adapter e = {.rows = table ? table->rows : 0, .out = dim};
 
-	if (!table || !r || !oom_lora_names(t, module_of(table)))
+	if (!table || !r || !oom_lora_takes(t, table, module_of(table), false))
 		return y;
 	t->scope = table->scope;
 	e.ids = oom_share(t, ids);

@@ -80,6 +80,10 @@ static bool splits_large(const struct oom_plan *p)
 	"engine device-map is one process on the GPUs of one node (64 at most): no ZeRO, no " \
 	"offload, no second node"
 #define NO_OFFLOAD "engine megatron: offload is not modelled; use deepspeed or fsdp2"
+#define NO_FREEZING "engine megatron: frozen parts are not modelled; use hf, deepspeed or fsdp2"
+#define BASE_IS_FROZEN \
+	"with adapters all of the base is frozen: freeze, train and train-last choose what trains " \
+	"without; --lora-targets and --exclude-modules choose among adapters"
 #define NO_LORA "engine megatron: LoRA is not modelled; use hf, deepspeed or fsdp2"
 #define BY_ENGINE "offload needs --engine deepspeed, fsdp1 or fsdp2"
 #define BY_STAGE "offload needs a ZeRO stage (--zero 1, 2 or 3)"
@@ -107,6 +111,19 @@ static const struct oom_rule rules[] = {
 	{ABOVE_REAL(lora_dropout, ZERO), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
 	 "lora-dropout stands before adapters, of which there are none" ADAPTERS},
 	{ENGINE(MEGATRON), EXCLUDES(ABOVE(lora_r, 0)), NO_LORA},
+	{IS_NOT(exclude_modules, 0), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
+	 "exclude-modules leaves modules without adapters, of which there are none" ADAPTERS},
+
+	/* what trains */
+	{IS_NOT(freeze, 0), EXCLUDES(ABOVE(lora_r, 0)), BASE_IS_FROZEN},
+	{IS_NOT(train, 0), EXCLUDES(ABOVE(lora_r, 0)), BASE_IS_FROZEN},
+	{ABOVE(train_last, 0), EXCLUDES(ABOVE(lora_r, 0)), BASE_IS_FROZEN},
+	{IS_NOT(freeze, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
+	{IS_NOT(train, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
+	{ABOVE(train_last, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
+	{ABOVE(freeze_tower, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
+	{ABOVE(freeze_projector, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
+	{ABOVE(freeze_language, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
 
 	/* Megatron's own */
 	{ABOVE(tp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},

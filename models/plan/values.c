@@ -5,6 +5,7 @@
 
 #include "oomplan/option.h"
 #include "oomplan/units.h"
+#include "plan/pattern.h"
 
 /* ---- words ---- */
 
@@ -187,6 +188,14 @@ static enum oom_status read_names(const char *shown, const char *text, struct oo
 	if (strlen(text) >= sizeof(v->names))
 		return oom_error_set(err, OOM_ERR_INVALID, "%s: longer than %zu characters", shown,
 				     sizeof(v->names) - 1);
+	if (oom_is_pattern(text)) {
+		struct oom_error why = {{0}};
+
+		if (oom_pattern_check(text, &why))
+			return oom_error_set(err, OOM_ERR_INVALID, "%s: %s", shown, why.text);
+		snprintf(v->names, sizeof(v->names), "%s", text);
+		return OOM_OK;
+	}
 	for (size_t i = 0; i <= strlen(text); i++)
 		v->names[i] = text[i] == ',' ? '+' : text[i];
 	if (v->names[0] == '+' || strstr(v->names, "++") ||

@@ -85,6 +85,7 @@ static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_i
 	t->train = train;
 	t->cursor = t->unit = 0;
 	t->beside.cursor = 0;
+	oom_selection_pass(t);
 	t->scope = "";
 	loss = oom_objective_forward(t, a, train);
 	for (size_t i = 0; train && i < t->n_monos; i++)
@@ -251,37 +252,75 @@ const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer
 	return sums;
 }
 
-/* LoRA whose targets name no layer trains nothing: refused, with the names that exist. */
-static enum oom_status check_adapters(const struct oom_tape *t, const struct oom_plan *p,
-				      struct oom_error *err)
+/* ---- names that a plan chooses modules by ---- */
+
+/* The last words of modules' paths, each once; linear: of linear layers and embeddings alone. */
+static void words_of(const struct oom_tape *t, bool linear, char list[300])
 {
 	const char *seen[32];
-	char list[300] = "";
 	size_t n = 0, used = 0;
 
-	if (!p->lora_r)
-		return OOM_OK;
+	list[0] = 0;
 	for (size_t i = 0; i < t->n_params; i++) {
 		const struct oom_param *q = &t->params[i];
 		size_t j = 0;
 
-		if (q->flags & OOM_P_LORA)
-			return OOM_OK;
-		if (!(q->flags & OOM_P_LINEAR) || q->flags & OOM_P_HEAD)
+		if (!q->scope || q->flags & OOM_P_LORA ||
+		    (linear && !(q->flags & (OOM_P_LINEAR | OOM_P_EMBEDDING))))
 			continue;
 		while (j < n && strcmp(seen[j], q->scope))
 			j++;
 		if (j < n || n == sizeof(seen) / sizeof(seen[0]))
 			continue;
 		seen[n++] = q->scope;
-		if (used < sizeof(list) - 1)
-			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
-						 used ? ", " : "", q->scope);
+		if (used < 299)
+			used += (size_t)snprintf(list + used, 300 - used, "%s%s", used ? ", " : "",
+						 q->scope);
 	}
+}
+
+/* LoRA whose targets name no layer trains nothing: refused, with the names that exist. */
+static enum oom_status check_adapters(const struct oom_tape *t, const struct oom_plan *p,
+				      struct oom_error *err)
+{
+	char list[300];
+
+	if (!oom_plan_adapted(p))
+		return OOM_OK;
+	for (size_t i = 0; i < t->n_params; i++)
+		if (t->params[i].flags & OOM_P_LORA)
+			return OOM_OK;
+	words_of(t, true, list);
 	return oom_error_set(err, OOM_ERR_INVALID,
 			     "lora-targets \"%s\" match no layer of this model; it has: "
 			     "all-linear, %s",
 			     p->lora_targets, list);
+}
+
+/* Nor is a name let pass that chooses nothing, or a choice that leaves nothing to train. */
+static enum oom_status check_selection(const struct oom_tape *t, const struct oom_plan *p,
+				       struct oom_error *err)
+{
+	const struct oom_selection *s = &t->selection;
+	char list[300];
+
+	if (!s->by_name || oom_plan_adapted(p))
+		return OOM_OK;
+	words_of(t, false, list);
+	if (*p->freeze && !s->froze)
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "freeze \"%s\" matches no parameter of this model; its modules: %s",
+				     p->freeze, list);
+	if (*p->train && !s->trained)
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "train \"%s\" matches no parameter of this model; its modules: %s",
+				     p->train, list);
+	for (size_t i = 0; i < t->n_params; i++)
+		if (t->params[i].trainable)
+			return OOM_OK;
+	return oom_error_set(err, OOM_ERR_INVALID,
+			     "nothing is left to train: freeze, train, train-last and the freeze-... "
+			     "of parts leave no parameter");
 }
 
 /* ---- which program ---- */
@@ -322,6 +361,8 @@ static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 	st = oom_record(&g->tape, m, &cast, expand, err);
 	if (!st)
 		st = check_adapters(&g->tape, p, err);
+	if (!st)
+		st = check_selection(&g->tape, p, err);
 	if (!st)
 		st = bound_params(&g->tape, err);
 	if (st)

@@ -23,8 +23,12 @@ static void layer_returns(struct oom_tape *t)
 
 struct oom_val oom_layer_run(struct oom_tape *t, const struct oom_ckpt *c)
 {
-	struct oom_val y = c->fn(t, c->ctx, c->layer, oom_keep(c->x));
+	const int64_t outer = t->selection.layer;
+	struct oom_val y;
 
+	t->selection.layer = c->layer;
+	y = c->fn(t, c->ctx, c->layer, oom_keep(c->x));
+	t->selection.layer = outer;
 	layer_returns(t);
 	return y.kept ? oom_share(t, y) : y;
 }
@@ -66,6 +70,12 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 	oom_done(t, x);
 	if (node < 0)                           /* out of memory: the status says so */
 		return y;
+	if (!y.rg) {                            /* frozen, and nothing before it trains */
+		while (t->nodes[node].n_saved)
+			oom_unref(t, t->nodes[node].saved[--t->nodes[node].n_saved]);
+		t->n_nodes = (size_t)node;
+		return y;
+	}
 	t->nodes[node].ckpt = (uint32_t)t->n_ckpts;
 	if (!oom_tape_ckpt(t, &c))
 		return y;
@@ -137,7 +147,7 @@ static struct oom_val run_of(struct oom_tape *t, uint32_t first, uint32_t n, uin
 	uint32_t m = n / p, i = first;
 	uint16_t group = ++t->n_groups;
 
-	if (t->expand || m <= 3) {
+	if (t->expand || t->selection.each || m <= 3) {
 		for (; i < first + n && !t->status; i++)
 			x = record(t, i, 1, 1, group, fn, ctx, x);
 		return x;
@@ -204,11 +214,32 @@ struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, 
 	return record(t, i, 1, 1, ++t->n_groups, fn, ctx, x);
 }
 
+/* Layers [first, first + n) of the stack, by what they have in common. */
+static struct oom_val stretch(struct oom_tape *t, uint32_t first, uint32_t n, const uint8_t *kind,
+			      oom_block_fn fn, const void *ctx, struct oom_val x)
+{
+	const uint32_t p = kind ? period_of(kind + first, n) : 1, end = first + n;
+	uint32_t i = first;
+
+	if (p)
+		return n ? run_of(t, first, n, p, fn, ctx, x) : x;
+	while (i < end && !t->status) {         /* no common period: runs of equal layers */
+		uint32_t j = i + 1;
+
+		while (j < end && kind[j] == kind[i])
+			j++;
+		x = run_of(t, i, j - i, 1, fn, ctx, x);
+		i = j;
+	}
+	return x;
+}
+
 struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *kind,
 				oom_block_fn fn, const void *ctx, size_t ctx_size, struct oom_val x)
 {
-	uint32_t p = kind ? period_of(kind, n) : 1, i = 0;
-	const uint32_t limit = t->expand ? OOM_MAX_EXPANDED : OOM_MAX_STACK;
+	const uint32_t limit = t->expand ? OOM_MAX_EXPANDED : OOM_MAX_STACK,
+		       last = t->plan->train_last < n ? (uint32_t)t->plan->train_last : 0;
+	struct oom_selection *s = &t->selection;
 
 	if (n > limit) {
 		oom_tape_fail(t, OOM_ERR_LIMIT, "%u layers: more than %u", n, limit);
@@ -217,17 +248,13 @@ struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *k
 	ctx = oom_layer_ctx(t, ctx, ctx_size);
 	if (!ctx)
 		return x;
-	if (!t->packing && !t->recompute)
+	if (!t->packing && !t->recompute) {
 		t->stack_node = (int32_t)t->n_nodes;
-	if (p)
-		return n ? run_of(t, 0, n, p, fn, ctx, x) : x;
-	while (i < n && !t->status) {           /* no common period: runs of equal layers */
-		uint32_t j = i + 1;
-
-		while (j < n && kind[j] == kind[i])
-			j++;
-		x = run_of(t, i, j - i, 1, fn, ctx, x);
-		i = j;
+		s->stack = s->stacks[s->part]++;
+		s->depth = n;
 	}
-	return x;
+	/* those that train are not like those that do not */
+	if (last)
+		x = stretch(t, 0, n - last, kind, fn, ctx, x);
+	return stretch(t, last ? n - last : 0, last ? last : n, kind, fn, ctx, x);
 }

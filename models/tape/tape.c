@@ -70,6 +70,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->stack_node = -1;
 	t->n_units = t->unit = 0;
 	t->n_layers = t->n_reps = 0;
+	oom_selection_reset(t);
 	for (int i = 0; i < OOM_STREAMS; i++)
 		t->streams[i].n = 0;
 	memset(t->flops, 0, sizeof(t->flops));
@@ -358,6 +359,7 @@ struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, ui
 					.grad = -1,
 					.amp = -1};
 		oom_param_policy(t, p);
+		oom_select(t, p);
 	}
 	p = &t->params[t->cursor];
 	v.width = p->elems;

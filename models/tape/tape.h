@@ -24,6 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/module_paths.h"
 #include "dtype.h"
 #include "oomplan/plan.h"
 #include "sizes.h"
@@ -121,6 +122,7 @@ struct oom_param {
 	uint8_t dt;
 	bool trainable;
 	bool in_layer;          /* of a stack of layers */
+	uint8_t adapted;        /* the plan's LoRA: 0 not asked yet, 1 leaves it, 2 adapts it */
 	uint32_t unit;          /* 1 + the layer it belongs to; 0: none */
 	/* while recording */
 	int32_t grad;           /* row, or -1 */
@@ -249,8 +251,21 @@ struct oom_embedding_adapter {
 	struct oom_dim out;
 };
 
+/* Where the recording is among the model's modules, and what names in the plan have met. */
+struct oom_selection {
+	const char *paths;      /* of the model type (config/module_paths.h) */
+	bool by_name;           /* the plan chooses what trains */
+	bool each;              /* it tells equal layers apart: every one is recorded by itself */
+	uint8_t part;           /* enum oom_model_part */
+	int64_t layer;          /* number in its stack; -1: outside */
+	uint32_t depth;         /* layers of that stack */
+	uint32_t stack, stacks[OOM_PART_PROJECTOR + 1]; /* its number; those begun, by part */
+	bool froze, trained;    /* --freeze and --train met a parameter */
+};
+
 struct oom_tape {
 	const struct oom_plan *plan;
+	struct oom_selection selection;
 	const struct oom_arch *arch;
 	enum oom_status status;
 	struct oom_error err;
@@ -437,6 +452,13 @@ struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, ui
 			 uint32_t flags);
 /* Under the plan: trainable or not, stored as what (param_policy.c). */
 void oom_param_policy(const struct oom_tape *t, struct oom_param *p);
+/* The plan's choice by name (selection.c): at the beginning of a recording and of each pass; for a
+ * parameter just made; its full path; whether the part of a composition being recorded is frozen. */
+void oom_selection_reset(struct oom_tape *t);
+void oom_selection_pass(struct oom_tape *t);
+void oom_select(struct oom_tape *t, struct oom_param *p);
+void oom_param_path(const struct oom_tape *t, const struct oom_param *p, char path[OOM_PATH_SIZE]);
+bool oom_selection_frozen_part(const struct oom_tape *t);
 /* Says that the matrix p is a stack of matrices of `mid` rows (experts): what factored
  * optimizers need. */
 void oom_param_stacked(struct oom_tape *t, struct oom_val p, uint64_t mid);

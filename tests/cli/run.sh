@@ -47,7 +47,7 @@ expect 2 "did you mean \"bf16\"" --model "$model" --gpu 4090 --precision bf61
 expect 2 "outside" --model "$model" --gpu 4090 --micro-batch 0
 expect 2 "larger than" --model "$model" --gpu 4090 --micro-batch 8 --global-batch 4
 expect 2 "did you mean estimate" estimat
-expect 3 "it has: all-linear, q_proj" --model "$model" --gpu 4090 --lora-r 8 --lora-targets nothing_like_it
+expect 3 "it has: all-linear, embed_tokens, q_proj" --model "$model" --gpu 4090 --lora-r 8 --lora-targets nothing_like_it
 expect 2 "is none of: seq-len, lora, science" --model "$model" --gpu 4090 --allow everything
 expect 0 "warning: 200000 tokens" estimate --model "$model" --seq-len 200000 --micro-batch 1
 expect 0 "optimizer state" explain --model "$model" "optimizer state"

@@ -26,6 +26,17 @@ static const struct {
 	{"autocast-adapter-dtype=false", "autocast-adapter-dtype=false lora-r=8"},
 	{"lora-dropout=0.1", "lora-dropout=0.1 lora-r=8"},
 	{"engine=megatron lora-r=8", "engine=megatron"},
+	{"exclude-modules=q_proj", "exclude-modules=q_proj lora-r=8"},
+
+	{"freeze=embed lora-r=8", "freeze=embed"},
+	{"train=embed lora-r=8", "train=embed"},
+	{"train-last=1 lora-r=8", "train-last=1"},
+	{"engine=megatron freeze=embed", "engine=hf freeze=embed"},
+	{"engine=megatron train=embed", "engine=hf train=embed"},
+	{"engine=megatron train-last=2", "engine=hf train-last=2"},
+	{"engine=megatron freeze-vision-tower=true", "engine=hf freeze-vision-tower=true"},
+	{"engine=megatron freeze-projector=true", "engine=hf freeze-projector=true"},
+	{"engine=megatron freeze-language-model=true", "engine=hf freeze-language-model=true"},
 
 	{"tp=2 gpus=2", "tp=2 gpus=2 engine=megatron"},
 	{"pp=2 gpus=2", "pp=2 gpus=2 engine=megatron"},

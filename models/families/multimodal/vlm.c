@@ -139,7 +139,9 @@ static void emit_parameters(struct oom_tape *t, struct oom_emit *e)
 	struct oom_weights rest;
 
 	oom_weights_begin(t, &rest);
+	t->selection.part = OOM_PART_TOWER;
 	e->v->kind->emit(e);
+	t->selection.part = OOM_PART_TEXT;
 	oom_weights_end(t, &rest);
 }
 
@@ -277,7 +279,9 @@ static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 
 	e->merged = true;
 	t->pixels = 0;
+	t->selection.part = OOM_PART_TOWER;
 	f = e->v->kind->emit(e);
+	t->selection.part = OOM_PART_TEXT;
 	if (oom_is_none(f)) {           /* a tower of which only the weights are known */
 		oom_tape_fail(t, OOM_ERR_INVALID, "images: what \"%s\" makes of them is not modelled",
 			      e->v->type);

@@ -10,7 +10,10 @@
 static struct oom_val linear(struct oom_emit *e, const char *name, struct oom_val x, uint64_t out,
 			     bool bias)
 {
-	return oom_op_linear(e->t, name, x, (struct oom_dim){out, NULL}, bias ? OOM_BIAS : 0);
+	e->t->selection.part = OOM_PART_PROJECTOR;
+	x = oom_op_linear(e->t, name, x, (struct oom_dim){out, NULL}, bias ? OOM_BIAS : 0);
+	e->t->selection.part = OOM_PART_TOWER;
+	return x;
 }
 
 /* The tower of part i, of its own type or the one given. */
@@ -177,7 +180,7 @@ static struct oom_val merger(struct oom_emit *e, const struct oom_tower *w, stru
 	x = oom_merge_tokens(e, x, w->merge);
 	if (norm_late)
 		x = oom_norm(t, OOM_NORM_LAYER, "norm", x, 0);
-	x = oom_op_linear(t, "0", x, (struct oom_dim){x.width, "hidden_size * merge^2"}, OOM_BIAS);
+	x = linear(e, "0", x, x.width, true);
 	return linear(e, "2", oom_activation(t, OOM_ACT_GELU, x), out, true);
 }
 

@@ -1,0 +1,180 @@
+/* Module paths out of the table: a line a set of types, children in parentheses behind their parent. */
+#include "config/module_paths.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "embedded.h"
+
+/* ---- the table ---- */
+
+static bool names_type(const char *line, const char *type)
+{
+	const size_t n = strlen(type);
+
+	for (const char *p = line; *p && *p != '\t'; p += strcspn(p, " \t"), p += *p == ' ')
+		if (strcspn(p, " \t") == n && !strncmp(p, type, n))
+			return true;
+	return false;
+}
+
+const char *oom_module_paths(const char *model_type)
+{
+	const struct oom_embedded *f = oom_embedded_find("module_paths.tsv");
+
+	for (const char *line = f ? (const char *)f->bytes : ""; *line;
+	     line += strcspn(line, "\n"), line += *line == '\n')
+		if (names_type(line, model_type))
+			return line + strcspn(line, "\t\n") + 1;
+	return NULL;
+}
+
+/* ---- a walk over its leaves ---- */
+
+enum { DEPTH = 16 };
+
+struct walk {
+	const char *at;
+	char path[OOM_PATH_SIZE];
+	size_t begin[DEPTH];            /* of the children's names, level by level */
+	size_t level;
+};
+
+/* The next leaf in w->path; false: none is left. */
+static bool next_leaf(struct walk *w)
+{
+	while (*w->at && *w->at != '\n') {
+		const size_t n = strcspn(w->at, ",()\n"), from = w->begin[w->level];
+		const char end = w->at[n];
+
+		if (n)
+			snprintf(w->path + from, sizeof(w->path) - from, "%.*s", (int)n, w->at);
+		w->at += n;
+		if (end == '(') {
+			size_t len = strlen(w->path);
+
+			w->at++;
+			if (w->level + 1 == DEPTH || len + 2 > sizeof(w->path))
+				return false;
+			w->path[len++] = '.';
+			w->path[len] = 0;
+			w->begin[++w->level] = len;
+			continue;
+		}
+		if (end == ',')
+			w->at++;
+		if (end == ')') {
+			/* the leaf before it first: the parenthesis again at the next call */
+			if (n)
+				return true;
+			w->at++;
+			w->level -= w->level > 0;
+			w->at += *w->at == ',';
+			continue;
+		}
+		if (n)
+			return true;
+	}
+	return false;
+}
+
+/* ---- which leaf ---- */
+
+static bool has_part(const char *path, const char *const *words)
+{
+	for (; *words; words++)
+		for (const char *p = strstr(path, *words); p; p = strstr(p + 1, *words))
+			if (p == path || p[-1] == '.')
+				return true;
+	return false;
+}
+
+static enum oom_model_part part_of(const char *path)
+{
+	static const char *const towers[] = {"vision_tower", "vision_model", "visual.", "visual", "vision_encoder", "vision_embed_tokens", "image_encoder", "vit", "audio_tower", "audio_model", "audio_encoder", "vqmodel", "aligner_model", "high_res", "low_res", NULL},
+				 *const projectors[] = {"multi_modal_projector", "mm_projector", "connector", "aligner", "embed_vision", "vision_projection", "visual.merger", "visual.deepstack", "perceiver", "qformer", "language_projection", NULL};
+
+	return has_part(path, projectors) ? OOM_PART_PROJECTOR :
+	       has_part(path, towers)	  ? OOM_PART_TOWER :
+					    OOM_PART_TEXT;
+}
+
+static const char *last_word(const char *path)
+{
+	const char *dot = strrchr(path, '.');
+
+	return dot ? dot + 1 : path;
+}
+
+/* The length of what stands before the layers' number, 0: outside of layers. */
+static size_t stack_of(const char *path)
+{
+	const char *star = strstr(path, ".*.");
+
+	return star ? (size_t)(star - path) : 0;
+}
+
+/* The leaf's place: its number among the stacks of its part (by what stands before the star), and
+ * whether it is what is looked for. */
+struct search {
+	char stack[OOM_PATH_SIZE];      /* of the leaf met last */
+	uint32_t stacks, met;
+	char found[OOM_PATH_SIZE];
+	uint32_t found_stack;
+};
+
+static void consider(struct search *s, const char *path, const struct oom_module_at *at)
+{
+	const size_t n = stack_of(path);
+
+	if (part_of(path) != at->part)
+		return;
+	if (n && (strncmp(s->stack, path, n) || s->stack[n])) {
+		memcpy(s->stack, path, n);
+		s->stack[n] = 0;
+		s->stacks++;
+	}
+	if ((n != 0) != (at->layer >= 0) || strcmp(last_word(path), at->word))
+		return;
+	/* the stack asked for, or the last one that has such a module */
+	if (n && s->met && s->stacks != s->found_stack) {
+		if (s->found_stack > at->stack)
+			return;
+		s->met = 0;
+	}
+	s->found_stack = s->stacks;
+	if (s->met++ <= at->nth)
+		memcpy(s->found, path, strlen(path) + 1);
+}
+
+/* Stars become the layer's number, further ones (lists within a layer) 0. */
+static void number(const char *path, int64_t layer, char out[OOM_PATH_SIZE])
+{
+	size_t used = 0;
+
+	for (; *path && used + 24 < OOM_PATH_SIZE; path++) {
+		if (*path != '*') {
+			out[used++] = *path;
+			continue;
+		}
+		used += (size_t)snprintf(out + used, 24, "%lld", (long long)(layer < 0 ? 0 : layer));
+		layer = 0;
+	}
+	out[used] = 0;
+}
+
+void oom_module_path(const char *paths, const struct oom_module_at *at, char path[OOM_PATH_SIZE])
+{
+	struct walk w = {.at = paths ? paths : ""};
+	struct search s = {.stacks = 0};
+
+	while (next_leaf(&w))
+		consider(&s, w.path, at);
+	if (*s.found)
+		number(s.found, at->layer, path);
+	else if (at->layer >= 0)
+		snprintf(path, OOM_PATH_SIZE, "%.120s.%lld.%.80s", *s.stack ? s.stack : "layers",
+			 (long long)at->layer, at->word);
+	else
+		snprintf(path, OOM_PATH_SIZE, "%.200s", at->word);
+}

@@ -1,0 +1,30 @@
+/* What transformers calls the modules of a model type (data/module_paths.tsv): full paths for patterns
+ * over them, from what a recording knows of a module. */
+#ifndef OOM_MODULE_PATHS_H
+#define OOM_MODULE_PATHS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Which part of a composition of text and another modality. */
+enum oom_model_part { OOM_PART_TEXT, OOM_PART_TOWER, OOM_PART_PROJECTOR };
+
+/* A module as a recording sees it. */
+struct oom_module_at {
+	const char *word;       /* the last part of its path */
+	enum oom_model_part part;
+	uint32_t stack;         /* stacks of layers of this part run before its own */
+	int64_t layer;          /* number in its stack; -1: outside of any */
+	uint32_t nth;           /* modules of the same word met before in the layer, or in the part */
+};
+
+enum { OOM_PATH_SIZE = 240 };
+
+/* The type's modules as the table has them, or NULL.  Lives as long as the library. */
+const char *oom_module_paths(const char *model_type);
+/* The full path: of the nth module of that word where the table (may be NULL) has it, else made of
+ * what there is. */
+void oom_module_path(const char *paths, const struct oom_module_at *at, char path[OOM_PATH_SIZE]);
+
+#endif

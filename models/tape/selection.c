@@ -1,0 +1,103 @@
+/* Which parameters a plan trains where it says so by name: --freeze, --train, --train-last, and the
+ * parts of a composition.  Names are transformers' own (config/module_paths.h). */
+#include <stdio.h>
+#include <string.h>
+
+#include "config/arch.h"
+#include "plan/pattern.h"
+#include "tape.h"
+
+static bool parts_differ(const struct oom_plan *p)
+{
+	return p->freeze_tower || p->freeze_projector || p->freeze_language;
+}
+
+void oom_selection_reset(struct oom_tape *t)
+{
+	const struct oom_plan *p = t->plan;
+	struct oom_selection *s = &t->selection;
+
+	memset(s, 0, sizeof(*s));
+	s->layer = -1;
+	s->by_name = *p->freeze || *p->train || p->train_last || parts_differ(p);
+	s->paths = t->arch ? oom_module_paths(t->arch->config_type) : NULL;
+	s->each = oom_names_count(p->freeze) || oom_names_count(p->train) ||
+		  (oom_plan_adapted(p) && (oom_names_count(p->lora_targets) ||
+					   oom_names_count(p->exclude_modules)));
+}
+
+void oom_selection_pass(struct oom_tape *t)
+{
+	memset(t->selection.stacks, 0, sizeof(t->selection.stacks));
+	t->selection.part = OOM_PART_TEXT;
+	t->selection.layer = -1;
+}
+
+/* Modules of the same word before p, in its layer or outside of all. */
+static uint32_t met_before(const struct oom_tape *t, const struct oom_param *p, const char *word)
+{
+	uint32_t n = 0;
+
+	for (const struct oom_param *q = p; q-- > t->params;) {
+		if (q->unit != p->unit && p->unit)
+			break;
+		n += q->unit == p->unit && q->name == p->name && q->scope && !strcmp(q->scope, word);
+	}
+	return n;
+}
+
+void oom_param_path(const struct oom_tape *t, const struct oom_param *p, char path[OOM_PATH_SIZE])
+{
+	const struct oom_selection *s = &t->selection;
+	const char *dot = p->scope ? strrchr(p->scope, '.') : NULL;
+	const struct oom_module_at at = {
+		.word = dot ? dot + 1 : p->scope ? p->scope : "",
+		.part = (enum oom_model_part)s->part,
+		.stack = s->stack,
+		.layer = s->layer,
+		.nth = met_before(t, p, p->scope ? p->scope : ""),
+	};
+
+	oom_module_path(s->paths, &at, path);
+}
+
+static bool part_frozen(const struct oom_plan *p, enum oom_model_part part)
+{
+	return part == OOM_PART_TOWER	  ? p->freeze_tower :
+	       part == OOM_PART_PROJECTOR ? p->freeze_projector :
+					    p->freeze_language;
+}
+
+bool oom_selection_frozen_part(const struct oom_tape *t)
+{
+	return parts_differ(t->plan) && part_frozen(t->plan, (enum oom_model_part)t->selection.part);
+}
+
+/* The last layers of a stack that is text's. */
+static bool among_last(const struct oom_tape *t)
+{
+	const struct oom_selection *s = &t->selection;
+
+	return s->part == OOM_PART_TEXT && s->layer >= 0 &&
+	       s->layer + t->plan->train_last >= (int64_t)s->depth;
+}
+
+void oom_select(struct oom_tape *t, struct oom_param *p)
+{
+	struct oom_selection *s = &t->selection;
+	const struct oom_plan *plan = t->plan;
+	char path[OOM_PATH_SIZE + 80];
+	bool frozen, named, trained;
+
+	if (!s->by_name || p->flags & OOM_P_LORA || oom_plan_adapted(plan))
+		return;
+	oom_param_path(t, p, path);
+	snprintf(path + strlen(path), 80, ".%.70s", p->name);
+	frozen = *plan->freeze && oom_names_touch(plan->freeze, path);
+	named = *plan->train && oom_names_touch(plan->train, path);
+	s->froze |= frozen;
+	s->trained |= named;
+	trained = named || (plan->train_last ? among_last(t) : !*plan->train);
+	if (frozen || !trained || oom_selection_frozen_part(t))
+		p->trainable = false;
+}

@@ -1,0 +1,74 @@
+/* Full paths of modules; expected are the names that named_modules() of transformers 5.12 gives for
+ * models of these types. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config/module_paths.h"
+
+static const struct {
+	const char *type;
+	struct oom_module_at at;
+	const char *path;
+} cases[] = {
+	{"llama", {"q_proj", OOM_PART_TEXT, 0, 3, 0}, "model.layers.3.self_attn.q_proj"},
+	{"llama", {"lm_head", OOM_PART_TEXT, 0, -1, 0}, "lm_head"},
+	{"llama", {"norm", OOM_PART_TEXT, 0, -1, 0}, "model.norm"},
+	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 0}, "bert.encoder.layer.2.attention.output.dense"},
+	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 1}, "bert.encoder.layer.2.intermediate.dense"},
+	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 2}, "bert.encoder.layer.2.output.dense"},
+	{"t5", {"q", OOM_PART_TEXT, 0, 4, 0}, "encoder.block.4.layer.0.SelfAttention.q"},
+	{"t5", {"q", OOM_PART_TEXT, 1, 4, 1}, "decoder.block.4.layer.0.EncDecAttention.q"},
+	{"bart", {"q_proj", OOM_PART_TEXT, 1, 3, 1}, "model.decoder.layers.3.encoder_attn.q_proj"},
+	{"gpt2", {"c_proj", OOM_PART_TEXT, 0, 1, 1}, "transformer.h.1.mlp.c_proj"},
+	{"llava", {"linear_1", OOM_PART_PROJECTOR, 0, -1, 0}, "model.multi_modal_projector.linear_1"},
+	{"qwen2_5_vl", {"gate_proj", OOM_PART_TOWER, 0, 3, 0}, "model.visual.blocks.3.mlp.gate_proj"},
+	{"qwen2_5_vl", {"gate_proj", OOM_PART_TEXT, 0, 3, 0},
+	 "model.language_model.layers.3.mlp.gate_proj"},
+	/* what the table does not have is made of what there is */
+	{"llama", {"new_proj", OOM_PART_TEXT, 0, 1, 0}, "model.layers.1.new_proj"},
+	{"no such type", {"q_proj", OOM_PART_TEXT, 0, 1, 0}, "layers.1.q_proj"},
+	{"no such type", {"score", OOM_PART_TEXT, 0, -1, 0}, "score"},
+};
+
+static void paths(void **state)
+{
+	char path[OOM_PATH_SIZE];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		oom_module_path(oom_module_paths(cases[i].type), &cases[i].at, path);
+		assert_string_equal(path, cases[i].path);
+	}
+}
+
+/* A line that is cut, or deeper than any model, ends; nothing is written past the path. */
+static void torn_lines(void **state)
+{
+	static const char *const torn[] = {"", "a(", "a(b", "a(b(c", ")))", "a(b)),c", "(((((((((((((((((((((((x", ",,,", "a(*(b"};
+	const struct oom_module_at at = {"b", OOM_PART_TEXT, 3, 2, 5};
+	char path[OOM_PATH_SIZE], wide[2000];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(torn) / sizeof(torn[0]); i++)
+		oom_module_path(torn[i], &at, path);
+	memset(wide, 'x', sizeof(wide));
+	wide[sizeof(wide) - 1] = 0;
+	oom_module_path(wide, &at, path);
+	assert_string_equal(path, "layers.2.b");
+	assert_null(oom_module_paths("no such type"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(paths),
+		cmocka_unit_test(torn_lines),
+	};
+
+	return cmocka_run_group_tests_name("module_paths", tests, NULL, NULL);
+}
