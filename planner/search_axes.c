@@ -18,7 +18,8 @@ static const struct oom_search_axis axes[AXES] = {
 	[BATCH] = {"micro-batch", "every divisor of the batch a rank sees"},
 	[LAYOUT] = {"zero", "on two GPUs or more: DDP with bucket views, every stage of DeepSpeed and FSDP; tp x pp x cp x ep of Megatron"},
 	[OFFLOAD] = {"offload-optimizer", "none, the optimizer, the optimizer and the parameters to the CPU"},
-	[OPTIMIZER] = {"optimizer", "adamw-8bit, paged-adamw-8bit for an AdamW"},
+	[OPTIMIZER] = {"optimizer", "adamw-8bit, paged-adamw-8bit for an AdamW; torchao's where FSDP2 shards"},
+	[STEP] = {"optimizer-in-backward", "on one GPU without accumulation, as each gradient comes"},
 	[SEQPAR] = {"sp", "sequence parallelism beside Megatron's tensor parallelism"},
 	[ALLOCATOR] = {"allocator", "expandable_segments"},
 };
@@ -218,6 +219,7 @@ size_t search_values(const struct search_space *s, enum search_axis axis)
 	case LAYOUT: return s->n_layouts;
 	case OFFLOAD: return s->megatron ? 1 : 4;
 	case OPTIMIZER: return s->optimizers.paged < 0 || s->megatron ? 1 : 3;
+	case STEP: return a->gpus == 1 && !a->step_in_backward && !s->megatron ? 2 : 1;
 	case SEQPAR: return s->megatron && !a->sp && a->gpus > 1 ? 2 : 1;
 	case ALLOCATOR: return a->allocator == OOM_ALLOC_EXPANDABLE ? 1 : 2;
 	case AXES: break;
@@ -300,14 +302,22 @@ static bool set_gpus(int64_t n, struct oom_plan *p)
 	return n % nodes == 0;
 }
 
+/* Plain PyTorch's hooks, one micro-batch a step, nothing off the card; adapters have no gradients to
+ * speak of. */
+static bool steps_in_backward(const struct oom_plan *p)
+{
+	return oom_engine_at((size_t)p->engine)->plain && p->grad_accum == 1 && !p->zero_stage &&
+	       !oom_plan_adapted(p);
+}
+
 /* Sharding over GPUs that were asked for, like micro-batches and checkpointing, leaves the run as it
  * is. */
 static const struct {
 	enum search_axis axis;
 	enum oom_class cls;
 } inexact[SEARCH_INEXACT] = {
-	{PRECISION, OOM_NUMERICS}, {OPTIMIZER, OOM_NUMERICS}, {OFFLOAD, OOM_PLACEMENT},
-	{SEQ, OOM_SCIENCE},	   {LORA, OOM_SCIENCE},
+	{PRECISION, OOM_NUMERICS}, {OPTIMIZER, OOM_NUMERICS}, {STEP, OOM_NUMERICS},
+	{OFFLOAD, OOM_PLACEMENT},  {SEQ, OOM_SCIENCE},	      {LORA, OOM_SCIENCE},
 };
 
 unsigned search_inexact(const uint16_t value[OOM_SEARCH_AXES])
@@ -365,9 +375,13 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 	}
 	if (v[OPTIMIZER]) {
 		p->optimizer = v[OPTIMIZER] == 1 ? s->optimizers.quantised : s->optimizers.paged;
+		if (v[OPTIMIZER] == 1 && s->optimizers.sharded >= 0 &&
+		    !oom_compat_launches(&s->compat, p))
+			p->optimizer = s->optimizers.sharded;
 		if (p->optimizer < 0 || p->optimizer == a->optimizer)
 			return false;
 	}
+	p->step_in_backward |= v[STEP];
 	if (v[SEQPAR]) {
 		p->sp = 1;
 		if (p->tp < 2)
@@ -378,5 +392,6 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 	if (p->engine != a->engine)
 		oom_plan_relax(p);              /* of what only the asked engine has */
 	/* last: the layout decides how many ranks share the batch */
-	return set_batch(s, v[BATCH], p) && oom_compat_allows(&s->compat, p, a, &s->excused);
+	return set_batch(s, v[BATCH], p) && (!v[STEP] || steps_in_backward(p)) &&
+	       oom_compat_allows(&s->compat, p, a, &s->excused);
 }

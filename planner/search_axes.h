@@ -23,6 +23,7 @@ enum search_axis {
 	LAYOUT,
 	OFFLOAD,
 	OPTIMIZER,
+	STEP,
 	SEQPAR,
 	ALLOCATOR,
 	AXES
@@ -30,7 +31,7 @@ enum search_axis {
 _Static_assert(AXES == OOM_SEARCH_AXES, "as many axes as the header says");
 
 /* The axes whose changes are not exact, as bits in this order. */
-#define SEARCH_INEXACT 5
+#define SEARCH_INEXACT 6
 
 /* One way to lay the model over the GPUs. */
 struct layout {

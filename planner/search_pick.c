@@ -311,7 +311,8 @@ enum oom_status picks_choose(struct picks *p)
 		for (end = from + 1; end < p->n && p->v[end].set == c->set &&
 				     p->v[end].departures == c->departures; end++)
 			;
-		/* a graver class than that of the best: alternatives alone */
+		/* a graver class than that of the best (sets are in the order of their classes):
+		 * alternatives alone */
 		if (p->q->best_only && n && gravest(c->set) != gravest(p->front[0]->set))
 			break;
 		st = best_of_cell(p, &p->v[from], end - from, &best);

@@ -39,10 +39,11 @@ struct oom_engine_info {
 /* By enum oom_engine_id; NULL past the end. */
 OOM_API const struct oom_engine_info *oom_engine_at(size_t i);
 
-/* Smaller forms of the optimizer at this index of its knob: with 8-bit states, and with 8-bit states
- * that page to the host as well; indices of the same knob, -1 where there is none. */
+/* Smaller forms of the optimizer at this index of its knob: with 8-bit states, with 8-bit states that
+ * page to the host as well, and with states that FSDP2 can shard; indices of the same knob, -1 where
+ * there is none. */
 struct oom_smaller_states {
-	int64_t quantised, paged;
+	int64_t quantised, paged, sharded;
 };
 OOM_API struct oom_smaller_states oom_smaller_states(int64_t optimizer);
 

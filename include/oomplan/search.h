@@ -19,7 +19,7 @@ extern "C" {
 enum oom_objective { OOM_OBJECTIVES(OOM_WORD_ID) };
 
 /* The knobs the search is free to change. */
-#define OOM_SEARCH_AXES 13
+#define OOM_SEARCH_AXES 14
 
 /* One plan that fits. */
 struct oom_candidate {

@@ -195,24 +195,24 @@ static const struct oom_optimizer table[] = {
 	{.choice = {"adamw", "AdamW, foreach implementation: one temporary as large as a state", "adamw_torch adam",
 	  TORCH "/adamw.py", OOM_EXACT}, SLOTS(SAME, SAME), .lists = true, .update = foreach,
 	 .megatron = "adam",
-	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit"},
+	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-4bit"},
 	{.choice = {"adamw-fused", "AdamW, fused kernel: no temporaries", "adamw_torch_fused",
 	  TORCH "/adamw.py fused=True", OOM_EXACT}, SLOTS(SAME, SAME, {OOM_OF_ALL, OOM_PER_TENSOR, 8, false, 0}), .megatron = "adam",
-	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit"},
+	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-4bit"},
 	{.choice = {"adamw-loop", "AdamW tensor by tensor (foreach=False): temporaries of the largest", "",
 	  TORCH "/adam.py _single_tensor_adam", OOM_EXACT}, SLOTS(SAME, SAME), .update = one_by_one,
-	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit"},
+	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-4bit"},
 	{.choice = {"adamw-8bit", "AdamW with 8-bit states in blocks of 256", "", BNB, OOM_NUMERICS},
-	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, false), .paged = "paged-adamw-8bit"},
+	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, false), .paged = "paged-adamw-8bit", .sharded = "adamw-4bit"},
 	{.choice = {"adamw-8bit-embfp32", "the same, embeddings in fp32 as HF Trainer registers them", "adamw_bnb_8bit adamw_8bit",
 	  "transformers trainer.py, " BNB, OOM_NUMERICS},
-	 TWO_IN_8BIT(OOM_OF_LARGE_BUT_EMBEDDINGS, OOM_OF_SMALL_AND_EMBEDDINGS, false), .paged = "paged-adamw-8bit"},
+	 TWO_IN_8BIT(OOM_OF_LARGE_BUT_EMBEDDINGS, OOM_OF_SMALL_AND_EMBEDDINGS, false), .paged = "paged-adamw-8bit", .sharded = "adamw-4bit"},
 	{.choice = {"paged-adamw-8bit", "8-bit states that page to host memory", "paged_adamw_8bit", BNB, OOM_NUMERICS},
 	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, true)},
 	{.choice = {"paged-adamw", "fp32 states that page to host memory", "paged_adamw_32bit", BNB, OOM_PLACEMENT},
 	 SLOTS(PAGED, PAGED)},
 	{.choice = {"adamw-bnb32", "bitsandbytes AdamW with fp32 states", "adamw_bnb", BNB, OOM_EXACT}, SLOTS(FP32, FP32),
-	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit"},
+	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-4bit"},
 	{.choice = {"adamw-4bit", "torchao AdamW with 4-bit states", "adamw_torch_4bit",
 	  "torchao optim README", OOM_NUMERICS},
 	 SLOTS({OOM_OF_LARGE, OOM_PER_ELEMENT, 1, false, 0}, {OOM_OF_LARGE, OOM_PER_ELEMENT, 1, false, 0},
@@ -299,5 +299,5 @@ struct oom_smaller_states oom_smaller_states(int64_t optimizer)
 {
 	const struct oom_optimizer *o = oom_optimizer_at((size_t)optimizer);
 
-	return (struct oom_smaller_states){named(o->eight_bit), named(o->paged)};
+	return (struct oom_smaller_states){named(o->eight_bit), named(o->paged), named(o->sharded)};
 }

@@ -87,7 +87,7 @@ struct oom_optimizer {
 	/* gradients die one by one in the backward pass, with the update fused into it */
 	bool in_backward;
 	/* its form with 8-bit states, and with paged 8-bit states, in the knob's words; NULL: none */
-	const char *eight_bit, *paged;
+	const char *eight_bit, *paged, *sharded;
 	/* Megatron-core's --optimizer for it; NULL: it has none */
 	const char *megatron;
 	/* its states are made with it, before the first step */

@@ -134,10 +134,11 @@ static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 		       (p->grad_ckpt != a->grad_ckpt) + (p->lora_r != a->lora_r) +
 		       (p->micro_batch != a->micro_batch) + layout + offload +
 		       (p->optimizer != a->optimizer) + (p->sp != a->sp) +
-		       (p->allocator != a->allocator);
+		       (p->allocator != a->allocator) + (p->step_in_backward != a->step_in_backward);
 	t.changes = (unsigned)precision | (unsigned)(p->optimizer != a->optimizer) << 1 |
-		    (unsigned)offload << 2 | (unsigned)(p->seq_len != a->seq_len) << 3 |
-		    (unsigned)(p->lora_r != a->lora_r) << 4;
+		    (unsigned)(p->step_in_backward != a->step_in_backward) << 2 |
+		    (unsigned)offload << 3 | (unsigned)(p->seq_len != a->seq_len) << 4 |
+		    (unsigned)(p->lora_r != a->lora_r) << 5;
 	t.seconds = 1 / oom_step_time(p, &e, NULL).samples_per_s;
 	t.used = headroom ? e.wanted_bytes : 0;
 	t.plan = *p;
@@ -162,9 +163,15 @@ static void batches(struct brute *b, struct oom_plan p, bool qlora)
 			continue;
 		p.micro_batch = m;
 		p.grad_accum = step / ranks / m;
-		for (p.allocator = 0; p.allocator < 2; p.allocator++)
-			if (p.allocator || !a->allocator)
+		for (int k = 0; k < 4; k++) {
+			p.allocator = k & 1;
+			p.step_in_backward = k >> 1;
+			if ((p.allocator || !a->allocator) &&
+			    (!p.step_in_backward ||
+			     (a->gpus == 1 && p.engine == OOM_ENGINE_HF && p.grad_accum == 1 &&
+			      !p.lora_r && !p.zero_stage)))
 				price(b, &p, qlora);
+		}
 	}
 }
 
@@ -194,7 +201,8 @@ static void engines(struct brute *b, struct oom_plan p, bool qlora)
 					for (int flags = 0; flags < 4; flags++) {
 						if (o && optimizers[o] == a->optimizer)
 							continue;
-						p.optimizer = optimizers[o];
+						p.optimizer = o == 1 && p.engine == OOM_ENGINE_FSDP2 && adam ?
+								      named("adamw-4bit") : optimizers[o];
 						p.offload_optimizer = off[k][0];
 						p.offload_params = off[k][1];
 						p.bucket_view = flags & 1;
@@ -262,8 +270,8 @@ static void brute(struct brute *b, unsigned allow)
 
 static int gravest(unsigned changes)
 {
-	return changes >= 8 ? OOM_SCIENCE :
-	       changes >= 4 ? OOM_PLACEMENT :
+	return changes >= 16 ? OOM_SCIENCE :
+	       changes >= 8 ? OOM_PLACEMENT :
 	       changes	    ? OOM_NUMERICS :
 			      OOM_EXACT;
 }
