@@ -132,12 +132,40 @@ static bool on_card(const struct asker *a, const struct oom_eval *e, bool in_bud
 		       in_budget;
 }
 
+/* An evaluation between two steps: the forward pass of its own batch above weights and states.  What
+ * the allocator keeps of training is given back when it is needed: the share of reserved over allocated
+ * bytes is the estimate's. */
+static uint64_t evaluation(const struct asker *a, const struct oom_plan *p)
+{
+	struct oom_plan q = *p;
+	struct oom_eval e;
+	uint64_t states, outside;
+
+	q.micro_batch = p->eval_batch;
+	q.grad_accum = 1;
+	q.global_batch = 0;
+	if (p->evaluates == OOM_EVALUATES_NO ||
+	    oom_evaluate(a->ev, a->q.model, &q, OOM_EVAL_FAST, &e, NULL) || !e.overall_peak)
+		return 0;
+	states = e.end[OOM_PHASE_OPT2] > e.end[OOM_PHASE_LOAD] ?
+			 e.end[OOM_PHASE_OPT2] - e.end[OOM_PHASE_LOAD] :
+			 0;
+	outside = e.used_bytes - e.reserved_bytes;
+	return outside + (uint64_t)((double)(e.peak[OOM_PHASE_EVAL] + states) *
+				    ((double)e.reserved_bytes / (double)e.overall_peak));
+}
+
 static void judged(const struct asker *a, const struct oom_plan *p, const struct oom_eval *e,
 		   bool in_budget, struct oom_judged *out)
 {
 	*out = (struct oom_judged){.plan = *p, .eval = *e, .host = oom_host_need(p, e)};
 	out->plan.margin = a->q.plan.margin;    /* the calibration's is no part of the plan */
 	out->fits_gpu = on_card(a, e, in_budget);
+	out->eval_used_bytes = evaluation(a, p);
+	out->eval_fits = !a->q.capacity_bytes ||
+			 out->eval_used_bytes <= oom_budget(a->q.capacity_bytes, p);
+	if (p->evaluates == OOM_EVALUATES_YES)
+		out->fits_gpu = out->fits_gpu && out->eval_fits;
 	out->first_limit = oom_first_limit(&out->host, a->q.host_ram_bytes, out->fits_gpu);
 	out->fits = out->fits_gpu &&
 		    oom_first_limit(&out->host, a->q.host_ram_bytes, true) == OOM_LIMIT_NONE;
@@ -274,6 +302,14 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 		return st;
 	out->asked = a->q;
 	judged(a, &end.plan, &end.eval, end.in_budget, &out->best);
+	/* a smaller batch of an evaluation changes nothing else */
+	while (end.plan.evaluates == OOM_EVALUATES_YES && !out->best.eval_fits &&
+	       end.plan.eval_batch > 1) {
+		end.plan.eval_batch /= 2;
+		judged(a, &end.plan, &end.eval, end.in_budget, &out->best);
+		if (out->from == OOM_FROM_ASKED)
+			out->from = OOM_FROM_LADDER;
+	}
 	judged(a, &out->ladder.start, &out->ladder.start_eval, out->ladder.start_fits,
 	       &out->as_asked);
 	out->ladder.start.margin = out->ladder.plan.margin = a->q.plan.margin;

@@ -3,6 +3,7 @@
  * What the allocator reserves does not always rise with a knob (segments of 2 and 20 MiB), so neither
  * does the verdict fall only once.  The bisection keeps what it was told: its lower end was judged
  * to fit, its upper end not to.  They end as neighbours, whatever lies beyond. */
+#include <stdio.h>
 #include <string.h>
 
 #include "moves.h"
@@ -25,6 +26,10 @@ static struct oom_plan plan_with(const struct solver *s, int64_t value, bool *wh
 	char note[300];
 
 	*oom_plan_field(&p, s->knob) = value;
+	/* adapters that nobody had asked for get the family's targets, as for every command */
+	if (oom_plan_adapted(&p) && !*p.lora_targets)
+		snprintf(p.lora_targets, sizeof(p.lora_targets), "%s",
+			 oom_model_lora_targets(s->model));
 	if (value <= p.global_batch && oom_plan_field(&p, s->knob) == &p.micro_batch)
 		oom_plan_settle_batch(&p, note);
 	*whole = *oom_plan_field(&p, s->knob) == value;

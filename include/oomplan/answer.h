@@ -101,6 +101,11 @@ struct oom_judged {
 	/* rules of oomplan/compat.h that it breaks: what to say of it, and what to set besides */
 	struct oom_compat_set broken;
 	bool launches;                  /* none of them is a refusal, or makes another run of it */
+	/* What an evaluation between steps uses, an estimate (the plan's eval_batch without gradients
+	 * over weights and states; 0: the plan never evaluates, or that cannot be priced), and whether
+	 * that fits.  Where the plan says that the run evaluates, fits_gpu asks for it. */
+	uint64_t eval_used_bytes;
+	bool eval_fits;
 };
 /* Exactly the configuration asked for.  ev may be NULL, here and below: the call has one of its own. */
 OOM_API enum oom_status oom_answer_as_asked(struct oom_evaluator *ev, const struct oom_question *q,

@@ -29,12 +29,14 @@ static void predicted(const struct oom_target *t, const struct oom_judged *j)
 	const uint64_t capacity = t->q.capacity_bytes, used = j->eval.used_bytes;
 
 	printf("%s%s%s: peak %s used of %s on %s", oom_paint(j->fits ? OOM_GOOD : OOM_BAD),
-	       j->fits	   ? "FITS" :
+	       j->fits	   ? j->eval_fits ? "FITS" : "FITS TRAINING" :
 	       j->fits_gpu ? "FITS THE GPU, NOT THE HOST" :
 			     "DOES NOT FIT",
 	       oom_paint(OOM_PLAIN), oom_gib(used), oom_gib(capacity), card(t));
 	if (j->fits_gpu)
 		printf(", %s free\n", oom_gib(capacity - used));
+	else if (used <= oom_budget(capacity, &j->plan))
+		putchar('\n');
 	else
 		printf(", %s too much (margin %.0f %%)\n",
 		       oom_gib(used - oom_budget(capacity, &j->plan)), j->plan.margin * 100);
@@ -62,6 +64,29 @@ static void expected(const struct oom_target *t, const struct oom_judged *j)
 	else
 		printf(", %s too little (margin %.0f %%)\n", oom_gib_real(short_of),
 		       100 * j->plan.margin);
+}
+
+/* "50.79 of 39.38 GiB", each with its unit where they differ. */
+static void share(uint64_t used, uint64_t capacity)
+{
+	char a[32], b[32];
+	char *unit = strchr(oom_format_bytes(used, a, sizeof(a)), ' ');
+
+	oom_format_bytes(capacity, b, sizeof(b));
+	if (unit && strchr(b, ' ') && !strcmp(unit, strchr(b, ' ')))
+		*unit = 0;
+	printf("%s of %s", a, b);
+}
+
+/* Training fits, and an evaluation in between would not. */
+static void evaluation(const struct oom_target *t, const struct oom_judged *j)
+{
+	if (!t->q.capacity_bytes || j->eval_fits)
+		return;
+	printf("  evaluation (batch %lld) %s ", (long long)j->plan.eval_batch,
+	       j->plan.evaluates == OOM_EVALUATES_YES ? "needs" : "would need");
+	share(j->eval_used_bytes, t->q.capacity_bytes);
+	puts(j->plan.evaluates == OOM_EVALUATES_YES ? "" : ": --eval-batch, or --evaluates no");
 }
 
 /* What frameworks make of the plan: what it is refused for, and what has to be set besides. */
@@ -96,6 +121,7 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 		predicted(t, j);
 	else
 		printf("peak %s used\n", oom_gib(e->used_bytes));
+	evaluation(t, j);
 	if (job->quiet)
 		return;
 	compat(j);
@@ -243,18 +269,6 @@ static void command_line(const struct oom_target *t, const struct oom_plan *p)
 			printf(" --%s=%s", k->name, oom_shown(a));
 	}
 	putchar('\n');
-}
-
-/* "50.79 of 39.38 GiB", each with its unit where they differ. */
-static void share(uint64_t used, uint64_t capacity)
-{
-	char a[32], b[32];
-	char *unit = strchr(oom_format_bytes(used, a, sizeof(a)), ' ');
-
-	oom_format_bytes(capacity, b, sizeof(b));
-	if (unit && strchr(b, ' ') && !strcmp(unit, strchr(b, ' ')))
-		*unit = 0;
-	printf("%s of %s", a, b);
 }
 
 /* Of what was asked, and of what does instead: one never without the other. */

@@ -100,6 +100,8 @@ static void compat(struct oom_json *j, const struct oom_judged *x)
 {
 	struct oom_compat_rule r;
 
+	oom_json_uint(j, "evaluation_used_bytes", x->eval_used_bytes);
+	oom_json_bool(j, "evaluation_fits", x->eval_fits);
 	oom_json_bool(j, "launches", x->launches);
 	oom_json_array(j, "compat");
 	for (size_t i = 0; oom_compat_next(&x->broken, &i) && oom_compat_rule_at(i, &r); i++) {
