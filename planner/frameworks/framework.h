@@ -128,7 +128,8 @@ const char *fw_head(const struct fw_part *part);
 
 /* The row of a key; NULL: none.  *idle: it stands in the list of keys without effect. */
 const struct fw_row *framework_row(const struct framework *fw, const char *key, bool *idle);
-/* What the map makes of a word of the file: into buf, NULL where the word is not known. */
+/* What the map makes of a word of the file: into buf, NULL where the word is not known; "=" where
+ * it stands as it is. */
 const char *row_value(const struct fw_row *row, const char *word, char *buf, size_t size);
 /* The word of the file for a knob's value: the first that means it and nothing else; into buf,
  * NULL where there is none. */

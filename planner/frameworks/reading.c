@@ -152,17 +152,17 @@ static bool as_knob(const struct fw_row *row, const struct doc_node *node,
 		const char *mapped = row_value(row, text, buf, size), *word = NULL;
 		char other[VALUE];
 
-		if ((!mapped || !strcmp(buf, text)) && node->kind == DOC_SCALAR)
+		if ((!mapped || !strcmp(buf, "=")) && node->kind == DOC_SCALAR)
 			word = doc_is_true(node) ? "true" : doc_is_off(node) ? "false" : NULL;
 		/* "True", "yes", 1, unless only a map's '*' takes them */
-		if (word && row_value(row, word, other, sizeof(other)) && strcmp(other, word)) {
+		if (word && row_value(row, word, other, sizeof(other)) && strcmp(other, "=")) {
 			snprintf(buf, size, "%s", other);
 			mapped = buf;
 		}
 		if (!mapped)
 			oom_error_set(err, OOM_ERR_INVALID, "\"%.60s\" is no word that is known here",
 				      text);
-		if (!mapped || strcmp(buf, text))
+		if (!mapped || strcmp(buf, "="))
 			return mapped != NULL;
 	}
 	if (k && k->kind == OOM_OPTION_NAMES) {

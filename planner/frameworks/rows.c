@@ -94,10 +94,7 @@ const char *row_value(const struct fw_row *row, const char *word, char *buf, siz
 
 	for (const char *at = row->map; (at = next_entry(at, &e)) != NULL;)
 		if (is_word(&e, word)) {
-			if (e.value_len == 1 && *e.value == '=')
-				snprintf(buf, size, "%s", word);
-			else
-				snprintf(buf, size, "%.*s", (int)e.value_len, e.value);
+			snprintf(buf, size, "%.*s", (int)e.value_len, e.value);
 			return buf;
 		}
 	return NULL;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "parts.h"
 
@@ -88,6 +89,26 @@ static void settle_precision(struct fw_part *all)
 	}
 }
 
+/* A checkpoint that is quantised says so in its name; only its config.json is sure. */
+static void settle_checkpoint(struct fw_part *all)
+{
+	static const struct {
+		const char *mark, *bits;
+	} marks[] = {{"awq", "4-awq"}, {"gptq", "4-gptq"}, {"bnb-4bit", "4-nf4"}, {"aqlm", "2-aqlm"},
+		     {"hqq", "4-hqq"}, {"bnb-8bit", "8"}};
+	const char *model = fw_fact(all, "model");
+
+	if (part_fact(all, "base-bits"))
+		return;
+	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+		for (const char *p = model; *p; p++)
+			if (!strncasecmp(p, marks[i].mark, strlen(marks[i].mark))) {
+				fw_set(all, "base-bits", marks[i].bits, NULL, "the checkpoint's name");
+				fw_open(all, "base-bits", "taken from the checkpoint's name");
+				return;
+			}
+}
+
 static int64_t whole(const struct fw_part *all, const char *knob, int64_t otherwise)
 {
 	const char *text = fw_fact(all, knob);
@@ -135,6 +156,7 @@ void reading_settle(struct oom_reading *r)
 	struct fw_part *all = r->all;
 
 	settle_adapters(all);
+	settle_checkpoint(all);
 	settle_precision(all);
 	settle_batch(all);
 	if (fw_fact_is(all, "engine", "deepspeed"))
