@@ -56,6 +56,12 @@ OOM_API enum oom_status oom_keys_parse(struct oom_keys *out, const char *text, s
  * bundled model. */
 OOM_API enum oom_status oom_keys_read_model(struct oom_keys *out, const char *word,
 					    struct oom_error *err);
+/* Where the model of a hub id (or a path, also beside the file `beside` that names it; may be NULL)
+ * lies: a bundled name, a folder of models (may be NULL), the local hub cache (HF_HUB_CACHE, HF_HOME,
+ * ~/.cache/huggingface).  Writes a word for oom_keys_read_model; OOM_ERR_UNKNOWN says which file to
+ * fetch. */
+OOM_API enum oom_status oom_model_locate(const char *id, const char *beside, const char *models_dir,
+					 char *buf, size_t size, struct oom_error *err);
 /* Bundled models: the i-th name (written into buf), or NULL past the end. */
 OOM_API const char *oom_bundled_model(size_t i, char *buf, size_t size);
 /* Accepts zeroed and NULL. */

@@ -83,6 +83,16 @@ OOM_API void oom_reading_apply(const struct oom_reading *reading, struct oom_pla
 OOM_API const struct oom_setting *oom_reading_key_of(const struct oom_reading *reading,
 						     const char *knob);
 
+/* How a file says another value of a knob. */
+struct oom_key_change {
+	const char *file, *key; /* file "": the key stands in none yet */
+	const char *was;        /* the file's word now; "": absent */
+	char word[200];         /* the word for the new value */
+};
+/* False where no key says that knob alone, or has no word for the value. */
+OOM_API bool oom_reading_change(const struct oom_reading *reading, const char *knob, const char *value,
+				struct oom_key_change *out);
+
 /* Names of frameworks; NULL past the end. */
 OOM_API const char *oom_framework_name(size_t i, const char **summary);
 

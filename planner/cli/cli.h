@@ -7,6 +7,7 @@
 
 #include "oomplan/answer.h"
 #include "oomplan/option.h"
+#include "oomplan/reading.h"
 #include "oomplan/units.h"
 
 #include "options.h"
@@ -31,6 +32,10 @@ struct oom_job {
 	int color;                      /* enum oom_color_mode */
 	struct oom_plan plan;           /* the knobs */
 	struct oom_list words;          /* what is no option */
+	struct oom_list from;           /* files of a training framework */
+	const char *framework;
+	struct oom_reading *reading;    /* of them; NULL: none */
+	char located[512];              /* the model that they name */
 };
 
 /* job.c: the question of a job, with all that it points to; failures are printed, the exit code
@@ -46,6 +51,18 @@ struct oom_target {
 };
 int oom_target_open(const struct oom_job *job, struct oom_target *t, bool need_gpu);
 void oom_target_close(struct oom_target *t);
+
+/* from.c: the files of --from into job->reading and job->plan; what was not understood is printed.
+ * points: lists of points among them are left alone.  An exit code, 0 = fine. */
+int oom_from_read(struct oom_job *job, bool points);
+/* Is it a list of points, not a file of settings? */
+bool oom_from_is_points(const char *file);
+/* The model that the files name, unless --model names another; an exit code. */
+int oom_from_model(struct oom_job *job);
+/* What differs between the plans, in the files' own keys: "a.yaml: micro_batch_size: 8 -> 2".
+ * Nothing where no file was read. */
+void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,
+		      const struct oom_plan *to);
 
 /* The bits (enum oom_allow) of words of --allow. */
 unsigned oom_allowed(const struct oom_list *words);

@@ -54,6 +54,7 @@ static int run(struct oom_job *job)
 
 static const struct oom_option options[] = {
 	OOM_OPTIONS_TARGET,
+	OOM_OPTIONS_FROM,
 	OOM_OPTIONS_DATA,
 	{.name = "runs",
 	 .kind = OOM_OPTION_TEXT,
@@ -69,13 +70,6 @@ static const struct oom_option options[] = {
 	 .hint = OOM_HINT_FILE,
 	 .unset = "standard output",
 	 .summary = "where the priced rows go"},
-	{.name = "models-dir",
-	 .kind = OOM_OPTION_TEXT,
-	 .offset = offsetof(struct oom_job, models_dir),
-	 .metavar = "DIR",
-	 .hint = OOM_HINT_DIR,
-	 .unset = "beside the CSV",
-	 .summary = "where the rows' model files lie"},
 	OOM_OPTION_JSON,
 	OOM_OPTION_CSV("print CSV, one row a phase"),
 	OOM_OPTIONS_COMMON,

@@ -95,6 +95,7 @@ static int run(struct oom_job *job)
 
 static const struct oom_option options[] = {
 	OOM_OPTIONS_TARGET,
+	OOM_OPTIONS_FROM,
 	OOM_OPTIONS_DATA,
 	{.name = "allow",
 	 .kind = OOM_OPTION_LIST,

@@ -6,11 +6,6 @@
 #include "oomplan/reading.h"
 #include "out.h"
 
-struct args {
-	struct oom_job job;
-	const char *framework;
-};
-
 static const char *const kinds[] = {
 	[OOM_SETTING_USED] = "used",
 	[OOM_SETTING_IDLE] = "idle",
@@ -108,11 +103,10 @@ static void print_text(const struct oom_reading *r)
 
 static int run(struct oom_job *job)
 {
-	const struct args *a = (const struct args *)job;
 	struct oom_error err = {{0}};
 	struct oom_reading *r;
 
-	if (oom_reading_new(&r, job->words.items, job->words.n, a->framework, &err))
+	if (oom_reading_new(&r, job->words.items, job->words.n, job->framework, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	if (job->json)
 		print_json(r);
@@ -125,7 +119,7 @@ static int run(struct oom_job *job)
 static const struct oom_option options[] = {
 	{.name = "framework",
 	 .kind = OOM_OPTION_TEXT,
-	 .offset = offsetof(struct args, framework),
+	 .offset = offsetof(struct oom_job, framework),
 	 .metavar = "NAME",
 	 .unset = "recognised by its keys",
 	 .summary = "whose files they are: trl, hf-trainer, accelerate, deepspeed, axolotl, ..."},
@@ -147,6 +141,6 @@ const struct oom_command oom_command_read = {
 	.min_words = 1,
 	.max_words = 16,
 	.examples = examples,
-	.args_size = sizeof(struct args),
+	.args_size = sizeof(struct oom_job),
 	.run = run,
 };

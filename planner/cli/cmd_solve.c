@@ -103,6 +103,7 @@ static int run(struct oom_job *job)
 
 static const struct oom_option options[] = {
 	OOM_OPTIONS_TARGET,
+	OOM_OPTIONS_FROM,
 	OOM_OPTIONS_DATA, OOM_OPTION_JSON, OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
 };
 static const struct oom_example examples[] = {

@@ -21,7 +21,7 @@ OOM_WORD_LIST(static, format_choice, FORMATS)
 struct args {
 	struct oom_job job;
 	struct oom_list axes, models, gpus, where;
-	const char *columns, *output, *shard, *from, *heatmap;
+	const char *columns, *output, *shard, *heatmap;
 	int format, objective;
 	int64_t threads;
 	bool plan_each, resume, keep_partial;
@@ -126,10 +126,13 @@ static enum oom_status joined(struct oom_sweep *s, const char *name, const struc
 
 static enum oom_status build(const struct args *a, struct oom_sweep *s, struct oom_error *err)
 {
-	enum oom_status st = joined(s, "model", &a->models, err);
+	const struct oom_list located = {.items = {a->job.located}, .n = 1};
+	enum oom_status st = joined(s, "model", a->models.n || !*a->job.located ? &a->models : &located, err);
 
-	if (!st && a->from) {
-		st = oom_sweep_points(s, a->from, err);
+	for (size_t i = 0; !st && i < a->job.from.n; i++) {
+		if (!oom_from_is_points(a->job.from.items[i]))
+			continue;
+		st = oom_sweep_points(s, a->job.from.items[i], err);
 		/* what a file says wrong is bad input, not bad usage */
 		st = st == OOM_ERR_INVALID ? OOM_ERR_PARSE : st;
 	}
@@ -233,6 +236,8 @@ static int run(struct oom_job *job)
 	enum oom_status st;
 	int code = read_shard(a->shard, &o);
 
+	if (!code && job->reading && !a->models.n)
+		code = oom_from_model(job);
 	if (code)
 		return code;
 	if ((a->resume || a->keep_partial) && (!a->output || !strcmp(a->output, "-")))
@@ -334,12 +339,26 @@ static const struct oom_option options[] = {
 	 .choice = oom_allow_choice,
 	 .summary = "changes of the science that --plan-each may make, joined by commas"},
 	{.name = "from",
-	 .kind = OOM_OPTION_TEXT,
-	 .offset = offsetof(struct args, from),
+	 .kind = OOM_OPTION_LIST,
+	 .offset = offsetof(struct oom_job, from),
 	 .metavar = "FILE",
 	 .hint = OOM_HINT_FILE,
 	 .summary = "a CSV list of points (columns are knobs, gpu, model) instead of a grid, or "
-		    "outermost of one"},
+		    "outermost of one; or a run's own YAML or JSON (see oomplan read), whose knobs hold "
+		    "where no axis says otherwise"},
+	{.name = "framework",
+	 .kind = OOM_OPTION_TEXT,
+	 .offset = offsetof(struct oom_job, framework),
+	 .metavar = "NAME",
+	 .unset = "recognised by its keys",
+	 .summary = "whose files --from names"},
+	{.name = "models-dir",
+	 .kind = OOM_OPTION_TEXT,
+	 .offset = offsetof(struct oom_job, models_dir),
+	 .metavar = "DIR",
+	 .hint = OOM_HINT_DIR,
+	 .unset = "the local hub cache",
+	 .summary = "where the config.json of models that --from names by hub id lie"},
 	{.name = "shard",
 	 .kind = OOM_OPTION_TEXT,
 	 .offset = offsetof(struct args, shard),
@@ -393,6 +412,7 @@ const struct oom_command oom_command_sweep = {
 	.synopsis = "--model FILE... --axis NAME=VALUES... [--gpu NAME...] [options] [knobs]",
 	.options = options,
 	.knobs = true,
+	.points = true,
 	.words = "FILE.svg",
 	.max_words = 1,
 	.examples = examples,

@@ -116,6 +116,49 @@ static void tell_idle(const struct oom_list *idle)
 		oom_complain(0, "warning: without effect on memory, not used: %s", list);
 }
 
+static bool names_files(int argc, char **argv)
+{
+	for (int i = 0; i < argc; i++)
+		if (!strncmp(argv[i], "--from", 6))
+			return true;
+	return false;
+}
+
+/* "--from a.yaml b.json": words beyond what the command takes are files too. */
+static void join_files(const struct oom_command *cmd, struct oom_job *job)
+{
+	while (job->from.n && job->words.n > cmd->max_words && job->from.n < OOM_LIST_MAX) {
+		job->from.items[job->from.n++] = job->words.items[cmd->max_words];
+		job->words.n--;
+		for (size_t i = cmd->max_words; i < job->words.n; i++)
+			job->words.items[i] = job->words.items[i + 1];
+	}
+}
+
+/* What the files say stands below what the command line says, so the line is read twice: for the
+ * files' names, then over their plan. */
+static int begin_with_files(const struct oom_command *cmd, struct oom_job *job,
+			    const struct oom_options *set, int argc, char **argv)
+{
+	struct oom_options quiet = *set;
+	struct oom_error err = {{0}};
+	struct oom_job files = {.plan = oom_plan_default()};
+	int code = 0;
+
+	quiet.idle = NULL;
+	quiet.tell = NULL;
+	if (!oom_options_parse(&quiet, argc, argv, &err) && !job->help) {
+		join_files(cmd, job);
+		files.from = job->from;
+		files.framework = job->framework;
+		code = oom_from_read(&files, cmd->points);
+	}
+	memset(job, 0, cmd->args_size);
+	job->plan = files.plan;
+	job->reading = files.reading;
+	return code;
+}
+
 static int read_and_run(const struct oom_command *cmd, struct oom_job *job, int argc, char **argv)
 {
 	struct oom_option rows[OWN_ROWS];
@@ -131,7 +174,13 @@ static int read_and_run(const struct oom_command *cmd, struct oom_job *job, int 
 		job->plan = oom_plan_default();
 		set.plan = &job->plan;
 	}
-	if (oom_options_parse(&set, argc, argv, &err) ||
+	if (names_files(argc, argv)) {
+		const int code = begin_with_files(cmd, job, &set, argc, argv);
+
+		if (code)
+			return code;
+	}
+	if (oom_options_parse(&set, argc, argv, &err) || (join_files(cmd, job), false) ||
 	    (!job->help && check_words(cmd, &job->words, &err)))
 		return oom_complain(OOM_EXIT_USAGE, "%s; see: oomplan %s --help", err.text,
 				    cmd->name);
@@ -153,6 +202,8 @@ int oom_command_run(const struct oom_command *cmd, int argc, char **argv)
 	const int code = job ? read_and_run(cmd, job, argc, argv) :
 			       oom_complain(OOM_EXIT_INPUT, "out of host memory");
 
+	if (job)
+		oom_reading_free(job->reading);
 	free(job);
 	return code;
 }

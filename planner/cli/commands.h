@@ -20,6 +20,7 @@ struct oom_command {
 	const struct oom_option *options;       /* ends with a NULL name */
 	bool knobs;                     /* every knob is an option too */
 	bool as_given;                  /* it begins with the plan as given: no rule may be broken */
+	bool points;                    /* --from takes a list of points too */
 	const char *words;              /* metavar of what is no option; NULL: it takes none */
 	size_t min_words, max_words;
 	const char *(*word)(size_t i);  /* the legal words, NULL past the end; NULL: any */
@@ -83,6 +84,18 @@ oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 	{.name = "gpus-file", .kind = OOM_OPTION_TEXT, .offset = offsetof(struct oom_job, gpus_file), \
 	 .metavar = "FILE", .hint = OOM_HINT_FILE, \
 	 .summary = "your own cards, in the columns of data/gpus.csv"}
+/* The files a run is started with. */
+#define OOM_OPTIONS_FROM \
+	{.name = "from", .kind = OOM_OPTION_LIST, .offset = offsetof(struct oom_job, from), \
+	 .metavar = "FILE", .hint = OOM_HINT_FILE, \
+	 .summary = "the run's own files (axolotl, LLaMA-Factory, TRL, accelerate, DeepSpeed, ...), " \
+		    "joined by blanks: model and knobs are theirs unless given here; see oomplan read"}, \
+	{.name = "framework", .kind = OOM_OPTION_TEXT, .offset = offsetof(struct oom_job, framework), \
+	 .metavar = "NAME", .unset = "recognised by its keys", \
+	 .summary = "whose files --from names"}, \
+	{.name = "models-dir", .kind = OOM_OPTION_TEXT, .offset = offsetof(struct oom_job, models_dir), \
+	 .metavar = "DIR", .hint = OOM_HINT_DIR, .unset = "the local hub cache", \
+	 .summary = "where the config.json of models that are named by hub id lie"}
 #define OOM_OPTIONS_DATA                                                                           \
 	{.name = "lengths",                                                                        \
 	 .kind = OOM_OPTION_TEXT,                                                                  \

@@ -168,6 +168,9 @@ int oom_target_open(const struct oom_job *job, struct oom_target *t, bool need_g
 	t->q.plan = job->plan;
 	t->q.allow = oom_allowed(&job->allow);
 	t->q.brief = job->quiet;
+	code = oom_from_model((struct oom_job *)(uintptr_t)job);
+	if (code)
+		return code;
 	if (!job->model)
 		return oom_complain(OOM_EXIT_USAGE, "which model? --model config.json, a folder, "
 						    "or a name of: oomplan list models");

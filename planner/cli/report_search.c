@@ -190,6 +190,7 @@ void oom_report_search(const struct oom_job *job, const struct oom_target *t,
 		printf("alternatives that nothing beats in everything\n");
 	for (size_t i = 0; i < s->n_alternatives; i++)
 		alternative(asked, s, &s->alternative[i]);
+	oom_from_changes(job, asked, &s->best.plan);
 	printf("to run\n  ");
 	oom_report_command(stdout, job, t, &s->best.plan);
 	putchar('\n');

@@ -17,9 +17,10 @@ static const struct stand_in stand_ins[] = {
 	{"method", "full", "", NULL},
 	{"method", "freeze", "", "all weights are priced as trained: more than it needs"},
 	{"base-bits", "16", "", NULL},
-	{"base-bits", "4-nf4", "qlora=true", NULL},
-	{"base-bits", "8", "", "an 8-bit base is priced as 16 bit: more than it needs"},
-	{"base-bits", "*", "qlora=true", "priced as NF4, the nearest 4-bit format"},
+	{"base-bits", "4-nf4", "base-weights=nf4", NULL},
+	{"base-bits", "4-fp4", "base-weights=fp4", NULL},
+	{"base-bits", "8", "base-weights=int8", NULL},
+	{"base-bits", "*", "base-weights=nf4", "priced as NF4, the nearest 4-bit format"},
 	{"objective", "sft", "", NULL},
 	{"objective", "pretrain", "", NULL},
 	{"objective", "*", "",
@@ -97,6 +98,12 @@ void oom_reading_apply(const struct oom_reading *r, struct oom_plan *plan,
 
 	for (size_t i = 0; (k = oom_reading_knob_at(r, i)) != NULL; i++)
 		apply_knob(k, plan, &t);
+	/* what counts and stands in no file */
+	if (oom_reading_value(r, "micro-batch") && !oom_reading_value(r, "seq-len"))
+		tell(&t, "seq-len: ", "the files name no length: 1024 tokens, or what --seq-len says", "");
+	if (oom_reading_value(r, "engine") && !oom_reading_value(r, "gpus") &&
+	    strcmp(oom_reading_value(r, "engine"), "hf"))
+		tell(&t, "gpus: ", "the files do not say how many: 1, or what --gpus says", "");
 	for (size_t i = 0; (s = oom_reading_setting(r, i)) != NULL; i++) {
 		char what[400];
 

@@ -100,14 +100,30 @@ const char *row_value(const struct fw_row *row, const char *word, char *buf, siz
 	return NULL;
 }
 
+static bool as_it_stands(const struct fw_row *row)
+{
+	const char *end = row->map ? strstr(row->map, "*>=") : "";
+
+	return end != NULL;
+}
+
+/* transformers' spelling of a choice, where it has one of its own. */
+static const char *framework_spelling(const struct fw_row *row, const char *value, char *buf,
+				      size_t size)
+{
+	const struct oom_option *k = row->knob ? oom_knob_find(row->knob) : NULL;
+	const int i = k && k->choice ? oom_choice_find(k->choice, value) : -1;
+	const char *said = i >= 0 ? k->choice((size_t)i)->setting : "";
+
+	snprintf(buf, size, "%.*s", (int)(*said ? strcspn(said, " ") : strlen(value)),
+		 *said ? said : value);
+	return buf;
+}
+
 const char *row_word(const struct fw_row *row, const char *value, char *buf, size_t size)
 {
 	struct entry e;
 
-	if (!row->map) {
-		snprintf(buf, size, "%s", value);
-		return buf;
-	}
 	for (const char *at = row->map; (at = next_entry(at, &e)) != NULL;) {
 		if (e.word_len && e.word[e.word_len - 1] == '*')
 			continue;
@@ -116,5 +132,5 @@ const char *row_word(const struct fw_row *row, const char *value, char *buf, siz
 			return buf;
 		}
 	}
-	return NULL;
+	return as_it_stands(row) ? framework_spelling(row, value, buf, size) : NULL;
 }

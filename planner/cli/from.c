@@ -1,0 +1,86 @@
+/* --from: a training framework's files as the plan that a command begins with. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "oomplan/reading.h"
+
+static void complain(void *data, const char *text)
+{
+	(void)data;
+	oom_complain(0, "warning: %s", text);
+}
+
+bool oom_from_is_points(const char *file)
+{
+	static const char *const settings[] = {".yaml", ".yml", ".json", ".toml", ".sh", ".py", ".args",
+					       NULL};
+	const size_t n = strlen(file);
+
+	for (size_t i = 0; settings[i]; i++)
+		if (n > strlen(settings[i]) && !strcmp(file + n - strlen(settings[i]), settings[i]))
+			return false;
+	return true;
+}
+
+int oom_from_read(struct oom_job *job, bool points)
+{
+	const char *files[OOM_LIST_MAX];
+	struct oom_error err = {{0}};
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->from.n; i++)
+		if (!points || !oom_from_is_points(job->from.items[i]))
+			files[n++] = job->from.items[i];
+	if (!n)
+		return 0;
+	if (oom_reading_new(&job->reading, files, n, job->framework, &err))
+		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	oom_reading_apply(job->reading, &job->plan, complain, NULL);
+	return 0;
+}
+
+int oom_from_model(struct oom_job *job)
+{
+	const struct oom_setting *key;
+	struct oom_error err = {{0}};
+	const char *id;
+
+	if (job->model || !job->reading)
+		return 0;
+	id = oom_reading_value(job->reading, "model");
+	if (!id)
+		return oom_complain(OOM_EXIT_USAGE, "the files name no model: --model config.json, a "
+						    "folder, or a name of: oomplan list models");
+	key = oom_reading_key_of(job->reading, "model");
+	if (oom_model_locate(id, key ? key->file : NULL, job->models_dir, job->located,
+			     sizeof(job->located), &err))
+		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	job->model = job->located;
+	return 0;
+}
+
+void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,
+		      const struct oom_plan *to)
+{
+	bool any = false;
+
+	for (size_t i = 0; job->reading && oom_knob_at(i); i++) {
+		const struct oom_option *k = oom_knob_at(i);
+		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
+		struct oom_key_change c;
+
+		oom_plan_get(from, k, a, sizeof(a));
+		oom_plan_get(to, k, b, sizeof(b));
+		if (!strcmp(a, b))
+			continue;
+		if (!any)
+			printf("in the files' own words:\n");
+		any = true;
+		if (oom_reading_change(job->reading, k->name, b, &c))
+			printf("  %s%s%s: %s -> %s\n", c.file, *c.file ? ": " : "", c.key,
+			       *c.was ? c.was : "(absent)", c.word);
+		else
+			printf("  no key says %s: %s -> %s\n", k->name, a, b);
+	}
+}

@@ -1,0 +1,73 @@
+/* How the files say another value of a knob: in the key that says it now, else in the first that
+ * could. */
+#include <stdio.h>
+#include <string.h>
+
+#include "oomplan/option.h"
+#include "parts.h"
+
+/* The part a setting stands in, and its key there. */
+static const struct fw_part *part_of(const struct oom_reading *r, const struct oom_setting *s,
+				     const char **key)
+{
+	for (size_t i = 0; i < r->n_parts; i++) {
+		const struct fw_part *p = r->parts[i];
+		const size_t n = strlen(p->prefix);
+
+		if (p->file == s->file && !strncmp(p->prefix, s->key, n) &&
+		    doc_below(p->root, s->key + n)) {
+			*key = s->key + n;
+			return p;
+		}
+	}
+	return NULL;
+}
+
+static bool now(const struct oom_reading *r, const struct fact *f, const char *value,
+		struct oom_key_change *out)
+{
+	const struct oom_setting *s = &r->settings[f->setting];
+	const char *key = NULL;
+	const struct fw_part *p = part_of(r, s, &key);
+	const struct fw_row *row;
+	bool idle;
+
+	row = p ? framework_row(p->fw, key, &idle) : NULL;
+	if (!row || !row->knob || strcmp(row->knob, f->knob) ||
+	    !row_word(row, value, out->word, sizeof(out->word)))
+		return false;
+	out->file = s->file;
+	out->key = s->key;
+	out->was = s->value;
+	return true;
+}
+
+/* A key that no file has yet, of the trainer's first. */
+static bool absent(const struct oom_reading *r, const char *knob, const char *value,
+		   struct oom_key_change *out)
+{
+	for (int role = FW_TRAINER; role <= FW_ENGINE; role++)
+		for (size_t i = 0; i < r->n_parts; i++) {
+			const struct framework *fw = r->parts[i]->fw;
+
+			for (size_t l = 0; fw->role == (enum fw_role)role && fw->rows[l]; l++)
+				for (const struct fw_row *row = fw->rows[l]; row->key; row++)
+					if (row->knob && !strcmp(row->knob, knob) &&
+					    row_word(row, value, out->word, sizeof(out->word))) {
+						out->file = out->was = "";
+						out->key = row->key;
+						return true;
+					}
+		}
+	return false;
+}
+
+bool oom_reading_change(const struct oom_reading *r, const char *knob, const char *value,
+			struct oom_key_change *out)
+{
+	const struct fact *f = part_fact(r->all, knob);
+
+	if (f && f->from_file && f->setting != NO_SETTING)
+		return now(r, f, value, out);
+	return absent(r, knob, value, out);
+}
