@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "oomplan/option.h"
-#include "oomplan/reading.h"
+#include "parts.h"
 
 /* Words that stand in a reading and that no knob has: the knobs they are priced with. */
 struct stand_in {
@@ -75,13 +75,19 @@ static void use_stand_in(const struct oom_reading_knob *k, struct oom_plan *plan
 	tell(t, what, "no knob says that yet, it is not priced", "");
 }
 
-static void apply_knob(const struct oom_reading_knob *k, struct oom_plan *plan,
-		       const struct teller *t)
+static void apply_knob(const struct oom_reading *r, const struct oom_reading_knob *k,
+		       struct oom_plan *plan, const struct teller *t)
 {
 	const struct oom_option *knob = oom_knob_find(k->name);
 	struct oom_error err = {{0}};
+	char priced[60];
 
 	if (!strcmp(k->name, "model"))
+		return;
+	/* what a framework's own word is priced with */
+	snprintf(priced, sizeof(priced), "@price.%s", k->name);
+	if (knob && part_fact(r->all, priced) &&
+	    !oom_plan_set(plan, knob, part_fact(r->all, priced)->value, &err))
 		return;
 	if (!knob || oom_plan_set(plan, knob, k->value, &err))
 		use_stand_in(k, plan, t);
@@ -97,7 +103,7 @@ void oom_reading_apply(const struct oom_reading *r, struct oom_plan *plan,
 	const struct oom_reading_knob *k;
 
 	for (size_t i = 0; (k = oom_reading_knob_at(r, i)) != NULL; i++)
-		apply_knob(k, plan, &t);
+		apply_knob(r, k, plan, &t);
 	/* what counts and stands in no file */
 	if (oom_reading_value(r, "micro-batch") && !oom_reading_value(r, "seq-len"))
 		tell(&t, "seq-len: ", "the files name no length: 1024 tokens, or what --seq-len says", "");

@@ -64,7 +64,7 @@ static const struct fw_row rows[] = {
 	{"cut_cross_entropy", .hook = true, .source = "axolotl/integrations/cut_cross_entropy/args.py"},
 	{"liger_fused_linear_cross_entropy", .hook = true, .source = "axolotl/integrations/liger/args.py"},
 	FW_KEY("chunked_cross_entropy", "loss", "true>chunked;false>", NULL, SCHEMA),
-	FW_KEY("sample_packing", "packing", "true>yes;false>no", "no", SCHEMA ":688"),
+	FW_KEY("sample_packing", "packing", "true>true;false>false", "false", SCHEMA ":688"),
 	FW_KEY("eval_batch_size", "eval-batch", NULL, NULL, TRAINING),
 	{"val_set_size", .hook = true, .source = BUILDER ":515"},
 	{"test_datasets", .hook = true, .source = BUILDER ":515"},

@@ -37,8 +37,7 @@ const struct fw_row hf_training_rows[] = {
 	{"torch_compile", .note = "torch.compile: mostly less than is priced"},
 	{"auto_find_batch_size",
 	 .note = "the batch is halved until it fits: oomplan solve micro-batch says to what"},
-	{"label_smoothing_factor",
-	 .note = "label smoothing computes log-softmax once more: more than is priced"},
+	FW_KEY("label_smoothing_factor", "label-smoothing", NULL, NULL, ARGS),
 	{"parallelism_config", .note = "tensor or context parallelism: give --tp or --cp"},
 	{"use_cpu", .note = "the run is on the CPU: no GPU memory is used"},
 	{"no_cuda", .note = "the run is on the CPU: no GPU memory is used"},
@@ -126,7 +125,7 @@ const struct fw_row hf_model_rows[] = {
 	 .note = "each module is trained whole: a copy, gradients and states more than is priced"},
 	{"lora_target_parameters",
 	 .note = "adapters on parameters of experts: more than is priced"},
-	FW_KEY("packing", "packing", "true>yes;false>no", NULL, NULL),
+	FW_KEY("packing", "packing", "true>true;false>false", NULL, NULL),
 	{NULL},
 };
 

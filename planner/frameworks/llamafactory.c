@@ -31,8 +31,8 @@ static const struct fw_row rows[] = {
 	 .source = "llamafactory/model/model_utils/checkpointing.py:184"},
 	{"pure_bf16", .hook = true, .source = ADAPTER},
 	FW_KEY("enable_liger_kernel", "loss", "true>fused;false>", NULL, MODEL),
-	FW_KEY("packing", "packing", "true>yes;false>no", NULL, DATA),
-	FW_KEY("neat_packing", "packing", "true>yes;false>", NULL, DATA),
+	FW_KEY("packing", "packing", "true>true;false>false", NULL, DATA),
+	FW_KEY("neat_packing", "packing", "true>true;false>", NULL, DATA),
 	{"eval_strategy", .hook = true},
 	{"evaluation_strategy", .hook = true},
 	{"val_size", .hook = true},
@@ -198,7 +198,7 @@ static void finish(struct fw_part *p)
 		fw_set(p, "grad-ckpt", fw_text(p, "recompute_granularity"), "recompute_granularity", NULL);
 	if (!strcmp(loss, "simpo") || !strcmp(loss, "orpo"))
 		fw_set(p, "objective", loss, "pref_loss", TUNING);
-	fw_default(p, "packing", fw_fact_is(p, "objective", "pretrain") ? "yes" : "no",
+	fw_default(p, "packing", fw_fact_is(p, "objective", "pretrain") ? "true" : "false",
 		   DATA " packing: in pre-training");
 	finish_optimizer(p);
 	finish_base(p);

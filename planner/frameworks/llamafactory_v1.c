@@ -33,7 +33,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("cp_size", "cp", NULL, NULL, TRAINING),
 	{"cp_mode", .hook = true},
 	FW_KEY("batching_strategy", "packing",
-	       "normal>no;padding_free>yes;dynamic_batching>no;dynamic_padding_free>yes", "no", TRAINING),
+	       "normal>false;padding_free>true;dynamic_batching>false;dynamic_padding_free>true", "false", TRAINING),
 	{"quant_config", .hook = true},
 	{"quant_config.quantization_bit", .hook = true},
 	FW_KEY("optim_config.name", "optimizer", "adamw>adamw;adamw_torch>adamw;muon>muon;*>=", NULL,

@@ -18,7 +18,7 @@
 static const struct fw_row rows[] = {
 	{"loss_type", .hook = true, .source = CONFIG ":283"},
 	{"max_prompt_length", .hook = true, .source = GRPO},
-	{"max_completion_length", .hook = true, .source = GRPO ":488"},
+	FW_KEY("max_completion_length", "completion-len", NULL, NULL, GRPO ":488"),
 	{"beta", .hook = true},
 	{"num_generations", .hook = true, .source = GRPO ":474"},
 	{"response_length", .hook = true, .source = "trl PPOConfig"},
@@ -29,7 +29,8 @@ static const struct fw_row rows[] = {
 	{"desirable_weight", .hook = true},
 	{"undesirable_weight", .hook = true},
 	{"center_rewards_coefficient", .hook = true},
-	{"precompute_ref_log_probs", .hook = true},
+	FW_KEY("precompute_ref_log_probs", "reference", "true>none;false>", NULL,
+	       "trl/trainer/dpo_trainer.py"),
 	{"@objective", .hook = true},
 	FW_KEY("activation_offloading", "offload-activations", NULL, NULL, CONFIG),
 	{"use_vllm", .note = "a rollout engine; with vllm_mode colocate it takes its share of the card"},
@@ -143,6 +144,9 @@ static void finish_loss(struct fw_part *p, enum generation age)
 
 	if (*fw_fact(p, "loss"))
 		return;
+	/* SFTTrainer computes entropy and accuracy of the logits besides (sft_trainer.py compute_loss) */
+	if (fw_fact_is(p, "objective", "sft"))
+		fw_set(p, "@price.loss", "sft", NULL, NULL);
 	if (!fw_fact_is(p, "objective", "sft"))
 		fw_default(p, "loss", "plain", "log-probabilities of whole logits");
 	else if (!strcasecmp(type, "chunked_nll"))
@@ -151,6 +155,8 @@ static void finish_loss(struct fw_part *p, enum generation age)
 		fw_set(p, "loss", "plain", *type ? "loss_type" : NULL, CONFIG);
 	else
 		fw_default(p, "loss", "chunked", CONFIG ":334 chunked_nll");
+	if (fw_fact_is(p, "loss", "chunked"))
+		fw_set(p, "@price.loss", "chunked-nll", NULL, NULL);
 }
 
 static void finish(struct fw_part *p)
@@ -175,7 +181,7 @@ static void finish(struct fw_part *p)
 		fw_default(p, "lora-dropout", "0.05", MODEL ":115");
 	}
 	fw_default(p, "@dtype", "fp32", MODEL ":89");
-	fw_default(p, "packing", "no", CONFIG ":225");
+	fw_default(p, "packing", "false", CONFIG ":225");
 	hf_finish(p);
 }
 
