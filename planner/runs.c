@@ -13,6 +13,7 @@
 
 struct loaded {
 	char path[512];
+	const struct loaded *teacher;           /* of the same list; NULL: none */
 	struct oom_keys keys;
 	struct oom_model *model;
 	struct oom_error err;
@@ -37,12 +38,12 @@ static const char *const scalar[] = {
 	"reserved_expandable", "overall_peak"};
 enum { SCALARS = sizeof(scalar) / sizeof(scalar[0]) };
 
-static struct loaded *load(struct runs *r, const char *path)
+static struct loaded *load(struct runs *r, const char *path, const struct loaded *teacher)
 {
 	struct loaded *m;
 
 	for (m = r->models; m; m = m->next)
-		if (!strcmp(m->path, path))
+		if (!strcmp(m->path, path) && m->teacher == teacher)
 			return m;
 	m = calloc(1, sizeof(*m));
 	if (!m)
@@ -51,6 +52,9 @@ static struct loaded *load(struct runs *r, const char *path)
 	m->status = oom_keys_read_model(&m->keys, path, &m->err);
 	if (!m->status)
 		m->status = oom_model_new(&m->model, &m->keys, &m->err);
+	m->teacher = teacher;
+	if (m->model && teacher)
+		oom_model_teach(m->model, teacher->model);
 	m->next = r->models;
 	r->models = m;
 	return m;
@@ -203,7 +207,9 @@ static enum oom_status on_launch(struct runs *r, const struct oom_csv_row *row,
 static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
 {
 	struct runs *r = ctx;
-	const char *model = oom_csv_cell(row, "model"), *warning = "";
+	const char *model = oom_csv_cell(row, "model"), *warning = "",
+		   *teacher = oom_csv_cell(row, "teacher");
+	const struct loaded *taught = NULL;
 	struct oom_error why = {{0}};
 	enum oom_status st;
 	char path[512];
@@ -224,8 +230,15 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 	r->report->rows++;
 	if (r->megatron)
 		return on_launch(r, row, err);
+	if (teacher && *teacher) {
+		find_model(r, teacher, NULL, path);
+		m = load(r, path, NULL);
+		if (!m)
+			return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+		taught = m;
+	}
 	find_model(r, model, oom_csv_cell(row, "id"), path);
-	m = load(r, path);
+	m = load(r, path, taught);
 	if (!m)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	st = m->model ? price(r, row, m, &warning, &why) : m->status;

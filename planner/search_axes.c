@@ -213,7 +213,7 @@ size_t search_values(const struct search_space *s, enum search_axis axis)
 	case PRECISION: return a->precision == OOM_FP32 ? 2 : 1;
 	case ATTN: return a->attn == OOM_ATTN_EAGER ? 2 : 1;
 	case LOSS: return a->fused_ce == OOM_LOSS_FUSED || !has_fused_loss(s) ? 1 : 2;
-	case CKPT: return s->megatron ? 3 : 2;
+	case CKPT: return s->megatron || a->grad_ckpt > OOM_CKPT_FULL ? 3 : 2;
 	case LORA: return s->allow & OOM_ALLOW_LORA && !a->lora_r && !s->megatron ? 3 : 1;
 	case BATCH: return s->n_divisors;
 	case LAYOUT: return s->n_layouts;
@@ -342,10 +342,11 @@ unsigned search_classes(unsigned set)
 bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES],
 		  struct oom_plan *p)
 {
-	static const int64_t checkpointing[3][2] = {
+	static const int64_t checkpointing[][2] = {
 		[OOM_CKPT_NONE] = {OOM_CKPT_FULL, OOM_CKPT_SELECTIVE},
 		[OOM_CKPT_FULL] = {OOM_CKPT_NONE, OOM_CKPT_SELECTIVE},
-		[OOM_CKPT_SELECTIVE] = {OOM_CKPT_NONE, OOM_CKPT_FULL}};
+		[OOM_CKPT_SELECTIVE] = {OOM_CKPT_NONE, OOM_CKPT_FULL},
+		[OOM_CKPT_SELECTIVE_ATTENTION] = {OOM_CKPT_NONE, OOM_CKPT_FULL}};
 	const struct oom_plan *a = s->asked;
 
 	*p = *a;

@@ -64,8 +64,14 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "transformers TrainingArguments", OOM_EXACT) \
 	X(OOM_CKPT_FULL, "full", "only block inputs are kept, blocks are recomputed", "true", \
 	  "transformers TrainingArguments gradient_checkpointing=True", OOM_EXACT) \
-	X(OOM_CKPT_SELECTIVE, "selective", "attention cores are recomputed (Megatron)", "", \
-	  "--recompute-granularity selective, arXiv:2205.05198", OOM_EXACT)
+	X(OOM_CKPT_SELECTIVE, "selective", \
+	  "matrix products and attention are kept, the rest of a block is recomputed (Megatron: " \
+	  "attention cores alone are)", "op", \
+	  "torch.utils.checkpoint create_selective_checkpoint_contexts; " \
+	  "--recompute-granularity selective, arXiv:2205.05198", OOM_EXACT) \
+	X(OOM_CKPT_SELECTIVE_ATTENTION, "selective-attention", \
+	  "attention's results are kept, the rest of a block is recomputed", "", \
+	  "torch.utils.checkpoint create_selective_checkpoint_contexts", OOM_EXACT)
 
 #define OOM_REENTRANTS(X) \
 	X(OOM_REENTRANT_AUTO, "auto", "as --transformers has it: false from 5.0 on, true before", "", \
@@ -107,7 +113,10 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "trl/trainer/reward_trainer.py", OOM_SCIENCE) \
 	X(OOM_METHOD_GRPO, "grpo", \
 	  "completions weighed against their group (GRPO, DAPO, RLOO and kin): the training pass", \
-	  "gspo dapo rloo reinforce", "trl/trainer/grpo_trainer.py", OOM_SCIENCE)
+	  "gspo dapo rloo reinforce", "trl/trainer/grpo_trainer.py", OOM_SCIENCE) \
+	X(OOM_METHOD_DISTILL, "distill", \
+	  "labels, and the distance from a teacher's logits over the whole vocabulary (--teacher)", \
+	  "kd", "torch/nn/functional.py kl_div", OOM_SCIENCE)
 
 #define OOM_REFERENCES(X) \
 	X(OOM_REF_AUTO, "auto", \

@@ -25,6 +25,8 @@ struct oom_model;
 OOM_API enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *keys,
 				      struct oom_error *err);
 OOM_API void oom_model_free(struct oom_model *model);
+/* The model that --objective distill learns from; borrowed, NULL: none.  Before the first evaluation. */
+OOM_API void oom_model_teach(struct oom_model *model, const struct oom_model *teacher);
 OOM_API const char *oom_model_type(const struct oom_model *model);
 OOM_API const char *oom_model_family(const struct oom_model *model);
 /* "" or a sentence that must reach the user. */

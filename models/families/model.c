@@ -132,6 +132,11 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 	return OOM_OK;
 }
 
+void oom_model_teach(struct oom_model *m, const struct oom_model *teacher)
+{
+	m->teacher = teacher;
+}
+
 void oom_model_free(struct oom_model *m)
 {
 	if (!m)

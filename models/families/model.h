@@ -19,6 +19,7 @@ struct oom_model {
 	char unknown[400];              /* keys the type does not have */
 	struct oom_megatron megatron;   /* the model as a launch of Megatron, when it can be one */
 	bool megatron_can;
+	const struct oom_model *teacher;        /* borrowed; NULL: none */
 };
 /* Fills m->megatron: a search asks for it thousands of times. */
 void oom_model_as_megatron(struct oom_model *m);

@@ -702,12 +702,15 @@ static void recompute(struct oom_tape *t, int32_t index)
 	const size_t cursor = t->cursor, ckpts = t->n_ckpts;
 	const bool within = t->recompute;       /* a checkpointed layer of a checkpointed stage */
 	const uint32_t packs = t->packs, limit = t->pack_limit;
+	const size_t kept_at = t->kept.at, kept_end = t->kept.end;
 	struct oom_val y = block_again(t, &c, true);
 	int32_t k = (int32_t)t->n_nodes - 1, real = (int32_t)t->n_nodes, saves;
 
 	push_output(t, &y, incoming(t, index));
 	while (k >= mark && !t->nodes[k].n_packed)
 		run_node(t, k--);
+	t->kept.at = c.kept0;
+	t->kept.end = c.kept1;
 	block_again(t, &c, false);
 	if ((int32_t)t->n_nodes - real < k + 1 - mark) {
 		oom_tape_fail(t, OOM_ERR_LIMIT, "a recomputed block differs from its forward");
@@ -732,6 +735,9 @@ static void recompute(struct oom_tape *t, int32_t index)
 	while (saves < real + k - mark && !t->nodes[saves].n_saved)
 		saves++;
 	run_nodes(t, real + k - mark, saves);
+	oom_drop_kept(t);
+	t->kept.at = kept_at;
+	t->kept.end = kept_end;
 	release_saved(t, &t->nodes[index]);
 	run_nodes(t, saves - 1, real);
 	t->cursor = cursor;
@@ -770,6 +776,9 @@ static void run_node(struct oom_tape *t, int32_t i)
 	/* not on the path from the loss: dies with the graph */
 	if (!any) {
 		release_saved(t, n);
+		if (n->kind == OOM_NODE_CKPT)
+			for (uint32_t k = t->ckpts[n->ckpt].kept0; k < t->ckpts[n->ckpt].kept1; k++)
+				oom_unref(t, t->kept.row[k]);
 		return;
 	}
 	if (n->kind == OOM_NODE_CKPT) {

@@ -48,12 +48,12 @@ static struct oom_val flash_kernel(struct oom_tape *t, struct oom_val q, struct 
 
 	if (rg)
 		n = attention_node(t, OOM_NODE_FLASH, q, k, v, a);
-	y = oom_new(t, "flash_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text},
+	y = oom_new_kept(t, OOM_KEPT_ATTENTION, "flash_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text},
 		    (enum oom_dtype)q.dt);
 	y.perm = q.perm;                        /* out = empty_like(q): laid out as q is */
-	lse = oom_new(t, "logsumexp", a->mq, (struct oom_dim){a->heads, NULL}, OOM_F32);
-	rng = oom_new(t, "rng_state", OOM_MONO_ONE, (struct oom_dim){2, NULL}, OOM_I64);
-	unused = oom_new(t, "rng_unused", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);
+	lse = oom_new_kept(t, OOM_KEPT_ATTENTION, "logsumexp", a->mq, (struct oom_dim){a->heads, NULL}, OOM_F32);
+	rng = oom_new_kept(t, OOM_KEPT_ATTENTION, "rng_state", OOM_MONO_ONE, (struct oom_dim){2, NULL}, OOM_I64);
+	unused = oom_new_kept(t, OOM_KEPT_ATTENTION, "rng_unused", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);
 	if (rg) {
 		y = oom_node_out(t, n, 0, y);
 		oom_node_save(t, n, y);
@@ -149,13 +149,13 @@ static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom
 			oom_node_save(t, n, bias);
 		}
 	}
-	y = oom_new(t, "efficient_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text},
+	y = oom_new_kept(t, OOM_KEPT_ATTENTION, "efficient_attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text},
 		    (enum oom_dtype)q.dt);
 	y.perm = true;
-	lse = oom_new(t, "logsumexp", rg ? oom_mono_rounded(t, a->mq, a->sq, 32) : OOM_MONO_ONE,
+	lse = oom_new_kept(t, OOM_KEPT_ATTENTION, "logsumexp", rg ? oom_mono_rounded(t, a->mq, a->sq, 32) : OOM_MONO_ONE,
 		      (struct oom_dim){rg ? a->heads : 0, NULL}, OOM_F32);
-	seed = oom_new(t, "philox seed", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);
-	offset = oom_new(t, "philox offset", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);
+	seed = oom_new_kept(t, OOM_KEPT_ATTENTION, "philox seed", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);
+	offset = oom_new_kept(t, OOM_KEPT_ATTENTION, "philox offset", OOM_MONO_ONE, (struct oom_dim){1, NULL}, OOM_I64);
 	if (a->dv > 128 && is_half(q))          /* output kept in an fp32 accumulator */
 		oom_scratch(t, "output accumulator", a->mq, a->heads * a->dv, OOM_F32);
 	if (rg) {

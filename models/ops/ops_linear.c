@@ -29,11 +29,12 @@ static struct oom_val product(struct oom_tape *t, const char *name, struct oom_v
 		if (oom_wants_grad(t, x))
 			oom_node_save(t, n, w);
 	}
-	y = oom_new(t, name, x.mono, (struct oom_dim){out.n * rows, out.text},
-		    (enum oom_dtype)x.dt);
+	if (!oom_has_kept(t, OOM_KEPT_PRODUCT))
+		t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
+	y = oom_new_kept(t, OOM_KEPT_PRODUCT, name, x.mono,
+			 (struct oom_dim){out.n * rows, out.text}, (enum oom_dtype)x.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
-	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
 	oom_done(t, x);
 	oom_done(t, w);
 	oom_done(t, bias);
@@ -235,7 +236,7 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 		if (oom_wants_grad(t, a))
 			oom_node_save(t, n, b);
 	}
-	y = oom_new(t, name, mono, width, (enum oom_dtype)a.dt);
+	y = oom_new_kept(t, OOM_KEPT_PRODUCT, name, mono, width, (enum oom_dtype)a.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
 	/* (n x m x k) (n x k x l): the operands' lengths over the result's are n k^2.  A sum over a

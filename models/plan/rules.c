@@ -140,8 +140,9 @@ static const struct oom_rule rules[] = {
 	 "recompute-num-layers is Megatron's: --engine megatron"},
 	{ABOVE_REAL(moe_imbalance, ONE), WITHOUT_EFFECT_UNLESS(ENGINE(MEGATRON)),
 	 "moe-imbalance is about Megatron's expert parallelism: --engine megatron"},
-	{IS(grad_ckpt, OOM_CKPT_SELECTIVE), NEEDS(ENGINE(MEGATRON)),
-	 "grad-ckpt selective is Megatron's: --engine megatron"},
+	{IS(grad_ckpt, OOM_CKPT_SELECTIVE_ATTENTION), EXCLUDES(ENGINE(MEGATRON)),
+	 "grad-ckpt selective-attention keeps what attention makes; Megatron's --grad-ckpt selective "
+	 "recomputes it"},
 	{IS_NOT(pp_schedule, 0), EXCLUDES(ABOVE(vpp, 1)),
 	 "pp-schedule gpipe has no interleaved form: --vpp 1"},
 	{ABOVE(recompute_layers, 0), NEEDS(IS(grad_ckpt, OOM_CKPT_FULL)),

@@ -108,11 +108,16 @@ static void count_work(struct oom_tape *t, const double *before, const double *a
 	}
 }
 
-/* The logits of the reference: a second model in evaluation, or the trained one without its adapters,
+/* The logits of another model: a second one in evaluation, or the trained one without its adapters,
  * whose weights are there already. */
-static struct oom_val reference_logits(struct oom_tape *t, const struct oom_arch *a,
-				       enum oom_reference ref)
+static struct oom_val other_logits(struct oom_tape *t, const struct oom_arch *a,
+				   enum oom_reference ref)
 {
+	const struct oom_arch *const arch = t->arch;
+	const uint64_t vocab = t->vocab, pixels = t->pixels;
+	const uint8_t shift = t->shift;
+	const struct oom_selection selection = t->selection;
+	const char *warning = t->warning;
 	const struct oom_plan *const plan = t->plan;
 	const bool grad = t->grad, train = t->train;
 	const uint64_t buffers = t->buffer_bytes, rounded = t->buffer_rounded;
@@ -126,7 +131,10 @@ static struct oom_val reference_logits(struct oom_tape *t, const struct oom_arch
 
 	own.lora_r = 0;
 	own.grad_ckpt = OOM_CKPT_NONE;
+	own.num_layers = a == arch ? own.num_layers : 0;
+	t->arch = a;
 	t->plan = &own;
+	t->selection.by_name = false;   /* nothing of it trains */
 	t->grad = false;
 	t->train = train && ref == OOM_REF_ADAPTER;
 	oom_tape_beside(t, true);
@@ -142,6 +150,12 @@ static struct oom_val reference_logits(struct oom_tape *t, const struct oom_arch
 	oom_tape_beside(t, false);
 	t->buffer_bytes = buffers;
 	t->buffer_rounded = rounded;
+	t->arch = arch;
+	t->vocab = vocab;
+	t->pixels = pixels;
+	t->shift = shift;
+	t->selection = selection;
+	t->warning = warning;
 	t->plan = plan;
 	t->grad = grad;
 	t->train = train;
@@ -165,7 +179,7 @@ static struct oom_val dpo(struct oom_tape *t, const struct oom_arch *a, struct o
 		const bool grad = t->grad;
 		struct oom_val y;
 
-		other = reference_logits(t, a, ref);
+		other = other_logits(t, a, ref);
 		t->scope = "loss";
 		t->grad = false;
 		y = oom_shifted(t, other);
@@ -233,10 +247,43 @@ static struct oom_val grpo(struct oom_tape *t, const struct oom_arch *a, struct 
 	loss = oom_reduce(t, answer_logps(t, logits));
 	if (ref == OOM_REF_NONE)
 		return loss;
-	logits = reference_logits(t, a, ref);
+	logits = other_logits(t, a, ref);
 	t->grad = false;
 	oom_drop(t, answer_logps(t, logits));
 	t->grad = grad;
+	return loss;
+}
+
+/* The model's own loss, and kl_div(log_softmax(logits / T), softmax(teacher / T)): the target times
+ * its logarithm, the target times the student's, their difference (aten/src/ATen/native/Loss.cpp
+ * kl_div); autograd keeps the target and the log-probabilities. */
+static struct oom_val distill(struct oom_tape *t, const struct oom_arch *a, struct oom_val loss,
+			      struct oom_val logits)
+{
+	const bool grad = t->grad;
+	struct oom_val teacher, target, own, product, entropy;
+
+	if (!t->teacher || t->teacher->vocab != a->vocab) {
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "objective distill needs a teacher of the same vocabulary (%llu tokens): "
+			      "--teacher config.json",
+			      (unsigned long long)a->vocab);
+		oom_drop(t, logits);
+		return loss;
+	}
+	teacher = other_logits(t, t->teacher, OOM_REF_MODEL);
+	t->scope = "loss";
+	own = oom_op_log_softmax(t, oom_op_unary(t, OOM_SCALE, oom_keep(logits)));
+	t->grad = false;
+	target = oom_op_softmax(t, oom_op_unary(t, OOM_SCALE, oom_keep(teacher)), false);
+	entropy = oom_new_like(t, "xlogy", target, (enum oom_dtype)target.dt);
+	t->grad = grad;
+	product = oom_op_mul(t, oom_keep(target), oom_keep(own));
+	loss = oom_op_add(t, loss, oom_reduce(t, oom_op_add(t, entropy, product)));
+	oom_drop(t, target);
+	oom_drop(t, own);
+	oom_drop(t, teacher);
+	oom_drop(t, logits);
 	return loss;
 }
 
@@ -297,6 +344,8 @@ static const struct oom_objective table[] = {
 	[OOM_METHOD_GRPO] = {.rows = 1, .inputs = 2, .no_labels = true, .completion = true,
 			     .tasks = TEXT,
 			    .source = TRL "grpo_trainer.py", .loss = grpo},
+	[OOM_METHOD_DISTILL] = {.rows = 1, .tasks = TEXT, .source = "torch/nn/functional.py kl_div",
+				.loss = distill},
 	[OOM_METHOD_REWARD] = {.rows = 2, .inputs = 1, .no_labels = true,
 			       .tasks = 1u << OOM_TASK_SEQ_CLS,
 			       .source = TRL "reward_trainer.py", .loss = reward},

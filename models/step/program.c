@@ -125,6 +125,7 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	const struct oom_arch *a = &m->arch;
 
 	oom_tape_reset(t, a, p);
+	t->teacher = m->teacher ? &m->teacher->arch : NULL;
 	oom_batch_sizes(p, &t->val_b, &t->val_s, &t->val_t);
 	t->expand = expand;
 	t->amp = p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16 ||

@@ -62,10 +62,12 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 	packs = t->packs;                       /* of the checkpoint being recomputed, if any */
 	t->checkpoint = node;
 	t->packing = true;
+	c.kept0 = (uint32_t)t->kept.n;
 	t->packs = 0;
 	y = oom_layer_run(t, &c);
 	t->packing = false;
 	c.packs = t->packs;
+	c.kept1 = (uint32_t)t->kept.n;
 	t->packs = packs;
 	oom_done(t, x);
 	if (node < 0)                           /* out of memory: the status says so */

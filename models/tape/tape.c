@@ -52,6 +52,7 @@ void oom_tape_release(struct oom_tape *t)
 	free(t->nodes);
 	free(t->params);
 	free(t->beside.params);
+	free(t->kept.row);
 	free(t->ckpts);
 	free(t->units);
 	free(t->layers);
@@ -82,6 +83,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->warning = NULL;
 	t->side = oom_none();
 	t->n_outputs = 0;
+	t->kept.n = t->kept.at = t->kept.end = 0;
 	t->no_labels = false;
 	t->logits_at = -1;
 	t->m_logits = OOM_MONO_ONE;
@@ -309,6 +311,53 @@ void oom_scratch(struct oom_tape *t, const char *name, uint16_t mono, uint64_t w
 		 enum oom_dtype dt)
 {
 	oom_drop(t, oom_scratch_hold(t, name, mono, width, dt));
+}
+
+/* ---- selective checkpointing ---- */
+
+/* torch.utils.checkpoint.create_selective_checkpoint_contexts: the outputs of listed operators wait in
+ * the order in which they were made, and are handed out in a recomputation instead of being computed. */
+static bool keeps(const struct oom_tape *t, enum oom_kept_of kind)
+{
+	switch ((enum oom_checkpointing)t->plan->grad_ckpt) {
+	case OOM_CKPT_SELECTIVE: return true;
+	case OOM_CKPT_SELECTIVE_ATTENTION: return kind == OOM_KEPT_ATTENTION;
+	case OOM_CKPT_NONE: case OOM_CKPT_FULL: break;
+	}
+	return false;
+}
+
+bool oom_has_kept(const struct oom_tape *t, enum oom_kept_of kind)
+{
+	return t->recompute && !t->packing && !t->dry && !t->stopped && keeps(t, kind) &&
+	       t->kept.at < t->kept.end;
+}
+
+struct oom_val oom_new_kept(struct oom_tape *t, enum oom_kept_of kind, const char *name, uint16_t mono,
+			    struct oom_dim width, enum oom_dtype dt)
+{
+	struct oom_val v;
+
+	if (oom_has_kept(t, kind) && width.n)
+		return (struct oom_val){.sto = t->kept.row[t->kept.at++],
+					.node = -1,
+					.mono = mono,
+					.width = width.n,
+					.text = width.text,
+					.dt = (uint8_t)dt};
+	v = oom_new(t, name, mono, width, dt);
+	if (!t->packing || t->dry || v.sto < 0 || !keeps(t, kind) ||
+	    !grow(t, (void **)&t->kept.row, &t->kept.cap, t->kept.n + 1, sizeof(*t->kept.row)))
+		return v;
+	oom_ref(t, v.sto);
+	t->kept.row[t->kept.n++] = v.sto;
+	return v;
+}
+
+void oom_drop_kept(struct oom_tape *t)
+{
+	while (t->kept.at < t->kept.end)
+		oom_unref(t, t->kept.row[t->kept.at++]);
 }
 
 /* ---- parameters ---- */

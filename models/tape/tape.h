@@ -237,8 +237,11 @@ struct oom_ckpt {
 	oom_block_fn fn;
 	const void *ctx;
 	uint32_t layer, packs, param0;
+	uint32_t kept0, kept1;  /* outputs that the plan's policy keeps for the recomputation */
 	struct oom_val x;
 };
+/* Which operations a policy of selective checkpointing may keep the outputs of. */
+enum oom_kept_of { OOM_KEPT_PRODUCT = 1, OOM_KEPT_ATTENTION = 2 };
 
 /* Labels padded and shifted (transformers since 4.45), or logits cut and copied by the class
  * itself, in fp32 or as they are. */
@@ -266,7 +269,7 @@ struct oom_selection {
 struct oom_tape {
 	const struct oom_plan *plan;
 	struct oom_selection selection;
-	const struct oom_arch *arch;
+	const struct oom_arch *arch, *teacher;  /* teacher: NULL: none */
 	enum oom_status status;
 	struct oom_error err;
 
@@ -282,6 +285,12 @@ struct oom_tape {
 	/* copies of the blocks' contexts */
 	_Alignas(max_align_t) unsigned char ctx[OOM_MAX_CTX][OOM_CTX_BYTES];
 	size_t n_ctx;
+	/* of checkpointed layers, in order, a reference each: what the policy keeps; those of the layer
+	 * being recomputed are [at, end) */
+	struct {
+		int32_t *row;
+		size_t n, cap, at, end;
+	} kept;
 	int32_t held[OOM_MAX_HELD];     /* shared tensors alive for recomputation */
 	/* the first layer's checkpoint of the stack that shares them */
 	int32_t held_node[OOM_MAX_HELD];
@@ -411,6 +420,13 @@ static inline uint64_t oom_rows_of(struct oom_tape *t, uint64_t n, uint64_t widt
 	return 1;
 }
 
+/* The output of an operation of this kind: fresh, or in a recomputed layer what its forward kept. */
+struct oom_val oom_new_kept(struct oom_tape *t, enum oom_kept_of kind, const char *name, uint16_t mono,
+			    struct oom_dim width, enum oom_dtype dt);
+/* Whether the next one of this kind is there already. */
+bool oom_has_kept(const struct oom_tape *t, enum oom_kept_of kind);
+/* Gives up what a recomputation has left of a layer's. */
+void oom_drop_kept(struct oom_tape *t);
 /* A fresh storage with one reference. */
 struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, struct oom_dim width,
 		       enum oom_dtype dt);

@@ -23,7 +23,7 @@ enum oom_exit {
 
 /* What commands have in common; a command's other options live in its own file. */
 struct oom_job {
-	const char *model, *gpu, *gpus_file, *runs, *output, *models_dir;
+	const char *model, *teacher, *gpu, *gpus_file, *runs, *output, *models_dir;
 	struct oom_size gpu_memory, host_ram;   /* a text of NULL: not given */
 	struct oom_list allow;
 	const char *lengths, *lengths_field, *calibration;
@@ -41,8 +41,8 @@ struct oom_job {
 /* job.c: the question of a job, with all that it points to; failures are printed, the exit code
  * returned (0 = fine). */
 struct oom_target {
-	struct oom_keys keys;
-	struct oom_model *model;
+	struct oom_keys keys, teacher_keys;
+	struct oom_model *model, *teacher;      /* teacher: NULL: none */
 	struct oom_gpu gpu;
 	struct oom_calibration calibration;
 	struct oom_lengths lengths;

@@ -67,6 +67,8 @@ oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 		 {.name = "model-name"}, {.name = "base-model"})
 /* The search's wish was called objective before that was a knob. */
 #define OOM_PREFER_ALIASES OOM_ALSO({.name = "objective", .older = true})
+#define OOM_TEACHER_ALIASES \
+	OOM_ALSO({.name = "teacher-model"}, {.name = "teacher-model-name-or-path"})
 #define OOM_OPTION_JSON \
 	{.name = "json", .kind = OOM_OPTION_FLAG, .offset = offsetof(struct oom_job, json), \
 	 .summary = "print JSON, sizes as integers in bytes"}
@@ -79,6 +81,9 @@ oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 	{.name = "gpu", .letter = 'g', .kind = OOM_OPTION_TEXT, .offset = offsetof(struct oom_job, gpu), \
 	 .metavar = "NAME", .hint = OOM_HINT_GPU, \
 	 .summary = "a card in any spelling (see oomplan list gpus)"}, \
+	{.name = "teacher", .kind = OOM_OPTION_TEXT, .offset = offsetof(struct oom_job, teacher), \
+	 .metavar = "FILE", .hint = OOM_HINT_MODEL, .aliases = OOM_TEACHER_ALIASES, \
+	 .summary = "the model that --objective distill learns from, as --model"}, \
 	{.name = "gpu-memory", .kind = OOM_OPTION_SIZE, .offset = offsetof(struct oom_job, gpu_memory), \
 	 .metavar = "SIZE", .summary = "capacity instead of the table's, such as 23.65GiB"}, \
 	{.name = "gpus-file", .kind = OOM_OPTION_TEXT, .offset = offsetof(struct oom_job, gpus_file), \

@@ -135,6 +135,10 @@ static int open_model(const struct oom_job *job, struct oom_target *t)
 	    oom_model_new(&t->model, &t->keys, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	t->q.model = t->model;
+	if (job->teacher && (oom_keys_read_model(&t->teacher_keys, job->teacher, &err) ||
+			     oom_model_new(&t->teacher, &t->teacher_keys, &err)))
+		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	oom_model_teach(t->model, t->teacher);
 	if (*oom_model_warning(t->model))
 		oom_complain(0, "WARNING: %s", oom_model_warning(t->model));
 	say_quantised(job, &t->keys);
@@ -197,6 +201,8 @@ void oom_target_close(struct oom_target *t)
 {
 	oom_model_free(t->model);
 	oom_keys_release(&t->keys);
+	oom_model_free(t->teacher);
+	oom_keys_release(&t->teacher_keys);
 	oom_lengths_release(&t->lengths);
 	memset(t, 0, sizeof(*t));
 }

@@ -29,6 +29,9 @@ static const char *const plans[] = {
 	"micro-batch=1 seq-len=300",
 	"precision=amp-bf16 loss=sft micro-batch=2 seq-len=64 keep-outputs=true",
 	"precision=bf16 label-smoothing=0.1 micro-batch=2 seq-len=64",
+	"precision=amp-bf16 grad-ckpt=selective micro-batch=2 seq-len=96 lora-r=8 "
+	"lora-targets=all-linear images=1",
+	"precision=bf16 attn=eager grad-ckpt=selective-attention micro-batch=2 seq-len=64",
 };
 enum { PLANS = sizeof(plans) / sizeof(plans[0]) };
 
@@ -59,7 +62,6 @@ static int leaks(struct oom_tape *t, const char *type, const struct oom_model *m
 	int n = 0;
 
 	if (oom_record(t, m, &p, false, &err)) {
-		if (getenv("WHY")) print_message("%s %zu: %s\n", type, plan, err.text);
 		if (strstr(err.text, "given up"))       /* used or given up once too often */
 			print_error("%s, plan %zu: %s\n", type, plan, err.text);
 		return strstr(err.text, "given up") != NULL;

@@ -162,6 +162,34 @@ static void chunks_do_not_grow_with_the_batch(void **state)
 	assert_true(of("loss=chunked-nll precision=bf16").peak[OOM_PHASE_BWD1] > 4 * 256 * V * 4);
 }
 
+/* Kept of a layer: what its seven products make, and of attention the result, a logsumexp a head and
+ * token, two random states. */
+static void selective_checkpointing_keeps_what_is_listed(void **state)
+{
+	const uint64_t tokens = B * S, attention = tokens * (H * 2 + 4 * 4) + 2 * 512,
+		       products = tokens * 2 * (H + 64 + 64 + H + 512 + 512 + H),
+		       full = of("precision=bf16 grad-ckpt=full").saved_bytes;
+
+	(void)state;
+	assert_int_equal(of("precision=bf16 grad-ckpt=selective-attention").saved_bytes - full,
+			 2 * attention);
+	assert_int_equal(of("precision=bf16 grad-ckpt=selective").saved_bytes - full,
+			 2 * (attention + products));
+	assert_int_equal(of("precision=bf16 grad-ckpt=selective").peak[OOM_PHASE_OPT2],
+			 of("precision=bf16 grad-ckpt=full").peak[OOM_PHASE_OPT2]);
+}
+
+static void a_teacher_is_needed(void **state)
+{
+	const struct oom_plan p = plan_of("objective=distill");
+	struct oom_error err = {{0}};
+	struct oom_eval e;
+
+	(void)state;
+	assert_int_equal(price(LLAMA, &p, &e, &err), OOM_ERR_INVALID);
+	assert_non_null(strstr(err.text, "--teacher"));
+}
+
 static void what_does_not_go_together_says_so(void **state)
 {
 	static const char *const refused[][2] = {
@@ -193,6 +221,8 @@ int main(void)
 		cmocka_unit_test(outputs_and_means_lie_beside_the_step),
 		cmocka_unit_test(stepping_in_backward_spares_the_gradients),
 		cmocka_unit_test(chunks_do_not_grow_with_the_batch),
+		cmocka_unit_test(selective_checkpointing_keeps_what_is_listed),
+		cmocka_unit_test(a_teacher_is_needed),
 		cmocka_unit_test(what_does_not_go_together_says_so),
 	};
 

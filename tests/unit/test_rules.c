@@ -49,7 +49,7 @@ static const struct {
 	{"recompute-num-layers=3 grad-ckpt=full",
 	 "recompute-num-layers=3 grad-ckpt=full engine=megatron"},
 	{"moe-imbalance=1.5", "moe-imbalance=1.5 engine=megatron"},
-	{"grad-ckpt=selective", "grad-ckpt=selective engine=megatron"},
+	{"grad-ckpt=selective-attention engine=megatron", "grad-ckpt=selective engine=megatron"},
 	{"engine=megatron pp=2 gpus=2 vpp=2 pp-schedule=gpipe",
 	 "engine=megatron pp=2 gpus=2 vpp=2"},
 	{"engine=megatron recompute-num-layers=3",
