@@ -165,6 +165,7 @@ static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
 		{"cuda-error-no-numbers", "tensorrt_llm", "tensorrt-llm", "trtllm-cuda-error"},
 		{"cuda-error-no-numbers", "turbomind", "lmdeploy", "turbomind-cuda-error"},
 		{"hip-error-no-numbers", "ggml-cuda", "ggml", "ggml-cuda-error"},
+		{"xla-resource-exhausted", "/xla_run}}", "tensorflow", "xla-resource-exhausted"},
 		{"xla-resource-exhausted", "OOM when allocating tensor", "tensorflow",
 		 "tf-oom-tensor"},
 	};

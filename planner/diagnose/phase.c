@@ -317,7 +317,9 @@ static bool by_node(struct oom_crash *c, const char *from, const char *end)
 							       oom_text_find(from, end, "[["),
 		   *stop = node ? oom_text_find(node, end, "]]") : NULL;
 
-	return stop && by_word(c, oom_phase_of_line, node, stop + 2, 0.85);
+	/* a cluster compiled as one is of no part */
+	return stop && !oom_text_find(node, stop, "xla_run") &&
+	       by_word(c, oom_phase_of_line, node, stop + 2, 0.85);
 }
 
 /* Words of a log's lines, from the message's own line backwards: what a run said last is what it
@@ -365,7 +367,8 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 	if (!strcmp(c->framework, "jax"))
 		stop = end - stop > 200 ? stop + 200 : end;
 	if (by_word(c, oom_phase_of_line, line, stop, 0.85) || by_node(c, stop, end) ||
-	    (!strcmp(c->framework, "tensorflow") && by_word(c, oom_phase_of_line, line, end, 0.8)))
+	    (!strcmp(c->framework, "tensorflow") && !oom_text_find(line, end, "xla_run}}") &&
+	     by_word(c, oom_phase_of_line, line, end, 0.8)))
 		return;
 	if (ends_traceback(c) && by_frames(c, begin, at, end)) {
 		if (c->phase == OOM_CRASH_FORWARD)

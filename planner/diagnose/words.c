@@ -267,6 +267,11 @@ static bool other_meaning(const struct oom_trigger *t, const char *at, size_t le
 		       begins(at + n, left - n, ": false") || begins(at + n, left - n, ":false");
 	if (!strcmp(t->needle, "CUDA runtime error in "))
 		return !oom_text_find(at, at + (left < 400 ? left : 400), "out of memory");
+	/* a launcher ends the ranks that are left, after one of them failed */
+	if (!strcmp(t->needle, "Signals.SIGKILL"))
+		return ends(begin, at, "exiting via ");
+	if (!strcmp(t->needle, "SIGKILL"))
+		return ends(begin, at, "exiting via Signals.");
 	if (!strcmp(t->needle, "MemoryPressure"))
 		return oom_text_find(at, at + (left < 40 ? left : 40), "False") != NULL;
 	if (!strcmp(t->needle, "memory allocation of "))

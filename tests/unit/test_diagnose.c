@@ -284,12 +284,46 @@ static void test_bare(void **state)
 	assert_true(c.traceback);
 }
 
+/* Who ran: by packages of frames, by loggers, by what messages speak of; of none, the runtime. */
+static void test_programs(void **state)
+{
+	static const struct {
+		const char *before, *program;
+		enum oom_crash_phase phase;
+	} want[] = {
+		{"  File \"/s/vllm-ascend/vllm_ascend/models/q.py\", line 3, in forward\n", "vllm", OOM_CRASH_INFERENCE},
+		{"  File \"/h/Fooocus/backend/sd.py\", line 2, in decode\n", "webui", OOM_CRASH_INFERENCE},
+		{"  File \"/h/lightning/pytorch/s.py\", line 6, in f\n  File \"m.py\", line 1, in forward\n", "lightning", OOM_CRASH_FORWARD},
+		{"  File \"C:\\x\\ComfyUI\\comfy\\ldm\\a.py\", line 1, in forward\n", "comfyui", OOM_CRASH_INFERENCE},
+		{"[launch.py:319:sigkill_handler] Killing subprocess 12\n", "deepspeed", OOM_CRASH_UNKNOWN},
+		/* a file of that name is no package */
+		{"  File \"/h/vllm.py\", line 2, in f\n", "", OOM_CRASH_UNKNOWN},
+		{"", "", OOM_CRASH_UNKNOWN},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		char text[400];
+		struct oom_crash c;
+
+		snprintf(text, sizeof(text), "%storch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", want[i].before);
+		c = decode(text);
+		assert_string_equal(c.program, want[i].program);
+		assert_string_equal(oom_crash_phase_str(c.phase), oom_crash_phase_str(want[i].phase));
+	}
+}
+
 static void test_nothing(void **state)
 {
 	struct oom_crash c;
 	static const char calm[] = "step 100 loss 2.1\nstep 200 loss 2.0\nKilledHorse is no kill\n";
 
+	/* a launcher that ends the ranks which are left names the signal: modelscope/ms-swift#4411 */
+	static const char ended[] = "[WARNING] Unable to shutdown process 73 via Signals.SIGTERM, forcefully exiting via Signals.SIGKILL\n"
+				    "[ERROR] failed (exitcode: 1) local_rank: 0 (pid: 73) of binary: python\n";
+
 	(void)state;
+	assert_false(oom_crash_decode(ended, sizeof(ended) - 1, &c));
 	assert_false(oom_crash_decode(calm, sizeof(calm) - 1, &c));
 	assert_false(oom_crash_decode("", 0, &c));
 }
@@ -318,7 +352,7 @@ int main(void)
 		cmocka_unit_test(test_eras),	 cmocka_unit_test(test_others),
 		cmocka_unit_test(test_wrappers), cmocka_unit_test(test_bare),
 		cmocka_unit_test(test_shape),	 cmocka_unit_test(test_phases),
-		cmocka_unit_test(test_nodes),	 cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_programs), cmocka_unit_test(test_nodes),	 cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_tables)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
