@@ -29,6 +29,7 @@ struct oom_job {
 	const char *lengths, *lengths_field, *calibration;
 	double confidence;
 	bool json, csv, quiet, help;
+	bool ladder;                    /* every rung with its cost, setting and source */
 	int color;                      /* enum oom_color_mode */
 	struct oom_plan plan;           /* the knobs */
 	struct oom_list words;          /* what is no option */

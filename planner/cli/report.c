@@ -222,25 +222,27 @@ static void host(const struct oom_target *t, const struct oom_judged *j)
 		       "\"Killed\" (exit 137)\n");
 }
 
-static void rungs(const struct oom_ladder *l)
+static void rungs(const struct oom_ladder *l, bool whole)
 {
 	static const char *const words[] = {"not needed",	 "TAKEN", "does not help",
 					    "nothing to change", "OFFER", "given back",
 					    "refused"};
 
-	printf("\nthe ladder, cheapest first\n");
+	printf("\nthe ladder, cheapest first%s\n", whole ? "" : " (all of it: --ladder)");
 	for (int i = 0; i < OOM_RUNGS; i++) {
 		const struct oom_rung *r = oom_rung_at((size_t)i);
 		const struct oom_rung_result *s = &l->rung[i];
 		const bool quiet = s->outcome == OOM_RUNG_NOT_NEEDED ||
 				   s->outcome == OOM_RUNG_NOT_APPLICABLE;
 
+		if (!whole && quiet)
+			continue;
 		printf("  %2d %-47s %-17s", r->number, r->name, words[s->outcome]);
 		if (!quiet)
 			printf(" %s -> %s%s", oom_gib(s->before_bytes), oom_gib(s->after_bytes),
 			       s->fits ? ", fits" : "");
 		putchar('\n');
-		if (quiet && !*s->note)
+		if (!whole || (quiet && !*s->note))
 			continue;
 		printf("       %s; costs: %s\n       set: %s   [%s]\n", oom_class_str(r->cls),
 		       r->cost, r->setting, r->source);
@@ -316,7 +318,7 @@ void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
 	anatomy(&a->best.eval);
 	phases(&a->best.eval);
 	host(t, &a->best);
-	rungs(&a->ladder);
+	rungs(&a->ladder, job->ladder);
 	command_line(t, &a->best.plan);
 	if (a->searched)
 		oom_report_search(job, t, &a->as_asked.plan, &a->search);
