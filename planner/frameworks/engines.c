@@ -65,6 +65,32 @@ static void by_name(struct fw_part *p, const char *key, const char *path)
 	fw_open(p, "zero", told);
 }
 
+void fw_name_accelerate(struct fw_part *p, const char *key, const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char told[300];
+
+	if (stage_of(name) >= 0) {
+		by_name(p, key, path);
+		return;
+	}
+	if (!has(name, "fsdp")) {
+		snprintf(told, sizeof(told),
+			 "%.100s is not found: give it too, or --engine, --zero and --gpus as it has them",
+			 path);
+		fw_unmodelled(p, key, told);
+		return;
+	}
+	fw_set(p, "engine", has(name, "fsdp2") ? "fsdp2" : "fsdp1", key, "the file's name");
+	fw_set(p, "zero", "3", key, "FULL_SHARD, accelerate's default");
+	snprintf(told, sizeof(told),
+		 "%.100s is not found: the engine is taken from its name, whole sharding and no offload "
+		 "are assumed; give the file too",
+		 path);
+	fw_note(p, key, told);
+	fw_open(p, "zero", told);
+}
+
 void fw_take_deepspeed(struct fw_part *p, const char *key)
 {
 	const struct doc_node *node = fw_key(p, key);

@@ -138,12 +138,10 @@ static void finish(struct fw_part *p)
 		conf = "PYTORCH_ALLOC_CONF=";
 	if (strstr(fw_text(p, conf), "expandable_segments:True") ||
 	    strstr(fw_text(p, conf), "expandable_segments:true"))
-		fw_set(p, "allocator", "expandable", conf, NULL);
+		fw_set(p, "allocator", "expandable_segments", conf, NULL);
 	finish_gpus(p);
 	if (*config && !fw_follow(p, "config_file", config))
-		fw_unmodelled(p, "config_file",
-			      "accelerate's file is not found: give it too, or --engine, --zero and "
-			      "--gpus as it has them");
+		fw_name_accelerate(p, "config_file", config);
 	if (fw_on(p, "use_deepspeed")) {
 		fw_set(p, "engine", "deepspeed", "use_deepspeed", NULL);
 		fw_take_deepspeed(p, "deepspeed_config_file");

@@ -84,7 +84,7 @@ static void finish(struct fw_part *p)
 	if (fw_key(p, "train_loader.dataset.packing_ratio"))
 		fw_set(p, "packing", "true", "train_loader.dataset.packing_ratio", NULL);
 	if (fw_on(p, "expandable_segments"))
-		fw_set(p, "allocator", "expandable", "expandable_segments", NULL);
+		fw_set(p, "allocator", "expandable_segments", "expandable_segments", NULL);
 	if (doc_whole(fw_key(p, "compute.gpus"), &gpus) && gpus > 0)
 		fw_set_whole(p, "gpus", gpus, "compute.gpus", NULL);
 	else if (doc_whole(fw_key(p, "gpu_num"), &gpus) && gpus > 0)

@@ -174,6 +174,7 @@ void reading_settle(struct oom_reading *r)
 	}
 	if (part_fact(all, "micro-batch")) {
 		fw_default(all, "ep", "1", "not asked for");
+		fw_default(all, "nodes", "1", "one machine unless a launcher says otherwise");
 		fw_default(all, "base-bits", "16", "no quantisation is asked for");
 	}
 	if (whole(all, "gpus", 0) == 1)

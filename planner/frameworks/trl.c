@@ -32,6 +32,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("precompute_ref_log_probs", "reference", "true>none;false>", NULL,
 	       "trl/trainer/dpo_trainer.py"),
 	{"@objective", .hook = true},
+	{"accelerate_config", .hook = true, .source = "trl/scripts/utils.py"},
 	FW_KEY("activation_offloading", "offload-activations", NULL, NULL, CONFIG),
 	{"use_vllm", .note = "a rollout engine; with vllm_mode colocate it takes its share of the card"},
 	{"reward_model_path", .note = "a reward model on the card: more than is priced"},
@@ -68,6 +69,32 @@ static const char idle[] =
 	"model_adapter_name ref_adapter_name reference_free force_use_ref_model generate_during_eval "
 	"is_encoder_decoder base_model_attribute_name lr trl_* ddp_* wandb_* dataset_* hub_* "
 	"tokenizer_* apply_chat_template";
+
+/* The trainer by the command or script that is launched: "trl sft", "trl/scripts/kto.py",
+ * "scripts/run_dpo.py". */
+static const char *launched(const struct fw_part *p)
+{
+	static const struct {
+		const char *program, *objective;
+	} known[] = {
+		{"sft", "sft"}, {"sft_vlm", "sft"}, {"dpo", "dpo"}, {"dpo_vlm", "dpo"}, {"kto", "kto"},
+		{"reward", "reward"}, {"reward_modeling", "reward"}, {"grpo", "grpo"},
+		{"grpo_vlm", "grpo"}, {"rloo", "rloo"}, {"ppo", "ppo"}, {"ppo_tldr", "ppo"},
+		{"orpo", "orpo"}, {"cpo", "cpo"}, {"gkd", "distill"}, {"online_dpo", "online-dpo"},
+		{"dpo_online", "online-dpo"}, {"nash_md", "nash-md"}, {"xpo", "xpo"}, {"bco", "bco"},
+		{"prm", "prm"}, {"run_sft", "sft"}, {"run_dpo", "dpo"}, {"run_orpo", "orpo"},
+		{"run_simpo", "simpo"}, {"run_clm", "pretrain"}, {"run_mlm", "pretrain"},
+	};
+	const char *program = fw_text(p, "(program)"), *slash = strrchr(program, '/');
+	const char *blank = strrchr(slash ? slash : program, ' ');
+	const char *name = blank ? blank + 1 : slash ? slash + 1 : program;
+	const size_t n = strcspn(name, ".");
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strlen(known[i].program) == n && !strncasecmp(known[i].program, name, n))
+			return known[i].objective;
+	return NULL;
+}
 
 enum generation { OLD, NEW };
 
@@ -108,6 +135,10 @@ static const struct {
 
 static void finish_objective(struct fw_part *p)
 {
+	if (launched(p)) {
+		fw_set(p, "objective", launched(p), "(program)", "the trainer of this program");
+		return;
+	}
 	if (*fw_text(p, "@objective")) {
 		fw_set(p, "objective", fw_text(p, "@objective"), "@objective", "the trainer");
 		return;
@@ -159,10 +190,24 @@ static void finish_loss(struct fw_part *p, enum generation age)
 		fw_set(p, "@price.loss", "chunked-nll", NULL, NULL);
 }
 
+/* "--accelerate_config zero2": one of TRL's own profiles, or a file. */
+static void finish_profile(struct fw_part *p)
+{
+	const char *profile = fw_text(p, "accelerate_config");
+
+	if (!*profile || fw_follow(p, "accelerate_config", profile))
+		return;
+	fw_name_accelerate(p, "accelerate_config", profile);
+	if (!strchr(profile, '.'))
+		fw_default(p, "gpus", strcmp(profile, "single_gpu") ? "8" : "1",
+			   "trl/accelerate_configs num_processes");
+}
+
 static void finish(struct fw_part *p)
 {
 	const enum generation age = generation(p);
 
+	finish_profile(p);
 	if (age == NEW) {
 		if (!fw_key(p, "gradient_checkpointing"))
 			fw_set(p, "grad-ckpt", "full", NULL, BASE ":61");
@@ -197,6 +242,7 @@ const struct framework framework_trl = {
 		 "max_prompt_length max_completion_length num_generations reward_funcs "
 		 "per_device_train_batch_size+max_length per_device_train_batch_size+beta "
 		 "per_device_train_batch_size+packing per_device_train_batch_size+dataset_train_split "
+		 "(program)+model_name_or_path+dataset_name (launcher)+model_name_or_path+dataset_name "
 		 "dataset_id_or_path per_device_train_batch_size+use_peft "
 		 "per_device_train_batch_size+dataset_name per_device_train_batch_size+loss_type "
 		 "per_device_train_batch_size+max_seq_length @objective",
