@@ -36,6 +36,7 @@ void oom_evaluator_free(struct oom_evaluator *ev)
 	release_programs(ev->full, FULL_SLOTS);
 	oom_player_release(&ev->player);
 	free(ev->nodes);
+	free(ev->ctx);
 	free(ev->size);
 	free(ev);
 }
@@ -331,11 +332,14 @@ static void lend_nodes(struct oom_evaluator *ev, struct oom_tape *t)
 {
 	struct oom_node *nodes = t->nodes;
 	const size_t cap = t->cap_nodes;
+	void *ctx = t->ctx;
 
 	t->nodes = ev->nodes;
 	t->cap_nodes = ev->cap_nodes;
 	ev->nodes = nodes;
 	ev->cap_nodes = cap;
+	t->ctx = ev->ctx;
+	ev->ctx = ctx;
 }
 
 static bool serves(const struct program *g, const struct oom_model *m, const struct oom_plan *key,

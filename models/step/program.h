@@ -51,6 +51,7 @@ struct oom_evaluator {
 	/* the graph's memory, lent to the tape being recorded */
 	struct oom_node *nodes;
 	size_t cap_nodes;
+	void *ctx;                              /* and that of the blocks' contexts */
 	struct program full[FULL_SLOTS];        /* every layer recorded, for replays */
 	struct oom_player player;
 	/* the last replays: the plan without what a replay does not depend on, the card, and what came

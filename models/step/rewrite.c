@@ -164,6 +164,7 @@ enum oom_status oom_rewrite(const struct oom_tape *from, struct oom_tape *to,
 	*to = *from;
 	to->rows = NULL;
 	to->cap_rows = 0;
+	to->ctx = NULL;
 	for (int i = 0; i < OOM_STREAMS; i++)
 		to->streams[i] = (struct oom_stream){0};
 	w.own = calloc(1, own ? own : 1);

@@ -1,5 +1,6 @@
 /* Stacks of layers: equal ones are recorded once and repeated; a checkpointed one is recorded by
  * what it keeps and run again in the backward pass. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "tape.h"
@@ -198,6 +199,12 @@ void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size)
 		oom_tape_fail(t, OOM_ERR_LIMIT,
 			      "more than %d stacks of layers in one model, or %d bytes to tell one",
 			      OOM_MAX_CTX, OOM_CTX_BYTES);
+		return NULL;
+	}
+	if (!t->ctx)
+		t->ctx = malloc(OOM_MAX_CTX * sizeof(*t->ctx));
+	if (!t->ctx) {
+		oom_tape_fail(t, OOM_ERR_MEMORY, "out of host memory");
 		return NULL;
 	}
 	memcpy(t->ctx[t->n_ctx], ctx, size);

@@ -50,6 +50,7 @@ void oom_tape_release(struct oom_tape *t)
 	free(t->rows);
 	free(t->refs);
 	free(t->nodes);
+	free(t->ctx);
 	free(t->params);
 	free(t->beside.params);
 	free(t->kept.row);

@@ -282,8 +282,8 @@ struct oom_tape {
 	size_t n_params, cap_params, cursor;
 	struct oom_ckpt *ckpts;
 	size_t n_ckpts, cap_ckpts;
-	/* copies of the blocks' contexts */
-	_Alignas(max_align_t) unsigned char ctx[OOM_MAX_CTX][OOM_CTX_BYTES];
+	/* copies of the blocks' contexts: OOM_MAX_CTX of them, taken with the first */
+	unsigned char (*ctx)[OOM_CTX_BYTES];
 	size_t n_ctx;
 	/* of checkpointed layers, in order, a reference each: what the policy keeps; those of the layer
 	 * being recomputed are [at, end) */
