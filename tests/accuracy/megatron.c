@@ -3,9 +3,9 @@
  *
  *     megatron_accuracy LIMITS.csv FOLDER
  *
- * golden_visible.csv: NVIDIA/Megatron-LM functional tests, primary rows; every configuration group
+ * golden.csv: NVIDIA/Megatron-LM functional tests, primary rows; every configuration group
  * weighs the same (its rows are near-twins), by the median of its rows' errors.
- * simumax_visible.csv: SimuMax's published measurements, distinct runs.  Beside ours stand
+ * simumax.csv: SimuMax's published measurements, distinct runs.  Beside ours stand
  * Megatron's own formula and SimuMax's estimate on the same rows.  Exit 77 without the rows. */
 #include <math.h>
 #include <stdio.h>
@@ -171,13 +171,13 @@ int main(int argc, char **argv)
 
 	if (argc != 3)
 		return 2;
-	snprintf(probe, sizeof(probe), "%s/golden_visible.csv", argv[2]);
+	snprintf(probe, sizeof(probe), "%s/golden.csv", argv[2]);
 	if (access(probe, R_OK)) {
 		printf("skipped: no measured rows at %s\n", argv[2]);
 		return 77;
 	}
-	if (price(argv[2], "golden_visible.csv", golden, &err) ||
-	    price(argv[2], "simumax_visible.csv", simumax, &err)) {
+	if (price(argv[2], "golden.csv", golden, &err) ||
+	    price(argv[2], "simumax.csv", simumax, &err)) {
 		printf("%s\n", err.text);
 		return 1;
 	}
