@@ -284,6 +284,20 @@ static void restore_margin(const struct asker *a, struct oom_search *s)
 		s->reason[i].without.margin = margin;
 }
 
+/* A plan is reported with the margin it was asked with, under which a full card may give back other
+ * segments than under the calibration's. */
+static enum oom_status as_reported(const struct asker *a, struct end *end)
+{
+	struct oom_plan p = end->plan;
+	bool in_budget;
+
+	if (!a->q.calibration)
+		return OOM_OK;
+	p.margin = a->q.plan.margin;
+	return oom_judge(a->ev, a->q.model, &p, a->q.capacity_bytes, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY,
+			 &end->eval, &in_budget, a->err);
+}
+
 static enum oom_status answer(struct asker *a, struct oom_answer *out)
 {
 	struct end end;
@@ -293,6 +307,8 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 	take_margin(a);
 	do {
 		st = look(a, out, &end);
+		if (!st)
+			st = as_reported(a, &end);
 		if (st)
 			return st;
 		right = on_card(a, &end.eval, end.in_budget);

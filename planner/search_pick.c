@@ -132,7 +132,7 @@ static int compare_cheaply(enum oom_objective o, const struct pick *a, const str
 	/* what is not exact is changed as little as may be, whatever that would win */
 	if (by_class || by_inexact || first || second)
 		return by_class ? by_class : by_inexact ? by_inexact : first ? first : second;
-	/* equal by the roofline, which knows no launch overhead: fewer, larger micro-steps (playbook M5) */
+	/* equal in time: fewer, larger micro-steps (playbook M5) */
 	return sign((double)b->micro_batch, (double)a->micro_batch);
 }
 

@@ -60,7 +60,7 @@ struct oom_box {
 	struct oom_candidate plan;
 	struct oom_host_need need;
 	double usd_h;                   /* all nodes; the spot price when asked for */
-	double tokens_per_s;            /* a roofline guess */
+	double tokens_per_s;            /* an estimate (steptime.h) */
 	double usd_per_mtokens;         /* of that price */
 	/* beside each other; NAN without that price */
 	double ondemand_usd_per_mtokens, spot_usd_per_mtokens;

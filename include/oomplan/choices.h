@@ -180,6 +180,21 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_SCAN_LOOP, "loop", "over the tokens: eager PyTorch without the mamba_ssm kernels", \
 	  "", "transformers modeling_mamba.py slow_forward", OOM_EXACT)
 
+#define OOM_FP8S(X) \
+	X(OOM_FP8_NONE, "none", "products in --precision", "false no", "-", OOM_EXACT) \
+	X(OOM_FP8_TENSORWISE, "tensorwise", \
+	  "8-bit products, one scale per tensor (delayed or current scaling)", \
+	  "true hybrid e4m3 delayed tensor", \
+	  "torchao float8_linear_config.py, TransformerEngine recipes", OOM_NUMERICS) \
+	X(OOM_FP8_ROWWISE, "rowwise", "8-bit products, one scale per row", "", \
+	  "torchao float8_linear_config.py", OOM_NUMERICS) \
+	X(OOM_FP8_BLOCKWISE, "blockwise", "8-bit products, one scale per block of 128 x 128", "", \
+	  "TransformerEngine Float8BlockScaling", OOM_NUMERICS) \
+	X(OOM_FP8_MXFP8, "mxfp8", "8-bit products, one scale per 32 elements (Blackwell)", "", \
+	  "TransformerEngine MXFP8BlockScaling", OOM_NUMERICS) \
+	X(OOM_FP8_NVFP4, "nvfp4", "4-bit products, one scale per 16 elements (Blackwell)", "", \
+	  "TransformerEngine NVFP4BlockScaling", OOM_NUMERICS)
+
 #define OOM_PP_SCHEDULES(X) \
 	X(OOM_PP_1F1B, "1f1b", "one forward, one backward; interleaved where vpp is above 1", "", \
 	  "Megatron-LM schedules.py, arXiv:2104.04473", OOM_EXACT) \
@@ -224,6 +239,7 @@ enum oom_reference { OOM_REFERENCES(OOM_CHOICE_ID) };
 enum oom_ema { OOM_EMAS(OOM_CHOICE_ID) };
 enum oom_engine_id { OOM_ENGINES(OOM_CHOICE_ID) };
 enum oom_scan { OOM_SCANS(OOM_CHOICE_ID) };
+enum oom_fp8 { OOM_FP8S(OOM_CHOICE_ID) };
 enum oom_pp_schedule { OOM_PP_SCHEDULES(OOM_CHOICE_ID) };
 enum oom_cp_comm { OOM_CP_COMMS(OOM_CHOICE_ID) };
 enum oom_offload { OOM_OFFLOADS(OOM_CHOICE_ID) };

@@ -24,6 +24,7 @@ struct oom_gpu {
 	enum oom_capacity_kind capacity_kind;
 	double compute_capability;      /* 0 = not NVIDIA or unknown */
 	double bandwidth_gb_s, bf16_tflops, fp16_tflops;
+	double tdp_w;                   /* board power; 0 = unknown */
 	/* of the machine it stands in, to other machines, gigabits a second; 0 = unknown */
 	double network_gbps;
 };

@@ -75,6 +75,25 @@ enum oom_bucket {
 OOM_API const char *oom_bucket_str(enum oom_bucket bucket);
 OOM_API const char *oom_bucket_column(enum oom_bucket bucket);
 
+/* What one micro-step (forward, backward, recomputation) asks of one GPU, whatever the card: the
+ * input of the step time (steptime.h).  The slowest pipeline rank's; elements are counted as they
+ * are computed, bytes as they are read and written. */
+struct oom_work {
+	/* multiplications and additions: of products with weights in 16 bit and in 32 (thin ones
+	 * counted as the tiles they fill), of attention's scores (the half below the diagonal where
+	 * a kernel skips the other); what of both the model needs, without recomputation */
+	double product_flops, fp32_flops, attention_flops, model_flops;
+	double bytes;                   /* through the card's memory, outside of attention */
+	/* kernels that Python launches (forward, recomputation), and autograd's own threads */
+	double launches, launches_back;
+	double unpacked;                /* 4-bit weights made whole: elements, every time */
+	/* sent by this GPU: to tensor-parallel, expert-parallel and context-parallel peers, to the
+	 * next pipeline rank; and in how many collectives */
+	double tensor_bytes, expert_bytes, context_bytes, pipeline_bytes;
+	double tensor_calls, expert_calls, context_calls, pipeline_calls;
+	double units;                   /* layers: gathered and reduced one by one */
+};
+
 /* Everything one evaluation says.  Bytes on one GPU (the fullest rank) unless the name says
  * otherwise. */
 struct oom_eval {
@@ -110,6 +129,7 @@ struct oom_eval {
 	uint64_t floor_bytes;
 	/* forward + backward + recomputation, matrix products only */
 	double flops_per_sample;
+	struct oom_work work;
 	/* where GPUs hold different layers (pipeline stages, device_map): the fullest one, of how
 	 * many (0: all are alike), and the peak of the emptiest */
 	uint32_t stage, n_stages;

@@ -45,6 +45,8 @@ struct oom_plan {
 	int64_t keep_outputs;       /* 1 = the loop holds the model's outputs through the backward */
 	/* numerics and kernels */
 	int64_t precision;          /* enum oom_precision */
+	int64_t fp8;                /* enum oom_fp8: time only, bytes are those without */
+	int64_t compile;            /* 1 = torch.compile: time only, bytes are those without */
 	int64_t attn;               /* enum oom_attention */
 	int64_t grad_ckpt;          /* enum oom_checkpointing */
 	int64_t use_reentrant;      /* enum oom_reentrant */

@@ -1,8 +1,8 @@
-/* How long a step takes, roughly: a roofline over arithmetic, memory traffic, collectives and
- * offload.
+/* How long a step takes: a ledger of named parts, as the bytes are.
  *
- * A guess, and called one: it ranks plans against one another on one card within about a factor of
- * 1.5; it does not promise seconds. */
+ * An estimate with an interval.  What it was compared with, and how far it was off, stands in
+ * models/time/README.md; the parameters of a class of cards are fitted to published throughputs
+ * (data/throughput.csv), never to a row. */
 #ifndef OOMPLAN_STEPTIME_H
 #define OOMPLAN_STEPTIME_H
 
@@ -13,27 +13,66 @@
 extern "C" {
 #endif
 
+/* What a step is bound by. */
+#define OOM_BOUNDS(X) \
+	X(OOM_BOUND_COMPUTE, "compute") \
+	X(OOM_BOUND_HBM, "HBM") \
+	X(OOM_BOUND_LAUNCHES, "launches") \
+	X(OOM_BOUND_NETWORK, "network") \
+	X(OOM_BOUND_BUBBLE, "bubble") \
+	X(OOM_BOUND_PCIE, "PCIe")
+
+/* The parts of a step: X(id, name, what it is bound by, what it is). */
+#define OOM_TIME_PARTS(X) \
+	X(OOM_TIME_PRODUCTS, "products", OOM_BOUND_COMPUTE, \
+	  "matrix products with weights: forward, backward, recomputation") \
+	X(OOM_TIME_ATTENTION, "attention", OOM_BOUND_COMPUTE, "scores and their products") \
+	X(OOM_TIME_TRAFFIC, "traffic", OOM_BOUND_HBM, \
+	  "point-wise kernels, norms, losses: bytes read and written") \
+	X(OOM_TIME_UNPACKING, "unpacking", OOM_BOUND_HBM, "4-bit weights made whole") \
+	X(OOM_TIME_LAUNCHES, "launches", OOM_BOUND_LAUNCHES, \
+	  "waiting for kernels to be launched, beyond what the card computes meanwhile") \
+	X(OOM_TIME_TENSOR, "tensor-parallel", OOM_BOUND_NETWORK, \
+	  "hidden states summed over tensor-parallel ranks") \
+	X(OOM_TIME_EXPERT, "expert-parallel", OOM_BOUND_NETWORK, "tokens sent to their experts") \
+	X(OOM_TIME_CONTEXT, "context-parallel", OOM_BOUND_NETWORK, \
+	  "keys and values exchanged, beyond what attention hides") \
+	X(OOM_TIME_PIPELINE, "pipeline", OOM_BOUND_NETWORK, "hidden states between stages") \
+	X(OOM_TIME_BUBBLE, "bubble", OOM_BOUND_BUBBLE, "stages that wait for the first, and the last") \
+	X(OOM_TIME_GRADIENTS, "data-parallel", OOM_BOUND_NETWORK, \
+	  "gradients reduced and weights gathered, beyond what computation hides") \
+	X(OOM_TIME_OPTIMIZER, "optimizer", OOM_BOUND_HBM, "the update: weights, gradients, states") \
+	X(OOM_TIME_HOST, "host", OOM_BOUND_PCIE, \
+	  "what is offloaded or paged, over PCIe or from disk, and the update on the CPU")
+
+#define OOM_BOUND_ID(id, word) id,
+enum oom_bound { OOM_BOUNDS(OOM_BOUND_ID) OOM_BOUND_COUNT };
+#undef OOM_BOUND_ID
+#define OOM_TIME_ID(id, name, bound, summary) id,
+enum oom_time_part { OOM_TIME_PARTS(OOM_TIME_ID) OOM_TIME_PART_COUNT };
+#undef OOM_TIME_ID
+
 struct oom_step_time {
-	double compute_s;       /* matrix products at OOM_STEP_MFU of the card's peak */
-	/* activations, weights and optimizer state through the card's memory */
-	double memory_s;
-	double comm_s;          /* collectives that are not hidden */
-	double offload_s;       /* state over PCIe or from disk */
-	double total_s;         /* one optimizer step: max(compute, memory) + comm + offload */
-	double samples_per_s;   /* over all GPUs */
+	double part_s[OOM_TIME_PART_COUNT];     /* of one optimizer step; they add up to total_s */
+	double total_s;
+	/* nine of ten measured steps should lie between (see OOM_STEP_COVERAGE) */
+	double low_s, high_s;
+	double samples_per_s;           /* over all GPUs */
+	/* share of the GPUs' 16-bit peak (32-bit where that is computed in) that goes into the model:
+	 * recomputation does not count, and of causal attention half of the scores */
+	double mfu;
+	enum oom_bound binds;           /* what most of the time goes to */
 };
-/* Share of the peak a training step reaches; bytes a second of PCIe and of a network without a
- * faster link. */
-#define OOM_STEP_MFU 0.4
-#define OOM_STEP_PCIE 20e9
-#define OOM_STEP_NETWORK 12.5e9
-#define OOM_STEP_NVME 3e9
-/* The factor between this guess and a measured step that should surprise nobody. */
-#define OOM_STEP_ERROR 1.5
+/* Share of steps that the interval is meant to hold. */
+#define OOM_STEP_COVERAGE 0.85
 
 /* gpu may be NULL: an A100's numbers are used, which still ranks plans for one card. */
 OOM_API struct oom_step_time oom_step_time(const struct oom_plan *plan, const struct oom_eval *eval,
 					   const struct oom_gpu *gpu);
+/* "compute", ...; "products", ...; what a part is. */
+OOM_API const char *oom_bound_str(enum oom_bound bound);
+OOM_API const char *oom_time_part_str(enum oom_time_part part);
+OOM_API const char *oom_time_part_summary(enum oom_time_part part);
 
 #ifdef __cplusplus
 }

@@ -40,7 +40,8 @@ struct oom_val oom_op_conv1d(struct oom_tape *t, const char *name, struct oom_va
 	y = oom_new(t, "convolution", mono, (struct oom_dim){c->out, NULL}, (enum oom_dtype)x.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
-	t->flops[mono] += 2.0 * (double)c->out * (double)(in * c->kernel) * t->mult;
+	oom_tape_flops(t, mono, 2.0 * (double)c->out * (double)(in * c->kernel),
+		       (enum oom_dtype)x.dt);
 	oom_done(t, x);
 	oom_done(t, w);
 	oom_done(t, bias);

@@ -52,6 +52,7 @@ static struct oom_val liger(struct oom_tape *t, const struct oom_arch *a, struct
 	uint64_t chunk = 1, piece = oom_ceil_div(tokens, inc);
 	uint16_t part = OOM_MONO_ONE;
 	struct oom_val w, gx, gw = oom_none(), loss, total, labels;
+	struct oom_val as = h;
 	enum oom_dtype dt;
 	int32_t n = -1;
 	bool rg;
@@ -84,7 +85,8 @@ static struct oom_val liger(struct oom_tape *t, const struct oom_arch *a, struct
 			     (struct oom_dim){v * d, "vocab_size * d_model"}, (enum oom_dtype)w.dt);
 	loss = oom_new(t, "loss per token", h.mono, D(1), OOM_F32);
 	dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt;
-	t->flops[h.mono] += 2.0 * (double)d * (double)v * t->mult;
+	as.dt = (uint8_t)dt;
+	oom_tape_product(t, as, d, v);
 	/* from the second chunk on the cast weight is cached */
 	for (int i = 0; i < (chunk < tokens ? 2 : 1); i++)
 		fused_chunk(t, h, w, dt, part, part == OOM_MONO_ONE ? chunk : 1, v, d);
@@ -185,7 +187,7 @@ static struct oom_val trl(struct oom_tape *t, const struct oom_arch *a, struct o
 			t->nodes[n].aux_width = c.rows * c.v;
 		}
 	}
-	t->flops[h.mono] += 2.0 * (double)c.d * (double)c.v * t->mult;
+	oom_tape_product(t, h, c.d, c.v);
 	for (int i = 0; i < (many ? 2 : 1); i++)
 		trl_chunk(t, &c);
 	loss = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);

@@ -41,8 +41,9 @@ struct oom_lora_param oom_lora_delta(struct oom_tape *t, enum oom_lora_part part
 	}
 	a = oom_param(t, "lora_A.weight", r * experts, in, OOM_P_LORA | OOM_P_LINEAR);
 	b = oom_param(t, "lora_B.weight", out, r * experts, OOM_P_LORA | OOM_P_LINEAR);
-	t->flops[OOM_MONO_ONE] += 2.0 * (double)experts * (double)out * (double)in * (double)r *
-				  t->mult;
+	oom_tape_flops(t, OOM_MONO_ONE,
+		       2.0 * (double)experts * (double)out * (double)in * (double)r,
+		       (enum oom_dtype)w.dt);
 	if (experts > 1 && t->amp) {            /* views of the weights: not in autocast's cache */
 		b = oom_op_cast(t, b, (enum oom_dtype)t->amp_dt);
 		a = oom_op_cast(t, a, (enum oom_dtype)t->amp_dt);

@@ -3,6 +3,7 @@
 #define OOM_MEGATRON_PARTS_H
 
 #include "oomplan/megatron.h"
+#include "oomplan/model.h"
 
 /* What one model chunk of a pipeline rank holds. */
 struct mg_chunk {
@@ -35,5 +36,9 @@ double oom_mg_mlp_saved(const struct oom_megatron *m, double seq);
 double oom_mg_moe_saved(const struct oom_megatron *m, double seq);
 /* Tokens of one micro-batch on this rank. */
 double oom_mg_tokens(const struct oom_megatron *m, double seq);
+
+
+/* What one micro-batch asks of the slowest pipeline rank (work.c). */
+struct oom_work oom_mg_work(const struct oom_megatron *m);
 
 #endif

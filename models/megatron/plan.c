@@ -247,6 +247,7 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 				(6 * (double)out->active_params +
 				 12 * (double)m.layers * (double)m.hidden * (double)m.seq) *
 				(p->grad_ckpt == OOM_CKPT_FULL ? 4.0 / 3 : 1);
+	out->work = oom_mg_work(&m);
 	if (m.pp > 1) {
 		out->stage = (uint32_t)fullest;
 		out->n_stages = (uint32_t)m.pp;

@@ -597,11 +597,9 @@ static void run_nodes(struct oom_tape *t, int32_t from, int32_t to);
 /* Runs a checkpointed block again, recording its nodes; what it returns is the caller's. */
 static struct oom_val run_again(struct oom_tape *t, const struct oom_ckpt *c, bool dry)
 {
-	double flops[2][sizeof(t->flops) / sizeof(t->flops[0])];
+	const struct oom_tally tally = t->tally;
 	struct oom_val y;
 
-	memcpy(flops[0], t->flops, sizeof(flops[0]));
-	memcpy(flops[1], t->flops_attn, sizeof(flops[1]));
 	t->cursor = c->param0;
 	t->packs = 0;
 	t->pack_limit = oom_ckpt_reenters(t->plan) ? UINT32_MAX : c->packs;
@@ -613,10 +611,8 @@ static struct oom_val run_again(struct oom_tape *t, const struct oom_ckpt *c, bo
 	oom_amp_leave(t);
 	t->stopped = t->dry = false;
 	t->grad = false;
-	if (dry) {                              /* nothing was computed */
-		memcpy(t->flops, flops[0], sizeof(flops[0]));
-		memcpy(t->flops_attn, flops[1], sizeof(flops[1]));
-	}
+	if (dry)                                /* nothing was computed */
+		t->tally = tally;
 	oom_drop(t, t->side);
 	t->side = oom_none();
 	return y;

@@ -237,8 +237,14 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 /* The two products of a fused kernel; the math path's count themselves. */
 static void count(struct oom_tape *t, const struct oom_sdpa *a)
 {
-	t->flops_attn[oom_mono_mul(t, a->mq, a->sk)] += 2.0 * (double)a->heads *
-							(double)(a->d + a->dv) * t->mult;
+	const uint16_t mono = oom_mono_mul(t, a->mq, a->sk);
+	const double n = 2.0 * (double)a->heads * (double)(a->d + a->dv) * t->mult;
+
+	t->tally.attn[mono] += n;
+	/* blocks above the diagonal are not computed (flash-attention, is_causal); a window's are
+	 * counted by its length */
+	if (a->causal && a->sk == t->m_s)
+		t->tally.skipped[mono] += n / 2;
 }
 
 /* The kernel for q, k, v and mask, which are the caller's (autocast's casts too) until it

@@ -125,7 +125,8 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 	y = oom_new(t, "convolution", t->m_b, (struct oom_dim){n, NULL}, (enum oom_dtype)x.dt);
 	if (rg)
 		y = oom_node_out(t, node, 0, y);
-	t->flops[t->m_b] += 2.0 * (double)n * (double)(m.c / groups * c->kernel * kw) * t->mult;
+	oom_tape_flops(t, t->m_b, 2.0 * (double)n * (double)(m.c / groups * c->kernel * kw),
+		       (enum oom_dtype)x.dt);
 	oom_done(t, x);
 	oom_done(t, weight);
 	oom_done(t, bias);

@@ -30,7 +30,7 @@ static struct oom_val product(struct oom_tape *t, const char *name, struct oom_v
 			oom_node_save(t, n, w);
 	}
 	if (!oom_has_kept(t, OOM_KEPT_PRODUCT))
-		t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
+		oom_tape_product(t, x, in, out.n);
 	y = oom_new_kept(t, OOM_KEPT_PRODUCT, name, x.mono,
 			 (struct oom_dim){out.n * rows, out.text}, (enum oom_dtype)x.dt);
 	if (rg)
@@ -242,11 +242,11 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 	/* (n x m x k) (n x k x l): the operands' lengths over the result's are n k^2.  A sum over a
 	 * length grows with it: `inner` is that of the recording only */
 	if (degree(t, ma) + degree(t, mb) >= degree(t, mono) + 2)
-		t->flops_attn[degree(t, ma) > degree(t, mono) ? ma :
+		t->tally.attn[degree(t, ma) > degree(t, mono) ? ma :
 								oom_mono_mul(t, mono, t->m_s)] +=
 			2.0 * (double)width.n * t->mult;
 	else
-		t->flops_attn[mono] += 2.0 * (double)width.n * (double)inner * t->mult;
+		t->tally.attn[mono] += 2.0 * (double)width.n * (double)inner * t->mult;
 	oom_done(t, b);
 	oom_done(t, a);
 	oom_done(t, cast[1]);
@@ -281,7 +281,7 @@ struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oo
 		    (enum oom_dtype)x.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
-	t->flops[x.mono] += 2.0 * (double)x.width * (double)out.n * t->mult;
+	oom_tape_product(t, x, in, out.n);
 	oom_done(t, x);
 	oom_done(t, w);
 	oom_done(t, offs);
@@ -313,7 +313,7 @@ struct oom_val oom_op_conv_param(struct oom_tape *t, struct oom_val x, struct oo
 	y = oom_new(t, "convolution", mono, width, (enum oom_dtype)x.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
-	t->flops[mono] += 2.0 * (double)width.n * (double)cols * t->mult;
+	oom_tape_flops(t, mono, 2.0 * (double)width.n * (double)cols, (enum oom_dtype)x.dt);
 	oom_done(t, x);
 	oom_done(t, w);
 	oom_done(t, bias);

@@ -176,7 +176,9 @@ struct oom_val oom_quantised_linear(struct oom_tape *t, const struct oom_linear 
 	y = f->product(t, l->name, n, x, bias, l->in, l->out);
 	if (oom_wants_grad(t, x) || bias.rg)
 		y = oom_node_out(t, n, 0, y);
-	t->flops[x.mono] += 2.0 * (double)x.width * (double)l->out.n * t->mult;
+	oom_tape_product(t, x, l->in, l->out.n);
+	if (f->scales)
+		t->tally.unpacked += (double)l->in * (double)l->out.n * t->mult;
 	y = oom_op_cast(t, y, dt);
 	oom_done(t, x);
 	oom_done(t, bias);

@@ -12,6 +12,7 @@ OOM_CHOICE_LIST(static, attentions, OOM_ATTENTIONS)
 OOM_CHOICE_LIST(static, checkpointings, OOM_CHECKPOINTINGS)
 OOM_CHOICE_LIST(static, reentrants, OOM_REENTRANTS)
 OOM_CHOICE_LIST(static, scans, OOM_SCANS)
+OOM_CHOICE_LIST(static, fp8s, OOM_FP8S)
 OOM_CHOICE_LIST(static, losses, OOM_LOSSES)
 OOM_CHOICE_LIST(static, allocators, OOM_ALLOCATORS)
 OOM_CHOICE_LIST(static, methods, OOM_METHODS)
@@ -158,6 +159,15 @@ static const struct oom_option knobs[] = {
 			 WORDS("mixed-precision", {"bf16", "bf16", "bf16-amp"},
 			       {"bf16", NULL, "amp-bf16"}, {"fp16", NULL, "amp-fp16"},
 			       IGNORED("no")))},
+	{KNOB("fp8", "fp8", fp8), WORD(fp8s, OOM_FP8_NONE),
+	 .summary = "8-bit matrix products; they make steps shorter, the bytes are priced without",
+	 .setting = "", .source = "torchao, TransformerEngine",
+	 .aliases = ALSO(AS("fp8-recipe"))},
+	{KNOB("compile", "compile", compile), FLAG(0),
+	 .summary = "torch.compile; it makes steps shorter, the bytes are priced without (it mostly "
+		    "needs less)",
+	 .setting = "torch_compile=True", .source = HF,
+	 .aliases = ALSO(FLAG_AS("torch-compile"))},
 	{KNOB("attn", "attn", attn), WORD(attentions, OOM_ATTN_SDPA),
 	 .summary = "attention implementation", .setting = "attn_implementation",
 	 .source = "transformers integrations",

@@ -30,6 +30,12 @@ static bool ranks_share(const struct oom_plan *p)
 	       p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE;
 }
 
+/* FP8 units came with Ada and Hopper (NVIDIA's tables of compute capabilities). */
+static bool has_fp8(const struct oom_plan *p)
+{
+	return p->compute_capability <= 0 || p->compute_capability >= 8.9;
+}
+
 static bool degrees_divide(const struct oom_plan *p)
 {
 	return p->gpus % (p->tp * p->pp * p->cp) == 0;
@@ -124,6 +130,12 @@ static const struct oom_rule rules[] = {
 	{ABOVE(freeze_tower, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
 	{ABOVE(freeze_projector, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
 	{ABOVE(freeze_language, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
+
+	/* formats */
+	{ABOVE(fp8, 0), EXCLUDES(IS(precision, OOM_FP32)),
+	 "fp8 is about products of 16-bit training: --precision bf16 or amp-bf16"},
+	{ABOVE(fp8, 0), AND_CALCULATES(ANY, has_fp8),
+	 "fp8 needs compute capability 8.9 (Ada, Hopper) or later, not {compute-capability}"},
 
 	/* Megatron's own */
 	{ABOVE(tp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},

@@ -17,6 +17,7 @@
 #include "step/pass.h"
 #include "step/phases.h"
 #include "step/program.h"
+#include "time/work.h"
 #include "step/rank.h"
 #include "step/reserved.h"
 #include "step/sound.h"
@@ -124,6 +125,7 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 
 	k.margin = 0;
 	k.evaluates = k.eval_batch = 0;
+	k.fp8 = k.compile = 0;
 	k.global_batch = k.eval_accumulation = k.rank0_contexts = 0;
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
 		k.save_total_limit = 0;
@@ -303,6 +305,7 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 		alike(v, model, plan, &s, ev->size, out, alive);
 	off_card(plan, &s, out);
 	out->flops_per_sample = flops_of(g, &at);
+	oom_work_of(&g->tape, &at, g->adapted, &out->work);
 	return reserve(ev, model, plan, flags & OOM_EVAL_REPLAY && !stages ? &s : NULL, &at, out,
 		       err);
 }

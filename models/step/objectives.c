@@ -1,4 +1,5 @@
 /* Objectives: bodies as in TRL 1.10 (trl/trainer) and in transformers' Trainer. */
+#include "time/work.h"
 #include "step/objectives.h"
 
 #include <string.h>
@@ -96,18 +97,6 @@ static void count_beside(struct oom_tape *t, size_t from)
 	}
 }
 
-/* Work that no backward follows. */
-static void count_work(struct oom_tape *t, const double *before, const double *attn_before)
-{
-	for (size_t i = 0; i < t->n_monos; i++) {
-		if (t->stream == OOM_STREAM_FWD)
-			t->flops_again[i] += t->flops[i] - before[i] + t->flops_attn[i] -
-					     attn_before[i];
-		t->flops[i] = before[i];
-		t->flops_attn[i] = attn_before[i];
-	}
-}
-
 /* The logits of another model: a second one in evaluation, or the trained one without its adapters,
  * whose weights are there already. */
 static struct oom_val other_logits(struct oom_tape *t, const struct oom_arch *a,
@@ -121,13 +110,10 @@ static struct oom_val other_logits(struct oom_tape *t, const struct oom_arch *a,
 	const struct oom_plan *const plan = t->plan;
 	const bool grad = t->grad, train = t->train;
 	const uint64_t buffers = t->buffer_bytes, rounded = t->buffer_rounded;
-	double work[OOM_MAX_MONOS], attn[OOM_MAX_MONOS];
+	const struct oom_tally work = t->tally;
 	struct oom_plan own = *plan;
 	struct called c;
 	size_t from;
-
-	memcpy(work, t->flops, sizeof(work));
-	memcpy(attn, t->flops_attn, sizeof(attn));
 
 	own.lora_r = 0;
 	own.grad_ckpt = OOM_CKPT_NONE;
@@ -142,7 +128,7 @@ static struct oom_val other_logits(struct oom_tape *t, const struct oom_arch *a,
 	t->frozen = true;
 	c = call(t, a, false, false, true);
 	t->frozen = false;
-	count_work(t, work, attn);
+	oom_work_alone(t, &work);
 	if (ref == OOM_REF_MODEL) {
 		count_beside(t, from);
 		t->beside.rounded += t->buffer_rounded - rounded;

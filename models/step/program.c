@@ -11,6 +11,7 @@
 #include "tape/round.h"
 #include "step/objectives.h"
 #include "tape/timeline.h"
+#include "time/work.h"
 
 struct oom_evaluator *oom_evaluator_new(void)
 {
@@ -61,6 +62,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 					    p->precision;
 	k.use_reentrant = oom_ckpt_reenters(p);
 	k.margin = k.moe_imbalance = 0;
+	k.fp8 = k.compile = 0;
 	k.surplus_params = 0;
 	k.step_in_backward = k.ema = 0;
 	k.compute_capability = p->attn == OOM_ATTN_EAGER ? 8 : floor(oom_capability(p));
@@ -89,16 +91,16 @@ static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_i
 	oom_selection_pass(t);
 	t->scope = "";
 	loss = oom_objective_forward(t, a, train);
-	for (size_t i = 0; train && i < t->n_monos; i++)
-		t->flops_fwd[i] = t->flops[i] + t->flops_attn[i];
+	if (train)
+		oom_work_forward(t);
 	if (train && !t->status)
 		oom_backward(t, loss);
 	else
 		oom_drop(t, loss);
 	while (t->n_outputs)                    /* what the training loop has kept */
 		oom_drop(t, t->outputs[--t->n_outputs]);
-	for (size_t i = 0; train && i < t->n_monos; i++)
-		t->flops_again[i] += t->flops[i] + t->flops_attn[i] - t->flops_fwd[i];
+	if (train)
+		oom_work_backward(t);
 }
 
 /* Rows that outlive the forward are saved activations. */

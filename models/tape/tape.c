@@ -75,8 +75,9 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	oom_selection_reset(t);
 	for (int i = 0; i < OOM_STREAMS; i++)
 		t->streams[i].n = 0;
-	memset(t->flops, 0, sizeof(t->flops));
-	memset(t->flops_attn, 0, sizeof(t->flops_attn));
+	memset(&t->tally, 0, sizeof(t->tally));
+	memset(&t->alone, 0, sizeof(t->alone));
+	memset(&t->work, 0, sizeof(t->work));
 	memset(t->flops_fwd, 0, sizeof(t->flops_fwd));
 	memset(t->flops_again, 0, sizeof(t->flops_again));
 	t->buffer_bytes = t->buffer_rounded = t->input_bytes = t->input_rounded = 0;
@@ -105,6 +106,34 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->vocab = 0;
 	t->stream = OOM_STREAM_FWD;
 	oom_sizes_reset(t);
+}
+
+/* ---- work ---- */
+
+static void count(struct oom_tape *t, uint16_t mono, double flops, double tiles, enum oom_dtype dt)
+{
+	t->tally.flops[mono] += flops * t->mult;
+	t->tally.rated[dt == OOM_F32 || dt == OOM_F64][mono] += flops * tiles * t->mult;
+}
+
+void oom_tape_flops(struct oom_tape *t, uint16_t mono, double flops, enum oom_dtype dt)
+{
+	count(t, mono, flops, 1, dt);
+}
+
+/* A tile of a product is at least 64 wide, filled or not (CUTLASS threadblock shapes): an adapter of
+ * rank 16 works as long as one of rank 64. */
+#define TILE 64
+
+/* What it reads of x and writes is in the rows (time/work.c). */
+void oom_tape_product(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_t out)
+{
+	const uint64_t thin = in && in < out ? in : out;
+
+	count(t, x.mono, 2.0 * (double)x.width * (double)out,
+	      thin && thin < TILE ? (double)TILE / (double)thin : 1, (enum oom_dtype)x.dt);
+	t->tally.weights_read += (double)in * (double)out *
+				 oom_dtype_bytes((enum oom_dtype)x.dt) * t->mult;
 }
 
 /* ---- events and storages ---- */

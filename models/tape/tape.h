@@ -266,6 +266,26 @@ struct oom_selection {
 	bool froze, trained;    /* --freeze and --train met a parameter */
 };
 
+/* Arithmetic of what is recorded, per monomial. */
+struct oom_tally {
+	double flops[OOM_MAX_MONOS];    /* of products with weights */
+	double attn[OOM_MAX_MONOS];     /* of products within attention */
+	/* of attn, what fused kernels leave out above the diagonal */
+	double skipped[OOM_MAX_MONOS];
+	/* of flops, in 16 and in 32 bit; thin products count as the tiles they fill */
+	double rated[2][OOM_MAX_MONOS];
+	double weights_read;            /* bytes, by products */
+	double unpacked;                /* elements of 4-bit weights made whole */
+};
+/* What a training step asks of a card, as sums over monomials, made when it is recorded
+ * (time/work.h): products with weights and inside of attention, each of the forward pass and of what
+ * the backward pass computes again, and bytes.  Launches do not depend on the batch. */
+struct oom_work_sums {
+	struct oom_tally pass[2];
+	double bytes[OOM_MAX_MONOS];
+	double launches, launches_back, units;
+};
+
 struct oom_tape {
 	const struct oom_plan *plan;
 	struct oom_selection selection;
@@ -307,10 +327,11 @@ struct oom_tape {
 	size_t n_vars;
 	struct oom_mono monos[OOM_MAX_MONOS];
 	size_t n_monos;
-	double flops[OOM_MAX_MONOS];    /* forward matrix-multiply work, per monomial */
-	double flops_attn[OOM_MAX_MONOS];
+	struct oom_tally tally;         /* of what was recorded so far */
+	struct oom_tally alone;         /* of what no backward follows */
 	/* both together: of the training forward; of what its backward recomputes */
 	double flops_fwd[OOM_MAX_MONOS], flops_again[OOM_MAX_MONOS];
+	struct oom_work_sums work;
 	struct oom_stream streams[OOM_STREAMS];
 	enum oom_stream_id stream;
 	struct oom_cond conds[OOM_MAX_CONDS];
@@ -402,6 +423,11 @@ static inline struct oom_val oom_keep(struct oom_val x)
 	return x;
 }
 
+/* Counts the work of a product of x with a weight of `in` x `out`: 2 x in x out for each of x's
+ * rows, and the bytes of the weight. */
+void oom_tape_product(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_t out);
+/* The same where the caller knows how much it is: a convolution. */
+void oom_tape_flops(struct oom_tape *t, uint16_t mono, double flops, enum oom_dtype dt);
 /* Empties the tape, keeping its memory. */
 void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struct oom_plan *plan);
 void oom_tape_release(struct oom_tape *t);

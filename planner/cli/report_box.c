@@ -258,8 +258,8 @@ void oom_box_text(const struct oom_job *job, const struct oom_target *t,
 	size_t science = b->fitting;
 
 	printf("%zu of %zu offers fit (%zu kinds of hardware searched; prices are a snapshot, "
-	       "speeds a roofline guess within a factor of %.1f)\n",
-	       b->fitting, b->n, b->priced_groups, OOM_STEP_ERROR);
+	       "speeds estimates, nine of ten within a factor of 1.5)\n",
+	       b->fitting, b->n, b->priced_groups);
 	if (b->fitting) {
 		rows(asked, o, b, 0, b->fitting < (size_t)v->top ? b->fitting : (size_t)v->top);
 		printf("* nothing is both cheaper an hour and faster\n");

@@ -172,7 +172,7 @@ void oom_report_search(const struct oom_job *job, const struct oom_target *t,
 		       const struct oom_plan *asked, const struct oom_search *s)
 {
 	printf("\nthe cheapest plan: %zu combinations priced, %zu may fit, %zu replayed (objective "
-	       "%s; times are a roofline guess)\n",
+	       "%s; times are estimates)\n",
 	       s->evaluated, s->possible, s->replayed,
 	       oom_objective_choice(t->q.objective)->name);
 	if (!s->found) {

@@ -10,13 +10,25 @@
 
 static bool is_real(int i)
 {
-	return i == SWEEP_SECONDS;
+	return i == SWEEP_SECONDS || (i >= SWEEP_LOW && i <= SWEEP_HOST);
 }
 
-static double seconds(const struct sweep_cell *c)
+_Static_assert(SWEEP_HOST - SWEEP_PRODUCTS + 1 == OOM_TIME_PART_COUNT, "a column for every part");
+
+/* Of one sample, and of one optimizer step from step_s on. */
+static double seconds(const struct sweep_cell *c, int i)
 {
-	return c->searched && c->found.found ? c->found.best.seconds_per_sample :
-	       1 / oom_step_time(c->answer, &c->eval, c->gpu).samples_per_s;
+	const struct oom_step_time t = oom_step_time(c->answer, &c->eval, c->gpu);
+	const double each = t.samples_per_s > 0 ? 1 / t.samples_per_s : 0;
+
+	switch (i) {
+	case SWEEP_LOW: return each * t.low_s / t.total_s;
+	case SWEEP_HIGH: return each * t.high_s / t.total_s;
+	case SWEEP_MFU: return t.mfu;
+	case SWEEP_STEP: return t.total_s;
+	case SWEEP_SECONDS: return each;
+	default: return t.part_s[i - SWEEP_PRODUCTS];
+	}
 }
 
 static int64_t result(const struct sweep_cell *c, int i)
@@ -48,7 +60,7 @@ static double number(const struct sweep_column *c, const struct sweep_cell *cell
 
 	if (c->kind == COLUMN_RESULT)
 		return !cell->ok	  ? NAN :
-		       is_real(c->result) ? seconds(cell) :
+		       is_real(c->result) ? seconds(cell, c->result) :
 					    (double)result(cell, c->result);
 	if (!c->knob || c->knob->kind == OOM_OPTION_NAMES)
 		return NAN;
@@ -165,7 +177,10 @@ static char *put_result(char *out, const struct sweep_cell *cell, int i, bool js
 		return put_plain(out, oom_phase_column(cell->eval.peak_phase), jsonl);
 	if (i == SWEEP_CLASS || i == SWEEP_CHANGES)
 		return put_word(out, cell, i, jsonl);
-	return is_real(i) ? put_real(out, seconds(cell), jsonl) : put_int(out, result(cell, i));
+	if (i == SWEEP_BINDS)
+		return put_plain(out, oom_bound_str(oom_step_time(cell->answer, &cell->eval, cell->gpu).binds),
+				 jsonl);
+	return is_real(i) ? put_real(out, seconds(cell, i), jsonl) : put_int(out, result(cell, i));
 }
 
 static char *put_knob(char *out, const struct oom_plan *plan, const struct oom_option *k, bool jsonl)

@@ -38,6 +38,10 @@ static const struct {
 	{"engine=megatron freeze-projector=true", "engine=hf freeze-projector=true"},
 	{"engine=megatron freeze-language-model=true", "engine=hf freeze-language-model=true"},
 
+	{"fp8=tensorwise", "fp8=tensorwise precision=bf16"},
+	{"fp8=rowwise precision=bf16 compute-capability=8.6",
+	 "fp8=rowwise precision=bf16 compute-capability=8.9"},
+
 	{"tp=2 gpus=2", "tp=2 gpus=2 engine=megatron"},
 	{"pp=2 gpus=2", "pp=2 gpus=2 engine=megatron"},
 	{"cp=2 gpus=2", "cp=2 gpus=2 engine=megatron"},

@@ -1,4 +1,5 @@
-/* The links of the roofline: hand calculations on round numbers. */
+/* The step time: hand calculations on round numbers, and what must hold whatever the parameters of
+ * the cards are. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,69 +11,357 @@
 #include <cmocka.h>
 
 #include "oomplan/steptime.h"
+#include "oomplan/sweep.h"
+#include "time/collectives.h"
 
-/* DDP over 8 GPUs, 8 GB of gradients: a ring moves 2 x 8 x 7/8 = 14 GB over each link, half of it
- * hidden. */
-static double comm_s(const char *interconnect, double capability, int nodes, double gbps)
+/* ---- links ---- */
+
+static struct oom_gpu card(const char *interconnect, double capability)
 {
-	struct oom_plan p = oom_plan_default();
 	struct oom_gpu g;
-	struct oom_eval e;
 
 	memset(&g, 0, sizeof(g));
-	memset(&e, 0, sizeof(e));
 	snprintf(g.interconnect, sizeof(g.interconnect), "%s", interconnect);
 	g.compute_capability = capability;
-	g.network_gbps = gbps;
 	g.bandwidth_gb_s = 2000;
-	g.bf16_tflops = 300;
-	e.grad_bytes = 8000000000;
-	p.gpus = 8;
-	p.nodes = nodes;
-	return oom_step_time(&p, &e, &g).comm_s;
+	g.bf16_tflops = g.fp16_tflops = 300;
+	g.tdp_w = 1e6;                  /* power is no limit */
+	return g;
 }
 
 static void links(void **state)
 {
 	static const struct {
 		const char *interconnect;
-		double capability;
-		int nodes;
-		double gbps, gb_s;      /* what is reached, one way */
+		double capability, gb_s;        /* what a ring reaches, one way */
 	} rows[] = {
-		{"NVLink4 900 GB/s", 9, 1, 0, 450 * 0.7},
-		{"NVLink4+NVSwitch 900 GB/s", 9, 1, 3200, 450 * 0.7},
-		{"NVLink2 300 GB/s", 7, 1, 0, 150 * 0.7},
-		{"NVLink bridge 600 GB/s, PCIe 5.0", 8, 1, 0, 300 * 0.7},
-		{"Infinity Fabric 896 GB/s", 0, 1, 0, 448 * 0.7},
-		{"NVLink", 8, 1, 0, 300 * 0.7},
-		{"NVLink+NVSwitch", 7, 1, 0, 150 * 0.7},
-		{"PCIe 4.0", 8.6, 1, 0, 20 * 0.7},
-		{"", 8, 1, 0, 20 * 0.7},
+		/* half of what is stated for both directions, 0.77 of it */
+		{"NVLink4 900 GB/s", 9, 450 * 0.77},
+		{"NVLink4+NVSwitch 900 GB/s", 9, 450 * 0.77},
+		{"NVLink2 300 GB/s", 7, 150 * 0.77},
+		{"NVLink bridge 600 GB/s, PCIe 5.0", 8, 300 * 0.77},
+		{"Infinity Fabric 896 GB/s", 0, 448 * 0.77},
+		{"NVLink", 8, 300 * 0.77},
+		{"NVLink+NVSwitch", 7, 150 * 0.77},
+		/* PCIe: 12.5 GB/s in generation 3, twice as much in each later one; 0.45 of it */
+		{"PCIe 3.0", 7.5, 12.5 * 0.45},
+		{"PCIe 4.0", 8.6, 25 * 0.45},
+		{"PCIe 4.0 x8", 8.6, 12.5 * 0.45},
+		{"PCIe 5.0", 9, 50 * 0.45},
+		{"", 8, 25 * 0.45},
+		{"", 7, 12.5 * 0.45},
 		/* slower than PCIe, which is there anyway */
-		{"NVLink 9 GB/s", 8, 1, 0, 20 * 0.7},
-		{" GB/s", 8, 1, 0, 20 * 0.7},
-		/* between nodes: 3200 Gbit/s = 400 GB/s; 100 Gbit/s; unknown */
-		{"NVLink4 900 GB/s", 9, 2, 3200, 400 * 0.7},
-		{"NVLink4 900 GB/s", 9, 2, 100, 12.5 * 0.7},
-		{"NVLink4 900 GB/s", 9, 2, 0, 12.5},
+		{"NVLink 9 GB/s", 8, 25 * 0.45},
+		{" GB/s", 8, 25 * 0.45},
+		{"PCIe 77777777777777", 8, 25 * 0.45},
 	};
+	const struct oom_plan p = oom_plan_default();
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		const double want = 0.5 * 14 / rows[i].gb_s,
-			     got = comm_s(rows[i].interconnect, rows[i].capability, rows[i].nodes,
-					  rows[i].gbps);
+		const struct oom_gpu g = card(rows[i].interconnect, rows[i].capability);
+		struct oom_speed s;
 
-		if (fabs(got / want - 1) > 1e-9)
-			fail_msg("%s over %d nodes: %g s, not %g", rows[i].interconnect,
-				 rows[i].nodes, got, want);
+		oom_speed_of(&g, &p, &s);
+		if (fabs(s.link / (rows[i].gb_s * 1e9) - 1) > 1e-9)
+			fail_msg("%s: %g bytes a second, not %g GB/s", rows[i].interconnect, s.link,
+				 rows[i].gb_s);
 	}
+}
+
+/* A ring over nodes: the adapters of all GPUs of a node together, up to the link. */
+static void rings(void **state)
+{
+	struct oom_speed s = {.link = 300e9, .network = 20e9, .nvlink = true};
+	const struct oom_peers within = {8, 8}, across = {16, 8}, one_each = {4, 1}, alone = {1, 1};
+
+	(void)state;
+	assert_true(oom_ring_speed(&s, within) == 300e9);
+	assert_true(oom_ring_speed(&s, across) == 160e9);
+	assert_true(oom_ring_speed(&s, one_each) == 20e9);
+	s.network = 100e9;
+	assert_true(oom_ring_speed(&s, across) == 300e9);
+	assert_true(oom_ring_seconds(&s, alone, 1e12, 100) == 0);
+	assert_true(oom_exchange_seconds(&s, alone, 1e12, 100) == 0);
+	/* 300 GB over 300 GB/s; no call, no latency */
+	assert_true(fabs(oom_ring_seconds(&s, within, 300e9, 0) - 1) < 1e-12);
+	/* every other rank of 16 is on the other node: half over the network, half over the link */
+	assert_true(fabs(oom_exchange_seconds(&s, across, 300e9, 0) - (1.5 + 0.5)) < 1e-12);
+	/* each call costs something, more over several nodes */
+	assert_true(oom_ring_seconds(&s, across, 0, 10) > oom_ring_seconds(&s, within, 0, 10));
+}
+
+static void networks(void **state)
+{
+	struct oom_gpu g = card("NVLink4 900 GB/s", 9);
+	struct oom_plan p = oom_plan_default();
+	struct oom_speed s;
+
+	(void)state;
+	p.gpus = 16;
+	p.nodes = 2;
+	/* 3200 Gbit/s a machine = 400 GB/s = 50 GB/s for each of 8 GPUs, three quarters of it */
+	g.network_gbps = 3200;
+	oom_speed_of(&g, &p, &s);
+	assert_true(fabs(s.network / 37.5e9 - 1) < 1e-9);
+	g.network_gbps = 100;
+	oom_speed_of(&g, &p, &s);
+	assert_true(fabs(s.network / (100.0 / 8 / 8 * 0.75e9) - 1) < 1e-9);
+}
+
+/* ---- parts ---- */
+
+static double sum(const struct oom_step_time *t)
+{
+	double s = 0;
+
+	for (int i = 0; i < OOM_TIME_PART_COUNT; i++) {
+		assert_true(t->part_s[i] >= 0);
+		s += t->part_s[i];
+	}
+	return s;
+}
+
+/* 240e12 products on a card of 300 TFLOP/s that no power limits: 0.8 of the peak on an A100, 1 s. */
+static void products(void **state)
+{
+	struct oom_gpu g = card("NVLink3 600 GB/s", 8);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	struct oom_step_time t;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	p.precision = OOM_BF16;
+	p.micro_batch = 4;
+	e.work.product_flops = 240e12;
+	e.work.model_flops = 180e12;
+	t = oom_step_time(&p, &e, &g);
+	assert_true(fabs(t.part_s[OOM_TIME_PRODUCTS] - 1) < 1e-6);
+	assert_true(fabs(t.total_s - sum(&t)) < 1e-12);
+	assert_true(fabs(t.samples_per_s - 4) < 1e-5);
+	assert_true(fabs(t.mfu - 0.6) < 1e-6);          /* 180 of 300 */
+	assert_int_equal(t.binds, OOM_BOUND_COMPUTE);
+	assert_true(t.low_s < t.total_s && t.total_s < t.high_s);
+	/* twice the micro-steps, twice the time */
+	p.grad_accum = 2;
+	assert_true(fabs(oom_step_time(&p, &e, &g).total_s - 2 * t.total_s) < 1e-9);
+	/* a power limit: 100 W do not feed 240 TFLOP/s */
+	g.tdp_w = 100;
+	assert_true(oom_step_time(&p, &e, &g).total_s > 6 * t.total_s);
+	/* 8-bit products are quicker, the rest is as before */
+	g = card("NVLink4 900 GB/s", 9);
+	t = oom_step_time(&p, &e, &g);
+	p.fp8 = OOM_FP8_TENSORWISE;
+	assert_true(fabs(t.total_s / oom_step_time(&p, &e, &g).total_s - 1.6) < 1e-6);
+}
+
+/* A step of tiny kernels takes as long as they take to launch: no batch makes it shorter. */
+static void launches(void **state)
+{
+	const struct oom_gpu g = card("NVLink3 600 GB/s", 8);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	struct oom_step_time t;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	e.work.launches = 1000;
+	e.work.product_flops = 1e9;
+	t = oom_step_time(&p, &e, &g);
+	assert_int_equal(t.binds, OOM_BOUND_LAUNCHES);
+	/* Python takes between 5 and 50 us for one */
+	assert_true(t.total_s > 5e-3 && t.total_s < 50e-3);
+	p.compile = 1;
+	assert_true(oom_step_time(&p, &e, &g).total_s < t.total_s / 2);
+	/* much computation hides them all */
+	p.compile = 0;
+	e.work.product_flops = 1e15;
+	t = oom_step_time(&p, &e, &g);
+	assert_int_equal(t.binds, OOM_BOUND_COMPUTE);
+	assert_true(t.part_s[OOM_TIME_LAUNCHES] < 1e-3 * t.total_s);
+}
+
+/* (p - 1) / (m v): 4 stages, 8 micro-batches, 2 chunks: 3/16 of the time of a micro-batch's stages. */
+static void bubbles(void **state)
+{
+	const struct oom_gpu g = card("NVLink3 600 GB/s", 8);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	struct oom_step_time t;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	e.work.product_flops = 240e12;
+	p.precision = OOM_BF16;
+	p.engine = OOM_ENGINE_MEGATRON;
+	p.gpus = p.pp = 4;
+	p.grad_accum = 8;
+	t = oom_step_time(&p, &e, &g);
+	assert_true(fabs(t.part_s[OOM_TIME_BUBBLE] / t.part_s[OOM_TIME_PRODUCTS] - 3.0 / 8) < 1e-3);
+	p.vpp = 2;
+	t = oom_step_time(&p, &e, &g);
+	assert_true(fabs(t.part_s[OOM_TIME_BUBBLE] / t.part_s[OOM_TIME_PRODUCTS] - 3.0 / 16) < 1e-3);
+	/* few micro-batches wait most of the time */
+	p.vpp = p.grad_accum = 1;
+	assert_int_equal(oom_step_time(&p, &e, &g).binds, OOM_BOUND_BUBBLE);
+}
+
+/* Data parallelism hides behind long computation, and shows beside a short one. */
+static void gradients(void **state)
+{
+	const struct oom_gpu g = card("PCIe 4.0", 8.6);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	struct oom_step_time t;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	p.gpus = 2;
+	e.grad_bytes = 11250000000;     /* a second over the ring's 11.25 GB/s */
+	t = oom_step_time(&p, &e, &g);
+	assert_true(fabs(t.part_s[OOM_TIME_GRADIENTS] - 1) < 1e-3);
+	assert_int_equal(t.binds, OOM_BOUND_NETWORK);
+	e.work.product_flops = 1e16;
+	t = oom_step_time(&p, &e, &g);
+	assert_true(t.part_s[OOM_TIME_GRADIENTS] < 0.05);
+}
+
+/* What is offloaded or paged costs time; without, no host part. */
+static void hosts(void **state)
+{
+	const struct oom_gpu g = card("PCIe 4.0", 8);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	e.trainable_params = 1000000000;
+	e.param_bytes = e.grad_bytes = 4000000000;
+	e.opt_bytes = 8000000000;
+	assert_true(oom_step_time(&p, &e, &g).part_s[OOM_TIME_HOST] == 0);
+	e.host_pageable_bytes = 8000000000;
+	assert_true(fabs(oom_step_time(&p, &e, &g).part_s[OOM_TIME_HOST] - 8 / 25.0) < 1e-9);
+	e.host_pageable_bytes = 0;
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	p.offload_optimizer = OOM_OFFLOAD_CPU;
+	/* 28 bytes a parameter at 100 GB/s, gradients there and weights back */
+	assert_true(fabs(oom_step_time(&p, &e, &g).part_s[OOM_TIME_HOST] - (0.28 + 8 / 25.0)) < 1e-9);
+}
+
+/* ---- work ---- */
+
+static void price(struct oom_plan *p, struct oom_eval *e)
+{
+	struct oom_keys keys;
+	struct oom_model *m;
+	struct oom_error err = {{0}};
+	struct oom_evaluator *ev = oom_evaluator_new();
+
+	memset(&keys, 0, sizeof(keys));
+	assert_int_equal(oom_keys_read_model(&keys, OOM_SOURCE_ROOT "/data/models/Llama-3.2-1B.json", &err),
+			 OOM_OK);
+	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+	if (oom_evaluate(ev, m, p, 0, e, &err))
+		fail_msg("%s", err.text);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+	oom_evaluator_free(ev);
+}
+
+/* Llama-3.2-1B: 16 layers of 2 x 2048^2 + 2 x 2048 x 512 + 3 x 2048 x 8192 = 60,817,408 elements, a head
+ * of 128256 x 2048: 1,235,746,816; forward and two gradients take 6 operations for each and token.
+ * Scores: half of 2 x 2 x 2048 x s a layer and token, once forward and 2.5 times backward. */
+static void work(void **state)
+{
+	const double n = 4 * 512, matrices = 1235746816.0, layers = 16 * 60817408.0;
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	double launches, bytes;
+
+	(void)state;
+	p.precision = OOM_BF16;
+	p.micro_batch = 4;
+	p.seq_len = 512;
+	p.attn = OOM_ATTN_FLASH;
+	price(&p, &e);
+	assert_true(fabs(e.work.product_flops / (6 * n * matrices) - 1) < 1e-9);
+	assert_true(fabs(e.work.attention_flops / (16 * n * 2 * 2048 * 512 * 3.5) - 1) < 1e-9);
+	assert_true(e.work.fp32_flops == 0);
+	/* PyTorch's profiler lists about 60 kernels a layer forward and as many backward; not a tenth
+	 * and not ten times as many */
+	assert_true(e.work.launches > 16 * 20 && e.work.launches < 16 * 120);
+	assert_true(e.work.units == 16);
+	launches = e.work.launches;
+	bytes = e.work.bytes;
+	/* launches do not depend on the batch, bytes do */
+	p.micro_batch = 8;
+	price(&p, &e);
+	assert_true(e.work.launches == launches && e.work.bytes > 1.5 * bytes);
+	/* checkpointing runs the layers, not the head, once more */
+	p.micro_batch = 4;
+	p.grad_ckpt = OOM_CKPT_FULL;
+	price(&p, &e);
+	assert_true(e.work.product_flops <= 6 * n * matrices + 2 * n * layers);
+	assert_true(e.work.product_flops > 6 * n * matrices + 1.7 * n * layers);
+	assert_true(e.work.launches > 1.5 * launches);
+	/* frozen weights have no gradient: 4 in place of 6, and the adapters */
+	p.grad_ckpt = OOM_CKPT_NONE;
+	p.lora_r = 8;
+	snprintf(p.lora_targets, sizeof(p.lora_targets), "q_proj+v_proj");
+	price(&p, &e);
+	assert_true(e.work.product_flops + e.work.fp32_flops > 4 * n * matrices &&
+		    e.work.product_flops < 4.4 * n * matrices);
+}
+
+/* The same model on Megatron: what tensor parallelism divides, and what it sends. */
+static void megatron(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval one, two;
+	const double n = 4 * 512, h = 2048;
+
+	(void)state;
+	p.engine = OOM_ENGINE_MEGATRON;
+	p.precision = OOM_BF16;
+	p.micro_batch = 4;
+	p.seq_len = 512;
+	p.attn = OOM_ATTN_FLASH;
+	price(&p, &one);
+	assert_true(fabs(one.work.product_flops / (6 * n * 1235746816.0) - 1) < 0.01);
+	assert_true(one.work.tensor_bytes == 0 && one.work.pipeline_bytes == 0);
+	p.gpus = p.tp = 2;
+	p.sp = 1;
+	price(&p, &two);
+	assert_true(fabs(one.work.product_flops / two.work.product_flops - 2) < 0.01);
+	/* two all-reduces forward and two backward a layer: 2 (t - 1) / t of n h 16-bit elements */
+	assert_true(fabs(two.work.tensor_bytes / (16 * 4 * n * h * 2) - 1) < 1e-9);
+	p.tp = 1;
+	p.sp = 0;
+	p.pp = 2;
+	p.grad_accum = 2;
+	price(&p, &two);
+	assert_true(two.work.product_flops < 0.7 * one.work.product_flops);
+	assert_true(two.work.pipeline_bytes == 2 * n * h * 2);
+}
+
+static void words(void **state)
+{
+	(void)state;
+	assert_string_equal(oom_bound_str(OOM_BOUND_PCIE), "PCIe");
+	assert_string_equal(oom_time_part_str(OOM_TIME_HOST), "host");
+	for (int i = 0; i < OOM_TIME_PART_COUNT; i++)
+		assert_true(*oom_time_part_summary((enum oom_time_part)i));
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(links)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(links),     cmocka_unit_test(rings),	  cmocka_unit_test(networks),
+		cmocka_unit_test(products),  cmocka_unit_test(launches), cmocka_unit_test(bubbles),
+		cmocka_unit_test(gradients), cmocka_unit_test(hosts),	  cmocka_unit_test(work),
+		cmocka_unit_test(megatron),  cmocka_unit_test(words),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

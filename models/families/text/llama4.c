@@ -170,7 +170,7 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 	p[0] = oom_op_mul(t, p[1], oom_activation(t, a->act, p[0]));
 	p[0] = oom_op_bmm(t, "down", p[0], w, x.mono, all, 0);
 	oom_drop(t, y);
-	t->flops[x.mono] += 6.0 * (double)E * (double)h * (double)f * t->mult;
+	oom_tape_flops(t, x.mono, 6.0 * (double)E * (double)h * (double)f, (enum oom_dtype)x.dt);
 	shared = oom_gated_mlp(t, oom_keep(x), a->act, (struct oom_dim){a->d_shared, "d_shared"},
 			       false);
 	y = oom_op_sum(t, oom_keep(p[0]), x.mono, (struct oom_dim){h, "d_model"});

@@ -1,15 +1,12 @@
 /* Weights of modules a step holds but does not run. */
 #include "weights.h"
 
-#include <string.h>
-
 void oom_weights_begin(struct oom_tape *t, struct oom_weights *w)
 {
 	w->grad = t->grad;
 	w->stopped = t->stopped;
 	w->conds = t->n_conds;
-	memcpy(w->flops, t->flops, sizeof(w->flops));
-	memcpy(w->flops_attn, t->flops_attn, sizeof(w->flops_attn));
+	w->tally = t->tally;
 	t->grad = false;
 	t->stopped = true;
 }
@@ -19,8 +16,7 @@ void oom_weights_end(struct oom_tape *t, const struct oom_weights *w)
 	t->grad = w->grad;
 	t->stopped = w->stopped;
 	t->n_conds = w->conds;
-	memcpy(t->flops, w->flops, sizeof(w->flops));
-	memcpy(t->flops_attn, w->flops_attn, sizeof(w->flops_attn));
+	t->tally = w->tally;
 }
 
 void oom_weight(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols)

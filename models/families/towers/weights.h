@@ -13,7 +13,7 @@
 struct oom_weights {
 	bool grad, stopped;
 	size_t conds;
-	double flops[OOM_MAX_MONOS], flops_attn[OOM_MAX_MONOS];
+	struct oom_tally tally;
 };
 void oom_weights_begin(struct oom_tape *t, struct oom_weights *w);
 void oom_weights_end(struct oom_tape *t, const struct oom_weights *w);

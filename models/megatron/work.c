@@ -1,0 +1,186 @@
+/* What a micro-batch asks of one rank of a Megatron launch, in closed form: the input of the step
+ * time.
+ *
+ * Products as megatron/training/training.py counts them (num_floating_point_operations), divided
+ * over tensor-parallel ranks; bytes through memory of TransformerEngine's fused kernels; messages of
+ * tensor, expert and context parallelism and of the pipeline as megatron/core sends them
+ * (tensor_parallel/mappings.py, transformer/moe/token_dispatcher.py, pipeline_parallel/schedules.py).
+ *
+ *   n tokens of a micro-batch on this rank    h, f, q, kv  widths    t, e, c  degrees */
+#include <string.h>
+
+#include "parts.h"
+
+/* Kernels a layer launches, forward and backward: projections, norms, rotation, attention and the
+ * residuals of a dense layer; router, permutation, grouped products and exchanges of one of experts.
+ * Counted in TransformerEngine's modules, estimated where a module chooses. */
+enum { DENSE_FWD = 18, DENSE_BWD = 26, EXPERTS_FWD = 46, EXPERTS_BWD = 60 };
+
+/* Of one token in one layer, forward. */
+struct token {
+	double products;        /* elements of the weights it meets */
+	double score;           /* multiplications with each key, over heads */
+	double streamed;        /* elements products and point-wise kernels read and write */
+};
+
+static void attention(const struct oom_megatron *m, struct token *k)
+{
+	const double h = (double)m->hidden, t = (double)m->tp, a = (double)m->heads,
+		     d = (double)m->kv_channels, q = a * d, kv = (double)m->query_groups * d;
+
+	if (m->mla) {
+		const double dk = (double)(m->qk_head_dim + m->qk_pos_dim),
+			     dv = (double)m->v_head_dim, rq = (double)m->q_lora_rank,
+			     rk = (double)m->kv_lora_rank;
+
+		k->products += (rq > 0 ? h * rq + rq * a * dk / t : h * a * dk / t) +
+			       h * (rk + (double)m->qk_pos_dim) +
+			       rk * a * ((double)m->qk_head_dim + dv) / t + a * dv * h / t;
+		k->score += a * (dk + dv) / t;
+		k->streamed += 4 * h + 3 * (rq + rk) + 8 * a * (dk + dv) / t;
+		return;
+	}
+	k->products += (h * (q + 2 * kv) + q * h) / t;
+	k->score += 2 * q / t;
+	/* products; rotation reads and writes q and k; norms and residuals: with the sequence
+	 * divided, a rank has but its part of these */
+	k->streamed += 2 * h + (2 * q + 2 * kv) / t + 2 * (q + kv) / t +
+		       10 * h / (m->sequence_parallel ? t : 1);
+}
+
+static void mlp(const struct oom_megatron *m, double f, double times, double t, struct token *k)
+{
+	const double wide = m->swiglu ? 2 * f : f, h = (double)m->hidden;
+
+	k->products += times * (h * wide + f * h) / t;
+	k->streamed += times * (2 * h + (2 * wide + 2 * f) / t);
+}
+
+static void experts(const struct oom_megatron *m, struct token *k)
+{
+	const double h = (double)m->hidden, topk = (double)m->moe_topk,
+		     share = topk / (double)(m->etp ? m->tp : 1) * m->moe_imbalance;
+
+	k->products += h * (double)m->experts / (double)(m->sequence_parallel ? m->tp : 1);
+	if (m->moe_shared_ffn)
+		mlp(m, (double)m->moe_shared_ffn, 1, (double)m->tp, k);
+	/* with tensor parallelism outside of the experts every rank sends its part of the tokens */
+	mlp(m, (double)m->moe_ffn, share, 1, k);
+	k->streamed += share * 8 * h;           /* permuted and put back, each read and written */
+}
+
+struct sum {
+	double products, score, streamed, elems, fwd, bwd, tensor, expert;
+};
+
+static void add_layers(const struct oom_megatron *m, double n, bool moe, struct sum *s)
+{
+	struct token k = {0};
+	const double h = (double)m->hidden;
+
+	if (!(n > 0))
+		return;
+	attention(m, &k);
+	if (moe)
+		experts(m, &k);
+	else
+		mlp(m, (double)m->ffn_hidden, 1, (double)m->tp, &k);
+	s->products += n * k.products;
+	s->score += n * k.score;
+	s->streamed += n * k.streamed;
+	s->fwd += n * (moe ? EXPERTS_FWD : DENSE_FWD);
+	s->bwd += n * (moe ? EXPERTS_BWD : DENSE_BWD);
+	s->tensor += n;
+	if (moe)
+		s->expert += n * (double)m->moe_topk * h / (double)(m->etp ? m->tp : 1);
+}
+
+static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
+{
+	struct mg_chunk c[MG_CHUNKS];
+	const size_t chunks = oom_mg_chunks(m, r, c);
+	const double n = (double)m->micro_batch * (double)m->seq / (double)m->cp, h = (double)m->hidden,
+		     t = (double)m->tp, keys = (double)m->seq,
+		     causal = m->stack == OOM_MG_GPT && m->attention != OOM_MG_ATTN_UNFUSED ? 0.5 : 1,
+		     size = m->precision == OOM_MG_FP32 ? 4 : 2,
+		     again = m->recompute == OOM_MG_RC_FULL ?
+				     m->recompute_layers && !m->recompute_uniform ?
+				     (double)m->recompute_layers * (double)m->pp / (double)m->layers :
+				     1 :
+				     0,
+		     core = m->recompute == OOM_MG_RC_SELECTIVE ? 1 : again;
+	struct mg_params p;
+	struct sum s = {0};
+	struct oom_work w = {0};
+	double head = 0, weights = 0;
+
+	for (size_t i = 0; i < chunks; i++) {
+		add_layers(m, (double)c[i].dense, false, &s);
+		add_layers(m, (double)c[i].moe + (double)c[i].mtp * (m->experts > 0), true, &s);
+		add_layers(m, (double)c[i].mtp * !m->experts, false, &s);
+		if (c[i].loss)
+			head += h * (double)m->padded_vocab / t * (double)(1 + c[i].mtp);
+		p = oom_mg_params(m, &c[i], r == m->pp - 1);
+		weights += p.dense + p.expert;
+	}
+	*(m->precision == OOM_MG_FP32 ? &w.fp32_flops : &w.product_flops) =
+		2 * n * ((3 + again) * s.products + 3 * head);
+	/* arXiv:2205.14135: five products backward for two forward */
+	w.attention_flops = 2 * n * keys * causal * (3.5 + core) * s.score;
+	w.model_flops = 6 * n * (s.products + head + keys * causal * s.score);
+	w.bytes = n * size * (3 + again) * s.streamed;
+	if (m->attention == OOM_MG_ATTN_UNFUSED)        /* scores, softmax, dropout: E1's 5 a s */
+		w.bytes += n * keys * (double)m->heads / t * (13 * (3 + core)) * s.tensor;
+	/* a weight is read by three products; its gradient is added to an fp32 one */
+	w.bytes += weights * (size * (2 + again) + 10);
+	/* logits in 16 bit and in fp32, softmax, gradient */
+	w.bytes += head / h * n * 22;
+	w.launches = s.fwd * (1 + again) + (head > 0 ? 20 : 4);
+	w.launches_back = s.bwd + (head > 0 ? 12 : 4);
+	w.units = s.tensor;
+	if (m->tp > 1) {
+		/* an all-reduce, or a gather and a scatter, at each end of attention and MLP */
+		w.tensor_calls = s.tensor * (4 + 2 * again);
+		w.tensor_bytes = w.tensor_calls * n * h * size * 2 * (t - 1) / t;
+	}
+	if (m->ep > 1) {
+		w.expert_calls = s.expert > 0 ? s.tensor * (4 + 2 * again) : 0;
+		w.expert_bytes = (4 + 2 * again) * n * size * s.expert * (double)(m->ep - 1) /
+				 (double)m->ep * m->moe_imbalance;
+	}
+	if (m->cp > 1) {
+		const double kv = 2 * (double)m->query_groups * (double)m->kv_channels / t,
+			     q = (double)m->heads * (double)m->kv_channels / t,
+			     c1 = (double)(m->cp - 1);
+
+		/* keys and values travel around, backward with their gradients; or everything is
+		 * exchanged before and after */
+		w.context_calls = s.tensor * (m->cp_all_to_all ? 8 : 3 * c1);
+		w.context_bytes = s.tensor * n * size *
+				  (m->cp_all_to_all ? 2 * (2 * q + kv) * c1 / (double)m->cp :
+						      3 * kv * c1);
+	}
+	if (m->pp > 1) {
+		w.pipeline_calls = 2 * (double)chunks;
+		w.pipeline_bytes = w.pipeline_calls * n * h * size /
+				   (m->sequence_parallel ? t : 1);
+	}
+	return w;
+}
+
+struct oom_work oom_mg_work(const struct oom_megatron *m)
+{
+	struct oom_work slowest = {0};
+	const int64_t at[] = {0, m->pp / 2, m->pp - 1};
+
+	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+		struct oom_work w;
+
+		if (i && at[i] == at[i - 1])
+			continue;
+		w = rank_work(m, at[i]);
+		if (w.model_flops >= slowest.model_flops)
+			slowest = w;
+	}
+	return slowest;
+}

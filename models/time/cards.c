@@ -1,0 +1,143 @@
+/* Shares of the data sheet, by generation, and links.
+ *
+ * The shares were fitted to data/throughput.csv (tests/tools/score_throughput.py says how well they
+ * hold on sources left out); they take in what no data sheet names: clocks under load, tails of
+ * waves, gaps between kernels.  Links are data sheets' and what nccl-tests reach of them. */
+#include "cards.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oomplan/units.h"
+
+#define GB 1e9
+
+static const struct oom_card_class classes[] = {
+	/* other makers' cards: no row was published that could tell (estimated) */
+	{0, "other", 0.60, 1.0, 0.45, 0.75, 0.125, 15, 6, 25 * GB},
+	{3, "before Volta", 0.80, 0.06, 0.50, 0.75, 1, 15, 6, 3 * GB},
+	{7, "Volta", 0.36, 0.35, 0.60, 0.80, 0.125, 15, 6, 6.25 * GB},
+	{7.5, "Turing", 0.60, 0.45, 0.50, 0.80, 0.125, 15, 6, 3 * GB},
+	{8, "A100", 0.80, 0.63, 0.48, 0.95, 0.0625, 15, 6, 25 * GB},
+	{8.6, "Ampere without HBM", 0.95, 0.50, 0.50, 0.95, 0.25, 15, 6, 3 * GB},
+	{8.9, "Ada", 0.95, 0.50, 0.50, 1.3, 0.25, 15, 6, 3 * GB},
+	{9, "Hopper", 0.90, 0.85, 0.34, 0.80, 0.067, 13, 5, 50 * GB},
+	{10, "Blackwell", 0.55, 1.75, 0.40, 0.80, 0.033, 13, 5, 50 * GB},
+	{12, "Blackwell without HBM", 0.95, 0.90, 0.50, 1.2, 0.25, 13, 5, 3 * GB},
+};
+enum { A100 = 4 };
+
+const struct oom_card_class *oom_card_class(const struct oom_gpu *gpu)
+{
+	size_t i = sizeof(classes) / sizeof(classes[0]) - 1;
+
+	if (!gpu)
+		return &classes[A100];
+	while (i && gpu->compute_capability < classes[i].from)
+		i--;
+	return &classes[i];
+}
+
+/* The number before a unit: "NVLink4 900 GB/s" states both directions. */
+static double stated(const char *text, const char *unit)
+{
+	const char *end = strstr(text, unit), *from = end;
+
+	while (end && from > text && strchr("0123456789.", from[-1]))
+		from--;
+	return end && from < end ? oom_strtod(from, NULL) : 0;
+}
+
+/* A lane of generation 3 carries about 1 GB/s, each generation twice as much; 0.8 of it arrives
+ * (cudaMemcpy from pinned memory: 12, 25 and 50 GB/s over sixteen). */
+static double pcie(const struct oom_gpu *gpu)
+{
+	const char *at = gpu ? strstr(gpu->interconnect, "PCIe ") : NULL;
+	const double sm = gpu ? gpu->compute_capability : 8;
+	double generation = at ? oom_strtod(at + 5, NULL) : 0;
+
+	if (!(generation >= 1 && generation <= 9))
+		generation = sm >= 9 ? 5 : sm >= 8 || sm <= 0 ? 4 : 3;
+	return (at && strstr(at, "x8") ? 0.5 : 1) * 12.5 * GB *
+	       (double)(1 << (int)generation) / 8;
+}
+
+/* What a ring of one node's GPUs carries past each of them, one way: nccl-tests' bus bandwidth, about
+ * three quarters of NVLink's (A100: 235 of 300, H100: 360 of 450 GB/s); over PCIe, where cards share
+ * switches and pass through the host, under half (RTX 4090: 10 of 25). */
+#define NVLINK_REACHED 0.77
+#define PCIE_REACHED 0.45
+#define NETWORK_REACHED 0.75
+
+static double link_of(const struct oom_gpu *gpu, double host, bool *nvlink)
+{
+	const double said = gpu ? stated(gpu->interconnect, " GB/s") / 2 * GB : 0;
+	double link = said;
+
+	if (!said && gpu && strstr(gpu->interconnect, "NVLink"))
+		link = gpu->compute_capability >= 10 ? 900 * GB :
+		       gpu->compute_capability >= 9  ? 450 * GB :
+		       gpu->compute_capability >= 8  ? 300 * GB :
+						       150 * GB;
+	if (!gpu)
+		link = 300 * GB;
+	*nvlink = link > host;
+	return *nvlink ? link * NVLINK_REACHED : host * PCIE_REACHED;
+}
+
+/* Flops a second that large products keep up: the smaller of what the units do and what the power
+ * feeds; near both, less than either. */
+static double sustained(const struct oom_gpu *gpu, const struct oom_card_class *c, double peak)
+{
+	const double units = c->products * peak,
+		     fed = (gpu ? gpu->tdp_w : 400) * c->per_watt * 1e12, r = units / fed;
+
+	return fed > 0 ? units / sqrt(sqrt(1 + r * r * r * r)) : units;
+}
+
+/* How much faster products are in fewer bits, the casts included: from end-to-end effects (torchtitan
+ * 1.29 and llm-foundry 1.35 with products six to seven tenths of the step; row-wise 0.92 to 1.05;
+ * Megatron-Bridge MXFP8 1.16, NVFP4 1.04 over that). */
+static const double narrower[] = {
+	[OOM_FP8_NONE] = 1, [OOM_FP8_TENSORWISE] = 1.6, [OOM_FP8_ROWWISE] = 1.05,
+	[OOM_FP8_BLOCKWISE] = 1.3, [OOM_FP8_MXFP8] = 1.35, [OOM_FP8_NVFP4] = 1.5,
+};
+
+void oom_speed_of(const struct oom_gpu *gpu, const struct oom_plan *p, struct oom_speed *s)
+{
+	const struct oom_card_class *c = oom_card_class(gpu);
+	double peak = 312, network = c->network;
+
+	s->of = c;
+	if (gpu) {
+		peak = p->precision == OOM_FP16 || p->precision == OOM_AMP_FP16 ||
+				       p->precision == OOM_FP16_AMP ? gpu->fp16_tflops :
+										   gpu->bf16_tflops;
+		/* bf16 runs as fast as fp16, or is emulated in fp32 */
+		if (peak <= 0)
+			peak = gpu->bf16_tflops > 0 ? gpu->bf16_tflops : gpu->fp16_tflops;
+		if (peak <= 0)
+			peak = 10;
+	}
+	s->products = sustained(gpu, c, peak * 1e12);
+	/* on the other units, which come close to their own, lower peak */
+	s->fp32 = peak * 1e12 * c->fp32 * 0.85;
+	s->peak = peak * 1e12 * (p->precision == OOM_FP32 ? c->fp32 : 1);
+	s->attention = (p->precision == OOM_FP32 ? s->fp32 : s->products) * c->attention;
+	s->products *= narrower[p->fp8];
+	s->memory = (gpu && gpu->bandwidth_gb_s > 0 ? gpu->bandwidth_gb_s : 1555) * GB * c->memory;
+	s->python_s = c->python_us * 1e-6;
+	s->engine_s = c->engine_us * 1e-6;
+	s->pcie = pcie(gpu);
+	s->link = link_of(gpu, s->pcie, &s->nvlink);
+	if (gpu && gpu->network_gbps > 0) {
+		/* a machine's, which its GPUs share */
+		const double each = p->gpus > p->nodes ? (double)p->gpus / (double)p->nodes : 1;
+
+		network = gpu->network_gbps / 8 * GB / each;
+	}
+	s->network = network * NETWORK_REACHED;
+	if (s->network > s->link)
+		s->network = s->link;
+}

@@ -1,0 +1,36 @@
+/* What a card reaches of its data sheet. */
+#ifndef OOM_TIME_CARDS_H
+#define OOM_TIME_CARDS_H
+
+#include <stdbool.h>
+
+#include "oomplan/gpu.h"
+#include "oomplan/plan.h"
+
+/* Cards of one generation reach alike shares of what their data sheets say. */
+struct oom_card_class {
+	double from;                    /* compute capability */
+	const char *name;
+	/* large products: share of the tensor cores' peak where power does not end it, and what a
+	 * watt of board power sustains, in TFLOP/s; fused attention: share of these */
+	double products, per_watt, attention;
+	double memory;                  /* share of the bandwidth */
+	double fp32;                    /* fp32 peak (TF32 off, torch's default) over the 16-bit one */
+	double python_us, engine_us;    /* a launch from Python, from autograd's threads */
+	double network;                 /* bytes a second per GPU to other nodes where nobody says */
+};
+const struct oom_card_class *oom_card_class(const struct oom_gpu *gpu);
+
+/* A card as a step meets it: flops and bytes a second, what can be reached included. */
+struct oom_speed {
+	const struct oom_card_class *of;
+	double peak;                    /* of the data sheet, in the plan's number format */
+	double products, fp32, attention, memory;
+	double python_s, engine_s;
+	double pcie;                    /* to the host, one way */
+	double link, network;           /* one GPU's, to its node and to others, one way */
+	bool nvlink;
+};
+void oom_speed_of(const struct oom_gpu *gpu, const struct oom_plan *plan, struct oom_speed *out);
+
+#endif

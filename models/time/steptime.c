@@ -1,0 +1,286 @@
+/* The step time, part by part.
+ *
+ *   computing   products and attention at the share of the peak that the card's generation reaches,
+ *               all other kernels at its memory's; the processor launches them meanwhile, and a step
+ *               of small kernels waits for it
+ *   talking     collectives by what they carry (collectives.c); gathers and reductions of data
+ *               parallelism run beside the computation, and what neither hides is between the longer of
+ *               both and their sum
+ *   waiting     a pipeline of p stages, m micro-batches, v chunks: (p - 1) / (m v) of a stage's time
+ *               (Narayanan et al. 2021, arXiv:2104.04473, section 2.2)
+ *   updating    states once through memory, or several times where PyTorch works tensor list by tensor
+ *               list (torch/optim/_multi_tensor); offloaded ones over PCIe, on the CPU
+ */
+#include "oomplan/steptime.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "collectives.h"
+#include "step/engines.h"
+#include "step/optimizers.h"
+
+/* A list of operations over all tensors reads and writes them about three times as often as one fused
+ * kernel (torch/optim/adam.py _multi_tensor_adam: lerp, mul, addcmul, sqrt, div, add, addcdiv). */
+#define LISTS 3.0
+/* DeepSpeedCPUAdam and torch's fused CPU Adam are bound by host memory: weights and two fp32 states
+ * there and back and the gradient, 28 bytes a parameter, at about 100 GB/s of a node (deepspeed/ops/adam:
+ * 1 billion parameters in 0.3 s). */
+#define HOST_MEMORY 100e9
+#define DISK 3e9
+
+/* torch.compile merges point-wise kernels: about four tenths of their bytes and a third of all launches
+ * remain (torchtitan Llama-3.1-8B 1.16 times as fast, nanoGPT 1.85 times, estimated from these). */
+#define COMPILED_BYTES 0.4
+#define COMPILED_LAUNCHES 0.33
+
+/* Two things at once: as long as the longer, if one is much longer, and somewhat more when they are
+ * alike, as neither hides the other in full. */
+static double beside(double a, double b)
+{
+	const double longer = a > b ? a : b, r = a > b ? b / a : a / b;
+
+	return longer > 0 ? longer * sqrt(1 + r * r) : 0;
+}
+
+/* The same where all but the last bit of the shorter hides. */
+static double hidden(double a, double b)
+{
+	const double longer = a > b ? a : b, r = a > b ? b / a : a / b;
+
+	return longer > 0 ? longer * sqrt(sqrt(1 + r * r * r * r)) : 0;
+}
+
+struct step {
+	const struct oom_plan *plan;
+	const struct oom_eval *eval;
+	const struct oom_work *work;
+	struct oom_speed speed;
+	double times;                   /* micro-steps */
+	double in_node;                 /* GPUs of a node */
+	double *part;
+};
+
+/* GPUs of a group that counts `n`, laid out within nodes after `inner` others. */
+static struct oom_peers peers(const struct step *s, double n, double inner)
+{
+	const double room = s->in_node / inner;
+
+	return (struct oom_peers){n, room >= n ? n : room > 1 ? room : 1};
+}
+
+/* One micro-step's computation, and what launching adds to it. */
+static double compute(struct step *s)
+{
+	const struct oom_work *w = s->work;
+	const double products = w->product_flops / s->speed.products +
+				w->fp32_flops / s->speed.fp32,
+		     attention = w->attention_flops / s->speed.attention,
+		     traffic = w->bytes * (s->plan->compile ? COMPILED_BYTES : 1) /
+			       s->speed.memory,
+		     /* two elements a byte read, 2 bytes written, a few operations each */
+		     unpacking = w->unpacked * 2.5 / s->speed.memory,
+		     card = products + attention + traffic + unpacking,
+		     launching = (w->launches * s->speed.python_s +
+				  w->launches_back * s->speed.engine_s) *
+				 (s->plan->compile ? COMPILED_LAUNCHES : 1),
+		     both = hidden(card, launching);
+
+	s->part[OOM_TIME_PRODUCTS] = products * s->times;
+	s->part[OOM_TIME_ATTENTION] = attention * s->times;
+	s->part[OOM_TIME_TRAFFIC] = traffic * s->times;
+	s->part[OOM_TIME_UNPACKING] = unpacking * s->times;
+	s->part[OOM_TIME_LAUNCHES] = (both - card) * s->times;
+	return both;
+}
+
+/* Model parallelism; returns what a micro-step takes more. */
+static double talk(struct step *s, double micro)
+{
+	const struct oom_plan *p = s->plan;
+	const struct oom_work *w = s->work;
+	const double tp = (double)p->tp, cp = (double)p->cp, ep = (double)p->ep,
+		     pp = (double)p->pp,
+		     tensor = oom_ring_seconds(&s->speed, peers(s, tp, 1), w->tensor_bytes,
+					       w->tensor_calls),
+		     /* tensor ranks send their own tokens to the experts */
+		     expert = oom_exchange_seconds(&s->speed, peers(s, ep, ep > tp ? 1 : tp),
+						   w->expert_bytes, w->expert_calls),
+		     attention = s->part[OOM_TIME_ATTENTION] / s->times;
+	double context = p->cp_comm == OOM_CP_A2A ?
+				 oom_exchange_seconds(&s->speed, peers(s, cp, tp), w->context_bytes,
+						      w->context_calls) :
+				 oom_ring_seconds(&s->speed, peers(s, cp, tp), w->context_bytes,
+						  w->context_calls);
+	const double stage = peers(s, pp, tp * cp).in_node < pp ? s->speed.network : s->speed.link,
+		     send = pp > 1 ? w->pipeline_bytes / stage + w->pipeline_calls * 20e-6 : 0;
+
+	/* a ring travels while the scores of the chunk before are computed */
+	if (p->cp_comm != OOM_CP_A2A)
+		context = hidden(attention, context) - attention;
+	s->part[OOM_TIME_TENSOR] = tensor * s->times;
+	s->part[OOM_TIME_EXPERT] = expert * s->times;
+	s->part[OOM_TIME_CONTEXT] = context * s->times;
+	s->part[OOM_TIME_PIPELINE] = send * s->times;
+	micro += tensor + expert + context + send;
+	if (pp > 1)
+		s->part[OOM_TIME_BUBBLE] = (pp - 1) / (double)(p->vpp > 1 ? p->vpp : 1) * micro;
+	return micro;
+}
+
+static bool autocasts(const struct oom_plan *p)
+{
+	return p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16;
+}
+
+/* Data parallelism beside `computing` seconds of a step. */
+static void reduce(struct step *s, double computing)
+{
+	const struct oom_plan *p = s->plan;
+	const struct oom_eval *e = s->eval;
+	const struct oom_engine *engine = oom_engine_of(p);
+	const double D = (double)oom_plan_data_parallel(p), part = (D - 1) / D,
+		     units = s->work->units > 1 ? s->work->units : 1,
+		     inner = (double)(p->tp * p->cp * p->pp),
+		     /* FSDP and ZeRO gather in the format that is computed in */
+		     weights = (double)e->param_bytes *
+			       (engine->wraps_units && autocasts(p) ? 0.5 : 1),
+		     gradients = (double)e->grad_bytes;
+	const struct oom_peers all = peers(s, D, inner < s->in_node ? inner : s->in_node);
+	struct oom_peers shard = all;
+	double bytes, calls, reductions = 1, seconds;
+
+	if (D <= 1 || engine->info.in_turn)
+		return;
+	/* from stage 2 on every micro-step's gradients are reduced, each to its owner */
+	if (p->zero_stage >= 2)
+		reductions = s->times;
+	if (p->hybrid_shard)
+		shard = (struct oom_peers){s->in_node, s->in_node};
+	bytes = gradients * part * (p->zero_stage >= 2 ? 1 : 2) * reductions;
+	/* stage 1: a scatter and the updated weights' gather, as an all-reduce carries */
+	calls = units * reductions;
+	seconds = 0;
+	if (p->zero_stage >= 3) {
+		seconds += oom_ring_seconds(&s->speed, shard, 2 * weights * part * s->times,
+					    2 * units * s->times);
+	} else if (p->zero_stage == 2) {
+		bytes += weights * part;
+	} else if (p->zero_stage == 1) {
+		bytes = (gradients + weights) * part;
+	}
+	if (p->hybrid_shard) {
+		seconds += oom_ring_seconds(&s->speed, shard, bytes, calls);
+		/* and the parts between nodes, all-reduced */
+		seconds += oom_ring_seconds(&s->speed, (struct oom_peers){D / s->in_node, 1},
+					    2 * bytes / s->in_node, calls);
+	} else {
+		seconds += oom_ring_seconds(&s->speed, all, bytes, calls);
+	}
+	s->part[OOM_TIME_GRADIENTS] = beside(computing, seconds) - computing;
+}
+
+/* The update, where states are. */
+static void update(struct step *s)
+{
+	const struct oom_plan *p = s->plan;
+	const struct oom_eval *e = s->eval;
+	const struct oom_optimizer *o = oom_optimizer_at((size_t)p->optimizer);
+	const struct oom_engine *engine = oom_engine_of(p);
+	const double D = (double)oom_plan_data_parallel(p), share = p->zero_stage ? D : 1,
+		     trained = (double)e->trainable_params / (double)(p->tp * p->pp),
+		     /* read and written: states, weights; gradients are read, and cleared */
+		     bytes = 2 * ((double)e->opt_bytes + trained * 4 + (double)e->grad_bytes) / share,
+		     on_card = bytes * (o->lists && !engine->fp32_master ? LISTS : 1) /
+			       s->speed.memory,
+		     /* norms of the gradients, before */
+		     clip = (double)e->grad_bytes / share / s->speed.memory,
+		     ranks = s->in_node < D ? s->in_node : D;
+	double host = 0;
+
+	if (p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE) {
+		/* every rank of a node updates its part in the node's memory */
+		host += (12 * trained + 2 * (double)e->opt_bytes) / share * ranks / HOST_MEMORY;
+		host += ((double)e->grad_bytes + (double)e->param_bytes) / share / s->speed.pcie;
+		host += 2 * (double)e->nvme_bytes / DISK;
+	} else {
+		s->part[OOM_TIME_OPTIMIZER] = on_card + clip;
+		/* paged states come and go where the card is full; half of the time, estimated */
+		host += (double)e->host_pageable_bytes / s->speed.pcie;
+	}
+	if (p->offload_params != OOM_OFFLOAD_NONE)
+		host += 2 * (double)e->param_bytes * (autocasts(p) ? 0.5 : 1) / share * s->times /
+			s->speed.pcie;
+	/* there in forward, back in backward, beside the computation: a third shows */
+	host += 2.0 / 3 * (double)e->offloaded_bytes * s->times / s->speed.pcie;
+	s->part[OOM_TIME_HOST] = host;
+}
+
+/* Residuals of data/throughput.csv: half the width of the interval, as a factor, for one GPU, for one
+ * node, and for several. */
+static double spread(const struct oom_plan *p)
+{
+	return p->gpus <= 1 ? 1.35 : p->nodes <= 1 ? 1.38 : 1.45;
+}
+
+struct oom_step_time oom_step_time(const struct oom_plan *p, const struct oom_eval *e,
+				   const struct oom_gpu *gpu)
+{
+	static const enum oom_bound of[] = {
+#define BOUND(id, name, bound, summary) bound,
+		OOM_TIME_PARTS(BOUND)
+#undef BOUND
+	};
+	struct oom_step_time t = {0};
+	struct step s = {p, e, &e->work, {0}, (double)p->grad_accum,
+			 (double)p->gpus / (double)(p->nodes > 0 ? p->nodes : 1), t.part_s};
+	double bound[OOM_BOUND_COUNT] = {0}, computing;
+
+	oom_speed_of(gpu, p, &s.speed);
+	computing = compute(&s);
+	computing = talk(&s, computing) * s.times;
+	reduce(&s, computing);
+	update(&s);
+	for (int i = 0; i < OOM_TIME_PART_COUNT; i++) {
+		t.total_s += t.part_s[i];
+		bound[of[i]] += t.part_s[i];
+	}
+	for (int i = 1; i < OOM_BOUND_COUNT; i++)
+		if (bound[i] > bound[t.binds])
+			t.binds = (enum oom_bound)i;
+	if (t.total_s > 0) {
+		t.samples_per_s = (double)p->micro_batch * s.times *
+				  (double)oom_plan_data_parallel(p) / t.total_s;
+		t.mfu = e->work.model_flops * s.times / t.total_s / s.speed.peak;
+	}
+	t.low_s = t.total_s / spread(p);
+	t.high_s = t.total_s * spread(p);
+	return t;
+}
+
+const char *oom_bound_str(enum oom_bound bound)
+{
+#define WORD(id, word) word,
+	static const char *const words[] = {OOM_BOUNDS(WORD)};
+#undef WORD
+
+	return words[bound];
+}
+
+static const struct {
+	const char *name, *summary;
+} parts[] = {
+#define PART(id, name, bound, summary) {name, summary},
+	OOM_TIME_PARTS(PART)
+#undef PART
+};
+
+const char *oom_time_part_str(enum oom_time_part part)
+{
+	return parts[part].name;
+}
+
+const char *oom_time_part_summary(enum oom_time_part part)
+{
+	return parts[part].summary;
+}

@@ -1,0 +1,117 @@
+/* Work, counted from a tape.
+ *
+ * Products count themselves where they are recorded (oom_tape_product, attention's kernels).  What
+ * else a step does is read from the rows: one is born of each kernel that writes something new, so
+ * that births count launches and their widths the bytes written, each of which is read once by the
+ * kernel it is written for.  (Some are read twice, a norm's input; some from the cache.) */
+#include "work.h"
+
+#include <string.h>
+
+/* Kernels that write in place or into a view, and so have no row: about one in eight of a Llama
+ * layer's (add_, copy_, index_put_), estimated. */
+#define IN_PLACE 1.15
+
+/* A tally is numbers alone. */
+static void add(struct oom_tally *to, const struct oom_tally *of, double times)
+{
+	double *a = (double *)to;
+	const double *b = (const double *)of;
+
+	for (size_t i = 0; i < sizeof(*to) / sizeof(*a); i++)
+		a[i] += times * b[i];
+}
+
+void oom_work_alone(struct oom_tape *t, const struct oom_tally *before)
+{
+	if (t->stream == OOM_STREAM_FWD) {
+		add(&t->alone, &t->tally, 1);
+		add(&t->alone, before, -1);
+	}
+	t->tally = *before;
+}
+
+void oom_work_forward(struct oom_tape *t)
+{
+	t->work.pass[0] = t->tally;
+	for (size_t i = 0; i < t->n_monos; i++)
+		t->flops_fwd[i] = t->tally.flops[i] + t->tally.attn[i];
+}
+
+/* Every birth of a stream, as often as its layer is repeated. */
+static void count_births(const struct oom_tape *t, const struct oom_stream *s,
+			 struct oom_work_sums *w)
+{
+	double times = 1;
+
+	for (size_t i = 0; i < s->n; i++) {
+		const int32_t ev = s->ev[i];
+		const struct oom_row *r;
+
+		if (oom_ev_is_unit(ev))
+			continue;
+		if (ev < 0) {
+			const uint32_t k = (uint32_t)(-1 - ev);
+
+			times = k & 1 ? 1 : (double)t->reps[k / 2];
+			continue;
+		}
+		if ((ev & 3) != OOM_EV_ALLOC)
+			continue;
+		r = &t->rows[ev >> 2];
+		w->bytes[r->mono] += times * 2 * (double)r->width *
+				     oom_dtype_bytes((enum oom_dtype)r->dt);
+		if (r->backward && r->cat != OOM_CAT_RECOMPUTE)
+			w->launches_back += times;
+		else
+			w->launches += times;
+	}
+}
+
+void oom_work_backward(struct oom_tape *t)
+{
+	struct oom_work_sums *w = &t->work;
+
+	w->pass[1] = t->tally;
+	add(&w->pass[1], &t->alone, 1);
+	for (size_t i = 0; i < t->n_monos; i++)
+		t->flops_again[i] = w->pass[1].flops[i] + w->pass[1].attn[i] - t->flops_fwd[i];
+	/* the forward's weights are read, and made whole, for their inputs' gradients too */
+	w->bytes[OOM_MONO_ONE] += t->tally.weights_read + w->pass[0].weights_read;
+	count_births(t, &t->streams[OOM_STREAM_FWD], w);
+	count_births(t, &t->streams[OOM_STREAM_BWD], w);
+	w->launches *= IN_PLACE;
+	w->launches_back *= IN_PLACE;
+	for (size_t i = 0; i < t->n_units; i++)
+		w->units += t->units[i].mult;
+}
+
+/* The backward pass of a fused attention kernel makes its scores again: five products for the
+ * forward's two (Dao et al. 2022, arXiv:2205.14135, appendix B). */
+#define ATTENTION_BACK 2.5
+
+void oom_work_of(const struct oom_tape *t, const struct oom_batch *at, bool adapted,
+		 struct oom_work *out)
+{
+	const struct oom_work_sums *w = &t->work;
+	const struct oom_tally *fwd = &w->pass[0], *all = &w->pass[1];
+	const double back = adapted ? 1 : 2;
+
+	memset(out, 0, sizeof(*out));
+	for (size_t i = 0; i < t->n_monos; i++) {
+		const double n = (double)oom_mono_eval(t, (uint16_t)i, at->b, at->s, at->t),
+			     scores = fwd->attn[i] - fwd->skipped[i];
+
+		/* all: the forward and what was computed again */
+		out->product_flops += n * (all->rated[0][i] + back * fwd->rated[0][i]);
+		out->fp32_flops += n * (all->rated[1][i] + back * fwd->rated[1][i]);
+		out->attention_flops +=
+			n * (all->attn[i] - all->skipped[i] + ATTENTION_BACK * scores);
+		out->model_flops += n * ((1 + back) * fwd->flops[i] + 3 * scores);
+		out->bytes += n * w->bytes[i];
+	}
+	out->launches = w->launches;
+	out->launches_back = w->launches_back;
+	out->unpacked = all->unpacked + fwd->unpacked;
+	out->units = w->units;
+}

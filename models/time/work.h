@@ -1,0 +1,18 @@
+/* The work of a recorded step: what the step time is made of (steptime.c). */
+#ifndef OOM_TIME_WORK_H
+#define OOM_TIME_WORK_H
+
+#include "oomplan/model.h"
+#include "tape/tape.h"
+
+/* While a step is recorded: the training forward is complete; its backward is. */
+void oom_work_forward(struct oom_tape *t);
+void oom_work_backward(struct oom_tape *t);
+/* What was recorded since `before` has no backward: a reference's forward. */
+void oom_work_alone(struct oom_tape *t, const struct oom_tally *before);
+/* The sums at one batch.  adapted: weights are frozen, so that a product has one gradient, not two.
+ * A few multiplications for each monomial; nothing is allocated. */
+void oom_work_of(const struct oom_tape *t, const struct oom_batch *at, bool adapted,
+		 struct oom_work *out);
+
+#endif

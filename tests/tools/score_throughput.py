@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""Compares oomplan's step times with published training throughputs.
+
+  score_throughput.py OOMPLAN data/throughput.csv [--relative FILE] [--all] [--rows] [--held-out]
+
+Each row of the table becomes a point of `oomplan sweep`; the tokens a second that it predicts are
+set against the published ones.  Ratios are predicted / published: 1 is right, 2 too fast."""
+import argparse, collections, csv, json, os, re, statistics, subprocess, sys, tempfile
+
+# Models that the table names without their shape, as their config.json states it (huggingface.co).
+def llama(L, h, heads, kv, ffn, vocab, **more):
+    return dict(model_type="llama", num_hidden_layers=L, hidden_size=h, num_attention_heads=heads,
+                num_key_value_heads=kv, intermediate_size=ffn, vocab_size=vocab,
+                max_position_embeddings=131072, tie_word_embeddings=False, **more)
+
+def moe(L, h, heads, kv, dim, ffn, experts, k, vocab):
+    return dict(model_type="qwen3_moe", num_hidden_layers=L, hidden_size=h, num_attention_heads=heads,
+                num_key_value_heads=kv, head_dim=dim, moe_intermediate_size=ffn, intermediate_size=ffn,
+                num_experts=experts, num_experts_per_tok=k, vocab_size=vocab,
+                max_position_embeddings=131072, tie_word_embeddings=False)
+
+def deepseek(kind, L, h, ffn, experts, k, moe_ffn, shared, dense, vocab):
+    return dict(model_type=kind, num_hidden_layers=L, hidden_size=h, num_attention_heads=128,
+                num_key_value_heads=128, intermediate_size=ffn, n_routed_experts=experts,
+                num_experts_per_tok=k, moe_intermediate_size=moe_ffn, n_shared_experts=shared,
+                first_k_dense_replace=dense, q_lora_rank=1536, kv_lora_rank=512, qk_nope_head_dim=128,
+                qk_rope_head_dim=64, v_head_dim=128, vocab_size=vocab, n_group=8, topk_group=4,
+                max_position_embeddings=163840, tie_word_embeddings=False)
+
+def mixtral(L, h, heads, kv, ffn, vocab):
+    return dict(model_type="mixtral", num_hidden_layers=L, hidden_size=h, num_attention_heads=heads,
+                num_key_value_heads=kv, intermediate_size=ffn, num_local_experts=8,
+                num_experts_per_tok=2, vocab_size=vocab, max_position_embeddings=65536)
+
+NAMED = [
+    ("santacoder", dict(model_type="gpt_bigcode", n_layer=24, n_embd=2048, n_head=16, n_inner=8192,
+                        vocab_size=49280, multi_query=True, n_positions=2048)),
+    ("Mistral-7B", llama(32, 4096, 32, 8, 14336, 32000) | dict(model_type="mistral", sliding_window=4096)),
+    ("mixtral_8x22b", mixtral(56, 6144, 48, 8, 16384, 32768)),
+    ("Mixtral-8x7B", mixtral(32, 4096, 32, 8, 14336, 32000)),
+    ("Llama-2-70b", llama(80, 8192, 64, 8, 28672, 32000)),
+    ("Llama-2-7b", llama(32, 4096, 32, 32, 11008, 32000)),
+    ("LLAMA2-13B", llama(40, 5120, 40, 40, 13824, 32000)),
+    ("PowerLM-3b", dict(model_type="granite", num_hidden_layers=40, hidden_size=2304, num_attention_heads=36,
+                        num_key_value_heads=36, intermediate_size=9216, vocab_size=49152,
+                        max_position_embeddings=4096, tie_word_embeddings=True)),
+    ("405B", llama(126, 16384, 128, 8, 53248, 128256)),
+    ("3.1-70B", llama(80, 8192, 64, 8, 28672, 128256)),
+    ("Llama-3.2-3B", llama(28, 3072, 24, 8, 8192, 128256) | dict(tie_word_embeddings=True)),
+    ("LLAMA3_70B", llama(80, 8192, 64, 8, 28672, 128256)),
+    ("LLAMA3-70B", llama(80, 8192, 64, 8, 28672, 128256)),
+    ("Llama-3.1-8B", llama(32, 4096, 32, 8, 14336, 128256)),
+    ("Llama-3-8B", llama(32, 4096, 32, 8, 14336, 128256)),
+    ("Llama3 8B", llama(32, 4096, 32, 8, 14336, 128256)),
+    ("LLAMA3_8B", llama(32, 4096, 32, 8, 14336, 128256)),
+    ("Llama3 70B", llama(80, 8192, 64, 8, 28672, 128256)),
+    ("Qwen3_30B_a3B", moe(48, 2048, 32, 4, 128, 768, 128, 8, 151936)),
+    ("Qwen3 MoE 30B", moe(48, 2048, 32, 4, 128, 768, 128, 8, 151936)),
+    ("Qwen3_235B_a22B", moe(94, 4096, 64, 4, 128, 1536, 128, 8, 151936)),
+    ("Qwen2.5 32B", llama(64, 5120, 40, 8, 27648, 152064) | dict(model_type="qwen2")),
+    ("GPT OSS 120B", moe(36, 2880, 64, 8, 64, 2880, 128, 4, 201088)),
+    ("GPT-OSS 120B", moe(36, 2880, 64, 8, 64, 2880, 128, 4, 201088)),
+    ("GPT-OSS 20B", moe(24, 2880, 64, 8, 64, 2880, 32, 4, 201088)),
+    ("DeepSeekV3", deepseek("deepseek_v3", 61, 7168, 18432, 256, 8, 2048, 1, 3, 129280)),
+    ("deepseekv3_proxy", None),
+    ("deepseekv2 cut", deepseek("deepseek_v2", 4, 5120, 12288, 160, 6, 1536, 2, 1, 102400)),
+    ("deepseekv3 cut", deepseek("deepseek_v3", 4, 7168, 18432, 256, 8, 2048, 1, 1, 129280)),
+    ("GPT3-175B", dict(model_type="gpt2", n_layer=96, n_embd=12288, n_head=96, vocab_size=51200, n_positions=2048)),
+    ("Yi-34B", llama(60, 7168, 56, 8, 20480, 64000)),
+    ("gpt2-xl", dict(model_type="gpt2", n_layer=48, n_embd=1600, n_head=25, vocab_size=50257, n_positions=1024)),
+    ("gpt2", dict(model_type="gpt2", n_layer=12, n_embd=768, n_head=12, vocab_size=50257, n_positions=1024)),
+    ("bert-large", dict(model_type="bert", num_hidden_layers=24, hidden_size=1024, num_attention_heads=16,
+                        intermediate_size=4096, vocab_size=30522, max_position_embeddings=512)),
+    ("bert-base", dict(model_type="bert", num_hidden_layers=12, hidden_size=768, num_attention_heads=12,
+                       intermediate_size=3072, vocab_size=30522, max_position_embeddings=512)),
+]
+
+def config_of(row):
+    """The model's config.json, or None when the table does not say enough."""
+    for name, config in NAMED:
+        if name in row["model"]:
+            return config
+    if not row["layers_hidden"]:
+        return None
+    s = {k: int(v) for k, v in (x.split("=") for x in row["layers_hidden"].split(";"))}
+    if row["task"] == "masked-lm":
+        return dict(model_type="bert", num_hidden_layers=s["layers"], hidden_size=s["hidden"],
+                    num_attention_heads=s["heads"], intermediate_size=s["ffn"], vocab_size=s["vocab"],
+                    max_position_embeddings=512)
+    if s["gated"]:
+        return llama(s["layers"], s["hidden"], s["heads"], s["kv"], s["ffn"], s["vocab"])
+    # the fused GELU of llm-foundry and flash-attention, not transformers' own in Python
+    return dict(model_type="gpt2", activation_function="gelu", n_layer=s["layers"], n_embd=s["hidden"], n_head=s["heads"], n_inner=s["ffn"],
+                vocab_size=s["vocab"], n_positions=65536)
+
+ENGINES = [("llm.c", "hf"), ("torchtune", "torchtune"), ("fsdp1 or ddp", "fsdp1"), ("fsdp1", "fsdp1"),
+           ("fsdp2", "fsdp2"), ("deepspeed", "deepspeed"), ("megatron", "megatron"), ("hf", "hf")]
+
+def knobs_of(row):
+    n = lambda c, d=1: int(float(row[c])) if row[c] not in ("", None) else d
+    tp, pp, cp, ep = n("tp"), n("pp"), n("cp"), n("ep")
+    engine = next(e for word, e in ENGINES if row["engine"].startswith(word))
+    zero = n("zero", 0)
+    if max(tp, pp, cp, ep) > 1:
+        engine = "megatron"
+    if engine in ("hf",) or n("n_gpus") == 1:
+        zero = 0
+    if engine == "hf" and zero:
+        engine = "deepspeed"
+    p = dict(engine=engine, gpus=n("n_gpus"), zero=zero, precision=row["precision"], micro_batch=n("micro_batch"),
+             grad_accum=n("grad_accum"), seq_len=n("seq_len"), grad_ckpt=row["checkpointing"])
+    if row["nodes"]:
+        p["nodes"] = n("nodes")
+    if "NVLink domain" in row["interconnect"]:
+        # the table counts NVLink domains as nodes
+        p["nodes"] = max(1, (p["gpus"] + 71) // 72) if row["gpu"].startswith("GB") else max(1, p["gpus"] // 8)
+        while p["gpus"] % p["nodes"]:
+            p["nodes"] += 1
+    if p["grad_ckpt"] == "not stated":
+        p["grad_ckpt"] = "none"
+    if p["grad_ckpt"] == "selective" and engine != "megatron":
+        p["grad_ckpt"] = "full"
+    p["attn"] = "eager" if row["attention"].startswith("eager") else row["attention"]
+    p["loss"] = "fused" if row["loss"].startswith("fused") else "sliced" if row["loss"] == "sliced" else "plain"
+    p["optimizer"] = "adamw-fused" if "fused" in row["optimizer"] else "adamw"
+    if row["compile"] == "yes": p["compile"] = 1
+    if row["fp8"] != "no":
+        p["fp8"] = next((w for a, w in (("MX", "mxfp8"), ("NV", "nvfp4"), ("row", "rowwise")) if row["fp8"].startswith(a)), "tensorwise")
+    if engine == "megatron":
+        p |= dict(tp=tp, pp=pp, cp=cp, ep=ep, vpp=n("vpp"), sp=int(tp > 1), lora_r=0)
+        if "Ulysses" in row["notes"] or "xtuner" in row["engine"]: p["cp-comm"] = "a2a"
+        p["optimizer"] = "adamw"
+    else:
+        p["lora_r"] = n("lora_r", 0)
+        m = re.search(r"targets ([a-z_ ,0-9]+?);", row["notes"])
+        if p["lora_r"] and "QLoRA" in row["notes"] or row["source"].startswith(("Qwen", "Answer")):
+            p["lora_targets"] = "all-linear"
+        p["qlora"] = int(row["quant"] != "none")
+        if "baseline-peft-bnb" in row["notes"] and "amp" in row["precision"]: p["kbit_prepare"] = 1
+        if "params" in row["offload"]: p["offload-params"] = "cpu"
+        if "optimizer" in row["offload"] and engine == "deepspeed": p["offload-optimizer"] = "cpu"
+    return p
+
+PARTS = tuple(p + "_s" for p in "products attention traffic unpacking launches tensor_parallel expert_parallel context_parallel "
+              "pipeline bubble data_parallel optimizer host".split())
+
+GROUPS = {
+    "card": lambda r: r["gpu"],
+    "engine": lambda r: r["engine"].split(" ")[0],
+    "nodes": lambda r: "1 GPU" if r["n_gpus"] == "1" else "1" if r["nodes"] == "1" else "2-8" if int(r["nodes"]) <= 8 else "9+",
+    "size": lambda r: (lambda p: "< 1B" if p < 1e9 else "1-10B" if p < 1e10 else "10-100B" if p < 1e11 else "100B+")(r["n"]),
+    "source": lambda r: r["source"].split("/")[1].split(" ")[0][:24] if "/" in r["source"] else r["source"][:24],
+}
+
+def price(oomplan, rows):
+    """Adds `predicted` (tokens a second over all GPUs), or `error`, to every row."""
+    with tempfile.TemporaryDirectory() as d:
+        knobs = subprocess.run([oomplan, "list", "knobs"], capture_output=True, text=True).stdout
+        known = set(l.split()[0].replace("-", "_") for l in knobs.splitlines()[1:]) | {"model", "gpu"}
+        points = []
+        for i, r in enumerate(rows):
+            c = config_of(r)
+            if c is None:
+                r["error"] = "no config"
+                continue
+            path = os.path.join(d, "%d.json" % i)
+            json.dump(c, open(path, "w"))
+            k = {a.replace("-", "_"): v for a, v in knobs_of(r).items()}
+            points.append((r, dict(model=path, gpu=r["gpu"]) | {a: v for a, v in k.items() if a in known}))
+        names = sorted(set(k for _, p in points for k in p))
+        with open(os.path.join(d, "points.csv"), "w") as f:
+            w = csv.writer(f)
+            w.writerow([n.replace("_", "-") for n in names])
+            for _, p in points:
+                w.writerow([p.get(n, "") for n in names])
+        columns = "total_params,seconds_per_sample,error"
+        extra = subprocess.run([oomplan, "list", "columns"], capture_output=True, text=True).stdout
+        more = [c for c in ("seconds_low", "seconds_high", "mfu", "binds", "step_s") + PARTS if re.search(r"^%s\b" % c, extra, re.M)]
+        out = subprocess.run([oomplan, "sweep", "--from", f.name, "--threads", "1", "--columns",
+                              ",".join([columns] + more)], capture_output=True, text=True)
+        got = list(csv.DictReader(out.stdout.splitlines()))
+        if len(got) != len(points):
+            sys.exit("sweep wrote %d of %d rows: %s" % (len(got), len(points), out.stderr))
+        for (r, p), g in zip(points, got):
+            s = float(g["seconds_per_sample"] or 0)
+            r["knobs"], r["n"] = p, float(g["total_params"] or 0)
+            if s > 0:
+                tok = p["seq_len"]
+                r["predicted"] = tok / s
+                for m in more: r[m] = g[m]
+                if "seconds_low" in more:
+                    r["low"], r["high"] = tok / float(g["seconds_high"]), tok / float(g["seconds_low"])
+            else:
+                r["error"] = g["error"]
+
+def line(name, rows):
+    q = sorted(r["predicted"] / r["published"] for r in rows)
+    share = lambda f: 100 * sum(1 / f <= x <= f for x in q) / len(q)
+    held = [r for r in rows if "low" in r]
+    print("| %-26s | %4d | %5.2f | %5.2f | %5.2f | %4.0f | %4.0f | %s |" % (
+        name, len(q), statistics.median(q), q[len(q) // 10], q[-1 - len(q) // 10], share(1.25), share(1.5),
+        "%4.0f" % (100 * sum(r["low"] <= r["published"] <= r["high"] for r in held) / len(held)) if held else "   -"))
+
+def ordered(rows):
+    """Pairs on one set-up (model, card, GPUs, source) that differ by 3 % and more, and how many are
+    predicted in the published order."""
+    groups = collections.defaultdict(list)
+    for r in rows:
+        groups[r["source"], r["model"], r["gpu"], r["n_gpus"]].append(r)
+    right = wrong = 0
+    for g in groups.values():
+        for i, a in enumerate(g):
+            for b in g[:i]:
+                d = a["published"] / b["published"]
+                if 1 / 1.03 < d < 1.03:
+                    continue
+                if (a["predicted"] > b["predicted"]) == (d > 1) and a["predicted"] != b["predicted"]: right += 1
+                else: wrong += 1
+    return right, right + wrong
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("oomplan"); a.add_argument("table"); a.add_argument("--relative")
+    a.add_argument("--all", action="store_true", help="rows too that do not state everything")
+    a.add_argument("--rows", action="store_true"); a.add_argument("--group", action="append")
+    a.add_argument("--match")
+    a = a.parse_args()
+    rows = [r for r in csv.DictReader(open(a.table)) if r["tokens_per_s_total"]]
+    price(a.oomplan, rows)
+    for r in rows:
+        r["published"] = float(r["tokens_per_s_total"])
+    failed = collections.Counter((r["error"], r["model"]) for r in rows if "predicted" not in r)
+    for e, n in failed.items(): print("not priced:", n, e)
+    ok = [r for r in rows if "predicted" in r and (a.all or r["complete"] == "yes")]
+    if a.match: ok = [r for r in ok if re.search(a.match, r["id"] + " " + r["gpu"] + " " + r["engine"])]
+    print("| rows                       |    n | med   | p10   | p90   | 1.25 | 1.5  | held |\n|---|---|---|---|---|---|---|---|")
+    line("all", ok)
+    for g in a.group or ["card", "engine", "nodes", "size", "source"]:
+        by = collections.defaultdict(list)
+        for r in ok: by[GROUPS[g](r)].append(r)
+        for k in sorted(by): line(g + " " + k, by[k])
+    print("pairs ordered right: %d of %d" % ordered(ok))
+    if a.relative:
+        by_id = {r["id"]: r for r in rows if "predicted" in r}
+        err = []
+        for r in csv.DictReader(open(a.relative)):
+            m = re.search(r"(?:rows|ids) (\S+) (?:->|and) (\S+)", r["notes"])
+            if not m or m[1] not in by_id or m[2] not in by_id: continue
+            x, y = by_id[m[1]], by_id[m[2]]
+            per = lambda z: z["predicted"] / (int(z["n_gpus"]) if "per GPU" in r["notes"] else 1)
+            got = per(y) / per(x)
+            err.append(abs(got / float(r["ratio"]) - 1))
+            if a.rows: print("%-8s %-44s published %.3f predicted %.3f" % (r["id"], r["change"][:44], float(r["ratio"]), got))
+        print("relative effects: %d, median error %.3f, within 25 %%: %.0f %%" % (len(err), statistics.median(err), 100 * sum(e < .25 for e in err) / len(err)))
+    if a.rows:
+        for r in sorted(ok, key=lambda r: r["predicted"] / r["published"]):
+            k = r["knobs"]
+            print("%-9s %5.2f %-22s %-9s %-14s %4s/%-3s mb%s ga%s s%s tp%s pp%s cp%s ep%s vpp%s z%s %s lora%s q%s ck:%s %s %s" % (
+                r["id"], r["predicted"] / r["published"], r["model"][-22:], k["engine"], r["gpu"], r["n_gpus"], r["nodes"], k["micro_batch"],
+                k["grad_accum"], k["seq_len"], r["tp"], r["pp"], r["cp"], r["ep"], r["vpp"], k["zero"], r["precision"], k["lora_r"], r["quant"][:4],
+                r["checkpointing"][:4], r["fp8"],
+                " ".join("%s %.0f%%" % (p[:-2], 100 * float(r[p]) / float(r["step_s"])) for p in PARTS if float(r.get(p, 0)) > .03 * float(r.get("step_s", 1)))))
+
+if __name__ == "__main__":
+    main()
