@@ -86,10 +86,9 @@ static void apply_knob(const struct oom_reading *r, const struct oom_reading_kno
 		return;
 	/* what a framework's own word is priced with */
 	snprintf(priced, sizeof(priced), "@price.%s", k->name);
-	if (knob && part_fact(r->all, priced) &&
-	    !oom_plan_set(plan, knob, part_fact(r->all, priced)->value, &err))
-		return;
-	if (!knob || oom_plan_set(plan, knob, k->value, &err))
+	if ((!knob || !part_fact(r->all, priced) ||
+	     oom_plan_set(plan, knob, part_fact(r->all, priced)->value, &err)) &&
+	    (!knob || oom_plan_set(plan, knob, k->value, &err)))
 		use_stand_in(k, plan, t);
 	if (k->open)
 		tell(t, k->name, ": ", k->why);

@@ -83,12 +83,14 @@ void fw_name_accelerate(struct fw_part *p, const char *key, const char *path)
 	}
 	fw_set(p, "engine", has(name, "fsdp2") ? "fsdp2" : "fsdp1", key, "the file's name");
 	fw_set(p, "zero", "3", key, "FULL_SHARD, accelerate's default");
+	fw_default(p, "offload-params", "none", "accelerate's default");
 	snprintf(told, sizeof(told),
 		 "%.100s is not found: the engine is taken from its name, whole sharding and no offload "
 		 "are assumed; give the file too",
 		 path);
 	fw_note(p, key, told);
 	fw_open(p, "zero", told);
+	fw_open(p, "offload-params", told);
 }
 
 void fw_take_deepspeed(struct fw_part *p, const char *key)

@@ -129,18 +129,33 @@ static struct fact *make(struct fw_part *p, const char *knob)
 	return f;
 }
 
+void fw_withhold(struct fw_part *p, const char *knob)
+{
+	if (p->n_withheld < FW_MAX_WITHHELD)
+		p->withheld[p->n_withheld++] = knob;
+}
+
+bool fw_is_withheld(const struct fw_part *p, const char *knob)
+{
+	for (size_t i = 0; i < p->n_withheld; i++)
+		if (!strcmp(p->withheld[i], knob))
+			return true;
+	return false;
+}
+
 void fw_set(struct fw_part *p, const char *knob, const char *value, const char *key,
 	    const char *source)
 {
 	struct oom_setting *s = setting_of(p, key);
-	struct fact *f = make(p, knob);
+	const bool said = key && fw_key(p, key);
+	struct fact *f = !said && fw_is_withheld(p, knob) ? NULL : make(p, knob);
 
 	if (!f)
 		return;
 	*f = (struct fact){.knob = f->knob,
 			   .value = reading_text(p->reading, "%s", value),
 			   .setting = s ? (size_t)(s - p->reading->settings) : NO_SETTING,
-			   .from_file = key && fw_key(p, key),
+			   .from_file = said,
 			   .key = key ? key : "",
 			   .source = source ? reading_text(p->reading, "%s", source) : "",
 			   .why = ""};

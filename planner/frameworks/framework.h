@@ -14,7 +14,8 @@
 
 enum {
 	FW_MAX_PARTS = 16,      /* files of one run */
-	FW_MAX_FACTS = 128      /* knobs of one file, internal ones included */
+	FW_MAX_FACTS = 128,     /* knobs of one file, internal ones included */
+	FW_MAX_WITHHELD = 32    /* of these, the ones a placeholder stands for */
 };
 
 /* Who says a thing wins over who says it later in this list, if both stand in files. */
@@ -94,6 +95,10 @@ void fw_default(struct fw_part *part, const char *knob, const char *value, const
 void fw_unset(struct fw_part *part, const char *knob);
 /* The value is open: the files do not decide it; why. */
 void fw_open(struct fw_part *part, const char *knob, const char *why);
+/* The file leaves the knob to a variable that it does not set: no default of anybody is taken for it.
+ * The knob's name must outlive the part. */
+void fw_withhold(struct fw_part *part, const char *knob);
+bool fw_is_withheld(const struct fw_part *part, const char *knob);
 /* The key bears on memory and is not modelled. */
 void fw_unmodelled(struct fw_part *part, const char *key, const char *note);
 /* A sentence about a key that was used. */
@@ -119,6 +124,12 @@ extern const struct fw_row hf_training_rows[], hf_model_rows[];
 extern const char hf_training_idle[], hf_model_idle[];
 /* After them: engine, method, what computes. */
 void hf_finish(struct fw_part *part);
+
+/* hf_scripts.c: keys of well-known scripts around Trainer, and what these scripts take where nothing
+ * is said; which one it is follows from the program, or from keys that only it has. */
+extern const struct fw_row hf_script_rows[];
+extern const char hf_script_idle[];
+void hf_script(struct fw_part *p);
 
 const struct doc *fw_doc(const struct fw_part *part);
 /* The keys of the part; NULL: none. */

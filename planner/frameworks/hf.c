@@ -90,6 +90,9 @@ const struct fw_row hf_model_rows[] = {
 	 "bfloat16>bf16;bf16>bf16;torch.bfloat16>bf16;float16>fp16;fp16>fp16;half>fp16;torch.float16>fp16;"
 	 "float32>fp32;fp32>fp32;float>fp32;torch.float32>fp32;auto>auto",
 	 NULL, "transformers modeling_utils.py"),
+	/* peft examples/sft/utils.py create_and_prepare_model: the model is loaded in it */
+	FW_KEY("bnb_4bit_quant_storage_dtype", "@dtype", "bfloat16>bf16;float16>fp16;float32>fp32;*>", NULL,
+	       "peft examples/sft/utils.py"),
 	FW_KEY("attn_implementation", "attn",
 	 "flash_attention_2>flash;flash_attention_3>flash;flash*>flash;kernels-community/flash*>flash;"
 	 "kernels-community/vllm-flash*>flash;sdpa>sdpa;eager>eager",
@@ -165,6 +168,7 @@ void hf_finish(struct fw_part *p)
 
 static void finish(struct fw_part *p)
 {
+	hf_script(p);
 	hf_finish(p);
 	if (!*fw_fact(p, "model"))
 		return;
@@ -176,8 +180,8 @@ static void finish(struct fw_part *p)
 	}
 }
 
-static const struct fw_row *const lists[] = {hf_training_rows, hf_model_rows, NULL};
-static const char *const idles[] = {hf_training_idle, hf_model_idle, NULL};
+static const struct fw_row *const lists[] = {hf_training_rows, hf_model_rows, hf_script_rows, NULL};
+static const char *const idles[] = {hf_training_idle, hf_model_idle, hf_script_idle, NULL};
 
 const struct framework framework_hf = {
 	.name = "hf-trainer",

@@ -92,6 +92,17 @@ static int64_t included(const char *text)
 	return colon ? listed(colon + 1) : 0;
 }
 
+/* A number of machines that only the cluster knows ("$SLURM_NNODES") is not one. */
+static bool withhold(struct fw_part *p, const char *const *keys)
+{
+	for (size_t i = 0; keys[i]; i++)
+		if (doc_below(fw_root(p), keys[i]) && !fw_key(p, keys[i])) {
+			fw_withhold(p, "nodes");
+			return true;
+		}
+	return false;
+}
+
 static void finish_gpus(struct fw_part *p)
 {
 	static const char *const node_keys[] = {"nnodes", "num_machines", "num_nodes", "nodes", "N",
@@ -104,6 +115,8 @@ static void finish_gpus(struct fw_part *p)
 
 	if (nodes)
 		fw_set_whole(p, "nodes", nodes, node_key, NULL);
+	else if (withhold(p, node_keys))
+		fw_withhold(p, "gpus");
 	if (all) {
 		fw_set_whole(p, "gpus", all, key, ACCELERATE " num_processes: over all machines");
 		return;
@@ -123,7 +136,7 @@ static void finish_gpus(struct fw_part *p)
 		if (each > 1 && !*fw_text(p, "name"))
 			fw_set(p, "@one-process", "true", visible, NULL);
 	}
-	if (each && each < 100000)
+	if (each && each < 100000 && !fw_is_withheld(p, "gpus"))
 		fw_set_whole(p, "gpus", each * (nodes ? nodes : 1), key,
 			     nodes > 1 ? "processes of a node x nodes" : NULL);
 	if (each && !nodes)

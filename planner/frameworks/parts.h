@@ -24,6 +24,9 @@ struct fw_part {
 	const char *file, *prefix;      /* prefix: of keys within another file ("deepspeed.") */
 	size_t first_setting;
 	unsigned n_unknown;
+	/* Knobs that the file sets to what it does not say ("${BATCH}"): no default may stand in. */
+	const char *withheld[FW_MAX_WITHHELD];
+	size_t n_withheld;
 	struct fact facts[FW_MAX_FACTS];
 	size_t n_facts;
 };

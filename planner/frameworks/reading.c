@@ -237,6 +237,8 @@ static void take(struct fw_part *p, const struct fw_row *row, const struct doc_n
 		if (row->knob || row->hook || row->note)
 			unreadable(s, node->tag ? "an object of another language: not evaluated" :
 						  "a placeholder that the file does not fill in");
+		if (row->knob)
+			fw_withhold(p, row->knob);
 		reading_add(p->reading, s);
 		return;
 	}
@@ -381,9 +383,17 @@ void part_run(struct fw_part *p)
 
 /* ---- all files together ---- */
 
+/* What a file withholds no default of any other may say. */
+static void merge_withheld(struct fw_part *all, const struct fw_part *p)
+{
+	for (size_t i = 0; i < p->n_withheld; i++)
+		fw_withhold(all, p->withheld[i]);
+}
+
 /* One part's facts below those of parts before it; what a file says is above any default. */
 static void merge(struct fw_part *all, const struct fw_part *p)
 {
+	merge_withheld(all, p);
 	for (size_t i = 0; i < p->n_facts; i++) {
 		const struct fact *f = &p->facts[i];
 		struct fact *have = part_fact(all, f->knob);

@@ -162,8 +162,10 @@ static const char *parameter(struct doc *doc, const struct doc_node *env, const 
 	name[n] = 0;
 	rest = from + n;
 	for (const struct doc_node *e = env->child; e; e = e->next)
+		/* "MODEL=$1" among others is what a loop over the arguments sets: the script's own
+		 * value holds without them */
 		if (!strncmp(e->key, name, n) && !strcmp(e->key + n, "=") && *e->text &&
-		    strcmp(e->text, text))
+		    strcmp(e->text, text) && !(v && e->text[0] == '$' && isdigit((unsigned char)e->text[1])))
 			v = e;
 	if (v && *v->text == '$')
 		return parameter(doc, env, v->text, depth + 1);
@@ -217,7 +219,8 @@ static bool of_launchers(const char *key)
 		"rdzv_backend", "rdzv_endpoint", "rdzv_id", "max_restarts", "tee", "num_processes",
 		"num_machines", "machine_rank", "main_process_ip", "main_process_port", "num_gpus",
 		"config_file", "mixed_precision", "use_deepspeed", "deepspeed_config_file", "use_fsdp",
-		"num_cpu_threads_per_process", "deepspeed_multinode_launcher", "dynamo_backend"};
+		"num_cpu_threads_per_process", "deepspeed_multinode_launcher", "dynamo_backend", "nodes",
+		"gres", "gpus-per-node", "gpus_per_node"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!strcmp(key + strspn(key, "-"), names[i]))

@@ -172,7 +172,7 @@ void reading_settle(struct oom_reading *r)
 		fw_default(all, "pp", "1", "not asked for");
 		fw_default(all, "cp", "1", "not asked for");
 	}
-	if (part_fact(all, "micro-batch")) {
+	if (part_fact(all, "micro-batch") || fw_is_withheld(all, "micro-batch")) {
 		fw_default(all, "ep", "1", "not asked for");
 		fw_default(all, "nodes", "1", "one machine unless a launcher says otherwise");
 		fw_default(all, "base-bits", "16", "no quantisation is asked for");

@@ -4,10 +4,12 @@
  * Files name no version.  Keys that today's TRL no longer has (torch_dtype, max_seq_length,
  * max_prompt_length, evaluation_strategy, use_liger) date a file before 1.0, whose defaults are
  * transformers'. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "arguments.h"
 #include "framework.h"
 
 #define CONFIG "trl/trainer/sft_config.py"
@@ -133,6 +135,49 @@ static const struct {
 	{"max_prompt_length", "dpo"},
 };
 
+/* Options of a command whose program is not known: any trainer's. */
+static bool lacks_program(const struct fw_part *p)
+{
+	const struct doc *doc = fw_doc(p);
+
+	return doc && doc->format && !strcmp(doc->format, ARGS_FORMAT) && !launched(p);
+}
+
+/* The trainer that people write into names, "Some-1B-KTO", "org/kto-pairs": a guess. */
+static const char *named_in(const char *text)
+{
+	static const char *const words[] = {"online-dpo", "kto", "dpo", "grpo", "rloo", "reward", "orpo",
+					    "cpo", "sft"};
+
+	for (const char *at = text; *at; at++)
+		for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+			const size_t n = strlen(words[i]);
+
+			if ((at == text || !isalnum((unsigned char)at[-1])) &&
+			    !strncasecmp(at, words[i], n) && !isalnum((unsigned char)at[n]))
+				return words[i];
+		}
+	return NULL;
+}
+
+static bool guess_objective(struct fw_part *p)
+{
+	static const char *const keys[] = {"output_dir", "run_name", "dataset_name"};
+
+	if (!lacks_program(p))
+		return false;
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		const char *word = named_in(fw_text(p, keys[i]));
+
+		if (!word)
+			continue;
+		fw_set(p, "objective", word, keys[i], "the trainer that this name speaks of");
+		fw_open(p, "objective", "the trainer is not named; taken from a name: give --objective");
+		return true;
+	}
+	return false;
+}
+
 static void finish_objective(struct fw_part *p)
 {
 	if (launched(p)) {
@@ -143,6 +188,8 @@ static void finish_objective(struct fw_part *p)
 		fw_set(p, "objective", fw_text(p, "@objective"), "@objective", "the trainer");
 		return;
 	}
+	if (guess_objective(p))
+		return;
 	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
 		if (doc_below(fw_root(p), signs[i].key)) {
 			fw_set(p, "objective", signs[i].objective, signs[i].key,
@@ -150,6 +197,8 @@ static void finish_objective(struct fw_part *p)
 			return;
 		}
 	fw_default(p, "objective", "sft", "no key of another trainer");
+	if (lacks_program(p))
+		fw_open(p, "objective", "the trainer is not named; sft is taken: give --objective");
 }
 
 static void finish_length(struct fw_part *p)
@@ -167,6 +216,8 @@ static void finish_length(struct fw_part *p)
 	}
 	fw_default(p, "seq-len", fw_fact_is(p, "objective", "online-dpo") ? "512" : "1024",
 		   CONFIG ":205, dpo_config.py:188");
+	if (lacks_program(p) && !fw_fact_from_file(p, "seq-len"))
+		fw_open(p, "seq-len", "the trainer is not named; its length is a guess");
 }
 
 static void finish_loss(struct fw_part *p, enum generation age)
@@ -186,6 +237,8 @@ static void finish_loss(struct fw_part *p, enum generation age)
 		fw_set(p, "loss", "plain", *type ? "loss_type" : NULL, CONFIG);
 	else
 		fw_default(p, "loss", "chunked", CONFIG ":334 chunked_nll");
+	if (lacks_program(p) && !*type)
+		fw_open(p, "loss", "the trainer is not named; the loss of the one above is taken");
 	if (fw_fact_is(p, "loss", "chunked"))
 		fw_set(p, "@price.loss", "chunked-nll", NULL, NULL);
 }
@@ -246,7 +299,9 @@ const struct framework framework_trl = {
 		 "dataset_id_or_path per_device_train_batch_size+use_peft "
 		 "per_device_train_batch_size+dataset_name per_device_train_batch_size+loss_type "
 		 "per_device_train_batch_size+max_seq_length @objective",
-	.never = "zero_optimization base_model finetuning_type cutoff_len block_size",
+	/* the second line: keys of scripts that hf_scripts.c has */
+	.never = "zero_optimization base_model finetuning_type cutoff_len block_size "
+		 "dataset_config_name conv_style lazy_preprocess source_max_len margin_scale",
 	.rows = lists,
 	.idle = idles,
 	.finish = finish,

@@ -1,0 +1,185 @@
+/* Scripts around transformers' Trainer that many runs are started with: their own keys, and what they
+ * take where a command says nothing.  A script is known by the name of its program where that is its
+ * own, else by keys that no other has. */
+#include <stdio.h>
+#include <string.h>
+
+#include "framework.h"
+
+#define INTERNVL "internvl_chat/internvl/train/internvl_chat_finetune.py"
+#define CHAT "DeepSpeed-Chat main.py"
+
+const struct fw_row hf_script_rows[] = {
+	FW_KEY("full_finetune", "method", "true>full;false>lora", NULL, "qlora.py"),
+	{"source_max_len", .hook = true, .source = "qlora.py"},
+	{"target_max_len", .hook = true, .source = "qlora.py"},
+	FW_KEY("lora_modules", "lora-targets", "all>all-linear;*>=", NULL, "qlora.py find_all_linear_names"),
+	FW_KEY("grad_checkpoint", "grad-ckpt", "true>full;false>none", NULL, INTERNVL),
+	FW_KEY("use_packed_ds", "packing", "true>true;false>false", NULL, INTERNVL),
+	{"freeze_llm", .hook = true, .source = INTERNVL},
+	{"use_llm_lora", .hook = true, .source = INTERNVL},
+	{"zero_stage", .hook = true, .source = CHAT},
+	{"offload", .hook = true, .source = CHAT},
+	FW_KEY("lora_dim", "lora-r", NULL, NULL, CHAT),
+	{"vision_tower", .note = "a vision tower and its activations: more than is priced"},
+	{NULL},
+};
+
+const char hf_script_idle[] =
+	"quant_type conv_style meta_path force_image_size down_sample_ratio drop_path_rate min_num_frame "
+	"max_num_frame vision_select_layer margin_scale mask_prompt length_penalty lora_module_name data_split "
+	"num_warmup_steps enable_tensorboard tensorboard_path with_tracking max_new_tokens do_mmlu_eval "
+	"eval_dataset_size train_file_path only_optimize_lora";
+
+static const struct script {
+	const char *programs;   /* blank-separated, without ".py"; "": its name is everybody's */
+	const char *keys;       /* "a+b c": both, or the third */
+	const char *facts;      /* "knob=value": where the command says nothing */
+	const char *source;
+} scripts[] = {
+	{"qlora", "source_max_len target_max_len",
+	 "objective=sft method=lora lora-r=64 lora-dropout=0 lora-targets=all-linear base-bits=4-nf4 "
+	 "double-quant=true optimizer=paged-adamw grad-ckpt=full micro-batch=1 grad-accum=16 packing=false",
+	 "qlora.py, its dataclasses"},
+	{"internvl_chat_finetune internvl_chat_pretrain internvl_chat_mpo", "conv_style+meta_path",
+	 "objective=sft seq-len=2048 grad-ckpt=full attn=flash packing=false @dtype=bf16", INTERNVL},
+	{"", "train_file_path+block_size", "objective=sft packing=false @dtype=fp32", "s1 train/sft.py"},
+	{"", "margin_scale+mask_prompt", "objective=dpo seq-len=2048 packing=false",
+	 "LMFlow args.py DPOv2AlignerArguments max_length"},
+	{"", "data_split+num_warmup_steps",
+	 "engine=deepspeed zero=0 optimizer=adamw-fused micro-batch=16 eval-batch=16 seq-len=512 packing=false "
+	 "@ds16=fp16 grad-ckpt=none",
+	 CHAT ", its parser: FusedAdam, fp16"},
+	{"", "use_lora+lazy_preprocess q_lora+lazy_preprocess",
+	 "objective=sft lora-r=64 lora-dropout=0.05 seq-len=8192 packing=false", "Qwen finetune.py"},
+	{"", "lazy_preprocess", "objective=sft seq-len=512 packing=false", "FastChat, LLaVA train.py"},
+	{"run_clm run_clm_no_trainer", "dataset_config_name+block_size validation_split_percentage+block_size",
+	 "objective=pretrain seq-len=1024 packing=true", "transformers run_clm.py group_texts"},
+};
+
+static bool is_word_of(const char *list, const char *name, size_t n)
+{
+	for (const char *w = list; *w && n; w += strspn(w, " ")) {
+		const size_t len = strcspn(w, " ");
+
+		if (len == n && !strncmp(w, name, n))
+			return true;
+		w += len;
+	}
+	return false;
+}
+
+/* "a+b c" */
+static bool has_keys(const struct fw_part *p, const char *list)
+{
+	while (*list) {
+		const size_t end = strcspn(list, " ");
+		bool all = end > 0;
+
+		for (size_t at = 0; at < end; ) {
+			const size_t n = strcspn(list + at, "+ ");
+			char key[64];
+
+			snprintf(key, sizeof(key), "%.*s", (int)n, list + at);
+			all &= doc_below(fw_root(p), key) != NULL;
+			at += n + 1;
+		}
+		if (all)
+			return true;
+		list += end + strspn(list + end, " ");
+	}
+	return false;
+}
+
+static const struct script *script_of(const struct fw_part *p)
+{
+	const char *program = fw_text(p, "(program)"), *slash = strrchr(program, '/');
+	const char *name = slash ? slash + 1 : program;
+
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++)
+		if (is_word_of(scripts[i].programs, name, strcspn(name, ".")))
+			return &scripts[i];
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++)
+		if (has_keys(p, scripts[i].keys))
+			return &scripts[i];
+	return NULL;
+}
+
+/* The command's own word stands. */
+static void take_facts(struct fw_part *p, const struct script *s)
+{
+	for (const char *w = s->facts; *w; w += strspn(w, " ")) {
+		const size_t n = strcspn(w, " "), knob = strcspn(w, "=");
+		char name[48], value[48];
+
+		snprintf(name, sizeof(name), "%.*s", (int)knob, w);
+		snprintf(value, sizeof(value), "%.*s", (int)(n - knob - 1), w + knob + 1);
+		if (!fw_fact_from_file(p, name))
+			fw_set(p, name, value, NULL, s->source);
+		w += n;
+	}
+}
+
+static void finish_qlora(struct fw_part *p)
+{
+	int64_t source = 1024, target = 256;
+
+	doc_whole(fw_key(p, "source_max_len"), &source);
+	doc_whole(fw_key(p, "target_max_len"), &target);
+	if (source > 0 && target > 0 && source < 100000000 && target < 100000000)
+		fw_set_whole(p, "seq-len", source + target, "target_max_len", "source and target");
+	fw_default(p, "@dtype", fw_on(p, "bf16") ? "bf16" : "fp32", "qlora.py get_accelerate_model");
+}
+
+static void finish_internvl(struct fw_part *p)
+{
+	int64_t rank = 0;
+
+	if (doc_whole(fw_key(p, "use_llm_lora"), &rank) && rank > 0) {
+		fw_set(p, "method", "lora", "use_llm_lora", NULL);
+		fw_set_whole(p, "lora-r", rank, "use_llm_lora", NULL);
+		fw_default(p, "lora-dropout", "0.05", INTERNVL " wrap_llm_lora");
+	} else if (fw_on(p, "freeze_llm")) {
+		fw_set(p, "method", "freeze", "freeze_llm", "the language model does not train");
+		fw_set(p, "objective", "pretrain", "freeze_llm", "the projector is aligned");
+		fw_open(p, "objective", "the language model is frozen: taken for the stage before tuning");
+	}
+}
+
+static void finish_chat(struct fw_part *p)
+{
+	int64_t stage;
+	const bool off = fw_on(p, "offload");
+
+	if (doc_whole(fw_key(p, "zero_stage"), &stage) && stage >= 0 && stage <= 3)
+		fw_set_whole(p, "zero", stage, "zero_stage", NULL);
+	else if (doc_below(fw_root(p), "zero_stage"))
+		fw_open(p, "zero", "the stage is an argument of the script");
+	fw_set(p, "offload-optimizer", off ? "cpu" : "none", "offload", CHAT);
+	if (off && fw_fact_is(p, "zero", "3"))
+		fw_set(p, "offload-params", "cpu", "offload", CHAT " get_train_ds_config");
+	if (*fw_fact(p, "@dtype"))
+		fw_set(p, "@ds16", fw_fact(p, "@dtype"), "dtype", CHAT);
+	if (fw_key(p, "lora_dim") && !fw_on(p, "only_optimize_lora"))
+		fw_unmodelled(p, "lora_dim", "embeddings and norms train beside the adapters: more than is "
+			      "priced");
+	fw_default(p, "objective", "sft", CHAT);
+	fw_open(p, "objective", "which step the script is of is not said; sft is taken");
+}
+
+void hf_script(struct fw_part *p)
+{
+	const struct script *s = script_of(p);
+
+	if (!*fw_fact(p, "model") && fw_key(p, "config_name") && !doc_below(fw_root(p), "model_name_or_path"))
+		fw_set(p, "model", fw_text(p, "config_name"), "config_name", "made anew from its config");
+	if (!s)
+		return;
+	take_facts(p, s);
+	if (has_keys(p, "source_max_len target_max_len"))
+		finish_qlora(p);
+	else if (has_keys(p, "conv_style+meta_path"))
+		finish_internvl(p);
+	else if (has_keys(p, "data_split+num_warmup_steps"))
+		finish_chat(p);
+}

@@ -1,0 +1,1 @@
+torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 internvl/train/internvl_chat_finetune.py --model_name_or_path work/Some-8B --conv_style plain --meta_path mix.json --freeze_llm True --output_dir out --learning_rate 1e-5 --bf16 True --per_device_train_batch_size ${BATCH} --gradient_accumulation_steps 2 --max_seq_length 4096 --deepspeed zero_stage1_config.json
