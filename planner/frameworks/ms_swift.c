@@ -184,6 +184,10 @@ static void finish_batch(struct fw_part *p)
 
 	fw_default(p, "micro-batch", "1", ARGS ":129");
 	micro = atoll(fw_fact(p, "micro-batch"));
+	/* "$(expr 16 / $nproc_per_node)" */
+	if (doc_below(fw_root(p), "gradient_accumulation_steps") &&
+	    !fw_key(p, "gradient_accumulation_steps"))
+		fw_withhold(p, "grad-accum");
 	if (doc_whole(fw_key(p, "gradient_accumulation_steps"), &accum) && accum > 0) {
 		fw_set_whole(p, "grad-accum", accum, "gradient_accumulation_steps", NULL);
 	} else if (micro > 0 && micro < 100000) {
