@@ -180,6 +180,9 @@ void hf_script(struct fw_part *p)
 		finish_qlora(p);
 	else if (has_keys(p, "conv_style+meta_path"))
 		finish_internvl(p);
+	else if (has_keys(p, "use_lora+lazy_preprocess") && !fw_on(p, "q_lora"))
+		fw_unmodelled(p, "use_lora", "of a base model (not a chat model) Qwen's finetune.py trains "
+			      "embedding and output whole as well: more than is priced");
 	else if (has_keys(p, "data_split+num_warmup_steps"))
 		finish_chat(p);
 }
