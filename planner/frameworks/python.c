@@ -244,6 +244,8 @@ static void arguments(struct python *y, const char *path, size_t n)
 			y->p++;
 			continue;
 		}
+		if (*y->p == ']' || *y->p == '}')       /* closes what was opened before */
+			break;
 		if (*y->p == '*') {     /* **{"a": 1}, **names of maps */
 			y->p += strspn(y->p, "*");
 			node = value(y, NULL, NULL);
