@@ -73,6 +73,7 @@ struct oom_plan {
 	int64_t base_weights;       /* enum oom_base; oom_plan_base() knows of qlora too */
 	int64_t use_dora;           /* 1 = LoRA's directions and magnitudes apart */
 	int64_t adapter_fp32;       /* 1 = PEFT keeps 16-bit adapters in fp32 */
+	char modules_to_save[OOM_NAMES_SIZE]; /* modules of which a copy is trained whole */
 	char exclude_modules[OOM_NAMES_SIZE]; /* of those that lora_targets names */
 	/* what trains without adapters: names joined by + or a regular expression; empty = all */
 	char freeze[OOM_NAMES_SIZE], train[OOM_NAMES_SIZE];

@@ -355,7 +355,8 @@ struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, ui
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 {
 	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE,
-		   leaf = ckpt && (!t->grad || !x.rg || oom_plan_adapted(t->plan));
+		   leaf = ckpt && (!t->grad || !x.rg ||
+				   (oom_plan_adapted(t->plan) && !*t->plan->modules_to_save));
 
 	if (t->grad && leaf) {
 		const int32_t n = oom_node(t, OOM_NODE_LEAF, "embedding output");

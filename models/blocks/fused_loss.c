@@ -1,6 +1,7 @@
 /* Losses that take the head in: from the last hidden states to the loss without whole logits.  Each is
  * one row of the table below; families come to them by oom_fused_head alone. */
 #include "blocks.h"
+#include "plan/pattern.h"
 #include "tape/round.h"
 
 /* ---- Liger: gradients made in the forward ---- */
@@ -235,6 +236,9 @@ struct oom_val oom_fused_head(struct oom_tape *t, const struct oom_arch *a, stru
 {
 	struct oom_val loss = oom_fused_ce(t, a, h, embed, name);
 
+	if (*t->plan->modules_to_save && oom_targets_name(t->plan->modules_to_save, name) && !t->warning)
+		t->warning = "a fused head is not counted as one of modules-to-save: its copy, gradient "
+			     "and states are missing";
 	if (bias)
 		oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
 	return loss;

@@ -137,6 +137,11 @@ struct oom_val oom_dora_delta(struct oom_tape *t, struct oom_val x, struct oom_v
 /* y = x W^T with a weight that exists already (tied heads); bias may be absent (node -1). */
 struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x,
 				   struct oom_val w, struct oom_val bias, struct oom_dim out);
+/* The weight that runs in w's place: where modules-to-save names the module, PEFT trains a copy of it
+ * beside the frozen one (peft/utils/other.py, ModulesToSaveWrapper); else w. */
+struct oom_val oom_saved_copy(struct oom_tape *t, const char *word, struct oom_val w);
+/* The module that looks a table up. */
+const char *oom_table_module(const struct oom_param *table);
 /* The same as a module of its own, which an adapter may be put on. */
 struct oom_val oom_op_matmul_tied(struct oom_tape *t, const char *name, struct oom_val x,
 				  struct oom_val w, struct oom_val bias, struct oom_dim out);

@@ -4,6 +4,7 @@
 
 #include "config/arch.h"
 #include "ops.h"
+#include "plan/pattern.h"
 
 /* ---- linear layers ---- */
 
@@ -182,13 +183,29 @@ static bool is_word_table(const struct oom_tape *t, const struct oom_param *tabl
 
 /* The module that looks a table up.  Encoder and decoder each have an embed_tokens of their own
  * (transformers 5), tied to `shared`. */
-static const char *module_of(const struct oom_param *table)
+const char *oom_table_module(const struct oom_param *table)
 {
 	const char *dot = strrchr(table->scope, '.');
 
 	if (!strcmp(table->scope, "shared"))
 		return "embed_tokens";
 	return dot ? dot + 1 : table->scope;
+}
+
+struct oom_val oom_saved_copy(struct oom_tape *t, const char *word, struct oom_val w)
+{
+	const struct oom_param *p = w.node <= -2 ? &t->params[-2 - w.node] : NULL;
+	const char *scope = t->scope;
+	struct oom_val copy;
+
+	if (!p || !*t->plan->modules_to_save || !oom_plan_adapted(t->plan) ||
+	    !oom_targets_name(t->plan->modules_to_save, word))
+		return w;
+	t->scope = word;
+	copy = oom_param(t, "modules_to_save.weight", p->rows, p->cols,
+			 (p->flags & (OOM_P_EMBEDDING | OOM_P_HEAD)) | OOM_P_SAVED);
+	t->scope = scope;
+	return copy;
 }
 
 /* result + (embedding(ids, A^T) B^T) * scaling, back in the result's type; scaled: times the
@@ -223,7 +240,7 @@ struct oom_val oom_lora_embedding(struct oom_tape *t, struct oom_val y, struct o
 	const char *scope = t->scope;
 	struct oom_embedding_adapter e = {.rows = table ? table->rows : 0, .out = dim};
 
-	if (!table || !r || !oom_lora_takes(t, table, module_of(table), false))
+	if (!table || !r || !oom_lora_takes(t, table, oom_table_module(table), false))
 		return y;
 	t->scope = table->scope;
 	e.ids = oom_share(t, ids);

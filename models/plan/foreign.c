@@ -100,9 +100,6 @@ static const struct oom_option rows[] = {
 		       "--engine fsdp1 or fsdp2 --zero 3, --offload-params as it has it")},
 	{REFUSED_VALUE("config-file", "accelerate's file is not read:",
 		       "--engine, --zero, --gpus and --precision as it has them")},
-	{REFUSED_VALUE("modules-to-save", "whole modules trained beside adapters are not modelled;",
-		       "each keeps a copy, gradients and optimizer state"),
-	 .aliases = ALSO(AS("additional-target"))},
 	{REFUSED("use-vllm", "a rollout engine on the training card is not modelled;",
 		 "leave its share of the card out of --gpu-memory")},
 };

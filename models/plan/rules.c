@@ -117,6 +117,8 @@ static const struct oom_rule rules[] = {
 	{ABOVE_REAL(lora_dropout, ZERO), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
 	 "lora-dropout stands before adapters, of which there are none" ADAPTERS},
 	{ENGINE(MEGATRON), EXCLUDES(ABOVE(lora_r, 0)), NO_LORA},
+	{IS_NOT(modules_to_save, 0), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
+	 "modules-to-save train beside adapters, of which there are none" ADAPTERS},
 	{IS_NOT(exclude_modules, 0), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
 	 "exclude-modules leaves modules without adapters, of which there are none" ADAPTERS},
 

@@ -18,7 +18,7 @@ void oom_param_policy(const struct oom_tape *t, struct oom_param *p)
 	const bool adapters = oom_plan_adapted(plan),
 		   prepared = oom_plan_quantised(plan) && plan->kbit_prepare;
 
-	p->trainable = adapters ? (p->flags & OOM_P_LORA) != 0 :
+	p->trainable = adapters ? (p->flags & (OOM_P_LORA | OOM_P_SAVED)) != 0 :
 				  !(p->flags & (OOM_P_FROZEN | OOM_P_QUANTISED));
 	if (p->flags & OOM_P_LORA) {
 		/* peft.get_peft_model, autocast_adapter_dtype=True: 16-bit adapters are kept in
@@ -38,5 +38,5 @@ void oom_param_policy(const struct oom_tape *t, struct oom_param *p)
 		/* peft.prepare_model_for_kbit_training casts what is not 4-bit */
 		p->dt = OOM_F32;
 	if (prepared)
-		p->trainable = (p->flags & OOM_P_LORA) != 0;
+		p->trainable = (p->flags & (OOM_P_LORA | OOM_P_SAVED)) != 0;
 }

@@ -111,6 +111,7 @@ enum oom_param_flags {
 	OOM_P_EMBEDDING = 1, OOM_P_FROZEN = 2, OOM_P_HEAD = 4, OOM_P_LINEAR = 8, OOM_P_EXPERT = 16,
 	OOM_P_LORA = 32,
 	OOM_P_QUANTISED = 64, OOM_P_FP32 = 128, OOM_P_BUFFER = 256, OOM_P_NORM = 512, OOM_P_UNUSED = 1024,
+	OOM_P_SAVED = 2048,     /* a trained copy beside its frozen module (modules_to_save) */
 };
 struct oom_param {
 	uint64_t elems;

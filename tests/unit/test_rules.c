@@ -26,6 +26,7 @@ static const struct {
 	{"autocast-adapter-dtype=false", "autocast-adapter-dtype=false lora-r=8"},
 	{"lora-dropout=0.1", "lora-dropout=0.1 lora-r=8"},
 	{"engine=megatron lora-r=8", "engine=megatron"},
+	{"modules-to-save=lm_head", "modules-to-save=lm_head lora-r=8"},
 	{"exclude-modules=q_proj", "exclude-modules=q_proj lora-r=8"},
 
 	{"freeze=embed lora-r=8", "freeze=embed"},
