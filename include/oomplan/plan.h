@@ -54,6 +54,7 @@ struct oom_plan {
 	int64_t fused_ce;           /* enum oom_loss */
 	int64_t convert_outputs_fp32; /* 1 = accelerate's wrapper upcasts the outputs */
 	int64_t allocator;          /* enum oom_allocator */
+	int64_t lazy_modules;       /* 1 = CUDA loads a kernel when it is first used */
 	int64_t max_split;          /* MiB: larger cached blocks are not split; 0 = there is no limit */
 	/* evaluation batches whose logits pile up on the GPU; 0 = not counted */
 	int64_t eval_accumulation;

@@ -6,6 +6,7 @@
 
 #include "oomplan/option.h"
 
+#define TORCH(major, minor) "torch", OOM_VERSION(major, minor)
 #define TRANSFORMERS(major, minor) "transformers", OOM_VERSION(major, minor)
 
 static const struct oom_generation rows[] = {
@@ -15,6 +16,9 @@ static const struct oom_generation rows[] = {
 	{TRANSFORMERS(4, 46), "loss", OOM_LOSS_PLAIN, OOM_LOSS_SLICED,
 	 "logits are upcast as a whole, then sliced and copied for the shift by one token",
 	 "modeling_llama.py 4.45 LlamaForCausalLM.forward; loss/loss_utils.py from 4.46 on"},
+	{TORCH(1, 13), "lazy-modules", 1, 0,
+	 "the context holds every kernel of PyTorch's libraries from the start",
+	 "pytorch/pytorch#85692, #86509: CUDA_MODULE_LOADING=LAZY from 1.13 on"},
 };
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };

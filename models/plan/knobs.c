@@ -299,6 +299,9 @@ static const struct oom_option knobs[] = {
 	{KNOB("allocator", "allocator", allocator), WORD(allocators, OOM_ALLOC_NATIVE),
 	 .summary = "CUDA caching allocator", .setting = "PYTORCH_CUDA_ALLOC_CONF",
 	 .source = "PyTorch CUDA notes"},
+	{KNOB("lazy-modules", "lazy_modules", lazy_modules), FLAG(1),
+	 .summary = "CUDA loads a kernel when it is first used, not all of them with the context",
+	 .setting = "CUDA_MODULE_LOADING=LAZY", .source = "pytorch/pytorch#85692, #86509 (1.13)"},
 	{KNOB("max-split-size-mb", "max_split_size_mb", max_split), COUNT(0, 1e6, 0),
 	 .summary = "MiB from which on cached blocks are not split, and are the first to be released on a "
 		    "full card (0: no such limit)",
@@ -465,7 +468,7 @@ static const struct oom_option knobs[] = {
 		    "generations`",
 	 .setting = "transformers.__version__", .source = "release notes",
 	 .aliases = ALSO(AS("transformers-version"))},
-	{KNOB("torch", "torch", torch), SINCE(1, 12),
+	{KNOB("torch", "torch", torch), SINCE(1, 0),
 	 .summary = "version of PyTorch, or newest", .setting = "torch.__version__",
 	 .source = "release notes", .aliases = ALSO(AS("torch-version"))},
 	{KNOB("margin", "margin", margin), SHARE("SHARE", 0.9, 0.02),

@@ -46,6 +46,7 @@ struct oom_target {
 	struct oom_model *model, *teacher;      /* teacher: NULL: none */
 	struct oom_gpu gpu;
 	struct oom_calibration calibration;
+	bool emulated;                  /* it is the shipped one: no card was read */
 	struct oom_lengths lengths;
 	char note[256];                 /* about the card */
 	struct oom_question q;          /* settled */

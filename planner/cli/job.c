@@ -123,6 +123,7 @@ static int open_calibration(const struct oom_job *job, struct oom_target *t)
 	if (st)
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	t->q.calibration = &t->calibration;
+	t->emulated = !job->calibration;
 	t->q.confidence = job->confidence;
 	return 0;
 }

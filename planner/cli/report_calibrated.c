@@ -30,6 +30,9 @@ void oom_report_calibrated(const struct oom_target *t, const struct oom_eval *e)
 	if (t->q.confidence > 0)
 		printf(", %s with %g %%", oom_gib_real(x.needed_bytes), 100 * t->q.confidence);
 	putchar('\n');
+	if (t->emulated)
+		puts("  these odds are of emulated runs on one GPU; of real cards they are not calibrated: "
+		     "published readings lie further off (oomplan calibrate, from runs of your own)");
 }
 
 void oom_json_terms(struct oom_json *j, const struct oom_calibration *c)
@@ -69,6 +72,7 @@ void oom_json_calibrated(struct oom_json *j, const struct oom_target *t, const s
 	if (!c)
 		return;
 	oom_json_object(j, "calibrated");
+	oom_json_text(j, "basis", t->emulated ? "emulated runs on one GPU" : "runs of your own");
 	oom_json_real(j, "expected_bytes", x.used_bytes);
 	oom_json_real(j, "expected_allocated_bytes", oom_calibrated(c, &p, OOM_MEASURE_ALLOCATED));
 	oom_json_real(j, "expected_reserved_bytes", oom_calibrated(c, &p, OOM_MEASURE_RESERVED));

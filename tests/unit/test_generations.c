@@ -217,6 +217,23 @@ static void ends_of_a_step(void **state)
 	}
 }
 
+/* pytorch/pytorch#85692: 666,632,192 bytes with CUDA_MODULE_LOADING=DEFAULT, 287,047,680 with LAZY. */
+static void old_contexts_are_large(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval now, then;
+
+	(void)state;
+	now = must(MISTRAL(2), &p);
+	p.torch = OOM_VERSION(1, 12);
+	then = must(MISTRAL(2), &p);
+	assert_int_equal(then.context_bytes - now.context_bytes, 666632192 - 287047680);
+	assert_int_equal(then.used_bytes - now.used_bytes, 666632192 - 287047680);
+	assert_int_equal(then.overall_peak, now.overall_peak);
+	p.torch = OOM_VERSION(1, 13);
+	assert_int_equal(must(MISTRAL(2), &p).context_bytes, now.context_bytes);
+}
+
 /* torchao's CPUOffloadOptimizer on one GPU: the states are gone from the card, weights and gradients
  * are not; a pinned copy of both is on the host.  ZeRO-3 on one GPU divides nothing. */
 static void one_gpu_runs_what_many_do(void **state)
@@ -249,6 +266,7 @@ int main(void)
 					   cmocka_unit_test(frozen_units_keep_inputs_and_gradients),
 					   cmocka_unit_test(both_ways_leave_the_same),
 					   cmocka_unit_test(ends_of_a_step),
+					   cmocka_unit_test(old_contexts_are_large),
 					   cmocka_unit_test(one_gpu_runs_what_many_do)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
