@@ -16,6 +16,7 @@
 #include "oomplan/compat.h"
 #include "oomplan/config.h"
 #include "oomplan/diagnose.h"
+#include "oomplan/emit.h"
 #include "oomplan/engine.h"
 #include "oomplan/gpu.h"
 #include "oomplan/host.h"

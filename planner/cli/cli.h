@@ -37,6 +37,8 @@ struct oom_job {
 	const char *framework;
 	struct oom_reading *reading;    /* of them; NULL: none */
 	char located[512];              /* the model that they name */
+	struct oom_list emit;           /* FORMAT[:FILE] */
+	bool strict, overwrite;
 };
 
 /* job.c: the question of a job, with all that it points to; failures are printed, the exit code
@@ -65,6 +67,12 @@ int oom_from_model(struct oom_job *job);
  * Nothing where no file was read. */
 void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,
 		      const struct oom_plan *to);
+/* emit.c.  Whether a format goes to standard output, in place of the report. */
+bool oom_emit_prints(const struct oom_job *job);
+/* Unknown formats are bad usage: an exit code, 0 = fine. */
+int oom_emit_check(const struct oom_job *job);
+/* Writes the plan in all formats asked for; code: what to return where nothing fails. */
+int oom_emit_plan(const struct oom_job *job, const struct oom_plan *plan, bool fits, int code);
 
 /* The bits (enum oom_allow) of words of --allow. */
 unsigned oom_allowed(const struct oom_list *words);

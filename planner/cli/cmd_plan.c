@@ -57,13 +57,16 @@ static enum oom_status draw(const char *plot, struct oom_evaluator *ev, const st
 
 static int show(const struct oom_job *job, const struct oom_target *t, const struct oom_answer *a)
 {
-	if (job->json)
+	if (oom_emit_prints(job))
+		;
+	else if (job->json)
 		oom_json_plan(job, t, a);
 	else if (job->csv)
 		csv(&a->ladder);
 	else
 		oom_report_plan(job, t, a);
-	return a->best.fits ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
+	return oom_emit_plan(job, &a->best.plan, a->best.fits,
+			     a->best.fits ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT);
 }
 
 static int run(struct oom_job *job)
@@ -72,10 +75,12 @@ static int run(struct oom_job *job)
 	struct oom_answer *a = malloc(sizeof(*a));
 	struct oom_evaluator *ev = oom_evaluator_new();
 	struct oom_error err = {{0}};
-	struct oom_target t;
+	struct oom_target t = {.model = NULL};
 	enum oom_status st;
-	int code = oom_target_open(job, &t, true);
+	int code = oom_emit_check(job);
 
+	if (!code)
+		code = oom_target_open(job, &t, true);
 	t.q.objective = (enum oom_objective)args->objective;
 	if (!code && (!a || !ev))
 		code = oom_complain(OOM_EXIT_INPUT, "out of host memory");
@@ -96,6 +101,7 @@ static int run(struct oom_job *job)
 static const struct oom_option options[] = {
 	OOM_OPTIONS_TARGET,
 	OOM_OPTIONS_FROM,
+	OOM_OPTIONS_EMIT,
 	OOM_OPTIONS_DATA,
 	{.name = "allow",
 	 .kind = OOM_OPTION_LIST,

@@ -73,13 +73,15 @@ static void text(const struct oom_job *job, const struct oom_target *t, const ch
 static int show(const struct oom_job *job, const struct oom_target *t, const char *knob,
 		const struct oom_solution *s)
 {
-	if (job->json)
+	const bool prints = oom_emit_prints(job);
+
+	if (!prints && job->json)
 		json(t, knob, s);
-	else
+	else if (!prints)
 		text(job, t, knob, s);
-	if (!job->json && !job->quiet)
+	if (!prints && !job->json && !job->quiet)
 		oom_report_lengths(t);
-	return s->exists ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
+	return oom_emit_plan(job, &s->plan, s->exists, s->exists ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT);
 }
 
 static int run(struct oom_job *job)
@@ -89,7 +91,10 @@ static int run(struct oom_job *job)
 	struct oom_solution s;
 	struct oom_target t;
 	enum oom_status st;
-	int code = oom_target_open(job, &t, strcmp(knob, "gpu-memory") != 0);
+	int code = oom_emit_check(job);
+
+	if (!code)
+		code = oom_target_open(job, &t, strcmp(knob, "gpu-memory") != 0);
 
 	if (code)
 		return code;
@@ -104,6 +109,7 @@ static int run(struct oom_job *job)
 static const struct oom_option options[] = {
 	OOM_OPTIONS_TARGET,
 	OOM_OPTIONS_FROM,
+	OOM_OPTIONS_EMIT,
 	OOM_OPTIONS_DATA, OOM_OPTION_JSON, OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
 };
 static const struct oom_example examples[] = {

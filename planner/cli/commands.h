@@ -101,6 +101,17 @@ oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 	{.name = "models-dir", .kind = OOM_OPTION_TEXT, .offset = offsetof(struct oom_job, models_dir), \
 	 .metavar = "DIR", .hint = OOM_HINT_DIR, .unset = "the local hub cache", \
 	 .summary = "where the config.json of models that are named by hub id lie"}
+/* The plan in a framework's own file. */
+#define OOM_OPTIONS_EMIT \
+	{.name = "emit", .kind = OOM_OPTION_LIST, .offset = offsetof(struct oom_job, emit), \
+	 .metavar = "FORMAT[:FILE]", \
+	 .summary = "write the plan as trl, trainer, python, accelerate, deepspeed, axolotl, llamafactory, " \
+		    "torchtune, torchtitan, megatron, torchrun, slurm, skypilot or dstack, or the changes as a " \
+		    "patch of the files of --from; without FILE in place of the report"}, \
+	{.name = "strict", .kind = OOM_OPTION_FLAG, .offset = offsetof(struct oom_job, strict), \
+	 .summary = "what a format of --emit cannot say is an error, not a comment in the file"}, \
+	{.name = "overwrite", .kind = OOM_OPTION_FLAG, .offset = offsetof(struct oom_job, overwrite), \
+	 .summary = "--emit may replace a file"}
 #define OOM_OPTIONS_DATA                                                                           \
 	{.name = "lengths",                                                                        \
 	 .kind = OOM_OPTION_TEXT,                                                                  \

@@ -89,6 +89,9 @@ enum oom_status doc_read_yaml(struct doc *doc, const char *text, size_t size, co
 			      struct oom_error *err);
 enum oom_status doc_read_json(struct doc *doc, const char *text, size_t size, const char *file,
 			      struct oom_error *err);
+/* By what the name and the beginning of the text say; text[size] is 0. */
+enum oom_status doc_read_text(struct doc *doc, const char *text, size_t size, const char *name,
+			      struct oom_error *err);
 /* Any file ("-": standard input) by what its name and its beginning say, a byte order mark and
  * UTF-16 taken off. */
 enum oom_status doc_read(struct doc *doc, const char *path, struct oom_error *err);

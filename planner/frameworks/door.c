@@ -199,6 +199,19 @@ static void strip_dashes(struct doc_node *node)
 	}
 }
 
+enum oom_status doc_read_text(struct doc *doc, const char *text, size_t size, const char *name,
+			      struct oom_error *err)
+{
+	const enum oom_status st = door_of(name, text)->read(doc, text, size, name, err);
+
+	if (!st) {
+		keep_head(doc, text);
+		if (doc->root)
+			strip_dashes(doc->root);
+	}
+	return st;
+}
+
 enum oom_status doc_read(struct doc *doc, const char *path, struct oom_error *err)
 {
 	const char *file = strcmp(path, "-") ? path : "standard input";
@@ -209,12 +222,7 @@ enum oom_status doc_read(struct doc *doc, const char *path, struct oom_error *er
 	if (!st)
 		st = normalise(&text, &size, file, err);
 	if (!st)
-		st = door_of(path, text)->read(doc, text, size, file, err);
-	if (!st) {
-		keep_head(doc, text);
-		if (doc->root)
-			strip_dashes(doc->root);
-	}
+		st = doc_read_text(doc, text, size, file, err);
 	free(text);
 	return st;
 }

@@ -150,7 +150,7 @@ static void megatron_finish(struct fw_part *p)
 		fw_default(p, "eval-batch", fw_fact(p, "micro-batch"), "evaluation takes the micro-batch");
 	if (fw_fact_is(p, "grad-ckpt", "full") && !strcmp(fw_text(p, "recompute-method"), "block") &&
 	    doc_whole(fw_key(p, "recompute-num-layers"), &layers) && layers > 0)
-		fw_set_whole(p, "recompute-layers", layers, "recompute-num-layers", NULL);
+		fw_set_whole(p, "recompute-num-layers", layers, "recompute-num-layers", NULL);
 	if (doc_whole(fw_key(p, "num-layers-per-virtual-pipeline-stage"), &chunk) && chunk > 0 &&
 	    doc_whole(fw_key(p, "num-layers"), &layers) &&
 	    (pp = atoll(fw_fact(p, "pp"))) > 0 && pp < 100000 && chunk < 100000 &&

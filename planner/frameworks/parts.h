@@ -62,6 +62,10 @@ bool node_is_placeholder(const struct doc_node *node);
 /* Names of modules, as the knob lora-targets spells them; returns buf. */
 const char *names_of(const struct doc_node *node, char *buf, size_t size);
 
+/* A reading of one text; its name says through which door it goes.  framework: NULL or a name. */
+enum oom_status oom_reading_of_text(struct oom_reading **out, const char *name, const char *text,
+				    size_t size, const char *framework, struct oom_error *err);
+
 /* recognise.c */
 const struct framework *framework_find(const char *name);
 const struct framework *recognise(const struct doc_node *root);

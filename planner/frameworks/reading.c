@@ -31,6 +31,22 @@ static struct fw_part *part_new(struct oom_reading *r)
 	return p;
 }
 
+static enum oom_status part_recognise(struct fw_part *p, const char *framework, struct fw_part **out,
+				      struct oom_error *err)
+{
+	p->file = p->doc.file;
+	p->root = p->doc.root;
+	resolve_references(&p->doc);
+	p->fw = framework ? framework_find(framework) : recognise(p->root);
+	if (!p->fw && framework)
+		return oom_error_set(err, OOM_ERR_UNKNOWN, "%s: no framework of that name",
+				     framework);
+	if (!p->fw)
+		return not_recognised(&p->doc, err);
+	*out = p;
+	return OOM_OK;
+}
+
 enum oom_status part_read(struct oom_reading *r, const char *path, const char *framework,
 			  struct fw_part **out, struct oom_error *err)
 {
@@ -45,17 +61,7 @@ enum oom_status part_read(struct oom_reading *r, const char *path, const char *f
 	st = doc_read(&p->doc, path, err);
 	if (st)
 		return st;
-	p->file = p->doc.file;
-	p->root = p->doc.root;
-	resolve_references(&p->doc);
-	p->fw = framework ? framework_find(framework) : recognise(p->root);
-	if (!p->fw && framework)
-		return oom_error_set(err, OOM_ERR_UNKNOWN, "%s: no framework of that name",
-				     framework);
-	if (!p->fw)
-		return not_recognised(&p->doc, err);
-	*out = p;
-	return OOM_OK;
+	return part_recognise(p, framework, out, err);
 }
 
 void fw_nested(struct fw_part *above, const char *key, const char *framework)
@@ -469,6 +475,36 @@ static void list_knobs(struct oom_reading *r)
 	qsort(r->knobs, r->n_knobs, sizeof(*r->knobs), by_place);
 }
 
+/* All parts are read: what follows from them together. */
+static enum oom_status conclude(struct oom_reading *r, struct oom_error *err)
+{
+	r->all = calloc(1, sizeof(*r->all));
+	if (!r->all)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of memory");
+	r->all->reading = r;
+	r->all->file = r->all->prefix = "";
+	for (int role = FW_TRAINER; role <= FW_ENGINE; role++)
+		for (size_t i = 0; i < r->n_parts; i++)
+			if (r->parts[i]->fw->role == (enum fw_role)role)
+				merge(r->all, r->parts[i]);
+	r->all->first_setting = r->n_settings;
+	reading_settle(r);
+	list_knobs(r);
+	return r->out_of_memory ? oom_error_set(err, OOM_ERR_MEMORY, "out of memory") : OOM_OK;
+}
+
+static enum oom_status hand_out(struct oom_reading *r, struct oom_reading **out, enum oom_status st,
+				struct oom_error *err)
+{
+	if (!st)
+		st = conclude(r, err);
+	if (st)
+		oom_reading_free(r);
+	else
+		*out = r;
+	return st;
+}
+
 enum oom_status oom_reading_new(struct oom_reading **out, const char *const *files, size_t n,
 				const char *framework, struct oom_error *err)
 {
@@ -482,27 +518,26 @@ enum oom_status oom_reading_new(struct oom_reading **out, const char *const *fil
 		if (!st)
 			part_run(p);
 	}
-	if (!st && (r->all = calloc(1, sizeof(*r->all))) == NULL)
+	return hand_out(r, out, st, err);
+}
+
+enum oom_status oom_reading_of_text(struct oom_reading **out, const char *name, const char *text,
+				    size_t size, const char *framework, struct oom_error *err)
+{
+	struct oom_reading *r = calloc(1, sizeof(*r));
+	enum oom_status st = r ? doc_begin(&r->texts, "reading", "", err) :
+				 oom_error_set(err, OOM_ERR_MEMORY, "out of memory");
+	struct fw_part *p = st ? NULL : part_new(r);
+
+	if (!st && !p)
 		st = oom_error_set(err, OOM_ERR_MEMORY, "out of memory");
-	if (!st) {
-		r->all->reading = r;
-		r->all->file = r->all->prefix = "";
-		for (int role = FW_TRAINER; role <= FW_ENGINE; role++)
-			for (size_t i = 0; i < r->n_parts; i++)
-				if (r->parts[i]->fw->role == (enum fw_role)role)
-					merge(r->all, r->parts[i]);
-		r->all->first_setting = r->n_settings;
-		reading_settle(r);
-		list_knobs(r);
-		if (r->out_of_memory)
-			st = oom_error_set(err, OOM_ERR_MEMORY, "out of memory");
-	}
-	if (st) {
-		oom_reading_free(r);
-		return st;
-	}
-	*out = r;
-	return OOM_OK;
+	if (!st)
+		st = doc_read_text(&p->doc, text, size, name, err);
+	if (!st)
+		st = part_recognise(p, framework, &p, err);
+	if (!st)
+		part_run(p);
+	return hand_out(r, out, st, err);
 }
 
 void oom_reading_free(struct oom_reading *r)

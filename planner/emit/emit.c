@@ -1,0 +1,370 @@
+/* A plan into a format: filled by the framework's rows, read back, and what did not come back named. */
+#include "oomplan/emit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "emit/parts.h"
+#include "frameworks/parts.h"
+#include "oomplan/option.h"
+#include "oomplan/rules.h"
+
+/* ---- facts of the plan ---- */
+
+/* Weights' format and what computes, of a precision (settle.c puts them together again). */
+static const struct {
+	const char *precision, *dtype, *autocast;
+} precisions[] = {
+	{"fp32", "fp32", "no"},       {"bf16", "bf16", "no"},      {"fp16", "fp16", "no"},
+	{"amp-bf16", "fp32", "bf16"}, {"bf16-amp", "bf16", "bf16"}, {"amp-fp16", "fp32", "fp16"},
+};
+
+static const char *knob_text(const struct oom_plan *plan, const char *knob, char buf[160])
+{
+	const struct oom_option *k = oom_knob_find(knob);
+
+	return k ? oom_plan_get(plan, k, buf, 160) : "";
+}
+
+static const char *precision_part(const struct emission *e, bool dtype)
+{
+	char buf[160];
+	const char *p = knob_text(e->plan, "precision", buf);
+
+	/* under DeepSpeed 16 bit is what computes, too (accelerate switches autocast off) */
+	if (!dtype && !strcmp(p, "bf16") && emit_is(e, "engine", "deepspeed"))
+		return "bf16";
+	for (size_t i = 0; i < sizeof(precisions) / sizeof(precisions[0]); i++)
+		if (!strcmp(p, precisions[i].precision))
+			return dtype ? precisions[i].dtype : precisions[i].autocast;
+	return "";
+}
+
+static const char *base_bits(const struct emission *e)
+{
+	char buf[160];
+
+	if (!strcmp(knob_text(e->plan, "qlora", buf), "true") ||
+	    !strcmp(knob_text(e->plan, "base-weights", buf), "nf4"))
+		return "4-nf4";
+	return !strcmp(knob_text(e->plan, "base-weights", buf), "int8") ? "8" : "16";
+}
+
+const char *emit_fact(const struct emission *e, const char *knob, char buf[160])
+{
+	if (!strcmp(knob, "model"))
+		return e->model;
+	if (!strcmp(knob, "method"))
+		return e->plan->lora_r > 0 ? "lora" : "full";
+	if (!strcmp(knob, "base-bits"))
+		return base_bits(e);
+	if (!strcmp(knob, "@dtype"))
+		return precision_part(e, true);
+	if (!strcmp(knob, "@autocast"))
+		return precision_part(e, false);
+	return knob_text(e->plan, knob, buf);
+}
+
+bool emit_is(const struct emission *e, const char *knob, const char *value)
+{
+	char buf[160];
+
+	return !strcmp(emit_fact(e, knob, buf), value);
+}
+
+/* ---- the tree ---- */
+
+static struct doc_node *branch(struct emission *e, const char *path, const char **leaf)
+{
+	struct doc_node *at = e->doc.root;
+	const char *dot;
+
+	for (; at && (dot = strchr(path, '.')) != NULL; path = dot + 1) {
+		struct doc_node *found = NULL;
+
+		for (struct doc_node *c = at->child; c; c = c->next)
+			if (!strncmp(c->key, path, (size_t)(dot - path)) && !c->key[dot - path])
+				found = c;
+		if (!found) {
+			const char *name = doc_text(&e->doc, path, (size_t)(dot - path));
+
+			found = name ? doc_add(&e->doc, at, name, DOC_MAP, 0, 0) : NULL;
+		}
+		at = found;
+	}
+	*leaf = path;
+	e->failed |= !at;
+	return at;
+}
+
+void emit_set(struct emission *e, const char *path, const char *value)
+{
+	struct doc_node *at;
+	const char *leaf;
+
+	if (!*value)
+		return;
+	at = branch(e, path, &leaf);
+	for (struct doc_node *c = at ? at->child : NULL; c; c = c->next)
+		if (!strcmp(c->key, leaf))
+			return;
+	e->failed |= !at || !doc_add_text(&e->doc, at, leaf, value, 0, 0);
+}
+
+void emit_names(struct emission *e, const char *path, const char *names)
+{
+	const char *leaf;
+	struct doc_node *at = branch(e, path, &leaf), *list;
+
+	list = at ? doc_add(&e->doc, at, leaf, DOC_LIST, 0, 0) : NULL;
+	for (const char *p = names; list && *p;) {
+		const size_t n = strcspn(p, "+");
+		const char *one = doc_text(&e->doc, p, n);
+
+		e->failed |= !one || !doc_add_text(&e->doc, list, NULL, one, 0, 0);
+		p += n + (p[n] == '+');
+	}
+	e->failed |= !list;
+}
+
+/* What a framework calls an optimizer, of rows that take its own words. */
+static const char *own_word(const char *knob, const char *value, char *buf, size_t size)
+{
+	const struct oom_option *k = oom_knob_find(knob);
+	const struct oom_choice *c;
+
+	for (size_t i = 0; k && k->choice && (c = k->choice(i)) != NULL; i++)
+		if (!strcmp(c->name, value) && *c->setting) {
+			snprintf(buf, size, "%.*s", (int)strcspn(c->setting, " "), c->setting);
+			return buf;
+		}
+	return k && k->kind == OOM_OPTION_COUNT ? value : NULL;
+}
+
+static void set_row(struct emission *e, const char *path, const struct fw_row *row)
+{
+	char buf[160], word[160];
+	const char *value = emit_fact(e, row->knob, buf), *said;
+
+	if (!*value)
+		return;
+	if (!strcmp(row->knob, "lora-targets")) {
+		if (strcmp(value, "all-linear") && strchr(value, '+'))
+			emit_names(e, path, value);
+		else
+			emit_set(e, path, value);
+		return;
+	}
+	/* a row that takes transformers' own names: the first of them, not an older one */
+	said = row->map && strstr(row->map, "*>=") ? own_word(row->knob, value, word, sizeof(word)) : NULL;
+	if (!said)
+		said = row_word(row, value, word, sizeof(word));
+	if (said)
+		emit_set(e, path, said);
+}
+
+void emit_rows(struct emission *e, const char *prefix, const char *framework, const char *keys)
+{
+	const struct framework *fw = framework_find(framework);
+
+	for (const char *p = keys; fw && *p;) {
+		char key[120], path[200];
+		const size_t n = strcspn(p, " ");
+		const struct fw_row *row;
+		bool idle;
+
+		snprintf(key, sizeof(key), "%.*s", (int)n, p);
+		snprintf(path, sizeof(path), "%s%s", prefix, key);
+		row = framework_row(fw, key, &idle);
+		if (row && row->knob)
+			set_row(e, path, row);
+		p += n + (p[n] == ' ');
+	}
+}
+
+/* ---- read back ---- */
+
+/* Knobs that are about the card, the host or the verdict: no framework's. */
+static bool about_nothing(const char *knob)
+{
+	static const char *const names[] = {"margin", "compute-capability", "global-batch", "num-layers",
+					    "gpus-per-node", "transformers", "torch", "moe-imbalance",
+					    "rank0-contexts", "prefetch-factor", "task", "padding-mask",
+					    "low-cpu-mem", "scan", "convert-outputs-fp32",
+					    "eval-accumulation", "eval-batch", "qlora",
+					    "base-weights"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(names[i], knob))
+			return true;
+	return false;
+}
+
+static bool listed(const char *list, const char *knob)
+{
+	const size_t n = strlen(knob);
+
+	for (const char *p = list; p && (p = strstr(p, knob)) != NULL; p += n)
+		if ((p == list || p[-1] == ' ') && (!p[n] || p[n] == ' '))
+			return true;
+	return false;
+}
+
+/* Names in any order, and none where they are the family's default. */
+static bool same_value(const struct oom_option *k, const char *a, const char *b)
+{
+	return !strcmp(a, b) || (k->kind == OOM_OPTION_NAMES && strlen(a) == strlen(b) && !strcmp(a, b));
+}
+
+static void compare(const struct emit_target *target, const struct oom_plan *want,
+		    const struct oom_plan *got, struct oom_emitted *out)
+{
+	const struct emission wanted = {.plan = want, .model = ""}, given = {.plan = got, .model = ""};
+
+	/* two knobs say it, the older one for NF4 */
+	if (!listed(target->elsewhere, "base-weights") && strcmp(base_bits(&wanted), base_bits(&given)))
+		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--base-weights of %s bits",
+			 base_bits(&wanted));
+	/* a global batch says the accumulation where the GPUs are known */
+	if (listed(target->elsewhere, "grad-accum") &&
+	    got->global_batch != want->micro_batch * want->grad_accum * oom_plan_data_parallel(want) &&
+	    got->grad_accum != want->grad_accum)
+		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--grad-accum %lld",
+			 (long long)want->grad_accum);
+	for (size_t i = 0; oom_knob_at(i) && out->n_unsaid < OOM_EMIT_UNSAID_MAX; i++) {
+		const struct oom_option *k = oom_knob_at(i);
+		char a[160], b[160];
+
+		oom_plan_get(want, k, a, sizeof(a));
+		oom_plan_get(got, k, b, sizeof(b));
+		if (same_value(k, a, b) || about_nothing(k->name) || listed(target->elsewhere, k->name))
+			continue;
+		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--%s %.60s", k->name, a);
+	}
+}
+
+/* What the text gives back as a plan. */
+static enum oom_status read_back(const struct emit_target *target, const struct emit_text *text,
+				 const struct oom_plan *want, struct oom_emitted *out,
+				 struct oom_error *err)
+{
+	struct oom_plan got = oom_plan_default();
+	struct oom_reading *r = NULL;
+	enum oom_status st;
+
+	if (target->framework && !framework_find(target->framework))
+		return OOM_OK;          /* nobody reads it */
+	st = oom_reading_of_text(&r, target->reads_as, text->text, text->n, target->framework, err);
+
+	if (st)
+		return st;
+	/* what files leave to the model or the machine is no loss */
+	got.seq_len = want->seq_len;
+	memcpy(got.lora_targets, want->lora_targets, sizeof(got.lora_targets));
+	oom_reading_apply(r, &got, NULL, NULL);
+	oom_plan_relax(&got);
+	compare(target, want, &got, out);
+	oom_reading_free(r);
+	return OOM_OK;
+}
+
+/* ---- formats ---- */
+
+static void put_comments(const struct emit_target *t, const struct emission *e, struct emit_text *text,
+			 const struct oom_emitted *out)
+{
+	char gpus[160], nodes[160];
+
+	if (!t->comment)
+		return;
+	emit_put(text, "%soomplan; keys of %s\n", t->comment, t->format.version);
+	if (listed(t->elsewhere, "gpus") && e->plan->gpus > 1)
+		emit_put(text, "%sfor %s GPUs on %s machines: the launcher's to say\n", t->comment,
+			 emit_fact(e, "gpus", gpus), emit_fact(e, "nodes", nodes));
+	if (listed(t->elsewhere, "allocator") && emit_is(e, "allocator", "expandable_segments"))
+		emit_put(text, "%swith PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n", t->comment);
+	for (size_t i = 0; i < out->n_unsaid; i++)
+		emit_put(text, "%scannot be said here: %s\n", t->comment, out->unsaid[i]);
+}
+
+static const struct emit_target *find(const char *name, struct oom_error *err)
+{
+	const char *names[32] = {NULL}, *near;
+	char list[400] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; emit_targets[i].format.name; i++) {
+		if (oom_same_word(emit_targets[i].format.name, name))
+			return &emit_targets[i];
+		names[i] = emit_targets[i].format.name;
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", names[i]);
+	}
+	near = oom_nearest(name, names);
+	oom_error_set(err, OOM_ERR_UNKNOWN, "no format \"%.40s\" (there are: %s, patch)%s%s%s", name, list,
+		      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+	return NULL;
+}
+
+const struct oom_emit_format *oom_emit_format_at(size_t i)
+{
+	size_t n = 0;
+
+	while (emit_targets[n].format.name)
+		n++;
+	return i < n ? &emit_targets[i].format : NULL;
+}
+
+enum oom_status oom_emit(const char *format, const struct oom_plan *plan, const char *model,
+			 struct oom_emitted *out, struct oom_error *err)
+{
+	const struct emit_target *t = find(format, err);
+	struct emission e = {.plan = plan, .model = model && *model ? model : "ORG/MODEL"};
+	struct emit_text body = {.text = NULL}, line = {.text = NULL}, whole = {.text = NULL};
+	enum oom_status st;
+
+	if (!t)
+		return OOM_ERR_UNKNOWN;
+	*out = (struct oom_emitted){.text = NULL};
+	st = doc_begin(&e.doc, "emit", "", err);
+	if (!st && !doc_add(&e.doc, NULL, NULL, DOC_MAP, 0, 0))
+		st = doc_full(&e.doc, 0, err);
+	if (!st) {
+		t->fill(&e);
+		t->write(&e, &body);
+		if (t->line)
+			t->line(&e, &line);
+		if (e.failed || body.failed || line.failed || !body.text)
+			st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	}
+	if (!st)
+		st = read_back(t, t->line ? &line : &body, plan, out, err);
+	if (!st) {
+		const bool hashbang = !strncmp(body.text, "#!", 2);
+		const size_t head = hashbang ? strcspn(body.text, "\n") + 1 : 0;
+
+		emit_put(&whole, "%.*s", (int)head, body.text);
+		put_comments(t, &e, &whole, out);
+		emit_put(&whole, "%s", body.text + head);
+		if (whole.failed)
+			st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	}
+	free(body.text);
+	free(line.text);
+	doc_release(&e.doc);
+	if (st) {
+		free(whole.text);
+		return st;
+	}
+	out->text = whole.text;
+	out->size = whole.n;
+	return OOM_OK;
+}
+
+void oom_emitted_release(struct oom_emitted *out)
+{
+	if (out)
+		free(out->text);
+	if (out)
+		*out = (struct oom_emitted){.text = NULL};
+}

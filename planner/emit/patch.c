@@ -1,0 +1,252 @@
+/* The user's own files with the few lines that change: a unified diff, comments and order kept. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "emit/parts.h"
+#include "frameworks/parts.h"
+#include "input/config_json.h"
+#include "oomplan/option.h"
+
+enum { CHANGES = 64, CONTEXT = 3 };
+
+/* Line `line` of a file says key: was; it is to say `word`. */
+struct change {
+	const char *file;
+	uint32_t line;
+	const char *key, *was;
+	char word[160];
+};
+
+/* The row by which the reading took the key: its framework's. */
+static const struct fw_row *row_of(const struct oom_reading *r, const struct oom_setting *s)
+{
+	for (size_t i = 0; i < r->n_parts; i++) {
+		const struct fw_part *p = r->parts[i];
+		const size_t n = strlen(p->prefix);
+		const struct fw_row *row;
+		bool idle;
+
+		if (strcmp(p->file, s->file) || strncmp(s->key, p->prefix, n))
+			continue;
+		row = framework_row(p->fw, s->key + n, &idle);
+		if (row && row->knob)
+			return row;
+	}
+	return NULL;
+}
+
+/* How the file spells this knob's new value; false: no key of it does. */
+static bool spell(const struct oom_reading *r, const struct oom_option *k, const char *value,
+		  struct change *c)
+{
+	const struct oom_setting *s = oom_reading_key_of(r, k->name);
+	const struct fw_row *row = s && s->line && !strchr(s->knob, ' ') ? row_of(r, s) : NULL;
+	const char *word, *dot;
+
+	if (!row || strcmp(row->knob, k->name))
+		return false;
+	word = row_word(row, value, c->word, sizeof(c->word));
+	if (!word && row->map && strstr(row->map, "*>="))
+		word = value;
+	if (!word)
+		return false;
+	if (word != c->word)
+		snprintf(c->word, sizeof(c->word), "%s", word);
+	dot = strrchr(s->key, '.');
+	c->file = s->file;
+	c->line = s->line;
+	c->key = dot ? dot + 1 : s->key;
+	c->was = s->value;
+	return true;
+}
+
+/* ---- one line ---- */
+
+/* Where the key's value stands in the line: [*from, *to); false: it does not. */
+static bool locate(const char *line, size_t n, const struct change *c, size_t *from, size_t *to)
+{
+	const size_t key = strlen(c->key), was = strlen(c->was);
+
+	for (size_t i = 0; i + key < n; i++) {
+		size_t at = i + key;
+
+		if (strncmp(line + i, c->key, key) ||
+		    (i && (isalnum((unsigned char)line[i - 1]) || line[i - 1] == '_')))
+			continue;
+		/* "key": value, key = value, key: value, --key value, --key=value */
+		at += at < n && line[at] == '"';
+		while (at < n && (line[at] == ' ' || line[at] == '\t'))
+			at++;
+		at += at < n && (line[at] == ':' || line[at] == '=');
+		while (at < n && (line[at] == ' ' || line[at] == '\t'))
+			at++;
+		*from = at;
+		at += at < n && (line[at] == '"' || line[at] == '\'');
+		if (!was || at + was > n || strncmp(line + at, c->was, was))
+			continue;
+		*to = at + was;
+		if (at > *from && *to < n && line[*to] == line[*from])
+			(*to)++;
+		return *to == n || !isalnum((unsigned char)line[*to]);
+	}
+	return false;
+}
+
+static bool is_text(const char *word)
+{
+	char *end;
+
+	(void)strtod(word, &end);
+	return *end && strcmp(word, "true") && strcmp(word, "false") && strcmp(word, "True") &&
+	       strcmp(word, "False") && strcmp(word, "null");
+}
+
+/* The line with its new value: quotes where the old value had them. */
+static void put_changed(struct emit_text *t, const char *line, size_t n, const struct change *c)
+{
+	size_t from = 0, to = 0;
+	char quote;
+
+	if (!locate(line, n, c, &from, &to)) {
+		emit_put(t, "%.*s", (int)n, line);
+		return;
+	}
+	quote = line[from] == '"' || line[from] == '\'' ? line[from] : 0;
+	emit_put(t, "%.*s", (int)from, line);
+	if (quote && is_text(c->word))
+		emit_put(t, "%c%s%c", quote, c->word, quote);
+	else
+		emit_put(t, "%s", c->word);
+	emit_put(t, "%.*s", (int)(n - to), line + to);
+}
+
+/* ---- one file ---- */
+
+static size_t line_at(const char *text, size_t size, size_t at)
+{
+	const char *eol = memchr(text + at, '\n', size - at);
+
+	return eol ? (size_t)(eol - text) + 1 : size;
+}
+
+static const struct change *change_of(const struct change *c, size_t n, const char *file, size_t line)
+{
+	for (size_t i = 0; i < n; i++)
+		if (c[i].line == line && !strcmp(c[i].file, file))
+			return &c[i];
+	return NULL;
+}
+
+/* Lines [first, last) as one hunk. */
+static void hunk(struct emit_text *t, const char *text, size_t size, const struct change *c, size_t n,
+		 const char *file, size_t first, size_t last)
+{
+	size_t at = 0, line = 1;
+
+	emit_put(t, "@@ -%zu,%zu +%zu,%zu @@\n", first, last - first, first, last - first);
+	for (; at < size && line < last; line++) {
+		const size_t next = line_at(text, size, at);
+		const size_t len = next - at - (text[next - 1] == '\n');
+		const struct change *here = change_of(c, n, file, line);
+		const char *missing = text[next - 1] == '\n' ? "" : "\\ No newline at end of file\n";
+
+		if (line >= first && here) {
+			emit_put(t, "-%.*s\n%s+", (int)len, text + at, missing);
+			put_changed(t, text + at, len, here);
+			emit_put(t, "\n%s", missing);
+		} else if (line >= first) {
+			emit_put(t, " %.*s\n%s", (int)len, text + at, missing);
+		}
+		at = next;
+	}
+}
+
+static size_t lines_in(const char *text, size_t size)
+{
+	size_t n = 0;
+
+	for (size_t at = 0; at < size; at = line_at(text, size, at))
+		n++;
+	return n;
+}
+
+static void diff(struct emit_text *t, const char *text, size_t size, const struct change *c, size_t n,
+		 const char *file)
+{
+	const size_t lines = lines_in(text, size);
+
+	emit_put(t, "--- %s\n+++ %s\n", file, file);
+	for (size_t line = 1; line <= lines; line++) {
+		size_t first, last;
+
+		if (!change_of(c, n, file, line))
+			continue;
+		first = line > CONTEXT ? line - CONTEXT : 1;
+		for (last = line; line <= lines && line <= last + 2 * CONTEXT; line++)
+			if (change_of(c, n, file, line))
+				last = line;
+		line = last;
+		last = last + CONTEXT < lines ? last + CONTEXT : lines;
+		hunk(t, text, size, c, n, file, first, last + 1);
+		line = last;
+	}
+}
+
+/* ---- */
+
+static bool before(const struct change *c, size_t n, const char *file)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(c[i].file, file))
+			return true;
+	return false;
+}
+
+enum oom_status oom_emit_patch(const struct oom_reading *reading, const struct oom_plan *from,
+			       const struct oom_plan *to, struct oom_emitted *out, struct oom_error *err)
+{
+	struct change *c = calloc(CHANGES, sizeof(*c));
+	struct emit_text t = {.text = NULL};
+	enum oom_status st = c ? OOM_OK : oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	size_t n = 0;
+
+	*out = (struct oom_emitted){.text = NULL};
+	for (size_t i = 0; !st && oom_knob_at(i); i++) {
+		const struct oom_option *k = oom_knob_at(i);
+		char a[160], b[160];
+
+		oom_plan_get(from, k, a, sizeof(a));
+		oom_plan_get(to, k, b, sizeof(b));
+		if (!strcmp(a, b))
+			continue;
+		if (n < CHANGES && spell(reading, k, b, &c[n]))
+			n++;
+		else if (out->n_unsaid < OOM_EMIT_UNSAID_MAX)
+			snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--%s %.60s", k->name, b);
+	}
+	for (size_t i = 0; !st && i < n; i++) {
+		char *text = NULL;
+		size_t size = 0;
+
+		if (before(c, i, c[i].file))
+			continue;
+		st = oom_read_text(&text, &size, c[i].file, DOC_MAX_BYTES, err);
+		if (!st)
+			diff(&t, text, size, c, n, c[i].file);
+		free(text);
+	}
+	if (!st)
+		emit_put(&t, "%s", "");
+	if (!st && t.failed)
+		st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	free(c);
+	if (st) {
+		free(t.text);
+		return st;
+	}
+	out->text = t.text;
+	out->size = t.n;
+	return OOM_OK;
+}

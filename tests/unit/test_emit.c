@@ -1,0 +1,216 @@
+/* Plans in the words of frameworks.  Every text is read back when it is made; what would be lost is
+ * named: so a plan that a format can say is written without a word, and one it cannot with one.
+ *
+ * The keys below were held against the frameworks' own parsers, one by one, with the versions named:
+ *   transformers 5.12.1 HfArgumentParser over TrainingArguments; TRL 1.10 SFTConfig, ModelConfig (same
+ *   parser, parse_dict); DeepSpeed 0.17 DeepSpeedZeroConfig (pydantic); accelerate 1.10 config loader,
+ *   launch parser, FullyShardedDataParallelPlugin; axolotl 0.12 AxolotlInputConfig with its validators;
+ *   LLaMA-Factory 0.9.4 fields of its argument classes; torchtune 0.6 recipe YAML (omegaconf merge);
+ *   torchtitan 238fa99 job_config.py; Megatron-LM core 0.14 parser and config dataclasses (static);
+ *   SkyPilot sky/utils/schemas.py, dstack core/models/configurations.py (static). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "oomplan/emit.h"
+#include "oomplan/option.h"
+
+static struct oom_plan plan_of(const char *settings)
+{
+	struct oom_plan plan = oom_plan_default();
+	char copy[512], *save = NULL;
+
+	snprintf(copy, sizeof(copy), "%s", settings);
+	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+		struct oom_error err = {{0}};
+		char *eq = strchr(w, '=');
+
+		assert_non_null(eq);
+		*eq = 0;
+		if (oom_plan_set(&plan, oom_knob_find(w), eq + 1, &err))
+			fail_msg("%s: %s", w, err.text);
+	}
+	oom_plan_settle(&plan);
+	return plan;
+}
+
+struct saying {
+	const char *format, *plan;
+	const char *holds[8];   /* texts that stand in it, NULL ends */
+	const char *unsaid;     /* all that is lost, joined by "; " */
+};
+
+#define QLORA "precision=bf16-amp micro-batch=2 grad-accum=4 seq-len=2048 lora-r=16 lora-targets=q_proj+v_proj " \
+	      "base-weights=nf4 grad-ckpt=full attn=flash loss=sft "
+
+static const struct saying sayings[] = {
+	{"trl", QLORA "optimizer=paged-adamw-8bit",
+	 {"model_name_or_path: org/model", "dtype: bfloat16", "load_in_4bit: true", "lora_target_modules: [q_proj, v_proj]",
+	  "per_device_train_batch_size: 2", "optim: paged_adamw_8bit", "attn_implementation: flash_attention_2"}, ""},
+	{"trl", "precision=amp-bf16 grad-ckpt=full loss=fused packing=true seq-len=512 optimizer=adamw-fused",
+	 {"dtype: float32", "bf16: true", "use_liger_kernel: true", "packing: true", "optim: adamw_torch_fused"}, ""},
+	{"trl", "loss=sft precision=bf16 engine=deepspeed zero=3 gpus=8 offload-optimizer=cpu micro-batch=1 optimizer=adamw-fused",
+	 {"deepspeed:\n", "    stage: 3", "      device: cpu", "    enabled: true"}, ""},
+	{"trl", "loss=sft precision=fp32 grad-ckpt=selective", {"bf16: false"}, "--grad-ckpt selective"},
+	{"trainer", QLORA "optimizer=adamw", {"--load_in_4bit true", "--lora_target_modules q_proj v_proj", "--optim adamw_torch"}, ""},
+	{"trainer", "loss=sft precision=bf16 engine=deepspeed zero=2 gpus=2 optimizer=adamw-fused", {"--deepspeed '{"}, ""},
+	{"python", QLORA "optimizer=adamw-fused",
+	 {"AutoModelForCausalLM.from_pretrained(\n", "BitsAndBytesConfig(\n", "load_in_4bit=True", "SFTConfig(\n", "    bf16=True,",
+	  "target_modules=[\"q_proj\", \"v_proj\"]"}, ""},
+	{"accelerate", "engine=fsdp2 zero=3 gpus=16 nodes=2 precision=amp-bf16",
+	 {"distributed_type: FSDP", "fsdp_version: 2", "num_processes: 16", "num_machines: 2", "mixed_precision: bf16",
+	  "fsdp_reshard_after_forward: true"}, ""},
+	{"accelerate", "engine=fsdp1 zero=2 gpus=4 precision=amp-bf16 offload-params=cpu offload-optimizer=cpu",
+	 {"fsdp_sharding_strategy: SHARD_GRAD_OP", "fsdp_offload_params: true"}, ""},
+	{"accelerate", "engine=deepspeed zero=3 gpus=4 grad-accum=4 precision=bf16 offload-optimizer=cpu",
+	 {"distributed_type: DEEPSPEED", "zero_stage: 3", "offload_optimizer_device: cpu", "gradient_accumulation_steps: 4"}, ""},
+	{"deepspeed", "engine=deepspeed zero=3 gpus=4 micro-batch=2 grad-accum=4 precision=bf16 offload-params=cpu "
+	 "offload-optimizer=cpu reduce-bucket-size=16777216 sub-group-size=100000000",
+	 {"\"stage\": 3", "\"reduce_bucket_size\": 16777216", "\"sub_group_size\": 100000000", "\"enabled\": true"}, ""},
+	{"torchtune", "engine=torchtune precision=bf16 micro-batch=2 seq-len=4096 packing=true grad-ckpt=full optimizer=adamw "
+	 "offload-activations=true",
+	 {"tune run full_finetune_single_device", "batch_size=2", "tokenizer.max_seq_len=4096", "dataset.packed=true",
+	  "optimizer.fused=False"}, ""},
+	{"torchtune", "engine=torchtune zero=3 gpus=4 precision=bf16 lora-r=8 lora-targets=all-linear optimizer=adamw-fused",
+	 {"--nproc_per_node 4 lora_finetune_distributed", "model.lora_rank=8", "model.apply_lora_to_mlp=True"}, NULL},
+	{"torchtitan", "engine=fsdp2 zero=3 gpus=16 tp=2 precision=amp-bf16 grad-ckpt=selective seq-len=8192 micro-batch=1 "
+	 "grad-accum=2 optimizer=adamw-fused",
+	 {"[training]\n", "local_batch_size = 1", "global_batch_size = 16", "tensor_parallel_degree = 2", "mode = \"selective\""}, ""},
+	{"megatron", "engine=megatron gpus=16 tp=4 pp=2 sp=true zero=1 precision=bf16 micro-batch=1 grad-accum=8 attn=flash "
+	 "seq-len=4096 grad-ckpt=full recompute-num-layers=4 optimizer=adamw-fused",
+	 {"--tensor-model-parallel-size 4", "--sequence-parallel", "--use-distributed-optimizer", "--global-batch-size 16",
+	  "--recompute-method block", "--recompute-num-layers 4", "--bf16"}, ""},
+	{"torchrun", "loss=sft precision=amp-bf16 gpus=16 nodes=2 allocator=expandable_segments optimizer=adamw-fused",
+	 {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torchrun --nnodes 2 --nproc_per_node 8 train.py"}, ""},
+	{"slurm", "loss=sft precision=amp-bf16 gpus=8 nodes=2 allocator=expandable_segments optimizer=adamw-fused",
+	 {"#!/bin/bash\n", "#SBATCH --nodes=2", "#SBATCH --gpus-per-node=4", "srun torchrun --nnodes $SLURM_NNODES"}, ""},
+	{"skypilot", "loss=sft precision=amp-bf16 gpus=4 optimizer=adamw-fused allocator=expandable_segments",
+	 {"num_nodes: 1", "run: |\n", "  PYTORCH_CUDA_ALLOC_CONF: expandable_segments:True"}, ""},
+	{"dstack", "loss=sft precision=amp-bf16 gpus=8 nodes=2 optimizer=adamw-fused", {"type: task", "nodes: 2", "count: 4", "commands:\n"}, ""},
+	{"trl", "engine=megatron tp=2 gpus=2 precision=bf16", {"bf16: false"}, NULL},
+};
+
+static void joined(const struct oom_emitted *e, char *buf, size_t size)
+{
+	size_t used = 0;
+
+	buf[0] = 0;
+	for (size_t i = 0; i < e->n_unsaid && used < size; i++)
+		used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? "; " : "", e->unsaid[i]);
+}
+
+static void test_sayings(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(sayings) / sizeof(sayings[0]); i++) {
+		const struct saying *s = &sayings[i];
+		const struct oom_plan plan = plan_of(s->plan);
+		struct oom_error err = {{0}};
+		struct oom_emitted e;
+		char lost[800];
+
+		if (oom_emit(s->format, &plan, "org/model", &e, &err))
+			fail_msg("%s: %s", s->format, err.text);
+		joined(&e, lost, sizeof(lost));
+		if (s->unsaid ? strcmp(lost, s->unsaid) != 0 : !*lost)
+			fail_msg("%s of %s: lost \"%s\"\n%s", s->format, s->plan, lost, e.text);
+		for (size_t k = 0; k < 8 && s->holds[k]; k++)
+			if (!strstr(e.text, s->holds[k]))
+				fail_msg("%s of %s lacks \"%s\":\n%s", s->format, s->plan, s->holds[k], e.text);
+		assert_int_equal(strlen(e.text), e.size);
+		oom_emitted_release(&e);
+	}
+}
+
+/* Every format writes any plan, and names as many losses as it has comments for. */
+static void test_all_formats(void **state)
+{
+	static const char *const plans[] = {"", "gpus=64 nodes=8 engine=megatron tp=8 pp=4 vpp=2 precision=bf16",
+					    "precision=fp16 lora-r=4 lora-targets=all-linear", "optimizer=lomo"};
+	const struct oom_emit_format *f;
+
+	(void)state;
+	for (size_t i = 0; (f = oom_emit_format_at(i)) != NULL; i++) {
+		assert_true(*f->summary && *f->version);
+		for (size_t k = 0; k < sizeof(plans) / sizeof(plans[0]); k++) {
+			const struct oom_plan plan = plan_of(plans[k]);
+			struct oom_error err = {{0}};
+			struct oom_emitted e;
+			size_t said = 0;
+
+			if (oom_emit(f->name, &plan, "a \"quoted\"\nname: [x]", &e, &err))
+				fail_msg("%s of %s: %s", f->name, plans[k], err.text);
+			for (const char *p = e.text; (p = strstr(p, "cannot be said here")) != NULL; p++)
+				said++;
+			if (strcmp(f->name, "deepspeed"))
+				assert_int_equal(said, e.n_unsaid);
+			oom_emitted_release(&e);
+		}
+	}
+}
+
+static void test_unknown(void **state)
+{
+	const struct oom_plan plan = oom_plan_default();
+	struct oom_error err = {{0}};
+	struct oom_emitted e;
+
+	(void)state;
+	assert_int_equal(oom_emit("torchtun", &plan, NULL, &e, &err), OOM_ERR_UNKNOWN);
+	assert_non_null(strstr(err.text, "did you mean torchtune?"));
+}
+
+/* A user's file: comments, quotes and order stay, three lines of context. */
+static void test_patch(void **state)
+{
+	static const char yaml[] = "# my run\nmodel_name_or_path: org/model   # the base\ntorch_dtype: bfloat16\n"
+				   "learning_rate: 1.0e-5\nwarmup_ratio: 0.1\nper_device_train_batch_size: 8  # too many\n"
+				   "gradient_accumulation_steps: 2\noptim: \"adamw_torch\"\nbf16: true\nmax_seq_length: 4096\n";
+	static const char expected[] = "@@ -3,8 +3,8 @@\n torch_dtype: bfloat16\n learning_rate: 1.0e-5\n warmup_ratio: 0.1\n"
+				       "-per_device_train_batch_size: 8  # too many\n+per_device_train_batch_size: 2  # too many\n"
+				       "-gradient_accumulation_steps: 2\n+gradient_accumulation_steps: 8\n optim: \"adamw_torch\"\n"
+				       " bf16: true\n max_seq_length: 4096\n";
+	char path[] = "/tmp/oomplan-test-XXXXXX";
+	const char *files[] = {path};
+	struct oom_plan from = oom_plan_default(), to;
+	struct oom_error err = {{0}};
+	struct oom_reading *r;
+	struct oom_emitted e;
+	const int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, yaml, sizeof(yaml) - 1), (ssize_t)sizeof(yaml) - 1);
+	close(fd);
+	if (oom_reading_new(&r, files, 1, NULL, &err))
+		fail_msg("%s", err.text);
+	oom_reading_apply(r, &from, NULL, NULL);
+	to = from;
+	to.micro_batch = 2;
+	to.grad_accum = 8;
+	to.vpp = 3;             /* no key of that file */
+	assert_int_equal(oom_emit_patch(r, &from, &to, &e, &err), OOM_OK);
+	if (!strstr(e.text, expected))
+		fail_msg("%s", e.text);
+	assert_int_equal(e.n_unsaid, 1);
+	assert_string_equal(e.unsaid[0], "--vpp 3");
+	oom_emitted_release(&e);
+	oom_reading_free(r);
+	unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sayings), cmocka_unit_test(test_all_formats),
+		cmocka_unit_test(test_unknown), cmocka_unit_test(test_patch),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
