@@ -63,7 +63,7 @@ static const struct fw_row rows[] = {
 	{"dynamo_backend", .hook = true},
 	{"dynamo_config.dynamo_backend", .hook = true},
 	{"use_cpu", .note = "the run is on the CPU: no GPU memory is used"},
-	{NULL},
+	{.key = NULL},
 };
 
 static const char idle[] =

@@ -137,7 +137,7 @@ static const struct fw_row rows[] = {
 	{"trl.use_vllm", .note = "a rollout engine; in colocate mode it takes its share of the card"},
 	{"image_size", .note = "images: their tokens count as text does; see --images, --image-size"},
 	{"kd_trainer", .note = "distillation keeps the teacher's log-probabilities: more than is priced"},
-	{NULL},
+	{.key = NULL},
 };
 
 static const char idle[] =

@@ -73,7 +73,7 @@ static const struct fw_row rows[] = {
 	{"compile.deepcompile", .note = "DeepCompile: not modelled"},
 	{"hybrid_engine.enabled",
 	 .note = "DeepSpeed-Chat's hybrid engine holds inference buffers: more than is priced"},
-	{NULL},
+	{.key = NULL},
 };
 
 /* Buckets double under overlap_comm and gradients lie in one buffer (contiguous_gradients): the

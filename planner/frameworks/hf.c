@@ -41,7 +41,7 @@ const struct fw_row hf_training_rows[] = {
 	{"parallelism_config", .note = "tensor or context parallelism: give --tp or --cp"},
 	{"use_cpu", .note = "the run is on the CPU: no GPU memory is used"},
 	{"no_cuda", .note = "the run is on the CPU: no GPU memory is used"},
-	{NULL},
+	{.key = NULL},
 };
 
 const char hf_training_idle[] =
@@ -129,7 +129,7 @@ const struct fw_row hf_model_rows[] = {
 	{"lora_target_parameters",
 	 .note = "adapters on parameters of experts: more than is priced"},
 	FW_KEY("packing", "packing", "true>true;false>false", NULL, NULL),
-	{NULL},
+	{.key = NULL},
 };
 
 const char hf_model_idle[] =

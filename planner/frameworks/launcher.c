@@ -48,7 +48,7 @@ static const struct fw_row rows[] = {
 	       NULL, ACCELERATE ":533"),
 	FW_KEY("fsdp_offload_params", "offload-params", "true>cpu offload-optimizer=cpu;false>none", NULL,
 	       ACCELERATE ":520"),
-	{NULL},
+	{.key = NULL},
 };
 
 /* How many names a list "0,1,2" has; 0 where it is none. */

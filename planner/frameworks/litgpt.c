@@ -28,7 +28,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("data.init_args.num_workers", "dataloader-workers", NULL, NULL, NULL),
 	FW_KEY("data.num_workers", "dataloader-workers", NULL, NULL, NULL),
 	FW_KEY("lora_alpha", NULL, NULL, NULL, NULL),
-	{NULL},
+	{.key = NULL},
 };
 static const char idle[] = "out_dir data* train* eval* log* logger_name seed optimizer* access_token "
 			   "initial_checkpoint_dir resume tokenizer_dir lora_* generate* config "

@@ -75,7 +75,7 @@ static const struct fw_row rows[] = {
 	{"upcast_lmhead_output", .note = "logits in fp32: more than is priced"},
 	{"image_max_pixels", .note = "images: their tokens count as text does; see --images"},
 	{"video_max_pixels", .note = "videos: their tokens count as text does; see --images"},
-	{NULL},
+	{.key = NULL},
 };
 
 static const char idle[] =

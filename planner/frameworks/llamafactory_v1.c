@@ -40,7 +40,7 @@ static const struct fw_row rows[] = {
 	       TRAINING),
 	{"quant_config.name", .hook = true},
 	{"kt_config", .note = "KTransformers keeps experts in host memory: less than is priced"},
-	{NULL},
+	{.key = NULL},
 };
 
 static const char idle[] =

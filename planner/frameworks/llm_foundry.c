@@ -37,7 +37,7 @@ static const struct fw_row rows[] = {
 	{"train_loader.name", .hook = true}, {"train_loader.dataset.packing_ratio", .hook = true},
 	{"expandable_segments", .hook = true}, {"compute.gpus", .hook = true}, {"gpu_num", .hook = true},
 	{"compile_config", .note = "torch.compile: mostly less than is priced"},
-	{NULL},
+	{.key = NULL},
 };
 static const char idle[] =
 	"data_local data_remote tokenizer* run_name run_project* model* train_loader* eval_loader* scheduler* "

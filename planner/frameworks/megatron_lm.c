@@ -84,7 +84,7 @@ static const struct fw_row megatron_rows[] = {
 	{"enable-cuda-graph", .note = "CUDA graphs hold their own pools: more than is priced"},
 	{"rampup-batch-size", .hook = true},
 	{"deepspeed", .hook = true}, {"deepspeed_config", .hook = true},
-	{NULL},
+	{.key = NULL},
 };
 
 static const char megatron_idle[] =
@@ -173,7 +173,7 @@ static void finish(struct fw_part *p)
 
 static const struct fw_row test_recipe[] = {
 	{"MODEL_ARGS", .hook = true},
-	{NULL},
+	{.key = NULL},
 };
 static const char test_idle[] = "ENV_VARS TEST_TYPE METRICS MODE BEFORE_SCRIPT AFTER_SCRIPT SKIP_* "
 				"THROUGHPUT_* GOLDEN_* LAUNCHER* MODEL_ARGS_*";

@@ -74,7 +74,7 @@ static const struct fw_row rows[] = {
 	{"fp8_format", .note = "fp8: copies of weights and inputs in 8 bit beside the 16-bit ones"},
 	{"fp8_param_gather", .note = "weights are kept in fp8: less than is priced"},
 	{"mtp_num_layers", .note = "layers that predict further tokens: more than is priced"},
-	{NULL},
+	{.key = NULL},
 };
 static const char idle[] =
 	"dataset val_dataset dataset_* cached_dataset template* system model_name model_author split_dataset_ratio "

@@ -564,7 +564,7 @@ static bool dead_block(struct python *y, size_t indent)
 		}
 		while (y->p + n < y->end && (y->p[n] == ' ' || y->p[n] == '\t'))
 			n++;
-		if (y->p >= y->end || (y->p[n] != '\n' && n <= indent))
+		if (y->p + n >= y->end || (n <= indent && y->p[n] != '\n'))
 			return true;
 	}
 }

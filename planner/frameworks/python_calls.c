@@ -269,7 +269,7 @@ static const struct fw_row rows[] = {
 	CALL("BitsAndBytesConfig"), CALL("LoraConfig"), CALL("SFTTrainer"), CALL("DPOTrainer"), CALL("ORPOTrainer"), CALL("KTOTrainer"),
 	CALL("CPOTrainer"),
 	CALL("prepare_model_for_kbit_training"),
-	{NULL},
+	{.key = NULL},
 };
 static const struct fw_row *const lists[] = {rows, NULL};
 static const char *const idles[] = {"*", NULL};

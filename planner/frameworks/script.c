@@ -262,8 +262,9 @@ enum oom_status doc_read_pairs(struct doc *doc, const char *text, size_t size, c
 		st = doc_full(doc, 0, err);
 	for (const char *p = text; !st && p < end; ) {
 		const char *eol = memchr(p, '\n', (size_t)(end - p)), *tab;
-		struct pair pair = {.line = ++line};
+		struct pair pair = {.line = line + 1};
 
+		line++;
 		eol = eol ? eol : end;
 		tab = memchr(p, '\t', (size_t)(eol - p));
 		if (eol > p) {

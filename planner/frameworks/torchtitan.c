@@ -47,7 +47,7 @@ static const struct fw_row rows[] = {
 	{"float8.enable_fsdp_float8_all_gather", .note = "shards are gathered in 8 bit: less than is priced"},
 	{"float8.enable_float8_linear", .note = "fp8 products: copies in 8 bit"},
 	{"model.converters", .hook = true},
-	{NULL},
+	{.key = NULL},
 };
 static const char idle[] = "job* profiling* metrics* model* optimizer* lr_scheduler* training* parallelism* "
 			   "experimental* checkpoint* activation_checkpoint* comm* float8* mx* quantize* "

@@ -46,7 +46,7 @@ static const struct fw_row rows[] = {
 	{"enable_fp8_training", .note = "fp8 training: copies in 8 bit"},
 	{"ac_mode", .hook = true}, {"ac_option", .hook = true},
 	{"forward_batch_size", .hook = true},
-	{NULL},
+	{.key = NULL},
 };
 static const char idle[] =
 	"output_dir tokenizer* checkpointer* resume_from_checkpoint dataset* dataset_val* seed shuffle epochs "

@@ -44,7 +44,7 @@ static const struct fw_row rows[] = {
 	{"precompute_ref_batch_size", .hook = true},
 	{"padding_free", .hook = true},
 	{"packing_strategy", .hook = true},
-	{NULL},
+	{.key = NULL},
 };
 
 static const char idle[] =
