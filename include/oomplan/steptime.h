@@ -2,7 +2,7 @@
  *
  * An estimate with an interval.  What it was compared with, and how far it was off, stands in
  * models/time/README.md; the parameters of a class of cards are fitted to published throughputs
- * (data/throughput.csv), never to a row. */
+ * by others, never to a row. */
 #ifndef OOMPLAN_STEPTIME_H
 #define OOMPLAN_STEPTIME_H
 
@@ -55,7 +55,7 @@ enum oom_time_part { OOM_TIME_PARTS(OOM_TIME_ID) OOM_TIME_PART_COUNT };
 struct oom_step_time {
 	double part_s[OOM_TIME_PART_COUNT];     /* of one optimizer step; they add up to total_s */
 	double total_s;
-	/* nine of ten measured steps should lie between (see OOM_STEP_COVERAGE) */
+	/* OOM_STEP_COVERAGE of measured steps should lie between */
 	double low_s, high_s;
 	double samples_per_s;           /* over all GPUs */
 	/* share of the GPUs' 16-bit peak (32-bit where that is computed in) that goes into the model:

@@ -1,7 +1,7 @@
 /* Shares of the data sheet, by generation, and links.
  *
- * The shares were fitted to data/throughput.csv (tests/tools/score_throughput.py says how well they
- * hold on sources left out); they take in what no data sheet names: clocks under load, tails of
+ * The shares were fitted to published throughputs (README.md; tests/tools/score_throughput.py compares);
+ * they take in what no data sheet names: clocks under load, tails of
  * waves, gaps between kernels.  Links are data sheets' and what nccl-tests reach of them. */
 #include "cards.h"
 

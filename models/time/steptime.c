@@ -216,7 +216,7 @@ static void update(struct step *s)
 	s->part[OOM_TIME_HOST] = host;
 }
 
-/* Residuals of data/throughput.csv: half the width of the interval, as a factor, for one GPU, for one
+/* Residuals of published throughputs (README.md): half the width of the interval, as a factor, for one GPU, for one
  * node, and for several. */
 static double spread(const struct oom_plan *p)
 {
