@@ -511,7 +511,7 @@ int32_t oom_allocate(struct oom_replay *r, uint64_t bytes)
 
 void oom_free(struct oom_replay *r, int32_t b)
 {
-	struct oom_free_place at;
+	struct oom_free_place at = {0};
 	bool known = false;             /* where b's entry is, of what it has been merged with */
 	int32_t n, p;
 

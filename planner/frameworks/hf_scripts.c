@@ -22,7 +22,7 @@ const struct fw_row hf_script_rows[] = {
 	{"offload", .hook = true, .source = CHAT},
 	FW_KEY("lora_dim", "lora-r", NULL, NULL, CHAT),
 	{"vision_tower", .note = "a vision tower and its activations: more than is priced"},
-	{NULL},
+	{.key = NULL},
 };
 
 const char hf_script_idle[] =

@@ -30,8 +30,8 @@ static const char *const commands[] = {
 	"explain --model GPT-2",
 	"solve micro-batch --model GPT-2 --gpu T4",
 	"sweep --model GPT-2 --gpu T4 --axis micro-batch=1..3 -o out.csv",
-	"sweep --model GPT-2 --gpu T4 --axis micro-batch=1,2 --axis seq-len=64,128 --heatmap "
-	"micro-batch,seq-len",
+	("sweep --model GPT-2 --gpu T4 --axis micro-batch=1,2 --axis seq-len=64,128 --heatmap "
+	 "micro-batch,seq-len"),
 	"diagnose crash.txt",
 	"diagnose crash.txt --json",
 	"box --model GPT-2 --top 3",
