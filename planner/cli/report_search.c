@@ -261,7 +261,7 @@ void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct
 		oom_json_end(j);
 		if (f)
 			oom_report_command(f, job, t, &s->best.plan);
-		if (f && !fclose(f))
+		if (f && !fclose(f) && command) /* without memory the C library gives none, and no error */
 			oom_json_text(j, "command", command);
 		else
 			oom_out_incomplete();
