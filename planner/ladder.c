@@ -1,8 +1,8 @@
 /* The climb.
  *
  * A rung is judged by pricing the plan with and without it; it is never credited with a declared
- * saving.  One that does not lower the peak is left out.  After the fit the micro-batch is raised
- * again as far as it goes. */
+ * saving.  One that does not lower the peak is left out.  After the fit each is tried without, and the
+ * micro-batch is raised again towards the asked one as far as it goes. */
 #include "oomplan/ladder.h"
 
 #include <stdio.h>
@@ -168,16 +168,15 @@ static void how_many_gpus(const struct climb *c, struct oom_rung_result *res)
 		 "no number of such GPUs up to 1024 makes it fit by sharding alone");
 }
 
-/* The largest divisor of the per-GPU batch that still fits: divisors are tried from the top. */
+/* The largest micro-batch up to the asked one that still fits, a divisor of the per-GPU batch. */
 static enum oom_status raise_micro_batch(const struct climb *c)
 {
 	struct oom_ladder *l = c->l;
-	const int64_t per_gpu = l->plan.micro_batch * l->plan.grad_accum,
-		      most = (int64_t)oom_knob_find("micro-batch")->max;
+	const int64_t per_gpu = l->plan.micro_batch * l->plan.grad_accum;
 	struct step s = {.plan = l->plan};
 	enum oom_status st = OOM_OK;
 
-	for (int64_t b = per_gpu < most ? per_gpu : most; b > l->plan.micro_batch; b--) {
+	for (int64_t b = l->runs.micro_batch; b > l->plan.micro_batch; b--) {
 		if (per_gpu % b)
 			continue;
 		s.plan.micro_batch = b;
@@ -273,6 +272,15 @@ static bool undone(const struct oom_rung *r, const struct oom_ladder *l, struct 
 	return !oom_plan_broken(p, NULL);
 }
 
+/* A rung that left nothing of itself in the plan. */
+static void mark_raised(struct oom_ladder *l)
+{
+	for (size_t i = 0; i < OOM_RUNGS && l->plan.micro_batch == l->runs.micro_batch; i++)
+		if (oom_rung_at(i)->apply == move_to_smaller_batch &&
+		    l->rung[i].outcome == OOM_RUNG_TAKEN)
+			l->rung[i].outcome = OOM_RUNG_GIVEN_BACK;
+}
+
 /* Takes the plan without a rung where that fits, too. */
 static enum oom_status try_without(const struct climb *c, size_t i)
 {
@@ -349,5 +357,7 @@ enum oom_status oom_ladder_climb(struct oom_evaluator *ev, const struct oom_mode
 		st = give_back(&c);
 	if (!st && l->fits && !l->start_fits)
 		st = raise_micro_batch(&c);
+	if (l->fits && !l->start_fits)
+		mark_raised(l);
 	return st || (l->start_fits && !l->mended) ? st : describe(&c, &l->plan, &l->eval);
 }

@@ -70,6 +70,14 @@ static bool room(struct picks *p)
 	return true;
 }
 
+double oom_search_cost(const struct oom_plan *asked, enum oom_objective objective,
+		       const struct oom_plan *plan, double seconds_per_sample, int departures)
+{
+	const double each = objective == OOM_OBJECTIVE_PRICE ? (double)plan->gpus : 1;
+
+	return seconds_per_sample * each * pow(oom_step_time_interval(asked), departures);
+}
+
 enum oom_status picks_add(struct picks *p, const uint16_t value[AXES],
 			  const struct oom_plan *plan, const struct oom_eval *e, bool *may_fit)
 {
@@ -87,11 +95,11 @@ enum oom_status picks_add(struct picks *p, const uint16_t value[AXES],
 	if (!*may_fit)
 		return OOM_OK;
 	p->out->possible++;
-	c.cost = headroom			       ? (double)c.least_bytes :
-		 p->q->objective == OOM_OBJECTIVE_PRICE ? c.seconds * (double)plan->gpus :
-							  c.seconds;
 	for (int i = 0; i < AXES; i++)
 		c.departures += value[i] != 0;
+	c.cost = headroom ? (double)c.least_bytes :
+			    oom_search_cost(p->space->asked, p->q->objective, plan, c.seconds,
+					    c.departures);
 	memcpy(c.value, value, sizeof(c.value));
 	if (hopeless(p, &c))
 		return OOM_OK;

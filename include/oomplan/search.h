@@ -71,10 +71,17 @@ struct oom_search {
 	size_t possible;                /* of them: what they allocate has room, so that they may fit */
 	size_t replayed;                /* verdicts that took a replay of the allocator */
 };
+/* What plans are compared by under TIME, FEWEST_CHANGES and PRICE: seconds (GPU-seconds) per sample
+ * times the interval of the step time (steptime.h, of the plan as asked) for each departure.  A change
+ * that no byte asks for has to gain more time than the estimate can tell. */
+OOM_API double oom_search_cost(const struct oom_plan *asked, enum oom_objective objective,
+			       const struct oom_plan *plan, double seconds_per_sample,
+			       int departures);
+
 /* Prices every combination of the free knobs' values (see oom_search_axis_at) around what is asked
- * and keeps the best by (gravest class, number of changes that are not exact, time a sample,
- * departures), or by the objective in place of time; ties go to the larger micro-batch, to fewer bytes,
- * to less time.  Plans that no framework runs as they are priced (oomplan/compat.h) are none, unless
+ * and keeps the best by (gravest class, number of changes that are not exact, oom_search_cost,
+ * departures); under HEADROOM bytes take the cost's place.  Ties go to the larger micro-batch, to fewer
+ * bytes, to less time.  Plans that no framework runs as they are priced (oomplan/compat.h) are none, unless
  * what was asked is one that cannot be mended.
  *
  * Whether a plan fits is oom_judge's verdict, asked lazily: in the order of preference, of plans that

@@ -218,7 +218,7 @@ static void update(struct step *s)
 
 /* Residuals of published throughputs (README.md): half the width of the interval, as a factor, for one GPU, for one
  * node, and for several. */
-static double spread(const struct oom_plan *p)
+double oom_step_time_interval(const struct oom_plan *p)
 {
 	return p->gpus <= 1 ? 1.35 : p->nodes <= 1 ? 1.38 : 1.45;
 }
@@ -253,8 +253,8 @@ struct oom_step_time oom_step_time(const struct oom_plan *p, const struct oom_ev
 				  (double)oom_plan_data_parallel(p) / t.total_s;
 		t.mfu = e->work.model_flops * s.times / t.total_s / s.speed.peak;
 	}
-	t.low_s = t.total_s / spread(p);
-	t.high_s = t.total_s * spread(p);
+	t.low_s = t.total_s / oom_step_time_interval(p);
+	t.high_s = t.total_s * oom_step_time_interval(p);
 	return t;
 }
 

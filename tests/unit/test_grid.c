@@ -1,9 +1,10 @@
 /* Plans over a grid of questions, as users ask them: how many of those that are recommended could not
- * be launched, and how many answers "none fits" are wrong.
+ * be launched, how many change something needlessly, and how many answers "none fits" are wrong.
  *
- * Both are counted without the search: a plan is held against the table of rules with what the question
- * itself breaks excused, and where nothing was found, a list of set-ups written down here is tried one
- * by one.  Asked of any such grid: at most 2 % and at most 5 %. */
+ * All is counted without the search: a plan is held against the table of rules with what the question
+ * itself breaks excused; each of its changes is undone by itself; and where nothing was found, a list of
+ * set-ups written down here is tried one by one.  Asked of any such grid: at most 2 % broken, at most
+ * 5 % wrong, none needless. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 #include <cmocka.h>
 
 #include "oomplan/answer.h"
+#include "oomplan/rules.h"
 
 static const char *const models[] = {"GPT-2", "Llama-3.2-1B", "Llama-3.1-8B", "Qwen2.5-7B",
 				     "Mixtral-8x7B", "BERT-large", "T5-base", "ViT-B-16"};
@@ -33,7 +35,7 @@ static const struct {
 struct grid {
 	struct oom_evaluator *ev;
 	struct oom_question q;
-	int asked, changed, broken, none, wrong;
+	int asked, changed, broken, none, wrong, undone, needless;
 };
 
 static bool set(struct oom_plan *p, const char *knob, const char *value)
@@ -98,6 +100,65 @@ static bool anything(const struct grid *g, const struct oom_compat *c, const str
 	return false;
 }
 
+/* Knobs that make one change together; exact: it may be bought by time. */
+static const struct {
+	const char *knob[9];
+	bool exact;
+} changes[] = {
+	{{"precision"}, false},
+	{{"optimizer"}, false},
+	{{"optimizer-in-backward"}, false},
+	{{"offload-optimizer", "offload-params"}, false},
+	{{"attn"}, true},
+	{{"loss"}, true},
+	{{"grad-ckpt"}, true},
+	{{"allocator"}, true},
+	{{"micro-batch", "grad-accum"}, true},
+	{{"engine", "zero", "gradient-as-bucket-view", "hybrid-shard", "offload-optimizer", "offload-params"}, true},
+};
+
+static double seconds(const struct grid *g, const struct oom_plan *p)
+{
+	struct oom_eval e;
+
+	return oom_evaluate(g->ev, g->q.model, p, OOM_EVAL_FAST, &e, NULL) ?
+		       0 :
+		       1 / oom_step_time(p, &e, g->q.gpu).samples_per_s;
+}
+
+/* Does the plan without change k do as well?  Slower it may be by what the estimate cannot tell (factor;
+ * 0: by anything). */
+static bool without(struct grid *g, const struct oom_compat *c, const struct oom_plan *asked,
+		    const struct oom_plan *p, size_t k, double factor)
+{
+	struct oom_plan q = *p;
+
+	for (int i = 0; changes[k].knob[i]; i++) {
+		char value[OOM_VALUE_SIZE];
+
+		oom_plan_get(asked, oom_knob_find(changes[k].knob[i]), value, sizeof(value));
+		assert_true(set(&q, changes[k].knob[i], value));
+	}
+	if (!memcmp(&q, p, sizeof(q)))
+		return false;
+	g->undone++;
+	oom_plan_relax(&q);
+	return !oom_plan_broken(&q, NULL) && does(g, c, asked, &q) &&
+	       (!factor || !changes[k].exact || seconds(g, &q) < seconds(g, p) * factor);
+}
+
+static void needed(struct grid *g, const struct oom_compat *c, const struct oom_plan *asked,
+		   const struct oom_plan *p, double factor, const char *whose)
+{
+	for (size_t k = 0; k < sizeof(changes) / sizeof(changes[0]); k++)
+		if (without(g, c, asked, p, k, factor)) {
+			g->needless++;
+			print_message("%s on %s x %lld: %s need no %s\n",
+				      oom_model_type(g->q.model), g->q.gpu->name,
+				      (long long)g->q.plan.gpus, whose, changes[k].knob[0]);
+		}
+}
+
 static void ask(struct grid *g, struct oom_answer *a)
 {
 	const struct oom_plan *asked = &a->as_asked.plan;
@@ -118,6 +179,10 @@ static void ask(struct grid *g, struct oom_answer *a)
 		if (!good)
 			print_message("%s on %s x %lld breaks a rule\n", oom_model_type(g->q.model),
 				      g->q.gpu->name, (long long)g->q.plan.gpus);
+		needed(g, &c, &a->ladder.runs, &a->best.plan,
+		       g->q.plan.gpus > 1 ? 1.38 : 1.35, "the cheapest plan");
+		if (a->ladder.fits && !a->ladder.start_fits)
+			needed(g, &c, &a->ladder.runs, &a->ladder.plan, 0, "the ladder");
 	} else if (!a->best.fits) {
 		const bool wrong = anything(g, &c, asked);
 
@@ -165,9 +230,10 @@ static void test_grid(void **state)
 		oom_keys_release(&keys);
 	}
 	print_message("%d questions; of %d plans with changes %d break a rule; of %d \"none fits\" %d are "
-		      "wrong\n",
-		      g.asked, g.changed, g.broken, g.none, g.wrong);
+		      "wrong; of %d changes undone by themselves %d are needless\n",
+		      g.asked, g.changed, g.broken, g.none, g.wrong, g.undone, g.needless);
 	assert_true(g.changed > 100 && g.none > 3);
+	assert_true(g.undone > 500 && !g.needless);
 	assert_true(g.broken * 50 <= g.changed);
 	assert_true(g.wrong * 20 <= g.none);
 	oom_evaluator_free(g.ev);

@@ -1,5 +1,6 @@
 /* The search against brute force written separately, over the plans that frameworks run, and solutions
  * against their neighbours. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -108,6 +109,17 @@ static bool reachable(const struct oom_plan *a, const struct oom_plan *p)
 					    p->engine == a->engine;
 }
 
+/* Each change must gain more time than the step time's interval: 1.35 on one GPU, 1.38 on a node, 1.45
+ * beyond (models/time/README.md). */
+static double cost(const struct brute *b, const struct oom_plan *p, double seconds, int departures)
+{
+	const double interval = b->asked->gpus <= 1 ? 1.35 : b->asked->nodes <= 1 ? 1.38 : 1.45;
+
+	if (b->objective == OOM_OBJECTIVE_PRICE)
+		seconds *= (double)p->gpus;
+	return seconds * pow(interval, departures);
+}
+
 static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 {
 	const struct oom_plan *a = b->asked, i = implied(a, p);
@@ -143,7 +155,7 @@ static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 	t.used = headroom ? e.wanted_bytes : 0;
 	t.plan = *p;
 	t.cost = headroom ? (double)t.used :
-		 b->objective == OOM_OBJECTIVE_PRICE ? t.seconds * (double)p->gpus : t.seconds;
+		 cost(b, p, t.seconds, t.departures);
 	if (b->n == b->cap) {
 		b->cap = b->cap * 2 + 64;
 		b->all = realloc(b->all, b->cap * sizeof(*b->all));
