@@ -27,6 +27,8 @@ struct runs {
 	struct oom_evaluator *ev;
 	struct loaded *models;
 	struct oom_runs_report *report;
+	oom_runs_fn each;       /* in place of writing; NULL: rows are written */
+	void *ctx;
 	bool header;
 	bool megatron;          /* the file describes Megatron launches */
 };
@@ -204,15 +206,58 @@ static enum oom_status on_launch(struct runs *r, const struct oom_csv_row *row,
 	return ferror(r->out) ? oom_error_set(err, OOM_ERR_IO, "cannot write the output") : OOM_OK;
 }
 
+/* The row's model, taught by its teacher; NULL without memory. */
+static struct loaded *model_of(struct runs *r, const struct oom_csv_row *row)
+{
+	const char *teacher = oom_csv_cell(row, "teacher");
+	const struct loaded *taught = NULL;
+	char path[512];
+
+	if (teacher && *teacher) {
+		find_model(r, teacher, NULL, path);
+		taught = load(r, path, NULL);
+		if (!taught)
+			return NULL;
+	}
+	find_model(r, oom_csv_cell(row, "model"), oom_csv_cell(row, "id"), path);
+	return load(r, path, taught);
+}
+
+/* A row for oom_runs_each. */
+static enum oom_status hand_over(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
+{
+	struct runs *r = ctx;
+	struct oom_plan plan = oom_plan_default();
+	struct oom_error why = {{0}};
+	const struct loaded *m;
+
+	if (oom_megatron_row(row) || !oom_csv_cell(row, "model"))
+		return oom_error_set(err, OOM_ERR_INVALID, "%s:1: no column \"model\"", row->file);
+	m = model_of(r, row);
+	if (!m)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	if (!m->model)
+		why = m->err;
+	else
+		plan_of(row, &plan, &why);
+	return r->each(r->ctx,
+		       &(struct oom_run){.line = row->line,
+					 .name = oom_csv_cell(row, "model"),
+					 .id = oom_csv_cell(row, "id"),
+					 .gpu = oom_csv_cell(row, "gpu"),
+					 .gpu_memory = oom_csv_cell(row, "gpu_memory"),
+					 .model = m->model,
+					 .plan = &plan,
+					 .error = why.text},
+		       err);
+}
+
 static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
 {
 	struct runs *r = ctx;
-	const char *model = oom_csv_cell(row, "model"), *warning = "",
-		   *teacher = oom_csv_cell(row, "teacher");
-	const struct loaded *taught = NULL;
+	const char *model = oom_csv_cell(row, "model"), *warning = "";
 	struct oom_error why = {{0}};
 	enum oom_status st;
-	char path[512];
 	struct loaded *m;
 
 	if (!r->header) {
@@ -230,15 +275,7 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 	r->report->rows++;
 	if (r->megatron)
 		return on_launch(r, row, err);
-	if (teacher && *teacher) {
-		find_model(r, teacher, NULL, path);
-		m = load(r, path, NULL);
-		if (!m)
-			return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-		taught = m;
-	}
-	find_model(r, model, oom_csv_cell(row, "id"), path);
-	m = load(r, path, taught);
+	m = model_of(r, row);
 	if (!m)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	st = m->model ? price(r, row, m, &warning, &why) : m->status;
@@ -259,27 +296,45 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 	return ferror(r->out) ? oom_error_set(err, OOM_ERR_IO, "cannot write the output") : OOM_OK;
 }
 
-enum oom_status oom_runs_price(const char *path, const char *models_dir, FILE *out,
-			       struct oom_runs_report *report, struct oom_error *err)
+/* Models that a row names are looked for beside the file, unless a folder is named. */
+static enum oom_status read_rows(struct runs *r, const char *path, oom_csv_fn fn, struct oom_error *err)
 {
 	char dir[512];
 	const char *slash = strrchr(path, '/');
-	struct runs r = {.dir = models_dir ? models_dir : dir, .out = out, .report = report};
 	enum oom_status st;
 
 	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-	memset(report, 0, sizeof(*report));
-	r.ev = oom_evaluator_new();
-	st = r.ev ? oom_csv_read(path, on_row, &r, err) :
-		    oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-	oom_evaluator_free(r.ev);
-	while (r.models) {
-		struct loaded *next = r.models->next;
+	r->dir = r->dir ? r->dir : dir;
+	st = oom_csv_read(path, fn, r, err);
+	while (r->models) {
+		struct loaded *next = r->models->next;
 
-		oom_model_free(r.models->model);
-		oom_keys_release(&r.models->keys);
-		free(r.models);
-		r.models = next;
+		oom_model_free(r->models->model);
+		oom_keys_release(&r->models->keys);
+		free(r->models);
+		r->models = next;
 	}
 	return st;
+}
+
+enum oom_status oom_runs_price(const char *path, const char *models_dir, FILE *out,
+			       struct oom_runs_report *report, struct oom_error *err)
+{
+	struct runs r = {.dir = models_dir, .out = out, .report = report, .ev = oom_evaluator_new()};
+	enum oom_status st;
+
+	memset(report, 0, sizeof(*report));
+	if (!r.ev)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	st = read_rows(&r, path, on_row, err);
+	oom_evaluator_free(r.ev);
+	return st;
+}
+
+enum oom_status oom_runs_each(const char *path, const char *models_dir, oom_runs_fn fn, void *ctx,
+			      struct oom_error *err)
+{
+	struct runs r = {.dir = models_dir, .each = fn, .ctx = ctx};
+
+	return read_rows(&r, path, hand_over, err);
 }

@@ -22,6 +22,22 @@ struct oom_runs_report {
 OOM_API enum oom_status oom_runs_price(const char *path, const char *models_dir, FILE *out,
 				       struct oom_runs_report *report, struct oom_error *err);
 
+/* One run of such a file; valid during the call. */
+struct oom_run {
+	size_t line;                    /* on which the row ends */
+	const char *name, *id;          /* of the model, as written; id: NULL without the column */
+	const char *gpu, *gpu_memory;   /* cells of these columns; NULL or "": none */
+	struct oom_model *model;        /* NULL: it cannot be read */
+	const struct oom_plan *plan;    /* of the row, its batch not settled for the model */
+	const char *error;              /* why the row is none; "" else */
+};
+/* Anything but OOM_OK ends the reading with that. */
+typedef enum oom_status (*oom_runs_fn)(void *ctx, const struct oom_run *run, struct oom_error *err);
+/* Reads path as oom_runs_price does and calls fn for every row in order.  OOM_ERR_INVALID for Megatron-LM
+ * launches. */
+OOM_API enum oom_status oom_runs_each(const char *path, const char *models_dir, oom_runs_fn fn,
+				      void *ctx, struct oom_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -90,6 +90,8 @@ struct oom_sweep_cell {
 	bool ok, fits;
 	const struct oom_eval *eval;    /* when ok: replayed */
 	const struct oom_plan *plan;
+	const struct oom_model *model;
+	const struct oom_gpu *gpu;      /* NULL: no card */
 	uint64_t capacity_bytes;        /* 0: no card */
 	const char *error;
 };

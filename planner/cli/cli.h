@@ -39,6 +39,8 @@ struct oom_job {
 	char located[512];              /* the model that they name */
 	struct oom_list emit;           /* FORMAT[:FILE] */
 	bool strict, overwrite;
+	bool check;                     /* the exit status is that of what was asked, and nothing else is said */
+	struct oom_list report;         /* FORMAT[:FILE] of --check */
 };
 
 /* job.c: the question of a job, with all that it points to; failures are printed, the exit code
@@ -91,6 +93,9 @@ int oom_estimate_runs(struct oom_job *job);
 #define oom_gib(bytes) oom_format_bytes((bytes), (char[32]){0}, 32)
 /* The same of a number that may be negative: not below 0. */
 #define oom_gib_real(bytes) oom_gib((bytes) > 0 ? (uint64_t)(bytes) : 0)
+
+/* "50.79 of 39.38 GiB", each with its unit where they differ; returns buf. */
+const char *oom_used_of(char buf[80], uint64_t used, uint64_t capacity);
 
 /* report.c, report_json.c, report_search.c */
 void oom_report_plan(const struct oom_job *job, const struct oom_target *t,

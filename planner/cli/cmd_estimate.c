@@ -1,4 +1,5 @@
 /* oomplan estimate: exactly the configuration given. */
+#include "check.h"
 #include "commands.h"
 #include "csvout.h"
 
@@ -36,6 +37,11 @@ static int run(struct oom_job *job)
 	enum oom_status st;
 	int code;
 
+	code = oom_check_usage(job);
+	if (code)
+		return code;
+	if (job->check)
+		return job->runs ? oom_check_runs(job) : oom_check_one(job);
 	if (job->runs)
 		return oom_estimate_runs(job);
 	code = oom_target_open(job, &t, false);
@@ -56,6 +62,7 @@ static const struct oom_option options[] = {
 	OOM_OPTIONS_TARGET,
 	OOM_OPTIONS_FROM,
 	OOM_OPTIONS_DATA,
+	OOM_OPTIONS_CHECK,
 	{.name = "runs",
 	 .kind = OOM_OPTION_TEXT,
 	 .offset = offsetof(struct oom_job, runs),

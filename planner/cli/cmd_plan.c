@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "commands.h"
 #include "csvout.h"
 #include "out.h"
@@ -77,8 +78,15 @@ static int run(struct oom_job *job)
 	struct oom_error err = {{0}};
 	struct oom_target t = {.model = NULL};
 	enum oom_status st;
-	int code = oom_emit_check(job);
+	int code = oom_check_usage(job);
 
+	if (!code && job->check) {
+		free(a);
+		oom_evaluator_free(ev);
+		return oom_check_one(job);
+	}
+	if (!code)
+		code = oom_emit_check(job);
 	if (!code)
 		code = oom_target_open(job, &t, true);
 	t.q.objective = (enum oom_objective)args->objective;
@@ -103,6 +111,7 @@ static const struct oom_option options[] = {
 	OOM_OPTIONS_FROM,
 	OOM_OPTIONS_EMIT,
 	OOM_OPTIONS_DATA,
+	OOM_OPTIONS_CHECK,
 	{.name = "allow",
 	 .kind = OOM_OPTION_LIST,
 	 .offset = offsetof(struct oom_job, allow),

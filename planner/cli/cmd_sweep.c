@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "check.h"
 #include "commands.h"
 #include "oomplan/sweep.h"
 #include "out.h"
@@ -219,6 +220,61 @@ static enum oom_status draw(const char *heatmap, struct oom_sweep *s, const stru
 	return oom_heatmap(s, o, x, comma + 1, path, err);
 }
 
+/* ---- the gate ---- */
+
+struct gate {
+	struct oom_check check;
+	struct oom_sweep *sweep;
+	struct oom_evaluator *ev;
+	enum oom_status st;
+	struct oom_error *err;
+};
+
+static void judge_cell(void *ctx, const struct oom_sweep_cell *cell)
+{
+	struct gate *g = ctx;
+	struct oom_question q = oom_question_default();
+	char name[600] = "set-up", value[200];
+	const char *axis;
+	uint64_t n;
+	size_t at = 0;
+
+	for (size_t i = 0; at < sizeof(name) && oom_sweep_axis_at(g->sweep, i, &axis, &n); i++)
+		at += (size_t)snprintf(name + at, sizeof(name) - at, "%s%s=%s", at ? " " : "", axis,
+				       oom_sweep_value_text(g->sweep, i, cell->at[i], value, sizeof(value)));
+	if (g->st)
+		return;
+	q.model = cell->model;
+	q.plan = *cell->plan;
+	q.gpu = cell->gpu;
+	q.capacity_bytes = cell->capacity_bytes;
+	q.host_ram_bytes = g->check.job->host_ram.bytes;
+	if (!cell->ok || !q.capacity_bytes)
+		g->st = oom_check_add_failed(&g->check, name,
+					     cell->ok ? "on which GPU? --gpu NAME" : cell->error, g->err);
+	else
+		g->st = oom_check_add(&g->check, g->ev, name, &q, g->err);
+}
+
+static int check(const struct args *a, struct oom_sweep *s, const struct oom_sweep_options *o)
+{
+	struct oom_error err = {{0}};
+	struct gate g = {.check = {.job = &a->job}, .sweep = s, .ev = oom_evaluator_new(), .err = &err};
+	enum oom_status st = OOM_OK;
+
+	if (!g.ev)
+		st = oom_error_set(&err, OOM_ERR_MEMORY, "out of host memory");
+	else if (oom_sweep_cells(s) > OOM_CHECK_MOST)
+		st = oom_error_set(&err, OOM_ERR_LIMIT, "--check: more than %d set-ups", OOM_CHECK_MOST);
+	if (!st)
+		st = oom_sweep_each(s, o, judge_cell, &g, &err);
+	oom_evaluator_free(g.ev);
+	if (!st && !g.st)
+		return oom_check_end(&g.check);
+	oom_check_release(&g.check);
+	return oom_complain(code_of(st ? st : g.st), "%s", err.text);
+}
+
 static int run(struct oom_job *job)
 {
 	const struct args *a = (const struct args *)job;
@@ -236,6 +292,12 @@ static int run(struct oom_job *job)
 	enum oom_status st;
 	int code = read_shard(a->shard, &o);
 
+	if (!code)
+		code = oom_check_usage(job);
+	if (!code && job->check && (a->plan_each || a->where.n || a->heatmap || a->output || a->shard || a->columns))
+		code = oom_complain(OOM_EXIT_USAGE,
+				    "--check judges every cell as asked: it goes with none of --plan-each, "
+				    "--where, --columns, --heatmap, --shard and -o");
 	if (!code && job->reading && !a->models.n)
 		code = oom_from_model(job);
 	if (code)
@@ -258,6 +320,11 @@ static int run(struct oom_job *job)
 	if (!st && !oom_sweep_has(s, "model"))
 		st = oom_error_set(&err, OOM_ERR_INVALID,
 				   "which model? --model config.json, more than once if you like");
+	if (!st && job->check) {
+		code = check(a, s, &o);
+		oom_sweep_free(s);
+		return code;
+	}
 	if (!st && a->heatmap)
 		st = draw(a->heatmap, s, &o, job->words.n ? job->words.items[0] : NULL, &err);
 	/* with a picture a table is written where one is asked for */
@@ -394,6 +461,7 @@ static const struct oom_option options[] = {
 	 .offset = offsetof(struct args, resume),
 	 .summary = "continue FILE.partial of the same sweep where there is one; implies "
 		    "--keep-partial"},
+	OOM_OPTIONS_CHECK,
 	OOM_OPTIONS_COMMON,
 	OOM_OPTIONS_END,
 };

@@ -101,6 +101,15 @@ oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 	{.name = "models-dir", .kind = OOM_OPTION_TEXT, .offset = offsetof(struct oom_job, models_dir), \
 	 .metavar = "DIR", .hint = OOM_HINT_DIR, .unset = "the local hub cache", \
 	 .summary = "where the config.json of models that are named by hub id lie"}
+/* The gate. */
+#define OOM_OPTIONS_CHECK \
+	{.name = "check", .kind = OOM_OPTION_FLAG, .offset = offsetof(struct oom_job, check), \
+	 .summary = "a gate for CI: verdicts of what was asked and no more; exit status 1 if any set-up " \
+		    "does not fit, 3 if one cannot be judged"}, \
+	{.name = "report", .kind = OOM_OPTION_LIST, .offset = offsetof(struct oom_job, report), \
+	 .metavar = "FORMAT[:FILE]", \
+	 .summary = "the verdicts of --check as md (a Markdown table), junit, json or text; without FILE in " \
+		    "place of what is printed"}
 /* The plan in a framework's own file. */
 #define OOM_OPTIONS_EMIT \
 	{.name = "emit", .kind = OOM_OPTION_LIST, .offset = offsetof(struct oom_job, emit), \

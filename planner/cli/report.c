@@ -66,8 +66,7 @@ static void expected(const struct oom_target *t, const struct oom_judged *j)
 		       100 * j->plan.margin);
 }
 
-/* "50.79 of 39.38 GiB", each with its unit where they differ. */
-static void share(uint64_t used, uint64_t capacity)
+const char *oom_used_of(char buf[80], uint64_t used, uint64_t capacity)
 {
 	char a[32], b[32];
 	char *unit = strchr(oom_format_bytes(used, a, sizeof(a)), ' ');
@@ -75,7 +74,8 @@ static void share(uint64_t used, uint64_t capacity)
 	oom_format_bytes(capacity, b, sizeof(b));
 	if (unit && strchr(b, ' ') && !strcmp(unit, strchr(b, ' ')))
 		*unit = 0;
-	printf("%s of %s", a, b);
+	snprintf(buf, 80, "%s of %s", a, b);
+	return buf;
 }
 
 /* Training fits, and an evaluation in between would not. */
@@ -85,7 +85,7 @@ static void evaluation(const struct oom_target *t, const struct oom_judged *j)
 		return;
 	printf("  evaluation (batch %lld) %s ", (long long)j->plan.eval_batch,
 	       j->plan.evaluates == OOM_EVALUATES_YES ? "needs" : "would need");
-	share(j->eval_used_bytes, t->q.capacity_bytes);
+	fputs(oom_used_of((char[80]){0}, j->eval_used_bytes, t->q.capacity_bytes), stdout);
 	puts(j->plan.evaluates == OOM_EVALUATES_YES ? "" : ": --eval-batch, or --evaluates no");
 }
 
@@ -284,7 +284,7 @@ static void both(const struct oom_target *t, const struct oom_answer *a)
 	       !asked->fits_gpu ? "DOES NOT FIT" : !asked->fits ? "FITS THE GPU, NOT THE HOST" :
 								   "DOES NOT RUN",
 	       oom_paint(OOM_PLAIN));
-	share(asked->eval.used_bytes, t->q.capacity_bytes);
+	fputs(oom_used_of((char[80]){0}, asked->eval.used_bytes, t->q.capacity_bytes), stdout);
 	putchar(')');
 	if (!best->fits_gpu) {
 		printf("; nothing that was tried does (%s)\n", oom_gib(best->eval.used_bytes));

@@ -313,6 +313,8 @@ enum oom_status oom_sweep_each(struct oom_sweep *s, const struct oom_sweep_optio
 				.eval = &w->cell.eval,
 				.capacity_bytes = w->cell.gpu ? w->cell.gpu->capacity_bytes : 0,
 				.plan = w->cell.answer,
+				.model = w->cell.model,
+				.gpu = w->cell.gpu,
 				.error = w->cell.ok ? "" : w->cell.err.text});
 		sweep_step(w);
 	}
