@@ -69,8 +69,7 @@ struct oom_step_time {
 /* gpu may be NULL: an A100's numbers are used, which still ranks plans for one card. */
 OOM_API struct oom_step_time oom_step_time(const struct oom_plan *plan, const struct oom_eval *eval,
 					   const struct oom_gpu *gpu);
-/* Half the width of the interval as a factor, above 1: high_s / total_s.  Two plans whose times differ by
- * less are not told apart. */
+/* A factor above 1: two plans of one question whose times differ by less are not told apart. */
 OOM_API double oom_step_time_interval(const struct oom_plan *plan);
 /* "compute", ...; "products", ...; what a part is. */
 OOM_API const char *oom_bound_str(enum oom_bound bound);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "parts.h"
+#include "tape/tape.h"
 
 /* Kernels a layer launches, forward and backward: projections, norms, rotation, attention and the
  * residuals of a dense layer; router, permutation, grouped products and exchanges of one of experts.
@@ -19,9 +20,20 @@ enum { DENSE_FWD = 18, DENSE_BWD = 26, EXPERTS_FWD = 46, EXPERTS_BWD = 60 };
 /* Of one token in one layer, forward. */
 struct token {
 	double products;        /* elements of the weights it meets */
+	double rated;           /* the same, in the tiles that they fill */
 	double score;           /* multiplications with each key, over heads */
 	double streamed;        /* elements products and point-wise kernels read and write */
 };
+
+/* A token meets `times` weights of `in` x `out`, of this rank's part (tape.h: tiles). */
+static void product(const struct oom_megatron *m, double times, double in, double out,
+		    struct token *k)
+{
+	k->products += times * in * out;
+	k->rated += times * in * out *
+		    oom_product_tiles((uint64_t)in, (uint64_t)out,
+				      m->precision == OOM_MG_FP32 ? OOM_F32 : OOM_DT_BF16);
+}
 
 static void attention(const struct oom_megatron *m, struct token *k)
 {
@@ -33,14 +45,18 @@ static void attention(const struct oom_megatron *m, struct token *k)
 			     dv = (double)m->v_head_dim, rq = (double)m->q_lora_rank,
 			     rk = (double)m->kv_lora_rank;
 
-		k->products += (rq > 0 ? h * rq + rq * a * dk / t : h * a * dk / t) +
-			       h * (rk + (double)m->qk_pos_dim) +
-			       rk * a * ((double)m->qk_head_dim + dv) / t + a * dv * h / t;
+		if (rq > 0)
+			product(m, 1, h, rq, k);
+		product(m, 1, rq > 0 ? rq : h, a * dk / t, k);
+		product(m, 1, h, rk + (double)m->qk_pos_dim, k);
+		product(m, 1, rk, a * ((double)m->qk_head_dim + dv) / t, k);
+		product(m, 1, a * dv / t, h, k);
 		k->score += a * (dk + dv) / t;
 		k->streamed += 4 * h + 3 * (rq + rk) + 8 * a * (dk + dv) / t;
 		return;
 	}
-	k->products += (h * (q + 2 * kv) + q * h) / t;
+	product(m, 1, h, (q + 2 * kv) / t, k);
+	product(m, 1, q / t, h, k);
 	k->score += 2 * q / t;
 	/* products; rotation reads and writes q and k; norms and residuals: with the sequence
 	 * divided, a rank has but its part of these */
@@ -52,7 +68,8 @@ static void mlp(const struct oom_megatron *m, double f, double times, double t, 
 {
 	const double wide = m->swiglu ? 2 * f : f, h = (double)m->hidden;
 
-	k->products += times * (h * wide + f * h) / t;
+	product(m, times, h, wide / t, k);
+	product(m, times, f / t, h, k);
 	k->streamed += times * (2 * h + (2 * wide + 2 * f) / t);
 }
 
@@ -61,7 +78,7 @@ static void experts(const struct oom_megatron *m, struct token *k)
 	const double h = (double)m->hidden, topk = (double)m->moe_topk,
 		     share = topk / (double)(m->etp ? m->tp : 1) * m->moe_imbalance;
 
-	k->products += h * (double)m->experts / (double)(m->sequence_parallel ? m->tp : 1);
+	product(m, 1 / (double)(m->sequence_parallel ? m->tp : 1), h, (double)m->experts, k);
 	if (m->moe_shared_ffn)
 		mlp(m, (double)m->moe_shared_ffn, 1, (double)m->tp, k);
 	/* with tensor parallelism outside of the experts every rank sends its part of the tokens */
@@ -70,7 +87,7 @@ static void experts(const struct oom_megatron *m, struct token *k)
 }
 
 struct sum {
-	double products, score, streamed, elems, fwd, bwd, tensor, expert;
+	double products, rated, score, streamed, elems, fwd, bwd, tensor, expert;
 };
 
 static void add_layers(const struct oom_megatron *m, double n, bool moe, struct sum *s)
@@ -86,6 +103,7 @@ static void add_layers(const struct oom_megatron *m, double n, bool moe, struct 
 	else
 		mlp(m, (double)m->ffn_hidden, 1, (double)m->tp, &k);
 	s->products += n * k.products;
+	s->rated += n * k.rated;
 	s->score += n * k.score;
 	s->streamed += n * k.streamed;
 	s->fwd += n * (moe ? EXPERTS_FWD : DENSE_FWD);
@@ -124,7 +142,7 @@ static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
 		weights += p.dense + p.expert;
 	}
 	*(m->precision == OOM_MG_FP32 ? &w.fp32_flops : &w.product_flops) =
-		2 * n * ((3 + again) * s.products + 3 * head);
+		2 * n * ((3 + again) * s.rated + 3 * head);
 	/* arXiv:2205.14135: five products backward for two forward */
 	w.attention_flops = 2 * n * keys * causal * (3.5 + core) * s.score;
 	w.model_flops = 6 * n * (s.products + head + keys * causal * s.score);

@@ -33,6 +33,12 @@ static const struct oom_engine engines[] = {
 			 .offloads = true, .offloads_as = OOM_ENGINE_DEEPSPEED,
 			 .tries = {OOM_ENGINE_DEEPSPEED}, .n_tries = 1},
 		.partitions = true, .casts_model = true, .lowest_stage = 1, .buckets = true, .fp32_master = true,
+		/* runtime/zero/config.py: overlap_comm is off below stage 3; in stage 3 weights are
+		 * fetched by hooks in Python that wait for what the trace did not prefetch
+		 * (partitioned_param_coordinator.py, fetch_sub_module).  bigscience, experiments/gpt2.md:
+		 * 111, 118, 150 and 175 s with micro-batches of 6, 8, 10 and 12 are 36 s and 11.5 s for
+		 * each sequence */
+		.waits = true,
 		.approximates = "DeepSpeed: states as its code divides them; live parameters of "
 				"stage 3 are a bound"},
 	[OOM_ENGINE_FSDP2] = {

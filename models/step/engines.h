@@ -22,6 +22,7 @@ struct oom_engine {
 	bool whole_offload;             /* to the CPU everything or nothing */
 	bool full_state_dict;           /* gathers the optimizer's state too when it saves */
 	bool fp32_master;               /* of 16-bit weights, when it divides */
+	bool waits;                     /* computes while it gathers and reduces less than it waits */
 	bool casts_model;               /* mixed precision is 16-bit weights, autocast asked for apart */
 	const char *approximates;       /* what of its step is, once it divides anything */
 	/* its own rank schedules; NULL: the recorded step's */

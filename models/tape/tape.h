@@ -424,6 +424,9 @@ static inline struct oom_val oom_keep(struct oom_val x)
 	return x;
 }
 
+/* How many times as long a product of sides `in` and `out` takes as its operations ask: tiles that it
+ * does not fill, rows that do not begin on a line of memory.  At least 1. */
+double oom_product_tiles(uint64_t in, uint64_t out, enum oom_dtype dt);
 /* Counts the work of a product of x with a weight of `in` x `out`: 2 x in x out for each of x's
  * rows, and the bytes of the weight. */
 void oom_tape_product(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_t out);

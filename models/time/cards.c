@@ -15,16 +15,16 @@
 
 static const struct oom_card_class classes[] = {
 	/* other makers' cards: no row was published that could tell (estimated) */
-	{0, "other", 0.60, 1.0, 0.45, 0.75, 0.125, 15, 6, 25 * GB},
-	{3, "before Volta", 0.80, 0.06, 0.50, 0.75, 1, 15, 6, 3 * GB},
-	{7, "Volta", 0.36, 0.35, 0.60, 0.80, 0.125, 15, 6, 6.25 * GB},
-	{7.5, "Turing", 0.60, 0.45, 0.50, 0.80, 0.125, 15, 6, 3 * GB},
-	{8, "A100", 0.80, 0.63, 0.48, 0.95, 0.0625, 15, 6, 25 * GB},
-	{8.6, "Ampere without HBM", 0.95, 0.50, 0.50, 0.95, 0.25, 15, 6, 3 * GB},
-	{8.9, "Ada", 0.95, 0.50, 0.50, 1.3, 0.25, 15, 6, 3 * GB},
-	{9, "Hopper", 0.90, 0.85, 0.34, 0.80, 0.067, 13, 5, 50 * GB},
-	{10, "Blackwell", 0.55, 1.75, 0.40, 0.80, 0.033, 13, 5, 50 * GB},
-	{12, "Blackwell without HBM", 0.95, 0.90, 0.50, 1.2, 0.25, 13, 5, 3 * GB},
+	{0, "other", 0.60, 1.0, 0.45, 0.75, 0.125, 15, 6, 25 * GB, 0},
+	{3, "before Volta", 0.80, 0.06, 0.50, 0.75, 1, 15, 6, 3 * GB, 0},
+	{7, "Volta", 0.36, 0.35, 0.60, 0.80, 0.125, 15, 6, 3.1 * GB, 1},
+	{7.5, "Turing", 0.60, 0.45, 0.50, 0.80, 0.125, 15, 6, 3 * GB, 0},
+	{8, "A100", 0.80, 0.63, 0.48, 0.95, 0.0625, 15, 6, 25 * GB, 7},
+	{8.6, "Ampere without HBM", 0.95, 0.50, 0.50, 0.95, 0.25, 15, 6, 3 * GB, 0},
+	{8.9, "Ada", 0.95, 0.50, 0.50, 1.3, 0.25, 15, 6, 3 * GB, 1},
+	{9, "Hopper", 0.90, 0.85, 0.34, 0.80, 0.067, 13, 5, 50 * GB, 4},
+	{10, "Blackwell", 0.55, 1.75, 0.40, 0.80, 0.033, 13, 5, 50 * GB, 1},
+	{12, "Blackwell without HBM", 0.95, 0.90, 0.50, 1.2, 0.25, 13, 5, 3 * GB, 0},
 };
 enum { A100 = 4 };
 
@@ -36,6 +36,16 @@ const struct oom_card_class *oom_card_class(const struct oom_gpu *gpu)
 		return &classes[A100];
 	while (i && gpu->compute_capability < classes[i].from)
 		i--;
+	return &classes[i];
+}
+
+size_t oom_card_class_count(void)
+{
+	return sizeof(classes) / sizeof(classes[0]);
+}
+
+const struct oom_card_class *oom_card_class_at(size_t i)
+{
 	return &classes[i];
 }
 
@@ -106,7 +116,12 @@ static const double narrower[] = {
 
 void oom_speed_of(const struct oom_gpu *gpu, const struct oom_plan *p, struct oom_speed *s)
 {
-	const struct oom_card_class *c = oom_card_class(gpu);
+	oom_speed_as(oom_card_class(gpu), gpu, p, s);
+}
+
+void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
+		  const struct oom_plan *p, struct oom_speed *s)
+{
 	double peak = 312, network = c->network;
 
 	s->of = c;

@@ -18,6 +18,8 @@ struct oom_card_class {
 	double fp32;                    /* fp32 peak (TF32 off, torch's default) over the 16-bit one */
 	double python_us, engine_us;    /* a launch from Python, from autograd's threads */
 	double network;                 /* bytes a second per GPU to other nodes where nobody says */
+	/* who published the complete rows that it was fitted to: 0, and it is a guess */
+	int sources;
 };
 const struct oom_card_class *oom_card_class(const struct oom_gpu *gpu);
 
@@ -32,5 +34,10 @@ struct oom_speed {
 	bool nvlink;
 };
 void oom_speed_of(const struct oom_gpu *gpu, const struct oom_plan *plan, struct oom_speed *out);
+/* As if the card were of that class: what fits and their tests try. */
+void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
+		  const struct oom_plan *plan, struct oom_speed *out);
+size_t oom_card_class_count(void);
+const struct oom_card_class *oom_card_class_at(size_t i);
 
 #endif

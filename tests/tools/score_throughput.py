@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
 """Compares oomplan's step times with published training throughputs.
 
-  score_throughput.py OOMPLAN data/throughput.csv [--relative FILE] [--all] [--rows] [--held-out]
+  score_throughput.py OOMPLAN data/throughput.csv [--relative data/throughput_effects.csv] [--all] [--rows]
+  score_throughput.py OOMPLAN TABLE --relative EFFECTS --restate data
 
 Each row of the table becomes a point of `oomplan sweep`; the tokens a second that it predicts are
-set against the published ones.  Ratios are predicted / published: 1 is right, 2 too fast."""
+set against the published ones.  Ratios are predicted / published: 1 is right, 2 too fast.
+
+The table is data/throughput.csv, whose rows name a model's shape and knobs, or one that states
+set-ups in the words of their sources; --restate makes the first from the second.  The fits and the
+leave-one-source-out table are tests/accuracy/throughput.c's."""
 import argparse, collections, csv, json, os, re, statistics, subprocess, sys, tempfile
 
 # Models that the table names without their shape, as their config.json states it (huggingface.co).
@@ -77,6 +82,9 @@ NAMED = [
 
 def config_of(row):
     """The model's config.json, or None when the table does not say enough."""
+    if "shape" in row:
+        word = lambda v: int(v) if re.fullmatch(r"-?[0-9]+", v) else {"true": True, "false": False}.get(v, v)
+        return {k: word(v) for k, v in (x.split("=", 1) for x in row["shape"].split(";"))}
     for name, config in NAMED:
         if name in row["model"]:
             return config
@@ -96,7 +104,19 @@ def config_of(row):
 ENGINES = [("llm.c", "hf"), ("torchtune", "torchtune"), ("fsdp1 or ddp", "fsdp1"), ("fsdp1", "fsdp1"),
            ("fsdp2", "fsdp2"), ("deepspeed", "deepspeed"), ("megatron", "megatron"), ("hf", "hf")]
 
+def targets_of(row):
+    """Modules that get adapters, as the source lists them, without the names that this model lacks."""
+    m = re.search(r"targets ([a-z_ ,0-9]+?)(;|$)", row["notes"])
+    names = re.split(r"[ ,]+", m[1].strip()) if m else []
+    if "w1" in names or "all" in names or "QLoRA" in row["notes"] or row["source"].startswith("Answer"):
+        return "all-linear"
+    here = ["c_attn"] if "bigcode" in row["model"] else [n for n in names if n != "c_attn"]
+    return "+".join(here)
+
 def knobs_of(row):
+    if "knobs" in row:
+        p = dict(x.split("=", 1) for x in row["knobs"].split())
+        return p | {k: int(p[k]) for k in ("gpus", "seq-len", "micro-batch", "grad-accum")}
     n = lambda c, d=1: int(float(row[c])) if row[c] not in ("", None) else d
     tp, pp, cp, ep = n("tp"), n("pp"), n("cp"), n("ep")
     engine = next(e for word, e in ENGINES if row["engine"].startswith(word))
@@ -121,9 +141,10 @@ def knobs_of(row):
     if p["grad_ckpt"] == "selective" and engine != "megatron":
         p["grad_ckpt"] = "full"
     p["attn"] = "eager" if row["attention"].startswith("eager") else row["attention"]
-    p["loss"] = "fused" if row["loss"].startswith("fused") else "sliced" if row["loss"] == "sliced" else "plain"
+    p["loss"] = "fused" if row["loss"].startswith(("fused", "triton")) else "sliced" if row["loss"] == "sliced" else "plain"
     p["optimizer"] = "adamw-fused" if "fused" in row["optimizer"] else "adamw"
-    if row["compile"] == "yes": p["compile"] = 1
+    # llm.c fuses what torch.compile fuses
+    if row["compile"] == "yes" or row["engine"] == "llm.c": p["compile"] = 1
     if row["fp8"] != "no":
         p["fp8"] = next((w for a, w in (("MX", "mxfp8"), ("NV", "nvfp4"), ("row", "rowwise")) if row["fp8"].startswith(a)), "tensorwise")
     if engine == "megatron":
@@ -132,22 +153,23 @@ def knobs_of(row):
         p["optimizer"] = "adamw"
     else:
         p["lora_r"] = n("lora_r", 0)
-        m = re.search(r"targets ([a-z_ ,0-9]+?);", row["notes"])
-        if p["lora_r"] and "QLoRA" in row["notes"] or row["source"].startswith(("Qwen", "Answer")):
-            p["lora_targets"] = "all-linear"
+        if p["lora_r"] and targets_of(row): p["lora_targets"] = targets_of(row)
+        if p["lora_r"] and "embedding and head trained" in row["notes"]:
+            p["modules_to_save"] = "embed_tokens+lm_head"
         p["qlora"] = int(row["quant"] != "none")
         if "baseline-peft-bnb" in row["notes"] and "amp" in row["precision"]: p["kbit_prepare"] = 1
         if "params" in row["offload"]: p["offload-params"] = "cpu"
         if "optimizer" in row["offload"] and engine == "deepspeed": p["offload-optimizer"] = "cpu"
-    return p
+    return {k.replace("_", "-"): v for k, v in p.items()}
 
 PARTS = tuple(p + "_s" for p in "products attention traffic unpacking launches tensor_parallel expert_parallel context_parallel "
               "pipeline bubble data_parallel optimizer host".split())
 
 GROUPS = {
     "card": lambda r: r["gpu"],
+    "class": lambda r: r["gpu"].split("-")[0],
     "engine": lambda r: r["engine"].split(" ")[0],
-    "nodes": lambda r: "1 GPU" if r["n_gpus"] == "1" else "1" if r["nodes"] == "1" else "2-8" if int(r["nodes"]) <= 8 else "9+",
+    "nodes": lambda r: "1 GPU" if r["n_gpus"] == "1" else "1" if str(r["nodes"]) == "1" else "2-8" if int(r["nodes"]) <= 8 else "9+",
     "size": lambda r: (lambda p: "< 1B" if p < 1e9 else "1-10B" if p < 1e10 else "10-100B" if p < 1e11 else "100B+")(r["n"]),
     "source": lambda r: r["source"].split("/")[1].split(" ")[0][:24] if "/" in r["source"] else r["source"][:24],
 }
@@ -156,7 +178,7 @@ def price(oomplan, rows):
     """Adds `predicted` (tokens a second over all GPUs), or `error`, to every row."""
     with tempfile.TemporaryDirectory() as d:
         knobs = subprocess.run([oomplan, "list", "knobs"], capture_output=True, text=True).stdout
-        known = set(l.split()[0].replace("-", "_") for l in knobs.splitlines()[1:]) | {"model", "gpu"}
+        known = set(l.split()[0] for l in knobs.splitlines()[1:]) | {"model", "gpu"}
         points = []
         for i, r in enumerate(rows):
             c = config_of(r)
@@ -165,12 +187,11 @@ def price(oomplan, rows):
                 continue
             path = os.path.join(d, "%d.json" % i)
             json.dump(c, open(path, "w"))
-            k = {a.replace("-", "_"): v for a, v in knobs_of(r).items()}
-            points.append((r, dict(model=path, gpu=r["gpu"]) | {a: v for a, v in k.items() if a in known}))
+            points.append((r, dict(model=path, gpu=r["gpu"]) | {a: v for a, v in knobs_of(r).items() if a in known}))
         names = sorted(set(k for _, p in points for k in p))
         with open(os.path.join(d, "points.csv"), "w") as f:
             w = csv.writer(f)
-            w.writerow([n.replace("_", "-") for n in names])
+            w.writerow(names)
             for _, p in points:
                 w.writerow([p.get(n, "") for n in names])
         columns = "total_params,seconds_per_sample,error"
@@ -185,13 +206,34 @@ def price(oomplan, rows):
             s = float(g["seconds_per_sample"] or 0)
             r["knobs"], r["n"] = p, float(g["total_params"] or 0)
             if s > 0:
-                tok = p["seq_len"]
+                tok = p["seq-len"]
                 r["predicted"] = tok / s
                 for m in more: r[m] = g[m]
                 if "seconds_low" in more:
                     r["low"], r["high"] = tok / float(g["seconds_high"]), tok / float(g["seconds_low"])
             else:
                 r["error"] = g["error"]
+
+FACTS = "id source revision model shape engine gpu n_gpus nodes interconnect complete tokens_per_s_total knobs".split()
+
+def restate(rows, effects, folder):
+    """Writes the table's facts, in this program's words, into the repository."""
+    with open(os.path.join(folder, "throughput.csv"), "w") as f:
+        w = csv.writer(f, lineterminator="\n")
+        w.writerow(FACTS)
+        for r in rows:
+            if "knobs" not in r: continue
+            c = config_of(r)
+            shape = ";".join("%s=%s" % (k, str(v).lower() if isinstance(v, bool) else v) for k, v in sorted(c.items()) if v is not None)
+            knobs = " ".join("%s=%s" % (k, v) for k, v in sorted(r["knobs"].items()) if k not in ("model", "gpu") and v != "")
+            w.writerow([r["id"], r["source"], r["source_rev"], r["model"], shape, r["engine"].split(" ")[0], r["gpu"], r["n_gpus"],
+                        r["nodes"] or 1, r["interconnect"], r["complete"], r["tokens_per_s_total"], knobs])
+    with open(os.path.join(folder, "throughput_effects.csv"), "w") as f:
+        w = csv.writer(f, lineterminator="\n")
+        w.writerow("id source change before after per_gpu ratio".split())
+        for e in effects:
+            m = re.search(r"(?:rows|ids) (\S+) (?:->|and) (\S+)", e["notes"])
+            if m: w.writerow([e["id"], e["source"], e["change"], m[1], m[2], "yes" if "per GPU" in e["notes"] else "no", e["ratio"]])
 
 def line(name, rows):
     q = sorted(r["predicted"] / r["published"] for r in rows)
@@ -206,7 +248,7 @@ def ordered(rows):
     predicted in the published order."""
     groups = collections.defaultdict(list)
     for r in rows:
-        groups[r["source"], r["model"], r["gpu"], r["n_gpus"]].append(r)
+        groups[r["source"], r["model"], r["gpu"], str(r["n_gpus"])].append(r)
     right = wrong = 0
     for g in groups.values():
         for i, a in enumerate(g):
@@ -223,10 +265,11 @@ def main():
     a.add_argument("oomplan"); a.add_argument("table"); a.add_argument("--relative")
     a.add_argument("--all", action="store_true", help="rows too that do not state everything")
     a.add_argument("--rows", action="store_true"); a.add_argument("--group", action="append")
-    a.add_argument("--match")
+    a.add_argument("--match"); a.add_argument("--restate", metavar="FOLDER")
     a = a.parse_args()
     rows = [r for r in csv.DictReader(open(a.table)) if r["tokens_per_s_total"]]
     price(a.oomplan, rows)
+    if a.restate: restate(rows, csv.DictReader(open(a.relative)), a.restate)
     for r in rows:
         r["published"] = float(r["tokens_per_s_total"])
     failed = collections.Counter((r["error"], r["model"]) for r in rows if "predicted" not in r)
@@ -244,10 +287,11 @@ def main():
         by_id = {r["id"]: r for r in rows if "predicted" in r}
         err = []
         for r in csv.DictReader(open(a.relative)):
-            m = re.search(r"(?:rows|ids) (\S+) (?:->|and) (\S+)", r["notes"])
+            m = re.search(r"(?:rows|ids) (\S+) (?:->|and) (\S+)", r.get("notes", "")) or (0, r.get("before"), r.get("after"))
             if not m or m[1] not in by_id or m[2] not in by_id: continue
             x, y = by_id[m[1]], by_id[m[2]]
-            per = lambda z: z["predicted"] / (int(z["n_gpus"]) if "per GPU" in r["notes"] else 1)
+            each = "per GPU" in r.get("notes", "") or r.get("per_gpu") == "yes"
+            per = lambda z: z["predicted"] / (int(z["n_gpus"]) if each else 1)
             got = per(y) / per(x)
             err.append(abs(got / float(r["ratio"]) - 1))
             if a.rows: print("%-8s %-44s published %.3f predicted %.3f" % (r["id"], r["change"][:44], float(r["ratio"]), got))
@@ -256,9 +300,9 @@ def main():
         for r in sorted(ok, key=lambda r: r["predicted"] / r["published"]):
             k = r["knobs"]
             print("%-9s %5.2f %-22s %-9s %-14s %4s/%-3s mb%s ga%s s%s tp%s pp%s cp%s ep%s vpp%s z%s %s lora%s q%s ck:%s %s %s" % (
-                r["id"], r["predicted"] / r["published"], r["model"][-22:], k["engine"], r["gpu"], r["n_gpus"], r["nodes"], k["micro_batch"],
-                k["grad_accum"], k["seq_len"], r["tp"], r["pp"], r["cp"], r["ep"], r["vpp"], k["zero"], r["precision"], k["lora_r"], r["quant"][:4],
-                r["checkpointing"][:4], r["fp8"],
+                r["id"], r["predicted"] / r["published"], r["model"][-22:], k["engine"], r["gpu"], r["n_gpus"], r["nodes"], k["micro-batch"],
+                k["grad-accum"], k["seq-len"], *[k.get(d, 1) for d in ("tp", "pp", "cp", "ep", "vpp")], k["zero"], k["precision"], k.get("lora-r", 0), k.get("qlora", 0),
+                k["grad-ckpt"][:4], k.get("fp8", ""),
                 " ".join("%s %.0f%%" % (p[:-2], 100 * float(r[p]) / float(r["step_s"])) for p in PARTS if float(r.get(p, 0)) > .03 * float(r.get("step_s", 1)))))
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@
 
 #include "oomplan/steptime.h"
 #include "oomplan/sweep.h"
+#include "tape/tape.h"
 #include "time/collectives.h"
 
 /* ---- links ---- */
@@ -227,6 +228,84 @@ static void gradients(void **state)
 	assert_true(t.part_s[OOM_TIME_GRADIENTS] < 0.05);
 }
 
+/* DeepSpeed's collectives add to the computation (engines.c), FSDP's hide behind it. */
+static void waiting(void **state)
+{
+	const struct oom_gpu g = card("PCIe 4.0", 8.6);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	struct oom_step_time t;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	p.gpus = 2;
+	p.zero_stage = 2;
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	e.grad_bytes = 22500000000;     /* a second: every rank passes on half of them, once */
+	e.work.product_flops = 1e16;
+	t = oom_step_time(&p, &e, &g);
+	assert_true(fabs(t.part_s[OOM_TIME_GRADIENTS] - 1) < 1e-3);
+	p.engine = OOM_ENGINE_FSDP2;
+	assert_true(oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS] < 0.05);
+}
+
+/* Sides of a product: whole lines of 64 elements, less of them, odd ones; thin ones as their tile. */
+static void tiles(void **state)
+{
+	static const struct {
+		uint64_t in, out;
+		double times;
+	} rows[] = {{4096, 4096, 1}, {4096, 128256, 1}, {768, 50304, 1}, {768, 50257, 1.8},
+		    {14400, 1800, 1.3}, {4096, 1840, 1.15}, {16, 4096, 4}, {4096, 8, 8}, {0, 64, 1}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_true(fabs(oom_product_tiles(rows[i].in, rows[i].out, OOM_DT_BF16) -
+				 rows[i].times) < 1e-12);
+	/* 32-bit products do without tensor cores */
+	assert_true(oom_product_tiles(768, 50257, OOM_F32) < 1.0001);
+}
+
+static double factor(const struct oom_plan *p, const struct oom_eval *e, const struct oom_gpu *g)
+{
+	const struct oom_step_time t = oom_step_time(p, e, g);
+
+	assert_true(fabs(t.high_s / t.total_s - t.total_s / t.low_s) < 1e-9);
+	return t.high_s / t.total_s;
+}
+
+/* The interval is as wide as what the step is made of is unknown. */
+static void intervals(void **state)
+{
+	const struct oom_gpu a100 = card("NVLink3 600 GB/s", 8), v100 = card("NVLink2 300 GB/s", 7),
+			     other = card("", 0);
+	struct oom_gpu told = a100;
+	struct oom_plan p = oom_plan_default(), q;
+	struct oom_eval e;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	e.work.product_flops = 1e15;
+	/* cards that several published rows of, one did, nobody did */
+	assert_true(factor(&p, &e, &a100) < 1.3);
+	assert_true(factor(&p, &e, &v100) > factor(&p, &e, &a100));
+	assert_true(factor(&p, &e, &other) > 2);
+	/* a network that nobody named */
+	q = p;
+	q.gpus = 16;
+	q.nodes = 2;
+	e.grad_bytes = 1000000000000;
+	told.network_gbps = 800;
+	assert_true(factor(&q, &e, &a100) > factor(&q, &e, &told));
+	/* 8-bit products, the processor's part */
+	q = p;
+	q.fp8 = OOM_FP8_TENSORWISE;
+	assert_true(factor(&q, &e, &a100) > factor(&p, &e, &a100));
+	e.offloaded_bytes = 100000000000;
+	e.work.product_flops = 1;
+	assert_true(factor(&p, &e, &a100) > 1.5);
+}
+
 /* What is offloaded or paged costs time; without, no host part. */
 static void hosts(void **state)
 {
@@ -361,6 +440,7 @@ int main(void)
 		cmocka_unit_test(products),  cmocka_unit_test(launches), cmocka_unit_test(bubbles),
 		cmocka_unit_test(gradients), cmocka_unit_test(hosts),	  cmocka_unit_test(work),
 		cmocka_unit_test(megatron),  cmocka_unit_test(words),
+		cmocka_unit_test(waiting),   cmocka_unit_test(tiles),	  cmocka_unit_test(intervals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

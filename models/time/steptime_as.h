@@ -1,0 +1,11 @@
+/* The step time on a card of a given class: what fits and their tests try. */
+#ifndef OOM_TIME_STEPTIME_AS_H
+#define OOM_TIME_STEPTIME_AS_H
+
+#include "cards.h"
+#include "oomplan/steptime.h"
+
+struct oom_step_time oom_step_time_as(const struct oom_card_class *c, const struct oom_plan *plan,
+				      const struct oom_eval *eval, const struct oom_gpu *gpu);
+
+#endif
