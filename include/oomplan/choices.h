@@ -201,6 +201,12 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_PP_GPIPE, "gpipe", "all forward passes of a step, then all backward passes", "", \
 	  "arXiv:1811.06965", OOM_EXACT)
 
+#define OOM_LAYER_IMPLS(X) \
+	X(OOM_LAYERS_TE, "transformer-engine", "TransformerEngine's fused modules", \
+	  "transformer_engine", "Megatron-LM --transformer-impl", OOM_NUMERICS) \
+	X(OOM_LAYERS_LOCAL, "local", "Megatron-core's own layers", "", \
+	  "Megatron-LM --transformer-impl", OOM_NUMERICS)
+
 #define OOM_CP_COMMS(X) \
 	X(OOM_CP_P2P, "p2p", "ring: keys and values travel around", "ring", \
 	  "--cp-comm-type p2p, arXiv:2310.01889", OOM_EXACT) \
@@ -242,6 +248,7 @@ enum oom_scan { OOM_SCANS(OOM_CHOICE_ID) };
 enum oom_fp8 { OOM_FP8S(OOM_CHOICE_ID) };
 enum oom_pp_schedule { OOM_PP_SCHEDULES(OOM_CHOICE_ID) };
 enum oom_cp_comm { OOM_CP_COMMS(OOM_CHOICE_ID) };
+enum oom_layer_impl { OOM_LAYER_IMPLS(OOM_CHOICE_ID) };
 enum oom_offload { OOM_OFFLOADS(OOM_CHOICE_ID) };
 enum oom_base { OOM_BASES(OOM_CHOICE_ID) };
 

@@ -35,6 +35,15 @@ enum oom_mg_sharding {
 	OOM_MG_OPTIM_GRADS_PARAMS
 };
 
+/* Layers that nobody laid out: as many on each stage; embedding and loss in the place of a layer;
+ * rounded up, the last stage taking what is left; differing by one. */
+enum oom_mg_split {
+	OOM_MG_SPLIT_EVEN,
+	OOM_MG_SPLIT_ENDS,
+	OOM_MG_SPLIT_UP,
+	OOM_MG_SPLIT_BALANCED
+};
+
 /* One launch.  Fill with oom_megatron_default and oom_megatron_set, then oom_megatron_derive.
  * Counts; bytes nowhere. */
 struct oom_megatron {
@@ -60,13 +69,14 @@ struct oom_megatron {
 		sequence_parallel, cp_all_to_all;
 	int64_t gpipe;                  /* 1: all forward passes first; 0: 1F1B */
 	int64_t first_stage_layers, last_stage_layers, account_embedding, account_loss;
-	char layout[512];               /* expanded: "Ett|tt|tmL" */
+	char layout[512];               /* as the argument has it; derived: "Ett|tt|tmL" */
+	int64_t split;                  /* enum oom_mg_split: derived, what nobody said */
 	/* what is kept */
 	int64_t distributed_optimizer, optimizer_instances, fsdp, fsdp_sharding, precision,
 		grad_bytes;
 	int64_t main_param_bytes, main_grad_bytes, exp_avg_bytes, exp_avg_sq_bytes, sgd;
 	int64_t recompute, recompute_uniform, recompute_layers;
-	char recompute_modules[96];     /* "core_attn mlp ..." */
+	char recompute_modules[256];    /* "core_attn mlp ..." */
 	int64_t local_layers;           /* 1: megatron's own layers, 0: TransformerEngine */
 	int64_t attention, cross_entropy, grad_accum_fusion, bias_act_fusion, mask_in_loader,
 		deterministic, fp8, fp8_params;
@@ -92,6 +102,12 @@ OOM_API enum oom_status oom_megatron_set(struct oom_megatron *m, const struct oo
 /* Fills what follows from the rest (data-parallel degree, padded vocabulary, ...) and refuses
  * impossible layouts. */
 OOM_API enum oom_status oom_megatron_derive(struct oom_megatron *m, struct oom_error *err);
+
+struct oom_model;
+struct oom_plan;
+/* Where layers do not divide over the stages of the plan's pipeline and the plan does not say how they
+ * lie: says what was priced, in knobs that Megatron has to be given.  Other plans stay as they are. */
+OOM_API void oom_megatron_say_split(const struct oom_model *model, struct oom_plan *plan);
 
 /* What a row is, and so when it is there (models/megatron/plan.c). */
 enum oom_mg_row_kind {

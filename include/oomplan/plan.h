@@ -45,7 +45,9 @@ struct oom_plan {
 	int64_t keep_outputs;       /* 1 = the loop holds the model's outputs through the backward */
 	/* numerics and kernels */
 	int64_t precision;          /* enum oom_precision */
-	int64_t fp8;                /* enum oom_fp8: time only, bytes are those without */
+	/* enum oom_fp8: bytes in engine megatron, elsewhere time only */
+	int64_t fp8;
+	int64_t fp8_params;         /* 1 = Megatron keeps and gathers weights in fp8 */
 	int64_t compile;            /* 1 = torch.compile: time only, bytes are those without */
 	int64_t attn;               /* enum oom_attention */
 	int64_t grad_ckpt;          /* enum oom_checkpointing */
@@ -92,8 +94,22 @@ struct oom_plan {
 	/* degrees; sp is a flag; vpp: model chunks a pipeline rank */
 	int64_t tp, sp, pp, vpp, cp, ep;
 	int64_t pp_schedule;        /* enum oom_pp_schedule */
+	/* how a pipeline's layers lie on its stages: layers of the first and of the last rank (0:
+	 * like the others); 1 = the embedding, the loss takes the place of a layer; a layout in
+	 * Megatron's letters, "" = none */
+	int64_t pp_first, pp_last, pp_embedding, pp_loss;
+	char pp_layout[OOM_NAMES_SIZE];
 	int64_t cp_comm;            /* enum oom_cp_comm */
 	int64_t recompute_layers;   /* Megatron block recomputation; 0 = all layers */
+	/* modules of a Megatron layer joined by +: recomputed with selective checkpointing ("" =
+	 * core_attn), and whose inputs wait in host memory */
+	char recompute_modules[OOM_NAMES_SIZE], offload_modules[OOM_NAMES_SIZE];
+	int64_t etp;                /* expert-tensor-parallel degree */
+	int64_t mtp_layers;         /* multi-token prediction modules that are trained */
+	int64_t layer_impl;         /* enum oom_layer_impl */
+	int64_t defer_wgrad;        /* 1 = the head's weight gradients wait for the pipeline to drain */
+	int64_t grads_16bit;        /* 1 = Megatron's gradient buffer is in 16 bit */
+	int64_t loss_parallel;      /* 1 = the loss is of logits divided over tensor-parallel ranks */
 	double moe_imbalance;       /* tokens of the fullest expert-parallel rank over the mean */
 	int64_t offload_optimizer;  /* enum oom_offload */
 	int64_t offload_params;

@@ -11,6 +11,7 @@
 
 #include "oomplan/option.h"
 #include "oomplan/units.h"
+#include "parts.h"
 
 static const char *const stacks[] = {"gpt", "bert", "t5", "moe", "mixtral", NULL};
 static const char *const precisions[] = {"bf16", "fp16", "fp32", NULL};
@@ -278,7 +279,6 @@ static void fold_words(struct oom_megatron *m)
 static enum oom_status check(const struct oom_megatron *m, struct oom_error *err)
 {
 	const int64_t model = m->tp * m->pp * m->cp;
-	const int64_t stages = m->pp * (m->vpp ? m->vpp : 1);
 
 	if (!m->layers && !(m->stack == OOM_MG_T5 && m->encoder_layers && m->decoder_layers))
 		return oom_error_set(err, OOM_ERR_INVALID, "layers: missing");
@@ -310,12 +310,7 @@ static enum oom_status check(const struct oom_megatron *m, struct oom_error *err
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "ep: %lld experts over %lld ranks on %lld GPUs",
 				     (long long)m->experts, (long long)m->ep, (long long)m->n_gpus);
-	if (m->stack == OOM_MG_GPT && !*m->layout && !m->first_stage_layers &&
-	    !m->last_stage_layers && (m->layers + m->account_embedding + m->account_loss) % stages)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "pp: %lld layers do not divide over %lld pipeline stages",
-				     (long long)m->layers, (long long)stages);
-	return OOM_OK;
+	return oom_mg_check_stages(m, err);
 }
 
 /* Sizes whose products fit in what follows: a model of at most 2^48 parameters, activations of at most
@@ -355,6 +350,9 @@ enum oom_status oom_megatron_derive(struct oom_megatron *m, struct oom_error *er
 	enum oom_status st;
 
 	fold_words(&d);
+	st = oom_mg_expand_layout(m->layout, d.layout, sizeof(d.layout), err);
+	if (st)
+		return st;
 	if (!d.query_groups)
 		d.query_groups = d.heads;
 	if (!d.kv_channels)
@@ -384,6 +382,7 @@ enum oom_status oom_megatron_derive(struct oom_megatron *m, struct oom_error *er
 		d.vpp = 0;
 	if (!d.recompute_layers)
 		d.recompute_layers = 1;
+	d.split = oom_mg_split(&d);
 	st = bound(&d, err);
 	if (!st)
 		st = check(&d, err);

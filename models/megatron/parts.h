@@ -14,6 +14,16 @@ struct mg_chunk {
 enum { MG_CHUNKS = 64 };
 /* Chunks of pipeline rank r, first to last; returns their number. */
 size_t oom_mg_chunks(const struct oom_megatron *m, int64_t r, struct mg_chunk out[MG_CHUNKS]);
+/* How layers lie that nobody laid out (enum oom_mg_split). */
+int64_t oom_mg_split(const struct oom_megatron *m);
+/* What a launch was given so, as the argument has it; "" where it needs no layout or has no room. */
+void oom_mg_write_layout(const struct oom_megatron *m, char *out, size_t cap);
+/* Of the ranks between the ends none holds more than the one before it. */
+bool oom_mg_ranks_alike(const struct oom_megatron *m);
+/* A layout as Megatron's argument has it, written out; at most cap - 1 letters. */
+enum oom_status oom_mg_expand_layout(const char *text, char *out, size_t cap, struct oom_error *err);
+/* Refuses what get_num_layers_to_build asserts. */
+enum oom_status oom_mg_check_stages(const struct oom_megatron *m, struct oom_error *err);
 
 /* Parameters of a chunk on one rank; experts apart. */
 struct mg_params {

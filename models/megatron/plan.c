@@ -9,6 +9,7 @@
 #include "step/engines.h"
 #include "parts.h"
 #include "families/model.h"
+#include "oomplan/option.h"
 #include "step/optimizers.h"
 #include "step/phases.h"
 #include "step/reserved.h"
@@ -90,11 +91,41 @@ static enum oom_status check(const struct oom_model *model, const struct oom_pla
 	return OOM_OK;
 }
 
+/* Names joined by +, each one of the list. */
+static enum oom_status known(const char *knob, const char *names, const char *const *list,
+			     struct oom_error *err)
+{
+	for (const char *p = names; *p; p += *p == '+') {
+		const size_t n = strcspn(p, "+");
+		char word[64];
+		const char *near;
+		size_t i = 0;
+
+		snprintf(word, sizeof(word), "%.*s", (int)(n < 63 ? n : 63), p);
+		while (list[i] && strcmp(list[i], word))
+			i++;
+		near = list[i] ? NULL : oom_nearest(word, list);
+		if (!list[i])
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "%s: a Megatron layer has no module \"%s\"%s%s%s", knob,
+					     word, near ? " (did you mean \"" : "", near ? near : "",
+					     near ? "\"?)" : "");
+		p += n;
+	}
+	return OOM_OK;
+}
+
+/* transformer_config.py, allowed_modules of recompute_modules */
+static const char *const recomputed[] = {"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp",
+					 "moe", "shared_experts", NULL};
+
 enum oom_status oom_megatron_launch(const struct oom_model *model, const struct oom_plan *p,
 				    struct oom_megatron *m, struct oom_error *err)
 {
-	const enum oom_status st = check(model, p, err);
+	enum oom_status st = check(model, p, err);
 
+	if (!st)
+		st = known("recompute-modules", p->recompute_modules, recomputed, err);
 	if (st)
 		return st;
 	*m = model->megatron;
@@ -109,8 +140,14 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	m->cp = p->cp;
 	m->ep = p->ep;
 	m->moe_imbalance = p->moe_imbalance;
-	m->etp = m->experts ? 1 : 0;
+	m->etp = m->experts ? p->etp : 0;
 	m->vpp = p->vpp > 1 ? p->vpp : 0;
+	m->first_stage_layers = p->pp_first;
+	m->last_stage_layers = p->pp_last;
+	m->account_embedding = p->pp_embedding;
+	m->account_loss = p->pp_loss;
+	snprintf(m->layout, sizeof(m->layout), "%s", p->pp_layout);
+	m->mtp_layers = p->mtp_layers;
 	m->gpipe = p->pp_schedule;
 	m->cp_all_to_all = p->cp_comm;
 	if (p->recompute_layers) {
@@ -128,6 +165,9 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 		       p->grad_ckpt == OOM_CKPT_SELECTIVE ? OOM_MG_RC_SELECTIVE : OOM_MG_RC_NONE;
 	m->attention = p->attn == OOM_ATTN_EAGER ? OOM_MG_ATTN_UNFUSED : OOM_MG_ATTN_FLASH;
 	m->cross_entropy = p->fused_ce == OOM_LOSS_FUSED ? OOM_MG_CE_TE : OOM_MG_CE_NONE;
+	m->grad_bytes = p->grads_16bit ? 1 : m->grad_bytes;     /* words of dtypes: bf16 */
+	m->local_layers = p->layer_impl == OOM_LAYERS_LOCAL;
+	snprintf(m->recompute_modules, sizeof(m->recompute_modules), "%s", p->recompute_modules);
 	m->sgd = !strcmp(oom_optimizer_at((size_t)p->optimizer)->megatron, "sgd");
 	return oom_megatron_derive(m, err);
 }
@@ -183,7 +223,9 @@ static struct mg_params whole(const struct oom_megatron *m)
 	size_t n;
 
 	w.tp = w.pp = w.cp = w.ep = w.etp = w.n_gpus = w.dp = 1;
-	w.vpp = 0;
+	w.vpp = w.first_stage_layers = w.last_stage_layers = w.account_embedding = w.account_loss = 0;
+	w.layout[0] = 0;
+	w.split = OOM_MG_SPLIT_EVEN;
 	w.padded_vocab = w.vocab;
 	n = oom_mg_chunks(&w, 0, c);
 	for (size_t i = 0; i < n; i++) {
@@ -199,8 +241,35 @@ static struct mg_params whole(const struct oom_megatron *m)
  * earlier have more passes in flight, so the first of them is the fullest. */
 static bool less_than_before(const struct oom_megatron *m, int64_t r)
 {
-	return r > 1 && r < m->pp - 1 && !*m->layout && !(m->experts && m->dense_layers) &&
-	       !m->first_stage_layers && !m->last_stage_layers;
+	return r > 1 && r < m->pp - 1 && oom_mg_ranks_alike(m);
+}
+
+#define NEAREST \
+	"engine megatron: Megatron-core's own layers in place of the model's; the fullest pipeline " \
+	"rank; balanced routing"
+
+/* Megatron itself takes layers that do not divide over the stages when it is told how they lie. */
+static const char *const warnings[] = {
+	[OOM_MG_SPLIT_EVEN] = NEAREST,
+	[OOM_MG_SPLIT_ENDS] = (NEAREST "; the layers do not divide over the stages: embedding and loss "
+				       "take the place of a layer each (--pp-embedding --pp-loss)"),
+	[OOM_MG_SPLIT_UP] = (NEAREST "; the layers do not divide over the stages: rounded up, the last "
+				     "stage takes what is left (--pp-layout)"),
+	[OOM_MG_SPLIT_BALANCED] = (NEAREST "; the layers do not divide over the stages: they differ by "
+					   "one (--pp-layout)"),
+};
+
+void oom_megatron_say_split(const struct oom_model *model, struct oom_plan *p)
+{
+	struct oom_megatron m;
+
+	if (oom_engine_of(p)->evaluate != oom_megatron_evaluate ||
+	    oom_megatron_launch(model, p, &m, NULL))
+		return;
+	if (m.split == OOM_MG_SPLIT_ENDS)
+		p->pp_embedding = p->pp_loss = 1;
+	else if (m.split != OOM_MG_SPLIT_EVEN)
+		oom_mg_write_layout(&m, p->pp_layout, sizeof(p->pp_layout));
 }
 
 enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struct oom_plan *p,
@@ -236,7 +305,7 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 		out->active_params += (uint64_t)all.expert / (uint64_t)m.experts *
 				      (uint64_t)m.moe_topk;
 	out->param_bytes = (m.precision == OOM_MG_FP32 ? 4 : 2) * (top.params + top.expert_params);
-	out->grad_bytes = (m.precision == OOM_MG_FP16 ? 2 : 4) * (top.params + top.expert_params);
+	out->grad_bytes = (m.precision == OOM_MG_FP16 ? 2 : (uint64_t)m.grad_bytes) * (top.params + top.expert_params);
 	out->opt_bytes = top.optimizer_bytes;
 	schedule_of(&top, &s);
 	oom_read_phases(&s, NULL, NULL, out, alive);
@@ -256,8 +325,7 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 	for (int i = OOM_PHASE_FWD1; alive && i <= OOM_PHASE_BWD2; i++)
 		if (i != OOM_PHASE_OPT1)
 			alive[i].op = "the last micro-batch in flight";
-	out->warning = "engine megatron: Megatron-core's own layers in place of the model's; the "
-		       "fullest pipeline rank; balanced routing";
+	out->warning = warnings[m.split];
 	out->reserved_bytes = oom_reserved_estimate(out, p);
 	oom_overheads(out, p);
 	out->used_bytes_estimated = out->wanted_bytes = out->used_bytes;

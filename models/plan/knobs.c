@@ -22,6 +22,7 @@ OOM_CHOICE_LIST(static, evaluations, OOM_EVALUATES)
 OOM_CHOICE_LIST(static, engines, OOM_ENGINES)
 OOM_CHOICE_LIST(static, pp_schedules, OOM_PP_SCHEDULES)
 OOM_CHOICE_LIST(static, cp_comms, OOM_CP_COMMS)
+OOM_CHOICE_LIST(static, layer_impls, OOM_LAYER_IMPLS)
 OOM_CHOICE_LIST(static, offloads, OOM_OFFLOADS)
 OOM_CHOICE_LIST(static, bases, OOM_BASES)
 
@@ -35,10 +36,12 @@ OOM_CHOICE_LIST(static, bases, OOM_BASES)
 	.kind = OOM_OPTION_VERSION, .metavar = "X.Y", .min = OOM_VERSION(major, minor), \
 	.max = OOM_VERSION(999, 999), .def = 0
 #define FLAG(d) .kind = OOM_OPTION_FLAG, .max = 1, .def = d
+#define NAMES(word) .kind = OOM_OPTION_NAMES, .metavar = word
 /* transformers fills in a value of its own for the word "auto" */
 #define OR_AUTO .automatic = true
 #define HF "transformers TrainingArguments"
 #define MEGATRON "Megatron-LM"
+#define STAGES "transformer_block.py get_num_layers_to_build"
 #define ZERO_CONFIG "DeepSpeed zero/config.py"
 
 /* ---- what frameworks call them ---- */
@@ -372,6 +375,30 @@ static const struct oom_option knobs[] = {
 	 .aliases = ALSO(AS("num-virtual-stages-per-pipeline-rank"))},
 	{KNOB("pp-schedule", "pp_schedule", pp_schedule), WORD(pp_schedules, OOM_PP_1F1B),
 	 .summary = "order of a pipeline's passes", .setting = "", .source = MEGATRON},
+	{KNOB("pp-first-layers", "pp_first_layers", pp_first), COUNT(0, 4096, 0),
+	 .summary = "layers of the first pipeline rank (0: like the others)",
+	 .setting = "--decoder-first-pipeline-num-layers", .source = MEGATRON " " STAGES,
+	 .aliases = ALSO(AS("decoder-first-pipeline-num-layers"),
+			 AS("num-layers-in-first-pipeline-stage"))},
+	{KNOB("pp-last-layers", "pp_last_layers", pp_last), COUNT(0, 4096, 0),
+	 .summary = "layers of the last pipeline rank (0: like the others)",
+	 .setting = "--decoder-last-pipeline-num-layers", .source = MEGATRON " " STAGES,
+	 .aliases = ALSO(AS("decoder-last-pipeline-num-layers"),
+			 AS("num-layers-in-last-pipeline-stage"))},
+	{KNOB("pp-embedding", "pp_embedding", pp_embedding), FLAG(0),
+	 .summary = "in the pipeline's split the embedding takes the place of a layer",
+	 .setting = "--account-for-embedding-in-pipeline-split", .source = MEGATRON " " STAGES,
+	 .aliases = ALSO(FLAG_AS("account-for-embedding-in-pipeline-split"))},
+	{KNOB("pp-loss", "pp_loss", pp_loss), FLAG(0),
+	 .summary = "in the pipeline's split the loss takes the place of a layer",
+	 .setting = "--account-for-loss-in-pipeline-split", .source = MEGATRON " " STAGES,
+	 .aliases = ALSO(FLAG_AS("account-for-loss-in-pipeline-split"))},
+	{KNOB("pp-layout", "pp_layout", pp_layout), NAMES("LAYOUT"),
+	 .summary = "what each stage holds, as Et*7|(t*8|)*6t*5mL: E embedding, t layer, "
+		    "m prediction module, L loss",
+	 .setting = "--pipeline-model-parallel-layout",
+	 .source = MEGATRON " pipeline_parallel_layer_layout.py",
+	 .aliases = ALSO(AS("pipeline-model-parallel-layout"))},
 	{KNOB("cp", "cp", cp), COUNT(1, 1024, 1), .summary = "context-parallel degree",
 	 .setting = "--context-parallel-size", .source = MEGATRON,
 	 .aliases = ALSO(AS("context-parallel-size"), AS("context-parallel-degree"))},
@@ -381,6 +408,22 @@ static const struct oom_option knobs[] = {
 	{KNOB("ep", "ep", ep), COUNT(1, 1024, 1), .summary = "expert-parallel degree",
 	 .setting = "--expert-model-parallel-size", .source = MEGATRON,
 	 .aliases = ALSO(AS("expert-model-parallel-size"), AS("expert-parallel-size"))},
+	{KNOB("etp", "etp", etp), COUNT(1, 1024, 1),
+	 .summary = "expert-tensor-parallel degree", .setting = "--expert-tensor-parallel-size",
+	 .source = MEGATRON, .aliases = ALSO(AS("expert-tensor-parallel-size"))},
+	{KNOB("mtp-num-layers", "mtp_num_layers", mtp_layers), COUNT(0, 16, 0),
+	 .summary = "modules that predict further tokens and are trained with the model",
+	 .setting = "--mtp-num-layers", .source = MEGATRON " multi_token_prediction.py"},
+	{KNOB("transformer-impl", "transformer_impl", layer_impl),
+	 WORD(layer_impls, OOM_LAYERS_TE), .summary = "whose layers a Megatron model is built of",
+	 .setting = "--transformer-impl", .source = MEGATRON},
+	{KNOB("grad-reduce-in-bf16", "grad_reduce_in_bf16", grads_16bit), FLAG(0),
+	 .summary = "gradients are added up and reduced in 16 bit",
+	 .setting = "--grad-reduce-in-bf16", .source = MEGATRON " param_and_grad_buffer.py"},
+	{KNOB("recompute-modules", "recompute_modules", recompute_modules), NAMES("NAMES"),
+	 .summary = "with --grad-ckpt selective: what a layer computes again, of core_attn, moe_act, "
+		    "layernorm, mla_up_proj, mlp, moe and shared_experts (core_attn where empty)",
+	 .setting = "--recompute-modules", .source = MEGATRON " transformer_config.py"},
 	{KNOB("recompute-num-layers", "recompute_num_layers", recompute_layers), COUNT(0, 4096, 0),
 	 .summary = "with full checkpointing: layers of a stage that are recomputed, the others "
 		    "keep everything (0: all)",

@@ -82,6 +82,8 @@ static bool splits_large(const struct oom_plan *p)
 #define ADAPTERS "; --lora-r 16 trains adapters"
 #define PARALLEL \
 	"tensor, pipeline, context and expert parallelism are Megatron's: --engine megatron"
+#define LAID_OUT "how layers lie on pipeline stages is Megatron's: --engine megatron"
+#define MEGATRONS(what) (what " is Megatron's: --engine megatron")
 #define IN_TURN \
 	"engine device-map is one process on the GPUs of one node (64 at most): no ZeRO, no " \
 	"offload, no second node"
@@ -152,6 +154,18 @@ static const struct oom_rule rules[] = {
 	 "cp-comm is about Megatron's context parallelism: --engine megatron"},
 	{ABOVE(recompute_layers, 0), NEEDS(ENGINE(MEGATRON)),
 	 "recompute-num-layers is Megatron's: --engine megatron"},
+	{ABOVE(pp_first, 0), NEEDS(ENGINE(MEGATRON)), LAID_OUT},
+	{ABOVE(pp_last, 0), NEEDS(ENGINE(MEGATRON)), LAID_OUT},
+	{ABOVE(pp_embedding, 0), NEEDS(ENGINE(MEGATRON)), LAID_OUT},
+	{ABOVE(pp_loss, 0), NEEDS(ENGINE(MEGATRON)), LAID_OUT},
+	{IS_NOT(pp_layout, 0), NEEDS(ENGINE(MEGATRON)), LAID_OUT},
+	{ABOVE(etp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
+	{ABOVE(mtp_layers, 0), NEEDS(ENGINE(MEGATRON)), MEGATRONS("mtp-num-layers")},
+	{IS_NOT(layer_impl, OOM_LAYERS_TE), NEEDS(ENGINE(MEGATRON)), MEGATRONS("transformer-impl")},
+	{ABOVE(grads_16bit, 0), NEEDS(ENGINE(MEGATRON)), MEGATRONS("grad-reduce-in-bf16")},
+	{IS_NOT(recompute_modules, 0), NEEDS(ENGINE(MEGATRON)), MEGATRONS("recompute-modules")},
+	{IS_NOT(recompute_modules, 0), NEEDS(IS(grad_ckpt, OOM_CKPT_SELECTIVE)),
+	 "recompute-modules goes with --grad-ckpt selective"},
 	{ABOVE_REAL(moe_imbalance, ONE), WITHOUT_EFFECT_UNLESS(ENGINE(MEGATRON)),
 	 "moe-imbalance is about Megatron's expert parallelism: --engine megatron"},
 	{IS(grad_ckpt, OOM_CKPT_SELECTIVE_ATTENTION), EXCLUDES(ENGINE(MEGATRON)),

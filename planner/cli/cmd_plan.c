@@ -5,6 +5,7 @@
 #include "check.h"
 #include "commands.h"
 #include "csvout.h"
+#include "oomplan/megatron.h"
 #include "out.h"
 #include "plot.h"
 
@@ -58,6 +59,8 @@ static enum oom_status draw(const char *plot, struct oom_evaluator *ev, const st
 
 static int show(const struct oom_job *job, const struct oom_target *t, const struct oom_answer *a)
 {
+	struct oom_plan plan = a->best.plan;
+
 	if (oom_emit_prints(job))
 		;
 	else if (job->json)
@@ -66,7 +69,8 @@ static int show(const struct oom_job *job, const struct oom_target *t, const str
 		csv(&a->ladder);
 	else
 		oom_report_plan(job, t, a);
-	return oom_emit_plan(job, &a->best.plan, a->best.fits,
+	oom_megatron_say_split(t->model, &plan);
+	return oom_emit_plan(job, &plan, a->best.fits,
 			     a->best.fits ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT);
 }
 

@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "json.h"
+#include "oomplan/megatron.h"
 
 static void json(const struct oom_target *t, const char *knob, const struct oom_solution *s)
 {
@@ -74,6 +75,7 @@ static int show(const struct oom_job *job, const struct oom_target *t, const cha
 		const struct oom_solution *s)
 {
 	const bool prints = oom_emit_prints(job);
+	struct oom_plan plan = s->plan;
 
 	if (!prints && job->json)
 		json(t, knob, s);
@@ -81,7 +83,8 @@ static int show(const struct oom_job *job, const struct oom_target *t, const cha
 		text(job, t, knob, s);
 	if (!prints && !job->json && !job->quiet)
 		oom_report_lengths(t);
-	return oom_emit_plan(job, &s->plan, s->exists, s->exists ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT);
+	oom_megatron_say_split(t->model, &plan);
+	return oom_emit_plan(job, &plan, s->exists, s->exists ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT);
 }
 
 static int run(struct oom_job *job)

@@ -392,6 +392,27 @@ static void fill_torchtitan(struct emission *e)
 	emit_rows(e, "", "torchtitan", "activation_checkpoint.mode");
 }
 
+/* How layers lie on the stages of a pipeline. */
+static void emit_stages(struct emission *e)
+{
+	const struct oom_plan *p = e->plan;
+
+	if (p->pp_first)
+		emit_rows(e, "", "megatron-lm", "decoder-first-pipeline-num-layers");
+	if (p->pp_last)
+		emit_rows(e, "", "megatron-lm", "decoder-last-pipeline-num-layers");
+	if (p->pp_embedding)
+		emit_rows(e, "", "megatron-lm", "account-for-embedding-in-pipeline-split");
+	if (p->pp_loss)
+		emit_rows(e, "", "megatron-lm", "account-for-loss-in-pipeline-split");
+	if (*p->pp_layout)
+		emit_rows(e, "", "megatron-lm", "pipeline-model-parallel-layout");
+	if (p->mtp_layers)
+		emit_rows(e, "", "megatron-lm", "mtp-num-layers");
+	if (p->etp > 1)
+		emit_rows(e, "", "megatron-lm", "expert-tensor-parallel-size");
+}
+
 static void fill_megatron(struct emission *e)
 {
 	char buf[160];
@@ -404,6 +425,7 @@ static void fill_megatron(struct emission *e)
 		  "context-parallel-size expert-model-parallel-size sequence-parallel bf16 fp16");
 	if (e->plan->vpp > 1)
 		emit_set(e, "num-virtual-stages-per-pipeline-rank", emit_fact(e, "vpp", buf));
+	emit_stages(e);
 	if (e->plan->zero_stage >= 1)
 		emit_set(e, "use-distributed-optimizer", "true");
 	if (emit_is(e, "optimizer", "adamw-fused") || emit_is(e, "optimizer", "adamw"))

@@ -24,6 +24,13 @@ static const struct fw_row megatron_rows[] = {
 	FW_KEY("expert-model-parallel-size", "ep", NULL, NULL, PARALLEL),
 	FW_KEY("sequence-parallel", "sp", NULL, NULL, PARALLEL),
 	FW_KEY("num-virtual-stages-per-pipeline-rank", "vpp", NULL, NULL, TRAINING),
+	FW_KEY("decoder-first-pipeline-num-layers", "pp-first-layers", NULL, NULL, TRAINING),
+	FW_KEY("decoder-last-pipeline-num-layers", "pp-last-layers", NULL, NULL, TRAINING),
+	FW_KEY("account-for-embedding-in-pipeline-split", "pp-embedding", NULL, NULL, TRAINING),
+	FW_KEY("account-for-loss-in-pipeline-split", "pp-loss", NULL, NULL, TRAINING),
+	FW_KEY("pipeline-model-parallel-layout", "pp-layout", NULL, NULL, TRAINING),
+	FW_KEY("mtp-num-layers", "mtp-num-layers", NULL, NULL, TRANSFORMER),
+	FW_KEY("expert-tensor-parallel-size", "etp", NULL, NULL, PARALLEL),
 	{"num-layers-per-virtual-pipeline-stage", .hook = true, .source = TRAINING},
 	{"num-layers", .hook = true},
 	FW_KEY("bf16", "precision", "true>bf16;false>", NULL, PARALLEL),
@@ -59,7 +66,10 @@ static const struct fw_row megatron_rows[] = {
 	{"max-position-embeddings", .hook = true}, {"swiglu", .hook = true},
 	{"untie-embeddings-and-output-weights", .hook = true},
 	{"make-vocab-size-divisible-by", .hook = true}, {"pad-vocab-size-to", .hook = true},
-	{"transformer-impl", .hook = true}, {"use-mcore-models", .hook = true},
+	FW_KEY("transformer-impl", "transformer-impl",
+	       "transformer_engine>transformer-engine;inference_optimized>transformer-engine;local>local",
+	       NULL, TRANSFORMER),
+	{"use-mcore-models", .hook = true},
 	{"hidden-dropout", .hook = true}, {"attention-dropout", .hook = true},
 	{"fp8-format", .note = "fp8: copies of weights and inputs in 8 bit beside the 16-bit ones"},
 	{"fp4-format", .note = "fp4: copies of weights and inputs beside the 16-bit ones"},
@@ -68,12 +78,10 @@ static const struct fw_row megatron_rows[] = {
 	{"use-megatron-fsdp", .note = "Megatron-FSDP shards weights and gradients: less than is priced"},
 	{"use-custom-fsdp", .note = "Megatron-FSDP shards weights and gradients: less than is priced"},
 	{"data-parallel-sharding-strategy", .hook = true},
-	{"mtp-num-layers", .note = "layers that predict further tokens: more than is priced"},
-	{"expert-tensor-parallel-size", .note = "experts are cut by a degree of their own"},
 	{"cpu-offloading-num-layers", .note = "activations of layers wait in host memory: less than "
 					      "is priced"},
-	{"recompute-modules", .note = "which modules are recomputed: selective recomputes attention "
-				      "alone here"},
+	FW_KEY("recompute-modules", "recompute-modules", NULL, NULL, TRANSFORMER),
+	FW_KEY("grad-reduce-in-bf16", "grad-reduce-in-bf16", NULL, NULL, TRAINING),
 	{"accumulate-allreduce-grads-in-fp32", .hook = true},
 	{"use-precision-aware-optimizer", .note = "optimizer states of fewer bits: less than is priced"},
 	{"main-grads-dtype", .note = "gradients of fewer bits: less than is priced"},
@@ -104,7 +112,7 @@ static const char megatron_idle[] =
 	"gradient-accumulation-fusion delay-* defer-* tp-comm-* micro-batch-size-* position-* "
 	"(program) (words) (files) adlr-* enable-experimental ddp-* align-* use-one-sent-docs "
 	"straggler-* high-priority-stream-groups nccl-* dataloader-* perform-* result-* error-* "
-	"mmap-bin-files gradient-reduce-* grad-reduce-in-bf16 max-tokens-to-oom per-split-* "
+	"mmap-bin-files gradient-reduce-* max-tokens-to-oom per-split-* "
 	"logging-level record-* mamba-* hybrid-* is-hybrid-model spec use-fused-* "
 	"pp-partition-method short-seq-prob mask-prob bert-* onnx-safe optimizer-offload-fraction";
 
