@@ -71,9 +71,23 @@ OOM_API struct oom_step_time oom_step_time(const struct oom_plan *plan, const st
 					   const struct oom_gpu *gpu);
 /* A factor above 1: two plans of one question whose times differ by less are not told apart. */
 OOM_API double oom_step_time_interval(const struct oom_plan *plan);
+/* Tokens of a sample; 1 where samples are no sequences: samples_per_s x this are tokens a second. */
+OOM_API double oom_step_tokens(const struct oom_plan *plan);
+
+/* How a part came about.  Texts are static but for the numbers; a part that takes no time has its row. */
+struct oom_time_row {
+	enum oom_time_part part;
+	double seconds;                 /* oom_step_time's part_s */
+	const char *formula, *source;
+	char inputs[256];
+};
+OOM_API void oom_step_time_explain(const struct oom_plan *plan, const struct oom_eval *eval,
+				   const struct oom_gpu *gpu,
+				   struct oom_time_row rows[OOM_TIME_PART_COUNT]);
 /* "compute", ...; "products", ...; what a part is. */
 OOM_API const char *oom_bound_str(enum oom_bound bound);
 OOM_API const char *oom_time_part_str(enum oom_time_part part);
+OOM_API enum oom_bound oom_time_part_bound(enum oom_time_part part);
 OOM_API const char *oom_time_part_summary(enum oom_time_part part);
 
 #ifdef __cplusplus

@@ -324,8 +324,9 @@ const char *oom_bound_str(enum oom_bound bound)
 
 static const struct {
 	const char *name, *summary;
+	enum oom_bound bound;
 } parts[] = {
-#define PART(id, name, bound, summary) {name, summary},
+#define PART(id, name, bound, summary) {name, summary, bound},
 	OOM_TIME_PARTS(PART)
 #undef PART
 };
@@ -338,4 +339,9 @@ const char *oom_time_part_str(enum oom_time_part part)
 const char *oom_time_part_summary(enum oom_time_part part)
 {
 	return parts[part].summary;
+}
+
+enum oom_bound oom_time_part_bound(enum oom_time_part part)
+{
+	return parts[part].bound;
 }

@@ -119,6 +119,12 @@ void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct
 
 /* report_lengths.c: nothing where no lengths were given */
 void oom_report_lengths(const struct oom_target *t);
+/* The step's time: a line of a report where a card is known, an object, a ledger. */
+void oom_report_time(const struct oom_target *t, const struct oom_plan *plan, const struct oom_eval *eval);
+void oom_json_time(struct oom_json *j, const struct oom_target *t, const struct oom_plan *plan,
+		   const struct oom_eval *eval);
+void oom_report_time_ledger(const struct oom_target *t, const struct oom_plan *plan,
+			    const struct oom_eval *eval);
 void oom_json_lengths(struct oom_json *j, const struct oom_target *t);
 
 /* report_calibrated.c: nothing where neither --calibration nor --confidence was given */

@@ -1,4 +1,5 @@
 /* oomplan explain: the ledger, row by row. */
+#include <stddef.h>
 #include <string.h>
 #include <strings.h>
 
@@ -58,8 +59,29 @@ static bool lore(const struct oom_job *job)
 	return true;
 }
 
+struct args {
+	struct oom_job job;
+	bool time;
+};
+
+static int seconds(const struct oom_target *t)
+{
+	struct oom_evaluator *ev = oom_evaluator_new();
+	struct oom_error err = {{0}};
+	struct oom_eval e;
+	const enum oom_status st = ev ? oom_evaluate(ev, t->model, &t->q.plan, OOM_EVAL_FAST, &e, &err) :
+					OOM_ERR_MEMORY;
+
+	oom_evaluator_free(ev);
+	if (st)
+		return oom_failed(st, &err);
+	oom_report_time_ledger(t, &t->q.plan, &e);
+	return 0;
+}
+
 static int run(struct oom_job *job)
 {
+	const struct args *a = (const struct args *)job;
 	struct filter f = {job->words.n ? job->words.items[0] : NULL, 0};
 	struct oom_error err = {{0}};
 	struct oom_evaluator *ev;
@@ -72,6 +94,11 @@ static int run(struct oom_job *job)
 	code = oom_target_open(job, &t, false);
 	if (code)
 		return code;
+	if (a->time) {
+		code = seconds(&t);
+		oom_target_close(&t);
+		return code;
+	}
 	ev = oom_evaluator_new();
 	printf("b = micro-batch %lld, s = sequence %lld, t = target; sizes are allocator blocks "
 	       "(multiples of 512 B)\n"
@@ -90,15 +117,20 @@ static int run(struct oom_job *job)
 }
 
 static const struct oom_option options[] = {
+	{.name = "time",
+	 .kind = OOM_OPTION_FLAG,
+	 .offset = offsetof(struct args, time),
+	 .summary = "the seconds of a step instead of its bytes"},
 	OOM_OPTIONS_TARGET, OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
 };
 static const struct oom_example examples[] = {
 	{"explain --model config.json logits", "the rows whose name, module or kind holds the word"},
+	{"explain --model Llama-3.1-8B --gpu H100-SXM5-80GB --precision bf16 --time", "where a step's seconds go, part by part"},
 	{NULL, NULL},
 };
 const struct oom_command oom_command_explain = {
 	.name = "explain",
-	.summary = "every row of the ledger: formula, numbers, bytes, origin",
+	.summary = "every row of the ledger: formula, numbers, bytes or seconds, origin",
 	.synopsis = "[TERM] --model FILE [options] [knobs]",
 	.options = options,
 	.knobs = true,
@@ -106,6 +138,6 @@ const struct oom_command oom_command_explain = {
 	.words = "TERM",
 	.max_words = 1,
 	.examples = examples,
-	.args_size = sizeof(struct oom_job),
+	.args_size = sizeof(struct args),
 	.run = run,
 };

@@ -148,6 +148,7 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 	       VALUE(p, "precision"), (long long)p->micro_batch, (long long)p->grad_accum,
 	       (long long)p->seq_len, VALUE(p, "attn"), VALUE(p, "optimizer"),
 	       VALUE(p, "grad-ckpt"));
+	oom_report_time(t, p, e);
 	if (t->q.gpu && t->gpu.capacity_kind == OOM_CAPACITY_MARKETING)
 		printf("  note: only the marketed size of %s is known; the driver reports less\n",
 		       oom_shown(t->gpu.name));

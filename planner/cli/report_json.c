@@ -153,6 +153,7 @@ void oom_json_plan(const struct oom_job *job, const struct oom_target *t,
 	plan(&j, &a->best.plan);
 	compat(&j, &a->best);
 	eval(&j, &a->best);
+	oom_json_time(&j, t, &a->best.plan, &a->best.eval);
 	oom_json_array(&j, "ladder");
 	for (int i = 0; i < OOM_RUNGS; i++)
 		rung(&j, oom_rung_at((size_t)i), &a->ladder.rung[i]);
@@ -172,6 +173,7 @@ void oom_json_estimate(const struct oom_target *t, const struct oom_judged *x)
 	plan(&j, &x->plan);
 	compat(&j, x);
 	eval(&j, x);
+	oom_json_time(&j, t, &x->plan, &x->eval);
 	oom_json_lengths(&j, t);
 	oom_json_calibrated(&j, t, &x->eval);
 	oom_json_end(&j);

@@ -20,11 +20,17 @@ static double seconds(const struct sweep_cell *c, int i)
 {
 	const struct oom_step_time t = oom_step_time(c->answer, &c->eval, c->gpu);
 	const double each = t.samples_per_s > 0 ? 1 / t.samples_per_s : 0;
+	const double tokens = t.samples_per_s * oom_step_tokens(c->answer);
 
 	switch (i) {
 	case SWEEP_LOW: return each * t.low_s / t.total_s;
 	case SWEEP_HIGH: return each * t.high_s / t.total_s;
 	case SWEEP_MFU: return t.mfu;
+	case SWEEP_MFU_LOW: return t.mfu * t.total_s / t.high_s;
+	case SWEEP_MFU_HIGH: return fmin(1, t.mfu * t.total_s / t.low_s);
+	case SWEEP_TOKENS: return tokens;
+	case SWEEP_TOKENS_LOW: return tokens * t.total_s / t.high_s;
+	case SWEEP_TOKENS_HIGH: return tokens * t.total_s / t.low_s;
 	case SWEEP_STEP: return t.total_s;
 	case SWEEP_SECONDS: return each;
 	default: return t.part_s[i - SWEEP_PRODUCTS];

@@ -424,6 +424,43 @@ static void megatron(void **state)
 	assert_true(two.work.pipeline_bytes == 2 * n * h * 2);
 }
 
+/* Every part has its row, said in full, and the rows add up to the step. */
+static void ledger(void **state)
+{
+	const struct oom_gpu g = card("NVLink4 900 GB/s", 9);
+	struct oom_time_row rows[OOM_TIME_PART_COUNT];
+	struct oom_plan p = oom_plan_default();
+	struct oom_step_time t;
+	struct oom_eval e;
+	double sum = 0;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	p.gpus = 16;
+	p.nodes = 2;
+	p.grad_accum = 4;
+	e.work.product_flops = 1e14;
+	e.work.attention_flops = 1e13;
+	e.work.bytes = 1e11;
+	e.grad_bytes = e.param_bytes = 10000000000;
+	e.offloaded_bytes = 1000000000;
+	t = oom_step_time(&p, &e, &g);
+	oom_step_time_explain(&p, &e, &g, rows);
+	for (int i = 0; i < OOM_TIME_PART_COUNT; i++) {
+		sum += rows[i].seconds;
+		assert_int_equal(rows[i].part, i);
+		assert_true(*rows[i].formula && *rows[i].source && *rows[i].inputs);
+		assert_true(strlen(rows[i].inputs) < sizeof(rows[i].inputs) - 1);
+	}
+	assert_true(fabs(sum - t.total_s) < 1e-12 * t.total_s);
+	/* 100 TFLOP a micro-step, 4 of them */
+	assert_non_null(strstr(rows[OOM_TIME_PRODUCTS].inputs, "100 Tflop"));
+	assert_non_null(strstr(rows[OOM_TIME_PRODUCTS].inputs, "x 4"));
+	assert_non_null(strstr(rows[OOM_TIME_GRADIENTS].inputs, "a guess"));
+	p.seq_len = 0;
+	assert_true(oom_step_tokens(&p) == 1);
+}
+
 static void words(void **state)
 {
 	(void)state;
@@ -440,7 +477,7 @@ int main(void)
 		cmocka_unit_test(products),  cmocka_unit_test(launches), cmocka_unit_test(bubbles),
 		cmocka_unit_test(gradients), cmocka_unit_test(hosts),	  cmocka_unit_test(work),
 		cmocka_unit_test(megatron),  cmocka_unit_test(words),
-		cmocka_unit_test(waiting),   cmocka_unit_test(tiles),	  cmocka_unit_test(intervals),
+		cmocka_unit_test(ledger),	  cmocka_unit_test(waiting),   cmocka_unit_test(tiles),	  cmocka_unit_test(intervals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

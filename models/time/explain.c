@@ -1,0 +1,186 @@
+/* The ledger of seconds in words: of each part the formula, the numbers that went into it, and where
+ * both come from.
+ *
+ * The seconds are oom_step_time's own; what is here only says how they came about. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cards.h"
+#include "oomplan/option.h"
+#include "oomplan/steptime.h"
+
+struct facts {
+	const struct oom_plan *plan;
+	const struct oom_eval *eval;
+	const struct oom_gpu *gpu;
+	struct oom_speed speed;
+	char *out;
+	size_t size;
+};
+
+static void say(const struct facts *f, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(f->out, f->size, format, args);
+	va_end(args);
+}
+
+static long long times(const struct facts *f)
+{
+	return (long long)f->plan->grad_accum;
+}
+
+static void products(const struct facts *f)
+{
+	const struct oom_work *w = &f->eval->work;
+
+	say(f, "%.4g Tflop / %.4g Tflop/s (%.0f %% of %.4g) + %.4g Tflop / %.4g Tflop/s in fp32, x %lld",
+	    w->product_flops / 1e12, f->speed.products / 1e12, 100 * f->speed.products / f->speed.peak,
+	    f->speed.peak / 1e12, w->fp32_flops / 1e12, f->speed.fp32 / 1e12, times(f));
+}
+
+static void attention(const struct facts *f)
+{
+	say(f, "%.4g Tflop / %.4g Tflop/s, x %lld", f->eval->work.attention_flops / 1e12,
+	    f->speed.attention / 1e12, times(f));
+}
+
+static void traffic(const struct facts *f)
+{
+	say(f, "%.4g GB / %.4g GB/s (%.0f %% of the data sheet)%s, x %lld", f->eval->work.bytes / 1e9,
+	    f->speed.memory / 1e9, 100 * f->speed.of->memory,
+	    f->plan->compile ? " x 0.4 compiled" : "", times(f));
+}
+
+static void unpacking(const struct facts *f)
+{
+	say(f, "%.4g G elements x 2.5 B / %.4g GB/s, x %lld", f->eval->work.unpacked / 1e9,
+	    f->speed.memory / 1e9, times(f));
+}
+
+static void launches(const struct facts *f)
+{
+	say(f, "%.0f x %.3g us from Python + %.0f x %.3g us from autograd%s, x %lld",
+	    f->eval->work.launches, f->speed.python_s * 1e6, f->eval->work.launches_back,
+	    f->speed.engine_s * 1e6, f->plan->compile ? ", a third of them compiled" : "", times(f));
+}
+
+static void sent(const struct facts *f, double bytes, double calls, double speed)
+{
+	say(f, "%.4g GB in %.0f calls, %.4g GB/s a link, x %lld", bytes / 1e9, calls, speed / 1e9, times(f));
+}
+
+static void tensor(const struct facts *f)
+{
+	sent(f, f->eval->work.tensor_bytes, f->eval->work.tensor_calls, f->speed.link);
+}
+
+static void expert(const struct facts *f)
+{
+	say(f, "%.4g GB in %.0f calls, %.4g GB/s within and %.4g GB/s between nodes, x %lld",
+	    f->eval->work.expert_bytes / 1e9, f->eval->work.expert_calls, f->speed.link / 1e9,
+	    f->speed.network / 1e9, times(f));
+}
+
+static void context(const struct facts *f)
+{
+	sent(f, f->eval->work.context_bytes, f->eval->work.context_calls, f->speed.link);
+}
+
+static void pipeline(const struct facts *f)
+{
+	sent(f, f->eval->work.pipeline_bytes, f->eval->work.pipeline_calls,
+	     f->plan->nodes > 1 ? f->speed.network : f->speed.link);
+}
+
+static void bubble(const struct facts *f)
+{
+	say(f, "p = %lld stages, v = %lld chunks, m = %lld micro-batches", (long long)f->plan->pp,
+	    (long long)f->plan->vpp, times(f));
+}
+
+static void gradients(const struct facts *f)
+{
+	say(f, "%.4g GB of gradients, %.4g GB of weights over %lld ranks, ZeRO %lld; %.4g GB/s within, %.4g "
+	       "GB/s a GPU between nodes%s",
+	    (double)f->eval->grad_bytes / 1e9, (double)f->eval->param_bytes / 1e9,
+	    (long long)oom_plan_data_parallel(f->plan), (long long)f->plan->zero_stage,
+	    f->speed.link / 1e9, f->speed.network / 1e9,
+	    f->plan->nodes > 1 && !(f->gpu && f->gpu->network_gbps > 0) ? " (a guess: no network was named)" :
+									      "");
+}
+
+static void optimizer(const struct facts *f)
+{
+	char name[OOM_VALUE_SIZE];
+
+	say(f, "%s: %.4g GB of states, %.4g GB of weights, %.4g GB of gradients, %.4g GB/s",
+	    oom_plan_get(f->plan, oom_knob_find("optimizer"), name, sizeof(name)), (double)f->eval->opt_bytes / 1e9,
+	    (double)f->eval->param_bytes / 1e9, (double)f->eval->grad_bytes / 1e9, f->speed.memory / 1e9);
+}
+
+static void host(const struct facts *f)
+{
+	say(f, "%.4g GB pinned, %.4g GB pageable, %.4g GB of activations, %.4g GB on disk; %.4g GB/s over PCIe",
+	    (double)f->eval->host_pinned_bytes / 1e9, (double)f->eval->host_pageable_bytes / 1e9,
+	    (double)f->eval->offloaded_bytes / 1e9, (double)f->eval->nvme_bytes / 1e9,
+	    f->speed.pcie / 1e9);
+}
+
+static const struct {
+	const char *formula, *source;
+	void (*inputs)(const struct facts *f);
+} parts[OOM_TIME_PART_COUNT] = {
+	[OOM_TIME_PRODUCTS] = {"flops / min(share of the peak, watts fed), tiles filled",
+			       "2 x in x out a row; shares fitted to data/throughput.csv (cards.c)", products},
+	[OOM_TIME_ATTENTION] = {"flops / share of the products' speed; backward 2.5 of the forward",
+				"arXiv:2205.14135, appendix B; share fitted to data/throughput.csv", attention},
+	[OOM_TIME_TRAFFIC] = {"bytes born, written once and read once / share of the bandwidth",
+			      "rows of the tape (work.c); share fitted to data/throughput.csv", traffic},
+	[OOM_TIME_UNPACKING] = {"elements x 2.5 B / memory", "half a byte read, two written (bitsandbytes)",
+				unpacking},
+	[OOM_TIME_LAUNCHES] = {"what launching takes beyond the card's own time: (c^4 + l^4)^(1/4) - c",
+			       "kernels counted from the tape; microseconds a launch: cards.c", launches},
+	[OOM_TIME_TENSOR] = {"bytes / ring + calls x latency",
+			     "megatron/core/tensor_parallel/mappings.py; nccl-tests (collectives.c)", tensor},
+	[OOM_TIME_EXPERT] = {"bytes x (outside / network + inside / link) + calls x latency",
+			     "megatron/core/transformer/moe/token_dispatcher.py", expert},
+	[OOM_TIME_CONTEXT] = {"bytes / ring + calls x latency, beyond what attention hides",
+			      "arXiv:2310.01889; TransformerEngine attention.py", context},
+	[OOM_TIME_PIPELINE] = {"bytes / link + calls x 20 us", "megatron/core/pipeline_parallel/schedules.py",
+			       pipeline},
+	[OOM_TIME_BUBBLE] = {"(p - 1) / v of a micro-batch's time", "arXiv:2104.04473, section 2.2", bubble},
+	[OOM_TIME_GRADIENTS] = {"bytes / ring + calls x latency, beyond what computation hides",
+				"ZeRO: arXiv:1910.02054, section 7; nccl-tests (collectives.c)", gradients},
+	[OOM_TIME_OPTIMIZER] = {"bytes of weights, gradients and states x passes over them / memory",
+				"torch/optim/_multi_tensor: three passes; fused: one", optimizer},
+	[OOM_TIME_HOST] = {"bytes / PCIe, to and from; the CPU's update at 100 GB/s of host memory",
+			   "deepspeed/ops/adam; cudaMemcpy from pinned memory", host},
+};
+
+void oom_step_time_explain(const struct oom_plan *plan, const struct oom_eval *eval,
+			   const struct oom_gpu *gpu, struct oom_time_row rows[OOM_TIME_PART_COUNT])
+{
+	const struct oom_step_time t = oom_step_time(plan, eval, gpu);
+	struct facts f = {.plan = plan, .eval = eval, .gpu = gpu, .size = sizeof(rows->inputs)};
+
+	oom_speed_of(gpu, plan, &f.speed);
+	for (int i = 0; i < OOM_TIME_PART_COUNT; i++) {
+		struct oom_time_row *r = &rows[i];
+
+		*r = (struct oom_time_row){.part = (enum oom_time_part)i,
+					   .seconds = t.part_s[i],
+					   .formula = parts[i].formula,
+					   .source = parts[i].source};
+		f.out = r->inputs;
+		parts[i].inputs(&f);
+	}
+}
+
+double oom_step_tokens(const struct oom_plan *plan)
+{
+	return plan->seq_len > 0 ? (double)plan->seq_len : 1;
+}
