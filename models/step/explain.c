@@ -110,6 +110,22 @@ static int64_t *held_rows(const struct oom_tape *t)
 	return held;
 }
 
+/* A layer that repeats and lets go of what the one before it made: written down is the row of the first
+ * layer, for every repetition.  Its twin in the repeated layer, the next row of that name and size, is what
+ * the others let go of. */
+static void settle_twins(const struct oom_tape *t, const uint64_t *size, int64_t *held)
+{
+	for (size_t i = 0; i < t->n_rows; i++)
+		for (size_t j = i + 1; j < t->n_rows && held[i] < 0; j++)
+			if (held[j] > 0 && size[i] == size[j] &&
+			    !strcmp(t->rows[i].name, t->rows[j].name)) {
+				const int64_t n = held[j] < -held[i] ? held[j] : -held[i];
+
+				held[i] += n;
+				held[j] -= n;
+			}
+}
+
 enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model *model,
 				const struct oom_plan *asked, oom_ledger_fn fn, void *ctx,
 				struct oom_error *err)
@@ -140,6 +156,7 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 	held = held_rows(&g->tape);
 	if (!held)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	settle_twins(&g->tape, ev->size, held);
 	params(g, p, model->arch.family->source, fn, ctx);
 	for (size_t i = 0; i < g->tape.n_rows; i++) {
 		const struct oom_row *row = &g->tape.rows[i];
