@@ -204,7 +204,8 @@ static enum oom_status bound_params(const struct oom_tape *t, struct oom_error *
 static void sum_params(struct program *g, const struct oom_plan *p)
 {
 	const struct oom_tape *t = &g->tape;
-	uint64_t routed = 0, root = 0;
+	uint64_t routed = 0, root = 0, own = 0;
+	uint32_t unit = 0;
 
 	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->scales_rounded = g->grad_bytes =
 		g->layer = g->largest = 0;
@@ -224,8 +225,11 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 		g->adapted |= (q->flags & OOM_P_LORA) != 0;
 		if (q->flags & OOM_P_EXPERT)
 			routed += q->elems * q->count;
-		if (q->count > 1)
-			g->layer += q->elems;
+		/* a layer's parameters stand together; the largest layer counts */
+		own = q->unit == unit ? own + q->elems : q->elems;
+		unit = q->unit;
+		if (unit && own > g->layer)
+			g->layer = own;
 		if (q->flags & (OOM_P_EMBEDDING | OOM_P_HEAD))
 			root += q->elems * q->count;
 		if (!q->trainable)
