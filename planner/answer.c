@@ -385,6 +385,19 @@ enum oom_status oom_answer_search(struct oom_evaluator *ev, const struct oom_que
 
 /* ---- inverse questions ---- */
 
+/* Settling takes the knob back to nothing whatever it is, as the sequence of a model of images. */
+static bool taken_back(const struct asker *a, const struct oom_option *knob)
+{
+	struct oom_plan p = a->plan;
+	char note[300];
+
+	if (!knob || knob->kind != OOM_OPTION_COUNT)
+		return false;
+	*oom_plan_field(&p, knob) = 2;
+	oom_plan_settle_for(&p, a->q.model, note);
+	return *oom_plan_field(&p, knob) == 0;
+}
+
 enum oom_status oom_answer_solve(struct oom_evaluator *ev, const struct oom_question *q,
 				 const char *knob, struct oom_solution *out, struct oom_error *err)
 {
@@ -393,6 +406,9 @@ enum oom_status oom_answer_solve(struct oom_evaluator *ev, const struct oom_ques
 
 	if (!st && !a.q.capacity_bytes && strcmp(knob, "gpu-memory"))
 		st = oom_error_set(err, OOM_ERR_INVALID, "%s", no_card);
+	if (!st && taken_back(&a, oom_knob_find(knob)))
+		st = oom_error_set(err, OOM_ERR_INVALID, "%s has no effect on a model of type %s", knob,
+				   oom_model_type(a.q.model));
 	if (!st)
 		take_margin(&a);
 	do {

@@ -35,6 +35,9 @@ static struct oom_plan plan_with(const struct solver *s, int64_t value, bool *wh
 	*whole = *oom_plan_field(&p, s->knob) == value;
 	if (!strcmp(s->knob->name, "gpus") && shard_for_many(&p))
 		oom_plan_relax(&p);
+	/* more GPUs see a global batch in fewer micro-steps, as whoever asks for them is told */
+	if (p.global_batch && oom_plan_field(&p, s->knob) != &p.micro_batch)
+		oom_plan_settle_batch(&p, note);
 	return p;
 }
 

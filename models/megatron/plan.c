@@ -148,7 +148,7 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	m->account_loss = p->pp_loss;
 	snprintf(m->layout, sizeof(m->layout), "%s", p->pp_layout);
 	m->mtp_layers = p->mtp_layers;
-	m->gpipe = p->pp_schedule;
+	m->gpipe = p->pp > 1 && p->pp_schedule;        /* one rank: forward_backward_no_pipelining */
 	m->cp_all_to_all = p->cp_comm;
 	if (p->recompute_layers) {
 		m->recompute_uniform = 0;

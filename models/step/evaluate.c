@@ -258,6 +258,13 @@ static enum oom_status reserve(struct oom_evaluator *ev, const struct oom_model 
 	return st || !ev->budget ? st : squeeze(ev, model, plan, s, at, out, err);
 }
 
+/* No tokens is what a model of images alone is asked about. */
+static enum oom_status without_tokens(const struct oom_model *model, struct oom_error *err)
+{
+	return oom_error_set(err, OOM_ERR_INVALID, "seq-len: 0 tokens, and %s reads text: at least 1",
+			     model->arch.model_type);
+}
+
 static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,
 				       const struct oom_plan *plan, unsigned flags,
 				       struct oom_eval *out, struct oom_alive *alive,
@@ -272,7 +279,8 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	enum oom_status st = oom_plan_check(plan, err);
 
 	if (!st && engine->evaluate)
-		return engine->evaluate(model, plan, flags, out, alive, err);
+		return plan->seq_len ? engine->evaluate(model, plan, flags, out, alive, err) :
+				       without_tokens(model, err);
 	if (!st)
 		st = oom_program_for(ev, model, plan, &g, err);
 	if (st)
@@ -289,6 +297,8 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 		st = oom_row_sizes(ev, v->tape, &at, err);
 	if (!st)
 		st = oom_rank_schedule(g, &model->arch, plan, &at, out, &s);
+	if (!st && !plan->seq_len && !out->input_bytes)
+		st = without_tokens(model, err);
 	if (st)
 		return st == OOM_ERR_MEMORY ? oom_error_set(err, st, "out of host memory") : st;
 	out->warning = engine->approximates && oom_engine_divides(plan) ? engine->approximates :
