@@ -1,0 +1,281 @@
+/* One question has one answer: the library's calls, tables and the commands' output are held against what
+ * estimate says of the same plan on the same card. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "oomplan/answer.h"
+#include "oomplan/runs.h"
+#include "oomplan/sweep.h"
+#include "question.h"
+
+const char *oomplan;
+
+/* ---- what estimate says ---- */
+
+static struct oom_question asked(const struct subject *s, const struct question *q)
+{
+	struct oom_question o = oom_question_default();
+
+	o.model = s->model;
+	o.gpu = q->gpu;
+	question_plan(q, s, &o.plan);
+	return o;
+}
+
+static bool estimate(const struct subject *s, struct oom_question *o, struct oom_judged *out)
+{
+	struct oom_error err = {""};
+
+	oom_question_settle(o);
+	return !oom_answer_as_asked(s->ev, o, out, &err);
+}
+
+static enum finding same(const char *who, uint64_t used, bool fits, const struct oom_judged *truth,
+			 char *words, size_t size)
+{
+	if (used == truth->eval.used_bytes && fits == truth->fits_gpu)
+		return HOLDS;
+	snprintf(words, size, "%s says %llu bytes used, fits %d; estimate %llu, fits %d", who,
+		 (unsigned long long)used, fits, (unsigned long long)truth->eval.used_bytes,
+		 truth->fits_gpu);
+	return BROKEN;
+}
+
+/* The same question about another plan. */
+static enum finding same_plan(const struct subject *s, const struct oom_question *o, const char *who,
+			      const struct oom_plan *p, uint64_t used, bool fits, char *words, size_t size)
+{
+	struct oom_question other = *o;
+	struct oom_judged j;
+
+	other.plan = *p;
+	if (estimate(s, &other, &j))
+		return same(who, used, fits, &j, words, size);
+	snprintf(words, size, "%s gives a plan that estimate refuses", who);
+	return BROKEN;
+}
+
+/* ---- the library's other calls ---- */
+
+static enum finding judge(const struct subject *s, const struct question *q, char *words, size_t size)
+{
+	struct oom_question o = asked(s, q);
+	struct oom_error err = {""};
+	struct oom_judged truth;
+	struct oom_eval e;
+	bool fits;
+
+	if (!estimate(s, &o, &truth) ||
+	    oom_judge(s->ev, s->model, &truth.plan, o.capacity_bytes, 0, &e, &fits, &err))
+		return SILENT;
+	return same("judge", truth.eval.used_bytes, fits, &truth, words, size);
+}
+
+static enum finding searched(const struct subject *s, const struct oom_question *o,
+			     const struct oom_search *found, char *words, size_t size)
+{
+	for (size_t i = 0; found->found && i <= found->n_alternatives; i++) {
+		const struct oom_candidate *c = i ? &found->alternative[i - 1] : &found->best;
+
+		if (same_plan(s, o, i ? "an alternative" : "the search", &c->plan, c->used_bytes, true,
+			      words, size) == BROKEN)
+			return BROKEN;
+	}
+	for (size_t i = 0; i < found->n_reasons; i++) {
+		const struct oom_reason *r = &found->reason[i];
+
+		if (r->runs && same_plan(s, o, "a reason", &r->without, r->used_bytes, r->fits, words,
+					 size) == BROKEN)
+			return BROKEN;
+	}
+	return HOLDS;
+}
+
+static enum finding planned(const struct subject *s, const struct question *q, char *words, size_t size)
+{
+	struct oom_question o = asked(s, q);
+	struct oom_answer *a = malloc(sizeof(*a));
+	struct oom_error err = {""};
+	struct oom_judged truth;
+	enum finding found = SILENT;
+
+	if (a && estimate(s, &o, &truth) && !oom_answer(s->ev, &o, a, &err)) {
+		found = same("plan, as asked", a->as_asked.eval.used_bytes, a->as_asked.fits_gpu, &truth,
+			     words, size);
+		if (found == HOLDS)
+			found = same_plan(s, &o, "the ladder", &a->ladder.plan, a->ladder.eval.used_bytes,
+					  a->ladder.fits, words, size);
+		if (found == HOLDS)
+			found = same_plan(s, &o, "plan", &a->best.plan, a->best.eval.used_bytes,
+					  a->best.fits_gpu, words, size);
+		if (found == HOLDS && a->searched)
+			found = searched(s, &o, &a->search, words, size);
+	}
+	free(a);
+	return found;
+}
+
+static enum finding solved(const struct subject *s, const struct question *q, char *words, size_t size)
+{
+	static const char *const knobs[] = {"micro-batch", "seq-len", "gpus", "lora-r", "num-layers"};
+	const char *knob = knobs[q->luck % 5];
+	struct oom_question o = asked(s, q);
+	struct oom_error err = {""};
+	struct oom_solution found;
+	struct oom_plan p;
+
+	oom_question_settle(&o);
+	if (oom_answer_solve(s->ev, &o, knob, &found, &err) || !found.exists)
+		return SILENT;
+	if (same_plan(s, &o, knob, &found.plan, found.eval.used_bytes, true, words, size) == BROKEN)
+		return BROKEN;
+	if (found.at_limit || found.neighbour_bytes == UINT64_MAX || o.plan.global_batch)
+		return HOLDS;
+	p = found.plan;
+	*oom_plan_field(&p, oom_knob_find(knob)) = found.neighbour;
+	if (oom_same_word(knob, "gpus")) {
+		p.nodes = p.gpus_per_node = 0;
+		oom_plan_settle(&p);
+		return HOLDS;           /* nodes follow, in solve's own way */
+	}
+	return same_plan(s, &o, "the solution's neighbour", &p, found.neighbour_bytes, false, words, size);
+}
+
+/* ---- tables ---- */
+
+/* The plan as a table of one cell. */
+static enum finding swept(const struct subject *s, const struct question *q, char *words, size_t size)
+{
+	struct oom_question o = asked(s, q);
+	const struct oom_sweep_options options = {.threads = 1};
+	unsigned long long used, estimated;
+	struct oom_error err = {""};
+	struct oom_judged truth;
+	struct oom_sweep *sweep;
+	enum finding found = SILENT;
+	char axis[160], *text = NULL;
+	size_t length;
+	uint64_t rows;
+	FILE *out;
+	int fits;
+
+	if (!estimate(s, &o, &truth))
+		return SILENT;
+	sweep = oom_sweep_new(&o.plan);
+	out = open_memstream(&text, &length);
+	snprintf(axis, sizeof(axis), "model=%s", s->path);
+	if (sweep && out && !oom_sweep_axis(sweep, axis, &err) &&
+	    (snprintf(axis, sizeof(axis), "gpu=%s", q->gpu->name),
+	     !oom_sweep_axis(sweep, axis, &err)) &&
+	    !oom_sweep_columns(sweep, "fits,used_bytes,used_bytes_estimated", &err)) {
+		const enum oom_status st = oom_sweep_run(sweep, &options, out, &rows, &err);
+
+		fflush(out);
+		if (st || !strchr(text, '\n') ||
+		    sscanf(strchr(text, '\n'), "%d,%llu,%llu", &fits, &used, &estimated) != 3) {
+			snprintf(words, size, "sweep: %.300s", st ? err.text : text);
+			found = BROKEN;
+		} else {
+			found = same("sweep", used, fits, &truth, words, size);
+		}
+	} else {
+		snprintf(words, size, "sweep: %.300s", err.text);
+		found = BROKEN;
+	}
+	if (out)
+		fclose(out);
+	free(text);
+	oom_sweep_free(sweep);
+	return found;
+}
+
+/* ---- commands ---- */
+
+/* Runs the program; its output is the caller's to free, its status 0 to 255. */
+static char *run(const char *arguments, int *status)
+{
+	char command[4000], *text = NULL;
+	size_t length;
+	FILE *out = open_memstream(&text, &length), *in;
+	int c;
+
+	snprintf(command, sizeof(command), "%s %s 2>/dev/null", oomplan, arguments);
+	in = popen(command, "r");
+	if (!in || !out) {
+		perror(command);
+		exit(1);
+	}
+	while ((c = getc(in)) != EOF)
+		putc(c, out);
+	c = pclose(in);
+	*status = WIFEXITED(c) ? WEXITSTATUS(c) : 255;
+	fclose(out);
+	return text;
+}
+
+static double number(const cJSON *json, const char *object, const char *key)
+{
+	const cJSON *o = object ? cJSON_GetObjectItem(json, object) : json;
+	const cJSON *n = cJSON_GetObjectItem(o, key);
+
+	return cJSON_IsNumber(n) ? n->valuedouble : -1;
+}
+
+static void command_of(const struct subject *s, const struct question *q, const char *what, char *buf,
+		       size_t size)
+{
+	struct subject named = *s;
+	char options[1600];
+
+	memcpy(named.name, s->path, sizeof(named.name));
+	snprintf(buf, size, "%s %s", what, question_options(q, &named, options, sizeof(options)));
+}
+
+/* estimate and plan: what they print, what they return, and the library. */
+static enum finding commands(const struct subject *s, const struct question *q, char *words, size_t size)
+{
+	struct oom_question o = asked(s, q);
+	struct oom_judged truth;
+	enum finding found = HOLDS;
+	char line[2000], *text;
+	int json_status, text_status;
+	cJSON *json;
+	double used;
+
+	if (!estimate(s, &o, &truth))
+		return SILENT;
+	command_of(s, q, "estimate --json", line, sizeof(line));
+	text = run(line, &json_status);
+	json = cJSON_Parse(text);
+	used = number(json, "estimate", "used_bytes");
+	if (used != (double)truth.eval.used_bytes || json_status != !truth.fits) {
+		snprintf(words, size, "estimate --json: %.0f used, exit %d; the library %llu, fits %d: %.120s",
+			 used, json_status, (unsigned long long)truth.eval.used_bytes, truth.fits, text);
+		found = BROKEN;
+	}
+	cJSON_Delete(json);
+	free(text);
+	command_of(s, q, "estimate --quiet", line, sizeof(line));
+	text = run(line, &text_status);
+	if (found == HOLDS && text_status != json_status) {
+		snprintf(words, size, "estimate: exit %d, with --json %d: %.200s", text_status, json_status,
+			 text);
+		found = BROKEN;
+	}
+	free(text);
+	return found;
+}
+
+const struct law agreements[] = {
+	{"judge says what estimate says", judge, 2},
+	{"plan, ladder, search and reasons say what estimate says", planned, 16},
+	{"solve's answer fits and its neighbour does not", solved, 4},
+	{"sweep says what estimate says", swept, 4},
+	{"the command says what the library says", commands, 16},
+	{NULL, NULL, 0},
+};
