@@ -132,36 +132,13 @@ static bool on_card(const struct asker *a, const struct oom_eval *e, bool in_bud
 		       in_budget;
 }
 
-/* An evaluation between two steps: the forward pass of its own batch above weights and states.  What
- * the allocator keeps of training is given back when it is needed: the share of reserved over allocated
- * bytes is the estimate's. */
-static uint64_t evaluation(const struct asker *a, const struct oom_plan *p)
-{
-	struct oom_plan q = *p;
-	struct oom_eval e;
-	uint64_t states, outside;
-
-	q.micro_batch = p->eval_batch;
-	q.grad_accum = 1;
-	q.global_batch = 0;
-	if (p->evaluates == OOM_EVALUATES_NO ||
-	    oom_evaluate(a->ev, a->q.model, &q, OOM_EVAL_FAST, &e, NULL) || !e.overall_peak)
-		return 0;
-	states = e.end[OOM_PHASE_OPT2] > e.end[OOM_PHASE_LOAD] ?
-			 e.end[OOM_PHASE_OPT2] - e.end[OOM_PHASE_LOAD] :
-			 0;
-	outside = e.used_bytes - e.reserved_bytes;
-	return outside + (uint64_t)((double)(e.peak[OOM_PHASE_EVAL] + states) *
-				    ((double)e.reserved_bytes / (double)e.overall_peak));
-}
-
 static void judged(const struct asker *a, const struct oom_plan *p, const struct oom_eval *e,
 		   bool in_budget, struct oom_judged *out)
 {
 	*out = (struct oom_judged){.plan = *p, .eval = *e, .host = oom_host_need(p, e)};
 	out->plan.margin = a->q.plan.margin;    /* the calibration's is no part of the plan */
 	out->fits_gpu = on_card(a, e, in_budget);
-	out->eval_used_bytes = evaluation(a, p);
+	out->eval_used_bytes = oom_evaluation_bytes(a->ev, a->q.model, p);
 	out->eval_fits = !a->q.capacity_bytes ||
 			 out->eval_used_bytes <= oom_budget(a->q.capacity_bytes, p);
 	if (p->evaluates == OOM_EVALUATES_YES)
@@ -211,6 +188,34 @@ struct end {
 	bool in_budget;
 };
 
+/* What was asked fits: then it is the plan, and what the search would rather have is an alternative. */
+static void prefer_asked(const struct asker *a, struct oom_answer *out)
+{
+	struct oom_search *s = &out->search;
+	const struct oom_eval *e = &out->ladder.start_eval;
+
+	if (out->from != OOM_FROM_ASKED || !s->found || !s->best.departures)
+		return;
+	if (s->n_alternatives < OOM_ALTERNATIVES)
+		s->n_alternatives++;
+	memmove(&s->alternative[1], &s->alternative[0],
+		(s->n_alternatives - 1) * sizeof(s->alternative[0]));
+	s->alternative[0] = s->best;
+	s->best = (struct oom_candidate){
+		.plan = out->ladder.start,
+		.used_bytes = e->used_bytes,
+		.wanted_bytes = e->wanted_bytes,
+		.exact = true,
+		.seconds_per_sample = 1 / oom_step_time(&out->ladder.start, e, a->q.gpu).samples_per_s};
+	/* nothing is twice on the page */
+	for (size_t i = 0; i < s->n_alternatives; i++)
+		if (!s->alternative[i].departures) {
+			memmove(&s->alternative[i], &s->alternative[i + 1],
+				(--s->n_alternatives - i) * sizeof(s->alternative[0]));
+			break;
+		}
+}
+
 /* The ladder takes its ten rungs in order; the search knows more changes and all their
  * combinations: its plan is the answer where what was asked is none. */
 static enum oom_status look(struct asker *a, struct oom_answer *out, struct end *end)
@@ -232,6 +237,8 @@ static enum oom_status look(struct asker *a, struct oom_answer *out, struct end 
 	q = query(a, &l->start);
 	st = oom_search(a->ev, a->q.model, &q, &out->search, a->err);
 	out->replayed += st ? 0 : out->search.replayed;
+	if (!st)
+		prefer_asked(a, out);
 	if (st || out->from == OOM_FROM_ASKED || !out->search.found)
 		return st;
 	out->from = OOM_FROM_SEARCH;
@@ -298,6 +305,18 @@ static enum oom_status as_reported(const struct asker *a, struct end *end)
 			 &end->eval, &in_budget, a->err);
 }
 
+/* How many changes lead to the answer. */
+static int changes(const struct oom_answer *a)
+{
+	int n = a->ladder.mended;
+
+	if (a->from == OOM_FROM_SEARCH)
+		return n + a->search.best.departures;
+	for (size_t i = 0; a->from == OOM_FROM_LADDER && i < OOM_RUNGS; i++)
+		n += a->ladder.rung[i].outcome == OOM_RUNG_TAKEN;
+	return n;
+}
+
 static enum oom_status answer(struct asker *a, struct oom_answer *out)
 {
 	struct end end;
@@ -318,6 +337,7 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 		return st;
 	out->asked = a->q;
 	judged(a, &end.plan, &end.eval, end.in_budget, &out->best);
+	out->changes = changes(out);
 	/* a smaller batch of an evaluation changes nothing else */
 	while (end.plan.evaluates == OOM_EVALUATES_YES && !out->best.eval_fits &&
 	       end.plan.eval_batch > 1) {
@@ -326,6 +346,9 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 		if (out->from == OOM_FROM_ASKED)
 			out->from = OOM_FROM_LADDER;
 	}
+	out->changes += end.plan.eval_batch != out->ladder.start.eval_batch;
+	if (out->search.found)
+		out->search.best.plan.eval_batch = end.plan.eval_batch;
 	judged(a, &out->ladder.start, &out->ladder.start_eval, out->ladder.start_fits,
 	       &out->as_asked);
 	out->ladder.start.margin = out->ladder.plan.margin = a->q.plan.margin;

@@ -121,6 +121,7 @@ struct oom_answer {
 	 * far as the ladder came. */
 	struct oom_judged best;
 	enum oom_answer_from from;
+	int changes;                    /* of best against what was asked: departures, or rungs */
 	struct oom_ladder ladder;       /* the rungs, each with its saving and verdict */
 	bool searched;
 	struct oom_search search;       /* the cheapest plan of all, why, and alternatives */

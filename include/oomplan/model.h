@@ -179,6 +179,14 @@ OOM_API enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_mod
 				  unsigned flags, struct oom_eval *out, bool *fits,
 				  struct oom_error *err);
 
+/* What an evaluation between steps uses: the plan's eval_batch without gradients over weights and
+ * states; an estimate.  0: the plan never evaluates, or that cannot be priced. */
+OOM_API uint64_t oom_evaluation_bytes(struct oom_evaluator *ev, const struct oom_model *model,
+				      const struct oom_plan *plan);
+/* Whether that fits, where the plan says that the run evaluates; true where it does not say so. */
+OOM_API bool oom_evaluation_fits(struct oom_evaluator *ev, const struct oom_model *model,
+				 const struct oom_plan *plan, uint64_t capacity_bytes);
+
 /* Who is alive at the peak of every phase, for pictures: each phase's buckets add up to its peak.
  * e: the plan's evaluation with OOM_EVAL_BUCKETS. */
 struct oom_anatomy {

@@ -315,7 +315,11 @@ static const struct oom_option knobs[] = {
 		    "or all of the evaluation set without it, once compute_metrics is given (0: "
 		    "none)",
 	 .setting = "eval_accumulation_steps", .source = HF,
-	 .aliases = ALSO(AS("eval-accumulation-steps"))},
+	 .aliases = ALSO(AS("eval-accumulation-steps"),
+			 SWITCH("prediction-loss-only",
+				"true keeps no logits, which is so without compute_metrics, too; with it "
+				"--eval-accumulation says how many batches pile up",
+				{"true", NULL, "0"}, IGNORED("false")))},
 	{KNOB("compute-capability", "compute_capability", compute_capability),
 	 REAL("X.Y", 0, 99, 0),
 	 .summary = "decides attention kernels, cuBLAS workspaces and context (0: the card's own, "

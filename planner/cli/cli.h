@@ -103,10 +103,13 @@ void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
 void oom_report_estimate(const struct oom_job *job, const struct oom_target *t,
 			 const struct oom_judged *j);
 /* asked: the plan it departs from */
-void oom_report_search(const struct oom_job *job, const struct oom_target *t,
-		       const struct oom_plan *asked, const struct oom_search *s);
+void oom_report_search(const struct oom_target *t, const struct oom_plan *asked,
+		       const struct oom_search *s);
 /* A plan before any option: the defaults, with what follows from the card. */
 struct oom_plan oom_plan_before(const struct oom_target *t);
+/* What changes in the files that were read, and that line. */
+void oom_report_to_run(const struct oom_job *job, const struct oom_target *t,
+		       const struct oom_plan *asked, const struct oom_plan *p);
 /* The line that prices p again. */
 void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_target *t,
 			const struct oom_plan *p);

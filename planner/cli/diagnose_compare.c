@@ -101,7 +101,9 @@ void oom_compare_text(const struct oom_job *job, const struct oom_target *t,
 		printf("  as asked it should have fitted %s: see the causes above\n",
 		       oom_gib(m->capacity_bytes));
 	else if (m->searched)
-		oom_report_search(job, t, &m->asked.plan, &m->search);
+		oom_report_search(t, &m->asked.plan, &m->search);
+	if (m->capacity_bytes && m->searched && !m->asked.fits_gpu && m->search.found)
+		oom_report_to_run(job, t, &m->asked.plan, &m->search.best.plan);
 }
 
 void oom_compare_json(struct oom_json *j, const struct oom_comparison *m)

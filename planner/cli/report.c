@@ -229,7 +229,8 @@ static void rungs(const struct oom_ladder *l, bool whole)
 					    "nothing to change", "OFFER", "given back",
 					    "refused"};
 
-	printf("\nthe ladder, cheapest first%s\n", whole ? "" : " (all of it: --ladder)");
+	if (whole || !l->start_fits)
+		printf("\nthe ladder, cheapest first%s\n", whole ? "" : " (all of it: --ladder)");
 	for (int i = 0; i < OOM_RUNGS; i++) {
 		const struct oom_rung *r = oom_rung_at((size_t)i);
 		const struct oom_rung_result *s = &l->rung[i];
@@ -255,49 +256,32 @@ static void rungs(const struct oom_ladder *l, bool whole)
 	}
 }
 
-static void command_line(const struct oom_target *t, const struct oom_plan *p)
-{
-	const struct oom_plan def = oom_plan_before(t);
-
-	printf("\nthe plan:");
-	if (t->q.confidence > 0)
-		printf(" --confidence=%g", t->q.confidence);
-	for (size_t i = 0; oom_knob_at(i); i++) {
-		const struct oom_option *k = oom_knob_at(i);
-		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
-
-		oom_plan_get(p, k, a, sizeof(a));
-		oom_plan_get(&def, k, b, sizeof(b));
-		if (strcmp(a, b))
-			printf(" --%s=%s", k->name, oom_shown(a));
-	}
-	putchar('\n');
-}
-
 /* Of what was asked, and of what does instead: one never without the other. */
 static void both(const struct oom_target *t, const struct oom_answer *a)
 {
 	const struct oom_judged *asked = &a->as_asked, *best = &a->best;
-	const int n = a->from == OOM_FROM_SEARCH ? a->search.best.departures : 0;
 	char options[600];
 
 	printf("%s%s%s as asked (", oom_paint(OOM_BAD),
 	       !asked->fits_gpu ? "DOES NOT FIT" : !asked->fits ? "FITS THE GPU, NOT THE HOST" :
 								   "DOES NOT RUN",
 	       oom_paint(OOM_PLAIN));
-	fputs(oom_used_of((char[80]){0}, asked->eval.used_bytes, t->q.capacity_bytes), stdout);
-	putchar(')');
+	/* where the evaluation is what does not fit, its bytes */
+	if (!asked->eval_fits && asked->plan.evaluates == OOM_EVALUATES_YES &&
+	    asked->eval.used_bytes <= oom_budget(t->q.capacity_bytes, &asked->plan))
+		printf("evaluation %s)", oom_used_of((char[80]){0}, asked->eval_used_bytes,
+						     t->q.capacity_bytes));
+	else
+		printf("%s)", oom_used_of((char[80]){0}, asked->eval.used_bytes,
+					  t->q.capacity_bytes));
 	if (!best->fits_gpu) {
 		printf("; nothing that was tried does (%s)\n", oom_gib(best->eval.used_bytes));
 		return;
 	}
 	oom_plan_options(&asked->plan, &best->plan, options, sizeof(options));
-	printf("; %s", best->fits ? "fits" : "fits the GPU, not the host,");
-	if (n)
-		printf(" with %d change%s:", n, n > 1 ? "s" : "");
-	else
-		printf(" with");
-	printf(" %s (%s)\n", oom_shown(options), oom_gib(best->eval.used_bytes));
+	printf("; %s with %d change%s: %s (%s)\n",
+	       best->fits ? "fits" : "fits the GPU, not the host,", a->changes,
+	       a->changes == 1 ? "" : "s", oom_shown(options), oom_gib(best->eval.used_bytes));
 }
 
 void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
@@ -305,8 +289,11 @@ void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
 {
 	if (a->from != OOM_FROM_ASKED) {
 		both(t, a);
-		if (job->quiet)
+		if (job->quiet) {
+			if (a->best.fits_gpu)
+				evaluation(t, &a->best);
 			return;
+		}
 	}
 	verdict(job, t, &a->best);
 	if (job->quiet)
@@ -319,10 +306,12 @@ void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
 	anatomy(&a->best.eval);
 	phases(&a->best.eval);
 	host(t, &a->best);
+	if (a->searched && a->search.found)
+		oom_report_search(t, &a->as_asked.plan, &a->search);
+	else
+		putchar('\n');
+	oom_report_to_run(job, t, &a->as_asked.plan, &a->best.plan);
 	rungs(&a->ladder, job->ladder);
-	command_line(t, &a->best.plan);
-	if (a->searched)
-		oom_report_search(job, t, &a->as_asked.plan, &a->search);
 }
 
 void oom_report_estimate(const struct oom_job *job, const struct oom_target *t,

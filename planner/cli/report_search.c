@@ -69,6 +69,7 @@ void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_t
 
 	fputs("oomplan estimate", out);
 	option(out, "model", job->model);
+	option(out, "teacher", job->teacher);
 	option(out, "gpu", job->gpu);
 	option(out, "gpu-memory", job->gpu_memory.text);
 	option(out, "gpus-file", job->gpus_file);
@@ -78,18 +79,29 @@ void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_t
 	options_between(out, &def, p);
 }
 
+void oom_report_to_run(const struct oom_job *job, const struct oom_target *t,
+		       const struct oom_plan *asked, const struct oom_plan *p)
+{
+	oom_from_changes(job, asked, p);
+	fputs("to run\n  ", stdout);
+	oom_report_command(stdout, job, t, p);
+	putchar('\n');
+}
+
 /* ---- words ---- */
 
 static const char *times(double mine, double other, char *buf, size_t size)
 {
-	const double r = mine / other - 1;
+	const double r = mine / other, speed = other / mine;
 
-	if (fabs(r) < 0.005)
+	if (fabs(r - 1) < 0.005)
 		snprintf(buf, size, "as fast");
-	else if (r < 1)
-		snprintf(buf, size, "%.0f %% %s", fabs(r) * 100, r > 0 ? "slower" : "faster");
+	else if (r >= 2 || speed >= 2)
+		snprintf(buf, size, r > 1 ? "takes %.1f times as long" : "%.1f times as fast",
+			 r > 1 ? r : speed);
 	else
-		snprintf(buf, size, "%.1f times slower", r + 1);
+		snprintf(buf, size, "%.0f %% %s", (r > 1 ? r - 1 : speed - 1) * 100,
+			 r > 1 ? "slower" : "faster");
 	return buf;
 }
 
@@ -116,7 +128,7 @@ static void because(const struct oom_candidate *best, const struct oom_reason *r
 	else
 		printf("changes no byte");
 	if (r->fits || r->used_bytes <= best->used_bytes)
-		printf("; the plan without it is %s",
+		printf("; the plan without it: %s",
 		       times(r->seconds_per_sample, best->seconds_per_sample, buf, sizeof(buf)));
 	putchar('\n');
 }
@@ -141,7 +153,7 @@ static void kinds(const struct oom_candidate *c, const struct oom_candidate *bes
 static void candidate(const struct oom_plan *asked, const struct oom_candidate *c)
 {
 	printf("    ");
-	if (c->departures)
+	if (memcmp(asked, &c->plan, sizeof(*asked)))
 		options_between(stdout, asked, &c->plan);
 	else
 		printf(" as asked");
@@ -168,8 +180,8 @@ static void alternative(const struct oom_plan *asked, const struct oom_search *s
 	candidate(asked, c);
 }
 
-void oom_report_search(const struct oom_job *job, const struct oom_target *t,
-		       const struct oom_plan *asked, const struct oom_search *s)
+void oom_report_search(const struct oom_target *t, const struct oom_plan *asked,
+		       const struct oom_search *s)
 {
 	printf("\nthe cheapest plan: %zu combinations priced, %zu may fit, %zu replayed (objective "
 	       "%s; times are estimates)\n",
@@ -179,8 +191,8 @@ void oom_report_search(const struct oom_job *job, const struct oom_target *t,
 		printf("  none fits\n");
 		return;
 	}
-	printf("  %s, %s used, %d change%s\n", oom_class_str(s->best.cls), oom_gib(s->best.used_bytes),
-	       s->best.departures, s->best.departures == 1 ? "" : "s");
+	printf("  %s, %s used, ", oom_class_str(s->best.cls), oom_gib(s->best.used_bytes));
+	printf("%d change%s\n", s->best.departures, s->best.departures == 1 ? "" : "s");
 	candidate(asked, &s->best);
 	if (s->n_reasons)
 		printf("  why each is in it\n");
@@ -190,10 +202,6 @@ void oom_report_search(const struct oom_job *job, const struct oom_target *t,
 		printf("alternatives that nothing beats in everything\n");
 	for (size_t i = 0; i < s->n_alternatives; i++)
 		alternative(asked, s, &s->alternative[i]);
-	oom_from_changes(job, asked, &s->best.plan);
-	printf("to run\n  ");
-	oom_report_command(stdout, job, t, &s->best.plan);
-	putchar('\n');
 }
 
 /* ---- JSON ---- */

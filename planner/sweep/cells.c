@@ -184,7 +184,8 @@ static void price(struct sweep_worker *w, uint64_t capacity)
 		w->last_status = oom_evaluate(w->ev, c->model, c->asked, flags, &c->eval, &c->err);
 	}
 	w->moved = false;
-	c->fits = !w->last_status && capacity && w->s->need != SWEEP_PRICE && fits(w, capacity, flags);
+	c->fits = !w->last_status && capacity && w->s->need != SWEEP_PRICE && fits(w, capacity, flags) &&
+		  oom_evaluation_fits(w->ev, c->model, c->asked, capacity);
 	c->status = w->last_status;             /* of the verdict's replay, too */
 	c->ok = !w->last_status;
 	c->answer = c->asked;
@@ -207,7 +208,8 @@ void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o)
 	if (o->plan_each && capacity) {
 		c->status = search(w, o);
 		c->ok = !c->status;
-		c->fits = c->ok && c->found.found;
+		c->fits = c->ok && c->found.found &&
+			  oom_evaluation_fits(w->ev, c->model, c->answer, capacity);
 		return;
 	}
 	price(w, capacity);
