@@ -95,7 +95,35 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "nll", "trl/trainer/sft_trainer.py compute_loss", OOM_EXACT) \
 	X(OOM_LOSS_CHUNKED_NLL, "chunked-nll", \
 	  "head and loss in chunks of 256 tokens, computed again in backward: TRL's default", \
-	  "chunked_nll", "trl/trainer/sft_trainer.py _chunked_cross_entropy_loss", OOM_EXACT)
+	  "chunked_nll", "trl/trainer/sft_trainer.py _chunked_cross_entropy_loss", OOM_EXACT) \
+	X(OOM_LOSS_CUT, "cut", \
+	  "cut cross-entropy: no logits at all (Apple's, axolotl's plugin)", \
+	  "cce cut-cross-entropy cut_cross_entropy", "apple/ml-cross-entropy cut_cross_entropy/cce.py", \
+	  OOM_EXACT) \
+	X(OOM_LOSS_CHUNKED, "chunked", \
+	  "head and loss in 8 parts of a sequence, which keep their log-probabilities (torchtune)", \
+	  "linear-cross-entropy", "torchtune modules/loss/cross_entropy_loss.py", OOM_EXACT) \
+	X(OOM_LOSS_TILED, "tiled", \
+	  "head, loss and its backward part by part within the forward (torchtitan's chunked loss: 8 parts; " \
+	  "DeepSpeed ALST)", \
+	  "alst tiled-logits", "torchtitan components/loss.py, deepspeed runtime/sequence_parallel/ulysses_sp.py", \
+	  OOM_EXACT) \
+	X(OOM_LOSS_IN_PLACE, "in-place", \
+	  "whole logits, whose gradient takes their place (Liger's and flash-attn's cross_entropy)", \
+	  "inplace liger-cross-entropy", "linkedin/Liger-Kernel ops/cross_entropy.py", OOM_EXACT) \
+	X(OOM_LOSS_COMPILED, "compiled", \
+	  "whole logits and one compiled kernel: neither an fp32 copy nor log-probabilities (estimated)", \
+	  "", "torchtune and torchtitan compile the loss; torch/_inductor", OOM_EXACT)
+
+/* Modules that Liger's Triton kernels replace; what each saves: models/ops/liger.c. */
+#define OOM_LIGERS(X) \
+	X(OOM_LIGER_NONE, "none", "PyTorch's own modules", "false", "-", OOM_EXACT) \
+	X(OOM_LIGER_NORM, "norm", "RMSNorm: its input is kept, no fp32 copy and no normalised one", \
+	  "rms-norm", "linkedin/Liger-Kernel ops/rms_norm.py", OOM_EXACT) \
+	X(OOM_LIGER_GLU, "glu", "SwiGLU and GeGLU: gate and up are kept, not their activation", \
+	  "swiglu geglu", "linkedin/Liger-Kernel ops/swiglu.py, geglu.py", OOM_EXACT) \
+	X(OOM_LIGER_ALL, "all", "both, and rotary positions in place", "true", \
+	  "linkedin/Liger-Kernel transformers/monkey_patch.py", OOM_EXACT)
 
 /* What a step is a step of.  Pairs: two rows a sample.  The classes say what turning to them does. */
 #define OOM_METHODS(X) \
@@ -238,6 +266,7 @@ enum oom_attention { OOM_ATTENTIONS(OOM_CHOICE_ID) };
 enum oom_checkpointing { OOM_CHECKPOINTINGS(OOM_CHOICE_ID) };
 enum oom_reentrant { OOM_REENTRANTS(OOM_CHOICE_ID) };
 enum oom_loss { OOM_LOSSES(OOM_CHOICE_ID) };
+enum oom_liger { OOM_LIGERS(OOM_CHOICE_ID) };
 enum oom_evaluates { OOM_EVALUATES(OOM_CHOICE_ID) };
 enum oom_allocator { OOM_ALLOCATORS(OOM_CHOICE_ID) };
 enum oom_method { OOM_METHODS(OOM_CHOICE_ID) };

@@ -54,6 +54,8 @@ struct oom_plan {
 	int64_t use_reentrant;      /* enum oom_reentrant */
 	int64_t scan;               /* enum oom_scan; Mamba and Falcon Mamba */
 	int64_t fused_ce;           /* enum oom_loss */
+	int64_t loss_chunk;         /* tokens of a chunk of the loss; 0 = the loss's own */
+	int64_t liger_kernels;      /* enum oom_liger: Triton kernels in place of modules */
 	int64_t convert_outputs_fp32; /* 1 = accelerate's wrapper upcasts the outputs */
 	int64_t allocator;          /* enum oom_allocator */
 	int64_t lazy_modules;       /* 1 = CUDA loads a kernel when it is first used */

@@ -56,6 +56,45 @@ static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_
 	return y;
 }
 
+/* Liger's RMSNorm (linkedin/Liger-Kernel ops/rms_norm.py LigerRMSNormFunction): its input, the weight and
+ * one reciprocal root per row are kept; the result has the input's type.  Gemma's is not done in place
+ * (transformers/monkey_patch.py). */
+static struct oom_val liger_rms(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width,
+				bool in_place)
+{
+	const uint64_t w = width ? width : x.width;
+	const char *scope = t->scope;
+	struct oom_val weight, rstd, y;
+	int32_t n = -1;
+
+	t->scope = name;
+	weight = oom_param(t, "weight", 0, w, OOM_P_NORM);
+	if (t->grad && (x.rg || weight.rg)) {
+		n = oom_node(t, OOM_NODE_LIGER_RMS, "LigerRMSNorm");
+		oom_node_edge(t, n, x);
+		oom_node_edge(t, n, weight);
+	}
+	y = oom_new(t, name, x.mono, (struct oom_dim){x.width, x.text}, (enum oom_dtype)x.dt);
+	rstd = oom_new(t, "rstd", x.mono, (struct oom_dim){oom_rows_of(t, x.width, w), NULL}, OOM_F32);
+	if (n >= 0) {
+		oom_node_save(t, n, x);
+		oom_node_save(t, n, weight);
+		oom_node_save(t, n, rstd);
+		t->nodes[n].dt = x.dt;
+		t->nodes[n].added = !in_place;
+		y = oom_node_out(t, n, 0, y);
+	}
+	oom_drop(t, rstd);
+	oom_done(t, x);
+	t->scope = scope;
+	return y;
+}
+
+static bool liger_has(const struct oom_tape *t, enum oom_liger what)
+{
+	return t->plan->liger_kernels == OOM_LIGER_ALL || t->plan->liger_kernels == (int64_t)what;
+}
+
 /* CohereLayerNorm: mean, variance, weight in fp32, written out in Python. */
 static struct oom_val layer_norm_written_out(struct oom_tape *t, const char *name, struct oom_val x)
 {
@@ -79,6 +118,8 @@ static struct oom_val layer_norm_written_out(struct oom_tape *t, const char *nam
 static struct oom_val norm_of(struct oom_tape *t, enum oom_norm kind, const char *name,
 			      struct oom_val x, uint64_t width)
 {
+	if ((kind == OOM_NORM_RMS || kind == OOM_NORM_RMS_PLUS1) && liger_has(t, OOM_LIGER_NORM))
+		return liger_rms(t, name, x, width, kind == OOM_NORM_RMS);
 	switch (kind) {
 	case OOM_NORM_RMS: return rms_norm(t, name, x, width, false, false, false);
 	case OOM_NORM_RMS_PLUS1: return rms_norm(t, name, x, width, true, false, false);
@@ -176,6 +217,9 @@ struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct
 	const struct oom_dim whole = {heads * rot_dim, "heads * rotary_dim"};
 	struct oom_val rot = q, rest = oom_none(), qc, x1, x2, rs;
 
+	/* liger_rotary_pos_emb writes over its operands (ops/rope.py) */
+	if (liger_has(t, OOM_LIGER_ALL) && rot_dim == head_dim)
+		return q;
 	if (rot_dim < head_dim) {               /* q[..., :rot], q[..., rot:] */
 		rot = oom_op_slice(t, oom_keep(q), q.mono, whole);
 		rest = oom_op_slice(t, q, q.mono,
@@ -241,6 +285,27 @@ void oom_rope_fp32(struct oom_tape *t, struct oom_val *q, struct oom_val *k,
 
 /* ---- feed-forwards ---- */
 
+/* Liger's SiLU or GELU times up: both operands are kept, and their gradients written over them
+ * (linkedin/Liger-Kernel ops/swiglu.py, geglu.py). */
+static struct oom_val liger_glu(struct oom_tape *t, struct oom_val gate, struct oom_val up)
+{
+	struct oom_val y;
+	int32_t n = -1;
+
+	if (t->grad && (gate.rg || up.rg)) {
+		n = oom_node(t, OOM_NODE_GIVEN, "LigerGLUMul");
+		oom_node_edge(t, n, gate);
+		oom_node_edge(t, n, up);
+		oom_node_save(t, n, gate);
+		oom_node_save(t, n, up);
+	}
+	y = oom_new(t, "act * up", gate.mono, (struct oom_dim){gate.width, gate.text},
+		    (enum oom_dtype)gate.dt);
+	oom_drop(t, gate);
+	oom_drop(t, up);
+	return n >= 0 ? oom_node_out(t, n, 0, y) : y;
+}
+
 struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act act,
 			     struct oom_dim ff, bool bias)
 {
@@ -249,9 +314,14 @@ struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act 
 	struct oom_val gate, up;
 
 	gate = oom_op_linear(t, "gate_proj", oom_keep(x), ff, flags);
-	gate = oom_activation(t, act, gate);
-	up = oom_op_linear(t, "up_proj", oom_keep(x), ff, flags);
-	gate = oom_op_mul(t, gate, up);
+	if (liger_has(t, OOM_LIGER_GLU)) {
+		up = oom_op_linear(t, "up_proj", oom_keep(x), ff, flags);
+		gate = liger_glu(t, gate, up);
+	} else {
+		gate = oom_activation(t, act, gate);
+		up = oom_op_linear(t, "up_proj", oom_keep(x), ff, flags);
+		gate = oom_op_mul(t, gate, up);
+	}
 	gate = oom_op_linear(t, "down_proj", gate, h, flags);
 	oom_done(t, x);
 	return gate;

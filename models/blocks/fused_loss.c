@@ -42,45 +42,49 @@ static void fused_chunk(struct oom_tape *t, struct oom_val x, struct oom_val w, 
 	oom_drop(t, lc);
 }
 
-/* Liger's fused linear cross-entropy: chunk = next power of two of tokens / ceil(V / h); the chunk
- * of logits is overwritten by its gradient; gradients of input and head exist from the forward on
- * (linkedin/Liger-Kernel, ops/fused_linear_cross_entropy.py). */
-static struct oom_val liger(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
-			    struct oom_val embed, const char *name)
+/* A part of a head's work: rows (of a monomial, so that they follow the batch) of all tokens. */
+struct part {
+	uint16_t mono;
+	uint64_t rows;
+	bool many;              /* there is more than one */
+};
+
+typedef void chunk_fn(struct oom_tape *t, struct oom_val x, struct oom_val w, enum oom_dtype dt,
+		      uint16_t chunk, uint64_t n, uint64_t v, uint64_t d);
+
+/* Parts of --loss-chunk tokens, all tokens being `tokens`. */
+static struct part of_tokens(struct oom_tape *t, uint16_t tokens, uint64_t chunk)
 {
-	const uint64_t v = a->vocab, d = h.width, inc = oom_ceil_div(v, d);
-	const uint64_t tokens = oom_mono_now(t, h.mono);
-	uint64_t chunk = 1, piece = oom_ceil_div(tokens, inc);
-	uint16_t part = OOM_MONO_ONE;
+	const bool many = oom_cond_above(t, tokens, chunk);
+
+	return (struct part){many ? OOM_MONO_ONE : tokens, many ? chunk : 1, many};
+}
+
+/* Head, loss and their gradients part by part, all in the forward; the input's are summed in `sum`. */
+static struct oom_val made_in_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+				      struct oom_val embed, const char *name, struct part part,
+				      chunk_fn *run, enum oom_dtype sum)
+{
+	const uint64_t v = a->vocab, d = h.width;
 	struct oom_val w, gx, gw = oom_none(), loss, total, labels;
 	struct oom_val as = h;
 	enum oom_dtype dt;
 	int32_t n = -1;
 	bool rg;
 
-	while (chunk < piece)
-		chunk *= 2;
-	if (h.mono == t->m_bs && inc <= UINT32_MAX) {   /* the chunk steps with the tokens */
-		part = oom_len_pow2_part(t, OOM_MONO_ONE, inc);
-		oom_cond_more(t, h.mono, 1, part, 1);
-	} else { /* tokens of another kind: record anew beyond the step */
-		oom_cond_above(t, h.mono, chunk * inc);
-		oom_cond_above(t, h.mono, chunk / 2 * inc);
-	}
 	t->vocab = v;
 	t->fused = true;
 	t->scope = name;
 	w = a->tie ? embed : oom_param(t, "weight", v, d, OOM_P_HEAD | OOM_P_LINEAR);
 	rg = t->grad && (h.rg || w.rg);
 	if (rg) {
-		n = oom_node(t, OOM_NODE_FUSED_CE, "FusedLinearCE");
+		n = oom_node(t, OOM_NODE_GIVEN, "FusedLinearCE");
 		oom_node_edge(t, n, h);
 		oom_node_edge(t, n, w);
 	}
-	chunk = chunk < tokens ? chunk : tokens;
 	labels = oom_new(t, "shifted labels", oom_len_plus_in_one(t, t->m_b, 1), D(1),
 			 OOM_I64);
-	gx = oom_new(t, "grad of input", h.mono, (struct oom_dim){d, NULL}, (enum oom_dtype)h.dt);
+	gx = oom_new(t, "grad of input", h.mono, (struct oom_dim){d, NULL}, sum);
 	if (w.rg)
 		gw = oom_new(t, "grad of head", OOM_MONO_ONE,
 			     (struct oom_dim){v * d, "vocab_size * d_model"}, (enum oom_dtype)w.dt);
@@ -89,10 +93,15 @@ static struct oom_val liger(struct oom_tape *t, const struct oom_arch *a, struct
 	as.dt = (uint8_t)dt;
 	oom_tape_product(t, as, d, v);
 	/* from the second chunk on the cast weight is cached */
-	for (int i = 0; i < (chunk < tokens ? 2 : 1); i++)
-		fused_chunk(t, h, w, dt, part, part == OOM_MONO_ONE ? chunk : 1, v, d);
+	for (int i = 0; i < (part.many ? 2 : 1); i++)
+		run(t, h, w, dt, part.mono, part.rows, v, d);
 	total = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);
 	oom_drop(t, loss);
+	if (gx.dt != h.dt) {
+		as = oom_new(t, "grad of input", h.mono, (struct oom_dim){d, NULL}, (enum oom_dtype)h.dt);
+		oom_drop(t, gx);
+		gx = as;
+	}
 	if (rg) {
 		total = oom_node_out(t, n, 0, total);
 		oom_node_save(t, n, gx);
@@ -103,6 +112,180 @@ static struct oom_val liger(struct oom_tape *t, const struct oom_arch *a, struct
 	oom_drop(t, labels);
 	oom_done(t, h);
 	return total;
+}
+
+/* Liger's fused linear cross-entropy: chunk = next power of two of tokens / ceil(V / h); the chunk
+ * of logits is overwritten by its gradient; gradients of input and head exist from the forward on
+ * (linkedin/Liger-Kernel, ops/fused_linear_cross_entropy.py). */
+static struct oom_val liger(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			    struct oom_val embed, const char *name)
+{
+	const uint64_t inc = oom_ceil_div(a->vocab, h.width);
+	const uint64_t tokens = oom_mono_now(t, h.mono);
+	uint64_t chunk = 1, piece = oom_ceil_div(tokens, inc);
+	uint16_t mono = OOM_MONO_ONE;
+
+	while (chunk < piece)
+		chunk *= 2;
+	if (h.mono == t->m_bs && inc <= UINT32_MAX) {   /* the chunk steps with the tokens */
+		mono = oom_len_pow2_part(t, OOM_MONO_ONE, inc);
+		oom_cond_more(t, h.mono, 1, mono, 1);
+	} else { /* tokens of another kind: record anew beyond the step */
+		oom_cond_above(t, h.mono, chunk * inc);
+		oom_cond_above(t, h.mono, chunk / 2 * inc);
+	}
+	chunk = chunk < tokens ? chunk : tokens;
+	return made_in_forward(t, a, h, embed, name,
+			       (struct part){mono, mono == OOM_MONO_ONE ? chunk : 1, chunk < tokens},
+			       fused_chunk, (enum oom_dtype)h.dt);
+}
+
+/* ---- torchtitan, DeepSpeed ALST: a plain head and loss, part by part ---- */
+
+enum { PARTS = 8 };
+
+/* Logits, their fp32 copy, log-probabilities; the backward at once: the zeros nll_loss fills, the logits'
+ * gradient, that of the input and of the head.  `logits` is a local of the turn. */
+static void plain_chunk(struct oom_tape *t, struct oom_val x, struct oom_val w, enum oom_dtype dt,
+			uint16_t chunk, uint64_t n, uint64_t v, uint64_t d)
+{
+	const struct oom_dim logits = {n * v, NULL}, weight = {v * d, "vocab_size * d_model"};
+	struct oom_val rows16 = oom_none(), cast = oom_none(), lc, f = oom_none(), lp, zeros, g, gw;
+
+	if (t->amp && x.dt != dt)
+		rows16 = oom_new(t, "input chunk", chunk, (struct oom_dim){n * d, NULL}, dt);
+	if (t->amp)
+		cast = oom_amp_cast(t, w);
+	lc = oom_new(t, "logits chunk", chunk, logits, dt);
+	if (dt != OOM_F32)
+		f = oom_new(t, "logits chunk in fp32", chunk, logits, OOM_F32);
+	lp = oom_new(t, "log_softmax", chunk, logits, OOM_F32);
+	oom_drop(t, f);
+	zeros = oom_new(t, "nll_loss_backward", chunk, logits, OOM_F32);
+	g = oom_new(t, "_log_softmax_backward_data", chunk, logits, OOM_F32);
+	oom_drop(t, zeros);
+	oom_drop(t, lp);
+	if (dt != OOM_F32) {
+		f = oom_new(t, "logits gradient", chunk, logits, dt);
+		oom_drop(t, g);
+		g = f;
+	}
+	oom_drop(t, oom_new(t, "input gradient chunk", chunk, (struct oom_dim){n * d, NULL}, dt));
+	if (w.rg) {
+		gw = oom_new(t, "head gradient chunk", OOM_MONO_ONE, weight, dt);
+		if (w.dt != dt)
+			oom_drop(t, oom_new(t, "head gradient chunk", OOM_MONO_ONE, weight,
+					    (enum oom_dtype)w.dt));
+		oom_drop(t, gw);
+	}
+	oom_drop(t, g);
+	oom_drop(t, lc);
+	if (cast.sto >= 0)
+		oom_drop(t, cast);
+	oom_drop(t, rows16);
+}
+
+/* Eight parts, each with its own backward, whose gradients go into one fp32 buffer and into the head's
+ * (torchtitan components/loss.py ChunkedLossWrapper, GradAccumulator); of DeepSpeed's TiledFusedLogitsLoss with
+ * --loss-chunk tokens. */
+static struct oom_val tiled(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			    struct oom_val embed, const char *name)
+{
+	const uint64_t chunk = (uint64_t)t->plan->loss_chunk;
+	const struct part eighth = {oom_len_ceil(t, t->m_b, PARTS), 1, true};
+
+	return made_in_forward(t, a, h, embed, name, chunk ? of_tokens(t, h.mono, chunk) : eighth,
+			       plain_chunk, OOM_F32);
+}
+
+/* ---- torchtune: the same parts, whose log-probabilities wait for one backward ---- */
+
+/* Every part is picked by its mask (a copy), run through the head, upcast and handed to cross_entropy
+ * (torchtune modules/loss/cross_entropy_loss.py LinearCrossEntropyLoss). */
+static struct oom_val torchtune(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+				struct oom_val embed, const char *name)
+{
+	const uint16_t rows = oom_len_ceil(t, t->m_b, PARTS);
+	const struct oom_dim d = {h.width, h.text}, v = {a->vocab, "vocab_size"};
+	struct oom_val w, loss = oom_none();
+
+	t->vocab = a->vocab;
+	t->fused = true;
+	t->scope = name;
+	w = a->tie ? embed :
+		     oom_param(t, "weight", a->vocab, h.width, OOM_P_HEAD | OOM_P_LINEAR);
+	for (int i = 0; i < PARTS; i++) {
+		struct oom_val x = oom_op_slice(t, oom_keep(h), rows, d), logits, one;
+
+		x = oom_op_gather(t, "tokens with labels", x, oom_new(t, "places", rows, D(1), OOM_I64),
+				  rows, d);
+		logits = oom_op_matmul_param(t, name, x, oom_share(t, w), oom_none(), v);
+		one = oom_share(t, logits);
+		logits = oom_cross_entropy(t, oom_op_cast(t, logits, OOM_F32),
+					   oom_new(t, "labels", rows, D(1), OOM_I64));
+		oom_drop(t, one);
+		loss = i ? oom_op_add(t, loss, logits) : logits;
+		t->scope = name;
+	}
+	oom_done(t, h);
+	return loss;
+}
+
+/* ---- cut cross-entropy: logits in registers alone ---- */
+
+/* Kept: hidden states and weight in the type of the product, one logsumexp and one place a token, the
+ * mean of every word's logits, by which the backward sorts them (apple/ml-cross-entropy,
+ * cut_cross_entropy/cce.py LinearCrossEntropyFunction; the copies that autocast has it make are no
+ * leaves' and are not cached). */
+static struct oom_val cut(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			  struct oom_val embed, const char *name)
+{
+	const uint16_t tokens = oom_len_minus(t, t->m_b, 1);
+	const enum oom_dtype dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt;
+	const struct oom_dim d = {h.width, h.text},
+			     weight = {a->vocab * h.width, "vocab_size * d_model"};
+	struct oom_val w, e, c, valids, lse, mean, loss;
+	int32_t n = -1;
+
+	t->vocab = a->vocab;
+	t->fused = true;
+	t->scope = name;
+	w = a->tie ? embed :
+		     oom_param(t, "weight", a->vocab, h.width, OOM_P_HEAD | OOM_P_LINEAR);
+	if (t->grad && (h.rg || w.rg)) {
+		n = oom_node(t, OOM_NODE_CUT, "LinearCrossEntropyFunction");
+		oom_node_edge(t, n, h);
+		oom_node_edge(t, n, w);
+		if (n >= 0)
+			t->nodes[n].aux_width = a->vocab;
+	}
+	valids = oom_new(t, "places of labels", tokens, D(1), OOM_I64);
+	e = h.dt == dt ? oom_share(t, h) : oom_new(t, "hidden states", h.mono, d, dt);
+	c = w.dt == dt ? oom_share(t, w) : oom_new(t, "weight copy", OOM_MONO_ONE, weight, dt);
+	e.dt = (uint8_t)dt;
+	oom_tape_product(t, e, h.width, a->vocab);
+	lse = oom_new(t, "logsumexp", tokens, D(1), OOM_F32);
+	mean = n < 0 ? oom_none() :
+		       oom_new(t, "mean logits", OOM_MONO_ONE, (struct oom_dim){a->vocab, "vocab_size"},
+			       OOM_F32);
+	oom_scratch(t, "negative dot product", tokens, 1, OOM_F32);
+	loss = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);
+	if (n >= 0) {
+		oom_node_save(t, n, e);
+		oom_node_save(t, n, c);
+		oom_node_save(t, n, lse);
+		oom_node_save(t, n, valids);
+		oom_node_save(t, n, mean);
+		loss = oom_node_out(t, n, 0, loss);
+		t->nodes[n].dt = (uint8_t)dt;   /* of the products */
+	}
+	oom_drop(t, mean);
+	oom_drop(t, lse);
+	oom_drop(t, c);
+	oom_drop(t, e);
+	oom_drop(t, valids);
+	oom_done(t, h);
+	return loss;
 }
 
 /* ---- TRL: chunks that are computed again ---- */
@@ -152,16 +335,17 @@ static void trl_chunk(struct oom_tape *t, const struct chunk *c)
 }
 
 /* TRL's chunked cross entropy (trl/trainer/sft_trainer.py _chunk, _chunked_cross_entropy_loss): tokens
- * sorted so that those with a label come first, then chunks of 256 behind checkpoints.  The measured
+ * sorted so that those with a label come first, then chunks of 256 (chunk_size) behind checkpoints.  The measured
  * runs compute it outside of autocast, and so does this; within it a 16-bit copy of the weight and of
  * its gradient would come on top. */
 static struct oom_val trl(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
 			  struct oom_val embed, const char *name)
 {
 	const uint16_t tokens = oom_len_minus(t, t->m_b, 1);
-	const bool many = oom_cond_above(t, tokens, TRL_CHUNK);
-	struct chunk c = {.mono = many ? OOM_MONO_ONE : tokens,
-			  .rows = many ? TRL_CHUNK : 1,
+	const uint64_t asked = (uint64_t)t->plan->loss_chunk;
+	const struct part part = of_tokens(t, tokens, asked ? asked : TRL_CHUNK);
+	struct chunk c = {.mono = part.mono,
+			  .rows = part.rows,
 			  .v = a->vocab,
 			  .d = h.width};
 	const struct oom_dim d = {c.d, h.text};
@@ -189,7 +373,7 @@ static struct oom_val trl(struct oom_tape *t, const struct oom_arch *a, struct o
 		}
 	}
 	oom_tape_product(t, h, c.d, c.v);
-	for (int i = 0; i < (many ? 2 : 1); i++)
+	for (int i = 0; i < (part.many ? 2 : 1); i++)
 		trl_chunk(t, &c);
 	loss = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);
 	loss = n >= 0 ? oom_node_out(t, n, 0, loss) : loss;
@@ -209,6 +393,9 @@ static const struct {
 } taking_in[] = {
 	[OOM_LOSS_FUSED] = {liger, false},
 	[OOM_LOSS_CHUNKED_NLL] = {trl, true},
+	[OOM_LOSS_CUT] = {cut, true},
+	[OOM_LOSS_CHUNKED] = {torchtune, true},
+	[OOM_LOSS_TILED] = {tiled, false},
 };
 enum { TAKING_IN = sizeof(taking_in) / sizeof(taking_in[0]) };
 

@@ -7,7 +7,8 @@
 /* log_softmax is kept (its own derivative needs it, and nll_loss keeps it too); nll_loss_backward
  * makes zeros of the same size, then _log_softmax_backward_data another: 12 bytes an element at
  * the start of backward in fp32. */
-struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, struct oom_val labels)
+static struct oom_val eager_cross_entropy(struct oom_tape *t, struct oom_val logits,
+					  struct oom_val labels)
 {
 	/* a local of the caller */
 	struct oom_val first, lp, loss, total, held = oom_share(t, logits);
@@ -39,6 +40,51 @@ struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, stru
 	oom_drop(t, held);
 	oom_done(t, labels);
 	return loss;
+}
+
+/* One Triton kernel over whole logits (Liger's ops/cross_entropy.py, flash-attn's with inplace_backward):
+ * their gradient takes their place, in their type.  Compiled: inductor keeps the logits and a logsumexp
+ * per token and writes the gradient in the logits' type, all of the arithmetic in registers.  Estimated:
+ * no inductor ran. */
+static struct oom_val one_kernel(struct oom_tape *t, struct oom_val logits, struct oom_val labels,
+				 bool in_place)
+{
+	struct oom_val rows, loss;
+	int32_t n = -1;
+
+	t->scope = "loss";
+	if (oom_wants_grad(t, logits)) {
+		n = oom_node(t, in_place ? OOM_NODE_GIVEN : OOM_NODE_SOFTMAX,
+			     in_place ? "LigerCrossEntropy" : "CompiledCrossEntropy");
+		oom_node_edge(t, n, logits);
+		oom_node_save(t, n, logits);
+		if (n >= 0)
+			t->nodes[n].dt = logits.dt;
+	}
+	rows = oom_new(t, in_place ? "loss per token" : "logsumexp", logits.mono, D(1), OOM_F32);
+	if (!in_place && n >= 0) {
+		oom_node_save(t, n, rows);
+		oom_node_save(t, n, labels);
+	}
+	loss = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);
+	oom_drop(t, rows);
+	oom_done(t, logits);
+	oom_drop(t, labels);
+	return n >= 0 ? oom_node_out(t, n, 0, loss) : loss;
+}
+
+/* logits.float(), but where one compiled kernel reads 16-bit logits as they are. */
+static struct oom_val upcast(struct oom_tape *t, struct oom_val logits)
+{
+	return t->plan->fused_ce == OOM_LOSS_COMPILED ? logits : oom_op_cast(t, logits, OOM_F32);
+}
+
+struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, struct oom_val labels)
+{
+	if (t->plan->fused_ce == OOM_LOSS_COMPILED ||
+	    (t->plan->fused_ce == OOM_LOSS_IN_PLACE && t->grad))
+		return one_kernel(t, logits, labels, t->plan->fused_ce == OOM_LOSS_IN_PLACE);
+	return eager_cross_entropy(t, logits, labels);
 }
 
 void oom_returns(struct oom_tape *t, struct oom_val x)
@@ -138,7 +184,7 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 	{
 		struct oom_val out = oom_share(t, logits), padded, f;
 
-		f = oom_op_cast(t, logits, OOM_F32);
+		f = upcast(t, logits);
 		/* F.pad(labels, (0, 1)), a local to the end; [..., 1:].contiguous() of one
 		 * sequence is a view of it */
 		padded = oom_new(t, "padded labels", oom_len_plus_in_many(t, t->m_b, 1), D(1),
@@ -157,7 +203,7 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 	return loss;
 }
 
-struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool upcast,
+struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool wide,
 				 uint16_t tokens)
 {
 	struct oom_val out, loss;
@@ -165,8 +211,8 @@ struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool
 	if (t->no_labels)
 		return oom_logits_alone(t, logits);
 	out = oom_share(t, logits);
-	if (upcast)
-		logits = oom_op_cast(t, logits, OOM_F32);
+	if (wide)
+		logits = upcast(t, logits);
 	loss = oom_cross_entropy(t, logits, oom_input(t, "labels", tokens, 1, OOM_I64));
 	oom_returns_logits(t, out);
 	return loss;

@@ -391,9 +391,9 @@ static void grouped_rule(struct oom_tape *t, const struct oom_node *n, struct gr
 			g[i] = for_edge(t, n, i, n->dt);
 }
 
-static void fused_ce_rule(struct oom_tape *t, struct oom_node *n, struct grad *g)
+static void given_rule(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
-	for (int i = 0; i < 2; i++)             /* the gradients were made in the forward */
+	for (int i = 0; i < n->n_saved && i < n->n_edge; i++)
 		if (needed(n, i) && n->saved[i] >= 0) {
 			oom_ref(t, n->saved[i]);
 			g[i] = (struct grad){.sto = n->saved[i],
@@ -527,6 +527,57 @@ static void chunked_rule(struct oom_tape *t, const struct oom_node *n, struct gr
 	oom_unref(t, x.sto);
 }
 
+/* One of cut cross-entropy's gradients: zeros of the operand's own type, and cast to the parameter's
+ * where autocast had cast that. */
+static struct grad cut_grad(struct oom_tape *t, const struct oom_node *n, int i)
+{
+	const struct grad own = for_edge(t, n, i, n->dt);
+	struct grad cast;
+
+	if (n->edge[i].dt == n->dt)
+		return own;
+	cast = for_edge(t, n, i, n->edge[i].dt);
+	oom_unref(t, own.sto);
+	return cast;
+}
+
+/* The order of the vocabulary (an argsort: 8 and 4 bytes a word), both gradients in the operands'
+ * types, then casts: the weight's first (cut_cross_entropy/cce.py backward, cce_backward.py). */
+static void cut_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	const struct oom_val order = oom_scratch_hold(t, "vocabulary order", OOM_MONO_ONE,
+						      n->aux_width, OOM_F32);
+	struct grad de = {.sto = -1};
+
+	oom_scratch(t, "argsort", OOM_MONO_ONE, n->aux_width, OOM_I64);
+	if (needed(n, 0))
+		de = for_edge(t, n, 0, n->dt);
+	if (needed(n, 1))
+		g[1] = cut_grad(t, n, 1);
+	g[0] = de;
+	if (needed(n, 0) && n->edge[0].dt != n->dt) {
+		g[0] = for_edge(t, n, 0, n->edge[0].dt);
+		oom_unref(t, de.sto);
+	}
+	oom_drop(t, order);
+}
+
+/* dX over dY, or beside it; the weight's gradient in as many partial sums as the GPU has
+ * multiprocessors (ops/rms_norm.py rms_norm_backward; an A100's 108, others differ). */
+static void liger_rms_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	enum { MULTIPROCESSORS = 108 };
+	struct oom_val sums = oom_none();
+
+	if (needed(n, 0))
+		g[0] = n->added ? for_edge(t, n, 0, n->dt) : shared(t, n);
+	sums = oom_scratch_hold(t, "partial sums", OOM_MONO_ONE, MULTIPROCESSORS * n->edge[1].width,
+				OOM_F32);
+	if (needed(n, 1))
+		g[1] = for_edge(t, n, 1, n->edge[1].dt);
+	oom_drop(t, sums);
+}
+
 static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	switch ((enum oom_node_kind)n->kind) {
@@ -573,12 +624,14 @@ static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	case OOM_NODE_EMBEDDING: embedding_rule(t, n, g); break;
 	case OOM_NODE_FLASH: flash_rule(t, n, g); break;
 	case OOM_NODE_EFFICIENT: efficient_rule(t, n, g); break;
-	case OOM_NODE_FUSED_CE: fused_ce_rule(t, n, g); break;
+	case OOM_NODE_GIVEN: given_rule(t, n, g); break;
 	case OOM_NODE_PICK: g[0] = picked(t, n, n->dt); break;
 	case OOM_NODE_ROWS: rows_rule(t, n, g); break;
 	case OOM_NODE_IN_VIEW: in_view_rule(t, n, g); break;
 	case OOM_NODE_CHUNKED: chunked_rule(t, n, g); break;
 	case OOM_NODE_SMOOTH: smooth_rule(t, n, g); break;
+	case OOM_NODE_CUT: cut_rule(t, n, g); break;
+	case OOM_NODE_LIGER_RMS: liger_rms_rule(t, n, g); break;
 	case OOM_NODE_SLICE:
 	case OOM_NODE_MEAN:
 	case OOM_NODE_EXPAND:

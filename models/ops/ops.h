@@ -38,7 +38,8 @@ enum oom_node_kind {
 	OOM_NODE_DIV,           /* saved divisor (and dividend); edges a, b */
 	OOM_NODE_GROUPED_MM,    /* saved x, w; edges x, w */
 	OOM_NODE_CONV,          /* saved x, w; edges x, w[, bias] */
-	OOM_NODE_FUSED_CE,      /* saved gradients; edges x, w */
+	/* saved: the gradients themselves, or what they are written over; edges in the same order */
+	OOM_NODE_GIVEN,
 	OOM_NODE_WHERE,         /* masked_fill, where: one fresh gradient */
 	OOM_NODE_GROUP_NORM,
 	OOM_NODE_SET_SLICE,     /* x[part] = y: edges x, y */
@@ -49,6 +50,8 @@ enum oom_node_kind {
 	OOM_NODE_IN_VIEW,       /* an elementwise operation on a view, in place; edge x */
 	OOM_NODE_CHUNKED,       /* saved hidden states, order; edges hidden states, weight */
 	OOM_NODE_SMOOTH,        /* a pick out of log-probabilities and their sum */
+	OOM_NODE_CUT,           /* saved hidden states, weight, ...; edges the same two */
+	OOM_NODE_LIGER_RMS,     /* saved x, weight, rstd; edges x, weight; added: out of place */
 	OOM_NODE_LEAF,          /* collects a gradient nobody uses */
 	OOM_NODE_KINDS,
 };

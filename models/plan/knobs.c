@@ -14,6 +14,7 @@ OOM_CHOICE_LIST(static, reentrants, OOM_REENTRANTS)
 OOM_CHOICE_LIST(static, scans, OOM_SCANS)
 OOM_CHOICE_LIST(static, fp8s, OOM_FP8S)
 OOM_CHOICE_LIST(static, losses, OOM_LOSSES)
+OOM_CHOICE_LIST(static, ligers, OOM_LIGERS)
 OOM_CHOICE_LIST(static, allocators, OOM_ALLOCATORS)
 OOM_CHOICE_LIST(static, methods, OOM_METHODS)
 OOM_CHOICE_LIST(static, references, OOM_REFERENCES)
@@ -296,6 +297,13 @@ static const struct oom_option knobs[] = {
 	{KNOB("loss", "fused_ce", fused_ce), WORD(losses, OOM_LOSS_PLAIN),
 	 .summary = "head and loss implementation", .setting = "use_liger_kernel", .source = HF,
 	 .aliases = ALSO(FLAG_AS("use-liger-kernel"), FLAG_AS("use-liger"))},
+	{KNOB("loss-chunk", "loss_chunk", loss_chunk), COUNT(0, 1e9, 0),
+	 .summary = "tokens that loss chunked-nll or tiled takes at once (0: its own: 256, an eighth of a "
+		    "sequence)",
+	 .setting = "chunk_size", .source = "trl/trainer/sft_trainer.py"},
+	{KNOB("liger-kernels", "liger_kernels", liger_kernels), WORD(ligers, OOM_LIGER_NONE),
+	 .summary = "Liger's Triton kernels beside the loss, where a model has such modules",
+	 .setting = "liger_kernel_config", .source = HF},
 	{KNOB("convert-outputs-fp32", "convert_outputs_fp32", convert_outputs_fp32), FLAG(0),
 	 .summary = "accelerate's wrapper that upcasts model outputs",
 	 .setting = "Accelerator.prepare", .source = "accelerate operations.py"},

@@ -54,6 +54,9 @@ static bool splits_large(const struct oom_plan *p)
 #define NOT_MEGATRON (~BIT(OOM_ENGINE_MEGATRON))
 /* their ranks and GPUs run parts of one forward pass */
 #define WHOLE_CHAIN (BIT(OOM_ENGINE_MEGATRON) | BIT(OOM_ENGINE_DEVICE_MAP))
+/* losses that Megatron-core has in some form of its own */
+#define EVERYWHERE (BIT(OOM_LOSS_PLAIN) | BIT(OOM_LOSS_FUSED) | BIT(OOM_LOSS_SLICED))
+#define BY_TOKENS (BIT(OOM_LOSS_CHUNKED_NLL) | BIT(OOM_LOSS_TILED))
 #define COMPARING (BIT(OOM_METHOD_DPO) | BIT(OOM_METHOD_GRPO))
 #define AT(field) offsetof(struct oom_plan, field)
 #define IS(field, v) {AT(field), (uint64_t)(v), 0, 0}
@@ -191,6 +194,12 @@ static const struct oom_rule rules[] = {
 	{IS_NOT(completion_len, OOM_DEFAULT_COMPLETION),
 	 WITHOUT_EFFECT_UNLESS(IS(objective, OOM_METHOD_GRPO)),
 	 "completion-len is about answers the model is trained on its own: --objective grpo"},
+	{ENGINE(MEGATRON), NEEDS(AMONG(fused_ce, EVERYWHERE)),
+	 "engine megatron has a cross entropy of its own: --loss plain, or fused for TE's"},
+	{ABOVE(loss_chunk, 0), WITHOUT_EFFECT_UNLESS(AMONG(fused_ce, BY_TOKENS)),
+	 "loss-chunk is about losses in chunks of tokens: --loss chunked-nll or tiled"},
+	{IS_NOT(liger_kernels, OOM_LIGER_NONE), EXCLUDES(ENGINE(MEGATRON)),
+	 "engine megatron has kernels of its own, not Liger's"},
 	{ABOVE_REAL(label_smoothing, ZERO), NEEDS(IS(objective, OOM_METHOD_SFT)),
 	 "label-smoothing: objective {objective} has no labels to smooth"},
 	{ABOVE_REAL(label_smoothing, ZERO), NEEDS(IS(fused_ce, OOM_LOSS_PLAIN)),

@@ -324,7 +324,9 @@ void oom_pile_up(const struct oom_schedule *s, struct oom_eval *out, uint64_t n,
 		 struct oom_alive *alive)
 {
 	const uint64_t most = (uint64_t)1 << 60, pile = one && n > most / one ? most : n * one;
-	const uint64_t waiting = pile - (pile < one ? pile : one);
+	/* From the third batch on, what the loop calls `logits` is the batch before, of which the pile
+	 * has a copy (transformers trainer.py evaluation_loop; nested_concat). */
+	const uint64_t waiting = pile - (pile < one ? pile : one) + (n > 2 ? one : 0);
 	uint64_t held = 0, *bucket = alive ? alive[OOM_PHASE_EVAL].bucket : NULL;
 	uint64_t run, cat;
 
