@@ -93,6 +93,7 @@ struct oom_crash {
 	} smi;
 	char largest[160];                      /* the largest buffer that XLA lists; "": none */
 	uint64_t host_states;                   /* parameters whose states lie on the host; 0: none */
+	bool pinned;                            /* page-locked host memory was refused */
 	uint64_t ooms, retries;                 /* of a memory_summary() table */
 	int strength;                           /* 3 allocator message, 2 kill line, 1 hint */
 };
@@ -101,6 +102,8 @@ struct oom_crash {
  * it holds none. */
 OOM_API bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out);
 
+/* PyTorch on a card that has a memory of its own: its allocator takes segments, and total is the card's. */
+OOM_API bool oom_crash_of_card(const struct oom_crash *crash);
 OOM_API enum oom_crash_work oom_crash_work(const struct oom_crash *crash);
 /* "training", "server_setup", ... */
 OOM_API const char *oom_crash_work_str(enum oom_crash_work work);

@@ -139,8 +139,7 @@ const char *oom_crash_cards(const struct oom_crash *c, char *buf, size_t size)
 	size_t n = 0;
 
 	buf[0] = 0;
-	if (!c->known[OOM_CRASH_TOTAL] || strncmp(c->framework, "torch", 5) ||
-	    !strcmp(c->framework, "torch-mps"))
+	if (!c->known[OOM_CRASH_TOTAL] || !oom_crash_of_card(c))
 		return buf;
 	if (oom_gpus_load(&gpus, NULL)) {       /* the table is the program's own */
 		oom_out_incomplete();

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "answer.h"
+#include "tables.h"
 
 #define BIT(x) (1u << (x))
 
@@ -138,7 +138,7 @@ static const enum oom_lever of_servers[MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(
 
 static const char *lever(const struct oom_crash *c, enum oom_lever l)
 {
-	return oom_lever_in(oom_program_of(c)->dialect, oom_runtime_dialect(c->framework), l);
+	return oom_lever_in(oom_program_of(c)->dialect, oom_runtime_named(c->framework)->as.dialect, l);
 }
 
 /* In words of its own, not everybody's. */
@@ -170,56 +170,11 @@ static const enum oom_lever *order(const struct oom_crash *c, enum oom_crash_wor
 /* What a cause that is none of memory asks for, and messages that are of one part. */
 static enum oom_lever instead(const struct oom_crash *c, enum oom_lever lever)
 {
-	static const struct {
-		const char *format;
-		enum oom_lever was, is;
-	} formats[] = {{"errno-28", OOM_LEVER_READ, OOM_LEVER_DISK},
-		       {"disk-full", OOM_LEVER_READ, OOM_LEVER_DISK},
-		       {"k8s-disk", OOM_LEVER_READ, OOM_LEVER_DISK},
-		       {"triton-out-of-resources", OOM_LEVER_READ, OOM_LEVER_KERNEL},
-		       {"xla-tpu-vmem", OOM_LEVER_READ, OOM_LEVER_KERNEL},
-		       {"tf-host-pinned", OOM_LEVER_HOST, OOM_LEVER_PINNED},
-		       {"ggml-pinned", OOM_LEVER_HOST, OOM_LEVER_PINNED},
-		       {"cuda-error-no-numbers", OOM_LEVER_HOST, OOM_LEVER_PINNED}};
-	const bool pinned = c->n_causes && strstr(c->cause[0].evidence, "page-locked");
+	const enum oom_lever read = oom_format_of(c)->read;
 
-	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
-		if (!strcmp(formats[i].format, c->format) && formats[i].was == lever &&
-		    (formats[i].is != OOM_LEVER_PINNED || pinned))
-			return formats[i].is;
-	return lever;
-}
-
-/* Who set the limit that was met, and what it is called there: docs of Kubernetes, Slurm, Docker, Ray,
- * Windows. */
-static const char *limit_of(const struct oom_crash *c)
-{
-	static const struct {
-		const char *format, *text;
-	} limits[] = {
-		{"k8s-oomkilled", "raise resources.limits.memory of that container (a memory-backed /dev/shm counts in it)"},
-		{"k8s-evicted", "set requests.memory to what it needs, so that the pod is put on a node that has it"},
-		{"slurm-", "ask for more: sbatch --mem=... or --mem-per-cpu=... (--mem=0: all of the node)"},
-		{"lsf-", "ask for more: bsub -M and -R \"rusage[mem=...]\""},
-		{"pbs-", "ask for more: qsub -l mem=..."},
-		{"exit-137", "raise the container's limit (docker run -m, the memory of Docker Desktop or WSL, resources.limits.memory)"},
-		{"container-memory", "raise the container's memory limit (spark.executor.memoryOverhead on YARN)"},
-		{"ray-oom", "fewer tasks at once (more num_cpus or memory= a task), or a node with more memory; RAY_memory_usage_threshold moves the limit only"},
-		{"paging-file", "a larger page file (System, Advanced, Virtual memory) or more RAM, fewer worker processes: each one commits the CUDA libraries"},
-		{"notebook-ram", "a runtime with more RAM (high-RAM), or load in pieces"},
-		{"java-heap", "a larger heap (-Xmx, spark.driver.memory, spark.executor.memory)"},
-		{"node-heap", "a larger heap (NODE_OPTIONS=--max-old-space-size=...)"},
-		{"systemd-oom", "raise MemoryMax of the unit, or give the machine more memory or swap"},
-		{"gunicorn-killed", "fewer workers of the server: each holds its own copy of the model (--preload shares it)"},
-		{"loky-killed", "fewer jobs at once (n_jobs lower): each holds its own copy of the data"},
-		{"dask-memory", "a larger memory_limit of the workers, fewer of them, or smaller partitions"},
-		{"ollama-", NULL},
-	};
-
-	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
-		if (!strncmp(c->format, limits[i].format, strlen(limits[i].format)))
-			return limits[i].text;
-	return NULL;
+	if (lever == OOM_LEVER_READ && read)
+		return read;
+	return lever == OOM_LEVER_HOST && c->pinned ? OOM_LEVER_PINNED : lever;
 }
 
 static void add(struct oom_crash_answer *a, const char *prefix, const char *text)
@@ -267,9 +222,9 @@ static void fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_
 	if (work == OOM_WORK_TRAINING && levers && *levers == OOM_LEVER_BATCH && of_logits(c))
 		add(a, "", lever(c, OOM_LEVER_LOGITS));
 	if (cause == OOM_CAUSE_HOST_RAM)
-		add(a, "", limit_of(c));
+		add(a, "", oom_format_of(c)->limit);
 	for (size_t i = 0; levers && i < MAX_LEVERS && levers[i]; i++) {
-		const bool told = cause == OOM_CAUSE_HOST_RAM && limit_of(c);
+		const bool told = cause == OOM_CAUSE_HOST_RAM && oom_format_of(c)->limit;
 
 		/* of the limit, all is said above; of parts that nobody named, on a condition */
 		if (!told || levers[i] != OOM_LEVER_HOST)
@@ -419,13 +374,14 @@ static void sentence(const struct oom_crash *c, enum oom_cause cause, struct oom
 		n = numbers(c, out, n, size);
 		break;
 	default:
-		n = put(out, n, size, strcmp(c->framework, "torch-cpu") ? "%s ran out of device memory%s" : "%s ran out of host memory%s",
+		n = put(out, n, size, oom_runtime_is(c, OOM_RUNTIME_HOST) ? "%s ran out of host memory%s" : "%s ran out of device memory%s",
 			who, when);
 		n = numbers(c, out, n, size);
 		break;
 	}
 	put(out, n, size, ".%s%s", "", "");
-	if (!strncmp(out, "the ", 4) || !strncmp(out, "a ", 2) || !strncmp(out, "generation", 10))
+	/* a name keeps its small letter, as llama.cpp does; a phrase does not */
+	if (*out >= 'a' && *out <= 'z' && strchr(who, ' '))
 		out[0] = (char)(out[0] - 'a' + 'A');
 }
 
@@ -482,24 +438,10 @@ static void observe(const struct oom_crash *c, enum oom_cause cause, struct oom_
 
 static const char *settles(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause)
 {
-	static const struct {
-		const char *format, *text;
-	} formats[] = {
-		{"slurm-", "sacct -j JOB --format=JobID,State,MaxRSS,ReqMem says how much the job held of what it asked for"},
-		{"k8s-", "kubectl describe pod (Last State, Limits) says which container met which limit"},
-		{"exit-137", "docker inspect (OOMKilled) or kubectl describe pod says whether the memory limit or somebody's signal ended it"},
-		{"ray-oom", "the \"Top 10 memory users\" of Ray's message name the worker that grew"},
-		{"kernel-oom", "the line \"Killed process ... anon-rss\" of dmesg -T names the process and its size"},
-		{"elastic-exitcode", "dmesg -T | grep -i 'killed process' says whether the kernel's OOM killer sent the signal"},
-		{"bare-killed", "dmesg -T | grep -i 'killed process' says whether the kernel's OOM killer sent the signal"},
-		{"dataloader-", "dmesg -T | grep -i 'killed process' and df -h /dev/shm while it runs say which of the two ran out"},
-	};
-
 	if (cause == OOM_CAUSE_NOT_OOM)
 		return NULL;
-	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
-		if (!strncmp(c->format, formats[i].format, strlen(formats[i].format)))
-			return formats[i].text;
+	if (oom_format_of(c)->settle)
+		return oom_format_of(c)->settle;
 	if (cause == OOM_CAUSE_UNKNOWN && !c->known[OOM_CRASH_TOTAL])
 		return "nvidia-smi (or the device's own tool) while it runs says how much there is and whether others hold it; the message gives no sizes";
 	if (work == OOM_WORK_UNKNOWN || c->phase == OOM_CRASH_UNKNOWN)

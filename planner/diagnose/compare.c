@@ -64,8 +64,7 @@ static void find_request(struct oom_evaluator *ev, const struct oom_model *model
 
 	/* two decimals of the unit printed */
 	m.half = m.tried >= 1024 * MIB ? 1024 * MIB / 200 + 1 : m.tried >= MIB ? MIB / 200 + 1 : 6;
-	m.plain = strncmp(c->framework, "torch", 5) != 0 || !strcmp(c->framework, "torch-cpu") ||
-		  !strcmp(c->framework, "torch-mps");
+	m.plain = !oom_crash_of_card(c);
 	out->step_only = !m.plain && (m.tried == 2 * MIB || m.tried == 20 * MIB);
 	if (out->step_only)
 		return;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "parts.h"
+#include "tables.h"
 
 enum { MOST_WORDS = 16, WORD = 24 };
 
@@ -47,16 +47,16 @@ static size_t words_of(const char *p, const char *end, char words[MOST_WORDS][WO
 static const struct {
 	const char *word;
 	enum oom_crash_phase phase;
-	const char *not_with;   /* another word that changes its sense */
+	const char *not_with;   /* other words that change its sense, between blanks */
 } senses[] = {
 	{"backward", OOM_CRASH_BACKWARD, NULL}, {"bwd", OOM_CRASH_BACKWARD, NULL}, {"backprop", OOM_CRASH_BACKWARD, NULL},
 	{"collate", OOM_CRASH_DATA, NULL}, {"dataloader", OOM_CRASH_DATA, NULL}, {"dataset", OOM_CRASH_DATA, NULL},
 	{"getitem", OOM_CRASH_DATA, NULL}, {"preprocess", OOM_CRASH_DATA, NULL}, {"augment", OOM_CRASH_DATA, NULL},
 	{"save", OOM_CRASH_SAVE, "load"}, {"saving", OOM_CRASH_SAVE, NULL}, {"~evaluat", OOM_CRASH_EVAL, NULL},
-	{"eval", OOM_CRASH_EVAL, "frame"}, {"~validat", OOM_CRASH_EVAL, NULL}, {"val", OOM_CRASH_EVAL, NULL},
+	{"eval", OOM_CRASH_EVAL, "frame jaxpr shape context"}, {"~validat", OOM_CRASH_EVAL, "python args config environment"}, {"val", OOM_CRASH_EVAL, NULL},
 	{"load", OOM_CRASH_LOAD, "data"}, {"loading", OOM_CRASH_LOAD, "data"}, {"loader", OOM_CRASH_LOAD, "data"}, {"pretrained", OOM_CRASH_LOAD, NULL},
 	{"~instantiat", OOM_CRASH_INIT, NULL}, {"~initializ", OOM_CRASH_INIT, NULL}, {"warmup", OOM_CRASH_INIT, "sched"},
-	{"capture", OOM_CRASH_INIT, NULL},
+	{"capture", OOM_CRASH_INIT, NULL}, {"profile", OOM_CRASH_INIT, NULL},
 	{"train", OOM_CRASH_TRAIN_STEP, NULL}, {"training", OOM_CRASH_TRAIN_STEP, NULL}, {"finetune", OOM_CRASH_TRAIN_STEP, NULL},
 	{"optimizer", OOM_CRASH_OPTIMIZER, "init"}, {"adamw", OOM_CRASH_OPTIMIZER, NULL},
 	{"prefill", OOM_CRASH_INFERENCE, NULL}, {"~generat", OOM_CRASH_INFERENCE, "data"}, {"decode", OOM_CRASH_INFERENCE, NULL},
@@ -74,6 +74,19 @@ static bool is(const char *word, const char *sense)
 	return *sense == '~' ? !strncmp(word, sense + 1, strlen(sense + 1)) : !strcmp(word, sense);
 }
 
+/* One of several words between blanks. */
+static bool any_among(char words[MOST_WORDS][WORD], size_t n, const char *list)
+{
+	for (size_t i = 0; i < n; i++) {
+		const size_t k = strlen(words[i]);
+
+		for (const char *p = list; (p = strstr(p, words[i])); p += k)
+			if ((p == list || p[-1] == ' ') && (!p[k] || p[k] == ' '))
+				return true;
+	}
+	return false;
+}
+
 static bool among(char words[MOST_WORDS][WORD], size_t n, const char *sense)
 {
 	for (size_t i = 0; i < n; i++)
@@ -89,13 +102,17 @@ enum oom_crash_phase oom_identifier_phase(const char *name, const char *end)
 
 	for (size_t i = 0; i < sizeof(senses) / sizeof(senses[0]); i++)
 		if (among(words, n, senses[i].word) &&
-		    !(senses[i].not_with && among(words, n, senses[i].not_with)))
+		    !(senses[i].not_with && any_among(words, n, senses[i].not_with)))
 			return senses[i].phase;
 	/* "train_step", "grad_step", "update_policy" */
 	if ((among(words, n, "step") && among(words, n, "grad")) ||
 	    (among(words, n, "update") && (among(words, n, "policy") || among(words, n, "actor") ||
 					   among(words, n, "critic"))))
 		return OOM_CRASH_TRAIN_STEP;
+	/* the loop of a server: "_process_engine_step", "run_busy_loop" */
+	if ((among(words, n, "engine") && among(words, n, "step")) ||
+	    (among(words, n, "busy") && among(words, n, "loop")))
+		return OOM_CRASH_INFERENCE;
 	return OOM_CRASH_UNKNOWN;
 }
 
@@ -140,7 +157,7 @@ bool oom_phase_by_executable(struct oom_crash *c, const char *line, const char *
 {
 	static const char *const marks[] = {"executable_name='", "jit(", "pjit(", "pmap(", "jit_"};
 
-	if (strcmp(c->framework, "jax") && strcmp(c->framework, "torch-xla"))
+	if (!oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
 		return false;
 	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
 		const char *p = oom_text_find(line, end, marks[i]);
@@ -211,10 +228,96 @@ bool oom_phase_by_functions(struct oom_crash *c, const char *begin, const char *
 	return false;
 }
 
+bool oom_phase_by_deeper(struct oom_crash *c, const char *begin, const char *at)
+{
+	const char *from = oom_line_begin(begin, at);
+
+	for (int n = 0; from > begin && n < 120; n++) {
+		const char *const stop = from - 1;
+		const char *name;
+		enum oom_crash_phase phase;
+
+		from = oom_line_begin(begin, stop);
+		name = function_of(from, stop);
+		phase = name ? oom_identifier_phase(name, name_end(name, stop)) : OOM_CRASH_UNKNOWN;
+		if (phase == OOM_CRASH_EVAL)
+			return by_name(c, name, name_end(name, stop), 0.8);
+		if (phase == OOM_CRASH_TRAIN_STEP)
+			break;
+	}
+	return false;
+}
+
 /* Ray's table of the largest workers names their methods: "260.26 ray::WorkerDict.save_checkpoint" */
 bool oom_phase_by_workers(struct oom_crash *c, const char *at, const char *end)
 {
-	const char *p = strcmp(c->format, "ray-oom") ? NULL : oom_text_find(at, end, "ray::");
+	const char *p = oom_format_is(c, OOM_FORMAT_LISTS_WORKERS) ? oom_text_find(at, end, "ray::") : NULL;
 
 	return p && by_name(c, p + 5, name_end(p + 5, end), 0.75);
+}
+
+/* ---- lines of a log ---- */
+
+/* Present participles say what is going on, past ones that it is over. */
+static const struct {
+	const char *word;       /* in lower case; its beginning */
+	enum oom_crash_phase phase;
+	bool over;
+} verbs[] = {
+	{"loading", OOM_CRASH_LOAD, false}, {"loaded", OOM_CRASH_LOAD, true},
+	{"downloading", OOM_CRASH_LOAD, false}, {"downloaded", OOM_CRASH_LOAD, true},
+	{"quantizing", OOM_CRASH_LOAD, false}, {"dequantizing", OOM_CRASH_LOAD, false},
+	{"offloading", OOM_CRASH_LOAD, false}, {"offloaded", OOM_CRASH_LOAD, true},
+	{"saving", OOM_CRASH_SAVE, false}, {"saved", OOM_CRASH_SAVE, true}, {"checkpointing", OOM_CRASH_SAVE, false},
+	{"evaluating", OOM_CRASH_EVAL, false}, {"validating", OOM_CRASH_EVAL, false},
+	{"initializing", OOM_CRASH_INIT, false}, {"initialising", OOM_CRASH_INIT, false},
+	{"initialized", OOM_CRASH_INIT, true}, {"capturing", OOM_CRASH_INIT, false}, {"captured", OOM_CRASH_INIT, true},
+	{"warming", OOM_CRASH_INIT, false}, {"profiling", OOM_CRASH_INIT, false},
+	{"compiling", OOM_CRASH_COMPILE, false}, {"compiled", OOM_CRASH_COMPILE, true},
+	{"autotuning", OOM_CRASH_COMPILE, false}, {"building", OOM_CRASH_COMPILE, false},
+	{"generating", OOM_CRASH_INFERENCE, false}, {"sampling", OOM_CRASH_INFERENCE, false},
+	{"denoising", OOM_CRASH_INFERENCE, false}, {"transcribing", OOM_CRASH_INFERENCE, false},
+	{"decoding", OOM_CRASH_INFERENCE, false}, {"inferencing", OOM_CRASH_INFERENCE, false},
+	{"predicting", OOM_CRASH_INFERENCE, false}, {"prefilling", OOM_CRASH_INFERENCE, false},
+	{"tokenizing", OOM_CRASH_DATA, false}, {"tokenized", OOM_CRASH_DATA, true},
+	{"preprocessing", OOM_CRASH_DATA, false}, {"training", OOM_CRASH_TRAIN_STEP, false},
+};
+
+/* Behind what loggers put before a message: times, levels in brackets, "file.py:12]", "srv  load_model:". */
+static const char *message_of(const char *line, const char *end)
+{
+	const char *p = line;
+
+	for (const char *q = line; q < end && q - line < 160; q++)
+		if ((*q == ']' || *q == ':') && q + 1 < end && q[1] == ' ')
+			p = q + 1;
+	while (p < end && !letter(*p) && *p != '"')
+		p++;
+	return p;
+}
+
+enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *over)
+{
+	const char *const starts[] = {line, message_of(line, end)};
+	char word[WORD];
+
+	for (size_t k = 0; k < 2; k++) {
+		const char *p = starts[k];
+		size_t n = 0;
+
+		while (p < end && !letter(*p) && p - starts[k] < 8)
+			p++;
+		for (; p < end && letter(*p) && n + 1 < WORD; p++)
+			word[n++] = (char)(upper(*p) ? *p - 'A' + 'a' : *p);
+		word[n] = 0;
+		/* a word that goes on is an identifier */
+		if (p < end && (*p == '_' || *p == '(' || *p == '='))
+			continue;
+		for (size_t i = 0; n && i < sizeof(verbs) / sizeof(verbs[0]); i++)
+			if (!strcmp(word, verbs[i].word)) {
+				*over = verbs[i].over;
+				return verbs[i].phase;
+			}
+	}
+	return OOM_CRASH_UNKNOWN;
 }

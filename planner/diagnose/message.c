@@ -3,26 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parts.h"
+#include "tables.h"
 
 static bool name_char(char ch)
 {
 	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') ||
 	       ch == '.' || ch == '_';
-}
-
-/* Kill lines are printed by others than the program: an exception before them is another story. */
-static bool has_exception(const struct oom_crash *c)
-{
-	static const char *const none[] = {"oom-kill",	    "slurm-oom-kill", "kernel-oom-kill",
-					   "k8s-oomkilled", "k8s-evicted",    "bare-killed",
-					   "exit-137",	    "systemd-oom",    "k8s-disk",
-					   "time-limit"};
-
-	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
-		if (!strcmp(c->format, none[i]))
-			return false;
-	return true;
 }
 
 /* The class before the last colon in front of the message: "torch.OutOfMemoryError: CUDA ..." */
@@ -181,13 +167,7 @@ static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
 
 static bool of_torch(const struct oom_crash *c)
 {
-	static const char *const formats[] = {"cuda", "hip", "xpu",
-					      "npu",  "mps", "cuda-malloc-async"};
-
-	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
-		if (!strcmp(c->format, formats[i]))
-			return !strncmp(c->framework, "torch", 5);
-	return false;
+	return oom_format_is(c, OOM_FORMAT_SENTENCE) && oom_runtime_is(c, OOM_RUNTIME_TORCH);
 }
 
 /* A request that is reported and then raised again without its numbers: those of the first report,
@@ -239,10 +219,10 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	c->strength = t->strength;
 	snprintf(c->framework, sizeof(c->framework), "%s", t->framework);
 	snprintf(c->format, sizeof(c->format), "%s", t->format);
-	if (has_exception(c))
+	if (!oom_format_is(c, OOM_FORMAT_FOREIGN))
 		exception_of(c, begin, at);
 	rank_of(c, begin, at + 1);
-	rename_wrapped(c, !strcmp(c->format, "ggml-cuda") ? oom_line_begin(begin, at) : at, end);
+	rename_wrapped(c, oom_format_is(c, OOM_FORMAT_NAMED_ON_LINE) ? oom_line_begin(begin, at) : at, end);
 	if (of_torch(c)) {
 		oom_torch_numbers(c, flat, stop);
 		said_before(c, begin, at);
@@ -251,7 +231,7 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	} else {
 		oom_other_numbers(c, begin, at, end, flat, stop);
 	}
-	if (!strcmp(c->format, "oom-kill"))
+	if (oom_format_is(c, OOM_FORMAT_KERNEL_OR_SLURM))
 		snprintf(c->format, sizeof(c->format), "%s",
 			 oom_text_find(begin, end, "slurm") ? "slurm-oom-kill" : "kernel-oom-kill");
 	summary_table(c, begin, end);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parts.h"
+#include "tables.h"
 
 /* TensorFlow: shape[25088,4096] and type float */
 static void tf_shape(struct oom_crash *c, const char *at, const char *end)
@@ -200,23 +200,6 @@ static void node_usage(struct oom_crash *c, const char *at, const char *end)
 		oom_number_follows(c, OOM_CRASH_TOTAL, slash, end, "/", false);
 }
 
-/* Numbers that stand before their trigger, on its line. */
-static void numbers_before(struct oom_crash *c, const char *begin, const char *at)
-{
-	const char *const line = oom_line_begin(begin, at);
-
-	if (!strcmp(c->format, "tf-device-driver"))
-		driver_pool(c, begin, at);
-	if (!strcmp(c->format, "ray-oom"))
-		ray_usage(c, begin, at);
-	if (!strcmp(c->format, "tf-host-pinned"))
-		oom_number_follows(c, OOM_CRASH_TRIED, line, at + 5, "failed to alloc", false);
-	if (!strcmp(c->format, "tf-host-warning"))
-		oom_number_follows(c, OOM_CRASH_TRIED, line, at, "Allocation of", true);
-	if (!strcmp(c->framework, "jax"))
-		oom_number_follows(c, OOM_CRASH_TRIED, line, at + 5, "Failed to allocate", false);
-}
-
 /* Of one program each. */
 static void numbers_of_format(struct oom_crash *c, const char *at, const char *end)
 {
@@ -259,8 +242,141 @@ static void numbers_of_format(struct oom_crash *c, const char *at, const char *e
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (!strncmp(c->format, rows[i].format, strlen(rows[i].format)))
 			oom_number_follows(c, rows[i].number, at, end, rows[i].word, rows[i].bare);
-	if (!strcmp(c->format, "paddle") && oom_text_find(at, end, "available failed,"))
-		oom_number_follows(c, OOM_CRASH_FREE, at, end, " > ", true);
+}
+
+/* Where a reader looks: the excerpt, the message, and what follows it in one line. */
+struct place {
+	const char *begin, *at, *end;
+	const char *after, *stop;
+};
+
+static void read_driver_pool(struct oom_crash *c, const struct place *p)
+{
+	driver_pool(c, p->begin, p->at);
+	if (c->gpu_index < 0)
+		oom_gpu_index(c, p->begin, p->at);
+}
+
+static void read_ray(struct oom_crash *c, const struct place *p)
+{
+	ray_usage(c, p->begin, p->at);
+	node_usage(c, p->after, p->stop);
+}
+
+static void read_tf_host(struct oom_crash *c, const struct place *p)
+{
+	const char *const line = oom_line_begin(p->begin, p->at);
+
+	oom_number_follows(c, OOM_CRASH_TRIED, line, p->at + 5, "failed to alloc", false);
+	oom_number_follows(c, OOM_CRASH_TRIED, line, p->at, "Allocation of", true);
+}
+
+static void read_xla_line(struct oom_crash *c, const struct place *p)
+{
+	oom_number_follows(c, OOM_CRASH_TRIED, oom_line_begin(p->begin, p->at), p->at + 5, "Failed to allocate", false);
+}
+
+static void read_paddle(struct oom_crash *c, const struct place *p)
+{
+	if (oom_text_find(p->after, p->stop, "available failed,"))
+		oom_number_follows(c, OOM_CRASH_FREE, p->after, p->stop, " > ", true);
+}
+
+/* "Used 21.95G of 15.48G hbm", "Allocation (size=...) would exceed memory (size=...)" */
+static void read_hbm(struct oom_crash *c, const struct place *p)
+{
+	const char *used;
+
+	oom_number_follows(c, OOM_CRASH_TRIED, oom_line_begin(p->begin, p->at), p->at, "Allocation (size=", true);
+	if (!strncmp(p->after, "would exceed", 12))
+		oom_number_follows(c, OOM_CRASH_TOTAL, p->after, p->stop, "would exceed memory (size=", true);
+	used = oom_number_follows(c, OOM_CRASH_TRIED, p->after, p->stop, "Used", false);
+	if (used)
+		oom_number_follows(c, OOM_CRASH_TOTAL, used, p->stop, "of", false);
+}
+
+static void read_numpy(struct oom_crash *c, const struct place *p)
+{
+	if (!c->known[OOM_CRASH_TRIED])
+		numpy_shape(c, p->after, p->stop);
+}
+
+static void read_tensorflow(struct oom_crash *c, const struct place *p)
+{
+	tf_shape(c, p->after, p->stop);
+	oom_number_follows(c, OOM_CRASH_TOTAL, p->begin, p->at, "Limit:", true);
+	oom_number_follows(c, OOM_CRASH_ALLOCATED, p->begin, p->at, "InUse:", true);
+	oom_number_follows(c, OOM_CRASH_TOTAL, p->after, p->stop, "Limit:", true);
+	oom_number_follows(c, OOM_CRASH_ALLOCATED, p->after, p->stop, "InUse:", true);
+}
+
+static void read_kernel(struct oom_crash *c, const struct place *p)
+{
+	anon_rss(c, p->begin, p->at);
+	anon_rss(c, p->after, p->stop);
+}
+
+static void read_ggml(struct oom_crash *c, const struct place *p)
+{
+	allocating_before(c, p->begin, p->at);
+	if (!c->known[OOM_CRASH_TRIED])
+		oom_number_follows(c, OOM_CRASH_TRIED, p->after, p->stop, "buffer of size", true);
+}
+
+static void read_ggml_buffer(struct oom_crash *c, const struct place *p)
+{
+	ggml_buffer(c, p->begin, p->at, p->end);
+}
+
+static void read_current_device(struct oom_crash *c, const struct place *p)
+{
+	const char *const device = oom_text_find(p->after, p->stop, "current device: ");
+
+	if (device)
+		c->gpu_index = strtol(device + 16, NULL, 10);
+}
+
+static void read_share(struct oom_crash *c, const struct place *p)
+{
+	if (c->gpu_index < 0)
+		oom_gpu_index(c, oom_line_begin(p->begin, p->at), p->at);
+	free_of_total(c, p->begin, p->at, p->after, p->stop);
+}
+
+static void read_kv_budget(struct oom_crash *c, const struct place *p)
+{
+	const char *line = oom_line_begin(p->begin, p->at);
+
+	/* a narrow page broke the sentence */
+	for (int n = 0; n < 2 && line > p->begin && !oom_text_find(line, p->at, "GiB"); n++)
+		line = oom_line_begin(p->begin, line - 1);
+	oom_number_precedes(c, OOM_CRASH_TRIED, line, p->at, " KV cach");
+	oom_number_follows(c, OOM_CRASH_FREE, p->after, p->stop, "available KV cache memory (", false);
+}
+
+/* Numbers before the general words are asked for, and after them. */
+struct reader {
+	const char *format;     /* its beginning; NULL: any */
+	unsigned runtime;       /* traits; 0: any */
+	void (*read)(struct oom_crash *c, const struct place *p);
+};
+static const struct reader first[] = {
+	{"tf-device-driver", 0, read_driver_pool}, {"ray-oom", 0, read_ray}, {"tf-host-", 0, read_tf_host},
+	{NULL, OOM_RUNTIME_EXECUTABLE, read_xla_line}, {"paddle", 0, read_paddle}, {NULL, 0, NULL}};
+static const struct reader then[] = {
+	{"xla-tpu-hbm", 0, read_hbm}, {"numpy-memory-error", 0, read_numpy}, {NULL, OOM_RUNTIME_GRAPH, read_tensorflow},
+	{"kernel-oom-kill", 0, read_kernel}, {"oom-kill", 0, read_kernel}, {"ggml-cuda-error", 0, read_current_device},
+	{"ggml-cuda", 0, read_ggml}, {"ggml-buffer", 0, read_ggml_buffer}, {"ggml-vulkan", 0, read_ggml_buffer},
+	{"vllm-free-memory", 0, read_share}, {"vllm-kv-budget", 0, read_kv_budget}, {NULL, 0, NULL}};
+
+static void read_all(struct oom_crash *c, const struct reader *r, const struct place *p)
+{
+	const unsigned runtime = oom_runtime_named(c->framework)->traits;
+
+	for (; r->read; r++)
+		if ((!r->format || !strncmp(c->format, r->format, strlen(r->format))) &&
+		    (!r->runtime || (r->runtime & runtime)))
+			r->read(c, p);
 }
 
 /* begin..end_of_text: the text around the trigger at "at"; after..end: what follows it, in one
@@ -281,59 +397,16 @@ void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at,
 					   "Cannot allocate",
 					   "(rounded to",
 					   "unable to mmap",
+					   "Requested size was",
 					   "Failed to CUDA calloc async",
 					   "Failed to CUDA calloc"};
-	const char *p;
+	const struct place p = {begin, at, end_of_text, after, end};
 
-	numbers_before(c, begin, at);
+	read_all(c, first, &p);
 	numbers_of_format(c, after, end);
 	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++)
 		oom_number_follows(c, OOM_CRASH_TRIED, after, end, asks[i], false);
-	if (!strcmp(c->format, "xla-tpu-hbm")) {
-		oom_number_follows(c, OOM_CRASH_TRIED, oom_line_begin(begin, at), at,
-				   "Allocation (size=", true);
-		if (!strncmp(after, "would exceed", 12))
-			oom_number_follows(c, OOM_CRASH_TOTAL, after, end,
-					   "would exceed memory (size=", true);
-		p = oom_number_follows(c, OOM_CRASH_TRIED, after, end, "Used", false);
-		if (p)
-			oom_number_follows(c, OOM_CRASH_TOTAL, p, end, "of", false);
-	}
-	if (!strcmp(c->format, "ray-oom"))
-		node_usage(c, after, end);
-	if (!strcmp(c->format, "numpy-memory-error") && !c->known[OOM_CRASH_TRIED])
-		numpy_shape(c, after, end);
-	if (!strcmp(c->framework, "tensorflow")) {
-		tf_shape(c, after, end);
-		oom_number_follows(c, OOM_CRASH_TOTAL, begin, at, "Limit:", true);
-		oom_number_follows(c, OOM_CRASH_ALLOCATED, begin, at, "InUse:", true);
-		oom_number_follows(c, OOM_CRASH_TOTAL, after, end, "Limit:", true);
-		oom_number_follows(c, OOM_CRASH_ALLOCATED, after, end, "InUse:", true);
-	}
-	if (!strcmp(c->format, "kernel-oom-kill") || !strcmp(c->format, "oom-kill")) {
-		anon_rss(c, begin, at);
-		anon_rss(c, after, end);
-	}
-	if (!strcmp(c->format, "ggml-cuda"))
-		allocating_before(c, begin, at);
-	if (!strcmp(c->format, "ggml-cuda") && !c->known[OOM_CRASH_TRIED])
-		oom_number_follows(c, OOM_CRASH_TRIED, after, end, "buffer of size", true);
-	if (!strncmp(c->format, "ggml-buffer", 11) || !strcmp(c->format, "ggml-vulkan"))
-		ggml_buffer(c, begin, at, end_of_text);
-	if (!strcmp(c->format, "ggml-cuda-error") && oom_text_find(after, end, "current device: "))
-		c->gpu_index = strtol(oom_text_find(after, end, "current device: ") + 16, NULL, 10);
-	if (!strcmp(c->format, "tf-device-driver") && c->gpu_index < 0)
-		oom_gpu_index(c, begin, at);
-	if (!strcmp(c->format, "vllm-free-memory") && c->gpu_index < 0)
-		oom_gpu_index(c, oom_line_begin(begin, at), at);
-	if (!strcmp(c->format, "vllm-free-memory"))
-		free_of_total(c, begin, at, after, end);
-	if (!strcmp(c->format, "vllm-kv-budget")) {
-		oom_number_precedes(c, OOM_CRASH_TRIED, oom_line_begin(begin, at), at,
-				    " KV cache is needed");
-		oom_number_follows(c, OOM_CRASH_FREE, after, end, "available KV cache memory (",
-				   false);
-	}
+	read_all(c, then, &p);
 	oom_number_precedes(c, OOM_CRASH_ALLOCATED, after, end, " memory has been allocated");
 	oom_number_follows(c, OOM_CRASH_FREE, after, end, "available memory is only", false);
 	oom_number_precedes(c, OOM_CRASH_FREE, after, end, " free.");

@@ -11,6 +11,15 @@ struct oom_trigger {
 	const char *needle;
 	const char *framework, *format;
 	int strength;           /* 3: the allocator's own message, 2: a kill, 1: a hint */
+	/* The same letters in another sense. */
+	const char *const *not_before;  /* right behind it; ends with NULL */
+	const char *const *not_after;   /* right before it */
+	struct {
+		const char *word;
+		int reach;      /* bytes behind it; negative: before it; 0: anywhere before it */
+	} needs, unless;
+	const char *value;      /* what it must be followed by, behind blanks */
+	bool alone;             /* the line holds nothing else, but a prefix in brackets */
 };
 /* Bytes of the shortest needle; how far a search may skip, by a hash of the three bytes its
  * window ends in. */
@@ -47,7 +56,11 @@ struct oom_phase_rule {
 };
 extern const struct oom_phase_rule oom_phase_of_compiling[], oom_phase_of_format[], oom_phase_of_line[], oom_phase_of_frame[],
 	oom_phase_of_placing[], oom_phase_of_inferring[], oom_phase_of_forward[],
-	oom_phase_of_driver[], oom_phase_of_words[], oom_phase_of_script[], oom_phase_of_prose[];
+	oom_phase_of_driver[], oom_phase_of_requester[], oom_phase_of_words[], oom_phase_of_script[], oom_phase_of_prose[];
+
+/* What a line of a log is doing, by the verb it begins with: "Loading weights", "Capturing CUDA graphs". over: it
+ * says that this is done. */
+enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *over);
 
 /* The phase that a function's name speaks of; OOM_CRASH_UNKNOWN where it does not. */
 enum oom_crash_phase oom_identifier_phase(const char *name, const char *end);
@@ -58,6 +71,8 @@ bool oom_phase_settle(struct oom_crash *c, enum oom_crash_phase phase, double co
  * at, of Ray's workers behind it. */
 bool oom_phase_by_executable(struct oom_crash *c, const char *line, const char *end);
 bool oom_phase_by_functions(struct oom_crash *c, const char *begin, const char *at);
+/* An evaluation that stands deeper than the training it is part of; of the frames before at. */
+bool oom_phase_by_deeper(struct oom_crash *c, const char *begin, const char *at);
 bool oom_phase_by_workers(struct oom_crash *c, const char *at, const char *end);
 
 /* Finds needle in [begin, end); NULL when absent. */

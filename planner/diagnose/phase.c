@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "answer.h"
+#include "tables.h"
 
 static const char *const names[OOM_CRASH_PHASES] = {
 	"unknown", "forward", "backward", "optimizer", "train_step", "eval", "inference", "load", "to_device", "init", "compile",
@@ -162,11 +162,13 @@ static struct span executed(const struct span *s, char *buf, size_t size)
 }
 
 /* A traceback with nothing but the program's own top level: the failing statement made or moved
- * a tensor itself. */
-static bool top_level(const struct span *s)
+ * a tensor itself. XLA hides its frames, and such a statement runs a whole program. */
+static bool top_level(const struct oom_crash *c, const struct span *s)
 {
 	size_t frames = 0;
 
+	if (oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
+		return false;
 	for (const char *p = s->from; (p = oom_text_find(p, s->to, "File \"")); p++) {
 		if (!oom_text_find(p, oom_line_end(p, s->to), "in <module>"))
 			return false;
@@ -231,6 +233,10 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	if (by_word(c, oom_phase_of_forward, s.from, s.to, 0.85)) {
 		struct oom_crash outer = *c;
 
+		/* an evaluation in the middle of a training */
+		if (in_training(&s) && oom_phase_by_deeper(c, s.from, s.to))
+			return true;
+
 		/* named after what the forward pass was part of */
 		if (!in_training(&s) && oom_phase_by_functions(&outer, s.from, s.to) &&
 		    (outer.phase == OOM_CRASH_INFERENCE || outer.phase == OOM_CRASH_EVAL ||
@@ -240,7 +246,7 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	}
 	if (by_word(c, oom_phase_of_driver, s.from, s.to, 0.8) || oom_phase_by_functions(c, s.from, s.to))
 		return true;
-	return top_level(&s) &&
+	return top_level(c, &s) &&
 	       oom_phase_settle(c, OOM_CRASH_TO_DEVICE, 0.6,
 		      "a single frame at top level: the statement itself makes the tensor");
 }
@@ -299,22 +305,15 @@ static bool has_frames(const char *begin, const char *end)
 /* Kill lines end no traceback of their own: the frames before them are somebody else's. */
 static bool ends_traceback(const struct oom_crash *c)
 {
-	static const char *const raised[] = {
-		"numpy-memory-error", "python-memory-error", "torch-mmap", "torch-shm",
-		"paging-file",	      "errno-12",	     "errno-28",   "bad-alloc"};
-
-	for (size_t i = 0; i < COUNT(raised); i++)
-		if (!strcmp(c->format, raised[i]))
-			return true;
-	return strcmp(c->framework, "host") != 0;
+	return oom_format_is(c, OOM_FORMAT_RAISED) || !oom_runtime_is(c, OOM_RUNTIME_HOST) ||
+	       oom_format_is(c, OOM_FORMAT_ONE_ARRAY);
 }
 
 /* TensorFlow's node is on the line after the message, in double brackets; others that follow only
  * receive its result. */
 static bool by_node(struct oom_crash *c, const char *from, const char *end)
 {
-	const char *node = strcmp(c->framework, "tensorflow") ? NULL :
-							       oom_text_find(from, end, "[["),
+	const char *node = oom_runtime_is(c, OOM_RUNTIME_GRAPH) ? oom_text_find(from, end, "[[") : NULL,
 		   *stop = node ? oom_text_find(node, end, "]]") : NULL;
 
 	/* a cluster compiled as one is of no part */
@@ -327,18 +326,34 @@ static bool by_node(struct oom_crash *c, const char *from, const char *end)
 static bool by_nearest(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	const char *stop = oom_line_end(at, end);
+	unsigned done = 0;              /* phases that a line called over */
 
 	for (const char *to = stop; to > begin;) {
 		const char *const from = oom_line_begin(begin, to);
+		bool over = false;
+		const enum oom_crash_phase verb = oom_line_phase(from, to, &over);
 
+		if (over)
+			done |= 1u << verb;
 		/* a bar that has reached its end is of what is over */
-		if (by_word(c, oom_phase_of_words, from, to, 0.6) &&
-		    !(c->phase == OOM_CRASH_LOAD && oom_text_find(from, to, "100%")))
+		if (!over && (by_word(c, oom_phase_of_words, from, to, 0.6) ||
+			      (verb != OOM_CRASH_UNKNOWN && oom_phase_settle(c, verb, 0.6, "what the log says it is doing"))) &&
+		    !(done & 1u << c->phase) && !(c->phase == OOM_CRASH_LOAD && oom_text_find(from, to, "100%")))
 			return true;
 		oom_phase_settle(c, OOM_CRASH_UNKNOWN, 0, "");
 		to = from > begin ? from - 1 : begin;
 	}
 	return by_word(c, oom_phase_of_words, stop, end, 0.6);
+}
+
+/* Where several layers report one refusal, the function that asked stands on a line next to it. */
+static bool by_requester(struct oom_crash *c, const char *begin, const char *line, const char *end)
+{
+	const char *const stop = end - line > 700 ? line + 700 : end;
+
+	return oom_runtime_is(c, OOM_RUNTIME_LAYERED) &&
+	       (by_word(c, oom_phase_of_requester, line, stop, 0.85) ||
+		(line > begin && by_word(c, oom_phase_of_requester, oom_line_begin(begin, line - 1), line, 0.8)));
 }
 
 /* A forward pass is one of training unless the log says what it is part of. */
@@ -364,10 +379,10 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 			return;
 		}
 	/* JAX names the executable at the message's end, which a page may have broken */
-	if (!strcmp(c->framework, "jax"))
+	if (oom_runtime_is(c, OOM_RUNTIME_WORDY))
 		stop = end - stop > 200 ? stop + 200 : end;
-	if (by_word(c, oom_phase_of_line, line, stop, 0.85) || by_node(c, stop, end) ||
-	    (!strcmp(c->framework, "tensorflow") && !oom_text_find(line, end, "xla_run}}") &&
+	if (by_word(c, oom_phase_of_line, line, stop, 0.85) || by_requester(c, begin, line, end) || by_node(c, stop, end) ||
+	    (oom_runtime_is(c, OOM_RUNTIME_GRAPH) && !oom_text_find(line, end, "xla_run}}") &&
 	     by_word(c, oom_phase_of_line, line, end, 0.8)))
 		return;
 	if (ends_traceback(c) && by_frames(c, begin, at, end)) {

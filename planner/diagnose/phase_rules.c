@@ -24,6 +24,8 @@ const struct oom_phase_rule oom_phase_of_format[] = {
 	{"xla-tpu-", OOM_CRASH_COMPILE},
 	{"no-executable-batch-size", OOM_CRASH_TRAIN_STEP},
 	{"onnxruntime", OOM_CRASH_INFERENCE},
+	/* TensorRT's builder tries tactics; its runtime has its buffers from the start */
+	{"tensorrt", OOM_CRASH_COMPILE},
 	{"tf-device-driver", OOM_CRASH_INIT},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
@@ -397,6 +399,21 @@ const struct oom_phase_rule oom_phase_of_driver[] = {
 	/* a child that dies while it imports what its parent runs: of a data loader, as ranks are not
 	 * started this way */
 	{"in spawn_main", OOM_CRASH_DATA},
+	{NULL, OOM_CRASH_UNKNOWN},
+};
+
+/* ggml's own functions, near the message: weights, then the cache and the graph of a context, then its work. */
+const struct oom_phase_rule oom_phase_of_requester[] = {
+	{"alloc_tensor_range", OOM_CRASH_LOAD},
+	{"graph_compute", OOM_CRASH_INFERENCE},
+	{"graph_reserve", OOM_CRASH_INIT},
+	{"gallocr_reserve", OOM_CRASH_INIT},
+	{"failed to allocate compute", OOM_CRASH_INIT},
+	{"llama_kv_cache", OOM_CRASH_INIT},
+	{"kv cache", OOM_CRASH_INIT},
+	{"ggml_metal_synchronize", OOM_CRASH_INFERENCE},
+	{"llama_decode", OOM_CRASH_INFERENCE},
+	{"update_slots", OOM_CRASH_INFERENCE},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
 

@@ -6,13 +6,13 @@
  * is the Trainer's: rows stand in the order in which users meet programs, the outermost first. */
 #include <string.h>
 
-#include "answer.h"
+#include "tables.h"
 
 /* "@name": a package, as a segment of a path or the root of a dotted module; others: the words
  * themselves. */
 static const struct oom_program programs[] = {
 	{"pytest", "a test run", OOM_ACTIVITY_TESTS, "torch",
-	 {"@_pytest", "short test summary info", "::test_", "pytest ", "@unittest"}},
+	 {"@_pytest", "short test summary info", "::test_", "pytest ", "@unittest", "PYTORCH_TEST_WITH"}},
 	{"comfyui", "ComfyUI", OOM_ACTIVITY_INFERS, "comfyui",
 	 {"ComfyUI", "@comfy", "@comfy_extras", "got prompt", "comfy.ldm", "KSampler"}},
 	{"webui", "the Stable Diffusion web UI", OOM_ACTIVITY_INFERS, "webui",
@@ -35,11 +35,13 @@ static const struct oom_program programs[] = {
 	{"lm-eval", "the evaluation harness", OOM_ACTIVITY_INFERS, "transformers",
 	 {"@lm_eval", "lm_eval", "@lighteval", "@opencompass"}},
 	{"vllm", "vLLM", OOM_ACTIVITY_SERVES, "vllm",
-	 {"@vllm", "@vllm_ascend", "@vllm_omni", "EngineCore", "VllmWorker", "`gpu_memory_utilization`", "max_num_seqs", "vllm serve"}},
+	 {"@vllm", "@vllm_ascend", "@vllm_omni", "EngineCore", "VllmWorker", "WorkerWrapper", "worker_base.py", "gpu_model_runner.py",
+	  "`gpu_memory_utilization`", "max_num_seqs", "vllm serve"}},
 	{"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {"@sglang", "sglang", "mem-fraction-static", "mem_fraction_static"}},
 	{"tgi", "text-generation-inference", OOM_ACTIVITY_SERVES, "tgi",
 	 {"text_generation_server", "text_generation_client", "text_generation_launcher",
-	  "text_generation_router", "text-generation-launcher", "max-batch-prefill-tokens"}},
+	  "text_generation_router", "text-generation-launcher", "max-batch-prefill-tokens", "@text_generation",
+	  "text_generation.errors"}},
 	{"tensorrt-llm", "TensorRT-LLM", OOM_ACTIVITY_SERVES, "trtllm",
 	 {"@tensorrt_llm", "[TensorRT-LLM]", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"}},
 	{"lmdeploy", "LMDeploy", OOM_ACTIVITY_SERVES, "lmdeploy", {"@lmdeploy", "[TM][", "turbomind"}},
@@ -80,53 +82,6 @@ static const struct oom_program programs[] = {
 	{"keras", "Keras", OOM_ACTIVITY_EITHER, "tensorflow", {"@keras", "@keras_core"}},
 	{"colabfold", "ColabFold", OOM_ACTIVITY_INFERS, "jax", {"@colabfold", "@alphafold", "AlphaFold"}},
 };
-/* What a runtime is called where no program shows. */
-static const struct {
-	const char *framework;
-	struct oom_program as;
-} runtimes[] = {
-	{"jax", {"", "the JAX program", OOM_ACTIVITY_EITHER, "jax", {NULL}}},
-	{"torch-xla", {"", "the XLA program", OOM_ACTIVITY_EITHER, "jax", {NULL}}},
-	{"tensorflow", {"", "the TensorFlow program", OOM_ACTIVITY_EITHER, "tensorflow", {NULL}}},
-	{"ggml", {"", "the ggml program", OOM_ACTIVITY_INFERS, "llama.cpp", {NULL}}},
-	{"metal", {"", "the Metal program", OOM_ACTIVITY_INFERS, "mlx", {NULL}}},
-	{"ollama", {"ollama", "Ollama", OOM_ACTIVITY_SERVES, "ollama", {NULL}}},
-	{"mlx", {"", "MLX", OOM_ACTIVITY_EITHER, "mlx", {NULL}}},
-	{"vllm", {"vllm", "vLLM", OOM_ACTIVITY_SERVES, "vllm", {NULL}}},
-	{"sglang", {"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {NULL}}},
-	{"tgi", {"tgi", "text-generation-inference", OOM_ACTIVITY_SERVES, "tgi", {NULL}}},
-	{"exllama", {"exllama", "ExLlama", OOM_ACTIVITY_INFERS, "exllama", {NULL}}},
-	{"onnxruntime", {"", "ONNX Runtime", OOM_ACTIVITY_INFERS, "onnxruntime", {NULL}}},
-	{"openvino", {"", "OpenVINO", OOM_ACTIVITY_INFERS, "runtime", {NULL}}},
-	{"directml", {"", "DirectML", OOM_ACTIVITY_EITHER, "runtime", {NULL}}},
-	{"opencl", {"", "the OpenCL program", OOM_ACTIVITY_EITHER, "runtime", {NULL}}},
-	{"tensorrt", {"", "TensorRT", OOM_ACTIVITY_INFERS, "tensorrt", {NULL}}},
-	{"tensorrt-llm", {"tensorrt-llm", "TensorRT-LLM", OOM_ACTIVITY_SERVES, "trtllm", {NULL}}},
-	{"lmdeploy", {"lmdeploy", "LMDeploy", OOM_ACTIVITY_SERVES, "lmdeploy", {NULL}}},
-	{"ctranslate2", {"", "CTranslate2", OOM_ACTIVITY_INFERS, "ctranslate2", {NULL}}},
-	{"paddle", {"", "Paddle", OOM_ACTIVITY_EITHER, "paddle", {NULL}}},
-	{"mindspore", {"", "MindSpore", OOM_ACTIVITY_EITHER, "mindspore", {NULL}}},
-	{"mxnet", {"", "MXNet", OOM_ACTIVITY_EITHER, "runtime", {NULL}}},
-	{"cupy", {"", "CuPy", OOM_ACTIVITY_EITHER, "cupy", {NULL}}},
-	{"rmm", {"", "RMM (RAPIDS)", OOM_ACTIVITY_EITHER, "rmm", {NULL}}},
-	{"xgboost", {"", "XGBoost", OOM_ACTIVITY_EITHER, "xgboost", {NULL}}},
-	{"torch-mps", {"", "PyTorch on the Apple GPU", OOM_ACTIVITY_EITHER, "mps", {NULL}}},
-	{"torch-npu", {"", "PyTorch on the NPU", OOM_ACTIVITY_EITHER, "npu", {NULL}}},
-	{"torch-xpu", {"", "PyTorch on the Intel GPU", OOM_ACTIVITY_EITHER, "xpu", {NULL}}},
-	{"torch-rocm", {"", "PyTorch on the AMD GPU", OOM_ACTIVITY_EITHER, "rocm", {NULL}}},
-	{"torch-cpu", {"", "the program", OOM_ACTIVITY_EITHER, "torch", {NULL}}},
-	{"host", {"", "the process", OOM_ACTIVITY_EITHER, "torch", {NULL}}},
-};
-static const struct oom_program any = {"", "the PyTorch program", OOM_ACTIVITY_EITHER, "torch", {NULL}};
-
-const char *oom_runtime_dialect(const char *framework)
-{
-	for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++)
-		if (!strcmp(runtimes[i].framework, framework))
-			return runtimes[i].as.dialect;
-	return any.dialect;
-}
-
 static bool name_char(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -175,10 +130,7 @@ const struct oom_program *oom_program_of(const struct oom_crash *c)
 	for (size_t i = 0; *c->program && i < sizeof(programs) / sizeof(programs[0]); i++)
 		if (!strcmp(programs[i].name, c->program))
 			return &programs[i];
-	for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++)
-		if (!strcmp(runtimes[i].framework, c->framework))
-			return &runtimes[i].as;
-	return &any;
+	return &oom_runtime_named(c->framework)->as;
 }
 
 const char *oom_crash_program(size_t i)

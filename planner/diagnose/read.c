@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "answer.h"
+#include "tables.h"
 #include "run.h"
 #include "oomplan/units.h"
 
@@ -165,7 +165,7 @@ static bool broken_in_two(const char *previous, const struct oom_trigger *before
 	const char *gap, *line;
 
 	if (!previous || !before || t == before || strcmp(t->needle, "Tried to allocate") ||
-	    before->strength < t->strength || strncmp(before->framework, "torch", 5))
+	    before->strength < t->strength || !(oom_runtime_named(before->framework)->traits & OOM_RUNTIME_TORCH))
 		return false;
 	gap = previous + strlen(before->needle);
 	line = at - gap < 80 && at > gap ? memchr(gap, '\n', (size_t)(at - gap)) : NULL;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parts.h"
+#include "tables.h"
 
 static void processes(struct oom_crash *c, const char *begin, const char *end)
 {
@@ -73,7 +73,7 @@ void oom_torch_numbers(struct oom_crash *c, const char *at, const char *end)
 	oom_number_follows(c, OOM_CRASH_ALLOCATED, at, end, "MPS allocated:", false);
 	oom_number_follows(c, OOM_CRASH_OTHER, at, end, "other allocations:", false);
 	oom_number_follows(c, OOM_CRASH_TOTAL, at, end, "max allowed:", false);
-	if (!strcmp(c->format, "cuda-malloc-async"))
+	if (oom_format_is(c, OOM_FORMAT_ASYNC))
 		async_numbers(c, at, end);
 	processes(c, at, end);
 	oom_gpu_index(c, at, end);
@@ -103,12 +103,12 @@ void oom_torch_format(struct oom_crash *c, const char *at, const char *end)
 			   c->format[0] == 'n' ? "npu" :
 						 "cuda";
 
-	if (!strcmp(c->framework, "torch-mps")) {
+	if (oom_runtime_is(c, OOM_RUNTIME_WATERMARK)) {
 		snprintf(c->format, sizeof(c->format), "%s",
 			 strstr(c->text[OOM_CRASH_ALLOCATED], "iB") ? "mps-gib" : "mps-gb");
 		return;
 	}
-	if (!strcmp(c->format, "cuda-malloc-async"))
+	if (oom_format_is(c, OOM_FORMAT_ASYNC))
 		return;
 	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
 		if (oom_text_find(at, end, marks[i].mark)) {

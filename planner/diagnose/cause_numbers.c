@@ -1,0 +1,205 @@
+/* What PyTorch's numbers say about a card, and about the unified memory of a Mac.
+ *
+ * Playbook M2 (fragmentation against true shortage), M8; c10/cuda/CUDACachingAllocator.cpp for what each number
+ * counts. Shares of the card that decide are judgements. */
+#include <stdio.h>
+
+#include "tables.h"
+
+static uint64_t num(const struct oom_crash *c, enum oom_crash_number n)
+{
+	return c->known[n] ? c->bytes[n] : 0;
+}
+
+static const uint64_t GIB = 1073741824;
+
+/* Bytes on the card that are neither free nor this process's.  A process listed by number may be
+ * this one, seen from inside a container: its size is then what PyTorch holds and a context. */
+static uint64_t outside(const struct oom_crash *c, bool *listed)
+{
+	const uint64_t held = num(c, OOM_CRASH_RESERVED_TOTAL), total = num(c, OOM_CRASH_TOTAL),
+		       free_bytes = num(c, OOM_CRASH_FREE);
+	uint64_t others = 0, own = held;
+
+	if (num(c, OOM_CRASH_ALLOCATED) > own)
+		own = num(c, OOM_CRASH_ALLOCATED);
+	/* some containers and Windows read 0 bytes for it */
+	if (num(c, OOM_CRASH_PROCESS) > own)
+		own = num(c, OOM_CRASH_PROCESS);
+	for (size_t i = 0; i < c->n_processes; i++) {
+		const uint64_t b = c->process[i].bytes;
+
+		/* with this process's own beside it the card would be more than full: it is the
+		 * same one */
+		const bool twice = total && own + b > total + total / 100 && b >= own;
+
+		if (!c->known[OOM_CRASH_PROCESS] &&
+		    (!c->known[OOM_CRASH_ALLOCATED] || twice || (b >= held && b - held < 2 * GIB)))
+			own = b;
+		else
+			others += b;
+	}
+	*listed = others != 0;
+	if (others)
+		return others;
+	if (!c->known[OOM_CRASH_TOTAL] || !c->known[OOM_CRASH_FREE] ||
+	    (!own && !c->known[OOM_CRASH_ALLOCATED]))
+		return 0;
+	return total > free_bytes + own ? total - free_bytes - own : 0;
+}
+
+/* Whether what is reserved ends just below a twentieth of the card, and the request would cross it:
+ * torch.cuda.set_per_process_memory_fraction() is called with round numbers, and PyTorch before 2.9
+ * does not print the cap (pytorch/pytorch#111363).  For a request of a hundredth of the card it is
+ * one chance in five that this is a coincidence, for smaller ones less. */
+static bool meets_round_share(uint64_t reserved, uint64_t tried, uint64_t total)
+{
+	/* twice the rounding of a printed number */
+	const double slack = 0.01 * (double)GIB;
+
+	if (!reserved || tried * 100 > total)
+		return false;
+	for (int k = 1; k < 20; k++) {
+		const double cap = k * (double)total / 20;
+
+		if ((double)reserved <= cap + slack && (double)(reserved + tried) > cap - slack)
+			return true;
+	}
+	return false;
+}
+
+/* An APU reports half of the host's memory, or what its firmware set aside, as its capacity. */
+static bool no_card_has(const struct oom_crash *c, uint64_t total)
+{
+	const uint64_t step = oom_runtime_named(c->framework)->card_step, over = step ? total % step : 0;
+
+	return total > step && over && step - over > GIB / 4;
+}
+
+static bool sure(const struct oom_crash *c)
+{
+	return c->n_causes && c->cause[0].confidence >= 0.5;
+}
+
+/* Numbers that contradict one another, and caps that the message names; true: they are all there is to
+ * say. */
+static bool contradiction(struct oom_crash *c)
+{
+	const uint64_t total = num(c, OOM_CRASH_TOTAL), left = num(c, OOM_CRASH_FREE),
+		       held = num(c, OOM_CRASH_ALLOCATED), tried = num(c, OOM_CRASH_TRIED);
+	const bool overfull = held > total + total / 20;
+
+	if (c->known[OOM_CRASH_ALLOWED] && num(c, OOM_CRASH_ALLOWED) < total)
+		oom_cause_say(c, OOM_CAUSE_FRACTION_CAP, 0.95, "the message names an allowed share of the card");
+	if (!total)
+		return false;
+	/* a size beyond any card is a subtraction below zero in the driver's or the allocator's
+	 * unsigned numbers */
+	if (left > total || total > (uint64_t)16 << 40)
+		oom_cause_say(c, OOM_CAUSE_WRONG_CAPACITY, 0.8, "more is free than the card has, or no card has as much");
+	/* Windows lends the host's memory before it refuses, and reports nothing free */
+	if (overfull && c->known[OOM_CRASH_FREE] && !left) {
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.65,
+			      "more is allocated than the card has: Windows lent host memory, and that ran out too");
+		oom_cause_say(c, OOM_CAUSE_WRONG_CAPACITY, 0.4, "or the driver reports a wrong capacity");
+		return true;
+	}
+	if (overfull || total < 64 << 20)
+		oom_cause_say(c, OOM_CAUSE_WRONG_CAPACITY, 0.6, "more is allocated than the card is said to hold");
+	if (tried > total && no_card_has(c, total))
+		oom_cause_say(c, OOM_CAUSE_WRONG_CAPACITY, 0.98,
+			      "no card has that capacity: an APU's share of the host's memory");
+	if (tried > total)
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.97, "the request alone is larger than the card");
+	return false;
+}
+
+/* A refusal though as much is said to be free. */
+static void refused_though_free(struct oom_crash *c)
+{
+	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL),
+		       limit = oom_runtime_named(c->framework)->one_buffer;
+	char why[160];
+
+	if (limit && tried >= limit) {
+		snprintf(why, sizeof(why), "as much is free, but one allocation above %.0f GiB is refused by this driver",
+			 (double)limit / (double)GIB);
+		oom_cause_say(c, OOM_CAUSE_BUFFER_LIMIT, 0.55, why);
+	} else if (total && tried > total / 3)
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.6, "the request is a third of the card or more");
+	else if (meets_round_share(num(c, OOM_CRASH_RESERVED_TOTAL), tried, total))
+		oom_cause_say(c, OOM_CAUSE_FRACTION_CAP, 0.6,
+			      "memory is free, but the request crosses a round share of the card: a cap set in the program");
+	else
+		oom_cause_say(c, OOM_CAUSE_UNKNOWN, 0.5,
+			      "more is free than was asked for: the driver refused, or a cap");
+}
+
+/* What lies reserved and unallocated, against the request: the smaller its share of the card, the likelier it
+ * is what any nearly full cache strands. */
+static void stranded(struct oom_crash *c)
+{
+	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL),
+		       idle = num(c, OOM_CRASH_RESERVED_UNALLOCATED), left = num(c, OOM_CRASH_FREE);
+	const double share = total ? (double)idle / (double)total : 0;
+	char why[160];
+
+	if (!idle)
+		return;
+	if (idle >= tried && share >= 0.1) {
+		snprintf(why, sizeof(why), "%.2f GiB reserved but unallocated, %.0f %% of the card, against a request of %.2f GiB",
+			 (double)idle / (double)GIB, 100 * share, (double)tried / (double)GIB);
+		oom_cause_say(c, OOM_CAUSE_FRAGMENTATION, share >= 0.2 ? 0.8 : share >= 0.12 ? 0.65 : 0.55, why);
+	} else if (left + idle >= tried && share >= 0.2) {
+		oom_cause_say(c, OOM_CAUSE_FRAGMENTATION, 0.45,
+			      "the free and the stranded memory together would hold the request");
+	}
+}
+
+void oom_causes_of_card(struct oom_crash *c)
+{
+	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL),
+		       left = num(c, OOM_CRASH_FREE), limit = oom_runtime_named(c->framework)->one_buffer;
+	bool listed;
+	const uint64_t away = outside(c, &listed);
+	char why[160];
+
+	if (contradiction(c))
+		return;
+	/* nothing to speak of is held, and the message does not say what is free */
+	if (limit && tried >= limit && !c->known[OOM_CRASH_FREE] && c->known[OOM_CRASH_ALLOCATED] &&
+	    total > num(c, OOM_CRASH_ALLOCATED) + tried) {
+		refused_though_free(c);
+		return;
+	}
+	/* a card with a hundredth of it left is full: that much is in pieces, or the driver's own */
+	if (c->known[OOM_CRASH_FREE] && left > tried && left > total / 64) {
+		refused_though_free(c);
+		return;
+	}
+	/* what is only a difference of printed numbers may be this process's own context and
+	 * libraries */
+	if (away > 2 * GIB && (listed || away > total / 3) && away + left >= tried) {
+		snprintf(why, sizeof(why), "%.2f GiB of the card are held outside this process", (double)away / (double)GIB);
+		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, 0.85, why);
+	}
+	stranded(c);
+	if (total && left < tried)
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.85, "the request exceeds what is free and stranded");
+	else
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.7,
+			      "one request was refused; the text does not say how much was free");
+}
+
+void oom_causes_of_watermark(struct oom_crash *c)
+{
+	const double max = (double)num(c, OOM_CRASH_TOTAL), other = (double)num(c, OOM_CRASH_OTHER),
+		     tried = (double)num(c, OOM_CRASH_TRIED);
+
+	if (max > 0 && other > 0.8 * max)
+		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, 0.7,
+		    "other allocations hold most of the allowed memory");
+	else if (max > 0 && other > 0.7 * max && tried < 0.01 * max)
+		oom_cause_say(c, OOM_CAUSE_WATERMARK_CAP, 0.6, "a small request met the watermark");
+	oom_cause_say(c, OOM_CAUSE_TOO_LARGE, c->n_causes ? 0.5 : 0.75, "the request exceeds the allowed memory");
+}
