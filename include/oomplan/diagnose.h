@@ -62,6 +62,12 @@ enum oom_crash_work {
 	OOM_WORK_COLLECTIVE, OOM_WORK_TESTING, OOM_WORKS
 };
 
+/* What the refused request was for, where the code before the message or the runtime says it. */
+enum oom_crash_part {
+	OOM_PART_UNKNOWN, OOM_PART_LOGITS, OOM_PART_SCORES, OOM_PART_KV, OOM_PART_SCRATCH, OOM_PART_WEIGHTS,
+	OOM_PART_STATES, OOM_PART_GATHERED, OOM_PART_IMAGE, OOM_PARTS
+};
+
 #define OOM_CRASH_CAUSES 4
 #define OOM_CRASH_PROCESSES 8
 struct oom_crash {
@@ -76,10 +82,12 @@ struct oom_crash {
 	size_t n_processes;
 	char framework[16], format[32], exception[80];
 	char program[24];                       /* "vllm", "trainer"; "": none shows */
+	enum oom_crash_part part;
 	enum oom_crash_phase phase;
 	char phase_evidence[120];
 	double phase_confidence;                /* 0.5..1; 0: the text does not tell, unknown */
 	bool traceback;                         /* frames stand before the message */
+	bool trains;                            /* the text says that a training ran, whatever its part */
 	struct oom_verdict cause[OOM_CRASH_CAUSES];
 	size_t n_causes;
 	uint64_t line;                          /* on which the message begins */

@@ -21,7 +21,8 @@ enum oom_crash_work oom_crash_work(const struct oom_crash *c)
 
 	switch (c->phase) {
 	case OOM_CRASH_FORWARD:
-		return infers ? OOM_WORK_INFERENCE : OOM_WORK_TRAINING;
+		/* a model runs forward in either; without a word of a training nobody knows */
+		return infers ? OOM_WORK_INFERENCE : c->trains ? OOM_WORK_TRAINING : OOM_WORK_UNKNOWN;
 	case OOM_CRASH_BACKWARD:
 	case OOM_CRASH_OPTIMIZER:
 	case OOM_CRASH_TRAIN_STEP:
@@ -104,7 +105,7 @@ static const struct {
 	{CAUSE(KV_CACHE), ANY, 0, DO(V(KV), V(CONTEXT), V(QUANT), V(SPREAD))},
 	{CAUSE(WRONG_CAPACITY), ANY, 0, DO(V(CAPACITY))},
 	{CAUSE(WATERMARK_CAP), ANY, 0, DO(V(WATERMARK), V(QUANT))},
-	{CAUSE(BUFFER_LIMIT), LOADING, 0, DO(V(LOAD), V(QUANT), V(LIMIT))},
+	{CAUSE(BUFFER_LIMIT), LOADING, BIT(OOM_CRASH_LOAD), DO(V(LOAD), V(QUANT), V(LIMIT))},
 	{CAUSE(BUFFER_LIMIT), ANY, 0, DO(V(LIMIT))},
 	{CAUSE(FRACTION_CAP), INFERENCE | SERVER_SETUP, 0, DO(V(CAP), V(REQUESTS))},
 	{CAUSE(FRACTION_CAP), TRAINING, 0, DO(V(CAP), V(BATCH))},
@@ -124,6 +125,7 @@ static const struct {
 	{ANY, SAVING, 0, DO(V(SAVE))},
 	{ANY, SERVER_SETUP, 0, DO(V(ROOM), V(REQUESTS), V(GRAPHS), V(CONTEXT), V(SPREAD), V(QUANT))},
 	{ANY, SETUP, 0, DO(V(OTHERS), V(SHARD), V(QUANT), V(OFFLOAD))},
+	{CAUSE(UNKNOWN), DATA, 0, DO(V(WORKERS), V(SHM), V(HOST))},
 	{ANY, DATA, 0, DO(V(WORKERS), V(PINNED))},
 	{ANY, COMPILING, 0, DO(V(COMPILE))},
 	{ANY, COLLECTIVE, 0, DO(V(COLLECTIVE), V(OTHERS))},
@@ -187,28 +189,25 @@ static void add(struct oom_crash_answer *a, const char *prefix, const char *text
 	snprintf(a->fix[a->n_fix++], sizeof(a->fix[0]), "%s%s", prefix, text);
 }
 
-/* The loss is where it happened: its logits first. */
-static bool of_logits(const struct oom_crash *c)
-{
-	static const char *const words[] = {"cross_entropy", "logprobs", "logits", "log_softmax", "loss"};
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (strstr(c->phase_evidence, words[i]))
-			return true;
-	return false;
-}
-
 static bool alone_too_large(const struct oom_crash *c)
 {
 	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL] &&
 	       c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_TOTAL];
 }
 
+/* One array, not the sum of many, took the host's memory. */
+static bool big_array(const struct oom_crash *c)
+{
+	return oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && c->known[OOM_CRASH_TRIED] &&
+	       c->bytes[OOM_CRASH_TRIED] >= (uint64_t)1 << 30;
+}
+
 static void fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause,
 		  struct oom_crash_answer *a)
 {
 	const enum oom_lever *levers = order(c, work, cause);
-
+	const enum oom_lever part = work == OOM_WORK_TRAINING ? oom_part_of(c)->trains : oom_part_of(c)->runs;
+	const bool of_memory = cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_UNKNOWN || cause == OOM_CAUSE_BUFFER_LIMIT;
 	char own[120];
 
 	if (cause == OOM_CAUSE_KV_CACHE && c->advised_tokens) {
@@ -219,8 +218,10 @@ static void fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_
 	/* one tensor larger than the card: nothing but that tensor helps */
 	if (cause == OOM_CAUSE_TOO_LARGE && alone_too_large(c))
 		add(a, "", oom_lever_in("torch", "torch", OOM_LEVER_LIMIT));
-	if (work == OOM_WORK_TRAINING && levers && *levers == OOM_LEVER_BATCH && of_logits(c))
-		add(a, "", lever(c, OOM_LEVER_LOGITS));
+	if (of_memory && part)
+		add(a, "", lever(c, part));
+	if (cause == OOM_CAUSE_HOST_RAM && big_array(c))
+		add(a, "", lever(c, OOM_LEVER_ARRAY));
 	if (cause == OOM_CAUSE_HOST_RAM)
 		add(a, "", oom_format_of(c)->limit);
 	for (size_t i = 0; levers && i < MAX_LEVERS && levers[i]; i++) {
@@ -235,6 +236,11 @@ static void fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_
 								"",
 			    lever(c, instead(c, levers[i])));
 	}
+	/* unified memory: the limit is a share of it */
+	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && a->n_fix == OOM_ANSWER_FIXES)
+		a->n_fix--;
+	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
+		add(a, "", lever(c, OOM_LEVER_WATERMARK));
 	if (cause == OOM_CAUSE_UNKNOWN && work != OOM_WORK_UNKNOWN)
 		add(a, "if it has no more than usual: ", lever(c, OOM_LEVER_OTHERS));
 	/* a program that has no such thing */
@@ -244,8 +250,13 @@ static void fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_
 		return;
 	/* the text does not say what ran: the first thing to try for each, named as such */
 	add(a, "if it was training: ", lever(c, OOM_LEVER_BATCH));
+	if (c->phase == OOM_CRASH_FORWARD)
+		add(a, "if it was training: ", lever(c, OOM_LEVER_RECOMPUTE));
 	add(a, "if it was generating or serving: ", lever(c, OOM_LEVER_REQUESTS));
-	add(a, "if the model was being loaded: ", lever(c, OOM_LEVER_LOAD));
+	if (c->phase == OOM_CRASH_FORWARD)
+		add(a, "if it was not training: ", lever(c, OOM_LEVER_NO_GRAD));
+	else
+		add(a, "if the model was being loaded: ", lever(c, OOM_LEVER_LOAD));
 	if (cause == OOM_CAUSE_UNKNOWN)
 		add(a, "in any case: ", lever(c, OOM_LEVER_OTHERS));
 }
@@ -288,7 +299,7 @@ static const char *printed(const struct oom_crash *c, enum oom_crash_number k, c
 	if ((!strpbrk(text, "KMGT") || strstr(text, "kB") || strchr(text, '[')) && c->bytes[k] >= 1 << 20) {
 		const char *const from = strstr(text, "rss:") ? strstr(text, "rss:") + 4 : text;
 
-		snprintf(buf, size, gib >= 1 ? "%.2f GiB (%s)" : "%.3f GiB (%s)", gib, from);
+		snprintf(buf, size, gib >= 1 ? "%.2f GiB (%s)" : "%.1f MiB (%s)", gib >= 1 ? gib : gib * 1024, from);
 		return buf;
 	}
 	return text;
@@ -403,6 +414,8 @@ static void observe(const struct oom_crash *c, enum oom_cause cause, struct oom_
 
 	if (*c->cause[0].evidence && cause != OOM_CAUSE_NOT_OOM && (out = evidence_slot(a)))
 		snprintf(out, size, "%s", c->cause[0].evidence);
+	if (oom_part_of(c)->noun && (out = evidence_slot(a)))
+		snprintf(out, size, "it was asked for by %s", oom_part_of(c)->noun);
 	if (alone_too_large(c) && (out = evidence_slot(a)))
 		snprintf(out, size, "the one tensor asked for is %.1f times what there is: a batch, length or attention matrix out of "
 			 "proportion", tried / total);

@@ -40,6 +40,10 @@ enum oom_lever {
 	OOM_LEVER_FRAGMENT, OOM_LEVER_OTHERS, OOM_LEVER_CAP, OOM_LEVER_WATERMARK, OOM_LEVER_LIMIT,
 	OOM_LEVER_CAPACITY, OOM_LEVER_LONGEST, OOM_LEVER_LEAK, OOM_LEVER_DISK, OOM_LEVER_READ,
 	OOM_LEVER_COMPILE, OOM_LEVER_COLLECTIVE, OOM_LEVER_TESTS, OOM_LEVER_KERNEL,
+	OOM_LEVER_SCORES,       /* attention that keeps its scores */
+	OOM_LEVER_SCRATCH,      /* the buffers of a computation graph */
+	OOM_LEVER_GATHER,       /* what is gathered from other ranks at once */
+	OOM_LEVER_ARRAY,        /* one array in host memory */
 	OOM_LEVERS
 };
 struct oom_dialect {

@@ -217,7 +217,7 @@ static void of_phase(struct oom_crash *c, const char *begin, const char *at, con
 		oom_cause_say(c, OOM_CAUSE_STEP_2, 0.4, "the optimizer's state is made in the first step");
 }
 
-void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end)
+static void decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	const unsigned runtime = oom_runtime_named(c->framework)->traits;
 
@@ -243,4 +243,12 @@ void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, c
 		of_executable(c);
 	else
 		of_request(c);
+}
+
+/* Below even odds nothing is called the cause. */
+void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	decode_causes(c, begin, at, end);
+	if (!c->n_causes || c->cause[0].confidence < 0.5)
+		oom_cause_say(c, OOM_CAUSE_UNKNOWN, 0.5, "no cause is likelier than not");
 }

@@ -103,7 +103,7 @@ const struct oom_cause_rule oom_causes_named[] = {
 	RULE("dataloader-signal", 0, "Segmentation fault", IN(LINE), CAUSE(NOT_OOM), 0.9, "a worker crashed by itself"),
 	RULE("dataloader-signal", 0, "Aborted", IN(LINE), CAUSE(NOT_OOM), 0.9, "a worker crashed by itself"),
 	RULE("dataloader-signal", 0, "Floating point", IN(LINE), CAUSE(NOT_OOM), 0.9, "a worker crashed by itself"),
-	RULE("dataloader-signal", 0, "exited unexpectedly", IN(LINE), CAUSE(HOST_RAM), 0.45,
+	RULE("dataloader-signal", 0, "exited unexpectedly", IN(LINE), CAUSE(HOST_RAM), 0.55,
 	 "a data-loader worker ended without saying why: often killed for memory", .more = true),
 	RULE("dataloader-signal", 0, "exited unexpectedly", IN(LINE), CAUSE(SHM), 0.35, "or /dev/shm was full, as in containers"),
 	RULE("dataloader-signal", 0, NULL, IN(ANY), CAUSE(HOST_RAM), 0.8, "a data-loader worker was killed"),

@@ -113,7 +113,9 @@ static void ggml_buffer(struct oom_crash *c, const char *begin, const char *at, 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		oom_number_follows(c, rows[i].number, line, oom_line_end(at, end), rows[i].word,
 				   rows[i].bare);
-	/* the lines before, the nearest first */
+	/* a layer above repeats the refusal with the size; then the lines before, the nearest first */
+	if (!c->known[OOM_CRASH_TRIED])
+		oom_number_follows(c, OOM_CRASH_TRIED, line, end - line > 400 ? line + 400 : end, "buffer of size", true);
 	for (int n = 0; n < 12 && from > begin && !c->known[OOM_CRASH_TRIED]; n++) {
 		const char *const to = from - 1;
 

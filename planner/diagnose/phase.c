@@ -396,6 +396,31 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 		return;
 }
 
+/* What else in the text speaks of a training: a loop around the forward pass, a loss behind it, a progress bar, the
+ * name of the script. */
+static bool trains(const struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	static const char *const losses[] = {"cross_entropy", "criterion(", "loss_fn", "compute_loss", "nn/modules/loss.py",
+					     "/losses/", "/loss.py", "loss_func", "checkpoint.py"};
+	char buf[32 << 10];
+	struct span s;
+	struct oom_crash said = *c;
+
+	if (oom_program_of(c)->activity == OOM_ACTIVITY_TRAINS)
+		return true;
+	if (ends_traceback(c) && traceback(begin, at, end, &s)) {
+		s = executed(&s, buf, sizeof(buf));
+		if (in_training(&s) || meets(oom_phase_of_driver, s.from, s.to))
+			return true;
+		for (size_t i = 0; i < COUNT(losses); i++)
+			if (oom_text_find(s.from, s.to, losses[i]))
+				return true;
+	}
+	if (by_nearest(&said, begin, at, end) && said.phase == OOM_CRASH_TRAIN_STEP)
+		return true;
+	return by_script(&said, begin, end) && said.phase == OOM_CRASH_TRAIN_STEP;
+}
+
 /* A forward pass inside a program that trains nothing is inference; a whole model moved by one that
  * serves is its loading. */
 static void of_program(struct oom_crash *c)
@@ -418,4 +443,6 @@ void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, co
 {
 	decode_phase(c, begin, at, end);
 	of_program(c);
+	c->trains = c->phase == OOM_CRASH_BACKWARD || c->phase == OOM_CRASH_OPTIMIZER ||
+		    c->phase == OOM_CRASH_TRAIN_STEP || trains(c, begin, at, end);
 }

@@ -70,6 +70,17 @@ static inline bool oom_format_is(const struct oom_crash *c, unsigned traits)
 	return (oom_format_of(c)->traits & traits) != 0;
 }
 
+/* ---- what it was asked for ---- */
+
+struct oom_part {
+	const char *noun;       /* NULL: not known */
+	enum oom_lever trains, runs;    /* the first thing to change in a training, and elsewhere; 0: none */
+};
+/* Never NULL. */
+const struct oom_part *oom_part_of(const struct oom_crash *c);
+/* Fills c->part; c->traceback is known. */
+void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, const char *end);
+
 /* ---- causes that words give ---- */
 
 enum oom_place {
