@@ -122,7 +122,9 @@ static void refused_though_free(struct oom_crash *c)
 	char why[160];
 
 	if (limit && tried >= limit) {
-		snprintf(why, sizeof(why), "as much is free, but one allocation above %.0f GiB is refused by this driver",
+		/* what is free is said only where the text says it */
+		snprintf(why, sizeof(why), "%s, but one allocation above %.0f GiB is refused by this driver",
+			 c->known[OOM_CRASH_FREE] ? "as much is free" : "this process holds next to nothing",
 			 (double)limit / (double)GIB);
 		oom_cause_say(c, OOM_CAUSE_BUFFER_LIMIT, 0.55, why);
 	} else if (total && tried > total / 3)

@@ -91,7 +91,7 @@ static const struct thread threads[] = {
 	 "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 15.11 GiB. Of the allocated memory 0 "
 	 "bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated. Please use `empty_cache` to release all unoccupied "
 	 "cached memory.",
-	 "torch-xpu", "8.00 GiB", "15.11 GiB", NO, "0 bytes", "0 bytes", 0, -1, OOM_CRASH_UNKNOWN, OOM_CAUSE_TOO_LARGE},
+	 "torch-xpu", "8.00 GiB", "15.11 GiB", NO, "0 bytes", "0 bytes", 0, -1, OOM_CRASH_UNKNOWN, OOM_CAUSE_BUFFER_LIMIT},
 	{"intel/intel-xpu-backend-for-triton#7477",
 	 "FAILED test_distributed.py::test_convert_large_strides[src-dp_to_ep] - torch.OutOfMemoryError: XPU out of memory. Tried to allocate 4.00 "
 	 "GiB. GPU 0 has a total capacity of 15.11 GiB of which 15.11 GiB is free. Of the allocated memory 1024 bytes is allocated by PyTorch, and "
