@@ -48,7 +48,7 @@ static const char *contradiction(const struct oom_eval *e, bool buckets, uint64_
 enum oom_status oom_sound(const struct oom_model *model, const struct oom_plan *plan,
 			  const struct oom_eval *e, bool buckets, struct oom_error *err)
 {
-	const struct oom_plan usual = oom_plan_default();
+	struct oom_plan usual;
 	uint64_t a, b;
 	char options[300];
 	const char *wrong;
@@ -66,6 +66,7 @@ enum oom_status oom_sound(const struct oom_model *model, const struct oom_plan *
 	wrong = contradiction(e, buckets, &a, &b);
 	if (!wrong)
 		return OOM_OK;
+	usual = oom_plan_default();
 	return oom_error_set(err, OOM_ERR_INTERNAL,
 			     "internal error: %s (%" PRIu64 " and %" PRIu64 ") for %s with %s; please report it",
 			     wrong, a, b, model->arch.model_type,
