@@ -82,14 +82,30 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_REENTRANT_TRUE, "true", "a block's backward is a backward pass of its own", \
 	  "yes on 1", "torch/utils/checkpoint.py CheckpointFunction", OOM_EXACT)
 
+#define OOM_MOE_EXPERTS(X) \
+	X(OOM_EXPERTS_FUSED, "fused", "the experts of a layer are one tensor", "", \
+	  "transformers integrations/moe.py", OOM_EXACT) \
+	X(OOM_EXPERTS_SEPARATE, "separate", \
+	  "every expert is three linear layers, run in turn: adapters and quantisation find them", "", \
+	  "modeling_mixtral.py 4.45 MixtralSparseMoeBlock", OOM_EXACT)
+
+#define OOM_ZERO_GRADS(X) \
+	X(OOM_ZERO_GRAD_NONE, "none", "gradients are given up", "", \
+	  "torch.optim.Optimizer.zero_grad(set_to_none=True)", OOM_EXACT) \
+	X(OOM_ZERO_GRAD_ZEROS, "zeros", "gradients become zeros and stay", "", \
+	  "torch.optim.Optimizer.zero_grad(set_to_none=False)", OOM_EXACT)
+
 #define OOM_LOSSES(X) \
 	X(OOM_LOSS_PLAIN, "plain", "logits upcast to fp32, current transformers", "false", \
 	  "transformers loss_utils.py", OOM_EXACT) \
 	X(OOM_LOSS_FUSED, "fused", "chunked linear + cross-entropy (Liger)", "true liger", \
 	  "use_liger_kernel=True", OOM_EXACT) \
 	X(OOM_LOSS_SLICED, "sliced", \
-	  "logits sliced and copied once more, transformers before 4.46", "", \
+	  "logits upcast, then sliced and copied once more, transformers before 4.46", "", \
 	  "modeling_llama.py 4.45", OOM_EXACT) \
+	X(OOM_LOSS_SLICED_APART, "sliced-apart", \
+	  "the same beside the model's own 16-bit logits, transformers 4.46 to 4.48", "", \
+	  "loss/loss_utils.py 4.48 ForCausalLMLoss", OOM_EXACT) \
 	X(OOM_LOSS_SFT, "sft", \
 	  "plain, and the entropy and accuracy of tokens that TRL's SFTTrainer logs (loss_type=nll)", \
 	  "nll", "trl/trainer/sft_trainer.py compute_loss", OOM_EXACT) \
@@ -265,6 +281,8 @@ enum oom_precision { OOM_PRECISIONS(OOM_CHOICE_ID) };
 enum oom_attention { OOM_ATTENTIONS(OOM_CHOICE_ID) };
 enum oom_checkpointing { OOM_CHECKPOINTINGS(OOM_CHOICE_ID) };
 enum oom_reentrant { OOM_REENTRANTS(OOM_CHOICE_ID) };
+enum oom_moe_experts { OOM_MOE_EXPERTS(OOM_CHOICE_ID) };
+enum oom_zero_grad { OOM_ZERO_GRADS(OOM_CHOICE_ID) };
 enum oom_loss { OOM_LOSSES(OOM_CHOICE_ID) };
 enum oom_liger { OOM_LIGERS(OOM_CHOICE_ID) };
 enum oom_evaluates { OOM_EVALUATES(OOM_CHOICE_ID) };

@@ -1,7 +1,7 @@
 /* Library generations: what changed in memory when.
  *
  * A row says that a library before some version runs one setting of the plan another way.  A plan
- * names versions (transformers, torch); with none, the newest that is modelled runs. */
+ * names versions (transformers, torch, bitsandbytes, peft, deepspeed); with none, the newest that is modelled runs. */
 #ifndef OOMPLAN_GENERATIONS_H
 #define OOMPLAN_GENERATIONS_H
 
@@ -19,9 +19,10 @@ struct oom_generation {
 	const char *library;    /* the knob that takes its version */
 	int64_t before;         /* OOM_VERSION: the first that no longer does so */
 	const char *knob;       /* what is run another way */
-	int64_t from, to;       /* the knob's value as asked, and what it comes to */
+	const char *from, *to;  /* its word as asked, and the word it comes to */
 	const char *summary;    /* a sentence without capital and full stop */
 	const char *source;
+	bool of_torch;          /* only where PyTorch's own optimizers step */
 };
 /* The rows, NULL past the end. */
 OOM_API const struct oom_generation *oom_generation_at(size_t i);

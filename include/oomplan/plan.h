@@ -52,6 +52,9 @@ struct oom_plan {
 	int64_t attn;               /* enum oom_attention */
 	int64_t grad_ckpt;          /* enum oom_checkpointing */
 	int64_t use_reentrant;      /* enum oom_reentrant */
+	int64_t moe_experts;        /* enum oom_moe_experts: how a layer's experts are stored */
+	int64_t keep_base_inputs;   /* 1 = frozen 4-bit layers keep their inputs for backward */
+	int64_t zero_grad;          /* enum oom_zero_grad */
 	int64_t scan;               /* enum oom_scan; Mamba and Falcon Mamba */
 	int64_t fused_ce;           /* enum oom_loss */
 	int64_t loss_chunk;         /* tokens of a chunk of the loss; 0 = the loss's own */
@@ -132,7 +135,7 @@ struct oom_plan {
 	 * a type no family models.  Parameters; not a knob. */
 	int64_t surplus_params;
 	/* library generations, OOM_VERSION(major, minor); 0 = the newest that is modelled */
-	int64_t transformers, torch;
+	int64_t transformers, torch, bitsandbytes, peft, deepspeed;
 	/* verdict */
 	double margin;              /* share of the capacity kept free */
 };

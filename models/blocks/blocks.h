@@ -163,6 +163,7 @@ struct oom_moe {
 	/* a plain router: an nn.Linear, which adapters and quantisation find (Jamba) */
 	bool router_linear;
 	bool combine_fp32;              /* routed and shared outputs summed in fp32 */
+	bool never_separate;            /* experts were one tensor from the type's beginning */
 };
 /* The gate of m->glu over what one projection made; consumes both. */
 struct oom_val oom_glu(struct oom_tape *t, const struct oom_moe *m, struct oom_val gate,
@@ -176,6 +177,9 @@ struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
  * three. */
 struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
 			       struct oom_val scores, struct oom_val index);
+/* The same as modules of their own (moe_separate.c). */
+struct oom_val oom_moe_separate_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
+					struct oom_val scores, struct oom_val index);
 /* Granite's: experts run one after another, the shared expert fused. */
 struct oom_routes {
 	/* gates sorted by expert; the sorting order; the token of each row */

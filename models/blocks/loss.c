@@ -182,8 +182,13 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 		return oom_logits_alone(t, logits);
 	/* the model's output holds the logits until the loss is done */
 	{
-		struct oom_val out = oom_share(t, logits), padded, f;
+		const bool apart = t->plan->fused_ce == OOM_LOSS_SLICED_APART,
+			   sliced = apart || t->plan->fused_ce == OOM_LOSS_SLICED;
+		struct oom_val out, padded, f, whole = oom_none();
 
+		if (sliced && !apart)           /* the class itself upcasts, its own are gone */
+			logits = oom_op_cast(t, logits, OOM_F32);
+		out = oom_share(t, logits);
 		f = upcast(t, logits);
 		/* F.pad(labels, (0, 1)), a local to the end; [..., 1:].contiguous() of one
 		 * sequence is a view of it */
@@ -191,12 +196,15 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 				 OOM_I64);
 		labels = oom_new(t, "shifted labels", oom_len_plus_in_one(t, t->m_b, 1), D(1),
 				 OOM_I64);
-		if (t->plan->fused_ce == OOM_LOSS_SLICED) {
-			/* transformers < 4.45: shift_logits = logits[..., :-1, :].contiguous() */
+		if (sliced) {
+			/* transformers < 4.49: shift_logits = logits[..., :-1, :].contiguous(), beside
+			 * the local that it is cut from */
+			whole = oom_share(t, f);
 			f = oom_op_slice(t, f, f.mono, (struct oom_dim){f.width, f.text});
 			f = oom_op_copy(t, "shifted logits", f);
 		}
 		loss = oom_cross_entropy(t, f, labels);
+		oom_drop(t, whole);
 		oom_drop(t, padded);
 		oom_returns_logits(t, out);
 	}

@@ -6,6 +6,12 @@
 
 #include "blocks.h"
 
+static bool is_separate(const struct oom_tape *t, const struct oom_moe *m)
+{
+	return t->plan->moe_experts == OOM_EXPERTS_SEPARATE && !m->never_separate && !m->latent &&
+	       !m->zero_experts;
+}
+
 /* Scores [tokens, k], the indices that chose them, and the logits, a local of the block (held). */
 static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
 			    struct oom_val *index, struct oom_val *held)
@@ -16,9 +22,9 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 	enum oom_dtype dt;
 
 	t->scope = "gate";
-	if (m->router_linear) {
+	if (m->router_linear || is_separate(t, m)) {
 		lora = (struct oom_lora_param){.delta = oom_none(), .sum = oom_none()};
-		logits = oom_op_linear(t, "router", x, e, 0);
+		logits = oom_op_linear(t, m->router_linear ? "router" : "gate", x, e, 0);
 	} else if (m->gate_fp32) { /* nn.Linear, wg: adapters find it by its own name */
 		const bool adapted = t->plan->lora_r &&
 				     !strcmp(t->plan->lora_targets, "all-linear");
@@ -259,6 +265,8 @@ static struct oom_val routed(struct oom_tape *t, const struct oom_moe *m, struct
 	const struct oom_dim h = {x.width, x.text};
 	const unsigned bias = m->latent_bias ? OOM_BIAS : 0;
 
+	if (is_separate(t, m))
+		return oom_moe_separate_experts(t, m, x, scores, index);
 	if (!m->latent)
 		return oom_moe_experts(t, m, x, scores, index);
 	x = oom_op_linear(t, "fc1_latent_proj", x, (struct oom_dim){m->latent, "moe_latent_size"},

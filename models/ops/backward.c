@@ -618,6 +618,12 @@ static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 		break;
 	case OOM_NODE_SPLIT: split_rule(t, n, g); break;
 	case OOM_NODE_SET_SLICE: set_slice_rule(t, n, g); break;
+	case OOM_NODE_INDEX_ADD:
+		if (needed(n, 0))
+			g[0] = shared(t, n);
+		if (needed(n, 1))
+			g[1] = for_edge(t, n, 1, n->dt);
+		break;
 	case OOM_NODE_CAT: case OOM_NODE_STACK: cat_rule(t, n, g); break;
 	case OOM_NODE_BMM: case OOM_NODE_GROUPED_MM: grouped_rule(t, n, g); break;
 	case OOM_NODE_LAYER_NORM: case OOM_NODE_GROUP_NORM: layer_norm_rule(t, n, g); break;

@@ -95,7 +95,7 @@ bool oom_lora_translated(const struct oom_tape *t, const char *word)
 		[OOM_LORA_MIXTRAL] = {"gate", "w1", "w2", "w3", NULL},
 		[OOM_LORA_QWEN2_MOE] = {"gate", "gate_proj", "up_proj", "down_proj", NULL}};
 
-	return one_of(words[oom_lora_words(t)], word);
+	return t->plan->moe_experts == OOM_EXPERTS_FUSED && one_of(words[oom_lora_words(t)], word);
 }
 
 /* ---- linear layers ---- */

@@ -43,6 +43,7 @@ enum oom_node_kind {
 	OOM_NODE_WHERE,         /* masked_fill, where: one fresh gradient */
 	OOM_NODE_GROUP_NORM,
 	OOM_NODE_SET_SLICE,     /* x[part] = y: edges x, y */
+	OOM_NODE_INDEX_ADD,     /* rows of y added to x in place: saved rows; edges x, y */
 	/* one entry a token out of logits: zeros of them, and what is scattered into these */
 	OOM_NODE_PICK,
 	/* logsumexp (or log_softmax and a pick: saved) of one sequence after another, unbound before */

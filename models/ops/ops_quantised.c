@@ -49,17 +49,19 @@ static struct oom_val result_of(struct oom_tape *t, const char *name, struct oom
 	return oom_new(t, name, x.mono, (struct oom_dim){out.n * oom_rows_of(t, x.width, in), out.text}, dt);
 }
 
-/* MatMul4Bit: ctx.save_for_backward is not used, the packed weight is kept by reference. */
+/* MatMul4Bit: ctx.save_for_backward is not used, the packed weight is kept by reference, and before
+ * bitsandbytes 0.43.2 the input beside it, which no checkpoint takes away then. */
 static struct oom_val four_bit_product(struct oom_tape *t, const char *name, int32_t node,
 				       struct oom_val x, struct oom_val bias, uint64_t in,
 				       struct oom_dim out)
 {
 	struct oom_val y, dq = oom_dequantised(t, in * out.n, OOM_DT_BF16);
 
-	(void)node;
 	(void)bias;
 	y = result_of(t, name, x, in, out, OOM_DT_BF16);
 	oom_drop(t, dq);
+	if (t->plan->keep_base_inputs && oom_wants_grad(t, x))
+		oom_node_hold(t, node, x);
 	return y;
 }
 

@@ -92,10 +92,10 @@ static const struct oom_option rows[] = {
 	{VALUE("ddp-timeout", "how long processes wait for each other")},
 
 	/* what bears on memory */
-	{REFUSED_VALUE("deepspeed", "DeepSpeed's file is not read:",
+	{REFUSED_VALUE("deepspeed-config", "DeepSpeed's file is not read:",
 		       "--engine deepspeed --zero N, and --offload-optimizer, "
 		       "--reduce-bucket-size and the like as it has them"),
-	 .aliases = ALSO(AS("deepspeed-config"), AS("deepspeed-config-file"))},
+	 .aliases = ALSO(AS("deepspeed-config-file"))},
 	{REFUSED_VALUE("fsdp-config", "FSDP's file is not read:",
 		       "--engine fsdp1 or fsdp2 --zero 3, --offload-params as it has it")},
 	{REFUSED_VALUE("config-file", "accelerate's file is not read:",

@@ -1,24 +1,58 @@
 /* What changed in memory when: one row for each, and the one place that applies them.
  *
  * Knobs' default words are those that a library gives another meaning later ("plain", "auto"): a
- * version decides what they come to, a word that says more than the default is left alone. */
+ * version decides what they come to, a word that says more than the default is left alone.  Of rows
+ * about one knob the first that applies has changed what the others look for. */
 #include "oomplan/generations.h"
 
+#include <string.h>
+
+#include "oomplan/engine.h"
 #include "oomplan/option.h"
 
 #define TORCH(major, minor) "torch", OOM_VERSION(major, minor)
 #define TRANSFORMERS(major, minor) "transformers", OOM_VERSION(major, minor)
+#define BITSANDBYTES(major, minor) "bitsandbytes", OOM_VERSION(major, minor)
+#define PEFT(major, minor) "peft", OOM_VERSION(major, minor)
+#define DEEPSPEED(major, minor) "deepspeed", OOM_VERSION(major, minor)
 
 static const struct oom_generation rows[] = {
-	{TRANSFORMERS(5, 0), "use-reentrant", OOM_REENTRANT_AUTO, OOM_REENTRANT_TRUE,
+	{TRANSFORMERS(5, 0), "use-reentrant", "auto", "true",
 	 "gradient checkpointing is reentrant unless told otherwise",
-	 "huggingface/transformers#43203 (5.0); pinned to true by #28538"},
-	{TRANSFORMERS(4, 46), "loss", OOM_LOSS_PLAIN, OOM_LOSS_SLICED,
+	 "huggingface/transformers#43203 (5.0); pinned to true by #28538", false},
+	{TRANSFORMERS(5, 0), "moe-experts", "fused", "separate",
+	 "every expert is a module of linear layers, run one after another",
+	 "modeling_mixtral.py 4.45 MixtralSparseMoeBlock; integrations/moe.py since 5.0", false},
+	{TRANSFORMERS(4, 46), "loss", "plain", "sliced",
 	 "logits are upcast as a whole, then sliced and copied for the shift by one token",
-	 "modeling_llama.py 4.45 LlamaForCausalLM.forward; loss/loss_utils.py from 4.46 on"},
-	{TORCH(1, 13), "lazy-modules", 1, 0,
+	 "modeling_llama.py 4.45 LlamaForCausalLM.forward; loss/loss_utils.py from 4.46 on", false},
+	{TRANSFORMERS(4, 49), "loss", "plain", "sliced-apart",
+	 "the loss upcasts, slices and copies logits while the model holds its own",
+	 "loss/loss_utils.py 4.46 ForCausalLMLoss; huggingface/transformers#35646", false},
+	{TRANSFORMERS(4, 36), "attn", "sdpa", "eager",
+	 "models write their attention out unless told otherwise",
+	 "huggingface/transformers#26572: torch's scaled_dot_product_attention by default", false},
+	{TORCH(2, 0), "attn", "sdpa", "eager",
+	 "there is no fused attention",
+	 "torch 2.0 release notes: scaled_dot_product_attention", false},
+	{TORCH(2, 0), "optimizer", "adamw", "adamw-loop",
+	 "AdamW steps tensor by tensor",
+	 "torch 2.0 release notes: foreach implementations by default on CUDA (#92306)", true},
+	{TORCH(2, 0), "zero-grad", "none", "zeros",
+	 "zero_grad leaves gradients of zeros behind (transformers' Trainer: not from 4.27 on)",
+	 "pytorch/pytorch#92731; huggingface/transformers#22136", true},
+	{TORCH(1, 13), "lazy-modules", "true", "false",
 	 "the context holds every kernel of PyTorch's libraries from the start",
-	 "pytorch/pytorch#85692, #86509: CUDA_MODULE_LOADING=LAZY from 1.13 on"},
+	 "pytorch/pytorch#85692, #86509: CUDA_MODULE_LOADING=LAZY from 1.13 on", false},
+	{BITSANDBYTES(0, 43), "keep-base-inputs", "false", "true",
+	 "frozen 4-bit layers keep their inputs (mended in 0.43.2: 0.42 stands for 0.43.0 and 0.43.1 too)",
+	 "bitsandbytes CHANGELOG 0.43.2", false},
+	{PEFT(0, 11), "autocast-adapter-dtype", "true", "false",
+	 "adapters have the type of a 16-bit base",
+	 "huggingface/peft#1706 (0.11.0)", false},
+	{DEEPSPEED(0, 17), "torch-autocast", "true", "false",
+	 "there is no autocast within DeepSpeed: amp is 16-bit weights and an fp32 master",
+	 "deepspeedai/DeepSpeed#6993 (0.17.2)", false},
 };
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
@@ -30,18 +64,27 @@ const struct oom_generation *oom_generation_at(size_t i)
 
 bool oom_plan_dated(const struct oom_plan *p)
 {
-	return p->transformers || p->torch;
+	return p->transformers || p->torch || p->bitsandbytes || p->peft || p->deepspeed;
+}
+
+static void apply(struct oom_plan *p, const struct oom_generation *g)
+{
+	const struct oom_option *k = oom_knob_find(g->knob);
+	const int64_t version = *oom_plan_field(p, oom_knob_find(g->library));
+	char word[40];
+
+	/* Megatron brings optimizers of its own */
+	if (g->of_torch && oom_engine_at((size_t)p->engine)->degrees)
+		return;
+	if (version && version < g->before && !strcmp(oom_plan_get(p, k, word, sizeof(word)), g->from))
+		oom_plan_set(p, k, g->to, NULL);
 }
 
 void oom_plan_resolve(struct oom_plan *p)
 {
-	for (size_t i = 0; oom_plan_dated(p) && i < N_ROWS; i++) {
-		const struct oom_generation *g = &rows[i];
-		const int64_t version = *oom_plan_field(p, oom_knob_find(g->library));
-		int64_t *value = oom_plan_field(p, oom_knob_find(g->knob));
-
-		if (version && version < g->before && *value == g->from)
-			*value = g->to;
-	}
-	p->transformers = p->torch = 0;
+	if (!oom_plan_dated(p))
+		return;
+	for (size_t i = 0; i < N_ROWS; i++)
+		apply(p, &rows[i]);
+	p->transformers = p->torch = p->bitsandbytes = p->peft = p->deepspeed = 0;
 }

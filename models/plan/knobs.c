@@ -11,6 +11,8 @@ OOM_CHOICE_LIST(static, precisions, OOM_PRECISIONS)
 OOM_CHOICE_LIST(static, attentions, OOM_ATTENTIONS)
 OOM_CHOICE_LIST(static, checkpointings, OOM_CHECKPOINTINGS)
 OOM_CHOICE_LIST(static, reentrants, OOM_REENTRANTS)
+OOM_CHOICE_LIST(static, experts, OOM_MOE_EXPERTS)
+OOM_CHOICE_LIST(static, zero_grads, OOM_ZERO_GRADS)
 OOM_CHOICE_LIST(static, scans, OOM_SCANS)
 OOM_CHOICE_LIST(static, fp8s, OOM_FP8S)
 OOM_CHOICE_LIST(static, losses, OOM_LOSSES)
@@ -194,6 +196,9 @@ static const struct oom_option knobs[] = {
 	 .setting = "gradient_checkpointing_kwargs={\"use_reentrant\": ...}",
 	 .source = "torch/utils/checkpoint.py, distributed/fsdp/_runtime_utils.py",
 	 .aliases = ALSO(AS("gradient-checkpointing-use-reentrant"))},
+	{KNOB("moe-experts", "moe_experts", moe_experts), WORD(experts, OOM_EXPERTS_FUSED),
+	 .summary = "how the experts of a layer are stored and run; separate ones are quantised and adapted as linear layers",
+	 .setting = "", .source = "transformers 5 integrations/moe.py; modeling_mixtral.py 4.45"},
 	{KNOB("scan", "scan", scan), WORD(scans, OOM_SCAN_ASSOCIATIVE),
 	 .summary = "how Mamba and Falcon Mamba run their recurrence", .setting = "",
 	 .source = "transformers modeling_mamba.py"},
@@ -213,6 +218,9 @@ static const struct oom_option knobs[] = {
 	 .setting = "optimizer_in_bwd", .source = "torchtune training/memory.py "
 		    "register_optim_in_bwd_hooks",
 	 .aliases = ALSO(FLAG_AS("fuse-optimizer-step-into-bwd"))},
+	{KNOB("zero-grad", "zero_grad", zero_grad), WORD(zero_grads, OOM_ZERO_GRAD_NONE),
+	 .summary = "what becomes of gradients between two steps, where no engine has them in parts of its own",
+	 .setting = "optimizer.zero_grad(set_to_none=...)", .source = "torch/optim/optimizer.py"},
 	{KNOB("ema", "ema", ema), WORD(emas, OOM_EMA_NONE),
 	 .summary = "a running mean of the trained weights beside them",
 	 .setting = "use_ema", .source = "diffusers training_utils.py; torch/optim/swa_utils.py",
@@ -261,6 +269,9 @@ static const struct oom_option knobs[] = {
 	{KNOB("kbit-prepare", "kbit_prepare", kbit_prepare), FLAG(0),
 	 .summary = "prepare_model_for_kbit_training: the rest of the base in fp32",
 	 .setting = "prepare_model_for_kbit_training", .source = "PEFT utils/other.py"},
+	{KNOB("keep-base-inputs", "keep_base_inputs", keep_base_inputs), FLAG(0),
+	 .summary = "frozen 4-bit layers keep their inputs for a backward pass that does not need them",
+	 .setting = "", .source = "bitsandbytes before 0.43.2, autograd/_functions.py MatMul4Bit"},
 	{KNOB("double-quant", "double_quant", double_quant), FLAG(1),
 	 .summary = "quantise the 4-bit scales too", .setting = "bnb_4bit_use_double_quant",
 	 .source = "arXiv:2305.14314",
@@ -526,6 +537,15 @@ static const struct oom_option knobs[] = {
 	{KNOB("torch", "torch", torch), SINCE(1, 0),
 	 .summary = "version of PyTorch, or newest", .setting = "torch.__version__",
 	 .source = "release notes", .aliases = ALSO(AS("torch-version"))},
+	{KNOB("bitsandbytes", "bitsandbytes", bitsandbytes), SINCE(0, 37),
+	 .summary = "version of bitsandbytes, or newest", .setting = "bitsandbytes.__version__",
+	 .source = "release notes", .aliases = ALSO(AS("bitsandbytes-version"))},
+	{KNOB("peft", "peft", peft), SINCE(0, 1),
+	 .summary = "version of PEFT, or newest", .setting = "peft.__version__",
+	 .source = "release notes", .aliases = ALSO(AS("peft-version"))},
+	{KNOB("deepspeed", "deepspeed", deepspeed), SINCE(0, 1),
+	 .summary = "version of DeepSpeed, or newest", .setting = "deepspeed.__version__",
+	 .source = "release notes", .aliases = ALSO(AS("deepspeed-version"))},
 	{KNOB("margin", "margin", margin), SHARE("SHARE", 0.9, 0.02),
 	 .summary = "share of the capacity kept free", .setting = "",
 	 .source = "a guess: see calibrate"},

@@ -155,8 +155,10 @@ static enum oom_status read_version(const struct oom_option *o, const char *show
 		if (at == digits || (*at >= '0' && *at <= '9'))
 			return oom_error_set(err, OOM_ERR_INVALID,
 					     "%s: \"%.60s\" is no version: newest, or MAJOR.MINOR as "
-					     "in %s", shown, text, oom_write_version((int64_t)o->min, lowest,
-								      sizeof(lowest)));
+					     "in %s%s", shown, text,
+					     oom_write_version((int64_t)o->min, lowest, sizeof(lowest)),
+					     strstr(text, ".json") ?
+						     "; a library's own file is read by --from" : "");
 		if (!i && *at++ != '.')
 			break;                  /* "5" is 5.0 */
 	}

@@ -284,7 +284,7 @@ static void training_step(struct reader *r, int step)
 			     opt = (enum oom_phase)(OOM_PHASE_OPT1 + 3 * step);
 	int64_t temps[OOM_CATS] = {0};
 
-	micro_batch(r, step, false);
+	micro_batch(r, step, step && r->s->grads_stay);
 	if (r->s->accumulates)
 		micro_batch(r, step, true);
 	go(r, OOM_AT_STEP);
@@ -293,7 +293,9 @@ static void training_step(struct reader *r, int step)
 	temps[OOM_CAT_TEMP] = (int64_t)r->s->temps[step];
 	note(r, opt, r->now + temps[OOM_CAT_TEMP], temps, "optimizer step", "");
 	go(r, OOM_AT_STEP_END);
-	r->out->end[opt] = bytes_of(r->s->grads_linger ? r->now : held_now(r));
+	r->out->end[opt] = bytes_of(r->s->grads_linger || r->s->grads_stay ? r->now : held_now(r));
+	if (r->s->grads_stay)
+		return;
 	r->now = held_now(r);                   /* gradients are given up */
 	memset(r->cats, 0, sizeof(r->cats));
 }

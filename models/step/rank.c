@@ -157,11 +157,16 @@ enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 				OOM_AT_LOAD, OOM_AT_NEVER);
 	s->ranks = at->ranks;
 	s->accumulates = p->grad_accum > 1;
+	/* engines that divide gradients give their own up themselves */
+	s->grads_stay = p->zero_grad == OOM_ZERO_GRAD_ZEROS && !p->zero_stage && !s->divided &&
+			!p->step_in_backward;
 	if (oom_optimizer_at((size_t)p->optimizer)->early)
 		s->hold[OOM_HOLD_STATE].from = OOM_AT_START;
 	/* of weights that are in no tape */
 	s->hold[OOM_HOLD_GRADS].bytes = in.grads - g->grad_bytes;
 	s->hold[OOM_HOLD_STATE].bytes += out->opt_bytes - in.state->bytes;
 	oom_apply_passes(s, p);
+	/* engines that divide gradients give their own up themselves */
+	s->grads_stay = p->zero_grad == OOM_ZERO_GRAD_ZEROS && !p->zero_stage && !s->divided;
 	return OOM_OK;
 }

@@ -177,7 +177,10 @@ static void play(struct playing *g, enum oom_stream_id stream, bool again)
 		if (s->ev[i] < 0)
 			continue;
 		switch (s->ev[i] & 3) {
-		case OOM_EV_ALLOC: g->p->block[row] = oom_allocate(r, g->p->bytes[row]); break;
+		case OOM_EV_ALLOC:
+			g->p->block[row] = oom_allocate_on(r, g->p->bytes[row],
+							   (enum oom_cuda_stream)t->rows[row].stream);
+			break;
 		case OOM_EV_FREE: case OOM_EV_FREE_ALL: oom_free(r, g->p->block[row]); break;
 		case OOM_EV_GRAD:
 			if (again)
@@ -278,13 +281,14 @@ static void training_step(struct playing *g)
 		come(g, OOM_AT_OUTPUT);
 		go(g, OOM_AT_BACKWARD);
 		come(g, OOM_AT_BACKWARD);
-		play(g, OOM_STREAM_BWD, m > 0);
+		play(g, OOM_STREAM_BWD, m > 0 || (!g->first && g->s->grads_stay));
 	}
 	go(g, OOM_AT_STEP);
 	come(g, OOM_AT_STEP);
 	update(g);
 	go(g, OOM_AT_STEP_END);
-	give_up_grads(g);
+	if (!g->s->grads_stay)
+		give_up_grads(g);
 }
 
 enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,

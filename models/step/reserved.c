@@ -17,7 +17,7 @@ void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 {
 	const double sm = oom_capability(plan);
 	const bool alone = oom_engine_of(plan)->info.in_turn;
-	const bool turing = sm >= 7.5 && sm < 8, a100 = sm >= 8 && sm < 8.1;
+	const bool volta = sm >= 7 && sm < 7.5, turing = sm >= 7.5 && sm < 8, a100 = sm >= 8 && sm < 8.1;
 
 	/* CUDA context and modules, loaded lazily: 0.47 GiB measured on an A100
 	 * (stas00/ml-engineering), 135 MiB on a T4 with torch 2.11 (torch-preflight); a guess
@@ -29,6 +29,12 @@ void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 	if (!plan->lazy_modules) {
 		e->context_bytes += 379584512;
 		e->context_measured = false;
+	}
+	/* 1343 MiB on a V100 with torch 1.10 to 1.12 (huggingface/transformers docs/source/en/
+	 * model_memory_anatomy.md, "the kernels alone") */
+	if (!plan->lazy_modules && volta) {
+		e->context_bytes = 1343 * MIB;
+		e->context_measured = true;
 	}
 	/* two cuBLAS workspaces, forward and autograd thread: 8.125 MiB each before Hopper, 32 MiB
 	 * from it on (ATen CUDABlas.cpp, parseChosenWorkspaceSize) */

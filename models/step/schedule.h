@@ -84,6 +84,8 @@ struct oom_schedule {
 	bool master, divided;
 	uint64_t temps[2];              /* of the optimizer step, first and later; 0 if elsewhere */
 	bool accumulates;               /* a second micro-batch finds the first one's gradients */
+	/* gradients outlive the step, as zeros that the next backward adds to */
+	bool grads_stay;
 	/* what zero_grad lets go is freed only as the next forward begins */
 	bool grads_linger;
 	struct oom_chain chain;

@@ -83,6 +83,7 @@ struct oom_row {
 	bool backward;          /* born in the backward pass */
 	bool shared;            /* by all layers: a mask, a rotary table */
 	uint8_t share;          /* enum oom_share */
+	uint8_t stream;         /* of the card, that allocates it; 0: the one that computes */
 };
 
 /* A symbolic tensor: a reference to a storage, its shape as (monomial x width), and its place in

@@ -114,16 +114,9 @@ static void generations(void)
 	char version[40];
 
 	for (size_t i = 0; (g = oom_generation_at(i)) != NULL; i++) {
-		const struct oom_option *k = oom_knob_find(g->knob);
-		struct oom_plan from = oom_plan_default(), to = from;
-		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
-
-		*oom_plan_field(&from, k) = g->from;
-		*oom_plan_field(&to, k) = g->to;
 		printf("%s before %s: %s %s is %s\n      %s\n      source: %s\n", g->library,
-		       oom_write_version(g->before, version, sizeof(version)), k->name,
-		       oom_plan_get(&from, k, a, sizeof(a)), oom_plan_get(&to, k, b, sizeof(b)),
-		       g->summary, g->source);
+		       oom_write_version(g->before, version, sizeof(version)), g->knob, g->from,
+		       g->to, g->summary, g->source);
 	}
 }
 

@@ -161,6 +161,7 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 			    .d_shared = a->d_shared,
 			    .act = a->act,
 			    .router_frozen_bias = flags & ERNIE,
+			    .never_separate = true,
 			    .scores_in_model_type = flags & ERNIE};
 
 	if (!a->n_experts || kind)

@@ -14,7 +14,9 @@
  *   the end   the root's gradients (the head's has waited since the backward began) likewise.
  *
  * FSDP1 (_flat_param.py, limit_all_gathers) gathers straight into the flat parameter, two units at
- * a time, and reduces the flat gradient where it lies, unless the reduce type is another.
+ * a time.  A unit's parameters are views of it that torch.split made: their gradients are joined to a
+ * flat one by its derivative, which is reduced where it lies, and the rank's part cast to the type of
+ * the shards.
  *
  * FSDP1 with a frozen base (PEFT's fsdp_auto_wrap_policy makes the adapters units of their own, so
  * that a block's flat parameter needs no gradient): _runtime_utils.py
@@ -26,13 +28,20 @@
  * published readings (fms-acceleration: 30.00 hidden states more on 32 layers) and with 2.14 on a
  * CPU; not with use_reentrant=False, whose hooks hang on what the block before has made.
  *
+ * Streams of the card have pools of their own in the allocator.  FSDP1 gathers on its unshard stream
+ * and reduces on its post-backward stream (_runtime_utils.py _unshard, _post_backward_hook); FSDP2's
+ * all-gather outputs and reduced gradients lie on its own streams, what is copied out of and into them
+ * on the one that computes (_fsdp_collectives.py foreach_all_gather, foreach_reduce).
+ *
  * data/fsdp2_tracker.csv holds what PyTorch's own tracker counts. */
+#include "step/allocator.h"
 #include "step/engines.h"
 #include "step/passes/sharing.h"
 
-/* Rows of one unit: all-gather output, parameters, reduce-scatter input, gradient shard. */
+/* Rows of one unit: all-gather output, parameters, the reduce-scatter's input (FSDP2) or its output
+ * before a cast (FSDP1), gradient shard, FSDP1's flat gradient. */
 struct unit_rows {
-	int32_t gathered, params, reduced, shard;
+	int32_t gathered, params, reduced, shard, flat;
 	bool made;
 	bool again;             /* a layer whose parameters an earlier one has gathered before */
 };
@@ -55,11 +64,14 @@ static bool reshards(const struct oom_rewrite *w)
 }
 
 static int32_t row(struct oom_rewrite *w, size_t unit, const char *name, uint64_t bytes,
-		   enum oom_cat cat, enum oom_share share)
+		   enum oom_cat cat, enum oom_share share, enum oom_cuda_stream stream)
 {
 	const int32_t r = bytes ? oom_rewrite_row(w, name, bytes, cat, share) : -1;
 
-	if (r >= 0 && unit)
+	if (r < 0)
+		return r;
+	w->to->rows[r].stream = stream;
+	if (unit)
 		w->to->rows[r].mult = w->from->units[unit - 1].mult;
 	return r;
 }
@@ -86,18 +98,30 @@ static const struct unit_rows *rows_of(struct oom_rewrite *w, size_t unit)
 
 	if (r->made)
 		return r;
-	/* gradients are reduced in fp32 under mixed precision, as accelerate and torchtitan set
-	 * MixedPrecisionPolicy, and otherwise as they are */
+	/* under mixed precision FSDP2's gradients are reduced in fp32, as torchtitan sets
+	 * MixedPrecisionPolicy, FSDP1's as they are, as accelerate does (utils/dataclasses.py) */
 	sum = oom_sum_unit(w, (uint32_t)owner_of(w, unit), casts);
 	r->made = true;
 	r->again = owner_of(w, unit) != unit;
 	r->params = row(w, unit, unit ? "gathered layer" : "gathered embeddings and head",
-			sum.bytes, OOM_CAT_COMM, OOM_SHARE_WHOLE);
+			sum.bytes, OOM_CAT_COMM, OOM_SHARE_WHOLE,
+			copies_out(w) ? OOM_COMPUTE : OOM_GATHERS);
 	r->gathered = row(w, unit, "all-gather output", copies_out(w) ? sum.bytes : 0,
-			  OOM_CAT_COMM, OOM_SHARE_PADDED);
-	r->reduced = row(w, unit, "reduce-scatter input",
-			 copies_out(w) || casts ? sum.grads : 0, OOM_CAT_COMM, OOM_SHARE_PADDED);
-	r->shard = row(w, unit, "gradient shard", sum.grads, OOM_CAT_GRAD, OOM_SHARE_PART);
+			  OOM_CAT_COMM, OOM_SHARE_PADDED, OOM_GATHERS);
+	if (copies_out(w)) {
+		r->reduced = row(w, unit, "reduce-scatter input", sum.grads, OOM_CAT_COMM,
+				 OOM_SHARE_PADDED, OOM_COMPUTE);
+		r->flat = -1;
+	} else {
+		const uint64_t narrow = oom_sum_unit(w, (uint32_t)owner_of(w, unit), false).grads;
+
+		r->reduced = row(w, unit, "reduce-scatter output", casts ? narrow : 0, OOM_CAT_COMM,
+				 OOM_SHARE_PART, OOM_REDUCES);
+		r->flat = row(w, unit, "flat gradient", narrow, OOM_CAT_COMM, OOM_SHARE_WHOLE,
+			      OOM_COMPUTE);
+	}
+	r->shard = row(w, unit, "gradient shard", sum.grads, OOM_CAT_GRAD, OOM_SHARE_PART,
+		       OOM_REDUCES);
 	return r;
 }
 
@@ -152,10 +176,22 @@ static void gather_again(struct oom_rewrite *w, size_t unit)
 		oom_rewrite_event(w, apart ? next->gathered : next->params, OOM_EV_ALLOC);
 }
 
-static void reduce(struct oom_rewrite *w, size_t unit)
+/* FSDP1 (_post_backward_hook): the gradients are joined to a flat one, whose part is reduced and cast. */
+static void reduce_flat(struct oom_rewrite *w, size_t unit, const struct unit_rows *r)
+{
+	oom_rewrite_event(w, r->flat, OOM_EV_ALLOC);
+	oom_free_waiting(w, (uint32_t)unit);
+	if (!r->again || reshards(w))
+		oom_rewrite_event(w, r->params, OOM_EV_FREE);
+	oom_rewrite_event(w, r->reduced, OOM_EV_ALLOC);
+	oom_rewrite_event(w, r->shard, OOM_EV_ALLOC);
+	oom_rewrite_event(w, r->reduced, OOM_EV_FREE);
+	oom_rewrite_event(w, r->flat, OOM_EV_FREE);
+}
+
+static void reduce_copied(struct oom_rewrite *w, size_t unit, const struct unit_rows *r)
 {
 	struct own *root = w->own;
-	const struct unit_rows *r = rows_of(w, unit);
 
 	if (!r->again || reshards(w))
 		oom_rewrite_event(w, r->params, OOM_EV_FREE);
@@ -163,13 +199,23 @@ static void reduce(struct oom_rewrite *w, size_t unit)
 	oom_rewrite_event(w, r->reduced, OOM_EV_ALLOC);
 	oom_free_waiting(w, (uint32_t)unit);
 	oom_rewrite_event(w, r->shard, OOM_EV_ALLOC);
+	root->reduced_before = r->reduced;
+	if (!unit)
+		give(w, &root->reduced_before);
+}
+
+static void reduce(struct oom_rewrite *w, size_t unit)
+{
+	const struct unit_rows *r = rows_of(w, unit);
+
+	if (copies_out(w))
+		reduce_copied(w, unit, r);
+	else
+		reduce_flat(w, unit, r);
 	/* offloaded shards go to the host at once, a shared layer's is added to what will be there */
 	oom_rewrite_event(w, r->shard,
 			  r->again || w->plan->offload_params != OOM_OFFLOAD_NONE ? OOM_EV_FREE :
 										    OOM_EV_GRAD);
-	root->reduced_before = r->reduced;
-	if (!copies_out(w) || !unit)
-		give(w, &root->reduced_before);
 }
 
 /* ---- what a frozen block's hook holds ---- */
