@@ -17,8 +17,7 @@ enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 /* Features that move memory and that the engine does not know: a row that uses one says so. */
 static const char *const foreign[] = {"hybrid_pattern",	       "cuda_graph",
 				      "optimizer_cpu_offload", "cpu_offload_activations",
-				      "fine_grained_offload",  "experimental_attention",
-				      "layerwise_optimizer",   "fp4"};
+				      "experimental_attention", "fp4"};
 
 bool oom_megatron_row(const struct oom_csv_row *row)
 {

@@ -27,6 +27,14 @@ enum oom_mg_attention {
 	OOM_MG_ATTN_UNFUSED
 };
 enum oom_mg_ce { OOM_MG_CE_NONE, OOM_MG_CE_NATIVE, OOM_MG_CE_TE };
+enum oom_mg_optimizer { OOM_MG_ADAM, OOM_MG_SGD, OOM_MG_MUON };
+/* one scale per tensor, of 128 x 128 elements, of 32, of 16 (4 bit) */
+enum oom_mg_fp8_recipe {
+	OOM_MG_FP8_TENSORWISE,
+	OOM_MG_FP8_BLOCKWISE,
+	OOM_MG_FP8_MXFP8,
+	OOM_MG_FP8_NVFP4
+};
 enum oom_mg_arch { OOM_MG_AMPERE, OOM_MG_HOPPER, OOM_MG_BLACKWELL };
 enum oom_mg_sharding {
 	OOM_MG_NO_SHARD,
@@ -74,12 +82,18 @@ struct oom_megatron {
 	/* what is kept */
 	int64_t distributed_optimizer, optimizer_instances, fsdp, fsdp_sharding, precision,
 		grad_bytes;
-	int64_t main_param_bytes, main_grad_bytes, exp_avg_bytes, exp_avg_sq_bytes, sgd;
+	int64_t main_param_bytes, main_grad_bytes, exp_avg_bytes, exp_avg_sq_bytes,
+		optimizer;              /* enum oom_mg_optimizer */
+	int64_t layerwise;              /* 1: whole parameters, divided between data-parallel ranks */
 	int64_t recompute, recompute_uniform, recompute_layers;
 	char recompute_modules[256];    /* "core_attn mlp ..." */
 	int64_t local_layers;           /* 1: megatron's own layers, 0: TransformerEngine */
 	int64_t attention, cross_entropy, grad_accum_fusion, bias_act_fusion, mask_in_loader,
 		deterministic, fp8, fp8_params;
+	int64_t fp8_recipe;             /* enum oom_mg_fp8_recipe */
+	int64_t ends_in_bf16;           /* 1: the first and the last layer are not in fp8 */
+	int64_t defer_wgrad;            /* 1: the head's weight gradients wait for the drained pipeline */
+	char offload_modules[256];      /* "core_attn attn_proj ..."; empty: none */
 	int64_t gpu_arch;               /* enum oom_mg_arch */
 	int64_t cublas_kib;             /* workspace of one handle; 0: the architecture's default */
 };
@@ -142,6 +156,7 @@ struct oom_mg_rank {
 	uint64_t peak_bytes;            /* from step 2 on: PyTorch's max_memory_allocated */
 	uint64_t activation_bytes;      /* of the micro-batches in flight */
 	double in_flight;               /* chunk passes */
+	uint64_t host_bytes;            /* of activations that wait in pinned host memory */
 	struct oom_mg_row row[OOM_MG_ROWS];
 	size_t n_rows;
 };

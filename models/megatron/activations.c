@@ -20,21 +20,51 @@ static double share(const struct oom_megatron *m)
 	return m->sequence_parallel ? (double)m->tp : 1;
 }
 
+/* Is the word among those a launch lists, divided by blanks, commas, + or quotes? */
+static bool listed(const char *list, const char *word)
+{
+	static const char between[] = " ,+'\"[]";
+	const size_t n = strlen(word);
+
+	for (const char *p = list; (p = strstr(p, word)); p += n)
+		if ((p == list || strchr(between, p[-1])) && (!p[n] || strchr(between, p[n])))
+			return true;
+	return false;
+}
+
 static bool recomputed(const struct oom_megatron *m, const char *module)
 {
-	if (m->recompute != OOM_MG_RC_SELECTIVE)
+	if (m->recompute != OOM_MG_RC_SELECTIVE || !module)
 		return false;
-	if (!*m->recompute_modules)
-		return !strcmp(module, "core_attn");
-	for (const char *p = m->recompute_modules; (p = strstr(p, module)); p++) {
-		const char end = p[strlen(module)];
+	return *m->recompute_modules ? listed(m->recompute_modules, module) :
+				       !strcmp(module, "core_attn");
+}
 
-		if ((p == m->recompute_modules || p[-1] == ' ' || p[-1] == ',' || p[-1] == '\'' ||
-		     p[-1] == '+') &&
-		    (!end || end == ' ' || end == ',' || end == '\'' || end == '+'))
-			return true;
-	}
-	return false;
+/* What a layer keeps, piece by piece: each may be computed again with a module, or wait in host
+ * memory with another (fine_grained_activation_offload.py: the tensors a module saves, those of a
+ * million elements or more). */
+enum { LEAST_OFFLOADED = 1 << 20 };
+struct kept {
+	const struct oom_megatron *m;
+	double saved, away;
+};
+
+static void keep(struct kept *k, double bytes, double width, const char *again, const char *module)
+{
+	if (recomputed(k->m, again))
+		return;
+	if (module && *k->m->offload_modules && listed(k->m->offload_modules, module) &&
+	    bytes / width >= LEAST_OFFLOADED)
+		k->away += bytes;
+	else
+		k->saved += bytes;
+}
+
+/* Bytes an element of a matrix product's input is kept in: TransformerEngine quantises it and keeps
+ * that (pytorch/module/linear.py, save_for_backward of inputmat), one direction of it. */
+static double product_input(const struct oom_megatron *m)
+{
+	return m->fp8 ? oom_mg_fp8(m)->kept : 2;
 }
 
 /* The score matrix: probabilities 2, dropped-out probabilities 2, mask 1.  Without dropout only
@@ -66,55 +96,62 @@ static bool copies_output(const struct oom_megatron *m)
 	return m->gpu_arch == OOM_MG_BLACKWELL && m->deterministic;
 }
 
-double oom_mg_attention_saved(const struct oom_megatron *m, double seq, double key_seq)
+static void attention(struct kept *k, double seq, double key_seq)
 {
+	const struct oom_megatron *m = k->m;
 	const double T = oom_mg_tokens(m, seq), K = oom_mg_tokens(m, key_seq),
-		     h = (double)m->hidden, t = (double)m->tp, n = share(m);
+		     h = (double)m->hidden, t = (double)m->tp, n = share(m), in = product_input(m);
 	const double a = (double)m->heads, d = (double)m->kv_channels;
 	const double kv = (double)(m->query_groups > m->tp ? m->query_groups : m->tp) * d;
-	double q_width = a * d, out = q_width, sum;
+	double out = a * d;
 
-	/* the norm's output, input of the projections */
-	sum = 2 * T * h / n;
 	if (m->mla) {
-		const double rq = (double)m->q_lora_rank, rk = (double)m->kv_lora_rank;
+		const double rq = (double)m->q_lora_rank, rk = (double)m->kv_lora_rank,
+			     q = a * (double)(m->qk_head_dim + m->qk_pos_dim);
 
+		out = a * (double)m->v_head_dim;
+		/* the norm's output: input of two projections, quantised for each */
+		keep(k, (m->fp8 ? 2 * in : 2) * T * h / n, 2, "layernorm", "qkv_linear");
 		/* compressed queries and keys: in (norm input) and out (input of the up
 		 * projection) */
-		sum += (rq > 0 ? 2 * 2 * T * rq / (m->qk_layernorm ? 1 : 2) : 0) +
-		       (2 * T * (rk + (double)m->qk_pos_dim) + 2 * T * rk) / n;
-		q_width = a * (double)(m->qk_head_dim + m->qk_pos_dim);
-		out = a * (double)m->v_head_dim;
-		sum += 2 * T * (2 * q_width + out) / t; /* q, k with the rotary part joined on, v */
+		keep(k, rq > 0 ? (m->qk_layernorm ? 2 + in : in) * T * rq : 0, 2, NULL,
+		     "qkv_linear");
+		keep(k, (2 * T * (rk + (double)m->qk_pos_dim) + in * T * rk) / n, 2, NULL,
+		     "qkv_linear");
+		/* q, k with the rotary part joined on, v */
+		keep(k, 2 * T * (2 * q + out) / t, 2, "mla_up_proj", "core_attn");
 	} else {
-		sum += (2 * T * q_width + 2 * 2 * K * kv) / t;
+		/* the norm's output is LayerNormLinear's own, whatever is recomputed */
+		keep(k, in * T * h / n, in, NULL, "qkv_linear");
+		keep(k, (2 * T * out + 2 * 2 * K * kv) / t, 2, NULL, "core_attn");
 		if (m->qk_layernorm)
-			sum += (2 * T * q_width + 2 * K * kv) / t;
+			keep(k, (2 * T * out + 2 * K * kv) / t, 2, NULL, "qkv_linear");
 	}
 	/* context: input of the output projection */
-	sum += 2 * T * out / t;
-	if (recomputed(m, "core_attn"))
-		return sum;
-	if (!flash_like(m))
-		return sum + scores(m, seq, key_seq);
-	if (m->cp > 1 && m->cp_all_to_all)
-		/* gathered by heads and given back: both forms are kept */
-		sum += 2 * T * out / t;
-	return sum + 4 * T * a / t + (copies_output(m) ? 2 * T * out / t : 0);
+	keep(k, in * T * out / t, in, NULL, "attn_proj");
+	if (!flash_like(m)) {
+		keep(k, scores(m, seq, key_seq), 2, "core_attn", "core_attn");
+		return;
+	}
+	/* its own output, which is the projection's input unless that is quantised */
+	keep(k, m->fp8 ? 2 * T * out / t : 0, 2, "core_attn", "core_attn");
+	/* gathered by heads and given back: both forms are kept */
+	keep(k, m->cp > 1 && m->cp_all_to_all ? 2 * T * out / t : 0, 2, "core_attn", "core_attn");
+	keep(k, 4 * T * a / t, 4, "core_attn", "core_attn");
+	keep(k, copies_output(m) ? 2 * T * out / t : 0, 2, "core_attn", "core_attn");
 }
 
-double oom_mg_mlp_saved(const struct oom_megatron *m, double seq)
+static void mlp(struct kept *k, double seq)
 {
-	const double T = oom_mg_tokens(m, seq), f = (double)m->ffn_hidden / (double)m->tp;
-	double sum = 2 * T * (double)m->hidden / share(m);      /* the norm's output */
+	const struct oom_megatron *m = k->m;
+	const double T = oom_mg_tokens(m, seq), f = (double)m->ffn_hidden / (double)m->tp,
+		     in = product_input(m);
 
-	if (recomputed(m, "mlp"))
-		return sum;
-	if (m->swiglu)
-		return sum + 2 * T * 2 * f + 2 * T * f;
-	/* without the fused kernel the bias is added out of place, and the activation's input is
-	 * that sum */
-	return sum + 2 * T * f + 2 * T * f;
+	keep(k, in * T * (double)m->hidden / share(m), in, NULL, NULL);         /* the norm's output */
+	/* into the activation: without the fused kernel the bias is added out of place, and the
+	 * activation's input is that sum; and out of it */
+	keep(k, 2 * T * f * (m->swiglu ? 2 : 1), 2, "mlp", NULL);
+	keep(k, in * T * f, in, "mlp", NULL);
 }
 
 /* Tokens an expert rank works on: padded to the capacity, or as the router sends them: the mean
@@ -134,53 +171,81 @@ static double routed(const struct oom_megatron *m, double seq)
 						   T * k;
 }
 
-double oom_mg_moe_saved(const struct oom_megatron *m, double seq)
+static void moe(struct kept *k, double seq)
 {
+	const struct oom_megatron *m = k->m;
 	const double T = oom_mg_tokens(m, seq) / share(m), R = routed(m, seq),
-		     h = (double)m->hidden;
-	const double in = m->moe_latent ? (double)m->moe_latent : h,
+		     h = (double)m->hidden, in = product_input(m);
+	const double wide = m->moe_latent ? (double)m->moe_latent : h,
 		     f = (double)m->moe_ffn / (double)m->etp;
-	/* the norm's output: router, dispatcher, shared experts */
-	double sum = 2 * T * h;
 
+	/* the norm's output: router, dispatcher, shared experts */
+	keep(k, 2 * T * h, 2, "layernorm", NULL);
 	/* router logits, probabilities and map, fp32 */
-	sum += 3 * 4 * T * (double)m->experts;
+	keep(k, 3 * 4 * T * (double)m->experts, 4, NULL, NULL);
 	if (recomputed(m, "moe"))
-		return sum;
+		return;
 	/* dispatched tokens: input of the first expert matrix */
-	sum += 2 * R * in;
+	keep(k, in * R * wide, in, NULL, "expert_fc1");
 	/* the routing weight multiplies the activation (experts.py), fused for SwiGLU */
-	if (m->swiglu)
-		sum += 2 * R * 2 * f + (recomputed(m, "moe_act") ? 0 : 2 * R * f);
-	else
-		sum += 2 * R * f + (recomputed(m, "moe_act") ? 0 : 2 * 2 * R * f);
+	keep(k, 2 * R * f * (m->swiglu ? 2 : 1), 2, NULL, "moe_act");
+	keep(k, in * R * f + (m->swiglu ? 0 : 2 * R * f), 2, "moe_act", NULL);
 	if (m->moe_shared_ffn) {
 		const double fs = (double)m->moe_shared_ffn / (double)m->tp, G = T * share(m);
 
-		if (!recomputed(m, "shared_experts"))
-			sum += 2 * G * fs * (m->swiglu ? 3 : 2);
+		keep(k, m->fp8 ? in * T * h : 0, in, "shared_experts", NULL);
+		keep(k, G * fs * (2 * (m->swiglu ? 2 : 1) + in), 2, "shared_experts", NULL);
 	}
-	return sum;
+}
+
+double oom_mg_moe_saved(const struct oom_megatron *m, double seq)
+{
+	struct kept k = {m, 0, 0};
+
+	moe(&k, seq);
+	return k.saved;
+}
+
+/* One layer, residual stream and dropout masks with it. */
+static struct kept whole_layer(const struct oom_megatron *m, bool experts, double seq,
+			       double cross_seq)
+{
+	const double T = oom_mg_tokens(m, seq), h = (double)m->hidden, n = share(m);
+	const double mask = m->hidden_dropout > 0 ? T * h / n : 0;
+	struct kept k = {m, 0, 0};
+
+	/* residual stream into each sublayer (the norm's input), its output, the dropout mask
+	 * behind it */
+	keep(&k, 2 * T * h / n, 2, NULL, "attn_norm");
+	attention(&k, seq, seq);
+	k.saved += mask;
+	if (cross_seq > 0) {
+		keep(&k, 2 * T * h / n, 2, NULL, NULL);
+		attention(&k, seq, cross_seq);
+		k.saved += mask;
+	}
+	keep(&k, 2 * T * h / n, 2, NULL, "mlp_norm");
+	if (experts)
+		moe(&k, seq);
+	else
+		mlp(&k, seq);
+	k.saved += mask;
+	return k;
 }
 
 struct mg_layer oom_mg_layer(const struct oom_megatron *m, bool experts, double seq,
 			     double cross_seq)
 {
 	const double T = oom_mg_tokens(m, seq), h = (double)m->hidden, n = share(m);
-	const double mask = m->hidden_dropout > 0 ? T * h / n : 0;
 	const double f = (double)(experts ? m->moe_ffn : m->ffn_hidden) /
 			 (double)(experts ? m->etp : m->tp);
 	const double rows = experts ? routed(m, seq) : T;
-	struct mg_layer l;
+	const struct kept k = whole_layer(m, experts, seq, cross_seq);
+	const bool all = m->recompute == OOM_MG_RC_FULL;
+	struct mg_layer l = {.full = k.saved + k.away};
 
-	/* residual stream into each sublayer (the norm's input), its output, the dropout mask
-	 * behind it */
-	l.full = 2 * T * h / n + oom_mg_attention_saved(m, seq, seq) + mask;
-	if (cross_seq > 0)
-		l.full += 2 * T * h / n + oom_mg_attention_saved(m, seq, cross_seq) + mask;
-	l.full += 2 * T * h / n + (experts ? oom_mg_moe_saved(m, seq) : oom_mg_mlp_saved(m, seq)) +
-		  mask;
-	l.saved = m->recompute == OOM_MG_RC_FULL ? 2 * T * h / n : l.full;
+	l.saved = all ? 2 * T * h / n : k.saved;
+	l.away = all ? 0 : k.away;
 	/* backward of the MLP at its highest: the gradient of the activation's input, while that
 	 * input is still held; the activation's output has given its place to its gradient */
 	l.transient = 2 * T * h / n + 2 * rows * f * (m->swiglu ? 2 : 1);

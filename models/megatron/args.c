@@ -27,7 +27,8 @@ static const char *const positions[] = {"rope", "learned_absolute",
 					"yarn", "mrope",
 					NULL};
 static const char *const dtypes[] = {"fp8", "bf16", "fp16", "fp32", NULL};
-static const char *const optimizers[] = {"adam", "sgd", "muon", "dist_muon", NULL};
+static const char *const optimizers[] = {"adam", "sgd", "muon", "dist_muon", "adaptive_muon",
+					  NULL};
 static const char *const impls[] = {"transformer_engine", "local", "inference_optimized", NULL};
 static const char *const dispatchers[] = {"alltoall", "allgather", "flex", "alltoall_seq", NULL};
 static const char *const methods[] = {"block", "uniform", NULL};
@@ -35,6 +36,7 @@ static const char *const shardings[] = {"no_shard", "optim", "optim_grads", "opt
 					NULL};
 static const char *const cp_comms[] = {"p2p", "a2a", "all_gather", "a2a+p2p", NULL};
 static const char *const fsdps[] = {"none", "megatron", "torch", "1", NULL};
+static const char *const recipes[] = {"tensorwise", "delayed", "blockwise", "mxfp8", "nvfp4", NULL};
 static const char *const fp8s[] = {"none", "hybrid", "e4m3", NULL};
 
 #define F(f) offsetof(struct oom_megatron, f), sizeof(((struct oom_megatron *)0)->f)
@@ -118,7 +120,8 @@ static const struct oom_mg_arg args[] = {
 	W("main_grads_dtype", "--main-grads-dtype", main_grad_bytes, dtypes, 3),
 	W("exp_avg_dtype", "--exp-avg-dtype", exp_avg_bytes, dtypes, 3),
 	W("exp_avg_sq_dtype", "--exp-avg-sq-dtype", exp_avg_sq_bytes, dtypes, 3),
-	W("optimizer", "--optimizer", sgd, optimizers, 0),
+	W("optimizer", "--optimizer", optimizer, optimizers, 0),
+	N("layerwise_optimizer", "--use-layer-wise-distributed-optimizer", layerwise, 0, 1, 0),
 	W("recompute_granularity", "--recompute-granularity", recompute, recomputes, 0),
 	W("recompute_method", "--recompute-method", recompute_uniform, methods, 1),
 	N("recompute_num_layers", "--recompute-num-layers", recompute_layers, 0, 4096, 1),
@@ -135,6 +138,11 @@ static const struct oom_mg_arg args[] = {
 	N("deterministic", "--deterministic-mode", deterministic, 0, 1, 0),
 	W("fp8", "--fp8-format", fp8, fp8s, 0),
 	N("fp8_param_gather", "--fp8-param-gather", fp8_params, 0, 1, 0),
+	W("fp8_recipe", "--fp8-recipe", fp8_recipe, recipes, 0),
+	N("first_last_bf16", "--first-last-layers-bf16", ends_in_bf16, 0, 1, 0),
+	N("defer_embedding_wgrad", "--defer-embedding-wgrad-compute", defer_wgrad, 0, 1, 0),
+	{"fine_grained_offload", "--fine-grained-activation-offloading --offload-modules",
+	 OOM_MG_TEXT, F(offload_modules), NULL, 0, 0, 0},
 	W("gpu", "", gpu_arch, archs, 0),
 	{"cublas_workspace", "CUBLAS_WORKSPACE_CONFIG", OOM_MG_COUNT, F(cublas_kib), NULL, 0,
 	 1 << 24, 0},
@@ -257,6 +265,10 @@ static void fold_words(struct oom_megatron *m)
 	static const uint8_t arch_of[] = {OOM_MG_AMPERE,    OOM_MG_HOPPER,   OOM_MG_BLACKWELL,
 					  OOM_MG_BLACKWELL, OOM_MG_AMPERE,   OOM_MG_AMPERE,
 					  OOM_MG_HOPPER,    OOM_MG_BLACKWELL};
+	static const uint8_t optimizer_of[] = {OOM_MG_ADAM, OOM_MG_SGD, OOM_MG_MUON, OOM_MG_MUON,
+					       OOM_MG_MUON};
+	static const uint8_t recipe_of[] = {OOM_MG_FP8_TENSORWISE, OOM_MG_FP8_TENSORWISE,
+					    OOM_MG_FP8_BLOCKWISE, OOM_MG_FP8_MXFP8, OOM_MG_FP8_NVFP4};
 	int64_t *dt[] = {&m->grad_bytes, &m->main_param_bytes, &m->main_grad_bytes,
 			 &m->exp_avg_bytes, &m->exp_avg_sq_bytes};
 
@@ -271,7 +283,16 @@ static void fold_words(struct oom_megatron *m)
 	m->local_layers = m->local_layers == 1;
 	m->fsdp = m->fsdp != 0;
 	m->fp8 = m->fp8 != 0;
-	m->sgd = m->sgd == 1;
+	/* "dist_muon" is the older word for Muon under --use-distributed-optimizer (arguments.py) */
+	m->layerwise |= m->optimizer == 3;
+	m->optimizer = optimizer_of[m->optimizer];
+	m->fp8_recipe = recipe_of[m->fp8_recipe];
+	if (!strcmp(m->offload_modules, "0") || !strcmp(m->offload_modules, "none"))
+		m->offload_modules[0] = 0;
+	/* said to be on, and nothing more: as NVIDIA's tests have it */
+	else if (!strcmp(m->offload_modules, "1"))
+		strcpy(m->offload_modules, "expert_fc1 moe_act attn_norm mlp_norm qkv_linear core_attn "
+					   "attn_proj");
 	for (size_t i = 0; i < sizeof(dt) / sizeof(dt[0]); i++)
 		*dt[i] = width[*dt[i] & 3];
 }
@@ -382,6 +403,8 @@ enum oom_status oom_megatron_derive(struct oom_megatron *m, struct oom_error *er
 		d.vpp = 0;
 	if (!d.recompute_layers)
 		d.recompute_layers = 1;
+	if (*d.layout && !d.vpp)
+		d.vpp = oom_mg_layout_chunks(&d);
 	d.split = oom_mg_split(&d);
 	st = bound(&d, err);
 	if (!st)

@@ -42,7 +42,8 @@ static double mlp(const struct oom_megatron *m, double in, double f, double t, b
 static struct mg_params layer(const struct oom_megatron *m, bool experts)
 {
 	const double h = (double)m->hidden;
-	struct mg_params p = {0, 0, 0};
+	struct oom_megatron bare = *m;
+	struct mg_params p = {0, 0, 0, 0, 0, 0};
 
 	p.dense = 2 * norm(m, h) + attention(m);
 	if (!experts) {
@@ -58,6 +59,20 @@ static struct mg_params layer(const struct oom_megatron *m, bool experts)
 			   mlp(m, in, (double)m->moe_ffn, (double)m->etp, m->bias_linear);
 	}
 	p.largest = p.dense + p.expert;
+	bare.bias_linear = bare.qkv_bias = bare.qk_layernorm = 0;
+	p.matrices = attention(&bare) +
+		     (experts ? 0 : mlp(m, h, (double)m->ffn_hidden, (double)m->tp, false));
+	if (experts) {
+		const double in = m->moe_latent ? (double)m->moe_latent : h;
+
+		p.matrices += (m->moe_latent ? 2 * h * in : 0) +
+			      (m->moe_shared_ffn ?
+				       mlp(m, h, (double)m->moe_shared_ffn, (double)m->tp, false) :
+				       0);
+		p.expert_matrices = (double)m->experts / (double)m->ep *
+				    mlp(m, in, (double)m->moe_ffn, (double)m->etp, false);
+	}
+	p.largest_matrices = p.matrices + p.expert_matrices;
 	return p;
 }
 
@@ -94,7 +109,7 @@ static struct mg_params t5_params(const struct oom_megatron *m)
 {
 	const double h = (double)m->hidden, v = (double)m->padded_vocab / (double)m->tp;
 	const struct mg_params one = layer(m, false);
-	struct mg_params p = {0, 0, one.dense};
+	struct mg_params p = {.largest = one.dense};
 
 	p.dense = (double)m->encoder_layers * one.dense +
 		  (double)m->decoder_layers * (one.dense + attention(m) + norm(m, h));
@@ -107,13 +122,16 @@ struct mg_params oom_mg_params(const struct oom_megatron *m, const struct mg_chu
 {
 	const double h = (double)m->hidden, v = (double)m->padded_vocab / (double)m->tp * h;
 	const struct mg_params d = layer(m, false), e = layer(m, true);
-	struct mg_params p = {0, 0, 0};
+	struct mg_params p = {0, 0, 0, 0, 0, 0};
 
 	if (m->stack == OOM_MG_T5)
 		return t5_params(m);
 	p.dense = (double)c->dense * d.dense + (double)c->moe * e.dense;
 	p.expert = (double)c->moe * e.expert;
 	p.largest = c->moe ? e.largest : d.largest;
+	p.matrices = (double)c->dense * d.matrices + (double)c->moe * e.matrices;
+	p.expert_matrices = (double)c->moe * e.expert_matrices;
+	p.largest_matrices = c->moe ? e.largest_matrices : d.largest_matrices;
 	if (c->mtp) {
 		/* a layer, two norms, the projection of 2 h to h and a final norm; the embedding
 		 * is held again */
@@ -122,6 +140,8 @@ struct mg_params oom_mg_params(const struct oom_megatron *m, const struct mg_chu
 		p.dense += (double)c->mtp *
 			   (one.dense + 3 * norm(m, h) + 2 * h * h / (double)m->tp);
 		p.expert += (double)c->mtp * one.expert;
+		p.matrices += (double)c->mtp * (one.matrices + 2 * h * h / (double)m->tp);
+		p.expert_matrices += (double)c->mtp * one.expert_matrices;
 	}
 	if (c->embedding)
 		p.dense += v + (m->learned_pos ? (double)m->max_pos * h : 0);

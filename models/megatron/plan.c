@@ -86,8 +86,8 @@ static enum oom_status check(const struct oom_model *model, const struct oom_pla
 				     "masked-lm)");
 	if (!oom_optimizer_at((size_t)p->optimizer)->megatron)
 		return oom_error_set(err, OOM_ERR_INVALID,
-				     "engine megatron: its optimizers are adamw, adamw-fused and "
-				     "sgd-momentum");
+				     "engine megatron: its optimizers are adamw, adamw-fused, "
+				     "muon and sgd-momentum");
 	return OOM_OK;
 }
 
@@ -115,7 +115,21 @@ static enum oom_status known(const char *knob, const char *names, const char *co
 	return OOM_OK;
 }
 
+static enum oom_status set_recipe(struct oom_megatron *m, const struct oom_plan *p,
+				  struct oom_error *err)
+{
+	/* Megatron has one scale per row in no recipe: the tensor's is what it takes as much as */
+	static const char *const words[] = {
+		[OOM_FP8_NONE] = "tensorwise",	 [OOM_FP8_TENSORWISE] = "tensorwise",
+		[OOM_FP8_ROWWISE] = "tensorwise", [OOM_FP8_BLOCKWISE] = "blockwise",
+		[OOM_FP8_MXFP8] = "mxfp8",	 [OOM_FP8_NVFP4] = "nvfp4"};
+
+	return oom_megatron_set(m, oom_mg_arg_find("fp8_recipe"), words[p->fp8], err);
+}
+
 /* transformer_config.py, allowed_modules of recompute_modules */
+static const char *const offloaded[] = {"attn_norm", "qkv_linear", "core_attn",	"attn_proj",
+					"mlp_norm",  "expert_fc1", "moe_act",	NULL};
 static const char *const recomputed[] = {"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp",
 					 "moe", "shared_experts", NULL};
 
@@ -126,6 +140,8 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 
 	if (!st)
 		st = known("recompute-modules", p->recompute_modules, recomputed, err);
+	if (!st)
+		st = known("offload-modules", p->offload_modules, offloaded, err);
 	if (st)
 		return st;
 	*m = model->megatron;
@@ -168,7 +184,18 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	m->grad_bytes = p->grads_16bit ? 1 : m->grad_bytes;     /* words of dtypes: bf16 */
 	m->local_layers = p->layer_impl == OOM_LAYERS_LOCAL;
 	snprintf(m->recompute_modules, sizeof(m->recompute_modules), "%s", p->recompute_modules);
-	m->sgd = !strcmp(oom_optimizer_at((size_t)p->optimizer)->megatron, "sgd");
+	/* words of cards: A100, H100, B200; as the compute capability tells them */
+	m->gpu_arch = p->compute_capability >= 10 ? 2 : p->compute_capability >= 9 ? 1 : 0;
+	m->fp8 = p->fp8 != OOM_FP8_NONE;
+	m->fp8_params = p->fp8_params;
+	m->defer_wgrad = p->defer_wgrad;
+	snprintf(m->offload_modules, sizeof(m->offload_modules), "%s", p->offload_modules);
+	st = oom_megatron_set(m, oom_mg_arg_find("optimizer"),
+			      oom_optimizer_at((size_t)p->optimizer)->megatron, err);
+	if (!st && p->fp8)
+		st = set_recipe(m, p, err);
+	if (st)
+		return st;
 	return oom_megatron_derive(m, err);
 }
 
@@ -217,7 +244,7 @@ static void schedule_of(const struct oom_mg_rank *k, struct oom_schedule *s)
 /* The model undivided: its parameters, each once and without padding. */
 static struct mg_params whole(const struct oom_megatron *m)
 {
-	struct mg_params sum = {0, 0, 0};
+	struct mg_params sum = {0, 0, 0, 0, 0, 0};
 	struct oom_megatron w = *m;
 	struct mg_chunk c[MG_CHUNKS];
 	size_t n;
@@ -317,6 +344,7 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 				 12 * (double)m.layers * (double)m.hidden * (double)m.seq) *
 				(p->grad_ckpt == OOM_CKPT_FULL ? 4.0 / 3 : 1);
 	out->work = oom_mg_work(&m);
+	out->host_pinned_bytes = out->offloaded_bytes = top.host_bytes;
 	if (m.pp > 1) {
 		out->stage = (uint32_t)fullest;
 		out->n_stages = (uint32_t)m.pp;

@@ -21,29 +21,79 @@ static void row(struct oom_mg_rank *o, const char *name, const char *formula,
 
 /* ---- between steps ---- */
 
+/* Ranks the optimizer's part lies over.  A layer-wise optimizer gives each rank whole parameters, of
+ * which the mean is taken here (layer_wise_optimizer.py: as even as it can pack them). */
+static double optimizer_ranks(const struct oom_megatron *m, double ranks)
+{
+	return m->distributed_optimizer || m->fsdp || m->layerwise ?
+		       ranks / (double)m->optimizer_instances :
+		       1;
+}
+
+/* Muon has momentum for the layers' matrices and Adam for all else (optimizer/__init__.py,
+ * is_muon_managed_matrix_parameter). */
+static double moment_bytes(const struct oom_megatron *m, double params, double matrices)
+{
+	const double adam = (double)(m->exp_avg_bytes + m->exp_avg_sq_bytes);
+
+	return m->optimizer == OOM_MG_SGD ? 4 * params :
+	       m->optimizer == OOM_MG_MUON ? 4 * matrices + adam * (params - matrices) :
+					     adam * params;
+}
+
+/* What 8-bit recipes keep, on a card whose units multiply in any layout and on one that wants the
+ * transpose as well (Hopper, Ada): TransformerEngine d0067d0 pytorch/csrc/quantizer.cpp,
+ * is_non_tn_fp8_gemm_supported; scales are one per 128 x 128 of weights and per 128 of inputs
+ * (fp32), per 32 (one byte), per 16 (one byte). */
+static const struct mg_fp8 fp8s[][2] = {
+	[OOM_MG_FP8_TENSORWISE] = {{2, 2, 1}, {1, 1, 1}},
+	[OOM_MG_FP8_BLOCKWISE] = {{2, 2, 1 + 4.0 / 128}, {2, 2, 1 + 4.0 / 128}},
+	[OOM_MG_FP8_MXFP8] = {{2 + 2.0 / 32, 2 + 2.0 / 32, 1 + 1.0 / 32},
+			      {2 + 2.0 / 32, 2 + 2.0 / 32, 1 + 1.0 / 32}},
+	[OOM_MG_FP8_NVFP4] = {{1 + 2.0 / 16, 1 + 2.0 / 16, 0.5 + 1.0 / 16},
+			      {1 + 2.0 / 16, 1 + 2.0 / 16, 0.5 + 1.0 / 16}},
+};
+
+const struct mg_fp8 *oom_mg_fp8(const struct oom_megatron *m)
+{
+	return &fp8s[m->fp8_recipe][m->gpu_arch == OOM_MG_BLACKWELL];
+}
+
+/* Elements of the rank's matrices that are multiplied in fp8: without the layers at both ends where
+ * these stay in 16 bit. */
+static double in_fp8(const struct oom_megatron *m, const struct mg_params *p, const struct mg_chunk *c,
+		     size_t n, bool expert)
+{
+	double layers = 0, ends = 0;
+
+	if (!m->fp8)
+		return 0;
+	for (size_t i = 0; i < n; i++) {
+		layers += (double)(c[i].dense + c[i].moe + c[i].mtp);
+		ends += m->ends_in_bf16 ? (c[i].embedding ? 1 : 0) + (c[i].loss ? 1 : 0) : 0;
+	}
+	return (expert ? p->expert_matrices : p->matrices) *
+	       (layers > ends ? (layers - ends) / layers : m->stack == OOM_MG_T5);
+}
+
 /* Bytes a parameter: weight, gradient buffer, fp32 master, moments; and over how many ranks each
- * lies. */
+ * lies.  Of them `eight` elements are multiplied in fp8. */
 static double states(const struct oom_megatron *m, struct oom_mg_rank *o, double params,
-		     double ranks, const char *which)
+		     double matrices, double eight, double ranks, const char *which)
 {
 	const bool fp32 = m->precision == OOM_MG_FP32, fp16 = m->precision == OOM_MG_FP16;
-	const double shard = m->distributed_optimizer || m->fsdp ?
-				     ranks / (double)m->optimizer_instances :
-				     1;
+	const double shard = optimizer_ranks(m, ranks);
 	const bool wshard = m->fsdp && m->fsdp_sharding == OOM_MG_OPTIM_GRADS_PARAMS;
 	const bool gshard = m->fsdp && m->fsdp_sharding >= OOM_MG_OPTIM_GRADS;
-	const double weight = fp32		      ? 4 :
-			      m->fp8_params && m->fp8 ? 1 :
-							2,
+	const double kept = m->fp8_params ? eight * (oom_mg_fp8(m)->param - 2) : 0,
 		     grad = fp32 ? 4 :
 			    fp16 ? 2 :
 				   (double)m->grad_bytes;
-	const double moments = m->sgd ? 4 : (double)(m->exp_avg_bytes + m->exp_avg_sq_bytes);
-	const double w = weight * params / (wshard ? shard : 1),
+	const double w = ((fp32 ? 4 : 2) * params + kept) / (wshard ? shard : 1),
 		     g = grad * params / (gshard ? shard : 1);
 	const double master = fp32 ? 0 : (double)m->main_param_bytes * params / shard;
 	/* fp16 gradients are unscaled into an fp32 copy, freed when the next step begins */
-	const double copy = fp16 ? 4 * params / shard : 0, mom = moments * params / shard;
+	const double copy = fp16 ? 4 * params / shard : 0, mom = moment_bytes(m, params, matrices) / shard;
 
 	row(o, which, "weights: 2 B (4 in fp32) per parameter", OOM_MG_ROW_WEIGHTS, w);
 	row(o, "gradient buffer",
@@ -51,7 +101,7 @@ static double states(const struct oom_megatron *m, struct oom_mg_rank *o, double
 	    OOM_MG_ROW_GRADS, g);
 	row(o, "master weights", "4 B / (dp x cp) with the distributed optimizer",
 	    OOM_MG_ROW_MASTER, master);
-	row(o, "optimizer state", "exp_avg + exp_avg_sq", OOM_MG_ROW_OPTIMIZER, mom);
+	row(o, "optimizer state", "exp_avg + exp_avg_sq; muon: momentum of matrices", OOM_MG_ROW_OPTIMIZER, mom);
 	row(o, "fp32 gradients", "4 B, fp16 only, between the steps", OOM_MG_ROW_COPIES, copy);
 	o->optimizer_bytes += (uint64_t)mom;
 	o->static_bytes += (uint64_t)(w + g + master + mom + copy);
@@ -100,6 +150,18 @@ static double dummies(const struct oom_megatron *m, const struct mg_chunk *c, si
 	return sum;
 }
 
+/* Weights in 8 bit beside the 16-bit ones: each module quantises its weight in the first micro-batch of
+ * a step, into a workspace that it keeps for good (base.py _fp8_workspaces, is_first_microbatch in
+ * megatron/core/extensions/transformer_engine.py). */
+static double eight_bit_copies(const struct oom_megatron *m, double eight, struct oom_mg_rank *o)
+{
+	const double sum = m->fp8_params || m->local_layers ? 0 : eight * oom_mg_fp8(m)->cached;
+
+	row(o, "8-bit copies of weights", "rows, and their transpose where the card wants it",
+	    OOM_MG_ROW_FIXED, sum);
+	return sum;
+}
+
 /* Tensors that pass between stages and outlive the step: one received activation, one received
  * gradient. */
 static double boundary(const struct oom_megatron *m)
@@ -115,12 +177,20 @@ static double boundary(const struct oom_megatron *m)
 /* A pass of a chunk: its layers, the dropout mask behind the embedding. */
 static double chunk_bytes(const struct oom_megatron *m, const struct mg_chunk *c)
 {
+	struct oom_megatron plain = *m;
 	const double n = m->sequence_parallel ? (double)m->tp : 1,
 		     T = oom_mg_tokens(m, (double)m->seq) / n;
 	const struct mg_layer d = oom_mg_layer(m, false, (double)m->seq, 0),
 			      e = oom_mg_layer(m, true, (double)m->seq, 0);
 	const double layers = (double)(c->dense + c->moe);
+	const double ends = m->fp8 && m->ends_in_bf16 ? (c->embedding ? 1 : 0) + (c->loss ? 1 : 0) : 0;
 	double sum = (double)c->dense * d.saved + (double)c->moe * e.saved;
+
+	plain.fp8 = 0;
+	/* the layers at the ends in 16 bit: the first of the first kind, the last of the last */
+	if (ends > 0 && layers >= ends)
+		sum += ends * (oom_mg_layer(&plain, c->moe > 0, (double)m->seq, 0).saved -
+			       (c->moe ? e.saved : d.saved));
 
 	if (m->recompute == OOM_MG_RC_FULL && m->recompute_uniform)
 		sum /= (double)m->recompute_layers < layers ? (double)m->recompute_layers :
@@ -135,6 +205,15 @@ static double chunk_bytes(const struct oom_megatron *m, const struct mg_chunk *c
 	if (c->embedding && m->hidden_dropout > 0)
 		sum += T * (double)m->hidden;
 	return sum;
+}
+
+/* What a pass of a chunk leaves in host memory. */
+static double away_bytes(const struct oom_megatron *m, const struct mg_chunk *c)
+{
+	return *m->offload_modules ?
+		       (double)c->dense * oom_mg_layer(m, false, (double)m->seq, 0).away +
+			       (double)c->moe * oom_mg_layer(m, true, (double)m->seq, 0).away :
+		       0;
 }
 
 /* The prediction layers behind the last one: a layer, two norms' inputs and outputs, the joined
@@ -215,6 +294,27 @@ static double in_flight(const struct oom_megatron *m, int64_t r, const double *c
 	return best;
 }
 
+/* The last rank keeps the head's inputs and the logits' gradients of all micro-batches but the one
+ * at work (tensor_parallel/layers.py embedding_activation_buffer, grad_output_buffer; no
+ * --wgrad-deferral-limit). */
+static double deferred(const struct oom_megatron *m, const struct mg_chunk *c)
+{
+	const double T = oom_mg_tokens(m, (double)m->seq), v = (double)m->padded_vocab / (double)m->tp;
+
+	return m->defer_wgrad && m->pp > 1 && c->loss ?
+		       (double)(m->num_microbatches - 1) *
+			       (2 * T * v + 2 * T * (double)m->hidden /
+						    (m->sequence_parallel ? (double)m->tp : 1)) :
+		       0;
+}
+
+/* Of what waits in host memory one group of each module stays on the card, that of the last layer
+ * (post_warmup_callback), and one is on its way back. */
+static double offload_margin(const struct oom_megatron *m, const struct mg_chunk *c)
+{
+	return 2 * oom_mg_layer(m, c->moe > 0, (double)m->seq, 0).away;
+}
+
 static double extras(const struct oom_megatron *m, const struct mg_chunk *c)
 {
 	const double n = m->sequence_parallel ? (double)m->tp : 1,
@@ -245,7 +345,10 @@ static double gathered(const struct oom_megatron *m, const struct mg_params *p)
 {
 	if (!m->fsdp || m->fsdp_sharding != OOM_MG_OPTIM_GRADS_PARAMS)
 		return 0;
-	return 2 * 2 * p->largest + 2 * (double)m->padded_vocab / (double)m->tp * (double)m->hidden;
+	return 2 * (2 * p->largest +
+		    (m->fp8 && m->fp8_params ? p->largest_matrices * (oom_mg_fp8(m)->param - 2) :
+					       0)) +
+	       2 * (double)m->padded_vocab / (double)m->tp * (double)m->hidden;
 }
 
 static enum oom_status finish(const struct oom_megatron *m, struct oom_mg_rank *o, double act,
@@ -267,8 +370,8 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 				  struct oom_error *err)
 {
 	struct mg_chunk c[MG_CHUNKS];
-	double bytes[MG_CHUNKS], act, loss = 0, head = 0, copies = 0;
-	struct mg_params sum = {0, 0, 0};
+	double bytes[MG_CHUNKS], away[MG_CHUNKS], act, loss = 0, head = 0, copies = 0, eight, late = 0, margin = 0;
+	struct mg_params sum = {0, 0, 0, 0, 0, 0};
 	size_t n;
 
 	if (r < 0 || r >= m->pp)
@@ -282,6 +385,12 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 		sum.dense += p.dense;
 		sum.expert += p.expert;
 		sum.largest = fmax(sum.largest, p.largest);
+		sum.matrices += p.matrices;
+		sum.expert_matrices += p.expert_matrices;
+		sum.largest_matrices = fmax(sum.largest_matrices, p.largest_matrices);
+		late += deferred(m, &c[i]);
+		margin = fmax(margin, offload_margin(m, &c[i]));
+		away[i] = away_bytes(m, &c[i]);
 		bytes[i] = chunk_bytes(m, &c[i]) + mtp_bytes(m, &c[i]);
 		head = fmax(head, extras(m, &c[i]));
 		if (c[i].loss)
@@ -289,11 +398,18 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 	}
 	o->params = (uint64_t)sum.dense;
 	o->expert_params = (uint64_t)sum.expert;
-	copies += states(m, o, sum.dense, (double)(m->dp * m->cp), "dense weights");
-	if (sum.expert > 0)
-		copies += states(m, o, sum.expert, (double)(m->n_gpus / (m->etp * m->ep * m->pp)),
-				 "expert weights");
-	o->fixed_bytes = (uint64_t)(workspaces(m, o) + dummies(m, c, n, o));
+	eight = in_fp8(m, &sum, c, n, false);
+	copies += states(m, o, sum.dense, sum.matrices, eight, (double)(m->dp * m->cp),
+			 "dense weights");
+	if (sum.expert > 0) {
+		const double more = in_fp8(m, &sum, c, n, true);
+
+		copies += states(m, o, sum.expert, sum.expert_matrices, more,
+				 (double)(m->n_gpus / (m->etp * m->ep * m->pp)), "expert weights");
+		eight += more;
+	}
+	o->fixed_bytes = (uint64_t)(workspaces(m, o) + dummies(m, c, n, o) +
+				    eight_bit_copies(m, eight, o));
 	if (m->stack == OOM_MG_T5) {
 		act = t5_saved(m);
 		o->in_flight = 1;
@@ -308,7 +424,16 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 	row(o, "logits", "bf16 + fp32 logits of one micro-batch", OOM_MG_ROW_TRANSIENT, loss);
 	row(o, "gathered parameters", "two units of a layer, and the embedding",
 	    OOM_MG_ROW_GATHERED, gathered(m, &sum));
-	head += gathered(m, &sum);
+	row(o, "deferred logit gradients", "2 B x all micro-batches but one x tokens x (V/t + h)",
+	    OOM_MG_ROW_SAVED, late);
+	row(o, "offloaded groups on the card", "two layers' worth: the last, and one on its way back",
+	    OOM_MG_ROW_SAVED, margin);
+	head += gathered(m, &sum) + late + margin;
+	if (m->stack != OOM_MG_T5 && margin > 0) {
+		double passes;
+
+		o->host_bytes = (uint64_t)in_flight(m, r, away, n, 0, &passes);
+	}
 	if (m->recompute == OOM_MG_RC_FULL || !loss) {
 		/* elsewhere than at the loss: the top layer in backward, recomputed if need be */
 		const bool moe = c[n - 1].moe > 0;

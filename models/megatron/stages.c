@@ -268,6 +268,15 @@ void oom_mg_write_layout(const struct oom_megatron *m, char *out, size_t cap)
 		out[0] = 0;             /* longer than the knob: nothing rather than a part */
 }
 
+int64_t oom_mg_layout_chunks(const struct oom_megatron *m)
+{
+	int64_t stages = 1;
+
+	for (const char *p = m->layout; *p; p++)
+		stages += *p == '|';
+	return stages % m->pp || stages == m->pp ? 0 : stages / m->pp;
+}
+
 static enum oom_status layout_fits(const struct oom_megatron *m, struct oom_error *err)
 {
 	int64_t stages = 1, layers = 0;

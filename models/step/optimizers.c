@@ -250,7 +250,7 @@ static const struct oom_optimizer table[] = {
 	{.choice = {"muon", "momentum for hidden matrices, AdamW (foreach) for the rest", "muon",
 	  TORCH "/_muon.py", OOM_NUMERICS},
 	 SLOTS({OOM_OF_HIDDEN, OOM_PER_ELEMENT, 0, false, 0}, {OOM_OF_NOT_HIDDEN, OOM_PER_ELEMENT, 0, false, 0},
-	       {OOM_OF_NOT_HIDDEN, OOM_PER_ELEMENT, 0, false, 0}), .update = newton_schulz},
+	       {OOM_OF_NOT_HIDDEN, OOM_PER_ELEMENT, 0, false, 0}), .update = newton_schulz, .megatron = "muon"},
 	{.choice = {"shampoo", "two preconditioners per matrix", "", "arXiv:1802.09568", OOM_NUMERICS},
 	 /* blocks of at most 8192 (a guess at the usual block size) */
 	 SLOTS(FP32, {OOM_OF_MATRICES, OOM_ROWS_SQUARED, 16, false, 8192}, {OOM_OF_MATRICES, OOM_COLUMNS_SQUARED, 16, false, 8192}),

@@ -71,9 +71,13 @@ static const struct fw_row megatron_rows[] = {
 	       NULL, TRANSFORMER),
 	{"use-mcore-models", .hook = true},
 	{"hidden-dropout", .hook = true}, {"attention-dropout", .hook = true},
-	{"fp8-format", .note = "fp8: copies of weights and inputs in 8 bit beside the 16-bit ones"},
+	{"fp8-format", .hook = true, .source = TRAINING}, {"fp8-recipe", .hook = true, .source = TRAINING},
 	{"fp4-format", .note = "fp4: copies of weights and inputs beside the 16-bit ones"},
-	{"fp8-param-gather", .note = "weights are kept in fp8: less than is priced"},
+	FW_KEY("fp8-param-gather", "fp8-param-gather", NULL, NULL, TRAINING),
+	FW_KEY("defer-embedding-wgrad-compute", "defer-embedding-wgrad", NULL, NULL, TRAINING),
+	FW_KEY("offload-modules", "offload-modules", NULL, NULL, TRANSFORMER),
+	{"fine-grained-activation-offloading", .hook = true},
+	{"use-layer-wise-distributed-optimizer", .hook = true},
 	{"use-torch-fsdp2", .note = "FSDP2 shards the weights: less than is priced; --engine fsdp2"},
 	{"use-megatron-fsdp", .note = "Megatron-FSDP shards weights and gradients: less than is priced"},
 	{"use-custom-fsdp", .note = "Megatron-FSDP shards weights and gradients: less than is priced"},
@@ -101,7 +105,7 @@ static const char megatron_idle[] =
 	"vocab-file merge-file position-embedding-type rotary-* use-rotary-* normalization "
 	"apply-layernorm-1p disable-bias-linear add-* no-* overlap-* manual-gc* exit-* profile* "
 	"distributed-* ckpt-* use-checkpoint* async-* dist-ckpt-* attention-softmax-in-fp32 initial-loss-scale "
-	"loss-scale* min-loss-scale hysteresis fp8-amax-* fp8-interval fp8-margin fp8-recipe "
+	"loss-scale* min-loss-scale hysteresis fp8-amax-* fp8-interval fp8-margin "
 	"cross-entropy-* calculate-per-token-loss deterministic-mode timing-* inference-* "
 	"use-dist-ckpt* finetune reset-* skip-* empty-unused-memory-level openai-gelu squared-relu "
 	"train-data-path valid-data-path test-data-path tiktoken-* legacy-* local-rank bias-* "
@@ -109,7 +113,7 @@ static const char megatron_idle[] =
 	"start-weight-decay embed-* ds-* override-* use-legacy-models te-rng-tracker check-* "
 	"create-attention-mask-in-dataloader kill-* abort-* codecarbon-* universal-checkpoint "
 	"partition-activations num-dataset-builder-threads export-* sample-rate rl-* grpo-* langrl-* "
-	"gradient-accumulation-fusion delay-* defer-* tp-comm-* micro-batch-size-* position-* "
+	"gradient-accumulation-fusion delay-* tp-comm-* micro-batch-size-* position-* "
 	"(program) (words) (files) adlr-* enable-experimental ddp-* align-* use-one-sent-docs "
 	"straggler-* high-priority-stream-groups nccl-* dataloader-* perform-* result-* error-* "
 	"mmap-bin-files gradient-reduce-* max-tokens-to-oom per-split-* "
@@ -151,6 +155,11 @@ static void megatron_finish(struct fw_part *p)
 		fw_set(p, "attn", "eager", "transformer-impl", "local: no TransformerEngine");
 	fw_default(p, "attn", modern ? "flash" : "eager",
 		   modern ? TRANSFORMER " attention_backend auto" : "megatron/model/transformer.py");
+	if (present(p, "fp8-format"))
+		fw_default(p, "fp8", !strcmp(fw_text(p, "fp8-recipe"), "blockwise") ? "blockwise" :
+				     !strcmp(fw_text(p, "fp8-recipe"), "mxfp8")	    ? "mxfp8" :
+										      "tensorwise",
+			   TRAINING " --fp8-format, --fp8-recipe");
 	fw_default(p, "loss", "plain", "vocabulary-parallel cross entropy");
 	fw_default(p, "zero", "0", TRAINING " --use-distributed-optimizer is not given");
 	fw_default(p, "ep", "1", PARALLEL);
