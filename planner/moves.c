@@ -175,8 +175,8 @@ bool move_to_shorter(struct oom_plan *p, const struct oom_model *m)
 /* LoRA first; then 4-bit weights below it, which compute in 16 bit. */
 bool move_to_adapters(struct oom_plan *p, const struct oom_model *m)
 {
-	if (!p->lora_r) {
-		p->lora_r = 16;
+	if (!oom_plan_adapted(p)) {
+		oom_plan_adapt(p);
 		if (!*p->lora_targets)
 			snprintf(p->lora_targets, sizeof(p->lora_targets), "%s",
 				 oom_model_lora_targets(m));

@@ -214,7 +214,7 @@ size_t search_values(const struct search_space *s, enum search_axis axis)
 	case ATTN: return a->attn == OOM_ATTN_EAGER ? 2 : 1;
 	case LOSS: return a->fused_ce == OOM_LOSS_FUSED || !has_fused_loss(s) ? 1 : 2;
 	case CKPT: return s->megatron || a->grad_ckpt > OOM_CKPT_FULL ? 3 : 2;
-	case LORA: return s->allow & OOM_ALLOW_LORA && !a->lora_r && !s->megatron ? 3 : 1;
+	case LORA: return s->allow & OOM_ALLOW_LORA && !oom_plan_adapted(a) && !s->megatron ? 3 : 1;
 	case BATCH: return s->n_divisors;
 	case LAYOUT: return s->n_layouts;
 	case OFFLOAD: return s->megatron ? 1 : 4;

@@ -267,6 +267,41 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_BASE_INT8, "int8", "8 bit and a scale for every row (bitsandbytes LLM.int8)", \
 	  "llm.int8 bnb_int8", "BitsAndBytesConfig(load_in_8bit=True), arXiv:2208.07339", OOM_SCIENCE)
 
+/* What PEFT trains beside the frozen model (its peft_type). */
+#define OOM_ADAPTERS(X) \
+	X(OOM_ADAPTER_LORA, "lora", "two thin matrices beside a layer", "", \
+	  "arXiv:2106.09685; peft tuners/lora", OOM_SCIENCE) \
+	X(OOM_ADAPTER_DORA, "dora", "LoRA whose directions and magnitudes are trained apart", "", \
+	  "arXiv:2402.09353; peft tuners/lora/dora.py", OOM_SCIENCE) \
+	X(OOM_ADAPTER_ADALORA, "adalora", "three factors, of which the middle one is pruned; lora-r is init_r", \
+	  "", "arXiv:2303.10512; peft tuners/adalora", OOM_SCIENCE) \
+	X(OOM_ADAPTER_IA3, "ia3", "a vector that scales keys, values and feed-forwards", "(ia)^3", \
+	  "arXiv:2205.05638; peft tuners/ia3", OOM_SCIENCE) \
+	X(OOM_ADAPTER_VERA, "vera", "random matrices that all layers share, two trained vectors a layer", \
+	  "", "arXiv:2310.11454; peft tuners/vera", OOM_SCIENCE) \
+	X(OOM_ADAPTER_MISS, "miss", "one matrix over the sums of a layer's inputs", "bone", \
+	  "arXiv:2409.15371; peft tuners/miss", OOM_SCIENCE) \
+	X(OOM_ADAPTER_LOHA, "loha", "the Hadamard product of two products of thin matrices", "", \
+	  "arXiv:2108.06098; peft tuners/loha", OOM_SCIENCE) \
+	X(OOM_ADAPTER_LOKR, "lokr", "a Kronecker product", "", \
+	  "arXiv:2309.14859; peft tuners/lokr", OOM_SCIENCE) \
+	X(OOM_ADAPTER_FOURIER, "fourierft", "coefficients of a sparse spectrum; lora-r is n_frequency", "", \
+	  "arXiv:2405.03003; peft tuners/fourierft", OOM_SCIENCE) \
+	X(OOM_ADAPTER_OFT, "oft", "a rotation of the input in blocks; lora-r is oft_block_size", "", \
+	  "arXiv:2306.07280; peft tuners/oft", OOM_SCIENCE) \
+	X(OOM_ADAPTER_PROMPT, "prompt-tuning", "virtual tokens before the text", "", \
+	  "arXiv:2104.08691; peft tuners/prompt_tuning", OOM_SCIENCE) \
+	X(OOM_ADAPTER_P_TUNING, "p-tuning", "virtual tokens that a small network makes", "", \
+	  "arXiv:2103.10385; peft tuners/p_tuning", OOM_SCIENCE)
+
+/* LoraConfig(bias=) */
+#define OOM_LORA_BIASES(X) \
+	X(OOM_LORA_BIAS_NONE, "none", "biases are frozen", "", "peft tuners/lora/config.py", OOM_EXACT) \
+	X(OOM_LORA_BIAS_ALL, "all", "every bias of the model trains", "", "peft tuners/lora/config.py", \
+	  OOM_SCIENCE) \
+	X(OOM_LORA_BIAS_LORA, "lora-only", "biases of the adapted layers train", "lora_only", \
+	  "peft tuners/lora/config.py", OOM_SCIENCE)
+
 #define OOM_OFFLOADS(X) \
 	X(OOM_OFFLOAD_NONE, "none", "stays on the GPU", "", "-", OOM_EXACT) \
 	X(OOM_OFFLOAD_CPU, "cpu", "in host memory", "", "DeepSpeed offload device: cpu", \
@@ -298,6 +333,8 @@ enum oom_cp_comm { OOM_CP_COMMS(OOM_CHOICE_ID) };
 enum oom_layer_impl { OOM_LAYER_IMPLS(OOM_CHOICE_ID) };
 enum oom_offload { OOM_OFFLOADS(OOM_CHOICE_ID) };
 enum oom_base { OOM_BASES(OOM_CHOICE_ID) };
+enum oom_lora_bias { OOM_LORA_BIASES(OOM_CHOICE_ID) };
+enum oom_adapter_kind { OOM_ADAPTERS(OOM_CHOICE_ID) };
 
 #ifdef __cplusplus
 }

@@ -71,7 +71,8 @@ struct oom_plan {
 	int64_t optimizer;          /* index into the optimizer table */
 	int64_t step_in_backward;   /* 1 = a parameter is stepped once its gradient is whole */
 	int64_t ema;                /* enum oom_ema: a running mean of the trained weights */
-	int64_t lora_r;             /* 0 = full fine-tuning */
+	int64_t lora_r;             /* size of the adapters; 0 = full fine-tuning */
+	int64_t peft_type;          /* enum oom_adapter_kind; oom_plan_adapter() knows of use_dora too */
 	/* "all-linear" or names joined by +; empty = the family's default */
 	char lora_targets[OOM_NAMES_SIZE];
 	double lora_dropout;
@@ -81,6 +82,11 @@ struct oom_plan {
 	int64_t base_weights;       /* enum oom_base; oom_plan_base() knows of qlora too */
 	int64_t use_dora;           /* 1 = LoRA's directions and magnitudes apart */
 	int64_t adapter_fp32;       /* 1 = PEFT keeps 16-bit adapters in fp32 */
+	int64_t virtual_tokens;     /* of prompt-tuning and p-tuning, before each sequence */
+	int64_t encoder_hidden;     /* width of p-tuning's network; 0 = the model's */
+	int64_t trainable_tokens;   /* rows of the embedding that train beside the adapters */
+	int64_t lora_bias;          /* enum oom_lora_bias */
+	char layers_to_transform[OOM_NAMES_SIZE]; /* numbers joined by +; empty = every layer */
 	char modules_to_save[OOM_NAMES_SIZE]; /* modules of which a copy is trained whole */
 	char exclude_modules[OOM_NAMES_SIZE]; /* of those that lora_targets names */
 	/* what trains without adapters: names joined by + or a regular expression; empty = all */
@@ -148,8 +154,15 @@ OOM_API enum oom_base oom_plan_base(const struct oom_plan *plan);
 OOM_API bool oom_plan_quantised(const struct oom_plan *plan);
 /* ... in 4 bit: what is left of the model is then loaded in bf16 whatever the precision. */
 OOM_API bool oom_plan_four_bit(const struct oom_plan *plan);
+/* What is trained beside the base, whichever knob says it; of no meaning without adapters. */
+OOM_API enum oom_adapter_kind oom_plan_adapter(const struct oom_plan *plan);
+/* The kind is one of virtual tokens, and of no layer. */
+OOM_API bool oom_plan_prompted(const struct oom_plan *plan);
 /* Adapters are trained beside a frozen base. */
 OOM_API bool oom_plan_adapted(const struct oom_plan *plan);
+/* The plan with adapters of the usual size, and without any; targets stay as they are. */
+OOM_API void oom_plan_adapt(struct oom_plan *plan);
+OOM_API void oom_plan_unadapt(struct oom_plan *plan);
 /* What the weights are stored in: OOM_FP32, OOM_BF16 or OOM_FP16. */
 OOM_API enum oom_precision oom_plan_stores(const struct oom_plan *plan);
 /* The compute capability the plan is priced for, 8.0 where the plan names none. */

@@ -426,7 +426,8 @@ struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 {
 	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE,
 		   leaf = ckpt && (!t->grad || !x.rg ||
-				   (oom_plan_adapted(t->plan) && !*t->plan->modules_to_save));
+				   (oom_plan_adapted(t->plan) && !*t->plan->modules_to_save &&
+				    !t->plan->trainable_tokens));
 
 	if (t->grad && leaf) {
 		const int32_t n = oom_node(t, OOM_NODE_LEAF, "embedding output");
@@ -441,6 +442,7 @@ struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 	 * is no leaf (peft_model.py, _prepare_model_for_gradient_checkpointing) */
 	if (ckpt && !t->grad && !oom_plan_quantised(t->plan))
 		t->leaf.x = x;
+	x = oom_prompted(t, x);
 	if (t->merge) {                         /* once: the first embeddings are the prompt's */
 		struct oom_val (*merge)(struct oom_tape *, void *, struct oom_val) = t->merge;
 

@@ -22,12 +22,12 @@ struct oom_lora_param oom_lora_delta(struct oom_tape *t, enum oom_lora_part part
 	const enum oom_lora_words names = oom_lora_words(t);
 	const char *word = words[names != OOM_LORA_MIXTRAL][part];
 	struct oom_lora_param l = {.w = w, .delta = oom_none(), .sum = oom_none()};
-	uint64_t r = t->plan->lora_r > 0 ? (uint64_t)t->plan->lora_r : 0;
+	uint64_t r = oom_lora_stacked_rank(t);
 	struct oom_val a, b, z;
 
 	if (!r || !oom_lora_translated(t, word))
 		return l;
-	if (strcmp(t->plan->lora_targets, "all-linear") && !oom_lora_names(t, word))
+	if (!oom_lora_takes_all(t) && !oom_lora_names(t, word))
 		return l;
 	if (part == OOM_LORA_GATE_UP)
 		r *= 2;

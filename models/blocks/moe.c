@@ -26,20 +26,16 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 		lora = (struct oom_lora_param){.delta = oom_none(), .sum = oom_none()};
 		logits = oom_op_linear(t, m->router_linear ? "router" : "gate", x, e, 0);
 	} else if (m->gate_fp32) { /* nn.Linear, wg: adapters find it by its own name */
-		const bool adapted = t->plan->lora_r &&
-				     !strcmp(t->plan->lora_targets, "all-linear");
-
 		x = oom_op_cast(t, x, OOM_F32);
 		lora = (struct oom_lora_param){.delta = oom_none(), .sum = oom_none()};
-		if (adapted) {
+		if (oom_lora_takes_all(t)) {
 			logits = oom_op_linear(t, "wg", x, e, OOM_NO_QUANT);
 		} else {
 			w = oom_param(t, "weight", m->experts, x.width, OOM_P_FP32);
 			logits = oom_op_matmul_param(t, "router logits", x, w, oom_none(), e);
 		}
 	} else {
-		t->approximate |= m->three_results && t->plan->lora_r &&
-				  !strcmp(t->plan->lora_targets, "all-linear");
+		t->approximate |= m->three_results && oom_lora_takes_all(t);
 		w = oom_param(t, "weight", m->experts, x.width, 0);
 		lora = oom_lora_delta(t, OOM_LORA_ROUTER, w, 1, m->experts, x.width);
 		w = oom_lora_sum(t, &lora);

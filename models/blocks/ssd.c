@@ -40,10 +40,8 @@ bool oom_ssd_check(struct oom_reader *r, const struct oom_ssd *m)
 
 void oom_mamba_adapters(struct oom_tape *t)
 {
-	const char *p = t->plan->lora_targets;
-
-	if (t->plan->lora_r && (!strcmp(p, "all-linear") || strstr(p, "out_proj")))
-		t->approximate = true;
+	t->approximate |= oom_lora_takes_all(t) ||
+			  (oom_plan_adapted(t->plan) && strstr(t->plan->lora_targets, "out_proj"));
 }
 
 struct oom_val oom_mask_padding(struct oom_tape *t, struct oom_val x, bool any_batch)

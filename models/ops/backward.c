@@ -215,6 +215,21 @@ static void unary_rule(struct oom_tape *t, const struct oom_node *n, struct grad
 	oom_unref(t, zero.sto);
 }
 
+static void custom_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
+{
+	struct grad own = {.sto = -1}, more = {.sto = -1};
+
+	if (n->temps.full)
+		own = fresh(t, n->name, n->mono, n->temps.full * n->width, n->dt, false);
+	if (n->temps.flags)
+		more = fresh(t, n->name, n->mono, n->temps.flags * n->width, OOM_U8, false);
+	for (int i = 0; i < n->n_edge; i++)
+		if (needed(n, i))
+			g[i] = for_edge(t, n, i, n->edge[i].dt);
+	oom_unref(t, own.sto);
+	oom_unref(t, more.sto);
+}
+
 static void mul_rule(struct oom_tape *t, const struct oom_node *n, struct grad *g)
 {
 	for (int i = 0; i < 2; i++)
@@ -646,6 +661,7 @@ static void derive(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	case OOM_NODE_WHERE:
 		g[0] = for_edge(t, n, 0, n->dt);
 		break;
+	case OOM_NODE_CUSTOM: custom_rule(t, n, g); break;
 	case OOM_NODE_LEAF: case OOM_NODE_KINDS: break;
 	}
 }

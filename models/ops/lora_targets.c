@@ -1,10 +1,11 @@
 /* Which modules the plan's LoRA adapts: PEFT matches their names against target_modules, of which
  * transformers 5 has renamed some. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "adapters.h"
 #include "config/arch.h"
-#include "ops.h"
 #include "plan/pattern.h"
 
 bool oom_lora_names(const struct oom_tape *t, const char *word)
@@ -46,6 +47,25 @@ static bool by_path(const struct oom_tape *t, const struct oom_param *p, const c
 	return all || oom_targets_name(plan->lora_targets, path);
 }
 
+/* One of layers-to-transform; what is in no layer is none of them (tuners_utils.py,
+ * check_target_module_exists). */
+static bool layer_is_meant(const struct oom_tape *t)
+{
+	const char *s = t->plan->layers_to_transform;
+	char *end;
+
+	while (*s) {
+		const long n = strtol(s, &end, 10);
+
+		if (end == s)
+			return false;
+		if (n == t->selection.layer)
+			return true;
+		s = end + (*end == '+' || *end == ',');
+	}
+	return !*t->plan->layers_to_transform;
+}
+
 bool oom_lora_takes(const struct oom_tape *t, struct oom_param *p, const char *word, bool all)
 {
 	bool yes;
@@ -53,7 +73,7 @@ bool oom_lora_takes(const struct oom_tape *t, struct oom_param *p, const char *w
 	/* what runs again has been decided on */
 	if (p && p->adapted)
 		return p->adapted == 2;
-	if (oom_selection_frozen_part(t))
+	if (oom_selection_frozen_part(t) || !layer_is_meant(t))
 		yes = false;
 	else if (wants_path(t->plan))
 		yes = by_path(t, p, word, all);
@@ -81,6 +101,17 @@ static bool one_of(const char *const *list, const char *word)
 	return false;
 }
 
+bool oom_lora_takes_all(const struct oom_tape *t)
+{
+	return oom_plan_adapted(t->plan) && !strcmp(t->plan->lora_targets, "all-linear");
+}
+
+uint64_t oom_lora_stacked_rank(const struct oom_tape *t)
+{
+	return oom_plan_adapted(t->plan) && oom_adapter_of(t->plan)->parameters ?
+		       (uint64_t)t->plan->lora_r : 0;
+}
+
 enum oom_lora_words oom_lora_words(const struct oom_tape *t)
 {
 	return one_of(mixtral_like, t->arch->model_type)   ? OOM_LORA_MIXTRAL :
@@ -95,7 +126,8 @@ bool oom_lora_translated(const struct oom_tape *t, const char *word)
 		[OOM_LORA_MIXTRAL] = {"gate", "w1", "w2", "w3", NULL},
 		[OOM_LORA_QWEN2_MOE] = {"gate", "gate_proj", "up_proj", "down_proj", NULL}};
 
-	return t->plan->moe_experts == OOM_EXPERTS_FUSED && one_of(words[oom_lora_words(t)], word);
+	return t->plan->moe_experts == OOM_EXPERTS_FUSED && oom_lora_stacked_rank(t) &&
+	       one_of(words[oom_lora_words(t)], word);
 }
 
 /* ---- linear layers ---- */
@@ -106,9 +138,9 @@ bool oom_lora_translated(const struct oom_tape *t, const char *word)
 bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags)
 {
 	const bool classifier = t->task == OOM_TASK_SEQ_CLS || t->task == OOM_TASK_IMAGE_CLS;
-	const bool all = !strcmp(t->plan->lora_targets, "all-linear");
+	const bool all = oom_lora_takes_all(t);
 
-	if (!t->plan->lora_r || flags & OOM_NO_LORA || oom_lora_translated(t, name))
+	if (!oom_plan_adapted(t->plan) || flags & OOM_NO_LORA || oom_lora_translated(t, name))
 		return false;
 	if (all && (flags & OOM_LORA_NOT_ALL || (flags & OOM_IS_HEAD && !classifier)))
 		return false;

@@ -628,11 +628,14 @@ struct oom_val oom_embedding_lookup(struct oom_tape *t, struct oom_val w, struct
 struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, struct oom_val ids,
 				      uint64_t vocab, struct oom_dim dim)
 {
-	struct oom_val y;
+	struct oom_val y, rows;
 
 	if (w.node <= -2)
 		w = oom_saved_copy(t, oom_table_module(&t->params[-2 - w.node]), w);
-	y = oom_embedding_lookup(t, w, oom_keep(ids), dim);
+	rows = oom_token_rows(t, w);
+	y = oom_embedding_lookup(t, rows, oom_keep(ids), dim);
+	if (rows.node != w.node)
+		oom_drop(t, rows);
 	(void)vocab;                            /* the table knows its rows */
 	y = oom_lora_embedding(t, y, w, ids, dim);
 	oom_done(t, ids);

@@ -53,6 +53,7 @@ enum oom_node_kind {
 	OOM_NODE_SMOOTH,        /* a pick out of log-probabilities and their sum */
 	OOM_NODE_CUT,           /* saved hidden states, weight, ...; edges the same two */
 	OOM_NODE_LIGER_RMS,     /* saved x, weight, rstd; edges x, weight; added: out of place */
+	OOM_NODE_CUSTOM,        /* saved and edges: its inputs; temps of the result's size */
 	OOM_NODE_LEAF,          /* collects a gradient nobody uses */
 	OOM_NODE_KINDS,
 };
@@ -88,6 +89,10 @@ bool oom_lora_names(const struct oom_tape *t, const char *word);
  * than last words; all: only exclude-modules may leave it out.  Decided once. */
 bool oom_lora_takes(const struct oom_tape *t, struct oom_param *p, const char *word, bool all);
 /* Whose old module names PEFT translates into parameters for the model type. */
+/* Whether the plan's adapters go on every linear layer, whatever its name. */
+bool oom_lora_takes_all(const struct oom_tape *t);
+/* The rank of adapters on bare parameters; 0: the plan's kind knows none. */
+uint64_t oom_lora_stacked_rank(const struct oom_tape *t);
 enum oom_lora_words { OOM_LORA_PLAIN, OOM_LORA_MIXTRAL, OOM_LORA_QWEN2_MOE };
 enum oom_lora_words oom_lora_words(const struct oom_tape *t);
 /* Whether `word`, a module's old name, is translated for this type: nn.Linear layers of that name
@@ -106,13 +111,36 @@ struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_va
 struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in,
 				struct oom_dim out, unsigned flags);
 /* A linear layer that is called more than once: its weights first, then each call. */
+enum { OOM_ADAPTER_PARAMS = 6 };
+struct oom_adapter;
 struct oom_linear {
 	const char *name;
-	struct oom_val w, bias, a, b, m;        /* a, b, m: the adapter's; m: DoRA's magnitudes */
+	struct oom_val w, bias;
+	const struct oom_adapter *adapter;      /* NULL: none */
+	struct oom_val p[OOM_ADAPTER_PARAMS];   /* the adapter's */
 	struct oom_dim out;
 	uint64_t in;
 	unsigned flags;
 };
+/* A parameter that an adapter trains beside a layer: OOM_P_LORA and these flags. */
+struct oom_adapter_param {
+	const char *name;
+	uint64_t rows, cols;
+	uint32_t flags;
+};
+/* Those beside a linear layer of this name (flags as oom_op_linear's); returns how many, 0 where the
+ * plan adapts it not. */
+size_t oom_adapter_params(const struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
+			  unsigned flags, struct oom_adapter_param q[OOM_ADAPTER_PARAMS]);
+/* The adapter's parameters of l, where the plan gives the layer one; flags added to theirs. */
+void oom_adapter_open(struct oom_tape *t, struct oom_linear *l, uint32_t flags);
+/* What all layers' adapters share: once, when the model is recorded. */
+void oom_adapter_shared(struct oom_tape *t);
+/* For a layer that has one: what its adapter makes of x before the base layer runs, and of x and the
+ * base layer's result y after.  All consumed. */
+struct oom_val oom_adapter_before(struct oom_tape *t, struct oom_val x, const struct oom_linear *l);
+struct oom_val oom_adapter_after(struct oom_tape *t, struct oom_val x, struct oom_val y,
+				 const struct oom_linear *l, bool quantised);
 bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name, uint64_t in,
 		     struct oom_dim out, unsigned flags);
 struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x);
@@ -129,21 +157,15 @@ size_t oom_quantised_blocks(const struct oom_plan *plan, uint64_t n,
 /* The weights of a linear layer that the step never runs, adapters included. */
 void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
 		       unsigned flags);
-/* What the adapter of l makes of x, added to the base layer's result y: over a layer of any kind, over
- * a 4- or 8-bit one.  Both consumed. */
-struct oom_val oom_lora(struct oom_tape *t, struct oom_val x, struct oom_val y,
-			const struct oom_linear *l);
-struct oom_val oom_lora_quantised(struct oom_tape *t, struct oom_val x, struct oom_val y,
-				  const struct oom_linear *l);
-/* What DoRA adds to y, the base layer's result; both stay the caller's. */
-struct oom_val oom_dora_delta(struct oom_tape *t, struct oom_val x, struct oom_val y,
-			      const struct oom_linear *l);
 /* y = x W^T with a weight that exists already (tied heads); bias may be absent (node -1). */
 struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x,
 				   struct oom_val w, struct oom_val bias, struct oom_dim out);
 /* The weight that runs in w's place: where modules-to-save names the module, PEFT trains a copy of it
  * beside the frozen one (peft/utils/other.py, ModulesToSaveWrapper); else w. */
 struct oom_val oom_saved_copy(struct oom_tape *t, const char *word, struct oom_val w);
+/* The words' table with the rows that train put into a copy of it, where the plan has such
+ * (trainable-tokens); else w.  The copy is the caller's. */
+struct oom_val oom_token_rows(struct oom_tape *t, struct oom_val w);
 /* The module that looks a table up. */
 const char *oom_table_module(const struct oom_param *table);
 /* The same as a module of its own, which an adapter may be put on. */
@@ -217,6 +239,11 @@ struct oom_val oom_embedding_lookup(struct oom_tape *t, struct oom_val w, struct
 struct oom_val oom_lora_embedding(struct oom_tape *t, struct oom_val y, struct oom_val w,
 				  struct oom_val ids, struct oom_dim dim);
 struct oom_val oom_lora_embedded(struct oom_tape *t, struct oom_val x);
+/* x, a sequence's embedded tokens, behind the trained ones that the plan's adapter puts before them; once
+ * in a pass. */
+struct oom_val oom_prompted(struct oom_tape *t, struct oom_val x);
+/* PEFT's forward returns, and its names of the two die. */
+void oom_prompts_leave(struct oom_tape *t);
 /* Index select / gather along rows: out = (mono, width), gradient scattered into zeros of x. */
 struct oom_val oom_op_gather(struct oom_tape *t, const char *name, struct oom_val x,
 			     struct oom_val index, uint16_t mono, struct oom_dim width);

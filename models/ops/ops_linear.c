@@ -1,5 +1,5 @@
 /* Matrix multiplies: nn.Linear, batched products, convolutions.  Weights of few bits: ops_quantised.c;
- * adapters: ops_lora.c. */
+ * adapters: adapters.c. */
 #include <string.h>
 
 #include "ops.h"
@@ -89,20 +89,6 @@ struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct 
 	return y;
 }
 
-/* The adapter's parameters, where the plan gives the layer one. */
-static void open_adapter(struct oom_tape *t, struct oom_linear *l, uint32_t more)
-{
-	const uint64_t r = (uint64_t)t->plan->lora_r;
-
-	l->a = l->b = l->m = oom_none();
-	if (!oom_lora_adapts(t, l->name, l->flags))
-		return;
-	l->a = oom_param(t, "lora_A.weight", r, l->in, OOM_P_LORA | OOM_P_LINEAR | more);
-	l->b = oom_param(t, "lora_B.weight", l->out.n, r, OOM_P_LORA | OOM_P_LINEAR | more);
-	if (t->plan->use_dora)
-		l->m = oom_param(t, "lora_magnitude_vector.weight", 0, l->out.n, OOM_P_LORA | more);
-}
-
 struct oom_val oom_op_matmul_tied(struct oom_tape *t, const char *name, struct oom_val x,
 				  struct oom_val w, struct oom_val bias, struct oom_dim out)
 {
@@ -110,16 +96,19 @@ struct oom_val oom_op_matmul_tied(struct oom_tape *t, const char *name, struct o
 	const char *scope = t->scope;
 	struct oom_val y, given;
 
-	l.w = w = oom_saved_copy(t, name, w);
+	l.w = w = oom_token_rows(t, oom_saved_copy(t, name, w));
 	t->scope = name;
-	open_adapter(t, &l, 0);
+	oom_adapter_open(t, &l, 0);
 	t->scope = scope;
-	if (oom_is_none(l.a))
+	if (!l.adapter)
 		return oom_op_matmul_param(t, name, x, w, bias, out);
 	given = oom_share(t, x);
+	t->scope = name;
+	x = oom_adapter_before(t, x, &l);
+	t->scope = scope;
 	y = oom_op_matmul_param(t, name, x, w, bias, out);
 	t->scope = name;
-	y = oom_lora(t, given, y, &l);
+	y = oom_adapter_after(t, given, y, &l, false);
 	t->scope = scope;
 	return y;
 }
@@ -143,22 +132,27 @@ bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name,
 	l->w = oom_saved_copy(t, name, l->w);
 	if (flags & OOM_BIAS)
 		l->bias = oom_param(t, "bias", 0, out.n, 0);
-	open_adapter(t, l, 0);
+	oom_adapter_open(t, l, 0);
+	if (l->adapter && l->bias.node <= -2 && t->plan->lora_bias == OOM_LORA_BIAS_LORA) {
+		t->params[-2 - l->bias.node].trainable = true;
+		l->bias.rg = t->grad;
+	}
 	t->scope = scope;
 	return true;
 }
 
 struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x)
 {
-	const bool quantised = t->params[-2 - l->w.node].flags & OOM_P_QUANTISED,
-		   lo = !oom_is_none(l->a);
+	const bool quantised = t->params[-2 - l->w.node].flags & OOM_P_QUANTISED;
 	const struct oom_val arg = oom_argument(t, x);
-	struct oom_val w = l->w, bias = l->bias, y, lx = oom_none(), turned = oom_none();
+	struct oom_val w = l->w, bias = l->bias, y, given = oom_none(), turned = oom_none();
 	const char *scope = t->scope;
 
 	t->scope = l->name;
-	if (lo)
-		lx = oom_share(t, x);
+	if (l->adapter) {
+		given = oom_share(t, x);
+		x = oom_adapter_before(t, x, l);
+	}
 	if (quantised) {
 		y = oom_quantised_linear(t, l, x);
 	} else {
@@ -175,8 +169,8 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 		oom_done(t, turned);
 	}
 	oom_drop(t, arg);
-	if (lo)
-		y = quantised ? oom_lora_quantised(t, lx, y, l) : oom_lora(t, lx, y, l);
+	if (l->adapter)
+		y = oom_adapter_after(t, given, y, l, quantised);
 	t->scope = scope;
 	return y;
 }
@@ -200,7 +194,7 @@ void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64
 		  OOM_P_LINEAR | OOM_P_UNUSED | (oom_quantised_open(t, out, flags) ? OOM_P_QUANTISED : 0));
 	if (flags & OOM_BIAS)
 		oom_param(t, "bias", 0, out, OOM_P_UNUSED);
-	open_adapter(t, &l, OOM_P_UNUSED);
+	oom_adapter_open(t, &l, OOM_P_UNUSED);
 	t->scope = scope;
 }
 

@@ -2,19 +2,18 @@
  * parameters (stacked experts): blocks/lora_param.c. */
 #include <string.h>
 
+#include "adapters.h"
 #include "config/arch.h"
-#include "ops.h"
 #include "plan/pattern.h"
 
 /* ---- linear layers ---- */
 
-/* B(A(x)) */
-static struct oom_val through(struct oom_tape *t, struct oom_val x, const struct oom_linear *l)
+struct oom_val oom_lora_through(struct oom_tape *t, struct oom_val x, const struct oom_linear *l)
 {
-	const struct oom_dim r = {(uint64_t)t->plan->lora_r, "lora_r"};
+	const struct oom_dim r = {l->p[0].width / l->in, "lora_r"};
 
-	x = oom_op_matmul_param(t, "lora_A", x, l->a, oom_none(), r);
-	return oom_op_matmul_param(t, "lora_B", x, l->b, oom_none(), l->out);
+	x = oom_op_matmul_param(t, "lora_A", x, l->p[0], oom_none(), r);
+	return oom_op_matmul_param(t, "lora_B", x, l->p[1], oom_none(), l->out);
 }
 
 /* B(A(dropout(x))) * scaling; with magnitudes (DoRA) what is added besides, of which y, the base's
@@ -24,22 +23,22 @@ static struct oom_val lora_delta(struct oom_tape *t, struct oom_val x, struct oo
 {
 	struct oom_val d;
 
-	if (!oom_is_none(l->m))
+	if (l->adapter == &oom_adapter_dora)
 		return oom_dora_delta(t, x, y, l);
 	d = oom_op_dropout(t, oom_keep(x), t->plan->lora_dropout);
-	return oom_op_unary(t, OOM_SCALE, through(t, d, l));
+	return oom_op_unary(t, OOM_SCALE, oom_lora_through(t, d, l));
 }
 
 /* The adapter works on a copy of x in its own type, whatever autocast does, and the sum returns to the
  * base layer's (peft/tuners/lora/layer.py, Linear.forward).  x and its copy are locals of the call
  * until it returns. */
-struct oom_val oom_lora(struct oom_tape *t, struct oom_val x, struct oom_val y,
-			const struct oom_linear *l)
+static struct oom_val over_any(struct oom_tape *t, struct oom_val x, struct oom_val y,
+			       const struct oom_linear *l)
 {
 	const enum oom_dtype dt = (enum oom_dtype)y.dt;
 	struct oom_val c, d;
 
-	c = oom_op_cast(t, oom_keep(x), (enum oom_dtype)l->a.dt);
+	c = oom_op_cast(t, oom_keep(x), (enum oom_dtype)l->p[0].dt);
 	d = lora_delta(t, c, y, l);
 	y = oom_op_add(t, y, d);
 	y = oom_op_cast(t, y, dt);
@@ -51,16 +50,16 @@ struct oom_val oom_lora(struct oom_tape *t, struct oom_val x, struct oom_val y,
 /* The same over a 4- or 8-bit layer (peft/tuners/lora/bnb.py, Linear4bit.forward and
  * Linear8bitLt.forward): the result of the former is cloned; only without autocast is x copied to
  * the adapter's type, and what the adapter adds brought back to the result's before it is added. */
-struct oom_val oom_lora_quantised(struct oom_tape *t, struct oom_val x, struct oom_val y,
-				  const struct oom_linear *l)
+static struct oom_val over_quantised(struct oom_tape *t, struct oom_val x, struct oom_val y,
+				     const struct oom_linear *l)
 {
-	const bool convert = !t->amp, dora = !oom_is_none(l->m);
+	const bool convert = !t->amp, dora = l->adapter == &oom_adapter_dora;
 	const enum oom_dtype dt = (enum oom_dtype)y.dt;
 	struct oom_val c, d;
 
 	if (oom_plan_four_bit(t->plan))
 		y = oom_op_copy(t, "clone", y);
-	c = convert ? oom_op_cast(t, oom_keep(x), (enum oom_dtype)l->a.dt) : oom_share(t, x);
+	c = convert ? oom_op_cast(t, oom_keep(x), (enum oom_dtype)l->p[0].dt) : oom_share(t, x);
 	d = lora_delta(t, c, y, l);
 	if (convert && !dora)
 		d = oom_op_cast(t, d, dt);
@@ -72,104 +71,34 @@ struct oom_val oom_lora_quantised(struct oom_tape *t, struct oom_val x, struct o
 	return y;
 }
 
-/* ---- DoRA ---- */
-
-/* What only a graph holds that nobody will go back through: it lives until the locals of a forward
- * die, and under a checkpoint not even so long. */
-static void graph_lets_go(struct oom_tape *t, struct oom_val *x)
+static size_t two_matrices(const struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
+			   struct oom_adapter_param q[OOM_ADAPTER_PARAMS])
 {
-	if (t->grad && !t->packing)
-		return;
-	oom_drop(t, *x);
-	*x = oom_none();
+	const uint64_t r = (uint64_t)t->plan->lora_r;
+
+	(void)name;
+	q[0] = (struct oom_adapter_param){"lora_A.weight", r, in, OOM_P_LINEAR};
+	q[1] = (struct oom_adapter_param){"lora_B.weight", out, r, OOM_P_LINEAR};
+	return 2;
 }
 
-/* B(A(identity)) of the layer's size, made with a graph whose result is detached (DoraLinearLayer,
- * get_lora_weight).  held: what that graph keeps. */
-static struct oom_val product_of_adapters(struct oom_tape *t, const struct oom_linear *l,
-					  enum oom_dtype dt, struct oom_val held[2])
+static size_t and_magnitudes(const struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
+			     struct oom_adapter_param q[OOM_ADAPTER_PARAMS])
 {
-	const enum oom_dtype half = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)l->a.dt;
-	const uint64_t r = (uint64_t)t->plan->lora_r, n = l->in * l->out.n;
-	struct oom_val eye, y, wa, wb;
+	const size_t n = two_matrices(t, name, in, out, q);
 
-	eye = oom_scratch_hold(t, "identity", OOM_MONO_ONE, l->in * l->in, (enum oom_dtype)l->a.dt);
-	held[0] = oom_op_cast(t, oom_keep(eye), half);
-	wa = oom_amp_cast(t, oom_keep(l->a));
-	held[1] = oom_scratch_hold(t, "lora_A", OOM_MONO_ONE, l->in * r, half);
-	oom_drop(t, wa);
-	graph_lets_go(t, &held[0]);
-	wb = oom_amp_cast(t, oom_keep(l->b));
-	y = oom_scratch_hold(t, "B A", OOM_MONO_ONE, n, half);
-	oom_drop(t, wb);
-	oom_drop(t, eye);
-	graph_lets_go(t, &held[1]);
-	if (half != dt) {
-		const struct oom_val z = oom_scratch_hold(t, "B A", OOM_MONO_ONE, n, dt);
-
-		oom_drop(t, y);
-		y = z;
-	}
-	return y;
+	q[n] = (struct oom_adapter_param){"lora_magnitude_vector.weight", 0, out, 0};
+	return n + 1;
 }
 
-/* The base's weight in the type of the adapter's input. */
-static struct oom_val weight_as(struct oom_tape *t, const struct oom_linear *l, enum oom_dtype dt)
-{
-	const uint64_t n = l->in * l->out.n;
-	struct oom_val w, y;
-
-	if (!(t->params[-2 - l->w.node].flags & OOM_P_QUANTISED))
-		return l->w.dt == dt ? l->w : oom_scratch_hold(t, "weight", OOM_MONO_ONE, n, dt);
-	w = oom_dequantised(t, n, oom_plan_four_bit(t->plan) ? OOM_DT_BF16 : OOM_F32);
-	if (w.dt == dt)
-		return w;
-	y = oom_scratch_hold(t, "weight", OOM_MONO_ONE, n, dt);
-	oom_drop(t, w);
-	return y;
-}
-
-/* (m / |W + B A| - 1) * base(x) + m / |W + B A| * B(A(x)) * scaling, with the norms of rows detached
- * (arXiv:2402.09353 section 4.3; peft/tuners/lora/dora.py, DoraLinearLayer.forward).  Without dropout
- * base(x) is the layer's own result, else it is computed again; all of it is local to one call. */
-struct oom_val oom_dora_delta(struct oom_tape *t, struct oom_val x, struct oom_val y,
-			      const struct oom_linear *l)
-{
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	const bool drops = t->train && t->plan->lora_dropout > 0;
-	const uint64_t n = l->in * l->out.n;
-	struct oom_val again, held[2], ba, w, base, norm, scale, d, sum;
-
-	again = drops ? oom_op_dropout(t, oom_keep(x), t->plan->lora_dropout) : oom_share(t, x);
-	ba = product_of_adapters(t, l, dt, held);
-	w = weight_as(t, l, dt);
-	d = oom_scratch_hold(t, "B A * scaling", OOM_MONO_ONE, n, dt);
-	sum = oom_scratch_hold(t, "W + B A", OOM_MONO_ONE, n, dt);
-	oom_drop(t, d);
-	norm = oom_new(t, "norm", OOM_MONO_ONE, l->out, dt);
-	oom_drop(t, sum);
-	scale = oom_op_div(t, l->m, oom_keep(norm));
-	d = through(t, oom_keep(again), l);
-	if (drops)
-		base = oom_op_matmul_param(t, l->name, oom_keep(again), oom_keep(w), oom_none(), l->out);
-	else if (!oom_is_none(l->bias))
-		base = oom_op_add(t, oom_keep(y), l->bias);
-	else
-		base = oom_share(t, y);
-	sum = oom_op_mul(t, oom_op_unary(t, OOM_ADD_SCALAR, oom_keep(scale)), oom_keep(base));
-	y = oom_op_unary(t, OOM_SCALE, oom_op_mul(t, oom_keep(scale), oom_keep(d)));
-	sum = oom_op_add(t, sum, y);
-	oom_drop(t, base);
-	oom_drop(t, d);
-	oom_drop(t, scale);
-	oom_drop(t, norm);
-	oom_drop(t, w);
-	oom_drop(t, ba);
-	for (int i = 0; i < 2; i++)
-		oom_drop(t, held[i]);
-	oom_drop(t, again);
-	return sum;
-}
+const struct oom_adapter oom_adapter_lora = {
+	.params = two_matrices, .after = over_any, .after_quantised = over_quantised,
+	.embeddings = true, .convolutions = true, .parameters = true,
+};
+const struct oom_adapter oom_adapter_dora = {
+	.params = and_magnitudes, .after = over_any, .after_quantised = over_quantised,
+	.embeddings = true, .convolutions = true, .parameters = true,
+};
 
 /* ---- embeddings ---- */
 
@@ -218,6 +147,8 @@ static struct oom_val add_lookup(struct oom_tape *t, struct oom_val y,
 	const struct oom_dim r = {(uint64_t)t->plan->lora_r, "lora_r"};
 	struct oom_val after, b = e->b, d;
 
+	if (!oom_is_none(e->m))
+		return oom_dora_lookup(t, y, e);
 	after = oom_embedding_lookup(t, e->a, e->ids, r);
 	if (t->amp)
 		b = oom_op_cast(t, b, (enum oom_dtype)t->amp_dt);
@@ -240,12 +171,21 @@ struct oom_val oom_lora_embedding(struct oom_tape *t, struct oom_val y, struct o
 	const char *scope = t->scope;
 	struct oom_embedding_adapter e = {.rows = table ? table->rows : 0, .out = dim};
 
-	if (!table || !r || !oom_lora_takes(t, table, oom_table_module(table), false))
+	if (!table || !oom_plan_adapted(t->plan) ||
+	    !oom_lora_takes(t, table, oom_table_module(table), false))
 		return y;
+	if (!oom_adapter_of(t->plan)->embeddings) {
+		oom_tape_fail(t, OOM_ERR_INVALID, "%s: this kind of adapter is for linear layers: PEFT refuses an "
+			      "embedding", oom_table_module(table));
+		return y;
+	}
 	t->scope = table->scope;
 	e.ids = oom_share(t, ids);
 	e.a = oom_param(t, "lora_embedding_A", r, e.rows, OOM_P_LORA);
 	e.b = oom_param(t, "lora_embedding_B", dim.n, r, OOM_P_LORA);
+	e.m = oom_none();
+	if (oom_plan_adapter(t->plan) == OOM_ADAPTER_DORA)
+		e.m = oom_param(t, "lora_magnitude_vector.weight", 0, dim.n, OOM_P_LORA);
 	if (is_word_table(t, &t->params[-2 - w.node]) && oom_is_none(t->adapter.a)) {
 		e.of = y;
 		t->adapter = e;
@@ -279,7 +219,7 @@ struct oom_val oom_op_conv_adapted(struct oom_tape *t, const char *name, struct 
 		       a, b, c;
 	const enum oom_dtype dt = (enum oom_dtype)y.dt;
 
-	if (!oom_lora_adapts(t, name, OOM_LORA_NOT_ALL)) {
+	if (!oom_lora_adapts(t, name, OOM_LORA_NOT_ALL) || !oom_adapter_of(t->plan)->convolutions) {
 		oom_done(t, x);
 		return y;
 	}

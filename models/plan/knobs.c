@@ -28,6 +28,8 @@ OOM_CHOICE_LIST(static, cp_comms, OOM_CP_COMMS)
 OOM_CHOICE_LIST(static, layer_impls, OOM_LAYER_IMPLS)
 OOM_CHOICE_LIST(static, offloads, OOM_OFFLOADS)
 OOM_CHOICE_LIST(static, bases, OOM_BASES)
+OOM_CHOICE_LIST(static, adapters, OOM_ADAPTERS)
+OOM_CHOICE_LIST(static, lora_biases, OOM_LORA_BIASES)
 
 #define KNOB(n, col, field) .name = n, .column = col, .offset = offsetof(struct oom_plan, field)
 #define WORD(list, d) .kind = OOM_OPTION_CHOICE, .metavar = "WORD", .choice = list, .def = d
@@ -233,12 +235,31 @@ static const struct oom_option knobs[] = {
 			 IGNORED("false")), WORDS("finetuning-type", TUNER),
 			 WORDS("train-type", TUNER), WORDS("tuner-type", TUNER),
 			 WORDS("sft-type", TUNER), WORDS("adapter", TUNER))},
+	{KNOB("peft-type", "peft_type", peft_type), WORD(adapters, OOM_ADAPTER_LORA),
+	 .summary = "kind of adapters", .setting = "get_peft_model(PeftConfig)", .source = "PEFT"},
 	{KNOB("lora-targets", "lora_targets", lora_targets), .kind = OOM_OPTION_NAMES,
 	 .metavar = "NAMES",
 	 .summary = "modules that get adapters: all-linear, names joined by + or commas, or a regular "
 		    "expression for whole paths",
 	 .setting = "LoraConfig(target_modules=)", .source = "PEFT",
 	 .aliases = ALSO(AS("lora-target-modules"), AS("target-modules"), AS("lora-target"))},
+	{KNOB("layers-to-transform", "layers_to_transform", layers_to_transform),
+	 .kind = OOM_OPTION_NAMES, .metavar = "NUMBERS",
+	 .summary = "layers that get adapters, by number from 0 and joined by +",
+	 .setting = "LoraConfig(layers_to_transform=)", .source = "PEFT tuners_utils.py"},
+	{KNOB("trainable-tokens", "trainable_tokens", trainable_tokens), COUNT(0, 1048576, 0),
+	 .summary = "rows of the embedding that train beside the adapters, tied heads with them",
+	 .setting = "LoraConfig(trainable_token_indices=)",
+	 .source = "PEFT tuners/trainable_tokens/layer.py"},
+	{KNOB("lora-bias", "lora_bias", lora_bias), WORD(lora_biases, OOM_LORA_BIAS_NONE),
+	 .summary = "biases that train beside the adapters", .setting = "LoraConfig(bias=)",
+	 .source = "PEFT"},
+	{KNOB("num-virtual-tokens", "num_virtual_tokens", virtual_tokens), COUNT(0, 65536, 0),
+	 .summary = "virtual tokens before each sequence: of prompt-tuning and p-tuning",
+	 .setting = "PromptTuningConfig(num_virtual_tokens=)", .source = "PEFT"},
+	{KNOB("encoder-hidden-size", "encoder_hidden_size", encoder_hidden), COUNT(0, 1048576, 0),
+	 .summary = "width of the network that makes p-tuning's tokens (0: the model's)",
+	 .setting = "PromptEncoderConfig(encoder_hidden_size=)", .source = "PEFT tuners/p_tuning"},
 	{KNOB("modules-to-save", "modules_to_save", modules_to_save), .kind = OOM_OPTION_NAMES,
 	 .metavar = "NAMES",
 	 .summary = "modules beside the adapters of which a copy is trained whole: heads, embeddings",

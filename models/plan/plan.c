@@ -39,9 +39,39 @@ bool oom_plan_four_bit(const struct oom_plan *p)
 	return b == OOM_BASE_NF4 || b == OOM_BASE_FP4;
 }
 
+enum oom_adapter_kind oom_plan_adapter(const struct oom_plan *p)
+{
+	return p->peft_type == OOM_ADAPTER_LORA && p->use_dora ? OOM_ADAPTER_DORA :
+								 (enum oom_adapter_kind)p->peft_type;
+}
+
+/* Kinds that have no rank, block or number of frequencies to be given. */
+#define SIZELESS \
+	(1u << OOM_ADAPTER_IA3 | 1u << OOM_ADAPTER_PROMPT | 1u << OOM_ADAPTER_P_TUNING)
+
+bool oom_plan_prompted(const struct oom_plan *p)
+{
+	return p->peft_type == OOM_ADAPTER_PROMPT || p->peft_type == OOM_ADAPTER_P_TUNING;
+}
+
 bool oom_plan_adapted(const struct oom_plan *p)
 {
-	return p->lora_r > 0;
+	return p->lora_r > 0 || (SIZELESS >> p->peft_type & 1);
+}
+
+/* 16 is what transformers' and PEFT's examples begin with. */
+void oom_plan_adapt(struct oom_plan *p)
+{
+	if (!oom_plan_adapted(p))
+		p->lora_r = 16;
+}
+
+void oom_plan_unadapt(struct oom_plan *p)
+{
+	p->lora_r = 0;
+	p->peft_type = OOM_ADAPTER_LORA;
+	p->use_dora = 0;
+	p->virtual_tokens = 0;
 }
 
 double oom_capability(const struct oom_plan *p)

@@ -46,6 +46,16 @@ static bool splits_large(const struct oom_plan *p)
 	return p->max_split > 20;
 }
 
+static bool has_tokens(const struct oom_plan *p)
+{
+	return p->virtual_tokens > 0;
+}
+
+static bool trains_base(const struct oom_plan *p)
+{
+	return !oom_plan_adapted(p);
+}
+
 /* ---- the rows ---- */
 
 #define BIT(choice) ((uint64_t)1 << (choice))
@@ -66,6 +76,8 @@ static bool splits_large(const struct oom_plan *p)
 #define AMONG(field, set) {AT(field), 0, 0, set}
 #define ENGINE(id) IS(engine, OOM_ENGINE_##id)
 #define ANY {0, 0, UINT64_MAX, 0}
+#define AMONG_PROMPTS \
+	{AT(peft_type), OOM_ADAPTER_PROMPT, OOM_ADAPTER_P_TUNING - OOM_ADAPTER_PROMPT, 0}
 
 /* 0.0 and 1.0 in IEEE 754 */
 #define ZERO_AS_BITS 0
@@ -81,6 +93,11 @@ static bool splits_large(const struct oom_plan *p)
 #define CALCULATES_IDLE(fn) ANY, false, ANY, fn, true
 #define CALCULATES(fn) ANY, false, ANY, fn, false
 #define AND_CALCULATES(cond, fn) cond, false, ANY, fn, false
+
+/* adapters of most kinds come with a size, lora-r; some have none */
+#define WITH_ADAPTERS ANY, false, ABOVE(lora_r, 0), oom_plan_adapted, false
+#define IDLE_WITHOUT_ADAPTERS ANY, false, ABOVE(lora_r, 0), oom_plan_adapted, true
+#define WITHOUT_ADAPTERS ANY, true, ABOVE(lora_r, 0), trains_base, false
 
 #define ADAPTERS "; --lora-r 16 trains adapters"
 #define PARALLEL \
@@ -105,9 +122,9 @@ static bool splits_large(const struct oom_plan *p)
  * engine then lacks. */
 static const struct oom_rule rules[] = {
 	/* adapters */
-	{ABOVE(qlora, 0), NEEDS(ABOVE(lora_r, 0)),
+	{ABOVE(qlora, 0), WITH_ADAPTERS,
 	 "qlora freezes the weights in 4 bit and trains nothing without adapters" ADAPTERS},
-	{ABOVE(base_weights, 0), NEEDS(ABOVE(lora_r, 0)),
+	{ABOVE(base_weights, 0), WITH_ADAPTERS,
 	 "base-weights {base-weights} freezes the layers and trains nothing without adapters" ADAPTERS},
 	{ABOVE(qlora, 0), NEEDS(AMONG(base_weights, FOUR_BIT | BIT(OOM_BASE_PLAIN))),
 	 "qlora is 4 bit, base-weights says {base-weights}: one of them"},
@@ -115,22 +132,38 @@ static const struct oom_rule rules[] = {
 	 "kbit-prepare prepares a base that is loaded in 4 or 8 bit: --qlora"},
 	{IS(double_quant, 0), CALCULATES_IDLE(oom_plan_four_bit),
 	 "double-quant concerns the scales of 4-bit weights, of which there are none: --qlora"},
-	{ABOVE(use_dora, 0), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
+	{ABOVE(use_dora, 0), IDLE_WITHOUT_ADAPTERS,
 	 "use-dora is a kind of adapter, of which there are none" ADAPTERS},
-	{IS(adapter_fp32, 0), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
+	{IS_NOT(peft_type, OOM_ADAPTER_LORA), IDLE_WITHOUT_ADAPTERS,
+	 "peft-type {peft-type} is a kind of adapter, of which there are none" ADAPTERS},
+	{ABOVE(virtual_tokens, 0), CALCULATES_IDLE(oom_plan_prompted),
+	 "num-virtual-tokens is about prompts that train: --peft-type prompt-tuning"},
+	{AMONG_PROMPTS, CALCULATES(has_tokens),
+	 "peft-type {peft-type} trains virtual tokens: --num-virtual-tokens 20 says how many"},
+	{ABOVE(encoder_hidden, 0), WITHOUT_EFFECT_UNLESS(IS(peft_type, OOM_ADAPTER_P_TUNING)),
+	 "encoder-hidden-size is p-tuning's: --peft-type p-tuning"},
+	{ABOVE(trainable_tokens, 0), WITH_ADAPTERS,
+	 "trainable-tokens train beside adapters, of which there are none" ADAPTERS},
+	{IS_NOT(layers_to_transform, 0), IDLE_WITHOUT_ADAPTERS,
+	 "layers-to-transform chooses among adapters, of which there are none" ADAPTERS},
+	{ABOVE(lora_bias, 0), WITH_ADAPTERS,
+	 "lora-bias trains biases beside adapters, of which there are none" ADAPTERS},
+	{ABOVE(use_dora, 0), NEEDS(AMONG(peft_type, BIT(OOM_ADAPTER_LORA) | BIT(OOM_ADAPTER_DORA))),
+	 "use-dora is LoRA's, peft-type says {peft-type}: one of them"},
+	{IS(adapter_fp32, 0), IDLE_WITHOUT_ADAPTERS,
 	 "autocast-adapter-dtype is about adapters, of which there are none" ADAPTERS},
-	{ABOVE_REAL(lora_dropout, ZERO), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
+	{ABOVE_REAL(lora_dropout, ZERO), IDLE_WITHOUT_ADAPTERS,
 	 "lora-dropout stands before adapters, of which there are none" ADAPTERS},
-	{ENGINE(MEGATRON), EXCLUDES(ABOVE(lora_r, 0)), NO_LORA},
-	{IS_NOT(modules_to_save, 0), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
+	{ENGINE(MEGATRON), WITHOUT_ADAPTERS, NO_LORA},
+	{IS_NOT(modules_to_save, 0), IDLE_WITHOUT_ADAPTERS,
 	 "modules-to-save train beside adapters, of which there are none" ADAPTERS},
-	{IS_NOT(exclude_modules, 0), WITHOUT_EFFECT_UNLESS(ABOVE(lora_r, 0)),
+	{IS_NOT(exclude_modules, 0), IDLE_WITHOUT_ADAPTERS,
 	 "exclude-modules leaves modules without adapters, of which there are none" ADAPTERS},
 
 	/* what trains */
-	{IS_NOT(freeze, 0), EXCLUDES(ABOVE(lora_r, 0)), BASE_IS_FROZEN},
-	{IS_NOT(train, 0), EXCLUDES(ABOVE(lora_r, 0)), BASE_IS_FROZEN},
-	{ABOVE(train_last, 0), EXCLUDES(ABOVE(lora_r, 0)), BASE_IS_FROZEN},
+	{IS_NOT(freeze, 0), WITHOUT_ADAPTERS, BASE_IS_FROZEN},
+	{IS_NOT(train, 0), WITHOUT_ADAPTERS, BASE_IS_FROZEN},
+	{ABOVE(train_last, 0), WITHOUT_ADAPTERS, BASE_IS_FROZEN},
 	{IS_NOT(freeze, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
 	{IS_NOT(train, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
 	{ABOVE(train_last, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
@@ -197,7 +230,7 @@ static const struct oom_rule rules[] = {
 	 "engine {engine}; use hf, deepspeed, fsdp1 or fsdp2"},
 	{IS_NOT(objective, OOM_METHOD_SFT), EXCLUDES(IS_NOT(fused_ce, OOM_LOSS_PLAIN)),
 	 "objective {objective} makes its own loss of whole logits: --loss plain"},
-	{IS(reference, OOM_REF_ADAPTER), NEEDS(ABOVE(lora_r, 0)),
+	{IS(reference, OOM_REF_ADAPTER), WITH_ADAPTERS,
 	 "reference adapter is the model with its adapters switched off" ADAPTERS},
 	{IS_NOT(reference, OOM_REF_AUTO), WITHOUT_EFFECT_UNLESS(AMONG(objective, COMPARING)),
 	 "reference: objective {objective} compares the model with nothing; dpo and grpo do"},

@@ -36,6 +36,7 @@ static struct called returned(struct oom_tape *t, struct oom_val loss, bool conv
 	struct called c = {.loss = loss, .logits = oom_none()};
 	const int at = t->logits_at;
 
+	oom_prompts_leave(t);
 	if (convert && !oom_fuses_head(t)) {
 		const struct oom_val first = oom_share(t, loss);
 
@@ -115,7 +116,7 @@ static struct oom_val other_logits(struct oom_tape *t, const struct oom_arch *a,
 	struct called c;
 	size_t from;
 
-	own.lora_r = 0;
+	oom_plan_unadapt(&own);
 	own.grad_ckpt = OOM_CKPT_NONE;
 	own.num_layers = a == arch ? own.num_layers : 0;
 	t->arch = a;
@@ -373,7 +374,7 @@ enum oom_reference oom_reference_of(const struct oom_plan *p)
 		return (enum oom_reference)p->reference;
 	if (!oom_objective_of(p)->compares)
 		return OOM_REF_NONE;
-	return p->lora_r ? OOM_REF_ADAPTER : OOM_REF_MODEL;
+	return oom_plan_adapted(p) ? OOM_REF_ADAPTER : OOM_REF_MODEL;
 }
 
 struct oom_val oom_objective_forward(struct oom_tape *t, const struct oom_arch *a, bool train)

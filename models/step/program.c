@@ -74,7 +74,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 void oom_batch_sizes(const struct oom_plan *p, uint64_t *b, uint64_t *s, uint64_t *tgt)
 {
 	*b = (uint64_t)p->micro_batch * oom_objective_of(p)->rows;
-	*s = (uint64_t)p->seq_len;
+	*s = (uint64_t)p->seq_len + oom_virtual_tokens(p);
 	*tgt = (uint64_t)(p->tgt_len ? p->tgt_len : p->seq_len);
 }
 
@@ -137,6 +137,7 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	t->task = oom_task_of(p, a);
 	t->n_labels = oom_labels_of(p, a);
 	pass(t, a, OOM_STREAM_FWD, true);
+	oom_adapter_shared(t);
 	if (oom_loss_takes_head(p->fused_ce) && !t->fused && !t->warning)
 		t->warning = p->fused_ce == OOM_LOSS_FUSED ?
 				     "loss=fused has no effect: this model's head is not one that is fused" :

@@ -80,6 +80,11 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 enum oom_status oom_program_full(struct oom_evaluator *ev, const struct oom_model *m,
 				 const struct oom_plan *p, struct program **out,
 				 struct oom_error *err);
+/* Tokens of every sequence that the batch does not hold: an adapter makes them. */
+static inline uint64_t oom_virtual_tokens(const struct oom_plan *p)
+{
+	return oom_plan_prompted(p) ? (uint64_t)p->virtual_tokens : 0;
+}
 /* The sizes a plan gives the variables of the tape: batch, tokens, target tokens. */
 void oom_batch_sizes(const struct oom_plan *p, uint64_t *b, uint64_t *s, uint64_t *tgt);
 /* Records plan's step; expand: every layer by itself, for replays. */

@@ -14,7 +14,7 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 {
 	const enum oom_task task = oom_task_of(p, a);
 	const uint64_t side = p->image_size ? (uint64_t)p->image_size : a->image_size;
-	const uint64_t b = at->b, s = at->s, tgt = at->t;
+	const uint64_t b = at->b, s = at->s - oom_virtual_tokens(p), tgt = at->t;
 	const bool full = oom_plan_stores(p) == OOM_FP32;
 	const struct oom_objective *o = oom_objective_of(p);
 	uint64_t x[4] = {b * s * 8, b * 8, 0, b * t->pixels * (full ? 4 : 2)};

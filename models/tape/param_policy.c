@@ -1,4 +1,6 @@
 /* Which element type a parameter is stored as, and whether it is trained. */
+#include <string.h>
+
 #include "tape.h"
 
 static enum oom_dtype weight_dtype(const struct oom_plan *p)
@@ -37,6 +39,8 @@ void oom_param_policy(const struct oom_tape *t, struct oom_param *p)
 	else if (prepared)
 		/* peft.prepare_model_for_kbit_training casts what is not 4-bit */
 		p->dt = OOM_F32;
-	if (prepared)
+	if (adapters && plan->lora_bias == OOM_LORA_BIAS_ALL && strstr(p->name, "bias"))
+		p->trainable = true;    /* any name with the word in it (tuners_utils.py) */
+	else if (prepared)
 		p->trainable = (p->flags & (OOM_P_LORA | OOM_P_SAVED)) != 0;
 }

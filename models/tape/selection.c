@@ -22,7 +22,7 @@ void oom_selection_reset(struct oom_tape *t)
 	s->by_name = *p->freeze || *p->train || p->train_last || parts_differ(p);
 	s->paths = t->arch ? oom_module_paths(t->arch->config_type) : NULL;
 	s->each = oom_names_count(p->freeze) || oom_names_count(p->train) ||
-		  (oom_plan_adapted(p) && (oom_names_count(p->lora_targets) ||
+		  (oom_plan_adapted(p) && (*p->layers_to_transform || oom_names_count(p->lora_targets) ||
 					   oom_names_count(p->exclude_modules)));
 }
 
@@ -31,6 +31,9 @@ void oom_selection_pass(struct oom_tape *t)
 	memset(t->selection.stacks, 0, sizeof(t->selection.stacks));
 	t->selection.part = OOM_PART_TEXT;
 	t->selection.layer = -1;
+	t->prompted = false;
+	t->prompts[0] = t->prompts[1] = oom_none();
+	t->token_rows = oom_none();
 }
 
 /* Modules of the same word before p, in its layer or outside of all. */

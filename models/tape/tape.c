@@ -98,6 +98,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->amp = false;
 	t->leaf = (struct oom_leaf){.x = oom_none(), .copy = oom_none()};
 	t->adapter = (struct oom_embedding_adapter){.a = oom_none()};
+	t->shared_in = t->shared_out = 0;
 	t->amp_region = t->amp_seq = 0;
 	t->packs = t->pack_limit = 0;
 	t->group = t->n_groups = 0;

@@ -251,7 +251,7 @@ enum oom_shift { OOM_SHIFT_LABELS, OOM_SHIFT_LOGITS_FP32, OOM_SHIFT_LOGITS };
 
 /* An adapter on an embedding: A and B, the ids it looks up among `rows`, and what the base made. */
 struct oom_embedding_adapter {
-	struct oom_val a, b, ids, of;
+	struct oom_val a, b, m, ids, of;        /* m: DoRA's magnitudes, or none */
 	uint64_t rows;
 	struct oom_dim out;
 };
@@ -355,6 +355,11 @@ struct oom_tape {
 		struct oom_val x, copy;
 		uint32_t region;
 	} leaf;
+	struct oom_val token_rows;              /* rows of the words' table that train; or none */
+	/* trained tokens stand before the sequence; they and both, names of the model's caller */
+	bool prompted;
+	struct oom_val prompts[2];
+	uint64_t shared_in, shared_out;         /* the widest layers whose adapters share buffers */
 	struct oom_embedding_adapter adapter;   /* waits for oom_input_grads; a none: none */
 	uint32_t packs, pack_limit;
 	int32_t checkpoint;     /* while packing: the node of the layer that is checkpointed */

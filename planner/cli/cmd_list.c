@@ -166,6 +166,8 @@ static void columns(void)
 PRINTS(models, models())
 PRINTS(families, families())
 PRINTS(optimizers, choices("optimizer"))
+PRINTS(adapters, choices("peft-type"))
+PRINTS(bases, choices("base-weights"))
 PRINTS(rungs, rungs())
 PRINTS(engines, engines())
 PRINTS(generations, generations())
@@ -180,6 +182,8 @@ static const struct {
 	{"boxes", boxes},
 	{"families", list_families},
 	{"optimizers", list_optimizers},
+	{"adapters", list_adapters},
+	{"bases", list_bases},
 	{"rungs", list_rungs},
 	{"knobs", knobs},
 	{"engines", list_engines},
@@ -205,7 +209,7 @@ static const struct oom_option options[] = {OOM_OPTIONS_COMMON, OOM_OPTIONS_END}
 const struct oom_command oom_command_list = {
 	.name = "list",
 	.summary =
-		"what the tables hold: models, gpus, boxes, optimizers, rungs, families, knobs, engines, generations, columns",
+		"what the tables hold: models, gpus, boxes, optimizers, adapters, bases, rungs, families, knobs, engines, generations, columns",
 	.synopsis = "WHAT",
 	.options = options,
 	.words = "WHAT",

@@ -56,7 +56,7 @@ const char *emit_fact(const struct emission *e, const char *knob, char buf[160])
 	if (!strcmp(knob, "model"))
 		return e->model;
 	if (!strcmp(knob, "method"))
-		return e->plan->lora_r > 0 ? "lora" : "full";
+		return oom_plan_adapted(e->plan) ? "lora" : "full";
 	if (!strcmp(knob, "base-bits"))
 		return base_bits(e);
 	if (!strcmp(knob, "@dtype"))

@@ -13,7 +13,7 @@
 
 static bool adapted(const struct emission *e)
 {
-	return e->plan->lora_r > 0;
+	return oom_plan_adapted(e->plan);
 }
 
 static bool deepspeed(const struct emission *e)

@@ -124,7 +124,7 @@ static const struct oom_plan *settled(struct sweep_cell *c)
 	const struct oom_plan *p = &c->plan;
 	char note[300];
 
-	if (!p->global_batch && (!p->lora_r || *p->lora_targets) &&
+	if (!p->global_batch && (!oom_plan_adapted(p) || *p->lora_targets) &&
 	    oom_model_task(c->model) != OOM_TASK_IMAGE_CLS)
 		return p;
 	c->settled = *p;

@@ -185,12 +185,10 @@ static void entity_head(struct oom_tape *t, const struct oom_arch *a)
 	if (!bert_of(a)->luke.tied) {
 		oom_linear_unused(t, "decoder", d, rows, OOM_NO_QUANT);
 		oom_param(t, "lm_head.bias", 0, a->vocab, OOM_P_UNUSED);
-	} else if (oom_lora_adapts(t, "decoder", 0)) {  /* tied, it is adapted none the less */
-		const uint64_t rank = (uint64_t)t->plan->lora_r;
+	} else {                        /* tied, it is adapted none the less */
+		struct oom_linear l = {.name = "decoder", .in = d, .out = {rows, NULL}};
 
-		oom_param(t, "lora_A.weight", rank, d, OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED);
-		oom_param(t, "lora_B.weight", rows, rank,
-			  OOM_P_LORA | OOM_P_LINEAR | OOM_P_UNUSED);
+		oom_adapter_open(t, &l, OOM_P_UNUSED);
 	}
 	oom_linear_unused(t, "dense", a->d_model, d, OOM_BIAS | OOM_NO_QUANT);
 	for (int i = 0; i < 2; i++)

@@ -137,7 +137,7 @@ static struct oom_val route(struct oom_tape *t, const struct oom_arch *a, struct
 	enum oom_dtype dt;
 
 	/* PEFT's nn.Linear wrapper around a router that returns two tensors fails */
-	t->approximate |= t->plan->lora_r && !strcmp(t->plan->lora_targets, "all-linear");
+	t->approximate |= oom_lora_takes_all(t);
 	logits = oom_op_linear(t, "router", x, e, 0);
 	dt = (enum oom_dtype)logits.dt;
 	index = oom_new(t, "top-k index", x.mono, k, OOM_I64);

@@ -123,14 +123,14 @@ static void used(struct oom_tape *t, const char *name, uint64_t rows, uint64_t c
 /* A linear layer of the head; its adapter, when it gets one, has no gradient either. */
 static void used_linear(struct oom_tape *t, const char *name, uint64_t out, uint64_t in)
 {
+	struct oom_adapter_param q[OOM_ADAPTER_PARAMS];
+	size_t n;
+
 	used(t, name, out, in, OOM_P_LINEAR, true);
 	used(t, "bias", 0, out, 0, true);
-	if (oom_lora_adapts(t, name, 0)) {
-		used(t, "lora_A.weight", (uint64_t)t->plan->lora_r, in, OOM_P_LORA | OOM_P_LINEAR,
-		     true);
-		used(t, "lora_B.weight", out, (uint64_t)t->plan->lora_r, OOM_P_LORA | OOM_P_LINEAR,
-		     true);
-	}
+	n = oom_adapter_params(t, name, in, out, 0, q);
+	for (size_t i = 0; i < n; i++)
+		used(t, q[i].name, q[i].rows, q[i].cols, OOM_P_LORA | q[i].flags, true);
 }
 
 /* SigLIP's pooling head (nn.MultiheadAttention of a probe over the patches, layer norm, MLP) over n

@@ -224,7 +224,7 @@ static void reduce(struct oom_rewrite *w, size_t unit)
 
 static bool holds_inputs(const struct oom_rewrite *w)
 {
-	return w->stream == OOM_STREAM_BWD && !copies_out(w) && w->plan->lora_r &&
+	return w->stream == OOM_STREAM_BWD && !copies_out(w) && oom_plan_adapted(w->plan) &&
 	       oom_ckpt_reenters(w->plan);
 }
 

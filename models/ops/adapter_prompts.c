@@ -1,0 +1,93 @@
+/* Adapters of the embedding: rows of the table that train; prompt tuning and P-tuning: n trained tokens stand before every sequence (peft_model.py,
+ * PeftModelForCausalLM.forward).  The step is one of longer sequences (oom_batch_sizes); here is what
+ * makes the tokens. */
+#include "adapters.h"
+#include "config/arch.h"
+
+/* Embedding, and for p-tuning three linear layers with two ReLUs (tuners/p_tuning/model.py). */
+static struct oom_val tokens(struct oom_tape *t, uint64_t n, uint64_t d)
+{
+	const uint64_t h = t->plan->encoder_hidden ? (uint64_t)t->plan->encoder_hidden : d;
+	const struct oom_dim wide[] = {{h, "encoder_hidden_size"}, {h, "encoder_hidden_size"}, {d, "d_model"}};
+	struct oom_val ids = oom_scratch_hold(t, "prompt_tokens", t->m_b, n, OOM_I64), x;
+	uint64_t in = d;
+
+	x = oom_embedding_lookup(t, oom_param(t, "prompt_embeddings", n, d, OOM_P_LORA), ids,
+				 (struct oom_dim){d, "d_model"});
+	for (int i = 0; oom_plan_adapter(t->plan) == OOM_ADAPTER_P_TUNING && i < 3; i++) {
+		struct oom_val w = oom_param(t, "mlp_head.weight", wide[i].n, in, OOM_P_LORA | OOM_P_LINEAR),
+			       b = oom_param(t, "mlp_head.bias", 0, wide[i].n, OOM_P_LORA);
+
+		x = oom_op_matmul_param(t, "mlp_head", x, w, b, wide[i]);
+		if (i < 2)
+			x = oom_op_unary(t, OOM_RELU, x);
+		in = wide[i].n;
+	}
+	return x;
+}
+
+/* W.index_copy(0, indices, delta.to(W)): a whole table in every call, and again for a head that is tied
+ * (tuners/trainable_tokens/layer.py, get_merged_weights).  What the rows were before lies beside. */
+struct oom_val oom_token_rows(struct oom_tape *t, struct oom_val w)
+{
+	const uint64_t n = (uint64_t)t->plan->trainable_tokens;
+	const struct oom_param *p = w.node <= -2 ? &t->params[-2 - w.node] : NULL;
+	struct oom_val rows, index, y;
+	int32_t node = -1;
+
+	if (!n || !p || !oom_plan_adapted(t->plan) || p->rows != t->arch->vocab)
+		return w;
+	if (oom_is_none(t->token_rows)) {
+		const uint64_t d = p->cols;
+		const char *scope = t->scope;
+
+		t->scope = "token_adapter";
+		t->token_rows = oom_param(t, "trainable_tokens_delta", n, d, OOM_P_LORA);
+		oom_buffer(t, n * d, (enum oom_dtype)t->token_rows.dt);
+		t->scope = scope;
+	}
+	rows = oom_op_cast(t, oom_keep(t->token_rows), (enum oom_dtype)w.dt);
+	index = oom_scratch_hold(t, "token indices", OOM_MONO_ONE, n, OOM_I64);
+	if (t->grad) {
+		node = oom_node(t, OOM_NODE_CUSTOM, "index_copy");
+		oom_node_edge(t, node, rows);
+		oom_node_save(t, node, index);
+		oom_node_save(t, node, rows);   /* whose shape the gradient takes */
+	}
+	y = oom_new(t, "index_copy", OOM_MONO_ONE, (struct oom_dim){w.width, "vocab_size * d_model"},
+		    (enum oom_dtype)w.dt);
+	if (t->grad)
+		y = oom_node_out(t, node, 0, y);
+	oom_drop(t, index);
+	oom_drop(t, rows);
+	return y;
+}
+
+struct oom_val oom_prompted(struct oom_tape *t, struct oom_val x)
+{
+	const uint64_t n = (uint64_t)t->plan->virtual_tokens;
+	const struct oom_dim d = {x.width, x.text};
+	const char *scope = t->scope;
+	struct oom_val p;
+
+	if (!oom_plan_prompted(t->plan) || t->prompted)
+		return x;
+	t->prompted = true;
+	t->scope = "prompt_encoder";
+	p = oom_op_cast(t, tokens(t, n, x.width), (enum oom_dtype)x.dt);
+	t->prompts[0] = oom_share(t, p);
+	x = oom_op_cat_into(t, p, x, x.mono, d);
+	t->prompts[1] = oom_share(t, x);
+	t->scope = scope;
+	return x;
+}
+
+void oom_prompts_leave(struct oom_tape *t)
+{
+	for (int i = 0; i < 2; i++) {
+		oom_drop(t, t->prompts[i]);
+		t->prompts[i] = oom_none();
+	}
+}
+
+const struct oom_adapter oom_adapter_prompt = {.params = NULL};

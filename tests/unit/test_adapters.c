@@ -1,0 +1,180 @@
+/* Kinds of adapters: what each trains, by hand from PEFT's code (tuners/X/layer.py), and what it refuses.
+ * Their bytes are held against measured runs by tests/accuracy/peft.csv. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oomplan/engine.h"
+#include "oomplan/option.h"
+#include "oomplan/rules.h"
+#include "priced.h"
+
+/* d = 64, feed-forward 192, 4 heads of 16, 2 of keys: q is 64 x 64, v is 32 x 64, down is 64 x 192 */
+#define LLAMA(tie) \
+	"{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 192, \"num_hidden_layers\": 3, " \
+	"\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 500, " \
+	"\"tie_word_embeddings\": " tie "}"
+
+static void set(struct oom_plan *p, const char *text)
+{
+	char copy[300], *at = copy, *pair;
+	struct oom_error err = {{0}};
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	while ((pair = at) != NULL && *pair) {
+		char *value = strchr(pair, '=');
+
+		at = strchr(pair, ' ');
+		if (at)
+			*at++ = 0;
+		assert_non_null(value);
+		*value++ = 0;
+		assert_non_null(oom_knob_find(pair));
+		if (oom_plan_set(p, oom_knob_find(pair), value, &err))
+			fail_msg("%s: %s", text, err.text);
+	}
+}
+
+static struct oom_plan with(const char *text)
+{
+	struct oom_plan p = oom_plan_default();
+
+	set(&p, "micro-batch=2 seq-len=64 precision=bf16 lora-targets=q_proj+v_proj+down_proj");
+	set(&p, text);
+	return p;
+}
+
+static void parameters_are_peft_s(void **state)
+{
+	static const struct {
+		const char *plan;
+		uint64_t a_layer, besides;
+	} cases[] = {
+		/* r (in + out) of each */
+		{"lora-r=4", 4 * (128 + 96 + 256), 0},
+		{"lora-r=4 use-dora=true", 4 * 480 + 64 + 32 + 64, 0},
+		{"lora-r=4 peft-type=dora", 4 * 480 + 160, 0},
+		/* A, B, E and, in 16 bit, a ranknum that trains */
+		{"lora-r=4 peft-type=adalora", 4 * 480 + 3 * 5, 0},
+		{"lora-r=4 peft-type=adalora precision=fp32", 4 * 480 + 3 * 4, 0},
+		/* results of q and v, the input of down */
+		{"peft-type=ia3", 64 + 32 + 192, 0},
+		/* an entry for every output, r besides */
+		{"lora-r=8 peft-type=vera", 64 + 32 + 64 + 3 * 8, 0},
+		{"lora-r=8 peft-type=miss", 8 * (64 + 32 + 64), 0},
+		{"lora-r=4 peft-type=loha", 2 * 4 * 480, 0},
+		/* 64 = 8 x 8, 32 = 4 x 8, 192 = 12 x 16: the larger factors are whole but for
+		 * down_proj's of 8 x 16 at r = 4 */
+		{"lora-r=4 peft-type=lokr", (64 + 64) + (4 * 8 + 8 * 8) + (8 * 12 + 4 * (8 + 16)), 0},
+		{"lora-r=10 peft-type=fourierft", 30, 0},
+		/* blocks of 16 x 15 / 2 */
+		{"lora-r=16 peft-type=oft", (4 + 4 + 12) * 120, 0},
+		{"peft-type=prompt-tuning num-virtual-tokens=5", 0, 5 * 64},
+		{"peft-type=p-tuning num-virtual-tokens=5 encoder-hidden-size=32", 0,
+		 5 * 64 + 64 * 32 + 32 + 32 * 32 + 32 + 32 * 64 + 64},
+		{"lora-r=4 trainable-tokens=7", 4 * 480, 7 * 64},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct oom_plan p = with(cases[i].plan);
+		const struct oom_eval e = must(LLAMA("true"), &p);
+		const uint64_t want = 3 * cases[i].a_layer + cases[i].besides;
+
+		assert_true(oom_plan_adapted(&p));
+		assert_null(oom_plan_broken(&p, NULL));
+		if (e.trainable_params != want)
+			fail_msg("%s: %llu trained, %llu by hand", cases[i].plan,
+				 (unsigned long long)e.trainable_params, (unsigned long long)want);
+	}
+}
+
+/* Layers 0 and 2 of three; biases of a model that has some (qwen2: q, k, v). */
+static void chosen_layers_and_biases(void **state)
+{
+	static const char qwen[] =
+		"{\"model_type\": \"qwen2\", \"hidden_size\": 64, \"intermediate_size\": 192, "
+		"\"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+		"\"vocab_size\": 500}";
+	struct oom_plan p = with("lora-r=4 layers-to-transform=0+2");
+
+	(void)state;
+	assert_int_equal(must(LLAMA("true"), &p).trainable_params, 2 * 4 * 480);
+	p = with("lora-r=4 lora-bias=lora-only");
+	assert_int_equal(must(qwen, &p).trainable_params, 3 * (4 * 480 + 64 + 32));
+	p = with("lora-r=4 lora-bias=all");
+	assert_int_equal(must(qwen, &p).trainable_params, 3 * (4 * 480 + 64 + 32 + 32));
+}
+
+static void what_peft_refuses(void **state)
+{
+	static const struct {
+		const char *plan, *says;
+	} cases[] = {
+		{"lora-r=4 layers-to-transform=7", "match"},
+		{"lora-r=4 lora-targets=nosuch", "nosuch"},
+		{"peft-type=ia3 lora-targets=embed_tokens", "embed"},
+	};
+	struct oom_error err = {{0}};
+	struct oom_eval e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct oom_plan p = with(cases[i].plan);
+
+		if (price(LLAMA("true"), &p, &e, &err) != OOM_ERR_INVALID || !strstr(err.text, cases[i].says))
+			fail_msg("%s: \"%s\"", cases[i].plan, err.text);
+	}
+}
+
+static void rules_of_kinds(void **state)
+{
+	static const char *const broken[] = {
+		"peft-type=vera", "peft-type=prompt-tuning", "lora-r=4 num-virtual-tokens=3",
+		"lora-r=4 encoder-hidden-size=3", "trainable-tokens=3", "lora-bias=all", "use-dora=true",
+		"lora-r=4 peft-type=loha use-dora=true"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++) {
+		struct oom_plan p = oom_plan_default();
+
+		set(&p, broken[i]);
+		if (!oom_plan_broken(&p, NULL))
+			fail_msg("%s breaks no rule", broken[i]);
+	}
+}
+
+/* Virtual tokens lengthen every sequence, and take a table no larger. */
+static void prompts_are_longer_sequences(void **state)
+{
+	struct oom_plan p = with("peft-type=prompt-tuning num-virtual-tokens=64 attn=sdpa"),
+			q = with("lora-r=1 lora-targets=q_proj seq-len=128");
+	const struct oom_eval prompted = must(LLAMA("true"), &p), longer = must(LLAMA("true"), &q);
+
+	(void)state;
+	assert_in_range(prompted.overall_peak, longer.overall_peak * 9 / 10, longer.overall_peak * 11 / 10);
+	assert_true(prompted.input_bytes < longer.input_bytes);
+	oom_plan_unadapt(&p);
+	assert_false(oom_plan_adapted(&p));
+	assert_false(oom_plan_prompted(&p));
+	oom_plan_adapt(&p);
+	assert_int_equal(p.lora_r, 16);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(parameters_are_peft_s),
+		cmocka_unit_test(chosen_layers_and_biases),
+		cmocka_unit_test(what_peft_refuses),
+		cmocka_unit_test(rules_of_kinds),
+		cmocka_unit_test(prompts_are_longer_sequences),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
