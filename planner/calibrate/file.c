@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "input/open.h"
 #include "oomplan/calibrate.h"
 #include "oomplan/plan.h"
 #include "oomplan/units.h"
@@ -387,13 +388,13 @@ enum oom_status oom_calibration_parse(struct oom_calibration *out, const char *t
 enum oom_status oom_calibration_read(struct oom_calibration *out, const char *path,
 				     struct oom_error *err)
 {
-	FILE *f = fopen(path, "rb");
+	FILE *f = oom_input_open(path, err);
 	char *text;
 	size_t n;
 	enum oom_status st = OOM_OK;
 
 	if (!f)
-		return oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
+		return OOM_ERR_IO;
 	text = malloc(MAX_FILE + 1);
 	n = text ? fread(text, 1, MAX_FILE + 1, f) : 0;
 	if (!text)
@@ -408,6 +409,6 @@ enum oom_status oom_calibration_read(struct oom_calibration *out, const char *pa
 	else
 		st = oom_calibration_parse(out, text, n, path, err);
 	free(text);
-	fclose(f);
+	oom_input_close(f);
 	return st;
 }

@@ -7,6 +7,7 @@
 
 #include "tables.h"
 #include "run.h"
+#include "input/open.h"
 #include "oomplan/units.h"
 
 enum { BLOCK = 1 << 20, BEFORE = 24 << 10, AFTER = 6 << 10, WINDOW = BEFORE + AFTER + 1 };
@@ -435,7 +436,7 @@ enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 			       struct oom_crash *last, struct oom_crash_log *log,
 			       struct oom_error *err)
 {
-	FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
+	FILE *f = oom_input_open(path, err);
 	struct scan s = {.each = each,
 			 .ctx = ctx,
 			 .last = last,
@@ -445,11 +446,9 @@ enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 	enum oom_status st;
 
 	if (!f || !s.window) {
-		st = f ? oom_error_set(err, OOM_ERR_MEMORY, "out of host memory") :
-			 oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
+		st = f ? oom_error_set(err, OOM_ERR_MEMORY, "out of host memory") : OOM_ERR_IO;
 		free(s.window);
-		if (f && f != stdin)
-			fclose(f);
+		oom_input_close(f);
 		return st;
 	}
 	memset(log, 0, sizeof(*log));
@@ -458,8 +457,7 @@ enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 	oom_trigger_index_init(&s.index);
 	locale = oom_locale_enter();
 	st = stream(f, &s, err);
-	if (f != stdin)
-		fclose(f);
+	oom_input_close(f);
 	log->lines = s.line;
 	if (!finish(&s) && !st)
 		st = oom_error_set(err, OOM_ERR_UNKNOWN, "%s: nothing in it speaks of memory",

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "input/open.h"
 #include "snapshot_parts.h"
 
 enum { MAX_BYTES = 1 << 29, MAX_DEVICES = 1024 };
@@ -500,13 +501,13 @@ enum oom_status oom_snapshot_parse(struct oom_snapshot *out, const void *bytes, 
 
 enum oom_status oom_snapshot_read(struct oom_snapshot *out, const char *path, struct oom_error *err)
 {
-	FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
+	FILE *f = oom_input_open(path, err);
 	size_t size = 0, cap = 1 << 20;
 	uint8_t *buf = malloc(cap);
 	enum oom_status st = OOM_OK;
 
 	if (!f)
-		st = oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
+		st = OOM_ERR_IO;
 	while (!st && buf) {
 		const size_t got = fread(buf + size, 1, cap - size, f);
 
@@ -533,8 +534,7 @@ enum oom_status oom_snapshot_read(struct oom_snapshot *out, const char *path, st
 		st = oom_error_set(err, OOM_ERR_IO, "%s: cannot be read", path);
 	if (!st)
 		st = oom_snapshot_parse(out, buf, size, path, err);
-	if (f && f != stdin)
-		fclose(f);
+	oom_input_close(f);
 	free(buf);
 	return st;
 }

@@ -18,6 +18,7 @@
 
 #include "config_json.h"
 #include "../../data/embedded.h"
+#include "input/open.h"
 #include "json_check.h"
 
 #define MAX_TEXT_BYTES ((size_t)64 << 20)
@@ -325,9 +326,9 @@ enum oom_status oom_read_text(char **text, size_t *size, const char *path, size_
 
 	if (strcmp(path, "-") == 0)
 		return read_stream(text, size, stdin, "standard input", limit, err);
-	f = fopen(path, "rb");
+	f = oom_input_open(path, err);
 	if (!f)
-		return oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
+		return OOM_ERR_IO;
 	if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode))
 		status = oom_error_set(err, OOM_ERR_IO, "%s: is a folder", path);
 	else if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && (uintmax_t)st.st_size > limit)

@@ -1,5 +1,6 @@
 /* CSV in and out.  Parsing is libcsv's; header lookup, limits and messages are ours. */
 #include "csv_rows.h"
+#include "input/open.h"
 #include "oomplan/units.h"
 
 #include <csv.h>
@@ -156,7 +157,7 @@ enum oom_status oom_csv_parse(const char *text, size_t size, const char *name, o
 
 enum oom_status oom_csv_read(const char *path, oom_csv_fn fn, void *ctx, struct oom_error *err)
 {
-	FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
+	FILE *f = oom_input_open(path, err);
 	struct csv_parser p;
 	struct oom_locale locale;
 	enum oom_status st;
@@ -165,11 +166,10 @@ enum oom_status oom_csv_read(const char *path, oom_csv_fn fn, void *ctx, struct 
 	size_t n;
 
 	if (!f)
-		return oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
+		return OOM_ERR_IO;
 	r = reader_new(path, fn, ctx, err);
 	if (!r) {
-		if (f != stdin)
-			fclose(f);
+		oom_input_close(f);
 		return OOM_ERR_MEMORY;
 	}
 	csv_init(&p, CSV_APPEND_NULL);
@@ -178,8 +178,7 @@ enum oom_status oom_csv_read(const char *path, oom_csv_fn fn, void *ctx, struct 
 		feed(r, &p, buf, n);
 	if (!r->status && ferror(f))
 		r->status = oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
-	if (f != stdin)
-		fclose(f);
+	oom_input_close(f);
 	st = finish(r, &p);
 	oom_locale_leave(locale);
 	return st;
