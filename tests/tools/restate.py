@@ -6,7 +6,7 @@
 ORACLE_FOLDER holds truth/ (peaks*.csv, params.csv, runs/, configs/) and megatron/.  Writes into tests/accuracy/:
 peaks.csv, peaks_pairwise.csv, peaks_qlora.csv, params.csv (what was run and what was measured), configs/ (of each
 config the keys that differ from its type's defaults in data/model_types.jsonl), golden.csv, simumax.csv (Megatron
-launches).  Columns that nobody reads are left out; configs that differ in nothing but what the row's own num_layers
+launches), saved/ (tensors held between forward and backward).  Columns that nobody reads are left out; configs that differ in nothing but what the row's own num_layers
 says are one, where the program prices them alike."""
 import csv
 import hashlib
@@ -120,6 +120,24 @@ def table(path, name, known):
     return len(rows)
 
 
+def saved_lists(folder):
+    """Tensors held between forward and backward: where, made by what, bytes.  Lists measured anew here stay."""
+    n = 0
+    for name in sorted(os.listdir(folder)):
+        out = os.path.join(OUT, 'saved', name)
+        if not name.endswith('.json') or os.path.exists(out) and 'shape' in open(out).read():
+            continue
+        with open(os.path.join(folder, name)) as f:
+            d = json.load(f)
+        rows = {part: ['  ' + json.dumps({k: t[k] for k in ('module', 'made_by', 'bytes')}) for t in d[part]]
+                for part in ('block', 'outside_blocks')}
+        with open(out, 'w') as f:
+            f.write('{\n "spec": %s,\n "total_bytes": %d,\n "block": [\n%s\n ],\n "outside_blocks": [\n%s\n ]\n}\n' % (
+                json.dumps(d['spec']), d['total_bytes'], ',\n'.join(rows['block']), ',\n'.join(rows['outside_blocks'])))
+        n += 1
+    return n
+
+
 def main():
     os.makedirs(os.path.join(OUT, 'configs'), exist_ok=True)
     known = {}
@@ -128,6 +146,7 @@ def main():
         print(name, table(os.path.join(truth, name), name, known))
     print('golden.csv', table(os.path.join(SOURCE, 'megatron', 'golden_visible.csv'), 'golden.csv', known))
     print('simumax.csv', table(os.path.join(SOURCE, 'megatron', 'simumax_visible.csv'), 'simumax.csv', known))
+    print('saved', saved_lists(os.path.join(truth, 'saved_tensors')))
     print('configs', len(known))
 
 
