@@ -108,14 +108,6 @@ bool move_to_smaller_batch(struct oom_plan *p, const struct oom_model *m)
 
 /* ---- numerics, kernels, science ---- */
 
-void move_off_bf16(struct oom_plan *p)
-{
-	const bool half = p->precision == OOM_BF16 || p->precision == OOM_BF16_AMP;
-
-	if (half || p->precision == OOM_AMP_BF16)
-		p->precision = half && oom_plan_adapted(p) ? OOM_FP16_AMP : OOM_AMP_FP16;
-}
-
 bool move_to_16_bit(struct oom_plan *p, const struct oom_model *m)
 {
 	(void)m;

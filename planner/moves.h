@@ -10,10 +10,6 @@
 /* More GPUs help only what is sharded: a plan that keeps everything whole on several is sharded
  * wholly instead; false: this one is left as it is. */
 bool shard_for_many(struct oom_plan *p);
-/* What stands for bf16 on a card older than Ampere: autocast over fp32 weights, or under fp32 adapters
- * over frozen fp16 ones.  Trained weights in fp16 would take as few bytes as in bf16, and cannot be
- * unscaled (torch/amp/grad_scaler.py). */
-void move_off_bf16(struct oom_plan *p);
 /* The engine that keeps everything whole. */
 int64_t plain_engine(void);
 

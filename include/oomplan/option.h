@@ -86,8 +86,8 @@ struct oom_alias {
 	bool flag;              /* true where no value follows */
 	const struct oom_alias_word *words;     /* ends with a NULL word; NULL: the row's own words */
 	const char *note;       /* what is told to who writes it; NULL: nothing */
-	/* an older name of a command's option that is a knob's today: taken with the option's own
-	 * words, and not told to anybody */
+	/* an older name of a command's option that is a knob's today, or a name that a command has an
+	 * option of its own by: taken with the option's own words, and not told to anybody */
 	bool older;
 };
 

@@ -23,7 +23,7 @@ static const struct oom_option rows[] = {
 	 .aliases = ALSO(AS("warmup-steps"), AS("num-warmup-steps"), AS("lr-warmup-fraction"),
 			 AS("lr-warmup-samples"), AS("lr-warmup-iters"))},
 	{VALUE("num-train-epochs", "how long the training runs"),
-	 .aliases = ALSO(AS("num-epochs"), AS("epochs"), AS("max-steps"), AS("train-iters"),
+	 .aliases = ALSO(AS("num-epochs"), {.name = "epochs", .older = true}, AS("max-steps"), AS("train-iters"),
 			 AS("train-samples"))},
 	{VALUE("weight-decay", "shrinks weights in place")},
 	{VALUE("adam-beta1", "a constant of the optimizer"),

@@ -119,6 +119,11 @@ void oom_speed_of(const struct oom_gpu *gpu, const struct oom_plan *p, struct oo
 	oom_speed_as(oom_card_class(gpu), gpu, p, s);
 }
 
+static bool in_bf16(const struct oom_plan *p)
+{
+	return p->precision == OOM_BF16 || p->precision == OOM_AMP_BF16 || p->precision == OOM_BF16_AMP;
+}
+
 void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 		  const struct oom_plan *p, struct oom_speed *s)
 {
@@ -129,7 +134,6 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 		peak = p->precision == OOM_FP16 || p->precision == OOM_AMP_FP16 ||
 				       p->precision == OOM_FP16_AMP ? gpu->fp16_tflops :
 										   gpu->bf16_tflops;
-		/* bf16 runs as fast as fp16, or is emulated in fp32 */
 		if (peak <= 0)
 			peak = gpu->bf16_tflops > 0 ? gpu->bf16_tflops : gpu->fp16_tflops;
 		if (peak <= 0)
@@ -140,6 +144,12 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 	s->fp32 = peak * 1e12 * c->fp32 * 0.85;
 	s->peak = peak * 1e12 * (p->precision == OOM_FP32 ? c->fp32 : 1);
 	s->attention = (p->precision == OOM_FP32 ? s->fp32 : s->products) * c->attention;
+	/* before Ampere there are no bf16 tensor cores: products run in fp32
+	 * (torch/cuda/__init__.py, is_bf16_supported with including_emulation) */
+	if (in_bf16(p) && gpu && gpu->compute_capability > 0 && gpu->compute_capability < 8) {
+		s->products = s->fp32;
+		s->attention = s->fp32 * c->attention;
+	}
 	s->products *= narrower[p->fp8];
 	s->memory = (gpu && gpu->bandwidth_gb_s > 0 ? gpu->bandwidth_gb_s : 1555) * GB * c->memory;
 	s->python_s = c->python_us * 1e-6;

@@ -12,7 +12,7 @@
 
 #include "oomplan/answer.h"
 
-#include "moves.h"
+#include "offers_parts.h"
 
 struct group {
 	int32_t gpu;
@@ -26,24 +26,43 @@ struct group {
 	bool layout;                    /* nothing could even run */
 	/* of the plan found, and of those beside it */
 	struct oom_host_need need[1 + OOM_ALTERNATIVES];
+	struct oom_step_time time[1 + OOM_ALTERNATIVES];
 };
 struct finder {
 	const struct oom_offers *offers;
 	const struct oom_model *model;
 	const struct oom_plan *plan;
 	const struct oom_box_query *q;
+	struct oom_boxes *out;
 	struct oom_evaluator *ev;
 	struct group *group;
-	size_t n_groups, cap_groups;
+	size_t n_groups, cap_groups, last;      /* last: asked about */
 	const char *gpu;                /* the table's name of the card asked for; NULL: all */
 	struct oom_error *err;
 };
 
 const char *oom_shortage_str(enum oom_shortage s)
 {
-	static const char *const words[] = {"fits", "VRAM", "host RAM", "disk", "layout"};
+	static const char *const words[] = {"fits", "VRAM", "host RAM", "disk", "layout", "fabric"};
 
 	return words[s];
+}
+
+/* The step's sequences over the plan's GPUs: no more at once than before, the rest in accumulation. */
+static void lay_batch(const struct finder *f, struct oom_plan *p)
+{
+	const struct oom_plan *asked = f->plan;
+	const int64_t batch = asked->global_batch ? asked->global_batch :
+						    asked->micro_batch * asked->grad_accum;
+	int64_t mine = batch / oom_plan_data_parallel(p);
+
+	if (mine < 1)
+		mine = 1;
+	if (p->micro_batch > mine)
+		p->micro_batch = mine;
+	while (mine % p->micro_batch)
+		p->micro_batch--;
+	p->grad_accum = mine / p->micro_batch;
 }
 
 /* The plan as it would be launched on so many GPUs: the batch a GPU sees shrinks with their number,
@@ -52,24 +71,12 @@ static struct oom_plan launched(const struct finder *f, const struct oom_gpu *ca
 				int64_t nodes)
 {
 	struct oom_plan p = *f->plan;
-	const bool old = card->compute_capability > 0 && card->compute_capability < 8;
-	const int64_t batch = p.global_batch ? p.global_batch : p.micro_batch * p.grad_accum;
-	int64_t mine = batch / gpus;
-
 	p.gpus = gpus;
 	p.nodes = nodes;
 	p.gpus_per_node = 0;            /* the machine's */
 	if (p.compute_capability <= 0)
 		p.compute_capability = card->compute_capability;
-	if (old)
-		move_off_bf16(&p);
-	if (mine < 1)
-		mine = 1;
-	if (p.micro_batch > mine)
-		p.micro_batch = mine;
-	while (mine % p.micro_batch)
-		p.micro_batch--;
-	p.grad_accum = mine / p.micro_batch;
+	lay_batch(f, &p);
 	return p;
 }
 
@@ -79,8 +86,8 @@ static struct oom_candidate *candidate(struct group *g, size_t i)
 	return i ? &g->found.alternative[i - 1] : &g->found.best;
 }
 
-/* Host memory and disk follow from the plan alone: once a group, not once an offer. */
-static enum oom_status host_of(struct finder *f, struct group *g)
+/* Host memory, disk and seconds follow from the plan and the card: once a group, not once an offer. */
+static enum oom_status host_of(struct finder *f, const struct oom_gpu *card, struct group *g)
 {
 	for (size_t i = 0; i <= g->found.n_alternatives; i++) {
 		const struct oom_plan *p = &candidate(g, i)->plan;
@@ -91,6 +98,7 @@ static enum oom_status host_of(struct finder *f, struct group *g)
 		if (st)
 			return st;
 		g->need[i] = oom_host_need(p, &e);
+		g->time[i] = oom_step_time(p, &e, card);
 	}
 	return OOM_OK;
 }
@@ -146,13 +154,13 @@ static enum oom_status search(struct finder *f, struct group *g)
 	enum oom_status st = look(f, &p, room, card, f->q->allow, &g->found);
 
 	if (st || g->found.found)
-		return st ? st : host_of(f, g);
+		return st ? st : host_of(f, card, g);
 	/* what is not allowed is looked for all the same, and listed apart */
 	if ((f->q->allow & OOM_ALLOW_SCIENCE) != OOM_ALLOW_SCIENCE) {
 		st = look(f, &p, room, card, f->q->allow | OOM_ALLOW_SCIENCE, &g->found);
 		g->science = g->found.found;
 		if (st || g->science)
-			return st ? st : host_of(f, g);
+			return st ? st : host_of(f, card, g);
 	}
 	measure_shortage(f, p, room, g);
 	return OOM_OK;
@@ -233,7 +241,7 @@ static enum oom_status price_exactly(const struct finder *f, struct oom_candidat
 /* Where the fastest plan asks too much of the host, one that asks less; short of all, the fastest
  * says by how much. */
 static enum oom_status choose(const struct finder *f, const struct oom_offer *o, struct group *g,
-			      struct oom_box *b)
+			      struct oom_box *b, size_t *which)
 {
 	size_t chosen = 0;
 	enum oom_status st;
@@ -252,6 +260,7 @@ static enum oom_status choose(const struct finder *f, const struct oom_offer *o,
 	}
 	st = price_exactly(f, candidate(g, chosen));
 	b->plan = *candidate(g, chosen);
+	*which = chosen;
 	return st;
 }
 
@@ -260,6 +269,7 @@ static enum oom_status fill(const struct finder *f, const struct oom_offer *o, s
 {
 	enum oom_status st;
 	const double hour = f->q->spot ? o->spot_usd_h : o->ondemand_usd_h;
+	size_t chosen;
 
 	*b = (struct oom_box){.offer = o,
 			      .nodes = g->nodes,
@@ -268,6 +278,14 @@ static enum oom_status fill(const struct finder *f, const struct oom_offer *o, s
 			      .usd_h = hour * (double)g->nodes,
 			      .tokens_per_s = NAN,
 			      .usd_per_mtokens = NAN,
+			      .days = NAN,
+			      .days_low = NAN,
+			      .days_high = NAN,
+			      .gpu_hours = NAN,
+			      .usd = NAN,
+			      .usd_low = NAN,
+			      .usd_high = NAN,
+			      .stale = oom_offer_is_stale(o),
 			      .ondemand_usd_per_mtokens = NAN,
 			      .spot_usd_per_mtokens = NAN};
 	if (!g->found.found) {
@@ -275,13 +293,14 @@ static enum oom_status fill(const struct finder *f, const struct oom_offer *o, s
 		b->short_bytes = g->short_bytes;
 		return OOM_OK;
 	}
-	st = choose(f, o, g, b);
+	st = choose(f, o, g, b, &chosen);
 	b->tokens_per_s = (b->plan.plan.seq_len > 0 ? (double)b->plan.plan.seq_len : 1) /
 			  b->plan.seconds_per_sample;
 	b->usd_per_mtokens = b->usd_h / 3600 / b->tokens_per_s * 1e6;
 	b->ondemand_usd_per_mtokens = o->ondemand_usd_h * (double)g->nodes / 3600 /
 				      b->tokens_per_s * 1e6;
 	b->spot_usd_per_mtokens = o->spot_usd_h * (double)g->nodes / 3600 / b->tokens_per_s * 1e6;
+	oom_box_quote(&f->offers->gpus.items[o->gpu], f->q, &g->time[chosen], b);
 	return st;
 }
 
@@ -304,75 +323,7 @@ static bool wanted(const struct finder *f, const struct oom_offer *o)
 	return !(f->q->max_usd_h > 0) || (!isnan(hour) && hour <= f->q->max_usd_h);
 }
 
-/* ---- order ---- */
-
-static double key_of(const struct oom_box *b, enum oom_box_rank rank)
-{
-	double k;
-
-	switch (rank) {
-	case OOM_BOX_BY_HOUR: k = b->usd_h; break;
-	case OOM_BOX_BY_TIME: k = -b->tokens_per_s; break;
-	case OOM_BOX_BY_SCIENCE:
-		k = (double)b->plan.cls * 1e9 +
-		    (isnan(b->usd_per_mtokens) ? 1e8 : b->usd_per_mtokens);
-		break;
-	default: k = b->usd_per_mtokens;
-	}
-	return isnan(k) ? INFINITY : k;
-}
-
-static int better(const void *x, const void *y)
-{
-	const struct oom_box *a = x, *b = y;
-	const int fa = a->shortage * 2 + (a->shortage == OOM_BOX_FITS && a->needs_science);
-	const int fb = b->shortage * 2 + (b->shortage == OOM_BOX_FITS && b->needs_science);
-	const double ka = a->key, kb = b->key;
-
-	if (fa != fb)
-		return fa - fb;
-	if (a->shortage != OOM_BOX_FITS && a->short_bytes != b->short_bytes)
-		return a->short_bytes < b->short_bytes ? -1 : 1;        /* the nearest miss first */
-	if (ka != kb)
-		return ka < kb ? -1 : 1;
-	if (a->usd_h != b->usd_h && !isnan(a->usd_h) && !isnan(b->usd_h))
-		return a->usd_h < b->usd_h ? -1 : 1;
-	return strcmp(a->offer->instance, b->offer->instance);
-}
-
-static int by_price_then_speed(const void *x, const void *y)
-{
-	const struct oom_box *a = *(struct oom_box *const *)x, *b = *(struct oom_box *const *)y;
-
-	if (a->usd_h != b->usd_h)
-		return a->usd_h < b->usd_h ? -1 : 1;
-	return (a->tokens_per_s < b->tokens_per_s) - (a->tokens_per_s > b->tokens_per_s);
-}
-
-/* From the cheapest up, each that is faster than all before it; equals of one on the front are
- * on it, too. */
-static enum oom_status mark_pareto(struct oom_boxes *out, struct oom_error *err)
-{
-	struct oom_box **sorted = malloc((out->fitting + 1) * sizeof(*sorted)), *last = NULL;
-	size_t n = 0;
-
-	if (!sorted)
-		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-	for (size_t i = 0; i < out->fitting; i++)
-		if (!isnan(out->items[i].usd_h))
-			sorted[n++] = &out->items[i];
-	qsort(sorted, n, sizeof(*sorted), by_price_then_speed);
-	for (size_t i = 0; i < n; i++) {
-		struct oom_box *b = sorted[i];
-
-		b->pareto = !last || b->tokens_per_s > last->tokens_per_s ||
-			    (b->tokens_per_s >= last->tokens_per_s && b->usd_h <= last->usd_h);
-		if (b->pareto)
-			last = b;
-	}
-	free(sorted);
-	return OOM_OK;
-}
+/* ---- nodes ---- */
 
 static enum oom_status with_nodes(struct finder *f, const struct oom_offer *o, int64_t nodes,
 				  struct oom_box *b)
@@ -380,27 +331,78 @@ static enum oom_status with_nodes(struct finder *f, const struct oom_offer *o, i
 	size_t g = 0;
 	const enum oom_status st = group_of(f, o, nodes, &g);
 
+	f->last = g;
 	return st ? st : fill(f, o, &f->group[g], b);
 }
 
-static bool does(const struct oom_box *b)
+static bool fits(const struct oom_box *b)
 {
 	return b->shortage == OOM_BOX_FITS && !b->needs_science;
 }
 
-/* More nodes only where fewer do not do: doubled until it fits, then the fewest between the last
- * that did not and it. */
+static bool does(const struct oom_box *b)
+{
+	return fits(b) && !b->late;
+}
+
+/* A number of nodes that fits is a point of the quote. */
+static enum oom_status point(struct finder *f, const struct oom_box *b)
+{
+	struct oom_boxes *out = f->out;
+
+	if (!fits(b) || !(f->q->tokens > 0))
+		return OOM_OK;
+	if (out->n_points == out->cap_points) {
+		void *q = realloc(out->points, (out->cap_points * 2 + 64) * sizeof(*out->points));
+
+		if (!q)
+			return oom_error_set(f->err, OOM_ERR_MEMORY, "out of host memory");
+		out->points = q;
+		out->cap_points = out->cap_points * 2 + 64;
+	}
+	out->points[out->n_points++] = *b;
+	return OOM_OK;
+}
+
+/* How many to try after n: where it fits and is late, as many as the days ask for, were there nothing
+ * between the nodes; else twice as many.  0: late with all of them. */
+static int64_t next_nodes(const struct finder *f, const struct oom_box *b, int64_t n, int64_t most)
+{
+	const double asked = fits(b) ? ceil((double)b->nodes * b->days / f->q->deadline_days) :
+				       fmin(2 * (double)n, (double)most);
+
+	return asked > (double)most ? 0 : asked > (double)n ? (int64_t)asked : n + 1;
+}
+
+/* More nodes only where fewer do not do: doubled until it fits, then the fewest between the last that did
+ * not and it; more where that is late.  What is late with all of them stays as it is. */
 static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o, int64_t most,
 				    struct oom_box *b)
 {
 	int64_t low = 0, high = 1;
+	struct oom_box next;
 	enum oom_status st = with_nodes(f, o, 1, b);
 
+	if (!st)
+		st = point(f, b);
 	while (!st && !does(b) && high < most) {
+		const int64_t next_high = next_nodes(f, b, high, most);
+
+		if (!next_high)
+			break;
 		low = high;
-		high = high * 2 < most ? high * 2 : most;
-		st = with_nodes(f, o, high, b);
+		high = next_high;
+		/* a number that the days named is the fewest already */
+		if (fits(b))
+			low = high - 1;
+		st = with_nodes(f, o, high, &next);
+		if (!st && (!fits(b) || (fits(&next) && next.days < b->days)))
+			*b = next;
+		if (!st)
+			st = point(f, &next);
 	}
+	if (!st && !does(b))
+		return OOM_OK;
 	while (!st && does(b) && high - low > 1) {
 		const int64_t mid = low + (high - low) / 2;
 		struct oom_box fewer;
@@ -409,6 +411,7 @@ static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o,
 		if (!st && does(&fewer)) {
 			*b = fewer;
 			high = mid;
+			st = point(f, b);
 		} else {
 			low = mid;
 		}
@@ -416,14 +419,139 @@ static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o,
 	return st;
 }
 
+/* The chosen plan itself on more nodes: whether that could be on the front of days against dollars. */
+static enum oom_status guess(struct finder *f, const struct oom_box *chosen, int64_t nodes)
+{
+	const struct oom_offer *o = chosen->offer;
+	struct group *g = &f->group[f->last];
+	struct oom_plan p = chosen->plan.plan;
+	struct oom_box b = *chosen;
+	struct oom_step_time t;
+	struct oom_gpu linked;
+	struct oom_eval e;
+	enum oom_status st;
+	const struct oom_gpu *card = as_linked(f, g, &linked);
+
+	p.nodes = nodes;
+	p.gpus = nodes * o->gpu_count;
+	lay_batch(f, &p);
+	st = oom_evaluate(f->ev, f->model, &p, OOM_EVAL_FAST, &e, NULL);
+	if (st == OOM_ERR_MEMORY)
+		return oom_error_set(f->err, st, "out of host memory");
+	if (st)         /* no such layout */
+		return OOM_OK;
+	t = oom_step_time(&p, &e, card);
+	b.usd_h *= (double)nodes / (double)b.nodes;
+	b.nodes = nodes;
+	b.tokens_per_s = t.samples_per_s * oom_step_tokens(&p);
+	oom_box_quote(card, f->q, &t, &b);
+	b.guessed = true;
+	return point(f, &b);
+}
+
+static enum oom_status beyond(struct finder *f, int64_t most, const struct oom_box *chosen)
+{
+	enum oom_status st = OOM_OK;
+
+	if (!(f->q->tokens > 0) || !fits(chosen) || isnan(chosen->usd))
+		return OOM_OK;
+	for (int64_t n = chosen->nodes * 2; !st && n <= most; n *= 2)
+		st = guess(f, chosen, n);
+	return st;
+}
+
+/* Guesses that would be on the front are searched for; the others are no points. */
+static enum oom_status settle_points(struct finder *f)
+{
+	struct oom_boxes *out = f->out;
+	const size_t n = out->n_points;
+	enum oom_status st = oom_boxes_front(out->points, n, f->err);
+	size_t kept = 0;
+
+	for (size_t i = 0; !st && i < n; i++) {
+		const struct oom_box p = out->points[i];
+		struct oom_box b;
+
+		if (!p.guessed || !p.pareto)
+			continue;
+		st = with_nodes(f, p.offer, p.nodes, &b);
+		if (!st)
+			st = point(f, &b);
+	}
+	for (size_t i = 0; i < out->n_points; i++)
+		if (!out->points[i].guessed)
+			out->points[kept++] = out->points[i];
+	out->n_points = kept;
+	return st;
+}
+
+/* Exactly the nodes asked for, or as few as do. */
+static enum oom_status one_offer(struct finder *f, const struct oom_offer *o, struct oom_box *b)
+{
+	const bool clusters = oom_offer_clusters(o);
+	const int64_t most = clusters && f->q->max_nodes > 1 ? f->q->max_nodes : 1;
+	enum oom_status st;
+
+	if (f->q->nodes > 1 && !clusters) {
+		*b = (struct oom_box){.offer = o, .nodes = f->q->nodes, .shortage = OOM_BOX_FABRIC,
+				      .usd_h = NAN, .tokens_per_s = NAN, .usd_per_mtokens = NAN,
+				      .ondemand_usd_per_mtokens = NAN, .spot_usd_per_mtokens = NAN,
+				      .days = NAN, .days_low = NAN, .days_high = NAN, .gpu_hours = NAN,
+				      .usd = NAN, .usd_low = NAN, .usd_high = NAN,
+				      .stale = oom_offer_is_stale(o)};
+		return OOM_OK;
+	}
+	if (f->q->nodes > 0) {
+		st = with_nodes(f, o, f->q->nodes, b);
+		return st ? st : point(f, b);
+	}
+	st = fewest_nodes(f, o, most, b);
+	return st ? st : beyond(f, most, b);
+}
+
+/* Offers in an order in which what was recorded for one does for the next: by the generation of their
+ * cards, which decides kernels and precision, and their number, which decides shards. */
+struct turn {
+	double generation;
+	uint32_t count;
+	int32_t gpu;
+	const struct oom_offer *offer;
+};
+
+static int by_turn(const void *x, const void *y)
+{
+	const struct turn *a = x, *b = y;
+
+	if (a->generation < b->generation || a->generation > b->generation)
+		return a->generation < b->generation ? -1 : 1;
+	if (a->count != b->count)
+		return a->count < b->count ? -1 : 1;
+	if (a->gpu != b->gpu)
+		return a->gpu < b->gpu ? -1 : 1;
+	return a->offer < b->offer ? -1 : a->offer > b->offer;
+}
+
+static struct turn *turns_of(const struct oom_offers *offers)
+{
+	struct turn *t = malloc((offers->n + 1) * sizeof(*t));
+
+	for (size_t i = 0; t && i < offers->n; i++) {
+		const struct oom_offer *o = &offers->items[i];
+
+		t[i] = (struct turn){offers->gpus.items[o->gpu].compute_capability, o->gpu_count, o->gpu, o};
+	}
+	if (t)
+		qsort(t, offers->n, sizeof(*t), by_turn);
+	return t;
+}
+
 enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom_model *model,
 			       const struct oom_plan *plan, const struct oom_box_query *q,
 			       struct oom_boxes *out, struct oom_error *err)
 {
-	struct finder f = {.offers = offers, .model = model, .plan = plan, .q = q, .err = err};
-	const int64_t most = q->max_nodes > 0 ? q->max_nodes : 1;
+	struct finder f = {.offers = offers, .model = model, .plan = plan, .q = q, .out = out, .err = err};
 	enum oom_status st = OOM_OK;
-
+	struct turn *turns = NULL;
 	struct oom_gpu card;
 
 	memset(out, 0, sizeof(*out));
@@ -435,29 +563,25 @@ enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom
 	}
 	f.ev = oom_evaluator_new();
 	out->items = malloc((offers->n + 1) * sizeof(*out->items));
-	if (!f.ev || !out->items)
+	turns = turns_of(offers);
+	if (!f.ev || !out->items || !turns)
 		st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	for (size_t i = 0; !st && i < offers->n; i++) {
-		const struct oom_offer *o = &offers->items[i];
+		const struct oom_offer *o = turns[i].offer;
 
 		if (!wanted(&f, o))
 			continue;
-		st = q->nodes > 0 ? with_nodes(&f, o, q->nodes, &out->items[out->n]) :
-				    fewest_nodes(&f, o, most, &out->items[out->n]);
+		st = one_offer(&f, o, &out->items[out->n]);
 		out->n += !st;
 	}
-	if (!st) {
-		for (size_t i = 0; i < out->n; i++)
-			out->items[i].key = key_of(&out->items[i], q->rank);
-		qsort(out->items, out->n, sizeof(*out->items), better);
-		while (out->fitting < out->n && out->items[out->fitting].shortage == OOM_BOX_FITS &&
-		       !out->items[out->fitting].needs_science)
-			out->fitting++;
-		st = mark_pareto(out, err);
-		out->priced_groups = f.n_groups;
-	}
+	if (!st)
+		st = settle_points(&f);
+	if (!st)
+		st = oom_boxes_order(out, q, err);
+	out->priced_groups = f.n_groups;
 	oom_evaluator_free(f.ev);
 	free(f.group);
+	free(turns);
 	if (st)
 		oom_boxes_release(out);
 	return st;
@@ -468,5 +592,6 @@ void oom_boxes_release(struct oom_boxes *b)
 	if (!b)
 		return;
 	free(b->items);
+	free(b->points);
 	memset(b, 0, sizeof(*b));
 }

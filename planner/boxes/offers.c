@@ -178,6 +178,8 @@ static enum oom_status own_row(struct oom_offer_loader *l, const struct oom_csv_
 	f.vcpus = figure(o, cell(row, "vcpus"));
 	f.host_ram_gib = figure(o, cell(row, "host_ram_gib"));
 	f.disk_gib = figure(o, cell(row, "disk_gb")) * 1e9 / 1073741824.0;
+	f.storage_usd_gib_month = figure(o, cell(row, "storage_usd_gib_month"));
+	f.egress_usd_gib = figure(o, cell(row, "egress_usd_gib"));
 	f.ondemand_usd_h = price(o, cell(row, "ondemand_usd_h"));
 	f.spot_usd_h = price(o, cell(row, "spot_usd_h"));
 	return oom_offer_add(l, &f, figure(o, cell(row, "gpu_count")), mem, err);

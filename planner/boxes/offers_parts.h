@@ -25,6 +25,16 @@ enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *offe
 /* NAN, counted, for a price that nobody charges. */
 double oom_offer_price(struct oom_offers *o, double v);
 
+/* Fills days, dollars and limits of a box that fits. */
+void oom_box_quote(const struct oom_gpu *card, const struct oom_box_query *q,
+		   const struct oom_step_time *t, struct oom_box *b);
+
+/* Marks what nothing beats in both price and time. */
+enum oom_status oom_boxes_front(struct oom_box *items, size_t n, struct oom_error *err);
+/* Sorts items and points, counts what fits, marks the fronts. */
+enum oom_status oom_boxes_order(struct oom_boxes *out, const struct oom_box_query *q,
+				struct oom_error *err);
+
 bool oom_offers_are_json(const char *path);
 enum oom_status oom_offers_parse_json(struct oom_offer_loader *l, const char *text, size_t size,
 				      const char *name, struct oom_error *err);

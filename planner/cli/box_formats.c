@@ -1,6 +1,7 @@
 /* Boxes for machines: JSON, CSV, and tasks for SkyPilot and dstack. */
 #include <ctype.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "box_out.h"
@@ -11,6 +12,47 @@ bool oom_box_is_hardware(const struct oom_option *k)
 {
 	return !strcmp(k->name, "gpus") || !strcmp(k->name, "nodes") ||
 	       !strcmp(k->name, "compute-capability");
+}
+
+/* What the whole training takes, in the order of both formats. */
+static const struct {
+	const char *name;
+	size_t offset;
+} quoted[] = {
+	{"tokens_per_second_low", offsetof(struct oom_box, tokens_low)},
+	{"tokens_per_second_high", offsetof(struct oom_box, tokens_high)},
+	{"mfu", offsetof(struct oom_box, mfu)},
+	{"mfu_low", offsetof(struct oom_box, mfu_low)},
+	{"mfu_high", offsetof(struct oom_box, mfu_high)},
+	{"days", offsetof(struct oom_box, days)},
+	{"days_low", offsetof(struct oom_box, days_low)},
+	{"days_high", offsetof(struct oom_box, days_high)},
+	{"gpu_hours", offsetof(struct oom_box, gpu_hours)},
+	{"usd", offsetof(struct oom_box, usd)},
+	{"usd_low", offsetof(struct oom_box, usd_low)},
+	{"usd_high", offsetof(struct oom_box, usd_high)},
+	{"usd_storage", offsetof(struct oom_box, usd_storage)},
+	{"usd_egress", offsetof(struct oom_box, usd_egress)},
+};
+enum { QUOTED = sizeof(quoted) / sizeof(quoted[0]) };
+
+static double quoted_value(const struct oom_box *x, size_t i)
+{
+	return *(const double *)(const void *)((const char *)x + quoted[i].offset);
+}
+
+static void quote_json(struct oom_json *j, const struct oom_box *x)
+{
+	for (size_t i = 0; i < QUOTED; i++)
+		oom_json_real(j, quoted[i].name, quoted_value(x, i));
+	oom_json_real(j, "checkpoint_interval_s", x->failures.interval_s);
+	oom_json_real(j, "interruptions_factor", x->failures.factor);
+	oom_json_text(j, "binds", x->plan.used_bytes ? oom_bound_str(x->binds) : NULL);
+	oom_json_text(j, "breaks_first", x->plan.used_bytes ? oom_shortage_str(x->breaks_first) : NULL);
+	oom_json_real(j, "breaks_first_share", x->breaks_share);
+	oom_json_bool(j, "late", x->late);
+	oom_json_bool(j, "over_budget", x->over_budget);
+	oom_json_bool(j, "old_price", x->stale);
 }
 
 /* The knobs in which its plan differs from the one asked for; none when no plan fits. */
@@ -62,10 +104,26 @@ void oom_box_json(const struct oom_plan *asked, const struct oom_target *t,
 		oom_json_real(&j, "spot_usd_per_million_tokens", x->spot_usd_per_mtokens);
 		oom_json_real(&j, "tokens_per_second", x->tokens_per_s);
 		oom_json_text(&j, "price_date", x->offer->price_date);
+		quote_json(&j, x);
 		changes_json(&j, asked, x);
 		oom_json_uint(&j, "used_bytes", x->plan.used_bytes);
 		oom_json_uint(&j, "host_ram_bytes", x->need.ram_peak);
 		oom_json_uint(&j, "disk_bytes", x->need.disk_peak);
+		oom_json_end(&j);
+	}
+	oom_json_end(&j);
+	oom_json_array(&j, "front");
+	for (size_t i = 0; i < b->n_points; i++) {
+		const struct oom_box *x = &b->points[i];
+
+		if (!x->pareto || isnan(x->usd))
+			continue;
+		oom_json_object(&j, NULL);
+		oom_json_text(&j, "provider", x->offer->provider);
+		oom_json_text(&j, "instance", x->offer->instance);
+		oom_json_int(&j, "nodes", x->nodes);
+		oom_json_real(&j, "days", x->days);
+		oom_json_real(&j, "usd", x->usd);
 		oom_json_end(&j);
 	}
 	oom_json_end(&j);
@@ -95,11 +153,21 @@ void oom_box_csv(const struct oom_offers *o, const struct oom_boxes *b)
 					    "used_bytes",
 					    "host_ram_bytes",
 					    "disk_bytes",
-					    NULL};
+					    "late",
+					    "over_budget",
+					    "old_price",
+					    "binds",
+					    "breaks_first"};
+	enum { NAMES = sizeof(names) / sizeof(names[0]) };
+	const char *heads[NAMES + QUOTED + 1];
 	struct oom_csv c = {.out = stdout};
 	char number[32];
 
-	oom_csv_head(&c, names);
+	memcpy(heads, names, sizeof(names));
+	for (size_t i = 0; i < QUOTED; i++)
+		heads[NAMES + i] = quoted[i].name;
+	heads[NAMES + QUOTED] = NULL;
+	oom_csv_head(&c, heads);
 	for (size_t i = 0; i < b->n; i++) {
 		const struct oom_box *x = &b->items[i];
 		const double n = (double)x->nodes;
@@ -128,6 +196,15 @@ void oom_box_csv(const struct oom_offers *o, const struct oom_boxes *b)
 		oom_csv_uint(&c, x->plan.used_bytes);
 		oom_csv_uint(&c, x->need.ram_peak);
 		oom_csv_uint(&c, x->need.disk_peak);
+		oom_csv_uint(&c, x->late);
+		oom_csv_uint(&c, x->over_budget);
+		oom_csv_uint(&c, x->stale);
+		oom_csv_text(&c, x->plan.used_bytes ? oom_bound_str(x->binds) : "");
+		oom_csv_text(&c, x->plan.used_bytes ? oom_shortage_str(x->breaks_first) : "");
+		for (size_t k = 0; k < QUOTED; k++) {
+			snprintf(number, sizeof(number), "%.6g", quoted_value(x, k));
+			oom_csv_text(&c, isnan(quoted_value(x, k)) ? "" : number);
+		}
 		oom_csv_end(&c);
 	}
 }

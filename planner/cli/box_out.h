@@ -16,7 +16,23 @@ struct oom_box_view {
 	const char *tokens_text;        /* of the whole training ("15B"), or NULL */
 	double tokens;                  /* the same as a number */
 	int64_t top;                    /* offers that fit */
+	const struct oom_box_query *query;
 };
+
+/* report_quote.c: rows of days and dollars, the front of both, what was reckoned with */
+void oom_quote_rows(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_box *items,
+		    size_t from, size_t to);
+void oom_quote_front(const struct oom_offers *o, const struct oom_boxes *b, int64_t top);
+void oom_quote_notes(const struct oom_boxes *b, const struct oom_box_view *view);
+/* Two rows beside each other, each "instance" or "provider:instance"; false: the word names none. */
+bool oom_quote_compare(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_boxes *b,
+		       const char *first, const char *second, const char **unknown);
+/* The front as a picture. */
+bool oom_quote_svg(const char *path, const struct oom_offers *o, const struct oom_boxes *b,
+		   const struct oom_box_query *q);
+/* The knobs in which a plan differs from the one asked for, but for hardware. */
+void oom_box_changes(const struct oom_plan *asked, const struct oom_plan *p, char *out, size_t size);
+
 
 /* report_box.c */
 void oom_box_text(const struct oom_job *job, const struct oom_target *target,

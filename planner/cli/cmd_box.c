@@ -12,8 +12,8 @@ OOM_WORD_LIST(static, emit_choice, OOM_YAMLS)
 struct args {
 	struct oom_job job;
 	struct oom_list lists;
-	const char *providers, *max_price, *tokens;
-	double headroom;
+	const char *providers, *max_price, *tokens, *dataset, *deadline, *budget, *spot_hours, *compare, *plot;
+	double headroom, epochs;
 	bool spot, own_only;
 	int rank, emit;
 	int64_t top, max_nodes;         /* 0: not given */
@@ -44,6 +44,9 @@ static const struct scale prices[] = {{"", 1}, {"/h", 1}, {NULL, 0}};
 static const struct scale budgets[] = {{"", 1},	  {"k", 1e3}, {"M", 1e6},
 				       {"B", 1e9}, {"G", 1e9}, {"T", 1e12}, {NULL, 0}};
 
+static const struct scale days[] = {{"", 1}, {"d", 1}, {"h", 1.0 / 24}, {"w", 7}, {NULL, 0}};
+static const struct scale hours[] = {{"", 1}, {"h", 1}, {"d", 24}, {NULL, 0}};
+
 static bool figure(const char *text, const struct scale *scales, double *v)
 {
 	const size_t n = strspn(text, "0123456789.");
@@ -58,6 +61,57 @@ static bool figure(const char *text, const struct scale *scales, double *v)
 	return false;
 }
 
+/* Every option that is a number with a unit; what is wrong is said, and where. */
+static int figures(const struct args *a, struct oom_box_query *q)
+{
+	double dataset = 0;
+	const struct {
+		const char *name, *text;
+		const struct scale *scales;
+		double *to;
+		const char *expected;
+	} all[] = {
+		{"max-price", a->max_price, prices, &q->max_usd_h, "dollars per hour, such as 20 or 20/h"},
+		{"tokens", a->tokens, budgets, &q->tokens, "a number of tokens, such as 300M or 2B"},
+		{"dataset-tokens", a->dataset, budgets, &dataset, "a number of tokens, such as 300M or 2B"},
+		{"deadline", a->deadline, days, &q->deadline_days, "days, such as 30d, or 12h, 6w"},
+		{"budget", a->budget, budgets, &q->budget_usd, "dollars, such as 5000 or 400k"},
+		{"spot-hours", a->spot_hours, hours, &q->spot_hours, "hours, such as 24 or 3d"},
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i].text && !figure(all[i].text, all[i].scales, all[i].to))
+			return oom_complain(OOM_EXIT_USAGE, "--%s %s: expected %s", all[i].name, all[i].text,
+					    all[i].expected);
+	if (a->tokens && a->dataset)
+		return oom_complain(OOM_EXIT_USAGE, "--tokens is --dataset-tokens times --epochs: give one of them");
+	if (a->epochs > 0 && !a->dataset)
+		return oom_complain(OOM_EXIT_USAGE, "--epochs needs --dataset-tokens, the tokens of one of them");
+	if (a->dataset)
+		q->tokens = dataset * (a->epochs > 0 ? a->epochs : 1);
+	if (!(q->tokens > 0) && (a->deadline || a->budget || a->plot || a->compare))
+		return oom_complain(OOM_EXIT_USAGE, "--%s needs --tokens, or --dataset-tokens and --epochs",
+				    a->deadline ? "deadline" : a->budget ? "budget" : a->plot ? "plot" : "compare");
+	if (a->compare && (!strchr(a->compare, ',') || strchr(a->compare, ',') != strrchr(a->compare, ',')))
+		return oom_complain(OOM_EXIT_USAGE, "--compare %s: expected two instances with a comma between",
+				    a->compare);
+	return 0;
+}
+
+static int compare(const struct args *a, const struct oom_plan *asked, const struct oom_offers *o,
+		   const struct oom_boxes *b)
+{
+	const char *comma = strchr(a->compare, ','), *unknown = NULL;
+	char first[100];
+
+	snprintf(first, sizeof(first), "%.*s", (int)(comma - a->compare < 99 ? comma - a->compare : 99),
+		 a->compare);
+	if (oom_quote_compare(asked, o, b, first, comma + 1, &unknown))
+		return 0;
+	return oom_complain(OOM_EXIT_USAGE, "--compare: no offer that fits is called \"%s\"; its names stand in "
+					    "the report's column instance", oom_shown(unknown));
+}
+
 static int run(struct oom_job *job)
 {
 	const struct args *a = (const struct args *)job;
@@ -67,8 +121,9 @@ static int run(struct oom_job *job)
 				  .gpu = job->gpu,
 				  .max_nodes = a->max_nodes ? a->max_nodes : 1,
 				  .spot = a->spot,
+				  .spot_hours = 24,
 				  .min_headroom = a->headroom};
-	struct oom_box_view view = {a->tokens, 0, a->top ? a->top : 12};
+	struct oom_box_view view = {a->tokens, 0, a->top ? a->top : 12, NULL};
 	struct oom_offers offers = {0};
 	struct oom_error err = {{0}};
 	struct oom_boxes b;
@@ -77,14 +132,11 @@ static int run(struct oom_job *job)
 	enum oom_status st;
 	int code;
 
-	if (a->max_price && !figure(a->max_price, prices, &q.max_usd_h))
-		return oom_complain(OOM_EXIT_USAGE,
-				    "--max-price %s: expected dollars per hour, such as 20 or 20/h",
-				    a->max_price);
-	if (a->tokens && !figure(a->tokens, budgets, &view.tokens))
-		return oom_complain(OOM_EXIT_USAGE,
-				    "--tokens %s: expected a number of tokens, such as 300M or 2B",
-				    a->tokens);
+	code = figures(a, &q);
+	if (code)
+		return code;
+	view.tokens = q.tokens;
+	view.query = &q;
 	code = oom_target_open(job, &t, false);
 	job->gpu = gpu;
 	if (code)
@@ -96,7 +148,9 @@ static int run(struct oom_job *job)
 	if (!code && (st = oom_boxes_find(&offers, t.model, &t.q.plan, &q, &b, &err))) {
 		code = oom_failed(st, &err);
 	} else if (!code) {
-		if (job->json)
+		if (a->compare)
+			code = compare(a, &t.q.plan, &offers, &b);
+		else if (job->json)
 			oom_box_json(&t.q.plan, &t, &offers, &b);
 		else if (job->csv)
 			oom_box_csv(&offers, &b);
@@ -104,9 +158,14 @@ static int run(struct oom_job *job)
 			oom_box_yaml(&offers, &b.items[0], (enum oom_box_yaml)a->emit, a->spot);
 		else
 			oom_box_text(job, &t, &offers, &b, &view);
-		if (!job->json && !job->csv && !a->emit && !job->quiet)
+		if (!job->json && !job->csv && !a->emit && !job->quiet && !a->compare)
 			oom_report_lengths(&t);
-		code = b.fitting ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
+		if (!code && a->plot && !oom_quote_svg(a->plot, &offers, &b, &q))
+			code = oom_complain(OOM_EXIT_INPUT, "%s: cannot be written", oom_shown(a->plot));
+		if (!code)
+			code = b.fitting && !b.items[0].late && !b.items[0].over_budget ?
+				       OOM_EXIT_FITS :
+				       OOM_EXIT_DOES_NOT_FIT;
 		oom_boxes_release(&b);
 	}
 	oom_offers_release(&offers);
@@ -182,7 +241,46 @@ static const struct oom_option options[] = {
 	 .kind = OOM_OPTION_TEXT,
 	 .offset = offsetof(struct args, tokens),
 	 .metavar = "N",
-	 .summary = "a token budget, such as 2B: hours and dollars"},
+	 .summary = "of the whole training, such as 2B: days, GPU-hours and dollars of every row"},
+	{.name = "dataset-tokens",
+	 .kind = OOM_OPTION_TEXT,
+	 .offset = offsetof(struct args, dataset),
+	 .metavar = "N",
+	 .summary = "tokens of the data, which --epochs goes over"},
+	{.name = "epochs",
+	 .kind = OOM_OPTION_REAL,
+	 .offset = offsetof(struct args, epochs),
+	 .metavar = "N",
+	 .max = 1e6,
+	 .unset = "1",
+	 .summary = "times over the data"},
+	{.name = "deadline",
+	 .kind = OOM_OPTION_TEXT,
+	 .offset = offsetof(struct args, deadline),
+	 .metavar = "DAYS",
+	 .summary = "such as 30d or 12h: as few machines as are done by then"},
+	{.name = "budget",
+	 .kind = OOM_OPTION_TEXT,
+	 .offset = offsetof(struct args, budget),
+	 .metavar = "USD",
+	 .summary = "dollars of the whole training, such as 400k; what costs more is ranked after"},
+	{.name = "spot-hours",
+	 .kind = OOM_OPTION_TEXT,
+	 .offset = offsetof(struct args, spot_hours),
+	 .metavar = "N",
+	 .unset = "24",
+	 .summary = "with --spot: mean hours until one machine is taken back (a guess)"},
+	{.name = "compare",
+	 .kind = OOM_OPTION_TEXT,
+	 .offset = offsetof(struct args, compare),
+	 .metavar = "A,B",
+	 .summary = "two instances beside each other, each as instance or provider:instance"},
+	{.name = "plot",
+	 .kind = OOM_OPTION_TEXT,
+	 .offset = offsetof(struct args, plot),
+	 .metavar = "FILE",
+	 .hint = OOM_HINT_FILE,
+	 .summary = "days against dollars as an SVG"},
 	{.name = "allow",
 	 .kind = OOM_OPTION_LIST,
 	 .offset = offsetof(struct oom_job, allow),
@@ -213,6 +311,7 @@ static const struct oom_option options[] = {
 static const struct oom_example examples[] = {
 	{"box --model Llama-3.1-8B --precision bf16 --grad-ckpt full --max-price 20/h", "machines for a full fine-tune under 20 dollars an hour"},
 	{"box --model Llama-2-70B --lora-r 16 --qlora --precision bf16-amp --emit skypilot", "the cheapest for QLoRA, as a SkyPilot task"},
+	{"box --model Llama-3.1-8B --precision bf16 --global-batch 1024 --tokens 20B --deadline 30d --max-nodes 16", "what 20 billion tokens take and cost, done within a month"},
 	{NULL, NULL},
 };
 const struct oom_command oom_command_box = {

@@ -15,7 +15,7 @@ static const char *money_text(double v, char buf[24])
 /* Valid to the end of the block it stands in. */
 #define money(v) money_text((v), (char[24]){0})
 
-static void knobs_of(const struct oom_plan *asked, const struct oom_plan *p, char *out, size_t size)
+void oom_box_changes(const struct oom_plan *asked, const struct oom_plan *p, char *out, size_t size)
 {
 	size_t n = 0;
 
@@ -55,7 +55,7 @@ static void rows(const struct oom_plan *asked, const struct oom_offers *o, const
 		oom_table_cell(&t, money(x->usd_per_mtokens));
 		oom_table_cell(&t,
 			       oom_format_count((uint64_t)x->tokens_per_s, count, sizeof(count)));
-		knobs_of(asked, &x->plan.plan, text, sizeof(text));
+		oom_box_changes(asked, &x->plan.plan, text, sizeof(text));
 		oom_table_cell(&t, *text ? text : "as asked");
 	}
 	oom_table_print(&t, stdout, oom_term_width());
@@ -82,7 +82,7 @@ static void missing(const struct oom_plan *asked, const struct oom_box *x)
 	char text[300];
 
 	if (x->shortage == OOM_BOX_FITS) {
-		knobs_of(asked, &x->plan.plan, text, sizeof(text));
+		oom_box_changes(asked, &x->plan.plan, text, sizeof(text));
 		printf("fits only with %s: CHANGES THE SCIENCE", text);
 		return;
 	}
@@ -93,6 +93,8 @@ static void missing(const struct oom_plan *asked, const struct oom_box *x)
 		       "larger ones");
 	if (x->shortage == OOM_BOX_LAYOUT)
 		printf(": the plan cannot be laid out over these cards");
+	if (x->shortage == OOM_BOX_FABRIC)
+		printf(": no network between such machines is known (network_gbps of a list names it)");
 	if (x->shortage == OOM_BOX_DISK)
 		printf(": fewer checkpoints kept, or a larger disk beside it");
 	if (x->shortage != OOM_BOX_RAM)
@@ -205,16 +207,6 @@ static void smallest(const struct oom_plan *asked, const struct oom_offers *o,
 		printf("  (more providers than %d: the rest is not shown)\n", PROVIDERS);
 }
 
-static void budget(const struct oom_boxes *b, const struct oom_box_view *view)
-{
-	const double n = view->tokens;
-
-	if (!(n > 0) || !b->fitting)
-		return;
-	printf("\n%s tokens on the first: %.0f hours, %s $\n", view->tokens_text,
-	       n / b->items[0].tokens_per_s / 3600, money(n / 1e6 * b->items[0].usd_per_mtokens));
-}
-
 static void needs(const struct oom_boxes *b)
 {
 	const struct oom_host_need *n = &b->items[0].need;
@@ -258,11 +250,19 @@ void oom_box_text(const struct oom_job *job, const struct oom_target *t,
 	size_t science = b->fitting;
 
 	printf("%zu of %zu offers fit (%zu kinds of hardware searched; prices are a snapshot, "
-	       "speeds estimates, nine of ten within a factor of 1.5)\n",
+	       "speeds estimates)\n",
 	       b->fitting, b->n, b->priced_groups);
 	if (b->fitting) {
-		rows(asked, o, b, 0, b->fitting < (size_t)v->top ? b->fitting : (size_t)v->top);
-		printf("* nothing is both cheaper an hour and faster\n");
+		const size_t shown = b->fitting < (size_t)v->top ? b->fitting : (size_t)v->top;
+
+		if (v->tokens > 0)
+			oom_quote_rows(asked, o, b->items, 0, shown);
+		else
+			rows(asked, o, b, 0, shown);
+		printf(v->tokens > 0 ? "* nothing costs less and is done earlier\n" :
+				       "* nothing is both cheaper an hour and faster\n");
+		if (v->tokens > 0)
+			oom_quote_notes(b, v);
 	}
 	while (science < b->n && b->items[science].shortage == OOM_BOX_FITS)
 		science++;
@@ -271,9 +271,11 @@ void oom_box_text(const struct oom_job *job, const struct oom_target *t,
 		rows(asked, o, b, b->fitting, science < b->fitting + 5 ? science : b->fitting + 5);
 	}
 	if (!job->quiet && b->fitting) {
-		smallest(asked, o, b);
+		if (v->tokens > 0)
+			oom_quote_front(o, b, v->top);
+		else
+			smallest(asked, o, b);
 		needs(b);
-		budget(b, v);
 	}
 	if (!job->quiet && !b->fitting)
 		nearest_misses(asked, o, b);

@@ -239,8 +239,8 @@ static void test_nodes(void **state)
 
 	(void)state;
 	read_text(&o, "one.csv",
-		  "provider,instance,gpu,gpu_count,ondemand_usd_h,spot_usd_h,host_ram_gib\np,i,A4000,"
-		  "4,10,4,220\n",
+		  "provider,instance,gpu,gpu_count,ondemand_usd_h,spot_usd_h,host_ram_gib,network_gbps\np,i,A4000,"
+		  "4,10,4,220,100\n",
 		  OOM_OK, &err);
 	assert_int_equal(oom_keys_read_model(&keys, "Mixtral-8x7B", &err), OOM_OK);
 	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
@@ -262,6 +262,138 @@ static void test_nodes(void **state)
 	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
 	assert_int_equal(b.n, 1);
 	assert_int_equal(b.items[0].nodes, fewest + 1);
+	oom_boxes_release(&b);
+	oom_offers_release(&o);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+}
+
+/* Daly's own limits: without a checkpoint's cost nothing is lost but restarts; for C far below M the interval is
+ * Young's, and the loss sqrt(2 C / M). */
+static void test_failures(void **state)
+{
+	struct oom_failures f;
+
+	(void)state;
+	f = oom_failures_of(60, 0, 0);
+	assert_true(f.factor == 1 && f.interval_s == 0);
+	f = oom_failures_of(60, 600, NAN);
+	assert_true(f.factor == 1);
+	/* C = 1 s, M = 2e6 s: sqrt(2 C M) = 2000 s, of which a thousandth is lost */
+	f = oom_failures_of(1, 0, 2e6);
+	assert_true(fabs(f.interval_s / 2000 - 1) < 0.001);
+	assert_true(fabs((f.factor - 1) / 0.001 - 1) < 0.01);
+	/* a restart of R s once in M: R / M more */
+	assert_true(fabs(oom_failures_of(1, 2000, 2e6).factor - f.factor - 0.001) < 1e-5);
+	/* a checkpoint that takes longer than machines last: one interval is M (Daly, section 3) */
+	f = oom_failures_of(300, 0, 100);
+	assert_true(f.interval_s == 100 && f.factor > 1 && isfinite(f.factor));
+}
+
+/* Which machines train together, and which prices are old. */
+static void test_fabrics(void **state)
+{
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+	static const struct {
+		const char *instance;
+		bool clusters, stale;
+	} want[] = {{"a", true, true}, {"b", false, false}, {"c", true, false}, {"d", false, false}};
+
+	(void)state;
+	read_text(&o, "own.csv",
+		  "provider,instance,gpu,gpu_count,network_gbps,ondemand_usd_h,price_date\n"
+		  "aws,a,A10G,1,10,1,2020-01-01\n"             /* a network that is named */
+		  "lambda,b,H100-SXM5-80GB,1,,2,2999\n"        /* none, and one card */
+		  "lambda,c,H100-SXM5-80GB,8,,20,2999\n"       /* eight that a cloud links */
+		  "vast,d,H100-SXM5-80GB,8,100,15,2999\n",     /* let by private hosts */
+		  OOM_OK, &err);
+	assert_int_equal(o.n, 4);
+	for (size_t i = 0; i < o.n; i++) {
+		assert_string_equal(o.items[i].instance, want[i].instance);
+		assert_int_equal(oom_offer_clusters(&o.items[i]), want[i].clusters);
+		assert_int_equal(oom_offer_is_stale(&o.items[i]), want[i].stale);
+	}
+	oom_offers_release(&o);
+}
+
+/* The same machine at four prices: fresh, a year old, none; and one of another card. */
+static void test_quote(void **state)
+{
+	static const char *const full[] = {"precision", "bf16", "micro-batch", "1", "grad-accum", "64",
+					   "seq-len", "1024", "grad-ckpt", "full", NULL};
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+	struct oom_plan p = knobs(full);
+	struct oom_box_query q = {.max_nodes = 8, .tokens = 1e9};
+	struct oom_model *m = NULL;
+	struct oom_keys keys = {0};
+	const struct oom_box *x;
+	struct oom_boxes b;
+	double days;
+
+	(void)state;
+	read_text(&o, "own.csv",
+		  "provider,instance,gpu,gpu_count,network_gbps,ondemand_usd_h,spot_usd_h,price_date,"
+		  "storage_usd_gib_month,egress_usd_gib\n"
+		  "p,fresh,H100-SXM5-80GB,8,3200,30,10,2999,0.1,0.09\n"
+		  "p,old,H100-SXM5-80GB,8,3200,3,1,2020,,\n"
+		  "p,unpriced,H100-SXM5-80GB,8,3200,,,2999,,\n",
+		  OOM_OK, &err);
+	assert_int_equal(oom_keys_read_model(&keys, "Llama-3.1-8B", &err), OOM_OK);
+	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
+	assert_int_equal(b.fitting, 3);
+	/* old prices stand after fresh ones, none after all */
+	assert_string_equal(b.items[0].offer->instance, "fresh");
+	assert_string_equal(b.items[1].offer->instance, "old");
+	assert_string_equal(b.items[2].offer->instance, "unpriced");
+	x = &b.items[0];
+	days = x->days;
+	/* tokens / speed, and what interruptions add, by the hour; storage by 730 of them a month */
+	assert_true(fabs(x->days * 86400 * x->tokens_per_s / 1e9 / x->failures.factor - 1) < 1e-9);
+	assert_true(fabs(x->gpu_hours - x->days * 24 * 8) < 1e-6);
+	assert_true(fabs(x->usd_storage - 0.1 * (double)x->need.disk_peak / 1073741824 * x->days * 24 / 730) < 1e-9);
+	assert_true(fabs(x->usd_egress - 0.09 * (double)x->need.checkpoint / 1073741824) < 1e-9);
+	assert_true(fabs(x->usd - (x->days * 24 * 30 + x->usd_storage + x->usd_egress)) < 1e-6);
+	assert_true(x->days_low < x->days && x->days < x->days_high && x->usd_low < x->usd && x->usd < x->usd_high);
+	assert_true(x->breaks_share > 0 && x->breaks_share <= 1);
+	assert_true(x->failures.factor > 1 && x->failures.factor < 1.01);
+	assert_true(isnan(b.items[2].usd) && !isnan(b.items[2].days));
+	/* every number of nodes is a point, and some are on the front */
+	assert_true(b.n_points >= 3);
+	for (size_t i = 0; i < b.n_points; i++)
+		assert_false(b.points[i].guessed);
+	oom_boxes_release(&b);
+
+	/* a deadline of a third of that asks for three nodes, or four */
+	q.deadline_days = days / 2.9;
+	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
+	assert_in_range(b.items[0].nodes, 3, 4);
+	assert_false(b.items[0].late);
+	assert_true(b.items[0].days <= q.deadline_days);
+	oom_boxes_release(&b);
+	/* one that eight do not meet */
+	q.deadline_days = days / 1000;
+	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
+	assert_true(b.items[0].late);
+	oom_boxes_release(&b);
+
+	/* spot: a third of the price, and machines that are taken back every hour */
+	q = (struct oom_box_query){.max_nodes = 1, .tokens = 1e9, .spot = true, .spot_hours = 1, .budget_usd = 1};
+	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
+	assert_true(b.items[0].failures.factor > 1.15 && b.items[0].failures.factor < 2);
+	assert_true(b.items[0].days > days && b.items[0].over_budget);
+	oom_boxes_release(&b);
+
+	/* nodes that no network joins */
+	oom_offers_release(&o);
+	read_text(&o, "own.csv", "provider,instance,gpu,gpu_count,ondemand_usd_h\nvast,x,H100-SXM5-80GB,8,20\n",
+		  OOM_OK, &err);
+	q = (struct oom_box_query){.nodes = 2};
+	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
+	assert_int_equal(b.fitting, 0);
+	assert_int_equal(b.items[0].shortage, OOM_BOX_FABRIC);
 	oom_boxes_release(&b);
 	oom_offers_release(&o);
 	oom_model_free(m);
@@ -351,6 +483,9 @@ int main(void)
 					   cmocka_unit_test(test_malformed),
 					   cmocka_unit_test(test_scenarios),
 					   cmocka_unit_test(test_nodes),
+					   cmocka_unit_test(test_failures),
+					   cmocka_unit_test(test_fabrics),
+					   cmocka_unit_test(test_quote),
 					   cmocka_unit_test(test_host),
 					   cmocka_unit_test(test_calibrated)};
 

@@ -1,0 +1,323 @@
+/* The quote: rows of days and dollars, the front of both as a table and a picture, two rows compared. */
+#include <math.h>
+#include <string.h>
+
+#include "box_out.h"
+#include "svg.h"
+#include "table.h"
+#include "term.h"
+
+/* Days with as many digits as they are known to. */
+static const char *days(double v, char buf[24])
+{
+	snprintf(buf, 24, isnan(v) ? "?" : v < 1 ? "%.2g" : v < 100 ? "%.1f" : "%.0f", v);
+	return buf;
+}
+
+static const char *dollars(double v, char buf[24])
+{
+	if (isnan(v))
+		snprintf(buf, 24, "?");
+	else if (v < 1000)
+		snprintf(buf, 24, "%.3g", v);
+	else if (v < 1e6)
+		snprintf(buf, 24, v < 1e5 ? "%.1fk" : "%.0fk", v / 1e3);
+	else
+		snprintf(buf, 24, "%.2fM", v / 1e6);
+	return buf;
+}
+
+/* Valid to the end of the block they stand in. */
+#define DAYS(v) days((v), (char[24]){0})
+#define DOLLARS(v) dollars((v), (char[24]){0})
+
+static void cards(const struct oom_offers *o, const struct oom_box *x, char *text, size_t size)
+{
+	const char *name = o->gpus.items[x->offer->gpu].name;
+
+	if (x->nodes > 1)
+		snprintf(text, size, "%lld x %u x %s", (long long)x->nodes, x->offer->gpu_count, name);
+	else
+		snprintf(text, size, "%u x %s", x->offer->gpu_count, name);
+}
+
+static void marks(const struct oom_box *x, char *text, size_t size)
+{
+	snprintf(text, size, "%s%s%s%s", x->pareto ? "*" : "", x->late ? " late" : "",
+		 x->over_budget && !isnan(x->usd) ? " over budget" : "", x->stale ? " old price" : "");
+}
+
+void oom_quote_rows(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_box *items,
+		    size_t from, size_t to)
+{
+	static const char *const heads[] = {"",	       "provider", "instance", "machines x cards",
+					    ">days",   ">GPU-h",   ">dollars", ">tokens/s",
+					    ">MFU %",  "breaks first", "plan",  NULL};
+	char text[300];
+	struct oom_table t;
+
+	oom_table_init(&t, heads);
+	for (size_t i = from; i < to; i++) {
+		const struct oom_box *x = &items[i];
+
+		marks(x, text, sizeof(text));
+		oom_table_cell(&t, text + (*text == ' '));
+		oom_table_cell(&t, x->offer->provider);
+		oom_table_cell(&t, x->offer->instance);
+		cards(o, x, text, sizeof(text));
+		oom_table_cell(&t, text);
+		snprintf(text, sizeof(text), "%s-%s", DAYS(x->days_low), DAYS(x->days_high));
+		oom_table_cell(&t, text);
+		oom_table_cell(&t, oom_format_count((uint64_t)x->gpu_hours, (char[32]){0}, 32));
+		snprintf(text, sizeof(text), isnan(x->usd) ? "no price" : "%s-%s", DOLLARS(x->usd_low),
+			 DOLLARS(x->usd_high));
+		oom_table_cell(&t, text);
+		oom_table_cell(&t, oom_format_count((uint64_t)x->tokens_per_s, (char[32]){0}, 32));
+		snprintf(text, sizeof(text), "%.0f-%.0f", 100 * x->mfu_low, 100 * x->mfu_high);
+		oom_table_cell(&t, text);
+		snprintf(text, sizeof(text), "%s %.0f %%", oom_shortage_str(x->breaks_first),
+			 100 * x->breaks_share);
+		oom_table_cell(&t, text);
+		oom_box_changes(asked, &x->plan.plan, text, sizeof(text));
+		oom_table_cell(&t, *text ? text : "as asked");
+	}
+	oom_table_print(&t, stdout, oom_term_width());
+	oom_table_release(&t);
+}
+
+void oom_quote_front(const struct oom_offers *o, const struct oom_boxes *b, int64_t top)
+{
+	static const char *const heads[] = {">days", ">dollars", "provider", "instance", "machines x cards",
+					    ">tokens/s", "binds", NULL};
+	char text[200];
+	struct oom_table t;
+	size_t shown = 0;
+
+	printf("\ndays against dollars: nothing is done earlier for less\n");
+	oom_table_init(&t, heads);
+	for (size_t i = 0; i < b->n_points; i++) {
+		const struct oom_box *x = &b->points[i];
+
+		if (!x->pareto || isnan(x->usd) || shown++ >= (size_t)top)
+			continue;
+		oom_table_cell(&t, DAYS(x->days));
+		oom_table_cell(&t, DOLLARS(x->usd));
+		oom_table_cell(&t, x->offer->provider);
+		oom_table_cell(&t, x->offer->instance);
+		cards(o, x, text, sizeof(text));
+		oom_table_cell(&t, text);
+		oom_table_cell(&t, oom_format_count((uint64_t)x->tokens_per_s, (char[32]){0}, 32));
+		oom_table_cell(&t, oom_bound_str(x->binds));
+	}
+	oom_table_print(&t, stdout, oom_term_width());
+	oom_table_release(&t);
+}
+
+void oom_quote_notes(const struct oom_boxes *b, const struct oom_box_view *v)
+{
+	const struct oom_box *first = &b->items[0];
+	size_t alone = 0;
+
+	printf("days and dollars: 85 of 100 such runs should lie between (models/time/README.md)");
+	if (first->failures.interval_s > 0)
+		printf("; interruptions cost the first %.1f %% with a checkpoint every %.1f h (Young, Daly; %s)",
+		       100 * (first->failures.factor - 1), first->failures.interval_s / 3600,
+		       v->query->spot ? "spot machines taken back as --spot-hours says, and failures" :
+					"failures as Llama 3's, one in 50,700 GPU-hours");
+	if (!(first->offer->storage_usd_gib_month > 0) && !(first->offer->egress_usd_gib > 0))
+		printf("; without storage and egress, which the list does not price");
+	putchar('\n');
+	for (size_t i = 0; i < b->fitting; i++)
+		alone += !oom_offer_clusters(b->items[i].offer);
+	if (v->query->max_nodes > 1 && alone)
+		printf("%zu of these stand alone: no network between such machines is known, or a market lets "
+		       "them (network_gbps of a list names it)\n", alone);
+}
+
+/* ---- two rows ---- */
+
+static const struct oom_box *named(const struct oom_boxes *b, const char *word)
+{
+	for (size_t i = 0; i < b->fitting; i++) {
+		const struct oom_offer *f = b->items[i].offer;
+		char full[100];
+
+		snprintf(full, sizeof(full), "%s:%s", f->provider, f->instance);
+		if (oom_same_word(word, f->instance) || oom_same_word(word, full))
+			return &b->items[i];
+	}
+	return NULL;
+}
+
+static void pair(struct oom_table *t, const char *what, double a, double b, const char *format)
+{
+	char text[60];
+
+	oom_table_cell(t, what);
+	snprintf(text, sizeof(text), format, a);
+	oom_table_cell(t, isnan(a) ? "?" : text);
+	snprintf(text, sizeof(text), format, b);
+	oom_table_cell(t, isnan(b) ? "?" : text);
+	snprintf(text, sizeof(text), "%.2f", b / a);
+	oom_table_cell(t, isfinite(b / a) ? text : "");
+}
+
+bool oom_quote_compare(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_boxes *b,
+		       const char *first, const char *second, const char **unknown)
+{
+	const struct oom_box *x = named(b, first), *y = named(b, second);
+	const char *const heads[] = {"", x ? x->offer->instance : "", y ? y->offer->instance : "",
+				     "second / first", NULL};
+	char a[300], c[300];
+	struct oom_table t;
+
+	*unknown = !x ? first : second;
+	if (!x || !y)
+		return false;
+	oom_table_init(&t, heads);
+	cards(o, x, a, sizeof(a));
+	cards(o, y, c, sizeof(c));
+	oom_table_cell(&t, "machines x cards");
+	oom_table_cell(&t, a);
+	oom_table_cell(&t, c);
+	oom_table_cell(&t, "");
+	pair(&t, "days", x->days, y->days, "%.2f");
+	pair(&t, "  at least", x->days_low, y->days_low, "%.2f");
+	pair(&t, "  at most", x->days_high, y->days_high, "%.2f");
+	pair(&t, "GPU-hours", x->gpu_hours, y->gpu_hours, "%.0f");
+	pair(&t, "dollars", x->usd, y->usd, "%.0f");
+	pair(&t, "  at least", x->usd_low, y->usd_low, "%.0f");
+	pair(&t, "  at most", x->usd_high, y->usd_high, "%.0f");
+	pair(&t, "dollars an hour", x->usd_h, y->usd_h, "%.2f");
+	pair(&t, "tokens/s", x->tokens_per_s, y->tokens_per_s, "%.0f");
+	pair(&t, "MFU %", 100 * x->mfu, 100 * y->mfu, "%.1f");
+	pair(&t, "GPU memory used %", 100 * (double)x->plan.used_bytes / (double)o->gpus.items[x->offer->gpu].capacity_bytes,
+	     100 * (double)y->plan.used_bytes / (double)o->gpus.items[y->offer->gpu].capacity_bytes, "%.0f");
+	pair(&t, "lost to interruptions %", 100 * (x->failures.factor - 1), 100 * (y->failures.factor - 1), "%.2f");
+	oom_table_cell(&t, "binds");
+	oom_table_cell(&t, oom_bound_str(x->binds));
+	oom_table_cell(&t, oom_bound_str(y->binds));
+	oom_table_cell(&t, "");
+	oom_table_print(&t, stdout, 0);
+	oom_table_release(&t);
+	oom_box_changes(asked, &x->plan.plan, a, sizeof(a));
+	oom_box_changes(asked, &y->plan.plan, c, sizeof(c));
+	printf("plan of the first: %s\nplan of the second: %s\n", *a ? a : "as asked", *c ? c : "as asked");
+	if (x->days_low <= y->days_high && y->days_low <= x->days_high)
+		printf("which of them is done first is not known: the intervals overlap\n");
+	return true;
+}
+
+/* ---- the picture ---- */
+
+enum { WIDTH = 900, HEIGHT = 560, LEFT = 90, RIGHT = 30, TOP = 60, BOTTOM = 60 };
+
+struct axes {
+	double days_low, days_high, usd_low, usd_high;
+};
+
+static double x_of(const struct axes *a, double v)
+{
+	return LEFT + (WIDTH - LEFT - RIGHT) * log(v / a->days_low) / log(a->days_high / a->days_low);
+}
+
+static double y_of(const struct axes *a, double v)
+{
+	return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * log(v / a->usd_low) / log(a->usd_high / a->usd_low);
+}
+
+static bool drawn(const struct oom_box *x)
+{
+	return x->usd > 0 && x->days > 0 && isfinite(x->usd) && isfinite(x->days);
+}
+
+static void ticks(FILE *out, const struct axes *a)
+{
+	static const double steps[] = {1, 2, 5};
+
+	for (int e = -6; e < 14; e++)
+		for (size_t i = 0; i < 3; i++) {
+			const double v = steps[i] * pow(10, e);
+
+			if (v >= a->days_low && v <= a->days_high) {
+				oom_svg_line(out, x_of(a, v), TOP, x_of(a, v), HEIGHT - BOTTOM, "#e6e6e6", NULL);
+				oom_svg_text(out, x_of(a, v), HEIGHT - BOTTOM + 18, 12, OOM_ANCHOR_MIDDLE,
+					     OOM_SVG_INK, "%g", v);
+			}
+			if (v >= a->usd_low && v <= a->usd_high) {
+				oom_svg_line(out, LEFT, y_of(a, v), WIDTH - RIGHT, y_of(a, v), "#e6e6e6", NULL);
+				oom_svg_text(out, LEFT - 8, y_of(a, v) + 4, 12, OOM_ANCHOR_END, OOM_SVG_INK, "%s",
+					     DOLLARS(v));
+			}
+		}
+}
+
+/* Everything that was tried as dots, the front as a line with names. */
+static void draw(FILE *out, const struct oom_offers *o, const struct oom_boxes *b, const struct axes *a)
+{
+	const struct oom_box *last = NULL;
+	char text[400], where[120];
+
+	for (size_t i = 0; i < b->n_points; i++) {
+		const struct oom_box *x = &b->points[i];
+		double r = x->pareto ? 4 : 2;
+
+		if (!drawn(x))
+			continue;
+		cards(o, x, where, sizeof(where));
+		snprintf(text, sizeof(text), "%s %s, %s: %s days, %s $", x->offer->provider, x->offer->instance,
+			 where, DAYS(x->days), DOLLARS(x->usd));
+		if (x->pareto && last)
+			oom_svg_line(out, x_of(a, last->days), y_of(a, last->usd), x_of(a, x->days),
+				     y_of(a, x->usd), "#0072b2", NULL);
+		oom_svg_rect(out, x_of(a, x->days) - r, y_of(a, x->usd) - r, 2 * r, 2 * r,
+			     x->stale ? "#bdbdbd" : x->pareto ? "#0072b2" : "#e69f00", text);
+		if (x->pareto) {
+			oom_svg_text(out, x_of(a, x->days) + 7, y_of(a, x->usd) - 6, 11, OOM_ANCHOR_START,
+				     OOM_SVG_INK, "%s", where);
+			last = x;
+		}
+	}
+}
+
+bool oom_quote_svg(const char *path, const struct oom_offers *o, const struct oom_boxes *b,
+		   const struct oom_box_query *q)
+{
+	struct axes a = {INFINITY, 0, INFINITY, 0};
+	FILE *out = fopen(path, "w");
+	bool fine;
+
+	if (!out)
+		return false;
+	for (size_t i = 0; i < b->n_points; i++) {
+		const struct oom_box *x = &b->points[i];
+
+		if (!drawn(x))
+			continue;
+		a.days_low = fmin(a.days_low, x->days / 1.3);
+		a.days_high = fmax(a.days_high, x->days * 1.6);
+		a.usd_low = fmin(a.usd_low, x->usd / 1.3);
+		a.usd_high = fmax(a.usd_high, x->usd * 1.3);
+	}
+	oom_svg_begin(out, WIDTH, HEIGHT, "days against dollars");
+	oom_svg_text(out, LEFT, 28, 15, OOM_ANCHOR_START, OOM_SVG_INK,
+		     "%.4g billion tokens: days against dollars, %s prices", q->tokens / 1e9,
+		     q->spot ? "spot" : "on-demand");
+	oom_svg_text(out, LEFT, 46, 11, OOM_ANCHOR_START, OOM_SVG_INK,
+		     "blue: nothing is done earlier for less; grey: prices older than a year; estimates");
+	if (a.days_high > 0) {
+		ticks(out, &a);
+		if (q->deadline_days > a.days_low && q->deadline_days < a.days_high)
+			oom_svg_line(out, x_of(&a, q->deadline_days), TOP, x_of(&a, q->deadline_days),
+				     HEIGHT - BOTTOM, "#b00020", "4 3");
+		if (q->budget_usd > a.usd_low && q->budget_usd < a.usd_high)
+			oom_svg_line(out, LEFT, y_of(&a, q->budget_usd), WIDTH - RIGHT, y_of(&a, q->budget_usd),
+				     "#b00020", "4 3");
+		draw(out, o, b, &a);
+	}
+	oom_svg_text(out, WIDTH / 2.0, HEIGHT - 16, 12, OOM_ANCHOR_MIDDLE, OOM_SVG_INK, "days");
+	oom_svg_text(out, 16, 46, 12, OOM_ANCHOR_START, OOM_SVG_INK, "dollars");
+	oom_svg_end(out);
+	fine = !ferror(out);
+	return fclose(out) == 0 && fine;
+}
