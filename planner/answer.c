@@ -422,9 +422,11 @@ static bool taken_back(const struct asker *a, const struct oom_option *knob)
 }
 
 enum oom_status oom_answer_solve(struct oom_evaluator *ev, const struct oom_question *q,
-				 const char *knob, struct oom_solution *out, struct oom_error *err)
+				 const char *knob, int64_t step, bool exact_changes,
+				 struct oom_solution *out, struct oom_error *err)
 {
 	struct asker a;
+	struct oom_solve_query s;
 	enum oom_status st = start(&a, ev, q, err);
 
 	if (!st && !a.q.capacity_bytes && strcmp(knob, "gpu-memory"))
@@ -434,11 +436,18 @@ enum oom_status oom_answer_solve(struct oom_evaluator *ev, const struct oom_ques
 				   oom_model_type(a.q.model));
 	if (!st)
 		take_margin(&a);
+	s = (struct oom_solve_query){.plan = &a.plan,
+				     .knob = knob,
+				     .capacity_bytes = a.q.capacity_bytes,
+				     .step = step,
+				     .exact_changes = exact_changes,
+				     .gpu = a.q.gpu};
 	do {
 		if (!st)
-			st = oom_solve(a.ev, a.q.model, &a.plan, knob, a.q.capacity_bytes, out, err);
-	} while (!st && !out->needed_bytes && margins_again(&a.margins, &a.plan, &out->eval));
-	if (!st) {
+			st = oom_solve(a.ev, a.q.model, &s, out, err);
+	} while (!st && out->tried && !out->needed_bytes &&
+		 margins_again(&a.margins, &a.plan, &out->eval));
+	if (!st && out->tried) {
 		out->plan.margin = a.q.plan.margin;
 		if (out->needed_bytes && a.q.calibration) {
 			out->needed_bytes = (uint64_t)margins_need(&a.margins, &out->eval) + 1;
@@ -462,7 +471,7 @@ enum oom_status oom_answer_lengths(struct oom_evaluator *ev, const struct oom_qu
 		return oom_error_set(err, OOM_ERR_INVALID, "no lengths were given");
 	if (!q->capacity_bytes && !q->gpu)
 		return OOM_OK;
-	st = oom_answer_solve(ev, q, "seq-len", &s, err);
+	st = oom_answer_solve(ev, q, "seq-len", 1, false, &s, err);
 	if (st)
 		return st;
 	*longest = s.exists ? s.value : 0;

@@ -163,6 +163,8 @@ enum oom_status search_space_init(struct search_space *s, const struct oom_model
 	s->excused = oom_compat_broken(&s->compat, &s->start, q->asked);
 	s->asked = asked;
 	s->allow = q->allow;
+	s->exact_only = q->exact_only;
+	s->keep_batch = q->keep_batch;
 	s->model = model;
 	s->megatron = oom_engine_at((size_t)asked->engine)->degrees;
 	s->fewer_gpus = q->objective == OOM_OBJECTIVE_PRICE && !s->megatron;
@@ -203,10 +205,31 @@ static bool has_fused_loss(const struct search_space *s)
 	return task == OOM_TASK_CAUSAL_LM || task == OOM_TASK_IMAGE_TEXT;
 }
 
+/* Sharding over GPUs that were asked for, like micro-batches and checkpointing, leaves the run as it
+ * is. */
+static const struct {
+	enum search_axis axis;
+	enum oom_class cls;
+} inexact[SEARCH_INEXACT] = {
+	{PRECISION, OOM_NUMERICS}, {OPTIMIZER, OOM_NUMERICS}, {STEP, OOM_NUMERICS},
+	{OFFLOAD, OOM_PLACEMENT},  {SEQ, OOM_SCIENCE},	      {LORA, OOM_SCIENCE},
+};
+
+static bool fixed(const struct search_space *s, enum search_axis axis)
+{
+	bool no = axis == BATCH && s->keep_batch;
+
+	for (int i = 0; i < SEARCH_INEXACT; i++)
+		no |= s->exact_only && inexact[i].axis == axis;
+	return no;
+}
+
 size_t search_values(const struct search_space *s, enum search_axis axis)
 {
 	const struct oom_plan *a = s->asked;
 
+	if (fixed(s, axis))
+		return 1;
 	switch (axis) {
 	case SEQ: return lengths(s);
 	case GPUS: return s->n_gpus;
@@ -309,16 +332,6 @@ static bool steps_in_backward(const struct oom_plan *p)
 	return oom_engine_at((size_t)p->engine)->plain && p->grad_accum == 1 && !p->zero_stage &&
 	       !oom_plan_adapted(p);
 }
-
-/* Sharding over GPUs that were asked for, like micro-batches and checkpointing, leaves the run as it
- * is. */
-static const struct {
-	enum search_axis axis;
-	enum oom_class cls;
-} inexact[SEARCH_INEXACT] = {
-	{PRECISION, OOM_NUMERICS}, {OPTIMIZER, OOM_NUMERICS}, {STEP, OOM_NUMERICS},
-	{OFFLOAD, OOM_PLACEMENT},  {SEQ, OOM_SCIENCE},	      {LORA, OOM_SCIENCE},
-};
 
 unsigned search_inexact(const uint16_t value[OOM_SEARCH_AXES])
 {

@@ -1,28 +1,96 @@
 /* Inverse questions, by doubling and bisection.
  *
+ * Values are gone through in the steps that a person would take: 64 tokens, a patch or a window, whole
+ * nodes, ranks of 8.  What is smaller than one step is looked for in steps of one.
+ *
  * What the allocator reserves does not always rise with a knob (segments of 2 and 20 MiB), so neither
  * does the verdict fall only once.  The bisection keeps what it was told: its lower end was judged
  * to fit, its upper end not to.  They end as neighbours, whatever lies beyond. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "moves.h"
+#include "oomplan/engine.h"
 #include "oomplan/rules.h"
 #include "oomplan/search.h"
 
 struct solver {
 	struct oom_evaluator *ev;
 	const struct oom_model *model;
-	const struct oom_plan *plan;
+	struct oom_plan plan;           /* as asked; without the global batch where that is solved for */
 	const struct oom_option *knob;
-	uint64_t capacity;
+	const struct oom_solve_query *q;
+	int64_t step;                   /* values are numbers of steps */
+	int64_t node;                   /* GPUs: beyond so many whole nodes count; 0: any number */
+	bool plain_batch;               /* the micro-batch is what is solved for */
+	struct oom_search *found;       /* owned; NULL: as asked */
 	struct oom_error *err;
 };
+
+/* ---- steps ---- */
+
+/* GPUs of a node, where nobody says: as most machines have them. */
+#define USUAL_NODE 8
+
+static int64_t node_of(const struct oom_plan *p)
+{
+	return p->gpus_per_node ? p->gpus_per_node : p->nodes > 1 ? p->gpus / p->nodes : USUAL_NODE;
+}
+
+static int64_t tokens(const struct oom_model *m, const struct oom_plan *p)
+{
+	(void)m;
+	/* context parallelism cuts a sequence in 2 cp pieces */
+	return 64 * (p->cp > 1 ? p->cp : 1);
+}
+
+static int64_t side(const struct oom_model *m, const struct oom_plan *p)
+{
+	(void)p;
+	return (int64_t)oom_model_shape(m).image_step;
+}
+
+/* PEFT's examples and every published recipe: 8, 16, 32, 64, ... */
+static int64_t rank(const struct oom_model *m, const struct oom_plan *p)
+{
+	(void)m;
+	(void)p;
+	return 8;
+}
+
+/* What can be solved for; a step of one where no other is usual. */
+static const struct solved {
+	const char *knob;
+	int64_t (*step)(const struct oom_model *model, const struct oom_plan *plan);
+	bool batch;                     /* it is the batch of a rank: changes beside it leave it alone */
+	bool no_changes;                /* nothing exact makes room for it */
+} solved[] = {
+	{.knob = "micro-batch", .batch = true},
+	{.knob = "seq-len", .step = tokens},
+	{.knob = "tgt-len", .step = tokens},
+	{.knob = "image-size", .step = side},
+	{.knob = "num-layers"},
+	{.knob = "lora-r", .step = rank},
+	{.knob = "grad-accum", .batch = true, .no_changes = true},
+	{.knob = "global-batch", .batch = true},
+	{.knob = "gpus"},
+	{.knob = "gpu-memory", .no_changes = true},
+	{.knob = "eval-accumulation", .no_changes = true},
+};
+enum { SOLVED = sizeof(solved) / sizeof(solved[0]) };
+
+static int64_t value_of(const struct solver *s, int64_t steps)
+{
+	return s->node && steps > s->node ? (steps - s->node + 1) * s->node : steps * s->step;
+}
+
+/* ---- one value ---- */
 
 /* *whole: the value is one, which of micro-batches under a global batch only its divisors are. */
 static struct oom_plan plan_with(const struct solver *s, int64_t value, bool *whole)
 {
-	struct oom_plan p = *s->plan;
+	struct oom_plan p = s->plan;
 	char note[300];
 
 	*oom_plan_field(&p, s->knob) = value;
@@ -32,34 +100,65 @@ static struct oom_plan plan_with(const struct solver *s, int64_t value, bool *wh
 			 oom_model_lora_targets(s->model));
 	if (value <= p.global_batch && oom_plan_field(&p, s->knob) == &p.micro_batch)
 		oom_plan_settle_batch(&p, note);
-	*whole = *oom_plan_field(&p, s->knob) == value;
-	if (!strcmp(s->knob->name, "gpus") && shard_for_many(&p))
-		oom_plan_relax(&p);
+	if (oom_plan_field(&p, s->knob) == &p.gpus && s->node)
+		p.nodes = value > s->node ? value / s->node : 1;
 	/* more GPUs see a global batch in fewer micro-steps, as whoever asks for them is told */
 	if (p.global_batch && oom_plan_field(&p, s->knob) != &p.micro_batch)
 		oom_plan_settle_batch(&p, note);
+	*whole = *oom_plan_field(&p, s->knob) == value;
+	if (oom_plan_field(&p, s->knob) == &p.gpus && shard_for_many(&p))
+		oom_plan_relax(&p);
 	return p;
 }
 
-/* Does the plan fit with this value?  A value the model cannot run with does not. */
-static enum oom_status price(const struct solver *s, int64_t value, unsigned flags,
-			     struct oom_eval *e, bool *yes)
+/* The same with exact changes: the search's word. */
+static enum oom_status with_changes(const struct solver *s, struct oom_plan *p, unsigned flags,
+				    struct oom_eval *e, bool *yes)
+{
+	const struct oom_search_query q = {.asked = p,
+					   .capacity_bytes = s->q->capacity_bytes,
+					   .gpu = s->q->gpu,
+					   .best_only = true,
+					   .verdicts_only = true,
+					   .exact_only = true,
+					   .keep_batch = s->plain_batch};
+	enum oom_status st = oom_evaluate(s->ev, s->model, p, OOM_EVAL_FAST, e, s->err);
+
+	if (!st)
+		st = oom_search(s->ev, s->model, &q, s->found, s->err);
+	*yes = !st && s->found->found;
+	if (*yes)
+		*p = s->found->best.plan;
+	if (*yes && flags != OOM_EVAL_FAST)
+		st = oom_judge(s->ev, s->model, p, s->q->capacity_bytes, flags, e, yes, s->err);
+	return st;
+}
+
+/* Does the plan fit with this value?  A value the model cannot run with does not.  *plan, which may
+ * be NULL: the one that was judged. */
+static enum oom_status price(const struct solver *s, int64_t steps, unsigned flags,
+			     struct oom_eval *e, bool *yes, struct oom_plan *plan)
 {
 	bool whole;
-	const struct oom_plan p = plan_with(s, value, &whole);
-	const enum oom_status st = whole ? oom_judge(s->ev, s->model, &p, s->capacity, flags, e,
-						     yes, s->err) :
-					   OOM_ERR_INVALID;
+	struct oom_plan p = plan_with(s, value_of(s, steps), &whole);
+	enum oom_status st = OOM_ERR_INVALID;
 
-	*yes = *yes && whole;
+	*yes = false;
+	if (whole && s->found)
+		st = with_changes(s, &p, flags, e, yes);
+	else if (whole)
+		st = oom_judge(s->ev, s->model, &p, s->q->capacity_bytes, flags, e, yes, s->err);
+	*yes = *yes && oom_evaluation_fits(s->ev, s->model, &p, s->q->capacity_bytes);
 	if (st)
 		e->used_bytes = UINT64_MAX;
+	if (plan)
+		*plan = p;
 	return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
 }
 
-static enum oom_status fits(const struct solver *s, int64_t value, struct oom_eval *e, bool *yes)
+static enum oom_status fits(const struct solver *s, int64_t steps, struct oom_eval *e, bool *yes)
 {
-	return price(s, value, OOM_EVAL_FAST, e, yes);
+	return price(s, steps, OOM_EVAL_FAST, e, yes, NULL);
 }
 
 /* Not every value runs (an image's side may have to be a multiple of the patch): *value moves up to
@@ -106,26 +205,46 @@ static enum oom_status bisect(const struct solver *s, int64_t *lo, int64_t hi)
 }
 
 /* The plan of the value, as it is reported. */
-static enum oom_status describe(const struct solver *s, struct oom_solution *out)
+static enum oom_status describe(const struct solver *s, int64_t steps, struct oom_solution *out)
 {
 	bool yes;
 
-	out->plan = plan_with(s, out->value, &yes);
-	return price(s, out->value, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &out->eval, &yes);
+	out->value = value_of(s, steps);
+	out->step = s->step;
+	return price(s, steps, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &out->eval, &yes, &out->plan);
 }
 
-static enum oom_status largest(const struct solver *s, struct oom_solution *out)
+/* The next value, which does not fit.  With changes there is no one plan of it. */
+static enum oom_status look_beyond(const struct solver *s, int64_t steps, bool ran, struct oom_solution *out)
 {
-	const int64_t top = (int64_t)s->knob->max;
-	int64_t lo = (int64_t)s->knob->min > 0 ? (int64_t)s->knob->min : 1, hi;
+	struct oom_eval e;
+	struct oom_plan p;
+	bool yes;
+	enum oom_status st = OOM_OK;
+
+	out->neighbour = ran ? value_of(s, steps) : 0;
+	out->neighbour_bytes = UINT64_MAX;
+	if (!ran || s->found)
+		return st;
+	st = price(s, steps, OOM_EVAL_REPLAY, &e, &yes, &p);
+	out->neighbour_bytes = e.used_bytes;
+	/* where it is the evaluation that has no room, that */
+	if (!st && e.used_bytes <= oom_budget(s->q->capacity_bytes, &p))
+		out->neighbour_bytes = oom_evaluation_bytes(s->ev, s->model, &p);
+	return st;
+}
+
+static enum oom_status largest(const struct solver *s, int64_t top, struct oom_solution *out)
+{
+	int64_t lo = s->step == 1 && s->knob->min > 0 ? (int64_t)s->knob->min : 1, hi;
 	struct oom_eval e;
 	bool yes, ran;
 	enum oom_status st = next_that_runs(s, &lo, top, &e, &yes, &ran);
 
 	out->exists = yes;
-	out->value = hi = lo;
+	hi = lo;
 	if (st || !yes)
-		return st ? st : describe(s, out);
+		return st ? st : describe(s, lo, out);
 	while (yes && hi < top) {
 		lo = hi;
 		hi = hi > top / 2 ? top : hi * 2;
@@ -138,38 +257,53 @@ static enum oom_status largest(const struct solver *s, struct oom_solution *out)
 	st = bisect(s, &lo, hi);
 	if (st)
 		return st;
-	out->value = lo;
 	out->at_limit = lo == top;
-	st = describe(s, out);
+	st = describe(s, lo, out);
 	if (!st && !out->at_limit) {
 		int64_t next = lo + 1;
 
 		st = next_that_runs(s, &next, top, &e, &yes, &ran);
-		if (!st && ran)
-			st = price(s, next, OOM_EVAL_REPLAY, &e, &yes);
-		out->neighbour = ran ? next : 0;
-		out->neighbour_bytes = ran ? e.used_bytes : UINT64_MAX;
+		if (!st)
+			st = look_beyond(s, next, ran, out);
 	}
 	return st;
 }
 
+/* In steps, and where not even one of them fits, below it. */
+static enum oom_status largest_in_steps(struct solver *s, struct oom_solution *out)
+{
+	const int64_t step = s->step;
+	enum oom_status st = largest(s, (int64_t)s->knob->max / step, out);
+
+	if (st || out->exists || step == 1)
+		return st;
+	s->step = 1;
+	return largest(s, step < (int64_t)s->knob->max ? step : (int64_t)s->knob->max, out);
+}
+
 static enum oom_status fewest_gpus(const struct solver *s, struct oom_solution *out)
 {
-	int64_t hi = 1, lo = 0;
+	enum { MOST = 65536 };
+	const int64_t top = s->node ? s->node - 1 + MOST / s->node : MOST;
+	int64_t hi = 1, lo = 0, ran = 1;
 	struct oom_eval e;
 	bool yes = false;
 	enum oom_status st = OOM_OK;
 
-	for (; hi <= 65536; hi *= 2) {
+	for (;;) {
 		st = fits(s, hi, &e, &yes);
 		if (st || yes)
 			break;
+		if (e.used_bytes != UINT64_MAX)
+			ran = hi;
 		lo = hi;
+		if (hi == top)
+			break;
+		hi = hi > top / 2 ? top : hi * 2;
 	}
 	out->exists = yes;
-	out->value = yes ? hi : lo;
 	if (st || !yes)
-		return st ? st : describe(s, out);
+		return st ? st : describe(s, ran, out);
 	while (hi - lo > 1) {
 		const int64_t mid = lo + (hi - lo) / 2;
 
@@ -181,61 +315,96 @@ static enum oom_status fewest_gpus(const struct solver *s, struct oom_solution *
 		else
 			lo = mid;
 	}
-	out->value = hi;
 	out->at_limit = hi == 1;
-	st = describe(s, out);
-	if (!st && hi > 1) {
-		st = price(s, hi - 1, OOM_EVAL_REPLAY, &e, &yes);
-		out->neighbour = hi - 1;
-		out->neighbour_bytes = e.used_bytes;
-	}
+	st = describe(s, hi, out);
+	if (!st && hi > 1)
+		st = look_beyond(s, hi - 1, true, out);
 	return st;
 }
 
-enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *model,
-			  const struct oom_plan *plan, const char *knob, uint64_t capacity,
-			  struct oom_solution *out, struct oom_error *err)
+static enum oom_status memory(struct solver *s, struct oom_solution *out)
 {
-	static const char *const can[] = {"micro-batch", "seq-len",	      "tgt-len",
-					  "image-size",	 "num-layers",	      "lora-r",
-					  "grad-accum",	 "global-batch",      "gpus",
-					  "gpu-memory",	 "eval-accumulation", NULL};
-	struct oom_plan any = *plan;
-	struct solver s = {ev, model, &any, NULL, capacity, err};
-	const char *near;
-	bool known = false;
-	enum oom_status st;
+	const enum oom_status st = oom_evaluate(s->ev, s->model, &s->plan,
+						OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &out->eval, s->err);
+	uint64_t most = out->eval.used_bytes;
 
-	memset(out, 0, sizeof(*out));
+	if (!st && s->plan.evaluates == OOM_EVALUATES_YES) {
+		const uint64_t evaluation = oom_evaluation_bytes(s->ev, s->model, &s->plan);
+
+		most = evaluation > most ? evaluation : most;
+	}
+	out->exists = !st;
+	out->plan = s->plan;
+	out->needed_bytes = (uint64_t)((double)most / (1 - s->plan.margin)) + 1;
+	return st;
+}
+
+static enum oom_status find(const char *knob, const struct solved **out, struct oom_error *err)
+{
+	const char *names[SOLVED + 1] = {NULL}, *near;
+
 	if (!strcmp(knob, "layers"))
 		knob = "num-layers";
 	if (!strcmp(knob, "lora-rank"))
 		knob = "lora-r";
-	for (size_t i = 0; can[i]; i++)
-		known |= !strcmp(can[i], knob);
-	near = oom_nearest(knob, can);
-	if (!known)
-		return oom_error_set(err, OOM_ERR_INVALID, "cannot solve for \"%s\"%s%s%s", knob,
-				     near ? " (did you mean \"" : "", near ? near : "",
-				     near ? "\"?)" : "");
-	if (!strcmp(knob, "gpu-memory")) {
-		st = oom_evaluate(ev, model, plan, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &out->eval,
-				  err);
-		out->exists = !st;
-		out->plan = *plan;
-		out->needed_bytes = (uint64_t)((double)out->eval.used_bytes / (1 - plan->margin)) +
-				    1;
-		return st;
+	for (size_t i = 0; i < SOLVED; i++) {
+		names[i] = solved[i].knob;
+		*out = &solved[i];
+		if (!strcmp(knob, names[i]))
+			return OOM_OK;
 	}
+	near = oom_nearest(knob, names);
+	return oom_error_set(err, OOM_ERR_INVALID, "cannot solve for \"%s\"%s%s%s", knob,
+			     near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+}
+
+static enum oom_status solve(struct solver *s, const struct solved *what, struct oom_solution *out)
+{
+	const struct oom_solve_query *q = s->q;
+	const bool gpus = !strcmp(what->knob, "gpus"), global = !strcmp(what->knob, "global-batch");
+	enum oom_status st;
+
 	/* the global batch costs nothing beyond the micro-batch it is cut into: the micro-batch
 	 * is what is solved for */
-	s.knob = oom_knob_find(!strcmp(knob, "global-batch") ? "micro-batch" : knob);
-	if (!strcmp(knob, "global-batch"))
-		any.global_batch = 0;
-	st = oom_plan_check_open(plan, s.knob, err);
-	if (!st)
-		st = strcmp(knob, "gpus") ? largest(&s, out) : fewest_gpus(&s, out);
-	if (!st && out->exists && !strcmp(knob, "global-batch"))
-		out->value *= plan->grad_accum * oom_plan_data_parallel(plan);
+	s->knob = oom_knob_find(global ? "micro-batch" : what->knob);
+	if (global)
+		s->plan.global_batch = 0;
+	s->plain_batch = what->batch;
+	s->step = q->step ? q->step : what->step ? what->step(s->model, q->plan) : 1;
+	s->node = gpus && !q->step ? node_of(q->plan) : 0;
+	st = oom_plan_check_open(q->plan, s->knob, s->err);
+	if (st)
+		return st;
+	st = gpus ? fewest_gpus(s, out) : largest_in_steps(s, out);
+	if (!st && out->exists && global)
+		out->value *= q->plan->grad_accum * oom_plan_data_parallel(q->plan);
+	return st;
+}
+
+enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *model,
+			  const struct oom_solve_query *q, struct oom_solution *out,
+			  struct oom_error *err)
+{
+	struct solver s = {.ev = ev, .model = model, .plan = *q->plan, .q = q, .err = err};
+	const struct solved *what;
+	enum oom_status st;
+
+	memset(out, 0, sizeof(*out));
+	st = find(q->knob, &what, err);
+	if (st)
+		return st;
+	out->tried = !q->exact_changes ||
+		     (!what->no_changes && !oom_engine_at((size_t)q->plan->engine)->degrees);
+	if (!out->tried)
+		return OOM_OK;
+	if (!strcmp(what->knob, "gpu-memory"))
+		return memory(&s, out);
+	if (q->exact_changes) {
+		s.found = malloc(sizeof(*s.found));
+		if (!s.found)
+			return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	}
+	st = solve(&s, what, out);
+	free(s.found);
 	return st;
 }

@@ -135,11 +135,11 @@ OOM_API enum oom_status oom_answer(struct oom_evaluator *ev, const struct oom_qu
 OOM_API enum oom_status oom_answer_search(struct oom_evaluator *ev, const struct oom_question *q,
 					  struct oom_search *out, struct oom_error *err);
 
-/* oom_solve, judged by the question's calibration; its plan has the margin as asked ("gpu-memory":
+/* oom_solve (step and exact_changes: see there), judged by the question's calibration; its plan has the margin as asked ("gpu-memory":
  * the one that the calibration comes to).  OOM_ERR_INVALID for a knob that cannot be solved for. */
 OOM_API enum oom_status oom_answer_solve(struct oom_evaluator *ev, const struct oom_question *q,
-					 const char *knob, struct oom_solution *out,
-					 struct oom_error *err);
+					 const char *knob, int64_t step, bool exact_changes,
+					 struct oom_solution *out, struct oom_error *err);
 
 /* What the question's lengths make of its batches, which q must have. */
 OOM_API struct oom_lengths_report oom_question_lengths(const struct oom_question *q);

@@ -41,6 +41,7 @@ OOM_API enum oom_task oom_model_task(const struct oom_model *model);
 struct oom_model_shape {
 	uint64_t vocab, d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, max_positions,
 		n_experts, image_size;
+	uint64_t image_step;            /* sides of images are multiples of it: patches, windows; 32 else */
 };
 OOM_API struct oom_model_shape oom_model_shape(const struct oom_model *model);
 OOM_API const char *oom_model_lora_targets(const struct oom_model *model);

@@ -45,6 +45,8 @@ struct oom_search_query {
 	enum oom_objective objective;
 	bool best_only;                 /* alternatives are not looked for: fewer replays */
 	bool verdicts_only;             /* no replay to know used_bytes, only where verdicts need it */
+	bool exact_only;                /* nothing but changes that leave the run as it is */
+	bool keep_batch;                /* micro-batch and accumulation stay, however ranks are laid out */
 };
 
 /* Why a departure is in a plan: the same plan without it. */
@@ -103,16 +105,31 @@ OOM_API enum oom_status oom_search_reasons(struct oom_evaluator *ev, const struc
 					   const struct oom_search_query *query,
 					   struct oom_search *found, struct oom_error *err);
 
+/* An inverse question. */
+struct oom_solve_query {
+	const struct oom_plan *plan;    /* as asked */
+	const char *knob;               /* "seq-len"; "gpu-memory" for the capacity that would do */
+	uint64_t capacity_bytes;
+	/* values tried: multiples of it.  0: what a person would try, which is 64 tokens, a patch or a
+	 * window of an image's side, ranks of 8, and of GPUs any number within a node, then whole nodes */
+	int64_t step;
+	/* the largest value for which changes that leave the run as it is (search.h) make a plan that
+	 * fits; the value itself and, where that is the batch, micro-batch and accumulation stay */
+	bool exact_changes;
+	const struct oom_gpu *gpu;      /* for exact_changes; may be NULL */
+};
 struct oom_solution {
+	bool tried;                     /* false: exact changes are not searched for this (Megatron) */
 	bool exists;
 	int64_t value;                  /* the answer; where none fits, the value eval describes */
+	int64_t step;                   /* in which values were tried in the end; GPUs: 1 */
 	/* it is the end of the knob's range: no neighbour was refused */
 	bool at_limit;
 	/* with the value; for gpus, sharded where nothing was (--engine fsdp2 --zero 3) */
 	struct oom_plan plan;
 	struct oom_eval eval;           /* of plan, replayed, with buckets */
 	/* the next value that runs, which does not fit, and what it uses, replayed; UINT64_MAX: none
-	 * of the next 64 runs */
+	 * of the next 64 runs, or no exact change makes it fit */
 	int64_t neighbour;
 	uint64_t neighbour_bytes;
 	uint64_t needed_bytes;          /* gpu-memory: capacity that would do */
@@ -120,11 +137,11 @@ struct oom_solution {
 /* The largest value of a count knob (the smallest for gpus) with which plan still fits;
  * "gpu-memory" gives needed_bytes.  Promised are two verdicts of oom_judge: the value fits, and the
  * next one above it (gpus: below it) that runs does not.  As what the allocator reserves does not
- * rise with every knob's every step, some value beyond that neighbour may fit again.
+ * rise with every knob's every step, some value beyond that neighbour may fit again.  Where the plan
+ * says that the run evaluates, the evaluation has to fit, too.
  * OOM_ERR_INVALID when the knob cannot be solved for. */
 OOM_API enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *model,
-				  const struct oom_plan *plan, const char *knob,
-				  uint64_t capacity_bytes, struct oom_solution *out,
+				  const struct oom_solve_query *query, struct oom_solution *out,
 				  struct oom_error *err);
 
 #ifdef __cplusplus

@@ -108,6 +108,7 @@ struct oom_arch {
 	uint64_t dec_layers, dec_heads, dec_ff;
 	/* vision */
 	uint64_t image_size, patch, channels;
+	uint64_t image_step;    /* sides that windows fill whole are multiples of it; 0: of the patch */
 	/* audio: elements of one frame of the input features (0: the input is token ids), and the
 	 * frames of a clip where the architecture fixes them (0: seq_len of them) */
 	uint64_t frame, frames;

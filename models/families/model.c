@@ -163,5 +163,8 @@ struct oom_model_shape oom_model_shape(const struct oom_model *m)
 
 	return (struct oom_model_shape){a->vocab,     a->d_model,    a->d_ff,	  a->n_layers,
 					a->n_heads,   a->n_kv_heads, a->head_dim, a->max_positions,
-					a->n_experts, a->image_size};
+					a->n_experts, a->image_size,
+					a->image_step ? a->image_step :
+					a->patch      ? a->patch :
+							32};
 }

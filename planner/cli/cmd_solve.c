@@ -6,36 +6,132 @@
 #include "json.h"
 #include "oomplan/megatron.h"
 
-static void json(const struct oom_target *t, const char *knob, const struct oom_solution *s)
+struct args {
+	struct oom_job job;
+	int64_t step;
+};
+
+/* As asked, and with changes that leave the run as it is. */
+struct both {
+	const char *knob;
+	struct oom_solution asked, exact;
+};
+
+static void found_json(struct oom_json *j, const struct oom_target *t, const struct oom_solution *s)
+{
+	oom_json_bool(j, "exists", s->exists);
+	if (s->needed_bytes)
+		oom_json_uint(j, "needed_bytes", s->needed_bytes);
+	else if (s->exists)
+		oom_json_int(j, "value", s->value);
+	else
+		oom_json_null(j, "value");
+	oom_json_int(j, "step", s->step);
+	oom_json_bool(j, "at_limit", s->at_limit);
+	oom_json_uint(j, "used_bytes", s->eval.used_bytes);
+	oom_json_text(j, "peak_phase", oom_phase_column(s->eval.peak_phase));
+	oom_json_uint(j, "capacity_bytes", t->q.capacity_bytes);
+	oom_json_int(j, "neighbour", s->neighbour);
+	oom_json_uint(j, "neighbour_bytes", s->neighbour_bytes);
+}
+
+static void json(const struct oom_target *t, const struct both *b)
 {
 	struct oom_json j = {.out = stdout};
+	char options[600] = "";
 
 	oom_json_object(&j, NULL);
 	oom_json_text(&j, "schema", "oomplan-solve/1");
-	oom_json_text(&j, "knob", knob);
-	oom_json_bool(&j, "exists", s->exists);
-	if (s->needed_bytes)
-		oom_json_uint(&j, "needed_bytes", s->needed_bytes);
-	else if (s->exists)
-		oom_json_int(&j, "value", s->value);
-	else
-		oom_json_null(&j, "value");
-	oom_json_bool(&j, "at_limit", s->at_limit);
-	oom_json_uint(&j, "used_bytes", s->eval.used_bytes);
-	oom_json_text(&j, "peak_phase", oom_phase_column(s->eval.peak_phase));
-	oom_json_uint(&j, "capacity_bytes", t->q.capacity_bytes);
-	oom_json_uint(&j, "neighbour_bytes", s->neighbour_bytes);
+	oom_json_text(&j, "knob", b->knob);
+	found_json(&j, t, &b->asked);
 	oom_json_lengths(&j, t);
-	if (s->exists)
-		oom_json_calibrated(&j, t, &s->eval);
+	if (b->asked.exists)
+		oom_json_calibrated(&j, t, &b->asked.eval);
+	if (b->exact.tried) {
+		oom_json_object(&j, "with_exact_changes");
+		found_json(&j, t, &b->exact);
+		if (b->exact.exists)
+			oom_plan_options(&t->q.plan, &b->exact.plan, options, sizeof(options));
+		oom_json_text(&j, "changes", options);
+		oom_json_end(&j);
+	}
 	oom_json_end(&j);
 }
 
-static void text(const struct oom_job *job, const struct oom_target *t, const char *knob,
-		 const struct oom_solution *s)
+static void none(const struct oom_target *t, const char *knob, const struct oom_solution *s)
 {
-	const bool fewest = !strcmp(knob, "gpus");
+	const bool gpus = !strcmp(knob, "gpus");
+	const uint64_t used = s->eval.used_bytes;
+
+	printf(gpus ? "no number of GPUs fits as asked: " : "no %s fits as asked: ", knob);
+	if (used == UINT64_MAX || !used)
+		printf("none that was tried can run");
+	else if (gpus)
+		printf("%" PRId64 " of them still use %s each", s->value, oom_gib(used));
+	else
+		printf("%" PRId64 " already uses %s", s->value, oom_gib(used));
+	printf(" of %s (margin %.0f %%)\n", oom_gib(t->q.capacity_bytes), 100 * s->plan.margin);
+}
+
+/* What limits the answer: the neighbour that does not fit, or the knob's range. */
+static void beyond(const struct oom_solution *s)
+{
+	if (s->at_limit)
+		puts("  this is the end of the knob's range");
+	else if (!s->neighbour)
+		puts("  the next value cannot run");
+	else if (s->neighbour_bytes == UINT64_MAX)
+		printf("  %" PRId64 " does not fit, or cannot run\n", s->neighbour);
+	else
+		printf("  the next value was evaluated too: %" PRId64 ": %s, does not fit\n", s->neighbour,
+		       oom_gib(s->neighbour_bytes));
+}
+
+static void as_asked(const struct oom_job *job, const struct oom_target *t, const char *knob,
+		     const struct oom_solution *s)
+{
 	char options[200];
+
+	printf("%s: %" PRId64 "\n", knob, s->value);
+	if (job->quiet)
+		return;
+	printf("  %s it fits: %s used of %s; binding phase %s\n",
+	       !strcmp(knob, "gpus") ? "the fewest with which" : "the largest with which",
+	       oom_gib(s->eval.used_bytes), oom_gib(t->q.capacity_bytes),
+	       oom_phase_str(s->eval.peak_phase));
+	if (s->step > 1)
+		printf("  in steps of %" PRId64 " (--step 1: any value)\n", s->step);
+	if (s->plan.engine != t->q.plan.engine)
+		printf("  sharded, as more GPUs help nothing else: %s\n",
+		       oom_plan_options(&t->q.plan, &s->plan, options, sizeof(options)));
+	oom_report_calibrated(t, &s->eval);
+	beyond(s);
+}
+
+/* Where changes lead further than what was asked. */
+static void with_changes(const struct oom_job *job, const struct oom_target *t, const struct both *b)
+{
+	const struct oom_solution *s = &b->exact;
+	char options[600];
+
+	if (!s->tried)
+		return;
+	if (!s->exists) {
+		printf("%s with exact changes: none fits either\n", b->knob);
+		return;
+	}
+	printf("%s with exact changes: %" PRId64 "%s\n", b->knob, s->value,
+	       b->asked.exists && s->value == b->asked.value ? ", the same" : "");
+	if (job->quiet || (b->asked.exists && s->value == b->asked.value))
+		return;
+	printf("  %s: %s used\n", oom_plan_options(&t->q.plan, &s->plan, options, sizeof(options)),
+	       oom_gib(s->eval.used_bytes));
+	beyond(s);
+}
+
+static void text(const struct oom_job *job, const struct oom_target *t, const struct both *b)
+{
+	const struct oom_solution *s = &b->asked;
 
 	if (s->needed_bytes) {
 		printf("gpu-memory: %s (peak %s used, margin %.0f %%)\n",
@@ -43,69 +139,51 @@ static void text(const struct oom_job *job, const struct oom_target *t, const ch
 		       100 * s->plan.margin);
 		return;
 	}
-	if (!s->exists) {
-		printf("no %s fits: the smallest already uses %s of %s (margin %.0f %%)\n", knob,
-		       s->eval.used_bytes == UINT64_MAX ? "more than there is" :
-							  oom_gib(s->eval.used_bytes),
-		       oom_gib(t->q.capacity_bytes),
-		       100 * s->plan.margin);
-		return;
-	}
-	printf("%s: %" PRId64 "\n", knob, s->value);
-	if (job->quiet)
-		return;
-	printf("  %s it fits: %s used of %s; binding phase %s\n",
-	       fewest ? "the fewest with which" : "the largest with which",
-	       oom_gib(s->eval.used_bytes), oom_gib(t->q.capacity_bytes),
-	       oom_phase_str(s->eval.peak_phase));
-	if (s->plan.engine != t->q.plan.engine)
-		printf("  sharded, as more GPUs help nothing else: %s\n",
-		       oom_plan_options(&t->q.plan, &s->plan, options, sizeof(options)));
-	oom_report_calibrated(t, &s->eval);
-	if (s->at_limit)
-		printf("  this is the end of the knob's range\n");
-	else if (s->neighbour_bytes == UINT64_MAX)
-		printf("  the next value cannot run\n");
+	if (s->exists)
+		as_asked(job, t, b->knob, s);
 	else
-		printf("  the next value was evaluated too: %s, does not fit\n",
-		       oom_gib(s->neighbour_bytes));
+		none(t, b->knob, s);
+	with_changes(job, t, b);
 }
 
-static int show(const struct oom_job *job, const struct oom_target *t, const char *knob,
-		const struct oom_solution *s)
+static int show(const struct oom_job *job, const struct oom_target *t, const struct both *b)
 {
-	const bool prints = oom_emit_prints(job);
-	struct oom_plan plan = s->plan;
+	const bool prints = oom_emit_prints(job), any = b->asked.exists || b->exact.exists;
 
 	if (!prints && job->json)
-		json(t, knob, s);
+		json(t, b);
 	else if (!prints)
-		text(job, t, knob, s);
+		text(job, t, b);
 	if (!prints && !job->json && !job->quiet)
 		oom_report_lengths(t);
-	oom_megatron_say_split(t->model, &plan);
-	return oom_emit_plan(job, &plan, s->exists, s->exists ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT);
+	return oom_emit_plan(job, b->asked.exists ? &b->asked.plan : &b->exact.plan, any,
+			     any ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT);
 }
 
 static int run(struct oom_job *job)
 {
-	const char *knob = job->words.items[0];
+	const int64_t step = ((const struct args *)job)->step;
+	struct oom_evaluator *ev = oom_evaluator_new();
+	struct both b = {.knob = job->words.items[0]};
 	struct oom_error err = {{0}};
-	struct oom_solution s;
 	struct oom_target t;
 	enum oom_status st;
 	int code = oom_emit_check(job);
 
 	if (!code)
-		code = oom_target_open(job, &t, strcmp(knob, "gpu-memory") != 0);
-
-	if (code)
+		code = oom_target_open(job, &t, strcmp(b.knob, "gpu-memory") != 0);
+	if (code) {
+		oom_evaluator_free(ev);
 		return code;
-	st = oom_answer_solve(NULL, &t.q, knob, &s, &err);
+	}
+	st = oom_answer_solve(ev, &t.q, b.knob, step, false, &b.asked, &err);
+	if (!st)
+		st = oom_answer_solve(ev, &t.q, b.knob, step, true, &b.exact, &err);
 	code = st == OOM_ERR_MEMORY || st == OOM_ERR_INTERNAL ? oom_failed(st, &err) :
 	       st ? oom_complain(OOM_EXIT_USAGE, "%s", err.text) :
-		    show(job, &t, knob, &s);
+		    show(job, &t, &b);
 	oom_target_close(&t);
+	oom_evaluator_free(ev);
 	return code;
 }
 
@@ -113,7 +191,17 @@ static const struct oom_option options[] = {
 	OOM_OPTIONS_TARGET,
 	OOM_OPTIONS_FROM,
 	OOM_OPTIONS_EMIT,
-	OOM_OPTIONS_DATA, OOM_OPTION_JSON, OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
+	OOM_OPTIONS_DATA,
+	{.name = "step",
+	 .kind = OOM_OPTION_COUNT,
+	 .offset = offsetof(struct args, step),
+	 .metavar = "N",
+	 .min = 0,
+	 .max = 1048576,
+	 .unset = "what a person would try",
+	 .summary = "try multiples of N alone: 64 tokens, patches or windows, ranks of 8 and whole nodes "
+		    "where nothing is said; 1 tries every value"},
+	OOM_OPTION_JSON, OOM_OPTIONS_COMMON, OOM_OPTIONS_END,
 };
 static const struct oom_example examples[] = {
 	{"solve seq-len --model Llama-3.1-8B --gpu 4090 --lora-r 16 --qlora --precision bf16-amp --grad-ckpt full --micro-batch 1",
@@ -133,6 +221,6 @@ const struct oom_command oom_command_solve = {
 	.min_words = 1,
 	.max_words = 1,
 	.examples = examples,
-	.args_size = sizeof(struct oom_job),
+	.args_size = sizeof(struct args),
 	.run = run,
 };

@@ -130,7 +130,7 @@ static enum finding solved(const struct subject *s, const struct question *q, ch
 	struct oom_plan p;
 
 	oom_question_settle(&o);
-	if (oom_answer_solve(s->ev, &o, knob, &found, &err) || !found.exists)
+	if (oom_answer_solve(s->ev, &o, knob, 0, false, &found, &err) || !found.exists)
 		return SILENT;
 	if (same_plan(s, &o, knob, &found.plan, found.eval.used_bytes, true, words, size) == BROKEN)
 		return BROKEN;

@@ -238,7 +238,7 @@ static void check_solve(const struct fixture *f)
 	struct oom_judged j;
 	struct oom_plan p;
 
-	assert_int_equal(oom_answer_solve(f->ev, &f->q, "micro-batch", &s, &err), OOM_OK);
+	assert_int_equal(oom_answer_solve(f->ev, &f->q, "micro-batch", 0, false, &s, &err), OOM_OK);
 	if (!s.exists)
 		return;
 	j = estimate(f, &s.plan);
@@ -483,9 +483,9 @@ static void test_calibrated(void **state)
 		     a->as_asked.fits_gpu, &j);
 		for (size_t i = 0; i < a->search.n_alternatives; i++)
 			assert_true(estimate(&f, &a->search.alternative[i].plan).fits_gpu);
-		assert_int_equal(oom_answer_solve(f.ev, &f.q, "micro-batch", &s, &err), OOM_OK);
+		assert_int_equal(oom_answer_solve(f.ev, &f.q, "micro-batch", 0, false, &s, &err), OOM_OK);
 	}
-	assert_int_equal(oom_answer_solve(f.ev, &f.q, "gpu-memory", &s, &err), OOM_OK);
+	assert_int_equal(oom_answer_solve(f.ev, &f.q, "gpu-memory", 0, false, &s, &err), OOM_OK);
 	f.q.capacity_bytes = s.needed_bytes;
 	assert_true(estimate(&f, &f.q.plan).fits_gpu);
 	f.q.capacity_bytes = s.needed_bytes - (64 << 20);

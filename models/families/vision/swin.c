@@ -77,6 +77,9 @@ static void swin_parse(struct oom_arch *a)
 		oom_read_fail(r, "embed_dim and num_channels must lie in 1..65536");
 	else
 		read_stages(a);
+	/* the last stage's map, halved between the stages, is whole windows: none is padded */
+	if (s->n_stages && s->window <= 256 && a->patch <= 65536)
+		a->image_step = a->patch * s->window << (s->n_stages - 1);
 }
 
 /* One stage's layers: channels, heads, side of its map of patches, the side rounded up to whole

@@ -58,6 +58,8 @@ static void swinv2_parse(struct oom_arch *a)
 	if (a->n_layers > OOM_MAX_LAYERS || !c->window || c->window > 256 ||
 	    !(c->ratio > 0 && c->ratio <= 1024))
 		oom_read_fail(r, "depths, window_size or mlp_ratio out of range");
+	else if (c->n && a->patch <= 65536)
+		a->image_step = a->patch * c->window << (c->n - 1);     /* whole windows in every stage */
 }
 
 /* One stage: channels, heads, side of the map, of a window, of the map in whole windows. */
