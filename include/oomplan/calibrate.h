@@ -56,7 +56,17 @@ struct oom_spread {
 	size_t n, n_outliers;   /* runs that measured it, and those set aside */
 };
 enum { OOM_BEYOND = 24 };
+/* Measured over predicted of published readings from real cards (data/residuals.csv): quantiles, and of
+ * how many readings; allocated bytes are predicted with the cuBLAS workspaces, which are of them. */
+enum { OOM_RATIOS = 13 };
+struct oom_ratios {
+	double at[OOM_RATIOS];          /* ascending; of the levels of kinds.c */
+	size_t n;                       /* readings behind them; 0: there are none */
+	size_t own;                     /* of them of this very kind */
+};
 struct oom_calibration {
+	/* of a kind of run, where no terms were fitted: these alone count */
+	struct oom_ratios real[OOM_MEASURES];
 	struct oom_overhead term[OOM_TERMS];
 	double cov[OOM_TERMS][OOM_TERMS];       /* zero between terms of different regressions */
 	struct oom_spread spread[OOM_MEASURES];
@@ -139,6 +149,11 @@ OOM_API enum oom_status oom_calibration_parse(struct oom_calibration *out, const
 					      size_t size, const char *name, struct oom_error *err);
 /* The one fitted from data/measured.csv. */
 OOM_API enum oom_status oom_calibration_default(struct oom_calibration *out, struct oom_error *err);
+
+/* Readings of real cards of the plan's kind: engine, and whether adapters are trained.  *kind is its name
+ * (static).  False: nobody has published what nvidia-smi shows of such runs, and nothing is written. */
+OOM_API bool oom_calibration_of_kind(struct oom_calibration *out, const struct oom_plan *plan,
+				     const char **kind);
 
 /* Rows of a CSV: what `oomplan estimate --runs` wrote (pred_ columns) with measured columns
  * (allocated or overall_peak, reserved or reserved_native, nvidia_smi), sizes in bytes or with a

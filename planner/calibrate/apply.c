@@ -146,9 +146,22 @@ static double deviation(const struct outlook *o, double *dof)
 	return sqrt(sum);
 }
 
+double oom_ratio_base(const struct oom_parts *p, enum oom_measure m)
+{
+	return oom_predicted(p, m) + (m == OOM_MEASURE_ALLOCATED ? p->workspace : 0);
+}
+
+/* Readings of real cards, where there are no terms. */
+static bool is_real(const struct oom_calibration *c)
+{
+	return c->real[OOM_MEASURE_USED].n > 0;
+}
+
 double oom_calibrated(const struct oom_calibration *c, const struct oom_parts *p,
 		      enum oom_measure m)
 {
+	if (is_real(c))
+		return oom_calibrated_interval(c, p, m, 0.5);
 	return look(c, p, m).mean;
 }
 
@@ -163,8 +176,11 @@ static double quantile(const struct outlook *o, double level)
 double oom_calibrated_interval(const struct oom_calibration *c, const struct oom_parts *p,
 			       enum oom_measure m, double level)
 {
-	const struct outlook o = look(c, p, m);
+	struct outlook o;
 
+	if (is_real(c))
+		return oom_ratio_base(p, m) * oom_ratio_at(&c->real[m], level);
+	o = look(c, p, m);
 	return quantile(&o, level);
 }
 
@@ -211,17 +227,25 @@ static double odds(const struct oom_calibration *c, const struct outlook *o, dou
 double oom_calibrated_fits(const struct oom_calibration *c, const struct oom_parts *p,
 			   enum oom_measure m, double capacity)
 {
-	const struct outlook o = look(c, p, m);
+	struct outlook o;
 
+	if (is_real(c))
+		return oom_ratio_below(&c->real[m], capacity / oom_ratio_base(p, m));
+	o = look(c, p, m);
 	return odds(c, &o, capacity);
 }
 
 double oom_calibrated_bound(const struct oom_calibration *c, const struct oom_parts *p,
 			    enum oom_measure m, double level)
 {
-	const struct outlook o = look(c, p, m);
-	double low = quantile(&o, fmin(level, 0.5)), high = low + o.mean;
+	struct outlook o;
+	double low, high;
 
+	if (is_real(c))
+		return oom_calibrated_interval(c, p, m, level);
+	o = look(c, p, m);
+	low = quantile(&o, fmin(level, 0.5));
+	high = low + o.mean;
 	if (level < 0.5)
 		return low;
 	if (odds(c, &o, low) >= level)          /* without any spread */

@@ -38,6 +38,12 @@ enum { OOM_FEWEST = 3 };
 /* The figure as predicted, uncalibrated. */
 double oom_predicted(const struct oom_parts *p, enum oom_measure m);
 
+/* Of readings from real cards: the ratio that a share of level stays below, and back. */
+double oom_ratio_at(const struct oom_ratios *r, double level);
+double oom_ratio_below(const struct oom_ratios *r, double ratio);
+/* What the ratios are over: allocated bytes with the workspaces in them. */
+double oom_ratio_base(const struct oom_parts *p, enum oom_measure m);
+
 /* Student's distribution. */
 double oom_t_quantile(double level, double dof);
 double oom_t_below(double t, double dof);

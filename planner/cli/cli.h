@@ -50,7 +50,9 @@ struct oom_target {
 	struct oom_model *model, *teacher;      /* teacher: NULL: none */
 	struct oom_gpu gpu;
 	struct oom_calibration calibration;
-	bool emulated;                  /* it is the shipped one: no card was read */
+	/* the shipped one: of published readings of which kind of run; NULL: of one's own.  Where there are
+	 * none, q has no calibration */
+	const char *kind;
 	struct oom_lengths lengths;
 	char note[256];                 /* about the card */
 	struct oom_question q;          /* settled */

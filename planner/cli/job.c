@@ -118,12 +118,16 @@ static int open_calibration(const struct oom_job *job, struct oom_target *t)
 
 	if (!job->calibration && !(job->confidence > 0))
 		return 0;
-	st = job->calibration ? oom_calibration_read(&t->calibration, job->calibration, &err) :
-				oom_calibration_default(&t->calibration, &err);
-	if (st)
-		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	if (!job->calibration) {
+		/* where nothing was published, the plan's margin decides, and the report says so */
+		if (!oom_calibration_of_kind(&t->calibration, &t->q.plan, &t->kind))
+			return 0;
+	} else {
+		st = oom_calibration_read(&t->calibration, job->calibration, &err);
+		if (st)
+			return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	}
 	t->q.calibration = &t->calibration;
-	t->emulated = !job->calibration;
 	t->q.confidence = job->confidence;
 	return 0;
 }
