@@ -140,7 +140,7 @@ static const enum oom_lever of_servers[MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(
 
 static const char *lever(const struct oom_crash *c, enum oom_lever l)
 {
-	return oom_lever_in(oom_program_of(c)->dialect, oom_runtime_named(c->framework)->as.dialect, l);
+	return oom_lever_in(oom_program_dialect(c, oom_crash_work(c) == OOM_WORK_TRAINING), oom_runtime_named(c->framework)->as.dialect, l);
 }
 
 /* In words of its own, not everybody's. */
@@ -217,7 +217,7 @@ static void fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_
 	}
 	/* one tensor larger than the card: nothing but that tensor helps */
 	if (cause == OOM_CAUSE_TOO_LARGE && alone_too_large(c))
-		add(a, "", oom_lever_in("torch", "torch", OOM_LEVER_LIMIT));
+		add(a, "", lever(c, OOM_LEVER_LIMIT));
 	if (of_memory && part)
 		add(a, "", lever(c, part));
 	if (cause == OOM_CAUSE_HOST_RAM && big_array(c))
@@ -226,6 +226,10 @@ static void fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_
 		add(a, "", oom_format_of(c)->limit);
 	for (size_t i = 0; levers && i < MAX_LEVERS && levers[i]; i++) {
 		const bool told = cause == OOM_CAUSE_HOST_RAM && oom_format_of(c)->limit;
+
+		/* who has no vocabulary has no logits to speak of */
+		if (levers[i] == OOM_LEVER_LOGITS && !has_own(c, OOM_LEVER_LOGITS))
+			continue;
 
 		/* of the limit, all is said above; of parts that nobody named, on a condition */
 		if (!told || levers[i] != OOM_LEVER_HOST)

@@ -21,6 +21,8 @@ struct oom_program {
 };
 /* The program of a decoded crash, or what its runtime is called. Never NULL. */
 const struct oom_program *oom_program_of(const struct oom_crash *c);
+/* What its users call things, in a training or not. */
+const char *oom_program_dialect(const struct oom_crash *c, bool trains);
 /* Fills c->program. */
 void oom_decode_program(struct oom_crash *c, const char *begin, const char *at, const char *end);
 

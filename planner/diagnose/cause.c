@@ -160,7 +160,9 @@ static void of_request(struct oom_crash *c)
 		oom_cause_say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text does not say how much there was");
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.45, "one request could not be met");
 	} else {
-		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, c->known[OOM_CRASH_TRIED] ? 0.75 : 0.6,
+		const bool told = c->n_causes && c->cause[0].confidence >= 0.5;
+
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, told ? 0.4 : c->known[OOM_CRASH_TRIED] ? 0.75 : 0.7,
 			      c->known[OOM_CRASH_TRIED] ? "one request was refused; the text does not say how much was free" :
 							  "the text gives no sizes");
 	}

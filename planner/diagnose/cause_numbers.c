@@ -187,7 +187,7 @@ void oom_causes_of_card(struct oom_crash *c)
 	}
 	stranded(c);
 	if (total && left < tried)
-		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.85, "the request exceeds what is free and stranded");
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.88, "the request exceeds what is free and stranded");
 	else
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.7,
 			      "one request was refused; the text does not say how much was free");

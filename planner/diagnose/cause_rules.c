@@ -96,7 +96,7 @@ const struct oom_cause_rule oom_causes_named[] = {
 	RULE(NULL, 0, "cuDevicePrimaryCtxRetain", IN(ROUND), CAUSE(OTHER_PROCESS), 0.6, no_context),
 	RULE(NULL, 0, "cuCtxCreate", IN(ROUND), CAUSE(OTHER_PROCESS), 0.6, no_context),
 	RULE("tf-bfc-allocator", 0, "this is not a failure", IN(BEHIND), CAUSE(NOT_OOM), 0.9,
-	 "TensorFlow's allocator says itself that this is no failure"),
+	 "the allocator says itself that this is no failure"),
 	/* a data loader's worker */
 	RULE("dataloader-signal", 0, "Bus error", IN(BEHIND), CAUSE(SHM), 0.95, "a worker died of a bus error"),
 	RULE("dataloader-signal", 0, "shared memory", IN(BEHIND), CAUSE(SHM), 0.95, "a worker died of a bus error"),

@@ -138,5 +138,13 @@ const struct oom_dialect oom_dialects_runtimes[] = {
 	  L(KV) = "",
 	  L(TILE) = "",
 	  L(LIMIT) = "one buffer is larger than the device allows, whatever is free: a smaller batch or input, or a smaller model"}},
+	{"folding", "jax", "google-deepmind/alphafold3 docs/performance.md, sokrypton/ColabFold README",
+	 {L(REQUESTS) = "fewer residues at once: shorter chains, domains or fewer copies; memory grows with the square of the tokens",
+	  L(CONTEXT) = "a shallower alignment (--max-msa, --max-seq), fewer seeds and templates",
+	  L(OFFLOAD) = "unified memory: XLA_PYTHON_CLIENT_PREALLOCATE=false TF_FORCE_UNIFIED_MEMORY=true XLA_CLIENT_MEM_FRACTION=3.2 lets the host's memory help",
+	  L(TILE) = "",
+	  L(KV) = "",
+	  L(SPREAD) = "",
+	  L(QUANT) = ""}},
 	{.name = NULL},
 };

@@ -109,6 +109,9 @@ enum oom_crash_phase oom_identifier_phase(const char *name, const char *end)
 	    (among(words, n, "update") && (among(words, n, "policy") || among(words, n, "actor") ||
 					   among(words, n, "critic"))))
 		return OOM_CRASH_TRAIN_STEP;
+	/* "init_device", "_init_weights"; every class has an __init__ */
+	if (n > 1 && among(words, n, "init"))
+		return OOM_CRASH_INIT;
 	/* the loop of a server: "_process_engine_step", "run_busy_loop" */
 	if ((among(words, n, "engine") && among(words, n, "step")) ||
 	    (among(words, n, "busy") && among(words, n, "loop")))
@@ -271,7 +274,7 @@ static const struct {
 	{"saving", OOM_CRASH_SAVE, false}, {"saved", OOM_CRASH_SAVE, true}, {"checkpointing", OOM_CRASH_SAVE, false},
 	{"evaluating", OOM_CRASH_EVAL, false}, {"validating", OOM_CRASH_EVAL, false},
 	{"initializing", OOM_CRASH_INIT, false}, {"initialising", OOM_CRASH_INIT, false},
-	{"initialized", OOM_CRASH_INIT, true}, {"capturing", OOM_CRASH_INIT, false}, {"captured", OOM_CRASH_INIT, true},
+	{"initialized", OOM_CRASH_INIT, true}, {"capturing", OOM_CRASH_INIT, false}, {"capture", OOM_CRASH_INIT, false}, {"captured", OOM_CRASH_INIT, true},
 	{"warming", OOM_CRASH_INIT, false}, {"profiling", OOM_CRASH_INIT, false},
 	{"compiling", OOM_CRASH_COMPILE, false}, {"compiled", OOM_CRASH_COMPILE, true},
 	{"autotuning", OOM_CRASH_COMPILE, false}, {"building", OOM_CRASH_COMPILE, false},
@@ -296,6 +299,18 @@ static const char *message_of(const char *line, const char *end)
 	return p;
 }
 
+/* "Capture cuda graph end", "Graph capturing finished" */
+static bool ended(const char *p, const char *end)
+{
+	static const char *const ends[] = {" end", " finished", " done", " complete"};
+	const char *const stop = end - p > 60 ? p + 60 : end;
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (oom_text_find(p, stop, ends[i]))
+			return true;
+	return false;
+}
+
 enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *over)
 {
 	const char *const starts[] = {line, message_of(line, end)};
@@ -315,7 +330,7 @@ enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *ove
 			continue;
 		for (size_t i = 0; n && i < sizeof(verbs) / sizeof(verbs[0]); i++)
 			if (!strcmp(word, verbs[i].word)) {
-				*over = verbs[i].over;
+				*over = verbs[i].over || ended(p, end);
 				return verbs[i].phase;
 			}
 	}

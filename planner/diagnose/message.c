@@ -40,7 +40,9 @@ static void exception_of(struct oom_crash *c, const char *begin, const char *at)
 static void rank_of(struct oom_crash *c, const char *begin, const char *at)
 {
 	for (const char *p = at; p > begin && at - p < 400; p--)
-		if (p - begin >= 5 && !memcmp(p - 5, "[rank", 5) && *p >= '0' && *p <= '9') {
+		/* the bracket may have been cut off with what stood before it */
+		if (*p >= '0' && *p <= '9' &&
+		    ((p - begin >= 5 && !memcmp(p - 5, "[rank", 5)) || (p - begin == 4 && !memcmp(p - 4, "rank", 4)))) {
 			c->rank = strtol(p, NULL, 10);
 			return;
 		}

@@ -217,6 +217,7 @@ static void numbers_of_format(struct oom_crash *c, const char *at, const char *e
 		{"paddle", "available failed,", OOM_CRASH_TRIED, true},
 		{"paddle", "available memory is", OOM_CRASH_FREE, false},
 		{"tensorrt", "of GPU memory (", OOM_CRASH_TRIED, false},
+		{"tensorrt", "on requested size of", OOM_CRASH_TRIED, true},
 		{"hpu-devmem", "for size::", OOM_CRASH_TRIED, true},
 		{"npu-rtmalloc", "size:", OOM_CRASH_TRIED, true},
 		{"mlx-", "allocate", OOM_CRASH_TRIED, true},
@@ -273,8 +274,13 @@ static void read_tf_host(struct oom_crash *c, const struct place *p)
 	oom_number_follows(c, OOM_CRASH_TRIED, line, p->at, "Allocation of", true);
 }
 
+/* "for 3.39GiB (3640655872B)": the exact number where both are printed. */
 static void read_xla_line(struct oom_crash *c, const struct place *p)
 {
+	const char *const exact = oom_text_find(p->after, p->stop, "B (");
+
+	if (exact && oom_text_find(p->after, exact, "request for") && exact - p->after < 80)
+		oom_number_follows(c, OOM_CRASH_TRIED, exact, p->stop, "B (", true);
 	oom_number_follows(c, OOM_CRASH_TRIED, oom_line_begin(p->begin, p->at), p->at + 5, "Failed to allocate", false);
 }
 
@@ -310,6 +316,13 @@ static void read_tensorflow(struct oom_crash *c, const struct place *p)
 	oom_number_follows(c, OOM_CRASH_ALLOCATED, p->begin, p->at, "InUse:", true);
 	oom_number_follows(c, OOM_CRASH_TOTAL, p->after, p->stop, "Limit:", true);
 	oom_number_follows(c, OOM_CRASH_ALLOCATED, p->after, p->stop, "InUse:", true);
+}
+
+/* XLA's allocator is TensorFlow's, and prints the same table. */
+static void read_pool(struct oom_crash *c, const struct place *p)
+{
+	oom_number_follows(c, OOM_CRASH_TOTAL, p->begin, p->at, "Limit:", true);
+	oom_number_follows(c, OOM_CRASH_ALLOCATED, p->begin, p->at, "InUse:", true);
 }
 
 static void read_kernel(struct oom_crash *c, const struct place *p)
@@ -367,6 +380,7 @@ static const struct reader first[] = {
 	{NULL, OOM_RUNTIME_EXECUTABLE, read_xla_line}, {"paddle", 0, read_paddle}, {NULL, 0, NULL}};
 static const struct reader then[] = {
 	{"xla-tpu-hbm", 0, read_hbm}, {"numpy-memory-error", 0, read_numpy}, {NULL, OOM_RUNTIME_GRAPH, read_tensorflow},
+	{NULL, OOM_RUNTIME_EXECUTABLE, read_pool},
 	{"kernel-oom-kill", 0, read_kernel}, {"oom-kill", 0, read_kernel}, {"ggml-cuda-error", 0, read_current_device},
 	{"ggml-cuda", 0, read_ggml}, {"ggml-buffer", 0, read_ggml_buffer}, {"ggml-vulkan", 0, read_ggml_buffer},
 	{"vllm-free-memory", 0, read_share}, {"vllm-kv-budget", 0, read_kv_budget}, {NULL, 0, NULL}};

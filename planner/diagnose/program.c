@@ -37,7 +37,7 @@ static const struct oom_program programs[] = {
 	{"vllm", "vLLM", OOM_ACTIVITY_SERVES, "vllm",
 	 {"@vllm", "@vllm_ascend", "@vllm_omni", "EngineCore", "VllmWorker", "WorkerWrapper", "worker_base.py", "gpu_model_runner.py",
 	  "`gpu_memory_utilization`", "max_num_seqs", "vllm serve"}},
-	{"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {"@sglang", "sglang", "mem-fraction-static", "mem_fraction_static"}},
+	{"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {"@sglang", "sglang", "mem-fraction-static", "mem_fraction_static", "Scheduler hit an exception", "avail mem="}},
 	{"tgi", "text-generation-inference", OOM_ACTIVITY_SERVES, "tgi",
 	 {"text_generation_server", "text_generation_client", "text_generation_launcher",
 	  "text_generation_router", "text-generation-launcher", "max-batch-prefill-tokens", "@text_generation",
@@ -69,7 +69,9 @@ static const struct oom_program programs[] = {
 	  "_inner_training_loop", "run_clm.py", "run_mlm.py", "***** Running training"}},
 	{"sentence-transformers", "sentence-transformers", OOM_ACTIVITY_EITHER, "sentence-transformers", {"@sentence_transformers"}},
 	{"torchtune", "torchtune", OOM_ACTIVITY_TRAINS, "torchtune", {"@torchtune", "tune run"}},
-	{"whisper", "Whisper", OOM_ACTIVITY_INFERS, "transformers", {"@whisper", "@faster_whisper", "@whisperx"}},
+	{"whisper", "Whisper", OOM_ACTIVITY_INFERS, "whisper", {"@whisper", "@faster_whisper", "@whisperx", "whisperjav"}},
+	{"quantiser", "the quantiser", OOM_ACTIVITY_INFERS, "quantisers",
+	 {"@awq", "@auto_gptq", "@gptqmodel", "@llmcompressor", "@optimum/gptq", "@auto_round", "@hqq"}},
 	{"diffusers", "Diffusers", OOM_ACTIVITY_EITHER, "diffusers", {"@diffusers/pipelines", "diffusers\\pipelines", "@diffusers"}},
 	{"deepspeed", "DeepSpeed", OOM_ACTIVITY_EITHER, "deepspeed", {"@deepspeed", "see_memory_usage", "[deepspeed]", "ds_config"}},
 	{"colossalai", "Colossal-AI", OOM_ACTIVITY_TRAINS, "torch", {"@colossalai"}},
@@ -80,8 +82,30 @@ static const struct oom_program programs[] = {
 	{"accelerate", "Accelerate", OOM_ACTIVITY_EITHER, "trainer", {"@accelerate", "accelerate launch"}},
 	{"fsdp", "FSDP", OOM_ACTIVITY_EITHER, "fsdp", {"distributed/fsdp", "FullyShardedDataParallel", "fully_shard"}},
 	{"keras", "Keras", OOM_ACTIVITY_EITHER, "tensorflow", {"@keras", "@keras_core"}},
-	{"colabfold", "ColabFold", OOM_ACTIVITY_INFERS, "jax", {"@colabfold", "@alphafold", "AlphaFold"}},
+	{"colabfold", "the folding program", OOM_ACTIVITY_INFERS, "folding", {"@colabfold", "@alphafold", "@alphafold3", "AlphaFold", "run_alphafold"}},
 };
+/* What is built on what: a log that names the upper one is its, whatever its innermost frames lie in. */
+static const struct {
+	const char *upper, *lower;
+} built_on[] = {{"unsloth", "trl"},	{"unsloth", "trainer"},	    {"axolotl", "trl"}, {"axolotl", "trainer"},
+		{"llamafactory", "trl"}, {"llamafactory", "trainer"}, {"swift", "trl"},	 {"swift", "trainer"},
+		{"trl", "trainer"}};
+/* Programs that infer, and train with something of their own. */
+static const struct {
+	const char *program, *dialect;
+} trains_with[] = {{"webui", "diffusers-train"}, {"comfyui", "diffusers-train"}, {"diffusers", "diffusers-train"},
+		   {"text-generation-webui", "trainer"}, {"generate", "trainer"}, {"transformers", "trainer"}};
+
+const char *oom_program_dialect(const struct oom_crash *c, bool trains)
+{
+	const struct oom_program *const p = oom_program_of(c);
+
+	for (size_t i = 0; trains && i < sizeof(trains_with) / sizeof(trains_with[0]); i++)
+		if (!strcmp(p->name, trains_with[i].program))
+			return trains_with[i].dialect;
+	return p->dialect;
+}
+
 static bool name_char(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -112,17 +136,31 @@ static bool package_in(const char *begin, const char *end, const char *name)
 	return false;
 }
 
+static bool shows(const struct oom_program *p, const char *begin, const char *end)
+{
+	for (size_t k = 0; k < OOM_PROGRAM_MARKS && p->marks[k]; k++)
+		if (*p->marks[k] == '@' ? package_in(begin, end, p->marks[k] + 1) :
+					  oom_text_find(begin, end, p->marks[k]) != NULL)
+			return true;
+	return false;
+}
+
 static const struct oom_program *find(const char *begin, const char *end)
 {
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
-		for (size_t k = 0; k < OOM_PROGRAM_MARKS && programs[i].marks[k]; k++) {
-			const char *const mark = programs[i].marks[k];
-
-			if (*mark == '@' ? package_in(begin, end, mark + 1) :
-					   oom_text_find(begin, end, mark) != NULL)
-				return &programs[i];
-		}
+		if (shows(&programs[i], begin, end))
+			return &programs[i];
 	return NULL;
+}
+
+static const struct oom_program *upper_of(const struct oom_program *p, const char *begin, const char *end)
+{
+	for (size_t i = 0; p && i < sizeof(built_on) / sizeof(built_on[0]); i++)
+		for (size_t k = 0; k < sizeof(programs) / sizeof(programs[0]); k++)
+			if (!strcmp(built_on[i].lower, p->name) && !strcmp(built_on[i].upper, programs[k].name) &&
+			    shows(&programs[k], begin, end))
+				return &programs[k];
+	return p;
 }
 
 const struct oom_program *oom_program_of(const struct oom_crash *c)
@@ -155,6 +193,7 @@ void oom_decode_program(struct oom_crash *c, const char *begin, const char *at, 
 	if (!p)
 		p = find(at - begin > 6000 ? at - 6000 : begin,
 			 end - at > 2000 ? at + 2000 : end);
+	p = upper_of(p, begin, end);
 	c->program[0] = 0;
 	strcpy(c->program, p ? p->name : oom_program_of(c)->name);
 }

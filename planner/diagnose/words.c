@@ -125,6 +125,8 @@ static const struct oom_trigger triggers[] = {
 	SAYS("Cuda Runtime (out of memory)", "tensorrt", "tensorrt", 3),
 	SAYS("of GPU memory (", "tensorrt", "tensorrt", 3),
 	SAYS("Error Code 2: OutOfMemory", "tensorrt", "tensorrt", 3),
+	SAYS("allocate: 2 (out of memory)", "tensorrt", "tensorrt", 3),
+	SAYS("insufficient memory on requested size of", "tensorrt", "tensorrt", 2),
 	SAYS("cuMemAlloc failed: out of memory", "pycuda", "pycuda", 3),
 	SAYS("Allocation failed for size::", "habana", "hpu-devmem", 3),
 	SAYS("memory isn't enough and alloc failed", "mindspore", "mindspore-alloc", 3),
