@@ -58,10 +58,14 @@ OOM_API enum oom_status oom_keys_read_model(struct oom_keys *out, const char *wo
 					    struct oom_error *err);
 /* Where the model of a hub id (or a path, also beside the file `beside` that names it; may be NULL)
  * lies: a bundled name, a folder of models (may be NULL), the local hub cache (HF_HUB_CACHE, HF_HOME,
- * ~/.cache/huggingface).  Writes a word for oom_keys_read_model; OOM_ERR_UNKNOWN says which file to
+ * ~/.cache/huggingface), a bundled model of the same shape (data/model_ids.csv).  Writes a word for oom_keys_read_model; OOM_ERR_UNKNOWN says which file to
  * fetch. */
 OOM_API enum oom_status oom_model_locate(const char *id, const char *beside, const char *models_dir,
 					 char *buf, size_t size, struct oom_error *err);
+/* What another program's file calls the model that a user calls `word`: the hub id of a bundled model
+ * and of a config.json that names one (_name_or_path), a folder that holds a config.json, a hub id as
+ * it stands.  Into buf; NULL where only a config is known. */
+OOM_API const char *oom_model_called(const char *word, char *buf, size_t size);
 /* Bundled models: the i-th name (written into buf), or NULL past the end. */
 OOM_API const char *oom_bundled_model(size_t i, char *buf, size_t size);
 /* Accepts zeroed and NULL. */

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "oomplan/gpu.h"
 #include "oomplan/plan.h"
 #include "oomplan/reading.h"
 #include "oomplan/status.h"
@@ -33,10 +34,20 @@ struct oom_emitted {
 	size_t n_unsaid;
 };
 
-/* Writes the plan.  model: a hub id or a path, NULL: a placeholder stands for it.  OOM_ERR_UNKNOWN: no
- * such format, with the nearest; OOM_ERR_MEMORY.  oom_emitted_release gives it back. */
-OOM_API enum oom_status oom_emit(const char *format, const struct oom_plan *plan, const char *model,
-				 struct oom_emitted *out, struct oom_error *err);
+/* What a file says besides the plan. */
+struct oom_emit_run {
+	const char *model;      /* a hub id or a path; NULL: a placeholder stands for it, which is said */
+	const struct oom_gpu *gpu;      /* NULL: not known; tasks of clouds then leave it open */
+};
+
+/* Writes the plan.  run: NULL: nothing is known.  OOM_ERR_UNKNOWN: no such format, with the nearest;
+ * OOM_ERR_MEMORY.  oom_emitted_release gives it back. */
+OOM_API enum oom_status oom_emit(const char *format, const struct oom_plan *plan,
+				 const struct oom_emit_run *run, struct oom_emitted *out,
+				 struct oom_error *err);
+/* A card as SkyPilot's catalogue and dstack's gpuhunt call it: RTX4090, RTX6000-Ada (RTX6000Ada for
+ * dstack), A6000, A100-80GB; returns out. */
+OOM_API const char *oom_gpu_listed(const struct oom_gpu *gpu, bool sky, char out[80]);
 /* What has to change in the files that were read for the plan `to`, which departs from `from`: a
  * unified diff, comments and order kept.  OOM_ERR_IO: a file cannot be read again. */
 OOM_API enum oom_status oom_emit_patch(const struct oom_reading *reading, const struct oom_plan *from,

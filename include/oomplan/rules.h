@@ -55,6 +55,9 @@ OOM_API enum oom_status oom_plan_check(const struct oom_plan *plan, struct oom_e
 /* Sets back to their defaults the knobs that have no effect in this plan.  For plans that were
  * derived, by a search or from a table with a column for every knob. */
 OOM_API void oom_plan_relax(struct oom_plan *plan);
+/* The plan as its engine trains it: DeepSpeed makes autocast over fp32 weights 16-bit weights with an
+ * fp32 master.  Plans that differ before and not after are priced alike. */
+OOM_API void oom_engine_recast(struct oom_plan *plan);
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,7 @@
 #include "oomplan/megatron.h"
 #include "oomplan/model.h"
 #include "oomplan/plan.h"
+#include "oomplan/rules.h"
 
 struct oom_alive;
 
@@ -35,10 +36,9 @@ struct oom_engine {
 };
 const struct oom_engine *oom_engine_of(const struct oom_plan *plan);
 
-/* Whether the engine trains 16-bit weights where the plan says autocast; and the plan as it then
- * trains. */
+/* Whether the engine trains 16-bit weights where the plan says autocast (oom_engine_recast: the plan as
+ * it then trains). */
 bool oom_engine_recasts(const struct oom_plan *plan);
-void oom_engine_recast(struct oom_plan *plan);
 /* True when the plan's states, or its layers, are divided between GPUs. */
 bool oom_engine_divides(const struct oom_plan *plan);
 /* FSDP's mixed precision computes in 16 bit on parameters kept in 32: the tape is then recorded

@@ -1,5 +1,4 @@
 /* Boxes for machines: JSON, CSV, and tasks for SkyPilot and dstack. */
-#include <ctype.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 #include "box_out.h"
 #include "csvout.h"
 #include "json.h"
+#include "oomplan/emit.h"
 
 bool oom_box_is_hardware(const struct oom_option *k)
 {
@@ -209,39 +209,12 @@ void oom_box_csv(const struct oom_offers *o, const struct oom_boxes *b)
 	}
 }
 
-/* A card as SkyPilot and dstack call it: RTX4090, RTX6000-Ada (RTX6000Ada for dstack), RTXPRO6000,
- * A6000, A100-80GB; form factor and, where a field of its own states it, the size are left out. */
-static void list_name(const struct oom_gpu *g, bool sky, char out[80])
-{
-	const char *p = g->name;
-	size_t n = 0;
-
-	if (!strncmp(p, "RTX-", 4)) {
-		p += strncmp(p, "RTX-A", 5) ? 0 : 4;
-		for (; *p && n < 64 && strncmp(p, "-Blackwell", 10); p++) {
-			if (*p == '-' && isdigit((unsigned char)p[1]) &&
-			    !strcmp(p + 1 + strspn(p + 1, "0123456789"), "GB"))
-				break;
-			if (*p != '-' || (sky && !strcmp(p, "-Ada")))
-				out[n++] = *p;
-		}
-		out[n] = 0;
-		return;
-	}
-	n = strcspn(p, "-");
-	snprintf(out, 80, "%.*s%s", (int)(n < 64 ? n : 64), p,
-		 strstr(p, "-NVL") ? (sky ? "-NVL" : "NVL") : "");
-	if (sky && ((!strcmp(out, "A100") && g->memory_gb > 60) ||
-		    (!strcmp(out, "V100") && g->memory_gb > 20)))
-		strcat(out, g->memory_gb > 60 ? "-80GB" : "-32GB");
-}
-
 /* Fields as SkyPilot's page "SkyPilot YAML" (docs.skypilot.co, reference/yaml-spec; infra is
  * cloud/region) and dstack's models name them (github.com/dstackai/dstack, core/models/resources.py
  * @0268145: resources.gpu.name, .memory, .count, .memory and .disk as "min..";
  * core/models/profiles.py @033382e: backends, regions, instance_types, spot_policy;
  * core/models/configurations.py @01fda0f: nodes of a task). */
-void oom_box_yaml(const struct oom_offers *o, const struct oom_box *x, enum oom_box_yaml form,
+void oom_box_yaml(FILE *out, const struct oom_offers *o, const struct oom_box *x, enum oom_box_yaml form,
 		  bool spot)
 {
 	const struct oom_gpu *g = &o->gpus.items[x->offer->gpu];
@@ -249,32 +222,32 @@ void oom_box_yaml(const struct oom_offers *o, const struct oom_box *x, enum oom_
 		     disk = ceil((double)x->need.disk_peak / 1073741824.0);
 	char name[80];
 
-	list_name(g, form == OOM_YAML_SKYPILOT, name);
+	oom_gpu_listed(g, form == OOM_YAML_SKYPILOT, name);
 	if (form == OOM_YAML_SKYPILOT) {
 		/* "infra" since 0.9.2, which replaced "cloud" and "region"; a region that is
 		 * prose ("France, FR") is left open */
 		const bool region = *x->offer->region && !strpbrk(x->offer->region, " ,:#");
 
-		printf("resources:\n  infra: %s%s%s\n", x->offer->provider, region ? "/" : "",
+		fprintf(out, "resources:\n  infra: %s%s%s\n", x->offer->provider, region ? "/" : "",
 		       region ? x->offer->region : "");
 		if (!strpbrk(x->offer->instance, " :#"))   /* a description ("1x A10") is no type */
-			printf("  instance_type: %s\n", x->offer->instance);
-		printf("  accelerators: %s:%u\n  memory: %.0f+\n  disk_size: %.0f\n  use_spot: "
+			fprintf(out, "  instance_type: %s\n", x->offer->instance);
+		fprintf(out, "  accelerators: %s:%u\n  memory: %.0f+\n  disk_size: %.0f\n  use_spot: "
 		       "%s\n",
 		       name, x->offer->gpu_count, ram, disk, spot ? "true" : "false");
 		if (x->nodes > 1)
-			printf("num_nodes: %lld\n", (long long)x->nodes);
+			fprintf(out, "num_nodes: %lld\n", (long long)x->nodes);
 	} else {
-		printf("resources:\n  gpu:\n    name: %s\n    memory: %.0fGB\n    count: %u\n  "
+		fprintf(out, "resources:\n  gpu:\n    name: %s\n    memory: %.0fGB\n    count: %u\n  "
 		       "memory: %.0fGB..\n  disk: %.0fGB..\n",
 		       name, g->memory_gb, x->offer->gpu_count, ram, disk);
-		printf("backends: [%s]\n", x->offer->provider);
+		fprintf(out, "backends: [%s]\n", x->offer->provider);
 		if (*x->offer->region && !strpbrk(x->offer->region, " ,:#[]"))
-			printf("regions: [%s]\n", x->offer->region);
+			fprintf(out, "regions: [%s]\n", x->offer->region);
 		if (*x->offer->instance && !strpbrk(x->offer->instance, " ,:#[]"))
-			printf("instance_types: [%s]\n", x->offer->instance);
-		printf("spot_policy: %s\n", spot ? "spot" : "on-demand");
+			fprintf(out, "instance_types: [%s]\n", x->offer->instance);
+		fprintf(out, "spot_policy: %s\n", spot ? "spot" : "on-demand");
 		if (x->nodes > 1)
-			printf("nodes: %lld\n", (long long)x->nodes);
+			fprintf(out, "nodes: %lld\n", (long long)x->nodes);
 	}
 }

@@ -5,11 +5,8 @@
 #include "commands.h"
 #include "oomplan/box.h"
 
-#define OOM_YAMLS(X) \
-	X(OOM_YAML_NONE, "none", "the report instead") \
-	X(OOM_YAML_SKYPILOT, "skypilot", "the resources of a SkyPilot task") \
-	X(OOM_YAML_DSTACK, "dstack", "the resources of a dstack task")
-enum oom_box_yaml { OOM_YAMLS(OOM_WORD_ID) };
+/* Formats of --emit that say which machine: the box writes their resources itself. */
+enum oom_box_yaml { OOM_YAML_NONE, OOM_YAML_SKYPILOT, OOM_YAML_DSTACK };
 
 /* How much of it is shown. */
 struct oom_box_view {
@@ -41,7 +38,7 @@ void oom_box_text(const struct oom_job *job, const struct oom_target *target,
 void oom_box_json(const struct oom_plan *asked, const struct oom_target *target,
 		  const struct oom_offers *offers, const struct oom_boxes *boxes);
 void oom_box_csv(const struct oom_offers *offers, const struct oom_boxes *boxes);
-void oom_box_yaml(const struct oom_offers *offers, const struct oom_box *box,
+void oom_box_yaml(FILE *out, const struct oom_offers *offers, const struct oom_box *box,
 		  enum oom_box_yaml form, bool spot);
 /* A knob that stands in columns of its own, or follows from the card. */
 bool oom_box_is_hardware(const struct oom_option *knob);

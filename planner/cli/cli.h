@@ -36,7 +36,8 @@ struct oom_job {
 	struct oom_list from;           /* files of a training framework */
 	const char *framework;
 	struct oom_reading *reading;    /* of them; NULL: none */
-	char located[512];              /* the model that they name */
+	const char *named;              /* the model as the user or the files call it */
+	char located[512];              /* where that lies */
 	struct oom_list emit;           /* FORMAT[:FILE] */
 	bool strict, overwrite;
 	bool check;                     /* the exit status is that of what was asked, and nothing else is said */
@@ -75,8 +76,15 @@ void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,
 bool oom_emit_prints(const struct oom_job *job);
 /* Unknown formats are bad usage: an exit code, 0 = fine. */
 int oom_emit_check(const struct oom_job *job);
-/* Writes the plan in all formats asked for; code: what to return where nothing fails. */
-int oom_emit_plan(const struct oom_job *job, const struct oom_plan *plan, bool fits, int code);
+/* Writes the plan in all formats asked for; gpu may be NULL; code: what to return where nothing fails. */
+int oom_emit_plan(const struct oom_job *job, const struct oom_plan *plan, const struct oom_gpu *gpu,
+		  bool fits, int code);
+
+/* The same of a machine that was chosen: tasks of SkyPilot and dstack then name it. */
+struct oom_offers;
+struct oom_box;
+int oom_emit_box(const struct oom_job *job, const struct oom_offers *offers, const struct oom_box *box,
+		 bool spot, int code);
 
 /* The bits (enum oom_allow) of words of --allow. */
 unsigned oom_allowed(const struct oom_list *words);

@@ -7,7 +7,6 @@
 #include "term.h"
 
 OOM_WORD_LIST(static, rank_choice, OOM_BOX_RANKS)
-OOM_WORD_LIST(static, emit_choice, OOM_YAMLS)
 
 struct args {
 	struct oom_job job;
@@ -15,7 +14,7 @@ struct args {
 	const char *providers, *max_price, *tokens, *dataset, *deadline, *budget, *spot_hours, *compare, *plot;
 	double headroom, epochs;
 	bool spot, own_only;
-	int rank, emit;
+	int rank;
 	int64_t top, max_nodes;         /* 0: not given */
 };
 
@@ -130,9 +129,10 @@ static int run(struct oom_job *job)
 	struct oom_target t;
 	const char *gpu = job->gpu;
 	enum oom_status st;
-	int code;
+	int code = oom_emit_check(job);
 
-	code = figures(a, &q);
+	if (!code)
+		code = figures(a, &q);
 	if (code)
 		return code;
 	view.tokens = q.tokens;
@@ -154,11 +154,9 @@ static int run(struct oom_job *job)
 			oom_box_json(&t.q.plan, &t, &offers, &b);
 		else if (job->csv)
 			oom_box_csv(&offers, &b);
-		else if (a->emit && b.fitting)
-			oom_box_yaml(&offers, &b.items[0], (enum oom_box_yaml)a->emit, a->spot);
-		else
+		else if (!oom_emit_prints(job) || !b.fitting)
 			oom_box_text(job, &t, &offers, &b, &view);
-		if (!job->json && !job->csv && !a->emit && !job->quiet && !a->compare)
+		if (!job->json && !job->csv && !oom_emit_prints(job) && !job->quiet && !a->compare)
 			oom_report_lengths(&t);
 		if (!code && a->plot && !oom_quote_svg(a->plot, &offers, &b, &q))
 			code = oom_complain(OOM_EXIT_INPUT, "%s: cannot be written", oom_shown(a->plot));
@@ -166,6 +164,8 @@ static int run(struct oom_job *job)
 			code = b.fitting && !b.items[0].late && !b.items[0].over_budget ?
 				       OOM_EXIT_FITS :
 				       OOM_EXIT_DOES_NOT_FIT;
+		if (b.fitting && job->emit.n)
+			code = oom_emit_box(job, &offers, &b.items[0], a->spot, code);
 		oom_boxes_release(&b);
 	}
 	oom_offers_release(&offers);
@@ -295,13 +295,8 @@ static const struct oom_option options[] = {
 	 .max = 10000,
 	 .unset = "12",
 	 .summary = "rows shown"},
-	{.name = "emit",
-	 .kind = OOM_OPTION_CHOICE,
-	 .offset = offsetof(struct args, emit),
-	 .metavar = "WORD",
-	 .choice = emit_choice,
-	 .unset = "none",
-	 .summary = "print the first as a resources block of SkyPilot or dstack"},
+	OOM_OPTIONS_FROM,
+	OOM_OPTIONS_EMIT,
 	OOM_OPTIONS_DATA,
 	OOM_OPTION_JSON,
 	OOM_OPTION_CSV("print CSV, one row an offer"),

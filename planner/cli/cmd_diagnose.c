@@ -176,7 +176,7 @@ static void show(struct output *o, const struct oom_target *t, const struct oom_
 static int compare(const struct oom_job *job, struct output *o, const struct oom_crash *c,
 		   const struct oom_crash_log *log)
 {
-	struct oom_comparison *m = malloc(sizeof(*m));
+	struct oom_comparison *m = calloc(1, sizeof(*m));
 	struct oom_error err = {{0}};
 	struct oom_target t;
 	int code = oom_target_open(job, &t, false);
@@ -190,7 +190,12 @@ static int compare(const struct oom_job *job, struct output *o, const struct oom
 			code = oom_complain(OOM_EXIT_INPUT, "%s", m ? err.text : "out of host memory");
 	}
 	/* what the message says stands without a plan */
-	show(o, &t, c, log, priced ? m : NULL);
+	if (!oom_emit_prints(job))
+		show(o, &t, c, log, priced ? m : NULL);
+	if (priced && job->emit.n)
+		code = m->searched ? oom_emit_plan(job, &m->search.best.plan, t.q.gpu, m->search.found, code) :
+				     oom_complain(OOM_EXIT_USAGE, "--emit: how large is the card? --gpu NAME or "
+								  "--gpu-memory SIZE");
 	oom_target_close(&t);
 	free(m);
 	return code;
@@ -204,14 +209,19 @@ static int run(struct oom_job *job)
 	struct oom_error err = {{0}};
 	struct oom_crash_log log;
 	struct oom_crash c;
+	int code = oom_emit_check(job);
 
+	if (code)
+		return code;
 	if (oom_path_is_snapshot(path))
 		return oom_diagnose_snapshot(job, path, args->plot);
 	if (args->plot)
 		return oom_complain(OOM_EXIT_USAGE, "--plot draws a memory snapshot, and %s is none", path);
 	if (oom_crash_read(path, o.all_messages ? each : NULL, &o, &c, &log, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-	if (job->model)
+	if (job->emit.n && !job->model && !job->reading)
+		return oom_complain(OOM_EXIT_USAGE, "--emit: of which model? --model config.json, or --from FILE");
+	if (job->model || job->reading)
 		return compare(job, &o, &c, &log);
 	show(&o, NULL, &c, &log, NULL);
 	return 0;
@@ -234,6 +244,8 @@ static const struct oom_option options[] = {
 	 .kind = OOM_OPTION_FLAG,
 	 .offset = offsetof(struct args, all_messages),
 	 .summary = "every message of the log, not only the one that counts"},
+	OOM_OPTIONS_FROM,
+	OOM_OPTIONS_EMIT,
 	OOM_OPTION_JSON,
 	OOM_OPTIONS_COMMON,
 	OOM_OPTIONS_END,

@@ -70,7 +70,7 @@ static int show(const struct oom_job *job, const struct oom_target *t, const str
 	else
 		oom_report_plan(job, t, a);
 	oom_megatron_say_split(t->model, &plan);
-	return oom_emit_plan(job, &plan, a->best.fits,
+	return oom_emit_plan(job, &plan, t->q.gpu, a->best.fits,
 			     a->best.fits ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT);
 }
 

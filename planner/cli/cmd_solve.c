@@ -156,7 +156,7 @@ static int show(const struct oom_job *job, const struct oom_target *t, const str
 		text(job, t, b);
 	if (!prints && !job->json && !job->quiet)
 		oom_report_lengths(t);
-	return oom_emit_plan(job, b->asked.exists ? &b->asked.plan : &b->exact.plan, any,
+	return oom_emit_plan(job, b->asked.exists ? &b->asked.plan : &b->exact.plan, t->q.gpu, any,
 			     any ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT);
 }
 

@@ -1,8 +1,12 @@
 /* --emit FORMAT[:FILE]: the plan in a framework's own words. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "box_out.h"
 #include "cli.h"
+#include "oomplan/config.h"
 #include "oomplan/emit.h"
 #include "out.h"
 
@@ -14,16 +18,6 @@ static const char *format_of(const char *word, char *buf, size_t size, const cha
 	snprintf(buf, size, "%.*s", (int)(colon ? (size_t)(colon - word) : strlen(word)), word);
 	*file = colon ? colon + 1 : NULL;
 	return buf;
-}
-
-/* What the user called the model, where that is no file of ours. */
-static const char *model_name(const struct oom_job *job)
-{
-	const char *read = job->reading ? oom_reading_value(job->reading, "model") : NULL;
-	const char *name = read ? read : job->model ? job->model : "";
-	const size_t n = strlen(name);
-
-	return n > 5 && !strcmp(name + n - 5, ".json") ? NULL : strcmp(name, "-") ? name : NULL;
 }
 
 /* The one format that is made of the files that were read. */
@@ -85,8 +79,23 @@ int oom_emit_check(const struct oom_job *job)
 	return 0;
 }
 
-static int emit_one(const struct oom_job *job, const struct oom_plan *plan, const char *word)
+/* What the format cannot say: told, and with --strict a failure. */
+static int tell_unsaid(const struct oom_job *job, const char *name, const struct oom_emitted *out)
 {
+	for (size_t i = 0; i < out->n_unsaid; i++)
+		oom_complain(0, "%s: %s cannot say %s", job->strict ? "error" : "warning", name,
+			     out->unsaid[i]);
+	return job->strict && out->n_unsaid ?
+		       oom_complain(OOM_EXIT_INPUT, "%s: nothing was written (--strict)", name) : 0;
+}
+
+static int emit_one(const struct oom_job *job, const struct oom_plan *plan, const struct oom_gpu *gpu,
+		    const char *word)
+{
+	const char *named = job->named ? job->named : job->model;
+	char model[512];
+	const struct oom_emit_run run = {
+		.model = named ? oom_model_called(named, model, sizeof(model)) : NULL, .gpu = gpu};
 	struct oom_error err = {{0}};
 	struct oom_emitted out;
 	const char *file;
@@ -95,26 +104,105 @@ static int emit_one(const struct oom_job *job, const struct oom_plan *plan, cons
 
 	format_of(word, name, sizeof(name), &file);
 	if (is_patch(name) ? oom_emit_patch(job->reading, &job->plan, plan, &out, &err)
-			   : oom_emit(name, plan, model_name(job), &out, &err))
+			   : oom_emit(name, plan, &run, &out, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-	for (size_t i = 0; i < out.n_unsaid; i++)
-		oom_complain(0, "%s: %s cannot say %s", job->strict ? "error" : "warning", name,
-			     out.unsaid[i]);
-	if (job->strict && out.n_unsaid)
-		code = oom_complain(OOM_EXIT_INPUT, "%s: nothing was written (--strict)", name);
-	else
+	code = tell_unsaid(job, name, &out);
+	if (!code)
 		code = put(out.text, out.size, file, job->overwrite);
 	oom_emitted_release(&out);
 	return code;
 }
 
-int oom_emit_plan(const struct oom_job *job, const struct oom_plan *plan, bool fits, int code)
+int oom_emit_plan(const struct oom_job *job, const struct oom_plan *plan, const struct oom_gpu *gpu,
+		  bool fits, int code)
 {
 	if (job->emit.n && !fits)
 		return oom_complain(OOM_EXIT_DOES_NOT_FIT, "does not fit: nothing is written");
 	for (size_t i = 0; i < job->emit.n; i++) {
-		const int failed = emit_one(job, plan, job->emit.items[i]);
+		const int failed = emit_one(job, plan, gpu, job->emit.items[i]);
 
+		if (failed)
+			return failed;
+	}
+	return code;
+}
+
+/* ---- a machine ---- */
+
+static const struct {
+	const char *format;
+	enum oom_box_yaml form;
+	const char *head;
+	const char *tail[2];    /* the line with which what is not about the machine begins */
+} tasks[] = {
+	{"skypilot", OOM_YAML_SKYPILOT, "name: train\n", {"\nenvs:", "\nrun:"}},
+	{"dstack", OOM_YAML_DSTACK, "type: task\nname: train\n", {"\nenv:", "\ncommands:"}},
+};
+
+/* Comments, the machine, the command. */
+static void put_task(FILE *to, size_t task, const struct oom_emitted *text, const struct oom_offers *offers,
+		     const struct oom_box *box, bool spot)
+{
+	const char *p = text->text, *tail = NULL;
+
+	while (*p == '#') {
+		const size_t n = strcspn(p, "\n") + 1;
+
+		if (!strstr(p, "the card:") || strstr(p, "the card:") > p + n)
+			fprintf(to, "%.*s", (int)n, p);
+		p += n;
+	}
+	fputs(tasks[task].head, to);
+	oom_box_yaml(to, offers, box, tasks[task].form, spot);
+	for (size_t i = 0; i < 2 && !tail; i++)
+		tail = strstr(p, tasks[task].tail[i]);
+	fputs(tail ? tail + 1 : "", to);
+}
+
+static int emit_task(const struct oom_job *job, size_t task, const struct oom_offers *offers,
+		     const struct oom_box *box, bool spot, const char *file)
+{
+	const struct oom_gpu *gpu = &offers->gpus.items[box->offer->gpu];
+	const char *named = job->named ? job->named : job->model;
+	char model[512], *text = NULL;
+	const struct oom_emit_run run = {.model = oom_model_called(named, model, sizeof(model)), .gpu = gpu};
+	struct oom_error err = {{0}};
+	struct oom_emitted out;
+	size_t size = 0;
+	FILE *to;
+	int code;
+
+	if (oom_emit(tasks[task].format, &box->plan.plan, &run, &out, &err))
+		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	code = tell_unsaid(job, tasks[task].format, &out);
+	to = code ? NULL : open_memstream(&text, &size);
+	if (to) {
+		put_task(to, task, &out, offers, box, spot);
+		code = fclose(to) ? oom_complain(OOM_EXIT_INPUT, "out of host memory") :
+				    put(text, size, file, job->overwrite);
+		free(text);
+	}
+	oom_emitted_release(&out);
+	return code;
+}
+
+int oom_emit_box(const struct oom_job *job, const struct oom_offers *offers, const struct oom_box *box,
+		 bool spot, int code)
+{
+	const struct oom_gpu *gpu = &offers->gpus.items[box->offer->gpu];
+
+	for (size_t i = 0; i < job->emit.n; i++) {
+		const char *file;
+		char name[60];
+		size_t task = 0;
+		int failed;
+
+		format_of(job->emit.items[i], name, sizeof(name), &file);
+		while (task < sizeof(tasks) / sizeof(tasks[0]) && !oom_same_word(tasks[task].format, name))
+			task++;
+		failed = task < sizeof(tasks) / sizeof(tasks[0]) ?
+				 emit_task(job, task, offers, box, spot, file) :
+				 emit_one(job, &box->plan.plan, gpu, job->emit.items[i]);
 		if (failed)
 			return failed;
 	}

@@ -1,6 +1,7 @@
 /* --from: a training framework's files as the plan that a command begins with. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "oomplan/reading.h"
@@ -40,24 +41,36 @@ int oom_from_read(struct oom_job *job, bool points)
 	return 0;
 }
 
-int oom_from_model(struct oom_job *job)
+/* --model by a hub id: what is no file and no bundled name. */
+static int locate(struct oom_job *job, const char *id, const char *beside)
 {
-	const struct oom_setting *key;
 	struct oom_error err = {{0}};
-	const char *id;
 
-	if (job->model || !job->reading)
-		return 0;
-	id = oom_reading_value(job->reading, "model");
-	if (!id)
-		return oom_complain(OOM_EXIT_USAGE, "the files name no model: --model config.json, a "
-						    "folder, or a name of: oomplan list models");
-	key = oom_reading_key_of(job->reading, "model");
-	if (oom_model_locate(id, key ? key->file : NULL, job->models_dir, job->located,
-			     sizeof(job->located), &err))
+	if (oom_model_locate(id, beside, job->models_dir, job->located, sizeof(job->located), &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	job->model = job->located;
 	return 0;
+}
+
+int oom_from_model(struct oom_job *job)
+{
+	const struct oom_setting *key;
+
+	if (!job->named)
+		job->named = job->model;
+	if (job->model)
+		return strchr(job->model, '/') && access(job->model, F_OK) && *job->model != '/' &&
+				       *job->model != '.' && !strstr(job->model, ".json")
+			       ? locate(job, job->model, NULL)
+			       : 0;
+	if (!job->reading)
+		return 0;
+	job->named = oom_reading_value(job->reading, "model");
+	if (!job->named)
+		return oom_complain(OOM_EXIT_USAGE, "the files name no model: --model config.json, a "
+						    "folder, or a name of: oomplan list models");
+	key = oom_reading_key_of(job->reading, "model");
+	return locate(job, job->named, key ? key->file : NULL);
 }
 
 void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,

@@ -186,7 +186,7 @@ void emit_rows(struct emission *e, const char *prefix, const char *framework, co
 /* ---- read back ---- */
 
 /* Knobs that are about the card, the host or the verdict: no framework's. */
-static bool about_nothing(const char *knob)
+bool emit_is_aside(const char *knob)
 {
 	static const char *const names[] = {"margin", "compute-capability", "global-batch", "num-layers",
 					    "gpus-per-node", "transformers", "torch", "moe-imbalance",
@@ -217,8 +217,9 @@ static bool same_value(const struct oom_option *k, const char *a, const char *b)
 	return !strcmp(a, b) || (k->kind == OOM_OPTION_NAMES && strlen(a) == strlen(b) && !strcmp(a, b));
 }
 
-static void compare(const struct emit_target *target, const struct oom_plan *want,
-		    const struct oom_plan *got, struct oom_emitted *out)
+/* asked: what the user said, where the engine makes `want` of it */
+static void compare(const struct emit_target *target, const struct oom_plan *asked,
+		    const struct oom_plan *want, const struct oom_plan *got, struct oom_emitted *out)
 {
 	const struct emission wanted = {.plan = want, .model = ""}, given = {.plan = got, .model = ""};
 
@@ -238,8 +239,9 @@ static void compare(const struct emit_target *target, const struct oom_plan *wan
 
 		oom_plan_get(want, k, a, sizeof(a));
 		oom_plan_get(got, k, b, sizeof(b));
-		if (same_value(k, a, b) || about_nothing(k->name) || listed(target->elsewhere, k->name))
+		if (same_value(k, a, b) || emit_is_aside(k->name) || listed(target->elsewhere, k->name))
 			continue;
+		oom_plan_get(asked, k, a, sizeof(a));
 		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--%s %.60s", k->name, a);
 	}
 }
@@ -249,7 +251,7 @@ static enum oom_status read_back(const struct emit_target *target, const struct 
 				 const struct oom_plan *want, struct oom_emitted *out,
 				 struct oom_error *err)
 {
-	struct oom_plan got = oom_plan_default();
+	struct oom_plan got = oom_plan_default(), run = *want;
 	struct oom_reading *r = NULL;
 	enum oom_status st;
 
@@ -264,7 +266,10 @@ static enum oom_status read_back(const struct emit_target *target, const struct 
 	memcpy(got.lora_targets, want->lora_targets, sizeof(got.lora_targets));
 	oom_reading_apply(r, &got, NULL, NULL);
 	oom_plan_relax(&got);
-	compare(target, want, &got, out);
+	/* what the engine makes the same thing of is no loss either */
+	oom_engine_recast(&run);
+	oom_engine_recast(&got);
+	compare(target, want, &run, &got, out);
 	oom_reading_free(r);
 	return OOM_OK;
 }
@@ -280,10 +285,13 @@ static void put_comments(const struct emit_target *t, const struct emission *e, 
 		return;
 	emit_put(text, "%soomplan; keys of %s\n", t->comment, t->format.version);
 	if (listed(t->elsewhere, "gpus") && e->plan->gpus > 1)
-		emit_put(text, "%sfor %s GPUs on %s machines: the launcher's to say\n", t->comment,
-			 emit_fact(e, "gpus", gpus), emit_fact(e, "nodes", nodes));
+		emit_put(text, "%sfor %s GPUs on %s machine%s: the launcher's to say\n", t->comment,
+			 emit_fact(e, "gpus", gpus), emit_fact(e, "nodes", nodes),
+			 e->plan->nodes == 1 ? "" : "s");
 	if (listed(t->elsewhere, "allocator") && emit_is(e, "allocator", "expandable_segments"))
 		emit_put(text, "%swith PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n", t->comment);
+	if (t->yours)
+		emit_put(text, "%sto be added: %s\n", t->comment, t->yours);
 	for (size_t i = 0; i < out->n_unsaid; i++)
 		emit_put(text, "%scannot be said here: %s\n", t->comment, out->unsaid[i]);
 }
@@ -315,11 +323,13 @@ const struct oom_emit_format *oom_emit_format_at(size_t i)
 	return i < n ? &emit_targets[i].format : NULL;
 }
 
-enum oom_status oom_emit(const char *format, const struct oom_plan *plan, const char *model,
-			 struct oom_emitted *out, struct oom_error *err)
+enum oom_status oom_emit(const char *format, const struct oom_plan *plan,
+			 const struct oom_emit_run *run, struct oom_emitted *out, struct oom_error *err)
 {
 	const struct emit_target *t = find(format, err);
-	struct emission e = {.plan = plan, .model = model && *model ? model : "ORG/MODEL"};
+	const bool named = run && run->model && *run->model;
+	struct emission e = {.plan = plan, .model = named ? run->model : "ORG/MODEL",
+			     .gpu = run ? run->gpu : NULL};
 	struct emit_text body = {.text = NULL}, line = {.text = NULL}, whole = {.text = NULL};
 	enum oom_status st;
 
@@ -337,6 +347,12 @@ enum oom_status oom_emit(const char *format, const struct oom_plan *plan, const 
 		if (e.failed || body.failed || line.failed || !body.text)
 			st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	}
+	if (!st && !named && strstr(body.text, e.model))
+		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]),
+			 "the model's hub id or folder: %s stands for it", e.model);
+	if (!st && !e.gpu && strstr(body.text, "accelerators: GPU:"))
+		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]),
+			 "the card: --gpu-memory names none");
 	if (!st)
 		st = read_back(t, t->line ? &line : &body, plan, out, err);
 	if (!st) {

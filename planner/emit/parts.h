@@ -16,6 +16,7 @@ struct emit_text {
 struct emission {
 	const struct oom_plan *plan;
 	const char *model;
+	const struct oom_gpu *gpu;      /* NULL: not known */
 	const struct framework *fw;     /* whose rows give the words; NULL: none */
 	struct doc doc;                 /* keys and values, in the order they are written */
 	bool failed;
@@ -33,6 +34,8 @@ struct emit_target {
 	const char *comment;            /* "# "; NULL: the format has no comments */
 	/* what the format never says, as it stands elsewhere: blank-separated knobs */
 	const char *elsewhere;
+	/* what a launch needs besides and no plan holds: a data set, a script */
+	const char *yours;
 };
 
 extern const struct emit_target emit_targets[];
@@ -40,6 +43,8 @@ extern const struct emit_target emit_targets[];
 /* emit.c: what a knob or a fact of frameworks (model, method, base-bits, @dtype, @autocast) is in the
  * plan, as a row's value; "" where the plan says nothing. */
 const char *emit_fact(const struct emission *e, const char *knob, char buf[160]);
+/* A knob about the card, the host or the verdict: no file of a framework says it. */
+bool emit_is_aside(const char *knob);
 bool emit_is(const struct emission *e, const char *knob, const char *value);
 /* "a.b": value; an empty value is not written. */
 void emit_set(struct emission *e, const char *path, const char *value);

@@ -219,7 +219,7 @@ enum oom_status oom_emit_patch(const struct oom_reading *reading, const struct o
 
 		oom_plan_get(from, k, a, sizeof(a));
 		oom_plan_get(to, k, b, sizeof(b));
-		if (!strcmp(a, b))
+		if (!strcmp(a, b) || emit_is_aside(k->name))
 			continue;
 		if (n < CHANGES && spell(reading, k, b, &c[n]))
 			n++;

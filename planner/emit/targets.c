@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "emit/parts.h"
+#include "input/model_ids.h"
 
 #define LORA_TRL "lora_r lora_target_modules lora_dropout"
 
@@ -244,11 +245,12 @@ static void fill_axolotl(struct emission *e)
 	emit_rows(e, "", "axolotl", "sequence_len micro_batch_size gradient_accumulation_steps");
 	emit_set(e, "sample_packing", emit_fact(e, "packing", buf));
 	emit_rows(e, "", "axolotl", "optimizer");
-	/* weights load in bf16 under "bf16: true"; computation without autocast is bfloat16's */
+	/* weights load in bf16 under "bf16: true"; without autocast it is "full" (core/builders/base.py
+	 * _configure_precision_settings; DeepSpeed has none in any case) */
 	if (emit_is(e, "precision", "bf16-amp") || emit_is(e, "precision", "amp-bf16"))
 		emit_set(e, "bf16", "true");
 	else if (emit_is(e, "precision", "bf16"))
-		emit_set(e, deepspeed(e) ? "bf16" : "bfloat16", "true");
+		emit_set(e, "bf16", deepspeed(e) ? "true" : "full");
 	else if (emit_is(e, "@autocast", "fp16"))
 		emit_set(e, "fp16", "true");
 	else
@@ -356,15 +358,37 @@ static void fill_torchtune(struct emission *e)
 	(void)buf;
 }
 
+/* The config that comes with torchtune for this model and recipe; false: none. */
+static bool torchtune_config(const struct emission *e, bool many, char *buf, size_t size)
+{
+	struct oom_model_id id;
+	const char *stem;
+	char kind[40];
+
+	if (!oom_model_id_find(e->model, &id))
+		return false;
+	snprintf(kind, sizeof(kind), "%s%s", adapted(e) ? "lora" : "full", many ? "" : "_single_device");
+	stem = id.torchtune;
+	for (const char *w = stem + strcspn(stem, " "); *w; w += strcspn(w, " ")) {
+		w += strspn(w, " ");
+		if (strcspn(w, " ") == strlen(kind) && !strncmp(w, kind, strlen(kind)))
+			return (size_t)snprintf(buf, size, "%.*s_%s", (int)strcspn(stem, " "), stem, kind) < size;
+	}
+	return false;
+}
+
 static void write_torchtune(struct emission *e, struct emit_text *out)
 {
 	const bool many = e->plan->gpus > 1;
+	char config[96];
 
+	if (!torchtune_config(e, many, config, sizeof(config)))
+		snprintf(config, sizeof(config), "CONFIG.yaml");
 	emit_put(out, "tune run ");
 	if (many)
 		emit_put(out, "--nproc_per_node %lld ", (long long)e->plan->gpus);
-	emit_put(out, "%s_finetune_%s --config CONFIG.yaml", adapted(e) ? "lora" : "full",
-		 many ? "distributed" : "single_device");
+	emit_put(out, "%s_finetune_%s --config %s", adapted(e) ? "lora" : "full",
+		 many ? "distributed" : "single_device", config);
 	emit_overrides(e, out);
 }
 
@@ -500,16 +524,22 @@ static void indented(struct emit_text *out, const char *text)
 static void task(struct emission *e, struct emit_text *out, bool sky)
 {
 	struct emit_text line = {.text = NULL};
+	char card[80];
 
 	write_torchrun(e, &line);
 	if (sky) {
-		emit_put(out, "name: train\nresources:\n  accelerators: GPU:%lld\nnum_nodes: %lld\n",
-			 (long long)each_node(e), (long long)e->plan->nodes);
+		emit_put(out, "name: train\nresources:\n  accelerators: %s:%lld\nnum_nodes: %lld\n",
+			 e->gpu ? oom_gpu_listed(e->gpu, true, card) : "GPU", (long long)each_node(e),
+			 (long long)e->plan->nodes);
 	} else {
 		emit_put(out, "type: task\nname: train\n");
 		if (e->plan->nodes > 1)
 			emit_put(out, "nodes: %lld\n", (long long)e->plan->nodes);
-		emit_put(out, "resources:\n  gpu:\n    count: %lld\n", (long long)each_node(e));
+		emit_put(out, "resources:\n  gpu:\n");
+		if (e->gpu)
+			emit_put(out, "    name: %s\n    memory: %.0fGB\n",
+				 oom_gpu_listed(e->gpu, false, card), e->gpu->memory_gb);
+		emit_put(out, "    count: %lld\n", (long long)each_node(e));
 	}
 	if (emit_is(e, "allocator", "expandable_segments"))
 		emit_put(out, sky ? "envs:\n  PYTORCH_CUDA_ALLOC_CONF: expandable_segments:True\n"
@@ -542,39 +572,51 @@ static void write_dstack(struct emission *e, struct emit_text *out)
 
 const struct emit_target emit_targets[] = {
 	{{"trl", "TRL's YAML (trl sft --config FILE)", "TRL 1.10, transformers 5.12"},
-	 "trl", "plan.yaml", fill_trl, emit_yaml, NULL, "# ", "gpus nodes allocator " HOST},
+	 "trl", "plan.yaml", fill_trl, emit_yaml, NULL, "# ", "gpus nodes allocator " HOST,
+	 "dataset_name (trl sft --config FILE)"},
 	{{"trainer", "TrainingArguments and TRL's options of a command line", "TRL 1.10, transformers 5.12"},
-	 "trl", "plan.sh", fill_trl, emit_options, NULL, "# ", "gpus nodes allocator " HOST},
+	 "trl", "plan.sh", fill_trl, emit_options, NULL, "# ", "gpus nodes allocator " HOST,
+	 "--dataset_name"},
 	{{"python", "keyword arguments: from_pretrained, LoraConfig, SFTConfig", "TRL 1.10, PEFT 0.18"},
-	 "python", "plan.py", fill_python, emit_keywords, NULL, "# ", "gpus nodes allocator " HOST},
+	 "python", "plan.py", fill_python, emit_keywords, NULL, "# ", "gpus nodes allocator " HOST,
+	 "the data set, and a trainer that takes these"},
 	{{"accelerate", "accelerate's YAML (accelerate launch --config_file FILE)", "accelerate 1.10"},
 	 "accelerate", "plan.yaml", fill_accelerate, emit_yaml, NULL, "# ",
 	 "micro-batch grad-accum seq-len packing precision attn grad-ckpt optimizer loss lora-r lora-targets "
 	 "lora-dropout base-weights allocator objective use-reentrant offload-optimizer kbit-prepare double-quant "
 	 "reduce-bucket-size max-live-parameters prefetch-bucket-size param-persistence-threshold "
-	 "sub-group-size " HOST},
+	 "sub-group-size " HOST, NULL},
 	{{"deepspeed", "DeepSpeed's JSON", "DeepSpeed 0.17"},
 	 "deepspeed", "plan.json", fill_deepspeed, emit_json, NULL, NULL,
 	 "gpus nodes seq-len packing attn grad-ckpt optimizer loss lora-r lora-targets lora-dropout base-weights "
-	 "allocator objective use-reentrant kbit-prepare double-quant " HOST},
+	 "allocator objective use-reentrant kbit-prepare double-quant " HOST, NULL},
 	{{"axolotl", "axolotl's YAML", "axolotl 0.12"},
-	 "axolotl", "plan.yaml", fill_axolotl, emit_yaml, NULL, "# ", "gpus nodes allocator " HOST},
+	 "axolotl", "plan.yaml", fill_axolotl, emit_yaml, NULL, "# ", "gpus nodes allocator " HOST,
+	 "datasets"},
 	{{"llamafactory", "LLaMA-Factory's YAML", "LLaMA-Factory 0.9.4"},
-	 "llamafactory", "plan.yaml", fill_llamafactory, emit_yaml, NULL, "# ", "gpus nodes allocator " HOST},
+	 "llamafactory", "plan.yaml", fill_llamafactory, emit_yaml, NULL, "# ", "gpus nodes allocator " HOST,
+	 "dataset, template"},
 	{{"torchtune", "overrides of a torchtune recipe", "torchtune 0.6"},
-	 "torchtune", "plan.sh", fill_torchtune, write_torchtune, NULL, "# ", "attn allocator engine zero " HOST},
+	 "torchtune", "plan.sh", fill_torchtune, write_torchtune, NULL, "# ", "attn allocator engine zero " HOST,
+	 "paths of the checkpoint and its tokenizer, where they are not the config's"},
 	{{"torchtitan", "torchtitan's TOML", "torchtitan 238fa99"},
 	 "torchtitan", "plan.toml", fill_torchtitan, emit_toml, NULL, "# ",
-	 "gpus nodes allocator attn objective grad-accum " HOST},
+	 "gpus nodes allocator attn objective grad-accum " HOST,
+	 "[model] name, flavor and hf_assets_path, [training] dataset"},
 	{{"megatron", "Megatron-LM's arguments", "Megatron-LM core 0.14"},
-	 "megatron-lm", "plan.sh", fill_megatron, emit_flags, NULL, "# ", "gpus nodes allocator objective grad-accum " HOST},
+	 "megatron-lm", "plan.sh", fill_megatron, emit_flags, NULL, "# ", "gpus nodes allocator objective grad-accum " HOST,
+	 "the architecture (--num-layers, --hidden-size, ...), tokenizer and data"},
 	{{"torchrun", "a torchrun line with its environment", "TRL 1.10, transformers 5.12"},
-	 "trl", "plan.sh", fill_trl, write_torchrun, NULL, "# ", HOST},
+	 "trl", "plan.sh", fill_trl, write_torchrun, NULL, "# ", HOST,
+	 "train.py, which takes TRL's options (trl/scripts/sft.py does), and its --dataset_name"},
 	{{"slurm", "a batch script for sbatch", "TRL 1.10, transformers 5.12"},
-	 "trl", "plan.sh", fill_trl, write_slurm, NULL, "# ", HOST},
+	 "trl", "plan.sh", fill_trl, write_slurm, NULL, "# ", HOST,
+	 "train.py, which takes TRL's options (trl/scripts/sft.py does), and its --dataset_name"},
 	{{"skypilot", "a SkyPilot task", "SkyPilot 0.9.2, TRL 1.10"},
-	 "trl", "plan.sh", fill_trl, write_skypilot, write_torchrun, "# ", HOST},
+	 "trl", "plan.sh", fill_trl, write_skypilot, write_torchrun, "# ", HOST,
+	 "train.py, which takes TRL's options (trl/scripts/sft.py does), and its --dataset_name"},
 	{{"dstack", "a dstack task", "dstack 0.19, TRL 1.10"},
-	 "trl", "plan.sh", fill_trl, write_dstack, write_torchrun, "# ", HOST},
-	{{NULL, NULL, NULL}, NULL, NULL, NULL, NULL, NULL, NULL, NULL},
+	 "trl", "plan.sh", fill_trl, write_dstack, write_torchrun, "# ", HOST,
+	 "train.py, which takes TRL's options (trl/scripts/sft.py does), and its --dataset_name"},
+	{{NULL, NULL, NULL}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL},
 };

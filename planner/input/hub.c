@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "input/model_ids.h"
 #include "oomplan/config.h"
 
 enum { PATH = 1024 };
@@ -34,14 +35,17 @@ static bool take(char *buf, size_t size, const char *path)
 	return is_model(path) && (size_t)snprintf(buf, size, "%s", path) < size;
 }
 
-static bool bundled(const char *name, char *buf, size_t size)
+/* The bundled model itself; else, with `shape`, one whose config has the same shape. */
+static bool bundled(const char *name, bool shape, char *buf, size_t size)
 {
-	char one[128];
+	struct oom_model_id id;
+	const char *slash;
 
-	for (size_t i = 0; oom_bundled_model(i, one, sizeof(one)); i++)
-		if (!strcasecmp(one, name))
-			return (size_t)snprintf(buf, size, "%s", one) < size;
-	return false;
+	if (!oom_model_id_find(name, &id))
+		return false;
+	slash = strrchr(id.hub_id, '/');
+	return (shape || !strcasecmp(name, id.bundled) || (slash && !strcasecmp(name, slash + 1))) &&
+	       (size_t)snprintf(buf, size, "%s", id.bundled) < size;
 }
 
 /* DIR/ORG/NAME, DIR/NAME, each also with .json, and ORG--NAME, ORG__NAME as downloads are named. */
@@ -150,8 +154,9 @@ enum oom_status oom_model_locate(const char *id, const char *beside, const char 
 {
 	const char *slash = strrchr(id, '/'), *name = slash ? slash + 1 : id;
 
-	if (!strcmp(id, "-") || as_path(id, beside, buf, size) || bundled(name, buf, size) ||
-	    (models_dir && in_folder(models_dir, id, name, buf, size)) || in_cache(id, name, buf, size)) {
+	if (!strcmp(id, "-") || as_path(id, beside, buf, size) || bundled(name, false, buf, size) ||
+	    (models_dir && in_folder(models_dir, id, name, buf, size)) || in_cache(id, name, buf, size) ||
+	    bundled(name, true, buf, size)) {
 		if (!strcmp(id, "-"))
 			snprintf(buf, size, "-");
 		return OOM_OK;

@@ -35,6 +35,9 @@ static struct oom_plan plan_of(const char *settings)
 	return plan;
 }
 
+static const struct oom_gpu card = {.name = "A100-SXM4-80GB", .memory_gb = 80};
+static const struct oom_emit_run run = {.model = "org/model", .gpu = &card};
+
 struct saying {
 	const char *format, *plan;
 	const char *holds[8];   /* texts that stand in it, NULL ends */
@@ -58,6 +61,12 @@ static const struct saying sayings[] = {
 	{"python", QLORA "optimizer=adamw-fused",
 	 {"AutoModelForCausalLM.from_pretrained(\n", "BitsAndBytesConfig(\n", "load_in_4bit=True", "SFTConfig(\n", "    bf16=True,",
 	  "target_modules=[\"q_proj\", \"v_proj\"]"}, ""},
+	/* under DeepSpeed bf16 is 16-bit weights and an fp32 master, asked for as autocast or not */
+	{"deepspeed", "engine=deepspeed zero=2 gpus=2 precision=amp-bf16", {"\"bf16\": {"}, ""},
+	{"trl", "loss=sft engine=deepspeed zero=2 gpus=2 precision=amp-bf16 optimizer=adamw-fused", {"dtype: float32", "bf16: true"}, ""},
+	/* axolotl core/builders/base.py: "bf16: full" alone leaves TrainingArguments.bf16 off */
+	{"axolotl", "precision=bf16 micro-batch=2 optimizer=adamw-fused", {"bf16: full"}, ""},
+	{"axolotl", "precision=bf16-amp micro-batch=2 optimizer=adamw-fused", {"bf16: true"}, ""},
 	{"accelerate", "engine=fsdp2 zero=3 gpus=16 nodes=2 precision=amp-bf16",
 	 {"distributed_type: FSDP", "fsdp_version: 2", "num_processes: 16", "num_machines: 2", "mixed_precision: bf16",
 	  "fsdp_reshard_after_forward: true"}, ""},
@@ -86,8 +95,8 @@ static const struct saying sayings[] = {
 	{"slurm", "loss=sft precision=amp-bf16 gpus=8 nodes=2 allocator=expandable_segments optimizer=adamw-fused",
 	 {"#!/bin/bash\n", "#SBATCH --nodes=2", "#SBATCH --gpus-per-node=4", "srun torchrun --nnodes $SLURM_NNODES"}, ""},
 	{"skypilot", "loss=sft precision=amp-bf16 gpus=4 optimizer=adamw-fused allocator=expandable_segments",
-	 {"num_nodes: 1", "run: |\n", "  PYTORCH_CUDA_ALLOC_CONF: expandable_segments:True"}, ""},
-	{"dstack", "loss=sft precision=amp-bf16 gpus=8 nodes=2 optimizer=adamw-fused", {"type: task", "nodes: 2", "count: 4", "commands:\n"}, ""},
+	 {"num_nodes: 1", "accelerators: A100-80GB:4", "run: |\n", "  PYTORCH_CUDA_ALLOC_CONF: expandable_segments:True"}, ""},
+	{"dstack", "loss=sft precision=amp-bf16 gpus=8 nodes=2 optimizer=adamw-fused", {"type: task", "nodes: 2", "name: A100\n    memory: 80GB\n    count: 4", "commands:\n"}, ""},
 	{"trl", "engine=megatron tp=2 gpus=2 precision=bf16", {"bf16: false"}, NULL},
 };
 
@@ -110,7 +119,7 @@ static void test_sayings(void **state)
 		struct oom_emitted e;
 		char lost[800];
 
-		if (oom_emit(s->format, &plan, "org/model", &e, &err))
+		if (oom_emit(s->format, &plan, &run, &e, &err))
 			fail_msg("%s: %s", s->format, err.text);
 		joined(&e, lost, sizeof(lost));
 		if (s->unsaid ? strcmp(lost, s->unsaid) != 0 : !*lost)
@@ -128,6 +137,7 @@ static void test_all_formats(void **state)
 {
 	static const char *const plans[] = {"", "gpus=64 nodes=8 engine=megatron tp=8 pp=4 vpp=2 precision=bf16",
 					    "precision=fp16 lora-r=4 lora-targets=all-linear", "optimizer=lomo"};
+	const struct oom_emit_run odd = {.model = "a \"quoted\"\nname: [x]"};
 	const struct oom_emit_format *f;
 
 	(void)state;
@@ -139,7 +149,7 @@ static void test_all_formats(void **state)
 			struct oom_emitted e;
 			size_t said = 0;
 
-			if (oom_emit(f->name, &plan, "a \"quoted\"\nname: [x]", &e, &err))
+			if (oom_emit(f->name, &plan, &odd, &e, &err))
 				fail_msg("%s of %s: %s", f->name, plans[k], err.text);
 			for (const char *p = e.text; (p = strstr(p, "cannot be said here")) != NULL; p++)
 				said++;

@@ -1,0 +1,123 @@
+/* What bundled models are called elsewhere: data/model_ids.csv, and what a file is told to load.
+ *
+ * Origin: ids and shapes are those of the models' own config.json on their hub; test_shapes compares
+ * none of them with it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "input/model_ids.h"
+#include "oomplan/config.h"
+
+static void test_every_bundled_model_has_an_id(void **state)
+{
+	char name[64];
+	size_t n = 0;
+
+	(void)state;
+	for (; oom_bundled_model(n, name, sizeof(name)); n++) {
+		struct oom_model_id id;
+		char buf[200];
+
+		if (!oom_model_id_find(name, &id) || strcmp(id.bundled, name))
+			fail_msg("%s has no row in data/model_ids.csv", name);
+		assert_non_null(strchr(id.hub_id, '/'));
+		assert_string_equal(oom_model_called(name, buf, sizeof(buf)), id.hub_id);
+	}
+	assert_true(n >= 17);
+}
+
+static void test_shapes(void **state)
+{
+	static const struct {
+		const char *id, *bundled;       /* NULL: none */
+	} cases[] = {
+		{"meta-llama/Llama-3.2-1B", "Llama-3.2-1B"},
+		{"NousResearch/Llama-3.2-1B", "Llama-3.2-1B"},
+		{"unsloth/Llama-3.2-1B-Instruct-bnb-4bit", "Llama-3.2-1B"},
+		{"unsloth/Meta-Llama-3.1-8B-unsloth-bnb-4bit", "Llama-3.1-8B"},
+		{"Qwen/Qwen2.5-7B-Instruct", "Qwen2.5-7B"},
+		{"bert-base-uncased", "BERT-base"},
+		{"bert-base-cased", NULL},              /* another vocabulary */
+		{"Qwen/Qwen2.5-7B-Instruct-1M", NULL},  /* longer */
+		{"Qwen/Qwen2.5-72B", NULL},
+		{"meta-llama/Llama-3.2-1", NULL},
+		{"-bnb-4bit", NULL},
+		{"", NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_model_id id;
+
+		if (oom_model_id_find(cases[i].id, &id) ? !cases[i].bundled || strcmp(id.bundled, cases[i].bundled)
+							: cases[i].bundled != NULL)
+			fail_msg("%s", cases[i].id);
+	}
+}
+
+static void write_file(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+static void test_called(void **state)
+{
+	static const struct {
+		const char *word, *called;
+	} cases[] = {
+		{"org/name", "org/name"},
+		{"folder", "folder"},
+		{"folder/config.json", "folder"},
+		{"named.json", "an-org/its-name"},
+		{"local.json", NULL},           /* names a path of somebody's disk */
+		{"mute.json", NULL},
+		{"-", NULL},
+		{"nothing", NULL},
+		{"/no/such", NULL},
+		{"a/b/c", NULL},
+	};
+	char dir[] = "/tmp/oomplan-ids-XXXXXX", old[500], command[600];
+
+	(void)state;
+	assert_non_null(getcwd(old, sizeof(old)));
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(chdir(dir), 0);
+	assert_int_equal(mkdir("folder", 0700), 0);
+	write_file("folder/config.json", "{\"model_type\": \"llama\"}");
+	write_file("named.json", "{\"_name_or_path\": \"an-org/its-name\"}");
+	write_file("local.json", "{\"_name_or_path\": \"./checkpoint-500\"}");
+	write_file("mute.json", "{\"model_type\": \"llama\"}");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char buf[200];
+		const char *got = oom_model_called(cases[i].word, buf, sizeof(buf));
+
+		if (got ? !cases[i].called || strcmp(got, cases[i].called) != 0 : cases[i].called != NULL)
+			fail_msg("%s: %s", cases[i].word, got ? got : "(none)");
+	}
+	assert_int_equal(chdir(old), 0);
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_bundled_model_has_an_id),
+		cmocka_unit_test(test_shapes),
+		cmocka_unit_test(test_called),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
