@@ -23,6 +23,10 @@ static const struct stand_in stand_ins[] = {
 	{"base-bits", "*", "base-weights=nf4", "priced as NF4, the nearest 4-bit format"},
 	{"objective", "sft", "", NULL},
 	{"objective", "pretrain", "", NULL},
+	/* one policy is trained on its own rows, as GRPO does */
+	{"objective", "rloo", "objective=grpo", "priced as GRPO: the policy on the rows it made"},
+	{"objective", "remax", "objective=grpo", "priced as GRPO: the policy on the rows it made"},
+	{"objective", "reinforce", "objective=grpo", "priced as GRPO: the policy on the rows it made"},
 	{"objective", "*", "",
 	 "priced as supervised fine-tuning of micro-batch rows: reference models, pairs of rows, "
 	 "rollouts are missing"},

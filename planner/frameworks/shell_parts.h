@@ -46,6 +46,25 @@ struct cursor {
 	bool fixed;                     /* text made by the script: its lines are not counted */
 };
 
+/* What a command leaves behind for "&&", "||" and "if": 1, 0, or not known. */
+enum { FAILS, SUCCEEDS, NOBODY_KNOWS = -1 };
+
+struct heredoc {
+	const char *end;
+	bool expand;
+	const char *to;                 /* the file its command writes; NULL: none */
+	const char *name;               /* the variable its command reads; NULL: none */
+	bool run;                       /* its command is a shell */
+	bool read;                      /* whether its command is read at all */
+};
+
+struct script {
+	struct oom_shell *sh;
+	struct cursor c;
+	struct heredoc heredocs[8];
+	size_t n_heredocs;
+};
+
 /* A word being made: its text, whether it has begun, what it is made of. */
 struct builder {
 	struct words *out;
@@ -80,5 +99,25 @@ int shell_test(const struct oom_shell_word *w, size_t n, int depth);
 bool shell_matches(const char *pattern, const char *text);
 /* Whole-number arithmetic; false: a name, an overflow, or no arithmetic. */
 bool shell_arithmetic(const char *text, int64_t *result);
+
+/* shell_lines.c */
+bool shell_at_end(const struct script *s);
+void shell_newline(struct script *s);
+/* Blanks and comments; with lines: line ends, too. */
+void shell_blanks(struct script *s, bool lines);
+/* Whether this reserved word stands here. */
+bool shell_at_word(const struct script *s, const char *word);
+void shell_add_file(struct oom_shell *sh, const char *name, const char *text, unsigned line);
+
+/* shell_simple.c */
+bool shell_assign(struct script *s, struct words *words, bool live);
+/* What the command at the cursor, or the test between [[ and ]], leaves behind. */
+int shell_simple(struct script *s, bool live);
+int shell_brackets(struct script *s);
+/* Words with blanks between them. */
+const char *shell_joined(struct oom_shell *sh, const struct oom_shell_word *w, size_t n);
+
+/* shell.c: a text that the script itself runs. */
+void shell_run_text(struct oom_shell *sh, const char *text, unsigned line);
 
 #endif

@@ -2,7 +2,8 @@
 #include "framework.h"
 
 #define FRAMEWORKS(X) X(trl) X(hf) X(accelerate) X(deepspeed) X(axolotl) X(llamafactory) X(llamafactory_v1) \
-	X(ms_swift) X(python) X(megatron_lm) X(torchtune) X(torchtitan) X(litgpt) X(llm_foundry) X(launcher)
+	X(ms_swift) X(python) X(megatron_lm) X(torchtune) X(torchtitan) X(litgpt) X(llm_foundry) X(verl) \
+	X(openrlhf) X(launcher)
 #define DECLARE(name) extern const struct framework framework_##name;
 #define ROW(name) &framework_##name,
 FRAMEWORKS(DECLARE)

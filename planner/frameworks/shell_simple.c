@@ -1,0 +1,373 @@
+/* Simple commands of a shell script: assignments, redirections, and what a command leaves behind. */
+#include "shell.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shell_parts.h"
+
+/* ---- assignments ---- */
+
+/* NAME=, NAME+= or NAME[..]= at p: its length with the sign, 0 where it is none. */
+static size_t assignment(const char *p, const char *end, size_t *name, bool *append)
+{
+	size_t n = *name = shell_name(p, end);
+
+	if (!n)
+		return 0;
+	if (p + n < end && p[n] == '[') {
+		while (p + n < end && p[n] != ']' && p[n] != '\n')
+			n++;
+		n += p + n < end && p[n] == ']';
+	}
+	*append = p + n + 1 < end && p[n] == '+' && p[n + 1] == '=';
+	n += *append;
+	return p + n < end && p[n] == '=' ? n + 1 : 0;
+}
+
+/* ( words ) of an array */
+static void array_words(struct script *s, struct words *out)
+{
+	s->c.p++;
+	for (;;) {
+		shell_blanks(s, true);
+		if (shell_at_end(s)) {
+			shell_fail(s->sh, OOM_ERR_PARSE, s->c.line, "an array is never closed");
+			return;
+		}
+		if (*s->c.p == ')')
+			break;
+		if (!shell_word(s->sh, &s->c, out))
+			s->c.p++;       /* an operator has no place here */
+	}
+	s->c.p++;
+}
+
+static void append(struct oom_shell *sh, struct words *to, bool array, const struct words *more)
+{
+	const struct oom_shell_word *a = to->n ? &to->items[0] : NULL, *b = more->items;
+	char *text;
+
+	if (array || !a || !more->n) {
+		for (size_t i = 0; i < more->n; i++)
+			shell_push(sh, to, more->items[i]);
+		return;
+	}
+	text = shell_alloc(sh, strlen(a->text) + strlen(b->text) + 1);
+	if (text) {
+		strcpy(text, a->text);
+		strcat(text, b->text);
+		to->items[0] = (struct oom_shell_word){
+			text, a->known > b->known ? a->known : b->known, b->line};
+	}
+}
+
+/* NAME=value where it stands; the value ends up in `words` as "NAME=value" too, unless NULL. */
+bool shell_assign(struct script *s, struct words *words, bool live)
+{
+	const char *from = s->c.p;
+	size_t name;
+	bool more = false, array;
+	const size_t n = assignment(from, s->c.end, &name, &more);
+	struct words value = {0};
+	struct variable *v;
+
+	if (!n)
+		return false;
+	s->c.p += n;
+	array = s->c.p < s->c.end && *s->c.p == '(';
+	if (array) {
+		array_words(s, &value);
+	} else {
+		/* no splitting at blanks: between quotes as it were */
+		struct words pieces = {0};
+
+		shell_word(s->sh, &s->c, &pieces);
+		if (pieces.n > 1) {
+			size_t size = 1;
+			enum oom_shell_known known = OOM_SHELL_KNOWN;
+			char *text;
+
+			for (size_t i = 0; i < pieces.n; i++) {
+				size += strlen(pieces.items[i].text) + 1;
+				if (pieces.items[i].known)
+					known = OOM_SHELL_UNKNOWN;
+			}
+			text = shell_alloc(s->sh, size);
+			for (size_t i = 0, at = 0; text && i < pieces.n; i++)
+				at += (size_t)snprintf(text + at, size - at, "%s%s", i ? " " : "",
+						       pieces.items[i].text);
+			if (text)
+				shell_push(s->sh, &value, (struct oom_shell_word){text, known, s->c.line});
+		} else {
+			shell_push(s->sh, &value,
+				   pieces.n ? pieces.items[0]
+					    : (struct oom_shell_word){"", OOM_SHELL_KNOWN, s->c.line});
+		}
+	}
+	if (s->sh->status || !live)
+		return true;
+	if (words) {
+		const struct oom_shell_word *w = value.n ? value.items : NULL;
+		char *text = shell_alloc(s->sh, name + 2 + (w ? strlen(w->text) : 0));
+
+		if (text) {
+			memcpy(text, from, name);
+			sprintf(text + name, "=%s", w ? w->text : "");
+			shell_push(s->sh, words,
+				   (struct oom_shell_word){text, w ? w->known : OOM_SHELL_KNOWN,
+							   s->c.line});
+		}
+		return true;
+	}
+	v = from[name] == '[' ? NULL : shell_variable(s->sh, from, name, true);
+	if (!v)
+		return true;
+	if (more) {
+		append(s->sh, &v->value, array || v->array, &value);
+	} else {
+		v->value = value;
+	}
+	v->array = array || (more && v->array);
+	return true;
+}
+
+/* ---- simple commands ---- */
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static bool is_shell(const char *word)
+{
+	static const char *const names[] = {"bash", "sh", "zsh", "sbatch", "dash"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(base_name(word), names[i]))
+			return true;
+	return false;
+}
+
+const char *shell_joined(struct oom_shell *sh, const struct oom_shell_word *w, size_t n)
+{
+	size_t size = 1, at = 0;
+	char *text;
+
+	for (size_t i = 0; i < n; i++)
+		size += strlen(w[i].text) + 1;
+	text = shell_alloc(sh, size);
+	for (size_t i = 0; text && i < n; i++)
+		at += (size_t)snprintf(text + at, size - at, "%s%s", i ? " " : "", w[i].text);
+	return text ? text : "";
+}
+
+/* A redirection at the cursor, its target into *to where it writes. */
+static bool redirection(struct script *s, const char **to, bool live, bool runs)
+{
+	const char *p = s->c.p;
+	struct words target = {0};
+
+	while (p < s->c.end && isdigit((unsigned char)*p))
+		p++;
+	if (p < s->c.end && *p == '&' && p + 1 < s->c.end && p[1] == '>')
+		p++;
+	if (p >= s->c.end || (*p != '<' && *p != '>'))
+		return false;
+	if (s->c.end - p > 2 && p[0] == '<' && p[1] == '<' && p[2] != '<') {
+		const bool dash = p[2] == '-';
+		bool expand;
+
+		s->c.p = p + 2 + dash;
+		shell_blanks(s, false);
+		if (shell_at_end(s))
+			return true;
+		expand = *s->c.p != '\'' && *s->c.p != '"' && *s->c.p != '\\';
+		if (!shell_word(s->sh, &s->c, &target) || !target.n)
+			return true;
+		if (s->n_heredocs < sizeof(s->heredocs) / sizeof(s->heredocs[0]))
+			s->heredocs[s->n_heredocs++] = (struct heredoc){
+				.end = target.items[0].text, .expand = expand, .run = runs, .read = live};
+		return true;
+	}
+	if (*to == NULL || *p == '>')
+		*to = "";
+	while (p < s->c.end && (*p == '<' || *p == '>'))
+		p++;
+	p += p < s->c.end && (*p == '&' || *p == '|');
+	s->c.p = p;
+	shell_blanks(s, false);
+	while (!shell_at_end(s) && *s->c.p == '<')            /* < <(command) */
+		s->c.p++;
+	if (!shell_at_end(s) && *s->c.p == '(') {
+		s->c.p = shell_closing(s->c.p + 1, s->c.end, '(', ')');
+		s->c.p = s->c.p ? s->c.p + 1 : s->c.end;
+	} else if (!shell_at_end(s) && shell_word(s->sh, &s->c, &target) && target.n) {
+		*to = target.items[0].text;
+	}
+	return true;
+}
+
+/* What a command does that matters: text that is run again, files, or to be shown. */
+static int run_command(struct oom_shell *sh, const struct words *w, size_t n_assignments,
+		       const char *to)
+{
+	const struct oom_shell_word *c = w->items + n_assignments;
+	const size_t n = w->n - n_assignments;
+
+	if (!n)
+		return SUCCEEDS;
+	if (!strcmp(c[0].text, "test"))
+		return shell_test(c + 1, n - 1, 0);
+	if (!strcmp(c[0].text, "["))
+		return shell_test(c + 1, n - 1 - (n > 1 && !strcmp(c[n - 1].text, "]")), 0);
+	if (!strcmp(c[0].text, "true") || !strcmp(c[0].text, ":"))
+		return SUCCEEDS;
+	if (!strcmp(c[0].text, "false"))
+		return FAILS;
+	if (!strcmp(c[0].text, "echo")) {
+		if (to && *to && n > 1)
+			shell_add_file(sh, to, shell_joined(sh, c + 1, n - 1), c[0].line);
+		return SUCCEEDS;
+	}
+	if (!strcmp(c[0].text, "eval")) {
+		shell_run_text(sh, shell_joined(sh, c + 1, n - 1), c[0].line);
+		return SUCCEEDS;
+	}
+	for (size_t i = 0; i + 2 < n; i++)
+		if (is_shell(c[i].text) && c[i + 1].text[0] == '-' &&
+		    c[i + 1].text[strlen(c[i + 1].text) - 1] == 'c') {
+			shell_run_text(sh, c[i + 2].text, c[i + 2].line);
+			return SUCCEEDS;
+		}
+	if (shell_grow(sh, &sh->commands, sh->n_commands, &sh->commands_room,
+		       sizeof(*sh->commands)))
+		sh->commands[sh->n_commands++] = (struct oom_shell_command){
+			w->items, n_assignments, w->n, w->items[0].line};
+	return SUCCEEDS;
+}
+
+static bool declares(const struct script *s)
+{
+	static const char *const words[] = {"export", "declare", "local", "readonly", "typeset"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (shell_at_word(s, words[i]))
+			return true;
+	return false;
+}
+
+/* export A=1 B=2, declare -a C=(...) */
+static void run_declaration(struct script *s, bool live)
+{
+	struct words ignored = {0};
+
+	shell_word(s->sh, &s->c, &ignored);
+	for (;;) {
+		shell_blanks(s, false);
+		if (shell_at_end(s) || strchr("\n;&|)", *s->c.p))
+			return;
+		if (!shell_assign(s, NULL, live) && !shell_word(s->sh, &s->c, &ignored))
+			s->c.p++;
+	}
+}
+
+int shell_simple(struct script *s, bool live)
+{
+	const struct cursor start = s->c;
+	struct words w = {0};
+	const char *to = NULL;
+	size_t n_assignments = 0, name, first = s->n_heredocs;
+	bool more;
+
+	if (declares(s)) {
+		run_declaration(s, live);
+		return SUCCEEDS;
+	}
+	for (;;) {
+		const struct cursor at = s->c;
+
+		shell_blanks(s, false);
+		if (shell_at_end(s) || strchr("\n;|)", *s->c.p) ||
+		    (*s->c.p == '&' && !(s->c.p + 1 < s->c.end && s->c.p[1] == '>')))
+			break;
+		if (redirection(s, &to, live, w.n > n_assignments &&
+						      is_shell(w.items[n_assignments].text)))
+			continue;
+		if (w.n == n_assignments && assignment(s->c.p, s->c.end, &name, &more)) {
+			const size_t before = w.n;
+
+			shell_assign(s, &w, true);
+			n_assignments = w.n;
+			if (w.n == before)
+				break;
+			continue;
+		}
+		if (*s->c.p == '(') {           /* a function: its body is read where it stands */
+			s->c.p++;
+			shell_blanks(s, false);
+			s->c.p += s->c.p < s->c.end && *s->c.p == ')';
+			return SUCCEEDS;
+		}
+		if (!shell_word(s->sh, &s->c, &w) && s->c.p == at.p)
+			s->c.p++;
+	}
+	for (size_t i = first; to && *to && i < s->n_heredocs; i++)
+		s->heredocs[i].to = to;
+	/* read -r -d '' NAME <<END */
+	if (w.n > n_assignments + 1 && !strcmp(w.items[n_assignments].text, "read") &&
+	    shell_name(w.items[w.n - 1].text, w.items[w.n - 1].text + strlen(w.items[w.n - 1].text)))
+		for (size_t i = first; i < s->n_heredocs; i++)
+			s->heredocs[i].name = w.items[w.n - 1].text;
+	if (!live || s->sh->status)
+		return NOBODY_KNOWS;
+	if (w.n == n_assignments && n_assignments) {
+		/* NAME=value counts for the script where no command follows it */
+		const struct cursor end = s->c;
+
+		s->c = start;
+		for (size_t i = 0; i < n_assignments && !s->sh->status; i++) {
+			shell_blanks(s, false);
+			shell_assign(s, NULL, true);
+		}
+		s->c = end;
+		return SUCCEEDS;
+	}
+	if (w.n == n_assignments && !to)
+		return SUCCEEDS;
+	return run_command(s->sh, &w, n_assignments, to);
+}
+
+/* [[ words ]], with && and || as words */
+int shell_brackets(struct script *s)
+{
+	struct words w = {0};
+
+	s->c.p += 2;
+	for (;;) {
+		const char *from;
+
+		shell_blanks(s, true);
+		if (shell_at_end(s))
+			return NOBODY_KNOWS;
+		from = s->c.p;
+		if (shell_at_word(s, "]]")) {
+			s->c.p += 2;
+			return shell_test(w.items, w.n, 0);
+		}
+		if (!shell_word(s->sh, &s->c, &w)) {
+			const size_t n = s->c.p + 1 < s->c.end && s->c.p[1] == *s->c.p ? 2 : 1;
+
+			shell_push(s->sh, &w,
+				   (struct oom_shell_word){shell_copy(s->sh, from, n),
+							   OOM_SHELL_KNOWN, s->c.line});
+			s->c.p += n;
+			if (s->sh->status)
+				return NOBODY_KNOWS;
+		}
+	}
+}

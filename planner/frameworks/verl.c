@@ -1,0 +1,250 @@
+/* verl: Hydra's overrides of its PPO trainers (verl.trainer.main_ppo) and of its SFT trainer.
+ *
+ * Priced is the actor's update.  What lives on the same cards between updates (the rollout engine, the
+ * critic, a reward model) is named where the command asks for it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework.h"
+
+#define CONFIG "verl/trainer/config/"
+#define FSDP_ENGINE CONFIG "engine/fsdp.yaml"
+#define MEGATRON_ENGINE CONFIG "engine/megatron.yaml"
+#define ACTOR_YAML CONFIG "actor/actor.yaml"
+#define MODEL_YAML CONFIG "model/hf_model.yaml"
+#define SFT_YAML CONFIG "sft_trainer.yaml"
+#define ACTOR "actor_rollout_ref.actor."
+#define MODEL "actor_rollout_ref.model."
+#define ROLLOUT "actor_rollout_ref.rollout."
+#define MCORE ACTOR "megatron."
+#define RECOMPUTE MCORE "override_transformer_config."
+#define OPTIM ACTOR "optim.override_optimizer_config."
+#define DTYPE "fp32>fp32;float32>fp32;bf16>bf16;bfloat16>bf16;fp16>fp16;float16>fp16"
+#define ON_OFF "true>full;false>none"
+
+static const struct fw_row rows[] = {
+	FW_KEY(MODEL "path", "model", NULL, NULL, MODEL_YAML),
+	FW_KEY("model.partial_pretrain", "model", NULL, NULL, SFT_YAML),
+	FW_KEY("model.path", "model", NULL, NULL, CONFIG "sft_trainer_engine.yaml"),
+	FW_KEY("algorithm.adv_estimator", "objective",
+	       "gae>ppo;grpo*>grpo;gpg>grpo;optimal_token*>grpo;otb>grpo;tir_optimal*>grpo;rloo*>rloo;remax>remax;"
+	       "reinforce_plus_plus*>reinforce;opo>grpo;*>grpo", "ppo", CONFIG "ppo_trainer.yaml"),
+	FW_KEY(ACTOR "ppo_micro_batch_size_per_gpu", "micro-batch", NULL, NULL, ACTOR_YAML),
+	FW_KEY("data.micro_batch_size_per_gpu", "micro-batch", NULL, NULL, SFT_YAML),
+	{ACTOR "ppo_mini_batch_size", .hook = true, .source = ACTOR_YAML},
+	{ACTOR "ppo_micro_batch_size", .hook = true, .source = ACTOR_YAML},
+	{ACTOR "use_dynamic_bsz", .hook = true, .source = ACTOR_YAML},
+	{"data.use_dynamic_bsz", .hook = true, .source = CONFIG "sft_trainer_engine.yaml"},
+	{ACTOR "ppo_max_token_len_per_gpu", .hook = true, .source = ACTOR_YAML},
+	{"data.train_batch_size", .hook = true, .source = SFT_YAML},
+	{"data.max_prompt_length", .hook = true}, {"data.max_response_length", .hook = true},
+	FW_KEY("data.max_length", "seq-len", NULL, NULL, SFT_YAML),
+	{ROLLOUT "n", .hook = true, .source = CONFIG "rollout/rollout.yaml"},
+	{ROLLOUT "gpu_memory_utilization",
+	 .note = "the rollout engine holds that share of the same cards between updates: not in the price of the "
+		 "update"},
+	FW_KEY(MODEL "enable_gradient_checkpointing", "grad-ckpt", ON_OFF, NULL, MODEL_YAML),
+	FW_KEY("model.enable_gradient_checkpointing", "grad-ckpt", ON_OFF, NULL, SFT_YAML),
+	FW_KEY(MODEL "enable_activation_offload", "offload-activations", "true>true;false>false", NULL, MODEL_YAML),
+	FW_KEY(MODEL "use_fused_kernels", "loss", "true>fused;false>plain", NULL, MODEL_YAML),
+	{MODEL "use_liger", .note = "Liger's kernels: less than is priced"},
+	{"model.use_liger", .note = "Liger's kernels: less than is priced"},
+	FW_KEY(MODEL "lora_rank", "lora-r", NULL, NULL, MODEL_YAML),
+	FW_KEY(MODEL "lora.rank", "lora-r", NULL, NULL, MODEL_YAML),
+	FW_KEY("model.lora_rank", "lora-r", NULL, NULL, SFT_YAML),
+	FW_KEY(MODEL "target_modules", "lora-targets", NULL, NULL, MODEL_YAML),
+	FW_KEY("model.target_modules", "lora-targets", NULL, NULL, SFT_YAML),
+	FW_KEY(ACTOR "strategy", "engine", "fsdp>fsdp1;fsdp2>fsdp2;megatron>megatron", NULL, ACTOR_YAML),
+	FW_KEY(ACTOR "fsdp_config.strategy", "engine", "fsdp>fsdp1;fsdp2>fsdp2", NULL, FSDP_ENGINE),
+	FW_KEY("model.strategy", "engine", "fsdp>fsdp1;fsdp2>fsdp2", NULL, SFT_YAML),
+	FW_KEY(ACTOR "fsdp_config.model_dtype", "@dtype", DTYPE, NULL, FSDP_ENGINE),
+	FW_KEY("model.fsdp_config.model_dtype", "@dtype", DTYPE, NULL, SFT_YAML),
+	FW_KEY(ACTOR "fsdp_config.reshard_after_forward", "zero", "true>3;false>2", NULL, FSDP_ENGINE),
+	FW_KEY(ACTOR "fsdp_config.offload_policy", "offload-params", "true>cpu offload-optimizer=cpu;false>none",
+	       NULL, FSDP_ENGINE),
+	{ACTOR "fsdp_config.fsdp_size", .hook = true, .source = FSDP_ENGINE},
+	{ACTOR "ulysses_sequence_parallel_size", .hook = true, .source = FSDP_ENGINE},
+	{"ulysses_sequence_parallel_size", .hook = true, .source = SFT_YAML},
+	FW_KEY(MCORE "tensor_model_parallel_size", "tp", NULL, NULL, MEGATRON_ENGINE),
+	FW_KEY(MCORE "pipeline_model_parallel_size", "pp", NULL, NULL, MEGATRON_ENGINE),
+	FW_KEY(MCORE "virtual_pipeline_model_parallel_size", "vpp", NULL, NULL, MEGATRON_ENGINE),
+	FW_KEY(MCORE "context_parallel_size", "cp", NULL, NULL, MEGATRON_ENGINE),
+	FW_KEY(MCORE "expert_model_parallel_size", "ep", NULL, NULL, MEGATRON_ENGINE),
+	FW_KEY(MCORE "sequence_parallel", "sp", "true>true;false>false", NULL, MEGATRON_ENGINE),
+	FW_KEY(MCORE "use_distributed_optimizer", "zero", "true>1;false>0", NULL, MEGATRON_ENGINE),
+	FW_KEY(RECOMPUTE "recompute_granularity", "grad-ckpt", "full>full;selective>selective;null>none", NULL,
+	       MEGATRON_ENGINE),
+	{RECOMPUTE "recompute_num_layers", .hook = true},
+	{RECOMPUTE "recompute_method", .hook = true},
+	FW_KEY(OPTIM "optimizer_cpu_offload", "offload-optimizer", "true>cpu;false>none", NULL, MEGATRON_ENGINE),
+	{OPTIM "use_precision_aware_optimizer", .note = "states of other widths than are priced"},
+	FW_KEY("trainer.nnodes", "nodes", NULL, "1", CONFIG "ppo_trainer.yaml"),
+	{"trainer.n_gpus_per_node", .hook = true, .source = CONFIG "ppo_trainer.yaml"},
+	{ACTOR "freeze_vision_tower", .note = "a part is frozen: less than is priced"},
+	{"reward_model.enable", .note = "a reward model on the same cards: more than is priced"},
+	{"critic.model.path", .note = "a critic with states of its own on the same cards: more than is priced"},
+	{ACTOR "use_kl_loss", .note = "a reference model on the same cards: more than is priced"},
+	{"algorithm.use_kl_in_reward", .note = "a reference model on the same cards: more than is priced"},
+	{.key = NULL},
+};
+static const char idle[] =
+	"algorithm* data* trainer* reward_model* critic* custom_reward_function* ray_init* ray_kwargs* "
+	"global_profiler* transfer_queue* reward* rollout* async_training* optim* model* config-name config-path "
+	"actor_rollout_ref.hybrid_engine actor_rollout_ref.nccl_timeout actor_rollout_ref.rollout* "
+	"actor_rollout_ref.ref* actor_rollout_ref.actor* actor_rollout_ref.model* hydra* config_path config_name "
+	"engine* checkpoint* use_remove_padding nnodes_* total_* oc* model_engine (launcher) (program) (words) (files)";
+
+static int64_t whole_or(const struct fw_part *p, const char *key, int64_t otherwise)
+{
+	int64_t n;
+
+	return doc_whole(fw_key(p, key), &n) && n > 0 && n < 100000000 ? n : otherwise;
+}
+
+/* Is the key there, with a value that the file does not give? */
+static bool open_key(const struct fw_part *p, const char *key)
+{
+	int64_t n;
+
+	return doc_below(fw_root(p), key) && !doc_whole(fw_key(p, key), &n);
+}
+
+static bool is_megatron(const struct fw_part *p)
+{
+	for (const struct doc_node *c = fw_root(p)->child; c; c = c->next)
+		if (c->key && !strncmp(c->key, MCORE, strlen(MCORE)))
+			return true;
+	return doc_below(fw_root(p), ACTOR "megatron") || strstr(fw_text(p, "config-name"), "megatron") ||
+	       strstr(fw_text(p, "model_engine"), "megatron") || fw_fact_is(p, "engine", "megatron");
+}
+
+static void finish_gpus(struct fw_part *p, bool sft)
+{
+	const int64_t nodes = whole_or(p, "trainer.nnodes", 1);
+
+	/* the SFT trainer takes the launcher's ranks */
+	if (open_key(p, "trainer.n_gpus_per_node") || open_key(p, "trainer.nnodes"))
+		fw_withhold(p, "gpus");
+	else if (fw_key(p, "trainer.n_gpus_per_node"))
+		fw_set_whole(p, "gpus", nodes * whole_or(p, "trainer.n_gpus_per_node", 8),
+			     "trainer.n_gpus_per_node", "cards of a node x nodes");
+	else if (!sft)
+		fw_set_whole(p, "gpus", nodes * 8, NULL, CONFIG "ppo_trainer.yaml n_gpus_per_node");
+}
+
+/* The optimizer's step sees mini-batch x samples of a prompt (verl/workers: ppo_mini_batch_size times
+ * rollout.n, divided by the ranks). */
+static void finish_batch(struct fw_part *p)
+{
+	const char *mini_key = ACTOR "ppo_mini_batch_size", *n_key = ROLLOUT "n";
+
+	if (open_key(p, mini_key) || open_key(p, n_key))
+		fw_withhold(p, "global-batch");
+	else
+		fw_set_whole(p, "global-batch", whole_or(p, mini_key, 256) * whole_or(p, n_key, 1),
+			     fw_key(p, mini_key) ? mini_key : NULL, "mini-batch x samples of a prompt");
+	if (fw_on(p, ACTOR "use_dynamic_bsz")) {
+		fw_unset(p, "micro-batch");
+		fw_withhold(p, "micro-batch");
+		fw_unmodelled(p, ACTOR "ppo_max_token_len_per_gpu",
+			      "micro-batches of as many rows as this many tokens hold: give --micro-batch");
+	}
+	if (open_key(p, "data.max_prompt_length") || open_key(p, "data.max_response_length"))
+		fw_withhold(p, "seq-len");
+	else
+		fw_set_whole(p, "seq-len", whole_or(p, "data.max_prompt_length", 512) +
+					   whole_or(p, "data.max_response_length", 512),
+			     fw_key(p, "data.max_response_length") ? "data.max_response_length" : NULL,
+			     "prompt and response, " CONFIG "rollout/rollout.yaml");
+}
+
+static void finish_sft(struct fw_part *p)
+{
+	fw_set(p, "objective", "sft", NULL, "verl/trainer/fsdp_sft_trainer.py");
+	if (!open_key(p, "data.train_batch_size"))
+		fw_set_whole(p, "global-batch", whole_or(p, "data.train_batch_size", 256),
+			     fw_key(p, "data.train_batch_size") ? "data.train_batch_size" : NULL, SFT_YAML);
+	if (fw_on(p, "data.use_dynamic_bsz")) {
+		fw_unset(p, "micro-batch");
+		fw_withhold(p, "micro-batch");
+	} else {
+		fw_default(p, "micro-batch", "4", SFT_YAML);
+	}
+	fw_default(p, "seq-len", "1024", SFT_YAML);
+	fw_default(p, "engine", "fsdp2", SFT_YAML);
+}
+
+static void finish_fsdp(struct fw_part *p)
+{
+	static const char *const keys[] = {ACTOR "ulysses_sequence_parallel_size", "ulysses_sequence_parallel_size"};
+
+	fw_default(p, "engine", "fsdp1", ACTOR_YAML);
+	fw_default(p, "zero", "3", FSDP_ENGINE);
+	fw_default(p, "@dtype", "fp32", FSDP_ENGINE " model_dtype");
+	fw_set(p, "@autocast", "bf16", NULL, FSDP_ENGINE " dtype");
+	fw_default(p, "optimizer", "adamw", CONFIG "optim/fsdp.yaml: torch.optim.AdamW");
+	fw_default(p, "grad-ckpt", "full", MODEL_YAML);
+	for (size_t i = 0; i < 2; i++)
+		if (whole_or(p, keys[i], 1) > 1) {
+			fw_set_whole(p, "cp", whole_or(p, keys[i], 1), keys[i], "Ulysses: sequences divided");
+			fw_unmodelled(p, keys[i], "sequences divided over cards under FSDP: less than is priced");
+		}
+	if (whole_or(p, ACTOR "fsdp_config.fsdp_size", 0) > 1)
+		fw_set(p, "hybrid-shard", "true", ACTOR "fsdp_config.fsdp_size", FSDP_ENGINE);
+}
+
+static void finish_megatron(struct fw_part *p)
+{
+	const int64_t layers = whole_or(p, RECOMPUTE "recompute_num_layers", 0);
+
+	fw_default(p, "engine", "megatron", ACTOR_YAML);
+	fw_default(p, "zero", "1", MEGATRON_ENGINE " use_distributed_optimizer");
+	fw_set(p, "precision", "bf16", NULL, MEGATRON_ENGINE " dtype");
+	fw_default(p, "optimizer", "adamw-fused", "Megatron-core: fused Adam");
+	/* model.enable_gradient_checkpointing is FSDP's: Megatron has its own words */
+	if (!fw_key(p, RECOMPUTE "recompute_granularity"))
+		fw_set(p, "grad-ckpt", "none", NULL, MEGATRON_ENGINE " recompute_granularity");
+	fw_default(p, "sp", atoi(fw_fact(p, "tp")) > 1 ? "true" : "false", MEGATRON_ENGINE);
+	if (fw_fact_is(p, "grad-ckpt", "full") && layers && !strcmp(fw_text(p, RECOMPUTE "recompute_method"), "block"))
+		fw_set_whole(p, "recompute-num-layers", layers, RECOMPUTE "recompute_num_layers", NULL);
+}
+
+static void finish(struct fw_part *p)
+{
+	const bool sft = !doc_below(fw_root(p), MODEL "path") && !doc_below(fw_root(p), "algorithm.adv_estimator");
+	const bool megatron = is_megatron(p), lora = atoi(fw_fact(p, "lora-r")) > 0;
+
+	finish_gpus(p, sft);
+	if (sft)
+		finish_sft(p);
+	else
+		finish_batch(p);
+	if (megatron)
+		finish_megatron(p);
+	else
+		finish_fsdp(p);
+	fw_default(p, "method", lora ? "lora" : "full", MODEL_YAML " lora_rank");
+	if (lora) {
+		fw_default(p, "lora-targets", "all-linear", MODEL_YAML);
+		fw_default(p, "lora-dropout", "0", "peft LoraConfig");
+	}
+	fw_default(p, "attn", "flash", "verl/workers: attn_implementation flash_attention_2");
+	fw_default(p, "loss", "plain", MODEL_YAML " use_fused_kernels");
+	fw_default(p, "packing", "false", "rows are unpadded, not joined to fixed lengths");
+}
+
+static const struct fw_row *const lists[] = {rows, NULL};
+static const char *const idles[] = {idle, NULL};
+
+const struct framework framework_verl = {
+	.name = "verl",
+	.summary = "verl's Hydra overrides and YAML: the actor's update, or its SFT trainer",
+	.version = "verl b178a3c",
+	.role = FW_TRAINER,
+	.marks = "actor_rollout_ref.model.path actor_rollout_ref.actor algorithm.adv_estimator "
+		 "model.partial_pretrain data.max_length+trainer.default_local_dir "
+		 "data.train_batch_size+trainer.project_name",
+	.rows = lists,
+	.idle = idles,
+	.finish = finish,
+};

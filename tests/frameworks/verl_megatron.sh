@@ -1,0 +1,13 @@
+TP=4
+python3 -m verl.trainer.main_ppo --config-path=config --config-name='ppo_megatron_trainer.yaml' \
+    algorithm.adv_estimator=gae \
+    data.max_prompt_length=1024 data.max_response_length=1024 \
+    actor_rollout_ref.model.path=some-org/Some-30B \
+    actor_rollout_ref.actor.ppo_mini_batch_size=64 \
+    actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192 \
+    actor_rollout_ref.actor.megatron.tensor_model_parallel_size=$TP \
+    actor_rollout_ref.actor.megatron.pipeline_model_parallel_size=2 \
+    +actor_rollout_ref.actor.megatron.override_transformer_config.recompute_granularity=full \
+    +actor_rollout_ref.actor.optim.override_optimizer_config.optimizer_cpu_offload=True \
+    critic.model.path=some-org/Some-30B \
+    trainer.n_gpus_per_node=8
