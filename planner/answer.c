@@ -317,6 +317,34 @@ static int changes(const struct oom_answer *a)
 	return n;
 }
 
+/* A smaller batch of an evaluation changes nothing else: half of it until the card has room.  False: not
+ * for one sample. */
+static bool room_for_evaluation(const struct asker *a, struct oom_plan *p)
+{
+	while (!oom_evaluation_fits(a->ev, a->q.model, p, a->q.capacity_bytes)) {
+		if (p->eval_batch < 2)
+			return false;
+		p->eval_batch /= 2;
+	}
+	return true;
+}
+
+/* The ladder and the search look at training steps; what they found evaluates as well. */
+static void with_evaluation(const struct asker *a, struct oom_answer *out)
+{
+	struct oom_search *s = &out->search;
+	size_t kept = 0;
+
+	out->ladder.fits = out->ladder.fits && room_for_evaluation(a, &out->ladder.plan);
+	s->found = s->found && room_for_evaluation(a, &s->best.plan);
+	for (size_t i = 0; s->found && i < s->n_alternatives; i++)
+		if (room_for_evaluation(a, &s->alternative[i].plan))
+			s->alternative[kept++] = s->alternative[i];
+	s->n_alternatives = kept;
+	for (size_t i = 0; i < s->n_reasons; i++)
+		s->reason[i].fits = s->reason[i].fits && room_for_evaluation(a, &s->reason[i].without);
+}
+
 static enum oom_status answer(struct asker *a, struct oom_answer *out)
 {
 	struct end end;
@@ -349,6 +377,7 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 	out->changes += end.plan.eval_batch != out->ladder.start.eval_batch;
 	if (out->search.found)
 		out->search.best.plan.eval_batch = end.plan.eval_batch;
+	with_evaluation(a, out);
 	judged(a, &out->ladder.start, &out->ladder.start_eval, out->ladder.start_fits,
 	       &out->as_asked);
 	out->ladder.start.margin = out->ladder.plan.margin = a->q.plan.margin;

@@ -204,9 +204,15 @@ enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, stru
 	bool differ = false;
 	int best = 0;
 
-	normalise(word, want, sizeof(want));
 	if (note)
 		note[0] = 0;
+	/* to the letter before the spellings: "T4G" is no T4 of some G */
+	for (size_t i = 0; i < gpus->n; i++)
+		if (oom_same_word(gpus->items[i].name, word)) {
+			*out = gpus->items[i];
+			return OOM_OK;
+		}
+	normalise(word, want, sizeof(want));
 	for (size_t i = 0; i < gpus->n && *want; i++) {
 		const int how = match(&gpus->items[i], want);
 
