@@ -229,6 +229,7 @@ void oom_plan_settle_for(struct oom_plan *p, const struct oom_model *model, char
 	if ((oom_plan_adapted(p) || oom_plan_quantised(p)) && !*p->lora_targets)
 		snprintf(p->lora_targets, sizeof(p->lora_targets), "%s",
 			 oom_model_lora_targets(model));
+	oom_model_settle_base(model, p);
 	note[0] = 0;
 	/* a micro-batch above the global one is refused by the rules, not mended */
 	if (p->micro_batch <= p->global_batch)

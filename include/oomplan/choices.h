@@ -265,7 +265,13 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_BASE_FP4, "fp4", "the same bytes in another code", "bnb_fp4", \
 	  "BitsAndBytesConfig(bnb_4bit_quant_type=\"fp4\")", OOM_SCIENCE) \
 	X(OOM_BASE_INT8, "int8", "8 bit and a scale for every row (bitsandbytes LLM.int8)", \
-	  "llm.int8 bnb_int8", "BitsAndBytesConfig(load_in_8bit=True), arXiv:2208.07339", OOM_SCIENCE)
+	  "llm.int8 bnb_int8", "BitsAndBytesConfig(load_in_8bit=True), arXiv:2208.07339", OOM_SCIENCE) \
+	X(OOM_BASE_GPTQ, "gptq", "4 bit in groups of 128 (GPTQModel's Triton kernel: estimated)", "", \
+	  "GPTQModel nn_modules/triton_utils/dequant.py, arXiv:2210.17323", OOM_SCIENCE) \
+	X(OOM_BASE_AWQ, "awq", "4 bit in groups of 128, computes in fp16 (estimated)", "", \
+	  "GPTQModel nn_modules/qlinear/gemm_awq_triton.py, arXiv:2306.00978", OOM_SCIENCE) \
+	X(OOM_BASE_HQQ, "hqq", "4 bit in groups of 64 (HQQ's PyTorch back end: estimated)", "", \
+	  "hqq core/quantize.py, HQQLinear", OOM_SCIENCE)
 
 /* What PEFT trains beside the frozen model (its peft_type). */
 #define OOM_ADAPTERS(X) \

@@ -45,6 +45,12 @@ struct oom_model_shape {
 };
 OOM_API struct oom_model_shape oom_model_shape(const struct oom_model *model);
 OOM_API const char *oom_model_lora_targets(const struct oom_model *model);
+/* What is said of weights that the config has stored in few bits and that are counted as if they were not;
+ * "" otherwise. */
+OOM_API const char *oom_model_stored_warning(const struct oom_model *model, const struct oom_plan *plan);
+/* Under adapters, and unless the plan says how the base is stored: as the config's own
+ * quantization_config has it loaded, where that can be trained through and is modelled. */
+OOM_API void oom_model_settle_base(const struct oom_model *model, struct oom_plan *plan);
 
 /* The families, for `oomplan list families`: NULL past the end. */
 struct oom_family_type {

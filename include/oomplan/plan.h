@@ -152,8 +152,10 @@ OOM_API struct oom_plan oom_plan_default(void);
 OOM_API enum oom_base oom_plan_base(const struct oom_plan *plan);
 /* Layers of the base are held in 4 or 8 bit and cannot be trained. */
 OOM_API bool oom_plan_quantised(const struct oom_plan *plan);
-/* ... in 4 bit: what is left of the model is then loaded in bf16 whatever the precision. */
+/* ... by bitsandbytes in 4 bit: what is left of the model is then loaded in bf16 whatever the precision. */
 OOM_API bool oom_plan_four_bit(const struct oom_plan *plan);
+/* prepare_model_for_kbit_training leaves what is not quantised in fp32; only over some libraries' layers. */
+OOM_API bool oom_plan_kbit_fp32(const struct oom_plan *plan);
 /* What is trained beside the base, whichever knob says it; of no meaning without adapters. */
 OOM_API enum oom_adapter_kind oom_plan_adapter(const struct oom_plan *plan);
 /* The kind is one of virtual tokens, and of no layer. */

@@ -126,6 +126,7 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 		return st;
 	}
 	choose_task(m);
+	oom_model_read_quantised(m);
 	oom_model_find_unknown(m);
 	oom_model_as_megatron(m);
 	*out = m;

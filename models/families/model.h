@@ -16,6 +16,7 @@ struct oom_model {
 	char like[160];                 /* the type in messages */
 	char note[400];                 /* what an unknown type is counted as; "" for a known one */
 	struct oom_arch arch;
+	char quantised[300];            /* how its weights are stored, where that is not priced; "" */
 	char unknown[400];              /* keys the type does not have */
 	struct oom_megatron megatron;   /* the model as a launch of Megatron, when it can be one */
 	bool megatron_can;
@@ -30,5 +31,8 @@ enum oom_status oom_model_load_defaults(struct oom_model *m, struct oom_error *e
 /* Chooses family and type for a model type that has none, by its keys, and says so in m->note
  * (structure.c). */
 enum oom_status oom_model_choose_structure(struct oom_model *m, struct oom_error *err);
+
+/* Reads the config's quantization_config (quantised.c). */
+void oom_model_read_quantised(struct oom_model *m);
 
 #endif

@@ -185,7 +185,7 @@ static void quantised_rule(struct oom_tape *t, const struct oom_node *n, struct 
 	if (needed(n, 1))                       /* grad_output.sum(0) first */
 		g[1] = for_edge(t, n, 1, n->dt);
 	if (needed(n, 0)) {
-		const struct oom_val dq = oom_dequantised(t, n->aux_width, (enum oom_dtype)n->dt);
+		const struct oom_val dq = oom_dequantised_back(t, n->aux_width, (enum oom_dtype)n->dt);
 
 		g[0] = for_edge(t, n, 0, n->dt);
 		oom_drop(t, dq);

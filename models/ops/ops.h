@@ -148,7 +148,15 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 struct oom_val oom_quantised_linear(struct oom_tape *t, const struct oom_linear *l,
 				    struct oom_val x);
 /* Whether a layer of these flags is held in few bits; then makes what lies beside the weight. */
-bool oom_quantised_open(struct oom_tape *t, uint64_t rows, unsigned flags);
+bool oom_quantised_open(struct oom_tape *t, uint64_t out, uint64_t in, unsigned flags);
+/* How PEFT adds what LoRA makes to the result of such a layer (peft/tuners/lora/{bnb,gptq,awq,hqq}.py): as
+ * over any other; to a clone of it; in the result's type; in fp32 and cast then. */
+enum oom_lora_over {
+	OOM_LORA_OVER_ANY, OOM_LORA_OVER_CLONE, OOM_LORA_OVER_RESULT, OOM_LORA_OVER_SUM
+};
+enum oom_lora_over oom_quantised_over(const struct oom_tape *t);
+/* The weight as a backward pass computes with it; held until dropped. */
+struct oom_val oom_dequantised_back(struct oom_tape *t, uint64_t elems, enum oom_dtype dt);
 /* The blocks, in bytes, that a weight of n elements takes as the plan's base holds it, in the order of
  * their allocation; returns how many. */
 enum { OOM_QUANTISED_BLOCKS = 6 };

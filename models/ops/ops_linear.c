@@ -128,7 +128,7 @@ bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name,
 	t->scope = name;
 	l->w = oom_param(t, "weight", out.n, in,
 			 OOM_P_LINEAR | (flags & OOM_IS_HEAD ? OOM_P_HEAD : 0) |
-				 (oom_quantised_open(t, out.n, flags) ? OOM_P_QUANTISED : 0));
+				 (oom_quantised_open(t, out.n, in, flags) ? OOM_P_QUANTISED : 0));
 	l->w = oom_saved_copy(t, name, l->w);
 	if (flags & OOM_BIAS)
 		l->bias = oom_param(t, "bias", 0, out.n, 0);
@@ -191,7 +191,7 @@ void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64
 
 	t->scope = name;
 	oom_param(t, "weight", out, in,
-		  OOM_P_LINEAR | OOM_P_UNUSED | (oom_quantised_open(t, out, flags) ? OOM_P_QUANTISED : 0));
+		  OOM_P_LINEAR | OOM_P_UNUSED | (oom_quantised_open(t, out, in, flags) ? OOM_P_QUANTISED : 0));
 	if (flags & OOM_BIAS)
 		oom_param(t, "bias", 0, out, OOM_P_UNUSED);
 	oom_adapter_open(t, &l, OOM_P_UNUSED);

@@ -53,18 +53,21 @@ static struct oom_val over_any(struct oom_tape *t, struct oom_val x, struct oom_
 static struct oom_val over_quantised(struct oom_tape *t, struct oom_val x, struct oom_val y,
 				     const struct oom_linear *l)
 {
-	const bool convert = !t->amp, dora = l->adapter == &oom_adapter_dora;
+	const enum oom_lora_over over = oom_quantised_over(t);
+	const bool convert = !t->amp, sums = over == OOM_LORA_OVER_SUM || l->adapter == &oom_adapter_dora;
 	const enum oom_dtype dt = (enum oom_dtype)y.dt;
 	struct oom_val c, d;
 
-	if (oom_plan_four_bit(t->plan))
+	if (over == OOM_LORA_OVER_ANY)
+		return over_any(t, x, y, l);
+	if (over == OOM_LORA_OVER_CLONE)
 		y = oom_op_copy(t, "clone", y);
 	c = convert ? oom_op_cast(t, oom_keep(x), (enum oom_dtype)l->p[0].dt) : oom_share(t, x);
 	d = lora_delta(t, c, y, l);
-	if (convert && !dora)
+	if (convert && !sums)
 		d = oom_op_cast(t, d, dt);
 	y = oom_op_add(t, y, d);
-	if (convert && dora)
+	if (convert && sums)
 		y = oom_op_cast(t, y, dt);
 	oom_drop(t, c);
 	oom_drop(t, x);

@@ -1,5 +1,7 @@
 /* Linear layers whose weight is held in few bits: what each format takes, what its library makes of it
  * in forward and backward.  bitsandbytes 0.49: functional.py, autograd/_functions.py, nn/modules.py.
+ * GPTQModel's Triton layers, which its auto_trainable back end takes for GPTQ and AWQ, and HQQ's PyTorch
+ * back end: from their sources, not measured.
  *
  *   n elements of a weight */
 #include "config/arch.h"
@@ -31,6 +33,40 @@ static size_t int8_blocks(uint64_t n, bool twice, uint64_t *block)
 	(void)twice;
 	block[0] = n;
 	return 1;
+}
+
+/* Eight elements an int32; for every group of 128 an fp16 scale and 4 bits of a zero point. */
+static size_t groups_of_128(uint64_t n, bool twice, uint64_t *block)
+{
+	const uint64_t groups = (n + 127) / 128;
+
+	(void)twice;
+	block[0] = (n + 1) / 2;
+	block[1] = groups * 2;
+	block[2] = (groups + 1) / 2;
+	return 3;
+}
+
+/* Two elements a byte; for every group of 64 a scale and a zero point in 16 bit. */
+static size_t groups_of_64(uint64_t n, bool twice, uint64_t *block)
+{
+	(void)twice;
+	block[0] = (n + 1) / 2;
+	block[1] = block[2] = (n + 63) / 64 * 2;
+	return 3;
+}
+
+/* fp32 scales beside the weight, one for every row (Int8Params.SCB); the group of every column. */
+static void scale_a_row(struct oom_tape *t, uint64_t out, uint64_t in)
+{
+	(void)in;
+	oom_buffer(t, out, OOM_F32);
+}
+
+static void group_a_column(struct oom_tape *t, uint64_t out, uint64_t in)
+{
+	(void)out;
+	oom_buffer(t, in, OOM_I32);
 }
 
 /* ---- what the library computes with ---- */
@@ -102,29 +138,110 @@ static struct oom_val int8_product(struct oom_tape *t, const char *name, int32_t
 	return y;
 }
 
+/* x times the weight in type dt; under autocast both are cast for it. */
+static struct oom_val with_dequantised(struct oom_tape *t, const char *name, struct oom_val x,
+				       uint64_t in, struct oom_dim out, enum oom_dtype dt)
+{
+	const enum oom_dtype half = t->amp ? (enum oom_dtype)t->amp_dt : dt;
+	struct oom_val w = oom_dequantised(t, in * out.n, dt), y, cast[2] = {oom_none(), oom_none()};
+
+	if (half != (enum oom_dtype)x.dt)
+		cast[0] = oom_scratch_hold(t, "cast input", x.mono, x.width, half);
+	if (half != dt)
+		cast[1] = oom_scratch_hold(t, "cast weight", OOM_MONO_ONE, in * out.n, half);
+	y = result_of(t, name, x, in, out, half);
+	oom_drop(t, w);
+	oom_drop(t, cast[0]);
+	oom_drop(t, cast[1]);
+	return y;
+}
+
+/* QuantLinearFunction: dequantised to the input's type, forward and backward; nothing of x is kept. */
+static struct oom_val gptq_product(struct oom_tape *t, const char *name, int32_t node,
+				   struct oom_val x, struct oom_val bias, uint64_t in,
+				   struct oom_dim out)
+{
+	(void)node;
+	(void)bias;
+	return with_dequantised(t, name, x, in, out, (enum oom_dtype)x.dt);
+}
+
+/* WQLinearMMTritonFunction keeps its fp16 input, though no gradient needs it. */
+static struct oom_val awq_product(struct oom_tape *t, const char *name, int32_t node,
+				  struct oom_val x, struct oom_val bias, uint64_t in,
+				  struct oom_dim out)
+{
+	struct oom_val y, z;
+
+	if (oom_wants_grad(t, x))
+		oom_node_save(t, node, x);
+	y = with_dequantised(t, name, x, in, out, OOM_DT_F16);
+	if (oom_is_none(bias))
+		return y;
+	z = result_of(t, name, x, in, out, (enum oom_dtype)y.dt);
+	oom_drop(t, y);
+	return z;
+}
+
+/* HQQMatmulNoCacheDeq keeps its input; the weight comes in the model's own type. */
+static struct oom_val hqq_product(struct oom_tape *t, const char *name, int32_t node,
+				  struct oom_val x, struct oom_val bias, uint64_t in,
+				  struct oom_dim out)
+{
+	static const uint8_t stored[] = {[OOM_BF16] = OOM_DT_BF16, [OOM_FP16] = OOM_DT_F16};
+	const enum oom_precision p = oom_plan_stores(t->plan);
+
+	(void)bias;
+	if (oom_wants_grad(t, x))
+		oom_node_save(t, node, x);
+	return with_dequantised(t, name, x, in, out,
+				p == OOM_FP32 ? OOM_F32 : (enum oom_dtype)stored[p]);
+}
+
 /* ---- the formats ---- */
+
 
 struct format {
 	size_t (*blocks)(uint64_t n, bool twice, uint64_t block[OOM_QUANTISED_BLOCKS]);
-	/* fp32 scales beside the weight, one for every row (Int8Params.SCB) */
-	bool row_scales;
+	/* buffers beside the weight; may be NULL */
+	void (*beside)(struct oom_tape *t, uint64_t out, uint64_t in);
 	/* what comes before a weight is dequantised; may be NULL */
 	void (*scales)(struct oom_tape *t, uint64_t n);
 	struct oom_val (*product)(struct oom_tape *t, const char *name, int32_t node,
 				  struct oom_val x, struct oom_val bias, uint64_t in,
 				  struct oom_dim out);
 	const char *node;
-	bool bf16;              /* computes in bf16, whatever comes in */
+	bool casts;             /* what comes in is cast to one type */
+	enum oom_dtype to;
+	uint8_t temps;          /* more tensors of the weight's size while it is dequantised */
+	bool repeats;           /* backward repeats the weight for every sequence of the batch */
+	enum oom_lora_over over;
 };
 
-static const struct format four_bit = {four_bit_blocks, false, four_bit_scales, four_bit_product,
-				       "MatMul4Bit", true};
-static const struct format int8 = {int8_blocks, true, NULL, int8_product, "MatMul8bitLt", false};
+static const struct format four_bit = {
+	.blocks = four_bit_blocks, .scales = four_bit_scales, .product = four_bit_product,
+	.node = "MatMul4Bit", .casts = true, .to = OOM_DT_BF16, .over = OOM_LORA_OVER_CLONE};
+static const struct format int8 = {
+	.blocks = int8_blocks, .beside = scale_a_row, .product = int8_product, .node = "MatMul8bitLt",
+	.over = OOM_LORA_OVER_RESULT};
+static const struct format gptq = {
+	.blocks = groups_of_128, .beside = group_a_column, .product = gptq_product,
+	.node = "QuantLinearFunction", .over = OOM_LORA_OVER_ANY};
+static const struct format awq = {
+	.blocks = groups_of_128, .product = awq_product, .node = "WQLinearMMTritonFunction",
+	.casts = true, .to = OOM_DT_F16, .repeats = true, .over = OOM_LORA_OVER_RESULT};
+/* Quantizer.dequantize: the codes unpacked, less the zero point, times the scale */
+static const struct format hqq = {
+	.blocks = groups_of_64, .product = hqq_product, .node = "HQQMatmulNoCacheDeq", .temps = 2,
+	.over = OOM_LORA_OVER_SUM};
 static const struct format *const formats[] = {
 	[OOM_BASE_PLAIN] = NULL,
 	[OOM_BASE_NF4] = &four_bit,
 	[OOM_BASE_FP4] = &four_bit,
 	[OOM_BASE_INT8] = &int8,
+	[OOM_BASE_GPTQ] = &gptq,
+	[OOM_BASE_AWQ] = &awq,
+	[OOM_BASE_HQQ] = &hqq,
 };
 
 static const struct format *format_of(const struct oom_tape *t)
@@ -138,12 +255,17 @@ size_t oom_quantised_blocks(const struct oom_plan *plan, uint64_t n,
 	return formats[oom_plan_base(plan)]->blocks(n, plan->double_quant, block);
 }
 
-bool oom_quantised_open(struct oom_tape *t, uint64_t rows, unsigned flags)
+enum oom_lora_over oom_quantised_over(const struct oom_tape *t)
+{
+	return format_of(t)->over;
+}
+
+bool oom_quantised_open(struct oom_tape *t, uint64_t out, uint64_t in, unsigned flags)
 {
 	if (!oom_plan_quantised(t->plan) || flags & (OOM_IS_HEAD | OOM_NO_QUANT))
 		return false;
-	if (format_of(t)->row_scales)
-		oom_buffer(t, rows, OOM_F32);
+	if (format_of(t)->beside)
+		format_of(t)->beside(t, out, in);
 	return true;
 }
 
@@ -151,7 +273,26 @@ struct oom_val oom_dequantised(struct oom_tape *t, uint64_t elems, enum oom_dtyp
 {
 	if (format_of(t)->scales)
 		format_of(t)->scales(t, elems);
+	if (format_of(t)->temps) {
+		struct oom_val temps = oom_scratch_hold(t, "unpacked weight", OOM_MONO_ONE,
+							format_of(t)->temps * elems, dt), w;
+
+		w = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, elems, dt);
+		oom_drop(t, temps);
+		return w;
+	}
 	return oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, elems, dt);
+}
+
+struct oom_val oom_dequantised_back(struct oom_tape *t, uint64_t elems, enum oom_dtype dt)
+{
+	struct oom_val w = oom_dequantised(t, elems, dt), many;
+
+	if (!format_of(t)->repeats)
+		return w;
+	many = oom_scratch_hold(t, "weight of every sequence", t->m_b, elems, dt);
+	oom_drop(t, w);
+	return many;
 }
 
 /* Computes in the format's type and returns the input's: casts of input and bias are locals until it
@@ -163,10 +304,10 @@ struct oom_val oom_quantised_linear(struct oom_tape *t, const struct oom_linear 
 	struct oom_val y, bias = l->bias, given = oom_share(t, x);
 	int32_t n = -1;
 
-	if (f->bf16) {
-		x = oom_op_cast(t, x, OOM_DT_BF16);
+	if (f->casts) {
+		x = oom_op_cast(t, x, f->to);
 		if (!oom_is_none(bias))
-			bias = oom_op_cast(t, bias, OOM_DT_BF16);
+			bias = oom_op_cast(t, bias, f->to);
 	}
 	if (oom_wants_grad(t, x) || bias.rg) {
 		n = oom_node(t, OOM_NODE_QUANTISED_LINEAR, f->node);

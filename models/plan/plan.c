@@ -39,6 +39,14 @@ bool oom_plan_four_bit(const struct oom_plan *p)
 	return b == OOM_BASE_NF4 || b == OOM_BASE_FP4;
 }
 
+/* peft/utils/other.py: not over GPTQ's and HQQ's */
+bool oom_plan_kbit_fp32(const struct oom_plan *p)
+{
+	const enum oom_base b = oom_plan_base(p);
+
+	return p->kbit_prepare && b != OOM_BASE_PLAIN && b != OOM_BASE_GPTQ && b != OOM_BASE_HQQ;
+}
+
 enum oom_adapter_kind oom_plan_adapter(const struct oom_plan *p)
 {
 	return p->peft_type == OOM_ADAPTER_LORA && p->use_dora ? OOM_ADAPTER_DORA :

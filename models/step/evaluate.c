@@ -303,6 +303,7 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 		return st == OOM_ERR_MEMORY ? oom_error_set(err, st, "out of host memory") : st;
 	out->warning = engine->approximates && oom_engine_divides(plan) ? engine->approximates :
 		       g->tape.warning	   ? g->tape.warning :
+		       *oom_model_stored_warning(model, plan) ? oom_model_stored_warning(model, plan) :
 		       g->tape.approximate ? "PEFT 0.20 stops with an error on this model with "
 					     "these adapters: the figures are what it would hold" :
 					     "";

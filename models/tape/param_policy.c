@@ -18,7 +18,7 @@ void oom_param_policy(const struct oom_tape *t, struct oom_param *p)
 {
 	const struct oom_plan *plan = t->plan;
 	const bool adapters = oom_plan_adapted(plan),
-		   prepared = oom_plan_quantised(plan) && plan->kbit_prepare;
+		   prepared = oom_plan_kbit_fp32(plan);
 
 	p->trainable = adapters ? (p->flags & (OOM_P_LORA | OOM_P_SAVED)) != 0 :
 				  !(p->flags & (OOM_P_FROZEN | OOM_P_QUANTISED));

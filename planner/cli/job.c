@@ -19,24 +19,6 @@ unsigned oom_allowed(const struct oom_list *words)
 	return allow;
 }
 
-/* What the weights on disk are is said, never used in silence: training needs them in a format that
- * takes gradients, or frozen under adapters. */
-static void say_quantised(const struct oom_job *job, const struct oom_keys *keys)
-{
-	const struct oom_key *how = oom_keys_find(keys, "quantization_config.quant_method"),
-			     *four = oom_keys_find(keys, "quantization_config.load_in_4bit");
-
-	if (!oom_keys_find(keys, "quantization_config") || oom_plan_quantised(&job->plan))
-		return;
-	oom_complain(0,
-		     "WARNING: the config holds a quantization_config (%s): weights are counted "
-		     "as --precision stores them, as if de-quantised; %s",
-		     how && how->type == OOM_KEY_STRING ? how->string : "no quant_method",
-		     four && four->type == OOM_KEY_BOOL && four->number > 0 ?
-			     "for 4-bit bitsandbytes weights under adapters say --base-weights nf4" :
-			     "adapters on such weights are not modelled, --base-weights nf4 or int8 is the nearest");
-}
-
 /* Weights beside the config decide: their number is held against the computed one. */
 static int check_weights(const struct oom_job *job, struct oom_target *t)
 {
@@ -135,6 +117,7 @@ static int open_calibration(const struct oom_job *job, struct oom_target *t)
 static int open_model(const struct oom_job *job, struct oom_target *t)
 {
 	struct oom_error err = {{0}};
+	struct oom_plan settled;
 
 	if (oom_keys_read_model(&t->keys, job->model, &err) ||
 	    oom_model_new(&t->model, &t->keys, &err))
@@ -146,7 +129,11 @@ static int open_model(const struct oom_job *job, struct oom_target *t)
 	oom_model_teach(t->model, t->teacher);
 	if (*oom_model_warning(t->model))
 		oom_complain(0, "WARNING: %s", oom_model_warning(t->model));
-	say_quantised(job, &t->keys);
+	/* what the report says is not said where there is none */
+	settled = job->plan;
+	oom_model_settle_base(t->model, &settled);
+	if (job->quiet && *oom_model_stored_warning(t->model, &settled))
+		oom_complain(0, "WARNING: %s", oom_model_stored_warning(t->model, &settled));
 	if (*oom_model_unknown_keys(t->model))
 		oom_complain(0, "note: keys that %s does not have, not used: %s",
 			     oom_model_type(t->model), oom_model_unknown_keys(t->model));

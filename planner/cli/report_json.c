@@ -15,6 +15,7 @@ static void eval(struct oom_json *j, const struct oom_judged *x)
 	const struct oom_eval *e = &x->eval;
 
 	oom_json_object(j, "estimate");
+	oom_json_text(j, "warning", e->warning);
 	oom_json_uint(j, "total_params", e->total_params);
 	oom_json_uint(j, "trainable_params", e->trainable_params);
 	oom_json_uint(j, "active_params", e->active_params);

@@ -1,0 +1,142 @@
+/* A config's own quantization_config: what transformers loads the weights as.
+ *
+ * Under adapters that is what is priced, where training through it is possible and modelled; else the
+ * weights are counted as de-quantised, and that is said. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "families/model.h"
+#include "oomplan/model.h"
+
+static const struct oom_key *find(const struct oom_model *m, const char *key)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), "%squantization_config%s%s", m->prefix, *key ? "." : "", key);
+	return oom_keys_find(m->keys, path);
+}
+
+static bool is_true(const struct oom_model *m, const char *key)
+{
+	const struct oom_key *k = find(m, key);
+
+	return k && k->type == OOM_KEY_BOOL && k->number > 0;
+}
+
+static bool has_word(const struct oom_model *m, const char *key, const char *word)
+{
+	const struct oom_key *k = find(m, key);
+
+	return k && k->type == OOM_KEY_STRING && !strcmp(k->string, word);
+}
+
+/* 4 where nothing is said: the only width these kernels train with that is modelled. */
+static bool four_bits(const struct oom_model *m, const char *key)
+{
+	const struct oom_key *k = find(m, key);
+
+	return !k || (k->type == OOM_KEY_NUMBER && fabs(k->number - 4) < 0.5);
+}
+
+/* transformers/utils/quantization_config.py: bitsandbytes' 4 bit is fp4 unless it says nf4. */
+static enum oom_base bitsandbytes(const struct oom_model *m)
+{
+	if (is_true(m, "load_in_8bit") || is_true(m, "_load_in_8bit"))
+		return OOM_BASE_INT8;
+	if (is_true(m, "load_in_4bit") || is_true(m, "_load_in_4bit"))
+		return has_word(m, "bnb_4bit_quant_type", "nf4") ? OOM_BASE_NF4 : OOM_BASE_FP4;
+	return OOM_BASE_PLAIN;
+}
+
+static enum oom_base gptq(const struct oom_model *m)
+{
+	return four_bits(m, "bits") ? OOM_BASE_GPTQ : OOM_BASE_PLAIN;
+}
+
+static enum oom_base awq(const struct oom_model *m)
+{
+	return four_bits(m, "bits") ? OOM_BASE_AWQ : OOM_BASE_PLAIN;
+}
+
+static enum oom_base hqq(const struct oom_model *m)
+{
+	return four_bits(m, "quant_config.weight_quant_params.nbits") ? OOM_BASE_HQQ : OOM_BASE_PLAIN;
+}
+
+static const struct {
+	const char *method;
+	enum oom_base (*base)(const struct oom_model *m);       /* NULL: it cannot be trained through */
+	const char *trained;    /* what is trained instead */
+} methods[] = {
+	{"bitsandbytes", bitsandbytes, NULL},
+	{"gptq", gptq, NULL},
+	{"awq", awq, NULL},
+	{"hqq", hqq, NULL},
+	/* their quantizers say is_trainable: False (transformers/quantizers/quantizer_X.py) */
+	{"mxfp4", NULL, "Mxfp4Config(dequantize=True)"},
+	{"fp8", NULL, "FineGrainedFP8Config(dequantize=True)"},
+	{"compressed-tensors", NULL, "CompressedTensorsConfig(run_compressed=False)"},
+	{"fbgemm_fp8", NULL, "a checkpoint in 16 bit"},
+};
+
+static size_t method_of(const struct oom_model *m)
+{
+	size_t i = 0;
+
+	while (i < sizeof(methods) / sizeof(methods[0]) &&
+	       !has_word(m, "quant_method", methods[i].method))
+		i++;
+	/* configs of before quant_method was written are bitsandbytes' */
+	if (i == sizeof(methods) / sizeof(methods[0]) && !find(m, "quant_method") &&
+	    (find(m, "load_in_4bit") || find(m, "load_in_8bit")))
+		return 0;
+	return i;
+}
+
+static bool is_quantised(const struct oom_model *m)
+{
+	const struct oom_key *k = find(m, "");
+
+	return (k && k->type != OOM_KEY_NULL) || find(m, "quant_method") || find(m, "load_in_4bit") ||
+	       find(m, "load_in_8bit");
+}
+
+void oom_model_settle_base(const struct oom_model *m, struct oom_plan *p)
+{
+	const size_t i = method_of(m);
+	enum oom_base base;
+
+	if (!is_quantised(m) || !oom_plan_adapted(p) || oom_plan_quantised(p) ||
+	    i == sizeof(methods) / sizeof(methods[0]) || !methods[i].base)
+		return;
+	base = methods[i].base(m);
+	p->base_weights = base;
+	if (base == OOM_BASE_NF4 || base == OOM_BASE_FP4)
+		p->double_quant = is_true(m, "bnb_4bit_use_double_quant");
+}
+
+void oom_model_read_quantised(struct oom_model *m)
+{
+	const struct oom_key *k = find(m, "quant_method");
+	const size_t i = method_of(m);
+	const bool known = i < sizeof(methods) / sizeof(methods[0]);
+	const char *name = known ? methods[i].method :
+			   k && k->type == OOM_KEY_STRING ? k->string : "no quant_method";
+
+	m->quantised[0] = 0;
+	if (!is_quantised(m))
+		return;
+	snprintf(m->quantised, sizeof(m->quantised),
+		 "the config holds a quantization_config (%.60s): weights are counted as --precision "
+		 "stores them, as if de-quantised; %s%s", name,
+		 known && methods[i].trained ? "what is stored so cannot be trained, but " :
+		 known && methods[i].base(m) ? "with adapters (--lora-r 16) they are counted as loaded" :
+					       "no adapters on such weights are modelled",
+		 known && methods[i].trained ? methods[i].trained : "");
+}
+
+const char *oom_model_stored_warning(const struct oom_model *m, const struct oom_plan *p)
+{
+	return oom_plan_quantised(p) ? "" : m->quantised;
+}

@@ -1,0 +1,153 @@
+/* Frozen bases in few bits: what each library stores, by hand from its layers; what a config's own
+ * quantization_config comes to. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oomplan/ladder.h"
+#include "oomplan/option.h"
+#include "priced.h"
+
+/* d = 256, feed-forward 512, 4 heads of 64, all of keys: a layer has 4 x 256 x 256 + 3 x 256 x 512
+ * = 655360 elements in seven matrices; beside them stand 2 x 256 of norms, outside 1000 x 256 + 256 */
+#define LLAMA(more) \
+	("{\"model_type\": \"llama\", \"hidden_size\": 256, \"intermediate_size\": 512, \"num_hidden_layers\": 2, " \
+	"\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 1000, " \
+	"\"tie_word_embeddings\": true" more "}")
+enum { LAYER = 655360, BESIDE = 2 * 512 + 1000 * 256 + 256 };
+#define ADAPTERS (2 * 4 * 2 * (256 + 256))      /* q and v at rank 4, fp32 */
+
+static struct oom_plan adapted(enum oom_base base)
+{
+	struct oom_plan p = oom_plan_default();
+
+	p.micro_batch = 2;
+	p.seq_len = 64;
+	p.precision = OOM_BF16;
+	p.lora_r = 4;
+	p.base_weights = base;
+	snprintf(p.lora_targets, sizeof(p.lora_targets), "q_proj+v_proj");
+	return p;
+}
+
+static void stored_bytes(void **state)
+{
+	static const struct {
+		enum oom_base base;
+		uint64_t layer;         /* bytes of a layer's matrices */
+		uint64_t buffers;       /* of a layer: columns' groups, rows' scales */
+	} cases[] = {
+		/* codes, an fp16 scale and half a byte of zero point for 128; g_idx of seven inputs */
+		{OOM_BASE_GPTQ, LAYER / 2 + LAYER / 128 * 2 + LAYER / 128 / 2, 4 * (6 * 256 + 512)},
+		{OOM_BASE_AWQ, LAYER / 2 + LAYER / 128 * 2 + LAYER / 128 / 2, 0},
+		/* codes, scale and zero point in 16 bit for 64 */
+		{OOM_BASE_HQQ, LAYER / 2 + LAYER / 64 * 4, 0},
+		{OOM_BASE_INT8, LAYER, 4 * (4 * 256 + 2 * 512 + 256)},
+	};
+	struct oom_plan plain = adapted(OOM_BASE_PLAIN);
+	const uint64_t none = must(LLAMA(""), &plain).buffer_bytes;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct oom_plan p = adapted(cases[i].base);
+		const struct oom_eval e = must(LLAMA(""), &p);
+		const uint64_t want = 2 * cases[i].layer + BESIDE * 2 + ADAPTERS * 4;
+
+		if (e.param_bytes != want || e.buffer_bytes - none != 2 * cases[i].buffers)
+			fail_msg("base %d: %llu + %llu bytes, %llu + %llu by hand", (int)cases[i].base,
+				 (unsigned long long)e.param_bytes,
+				 (unsigned long long)(e.buffer_bytes - none), (unsigned long long)want,
+				 2 * (unsigned long long)cases[i].buffers);
+	}
+}
+
+/* What a layer keeps for its backward: AWQ and HQQ their input, GPTQ and bitsandbytes' 4 bit nothing. */
+static void kept_inputs(void **state)
+{
+	struct oom_plan p = adapted(OOM_BASE_GPTQ);
+	uint64_t gptq, other;
+
+	(void)state;
+	p.precision = OOM_FP16;
+	p.seq_len = 512;
+	gptq = must(LLAMA(""), &p).bucket[OOM_BUCKET_SAVED];
+	for (int i = 0; i < 2; i++) {
+		p.base_weights = i ? OOM_BASE_HQQ : OOM_BASE_AWQ;
+		other = must(LLAMA(""), &p).bucket[OOM_BUCKET_SAVED];
+		assert_true(other > gptq);
+	}
+}
+
+static void as_the_config_has_it(void **state)
+{
+	static const struct {
+		const char *json;
+		int64_t base, twice;
+		const char *says;
+	} cases[] = {
+		{LLAMA(", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}"), OOM_BASE_GPTQ, 1, ""},
+		{LLAMA(", \"quantization_config\": {\"quant_method\": \"awq\"}"), OOM_BASE_AWQ, 1, ""},
+		{LLAMA(", \"quantization_config\": {\"quant_method\": \"hqq\"}"), OOM_BASE_HQQ, 1, ""},
+		/* transformers' defaults: fp4, scales of their own */
+		{LLAMA(", \"quantization_config\": {\"load_in_4bit\": true}"), OOM_BASE_FP4, 0, ""},
+		{LLAMA(", \"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, "
+		       "\"bnb_4bit_quant_type\": \"nf4\", \"bnb_4bit_use_double_quant\": true}"),
+		 OOM_BASE_NF4, 1, ""},
+		{LLAMA(", \"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_8bit\": true}"),
+		 OOM_BASE_INT8, 1, ""},
+		{LLAMA(", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 8}"), OOM_BASE_PLAIN, 1,
+		 "no adapters"},
+		{LLAMA(", \"quantization_config\": {\"quant_method\": \"fp8\"}"), OOM_BASE_PLAIN, 1, "FineGrainedFP8"},
+		{LLAMA(", \"quantization_config\": {\"quant_method\": \"mxfp4\"}"), OOM_BASE_PLAIN, 1, "Mxfp4Config"},
+		{LLAMA(", \"quantization_config\": {\"quant_method\": \"nosuch\"}"), OOM_BASE_PLAIN, 1, "nosuch"},
+		{LLAMA(", \"quantization_config\": null"), OOM_BASE_PLAIN, 1, ""},
+		{LLAMA(", \"quantization_config\": 3"), OOM_BASE_PLAIN, 1, "no quant_method"},
+		{LLAMA(""), OOM_BASE_PLAIN, 1, ""},
+	};
+	char note[300];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = adapted(OOM_BASE_PLAIN), whole = p, asked = adapted(OOM_BASE_INT8);
+		struct oom_error err = {{0}};
+		struct oom_keys keys = {0};
+		struct oom_model *m = NULL;
+		struct oom_evaluator *ev = oom_evaluator_new();
+		struct oom_eval e;
+		const char *says;
+
+		assert_int_equal(oom_keys_parse(&keys, cases[i].json, strlen(cases[i].json), "c", &err), OOM_OK);
+		assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+		oom_plan_settle_for(&p, m, note);
+		oom_plan_settle_for(&asked, m, note);
+		oom_plan_unadapt(&whole);
+		oom_plan_settle_for(&whole, m, note);
+		assert_int_equal(oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err), OOM_OK);
+		says = oom_model_stored_warning(m, &p);
+		if (p.base_weights != cases[i].base || p.double_quant != cases[i].twice ||
+		    !*says != !*cases[i].says || !strstr(says, cases[i].says) || strcmp(e.warning, says))
+			fail_msg("%s: base %lld, \"%s\"", cases[i].json, (long long)p.base_weights, e.warning);
+		/* what was asked stands, and nothing is trained whole in few bits */
+		assert_int_equal(asked.base_weights, OOM_BASE_INT8);
+		assert_int_equal(whole.base_weights, OOM_BASE_PLAIN);
+		oom_evaluator_free(ev);
+		oom_model_free(m);
+		oom_keys_release(&keys);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(stored_bytes),
+		cmocka_unit_test(kept_inputs),
+		cmocka_unit_test(as_the_config_has_it),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
