@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "../input/csv_rows.h"
@@ -27,9 +28,12 @@ static double figure(struct oom_offers *o, const char *text)
 
 	if (!text || !*text)
 		return NAN;
+	text += *text == '$';
 	v = strtod(text, &end);
 	while (*end == ' ')
 		end++;
+	if (!strcmp(end, "/h") || !strcmp(end, "/hr"))
+		end += strlen(end);
 	if (end == text || *end || !isfinite(v) || v < 0) {
 		o->bad_number++;
 		return NAN;
@@ -52,6 +56,15 @@ double oom_offer_price(struct oom_offers *o, double v)
 static double price(struct oom_offers *o, const char *text)
 {
 	return oom_offer_price(o, figure(o, text));
+}
+
+/* Only dollars are compared with dollars: a price in another currency is none, and counted. */
+static double in_dollars(struct oom_offers *o, const char *currency, double v)
+{
+	if (!*currency || !strcasecmp(currency, "USD") || !strcmp(currency, "$") || isnan(v))
+		return v;
+	o->bad_price++;
+	return NAN;
 }
 
 static const char *cell(const struct oom_csv_row *row, const char *name)
@@ -82,37 +95,36 @@ static void note_unknown(struct oom_offers *o, const char *name)
 	free(names);
 }
 
-/* "A100" of a list that states 80 GB is an 80 GB card: the size is tried as part of the name. */
-static int32_t find_gpu(struct oom_offer_loader *l, const char *name, double mem_gb)
+bool oom_offer_is_other(const char *vendor, const char *name)
 {
-	const int mem = mem_gb > 4 && mem_gb < 400 ? (int)lround(mem_gb) : 0;
-	char word[80];
-	struct oom_gpu g;
-	int32_t found = -1;
+	static const char *const vendors[] = {"google", "tenstorrent", "aws"},
+				 *const names[] = {"tpu", "trainium", "inferentia", "tt-galaxy"};
+
+	for (size_t i = 0; i < sizeof(vendors) / sizeof(vendors[0]); i++)
+		if (!strcasecmp(vendor, vendors[i]))
+			return true;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strncasecmp(name, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+/* Looked up once for each name, memory and whether eight are linked. */
+static struct oom_offer_name find_gpu(struct oom_offer_loader *l, const char *name, double mem_gb,
+				      double count)
+{
+	struct oom_offer_name n = {.gpu_mem = mem_gb > 4 && mem_gb < 2000 ? (int)lround(mem_gb) : 0,
+				   .linked = count >= 8};
 
 	for (size_t i = 0; i < l->n_seen; i++)
-		if (l->seen[i].gpu_mem == mem && !strcmp(l->seen[i].name, name))
-			return l->seen[i].gpu;
-	snprintf(word, sizeof(word), "%.47s", name);
-	if (oom_gpu_find(&l->o->gpus, word, &g, NULL, NULL)) {
-		snprintf(word, sizeof(word), "%.47s-%dG", name, mem);
-		if (mem && oom_gpu_find(&l->o->gpus, word, &g, NULL, NULL)) {
-			snprintf(word, sizeof(word), "%.47s-%dGB", name, mem);
-			if (oom_gpu_find(&l->o->gpus, word, &g, NULL, NULL))
-				g.name[0] = 0;
-		} else if (!mem) {
-			g.name[0] = 0;
-		}
-	}
-	for (size_t i = 0; *g.name && i < l->o->gpus.n; i++)
-		if (!strcmp(l->o->gpus.items[i].name, g.name))
-			found = (int32_t)i;
-	if (l->n_seen < NAMES && strlen(name) < sizeof(l->seen[0].name)) {
-		snprintf(l->seen[l->n_seen].name, sizeof(l->seen[0].name), "%s", name);
-		l->seen[l->n_seen].gpu_mem = mem;
-		l->seen[l->n_seen++].gpu = found;
-	}
-	return found;
+		if (l->seen[i].gpu_mem == n.gpu_mem && l->seen[i].linked == n.linked &&
+		    !strcmp(l->seen[i].name, name))
+			return l->seen[i];
+	snprintf(n.name, sizeof(n.name), "%.47s", name);
+	n.gpu = oom_offer_card(&l->o->gpus, name, n.gpu_mem, count, &n.each);
+	if (l->n_seen < NAMES && strlen(name) < sizeof(n.name))
+		l->seen[l->n_seen++] = n;
+	return n;
 }
 
 /* ---- rows ---- */
@@ -121,6 +133,7 @@ enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *f, d
 			      double mem_gb, struct oom_error *err)
 {
 	struct oom_offers *o = l->o;
+	struct oom_offer_name card;
 
 	if (!*f->gpu_name) {
 		o->no_gpu++;
@@ -130,8 +143,9 @@ enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *f, d
 		o->shares++;                    /* a slice of a card, or no count */
 		return OOM_OK;
 	}
-	f->gpu_count = (uint32_t)count;
-	f->gpu = find_gpu(l, f->gpu_name, mem_gb);
+	card = find_gpu(l, f->gpu_name, mem_gb, count);
+	f->gpu_count = (uint32_t)count * (uint32_t)card.each;
+	f->gpu = card.gpu;
 	if (f->gpu < 0) {
 		note_unknown(o, f->gpu_name);
 		return OOM_OK;
@@ -180,8 +194,8 @@ static enum oom_status own_row(struct oom_offer_loader *l, const struct oom_csv_
 	f.disk_gib = figure(o, cell(row, "disk_gb")) * 1e9 / 1073741824.0;
 	f.storage_usd_gib_month = figure(o, cell(row, "storage_usd_gib_month"));
 	f.egress_usd_gib = figure(o, cell(row, "egress_usd_gib"));
-	f.ondemand_usd_h = price(o, cell(row, "ondemand_usd_h"));
-	f.spot_usd_h = price(o, cell(row, "spot_usd_h"));
+	f.ondemand_usd_h = in_dollars(o, cell(row, "currency"), price(o, cell(row, "ondemand_usd_h")));
+	f.spot_usd_h = in_dollars(o, cell(row, "currency"), price(o, cell(row, "spot_usd_h")));
 	return oom_offer_add(l, &f, figure(o, cell(row, "gpu_count")), mem, err);
 }
 
@@ -193,8 +207,7 @@ static enum oom_status sky_row(struct oom_offer_loader *l, const struct oom_csv_
 	const char *name = cell(row, "AcceleratorName");
 	const double count = figure(o, cell(row, "AcceleratorCount"));
 
-	if (!strncmp(name, "tpu", 3) || !strncmp(name, "Trainium", 8) ||
-	    !strncmp(name, "Inferentia", 10))
+	if (oom_offer_is_other("", name))
 		name = "";                      /* no GPU */
 	if (*name && !*cell(row, "InstanceType")) {
 		/* GCP: an accelerator to attach; its machine stands in another row */
@@ -237,17 +250,18 @@ static enum oom_status hunt_row(struct oom_offer_loader *l, const struct oom_csv
 	const bool spot = !strcmp(cell(row, "spot"), "True") || !strcmp(cell(row, "spot"), "true");
 	const char *vendor = cell(row, "gpu_vendor"), *name = cell(row, "gpu_name");
 
-	if (!strncmp(name, "tpu-", 4) || !strcmp(vendor, "google"))
+	if (oom_offer_is_other(vendor, name))
 		name = "";
-	copy(f.provider, sizeof(f.provider), l->provider);
+	copy(f.provider, sizeof(f.provider), *cell(row, "provider") ? cell(row, "provider") : l->provider);
 	copy(f.instance, sizeof(f.instance), cell(row, "instance_name"));
 	copy(f.region, sizeof(f.region), cell(row, "location"));
 	copy(f.gpu_name, sizeof(f.gpu_name), name);
 	f.vcpus = figure(o, cell(row, "cpu"));
-	f.host_ram_gib = figure(o, cell(row, "memory")) * 1e9 / 1073741824.0;
-	f.disk_gib = figure(o, cell(row, "disk_size")) * 1e9 / 1073741824.0;
+	/* its GB are 2^30 (dstack core/backends/base/offers.py: memory_mib = memory * 1024) */
+	f.host_ram_gib = figure(o, cell(row, "memory"));
+	f.disk_gib = figure(o, cell(row, "disk_size"));
 	f.ondemand_usd_h = f.spot_usd_h = NAN;
-	*(spot ? &f.spot_usd_h : &f.ondemand_usd_h) = price(o, cell(row, "price"));
+	*(spot ? &f.spot_usd_h : &f.ondemand_usd_h) = in_dollars(o, cell(row, "currency"), price(o, cell(row, "price")));
 	return oom_offer_add(l, &f, *name ? figure(o, cell(row, "gpu_count")) : 1,
 			     figure(o, cell(row, "gpu_memory")), err);
 }

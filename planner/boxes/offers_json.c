@@ -176,10 +176,11 @@ static enum oom_status add_gpuhunt(struct oom_offer_loader *l, struct oom_offer 
 	copy(f->instance, sizeof(f->instance), text_of(o, "instance_name"));
 	copy(f->region, sizeof(f->region), text_of(o, "location"));
 	copy(f->gpu_name, sizeof(f->gpu_name),
-	     strncmp(text_of(o, "gpu_name"), "tpu-", 4) ? text_of(o, "gpu_name") : "");
+	     oom_offer_is_other(text_of(o, "gpu_vendor"), text_of(o, "gpu_name")) ? "" : text_of(o, "gpu_name"));
 	f->vcpus = in_range(number_of(o, "cpu"), 1e6);
-	f->host_ram_gib = in_range(number_of(o, "memory"), 1e7) * (1e9 / 1073741824.0);
-	f->disk_gib = in_range(number_of(o, "disk_size"), 1e9) * (1e9 / 1073741824.0);
+	/* its GB are 2^30, see hunt_row */
+	f->host_ram_gib = in_range(number_of(o, "memory"), 1e7);
+	f->disk_gib = in_range(number_of(o, "disk_size"), 1e9);
 	return oom_offer_add(l, f, number_of(o, "gpu_count"), number_of(o, "gpu_memory"), err);
 }
 
@@ -197,13 +198,21 @@ static enum oom_status add_dstack(struct oom_offer_loader *l, struct oom_offer *
 	copy(f->instance, sizeof(f->instance),
 	     instance ? text_of(instance, "name") : text_of(o, "instance_type"));
 	copy(f->region, sizeof(f->region), text_of(o, "region"));
-	copy(f->gpu_name, sizeof(f->gpu_name), text_of(first, "name"));
+	copy(f->gpu_name, sizeof(f->gpu_name),
+	     oom_offer_is_other(text_of(first, "vendor"), text_of(first, "name")) ? "" : text_of(first, "name"));
+	for (const cJSON *g = first ? first->next : NULL; g; g = g->next)
+		if (strcmp(text_of(g, "name"), text_of(first, "name"))) {
+			l->o->malformed++;      /* cards of several kinds in one machine */
+			return OOM_OK;
+		}
 	f->vcpus = in_range(number_of(resources, "cpus"), 1e6);
 	f->host_ram_gib = in_range(number_of(resources, "memory_mib"), 1e10) / 1024;
 	f->disk_gib = in_range(number_of(cJSON_GetObjectItemCaseSensitive(resources, "disk"),
 					 "size_mib"),
 			       1e12) /
 		      1024;
+	if (!(f->disk_gib > 0))
+		f->disk_gib = NAN;              /* Disk: size_mib = 0 says that it is unknown */
 	return oom_offer_add(l, f, cJSON_GetArraySize(gpus), number_of(first, "memory_mib") / 1024,
 			     err);
 }

@@ -7,6 +7,8 @@
 struct oom_offer_name {                 /* a GPU's name already looked up */
 	char name[48];
 	int gpu_mem;                    /* GB the list states; 0: none */
+	bool linked;                    /* eight of them and more */
+	int each;                       /* devices that PyTorch sees of one */
 	int32_t gpu;
 };
 struct oom_offer_loader {
@@ -22,6 +24,11 @@ struct oom_offer_loader {
  * 0 when the list is silent. */
 enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *offer, double count,
 			      double mem_gb, struct oom_error *err);
+/* The card that a list calls so; -1: none, or several of different memory.  mem_gb: stated, or 0.  each: how many
+ * devices one of them is (two dies of a board). */
+int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem_gb, double count, int *each);
+/* Whether the vendor's accelerators are no GPUs: TPUs, Trainium, Tenstorrent's. */
+bool oom_offer_is_other(const char *vendor, const char *name);
 /* NAN, counted, for a price that nobody charges. */
 double oom_offer_price(struct oom_offers *o, double v);
 

@@ -37,6 +37,8 @@ void oom_box_text(const struct oom_job *job, const struct oom_target *target,
 /* box_formats.c */
 void oom_box_json(const struct oom_plan *asked, const struct oom_target *target,
 		  const struct oom_offers *offers, const struct oom_boxes *boxes);
+/* What of the lists could not be used, on standard error: nothing is left out in silence. */
+void oom_box_left_out(const struct oom_offers *offers);
 void oom_box_csv(const struct oom_offers *offers, const struct oom_boxes *boxes);
 void oom_box_yaml(FILE *out, const struct oom_offers *offers, const struct oom_box *box,
 		  enum oom_box_yaml form, bool spot);

@@ -158,6 +158,8 @@ static int run(struct oom_job *job)
 			oom_box_text(job, &t, &offers, &b, &view);
 		if (!job->json && !job->csv && !oom_emit_prints(job) && !job->quiet && !a->compare)
 			oom_report_lengths(&t);
+		if (!a->compare)
+			oom_box_left_out(&offers);
 		if (!code && a->plot && !oom_quote_svg(a->plot, &offers, &b, &q))
 			code = oom_complain(OOM_EXIT_INPUT, "%s: cannot be written", oom_shown(a->plot));
 		if (!code)

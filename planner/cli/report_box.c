@@ -220,7 +220,7 @@ static void needs(const struct oom_boxes *b)
 }
 
 /* Nothing is left out in silence. */
-static void left_out(const struct oom_offers *o)
+void oom_box_left_out(const struct oom_offers *o)
 {
 	const struct {
 		size_t n;
@@ -234,6 +234,11 @@ static void left_out(const struct oom_offers *o)
 	char line[400] = "";
 	size_t n = 0;
 
+	if (o->unknown_gpu)
+		oom_complain(0,
+			     "%zu rows of cards the table does not know were kept aside: %s%s%s%s",
+			     o->unknown_gpu, o->unknown[0], *o->nearest[0] ? " (nearest " : "",
+			     o->nearest[0], *o->nearest[0] ? ")" : "");
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
 		if (counts[i].n)
 			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%zu %s", n ? ", " : "",
@@ -279,10 +284,4 @@ void oom_box_text(const struct oom_job *job, const struct oom_target *t,
 	}
 	if (!job->quiet && !b->fitting)
 		nearest_misses(asked, o, b);
-	if (o->unknown_gpu)
-		oom_complain(0,
-			     "%zu rows of cards the table does not know were kept aside: %s%s%s%s",
-			     o->unknown_gpu, o->unknown[0], *o->nearest[0] ? " (nearest " : "",
-			     o->nearest[0], *o->nearest[0] ? ")" : "");
-	left_out(o);
 }

@@ -23,11 +23,16 @@ static void normalise(const char *s, char *out, size_t size)
 	static const char *const noise[] = {"nvidia", "geforce", "tesla", "amd", "instinct",
 					    "radeon", "quadro",	 "rtx",	  "gtx"};
 	char low[128];
-	size_t n = 0, k = 0;
+	size_t n = 0, k = 0, word = 0;          /* where the last word begins */
+	bool between = false;
 
-	for (; *s && n + 1 < sizeof(low); s++)
-		if (isalnum((unsigned char)*s))
+	for (; *s && n + 1 < sizeof(low); s++) {
+		if (isalnum((unsigned char)*s)) {
+			word = between ? n : word;
 			low[n++] = (char)tolower((unsigned char)*s);
+		}
+		between = !isalnum((unsigned char)*s);
+	}
 	low[n] = 0;
 	for (size_t i = 0; i < n && k + 1 < size;) {
 		size_t skip = 0;
@@ -42,8 +47,9 @@ static void normalise(const char *s, char *out, size_t size)
 				skip = 3;
 			else if (!strncmp(low + i, "gb", 2))
 				skip = 2;
-			else if (low[i] == 'g' && !low[i + 1])
-				skip = 1;
+			else if (low[i] == 'g' && !low[i + 1] && word &&
+				 strspn(low + word, "0123456789") == i - word)
+				skip = 1;       /* "A100-80G"; "A10G" and "T4G" are names */
 		}
 		if (skip)
 			i += skip;

@@ -10,6 +10,7 @@
 /* cmocka wants those above */
 #include <cmocka.h>
 
+#include "boxes/offers_parts.h"
 #include "oomplan/box.h"
 
 static void read_text(struct oom_offers *o, const char *name, const char *text,
@@ -109,6 +110,89 @@ static void test_json(void **state)
 	assert_int_equal(o.no_gpu, 1);
 	oom_offers_release(&o);
 	read_text(&o, "none.json", "{\"a\":1}", OOM_ERR_INVALID, &err);
+	oom_offers_release(&o);
+}
+
+/* What gpuhunt's constraints.py (@3584151) and SkyPilot's catalogues call cards, and the cards that they mean: by the
+ * memory that a list states, by what eight in a machine are, slices by their parent, boards of two dies as two. */
+static void test_names(void **state)
+{
+	static const struct {
+		const char *name;
+		double memory, count;
+		const char *card;               /* NULL: none */
+		int each;
+	} rows[] = {
+		{"A10", 24, 1, "A10", 1}, {"A10G", 24, 1, "A10G", 1},
+		{"H100", 80, 1, "H100-PCIE-80GB", 1}, {"H100", 80, 8, "H100-SXM5-80GB", 1},
+		{"H100-MEGA-80GB", 0, 4, "H100-SXM5-80GB", 1}, {"H100NVL", 94, 1, "H100-NVL-94GB", 1},
+		{"V100", 16, 8, "V100-SXM2-16GB", 1}, {"V100", 32, 8, "V100-SXM2-32GB", 1}, {"V100", 0, 8, NULL, 1},
+		{"RTX2060", 6, 1, "RTX-2060", 1}, {"RTX2060", 12, 1, "RTX-2060-12GB", 1},
+		{"RTX3050", 6, 1, "RTX-3050-6GB", 1}, {"RTX3060", 8, 1, "RTX-3060-8GB", 1},
+		{"RTX4060Ti", 16, 1, "RTX-4060-Ti-16GB", 1}, {"RTX4060Ti", 8, 1, "RTX-4060-Ti-8GB", 1},
+		{"RTX5060Ti", 8, 1, "RTX-5060-Ti-8GB", 1}, {"RTX_4090", 0, 1, "RTX-4090", 1},
+		{"RTX4090", 48, 1, NULL, 1},    /* a modified card: the list says so by its size */
+		{"GB200", 186, 4, "GB200", 1}, {"GB300", 0, 4, "GB300", 1}, {"B300", 270, 8, "B300-SXM-288GB", 1},
+		{"MI300X", 192, 8, "MI300X", 1}, {"MI250", 128, 4, "MI250X (one GCD)", 2},
+		{"Gaudi", 32, 8, "Gaudi", 1}, {"Gaudi3", 128, 8, "Gaudi3", 1},
+		{"A100-MIG-1g.5gb", 0, 1, "A100-SXM4-40GB MIG 1g.5gb", 1},
+		{"nvidia-a100-80gb-mig-2g.20gb", 0, 1, "A100-SXM4-80GB MIG 2g.20gb", 1},
+		{"H100-80GB-MIG-3g.40gb", 0, 1, "H100-SXM5-80GB MIG 3g.40gb", 1},
+		{"mig-1g.10gb", 0, 1, NULL, 1}, {"n300", 24, 1, NULL, 1}, {"", 0, 1, NULL, 1},
+	};
+	struct oom_error err = {{0}};
+	struct oom_gpus gpus = {0};
+
+	(void)state;
+	assert_int_equal(oom_gpus_load(&gpus, &err), OOM_OK);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		int each = 1;
+		const int32_t at = oom_offer_card(&gpus, rows[i].name, rows[i].memory, rows[i].count, &each);
+		const char *got = at < 0 ? NULL : gpus.items[at].name;
+
+		if (!got != !rows[i].card || (got && (strcmp(got, rows[i].card) || each != rows[i].each)))
+			fail_msg("%s of %g GB: %s x %d, not %s x %d", rows[i].name, rows[i].memory,
+				 got ? got : "none", each, rows[i].card ? rows[i].card : "none", rows[i].each);
+	}
+	oom_gpus_release(&gpus);
+}
+
+/* Accelerators that are no GPUs, other currencies, several kinds in one machine, an unknown disk. */
+static void test_others(void **state)
+{
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+
+	(void)state;
+	read_text(&o, "hotaisle.csv",
+		  "instance_name,location,price,cpu,memory,gpu_count,gpu_name,gpu_memory,spot,disk_size,gpu_vendor,flags,cpu_arch,provider_data\n"
+		  "a,x,2,8,64,1,v5litepod-1,0,False,,google,,x86,{}\n"
+		  "b,x,2,8,64,1,n300,24,False,,tenstorrent,,x86,{}\n"
+		  "c,x,2,8,64,4,MI250,128,True,,amd,,x86,{}\n",
+		  OOM_OK, &err);
+	assert_int_equal(o.no_gpu, 2);
+	assert_int_equal(o.n, 1);
+	assert_int_equal(o.items[0].gpu_count, 8);
+	assert_true(o.items[0].host_ram_gib == 64 && isnan(o.items[0].ondemand_usd_h) && o.items[0].spot_usd_h == 2);
+	oom_offers_release(&o);
+	read_text(&o, "own.csv",
+		  "provider,instance,gpu,gpu_count,ondemand_usd_h,currency\np,a,T4,1,2,EUR\np,b,T4,1,$2/h,USD\n", OOM_OK, &err);
+	assert_int_equal(o.n, 2);
+	assert_true(isnan(o.items[0].ondemand_usd_h) && o.items[1].ondemand_usd_h == 2);
+	assert_int_equal(o.bad_price, 1);
+	oom_offers_release(&o);
+	read_text(&o, "offers.json",
+		  "{\"offers\":[{\"backend\":\"gcp\",\"region\":\"r\",\"price\":1,\"instance\":{\"name\":\"m\",\"resources\":{\"cpus\":4,"
+		  "\"memory_mib\":4096,\"gpus\":[{\"name\":\"T4\",\"memory_mib\":16384,\"vendor\":\"nvidia\"},{\"name\":\"L4\",\"memory_mib\":24576}]}}},"
+		  "{\"backend\":\"gcp\",\"region\":\"r\",\"price\":1,\"instance\":{\"name\":\"t\",\"resources\":{\"cpus\":4,\"memory_mib\":4096,"
+		  "\"gpus\":[{\"name\":\"v6e-8\",\"memory_mib\":0,\"vendor\":\"google\"}]}}},"
+		  "{\"backend\":\"aws\",\"region\":\"r\",\"price\":1,\"instance\":{\"name\":\"g\",\"resources\":{\"cpus\":4,\"memory_mib\":4096,"
+		  "\"gpus\":[{\"name\":\"T4\",\"memory_mib\":16384,\"vendor\":\"nvidia\"}],\"spot\":true,\"disk\":{\"size_mib\":0}}}}],\"total_offers\":3}",
+		  OOM_OK, &err);
+	assert_int_equal(o.malformed, 1);
+	assert_int_equal(o.no_gpu, 1);
+	assert_int_equal(o.n, 1);
+	assert_true(isnan(o.items[0].disk_gib) && o.items[0].spot_usd_h == 1);
 	oom_offers_release(&o);
 }
 
@@ -481,6 +565,8 @@ int main(void)
 					   cmocka_unit_test(test_gpuhunt),
 					   cmocka_unit_test(test_json),
 					   cmocka_unit_test(test_malformed),
+					   cmocka_unit_test(test_names),
+					   cmocka_unit_test(test_others),
 					   cmocka_unit_test(test_scenarios),
 					   cmocka_unit_test(test_nodes),
 					   cmocka_unit_test(test_failures),

@@ -1,0 +1,195 @@
+/* Which card a price list means.
+ *
+ * Lists shorten names ("H100", "RTX4060Ti", "MI250") and tell cards of one name apart by the memory that they
+ * state beside it; some name slices ("A100-MIG-1g.5gb").  A card is taken only where its memory is the stated one;
+ * where that is not stated and cards of the name differ in it, none is.  Of several that are alike in this, eight in a
+ * machine are the ones that are linked (SXM), fewer the one of least memory. */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "offers_parts.h"
+
+/* Lists round, and some count what a driver reports: B300 270 for 288, A10 22 for 24. */
+#define MEMORY_OFF 0.13
+
+/* Lower case letters and digits. */
+static void plain(const char *s, char *out, size_t size)
+{
+	size_t n = 0;
+
+	for (; *s && n + 1 < size; s++)
+		if (isalnum((unsigned char)*s))
+			out[n++] = (char)tolower((unsigned char)*s);
+	out[n] = 0;
+}
+
+/* How a card is built, and what memory sizes look like: what may follow a shortened name. */
+static bool only_form(const char *rest)
+{
+	static const char *const forms[] = {"pcie", "sxm", "nvlink", "hbm3e", "hbm3", "mega", "gb", "gib", "ws", "server", "blackwell", "onegcd"};
+
+	while (*rest) {
+		size_t skip = strspn(rest, "0123456789");
+
+		for (size_t i = 0; !skip && i < sizeof(forms) / sizeof(forms[0]); i++)
+			if (!strncmp(rest, forms[i], strlen(forms[i])))
+				skip = strlen(forms[i]);
+		if (!skip)
+			return false;
+		rest += skip;
+	}
+	return true;
+}
+
+/* 0: another card; more, the nearer the name is. */
+static int alike(const char *name, const char *card)
+{
+	const size_t n = strlen(name), c = strlen(card);
+
+	if (!strcmp(name, card))
+		return 3;
+	if (!strncmp(name, card, n) && !(isdigit((unsigned char)name[n - 1]) && isdigit((unsigned char)card[n])) &&
+	    only_form(card + n))
+		return 2;
+	/* "H100-SXM-80GB" for "H100-SXM5-80GB": the list says more */
+	if (c > 2 && !strncmp(name, card, c) && !(isdigit((unsigned char)card[c - 1]) && isdigit((unsigned char)name[c])) &&
+	    only_form(name + c))
+		return 1;
+	return 0;
+}
+
+static int named(const struct oom_gpu *g, const char *name)
+{
+	const char *const size = strrchr(g->name, '-');
+	char word[160], list[sizeof(g->aliases)], *at = list;
+	int best;
+
+	plain(g->name, word, sizeof(word));
+	best = alike(name, word);
+	/* "RTX2060" of 12 GB for "RTX-2060-12GB" */
+	if (!best && size && strspn(size + 1, "0123456789") && !strcmp(size + 1 + strspn(size + 1, "0123456789"), "GB")) {
+		snprintf(list, sizeof(list), "%.*s", (int)(size - g->name), g->name);
+		plain(list, word, sizeof(word));
+		best = strcmp(name, word) ? 0 : 2;
+	}
+	memcpy(list, g->aliases, sizeof(list));
+	list[sizeof(list) - 1] = 0;
+	while (*at && best < 3) {
+		const size_t len = strcspn(at, ";");
+		const bool more = at[len] == ';';
+		int how;
+
+		at[len] = 0;
+		plain(at, word, sizeof(word));
+		how = *word ? alike(name, word) : 0;
+		best = how > best ? how : best;
+		at += len + more;
+	}
+	return best;
+}
+
+static bool near(double a, double b)
+{
+	return fabs(a / b - 1) <= MEMORY_OFF;
+}
+
+/* "1g.5gb" of any spelling; NULL: no slice. */
+static const char *slice_of(const char *name)
+{
+	for (; *name; name++)
+		if (isdigit((unsigned char)name[0]) && name[1] == 'g' && (name[2] == '.' || name[2] == '_' || name[2] == '-') &&
+		    isdigit((unsigned char)name[3]))
+			return name;
+	return NULL;
+}
+
+/* Cuts the size off "a10080gb"; the sizes are those of the cards that can be sliced. */
+static const char *trailing_memory(char *name)
+{
+	static const char *const sizes[] = {"40gb", "80gb", "94gb", "96gb", "141gb", "180gb", "192gb"};
+	const size_t n = strlen(name);
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		const size_t m = strlen(sizes[i]);
+
+		if (n > m && !strcmp(name + n - m, sizes[i])) {
+			name[n - m] = 0;
+			return sizes[i];
+		}
+	}
+	return "";
+}
+
+/* A slice of a card: the parent's name before it, the slice after. */
+static int32_t find_slice(const struct oom_gpus *gpus, const char *name, const char *slice)
+{
+	char parent[160], want[40], word[160], *mig;
+	const char *memory;
+	int32_t found = -1;
+
+	snprintf(parent, sizeof(parent), "%.*s", (int)(slice - name), name);
+	plain(parent, word, sizeof(word));
+	mig = strstr(word, "mig");
+	if (mig)
+		*mig = 0;
+	snprintf(parent, sizeof(parent), "%s", word + (strncmp(word, "nvidia", 6) ? 0 : 6));
+	memory = trailing_memory(parent);
+	if (!*parent || !strcmp(parent, "com"))
+		return -1;
+	plain(slice, want, sizeof(want));
+	for (size_t i = 0; i < gpus->n; i++) {
+		const char *of = strstr(gpus->items[i].name, " MIG ");
+		char mine[40], card[100];
+
+		if (!of)
+			continue;
+		plain(of + 5, mine, sizeof(mine));
+		snprintf(card, sizeof(card), "%.*s", (int)(of - gpus->items[i].name), gpus->items[i].name);
+		plain(card, word, sizeof(word));
+		if (strcmp(mine, want) || strncmp(word, parent, strlen(parent)) ||
+		    (*memory && (strlen(word) < strlen(memory) ||
+				 strcmp(word + strlen(word) - strlen(memory), memory))))
+			continue;
+		if (found >= 0)         /* of several parents, which differ */
+			return -1;
+		found = (int32_t)i;
+	}
+	return found;
+}
+
+int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem_gb, double count, int *each)
+{
+	const bool told = mem_gb > 4 && mem_gb < 2000;
+	const char *const slice = slice_of(name);
+	char want[100];
+	int32_t found = -1;
+	bool linked, differ = false;    /* in memory, those that are as near */
+	int best = 0;
+
+	*each = 1;
+	if (slice)
+		return find_slice(gpus, name, slice);
+	plain(name, want, sizeof(want));
+	linked = count >= 8 || strstr(want, "mega");   /* Google's H100 Mega are SXM */
+	for (size_t i = 0; *want && i < gpus->n; i++) {
+		const struct oom_gpu *g = &gpus->items[i], *was = found >= 0 ? &gpus->items[found] : NULL;
+		const bool board = told && strstr(g->name, "(one GCD)") && near(mem_gb, 2 * g->memory_gb);
+		const int how = strstr(g->name, " MIG ") ? 0 : named(g, want);
+		bool better;
+
+		if (!how || (told && !board && !near(mem_gb, g->memory_gb)))
+			continue;
+		if (how >= best)
+			differ = how == best && (differ || (!told && fabs(was->memory_gb - g->memory_gb) > 0.5));
+		better = linked ? strstr(g->name, "-SXM") && !strstr(was ? was->name : "", "-SXM") :
+				      was && g->capacity_bytes < was->capacity_bytes;
+		if (how > best || (how == best && better)) {
+			found = (int32_t)i;
+			best = how;
+			*each = board ? 2 : 1;
+		}
+	}
+	return differ ? -1 : found;
+}
