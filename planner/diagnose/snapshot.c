@@ -438,12 +438,16 @@ bool oom_snapshot_is(const void *bytes, size_t size)
 static enum oom_status read_all(const struct oom_pickle *p, const char *name,
 				struct oom_snapshot *out, struct oom_error *err)
 {
-	const node *root = &p->nodes[p->root], *segments = oom_node_list(p, root, "segments"),
+	/* torch.cuda.memory_snapshot() gives the segments alone */
+	const node *root = &p->nodes[p->root],
+		   *segments = root->kind == OOM_PICKLE_LIST ? root : oom_node_list(p, root, "segments"),
 		   *traces = oom_node_list(p, root, "device_traces");
 	size_t devices = traces ? traces->n : 0;
 	enum oom_status st = OOM_OK;
 	bool any = false;
 
+	if (root->kind == OOM_PICKLE_LIST && (!root->n || !oom_node_get(p, &p->nodes[root->u.items[0]], "total_size")))
+		segments = NULL;
 	if (!segments)
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "%s: a pickle, but no memory snapshot: the key \"segments\" "

@@ -150,7 +150,8 @@ const struct oom_told *oom_frames_tell(const struct oom_pickle *p, struct oom_to
 			continue;
 		if (python == UINT32_MAX)
 			python = frames->u.items[i];
-		if (own == UINT32_MAX && !has(file, "/torch/"))
+		/* what the compiler wrote is nobody's own: the frame that calls it is */
+		if (own == UINT32_MAX && !has(file, "/torch/") && !has(file, "/torchinductor_"))
 			own = frames->u.items[i];
 	}
 	t->held = best == NONE ? OOM_HELD_OTHER : (uint8_t)rules[best - 1].held;

@@ -123,9 +123,55 @@ def fragmented():
     return a.snapshot()
 
 
+def event(action, addr, size, frames, **more):
+    return dict({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": 1, "frames": frames}, **more)
+
+
+def segment(device, address, blocks, grows=False):
+    used = sum(b["size"] for b in blocks if b["state"] == "active_allocated")
+    return {"device": device, "address": address, "total_size": sum(b["size"] for b in blocks), "allocated_size": used,
+            "active_size": used, "requested_size": used, "stream": 0, "segment_type": "large", "segment_pool_id": (0, 0),
+            "is_expandable": grows, "frames": [], "blocks": blocks}
+
+
+def block(address, size, state, frames=()):
+    return {"address": address, "size": size, "requested_size": size, "state": state, "frames": list(frames)}
+
+
+def two_devices():
+    """Two devices; on the second one an expandable segment that is mapped, used, and partly given back (torch 2.1 on), a
+    compiled graph's frame, user_metadata and compile_context (2.8 on), and a refusal. Most on device 1: 40 + 40 MiB."""
+    compiled = frames(("/tmp/torchinductor_u/ab/cab.py", 77, "call")) + FORWARD
+    base = 0x9000000
+    first = [event("segment_alloc", 0x1000000, 20 * MIB, FORWARD), event("alloc", 0x1000000, 8 * MIB, FORWARD, user_metadata="a")]
+    second = [event("segment_map", base, 80 * MIB, FORWARD), event("alloc", base, 40 * MIB, compiled, compile_context="0/0"),
+              event("alloc", base + 40 * MIB, 40 * MIB, OPT), event("free_requested", base, 40 * MIB, FORWARD),
+              event("free_completed", base, 40 * MIB, FORWARD), event("segment_unmap", base, 40 * MIB, FORWARD), event("snapshot", 0, 0, []),
+              {"action": "oom", "size": 90 * MIB, "device_free": 5 * MIB, "stream": 0, "time_us": 2, "frames": FORWARD}]
+    return {"segments": [segment(0, 0x1000000, [block(0x1000000, 8 * MIB, "active_allocated", FORWARD),
+                                                block(0x1800000, 12 * MIB, "active_awaiting_free")]),
+                         segment(1, base, [block(base + 40 * MIB, 40 * MIB, "active_allocated", OPT)], grows=True)],
+            "device_traces": [first, second], "allocator_settings": {"expandable_segments": True}, "external_annotations": []}
+
+
+def segments_alone():
+    """What torch.cuda.memory_snapshot() returns."""
+    return two_devices()["segments"]
+
+
+def first_release():
+    """torch 2.0: a block has no address of its own, and its frames in a history."""
+    blocks = [{"size": 8 * MIB, "state": "active_allocated", "history": [{"addr": 0x1000000, "real_size": 8 * MIB, "frames": OPT}]},
+              {"size": 12 * MIB, "state": "inactive"}]
+    return {"segments": [{"device": 0, "address": 0x1000000, "total_size": 20 * MIB, "allocated_size": 8 * MIB, "active_size": 8 * MIB,
+                          "stream": 0, "segment_type": "large", "blocks": blocks}],
+            "device_traces": [[event("alloc", 0x1000000, 8 * MIB, OPT)]]}
+
+
 def main():
     folder = sys.argv[1]
-    for name, data, protocol in (("two-steps", two_steps(), 4), ("fragmented", fragmented(), 2)):
+    for name, data, protocol in (("two-steps", two_steps(), 4), ("fragmented", fragmented(), 2), ("two-devices", two_devices(), 5),
+                                 ("segments", segments_alone(), 3), ("first-release", first_release(), 4)):
         with open("%s/%s.pickle" % (folder, name), "wb") as f:
             pickle.dump(data, f, protocol)
 

@@ -172,9 +172,44 @@ static void test_hostile(void **state)
 	assert_false(oom_snapshot_is("Traceback", 9));
 }
 
+/* Other releases' layouts, made by tests/tools/make_snapshot.py; sums by hand. */
+static void test_layouts(void **state)
+{
+	struct oom_snapshot s;
+	struct oom_error err = {{0}};
+
+	(void)state;
+	/* the device that held most; mapped segments, a compiled graph's frame, a refusal */
+	assert_int_equal(oom_snapshot_read(&s, SAMPLES "two-devices.pickle", &err), OOM_OK);
+	assert_int_equal(s.n_devices, 2);
+	assert_int_equal(s.device, 1);
+	assert_true(s.expandable);
+	assert_int_equal(s.peak_bytes, 80 * MIB);
+	assert_int_equal(s.peak_event, 3);
+	assert_int_equal(s.held[OOM_HELD_OPT], 40 * MIB);
+	assert_int_equal(s.held[OOM_HELD_FORWARD], 40 * MIB);
+	assert_int_equal(s.allocated_bytes, 40 * MIB);
+	assert_true(s.oom);
+	assert_int_equal(s.oom_tried_bytes, 90 * MIB);
+	assert_int_equal(s.oom_free_bytes, 5 * MIB);
+	for (size_t i = 0; i < s.n_frames; i++)
+		assert_null(strstr(s.frame[i].where, "cab.py"));
+	check_timeline(&s);
+	/* segments alone: what is held, without a history */
+	assert_int_equal(oom_snapshot_read(&s, SAMPLES "segments.pickle", &err), OOM_OK);
+	assert_int_equal(s.n_events, 0);
+	assert_int_equal(s.peak_bytes, 40 * MIB);
+	assert_int_equal(s.device, 1);
+	/* torch 2.0 */
+	assert_int_equal(oom_snapshot_read(&s, SAMPLES "first-release.pickle", &err), OOM_OK);
+	assert_int_equal(s.peak_bytes, 8 * MIB);
+	assert_int_equal(s.held[OOM_HELD_OPT], 8 * MIB);
+	assert_int_equal(s.idle_bytes, 12 * MIB);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_steps),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_steps), cmocka_unit_test(test_layouts),
 					   cmocka_unit_test(test_timeline), cmocka_unit_test(test_fragmented),
 					   cmocka_unit_test(test_damaged),
 					   cmocka_unit_test(test_hostile)};
