@@ -211,6 +211,9 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "accelerate FSDP", OOM_PLACEMENT) \
 	X(OOM_ENGINE_MEGATRON, "megatron", "Megatron-LM", "megatron_lm", \
 	  "Megatron-LM arguments", OOM_PLACEMENT) \
+	X(OOM_ENGINE_MEGATRON_DEEPSPEED, "megatron-deepspeed", \
+	  "DeepSpeed's pipeline engine and ZeRO-1 under Megatron's layers (BigScience, GPT-NeoX)", "", \
+	  "deepspeedai/Megatron-DeepSpeed, deepspeed/runtime/pipe/engine.py", OOM_PLACEMENT) \
 	X(OOM_ENGINE_TORCHTUNE, "torchtune", "pure bf16 recipes", "", "torchtune recipes", \
 	  OOM_NUMERICS) \
 	X(OOM_ENGINE_DEVICE_MAP, "device-map", \

@@ -94,6 +94,7 @@ struct oom_megatron {
 	int64_t ends_in_bf16;           /* 1: the first and the last layer are not in fp8 */
 	int64_t defer_wgrad;            /* 1: the head's weight gradients wait for the drained pipeline */
 	char offload_modules[256];      /* "core_attn attn_proj ..."; empty: none */
+	int64_t pipe_engine;            /* 1: DeepSpeed's pipeline engine and optimizers (Megatron-DeepSpeed) */
 	int64_t gpu_arch;               /* enum oom_mg_arch */
 	int64_t cublas_kib;             /* workspace of one handle; 0: the architecture's default */
 };

@@ -79,7 +79,7 @@ static double scores(const struct oom_megatron *m, double seq, double key_seq)
 
 static bool flash_like(const struct oom_megatron *m)
 {
-	return !m->local_layers && m->attention != OOM_MG_ATTN_UNFUSED;
+	return (!m->local_layers || m->pipe_engine) && m->attention != OOM_MG_ATTN_UNFUSED;
 }
 
 /* FlashAttention wants [b, s, a, d]: q, k, v and the output are copied from and to Megatron's [s,

@@ -143,6 +143,7 @@ static const struct oom_mg_arg args[] = {
 	N("defer_embedding_wgrad", "--defer-embedding-wgrad-compute", defer_wgrad, 0, 1, 0),
 	{"fine_grained_offload", "--fine-grained-activation-offloading --offload-modules",
 	 OOM_MG_TEXT, F(offload_modules), NULL, 0, 0, 0},
+	N("deepspeed", "--deepspeed", pipe_engine, 0, 1, 0),
 	W("gpu", "", gpu_arch, archs, 0),
 	{"cublas_workspace", "CUBLAS_WORKSPACE_CONFIG", OOM_MG_COUNT, F(cublas_kib), NULL, 0,
 	 1 << 24, 0},

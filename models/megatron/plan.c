@@ -182,7 +182,8 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	m->attention = p->attn == OOM_ATTN_EAGER ? OOM_MG_ATTN_UNFUSED : OOM_MG_ATTN_FLASH;
 	m->cross_entropy = p->fused_ce == OOM_LOSS_FUSED ? OOM_MG_CE_TE : OOM_MG_CE_NONE;
 	m->grad_bytes = p->grads_16bit ? 1 : m->grad_bytes;     /* words of dtypes: bf16 */
-	m->local_layers = p->layer_impl == OOM_LAYERS_LOCAL;
+	m->pipe_engine = oom_engine_of(p)->pipe_engine;
+	m->local_layers = p->layer_impl == OOM_LAYERS_LOCAL || m->pipe_engine;
 	snprintf(m->recompute_modules, sizeof(m->recompute_modules), "%s", p->recompute_modules);
 	/* words of cards: A100, H100, B200; as the compute capability tells them */
 	m->gpu_arch = p->compute_capability >= 10 ? 2 : p->compute_capability >= 9 ? 1 : 0;

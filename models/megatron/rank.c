@@ -315,6 +315,48 @@ static double offload_margin(const struct oom_megatron *m, const struct mg_chunk
 	return 2 * oom_mg_layer(m, c->moe > 0, (double)m->seq, 0).away;
 }
 
+/* DeepSpeed's pipeline engine keeps a pass's output until its backward, and what was received besides
+ * the copy of it that the layers run on (pipe/engine.py pipe_buffers, _exec_forward_pass). */
+static double pipe_buffers(const struct oom_megatron *m, const struct mg_chunk *c)
+{
+	const double T = oom_mg_tokens(m, (double)m->seq) / (m->sequence_parallel ? (double)m->tp : 1);
+
+	return m->pipe_engine && m->pp > 1 ?
+		       (double)(!c->embedding + !c->loss) * 2 * T * (double)m->hidden :
+		       0;
+}
+
+/* DeepSpeed's step: a bucket of 5e8 gradients is flattened and reduced at a time (pipe/engine.py
+ * _exec_reduce_grads, engine.py buffered_allreduce_fallback); under a pipeline ZeRO makes a buffer of
+ * that size whatever the model's (zero/stage_1_and_2.py reduce_gradients). */
+static double reduce_bucket(const struct oom_megatron *m, double params, struct oom_mg_rank *o)
+{
+	const double most = 5e8,
+		     sum = !m->pipe_engine ? 0 :
+			   m->pp > 1 && m->distributed_optimizer && m->precision == OOM_MG_FP16 ?
+					     2 * most :
+					     2 * fmin(params, most);
+
+	row(o, "reduce bucket", "2 B x 500 M gradients at most, in the step", OOM_MG_ROW_COPIES, sum);
+	o->static_bytes += (uint64_t)sum;
+	return sum;
+}
+
+/* With DeepSpeed's bf16 optimizer a micro-batch's 16-bit gradients are there until its backward is
+ * through, when they are added to the fp32 ones (bf16_optimizer.py update_hp_grads): the backward's
+ * end, beyond the loss.  By then the pass itself has given back what it kept. */
+static double low_gradients(const struct oom_megatron *m, double params, double pass, double layer,
+			    double loss, struct oom_mg_rank *o)
+{
+	const double late = m->pipe_engine && m->precision == OOM_MG_BF16 ?
+				    2 * params + layer - pass - loss :
+				    0;
+
+	row(o, "a micro-batch's 16-bit gradients", "2 B, at the end of its backward, beyond the loss",
+	    OOM_MG_ROW_RECOMPUTED, late);
+	return late > 0 ? late : 0;
+}
+
 static double extras(const struct oom_megatron *m, const struct mg_chunk *c)
 {
 	const double n = m->sequence_parallel ? (double)m->tp : 1,
@@ -391,7 +433,7 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 		late += deferred(m, &c[i]);
 		margin = fmax(margin, offload_margin(m, &c[i]));
 		away[i] = away_bytes(m, &c[i]);
-		bytes[i] = chunk_bytes(m, &c[i]) + mtp_bytes(m, &c[i]);
+		bytes[i] = chunk_bytes(m, &c[i]) + mtp_bytes(m, &c[i]) + pipe_buffers(m, &c[i]);
 		head = fmax(head, extras(m, &c[i]));
 		if (c[i].loss)
 			loss = logit_bytes(m) * (double)(1 + c[i].mtp);
@@ -408,6 +450,7 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 				 (double)(m->n_gpus / (m->etp * m->ep * m->pp)), "expert weights");
 		eight += more;
 	}
+	copies += reduce_bucket(m, sum.dense + sum.expert, o);
 	o->fixed_bytes = (uint64_t)(workspaces(m, o) + dummies(m, c, n, o) +
 				    eight_bit_copies(m, eight, o));
 	if (m->stack == OOM_MG_T5) {
@@ -444,6 +487,8 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 		    OOM_MG_ROW_RECOMPUTED, again - loss);
 		loss = fmax(loss, again);
 	}
+	loss += low_gradients(m, sum.dense + sum.expert, bytes[0],
+			      oom_mg_layer(m, c[n - 1].moe > 0, (double)m->seq, 0).transient, loss, o);
 	row(o, "between stages", "2 B x a received activation and a received gradient",
 	    OOM_MG_ROW_FIXED, boundary(m));
 	return finish(m, o, act, head, loss, copies, err);

@@ -11,6 +11,9 @@
  *   layers over 8 x 8 stages (Megatron-Bridge, recipes of Llama 3.1 405B and Qwen3 235B);
  *   else every stage is rounded up and the last one takes what is left: 61 over 4 are 16, 16, 16
  *   and 13 (its recipes of DeepSeek-V3, set_deepseek_v3_pipeline_model_parallel_layout);
+ *   so does DeepSpeed's partition by "type:transformer" (deepspeed/runtime/utils.py
+ *   partition_balanced, which bounds the fullest stage), whose "type:transformer|embedding" is the
+ *   first form;
  *   where that would leave stages empty they differ by one at most, the first ones holding more:
  *   torchtitan distributed/pipeline_parallel.py _generate_llm_fqn_per_model_part. */
 #include <stdio.h>
@@ -36,7 +39,7 @@ int64_t oom_mg_split(const struct oom_megatron *m)
 
 	if (m->stack != OOM_MG_GPT || said(m) || m->layers % n == 0)
 		return OOM_MG_SPLIT_EVEN;
-	if ((m->layers + 2) % n == 0)
+	if ((m->layers + 2) % n == 0 && !m->pipe_engine)
 		return OOM_MG_SPLIT_ENDS;
 	return (n - 1) * up <= m->layers ? OOM_MG_SPLIT_UP : OOM_MG_SPLIT_BALANCED;
 }

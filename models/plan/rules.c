@@ -1,6 +1,7 @@
 /* Rules between knobs: one row each, and the one place that applies them. */
 #include "oomplan/rules.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,6 +42,8 @@ static bool degrees_divide(const struct oom_plan *p)
 	return p->gpus % (p->tp * p->pp * p->cp) == 0;
 }
 
+static_assert(OOM_ENGINE_MEGATRON_DEEPSPEED == OOM_ENGINE_MEGATRON + 1, "rules speak of both as a range");
+
 static bool splits_large(const struct oom_plan *p)
 {
 	return p->max_split > 20;
@@ -61,9 +64,11 @@ static bool trains_base(const struct oom_plan *p)
 #define BIT(choice) ((uint64_t)1 << (choice))
 #define FSDP (BIT(OOM_ENGINE_FSDP1) | BIT(OOM_ENGINE_FSDP2) | BIT(OOM_ENGINE_TORCHTUNE))
 #define FOUR_BIT (BIT(OOM_BASE_NF4) | BIT(OOM_BASE_FP4))
-#define NOT_MEGATRON (~BIT(OOM_ENGINE_MEGATRON))
+/* engines of tensor- and pipeline-parallel ranks */
+#define PIPELINES (BIT(OOM_ENGINE_MEGATRON) | BIT(OOM_ENGINE_MEGATRON_DEEPSPEED))
+#define NOT_MEGATRON (~PIPELINES)
 /* their ranks and GPUs run parts of one forward pass */
-#define WHOLE_CHAIN (BIT(OOM_ENGINE_MEGATRON) | BIT(OOM_ENGINE_DEVICE_MAP))
+#define WHOLE_CHAIN (PIPELINES | BIT(OOM_ENGINE_DEVICE_MAP))
 /* losses that Megatron-core has in some form of its own */
 #define EVERYWHERE (BIT(OOM_LOSS_PLAIN) | BIT(OOM_LOSS_FUSED) | BIT(OOM_LOSS_SLICED))
 #define BY_TOKENS (BIT(OOM_LOSS_CHUNKED_NLL) | BIT(OOM_LOSS_TILED))
@@ -75,6 +80,8 @@ static bool trains_base(const struct oom_plan *p)
 #define ABOVE_REAL(field, v) ABOVE(field, v##_AS_BITS)
 #define AMONG(field, set) {AT(field), 0, 0, set}
 #define ENGINE(id) IS(engine, OOM_ENGINE_##id)
+/* the engines of PIPELINES, which stand next to each other */
+#define PIPELINE {AT(engine), OOM_ENGINE_MEGATRON, OOM_ENGINE_MEGATRON_DEEPSPEED - OOM_ENGINE_MEGATRON, 0}
 #define ANY {0, 0, UINT64_MAX, 0}
 #define AMONG_PROMPTS \
 	{AT(peft_type), OOM_ADAPTER_PROMPT, OOM_ADAPTER_P_TUNING - OOM_ADAPTER_PROMPT, 0}
@@ -154,7 +161,7 @@ static const struct oom_rule rules[] = {
 	 "autocast-adapter-dtype is about adapters, of which there are none" ADAPTERS},
 	{ABOVE_REAL(lora_dropout, ZERO), IDLE_WITHOUT_ADAPTERS,
 	 "lora-dropout stands before adapters, of which there are none" ADAPTERS},
-	{ENGINE(MEGATRON), WITHOUT_ADAPTERS, NO_LORA},
+	{PIPELINE, WITHOUT_ADAPTERS, NO_LORA},
 	{IS_NOT(modules_to_save, 0), IDLE_WITHOUT_ADAPTERS,
 	 "modules-to-save train beside adapters, of which there are none" ADAPTERS},
 	{IS_NOT(exclude_modules, 0), IDLE_WITHOUT_ADAPTERS,
@@ -164,12 +171,12 @@ static const struct oom_rule rules[] = {
 	{IS_NOT(freeze, 0), WITHOUT_ADAPTERS, BASE_IS_FROZEN},
 	{IS_NOT(train, 0), WITHOUT_ADAPTERS, BASE_IS_FROZEN},
 	{ABOVE(train_last, 0), WITHOUT_ADAPTERS, BASE_IS_FROZEN},
-	{IS_NOT(freeze, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
-	{IS_NOT(train, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
-	{ABOVE(train_last, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
-	{ABOVE(freeze_tower, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
-	{ABOVE(freeze_projector, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
-	{ABOVE(freeze_language, 0), EXCLUDES(ENGINE(MEGATRON)), NO_FREEZING},
+	{IS_NOT(freeze, 0), EXCLUDES(PIPELINE), NO_FREEZING},
+	{IS_NOT(train, 0), EXCLUDES(PIPELINE), NO_FREEZING},
+	{ABOVE(train_last, 0), EXCLUDES(PIPELINE), NO_FREEZING},
+	{ABOVE(freeze_tower, 0), EXCLUDES(PIPELINE), NO_FREEZING},
+	{ABOVE(freeze_projector, 0), EXCLUDES(PIPELINE), NO_FREEZING},
+	{ABOVE(freeze_language, 0), EXCLUDES(PIPELINE), NO_FREEZING},
 
 	/* formats */
 	{ABOVE(fp8, 0), EXCLUDES(IS(precision, OOM_FP32)),
@@ -178,22 +185,22 @@ static const struct oom_rule rules[] = {
 	 "fp8 needs compute capability 8.9 (Ada, Hopper) or later, not {compute-capability}"},
 
 	/* Megatron's own */
-	{ABOVE(tp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
-	{ABOVE(pp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
+	{ABOVE(tp, 1), NEEDS(PIPELINE), PARALLEL},
+	{ABOVE(pp, 1), NEEDS(PIPELINE), PARALLEL},
 	{ABOVE(cp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
 	{ABOVE(ep, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
 	{ABOVE(vpp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
-	{ABOVE(sp, 0), NEEDS(ENGINE(MEGATRON)), PARALLEL},
-	{IS_NOT(pp_schedule, 0), WITHOUT_EFFECT_UNLESS(ENGINE(MEGATRON)),
+	{ABOVE(sp, 0), NEEDS(PIPELINE), PARALLEL},
+	{IS_NOT(pp_schedule, 0), WITHOUT_EFFECT_UNLESS(PIPELINE),
 	 "pp-schedule orders Megatron's pipelines: --engine megatron"},
 	{IS_NOT(cp_comm, 0), WITHOUT_EFFECT_UNLESS(ENGINE(MEGATRON)),
 	 "cp-comm is about Megatron's context parallelism: --engine megatron"},
-	{ABOVE(recompute_layers, 0), NEEDS(ENGINE(MEGATRON)),
+	{ABOVE(recompute_layers, 0), NEEDS(PIPELINE),
 	 "recompute-num-layers is Megatron's: --engine megatron"},
 	{ABOVE(pp_first, 0), NEEDS(ENGINE(MEGATRON)), LAID_OUT},
 	{ABOVE(pp_last, 0), NEEDS(ENGINE(MEGATRON)), LAID_OUT},
-	{ABOVE(pp_embedding, 0), NEEDS(ENGINE(MEGATRON)), LAID_OUT},
-	{ABOVE(pp_loss, 0), NEEDS(ENGINE(MEGATRON)), LAID_OUT},
+	{ABOVE(pp_embedding, 0), NEEDS(PIPELINE), LAID_OUT},
+	{ABOVE(pp_loss, 0), NEEDS(PIPELINE), LAID_OUT},
 	{IS_NOT(pp_layout, 0), NEEDS(ENGINE(MEGATRON)), LAID_OUT},
 	{ABOVE(etp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
 	{ABOVE(mtp_layers, 0), NEEDS(ENGINE(MEGATRON)), MEGATRONS("mtp-num-layers")},
@@ -214,14 +221,19 @@ static const struct oom_rule rules[] = {
 	 "selective or none"},
 	{ABOVE_REAL(moe_imbalance, ONE), WITHOUT_EFFECT_UNLESS(ENGINE(MEGATRON)),
 	 "moe-imbalance is about Megatron's expert parallelism: --engine megatron"},
-	{IS(grad_ckpt, OOM_CKPT_SELECTIVE_ATTENTION), EXCLUDES(ENGINE(MEGATRON)),
+	{IS(grad_ckpt, OOM_CKPT_SELECTIVE_ATTENTION), EXCLUDES(PIPELINE),
 	 "grad-ckpt selective-attention keeps what attention makes; Megatron's --grad-ckpt selective "
 	 "recomputes it"},
 	{IS_NOT(pp_schedule, 0), EXCLUDES(ABOVE(vpp, 1)),
 	 "pp-schedule gpipe has no interleaved form: --vpp 1"},
 	{ABOVE(recompute_layers, 0), NEEDS(IS(grad_ckpt, OOM_CKPT_FULL)),
 	 "recompute-num-layers goes with --grad-ckpt full"},
-	{ENGINE(MEGATRON), CALCULATES(degrees_divide),
+	{ENGINE(MEGATRON_DEEPSPEED), EXCLUDES(ABOVE(zero_stage, 1)),
+	 "engine megatron-deepspeed: DeepSpeed's pipeline engine takes ZeRO stage 0 or 1 "
+	 "(pipe/engine.py); --engine deepspeed for 2 and 3"},
+	{ENGINE(MEGATRON_DEEPSPEED), EXCLUDES(ABOVE(fp8, 0)),
+	 "engine megatron-deepspeed: its layers multiply in 16 bit; --engine megatron"},
+	{PIPELINE, CALCULATES(degrees_divide),
 	 "{gpus} GPUs are not a multiple of tp {tp} x pp {pp} x cp {cp}"},
 
 	/* objectives */
@@ -237,11 +249,11 @@ static const struct oom_rule rules[] = {
 	{IS_NOT(completion_len, OOM_DEFAULT_COMPLETION),
 	 WITHOUT_EFFECT_UNLESS(IS(objective, OOM_METHOD_GRPO)),
 	 "completion-len is about answers the model is trained on its own: --objective grpo"},
-	{ENGINE(MEGATRON), NEEDS(AMONG(fused_ce, EVERYWHERE)),
+	{PIPELINE, NEEDS(AMONG(fused_ce, EVERYWHERE)),
 	 "engine megatron has a cross entropy of its own: --loss plain, or fused for TE's"},
 	{ABOVE(loss_chunk, 0), WITHOUT_EFFECT_UNLESS(AMONG(fused_ce, BY_TOKENS)),
 	 "loss-chunk is about losses in chunks of tokens: --loss chunked-nll or tiled"},
-	{IS_NOT(liger_kernels, OOM_LIGER_NONE), EXCLUDES(ENGINE(MEGATRON)),
+	{IS_NOT(liger_kernels, OOM_LIGER_NONE), EXCLUDES(PIPELINE),
 	 "engine megatron has kernels of its own, not Liger's"},
 	{ABOVE_REAL(label_smoothing, ZERO), NEEDS(IS(objective, OOM_METHOD_SFT)),
 	 "label-smoothing: objective {objective} has no labels to smooth"},
@@ -251,9 +263,9 @@ static const struct oom_rule rules[] = {
 	 "label-smoothing is not modelled in engine {engine}"},
 	{ABOVE(step_in_backward, 0), EXCLUDES(ABOVE(grad_accum, 1)),
 	 "optimizer-in-backward steps after every backward: nothing can be accumulated, --grad-accum 1"},
-	{ABOVE(step_in_backward, 0), EXCLUDES(ENGINE(MEGATRON)),
+	{ABOVE(step_in_backward, 0), EXCLUDES(PIPELINE),
 	 "engine megatron: optimizer-in-backward is not modelled"},
-	{IS_NOT(ema, OOM_EMA_NONE), EXCLUDES(ENGINE(MEGATRON)),
+	{IS_NOT(ema, OOM_EMA_NONE), EXCLUDES(PIPELINE),
 	 "engine megatron: a mean of the weights is not modelled"},
 
 	/* batches, GPUs, nodes */
@@ -299,9 +311,9 @@ static const struct oom_rule rules[] = {
 	 "sub-group-size is DeepSpeed's: --engine deepspeed"},
 
 	/* offload */
-	{IS_NOT(offload_optimizer, OOM_OFFLOAD_NONE), EXCLUDES(ENGINE(MEGATRON)), NO_OFFLOAD},
-	{IS_NOT(offload_params, OOM_OFFLOAD_NONE), EXCLUDES(ENGINE(MEGATRON)), NO_OFFLOAD},
-	{ABOVE(offload_activations, 0), EXCLUDES(ENGINE(MEGATRON)), NO_OFFLOAD},
+	{IS_NOT(offload_optimizer, OOM_OFFLOAD_NONE), EXCLUDES(PIPELINE), NO_OFFLOAD},
+	{IS_NOT(offload_params, OOM_OFFLOAD_NONE), EXCLUDES(PIPELINE), NO_OFFLOAD},
+	{ABOVE(offload_activations, 0), EXCLUDES(PIPELINE), NO_OFFLOAD},
 	{IS(offload_optimizer, OOM_OFFLOAD_NVME), EXCLUDES(ENGINE(HF)), BY_ENGINE},
 	{IS_NOT(offload_params, OOM_OFFLOAD_NONE), EXCLUDES(ENGINE(HF)), BY_ENGINE},
 	/* plain PyTorch: torchao's CPUOffloadOptimizer */

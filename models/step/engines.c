@@ -96,6 +96,17 @@ static const struct oom_engine engines[] = {
 			 .in_turn = true},
 		.approximates = "device_map: balanced by weights; layers are taken as equal, copies "
 				"of masks and rotary tables as kept by every layer"},
+	[OOM_ENGINE_MEGATRON_DEEPSPEED] = {
+		.info = {"16-bit weights and gradients / (tp x pp), in bf16 fp32 gradients besides; fp32 "
+			 "master and optimizer state / data-parallel ranks with --zero 1",
+			 "what a stage received and gave for every pass in flight; at the step a bucket of "
+			 "500 M gradients, in fp16 fp32 gradients of the rank's part",
+			 "deepspeed/runtime/pipe/engine.py, bf16_optimizer.py, zero/stage_1_and_2.py, "
+			 "fp16/fused_optimizer.py",
+			 .shards_as = OOM_ENGINE_MEGATRON_DEEPSPEED, .shards_from = 1, .shards_to = 1,
+			 .degrees = true},
+		.full_state_dict = true, .pipe_engine = true,
+		.evaluate = oom_megatron_evaluate, .ledger = oom_megatron_ledger},
 };
 
 const struct oom_engine *oom_engine_of(const struct oom_plan *p)

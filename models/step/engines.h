@@ -25,6 +25,7 @@ struct oom_engine {
 	bool fp32_master;               /* of 16-bit weights, when it divides */
 	bool waits;                     /* computes while it gathers and reduces less than it waits */
 	bool casts_model;               /* mixed precision is 16-bit weights, autocast asked for apart */
+	bool pipe_engine;               /* DeepSpeed's pipeline engine runs Megatron's own layers */
 	const char *approximates;       /* what of its step is, once it divides anything */
 	/* its own rank schedules; NULL: the recorded step's */
 	enum oom_status (*evaluate)(const struct oom_model *model, const struct oom_plan *plan,

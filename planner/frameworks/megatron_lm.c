@@ -140,7 +140,9 @@ static void megatron_finish(struct fw_part *p)
 			     present(p, "ckpt-format") || present(p, "expert-model-parallel-size"));
 	int64_t layers, chunk, pp;
 
-	fw_set(p, "engine", "megatron", NULL, "Megatron-LM");
+	fw_set(p, "engine", present(p, "deepspeed") && atoll(fw_fact(p, "zero")) < 2 ? "megatron-deepspeed" :
+										      "megatron",
+	       NULL, "Megatron-LM");
 	fw_default(p, "objective", present(p, "rl-partial-rollouts") || present(p, "perform-rl-step")
 					   ? "grpo"
 					   : "pretrain",

@@ -361,6 +361,33 @@ static void test_deferred(void **state)
 		    RANK(4, 1, "defer_embedding_wgrad", "0").peak_bytes);
 }
 
+/* DeepSpeed's pipeline engine, by hand: at the step of fp16 a bucket of 2 x 5e8 B under ZeRO-1; in bf16 the
+ * head's rank holds as much as Megatron's local layers and, if that is more than the loss, a micro-batch's
+ * 16-bit gradients.  What passes between stages, and was received, stays with each pass. */
+static void test_pipe_engine(void **state)
+{
+	const double t = 2048, state_bytes = 2 * t * 1024;
+	const struct oom_mg_rank ours = RANK(8, 4, "deepspeed", "1", "transformer_impl", "local",
+					     "precision", "fp16", "distributed_optimizer", "1"),
+				 core = RANK(8, 4, "deepspeed", "0", "transformer_impl", "local",
+					     "precision", "fp16", "distributed_optimizer", "1",
+					     "attention_resolved", "unfused"),
+				 bf16 = RANK(8, 1, "deepspeed", "1", "transformer_impl", "local",
+					     "recompute_granularity", "full", "attention_resolved",
+					     "unfused"),
+				 plain = RANK(8, 1, "deepspeed", "0", "transformer_impl", "local",
+					      "recompute_granularity", "full", "attention_resolved",
+					      "unfused");
+
+	(void)state;
+	assert_true((double)ours.static_bytes - (double)core.static_bytes == 1e9);
+	/* the last rank receives, and gives nothing on; its attention is the fused one here */
+	assert_true(ours.in_flight == 1 && ours.activation_bytes >= state_bytes);
+	assert_true(bf16.peak_bytes >= plain.peak_bytes);
+	assert_int_equal(bf16.alloc_bytes - plain.alloc_bytes,
+			 2 * (bf16.params < 500000000 ? bf16.params : 500000000));
+}
+
 /* The projection's inputs, 2 T h per layer, wait in host memory: all but the last layer's, and one is on
  * its way back.  Tensors of less than a million elements stay. */
 static void test_offloaded(void **state)
@@ -440,6 +467,7 @@ int main(void)
 					   cmocka_unit_test(test_muon),
 					   cmocka_unit_test(test_deferred),
 					   cmocka_unit_test(test_offloaded),
+					   cmocka_unit_test(test_pipe_engine),
 					   cmocka_unit_test(test_table),
 					   cmocka_unit_test(test_imbalance)};
 

@@ -91,6 +91,9 @@ static const struct {
 	 "engine=megatron pp=2 gpus=2 vpp=2"},
 	{"engine=megatron recompute-num-layers=3",
 	 "engine=megatron recompute-num-layers=3 grad-ckpt=full"},
+	{"engine=megatron-deepspeed zero=2 gpus=2", "engine=megatron-deepspeed zero=1 gpus=2"},
+	{"engine=megatron-deepspeed fp8=tensorwise precision=bf16",
+	 "engine=megatron-deepspeed precision=bf16"},
 	{"engine=megatron gpus=6 tp=4", "engine=megatron gpus=8 tp=4"},
 
 	{"objective=dpo engine=device-map gpus=2", "objective=dpo engine=fsdp2 gpus=2 zero=3"},
