@@ -61,6 +61,11 @@ struct mg_fp8 {
 };
 const struct mg_fp8 *oom_mg_fp8(const struct oom_megatron *m);
 
+/* The same rank of torchtitan's mix of FSDP2 with tensor, pipeline and context parallelism. */
+struct oom_plan;
+enum oom_status oom_titan_rank(const struct oom_megatron *m, const struct oom_plan *p, int64_t r,
+			       struct oom_mg_rank *out, struct oom_error *err);
+
 /* What one micro-batch asks of the slowest pipeline rank (work.c). */
 struct oom_work oom_mg_work(const struct oom_megatron *m);
 

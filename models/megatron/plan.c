@@ -80,6 +80,14 @@ static enum oom_status check(const struct oom_model *model, const struct oom_pla
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "engine megatron: %s is not a GPT- or BERT-like model",
 				     model->arch.model_type);
+	if (oom_engine_of(p)->mixes &&
+	    (oom_plan_adapted(p) || *p->freeze || *p->train || p->train_last || p->objective ||
+	     p->offload_optimizer || p->offload_params || p->offload_activations ||
+	     p->step_in_backward || p->ema))
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "FSDP2 with tensor, pipeline, context or expert parallelism: full "
+				     "fine-tuning or pre-training without offload is modelled, nothing "
+				     "else");
 	if (task != model->arch.default_task)
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "engine megatron: pre-training tasks only (causal-lm, "
@@ -197,7 +205,15 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 		st = set_recipe(m, p, err);
 	if (st)
 		return st;
-	return oom_megatron_derive(m, err);
+	st = oom_megatron_derive(m, err);
+	if (!st && oom_engine_of(p)->mixes) {
+		/* torchtitan pads no vocabulary and always cuts with the ends as a layer each */
+		m->padded_vocab = m->vocab;
+		m->split = m->pp > 1 && m->layers + 2 >= m->pp * (m->vpp ? m->vpp : 1) ?
+				   OOM_MG_SPLIT_BALANCED :
+				   OOM_MG_SPLIT_EVEN;
+	}
+	return st;
 }
 
 /* When each kind of row is there, and whose it is. */
@@ -272,6 +288,18 @@ static bool less_than_before(const struct oom_megatron *m, int64_t r)
 	return r > 1 && r < m->pp - 1 && oom_mg_ranks_alike(m);
 }
 
+/* torchtitan's ranks differ in what their layers keep and in what is divided over the others. */
+static enum oom_status price(const struct oom_megatron *m, const struct oom_plan *p, int64_t r,
+			     struct oom_mg_rank *out, struct oom_error *err)
+{
+	return oom_engine_of(p)->mixes ? oom_titan_rank(m, p, r, out, err) :
+					 oom_megatron_rank(m, r, out, err);
+}
+
+#define MIXED \
+	"FSDP2 with tensor, pipeline, context or expert parallelism: torchtitan's own layers in place of " \
+	"the model's, from its source (estimated); the fullest pipeline rank; " \
+	"the embedding and the head count as a layer each where stages are cut; balanced routing"
 #define NEAREST \
 	"engine megatron: Megatron-core's own layers in place of the model's; the fullest pipeline " \
 	"rank; balanced routing"
@@ -291,7 +319,7 @@ void oom_megatron_say_split(const struct oom_model *model, struct oom_plan *p)
 {
 	struct oom_megatron m;
 
-	if (oom_engine_of(p)->evaluate != oom_megatron_evaluate ||
+	if (!oom_engine_of(p)->info.degrees ||
 	    oom_megatron_launch(model, p, &m, NULL))
 		return;
 	if (m.split == OOM_MG_SPLIT_ENDS)
@@ -315,7 +343,7 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 	for (int64_t r = 0; !st && r < m.pp; r++) {
 		if (less_than_before(&m, r) && r < m.pp - 2)
 			continue;
-		st = oom_megatron_rank(&m, r, &one, err);
+		st = price(&m, p, r, &one, err);
 		least = one.peak_bytes < least ? one.peak_bytes : least;
 		if (one.peak_bytes <= top.peak_bytes)
 			continue;
@@ -354,7 +382,7 @@ enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struc
 	for (int i = OOM_PHASE_FWD1; alive && i <= OOM_PHASE_BWD2; i++)
 		if (i != OOM_PHASE_OPT1)
 			alive[i].op = "the last micro-batch in flight";
-	out->warning = warnings[m.split];
+	out->warning = oom_engine_of(p)->mixes ? MIXED : warnings[m.split];
 	out->reserved_bytes = oom_reserved_estimate(out, p);
 	oom_overheads(out, p);
 	out->used_bytes_estimated = out->wanted_bytes = out->used_bytes;
@@ -371,7 +399,7 @@ enum oom_status oom_megatron_ledger(const struct oom_model *model, const struct 
 	enum oom_status st = oom_megatron_launch(model, p, &m, err);
 
 	for (int64_t r = 0; !st && r < m.pp; r++) {
-		st = oom_megatron_rank(&m, r, &one, err);
+		st = price(&m, p, r, &one, err);
 		if (one.peak_bytes > top.peak_bytes)
 			top = one;
 	}

@@ -481,6 +481,11 @@ static const struct oom_option knobs[] = {
 	 .summary = "with --grad-ckpt selective: what a layer computes again, of core_attn, moe_act, "
 		    "layernorm, mla_up_proj, mlp, moe and shared_experts (core_attn where empty)",
 	 .setting = "--recompute-modules", .source = MEGATRON " transformer_config.py"},
+	{KNOB("loss-parallel", "loss_parallel", loss_parallel), FLAG(1),
+	 .summary = "with FSDP2 and tensor parallelism: the loss is of divided logits",
+	 .setting = "parallelism.disable_loss_parallel", .source = "torchtitan",
+	 .aliases = ALSO(SWITCH("disable-loss-parallel", NULL, {"true", NULL, "false"},
+				{"false", NULL, "true"}))},
 	{KNOB("recompute-num-layers", "recompute_num_layers", recompute_layers), COUNT(0, 4096, 0),
 	 .summary = "with full checkpointing: layers of a stage that are recomputed, the others "
 		    "keep everything (0: all)",

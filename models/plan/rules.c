@@ -66,6 +66,8 @@ static bool trains_base(const struct oom_plan *p)
 #define FOUR_BIT (BIT(OOM_BASE_NF4) | BIT(OOM_BASE_FP4))
 /* engines of tensor- and pipeline-parallel ranks */
 #define PIPELINES (BIT(OOM_ENGINE_MEGATRON) | BIT(OOM_ENGINE_MEGATRON_DEEPSPEED))
+/* and torchtitan's */
+#define DEGREES (PIPELINES | BIT(OOM_ENGINE_FSDP2))
 #define NOT_MEGATRON (~PIPELINES)
 /* their ranks and GPUs run parts of one forward pass */
 #define WHOLE_CHAIN (PIPELINES | BIT(OOM_ENGINE_DEVICE_MAP))
@@ -108,7 +110,8 @@ static bool trains_base(const struct oom_plan *p)
 
 #define ADAPTERS "; --lora-r 16 trains adapters"
 #define PARALLEL \
-	"tensor, pipeline, context and expert parallelism are Megatron's: --engine megatron"
+	"tensor, pipeline, context and expert parallelism are Megatron's and torchtitan's: --engine " \
+	"megatron or fsdp2"
 #define LAID_OUT "how layers lie on pipeline stages is Megatron's: --engine megatron"
 #define MEGATRONS(what) (what " is Megatron's: --engine megatron")
 #define IN_TURN \
@@ -185,13 +188,13 @@ static const struct oom_rule rules[] = {
 	 "fp8 needs compute capability 8.9 (Ada, Hopper) or later, not {compute-capability}"},
 
 	/* Megatron's own */
-	{ABOVE(tp, 1), NEEDS(PIPELINE), PARALLEL},
-	{ABOVE(pp, 1), NEEDS(PIPELINE), PARALLEL},
-	{ABOVE(cp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
-	{ABOVE(ep, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
-	{ABOVE(vpp, 1), NEEDS(ENGINE(MEGATRON)), PARALLEL},
-	{ABOVE(sp, 0), NEEDS(PIPELINE), PARALLEL},
-	{IS_NOT(pp_schedule, 0), WITHOUT_EFFECT_UNLESS(PIPELINE),
+	{ABOVE(tp, 1), NEEDS(AMONG(engine, DEGREES)), PARALLEL},
+	{ABOVE(pp, 1), NEEDS(AMONG(engine, DEGREES)), PARALLEL},
+	{ABOVE(cp, 1), NEEDS(AMONG(engine, BIT(OOM_ENGINE_MEGATRON) | BIT(OOM_ENGINE_FSDP2))), PARALLEL},
+	{ABOVE(ep, 1), NEEDS(AMONG(engine, BIT(OOM_ENGINE_MEGATRON) | BIT(OOM_ENGINE_FSDP2))), PARALLEL},
+	{ABOVE(vpp, 1), NEEDS(AMONG(engine, BIT(OOM_ENGINE_MEGATRON) | BIT(OOM_ENGINE_FSDP2))), PARALLEL},
+	{ABOVE(sp, 0), NEEDS(AMONG(engine, DEGREES)), PARALLEL},
+	{IS_NOT(pp_schedule, 0), WITHOUT_EFFECT_UNLESS(AMONG(engine, DEGREES)),
 	 "pp-schedule orders Megatron's pipelines: --engine megatron"},
 	{IS_NOT(cp_comm, 0), WITHOUT_EFFECT_UNLESS(ENGINE(MEGATRON)),
 	 "cp-comm is about Megatron's context parallelism: --engine megatron"},
@@ -235,6 +238,10 @@ static const struct oom_rule rules[] = {
 	 "engine megatron-deepspeed: its layers multiply in 16 bit; --engine megatron"},
 	{PIPELINE, CALCULATES(degrees_divide),
 	 "{gpus} GPUs are not a multiple of tp {tp} x pp {pp} x cp {cp}"},
+	{ENGINE(FSDP2), CALCULATES(degrees_divide),
+	 "{gpus} GPUs are not a multiple of tp {tp} x pp {pp} x cp {cp}"},
+	{IS(loss_parallel, 0), WITHOUT_EFFECT_UNLESS(ENGINE(FSDP2)),
+	 "loss-parallel is torchtitan's: --engine fsdp2 with --tp"},
 
 	/* objectives */
 	{IS_NOT(objective, OOM_METHOD_SFT), EXCLUDES(AMONG(engine, WHOLE_CHAIN)),

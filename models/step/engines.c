@@ -42,6 +42,7 @@ static const struct oom_engine engines[] = {
 		.approximates = "DeepSpeed: states as its code divides them; live parameters of "
 				"stage 3 are a bound"},
 	[OOM_ENGINE_FSDP2] = {
+		.mixes = true,
 		.info = {"weights (rows of each, padded), gradients and optimizer state / GPUs",
 			 "two gathered blocks, a block's gradients, its reduce-scatter input; the "
 			 "root's parameters throughout",
@@ -74,8 +75,7 @@ static const struct oom_engine engines[] = {
 			 /* its distributed optimizer */
 			 .shards_as = OOM_ENGINE_MEGATRON, .shards_from = 1, .shards_to = 1,
 			 .degrees = true},
-		.full_state_dict = true,
-		.evaluate = oom_megatron_evaluate, .ledger = oom_megatron_ledger},
+		.full_state_dict = true},
 	[OOM_ENGINE_TORCHTUNE] = {
 		.info = {"as fsdp2, everything in bf16 (or fp32): no master copy", "as fsdp2",
 			 "torchtune recipes/full_finetune_distributed.py",
@@ -105,8 +105,7 @@ static const struct oom_engine engines[] = {
 			 "fp16/fused_optimizer.py",
 			 .shards_as = OOM_ENGINE_MEGATRON_DEEPSPEED, .shards_from = 1, .shards_to = 1,
 			 .degrees = true},
-		.full_state_dict = true, .pipe_engine = true,
-		.evaluate = oom_megatron_evaluate, .ledger = oom_megatron_ledger},
+		.full_state_dict = true, .pipe_engine = true},
 };
 
 const struct oom_engine *oom_engine_of(const struct oom_plan *p)
@@ -117,6 +116,13 @@ const struct oom_engine *oom_engine_of(const struct oom_plan *p)
 const struct oom_engine_info *oom_engine_at(size_t i)
 {
 	return i < sizeof(engines) / sizeof(engines[0]) ? &engines[i].info : NULL;
+}
+
+bool oom_engine_own_ranks(const struct oom_plan *p)
+{
+	const struct oom_engine *e = oom_engine_of(p);
+
+	return e->info.degrees || (e->mixes && (p->tp > 1 || p->pp > 1 || p->cp > 1 || p->ep > 1));
 }
 
 bool oom_engine_divides(const struct oom_plan *p)

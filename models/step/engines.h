@@ -26,14 +26,9 @@ struct oom_engine {
 	bool waits;                     /* computes while it gathers and reduces less than it waits */
 	bool casts_model;               /* mixed precision is 16-bit weights, autocast asked for apart */
 	bool pipe_engine;               /* DeepSpeed's pipeline engine runs Megatron's own layers */
+	/* takes tensor, pipeline, context and expert parallelism beside its sharding (torchtitan) */
+	bool mixes;
 	const char *approximates;       /* what of its step is, once it divides anything */
-	/* its own rank schedules; NULL: the recorded step's */
-	enum oom_status (*evaluate)(const struct oom_model *model, const struct oom_plan *plan,
-				    unsigned flags, struct oom_eval *out, struct oom_alive *alive,
-				    struct oom_error *err);
-	/* its own ledger; NULL: the tape's */
-	enum oom_status (*ledger)(const struct oom_model *model, const struct oom_plan *plan,
-				  oom_ledger_fn fn, void *ctx, struct oom_error *err);
 };
 const struct oom_engine *oom_engine_of(const struct oom_plan *plan);
 
@@ -42,6 +37,8 @@ const struct oom_engine *oom_engine_of(const struct oom_plan *plan);
 bool oom_engine_recasts(const struct oom_plan *plan);
 /* True when the plan's states, or its layers, are divided between GPUs. */
 bool oom_engine_divides(const struct oom_plan *plan);
+/* Its own rank schedules are in place of the recorded step's. */
+bool oom_engine_own_ranks(const struct oom_plan *plan);
 /* FSDP's mixed precision computes in 16 bit on parameters kept in 32: the tape is then recorded
  * in 16 bit. */
 bool oom_engine_casts(const struct oom_plan *plan);

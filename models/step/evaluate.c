@@ -278,8 +278,8 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	struct program *g;
 	enum oom_status st = oom_plan_check(plan, err);
 
-	if (!st && engine->evaluate)
-		return plan->seq_len ? engine->evaluate(model, plan, flags, out, alive, err) :
+	if (!st && oom_engine_own_ranks(plan))
+		return plan->seq_len ? oom_megatron_evaluate(model, plan, flags, out, alive, err) :
 				       without_tokens(model, err);
 	if (!st)
 		st = oom_program_for(ev, model, plan, &g, err);

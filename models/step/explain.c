@@ -142,8 +142,8 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 
 	if (st)
 		return st;
-	if (oom_engine_of(p)->ledger)
-		return oom_engine_of(p)->ledger(model, p, fn, ctx, err);
+	if (oom_engine_own_ranks(p))
+		return oom_megatron_ledger(model, p, fn, ctx, err);
 	oom_batch_sizes(p, &at.b, &at.s, &at.t);
 	st = oom_program_for(ev, model, p, &g, err);
 	if (!st)

@@ -155,7 +155,7 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 	oom_report_calibrated(t, e);
 	if (e->n_stages)
 		printf("  the fullest is %s %u of %u; the emptiest peaks at %s\n",
-		       engine->degrees ? "pipeline rank" : "GPU", e->stage, e->n_stages,
+		       engine->in_turn ? "GPU" : "pipeline rank", e->stage, e->n_stages,
 		       oom_gib(e->least_peak));
 	if (p->gpus > p->nodes && !p->rank0_contexts && !engine->in_turn)
 		printf("  GPU 0 fills first where the node's other %lld processes open a context on "

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "megatron/parts.h"
+#include "oomplan/plan.h"
 
 static struct oom_megatron launch(const char *const *words)
 {
@@ -388,6 +389,42 @@ static void test_pipe_engine(void **state)
 			 2 * (bf16.params < 500000000 ? bf16.params : 500000000));
 }
 
+/* torchtitan's mix, by hand: 16 B per parameter over the ranks that shard (8 in pure bf16); the logits' 12 B
+ * divided by tp with loss-parallel; with a pipeline all parameters in bf16 and fp32 gradients whole, and a
+ * checkpointed layer's 2 T h / t for each pass in flight. */
+static void test_titan(void **state)
+{
+	const char *const words[] = {"hidden", "1024", "heads", "16", "vocab", "32768", "seq", "2048",
+				     "max_pos", "2048", "bias_linear", "0", "hidden_dropout", "0", "layers",
+				     "8", "tp", "2", "n_gpus", "8", "recompute_granularity", "full", NULL};
+	struct oom_plan p = oom_plan_default();
+	struct oom_mg_rank whole, divided, pure, first;
+	struct oom_megatron m = launch(words);
+
+	(void)state;
+	p.zero_stage = 3;
+	p.precision = OOM_AMP_BF16;
+	assert_int_equal(oom_megatron_derive(&m, NULL), OOM_OK);
+	m.padded_vocab = m.vocab;
+	assert_int_equal(oom_titan_rank(&m, &p, 0, &divided, NULL), OOM_OK);
+	p.loss_parallel = 0;
+	assert_int_equal(oom_titan_rank(&m, &p, 0, &whole, NULL), OOM_OK);
+	assert_true(whole.peak_bytes > divided.peak_bytes);
+	assert_int_equal(divided.optimizer_bytes, 8 * divided.params / 4);
+	assert_int_equal(divided.activation_bytes, 8 * 2 * 2048 * 1024 / 2);
+	p.precision = OOM_BF16;
+	assert_int_equal(oom_titan_rank(&m, &p, 0, &pure, NULL), OOM_OK);
+	assert_int_equal(pure.optimizer_bytes, 4 * pure.params / 4);
+	m = launch(words);
+	m.pp = 4;
+	m.num_microbatches = 8;
+	assert_int_equal(oom_megatron_derive(&m, NULL), OOM_OK);
+	m.split = OOM_MG_SPLIT_BALANCED;
+	assert_int_equal(oom_titan_rank(&m, &p, 0, &first, NULL), OOM_OK);
+	/* ten with the ends, over four stages: three, of which one is the embedding; four in flight */
+	assert_int_equal(first.activation_bytes, 4 * 2 * 2 * 2048 * 1024 / 2);
+}
+
 /* The projection's inputs, 2 T h per layer, wait in host memory: all but the last layer's, and one is on
  * its way back.  Tensors of less than a million elements stay. */
 static void test_offloaded(void **state)
@@ -468,6 +505,7 @@ int main(void)
 					   cmocka_unit_test(test_deferred),
 					   cmocka_unit_test(test_offloaded),
 					   cmocka_unit_test(test_pipe_engine),
+					   cmocka_unit_test(test_titan),
 					   cmocka_unit_test(test_table),
 					   cmocka_unit_test(test_imbalance)};
 

@@ -95,6 +95,8 @@ static const struct {
 	{"engine=megatron-deepspeed fp8=tensorwise precision=bf16",
 	 "engine=megatron-deepspeed precision=bf16"},
 	{"engine=megatron gpus=6 tp=4", "engine=megatron gpus=8 tp=4"},
+	{"engine=fsdp2 gpus=6 tp=4 zero=3", "engine=fsdp2 gpus=8 tp=4 zero=3"},
+	{"loss-parallel=false", "loss-parallel=false engine=fsdp2"},
 
 	{"objective=dpo engine=device-map gpus=2", "objective=dpo engine=fsdp2 gpus=2 zero=3"},
 	{"objective=orpo loss=fused", "objective=orpo"},

@@ -1,0 +1,161 @@
+/* FSDP2 with tensor, pipeline and context parallelism, as torchtitan mixes them: one rank in closed form.
+ *
+ * torchtitan b5bcd76: distributed/pipeline_parallel.py, distributed/fsdp.py, models/llama3, and
+ * torch/distributed/pipelining/stage.py.  Estimated: two published readings of such runs (405B with tp 8,
+ * pp 8, cp 4; 8B with cp 2) are 5 and 8 % above what comes out.
+ *
+ *   tensor parallelism   weights by heads and by feed-forward width; the residual stream and the norms
+ *                        hold their part of the sequence, what enters attention and the feed-forward is
+ *                        gathered whole and kept by the matrix products
+ *   context parallelism  every rank holds its part of the sequence throughout
+ *   FSDP2                over dp x cp ranks: fp32 parameters, gradients, Adam's states (16 B per
+ *                        parameter; pure bf16: 8).  Without a pipeline units are gathered one ahead of
+ *                        the other; with one they stay gathered through the step, and gradients stay
+ *                        whole and in fp32 until the last micro-batch has reduced them
+ *                        (get_fsdp_reshard_after_forward_policy, backward_maybe_with_nosync)
+ *   loss parallel        logits divided by vocabulary; otherwise gathered
+ *
+ * T tokens of a micro-batch on the rank, h hidden, f feed-forward, q, k widths, t tensor-parallel ranks. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "parts.h"
+#include "step/engines.h"
+
+struct sizes {
+	double T, h, q, k, f, v, t;
+	bool gated;
+};
+
+static struct sizes sizes_of(const struct oom_megatron *m)
+{
+	return (struct sizes){.T = oom_mg_tokens(m, (double)m->seq), .h = (double)m->hidden,
+			      .q = (double)m->heads * (double)m->kv_channels,
+			      .k = (double)m->query_groups * (double)m->kv_channels,
+			      .f = (double)m->ffn_hidden, .v = (double)m->vocab, .t = (double)m->tp,
+			      .gated = m->swiglu != 0};
+}
+
+/* What a layer keeps without checkpointing. */
+static double layer_bytes(const struct oom_megatron *m, bool experts)
+{
+	const struct sizes z = sizes_of(m);
+	/* both norms' inputs in parts, both gathered inputs whole; q, k, v, attention's output and its
+	 * fp32 logsumexp */
+	const double attention = 2 * z.T * z.h / z.t + 2 * z.T * z.h +
+				 2 * z.T * (2 * z.q + 2 * z.k) / z.t +
+				 4 * z.T * (double)m->heads / z.t,
+		     norm = 2 * z.T * z.h / z.t;
+
+	if (experts)
+		return attention + norm + oom_mg_moe_saved(m, (double)m->seq);
+	/* gate, its SiLU, up and their product; without a gate the activation's input and output */
+	return attention + norm + 2 * z.T * z.h + 2 * z.T * z.f * (z.gated ? 4 : 2) / z.t;
+}
+
+/* With torchtitan's selective checkpointing: the block's input, every second matrix product of q, k, v, o,
+ * gate, up, down (the first, third, fifth, seventh), attention's output (activation_checkpoint.py). */
+static double selective_bytes(const struct oom_megatron *m)
+{
+	const struct sizes z = sizes_of(m);
+
+	return 2 * z.T * z.h / z.t + 2 * z.T * (2 * z.q + z.k + z.f) / z.t +
+	       4 * z.T * (double)m->heads / z.t + 2 * z.T * z.h;
+}
+
+static double kept_by(const struct oom_megatron *m, bool experts)
+{
+	const struct sizes z = sizes_of(m);
+
+	return m->recompute == OOM_MG_RC_FULL	   ? 2 * z.T * z.h / z.t :
+	       m->recompute == OOM_MG_RC_SELECTIVE ? fmin(selective_bytes(m), layer_bytes(m, experts)) :
+						     layer_bytes(m, experts);
+}
+
+static void add(struct oom_mg_rank *o, const char *name, const char *formula, enum oom_mg_row_kind kind,
+		double bytes)
+{
+	if (bytes > 0 && o->n_rows < OOM_MG_ROWS)
+		o->row[o->n_rows++] = (struct oom_mg_row){name, formula, (uint64_t)bytes, kind};
+}
+
+/* The most passes a rank holds at once; of several chunks the interleaved schedule's warm-up
+ * (torch/distributed/pipelining/schedules.py ScheduleInterleaved1F1B). */
+static double passes(const struct oom_megatron *m, int64_t r)
+{
+	const int64_t v = m->vpp ? m->vpp : 1, all = m->num_microbatches * v,
+		      warm = v == 1 ? m->pp - r : (v - 1) * m->pp + 2 * (m->pp - 1 - r) + 1,
+		      deep = m->gpipe ? all : warm;
+
+	return (double)(deep < all ? deep : all);
+}
+
+/* Logits and what the loss makes of them: fp32, log-softmax and its gradient, 12 B each while the
+ * gradient is made (train.py deletes the 16-bit ones before the backward). */
+static double logits(const struct oom_megatron *m, const struct oom_plan *p)
+{
+	const struct sizes z = sizes_of(m);
+
+	return 12 * z.T * z.v / (p->loss_parallel ? z.t : 1);
+}
+
+enum oom_status oom_titan_rank(const struct oom_megatron *m, const struct oom_plan *p, int64_t r,
+			       struct oom_mg_rank *o, struct oom_error *err)
+{
+	const double ranks = fmax(1, (double)(p->zero_stage ? m->dp * m->cp : 1) /
+					     (double)(p->hybrid_shard ? p->nodes : 1)),
+		     expert_ranks = fmax(1, ranks / (double)m->ep),
+		     wide = p->precision == OOM_BF16 || p->precision == OOM_FP16 ? 2 : 4,
+		     moments = m->optimizer == OOM_MG_SGD ? 1 : 2;
+	struct mg_chunk c[MG_CHUNKS];
+	const size_t n = oom_mg_chunks(m, r, c);
+	double saved = 0, full = 0, whole, unit = 0, ends = 0, loss = 0, sharded, again;
+	double dense = 0, expert = 0;
+
+	memset(o, 0, sizeof(*o));
+	for (size_t i = 0; i < n; i++) {
+		const struct mg_params q = oom_mg_params(m, &c[i], r == m->pp - 1);
+
+		dense += q.dense;
+		expert += q.expert;
+		unit = fmax(unit, q.largest);
+		saved += (double)c[i].dense * kept_by(m, false) + (double)c[i].moe * kept_by(m, true);
+		full = fmax(full, layer_bytes(m, c[i].moe > 0));
+		if (c[i].loss)
+			loss = logits(m, p);
+		if (c[i].embedding || c[i].loss)
+			ends += (double)m->vocab / (double)m->tp * (double)m->hidden;
+	}
+	/* with one chunk a pass is all of the rank's layers; of several each is its part */
+	saved *= passes(m, r) / (double)n;
+	whole = dense + expert;
+	sharded = dense / ranks + expert / expert_ranks;
+	if (!(saved + loss + full + 32 * whole < 9e18))
+		return oom_error_set(err, OOM_ERR_INVALID, "more than 8 EiB on one rank");
+	o->params = (uint64_t)dense;
+	o->expert_params = (uint64_t)expert;
+	o->optimizer_bytes = (uint64_t)(moments * wide * sharded);
+	o->in_flight = passes(m, r);
+	add(o, "parameters", "fp32 (bf16 where training is pure bf16) / (dp x cp)", OOM_MG_ROW_WEIGHTS,
+	    wide * sharded);
+	add(o, "gradients", "as the parameters", OOM_MG_ROW_GRADS, wide * sharded);
+	add(o, "optimizer state", "as the parameters, each", OOM_MG_ROW_OPTIMIZER,
+	    moments * wide * sharded);
+	add(o, "saved activations", "passes in flight x layers x bytes a layer", OOM_MG_ROW_SAVED, saved);
+	add(o, "gathered parameters",
+	    m->pp > 1 ? "2 B x all of the rank's" : "2 B x (two layers twice, embedding and head)",
+	    OOM_MG_ROW_GATHERED,
+	    m->pp > 1 || p->zero_stage < 3 ? 2 * whole : 2 * fmin(whole, 4 * unit + ends));
+	add(o, "whole gradients", "fp32, until the last micro-batch is through", OOM_MG_ROW_GATHERED,
+	    m->pp > 1 ? 4 * whole : 0);
+	/* a layer again, its gradients in 16 bit and the input of their reduction in fp32 */
+	again = (m->recompute ? full : 0) + (m->pp > 1 ? 0 : (2 + 4) * unit);
+	add(o, "logits", "12 B x tokens x vocabulary (/ t with loss-parallel)", OOM_MG_ROW_TRANSIENT, loss);
+	add(o, "a layer in backward", "recomputed and its gradients, beyond the logits",
+	    OOM_MG_ROW_RECOMPUTED, again - loss);
+	for (size_t i = 0; i < o->n_rows; i++)
+		o->peak_bytes += o->row[i].bytes;
+	o->activation_bytes = (uint64_t)saved;
+	return OOM_OK;
+}
