@@ -81,7 +81,7 @@ double oom_search_cost(const struct oom_plan *asked, enum oom_objective objectiv
 enum oom_status picks_add(struct picks *p, const uint16_t value[AXES],
 			  const struct oom_plan *plan, const struct oom_eval *e, bool *may_fit)
 {
-	const enum oom_decision known = oom_decide(e, oom_budget(p->q->capacity_bytes, plan));
+	const enum oom_decision known = oom_decide_on(e, p->q->capacity_bytes, plan);
 	const bool headroom = p->q->objective == OOM_OBJECTIVE_HEADROOM;
 	struct pick c = {.seconds = 1 / oom_step_time(plan, e, p->q->gpu).samples_per_s,
 			 .least_bytes = e->used_bytes - e->reserved_bytes + e->overall_peak,

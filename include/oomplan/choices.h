@@ -153,11 +153,13 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "trl/experimental/cpo/cpo_trainer.py", OOM_SCIENCE) \
 	X(OOM_METHOD_SIMPO, "simpo", "pairs alone, no reference", "", \
 	  "trl/experimental/cpo/cpo_trainer.py loss_type=simpo, cpo_alpha=0", OOM_SCIENCE) \
+	X(OOM_METHOD_KTO, "kto", "single answers, good or bad, against a reference (KTO and kin)", \
+	  "apo_zero_unpaired bco", "trl/trainer/kto_trainer.py", OOM_SCIENCE) \
 	X(OOM_METHOD_REWARD, "reward", "pairs, one number each: a reward model", "rm", \
 	  "trl/trainer/reward_trainer.py", OOM_SCIENCE) \
 	X(OOM_METHOD_GRPO, "grpo", \
 	  "completions weighed against their group (GRPO, DAPO, RLOO and kin): the training pass", \
-	  "gspo dapo rloo reinforce", "trl/trainer/grpo_trainer.py", OOM_SCIENCE) \
+	  "gspo dapo rloo reinforce dr_grpo bnpo cispo sapo", "trl/trainer/grpo_trainer.py", OOM_SCIENCE) \
 	X(OOM_METHOD_DISTILL, "distill", \
 	  "labels, and the distance from a teacher's logits over the whole vocabulary (--teacher)", \
 	  "kd", "torch/nn/functional.py kl_div", OOM_SCIENCE)

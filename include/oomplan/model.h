@@ -168,13 +168,19 @@ OOM_API enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_
 				     const struct oom_plan *plan, unsigned flags,
 				     struct oom_eval *out, struct oom_error *err);
 
-/* Used bytes that still count as fitting: capacity less the plan's margin. */
+/* Used bytes that still count as fitting: capacity less the plan's margin, and less the share of an engine for
+ * rollouts that does not sleep meanwhile. */
 OOM_API uint64_t oom_budget(uint64_t capacity_bytes, const struct oom_plan *plan);
 /* What an evaluation decides about a budget without a replay: UNDECIDED where the estimate of the
  * reserved bytes could be wrong about it, or a full card might do with less.  Never wrong where it
  * decides: oom_judge says the same. */
 enum oom_decision { OOM_DOES_NOT_FIT, OOM_FITS, OOM_UNDECIDED };
 OOM_API enum oom_decision oom_decide(const struct oom_eval *e, uint64_t budget_bytes);
+/* The same on a card of capacity_bytes, where a sleeping engine also has to find its share again. */
+OOM_API enum oom_decision oom_decide_on(const struct oom_eval *e, uint64_t capacity_bytes,
+					const struct oom_plan *plan);
+/* What that engine takes of such a card, in bytes. */
+OOM_API uint64_t oom_rollout_bytes(uint64_t capacity_bytes, const struct oom_plan *plan);
 /* The verdict, the same for every command: prices plan into *out and says whether it fits a card of
  * capacity_bytes.  The allocator is replayed only where the cheap bounds do not decide; flags as of
  * oom_evaluate (OOM_EVAL_REPLAY replays whatever the bounds say, and *fits is the same).  A plan of

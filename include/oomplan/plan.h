@@ -40,6 +40,10 @@ struct oom_plan {
 	/* what the loss is of (enum oom_method), and what it is compared with (enum oom_reference) */
 	int64_t objective, reference;
 	int64_t completion_len;     /* tokens of an answer, within seq_len; of online objectives */
+	/* share of the card that rollouts' engine takes in the same process, 0..1; whether it gives that
+	 * back while the model trains (1) or holds it (0) */
+	double vllm_share;
+	int64_t vllm_sleep;
 	int64_t packing;            /* 1 = several samples share a sequence */
 	double label_smoothing;     /* above 0: Trainer's LabelSmoother makes the loss */
 	int64_t keep_outputs;       /* 1 = the loop holds the model's outputs through the backward */
@@ -51,6 +55,7 @@ struct oom_plan {
 	int64_t compile;            /* 1 = torch.compile: time only, bytes are those without */
 	int64_t attn;               /* enum oom_attention */
 	int64_t grad_ckpt;          /* enum oom_checkpointing */
+	int64_t ckpt_every;         /* of the layers of a stack, every n-th is checkpointed; 1 = all */
 	int64_t use_reentrant;      /* enum oom_reentrant */
 	int64_t moe_experts;        /* enum oom_moe_experts: how a layer's experts are stored */
 	int64_t keep_base_inputs;   /* 1 = frozen 4-bit layers keep their inputs for backward */

@@ -100,8 +100,9 @@ static const struct oom_option rows[] = {
 		       "--engine fsdp1 or fsdp2 --zero 3, --offload-params as it has it")},
 	{REFUSED_VALUE("config-file", "accelerate's file is not read:",
 		       "--engine, --zero, --gpus and --precision as it has them")},
-	{REFUSED("use-vllm", "a rollout engine on the training card is not modelled;",
-		 "leave its share of the card out of --gpu-memory")},
+	{REFUSED("use-vllm", "it does not say where the rollouts' engine runs;",
+		 "--vllm-gpu-memory-utilization where it shares the training card (vllm_mode=colocate), "
+		 "nothing where it is a server elsewhere")},
 };
 
 const struct oom_option *oom_foreign_at(size_t i)

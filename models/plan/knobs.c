@@ -150,6 +150,15 @@ static const struct oom_option knobs[] = {
 	 .setting = "max_completion_length", .source = "trl/trainer/grpo_config.py",
 	 .aliases = ALSO(AS("max-completion-length"), AS("max-new-tokens"), AS("response-length"),
 			 AS("completion-length"))},
+	{KNOB("vllm-gpu-memory-utilization", "vllm_gpu_memory_utilization", vllm_share), SHARE("P", 0.99, 0),
+	 .summary = "share of the card that vLLM or SGLang takes for rollouts in the training process (0: "
+		    "they run elsewhere)",
+	 .setting = "vllm_gpu_memory_utilization", .source = "trl/trainer/grpo_config.py",
+	 .aliases = ALSO(AS("sglang-mem-fraction-static"))},
+	{KNOB("vllm-sleep", "vllm_enable_sleep_mode", vllm_sleep), FLAG(0),
+	 .summary = "that engine gives its share back while the model trains, and needs it beside weights and "
+		    "states while it generates",
+	 .setting = "vllm_enable_sleep_mode", .source = "trl/generation/vllm_generation.py"},
 	{KNOB("label-smoothing", "label_smoothing_factor", label_smoothing), SHARE("P", 1, 0),
 	 .summary = "Trainer's label smoothing, which makes the loss outside of the model",
 	 .setting = "label_smoothing_factor", .source = "transformers trainer_pt_utils.py LabelSmoother"},
@@ -192,6 +201,10 @@ static const struct oom_option knobs[] = {
 			 FLAG_AS("enable-activation-checkpointing"),
 			 FLAG_AS("checkpoint-activations"), AS("recompute-granularity"),
 			 SWITCH("recompute-activations", NULL, {"true", NULL, "selective"}, IGNORED("false")))},
+	{KNOB("ckpt-every", "ckpt_every", ckpt_every), COUNT(1, 12, 1),
+	 .summary = "with checkpointing: only every n-th layer is recomputed",
+	 .setting = "ac_freq", .source = "torchtune training/_activation_checkpointing.py",
+	 .aliases = ALSO(AS("ac-freq"))},
 	{KNOB("use-reentrant", "use_reentrant", use_reentrant), WORD(reentrants, OOM_REENTRANT_AUTO),
 	 .summary = "which of torch's two ways of checkpointing; under FSDP1 with frozen blocks the "
 		    "reentrant one keeps a block's input and its gradient until the backward ends",

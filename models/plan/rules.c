@@ -74,7 +74,7 @@ static bool trains_base(const struct oom_plan *p)
 /* losses that Megatron-core has in some form of its own */
 #define EVERYWHERE (BIT(OOM_LOSS_PLAIN) | BIT(OOM_LOSS_FUSED) | BIT(OOM_LOSS_SLICED))
 #define BY_TOKENS (BIT(OOM_LOSS_CHUNKED_NLL) | BIT(OOM_LOSS_TILED))
-#define COMPARING (BIT(OOM_METHOD_DPO) | BIT(OOM_METHOD_GRPO))
+#define COMPARING (BIT(OOM_METHOD_DPO) | BIT(OOM_METHOD_KTO) | BIT(OOM_METHOD_GRPO))
 #define AT(field) offsetof(struct oom_plan, field)
 #define IS(field, v) {AT(field), (uint64_t)(v), 0, 0}
 #define IS_NOT(field, v) {AT(field), (uint64_t)(v) + 1, UINT64_MAX - 1, 0}
@@ -252,12 +252,20 @@ static const struct oom_rule rules[] = {
 	{IS(reference, OOM_REF_ADAPTER), WITH_ADAPTERS,
 	 "reference adapter is the model with its adapters switched off" ADAPTERS},
 	{IS_NOT(reference, OOM_REF_AUTO), WITHOUT_EFFECT_UNLESS(AMONG(objective, COMPARING)),
-	 "reference: objective {objective} compares the model with nothing; dpo and grpo do"},
+	 "reference: objective {objective} compares the model with nothing; dpo, kto and grpo do"},
 	{IS_NOT(completion_len, OOM_DEFAULT_COMPLETION),
 	 WITHOUT_EFFECT_UNLESS(IS(objective, OOM_METHOD_GRPO)),
 	 "completion-len is about answers the model is trained on its own: --objective grpo"},
 	{PIPELINE, NEEDS(AMONG(fused_ce, EVERYWHERE)),
 	 "engine megatron has a cross entropy of its own: --loss plain, or fused for TE's"},
+	{ABOVE_REAL(vllm_share, ZERO), WITHOUT_EFFECT_UNLESS(IS(objective, OOM_METHOD_GRPO)),
+	 "vllm-gpu-memory-utilization is about rollouts: --objective grpo"},
+	{ABOVE(vllm_sleep, 0), WITHOUT_EFFECT_UNLESS(ABOVE_REAL(vllm_share, ZERO)),
+	 "vllm-sleep is about an engine on the card: --vllm-gpu-memory-utilization"},
+	{ABOVE(ckpt_every, 1), WITHOUT_EFFECT_UNLESS(IS_NOT(grad_ckpt, OOM_CKPT_NONE)),
+	 "ckpt-every is about checkpointed layers: --grad-ckpt full"},
+	{ABOVE(ckpt_every, 1), EXCLUDES(AMONG(engine, WHOLE_CHAIN)),
+	 "ckpt-every: engine {engine} takes layers as equal"},
 	{ABOVE(loss_chunk, 0), WITHOUT_EFFECT_UNLESS(AMONG(fused_ce, BY_TOKENS)),
 	 "loss-chunk is about losses in chunks of tokens: --loss chunked-nll or tiled"},
 	{IS_NOT(liger_kernels, OOM_LIGER_NONE), EXCLUDES(PIPELINE),

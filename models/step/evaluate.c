@@ -123,7 +123,8 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 {
 	struct oom_plan k = *p;
 
-	k.margin = 0;
+	k.margin = k.vllm_share = 0;
+	k.vllm_sleep = 0;
 	k.evaluates = k.eval_batch = 0;
 	k.fp8 = k.compile = 0;
 	k.global_batch = k.eval_accumulation = k.rank0_contexts = 0;

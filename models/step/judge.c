@@ -5,7 +5,29 @@
 
 uint64_t oom_budget(uint64_t capacity, const struct oom_plan *p)
 {
-	return (uint64_t)((double)capacity * (1 - p->margin));
+	/* vLLM counts its share from the whole card (vllm/v1/worker/gpu_worker.py); awake it holds it */
+	const double left = 1 - p->margin - (p->vllm_sleep ? 0 : p->vllm_share);
+
+	return left > 0 ? (uint64_t)((double)capacity * left) : 0;
+}
+
+uint64_t oom_rollout_bytes(uint64_t capacity, const struct oom_plan *p)
+{
+	return (uint64_t)((double)capacity * p->vllm_share);
+}
+
+/* A sleeping engine wakes up when the step is through and the cache was emptied: what then lies on the
+ * card are weights and states (trl/generation/vllm_generation.py). */
+static bool wakes(const struct oom_eval *e, uint64_t capacity, const struct oom_plan *p)
+{
+	return !p->vllm_sleep || e->used_bytes - e->reserved_bytes + e->end[OOM_PHASE_OPT2] +
+						 oom_rollout_bytes(capacity, p) <=
+					 oom_budget(capacity, p);
+}
+
+enum oom_decision oom_decide_on(const struct oom_eval *e, uint64_t capacity, const struct oom_plan *p)
+{
+	return wakes(e, capacity, p) ? oom_decide(e, oom_budget(capacity, p)) : OOM_DOES_NOT_FIT;
 }
 
 /* What is allocated is reserved in any case.  The upper bound is a guess, twice that and some segments
@@ -33,7 +55,7 @@ enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *mode
 
 	if (!st && !(flags & OOM_EVAL_REPLAY) && oom_decide(out, budget) == OOM_UNDECIDED)
 		st = oom_evaluate_on(ev, model, plan, budget, flags | OOM_EVAL_REPLAY, out, err);
-	*fits = !st && out->used_bytes <= budget;
+	*fits = !st && out->used_bytes <= budget && wakes(out, capacity, plan);
 	return st;
 }
 

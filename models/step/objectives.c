@@ -182,6 +182,44 @@ static struct oom_val dpo(struct oom_tape *t, const struct oom_arch *a, struct o
 	return loss;
 }
 
+/* The rows of single answers; those of the reference, whose outputs have a name to the end; the entropy, and
+ * for the log the logits of good and bad answers apart, then those of each once more as their masks pick
+ * them: taken as half of the rows each (trl/trainer/kto_trainer.py _compute_loss).  The passes over mismatched
+ * answers, without gradients before the first and before the reference's, need less than what follows. */
+static struct oom_val kto(struct oom_tape *t, const struct oom_arch *a, struct oom_val loss,
+			  struct oom_val logits)
+{
+	const enum oom_reference ref = oom_reference_of(t->plan);
+	const uint16_t row = oom_len_minus(t, OOM_MONO_ONE, 1);
+	struct oom_val x = oom_shifted(t, logits), other = oom_none(), good, picked;
+	const bool grad = t->grad;
+
+	t->scope = "loss";
+	loss = oom_reduce(t, oom_token_logps(t, x, row));
+	if (ref != OOM_REF_NONE) {
+		struct oom_val y;
+
+		other = other_logits(t, a, ref);
+		t->scope = "loss";
+		t->grad = false;
+		y = oom_shifted(t, other);
+		oom_drop(t, oom_token_logps(t, y, row));
+		oom_drop(t, y);
+		t->grad = grad;
+	}
+	oom_token_entropy(t, x);
+	good = oom_new(t, "good and bad logits", x.mono, (struct oom_dim){x.width, x.text},
+		       (enum oom_dtype)x.dt);
+	picked = oom_new(t, "answers' logits", x.mono, (struct oom_dim){(x.width + 1) / 2, "vocab_size / 2"},
+			 (enum oom_dtype)x.dt);
+	oom_drop(t, picked);
+	oom_drop(t, good);
+	oom_drop(t, other);
+	oom_drop(t, x);
+	oom_drop(t, logits);
+	return loss;
+}
+
 /* cross_entropy(logits[:n, :-1].reshape(-1, V), labels) of the chosen half, and the log-probabilities
  * of all rows (trl/experimental/orpo/orpo_trainer.py concatenated_forward). */
 static struct oom_val orpo(struct oom_tape *t, const struct oom_arch *a, struct oom_val loss,
@@ -328,6 +366,8 @@ static const struct oom_objective table[] = {
 	[OOM_METHOD_SIMPO] = {.rows = 2, .inputs = 2, .no_labels = true,
 			      .tasks = TEXT,
 			    .source = "trl/experimental/cpo/cpo_trainer.py", .loss = dpo},
+	[OOM_METHOD_KTO] = {.rows = 1, .inputs = 6, .no_labels = true, .compares = true,
+			    .tasks = TEXT, .source = TRL "kto_trainer.py", .loss = kto},
 	[OOM_METHOD_GRPO] = {.rows = 1, .inputs = 2, .no_labels = true, .completion = true,
 			     .tasks = TEXT,
 			    .source = TRL "grpo_trainer.py", .loss = grpo},

@@ -61,7 +61,8 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.precision = oom_engine_casts(p) ? p->precision == OOM_AMP_FP16 ? OOM_FP16 : OOM_BF16 :
 					    p->precision;
 	k.use_reentrant = oom_ckpt_reenters(p);
-	k.margin = k.moe_imbalance = 0;
+	k.margin = k.moe_imbalance = k.vllm_share = 0;
+	k.vllm_sleep = 0;
 	k.fp8 = k.compile = 0;
 	k.surplus_params = 0;
 	k.step_in_backward = k.ema = 0;

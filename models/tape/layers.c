@@ -34,6 +34,15 @@ struct oom_val oom_layer_run(struct oom_tape *t, const struct oom_ckpt *c)
 	return y.kept ? oom_share(t, y) : y;
 }
 
+/* Of a stack the layers n, 2 n, ... are checkpointed (torchtitan distributed/activation_checkpoint.py,
+ * selective_ac_option; torchtune training/_activation_checkpointing.py apply_selective_activation_checkpointing). */
+static uint32_t every(const struct oom_tape *t)
+{
+	return t->plan->grad_ckpt != OOM_CKPT_NONE && t->plan->ckpt_every > 1 ?
+		       (uint32_t)t->plan->ckpt_every :
+		       1;
+}
+
 /* One layer: plain, or behind a non-reentrant checkpoint. */
 static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn, const void *ctx,
 				struct oom_val x)
@@ -44,7 +53,7 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 	uint32_t packs;
 	int32_t node;
 
-	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad || !t->train) {
+	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad || !t->train || (i + 1) % every(t)) {
 		y = oom_layer_run(t, &c);
 		oom_done(t, x);
 		return y;
@@ -130,10 +139,10 @@ static struct oom_val record(struct oom_tape *t, uint32_t first, uint32_t period
  * recorded run by run. */
 enum { MAX_PERIOD = 12 };
 
-/* The smallest period p <= MAX_PERIOD with kind[i] == kind[i + p] everywhere, or 0. */
-static uint32_t period_of(const uint8_t *kind, uint32_t n)
+/* The smallest period p <= MAX_PERIOD, a multiple of `unit`, with kind[i] == kind[i + p] everywhere, or 0. */
+static uint32_t period_of(const uint8_t *kind, uint32_t n, uint32_t unit)
 {
-	for (uint32_t p = 1; p <= MAX_PERIOD && p <= n; p++) {
+	for (uint32_t p = unit; p <= MAX_PERIOD && p <= n; p += unit) {
 		uint32_t i = p;
 
 		while (i < n && kind[i] == kind[i - p])
@@ -227,7 +236,8 @@ struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, 
 static struct oom_val stretch(struct oom_tape *t, uint32_t first, uint32_t n, const uint8_t *kind,
 			      oom_block_fn fn, const void *ctx, struct oom_val x)
 {
-	const uint32_t p = kind ? period_of(kind + first, n) : 1, end = first + n;
+	const uint32_t p = kind ? period_of(kind + first, n, every(t)) : every(t),
+		       end = first + n;
 	uint32_t i = first;
 
 	if (p)
@@ -237,7 +247,7 @@ static struct oom_val stretch(struct oom_tape *t, uint32_t first, uint32_t n, co
 
 		while (j < end && kind[j] == kind[i])
 			j++;
-		x = run_of(t, i, j - i, 1, fn, ctx, x);
+		x = run_of(t, i, j - i, every(t), fn, ctx, x);
 		i = j;
 	}
 	return x;

@@ -166,6 +166,10 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 		printf("  of it %s are gathered parameters and buckets: more GPUs do not lower "
 		       "them\n",
 		       oom_gib(e->floor_bytes));
+	if (j->plan.vllm_share > 0)
+		printf("  rollouts: their engine takes %s of the card%s\n",
+		       oom_gib(oom_rollout_bytes(t->q.capacity_bytes, &j->plan)),
+		       j->plan.vllm_sleep ? ", beside weights and states while it generates" : " besides");
 	if (e->host_pinned_bytes || e->host_pageable_bytes || e->nvme_bytes)
 		printf("  off the GPU, per rank: %s pinned and %s pageable host memory, %s on "
 		       "disk\n",

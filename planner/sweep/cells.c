@@ -164,7 +164,7 @@ static bool fits(struct sweep_worker *w, uint64_t capacity, unsigned flags)
 	struct sweep_cell *c = &w->cell;
 	bool yes;
 
-	switch (oom_decide(&c->eval, oom_budget(capacity, c->asked))) {
+	switch (oom_decide_on(&c->eval, capacity, c->asked)) {
 	case OOM_DOES_NOT_FIT: return false;
 	case OOM_FITS: return true;
 	case OOM_UNDECIDED: break;

@@ -16,7 +16,7 @@ static void what_asks_for_nothing_adds_nothing(void **state)
 {
 	const struct oom_eval plain = of("precision=bf16");
 	static const char *const same[] = {
-		"objective=sft", "reference=auto", "label-smoothing=0", "ema=none", "packing=false",
+		"objective=sft", "reference=auto", "ckpt-every=1", "vllm-sleep=false", "label-smoothing=0", "ema=none", "packing=false",
 		"keep-outputs=false", "optimizer-in-backward=false", "completion-len=256",
 	};
 
@@ -69,6 +69,73 @@ static void bytes_per_logit(void **state)
 	about(pairs, plain, (16 * (S - 1) - 12 * S) * 2 * B * V + 2 * B * V * 4, "pairs");
 	assert_true(all - half <= 16 * B * 250 * V + 64 * B * S + 4 * B * 250 * H * 4);
 	assert_true(all - half >= 16 * B * 250 * V - 64 * B * S - 4 * B * 250 * H * 4);
+}
+
+/* Single answers: 16 bytes a logit in the backward as with pairs, of half as many rows; in the forward the
+ * reference's logits, those of good and bad answers and half of them once more: 4 + 4 + 2 beside the 4. */
+static void single_answers(void **state)
+{
+	const struct oom_eval kto = of("objective=kto reference=none"), dpo = of("objective=dpo reference=none"),
+			      beside = of("objective=kto reference=model precision=bf16"),
+			      alone = of("objective=kto reference=none precision=bf16");
+
+	(void)state;
+	about(kto.peak[OOM_PHASE_BWD1] - kto.end[OOM_PHASE_LOAD],
+	      (dpo.peak[OOM_PHASE_BWD1] - dpo.end[OOM_PHASE_LOAD]) / 2, 0, "backward");
+	about(beside.end[OOM_PHASE_LOAD], alone.end[OOM_PHASE_LOAD], 2 * N, "reference");
+	about(beside.peak[OOM_PHASE_FWD1] - beside.end[OOM_PHASE_LOAD],
+	      alone.peak[OOM_PHASE_FWD1] - alone.end[OOM_PHASE_LOAD], 2 * B * S * V, "its logits");
+}
+
+/* Of two layers the second is recomputed: half as much is kept as without, but for one more input. */
+static void every_second_layer(void **state)
+{
+	const uint64_t none = of("precision=bf16").saved_bytes, all = of("precision=bf16 grad-ckpt=full").saved_bytes,
+		       half = of("precision=bf16 grad-ckpt=full ckpt-every=2").saved_bytes;
+
+	(void)state;
+	about(half - all, none - half, 0, "half");
+	/* of two layers no third one; positions, which a recomputation would need, are held all the same */
+	about(of("precision=bf16 grad-ckpt=full ckpt-every=3").saved_bytes, none, 0, "none");
+}
+
+/* An engine that stays awake takes its share of the card from the training; one that sleeps only has to find it
+ * beside weights and states. */
+static void rollouts_share_the_card(void **state)
+{
+	static const struct {
+		const char *words;
+		uint64_t times;         /* the card: that many tenths of what training uses */
+		bool fits;
+	} cases[] = {
+		{"objective=grpo", 11, true},
+		{"objective=grpo vllm-gpu-memory-utilization=0.3", 11, false},
+		{"objective=grpo vllm-gpu-memory-utilization=0.3", 15, true},
+		{"objective=grpo vllm-gpu-memory-utilization=0.3 vllm-sleep=true", 11, true},
+		{"objective=grpo vllm-gpu-memory-utilization=0.9 vllm-sleep=true", 11, false},
+	};
+	struct oom_error err = {{0}};
+	struct oom_keys keys = {0};
+	struct oom_model *m = NULL;
+	struct oom_evaluator *ev = oom_evaluator_new();
+
+	(void)state;
+	assert_int_equal(oom_keys_parse(&keys, LLAMA, strlen(LLAMA), "config.json", &err), OOM_OK);
+	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct oom_plan p = plan_of(cases[i].words);
+		struct oom_eval e;
+		bool fits;
+
+		assert_int_equal(oom_evaluate(ev, m, &p, OOM_EVAL_REPLAY, &e, &err), OOM_OK);
+		assert_int_equal(oom_judge(ev, m, &p, e.used_bytes / 10 * cases[i].times, OOM_EVAL_FAST, &e,
+					   &fits, &err), OOM_OK);
+		if (fits != cases[i].fits)
+			fail_msg("%s on %llu tenths", cases[i].words, (unsigned long long)cases[i].times);
+	}
+	oom_evaluator_free(ev);
+	oom_model_free(m);
+	oom_keys_release(&keys);
 }
 
 static void outputs_and_means_lie_beside_the_step(void **state)
@@ -170,6 +237,9 @@ int main(void)
 		cmocka_unit_test(what_asks_for_nothing_adds_nothing),
 		cmocka_unit_test(references_are_weights_beside_the_model),
 		cmocka_unit_test(bytes_per_logit),
+		cmocka_unit_test(single_answers),
+		cmocka_unit_test(every_second_layer),
+		cmocka_unit_test(rollouts_share_the_card),
 		cmocka_unit_test(outputs_and_means_lie_beside_the_step),
 		cmocka_unit_test(stepping_in_backward_spares_the_gradients),
 		cmocka_unit_test(chunks_do_not_grow_with_the_batch),
