@@ -6,10 +6,12 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "calibrate/parts.h"
 #include "input/csv_rows.h"
 #include "megatron_runs.h"
 #include "oomplan/ladder.h"
 #include "oomplan/rules.h"
+#include "run_errors.h"
 
 struct loaded {
 	char path[512];
@@ -27,6 +29,7 @@ struct runs {
 	struct oom_evaluator *ev;
 	struct loaded *models;
 	struct oom_runs_report *report;
+	struct oom_run_errors errors;
 	oom_runs_fn each;       /* in place of writing; NULL: rows are written */
 	void *ctx;
 	bool header;
@@ -103,7 +106,8 @@ static enum oom_status plan_of(const struct oom_csv_row *row, struct oom_plan *p
 
 static void write_header(struct runs *r, const struct oom_csv_row *row)
 {
-	static const char *const known[] = {"model", "id", "family", "notes"};
+	static const char *const known[] = {"model", "id", "family", "notes", "group", "allocated",
+					   "reserved", "nvidia_smi"};
 	size_t used = 0;
 
 	for (size_t i = 0; i < row->n; i++) {
@@ -163,6 +167,25 @@ static void write_prediction(struct runs *r, const struct oom_eval *e, uint64_t 
 		(unsigned long long)e->nccl_bytes, (unsigned long long)e->used_bytes);
 }
 
+/* Holds what is predicted against what was measured, where the row says. */
+static bool compare(struct runs *r, const struct oom_csv_row *row, const struct oom_plan *p,
+		    const struct oom_eval *e)
+{
+	const char *group = oom_csv_cell(row, "group");
+	const double predicted[OOM_MEASURES] = {(double)e->overall_peak, (double)e->reserved_bytes,
+						(double)e->used_bytes};
+	double measured[OOM_MEASURES] = {0};
+
+	/* a cell that is no size is no measurement */
+	if (oom_measured_of(row, measured, NULL))
+		return true;
+	for (int m = 0; m < OOM_MEASURES; m++)
+		if (!oom_run_errors_add(&r->errors, group && *group ? group : oom_kind_of_run(p),
+					(enum oom_measure)m, predicted[m], measured[m]))
+			return false;
+	return true;
+}
+
 /* With both allocators; what is used is that of the row's own. */
 static enum oom_status price(struct runs *r, const struct oom_csv_row *row, const struct loaded *m,
 			     const char **warning, struct oom_error *why)
@@ -185,7 +208,7 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 		return st;
 	*warning = *oom_model_warning(m->model) ? oom_model_warning(m->model) : own->warning;
 	write_prediction(r, own, e[0].reserved_bytes, e[1].reserved_bytes);
-	return OOM_OK;
+	return compare(r, row, &p, own) ? OOM_OK : oom_error_set(why, OOM_ERR_MEMORY, "out of host memory");
 }
 
 static enum oom_status on_launch(struct runs *r, const struct oom_csv_row *row,
@@ -328,6 +351,8 @@ enum oom_status oom_runs_price(const char *path, const char *models_dir, FILE *o
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	st = read_rows(&r, path, on_row, err);
 	oom_evaluator_free(r.ev);
+	report->n_errors = oom_run_errors_sum(&r.errors, report->error, OOM_RUN_ERRORS);
+	oom_run_errors_release(&r.errors);
 	return st;
 }
 

@@ -150,6 +150,8 @@ OOM_API enum oom_status oom_calibration_parse(struct oom_calibration *out, const
 /* The one fitted from data/measured.csv. */
 OOM_API enum oom_status oom_calibration_default(struct oom_calibration *out, struct oom_error *err);
 
+/* What a run of the plan counts as among readings: "one-gpu full", "fsdp adapters", ...  Static. */
+OOM_API const char *oom_kind_of_run(const struct oom_plan *plan);
 /* Readings of real cards of the plan's kind: engine, and whether adapters are trained.  *kind is its name
  * (static).  False: nobody has published what nvidia-smi shows of such runs, and nothing is written. */
 OOM_API bool oom_calibration_of_kind(struct oom_calibration *out, const struct oom_plan *plan,

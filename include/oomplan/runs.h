@@ -4,15 +4,29 @@
 
 #include <stdio.h>
 
+#include "oomplan/calibrate.h"
 #include "oomplan/model.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+enum { OOM_RUN_GROUP = 48, OOM_RUN_ERRORS = 24 };
+/* Predictions against what was measured. */
+struct oom_run_error {
+	char group[OOM_RUN_GROUP];      /* the column "group", else the kind of run (oom_kind_of_run) */
+	enum oom_measure measure;
+	size_t n;
+	double median, p95;             /* of |predicted / measured - 1| */
+	double under;                   /* share of runs predicted more than 5 % too low */
+};
 struct oom_runs_report {
 	size_t rows, failed, warned;
 	char unknown_columns[200];      /* carried through; "" if none */
+	/* where rows have measured columns, named as oom_calibration_rows has them; the first
+	 * OOM_RUN_ERRORS */
+	struct oom_run_error error[OOM_RUN_ERRORS];
+	size_t n_errors;
 };
 
 /* Reads path (CSV; columns named as the knobs, and `model`: a path relative to models_dir, or to

@@ -27,7 +27,7 @@ static enum kind kind_of(const struct oom_plan *p)
 						  ZERO;
 }
 
-static const char *name_of(const struct oom_plan *p)
+const char *oom_kind_of_run(const struct oom_plan *p)
 {
 	static const char *const names[][2] = {
 		[ONE_GPU] = {"one-gpu full", "one-gpu adapters"},
@@ -70,7 +70,7 @@ bool oom_calibration_of_kind(struct oom_calibration *out, const struct oom_plan 
 {
 	const struct oom_embedded *file = oom_embedded_find("residuals.csv");
 	struct oom_calibration found = {.n = 0};
-	const struct reader r = {.to = &found, .kind = name_of(plan)};
+	const struct reader r = {.to = &found, .kind = oom_kind_of_run(plan)};
 	struct oom_error err;
 
 	*kind = r.kind;

@@ -44,6 +44,11 @@ double oom_ratio_below(const struct oom_ratios *r, double ratio);
 /* What the ratios are over: allocated bytes with the workspaces in them. */
 double oom_ratio_base(const struct oom_parts *p, enum oom_measure m);
 
+/* The measured columns of a row, bytes; 0: not measured. */
+struct oom_csv_row;
+enum oom_status oom_measured_of(const struct oom_csv_row *row, double to[OOM_MEASURES],
+				struct oom_error *err);
+
 /* Student's distribution. */
 double oom_t_quantile(double level, double dof);
 double oom_t_below(double t, double dof);

@@ -6,7 +6,7 @@
 
 #include "../input/csv_rows.h"
 #include "embedded.h"
-#include "oomplan/calibrate.h"
+#include "parts.h"
 #include "oomplan/runs.h"
 #include "oomplan/units.h"
 
@@ -131,8 +131,8 @@ static enum oom_status prediction(const struct oom_csv_row *row, struct oom_part
 	return st;
 }
 
-static enum oom_status measurement(const struct oom_csv_row *row, double to[OOM_MEASURES],
-				   struct oom_error *err)
+enum oom_status oom_measured_of(const struct oom_csv_row *row, double to[OOM_MEASURES],
+				struct oom_error *err)
 {
 	static const char *const allocated[] = {"allocated", "allocated_bytes", "max_allocated",
 						"max_memory_allocated", "overall_peak", NULL},
@@ -161,7 +161,7 @@ static enum oom_status collect(void *ctx, const struct oom_csv_row *row, struct 
 	enum oom_status st = prediction(row, &r.predicted, err);
 
 	if (!st)
-		st = measurement(row, r.measured, err);
+		st = oom_measured_of(row, r.measured, err);
 	if (st)
 		return st;
 	if (!(r.predicted.reserved > 0) ||

@@ -2,6 +2,21 @@
 #include "cli.h"
 #include "oomplan/runs.h"
 #include "out.h"
+#include "term.h"
+
+/* Beside the CSV, wherever that goes. */
+static void errors(const struct oom_runs_report *rep)
+{
+	if (rep->n_errors)
+		fprintf(stderr, "%-24s %-11s %5s %8s %8s  %s\n", "group", "quantity", "runs", "median",
+			"p95", "too low by more than 5 %");
+	for (size_t i = 0; i < rep->n_errors; i++) {
+		const struct oom_run_error *e = &rep->error[i];
+
+		fprintf(stderr, "%-24s %-11s %5zu %6.2f %% %6.2f %%  %.1f %%\n", oom_shown(e->group),
+			oom_measure_str(e->measure), e->n, 100 * e->median, 100 * e->p95, 100 * e->under);
+	}
+}
 
 int oom_estimate_runs(struct oom_job *job)
 {
@@ -24,5 +39,7 @@ int oom_estimate_runs(struct oom_job *job)
 	if (!job->quiet)
 		oom_complain(0, "%zu rows, %zu not priced, %zu with an approximated structure",
 			     rep.rows, rep.failed, rep.warned);
+	if (!job->quiet)
+		errors(&rep);
 	return OOM_EXIT_FITS;
 }

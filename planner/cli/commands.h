@@ -32,7 +32,7 @@ struct oom_command {
 };
 
 /* In the order of help; the first is the default. */
-#define OOM_COMMANDS(X) X(plan) X(estimate) X(explain) X(solve) X(sweep) X(box) X(diagnose) X(calibrate) X(read) X(list) X(help) X(completion) X(man)
+#define OOM_COMMANDS(X) X(plan) X(estimate) X(explain) X(solve) X(sweep) X(box) X(diagnose) X(calibrate) X(read) X(record) X(list) X(help) X(completion) X(man)
 #define OOM_COMMAND_DECLARE(name) extern const struct oom_command oom_command_##name;
 OOM_COMMANDS(OOM_COMMAND_DECLARE)
 
