@@ -1,0 +1,320 @@
+/* Derivatives of arithmetic, products, norms and views, and the table of all. */
+#include "derivatives.h"
+
+struct grad oom_grad_fresh(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
+			 uint8_t dt, bool perm)
+{
+	struct oom_val v = oom_new(t, name, mono, (struct oom_dim){width, NULL},
+				   (enum oom_dtype)dt);
+
+	return (struct grad){
+		.sto = v.sto, .mono = mono, .width = width, .dt = dt, .perm = perm, .given = true};
+}
+
+struct grad oom_grad_for_edge(struct oom_tape *t, const struct oom_node *n, int i, uint8_t dt)
+{
+	return oom_grad_fresh(t, n->name, n->edge[i].mono, n->edge[i].width, dt, false);
+}
+
+struct grad oom_grad_shared(struct oom_tape *t, const struct oom_node *n)
+{
+	oom_ref(t, n->grad[0]);
+	return (struct grad){.sto = n->grad[0],
+			     .mono = n->mono,
+			     .width = n->width,
+			     .dt = n->dt,
+			     .perm = n->gperm[0],
+			     .given = true};
+}
+
+static void linear(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	const uint64_t w = oom_needs_grad(n, 1) ? n->edge[1].width : 0;
+	const bool first = n->added;
+
+	/* in the order of the arguments' names: addmm's mat1, mat2, self, but mm's mat2, self */
+	if (first && oom_needs_grad(n, 0))
+		g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+	if (oom_needs_grad(n, 1))
+		g[1] = oom_grad_fresh(t, n->name, OOM_MONO_ONE, w, n->dt, false);
+	if (!first && oom_needs_grad(n, 0))
+		g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+	if (oom_needs_grad(n, 2))
+		g[2] = oom_grad_shared(t, n);            /* summed over the tokens by validate_outputs */
+}
+
+/* convolution_backward makes all three; the weight's lies as the input does
+ * (turned: channels last). */
+static void conv(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	for (int i = 0; i < 3; i++)
+		if (oom_needs_grad(n, i))
+			g[i] = oom_grad_fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt,
+				     i == 1 && n->turned);
+}
+
+/* MatMul4Bit.backward, MatMul8bitLt.backward (bitsandbytes/autograd/_functions.py) */
+static void quantised(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	if (oom_needs_grad(n, 1))                       /* grad_output.sum(0) first */
+		g[1] = oom_grad_for_edge(t, n, 1, n->dt);
+	if (oom_needs_grad(n, 0)) {
+		const struct oom_val dq = oom_dequantised_back(t, n->aux_width, (enum oom_dtype)n->dt);
+
+		g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+		oom_drop(t, dq);
+	}
+}
+
+/* The most that a row of ops.c's table has. */
+enum { MAX_TEMPS = 4 };
+
+static void unary(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	int32_t temp[MAX_TEMPS] = {-1, -1, -1, -1};
+	struct grad flags = {.sto = -1}, zero = {.sto = -1};
+
+	if (n->temps.scalar)
+		zero = oom_grad_fresh(t, n->name, OOM_MONO_ONE, 1, n->dt, false);
+	/* pow_backward: grad * (exponent * self.pow(exponent - 1)): two temporaries, alive until
+	 * the result is made */
+	if (n->temps.flags)
+		flags = oom_grad_fresh(t, n->name, n->mono, n->temps.flags * n->width, OOM_U8, false);
+	for (int i = 0; i < n->temps.full && i < MAX_TEMPS; i++)
+		temp[i] = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, n->gperm[0]).sto;
+	g[0] = oom_grad_fresh(t, n->name, n->edge[0].mono, n->edge[0].width, n->dt, n->gperm[0]);
+	for (int i = 0; i < MAX_TEMPS; i++)
+		oom_unref(t, temp[i]);
+	oom_unref(t, flags.sto);
+	oom_unref(t, zero.sto);
+}
+
+static void custom(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	struct grad own = {.sto = -1}, more = {.sto = -1};
+
+	if (n->temps.full)
+		own = oom_grad_fresh(t, n->name, n->mono, n->temps.full * n->width, n->dt, false);
+	if (n->temps.flags)
+		more = oom_grad_fresh(t, n->name, n->mono, n->temps.flags * n->width, OOM_U8, false);
+	for (int i = 0; i < n->n_edge; i++)
+		if (oom_needs_grad(n, i))
+			g[i] = oom_grad_for_edge(t, n, i, n->edge[i].dt);
+	oom_unref(t, own.sto);
+	oom_unref(t, more.sto);
+}
+
+static void mul(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	for (int i = 0; i < 2; i++)
+		if (oom_needs_grad(n, i))
+			g[i] = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, n->gperm[0]);
+}
+
+static void div(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	if (oom_needs_grad(n, 0))
+		g[0] = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, n->gperm[0]);
+	if (oom_needs_grad(n, 1)) {                     /* -grad * ((self / other) / other) */
+		int32_t neg = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, false).sto;
+		int32_t q = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, false).sto;
+		int32_t qq = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, false).sto;
+
+		oom_unref(t, q);
+		g[1] = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, false);
+		oom_unref(t, neg);
+		oom_unref(t, qq);
+	}
+}
+
+/* CopySlices (torch/csrc/autograd/functions/tensor.cpp): the whole gradient is copied, the part
+ * cloned for the source and zeroed in the copy. */
+static void set_slice(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	struct grad whole = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, false);
+
+	g[1] = oom_grad_fresh(t, n->name, n->edge[1].mono, n->edge[1].width, n->dt, false);
+	if (oom_needs_grad(n, 0)) {
+		oom_scratch(t, n->name, n->edge[1].mono, n->edge[1].width, (enum oom_dtype)n->dt);
+		g[0] = whole;
+	} else {
+		oom_unref(t, whole.sto);
+	}
+	if (!oom_needs_grad(n, 1)) {
+		oom_unref(t, g[1].sto);
+		g[1].given = false;
+	}
+}
+
+static void cat(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	for (int i = 0; i < n->n_edge; i++)
+		if (oom_needs_grad(n, i)) {             /* narrow(): a view of the gradient */
+			g[i] = oom_grad_shared(t, n);
+			g[i].mono = n->edge[i].mono;
+			g[i].width = n->edge[i].width;
+			g[i].gaps = n->kind == OOM_NODE_STACK;
+		}
+}
+
+static void layer_norm(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	if (oom_needs_grad(n, 0))
+		g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+	for (int i = 1; i < 3; i++)
+		if (oom_needs_grad(n, i))
+			g[i] = oom_grad_for_edge(t, n, i, n->edge[i].dt);
+}
+
+/* embedding_dense_backward: above 3072 tokens the sort-based kernel keeps seven index arrays and an
+ * fp32 row per token (aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu). */
+static void embedding(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	struct oom_val s[9];
+	int k = 0;
+	const uint16_t m = n->aux_mono;
+	const uint64_t w = n->aux_width;
+
+	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+	/* an adapter's A is looked up transposed */
+	g[0].perm = n->edge[0].to <= -2 && t->params[-2 - n->edge[0].to].flags & OOM_P_LORA;
+	if (!oom_cond_above(t, m, 3072 / (w ? w : 1)))
+		return;
+	s[k++] = oom_scratch_hold(t, "sorted ids", m, w, OOM_I64);
+	s[k++] = oom_scratch_hold(t, "permutation", m, w, OOM_I64);
+	s[k++] = oom_scratch_hold(t, "sort scratch", m, 2 * w, OOM_I64);
+	s[k++] = oom_scratch_hold(t, "sort scratch", OOM_MONO_ONE, 512, OOM_I64);
+	for (int i = 0; i < 4; i++)
+		s[k++] = oom_scratch_hold(t, "segments", m, w, OOM_I64);
+	s[k++] = oom_scratch_hold(t, "partial sums", n->mono, n->width, OOM_F32);
+	for (int i = 0; i < k; i++)
+		oom_drop(t, s[i]);
+}
+
+static void grouped(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	for (int i = 1; i >= 0; i--)
+		if (oom_needs_grad(n, i))
+			g[i] = oom_grad_for_edge(t, n, i, n->dt);
+}
+
+static void given(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	for (int i = 0; i < n->n_saved && i < n->n_edge; i++)
+		if (oom_needs_grad(n, i) && n->saved[i] >= 0) {
+			oom_ref(t, n->saved[i]);
+			g[i] = (struct grad){.sto = n->saved[i],
+					     .mono = n->edge[i].mono,
+					     .width = n->edge[i].width,
+					     .dt = n->edge[i].dt,
+					     .given = true};
+		}
+}
+
+static void add(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	for (int i = 0; i < 2; i++)
+		if (oom_needs_grad(n, i))
+			g[i] = oom_grad_shared(t, n);
+}
+
+static void sum(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	g[0] = oom_grad_shared(t, n);
+	g[0].mono = n->edge[0].mono;
+	g[0].width = n->edge[0].width;
+	g[0].perm = false;
+}
+
+static void pass(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	g[0] = oom_grad_shared(t, n);
+}
+
+static void heads(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	if (n->gperm[0]) {
+		g[0] = oom_grad_shared(t, n);
+		g[0].perm = false;
+	} else {
+		g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+	}
+}
+
+static void merge(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	g[0] = oom_grad_shared(t, n);
+	g[0].perm = true;
+}
+
+static void cast(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	g[0] = oom_grad_fresh(t, n->name, n->edge[0].mono, n->edge[0].width, n->edge[0].dt, n->gperm[0]);
+}
+
+static void softmax(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	g[0] = oom_grad_for_edge(t, n, 0, n->edge[0].dt);
+}
+
+static void index_add(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	if (oom_needs_grad(n, 0))
+		g[0] = oom_grad_shared(t, n);
+	if (oom_needs_grad(n, 1))
+		g[1] = oom_grad_for_edge(t, n, 1, n->dt);
+}
+
+/* What its own operand's size is made, and nothing besides. */
+static void whole(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+}
+
+oom_derivative_fn *oom_derivative_of(enum oom_node_kind kind)
+{
+	static oom_derivative_fn *const rules[OOM_NODE_KINDS] = {
+		[OOM_NODE_LINEAR] = linear,
+		[OOM_NODE_CONV] = conv,
+		[OOM_NODE_QUANTISED_LINEAR] = quantised,
+		[OOM_NODE_MUL] = mul,
+		[OOM_NODE_DIV] = div,
+		[OOM_NODE_UNARY] = unary,
+		[OOM_NODE_SPLIT] = whole,
+		[OOM_NODE_SET_SLICE] = set_slice,
+		[OOM_NODE_CAT] = cat,
+		[OOM_NODE_STACK] = cat,
+		[OOM_NODE_BMM] = grouped,
+		[OOM_NODE_GROUPED_MM] = grouped,
+		[OOM_NODE_LAYER_NORM] = layer_norm,
+		[OOM_NODE_GROUP_NORM] = layer_norm,
+		[OOM_NODE_EMBEDDING] = embedding,
+		[OOM_NODE_FLASH] = oom_derive_flash,
+		[OOM_NODE_EFFICIENT] = oom_derive_efficient,
+		[OOM_NODE_GIVEN] = given,
+		[OOM_NODE_ROWS] = oom_derive_rows,
+		[OOM_NODE_IN_VIEW] = oom_derive_in_view,
+		[OOM_NODE_CHUNKED] = oom_derive_chunked,
+		[OOM_NODE_SMOOTH] = oom_derive_smooth,
+		[OOM_NODE_CUT] = oom_derive_cut,
+		[OOM_NODE_LIGER_RMS] = oom_derive_liger_rms,
+		[OOM_NODE_CUSTOM] = custom,
+		[OOM_NODE_ADD] = add,
+		[OOM_NODE_SUM] = sum,
+		[OOM_NODE_SOFTMAX] = softmax,
+		[OOM_NODE_PASS] = pass,
+		[OOM_NODE_HEADS] = heads,
+		[OOM_NODE_MERGE] = merge,
+		[OOM_NODE_CAST] = cast,
+		[OOM_NODE_INDEX_ADD] = index_add,
+		[OOM_NODE_PICK] = oom_derive_pick,
+		[OOM_NODE_SLICE] = whole,
+		[OOM_NODE_MEAN] = whole,
+		[OOM_NODE_EXPAND] = whole,
+		[OOM_NODE_NLL] = whole,
+		[OOM_NODE_GATHER] = whole,
+		[OOM_NODE_WHERE] = whole,
+	};
+
+	return kind < OOM_NODE_KINDS ? rules[kind] : NULL;
+}

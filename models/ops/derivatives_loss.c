@@ -1,0 +1,181 @@
+/* Derivatives of heads with their losses, of log-probabilities, of Liger's modules. */
+#include "derivatives.h"
+
+/* gather_backward: zeros of the logits, and a second tensor that the gradient is scattered into.
+ * On eager tensors that is done in place, which takes one less: the runs that were measured were
+ * traced, whose tensors are a subclass (torch/csrc/autograd/FunctionsManual.cpp). */
+static struct grad picked(struct oom_tape *t, const struct oom_node *n, uint8_t dt)
+{
+	const struct grad zeros = oom_grad_for_edge(t, n, 0, dt), all = oom_grad_for_edge(t, n, 0, dt);
+
+	oom_unref(t, zeros.sto);
+	return all;
+}
+
+/* Every sequence by itself: grad * (self - result).exp() of logsumexp, whose temporaries are as
+ * large as the gradient; or a pick's two tensors and the gradient of a log_softmax, which then dies.
+ * UnbindBackward stacks what the sequences made. */
+void oom_derive_rows(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	struct oom_val temp[2];
+	struct grad rows = {.sto = -1};
+
+	if (n->dt == OOM_F32)
+		rows = oom_grad_for_edge(t, n, 0, n->dt);
+	for (int i = 0; i < 2; i++)
+		temp[i] = oom_scratch_hold(t, n->name, n->aux_mono, n->edge[0].width,
+					   (enum oom_dtype)n->dt);
+	for (int i = 0; i < 2; i++)
+		oom_drop(t, temp[i]);
+	for (int s = 0; s < n->n_saved; s++) {
+		oom_unref(t, n->saved[s]);
+		n->saved[s] = -1;
+	}
+	if (rows.sto < 0)
+		rows = oom_grad_for_edge(t, n, 0, n->dt);
+	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+	oom_unref(t, rows.sto);
+}
+
+/* Of log-probabilities: the sum's gradient is one number a token, spread out (cast to 16 bit it is
+ * written out); the pick's is added to it out of place. */
+void oom_derive_in_view(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	struct grad part, divided;
+
+	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+	part = oom_grad_for_edge(t, n, 0, n->dt);
+	divided = oom_grad_for_edge(t, n, 0, n->dt);
+	oom_unref(t, part.sto);
+	oom_unref(t, divided.sto);
+}
+
+void oom_derive_smooth(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	struct grad pick;
+
+	if (n->dt != OOM_F32)
+		g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+	pick = picked(t, n, n->dt);
+	if (n->dt == OOM_F32)
+		g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+	oom_unref(t, pick.sto);
+}
+
+/* One chunk of a head and its loss (aux: its logits) again, whole, and back: log-probabilities, the zeros
+ * nll_loss fills, the logits' gradient; then the weight's in fp32, beside the fp32 copy that a 16-bit
+ * weight was made, and cast.  The engine's buffer sums the chunks'. */
+static struct grad chunk_again(struct oom_tape *t, const struct oom_node *n, bool weight)
+{
+	const struct oom_edge *h = &n->edge[0], *e = &n->edge[1];
+	const bool full = e->dt == OOM_F32;
+	struct grad w = {.sto = -1}, lp, zeros, logits, gw = {.given = false}, cast;
+	int32_t entropy[2];
+
+	if (!full)
+		w = oom_grad_fresh(t, "weight in fp32", OOM_MONO_ONE, e->width, OOM_F32, false);
+	logits = oom_grad_fresh(t, "logits chunk", n->aux_mono, n->aux_width, OOM_F32, false);
+	lp = oom_grad_fresh(t, "log_softmax", n->aux_mono, n->aux_width, OOM_F32, false);
+	for (int i = 0; i < 2; i++)             /* exp, and its product with the log-probabilities */
+		entropy[i] = oom_grad_fresh(t, "entropy", n->aux_mono, n->aux_width, OOM_F32, false).sto;
+	for (int i = 0; i < 2; i++)
+		oom_unref(t, entropy[i]);
+	oom_unref(t, logits.sto);
+	zeros = oom_grad_fresh(t, "nll_loss_backward", n->aux_mono, n->aux_width, OOM_F32, false);
+	logits = oom_grad_fresh(t, "_log_softmax_backward_data", n->aux_mono, n->aux_width, OOM_F32, false);
+	oom_unref(t, zeros.sto);
+	oom_unref(t, lp.sto);
+	if (weight)
+		gw = oom_grad_fresh(t, n->name, OOM_MONO_ONE, e->width, OOM_F32, false);
+	oom_scratch(t, "input chunk", n->aux_mono, n->aux_width / t->vocab * h->width, OOM_F32);
+	oom_unref(t, w.sto);
+	oom_unref(t, logits.sto);
+	if (weight && !full) {
+		cast = oom_grad_fresh(t, "_to_copy", OOM_MONO_ONE, e->width, e->dt, false);
+		oom_unref(t, gw.sto);
+		gw = cast;
+	}
+	return gw;
+}
+
+void oom_derive_chunked(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	const bool many = n->aux_mono == OOM_MONO_ONE;
+	struct grad x = {.sto = -1};
+
+	if (oom_needs_grad(n, 0))                       /* of all chunks: zeros, filled one by one */
+		x = oom_grad_for_edge(t, n, 0, n->edge[0].dt);
+	for (int i = 0; i < (many ? 2 : 1); i++) {
+		const struct grad gw = chunk_again(t, n, oom_needs_grad(n, 1));
+
+		if (oom_needs_grad(n, 0))
+			oom_scratch(t, "slice_backward", n->edge[0].mono, n->edge[0].width,
+				    (enum oom_dtype)n->edge[0].dt);
+		if (g[1].given)
+			oom_unref(t, gw.sto);
+		else
+			g[1] = gw;
+	}
+	if (oom_needs_grad(n, 0)) {                     /* hidden[order], [..., :-1, :] */
+		oom_scratch(t, "index_backward", n->edge[0].mono, n->edge[0].width,
+			    (enum oom_dtype)n->edge[0].dt);
+		g[0] = oom_grad_for_edge(t, n, 0, n->edge[0].dt);
+	}
+	oom_unref(t, x.sto);
+}
+
+/* One of cut cross-entropy's gradients: zeros of the operand's own type, and cast to the parameter's
+ * where autocast had cast that. */
+static struct grad cut_grad(struct oom_tape *t, const struct oom_node *n, int i)
+{
+	const struct grad own = oom_grad_for_edge(t, n, i, n->dt);
+	struct grad cast;
+
+	if (n->edge[i].dt == n->dt)
+		return own;
+	cast = oom_grad_for_edge(t, n, i, n->edge[i].dt);
+	oom_unref(t, own.sto);
+	return cast;
+}
+
+/* The order of the vocabulary (an argsort: 8 and 4 bytes a word), both gradients in the operands'
+ * types, then casts: the weight's first (cut_cross_entropy/cce.py backward, cce_backward.py). */
+void oom_derive_cut(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	const struct oom_val order = oom_scratch_hold(t, "vocabulary order", OOM_MONO_ONE,
+						      n->aux_width, OOM_F32);
+	struct grad de = {.sto = -1};
+
+	oom_scratch(t, "argsort", OOM_MONO_ONE, n->aux_width, OOM_I64);
+	if (oom_needs_grad(n, 0))
+		de = oom_grad_for_edge(t, n, 0, n->dt);
+	if (oom_needs_grad(n, 1))
+		g[1] = cut_grad(t, n, 1);
+	g[0] = de;
+	if (oom_needs_grad(n, 0) && n->edge[0].dt != n->dt) {
+		g[0] = oom_grad_for_edge(t, n, 0, n->edge[0].dt);
+		oom_unref(t, de.sto);
+	}
+	oom_drop(t, order);
+}
+
+/* dX over dY, or beside it; the weight's gradient in as many partial sums as the GPU has
+ * multiprocessors (ops/rms_norm.py rms_norm_backward; an A100's 108, others differ). */
+void oom_derive_liger_rms(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	enum { MULTIPROCESSORS = 108 };
+	struct oom_val sums = oom_none();
+
+	if (oom_needs_grad(n, 0))
+		g[0] = n->added ? oom_grad_for_edge(t, n, 0, n->dt) : oom_grad_shared(t, n);
+	sums = oom_scratch_hold(t, "partial sums", OOM_MONO_ONE, MULTIPROCESSORS * n->edge[1].width,
+				OOM_F32);
+	if (oom_needs_grad(n, 1))
+		g[1] = oom_grad_for_edge(t, n, 1, n->edge[1].dt);
+	oom_drop(t, sums);
+}
+
+void oom_derive_pick(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	g[0] = picked(t, n, n->dt);
+}
