@@ -1,5 +1,5 @@
 /* Elementwise operations, views, reductions, norms and lookups.  Matrix multiplies: ops_linear.c;
- * attention kernels: ops_attn.c; derivatives: backward.c. */
+ * attention kernels: ops_attn.c; derivatives: derivatives*.c. */
 #include "ops.h"
 
 /* What each function keeps for its derivative, and how many full-size temporaries the derivative
