@@ -68,13 +68,28 @@ static bool known(const struct oom_model *m, const char *name)
 	return oom_keys_find(&m->defaults, path) != NULL;
 }
 
+/* Configs from before text models had a config of their own (Qwen2-VL, Qwen2.5-VL) hold its keys at the
+ * top, where transformers still reads them. */
+static bool is_flat(const struct oom_model *m)
+{
+	const size_t skip = strlen(m->prefix);
+
+	if (!oom_keys_find(&m->defaults, "sub_configs.text_config"))
+		return false;
+	for (size_t i = 0; i < m->keys->n; i++)
+		if (!strncmp(m->keys->items[i].path, m->prefix, skip) &&
+		    !strncmp(m->keys->items[i].path + skip, "text_config", 11))
+			return false;
+	return true;
+}
+
 void oom_model_find_unknown(struct oom_model *m)
 {
 	const size_t skip = strlen(m->prefix);
 	size_t used = 0, more = 0;
 
 	m->unknown[0] = 0;
-	if (!m->defaults.n || m->arch.approximate)
+	if (!m->defaults.n || m->arch.approximate || is_flat(m))
 		return;                         /* nothing to hold the keys against */
 	for (size_t i = 0; i < m->keys->n; i++) {
 		const struct oom_key *k = &m->keys->items[i];

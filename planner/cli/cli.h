@@ -38,6 +38,7 @@ struct oom_job {
 	struct oom_reading *reading;    /* of them; NULL: none */
 	const char *named;              /* the model as the user or the files call it */
 	char located[512];              /* where that lies */
+	char card[128];                 /* --gpu without the number of GPUs that stood in it */
 	struct oom_list emit;           /* FORMAT[:FILE] */
 	bool strict, overwrite;
 	bool check;                     /* the exit status is that of what was asked, and nothing else is said */
@@ -58,6 +59,8 @@ struct oom_target {
 	char note[256];                 /* about the card */
 	struct oom_question q;          /* settled */
 };
+/* "8xA100-80G", "A100:8", "A100 x8" mean so many GPUs: they go into the plan; an exit code. */
+int oom_job_count_gpus(struct oom_job *job);
 int oom_target_open(const struct oom_job *job, struct oom_target *t, bool need_gpu);
 void oom_target_close(struct oom_target *t);
 

@@ -190,6 +190,8 @@ static int read_and_run(const struct oom_command *cmd, struct oom_job *job, int 
 		return oom_finish(OOM_EXIT_FITS);
 	}
 	tell_idle(&idle);
+	if (cmd->knobs && oom_job_count_gpus(job))
+		return OOM_EXIT_USAGE;
 	oom_plan_settle(&job->plan);
 	if (cmd->as_given && oom_plan_check(&job->plan, &err))
 		return oom_complain(OOM_EXIT_USAGE, "%s", err.text);

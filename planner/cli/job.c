@@ -1,10 +1,12 @@
 /* From words to a model and a card. */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "cli.h"
 #include "commands.h"
 #include "oomplan/safetensors.h"
+#include "term.h"
 
 OOM_WORD_LIST(, oom_allow_choice, OOM_ALLOWS)
 OOM_WORD_LIST(, oom_objective_choice, OOM_OBJECTIVES)
@@ -62,6 +64,52 @@ static int check_weights(const struct oom_job *job, struct oom_target *t)
 	return code;
 }
 
+/* The number in front of or behind a card's name, which *name, length *n, is left without; 0: none. */
+static int64_t count_in(const char *word, const char **name, size_t *n)
+{
+	const size_t digits = strspn(word, "0123456789"), size = strlen(word);
+	const char *x = word + digits + strspn(word + digits, " "), *tail = word + size;
+
+	*name = word;
+	*n = size;
+	if (digits && digits < 6 && (*x == 'x' || *x == 'X' || *x == '*')) {
+		*name = x + 1 + strspn(x + 1, " ");
+		*n = strlen(*name);
+		return strtoll(word, NULL, 10);
+	}
+	while (tail > word && strspn(tail - 1, "0123456789"))
+		tail--;
+	if (tail == word || !*tail || strlen(tail) > 5)
+		return 0;
+	/* "A100:8", "A100 x8"; the x of a name ("RTX 3090") has no blank before it */
+	if (tail[-1] == ':')
+		*n = (size_t)(tail - 1 - word);
+	else if (tail - word > 2 && (tail[-1] == 'x' || tail[-1] == 'X') && tail[-2] == ' ')
+		*n = (size_t)(tail - 2 - word);
+	return *n < size ? strtoll(tail, NULL, 10) : 0;
+}
+
+int oom_job_count_gpus(struct oom_job *job)
+{
+	const char *name;
+	size_t n;
+	const int64_t count = job->gpu ? count_in(job->gpu, &name, &n) : 0;
+
+	if (!count || !n || n >= sizeof(job->card))
+		return 0;
+	/* the files of --from stand below the command line */
+	if (job->plan.gpus != 1 && job->plan.gpus != count && !job->reading)
+		return oom_complain(OOM_EXIT_USAGE, "--gpu %s says %lld GPUs, --gpus %lld",
+				    oom_shown(job->gpu), (long long)count, (long long)job->plan.gpus);
+	if (count > (int64_t)oom_knob_find("gpus")->max)
+		return oom_complain(OOM_EXIT_USAGE, "--gpu %s: %lld GPUs are more than --gpus takes",
+				    oom_shown(job->gpu), (long long)count);
+	job->plan.gpus = count;
+	snprintf(job->card, sizeof(job->card), "%.*s", (int)n, name);
+	job->gpu = job->card;
+	return 0;
+}
+
 static int open_gpu(const struct oom_job *job, struct oom_target *t)
 {
 	struct oom_error err = {{0}};
@@ -75,6 +123,9 @@ static int open_gpu(const struct oom_job *job, struct oom_target *t)
 		t->q.gpu = st ? NULL : &t->gpu;
 	}
 	oom_gpus_release(&gpus);
+	/* the report has it, unless there is none */
+	if (!st && *t->note && job->quiet)
+		oom_complain(0, "note: %s", t->note);
 	if (job->gpu_memory.text)
 		t->q.capacity_bytes = job->gpu_memory.bytes;
 	t->q.host_ram_bytes = job->host_ram.bytes;
@@ -140,6 +191,23 @@ static int open_model(const struct oom_job *job, struct oom_target *t)
 	return check_weights(job, t);
 }
 
+/* transformers 5 loads weights in the format that the config names (modeling_utils.py, from_pretrained:
+ * dtype="auto" is the default), so that without bf16=True a step is a pure 16-bit one. */
+static void say_dtype(const struct oom_job *job, const struct oom_target *t)
+{
+	const struct oom_key *key = oom_keys_find(&t->keys, "dtype");
+
+	if (!key)
+		key = oom_keys_find(&t->keys, "torch_dtype");
+	if (job->reading || job->quiet || t->q.plan.precision != OOM_FP32 || !key ||
+	    key->type != OOM_KEY_STRING || !strstr(key->string, "float16"))
+		return;
+	oom_complain(0,
+		     "note: counted in fp32; transformers 5 loads this config's %s as it says: --precision "
+		     "%s, or amp-bf16 for bf16=True over fp32 weights",
+		     oom_shown(key->string), strstr(key->string, "bfloat16") ? "bf16" : "fp16");
+}
+
 /* What may be meant otherwise. */
 static void warn(const struct oom_target *t)
 {
@@ -185,6 +253,7 @@ int oom_target_open(const struct oom_job *job, struct oom_target *t, bool need_g
 		return code;
 	}
 	oom_question_settle(&t->q);
+	say_dtype(job, t);
 	warn(t);
 	return 0;
 }

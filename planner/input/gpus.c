@@ -201,6 +201,41 @@ static enum oom_status unknown(const struct oom_gpus *gpus, const char *word, st
 	return OOM_ERR_UNKNOWN;
 }
 
+/* Is it the word and a size of memory, of another card than the one that the word alone names:
+ * "4060 Ti", "4060 Ti 16GB"? */
+static bool is_larger_of(const struct oom_gpu *g, const char *want)
+{
+	const size_t n = strlen(want);
+	char list[sizeof(g->aliases) + sizeof(g->name) + 1], norm[128], *save = NULL;
+
+	snprintf(list, sizeof(list), "%s;%s", g->name, g->aliases);
+	for (char *a = strtok_r(list, ";", &save); a; a = strtok_r(NULL, ";", &save)) {
+		char *end;
+
+		normalise(a, norm, sizeof(norm));
+		if (strncmp(norm, want, n) || !isdigit((unsigned char)norm[n]))
+			continue;
+		if ((double)strtol(norm + n, &end, 10) == g->memory_gb &&
+		    (!*end || !strcmp(end, "g") || !strcmp(end, "gb")))
+			return true;
+	}
+	return false;
+}
+
+/* The word is one card's own name, and the beginning of others'. */
+static void note_others(const struct oom_gpus *gpus, const char *word, const char *want,
+			const struct oom_gpu *pick, char note[256])
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < gpus->n && n < 200; i++)
+		if (gpus->items[i].memory_gb != pick->memory_gb && is_larger_of(&gpus->items[i], want))
+			n += (size_t)snprintf(note + n, 256 - n, "%s%.60s", n ? ", " :
+					      "there is also ", gpus->items[i].name);
+	if (n && n < 255)
+		snprintf(note + n, 256 - n, ": \"%.40s\" is taken for %.60s", word, pick->name);
+}
+
 enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, struct oom_gpu *out,
 			     char note[256], struct oom_error *err)
 {
@@ -249,6 +284,8 @@ enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, stru
 	if (found > 1 && note)
 		snprintf(note, 256, "\"%s\" may be %s: the smaller reported capacity is used (%s)",
 			 word, names, pick->name);
+	else if (note)
+		note_others(gpus, word, want, pick, note);
 	*out = *pick;
 	return OOM_OK;
 }
