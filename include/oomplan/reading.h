@@ -59,6 +59,11 @@ struct oom_reading;
  * OOM_ERR_LIMIT: too many files, OOM_ERR_MEMORY. */
 OOM_API enum oom_status oom_reading_new(struct oom_reading **out, const char *const *files,
 					size_t n, const char *framework, struct oom_error *err);
+/* The same of files and of a command line word by word as a shell hands it over ("accelerate", "launch",
+ * "train.py", "--bf16"); one word with blanks in it is read as a line of a shell.  n_words 0: none. */
+OOM_API enum oom_status oom_reading_of_run(struct oom_reading **out, const char *const *files,
+					   size_t n, const char *const *words, size_t n_words,
+					   const char *framework, struct oom_error *err);
 /* Accepts NULL. */
 OOM_API void oom_reading_free(struct oom_reading *reading);
 

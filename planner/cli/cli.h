@@ -34,6 +34,8 @@ struct oom_job {
 	struct oom_plan plan;           /* the knobs */
 	struct oom_list words;          /* what is no option */
 	struct oom_list from;           /* files of a training framework */
+	const char *const *command;     /* words of a training command; NULL: none */
+	size_t n_command;
 	const char *framework;
 	struct oom_reading *reading;    /* of them; NULL: none */
 	const char *named;              /* the model as the user or the files call it */
@@ -75,6 +77,10 @@ int oom_from_model(struct oom_job *job);
  * Nothing where no file was read. */
 void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,
 		      const struct oom_plan *to);
+/* The same as an array "file_changes" of the object that is open; nothing where no file was read. */
+struct oom_json;
+void oom_from_json(struct oom_json *j, const struct oom_job *job, const struct oom_plan *from,
+		   const struct oom_plan *to);
 /* emit.c.  Whether a format goes to standard output, in place of the report. */
 bool oom_emit_prints(const struct oom_job *job);
 /* Unknown formats are bad usage: an exit code, 0 = fine. */
@@ -128,7 +134,8 @@ void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_t
 			const struct oom_plan *p);
 void oom_json_plan(const struct oom_job *job, const struct oom_target *t,
 		   const struct oom_answer *a);
-void oom_json_estimate(const struct oom_target *t, const struct oom_judged *judged);
+void oom_json_estimate(const struct oom_job *job, const struct oom_target *t,
+		       const struct oom_judged *judged);
 struct oom_json;
 void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct oom_target *t,
 		     const struct oom_plan *asked, const struct oom_search *s);

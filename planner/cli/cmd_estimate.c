@@ -20,7 +20,7 @@ static void csv(const struct oom_eval *e)
 static int show(const struct oom_job *job, const struct oom_target *t, const struct oom_judged *j)
 {
 	if (job->json)
-		oom_json_estimate(t, j);
+		oom_json_estimate(job, t, j);
 	else if (job->csv)
 		csv(&j->eval);
 	else

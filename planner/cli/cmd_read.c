@@ -106,7 +106,10 @@ static int run(struct oom_job *job)
 	struct oom_error err = {{0}};
 	struct oom_reading *r;
 
-	if (oom_reading_new(&r, job->words.items, job->words.n, job->framework, &err))
+	if (!job->words.n && !job->n_command)
+		return oom_complain(OOM_EXIT_USAGE, "read what? FILE; see: oomplan read --help");
+	if (oom_reading_of_run(&r, job->words.items, job->words.n, job->command, job->n_command,
+			       job->framework, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	if (job->json)
 		print_json(r);
@@ -130,15 +133,18 @@ static const struct oom_option options[] = {
 static const struct oom_example examples[] = {
 	{"read axolotl.yaml", "its knobs, each with the key or the default it comes from"},
 	{"read recipe.yaml accelerate.yaml ds_config.json --json", "three files of one run"},
+	{"read -- accelerate launch --num_processes 8 train.py --per_device_train_batch_size 4 --bf16",
+	 "a command line"},
 	{NULL, NULL},
 };
 const struct oom_command oom_command_read = {
 	.name = "read",
 	.summary = "what a training framework's own files say, in knobs",
-	.synopsis = "FILE... [options]",
+	.synopsis = "FILE... [options] [-- COMMAND]",
+	.command_line = true,
 	.options = options,
 	.words = "FILE",
-	.min_words = 1,
+	.min_words = 0,
 	.max_words = 16,
 	.examples = examples,
 	.args_size = sizeof(struct oom_job),

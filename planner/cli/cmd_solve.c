@@ -35,7 +35,7 @@ static void found_json(struct oom_json *j, const struct oom_target *t, const str
 	oom_json_uint(j, "neighbour_bytes", s->neighbour_bytes);
 }
 
-static void json(const struct oom_target *t, const struct both *b)
+static void json(const struct oom_job *job, const struct oom_target *t, const struct both *b)
 {
 	struct oom_json j = {.out = stdout};
 	char options[600] = "";
@@ -55,6 +55,8 @@ static void json(const struct oom_target *t, const struct both *b)
 		oom_json_text(&j, "changes", options);
 		oom_json_end(&j);
 	}
+	if (b->asked.exists || b->exact.exists)
+		oom_from_json(&j, job, &t->q.plan, b->asked.exists ? &b->asked.plan : &b->exact.plan);
 	oom_json_end(&j);
 }
 
@@ -144,6 +146,8 @@ static void text(const struct oom_job *job, const struct oom_target *t, const st
 	else
 		none(t, b->knob, s);
 	with_changes(job, t, b);
+	if (!job->quiet && (b->asked.exists || b->exact.exists))
+		oom_from_changes(job, &t->q.plan, b->asked.exists ? &b->asked.plan : &b->exact.plan);
 }
 
 static int show(const struct oom_job *job, const struct oom_target *t, const struct both *b)
@@ -151,7 +155,7 @@ static int show(const struct oom_job *job, const struct oom_target *t, const str
 	const bool prints = oom_emit_prints(job), any = b->asked.exists || b->exact.exists;
 
 	if (!prints && job->json)
-		json(t, b);
+		json(job, t, b);
 	else if (!prints)
 		text(job, t, b);
 	if (!prints && !job->json && !job->quiet)

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "oomplan/rules.h"
 #include "out.h"
@@ -124,6 +125,22 @@ static bool names_files(int argc, char **argv)
 	return false;
 }
 
+/* "--from a.yaml -- accelerate launch train.py", "read -- torchrun ...": takes the training command off
+ * the line and returns what is left of argc.  A file behind "--" is a file. */
+static int take_command(const struct oom_command *cmd, struct oom_job *job, int argc, char **argv)
+{
+	int at = 0;
+
+	while (at < argc && strcmp(argv[at], "--"))
+		at++;
+	if (at + 1 >= argc || (!cmd->command_line && !names_files(at, argv)) || access(argv[at + 1], F_OK) == 0)
+		return argc;
+	job->command = (const char *const *)(argv + at + 1);
+	job->n_command = (size_t)(argc - at - 1);
+	/* no file between "--from" and the command */
+	return at && !strcmp(argv[at - 1], "--from") ? at - 1 : at;
+}
+
 /* "--from a.yaml b.json": words beyond what the command takes are files too. */
 static void join_files(const struct oom_command *cmd, struct oom_job *job)
 {
@@ -142,7 +159,8 @@ static int begin_with_files(const struct oom_command *cmd, struct oom_job *job,
 {
 	struct oom_options quiet = *set;
 	struct oom_error err = {{0}};
-	struct oom_job files = {.plan = oom_plan_default()};
+	struct oom_job files = {.plan = oom_plan_default(), .command = job->command,
+				.n_command = job->n_command};
 	int code = 0;
 
 	quiet.idle = NULL;
@@ -154,6 +172,8 @@ static int begin_with_files(const struct oom_command *cmd, struct oom_job *job,
 		code = oom_from_read(&files, cmd->points);
 	}
 	memset(job, 0, cmd->args_size);
+	job->command = files.command;
+	job->n_command = files.n_command;
 	job->plan = files.plan;
 	job->reading = files.reading;
 	return code;
@@ -174,7 +194,8 @@ static int read_and_run(const struct oom_command *cmd, struct oom_job *job, int 
 		job->plan = oom_plan_default();
 		set.plan = &job->plan;
 	}
-	if (names_files(argc, argv)) {
+	argc = take_command(cmd, job, argc, argv);
+	if (names_files(argc, argv) || (cmd->knobs && job->n_command)) {
 		const int code = begin_with_files(cmd, job, &set, argc, argv);
 
 		if (code)

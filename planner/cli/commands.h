@@ -20,6 +20,7 @@ struct oom_command {
 	const struct oom_option *options;       /* ends with a NULL name */
 	bool knobs;                     /* every knob is an option too */
 	bool as_given;                  /* it begins with the plan as given: no rule may be broken */
+	bool command_line;              /* behind "--" stands a training command, not words */
 	bool points;                    /* --from takes a list of points too */
 	const char *words;              /* metavar of what is no option; NULL: it takes none */
 	size_t min_words, max_words;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "json.h"
 #include "oomplan/reading.h"
 
 static void complain(void *data, const char *text)
@@ -33,9 +34,10 @@ int oom_from_read(struct oom_job *job, bool points)
 	for (size_t i = 0; i < job->from.n; i++)
 		if (!points || !oom_from_is_points(job->from.items[i]))
 			files[n++] = job->from.items[i];
-	if (!n)
+	if (!n && !job->n_command)
 		return 0;
-	if (oom_reading_new(&job->reading, files, n, job->framework, &err))
+	if (oom_reading_of_run(&job->reading, files, n, job->command, job->n_command, job->framework,
+			       &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	oom_reading_apply(job->reading, &job->plan, complain, NULL);
 	return 0;
@@ -96,4 +98,47 @@ void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,
 		else
 			printf("  no key says %s: %s -> %s\n", k->name, a, b);
 	}
+}
+
+void oom_from_json(struct oom_json *j, const struct oom_job *job, const struct oom_plan *from,
+		   const struct oom_plan *to)
+{
+	const struct oom_reading_knob *k;
+
+	if (!job->reading)
+		return;
+	oom_json_array(j, "file_keys");
+	for (size_t i = 0; (k = oom_reading_knob_at(job->reading, i)) != NULL; i++) {
+		if (!k->from_file || !k->from || !*k->from->key)
+			continue;
+		oom_json_object(j, NULL);
+		oom_json_text(j, "knob", k->name);
+		oom_json_text(j, "key", k->from->key);
+		oom_json_text(j, "value", k->from->value);
+		oom_json_text(j, "file", k->from->file);
+		oom_json_uint(j, "line", k->from->line);
+		oom_json_end(j);
+	}
+	oom_json_end(j);
+	oom_json_array(j, "file_changes");
+	for (size_t i = 0; oom_knob_at(i); i++) {
+		const struct oom_option *knob = oom_knob_at(i);
+		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
+		struct oom_key_change c;
+		bool said;
+
+		oom_plan_get(from, knob, a, sizeof(a));
+		oom_plan_get(to, knob, b, sizeof(b));
+		if (!strcmp(a, b))
+			continue;
+		said = oom_reading_change(job->reading, knob->name, b, &c);
+		oom_json_object(j, NULL);
+		oom_json_text(j, "knob", knob->name);
+		oom_json_text(j, "key", said ? c.key : NULL);
+		oom_json_text(j, "file", said && *c.file ? c.file : NULL);
+		oom_json_text(j, "was", said && *c.was ? c.was : NULL);
+		oom_json_text(j, "becomes", said ? c.word : b);
+		oom_json_end(j);
+	}
+	oom_json_end(j);
 }

@@ -162,10 +162,12 @@ void oom_json_plan(const struct oom_job *job, const struct oom_target *t,
 	oom_json_lengths(&j, t);
 	oom_json_calibrated(&j, t, &a->best.eval);
 	oom_json_search(&j, job, t, &a->as_asked.plan, &a->search);
+	oom_from_json(&j, job, &t->q.plan, &a->best.plan);
 	oom_json_end(&j);
 }
 
-void oom_json_estimate(const struct oom_target *t, const struct oom_judged *x)
+void oom_json_estimate(const struct oom_job *job, const struct oom_target *t,
+		       const struct oom_judged *x)
 {
 	struct oom_json j = {.out = stdout};
 
@@ -177,5 +179,6 @@ void oom_json_estimate(const struct oom_target *t, const struct oom_judged *x)
 	oom_json_time(&j, t, &x->plan, &x->eval);
 	oom_json_lengths(&j, t);
 	oom_json_calibrated(&j, t, &x->eval);
+	oom_from_json(&j, job, &t->q.plan, &x->plan);
 	oom_json_end(&j);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "emit/parts.h"
 #include "frameworks/parts.h"
@@ -232,6 +233,12 @@ enum oom_status oom_emit_patch(const struct oom_reading *reading, const struct o
 
 		if (before(c, i, c[i].file))
 			continue;
+		if (access(c[i].file, F_OK)) {          /* a command line */
+			for (size_t k = i; k < n; k++)
+				if (!strcmp(c[k].file, c[i].file))
+					emit_put(&t, "%s: --%s %s -> %s\n", c[k].file, c[k].key, c[k].was, c[k].word);
+			continue;
+		}
 		st = oom_read_text(&text, &size, c[i].file, DOC_MAX_BYTES, err);
 		if (!st)
 			diff(&t, text, size, c, n, c[i].file);

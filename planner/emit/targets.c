@@ -1,9 +1,7 @@
 /* The formats: which keys each is made of, in which order.
  *
  * The keys are those of the readers' rows (planner/frameworks), which name where in each framework's code a
- * key stands.  Minimal files of the same form were taken by the frameworks' own parsers for TRL and the
- * Trainer, accelerate, DeepSpeed, axolotl, LLaMA-Factory, torchtune, Megatron-LM and SkyPilot; what this file
- * writes has not been run through them, and torchtitan's and dstack's files have no such example. */
+ * key stands.  tests/README.md says which of these files the frameworks' own parsers took, and how. */
 #include <stdio.h>
 #include <string.h>
 

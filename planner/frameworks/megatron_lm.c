@@ -143,7 +143,8 @@ static void megatron_finish(struct fw_part *p)
 	fw_set(p, "engine", present(p, "deepspeed") && atoll(fw_fact(p, "zero")) < 2 ? "megatron-deepspeed" :
 										      "megatron",
 	       NULL, "Megatron-LM");
-	fw_default(p, "objective", present(p, "rl-partial-rollouts") || present(p, "perform-rl-step")
+	fw_default(p, "objective", present(p, "rl-partial-rollouts") || present(p, "grpo-group-size") ||
+					   present(p, "perform-rl-step")
 					   ? "grpo"
 					   : "pretrain",
 		   "pretrain_*.py");

@@ -244,6 +244,9 @@ static void finish_transformers(struct fw_part *p, bool old)
 
 	finish_batch(p);
 	fw_default(p, "method", "lora", TUNER);
+	/* the JSON files that come with it ask DeepSpeed for AdamW, which is FusedAdam on a card */
+	if (old && !strncmp(fw_text(p, "deepspeed"), "default-zero", 12) && !strstr(fw_text(p, "deepspeed"), "offload"))
+		fw_default(p, "optimizer", "adamw-fused", "swift/llm/ds_config/zero2.json optimizer");
 	fw_default(p, "optimizer", old ? "adamw" : "adamw-fused",
 		   old ? "swift 2 adamw_torch" : "transformers/training_args.py adamw_torch_fused");
 	fw_default(p, "grad-ckpt", "full", ARGS ":134");

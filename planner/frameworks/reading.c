@@ -11,6 +11,8 @@
 
 enum { PATH = 512, VALUE = 400 };
 
+#define COMMAND_LINE "command line"
+
 /* ---- parts ---- */
 
 static enum oom_status too_many(const char *path, struct oom_error *err)
@@ -505,8 +507,38 @@ static enum oom_status hand_out(struct oom_reading *r, struct oom_reading **out,
 	return st;
 }
 
+/* A command line as one part more: COMMAND_LINE stands where a file's name would. */
+static enum oom_status read_command(struct oom_reading *r, const char *const *words, size_t n,
+				    const char *framework, struct oom_error *err)
+{
+	struct fw_part *p = r->n_parts < FW_MAX_PARTS ? part_new(r) : NULL;
+	struct args_word *w = p ? calloc(n, sizeof(*w)) : NULL;
+	enum oom_status st;
+
+	if (!w)
+		return p ? oom_error_set(err, OOM_ERR_MEMORY, "out of memory") : too_many(COMMAND_LINE, err);
+	for (size_t i = 0; i < n; i++)
+		w[i] = (struct args_word){.text = words[i], .line = 1};
+	st = n == 1 && strchr(words[0], ' ') ?
+		     doc_read_shell(&p->doc, words[0], strlen(words[0]), COMMAND_LINE, err) :
+		     doc_read_words(&p->doc, w, n, COMMAND_LINE, err);
+	free(w);
+	if (!st)
+		st = part_recognise(p, framework, &p, err);
+	if (!st)
+		part_run(p);
+	return st;
+}
+
 enum oom_status oom_reading_new(struct oom_reading **out, const char *const *files, size_t n,
 				const char *framework, struct oom_error *err)
+{
+	return oom_reading_of_run(out, files, n, NULL, 0, framework, err);
+}
+
+enum oom_status oom_reading_of_run(struct oom_reading **out, const char *const *files, size_t n,
+				   const char *const *words, size_t n_words, const char *framework,
+				   struct oom_error *err)
 {
 	struct oom_reading *r = calloc(1, sizeof(*r));
 	enum oom_status st = r ? doc_begin(&r->texts, "reading", "", err) :
@@ -518,6 +550,8 @@ enum oom_status oom_reading_new(struct oom_reading **out, const char *const *fil
 		if (!st)
 			part_run(p);
 	}
+	if (!st && n_words)
+		st = read_command(r, words, n_words, framework, err);
 	return hand_out(r, out, st, err);
 }
 
