@@ -3,58 +3,82 @@
  * and a loop over the tokens elsewhere; the scan keeps more.  The knob `scan` says which.
  * Reference: transformers 5.12, models/{mamba,falcon_mamba}/modeling_*.py, slow_forward. */
 #include <stdio.h>
-#include <string.h>
 
 #include "blocks/mixers.h"
+#include "config/keys.h"
 
-enum {                                          /* extra[] */
-	INNER, STATE, RANK, KERNEL, CONV_BIAS, BIAS, FP32_RESIDUAL, FALCON, ASSOCIATIVE
+/* What sets the two types apart. */
+struct mamba_kind {
+	bool normed;                    /* time steps, B and C by norms without weights */
+};
+static const struct mamba_kind plain = {.normed = false}, falcon = {.normed = true};
+
+static const struct oom_family_type mamba_types[] = {
+	{"mamba", &plain}, {"falcon_mamba", &falcon}, {NULL, NULL}};
+
+struct mamba {
+	uint64_t inner, state, rank, kernel;
+	bool conv_bias, bias, fp32_residual, associative;
+};
+OOM_OWN(mamba, struct mamba);
+
+static const struct oom_key_row mamba_keys[] = {
+	MUST(vocab, "vocab_size"),
+	MUST(d_model, "hidden_size"),
+	MUST(n_layers, "num_hidden_layers"),
+	MUST_OWN(struct mamba, state, "state_size"),
+	MUST_OWN(struct mamba, kernel, "conv_kernel"),
+	FLAG_OWN(struct mamba, conv_bias, "use_conv_bias", true),
+	FLAG_OWN(struct mamba, bias, "use_bias", false),
+	FLAG_OWN(struct mamba, fp32_residual, "residual_in_fp32", true),
+	FLAG_OWN(struct mamba, associative, "use_associative_scan", true),
+	ACT(act, "hidden_act", "silu"),
+	FLAG(tie, "tie_word_embeddings", true),
+	OOM_KEYS_END,
 };
 
-static struct oom_selective mixer_of(const struct oom_arch *a)
+static bool mamba_normed(const struct oom_arch *a)
 {
-	return (struct oom_selective){.inner = a->extra[INNER],
-				      .d_state = a->extra[STATE],
-				      .rank = a->extra[RANK],
-				      .kernel = a->extra[KERNEL],
+	const struct mamba_kind *kind = a->type->kind;
+
+	return kind->normed;
+}
+
+static struct oom_selective mamba_mixer(const struct oom_arch *a)
+{
+	const struct mamba *own = mamba_of(a);
+
+	return (struct oom_selective){.inner = own->inner,
+				      .d_state = own->state,
+				      .rank = own->rank,
+				      .kernel = own->kernel,
 				      .heads = 1,
-				      .bias = a->extra[BIAS],
-				      .conv_bias = a->extra[CONV_BIAS],
-				      .normed = a->extra[FALCON],
+				      .bias = own->bias,
+				      .conv_bias = own->conv_bias,
+				      .normed = mamba_normed(a),
 				      .norm = OOM_NORM_RMS_PLAIN,
 				      .act = a->act};
 }
 
-static void parse(struct oom_arch *a)
+static void mamba_parse(struct oom_arch *a)
 {
+	struct mamba *own = mamba_own(a);
 	struct oom_reader *r = &a->rd;
+	const struct oom_key *rank = oom_read_key(r, "time_step_rank");
 	struct oom_selective m;
 
 	a->norm = OOM_NORM_RMS;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
 	/* MambaConfig computes intermediate_size = int(expand * hidden_size) and ceil(hidden_size /
 	 * 16) itself, then takes what the file says */
-	a->extra[INNER] = (uint64_t)(oom_read_real(r, "expand", 2) * (double)a->d_model);
+	own->inner = (uint64_t)(oom_read_real(r, "expand", 2) * (double)a->d_model);
 	if (oom_read_explicit(r, "intermediate_size"))
-		a->extra[INNER] = oom_read_count(r, "intermediate_size", 1);
-	a->extra[STATE] = oom_read_count(r, "state_size", 1);
-	a->extra[RANK] = (a->d_model + 15) / 16;
-	if (oom_read_key(r, "time_step_rank") &&
-	    oom_read_key(r, "time_step_rank")->type == OOM_KEY_NUMBER)
-		a->extra[RANK] = oom_read_count(r, "time_step_rank", 1);
-	a->extra[KERNEL] = oom_read_count(r, "conv_kernel", 1);
-	a->extra[CONV_BIAS] = oom_read_bool(r, "use_conv_bias", true);
-	a->extra[BIAS] = oom_read_bool(r, "use_bias", false);
-	a->extra[FP32_RESIDUAL] = oom_read_bool(r, "residual_in_fp32", true);
-	a->extra[ASSOCIATIVE] = oom_read_bool(r, "use_associative_scan", true);
-	a->extra[FALCON] = !strcmp(a->model_type, "falcon_mamba");
-	a->act = oom_read_act(r, "hidden_act", "silu");
-	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
+		own->inner = oom_read_count(r, "intermediate_size", 1);
+	own->rank = (a->d_model + 15) / 16;
+	if (rank && rank->type == OOM_KEY_NUMBER)
+		own->rank = oom_read_count(r, "time_step_rank", 1);
 	if (r->status)
 		return;
-	m = mixer_of(a);
+	m = mamba_mixer(a);
 	if (!oom_selective_check(r, &m))
 		return;
 	snprintf(a->warning, sizeof(a->warning),
@@ -62,88 +86,91 @@ static void parse(struct oom_arch *a)
 		 a->model_type);
 }
 
-struct layer {
+struct mamba_layer {
 	const struct oom_arch *a;
 	enum oom_dtype dt;              /* of the weights */
 };
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val mamba_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct layer *l = ctx;
+	const struct mamba_layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	struct oom_selective m = mixer_of(a);
-	struct oom_val y = oom_norm(t, a->norm, "norm", oom_op_cast(t, oom_keep(x), l->dt), 0);
+	const struct mamba *own = mamba_of(a);
+	struct oom_selective m = mamba_mixer(a);
+	struct oom_frame f = {.t = t};
+	struct oom_val y = oom_norm(t, a->norm, "norm", oom_op_cast(t, x, l->dt), 0);
 
 	(void)i;
-	m.associative = a->extra[ASSOCIATIVE] && t->plan->scan == OOM_SCAN_ASSOCIATIVE;
+	m.associative = own->associative && t->plan->scan == OOM_SCAN_ASSOCIATIVE;
 	/* b_c_rms and dt_rms, the weights of norms without any */
-	if (a->extra[FALCON]) {
-		oom_buffer(t, a->extra[STATE], l->dt);
-		oom_buffer(t, a->extra[INNER], l->dt);
+	if (m.normed) {
+		oom_buffer(t, own->state, l->dt);
+		oom_buffer(t, own->inner, l->dt);
 	}
-	if (a->extra[FP32_RESIDUAL])
-		x = oom_op_cast(t, x, OOM_F32);
-	return oom_op_add(t, x, oom_selective_mixer(t, &m, y));
+	if (own->fp32_residual)
+		x = oom_name(&f, oom_op_cast(t, x, OOM_F32));
+	return oom_leave(&f, oom_op_add(t, x, oom_selective_mixer(t, &m, y)));
 }
 
 /* MambaForCausalLM: logits in fp32; those of all tokens but the last made contiguous (as they
  * are in a batch of one). */
-static struct oom_val tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
-			   struct oom_val embed)
+static struct oom_val mamba_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+				 struct oom_val embed)
 {
 	const uint16_t shorter = oom_len_minus(t, t->m_b, 1);
-	struct oom_val hidden, logits, out, labels, loss;
+	struct oom_frame f = {.t = t};
+	struct oom_val logits, shifted, labels, loss;
 
 	if (t->task != OOM_TASK_CAUSAL_LM || oom_fuses_head(t))
 		return oom_causal_tail(t, a, x, embed);
-	/* the model's output object keeps the last hidden states */
-	hidden = oom_share(t, x);
+	x = oom_name(&f, x);            /* the model's output object keeps the last hidden states */
 	logits = oom_op_cast(t, oom_lm_head(t, a, x, embed, "lm_head", false), OOM_F32);
-	if (t->no_labels) {
-		oom_drop(t, hidden);
-		return oom_logits_alone(t, logits);
-	}
-	out = oom_share(t, logits);
-	logits = oom_op_slice(t, logits, shorter, D(a->vocab));
+	if (t->no_labels)
+		return oom_logits_alone(t, oom_leave(&f, logits));
+	logits = oom_name(&f, logits);
+	shifted = oom_op_slice(t, logits, shorter, D(a->vocab));
 	if (oom_cond_above(t, t->m_b, 1))
-		logits = oom_op_copy(t, "shift_logits", logits);
-	oom_drop(t, oom_input(t, "labels", t->m_bs, 1, OOM_I64));
+		shifted = oom_op_copy(t, "shift_logits", shifted);
+	oom_name(&f, oom_input(t, "labels", t->m_bs, 1, OOM_I64));
 	labels = oom_new(t, "shift_labels", shorter, D(1), OOM_I64);
-	loss = oom_cross_entropy(t, logits, labels);
-	oom_returns_logits(t, out);
-	oom_drop(t, hidden);
-	return loss;
+	loss = oom_cross_entropy(t, shifted, labels);
+	oom_returns_logits(t, oom_give(&f, logits));
+	return oom_leave(&f, loss);
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+/* MambaModel.forward */
+static struct oom_val mamba_model(struct oom_tape *t, const struct oom_arch *a,
+				  struct oom_val *embed)
 {
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a};
+	struct oom_val x, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct mamba_layer l = {.a = a};
+	struct oom_frame f = {.t = t};
+
+	t->scope = "embeddings";
+	*embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	l.dt = (enum oom_dtype)embed->dt;
+	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
+	x = oom_name(&f, oom_input_grads(t, x));        /* inputs_embeds */
+	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, mamba_block, &l, x);
+	return oom_leave(&f, oom_norm(t, a->norm, "norm_f", x, 0));
+}
+
+static struct oom_val mamba_step(struct oom_tape *t, const struct oom_arch *a)
+{
+	struct oom_val embed, x;
 
 	oom_mamba_adapters(t);
-	t->scope = "embeddings";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	l.dt = (enum oom_dtype)embed.dt;
-	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
-	x = oom_input_grads(t, x);
-	first = oom_share(t, x);                /* inputs_embeds, a local of the model */
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
-	x = oom_norm(t, a->norm, "norm_f", x, 0);
-	oom_drop(t, first);
-	x = oom_op_cast(t, x, l.dt);
-	return tail(t, a, x, embed);
+	x = mamba_model(t, a, &embed);
+	return mamba_tail(t, a, oom_op_cast(t, x, (enum oom_dtype)embed.dt), embed);
 }
-
-static const struct oom_family_type types[] = {
-	{"mamba", NULL}, {"falcon_mamba", NULL}, {NULL, NULL},
-};
 
 const struct oom_family oom_family_mamba = {
 	.name = "mamba",
 	.summary = "selective state space, scan written in PyTorch",
 	.source = "transformers 5.12 models/mamba/modeling_mamba.py",
-	.types = types,
+	.types = mamba_types,
 	.lora_targets = "in_proj+x_proj+embeddings+out_proj",
-	.parse = parse,
-	.step = step,
+	.keys = mamba_keys,
+	.parse = mamba_parse,
+	.step = mamba_step,
 };
