@@ -178,6 +178,7 @@ static struct oom_search_query query(const struct asker *a, const struct oom_pla
 					 .capacity_bytes = a->q.capacity_bytes,
 					 .gpu = a->q.gpu,
 					 .allow = a->q.allow,
+					 .hold = a->q.hold,
 					 .objective = a->q.objective};
 }
 

@@ -163,6 +163,7 @@ enum oom_status search_space_init(struct search_space *s, const struct oom_model
 	s->excused = oom_compat_broken(&s->compat, &s->start, q->asked);
 	s->asked = asked;
 	s->allow = q->allow;
+	s->hold = q->hold;
 	s->exact_only = q->exact_only;
 	s->keep_batch = q->keep_batch;
 	s->model = model;
@@ -217,7 +218,7 @@ static const struct {
 
 static bool fixed(const struct search_space *s, enum search_axis axis)
 {
-	bool no = axis == BATCH && s->keep_batch;
+	bool no = (axis == BATCH && s->keep_batch) || (s->hold >> axis & 1);
 
 	for (int i = 0; i < SEARCH_INEXACT; i++)
 		no |= s->exact_only && inexact[i].axis == axis;

@@ -44,7 +44,7 @@ struct search_space {
 	struct oom_plan start;          /* as asked, mended */
 	struct oom_compat compat;
 	struct oom_compat_set excused;  /* rules that what was asked breaks itself */
-	unsigned allow;
+	unsigned allow, hold;
 	bool exact_only, keep_batch;    /* of the query */
 	bool fewer_gpus;                /* GPUs are an axis (price) */
 	int64_t step_batch;             /* sequences a step sees: kept */

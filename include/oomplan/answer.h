@@ -60,6 +60,7 @@ struct oom_question {
 	uint64_t capacity_bytes;        /* instead of the card's; 0 without a card: no verdict */
 	uint64_t host_ram_bytes;        /* of a node; 0: not known, never short */
 	unsigned allow;                 /* enum oom_allow: changes of the science that may be taken */
+	unsigned hold;                  /* axes of the search that stay as asked, as in oom_search_query */
 	enum oom_objective objective;   /* of the search, after the class of the changes */
 	bool brief;                     /* the search only where what was asked is no answer, no reasons */
 	bool verdicts_only;             /* of oom_answer_search: see struct oom_search_query */

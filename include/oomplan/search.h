@@ -46,6 +46,7 @@ struct oom_search_query {
 	bool best_only;                 /* alternatives are not looked for: fewer replays */
 	bool verdicts_only;             /* no replay to know used_bytes, only where verdicts need it */
 	bool exact_only;                /* nothing but changes that leave the run as it is */
+	unsigned hold;                  /* 1 << axis (oom_search_axis_at): stays as asked */
 	bool keep_batch;                /* micro-batch and accumulation stay, however ranks are laid out */
 };
 

@@ -83,6 +83,8 @@ void oom_from_json(struct oom_json *j, const struct oom_job *job, const struct o
 		   const struct oom_plan *to);
 /* emit.c.  Whether a format goes to standard output, in place of the report. */
 bool oom_emit_prints(const struct oom_job *job);
+/* Whether one of them is the patch of the files that were read. */
+bool oom_emit_patches(const struct oom_job *job);
 /* Unknown formats are bad usage: an exit code, 0 = fine. */
 int oom_emit_check(const struct oom_job *job);
 /* Writes the plan in all formats asked for; gpu may be NULL; code: what to return where nothing fails. */

@@ -138,7 +138,7 @@ static void each(void *ctx, const struct oom_crash *c)
 }
 
 static void last_json(struct output *o, const struct oom_crash *c, const struct oom_crash_log *log,
-		      const struct oom_comparison *m)
+		      const struct oom_comparison *m, const struct oom_patch *patch)
 {
 	if (o->begun) {
 		oom_json_end(&o->json);
@@ -151,16 +151,22 @@ static void last_json(struct output *o, const struct oom_crash *c, const struct 
 	oom_json_bool(&o->json, "allocated_rises", log->rising);
 	oom_run_json(&o->json, log);
 	if (m)
-		oom_compare_json(&o->json, m);
+		oom_compare_json(&o->json, m, patch);
 	oom_json_end(&o->json);
 }
 
-/* m: beside the plan, NULL without a model. */
+/* The host's memory is not what a change of the card's plan is looked for. */
+static bool on_card(const struct oom_crash *c)
+{
+	return !c->n_causes || c->cause[0].cause != OOM_CAUSE_HOST_RAM;
+}
+
+/* m: beside the plan, NULL without a model; patch: NULL where there is none. */
 static void show(struct output *o, const struct oom_target *t, const struct oom_crash *c,
-		 const struct oom_crash_log *log, const struct oom_comparison *m)
+		 const struct oom_crash_log *log, const struct oom_comparison *m, const struct oom_patch *patch)
 {
 	if (o->job->json) {
-		last_json(o, c, log, m);
+		last_json(o, c, log, m, patch);
 		return;
 	}
 	if (o->all_messages)
@@ -171,6 +177,41 @@ static void show(struct output *o, const struct oom_target *t, const struct oom_
 		printf("allocated rises from message to message: see oomplan explain M20\n");
 	if (m)
 		oom_compare_text(o->job, t, c, m);
+	if (m && o->job->reading && m->searched && !m->asked.fits_gpu && on_card(c))
+		oom_patch_text(m, patch, patch != NULL);
+}
+
+/* --emit: the files' own smallest change where a patch is asked for and there is one, else the cheapest plan. */
+static int emit(const struct oom_job *job, const struct oom_target *t, const struct oom_comparison *m,
+		const struct oom_patch *patch, int code)
+{
+	const struct oom_search *const s = patch && oom_emit_patches(job) ? &patch->search : &m->search;
+	struct oom_job asked = *job;
+
+	if (!job->emit.n)
+		return code;
+	if (!m->searched)
+		return oom_complain(OOM_EXIT_USAGE, "--emit: how large is the card? --gpu NAME or --gpu-memory SIZE");
+	/* what settling filled in is no change of the files */
+	asked.plan = m->asked.plan;
+	return oom_emit_plan(&asked, &s->best.plan, t->q.gpu, s->found, code);
+}
+
+/* Priced: what is shown and written of it. */
+static int answer_beside(const struct oom_job *job, struct output *o, const struct oom_target *t,
+			 const struct oom_crash *c, const struct oom_crash_log *log, const struct oom_comparison *m)
+{
+	struct oom_patch *patch = calloc(1, sizeof(*patch));
+	const bool found = patch && oom_patch_find(job, t, m, patch);
+	int code;
+
+	if (!oom_emit_prints(job))
+		show(o, t, c, log, m, found ? patch : NULL);
+	code = emit(job, t, m, found ? patch : NULL, 0);
+	if (patch)
+		oom_emitted_release(&patch->diff);
+	free(patch);
+	return code;
 }
 
 static int compare(const struct oom_job *job, struct output *o, const struct oom_crash *c,
@@ -190,12 +231,10 @@ static int compare(const struct oom_job *job, struct output *o, const struct oom
 			code = oom_complain(OOM_EXIT_INPUT, "%s", m ? err.text : "out of host memory");
 	}
 	/* what the message says stands without a plan */
-	if (!oom_emit_prints(job))
-		show(o, &t, c, log, priced ? m : NULL);
-	if (priced && job->emit.n)
-		code = m->searched ? oom_emit_plan(job, &m->search.best.plan, t.q.gpu, m->search.found, code) :
-				     oom_complain(OOM_EXIT_USAGE, "--emit: how large is the card? --gpu NAME or "
-								  "--gpu-memory SIZE");
+	if (priced)
+		code = answer_beside(job, o, &t, c, log, m);
+	else if (!oom_emit_prints(job))
+		show(o, &t, c, log, NULL, NULL);
 	oom_target_close(&t);
 	free(m);
 	return code;
@@ -223,7 +262,7 @@ static int run(struct oom_job *job)
 		return oom_complain(OOM_EXIT_USAGE, "--emit: of which model? --model config.json, or --from FILE");
 	if (job->model || job->reading)
 		return compare(job, &o, &c, &log);
-	show(&o, NULL, &c, &log, NULL);
+	show(&o, NULL, &c, &log, NULL, NULL);
 	return 0;
 }
 

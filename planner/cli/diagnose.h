@@ -6,12 +6,25 @@
 #include "json.h"
 #include "oomplan/compare.h"
 #include "oomplan/diagnose.h"
+#include "oomplan/emit.h"
 #include "oomplan/snapshot.h"
+
+/* The smallest change that the keys of the run's files can say, and what it is in them. */
+struct oom_patch {
+	struct oom_search search;
+	struct oom_emitted diff;        /* owned: oom_emitted_release */
+};
 
 /* The crash beside the plan, in words and as JSON, into the object that is open. */
 void oom_compare_text(const struct oom_job *job, const struct oom_target *t,
 		      const struct oom_crash *c, const struct oom_comparison *m);
-void oom_compare_json(struct oom_json *j, const struct oom_comparison *m);
+/* patch: NULL where there is none */
+void oom_compare_json(struct oom_json *j, const struct oom_comparison *m, const struct oom_patch *patch);
+
+/* False without files, where the run should have fitted, or where nothing the files can say does. */
+bool oom_patch_find(const struct oom_job *job, const struct oom_target *t, const struct oom_comparison *m,
+		    struct oom_patch *out);
+void oom_patch_text(const struct oom_comparison *m, const struct oom_patch *p, bool found);
 
 /* The keys of one crash, into the object that is open. */
 void oom_crash_json(struct oom_json *j, const struct oom_crash *c, const char *file,

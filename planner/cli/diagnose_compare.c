@@ -1,8 +1,21 @@
 /* The crash beside the prediction. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "diagnose.h"
+
+/* A row that grows with the tokens, as batch x tokens x what one token has of it. */
+static void shape_text(const struct oom_comparison *m)
+{
+	const uint64_t b = (uint64_t)(m->micro_batch ? m->micro_batch : m->asked.plan.micro_batch),
+		       s = (uint64_t)m->asked.plan.seq_len;
+	char *rest;
+
+	if (strncmp(m->formula, "b * s * ", 8) || strtoull(m->numbers, &rest, 10) != b * s || strncmp(rest, " * ", 3))
+		return;
+	printf("    a batch of %" PRIu64 " x %" PRIu64 " tokens x %s of %s per token\n", b, s, rest + 3, m->kind);
+}
 
 static void request_text(const struct oom_crash *c, const struct oom_comparison *m)
 {
@@ -25,6 +38,8 @@ static void request_text(const struct oom_crash *c, const struct oom_comparison 
 	else
 		printf("  the request of %s is %s%s%s, %s: %s = %s\n", tried, m->scope,
 		       *m->scope ? " " : "", m->row, m->kind, m->formula, m->numbers);
+	if (m->matched)
+		shape_text(m);
 	if (m->matched && m->also)
 		printf("    (%zu other rows have the same size)\n", m->also);
 	if (m->matched && m->micro_batch)
@@ -106,7 +121,7 @@ void oom_compare_text(const struct oom_job *job, const struct oom_target *t,
 		oom_report_to_run(job, t, &m->asked.plan, &m->search.best.plan);
 }
 
-void oom_compare_json(struct oom_json *j, const struct oom_comparison *m)
+void oom_compare_json(struct oom_json *j, const struct oom_comparison *m, const struct oom_patch *patch)
 {
 	oom_json_object(j, "predicted");
 	oom_json_uint(j, "used_bytes", m->asked.eval.used_bytes);
@@ -167,5 +182,9 @@ void oom_compare_json(struct oom_json *j, const struct oom_comparison *m)
 	} else {
 		oom_json_null(j, "cheapest");
 	}
+	if (patch)
+		oom_json_text(j, "patch", patch->diff.text);
+	else
+		oom_json_null(j, "patch");
 	oom_json_end(j);
 }

@@ -51,6 +51,18 @@ bool oom_emit_prints(const struct oom_job *job)
 	return false;
 }
 
+bool oom_emit_patches(const struct oom_job *job)
+{
+	for (size_t i = 0; i < job->emit.n; i++) {
+		const char *file;
+		char name[60];
+
+		if (is_patch(format_of(job->emit.items[i], name, sizeof(name), &file)))
+			return true;
+	}
+	return false;
+}
+
 int oom_emit_check(const struct oom_job *job)
 {
 	const struct oom_emit_format *f;

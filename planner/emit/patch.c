@@ -6,19 +6,12 @@
 #include <unistd.h>
 
 #include "emit/parts.h"
+#include "emit/patch.h"
 #include "frameworks/parts.h"
 #include "input/config_json.h"
 #include "oomplan/option.h"
 
 enum { CHANGES = 64, CONTEXT = 3 };
-
-/* Line `line` of a file says key: was; it is to say `word`. */
-struct change {
-	const char *file;
-	uint32_t line;
-	const char *key, *was;
-	char word[160];
-};
 
 /* The row by which the reading took the key: its framework's. */
 static const struct fw_row *row_of(const struct oom_reading *r, const struct oom_setting *s)
@@ -40,7 +33,7 @@ static const struct fw_row *row_of(const struct oom_reading *r, const struct oom
 
 /* How the file spells this knob's new value; false: no key of it does. */
 static bool spell(const struct oom_reading *r, const struct oom_option *k, const char *value,
-		  struct change *c)
+		  struct patch_change *c)
 {
 	const struct oom_setting *s = oom_reading_key_of(r, k->name);
 	const struct fw_row *row = s && s->line && !strchr(s->knob, ' ') ? row_of(r, s) : NULL;
@@ -65,8 +58,7 @@ static bool spell(const struct oom_reading *r, const struct oom_option *k, const
 
 /* ---- one line ---- */
 
-/* Where the key's value stands in the line: [*from, *to); false: it does not. */
-static bool locate(const char *line, size_t n, const struct change *c, size_t *from, size_t *to)
+bool patch_locate(const char *line, size_t n, const struct patch_change *c, size_t *from, size_t *to)
 {
 	const size_t key = strlen(c->key), was = strlen(c->was);
 
@@ -95,7 +87,7 @@ static bool locate(const char *line, size_t n, const struct change *c, size_t *f
 	return false;
 }
 
-static bool is_text(const char *word)
+bool patch_is_text(const char *word)
 {
 	char *end;
 
@@ -105,18 +97,18 @@ static bool is_text(const char *word)
 }
 
 /* The line with its new value: quotes where the old value had them. */
-static void put_changed(struct emit_text *t, const char *line, size_t n, const struct change *c)
+static void put_changed(struct emit_text *t, const char *line, size_t n, const struct patch_change *c)
 {
 	size_t from = 0, to = 0;
 	char quote;
 
-	if (!locate(line, n, c, &from, &to)) {
+	if (!patch_locate(line, n, c, &from, &to)) {
 		emit_put(t, "%.*s", (int)n, line);
 		return;
 	}
 	quote = line[from] == '"' || line[from] == '\'' ? line[from] : 0;
 	emit_put(t, "%.*s", (int)from, line);
-	if (quote && is_text(c->word))
+	if (quote && patch_is_text(c->word))
 		emit_put(t, "%c%s%c", quote, c->word, quote);
 	else
 		emit_put(t, "%s", c->word);
@@ -132,33 +124,66 @@ static size_t line_at(const char *text, size_t size, size_t at)
 	return eol ? (size_t)(eol - text) + 1 : size;
 }
 
-static const struct change *change_of(const struct change *c, size_t n, const char *file, size_t line)
+static const struct patch_change *change_of(const struct patch_change *c, size_t n, const char *file, size_t line)
 {
 	for (size_t i = 0; i < n; i++)
-		if (c[i].line == line && !strcmp(c[i].file, file))
+		if (!c[i].added && c[i].line == line && !strcmp(c[i].file, file))
 			return &c[i];
 	return NULL;
 }
 
-/* Lines [first, last) as one hunk. */
-static void hunk(struct emit_text *t, const char *text, size_t size, const struct change *c, size_t n,
-		 const char *file, size_t first, size_t last)
+/* The lines that are new beside this one; the count of them. */
+static size_t put_added(struct emit_text *t, const struct patch_change *c, size_t n, const char *file, size_t line,
+			bool above)
 {
-	size_t at = 0, line = 1;
+	size_t count = 0;
 
-	emit_put(t, "@@ -%zu,%zu +%zu,%zu @@\n", first, last - first, first, last - first);
+	for (size_t i = 0; i < n; i++)
+		if (c[i].added && c[i].above == above && c[i].line == line && !strcmp(c[i].file, file)) {
+			if (t)
+				emit_put(t, "+%s\n", c[i].word);
+			count++;
+		}
+	return count;
+}
+
+static void put_line(struct emit_text *t, const char *text, size_t len, const struct patch_change *here, bool added,
+		     bool eol)
+{
+	/* a line below the last one ends that one too */
+	const char *const missing = eol ? "" : "\\ No newline at end of file\n";
+
+	if (!here && (eol || !added)) {
+		emit_put(t, " %.*s\n%s", (int)len, text, missing);
+		return;
+	}
+	emit_put(t, "-%.*s\n%s+", (int)len, text, missing);
+	if (here)
+		put_changed(t, text, len, here);
+	else
+		emit_put(t, "%.*s", (int)len, text);
+	emit_put(t, "\n%s", added ? "" : missing);
+}
+
+/* Lines [first, last) as one hunk; *shift: by how much the new file is longer above it, and then below. */
+static void hunk(struct emit_text *t, const char *text, size_t size, const struct patch_change *c, size_t n,
+		 const char *file, size_t first, size_t last, size_t *shift)
+{
+	size_t at = 0, line = 1, more = 0;
+
+	for (size_t i = first; i < last; i++)
+		more += put_added(NULL, c, n, file, i, true) + put_added(NULL, c, n, file, i, false);
+	emit_put(t, "@@ -%zu,%zu +%zu,%zu @@\n", first, last - first, first + *shift, last - first + more);
+	*shift += more;
 	for (; at < size && line < last; line++) {
 		const size_t next = line_at(text, size, at);
-		const size_t len = next - at - (text[next - 1] == '\n');
-		const struct change *here = change_of(c, n, file, line);
-		const char *missing = text[next - 1] == '\n' ? "" : "\\ No newline at end of file\n";
+		const bool eol = text[next - 1] == '\n';
 
-		if (line >= first && here) {
-			emit_put(t, "-%.*s\n%s+", (int)len, text + at, missing);
-			put_changed(t, text + at, len, here);
-			emit_put(t, "\n%s", missing);
-		} else if (line >= first) {
-			emit_put(t, " %.*s\n%s", (int)len, text + at, missing);
+		if (line >= first) {
+			put_added(t, c, n, file, line, true);
+			put_line(t, text + at, next - at - eol, change_of(c, n, file, line),
+				 put_added(NULL, c, n, file, line, false) != 0, eol);
+			put_added(t, c, n, file, line, false);
 		}
 		at = next;
 	}
@@ -173,31 +198,40 @@ static size_t lines_in(const char *text, size_t size)
 	return n;
 }
 
-static void diff(struct emit_text *t, const char *text, size_t size, const struct change *c, size_t n,
+static bool touched(const struct patch_change *c, size_t n, const char *file, size_t line)
+{
+	for (size_t i = 0; i < n; i++)
+		if (c[i].line == line && !strcmp(c[i].file, file))
+			return true;
+	return false;
+}
+
+static void diff(struct emit_text *t, const char *text, size_t size, const struct patch_change *c, size_t n,
 		 const char *file)
 {
 	const size_t lines = lines_in(text, size);
+	size_t shift = 0;
 
 	emit_put(t, "--- %s\n+++ %s\n", file, file);
 	for (size_t line = 1; line <= lines; line++) {
 		size_t first, last;
 
-		if (!change_of(c, n, file, line))
+		if (!touched(c, n, file, line))
 			continue;
 		first = line > CONTEXT ? line - CONTEXT : 1;
 		for (last = line; line <= lines && line <= last + 2 * CONTEXT; line++)
-			if (change_of(c, n, file, line))
+			if (touched(c, n, file, line))
 				last = line;
 		line = last;
 		last = last + CONTEXT < lines ? last + CONTEXT : lines;
-		hunk(t, text, size, c, n, file, first, last + 1);
+		hunk(t, text, size, c, n, file, first, last + 1, &shift);
 		line = last;
 	}
 }
 
 /* ---- */
 
-static bool before(const struct change *c, size_t n, const char *file)
+static bool before(const struct patch_change *c, size_t n, const char *file)
 {
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(c[i].file, file))
@@ -208,7 +242,7 @@ static bool before(const struct change *c, size_t n, const char *file)
 enum oom_status oom_emit_patch(const struct oom_reading *reading, const struct oom_plan *from,
 			       const struct oom_plan *to, struct oom_emitted *out, struct oom_error *err)
 {
-	struct change *c = calloc(CHANGES, sizeof(*c));
+	struct patch_change *c = calloc(CHANGES, sizeof(*c));
 	struct emit_text t = {.text = NULL};
 	enum oom_status st = c ? OOM_OK : oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	size_t n = 0;
@@ -222,7 +256,7 @@ enum oom_status oom_emit_patch(const struct oom_reading *reading, const struct o
 		oom_plan_get(to, k, b, sizeof(b));
 		if (!strcmp(a, b) || emit_is_aside(k->name))
 			continue;
-		if (n < CHANGES && spell(reading, k, b, &c[n]))
+		if (n < CHANGES && (spell(reading, k, b, &c[n]) || patch_add(reading, k->name, b, &c[n])))
 			n++;
 		else if (out->n_unsaid < OOM_EMIT_UNSAID_MAX)
 			snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--%s %.60s", k->name, b);

@@ -210,11 +210,66 @@ static void test_patch(void **state)
 	unlink(path);
 }
 
+/* Keys that the file does not have: below or above a line of their map, as such a file spells a line. */
+static void test_added(void **state)
+{
+	static const struct {
+		const char *suffix, *text, *expected;
+	} cases[] = {
+		/* below a table's key, the file's last line, which had no end */
+		{".yaml", "model_name_or_path: org/model\nbf16: true\nper_device_train_batch_size: 8",
+		 "@@ -1,3 +1,4 @@\n model_name_or_path: org/model\n bf16: true\n-per_device_train_batch_size: 8\n"
+		 "\\ No newline at end of file\n+per_device_train_batch_size: 2\n+gradient_accumulation_steps: 4\n"},
+		/* the last of a JSON map has no comma: above it */
+		{".json", "{\n  \"model_name_or_path\": \"org/model\",\n  \"per_device_train_batch_size\": 8\n}\n",
+		 "@@ -1,4 +1,5 @@\n {\n   \"model_name_or_path\": \"org/model\",\n+  \"gradient_accumulation_steps\": 4,\n"
+		 "-  \"per_device_train_batch_size\": 8\n+  \"per_device_train_batch_size\": 2\n }\n"},
+		/* a command's line that goes on */
+		{".sh", "python train.py --model_name_or_path org/model \\\n  --per_device_train_batch_size 8 \\\n  --bf16 True\n",
+		 "@@ -1,3 +1,4 @@\n python train.py --model_name_or_path org/model \\\n-  --per_device_train_batch_size 8 \\\n"
+		 "+  --per_device_train_batch_size 2 \\\n+  --gradient_accumulation_steps 4 \\\n   --bf16 True\n"},
+		/* no line of the map stands alone: nothing is added, and that is said */
+		{".yaml", "{model_name_or_path: org/model, bf16: true, per_device_train_batch_size: 8}\n",
+		 "+{model_name_or_path: org/model, bf16: true, per_device_train_batch_size: 2}\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan from = oom_plan_default(), to;
+		struct oom_error err = {{0}};
+		struct oom_reading *r;
+		struct oom_emitted e;
+		char path[64] = "/tmp/oomplan-test-XXXXXX";
+		const char *files[] = {path};
+		int fd;
+
+		strcat(path, cases[i].suffix);
+		fd = mkstemps(path, (int)strlen(cases[i].suffix));
+		assert_true(fd >= 0);
+		assert_int_equal(write(fd, cases[i].text, strlen(cases[i].text)), (ssize_t)strlen(cases[i].text));
+		close(fd);
+		if (oom_reading_new(&r, files, 1, "hf-trainer", &err))
+			fail_msg("%zu: %s", i, err.text);
+		oom_reading_apply(r, &from, NULL, NULL);
+		to = from;
+		to.micro_batch = 2;
+		to.grad_accum = 4;
+		assert_int_equal(oom_emit_patch(r, &from, &to, &e, &err), OOM_OK);
+		if (!strstr(e.text, cases[i].expected))
+			fail_msg("%zu: %s", i, e.text);
+		assert_int_equal(e.n_unsaid, strstr(cases[i].expected, "accumulation") ? 0 : 1);
+		oom_emitted_release(&e);
+		oom_reading_free(r);
+		unlink(path);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sayings), cmocka_unit_test(test_all_formats),
 		cmocka_unit_test(test_unknown), cmocka_unit_test(test_patch),
+		cmocka_unit_test(test_added),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
