@@ -59,6 +59,7 @@ struct oom_target {
 	const char *kind;
 	struct oom_lengths lengths;
 	char note[256];                 /* about the card */
+	const char *name;               /* of the model, as the user has it; the job's */
 	struct oom_question q;          /* settled */
 };
 /* "8xA100-80G", "A100:8", "A100 x8" mean so many GPUs: they go into the plan; an exit code. */

@@ -2,6 +2,7 @@
 #include "check.h"
 #include "commands.h"
 #include "csvout.h"
+#include "page.h"
 
 static void csv(const struct oom_eval *e)
 {
@@ -19,12 +20,17 @@ static void csv(const struct oom_eval *e)
 
 static int show(const struct oom_job *job, const struct oom_target *t, const struct oom_judged *j)
 {
+	struct oom_page page;
+
 	if (job->json)
 		oom_json_estimate(job, t, j);
 	else if (job->csv)
 		csv(&j->eval);
-	else
+	else {
+		oom_page_begin(&page);
 		oom_report_estimate(job, t, j);
+		oom_page_end(&page);
+	}
 	return j->fits ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT;
 }
 

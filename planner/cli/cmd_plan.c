@@ -7,6 +7,7 @@
 #include "csvout.h"
 #include "oomplan/megatron.h"
 #include "out.h"
+#include "page.h"
 #include "plot.h"
 
 struct args {
@@ -60,6 +61,7 @@ static enum oom_status draw(const char *plot, struct oom_evaluator *ev, const st
 static int show(const struct oom_job *job, const struct oom_target *t, const struct oom_answer *a)
 {
 	struct oom_plan plan = a->best.plan;
+	struct oom_page page;
 
 	if (oom_emit_prints(job))
 		;
@@ -67,8 +69,11 @@ static int show(const struct oom_job *job, const struct oom_target *t, const str
 		oom_json_plan(job, t, a);
 	else if (job->csv)
 		csv(&a->ladder);
-	else
+	else {
+		oom_page_begin(&page);
 		oom_report_plan(job, t, a);
+		oom_page_end(&page);
+	}
 	oom_megatron_say_split(t->model, &plan);
 	return oom_emit_plan(job, &plan, t->q.gpu, a->best.fits,
 			     a->best.fits ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT);

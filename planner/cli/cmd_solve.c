@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "json.h"
 #include "oomplan/megatron.h"
+#include "page.h"
 
 struct args {
 	struct oom_job job;
@@ -153,13 +154,17 @@ static void text(const struct oom_job *job, const struct oom_target *t, const st
 static int show(const struct oom_job *job, const struct oom_target *t, const struct both *b)
 {
 	const bool prints = oom_emit_prints(job), any = b->asked.exists || b->exact.exists;
+	struct oom_page page;
 
-	if (!prints && job->json)
+	if (!prints && job->json) {
 		json(job, t, b);
-	else if (!prints)
+	} else if (!prints) {
+		oom_page_begin(&page);
 		text(job, t, b);
-	if (!prints && !job->json && !job->quiet)
-		oom_report_lengths(t);
+		if (!job->quiet)
+			oom_report_lengths(t);
+		oom_page_end(&page);
+	}
 	return oom_emit_plan(job, b->asked.exists ? &b->asked.plan : &b->exact.plan, t->q.gpu, any,
 			     any ? OOM_EXIT_FITS : OOM_EXIT_DOES_NOT_FIT);
 }

@@ -28,13 +28,37 @@ struct map {
 		uint64_t used, capacity;
 	} *cell;
 	char caption[200];
+	char settings[700];             /* of every cell, beside the axes: "" until one was priced */
 };
+
+/* The knobs that all cells share, where they are not the defaults, and the limit. */
+static void settings(struct map *m, const struct oom_sweep_cell *c)
+{
+	struct oom_plan def = oom_plan_default();
+	char options[500], capacity[32], value[OOM_VALUE_SIZE];
+
+	def.compute_capability = c->plan->compute_capability;
+	for (int k = 0; k < 2; k++) {
+		const struct oom_option *knob = oom_knob_find(m->name[k]);
+
+		if (knob)
+			oom_plan_set(&def, knob, oom_plan_get(c->plan, knob, value, sizeof(value)), NULL);
+	}
+	oom_plan_options(&def, c->plan, options, sizeof(options));
+	snprintf(m->settings, sizeof(m->settings), "%s; the limit is %s%s less a margin of %g %%",
+		 *options ? options : "default settings",
+		 oom_format_bytes(c->capacity_bytes, capacity, sizeof(capacity)),
+		 oom_knob_find(m->name[0]) && oom_knob_find(m->name[1]) ? "" : " (of the first card)",
+		 100 * c->plan->margin);
+}
 
 static void on_cell(void *ctx, const struct oom_sweep_cell *c)
 {
 	struct map *m = ctx;
 	struct cell *to = &m->cell[c->at[m->axis[1]] * m->n[0] + c->at[m->axis[0]]];
 
+	if (!*m->settings && c->plan)
+		settings(m, c);
 	to->used = c->ok ? c->eval->used_bytes : 0;
 	to->capacity = c->capacity_bytes;
 	to->state = !c->ok					       ? IMPOSSIBLE :
@@ -151,7 +175,7 @@ static void one(FILE *out, const struct map *m, uint64_t x, uint64_t y, double p
 static void svg(FILE *out, const struct map *m)
 {
 	const size_t names = widest(m, 1) > strlen(m->name[1]) ? widest(m, 1) : strlen(m->name[1]);
-	const double left = 32 + 7.2 * (double)(names > 40 ? 40 : names), top = 84;
+	const double left = 32 + 7.2 * (double)(names > 40 ? 40 : names), top = 102;
 	const double w = m->n[0] > 60 ? 8 :
 			 m->n[0] > 16 ? 46 - 0.6 * (double)m->n[0] :
 					64,
@@ -171,6 +195,7 @@ static void svg(FILE *out, const struct map *m)
 		     m->name[1], m->name[0]);
 	oom_svg_text(out, 16, 48, 12, OOM_ANCHOR_START, "#6b6b6b", "%s%s", m->caption,
 		     w >= 44 && h >= 18 ? "; numbers are GiB used" : "");
+	oom_svg_text(out, 16, 66, 12, OOM_ANCHOR_START, "#6b6b6b", "%s", m->settings);
 	oom_svg_text(out, left - 8, top - 8, 12, OOM_ANCHOR_END, OOM_SVG_INK, "%s", m->name[1]);
 	for (uint64_t j = 0; j < m->n[1]; j++) {
 		const double y = top + h * (double)j;
@@ -222,7 +247,8 @@ static void text(FILE *out, const struct map *m)
 											1;
 	char buf[OOM_VALUE_SIZE];
 
-	fprintf(out, "%s\n%*s  %s\n", oom_shown(m->caption), left, m->name[1], m->name[0]);
+	fprintf(out, "%s\n", oom_shown(m->caption));
+	fprintf(out, "%s\n%*s  %s\n", oom_shown(m->settings), left, m->name[1], m->name[0]);
 	if (each > 2) {
 		fprintf(out, "%*s ", left, "");
 		for (uint64_t i = 0; i < m->n[0]; i++)

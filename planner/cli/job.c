@@ -252,6 +252,7 @@ int oom_target_open(const struct oom_job *job, struct oom_target *t, bool need_g
 		oom_target_close(t);
 		return code;
 	}
+	t->name = strcmp(job->model, "-") ? job->model : oom_model_type(t->model);
 	oom_question_settle(&t->q);
 	say_dtype(job, t);
 	warn(t);

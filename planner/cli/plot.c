@@ -134,6 +134,14 @@ static void legend(FILE *out, double y)
 	}
 }
 
+/* A path without its folders. */
+static const char *file_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return oom_shown(slash && slash[1] ? slash + 1 : path);
+}
+
 static void title(FILE *out, const struct oom_target *t, const struct oom_judged *j)
 {
 	const struct oom_plan *p = &j->plan;
@@ -152,8 +160,8 @@ static void title(FILE *out, const struct oom_target *t, const struct oom_judged
 	oom_svg_text(out, 16, 28, 18, OOM_ANCHOR_START, t->q.capacity_bytes && !fits ? LIMIT : INK, "%s",
 		     head);
 	oom_svg_text(out, 16, 48, 12, OOM_ANCHOR_START, SOFT,
-		     "%s, batch %lld x accumulation %lld, %lld tokens, %s, checkpointing %s",
-		     oom_shown(oom_model_type(t->model)), (long long)p->micro_batch, (long long)p->grad_accum,
+		     "%.80s (%s), batch %lld x accumulation %lld, %lld tokens, %s, checkpointing %s",
+		     file_name(t->name), oom_model_type(t->model), (long long)p->micro_batch, (long long)p->grad_accum,
 		     (long long)p->seq_len,
 		     oom_plan_get(p, oom_knob_find("precision"), precision, sizeof(precision)),
 		     oom_plan_get(p, oom_knob_find("grad-ckpt"), ckpt, sizeof(ckpt)));

@@ -182,8 +182,15 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 
 static void anatomy(const struct oom_eval *e)
 {
+	const uint64_t small = (uint64_t)1 << 20;
+	uint64_t rest = 0;
+
 	printf("\nwho is alive at the peak (%s)\n", oom_phase_str(e->peak_phase));
 	for (int b = 0; b < OOM_BUCKETS; b++) {
+		if (e->bucket[b] < small && e->overall_peak >= 100 * small) {
+			rest += e->bucket[b];
+			continue;
+		}
 		if (!e->bucket[b])
 			continue;
 		printf("  %-26s %12s", oom_bucket_str((enum oom_bucket)b), oom_gib(e->bucket[b]));
@@ -194,6 +201,8 @@ static void anatomy(const struct oom_eval *e)
 		bar(e->bucket[b], e->overall_peak, 30);
 		putchar('\n');
 	}
+	if (rest)
+		printf("  %-26s %12s\n", "rows under 1 MiB, together", oom_gib(rest));
 }
 
 static void phases(const struct oom_eval *e)

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "page.h"
 #include "table.h"
 #include "term.h"
 
@@ -140,6 +141,34 @@ static void tables(void **state)
 	ends_as(f, "x                              7\n");
 }
 
+/* Lines of a report: columns stay, numbers keep their units, colours take no room, commands stay whole. */
+static void folding(void **state)
+{
+	static const struct {
+		const char *line;
+		int width;
+		const char *want;
+	} cases[] = {
+		{"  short", 20, "  short\n"},
+		{"", 20, "\n"},
+		{"  one two three four", 12, "  one two\n    three\n    four\n"},
+		{"  a   b   c", 20, "  a   b   c\n"},
+		{"used 12.5 GiB of it", 12, "used\n  12.5 GiB\n  of it\n"},
+		{"\033[1mone\033[0m two", 7, "\033[1mone\033[0m two\n"},
+		{"\xc3\xa9\xc3\xa9 \xc3\xa9", 4, "\xc3\xa9\xc3\xa9 \xc3\xa9\n"},
+		{"  oomplan estimate --model GPT-2", 12, "  oomplan estimate --model GPT-2\n"},
+		{"unbreakable-word x", 6, "unbreakable-word\n  x\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		FILE *f = begin();
+
+		oom_fold_line(f, cases[i].line, cases[i].width);
+		ends_as(f, cases[i].want);
+	}
+}
+
 static void locales(void **state)
 {
 	static const struct {
@@ -172,6 +201,7 @@ int main(void)
 		cmocka_unit_test(bars),
 		cmocka_unit_test(scrubbing),
 		cmocka_unit_test(tables),
+		cmocka_unit_test(folding),
 		cmocka_unit_test(locales),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
