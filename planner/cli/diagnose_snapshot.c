@@ -257,13 +257,15 @@ int oom_diagnose_snapshot(struct oom_job *job, const char *path, const char *plo
 	struct oom_error err = {{0}};
 	struct oom_snapshot s;
 	struct oom_eval e;
+	/* --from names the model in the run's own file */
+	const bool planned = job->model || job->reading;
 	int code;
 
 	if (oom_snapshot_read(&s, path, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-	code = job->model ? price(job, &e) : 0;
+	code = planned ? price(job, &e) : 0;
 	if (code)
 		return code;
-	(job->json ? json : text)(&s, job->model ? &e : NULL);
-	return plot ? plot_to(plot, &s, job->model ? e.overall_peak : 0) : OOM_EXIT_FITS;
+	(job->json ? json : text)(&s, planned ? &e : NULL);
+	return plot ? plot_to(plot, &s, planned ? e.overall_peak : 0) : OOM_EXIT_FITS;
 }

@@ -4,6 +4,7 @@
  * The runtime whose allocator refused (torch, jax, ggml) is the message's own; the program is what
  * somebody started and can configure.  A traceback of the Trainer with DeepSpeed and torch below it
  * is the Trainer's: rows stand in the order in which users meet programs, the outermost first. */
+#include <ctype.h>
 #include <string.h>
 
 #include "tables.h"
@@ -117,6 +118,21 @@ static bool slash(char c)
 	return c == '/' || c == '\\';
 }
 
+/* A row of nvidia-smi's or of its queries: it ends in a process's size in MiB. Whose process it is, is not
+ * whose message this is. */
+static bool of_process(const char *begin, const char *p, const char *end)
+{
+	const char *const line = oom_line_begin(begin, p), *q = oom_line_end(p, end);
+
+	while (q > line && strchr("| \t\r", q[-1]))
+		q--;
+	if (q - line < 4 || memcmp(q - 3, "MiB", 3))
+		return false;
+	for (q -= 3; q > line && q[-1] == ' ';)
+		q--;
+	return q > line && isdigit((unsigned char)q[-1]);
+}
+
 /* name as a folder of a path or the root of a dotted module: "/vllm/", "vllm.engine" */
 static bool package_in(const char *begin, const char *end, const char *name)
 {
@@ -125,7 +141,7 @@ static bool package_in(const char *begin, const char *end, const char *name)
 	for (const char *p = begin; (p = oom_text_find(p, end, name)); p++) {
 		const char after = p + n < end ? p[n] : 0;
 
-		if (p > begin && (name_char(p[-1]) || p[-1] == '.'))
+		if ((p > begin && (name_char(p[-1]) || p[-1] == '.')) || of_process(begin, p, end))
 			continue;
 		if (slash(after) || (after == '.' && p + n + 1 < end && name_char(p[n + 1]) &&
 				     !(p + n + 3 < end && !memcmp(p + n, ".py", 3)) &&
@@ -136,11 +152,19 @@ static bool package_in(const char *begin, const char *end, const char *name)
 	return false;
 }
 
+static bool word_in(const char *begin, const char *end, const char *word)
+{
+	for (const char *p = begin; (p = oom_text_find(p, end, word)); p++)
+		if (!of_process(begin, p, end))
+			return true;
+	return false;
+}
+
 static bool shows(const struct oom_program *p, const char *begin, const char *end)
 {
 	for (size_t k = 0; k < OOM_PROGRAM_MARKS && p->marks[k]; k++)
 		if (*p->marks[k] == '@' ? package_in(begin, end, p->marks[k] + 1) :
-					  oom_text_find(begin, end, p->marks[k]) != NULL)
+					  word_in(begin, end, p->marks[k]))
 			return true;
 	return false;
 }
