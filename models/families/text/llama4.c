@@ -2,13 +2,43 @@
  * queries and keys, chunked attention, experts that all see every token (scaled by a sigmoid router
  * that is zero for those not chosen). Reference: transformers 5.12,
  * models/llama4/modeling_llama4.py (Llama4ForCausalLM). */
-#include <stdio.h>
 #include <string.h>
 
-#include "blocks/blocks.h"
+#include "blocks/decoder.h"
+#include "config/keys.h"
 
-enum { D_DENSE, QK_NORM, TUNED };               /* extra[] */
 enum { NO_ROPE = 1, DENSE = 2, CHUNKED = 4 };   /* kind[] */
+
+struct llama4 {
+	uint64_t d_dense;               /* feed-forward of layers without experts */
+	bool qk_norm, tuned;            /* tuned: queries without positions are scaled by theirs */
+};
+OOM_OWN(llama4, struct llama4);
+
+static const struct oom_key_row llama4_keys[] = {
+	OR(vocab, "vocab_size", 202048),
+	OR(d_model, "hidden_size", 5120),
+	OR(d_ff, "intermediate_size", 8192),
+	LIKE(d_expert, NULL, 1, d_ff),
+	LIKE(d_shared, NULL, 1, d_ff),
+	OR_OWN(struct llama4, d_dense, "intermediate_size_mlp", 16384),
+	OR(n_layers, "num_hidden_layers", 48),
+	OR(n_heads, "num_attention_heads", 40),
+	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
+	OR(n_experts, "num_local_experts", 16),
+	OR(top_k, "num_experts_per_tok", 1),
+	OR(head_dim, "head_dim", 128),
+	OR(max_positions, "max_position_embeddings", 0),
+	OR(window, "attention_chunk_size", 8192),
+	ACT(act, "hidden_act", "silu"),
+	FLAG(tie, "tie_word_embeddings", false),
+	FLAG(qkv_bias, "attention_bias", false),
+	FLAG(o_bias, "attention_bias", false),
+	REAL(attn_dropout, "attention_dropout", 0),
+	FLAG_OWN(struct llama4, qk_norm, "use_qk_norm", true),
+	FLAG_OWN(struct llama4, tuned, "attn_temperature_tuning", true),
+	OOM_KEYS_END,
+};
 
 static void parse_kinds(struct oom_arch *a)
 {
@@ -35,44 +65,26 @@ static void parse_kinds(struct oom_arch *a)
 	}
 }
 
-static void parse(struct oom_arch *a)
+static void llama4_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 
 	a->norm = OOM_NORM_RMS;
-	a->vocab = oom_read_count_or(r, "vocab_size", 202048);
-	a->d_model = oom_read_count_or(r, "hidden_size", 5120);
-	a->d_ff = a->d_expert = a->d_shared = oom_read_count_or(r, "intermediate_size", 8192);
-	a->extra[D_DENSE] = oom_read_count_or(r, "intermediate_size_mlp", 16384);
-	a->n_layers = oom_read_count_or(r, "num_hidden_layers", 48);
-	a->n_heads = oom_read_count_or(r, "num_attention_heads", 40);
-	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
-	a->n_experts = oom_read_count_or(r, "num_local_experts", 16);
-	a->top_k = oom_read_count_or(r, "num_experts_per_tok", 1);
+	a->gated = true;
+	a->rotary_share = 1;
 	if (!a->n_heads || !a->n_kv_heads || !a->d_model || !a->vocab || !a->d_ff ||
-	    !a->n_experts || !a->top_k || !a->extra[D_DENSE]) {
+	    !a->n_experts || !a->top_k || !llama4_of(a)->d_dense) {
 		oom_read_fail(r, "llama4: sizes, heads and experts must be positive");
 		return;
 	}
 	if (a->top_k > a->n_experts)
 		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
 			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
-	a->head_dim = oom_read_count_or(r, "head_dim", 128);
-	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
-	a->window = oom_read_count_or(r, "attention_chunk_size", 8192);
-	a->act = oom_read_act(r, "hidden_act", "silu");
-	a->gated = true;
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	a->qkv_bias = a->o_bias = oom_read_bool(r, "attention_bias", false);
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
-	a->rotary_share = 1;
-	a->extra[QK_NORM] = oom_read_bool(r, "use_qk_norm", true);
-	a->extra[TUNED] = oom_read_bool(r, "attn_temperature_tuning", true);
 	parse_kinds(a);
 }
 
-struct layer {
-	const struct oom_arch *a;
+struct llama4_layer {
+	struct oom_decoder_layer base;
 	struct oom_val freqs;           /* complex frequencies, as pairs of fp32 */
 	struct oom_val mask[2];         /* full, chunked */
 };
@@ -82,117 +94,117 @@ struct layer {
 static void rotate(struct oom_tape *t, struct oom_val *q, struct oom_val *k, struct oom_val freqs)
 {
 	const enum oom_dtype dt = (enum oom_dtype)q->dt;
-	struct oom_val qf = oom_op_cast(t, *q, OOM_F32), kf = oom_op_cast(t, *k, OOM_F32), qo, ko;
+	struct oom_frame f = {.t = t};
+	struct oom_val qo, ko;
 
-	qo = oom_op_mul(t, oom_keep(qf), oom_keep(freqs));
-	ko = oom_op_mul(t, oom_keep(kf), oom_keep(freqs));
-	*q = oom_op_cast(t, oom_share(t, qo), dt);
-	*k = oom_op_cast(t, oom_share(t, ko), dt);
-	oom_drop(t, qo);
-	oom_drop(t, ko);
-	oom_drop(t, qf);
-	oom_drop(t, kf);
+	qo = oom_name(&f, oom_op_cast(t, *q, OOM_F32));
+	ko = oom_name(&f, oom_op_cast(t, *k, OOM_F32));
+	qo = oom_name(&f, oom_op_mul(t, qo, freqs));
+	ko = oom_name(&f, oom_op_mul(t, ko, freqs));
+	*q = oom_give(&f, oom_op_cast(t, qo, dt));
+	*k = oom_give(&f, oom_op_cast(t, ko, dt));
+	oom_leave(&f, oom_none());
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8_t kind,
-				struct oom_val x)
+static struct oom_val llama4_attention(struct oom_frame *layer, const struct llama4_layer *l,
+				       uint8_t kind, struct oom_val x)
 {
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
 	const struct oom_dim h = {x.width, x.text},
-			     qd = {a->n_heads * a->head_dim, "n_heads * head_dim"};
-	const struct oom_dim kd = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
+			     qd = {a->n_heads * a->head_dim, "n_heads * head_dim"},
+			     kd = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
+	struct oom_tape *t = layer->t;
 	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_frame f = {.t = t};
 	struct oom_val q, k, v;
 
-	q = oom_op_linear(t, "q_proj", oom_keep(x), qd, bias);
-	k = oom_op_linear(t, "k_proj", oom_keep(x), kd, bias);
-	v = oom_op_heads(t, oom_op_linear(t, "v_proj", oom_keep(x), kd, bias));
+	x = oom_arg(&f, x);
+	q = oom_op_linear(t, "q_proj", x, qd, bias);
+	k = oom_op_linear(t, "k_proj", x, kd, bias);
+	v = oom_op_heads(t, oom_op_linear(t, "v_proj", x, kd, bias));
 	if (!(kind & NO_ROPE)) {
 		rotate(t, &q, &k, l->freqs);
-		if (a->extra[QK_NORM]) {
+		if (llama4_of(a)->qk_norm) {
 			q = oom_norm(t, OOM_NORM_RMS_PLAIN, "qk_norm", q, a->head_dim);
 			k = oom_norm(t, OOM_NORM_RMS_PLAIN, "qk_norm", k, a->head_dim);
 		}
-	} else if (a->extra[TUNED]) { /* the fp32 factor of each position widens the product */
-		struct oom_val f = oom_new(t, "attention scales", t->m_s, D(1), OOM_F32);
+	} else if (llama4_of(a)->tuned) { /* each position's fp32 factor widens the product */
 		const enum oom_dtype dt = (enum oom_dtype)q.dt;
 
-		q = oom_op_cast(t, oom_op_mul(t, q, f), dt);
+		q = oom_op_mul(t, q, oom_new(t, "attention scales", t->m_s, D(1), OOM_F32));
+		q = oom_op_cast(t, q, dt);
 	}
-	at.layer_names_weights = true;
+	at.caller = layer;
 	at.softmax_as_is = at.no_cast_back = true;
 	at.mask = l->mask[kind & CHUNKED ? 1 : 0];
-	q = oom_attention_core(t, &at, oom_op_heads(t, q), oom_op_heads(t, k), v);
-	q = oom_op_linear(t, "o_proj", q, h, a->o_bias ? OOM_BIAS : 0);
-	oom_done(t, x);
-	return q;
+	k = oom_op_heads(t, k);
+	q = oom_op_heads(t, q);
+	q = oom_attention_core(t, &at, q, k, v);
+	return oom_leave(&f, oom_op_linear(t, "o_proj", q, h, a->o_bias ? OOM_BIAS : 0));
 }
 
-/* Scores [tokens, experts]: the top logits scattered into -inf, through a sigmoid in fp32. */
+/* Scores [tokens, experts]: the top logits scattered into -inf, through a sigmoid in fp32; the logits
+ * are returned beside them, until then a name. */
 static struct oom_val route(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_dim e = {a->n_experts, "n_experts"}, k = {a->top_k, "top_k"};
-	struct oom_val logits, index, top, s;
+	struct oom_frame f = {.t = t};
+	struct oom_val logits, index, s;
 	enum oom_dtype dt;
 
 	/* PEFT's nn.Linear wrapper around a router that returns two tensors fails */
 	t->approximate |= oom_lora_takes_all(t);
-	logits = oom_op_linear(t, "router", x, e, 0);
+	logits = oom_name(&f, oom_op_linear(t, "router", x, e, 0));
 	dt = (enum oom_dtype)logits.dt;
-	index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
-	top = oom_op_gather(t, "top-k value", oom_keep(logits), oom_keep(index), x.mono, k);
-	s = oom_op_gather(t, "scatter_", top, index, x.mono, e);
-	s = oom_op_cast(t, oom_op_unary(t, OOM_SIGMOID, oom_op_cast(t, s, OOM_F32)), dt);
-	oom_drop(t, logits);                    /* returned beside the scores */
-	return s;
+	index = oom_name(&f, oom_new(t, "top-k index", x.mono, k, OOM_I64));
+	s = oom_op_gather(t, "top-k value", logits, index, x.mono, k);
+	s = oom_op_gather(t, "scatter_", s, oom_take(&f, index), x.mono, e);
+	s = oom_op_unary(t, OOM_SIGMOID, oom_op_cast(t, s, OOM_F32));
+	return oom_leave(&f, oom_op_cast(t, s, dt));
 }
 
-static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+static struct oom_val llama4_experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const uint64_t E = a->n_experts, f = a->d_expert, h = x.width;
-	const struct oom_dim all = {E * h, "n_experts * d_model"},
-			     half[2] = {{E * f, "n_experts * d_expert"},
-					{E * f, "n_experts * d_expert"}};
-	struct oom_val scores = route(t, a, oom_keep(x)), in, w, p[2], y, shared;
+	const uint64_t E = a->n_experts, ff = a->d_expert, h = x.width;
+	const struct oom_dim all = {E * h, "n_experts * d_model"}, one = {E * ff, "n_experts * d_expert"},
+			     both = {2 * E * ff, "n_experts * 2 * d_expert"}, half[2] = {one, one};
+	struct oom_frame f = {.t = t};
+	struct oom_val scores, in, w, p[2], y, shared;
 
-	in = oom_op_expand_copy(t, oom_keep(x), x.mono, all);
-	scores = oom_op_copy(t, "reshape", scores);
-	in = oom_op_mul(t, in, scores);
+	x = oom_arg(&f, x);
+	scores = route(t, a, x);
+	in = oom_op_expand_copy(t, x, x.mono, all);
+	in = oom_name(&f, oom_op_mul(t, in, oom_op_copy(t, "reshape", scores)));
 	t->scope = "experts";
-	w = oom_param(t, "gate_up_proj", E * h, 2 * f, OOM_P_EXPERT);
+	w = oom_param(t, "gate_up_proj", E * h, 2 * ff, OOM_P_EXPERT);
 	oom_param_stacked(t, w, h);
-	y = oom_op_bmm(t, "gate and up", oom_keep(in), w, x.mono,
-		       (struct oom_dim){2 * E * f, "n_experts * 2 * d_expert"}, 0);
-	oom_op_split(t, oom_keep(y), 2, half, p);
-	w = oom_param(t, "down_proj", E * f, h, OOM_P_EXPERT);
-	oom_param_stacked(t, w, f);
+	y = oom_name(&f, oom_op_bmm(t, "gate and up", in, w, x.mono, both, 0));
+	oom_op_split(t, y, 2, half, p);
+	w = oom_param(t, "down_proj", E * ff, h, OOM_P_EXPERT);
+	oom_param_stacked(t, w, ff);
 	p[0] = oom_op_mul(t, p[1], oom_activation(t, a->act, p[0]));
-	p[0] = oom_op_bmm(t, "down", p[0], w, x.mono, all, 0);
-	oom_drop(t, y);
-	oom_tape_flops(t, x.mono, 6.0 * (double)E * (double)h * (double)f, (enum oom_dtype)x.dt);
-	shared = oom_gated_mlp(t, oom_keep(x), a->act, (struct oom_dim){a->d_shared, "d_shared"},
-			       false);
-	y = oom_op_sum(t, oom_keep(p[0]), x.mono, (struct oom_dim){h, "d_model"});
-	shared = oom_op_add_inplace(t, shared, y);
-	oom_drop(t, p[0]);
-	oom_drop(t, in);
-	oom_done(t, x);
-	return shared;
+	p[0] = oom_name(&f, oom_op_bmm(t, "down", p[0], w, x.mono, all, 0));
+	oom_forget(&f, y);                      /* gate and up, names of the experts' module */
+	oom_tape_flops(t, x.mono, 6.0 * (double)E * (double)h * (double)ff, (enum oom_dtype)x.dt);
+	shared = oom_gated_mlp(t, x, a->act, (struct oom_dim){a->d_shared, "d_shared"}, false);
+	y = oom_op_sum(t, p[0], x.mono, (struct oom_dim){h, "d_model"});
+	return oom_leave(&f, oom_op_add_inplace(t, shared, y));
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val llama4_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct layer *l = ctx;
-	const struct oom_arch *a = l->a;
+	const struct llama4_layer *l = ctx;
+	const struct oom_arch *a = l->base.a;
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
+	struct oom_frame f = {.t = t};
+	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", x, 0);
 
-	x = oom_op_add(t, x, attention(t, l, kind, h));
-	h = oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
-	h = kind & DENSE ? oom_gated_mlp(t, h, a->act, D(a->extra[D_DENSE]), false) :
-			   experts(t, a, h);
-	return oom_op_add(t, x, h);
+	x = oom_name(&f, oom_op_add(t, x, llama4_attention(&f, l, kind, h)));
+	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
+	h = kind & DENSE ? oom_gated_mlp(t, h, a->act, D(llama4_of(a)->d_dense), false) :
+			   llama4_experts(t, a, h);
+	return oom_leave(&f, oom_op_add(t, x, h));
 }
 
 /* polar(1, inv_freq * position), times the attention scaling, under no_grad. */
@@ -200,44 +212,43 @@ static struct oom_val frequencies(struct oom_tape *t, uint64_t d)
 {
 	const struct oom_dim half = {d / 2, "head_dim / 2"}, full = {d, "head_dim"};
 	const bool grad = t->grad;
-	struct oom_val f, one, polar, y;
+	struct oom_frame f = {.t = t};
+	struct oom_val one, y;
 
 	oom_buffer(t, d / 2, OOM_F32);
 	oom_buffer(t, d / 2, OOM_F32);
 	t->grad = false;
-	f = oom_new(t, "rotary freqs", t->m_s, half, OOM_F32);
-	one = oom_new(t, "ones", t->m_s, half, OOM_F32);
-	polar = oom_new(t, "polar", t->m_s, full, OOM_F32);
-	oom_drop(t, one);
-	y = oom_op_unary(t, OOM_SCALE, polar);
-	oom_drop(t, f);
+	oom_name(&f, oom_new(t, "rotary freqs", t->m_s, half, OOM_F32));
+	one = oom_name(&f, oom_new(t, "ones", t->m_s, half, OOM_F32));
+	y = oom_new(t, "polar", t->m_s, full, OOM_F32);
+	oom_forget(&f, one);
+	y = oom_leave(&f, oom_op_unary(t, OOM_SCALE, y));
 	t->grad = grad;
 	return y;
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val llama4_prepare(struct oom_frame *f, const struct oom_arch *a,
+				     struct oom_decoder_layer *base, struct oom_val x)
 {
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a};
-	enum oom_dtype dt;
+	struct llama4_layer *l = (struct llama4_layer *)base;
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_tape *t = f->t;
 
-	t->scope = "embed_tokens";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
-	x = oom_input_grads(t, x);
-	first = oom_share(t, x);
-	dt = (enum oom_dtype)x.dt;
-	l.mask[0] = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
-	l.mask[1] = oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s);
-	l.freqs = frequencies(t, a->head_dim);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
-	oom_drop_shared(t, l.freqs);
-	oom_drop_shared(t, l.mask[0]);
-	oom_drop_shared(t, l.mask[1]);
-	x = oom_norm(t, a->norm, "norm", x, 0);
-	oom_drop(t, first);
-	return oom_causal_tail(t, a, x, embed);
+	for (int i = 0; i < 2; i++)
+		l->mask[i] = oom_name_shared(f, oom_make_mask(t, true, i ? a->window : 0, dt, t->m_b,
+							      t->m_s, t->m_s));
+	l->freqs = oom_name_shared(f, frequencies(t, a->head_dim));
+	return x;
 }
+
+static const struct oom_decoder llama4_decoder = {
+	.embed = "embed_tokens",
+	.norm = "norm",
+	.kinds = true,
+	.layer_size = sizeof(struct llama4_layer),
+	.block = llama4_block,
+	.prepare = llama4_prepare,
+};
 
 const struct oom_family oom_family_llama4 = {
 	.name = "llama4",
@@ -246,6 +257,7 @@ const struct oom_family oom_family_llama4 = {
 	.source = "transformers 5.12 models/llama4/modeling_llama4.py",
 	.types = OOM_TYPE("llama4_text"),
 	.lora_targets = "q_proj+v_proj",
-	.parse = parse,
-	.step = step,
+	.keys = llama4_keys,
+	.parse = llama4_parse,
+	.decoder = &llama4_decoder,
 };
