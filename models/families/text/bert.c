@@ -259,8 +259,11 @@ static struct oom_val bert_model(struct oom_tape *t, const struct oom_arch *a, s
 	const struct oom_dim h = D(a->d_model);
 	struct bert_layer l = {.a = a};
 	struct oom_frame f = {.t = t};
-	struct oom_val x = bert_embeddings(t, a, word), mask;
+	struct oom_val types, x, mask;
 
+	/* token_type_ids, a local of the model until it returns */
+	types = bert_zero_types(&f, a);
+	x = bert_embeddings(t, a, types, word);
 	if (!kind->maps_in && a->d_embed != a->d_model)
 		x = oom_op_linear(t, "embeddings_project", x, h, OOM_BIAS);
 	x = oom_name(&f, x);                    /* embedding_output */

@@ -16,6 +16,12 @@ enum bert_cls { BERT_POOLER, BERT_CLS_TANH, BERT_CLS_GELU, BERT_CLS_ACT };
 /* How long a pre-norm layer holds what it feeds to its feed-forward. */
 enum bert_normed { BERT_UNTIL_DENSE, BERT_UNTIL_ACT, BERT_UNTIL_END };
 
+/* What the embeddings look up. */
+struct bert_ids {
+	struct oom_val positions;
+	struct oom_val types;           /* zeros that the model made; none where they are gathered */
+};
+
 struct bert_kind {
 	/* embeddings */
 	bool ids_positions;             /* positions made from the ids, one row per token */
@@ -31,7 +37,7 @@ struct bert_kind {
 	bool maps_in;
 	/* what follows the words, which have a name in f; NULL: types, then positions */
 	struct oom_val (*embed)(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
-				struct oom_val ids);
+				const struct bert_ids *ids);
 	void (*read)(struct oom_arch *a);       /* keys of the type's own; may be NULL */
 	/* layers */
 	bool pre_norm;
@@ -97,22 +103,26 @@ OOM_OWN(bert, struct bert);
 /* The forward pass and the loss (bert.c). */
 struct oom_val bert_step(struct oom_tape *t, const struct oom_arch *a);
 /* The embeddings, without what brings them to the model's width; *word gets the table of words
- * (bert_input.c). */
-struct oom_val bert_embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word);
+ * (bert_input.c).  types: what bert_zero_types made. */
+struct oom_val bert_embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val types,
+			       struct oom_val *word);
+/* token_type_ids as X.forward makes them before it calls the embeddings, named in its frame f; none
+ * for types without. */
+struct oom_val bert_zero_types(struct oom_frame *f, const struct oom_arch *a);
 /* Of struct bert_kind: embed and read of the types that have more than words, positions and
  * types. */
 struct oom_val bert_embed_positions_first(struct oom_frame *f, const struct oom_arch *a,
-					  struct oom_val x, struct oom_val ids);
+					  struct oom_val x, const struct bert_ids *ids);
 struct oom_val bert_embed_roc(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
-			      struct oom_val ids);
+			      const struct bert_ids *ids);
 struct oom_val bert_embed_luke(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
-			       struct oom_val ids);
+			       const struct bert_ids *ids);
 struct oom_val bert_embed_layoutlm(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
-				   struct oom_val ids);
+				   const struct bert_ids *ids);
 struct oom_val bert_embed_markuplm(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
-				   struct oom_val ids);
+				   const struct bert_ids *ids);
 struct oom_val bert_embed_tapas(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
-				struct oom_val ids);
+				const struct bert_ids *ids);
 void bert_read_roc(struct oom_arch *a);
 void bert_read_luke(struct oom_arch *a);
 void bert_read_layoutlm(struct oom_arch *a);

@@ -8,48 +8,55 @@ static struct oom_val zeros(struct oom_tape *t)
 	return oom_new(t, "zeros", t->m_bs, D(1), OOM_I64);
 }
 
-/* Token types: gathered from a buffer and expanded over the batch (a row per token where positions
- * are), or fresh zeros. */
-static struct oom_val type_ids(struct oom_tape *t, const struct bert_kind *kind)
+struct oom_val bert_zero_types(struct oom_frame *f, const struct oom_arch *a)
+{
+	return bert_kind(a)->zero_types ? oom_name(f, zeros(f->t)) : oom_none();
+}
+
+/* Token types: the model's zeros, or gathered from a buffer and expanded over the batch (a row per
+ * token where positions are). */
+static struct oom_val type_ids(struct oom_tape *t, const struct bert_kind *kind,
+			       struct oom_val given)
 {
 	struct oom_val ids;
 
 	if (kind->zero_types)
-		return zeros(t);
+		return given;
 	ids = oom_new(t, "token type ids", kind->ids_positions ? t->m_bs : t->m_s, D(1), OOM_I64);
 	ids.mono = t->m_bs;
 	return ids;
 }
 
 static struct oom_val positions(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
-				struct oom_val ids)
+				const struct bert_ids *ids)
 {
-	struct oom_val e = oom_op_embedding(f->t, "position_embeddings", ids, a->max_positions,
+	struct oom_val e = oom_op_embedding(f->t, "position_embeddings", ids->positions, a->max_positions,
 					    D(a->d_embed), 0);
 
 	e = oom_name(f, e);
 	return bert_kind(a)->add_inplace ? oom_op_add_inplace(f->t, x, e) : oom_op_add(f->t, x, e);
 }
 
-static struct oom_val types(struct oom_frame *f, const struct oom_arch *a)
+static struct oom_val types(struct oom_frame *f, const struct oom_arch *a,
+			    const struct bert_ids *ids)
 {
 	return oom_name(f, oom_type_embeddings(f->t, a, D(a->d_embed),
-					       type_ids(f->t, bert_kind(a))));
+					       type_ids(f->t, bert_kind(a), ids->types)));
 }
 
 static struct oom_val bert_embed(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
-				 struct oom_val ids)
+				 const struct bert_ids *ids)
 {
 	if (!bert_kind(a)->no_types)
-		x = oom_op_add(f->t, x, types(f, a));
+		x = oom_op_add(f->t, x, types(f, a, ids));
 	return positions(f, a, x, ids);
 }
 
 struct oom_val bert_embed_positions_first(struct oom_frame *f, const struct oom_arch *a,
-					  struct oom_val x, struct oom_val ids)
+					  struct oom_val x, const struct bert_ids *ids)
 {
 	x = positions(f, a, x, ids);
-	return oom_op_add(f->t, x, types(f, a));
+	return oom_op_add(f->t, x, types(f, a, ids));
 }
 
 /* ---- LayoutLM ---- */
@@ -61,7 +68,7 @@ void bert_read_layoutlm(struct oom_arch *a)
 
 /* The six embeddings of a box between positions and types, the sum made left to right. */
 struct oom_val bert_embed_layoutlm(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
-				   struct oom_val ids)
+				   const struct bert_ids *ids)
 {
 	const struct oom_dim h = D(a->d_model), width[4] = {h, h, h, h};
 	struct oom_frame box = {.t = f->t};
@@ -73,7 +80,7 @@ struct oom_val bert_embed_layoutlm(struct oom_frame *f, const struct oom_arch *a
 	for (int i = 0; i < 6; i++)
 		x = oom_op_add(f->t, x, e[i]);
 	oom_leave(&box, oom_none());
-	return oom_op_add(f->t, x, types(f, a));
+	return oom_op_add(f->t, x, types(f, a, ids));
 }
 
 /* ---- MarkupLM ---- */
@@ -119,7 +126,7 @@ static struct oom_val xpaths(struct oom_frame *f, const struct oom_arch *a)
 }
 
 struct oom_val bert_embed_markuplm(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
-				   struct oom_val ids)
+				   const struct bert_ids *ids)
 {
 	x = bert_embed_positions_first(f, a, x, ids);
 	return oom_op_add(f->t, x, oom_name(f, xpaths(f, a)));
@@ -144,7 +151,7 @@ void bert_read_tapas(struct oom_arch *a)
 
 /* A table of token types for every kind of them, added in place. */
 struct oom_val bert_embed_tapas(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
-				struct oom_val ids)
+				const struct bert_ids *ids)
 {
 	const uint32_t n = bert_of(a)->tapas.n;
 	struct oom_tape *t = f->t;
@@ -197,7 +204,7 @@ static void entity_head(struct oom_tape *t, const struct oom_arch *a)
 
 /* Entities have tables that a run without entities never reads. */
 struct oom_val bert_embed_luke(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
-			       struct oom_val ids)
+			       const struct bert_ids *ids)
 {
 	const uint64_t rows = bert_of(a)->luke.rows, d = bert_of(a)->luke.width;
 	struct oom_tape *t = f->t;
@@ -236,7 +243,7 @@ void bert_read_roc(struct oom_arch *a)
 /* Words, shapes and sounds side by side, mapped to the model's width; types and positions added in
  * place. */
 struct oom_val bert_embed_roc(struct oom_frame *f, const struct oom_arch *a, struct oom_val x,
-			      struct oom_val ids)
+			      const struct bert_ids *ids)
 {
 	static const char *const names[2] = {"shape_embed", "pronunciation_embed"};
 	const struct bert *own = bert_of(a);
@@ -258,24 +265,26 @@ struct oom_val bert_embed_roc(struct oom_frame *f, const struct oom_arch *a, str
 	}
 	if (own->roc.joined)
 		x = oom_op_linear(t, "map_inputs_layer", x, D(a->d_model), OOM_BIAS);
-	return positions(f, a, oom_op_add_inplace(t, x, types(f, a)), ids);
+	return positions(f, a, oom_op_add_inplace(t, x, types(f, a, ids)), ids);
 }
 
-struct oom_val bert_embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)
+struct oom_val bert_embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val types,
+			       struct oom_val *word)
 {
 	const struct bert_kind *kind = bert_kind(a);
 	const struct oom_dim e = D(a->d_embed);
 	struct oom_frame f = {.t = t};
-	struct oom_val ids, x;
+	struct bert_ids ids = {.types = types};
+	struct oom_val x;
 
 	if (!kind->no_buffer)
 		oom_buffer(t, a->max_positions, OOM_I64);
 	if (!kind->zero_types && !kind->no_types)
 		oom_buffer(t, a->max_positions, OOM_I64);
-	ids = kind->ids_positions ? oom_positions_from_ids(t) :
+	ids.positions = kind->ids_positions ? oom_positions_from_ids(t) :
 				    oom_input(t, "position ids", t->m_s, 1, OOM_I64);
 	x = oom_name(&f, oom_word_embeddings(t, a, "word_embeddings", e, word));
-	x = kind->embed ? kind->embed(&f, a, x, ids) : bert_embed(&f, a, x, ids);
+	x = kind->embed ? kind->embed(&f, a, x, &ids) : bert_embed(&f, a, x, &ids);
 	if (bert_of(a)->task_types)
 		x = oom_op_add_inplace(t, x,
 				       oom_name(&f, oom_op_embedding(t, "task_type_embeddings",

@@ -104,7 +104,7 @@ static struct oom_val positions(struct oom_tape *t, const struct oom_arch *a, en
 	struct oom_val pos;
 
 	if (!a->extra[XGLM]) {
-		pos = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
+		pos = oom_new(t, "position ids + 2", t->m_s, D(1), OOM_I64);
 		return oom_op_embedding(t, "embed_positions", pos, a->max_positions + 2, h, 0);
 	}
 	/* a table that is not trained */
@@ -117,8 +117,8 @@ static struct oom_val positions(struct oom_tape *t, const struct oom_arch *a, en
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val embed, x, first, pos, ones = oom_none(),
-					     ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val embed, x, first, pos, position_ids, ones = oom_none(),
+							   ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 
 	t->scope = "embed_tokens";
@@ -131,6 +131,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		ones = oom_new(t, "attention mask", t->m_bs, D(1), OOM_F32);
 	l.mask = a->extra[XGLM] ? oom_make_eager_mask(t, (enum oom_dtype)x.dt) :
 		 oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
+	/* BioGPT's layers get them too; a local of both models until they return */
+	position_ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	pos = positions(t, a, (enum oom_dtype)x.dt);
 	x = oom_op_add(t, x, oom_keep(pos));
 	if (a->extra[XGLM]) {
@@ -141,6 +143,10 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
 	x = oom_op_layer_norm(t, "layer_norm", x, 0, true, true);
+	if (a->extra[XGLM])
+		oom_drop(t, position_ids);
+	else
+		oom_drop_shared(t, position_ids);
 	oom_drop(t, pos);
 	oom_drop(t, ones);
 	oom_drop(t, first);

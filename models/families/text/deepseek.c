@@ -489,7 +489,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	const uint64_t flags = a->extra[FLAGS];
 	const uint64_t rot = flags & MLA ? a->extra[ROT] :
 					   oom_rot_dim(a);
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val embed, x, first, positions,
+		ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 	struct oom_reader r = a->rd;
 	enum oom_dtype dt;
@@ -502,6 +503,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	if (oom_read_bool(&r, "mup_enabled", false))
 		x = oom_op_unary(t, OOM_SCALE, x);
 	dt = (enum oom_dtype)x.dt;
+	/* position_ids: every layer's argument, and a local of the model until it returns */
+	positions = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	l.mask[0] = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
 	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) :
 				oom_none();
@@ -512,6 +515,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop_shared(t, l.mask[0]);
 	oom_drop_shared(t, l.mask[1]);
 	x = oom_norm(t, a->norm, "norm", x, 0);
+	oom_drop_shared(t, positions);
 	oom_drop(t, first);
 	return oom_causal_tail(t, a, x, embed);
 }

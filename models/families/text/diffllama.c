@@ -213,7 +213,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val embed, x, first, positions,
+		ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 	enum oom_dtype dt;
 
@@ -222,6 +223,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
 	first = oom_share(t, x);
 	dt = (enum oom_dtype)x.dt;
+	/* position_ids: every layer's argument, and a local of the model until it returns */
+	positions = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	l.mask = oom_make_mask(t, true, a->extra[DOGE] ? a->window : 0, dt, t->m_b, t->m_s, t->m_s);
 	l.rope = oom_rope_tables(t, a->head_dim, dt, 2);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
@@ -229,6 +232,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop_shared(t, l.rope.sin);
 	oom_drop_shared(t, l.mask);
 	x = oom_norm(t, a->norm, "norm", x, 0);
+	oom_drop_shared(t, positions);
 	oom_drop(t, first);
 	return oom_causal_tail(t, a, x, embed);
 }

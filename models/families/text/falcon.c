@@ -191,7 +191,8 @@ static struct oom_val make_mask(struct oom_tape *t, struct oom_val x)
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val embed, x, first, positions,
+		ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a, .alibi = oom_none()};
 
 	t->scope = "word_embeddings";
@@ -201,6 +202,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	first = oom_share(t, x);
 	if (a->extra[ALIBI])
 		l.alibi = oom_new(t, "alibi", t->m_bs, D(a->n_heads), (enum oom_dtype)x.dt);
+	/* position_ids: every layer's argument, and a local of the model until it returns */
+	positions = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	l.mask = make_mask(t, x);
 	/* the bias is folded into a mask for every head */
 	if (a->extra[ALIBI] && !oom_is_none(l.mask)) {
@@ -217,6 +220,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop_shared(t, l.mask);
 	oom_drop_shared(t, l.alibi);
 	x = oom_op_layer_norm(t, "ln_f", x, 0, true, true);
+	oom_drop_shared(t, positions);
 	oom_drop(t, first);
 	return oom_causal_tail(t, a, x, embed);
 }

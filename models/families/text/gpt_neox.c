@@ -117,6 +117,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
+	/* position_ids: every layer's argument, and a local of the model until it returns */
 	positions = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
 	x = oom_op_dropout(t, x, a->extra[PERSIMMON] ? 0 : a->dropout);
@@ -125,8 +126,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	oom_drop_shared(t, l.rope.cos);
 	oom_drop_shared(t, l.rope.sin);
 	oom_drop_shared(t, l.mask);
-	oom_drop_shared(t, positions);
 	x = oom_op_layer_norm(t, "final_layer_norm", x, 0, true, true);
+	oom_drop_shared(t, positions);
 	oom_drop(t, first);
 	return oom_causal_tail(t, a, x, embed);
 }

@@ -183,7 +183,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_val embed, x, first, positions,
+		ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	struct layer l = {.a = a};
 
 	t->scope = "wte";
@@ -191,12 +192,15 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
 	x = oom_input_grads(t, x);
 	first = oom_share(t, x);
+	/* position_ids: every layer's argument, and a local of the model until it returns */
+	positions = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 	l.mask = t->plan->attn == OOM_ATTN_FLASH && !a->extra[CODEGEN] ? oom_none() :
 		 oom_make_eager_mask(t, (enum oom_dtype)x.dt);
 	x = oom_op_dropout(t, x, a->embed_dropout);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
 	oom_drop_shared(t, l.mask);
 	x = oom_op_layer_norm(t, "ln_f", x, 0, true, true);
+	oom_drop_shared(t, positions);
 	oom_drop(t, first);
 	return oom_causal_tail(t, a, x, embed);
 }

@@ -324,7 +324,12 @@ static void modernbert_shares(struct oom_frame *f, const struct oom_arch *a,
 	const bool causal = modernbert_kind(a)->decoder;
 	struct oom_tape *t = f->t;
 	const uint16_t m_s = t->m_s;
+	struct oom_val ids;
 
+	if (causal) {                           /* the layers' argument, and a name of the model */
+		ids = oom_name_shared(f, oom_new(t, "position ids", m_s, D(1), OOM_I64));
+		oom_name(f, ids);
+	}
 	for (int i = 0; i < 2; i++) {
 		l->mask[i] = oom_make_mask(t, causal, i ? a->window : 0, dt, t->m_b, t->m_s,
 					   t->m_s);

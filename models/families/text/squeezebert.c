@@ -96,7 +96,7 @@ static struct oom_val squeezebert_block(struct oom_tape *t, const void *ctx, uin
 }
 
 static struct oom_val squeezebert_embeddings(struct oom_tape *t, const struct oom_arch *a,
-					     struct oom_val *word)
+					     struct oom_val types, struct oom_val *word)
 {
 	const struct oom_dim h = D(a->d_model);
 	struct oom_frame f = {.t = t};
@@ -105,7 +105,7 @@ static struct oom_val squeezebert_embeddings(struct oom_tape *t, const struct oo
 	oom_buffer(t, a->max_positions, OOM_I64);
 	w = oom_name(&f, oom_word_embeddings(t, a, "word_embeddings", h, word));
 	pos = oom_name(&f, oom_position_embeddings(t, a, h));
-	tt = oom_name(&f, oom_zero_types(t, a, h));
+	tt = oom_name(&f, oom_type_embeddings(t, a, h, types));
 	x = oom_op_add(t, oom_op_add(t, w, pos), tt);
 	x = oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
 	return oom_leave(&f, oom_op_dropout(t, x, a->dropout));
@@ -116,8 +116,11 @@ static struct oom_val squeezebert_model(struct oom_tape *t, const struct oom_arc
 {
 	struct squeezebert_layer l = {.a = a};
 	struct oom_frame f = {.t = t};
-	struct oom_val x = oom_name(&f, squeezebert_embeddings(t, a, word));
+	struct oom_val types, x;
 
+	/* token_type_ids, made by the model and its local until it returns */
+	types = oom_name(&f, oom_new(t, "zeros", t->m_bs, D(1), OOM_I64));
+	x = oom_name(&f, squeezebert_embeddings(t, a, types, word));
 	l.mask = oom_make_written_mask(t, false, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
 	l.mask = oom_name(&f, l.mask);
 	x.perm = true;
