@@ -4,6 +4,7 @@
  * models/mixtral/modeling_mixtral.py. */
 #include <string.h>
 
+#include "ops/scan.h"
 #include "blocks.h"
 
 static bool is_separate(const struct oom_tape *t, const struct oom_moe *m)
@@ -55,9 +56,9 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 	}
 	/* value /= value.sum(): in place, so the dividend is cloned */
 	if (m->norm_topk) {
-		struct oom_val sum = oom_op_sum(t, oom_keep(v), v.mono, D(1));
+		struct oom_val sum = oom_op_sum_wide(t, oom_keep(v), v.mono, D(1));
 
-		v = oom_op_div(t, v, sum);
+		v = oom_op_div_inplace(t, v, sum);
 	}
 	if (m->scores_in_model_type)
 		v = oom_op_cast(t, v, dt);
@@ -102,11 +103,11 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 	*index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
 	v = oom_op_gather(t, "top-k value", p, oom_keep(*index), x.mono, k);
 	if (m->norm_topk) {
-		struct oom_val sum = oom_op_sum(t, oom_keep(v), v.mono, D(1));
+		struct oom_val sum = oom_op_sum_wide(t, oom_keep(v), v.mono, D(1));
 
 		if (!m->route_late || m->bias_param)
 			sum = oom_op_unary(t, OOM_ADD_SCALAR, sum);
-		v = oom_op_div(t, v, sum);
+		v = oom_op_div_inplace(t, v, sum);
 	}
 	oom_lora_drop(t, &lora);
 	return m->scale_weights ? oom_op_unary(t, OOM_SCALE, v) : v;

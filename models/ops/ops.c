@@ -111,7 +111,7 @@ struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_
 }
 
 static struct oom_val binary(struct oom_tape *t, uint8_t kind, const char *name, struct oom_val a,
-			     struct oom_val b, bool save_a, bool save_b)
+			     struct oom_val b, bool save_a, bool save_b, enum oom_dtype dt)
 {
 	const bool rg = oom_wants_grad(t, a) || oom_wants_grad(t, b);
 	struct oom_val big = larger(t, a, b), y;
@@ -126,7 +126,7 @@ static struct oom_val binary(struct oom_tape *t, uint8_t kind, const char *name,
 		if (save_b)
 			oom_node_save(t, n, b);
 	}
-	y = oom_new(t, name, big.mono, (struct oom_dim){big.width, big.text}, promote(a, b));
+	y = oom_new(t, name, big.mono, (struct oom_dim){big.width, big.text}, dt);
 	y.perm = a.mono == big.mono && a.width == big.width ? a.perm : b.perm;
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
@@ -137,7 +137,7 @@ static struct oom_val binary(struct oom_tape *t, uint8_t kind, const char *name,
 
 struct oom_val oom_op_add(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
-	return binary(t, OOM_NODE_ADD, "add", a, b, false, false);
+	return binary(t, OOM_NODE_ADD, "add", a, b, false, false, promote(a, b));
 }
 
 struct oom_val oom_op_add_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b)
@@ -156,13 +156,21 @@ struct oom_val oom_op_add_inplace(struct oom_tape *t, struct oom_val a, struct o
 struct oom_val oom_op_mul(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
 	/* grad_a = grad * b, grad_b = grad * a: each factor is kept for the other's sake */
-	return binary(t, OOM_NODE_MUL, "mul", a, b, oom_wants_grad(t, b), oom_wants_grad(t, a));
+	return binary(t, OOM_NODE_MUL, "mul", a, b, oom_wants_grad(t, b), oom_wants_grad(t, a),
+		      promote(a, b));
 }
 
 struct oom_val oom_op_div(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
 	/* div_tensor_self_grad needs b; div_tensor_other_grad needs a and b */
-	return binary(t, OOM_NODE_DIV, "div", a, b, oom_wants_grad(t, b), true);
+	return binary(t, OOM_NODE_DIV, "div", a, b, oom_wants_grad(t, b), true, promote(a, b));
+}
+
+struct oom_val oom_op_div_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b)
+{
+	/* the dividend is needed as it was: it is cloned, and the quotient has its type */
+	return binary(t, OOM_NODE_DIV, "div_", a, b, oom_wants_grad(t, b), true,
+		      (enum oom_dtype)a.dt);
 }
 
 struct oom_val oom_argument(struct oom_tape *t, struct oom_val x)
@@ -183,7 +191,9 @@ static void written_out(struct oom_tape *t, struct oom_val x)
 		oom_drop(t, temp[i]);
 }
 
-struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val x)
+/* other: an operand of one element that the derivative needs; none for what has none */
+static struct oom_val unary_with(struct oom_tape *t, enum oom_unary f, struct oom_val x,
+				 struct oom_val other)
 {
 	const struct oom_val arg = oom_argument(t, x);
 	struct oom_val y;
@@ -201,6 +211,8 @@ struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val
 		if (unary[f].saves == INPUT)
 			oom_node_save(t, n, x);
 	}
+	if (rg && !oom_is_none(other))
+		oom_node_save(t, n, other);
 	if (f == OOM_GELU_PYTHON)
 		written_out(t, x);
 	y = oom_new_like(t, unary[f].name, x, (enum oom_dtype)x.dt);
@@ -209,9 +221,23 @@ struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val
 		if (unary[f].saves == RESULT)
 			oom_node_save(t, n, y);
 	}
+	oom_drop(t, other);
 	oom_done(t, x);
 	oom_drop(t, arg);
 	return y;
+}
+
+struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val x)
+{
+	return unary_with(t, f, x, oom_none());
+}
+
+struct oom_val oom_op_at_least(struct oom_tape *t, struct oom_val x)
+{
+	const struct oom_val least =
+		oom_new(t, "least", OOM_MONO_ONE, D(1), (enum oom_dtype)x.dt);
+
+	return unary_with(t, OOM_MAXIMUM, x, least);
 }
 
 /* ---- views ---- */

@@ -187,7 +187,11 @@ struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_
 struct oom_val oom_op_add_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b);
 struct oom_val oom_op_mul(struct oom_tape *t, struct oom_val a, struct oom_val b);
 struct oom_val oom_op_div(struct oom_tape *t, struct oom_val a, struct oom_val b);
+/* a /= b: the quotient in the type of a. */
+struct oom_val oom_op_div_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b);
 struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val x);
+/* maximum(x, torch.tensor(least)): the tensor of one element is made for it, and saved with x. */
+struct oom_val oom_op_at_least(struct oom_tape *t, struct oom_val x);
 /* Views.  width is of the new shape; the storage is shared. */
 struct oom_val oom_op_view(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			   struct oom_dim width);

@@ -57,7 +57,7 @@ static struct oom_val written_out(struct oom_tape *t, const struct layer *l, str
 	}
 	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), t->m_bss, D(a->n_heads), a->head_dim);
 	w = oom_op_add(t, w, oom_keep(l->mask));
-	w = oom_op_unary(t, OOM_MAXIMUM, w);
+	w = oom_op_at_least(t, w);
 	if (w.dt == OOM_DT_F16)
 		w = oom_op_cast(t, oom_op_softmax(t, w, true), OOM_DT_F16);
 	else

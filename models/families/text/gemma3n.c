@@ -353,7 +353,7 @@ static struct oom_val rescaled(struct oom_tape *t, struct oom_val x, struct oom_
 
 	x = oom_arg(&f, x);
 	m = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, x), x.mono, D(1));
-	m = oom_op_unary(t, OOM_SQRT, oom_op_unary(t, OOM_MAXIMUM, m));
+	m = oom_op_unary(t, OOM_SQRT, oom_op_at_least(t, m));
 	return oom_leave(&f, oom_op_div(t, oom_op_mul(t, oom_take(&f, x), target), m));
 }
 
