@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs every command line of README.md: readme.sh OOMPLAN SOURCE_ROOT
+# Runs every command line of README.md and planner/README.md: readme.sh OOMPLAN SOURCE_ROOT
 #
 # A command line is what stands in its sh and yaml blocks after the word oomplan, and every `oomplan ...` of its tables and
 # sentences.  Each runs in a folder of its own holding the files of fixtures/ and a message of tests/crashes, and must succeed,
@@ -42,7 +42,7 @@ awk '
 			print substr(line, RSTART + 1, RLENGTH - 2)
 			line = substr(line, RSTART + RLENGTH)
 		}
-	}' "$root/README.md" | sort -u >"$work/lines"
+	}' "$root/README.md" "$root/planner/README.md" | sort -u >"$work/lines"
 [ -s "$work/lines" ] || { echo "FAILED: no command lines found"; exit 1; }
 
 # ---- what is run for them: one line a run, "STATUS COMMAND"
@@ -56,7 +56,7 @@ awk -v lines="$work/lines" -v runs="$work/runs" '
 			delete entry[text]
 		}
 		for (text in entry) {
-			print "FAILED: README.md does not have: " text
+			print "FAILED: no README has: " text
 			bad = 1
 		}
 		exit bad
