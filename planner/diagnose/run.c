@@ -104,12 +104,35 @@ static void put_loss(struct oom_run_reader *r, double loss)
 	r->run.last_loss = loss;
 }
 
+/* "allocated_gib", "mem_mb": the unit where numbers stand alone; 0: the name has none.  As in messages, 1024
+ * times 1024, which is what training scripts divide by. */
+static double unit_of(const char *name, size_t n)
+{
+	static const struct {
+		const char *word;
+		double bytes;
+	} units[] = {{"bytes", 1}, {"kib", 1024.0}, {"kb", 1024.0}, {"mib", 1048576.0}, {"mb", 1048576.0},
+		     {"gib", 1073741824.0}, {"gb", 1073741824.0}};
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (ends_in(name, n, units[i].word))
+			return units[i].bytes;
+	return 0;
+}
+
 static void put_memory(struct oom_run_reader *r, const char *name, size_t n, double value, bool bytes)
 {
 	struct oom_crash_run *const run = &r->run;
+	const double unit = bytes ? 0 : unit_of(name, n);
 	double x, y;
 
-	if (n >= sizeof(run->memory_key) || !(value > 0) || value > 1e18)
+	if (unit > 0) {
+		value *= unit;
+		bytes = true;
+	}
+	/* longer names are cut: about() takes forty letters */
+	n = n < sizeof(run->memory_key) ? n : sizeof(run->memory_key) - 1;
+	if (!(value > 0) || value > 1e18)
 		return;
 	if (!run->memory_samples) {
 		memcpy(run->memory_key, name, n);
@@ -279,6 +302,7 @@ static void header(struct oom_run_reader *r, const char *from, const char *end)
 			break;
 		case MEMORY:
 			r->memory_column = column;
+			snprintf(r->memory_name, sizeof(r->memory_name), "%.*s", (int)n, p);
 			break;
 		default:
 			break;
@@ -307,7 +331,7 @@ static bool row(struct oom_run_reader *r, const char *from, const char *end)
 			else if (column == r->loss_column)
 				put_loss(r, v);
 			else if (column == r->memory_column)
-				put_memory(r, "memory", 6, v, bytes);
+				put_memory(r, r->memory_name, strlen(r->memory_name), v, bytes);
 		}
 		p = stop + 1;
 	}

@@ -13,6 +13,7 @@ struct oom_run_reader {
 	uint64_t lines;
 	bool evaluating;
 	int columns, step_column, loss_column, memory_column;   /* of a CSV log; -1: none */
+	char memory_name[48];           /* that column's */
 };
 void oom_run_init(struct oom_run_reader *r);
 /* [from, to): whole lines, or a last one without its end. */

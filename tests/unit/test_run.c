@@ -105,6 +105,36 @@ static void test_csv(void **state)
 	assert_false(log.run.memory_in_bytes);
 }
 
+/* The unit may stand in the name alone. */
+static void test_named_units(void **state)
+{
+	static const struct {
+		const char *head, *line, *key;
+		double slope;
+	} cases[] = {
+		{"step,loss,allocated_gib\n", "%1$d,%2$.2f,%3$.3f\n", "allocated_gib", 0.25 * GIB},
+		{"", "{\"step\": %1$d, \"loss\": %2$.2f, \"mem_mb\": %3$.3f}\n", "mem_mb", 0.25 * 1048576},
+		{"step,loss,max_memory_allocated_gib\n", "%1$d,%2$.2f,%3$.3f\n", "max_memory_allocated_gi", 0.25 * GIB},
+		{"", "step=%1$d loss=%2$.2f alloc/bytes=%3$.3f\n", "alloc/bytes", 0.25},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_crash_log log;
+		FILE *f = begin_log();
+
+		fputs(cases[i].head, f);
+		for (int step = 0; step < 40; step++)
+			fprintf(f, cases[i].line, step, 3 - 0.01 * step, 10 + 0.25 * step);
+		fputs(oom, f);
+		(void)end_log(f, &log);
+		assert_int_equal(log.run.last_step, 39);
+		assert_string_equal(log.run.memory_key, cases[i].key);
+		assert_true(log.run.memory_in_bytes);
+		same(log.run.memory_slope / cases[i].slope, 1);
+	}
+}
+
 static struct oom_crash with_memory(double a_step, struct oom_crash_log *log)
 {
 	FILE *f = begin_log();
@@ -231,7 +261,7 @@ static void test_smi(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forms), cmocka_unit_test(test_csv),	  cmocka_unit_test(test_leak),
+		cmocka_unit_test(test_forms), cmocka_unit_test(test_csv), cmocka_unit_test(test_named_units),	  cmocka_unit_test(test_leak),
 		cmocka_unit_test(test_order), cmocka_unit_test(test_second_step), cmocka_unit_test(test_ranks),
 		cmocka_unit_test(test_large), cmocka_unit_test(test_smi)};
 
