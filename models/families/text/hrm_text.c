@@ -2,81 +2,85 @@
  * the slow one; only the last fast runs keep a graph.
  * Reference: transformers 5.12, models/hrm_text/modeling_hrm_text.py; Wang et al. 2025,
  * arXiv:2506.21734. */
-#include <stdio.h>
-#include <string.h>
+#include "blocks/decoder.h"
+#include "config/keys.h"
 
-#include "blocks/blocks.h"
-
-/* extra[]: BP and on are the fast runs with a graph, by slow cycle */
-enum { H_CYCLES, L_CYCLES, N_BP, BP };
 enum { MOST_BP = 12, MOST_RUNS = 15 };
 
-static void parse(struct oom_arch *a)
+struct hrm_text {
+	uint64_t slow, fast;            /* runs of the slow stack; of the fast one before each */
+	uint64_t n_bp, bp[MOST_BP];     /* fast runs with a graph, by slow cycle */
+};
+OOM_OWN(hrm_text, struct hrm_text);
+
+static const struct oom_key_row hrm_text_keys[] = {
+	MUST(vocab, "vocab_size"),
+	MUST(d_model, "hidden_size"),
+	MUST(d_ff, "intermediate_size"),
+	OR(n_layers, "num_layers_per_stack", 0),
+	MUST(n_heads, "num_attention_heads"),
+	QUOTIENT(head_dim, "head_dim", d_model, n_heads),
+	OR(max_positions, "max_position_embeddings", 0),
+	ACT(act, "hidden_act", "silu"),
+	FLAG(tie, "tie_word_embeddings", false),
+	FLAG(qkv_bias, "attention_bias", false),
+	FLAG(o_bias, "attention_bias", false),
+	FLAG(mlp_bias, "mlp_bias", false),
+	REAL(attn_dropout, "attention_dropout", 0),
+	MUST_OWN(struct hrm_text, slow, "H_cycles"),
+	MUST_OWN(struct hrm_text, fast, "L_cycles"),
+	OOM_KEYS_END,
+};
+
+static void hrm_text_parse(struct oom_arch *a)
 {
+	struct hrm_text *own = hrm_text_own(a);
 	struct oom_reader *r = &a->rd;
 	const struct oom_key *bp = oom_read_key(r, "L_bp_cycles");
 	const bool listed = bp && bp->type == OOM_KEY_LIST;
 
 	a->norm = OOM_NORM_RMS_PLAIN;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_count(r, "intermediate_size", 1);
-	a->n_layers = oom_read_count_or(r, "num_layers_per_stack", 0);
 	/* a file of old says the layers of one stack here */
 	if (!a->n_layers)
 		a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->head_dim = oom_read_count_or(r, "head_dim", a->d_model / a->n_heads);
-	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
-	a->act = oom_read_act(r, "hidden_act", "silu");
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	a->qkv_bias = a->o_bias = oom_read_bool(r, "attention_bias", false);
-	a->mlp_bias = oom_read_bool(r, "mlp_bias", false);
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
-	a->extra[H_CYCLES] = oom_read_count(r, "H_cycles", 1);
-	a->extra[L_CYCLES] = oom_read_count(r, "L_cycles", 1);
-	a->extra[N_BP] = listed ? bp->n_items : 1;
-	if (!a->head_dim || a->extra[N_BP] > MOST_BP || a->extra[H_CYCLES] > MOST_RUNS ||
-	    a->extra[L_CYCLES] > MOST_RUNS ||
-	    a->extra[H_CYCLES] * (a->extra[L_CYCLES] + 1) > MOST_RUNS) {
+	own->n_bp = listed ? bp->n_items : 1;
+	if (!a->head_dim || own->n_bp > MOST_BP || own->slow > MOST_RUNS || own->fast > MOST_RUNS ||
+	    own->slow * (own->fast + 1) > MOST_RUNS) {
 		oom_read_fail(r,
 			      "H_cycles (%llu) of L_cycles (%llu): at most %d runs of a stack are "
 			      "modelled",
-			      (unsigned long long)a->extra[H_CYCLES],
-			      (unsigned long long)a->extra[L_CYCLES], MOST_RUNS);
+			      (unsigned long long)own->slow, (unsigned long long)own->fast,
+			      MOST_RUNS);
 		return;
 	}
-	a->extra[BP] = 2;
+	own->bp[0] = 2;
 	for (uint32_t i = 0; listed && i < bp->n_items; i++)
-		a->extra[BP + i] = (uint64_t)oom_read_item_real(r, "L_bp_cycles", i, 1);
+		own->bp[i] = (uint64_t)oom_read_item_real(r, "L_bp_cycles", i, 1);
 }
 
-struct layer {
-	const struct oom_arch *a;
-	struct oom_rope rope;
-	struct oom_val mask;
-};
-
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val hrm_text_block(struct oom_tape *t, const void *ctx, uint32_t i,
+				     struct oom_val x)
 {
-	const struct layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	struct oom_rope rope = l->rope;
 	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
+	struct oom_frame f = {.t = t};
+	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", x, 0);
 
 	(void)i;
 	at.rope = &rope;
 	at.mask = l->mask;
 	at.gated = true;
 	at.gate_bias = a->qkv_bias;
-	x = oom_op_add(t, x, oom_attention(t, &at, h));
-	h = oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
-	return oom_op_add(t, x, oom_gated_mlp(t, h, a->act, D(a->d_ff), a->mlp_bias));
+	x = oom_name(&f, oom_op_add(t, x, oom_attention(t, &at, h)));
+	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
+	h = oom_gated_mlp(t, h, a->act, D(a->d_ff), a->mlp_bias);
+	return oom_leave(&f, oom_op_add(t, x, h));
 }
 
 /* One run of a stack, whose parameters begin at *start (0: they are met for the first time). */
-static struct oom_val run(struct oom_tape *t, const struct layer *l, struct oom_val x,
+static struct oom_val run(struct oom_tape *t, const struct oom_decoder_layer *l, struct oom_val x,
 			  size_t *start, bool grad)
 {
 	const size_t at = t->cursor;
@@ -90,7 +94,7 @@ static struct oom_val run(struct oom_tape *t, const struct layer *l, struct oom_
 		t->cursor = *start;
 	else
 		*start = at;
-	x = oom_layers(t, (uint32_t)oom_depth(t, l->a->n_layers), NULL, block, l, x);
+	x = oom_layers(t, (uint32_t)oom_depth(t, l->a->n_layers), NULL, hrm_text_block, l, x);
 	t->expand = expand;
 	if (*start != at)
 		t->cursor = at;
@@ -100,60 +104,65 @@ static struct oom_val run(struct oom_tape *t, const struct layer *l, struct oom_
 }
 
 /* Fast runs of slow cycle h that keep a graph: the list is padded with ones in front. */
-static uint64_t with_graph(const struct oom_arch *a, uint64_t h)
+static uint64_t with_graph(const struct hrm_text *own, uint64_t h)
 {
-	const uint64_t n = a->extra[N_BP],
-		       pad = a->extra[H_CYCLES] > n ? a->extra[H_CYCLES] - n : 0;
+	const uint64_t n = own->n_bp, pad = own->slow > n ? own->slow - n : 0;
 
-	return h < pad ? 1 : h - pad < n ? a->extra[BP + h - pad] : 1;
+	return h < pad ? 1 : h - pad < n ? own->bp[h - pad] : 1;
 }
 
-static struct oom_val cycles(struct oom_tape *t, const struct layer *l, struct oom_val high,
-			     struct oom_val low)
+static struct oom_val cycles(struct oom_tape *t, const struct oom_decoder_layer *l,
+			     struct oom_val high, struct oom_val low)
 {
-	const struct oom_arch *a = l->a;
+	const struct hrm_text *own = hrm_text_of(l->a);
+	struct oom_frame f = {.t = t};
 	size_t slow = 0, fast = 0;
 
-	for (uint64_t h = 0; h < a->extra[H_CYCLES]; h++) {
-		for (uint64_t i = 0; i < a->extra[L_CYCLES]; i++) {
-			const bool grad = i + with_graph(a, h) >= a->extra[L_CYCLES], was = t->grad;
+	low = oom_arg(&f, low);
+	for (uint64_t h = 0; h < own->slow; h++) {
+		for (uint64_t i = 0; i < own->fast; i++) {
+			const bool grad = i + with_graph(own, h) >= own->fast, was = t->grad;
 
 			t->grad = was && grad;
-			low = oom_op_add(t, low, oom_keep(high));
+			low = oom_op_add(t, oom_take(&f, low), high);
 			t->grad = was;
-			low = run(t, l, low, &fast, grad);
+			low = oom_name(&f, run(t, l, low, &fast, grad));
 			if (!grad)
 				low.rg = false;
 		}
-		high = run(t, l, oom_op_add(t, high, oom_keep(low)), &slow, true);
+		high = oom_op_add(t, oom_take(&f, high), low);
+		high = oom_name(&f, run(t, l, high, &slow, true));
 	}
-	oom_drop(t, low);
-	return high;
+	return oom_leave(&f, high);
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static const struct oom_decoder hrm_text_shares = {.rope = true};
+
+/* HrmTextModel.forward */
+static struct oom_val hrm_text_model(struct oom_tape *t, const struct oom_arch *a,
+				     struct oom_val *embed)
 {
-	struct oom_val embed, x, low, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a};
+	struct oom_val x, low, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_decoder_layer l = {.a = a};
+	struct oom_frame f = {.t = t};
 
 	t->scope = "model";
-	oom_drop(t, oom_param(t, "z_L_init", 0, a->d_model, OOM_P_FROZEN));
+	oom_param(t, "z_L_init", 0, a->d_model, OOM_P_FROZEN);
 	t->scope = "embed_tokens";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
-	x = oom_op_unary(t, OOM_SCALE, oom_input_grads(t, x));
-	first = oom_share(t, x);
-	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
-	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
-	l.rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
+	*embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
+	x = oom_name(&f, oom_op_unary(t, OOM_SCALE, oom_input_grads(t, x)));
+	ids = oom_name_shared(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64));
+	oom_name(&f, ids);
+	oom_decoder_shares(&f, a, &hrm_text_shares, &l, (enum oom_dtype)x.dt);
 	low = oom_new(t, "z_L", t->m_bs, D(a->d_model), (enum oom_dtype)x.dt);
-	x = cycles(t, &l, x, low);
-	oom_drop_shared(t, l.rope.cos);
-	oom_drop_shared(t, l.rope.sin);
-	oom_drop_shared(t, l.mask);
-	oom_drop_shared(t, oom_share(t, ids));
-	oom_drop(t, ids);
-	oom_drop(t, first);
+	return oom_leave(&f, cycles(t, &l, x, low));
+}
+
+static struct oom_val hrm_text_step(struct oom_tape *t, const struct oom_arch *a)
+{
+	struct oom_val embed, x = hrm_text_model(t, a, &embed);
+
 	return oom_causal_tail(t, a, x, embed);
 }
 
@@ -163,6 +172,7 @@ const struct oom_family oom_family_hrm_text = {
 	.source = "transformers 5.12 models/hrm_text/modeling_hrm_text.py",
 	.types = OOM_TYPE("hrm_text"),
 	.lora_targets = "q_proj+v_proj",
-	.parse = parse,
-	.step = step,
+	.keys = hrm_text_keys,
+	.parse = hrm_text_parse,
+	.step = hrm_text_step,
 };

@@ -1,29 +1,54 @@
 /* Laguna: Llama-like, with heads counted by layer, a gate for every head, sliding layers,
  * sigmoid-routed experts. Reference: transformers 5.12, models/laguna/modeling_laguna.py. */
-#include <stdio.h>
 #include <string.h>
 
-#include "blocks/mixers.h"
+#include "blocks/decoder.h"
+#include "config/keys.h"
 
-/* extra[]: COUNTS and on are numbers of heads in use */
-enum { ROT_FULL, ROT_SLIDING, SOFTCAP, N_COUNTS, COUNTS };
 /* kinds: and four times the index of the number of heads */
 enum { SLIDES = 1, DENSE = 2, MOST_COUNTS = 16 };
 
+struct laguna {
+	uint64_t rot[2];                /* rotated part of a head: full attention, sliding */
+	uint64_t n_counts, counts[MOST_COUNTS];         /* numbers of heads in use */
+	bool softcap;
+};
+OOM_OWN(laguna, struct laguna);
+
+static const struct oom_key_row laguna_keys[] = {
+	OOM_DECODER_KEYS,
+	MUST(d_ff, "intermediate_size"),
+	OOM_GROUPED_KEYS,
+	OR(max_positions, "max_position_embeddings", 0),
+	ACT(act, "hidden_act", "silu"),
+	FLAG(tie, "tie_word_embeddings", false),
+	FLAG(qkv_bias, "attention_bias", false),
+	FLAG(o_bias, "attention_bias", false),
+	REAL(attn_dropout, "attention_dropout", 0),
+	OR(window, "sliding_window", 0),
+	MUST(n_experts, "num_experts"),
+	MUST(top_k, "num_experts_per_tok"),
+	MUST(d_expert, "moe_intermediate_size"),
+	MUST(d_shared, "shared_expert_intermediate_size"),
+	OOM_KEYS_END,
+};
+
 /* The index of a number of heads among those in use. */
-static uint64_t count_of(struct oom_arch *a, uint64_t heads)
+static uint64_t head_count(struct oom_arch *a, uint64_t heads)
 {
-	for (uint64_t i = 0; i < a->extra[N_COUNTS]; i++)
-		if (a->extra[COUNTS + i] == heads)
+	struct laguna *own = laguna_own(a);
+
+	for (uint64_t i = 0; i < own->n_counts; i++)
+		if (own->counts[i] == heads)
 			return i;
-	if (a->extra[N_COUNTS] == MOST_COUNTS) {
+	if (own->n_counts == MOST_COUNTS) {
 		oom_read_fail(&a->rd,
 			      "num_attention_heads_per_layer: more than %d different numbers",
 			      MOST_COUNTS);
 		return 0;
 	}
-	a->extra[COUNTS + a->extra[N_COUNTS]] = heads;
-	return a->extra[N_COUNTS]++;
+	own->counts[own->n_counts] = heads;
+	return own->n_counts++;
 }
 
 static void parse_kinds(struct oom_arch *a)
@@ -48,59 +73,39 @@ static void parse_kinds(struct oom_arch *a)
 		}
 		any |= slides;
 		a->kind[i] = (uint8_t)((slides ? SLIDES : 0) | (dense ? DENSE : 0) |
-				       count_of(a, (uint64_t)heads) << 2);
+				       head_count(a, (uint64_t)heads) << 2);
 	}
 	if (!any)
 		a->window = 0;
 }
 
-static void parse(struct oom_arch *a)
+static void laguna_parse(struct oom_arch *a)
 {
+	static const char *const share[2] = {
+		"rope_parameters.full_attention.partial_rotary_factor",
+		"rope_parameters.sliding_attention.partial_rotary_factor"};
+	struct laguna *own = laguna_own(a);
 	struct oom_reader *r = &a->rd;
 
 	a->norm = OOM_NORM_RMS;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_count(r, "intermediate_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
-	a->head_dim = oom_read_count_or(r, "head_dim", a->d_model / a->n_heads);
 	if (!a->n_kv_heads || !a->head_dim)
 		oom_read_fail(r, "num_key_value_heads and head_dim must be positive");
-	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
-	a->act = oom_read_act(r, "hidden_act", "silu");
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	a->qkv_bias = a->o_bias = oom_read_bool(r, "attention_bias", false);
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
-	a->window = oom_read_count_or(r, "sliding_window", 0);
-	a->n_experts = oom_read_count(r, "num_experts", 1);
-	a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
-	a->d_expert = oom_read_count(r, "moe_intermediate_size", 1);
-	a->d_shared = oom_read_count(r, "shared_expert_intermediate_size", 1);
-	a->extra[SOFTCAP] = oom_read_real(r, "moe_router_logit_softcapping", 0) > 0;
-	a->extra[ROT_FULL] = (uint64_t)((double)a->head_dim *
-					oom_read_real(r,
-						      "rope_parameters.full_attention.partial_"
-						      "rotary_factor",
-						      0.5));
-	a->extra[ROT_SLIDING] = (uint64_t)((double)a->head_dim *
-					   oom_read_real(r,
-							 "rope_parameters.sliding_attention."
-							 "partial_rotary_factor",
-							 1));
+	own->softcap = oom_read_real(r, "moe_router_logit_softcapping", 0) > 0;
 	if (a->top_k > a->n_experts)
 		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
 			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
-	for (int i = ROT_FULL; i <= ROT_SLIDING; i++)
-		if (!a->extra[i] || a->extra[i] > a->head_dim)
+	for (int i = 0; i < 2; i++) {
+		own->rot[i] = (uint64_t)((double)a->head_dim *
+					 oom_read_real(r, share[i], i ? 1 : 0.5));
+		if (!own->rot[i] || own->rot[i] > a->head_dim)
 			oom_read_fail(r, "partial_rotary_factor must be above 0 and at most 1");
+	}
 	if (!r->status)
 		parse_kinds(a);
 }
 
-struct layer {
-	const struct oom_arch *a;
+struct laguna_layer {
+	struct oom_decoder_layer base;
 	struct oom_rope rope[2];        /* full, sliding */
 	struct oom_val mask[2];
 };
@@ -113,85 +118,85 @@ static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, stru
 				  .top_k = a->top_k,
 				  .d_expert = a->d_expert,
 				  .act = a->act};
-	const struct oom_dim e = {m.experts, "n_experts"}, k = {m.top_k, "top_k"};
+	const struct oom_dim e = {m.experts, "n_experts"}, k = {m.top_k, "top_k"},
+			     d_shared = {a->d_shared, "d_shared"};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val shared = oom_gated_mlp(t, oom_keep(x), a->act,
-					      (struct oom_dim){a->d_shared, "d_shared"}, false),
-		       p, v, index;
+	struct oom_frame f = {.t = t};
+	struct oom_val shared, p, v, index;
 
+	x = oom_arg(&f, x);
+	shared = oom_gated_mlp(t, x, a->act, d_shared, false);
 	t->scope = "gate";
 	p = oom_param(t, "weight", m.experts, x.width, 0);
-	oom_drop(t, oom_param(t, "e_score_correction_bias", 0, m.experts, OOM_P_FROZEN));
-	p = oom_op_cast(t, oom_op_matmul_param(t, "router logits", oom_keep(x), p, oom_none(), e),
-			OOM_F32);
-	if (a->extra[SOFTCAP])
-		p = oom_op_unary(t, OOM_SCALE,
-				 oom_op_unary(t, OOM_TANH, oom_op_unary(t, OOM_SCALE, p)));
+	oom_param(t, "e_score_correction_bias", 0, m.experts, OOM_P_FROZEN);
+	p = oom_op_cast(t, oom_op_matmul_param(t, "router logits", x, p, oom_none(), e), OOM_F32);
+	if (laguna_of(a)->softcap) {
+		p = oom_op_unary(t, OOM_TANH, oom_op_unary(t, OOM_SCALE, p));
+		p = oom_op_unary(t, OOM_SCALE, p);
+	}
 	p = oom_op_unary(t, OOM_SIGMOID, p);
 	oom_scratch(t, "scores for choice", x.mono, m.experts, OOM_F32);
-	index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
-	v = oom_op_gather(t, "top-k value", p, oom_keep(index), x.mono, k);
-	v = oom_op_cast(t, oom_op_div(t, v, oom_op_sum(t, oom_keep(v), v.mono, D(1))), dt);
-	v = oom_moe_experts(t, &m, x, v, index);
-	return oom_op_add(t, oom_op_unary(t, OOM_SCALE, v), shared);
+	index = oom_name(&f, oom_new(t, "top-k index", x.mono, k, OOM_I64));
+	v = oom_name(&f, oom_op_gather(t, "top-k value", p, index, x.mono, k));
+	p = oom_op_sum(t, v, v.mono, D(1));
+	v = oom_op_cast(t, oom_op_div(t, oom_take(&f, v), p), dt);
+	v = oom_moe_experts(t, &m, oom_take(&f, x), v, oom_take(&f, index));
+	return oom_leave(&f, oom_op_add(t, oom_op_unary(t, OOM_SCALE, v), shared));
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val laguna_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct layer *l = ctx;
-	const struct oom_arch *a = l->a;
+	const struct laguna_layer *l = ctx;
+	const struct oom_arch *a = l->base.a;
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	struct oom_rope rope = l->rope[kind & SLIDES];
+	const int slides = kind & SLIDES;
+	struct oom_rope rope = l->rope[slides];
 	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
+	struct oom_frame f = {.t = t};
+	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", x, 0);
 
-	at.heads = a->extra[COUNTS + (kind >> 2)];
+	at.heads = laguna_of(a)->counts[kind >> 2];
 	at.rope = &rope;
-	at.rot_dim = a->extra[kind & SLIDES ? ROT_SLIDING : ROT_FULL];
-	at.mask = l->mask[kind & SLIDES];
+	at.rot_dim = laguna_of(a)->rot[slides];
+	at.mask = l->mask[slides];
 	at.qk_norm = true;
 	at.head_gate = true;
-	x = oom_op_add(t, x, oom_attention(t, &at, h));
-	h = oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
+	x = oom_name(&f, oom_op_add(t, x, oom_attention(t, &at, h)));
+	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
 	h = kind & DENSE ? oom_gated_mlp(t, h, a->act, D(a->d_ff), false) : mixture(t, a, h);
-	return oom_op_add(t, x, h);
+	return oom_leave(&f, oom_op_add(t, x, h));
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+/* A mask and tables for each kind of layer there is. */
+static struct oom_val laguna_prepare(struct oom_frame *f, const struct oom_arch *a,
+				     struct oom_decoder_layer *base, struct oom_val x)
 {
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a,
-			  .rope = {{oom_none(), oom_none()}, {oom_none(), oom_none()}},
-			  .mask = {oom_none(), oom_none()}};
-	enum oom_dtype dt;
+	struct laguna_layer *l = (struct laguna_layer *)base;
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_tape *t = f->t;
 
-	t->scope = "embed_tokens";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
-	x = oom_input_grads(t, x);
-	first = oom_share(t, x);
-	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
-	dt = (enum oom_dtype)x.dt;
-	if (oom_any_layer(t, a, SLIDES, 0)) {
-		l.mask[0] = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
-		l.rope[0] = oom_rope_tables(t, a->extra[ROT_FULL], dt, 2);
-	}
-	if (a->window && oom_any_layer(t, a, SLIDES, SLIDES)) {
-		l.mask[1] = oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s);
-		l.rope[1] = oom_rope_tables(t, a->extra[ROT_SLIDING], dt, 2);
-	}
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
 	for (int i = 0; i < 2; i++) {
-		oom_drop_shared(t, l.rope[i].cos);
-		oom_drop_shared(t, l.rope[i].sin);
-		oom_drop_shared(t, l.mask[i]);
+		l->mask[i] = l->rope[i].cos = l->rope[i].sin = oom_none();
+		if ((i && !a->window) || !oom_any_layer(t, a, SLIDES, i ? SLIDES : 0))
+			continue;
+		l->mask[i] = oom_name_shared(f, oom_make_mask(t, true, i ? a->window : 0, dt, t->m_b,
+							      t->m_s, t->m_s));
+		l->rope[i] = oom_rope_tables(t, laguna_of(a)->rot[i], dt, 2);
+		l->rope[i].cos = oom_name_shared(f, l->rope[i].cos);
+		l->rope[i].sin = oom_name_shared(f, l->rope[i].sin);
 	}
-	oom_drop_shared(t, oom_share(t, ids));
-	x = oom_norm(t, a->norm, "norm", x, 0);
-	oom_drop(t, ids);
-	oom_drop(t, first);
-	return oom_causal_tail(t, a, x, embed);
+	return x;
 }
+
+static const struct oom_decoder laguna_decoder = {
+	.embed = "embed_tokens",
+	.norm = "norm",
+	.position_ids = true,
+	.kinds = true,
+	.layer_size = sizeof(struct laguna_layer),
+	.block = laguna_block,
+	.prepare = laguna_prepare,
+};
 
 const struct oom_family oom_family_laguna = {
 	.name = "laguna",
@@ -199,6 +204,7 @@ const struct oom_family oom_family_laguna = {
 	.source = "transformers 5.12 models/laguna/modeling_laguna.py",
 	.types = OOM_TYPE("laguna"),
 	.lora_targets = "q_proj+v_proj",
-	.parse = parse,
-	.step = step,
+	.keys = laguna_keys,
+	.parse = laguna_parse,
+	.decoder = &laguna_decoder,
 };
