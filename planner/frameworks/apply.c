@@ -34,7 +34,7 @@ static const struct stand_in stand_ins[] = {
 	{"eval-batch", "*", "", NULL},
 	{"precision", "fp16-amp", "precision=bf16-amp", NULL},  /* the same widths */
 	{"attn", "xformers", "attn=flash", NULL},       /* memory-efficient attention keeps as much */
-	{"loss", "cce", "loss=fused", "cut cross-entropy is priced as the fused loss, the nearest"},
+	{"loss", "cce", "loss=cut", NULL},
 	{"loss", "chunked", "loss=plain",
 	 "a chunked loss is priced as the plain one: more than it needs"},
 	{"optimizer", "adamw-torchao-8bit", "optimizer=adamw-8bit", NULL},
