@@ -367,10 +367,8 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 	out->asked = a->q;
 	judged(a, &end.plan, &end.eval, end.in_budget, &out->best);
 	out->changes = changes(out);
-	/* a smaller batch of an evaluation changes nothing else */
-	while (end.plan.evaluates == OOM_EVALUATES_YES && !out->best.eval_fits &&
-	       end.plan.eval_batch > 1) {
-		end.plan.eval_batch /= 2;
+	if (!out->best.eval_fits && end.plan.evaluates == OOM_EVALUATES_YES && end.plan.eval_batch > 1) {
+		(void)room_for_evaluation(a, &end.plan);        /* judged next, whichever it is */
 		judged(a, &end.plan, &end.eval, end.in_budget, &out->best);
 		if (out->from == OOM_FROM_ASKED)
 			out->from = OOM_FROM_LADDER;

@@ -408,12 +408,43 @@ static enum oom_status finish(const struct oom_megatron *m, struct oom_mg_rank *
 	return OOM_OK;
 }
 
+/* What the chunks of a rank hold together. */
+struct chunk_sums {
+	struct mg_params params;
+	double bytes[MG_CHUNKS], away[MG_CHUNKS];       /* of one pass through each: kept, offloaded */
+	double loss, head, late, margin;
+};
+
+static void add_up(const struct oom_megatron *m, int64_t r, const struct mg_chunk *c, size_t n,
+		   struct chunk_sums *s)
+{
+	memset(s, 0, sizeof(*s));
+	for (size_t i = 0; i < n; i++) {
+		const struct mg_params p = oom_mg_params(m, &c[i], r == m->pp - 1);
+
+		s->params.dense += p.dense;
+		s->params.expert += p.expert;
+		s->params.largest = fmax(s->params.largest, p.largest);
+		s->params.matrices += p.matrices;
+		s->params.expert_matrices += p.expert_matrices;
+		s->params.largest_matrices = fmax(s->params.largest_matrices, p.largest_matrices);
+		s->late += deferred(m, &c[i]);
+		s->margin = fmax(s->margin, offload_margin(m, &c[i]));
+		s->away[i] = away_bytes(m, &c[i]);
+		s->bytes[i] = chunk_bytes(m, &c[i]) + mtp_bytes(m, &c[i]) + pipe_buffers(m, &c[i]);
+		s->head = fmax(s->head, extras(m, &c[i]));
+		if (c[i].loss)
+			s->loss = logit_bytes(m) * (double)(1 + c[i].mtp);
+	}
+}
+
 enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struct oom_mg_rank *o,
 				  struct oom_error *err)
 {
 	struct mg_chunk c[MG_CHUNKS];
-	double bytes[MG_CHUNKS], away[MG_CHUNKS], act, loss = 0, head = 0, copies = 0, eight, late = 0, margin = 0;
-	struct mg_params sum = {0, 0, 0, 0, 0, 0};
+	struct chunk_sums s;
+	double act, loss, head, copies = 0, eight;
+	struct mg_params sum;
 	size_t n;
 
 	if (r < 0 || r >= m->pp)
@@ -421,23 +452,10 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 				     (long long)r, (long long)m->pp);
 	memset(o, 0, sizeof(*o));
 	n = oom_mg_chunks(m, r, c);
-	for (size_t i = 0; i < n; i++) {
-		const struct mg_params p = oom_mg_params(m, &c[i], r == m->pp - 1);
-
-		sum.dense += p.dense;
-		sum.expert += p.expert;
-		sum.largest = fmax(sum.largest, p.largest);
-		sum.matrices += p.matrices;
-		sum.expert_matrices += p.expert_matrices;
-		sum.largest_matrices = fmax(sum.largest_matrices, p.largest_matrices);
-		late += deferred(m, &c[i]);
-		margin = fmax(margin, offload_margin(m, &c[i]));
-		away[i] = away_bytes(m, &c[i]);
-		bytes[i] = chunk_bytes(m, &c[i]) + mtp_bytes(m, &c[i]) + pipe_buffers(m, &c[i]);
-		head = fmax(head, extras(m, &c[i]));
-		if (c[i].loss)
-			loss = logit_bytes(m) * (double)(1 + c[i].mtp);
-	}
+	add_up(m, r, c, n, &s);
+	sum = s.params;
+	head = s.head;
+	loss = s.loss;
 	o->params = (uint64_t)sum.dense;
 	o->expert_params = (uint64_t)sum.expert;
 	eight = in_fp8(m, &sum, c, n, false);
@@ -457,7 +475,7 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 		act = t5_saved(m);
 		o->in_flight = 1;
 	} else {
-		act = in_flight(m, r, bytes, n, loss, &o->in_flight) - (n == 1 ? loss : 0);
+		act = in_flight(m, r, s.bytes, n, loss, &o->in_flight) - (n == 1 ? loss : 0);
 		if (n > 1)
 			loss = 0;               /* counted where it falls among the passes */
 	}
@@ -468,14 +486,14 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 	row(o, "gathered parameters", "two units of a layer, and the embedding",
 	    OOM_MG_ROW_GATHERED, gathered(m, &sum));
 	row(o, "deferred logit gradients", "2 B x all micro-batches but one x tokens x (V/t + h)",
-	    OOM_MG_ROW_SAVED, late);
+	    OOM_MG_ROW_SAVED, s.late);
 	row(o, "offloaded groups on the card", "two layers' worth: the last, and one on its way back",
-	    OOM_MG_ROW_SAVED, margin);
-	head += gathered(m, &sum) + late + margin;
-	if (m->stack != OOM_MG_T5 && margin > 0) {
+	    OOM_MG_ROW_SAVED, s.margin);
+	head += gathered(m, &sum) + s.late + s.margin;
+	if (m->stack != OOM_MG_T5 && s.margin > 0) {
 		double passes;
 
-		o->host_bytes = (uint64_t)in_flight(m, r, away, n, 0, &passes);
+		o->host_bytes = (uint64_t)in_flight(m, r, s.away, n, 0, &passes);
 	}
 	if (m->recompute == OOM_MG_RC_FULL || !loss) {
 		/* elsewhere than at the loss: the top layer in backward, recomputed if need be */
@@ -487,7 +505,7 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 		    OOM_MG_ROW_RECOMPUTED, again - loss);
 		loss = fmax(loss, again);
 	}
-	loss += low_gradients(m, sum.dense + sum.expert, bytes[0],
+	loss += low_gradients(m, sum.dense + sum.expert, s.bytes[0],
 			      oom_mg_layer(m, c[n - 1].moe > 0, (double)m->seq, 0).transient, loss, o);
 	row(o, "between stages", "2 B x a received activation and a received gradient",
 	    OOM_MG_ROW_FIXED, boundary(m));

@@ -1,9 +1,9 @@
 /* FSDP2 with tensor, pipeline and context parallelism, as torchtitan mixes them: one rank in closed form.
  *
  * torchtitan b5bcd76: distributed/pipeline_parallel.py, distributed/fsdp.py, models/llama3, and
- * torch/distributed/pipelining/stage.py.  Estimated, and rather too low: of five published readings of such
- * runs that state their layout, 8B with cp 2 is 5 % above what comes out, 405B with tp 8, pp 8 and cp 4 8 %,
- * with cp 8 16 %; two of 405B at 8,192 tokens, whose micro-batch is not published, 20 and 32 %.
+ * torch/distributed/pipelining/stage.py.  Estimated, and too low: against five published readings of such
+ * runs by 5 % (8B, cp 2), 8 % (405B, tp 8, pp 8, cp 4), 16 % (the same with cp 8), and by 20 and 32 % for two of
+ * 405B at 8,192 tokens, whose micro-batch is not published and taken as 1.
  *
  *   tensor parallelism   weights by heads and by feed-forward width; the residual stream and the norms
  *                        hold their part of the sequence, what enters attention and the feed-forward is

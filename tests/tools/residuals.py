@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How far published readings from real cards lie from what is predicted: data/residuals.csv, which `--confidence` uses.
 
-    residuals.py PROGRAM            writes data/residuals.csv and prints the README's table
+    residuals.py PROGRAM            writes data/residuals.csv and prints planner/README.md's table
     residuals.py PROGRAM --check    compares instead: exit status 1 where a quantile has moved by more than one percent
 
 data/readings/readings.csv holds the readings: the set-up in knobs, what was measured, where it is published.  A residual is
