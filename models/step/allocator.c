@@ -543,6 +543,21 @@ void oom_free(struct oom_replay *r, int32_t b)
 		insert(r, b);
 }
 
+uint64_t oom_replay_mark(const struct oom_replay *r)
+{
+	uint64_t h = oom_mark(oom_mark(r->reserved, r->top), r->retries);
+
+	for (unsigned k = 0; k < OOM_POOLS; k++) {
+		const struct oom_free_set *set = &r->pool[k].free;
+
+		h = oom_mark(oom_mark(h, r->pool[k].end), r->pool[k].holes);
+		for (size_t i = 0; i < set->n; i++)
+			for (uint32_t j = 0; j < set->run[i]->n; j++)
+				h = oom_mark(oom_mark(h, set->run[i]->e[j].size), set->run[i]->e[j].addr);
+	}
+	return h;
+}
+
 void oom_replay_clear(struct oom_replay *r, const struct oom_alloc_rules *rules)
 {
 	r->n_blocks = r->n_spare = 0;

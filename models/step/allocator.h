@@ -63,6 +63,13 @@ void oom_replay_release(struct oom_replay *r);
 /* A block of at least so many bytes, or -1 when it has failed. */
 int32_t oom_allocate(struct oom_replay *r, uint64_t bytes);
 int32_t oom_allocate_on(struct oom_replay *r, uint64_t bytes, enum oom_cuda_stream stream);
+/* A number for what is free where, to compare with another moment's. */
+uint64_t oom_replay_mark(const struct oom_replay *r);
+static inline uint64_t oom_mark(uint64_t h, uint64_t n)
+{
+	h = (h ^ n) * 0x9e3779b97f4a7c15u;      /* Fibonacci hashing, Knuth 6.4 */
+	return h ^ h >> 32;
+}
 /* Negative blocks are nothing. */
 void oom_free(struct oom_replay *r, int32_t block);
 /* The allocator alone, for tests: sizes > 0 allocate, entry -k frees the k-th allocation

@@ -4,29 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Without a branch: where it falls cannot be guessed. */
 static inline bool below(const struct oom_free_entry *e, uint64_t size, uint64_t addr)
 {
-	return e->size != size ? e->size < size : e->addr < addr;
+	return (e->size < size) | ((e->size == size) & (e->addr < addr));
 }
 
-/* How many of n entries in order are below (size, addr).  Sizes decide nearly always: those are
- * halved, without a branch that could be guessed wrong, and addresses of equal ones gone through. */
+/* How many of n entries in order are below (size, addr). */
 static inline uint32_t count_below(const struct oom_free_entry *e, uint32_t n, uint64_t size,
 				   uint64_t addr)
 {
-	const struct oom_free_entry *at = e, *const end = e + n;
+	const struct oom_free_entry *at = e;
 
 	while (n > 1) {
 		const uint32_t half = n / 2;
-		const struct oom_free_entry *const up = at + half;
 
-		at = up[-1].size < size ? up : at;
+		at = below(&at[half - 1], size, addr) ? at + half : at;
 		n -= half;
 	}
-	at += n && at->size < size;
-	while (at < end && at->size == size && at->addr < addr)
-		at++;
-	return (uint32_t)(at - e);
+	return (uint32_t)(at - e) + (n && below(at, size, addr));
 }
 
 /* The first run whose last entry is not below. */

@@ -403,11 +403,45 @@ static void random_full_cards(void **state)
 	oom_replay_release(&r);
 }
 
+/* What a micro-batch leaves as it found it, the next one repeats: the mark is the same where the free
+ * blocks are, and another one where a block stays, came from new memory, or lies elsewhere. */
+static void marks(void **state)
+{
+	struct oom_replay r = {0};
+	uint64_t at[3];
+	int32_t one, two, c;
+
+	(void)state;
+	for (int expandable = 0; expandable < 2; expandable++) {
+		oom_replay_clear(&r, expandable ? &arenas : &native);
+		one = oom_allocate(&r, 3 << 20);
+		two = oom_allocate(&r, 3 << 20);
+		at[0] = oom_replay_mark(&r);
+		c = oom_allocate(&r, 2 << 20);
+		assert_true(oom_replay_mark(&r) != at[0]);
+		oom_free(&r, c);
+		assert_true(oom_replay_mark(&r) == at[0]);
+		/* the first of two equal ones is gone, then the second */
+		oom_free(&r, one);
+		at[1] = oom_replay_mark(&r);
+		one = oom_allocate(&r, 3 << 20);
+		oom_free(&r, two);
+		at[2] = oom_replay_mark(&r);
+		assert_true(at[1] != at[0] && at[2] != at[0] && at[1] != at[2]);
+		/* all is free again, in a segment more */
+		oom_free(&r, one);
+		at[1] = oom_replay_mark(&r);
+		oom_free(&r, oom_allocate(&r, 64 << 20));
+		assert_true(oom_replay_mark(&r) != at[1]);
+	}
+	oom_replay_release(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(traces), cmocka_unit_test(full_cards),
 					   cmocka_unit_test(random_traces),
-					   cmocka_unit_test(random_full_cards)};
+					   cmocka_unit_test(random_full_cards), cmocka_unit_test(marks)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
