@@ -125,11 +125,16 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "alst tiled-logits", "torchtitan components/loss.py, deepspeed runtime/sequence_parallel/ulysses_sp.py", \
 	  OOM_EXACT) \
 	X(OOM_LOSS_IN_PLACE, "in-place", \
-	  "whole logits, whose gradient takes their place (Liger's and flash-attn's cross_entropy)", \
+	  "whole logits in fp32, whose gradient takes their place (Liger's cross_entropy)", \
 	  "inplace liger-cross-entropy", "linkedin/Liger-Kernel ops/cross_entropy.py", OOM_EXACT) \
 	X(OOM_LOSS_COMPILED, "compiled", \
 	  "whole logits and one compiled kernel: neither an fp32 copy nor log-probabilities (estimated)", \
-	  "", "torchtune and torchtitan compile the loss; torch/_inductor", OOM_EXACT)
+	  "", "torchtune and torchtitan compile the loss; torch/_inductor", OOM_EXACT) \
+	X(OOM_LOSS_FLASH, "flash", \
+	  "whole logits in their own type and their gradient, no fp32 copy (flash-attn's CrossEntropyLoss, " \
+	  "llm-foundry's fused_crossentropy)", \
+	  "fused-crossentropy fused_crossentropy xentropy flash-cross-entropy", \
+	  "flash_attn/ops/triton/cross_entropy.py", OOM_EXACT)
 
 /* Modules that Liger's Triton kernels replace; what each saves: models/ops/liger.c. */
 #define OOM_LIGERS(X) \

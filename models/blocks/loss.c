@@ -42,49 +42,75 @@ static struct oom_val eager_cross_entropy(struct oom_tape *t, struct oom_val log
 	return loss;
 }
 
-/* One Triton kernel over whole logits (Liger's ops/cross_entropy.py, flash-attn's with inplace_backward):
- * their gradient takes their place, in their type.  Compiled: inductor keeps the logits and a logsumexp
- * per token and writes the gradient in the logits' type, all of the arithmetic in registers.  Estimated:
- * no inductor ran. */
-static struct oom_val one_kernel(struct oom_tape *t, struct oom_val logits, struct oom_val labels,
-				 bool in_place)
+/* Losses of one kernel over whole logits, which does its arithmetic in registers. */
+struct kernel {
+	const char *node;
+	bool as_they_are;       /* reads 16-bit logits, no fp32 copy is made for it */
+	bool in_place;          /* the gradient takes the logits' place; without one, PyTorch's own runs */
+	const char *rows[3];    /* per token, fp32; the first is kept, and the labels, unless in place */
+};
+
+static const struct kernel kernels[] = {
+	/* linkedin/Liger-Kernel ops/cross_entropy.py: the gradient is made in the forward */
+	[OOM_LOSS_IN_PLACE] = {"LigerCrossEntropy", false, true, {"loss per token"}},
+	/* inductor keeps the logits and a logsumexp per token and writes the gradient in the logits'
+	 * type.  Estimated: no inductor ran. */
+	[OOM_LOSS_COMPILED] = {"CompiledCrossEntropy", true, false, {"logsumexp"}},
+	/* flash_attn/ops/triton/cross_entropy.py with inplace_backward=False, its default and what
+	 * llm-foundry takes (llmfoundry/models/mpt/modeling_mpt.py ComposerMPTCausalLM): logits,
+	 * logsumexp and labels are saved, dlogits is empty_like(logits) */
+	[OOM_LOSS_FLASH] = {"FlashCrossEntropy", true, false, {"logsumexp", "losses", "z_losses"}},
+};
+
+static const struct kernel *kernel_of(const struct oom_tape *t)
 {
-	struct oom_val rows, loss;
+	const size_t at = (size_t)t->plan->fused_ce;
+	const struct kernel *k = at < sizeof(kernels) / sizeof(kernels[0]) ? &kernels[at] : NULL;
+
+	return k && k->node && (t->grad || !k->in_place) ? k : NULL;
+}
+
+static struct oom_val one_kernel(struct oom_tape *t, const struct kernel *k, struct oom_val logits,
+				 struct oom_val labels)
+{
+	struct oom_val rows[3], loss;
 	int32_t n = -1;
 
 	t->scope = "loss";
 	if (oom_wants_grad(t, logits)) {
-		n = oom_node(t, in_place ? OOM_NODE_GIVEN : OOM_NODE_SOFTMAX,
-			     in_place ? "LigerCrossEntropy" : "CompiledCrossEntropy");
+		n = oom_node(t, k->in_place ? OOM_NODE_GIVEN : OOM_NODE_SOFTMAX, k->node);
 		oom_node_edge(t, n, logits);
 		oom_node_save(t, n, logits);
 		if (n >= 0)
 			t->nodes[n].dt = logits.dt;
 	}
-	rows = oom_new(t, in_place ? "loss per token" : "logsumexp", logits.mono, D(1), OOM_F32);
-	if (!in_place && n >= 0) {
-		oom_node_save(t, n, rows);
+	for (int i = 0; i < 3; i++)
+		rows[i] = k->rows[i] ? oom_new(t, k->rows[i], logits.mono, D(1), OOM_F32) : oom_none();
+	if (!k->in_place && n >= 0) {
+		oom_node_save(t, n, rows[0]);
 		oom_node_save(t, n, labels);
 	}
 	loss = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);
-	oom_drop(t, rows);
+	for (int i = 0; i < 3; i++)
+		oom_drop(t, rows[i]);
 	oom_done(t, logits);
 	oom_drop(t, labels);
 	return n >= 0 ? oom_node_out(t, n, 0, loss) : loss;
 }
 
-/* logits.float(), but where one compiled kernel reads 16-bit logits as they are. */
+/* logits.float(), but for a kernel that reads 16-bit logits as they are. */
 static struct oom_val upcast(struct oom_tape *t, struct oom_val logits)
 {
-	return t->plan->fused_ce == OOM_LOSS_COMPILED ? logits : oom_op_cast(t, logits, OOM_F32);
+	const struct kernel *k = kernel_of(t);
+
+	return k && k->as_they_are ? logits : oom_op_cast(t, logits, OOM_F32);
 }
 
 struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, struct oom_val labels)
 {
-	if (t->plan->fused_ce == OOM_LOSS_COMPILED ||
-	    (t->plan->fused_ce == OOM_LOSS_IN_PLACE && t->grad))
-		return one_kernel(t, logits, labels, t->plan->fused_ce == OOM_LOSS_IN_PLACE);
-	return eager_cross_entropy(t, logits, labels);
+	const struct kernel *k = kernel_of(t);
+
+	return k ? one_kernel(t, k, logits, labels) : eager_cross_entropy(t, logits, labels);
 }
 
 void oom_returns(struct oom_tape *t, struct oom_val x)

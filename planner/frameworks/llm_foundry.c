@@ -14,11 +14,13 @@ static const struct fw_row rows[] = {
 	FW_KEY("precision", "@precision", "amp_bf16>amp-bf16;amp_fp16>amp-fp16;fp32>fp32;bf16>bf16;amp>amp-fp16;"
 	       "amp_fp8>amp-bf16", "amp-bf16", CONFIG ":117"),
 	FW_KEY("optimizer.name", "optimizer",
-	       "decoupled_adamw>adamw;adamw>adamw;decoupled_lionw>lion;decoupled_lionw_8b>lion-8bit;lion>lion;"
+	       "decoupled_adamw>adamw-loop;adamw>adamw;decoupled_lionw>lion;decoupled_lionw_8b>lion-8bit;lion>lion;"
 	       "no_op>none;adam>adamw", NULL, "llmfoundry/optim, composer/optim/decoupled_weight_decay.py"),
 	FW_KEY("train_loader.num_workers", "dataloader-workers", NULL, NULL, NULL),
 	FW_KEY("fsdp_config.activation_checkpointing", "grad-ckpt", "true>full;false>none", NULL,
 	       "composer/utils/parallelism.py:16"),
+	FW_KEY("fsdp_config.activation_checkpointing_reentrant", "use-reentrant", NULL, NULL,
+	       "composer/utils/parallelism.py:17"),
 	FW_KEY("fsdp_config.activation_cpu_offload", "offload-activations", NULL, NULL,
 	       "composer/utils/parallelism.py:18"),
 	FW_KEY("fsdp_config.sharding_strategy", "zero",
@@ -30,7 +32,9 @@ static const struct fw_row rows[] = {
 	{"model.pretrained_model_name", .hook = true}, {"model.pretrained", .hook = true},
 	{"model.d_model", .hook = true}, {"model.n_layers", .hook = true}, {"model.n_heads", .hook = true},
 	{"model.attn_config.attn_impl", .hook = true}, {"model.use_flash_attention_2", .hook = true},
-	{"model.loss_fn", .hook = true}, {"model_name_or_path", .hook = true},
+	FW_KEY("model.loss_fn", "loss", "fused_crossentropy>flash;torch_crossentropy>plain", NULL,
+	       "llmfoundry/models/mpt/modeling_mpt.py ComposerMPTCausalLM"),
+	{"model_name_or_path", .hook = true},
 	FW_KEY("model.peft_config.r", "lora-r", NULL, NULL, "PEFT"),
 	FW_KEY("model.peft_config.target_modules", "lora-targets", NULL, NULL, "PEFT"),
 	FW_KEY("model.peft_config.lora_dropout", "lora-dropout", NULL, NULL, "PEFT"),
@@ -80,7 +84,9 @@ static void finish(struct fw_part *p)
 		fw_set(p, "attn", "flash", "model.use_flash_attention_2", NULL);
 	fw_default(p, "attn", mpt ? "flash" : "eager",
 		   mpt ? "llmfoundry/models/mpt/configuration_mpt.py" : "llmfoundry/models/hf/hf_base.py:291");
-	fw_default(p, "loss", "plain", "llmfoundry/models");
+	/* flash-attn's, not in place, for MPT; transformers models make their own */
+	fw_default(p, "loss", mpt ? "flash" : "plain",
+		   mpt ? "llmfoundry/models/mpt/modeling_mpt.py loss_fn" : "llmfoundry/models/hf");
 	if (fw_key(p, "train_loader.dataset.packing_ratio"))
 		fw_set(p, "packing", "true", "train_loader.dataset.packing_ratio", NULL);
 	if (fw_on(p, "expandable_segments"))

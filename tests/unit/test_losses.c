@@ -72,6 +72,22 @@ static void whole_logits_in_one_kernel(void **state)
 	      2 * B * S * V, "kept");
 }
 
+/* flash-attn's, which llm-foundry asks for as fused_crossentropy (inplace_backward stays False): the same 4 bytes
+ * a logit, kept are 2 and a logsumexp; under autocast and in an evaluation likewise.  In fp32 8. */
+static void flash_attns_reads_16_bit_logits(void **state)
+{
+	(void)state;
+	about(backward("precision=bf16"), backward("precision=bf16 loss=flash"), 8 * B * S * V, "bf16");
+	about(backward("precision=amp-bf16"), backward("precision=amp-bf16 loss=flash"), 8 * B * S * V,
+	      "autocast");
+	about(backward("precision=fp32"), backward("precision=fp32 loss=flash"), 4 * B * S * V, "fp32");
+	about(kept("precision=bf16 loss=flash"), kept("precision=bf16 loss=fused"),
+	      2 * B * S * V - 2 * V * H, "kept");  /* hidden states either way: or their gradient */
+	assert_int_equal(backward("precision=bf16 loss=xentropy"), backward("precision=bf16 loss=flash"));
+	about(of("precision=bf16").peak[OOM_PHASE_EVAL], of("precision=bf16 loss=flash").peak[OOM_PHASE_EVAL],
+	      8 * B * S * V, "evaluation");
+}
+
 /* Five norms keep a 16-bit input in place of its fp32 copy (4) and the normalised one (2); two feed-forwards of
  * width 512 one tensor less. */
 static void ligers_kernels_keep_inputs(void **state)
@@ -112,6 +128,7 @@ int main(void)
 		cmocka_unit_test(torchtune_keeps_log_probabilities),
 		cmocka_unit_test(tiles_grow_with_an_eighth_of_the_batch),
 		cmocka_unit_test(whole_logits_in_one_kernel),
+		cmocka_unit_test(flash_attns_reads_16_bit_logits),
 		cmocka_unit_test(ligers_kernels_keep_inputs),
 		cmocka_unit_test(the_batch_before_waits),
 	};
