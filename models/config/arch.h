@@ -104,8 +104,9 @@ struct oom_arch {
 	double softcap_attn, softcap_logits;
 	/* mixture of experts */
 	uint64_t n_experts, top_k, d_expert, n_shared, d_shared;
-	/* encoder-decoder: the second stack */
-	uint64_t dec_layers, dec_heads, dec_ff;
+	/* encoder-decoder: layers of the encoder, whose heads and feed-forward are n_heads and d_ff,
+	 * and the second stack */
+	uint64_t enc_layers, dec_layers, dec_heads, dec_ff;
 	/* vision */
 	uint64_t image_size, patch, channels;
 	uint64_t image_step;    /* sides that windows fill whole are multiples of it; 0: of the patch */

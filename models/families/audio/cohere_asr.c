@@ -5,6 +5,7 @@
  * frames the decoder sees. Reference: transformers 5.12,
  * models/{cohere_asr,parakeet}/modeling_*.py. */
 #include "blocks/encdec.h"
+#include "config/keys.h"
 #include "families/towers/weights.h"
 
 struct parakeet {
@@ -12,47 +13,44 @@ struct parakeet {
 	bool bias, conv_bias;
 };
 
-/* Defaults are ParakeetEncoderConfig's. */
-static struct parakeet parakeet_of(struct oom_reader *r)
-{
-	return (struct parakeet){
-		.d = oom_read_count_or(r, "encoder_config.hidden_size", 1024),
-		.ff = oom_read_count_or(r, "encoder_config.intermediate_size", 4096),
-		.heads = oom_read_count_or(r, "encoder_config.num_attention_heads", 8),
-		.kv_heads = oom_read_count_or(r, "encoder_config.num_key_value_heads", 8),
-		.kernel = oom_read_count_or(r, "encoder_config.conv_kernel_size", 9),
-		.layers = oom_read_count_or(r, "encoder_config.num_hidden_layers", 24),
-		.channels = oom_read_count_or(r, "encoder_config.subsampling_conv_channels", 256),
-		.factor = oom_read_count_or(r, "encoder_config.subsampling_factor", 8),
-		.conv_kernel = oom_read_count_or(r, "encoder_config.subsampling_conv_kernel_size",
-						 3),
-		.mel = oom_read_count_or(r, "encoder_config.num_mel_bins", 80),
-		.bias = oom_read_bool(r, "encoder_config.attention_bias", true),
-		.conv_bias = oom_read_bool(r, "encoder_config.convolution_bias", true),
-	};
-}
+OOM_OWN(parakeet, struct parakeet);
 
-static void parse(struct oom_arch *a)
+/* Defaults are ParakeetEncoderConfig's. */
+#define ENC(field, word, number) OR_OWN(struct parakeet, field, "encoder_config." word, number)
+static const struct oom_key_row cohere_asr_keys[] = {
+	OOM_DECODER_KEYS,
+	MUST(d_ff, "intermediate_size"),
+	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
+	MUST(max_positions, "max_position_embeddings"),
+	ACT(act, "hidden_act", "relu"),
+	REAL(attn_dropout, "attention_dropout", 0),
+	FLAG(tie, "tie_word_embeddings", false),
+	ENC(d, "hidden_size", 1024),
+	ENC(ff, "intermediate_size", 4096),
+	ENC(heads, "num_attention_heads", 8),
+	ENC(kv_heads, "num_key_value_heads", 8),
+	ENC(kernel, "conv_kernel_size", 9),
+	ENC(layers, "num_hidden_layers", 24),
+	ENC(channels, "subsampling_conv_channels", 256),
+	ENC(factor, "subsampling_factor", 8),
+	ENC(conv_kernel, "subsampling_conv_kernel_size", 3),
+	ENC(mel, "num_mel_bins", 80),
+	FLAG_OWN(struct parakeet, bias, "encoder_config.attention_bias", true),
+	FLAG_OWN(struct parakeet, conv_bias, "encoder_config.convolution_bias", true),
+	OOM_KEYS_END,
+};
+
+static void cohere_asr_parse(struct oom_arch *a)
 {
-	struct oom_reader *r = &a->rd;
-	struct parakeet p;
+	const struct parakeet *p = parakeet_of(a);
 
 	a->default_task = OOM_TASK_SEQ2SEQ;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_count(r, "intermediate_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
-	a->head_dim = a->d_model / a->n_heads;
-	a->max_positions = oom_read_count(r, "max_position_embeddings", 1);
-	a->act = oom_read_act(r, "hidden_act", "relu");
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	p = parakeet_of(r);
-	if (!p.d || !p.ff || !p.heads || p.heads > p.d || !p.kv_heads || !p.channels ||
-	    p.factor < 2 || p.factor > 1024 || p.layers > OOM_MAX_LAYERS || p.mel < p.factor)
-		oom_read_fail(r, "the encoder's sizes (encoder_config) make no model");
+	a->dec_layers = a->n_layers;
+	a->dec_heads = a->n_heads;
+	a->dec_ff = a->d_ff;
+	if (!p->d || !p->ff || !p->heads || p->heads > p->d || !p->kv_heads || !p->channels ||
+	    p->factor < 2 || p->factor > 1024 || p->layers > OOM_MAX_LAYERS || p->mel < p->factor)
+		oom_read_fail(&a->rd, "the encoder's sizes (encoder_config) make no model");
 }
 
 static void parakeet_layer(struct oom_tape *t, const void *ctx, uint64_t i)
@@ -93,56 +91,53 @@ static void parakeet(struct oom_tape *t, const struct parakeet *p)
 	oom_weight_layers(t, p->layers, parakeet_layer, p);
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val cohere_asr_decoder(struct oom_tape *t, struct oom_encdec *dec,
+					 struct oom_val embed, struct oom_val ids)
 {
-	const uint16_t m_t = oom_len_targets(t), m_bt = oom_mono_mul(t, t->m_b, m_t);
-	struct oom_encdec dec = {.a = a,
-				 .heads = a->n_heads,
-				 .kv_heads = a->n_kv_heads,
-				 .ff = a->d_ff,
-				 .m_tokens = m_bt,
-				 .m_len = m_t,
-				 .m_src = t->m_bs,
-				 .m_src_len = t->m_s,
-				 .cross_mask = oom_none(),
-				 .decoder = true,
-				 .flags = OOM_ED_PRE_NORM};
-	struct oom_reader reader = a->rd;
-	struct parakeet p = parakeet_of(&reader);
-	struct oom_weights encoder;
-	struct oom_val embed, x, ids, pos, hidden;
+	const struct oom_arch *a = dec->a;
+	const uint16_t m = dec->m_len;
+	struct oom_frame f = {.t = t};
+	struct oom_val x, pos;
 
-	if (t->task != OOM_TASK_SEQ2SEQ) {
-		oom_tape_fail(t, OOM_ERR_INVALID, "%s is modelled for the task seq2seq",
-			      a->model_type);
-		return oom_none();
-	}
-	t->warning = "the speech encoder of Cohere ASR is counted as weights only: neither "
-		     "activations nor gradients";
-	oom_weights_begin(t, &encoder);
-	parakeet(t, &p);
-	oom_weights_end(t, &encoder);
-	ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
-	t->scope = "embed_tokens";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_new(t, "speech features", t->m_bs, (struct oom_dim){p.d, "encoder hidden_size"},
-		    (enum oom_dtype)embed.dt);
-	dec.encoded = oom_op_linear(t, "proj", x, D(a->d_model), OOM_BIAS);
-	x = oom_input_grads(t, oom_op_embedding_param(t, embed, oom_keep(ids), a->vocab,
-						      D(a->d_model)));
-	pos = oom_op_embedding(t, "pos_emb", oom_new(t, "position ids", m_t, D(1), OOM_I64),
+	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
+	pos = oom_op_embedding(t, "pos_emb", oom_new(t, "position ids", m, D(1), OOM_I64),
 			       a->max_positions, D(a->d_model), 0);
 	x = oom_op_layer_norm(t, "embedding_layernorm", oom_op_add(t, x, pos), 0, true, true);
-	dec.mask = oom_make_mask(t, true, 0, (enum oom_dtype)embed.dt, t->m_b, m_t, m_t);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, oom_encdec_layer, &dec, x);
-	x = oom_op_layer_norm(t, "norm", x, 0, true, true);
-	oom_drop_shared(t, dec.mask);
-	hidden = oom_share(t, x);
-	x = oom_plain_lm_loss(t, oom_lm_head(t, a, x, embed, "proj_out", true), false, m_bt);
-	oom_drop(t, hidden);
-	oom_returns_shared(t, dec.encoded);
-	oom_drop(t, ids);
-	return x;
+	dec->mask = oom_encdec_mask(t, dec, true, (enum oom_dtype)embed.dt, m, m);
+	dec->mask = oom_name_shared(&f, dec->mask);
+	x = oom_encdec_layers(t, dec, x);
+	return oom_leave(&f, oom_op_layer_norm(t, "norm", x, 0, true, true));
+}
+
+static struct oom_val cohere_asr_step(struct oom_tape *t, const struct oom_arch *a)
+{
+	const struct oom_encdec_kind kind = {.pre_norm = true};
+	struct oom_encdec dec = oom_decoder_stack(t, a, &kind, oom_len_targets(t));
+	struct oom_frame f = {.t = t};
+	struct oom_weights encoder;
+	struct oom_val embed, x, ids;
+
+	if (!oom_seq2seq_only(t, a))
+		return oom_none();
+	t->warning = "the speech encoder of Cohere ASR is counted as weights only: neither "
+		     "activations nor gradients";
+	dec.kv_heads = a->n_kv_heads;
+	oom_weights_begin(t, &encoder);
+	parakeet(t, parakeet_of(a));
+	oom_weights_end(t, &encoder);
+	ids = oom_name(&f, oom_new(t, "decoder input ids", dec.m_tokens, D(1), OOM_I64));
+	t->scope = "embed_tokens";
+	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	x = oom_new(t, "speech features", t->m_bs,
+		    (struct oom_dim){parakeet_of(a)->d, "encoder hidden_size"},
+		    (enum oom_dtype)embed.dt);
+	x = oom_op_linear(t, "proj", x, D(a->d_model), OOM_BIAS);
+	dec.encoded = oom_name_shared(&f, x);
+	x = oom_name(&f, cohere_asr_decoder(t, &dec, embed, ids));
+	x = oom_lm_head(t, a, x, embed, "proj_out", true);
+	x = oom_plain_lm_loss(t, x, false, dec.m_tokens);
+	oom_returns(t, oom_give(&f, dec.encoded));
+	return oom_leave(&f, x);
 }
 
 const struct oom_family oom_family_cohere_asr = {
@@ -151,6 +146,7 @@ const struct oom_family oom_family_cohere_asr = {
 	.source = "transformers 5.12 models/cohere_asr/modeling_cohere_asr.py",
 	.types = OOM_TYPE("cohere_asr"),
 	.lora_targets = "q_proj+v_proj",
-	.parse = parse,
-	.step = step,
+	.keys = cohere_asr_keys,
+	.parse = cohere_asr_parse,
+	.step = cohere_asr_step,
 };

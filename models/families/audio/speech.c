@@ -9,87 +9,109 @@
 #include "blocks/audio.h"
 #include "blocks/encdec.h"
 #include "blocks/image.h"
+#include "config/keys.h"
 #include "families/towers/weights.h"
 
-/* extra[] */
-enum {
-	MOONSHINE = ENCDEC_EXTRA,
-	RELATIVE,
-	POS_KERNEL,
-	POS_GROUPS,
-	ENC_KV,
-	DEC_KV,
-};
 enum { MAX_CONVS = 16 };
+struct speech {
+	uint64_t enc_ff;        /* of SpeechT5's encoder */
+	uint64_t relative, pos_kernel, pos_groups;
+	uint64_t convs, dims[MAX_CONVS], kernels[MAX_CONVS], strides[MAX_CONVS];
+	bool conv_bias, layer_norms;    /* a norm after every convolution, not after the first alone */
+	uint64_t dec_kv_heads;  /* of Moonshine's decoder */
+};
+OOM_OWN(speech, struct speech);
 
-static void parse_speecht5(struct oom_arch *a)
+struct speech_kind {
+	void (*parse)(struct oom_arch *a);
+	/* from the samples to the encoder's first layer; *shrink: samples that a frame stands for */
+	struct oom_val (*stem)(struct oom_tape *t, const struct oom_arch *a, uint64_t *shrink);
+	struct oom_val (*encoder)(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+				  uint16_t m_len);
+	struct oom_val (*decoder)(struct oom_tape *t, const struct oom_encdec *s,
+				  struct oom_val embed, struct oom_val ids);
+};
+static const struct speech_kind *kind_of(const struct oom_arch *a)
 {
-	struct oom_reader *r = &a->rd;
+	return a->type->kind;
+}
 
-	a->extra[ENC_LAYERS] = oom_read_count(r, "encoder_layers", 1);
-	a->n_layers = a->dec_layers = oom_read_count(r, "decoder_layers", 1);
-	a->extra[ENC_HEADS] = a->n_heads = a->n_kv_heads = oom_read_count(r,
-									  "encoder_attention_heads",
-									  1);
-	a->extra[DEC_HEADS] = oom_read_count(r, "decoder_attention_heads", 1);
-	a->extra[ENC_FF] = oom_read_count(r, "encoder_ffn_dim", 1);
-	a->d_ff = oom_read_count(r, "decoder_ffn_dim", 1);
-	a->extra[RELATIVE] = oom_read_count_or(r, "encoder_max_relative_position", 160);
-	a->extra[POS_KERNEL] = oom_read_count_or(r, "num_conv_pos_embeddings", 128);
-	a->extra[POS_GROUPS] = oom_read_count_or(r, "num_conv_pos_embedding_groups", 16);
-	a->max_positions = oom_read_count_or(r, "max_text_positions", 450);
-	a->act = oom_read_act(r, "hidden_act", "gelu");
-	a->dropout = oom_read_real(r, "hidden_dropout", 0.1);
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0.1);
-	a->act_dropout = oom_read_real(r, "activation_dropout", 0.1);
-	if (!a->extra[POS_GROUPS] || a->d_model % a->extra[POS_GROUPS])
+static const struct oom_key_row speech_keys[] = {
+	MUST(vocab, "vocab_size"),
+	MUST(d_model, "hidden_size"),
+	FLAG(tie, "tie_word_embeddings", true),
+	OOM_KEYS_END,
+};
+static const struct oom_key_row speecht5_keys[] = {
+	MUST(enc_layers, "encoder_layers"),
+	MUST(dec_layers, "decoder_layers"),
+	MUST(n_heads, "encoder_attention_heads"),
+	MUST(dec_heads, "decoder_attention_heads"),
+	MUST_OWN(struct speech, enc_ff, "encoder_ffn_dim"),
+	MUST(d_ff, "decoder_ffn_dim"),
+	OR_OWN(struct speech, relative, "encoder_max_relative_position", 160),
+	OR_OWN(struct speech, pos_kernel, "num_conv_pos_embeddings", 128),
+	OR_OWN(struct speech, pos_groups, "num_conv_pos_embedding_groups", 16),
+	FLAG_OWN(struct speech, conv_bias, "conv_bias", false),
+	OR(max_positions, "max_text_positions", 450),
+	ACT(act, "hidden_act", "gelu"),
+	REAL(dropout, "hidden_dropout", 0.1),
+	REAL(attn_dropout, "attention_dropout", 0.1),
+	REAL(act_dropout, "activation_dropout", 0.1),
+	OOM_KEYS_END,
+};
+static const struct oom_key_row moonshine_keys[] = {
+	MUST(enc_layers, "encoder_num_hidden_layers"),
+	MUST(dec_layers, "decoder_num_hidden_layers"),
+	MUST(n_heads, "encoder_num_attention_heads"),
+	LIKE(n_kv_heads, "encoder_num_key_value_heads", 1, n_heads),
+	MUST(dec_heads, "decoder_num_attention_heads"),
+	LIKE_OWN(struct speech, dec_kv_heads, "decoder_num_key_value_heads", 1, dec_heads),
+	MUST(d_ff, "intermediate_size"),
+	OR(max_positions, "max_position_embeddings", 512),
+	REAL(rotary_share, "rope_parameters.partial_rotary_factor", 0.9),
+	ACT(act, "encoder_hidden_act", "gelu"),
+	REAL(attn_dropout, "attention_dropout", 0),
+	FLAG(qkv_bias, "attention_bias", false),
+	OOM_KEYS_END,
+};
+
+static void speecht5_parse(struct oom_arch *a)
+{
+	struct speech *own = speech_own(a);
+	struct oom_reader *r = &a->rd;
+	const uint64_t n = oom_read_counts(r, "conv_dim", own->dims, MAX_CONVS);
+
+	oom_read_rows(a, speecht5_keys);
+	own->convs = n;
+	own->layer_norms = !strcmp(oom_read_string(r, "feat_extract_norm", "group"), "layer");
+	if (!n || oom_read_counts(r, "conv_kernel", own->kernels, MAX_CONVS) != n ||
+	    oom_read_counts(r, "conv_stride", own->strides, MAX_CONVS) != n)
+		oom_read_fail(r, "conv_dim, conv_kernel and conv_stride must list as many numbers");
+	if (!own->pos_groups || a->d_model % own->pos_groups)
 		oom_read_fail(r, "num_conv_pos_embedding_groups does not divide hidden_size");
 }
 
-static void parse_moonshine(struct oom_arch *a)
+static void moonshine_parse(struct oom_arch *a)
 {
-	struct oom_reader *r = &a->rd;
+	const struct speech *own = speech_of(a);
 
-	a->extra[ENC_LAYERS] = oom_read_count(r, "encoder_num_hidden_layers", 1);
-	a->n_layers = a->dec_layers = oom_read_count(r, "decoder_num_hidden_layers", 1);
-	a->extra[ENC_HEADS] = a->n_heads = oom_read_count(r, "encoder_num_attention_heads", 1);
-	a->extra[ENC_KV] = a->n_kv_heads = oom_read_count_or(r, "encoder_num_key_value_heads",
-							     a->n_heads);
-	a->extra[DEC_HEADS] = oom_read_count(r, "decoder_num_attention_heads", 1);
-	a->extra[DEC_KV] = oom_read_count_or(r, "decoder_num_key_value_heads", a->extra[DEC_HEADS]);
-	a->extra[ENC_FF] = a->d_ff = oom_read_count(r, "intermediate_size", 1);
-	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 512);
-	a->rotary_share = oom_read_real(r, "partial_rotary_factor",
-					oom_read_real(r, "rope_parameters.partial_rotary_factor",
-						      0.9));
-	a->act = oom_read_act(r, "encoder_hidden_act", "gelu");
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
-	a->qkv_bias = oom_read_bool(r, "attention_bias", false);
-	if (!a->extra[ENC_KV] || !a->extra[DEC_KV] ||
-	    a->extra[DEC_HEADS] % (a->extra[DEC_KV] ? a->extra[DEC_KV] : 1))
-		oom_read_fail(r, "the heads of %s make no model", a->model_type);
+	oom_read_rows(a, moonshine_keys);
+	a->rotary_share = oom_read_real(&a->rd, "partial_rotary_factor", a->rotary_share);
+	if (!a->n_kv_heads || !own->dec_kv_heads || a->dec_heads % own->dec_kv_heads)
+		oom_read_fail(&a->rd, "the heads of %s make no model", a->model_type);
 }
 
-static void parse(struct oom_arch *a)
+static void speech_parse(struct oom_arch *a)
 {
-	struct oom_reader *r = &a->rd;
-
 	a->default_task = OOM_TASK_SEQ2SEQ;
-	a->extra[MOONSHINE] = !strcmp(a->model_type, "moonshine");
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
 	a->frame = 1;
-	if (a->extra[MOONSHINE])
-		parse_moonshine(a);
-	else
-		parse_speecht5(a);
-	a->head_dim = a->d_model / a->n_heads;
 	a->approximate = true;
+	kind_of(a)->parse(a);
+	a->n_layers = a->dec_layers;
 }
 
-/* One convolution of the stem and its activation; *shrink is how many samples a frame has come
- * to stand for. */
+/* One convolution of the stem and its activation. */
 static struct oom_val conv(struct oom_tape *t, struct oom_val x, const struct oom_conv1d *c,
 			   uint64_t stride, uint64_t *shrink, enum oom_act act)
 {
@@ -120,62 +142,75 @@ static struct oom_val moonshine_stem(struct oom_tape *t, const struct oom_arch *
 /* wav2vec 2.0's feature encoder, projection and convolutional positions. */
 static struct oom_val speecht5_stem(struct oom_tape *t, const struct oom_arch *a, uint64_t *shrink)
 {
-	uint64_t dims[MAX_CONVS], kernels[MAX_CONVS], strides[MAX_CONVS], n;
+	const struct speech *own = speech_of(a);
 	const uint64_t d = a->d_model;
-	struct oom_reader r = a->rd;
-	const bool layer = !strcmp(oom_read_string(&r, "feat_extract_norm", "group"), "layer");
 	struct oom_val x = oom_features(t, a, t->m_bs);
 
-	n = oom_read_counts(&r, "conv_dim", dims, MAX_CONVS);
-	if (!n || oom_read_counts(&r, "conv_kernel", kernels, MAX_CONVS) != n ||
-	    oom_read_counts(&r, "conv_stride", strides, MAX_CONVS) != n) {
-		oom_tape_fail(t, OOM_ERR_INVALID,
-			      "conv_dim, conv_kernel and conv_stride must list as many numbers");
-		return x;
-	}
-	oom_drop(t, oom_param(t, "masked_spec_embed", 0, d, OOM_P_UNUSED));
-	for (uint64_t i = 0; i < n && !t->status; i++) {
+	oom_param(t, "masked_spec_embed", 0, d, OOM_P_UNUSED);
+	for (uint64_t i = 0; i < own->convs && !t->status; i++) {
 		x = conv(t, x,
-			 &(struct oom_conv1d){.in = i ? dims[i - 1] : 1,
-					      .out = dims[i],
-					      .kernel = kernels[i],
-					      .bias = oom_read_bool(&r, "conv_bias", false)},
-			 strides[i], shrink, OOM_ACT_GELU);
-		if (layer || !i)
+			 &(struct oom_conv1d){.in = i ? own->dims[i - 1] : 1,
+					      .out = own->dims[i],
+					      .kernel = own->kernels[i],
+					      .bias = own->conv_bias},
+			 own->strides[i], shrink, OOM_ACT_GELU);
+		if (own->layer_norms || !i)
 			x = oom_op_layer_norm(t, "layer_norm", x, 0, true, true);
 	}
 	x = oom_op_layer_norm(t, "feature_projection.layer_norm", x, 0, true, true);
 	x = oom_op_linear(t, "projection", x, D(d), OOM_BIAS);
 	t->scope = "pos_conv_embed";
-	oom_drop(t, oom_param(t, "bias", 0, d, OOM_P_UNUSED));
-	oom_drop(t, oom_param(t, "original0", 1, a->extra[POS_KERNEL], OOM_P_UNUSED));
-	oom_drop(t, oom_param(t, "original1", d * (d / a->extra[POS_GROUPS]), a->extra[POS_KERNEL],
-			      OOM_P_UNUSED));
+	oom_param(t, "bias", 0, d, OOM_P_UNUSED);
+	oom_param(t, "original0", 1, own->pos_kernel, OOM_P_UNUSED);
+	oom_param(t, "original1", d * (d / own->pos_groups), own->pos_kernel, OOM_P_UNUSED);
 	x = oom_op_layer_norm(t, "layer_norm", oom_op_dropout(t, x, a->dropout), 0, true, true);
 	t->scope = "pe_k";
-	oom_drop(t, oom_param(t, "weight", 2 * a->extra[RELATIVE], a->head_dim,
-			      OOM_P_UNUSED | OOM_P_EMBEDDING));
+	oom_param(t, "weight", 2 * own->relative, a->head_dim, OOM_P_UNUSED | OOM_P_EMBEDDING);
 	return x;
+}
+
+static struct oom_val speecht5_encoder(struct oom_tape *t, const struct oom_arch *a,
+				       struct oom_val x, uint16_t m_len)
+{
+	const struct oom_encdec_kind kind = {.kernel = OOM_ED_BMM};
+	struct oom_encdec enc = oom_encoder_stack(t, a, &kind);
+
+	enc.ff = speech_of(a)->enc_ff;
+	enc.m_len = m_len;
+	enc.m_tokens = oom_mono_mul(t, t->m_b, m_len);
+	return oom_encdec_layers(t, &enc, x);
+}
+
+static struct oom_val speecht5_decoder(struct oom_tape *t, const struct oom_encdec *s,
+				       struct oom_val embed, struct oom_val ids)
+{
+	const struct oom_arch *a = s->a;
+	struct oom_encdec dec = *s;
+	struct oom_frame f = {.t = t};
+	struct oom_val x;
+
+	dec.kind.kernel = OOM_ED_BMM;
+	dec.ff = a->d_ff;
+	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
+	dec.mask = oom_name_shared(&f, oom_encdec_mask(t, &dec, true, (enum oom_dtype)embed.dt,
+						       dec.m_len, dec.m_len));
+	return oom_leave(&f, oom_encdec_layers(t, &dec, oom_op_dropout(t, x, a->dropout)));
 }
 
 /* ---- Moonshine's layers: norms without biases, rotary positions, a gated feed-forward in the
  * decoder ---- */
 
-struct stack {
-	const struct oom_arch *a;
+struct moonshine {
+	struct oom_encdec s;
 	struct oom_rope rope;
-	struct oom_val encoded;
-	uint64_t heads, kv_heads;
-	uint16_t m_tokens, m_len, m_src, m_src_len;
-	bool decoder;
 };
 
-static struct oom_val attend(struct oom_tape *t, const struct stack *s, struct oom_val x,
-			     const char *norm, bool cross)
+static struct oom_val moonshine_attend(struct oom_tape *t, const struct moonshine *m,
+				       struct oom_val x, const char *norm, bool cross)
 {
+	const struct oom_encdec *s = &m->s;
 	struct oom_attn at = oom_attn_of(t, s->a);
-	struct oom_rope rope = s->rope;
-	struct oom_val h = oom_op_layer_norm(t, norm, oom_keep(x), 0, true, false);
+	struct oom_rope rope = m->rope;
 
 	at.heads = s->heads;
 	at.kv_heads = s->kv_heads;
@@ -188,152 +223,124 @@ static struct oom_val attend(struct oom_tape *t, const struct stack *s, struct o
 	at.sk = cross ? s->m_src_len : s->m_len;
 	if (cross)
 		at.kv_from = s->encoded;
-	return oom_op_add(t, x, oom_attention(t, &at, h));
+	return oom_op_add(t, x, oom_attention(t, &at, oom_op_layer_norm(t, norm, x, 0, true, false)));
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val moonshine_block(struct oom_tape *t, const void *ctx, uint32_t i,
+				      struct oom_val x)
 {
-	const struct stack *s = ctx;
-	const struct oom_dim d = {x.width, x.text}, ff = {s->a->d_ff, "intermediate_size"};
+	const struct moonshine *m = ctx;
+	const struct oom_dim d = {x.width, x.text}, ff = {m->s.a->d_ff, "intermediate_size"};
+	struct oom_frame f = {.t = t};
 	struct oom_val h;
 
 	(void)i;
-	x = attend(t, s, x, "input_layernorm", false);
-	if (s->decoder)
-		x = attend(t, s, x, "post_attention_layernorm", true);
-	h = oom_op_layer_norm(t, "final_layernorm", oom_keep(x), 0, true, false);
-	if (s->decoder) {
-		const struct oom_dim halves[2] = {ff, ff};
+	x = oom_name(&f, moonshine_attend(t, m, x, "input_layernorm", false));
+	if (m->s.decoder)
+		x = oom_rename(&f, x, moonshine_attend(t, m, x, "post_attention_layernorm", true));
+	h = oom_op_layer_norm(t, "final_layernorm", x, 0, true, false);
+	if (m->s.decoder) {
+		const struct oom_dim halves[2] = {ff, ff}, both = {2 * ff.n, "2 * intermediate_size"};
 		struct oom_val p[2];
 
-		oom_op_split(t,
-			     oom_op_linear(t, "fc1", h,
-					   (struct oom_dim){2 * ff.n, "2 * intermediate_size"},
-					   OOM_BIAS),
-			     2, halves, p);
+		oom_op_split(t, oom_op_linear(t, "fc1", h, both, OOM_BIAS), 2, halves, p);
 		h = oom_op_mul(t, oom_op_unary(t, OOM_SILU, p[1]), p[0]);
 	} else {
-		h = oom_activation(t, s->a->act, oom_op_linear(t, "fc1", h, ff, OOM_BIAS));
+		h = oom_activation(t, m->s.a->act, oom_op_linear(t, "fc1", h, ff, OOM_BIAS));
 	}
-	return oom_op_add(t, x, oom_op_linear(t, "fc2", h, d, OOM_BIAS));
+	return oom_leave(&f, oom_op_add(t, x, oom_op_linear(t, "fc2", h, d, OOM_BIAS)));
 }
 
-static struct oom_val moonshine_stack(struct oom_tape *t, struct stack *s, uint64_t layers,
+static struct oom_val moonshine_stack(struct oom_tape *t, const struct oom_encdec *s,
 				      struct oom_val x)
 {
 	const uint64_t rot = (uint64_t)((double)(s->a->d_model / s->heads) * s->a->rotary_share);
 	const uint16_t m_s = t->m_s;
+	struct moonshine m = {.s = *s};
+	struct oom_frame f = {.t = t};
 
 	t->m_s = s->m_len;
-	s->rope = oom_rope_tables(t, rot ? rot : 2, (enum oom_dtype)x.dt, 2);
+	m.rope = oom_rope_tables(t, rot ? rot : 2, (enum oom_dtype)x.dt, 2);
 	t->m_s = m_s;
-	x = oom_layers(t, (uint32_t)oom_depth(t, layers), NULL, block, s, x);
-	oom_drop_shared(t, s->rope.cos);
-	oom_drop_shared(t, s->rope.sin);
+	m.rope.cos = oom_name_shared(&f, m.rope.cos);
+	m.rope.sin = oom_name_shared(&f, m.rope.sin);
+	x = oom_layers(t, (uint32_t)oom_depth(t, s->layers), NULL, moonshine_block, &m, x);
+	oom_forget_shared(&f);
 	return oom_op_layer_norm(t, "norm", x, 0, true, false);
 }
 
-static struct oom_val moonshine(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
-				struct oom_val embed, struct oom_val ids, uint16_t m_t,
-				uint16_t m_len)
+static struct oom_val moonshine_encoder(struct oom_tape *t, const struct oom_arch *a,
+					struct oom_val x, uint16_t m_len)
 {
-	struct stack enc = {.a = a,
-			    .heads = a->extra[ENC_HEADS],
-			    .kv_heads = a->extra[ENC_KV],
-			    .m_tokens = oom_mono_mul(t, t->m_b, m_len),
-			    .m_len = m_len,
-			    .encoded = oom_none()};
-	struct stack dec = {.a = a,
-			    .heads = a->extra[DEC_HEADS],
-			    .kv_heads = a->extra[DEC_KV],
-			    .m_tokens = oom_mono_mul(t, t->m_b, m_t),
-			    .m_len = m_t,
-			    .m_src = enc.m_tokens,
-			    .m_src_len = m_len,
-			    .decoder = true};
+	struct oom_encdec enc = oom_encoder_stack(t, a, &(struct oom_encdec_kind){.pre_norm = true});
 
-	dec.encoded = moonshine_stack(t, &enc, a->extra[ENC_LAYERS], x);
-	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
-	x = moonshine_stack(t, &dec, a->dec_layers, x);
-	oom_returns_shared(t, dec.encoded);
-	return x;
+	enc.kv_heads = a->n_kv_heads;
+	enc.m_len = m_len;
+	enc.m_tokens = oom_mono_mul(t, t->m_b, m_len);
+	return moonshine_stack(t, &enc, x);
 }
 
-static struct oom_val speecht5(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
-			       struct oom_val embed, struct oom_val ids, uint16_t m_t,
-			       uint16_t m_len)
+static struct oom_val moonshine_decoder(struct oom_tape *t, const struct oom_encdec *s,
+					struct oom_val embed, struct oom_val ids)
 {
-	struct oom_encdec enc = {.a = a,
-				 .heads = a->extra[ENC_HEADS],
-				 .ff = a->extra[ENC_FF],
-				 .m_tokens = oom_mono_mul(t, t->m_b, m_len),
-				 .m_len = m_len,
-				 .mask = oom_none(),
-				 .cross_mask = oom_none(),
-				 .encoded = oom_none(),
-				 .flags = OOM_ED_BMM};
-	struct oom_encdec dec = {.a = a,
-				 .heads = a->extra[DEC_HEADS],
-				 .ff = a->d_ff,
-				 .m_tokens = oom_mono_mul(t, t->m_b, m_t),
-				 .m_len = m_t,
-				 .m_src = enc.m_tokens,
-				 .m_src_len = m_len,
-				 .cross_mask = oom_none(),
-				 .decoder = true,
-				 .flags = OOM_ED_BMM};
+	struct oom_encdec dec = *s;
+	struct oom_val x = oom_op_embedding_param(t, embed, ids, s->a->vocab, D(s->a->d_model));
 
-	dec.encoded = oom_layers(t, (uint32_t)oom_depth(t, a->extra[ENC_LAYERS]), NULL,
-				 oom_encdec_layer, &enc, x);
-	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
-	dec.mask = oom_encdec_mask(t, dec.flags, true, (enum oom_dtype)embed.dt, m_t, m_t);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->dec_layers), NULL, oom_encdec_layer, &dec,
-		       oom_op_dropout(t, x, a->dropout));
-	oom_drop_shared(t, dec.mask);
-	oom_returns_shared(t, dec.encoded);
-	return x;
+	dec.kv_heads = speech_of(s->a)->dec_kv_heads;
+	return moonshine_stack(t, &dec, oom_input_grads(t, x));
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val speech_step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const uint16_t m_t = oom_len_targets(t), m_bt = oom_mono_mul(t, t->m_b, m_t);
-	struct oom_val embed, ids, x, hidden, loss;
+	const struct oom_encdec_kind kind = {.pre_norm = false};
+	struct oom_encdec dec = oom_decoder_stack(t, a, &kind, oom_len_targets(t));
+	struct oom_frame f = {.t = t};
+	struct oom_val embed, ids, x;
 	uint64_t shrink = 1;
-	uint16_t m_len;
 
-	if (t->task != OOM_TASK_SEQ2SEQ) {
-		oom_tape_fail(t, OOM_ERR_INVALID, "%s is modelled for the task seq2seq",
-			      a->model_type);
+	if (!oom_seq2seq_only(t, a))
 		return oom_none();
-	}
 	t->warning = "the convolutional stem and the positions of this speech model are "
 		     "approximated";
-	x = a->extra[MOONSHINE] ? moonshine_stem(t, a, &shrink) : speecht5_stem(t, a, &shrink);
+	x = kind_of(a)->stem(t, a, &shrink);
 	if (t->status)
 		return oom_none();
-	m_len = oom_len_ceil(t, OOM_MONO_ONE, shrink);
-	ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
+	dec.m_src_len = oom_len_ceil(t, OOM_MONO_ONE, shrink);
+	dec.m_src = oom_mono_mul(t, t->m_b, dec.m_src_len);
+	ids = oom_name(&f, oom_new(t, "decoder input ids", dec.m_tokens, D(1), OOM_I64));
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = a->extra[MOONSHINE] ? moonshine(t, a, x, embed, oom_keep(ids), m_t, m_len) :
-				  speecht5(t, a, x, embed, oom_keep(ids), m_t, m_len);
-	hidden = oom_share(t, x);
-	loss = oom_plain_lm_loss(t, oom_lm_head(t, a, x, embed, "lm_head", false), false, m_bt);
-	oom_drop(t, hidden);
-	oom_drop(t, ids);
-	return loss;
+	x = kind_of(a)->encoder(t, a, x, dec.m_src_len);
+	dec.encoded = oom_name_shared(&f, x);
+	x = oom_name(&f, kind_of(a)->decoder(t, &dec, embed, ids));
+	x = oom_seq2seq_tail(t, a, x, embed, "lm_head", dec.m_tokens);
+	oom_returns(t, oom_give(&f, dec.encoded));
+	return oom_leave(&f, x);
 }
 
-static const struct oom_family_type types[] = {
-	{"speecht5", NULL}, {"moonshine", NULL}, {NULL, NULL},
+static const struct speech_kind speecht5 = {
+	.parse = speecht5_parse,
+	.stem = speecht5_stem,
+	.encoder = speecht5_encoder,
+	.decoder = speecht5_decoder,
+};
+static const struct speech_kind moonshine = {
+	.parse = moonshine_parse,
+	.stem = moonshine_stem,
+	.encoder = moonshine_encoder,
+	.decoder = moonshine_decoder,
+};
+static const struct oom_family_type speech_types[] = {
+	{"speecht5", &speecht5}, {"moonshine", &moonshine}, {NULL, NULL},
 };
 
 const struct oom_family oom_family_speech = {
 	.name = "speech",
 	.summary = "speech recognition from raw samples: convolutions, encoder, text decoder",
 	.source = "transformers 5.12 models/moonshine/modeling_moonshine.py",
-	.types = types,
+	.types = speech_types,
 	.lora_targets = "q_proj+v_proj",
-	.parse = parse,
-	.step = step,
+	.keys = speech_keys,
+	.parse = speech_parse,
+	.step = speech_step,
 };
