@@ -129,6 +129,7 @@ struct oom_plan {
 	double moe_imbalance;       /* tokens of the fullest expert-parallel rank over the mean */
 	int64_t offload_optimizer;  /* enum oom_offload */
 	int64_t offload_params;
+	int64_t offload_gradients;  /* 1 = with offload_optimizer: gradients leave the card as they come */
 	/* 1 = what layers keep for backward waits in pinned host memory */
 	int64_t offload_activations;
 	int64_t hybrid_shard;       /* FSDP: shard within a node, replicate between nodes */

@@ -513,6 +513,11 @@ static const struct oom_option knobs[] = {
 	 WORD(offloads, OOM_OFFLOAD_NONE), .summary = "where optimizer state lives",
 	 .setting = "offload_optimizer.device", .source = "DeepSpeed",
 	 .aliases = ALSO(AS("offload-optimizer-device"))},
+	{KNOB("offload-gradients", "offload_gradients", offload_gradients), FLAG(0),
+	 .summary = "gradients go to the host as they come, and are given up on the card: torchao's "
+		    "CPUOffloadOptimizer, with offload-optimizer cpu",
+	 .setting = "CPUOffloadOptimizer(offload_gradients=True)",
+	 .source = "torchao optim/cpu_offload.py"},
 	{KNOB("offload-params", "offload_params", offload_params),
 	 WORD(offloads, OOM_OFFLOAD_NONE), .summary = "where parameters live",
 	 .setting = "offload_param.device", .source = "DeepSpeed",

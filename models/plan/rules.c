@@ -97,6 +97,7 @@ static bool trains_base(const struct oom_plan *p)
 /* The knob has no effect without the other one. */
 #define WITHOUT_EFFECT_UNLESS(...) ANY, false, __VA_ARGS__, NULL, true
 /* Under another condition. */
+#define AND_EXCLUDES(cond, ...) cond, true, __VA_ARGS__, NULL, false
 #define AND_NEEDS(cond, ...) cond, false, __VA_ARGS__, NULL, false
 /* ... and the knob has no effect where it does not hold */
 #define CALCULATES_IDLE(fn) ANY, false, ANY, fn, true
@@ -117,6 +118,8 @@ static bool trains_base(const struct oom_plan *p)
 #define IN_TURN \
 	"engine device-map is one process on the GPUs of one node (64 at most): no ZeRO, no " \
 	"offload, no second node"
+#define STREAMED \
+	"offload-gradients is torchao's CPUOffloadOptimizer: --engine hf --offload-optimizer cpu"
 #define NO_OFFLOAD "engine megatron: offload is not modelled; use deepspeed or fsdp2"
 #define NO_FREEZING "engine megatron: frozen parts are not modelled; use hf, deepspeed or fsdp2"
 #define BASE_IS_FROZEN \
@@ -334,6 +337,14 @@ static const struct oom_rule rules[] = {
 	/* plain PyTorch: torchao's CPUOffloadOptimizer */
 	{IS_NOT(offload_optimizer, OOM_OFFLOAD_NONE),
 	 AND_NEEDS(AMONG(engine, ~BIT(OOM_ENGINE_HF)), ABOVE(zero_stage, 0)), BY_STAGE},
+	{ABOVE(offload_gradients, 0), NEEDS(IS(offload_optimizer, OOM_OFFLOAD_CPU)), STREAMED},
+	{ABOVE(offload_gradients, 0), NEEDS(ENGINE(HF)), STREAMED},
+	{ABOVE(offload_gradients, 0), EXCLUDES(ABOVE(grad_accum, 1)),
+	 "offload-gradients clears gradients after every backward: nothing can be accumulated, "
+	 "--grad-accum 1"},
+	{ABOVE(step_in_backward, 0), AND_EXCLUDES(ENGINE(HF), IS(offload_optimizer, OOM_OFFLOAD_CPU)),
+	 "optimizer-in-backward steps on the card, torchao's CPUOffloadOptimizer on the host after the "
+	 "backward: --offload-gradients frees gradients as they come"},
 	{IS_NOT(offload_params, OOM_OFFLOAD_NONE), NEEDS(IS(zero_stage, 3)),
 	 "offload-params needs --zero 3"},
 	{IS_NOT(offload_params, OOM_OFFLOAD_NONE),

@@ -23,7 +23,7 @@ static bool projected(const struct oom_param *p, uint32_t rank)
 
 static bool belongs(const struct oom_slot *s, const struct oom_param *p)
 {
-	const bool small = p->elems < 4096, embedding = p->flags & OOM_P_EMBEDDING;
+	const bool small = p->elems < OOM_SMALL_TENSOR, embedding = p->flags & OOM_P_EMBEDDING;
 
 	switch ((enum oom_slot_of)s->of) {
 	case OOM_OF_ALL: return true;
@@ -33,6 +33,8 @@ static bool belongs(const struct oom_slot *s, const struct oom_param *p)
 	case OOM_OF_SMALL: return small;
 	case OOM_OF_LARGE_BUT_EMBEDDINGS: return !small && !embedding;
 	case OOM_OF_SMALL_AND_EMBEDDINGS: return small || embedding;
+	case OOM_OF_BLOCKS: return !small && p->elems % s->k == 0;
+	case OOM_OF_NOT_BLOCKS: return small || p->elems % s->k;
 	case OOM_OF_HIDDEN: return oom_hidden_matrix(p);
 	case OOM_OF_NOT_HIDDEN: return !oom_hidden_matrix(p);
 	case OOM_OF_PROJECTED: return projected(p, s->k);
@@ -58,6 +60,8 @@ static uint64_t elements(const struct oom_slot *s, const struct oom_param *p)
 	case OOM_PER_COLUMN: return rows ? p->elems / (p->mid ? p->mid : rows) : 0;
 	case OOM_PER_BLOCK: return (p->elems + s->k - 1) / s->k;
 	case OOM_PER_TENSOR: return 1;
+	case OOM_TABLE_OF_16: return 16;
+	case OOM_TABLE_OF_256: return 256;
 	case OOM_LONG_BY_RANK: return (rows < cols ? cols : rows) * s->k;
 	case OOM_SHORT_BY_RANK: return shorter(p) * s->k;
 	case OOM_ROWS_SQUARED: return square(rows, s->k);
@@ -208,6 +212,7 @@ static void add_slots(const struct oom_optimizer *o, const struct oom_param *p, 
 
 		out->bytes += bytes * n;
 		out->rounded += oom_block(bytes) * n;
+		out->small += p->elems < OOM_SMALL_TENSOR ? oom_block(bytes) * n : 0;
 		out->paged += away * n;
 		once |= shared && bytes;
 	}

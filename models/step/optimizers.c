@@ -188,6 +188,13 @@ static void newton_schulz(const struct oom_optimizer *o, const struct oom_steppe
 	SLOTS(CODE_BOOKS(OOM_OF_LARGE), BYTES(OOM_OF_LARGE, page), ABSMAX(OOM_OF_LARGE), \
 	      WIDE(OOM_OF_SMALL, page))
 #define PAGED {OOM_OF_ALL, OOM_PER_ELEMENT, 8, true, 0}
+/* torchao: codes, an fp32 scale for each block of k, and beside the codes the values they stand for;
+ * tensors that are no whole number of blocks, or small, as the parameter.  The step is compiled into
+ * kernels that need no temporary of a tensor's size (estimated: no GPU has been read). */
+#define TORCHAO "torchao optim/adam.py"
+#define IN_BLOCKS(half, k) {OOM_OF_BLOCKS, OOM_PER_ELEMENT, half, false, k}, {OOM_OF_BLOCKS, OOM_PER_BLOCK, 8, false, k}
+#define CODES(table, k) {OOM_OF_BLOCKS, table, 8, false, k}
+#define UNBLOCKED(k) {OOM_OF_NOT_BLOCKS, OOM_PER_ELEMENT, 0, false, k}, {OOM_OF_NOT_BLOCKS, OOM_PER_ELEMENT, 0, false, k}
 #define ROW(which) {which, OOM_PER_ROW, 8, false, 0}
 #define COLUMN(which) {which, OOM_PER_COLUMN, 8, false, 0}
 
@@ -213,11 +220,16 @@ static const struct oom_optimizer table[] = {
 	 SLOTS(PAGED, PAGED)},
 	{.choice = {"adamw-bnb32", "bitsandbytes AdamW with fp32 states", "adamw_bnb", BNB, OOM_EXACT}, SLOTS(FP32, FP32),
 	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-4bit"},
-	{.choice = {"adamw-4bit", "torchao AdamW with 4-bit states", "adamw_torch_4bit",
-	  "torchao optim README", OOM_NUMERICS},
-	 SLOTS({OOM_OF_LARGE, OOM_PER_ELEMENT, 1, false, 0}, {OOM_OF_LARGE, OOM_PER_ELEMENT, 1, false, 0},
-	       {OOM_OF_LARGE, OOM_PER_BLOCK, 8, false, 128}, {OOM_OF_LARGE, OOM_PER_BLOCK, 8, false, 128},
-	       {OOM_OF_SMALL, OOM_PER_ELEMENT, 8, false, 0}, {OOM_OF_SMALL, OOM_PER_ELEMENT, 8, false, 0})},
+	{.choice = {"adamw-4bit", "torchao AdamW with 4-bit states", "adamw_torch_4bit ao_adamw_4bit",
+	  TORCHAO ", subclass_4bit.py", OOM_NUMERICS},
+	 SLOTS(IN_BLOCKS(1, 128), CODES(OOM_TABLE_OF_16, 128), IN_BLOCKS(1, 128), CODES(OOM_TABLE_OF_16, 128), UNBLOCKED(128))},
+	{.choice = {"adamw-torchao-8bit", "torchao AdamW with 8-bit states", "adamw_torch_8bit ao_adamw_8bit",
+	  TORCHAO ", subclass_8bit.py", OOM_NUMERICS},
+	 SLOTS(IN_BLOCKS(2, 256), CODES(OOM_TABLE_OF_256, 256), IN_BLOCKS(2, 256), CODES(OOM_TABLE_OF_256, 256), UNBLOCKED(256)),
+	 .sharded = "adamw-4bit"},
+	{.choice = {"adamw-torchao-fp8", "torchao AdamW with fp8 states", "ao_adamw_fp8",
+	  TORCHAO ", subclass_fp8.py", OOM_NUMERICS},
+	 SLOTS(IN_BLOCKS(2, 256), IN_BLOCKS(2, 256), UNBLOCKED(256)), .sharded = "adamw-4bit"},
 	{.choice = {"adafactor", "factored second moment, no first", "adafactor",
 	  "transformers optimization.py", OOM_NUMERICS},
 	 SLOTS(ROW(OOM_OF_MATRICES), COLUMN(OOM_OF_MATRICES), {OOM_OF_VECTORS, OOM_PER_ELEMENT, 8, false, 0},

@@ -9,6 +9,9 @@
 /* Paged states of fewer elements stay on the card (bitsandbytes optim/optimizer.py
  * get_state_buffer). */
 #define OOM_PAGED_FROM 100000
+/* Tensors of fewer elements stay in fp32 beside 8-bit states (bitsandbytes min_8bit_size) and on the
+ * card beside offloaded ones (torchao optim/cpu_offload.py minimal_size). */
+#define OOM_SMALL_TENSOR 4096
 
 /* Which tensors have a slot. */
 enum oom_slot_of {
@@ -18,6 +21,9 @@ enum oom_slot_of {
 	OOM_OF_LARGE, OOM_OF_SMALL,
 	/* the same, embeddings among the small ones (GlobalOptimManager overrides) */
 	OOM_OF_LARGE_BUT_EMBEDDINGS, OOM_OF_SMALL_AND_EMBEDDINGS,
+	/* large ones that are whole blocks of k elements, and all others (torchao optim/adam.py
+	 * _new_buffer) */
+	OOM_OF_BLOCKS, OOM_OF_NOT_BLOCKS,
 	/* weights of hidden linear layers, and all others */
 	OOM_OF_HIDDEN, OOM_OF_NOT_HIDDEN,
 	/* hidden matrices whose shorter side exceeds the slot's rank k, and all others */
@@ -30,6 +36,8 @@ enum oom_extent {
 	OOM_PER_COLUMN,         /* of each stacked matrix; nothing of a vector */
 	OOM_PER_BLOCK,          /* one per k elements */
 	OOM_PER_TENSOR,
+	OOM_TABLE_OF_16,        /* values that codes stand for, a table for each tensor */
+	OOM_TABLE_OF_256,
 	OOM_LONG_BY_RANK,       /* longer side x k */
 	OOM_SHORT_BY_RANK,
 	OOM_ROWS_SQUARED,       /* a side's preconditioner and its root: side^2, capped at k^2 */
@@ -121,6 +129,7 @@ size_t oom_next_stepped(const struct oom_stepped *s, size_t after);
  * above states and gradients in the first step and in later ones, bytes in managed memory. */
 struct oom_state_sums {
 	uint64_t bytes, rounded, temps[2], paged;
+	uint64_t small;                 /* of rounded: tensors below OOM_SMALL_TENSOR elements */
 	bool shared;                    /* what tensors share is among them */
 	bool ready;
 };

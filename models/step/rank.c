@@ -122,6 +122,13 @@ static void surplus(const struct program *g, const struct oom_plan *p, struct oo
 	out->opt_bytes += (uint64_t)(more * (double)out->opt_bytes / n);
 }
 
+/* Engines that divide gradients, and hooks that use them as they come, give them up themselves. */
+static bool grads_stay(const struct oom_plan *p, const struct oom_schedule *s)
+{
+	return p->zero_grad == OOM_ZERO_GRAD_ZEROS && !p->zero_stage && !s->divided &&
+	       !p->step_in_backward && !p->offload_gradients;
+}
+
 /* The plan's schedule on one rank of an undivided model: the plain step, then every pass. */
 enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 				  const struct oom_plan *p, const struct oom_batch *at,
@@ -157,16 +164,13 @@ enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 				OOM_AT_LOAD, OOM_AT_NEVER);
 	s->ranks = at->ranks;
 	s->accumulates = p->grad_accum > 1;
-	/* engines that divide gradients give their own up themselves */
-	s->grads_stay = p->zero_grad == OOM_ZERO_GRAD_ZEROS && !p->zero_stage && !s->divided &&
-			!p->step_in_backward;
+	s->grads_stay = grads_stay(p, s);
 	if (oom_optimizer_at((size_t)p->optimizer)->early)
 		s->hold[OOM_HOLD_STATE].from = OOM_AT_START;
 	/* of weights that are in no tape */
 	s->hold[OOM_HOLD_GRADS].bytes = in.grads - g->grad_bytes;
 	s->hold[OOM_HOLD_STATE].bytes += out->opt_bytes - in.state->bytes;
 	oom_apply_passes(s, p);
-	/* engines that divide gradients give their own up themselves */
-	s->grads_stay = p->zero_grad == OOM_ZERO_GRAD_ZEROS && !p->zero_stage && !s->divided;
+	s->grads_stay = grads_stay(p, s);       /* passes may have divided them */
 	return OOM_OK;
 }

@@ -37,7 +37,6 @@ static const struct stand_in stand_ins[] = {
 	{"loss", "cce", "loss=cut", NULL},
 	{"loss", "chunked", "loss=plain",
 	 "a chunked loss is priced as the plain one: more than it needs"},
-	{"optimizer", "adamw-torchao-8bit", "optimizer=adamw-8bit", NULL},
 };
 
 struct teller {

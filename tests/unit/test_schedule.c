@@ -65,7 +65,8 @@ static void test_states_over_a_master(void **state)
 		const char *optimizer;
 		double bytes;
 	} rows[] = {{"adamw", 4 + 8}, {"adamw-bnb32", 4 + 8}, {"adamw-8bit", 4 + 2 + 2.0 / 64},
-		    {"adamw-4bit", 4 + 1 + 1.0 / 16}, {"lion", 4 + 4}, {"sgd", 4}};
+		    {"adamw-4bit", 4 + 1 + 1.0 / 16}, {"adamw-torchao-8bit", 4 + 2 + 2.0 / 64},
+		    {"adamw-torchao-fp8", 4 + 2 + 2.0 / 64}, {"lion", 4 + 4}, {"sgd", 4}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -43,10 +43,16 @@ static void optimizer_away(struct oom_schedule *s, const struct oom_plan *p)
 }
 
 /* torchao optim/cpu_offload.py: a copy of every parameter and its gradient in pinned memory, states
- * beside them; the gradients on the card stay until zero_grad. */
+ * beside them; the gradients on the card stay until zero_grad, or go as they come
+ * (stream_gradients.c).  Small tensors are stepped on the card, by a fused kernel. */
 static void stepped_on_host(struct oom_schedule *s)
 {
-	s->hold[OOM_HOLD_STATE].place = OOM_IN_PAGEABLE;
+	struct oom_holding *states = &s->hold[OOM_HOLD_STATE];
+
+	oom_add_holding(s, "optimizer state on the host", OOM_BUCKET_OPT,
+			states->bytes - s->in.state->small, OOM_AT_STEP, OOM_AT_NEVER)->place = OOM_IN_PAGEABLE;
+	states->bytes = s->in.state->small;
+	states->pieces = OOM_IN_ONE;
 	pin(s, "parameters and gradients on the host", 2 * s->in.grads);
 	s->temps[0] = s->temps[1] = 0;
 }
