@@ -29,6 +29,31 @@ static struct oom_val pick(struct oom_tape *t, struct oom_val x)
 	return n >= 0 ? oom_node_out(t, n, 0, y) : y;
 }
 
+/* More sequences than this are recorded as one piece of their size: at the peak, where the stacked gradients
+ * are beside those of every sequence, it is the same. */
+enum { SEQUENCES_APART = 16 };
+
+/* What one sequence after another leaves for the backward: a log_softmax each; all in one piece where `n` is 0.
+ * Without a graph a name holds the one before until the next is there. */
+static void log_softmaxes(struct oom_tape *t, struct oom_val x, uint16_t row, uint32_t n, int32_t node)
+{
+	const struct oom_dim width = {x.width, x.text};
+	struct oom_val last = oom_none();
+
+	for (uint32_t i = 0; i < (n ? n : 1); i++) {
+		struct oom_val y = oom_new(t, "log_softmax", n || node < 0 ? row : x.mono, width,
+					   (enum oom_dtype)x.dt);
+
+		oom_drop(t, last);
+		if (node >= 0)
+			oom_node_save(t, node, y);
+		last = y;
+	}
+	if (!n && node < 0)
+		oom_scratch(t, "log_softmax", row, x.width, (enum oom_dtype)x.dt);
+	oom_drop(t, last);
+}
+
 /* One sequence after another: logsumexp of fp32 logits, whose difference from their maximum is a
  * temporary (aten/src/ATen/native/ReduceOps.cpp); a log_softmax of 16-bit ones, which autograd
  * keeps, and a pick out of it. */
@@ -36,7 +61,8 @@ static struct oom_val row_by_row(struct oom_tape *t, struct oom_val x, uint16_t 
 {
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	const bool full = dt == OOM_F32, rg = oom_wants_grad(t, x);
-	struct oom_val kept = oom_none(), y;
+	const uint32_t sequences = oom_cond_sequences(t, SEQUENCES_APART);
+	struct oom_val y;
 	int32_t n = -1;
 
 	if (rg) {
@@ -46,15 +72,15 @@ static struct oom_val row_by_row(struct oom_tape *t, struct oom_val x, uint16_t 
 		if (n >= 0) {
 			t->nodes[n].dt = dt;
 			t->nodes[n].aux_mono = row;
+			t->nodes[n].sequences = (uint16_t)sequences;
 		}
 	}
-	if (!full && rg)
-		kept = oom_new(t, "log_softmax", x.mono, (struct oom_dim){x.width, x.text}, dt);
+	if (!full)
+		log_softmaxes(t, x, row, sequences, n);
 	else
-		oom_scratch(t, full ? "logsumexp" : "log_softmax", row, x.width, dt);
-	if (rg)
-		oom_node_save(t, n, full ? x : kept);
-	oom_drop(t, kept);
+		oom_scratch(t, "logsumexp", row, x.width, dt);
+	if (rg && full)
+		oom_node_save(t, n, x);
 	y = oom_new(t, full ? "logsumexp" : "gather", x.mono, D(1), dt);
 	return n >= 0 ? oom_node_out(t, n, 0, y) : y;
 }
@@ -69,16 +95,22 @@ struct oom_val oom_token_logps(struct oom_tape *t, struct oom_val x, uint16_t ro
 	return oom_is_none(picked) ? sums : oom_op_add(t, picked, sums);
 }
 
-/* Rows of logits: log-probabilities, their exponentials, the product. */
-static void entropy_of(struct oom_tape *t, struct oom_val x, uint16_t mono, uint64_t rows)
+/* Rows of logits: log-probabilities, their exponentials, the product; the log-probabilities keep their name
+ * until those of the next chunk, and are returned. */
+static struct oom_val entropy_of(struct oom_tape *t, struct oom_val x, uint16_t mono, uint64_t rows,
+				 struct oom_val before)
 {
 	struct oom_val temp[3];
 
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 3; i++) {
 		temp[i] = oom_new(t, "entropy", mono, (struct oom_dim){rows * x.width, NULL},
 				  (enum oom_dtype)x.dt);
-	for (int i = 0; i < 3; i++)
-		oom_drop(t, temp[i]);
+		if (!i)
+			oom_drop(t, before);
+	}
+	oom_drop(t, temp[1]);
+	oom_drop(t, temp[2]);
+	return temp[0];
 }
 
 enum { ENTROPY_CHUNK = 128 };
@@ -86,7 +118,7 @@ enum { ENTROPY_CHUNK = 128 };
 void oom_token_entropy(struct oom_tape *t, struct oom_val x)
 {
 	const bool grad = t->grad;
-	struct oom_val flat = oom_none(), e;
+	struct oom_val flat = oom_none(), logps = oom_none(), e;
 
 	t->grad = false;
 	/* logits.reshape(-1, V): of one sequence a view */
@@ -95,9 +127,11 @@ void oom_token_entropy(struct oom_tape *t, struct oom_val x)
 			       (enum oom_dtype)x.dt);
 	e = oom_new(t, "entropies", x.mono, D(1), (enum oom_dtype)x.dt);
 	if (oom_cond_above(t, x.mono, ENTROPY_CHUNK))
-		entropy_of(t, x, OOM_MONO_ONE, ENTROPY_CHUNK);
+		for (int i = 0; i < 2; i++)     /* and so on */
+			logps = entropy_of(t, x, OOM_MONO_ONE, ENTROPY_CHUNK, logps);
 	else
-		entropy_of(t, x, x.mono, 1);
+		logps = entropy_of(t, x, x.mono, 1, logps);
+	oom_drop(t, logps);
 	oom_drop(t, e);
 	oom_drop(t, flat);
 	t->grad = grad;

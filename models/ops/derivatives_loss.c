@@ -12,40 +12,55 @@ static struct grad picked(struct oom_tape *t, const struct oom_node *n, uint8_t 
 	return all;
 }
 
-/* Every sequence by itself: grad * (self - result).exp() of logsumexp, whose temporaries are as
- * large as the gradient; or a pick's two tensors and the gradient of a log_softmax, which then dies.
- * UnbindBackward stacks what the sequences made. */
-void oom_derive_rows(struct oom_tape *t, struct oom_node *n, struct grad *g)
+/* Of one sequence, or of all as one: grad * (self - result).exp() of logsumexp; or a pick's zeros and what it is
+ * scattered into, the zeros gone by the time of the log_softmax's gradient.  Returned is the last; the first two are
+ * as large as a sequence. */
+static struct oom_val sequence_grad(struct oom_tape *t, const struct oom_node *n, uint16_t mono)
 {
-	struct oom_val temp[2];
-	struct grad rows = {.sto = -1};
+	const enum oom_dtype dt = (enum oom_dtype)n->dt;
+	const uint64_t width = n->edge[0].width;
+	const struct oom_val first = oom_scratch_hold(t, n->name, n->aux_mono, width, dt),
+			     second = oom_scratch_hold(t, n->name, n->aux_mono, width, dt);
+	struct oom_val y;
 
-	if (n->dt == OOM_F32)
-		rows = oom_grad_for_edge(t, n, 0, n->dt);
-	for (int i = 0; i < 2; i++)
-		temp[i] = oom_scratch_hold(t, n->name, n->aux_mono, n->edge[0].width,
-					   (enum oom_dtype)n->dt);
-	for (int i = 0; i < 2; i++)
-		oom_drop(t, temp[i]);
-	for (int s = 0; s < n->n_saved; s++) {
-		oom_unref(t, n->saved[s]);
-		n->saved[s] = -1;
-	}
-	if (rows.sto < 0)
-		rows = oom_grad_for_edge(t, n, 0, n->dt);
-	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
-	oom_unref(t, rows.sto);
+	if (dt != OOM_F32)
+		oom_drop(t, first);
+	y = oom_scratch_hold(t, n->name, mono, width, dt);
+	oom_drop(t, second);
+	if (dt == OOM_F32)
+		oom_drop(t, first);
+	return y;
 }
 
-/* Of log-probabilities: the sum's gradient is one number a token, spread out (cast to 16 bit it is
- * written out); the pick's is added to it out of place. */
+/* Sequence by sequence, from the last on; each gives up what it saved.  UnbindBackward stacks what they made. */
+void oom_derive_rows(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	struct oom_val part[OOM_MAX_SAVED];
+	const int parts = n->sequences ? n->sequences : 1;
+
+	for (int i = 0; i < parts; i++) {
+		const int s = n->n_saved - 1 - i;
+
+		part[i] = sequence_grad(t, n, n->sequences ? n->aux_mono : n->edge[0].mono);
+		if (s >= 0 && n->dt != OOM_F32) {
+			oom_unref(t, n->saved[s]);
+			n->saved[s] = -1;
+		}
+	}
+	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+	for (int i = 0; i < parts; i++)
+		oom_drop(t, part[i]);
+}
+
+/* CopySlices: a copy of the gradient, whose part under the view is cloned and goes through the operation
+ * (torch/csrc/autograd/functions/tensor.cpp). */
 void oom_derive_in_view(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	struct grad part, divided;
 
 	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
-	part = oom_grad_for_edge(t, n, 0, n->dt);
-	divided = oom_grad_for_edge(t, n, 0, n->dt);
+	part = oom_grad_fresh(t, n->name, n->aux_mono, n->aux_width, n->dt, false);
+	divided = oom_grad_fresh(t, n->name, n->aux_mono, n->aux_width, n->dt, false);
 	oom_unref(t, part.sto);
 	oom_unref(t, divided.sto);
 }

@@ -302,9 +302,14 @@ struct oom_val oom_op_merge_heads(struct oom_tape *t, struct oom_val x)
 	return x;
 }
 
-struct oom_val oom_op_temper(struct oom_tape *t, struct oom_val x)
+struct oom_val oom_op_temper(struct oom_tape *t, struct oom_val x, uint16_t view)
 {
-	return pass(t, OOM_NODE_IN_VIEW, "div_", x);
+	x = pass(t, OOM_NODE_IN_VIEW, "div_", x);
+	if (x.node >= 0) {
+		t->nodes[x.node].aux_mono = view;
+		t->nodes[x.node].aux_width = x.width;
+	}
+	return x;
 }
 
 struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono,

@@ -201,7 +201,7 @@ struct oom_val oom_op_merge_heads(struct oom_tape *t, struct oom_val x);
 struct oom_val oom_op_copy(struct oom_tape *t, const char *name, struct oom_val x);
 /* x /= temperature where x is a view: autograd copies the gradient of the whole, clones the part and
  * divides it (CopySlices, torch/csrc/autograd/functions/tensor.cpp). */
-struct oom_val oom_op_temper(struct oom_tape *t, struct oom_val x);
+struct oom_val oom_op_temper(struct oom_tape *t, struct oom_val x, uint16_t view);
 /* A part of the last dimension, as a view. */
 struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			    struct oom_dim width);

@@ -89,9 +89,10 @@ static struct called call(struct oom_tape *t, const struct oom_arch *a, bool tra
 static void count_beside(struct oom_tape *t, size_t from)
 {
 	for (size_t i = from; i < t->n_params; i++) {
-		const struct oom_param *q = &t->params[i];
+		struct oom_param *q = &t->params[i];
 		uint64_t rounded;
 
+		q->flags |= OOM_P_BESIDE;
 		t->beside.bytes += oom_param_bytes(q, t->plan, &rounded) * q->count;
 		t->beside.rounded += rounded * q->count;
 		t->beside.elems += q->elems * q->count;
@@ -191,7 +192,9 @@ static struct oom_val kto(struct oom_tape *t, const struct oom_arch *a, struct o
 {
 	const enum oom_reference ref = oom_reference_of(t->plan);
 	const uint16_t row = oom_len_minus(t, OOM_MONO_ONE, 1);
-	struct oom_val x = oom_shifted(t, logits), other = oom_none(), good, picked;
+	const uint16_t tokens = oom_len_sequences(t, row, 2);
+	struct oom_val x = oom_shifted(t, logits), other = oom_none(), half[2], picked = oom_none();
+	const int kinds = oom_cond_above(t, t->m_b, 1) ? 2 : 1;
 	const bool grad = t->grad;
 
 	t->scope = "loss";
@@ -208,12 +211,15 @@ static struct oom_val kto(struct oom_tape *t, const struct oom_arch *a, struct o
 		t->grad = grad;
 	}
 	oom_token_entropy(t, x);
-	good = oom_new(t, "good and bad logits", x.mono, (struct oom_dim){x.width, x.text},
-		       (enum oom_dtype)x.dt);
-	picked = oom_new(t, "answers' logits", x.mono, (struct oom_dim){(x.width + 1) / 2, "vocab_size / 2"},
-			 (enum oom_dtype)x.dt);
-	oom_drop(t, picked);
-	oom_drop(t, good);
+	for (int i = 0; i < kinds; i++)
+		half[i] = oom_new(t, "good and bad logits", tokens, (struct oom_dim){x.width, x.text},
+				  (enum oom_dtype)x.dt);
+	for (int i = 0; i < kinds; i++) {
+		picked = oom_new(t, "answers' logits", tokens, (struct oom_dim){x.width, x.text}, (enum oom_dtype)x.dt);
+		oom_drop(t, picked);
+	}
+	for (int i = 0; i < kinds; i++)
+		oom_drop(t, half[i]);
 	oom_drop(t, other);
 	oom_drop(t, x);
 	oom_drop(t, logits);
@@ -226,12 +232,13 @@ static struct oom_val orpo(struct oom_tape *t, const struct oom_arch *a, struct 
 			   struct oom_val logits)
 {
 	const uint16_t row = oom_len_minus(t, OOM_MONO_ONE, 1),
-		       tokens = oom_len_minus(t, t->m_b, 1);
-	const struct oom_dim half = {(logits.width + 1) / 2, "vocab_size / 2"};
+		       tokens = oom_len_sequences(t, row, 2);
+	const struct oom_dim vocab = {logits.width, logits.text};
 	struct oom_val chosen, x, odds;
 
 	(void)a;
-	chosen = oom_op_slice(t, oom_keep(logits), tokens, half);
+	chosen = oom_op_slice(t, oom_keep(logits), oom_len_sequences(t, t->m_s, 2), vocab);
+	chosen = oom_op_slice(t, chosen, tokens, vocab);
 	if (oom_cond_above(t, t->m_b, 2))       /* of one pair a view */
 		chosen = oom_op_copy(t, "chosen logits", chosen);
 	loss = oom_cross_entropy(t, chosen, oom_input(t, "labels", tokens, 1, OOM_I64));
@@ -254,8 +261,9 @@ static struct oom_val answer_logps(struct oom_tape *t, struct oom_val logits)
 	struct oom_val x, y;
 
 	t->scope = "loss";
-	logits = oom_op_temper(t, logits);
+	logits = oom_op_temper(t, logits, tokens);
 	x = oom_op_slice(t, logits, tokens, (struct oom_dim){logits.width, logits.text});
+	x = oom_op_slice(t, x, tokens, (struct oom_dim){x.width, x.text});
 	y = oom_token_logps(t, x, row);
 	if (t->grad || t->stream == OOM_STREAM_EVAL)
 		oom_token_entropy(t, x);

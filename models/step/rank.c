@@ -161,7 +161,7 @@ enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 				p->zero_stage == 3 ? oom_shared_bytes(g->tape.beside.rounded,
 								      OOM_SHARE_PART, at->ranks) :
 						     g->tape.beside.rounded,
-				OOM_AT_LOAD, OOM_AT_NEVER);
+				OOM_AT_LOAD, OOM_AT_NEVER)->pieces = OOM_PER_BESIDE;
 	s->ranks = at->ranks;
 	s->accumulates = p->grad_accum > 1;
 	s->grads_stay = grads_stay(p, s);

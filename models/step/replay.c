@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ops/ops.h"
+#include "step/program.h"
 
 /* Some ten thousand layers: beyond them a replay takes seconds. */
 enum { MOST_EVENTS = 4000000 };
@@ -109,6 +110,34 @@ static void batch(struct playing *g)
 		oom_allocate(allocator(g), mask);
 }
 
+/* Each trained parameter's part of a holding that is as large as all their gradients, or so many times. */
+static void per_trained(struct playing *g, uint64_t part)
+{
+	const struct oom_tape *t = g->v->tape;
+
+	for (size_t i = 0; i < t->n_params; i++)
+		if (t->params[i].grad >= 0)
+			oom_allocate(allocator(g), scaled(t->params[i].elems * oom_dtype_bytes((enum oom_dtype)t->params[i].dt),
+							  part, g->s->in.grads));
+}
+
+/* Another model's parameters; its buffers in one. */
+static void per_beside(struct playing *g, uint64_t part)
+{
+	const struct oom_beside *o = &g->v->tape->beside;
+	uint64_t sum = 0, rounded;
+
+	for (size_t i = 0; i < o->n; i++) {
+		if (!(o->params[i].flags & OOM_P_BESIDE))
+			continue;
+		weight(g, &o->params[i], part, o->rounded);
+		oom_param_bytes(&o->params[i], g->plan, &rounded);
+		sum += rounded;
+	}
+	if (sum < o->rounded)
+		oom_allocate(allocator(g), scaled(o->rounded - sum, part, o->rounded));
+}
+
 static void take(struct playing *g, size_t i)
 {
 	const struct oom_holding *h = &g->s->hold[i];
@@ -121,6 +150,8 @@ static void take(struct playing *g, size_t i)
 		for (size_t k = 0; k < t->n_params; k++)
 			weight(g, &t->params[k], h->bytes, g->s->in.params);
 		break;
+	case OOM_PER_TRAINED: per_trained(g, h->bytes); break;
+	case OOM_PER_BESIDE: per_beside(g, h->bytes); break;
 	case OOM_PER_INPUT: batch(g); break;
 	case OOM_PER_STATE: break;              /* the update makes them */
 	case OOM_IN_ONE: g->held[i] = oom_allocate(allocator(g), h->bytes); break;
@@ -248,6 +279,28 @@ static void update(struct playing *g)
 	oom_sink_release(&sink);
 }
 
+/* The mean of the weights is moved, a tensor after another or all of them in one list. */
+static void move_mean(struct playing *g)
+{
+	const struct oom_mean *m = &g->s->mean;
+	const struct oom_param *p = parts_of(g);
+	struct oom_sink sink = {.put = put, .drop = drop, .ctx = allocator(g)};
+
+	for (size_t i = 0; m->temps && i < g->v->tape->n_params; i++) {
+		const uint64_t bytes = p[i].elems * oom_dtype_bytes((enum oom_dtype)p[i].dt) * m->wider;
+		const size_t before = sink.n;
+
+		for (int k = 0; p[i].grad >= 0 && k < m->temps; k++)
+			oom_sink_take(&sink, bytes);
+		while (!m->at_once && sink.n > before)
+			oom_sink_give(&sink, (int32_t)--sink.n);
+	}
+	while (sink.n)
+		oom_sink_give(&sink, (int32_t)--sink.n);
+	allocator(g)->failed |= sink.failed;
+	oom_sink_release(&sink);
+}
+
 /* zero_grad, parameter by parameter, then what passes keep of gradients. */
 static void give_up_grads(struct playing *g)
 {
@@ -303,6 +356,7 @@ static void training_step(struct playing *g)
 	go(g, OOM_AT_STEP);
 	come(g, OOM_AT_STEP);
 	update(g);
+	move_mean(g);
 	go(g, OOM_AT_STEP_END);
 	if (!g->s->grads_stay)
 		give_up_grads(g);

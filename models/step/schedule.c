@@ -30,6 +30,7 @@ void oom_schedule_init(struct oom_schedule *s, const struct oom_model_sums *in, 
 	s->temps[0] = in->state->temps[0];
 	s->temps[1] = in->state->temps[1];
 	s->accumulates = s->master = s->divided = s->grads_linger = s->grads_stay = false;
+	s->mean = (struct oom_mean){0};
 	s->chain = (struct oom_chain){.whole = true};
 	s->chain_grads = 0;
 	oom_add_holding(s, "weights", OOM_BUCKET_PARAMS, in->params, OOM_AT_LOAD, OOM_AT_NEVER)->pieces =

@@ -32,6 +32,8 @@ enum oom_pieces {
 	OOM_IN_ONE,             /* one block */
 	OOM_PER_PARAM,          /* each parameter's share of it */
 	OOM_PER_STATE,          /* each state of the optimizer, as the update makes it */
+	OOM_PER_TRAINED,        /* each trained parameter's share of it */
+	OOM_PER_BESIDE,         /* each parameter of the models beside the trained one, then the rest */
 	OOM_PER_INPUT           /* ids, labels, mask */
 };
 
@@ -82,6 +84,13 @@ struct oom_schedule {
 	struct oom_ranks ranks;         /* that divide the states, and their padding */
 	/* the optimizer steps an fp32 master (or fp32 shards), and parts of the parameters */
 	bool master, divided;
+	/* a mean of the weights: bytes of its elements over the weights', and what its update makes of every
+	 * tensor, at once (of all together) or one after another: so many tensors as wide as the mean */
+	struct oom_mean {
+		uint64_t wider;
+		uint8_t temps;
+		bool at_once;
+	} mean;
 	uint64_t temps[2];              /* of the optimizer step, first and later; 0 if elsewhere */
 	bool accumulates;               /* a second micro-batch finds the first one's gradients */
 	/* gradients outlive the step, as zeros that the next backward adds to */

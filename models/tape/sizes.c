@@ -234,6 +234,13 @@ uint16_t oom_len_pow2_part(struct oom_tape *t, uint16_t m, uint64_t k)
 	return length(t, m, LEN_POW2_PART, 1, k, 0);
 }
 
+uint16_t oom_len_sequences(struct oom_tape *t, uint16_t m, uint64_t k)
+{
+	const uint32_t part = k > 0 && k < UINT32_MAX ? (uint32_t)k : 1;
+
+	return times(t, m, (struct oom_var){.base = OOM_VAR_B, .op = LEN_CEIL, .k = part});
+}
+
 uint16_t oom_len_targets(struct oom_tape *t)
 {
 	return times(t, OOM_MONO_ONE, (struct oom_var){.base = OOM_VAR_T, .op = LEN_AS_IS});
@@ -389,6 +396,17 @@ bool oom_cond_more(struct oom_tape *t, uint16_t m, uint64_t w, uint16_t m2, uint
 bool oom_cond_above(struct oom_tape *t, uint16_t m, uint64_t limit)
 {
 	return oom_cond_more(t, m, 1, OOM_MONO_ONE, limit);
+}
+
+uint32_t oom_cond_sequences(struct oom_tape *t, uint32_t most)
+{
+	const uint64_t n = oom_mono_now(t, t->m_b);
+
+	if (oom_cond_above(t, t->m_b, most) || !n)
+		return 0;
+	oom_cond_above(t, t->m_b, n);
+	oom_cond_above(t, t->m_b, n - 1);
+	return (uint32_t)n;
 }
 
 bool oom_conds_hold(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt)

@@ -91,6 +91,9 @@ uint16_t oom_len_plus_in_many(struct oom_tape *t, uint16_t m, uint64_t k);
  * chunks of 32 (at least 20). */
 uint16_t oom_len_pow2_part(struct oom_tape *t, uint16_t m, uint64_t k);
 
+/* m x ceil(b / k): a k-th part of the sequences.  k = 2, m = s: 100 x 1 = 100. */
+uint16_t oom_len_sequences(struct oom_tape *t, uint16_t m, uint64_t k);
+
 /* m, the tokens of all sequences, with the length `len` of one rounded up to a multiple of k, or
  * divided into tiles of k: b s -> b roundup(s, k), b ceil(s / k).  Where m does not hold `len` (cross
  * attention's queries: OOM_MONO_ONE), a length that it does hold: s or t, else the last constant. */
@@ -113,6 +116,9 @@ void oom_var_text(const struct oom_var *v, char *out, size_t size);
 
 /* True when m > limit; remembered, so that a batch on the other side is recorded anew. */
 bool oom_cond_above(struct oom_tape *t, uint16_t m, uint64_t limit);
+/* The sequences of the batch, one by one, where there are at most `most` of them; else 0.  Remembered
+ * likewise: a batch of another number is recorded anew. */
+uint32_t oom_cond_sequences(struct oom_tape *t, uint32_t most);
 /* True when m x w > m2 x w2; remembered likewise. */
 bool oom_cond_more(struct oom_tape *t, uint16_t m, uint64_t w, uint16_t m2, uint64_t w2);
 /* Would a recording at these sizes take every branch as this one did? */

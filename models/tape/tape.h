@@ -113,6 +113,7 @@ enum oom_param_flags {
 	OOM_P_LORA = 32,
 	OOM_P_QUANTISED = 64, OOM_P_FP32 = 128, OOM_P_BUFFER = 256, OOM_P_NORM = 512, OOM_P_UNUSED = 1024,
 	OOM_P_SAVED = 2048,     /* a trained copy beside its frozen module (modules_to_save) */
+	OOM_P_BESIDE = 4096,    /* of another model, which has weights of its own */
 };
 struct oom_param {
 	uint64_t elems;
@@ -138,7 +139,7 @@ struct oom_param {
  * models need at most. */
 enum {
 	OOM_MAX_EDGES = 4,      /* inputs of a node [4] */
-	OOM_MAX_SAVED = 10,     /* tensors a node saves [8] */
+	OOM_MAX_SAVED = 18,     /* tensors a node saves [16] */
 	OOM_MAX_OUTS = 6,       /* outputs of a node [4] */
 	OOM_MAX_HELD = 24,      /* tensors that the layers of a checkpointed stack share [14] */
 	OOM_MAX_NAMES = 4,      /* tensors a layer has given names to [2] */
@@ -176,6 +177,7 @@ struct oom_node {
 			uint16_t heads, d, length;      /* fused attention */
 		};
 		bool added;     /* OOM_NODE_LINEAR: addmm, whose bias is one of its operands */
+		uint16_t sequences;             /* OOM_NODE_ROWS: taken one by one; 0: all at once */
 		/* OOM_NODE_CONV: the weight's gradient is not laid out as the weight */
 		bool turned;
 	};

@@ -34,7 +34,7 @@ static void drop(struct oom_tape *t)
 }
 
 /* One of every length, times the batch where it can be. */
-enum { LENGTHS = 13 };
+enum { LENGTHS = 14 };
 static void one_of_each(struct oom_tape *t, uint16_t m[LENGTHS])
 {
 	const uint16_t all[LENGTHS] = {oom_len_const(t, t->m_b, 197),
@@ -49,7 +49,8 @@ static void one_of_each(struct oom_tape *t, uint16_t m[LENGTHS])
 				       oom_len_plus_in_many(t, t->m_b, 1),
 				       oom_len_pow2_part(t, OOM_MONO_ONE, 10),
 				       oom_len_targets(t),
-				       oom_len_targets_min(t, 30)};
+				       oom_len_targets_min(t, 30),
+				       oom_len_sequences(t, OOM_MONO_ONE, 2)};
 
 	memcpy(m, all, sizeof(all));
 	assert_int_equal(t->status, OOM_OK);
@@ -57,8 +58,8 @@ static void one_of_each(struct oom_tape *t, uint16_t m[LENGTHS])
 
 static void examples(void **state)
 {
-	static const uint64_t two[LENGTHS] = {394, 206, 198, 128, 4, 256, 6, 192, 200, 202, 32, 40, 30},
-			      one[LENGTHS] = {197, 103, 99, 64, 2, 128, 3, 96, 101, 0, 16, 40, 30};
+	static const uint64_t two[LENGTHS] = {394, 206, 198, 128, 4, 256, 6, 192, 200, 202, 32, 40, 30, 1},
+			      one[LENGTHS] = {197, 103, 99, 64, 2, 128, 3, 96, 101, 0, 16, 40, 30, 1};
 	struct oom_tape *t = tape();
 	uint16_t m[LENGTHS];
 
@@ -76,12 +77,30 @@ static void examples(void **state)
 	drop(t);
 }
 
+/* Half of three sequences are two; apart up to the number asked for, and recorded anew for another. */
+static void sequences(void **state)
+{
+	struct oom_tape *t = tape();
+	const uint16_t half = oom_len_sequences(t, t->m_s, 2);
+
+	(void)state;
+	assert_int_equal(oom_mono_eval(t, half, 3, S, T), 2 * S);
+	assert_int_equal(oom_cond_sequences(t, 1), 0);
+	assert_true(oom_conds_hold(t, 5, S, T));
+	assert_false(oom_conds_hold(t, 1, S, T));
+	assert_int_equal(oom_cond_sequences(t, 16), B);
+	assert_true(oom_conds_hold(t, B, 7, T));
+	assert_false(oom_conds_hold(t, B + 1, S, T));
+	assert_int_equal(t->status, OOM_OK);
+	drop(t);
+}
+
 static void texts(void **state)
 {
 	static const char *const want[LENGTHS] = {
 		"197", "(s+3)", "max(s-1,0)", "min(s,64)", "ceil(s/64)", "roundup(s,64)",
 		"(ceil(s/64)+1)", "(roundup(s,64)-64/2)", "(s+1 if b=1)", "(s+1 if b>1)",
-		"pow2(b*s/10)", "t", "min(t,30)"};
+		"pow2(b*s/10)", "t", "min(t,30)", "ceil(b/2)"};
 	struct oom_tape *t = tape();
 	uint16_t m[LENGTHS];
 	char text[40];
@@ -140,7 +159,7 @@ static void vanishing(void **state)
 		assert_int_equal(oom_mono_contains(t, m[i], OOM_MONO_ONE), least > 0);
 		safe += least > 0;
 	}
-	assert_int_equal(safe, 11);
+	assert_int_equal(safe, 12);
 	assert_true(oom_mono_contains(t, t->m_bss, t->m_bs));
 	assert_false(oom_mono_contains(t, t->m_bs, t->m_bss));
 	assert_false(oom_mono_contains(t, oom_len_const(t, t->m_b, 0), t->m_b));
@@ -255,7 +274,7 @@ static void conditions(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(examples), cmocka_unit_test(texts), cmocka_unit_test(growing),
+		cmocka_unit_test(examples), cmocka_unit_test(sequences), cmocka_unit_test(texts), cmocka_unit_test(growing),
 		cmocka_unit_test(vanishing), cmocka_unit_test(pieces), cmocka_unit_test(refusals),
 		cmocka_unit_test(bounds), cmocka_unit_test(conditions)};
 

@@ -29,7 +29,9 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 		held = oom_shared_bytes(bytes, OOM_SHARE_PART, s->ranks);
 		temps = oom_shared_bytes(temps, OOM_SHARE_PART, s->ranks);
 	}
-	oom_add_holding(s, "mean of the weights", OOM_BUCKET_OPT, held, OOM_AT_START, OOM_AT_NEVER);
+	oom_add_holding(s, "mean of the weights", OOM_BUCKET_OPT, held, OOM_AT_START, OOM_AT_NEVER)
+		->pieces = OOM_PER_TRAINED;
+	s->mean = (struct oom_mean){.wider = times, .temps = loop ? 2 : times > 1, .at_once = !loop};
 	for (int i = 0; i < 2; i++)
 		s->temps[i] = temps > s->temps[i] ? temps : s->temps[i];
 }
