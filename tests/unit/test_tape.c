@@ -82,7 +82,7 @@ static void nodes(void **state)
 	oom_node_save(t, n, x);
 	assert_int_equal(t->nodes[n].n_saved, OOM_MAX_SAVED);
 	assert_int_equal(t->refs[x.sto], 1 + OOM_MAX_SAVED);
-	limit(t, ".f saves more than 10 tensors");
+	limit(t, ".f saves more than 18 tensors");
 
 	x = tensor(t);
 	n = oom_node(t, 0, "f");
