@@ -100,6 +100,7 @@ struct oom_crash {
 		char name[40];
 	} smi;
 	char largest[160];                      /* the largest buffer that XLA lists; "": none */
+	char program_total[140];                /* what XLA says its program needs, in parts; "": nothing */
 	uint64_t host_states;                   /* parameters whose states lie on the host; 0: none */
 	bool pinned;                            /* page-locked host memory was refused */
 	uint64_t ooms, retries;                 /* of a memory_summary() table */

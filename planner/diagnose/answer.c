@@ -344,12 +344,18 @@ static void sentence(const struct oom_crash *c, enum oom_cause cause, struct oom
 	const size_t size = sizeof(a->happened);
 	size_t n = 0;
 
+	if (oom_format_of(c)->ran_out_of) {
+		n = put(out, n, size, "%s %s", who, oom_format_of(c)->ran_out_of);
+		put(out, n, size, "%s.%s", when, "");
+		return;
+	}
 	switch (cause) {
 	case OOM_CAUSE_NOT_OOM:
 		n = put(out, n, size, "This is no shortage of memory: %s%s", c->cause[0].evidence, "");
 		break;
 	case OOM_CAUSE_HOST_RAM:
-		n = put(out, n, size, "The host's memory ran out, not the GPU's%s (%s)", when, who);
+		n = put(out, n, size, *oom_program_of(c)->name ? "The host's memory ran out, not the GPU's%s (%s)" :
+								 "The host's memory ran out, not the GPU's%s", when, who);
 		if (tried || !c->known[OOM_CRASH_TOTAL] || !c->known[OOM_CRASH_ALLOCATED])
 			n = numbers(c, out, n, size);
 		else
@@ -357,7 +363,8 @@ static void sentence(const struct oom_crash *c, enum oom_cause cause, struct oom
 				c->text[OOM_CRASH_TOTAL]);
 		break;
 	case OOM_CAUSE_SHM:
-		n = put(out, n, size, "Shared memory (/dev/shm) of %s ran out%s, not the GPU's memory", who, when);
+		n = put(out, n, size, *oom_program_of(c)->name ? "Shared memory (/dev/shm)%s ran out, not the GPU's (%s)" :
+								 "Shared memory (/dev/shm)%s ran out, not the GPU's", when, who);
 		break;
 	case OOM_CAUSE_KV_CACHE:
 		n = put(out, n, size, "%s has too little room for its KV cache%s", who, when);
@@ -443,6 +450,8 @@ static void observe(const struct oom_crash *c, enum oom_cause cause, struct oom_
 			snprintf(out + n, size - (size_t)n, ", %.2f GiB by process %" PRId64 " (%s)",
 				 (double)c->smi.process_bytes / gib, c->smi.pid, c->smi.name);
 	}
+	if (*c->program_total && (out = evidence_slot(a)))
+		snprintf(out, size, "what the compiler laid out for the program: %s", c->program_total);
 	if (*c->largest && (out = evidence_slot(a)))
 		snprintf(out, size, "the largest buffer of the program: %s", c->largest);
 	if (cause == OOM_CAUSE_HOST_RAM && c->host_states && c->host_states < (uint64_t)1 << 44 &&

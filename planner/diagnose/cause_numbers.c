@@ -42,8 +42,10 @@ static uint64_t outside(const struct oom_crash *c, bool *listed)
 	*listed = others != 0;
 	if (others)
 		return others;
+	/* a sentence that was cut off before it says what this process holds; a listed process of next to nothing
+	 * is not the one that filled the card */
 	if (!c->known[OOM_CRASH_TOTAL] || !c->known[OOM_CRASH_FREE] ||
-	    (!own && !c->known[OOM_CRASH_ALLOCATED]))
+	    (!c->known[OOM_CRASH_PROCESS] && !c->known[OOM_CRASH_ALLOCATED] && !c->known[OOM_CRASH_RESERVED_TOTAL]))
 		return 0;
 	return total > free_bytes + own ? total - free_bytes - own : 0;
 }
@@ -158,10 +160,16 @@ static void stranded(struct oom_crash *c)
 	}
 }
 
+/* No context, library or captured graph of one process is as large: a judgement, from the largest that labelled
+ * texts show beside PyTorch's own (NCCL's and cuBLAS' buffers of a node of eight, some 5 GiB). */
+static const uint64_t OTHERS = 12 * (UINT64_C(1) << 30);
+
 void oom_causes_of_card(struct oom_crash *c)
 {
 	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL),
-		       left = num(c, OOM_CRASH_FREE), limit = oom_runtime_named(c->framework)->one_buffer;
+		       left = num(c, OOM_CRASH_FREE), limit = oom_runtime_named(c->framework)->one_buffer,
+		       reserved = num(c, OOM_CRASH_RESERVED_TOTAL), process = num(c, OOM_CRASH_PROCESS),
+		       held = process > reserved ? process : reserved;
 	bool listed;
 	const uint64_t away = outside(c, &listed);
 	char why[160];
@@ -181,13 +189,17 @@ void oom_causes_of_card(struct oom_crash *c)
 	}
 	/* what is only a difference of printed numbers may be this process's own context and
 	 * libraries */
-	if (away > 2 * GIB && (listed || away > total / 3) && away + left >= tried) {
+	if (away > 2 * GIB && (listed || away > total / 3 || away > OTHERS) && away + left >= tried) {
 		snprintf(why, sizeof(why), "%.2f GiB of the card are held outside this process", (double)away / (double)GIB);
 		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, 0.85, why);
 	}
 	stranded(c);
-	if (total && left < tried)
+	if (total && left < tried && c->known[OOM_CRASH_FREE])
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.88, "the request exceeds what is free and stranded");
+	else if (total && held + tried > total)
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.88, "what this process holds and the request exceed the card together");
+	else if (total && held + tried > total - total / 10)
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.8, "what this process holds and the request fill the card");
 	else
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.7,
 			      "one request was refused; the text does not say how much was free");

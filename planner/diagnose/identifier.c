@@ -109,8 +109,8 @@ enum oom_crash_phase oom_identifier_phase(const char *name, const char *end)
 	    (among(words, n, "update") && (among(words, n, "policy") || among(words, n, "actor") ||
 					   among(words, n, "critic"))))
 		return OOM_CRASH_TRAIN_STEP;
-	/* "init_device", "_init_weights"; every class has an __init__ */
-	if (n > 1 && among(words, n, "init"))
+	/* "init_device", "_init_weights"; every class has an __init__, and a kernel's "_init_handles" is its launch */
+	if (n > 1 && among(words, n, "init") && !among(words, n, "handles"))
 		return OOM_CRASH_INIT;
 	/* the loop of a server: "_process_engine_step", "run_busy_loop" */
 	if ((among(words, n, "engine") && among(words, n, "step")) ||
@@ -186,6 +186,19 @@ static const char *function_of(const char *line, const char *stop)
 	return NULL;
 }
 
+/* What an indented line of code calls first: "    pool = make.initialize_allocator(": the innermost frame of all,
+ * where the one it stands for is no Python. */
+static const char *called_in(const char *line, const char *stop)
+{
+	const char *open = memchr(line, '(', (size_t)(stop - line)), *p = open;
+
+	if (!open || stop - line < 4 || memcmp(line, "    ", 4) || oom_text_find(line, open, "^"))
+		return NULL;
+	while (p > line && (name_char(p[-1]) || p[-1] == '.'))
+		p--;
+	return p < open && letter(*p) ? p : NULL;
+}
+
 /* The name of a frame's Python file, behind the last slash; NULL where there is none. */
 static const char *file_of(const char *line, const char *stop)
 {
@@ -202,6 +215,7 @@ bool oom_phase_by_functions(struct oom_crash *c, const char *begin, const char *
 {
 	struct oom_crash leaf = {0};
 	const char *from = oom_line_begin(begin, at);
+	bool innermost = true;
 
 	for (int n = 0; from > begin && n < 120; n++) {
 		const char *const stop = from - 1;
@@ -209,8 +223,16 @@ bool oom_phase_by_functions(struct oom_crash *c, const char *begin, const char *
 
 		from = oom_line_begin(begin, stop);
 		name = function_of(from, stop);
+		if (!name && innermost && (name = called_in(from, stop)) != NULL) {
+			innermost = false;
+			if (by_name(c, name, name_end(name, stop), 0.65) && c->phase != OOM_CRASH_FORWARD &&
+			    c->phase != OOM_CRASH_TRAIN_STEP)
+				return true;
+			continue;
+		}
 		if (!name)
 			continue;
+		innermost = false;
 		if (!by_name(c, name, name_end(name, stop), 0.7)) {
 			const char *const file = file_of(from, stop);
 
@@ -330,7 +352,9 @@ enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *ove
 			continue;
 		for (size_t i = 0; n && i < sizeof(verbs) / sizeof(verbs[0]); i++)
 			if (!strcmp(word, verbs[i].word)) {
-				*over = verbs[i].over || ended(p, end);
+				/* a logger that is named after it goes on: "llama_model_loader: loaded meta data" */
+				*over = (verbs[i].over && !(k && oom_identifier_phase(line, name_end(line, end)) == verbs[i].phase)) ||
+					ended(p, end);
 				return verbs[i].phase;
 			}
 	}

@@ -31,8 +31,11 @@ static void exception_of(struct oom_crash *c, const char *begin, const char *at)
 			continue;
 		while (word > begin && name_char(word[-1]))
 			word--;
-		snprintf(c->exception, sizeof(c->exception), "%.*s", (int)(p - word), word);
-		return;
+		/* "Error: ..." is no class: what stands before it may be one */
+		if (p - word > 5 || !*c->exception)
+			snprintf(c->exception, sizeof(c->exception), "%.*s", (int)(p - word), word);
+		if (p - word > 5)
+			return;
 	}
 }
 
@@ -124,16 +127,6 @@ static void advice(struct oom_crash *c, const char *begin, const char *at, const
 		p = oom_text_find(oom_line_begin(begin, at), end, words[i]);
 		if (p && !c->advised_tokens)
 			c->advised_tokens = strtoull(p + strlen(words[i]), NULL, 10);
-	}
-	/* XLA's list: "Buffer 1:", "Size: 2.00GiB", "op_name=\"jit(...)/...\"" */
-	p = oom_text_find(at, end, "Buffer 1:");
-	p = p ? oom_text_find(p, end, "Size: ") : NULL;
-	if (p) {
-		const char *const op = oom_text_find(p, end, "op_name=\""), *const size = p + 6;
-		const size_t n = strcspn(size, " \n"), m = op ? strcspn(op + 9, "\"\n") : 0;
-
-		snprintf(c->largest, sizeof(c->largest), "%.*s%s%.*s", (int)(n < 24 ? n : 24), size,
-			 m ? ", " : "", (int)(m < 120 ? m : 120), m ? op + 9 : "");
 	}
 	p = oom_text_find(begin, at, "] and sizes[(");
 	if (p)

@@ -13,12 +13,15 @@ static void tf_shape(struct oom_crash *c, const char *at, const char *end)
 		int bytes;
 	} types[] = {{"float", 4}, {"double", 8}, {"half", 2},	{"bfloat16", 2}, {"int32", 4},
 		     {"int64", 8}, {"int8", 1},	  {"uint8", 1}, {"bool", 1},	 {"complex64", 8}};
-	const char *p = oom_text_find(at, end, "shape["), *type;
+	const char *p = oom_text_find(at, end, "shape["), *type, *shape;
 	double n = 1;
 
+	/* TensorFlow 1 said "of shape [1,2]" in one of its kernels */
+	p = p ? p : oom_text_find(at, end, "shape [");
+	shape = p;
 	if (!p)
 		return;
-	for (p += 6; p < end && *p != ']';) {
+	for (p += p[5] == ' ' ? 7 : 6; p < end && *p != ']';) {
 		char *stop;
 		const double d = strtod(p, &stop);
 
@@ -31,7 +34,6 @@ static void tf_shape(struct oom_crash *c, const char *at, const char *end)
 	for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++)
 		if (!strncmp(type + 5, types[i].name, strlen(types[i].name)) &&
 		    n * types[i].bytes < 9e18) {
-			const char *const shape = oom_text_find(at, end, "shape[");
 			char text[40];
 
 			snprintf(text, sizeof(text), "%.*s %s",
@@ -212,7 +214,10 @@ static void numbers_of_format(struct oom_crash *c, const char *at, const char *e
 	} rows[] = {
 		{"onnxruntime-arena", "requested buffer of size", OOM_CRASH_TRIED, true},
 		{"mps-buffer-size", "buffer size:", OOM_CRASH_TRIED, false},
+		{"cupy", "out of memory to allocate", OOM_CRASH_TRIED, false},
 		{"cupy", "allocated so far:", OOM_CRASH_ALLOCATED, false},
+		{"cupy", "(total", OOM_CRASH_ALLOCATED, false},
+		{"faiss-alloc", "Device free memory:", OOM_CRASH_FREE, false},
 		{"cupy", "limit set to:", OOM_CRASH_ALLOWED, false},
 		{"paddle", "available failed,", OOM_CRASH_TRIED, true},
 		{"paddle", "available memory is", OOM_CRASH_FREE, false},
@@ -247,26 +252,20 @@ static void numbers_of_format(struct oom_crash *c, const char *at, const char *e
 			oom_number_follows(c, rows[i].number, at, end, rows[i].word, rows[i].bare);
 }
 
-/* Where a reader looks: the excerpt, the message, and what follows it in one line. */
-struct place {
-	const char *begin, *at, *end;
-	const char *after, *stop;
-};
-
-static void read_driver_pool(struct oom_crash *c, const struct place *p)
+static void read_driver_pool(struct oom_crash *c, const struct oom_excerpt *p)
 {
 	driver_pool(c, p->begin, p->at);
 	if (c->gpu_index < 0)
 		oom_gpu_index(c, p->begin, p->at);
 }
 
-static void read_ray(struct oom_crash *c, const struct place *p)
+static void read_ray(struct oom_crash *c, const struct oom_excerpt *p)
 {
 	ray_usage(c, p->begin, p->at);
 	node_usage(c, p->after, p->stop);
 }
 
-static void read_tf_host(struct oom_crash *c, const struct place *p)
+static void read_tf_host(struct oom_crash *c, const struct oom_excerpt *p)
 {
 	const char *const line = oom_line_begin(p->begin, p->at);
 
@@ -274,42 +273,19 @@ static void read_tf_host(struct oom_crash *c, const struct place *p)
 	oom_number_follows(c, OOM_CRASH_TRIED, line, p->at, "Allocation of", true);
 }
 
-/* "for 3.39GiB (3640655872B)": the exact number where both are printed. */
-static void read_xla_line(struct oom_crash *c, const struct place *p)
-{
-	const char *const exact = oom_text_find(p->after, p->stop, "B (");
-
-	if (exact && oom_text_find(p->after, exact, "request for") && exact - p->after < 80)
-		oom_number_follows(c, OOM_CRASH_TRIED, exact, p->stop, "B (", true);
-	oom_number_follows(c, OOM_CRASH_TRIED, oom_line_begin(p->begin, p->at), p->at + 5, "Failed to allocate", false);
-}
-
-static void read_paddle(struct oom_crash *c, const struct place *p)
+static void read_paddle(struct oom_crash *c, const struct oom_excerpt *p)
 {
 	if (oom_text_find(p->after, p->stop, "available failed,"))
 		oom_number_follows(c, OOM_CRASH_FREE, p->after, p->stop, " > ", true);
 }
 
-/* "Used 21.95G of 15.48G hbm", "Allocation (size=...) would exceed memory (size=...)" */
-static void read_hbm(struct oom_crash *c, const struct place *p)
-{
-	const char *used;
-
-	oom_number_follows(c, OOM_CRASH_TRIED, oom_line_begin(p->begin, p->at), p->at, "Allocation (size=", true);
-	if (!strncmp(p->after, "would exceed", 12))
-		oom_number_follows(c, OOM_CRASH_TOTAL, p->after, p->stop, "would exceed memory (size=", true);
-	used = oom_number_follows(c, OOM_CRASH_TRIED, p->after, p->stop, "Used", false);
-	if (used)
-		oom_number_follows(c, OOM_CRASH_TOTAL, used, p->stop, "of", false);
-}
-
-static void read_numpy(struct oom_crash *c, const struct place *p)
+static void read_numpy(struct oom_crash *c, const struct oom_excerpt *p)
 {
 	if (!c->known[OOM_CRASH_TRIED])
 		numpy_shape(c, p->after, p->stop);
 }
 
-static void read_tensorflow(struct oom_crash *c, const struct place *p)
+static void read_tensorflow(struct oom_crash *c, const struct oom_excerpt *p)
 {
 	tf_shape(c, p->after, p->stop);
 	oom_number_follows(c, OOM_CRASH_TOTAL, p->begin, p->at, "Limit:", true);
@@ -318,32 +294,60 @@ static void read_tensorflow(struct oom_crash *c, const struct place *p)
 	oom_number_follows(c, OOM_CRASH_ALLOCATED, p->after, p->stop, "InUse:", true);
 }
 
-/* XLA's allocator is TensorFlow's, and prints the same table. */
-static void read_pool(struct oom_crash *c, const struct place *p)
-{
-	oom_number_follows(c, OOM_CRASH_TOTAL, p->begin, p->at, "Limit:", true);
-	oom_number_follows(c, OOM_CRASH_ALLOCATED, p->begin, p->at, "InUse:", true);
-}
-
-static void read_kernel(struct oom_crash *c, const struct place *p)
+static void read_kernel(struct oom_crash *c, const struct oom_excerpt *p)
 {
 	anon_rss(c, p->begin, p->at);
 	anon_rss(c, p->after, p->stop);
 }
 
-static void read_ggml(struct oom_crash *c, const struct place *p)
+static void read_ggml(struct oom_crash *c, const struct oom_excerpt *p)
 {
 	allocating_before(c, p->begin, p->at);
 	if (!c->known[OOM_CRASH_TRIED])
 		oom_number_follows(c, OOM_CRASH_TRIED, p->after, p->stop, "buffer of size", true);
 }
 
-static void read_ggml_buffer(struct oom_crash *c, const struct place *p)
+static void read_ggml_buffer(struct oom_crash *c, const struct oom_excerpt *p)
 {
 	ggml_buffer(c, p->begin, p->at, p->end);
 }
 
-static void read_current_device(struct oom_crash *c, const struct place *p)
+/* Faiss: "alloc fail type FlatData dev 2 space Device stream 0 size 2764800000 bytes (cudaMalloc error", on lines
+ * that a page broke; before 1.7 "failed to cudaMalloc 47064032 bytes (error 2 out of memory)". */
+static void read_faiss(struct oom_crash *c, const struct oom_excerpt *p)
+{
+	char flat[512];
+	const char *const from = p->at - p->begin > 300 ? p->at - 300 : p->begin;
+	const char *const stop = flat + oom_text_flatten(from, from, p->at, flat, sizeof(flat));
+
+	oom_number_follows(c, OOM_CRASH_TRIED, flat, stop, "cudaMalloc", false);
+	oom_number_follows(c, OOM_CRASH_TRIED, flat, stop, " size ", false);
+	oom_number_follows(c, OOM_CRASH_TRIED, p->after, p->stop, " size ", false);
+}
+
+/* TensorRT-LLM: "Total GPU memory (GiB): 140.06": the unit stands before the number. */
+static void gib_behind(struct oom_crash *c, enum oom_crash_number k, const struct oom_excerpt *x, const char *word)
+{
+	const char *const p = oom_text_find(x->at, x->end, word);
+	char *stop, text[32];
+	double gib;
+
+	if (!p)
+		return;
+	gib = strtod(p + strlen(word), &stop);
+	if (stop == p + strlen(word) || !(gib >= 0 && gib < 1e6))
+		return;
+	snprintf(text, sizeof(text), "%.2f GiB", gib);
+	oom_number_put(c, k, (uint64_t)(gib * 1073741824 + 0.5), text, text + strlen(text));
+}
+
+static void read_executor(struct oom_crash *c, const struct oom_excerpt *p)
+{
+	gib_behind(c, OOM_CRASH_TOTAL, p, "Total GPU memory (GiB):");
+	gib_behind(c, OOM_CRASH_FREE, p, "component creation attempt (GiB):");
+}
+
+static void read_current_device(struct oom_crash *c, const struct oom_excerpt *p)
 {
 	const char *const device = oom_text_find(p->after, p->stop, "current device: ");
 
@@ -351,14 +355,14 @@ static void read_current_device(struct oom_crash *c, const struct place *p)
 		c->gpu_index = strtol(device + 16, NULL, 10);
 }
 
-static void read_share(struct oom_crash *c, const struct place *p)
+static void read_share(struct oom_crash *c, const struct oom_excerpt *p)
 {
 	if (c->gpu_index < 0)
 		oom_gpu_index(c, oom_line_begin(p->begin, p->at), p->at);
 	free_of_total(c, p->begin, p->at, p->after, p->stop);
 }
 
-static void read_kv_budget(struct oom_crash *c, const struct place *p)
+static void read_kv_budget(struct oom_crash *c, const struct oom_excerpt *p)
 {
 	const char *line = oom_line_begin(p->begin, p->at);
 
@@ -373,19 +377,20 @@ static void read_kv_budget(struct oom_crash *c, const struct place *p)
 struct reader {
 	const char *format;     /* its beginning; NULL: any */
 	unsigned runtime;       /* traits; 0: any */
-	void (*read)(struct oom_crash *c, const struct place *p);
+	void (*read)(struct oom_crash *c, const struct oom_excerpt *p);
 };
 static const struct reader first[] = {
 	{"tf-device-driver", 0, read_driver_pool}, {"ray-oom", 0, read_ray}, {"tf-host-", 0, read_tf_host},
-	{NULL, OOM_RUNTIME_EXECUTABLE, read_xla_line}, {"paddle", 0, read_paddle}, {NULL, 0, NULL}};
+	{NULL, OOM_RUNTIME_EXECUTABLE, oom_xla_line}, {"paddle", 0, read_paddle}, {NULL, 0, NULL}};
 static const struct reader then[] = {
-	{"xla-tpu-hbm", 0, read_hbm}, {"numpy-memory-error", 0, read_numpy}, {NULL, OOM_RUNTIME_GRAPH, read_tensorflow},
-	{NULL, OOM_RUNTIME_EXECUTABLE, read_pool},
+	{"xla-tpu-hbm", 0, oom_xla_hbm}, {"numpy-memory-error", 0, read_numpy}, {NULL, OOM_RUNTIME_GRAPH, read_tensorflow},
+	{NULL, OOM_RUNTIME_EXECUTABLE, oom_xla_pool}, {"tf-bfc-dump", 0, oom_xla_dump},
 	{"kernel-oom-kill", 0, read_kernel}, {"oom-kill", 0, read_kernel}, {"ggml-cuda-error", 0, read_current_device},
 	{"ggml-cuda", 0, read_ggml}, {"ggml-buffer", 0, read_ggml_buffer}, {"ggml-vulkan", 0, read_ggml_buffer},
+	{"faiss-alloc", 0, read_faiss}, {"trtllm-executor", 0, read_executor},
 	{"vllm-free-memory", 0, read_share}, {"vllm-kv-budget", 0, read_kv_budget}, {NULL, 0, NULL}};
 
-static void read_all(struct oom_crash *c, const struct reader *r, const struct place *p)
+static void read_all(struct oom_crash *c, const struct reader *r, const struct oom_excerpt *p)
 {
 	const unsigned runtime = oom_runtime_named(c->framework)->traits;
 
@@ -416,7 +421,7 @@ void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at,
 					   "Requested size was",
 					   "Failed to CUDA calloc async",
 					   "Failed to CUDA calloc"};
-	const struct place p = {begin, at, end_of_text, after, end};
+	const struct oom_excerpt p = {begin, at, end_of_text, after, end};
 
 	read_all(c, first, &p);
 	numbers_of_format(c, after, end);
@@ -428,4 +433,5 @@ void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at,
 	oom_number_precedes(c, OOM_CRASH_FREE, after, end, " free.");
 	oom_number_precedes(c, OOM_CRASH_FREE, after, end, " free,");
 	oom_gpu_index(c, after, end);
+	oom_xla_program(c, &p);
 }

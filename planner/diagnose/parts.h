@@ -32,9 +32,10 @@ static inline uint16_t oom_trigger_hash(const char *last)
 	return (uint16_t)(two * 7 ^ (unsigned)(unsigned char)last[-2] << 5);
 }
 /* Over all words: the shifts, and the words by their first bytes; 0 ends a chain. */
+#define OOM_TRIGGERS_MAX 511
 struct oom_trigger_index {
 	uint8_t shift[65536];
-	uint8_t first[256], next[256];
+	uint16_t first[256], next[OOM_TRIGGERS_MAX + 1];
 };
 void oom_trigger_index_init(struct oom_trigger_index *index);
 /* The trigger that matches at this place, or NULL.  left: bytes from at to the end. */
@@ -98,6 +99,19 @@ const char *oom_number_follows(struct oom_crash *c, enum oom_crash_number k, con
 void oom_number_precedes(struct oom_crash *c, enum oom_crash_number k, const char *begin,
 			 const char *end, const char *word);
 void oom_gpu_index(struct oom_crash *c, const char *begin, const char *end);
+
+/* Where a reader looks: the excerpt, the message, and what follows it in one line. */
+struct oom_excerpt {
+	const char *begin, *at, *end;
+	const char *after, *stop;
+};
+/* XLA's: the program's totals and largest buffer; the line of a refusal; a TPU's; the allocator's table, before a
+ * message and alone. */
+void oom_xla_program(struct oom_crash *c, const struct oom_excerpt *x);
+void oom_xla_line(struct oom_crash *c, const struct oom_excerpt *x);
+void oom_xla_hbm(struct oom_crash *c, const struct oom_excerpt *x);
+void oom_xla_pool(struct oom_crash *c, const struct oom_excerpt *x);
+void oom_xla_dump(struct oom_crash *c, const struct oom_excerpt *x);
 
 /* PyTorch's sentence, and the era of its wording. */
 void oom_torch_numbers(struct oom_crash *c, const char *at, const char *end);

@@ -83,7 +83,8 @@ static bool traceback(const char *begin, const char *at, const char *end, struct
 					    "Stack (most recent call last)"};
 	static const char *const marks[] = {"File \"",	   ".py in ",	 ".py:",
 					    ".py\", line", "backward()", "step()",
-					    ".to(",	   ".cuda(",	 ".forward("};
+					    ".to(",	   ".cuda(",	 ".forward(",
+					    "= F.",	   "return F.",	 "torch.nn.functional."};
 
 	s->to = oom_line_end(at, end);
 	if (oom_text_find(at, s->to, heads[0])) {
@@ -390,9 +391,9 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 			around_forward(c, begin, at, end);
 		return;
 	}
-	if (oom_phase_by_executable(c, line, end) || oom_phase_by_functions(c, begin, at) || oom_phase_by_workers(c, at, end) ||
+	if (oom_phase_by_executable(c, oom_format_is(c, OOM_FORMAT_LIST) ? begin : line, end) || oom_phase_by_functions(c, begin, at) || oom_phase_by_workers(c, at, end) ||
 	    by_nearest(c, begin, at, end) || by_script(c, begin, end) ||
-	    by_word(c, oom_phase_of_prose, begin, end, 0.5))
+	    by_word(c, oom_phase_of_prose, begin, oom_format_is(c, OOM_FORMAT_ADVISES) ? line : end, 0.5))
 		return;
 }
 

@@ -27,6 +27,7 @@ const struct oom_phase_rule oom_phase_of_format[] = {
 	/* TensorRT's builder tries tactics; its runtime has its buffers from the start */
 	{"tensorrt", OOM_CRASH_COMPILE},
 	{"tf-device-driver", OOM_CRASH_INIT},
+	{"trtllm-executor", OOM_CRASH_INIT},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
 /* On the message's own line: the node or test it failed in. */
@@ -43,6 +44,7 @@ const struct oom_phase_rule oom_phase_of_line[] = {
 	{"warmup{", OOM_CRASH_INIT},
 	{"/Initializer/", OOM_CRASH_INIT},
 	{"_state_dict_utils.py", OOM_CRASH_SAVE},
+	{"state_dict() call", OOM_CRASH_SAVE},
 	{"BackpropInput]", OOM_CRASH_BACKWARD},
 	{"BackpropFilter]", OOM_CRASH_BACKWARD},
 	{"Grad]", OOM_CRASH_BACKWARD},
@@ -139,6 +141,7 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"_init_flat_param", OOM_CRASH_INIT},
 	{"flatten_params", OOM_CRASH_INIT},
 	{"_move_module_to_device", OOM_CRASH_INIT},
+	{"variables_initializer(", OOM_CRASH_INIT},
 	{"sync_params_and_buffers", OOM_CRASH_INIT},
 	{"_sync_module_states", OOM_CRASH_INIT},
 	{"fsdp/_init_utils.py", OOM_CRASH_INIT},
@@ -473,6 +476,7 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"ran out of memory, retrying batch", OOM_CRASH_TRAIN_STEP},
 	{"ran out of memory, skipping", OOM_CRASH_TRAIN_STEP},
 	{"Sampler:", OOM_CRASH_INFERENCE},
+	{"KSampler", OOM_CRASH_INFERENCE},
 	{"InvokeAI", OOM_CRASH_INFERENCE},
 	/* fairseq's progress bar says the epoch first */
 	{"valid on '", OOM_CRASH_EVAL},
@@ -489,6 +493,7 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"epoch", OOM_CRASH_TRAIN_STEP},
 	{"loss=", OOM_CRASH_TRAIN_STEP},
 	{"loss:", OOM_CRASH_TRAIN_STEP},
+	{"Train loss", OOM_CRASH_TRAIN_STEP},
 	{"Loss ", OOM_CRASH_TRAIN_STEP},
 	{"'loss'", OOM_CRASH_TRAIN_STEP},
 	{"Training", OOM_CRASH_TRAIN_STEP},

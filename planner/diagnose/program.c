@@ -53,7 +53,7 @@ static const struct oom_program programs[] = {
 	  "llama_decode", "ggml_metal", "slot update_slots"}},
 	{"whisper.cpp", "whisper.cpp", OOM_ACTIVITY_INFERS, "ggml", {"whisper_init", "whisper_model_load", "whisper-cli"}},
 	{"sd.cpp", "stable-diffusion.cpp", OOM_ACTIVITY_INFERS, "ggml", {"stable-diffusion.cpp", "ggml_extend.hpp"}},
-	{"mlx-lm", "MLX", OOM_ACTIVITY_INFERS, "mlx", {"@mlx_lm", "@mlx_vlm", "mlx-vlm", "mlx-lm", "mlx_lm", "mlx_vlm"}},
+	{"mlx-lm", "MLX", OOM_ACTIVITY_EITHER, "mlx", {"@mlx_lm", "@mlx_vlm", "mlx-vlm", "mlx-lm", "mlx_lm", "mlx_vlm"}},
 	{"nemo", "NeMo", OOM_ACTIVITY_TRAINS, "megatron", {"@nemo", "@nemo_rl", "MegatronPolicyWorker"}},
 	{"megatron", "Megatron-LM", OOM_ACTIVITY_TRAINS, "megatron", {"@megatron", "Megatron", "pretrain_gpt"}},
 	{"ultralytics", "Ultralytics", OOM_ACTIVITY_EITHER, "ultralytics", {"@ultralytics", "yolov5", "@yolov", "Ultralytics"}},
@@ -83,6 +83,7 @@ static const struct oom_program programs[] = {
 	{"accelerate", "Accelerate", OOM_ACTIVITY_EITHER, "trainer", {"@accelerate", "accelerate launch"}},
 	{"fsdp", "FSDP", OOM_ACTIVITY_EITHER, "fsdp", {"distributed/fsdp", "FullyShardedDataParallel", "fully_shard"}},
 	{"keras", "Keras", OOM_ACTIVITY_EITHER, "tensorflow", {"@keras", "@keras_core"}},
+	{"server", "the server", OOM_ACTIVITY_SERVES, "transformers", {" serve --", "api_server", "/v1/chat/completions", "@uvicorn", "@fastapi"}},
 	{"colabfold", "the folding program", OOM_ACTIVITY_INFERS, "folding", {"@colabfold", "@alphafold", "@alphafold3", "AlphaFold", "run_alphafold"}},
 };
 /* What is built on what: a log that names the upper one is its, whatever its innermost frames lie in. */

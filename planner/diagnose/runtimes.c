@@ -31,6 +31,7 @@ static const struct oom_runtime runtimes[] = {
 	{"mxnet", 0, 0, 0, {"", "MXNet", OOM_ACTIVITY_EITHER, "runtime", {NULL}}},
 	{"cupy", 0, 0, 0, {"", "CuPy", OOM_ACTIVITY_EITHER, "cupy", {NULL}}},
 	{"rmm", OOM_RUNTIME_SILENT, 0, 0, {"", "RMM (RAPIDS)", OOM_ACTIVITY_EITHER, "rmm", {NULL}}},
+	{"faiss", OOM_RUNTIME_SILENT, 0, 0, {"", "Faiss", OOM_ACTIVITY_INFERS, "faiss", {NULL}}},
 	{"xgboost", 0, 0, 0, {"", "XGBoost", OOM_ACTIVITY_EITHER, "xgboost", {NULL}}},
 	{"torch-mps", OOM_RUNTIME_TORCH | OOM_RUNTIME_WATERMARK, 0, 0, {"", "PyTorch on the Apple GPU", OOM_ACTIVITY_EITHER, "mps", {NULL}}},
 	{"torch-npu", CARD, 0, 0, {"", "PyTorch on the NPU", OOM_ACTIVITY_EITHER, "npu", {NULL}}},

@@ -29,6 +29,10 @@ enum oom_format_trait {
 	OOM_FORMAT_KERNEL_OR_SLURM = 1u << 9,
 	/* a server asks for a share of the card and finds less free */
 	OOM_FORMAT_SHARE = 1u << 10,
+	/* its own advice speaks of batches and limits: words behind it say nothing about the run */
+	OOM_FORMAT_ADVISES = 1u << 11,
+	/* part of a list whose head was cut off: what it is about may stand above */
+	OOM_FORMAT_LIST = 1u << 12,
 };
 struct oom_format {
 	const char *name;       /* a format begins with it; the longest such row counts */
@@ -37,6 +41,8 @@ struct oom_format {
 	/* Who set the limit that was met, and what it is called there; NULL: nobody. */
 	const char *limit;
 	const char *settle;     /* what would settle it; NULL: nothing of its own */
+	/* What ran out, behind "who", where it is neither bytes of the device nor of the host; NULL: bytes. */
+	const char *ran_out_of;
 };
 /* Never NULL. */
 const struct oom_format *oom_format_of(const struct oom_crash *c);

@@ -40,6 +40,7 @@ static const struct oom_trigger triggers[] = {
 	SAYS("NPU out of memory", "torch-npu", "npu", 3),
 	SAYS("Failed to allocate private MTLBuffer", "torch-mps", "mps-no-buffer", 3),
 	SAYS("[malloc_or_wait]", "mlx", "mlx-malloc", 3),
+	SAYS("[metal::malloc] Resource limit", "mlx", "mlx-resource-limit", 3),
 	SAYS("[metal::malloc]", "mlx", "mlx-malloc", 3),
 	SAYS("[METAL] Command buffer execution failed: Insufficient", "mlx", "mlx-command-buffer", 3),
 	SAYS("kIOGPUCommandBufferCallbackErrorOutOfMemory", "metal", "metal-command-buffer", 3),
@@ -52,6 +53,8 @@ static const struct oom_trigger triggers[] = {
 	SAYS("OOM when allocating tensor", "tensorflow", "tf-oom-tensor", 3),
 	SAYS("ran out of memory trying to allocate", "tensorflow", "tf-bfc-allocator", 2),
 	SAYS("Ran out of memory trying to allocate", "tensorflow", "tf-bfc-allocator", 2),
+	/* the table that the allocator prints first, where the message was cut off */
+	SAYS("Sum Total of in-use chunks", "tensorflow", "tf-bfc-dump", 1),
 	SAYS("bytes) from device", "tensorflow", "tf-device-driver", 3),
 	SAYS("bytes on host: ", "tensorflow", "tf-host-pinned", 3),
 	SAYS("exceeds 10% of", "tensorflow", "tf-host-warning", 1),
@@ -60,12 +63,14 @@ static const struct oom_trigger triggers[] = {
 	SAYS("std::bad_alloc: CUDA error", "rmm", "rmm", 3),
 	SAYS("std::bad_alloc: out_of_memory", "rmm", "rmm", 3),
 	SAYS("RMM_ERROR_OUT_OF_MEMORY", "rmm", "rmm", 3),
+	SAYS("RMM failure at", "rmm", "rmm", 3),
 	SAYS("Out of memory error on GPU", "paddle", "paddle", 3),
 	SAYS("allocating <= available failed", "paddle", "paddle", 3),
 	SAYS("hipMalloc failed: out of memory", "ggml", "ggml-cuda", 3),
 	SAYS("ggml_vulkan: Device memory allocation of size", "ggml", "ggml-vulkan", 3),
 	SAYS("of pinned memory: out of memory", "ggml", "ggml-pinned", 1),
-	SAYS("ErrorOutOfDeviceMemory", "ggml", "ggml-vulkan", 2),
+	SAYS("Failed to allocate pinned memory", "ggml", "ggml-pinned", 1),
+	SAYS("ErrorOutOfDeviceMemory", "ggml", "ggml-vulkan", 2, .unless = {"pinned memory", -120}),
 	SAYS("ErrorOutOfHostMemory", "ggml", "ggml-vulkan", 2),
 	SAYS("ggml_aligned_malloc: insufficient memory", "ggml", "ggml-cpu", 3),
 	SAYS("buffer_type_alloc_buffer: failed to allocate buffer", "ggml", "ggml-buffer", 3),
@@ -85,6 +90,8 @@ static const struct oom_trigger triggers[] = {
 	SAYS("requires more system memory", "ollama", "ollama-system-memory", 3),
 	SAYS("cudaMalloc failed: out of memory", "ggml", "ggml-cuda", 3),
 	SAYS("cupy.cuda.memory.OutOfMemoryError", "cupy", "cupy", 3),
+	SAYS("out of memory to allocate", "cupy", "cupy", 3),
+	SAYS("Out of memory allocating", "cupy", "cupy", 3, .needs = {"allocated so far", 120}),
 	SAYS("cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorMemoryAllocation", "cupy", "cupy", 3),
 	/* whatever space of a core it is (vmem, smem, cmem, sflag): none of them is the memory */
 	SAYS("Ran out of memory in memory space hbm", "torch-xla", "xla-tpu-hbm", 3),
@@ -101,6 +108,14 @@ static const struct oom_trigger triggers[] = {
 	SAYS("while trying to allocate", "jax", "xla-resource-exhausted", 3),
 	SAYS("RESOURCE_EXHAUSTED", "jax", "xla-resource-exhausted", 2),
 	SAYS("Resource exhausted", "jax", "xla-resource-exhausted", 2),
+	/* the list of buffers behind such a message, where the message was cut off */
+	SAYS("BufferAssignment OOM Debugging", "jax", "xla-buffers", 1),
+	SAYS("XLA Label: ", "jax", "xla-buffers", 1),
+	SAYS("Entry Parameter Subshape: ", "jax", "xla-buffers", 1),
+	SAYS("insufficient GPU memory", "tensorrt-llm", "trtllm-executor", 3, .needs = {"xecutor", -120}),
+	SAYS("Faiss device allocator fail", "faiss", "faiss-alloc", 3),
+	SAYS("cudaMalloc error out of memory", "faiss", "faiss-alloc", 3),
+	SAYS("(error 2 out of memory", "faiss", "faiss-alloc", 3, .needs = {"cudaMalloc", -120}),
 	SAYS("Not enough memory to handle", "tgi", "tgi-prefill-budget", 3),
 	SAYS("Prefill out of memory", "sglang", "sglang-prefill", 3),
 	SAYS("Decode out of memory", "sglang", "sglang-decode", 3),
@@ -164,7 +179,8 @@ static const struct oom_trigger triggers[] = {
 	SAYS("cudaErrorMemoryAllocation", "torch", "cuda-error-no-numbers", 3),
 	SAYS("CL_MEM_OBJECT_ALLOCATION_FAILURE", "opencl", "opencl-error", 3),
 	SAYS("CL_OUT_OF_RESOURCES", "opencl", "opencl-error", 2),
-	SAYS("enough GPU video memory available", "directml", "directml", 3),
+	SAYS("Could not allocate tensor with", "directml", "directml", 3),
+	SAYS("enough GPU video memory available", "directml", "directml", 2),
 	SAYS("CUDA runtime error: out of memory", "torch", "cuda-error-no-numbers", 3),
 	SAYS("CUDA runtime error in ", "torch", "cuda-error-no-numbers", 3, .needs = {"out of memory", 400}),
 	SAYS("cuDevicePrimaryCtxRetain", "torch", "cuda-context", 2),
@@ -354,15 +370,15 @@ void oom_trigger_index_init(struct oom_trigger_index *index)
 {
 	uint8_t *const shift = index->shift;
 
-	static_assert(COUNT < 255, "places are bytes");
+	static_assert(COUNT <= OOM_TRIGGERS_MAX, "a chain has a place for every word");
 	memset(index, 0, sizeof(*index));
 	memset(shift, OOM_TRIGGER_MIN - 2, sizeof(index->shift));
 	/* from the last: a chain has the order of the table */
 	for (size_t i = COUNT; i > 0; i--) {
-		uint8_t *const first = &index->first[first_hash(triggers[i - 1].needle)];
+		uint16_t *const first = &index->first[first_hash(triggers[i - 1].needle)];
 
 		index->next[i] = *first;
-		*first = (uint8_t)i;
+		*first = (uint16_t)i;
 	}
 	for (size_t i = 0; i < COUNT; i++)
 		for (int j = 2; j < OOM_TRIGGER_MIN; j++) {
