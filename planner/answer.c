@@ -380,6 +380,7 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 	judged(a, &out->ladder.start, &out->ladder.start_eval, out->ladder.start_fits,
 	       &out->as_asked);
 	out->ladder.start.margin = out->ladder.plan.margin = a->q.plan.margin;
+	out->ladder_broken = oom_compat_broken(&a->compat, &out->ladder.plan, &a->plan);
 	restore_margin(a, &out->search);
 	return OOM_OK;
 }

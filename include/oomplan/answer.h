@@ -124,6 +124,7 @@ struct oom_answer {
 	enum oom_answer_from from;
 	int changes;                    /* of best against what was asked: departures, or rungs */
 	struct oom_ladder ladder;       /* the rungs, each with its saving and verdict */
+	struct oom_compat_set ladder_broken;    /* rules that the ladder's plan breaks */
 	bool searched;
 	struct oom_search search;       /* the cheapest plan of all, why, and alternatives */
 	size_t replayed;                /* verdicts that took a replay of the allocator */

@@ -90,12 +90,13 @@ struct oom_map oom_declared(struct oom_tape *t, struct oom_map m, uint64_t c)
 struct oom_val oom_run_stage(struct oom_tape *t, uint64_t j, oom_block_fn fn, const void *ctx,
 			     size_t size, struct oom_val x)
 {
-	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE && t->train && t->grad;
+	/* an evaluation keeps nothing, but its layers are those of the training pass */
+	const bool whole = t->plan->grad_ckpt != OOM_CKPT_NONE;
 
 	ctx = oom_layer_ctx(t, ctx, size);
 	if (!ctx || t->status)
 		return x;
-	return ckpt ? oom_layer_alone(t, (uint32_t)j, fn, ctx, x) : fn(t, ctx, (uint32_t)j, x);
+	return whole ? oom_layer_alone(t, (uint32_t)j, fn, ctx, x) : fn(t, ctx, (uint32_t)j, x);
 }
 
 void oom_no_checkpointing(struct oom_tape *t)

@@ -116,9 +116,11 @@ static void run_nodes(struct oom_tape *t, int32_t from, int32_t to);
 static struct oom_val run_again(struct oom_tape *t, const struct oom_ckpt *c, bool dry)
 {
 	const struct oom_tally tally = t->tally;
+	const size_t unit = t->unit;
 	struct oom_val y;
 
 	t->cursor = c->param0;
+	t->unit = c->unit0;                     /* the layers of a stage are those of the forward */
 	t->packs = 0;
 	t->pack_limit = oom_ckpt_reenters(t->plan) ? UINT32_MAX : c->packs;
 	t->grad = true;
@@ -127,6 +129,7 @@ static struct oom_val run_again(struct oom_tape *t, const struct oom_ckpt *c, bo
 	oom_amp_enter(t);
 	y = oom_layer_run(t, c);
 	oom_amp_leave(t);
+	t->unit = unit;
 	t->stopped = t->dry = false;
 	t->grad = false;
 	if (dry)                                /* nothing was computed */

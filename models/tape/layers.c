@@ -48,7 +48,8 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 				struct oom_val x)
 {
 	struct oom_ckpt c = {
-		.fn = fn, .ctx = ctx, .layer = i, .param0 = (uint32_t)t->cursor, .x = x};
+		.fn = fn, .ctx = ctx, .layer = i, .param0 = (uint32_t)t->cursor,
+		.unit0 = (uint32_t)t->unit, .x = x};
 	struct oom_val y;
 	uint32_t packs;
 	int32_t node;
@@ -225,7 +226,9 @@ struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, 
 {
 	if (!ctx || t->status)
 		return x;
-	if (t->packing || t->recompute)
+	/* of a stage that is checkpointed, in the evaluation as in the training pass */
+	if (t->packing || t->recompute ||
+	    (!t->train && t->in_layer && t->plan->grad_ckpt != OOM_CKPT_NONE))
 		return one_layer(t, i, fn, ctx, x);
 	/* nobody's first layer: held until the last of them */
 	t->stack_node = -1;

@@ -208,8 +208,9 @@ bool oom_tape_layers(struct oom_tape *t, const struct oom_layer_rec *r)
 	return true;
 }
 
-/* The training forward makes the units, the evaluation meets them again in the same order. */
-/* Layers of a model beside the trained one are no units: engines gather and reduce nothing of them. */
+/* The training forward makes the units, the evaluation meets them again in the same order; one that it
+ * alone has is none.  Layers of a model beside the trained one are no units: engines gather and reduce
+ * nothing of them. */
 size_t oom_unit_begin(struct oom_tape *t)
 {
 	size_t u;
@@ -217,6 +218,8 @@ size_t oom_unit_begin(struct oom_tape *t)
 	if (t->beside.running)
 		return t->unit;
 	u = t->unit++;
+	if (t->stream != OOM_STREAM_FWD && u >= t->n_units)
+		return SIZE_MAX;
 	if (t->stream == OOM_STREAM_FWD) {
 		if (!grow(t, (void **)&t->units, &t->cap_units, u + 1, sizeof(*t->units)))
 			return u;
@@ -231,7 +234,7 @@ size_t oom_unit_begin(struct oom_tape *t)
 
 void oom_unit_end(struct oom_tape *t, size_t u)
 {
-	if (t->beside.running)
+	if (t->beside.running || u == SIZE_MAX)
 		return;
 	if (t->stream == OOM_STREAM_FWD && u < t->n_units) {
 		t->units[u].node1 = (int32_t)t->n_nodes;

@@ -241,6 +241,7 @@ struct oom_ckpt {
 	oom_block_fn fn;
 	const void *ctx;
 	uint32_t layer, packs, param0;
+	uint32_t unit0;         /* the first unit within it: of a checkpointed stage its layers */
 	uint32_t kept0, kept1;  /* outputs that the plan's policy keeps for the recomputation */
 	struct oom_val x;
 };

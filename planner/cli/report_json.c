@@ -58,11 +58,11 @@ static void eval(struct oom_json *j, const struct oom_judged *x)
 	oom_json_end(j);
 }
 
-static void plan(struct oom_json *j, const struct oom_plan *p)
+static void plan(struct oom_json *j, const char *name, const struct oom_plan *p)
 {
 	struct oom_plan copy = *p;
 
-	oom_json_object(j, "plan");
+	oom_json_object(j, name);
 	for (size_t i = 0; oom_knob_at(i); i++) {
 		const struct oom_option *k = oom_knob_at(i);
 		char buf[OOM_VALUE_SIZE];
@@ -96,16 +96,12 @@ static void head(struct oom_json *j, const struct oom_target *t, bool fits)
 	oom_json_text(j, "note", t->note);
 }
 
-/* What frameworks make of the plan. */
-static void compat(struct oom_json *j, const struct oom_judged *x)
+static void rules(struct oom_json *j, const char *name, const struct oom_compat_set *broken)
 {
 	struct oom_compat_rule r;
 
-	oom_json_uint(j, "evaluation_used_bytes", x->eval_used_bytes);
-	oom_json_bool(j, "evaluation_fits", x->eval_fits);
-	oom_json_bool(j, "launches", x->launches);
-	oom_json_array(j, "compat");
-	for (size_t i = 0; oom_compat_next(&x->broken, &i) && oom_compat_rule_at(i, &r); i++) {
+	oom_json_array(j, name);
+	for (size_t i = 0; oom_compat_next(broken, &i) && oom_compat_rule_at(i, &r); i++) {
 		oom_json_object(j, NULL);
 		oom_json_text(j, "rule", r.name);
 		oom_json_text(j, "verdict", oom_compat_verdict_str(r.verdict));
@@ -116,6 +112,15 @@ static void compat(struct oom_json *j, const struct oom_judged *x)
 		oom_json_end(j);
 	}
 	oom_json_end(j);
+}
+
+/* What frameworks make of the plan. */
+static void compat(struct oom_json *j, const struct oom_judged *x)
+{
+	oom_json_uint(j, "evaluation_used_bytes", x->eval_used_bytes);
+	oom_json_bool(j, "evaluation_fits", x->eval_fits);
+	oom_json_bool(j, "launches", x->launches);
+	rules(j, "compat", &x->broken);
 }
 
 static void rung(struct oom_json *j, const struct oom_rung *r, const struct oom_rung_result *s)
@@ -147,11 +152,11 @@ void oom_json_plan(const struct oom_job *job, const struct oom_target *t,
 	oom_json_int(&j, "effective_batch", a->ladder.effective_batch);
 	oom_json_object(&j, "asked");
 	oom_json_bool(&j, "fits", a->as_asked.fits_gpu);
-	plan(&j, &a->as_asked.plan);
+	plan(&j, "plan", &a->as_asked.plan);
 	compat(&j, &a->as_asked);
 	eval(&j, &a->as_asked);
 	oom_json_end(&j);
-	plan(&j, &a->best.plan);
+	plan(&j, "plan", &a->best.plan);
 	compat(&j, &a->best);
 	eval(&j, &a->best);
 	oom_json_time(&j, t, &a->best.plan, &a->best.eval);
@@ -159,6 +164,9 @@ void oom_json_plan(const struct oom_job *job, const struct oom_target *t,
 	for (int i = 0; i < OOM_RUNGS; i++)
 		rung(&j, oom_rung_at((size_t)i), &a->ladder.rung[i]);
 	oom_json_end(&j);
+	oom_json_bool(&j, "ladder_fits", a->ladder.fits);
+	plan(&j, "ladder_plan", &a->ladder.plan);
+	rules(&j, "ladder_compat", &a->ladder_broken);
 	oom_json_lengths(&j, t);
 	oom_json_calibrated(&j, t, &a->best.eval);
 	oom_json_search(&j, job, t, &a->as_asked.plan, &a->search);
@@ -173,7 +181,7 @@ void oom_json_estimate(const struct oom_job *job, const struct oom_target *t,
 
 	head(&j, t, x->fits);
 	limits(&j, t, x);
-	plan(&j, &x->plan);
+	plan(&j, "plan", &x->plan);
 	compat(&j, x);
 	eval(&j, x);
 	oom_json_time(&j, t, &x->plan, &x->eval);

@@ -1,7 +1,8 @@
 /* No tensor outlives its pass.  Every model type is recorded with the defaults of its own, under
  * plans that take every path through a family (kernels, checkpointing, adapters, 4-bit weights, a
  * fused head, images); after the backward pass and after the evaluation pass nothing may be held but
- * the parameters' gradients.  A family that forgets to give up a name is named here with the row. */
+ * the parameters' gradients.  A family that forgets to give up a name is named here with the row.  And no
+ * stream runs a layer that the forward pass does not have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,6 +54,19 @@ static struct oom_plan plan_of(const char *words, bool image)
 	return p;
 }
 
+/* Engines that gather and reduce layer by layer look every one up: a stream that runs a layer, runs one
+ * of the forward's. */
+static int strangers(const struct oom_tape *t)
+{
+	int n = 0;
+
+	for (int k = 0; k < OOM_STREAMS; k++)
+		for (size_t i = 0; i < t->streams[k].n; i++)
+			if (oom_ev_is_unit(t->streams[k].ev[i]))
+				n += oom_ev_unit(t->streams[k].ev[i]) >= t->n_units;
+	return n;
+}
+
 /* Leaks of one type under one plan; 1 more in *recorded if it could be recorded. */
 static int leaks(struct oom_tape *t, const char *type, const struct oom_model *m, size_t plan,
 		 size_t *recorded)
@@ -72,6 +86,8 @@ static int leaks(struct oom_tape *t, const char *type, const struct oom_model *m
 			print_error("%s, plan %zu: %s pass: %s.%s is still held\n", type, plan,
 				    t->rows[i].born == OOM_STREAM_EVAL ? "evaluation" : "training",
 				    t->rows[i].scope, t->rows[i].name);
+	if (strangers(t) && !n++)
+		print_error("%s, plan %zu: a layer that the forward pass has not\n", type, plan);
 	return n != 0;
 }
 
