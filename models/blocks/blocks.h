@@ -180,6 +180,19 @@ struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, stru
 /* The same as modules of their own (moe_separate.c). */
 struct oom_val oom_moe_separate_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
 					struct oom_val scores, struct oom_val index);
+/* Experts that run one after another, each token meeting one (moe_top1.c): which tokens go where is
+ * the data's to say. */
+struct oom_top1 {
+	uint64_t experts;
+	struct oom_dim ff;
+	enum oom_act act;
+	double dropout;
+	const char *up[3], *down[3];    /* names: the layer, its weight, its bias */
+	bool router_bias, bias;         /* of the router; of the experts */
+	bool jitter;                    /* the router's input is multiplied by noise (Switch) */
+	bool masked;                    /* probabilities times a mask, summed at the end (NLLB-MoE) */
+};
+struct oom_val oom_moe_top1(struct oom_tape *t, const struct oom_top1 *m, struct oom_val x);
 /* Granite's: experts run one after another, the shared expert fused. */
 struct oom_routes {
 	/* gates sorted by expert; the sorting order; the token of each row */
@@ -217,9 +230,8 @@ struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x);
 
 /* ---- heads and losses (loss.c) ---- */
 /* x is part of what the model returns beside the loss: held until it has returned, and converted by
- * accelerate where the plan says so.  The shared one: an encoder's result, given up. */
+ * accelerate where the plan says so. */
 void oom_returns(struct oom_tape *t, struct oom_val x);
-void oom_returns_shared(struct oom_tape *t, struct oom_val x);
 /* The doors to what a training loop makes of logits: they are returned beside the loss, or where the
  * model gets no labels (t->no_labels) alone.  A family that writes its loss itself ends in one of
  * them; the functions below do. */

@@ -124,12 +124,6 @@ void oom_returns(struct oom_tape *t, struct oom_val x)
 	t->outputs[t->n_outputs++] = x;
 }
 
-void oom_returns_shared(struct oom_tape *t, struct oom_val x)
-{
-	oom_returns(t, oom_share(t, x));
-	oom_drop_shared(t, x);
-}
-
 struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
 			   struct oom_val embed, const char *name, bool bias)
 {

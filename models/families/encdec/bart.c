@@ -194,42 +194,26 @@ static bool is_sparse(const struct oom_encdec *s, uint32_t layer)
 	return step && (layer + 1) % step == 0;
 }
 
-/* NLLB-MoE: every fourth feed-forward is a router and experts that run one after another.  Which
- * tokens go where is the data's to say; here every token meets one expert. */
-static struct oom_val experts(struct oom_tape *t, const struct oom_encdec *s, uint32_t layer,
-			      struct oom_val x)
+/* NLLB-MoE: every fourth feed-forward is a router and experts. */
+static struct oom_val nllb_feed_forward(struct oom_tape *t, const struct oom_encdec *s,
+					uint32_t layer, struct oom_val x)
 {
 	const struct oom_arch *a = s->a;
-	const uint64_t e = a->n_experts, d = a->d_model;
-	const struct oom_dim ff = {s->ff, "ffn_dim"}, h = {d, "d_model"}, n = {e, "num_experts"};
-	struct oom_frame f = {.t = t};
-	struct oom_val w, up, down, bias_up, bias_down, probs, at, y, none = oom_none();
+	const struct oom_top1 m = {.experts = a->n_experts,
+				   .ff = {s->ff, "ffn_dim"},
+				   .act = a->act,
+				   .dropout = a->act_dropout,
+				   .up = {"fc1", "fc1.weight", "fc1.bias"},
+				   .down = {"fc2", "fc2.weight", "fc2.bias"},
+				   .router_bias = a->qkv_bias,
+				   .bias = true,
+				   .masked = true};
 
 	if (!is_sparse(s, layer))
 		return oom_encdec_feed_forward(t, s, x);
 	t->warning = "which tokens an expert of NLLB-MoE gets is the data's to say: its sparse "
 		     "layers are approximated";
-	x = oom_arg(&f, x);
-	t->scope = "router";
-	y = oom_op_cast(t, x, OOM_F32);
-	w = oom_op_cast(t, oom_param(t, "weight", e, d, OOM_P_LINEAR), OOM_F32);
-	y = oom_op_matmul_param(t, "classifier", y, w,
-				a->qkv_bias ? oom_param(t, "bias", 0, e, 0) : none, n);
-	probs = oom_op_cast(t, oom_op_softmax(t, y, true), (enum oom_dtype)x.dt);
-	at = oom_name(&f, oom_new(t, "top-1 mask", x.mono, n, OOM_I64));
-	probs = oom_op_mul(t, probs, at);
-	t->scope = "experts";
-	up = oom_param(t, "fc1.weight", e * s->ff, d, OOM_P_EXPERT | OOM_P_LINEAR);
-	bias_up = oom_param(t, "fc1.bias", 0, e * s->ff, OOM_P_EXPERT);
-	down = oom_param(t, "fc2.weight", e * d, s->ff, OOM_P_EXPERT | OOM_P_LINEAR);
-	bias_down = oom_param(t, "fc2.bias", 0, e * d, OOM_P_EXPERT);
-	y = oom_op_copy(t, "current_state", x);
-	y = oom_op_grouped_mm(t, "fc1", y, up, none, d, ff);
-	y = oom_op_add_into(t, y, bias_up, y.mono, ff);
-	y = oom_op_dropout(t, oom_activation(t, a->act, y), a->act_dropout);
-	y = oom_op_grouped_mm(t, "fc2", y, down, none, s->ff, h);
-	y = oom_op_add_into(t, y, bias_down, y.mono, h);
-	return oom_leave(&f, oom_op_mul(t, y, oom_op_sum(t, probs, y.mono, D(1))));
+	return oom_moe_top1(t, &m, x);
 }
 
 static enum oom_dtype buffer_type(const struct oom_tape *t, struct oom_val embed)
@@ -372,7 +356,7 @@ static struct oom_val text_encoder(struct oom_tape *t, const struct oom_arch *a,
 	struct oom_frame f = {.t = t};
 
 	if (k->experts)
-		enc.feed_forward = experts;
+		enc.feed_forward = nllb_feed_forward;
 	if (k->blocks)
 		enc.self_attention = bigbird_attention;
 	enc.mask = in_blocks(t, a) ? oom_band_mask(t, bart_of(a)->block, OOM_I64) :
@@ -389,7 +373,7 @@ static struct oom_val text_decoder(struct oom_tape *t, struct oom_encdec *dec, s
 	struct oom_frame f = {.t = t};
 
 	if (bart_of(dec->a)->kind.experts)
-		dec->feed_forward = experts;
+		dec->feed_forward = nllb_feed_forward;
 	oom_encdec_masks(&f, dec, (enum oom_dtype)embed.dt);
 	return oom_leave(&f, bart_stack(t, dec, embed, ids));
 }

@@ -5,102 +5,108 @@
 #include <string.h>
 
 #include "blocks/audio.h"
+#include "config/keys.h"
 #include "t5.h"
 
-static const struct {
-	const char *type;
-	unsigned flags;
-} kinds[] = {
-	{"umt5", OOM_T5_EACH}, {"switch_transformers", OOM_T5_EACH | OOM_T5_TABLE_ONCE | OOM_T5_EXPERTS | OOM_T5_OWN_TABLES},
-	{"longt5", OOM_T5_BLOCKS | OOM_T5_OWN_TABLES}, {"pop2piano", OOM_T5_FEATURES | OOM_T5_OWN_TABLES | OOM_T5_OWN_HEAD}, {"udop", OOM_T5_LAYOUT},
+static const struct t5_kind t5 = {.feed_forward = NULL};
+static const struct t5_kind mt5 = {.feed_forward = "gated-gelu", .untied = true};
+static const struct t5_kind umt5 = {.feed_forward = "gated-gelu", .each = true};
+static const struct t5_kind switch_transformers = {
+	.each = true, .table_once = true, .experts = true, .own_tables = true};
+static const struct t5_kind longt5 = {.blocks = true, .own_tables = true};
+static const struct t5_kind pop2piano = {.features = true, .own_head = true, .own_tables = true};
+static const struct t5_kind udop = {.layout = true};
+
+static const struct oom_family_type t5_types[] = {
+	{"t5", &t5}, {"mt5", &mt5}, {"umt5", &umt5}, {"switch_transformers", &switch_transformers},
+	{"longt5", &longt5}, {"pop2piano", &pop2piano}, {"udop", &udop}, {NULL, NULL},
 };
 
-/* What the relatives' configs say besides. */
-static void parse_parts(struct oom_arch *a)
+static const struct oom_key_row t5_keys[] = {
+	MUST(vocab, "vocab_size"),
+	MUST(d_model, "d_model"),
+	MUST(d_ff, "d_ff"),
+	MUST(head_dim, "d_kv"),
+	MUST(n_layers, "num_layers"),
+	LIKE(dec_layers, "num_decoder_layers", 1, n_layers),
+	MUST(n_heads, "num_heads"),
+	MUST_OWN(struct t5, buckets, "relative_attention_num_buckets"),
+	REAL(dropout, "dropout_rate", 0.1),
+	REAL(classifier_dropout, "classifier_dropout", 0),
+	OOM_KEYS_END,
+};
+
+static const struct oom_key_row udop_keys[] = {
+	OR_OWN(struct t5, patch, "patch_size", 16),
+	OR_OWN(struct t5, coords, "max_2d_position_embeddings", 1024),
+	OR(channels, "num_channels", 3),
+	OOM_KEYS_END,
+};
+
+static void parse_experts(struct oom_arch *a)
 {
-	struct oom_reader *r = &a->rd;
-	const uint64_t flags = a->extra[OOM_T5_FLAGS];
+	const uint64_t enc = oom_read_count_or(&a->rd, "num_sparse_encoder_layers", 3),
+		       dec = oom_read_count_or(&a->rd, "num_sparse_decoder_layers", 3);
+	struct t5 *own = t5_own(a);
 
-	if (flags & OOM_T5_EXPERTS) {
-		a->n_experts = oom_read_count(r, "num_experts", 1);
-		a->top_k = 1;
-		/* SwitchTransformersConfig: every num_layers / num_sparse_encoder_layers-th
-		 * layer is sparse */
-		a->extra[OOM_T5_ENC_SPARSE] = oom_read_count_or(r, "num_sparse_encoder_layers", 3);
-		a->extra[OOM_T5_DEC_SPARSE] = oom_read_count_or(r, "num_sparse_decoder_layers", 3);
-		a->extra[OOM_T5_ENC_SPARSE] = a->extra[OOM_T5_ENC_SPARSE] ?
-						      a->n_layers / a->extra[OOM_T5_ENC_SPARSE] :
-						      a->n_layers;
-		a->extra[OOM_T5_DEC_SPARSE] = a->extra[OOM_T5_DEC_SPARSE] ?
-						      a->extra[OOM_T5_DEC_LAYERS] /
-							      a->extra[OOM_T5_DEC_SPARSE] :
-						      a->extra[OOM_T5_DEC_LAYERS];
-		a->extra[OOM_T5_ROUTER_BIAS] = oom_read_bool(r, "router_bias", false);
-	}
-	if (flags & OOM_T5_BLOCKS) {
-		a->extra[OOM_T5_LOCAL] = oom_read_count_or(r, "local_radius", 127) + 1;
-		a->extra[OOM_T5_GLOBAL] = strcmp(oom_read_string(r, "encoder_attention_type",
-								 "local"),
-						 "local") != 0;
-		if (a->extra[OOM_T5_LOCAL] > 1 << 20)
-			oom_read_fail(r, "local_radius is more than 2^20");
-	}
-	if (flags & OOM_T5_FEATURES) {
-		a->extra[OOM_T5_MORE] = oom_read_count(r, "composer_vocab_size", 1);
-		a->frame = a->d_model;
-		a->act = oom_read_act(r, "dense_act_fn", "relu");
-	}
-	if (flags & OOM_T5_LAYOUT && a->act == OOM_ACT_GELU_NEW)
-		/* only T5's own config reads gated-gelu as gelu_new */
-		a->act = OOM_ACT_GELU;
-	if (flags & OOM_T5_LAYOUT) {
-		const struct oom_key *k = oom_read_key(r, "relative_bias_args");
-
-		a->extra[OOM_T5_MORE] = k && k->type == OOM_KEY_LIST ?
-						(k->n_items ? k->n_items - 1 : 0) :
-						2;
-		a->extra[OOM_T5_PATCH] = oom_read_count_or(r, "patch_size", 16);
-		a->extra[OOM_T5_COORDS] = oom_read_count_or(r, "max_2d_position_embeddings", 1024);
-		a->channels = oom_read_count_or(r, "num_channels", 3);
-		if (!a->extra[OOM_T5_PATCH] || a->extra[OOM_T5_PATCH] > 65536 ||
-		    a->channels > 65536 || a->extra[OOM_T5_MORE] > 64)
-			oom_read_fail(r, "patch_size, num_channels or relative_bias_args is out of "
-					 "range");
-	}
+	a->n_experts = oom_read_count(&a->rd, "num_experts", 1);
+	a->top_k = 1;
+	/* SwitchTransformersConfig: every num_layers / num_sparse_encoder_layers-th layer is
+	 * sparse */
+	own->sparse[0] = a->n_layers / (enc ? enc : 1);
+	own->sparse[1] = a->dec_layers / (dec ? dec : 1);
+	own->router_bias = oom_read_bool(&a->rd, "router_bias", false);
 }
 
-static void parse(struct oom_arch *a)
+static void parse_layout(struct oom_arch *a)
 {
+	const struct oom_key *k = oom_read_key(&a->rd, "relative_bias_args");
+	struct t5 *own = t5_own(a);
+
+	oom_read_rows(a, udop_keys);
+	if (a->act == OOM_ACT_GELU_NEW)         /* only T5's own config reads gated-gelu so */
+		a->act = OOM_ACT_GELU;
+	own->biases = 2;
+	if (k && k->type == OOM_KEY_LIST)
+		own->biases = k->n_items ? k->n_items - 1 : 0;
+	if (!own->patch || own->patch > 65536 || a->channels > 65536 || own->biases > 64)
+		oom_read_fail(&a->rd, "patch_size, num_channels or relative_bias_args is out of range");
+}
+
+static void t5_parse(struct oom_arch *a)
+{
+	const struct t5_kind *k = t5_kind_of(a);
+	struct t5 *own = t5_own(a);
 	struct oom_reader *r = &a->rd;
 	const char *ff = oom_read_string(r, "feed_forward_proj",
-					 strstr(a->model_type, "mt5") ? "gated-gelu" : "relu");
+					 k->feed_forward ? k->feed_forward : "relu");
 
 	a->default_task = OOM_TASK_SEQ2SEQ;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "d_model", 1);
-	a->d_ff = oom_read_count(r, "d_ff", 1);
-	a->head_dim = oom_read_count(r, "d_kv", 1);
-	a->n_layers = oom_read_count(r, "num_layers", 1);
-	a->extra[OOM_T5_DEC_LAYERS] = oom_read_count_or(r, "num_decoder_layers", a->n_layers);
-	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_heads", 1);
-	a->extra[OOM_T5_BUCKETS] = oom_read_count(r, "relative_attention_num_buckets", 1);
-	a->dropout = oom_read_real(r, "dropout_rate", 0.1);
-	a->classifier_dropout = oom_read_real(r, "classifier_dropout", 0);
 	a->gated = !strncmp(ff, "gated-", 6);
 	if (!strcmp(ff, "gated-gelu"))
 		a->act = OOM_ACT_GELU_NEW;
 	else if (!strcmp(ff, "relu") || !strcmp(ff, "gated-relu"))
 		a->act = OOM_ACT_RELU;
-	else if (strstr(ff, "silu"))
-		a->act = OOM_ACT_SILU;
 	else
-		a->act = OOM_ACT_GELU;
-	a->tie = oom_read_bool(r, "tie_word_embeddings", strcmp(a->model_type, "mt5") != 0);
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (!strcmp(kinds[i].type, a->model_type))
-			a->extra[OOM_T5_FLAGS] = kinds[i].flags;
-	a->extra[OOM_T5_SCALE_OUT] = oom_read_bool(r, "scale_decoder_outputs", a->tie);
-	parse_parts(a);
+		a->act = strstr(ff, "silu") ? OOM_ACT_SILU : OOM_ACT_GELU;
+	a->tie = oom_read_bool(r, "tie_word_embeddings", !k->untied);
+	own->scale_out = oom_read_bool(r, "scale_decoder_outputs", a->tie);
+	if (k->experts)
+		parse_experts(a);
+	if (k->blocks) {
+		own->block = oom_read_count_or(r, "local_radius", 127) + 1;
+		own->global = strcmp(oom_read_string(r, "encoder_attention_type", "local"),
+				     "local") != 0;
+		if (own->block > 1 << 20)
+			oom_read_fail(r, "local_radius is more than 2^20");
+	}
+	if (k->features) {
+		own->composers = oom_read_count(r, "composer_vocab_size", 1);
+		a->frame = a->d_model;
+		a->act = oom_read_act(r, "dense_act_fn", "relu");
+	}
+	if (k->layout)
+		parse_layout(a);
 }
 
 /* variance in fp32, x * rsqrt in fp32, back to the weight's type when that is 16-bit, times the
@@ -112,7 +118,7 @@ static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val 
 
 	t->scope = name;
 	w = oom_param(t, "weight", 0, x.width, OOM_P_NORM);
-	v = oom_op_unary(t, OOM_SQUARE, oom_op_cast(t, oom_keep(x), OOM_F32));
+	v = oom_op_unary(t, OOM_SQUARE, oom_op_cast(t, x, OOM_F32));
 	v = oom_op_mean(t, v, x.mono, D(1));
 	v = oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, v));
 	y = oom_op_mul(t, x, v);
@@ -125,31 +131,33 @@ static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val 
 
 /* Bucketed relative positions, looked up and permuted to [1, heads, s, s].  `within`: made in the
  * first layer, whose checkpoint keeps no buckets. */
-static struct oom_val relative_positions(struct oom_tape *t, const struct oom_t5_stack *s,
-					 bool within)
+static struct oom_val relative_positions(struct oom_tape *t, const struct t5_stack *s, bool within)
 {
 	const uint16_t plane = oom_mono_mul(t, s->m_len, s->m_len);
-	struct oom_val ids = oom_new(t, "relative buckets", plane, D(1), OOM_I64), b;
+	const struct oom_dim heads = {s->a->n_heads, "num_heads"};
+	struct oom_val ids, b;
 
 	if (within && t->plan->grad_ckpt != OOM_CKPT_NONE && t->grad && t->train) {
-		oom_drop(t, ids);
+		oom_scratch(t, "relative buckets", plane, 1, OOM_I64);
 		ids = oom_input(t, "relative buckets", plane, 1, OOM_I64);
+	} else {
+		ids = oom_new(t, "relative buckets", plane, D(1), OOM_I64);
 	}
-	b = oom_op_embedding(t, "relative_attention_bias", ids, s->a->extra[OOM_T5_BUCKETS],
-			     (struct oom_dim){s->a->n_heads, "num_heads"}, 0);
+	b = oom_op_embedding(t, "relative_attention_bias", ids, t5_of(s->a)->buckets, heads, 0);
 	b.perm = false;
 	return b;
 }
 
-/* The bias of cross-attention: zeros. */
-static struct oom_val no_positions(struct oom_tape *t, const struct oom_t5_stack *s,
+/* A bias of zeros over keys of this length: for cross-attention, for layers without a table. */
+static struct oom_val no_positions(struct oom_tape *t, const struct t5_stack *s, bool cross,
 				   enum oom_dtype dt)
 {
-	return oom_new(t, "cross position bias", oom_mono_mul(t, s->m_len, s->m_src_len),
+	return oom_new(t, cross ? "cross position bias" : "position bias",
+		       oom_mono_mul(t, s->m_len, cross ? s->m_src_len : s->m_len),
 		       (struct oom_dim){s->a->n_heads, "num_heads"}, dt);
 }
 
-static struct oom_val masked(struct oom_tape *t, const struct oom_t5_stack *s, struct oom_val bias,
+static struct oom_val masked(struct oom_tape *t, const struct t5_stack *s, struct oom_val bias,
 			     struct oom_val mask)
 {
 	if (oom_is_none(mask))
@@ -159,118 +167,99 @@ static struct oom_val masked(struct oom_tape *t, const struct oom_t5_stack *s, s
 }
 
 /* A layer's own bias: looked up, or zeros, and masked. */
-static struct oom_val own_bias(struct oom_tape *t, const struct oom_t5_stack *s, uint32_t layer,
+static struct oom_val own_bias(struct oom_tape *t, const struct t5_stack *s, uint32_t layer,
 			       bool cross, enum oom_dtype dt)
 {
 	struct oom_val b;
 
-	if (cross)
-		b = no_positions(t, s, dt);
-	else if (layer && s->a->extra[OOM_T5_FLAGS] & OOM_T5_TABLE_ONCE)
-		b = oom_new(t, "position bias", oom_mono_mul(t, s->m_len, s->m_len),
-			    (struct oom_dim){s->a->n_heads, "num_heads"}, dt);
+	if (cross || (layer && t5_kind_of(s->a)->table_once))
+		b = no_positions(t, s, cross, dt);
 	else
 		b = relative_positions(t, s, false);
-	return masked(t, s, b, oom_keep(cross ? s->cross_mask : s->mask));
+	return masked(t, s, b, cross ? s->cross_mask : s->mask);
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct oom_t5_stack *s, uint32_t layer,
-				struct oom_val x, bool cross)
+static struct oom_val t5_attention(struct oom_tape *t, const struct t5_stack *s, uint32_t layer,
+				   struct oom_val x, bool cross)
 {
 	const struct oom_arch *a = s->a;
 	const struct oom_dim inner = {a->n_heads * a->head_dim, "num_heads * d_kv"},
 			     heads = {a->n_heads, "num_heads"};
 	const uint16_t len = cross ? s->m_src_len : s->m_len;
-	struct oom_val src = cross ? oom_keep(s->encoded) : oom_keep(x), q, k, v, w, p, bias;
+	const struct oom_val src = cross ? s->encoded : x;
+	struct oom_frame f = {.t = t};
+	struct oom_val q, k, v, w, p, bias = cross ? s->cross_bias : s->bias;
 	enum oom_dtype dt;
 
-	q = oom_op_heads(t, oom_op_linear(t, "q", oom_keep(x), inner, 0));
-	k = oom_op_heads(t, oom_op_linear(t, "k", src, inner, 0));
-	v = oom_op_heads(t, oom_op_linear(t, "v", src, inner, 0));
-	w = oom_op_bmm(t, "scores", oom_keep(q), oom_keep(k), oom_mono_mul(t, s->m_tokens, len),
-		       heads, a->head_dim);
+	q = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "q", x, inner, 0)));
+	k = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "k", src, inner, 0)));
+	v = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "v", src, inner, 0)));
+	w = oom_op_bmm(t, "scores", q, k, oom_mono_mul(t, s->m_tokens, len), heads, a->head_dim);
 	dt = (enum oom_dtype)w.dt;
-	if (a->extra[OOM_T5_FLAGS] & OOM_T5_EACH)
-		bias = own_bias(t, s, layer, cross, dt);
-	else
-		bias = oom_share(t, cross ? s->cross_bias : s->bias);
-	w = oom_op_add_inplace(t, w, oom_keep(bias));
-	p = oom_op_softmax(t, oom_op_cast(t, oom_keep(w), OOM_F32), true);
+	if (t5_kind_of(a)->each)
+		bias = oom_name(&f, own_bias(t, s, layer, cross, dt));
+	w = oom_name(&f, oom_op_add_inplace(t, w, bias));
+	p = oom_op_softmax(t, oom_op_cast(t, w, OOM_F32), true);
 	p = oom_op_dropout(t, oom_op_cast(t, p, dt), a->dropout);
-	p = oom_op_bmm(t, "attention", p, oom_keep(v), s->m_tokens, inner, oom_mono_now(t, len));
+	p = oom_op_bmm(t, "attention", p, v, s->m_tokens, inner, oom_mono_now(t, len));
 	p = oom_op_linear(t, "o", oom_op_merge_heads(t, p), D(a->d_model), 0);
-	/* scores and its like: locals until the module returns */
-	oom_drop(t, w);
-	oom_drop(t, bias);
-	oom_drop(t, q);
-	oom_drop(t, k);
-	oom_drop(t, v);
-	oom_done(t, x);
-	return p;
+	return oom_leave(&f, p);
 }
 
-static struct oom_val attend(struct oom_tape *t, const struct oom_t5_stack *s, uint32_t layer,
-			     struct oom_val x, bool cross)
+static struct oom_val t5_attend(struct oom_tape *t, const struct t5_stack *s, uint32_t layer,
+				struct oom_val x, bool cross)
 {
-	const bool blocks = s->a->extra[OOM_T5_FLAGS] & OOM_T5_BLOCKS && !s->decoder;
-	struct oom_val n = norm(t, "layer_norm", oom_keep(x));
-	struct oom_val h = blocks ? oom_t5_block_attention(t, s, oom_keep(n)) :
-				    attention(t, s, layer, oom_keep(n), cross);
+	struct oom_frame f = {.t = t};
+	struct oom_val n, h;
 
-	x = oom_op_add(t, x, oom_op_dropout(t, oom_keep(h), s->a->dropout));
-	oom_drop(t, h);
-	oom_drop(t, n);
-	return x;
+	n = oom_name(&f, norm(t, "layer_norm", x));
+	h = t5_kind_of(s->a)->blocks && !s->decoder ? t5_block_attention(t, s, n) :
+						      t5_attention(t, s, layer, n, cross);
+	h = oom_name(&f, h);
+	return oom_leave(&f, oom_op_add(t, x, oom_op_dropout(t, h, s->a->dropout)));
 }
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+static struct oom_val t5_feed_forward(struct oom_tape *t, const struct oom_arch *a,
+				      struct oom_val x)
 {
-	const struct oom_dim f = D(a->d_ff), h = D(a->d_model);
+	const struct oom_dim ff = D(a->d_ff);
+	struct oom_frame f = {.t = t};
 	struct oom_val y;
 
+	x = oom_arg(&f, x);
+	y = oom_op_linear(t, a->gated ? "wi_0" : "wi", x, ff, 0);
+	y = oom_activation(t, a->act, y);
 	if (a->gated) {
-		struct oom_val up;
+		struct oom_val up = oom_op_linear(t, "wi_1", x, ff, 0);
 
-		y = oom_activation(t, a->act, oom_op_linear(t, "wi_0", oom_keep(x), f, 0));
-		up = oom_op_linear(t, "wi_1", oom_keep(x), f, 0);
 		y = oom_op_mul(t, y, up);
-	} else {
-		y = oom_activation(t, a->act, oom_op_linear(t, "wi", oom_keep(x), f, 0));
 	}
 	y = oom_op_dropout(t, y, a->dropout);
 	if (t->amp && !oom_plan_quantised(t->plan) && oom_plan_stores(t->plan) == OOM_FP32)
 		y = oom_op_cast(t, y, OOM_F32);         /* .to(wo.weight.dtype) */
-	y = oom_op_linear(t, "wo", y, h, 0);
-	oom_done(t, x);
-	return y;
+	return oom_leave(&f, oom_op_linear(t, "wo", y, D(a->d_model), 0));
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val t5_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct oom_t5_stack *s = ctx;
-	/* (cross_)attention_outputs */
-	struct oom_val y, outputs[2] = {oom_none(), oom_none()};
+	const struct t5_stack *s = ctx;
+	struct oom_frame f = {.t = t};
+	struct oom_val y;
 
-	x = attend(t, s, i, x, false);
-	outputs[0] = oom_share(t, x);
-	if (s->decoder) {
-		x = attend(t, s, i, x, true);
-		outputs[1] = oom_share(t, x);
-	}
-	y = norm(t, "layer_norm", oom_keep(x));
-	y = s->a->extra[OOM_T5_FLAGS] & OOM_T5_EXPERTS && oom_t5_is_sparse(s, i) ?
-		    oom_t5_experts(t, s->a, y) :
-		    feed_forward(t, s->a, y);
-	x = oom_op_add(t, x, oom_op_dropout(t, oom_keep(y), s->a->dropout));
-	oom_drop(t, y);
-	oom_drop(t, outputs[1]);
-	oom_drop(t, outputs[0]);
-	return x;
+	/* (cross_)attention_outputs hold the sums */
+	x = oom_name(&f, t5_attend(t, s, i, x, false));
+	if (s->decoder)
+		x = oom_name(&f, t5_attend(t, s, i, x, true));
+	y = norm(t, "layer_norm", x);
+	y = t5_kind_of(s->a)->experts && t5_is_sparse(s, i) ? t5_experts(t, s->a, y) :
+							      t5_feed_forward(t, s->a, y);
+	y = oom_name(&f, y);
+	return oom_leave(&f, oom_op_add(t, x, oom_op_dropout(t, y, s->a->dropout)));
 }
 
 /* An additive mask, made whatever attention the plan asks for: T5 has only the one written out.
  * `always`: an attention mask of ones stands in when none is given (UMT5). */
-static struct oom_val additive_mask(struct oom_tape *t, const struct oom_t5_stack *s, bool always,
+static struct oom_val additive_mask(struct oom_tape *t, const struct t5_stack *s, bool always,
 				    enum oom_dtype dt)
 {
 	const struct oom_plan *real = t->plan;
@@ -291,88 +280,96 @@ static struct oom_val additive_mask(struct oom_tape *t, const struct oom_t5_stac
 	return m;
 }
 
-static void make_biases(struct oom_tape *t, struct oom_t5_stack *s, enum oom_dtype dt)
+/* What all layers of a stack share, names of f's. */
+static void make_biases(struct oom_frame *f, struct t5_stack *s, enum oom_dtype dt)
 {
-	const bool each = s->a->extra[OOM_T5_FLAGS] & OOM_T5_EACH,
-		   blocks = s->a->extra[OOM_T5_FLAGS] & OOM_T5_BLOCKS;
+	const struct t5_kind *k = t5_kind_of(s->a);
+	struct oom_tape *t = f->t;
+	struct oom_val b;
 
 	s->bias = s->cross_bias = s->mask = s->cross_mask = oom_none();
-	if (each && s->decoder && t->plan->padding_mask) {
-		s->cross_mask = oom_op_cast(t, oom_new(t, "cross mask", t->m_bs, D(1), OOM_F32),
-					    dt);
-		s->cross_mask.mono = t->m_bs;
+	if (k->each && s->decoder && t->plan->padding_mask) {
+		b = oom_op_cast(t, oom_new(t, "cross mask", t->m_bs, D(1), OOM_F32), dt);
+		b.mono = t->m_bs;
+		s->cross_mask = oom_name_shared(f, b);
 	}
-	if (each) {
-		s->mask = additive_mask(t, s, true, dt);
+	if (k->each) {
+		s->mask = oom_name_shared(f, additive_mask(t, s, true, dt));
 		return;
 	}
-	if (blocks && !s->decoder) {
-		s->bias = oom_t5_block_bias(t, s);
+	if (k->blocks && !s->decoder) {
+		s->bias = oom_name_shared(f, t5_block_bias(f, s));
 		return;
 	}
-	s->bias = relative_positions(t, s, true);
-	s->mask = additive_mask(t, s, blocks, (enum oom_dtype)s->bias.dt);
-	s->bias = masked(t, s, s->bias, oom_keep(s->mask));
+	b = relative_positions(t, s, true);
+	s->mask = oom_name_shared(f, additive_mask(t, s, k->blocks, (enum oom_dtype)b.dt));
+	s->bias = oom_name_shared(f, masked(t, s, b, s->mask));
 	if (s->decoder)
-		s->cross_bias = no_positions(t, s, t->amp ? (enum oom_dtype)t->amp_dt : dt);
+		s->cross_bias = oom_name_shared(f, no_positions(t, s, true,
+								t->amp ? (enum oom_dtype)t->amp_dt :
+									 dt));
 }
 
-static struct oom_val run_stack(struct oom_tape *t, struct oom_t5_stack *s, struct oom_val embed,
-				struct oom_val ids, uint64_t layers)
+static struct oom_val t5_run_stack(struct oom_tape *t, struct t5_stack *s, struct oom_val embed,
+				   struct oom_val ids, uint64_t layers)
 {
 	const struct oom_arch *a = s->a;
-	const uint64_t flags = a->extra[OOM_T5_FLAGS];
+	const struct t5_kind *k = t5_kind_of(a);
+	struct oom_frame f = {.t = t};
 	uint8_t kind[OOM_MAX_LAYERS];
-	struct oom_val x, first, last;
+	struct oom_val x;
 
-	if (flags & OOM_T5_FEATURES && !s->decoder)
-		x = oom_features(t, a, s->m_tokens);
-	else
-		x = oom_input_grads(t,
-				    oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
 	for (uint32_t i = 0; i < OOM_MAX_LAYERS; i++)
-		kind[i] = (uint8_t)((i == 0) |
-				    (flags & OOM_T5_EXPERTS && oom_t5_is_sparse(s, i) ? 2 : 0));
-	first = oom_share(t, x);
-	make_biases(t, s, (enum oom_dtype)embed.dt);
-	x = oom_op_dropout(t, x, a->dropout);
-	x = oom_layers(t, (uint32_t)oom_depth(t, layers), flags & OOM_T5_TABLE_ONCE ? kind : NULL,
-		       block, s, x);
-	last = oom_share(t, x);                 /* layer_outputs */
-	x = oom_op_dropout(t, norm(t, "final_layer_norm", x), a->dropout);
-	oom_drop_shared(t, s->bias);
-	oom_drop_shared(t, s->cross_bias);
-	oom_drop_shared(t, s->mask);
-	oom_drop_shared(t, s->cross_mask);
-	oom_drop(t, last);
-	oom_drop(t, first);
-	return x;
+		kind[i] = (uint8_t)((i == 0) | (k->experts && t5_is_sparse(s, i) ? 2 : 0));
+	if (k->features && !s->decoder) {
+		x = oom_features(t, a, s->m_tokens);
+	} else {
+		x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
+		x = oom_input_grads(t, x);
+	}
+	x = oom_name(&f, x);
+	make_biases(&f, s, (enum oom_dtype)embed.dt);
+	x = oom_layers(t, (uint32_t)oom_depth(t, layers), k->table_once ? kind : NULL, t5_block, s,
+		       oom_op_dropout(t, x, a->dropout));
+	x = oom_name(&f, x);                    /* layer_outputs */
+	return oom_leave(&f, oom_op_dropout(t, norm(t, "final_layer_norm", x), a->dropout));
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val t5_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
+			      struct oom_val embed, uint16_t m_tokens)
 {
-	/* a classifier feeds the decoder what the encoder got, shifted */
-	const uint16_t m_t = t->task == OOM_TASK_SEQ2SEQ ? oom_len_targets(t) : t->m_s;
-	const uint16_t m_bt = oom_mono_mul(t, t->m_b, m_t);
-	struct oom_t5_stack enc = {.a = a, .m_tokens = t->m_bs, .m_len = t->m_s};
-	struct oom_t5_stack dec = {.a = a,
-				   .m_tokens = m_bt,
-				   .m_len = m_t,
-				   .m_src = t->m_bs,
-				   .m_src_len = t->m_s,
-				   .decoder = true};
-	const uint64_t flags = a->extra[OOM_T5_FLAGS];
-	const bool apart = !a->tie && flags & OOM_T5_OWN_TABLES;
-	struct oom_arch own = *a;
-	struct oom_val embed, enc_embed, x, dec_ids, hidden, loss;
+	struct oom_frame f = {.t = t};
+	struct oom_arch head = *a;
 
-	own.tie = a->tie && !(flags & OOM_T5_OWN_HEAD);
-	if (t->task != OOM_TASK_SEQ2SEQ && t->task != OOM_TASK_SEQ_CLS) {
+	head.tie = a->tie && !t5_kind_of(a)->own_head;
+	if (t5_of(a)->scale_out)
+		x = oom_name(&f, oom_op_unary(t, OOM_SCALE, x));        /* sequence_output */
+	x = oom_lm_head(t, &head, x, embed, "lm_head", false);
+	return oom_leave(&f, oom_plain_lm_loss(t, x, false, m_tokens));
+}
+
+static struct oom_val t5_step(struct oom_tape *t, const struct oom_arch *a)
+{
+	const struct t5_kind *k = t5_kind_of(a);
+	const bool classes = t->task == OOM_TASK_SEQ_CLS, apart = !a->tie && k->own_tables;
+	/* a classifier feeds the decoder what the encoder got, shifted */
+	const uint16_t m_t = classes ? t->m_s : oom_len_targets(t),
+		       m_bt = oom_mono_mul(t, t->m_b, m_t);
+	struct t5_stack enc = {.a = a, .m_tokens = t->m_bs, .m_len = t->m_s};
+	struct t5_stack dec = {.a = a,
+			       .m_tokens = m_bt,
+			       .m_len = m_t,
+			       .m_src_len = t->m_s,
+			       .decoder = true};
+	struct oom_val embed, enc_embed, x, ids = oom_none();
+	struct oom_frame f = {.t = t};
+
+	if (t->task != OOM_TASK_SEQ2SEQ && !classes) {
 		oom_tape_fail(t, OOM_ERR_INVALID,
 			      "%s is modelled for the tasks seq2seq and seq-cls", a->model_type);
 		return oom_none();
 	}
-	if (flags & OOM_T5_FEATURES && t->plan->grad_ckpt != OOM_CKPT_NONE)
+	if (k->features && t->plan->grad_ckpt != OOM_CKPT_NONE)
 		t->warning = "pop2piano under checkpointing is only approximated (3 to 5 % "
 			     "measured)";
 	t->scope = "shared";
@@ -383,44 +380,27 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 				      OOM_P_EMBEDDING);
 		embed = oom_param(t, "decoder.embed_tokens", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	}
-	oom_t5_idle_parts(t, a);
-	dec_ids = t->task == OOM_TASK_SEQ_CLS ?
-			  oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64) :
-			  oom_none();
-	x = run_stack(t, &enc, enc_embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
-		      a->n_layers);
-	dec.encoded = x;
-	if (oom_is_none(dec_ids))
-		dec_ids = oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64);
-	x = run_stack(t, &dec, embed, oom_keep(dec_ids), a->extra[OOM_T5_DEC_LAYERS]);
-	hidden = oom_share(t, x);               /* decoder_outputs */
-	if (t->task == OOM_TASK_SEQ_CLS) {
-		loss = oom_seq2seq_cls(t, a, x);
-	} else {
-		if (a->extra[OOM_T5_SCALE_OUT])
-			x = oom_op_unary(t, OOM_SCALE, x);
-		loss = oom_plain_lm_loss(t,
-					 oom_lm_head(t, &own, oom_keep(x), embed, "lm_head", false),
-					 false, m_bt);
-		oom_drop(t, x);                 /* sequence_output */
-	}
-	oom_drop(t, hidden);
-	oom_returns_shared(t, dec.encoded);
-	oom_drop(t, dec_ids);
-	return loss;
+	t5_idle_parts(t, a);
+	if (classes)
+		ids = oom_name(&f, oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64));
+	x = t5_run_stack(t, &enc, enc_embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
+			 a->n_layers);
+	dec.encoded = oom_name_shared(&f, x);
+	if (!classes)
+		ids = oom_name(&f, oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64));
+	x = oom_name(&f, t5_run_stack(t, &dec, embed, ids, a->dec_layers));    /* decoder_outputs */
+	x = classes ? oom_seq2seq_cls(t, a, x) : t5_tail(t, a, x, embed, m_bt);
+	oom_returns(t, oom_give(&f, dec.encoded));
+	return oom_leave(&f, x);
 }
-
-static const struct oom_family_type types[] = {
-	{"t5", NULL}, {"mt5", NULL}, {"umt5", NULL}, {"switch_transformers", NULL},
-	{"longt5", NULL}, {"pop2piano", NULL}, {"udop", NULL}, {NULL, NULL},
-};
 
 const struct oom_family oom_family_t5 = {
 	.name = "t5",
 	.summary = "encoder-decoder with relative position biases",
 	.source = "transformers 5.12 models/t5/modeling_t5.py",
-	.types = types,
+	.types = t5_types,
 	.lora_targets = "q+v",
-	.parse = parse,
-	.step = step,
+	.keys = t5_keys,
+	.parse = t5_parse,
+	.step = t5_step,
 };
