@@ -9,8 +9,10 @@
 #include "calibrate/parts.h"
 #include "input/csv_rows.h"
 #include "megatron_runs.h"
+#include "oomplan/gpu.h"
 #include "oomplan/ladder.h"
 #include "oomplan/rules.h"
+#include "oomplan/units.h"
 #include "run_errors.h"
 
 struct loaded {
@@ -30,6 +32,8 @@ struct runs {
 	struct loaded *models;
 	struct oom_runs_report *report;
 	struct oom_run_errors errors;
+	struct oom_gpus gpus;
+	bool cards;             /* they are read */
 	oom_runs_fn each;       /* in place of writing; NULL: rows are written */
 	void *ctx;
 	bool header;
@@ -106,8 +110,8 @@ static enum oom_status plan_of(const struct oom_csv_row *row, struct oom_plan *p
 
 static void write_header(struct runs *r, const struct oom_csv_row *row)
 {
-	static const char *const known[] = {"model", "id", "family", "notes", "group", "allocated",
-					   "reserved", "nvidia_smi"};
+	static const char *const known[] = {"model", "id", "family", "notes", "group", "gpu", "gpu_memory",
+					   "allocated", "reserved", "nvidia_smi"};
 	size_t used = 0;
 
 	for (size_t i = 0; i < row->n; i++) {
@@ -186,23 +190,56 @@ static bool compare(struct runs *r, const struct oom_csv_row *row, const struct 
 	return true;
 }
 
-/* With both allocators; what is used is that of the row's own. */
+/* The card that a row names: its capacity, 0 without one, and what its kernels ask of the plan. */
+static enum oom_status card_of(struct runs *r, const struct oom_csv_row *row, struct oom_plan *p,
+			       uint64_t *capacity, struct oom_error *why)
+{
+	const char *name = oom_csv_cell(row, "gpu"), *memory = oom_csv_cell(row, "gpu_memory");
+	enum oom_status st = OOM_OK;
+	struct oom_gpu card;
+
+	*capacity = 0;
+	if (name && *name) {
+		if (!r->cards)
+			st = oom_gpus_load(&r->gpus, why);
+		r->cards |= !st;
+		if (!st)
+			st = oom_gpu_find(&r->gpus, name, &card, NULL, why);
+		if (st)
+			return st;
+		*capacity = card.capacity_bytes;
+		if (p->compute_capability <= 0)
+			p->compute_capability = card.compute_capability;
+	}
+	return memory && *memory ? oom_parse_bytes(memory, capacity, why) : OOM_OK;
+}
+
+/* With both allocators; what is used is that of the row's own.  A run on a card that its cache fills is
+ * priced on that card: the allocator gives cached segments back before more is reserved, and knows of no
+ * margin. */
 static enum oom_status price(struct runs *r, const struct oom_csv_row *row, const struct loaded *m,
 			     const char **warning, struct oom_error *why)
 {
+	const unsigned flags = OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY;
 	struct oom_plan p = oom_plan_default();
 	struct oom_eval e[2], *own;
 	char note[300];
 	enum oom_status st = plan_of(row, &p, why);
+	uint64_t capacity = 0;
+	bool fits;
 
+	if (!st)
+		st = card_of(r, row, &p, &capacity, why);
 	if (st)
 		return st;
+	if (capacity)
+		p.margin = 0;
 	oom_plan_settle_for(&p, m->model, note);
 	own = &e[p.allocator == OOM_ALLOC_EXPANDABLE];
 	for (int a = 0; !st && a < 2; a++) {
 		p.allocator = a ? OOM_ALLOC_EXPANDABLE : OOM_ALLOC_NATIVE;
-		st = oom_evaluate(r->ev, m->model, &p, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &e[a],
-				  why);
+		st = capacity ? oom_judge(r->ev, m->model, &p, capacity, flags, &e[a], &fits, why) :
+				oom_evaluate(r->ev, m->model, &p, flags, &e[a], why);
 	}
 	if (st)
 		return st;
@@ -353,6 +390,7 @@ enum oom_status oom_runs_price(const char *path, const char *models_dir, FILE *o
 	oom_evaluator_free(r.ev);
 	report->n_errors = oom_run_errors_sum(&r.errors, report->error, OOM_RUN_ERRORS);
 	oom_run_errors_release(&r.errors);
+	oom_gpus_release(&r.gpus);
 	return st;
 }
 

@@ -218,10 +218,12 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 				 OOM_I64);
 		if (sliced) {
 			/* transformers < 4.49: shift_logits = logits[..., :-1, :].contiguous(), beside
-			 * the local that it is cut from */
+			 * the local that it is cut from; of one sequence the slice is contiguous as it
+			 * stands, and nothing is copied */
 			whole = oom_share(t, f);
 			f = oom_op_slice(t, f, f.mono, (struct oom_dim){f.width, f.text});
-			f = oom_op_copy(t, "shifted logits", f);
+			if (oom_cond_above(t, t->m_b, 1))
+				f = oom_op_copy(t, "shifted logits", f);
 		}
 		loss = oom_cross_entropy(t, f, labels);
 		oom_drop(t, whole);

@@ -17,6 +17,7 @@ void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 {
 	const double sm = oom_capability(plan);
 	const bool alone = oom_engine_of(plan)->info.in_turn;
+	const bool desktop = (sm >= 7.5 && sm < 8) || (sm > 8.5 && sm < 9) || sm >= 12;
 	const bool volta = sm >= 7 && sm < 7.5, turing = sm >= 7.5 && sm < 8, a100 = sm >= 8 && sm < 8.1;
 
 	/* CUDA context and modules, loaded lazily: 0.47 GiB measured on an A100
@@ -39,8 +40,12 @@ void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 	/* two cuBLAS workspaces, forward and autograd thread: 8.125 MiB each before Hopper, 32 MiB
 	 * from it on (ATen CUDABlas.cpp, parseChosenWorkspaceSize) */
 	e->workspace_bytes = 2 * (sm >= 9 ? 32 * MIB : 8 * MIB + 128 * KIB);
-	/* first collective on two GPUs: +1.45 GiB measured (stas00/ml-engineering) */
-	e->nccl_bytes = plan->gpus > 1 && !alone ? 1485 * MIB : 0;
+	/* first collective on two GPUs: +1.45 GiB measured (stas00/ml-engineering).  Cards for desktops
+	 * and servers without NVLink switches have two channels through the host where an A100 has 24
+	 * (NCCL, src/graph/paths.cc, search.cc), 10 MiB of buffers each and direction (src/init.cc
+	 * computeBuffSizes): a guess, under the 0.7 GiB that context and NCCL can have together where
+	 * 22.98 GiB were reserved on cards of 23.6 (AnswerDotAI/fsdp_qlora, benchmarks_03_2024.md) */
+	e->nccl_bytes = plan->gpus > 1 && !alone ? (desktop ? 192 : 1485) * MIB : 0;
 	/* GPU 0's extras: the contexts of the other processes of its node */
 	if (plan->rank0_contexts && plan->gpus >= plan->nodes && !alone)
 		e->context_bytes *= (uint64_t)(plan->gpus / plan->nodes);

@@ -36,7 +36,7 @@ static const struct fw_row rows[] = {
 	 "sharded_state_dict>true;full_state_dict>false;local_state_dict>true;1>false;2>true;3>true",
 	 .source = FSDP},
 	{"fsdp_config.fsdp_cpu_ram_efficient_loading", "low-cpu-mem", NULL, .source = FSDP},
-	{"fsdp_config.fsdp_activation_checkpointing", "grad-ckpt", "true>full;false>",
+	{"fsdp_config.fsdp_activation_checkpointing", "grad-ckpt", "true>full use-reentrant=false;false>",
 	 .source = FSDP},
 	{"fsdp_config.fsdp_auto_wrap_policy", .hook = true, .source = FSDP},
 	{"deepspeed_config", .hook = true},

@@ -180,7 +180,8 @@ static const char idle[] =
 	"generation_temperature generation_top_k generation_top_p gptq_* gpu_memory_limit "
 	"gpu_memory_utilization gradient_checkpointing_kwargs gradient_checkpointing_kwargs.* "
 	"gradio_* greater_is_better grokfast_alpha grokfast_lamb group_by_length group_size "
-	"gt_length_multiplier hatchery heads_k_stride hf_mlflow_log_artifacts hf_use_auth_token "
+	"gt_length_multiplier hatchery heads_k_stride hf_mlflow_log_artifacts hf_use_auth_token ";
+static const char more_idle[] =
 	"host hub_* image_resize_algorithm importance_sampling_level importance_weighting "
 	"include_end include_start include_tkps include_tokens_per_second input_format "
 	"input_transform is_falcon_derived_model is_llama_derived_model is_mistral_derived_model "
@@ -220,7 +221,8 @@ static const char idle[] =
 	"qgalore_* qlora_sharded_model_loading quantization quantize_embedding ray_num_workers "
 	"ray_run_name reasoning_parser recipe recompute_layer_types ref_model_mixup_alpha "
 	"ref_model_sync_steps rejected_format relora_* remove_unused_columns repetition_penalty "
-	"replay_buffer_size replay_recompute_logps reroll_max_groups reroll_start_fraction "
+	"replay_buffer_size replay_recompute_logps reroll_max_groups reroll_start_fraction ";
+static const char last_idle[] =
 	"reshard_after_forward resize_token_embeddings_to_32x resources_per_worker "
 	"resume_from_checkpoint revision revision_of_model reward_funcs reward_num_workers "
 	"reward_weights ring_attn_func rl_beta rl_coef role role_boundaries roles roles_to_train "
@@ -344,12 +346,15 @@ static void finish_checkpointing(struct fw_part *p)
 	const struct doc_node *offload = fw_key(p, "activation_offloading");
 
 	if (fw_on(p, "fsdp_config.activation_checkpointing") ||
-	    fw_on(p, "fsdp_config.fsdp_activation_checkpointing"))
-		fw_set(p, "grad-ckpt", "full",
-		       fw_key(p, "fsdp_config.activation_checkpointing") ?
-			       "fsdp_config.activation_checkpointing" :
-			       "fsdp_config.fsdp_activation_checkpointing",
-		       NULL);
+	    fw_on(p, "fsdp_config.fsdp_activation_checkpointing")) {
+		const char *key = fw_key(p, "fsdp_config.activation_checkpointing") ?
+					  "fsdp_config.activation_checkpointing" :
+					  "fsdp_config.fsdp_activation_checkpointing";
+
+		fw_set(p, "grad-ckpt", "full", key, NULL);
+		/* accelerate's wrapper, inside of FSDP's (accelerator.py prepare_model) */
+		fw_set(p, "use-reentrant", "false", key, NULL);
+	}
 	if (!offload || doc_is_off(offload))
 		return;
 	fw_set(p, "offload-activations", "true", "activation_offloading", BUILDER);
@@ -407,7 +412,7 @@ static void finish(struct fw_part *p)
 }
 
 static const struct fw_row *const lists[] = {rows, NULL};
-static const char *const idles[] = {idle, NULL};
+static const char *const idles[] = {idle, more_idle, last_idle, NULL};
 
 const struct framework framework_axolotl = {
 	.name = "axolotl",

@@ -5,19 +5,24 @@
     residuals.py PROGRAM --check    compares instead: exit status 1 where a quantile has moved by more than one percent
 
 data/readings/readings.csv holds the readings: the set-up in knobs, what was measured, where it is published.  A residual is
-measured / predicted; of allocated bytes the prediction has the cuBLAS workspaces in it, which PyTorch takes from the caching
-allocator.  Quantiles lie on the line between order statistics over normal scores of (i - 0.5) / n, and beyond the outermost
-on the line from the median through them.  Kinds with fewer than FEWEST readings have the quantiles of all readings of the
-quantity."""
-import csv, math, os, statistics, subprocess, sys, tempfile
+ln(measured / predicted); of allocated bytes the prediction has the cuBLAS workspaces in it, which PyTorch takes from the
+caching allocator.
+
+A source is a stack of libraries, and what one of them does otherwise shifts all of its readings together: readings of one
+source say little about the next source.  So a quantity has random effects (DerSimonian and Laird 1986, Controlled Clinical
+Trials 7: 177-188): s2 within a source's readings of one kind of run, tau2 between the means of such cells.  A kind's mean is
+drawn to that of all kinds by as much as its own readings leave open (variance tau2 between kinds, which is a guess), and a
+new reading from a new source is distributed as Student's t about it, with a degree of freedom less than there are cells and
+the variance s2 + tau2 + that of the mean (Higgins, Thompson and Spiegelhalter 2009, J. R. Stat. Soc. A 172: 137-159, section
+4).  A quantity that fewer than FEWEST sources have measured says nothing of tau2: the largest of the others is taken."""
+import csv, functools, math, os, subprocess, sys, tempfile
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 READINGS = os.path.join(ROOT, "data/readings")
 TABLE = os.path.join(ROOT, "data/residuals.csv")
 LEVELS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99, 0.995)
 MEASURES = ("allocated", "reserved", "nvidia_smi")
-FEWEST = 12
-normal = statistics.NormalDist()
+FEWEST = 3
 
 
 def kind(row):
@@ -51,18 +56,68 @@ def price(program):
     return rows
 
 
-def quantile(ratios, level):
-    x = sorted(math.log(v) for v in ratios)
-    n, z = len(x), normal.inv_cdf(level)
-    at = [normal.inv_cdf((i + 0.5) / n) for i in range(n)]
-    median = statistics.median(x)
-    if n == 1:
-        return math.exp(x[0])
-    if z <= at[0] or z >= at[-1]:
-        end = 0 if z <= at[0] else n - 1
-        return math.exp(median + (x[end] - median) * z / at[end])
-    i = next(i for i in range(1, n) if z <= at[i])
-    return math.exp(x[i - 1] + (x[i] - x[i - 1]) * (z - at[i - 1]) / (at[i] - at[i - 1]))
+def t_below(x, df, steps=400):
+    """Student's distribution function, by Simpson's rule."""
+    c = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(df * math.pi)
+    at = [c * (1 + (x * i / steps) ** 2 / df) ** (-(df + 1) / 2) for i in range(steps + 1)]
+    return 0.5 + x / steps / 3 * (at[0] + at[-1] + 4 * sum(at[1::2]) + 2 * sum(at[2:-1:2]))
+
+
+@functools.lru_cache(None)
+def t_quantile(level, df):
+    low, high = -60.0, 60.0
+    for _ in range(60):
+        mid = (low + high) / 2
+        low, high = (mid, high) if t_below(mid, df) < level else (low, mid)
+    return low
+
+
+def cells_of(rows):
+    """{(kind, source): residuals} of rows of one quantity."""
+    cells = {}
+    for k, _, source, ratio in rows:
+        cells.setdefault((k, source), []).append(math.log(ratio))
+    return cells
+
+
+def between_and_within(rows):
+    cells = cells_of(rows)
+    mean = {c: sum(v) / len(v) for c, v in cells.items()}
+    free = sum(map(len, cells.values())) - len(cells)
+    within = sum((x - mean[c]) ** 2 for c, v in cells.items() for x in v) / free if free else 0.0
+    if not within:
+        return 0.0, 0.0
+    w = {c: len(v) / within for c, v in cells.items()}
+    all_w = sum(w.values())
+    centre = sum(w[c] * mean[c] for c in cells) / all_w
+    room = all_w - sum(x * x for x in w.values()) / all_w
+    scatter = sum(w[c] * (mean[c] - centre) ** 2 for c in cells) - (len(cells) - 1)
+    return (max(0.0, scatter / room) if room > 0 else 0.0), within
+
+
+def predictive(rows, kind, measure):
+    """Centre, spread and degrees of freedom of a new reading of this kind, from rows of all quantities."""
+    own = [r for r in rows if r[1] == measure]
+    cells = cells_of(own)
+    between, within = between_and_within(own)
+    df = max(2, len(cells) - 1)
+    if len({r[2] for r in own}) < FEWEST:
+        others = [[r for r in rows if r[1] == m] for m in MEASURES if m != measure]
+        others = [o for o in others if len({r[2] for r in o}) >= FEWEST]
+        between = max([between] + [between_and_within(o)[0] for o in others])
+        df = max([df] + [len(cells_of(o)) - 1 for o in others])
+    weight = {c: 1 / (between + within / len(v)) for c, v in cells.items()}
+    mean = lambda some: sum(weight[c] * sum(cells[c]) / len(cells[c]) for c in some) / sum(weight[c] for c in some)
+    of_all, known = mean(cells), [c for c in cells if c[0] == kind]
+    prior = 1 / (between + 1 / sum(weight.values()))
+    own_weight = sum(weight[c] for c in known)
+    centre = (own_weight * (mean(known) if known else 0.0) + prior * of_all) / (own_weight + prior)
+    return centre, math.sqrt(within + between + 1 / (own_weight + prior)), df
+
+
+def quantile(rows, kind, measure, level):
+    centre, spread, df = predictive(rows, kind, measure)
+    return math.exp(centre + spread * t_quantile(level, df))
 
 
 def table(rows):
@@ -71,32 +126,32 @@ def table(rows):
         every = [r for r in rows if r[1] == m]
         for k in sorted({r[0] for r in every}):
             own = [r for r in every if r[0] == k]
-            of = own if len(own) >= FEWEST else every
-            out.append([k, m, len(own), len({r[2] for r in own}), len(of)] +
-                       [f"{quantile([r[3] for r in of], q):.4f}" for q in LEVELS])
+            out.append([k, m, len(own), len({r[2] for r in own}), len(every)] +
+                       [f"{quantile(rows, k, m, q):.4f}" for q in LEVELS])
     return out
 
 
-def held(ratios, others):
-    return sum(quantile(others, 0.025) <= v <= quantile(others, 0.975) for v in ratios)
+def held(rows, others):
+    return sum(quantile(others, k, m, 0.025) <= v <= quantile(others, k, m, 0.975) for k, m, _, v in rows)
 
 
 def report(rows):
-    print("| kind | quantity | readings | sources | median | 95 % of them | left out by source |\n|---|---|---|---|---|---|---|")
-    inside = tested = 0
-    for k, m, n, sources, of, *q in table(rows):
+    print("| kind of run | quantity | readings (sources) | median | 95 % of them | inside | inside, source left out |\n"
+          "|---|---|---|---|---|---|---|")
+    inside = tested = within = 0
+    for k, m, n, sources, _, *q in table(rows):
         own = [r for r in rows if r[:2] == (k, m)]
         got = have = 0
         for s in sorted({r[2] for r in own}):
-            mine = [r[3] for r in own if r[2] == s]
-            rest = [r[3] for r in own if r[2] != s]
-            rest = rest if len(rest) >= FEWEST else [r[3] for r in rows if r[1] == m and r[2] != s]
-            if len(rest) >= 2:
+            rest = [r for r in rows if r[2] != s]
+            if len([r for r in rest if r[1] == m]) >= FEWEST:
+                mine = [r for r in own if r[2] == s]
                 got, have = got + held(mine, rest), have + len(mine)
-        inside, tested = inside + got, tested + have
-        print(f"| {k} | {m} | {n} | {sources} | {100 * (float(q[6]) - 1):+.1f} % | {100 * (float(q[2]) - 1):+.1f} to {100 * (float(q[10]) - 1):+.1f} %"
-              f"{'' if of == n else ' (all kinds)'} | {got} of {have} |")
-    print(f"left out by source: {inside} of {tested} inside ({100 * inside / tested:.0f} %)")
+        inside, tested, within = inside + got, tested + have, within + held(own, rows)
+        print(f"| {k} | {m} | {n} ({sources}) | {100 * (float(q[6]) - 1):+.1f} % | {100 * (float(q[2]) - 1):+.1f} to "
+              f"{100 * (float(q[10]) - 1):+.1f} % | {held(own, rows)} | {f'{got} of {have}' if have else 'no other source'} |")
+    print(f"inside: {within} of {len(rows)} ({100 * within / len(rows):.0f} %); "
+          f"source left out: {inside} of {tested} ({100 * inside / tested:.0f} %)")
 
 
 def main():

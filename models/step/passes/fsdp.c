@@ -26,7 +26,9 @@
  * hook away when the backward is through.  Until then every block's input and the gradient of it
  * stay: the first block's backward runs above n inputs and n - 1 gradients.  Seen with torch 2.4 in
  * published readings (fms-acceleration: 30.00 hidden states more on 32 layers) and with 2.14 on a
- * CPU; not with use_reentrant=False, whose hooks hang on what the block before has made.
+ * CPU; not with use_reentrant=False, whose hooks hang on what the block before has made, nor with a
+ * checkpoint_wrapper inside of FSDP's unit (torch's apply_activation_checkpointing: accelerate's
+ * fsdp_activation_checkpointing, Composer, fsdp_qlora): FSDP's hook is hung once, in the forward.
  *
  * Streams of the card have pools of their own in the allocator.  FSDP1 gathers on its unshard stream
  * and reduces on its post-backward stream (_runtime_utils.py _unshard, _post_backward_hook); FSDP2's
