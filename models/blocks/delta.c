@@ -22,7 +22,8 @@ bool oom_delta_check(struct oom_reader *r, const struct oom_delta *m, uint64_t k
 	    kernel > 1u << 20 || (m->v_heads * m->dk) >> 32 || (m->v_heads * m->dv) >> 32) {
 		oom_read_fail(r,
 			      "linear attention of %llu key heads of %llu and %llu value heads of "
-			      "%llu, kernel %llu: out of range",
+			      "%llu, kernel %llu: out of range (linear_num_key_heads, "
+			      "linear_num_value_heads, linear_key_head_dim, linear_value_head_dim)",
 			      (unsigned long long)m->k_heads, (unsigned long long)m->dk,
 			      (unsigned long long)m->v_heads, (unsigned long long)m->dv,
 			      (unsigned long long)kernel);

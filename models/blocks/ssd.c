@@ -17,7 +17,9 @@ bool oom_ssd_check(struct oom_reader *r, const struct oom_ssd *m)
 	    m->heads % m->groups || m->inner != m->heads * m->d_head) {
 		oom_read_fail(r,
 			      "the scan's heads (%llu), their size (%llu), states (%llu) and "
-			      "groups (%llu) do not fit an inner width of %llu",
+			      "groups (%llu) do not fit an inner width of %llu: heads x size is the "
+			      "width (expand x hidden_size, or mamba_d_ssm), and mamba_n_groups or "
+			      "n_groups divides the heads",
 			      (unsigned long long)m->heads, (unsigned long long)m->d_head,
 			      (unsigned long long)m->d_state, (unsigned long long)m->groups,
 			      (unsigned long long)m->inner);

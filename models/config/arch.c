@@ -2,6 +2,8 @@
  * key. */
 #include "arch.h"
 
+#include <ctype.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,22 +90,50 @@ const struct oom_key *oom_read_key(struct oom_reader *r, const char *key)
 	return NULL;
 }
 
+static bool in_file(const struct oom_reader *r, const struct oom_key *k)
+{
+	return r->keys && k >= r->keys->items && k < r->keys->items + r->keys->n;
+}
+
+/* A share that is 0 is common, a count is not. */
+static void remember(struct oom_reader *r, const struct oom_key *k, bool share)
+{
+	if (!in_file(r, k) || k->type != OOM_KEY_NUMBER)
+		return;
+	if (!r->largest || k->number > r->largest->number)
+		r->largest = k;
+	if (k->number < 0 || (k->number == 0 && !share))
+		r->nothing = k;
+}
+
+/* The key as the file spells it; of a default, the name that was asked for. */
+static const char *spelled(const struct oom_reader *r, const struct oom_key *k, const char *key,
+			   char buf[160])
+{
+	if (in_file(r, k))
+		return k->path;
+	snprintf(buf, 160, "%s%s", r->prefix, key);
+	return buf;
+}
+
 static uint64_t count(struct oom_reader *r, const struct oom_key *k, const char *key, uint64_t min)
 {
 	const char *file = r->keys ? r->keys->file : "config";
+	char name[160];
 
+	remember(r, k, false);
 	if (k->type != OOM_KEY_NUMBER) {
-		oom_read_fail(r, "%s:%u: \"%s%s\" must be a number (model type %s)", file, k->line,
-			      r->prefix, key, r->family);
+		oom_read_fail(r, "%s:%u: \"%s\" must be a number (model type %s)", file, k->line,
+			      spelled(r, k, key, name), r->family);
 		return min ? min : 1;
 	}
 	if (!(k->number >= (double)min && k->number <= 1099511627776.0) ||
 	    k->number != (double)(uint64_t)k->number) {
 		oom_read_fail(r,
-			      "%s:%u: \"%s%s\" is %.17g; expected a whole number from %llu to 2^40 "
+			      "%s:%u: \"%s\" is %.17g; expected a whole number from %llu to 2^40 "
 			      "(model type %s)",
-			      file, k->line, r->prefix, key, k->number, (unsigned long long)min,
-			      r->family);
+			      file, k->line, spelled(r, k, key, name), k->number,
+			      (unsigned long long)min, r->family);
 		return min ? min : 1;
 	}
 	return (uint64_t)k->number;
@@ -113,6 +143,11 @@ uint64_t oom_read_count(struct oom_reader *r, const char *key, uint64_t min)
 {
 	const struct oom_key *k = oom_read_key(r, key);
 
+	if (k && k->type == OOM_KEY_NULL && in_file(r, k)) {
+		oom_read_fail(r, "%s:%u: \"%s\" is null; model type %s needs a number", r->keys->file,
+			      k->line, k->path, r->family);
+		return min ? min : 1;
+	}
 	if (!k || k->type == OOM_KEY_NULL) {
 		oom_read_fail(r, "%s: key \"%s%s\" is missing; model type %s needs it",
 			      r->keys ? r->keys->file : "config", r->prefix, key, r->family);
@@ -145,12 +180,21 @@ bool oom_read_bool(struct oom_reader *r, const char *key, bool def)
 double oom_read_real(struct oom_reader *r, const char *key, double def)
 {
 	const struct oom_key *k = oom_read_key(r, key);
+	char name[160];
 
 	if (!k || k->type == OOM_KEY_NULL)
 		return def;
 	if (k->type != OOM_KEY_NUMBER) {
-		oom_read_fail(r, "%s:%u: \"%s%s\" must be a number",
-			      r->keys ? r->keys->file : "config", k->line, r->prefix, key);
+		oom_read_fail(r, "%s:%u: \"%s\" must be a number",
+			      r->keys ? r->keys->file : "config", k->line,
+			      spelled(r, k, key, name));
+		return def;
+	}
+	remember(r, k, true);
+	if (!(fabs(k->number) <= 1099511627776.0)) {
+		oom_read_fail(r, "%s:%u: \"%s\" is %g; expected a number up to 2^40",
+			      r->keys ? r->keys->file : "config", k->line,
+			      spelled(r, k, key, name), k->number);
 		return def;
 	}
 	return k->number;
@@ -192,7 +236,76 @@ double oom_read_item_real(struct oom_reader *r, const char *key, uint32_t i, dou
 		e = oom_keys_find(r->over, path);
 	if (!e && r->defaults)
 		e = oom_keys_find(r->defaults, path);
+	if (e)
+		remember(r, e, true);
 	return e && (e->type == OOM_KEY_NUMBER || e->type == OOM_KEY_BOOL) ? e->number : def;
+}
+
+/* No size of a published model is as large: vocabularies reach 2^20, positions 10 million. */
+#define BEYOND_ALL 16777216.0
+
+/* Whether a word stands in a sentence by itself. */
+static bool mentions(const char *text, const char *word)
+{
+	const size_t len = strlen(word);
+
+	for (const char *at = text; (at = strstr(at, word)) != NULL; at += len) {
+		const bool before = at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_'),
+			   after = isalnum((unsigned char)at[len]) || at[len] == '_';
+
+		if (!before && !after)
+			return true;
+	}
+	return false;
+}
+
+static void append(struct oom_error *err, const char *fmt, const char *a, const char *b)
+{
+	const size_t used = strlen(err->text);
+
+	if (used + strlen(fmt) + strlen(a) + strlen(b) < sizeof(err->text))
+		snprintf(err->text + used, sizeof(err->text) - used, fmt, a, b);
+}
+
+static void name_suspect(const struct oom_reader *r, bool empty, struct oom_error *err)
+{
+	const struct oom_key *k = r->largest && r->largest->number > BEYOND_ALL ? r->largest : NULL;
+	char value[40];
+
+	if (empty && !k)
+		k = r->nothing;
+	if (!k || mentions(err->text, k->path))
+		return;
+	snprintf(value, sizeof(value), "%.17g", k->number);
+	append(err, "; \"%s\" in the config is %s", k->path, value);
+}
+
+void oom_read_explain(const struct oom_reader *r, bool empty, struct oom_error *err)
+{
+	name_suspect(r, empty, err);
+	for (size_t i = 0; r->defaults && i < r->defaults->n; i++) {
+		const struct oom_key *d = &r->defaults->items[i];
+
+		if (strncmp(d->path, "aliases.", 8) || d->type != OOM_KEY_STRING)
+			continue;
+		for (int turned = 0; turned < 2; turned++) {
+			const char *asked = turned ? d->path + 8 : d->string,
+				   *written = turned ? d->string : d->path + 8;
+
+			if (mentions(err->text, asked) && !mentions(err->text, written) &&
+			    !lookup(r->keys, r->prefix, asked) && lookup(r->keys, r->prefix, written))
+				append(err, " (%s: \"%s\" in the config)", asked, written);
+		}
+	}
+}
+
+const char *oom_read_where(const struct oom_reader *r, uint64_t layers)
+{
+	for (size_t i = 0; r->keys && i < r->keys->n; i++)
+		if (r->keys->items[i].type == OOM_KEY_NUMBER &&
+		    r->keys->items[i].number == (double)layers)
+			return r->keys->items[i].path;
+	return "num_hidden_layers";
 }
 
 uint64_t oom_read_labels(struct oom_reader *r)

@@ -71,6 +71,8 @@ struct oom_reader {
 	struct oom_error err;
 	const char *family;             /* the type in messages */
 	bool loose;                     /* other traditions' words for a size are taken too */
+	/* of the sizes that the file itself gives, the largest and one that is 0 or less; NULL: none */
+	const struct oom_key *largest, *nothing;
 };
 
 /* Rotary positions in one dimension, or in time, height and width: merged in every layer, or once
@@ -187,10 +189,17 @@ struct oom_val oom_family_step(const struct oom_family *f, struct oom_tape *t,
 /* A count in [min, 2^40]: the config's, else the type's default; a missing or impossible one
  * fails with key and line. */
 uint64_t oom_read_count(struct oom_reader *r, const char *key, uint64_t min);
+/* Adds to a message about an impossible model which of the file's sizes may be behind it: one beyond
+ * all models or, where `empty`, one that is nothing; and what the file calls the keys in it, where
+ * that is an older name ("hidden_size": n_embd). */
+void oom_read_explain(const struct oom_reader *r, bool empty, struct oom_error *err);
+/* The file's key that has this value, or "num_hidden_layers" (of a default). */
+const char *oom_read_where(const struct oom_reader *r, uint64_t layers);
 /* The same, falling back to def when neither the config nor the defaults have it (or it is
  * null). */
 uint64_t oom_read_count_or(struct oom_reader *r, const char *key, uint64_t def);
 bool oom_read_bool(struct oom_reader *r, const char *key, bool def);
+/* Up to 2^40 either way. */
 double oom_read_real(struct oom_reader *r, const char *key, double def);
 const char *oom_read_string(struct oom_reader *r, const char *key, const char *def);
 enum oom_act oom_read_act(struct oom_reader *r, const char *key, const char *def);

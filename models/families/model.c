@@ -106,8 +106,9 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 	st = m->arch.rd.status;
 	if (!st && m->arch.n_layers > OOM_MAX_LAYERS)
 		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID,
-				   "%s: %llu layers: more than %d", keys->file,
-				   (unsigned long long)m->arch.n_layers, OOM_MAX_LAYERS);
+				   "%s: %llu layers (%s): more than %d", keys->file,
+				   (unsigned long long)m->arch.n_layers,
+				   oom_read_where(&m->arch.rd, m->arch.n_layers), OOM_MAX_LAYERS);
 	if (!st && m->arch.n_heads && !m->arch.head_dim)
 		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID,
 				   "%s: hidden_size (%llu) is smaller than num_attention_heads "
@@ -121,6 +122,7 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 				   keys->file, (unsigned long long)m->arch.n_heads,
 				   (unsigned long long)m->arch.n_kv_heads);
 	if (st) {
+		oom_read_explain(&m->arch.rd, true, &m->arch.rd.err);
 		oom_error_set(err, st, "%s", m->arch.rd.err.text);
 		oom_model_free(m);
 		return st;

@@ -46,10 +46,13 @@ enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t
 
 		if (__builtin_mul_overflow(mono[r->mono],
 					   r->width * oom_dtype_bytes((enum oom_dtype)r->dt), &n) ||
-		    n > OOM_ROW_LIMIT)
-			return oom_error_set(err, OOM_ERR_INVALID,
-					     "%s.%s alone would need more than 64 TiB", r->scope,
-					     r->name);
+		    n > OOM_ROW_LIMIT) {
+			oom_error_set(err, OOM_ERR_INVALID,
+				      "%s.%s alone would need more than 64 TiB", r->scope, r->name);
+			if (err)
+				oom_read_explain(&t->arch->rd, false, err);
+			return OOM_ERR_INVALID;
+		}
 		n = oom_shared_bytes(n, (enum oom_share)r->share, at->ranks);
 		ev->size[i] = oom_block(n);
 	}

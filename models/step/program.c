@@ -149,11 +149,12 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 			      a->model_type);
 	if (!t->status && !expand)
 		pass(t, a, OOM_STREAM_EVAL, false);
-	if (t->status) {
-		oom_error_set(err, t->status, "%s",
-			      t->err.text[0] ? t->err.text : "out of host memory");
-		return t->status;
+	if (t->status && t->err.text[0]) {
+		oom_read_explain(&a->rd, true, &t->err);
+		return oom_error_set(err, t->status, "%s", t->err.text);
 	}
+	if (t->status)
+		return oom_error_set(err, t->status, "out of host memory");
 	mark_saved(t);
 	return OOM_OK;
 }
@@ -198,9 +199,12 @@ static enum oom_status bound_params(const struct oom_tape *t, struct oom_error *
 		n += (double)t->params[i].elems * t->params[i].count;
 	if (n <= MOST_PARAMS)
 		return OOM_OK;
-	return oom_error_set(err, OOM_ERR_INVALID,
-			     "%.3g parameters, more than 2^50: the config gives a size or a number "
-			     "of layers that no model has", n);
+	oom_error_set(err, OOM_ERR_INVALID,
+		      "%.3g parameters, more than 2^50: the config gives a size or a number of layers "
+		      "that no model has", n);
+	if (err)
+		oom_read_explain(&t->arch->rd, false, err);
+	return OOM_ERR_INVALID;
 }
 
 static void sum_params(struct program *g, const struct oom_plan *p)

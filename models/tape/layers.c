@@ -264,7 +264,8 @@ struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *k
 	struct oom_selection *s = &t->selection;
 
 	if (n > limit) {
-		oom_tape_fail(t, OOM_ERR_LIMIT, "%u layers: more than %u", n, limit);
+		oom_tape_fail(t, OOM_ERR_LIMIT, "%u layers: more than %u (num_hidden_layers, encoder_layers, decoder_layers)",
+			      n, limit);
 		return x;
 	}
 	ctx = oom_layer_ctx(t, ctx, ctx_size);

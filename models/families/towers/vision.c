@@ -320,7 +320,8 @@ struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t m
 		return x;
 	if (!merge || merge > 1024) {
 		oom_read_fail(&e->outer,
-			      "%llu x %llu patches cannot be merged to one token (model type %s)",
+			      "%llu x %llu patches (scale_factor, spatial_merge_size) cannot be merged "
+			      "to one token (model type %s)",
 			      (unsigned long long)merge, (unsigned long long)merge, e->v->type);
 		return x;
 	}

@@ -111,8 +111,8 @@ static void mobilevit_parse(struct oom_arch *a)
 	}
 	if (!c->patch || c->patch > 256 || !c->kernel || c->kernel > 1024 ||
 	    !(c->expand > 0 && c->expand <= 64) || !(c->ratio > 0 && c->ratio <= 1024))
-		oom_read_fail(r, "patch_size, conv_kernel_size, expand_ratio or mlp_ratio out of "
-				 "range");
+		oom_read_fail(r, "patch_size, conv_kernel_size, expand_ratio, mlp_ratio or "
+				 "ffn_multiplier out of range");
 }
 
 static struct oom_map conv_bn(struct oom_tape *t, struct oom_map m, struct oom_conv v,

@@ -52,10 +52,17 @@ static void read_stages(struct oom_arch *a)
 		s->depths[i] = item(a, "depths", (uint32_t)i);
 		s->heads[i] = item(a, "num_heads", (uint32_t)i);
 		a->n_layers += s->depths[i];
-		if (!s->heads[i] || s->heads[i] > a->d_embed << i)
+		if (!s->heads[i])
 			oom_read_fail(&a->rd,
 				      "num_heads must list one count for each of %llu stages",
 				      (unsigned long long)s->n_stages);
+		else if (s->heads[i] > a->d_embed << i)
+			oom_read_fail(&a->rd,
+				      "num_heads lists %llu heads for stage %llu, whose width is "
+				      "%llu (embed_dim %llu, doubled in every stage)",
+				      (unsigned long long)s->heads[i], (unsigned long long)i,
+				      (unsigned long long)a->d_embed << i,
+				      (unsigned long long)a->d_embed);
 	}
 	if (a->n_layers > OOM_MAX_LAYERS)
 		oom_read_fail(&a->rd, "depths add up to more than %d layers", OOM_MAX_LAYERS);
@@ -71,6 +78,8 @@ static void swin_parse(struct oom_arch *a)
 	if (!a->patch || a->image_size > 65536 || a->patch > a->image_size)
 		oom_read_fail(r, "patch_size %llu does not fit image_size %llu",
 			      (unsigned long long)a->patch, (unsigned long long)a->image_size);
+	else if (!(s->mlp_ratio >= 1e-6 && s->mlp_ratio <= 1024))
+		oom_read_fail(r, "mlp_ratio is %g; expected 1e-6 to 1024", s->mlp_ratio);
 	else if (!s->window || s->window > 256)
 		oom_read_fail(r, "window_size must lie in 1..256");
 	else if (!a->d_embed || a->d_embed > 65536 || !a->channels || a->channels > 65536)
