@@ -55,8 +55,10 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "attn_implementation=\"eager\"", OOM_EXACT) \
 	X(OOM_ATTN_SDPA, "sdpa", "torch scaled_dot_product_attention", "", \
 	  "attn_implementation=\"sdpa\"", OOM_EXACT) \
-	X(OOM_ATTN_FLASH, "flash", "the flash_attn package", \
-	  "flash_attention_2 flash_attn fa2", "attn_implementation=\"flash_attention_2\"", \
+	/* FlashAttention 3 and flex attention keep the same: q, k, v, the result, a logsumexp */ \
+	X(OOM_ATTN_FLASH, "flash", "the flash_attn package, of any version", \
+	  "flash_attention_2 flash_attn fa2 flash_attention_3 fa3 flash_attention_4 fa4 flex_attention flex " \
+	  "kernels-community/flash-attn2 kernels-community/flash-attn3 kernels-community/vllm-flash-attn3", "attn_implementation=\"flash_attention_2\"", \
 	  OOM_EXACT)
 
 #define OOM_CHECKPOINTINGS(X) \

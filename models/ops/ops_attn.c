@@ -292,6 +292,45 @@ struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val 
 	return y;
 }
 
+/* Rows of x that are no padding, one sequence after the other (_index_first_axis): a copy that is
+ * kept in the place of x. */
+static struct oom_val without_padding(struct oom_tape *t, struct oom_val x, struct oom_val rows)
+{
+	x = oom_op_merge_heads(t, x);
+	x = oom_op_gather(t, "unpadded", x, oom_keep(rows), x.mono,
+			  (struct oom_dim){x.width, x.text});
+	x = oom_op_heads(t, x);
+	x.perm = true;
+	return x;
+}
+
+/* transformers unpads what a mask hides, and pads the result (modeling_flash_attention_utils.py
+ * _upad_input, pad_input): copies of q, k and v, the numbers of the rows, made anew by every layer,
+ * and the padded result are kept.  How much of a batch is padding is not known: none is taken off. */
+static struct oom_val flash_unpadded(struct oom_tape *t, const struct oom_val arg[3],
+				     struct oom_val v, const struct oom_sdpa *a)
+{
+	struct oom_val rows = oom_new(t, "rows without padding", a->mq, (struct oom_dim){1, NULL}, OOM_I64);
+	struct oom_val k = without_padding(t, oom_keep(arg[1]), rows), q, y;
+
+	v = without_padding(t, v, rows);
+	q = without_padding(t, oom_keep(arg[0]), rows);
+	y = flash(t, oom_keep(q), oom_keep(k), oom_keep(v), a);
+	y = oom_op_gather(t, "padded", y, oom_keep(rows), y.mono, (struct oom_dim){y.width, y.text});
+	y.perm = true;
+	oom_drop(t, q);
+	oom_drop(t, v);
+	oom_drop(t, k);
+	oom_drop(t, rows);
+	return y;
+}
+
+/* Self-attention over the batch's text, which has a mask.  Towers and cross-attention have others. */
+static bool has_padding(const struct oom_tape *t, const struct oom_sdpa *a)
+{
+	return t->plan->padding_mask && a->mq == t->m_bs && a->mk == t->m_bs;
+}
+
 struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val k,
 			    struct oom_val v, const struct oom_sdpa *a)
 {
@@ -310,7 +349,8 @@ struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val
 	v = oom_keep(arg[2]);
 	if (a->dv != a->d)
 		v = oom_op_expand_copy(t, v, v.mono, (struct oom_dim){a->kv_heads * a->d, NULL});
-	y = flash(t, oom_keep(arg[0]), oom_keep(arg[1]), v, a);
+	y = has_padding(t, a) ? flash_unpadded(t, arg, v, a) :
+				flash(t, oom_keep(arg[0]), oom_keep(arg[1]), v, a);
 	if (a->dv != a->d) {                    /* attn_output[..., :v_head_dim] */
 		y = oom_op_slice(t, y, y.mono, (struct oom_dim){a->heads * a->dv, NULL});
 		y.perm = false;
