@@ -18,7 +18,9 @@ enum oom_encdec_kernel {
 struct oom_encdec_kind {
 	enum oom_encdec_kernel kernel;
 	bool pre_norm;          /* norms before the sub-layers, else after */
-	bool clamp;             /* encoder layers clamp fp16 */
+	/* Encoder layers clamp fp16.  mBART, Pegasus, Blenderbot and M2M-100 always, others where a
+	 * value is not finite: the step that needs most is one in which some are not. */
+	bool clamp;
 	/* eager softmax in fp32, back to the scores' type, queries scaled before (Seamless v2) */
 	bool fp32_softmax;
 	/* after the feed-forward the activations' dropout; fc2's input in its weight's type (NLLB) */

@@ -99,6 +99,11 @@ struct oom_val oom_name_shared(struct oom_frame *f, struct oom_val x)
 	return enter(f, x, true);
 }
 
+struct oom_val oom_name_for(struct oom_frame *f, struct oom_val x, bool any_layer)
+{
+	return enter(f, x, any_layer);
+}
+
 void oom_forget_shared(struct oom_frame *f)
 {
 	for (int i = f->n; i-- > 0;)

@@ -51,6 +51,9 @@ struct oom_val oom_take(struct oom_frame *f, struct oom_val h);
 /* A name for a tensor that all layers of a stack use (a mask, a rotary table): once it is given up,
  * checkpointed layers still hold it until the first of them has been recomputed. */
 struct oom_val oom_name_shared(struct oom_frame *f, struct oom_val x);
+/* One or the other: a mask that no layer takes (a shallow Gemma has no full layer) is a name of the
+ * model alone, and no checkpoint holds it. */
+struct oom_val oom_name_for(struct oom_frame *f, struct oom_val x, bool any_layer);
 /* Gives up all names that oom_name_shared made. */
 void oom_forget_shared(struct oom_frame *f);
 /* A second result of the function (`return y, weights`): a temporary for the caller to name,

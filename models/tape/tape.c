@@ -71,7 +71,8 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->n_rows = t->n_nodes = t->n_params = t->n_ckpts = t->cursor = t->n_ctx = t->n_held = 0;
 	t->stack_node = -1;
 	t->n_units = t->unit = 0;
-	t->n_layers = t->n_reps = 0;
+	t->n_layers = t->n_reps = t->n_late = 0;
+	t->repeating = false;
 	oom_selection_reset(t);
 	for (int i = 0; i < OOM_STREAMS; i++)
 		t->streams[i].n = 0;
@@ -180,6 +181,11 @@ void oom_tape_event(struct oom_tape *t, int32_t row, enum oom_event_kind kind)
 void oom_tape_mark(struct oom_tape *t, size_t rep, bool end)
 {
 	emit(t, -1 - (int32_t)(2 * rep) - (end ? 1 : 0));
+	if (!end)
+		return;
+	t->repeating = false;
+	while (t->n_late)
+		emit(t, t->late[--t->n_late] << 2 | OOM_EV_FREE);
 }
 
 bool oom_tape_repeat(struct oom_tape *t, uint32_t reps, size_t *rep)
@@ -192,6 +198,7 @@ bool oom_tape_repeat(struct oom_tape *t, uint32_t reps, size_t *rep)
 	*rep = t->n_reps++;
 	t->reps[*rep] = reps;
 	oom_tape_mark(t, *rep, false);
+	t->repeating = true;
 	return true;
 }
 
@@ -318,6 +325,13 @@ void oom_unref(struct oom_tape *t, int32_t sto)
 	}
 	if (--t->refs[sto])
 		return;
+	/* A table that all layers share dies once, with the last of the repeated ones: the layer before
+	 * them may not need it (under adapters on values alone the first layer's queries and keys
+	 * need no gradient). */
+	if (t->repeating && r->shared && t->n_late < OOM_MAX_HELD) {
+		t->late[t->n_late++] = sto;
+		return;
+	}
 	/* A row of the middle layer that outlives its layers dies once for all the layers it
 	 * stands for. */
 	emit(t,

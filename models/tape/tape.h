@@ -325,6 +325,9 @@ struct oom_tape {
 	size_t n_layers, cap_layers;
 	uint32_t reps[OOM_MAX_RUNS];
 	size_t n_reps;
+	bool repeating;                 /* between the marks of a repeated run */
+	int32_t late[OOM_MAX_HELD];     /* shared rows given up there, which die at its end */
+	size_t n_late;
 	struct oom_unit *units;
 	/* unit: the next one of the pass being recorded */
 	size_t n_units, cap_units, unit;

@@ -26,13 +26,14 @@ struct bart_kind {
 #define PRE_CLAMP .layer.pre_norm = true, .layer.clamp = true
 #define SEAMLESS .layer.pre_norm = true, .layer.cast_to_fc2 = true, .table = true, .speech = true
 static const struct bart_kind
-	bart = {.embed_norm = true, .offset = true, .logit_bias = true, .row = true},
-	mvp = {.embed_norm = true, .offset = true, .logit_bias = true},
+	bart = {.layer.clamp = true, .embed_norm = true, .offset = true, .logit_bias = true,
+		.row = true},
+	mvp = {.layer.clamp = true, .embed_norm = true, .offset = true, .logit_bias = true},
 	mbart = {PRE_CLAMP, .embed_norm = true, .offset = true, .logit_bias = true, .row = true},
 	pegasus = {PRE_CLAMP, .sinusoidal = true, .logit_bias = true},
-	marian = {.sinusoidal = true, .logit_bias = true},
+	marian = {.layer.clamp = true, .sinusoidal = true, .logit_bias = true},
 	blenderbot = {PRE_CLAMP, .logit_bias = true},
-	blenderbot_small = {.embed_norm = true, .logit_bias = true},
+	blenderbot_small = {.layer.clamp = true, .embed_norm = true, .logit_bias = true},
 	m2m_100 = {PRE_CLAMP, .table = true},
 	nllb_moe = {PRE_CLAMP, .layer.kernel = OOM_ED_MATMUL, .layer.cast_to_fc2 = true,
 		    .table = true, .experts = true},

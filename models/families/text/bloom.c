@@ -82,7 +82,7 @@ static struct oom_val bloom_prepare(struct oom_frame *f, const struct oom_arch *
 
 	x = oom_norm(t, a->norm, "word_embeddings_layernorm", x, 0);
 	oom_name(f, oom_new(t, "attention mask", t->m_bs, D(1), OOM_F32));
-	oom_name_shared(f, oom_new(t, "alibi", t->m_bs, D(a->n_heads), dt));
+	oom_name_shared(f, oom_new(t, "alibi", t->m_bs, D(a->n_heads), (enum oom_dtype)x.dt));
 	l->mask = oom_name_shared(f, oom_make_eager_mask(t, dt));
 	return x;
 }

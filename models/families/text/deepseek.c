@@ -512,8 +512,11 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
 	oom_drop_shared(t, l.rope.cos);
 	oom_drop_shared(t, l.rope.sin);
-	oom_drop_shared(t, l.mask[0]);
-	oom_drop_shared(t, l.mask[1]);
+	for (int i = 0; i < 2; i++)
+		if (oom_any_layer(t, a, 2, i ? 2 : 0))
+			oom_drop_shared(t, l.mask[i]);
+		else
+			oom_drop(t, l.mask[i]);
 	x = oom_norm(t, a->norm, "norm", x, 0);
 	oom_drop_shared(t, positions);
 	oom_drop(t, first);

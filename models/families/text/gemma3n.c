@@ -514,10 +514,10 @@ static struct oom_val gemma3n_model(struct oom_tape *t, const struct oom_arch *a
 	oom_buffer(t, 1, dt);
 	first = oom_name(&f, oom_input_grads(t, oom_op_unary(t, OOM_SCALE, x)));
 	l.per_layer = oom_name_shared(&f, per_layer_inputs(t, a, first));
-	l.mask[0] = oom_name_shared(&f, oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s));
-	if (a->window)
-		l.mask[1] = oom_name_shared(&f, oom_make_mask(t, true, a->window, dt, t->m_b,
-							      t->m_s, t->m_s));
+	for (int i = 0; i < (a->window ? 2 : 1); i++)
+		l.mask[i] = oom_name_for(&f, oom_make_mask(t, true, i ? a->window : 0, dt, t->m_b,
+							   t->m_s, t->m_s),
+					 oom_any_layer(t, a, SLIDES, i ? SLIDES : 0));
 	x = streams(&parts, a, first);
 	for (int i = 0; i < 2; i++)
 		if (oom_any_layer(t, a, SLIDES, i ? SLIDES : 0))

@@ -327,12 +327,15 @@ static void gemma4_shares(struct oom_frame *f, struct gemma4_layer *l, enum oom_
 	const struct oom_arch *a = l->a;
 	const uint64_t d[2] = {gemma4_of(a)->d_full, a->head_dim};
 	struct oom_tape *t = f->t;
+	bool any[2];
 
-	l->mask[0] = oom_name_shared(f, mask(t, a, 0, dt));
-	l->mask[1] = oom_name_shared(f, mask(t, a, a->window, dt));
+	for (int i = 0; i < 2; i++) {
+		any[i] = oom_any_layer(t, a, SLIDES, i ? SLIDES : 0);
+		l->mask[i] = oom_name_for(f, mask(t, a, i ? a->window : 0, dt), any[i]);
+	}
 	for (int i = 0; i < 2; i++) {
 		l->rope[i] = (struct oom_rope){oom_none(), oom_none()};
-		if (!oom_any_layer(t, a, SLIDES, i ? SLIDES : 0))
+		if (!any[i])
 			continue;
 		l->rope[i] = oom_rope_tables(t, d[i], dt, 2);
 		l->rope[i].cos = oom_name_shared(f, l->rope[i].cos);

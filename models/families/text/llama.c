@@ -189,7 +189,7 @@ static void llama_shares(struct oom_frame *f, struct llama_layer *l, enum oom_dt
 	l->mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) :
 				 oom_none();
 	for (int i = 0; i < 2; i++)
-		l->mask[i] = oom_name_shared(f, l->mask[i]);
+		l->mask[i] = oom_name_for(f, l->mask[i], oom_any_layer(t, a, SLIDES, i ? SLIDES : 0));
 	for (int i = 0; i < 2 && k->mask_if_padded && !t->plan->padding_mask; i++) {
 		oom_forget(f, l->mask[i]);
 		l->mask[i] = oom_none();

@@ -235,8 +235,9 @@ static struct oom_val llama4_prepare(struct oom_frame *f, const struct oom_arch 
 	struct oom_tape *t = f->t;
 
 	for (int i = 0; i < 2; i++)
-		l->mask[i] = oom_name_shared(f, oom_make_mask(t, true, i ? a->window : 0, dt, t->m_b,
-							      t->m_s, t->m_s));
+		l->mask[i] = oom_name_for(f, oom_make_mask(t, true, i ? a->window : 0, dt, t->m_b,
+							   t->m_s, t->m_s),
+					  oom_any_layer(t, a, CHUNKED, i ? CHUNKED : 0));
 	l->freqs = oom_name_shared(f, frequencies(t, a->head_dim));
 	return x;
 }

@@ -19,7 +19,8 @@
 	.norm = OOM_NORM_RMS_FP32, .norms = OOM_NORMS_AFTER, .qk = OOM_QK_WHOLE, .rope_back = true, \
 	.views_late = true
 #define PHI3 .fused_qkv = true, .mlp = oom_llama_fused_mlp, .dropout = "resid_pdrop"
-#define GLM .mlp = oom_llama_fused_mlp, .bias = OOM_BIAS_PROJECTIONS, .rotary = 0.5
+#define GLM \
+	.mlp = oom_llama_fused_mlp, .bias = OOM_BIAS_PROJECTIONS, .rotary = 0.5, .rope_spread = true
 
 const struct oom_family_type oom_llama_types[] = {
 	{"llama", KIND(.norm = OOM_NORM_RMS)},

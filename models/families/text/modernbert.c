@@ -333,7 +333,8 @@ static void modernbert_shares(struct oom_frame *f, const struct oom_arch *a,
 	for (int i = 0; i < 2; i++) {
 		l->mask[i] = oom_make_mask(t, causal, i ? a->window : 0, dt, t->m_b, t->m_s,
 					   t->m_s);
-		l->mask[i] = oom_name_shared(f, l->mask[i]);
+		l->mask[i] = oom_name_for(f, l->mask[i], oom_any_layer(t, a, MODERNBERT_SLIDES,
+								       i ? MODERNBERT_SLIDES : 0));
 	}
 	/* position_ids are expanded over the batch, and with them the tables */
 	if (causal)

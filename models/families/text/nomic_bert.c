@@ -95,7 +95,9 @@ static struct oom_val nomic_bert_model(struct oom_tape *t, const struct oom_arch
 	struct oom_frame f = {.t = t};
 	struct oom_val x;
 
-	oom_name(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64));
+	/* every layer's argument, but not in Jina's model */
+	oom_name_for(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64),
+		     !nomic_bert_kind(a)->jina);
 	x = oom_name(&f, nomic_bert_embeddings(t, a, word));
 	l.mask = oom_name_shared(&f, oom_make_mask(t, false, 0, (enum oom_dtype)x.dt, t->m_b,
 						   t->m_s, t->m_s));
