@@ -117,6 +117,8 @@ struct oom_eval {
 	/* peak the allocator holds: replayed if asked for, else estimated */
 	uint64_t reserved_bytes;
 	bool reserved_replayed;
+	/* FSDP1: what joining its largest unit may leave in the cache, at most (estimated); else 0 */
+	uint64_t wrap_bytes;
 	/* oom_judge, of a plan that fits a card only once its allocator gives cached segments back:
 	 * how many requests had to wait for that in two steps, and what would be used on a card that
 	 * has room for the cache; else 0, and used_bytes */

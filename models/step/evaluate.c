@@ -282,6 +282,7 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	struct program *g;
 	enum oom_status st = oom_plan_check(plan, err);
 
+	out->wrap_bytes = 0;
 	if (!st && oom_engine_own_ranks(plan))
 		return plan->seq_len ? oom_megatron_evaluate(model, plan, flags, out, alive, err) :
 				       without_tokens(model, err);

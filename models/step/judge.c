@@ -32,7 +32,8 @@ enum oom_decision oom_decide_on(const struct oom_eval *e, uint64_t capacity, con
 
 /* What is allocated is reserved in any case.  The upper bound is a guess, twice that and some segments
  * that hardly anything fills: replays of all model types under a dozen plans stay below 1.75 times
- * from 200 MiB on, and of the smallest, at 10 MiB, below three times. */
+ * from 200 MiB on, and of the smallest, at 10 MiB, below three times; what FSDP1's units were joined of
+ * comes on top. */
 #define FEW_SEGMENTS ((uint64_t)64 << 20)
 
 enum oom_decision oom_decide(const struct oom_eval *e, uint64_t budget)
@@ -43,7 +44,7 @@ enum oom_decision oom_decide(const struct oom_eval *e, uint64_t budget)
 		return OOM_DOES_NOT_FIT;
 	if (e->reserved_replayed)
 		return e->used_bytes <= budget ? OOM_FITS : OOM_UNDECIDED;
-	return outside + 2 * e->overall_peak + FEW_SEGMENTS <= budget ? OOM_FITS : OOM_UNDECIDED;
+	return outside + 2 * e->overall_peak + e->wrap_bytes + FEW_SEGMENTS <= budget ? OOM_FITS : OOM_UNDECIDED;
 }
 
 enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *model,

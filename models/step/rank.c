@@ -129,6 +129,19 @@ static bool grads_stay(const struct oom_plan *p, const struct oom_schedule *s)
 	       !p->step_in_backward && !p->offload_gradients;
 }
 
+/* A unit's parameters, their copies under way, the flat one and its part, of the largest: a layer, or what is
+ * outside of the layers. */
+static uint64_t joined(const struct program *g, const struct oom_arch *a, const struct oom_schedule *s)
+{
+	const uint64_t layers = g->layer * a->n_layers,
+		       root = g->total > layers ? g->total - layers : g->total,
+		       width = s->master || !s->in.half ? 4 : 2;
+
+	return s->hold[OOM_HOLD_WEIGHTS].pieces != OOM_PER_UNIT ?
+		       0 :
+		       4 * width * (root > g->layer ? root : g->layer);
+}
+
 /* The plan's schedule on one rank of an undivided model: the plain step, then every pass. */
 enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 				  const struct oom_plan *p, const struct oom_batch *at,
@@ -172,5 +185,6 @@ enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 	s->hold[OOM_HOLD_STATE].bytes += out->opt_bytes - in.state->bytes;
 	oom_apply_passes(s, p);
 	s->grads_stay = grads_stay(p, s);       /* passes may have divided them */
+	out->wrap_bytes = joined(g, a, s);
 	return OOM_OK;
 }

@@ -33,12 +33,13 @@ void oom_player_release(struct oom_player *p)
 	free(p->bytes);
 	free(p->grad);
 	free(p->parts);
+	free(p->moved);
 	memset(p, 0, sizeof(*p));
 }
 
 static bool room(struct oom_player *p, const struct oom_tape *t)
 {
-	int32_t *a, *b;
+	int32_t *a, *b, *m;
 	uint64_t *c;
 	struct oom_param *q;
 
@@ -55,9 +56,11 @@ static bool room(struct oom_player *p, const struct oom_tape *t)
 	}
 	if (t->n_params > p->cap_parts) {
 		q = realloc(p->parts, t->n_params * sizeof(*q));
-		if (!q)
+		p->parts = q ? q : p->parts;
+		m = realloc(p->moved, t->n_params * sizeof(*m));
+		p->moved = m ? m : p->moved;
+		if (!q || !m)
 			return false;
-		p->parts = q;
 		p->cap_parts = t->n_params;
 	}
 	for (size_t i = 0; i < t->n_rows; i++)
@@ -93,6 +96,86 @@ static void weight(struct playing *g, const struct oom_param *p, uint64_t part, 
 	n = oom_quantised_blocks(g->plan, p->elems, block);
 	for (size_t i = 0; i < n; i++)
 		oom_allocate(r, i ? block[i] : scaled(block[i], part, whole));
+}
+
+/* ---- FSDP1's flat parameters ---- */
+
+/* torch/distributed/fsdp/_init_utils.py, PARAM_BROADCAST_BUCKET_SIZE; two are under way
+ * (torch/csrc/distributed/c10d/comm.cpp, broadcast_coalesced: max_in_flight). */
+#define BROADCAST ((uint64_t)250 << 20)
+
+struct wrapping {
+	uint64_t flat;          /* bytes of the unit */
+	uint64_t bucket;        /* that is being filled */
+	int32_t sent[2];
+	size_t n;               /* parameters moved to the card */
+};
+
+static void send(struct playing *g, struct wrapping *u)
+{
+	oom_free(allocator(g), u->sent[0]);
+	u->sent[0] = u->sent[1];
+	u->sent[1] = u->bucket ? oom_allocate(allocator(g), u->bucket) : -1;
+	u->bucket = 0;
+}
+
+/* A parameter of a unit comes to the card; what a quantised one has beside its codes stays there. */
+static void move(struct playing *g, struct wrapping *u, const struct oom_param *p)
+{
+	uint64_t block[OOM_QUANTISED_BLOCKS] = {0};
+	size_t n = 0;
+
+	if (p->flags & OOM_P_QUANTISED)
+		n = oom_quantised_blocks(g->plan, p->elems, block);
+	else
+		block[0] = p->elems * oom_dtype_bytes((enum oom_dtype)p->dt) * (g->s->master ? 2 : 1);
+	g->p->moved[u->n++] = oom_allocate(allocator(g), block[0]);
+	for (size_t i = 1; i < n; i++)
+		oom_allocate(allocator(g), block[i]);
+	u->flat += block[0];
+	u->bucket += block[0];
+	if (u->bucket >= BROADCAST)
+		send(g, u);
+}
+
+/* _init_param_handle_from_module: a unit's parameters are moved to the card one by one, rank 0's are
+ * broadcast (sync_module_states, as accelerate asks), joined to a flat one, and the rank's part of that is
+ * cloned (_flat_param.py FlatParamHandle.shard); the others go when the function returns.  The allocator
+ * keeps what that took. */
+static void wrap_unit(struct playing *g, uint32_t unit, size_t from, size_t to, bool stays)
+{
+	struct wrapping u = {.sent = {-1, -1}};
+	const struct oom_param *p = g->v->tape->params;
+	int32_t flat, part;
+
+	for (size_t i = from; i < to; i++)
+		if (p[i].unit == unit && !(p[i].flags & (OOM_P_LORA | OOM_P_BESIDE)))
+			move(g, &u, &p[i]);
+	if (!u.n)
+		return;
+	send(g, &u);
+	send(g, &u);
+	send(g, &u);
+	flat = oom_allocate(allocator(g), u.flat);
+	part = oom_allocate(allocator(g), oom_shared_bytes(u.flat, OOM_SHARE_PART, g->s->ranks));
+	oom_free(allocator(g), flat);
+	for (size_t i = 0; i < u.n; i++)
+		oom_free(allocator(g), g->p->moved[i]);
+	if (!stays)                             /* flat_param_to(cpu) */
+		oom_free(allocator(g), part);
+}
+
+/* Layers in their order, then the root.  Adapters are units of their own (PEFT's fsdp_auto_wrap_policy). */
+static void wrap(struct playing *g, const struct oom_holding *h, bool stays)
+{
+	const struct oom_tape *t = g->v->tape;
+
+	for (size_t i = 0; i < t->n_params && stays; i++)
+		if (t->params[i].flags & OOM_P_LORA)
+			weight(g, &t->params[i], h->bytes, g->s->in.params);
+	for (size_t k = 0; k < t->n_units; k++)
+		wrap_unit(g, (uint32_t)k + 1, t->units[k].param0, t->units[k].param1, stays);
+	wrap_unit(g, 0, 0, t->n_params, stays);
 }
 
 /* Ids or pixels, labels, and the padding mask where there is one. */
@@ -152,6 +235,7 @@ static void take(struct playing *g, size_t i)
 		break;
 	case OOM_PER_TRAINED: per_trained(g, h->bytes); break;
 	case OOM_PER_BESIDE: per_beside(g, h->bytes); break;
+	case OOM_PER_UNIT: wrap(g, h, true); break;
 	case OOM_PER_INPUT: batch(g); break;
 	case OOM_PER_STATE: break;              /* the update makes them */
 	case OOM_IN_ONE: g->held[i] = oom_allocate(allocator(g), h->bytes); break;
@@ -163,8 +247,12 @@ static void come(struct playing *g, enum oom_moment_of_step moment)
 	for (size_t i = 0; i < g->s->n_hold; i++) {
 		const struct oom_holding *h = &g->s->hold[i];
 
-		if (h->from == moment && h->place == OOM_ON_GPU && h->bytes && !(g->there >> i & 1))
+		if (h->from != moment || !h->bytes || g->there >> i & 1)
+			continue;
+		if (h->place == OOM_ON_GPU)
 			take(g, i);
+		else if (h->pieces == OOM_PER_UNIT)
+			wrap(g, h, false);
 	}
 }
 

@@ -14,7 +14,8 @@ struct oom_player {
 	int32_t *grad;                  /* of a gradient that waits for the step, or -1 */
 	size_t cap;
 	struct oom_param *parts;        /* parameters as one rank's shards */
-	size_t cap_parts;
+	int32_t *moved;                 /* blocks of a unit's parameters while it is wrapped */
+	size_t cap_parts;               /* of both */
 };
 void oom_player_release(struct oom_player *p);
 

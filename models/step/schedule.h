@@ -31,6 +31,7 @@ enum oom_place { OOM_ON_GPU, OOM_IN_PINNED, OOM_IN_PAGEABLE, OOM_ON_NVME, OOM_PL
 enum oom_pieces {
 	OOM_IN_ONE,             /* one block */
 	OOM_PER_PARAM,          /* each parameter's share of it */
+	OOM_PER_UNIT,           /* a layer's parameters in one, after they have been joined (FSDP1) */
 	OOM_PER_STATE,          /* each state of the optimizer, as the update makes it */
 	OOM_PER_TRAINED,        /* each trained parameter's share of it */
 	OOM_PER_BESIDE,         /* each parameter of the models beside the trained one, then the rest */

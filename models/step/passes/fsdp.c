@@ -332,6 +332,8 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 	 * module, whole on every rank (bitsandbytes nn/modules.py Params4bit.quant_state) */
 	s->hold[OOM_HOLD_WEIGHTS].bytes =
 		oom_part_of(wide * (s->in.params - s->in.scales), s->ranks) + s->in.scales;
+	if (!oom_engine_of(p)->gathers_apart)
+		s->hold[OOM_HOLD_WEIGHTS].pieces = OOM_PER_UNIT;
 	s->hold[OOM_HOLD_STATE].bytes = oom_part_of(state->rounded, s->ranks);
 	for (int i = 0; i < 2; i++)
 		s->temps[i] = oom_part_of(state->temps[i], s->ranks);
