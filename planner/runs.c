@@ -144,7 +144,7 @@ static void write_header(struct runs *r, const struct oom_csv_row *row)
 	}
 	for (int b = 0; b < OOM_BUCKETS; b++)
 		fprintf(r->out, "pred_%s,", oom_bucket_column((enum oom_bucket)b));
-	fprintf(r->out, "pred_peak_phase,pred_context_bytes,pred_workspace_bytes,pred_nccl_bytes,"
+	fprintf(r->out, "pred_peak_phase,pred_allocated,pred_context_bytes,pred_workspace_bytes,pred_nccl_bytes,"
 			"pred_used_bytes,pred_error,pred_warning\n");
 }
 
@@ -166,7 +166,8 @@ static void write_prediction(struct runs *r, const struct oom_eval *e, uint64_t 
 	}
 	for (int b = 0; b < OOM_BUCKETS; b++)
 		fprintf(r->out, "%llu,", (unsigned long long)e->bucket[b]);
-	fprintf(r->out, "%s,%llu,%llu,%llu,%llu,", oom_phase_column(e->peak_phase),
+	fprintf(r->out, "%s,%llu,%llu,%llu,%llu,%llu,", oom_phase_column(e->peak_phase),
+		(unsigned long long)e->allocated_bytes,
 		(unsigned long long)e->context_bytes, (unsigned long long)e->workspace_bytes,
 		(unsigned long long)e->nccl_bytes, (unsigned long long)e->used_bytes);
 }
@@ -176,7 +177,8 @@ static bool compare(struct runs *r, const struct oom_csv_row *row, const struct 
 		    const struct oom_eval *e)
 {
 	const char *group = oom_csv_cell(row, "group");
-	const double predicted[OOM_MEASURES] = {(double)e->overall_peak, (double)e->reserved_bytes,
+	const double predicted[OOM_MEASURES] = {(double)e->allocated_bytes,
+						(double)(e->reserved_bytes + e->workspace_bytes),
 						(double)e->used_bytes};
 	double measured[OOM_MEASURES] = {0};
 
@@ -343,7 +345,7 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 	if (st == OOM_ERR_MEMORY || st == OOM_ERR_INTERNAL)
 		return oom_error_set(err, st, "%s", m->model ? why.text : m->err.text);
 	if (st) {
-		for (int i = 0; i < SCALARS + 1 + 2 * (OOM_PHASES - 1) + OOM_BUCKETS + 5; i++)
+		for (int i = 0; i < SCALARS + 1 + 2 * (OOM_PHASES - 1) + OOM_BUCKETS + 6; i++)
 			putc(',', r->out);
 		oom_csv_put(r->out, m->model ? why.text : m->err.text);
 		r->report->failed++;

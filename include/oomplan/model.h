@@ -128,7 +128,10 @@ struct oom_eval {
 	uint64_t offloaded_bytes;
 	/* context_bytes was measured on a card of this compute capability; else a guess */
 	bool context_measured;
-	uint64_t context_bytes, workspace_bytes, nccl_bytes;    /* outside max_memory_allocated */
+	/* outside overall_peak; the workspaces are in max_memory_allocated and max_memory_reserved of a card,
+	 * as PyTorch takes them from its caching allocator.  0 where the engine's own rows have them */
+	uint64_t context_bytes, workspace_bytes, nccl_bytes;
+	uint64_t allocated_bytes;       /* max_memory_allocated on a card: overall_peak and workspaces */
 	uint64_t used_bytes;            /* what nvidia-smi would show at the peak */
 	/* the same by the cheap estimate of the reserved bytes, whether or not they were replayed */
 	uint64_t used_bytes_estimated;

@@ -38,8 +38,13 @@ void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 		e->context_measured = true;
 	}
 	/* two cuBLAS workspaces, forward and autograd thread: 8.125 MiB each before Hopper, 32 MiB
-	 * from it on (ATen CUDABlas.cpp, parseChosenWorkspaceSize) */
-	e->workspace_bytes = 2 * (sm >= 9 ? 32 * MIB : 8 * MIB + 128 * KIB);
+	 * from it on (aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize; Blackwell as
+	 * Hopper in the newest).  cuBLASLt's, 1 MiB for a call or these shared, is not above them.
+	 * Megatron's ranks have them among their rows, with TransformerEngine's */
+	e->workspace_bytes = oom_engine_own_ranks(plan) ?
+				     0 :
+				     2 * (sm >= 9 ? 32 * MIB : 8 * MIB + 128 * KIB);
+	e->allocated_bytes = e->overall_peak + e->workspace_bytes;
 	/* first collective on two GPUs: +1.45 GiB measured (stas00/ml-engineering).  Cards for desktops
 	 * and servers without NVLink switches have two channels through the host where an A100 has 24
 	 * (NCCL, src/graph/paths.cc, search.cc), 10 MiB of buffers each and direction (src/init.cc

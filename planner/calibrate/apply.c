@@ -148,7 +148,7 @@ static double deviation(const struct outlook *o, double *dof)
 
 double oom_ratio_base(const struct oom_parts *p, enum oom_measure m)
 {
-	return oom_predicted(p, m) + (m == OOM_MEASURE_ALLOCATED ? p->workspace : 0);
+	return oom_predicted(p, m) + (m != OOM_MEASURE_USED ? p->workspace : 0);
 }
 
 /* Readings of real cards, where there are no terms. */

@@ -131,10 +131,12 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 	if (e->peak_phase == OOM_PHASE_EVAL)
 		puts("  no rung cures this: eval_accumulation_steps=1, or "
 		     "preprocess_logits_for_metrics (oomplan explain M15)");
-	printf("  allocated %s, reserved %s (%s), context %s (%s), workspaces %s\n",
-	       oom_gib(e->overall_peak), oom_gib(e->reserved_bytes),
-	       e->reserved_replayed ? "allocator replayed" : "estimated", oom_gib(e->context_bytes),
-	       e->context_measured ? "measured" : "a guess", oom_gib(e->workspace_bytes));
+	printf("  allocated %s, reserved %s (%s), context %s (%s)", oom_gib(e->overall_peak),
+	       oom_gib(e->reserved_bytes), e->reserved_replayed ? "allocator replayed" : "estimated",
+	       oom_gib(e->context_bytes), e->context_measured ? "measured" : "a guess");
+	if (e->workspace_bytes)
+		printf(", workspaces %s, which PyTorch counts as allocated too", oom_gib(e->workspace_bytes));
+	putchar('\n');
 	if (e->retries)
 		printf("  the card is full: two steps empty the allocator's cache %u time%s, which costs "
 		       "time; with room for it %s would be used\n",

@@ -31,6 +31,7 @@ static void eval(struct oom_json *j, const struct oom_judged *x)
 	}
 	oom_json_end(j);
 	oom_json_uint(j, "overall_peak_bytes", e->overall_peak);
+	oom_json_uint(j, "allocated_bytes", e->allocated_bytes);
 	oom_json_text(j, "peak_phase", oom_phase_column(e->peak_phase));
 	oom_json_object(j, "at_peak");
 	for (int b = 0; b < OOM_BUCKETS; b++)

@@ -48,7 +48,8 @@ def price(program):
     for r in csv.DictReader(open(out)):
         if r["pred_error"]:
             sys.exit(f"{r['id']}: {r['pred_error']}")
-        predicted = {"allocated": float(r["pred_overall_peak"]) + float(r["pred_workspace_bytes"]), "reserved": float(r["pred_reserved_native"]),
+        predicted = {"allocated": float(r["pred_allocated"]),
+                     "reserved": float(r["pred_reserved_native"]) + float(r["pred_workspace_bytes"]),
                      "nvidia_smi": float(r["pred_used_bytes"])}
         for m in MEASURES:
             if r[m]:

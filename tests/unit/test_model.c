@@ -99,6 +99,22 @@ static void cards_differ_by_capability(void **state)
 	assert_int_equal(hopper.workspace_bytes - ampere.workspace_bytes,
 			 2 * (32 * 1048576 - 8 * 1048576 - 128 * 1024));
 	assert_int_equal(hopper.overall_peak, ampere.overall_peak);
+	/* which a card counts as allocated, and which are used once */
+	assert_int_equal(ampere.allocated_bytes, ampere.overall_peak + 2 * (8 * 1048576 + 128 * 1024));
+	assert_int_equal(ampere.used_bytes, ampere.reserved_bytes + ampere.context_bytes +
+						    (ampere.allocated_bytes - ampere.overall_peak));
+	{
+		/* Megatron's ranks have theirs in a row of their own */
+		struct oom_plan m = p;
+		struct oom_eval e;
+
+		m.engine = OOM_ENGINE_MEGATRON;
+		m.compute_capability = 9;
+		e = price(&f, &m);
+		assert_int_equal(e.workspace_bytes, 0);
+		assert_int_equal(e.allocated_bytes, e.overall_peak);
+		assert_true(e.overall_peak > 2 * 32 * 1048576);
+	}
 	assert_true(turing.saved_bytes >= ampere.saved_bytes + UINT64_C(12) * 12 * 1024 * 1024 * 2);
 	assert_false(ampere.context_measured);
 	assert_true(turing.context_measured);
