@@ -1,0 +1,83 @@
+#!/bin/sh
+# interrupted.sh OOMPLAN CLOCK.so: what happens around the program changes no answer.  Clocks before the prices, far behind
+# them and stepping backwards; input that comes a byte at a time, output that is taken slowly; a program that is stopped
+# and goes on; memory that was not written before it is read, its libraries' too (valgrind, where there is one).
+oomplan=$1
+clock=$2
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+failed=0
+
+fail() {
+	echo "FAILED: $*"
+	failed=1
+}
+
+same() {
+	cmp -s "$folder/right" "$folder/got" || fail "$1: another answer"
+}
+
+# prices are of 2024 to 2026 (data/): marked as old by a clock of the year 9999, by none before them; a clock that steps
+# while it is looked at mixes marks and loses no row
+set -- box --model GPT-2 --tokens 1B
+LD_PRELOAD=$clock OOM_CLOCK=1700000000 "$oomplan" "$@" >"$folder/right" 2>"$folder/words" || fail "box: exit $?"
+grep -q 'old price' "$folder/right" && fail "box: a price of the future is old"
+for now in 0 -1 2147483648 253402300799; do
+	for step in 0 -86400 31557600; do
+		LD_PRELOAD=$clock OOM_CLOCK=$now OOM_CLOCK_STEP=$step "$oomplan" "$@" >"$folder/got" 2>"$folder/words" ||
+			fail "box, clock $now by $step: exit $?"
+		[ "$(wc -l <"$folder/got")" -ge "$(wc -l <"$folder/right")" ] || fail "box, clock $now by $step: rows are missing"
+	done
+	LD_PRELOAD=$clock OOM_CLOCK=$now "$oomplan" "$@" >"$folder/got" 2>/dev/null
+	case $now in
+	0 | -1) cmp -s "$folder/right" "$folder/got" || fail "box, clock $now: another answer" ;;
+	253402300799) grep -q 'old price' "$folder/got" || fail "box: no price is old in the year 9999" ;;
+	esac
+done
+
+set -- sweep --model GPT-2 --gpu T4 --axis seq-len=64..1024+64 --axis micro-batch=1..16
+"$oomplan" "$@" -q >"$folder/right" || fail "sweep: exit $?"
+LD_PRELOAD=$clock OOM_CLOCK=1000000000 OOM_CLOCK_STEP=-3600 "$oomplan" "$@" >"$folder/got" 2>"$folder/words" ||
+	fail "sweep, clock backwards: exit $?"
+same "sweep, clock backwards"
+
+# taken slowly, and stopped for a while with the pipe full
+"$oomplan" "$@" -q | { sleep 0.3; dd bs=7 2>/dev/null; } >"$folder/got"
+same "sweep, read seven bytes at a time"
+mkfifo "$folder/pipe"
+"$oomplan" "$@" -q >"$folder/pipe" &
+pid=$!
+{
+	sleep 0.1
+	kill -STOP $pid
+	sleep 0.1
+	kill -CONT $pid
+	cat
+} <"$folder/pipe" >"$folder/got" 2>"$folder/words"
+wait $pid || fail "sweep, stopped and continued: exit $?"
+same "sweep, stopped and continued"
+
+# a byte at a time
+printf '{"model_type": "gpt2", "n_layer": 3}' >"$folder/config"
+"$oomplan" estimate --model "$folder/config" --gpu T4 --json >"$folder/right" 2>"$folder/words" || fail "estimate: exit $?"
+dd if="$folder/config" bs=1 2>/dev/null | "$oomplan" estimate --model - --gpu T4 --json 2>"$folder/words" |
+	sed "s|standard input|$folder/config|" >"$folder/got"
+sed 's/"model": *"[^"]*"//' "$folder/right" >"$folder/a"
+sed 's/"model": *"[^"]*"//' "$folder/got" >"$folder/b"
+cmp -s "$folder/a" "$folder/b" || fail "estimate, a byte at a time: another answer"
+
+if command -v valgrind >/dev/null; then
+	while read -r line; do
+		# shellcheck disable=SC2086
+		valgrind -q --error-exitcode=99 "$oomplan" $line >/dev/null 2>"$folder/words"
+		[ $? = 99 ] && fail "memcheck: $line: $(head -3 "$folder/words")"
+	done <<-END
+		estimate --model Llama-3.2-1B --gpu T4 --json
+		plan --model GPT-2 --gpu T4
+		box --model GPT-2 -q
+		sweep --model GPT-2 --gpu T4 --axis seq-len=64..256+64 -q
+		solve micro-batch --model GPT-2 --gpu T4
+	END
+fi
+[ $failed = 0 ] && echo "clocks, slow pipes, a pause: the same answers"
+exit $failed
