@@ -204,6 +204,13 @@ struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype
 	return tables(t, t->m_s, 1, 1, dim, dt, buffers);
 }
 
+struct oom_rope oom_name_tables(struct oom_frame *f, struct oom_rope r)
+{
+	r.cos = oom_name_shared(f, r.cos);
+	r.sin = oom_name_shared(f, r.sin);
+	return r;
+}
+
 struct oom_rope oom_rope_tables_3d(struct oom_tape *t, uint64_t dim, enum oom_dtype dt,
 				   unsigned buffers, bool merged)
 {

@@ -18,6 +18,8 @@ struct oom_rope {
 };
 struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype dt,
 				unsigned buffers);
+/* Both as names of f's that all layers share. */
+struct oom_rope oom_name_tables(struct oom_frame *f, struct oom_rope r);
 /* Tables of positions in time, height and width, one a token: [3, b, s, dim], or [b, s, dim]
  * once merged. */
 struct oom_rope oom_rope_tables_3d(struct oom_tape *t, uint64_t dim, enum oom_dtype dt,

@@ -5,14 +5,13 @@
 void oom_decoder_shares(struct oom_frame *f, const struct oom_arch *a, const struct oom_decoder *d,
 			struct oom_decoder_layer *l, enum oom_dtype dt)
 {
+	const uint64_t window = d->window ? a->window : 0,
+		       dim = d->rope_part ? oom_rot_dim(a) : a->head_dim;
 	struct oom_tape *t = f->t;
 
-	l->mask = oom_name_shared(f, oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s));
-	if (!d->rope)
-		return;
-	l->rope = oom_rope_tables(t, a->head_dim, dt, 2);
-	l->rope.cos = oom_name_shared(f, l->rope.cos);
-	l->rope.sin = oom_name_shared(f, l->rope.sin);
+	l->mask = oom_name_shared(f, oom_make_mask(t, true, window, dt, t->m_b, t->m_s, t->m_s));
+	if (d->rope || d->rope_part)
+		l->rope = oom_name_tables(f, oom_rope_tables(t, dim, dt, 2));
 }
 
 /* XModel.forward: its names are gone when the head begins. */
@@ -25,6 +24,9 @@ static struct oom_val model(struct oom_tape *t, const struct oom_arch *a,
 	} l = {.base = {.a = a, .mask = oom_none(), .rope = {oom_none(), oom_none()}}};
 	const uint64_t width = a->d_embed ? a->d_embed : a->d_model;
 	const size_t size = d->layer_size ? d->layer_size : sizeof(l.base);
+	const uint32_t depth = (uint32_t)oom_depth(t, a->n_layers);
+	uint8_t last[OOM_MAX_LAYERS] = {0};
+	const uint8_t *kind = d->kinds ? a->kind : d->last_apart ? last : NULL;
 	struct oom_frame f = {.t = t};
 	struct oom_val x, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 
@@ -41,8 +43,9 @@ static struct oom_val model(struct oom_tape *t, const struct oom_arch *a,
 		x = d->prepare(&f, a, &l.base, x);
 	else
 		oom_decoder_shares(&f, a, d, &l.base, (enum oom_dtype)x.dt);
-	x = oom_layers_sized(t, (uint32_t)oom_depth(t, a->n_layers), d->kinds ? a->kind : NULL,
-			     d->block, &l, size, x);
+	if (depth && depth <= OOM_MAX_LAYERS)
+		last[depth - 1] = 1;
+	x = oom_layers_sized(t, depth, kind, d->block, &l, size, x);
 	oom_forget_shared(&f);
 	x = d->finish ? d->finish(t, a, x) : oom_norm(t, a->norm, d->norm, x, 0);
 	return oom_leave(&f, x);

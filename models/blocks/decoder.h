@@ -22,7 +22,10 @@ struct oom_decoder {
 	/* the model makes position ids and hands them to every layer */
 	bool position_ids;
 	bool rope;                      /* tables of all of head_dim, in the model's type */
+	bool rope_part;                 /* tables of the part of a head that is rotated */
+	bool window;                    /* the mask is of a->window tokens */
 	bool kinds;                     /* layers differ, as a->kind says */
+	bool last_apart;                /* the last layer differs from the others */
 	/* sizeof the family's layer struct, at most OOM_CTX_BYTES; 0: struct oom_decoder_layer */
 	size_t layer_size;
 	oom_block_fn block;

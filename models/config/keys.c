@@ -51,6 +51,13 @@ void oom_read_rows(struct oom_arch *a, const struct oom_key_row *k)
 		a->head_dim = a->d_model / a->n_heads;
 }
 
+void oom_check_experts(struct oom_arch *a)
+{
+	if (a->top_k > a->n_experts)
+		oom_read_fail(&a->rd, "num_experts_per_tok (%llu) is more than the %llu experts",
+			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
+}
+
 bool oom_read_every(struct oom_arch *a, const char *period, const char *offset, uint8_t bit)
 {
 	const uint64_t every = oom_read_count(&a->rd, period, 1),

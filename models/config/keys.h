@@ -92,9 +92,20 @@ struct oom_key_row {
 	 .like = OOM_KEY_AT(struct oom_arch, n_heads, uint64_t)}, \
 		QUOTIENT(head_dim, "head_dim", d_model, n_heads)
 
+/* Biases of all four projections of an attention. */
+#define OOM_BIAS_KEYS(yes) \
+	FLAG(qkv_bias, "attention_bias", yes), FLAG(o_bias, "attention_bias", yes)
+/* What most decoders have beside their sizes. */
+#define OOM_USUAL_KEYS \
+	OR(max_positions, "max_position_embeddings", 0), FLAG(tie, "tie_word_embeddings", false), \
+		REAL(attn_dropout, "attention_dropout", 0)
+
 /* Reads every row.  Where no row filled them, n_kv_heads becomes n_heads and head_dim
  * d_model / n_heads.  Failures are left in the reader, as those of oom_read_count are. */
 void oom_read_rows(struct oom_arch *a, const struct oom_key_row *rows);
+
+/* Fails where a token would go to more experts than there are. */
+void oom_check_experts(struct oom_arch *a);
 
 /* Sets `bit` in kind[] of every period-th layer from the offset on, both of them keys; whether there
  * is such a layer. */

@@ -184,8 +184,7 @@ static struct oom_val run_stack(struct oom_tape *t, struct stack *s, uint64_t la
 	t->m_s = s->m_len;
 	s->rope = oom_rope_tables(t, s->d, dt, 2);
 	t->m_s = m_s;
-	s->rope.cos = oom_name_shared(&f, s->rope.cos);
-	s->rope.sin = oom_name_shared(&f, s->rope.sin);
+	s->rope = oom_name_tables(&f, s->rope);
 	s->mask = oom_make_mask(t, s->decoder, window, dt, t->m_b, s->m_len, s->m_len);
 	s->mask = oom_name_shared(&f, s->mask);
 	x = oom_layers(t, (uint32_t)oom_depth(t, layers), NULL, block, s, x);

@@ -262,8 +262,7 @@ static struct oom_val moonshine_stack(struct oom_tape *t, const struct oom_encde
 	t->m_s = s->m_len;
 	m.rope = oom_rope_tables(t, rot ? rot : 2, (enum oom_dtype)x.dt, 2);
 	t->m_s = m_s;
-	m.rope.cos = oom_name_shared(&f, m.rope.cos);
-	m.rope.sin = oom_name_shared(&f, m.rope.sin);
+	m.rope = oom_name_tables(&f, m.rope);
 	x = oom_layers(t, (uint32_t)oom_depth(t, s->layers), NULL, moonshine_block, &m, x);
 	oom_forget_shared(&f);
 	return oom_op_layer_norm(t, "norm", x, 0, true, false);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "blocks/blocks.h"
+#include "config/keys.h"
 
 enum {
 	MLA = 1, SIGMOID = 2, SHARED = 4, INTERLEAVE = 8, COMPLEX_ROPE = 16, QK_NORM = 32,
@@ -109,9 +110,7 @@ static void parse_experts(struct oom_arch *a)
 	a->d_shared = a->d_expert *
 		      oom_read_count_or(r, "n_shared_experts",
 					oom_read_count_or(r, "num_shared_experts", 0));
-	if (a->top_k > a->n_experts)
-		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
-			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
+	oom_check_experts(a);
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
 		const char *type = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
 

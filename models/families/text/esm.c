@@ -124,9 +124,7 @@ static struct oom_val esm_model(struct oom_tape *t, const struct oom_arch *a, st
 	l.mask = oom_name_shared(&f, oom_make_mask(t, false, 0, (enum oom_dtype)x.dt, t->m_b,
 						   t->m_s, t->m_s));
 	if (esm_of(a)->rotary)
-		l.rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 1);
-	l.rope.cos = oom_name_shared(&f, l.rope.cos);
-	l.rope.sin = oom_name_shared(&f, l.rope.sin);
+		l.rope = oom_name_tables(&f, oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 1));
 	oom_param(t, "contact_head.regression", 1, depth * a->n_heads, OOM_P_LINEAR | OOM_P_UNUSED);
 	oom_param(t, "contact_head.regression.bias", 0, 1, OOM_P_UNUSED);
 	x = oom_name(&f, oom_layers(t, (uint32_t)depth, NULL, esm_block, &l, x));

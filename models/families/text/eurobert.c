@@ -15,8 +15,7 @@ static const struct oom_key_row eurobert_keys[] = {
 	MUST(d_ff, "intermediate_size"),
 	ACT(act, "hidden_act", "silu"),
 	REAL(attn_dropout, "attention_dropout", 0),
-	FLAG(qkv_bias, "attention_bias", false),
-	FLAG(o_bias, "attention_bias", false),
+	OOM_BIAS_KEYS(false),
 	FLAG(mlp_bias, "mlp_bias", false),
 	FLAG(tie, "tie_word_embeddings", false),
 	OOM_KEYS_END,
@@ -109,9 +108,7 @@ static struct oom_val eurobert_model(struct oom_tape *t, const struct oom_arch *
 	ids = oom_name(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64));
 	l.mask = oom_name_shared(&f, oom_make_mask(t, false, 0, (enum oom_dtype)x.dt, t->m_b,
 						   t->m_s, t->m_s));
-	l.rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
-	l.rope.cos = oom_name_shared(&f, l.rope.cos);
-	l.rope.sin = oom_name_shared(&f, l.rope.sin);
+	l.rope = oom_name_tables(&f, oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2));
 	oom_name_shared(&f, ids);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, eurobert_block, &l, x);
 	oom_forget_shared(&f);

@@ -1,32 +1,40 @@
 /* Falcon: fused qkv with one key and value head or a group of them, parallel feed-forward, a mask
  * always made. Reference: transformers 5.12, models/falcon/modeling_falcon.py. */
-#include "blocks/blocks.h"
+#include "blocks/decoder.h"
+#include "config/keys.h"
 
-enum { NEW, MULTI, PARALLEL, BIAS, NORMS, ALIBI };      /* extra[] */
+struct falcon {
+	uint64_t norms;                 /* before attention and feed-forward side by side */
+	bool grouped;                   /* new_decoder_architecture */
+	bool multi_query, parallel, bias, alibi;
+};
+OOM_OWN(falcon, struct falcon);
 
-static void parse(struct oom_arch *a)
+static const struct oom_key_row falcon_keys[] = {
+	OOM_DECODER_KEYS,
+	LIKE(d_ff, "ffn_hidden_size", 4, d_model),
+	ACT(act, "activation", "gelu"),
+	REAL(attn_dropout, "attention_dropout", 0),
+	REAL(dropout, "hidden_dropout", 0),
+	FLAG(tie, "tie_word_embeddings", true),
+	FLAG_OWN(struct falcon, grouped, "new_decoder_architecture", false),
+	FLAG_OWN(struct falcon, multi_query, "multi_query", true),
+	FLAG_OWN(struct falcon, parallel, "parallel_attn", true),
+	FLAG_OWN(struct falcon, bias, "bias", false),
+	FLAG_OWN(struct falcon, alibi, "alibi", false),
+	OOM_KEYS_END,
+};
+
+static void falcon_parse(struct oom_arch *a)
 {
+	struct falcon *own = falcon_own(a);
 	struct oom_reader *r = &a->rd;
 
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->head_dim = a->d_model / a->n_heads;
-	a->d_ff = oom_read_count_or(r, "ffn_hidden_size", 4 * a->d_model);
-	a->act = oom_read_act(r, "activation", "gelu");
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
-	a->dropout = oom_read_real(r, "hidden_dropout", 0);
-	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
-	a->extra[NEW] = oom_read_bool(r, "new_decoder_architecture", false);
-	a->extra[MULTI] = oom_read_bool(r, "multi_query", true);
-	a->extra[PARALLEL] = oom_read_bool(r, "parallel_attn", true);
-	a->extra[BIAS] = oom_read_bool(r, "bias", false);
-	a->extra[ALIBI] = oom_read_bool(r, "alibi", false);
-	a->extra[NORMS] = oom_read_count_or(r, "num_ln_in_parallel_attn", a->extra[NEW] ? 2 : 1);
-	a->n_kv_heads = a->extra[NEW]	? oom_read_count_or(r, "num_kv_heads", a->n_heads) :
-			a->extra[MULTI] ? 1 :
-					  a->n_heads;
+	a->norm = OOM_NORM_LAYER;
+	own->norms = oom_read_count_or(r, "num_ln_in_parallel_attn", own->grouped ? 2 : 1);
+	a->n_kv_heads = own->grouped	 ? oom_read_count_or(r, "num_kv_heads", a->n_heads) :
+			own->multi_query ? 1 :
+					   a->n_heads;
 	if (!a->head_dim || !a->n_kv_heads || a->n_heads % a->n_kv_heads)
 		oom_read_fail(r,
 			      "num_attention_heads (%llu) must divide hidden_size and be a "
@@ -34,10 +42,9 @@ static void parse(struct oom_arch *a)
 			      (unsigned long long)a->n_heads, (unsigned long long)a->n_kv_heads);
 }
 
-struct layer {
-	const struct oom_arch *a;
-	struct oom_rope rope;
-	struct oom_val mask, alibi;
+struct falcon_layer {
+	struct oom_decoder_layer base;
+	struct oom_val alibi;
 };
 
 /* fused_qkv taken apart as _split_heads does: slices are views, lists of indices copies,
@@ -46,58 +53,66 @@ static void split_heads(struct oom_tape *t, const struct oom_arch *a, struct oom
 			struct oom_val p[3])
 {
 	const struct oom_dim h = D(a->d_model), kv = D(a->n_kv_heads * a->head_dim);
+	const struct falcon *own = falcon_of(a);
 
 	for (int i = 0; i < 3; i++) {
-		if (!a->extra[NEW] && (!a->extra[MULTI] || !i)) {
-			p[i] = oom_op_slice(t, oom_keep(x), x.mono, h);
+		if (!own->grouped && (!own->multi_query || !i)) {
+			p[i] = oom_op_slice(t, x, x.mono, h);
 		} else if (!i) {
-			p[i] = oom_op_copy(t, "flatten", oom_op_slice(t, oom_keep(x), x.mono, h));
+			p[i] = oom_op_copy(t, "flatten", oom_op_slice(t, x, x.mono, h));
 		} else {
-			p[i] = oom_op_gather(t, "index", oom_keep(x),
+			p[i] = oom_op_gather(t, "index", x,
 					     oom_input(t, "index", OOM_MONO_ONE, 1, OOM_I64),
 					     x.mono, kv);
-			if (a->extra[NEW] && a->n_kv_heads < a->n_heads)
+			if (own->grouped && a->n_kv_heads < a->n_heads)
 				p[i] = oom_op_expand_copy(t, p[i], x.mono, h);
 		}
 	}
-	oom_done(t, x);
 	for (int i = 0; i < 3; i++)
 		p[i] = oom_op_heads(t, p[i]);
 }
 
-/* softmax(q k^T / sqrt(d) [+ alibi] + mask) v, scaled in place. */
-static struct oom_val eager(struct oom_tape *t, const struct layer *l, struct oom_val p[3],
-			    enum oom_dtype dt, struct oom_val *weights)
+/* softmax(q k^T / sqrt(d) [+ alibi] + mask) v, scaled in place.  The weights are a name of the
+ * layer's. */
+static struct oom_val eager(struct oom_frame *layer, const struct falcon_layer *l,
+			    const struct oom_val p[3], enum oom_dtype dt)
 {
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
 	const struct oom_dim h = D(a->d_model);
-	struct oom_val w, y;
+	struct oom_tape *t = layer->t;
+	struct oom_frame f = {.t = t};
+	struct oom_val k = p[1], v = p[2], w, y;
 
-	if (a->n_kv_heads == 1 && a->n_heads > 1 && !a->extra[NEW]) {
-		p[1] = oom_op_expand(t, p[1], p[1].mono, h);
-		p[2] = oom_op_expand(t, p[2], p[2].mono, h);
+	if (a->n_kv_heads == 1 && a->n_heads > 1 && !falcon_of(a)->grouped) {
+		k = oom_op_expand(t, k, k.mono, h);
+		v = oom_op_expand(t, v, v.mono, h);
 	}
-	w = oom_op_bmm(t, "scores", p[0], p[1], t->m_bss, D(a->n_heads), a->head_dim);
+	w = oom_op_bmm(t, "scores", p[0], k, t->m_bss, D(a->n_heads), a->head_dim);
 	if (!oom_is_none(l->alibi))
-		w = oom_op_add(t, oom_op_cast(t, w, OOM_F32), oom_keep(l->alibi));
-	y = oom_op_add(t, oom_keep(w), oom_keep(l->mask));
-	y = oom_op_softmax(t, oom_op_cast(t, y, dt), false);
-	oom_drop(t, w);                         /* attention_scores is reassigned only now */
-	w = y;
+		w = oom_op_add(t, oom_op_cast(t, w, OOM_F32), l->alibi);
+	w = oom_name(&f, w);
+	y = oom_op_cast(t, oom_op_add(t, w, l->base.mask), dt);
+	y = oom_op_softmax(t, y, false);
+	oom_forget(&f, w);                      /* attention_scores is reassigned only now */
 	if (!oom_is_none(l->alibi))
-		w = oom_op_dropout(t, w, a->attn_dropout);
-	*weights = oom_share(t, w);
-	return oom_op_merge_heads(t, oom_op_bmm(t, "attention", w, p[2], t->m_bs, h,
+		y = oom_op_dropout(t, y, a->attn_dropout);
+	y = oom_name(layer, y);
+	return oom_op_merge_heads(t, oom_op_bmm(t, "attention", y, v, t->m_bs, h,
 						oom_mono_now(t, t->m_s)));
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x,
-				struct oom_val *weights)
+static unsigned linear_flags(const struct oom_arch *a)
 {
-	const struct oom_arch *a = l->a;
-	const uint64_t groups = a->extra[NEW] ? a->n_heads : a->n_kv_heads,
+	return OOM_NOT_LEAF | (falcon_of(a)->bias ? OOM_BIAS : 0);
+}
+
+static struct oom_val falcon_attention(struct oom_frame *layer, const struct falcon_layer *l,
+				       struct oom_val x)
+{
+	const struct oom_arch *a = l->base.a;
+	const uint64_t groups = falcon_of(a)->grouped ? a->n_heads : a->n_kv_heads,
 		       kv = a->n_kv_heads * a->head_dim;
-	const unsigned bias = OOM_NOT_LEAF | (a->extra[BIAS] ? OOM_BIAS : 0);
+	struct oom_tape *t = layer->t;
 	const struct oom_sdpa s = {.heads = a->n_heads,
 				   .kv_heads = groups,
 				   .d = a->head_dim,
@@ -108,72 +123,63 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 				   .sq = t->m_s,
 				   .causal = true};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val p[3], local[4], y;
+	struct oom_frame f = {.t = t};
+	struct oom_val p[3], y;
 
-	y = oom_op_linear(t, "query_key_value", oom_keep(x), D(a->d_model + 2 * kv), bias);
-	local[3] = oom_share(t, y);
-	split_heads(t, a, y, p);
-	*weights = oom_none();
-	if (!a->extra[ALIBI]) {
-		oom_rope_pair(t, &p[0], &p[1], &l->rope, a->n_heads, groups, a->head_dim,
+	x = oom_arg(&f, x);
+	y = oom_op_linear(t, "query_key_value", x, D(a->d_model + 2 * kv), linear_flags(a));
+	split_heads(t, a, oom_name(&f, y), p);
+	if (!falcon_of(a)->alibi)
+		oom_rope_pair(t, &p[0], &p[1], &l->base.rope, a->n_heads, groups, a->head_dim,
 			      a->head_dim);
-	}
-	/* query_layer and its like live until the module returns */
-	for (int i = 0; i < 3; i++)
-		local[i] = oom_share(t, p[i]);
+	oom_name_each(&f, p, 3);                /* query_layer and its like */
 	switch ((enum oom_attention)t->plan->attn) {
 	case OOM_ATTN_SDPA:
-		y = oom_op_sdpa(t, p[0], p[1], p[2],
-				oom_is_none(l->mask) ? oom_none() : oom_keep(l->mask), &s);
-		y = oom_op_merge_heads(t, y);
+		y = oom_op_merge_heads(t, oom_op_sdpa(t, p[0], p[1], p[2], l->base.mask, &s));
 		break;
 	case OOM_ATTN_FLASH:
 		y = oom_op_merge_heads(t, oom_op_flash(t, p[0], p[1], p[2], &s));
 		break;
-	default: y = eager(t, l, p, dt, weights); break;
+	default: y = eager(layer, l, p, dt); break;
 	}
-	y = oom_op_linear(t, "dense", y, D(a->d_model), bias);
-	for (int i = 0; i < 4; i++)
-		oom_drop(t, local[i]);
-	oom_done(t, x);
-	return y;
+	return oom_leave(&f, oom_op_linear(t, "dense", y, D(a->d_model), linear_flags(a)));
 }
 
 /* The caller keeps a layer's (hidden, weights) until the next layer has returned its own. */
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val falcon_block(struct oom_tape *t, const void *ctx, uint32_t i,
+				   struct oom_val x)
 {
-	const struct layer *l = ctx;
-	const struct oom_arch *a = l->a;
-	const bool two = a->extra[NEW] && a->extra[NORMS] == 2,
-		   side = a->extra[NEW] || a->extra[PARALLEL];
-	const unsigned bias = OOM_NOT_LEAF | (a->extra[BIAS] ? OOM_BIAS : 0);
-	struct oom_val h, m, y, weights, before = oom_none();
+	const struct falcon_layer *l = ctx;
+	const struct oom_arch *a = l->base.a;
+	const struct falcon *own = falcon_of(a);
+	const bool two = own->grouped && own->norms == 2, side = own->grouped || own->parallel;
+	struct oom_frame f = {.t = t};
+	struct oom_val h, m, y;
 
 	if (t->plan->attn == OOM_ATTN_EAGER)
-		before = oom_weights_before(t, i, a->n_heads, (enum oom_dtype)x.dt);
-	h = oom_op_layer_norm(t, two ? "ln_attn" : "input_layernorm", oom_keep(x), 0, true, true);
-	m = two ? oom_op_layer_norm(t, "ln_mlp", oom_keep(x), 0, true, true) : oom_share(t, h);
-	y = attention(t, l, h, &weights);
+		oom_name(&f, oom_weights_before(t, i, a->n_heads, (enum oom_dtype)x.dt));
+	h = oom_norm(t, a->norm, two ? "ln_attn" : "input_layernorm", x, 0);
+	if (two)
+		m = oom_name(&f, oom_norm(t, a->norm, "ln_mlp", x, 0));
+	else
+		h = m = oom_name(&f, h);
+	y = falcon_attention(&f, l, h);
 	if (!side) {
-		x = oom_op_add(t, x, oom_op_dropout(t, y, a->attn_dropout));
-		oom_drop(t, m);
-		m = oom_op_layer_norm(t, "post_attention_layernorm", oom_keep(x), 0, true, true);
+		x = oom_name(&f, oom_op_add(t, x, oom_op_dropout(t, y, a->attn_dropout)));
+		oom_forget(&f, m);
+		m = oom_name(&f, oom_norm(t, a->norm, "post_attention_layernorm", x, 0));
 	}
-	h = oom_activation(t, a->act,
-			   oom_op_linear(t, "dense_h_to_4h", oom_keep(m), D(a->d_ff), bias));
-	h = oom_op_linear(t, "dense_4h_to_h", h, D(a->d_model), bias);
+	h = oom_op_linear(t, "dense_h_to_4h", m, D(a->d_ff), linear_flags(a));
+	h = oom_activation(t, a->act, h);
+	h = oom_op_linear(t, "dense_4h_to_h", h, D(a->d_model), linear_flags(a));
 	if (side)
 		h = oom_op_add_inplace(t, h, y);
-	x = oom_op_add(t, x, oom_op_dropout(t, h, a->dropout));
-	oom_drop(t, m);
-	oom_drop(t, weights);
-	oom_drop(t, before);
-	return x;
+	return oom_leave(&f, oom_op_add(t, x, oom_op_dropout(t, h, a->dropout)));
 }
 
 /* A mask function is handed to create_causal_mask, so the mask is made even where the kernel's
  * causality would do. */
-static struct oom_val make_mask(struct oom_tape *t, struct oom_val x)
+static struct oom_val make_mask(struct oom_tape *t, enum oom_dtype dt)
 {
 	const bool grad = t->grad;
 	struct oom_val b;
@@ -181,7 +187,7 @@ static struct oom_val make_mask(struct oom_tape *t, struct oom_val x)
 	if (t->plan->attn == OOM_ATTN_FLASH)
 		return oom_none();
 	if (t->plan->attn == OOM_ATTN_EAGER || t->plan->padding_mask)
-		return oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
+		return oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
 	t->grad = false;
 	b = oom_new(t, "mask", oom_mono_mul(t, t->m_s, t->m_s), D(1), OOM_U8);
 	b.mono = t->m_bss;
@@ -189,41 +195,35 @@ static struct oom_val make_mask(struct oom_tape *t, struct oom_val x)
 	return b;
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val falcon_prepare(struct oom_frame *f, const struct oom_arch *a,
+				     struct oom_decoder_layer *base, struct oom_val x)
 {
-	struct oom_val embed, x, first, positions,
-		ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a, .alibi = oom_none()};
+	struct falcon_layer *l = (struct falcon_layer *)base;
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const bool alibi = falcon_of(a)->alibi;
+	struct oom_tape *t = f->t;
+	struct oom_val m;
 
-	t->scope = "word_embeddings";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
-	x = oom_input_grads(t, x);
-	first = oom_share(t, x);
-	if (a->extra[ALIBI])
-		l.alibi = oom_new(t, "alibi", t->m_bs, D(a->n_heads), (enum oom_dtype)x.dt);
-	/* position_ids: every layer's argument, and a local of the model until it returns */
-	positions = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
-	l.mask = make_mask(t, x);
-	/* the bias is folded into a mask for every head */
-	if (a->extra[ALIBI] && !oom_is_none(l.mask)) {
-		struct oom_val wide = oom_new(t, "alibi mask", t->m_bss, D(a->n_heads),
-					      (enum oom_dtype)x.dt);
-
-		oom_drop(t, l.mask);
-		l.mask = wide;
+	l->alibi = alibi ? oom_new(t, "alibi", t->m_bs, D(a->n_heads), dt) : oom_none();
+	l->alibi = oom_name_shared(f, l->alibi);
+	m = base->mask = oom_name_shared(f, make_mask(t, dt));
+	if (alibi && !oom_is_none(m)) {         /* the bias is folded into a mask for every head */
+		base->mask = oom_new(t, "alibi mask", t->m_bss, D(a->n_heads), dt);
+		base->mask = oom_name_shared(f, base->mask);
+		oom_forget(f, m);
 	}
-	l.rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
-	oom_drop_shared(t, l.rope.cos);
-	oom_drop_shared(t, l.rope.sin);
-	oom_drop_shared(t, l.mask);
-	oom_drop_shared(t, l.alibi);
-	x = oom_op_layer_norm(t, "ln_f", x, 0, true, true);
-	oom_drop_shared(t, positions);
-	oom_drop(t, first);
-	return oom_causal_tail(t, a, x, embed);
+	base->rope = oom_name_tables(f, oom_rope_tables(t, a->head_dim, dt, 2));
+	return x;
 }
+
+static const struct oom_decoder falcon_decoder = {
+	.embed = "word_embeddings",
+	.norm = "ln_f",
+	.position_ids = true,
+	.layer_size = sizeof(struct falcon_layer),
+	.block = falcon_block,
+	.prepare = falcon_prepare,
+};
 
 const struct oom_family oom_family_falcon = {
 	.name = "falcon",
@@ -231,6 +231,7 @@ const struct oom_family oom_family_falcon = {
 	.source = "transformers 5.12 models/falcon/modeling_falcon.py",
 	.types = OOM_TYPE("falcon"),
 	.lora_targets = "query_key_value",
-	.parse = parse,
-	.step = step,
+	.keys = falcon_keys,
+	.parse = falcon_parse,
+	.decoder = &falcon_decoder,
 };

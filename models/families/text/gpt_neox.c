@@ -1,46 +1,54 @@
 /* GPT-NeoX (Pythia): parallel attention and feed-forward, fused qkv, partial rotary positions;
  * Persimmon: the same one after the other, with norms of queries and keys.
  * Reference: transformers 5.12, models/{gpt_neox,persimmon}/modeling_*.py. */
-#include <string.h>
+#include "blocks/decoder.h"
+#include "config/keys.h"
 
-#include "blocks/blocks.h"
+struct gpt_neox_kind {
+	bool sequential;        /* whatever the config says; no dropout but the feed-forward's */
+	bool qk_norm;           /* unless the config says otherwise */
+};
+static const struct gpt_neox_kind gpt_neox = {.sequential = false};
+static const struct gpt_neox_kind persimmon = {.sequential = true, .qk_norm = true};
+static const struct oom_family_type gpt_neox_types[] = {
+	{"gpt_neox", &gpt_neox}, {"persimmon", &persimmon}, {NULL, NULL},
+};
 
-enum { PARALLEL, BIAS, PERSIMMON, QK_NORM };      /* extra[] */
+struct gpt_neox {
+	bool parallel;
+	double dropout;                 /* of the attention's result and the embeddings */
+};
+OOM_OWN(gpt_neox, struct gpt_neox);
 
-static void parse(struct oom_arch *a)
+static const struct oom_key_row gpt_neox_keys[] = {
+	OOM_DECODER_KEYS,
+	MUST(d_ff, "intermediate_size"),
+	OR(max_positions, "max_position_embeddings", 2048),
+	ACT(act, "hidden_act", "gelu"),
+	REAL(dropout, "hidden_dropout", 0),
+	REAL(attn_dropout, "attention_dropout", 0),
+	FLAG(tie, "tie_word_embeddings", false),
+	FLAG(qkv_bias, "attention_bias", true),
+	FLAG_OWN(struct gpt_neox, parallel, "use_parallel_residual", true),
+	REAL(rotary_share, "rotary_pct", 0.25),
+	OOM_KEYS_END,
+};
+
+static void gpt_neox_parse(struct oom_arch *a)
 {
+	const struct gpt_neox_kind *kind = a->type->kind;
+	struct gpt_neox *own = gpt_neox_own(a);
 	struct oom_reader *r = &a->rd;
 
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_count(r, "intermediate_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->head_dim = a->d_model / a->n_heads;
-	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 2048);
-	a->act = oom_read_act(r, "hidden_act", "gelu");
-	a->dropout = oom_read_real(r, "hidden_dropout", 0);
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	a->rotary_share = oom_read_real(r, "rotary_pct", 0.25);
+	a->norm = OOM_NORM_LAYER;
 	a->rotary_share = oom_read_real(r, "partial_rotary_factor", a->rotary_share);
 	if (oom_read_explicit(r, "rope_parameters.partial_rotary_factor"))
 		a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
 						a->rotary_share);
-	a->extra[PARALLEL] = oom_read_bool(r, "use_parallel_residual", true);
-	a->extra[BIAS] = oom_read_bool(r, "attention_bias", true);
-	a->extra[PERSIMMON] = !strcmp(a->model_type, "persimmon");
-	if (a->extra[PERSIMMON]) {
-		a->extra[PARALLEL] = false;
-		a->extra[QK_NORM] = oom_read_bool(r, "qk_layernorm", true);
-	}
+	own->dropout = kind->sequential ? 0 : a->dropout;
+	own->parallel &= !kind->sequential;
+	a->qk_norm = kind->qk_norm && oom_read_bool(r, "qk_layernorm", true);
 }
-
-struct layer {
-	const struct oom_arch *a;
-	struct oom_rope rope;
-	struct oom_val mask;
-};
 
 /* Persimmon's parts: views of the projection; the norm's kernel makes them contiguous for
  * itself. */
@@ -50,98 +58,90 @@ static void persimmon_parts(struct oom_tape *t, const struct oom_arch *a, struct
 	static const char *const norms[] = {"q_layernorm", "k_layernorm"};
 
 	for (int i = 0; i < 3; i++)
-		p[i] = oom_op_slice(t, oom_keep(x), x.mono, D(a->d_model));
-	for (int i = 0; i < 2 && a->extra[QK_NORM]; i++)
+		p[i] = oom_op_slice(t, x, x.mono, D(a->d_model));
+	for (int i = 0; i < 2 && a->qk_norm; i++)
 		p[i] = oom_op_layer_norm(t, norms[i], p[i], a->head_dim, true, true);
-	oom_done(t, x);
 	for (int i = 0; i < 3; i++)
 		p[i] = oom_op_heads(t, p[i]);
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x)
+/* layer: the frame of the block, where the weights have a name. */
+static struct oom_val gpt_neox_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
+					 struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
+	const struct gpt_neox_kind *kind = a->type->kind;
 	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h};
-	const uint64_t rot = oom_rot_dim(a);
-	const unsigned bias = a->extra[BIAS] ? OOM_BIAS : 0;
+	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
+	struct oom_tape *t = layer->t;
 	struct oom_attn at = oom_attn_of(t, a);
-	const struct oom_val arg = x;           /* the normed states, the call's until it returns */
+	struct oom_frame f = {.t = t};
 	struct oom_val p[3], qkv;
 
-	at.layer_names_weights = true;
+	at.caller = layer;
 	at.mask = l->mask;
-	x = oom_op_linear(t, "query_key_value", oom_keep(arg), D(3 * a->d_model), bias);
-	qkv = oom_share(t, x);
-	if (a->extra[PERSIMMON])
-		persimmon_parts(t, a, x, p);
+	x = oom_arg(&f, x);                     /* the normed states, until the call returns */
+	qkv = oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), bias);
+	qkv = oom_name(&f, qkv);
+	if (kind->sequential)
+		persimmon_parts(t, a, qkv, p);
 	else
-		oom_op_split(t, oom_op_heads(t, x), 3, parts, p);
-	oom_rope_pair(t, &p[0], &p[1], &l->rope, a->n_heads, a->n_heads, a->head_dim, rot);
+		oom_op_split(t, oom_op_heads(t, qkv), 3, parts, p);
+	oom_rope_pair(t, &p[0], &p[1], &l->rope, a->n_heads, a->n_heads, a->head_dim,
+		      oom_rot_dim(a));
 	x = oom_attention_core(t, &at, p[0], p[1], p[2]);
-	x = oom_op_linear(t, "dense", x, h, bias);
-	oom_drop(t, qkv);
-	oom_done(t, arg);
+	return oom_leave(&f, oom_op_linear(t, "dense", x, h, bias));
+}
+
+static struct oom_val gpt_neox_block(struct oom_tape *t, const void *ctx, uint32_t i,
+				     struct oom_val x)
+{
+	const struct oom_decoder_layer *l = ctx;
+	const struct oom_arch *a = l->a;
+	const struct gpt_neox *own = gpt_neox_of(a);
+	struct oom_frame f = {.t = t};
+	struct oom_val y, h;
+
+	(void)i;
+	y = gpt_neox_attention(&f, l, oom_norm(t, a->norm, "input_layernorm", x, 0));
+	y = oom_op_dropout(t, y, own->dropout);
+	if (!own->parallel)
+		x = oom_name(&f, oom_op_add(t, y, x));
+	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
+	h = oom_plain_mlp(t, h, "dense_h_to_4h", "dense_4h_to_h", a->act, D(a->d_ff), true);
+	h = oom_op_dropout(t, h, a->dropout);
+	if (own->parallel)
+		h = oom_op_add(t, h, y);
+	return oom_leave(&f, oom_op_add(t, h, x));
+}
+
+static struct oom_val gpt_neox_prepare(struct oom_frame *f, const struct oom_arch *a,
+				       struct oom_decoder_layer *l, struct oom_val x)
+{
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_tape *t = f->t;
+
+	l->mask = oom_name_shared(f, oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s));
+	x = oom_op_dropout(t, x, gpt_neox_of(a)->dropout);
+	l->rope = oom_name_tables(f, oom_rope_tables(t, oom_rot_dim(a), dt, 2));
 	return x;
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
-{
-	const struct layer *l = ctx;
-	const struct oom_arch *a = l->a;
-	struct oom_val at, ff;
-
-	(void)i;
-	at = attention(t, l, oom_op_layer_norm(t, "input_layernorm", oom_keep(x), 0, true, true));
-	at = oom_op_dropout(t, at, a->extra[PERSIMMON] ? 0 : a->dropout);
-	if (!a->extra[PARALLEL]) {
-		x = oom_op_add(t, at, x);
-		at = oom_none();
-	}
-	ff = oom_op_layer_norm(t, "post_attention_layernorm", oom_keep(x), 0, true, true);
-	ff = oom_plain_mlp(t, ff, "dense_h_to_4h", "dense_4h_to_h", a->act, D(a->d_ff), true);
-	ff = oom_op_dropout(t, ff, a->dropout);
-	if (a->extra[PARALLEL])
-		ff = oom_op_add(t, ff, at);
-	return oom_op_add(t, ff, x);
-}
-
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
-{
-	const uint64_t rot = oom_rot_dim(a);
-	struct oom_val embed, x, first, positions,
-		ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a};
-
-	t->scope = "embed_in";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
-	x = oom_input_grads(t, x);
-	first = oom_share(t, x);
-	/* position_ids: every layer's argument, and a local of the model until it returns */
-	positions = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
-	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
-	x = oom_op_dropout(t, x, a->extra[PERSIMMON] ? 0 : a->dropout);
-	l.rope = oom_rope_tables(t, rot, (enum oom_dtype)x.dt, 2);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, block, &l, x);
-	oom_drop_shared(t, l.rope.cos);
-	oom_drop_shared(t, l.rope.sin);
-	oom_drop_shared(t, l.mask);
-	x = oom_op_layer_norm(t, "final_layer_norm", x, 0, true, true);
-	oom_drop_shared(t, positions);
-	oom_drop(t, first);
-	return oom_causal_tail(t, a, x, embed);
-}
-
-static const struct oom_family_type types[] = {
-	{"gpt_neox", NULL}, {"persimmon", NULL}, {NULL, NULL},
+static const struct oom_decoder gpt_neox_decoder = {
+	.embed = "embed_in",
+	.norm = "final_layer_norm",
+	.position_ids = true,
+	.block = gpt_neox_block,
+	.prepare = gpt_neox_prepare,
 };
 
 const struct oom_family oom_family_gpt_neox = {
 	.name = "gpt_neox",
 	.summary = "parallel decoder, fused qkv, partial rotary positions",
 	.source = "transformers 5.12 models/gpt_neox/modeling_gpt_neox.py",
-	.types = types,
+	.types = gpt_neox_types,
 	.lora_targets = "query_key_value",
-	.parse = parse,
-	.step = step,
+	.keys = gpt_neox_keys,
+	.parse = gpt_neox_parse,
+	.decoder = &gpt_neox_decoder,
 };

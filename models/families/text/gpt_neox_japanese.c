@@ -1,51 +1,70 @@
 /* GPT-NeoX Japanese: fused qkv, rotary positions, attention written out, one bias in the last layer
  * alone. Reference: transformers 5.12, models/gpt_neox_japanese/modeling_gpt_neox_japanese.py. */
-#include "blocks/blocks.h"
+#include "blocks/decoder.h"
+#include "config/keys.h"
 
-static void parse(struct oom_arch *a)
+struct gpt_neox_japanese {
+	double ff;                      /* of hidden_size */
+};
+OOM_OWN(gpt_neox_japanese, struct gpt_neox_japanese);
+
+static const struct oom_key_row gpt_neox_japanese_keys[] = {
+	OOM_DECODER_KEYS,
+	REAL_OWN(struct gpt_neox_japanese, ff, "intermediate_multiple_size", 4),
+	OR(max_positions, "max_position_embeddings", 2048),
+	ACT(act, "hidden_act", "gelu"),
+	REAL(dropout, "hidden_dropout", 0),
+	REAL(attn_dropout, "attention_dropout", 0.1),
+	FLAG(tie, "tie_word_embeddings", true),
+	REAL(rotary_share, "rotary_pct", 1),
+	OOM_KEYS_END,
+};
+
+static void gpt_neox_japanese_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = (uint64_t)((double)a->d_model *
-			     oom_read_real(r, "intermediate_multiple_size", 4));
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = a->n_kv_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->head_dim = a->d_model / a->n_heads;
-	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 2048);
-	a->act = oom_read_act(r, "hidden_act", "gelu");
-	a->dropout = oom_read_real(r, "hidden_dropout", 0);
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0.1);
-	a->tie = oom_read_bool(r, "tie_word_embeddings", true);
+	a->norm = OOM_NORM_LAYER;
+	a->d_ff = (uint64_t)((double)a->d_model * gpt_neox_japanese_of(a)->ff);
 	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
-					oom_read_real(r, "rotary_pct", 1));
+					a->rotary_share);
 	if (a->d_model % a->n_heads || !a->d_ff)
 		oom_read_fail(r,
 			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
 			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 }
 
-struct layer {
-	const struct oom_arch *a;
-	struct oom_rope rope;
-	struct oom_val mask;
-	uint32_t last;
-};
+/* baddbmm(zeros, q, k) + mask; everything but the result is a local of _attn's, f. */
+static struct oom_val scores(struct oom_frame *f, const struct oom_decoder_layer *l,
+			     struct oom_val q, struct oom_val k)
+{
+	const struct oom_dim heads = {l->a->n_heads, "n_heads"};
+	struct oom_tape *t = f->t;
+	struct oom_frame call = {.t = t};
+	struct oom_val zeros, w;
 
-/* Returns the output; *probs is what the layer's local still names. */
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint32_t i,
-				struct oom_val x, struct oom_val *bias, struct oom_val *probs)
+	zeros = oom_name(f, oom_new(t, "attn_scores", t->m_bss, heads, (enum oom_dtype)q.dt));
+	oom_name(&call, oom_amp_cast(t, zeros));
+	w = oom_op_bmm(t, "scores", q, k, t->m_bss, heads, l->a->head_dim);
+	w = oom_leave(&call, w);
+	if (!oom_is_none(l->mask))
+		w = oom_op_add(t, w, l->mask);
+	return oom_name(f, w);
+}
+
+/* *probs: what the layer's local still names. */
+static struct oom_val attention(struct oom_tape *t, const struct oom_decoder_layer *l,
+				struct oom_val x, struct oom_val *probs)
 {
 	const struct oom_arch *a = l->a;
-	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h}, heads = D(a->n_heads);
+	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h};
 	const uint64_t rot = oom_rot_dim(a);
-	struct oom_val p[3], zeros, w, y;
+	struct oom_frame f = {.t = t};
+	struct oom_val p[3], y;
 	enum oom_dtype dt;
 
-	oom_op_split(t,
-		     oom_op_heads(t, oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), 0)),
-		     3, parts, p);
+	y = oom_op_heads(t, oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), 0));
+	oom_op_split(t, y, 3, parts, p);
 	dt = (enum oom_dtype)p[2].dt;
 	/* cat((rotated, passed), dim=-1), also when nothing passes */
 	for (int k = 0; k < 2; k++) {
@@ -53,67 +72,50 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint3
 		if (rot == a->head_dim)
 			p[k] = oom_op_copy(t, "cat", p[k]);
 	}
-	zeros = oom_new(t, "attn_scores", t->m_bss, heads, (enum oom_dtype)p[0].dt);
-	y = oom_amp_cast(t, oom_keep(zeros));   /* baddbmm(zeros, q, k) */
-	w = oom_op_bmm(t, "scores", p[0], p[1], t->m_bss, heads, a->head_dim);
-	if (y.sto != zeros.sto)
-		oom_drop(t, y);
-	if (!oom_is_none(l->mask))
-		w = oom_op_add(t, w, oom_keep(l->mask));
-	y = oom_op_softmax(t, oom_keep(w), false);
-	y = oom_op_dropout(t, y, a->attn_dropout);
-	y = oom_op_cast(t, y, dt);
+	y = oom_op_softmax(t, scores(&f, l, p[0], p[1]), false);
+	y = oom_op_cast(t, oom_op_dropout(t, y, a->attn_dropout), dt);
 	*probs = oom_share(t, y);
 	y = oom_op_bmm(t, "attention", y, p[2], t->m_bs, h, oom_mono_now(t, t->m_s));
-	oom_drop(t, w);
-	oom_drop(t, zeros);
-	y = oom_op_linear(t, "dense", oom_op_merge_heads(t, y), h, 0);
-	*bias = i == l->last ? oom_param(t, "dense_bias", 0, a->d_model, 0) : oom_none();
-	return y;
+	y = oom_op_merge_heads(t, oom_leave(&f, y));
+	return oom_op_linear(t, "dense", y, h, 0);
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val gpt_neox_japanese_block(struct oom_tape *t, const void *ctx, uint32_t i,
+					      struct oom_val x)
 {
-	const struct layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	struct oom_val h, bias, probs,
-		norm = oom_op_layer_norm(t, "input_layernorm", oom_keep(x), 0, true, true);
+	struct oom_frame f = {.t = t};
+	struct oom_val n, h, probs;
 
-	h = attention(t, l, i, oom_keep(norm), &bias, &probs);
-	if (!oom_is_none(bias))
-		h = oom_op_add(t, h, bias);
-	x = oom_op_add(t, x, oom_op_dropout(t, h, a->dropout));
-	h = oom_op_layer_norm(t, "post_attention_layernorm", oom_keep(x), 0, true, true);
+	n = oom_name(&f, oom_norm(t, a->norm, "input_layernorm", x, 0));
+	h = attention(t, l, n, &probs);
+	oom_name(&f, probs);
+	if (i + 1 == oom_depth(t, a->n_layers))
+		h = oom_op_add(t, h, oom_param(t, "dense_bias", 0, a->d_model, 0));
+	x = oom_name(&f, oom_op_add(t, x, oom_op_dropout(t, h, a->dropout)));
+	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
 	h = oom_plain_mlp(t, h, "dense_h_to_4h", "dense_4h_to_h", a->act, D(a->d_ff), false);
-	x = oom_op_add(t, x, oom_op_dropout(t, h, a->dropout));
-	oom_drop(t, norm);
-	oom_drop(t, probs);
+	return oom_leave(&f, oom_op_add(t, oom_take(&f, x), oom_op_dropout(t, h, a->dropout)));
+}
+
+static struct oom_val gpt_neox_japanese_prepare(struct oom_frame *f, const struct oom_arch *a,
+						struct oom_decoder_layer *l, struct oom_val x)
+{
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+
+	l->mask = oom_name_shared(f, oom_make_eager_mask(f->t, dt));
+	l->rope = oom_name_tables(f, oom_rope_tables(f->t, a->head_dim, dt, 2));
 	return x;
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
-{
-	const uint32_t n = (uint32_t)oom_depth(t, a->n_layers);
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a, .last = n - 1};
-	uint8_t kind[OOM_MAX_LAYERS] = {0};
-
-	if (n <= OOM_MAX_LAYERS)
-		kind[n - 1] = 1;
-	t->scope = "embed_in";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
-	first = oom_share(t, x);
-	l.mask = oom_make_eager_mask(t, (enum oom_dtype)x.dt);
-	l.rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
-	x = oom_layers(t, n, kind, block, &l, x);
-	oom_drop_shared(t, l.rope.cos);
-	oom_drop_shared(t, l.rope.sin);
-	oom_drop_shared(t, l.mask);
-	x = oom_op_layer_norm(t, "final_layer_norm", x, 0, true, true);
-	oom_drop(t, first);
-	return oom_causal_tail(t, a, x, embed);
-}
+static const struct oom_decoder gpt_neox_japanese_decoder = {
+	.embed = "embed_in",
+	.norm = "final_layer_norm",
+	.last_apart = true,
+	.block = gpt_neox_japanese_block,
+	.prepare = gpt_neox_japanese_prepare,
+};
 
 const struct oom_family oom_family_gpt_neox_japanese = {
 	.name = "gpt_neox_japanese",
@@ -121,6 +123,7 @@ const struct oom_family oom_family_gpt_neox_japanese = {
 	.source = "transformers 5.12 models/gpt_neox_japanese/modeling_gpt_neox_japanese.py",
 	.types = OOM_TYPE("gpt_neox_japanese"),
 	.lora_targets = "query_key_value",
-	.parse = parse,
-	.step = step,
+	.keys = gpt_neox_japanese_keys,
+	.parse = gpt_neox_japanese_parse,
+	.decoder = &gpt_neox_japanese_decoder,
 };

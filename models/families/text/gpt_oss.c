@@ -5,48 +5,42 @@
  * the eager one, and so does this file unless flash is asked for. */
 #include <string.h>
 
-#include "blocks/blocks.h"
+#include "blocks/decoder.h"
+#include "config/keys.h"
 
-static void parse(struct oom_arch *a)
+static const struct oom_key_row gpt_oss_keys[] = {
+	OOM_DECODER_KEYS,
+	OOM_GROUPED_KEYS,
+	MUST(d_ff, "intermediate_size"),
+	LIKE(d_expert, NULL, 1, d_ff),
+	MUST(n_experts, "num_local_experts"),
+	MUST(top_k, "num_experts_per_tok"),
+	OOM_USUAL_KEYS,
+	OOM_BIAS_KEYS(true),
+	OOM_KEYS_END,
+};
+
+static void gpt_oss_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const struct oom_key *window;
+	const struct oom_key *window = oom_read_key(r, "sliding_window");
 
 	a->norm = OOM_NORM_RMS_FP32;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = a->d_expert = oom_read_count(r, "intermediate_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
-	a->head_dim = oom_read_count_or(r, "head_dim", a->n_heads ? a->d_model / a->n_heads : 0);
-	a->n_experts = oom_read_count(r, "num_local_experts", 1);
-	a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
-	if (!a->n_kv_heads || !a->head_dim)
-		oom_read_fail(r, "num_key_value_heads and head_dim must be positive");
-	if (a->top_k > a->n_experts)
-		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
-			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
-	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
 	a->act = OOM_ACT_SIGMOID;
 	a->gated = true;
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	a->qkv_bias = a->o_bias = oom_read_bool(r, "attention_bias", true);
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
 	a->rotary_share = 1;
-	window = oom_read_key(r, "sliding_window");
+	oom_check_experts(a);
 	if (window && window->type == OOM_KEY_NUMBER && window->number >= 1 && window->number < 1e9)
 		a->window = (uint64_t)window->number;
-	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
+	for (uint32_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
+		const char *type = oom_read_item(r, "layer_types", i);
 
 		a->kind[i] = a->window && (type ? !strcmp(type, "sliding_attention") : (i + 1) % 2);
 	}
 }
 
-struct layer {
-	const struct oom_arch *a;
-	struct oom_rope rope;           /* tables of half the head */
+struct gpt_oss_layer {
+	struct oom_decoder_layer base;  /* with tables of half the head */
 	struct oom_val mask[2];         /* full, sliding */
 };
 
@@ -55,13 +49,15 @@ static struct oom_val rotate(struct oom_tape *t, struct oom_val x, const struct 
 {
 	const struct oom_dim half[2] = {{x.width / 2, NULL}, {x.width / 2, NULL}},
 			     whole = {x.width, x.text};
+	struct oom_frame f = {.t = t};
 	struct oom_val p[2], c, s;
 
 	oom_op_split(t, x, 2, half, p);
-	c = oom_op_mul(t, oom_keep(p[0]), oom_keep(r->cos));
-	c = oom_op_add(t, c, oom_op_mul(t, oom_keep(p[1]), oom_keep(r->sin)));
-	s = oom_op_mul(t, p[1], oom_keep(r->cos));
-	s = oom_op_add(t, s, oom_op_mul(t, p[0], oom_keep(r->sin)));
+	oom_name_each(&f, p, 2);
+	c = oom_op_mul(t, p[0], r->cos);
+	c = oom_op_add(t, c, oom_op_mul(t, p[1], r->sin));
+	s = oom_op_mul(t, oom_take(&f, p[1]), r->cos);
+	s = oom_op_add(t, s, oom_op_mul(t, oom_take(&f, p[0]), r->sin));
 	return oom_op_cat(t, c, s, whole);
 }
 
@@ -73,205 +69,200 @@ static struct oom_val repeat_kv(struct oom_tape *t, const struct oom_arch *a, st
 				  (struct oom_dim){a->n_heads * a->head_dim, "n_heads * head_dim"});
 }
 
-/* The scores of s keys and the sink, less their maximum, through a softmax in their own type. */
-static struct oom_val with_sinks(struct oom_tape *t, const struct oom_arch *a, struct oom_val mask,
-				 struct oom_val q, struct oom_val k, struct oom_val v)
+/* The scores of s keys and the sink, less their maximum, through a softmax in their own type.
+ * layer: the frame of the block, where the weights have a name. */
+static struct oom_val with_sinks(struct oom_frame *layer, const struct oom_arch *a,
+				 struct oom_val mask, struct oom_val q, struct oom_val k,
+				 struct oom_val v)
 {
+	struct oom_tape *t = layer->t;
 	const uint16_t wide = oom_len_plus(t, t->m_bs, 1);
-	const struct oom_dim heads = {a->n_heads, "n_heads"};
-	struct oom_val w, c, max, index, p, sinks, held, spread[2];
+	const struct oom_dim heads = {a->n_heads, "n_heads"},
+			     qd = {a->n_heads * a->head_dim, "n_heads * head_dim"};
+	struct oom_frame f = {.t = t};
+	struct oom_val w, c, max, index, p, sinks;
 
 	sinks = oom_param(t, "sinks", 0, a->n_heads, 0);
-	k = repeat_kv(t, a, k);
-	v = repeat_kv(t, a, v);
-	/* key_states and value_states, locals until it returns */
-	spread[0] = oom_share(t, k);
-	spread[1] = oom_share(t, v);
+	k = oom_name(&f, repeat_kv(t, a, k));   /* key_states and value_states */
+	v = oom_name(&f, repeat_kv(t, a, v));
 	w = oom_op_unary(t, OOM_SCALE, oom_op_bmm(t, "scores", q, k, t->m_bss, heads, a->head_dim));
-	if (!oom_is_none(mask))
-		w = oom_op_add(t, w, oom_keep(mask));
+	w = oom_name(&f, oom_is_none(mask) ? w : oom_op_add(t, w, mask));
 	sinks = oom_op_expand(t, sinks, t->m_bs, heads);
-	c = oom_op_cat_into(t, oom_keep(w), sinks, wide, heads);
+	c = oom_name(&f, oom_op_cat_into(t, w, sinks, wide, heads));
 	index = oom_new(t, "max index", t->m_bs, heads, OOM_I64);
-	max = oom_op_gather(t, "max", oom_keep(c), index, t->m_bs, heads);
-	c = oom_op_add(t, c, max);
-	p = oom_op_softmax(t, oom_keep(c), false);
-	p = oom_op_slice(t, p, t->m_bss, heads);
-	held = oom_share(t, p);                 /* probs and scores, to the end */
+	max = oom_op_gather(t, "max", c, index, t->m_bs, heads);
+	c = oom_op_add(t, oom_take(&f, c), max);
+	c = oom_name(&f, c);                    /* probs and scores, to the end */
+	p = oom_op_slice(t, oom_op_softmax(t, c, false), t->m_bss, heads);
+	p = oom_name(&f, p);
 	p = oom_op_cast(t, oom_op_dropout(t, p, a->attn_dropout), (enum oom_dtype)v.dt);
-	oom_drop(t, w);                         /* attn_weights is reassigned only now */
-	oom_layer_names(t, oom_share(t, p));
-	p = oom_op_bmm(t, "attention", p, v, t->m_bs,
-		       (struct oom_dim){a->n_heads * a->head_dim, "n_heads * head_dim"},
-		       oom_mono_now(t, t->m_s));
-	p = oom_op_merge_heads(t, p);
-	oom_drop(t, c);
-	oom_drop(t, held);
-	oom_drop(t, spread[0]);
-	oom_drop(t, spread[1]);
-	return p;
+	oom_forget(&f, w);                      /* attn_weights is reassigned only now */
+	p = oom_name(layer, p);
+	p = oom_op_bmm(t, "attention", p, v, t->m_bs, qd, oom_mono_now(t, t->m_s));
+	return oom_leave(&f, oom_op_merge_heads(t, p));
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8_t kind,
-				struct oom_val x)
+static struct oom_val gpt_oss_attention(struct oom_frame *layer, const struct gpt_oss_layer *l,
+					uint8_t kind, struct oom_val x)
 {
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
 	const struct oom_dim h = {x.width, x.text},
-			     qd = {a->n_heads * a->head_dim, "n_heads * head_dim"};
-	const struct oom_dim kd = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
+			     qd = {a->n_heads * a->head_dim, "n_heads * head_dim"},
+			     kd = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
-	struct oom_val q, k, v, local[3];
+	struct oom_tape *t = layer->t;
+	struct oom_frame f = {.t = t};
+	struct oom_val q, k, v;
 
-	q = oom_op_heads(t, oom_op_linear(t, "q_proj", oom_keep(x), qd, bias));
-	k = oom_op_heads(t, oom_op_linear(t, "k_proj", oom_keep(x), kd, bias));
-	v = oom_op_heads(t, oom_op_linear(t, "v_proj", oom_keep(x), kd, bias));
-	q = rotate(t, q, &l->rope);
-	k = rotate(t, k, &l->rope);
-	local[0] = oom_share(t, q);
-	local[1] = oom_share(t, k);
-	local[2] = oom_share(t, v);
+	x = oom_arg(&f, x);
+	q = oom_op_heads(t, oom_op_linear(t, "q_proj", x, qd, bias));
+	k = oom_op_heads(t, oom_op_linear(t, "k_proj", x, kd, bias));
+	v = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "v_proj", x, kd, bias)));
+	q = oom_name(&f, rotate(t, q, &l->base.rope));
+	k = oom_name(&f, rotate(t, k, &l->base.rope));
 	if (t->plan->attn == OOM_ATTN_FLASH) {
 		struct oom_attn at = oom_attn_of(t, a);
 
-		oom_drop(t, oom_param(t, "sinks", 0, a->n_heads, OOM_P_UNUSED));
+		oom_param(t, "sinks", 0, a->n_heads, OOM_P_UNUSED);
 		q = oom_attention_core(t, &at, q, k, v);
 	} else {
-		q = with_sinks(t, a, l->mask[kind], q, k, v);
+		q = with_sinks(layer, a, l->mask[kind], q, k, v);
 	}
-	q = oom_op_linear(t, "o_proj", q, h, a->o_bias ? OOM_BIAS : 0);
-	for (int i = 2; i >= 0; i--)
-		oom_drop(t, local[i]);
-	oom_done(t, x);
-	return q;
+	return oom_leave(&f, oom_op_linear(t, "o_proj", q, h, a->o_bias ? OOM_BIAS : 0));
 }
 
 /* (up + 1) * gate * sigmoid(alpha * gate), both clamped; gate and up are interleaved. */
 static struct oom_val clamped_gate(struct oom_tape *t, const struct oom_arch *a, struct oom_val y)
 {
-	const struct oom_dim f = {a->top_k * a->d_expert, "top_k * d_expert"};
-	struct oom_val gate = oom_op_slice(t, oom_keep(y), y.mono, f),
-		       up = oom_op_slice(t, oom_keep(y), y.mono, f), glu;
+	const struct oom_dim d = {a->top_k * a->d_expert, "top_k * d_expert"};
+	struct oom_frame f = {.t = t};
+	struct oom_val gate, up, glu;
 
-	gate = oom_op_unary(t, OOM_CLAMP_SIDE, gate);
-	up = oom_op_unary(t, OOM_CLAMP, up);
-	glu = oom_op_unary(t, OOM_SIGMOID, oom_op_unary(t, OOM_SCALE, oom_keep(gate)));
-	glu = oom_op_mul(t, oom_keep(gate), glu);
-	y.kept = false;
-	glu = oom_op_mul(t, oom_op_unary(t, OOM_ADD_SCALAR, oom_keep(up)), glu);
-	oom_drop(t, gate);
-	oom_drop(t, up);
-	oom_drop(t, y);
-	return glu;
+	y = oom_arg(&f, y);
+	gate = oom_op_slice(t, y, y.mono, d);
+	up = oom_op_slice(t, y, y.mono, d);
+	gate = oom_name(&f, oom_op_unary(t, OOM_CLAMP_SIDE, gate));
+	up = oom_name(&f, oom_op_unary(t, OOM_CLAMP, up));
+	glu = oom_op_unary(t, OOM_SIGMOID, oom_op_unary(t, OOM_SCALE, gate));
+	glu = oom_op_mul(t, gate, glu);
+	return oom_leave(&f, oom_op_mul(t, oom_op_unary(t, OOM_ADD_SCALAR, up), glu));
 }
 
-static struct oom_val biased(struct oom_tape *t, const char *name, struct oom_val x,
-			     struct oom_val w, struct oom_val b, struct oom_val ids,
-			     struct oom_val offs, uint64_t in, struct oom_dim out, uint64_t k,
-			     struct oom_val *held)
+/* One product of the rows sorted by expert, and the bias of each row's expert. */
+struct product {
+	const char *name, *weight, *bias;
+	struct oom_val ids, offs;
+	uint64_t experts, top_k;
+};
+static struct oom_val biased(struct oom_frame *f, const struct product *p, struct oom_val x,
+			     uint64_t in, struct oom_dim out, struct oom_val *rows)
 {
-	struct oom_val rows = oom_op_gather(t, "bias of each row", b, oom_keep(ids), x.mono,
-					    (struct oom_dim){k * out.n, out.text});
-	struct oom_val y = oom_op_grouped_mm(t, name, x, w, oom_keep(offs), in, out);
+	const struct oom_dim all = {p->top_k * out.n, out.text};
+	struct oom_tape *t = f->t;
+	struct oom_val w, b, y;
 
-	*held = oom_share(t, rows);
-	return oom_op_add_inplace(t, y, rows);
+	w = oom_param(t, p->weight, p->experts * in, out.n, OOM_P_EXPERT);
+	oom_param_stacked(t, w, in);
+	b = oom_param(t, p->bias, p->experts, out.n, OOM_P_EXPERT);
+	oom_forget(f, *rows);
+	*rows = oom_name(f, oom_op_gather(t, "bias of each row", b, p->ids, x.mono, all));
+	y = oom_op_grouped_mm(t, p->name, x, w, p->offs, in, out);
+	return oom_op_add_inplace(t, y, *rows);
 }
 
 static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const uint64_t E = a->n_experts, f = a->d_expert, h = x.width;
-	const struct oom_dim e = {E, "n_experts"}, k = {a->top_k, "top_k"},
-			     kh = {a->top_k * h, "top_k * d_model"};
-	struct oom_val w, b, index, scores, logits, ids, perm, rows, sel, mask, y, inv, held, offs;
+	const uint64_t width = a->d_expert, h = x.width;
+	const struct oom_dim e = {a->n_experts, "n_experts"}, k = {a->top_k, "top_k"},
+			     kh = {a->top_k * h, "top_k * d_model"}, d = {h, "d_model"};
+	struct product p = {"gate and up", "gate_up_proj", "gate_up_proj_bias", .experts = e.n,
+			    .top_k = k.n};
+	struct oom_frame f = {.t = t};
+	struct oom_val w, b, index, scores, perm, rows = oom_none(), sel, mask, y;
 
+	x = oom_arg(&f, x);
 	t->scope = "router";
-	w = oom_param(t, "weight", E, h, 0);
-	b = oom_param(t, "bias", 0, E, 0);
-	logits = oom_op_matmul_param(t, "router logits", oom_keep(x), w, b, e);
-	index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
-	scores = oom_op_gather(t, "top-k value", logits, oom_keep(index), x.mono, k);
+	w = oom_param(t, "weight", e.n, h, 0);
+	b = oom_param(t, "bias", 0, e.n, 0);
+	scores = oom_op_matmul_param(t, "router logits", x, w, b, e);
+	index = oom_name(&f, oom_new(t, "top-k index", x.mono, k, OOM_I64));
+	scores = oom_op_gather(t, "top-k value", scores, index, x.mono, k);
 	scores = oom_op_softmax(t, scores, false);
 	t->scope = "experts";
-	ids = oom_new(t, "sorted experts", x.mono, k, OOM_I64);
-	perm = oom_new(t, "permutation", x.mono, k, OOM_I64);
-	rows = oom_new(t, "row of each choice", x.mono, k, OOM_I64);
-	sel = oom_op_gather(t, "dispatched", oom_keep(x), rows, x.mono, kh);
-	scores = oom_op_gather(t, "sorted scores", scores, oom_keep(perm), x.mono, k);
-	offs = oom_new(t, "offsets", OOM_MONO_ONE, e, OOM_I32);
-	mask = oom_new(t, "sentinel mask", x.mono, k, OOM_U8);
-	sel = oom_op_masked_inplace(t, sel, oom_keep(mask));
-	w = oom_param(t, "gate_up_proj", E * h, 2 * f, OOM_P_EXPERT);
-	oom_param_stacked(t, w, h);
-	b = oom_param(t, "gate_up_proj_bias", E, 2 * f, OOM_P_EXPERT);
-	y = biased(t, "gate and up", oom_keep(sel), w, b, ids, offs, h,
-		   (struct oom_dim){2 * f, "2 * d_expert"}, a->top_k, &held);
+	p.ids = oom_name(&f, oom_new(t, "sorted experts", x.mono, k, OOM_I64));
+	perm = oom_name(&f, oom_new(t, "permutation", x.mono, k, OOM_I64));
+	y = oom_new(t, "row of each choice", x.mono, k, OOM_I64);
+	sel = oom_op_gather(t, "dispatched", x, y, x.mono, kh);
+	scores = oom_op_gather(t, "sorted scores", scores, perm, x.mono, k);
+	p.offs = oom_name(&f, oom_new(t, "offsets", OOM_MONO_ONE, e, OOM_I32));
+	mask = oom_name(&f, oom_new(t, "sentinel mask", x.mono, k, OOM_U8));
+	sel = oom_name(&f, oom_op_masked_inplace(t, sel, mask));        /* to the end */
+	y = biased(&f, &p, sel, h, (struct oom_dim){2 * width, "2 * d_expert"}, &rows);
 	y = clamped_gate(t, a, y);
-	w = oom_param(t, "down_proj", E * f, h, OOM_P_EXPERT);
-	oom_param_stacked(t, w, f);
-	b = oom_param(t, "down_proj_bias", E, h, OOM_P_EXPERT);
-	oom_drop(t, held);
-	y = biased(t, "down", y, w, b, ids, offs, f, (struct oom_dim){h, "d_model"}, a->top_k,
-		   &held);
-	y = oom_op_mul(t, y, scores);
-	y = oom_op_masked_inplace(t, y, mask);
-	oom_drop(t, offs);
-	inv = oom_new(t, "inverse permutation", x.mono, k, OOM_I64);
-	y = oom_op_gather(t, "combined", y, inv, x.mono, kh);
-	y = oom_op_sum(t, y, x.mono, (struct oom_dim){h, "d_model"});
-	oom_drop(t, held);
-	oom_drop(t, sel);                       /* selected_hidden_states, to the end */
-	oom_drop(t, ids);
-	oom_drop(t, perm);
-	oom_drop(t, index);
-	y = oom_op_cast(t, y, (enum oom_dtype)x.dt);
-	oom_done(t, x);
-	return y;
+	p.name = "down";
+	p.weight = "down_proj";
+	p.bias = "down_proj_bias";
+	y = biased(&f, &p, y, width, d, &rows);
+	y = oom_op_masked_inplace(t, oom_op_mul(t, y, scores), oom_take(&f, mask));
+	oom_forget(&f, p.offs);
+	y = oom_op_gather(t, "combined", y, oom_new(t, "inverse permutation", x.mono, k, OOM_I64),
+			  x.mono, kh);
+	y = oom_op_sum(t, y, x.mono, d);
+	oom_forget(&f, rows);
+	oom_forget(&f, sel);
+	oom_forget(&f, p.ids);
+	oom_forget(&f, perm);
+	oom_forget(&f, index);
+	return oom_leave(&f, oom_op_cast(t, y, (enum oom_dtype)x.dt));
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val gpt_oss_block(struct oom_tape *t, const void *ctx, uint32_t i,
+				    struct oom_val x)
 {
-	const struct layer *l = ctx;
-	const uint8_t kind = i < OOM_MAX_LAYERS ? l->a->kind[i] : 0;
-	struct oom_val h = oom_norm(t, l->a->norm, "input_layernorm", oom_keep(x), 0);
+	const struct gpt_oss_layer *l = ctx;
+	const struct oom_arch *a = l->base.a;
+	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
+	struct oom_frame f = {.t = t};
+	struct oom_val h;
 
-	x = oom_op_add(t, x, attention(t, l, kind, h));
-	h = oom_norm(t, l->a->norm, "post_attention_layernorm", oom_keep(x), 0);
-	return oom_op_add(t, x, experts(t, l->a, h));
+	h = gpt_oss_attention(&f, l, kind, oom_norm(t, a->norm, "input_layernorm", x, 0));
+	x = oom_name(&f, oom_op_add(t, x, h));
+	h = experts(t, a, oom_norm(t, a->norm, "post_attention_layernorm", x, 0));
+	return oom_leave(&f, oom_op_add(t, x, h));
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val gpt_oss_prepare(struct oom_frame *f, const struct oom_arch *a,
+				      struct oom_decoder_layer *base, struct oom_val x)
 {
+	struct gpt_oss_layer *l = (struct gpt_oss_layer *)base;
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_tape *t = f->t;
 	const struct oom_plan *real = t->plan;
 	struct oom_plan plan = *real;
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a};
-	enum oom_dtype dt;
 
-	t->scope = "embed_tokens";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
-	x = oom_input_grads(t, x);
-	first = oom_share(t, x);
-	dt = (enum oom_dtype)x.dt;
 	if (plan.attn == OOM_ATTN_SDPA)
 		plan.attn = OOM_ATTN_EAGER;
 	t->plan = &plan;
-	l.mask[0] = oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
-	l.mask[1] = a->window ? oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s) :
-				oom_none();
+	for (int i = 0; i < 2; i++)
+		l->mask[i] = i && !a->window ? oom_none() :
+			     oom_name_shared(f, oom_make_mask(t, true, i ? a->window : 0, dt,
+							      t->m_b, t->m_s, t->m_s));
 	t->plan = real;
-	oom_buffer(t, a->head_dim / 2, OOM_F32);
-	oom_buffer(t, a->head_dim / 2, OOM_F32);
-	l.rope = oom_rope_tables(t, a->head_dim / 2 ? a->head_dim / 2 : 1, dt, 0);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
-	oom_drop_shared(t, l.rope.cos);
-	oom_drop_shared(t, l.rope.sin);
-	oom_drop_shared(t, l.mask[0]);
-	oom_drop_shared(t, l.mask[1]);
-	x = oom_norm(t, a->norm, "norm", x, 0);
-	oom_drop(t, first);
-	return oom_causal_tail(t, a, x, embed);
+	for (int i = 0; i < 2; i++)
+		oom_buffer(t, a->head_dim / 2, OOM_F32);
+	base->rope = oom_rope_tables(t, a->head_dim / 2 ? a->head_dim / 2 : 1, dt, 0);
+	base->rope = oom_name_tables(f, base->rope);
+	return x;
 }
+
+static const struct oom_decoder gpt_oss_decoder = {
+	.embed = "embed_tokens",
+	.norm = "norm",
+	.kinds = true,
+	.layer_size = sizeof(struct gpt_oss_layer),
+	.block = gpt_oss_block,
+	.prepare = gpt_oss_prepare,
+};
 
 const struct oom_family oom_family_gpt_oss = {
 	.name = "gpt_oss",
@@ -280,6 +271,7 @@ const struct oom_family oom_family_gpt_oss = {
 	.source = "transformers 5.12 models/gpt_oss/modeling_gpt_oss.py",
 	.types = OOM_TYPE("gpt_oss"),
 	.lora_targets = "q_proj+v_proj",
-	.parse = parse,
-	.step = step,
+	.keys = gpt_oss_keys,
+	.parse = gpt_oss_parse,
+	.decoder = &gpt_oss_decoder,
 };

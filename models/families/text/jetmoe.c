@@ -25,9 +25,7 @@ static void jetmoe_parse(struct oom_arch *a)
 {
 	a->norm = OOM_NORM_RMS;
 	a->n_heads = a->n_kv_heads * a->top_k;
-	if (a->top_k > a->n_experts)
-		oom_read_fail(&a->rd, "num_experts_per_tok (%llu) is more than the %llu experts",
-			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
+	oom_check_experts(a);
 }
 
 /* Rows by expert, top_k of them per token: gathered, one product per expert, added up where they

@@ -19,12 +19,9 @@ static const struct oom_key_row laguna_keys[] = {
 	OOM_DECODER_KEYS,
 	MUST(d_ff, "intermediate_size"),
 	OOM_GROUPED_KEYS,
-	OR(max_positions, "max_position_embeddings", 0),
+	OOM_USUAL_KEYS,
 	ACT(act, "hidden_act", "silu"),
-	FLAG(tie, "tie_word_embeddings", false),
-	FLAG(qkv_bias, "attention_bias", false),
-	FLAG(o_bias, "attention_bias", false),
-	REAL(attn_dropout, "attention_dropout", 0),
+	OOM_BIAS_KEYS(false),
 	OR(window, "sliding_window", 0),
 	MUST(n_experts, "num_experts"),
 	MUST(top_k, "num_experts_per_tok"),
@@ -91,9 +88,7 @@ static void laguna_parse(struct oom_arch *a)
 	if (!a->n_kv_heads || !a->head_dim)
 		oom_read_fail(r, "num_key_value_heads and head_dim must be positive");
 	own->softcap = oom_read_real(r, "moe_router_logit_softcapping", 0) > 0;
-	if (a->top_k > a->n_experts)
-		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
-			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
+	oom_check_experts(a);
 	for (int i = 0; i < 2; i++) {
 		own->rot[i] = (uint64_t)((double)a->head_dim *
 					 oom_read_real(r, share[i], i ? 1 : 0.5));
@@ -181,9 +176,7 @@ static struct oom_val laguna_prepare(struct oom_frame *f, const struct oom_arch 
 			continue;
 		l->mask[i] = oom_name_shared(f, oom_make_mask(t, true, i ? a->window : 0, dt, t->m_b,
 							      t->m_s, t->m_s));
-		l->rope[i] = oom_rope_tables(t, laguna_of(a)->rot[i], dt, 2);
-		l->rope[i].cos = oom_name_shared(f, l->rope[i].cos);
-		l->rope[i].sin = oom_name_shared(f, l->rope[i].sin);
+		l->rope[i] = oom_name_tables(f, oom_rope_tables(t, laguna_of(a)->rot[i], dt, 2));
 	}
 	return x;
 }

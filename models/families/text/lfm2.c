@@ -1,21 +1,59 @@
 /* LFM2: short gated convolutions with softmax attention between them, dense or with experts.
  * Reference: transformers 5.12, models/{lfm2,lfm2_moe}/modeling_*.py. */
-#include <stdio.h>
 #include <string.h>
 
+#include "blocks/decoder.h"
 #include "blocks/mixers.h"
+#include "config/keys.h"
 
-enum { KERNEL, CONV_BIAS, MOE, DENSE_LAYERS, NORM_TOPK, EXPERT_BIAS };  /* extra[] */
-enum { ATTENTION = 1, EXPERTS = 2 };                                    /* kinds */
+enum { ATTENTION = 1, EXPERTS = 2 };    /* of kind[] */
+
+struct lfm2_kind {
+	bool experts;
+};
+static const struct lfm2_kind lfm2 = {.experts = false}, lfm2_moe = {.experts = true};
+static const struct oom_family_type lfm2_types[] = {
+	{"lfm2", &lfm2}, {"lfm2_moe", &lfm2_moe}, {NULL, NULL},
+};
+static const struct lfm2_kind *kind_of(const struct oom_arch *a)
+{
+	return a->type->kind;
+}
+
+struct lfm2 {
+	uint64_t kernel, dense_layers;
+	bool conv_bias, norm_topk, expert_bias;
+};
+OOM_OWN(lfm2, struct lfm2);
+
+static const struct oom_key_row lfm2_keys[] = {
+	OOM_DECODER_KEYS,
+	OOM_GROUPED_KEYS,
+	OR(max_positions, "max_position_embeddings", 0),
+	FLAG(tie, "tie_word_embeddings", true),
+	MUST_OWN(struct lfm2, kernel, "conv_L_cache"),
+	FLAG_OWN(struct lfm2, conv_bias, "conv_bias", false),
+	OOM_KEYS_END,
+};
+static const struct oom_key_row lfm2_moe_keys[] = {
+	MUST0_OWN(struct lfm2, dense_layers, "num_dense_layers"),
+	FLAG_OWN(struct lfm2, norm_topk, "norm_topk_prob", true),
+	FLAG_OWN(struct lfm2, expert_bias, "use_expert_bias", true),
+	MUST(n_experts, "num_experts"),
+	MUST(top_k, "num_experts_per_tok"),
+	MUST(d_expert, "moe_intermediate_size"),
+	OOM_KEYS_END,
+};
 
 static void parse_kinds(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 	const struct oom_key *some = oom_read_key(r, "full_attn_idxs"),
 			     *list = oom_read_key(r, "layer_types");
+	const bool moe = kind_of(a)->experts;
 	const bool listed = list && list->type == OOM_KEY_LIST;
 
-	if (a->extra[MOE] && !listed)
+	if (moe && !listed)
 		oom_read_fail(r, "\"layer_types\" is missing; model type %s needs it",
 			      a->model_type);
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
@@ -27,8 +65,7 @@ static void parse_kinds(struct oom_arch *a)
 		     !type && some && some->type == OOM_KEY_LIST && j < some->n_items; j++)
 			full |= oom_read_item_real(r, "full_attn_idxs", j, -1) == (double)i;
 		a->kind[i] = (uint8_t)((full ? ATTENTION : 0) |
-				       (a->extra[MOE] && i >= a->extra[DENSE_LAYERS] ? EXPERTS :
-										       0));
+				       (moe && i >= lfm2_of(a)->dense_layers ? EXPERTS : 0));
 	}
 }
 
@@ -40,7 +77,7 @@ static void parse_width(struct oom_arch *a)
 		       multiple = read ? read : 1;
 	const double scale = oom_read_real(r, "block_ffn_dim_multiplier", -1);
 
-	if (a->extra[MOE] || !oom_read_bool(r, "block_auto_adjust_ff_dim", true))
+	if (kind_of(a)->experts || !oom_read_bool(r, "block_auto_adjust_ff_dim", true))
 		return;
 	a->d_ff = 2 * a->d_ff / 3;
 	if (scale < 0)
@@ -53,132 +90,102 @@ static void parse_width(struct oom_arch *a)
 	a->d_ff = multiple * ((a->d_ff + multiple - 1) / multiple);
 }
 
-static void parse(struct oom_arch *a)
+static void lfm2_parse(struct oom_arch *a)
 {
+	struct lfm2 *own = lfm2_own(a);
 	struct oom_reader *r = &a->rd;
 
 	a->norm = OOM_NORM_RMS;
-	a->extra[MOE] = !strcmp(a->model_type, "lfm2_moe");
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_explicit(r, "block_ff_dim") ? oom_read_count(r, "block_ff_dim", 1) :
-							 oom_read_count(r, "intermediate_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
-	a->head_dim = oom_read_count_or(r, "head_dim", a->d_model / a->n_heads);
-	if (!a->n_kv_heads || !a->head_dim)
-		oom_read_fail(r, "num_key_value_heads and head_dim must be positive");
-	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
 	a->act = OOM_ACT_SILU;
-	a->tie = oom_read_bool(r, "tie_embedding", oom_read_bool(r, "tie_word_embeddings", true));
-	a->extra[KERNEL] = oom_read_count(r, "conv_L_cache", 1);
-	a->extra[CONV_BIAS] = oom_read_bool(r, "conv_bias", false);
-	if (a->extra[KERNEL] > 1u << 20)
+	a->d_ff = oom_read_count(
+		r, oom_read_explicit(r, "block_ff_dim") ? "block_ff_dim" : "intermediate_size", 1);
+	a->tie = oom_read_bool(r, "tie_embedding", a->tie);
+	if (own->kernel > 1u << 20)
 		oom_read_fail(r, "conv_L_cache (%llu) is out of range",
-			      (unsigned long long)a->extra[KERNEL]);
+			      (unsigned long long)own->kernel);
 	parse_width(a);
-	if (a->extra[MOE]) {
-		a->extra[DENSE_LAYERS] = oom_read_count(r, "num_dense_layers", 0);
-		a->extra[NORM_TOPK] = oom_read_bool(r, "norm_topk_prob", true);
-		a->extra[EXPERT_BIAS] = oom_read_bool(r, "use_expert_bias", true);
-		a->n_experts = oom_read_count(r, "num_experts", 1);
-		a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
-		a->d_expert = oom_read_count(r, "moe_intermediate_size", 1);
-		if (a->top_k > a->n_experts)
-			oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
-				      (unsigned long long)a->top_k,
-				      (unsigned long long)a->n_experts);
-	}
+	if (kind_of(a)->experts)
+		oom_read_rows(a, lfm2_moe_keys);
+	oom_check_experts(a);
 	parse_kinds(a);
-	if (!r->status && a->extra[MOE] && a->extra[DENSE_LAYERS] >= a->n_layers)
+	if (!r->status && own->dense_layers >= a->n_layers)
 		a->n_experts = 0;
 }
-
-struct layer {
-	const struct oom_arch *a;
-	struct oom_rope rope;
-	struct oom_val mask;
-};
 
 /* out_proj(C * conv(B * x)): all three from one projection, the convolution cut to the sequence. */
 static struct oom_val short_conv(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const struct oom_dim h = {x.width, x.text}, parts[3] = {h, h, h};
-	const unsigned bias = a->extra[CONV_BIAS] ? OOM_BIAS : 0;
-	struct oom_hold held = {.n = 0};
+	const struct lfm2 *own = lfm2_of(a);
+	const struct oom_dim h = {x.width, x.text}, parts[3] = {h, h, h},
+			     wide = {3 * h.n, "3 * d_model"};
+	const unsigned bias = own->conv_bias ? OOM_BIAS : 0;
+	struct oom_frame f = {.t = t};
 	struct oom_val p[3], y;
 
-	oom_hold(t, &held, x);
-	x = oom_hold(t, &held, oom_mask_padding(t, x, false));
-	y = oom_op_linear(t, "in_proj", x, (struct oom_dim){3 * h.n, "3 * d_model"}, bias);
-	oom_op_split(t, y, 3, parts, p);
-	y = oom_hold(t, &held, oom_op_mul(t, oom_keep(p[0]), p[2]));
-	oom_hold(t, &held, p[0]);
-	oom_drop(t, p[0]);
-	y = oom_hold(t, &held,
-		     oom_short_conv(t, "conv", y, a->extra[KERNEL], a->extra[CONV_BIAS],
-				    OOM_ACT_NONE));
-	y = oom_op_mul(t, p[1], y);
-	y = oom_hold(t, &held, oom_op_copy(t, "contiguous", y));
-	y = oom_op_linear(t, "out_proj", y, h, bias);
-	oom_release(t, &held);
-	return y;
+	x = oom_name(&f, oom_mask_padding(t, oom_arg(&f, x), false));
+	oom_op_split(t, oom_op_linear(t, "in_proj", x, wide, bias), 3, parts, p);
+	p[0] = oom_name(&f, p[0]);
+	y = oom_name(&f, oom_op_mul(t, p[0], p[2]));
+	y = oom_short_conv(t, "conv", y, own->kernel, own->conv_bias, OOM_ACT_NONE);
+	y = oom_name(&f, y);
+	y = oom_name(&f, oom_op_copy(t, "contiguous", oom_op_mul(t, p[1], y)));
+	return oom_leave(&f, oom_op_linear(t, "out_proj", y, h, bias));
 }
 
 /* Sigmoid scores of a router that is an nn.Linear; the bias, a buffer in fp32, decides the
  * choice alone. */
-static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, const struct oom_moe *m,
-			      struct oom_val x)
+static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const struct oom_dim e = {m->experts, "n_experts"}, k = {m->top_k, "top_k"};
-	struct oom_val p, v, index;
-	enum oom_dtype dt;
-
-	t->scope = "gate";
-	p = oom_op_linear(t, "gate", oom_keep(x), e, 0);
-	dt = (enum oom_dtype)p.dt;
-	p = oom_op_unary(t, OOM_SIGMOID, p);
-	if (a->extra[EXPERT_BIAS]) {
-		oom_buffer(t, m->experts, OOM_F32);
-		oom_scratch(t, "scores for choice", x.mono, m->experts, OOM_F32);
-	}
-	index = oom_new(t, "top-k index", x.mono, k, OOM_I64);
-	v = oom_op_cast(t, oom_op_gather(t, "top-k value", p, oom_keep(index), x.mono, k), dt);
-	if (m->norm_topk)
-		v = oom_op_div(t, v,
-			       oom_op_unary(t, OOM_ADD_SCALAR,
-					    oom_op_sum_wide(t, oom_keep(v), v.mono, D(1))));
-	return oom_moe_experts(t, m, x, oom_op_unary(t, OOM_SCALE, v), index);
-}
-
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind,
-				   struct oom_val x)
-{
-	const struct oom_dim h = {x.width, x.text};
 	const struct oom_moe m = {.experts = a->n_experts,
 				  .top_k = a->top_k,
 				  .d_expert = a->d_expert,
 				  .act = a->act,
-				  .norm_topk = a->extra[NORM_TOPK]};
-	struct oom_val g;
+				  .norm_topk = lfm2_of(a)->norm_topk};
+	const struct oom_dim e = {m.experts, "n_experts"}, k = {m.top_k, "top_k"};
+	struct oom_frame f = {.t = t};
+	struct oom_val p, v, index;
+	enum oom_dtype dt;
 
-	if (kind & EXPERTS)
-		return mixture(t, a, &m, x);
-	g = oom_op_unary(t, OOM_SILU, oom_op_linear(t, "w1", oom_keep(x), D(a->d_ff), 0));
-	g = oom_op_mul(t, g, oom_op_linear(t, "w3", oom_keep(x), D(a->d_ff), 0));
-	g = oom_op_linear(t, "w2", g, h, 0);
-	oom_done(t, x);
-	return g;
+	x = oom_arg(&f, x);
+	t->scope = "gate";
+	p = oom_op_linear(t, "gate", x, e, 0);
+	dt = (enum oom_dtype)p.dt;
+	p = oom_op_unary(t, OOM_SIGMOID, p);
+	if (lfm2_of(a)->expert_bias) {
+		oom_buffer(t, m.experts, OOM_F32);
+		oom_scratch(t, "scores for choice", x.mono, m.experts, OOM_F32);
+	}
+	index = oom_name(&f, oom_new(t, "top-k index", x.mono, k, OOM_I64));
+	v = oom_op_cast(t, oom_op_gather(t, "top-k value", p, index, x.mono, k), dt);
+	if (m.norm_topk) {
+		v = oom_name(&f, v);
+		p = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_sum_wide(t, v, v.mono, D(1)));
+		v = oom_op_div(t, oom_take(&f, v), p);
+	}
+	v = oom_op_unary(t, OOM_SCALE, v);
+	return oom_moe_experts(t, &m, oom_take(&f, x), v, oom_take(&f, index));
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const struct layer *l = ctx;
+	const struct oom_dim h = {x.width, x.text};
+	struct oom_frame f = {.t = t};
+	struct oom_val g, up;
+
+	x = oom_arg(&f, x);
+	g = oom_op_unary(t, OOM_SILU, oom_op_linear(t, "w1", x, D(a->d_ff), 0));
+	up = oom_op_linear(t, "w3", x, D(a->d_ff), 0);
+	return oom_leave(&f, oom_op_linear(t, "w2", oom_op_mul(t, g, up), h, 0));
+}
+
+static struct oom_val lfm2_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+{
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
 	struct oom_rope rope = l->rope;
-	struct oom_val h = oom_norm(t, a->norm, "operator_norm", oom_keep(x), 0);
+	struct oom_frame f = {.t = t};
+	struct oom_val h = oom_norm(t, a->norm, "operator_norm", x, 0);
 
 	if (kind & ATTENTION) {
 		struct oom_attn at = oom_attn_of(t, a);
@@ -192,37 +199,19 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	} else {
 		h = short_conv(t, a, h);
 	}
-	x = oom_op_add(t, h, x);
-	h = oom_norm(t, a->norm, "ffn_norm", oom_keep(x), 0);
-	return oom_op_add(t, x, feed_forward(t, a, kind, h));
+	x = oom_name(&f, oom_op_add(t, h, x));
+	h = oom_norm(t, a->norm, "ffn_norm", x, 0);
+	h = kind & EXPERTS ? mixture(t, a, h) : feed_forward(t, a, h);
+	return oom_leave(&f, oom_op_add(t, x, h));
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
-{
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a};
-
-	t->scope = "embed_tokens";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
-	x = oom_input_grads(t, x);
-	first = oom_share(t, x);
-	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
-	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
-	l.rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
-	oom_drop_shared(t, l.rope.cos);
-	oom_drop_shared(t, l.rope.sin);
-	oom_drop_shared(t, l.mask);
-	oom_drop_shared(t, oom_share(t, ids));
-	x = oom_norm(t, a->norm, "embedding_norm", x, 0);
-	oom_drop(t, ids);
-	oom_drop(t, first);
-	return oom_causal_tail(t, a, x, embed);
-}
-
-static const struct oom_family_type types[] = {
-	{"lfm2", NULL}, {"lfm2_moe", NULL}, {NULL, NULL},
+static const struct oom_decoder lfm2_decoder = {
+	.embed = "embed_tokens",
+	.norm = "embedding_norm",
+	.position_ids = true,
+	.rope = true,
+	.kinds = true,
+	.block = lfm2_block,
 };
 
 const struct oom_family oom_family_lfm2 = {
@@ -230,8 +219,9 @@ const struct oom_family oom_family_lfm2 = {
 	.summary = "short gated convolutions, softmax attention between them, gated feed-forward "
 		   "or experts",
 	.source = "transformers 5.12 models/lfm2/modeling_lfm2.py",
-	.types = types,
+	.types = lfm2_types,
 	.lora_targets = "in_proj+q_proj+v_proj",
-	.parse = parse,
-	.step = step,
+	.keys = lfm2_keys,
+	.parse = lfm2_parse,
+	.decoder = &lfm2_decoder,
 };

@@ -28,13 +28,10 @@ static const struct oom_key_row llama4_keys[] = {
 	OR(n_experts, "num_local_experts", 16),
 	OR(top_k, "num_experts_per_tok", 1),
 	OR(head_dim, "head_dim", 128),
-	OR(max_positions, "max_position_embeddings", 0),
+	OOM_USUAL_KEYS,
 	OR(window, "attention_chunk_size", 8192),
 	ACT(act, "hidden_act", "silu"),
-	FLAG(tie, "tie_word_embeddings", false),
-	FLAG(qkv_bias, "attention_bias", false),
-	FLAG(o_bias, "attention_bias", false),
-	REAL(attn_dropout, "attention_dropout", 0),
+	OOM_BIAS_KEYS(false),
 	FLAG_OWN(struct llama4, qk_norm, "use_qk_norm", true),
 	FLAG_OWN(struct llama4, tuned, "attn_temperature_tuning", true),
 	OOM_KEYS_END,
@@ -77,9 +74,7 @@ static void llama4_parse(struct oom_arch *a)
 		oom_read_fail(r, "llama4: sizes, heads and experts must be positive");
 		return;
 	}
-	if (a->top_k > a->n_experts)
-		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
-			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
+	oom_check_experts(a);
 	parse_kinds(a);
 }
 

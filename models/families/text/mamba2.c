@@ -207,9 +207,7 @@ static void parse_experts(struct oom_arch *a, const struct mamba2_kind *kind)
 		m->norm_topk = oom_read_bool(r, "norm_topk_prob", true);
 	}
 	a->top_k = a->n_experts ? oom_read_count(r, "num_experts_per_tok", 1) : 0;
-	if (a->top_k > a->n_experts)
-		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
-			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
+	oom_check_experts(a);
 }
 
 static void mamba2_parse(struct oom_arch *a)
@@ -408,9 +406,7 @@ static struct oom_val mamba2_model(struct oom_tape *t, const struct oom_arch *a,
 							   t->m_s, t->m_s));
 	}
 	if (mamba2_of(a)->rope) {
-		l.rope = oom_rope_tables(t, oom_rot_dim(a), (enum oom_dtype)x.dt, 2);
-		l.rope.cos = oom_name_shared(&f, l.rope.cos);
-		l.rope.sin = oom_name_shared(&f, l.rope.sin);
+		l.rope = oom_name_tables(&f, oom_rope_tables(t, oom_rot_dim(a), (enum oom_dtype)x.dt, 2));
 	}
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind,
 		       kind->single ? single_block : mixed_block, &l, x);

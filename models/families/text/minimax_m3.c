@@ -3,105 +3,112 @@
  * Reference: transformers 5.12, models/minimax_m3_vl/modeling_minimax_m3_vl.py. */
 #include <string.h>
 
-#include "blocks/blocks.h"
+#include "blocks/decoder.h"
+#include "config/keys.h"
 
-enum { INDEX_HEADS, INDEX_DIM, INDEX_BLOCK };
 enum { DENSE = 1, SPARSE = 2 };         /* of kind[] */
 
-static void parse(struct oom_arch *a)
+struct minimax_m3 {
+	uint64_t heads, dim, block;     /* of the indexer */
+};
+OOM_OWN(minimax_m3, struct minimax_m3);
+
+static const struct oom_key_row minimax_m3_keys[] = {
+	OOM_DECODER_KEYS,
+	MUST(d_ff, "dense_intermediate_size"),
+	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
+	QUOTIENT(head_dim, "head_dim", d_model, n_heads),
+	OOM_USUAL_KEYS,
+	REAL(rotary_share, "rope_parameters.partial_rotary_factor", 1),
+	MUST(n_experts, "num_local_experts"),
+	MUST(top_k, "num_experts_per_tok"),
+	MUST(d_expert, "intermediate_size"),
+	LIKE(d_shared, "shared_intermediate_size", 1, d_expert),
+	OR_OWN(struct minimax_m3, heads, "index_n_heads", 1),
+	LIKE_OWN(struct minimax_m3, dim, "index_head_dim", 1, head_dim),
+	OR_OWN(struct minimax_m3, block, "index_block_size", 128),
+	OOM_KEYS_END,
+};
+
+static void minimax_m3_parse(struct oom_arch *a)
 {
+	const uint64_t block = minimax_m3_of(a)->block;
 	struct oom_reader *r = &a->rd;
 
 	a->norm = OOM_NORM_RMS_PLUS1;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->d_ff = oom_read_count(r, "dense_intermediate_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
-	a->n_kv_heads = oom_read_count_or(r, "num_key_value_heads", a->n_heads);
-	a->head_dim = oom_read_count_or(r, "head_dim", a->d_model / a->n_heads);
-	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
-	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor", 1);
-	a->n_experts = oom_read_count(r, "num_local_experts", 1);
-	a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
-	a->d_expert = oom_read_count(r, "intermediate_size", 1);
-	a->d_shared = oom_read_count_or(r, "shared_intermediate_size", a->d_expert);
 	a->qk_norm = true;
-	a->extra[INDEX_HEADS] = oom_read_count_or(r, "index_n_heads", 1);
-	a->extra[INDEX_DIM] = oom_read_count_or(r, "index_head_dim", a->head_dim);
-	a->extra[INDEX_BLOCK] = oom_read_count_or(r, "index_block_size", 128);
-	if (!a->n_kv_heads || !a->head_dim || a->top_k > a->n_experts || !a->extra[INDEX_BLOCK] ||
-	    a->extra[INDEX_BLOCK] > 1 << 20)
+	if (!a->n_kv_heads || !a->head_dim || a->top_k > a->n_experts || !block || block > 1 << 20)
 		oom_read_fail(r, "num_key_value_heads, head_dim, num_experts_per_tok and "
 				 "index_block_size do not describe a model");
-	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i),
-			   *type = oom_read_item(r, "layer_types", (uint32_t)i);
+	for (uint32_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
+		const char *mlp = oom_read_item(r, "mlp_layer_types", i),
+			   *type = oom_read_item(r, "layer_types", i);
 
 		a->kind[i] = (uint8_t)((mlp && strcmp(mlp, "sparse") ? DENSE : 0) |
 				       (type && !strcmp(type, "minimax_m3_sparse") ? SPARSE : 0));
 	}
 }
 
-struct layer {
-	const struct oom_arch *a;
-	struct oom_rope rope;
-	struct oom_val mask;
-};
-
 /* What the indexer alone uses: its results are indices, so that no gradient arrives. */
-static struct oom_val chosen_by(struct oom_tape *t, const struct layer *l, const char *name,
-				struct oom_val x, uint64_t heads)
+static struct oom_val chosen_by(struct oom_tape *t, const struct oom_decoder_layer *l,
+				const char *name, struct oom_val x, uint64_t heads)
 {
-	const uint64_t d = l->a->extra[INDEX_DIM];
-	struct oom_val y = oom_new(t, name, x.mono,
-				   (struct oom_dim){heads * d, "index_n_heads * index_head_dim"},
-				   (enum oom_dtype)x.dt),
-		       n;
+	const uint64_t d = minimax_m3_of(l->a)->dim;
+	const struct oom_dim width = {heads * d, "index_n_heads * index_head_dim"};
+	struct oom_frame f = {.t = t};
+	struct oom_val y = oom_name(&f, oom_new(t, name, x.mono, width, (enum oom_dtype)x.dt));
 
-	oom_linear_unused(t, name, x.width, heads * d, 0);
+	oom_linear_unused(t, name, x.width, width.n, 0);
 	t->scope = "indexer";
 	oom_param(t, "norm.weight", 0, d, OOM_P_NORM | OOM_P_UNUSED);
-	n = oom_new_like(t, "index norm", y, (enum oom_dtype)y.dt);
-	oom_drop(t, y);
-	return oom_op_cast(t, oom_rope_apply(t, n, &l->rope, heads, d, d), OOM_F32);
+	y = oom_leave(&f, oom_new_like(t, "index norm", y, (enum oom_dtype)y.dt));
+	return oom_op_cast(t, oom_rope_apply(t, y, &l->rope, heads, d, d), OOM_F32);
 }
 
 /* MiniMaxM3VLIndexer.forward and build_block_mask: scores by key, their maxima by block, the
  * kept ones as a mask. */
-static struct oom_val block_mask(struct oom_tape *t, const struct layer *l, struct oom_val x)
+static struct oom_val block_mask(struct oom_tape *t, const struct oom_decoder_layer *l,
+				 struct oom_val x)
 {
-	const struct oom_arch *a = l->a;
-	const uint16_t bss = oom_mono_mul(t, t->m_b, oom_mono_mul(t, t->m_s, t->m_s));
-	const struct oom_dim H = {a->extra[INDEX_HEADS], "index_n_heads"};
+	const struct minimax_m3 *own = minimax_m3_of(l->a);
+	const struct oom_dim H = {own->heads, "index_n_heads"};
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_frame f = {.t = t};
 	const bool grad = t->grad;
-	struct oom_val q, k, s, m, keep, zero;
+	struct oom_val q, k, s, m, keep;
 
 	t->grad = false;
 	q = chosen_by(t, l, "q_proj", x, H.n);
 	k = chosen_by(t, l, "k_proj", x, 1);
-	s = oom_op_bmm(t, "index scores", q, k, bss, H, a->extra[INDEX_DIM]);
-	m = oom_new_like(t, "causal scores", s, OOM_F32);
-	oom_drop(t, s);
-	oom_drop(t, m);
-	keep = oom_new(t, "kept blocks", bss, D(1), OOM_U8);
-	m = oom_new(t, "kept keys", bss, D(1), OOM_U8);
-	oom_drop(t, keep);
-	zero = oom_new(t, "zeros", bss, D(1), (enum oom_dtype)x.dt);
-	keep = oom_new(t, "not kept", bss, D(1), OOM_U8);
-	s = oom_new(t, "block mask", bss, D(1), (enum oom_dtype)x.dt);
-	oom_drop(t, m);
-	oom_drop(t, zero);
-	oom_drop(t, keep);
+	s = oom_name(&f, oom_op_bmm(t, "index scores", q, k, t->m_bss, H, own->dim));
+	m = oom_name(&f, oom_new_like(t, "causal scores", s, OOM_F32));
+	oom_forget(&f, s);
+	oom_forget(&f, m);
+	keep = oom_name(&f, oom_new(t, "kept blocks", t->m_bss, D(1), OOM_U8));
+	oom_name(&f, oom_new(t, "kept keys", t->m_bss, D(1), OOM_U8));
+	oom_forget(&f, keep);
+	oom_name(&f, oom_new(t, "zeros", t->m_bss, D(1), dt));
+	oom_name(&f, oom_new(t, "not kept", t->m_bss, D(1), OOM_U8));
+	s = oom_leave(&f, oom_new(t, "block mask", t->m_bss, D(1), dt));
 	t->grad = grad;
 	return s;
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+/* The attention's frame is the mask's: it is made within. */
+static struct oom_val sparse_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
+				       struct oom_attn *at, struct oom_val x)
 {
-	const struct layer *l = ctx;
+	struct oom_frame f = {.t = t};
+
+	x = oom_name(&f, x);
+	at->mask = oom_name(&f, block_mask(t, l, x));
+	return oom_leave(&f, oom_attention(t, at, oom_take(&f, x)));
+}
+
+static struct oom_val minimax_m3_block(struct oom_tape *t, const void *ctx, uint32_t i,
+				       struct oom_val x)
+{
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
 	const struct oom_moe m = {.experts = a->n_experts,
@@ -117,42 +124,28 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 				  .scale_output = true};
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_rope rope = l->rope;
-	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", oom_keep(x), 0);
+	struct oom_frame f = {.t = t};
+	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", x, 0);
 
-	at.layer_names_weights = true;
+	at.caller = &f;
 	at.rope = &rope;
 	at.rot_dim = oom_rot_dim(a);
 	at.rope_cat = true;
-	at.mask = kind & SPARSE ? block_mask(t, l, oom_keep(h)) : l->mask;
-	h = oom_attention(t, &at, h);
-	if (kind & SPARSE)
-		oom_drop(t, at.mask);
-	x = oom_op_add(t, x, h);
-	h = oom_norm(t, a->norm, "post_attention_layernorm", oom_keep(x), 0);
+	at.mask = l->mask;
+	h = kind & SPARSE ? sparse_attention(t, l, &at, h) : oom_attention(t, &at, h);
+	x = oom_name(&f, oom_op_add(t, x, h));
+	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
 	h = kind & DENSE ? oom_glu_mlp(t, &m, h, D(a->d_ff), true) : oom_moe_mlp(t, &m, h);
-	return oom_op_add(t, x, h);
+	return oom_leave(&f, oom_op_add(t, x, h));
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
-{
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct layer l = {.a = a};
-
-	t->scope = "embed_tokens";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
-	first = oom_share(t, x);
-	l.mask = oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s, t->m_s);
-	l.rope = oom_rope_tables(t, oom_rot_dim(a),
-				 (enum oom_dtype)x.dt, 2);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
-	oom_drop_shared(t, l.rope.cos);
-	oom_drop_shared(t, l.rope.sin);
-	oom_drop_shared(t, l.mask);
-	x = oom_norm(t, a->norm, "norm", x, 0);
-	oom_drop(t, first);
-	return oom_causal_tail(t, a, x, embed);
-}
+static const struct oom_decoder minimax_m3_decoder = {
+	.embed = "embed_tokens",
+	.norm = "norm",
+	.kinds = true,
+	.rope_part = true,
+	.block = minimax_m3_block,
+};
 
 const struct oom_family oom_family_minimax_m3 = {
 	.name = "minimax_m3",
@@ -160,6 +153,7 @@ const struct oom_family oom_family_minimax_m3 = {
 	.source = "transformers 5.12 models/minimax_m3_vl/modeling_minimax_m3_vl.py",
 	.types = OOM_TYPE("minimax_m3_vl_text"),
 	.lora_targets = "q_proj+v_proj",
-	.parse = parse,
-	.step = step,
+	.keys = minimax_m3_keys,
+	.parse = minimax_m3_parse,
+	.decoder = &minimax_m3_decoder,
 };

@@ -101,9 +101,7 @@ static struct oom_val nomic_bert_model(struct oom_tape *t, const struct oom_arch
 	x = oom_name(&f, nomic_bert_embeddings(t, a, word));
 	l.mask = oom_name_shared(&f, oom_make_mask(t, false, 0, (enum oom_dtype)x.dt, t->m_b,
 						   t->m_s, t->m_s));
-	l.rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
-	l.rope.cos = oom_name_shared(&f, l.rope.cos);
-	l.rope.sin = oom_name_shared(&f, l.rope.sin);
+	l.rope = oom_name_tables(&f, oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2));
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, nomic_bert_block, &l, x);
 	return oom_leave(&f, x);
 }

@@ -46,12 +46,9 @@ OOM_OWN(delta_net, struct delta_net);
 static const struct oom_key_row keys[] = {
 	OOM_DECODER_KEYS,
 	OOM_GROUPED_KEYS,
-	OR(max_positions, "max_position_embeddings", 0),
+	OOM_USUAL_KEYS,
 	ACT(act, "hidden_act", "silu"),
-	FLAG(tie, "tie_word_embeddings", false),
-	FLAG(qkv_bias, "attention_bias", false),
-	FLAG(o_bias, "attention_bias", false),
-	REAL(attn_dropout, "attention_dropout", 0),
+	OOM_BIAS_KEYS(false),
 	OR_OWN(struct delta_net, k_heads, "linear_num_key_heads", 0),
 	OR_OWN(struct delta_net, v_heads, "linear_num_value_heads", 0),
 	OR_OWN(struct delta_net, dk, "linear_key_head_dim", 0),
@@ -120,9 +117,7 @@ static void parse_experts(struct oom_arch *a, const struct delta_net_kind *kind)
 	a->d_expert = oom_read_count(r, "moe_intermediate_size", 1);
 	a->d_shared = oom_read_count(r, "shared_expert_intermediate_size", 1);
 	delta_net_own(a)->norm_topk = kind->norm_topk || oom_read_bool(r, "norm_topk_prob", true);
-	if (a->top_k > a->n_experts)
-		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
-			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
+	oom_check_experts(a);
 }
 
 static void delta_net_parse(struct oom_arch *a)
@@ -385,9 +380,7 @@ static struct oom_val delta_net_prepare(struct oom_frame *f, const struct oom_ar
 	l->mask = oom_name_shared(f, oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s));
 	if (!delta_net_of(a)->rope)
 		return x;
-	l->rope = tables(t, a, dt);
-	l->rope.cos = oom_name_shared(f, l->rope.cos);
-	l->rope.sin = oom_name_shared(f, l->rope.sin);
+	l->rope = oom_name_tables(f, tables(t, a, dt));
 	return x;
 }
 
