@@ -11,7 +11,7 @@
 static const char *const columns[] = {
 	"last_rank_params", "last_rank_expert_params", "last_rank_static_bytes", "alloc_last", "peak_first", "peak_second",
 	"peak_max", "peak_last", "first_stage_peak", "overall_peak", "measured_gib", "measured_first_stage_gib",
-	"measured_last_stage_gib"};
+	"measured_last_stage_gib", "measured_reserved_gib"};
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
 /* Features that move memory and that the engine does not know: a row that uses one says so. */
@@ -69,7 +69,8 @@ enum oom_status oom_megatron_price(const struct oom_csv_row *row, FILE *out, cha
 {
 	struct oom_mg_rank last = {0}, first = {0}, one;
 	struct oom_megatron m;
-	uint64_t top = 0;
+	uint64_t top = 0, reserved = 0;
+	int64_t fullest = 0;
 	enum oom_status st = launch_of(row, &m, why);
 
 	warning[0] = 0;
@@ -78,9 +79,12 @@ enum oom_status oom_megatron_price(const struct oom_csv_row *row, FILE *out, cha
 		st = oom_megatron_rank(&m, 0, &first, why);
 	for (int64_t r = 0; !st && r < m.pp; r++) {
 		st = oom_megatron_rank(&m, r, &one, why);
+		fullest = one.peak_bytes > top ? r : fullest;
 		top = one.peak_bytes > top ? one.peak_bytes : top;
 		last = one;
 	}
+	if (!st && oom_megatron_reserved(&m, fullest, &reserved, why) == OOM_ERR_MEMORY)
+		st = OOM_ERR_MEMORY;
 	if (st) {
 		for (int i = 0; i < COLUMNS; i++)
 			putc(',', out);
@@ -92,7 +96,7 @@ enum oom_status oom_megatron_price(const struct oom_csv_row *row, FILE *out, cha
 				      last.peak_first_bytes, last.peak_bytes,
 				      last.peak_bytes,	     last.peak_bytes,
 				      first.peak_bytes,	     top};
-		const uint64_t gib[] = {top, first.peak_bytes, last.peak_bytes};
+		const uint64_t gib[] = {top, first.peak_bytes, last.peak_bytes, reserved};
 
 		for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
 			fprintf(out, "%llu,", (unsigned long long)v[i]);

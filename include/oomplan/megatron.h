@@ -130,7 +130,10 @@ enum oom_mg_row_kind {
 	OOM_MG_ROW_GRADS,       /* the gradient buffer */
 	OOM_MG_ROW_MASTER,
 	OOM_MG_ROW_OPTIMIZER,   /* made by the first step */
+	OOM_MG_ROW_PASSING,     /* gradients that are not there between steps */
+	OOM_MG_ROW_LOW_GRADS,   /* 16-bit gradients beside fp32 ones, from the first backward on */
 	OOM_MG_ROW_COPIES,      /* fp32 gradients of fp16 ones, between a step and the next */
+	OOM_MG_ROW_STEP,        /* while the optimizer steps */
 	OOM_MG_ROW_FIXED,       /* workspaces inside the allocator */
 	OOM_MG_ROW_SAVED,       /* of the passes in flight */
 	OOM_MG_ROW_GATHERED,    /* parameters in use, where weights are sharded */
@@ -164,6 +167,10 @@ struct oom_mg_rank {
 /* Prices pipeline rank r of 0..pp-1. */
 OOM_API enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r,
 					  struct oom_mg_rank *out, struct oom_error *err);
+/* What PyTorch's caching allocator reserves for it, in bytes: two steps of the rank replayed on a card
+ * without end.  OOM_ERR_LIMIT: a step too long to be replayed, or a T5; OOM_ERR_MEMORY. */
+OOM_API enum oom_status oom_megatron_reserved(const struct oom_megatron *m, int64_t r,
+					      uint64_t *bytes, struct oom_error *err);
 
 #ifdef __cplusplus
 }

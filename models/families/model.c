@@ -130,7 +130,11 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 	choose_task(m);
 	oom_model_read_quantised(m);
 	oom_model_find_unknown(m);
-	oom_model_as_megatron(m);
+	st = oom_model_prepare(m);
+	if (st) {
+		oom_model_free(m);
+		return oom_error_set(err, st, "out of host memory");
+	}
 	*out = m;
 	return OOM_OK;
 }
@@ -146,6 +150,7 @@ void oom_model_free(struct oom_model *m)
 		return;
 	oom_keys_release(&m->defaults);
 	oom_vlm_free(m->arch.vlm);
+	free(m->launch);
 	free(m);
 }
 

@@ -3,7 +3,6 @@
 #define OOM_MODEL_H
 
 #include "config/arch.h"
-#include "oomplan/megatron.h"
 
 struct oom_model {
 	const struct oom_keys *keys;
@@ -18,12 +17,13 @@ struct oom_model {
 	struct oom_arch arch;
 	char quantised[300];            /* how its weights are stored, where that is not priced; "" */
 	char unknown[400];              /* keys the type does not have */
-	struct oom_megatron megatron;   /* the model as a launch of Megatron, when it can be one */
-	bool megatron_can;
+	/* what engines with ranks of their own read of it (oom_model_prepare); owned, freed as one
+	 * block; NULL: they cannot have it */
+	void *launch;
 	const struct oom_model *teacher;        /* borrowed; NULL: none */
 };
-/* Fills m->megatron: a search asks for it thousands of times. */
-void oom_model_as_megatron(struct oom_model *m);
+/* Fills m->launch; by the table above all rooms (rank_engines.c).  OOM_ERR_MEMORY. */
+enum oom_status oom_model_prepare(struct oom_model *m);
 /* Fills m->unknown. */
 void oom_model_find_unknown(struct oom_model *m);
 /* Fills m->defaults for arch.model_type; empty when the table does not have it. */

@@ -47,17 +47,29 @@ enum { LEAST_OFFLOADED = 1 << 20 };
 struct kept {
 	const struct oom_megatron *m;
 	double saved, away;
+	struct mg_pieces *stay, *again; /* blocks; NULL: nobody asks */
 };
+
+static void piece(struct mg_pieces *list, double bytes)
+{
+	if (list && bytes > 0 && list->n < MG_PIECES)
+		list->bytes[list->n++] = bytes;
+}
 
 static void keep(struct kept *k, double bytes, double width, const char *again, const char *module)
 {
-	if (recomputed(k->m, again))
+	if (recomputed(k->m, again)) {
+		piece(k->again, bytes);
 		return;
+	}
 	if (module && *k->m->offload_modules && listed(k->m->offload_modules, module) &&
-	    bytes / width >= LEAST_OFFLOADED)
+	    bytes / width >= LEAST_OFFLOADED) {
 		k->away += bytes;
-	else
-		k->saved += bytes;
+		piece(k->again, bytes);
+		return;
+	}
+	k->saved += bytes;
+	piece(k->stay, bytes);
 }
 
 /* Bytes an element of a matrix product's input is kept in: TransformerEngine quantises it and keeps
@@ -200,7 +212,7 @@ static void moe(struct kept *k, double seq)
 
 double oom_mg_moe_saved(const struct oom_megatron *m, double seq)
 {
-	struct kept k = {m, 0, 0};
+	struct kept k = {m, 0, 0, NULL, NULL};
 
 	moe(&k, seq);
 	return k.saved;
@@ -208,29 +220,59 @@ double oom_mg_moe_saved(const struct oom_megatron *m, double seq)
 
 /* One layer, residual stream and dropout masks with it. */
 static struct kept whole_layer(const struct oom_megatron *m, bool experts, double seq,
-			       double cross_seq)
+			       double cross_seq, struct mg_pieces *stay, struct mg_pieces *again)
 {
 	const double T = oom_mg_tokens(m, seq), h = (double)m->hidden, n = share(m);
 	const double mask = m->hidden_dropout > 0 ? T * h / n : 0;
-	struct kept k = {m, 0, 0};
+	struct kept k = {m, 0, 0, stay, again};
 
 	/* residual stream into each sublayer (the norm's input), its output, the dropout mask
 	 * behind it */
 	keep(&k, 2 * T * h / n, 2, NULL, "attn_norm");
 	attention(&k, seq, seq);
-	k.saved += mask;
+	keep(&k, mask, 1, NULL, NULL);
 	if (cross_seq > 0) {
 		keep(&k, 2 * T * h / n, 2, NULL, NULL);
 		attention(&k, seq, cross_seq);
-		k.saved += mask;
+		keep(&k, mask, 1, NULL, NULL);
 	}
+	if (stay)
+		stay->mlp = stay->n;
+	if (again)
+		again->mlp = again->n;
 	keep(&k, 2 * T * h / n, 2, NULL, "mlp_norm");
 	if (experts)
 		moe(&k, seq);
 	else
 		mlp(&k, seq);
-	k.saved += mask;
+	keep(&k, mask, 1, NULL, NULL);
 	return k;
+}
+
+void oom_mg_layer_pieces(const struct oom_megatron *m, bool experts, double seq, struct mg_pieces *kept,
+			 struct mg_pieces *again)
+{
+	memset(kept, 0, sizeof(*kept));
+	memset(again, 0, sizeof(*again));
+	if (m->recompute != OOM_MG_RC_FULL) {
+		whole_layer(m, experts, seq, 0, kept, again);
+		return;
+	}
+	/* the layer's input alone, and all of it once more */
+	whole_layer(m, experts, seq, 0, again, NULL);
+	piece(kept, 2 * oom_mg_tokens(m, seq) * (double)m->hidden / share(m));
+}
+
+double oom_mg_attention_gradients(const struct oom_megatron *m, double seq)
+{
+	const double T = oom_mg_tokens(m, seq), t = (double)m->tp, a = (double)m->heads,
+		     qk = m->mla ? (double)(m->qk_head_dim + m->qk_pos_dim) : (double)m->kv_channels,
+		     v = m->mla ? (double)m->v_head_dim : (double)m->kv_channels,
+		     kv = m->mla ? a : (double)(m->query_groups > m->tp ? m->query_groups : m->tp);
+
+	if (flash_like(m))
+		return T * (2 * (a * qk + kv * (qk + v)) + 4 * a * qk) / t;
+	return 2 * (double)m->micro_batch * seq * seq * a / t / (double)m->cp;
 }
 
 struct mg_layer oom_mg_layer(const struct oom_megatron *m, bool experts, double seq,
@@ -240,7 +282,7 @@ struct mg_layer oom_mg_layer(const struct oom_megatron *m, bool experts, double 
 	const double f = (double)(experts ? m->moe_ffn : m->ffn_hidden) /
 			 (double)(experts ? m->etp : m->tp);
 	const double rows = experts ? routed(m, seq) : T;
-	const struct kept k = whole_layer(m, experts, seq, cross_seq);
+	const struct kept k = whole_layer(m, experts, seq, cross_seq, NULL, NULL);
 	const bool all = m->recompute == OOM_MG_RC_FULL;
 	struct mg_layer l = {.full = k.saved + k.away};
 

@@ -76,6 +76,37 @@ static struct mg_params layer(const struct oom_megatron *m, bool experts)
 	return p;
 }
 
+static void matrix(struct mg_matrices *w, double elems)
+{
+	if (elems > 0 && w->n < MG_MATRICES)
+		w->elems[w->n++] = elems;
+}
+
+void oom_mg_layer_matrices(const struct oom_megatron *m, bool experts, struct mg_matrices *w)
+{
+	const struct mg_params all = layer(m, experts);
+	struct oom_megatron bare = *m;
+	const double h = (double)m->hidden, t = (double)m->tp,
+		     out = (double)m->heads * (double)(m->mla ? m->v_head_dim : m->kv_channels) * h / t;
+	double sum = 0;
+
+	bare.bias_linear = bare.qkv_bias = bare.qk_layernorm = 0;
+	w->n = 0;
+	matrix(w, attention(&bare) - out);
+	matrix(w, out);
+	if (experts) {
+		/* the experts' as two, however many they are */
+		matrix(w, all.expert * (m->swiglu ? 2.0 / 3 : 0.5));
+		matrix(w, all.expert * (m->swiglu ? 1.0 / 3 : 0.5));
+	} else {
+		matrix(w, h * (double)m->ffn_hidden / t * (m->swiglu ? 2 : 1));
+		matrix(w, h * (double)m->ffn_hidden / t);
+	}
+	for (size_t i = 0; i < w->n; i++)
+		sum += w->elems[i];
+	matrix(w, all.dense + all.expert - sum);        /* norms, biases, router, shared experts */
+}
+
 double oom_mg_matrix_elems(const struct oom_megatron *m, bool dense, bool moe)
 {
 	struct oom_megatron w = *m;

@@ -50,9 +50,95 @@ struct mg_layer {
 struct mg_layer oom_mg_layer(const struct oom_megatron *m, bool experts, double seq,
 			     double cross_seq);
 double oom_mg_moe_saved(const struct oom_megatron *m, double seq);
+/* The same piece by piece, as blocks of the allocator: what waits for the backward, and what the backward
+ * makes again before it uses it.  From index mlp on they are the feed-forward's. */
+enum { MG_PIECES = 24 };
+struct mg_pieces {
+	double bytes[MG_PIECES];
+	size_t n, mlp;
+};
+void oom_mg_layer_pieces(const struct oom_megatron *m, bool experts, double seq, struct mg_pieces *kept,
+			 struct mg_pieces *again);
+/* Bytes that the attention's own backward has beside what the forward kept: the gradient of the scores where
+ * they are in memory, else those of q, k and v and FlashAttention's sum of q's in fp32 (flash_api.cpp dq_accum). */
+double oom_mg_attention_gradients(const struct oom_megatron *m, double seq);
 /* Tokens of one micro-batch on this rank. */
 double oom_mg_tokens(const struct oom_megatron *m, double seq);
 
+
+/* Tensors of the optimizer step: those `alone` go before the next comes, the others stay until its end.
+ * per_matrix: one for each of the rank's matrices.  gradients_go: what was reduced is let go before those that
+ * stay come. */
+enum { MG_STEP_BLOCKS = 4 };
+struct mg_step_block {
+	double bytes;
+	bool alone, per_matrix;
+};
+struct mg_step {
+	struct mg_step_block block[MG_STEP_BLOCKS];
+	size_t n;
+	bool gradients_go;
+};
+double oom_mg_step_peak(const struct mg_step *s, double gradients);
+
+/* Passes of a rank in the order of its schedule: `warm` forwards, then a backward after each; of several
+ * chunks `group` micro-batches go through one before the next. */
+struct mg_order {
+	int64_t warm, group, micro;
+};
+void oom_mg_order(const struct oom_megatron *m, int64_t r, size_t n_chunks, struct mg_order *o);
+
+/* Weights of one layer, by matrix; what is no matrix is one together. */
+enum { MG_MATRICES = 8 };
+struct mg_matrices {
+	double elems[MG_MATRICES];
+	size_t n;
+};
+void oom_mg_layer_matrices(const struct oom_megatron *m, bool experts, struct mg_matrices *w);
+
+/* A rank's step, to be played (play.c). */
+enum { MG_FLOW_LOSS = 6 };
+struct mg_flow {
+	struct oom_mg_rank rank;        /* its rows hold what stays */
+	struct mg_chunk chunk[MG_CHUNKS];
+	size_t n_chunks;
+	/* bytes: a chunk's pass leaves besides its layers; elements of its embedding and head */
+	double ends[MG_CHUNKS], end_elems[MG_CHUNKS];
+	struct mg_flow_layer {
+		struct mg_pieces kept, again;
+		struct mg_matrices matrices;
+		/* bytes: of the hidden states, and whole where the sequence is divided (else 0); of the
+		 * feed-forward's gradients, of the attention's */
+		double hidden, gathered, wide, attention;
+	} layer[2];                     /* dense, of experts */
+	int64_t recomputed;             /* layers of a chunk whose pieces are made again; 0: all */
+	double loss[MG_FLOW_LOSS];
+	size_t n_loss;
+	double rest;                    /* bytes throughout forwards and backwards */
+	/* weights lie in one buffer, into which those that the model was made with (so many bytes each) are
+	 * copied; so do master weights and states, each */
+	bool flat_weights, flat_states;
+	double made_bytes, shards;      /* shards: ranks that share an optimizer */
+	double grad_bytes;              /* of gradients that are tensors of their own; 0: none are */
+	bool grads_stay;                /* beyond the step */
+	struct mg_order order;
+	struct mg_step step;
+};
+struct oom_player;
+/* Plays two steps into p's allocator, which was cleared.  OOM_ERR_LIMIT: too many blocks. */
+enum oom_status oom_mg_play(const struct mg_flow *f, struct oom_player *p);
+/* Of a launch's pipeline rank r. */
+enum oom_status oom_mg_flow(const struct oom_megatron *m, int64_t r, struct mg_flow *out,
+			    struct oom_error *err);
+
+/* DeepSpeed's pipeline engine (pipe.c); nothing in other launches. */
+bool oom_pipe_divides(const struct oom_megatron *m);            /* its optimizer, at any stage */
+double oom_pipe_own_gradients(const struct oom_megatron *m);    /* bytes of each that is a tensor */
+bool oom_pipe_passing_gradients(const struct oom_megatron *m);  /* not there between steps */
+double oom_pipe_second_gradients(const struct oom_megatron *m, double params);
+double oom_pipe_buffers(const struct oom_megatron *m, const struct mg_chunk *c);
+double oom_pipe_logits(const struct oom_megatron *m);           /* bytes of each */
+void oom_pipe_step(const struct oom_megatron *m, double params, double ranks, struct mg_step *s);
 
 /* An fp8 recipe on the launch's card: bytes an element of a cached 8-bit weight takes, of one kept as
  * parameter, and of a matrix product's input kept for backward. */
@@ -65,6 +151,8 @@ const struct mg_fp8 *oom_mg_fp8(const struct oom_megatron *m);
 struct oom_plan;
 enum oom_status oom_titan_rank(const struct oom_megatron *m, const struct oom_plan *p, int64_t r,
 			       struct oom_mg_rank *out, struct oom_error *err);
+enum oom_status oom_titan_flow(const struct oom_megatron *m, const struct oom_plan *p, int64_t r,
+			       struct mg_flow *out, struct oom_error *err);
 
 /* What one micro-batch asks of the slowest pipeline rank (work.c). */
 struct oom_work oom_mg_work(const struct oom_megatron *m);

@@ -25,7 +25,7 @@ static void row(struct oom_mg_rank *o, const char *name, const char *formula,
  * which the mean is taken here (layer_wise_optimizer.py: as even as it can pack them). */
 static double optimizer_ranks(const struct oom_megatron *m, double ranks)
 {
-	return m->distributed_optimizer || m->fsdp || m->layerwise ?
+	return m->distributed_optimizer || m->fsdp || m->layerwise || oom_pipe_divides(m) ?
 		       ranks / (double)m->optimizer_instances :
 		       1;
 }
@@ -93,18 +93,20 @@ static double states(const struct oom_megatron *m, struct oom_mg_rank *o, double
 		     g = grad * params / (gshard ? shard : 1);
 	const double master = fp32 ? 0 : (double)m->main_param_bytes * params / shard;
 	/* fp16 gradients are unscaled into an fp32 copy, freed when the next step begins */
-	const double copy = fp16 ? 4 * params / shard : 0, mom = moment_bytes(m, params, matrices) / shard;
+	const double copy = fp16 && !m->pipe_engine ? 4 * params / shard : 0,
+		     second = oom_pipe_second_gradients(m, params), mom = moment_bytes(m, params, matrices) / shard;
 
 	row(o, which, "weights: 2 B (4 in fp32) per parameter", OOM_MG_ROW_WEIGHTS, w);
 	row(o, "gradient buffer",
 	    "grad_dtype per parameter, never sharded by the distributed optimizer",
-	    OOM_MG_ROW_GRADS, g);
+	    oom_pipe_passing_gradients(m) ? OOM_MG_ROW_PASSING : OOM_MG_ROW_GRADS, g);
+	row(o, "16-bit gradients", "2 B per parameter beside the fp32 ones", OOM_MG_ROW_LOW_GRADS, second);
 	row(o, "master weights", "4 B / (dp x cp) with the distributed optimizer",
 	    OOM_MG_ROW_MASTER, master);
 	row(o, "optimizer state", "exp_avg + exp_avg_sq; muon: momentum of matrices", OOM_MG_ROW_OPTIMIZER, mom);
 	row(o, "fp32 gradients", "4 B, fp16 only, between the steps", OOM_MG_ROW_COPIES, copy);
 	o->optimizer_bytes += (uint64_t)mom;
-	o->static_bytes += (uint64_t)(w + g + master + mom + copy);
+	o->static_bytes += (uint64_t)(w + g + second + master + mom + copy);
 	return copy;
 }
 
@@ -232,7 +234,8 @@ static double mtp_bytes(const struct oom_megatron *m, const struct mg_chunk *c)
  * TransformerEngine's kernel writes the gradient over the bf16 logits (cross_entropy.py). */
 static double logit_bytes(const struct oom_megatron *m)
 {
-	const double per = m->precision == OOM_MG_FP32		? 8 :
+	const double per = m->pipe_engine			? oom_pipe_logits(m) :
+			   m->precision == OOM_MG_FP32		? 8 :
 			   m->cross_entropy == OOM_MG_CE_NATIVE ? 10 :
 			   m->cross_entropy == OOM_MG_CE_TE	? 2 :
 								  6;
@@ -258,36 +261,42 @@ static int64_t group_size(const struct oom_megatron *m)
 	return g < m->num_microbatches ? g : m->num_microbatches;
 }
 
+void oom_mg_order(const struct oom_megatron *m, int64_t r, size_t n_chunks, struct mg_order *o)
+{
+	const int64_t v = (int64_t)n_chunks, total = m->num_microbatches * v,
+		      deep = m->gpipe ? m->num_microbatches : m->pp - r;
+
+	o->micro = m->num_microbatches;
+	o->group = v > 1 ? group_size(m) : 1;
+	o->warm = v > 1 ? (m->pp - r - 1) * 2 + (v - 1) * o->group : deep - 1;
+	o->warm = o->warm < total ? o->warm : total;
+}
+
 /* Largest sum of chunk passes in flight, and whether the loss is among them then.  Interleaved
  * schedules (schedules.py forward_backward_pipelining_with_interleaving) are played pass by pass
  * over two groups. */
 static double in_flight(const struct oom_megatron *m, int64_t r, const double *chunk,
 			size_t n_chunks, double loss, double *count)
 {
-	const int64_t v = (int64_t)n_chunks, total = m->num_microbatches * v, g = group_size(m);
-	int64_t warm, fwd = 0, bwd = 0;
+	const int64_t v = (int64_t)n_chunks, total = m->num_microbatches * v;
+	struct mg_order o;
+	int64_t fwd = 0, bwd = 0;
 	double live = 0, best = 0;
 
-	if (v <= 1) {
-		const int64_t deep = m->gpipe ? m->num_microbatches : m->pp - r;
-		const int64_t k = m->num_microbatches < deep ? m->num_microbatches : deep;
-
-		*count = (double)k;
-		/* GPipe: every pass has been through the loss before the first one returns */
-		return (double)k * chunk[0] + (m->gpipe ? (double)k : 1) * loss;
-	}
-	warm = (m->pp - r - 1) * 2 + (v - 1) * g;
-	warm = warm < total ? warm : total;
-	*count = (double)(warm + 1 < total ? warm + 1 : total);
+	oom_mg_order(m, r, n_chunks, &o);
+	*count = (double)(o.warm + 1 < total ? o.warm + 1 : total);
+	/* GPipe: every pass has been through the loss before the first one returns */
+	if (v <= 1)
+		return *count * chunk[0] + (m->gpipe ? *count : 1) * loss;
 	for (int64_t steps = 0; fwd < total && steps < 4096; steps++) {
-		const int64_t c = fwd % (g * v) / g;
+		const int64_t c = fwd % (o.group * v) / o.group;
 
 		live += chunk[c];
 		fwd++;
 		if (live + (c == v - 1 ? loss : 0) > best)
 			best = live + (c == v - 1 ? loss : 0);
-		if (fwd > warm) {
-			live -= chunk[v - 1 - bwd % (g * v) / g];
+		if (fwd > o.warm) {
+			live -= chunk[v - 1 - bwd % (o.group * v) / o.group];
 			bwd++;
 		}
 	}
@@ -313,48 +322,6 @@ static double deferred(const struct oom_megatron *m, const struct mg_chunk *c)
 static double offload_margin(const struct oom_megatron *m, const struct mg_chunk *c)
 {
 	return 2 * oom_mg_layer(m, c->moe > 0, (double)m->seq, 0).away;
-}
-
-/* DeepSpeed's pipeline engine keeps a pass's output until its backward, and what was received besides
- * the copy of it that the layers run on (pipe/engine.py pipe_buffers, _exec_forward_pass). */
-static double pipe_buffers(const struct oom_megatron *m, const struct mg_chunk *c)
-{
-	const double T = oom_mg_tokens(m, (double)m->seq) / (m->sequence_parallel ? (double)m->tp : 1);
-
-	return m->pipe_engine && m->pp > 1 ?
-		       (double)(!c->embedding + !c->loss) * 2 * T * (double)m->hidden :
-		       0;
-}
-
-/* DeepSpeed's step: a bucket of 5e8 gradients is flattened and reduced at a time (pipe/engine.py
- * _exec_reduce_grads, engine.py buffered_allreduce_fallback); under a pipeline ZeRO makes a buffer of
- * that size whatever the model's (zero/stage_1_and_2.py reduce_gradients). */
-static double reduce_bucket(const struct oom_megatron *m, double params, struct oom_mg_rank *o)
-{
-	const double most = 5e8,
-		     sum = !m->pipe_engine ? 0 :
-			   m->pp > 1 && m->distributed_optimizer && m->precision == OOM_MG_FP16 ?
-					     2 * most :
-					     2 * fmin(params, most);
-
-	row(o, "reduce bucket", "2 B x 500 M gradients at most, in the step", OOM_MG_ROW_COPIES, sum);
-	o->static_bytes += (uint64_t)sum;
-	return sum;
-}
-
-/* With DeepSpeed's bf16 optimizer a micro-batch's 16-bit gradients are there until its backward is
- * through, when they are added to the fp32 ones (bf16_optimizer.py update_hp_grads): the backward's
- * end, beyond the loss.  By then the pass itself has given back what it kept. */
-static double low_gradients(const struct oom_megatron *m, double params, double pass, double layer,
-			    double loss, struct oom_mg_rank *o)
-{
-	const double late = m->pipe_engine && m->precision == OOM_MG_BF16 ?
-				    2 * params + layer - pass - loss :
-				    0;
-
-	row(o, "a micro-batch's 16-bit gradients", "2 B, at the end of its backward, beyond the loss",
-	    OOM_MG_ROW_RECOMPUTED, late);
-	return late > 0 ? late : 0;
 }
 
 static double extras(const struct oom_megatron *m, const struct mg_chunk *c)
@@ -398,12 +365,18 @@ static enum oom_status finish(const struct oom_megatron *m, struct oom_mg_rank *
 {
 	const double top = act + head + loss,
 		     base = (double)(o->static_bytes + o->fixed_bytes) + boundary(m);
+	double passing = 0, step = 0;
+
+	for (size_t i = 0; i < o->n_rows; i++) {
+		passing += o->row[i].kind == OOM_MG_ROW_PASSING ? (double)o->row[i].bytes : 0;
+		step += o->row[i].kind == OOM_MG_ROW_STEP ? (double)o->row[i].bytes : 0;
+	}
 
 	if (!(base + top < 9e18))
 		return oom_error_set(err, OOM_ERR_INVALID, "more than 8 EiB on one rank");
-	o->alloc_bytes = (uint64_t)base;
+	o->alloc_bytes = (uint64_t)(base - passing);
 	o->activation_bytes = (uint64_t)act;
-	o->peak_bytes = (uint64_t)fmax(base - copies + top, base);
+	o->peak_bytes = (uint64_t)fmax(base - copies + top, base + step);
 	o->peak_first_bytes = o->peak_bytes - o->optimizer_bytes;
 	return OOM_OK;
 }
@@ -431,7 +404,8 @@ static void add_up(const struct oom_megatron *m, int64_t r, const struct mg_chun
 		s->late += deferred(m, &c[i]);
 		s->margin = fmax(s->margin, offload_margin(m, &c[i]));
 		s->away[i] = away_bytes(m, &c[i]);
-		s->bytes[i] = chunk_bytes(m, &c[i]) + mtp_bytes(m, &c[i]) + pipe_buffers(m, &c[i]);
+		s->bytes[i] = chunk_bytes(m, &c[i]) + mtp_bytes(m, &c[i]) +
+			      oom_pipe_buffers(m, &c[i]);
 		s->head = fmax(s->head, extras(m, &c[i]));
 		if (c[i].loss)
 			s->loss = logit_bytes(m) * (double)(1 + c[i].mtp);
@@ -444,6 +418,7 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 	struct mg_chunk c[MG_CHUNKS];
 	struct chunk_sums s;
 	double act, loss, head, copies = 0, eight;
+	struct mg_step step;
 	struct mg_params sum;
 	size_t n;
 
@@ -468,7 +443,9 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 				 (double)(m->n_gpus / (m->etp * m->ep * m->pp)), "expert weights");
 		eight += more;
 	}
-	copies += reduce_bucket(m, sum.dense + sum.expert, o);
+	oom_pipe_step(m, sum.dense + sum.expert, (double)(m->dp * m->cp), &step);
+	row(o, "the step's own", "a bucket that is reduced; the rank's part of the gradients, flat and in fp32",
+	    OOM_MG_ROW_STEP, oom_mg_step_peak(&step, 2 * (sum.dense + sum.expert)));
 	o->fixed_bytes = (uint64_t)(workspaces(m, o) + dummies(m, c, n, o) +
 				    eight_bit_copies(m, eight, o));
 	if (m->stack == OOM_MG_T5) {
@@ -499,15 +476,99 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 		/* elsewhere than at the loss: the top layer in backward, recomputed if need be */
 		const bool moe = c[n - 1].moe > 0;
 		const struct mg_layer l = oom_mg_layer(m, moe, (double)m->seq, 0);
-		const double again = (m->recompute == OOM_MG_RC_FULL ? l.full : 0) + l.transient;
+		/* method block checkpoints the first layers: the top one has kept what it needs */
+		const bool made_again = m->recompute == OOM_MG_RC_FULL &&
+					(m->recompute_uniform ||
+					 m->recompute_layers >= c[n - 1].dense + c[n - 1].moe);
+		const double again = (made_again ? l.full : 0) + l.transient;
 
 		row(o, "a layer in backward", "recomputed and its gradients, beyond the logits",
 		    OOM_MG_ROW_RECOMPUTED, again - loss);
 		loss = fmax(loss, again);
 	}
-	loss += low_gradients(m, sum.dense + sum.expert, s.bytes[0],
-			      oom_mg_layer(m, c[n - 1].moe > 0, (double)m->seq, 0).transient, loss, o);
 	row(o, "between stages", "2 B x a received activation and a received gradient",
 	    OOM_MG_ROW_FIXED, boundary(m));
 	return finish(m, o, act, head, loss, copies, err);
+}
+
+/* ---- the same, to be played ---- */
+
+/* Logits and what the loss makes of them, or what comes a moment later, whichever is more. */
+static size_t loss_blocks(const struct oom_megatron *m, double *out)
+{
+	const double T = oom_mg_tokens(m, (double)m->seq), h = (double)m->hidden,
+		     v = (double)m->padded_vocab / (double)m->tp, low = 2 * T * v, high = 4 * T * v,
+		     head[] = {low, 2 * T * h, 2 * v * h}, all = logit_bytes(m);
+	size_t n = 0;
+
+	if (all <= head[0] + head[1] + head[2]) {
+		memcpy(out, head, sizeof(head));
+		return 3;
+	}
+	/* as many fp32 ones as there are, the others in 16 bit */
+	for (double left = all; left >= low && n < MG_FLOW_LOSS; left -= out[n++])
+		out[n] = left >= high ? high : low;
+	return n;
+}
+
+static void fill_layer(const struct oom_megatron *m, bool experts, struct mg_flow_layer *l)
+{
+	const double T = oom_mg_tokens(m, (double)m->seq);
+
+	oom_mg_layer_pieces(m, experts, (double)m->seq, &l->kept, &l->again);
+	oom_mg_layer_matrices(m, experts, &l->matrices);
+	l->hidden = 2 * T * (double)m->hidden / (m->sequence_parallel ? (double)m->tp : 1);
+	l->wide = oom_mg_layer(m, experts, (double)m->seq, 0).transient - l->hidden;
+	l->gathered = m->sequence_parallel ? 2 * T * (double)m->hidden : 0;
+	l->attention = oom_mg_attention_gradients(m, (double)m->seq);
+}
+
+enum oom_status oom_mg_flow(const struct oom_megatron *m, int64_t r, struct mg_flow *f,
+			    struct oom_error *err)
+{
+	enum oom_status st;
+	struct chunk_sums s;
+
+	memset(f, 0, sizeof(*f));
+	if (m->stack == OOM_MG_T5)
+		return OOM_ERR_LIMIT;
+	st = oom_megatron_rank(m, r, &f->rank, err);
+	if (st)
+		return st;
+	f->n_chunks = oom_mg_chunks(m, r, f->chunk);
+	add_up(m, r, f->chunk, f->n_chunks, &s);
+	fill_layer(m, false, &f->layer[0]);
+	if (m->experts)
+		fill_layer(m, true, &f->layer[1]);
+	for (size_t i = 0; i < f->n_chunks; i++) {
+		const struct mg_params p = oom_mg_params(m, &f->chunk[i], r == m->pp - 1);
+		const double T = oom_mg_tokens(m, (double)m->seq) /
+				 (m->sequence_parallel ? (double)m->tp : 1);
+
+		f->ends[i] = oom_pipe_buffers(m, &f->chunk[i]) +
+			     (double)f->chunk[i].mtp * 12 * T * (double)m->hidden +
+			     (f->chunk[i].embedding && m->hidden_dropout > 0 ? T * (double)m->hidden : 0);
+		f->end_elems[i] = p.dense + p.expert;
+		for (int kind = 0; kind < 2; kind++)
+			for (size_t k = 0; k < f->layer[kind].matrices.n; k++)
+				f->end_elems[i] -= f->layer[kind].matrices.elems[k] *
+						   (double)(kind ? f->chunk[i].moe : f->chunk[i].dense);
+		f->n_loss = f->chunk[i].loss ? loss_blocks(m, f->loss) : f->n_loss;
+	}
+	f->rest = s.late + s.margin;
+	if (f->n_loss && f->n_loss < MG_FLOW_LOSS)
+		f->loss[f->n_loss++] = s.head;
+	else
+		f->rest += s.head;
+	f->recomputed = m->recompute == OOM_MG_RC_FULL && !m->recompute_uniform ? m->recompute_layers : 0;
+	/* distributed/param_and_grad_buffer.py has a buffer of weights for the distributed optimizer */
+	f->flat_weights = m->distributed_optimizer || m->pipe_engine;
+	f->flat_states = m->pipe_engine;
+	f->shards = optimizer_ranks(m, (double)(m->dp * m->cp));
+	f->made_bytes = m->precision == OOM_MG_FP32 ? 4 : 2;
+	f->grad_bytes = oom_pipe_own_gradients(m);
+	f->grads_stay = oom_pipe_divides(m);
+	oom_mg_order(m, r, f->n_chunks, &f->order);
+	oom_pipe_step(m, s.params.dense + s.params.expert, (double)(m->dp * m->cp), &f->step);
+	return OOM_OK;
 }

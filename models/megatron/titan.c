@@ -38,21 +38,57 @@ static struct sizes sizes_of(const struct oom_megatron *m)
 			      .gated = m->swiglu != 0};
 }
 
+static void add_piece(struct mg_pieces *p, double bytes)
+{
+	if (bytes > 0 && p->n < MG_PIECES)
+		p->bytes[p->n++] = bytes;
+}
+
 /* What a layer keeps without checkpointing. */
-static double layer_bytes(const struct oom_megatron *m, bool experts)
+static void layer_pieces(const struct oom_megatron *m, bool experts, struct mg_pieces *p)
 {
 	const struct sizes z = sizes_of(m);
-	/* both norms' inputs in parts, both gathered inputs whole; q, k, v, attention's output and its
-	 * fp32 logsumexp */
-	const double attention = 2 * z.T * z.h / z.t + 2 * z.T * z.h +
-				 2 * z.T * (2 * z.q + 2 * z.k) / z.t +
-				 4 * z.T * (double)m->heads / z.t,
-		     norm = 2 * z.T * z.h / z.t;
+	const double part = 2 * z.T * z.h / z.t, whole = 2 * z.T * z.h, wide = 2 * z.T * z.f / z.t;
 
-	if (experts)
-		return attention + norm + oom_mg_moe_saved(m, (double)m->seq);
+	p->n = 0;
+	/* the norm's input in parts, its gathered output whole; q, k, v, attention's output and its
+	 * fp32 logsumexp */
+	add_piece(p, part);
+	add_piece(p, whole);
+	add_piece(p, 2 * z.T * z.q / z.t);
+	add_piece(p, 2 * z.T * z.k / z.t);
+	add_piece(p, 2 * z.T * z.k / z.t);
+	add_piece(p, 2 * z.T * z.q / z.t);
+	add_piece(p, 4 * z.T * (double)m->heads / z.t);
+	p->mlp = p->n;
+	/* the residual stream between the halves, and the second norm's input */
+	add_piece(p, part);
+	add_piece(p, part);
+	if (experts) {
+		add_piece(p, oom_mg_moe_saved(m, (double)m->seq));
+		return;
+	}
+	add_piece(p, whole);
 	/* gate, its SiLU, up and their product; without a gate the activation's input and output */
-	return attention + norm + 2 * z.T * z.h + 2 * z.T * z.f * (z.gated ? 4 : 2) / z.t;
+	for (int i = 0; i < (z.gated ? 4 : 2); i++)
+		add_piece(p, wide);
+}
+
+static double sum_of(const struct mg_pieces *p)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < p->n; i++)
+		sum += p->bytes[i];
+	return sum;
+}
+
+static double layer_bytes(const struct oom_megatron *m, bool experts)
+{
+	struct mg_pieces p;
+
+	layer_pieces(m, experts, &p);
+	return sum_of(&p);
 }
 
 /* With torchtitan's selective checkpointing: the block's input, every second matrix product of q, k, v, o,
@@ -158,5 +194,46 @@ enum oom_status oom_titan_rank(const struct oom_megatron *m, const struct oom_pl
 	for (size_t i = 0; i < o->n_rows; i++)
 		o->peak_bytes += o->row[i].bytes;
 	o->activation_bytes = (uint64_t)saved;
+	return OOM_OK;
+}
+
+/* ---- the same, to be played ---- */
+
+static void fill_layer(const struct oom_megatron *m, bool experts, struct mg_flow_layer *l)
+{
+	const struct sizes z = sizes_of(m);
+
+	layer_pieces(m, experts, m->recompute ? &l->again : &l->kept);
+	if (m->recompute) {
+		l->kept.n = l->kept.mlp = 0;
+		add_piece(&l->kept, kept_by(m, experts));
+	}
+	oom_mg_layer_matrices(m, experts, &l->matrices);
+	l->hidden = 2 * z.T * z.h / z.t;
+	l->wide = 2 * z.T * (experts ? (double)m->moe_ffn : z.f) / z.t;
+	l->attention = 2 * z.T * (z.q + 2 * z.k + 2 * z.q) / z.t;
+}
+
+enum oom_status oom_titan_flow(const struct oom_megatron *m, const struct oom_plan *p, int64_t r,
+			       struct mg_flow *f, struct oom_error *err)
+{
+	const struct sizes z = sizes_of(m);
+	const double n = z.T * z.v / (p->loss_parallel ? z.t : 1);
+	enum oom_status st;
+
+	memset(f, 0, sizeof(*f));
+	st = oom_titan_rank(m, p, r, &f->rank, err);
+	if (st)
+		return st;
+	f->n_chunks = oom_mg_chunks(m, r, f->chunk);
+	fill_layer(m, false, &f->layer[0]);
+	if (m->experts)
+		fill_layer(m, true, &f->layer[1]);
+	for (size_t i = 0; i < f->n_chunks; i++)
+		if (f->chunk[i].loss)
+			f->loss[0] = f->loss[1] = f->loss[2] = 4 * n;
+	f->n_loss = 3;
+	f->shards = 1;
+	oom_mg_order(m, r, f->n_chunks, &f->order);
 	return OOM_OK;
 }

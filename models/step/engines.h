@@ -3,7 +3,6 @@
 #define OOM_ENGINES_H
 
 #include "oomplan/engine.h"
-#include "oomplan/megatron.h"
 #include "oomplan/model.h"
 #include "oomplan/plan.h"
 #include "oomplan/rules.h"
@@ -54,14 +53,23 @@ struct oom_ds_estimate oom_ds_estimate3(double n_params, double largest_layer, d
 					double nodes, bool offload_optimizer, bool offload_params,
 					bool zero_init);
 
-/* The plan as a Megatron launch; refused with the reason where Megatron has no such thing. */
-enum oom_status oom_megatron_launch(const struct oom_model *model, const struct oom_plan *plan,
-				    struct oom_megatron *out, struct oom_error *err);
-/* Its evaluation and its ledger (struct oom_engine). */
-enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struct oom_plan *plan,
-				      unsigned flags, struct oom_eval *out, struct oom_alive *alive,
-				      struct oom_error *err);
-enum oom_status oom_megatron_ledger(const struct oom_model *model, const struct oom_plan *plan,
-				    oom_ledger_fn fn, void *ctx, struct oom_error *err);
+/* An engine whose ranks have schedules of their own in place of the recorded step's.  Rooms above this one
+ * bring theirs; which there are stands in one table (models/rank_engines.c). */
+struct oom_player;
+struct oom_rank_engine {
+	/* phases, work, host bytes and what the report says, of the fullest rank; nothing reserved */
+	enum oom_status (*evaluate)(const struct oom_model *model, const struct oom_plan *plan,
+				    struct oom_eval *out, struct oom_alive *alive,
+				    struct oom_error *err);
+	/* the same rank's step, played into the player's allocator, which was cleared; OOM_ERR_LIMIT
+	 * where it is too long for that */
+	enum oom_status (*play)(const struct oom_model *model, const struct oom_plan *plan,
+				struct oom_player *player, struct oom_error *err);
+	enum oom_status (*ledger)(const struct oom_model *model, const struct oom_plan *plan,
+				  oom_ledger_fn fn, void *ctx, struct oom_error *err);
+	bool workspaces_inside;         /* cuBLAS's are among its own rows */
+};
+/* The plan's, or NULL: its step is the recorded one. */
+const struct oom_rank_engine *oom_rank_engine_of(const struct oom_plan *plan);
 
 #endif

@@ -134,7 +134,8 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
 		k.save_total_limit = 0;
 	/* later micro-batches repeat the third */
-	k.grad_accum = p->grad_accum < 3 ? p->grad_accum : 3;
+	if (!oom_rank_engine_of(p))
+		k.grad_accum = p->grad_accum < 3 ? p->grad_accum : 3;
 	return k;
 }
 
@@ -157,18 +158,39 @@ static void set_sizes(struct oom_tape *t, const struct oom_batch *at)
 	t->val_t = at->t;
 }
 
+/* Two steps of an engine that has schedules of its own. */
+static enum oom_status play_ranks(struct oom_evaluator *ev, const struct oom_rank_engine *ranks,
+				  const struct oom_model *model, const struct oom_plan *p,
+				  uint64_t limit, struct oom_replay_result *out, bool *played,
+				  struct oom_error *err)
+{
+	enum oom_status st;
+
+	oom_player_begin(&ev->player, p, limit);
+	st = ranks->play(model, p, &ev->player, err);
+	if (!st)
+		st = oom_player_end(&ev->player, out);
+	*played = !st;
+	return st == OOM_ERR_LIMIT ? OOM_OK :
+	       st == OOM_ERR_MEMORY ? oom_error_set(err, st, "out of host memory") :
+				      st;
+}
+
 /* The allocator's two steps, every layer recorded by itself.  Ranks that hold different parts of the
- * chain, and engines with schedules of their own, are not replayed.  *played is false for what is
- * too deep. */
+ * chain are not replayed.  *played is false for what is too deep. */
 static enum oom_status play(struct oom_evaluator *ev, const struct oom_model *model,
 			    const struct oom_plan *p, const struct oom_schedule *s,
 			    const struct oom_batch *at, const struct oom_eval *e, uint64_t limit,
 			    struct oom_replay_result *out, bool *played, struct oom_error *err)
 {
+	const struct oom_rank_engine *ranks = oom_rank_engine_of(p);
 	struct oom_variant *v;
 	struct program *g;
-	enum oom_status st = oom_program_full(ev, model, p, &g, err);
+	enum oom_status st;
 
+	if (ranks)
+		return play_ranks(ev, ranks, model, p, limit, out, played, err);
+	st = oom_program_full(ev, model, p, &g, err);
 	if (!st)
 		st = oom_variant_for(ev, g, p, &v, err);
 	if (st)
@@ -232,9 +254,10 @@ static enum oom_status squeeze(struct oom_evaluator *ev, const struct oom_model 
 	return OOM_OK;
 }
 
-/* Reserved bytes, by replay where it is asked for (s) and can be, and what lies outside of them. */
+/* Reserved bytes, by replay where it is asked for and can be, and what lies outside of them.  s: of the
+ * recorded step; NULL where the ranks have schedules of their own. */
 static enum oom_status reserve(struct oom_evaluator *ev, const struct oom_model *model,
-			       const struct oom_plan *plan, const struct oom_schedule *s,
+			       const struct oom_plan *plan, bool replays, const struct oom_schedule *s,
 			       const struct oom_batch *at, struct oom_eval *out,
 			       struct oom_error *err)
 {
@@ -246,7 +269,7 @@ static enum oom_status reserve(struct oom_evaluator *ev, const struct oom_model 
 	out->retries = 0;
 	oom_overheads(out, plan);
 	out->used_bytes_estimated = out->used_bytes;
-	if (s)
+	if (replays)
 		st = replay(ev, model, plan, s, at, out, 0, &r, err);
 	if (r) {
 		out->reserved_bytes = r->reserved;
@@ -276,6 +299,7 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 {
 	const struct oom_engine *engine = oom_engine_of(plan);
 	const bool stages = engine->info.in_turn && oom_engine_divides(plan);
+	const struct oom_rank_engine *ranks = oom_rank_engine_of(plan);
 	struct oom_schedule s;
 	struct oom_batch at;
 	struct oom_variant *v;
@@ -283,9 +307,11 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	enum oom_status st = oom_plan_check(plan, err);
 
 	out->wrap_bytes = 0;
-	if (!st && oom_engine_own_ranks(plan))
-		return plan->seq_len ? oom_megatron_evaluate(model, plan, flags, out, alive, err) :
-				       without_tokens(model, err);
+	if (!st && ranks) {
+		st = plan->seq_len ? ranks->evaluate(model, plan, out, alive, err) :
+				     without_tokens(model, err);
+		return st ? st : reserve(ev, model, plan, flags & OOM_EVAL_REPLAY, NULL, NULL, out, err);
+	}
 	if (!st)
 		st = oom_program_for(ev, model, plan, &g, err);
 	if (st)
@@ -322,8 +348,7 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	off_card(plan, &s, out);
 	out->flops_per_sample = flops_of(g, &at);
 	oom_work_of(&g->tape, &at, g->adapted, &out->work);
-	return reserve(ev, model, plan, flags & OOM_EVAL_REPLAY && !stages ? &s : NULL, &at, out,
-		       err);
+	return reserve(ev, model, plan, flags & OOM_EVAL_REPLAY && !stages, &s, &at, out, err);
 }
 
 enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,

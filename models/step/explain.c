@@ -133,17 +133,18 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 	struct oom_plan settled = *asked;
 	const struct oom_plan *p = &settled;
 	struct oom_batch at = {.ranks = {1, 1}};
+	const struct oom_rank_engine *ranks;
 	struct program *g;
 	enum oom_status st = oom_plan_check(p, err);
 	int64_t *held;
 
 	oom_plan_resolve(&settled);
 	oom_engine_recast(&settled);
-
 	if (st)
 		return st;
-	if (oom_engine_own_ranks(p))
-		return oom_megatron_ledger(model, p, fn, ctx, err);
+	ranks = oom_rank_engine_of(p);
+	if (ranks)
+		return ranks->ledger(model, p, fn, ctx, err);
 	oom_batch_sizes(p, &at.b, &at.s, &at.t);
 	st = oom_program_for(ev, model, p, &g, err);
 	if (!st)

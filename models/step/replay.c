@@ -34,7 +34,44 @@ void oom_player_release(struct oom_player *p)
 	free(p->grad);
 	free(p->parts);
 	free(p->moved);
+	free(p->slot);
 	memset(p, 0, sizeof(*p));
+}
+
+void oom_player_begin(struct oom_player *p, const struct oom_plan *plan, uint64_t limit)
+{
+	const struct oom_alloc_rules rules = {.expandable = plan->allocator == OOM_ALLOC_EXPANDABLE,
+					      .max_split = (uint64_t)plan->max_split << 20,
+					      .limit = limit};
+
+	oom_replay_clear(&p->allocator, &rules);
+}
+
+enum oom_status oom_player_end(const struct oom_player *p, struct oom_replay_result *out)
+{
+	if (p->allocator.given_up)
+		return OOM_ERR_LIMIT;
+	if (p->allocator.failed && !p->allocator.died)
+		return OOM_ERR_MEMORY;
+	*out = (struct oom_replay_result){.reserved = p->allocator.peak,
+					  .retries = p->allocator.retries,
+					  .died = p->allocator.died};
+	return OOM_OK;
+}
+
+int32_t *oom_player_slots(struct oom_player *p, size_t n)
+{
+	if (n > p->cap_slot) {
+		int32_t *q = realloc(p->slot, n * sizeof(*q));
+
+		if (!q)
+			return NULL;
+		p->slot = q;
+		p->cap_slot = n;
+	}
+	for (size_t i = 0; i < n; i++)
+		p->slot[i] = -1;
+	return p->slot;
 }
 
 static bool room(struct oom_player *p, const struct oom_tape *t)
@@ -455,14 +492,11 @@ enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 			   uint64_t input_bytes, uint64_t limit, struct oom_replay_result *out)
 {
 	struct playing g = {.p = p, .s = s, .v = v, .plan = plan, .input_bytes = input_bytes};
-	const struct oom_alloc_rules rules = {.expandable = plan->allocator == OOM_ALLOC_EXPANDABLE,
-					      .max_split = (uint64_t)plan->max_split << 20,
-					      .limit = limit};
 	const struct oom_tape *t = v->tape;
 
 	if (t->streams[OOM_STREAM_FWD].n + t->streams[OOM_STREAM_BWD].n > MOST_EVENTS)
 		return OOM_ERR_LIMIT;
-	oom_replay_clear(&p->allocator, &rules);
+	oom_player_begin(p, plan, limit);
 	if (!room(p, t))
 		return OOM_ERR_MEMORY;
 	measure_rows(&g);
@@ -472,12 +506,5 @@ enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 		g.first = !step;
 		training_step(&g);
 	}
-	if (p->allocator.given_up)
-		return OOM_ERR_LIMIT;
-	if (p->allocator.failed && !p->allocator.died)
-		return OOM_ERR_MEMORY;
-	*out = (struct oom_replay_result){.reserved = p->allocator.peak,
-					  .retries = p->allocator.retries,
-					  .died = p->allocator.died};
-	return OOM_OK;
+	return oom_player_end(p, out);
 }

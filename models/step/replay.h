@@ -16,6 +16,8 @@ struct oom_player {
 	struct oom_param *parts;        /* parameters as one rank's shards */
 	int32_t *moved;                 /* blocks of a unit's parameters while it is wrapped */
 	size_t cap_parts;               /* of both */
+	int32_t *slot;                  /* of engines that play steps of their own */
+	size_t cap_slot;
 };
 void oom_player_release(struct oom_player *p);
 
@@ -26,6 +28,12 @@ struct oom_replay_result {
 	uint32_t retries;
 	bool died;
 };
+/* An empty allocator under the plan's rules on a card that gives it `limit` bytes (0: as many as it
+ * wants); and what came of playing it.  OOM_ERR_LIMIT where it gave up, OOM_ERR_MEMORY. */
+void oom_player_begin(struct oom_player *p, const struct oom_plan *plan, uint64_t limit);
+enum oom_status oom_player_end(const struct oom_player *p, struct oom_replay_result *out);
+/* n blocks, none of them there (-1); NULL: out of memory. */
+int32_t *oom_player_slots(struct oom_player *p, size_t n);
 /* Plays two training steps of s over v's streams, in which every layer is recorded by itself, on a
  * card that gives the allocator `limit` bytes (0: as many as it wants).  A holding that is not on
  * the card is nowhere.  OOM_ERR_LIMIT for tapes beyond MOST_EVENTS (replay.c), and for those that

@@ -15,6 +15,7 @@ uint64_t oom_reserved_estimate(const struct oom_eval *e, const struct oom_plan *
 
 void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 {
+	const struct oom_rank_engine *ranks = oom_rank_engine_of(plan);
 	const double sm = oom_capability(plan);
 	const bool alone = oom_engine_of(plan)->info.in_turn;
 	const bool desktop = (sm >= 7.5 && sm < 8) || (sm > 8.5 && sm < 9) || sm >= 12;
@@ -41,7 +42,7 @@ void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 	 * from it on (aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize; Blackwell as
 	 * Hopper in the newest).  cuBLASLt's, 1 MiB for a call or these shared, is not above them.
 	 * Megatron's ranks have them among their rows, with TransformerEngine's */
-	e->workspace_bytes = oom_engine_own_ranks(plan) ?
+	e->workspace_bytes = ranks && ranks->workspaces_inside ?
 				     0 :
 				     2 * (sm >= 9 ? 32 * MIB : 8 * MIB + 128 * KIB);
 	e->allocated_bytes = e->overall_peak + e->workspace_bytes;

@@ -16,9 +16,9 @@
 #include "input/csv_rows.h"
 #include "oomplan/runs.h"
 
-enum { MAX_ROWS = 2048, MAX_GROUPS = 512, ALLOC = 0, PEAK, PEER, GIB, SIMU, SERIES };
+enum { MAX_ROWS = 2048, MAX_GROUPS = 512, ALLOC = 0, PEAK, PEER, GIB, SIMU, RESERVED, SERIES };
 static const char *const names[SERIES] = {"alloc_last", "peak_max", "peer_peak_max", "simumax",
-					  "peer_simumax"};
+					  "peer_simumax",  "reserved"};
 
 static struct {
 	double err[SERIES][MAX_ROWS];
@@ -79,6 +79,7 @@ static enum oom_status simumax(void *ctx, const struct oom_csv_row *row, struct 
 		return OOM_OK;
 	}
 	add(GIB, cell(row, "pred_measured_gib") / cell(row, "measured_gib") - 1, "");
+	add(RESERVED, cell(row, "pred_measured_reserved_gib") / cell(row, "measured_reserved_gib") - 1, "");
 	/* an A100 value is SimuMax's own estimate turned back: only B200 rows can judge it */
 	if (!strcmp(oom_csv_cell(row, "gpu"), "B200"))
 		add(SIMU, cell(row, "simumax_gib") / cell(row, "measured_gib") - 1, "");

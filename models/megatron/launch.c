@@ -1,31 +1,30 @@
-/* A plan for the Megatron engine: the model's config and the knobs as a Megatron launch, and its
- * ranks as one evaluation.
+/* A plan for the Megatron engine: the model's config and the knobs as a Megatron launch.
  *
  * Megatron-core would build the model's blocks from its own layers; what it cannot express (other
  * norms, biases here and there) is the nearest switch it has. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "step/engines.h"
-#include "parts.h"
 #include "families/model.h"
 #include "oomplan/option.h"
+#include "parts.h"
+#include "ranks.h"
+#include "step/engines.h"
 #include "step/optimizers.h"
-#include "step/phases.h"
-#include "step/reserved.h"
 
-void oom_model_as_megatron(struct oom_model *model)
+/* Is it a stack that Megatron-core has? */
+static bool can(const struct oom_arch *a)
+{
+	return !a->vlm && a->d_model && a->n_heads && a->n_layers && a->d_ff && a->vocab &&
+	       (a->default_task == OOM_TASK_CAUSAL_LM || a->default_task == OOM_TASK_MASKED_LM);
+}
+
+static void read_model(const struct oom_model *model, struct oom_megatron *m)
 {
 	const struct oom_arch *a = &model->arch;
-	struct oom_megatron *m = &model->megatron;
 	struct oom_reader r = a->rd;
 
-	model->megatron_can = !a->vlm && a->d_model && a->n_heads && a->n_layers && a->d_ff &&
-			      a->vocab &&
-			      (a->default_task == OOM_TASK_CAUSAL_LM ||
-			       a->default_task == OOM_TASK_MASKED_LM);
-	if (!model->megatron_can)
-		return;
 	*m = oom_megatron_default();
 	m->stack = a->default_task == OOM_TASK_MASKED_LM ? OOM_MG_BERT : OOM_MG_GPT;
 	m->layers = (int64_t)a->n_layers;
@@ -71,12 +70,28 @@ void oom_model_as_megatron(struct oom_model *model)
 	}
 }
 
+/* A search asks for it thousands of times: it is read once. */
+enum oom_status oom_megatron_prepare(struct oom_model *model)
+{
+	struct oom_megatron *m;
+
+	model->launch = NULL;
+	if (!can(&model->arch))
+		return OOM_OK;
+	m = malloc(sizeof(*m));
+	if (!m)
+		return OOM_ERR_MEMORY;
+	read_model(model, m);
+	model->launch = m;
+	return OOM_OK;
+}
+
 static enum oom_status check(const struct oom_model *model, const struct oom_plan *p,
 			     struct oom_error *err)
 {
 	const enum oom_task task = p->task ? (enum oom_task)p->task : model->arch.default_task;
 
-	if (!model->megatron_can)
+	if (!model->launch)
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "engine megatron: %s is not a GPT- or BERT-like model",
 				     model->arch.model_type);
@@ -152,7 +167,7 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 		st = known("offload-modules", p->offload_modules, offloaded, err);
 	if (st)
 		return st;
-	*m = model->megatron;
+	*m = *(const struct oom_megatron *)model->launch;
 	if (p->num_layers)
 		m->layers = p->num_layers;
 	m->seq = p->seq_len;
@@ -216,105 +231,6 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	return st;
 }
 
-/* When each kind of row is there, and whose it is. */
-static const struct {
-	uint8_t bucket, from, until;
-	bool training;
-	const char *kind, *born;        /* words for the ledger */
-} life[OOM_MG_ROW_KINDS] = {
-	[OOM_MG_ROW_WEIGHTS] = {OOM_BUCKET_PARAMS, OOM_AT_LOAD, OOM_AT_NEVER, false, "state", "load"},
-	[OOM_MG_ROW_GRADS] = {OOM_BUCKET_GRADS, OOM_AT_LOAD, OOM_AT_NEVER, false, "state", "load"},
-	[OOM_MG_ROW_MASTER] = {OOM_BUCKET_OPT, OOM_AT_LOAD, OOM_AT_NEVER, false, "state", "load"},
-	[OOM_MG_ROW_OPTIMIZER] = {OOM_BUCKET_OPT, OOM_AT_STEP, OOM_AT_NEVER, false, "state",
-				  "optimizer"},
-	[OOM_MG_ROW_COPIES] = {OOM_BUCKET_GRADS, OOM_AT_STEP, OOM_AT_FORWARD, false, "state",
-			       "optimizer"},
-	[OOM_MG_ROW_FIXED] = {OOM_BUCKET_BUFFERS, OOM_AT_START, OOM_AT_NEVER, false, "workspace",
-			      "load"},
-	[OOM_MG_ROW_SAVED] = {OOM_BUCKET_SAVED, OOM_AT_FORWARD, OOM_AT_STEP, true,
-			      "saved activation", "forward"},
-	[OOM_MG_ROW_GATHERED] = {OOM_BUCKET_COMM, OOM_AT_FORWARD, OOM_AT_STEP, false,
-				 "communication buffer", "forward"},
-	[OOM_MG_ROW_TRANSIENT] = {OOM_BUCKET_LOGITS, OOM_AT_OUTPUT, OOM_AT_STEP, false,
-				  "temporary", "forward"},
-	[OOM_MG_ROW_RECOMPUTED] = {OOM_BUCKET_RECOMPUTE, OOM_AT_BACKWARD, OOM_AT_STEP, false,
-				   "temporary", "backward"},
-};
-
-/* The rank's step: its rows, each from its moment to its other.  What one kind has several rows of
- * is one holding. */
-static void schedule_of(const struct oom_mg_rank *k, struct oom_schedule *s)
-{
-	uint64_t sum[OOM_MG_ROW_KINDS] = {0};
-
-	memset(s, 0, sizeof(*s));
-	s->ranks = (struct oom_ranks){1, 1};
-	s->chain.whole = true;
-	for (size_t i = 0; i < k->n_rows; i++)
-		sum[k->row[i].kind] += k->row[i].bytes;
-	for (int i = 0; i < OOM_MG_ROW_KINDS; i++)
-		oom_add_holding(s, life[i].kind, (enum oom_bucket)life[i].bucket, sum[i],
-			 (enum oom_moment_of_step)life[i].from,
-			 (enum oom_moment_of_step)life[i].until)->training = life[i].training;
-}
-
-/* The model undivided: its parameters, each once and without padding. */
-static struct mg_params whole(const struct oom_megatron *m)
-{
-	struct mg_params sum = {0, 0, 0, 0, 0, 0};
-	struct oom_megatron w = *m;
-	struct mg_chunk c[MG_CHUNKS];
-	size_t n;
-
-	w.tp = w.pp = w.cp = w.ep = w.etp = w.n_gpus = w.dp = 1;
-	w.vpp = w.first_stage_layers = w.last_stage_layers = w.account_embedding = w.account_loss = 0;
-	w.layout[0] = 0;
-	w.split = OOM_MG_SPLIT_EVEN;
-	w.padded_vocab = w.vocab;
-	n = oom_mg_chunks(&w, 0, c);
-	for (size_t i = 0; i < n; i++) {
-		const struct mg_params p = oom_mg_params(&w, &c[i], true);
-
-		sum.dense += p.dense;
-		sum.expert += p.expert;
-	}
-	return sum;
-}
-
-/* Between the ends of the pipeline ranks hold the same layers, as far as they are of one kind; the
- * earlier have more passes in flight, so the first of them is the fullest. */
-static bool less_than_before(const struct oom_megatron *m, int64_t r)
-{
-	return r > 1 && r < m->pp - 1 && oom_mg_ranks_alike(m);
-}
-
-/* torchtitan's ranks differ in what their layers keep and in what is divided over the others. */
-static enum oom_status price(const struct oom_megatron *m, const struct oom_plan *p, int64_t r,
-			     struct oom_mg_rank *out, struct oom_error *err)
-{
-	return oom_engine_of(p)->mixes ? oom_titan_rank(m, p, r, out, err) :
-					 oom_megatron_rank(m, r, out, err);
-}
-
-#define MIXED \
-	"FSDP2 with tensor, pipeline, context or expert parallelism: torchtitan's own layers in place of " \
-	"the model's, from its source (estimated); the fullest pipeline rank; " \
-	"the embedding and the head count as a layer each where stages are cut; balanced routing"
-#define NEAREST \
-	"engine megatron: Megatron-core's own layers in place of the model's; the fullest pipeline " \
-	"rank; balanced routing"
-
-/* Megatron itself takes layers that do not divide over the stages when it is told how they lie. */
-static const char *const warnings[] = {
-	[OOM_MG_SPLIT_EVEN] = NEAREST,
-	[OOM_MG_SPLIT_ENDS] = (NEAREST "; the layers do not divide over the stages: embedding and loss "
-				       "take the place of a layer each (--pp-embedding --pp-loss)"),
-	[OOM_MG_SPLIT_UP] = (NEAREST "; the layers do not divide over the stages: rounded up, the last "
-				     "stage takes what is left (--pp-layout)"),
-	[OOM_MG_SPLIT_BALANCED] = (NEAREST "; the layers do not divide over the stages: they differ by "
-					   "one (--pp-layout)"),
-};
-
 void oom_megatron_say_split(const struct oom_model *model, struct oom_plan *p)
 {
 	struct oom_megatron m;
@@ -326,95 +242,4 @@ void oom_megatron_say_split(const struct oom_model *model, struct oom_plan *p)
 		p->pp_embedding = p->pp_loss = 1;
 	else if (m.split != OOM_MG_SPLIT_EVEN)
 		oom_mg_write_layout(&m, p->pp_layout, sizeof(p->pp_layout));
-}
-
-enum oom_status oom_megatron_evaluate(const struct oom_model *model, const struct oom_plan *p,
-				      unsigned flags, struct oom_eval *out, struct oom_alive *alive,
-				      struct oom_error *err)
-{
-	struct oom_mg_rank one, top = {0};
-	struct oom_schedule s;
-	struct oom_megatron m;
-	struct mg_params all;
-	int64_t fullest = 0;
-	uint64_t least = UINT64_MAX;
-	enum oom_status st = oom_megatron_launch(model, p, &m, err);
-
-	for (int64_t r = 0; !st && r < m.pp; r++) {
-		if (less_than_before(&m, r) && r < m.pp - 2)
-			continue;
-		st = price(&m, p, r, &one, err);
-		least = one.peak_bytes < least ? one.peak_bytes : least;
-		if (one.peak_bytes <= top.peak_bytes)
-			continue;
-		top = one;
-		fullest = r;
-	}
-	if (st)
-		return st;
-	all = whole(&m);
-	memset(out, 0, sizeof(*out));
-	out->peak_op = out->peak_module = "";
-	out->total_params = out->trainable_params = (uint64_t)all.dense + (uint64_t)all.expert;
-	out->active_params = (uint64_t)all.dense;
-	if (m.experts)
-		out->active_params += (uint64_t)all.expert / (uint64_t)m.experts *
-				      (uint64_t)m.moe_topk;
-	out->param_bytes = (m.precision == OOM_MG_FP32 ? 4 : 2) * (top.params + top.expert_params);
-	out->grad_bytes = (m.precision == OOM_MG_FP16 ? 2 : (uint64_t)m.grad_bytes) * (top.params + top.expert_params);
-	out->opt_bytes = top.optimizer_bytes;
-	schedule_of(&top, &s);
-	oom_read_phases(&s, NULL, NULL, out, alive);
-	(void)flags;
-	/* forward + backward: 6 per active parameter and token, and the attention scores
-	 * (Megatron's num_floating_point_operations) */
-	out->flops_per_sample = (double)m.seq *
-				(6 * (double)out->active_params +
-				 12 * (double)m.layers * (double)m.hidden * (double)m.seq) *
-				(p->grad_ckpt == OOM_CKPT_FULL ? 4.0 / 3 : 1);
-	out->work = oom_mg_work(&m);
-	out->host_pinned_bytes = out->offloaded_bytes = top.host_bytes;
-	if (m.pp > 1) {
-		out->stage = (uint32_t)fullest;
-		out->n_stages = (uint32_t)m.pp;
-		out->least_peak = least;
-	}
-	for (int i = OOM_PHASE_FWD1; alive && i <= OOM_PHASE_BWD2; i++)
-		if (i != OOM_PHASE_OPT1)
-			alive[i].op = "the last micro-batch in flight";
-	out->warning = oom_engine_of(p)->mixes ? MIXED : warnings[m.split];
-	out->reserved_bytes = oom_reserved_estimate(out, p);
-	oom_overheads(out, p);
-	out->used_bytes_estimated = out->wanted_bytes = out->used_bytes;
-	out->retries = 0;
-	return OOM_OK;
-}
-
-/* The Megatron engine keeps a ledger of its own: the fullest pipeline rank's. */
-enum oom_status oom_megatron_ledger(const struct oom_model *model, const struct oom_plan *p,
-				    oom_ledger_fn fn, void *ctx, struct oom_error *err)
-{
-	struct oom_mg_rank one, top = {0};
-	struct oom_megatron m;
-	enum oom_status st = oom_megatron_launch(model, p, &m, err);
-
-	for (int64_t r = 0; !st && r < m.pp; r++) {
-		st = price(&m, p, r, &one, err);
-		if (one.peak_bytes > top.peak_bytes)
-			top = one;
-	}
-	for (size_t i = 0; !st && i < top.n_rows; i++) {
-		struct oom_ledger_row r = {.scope = "rank",
-					   .name = top.row[i].name,
-					   .kind = life[top.row[i].kind].kind,
-					   .born = life[top.row[i].kind].born,
-					   .bytes = top.row[i].bytes,
-					   .count = 1,
-					   .source = "megatron/core, TransformerEngine; "
-						     "arXiv:2205.05198"};
-
-		snprintf(r.formula, sizeof(r.formula), "%s", top.row[i].formula);
-		fn(ctx, &r);
-	}
-	return st;
 }

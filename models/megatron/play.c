@@ -1,0 +1,371 @@
+/* A rank's step played through the caching allocator, block by block: the passes in the order of the
+ * pipeline's schedule, each layer's tensors as activations.c lists them.
+ *
+ * What a rank holds throughout (its rows) comes as one block each.  Two steps, as many micro-batches of
+ * them as fill the pipeline and a few more: later ones repeat those.  Within a pass a layer's tensors come in
+ * the order in which the forward makes them; in the backward the feed-forward's go first, with the gradient of
+ * its activation beside them, then the attention's, with that of its scores where they are in memory.  Left
+ * out: temporaries of single operations below those, and what the first layers' weights leave in the cache
+ * when they are copied into one buffer. */
+#include <string.h>
+
+#include "parts.h"
+#include "step/replay.h"
+
+/* Blocks beyond which a play takes seconds. */
+enum { MOST_SLOTS = 4000000 };
+
+/* What is a tensor for each matrix. */
+enum per_matrix { WEIGHT, GRADIENT, COPY, MASTER, MOMENT, MOMENT_2, PER_MATRIX };
+
+struct playing {
+	const struct mg_flow *f;
+	struct oom_replay *r;
+	int32_t *slot;                  /* [micro-batch][layer of the rank, then chunk][piece] */
+	int32_t *per[PER_MATRIX];       /* [layer, then chunk][matrix] */
+	int64_t micro, layers;          /* micro-batches played, layers of all chunks */
+	int64_t first[MG_CHUNKS];       /* a chunk's first layer */
+	int32_t held[OOM_MG_ROWS], rest;
+	bool stepped;                   /* the optimizer's states are there */
+};
+
+static int32_t put(struct playing *g, double bytes)
+{
+	return bytes >= 1 ? oom_allocate(g->r, (uint64_t)bytes) : -1;
+}
+
+static void drop(struct playing *g, int32_t *block)
+{
+	oom_free(g->r, *block);
+	*block = -1;
+}
+
+/* ---- rows ---- */
+
+static void come(struct playing *g, enum oom_mg_row_kind kind)
+{
+	const struct oom_mg_rank *k = &g->f->rank;
+
+	for (size_t i = 0; i < k->n_rows; i++)
+		if (k->row[i].kind == kind && g->held[i] < 0)
+			g->held[i] = put(g, (double)k->row[i].bytes);
+}
+
+static void go(struct playing *g, enum oom_mg_row_kind kind)
+{
+	for (size_t i = 0; i < g->f->rank.n_rows; i++)
+		if (g->f->rank.row[i].kind == kind)
+			drop(g, &g->held[i]);
+}
+
+/* ---- passes ---- */
+
+static int32_t *slots(struct playing *g, int64_t micro, int64_t layer)
+{
+	return g->slot + ((micro % g->micro) * (g->layers + (int64_t)g->f->n_chunks) + layer) * MG_PIECES;
+}
+
+/* What a chunk holds beside its layers: at its ends one block, then those of the loss. */
+static int32_t *ends(struct playing *g, int64_t micro, size_t c)
+{
+	return slots(g, micro, g->layers + (int64_t)c);
+}
+
+static const struct mg_flow_layer *kind_of(const struct playing *g, size_t c, int64_t i)
+{
+	return &g->f->layer[i >= g->f->chunk[c].dense];
+}
+
+static int64_t layers_of(const struct mg_chunk *c)
+{
+	return c->dense + c->moe + c->mtp;
+}
+
+static void put_all(struct playing *g, const struct mg_pieces *p, size_t from, size_t to, int32_t *at)
+{
+	for (size_t i = from; i < to; i++)
+		at[i] = put(g, p->bytes[i]);
+}
+
+static void drop_all(struct playing *g, size_t from, size_t to, int32_t *at)
+{
+	for (size_t i = from; i < to; i++)
+		drop(g, &at[i]);
+}
+
+static bool checkpointed(const struct mg_flow *f, int64_t i)
+{
+	return !f->recomputed || i < f->recomputed;
+}
+
+/* Attention or the feed-forward: its input gathered where the sequence is divided, what it keeps, what it
+ * will make again (gone at its end), its output. */
+static void half(struct playing *g, const struct mg_flow_layer *l, const struct mg_pieces *kept, bool again,
+		 size_t from, size_t to, size_t from_again, size_t to_again, int32_t *mine)
+{
+	int32_t lost[MG_PIECES], whole = put(g, l->gathered), out;
+
+	put_all(g, kept, from, to, mine);
+	if (again)
+		put_all(g, &l->again, from_again, to_again, lost);
+	drop(g, &whole);
+	out = put(g, l->gathered > 0 ? l->gathered : l->hidden);
+	if (again)
+		drop_all(g, from_again, to_again, lost);
+	drop(g, &out);
+}
+
+static void forward(struct playing *g, size_t c, int64_t micro)
+{
+	const struct mg_flow *f = g->f;
+
+	for (int64_t i = 0; i < layers_of(&f->chunk[c]); i++) {
+		const struct mg_flow_layer *l = kind_of(g, c, i);
+		const bool part = checkpointed(f, i);
+		const struct mg_pieces *kept = part ? &l->kept : &l->again;
+
+		int32_t *mine = slots(g, micro, g->first[c] + i);
+
+		half(g, l, kept, part, 0, kept->mlp, 0, l->again.mlp, mine);
+		half(g, l, kept, part, kept->mlp, kept->n, l->again.mlp, l->again.n, mine);
+	}
+	*ends(g, micro, c) = put(g, f->ends[c]);
+	for (size_t i = 0; f->chunk[c].loss && i < f->n_loss; i++)
+		ends(g, micro, c)[1 + i] = put(g, f->loss[i]);
+}
+
+/* ---- matrices ---- */
+
+static void put_matrices(struct playing *g, enum per_matrix which, const struct mg_matrices *w, int64_t at,
+			 double bytes)
+{
+	int32_t *mine = g->per[which] + at * MG_MATRICES;
+
+	for (size_t i = 0; i < w->n; i++)
+		if (mine[i] < 0)
+			mine[i] = put(g, bytes * w->elems[i]);
+}
+
+/* Those of the embedding and the head. */
+static struct mg_matrices ends_matrices(const struct mg_flow *f, size_t c)
+{
+	return (struct mg_matrices){.elems = {f->end_elems[c]}, .n = f->end_elems[c] > 0};
+}
+
+static void put_all_matrices(struct playing *g, enum per_matrix which, double bytes)
+{
+	for (size_t c = 0; c < g->f->n_chunks; c++) {
+		const struct mg_matrices last = ends_matrices(g->f, c);
+
+		for (int64_t i = 0; i < layers_of(&g->f->chunk[c]); i++)
+			put_matrices(g, which, &kind_of(g, c, i)->matrices, g->first[c] + i, bytes);
+		put_matrices(g, which, &last, g->layers + (int64_t)c, bytes);
+	}
+}
+
+static void drop_matrices(struct playing *g, enum per_matrix which)
+{
+	for (int64_t i = 0; i < (g->layers + (int64_t)g->f->n_chunks) * MG_MATRICES; i++)
+		drop(g, &g->per[which][i]);
+}
+
+static double bytes_of(const struct mg_flow *f, enum oom_mg_row_kind kind)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < f->rank.n_rows; i++)
+		sum += f->rank.row[i].kind == kind ? (double)f->rank.row[i].bytes : 0;
+	return sum;
+}
+
+/* A rank's part of an optimizer that is divided: of the matrices in a row the first ones, whole, until it has
+ * what is its own (distrib_optimizer.py _build_model_gbuf_range: the buffer is cut, not each tensor). */
+static void put_part(struct playing *g, enum per_matrix which, double bytes)
+{
+	const struct mg_flow *f = g->f;
+	const double elems = (double)(f->rank.params + f->rank.expert_params), mine = elems / f->shards;
+	double left = mine;
+
+	for (size_t c = 0; elems > 0 && c < f->n_chunks; c++) {
+		for (int64_t i = 0; i <= layers_of(&f->chunk[c]); i++) {
+			const bool last = i == layers_of(&f->chunk[c]);
+			const struct mg_matrices w = last ? ends_matrices(f, c) :
+							    kind_of(g, c, i)->matrices;
+			const int64_t at = last ? g->layers + (int64_t)c : g->first[c] + i;
+
+			for (size_t k = 0; k < w.n && left > 0; k++) {
+				const double n = w.elems[k] < left ? w.elems[k] : left;
+
+				g->per[which][at * MG_MATRICES + (int64_t)k] = put(g, bytes * n / mine);
+				left -= n;
+			}
+		}
+	}
+}
+
+/* Weights as the model made them, then the buffers that they are copied into; master weights. */
+static void load(struct playing *g)
+{
+	const struct mg_flow *f = g->f;
+	const double elems = (double)(f->rank.params + f->rank.expert_params);
+
+	put_all_matrices(g, WEIGHT, f->flat_weights ? f->made_bytes :
+						      bytes_of(f, OOM_MG_ROW_WEIGHTS) / elems);
+	if (f->flat_weights)
+		come(g, OOM_MG_ROW_WEIGHTS);
+	come(g, OOM_MG_ROW_GRADS);
+	if (f->flat_weights)
+		drop_matrices(g, WEIGHT);
+	if (f->flat_states)
+		come(g, OOM_MG_ROW_MASTER);
+	else
+		put_part(g, MASTER, bytes_of(f, OOM_MG_ROW_MASTER));
+	come(g, OOM_MG_ROW_FIXED);
+}
+
+static void states(struct playing *g)
+{
+	const double moments = bytes_of(g->f, OOM_MG_ROW_OPTIMIZER);
+
+	if (g->f->flat_states) {
+		come(g, OOM_MG_ROW_OPTIMIZER);
+	} else if (!g->stepped) {
+		put_part(g, MOMENT, moments / 2);
+		put_part(g, MOMENT_2, moments / 2);
+	}
+	g->stepped = true;
+}
+
+/* ---- passes, backward ---- */
+
+static void backward(struct playing *g, size_t c, int64_t micro)
+{
+	const struct mg_flow *f = g->f;
+	int32_t again[MG_PIECES], *end = ends(g, micro, c), down, up, whole;
+	struct mg_matrices last;
+
+	if (f->chunk[c].loss)
+		drop_all(g, 1, 1 + f->n_loss, end);
+	down = put(g, f->layer[f->chunk[c].moe > 0].hidden);    /* the gradient that comes in */
+	for (int64_t i = layers_of(&f->chunk[c]) - 1; i >= 0; i--) {
+		const struct mg_flow_layer *l = kind_of(g, c, i);
+		const bool part = checkpointed(f, i);
+		const struct mg_pieces *kept = part ? &l->kept : &l->again;
+		int32_t *mine = slots(g, micro, g->first[c] + i);
+		const size_t n = part ? l->again.n : 0;
+		int32_t wide;
+
+		put_all(g, &l->again, 0, n, again);
+		whole = put(g, l->gathered);    /* the gradient, gathered */
+		wide = put(g, l->wide);
+		drop(g, &whole);
+		drop_all(g, l->again.mlp < n ? l->again.mlp : n, n, again);
+		drop_all(g, kept->mlp, kept->n, mine);
+		whole = put(g, l->gathered);
+		drop(g, &wide);
+		up = put(g, l->hidden);
+		drop(g, &whole);
+		drop(g, &down);
+		wide = put(g, l->attention);
+		drop_all(g, 0, l->again.mlp < n ? l->again.mlp : n, again);
+		drop_all(g, 0, kept->mlp, mine);
+		drop(g, &wide);
+		if (f->grad_bytes > 0)
+			put_matrices(g, GRADIENT, &l->matrices, g->first[c] + i, f->grad_bytes);
+		down = up;
+	}
+	drop(g, &down);
+	drop(g, end);
+	last = ends_matrices(f, c);
+	if (f->grad_bytes > 0)
+		put_matrices(g, GRADIENT, &last, g->layers + (int64_t)c, f->grad_bytes);
+}
+
+/* ---- the step ---- */
+
+static void optimizer_step(struct playing *g)
+{
+	const struct mg_step *s = &g->f->step;
+	int32_t stays[MG_STEP_BLOCKS];
+
+	for (size_t i = 0; i < s->n; i++)
+		if (s->block[i].alone)
+			oom_free(g->r, put(g, s->block[i].bytes));
+	if (s->gradients_go)
+		drop_matrices(g, GRADIENT);
+	for (size_t i = 0; i < s->n; i++) {
+		stays[i] = -1;
+		if (s->block[i].per_matrix)
+			put_all_matrices(g, COPY, 4);
+		else if (!s->block[i].alone)
+			stays[i] = put(g, s->block[i].bytes);
+	}
+	drop_matrices(g, COPY);
+	come(g, OOM_MG_ROW_COPIES);
+	states(g);
+	for (size_t i = 0; i < s->n; i++)
+		drop(g, &stays[i]);
+	if (!g->f->grads_stay)
+		drop_matrices(g, GRADIENT);
+	drop(g, &g->rest);
+}
+
+static void training_step(struct playing *g)
+{
+	const struct mg_order *o = &g->f->order;
+	const int64_t v = (int64_t)g->f->n_chunks, group = o->group * v, total = g->micro * v;
+	int64_t back = 0;
+
+	go(g, OOM_MG_ROW_COPIES);
+	for (int64_t fwd = 0; fwd < total && !g->r->failed; fwd++) {
+		come(g, OOM_MG_ROW_GATHERED);
+		if (g->rest < 0)
+			g->rest = put(g, g->f->rest);
+		forward(g, (size_t)(fwd % group / o->group), fwd / group * o->group + fwd % o->group);
+		if (fwd < o->warm)
+			continue;
+		backward(g, (size_t)(v - 1 - back % group / o->group),
+			 back / group * o->group + back % o->group);
+		back++;
+	}
+	for (; back < total && !g->r->failed; back++)
+		backward(g, (size_t)(v - 1 - back % group / o->group),
+			 back / group * o->group + back % o->group);
+	optimizer_step(g);
+}
+
+/* Micro-batches that show all a step does: the pipeline full, and one group after that. */
+static int64_t micro_batches(const struct mg_flow *f)
+{
+	const int64_t v = (int64_t)f->n_chunks, g = f->order.group,
+		      most = (f->order.warm + 1 + v - 1) / v + 2 * g;
+
+	return most < f->order.micro ? (most + g - 1) / g * g : f->order.micro;
+}
+
+enum oom_status oom_mg_play(const struct mg_flow *f, struct oom_player *p)
+{
+	struct playing g = {.f = f, .r = &p->allocator, .rest = -1};
+	int64_t n, parts;
+
+	g.micro = micro_batches(f);
+	for (size_t c = 0; c < f->n_chunks; c++) {
+		g.first[c] = g.layers;
+		g.layers += layers_of(&f->chunk[c]);
+	}
+	parts = g.layers + (int64_t)f->n_chunks;
+	if (g.micro > MOST_SLOTS / parts / MG_PIECES)
+		return OOM_ERR_LIMIT;
+	n = parts * (g.micro * MG_PIECES + PER_MATRIX * MG_MATRICES);
+	g.slot = oom_player_slots(p, (size_t)n);
+	if (!g.slot)
+		return OOM_ERR_MEMORY;
+	for (int i = 0; i < PER_MATRIX; i++)
+		g.per[i] = g.slot + parts * (g.micro * MG_PIECES + i * MG_MATRICES);
+	for (int i = 0; i < OOM_MG_ROWS; i++)
+		g.held[i] = -1;
+	load(&g);
+	for (int step = 0; step < 2 && !g.r->failed; step++)
+		training_step(&g);
+	return OOM_OK;
+}
