@@ -96,6 +96,15 @@ struct mg_matrices {
 };
 void oom_mg_layer_matrices(const struct oom_megatron *m, bool experts, struct mg_matrices *w);
 
+/* Layers that FSDP2 wraps, bytes of one: its all-gather's output, the parameters copied out of it (kept where
+ * they stay gathered), its gradients, what their reduction takes in.  Gathers and reductions have streams, and so
+ * pools, of their own (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py). */
+struct mg_wrapped {
+	bool there, stays;
+	double gathered[2], grads[2], reduced[2];       /* dense, of experts */
+	double root;                    /* elements that are the root's: embedding and head */
+};
+
 /* A rank's step, to be played (play.c). */
 enum { MG_FLOW_LOSS = 6 };
 struct mg_flow {
@@ -114,6 +123,8 @@ struct mg_flow {
 	int64_t recomputed;             /* layers of a chunk whose pieces are made again; 0: all */
 	double loss[MG_FLOW_LOSS];
 	size_t n_loss;
+	double plain_loss;              /* logits that F.cross_entropy takes in fp32; 0: loss[] says it */
+	struct mg_wrapped wrapped;
 	double rest;                    /* bytes throughout forwards and backwards */
 	/* weights lie in one buffer, into which those that the model was made with (so many bytes each) are
 	 * copied; so do master weights and states, each */

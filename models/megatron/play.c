@@ -27,6 +27,7 @@ struct playing {
 	int64_t first[MG_CHUNKS];       /* a chunk's first layer */
 	int32_t held[OOM_MG_ROWS], rest;
 	bool stepped;                   /* the optimizer's states are there */
+	int32_t ahead, reducing;        /* of FSDP2 */
 };
 
 static int32_t put(struct playing *g, double bytes)
@@ -38,6 +39,63 @@ static void drop(struct playing *g, int32_t *block)
 {
 	oom_free(g->r, *block);
 	*block = -1;
+}
+
+/* ---- FSDP2's layers ---- */
+
+/* The next layer is gathered while this one computes: two of the gather's outputs are there at a time. */
+static int32_t gather(struct playing *g, int kind)
+{
+	const struct mg_wrapped *w = &g->f->wrapped;
+	int32_t ahead;
+
+	if (!w->there)
+		return -1;
+	ahead = oom_allocate_on(g->r, (uint64_t)w->gathered[kind], OOM_GATHERS);
+	oom_free(g->r, g->ahead);
+	g->ahead = ahead;
+	return put(g, w->gathered[kind]);
+}
+
+/* Gradients go into a reduction, whose input stays until the next one's. */
+static void reduce_bytes(struct playing *g, double grads, double input)
+{
+	const int32_t made = put(g, grads);
+
+	oom_free(g->r, g->reducing);
+	g->reducing = oom_allocate_on(g->r, (uint64_t)input, OOM_REDUCES);
+	oom_free(g->r, made);
+}
+
+static void reduce(struct playing *g, int kind)
+{
+	const struct mg_wrapped *w = &g->f->wrapped;
+
+	if (w->there)
+		reduce_bytes(g, w->grads[kind], w->reduced[kind]);
+}
+
+/* The root's parameters come first and their gradients last. */
+static void gather_root(struct playing *g)
+{
+	const struct mg_wrapped *w = &g->f->wrapped;
+
+	if (w->there && w->root > 0)
+		oom_free(g->r, oom_allocate_on(g->r, (uint64_t)(2 * w->root), OOM_GATHERS));
+}
+
+static void reduce_root(struct playing *g)
+{
+	const struct mg_wrapped *w = &g->f->wrapped;
+
+	if (w->there && w->root > 0)
+		reduce_bytes(g, w->stays ? 0 : 2 * w->root, 4 * w->root);
+}
+
+static void no_more(struct playing *g)
+{
+	drop(g, &g->ahead);
+	drop(g, &g->reducing);
 }
 
 /* ---- rows ---- */
@@ -124,14 +182,41 @@ static void forward(struct playing *g, size_t c, int64_t micro)
 		const bool part = checkpointed(f, i);
 		const struct mg_pieces *kept = part ? &l->kept : &l->again;
 
-		int32_t *mine = slots(g, micro, g->first[c] + i);
+		int32_t *mine = slots(g, micro, g->first[c] + i), weights = -1;
 
+		if (!f->wrapped.stays)
+			weights = gather(g, i >= f->chunk[c].dense);
 		half(g, l, kept, part, 0, kept->mlp, 0, l->again.mlp, mine);
 		half(g, l, kept, part, kept->mlp, kept->n, l->again.mlp, l->again.n, mine);
+		/* the last one stays gathered: its backward is next */
+		if (f->chunk[c].loss && i + 1 == layers_of(&f->chunk[c]))
+			ends(g, micro, c)[MG_PIECES - 1] = weights;
+		else
+			drop(g, &weights);
 	}
 	*ends(g, micro, c) = put(g, f->ends[c]);
 	for (size_t i = 0; f->chunk[c].loss && i < f->n_loss; i++)
 		ends(g, micro, c)[1 + i] = put(g, f->loss[i]);
+	if (f->chunk[c].loss && f->plain_loss > 0) {
+		/* 16-bit logits, the fp32 copy, its log-softmax, which alone is kept */
+		int32_t low = put(g, 2 * f->plain_loss), high = put(g, 4 * f->plain_loss);
+
+		ends(g, micro, c)[1] = put(g, 4 * f->plain_loss);
+		drop(g, &high);
+		drop(g, &low);
+	}
+}
+
+/* The gradient of the log-softmax, of its input, and that in 16 bit, which the head's backward takes. */
+static void plain_loss_back(struct playing *g, int32_t *kept)
+{
+	int32_t out = put(g, 4 * g->f->plain_loss), in = put(g, 4 * g->f->plain_loss), low;
+
+	drop(g, &out);
+	drop(g, kept);
+	low = put(g, 2 * g->f->plain_loss);
+	drop(g, &in);
+	drop(g, &low);
 }
 
 /* ---- matrices ---- */
@@ -244,7 +329,9 @@ static void backward(struct playing *g, size_t c, int64_t micro)
 	int32_t again[MG_PIECES], *end = ends(g, micro, c), down, up, whole;
 	struct mg_matrices last;
 
-	if (f->chunk[c].loss)
+	if (f->chunk[c].loss && f->plain_loss > 0)
+		plain_loss_back(g, &end[1]);
+	else if (f->chunk[c].loss)
 		drop_all(g, 1, 1 + f->n_loss, end);
 	down = put(g, f->layer[f->chunk[c].moe > 0].hidden);    /* the gradient that comes in */
 	for (int64_t i = layers_of(&f->chunk[c]) - 1; i >= 0; i--) {
@@ -253,7 +340,9 @@ static void backward(struct playing *g, size_t c, int64_t micro)
 		const struct mg_pieces *kept = part ? &l->kept : &l->again;
 		int32_t *mine = slots(g, micro, g->first[c] + i);
 		const size_t n = part ? l->again.n : 0;
-		int32_t wide;
+		const int kind = i >= f->chunk[c].dense;
+		const bool stayed = f->wrapped.stays || end[MG_PIECES - 1] >= 0;
+		int32_t wide, weights = stayed ? -1 : gather(g, kind);
 
 		put_all(g, &l->again, 0, n, again);
 		whole = put(g, l->gathered);    /* the gradient, gathered */
@@ -272,6 +361,10 @@ static void backward(struct playing *g, size_t c, int64_t micro)
 		drop(g, &wide);
 		if (f->grad_bytes > 0)
 			put_matrices(g, GRADIENT, &l->matrices, g->first[c] + i, f->grad_bytes);
+		if (!f->wrapped.stays)
+			reduce(g, kind);
+		drop(g, &weights);
+		drop(g, &end[MG_PIECES - 1]);
 		down = up;
 	}
 	drop(g, &down);
@@ -310,6 +403,20 @@ static void optimizer_step(struct playing *g)
 	drop(g, &g->rest);
 }
 
+/* With a pipeline layers are gathered once a step and reduced when the last backward is through
+ * (torch/distributed/pipelining/stage.py backward_maybe_with_nosync). */
+static void once(struct playing *g, void (*what)(struct playing *g, int kind))
+{
+	for (size_t c = 0; g->f->wrapped.stays && c < g->f->n_chunks; c++)
+		for (int64_t i = 0; i < layers_of(&g->f->chunk[c]); i++)
+			what(g, i >= g->f->chunk[c].dense);
+}
+
+static void gather_once(struct playing *g, int kind)
+{
+	oom_free(g->r, gather(g, kind));        /* the row of gathered parameters has them */
+}
+
 static void training_step(struct playing *g)
 {
 	const struct mg_order *o = &g->f->order;
@@ -317,6 +424,9 @@ static void training_step(struct playing *g)
 	int64_t back = 0;
 
 	go(g, OOM_MG_ROW_COPIES);
+	gather_root(g);
+	once(g, gather_once);
+	no_more(g);
 	for (int64_t fwd = 0; fwd < total && !g->r->failed; fwd++) {
 		come(g, OOM_MG_ROW_GATHERED);
 		if (g->rest < 0)
@@ -331,6 +441,9 @@ static void training_step(struct playing *g)
 	for (; back < total && !g->r->failed; back++)
 		backward(g, (size_t)(v - 1 - back % group / o->group),
 			 back / group * o->group + back % o->group);
+	once(g, reduce);
+	reduce_root(g);
+	no_more(g);
 	optimizer_step(g);
 }
 
@@ -345,7 +458,7 @@ static int64_t micro_batches(const struct mg_flow *f)
 
 enum oom_status oom_mg_play(const struct mg_flow *f, struct oom_player *p)
 {
-	struct playing g = {.f = f, .r = &p->allocator, .rest = -1};
+	struct playing g = {.f = f, .r = &p->allocator, .rest = -1, .ahead = -1, .reducing = -1};
 	int64_t n, parts;
 
 	g.micro = micro_batches(f);
