@@ -263,6 +263,13 @@ void oom_mg_layer_pieces(const struct oom_megatron *m, bool experts, double seq,
 	piece(kept, 2 * oom_mg_tokens(m, seq) * (double)m->hidden / share(m));
 }
 
+double oom_mg_scores_buffer(const struct oom_megatron *m, double seq)
+{
+	return flash_like(m) ? 0 :
+			       2 * (double)m->micro_batch * seq * seq * (double)m->heads / (double)m->tp /
+				       (double)m->cp;
+}
+
 double oom_mg_attention_gradients(const struct oom_megatron *m, double seq)
 {
 	const double T = oom_mg_tokens(m, seq), t = (double)m->tp, a = (double)m->heads,
@@ -272,7 +279,7 @@ double oom_mg_attention_gradients(const struct oom_megatron *m, double seq)
 
 	if (flash_like(m))
 		return T * (2 * (a * qk + kv * (qk + v)) + 4 * a * qk) / t;
-	return 2 * (double)m->micro_batch * seq * seq * a / t / (double)m->cp;
+	return oom_mg_scores_buffer(m, seq);
 }
 
 struct mg_layer oom_mg_layer(const struct oom_megatron *m, bool experts, double seq,

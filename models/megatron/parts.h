@@ -62,6 +62,8 @@ void oom_mg_layer_pieces(const struct oom_megatron *m, bool experts, double seq,
 /* Bytes that the attention's own backward has beside what the forward kept: the gradient of the scores where
  * they are in memory, else those of q, k and v and FlashAttention's sum of q's in fp32 (flash_api.cpp dq_accum). */
 double oom_mg_attention_gradients(const struct oom_megatron *m, double seq);
+/* Bytes of the scores of one layer; 0 where they are not in memory. */
+double oom_mg_scores_buffer(const struct oom_megatron *m, double seq);
 /* Tokens of one micro-batch on this rank. */
 double oom_mg_tokens(const struct oom_megatron *m, double seq);
 

@@ -132,6 +132,22 @@ static double workspaces(const struct oom_megatron *m, struct oom_mg_rank *o)
 	return 2 * one + te + grouped;
 }
 
+/* Megatron's local layers write attention's scores into a buffer that is kept for good, and gather divided
+ * sequences into the same one (core/utils.py GlobalMemoryBuffer "mpu"; transformer/dot_product_attention.py
+ * matmul_input_buffer, tensor_parallel/layers.py all_gather_buffer). */
+static double global_buffer(const struct oom_megatron *m, struct oom_mg_rank *o)
+{
+	const double scores = oom_mg_scores_buffer(m, (double)m->seq),
+		     gathered = m->sequence_parallel ?
+					2 * oom_mg_tokens(m, (double)m->seq) * (double)m->hidden :
+					0,
+		     sum = m->local_layers ? fmax(scores, gathered) : 0;
+
+	row(o, "global memory buffer", "2 B x the larger of b a s s / t and, gathered, T h", OOM_MG_ROW_FIXED,
+	    sum);
+	return sum;
+}
+
 /* With fused weight-gradient accumulation the gradient goes straight into the buffer, and autograd
  * is handed a 16-bit dummy: one for every shape of matrix, kept for good
  * (transformer_engine/pytorch/module/base.py get_dummy_wgrad). */
@@ -446,7 +462,7 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 	oom_pipe_step(m, sum.dense + sum.expert, (double)(m->dp * m->cp), &step);
 	row(o, "the step's own", "a bucket that is reduced; the rank's part of the gradients, flat and in fp32",
 	    OOM_MG_ROW_STEP, oom_mg_step_peak(&step, 2 * (sum.dense + sum.expert)));
-	o->fixed_bytes = (uint64_t)(workspaces(m, o) + dummies(m, c, n, o) +
+	o->fixed_bytes = (uint64_t)(workspaces(m, o) + global_buffer(m, o) + dummies(m, c, n, o) +
 				    eight_bit_copies(m, eight, o));
 	if (m->stack == OOM_MG_T5) {
 		act = t5_saved(m);

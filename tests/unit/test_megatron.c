@@ -349,6 +349,60 @@ static void test_muon(void **state)
 		    4 * matrices + 8 * ((double)r.params - matrices));
 }
 
+/* A launch by column and value, on as many GPUs as it says. */
+static struct oom_mg_rank first_rank(const char *const *words)
+{
+	struct oom_megatron m = launch(words);
+	struct oom_mg_rank r;
+
+	assert_int_equal(oom_megatron_derive(&m, NULL), OOM_OK);
+	assert_int_equal(oom_megatron_rank(&m, 0, &r, NULL), OOM_OK);
+	return r;
+}
+#define BASE "hidden", "1024", "heads", "16", "vocab", "32768", "seq", "2048", "max_pos", "2048", "bias_linear", "0"
+#define FIRST(...) first_rank((const char *const[]){BASE, __VA_ARGS__, NULL})
+
+/* A layer-wise optimizer gives four ranks a quarter each, master weights as well (layer_wise_optimizer.py);
+ * Megatron-FSDP divides all 18 B (2 + 4 + 4 + 8) between steps; embedding and loss in the place of a layer each
+ * leave one of eight to the first of four stages, which has four passes in flight. */
+static void test_divided(void **state)
+{
+	const struct oom_mg_rank alone = FIRST("layers", "4", "n_gpus", "4", "optimizer", "muon"),
+				 shared = FIRST("layers", "4", "n_gpus", "4", "optimizer", "dist_muon"),
+				 fsdp = FIRST("layers", "4", "n_gpus", "4", "fsdp", "megatron"),
+				 ends = FIRST("layers", "6", "pp", "4", "n_gpus", "4", "num_microbatches", "8",
+					      "account_embedding_in_split", "1", "account_loss_in_split", "1"),
+				 one = FIRST("layers", "4", "pp", "4", "n_gpus", "4", "num_microbatches", "8");
+
+	(void)state;
+	assert_int_equal(shared.optimizer_bytes, alone.optimizer_bytes / 4);
+	assert_int_equal(alone.static_bytes - shared.static_bytes,
+			 (alone.optimizer_bytes + 4 * alone.params) / 4 * 3);
+	assert_int_equal(fsdp.static_bytes, 18 * fsdp.params / 4);
+	assert_int_equal(ends.activation_bytes, one.activation_bytes);
+	assert_int_equal(ends.params, one.params);
+}
+
+/* Local layers write b a s s scores of 2 B into the global memory buffer, which stays (GlobalMemoryBuffer); with
+ * tensor and sequence parallelism 2 B of b a s s / 2, or T h if that is more; TransformerEngine has none. */
+static void test_local(void **state)
+{
+	const double s = 2048, h = 1024;
+	const struct oom_mg_rank te = RANK(2, 1, "attention_resolved", "unfused"),
+				 local = RANK(2, 1, "transformer_impl", "local", "attention_resolved", "unfused");
+	double found[2] = {0, 0};
+
+	(void)state;
+	for (size_t i = 0; i < local.n_rows; i++)
+		if (!strcmp(local.row[i].name, "global memory buffer"))
+			found[0] = (double)local.row[i].bytes;
+	for (size_t i = 0; i < te.n_rows; i++)
+		if (!strcmp(te.row[i].name, "global memory buffer"))
+			found[1] = (double)te.row[i].bytes;
+	assert_true(found[0] == 2 * 16 * s * s && found[0] > 2 * s * h);
+	assert_true(found[1] == 0);
+}
+
 /* The last rank's buffers of eight micro-batches less the one at work; nothing on one rank. */
 static void test_deferred(void **state)
 {
@@ -624,6 +678,8 @@ int main(void)
 					   cmocka_unit_test(test_fp8),
 					   cmocka_unit_test(test_muon),
 					   cmocka_unit_test(test_deferred),
+					   cmocka_unit_test(test_divided),
+					   cmocka_unit_test(test_local),
 					   cmocka_unit_test(test_offloaded),
 					   cmocka_unit_test(test_pipe_engine),
 					   cmocka_unit_test(test_replayed),
