@@ -30,7 +30,7 @@ struct chain {
 	bool tied;                      /* the head runs where the embedding lies */
 };
 struct device {
-	uint64_t layers;
+	uint64_t layers, from;          /* its layers begin with number `from` */
 	bool first, before, after;
 };
 
@@ -141,6 +141,8 @@ static size_t lay_out(const struct program *g, const struct oom_plan *p, const s
 	at = c->tied ? home : place(&l, head, 0);
 	dev[at].after = true;
 	dev[0].first = true;
+	for (size_t i = 1; i < cap; i++)
+		dev[i].from = dev[i - 1].from + dev[i - 1].layers;
 	return (size_t)oom_most(l.gpu, at) + 1;
 }
 
@@ -174,7 +176,7 @@ static void schedule_of(const struct oom_schedule *whole, const struct oom_plan 
 		s->temps[i] = !trained ? 0 :
 			      lists    ? share_of(whole->temps[i], trained, whole->in.trainable) :
 					 whole->temps[i];
-	s->chain = (struct oom_chain){.times = {n[0], n[1], n[2]}};
+	s->chain = (struct oom_chain){.times = {n[0], n[1], n[2]}, .first = d->from};
 	if (d->before)
 		return;
 	oom_add_holding(s, "hidden states received", OOM_BUCKET_SAVED, c->hidden, OOM_AT_FORWARD,
@@ -188,9 +190,16 @@ static void schedule_of(const struct oom_schedule *whole, const struct oom_plan 
 			 OOM_AT_BACKWARD);
 }
 
+static bool alike(const struct device *a, const struct device *b)
+{
+	return a->layers == b->layers && a->first == b->first && a->before == b->before &&
+	       a->after == b->after;
+}
+
 void oom_device_map(const struct program *g, const struct oom_variant *v, const struct oom_arch *a,
 		    const struct oom_plan *p, const struct oom_schedule *whole,
-		    const uint64_t *size, struct oom_eval *out, struct oom_alive *alive)
+		    const uint64_t *size, struct oom_eval *out, struct oom_alive *alive,
+		    struct oom_schedule *fullest)
 {
 	struct oom_alive here[OOM_PHASES] = {{{0}, NULL, NULL}};
 	struct device dev[OOM_MAP_GPUS], *last = NULL;
@@ -204,8 +213,8 @@ void oom_device_map(const struct program *g, const struct oom_variant *v, const 
 	n = lay_out(g, p, &c, dev, OOM_MAP_GPUS);
 	top.overall_peak = 0;
 	for (size_t i = 0; i < n; last = &dev[i++]) {
-		if (last && !memcmp(last, &dev[i], sizeof(dev[i])))
-			continue;               /* like its neighbour */
+		if (last && alike(last, &dev[i]))
+			continue;
 		schedule_of(whole, p, &c, &dev[i], &s);
 		oom_read_phases(&s, v, size, &one, alive ? here : NULL);
 		/* evaluation piles its logits up where the inputs were */
@@ -218,6 +227,7 @@ void oom_device_map(const struct program *g, const struct oom_variant *v, const 
 			continue;
 		top = one;
 		top.stage = (uint32_t)i;
+		*fullest = s;
 		if (alive)
 			memcpy(alive, here, sizeof(here));
 	}

@@ -176,8 +176,7 @@ static enum oom_status play_ranks(struct oom_evaluator *ev, const struct oom_ran
 				      st;
 }
 
-/* The allocator's two steps, every layer recorded by itself.  Ranks that hold different parts of the
- * chain are not replayed.  *played is false for what is too deep. */
+/* The allocator's two steps, every layer recorded by itself.  *played is false for what is too deep. */
 static enum oom_status play(struct oom_evaluator *ev, const struct oom_model *model,
 			    const struct oom_plan *p, const struct oom_schedule *s,
 			    const struct oom_batch *at, const struct oom_eval *e, uint64_t limit,
@@ -300,7 +299,7 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	const struct oom_engine *engine = oom_engine_of(plan);
 	const bool stages = engine->info.in_turn && oom_engine_divides(plan);
 	const struct oom_rank_engine *ranks = oom_rank_engine_of(plan);
-	struct oom_schedule s;
+	struct oom_schedule s, fullest = {.chain = {.whole = true}};
 	struct oom_batch at;
 	struct oom_variant *v;
 	struct program *g;
@@ -342,13 +341,13 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	out->least_peak = 0;
 	out->floor_bytes = oom_variant_floor(v, at.ranks) + oom_buffers_of(&s);
 	if (stages)
-		oom_device_map(g, v, &model->arch, plan, &s, ev->size, out, alive);
+		oom_device_map(g, v, &model->arch, plan, &s, ev->size, out, alive, &fullest);
 	else
 		alike(v, model, plan, &s, ev->size, out, alive);
 	off_card(plan, &s, out);
 	out->flops_per_sample = flops_of(g, &at);
 	oom_work_of(&g->tape, &at, g->adapted, &out->work);
-	return reserve(ev, model, plan, flags & OOM_EVAL_REPLAY && !stages, &s, &at, out, err);
+	return reserve(ev, model, plan, flags & OOM_EVAL_REPLAY, stages ? &fullest : &s, &at, out, err);
 }
 
 enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,

@@ -105,6 +105,47 @@ static bool room(struct oom_player *p, const struct oom_tape *t)
 	return true;
 }
 
+/* ---- what is this rank's ---- */
+
+/* A rank that has part of the chain: are the layer `unit` (from 0), or what comes before all of them and after,
+ * its own?  Layers are the tape's units, numbered as the forward meets them. */
+enum { BEFORE_ALL = -1 };
+
+static bool mine(const struct playing *g, int64_t unit)
+{
+	const struct oom_chain *c = &g->s->chain;
+
+	if (c->whole)
+		return true;
+	if (unit == BEFORE_ALL)
+		return c->times[OOM_PART_BEFORE] > 0;
+	if (unit >= (int64_t)g->v->tape->n_units)
+		return c->times[OOM_PART_AFTER] > 0;
+	return unit >= (int64_t)c->first && unit < (int64_t)(c->first + c->times[OOM_PART_LAYER]);
+}
+
+/* The parts that a stream's markers lead through: a layer's own events, and those behind it to the next. */
+static int64_t part_after(const struct playing *g, enum oom_stream_id stream, int64_t at, int32_t ev)
+{
+	const int64_t unit = (int64_t)oom_ev_unit(ev), n = (int64_t)g->v->tape->n_units;
+
+	if (!oom_ev_unit_ends(ev))
+		return unit;
+	if (stream == OOM_STREAM_BWD)
+		return unit == 0 ? BEFORE_ALL : at;
+	return unit + 1 == n ? n : at;
+}
+
+/* Parameters outside of the layers come before or after them as they are recorded. */
+static bool param_mine(const struct playing *g, size_t i, int64_t *outside)
+{
+	const struct oom_param *q = &g->v->tape->params[i];
+
+	if (q->unit)
+		*outside = (int64_t)g->v->tape->n_units;
+	return mine(g, q->unit ? (int64_t)q->unit - 1 : *outside);
+}
+
 /* ---- holdings ---- */
 
 static struct oom_replay *allocator(struct playing *g)
@@ -262,13 +303,17 @@ static void take(struct playing *g, size_t i)
 {
 	const struct oom_holding *h = &g->s->hold[i];
 	const struct oom_tape *t = g->v->tape;
+	int64_t outside = BEFORE_ALL;
 
 	g->there |= 1u << i;
 	g->held[i] = -1;
 	switch ((enum oom_pieces)h->pieces) {
 	case OOM_PER_PARAM:
+		/* of a part of the chain each is whole */
 		for (size_t k = 0; k < t->n_params; k++)
-			weight(g, &t->params[k], h->bytes, g->s->in.params);
+			if (param_mine(g, k, &outside))
+				weight(g, &t->params[k], g->s->chain.whole ? h->bytes : 1,
+				       g->s->chain.whole ? g->s->in.params : 1);
 		break;
 	case OOM_PER_TRAINED: per_trained(g, h->bytes); break;
 	case OOM_PER_BESIDE: per_beside(g, h->bytes); break;
@@ -326,14 +371,22 @@ static void play(struct playing *g, enum oom_stream_id stream, bool again)
 	const struct oom_tape *t = g->v->tape;
 	const struct oom_stream *s = &t->streams[stream];
 	struct oom_replay *r = allocator(g);
+	int64_t part = stream == OOM_STREAM_BWD ? (int64_t)t->n_units : BEFORE_ALL;
+	bool ours = mine(g, part);
 
 	for (size_t i = 0; i < s->n && !r->failed; i++) {
 		const int32_t row = s->ev[i] >> 2;
 
+		if (oom_ev_is_unit(s->ev[i])) {
+			part = part_after(g, stream, part, s->ev[i]);
+			ours = mine(g, part);
+		}
 		if (s->ev[i] < 0)
 			continue;
 		switch (s->ev[i] & 3) {
 		case OOM_EV_ALLOC:
+			if (!ours)
+				break;          /* another rank's: its block stays -1 */
 			g->p->block[row] = oom_allocate_on(r, g->p->bytes[row],
 							   (enum oom_cuda_stream)t->rows[row].stream);
 			break;
@@ -361,11 +414,20 @@ static void drop(void *ctx, int32_t block)
 }
 
 /* Parameters as the rank steps them: its part of each, whole rows where parts are padded to them. */
-static const struct oom_param *parts_of(struct playing *g)
+static const struct oom_param *parts_of(struct playing *g, size_t *n)
 {
 	const struct oom_tape *t = g->v->tape;
 	const struct oom_ranks ranks = g->s->ranks;
+	int64_t outside = BEFORE_ALL;
 
+	*n = t->n_params;
+	if (!g->s->chain.whole) {
+		*n = 0;
+		for (size_t i = 0; i < t->n_params; i++)
+			if (param_mine(g, i, &outside))
+				g->p->parts[(*n)++] = t->params[i];
+		return g->p->parts;
+	}
 	if (!g->s->divided)
 		return t->params;
 	for (size_t i = 0; i < t->n_params; i++) {
@@ -385,8 +447,7 @@ static void update(struct playing *g)
 {
 	const struct oom_holding *state = &g->s->hold[OOM_HOLD_STATE];
 	const struct oom_optimizer *o = oom_optimizer_at((size_t)g->plan->optimizer);
-	struct oom_stepped s = {.n = g->v->tape->n_params, .master = g->s->master,
-				.first = g->first};
+	struct oom_stepped s = {.master = g->s->master, .first = g->first};
 	struct oom_sink sink = {.put = put, .drop = drop, .ctx = allocator(g)};
 
 	if (state->place != OOM_ON_GPU)
@@ -395,7 +456,7 @@ static void update(struct playing *g)
 		oom_free(allocator(g), g->s->temps[0] ? oom_allocate(allocator(g), g->s->temps[0]) : -1);
 		return;
 	}
-	s.p = parts_of(g);
+	s.p = parts_of(g, &s.n);
 	if (o->update)
 		o->update(o, &s, &sink);
 	else
@@ -408,10 +469,11 @@ static void update(struct playing *g)
 static void move_mean(struct playing *g)
 {
 	const struct oom_mean *m = &g->s->mean;
-	const struct oom_param *p = parts_of(g);
+	size_t n;
+	const struct oom_param *p = parts_of(g, &n);
 	struct oom_sink sink = {.put = put, .drop = drop, .ctx = allocator(g)};
 
-	for (size_t i = 0; m->temps && i < g->v->tape->n_params; i++) {
+	for (size_t i = 0; m->temps && i < n; i++) {
 		const uint64_t bytes = p[i].elems * oom_dtype_bytes((enum oom_dtype)p[i].dt) * m->wider;
 		const size_t before = sink.n;
 

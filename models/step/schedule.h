@@ -62,6 +62,7 @@ enum oom_part_id { OOM_PART_BEFORE, OOM_PART_LAYER, OOM_PART_AFTER, OOM_PARTS };
 struct oom_chain {
 	bool whole;
 	uint64_t times[OOM_PARTS];      /* else: how many of each part */
+	uint64_t first;                 /* and which layer is its first */
 };
 
 /* The model as a rank's passes meet it: elements, and the bytes an undivided GPU would hold. */

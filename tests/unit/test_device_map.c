@@ -207,11 +207,53 @@ static void compiled_is_walked(void **state)
 	}
 }
 
+static struct oom_eval replayed(const struct subject *s, const struct oom_plan *p)
+{
+	struct oom_error err = {{0}};
+	struct oom_eval e;
+
+	memset(&e, 0, sizeof(e));
+	if (oom_evaluate(s->ev, s->model, p, OOM_EVAL_REPLAY, &e, &err))
+		fail_msg("%s", err.text);
+	assert_true(e.reserved_replayed);
+	return e;
+}
+
+/* The fullest GPU's own layers are replayed.  Where one holds all of them it reserves what a GPU alone does,
+ * but for the batch, which lies on the first one; where layers are spread it reserves less than that, and
+ * never less than it allocates. */
+static void reserved_by_replay(void **state)
+{
+	struct oom_plan one = mapped(1), p = mapped(8);
+	struct subject s = subject("Llama-3.2-1B");
+	struct oom_eval alone, part;
+	double ratio;
+
+	(void)state;
+	one.micro_batch = p.micro_batch = 2;
+	one.seq_len = p.seq_len = 512;
+	alone = replayed(&s, &one);
+	part = replayed(&s, &p);
+	ratio = (double)part.reserved_bytes / (double)alone.reserved_bytes;
+	assert_int_equal(part.stage, 7);
+	assert_true(ratio > 0.99 && ratio < 1.01);
+	for (int ckpt = 0; ckpt < 2; ckpt++)
+		for (int gpus = 2; gpus <= 4; gpus++) {
+			p.gpus = gpus;
+			p.grad_ckpt = ckpt ? OOM_CKPT_FULL : OOM_CKPT_NONE;
+			part = replayed(&s, &p);
+			assert_true(part.reserved_bytes >= part.overall_peak);
+			assert_true(part.reserved_bytes < alone.reserved_bytes);
+		}
+	release(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(as_transformers_lays_out),
 					   cmocka_unit_test(all_on_one_is_one),
 					   cmocka_unit_test(composition),
+					   cmocka_unit_test(reserved_by_replay),
 					   cmocka_unit_test(compiled_is_walked)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
