@@ -191,7 +191,7 @@ static void add(struct oom_crash_answer *a, const char *prefix, const char *text
 
 static bool alone_too_large(const struct oom_crash *c)
 {
-	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL] &&
+	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL] && !oom_format_is(c, OOM_FORMAT_PROGRAM) &&
 	       c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_TOTAL];
 }
 
@@ -306,6 +306,10 @@ static const char *printed(const struct oom_crash *c, enum oom_crash_number k, c
 		snprintf(buf, size, gib >= 1 ? "%.2f GiB (%s)" : "%.1f MiB (%s)", gib >= 1 ? gib : gib * 1024, from);
 		return buf;
 	}
+	if (!text[strspn(text, "0123456789")]) {
+		snprintf(buf, size, "%s bytes", text);
+		return buf;
+	}
 	return text;
 }
 
@@ -319,7 +323,8 @@ static size_t numbers(const struct oom_crash *c, char *out, size_t n, size_t siz
 		   *held = printed(c, OOM_CRASH_ALLOCATED, text[3], sizeof(text[3])), *colon = ": ";
 
 	if (tried) {
-		n = put(out, n, size, "%s%s more were asked for", colon, tried);
+		n = put(out, n, size, oom_format_is(c, OOM_FORMAT_PROGRAM) ? "%sall of it takes %s" : "%s%s more were asked for",
+			colon, tried);
 		colon = ", ";
 	}
 	if (left && total)
@@ -414,6 +419,21 @@ static char *evidence_slot(struct oom_crash_answer *a)
 	return a->n_evidence < OOM_ANSWER_EVIDENCE ? a->evidence[a->n_evidence++] : NULL;
 }
 
+/* Too little to blame others for, too much to keep silent about: an eighth of the card, and a GiB. */
+static void outside(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, total = (double)c->bytes[OOM_CRASH_TOTAL];
+	bool listed;
+	const double away = (double)oom_card_outside(c, &listed);
+	char *out;
+
+	if (cause != OOM_CAUSE_TOO_LARGE || !oom_runtime_is(c, OOM_RUNTIME_CARD) || away < gib || away < total / 8)
+		return;
+	if ((out = evidence_slot(a)) != NULL)
+		snprintf(out, sizeof(a->evidence[0]), "%.2f GiB of the card are neither free nor PyTorch's: its context and libraries, or other "
+			 "programs (nvidia-smi)", away / gib);
+}
+
 static void observe(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
 {
 	const double gib = 1073741824.0, total = (double)c->bytes[OOM_CRASH_TOTAL],
@@ -434,6 +454,7 @@ static void observe(const struct oom_crash *c, enum oom_cause cause, struct oom_
 		 held > 0.5 * total && (out = evidence_slot(a)))
 		snprintf(out, size, "%.0f %% of the memory are this process's own tensors, no other process's",
 			 100 * held / total);
+	outside(c, cause, a);
 	if (cause == OOM_CAUSE_TOO_LARGE && c->known[OOM_CRASH_RESERVED_UNALLOCATED] && idle < tried &&
 	    (out = evidence_slot(a)))
 		snprintf(out, size, "only %.2f GiB are reserved and unallocated: allocator settings (expandable_segments) will not "

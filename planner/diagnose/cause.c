@@ -226,6 +226,10 @@ static void decode_causes(struct oom_crash *c, const char *begin, const char *at
 	c->n_causes = 0;
 	if (by_rules(c, oom_causes_named, begin, at, end))
 		return;
+	if (oom_format_is(c, OOM_FORMAT_TABLE)) {
+		oom_causes_of_summary(c, at, end);
+		return;
+	}
 	if (oom_format_is(c, OOM_FORMAT_SHARE)) {
 		of_share(c);
 		return;

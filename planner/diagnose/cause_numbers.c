@@ -15,7 +15,7 @@ static const uint64_t GIB = 1073741824;
 
 /* Bytes on the card that are neither free nor this process's.  A process listed by number may be
  * this one, seen from inside a container: its size is then what PyTorch holds and a context. */
-static uint64_t outside(const struct oom_crash *c, bool *listed)
+uint64_t oom_card_outside(const struct oom_crash *c, bool *listed)
 {
 	const uint64_t held = num(c, OOM_CRASH_RESERVED_TOTAL), total = num(c, OOM_CRASH_TOTAL),
 		       free_bytes = num(c, OOM_CRASH_FREE);
@@ -171,7 +171,7 @@ void oom_causes_of_card(struct oom_crash *c)
 		       reserved = num(c, OOM_CRASH_RESERVED_TOTAL), process = num(c, OOM_CRASH_PROCESS),
 		       held = process > reserved ? process : reserved;
 	bool listed;
-	const uint64_t away = outside(c, &listed);
+	const uint64_t away = oom_card_outside(c, &listed);
 	char why[160];
 
 	if (contradiction(c))

@@ -112,6 +112,9 @@ enum oom_crash_phase oom_identifier_phase(const char *name, const char *end)
 	/* "init_device", "_init_weights"; every class has an __init__, and a kernel's "_init_handles" is its launch */
 	if (n > 1 && among(words, n, "init") && !among(words, n, "handles"))
 		return OOM_CRASH_INIT;
+	/* "create_model", "build_model_and_tokenizer" */
+	if (among(words, n, "model") && (among(words, n, "create") || among(words, n, "build") || among(words, n, "make")))
+		return OOM_CRASH_INIT;
 	/* the loop of a server: "_process_engine_step", "run_busy_loop" */
 	if ((among(words, n, "engine") && among(words, n, "step")) ||
 	    (among(words, n, "busy") && among(words, n, "loop")))
@@ -304,6 +307,7 @@ static const struct {
 	{"denoising", OOM_CRASH_INFERENCE, false}, {"transcribing", OOM_CRASH_INFERENCE, false},
 	{"decoding", OOM_CRASH_INFERENCE, false}, {"inferencing", OOM_CRASH_INFERENCE, false},
 	{"predicting", OOM_CRASH_INFERENCE, false}, {"prefilling", OOM_CRASH_INFERENCE, false},
+	{"processing", OOM_CRASH_DATA, false}, {"processed", OOM_CRASH_DATA, true},
 	{"tokenizing", OOM_CRASH_DATA, false}, {"tokenized", OOM_CRASH_DATA, true},
 	{"preprocessing", OOM_CRASH_DATA, false}, {"training", OOM_CRASH_TRAIN_STEP, false},
 };

@@ -51,17 +51,6 @@ static void rank_of(struct oom_crash *c, const char *begin, const char *at)
 		}
 }
 
-static void summary_table(struct oom_crash *c, const char *begin, const char *end)
-{
-	const char *p = oom_text_find(begin, end, "CUDA OOMs:");
-
-	if (p)
-		c->ooms = strtoull(p + 10, NULL, 10);
-	p = oom_text_find(begin, end, "cudaMalloc retries:");
-	if (p)
-		c->retries = strtoull(p + 19, NULL, 10);
-}
-
 /* Behind blanks and "|". */
 static const char *next_cell(const char *p, const char *end)
 {
@@ -229,7 +218,7 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	if (oom_format_is(c, OOM_FORMAT_KERNEL_OR_SLURM))
 		snprintf(c->format, sizeof(c->format), "%s",
 			 oom_text_find(begin, end, "slurm") ? "slurm-oom-kill" : "kernel-oom-kill");
-	summary_table(c, begin, end);
+	oom_summary_counters(c, begin, end);
 	advice(c, begin, at, end);
 	smi_block(c, begin, end);
 }

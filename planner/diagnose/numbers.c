@@ -84,7 +84,7 @@ bool oom_number_at(const char *p, const char *end, bool bare, uint64_t *bytes, c
 	if (!bare || !(v < 18446744073709549568.0))
 		return false;
 	*bytes = (uint64_t)(v + 0.5);
-	*after = stop;
+	*after = stop[-1] == '.' ? stop - 1 : stop;     /* the end of the sentence */
 	return true;
 }
 

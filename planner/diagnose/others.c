@@ -341,6 +341,16 @@ static void gib_behind(struct oom_crash *c, enum oom_crash_number k, const struc
 	oom_number_put(c, k, (uint64_t)(gib * 1073741824 + 0.5), text, text + strlen(text));
 }
 
+/* MindSpore 2.3: "TotalUsedMemStatistics : 29 plus ... plus alloc size : 30 is more than total mem size : 31" */
+static void read_mindspore(struct oom_crash *c, const struct oom_excerpt *p)
+{
+	const char *const line = oom_line_begin(p->begin, p->at);
+
+	oom_number_follows(c, OOM_CRASH_ALLOCATED, line, p->at, "TotalUsedMemStatistics :", true);
+	oom_number_follows(c, OOM_CRASH_TRIED, line, p->at, "alloc size :", true);
+	oom_number_follows(c, OOM_CRASH_TOTAL, p->after, p->stop, "total mem size :", true);
+}
+
 static void read_executor(struct oom_crash *c, const struct oom_excerpt *p)
 {
 	gib_behind(c, OOM_CRASH_TOTAL, p, "Total GPU memory (GiB):");
@@ -387,7 +397,8 @@ static const struct reader then[] = {
 	{NULL, OOM_RUNTIME_EXECUTABLE, oom_xla_pool}, {"tf-bfc-dump", 0, oom_xla_dump},
 	{"kernel-oom-kill", 0, read_kernel}, {"oom-kill", 0, read_kernel}, {"ggml-cuda-error", 0, read_current_device},
 	{"ggml-cuda", 0, read_ggml}, {"ggml-buffer", 0, read_ggml_buffer}, {"ggml-vulkan", 0, read_ggml_buffer},
-	{"faiss-alloc", 0, read_faiss}, {"trtllm-executor", 0, read_executor},
+	{"cuda-memory-summary", 0, oom_summary_numbers},
+	{"faiss-alloc", 0, read_faiss}, {"mindspore-alloc", 0, read_mindspore}, {"trtllm-executor", 0, read_executor},
 	{"vllm-free-memory", 0, read_share}, {"vllm-kv-budget", 0, read_kv_budget}, {NULL, 0, NULL}};
 
 static void read_all(struct oom_crash *c, const struct reader *r, const struct oom_excerpt *p)

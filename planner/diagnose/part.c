@@ -32,6 +32,9 @@ static const struct {
 	{"graph_reserve", OOM_RUNTIME_LAYERED, OOM_PART_SCRATCH},
 	{"failed to allocate compute", OOM_RUNTIME_LAYERED, OOM_PART_SCRATCH},
 	{"cross_entropy", 0, OOM_PART_LOGITS},
+	/* accelerate makes fp32 of what a model puts out */
+	{"_convert_to_fp32", 0, OOM_PART_LOGITS},
+	{"convert_to_fp32(", 0, OOM_PART_LOGITS},
 	{"entropy_from_logits", 0, OOM_PART_LOGITS},
 	{"log_softmax", 0, OOM_PART_LOGITS},
 	{"logsumexp", 0, OOM_PART_LOGITS},

@@ -113,6 +113,11 @@ void oom_xla_hbm(struct oom_crash *c, const struct oom_excerpt *x);
 void oom_xla_pool(struct oom_crash *c, const struct oom_excerpt *x);
 void oom_xla_dump(struct oom_crash *c, const struct oom_excerpt *x);
 
+/* The table of torch.cuda.memory_summary(): its counters, its numbers, and what it says alone. */
+void oom_summary_counters(struct oom_crash *c, const char *begin, const char *end);
+void oom_summary_numbers(struct oom_crash *c, const struct oom_excerpt *x);
+void oom_causes_of_summary(struct oom_crash *c, const char *begin, const char *end);
+
 /* PyTorch's sentence, and the era of its wording. */
 void oom_torch_numbers(struct oom_crash *c, const char *at, const char *end);
 void oom_torch_format(struct oom_crash *c, const char *at, const char *end);

@@ -338,6 +338,8 @@ const struct oom_phase_rule oom_phase_of_inferring[] = {
 };
 const struct oom_phase_rule oom_phase_of_forward[] = {
 	{"cross_entropy", OOM_CRASH_FORWARD},
+	/* accelerate wraps the forward pass with it (utils/operations.py, ConvertOutputsToFp32) */
+	{"_convert_to_fp32", OOM_CRASH_FORWARD},
 	{"in forward", OOM_CRASH_FORWARD},
 	{".forward(", OOM_CRASH_FORWARD},
 	{".forward ", OOM_CRASH_FORWARD},

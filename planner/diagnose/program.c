@@ -17,7 +17,8 @@ static const struct oom_program programs[] = {
 	{"comfyui", "ComfyUI", OOM_ACTIVITY_INFERS, "comfyui",
 	 {"ComfyUI", "@comfy", "@comfy_extras", "got prompt", "comfy.ldm", "KSampler"}},
 	{"webui", "the Stable Diffusion web UI", OOM_ACTIVITY_INFERS, "webui",
-	 {"stable-diffusion-webui", "Fooocus", "@ldm_patched", "sd_hijack", "@invokeai", "InvokeAI", "modules/processing.py", "sd_samplers"}},
+	 {"stable-diffusion-webui", "Fooocus", "@ldm_patched", "sd_hijack", "@invokeai", "InvokeAI", "modules/processing.py", "sd_samplers",
+	  "memmon.py", "[Unload] Trying to free", "[Memory Management]"}},
 	{"text-generation-webui", "text-generation-webui", OOM_ACTIVITY_INFERS, "transformers",
 	 {"text-generation-webui", "Output generated in"}},
 	{"ollama", "Ollama", OOM_ACTIVITY_SERVES, "ollama", {"ollama", "llama runner process"}},
@@ -91,7 +92,8 @@ static const struct {
 	const char *upper, *lower;
 } built_on[] = {{"unsloth", "trl"},	{"unsloth", "trainer"},	    {"axolotl", "trl"}, {"axolotl", "trainer"},
 		{"llamafactory", "trl"}, {"llamafactory", "trainer"}, {"swift", "trl"},	 {"swift", "trainer"},
-		{"trl", "trainer"}};
+		{"trl", "trainer"},	 {"unsloth", "accelerate"}, {"axolotl", "accelerate"},
+		{"llamafactory", "accelerate"}, {"swift", "accelerate"}, {"trl", "accelerate"}, {"trainer", "accelerate"}};
 /* Programs that infer, and train with something of their own. */
 static const struct {
 	const char *program, *dialect;

@@ -33,6 +33,10 @@ enum oom_format_trait {
 	OOM_FORMAT_ADVISES = 1u << 11,
 	/* part of a list whose head was cut off: what it is about may stand above */
 	OOM_FORMAT_LIST = 1u << 12,
+	/* what was asked for is all of a compiled program, not one array */
+	OOM_FORMAT_PROGRAM = 1u << 13,
+	/* a table of what is held, without a message */
+	OOM_FORMAT_TABLE = 1u << 14,
 };
 struct oom_format {
 	const char *name;       /* a format begins with it; the longest such row counts */
@@ -118,6 +122,9 @@ extern const struct oom_cause_rule oom_causes_named[], oom_causes_open[];
 /* cause_numbers.c: what PyTorch's numbers about a card, and about a Mac's memory, say. */
 void oom_causes_of_card(struct oom_crash *c);
 void oom_causes_of_watermark(struct oom_crash *c);
+/* Bytes of the card that are neither free nor this process's, as far as its numbers say; *listed: the message names
+ * who holds them. */
+uint64_t oom_card_outside(const struct oom_crash *c, bool *listed);
 /* Adds a cause, ordered by confidence; one that is there already stays as it is. */
 void oom_cause_say(struct oom_crash *c, enum oom_cause cause, double confidence, const char *evidence);
 

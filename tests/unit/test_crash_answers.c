@@ -27,6 +27,30 @@ static const struct {
 	enum oom_crash_work work;
 	const char *first, *never;      /* NULL: not asked */
 } want[] = {
+	/* a program that only infers loads its model where it makes it; a library's wrapper of the forward pass makes
+	 * fp32 of the logits; the program whose banner stands above; a monitor's thread */
+	{"chidiwilliams/buzz#439", "Traceback (most recent call last):\n" AT("app/scribe.py", "scribe_fast", "model = WhisperModel(name)")
+				   AT("faster_whisper/transcribe.py", "__init__", "self.model = ctranslate2.models.Whisper(")
+				   "RuntimeError: CUDA failed with error out of memory\n",
+	 OOM_CRASH_LOAD, OOM_PART_UNKNOWN, OOM_CAUSE_UNKNOWN, "whisper", OOM_WORK_LOADING, "int8_float16", "CUDA graphs"},
+	{"unslothai/unsloth#465", "==((====))==  Unsloth\nTraceback (most recent call last):\n" AT("sft.py", "<module>", "trainer.train()")
+				  AT("site-packages/accelerate/utils/operations.py", "_convert_to_fp32", "return tensor.float()") CUDA,
+	 OOM_CRASH_FORWARD, OOM_PART_LOGITS, OOM_CAUSE_TOO_LARGE, "unsloth", OOM_WORK_TRAINING, NULL, NULL},
+	{"lllyasviel/stable-diffusion-webui-forge#2524", "[Unload] Trying to free 2048.00 MB for cuda:0 with 1 models keep loaded ... Done.\n"
+							 "Exception in thread MemMon:\nTraceback (most recent call last):\n"
+							 AT("modules/memmon.py", "run", "free, total = self.cuda_mem_get_info()")
+							 "RuntimeError: CUDA error: out of memory\n",
+	 OOM_CRASH_UNKNOWN, OOM_PART_UNKNOWN, OOM_CAUSE_UNKNOWN, "webui", OOM_WORK_INFERENCE, "--medvram", TRAINING},
+	/* the call of the innermost line; a kernel's launch is no set-up; advice is no word about the run */
+	{"neka-nat/cupoch#98", "Traceback (most recent call last):\n" AT("show.py", "<module>", "clouds.initialize_allocator(pool)")
+			       "MemoryError: std::bad_alloc: RMM failure at:/r/pool_memory_resource.hpp:190: Maximum pool size exceeded\n",
+	 OOM_CRASH_INIT, OOM_PART_UNKNOWN, OOM_CAUSE_FRACTION_CAP, "", OOM_WORK_SETUP, "maximum_pool_size", TRAINING},
+	{"pytorch/helion#470", AT("site-packages/triton/compiler/compiler.py", "_init_handles", "raise OutOfResources(need, most, what)")
+			       "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376.\n",
+	 OOM_CRASH_UNKNOWN, OOM_PART_UNKNOWN, OOM_CAUSE_NOT_OOM, "", OOM_WORK_UNKNOWN, "num_stages", TRAINING},
+	{"PaddlePaddle/PaddleOCR#1505", "Out of memory error on GPU 0. Cannot allocate 25.5MB memory on GPU 0, available memory is only 15.0MB.\n"
+					"2. If no, please decrease the batch size of your model.\n",
+	 OOM_CRASH_UNKNOWN, OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "", OOM_WORK_UNKNOWN, NULL, "stage 2/3"},
 	/* phases by the line's verb, and by what a line says is over */
 	{"vllm-project/vllm#7593", "(VllmWorkerProcess pid=3) INFO 08-19 07:51:12 model_runner.py:1024] Capturing the model for CUDA graphs.\n"
 				   "(VllmWorkerProcess pid=3) ERROR 08-19 07:51:20 utils.py:2] torch.OutOfMemoryError: CUDA out of memory.\n",
@@ -169,10 +193,56 @@ static void test_promises(void **state)
 	}
 }
 
+/* XLA's own totals and the largest buffer of its list, on a GPU and on a TPU (own numbers in the wording of
+ * xla/service/buffer_assignment.cc and of XLA's TPU compiler). */
+static void test_xla_totals(void **state)
+{
+	static const char gpu[] = "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 3221225472 bytes.\n"
+				  "BufferAssignment stats:\n             parameter allocation:  512.00MiB\n"
+				  "              constant allocation:         0B\n        maybe_live_out allocation:    1.50GiB\n"
+				  "     preallocated temp allocation:    3.00GiB\n                 total allocation:    5.00GiB\n"
+				  "Peak buffers:\n\tBuffer 1:\n\t\tSize: 256.00MiB\n\tBuffer 2:\n\t\tSize: 1.00GiB\n"
+				  "\t\tOperator: op_name=\"jit(step)/dot_general\"\n";
+	static const char tpu[] = "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.00G of 15.48G hbm. Exceeded.\n"
+				  "Total hbm usage >= 20.50G:\n    reserved        530.00M\n    program          12.00G\n"
+				  "    arguments         8.00G\n";
+	struct oom_crash c;
+	struct oom_crash_answer a;
+
+	(void)state;
+	assert_true(oom_crash_decode(gpu, strlen(gpu), &c));
+	assert_string_equal(c.program_total, "5.00GiB: 512.00MiB of parameters, 1.50GiB of results, 3.00GiB of temporaries");
+	assert_string_equal(c.largest, "1.00GiB, jit(step)/dot_general");
+	assert_true(oom_crash_decode(tpu, strlen(tpu), &c));
+	assert_string_equal(c.program_total, "20.50G: 530.00M reserved, 12.00G of the program, 8.00G of arguments");
+	/* the whole program, not one tensor, is larger than the chip */
+	oom_crash_answer(&c, &a);
+	assert_non_null(strstr(a.happened, "all of it takes 20.00G"));
+	for (size_t i = 0; i < a.n_evidence; i++)
+		assert_null(strstr(a.evidence[i], "the one tensor"));
+}
+
+/* A card an eighth of which is neither free nor PyTorch's is said to be. */
+static void test_outside(void **state)
+{
+	static const char text[] = "CUDA out of memory. Tried to allocate 200.00 MiB (GPU 0; 8.00 GiB total capacity; 5.50 GiB already "
+				   "allocated; 0 bytes free; 5.75 GiB reserved in total by PyTorch)\n";
+	struct oom_crash c;
+	struct oom_crash_answer a;
+	bool said = false;
+
+	(void)state;
+	assert_true(oom_crash_decode(text, strlen(text), &c));
+	oom_crash_answer(&c, &a);
+	for (size_t i = 0; i < a.n_evidence; i++)
+		said |= strstr(a.evidence[i], "2.25 GiB of the card are neither free") != NULL;
+	assert_true(said);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_answers), cmocka_unit_test(test_xla_totals), cmocka_unit_test(test_outside),
 		cmocka_unit_test(test_promises),
 	};
 
