@@ -195,6 +195,12 @@ static bool alone_too_large(const struct oom_crash *c)
 	       c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_TOTAL];
 }
 
+/* Refused though more than the request is said to be free: a smaller one need not fare better. */
+static bool plenty(const struct oom_crash *c)
+{
+	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_FREE] / 2 > c->bytes[OOM_CRASH_TRIED];
+}
+
 /* One array, not the sum of many, took the host's memory. */
 static bool big_array(const struct oom_crash *c)
 {
@@ -218,6 +224,10 @@ static void fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_
 	/* one tensor larger than the card: nothing but that tensor helps */
 	if (cause == OOM_CAUSE_TOO_LARGE && alone_too_large(c))
 		add(a, "", lever(c, OOM_LEVER_LIMIT));
+	if (cause == OOM_CAUSE_UNKNOWN && plenty(c)) {
+		add(a, "first: ", lever(c, OOM_LEVER_OTHERS));
+		add(a, "", lever(c, OOM_LEVER_CAP));
+	}
 	if (of_memory && part)
 		add(a, "", lever(c, part));
 	if (cause == OOM_CAUSE_HOST_RAM && big_array(c))

@@ -182,6 +182,12 @@ void oom_causes_of_card(struct oom_crash *c)
 		refused_though_free(c);
 		return;
 	}
+	/* what is said to be free was counted after the refusal: others who hold the rest have let some of it go */
+	if (c->known[OOM_CRASH_FREE] && left > tried && left < tried + tried / 4 && (away > total / 3 || away > OTHERS)) {
+		snprintf(why, sizeof(why), "%.2f GiB of the card are held outside this process", (double)away / (double)GIB);
+		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, 0.7, why);
+		return;
+	}
 	/* a card with a hundredth of it left is full: that much is in pieces, or the driver's own */
 	if (c->known[OOM_CRASH_FREE] && left > tried && left > total / 64) {
 		refused_though_free(c);

@@ -154,6 +154,20 @@ static bool of_torch(const struct oom_crash *c)
 	return oom_format_is(c, OOM_FORMAT_SENTENCE) && oom_runtime_is(c, OOM_RUNTIME_TORCH);
 }
 
+/* A terminal broke the sentence after so many letters, wherever they stood: "Of the alloc|ated memory". */
+static void broken_words(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	char flat[2 << 10];
+	struct oom_crash tight = *c;
+
+	if (c->known[OOM_CRASH_ALLOCATED] || !c->known[OOM_CRASH_TRIED])
+		return;
+	tight.n_processes = 0;
+	oom_torch_numbers(&tight, flat, flat + oom_text_flatten_tight(begin, at, end, flat, sizeof(flat)));
+	if (tight.known[OOM_CRASH_ALLOCATED])
+		*c = tight;
+}
+
 /* A request that is reported and then raised again without its numbers: those of the first report,
  * when it asked for the same. */
 static void said_before(struct oom_crash *c, const char *begin, const char *at)
@@ -209,6 +223,7 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	rename_wrapped(c, oom_format_is(c, OOM_FORMAT_NAMED_ON_LINE) ? oom_line_begin(begin, at) : at, end);
 	if (of_torch(c)) {
 		oom_torch_numbers(c, flat, stop);
+		broken_words(c, begin, at, end);
 		said_before(c, begin, at);
 		said_above(c, begin, at);
 		oom_torch_format(c, flat, stop);

@@ -154,11 +154,14 @@ static void free_of_total(struct oom_crash *c, const char *begin, const char *at
 /* The kernel's: "anon-rss:506500kB" */
 static void anon_rss(struct oom_crash *c, const char *begin, const char *end)
 {
-	const char *p = oom_text_find(begin, end, "anon-rss:"), *after;
+	const char *after;
 	uint64_t v;
 
-	if (p && oom_number_at(p + 9, end, false, &v, &after))
-		oom_number_put(c, OOM_CRASH_ALLOCATED, v, p, after);
+	for (const char *p = begin; (p = oom_text_find(p, end, "anon-rss:")); p++)
+		if (oom_number_at(p + 9, end, false, &v, &after) && v) {
+			oom_number_put(c, OOM_CRASH_ALLOCATED, v, p, after);
+			return;
+		}
 }
 
 /* Ray's monitor: "was running was 219.41GB / 230.40GB (0.952289), which exceeds ..." */
@@ -296,8 +299,10 @@ static void read_tensorflow(struct oom_crash *c, const struct oom_excerpt *p)
 
 static void read_kernel(struct oom_crash *c, const struct oom_excerpt *p)
 {
-	anon_rss(c, p->begin, p->at);
+	/* the line that names the victim, then what follows, then what stood before */
+	anon_rss(c, oom_line_begin(p->begin, p->at), oom_line_end(p->at, p->end));
 	anon_rss(c, p->after, p->stop);
+	anon_rss(c, p->begin, p->at);
 }
 
 static void read_ggml(struct oom_crash *c, const struct oom_excerpt *p)

@@ -86,6 +86,8 @@ size_t oom_text_clean(char *text, size_t size, size_t *at);
 /* [at, end) as one line of single blanks, ended by a NUL: lines that a narrow page or a box broke
  * are joined, and what every line of the log begins with is left out.  Its length. */
 size_t oom_text_flatten(const char *begin, const char *at, const char *end, char *out, size_t room);
+/* The same where lines were broken in the middle of words: no blank stands for a line's end. */
+size_t oom_text_flatten_tight(const char *begin, const char *at, const char *end, char *out, size_t room);
 
 /* A number with its unit at p; *after behind it.  bare: a number alone counts bytes. */
 bool oom_number_at(const char *p, const char *end, bool bare, uint64_t *bytes, const char **after);

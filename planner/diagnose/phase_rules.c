@@ -528,7 +528,7 @@ const struct oom_phase_rule oom_phase_of_prose[] = {
 	{"first backward", OOM_CRASH_BACKWARD}, {"backward pass", OOM_CRASH_BACKWARD}, {"forward pass", OOM_CRASH_FORWARD},
 	{"during evaluation", OOM_CRASH_EVAL}, {"during validation", OOM_CRASH_EVAL}, {"during inference", OOM_CRASH_INFERENCE},
 	{"loading the model", OOM_CRASH_LOAD}, {"load the model", OOM_CRASH_LOAD}, {"loading checkpoint", OOM_CRASH_LOAD},
-	{"evaluat", OOM_CRASH_EVAL}, {"inference", OOM_CRASH_INFERENCE}, {"generating", OOM_CRASH_INFERENCE},
+	{"evaluat", OOM_CRASH_EVAL}, {"nference", OOM_CRASH_INFERENCE}, {"generating", OOM_CRASH_INFERENCE},
 	{"finetun", OOM_CRASH_TRAIN_STEP}, {"fine-tun", OOM_CRASH_TRAIN_STEP}, {"training", OOM_CRASH_TRAIN_STEP},
 	{"batch size", OOM_CRASH_TRAIN_STEP},
 	{NULL, OOM_CRASH_UNKNOWN},

@@ -92,7 +92,7 @@ static size_t common_prefix(const char *a, const char *a_end, const char *b, con
 	return words;
 }
 
-size_t oom_text_flatten(const char *begin, const char *at, const char *end, char *out, size_t room)
+static size_t flatten(const char *begin, const char *at, const char *end, char *out, size_t room, bool joint)
 {
 	const char *const line = oom_line_begin(begin, at);
 	size_t n = 0;
@@ -102,7 +102,7 @@ size_t oom_text_flatten(const char *begin, const char *at, const char *end, char
 		if (*p == '\n') {
 			p++;
 			p += common_prefix(line, at, p, end);
-			blank = true;
+			blank |= joint;
 		} else if (*p == ' ' || *p == '\t') {
 			p++;
 			blank = true;
@@ -118,4 +118,14 @@ size_t oom_text_flatten(const char *begin, const char *at, const char *end, char
 	}
 	out[n] = 0;
 	return n;
+}
+
+size_t oom_text_flatten(const char *begin, const char *at, const char *end, char *out, size_t room)
+{
+	return flatten(begin, at, end, out, room, true);
+}
+
+size_t oom_text_flatten_tight(const char *begin, const char *at, const char *end, char *out, size_t room)
+{
+	return flatten(begin, at, end, out, room, false);
 }
