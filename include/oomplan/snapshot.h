@@ -25,11 +25,19 @@ enum oom_held {
 OOM_API const char *oom_held_str(enum oom_held held);
 OOM_API const char *oom_held_column(enum oom_held held);
 
-enum { OOM_SNAPSHOT_FRAMES = 16, OOM_SNAPSHOT_POINTS = 120 };
+enum { OOM_SNAPSHOT_FRAMES = 16, OOM_SNAPSHOT_POINTS = 120, OOM_SNAPSHOT_DEVICES = 16 };
 /* Bytes are as the program asked for them: the allocator rounds each up to 512 bytes. */
 struct oom_snapshot {
-	int64_t device;                 /* the one that held most, of n_devices */
+	/* of n_devices the one whose last refusal was recorded, else the one that held most */
+	int64_t device;
 	size_t n_devices;
+	/* those that recorded or held anything, in their order, up to 16 */
+	struct oom_snapshot_device {
+		int64_t device;
+		uint64_t peak_bytes;
+		bool oom;               /* a refusal was recorded on it */
+	} each[OOM_SNAPSHOT_DEVICES];
+	size_t n_each;
 	size_t n_events;                /* recorded on it */
 	/* the state after event peak_event, counted from 1; 0: before the first */
 	uint64_t peak_bytes;

@@ -133,6 +133,9 @@ static void text(const struct oom_snapshot *s, const struct oom_eval *e)
 	printf("PyTorch memory snapshot: device %" PRId64 " of %zu, %zu events, %zu segments%s\n",
 	       s->device, s->n_devices, s->n_events, s->n_segments,
 	       s->expandable ? " (expandable)" : "");
+	for (size_t i = 0; s->n_each > 1 && i < s->n_each; i++)
+		printf("  device %" PRId64 " held %s at most%s\n", s->each[i].device, oom_gib(s->each[i].peak_bytes),
+		       s->each[i].oom ? ", and was refused memory" : "");
 	printf("most was held after event %zu: %s in %zu blocks", s->peak_event, oom_gib(s->peak_bytes),
 	       s->peak_blocks);
 	if (e)
@@ -178,6 +181,15 @@ static void json(const struct oom_snapshot *s, const struct oom_eval *e)
 	oom_json_text(&j, "schema", "oomplan-snapshot/1");
 	oom_json_int(&j, "device", s->device);
 	oom_json_uint(&j, "devices", s->n_devices);
+	oom_json_array(&j, "device_peaks");
+	for (size_t i = 0; i < s->n_each; i++) {
+		oom_json_object(&j, NULL);
+		oom_json_int(&j, "device", s->each[i].device);
+		oom_json_uint(&j, "peak_bytes", s->each[i].peak_bytes);
+		oom_json_bool(&j, "oom", s->each[i].oom);
+		oom_json_end(&j);
+	}
+	oom_json_end(&j);
 	oom_json_uint(&j, "events", s->n_events);
 	oom_json_uint(&j, "peak_bytes", s->peak_bytes);
 	oom_json_uint(&j, "peak_event", s->peak_event);

@@ -20,6 +20,7 @@ struct oom_trigger {
 	} needs, unless;
 	const char *value;      /* what it must be followed by, behind blanks */
 	bool alone;             /* the line holds nothing else, but a prefix in brackets */
+	bool continues;         /* the second half of a message that may begin a line before */
 };
 /* Bytes of the shortest needle; how far a search may skip, by a hash of the three bytes its
  * window ends in. */

@@ -23,8 +23,6 @@ const char *oom_crash_phase_str(enum oom_crash_phase p)
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
-static const char makes_module[] = "the innermost frame makes a module";
-
 static const struct oom_phase_rule *meets(const struct oom_phase_rule *rule, const char *from,
 					  const char *to)
 {
@@ -223,7 +221,9 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	    by_word(c, oom_phase_of_frame, s.from, s.to, 0.9))
 		return true;
 	if (innermost_is(&s, "__init__") || innermost_is(&s, "reset_parameters"))
-		return oom_phase_settle(c, OOM_CRASH_INIT, 0.7, makes_module);
+		/* a program that only infers loads the model that it makes */
+		return oom_phase_settle(c, oom_program_of(c)->activity == OOM_ACTIVITY_INFERS ? OOM_CRASH_LOAD : OOM_CRASH_INIT, 0.7,
+					"the innermost frame makes a module");
 	if (!meets(oom_phase_of_forward, s.from, s.to) &&
 	    by_word(c, oom_phase_of_placing, s.from, s.to, 0.8))
 		return true;
@@ -441,8 +441,6 @@ static void of_program(struct oom_crash *c)
 		oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.85, "a forward pass of a program that only infers");
 	else if (c->phase == OOM_CRASH_TO_DEVICE)
 		oom_phase_settle(c, OOM_CRASH_LOAD, 0.75, "a program that serves moves its model");
-	else if (c->phase == OOM_CRASH_INIT && !strcmp(c->phase_evidence, makes_module) && does == OOM_ACTIVITY_INFERS)
-		oom_phase_settle(c, OOM_CRASH_LOAD, 0.7, "a program that only infers makes its model");
 	else if (c->phase == OOM_CRASH_TRAIN_STEP)
 		oom_phase_settle(c, OOM_CRASH_UNKNOWN, 0, "");
 }

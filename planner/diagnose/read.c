@@ -166,7 +166,7 @@ static bool broken_in_two(const char *previous, const struct oom_trigger *before
 {
 	const char *gap, *line;
 
-	if (!previous || !before || t == before || strcmp(t->needle, "Tried to allocate") ||
+	if (!previous || !before || t == before || !t->continues ||
 	    before->strength < t->strength || !(oom_runtime_named(before->framework)->traits & OOM_RUNTIME_TORCH))
 		return false;
 	gap = previous + strlen(before->needle);

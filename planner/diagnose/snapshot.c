@@ -442,7 +442,8 @@ static enum oom_status read_all(const struct oom_pickle *p, const char *name,
 	const node *root = &p->nodes[p->root],
 		   *segments = root->kind == OOM_PICKLE_LIST ? root : oom_node_list(p, root, "segments"),
 		   *traces = oom_node_list(p, root, "device_traces");
-	size_t devices = traces ? traces->n : 0;
+	struct oom_snapshot_device each[OOM_SNAPSHOT_DEVICES] = {{0}};
+	size_t devices = traces ? traces->n : 0, n_each = 0;
 	enum oom_status st = OOM_OK;
 	bool any = false;
 
@@ -475,7 +476,11 @@ static enum oom_status read_all(const struct oom_pickle *p, const char *name,
 			return oom_error_set(err, OOM_ERR_INVALID,
 					     "%s: device_traces[%zu] is no list", name, d);
 		st = read_device(&r, trace, err);
-		if (!st && (!any || r.out.peak_bytes > out->peak_bytes))
+		if (st)
+			break;
+		if (n_each < OOM_SNAPSHOT_DEVICES && (r.out.peak_bytes || r.out.n_events))
+			each[n_each++] = (struct oom_snapshot_device){(int64_t)d, r.out.peak_bytes, r.out.oom};
+		if (!any || r.out.oom > out->oom || (r.out.oom == out->oom && r.out.peak_bytes > out->peak_bytes))
 			*out = r.out;
 		any = true;
 	}
@@ -483,6 +488,8 @@ static enum oom_status read_all(const struct oom_pickle *p, const char *name,
 		st = oom_error_set(err, OOM_ERR_INVALID,
 				   "%s: an empty snapshot: no segment, no event", name);
 	out->n_devices = devices;
+	memcpy(out->each, each, sizeof(each));
+	out->n_each = n_each;
 	return st;
 }
 

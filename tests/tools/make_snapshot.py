@@ -154,6 +154,16 @@ def two_devices():
             "device_traces": [first, second], "allocator_settings": {"expandable_segments": True}, "external_annotations": []}
 
 
+def smaller_refused():
+    """Three devices (torch._C's list has one trace a device, empty ones too): the first holds most, the third, which
+    holds least, is refused. Most on device 2: 12 MiB."""
+    return {"segments": [segment(0, 0x1000000, [block(0x1000000, 64 * MIB, "active_allocated", OPT)]),
+                         segment(2, 0x5000000, [block(0x5000000, 12 * MIB, "active_allocated", FORWARD)])],
+            "device_traces": [[event("alloc", 0x1000000, 64 * MIB, OPT)], [],
+                              [event("alloc", 0x5000000, 12 * MIB, FORWARD),
+                               {"action": "oom", "size": 30 * MIB, "device_free": 1 * MIB, "stream": 0, "time_us": 2, "frames": FORWARD}]]}
+
+
 def segments_alone():
     """What torch.cuda.memory_snapshot() returns."""
     return two_devices()["segments"]
@@ -171,7 +181,7 @@ def first_release():
 def main():
     folder = sys.argv[1]
     for name, data, protocol in (("two-steps", two_steps(), 4), ("fragmented", fragmented(), 2), ("two-devices", two_devices(), 5),
-                                 ("segments", segments_alone(), 3), ("first-release", first_release(), 4)):
+                                 ("segments", segments_alone(), 3), ("smaller-refused", smaller_refused(), 4), ("first-release", first_release(), 4)):
         with open("%s/%s.pickle" % (folder, name), "wb") as f:
             pickle.dump(data, f, protocol)
 

@@ -195,6 +195,19 @@ static void test_layouts(void **state)
 	for (size_t i = 0; i < s.n_frames; i++)
 		assert_null(strstr(s.frame[i].where, "cab.py"));
 	check_timeline(&s);
+	assert_int_equal(s.n_each, 2);
+	assert_int_equal(s.each[0].peak_bytes, 8 * MIB);
+	assert_false(s.each[0].oom);
+	assert_true(s.each[1].oom);
+	/* the device that was refused, though another one holds more; the idle one between them is left out */
+	assert_int_equal(oom_snapshot_read(&s, SAMPLES "smaller-refused.pickle", &err), OOM_OK);
+	assert_int_equal(s.n_devices, 3);
+	assert_int_equal(s.device, 2);
+	assert_int_equal(s.peak_bytes, 12 * MIB);
+	assert_int_equal(s.oom_tried_bytes, 30 * MIB);
+	assert_int_equal(s.n_each, 2);
+	assert_int_equal(s.each[0].peak_bytes, 64 * MIB);
+	assert_int_equal(s.each[1].device, 2);
 	/* segments alone: what is held, without a history */
 	assert_int_equal(oom_snapshot_read(&s, SAMPLES "segments.pickle", &err), OOM_OK);
 	assert_int_equal(s.n_events, 0);
