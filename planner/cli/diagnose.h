@@ -41,8 +41,20 @@ bool oom_path_is_snapshot(const char *path);
 /* plot: where to draw, "-": in characters, NULL: nowhere. */
 int oom_diagnose_snapshot(struct oom_job *job, const char *path, const char *plot);
 
-/* Who held what over the events; predicted: the plan's peak, 0 without a plan. */
-void oom_timeline_svg(FILE *out, const struct oom_snapshot *s, uint64_t predicted);
-void oom_timeline_text(const struct oom_snapshot *s, uint64_t predicted);
+/* A recording's pieces as phases of training, by what is held (estimated: a recording names none). */
+struct oom_recorded_phases {
+	uint8_t of_point[OOM_SNAPSHOT_POINTS];  /* enum oom_phase */
+	size_t n_points;
+	bool seen[OOM_PHASES];
+	uint64_t peak[OOM_PHASES];
+};
+void oom_phases_read(const struct oom_snapshot *s, struct oom_recorded_phases *out);
+void oom_phases_text(const struct oom_recorded_phases *r, const struct oom_eval *e);
+/* e: NULL without a plan */
+void oom_phases_json(struct oom_json *j, const struct oom_recorded_phases *r, const struct oom_eval *e);
+
+/* Who held what over the events, and over it the plan's peak of each phase; e: NULL without a plan. */
+void oom_timeline_svg(FILE *out, const struct oom_snapshot *s, const struct oom_eval *e);
+void oom_timeline_text(const struct oom_snapshot *s, const struct oom_eval *e);
 
 #endif

@@ -151,8 +151,13 @@ static void text(const struct oom_snapshot *s, const struct oom_eval *e)
 			printf(" %12s", oom_gib(plan));
 		putchar('\n');
 	}
-	if (e)
+	if (e) {
+		struct oom_recorded_phases r;
+
 		parting(s, e);
+		oom_phases_read(s, &r);
+		oom_phases_text(&r, e);
+	}
 	printf("\nby frame, the innermost of the program's own\n");
 	for (size_t i = 0; i < s->n_frames; i++)
 		printf("  %12s  %5zu x  %s\n", oom_gib(s->frame[i].bytes), s->frame[i].blocks,
@@ -176,6 +181,7 @@ static void text(const struct oom_snapshot *s, const struct oom_eval *e)
 static void json(const struct oom_snapshot *s, const struct oom_eval *e)
 {
 	struct oom_json j = {.out = stdout};
+	struct oom_recorded_phases r;
 
 	oom_json_object(&j, NULL);
 	oom_json_text(&j, "schema", "oomplan-snapshot/1");
@@ -216,6 +222,8 @@ static void json(const struct oom_snapshot *s, const struct oom_eval *e)
 		oom_json_end(&j);
 	}
 	oom_json_end(&j);
+	oom_phases_read(s, &r);
+	oom_phases_json(&j, &r, e);
 	oom_json_uint(&j, "other_frames_bytes", s->other_frame_bytes);
 	oom_json_uint(&j, "reserved_bytes", s->reserved_bytes);
 	oom_json_uint(&j, "allocated_bytes", s->allocated_bytes);
@@ -244,7 +252,7 @@ static void json(const struct oom_snapshot *s, const struct oom_eval *e)
 	oom_json_end(&j);
 }
 
-static int plot_to(const char *file, const struct oom_snapshot *s, uint64_t peak)
+static int plot_to(const char *file, const struct oom_snapshot *s, const struct oom_eval *e)
 {
 	FILE *out;
 
@@ -252,13 +260,13 @@ static int plot_to(const char *file, const struct oom_snapshot *s, uint64_t peak
 		return oom_complain(OOM_EXIT_INPUT, "nothing to draw: the snapshot has no events "
 				    "(torch.cuda.memory._record_memory_history() records them)");
 	if (!strcmp(file, "-")) {
-		oom_timeline_text(s, peak);
+		oom_timeline_text(s, e);
 		return 0;
 	}
 	out = fopen(file, "w");
 	if (!out)
 		return oom_complain(OOM_EXIT_INPUT, "%s: %s", file, strerror(errno));
-	oom_timeline_svg(out, s, peak);
+	oom_timeline_svg(out, s, e);
 	if (ferror(out) | fclose(out))
 		return oom_complain(OOM_EXIT_INPUT, "%s: could not be written", file);
 	return 0;
@@ -279,5 +287,5 @@ int oom_diagnose_snapshot(struct oom_job *job, const char *path, const char *plo
 	if (code)
 		return code;
 	(job->json ? json : text)(&s, planned ? &e : NULL);
-	return plot ? plot_to(plot, &s, planned ? e.overall_peak : 0) : OOM_EXIT_FITS;
+	return plot ? plot_to(plot, &s, planned ? &e : NULL) : OOM_EXIT_FITS;
 }

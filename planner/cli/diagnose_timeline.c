@@ -23,9 +23,9 @@ static const struct {
 	[OOM_HELD_OTHER] = {"#c0c0c0", '.'},	[OOM_HELD_NO_FRAMES] = {"#dddddd", ','},
 };
 
-static uint64_t most_of(const struct oom_snapshot *s, uint64_t predicted)
+static uint64_t most_of(const struct oom_snapshot *s, const struct oom_eval *e)
 {
-	uint64_t most = predicted > 1 ? predicted : 1;
+	uint64_t most = e && e->overall_peak > 1 ? e->overall_peak : 1;
 
 	for (size_t i = 0; i < s->n_points; i++)
 		if (s->point[i].bytes > most)
@@ -99,9 +99,29 @@ static void axis(FILE *out, uint64_t most, double per_byte)
 	}
 }
 
-void oom_timeline_svg(FILE *out, const struct oom_snapshot *s, uint64_t predicted)
+/* The plan's peak of each piece's phase, as steps over the columns; their names where they begin. */
+static void predictions(FILE *out, const struct oom_snapshot *s, const struct oom_eval *e, double per_byte)
 {
-	const uint64_t most = most_of(s, predicted);
+	const double w = (double)(WIDTH - LEFT - RIGHT) / (double)s->n_points;
+	struct oom_recorded_phases r;
+	double before = -1;
+
+	oom_phases_read(s, &r);
+	for (size_t i = 0; i < s->n_points; i++) {
+		const double x = LEFT + w * (double)i, y = HEIGHT - BOTTOM - (double)e->peak[r.of_point[i]] * per_byte;
+
+		if (before >= 0 && fabs(before - y) > 0.5)
+			oom_svg_line(out, x, before, x, y, "#b00020", "2 2");
+		oom_svg_line(out, x, y, x + w, y, "#b00020", NULL);
+		if (!i || r.of_point[i] != r.of_point[i - 1])
+			oom_svg_text(out, x + 2, y - 4, 9.5, OOM_ANCHOR_START, "#b00020", "%s", oom_phase_str((enum oom_phase)r.of_point[i]));
+		before = y;
+	}
+}
+
+void oom_timeline_svg(FILE *out, const struct oom_snapshot *s, const struct oom_eval *e)
+{
+	const uint64_t most = most_of(s, e), predicted = e ? e->overall_peak : 0;
 	const double per_byte = (double)(HEIGHT - TOP - BOTTOM) / ((double)most * 1.04);
 	char size[32];
 
@@ -117,6 +137,7 @@ void oom_timeline_svg(FILE *out, const struct oom_snapshot *s, uint64_t predicte
 		oom_svg_line(out, LEFT, y, WIDTH - RIGHT, y, "#b00020", "6 3");
 		oom_svg_text(out, WIDTH - RIGHT, y - 5, 12, OOM_ANCHOR_END, "#b00020", "predicted peak %s",
 			     oom_format_bytes(predicted, size, sizeof(size)));
+		predictions(out, s, e, per_byte);
 	}
 	oom_svg_text(out, LEFT, HEIGHT - BOTTOM + 18, 11.5, OOM_ANCHOR_START, OOM_SVG_INK, "events 1 to %zu",
 		     s->n_events);
@@ -153,11 +174,14 @@ static char cell(const struct oom_snapshot_point *p, double bytes)
 	return ' ';
 }
 
-void oom_timeline_text(const struct oom_snapshot *s, uint64_t predicted)
+void oom_timeline_text(const struct oom_snapshot *s, const struct oom_eval *e)
 {
-	const double most = (double)most_of(s, predicted);
+	const uint64_t predicted = e ? e->overall_peak : 0;
+	const double most = (double)most_of(s, e);
 	const size_t n = s->n_points < COLUMNS ? s->n_points : COLUMNS;
+	struct oom_recorded_phases r;
 
+	oom_phases_read(s, &r);
 	printf("\nwho held it, over %zu events\n", s->n_events);
 	for (int row = ROWS; row-- > 0;) {
 		const double from = most * row / ROWS, to = most * (row + 1) / ROWS;
@@ -165,12 +189,17 @@ void oom_timeline_text(const struct oom_snapshot *s, uint64_t predicted)
 
 		printf("%12s |", oom_gib((uint64_t)to));
 		for (size_t i = 0; i < n; i++) {
-			const char c = cell(point_at(s, i, n), (from + to) / 2);
+			const struct oom_snapshot_point *const p = point_at(s, i, n);
+			const char c = cell(p, (from + to) / 2);
+			const double plan = e ? (double)e->peak[r.of_point[p - s->point]] : 0;
 
-			putchar(c == ' ' && line ? '-' : c);
+			/* of its phase */
+			putchar(plan > from && plan <= to ? '=' : c == ' ' && line ? '-' : c);
 		}
 		printf("%s\n", line ? "- predicted peak" : "");
 	}
+	if (e)
+		printf("%14c the plan's peak of the phase\n", '=');
 	for (int h = 0; h < OOM_HELD_KINDS; h++)
 		if (appears(s, h))
 			printf("%14c %s\n", looks[h].letter, oom_held_str((enum oom_held)h));

@@ -176,8 +176,6 @@ static void evaluation(struct oom_crash *c, const char *begin, const char *at)
 					    "nested_gather", "all_preds",  "all_logits",
 					    "distributed_concat"};
 
-	/* of the Trainer and of Lightning: they keep what a step returns */
-	static const char *const loops[] = {"evaluation_loop", "prediction_loop", "prediction_step", "validation_step", "compute_metrics"};
 	static const char *const modules[] = {", in forward", " in forward(", ".forward("};
 
 	for (size_t i = 0; i < sizeof(joins) / sizeof(joins[0]); i++)
@@ -191,12 +189,7 @@ static void evaluation(struct oom_crash *c, const char *begin, const char *at)
 			    "the crash is in a forward pass of the evaluation");
 			return;
 		}
-	for (size_t i = 0; i < sizeof(loops) / sizeof(loops[0]); i++)
-		if (oom_text_find(begin, at, loops[i])) {
-			oom_cause_say(c, OOM_CAUSE_EVAL_LOGITS, 0.65, "the crash is in an evaluation loop that collects outputs");
-			return;
-		}
-	oom_cause_say(c, OOM_CAUSE_EVAL_LOGITS, 0.45, "the crash is in the evaluation loop");
+	oom_cause_say(c, OOM_CAUSE_EVAL_LOGITS, 0.65, "the crash is in the evaluation loop");
 }
 
 /* A message without numbers beside an nvidia-smi table of a full card: before this process did any

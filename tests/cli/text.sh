@@ -18,6 +18,9 @@ case $oomplan in /*) ;; *) oomplan=$PWD/$oomplan ;; esac
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
 PATH=$(dirname "$oomplan"):$PATH
+# where data/ lies, for the tests that read it
+source_root=$(cd "$(dirname "$0")/../.." && pwd)
+export source_root
 LC_ALL=C
 TERM=xterm
 export PATH LC_ALL TERM
