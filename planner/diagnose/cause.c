@@ -125,6 +125,11 @@ static void of_host(struct oom_crash *c)
 		oom_cause_say(c, OOM_CAUSE_HOST_RAM, 0.9, "the host's allocator or kernel refused or killed");
 }
 
+static bool more_than_free(const struct oom_crash *c)
+{
+	return c->known[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_FREE];
+}
+
 /* XLA says what was free where its allocator had a size. */
 static void of_executable(struct oom_crash *c)
 {
@@ -163,8 +168,9 @@ static void of_request(struct oom_crash *c)
 		const bool told = c->n_causes && c->cause[0].confidence >= 0.5;
 
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, told ? 0.4 : c->known[OOM_CRASH_TRIED] ? 0.75 : 0.7,
-			      c->known[OOM_CRASH_TRIED] ? "one request was refused; the text does not say how much was free" :
-							  "the text gives no sizes");
+			      !c->known[OOM_CRASH_TRIED] ? "the text gives no sizes" :
+			      more_than_free(c)		 ? "the request exceeds what was free; the text does not say how much there is" :
+							   "one request was refused; the text does not say how much was free");
 	}
 }
 

@@ -72,6 +72,7 @@ static const struct oom_format formats[] = {
 	ROW("torch-shm", OOM_FORMAT_RAISED, 0, NULL, NULL),
 	ROW("errno-12", OOM_FORMAT_RAISED, 0, NULL, NULL),
 	ROW("bad-alloc", OOM_FORMAT_RAISED, 0, NULL, NULL),
+	ROW("host-alloc", OOM_FORMAT_RAISED, 0, NULL, NULL),
 	ROW("cpu-allocator", OOM_FORMAT_ONE_ARRAY, 0, NULL, NULL),
 	ROW("paging-file", OOM_FORMAT_RAISED, 0,
 	 "a larger page file (System, Advanced, Virtual memory) or more RAM, fewer worker processes: each one commits the CUDA libraries",

@@ -223,6 +223,7 @@ static void numbers_of_format(struct oom_crash *c, const char *at, const char *e
 		{"faiss-alloc", "Device free memory:", OOM_CRASH_FREE, false},
 		{"cupy", "limit set to:", OOM_CRASH_ALLOWED, false},
 		{"paddle", "available failed,", OOM_CRASH_TRIED, true},
+		{"host-alloc", "Fail to alloc memory of", OOM_CRASH_TRIED, true},
 		{"paddle", "available memory is", OOM_CRASH_FREE, false},
 		{"tensorrt", "of GPU memory (", OOM_CRASH_TRIED, false},
 		{"tensorrt", "on requested size of", OOM_CRASH_TRIED, true},

@@ -65,6 +65,8 @@ static const struct {
 	{"attn_scores", 0, OOM_PART_SCORES},
 	{"vae.decode", 0, OOM_PART_IMAGE},
 	{"decode_first_stage", 0, OOM_PART_IMAGE},
+	{"first_stage_model.decode", 0, OOM_PART_IMAGE},
+	{"VAE decoding", 0, OOM_PART_IMAGE},
 	{"autoencoder_kl", 0, OOM_PART_IMAGE},
 	{"VAEDecode", 0, OOM_PART_IMAGE},
 	{"in decode_latents", 0, OOM_PART_IMAGE},

@@ -42,6 +42,8 @@ const struct oom_phase_rule oom_phase_of_line[] = {
 	{"prefill{", OOM_CRASH_INFERENCE},
 	{"decode{", OOM_CRASH_INFERENCE},
 	{"warmup{", OOM_CRASH_INIT},
+	/* a node of a graph of pictures */
+	{"while invoking session", OOM_CRASH_INFERENCE},
 	{"/Initializer/", OOM_CRASH_INIT},
 	{"_state_dict_utils.py", OOM_CRASH_SAVE},
 	{"state_dict() call", OOM_CRASH_SAVE},
@@ -232,6 +234,8 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"k_diffusion/sampling.py", OOM_CRASH_INFERENCE},
 	{"decode_first_stage", OOM_CRASH_INFERENCE},
 	{"vae.decode(", OOM_CRASH_INFERENCE},
+	{"first_stage_model.decode(", OOM_CRASH_INFERENCE},
+	{"in tiled_decode", OOM_CRASH_INFERENCE},
 	/* the optimizer and the backward pass */
 	{"_multi_tensor_", OOM_CRASH_OPTIMIZER},
 	{"_single_tensor_", OOM_CRASH_OPTIMIZER},
@@ -433,6 +437,7 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"jit(update", OOM_CRASH_TRAIN_STEP},
 	{"fairseq.trainer", OOM_CRASH_TRAIN_STEP},
 	{"Generating train split", OOM_CRASH_DATA},
+	{"VAE decoding", OOM_CRASH_INFERENCE},
 	{"Loading checkpoint shards", OOM_CRASH_LOAD},
 	{"Downloading", OOM_CRASH_LOAD},
 	{"Loading safetensors checkpoint", OOM_CRASH_LOAD},

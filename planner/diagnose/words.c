@@ -262,6 +262,8 @@ static const struct oom_trigger triggers[] = {
 	SAYS("Unable to allocate", "host", "numpy-memory-error", 2),
 	SAYS("std::bad_alloc", "host", "bad-alloc", 2),
 	SAYS("Cannot allocate memory", "host", "errno-12", 2),
+	/* PaddlePaddle's allocator of the host */
+	SAYS("Fail to alloc memory of ", "host", "host-alloc", 2),
 	SAYS("file write failed", "torch", "disk-full", 2, .needs = {"inline_container", -160}),
 	SAYS(". unexpected pos ", "torch", "disk-full", 2, .needs = {"inline_container", -160}),
 	SAYS("Disk quota exceeded", "host", "disk-full", 2),
