@@ -90,6 +90,13 @@ static struct oom_val liger_rms(struct oom_tape *t, const char *name, struct oom
 	return y;
 }
 
+/* torch.compile (models/README.md says how it is taken): a norm keeps what Liger's does, and its
+ * result leaves in the type in which matrix products read it; one cast serves all of them. */
+static struct oom_val compiled_rms(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width)
+{
+	return oom_amp_cast(t, liger_rms(t, name, x, width, false));
+}
+
 static bool liger_has(const struct oom_tape *t, enum oom_liger what)
 {
 	return t->plan->liger_kernels == OOM_LIGER_ALL || t->plan->liger_kernels == (int64_t)what;
@@ -118,6 +125,9 @@ static struct oom_val layer_norm_written_out(struct oom_tape *t, const char *nam
 static struct oom_val norm_of(struct oom_tape *t, enum oom_norm kind, const char *name,
 			      struct oom_val x, uint64_t width)
 {
+	if (t->plan->compile && (kind == OOM_NORM_RMS || kind == OOM_NORM_RMS_PLUS1 ||
+				 kind == OOM_NORM_RMS_FP32 || kind == OOM_NORM_RMS_FP32_W))
+		return compiled_rms(t, name, x, width);
 	if ((kind == OOM_NORM_RMS || kind == OOM_NORM_RMS_PLUS1) && liger_has(t, OOM_LIGER_NORM))
 		return liger_rms(t, name, x, width, kind == OOM_NORM_RMS);
 	switch (kind) {
@@ -324,6 +334,9 @@ struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act 
 	if (liger_has(t, OOM_LIGER_GLU)) {
 		up = oom_op_linear(t, "up_proj", oom_keep(x), ff, flags);
 		gate = liger_glu(t, gate, up);
+	} else if (t->plan->compile) {          /* the activation is made again from the gate */
+		up = oom_op_linear(t, "up_proj", oom_keep(x), ff, flags);
+		gate = oom_op_mul(t, gate, up);
 	} else {
 		gate = oom_activation(t, act, gate);
 		up = oom_op_linear(t, "up_proj", oom_keep(x), ff, flags);
@@ -367,7 +380,9 @@ struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, e
 
 	if (t->plan->attn == OOM_ATTN_FLASH)
 		return oom_none();
-	if (t->plan->attn == OOM_ATTN_SDPA && !padded && !local)
+	/* while a model is traced, a mask is made even where the kernel's causality would do
+	 * (masking_utils.py _ignore_causal_mask_sdpa) */
+	if (t->plan->attn == OOM_ATTN_SDPA && !padded && !local && !t->plan->compile)
 		return oom_none();
 	if (t->plan->attn == OOM_ATTN_EAGER && !causal && !padded && !local)
 		return oom_none();
@@ -388,11 +403,14 @@ struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, e
 		oom_drop(t, b);
 		b = both;
 	}
-	if (t->plan->attn == OOM_ATTN_SDPA) {
+	if (t->plan->attn == OOM_ATTN_SDPA && !t->plan->compile) {
 		t->grad = grad;
 		b.mono = full;                  /* expanded over the batch: a view */
 		return b;
 	}
+	/* eager; compiled: one additive mask of the queries' type serves all layers */
+	if (t->plan->compile && t->amp)
+		dt = (enum oom_dtype)t->amp_dt;
 	m = oom_new(t, "attention mask", full, D(1), dt);       /* torch.where(mask, 0, min) */
 	oom_drop(t, b);
 	t->grad = grad;

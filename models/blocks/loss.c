@@ -64,7 +64,9 @@ static const struct kernel kernels[] = {
 
 static const struct kernel *kernel_of(const struct oom_tape *t)
 {
-	const size_t at = (size_t)t->plan->fused_ce;
+	const size_t at = t->plan->compile && t->plan->fused_ce == OOM_LOSS_PLAIN ?
+				  OOM_LOSS_COMPILED :
+				  (size_t)t->plan->fused_ce;
 	const struct kernel *k = at < sizeof(kernels) / sizeof(kernels[0]) ? &kernels[at] : NULL;
 
 	return k && k->node && (t->grad || !k->in_place) ? k : NULL;

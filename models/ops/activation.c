@@ -44,10 +44,19 @@ static struct oom_val gelu_python(struct oom_tape *t, struct oom_val x)
 	return oom_op_mul(t, half, oom_op_unary(t, OOM_ADD_SCALAR, e));
 }
 
+/* Of several operators in Python. */
+static bool written_out(enum oom_act act)
+{
+	return act == OOM_ACT_GELU_NEW || act == OOM_ACT_GELU_FAST || act == OOM_ACT_GELU_PYTHON ||
+	       act == OOM_ACT_QUICK_GELU || act == OOM_ACT_RELU2;
+}
+
 static struct oom_val activation(struct oom_tape *t, enum oom_act act, struct oom_val x)
 {
 	struct oom_val y;
 
+	if (t->plan->compile && written_out(act))       /* one kernel, which keeps its argument */
+		return oom_op_unary(t, OOM_GELU, x);
 	switch (act) {
 	case OOM_ACT_SILU: return oom_op_unary(t, OOM_SILU, x);
 	case OOM_ACT_GELU: case OOM_ACT_GELU_TANH: return oom_op_unary(t, OOM_GELU, x);

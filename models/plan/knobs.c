@@ -181,9 +181,9 @@ static const struct oom_option knobs[] = {
 	 .setting = "", .source = "torchao, TransformerEngine",
 	 .aliases = ALSO(AS("fp8-recipe"))},
 	{KNOB("compile", "compile", compile), FLAG(0),
-	 .summary = "torch.compile; it makes steps shorter, the bytes are priced without (it mostly "
-		    "needs less)",
-	 .setting = "torch_compile=True", .source = HF,
+	 .summary = "torch.compile: norms, activations and the loss keep what they cannot make again, a "
+		    "mask is always made, gradients come all at once (estimated)",
+	 .setting = "torch_compile=True", .source = "torch/_functorch/partitioners.py",
 	 .aliases = ALSO(FLAG_AS("torch-compile"))},
 	{KNOB("attn", "attn", attn), WORD(attentions, OOM_ATTN_SDPA),
 	 .summary = "attention implementation", .setting = "attn_implementation",

@@ -129,7 +129,7 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 	k.margin = k.vllm_share = 0;
 	k.vllm_sleep = 0;
 	k.evaluates = k.eval_batch = 0;
-	k.fp8 = k.compile = 0;
+	k.fp8 = 0;
 	k.global_batch = k.eval_accumulation = k.rank0_contexts = 0;
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
 		k.save_total_limit = 0;

@@ -1,5 +1,6 @@
 /* The passes by name, included wherever a list of them is made. */
 PASS(offload_activations)
+PASS(whole_graph)
 PASS(step_in_backward)
 PASS(stream_gradients)
 PASS(ddp)

@@ -63,7 +63,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.use_reentrant = oom_ckpt_reenters(p);
 	k.margin = k.moe_imbalance = k.vllm_share = 0;
 	k.vllm_sleep = 0;
-	k.fp8 = k.compile = 0;
+	k.fp8 = 0;
 	k.surplus_params = 0;
 	k.step_in_backward = k.ema = 0;
 	k.compute_capability = p->attn == OOM_ATTN_EAGER ? 8 : floor(oom_capability(p));
