@@ -60,6 +60,17 @@ static struct part of_tokens(struct oom_tape *t, uint16_t tokens, uint64_t chunk
 	return (struct part){many ? OOM_MONO_ONE : tokens, many ? chunk : 1, many};
 }
 
+/* The head's weight as a kernel is handed it: get_output_embeddings().weight, which is the copy where
+ * PEFT trains one (peft/utils/other.py ModulesToSaveWrapper.__getattr__). */
+static struct oom_val head_weight(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+				  struct oom_val embed, const char *name)
+{
+	struct oom_val w = a->tie ? embed :
+				    oom_param(t, "weight", a->vocab, h.width, OOM_P_HEAD | OOM_P_LINEAR);
+
+	return oom_token_rows(t, oom_saved_copy(t, name, w));
+}
+
 /* Head, loss and their gradients part by part, all in the forward; the input's are summed in `sum`. */
 static struct oom_val made_in_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
 				      struct oom_val embed, const char *name, struct part part,
@@ -75,7 +86,7 @@ static struct oom_val made_in_forward(struct oom_tape *t, const struct oom_arch 
 	t->vocab = v;
 	t->fused = true;
 	t->scope = name;
-	w = a->tie ? embed : oom_param(t, "weight", v, d, OOM_P_HEAD | OOM_P_LINEAR);
+	w = head_weight(t, a, h, embed, name);
 	rg = t->grad && (h.rg || w.rg);
 	if (rg) {
 		n = oom_node(t, OOM_NODE_GIVEN, "FusedLinearCE");
@@ -212,8 +223,7 @@ static struct oom_val torchtune(struct oom_tape *t, const struct oom_arch *a, st
 	t->vocab = a->vocab;
 	t->fused = true;
 	t->scope = name;
-	w = a->tie ? embed :
-		     oom_param(t, "weight", a->vocab, h.width, OOM_P_HEAD | OOM_P_LINEAR);
+	w = head_weight(t, a, h, embed, name);
 	for (int i = 0; i < PARTS; i++) {
 		struct oom_val x = oom_op_slice(t, oom_keep(h), rows, d), logits, one;
 
@@ -250,8 +260,7 @@ static struct oom_val cut(struct oom_tape *t, const struct oom_arch *a, struct o
 	t->vocab = a->vocab;
 	t->fused = true;
 	t->scope = name;
-	w = a->tie ? embed :
-		     oom_param(t, "weight", a->vocab, h.width, OOM_P_HEAD | OOM_P_LINEAR);
+	w = head_weight(t, a, h, embed, name);
 	if (t->grad && (h.rg || w.rg)) {
 		n = oom_node(t, OOM_NODE_CUT, "LinearCrossEntropyFunction");
 		oom_node_edge(t, n, h);
@@ -355,7 +364,7 @@ static struct oom_val trl(struct oom_tape *t, const struct oom_arch *a, struct o
 	t->vocab = a->vocab;
 	t->fused = true;
 	t->scope = name;
-	c.w = a->tie ? embed : oom_param(t, "weight", c.v, c.d, OOM_P_HEAD | OOM_P_LINEAR);
+	c.w = head_weight(t, a, h, embed, name);
 	if (oom_cond_above(t, t->m_b, 1))       /* hidden[..., :-1, :].reshape(-1, H) */
 		flat = oom_new(t, "flat hidden states", tokens, d, (enum oom_dtype)h.dt);
 	order = oom_new(t, "order of tokens", tokens, D(3), OOM_I64);
@@ -423,9 +432,6 @@ struct oom_val oom_fused_head(struct oom_tape *t, const struct oom_arch *a, stru
 {
 	struct oom_val loss = oom_fused_ce(t, a, h, embed, name);
 
-	if (*t->plan->modules_to_save && oom_targets_name(t->plan->modules_to_save, name) && !t->warning)
-		t->warning = "a fused head is not counted as one of modules-to-save: its copy, gradient "
-			     "and states are missing";
 	if (bias)
 		oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
 	return loss;
