@@ -64,7 +64,8 @@ static struct oom_val adalora(struct oom_tape *t, struct oom_val x, struct oom_v
 	return y;
 }
 
-const struct oom_adapter oom_adapter_adalora = {.params = adalora_params, .after = adalora};
+const struct oom_adapter oom_adapter_adalora = {.params = adalora_params, .after = adalora,
+						 .regularised = true};
 
 /* ---- (IA)^3 ---- */
 

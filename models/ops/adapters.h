@@ -21,6 +21,7 @@ struct oom_adapter {
 					  const struct oom_linear *l);
 	/* which modules beside linear layers PEFT wraps with it */
 	bool embeddings, convolutions;
+	bool regularised;       /* a term of the loss is of the adapters alone */
 	bool shared;            /* buffers that all layers share (oom_adapter_shared) */
 	bool parameters;        /* stacked experts and routers, by their old names (lora_param.c) */
 };
