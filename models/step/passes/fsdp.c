@@ -309,10 +309,13 @@ static bool applies(const struct oom_plan *p)
 	return oom_engine_of(p)->wraps_units && p->zero_stage;
 }
 
+/* Under mixed precision the tape is that of 16-bit weights: what is added to it is not.  1 to 12; what is
+ * offloaded is stage 3. */
 static unsigned shape(const struct oom_plan *p)
 {
-	return 1u | (p->zero_stage >= 3) << 1 | (p->offload_params != OOM_OFFLOAD_NONE) << 2 |
-	       (unsigned)oom_engine_of(p)->gathers_apart << 3;
+	const unsigned stage = p->offload_params != OOM_OFFLOAD_NONE ? 2 : p->zero_stage >= 3;
+
+	return 1u + stage + 3u * oom_engine_of(p)->gathers_apart + 6u * oom_engine_casts(p);
 }
 
 static void holdings(struct oom_schedule *s, const struct oom_plan *p)
