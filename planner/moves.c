@@ -118,6 +118,24 @@ bool move_to_16_bit(struct oom_plan *p, const struct oom_model *m)
 	return true;
 }
 
+/* What transformers 5 does with a config that says bfloat16, and torchtune always: small updates are
+ * lost in 8 bits of mantissa.  fp16 has too short a range for it, but under frozen weights. */
+bool move_to_16_bit_weights(struct oom_plan *p, const struct oom_model *m)
+{
+	const bool adapted = oom_plan_adapted(p);
+
+	(void)m;
+	if (p->precision != OOM_FP32 && p->precision != OOM_AMP_BF16 &&
+	    (p->precision != OOM_AMP_FP16 || !adapted))
+		return false;
+	if (p->precision == OOM_AMP_FP16 || oom_capability(p) < 8) {
+		p->precision = OOM_FP16_AMP;
+		return adapted;
+	}
+	p->precision = adapted ? OOM_BF16_AMP : OOM_BF16;
+	return true;
+}
+
 bool move_to_checkpoints(struct oom_plan *p, const struct oom_model *m)
 {
 	(void)m;

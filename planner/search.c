@@ -71,6 +71,19 @@ static enum oom_status visit(struct seeker *s, int axis, uint16_t value[AXES])
 	return st;
 }
 
+static enum oom_status one_length(struct seeker *s, uint16_t value[AXES])
+{
+	struct oom_search *o = s->picks.out;
+	enum oom_status st;
+
+	o->found = false;
+	o->n_alternatives = o->n_undominated = 0;
+	picks_init(&s->picks);
+	st = visit(s, SEQ + 1, value);
+	return st ? st : picks_choose(&s->picks);
+}
+
+/* What is only worth it where nothing else fits is tried only there, and before the science changes. */
 static enum oom_status each_length(struct seeker *s)
 {
 	const size_t lengths = search_values(&s->space, SEQ);
@@ -78,11 +91,14 @@ static enum oom_status each_length(struct seeker *s)
 	enum oom_status st = OOM_OK;
 
 	for (size_t k = 0; !st && k < lengths && !s->picks.out->found; k++) {
-		picks_init(&s->picks);
 		value[SEQ] = (uint16_t)k;
-		st = visit(s, SEQ + 1, value);
-		if (!st)
-			st = picks_choose(&s->picks);
+		s->space.resorts = false;
+		st = one_length(s, value);
+		s->space.resorts = search_has_resorts(&s->space) &&
+				   (!s->picks.out->found ||
+				    (!k && s->picks.out->best.cls == OOM_SCIENCE));
+		if (!st && s->space.resorts)
+			st = one_length(s, value);
 	}
 	return st;
 }
@@ -152,6 +168,7 @@ enum oom_status oom_search_reasons(struct oom_evaluator *ev, const struct oom_mo
 			continue;
 		memset(r, 0, sizeof(*r));
 		r->axis = axis;
+		r->knob = search_knob((enum search_axis)axis, s->best.value[axis]);
 		s->n_reasons++;
 		memcpy(value, s->best.value, sizeof(value));
 		value[axis] = 0;

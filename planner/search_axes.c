@@ -10,14 +10,14 @@
 static const struct oom_search_axis axes[AXES] = {
 	[SEQ] = {"seq-len", "halves, when allowed and nothing longer fits (images: halves of the side)"},
 	[GPUS] = {"gpus", "divisors of the asked number, for the objective price"},
-	[PRECISION] = {"precision", "16-bit autocast when fp32 was asked; never 16-bit weights, which lose small updates"},
+	[PRECISION] = {"precision", "16-bit autocast when fp32 was asked; 16-bit weights, which lose small updates, where nothing else fits"},
 	[ATTN] = {"attn", "sdpa when eager was asked"},
-	[LOSS] = {"loss", "fused"},
+	[LOSS] = {"loss", "fused where Liger has the model, torchtune's in chunks; TRL's in chunks where nothing else fits"},
 	[CKPT] = {"grad-ckpt", "none, full; selective with Megatron"},
 	[LORA] = {"lora-r", "16, and QLoRA (only when allowed)"},
 	[BATCH] = {"micro-batch", "every divisor of the batch a rank sees"},
 	[LAYOUT] = {"zero", "on two GPUs or more: DDP with bucket views, every stage of DeepSpeed and FSDP; tp x pp x cp x ep of Megatron"},
-	[OFFLOAD] = {"offload-optimizer", "none, the optimizer, the optimizer and the parameters to the CPU"},
+	[OFFLOAD] = {"offload-optimizer", "none, the optimizer, the optimizer and the parameters to the CPU; where nothing else fits, activations, and torchao's optimizer on one GPU"},
 	[OPTIMIZER] = {"optimizer", "adamw-8bit, paged-adamw-8bit for an AdamW; torchao's where FSDP2 shards"},
 	[STEP] = {"optimizer-in-backward", "on one GPU without accumulation, as each gradient comes"},
 	[SEQPAR] = {"sp", "sequence parallelism beside Megatron's tensor parallelism"},
@@ -92,18 +92,37 @@ static void stages(struct search_space *s, int64_t engine, struct layout l)
 			add_layout(s, l);
 }
 
+/* One GPU that keeps everything: FSDP moves all of it to the host, where DeepSpeed does not (4-bit
+ * weights). */
+static void alone(struct search_space *s, struct layout l)
+{
+	if (!oom_engine_at((size_t)l.engine)->plain)
+		return;
+	while (!oom_engine_at((size_t)l.engine)->for_many)
+		l.engine++;
+	l.zero = oom_engine_at((size_t)l.engine)->shards_to;
+	add_layout(s, l);
+}
+
 static bool layouts(struct search_space *s)
 {
 	const struct oom_plan *a = s->asked;
 	const struct oom_engine_info *e = oom_engine_at((size_t)a->engine);
 	struct layout l = {a->engine, a->zero_stage, a->bucket_view, a->hybrid_shard,
 			   a->tp,     a->pp,	     a->cp,	     a->ep};
+	bool fits;
 
 	add_layout(s, l);
-	if (a->gpus < 2)
+	s->n_own = 1;
+	if (a->gpus < 2) {
+		alone(s, l);
 		return true;
-	if (s->megatron)
-		return megatron_layouts(s, l);
+	}
+	if (s->megatron) {
+		fits = megatron_layouts(s, l);
+		s->n_own = s->n_layouts;
+		return fits;
+	}
 	if (e->bucket_view) {
 		l.bucket_view = 1;
 		add_layout(s, l);
@@ -111,6 +130,7 @@ static bool layouts(struct search_space *s)
 	}
 	for (size_t i = 0; i < e->n_tries; i++)
 		stages(s, e->tries[i], l);
+	s->n_own = s->n_layouts;
 	return true;
 }
 
@@ -147,6 +167,22 @@ static bool divisors(int64_t n, int64_t most, int64_t first, int64_t list[MAX_DI
 	return room;
 }
 
+/* Liger's fused one; TRL's and torchtune's where that is not to be had. */
+static int64_t narrow_loss(const struct search_space *s)
+{
+	static const int64_t losses[] = {OOM_LOSS_FUSED, OOM_LOSS_CHUNKED_NLL, OOM_LOSS_CHUNKED};
+
+	for (size_t i = 0; i < sizeof(losses) / sizeof(losses[0]); i++) {
+		struct oom_plan p = s->start;
+
+		p.fused_ce = losses[i];
+		if (!oom_plan_broken(&p, NULL) &&
+		    (s->start.fused_ce == losses[i] || oom_compat_launches(&s->compat, &p)))
+			return losses[i];
+	}
+	return OOM_LOSS_FUSED;
+}
+
 enum oom_status search_space_init(struct search_space *s, const struct oom_model *model,
 				  const struct oom_search_query *q, struct oom_error *err)
 {
@@ -168,6 +204,8 @@ enum oom_status search_space_init(struct search_space *s, const struct oom_model
 	s->keep_batch = q->keep_batch;
 	s->model = model;
 	s->megatron = oom_engine_at((size_t)asked->engine)->degrees;
+	s->resorts = false;
+	s->loss = narrow_loss(s);
 	s->fewer_gpus = q->objective == OOM_OBJECTIVE_PRICE && !s->megatron;
 	s->n_divisors = s->n_layouts = s->n_gpus = 0;
 	s->optimizers = oom_smaller_states(asked->optimizer);
@@ -208,12 +246,29 @@ static bool has_fused_loss(const struct search_space *s)
 
 /* Sharding over GPUs that were asked for, like micro-batches and checkpointing, leaves the run as it
  * is. */
+enum inexact {
+	TO_16_BIT,
+	TO_16_BIT_WEIGHTS,
+	TO_OTHER_STATES,
+	TO_HOOKS,
+	TO_HOST,
+	TO_ANOTHER_FRAMEWORK,
+	TO_SHORTER,
+	TO_ADAPTERS
+};
 static const struct {
 	enum search_axis axis;
 	enum oom_class cls;
+	bool resort;
 } inexact[SEARCH_INEXACT] = {
-	{PRECISION, OOM_NUMERICS}, {OPTIMIZER, OOM_NUMERICS}, {STEP, OOM_NUMERICS},
-	{OFFLOAD, OOM_PLACEMENT},  {SEQ, OOM_SCIENCE},	      {LORA, OOM_SCIENCE},
+	[TO_16_BIT] = {PRECISION, OOM_NUMERICS, false},
+	[TO_16_BIT_WEIGHTS] = {PRECISION, OOM_NUMERICS, true},
+	[TO_OTHER_STATES] = {OPTIMIZER, OOM_NUMERICS, false},
+	[TO_HOOKS] = {STEP, OOM_NUMERICS, false},
+	[TO_HOST] = {OFFLOAD, OOM_PLACEMENT, false},
+	[TO_ANOTHER_FRAMEWORK] = {LAYOUT, OOM_PLACEMENT, true},
+	[TO_SHORTER] = {SEQ, OOM_SCIENCE, false},
+	[TO_ADAPTERS] = {LORA, OOM_SCIENCE, false},
 };
 
 static bool fixed(const struct search_space *s, enum search_axis axis)
@@ -221,8 +276,71 @@ static bool fixed(const struct search_space *s, enum search_axis axis)
 	bool no = (axis == BATCH && s->keep_batch) || (s->hold >> axis & 1);
 
 	for (int i = 0; i < SEARCH_INEXACT; i++)
-		no |= s->exact_only && inexact[i].axis == axis;
+		no |= s->exact_only && inexact[i].axis == axis && axis != LAYOUT;
 	return no;
+}
+
+/* Weights in 16 bit come after autocast, where that is a change. */
+static bool narrow_weights(const struct search_space *s, uint16_t precision)
+{
+	return precision > (s->asked->precision == OOM_FP32);
+}
+
+static bool can_narrow_weights(const struct search_space *s)
+{
+	struct oom_plan p = *s->asked;
+
+	return !s->megatron && (s->allow & OOM_ALLOW_LORA || move_to_16_bit_weights(&p, s->model));
+}
+
+/* Values of OFFLOAD: PLACES, and the same with the activations beside. */
+enum { AS_ASKED, NOTHING, STATES, STATES_AND_PARAMS, STATES_BY_TORCHAO, PLACES };
+
+bool search_has_resorts(const struct search_space *s)
+{
+	return !s->exact_only && !s->megatron;
+}
+
+const char *search_knob(enum search_axis axis, uint16_t value)
+{
+	return axis == OFFLOAD && value == PLACES ? "offload-activations" : axes[axis].knob;
+}
+
+/* The asked optimizer and its smaller forms. */
+static size_t smaller_states(const struct search_space *s)
+{
+	return s->optimizers.paged < 0 ? 1 : 3;
+}
+
+/* Where nothing else fits: states of 4 bits, and what the asked one is a smaller form of, whose states
+ * DeepSpeed keeps on the host. */
+static size_t other_states(const struct search_space *s, int64_t other[2])
+{
+	const struct oom_smaller_states *o = &s->optimizers;
+	size_t n = 0;
+
+	for (int i = 0; i < 2; i++) {
+		const int64_t id = i ? o->whole : o->least;
+
+		if (id >= 0 && other)
+			other[n] = id;
+		n += id >= 0;
+	}
+	return n;
+}
+
+static bool set_optimizer(const struct search_space *s, size_t k, struct oom_plan *p)
+{
+	const struct oom_smaller_states *o = &s->optimizers;
+	int64_t other[2] = {-1, -1};
+
+	other_states(s, other);
+	p->optimizer = k >= smaller_states(s) ? other[k - smaller_states(s)] :
+		       k == 1		      ? o->quantised :
+						o->paged;
+	if (k == 1 && k < smaller_states(s) && o->sharded >= 0 && !oom_compat_launches(&s->compat, p))
+		p->optimizer = o->sharded;
+	return p->optimizer >= 0 && p->optimizer != s->asked->optimizer;
 }
 
 size_t search_values(const struct search_space *s, enum search_axis axis)
@@ -234,15 +352,25 @@ size_t search_values(const struct search_space *s, enum search_axis axis)
 	switch (axis) {
 	case SEQ: return lengths(s);
 	case GPUS: return s->n_gpus;
-	case PRECISION: return a->precision == OOM_FP32 ? 2 : 1;
+	case PRECISION:
+		return 1 + (a->precision == OOM_FP32) + (s->resorts && can_narrow_weights(s));
 	case ATTN: return a->attn == OOM_ATTN_EAGER ? 2 : 1;
-	case LOSS: return a->fused_ce == OOM_LOSS_FUSED || !has_fused_loss(s) ? 1 : 2;
+	case LOSS:              /* TRL's takes another trainer */
+		return a->fused_ce == s->loss || !has_fused_loss(s) ||
+				       (s->loss == OOM_LOSS_CHUNKED_NLL && !s->resorts) ?
+			       1 :
+			       2;
 	case CKPT: return s->megatron || a->grad_ckpt > OOM_CKPT_FULL ? 3 : 2;
 	case LORA: return s->allow & OOM_ALLOW_LORA && !oom_plan_adapted(a) && !s->megatron ? 3 : 1;
 	case BATCH: return s->n_divisors;
-	case LAYOUT: return s->n_layouts;
-	case OFFLOAD: return s->megatron ? 1 : 4;
-	case OPTIMIZER: return s->optimizers.paged < 0 || s->megatron ? 1 : 3;
+	case LAYOUT: return s->resorts ? s->n_layouts : s->n_own;
+	case OFFLOAD:
+		return s->megatron		? 1 :
+		       !s->resorts		? STATES_BY_TORCHAO :
+		       a->offload_activations	? PLACES :
+						  2 * PLACES;
+	case OPTIMIZER:
+		return s->megatron ? 1 : smaller_states(s) + (s->resorts ? other_states(s, NULL) : 0);
 	case STEP: return a->gpus == 1 && !a->step_in_backward && !s->megatron ? 2 : 1;
 	case SEQPAR: return s->megatron && !a->sp && a->gpus > 1 ? 2 : 1;
 	case ALLOCATOR: return a->allocator == OOM_ALLOC_EXPANDABLE ? 1 : 2;
@@ -267,22 +395,37 @@ static void set_layout(const struct search_space *s, size_t k, struct oom_plan *
 	p->ep = l->ep;
 }
 
-/* 1: nothing off the GPU, 2: optimizer, 3: optimizer and parameters.  To disk instead is never
- * better: the same bytes stay on the GPU, and the way there is longer. */
+/* torchao's CPUOffloadOptimizer, where one GPU keeps everything else. */
+static bool set_torchao(const struct search_space *s, struct oom_plan *p)
+{
+	if (!oom_engine_at((size_t)p->engine)->plain || p->gpus > 1 || p->zero_stage ||
+	    s->asked->offload_optimizer != OOM_OFFLOAD_NONE)
+		return false;
+	p->offload_optimizer = OOM_OFFLOAD_CPU;
+	return true;
+}
+
+/* To disk instead is never better: the same bytes stay on the GPU, and the way there is longer. */
 static bool set_offload(const struct search_space *s, size_t k, bool layout_asked,
 			struct oom_plan *p)
 {
 	const struct oom_engine_info *e = oom_engine_at((size_t)p->engine);
-	const int64_t opt = k > 1 && !e->offloads_whole ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE,
-		      params = k > 2 ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE;
-	const int64_t stage = k == 2 ? 2 : 3;
+	const size_t place = k % PLACES;
+	const int64_t opt = place > NOTHING && !e->offloads_whole ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE,
+		      params = place > STATES ? OOM_OFFLOAD_CPU : OOM_OFFLOAD_NONE;
+	const int64_t stage = place == STATES ? 2 : 3;
 
-	if ((k > 1 && !e->offloads) || (k == 2 && e->offloads_whole) ||
+	p->offload_activations |= k >= PLACES;
+	if (place == AS_ASKED)
+		return k >= PLACES && e->offloads;
+	if (place == STATES_BY_TORCHAO)
+		return set_torchao(s, p);
+	if ((place > NOTHING && !e->offloads) || (place == STATES && e->offloads_whole) ||
 	    (s->asked->offload_optimizer == opt && s->asked->offload_params == params))
-		return false;           /* as asked is value 0 */
+		return false;           /* as asked is another value */
 	p->offload_optimizer = opt;
 	p->offload_params = params;
-	if (k == 1)
+	if (place == NOTHING)
 		return true;
 	/* a layout chosen only to be changed here is reached with one departure less from the
 	 * asked one */
@@ -334,12 +477,26 @@ static bool steps_in_backward(const struct oom_plan *p)
 	       !oom_plan_adapted(p);
 }
 
-unsigned search_inexact(const uint16_t value[OOM_SEARCH_AXES])
+unsigned search_inexact(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES])
 {
 	unsigned set = 0;
 
 	for (int i = 0; i < SEARCH_INEXACT; i++)
-		set |= (unsigned)(value[inexact[i].axis] != 0) << i;
+		if (!inexact[i].resort)
+			set |= (unsigned)(v[inexact[i].axis] != 0) << i;
+	/* 16-bit weights are graver than autocast */
+	set |= (unsigned)narrow_weights(s, v[PRECISION]) << TO_16_BIT_WEIGHTS;
+	set |= (unsigned)(!s->megatron && oom_engine_at((size_t)s->layout[v[LAYOUT]].engine)->degrees)
+	       << TO_ANOTHER_FRAMEWORK;
+	return set;
+}
+
+unsigned search_inexact_all(const struct search_space *s)
+{
+	unsigned set = 0;
+
+	for (int i = 0; i < SEARCH_INEXACT; i++)
+		set |= (unsigned)(s->resorts || !inexact[i].resort) << i;
 	return set;
 }
 
@@ -368,34 +525,30 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 		move_to_shorter(p, s->model);
 	if (v[GPUS] && !set_gpus(s->gpus[v[GPUS]], p))
 		return false;
-	if (v[PRECISION])
+	if (v[PRECISION] && !narrow_weights(s, v[PRECISION]))
 		move_to_16_bit(p, s->model);
 	if (v[ATTN])
 		move_to_sdpa(p, s->model);
 	if (v[LOSS])
-		p->fused_ce = OOM_LOSS_FUSED;
+		p->fused_ce = s->loss;
 	if (v[CKPT])
 		p->grad_ckpt = checkpointing[a->grad_ckpt][v[CKPT] - 1];
 	if (v[LAYOUT])
 		set_layout(s, v[LAYOUT], p);
 	if (v[LORA] && !set_adapters(s, v[LORA], !v[PRECISION], p))
 		return false;
+	if (narrow_weights(s, v[PRECISION]) && !move_to_16_bit_weights(p, s->model))
+		return false;
 	if (v[OFFLOAD] && !set_offload(s, v[OFFLOAD], !v[LAYOUT], p))
 		return false;
-	/* one GPU that keeps everything trains plainly, whatever engine was asked for */
+	/* one GPU that keeps its states trains plainly, whatever engine was asked for */
 	if (p->gpus == 1 && p->offload_optimizer == OOM_OFFLOAD_NONE &&
-	    p->offload_params == OOM_OFFLOAD_NONE && (v[GPUS] || v[OFFLOAD]) && !s->megatron) {
+	    p->offload_params == OOM_OFFLOAD_NONE && (v[GPUS] || v[OFFLOAD] % PLACES) && !s->megatron) {
 		p->engine = plain_engine();
 		p->zero_stage = p->hybrid_shard = 0;
 	}
-	if (v[OPTIMIZER]) {
-		p->optimizer = v[OPTIMIZER] == 1 ? s->optimizers.quantised : s->optimizers.paged;
-		if (v[OPTIMIZER] == 1 && s->optimizers.sharded >= 0 &&
-		    !oom_compat_launches(&s->compat, p))
-			p->optimizer = s->optimizers.sharded;
-		if (p->optimizer < 0 || p->optimizer == a->optimizer)
-			return false;
-	}
+	if (v[OPTIMIZER] && !set_optimizer(s, v[OPTIMIZER], p))
+		return false;
 	p->step_in_backward |= v[STEP];
 	if (v[SEQPAR]) {
 		p->sp = 1;
@@ -407,6 +560,10 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 	if (p->engine != a->engine)
 		oom_plan_relax(p);              /* of what only the asked engine has */
 	/* last: the layout decides how many ranks share the batch */
-	return set_batch(s, v[BATCH], p) && (!v[STEP] || steps_in_backward(p)) &&
+	if (!set_batch(s, v[BATCH], p))
+		return false;
+	/* gradients leave the card as they come, where none is added to */
+	p->offload_gradients |= v[OFFLOAD] % PLACES == STATES_BY_TORCHAO && p->grad_accum == 1;
+	return (!v[STEP] || steps_in_backward(p)) &&
 	       oom_compat_allows(&s->compat, p, a, &s->excused);
 }

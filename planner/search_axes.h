@@ -30,8 +30,8 @@ enum search_axis {
 };
 _Static_assert(AXES == OOM_SEARCH_AXES, "as many axes as the header says");
 
-/* The axes whose changes are not exact, as bits in this order. */
-#define SEARCH_INEXACT 6
+/* Changes that are not exact, as bits in the order of their classes. */
+#define SEARCH_INEXACT 8
 
 /* One way to lay the model over the GPUs. */
 struct layout {
@@ -47,12 +47,16 @@ struct search_space {
 	unsigned allow, hold;
 	bool exact_only, keep_batch;    /* of the query */
 	bool fewer_gpus;                /* GPUs are an axis (price) */
+	/* values are among those tried that are only worth it where nothing else fits: the last of
+	 * PRECISION, OFFLOAD and LAYOUT */
+	bool resorts;
+	int64_t loss;                   /* without whole logits, as this model and engine have it */
 	int64_t step_batch;             /* sequences a step sees: kept */
 	const struct oom_model *model;
 	int64_t divisor[MAX_DIVISORS];  /* micro-batches; the asked one first */
 	size_t n_divisors;
 	struct layout layout[MAX_LAYOUTS];      /* the asked one first */
-	size_t n_layouts;
+	size_t n_layouts, n_own;        /* n_own: before those of other frameworks */
 	int64_t gpus[MAX_DIVISORS];     /* the asked one first */
 	size_t n_gpus;
 	struct oom_smaller_states optimizers;      /* of the asked one */
@@ -61,11 +65,16 @@ struct search_space {
 /* OOM_ERR_LIMIT when there are more values than are tried. */
 enum oom_status search_space_init(struct search_space *s, const struct oom_model *model,
 				  const struct oom_search_query *query, struct oom_error *err);
+/* Whether there are values that are tried where nothing else fits. */
+bool search_has_resorts(const struct search_space *s);
+/* The knob of an axis that this value changes first. */
+const char *search_knob(enum search_axis axis, uint16_t value);
 /* Values of an axis: at least 1. */
 size_t search_values(const struct search_space *s, enum search_axis axis);
-/* Which of the SEARCH_INEXACT axes depart from what was asked; the classes of change in such a set,
- * bits 1 << enum oom_class. */
-unsigned search_inexact(const uint16_t value[OOM_SEARCH_AXES]);
+/* Which of the SEARCH_INEXACT changes are in a plan, and which can be; the classes of change in such a
+ * set, bits 1 << enum oom_class. */
+unsigned search_inexact(const struct search_space *s, const uint16_t value[OOM_SEARCH_AXES]);
+unsigned search_inexact_all(const struct search_space *s);
 unsigned search_classes(unsigned set);
 /* The plan of a vector of values.  False for a combination that
  * says nothing of its own: it cannot be built, fewer departures give the same plan, or no framework

@@ -18,6 +18,7 @@
 void picks_init(struct picks *p)
 {
 	p->n = 0;
+	p->changes = search_inexact_all(p->space);
 	for (int s = 0; s < CHANGE_SETS; s++)
 		for (int d = 0; d <= AXES; d++)
 			p->own[s][d] = p->beyond[s][d] = INFINITY;
@@ -36,7 +37,9 @@ static void learn(struct picks *p, unsigned set, unsigned departures, double cos
 	if (cost >= p->own[set][departures])
 		return;
 	p->own[set][departures] = cost;
-	for (unsigned s = set; s < CHANGE_SETS; s = (s + 1) | set)
+	/* every set of changes that holds this one: rest counts through those beside it */
+	for (unsigned rest = 0, s = set, more = p->changes & ~set; rest <= more && s < CHANGE_SETS;
+	     rest = rest == more ? more + 1 : (rest - more) & more, s = set | rest)
 		for (unsigned d = departures; d <= AXES; d++)
 			if ((s != set || d != departures) && cost < p->beyond[s][d])
 				p->beyond[s][d] = cost;
@@ -88,7 +91,7 @@ enum oom_status picks_add(struct picks *p, const uint16_t value[AXES],
 			 .used_bytes = e->used_bytes,
 			 .wanted_bytes = e->wanted_bytes,
 			 .micro_batch = plan->micro_batch,
-			 .set = (uint8_t)search_inexact(value),
+			 .set = (uint8_t)search_inexact(p->space, value),
 			 .fits = known == OOM_FITS};
 
 	*may_fit = known != OOM_DOES_NOT_FIT;

@@ -31,6 +31,7 @@ struct picks {
 	/* Least cost known to fit: of the cell itself, and of cells that dominate it (nothing else that is
 	 * not exact, no more departures). */
 	double own[CHANGE_SETS][AXES + 1], beyond[CHANGE_SETS][AXES + 1];
+	unsigned changes;               /* all that plans can be changed by: of search_inexact_all */
 	struct pick *front[CELLS];
 	bool used[CELLS];
 	struct oom_search *out;

@@ -63,7 +63,7 @@ struct oom_compat_condition {
 	bool choices, asked, negated;   /* asked: it is the question's */
 	int64_t low, high;              /* choices: low is a set of bits */
 };
-#define OOM_COMPAT_CONDITIONS 192
+#define OOM_COMPAT_CONDITIONS 224
 /* The rules that may concern a model on a card, whatever the plan: what is left of their
  * conditions.  A plain value. */
 struct oom_compat {

@@ -40,10 +40,10 @@ struct oom_engine_info {
 OOM_API const struct oom_engine_info *oom_engine_at(size_t i);
 
 /* Smaller forms of the optimizer at this index of its knob: with 8-bit states, with 8-bit states that
- * page to the host as well, and with states that FSDP2 can shard; indices of the same knob, -1 where
- * there is none. */
+ * page to the host as well, with 8-bit states that FSDP2 can shard, and with the fewest bits of those; and
+ * the one that it is a smaller form of itself.  Indices of the same knob, -1 where there is none. */
 struct oom_smaller_states {
-	int64_t quantised, paged, sharded;
+	int64_t quantised, paged, sharded, least, whole;
 };
 OOM_API struct oom_smaller_states oom_smaller_states(int64_t optimizer);
 

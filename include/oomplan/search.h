@@ -36,7 +36,9 @@ struct oom_candidate {
 };
 
 /* What is searched for.  The effective batch never changes; science knobs are tried only when allow
- * names them, a shorter sequence only when no plan of the longer fits. */
+ * names them, a shorter sequence only when no plan of the longer fits.  Last resorts are tried only when
+ * no plan without them and without changes of the science fits: 16-bit weights, activations in host
+ * memory, torchao's optimizer on the host. */
 struct oom_search_query {
 	const struct oom_plan *asked;   /* the plan to depart from */
 	uint64_t capacity_bytes;
@@ -53,6 +55,7 @@ struct oom_search_query {
 /* Why a departure is in a plan: the same plan without it. */
 struct oom_reason {
 	int axis;
+	const char *knob;               /* the one that the change is about; static */
 	bool built;                     /* there is a plan without it: */
 	struct oom_plan without;
 	bool runs, fits;                /* without it */

@@ -202,24 +202,24 @@ static const struct oom_optimizer table[] = {
 	{.choice = {"adamw", "AdamW, foreach implementation: one temporary as large as a state", "adamw_torch adam",
 	  TORCH "/adamw.py", OOM_EXACT}, SLOTS(SAME, SAME), .lists = true, .update = foreach,
 	 .megatron = "adam",
-	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-4bit"},
+	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
 	{.choice = {"adamw-fused", "AdamW, fused kernel: no temporaries", "adamw_torch_fused",
 	  TORCH "/adamw.py fused=True", OOM_EXACT}, SLOTS(SAME, SAME, {OOM_OF_ALL, OOM_PER_TENSOR, 8, false, 0}), .megatron = "adam",
-	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-4bit"},
+	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
 	{.choice = {"adamw-loop", "AdamW tensor by tensor (foreach=False): temporaries of the largest", "",
 	  TORCH "/adam.py _single_tensor_adam", OOM_EXACT}, SLOTS(SAME, SAME), .update = one_by_one,
-	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-4bit"},
+	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
 	{.choice = {"adamw-8bit", "AdamW with 8-bit states in blocks of 256", "", BNB, OOM_NUMERICS},
-	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, false), .paged = "paged-adamw-8bit", .sharded = "adamw-4bit"},
+	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, false), .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
 	{.choice = {"adamw-8bit-embfp32", "the same, embeddings in fp32 as HF Trainer registers them", "adamw_bnb_8bit adamw_8bit",
 	  "transformers trainer.py, " BNB, OOM_NUMERICS},
-	 TWO_IN_8BIT(OOM_OF_LARGE_BUT_EMBEDDINGS, OOM_OF_SMALL_AND_EMBEDDINGS, false), .paged = "paged-adamw-8bit", .sharded = "adamw-4bit"},
+	 TWO_IN_8BIT(OOM_OF_LARGE_BUT_EMBEDDINGS, OOM_OF_SMALL_AND_EMBEDDINGS, false), .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
 	{.choice = {"paged-adamw-8bit", "8-bit states that page to host memory", "paged_adamw_8bit", BNB, OOM_NUMERICS},
 	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, true)},
 	{.choice = {"paged-adamw", "fp32 states that page to host memory", "paged_adamw_32bit", BNB, OOM_PLACEMENT},
 	 SLOTS(PAGED, PAGED)},
 	{.choice = {"adamw-bnb32", "bitsandbytes AdamW with fp32 states", "adamw_bnb", BNB, OOM_EXACT}, SLOTS(FP32, FP32),
-	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-4bit"},
+	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
 	{.choice = {"adamw-4bit", "torchao AdamW with 4-bit states", "adamw_torch_4bit ao_adamw_4bit",
 	  TORCHAO ", subclass_4bit.py", OOM_NUMERICS},
 	 SLOTS(IN_BLOCKS(1, 128), CODES(OOM_TABLE_OF_16, 128), IN_BLOCKS(1, 128), CODES(OOM_TABLE_OF_16, 128), UNBLOCKED(128))},
@@ -307,9 +307,31 @@ static int64_t named(const char *name)
 	return -1;
 }
 
+/* The first that has this one as a smaller form; -1: none. */
+static int64_t larger(const char *name)
+{
+	for (size_t i = 0; oom_optimizer_at(i); i++) {
+		const char *const forms[] = {table[i].eight_bit, table[i].paged, table[i].sharded};
+
+		for (size_t k = 0; k < sizeof(forms) / sizeof(forms[0]); k++)
+			if (forms[k] && !strcmp(forms[k], name))
+				return (int64_t)i;
+	}
+	return -1;
+}
+
 struct oom_smaller_states oom_smaller_states(int64_t optimizer)
 {
 	const struct oom_optimizer *o = oom_optimizer_at((size_t)optimizer);
+	struct oom_smaller_states s = {.quantised = named(o->eight_bit),
+				       .paged = named(o->paged),
+				       .sharded = named(o->sharded),
+				       .least = named(o->sharded),
+				       .whole = larger(o->choice.name)};
 
-	return (struct oom_smaller_states){named(o->eight_bit), named(o->paged), named(o->sharded)};
+	while (s.least >= 0 && named(table[s.least].sharded) >= 0)
+		s.least = named(table[s.least].sharded);
+	while (s.whole >= 0 && larger(table[s.whole].choice.name) >= 0)
+		s.whole = larger(table[s.whole].choice.name);
+	return s;
 }

@@ -114,7 +114,7 @@ static void because(const struct oom_candidate *best, const struct oom_reason *r
 	if (r->built)
 		options_between(stdout, &r->without, &best->plan);
 	else
-		printf(" %s", oom_search_axis_at((size_t)r->axis)->knob);
+		printf(" %s", r->knob);
 	printf("\n        ");
 	if (!r->runs) {
 		printf("without it: %s\n", oom_shown(r->note));
@@ -236,7 +236,7 @@ static void reason_json(struct oom_json *j, const struct oom_candidate *best,
 			const struct oom_reason *r)
 {
 	oom_json_object(j, NULL);
-	oom_json_text(j, "knob", oom_search_axis_at((size_t)r->axis)->knob);
+	oom_json_text(j, "knob", r->knob);
 	oom_json_bool(j, "runs_without", r->runs);
 	oom_json_bool(j, "fits_without", r->fits);
 	if (r->runs) {

@@ -33,6 +33,8 @@ struct brute {
 	const struct oom_plan *asked;
 	uint64_t capacity;
 	enum oom_objective objective;
+	int64_t loss;           /* without whole logits: Liger has Llama's kin, GPT-2 is TRL's to chunk */
+	bool resorts;           /* what is only tried where nothing else fits */
 	struct oom_compat compat;
 	struct oom_compat_set excused;
 	struct triple {
@@ -56,11 +58,12 @@ static struct oom_plan implied(const struct oom_plan *a, const struct oom_plan *
 {
 	const bool moved = p->offload_optimizer != a->offload_optimizer ||
 			   p->offload_params != a->offload_params;
+	const bool torchao = p->engine == OOM_ENGINE_HF && p->offload_optimizer;
 	const bool off = p->offload_optimizer || p->offload_params;
 	const int64_t stage = p->offload_params ? 3 : 2;
 	struct oom_plan q = *a;
 
-	if (off && moved) {
+	if (off && moved && !torchao) {
 		if (q.engine == OOM_ENGINE_HF)
 			q.engine = OOM_ENGINE_DEEPSPEED;
 		q.zero_stage = q.zero_stage < stage ? stage : q.zero_stage;
@@ -77,7 +80,9 @@ static bool legal(const struct oom_plan *p)
 	const bool off = p->offload_optimizer || p->offload_params;
 
 	switch (p->engine) {
-	case OOM_ENGINE_HF: return !p->zero_stage && !off && !p->hybrid_shard;
+	case OOM_ENGINE_HF:            /* torchao's optimizer on the host */
+		return !p->zero_stage && !p->offload_params && !p->hybrid_shard &&
+		       (!off || p->gpus == 1);
 	case OOM_ENGINE_MEGATRON: return !off;
 	case OOM_ENGINE_DEEPSPEED:
 		return !p->hybrid_shard &&
@@ -98,6 +103,12 @@ static bool reachable(const struct oom_plan *a, const struct oom_plan *p)
 	if ((p->offload_optimizer != a->offload_optimizer ||
 	     p->offload_params != a->offload_params) && !legal(p))
 		return false;
+	if (p->engine == OOM_ENGINE_HF && p->offload_optimizer &&
+	    (a->engine != OOM_ENGINE_HF || a->offload_optimizer))
+		return false;
+	/* FSDP on one GPU: to move everything off it */
+	if (a->gpus == 1 && a->engine == OOM_ENGINE_HF && p->engine == OOM_ENGINE_FSDP2)
+		return p->zero_stage == 3 && !p->bucket_view && !p->hybrid_shard && p->offload_params;
 	if (p->engine == i.engine && p->zero_stage == i.zero_stage &&
 	    p->bucket_view == i.bucket_view && p->hybrid_shard == i.hybrid_shard)
 		return true;
@@ -124,12 +135,15 @@ static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 {
 	const struct oom_plan *a = b->asked, i = implied(a, p);
 	const bool offload = p->offload_optimizer != a->offload_optimizer ||
-			     p->offload_params != a->offload_params;
+			     p->offload_params != a->offload_params ||
+			     p->offload_activations != a->offload_activations;
+	const bool narrow = p->precision == OOM_BF16 && a->precision != OOM_BF16;
 	const bool layout = p->engine != i.engine || p->zero_stage != i.zero_stage ||
 			    p->hybrid_shard != i.hybrid_shard || p->bucket_view != i.bucket_view ||
 			    p->tp != i.tp || p->pp != i.pp || p->cp != i.cp || p->ep != i.ep;
 	const bool precision = p->precision != a->precision && !qlora;
 	const bool headroom = b->objective == OOM_OBJECTIVE_HEADROOM;
+	const bool lora16 = precision && p->lora_r && !p->qlora && p->precision == OOM_BF16_AMP;
 	struct oom_error err = {{0}};
 	struct triple t = {0};
 	struct oom_eval e;
@@ -147,10 +161,11 @@ static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 		       (p->micro_batch != a->micro_batch) + layout + offload +
 		       (p->optimizer != a->optimizer) + (p->sp != a->sp) +
 		       (p->allocator != a->allocator) + (p->step_in_backward != a->step_in_backward);
-	t.changes = (unsigned)precision | (unsigned)(p->optimizer != a->optimizer) << 1 |
-		    (unsigned)(p->step_in_backward != a->step_in_backward) << 2 |
-		    (unsigned)offload << 3 | (unsigned)(p->seq_len != a->seq_len) << 4 |
-		    (unsigned)(p->lora_r != a->lora_r) << 5;
+	t.changes = (unsigned)precision | (unsigned)(narrow || lora16) << 1 |
+		    (unsigned)(p->optimizer != a->optimizer) << 2 |
+		    (unsigned)(p->step_in_backward != a->step_in_backward) << 3 |
+		    (unsigned)offload << 4 | (unsigned)(p->seq_len != a->seq_len) << 6 |
+		    (unsigned)(p->lora_r != a->lora_r) << 7;
 	t.seconds = 1 / oom_step_time(p, &e, NULL).samples_per_s;
 	t.used = headroom ? e.wanted_bytes : 0;
 	t.plan = *p;
@@ -175,6 +190,7 @@ static void batches(struct brute *b, struct oom_plan p, bool qlora)
 			continue;
 		p.micro_batch = m;
 		p.grad_accum = step / ranks / m;
+		p.offload_gradients = p.engine == OOM_ENGINE_HF && p.offload_optimizer && p.grad_accum == 1;
 		for (int k = 0; k < 4; k++) {
 			p.allocator = k & 1;
 			p.step_in_backward = k >> 1;
@@ -194,6 +210,13 @@ static int64_t named(const char *optimizer)
 			return (int64_t)i;
 }
 
+/* torchao's optimizer on the host, FSDP on one GPU. */
+static bool last_resort(const struct oom_plan *a, const struct oom_plan *p)
+{
+	return (p->engine == OOM_ENGINE_HF && p->offload_optimizer && !a->offload_optimizer) ||
+	       (a->gpus == 1 && p->engine == OOM_ENGINE_FSDP2 && a->engine == OOM_ENGINE_HF);
+}
+
 static void engines(struct brute *b, struct oom_plan p, bool qlora)
 {
 	static const int64_t off[4][2] = {{OOM_OFFLOAD_NONE, OOM_OFFLOAD_NONE},
@@ -201,26 +224,27 @@ static void engines(struct brute *b, struct oom_plan p, bool qlora)
 					  {OOM_OFFLOAD_CPU, OOM_OFFLOAD_CPU},
 					  {OOM_OFFLOAD_NONE, OOM_OFFLOAD_CPU}};
 	const struct oom_plan *a = b->asked;
-	const int64_t optimizers[3] = {a->optimizer, named("adamw-8bit"),
-				       named("paged-adamw-8bit")};
+	const int64_t optimizers[5] = {a->optimizer, named("adamw-8bit"), named("paged-adamw-8bit"),
+				       named("adamw-4bit"), named("adamw")};
 	const bool adam = !strncmp(oom_knob_find("optimizer")->choice((size_t)a->optimizer)->name,
 				   "adamw", 5);
 
-	for (int o = 0; o < (adam ? 3 : 1); o++)
-		for (int k = 0; k < 4; k++)
+	for (int o = 0; o < (!adam ? 1 : b->resorts ? 5 : 3); o++)
+		for (int k = 0; k < (b->resorts ? 8 : 4); k++)
 			for (p.engine = 0; p.engine <= OOM_ENGINE_FSDP2; p.engine++)
 				for (p.zero_stage = 0; p.zero_stage <= 3; p.zero_stage++)
 					for (int flags = 0; flags < 4; flags++) {
 						if (o && optimizers[o] == a->optimizer)
 							continue;
 						p.optimizer = o == 1 && p.engine == OOM_ENGINE_FSDP2 && adam ?
-								      named("adamw-4bit") : optimizers[o];
-						p.offload_optimizer = off[k][0];
-						p.offload_params = off[k][1];
+								      named("adamw-torchao-8bit") : optimizers[o];
+						p.offload_optimizer = off[k % 4][0];
+						p.offload_params = off[k % 4][1];
+						p.offload_activations = k / 4;
 						p.bucket_view = flags & 1;
 						p.hybrid_shard = flags >> 1;
-						if (reachable(a, &p) &&
-						    (!is_fsdp(&p) || off[k][0] == OOM_OFFLOAD_NONE))
+						if (reachable(a, &p) && (b->resorts || !last_resort(a, &p)) &&
+						    (!is_fsdp(&p) || off[k % 4][0] == OOM_OFFLOAD_NONE))
 							batches(b, p, qlora);
 					}
 }
@@ -231,6 +255,8 @@ static void adapters(struct brute *b, struct oom_plan p, unsigned allow)
 	if (!(allow & OOM_ALLOW_LORA) || b->asked->lora_r)
 		return;
 	p.lora_r = 16;
+	if (b->resorts && p.precision == OOM_BF16)
+		p.precision = OOM_BF16_AMP;     /* PEFT's adapters stay in fp32 */
 	snprintf(p.lora_targets, sizeof(p.lora_targets), "%s", oom_model_lora_targets(b->model));
 	engines(b, p, false);
 	if (p.precision != b->asked->precision)
@@ -244,26 +270,50 @@ static void kernels(struct brute *b, struct oom_plan p, unsigned allow)
 {
 	const struct oom_plan *a = b->asked, q = p;
 
-	for (int precision = 0; precision < (a->precision == OOM_FP32 ? 2 : 1); precision++)
+	for (int precision = 0; precision < 3; precision++)
 		for (int attn = 0; attn < (a->attn == OOM_ATTN_EAGER ? 2 : 1); attn++)
 			for (int loss = 0; loss < 2; loss++)
 				for (p.grad_ckpt = 0; p.grad_ckpt < 2; p.grad_ckpt++) {
-					p.precision = precision ? OOM_AMP_BF16 : q.precision;
+					if ((precision == 1 && a->precision != OOM_FP32) ||
+					    (precision == 2 && !b->resorts))
+						continue;
+					p.precision = precision == 2 ? OOM_BF16 :
+						      precision	    ? OOM_AMP_BF16 :
+								      q.precision;
 					p.attn = attn ? OOM_ATTN_SDPA : q.attn;
-					p.fused_ce = loss ? OOM_LOSS_FUSED : q.fused_ce;
-					if (!loss || q.fused_ce != OOM_LOSS_FUSED)
+					p.fused_ce = loss ? b->loss : q.fused_ce;
+					if (!loss || (q.fused_ce != b->loss &&
+						      (b->resorts || b->loss != OOM_LOSS_CHUNKED_NLL)))
 						adapters(b, p, allow);
 				}
+}
+
+static int gravest(unsigned changes)
+{
+	return changes >= 64 ? OOM_SCIENCE :
+	       changes >= 16 ? OOM_PLACEMENT :
+	       changes	     ? OOM_NUMERICS :
+			       OOM_EXACT;
+}
+
+static bool science_alone(const struct brute *b)
+{
+	for (size_t i = 0; i < b->n; i++)
+		if (gravest(b->all[i].changes) < OOM_SCIENCE)
+			return false;
+	return true;
 }
 
 static void brute(struct brute *b, unsigned allow)
 {
 	struct oom_plan p = *b->asked;
 
+	b->resorts = false;
 	b->n = 0;
-	for (; !b->n; p.seq_len /= 2) {
+	for (;; p.seq_len /= 2) {
 		const struct oom_plan q = p;
 
+		b->n = 0;
 		for (int64_t n = 1; n <= q.gpus; n++) {
 			const int64_t each = q.gpus / q.nodes, nodes = (n + each - 1) / each;
 
@@ -275,17 +325,16 @@ static void brute(struct brute *b, unsigned allow)
 			kernels(b, p, allow);
 		}
 		p = q;
-		if (!(allow & OOM_ALLOW_SEQ_LEN) || p.seq_len < 256)
+		/* the last resorts before anything that changes the science */
+		if (!b->resorts && (!b->n || (p.seq_len == b->asked->seq_len && science_alone(b)))) {
+			b->resorts = true;
+			p.seq_len *= 2;
+			continue;
+		}
+		b->resorts = false;
+		if (b->n || !(allow & OOM_ALLOW_SEQ_LEN) || p.seq_len < 256)
 			return;
 	}
-}
-
-static int gravest(unsigned changes)
-{
-	return changes >= 16 ? OOM_SCIENCE :
-	       changes >= 8 ? OOM_PLACEMENT :
-	       changes	    ? OOM_NUMERICS :
-			      OOM_EXACT;
 }
 
 static uint64_t used(const struct brute *b, struct triple *t)
@@ -348,6 +397,21 @@ static size_t front(struct triple *t, size_t n)
 	return k;
 }
 
+/* Where two answers part. */
+static void print_knobs(const struct oom_plan *asked, const struct oom_plan *x, const struct oom_plan *y)
+{
+	for (size_t i = 0; oom_knob_at(i); i++) {
+		const struct oom_option *k = oom_knob_at(i);
+		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE], c[OOM_VALUE_SIZE];
+
+		oom_plan_get(asked, k, a, sizeof(a));
+		oom_plan_get(x, k, b, sizeof(b));
+		oom_plan_get(y, k, c, sizeof(c));
+		if (strcmp(a, b) || strcmp(a, c))
+			print_error("%s: asked %s, search %s, brute force %s\n", k->name, a, b, c);
+	}
+}
+
 static void compare(struct brute *b, int problem, unsigned allow)
 {
 	struct triple *best = NULL;
@@ -380,13 +444,15 @@ static void compare(struct brute *b, int problem, unsigned allow)
 		return;
 	if ((int)s.best.cls != gravest(best->changes) ||
 	    s.best.seconds_per_sample != best->seconds || s.best.departures != best->departures ||
-	    s.best.wanted_bytes != used(b, best) || s.best.used_bytes > s.best.wanted_bytes)
+	    s.best.wanted_bytes != used(b, best) || s.best.used_bytes > s.best.wanted_bytes) {
+		print_knobs(b->asked, &s.best.plan, &best->plan);
 		fail_msg("problem %d, objective %d: search class %d, %.9g s, %d departures, %llu; "
 			 "brute force %d, %.9g, %d, %llu",
 			 problem, b->objective, s.best.cls, s.best.seconds_per_sample,
 			 s.best.departures, (unsigned long long)s.best.wanted_bytes,
 			 gravest(best->changes), best->seconds, best->departures,
 			 (unsigned long long)best->used);
+	}
 	assert_int_equal(s.n_undominated + 1, front(b->all, b->n));
 }
 
@@ -442,7 +508,7 @@ static void ask(struct brute *b, struct oom_plan *p)
 static void test_brute_force(void **state)
 {
 	static const char *const models[] = {"GPT-2", "SmolLM2-135M"};
-	enum { PROBLEMS = 200 };
+	enum { PROBLEMS = 44 };
 	uint32_t seed = 7;
 	int found = 0, not_found = 0;
 
@@ -450,7 +516,8 @@ static void test_brute_force(void **state)
 	for (int k = 0; k < 2; k++) {
 		struct oom_keys keys = {0};
 		struct oom_model *m = load(models[k], &keys);
-		struct brute b = {.ev = oom_evaluator_new(), .model = m};
+		struct brute b = {.ev = oom_evaluator_new(), .model = m,
+				  .loss = k ? OOM_LOSS_FUSED : OOM_LOSS_CHUNKED_NLL};
 
 		for (int i = 0; i < PROBLEMS / 2; i++) {
 			struct oom_plan p = some_plan(&seed);
@@ -458,7 +525,7 @@ static void test_brute_force(void **state)
 
 			ask(&b, &p);
 			b.objective = (enum oom_objective)(i % 4);
-			b.capacity = (uint64_t)((p.gpus > 1 ? 2400 : 800) +
+			b.capacity = (uint64_t)((p.gpus > 1 ? 1900 : 520) +
 						150 * draw(&seed, 1 + draw(&seed, 20)))
 				     << 20;
 			brute(&b, allow);
@@ -471,8 +538,8 @@ static void test_brute_force(void **state)
 		oom_model_free(m);
 		oom_keys_release(&keys);
 	}
-	assert_true(found > 70);               /* both answers occur */
-	assert_true(not_found > 14);
+	assert_true(found > 15);               /* both answers occur */
+	assert_true(not_found > 3);
 }
 
 /* Megatron's layouts: every degree up to the number of GPUs, whatever it divides. */

@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+"""Asks thousands of questions and judges the plans that come back by rules of its own.
+
+    judge_plans.py [-n 4000] [--seed 1] [--every K] [--rules FILE] [--flags FILE] [--bars] OOMPLAN
+
+Questions: 36 configs of tests/accuracy/configs x 12 cards x 1 to 8 GPUs x set-ups, drawn with a seed.
+For each `oomplan plan --json` is run.  The cheapest plan and the ladder's, where they change
+something, are held against plan_rules.csv: conditions written apart from data/compat.csv, read by
+this program alone.  A fault that the question itself has is not counted.  A conditional rule counts
+where the report does not print what it needs.  "None fits" is tried by brute force: `oomplan sweep`
+over every known change at once, of which a legal row that fits proves the answer wrong.
+
+--bars: exit 1 where more than 2 % of changed plans break a rule or more than 5 % of "none fits" are
+wrong."""
+
+import argparse
+import collections
+import concurrent.futures
+import csv
+import io
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..", "..")
+CONFIGS = os.path.join(ROOT, "tests", "accuracy", "configs")
+
+MODELS = """BART-base BERT-large BLOOM-560M DeBERTa-v3-base GPT-2-xl Gemma-2-2B Gemma-7B
+Gemma-3-12B-text Granite Llama-2-70B Llama-2-7B Llama-3.1-8B Llama-3.2-1B Llama-3.2-3B Mamba-2.8B
+Mistral-7B-v0.3 Mixtral-8x7B OLMo-2-7B OLMoE-1B-7B OPT-13B OPT-350M Phi-3-mini Phi-4 Pythia-12B
+Pythia-1.4B Qwen2-MoE Qwen2.5-14B Qwen2.5-7B Qwen2.5-0.5B RoBERTa-large SmolLM2-360M StarCoder2-15B
+Swin-B T5-11B T5-base ViT-L-16""".split()
+# name, compute capability (0: not NVIDIA's), maker
+CARDS = {"T4": (7.5, "nvidia"), "V100-SXM2-32GB": (7.0, "nvidia"), "RTX-3060-12GB": (8.6, "nvidia"),
+         "RTX-3090": (8.6, "nvidia"), "RTX-4090": (8.9, "nvidia"), "A10G": (8.6, "nvidia"),
+         "L4": (8.9, "nvidia"), "A100-SXM4-40GB": (8.0, "nvidia"), "A100-SXM4-80GB": (8.0, "nvidia"),
+         "H100-SXM5-80GB": (9.0, "nvidia"), "RTX-5090": (12.0, "nvidia"), "MI300X": (0, "amd")}
+GPUS = (1, 2, 4, 8)
+SETUPS = {
+    "default": {},
+    "fp32": {"precision": "fp32"},
+    "amp": {"precision": "amp-bf16"},
+    "amp-fp16": {"precision": "amp-fp16"},
+    "16-bit": {"precision": "bf16", "grad-ckpt": "full"},
+    "8-bit": {"precision": "amp-bf16", "optimizer": "adamw-8bit"},
+    "eager": {"precision": "amp-bf16", "attn": "eager"},
+    "lora": {"precision": "bf16-amp", "lora-r": "16"},
+    "qlora": {"precision": "bf16-amp", "lora-r": "16", "qlora": "true", "kbit-prepare": "true"},
+    "zero": {"precision": "amp-bf16", "engine": "deepspeed", "zero": "2"},
+    "fsdp2": {"precision": "amp-bf16", "engine": "fsdp2", "zero": "3"},
+    "fsdp1-lora": {"precision": "bf16", "engine": "fsdp1", "zero": "3", "lora-r": "16"},
+}
+# where a set-up needs several GPUs or adapters need text
+MANY = {"zero", "fsdp2", "fsdp1-lora"}
+
+
+def questions(n, seed):
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        model, card, setup = rng.choice(MODELS), rng.choice(list(CARDS)), rng.choice(list(SETUPS))
+        gpus = rng.choice(GPUS[1:] if setup in MANY else GPUS)
+        knobs = dict(SETUPS[setup])
+        knobs["micro-batch"] = str(rng.choice((1, 2, 4, 8, 16)))
+        knobs["grad-accum"] = str(rng.choice((1, 1, 2, 4)))
+        image = model.startswith(("ViT", "Swin"))
+        seq = rng.choice((512, 1024, 2048, 4096, 8192))
+        config = json.load(open(os.path.join(CONFIGS, model + ".json")))
+        most = config.get("max_position_embeddings") or config.get("n_positions") or 8192
+        if not image:
+            knobs["seq-len"] = str(min(seq, int(most)))
+        if gpus > 1:
+            knobs["gpus"] = str(gpus)
+        out.append({"model": model, "card": card, "setup": setup, "knobs": knobs})
+    return out
+
+
+# ---- the rules ----
+
+def read_flags(path):
+    """By class, and by type for configs without an architecture."""
+    by_class, by_type = {}, {}
+    for row in csv.DictReader(open(path)):
+        row = {k: row.get(k, row.get({"ckpt": "checkpointing", "no_split": "wraps",
+                                      "fp16_overflow": "fp16-overflow"}.get(k, k), ""))
+               for k in ("model_type", "type", "class", "ckpt", "sdpa", "flash", "no_split", "liger",
+                         "batchnorm", "fp16_overflow")}
+        row["model_type"] = row["model_type"] or row["type"]
+        by_class[row["class"]] = row
+        by_type.setdefault(row["model_type"], row)
+    return by_class, by_type
+
+
+def flags_of(config, flags):
+    by_class, by_type = flags
+    for name in config.get("architectures") or []:
+        if name in by_class:
+            return by_class[name]
+    return by_type.get(config.get("model_type"), {})
+
+
+RENAMED = {"loss": "fused_ce"}
+BITS = {"class_ckpt": "ckpt", "class_sdpa": "sdpa", "class_flash": "flash", "liger": "liger",
+        "batchnorm": "batchnorm", "fp16_overflow": "fp16_overflow"}
+
+
+def value(name, plan, facts):
+    if name in BITS:
+        return facts["flags"].get(BITS[name], "")
+    if name == "no_split":
+        named = facts["flags"].get("no_split", "")
+        return "" if not facts["flags"] else "0" if named in ("", "0") else "1"
+    if name in ("cc", "vendor"):
+        return facts[name]
+    if name == "qlora":
+        return "1" if plan["qlora"] else "0"
+    v = plan.get(RENAMED.get(name, name), "")
+    return ("1" if v else "0") if isinstance(v, bool) else str(v)
+
+
+def holds(term, plan, asked, facts):
+    for op in ("!=", ">=", "<=", "<", ">", "="):
+        if op in term:
+            name, words = term.split(op, 1)
+            break
+    have = value(name, plan, facts)
+    if have == "":
+        return False
+    if op in ("=", "!="):
+        words = [value(name, asked, facts) if w == "asked" else w for w in words.split("|")]
+        return (have in words) == (op == "=")
+    have, limit = float(have), float(words)
+    return {"<": have < limit, ">": have > limit, "<=": have <= limit, ">=": have >= limit}[op]
+
+
+def broken(rules, plan, asked, facts):
+    return {r["rule_id"] for r in rules
+            if all(holds(t, plan, asked, facts) for t in r["when"].split(" & "))}
+
+
+# ---- brute force ----
+
+AXES = {
+    "precision": None,
+    "grad-ckpt": ("none", "full"),
+    "attn": ("sdpa", "eager"),
+    "loss": ("plain", "fused", "chunked-nll"),
+    "optimizer": ("adamw-fused", "adamw-8bit", "paged-adamw-8bit", "adamw-4bit"),
+    "optimizer-in-backward": ("false", "true"),
+    "offload-activations": ("false", "true"),
+    "allocator": ("expandable_segments",),
+}
+# engine, stage, offload of optimizer and parameters; which asked engines may become it
+LAYOUTS = (("hf", 0, "none", "none"), ("hf", 0, "cpu", "none"), ("deepspeed", 2, "cpu", "none"),
+           ("deepspeed", 3, "cpu", "cpu"), ("deepspeed", 3, "none", "none"),
+           ("fsdp2", 3, "none", "none"), ("fsdp2", 3, "none", "cpu"), ("fsdp1", 3, "none", "none"),
+           ("fsdp1", 3, "none", "cpu"))
+
+
+def precisions(asked, facts):
+    p, old = asked["precision"], facts["vendor"] == "nvidia" and float(facts["cc"]) < 8
+    if asked["lora_r"]:
+        return (p,)
+    if p == "fp32":
+        return (p, "amp-fp16") if old else (p, "amp-bf16", "bf16")
+    if p == "amp-bf16" and not old:
+        return (p, "bf16")
+    return (p,)
+
+
+def sweep(oomplan, q, asked, facts, layout, batches, hooks):
+    engine, zero, optimizer, params = layout
+    cmd = [oomplan, "sweep", "--model", os.path.join(CONFIGS, q["model"] + ".json"), "--gpu", q["card"],
+           "--where", "fits", "--threads", "1"]
+    fixed = dict(q["knobs"])
+    for name, words in AXES.items():
+        if name == "precision":
+            words = precisions(asked, facts)
+        if name == "optimizer-in-backward":
+            words = ("true",) if hooks else ("false",)
+        if name == "optimizer" and asked["lora_r"]:
+            words = (asked["optimizer"],)
+        fixed.pop(name, None)
+        cmd += ["--axis", name + "=" + ",".join(words)]
+    fixed.update({"engine": engine, "zero": str(zero), "offload-optimizer": optimizer,
+                  "offload-params": params, "micro-batch": str(batches[0]),
+                  "grad-accum": str(batches[1])})
+    cmd += ["--%s=%s" % kv for kv in fixed.items()]
+    r = subprocess.run(cmd, capture_output=True, text=True)
+    return list(csv.DictReader(io.StringIO(r.stdout))) if r.returncode in (0, 1) else []
+
+
+def full_plan(row, asked, layout, batches):
+    plan = dict(asked)
+    for k, v in row.items():
+        if k in plan:
+            plan[k] = v in ("true", "1") if isinstance(plan[k], bool) else v
+    plan.update(engine=layout[0], zero_stage=layout[1], offload_optimizer=layout[2],
+                offload_params=layout[3], micro_batch=batches[0], grad_accum=batches[1])
+    return plan
+
+
+def fits_after_all(oomplan, q, asked, facts, rules, excused):
+    """A legal plan that fits, or None."""
+    whole = asked["micro_batch"] * asked["grad_accum"]
+    gpus, engine = asked["gpus"], asked["engine"]
+    for layout in LAYOUTS:
+        if layout[0] != "hf" and gpus == 1 and layout[2:] == ("none", "none"):
+            continue
+        if engine not in ("hf", layout[0]) and layout[0] != "hf":
+            continue
+        if engine not in ("hf",) and layout[0] == "hf" and gpus > 1:
+            continue
+        if layout == ("hf", 0, "cpu", "none") and gpus > 1:
+            continue
+        for hooks in (False, True) if layout == LAYOUTS[0] and gpus == 1 else (False,):
+            batches = (whole, 1) if hooks else (1, whole)
+            for row in sweep(oomplan, q, asked, facts, layout, batches, hooks):
+                plan = full_plan(row, asked, layout, batches)
+                if not {r for r in broken(rules, plan, asked, facts)
+                        if BY_ID[r]["verdict"] in ("refused", "other", "inadvisable")} - excused:
+                    return plan
+    return None
+
+
+# ---- one question ----
+
+BY_ID = {}
+
+
+def ask(oomplan, q, rules, flags, brute):
+    cmd = [oomplan, "plan", "--model", os.path.join(CONFIGS, q["model"] + ".json"), "--gpu", q["card"],
+           "--json", "--ladder"] + ["--%s=%s" % kv for kv in q["knobs"].items()]
+    r = subprocess.run(cmd, capture_output=True, text=True)
+    if r.returncode not in (0, 1):
+        return {"q": q, "error": r.stderr.strip()[:200]}
+    d = json.loads(r.stdout)
+    config = json.load(open(os.path.join(CONFIGS, q["model"] + ".json")))
+    cc, vendor = CARDS[q["card"]]
+    facts = {"flags": flags_of(config, flags), "cc": str(cc) if cc else "", "vendor": vendor}
+    asked = d["asked"]["plan"]
+    out = {"q": q, "fits": d["fits"], "asked_fits": d["asked"]["fits"], "breaks": {}, "cmd": cmd}
+    own = broken(rules, asked, asked, facts)
+    plans = {"cheapest": (d["plan"], d["compat"])}
+    if "ladder_plan" in d and d["ladder_fits"]:
+        plans["ladder"] = (d["ladder_plan"], d["ladder_compat"])
+    for name, (plan, said) in plans.items():
+        if plan == asked or not d["fits"]:
+            continue
+        out[name] = True
+        bad = []
+        for rule in broken(rules, plan, asked, facts):
+            verdict = BY_ID[rule]["verdict"]
+            if verdict == "conditional" and not any(s["setting"] for s in said):
+                bad.append(rule)
+            elif verdict in ("refused", "other") or (verdict == "inadvisable" and rule not in own):
+                bad.append(rule)
+        if bad:
+            out["breaks"][name] = bad
+    if not d["fits"] and brute:
+        out["after_all"] = fits_after_all(oomplan, q, asked, facts, rules, own)
+    return out
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("oomplan")
+    p.add_argument("-n", type=int, default=4000)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--only", type=int, help="this question alone, with its answers")
+    p.add_argument("--rules", default=os.path.join(HERE, "plan_rules.csv"))
+    p.add_argument("--flags", default=os.path.join(ROOT, "data", "class_flags.csv"))
+    p.add_argument("--skip", default="", help="rules to leave out, joined by commas")
+    p.add_argument("--bars", action="store_true")
+    p.add_argument("--jobs", type=int, default=1)
+    a = p.parse_args()
+    rules = [r for r in csv.DictReader(open(a.rules))
+             if r["verdict"] != "note" and r["rule_id"] not in a.skip.split(",")]
+    BY_ID.update((r["rule_id"], r) for r in rules)
+    flags = read_flags(a.flags)
+    qs = questions(a.n, a.seed)
+    if a.only is not None:
+        qs = qs[a.only:a.only + 1]
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+        results = list(pool.map(lambda q: ask(a.oomplan, q, rules, flags, True), qs))
+    return report(results, a.bars)
+
+
+def report(results, bars):
+    total = collections.Counter()
+    rules, wrong, errors = collections.Counter(), [], collections.Counter()
+    for i, r in enumerate(results):
+        if "error" in r:
+            errors[r["error"]] += 1
+            continue
+        total["answered"] += 1
+        for name in ("cheapest", "ladder"):
+            total[name] += bool(r.get(name))
+            if name in r["breaks"]:
+                total[name + " breaks"] += 1
+                for rule in r["breaks"][name]:
+                    rules[name, rule] += 1
+                    if rules[name, rule] <= 2:
+                        print("%s breaks %s: %s" % (name, rule, " ".join(r["cmd"][1:])))
+        if not r["fits"]:
+            total["none fits"] += 1
+            if r["after_all"]:
+                total["wrong"] += 1
+                wrong.append((i, r))
+    for i, r in wrong[:30]:
+        asked = r["after_all"]
+        print("none fits, wrong:", i, r["q"]["setup"], " ".join(r["cmd"][3:]), "->",
+              {k: asked[k] for k in ("precision", "grad_ckpt", "fused_ce", "optimizer", "engine",
+                                     "zero_stage", "offload_optimizer", "offload_params",
+                                     "offload_activations", "optimizer_in_bwd", "micro_batch")})
+    for e, n in errors.most_common(10):
+        print("%5d  %s" % (n, e))
+    for key, n in rules.most_common():
+        print("%5d  %s %s" % ((n,) + key))
+    share = {k: 100.0 * total[b] / max(1, total[k])
+             for k, b in (("cheapest", "cheapest breaks"), ("ladder", "ladder breaks"),
+                          ("none fits", "wrong"))}
+    for k, b in (("cheapest", "cheapest breaks"), ("ladder", "ladder breaks"), ("none fits", "wrong")):
+        print("%-10s %5d, of them wrong %4d (%.1f %%)" % (k, total[k], total[b], share[k]))
+    print("%d questions, %d refused as questions" % (len(results), sum(errors.values())))
+    if bars and (share["cheapest"] > 2 or share["ladder"] > 2 or share["none fits"] > 5):
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
