@@ -44,6 +44,7 @@ struct oom_compat_rule {
 	char setting[160];              /* CONDITIONAL: what to set; "" else */
 	char instead[60];               /* knobs that make it run: "attn=sdpa"; "": none do */
 	char source[300];
+	char checked[80];               /* what was opened to see that it is so; "": nothing was yet */
 };
 /* By its number, the row's; false past the end. */
 OOM_API bool oom_compat_rule_at(size_t i, struct oom_compat_rule *out);

@@ -84,7 +84,7 @@ enum oom_status oom_compat_init(struct oom_compat *c, const struct oom_model *mo
 				const struct oom_plan *plan, const struct oom_gpu *gpu,
 				struct oom_error *err)
 {
-	enum { RULE, WHEN, VERDICT, COLUMNS = 7 };
+	enum { RULE, WHEN, VERDICT, COLUMNS = 8 };
 	const struct facts f = facts_of(model, plan, gpu);
 	struct rows rows = compat_rows("compat.csv");
 	enum oom_status st = OOM_OK;

@@ -65,7 +65,7 @@ static int verdict(const char *word)
 
 bool oom_compat_rule_at(size_t i, struct oom_compat_rule *out)
 {
-	enum { RULE, WHEN, VERDICT, HAPPENS, SETTING, INSTEAD, SOURCE, COLUMNS };
+	enum { RULE, WHEN, VERDICT, HAPPENS, SETTING, INSTEAD, SOURCE, CHECKED, COLUMNS };
 	struct rows rows = compat_rows("compat.csv");
 	const char *c[COLUMNS];
 	char buf[1600];
@@ -80,6 +80,7 @@ bool oom_compat_rule_at(size_t i, struct oom_compat_rule *out)
 	snprintf(out->setting, sizeof(out->setting), "%s", c[SETTING]);
 	snprintf(out->instead, sizeof(out->instead), "%s", c[INSTEAD]);
 	snprintf(out->source, sizeof(out->source), "%s", c[SOURCE]);
+	snprintf(out->checked, sizeof(out->checked), "%s", c[CHECKED]);
 	return true;
 }
 
