@@ -96,14 +96,21 @@ static void images_cost(void **state)
 			  "\"num_attention_heads\": 2,"
 			  " \"intermediate_size\": 128, \"image_size\": 56, \"patch_size\": 14}}";
 	struct oom_plan p = small();
+	struct oom_error err = {{0}};
 	struct oom_eval e[3];
 
 	(void)state;
 	p.precision = OOM_BF16;
+	p.seq_len = 32;                 /* (56 / 14)^2 = 16 tokens an image */
 	for (int i = 0; i < 3; i++) {
 		p.images = i;
 		e[i] = must(vlm, &p);
 	}
+	p.images = 3;
+	assert_int_equal(price(vlm, &p, &e[0], &err), OOM_ERR_INVALID);
+	assert_non_null(strstr(err.text, "48 tokens (3 x 16)"));
+	p.images = 0;
+	e[0] = must(vlm, &p);
 	assert_int_equal(e[1].total_params, e[0].total_params);
 	assert_true(e[1].grad_bytes > e[0].grad_bytes);         /* the tower is trained now */
 	assert_int_equal(e[2].grad_bytes, e[1].grad_bytes);

@@ -258,15 +258,23 @@ static void parse(struct oom_arch *a)
 		check_emission(a);
 }
 
-/* A prompt has one placeholder per feature, so that it is at least as long as its images. */
+/* A prompt has one placeholder per feature, so that it is at least as long as its images.  Features whose
+ * number follows from the text are none of images. */
 static void check_length(struct oom_tape *t, struct oom_val f, uint64_t width)
 {
-	const uint64_t tokens = f.mono == t->m_b && width ? f.width / width : 0;
+	const uint64_t images = t->plan->images > 0 ? (uint64_t)t->plan->images : 1,
+		       rows = oom_mono_eval(t, f.mono, 1, t->val_s, t->val_t),
+		       tokens = width && rows <= UINT32_MAX && f.width <= UINT32_MAX ? rows * f.width / width : 0;
 
+	if (rows % images ||
+	    rows != oom_mono_eval(t, f.mono, 1, t->val_s + 1, t->val_t))
+		return;
 	if (tokens && !oom_cond_above(t, t->m_s, tokens - 1))
 		oom_tape_fail(t, OOM_ERR_INVALID,
-			      "the images of a sequence are %llu tokens: seq-len must be at least that",
-			      (unsigned long long)tokens);
+			      "the images of a sequence are %llu tokens (%llu x %llu): seq-len must be at "
+			      "least that",
+			      (unsigned long long)tokens, (unsigned long long)images,
+			      (unsigned long long)(tokens / images));
 }
 
 /* inputs_embeds.masked_scatter(input_ids == image token, features). */
