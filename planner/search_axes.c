@@ -301,6 +301,15 @@ bool search_has_resorts(const struct search_space *s)
 	return !s->exact_only && !s->megatron;
 }
 
+int search_departures(const uint16_t v[OOM_SEARCH_AXES])
+{
+	int n = v[OFFLOAD] > PLACES;
+
+	for (int i = 0; i < AXES; i++)
+		n += v[i] != 0;
+	return n;
+}
+
 const char *search_knob(enum search_axis axis, uint16_t value)
 {
 	return axis == OFFLOAD && value == PLACES ? "offload-activations" : axes[axis].knob;

@@ -65,6 +65,9 @@ struct search_space {
 /* OOM_ERR_LIMIT when there are more values than are tried. */
 enum oom_status search_space_init(struct search_space *s, const struct oom_model *model,
 				  const struct oom_search_query *query, struct oom_error *err);
+/* How many knobs depart from what was asked: an axis is one, activations beside states are two. */
+enum { SEARCH_DEPARTURES = AXES + 1 };
+int search_departures(const uint16_t value[OOM_SEARCH_AXES]);
 /* Whether there are values that are tried where nothing else fits. */
 bool search_has_resorts(const struct search_space *s);
 /* The knob of an axis that this value changes first. */

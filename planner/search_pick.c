@@ -20,7 +20,7 @@ void picks_init(struct picks *p)
 	p->n = 0;
 	p->changes = search_inexact_all(p->space);
 	for (int s = 0; s < CHANGE_SETS; s++)
-		for (int d = 0; d <= AXES; d++)
+		for (int d = 0; d <= SEARCH_DEPARTURES; d++)
 			p->own[s][d] = p->beyond[s][d] = INFINITY;
 }
 
@@ -40,7 +40,7 @@ static void learn(struct picks *p, unsigned set, unsigned departures, double cos
 	/* every set of changes that holds this one: rest counts through those beside it */
 	for (unsigned rest = 0, s = set, more = p->changes & ~set; rest <= more && s < CHANGE_SETS;
 	     rest = rest == more ? more + 1 : (rest - more) & more, s = set | rest)
-		for (unsigned d = departures; d <= AXES; d++)
+		for (unsigned d = departures; d <= SEARCH_DEPARTURES; d++)
 			if ((s != set || d != departures) && cost < p->beyond[s][d])
 				p->beyond[s][d] = cost;
 }
@@ -98,8 +98,7 @@ enum oom_status picks_add(struct picks *p, const uint16_t value[AXES],
 	if (!*may_fit)
 		return OOM_OK;
 	p->out->possible++;
-	for (int i = 0; i < AXES; i++)
-		c.departures += value[i] != 0;
+	c.departures = (uint8_t)search_departures(value);
 	c.cost = headroom ? (double)c.least_bytes :
 			    oom_search_cost(p->space->asked, p->q->objective, plan, c.seconds,
 					    c.departures);

@@ -6,7 +6,7 @@
 #include "search_axes.h"
 
 /* Sets of the axes whose changes are not exact, and cells: one for each set and number of departures. */
-enum { CHANGE_SETS = 1 << SEARCH_INEXACT, CELLS = CHANGE_SETS * (AXES + 1) };
+enum { CHANGE_SETS = 1 << SEARCH_INEXACT, CELLS = CHANGE_SETS * (SEARCH_DEPARTURES + 1) };
 
 /* A plan whose allocated bytes have room, without its knobs: they follow from value. */
 struct pick {
@@ -30,7 +30,7 @@ struct picks {
 	size_t n, cap;
 	/* Least cost known to fit: of the cell itself, and of cells that dominate it (nothing else that is
 	 * not exact, no more departures). */
-	double own[CHANGE_SETS][AXES + 1], beyond[CHANGE_SETS][AXES + 1];
+	double own[CHANGE_SETS][SEARCH_DEPARTURES + 1], beyond[CHANGE_SETS][SEARCH_DEPARTURES + 1];
 	unsigned changes;               /* all that plans can be changed by: of search_inexact_all */
 	struct pick *front[CELLS];
 	bool used[CELLS];

@@ -135,8 +135,8 @@ static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 {
 	const struct oom_plan *a = b->asked, i = implied(a, p);
 	const bool offload = p->offload_optimizer != a->offload_optimizer ||
-			     p->offload_params != a->offload_params ||
-			     p->offload_activations != a->offload_activations;
+			     p->offload_params != a->offload_params;
+	const bool away = p->offload_activations != a->offload_activations;
 	const bool narrow = p->precision == OOM_BF16 && a->precision != OOM_BF16;
 	const bool layout = p->engine != i.engine || p->zero_stage != i.zero_stage ||
 			    p->hybrid_shard != i.hybrid_shard || p->bucket_view != i.bucket_view ||
@@ -158,13 +158,13 @@ static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 	t.departures = (p->seq_len != a->seq_len) + (p->gpus != a->gpus) + precision +
 		       (p->attn != a->attn) + (p->fused_ce != a->fused_ce) +
 		       (p->grad_ckpt != a->grad_ckpt) + (p->lora_r != a->lora_r) +
-		       (p->micro_batch != a->micro_batch) + layout + offload +
+		       (p->micro_batch != a->micro_batch) + layout + offload + away +
 		       (p->optimizer != a->optimizer) + (p->sp != a->sp) +
 		       (p->allocator != a->allocator) + (p->step_in_backward != a->step_in_backward);
 	t.changes = (unsigned)precision | (unsigned)(narrow || lora16) << 1 |
 		    (unsigned)(p->optimizer != a->optimizer) << 2 |
 		    (unsigned)(p->step_in_backward != a->step_in_backward) << 3 |
-		    (unsigned)offload << 4 | (unsigned)(p->seq_len != a->seq_len) << 6 |
+		    (unsigned)(offload || away) << 4 | (unsigned)(p->seq_len != a->seq_len) << 6 |
 		    (unsigned)(p->lora_r != a->lora_r) << 7;
 	t.seconds = 1 / oom_step_time(p, &e, NULL).samples_per_s;
 	t.used = headroom ? e.wanted_bytes : 0;
