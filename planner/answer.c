@@ -400,6 +400,27 @@ enum oom_status oom_answer(struct oom_evaluator *ev, const struct oom_question *
 	return st;
 }
 
+/* The same for a search by itself: the best of what is left takes the best's place. */
+static void evaluates_too(const struct asker *a, struct oom_search *s)
+{
+	size_t n = 0, kept = 0;
+	bool best = s->found && room_for_evaluation(a, &s->best.plan);
+
+	if (!s->found || a->q.plan.evaluates != OOM_EVALUATES_YES)
+		return;
+	for (; n < s->n_alternatives; n++) {
+		if (!room_for_evaluation(a, &s->alternative[n].plan))
+			continue;
+		if (best)
+			s->alternative[kept++] = s->alternative[n];
+		else
+			s->best = s->alternative[n];
+		best = true;
+	}
+	s->found = best;
+	s->n_alternatives = kept;
+}
+
 static enum oom_status search_alone(struct asker *a, struct oom_search *out)
 {
 	struct oom_search_query q = query(a, &a->plan);
@@ -415,6 +436,8 @@ static enum oom_status search_alone(struct asker *a, struct oom_search *out)
 	} while (!st && out->found && margins_again(&a->margins, &a->plan, &e));
 	if (!st)
 		st = drop_refused(a, out);
+	if (!st)
+		evaluates_too(a, out);
 	if (!st && !a->q.brief)
 		st = oom_search_reasons(a->ev, a->q.model, &q, out, a->err);
 	restore_margin(a, out);

@@ -352,6 +352,47 @@ static void test_nodes(void **state)
 	oom_keys_release(&keys);
 }
 
+/* A run that evaluates needs a machine on which the evaluation fits: 64 rows of 4096 tokens with 128,256 logits
+ * of 4 bytes are 125 GiB by themselves, on a card of 48; the batch of the evaluation is lowered until it
+ * does, and with nothing said it stays. */
+static void test_evaluation(void **state)
+{
+	static const char *const lora[] = {"precision",	  "bf16-amp", "lora-r",	    "16",
+					   "micro-batch", "1",	      "seq-len",    "4096",
+					   "eval-batch",  "64",	      "evaluates",  "yes", NULL};
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+	struct oom_plan p = knobs(lora);
+	struct oom_box_query q = {0};
+	struct oom_model *m = NULL;
+	struct oom_keys keys = {0};
+
+	(void)state;
+	read_text(&o, "one.csv",
+		  "provider,instance,gpu,gpu_count,ondemand_usd_h,spot_usd_h,host_ram_gib\np,i,L40S,1,1,1,200\n",
+		  OOM_OK, &err);
+	assert_int_equal(oom_keys_read_model(&keys, "Llama-3.2-1B", &err), OOM_OK);
+	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+	for (int said = 0; said < 2; said++) {
+		struct oom_evaluator *ev = oom_evaluator_new();
+		struct oom_boxes b;
+
+		p.evaluates = said ? OOM_EVALUATES_YES : OOM_EVALUATES_UNSAID;
+		assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
+		assert_int_equal(b.fitting, 1);
+		if (said)
+			assert_in_range(b.items[0].plan.plan.eval_batch, 1, 32);
+		else
+			assert_int_equal(b.items[0].plan.plan.eval_batch, 64);
+		assert_true(oom_evaluation_fits(ev, m, &b.items[0].plan.plan, (uint64_t)45 << 30));
+		oom_boxes_release(&b);
+		oom_evaluator_free(ev);
+	}
+	oom_offers_release(&o);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+}
+
 /* Daly's own limits: without a checkpoint's cost nothing is lost but restarts; for C far below M the interval is
  * Young's, and the loss sqrt(2 C / M). */
 static void test_failures(void **state)
@@ -569,6 +610,7 @@ int main(void)
 					   cmocka_unit_test(test_others),
 					   cmocka_unit_test(test_scenarios),
 					   cmocka_unit_test(test_nodes),
+					   cmocka_unit_test(test_evaluation),
 					   cmocka_unit_test(test_failures),
 					   cmocka_unit_test(test_fabrics),
 					   cmocka_unit_test(test_quote),
