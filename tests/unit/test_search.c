@@ -508,7 +508,7 @@ static void ask(struct brute *b, struct oom_plan *p)
 static void test_brute_force(void **state)
 {
 	static const char *const models[] = {"GPT-2", "SmolLM2-135M"};
-	enum { PROBLEMS = 44 };
+	enum { PROBLEMS = 28 };
 	uint32_t seed = 7;
 	int found = 0, not_found = 0;
 
@@ -538,8 +538,8 @@ static void test_brute_force(void **state)
 		oom_model_free(m);
 		oom_keys_release(&keys);
 	}
-	assert_true(found > 15);               /* both answers occur */
-	assert_true(not_found > 3);
+	assert_true(found > 10);               /* both answers occur */
+	assert_true(not_found > 2);
 }
 
 /* Megatron's layouts: every degree up to the number of GPUs, whatever it divides. */
