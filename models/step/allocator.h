@@ -27,7 +27,7 @@ struct oom_free_set {
 };
 
 /* Streams have pools of their own: what was freed on one serves no other. */
-enum oom_cuda_stream { OOM_COMPUTE, OOM_GATHERS, OOM_REDUCES, OOM_CUDA_STREAMS };
+enum oom_cuda_stream { OOM_COMPUTE, OOM_GATHERS, OOM_REDUCES, OOM_BEFORE_GATHERS, OOM_CUDA_STREAMS };
 enum { OOM_POOLS = 2 * OOM_CUDA_STREAMS };
 
 /* PYTORCH_CUDA_ALLOC_CONF, and the card. */

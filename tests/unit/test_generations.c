@@ -398,14 +398,33 @@ static void joined_units_stay_cached(void **state)
 		"{\"model_type\": \"llama\", \"hidden_size\": 4096, \"intermediate_size\": 11008, "
 		"\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"vocab_size\": 32000}";
 	static const double measured[] = {10.24, 10.22};
+	static const char yi_34b[] =
+		"{\"model_type\": \"llama\", \"hidden_size\": 7168, \"intermediate_size\": 20480, "
+		"\"num_hidden_layers\": 60, \"num_attention_heads\": 56, \"num_key_value_heads\": 8, "
+		"\"vocab_size\": 64000}";
 	struct oom_evaluator *ev = oom_evaluator_new();
-	struct oom_keys keys = {0};
-	struct oom_model *model;
+	struct oom_keys keys = {0}, large = {0};
+	struct oom_model *model, *yi;
 	struct oom_error err;
 
 	(void)state;
 	assert_int_equal(oom_keys_parse(&keys, llama, strlen(llama), "llama", &err), OOM_OK);
 	assert_int_equal(oom_model_new(&model, &keys, &err), OOM_OK);
+	assert_int_equal(oom_keys_parse(&large, yi_34b, strlen(yi_34b), "Yi-34B", &err), OOM_OK);
+	assert_int_equal(oom_model_new(&yi, &large, &err), OOM_OK);
+	{
+		/* Yi-34B, 4 bit, parameters and states on the host: 22.98 GiB; the part that is gathered lies on the
+		 * card meanwhile, on a stream of its own */
+		struct oom_plan p = lora_of_two(2048);
+		struct oom_eval e;
+
+		p.micro_batch = 4;
+		p.qlora = 1;
+		p.offload_params = OOM_OFFLOAD_CPU;
+		p.offload_optimizer = OOM_OFFLOAD_CPU;
+		assert_int_equal(oom_evaluate(ev, yi, &p, OOM_EVAL_REPLAY, &e, &err), OOM_OK);
+		assert_true(fabs((double)e.reserved_bytes / (1 << 30) / 22.98 - 1) < 0.13);
+	}
 	for (int k = 0; k < 2; k++) {
 		const struct oom_plan p = lora_of_two(k ? 2048 : 512);
 		struct oom_eval e;
@@ -419,7 +438,9 @@ static void joined_units_stay_cached(void **state)
 		assert_true(e.wrap_bytes > (uint64_t)3 * 2 * 2 * 32000 * 4096);
 	}
 	oom_model_free(model);
+	oom_model_free(yi);
 	oom_keys_release(&keys);
+	oom_keys_release(&large);
 	oom_evaluator_free(ev);
 }
 

@@ -30,8 +30,8 @@
  * checkpoint_wrapper inside of FSDP's unit (torch's apply_activation_checkpointing: accelerate's
  * fsdp_activation_checkpointing, Composer, fsdp_qlora): FSDP's hook is hung once, in the forward.
  *
- * Streams of the card have pools of their own in the allocator.  FSDP1 gathers on its unshard stream
- * and reduces on its post-backward stream (_runtime_utils.py _unshard, _post_backward_hook); FSDP2's
+ * Streams of the card have pools of their own in the allocator.  FSDP1 casts or fetches its part on its
+ * pre-unshard stream, gathers on its unshard stream and reduces on its post-backward stream (_runtime_utils.py _unshard, _post_backward_hook); FSDP2's
  * all-gather outputs and reduced gradients lie on its own streams, what is copied out of and into them
  * on the one that computes (_fsdp_collectives.py foreach_all_gather, foreach_reduce).
  *
@@ -41,9 +41,9 @@
 #include "step/passes/sharing.h"
 
 /* Rows of one unit: all-gather output, parameters, the reduce-scatter's input (FSDP2) or its output
- * before a cast (FSDP1), gradient shard, FSDP1's flat gradient. */
+ * before a cast (FSDP1), gradient shard, FSDP1's flat gradient, its part as it is sent. */
 struct unit_rows {
-	int32_t gathered, params, reduced, shard, flat;
+	int32_t gathered, params, reduced, shard, flat, sent;
 	bool made;
 	bool again;             /* a layer whose parameters an earlier one has gathered before */
 };
@@ -113,12 +113,15 @@ static const struct unit_rows *rows_of(struct oom_rewrite *w, size_t unit)
 	if (copies_out(w)) {
 		r->reduced = row(w, unit, "reduce-scatter input", sum.grads, OOM_CAT_COMM,
 				 OOM_SHARE_PADDED, OOM_COMPUTE);
-		r->flat = -1;
+		r->flat = r->sent = -1;
 	} else {
 		const uint64_t narrow = oom_sum_unit(w, (uint32_t)owner_of(w, unit), false).grads;
 
 		r->reduced = row(w, unit, "reduce-scatter output", casts ? narrow : 0, OOM_CAT_COMM,
 				 OOM_SHARE_PART, OOM_REDUCES);
+		r->sent = row(w, unit, "shard to be gathered",
+			      casts || w->plan->offload_params != OOM_OFFLOAD_NONE ? sum.bytes : 0,
+			      OOM_CAT_COMM, OOM_SHARE_PART, OOM_BEFORE_GATHERS);
 		r->flat = row(w, unit, "flat gradient", narrow, OOM_CAT_COMM, OOM_SHARE_WHOLE,
 			      OOM_COMPUTE);
 	}
@@ -133,6 +136,17 @@ static void give(struct oom_rewrite *w, int32_t *r)
 	*r = -1;
 }
 
+/* FSDP1's gathered parameters.  A part that is cast, or that lies on the host, is on the card in the type of the
+ * computation until it has been gathered (_flat_param.py pre_unshard, on a stream of its own; unshard). */
+static void gather_flat(struct oom_rewrite *w, const struct unit_rows *r)
+{
+	if (!copies_out(w))
+		oom_rewrite_event(w, r->sent, OOM_EV_ALLOC);
+	oom_rewrite_event(w, r->params, OOM_EV_ALLOC);
+	if (!copies_out(w))
+		oom_rewrite_event(w, r->sent, OOM_EV_FREE);
+}
+
 /* ---- forward ---- */
 
 static void gather(struct oom_rewrite *w, size_t unit)
@@ -143,7 +157,7 @@ static void gather(struct oom_rewrite *w, size_t unit)
 	if (r->again && !reshards(w))
 		return;                         /* still there */
 	oom_rewrite_event(w, r->gathered, OOM_EV_ALLOC);
-	oom_rewrite_event(w, r->params, OOM_EV_ALLOC);
+	gather_flat(w, r);
 	give(w, &root->gathered_before);
 	root->gathered_before = r->gathered;
 	if (copies_out(w) || !unit || !reshards(w))
@@ -168,14 +182,18 @@ static void gather_again(struct oom_rewrite *w, size_t unit)
 	}
 	if (!reshards(w))
 		return;
-	if (first)
-		oom_rewrite_event(w, apart ? r->gathered : r->params, OOM_EV_ALLOC);
+	if (first && apart)
+		oom_rewrite_event(w, r->gathered, OOM_EV_ALLOC);
+	else if (first)
+		gather_flat(w, r);
 	if (apart) {
 		oom_rewrite_event(w, r->params, OOM_EV_ALLOC);
 		oom_rewrite_event(w, r->gathered, OOM_EV_FREE);
 	}
-	if (next)
-		oom_rewrite_event(w, apart ? next->gathered : next->params, OOM_EV_ALLOC);
+	if (next && apart)
+		oom_rewrite_event(w, next->gathered, OOM_EV_ALLOC);
+	else if (next)
+		gather_flat(w, next);
 }
 
 /* FSDP1 (_post_backward_hook): the gradients are joined to a flat one, whose part is reduced and cast. */
