@@ -169,7 +169,10 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "gspo dapo rloo reinforce dr_grpo bnpo cispo sapo", "trl/trainer/grpo_trainer.py", OOM_SCIENCE) \
 	X(OOM_METHOD_DISTILL, "distill", \
 	  "labels, and the distance from a teacher's logits over the whole vocabulary (--teacher)", \
-	  "kd", "torch/nn/functional.py kl_div", OOM_SCIENCE)
+	  "kd", "torch/nn/functional.py kl_div", OOM_SCIENCE) \
+	X(OOM_METHOD_GKD, "gkd", \
+	  "the student's own answers, its and a teacher's whole distributions compared (--teacher)", \
+	  "", "trl/experimental/gkd/gkd_trainer.py", OOM_SCIENCE)
 
 #define OOM_REFERENCES(X) \
 	X(OOM_REF_AUTO, "auto", \

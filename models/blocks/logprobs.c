@@ -167,3 +167,40 @@ struct oom_val oom_smoothed_loss(struct oom_tape *t, struct oom_val logits, bool
 	oom_drop(t, y);
 	return oom_reduce(t, x);
 }
+
+/* kl_div(mixture, of, log_target=True, reduction="none"): exp(of) * (of - mixture)
+ * (aten/src/ATen/native/Loss.cpp). */
+static struct oom_val pointwise_kl(struct oom_tape *t, struct oom_val mixture, struct oom_val of)
+{
+	struct oom_val p = oom_op_unary(t, OOM_EXP, oom_keep(of));
+
+	return oom_op_mul(t, p, oom_op_sub(t, oom_keep(of), oom_keep(mixture)));
+}
+
+/* trl/experimental/gkd/gkd_trainer.py generalized_jsd_loss, 0 < beta < 1: both over the temperature, their
+ * log-probabilities, those of the mixture, a divergence from it each, weighed and added; of the answers' tokens,
+ * taken as all.  What has a name lives until the function returns. */
+struct oom_val oom_divergence(struct oom_tape *t, struct oom_val student, struct oom_val teacher)
+{
+	const struct oom_dim vocab = {student.width, student.text};
+	const uint16_t tokens = student.mono;
+	struct oom_val named[7], x, at;
+	int n = 0;
+
+	t->scope = "loss";
+	named[n++] = oom_op_unary(t, OOM_SCALE, oom_keep(student));
+	named[n++] = oom_op_unary(t, OOM_SCALE, oom_keep(teacher));
+	for (int i = 0; i < 2; i++)
+		named[n++] = oom_op_log_softmax(t, oom_keep(named[i]));
+	x = oom_op_unary(t, OOM_ADD_SCALAR, oom_keep(named[2]));
+	named[n++] = oom_op_log_add(t, x, oom_op_unary(t, OOM_ADD_SCALAR, oom_keep(named[3])));
+	for (int i = 3; i >= 2; i--)
+		named[n++] = pointwise_kl(t, named[4], named[i]);
+	x = oom_op_unary(t, OOM_SCALE, oom_keep(named[5]));
+	x = oom_op_add(t, x, oom_op_unary(t, OOM_SCALE, oom_keep(named[6])));
+	at = oom_new(t, "answers' positions", tokens, D(2), OOM_I64);
+	x = oom_reduce(t, oom_op_gather(t, "answers", x, at, tokens, vocab));
+	while (n)
+		oom_drop(t, named[--n]);
+	return x;
+}

@@ -218,6 +218,14 @@ static void add(struct oom_tape *t, struct oom_node *n, struct grad *g)
 			g[i] = oom_grad_shared(t, n);
 }
 
+static void sub(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	if (oom_needs_grad(n, 1))
+		g[1] = oom_grad_for_edge(t, n, 1, n->dt);
+	if (oom_needs_grad(n, 0))
+		g[0] = oom_grad_shared(t, n);
+}
+
 static void sum(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	g[0] = oom_grad_shared(t, n);
@@ -300,7 +308,9 @@ oom_derivative_fn *oom_derivative_of(enum oom_node_kind kind)
 		[OOM_NODE_LIGER_RMS] = oom_derive_liger_rms,
 		[OOM_NODE_CUSTOM] = custom,
 		[OOM_NODE_ADD] = add,
+		[OOM_NODE_SUB] = sub,
 		[OOM_NODE_SUM] = sum,
+		[OOM_NODE_LOGSUMEXP] = oom_derive_log_add,
 		[OOM_NODE_SOFTMAX] = softmax,
 		[OOM_NODE_PASS] = pass,
 		[OOM_NODE_HEADS] = heads,

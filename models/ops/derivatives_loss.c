@@ -190,6 +190,28 @@ void oom_derive_liger_rms(struct oom_tape *t, struct oom_node *n, struct grad *g
 	oom_drop(t, sums);
 }
 
+/* grad * (self - result).exp() of the whole stack, whose halves are what it was made of. */
+void oom_derive_log_add(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	const enum oom_dtype dt = (enum oom_dtype)n->dt;
+	const struct oom_edge e = n->edge[0];
+	struct oom_val temp[2];
+	struct grad both;
+
+	for (int i = 0; i < 2; i++)
+		temp[i] = oom_scratch_hold(t, n->name, e.mono, 2 * e.width, dt);
+	both = oom_grad_fresh(t, n->name, e.mono, 2 * e.width, n->dt, false);
+	for (int i = 0; i < 2; i++)
+		oom_drop(t, temp[i]);
+	both.width = e.width;
+	for (int i = 0; i < 2; i++)
+		if (oom_needs_grad(n, i)) {
+			oom_ref(t, both.sto);
+			g[i] = both;
+		}
+	oom_unref(t, both.sto);
+}
+
 void oom_derive_pick(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	g[0] = picked(t, n, n->dt);

@@ -153,6 +153,43 @@ struct oom_val oom_op_add_inplace(struct oom_tape *t, struct oom_val a, struct o
 	return a;
 }
 
+struct oom_val oom_op_sub(struct oom_tape *t, struct oom_val a, struct oom_val b)
+{
+	return binary(t, OOM_NODE_SUB, "sub", a, b, false, false, promote(a, b));
+}
+
+/* The maxima, and the differences from them, whose exponentials are made in place, are temporaries of logsumexp
+ * (aten/src/ATen/native/ReduceOps.cpp logsumexp_out_impl). */
+struct oom_val oom_op_log_add(struct oom_tape *t, struct oom_val a, struct oom_val b)
+{
+	const bool rg = oom_wants_grad(t, a) || oom_wants_grad(t, b);
+	const struct oom_dim both = {2 * a.width, NULL};
+	const enum oom_dtype dt = promote(a, b);
+	struct oom_val stack, maxima, y;
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_LOGSUMEXP, "logsumexp_backward");
+		oom_node_edge(t, n, a);
+		oom_node_edge(t, n, b);
+	}
+	stack = oom_new(t, "stack", a.mono, both, dt);
+	if (rg)
+		oom_node_save(t, n, stack);
+	maxima = oom_new(t, "amax", a.mono, (struct oom_dim){a.width, a.text}, dt);
+	oom_scratch(t, "sub", a.mono, both.n, dt);
+	y = oom_new(t, "logsumexp", a.mono, (struct oom_dim){a.width, a.text}, dt);
+	oom_drop(t, maxima);
+	oom_drop(t, stack);
+	if (rg) {
+		oom_node_save(t, n, y);
+		y = oom_node_out(t, n, 0, y);
+	}
+	oom_done(t, a);
+	oom_done(t, b);
+	return y;
+}
+
 struct oom_val oom_op_mul(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
 	/* grad_a = grad * b, grad_b = grad * a: each factor is kept for the other's sake */

@@ -48,6 +48,8 @@ enum oom_node_kind {
 	OOM_NODE_PICK,
 	/* logsumexp (or log_softmax and a pick: saved) of one sequence after another, unbound before */
 	OOM_NODE_ROWS,
+	OOM_NODE_LOGSUMEXP,     /* over a stack of two: saved the stack, the result; edges the two */
+	OOM_NODE_SUB,           /* edges a, b: the gradient, and its negative */
 	OOM_NODE_IN_VIEW,       /* an elementwise operation on a view, in place; edge x */
 	OOM_NODE_CHUNKED,       /* saved hidden states, order; edges hidden states, weight */
 	OOM_NODE_SMOOTH,        /* a pick out of log-probabilities and their sum */
@@ -185,6 +187,9 @@ struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_
 			       uint16_t mono, struct oom_dim width);
 /* a += b on a's storage. */
 struct oom_val oom_op_add_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b);
+struct oom_val oom_op_sub(struct oom_tape *t, struct oom_val a, struct oom_val b);
+/* logsumexp(stack([a, b]), 0). */
+struct oom_val oom_op_log_add(struct oom_tape *t, struct oom_val a, struct oom_val b);
 struct oom_val oom_op_mul(struct oom_tape *t, struct oom_val a, struct oom_val b);
 struct oom_val oom_op_div(struct oom_tape *t, struct oom_val a, struct oom_val b);
 /* a /= b: the quotient in the type of a. */

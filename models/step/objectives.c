@@ -1,154 +1,11 @@
 /* Objectives: bodies as in TRL 1.10 (trl/trainer) and in transformers' Trainer. */
-#include "time/work.h"
 #include "step/objectives.h"
 
 #include <string.h>
 
 #include "blocks/blocks.h"
 #include "blocks/logprobs.h"
-#include "families/model.h"
-#include "step/program.h"
-
-/* ---- calling a model ---- */
-
-struct called {
-	struct oom_val loss, logits;    /* logits: only where they are worked on */
-};
-
-/* A converted output takes the place of what it was made of, for a loop that keeps them. */
-static void give_or_keep(struct oom_tape *t, size_t i, struct oom_val full)
-{
-	if (t->plan->keep_outputs && t->grad) {
-		const struct oom_val first = t->outputs[i];
-
-		t->outputs[i] = full;
-		full = first;
-	}
-	oom_drop(t, full);
-}
-
-/* The model returns: all but the loss is given up, converted to fp32 all together before by
- * accelerate's wrapper (accelerate/utils/operations.py, ConvertOutputsToFp32).  The logits stay if
- * they are wanted. */
-static struct called returned(struct oom_tape *t, struct oom_val loss, bool convert, bool wanted)
-{
-	struct oom_val full[OOM_MAX_RETURNED];
-	struct called c = {.loss = loss, .logits = oom_none()};
-	const int at = t->logits_at;
-
-	oom_prompts_leave(t);
-	if (convert && !oom_fuses_head(t)) {
-		const struct oom_val first = oom_share(t, loss);
-
-		if (!oom_is_none(loss))
-			c.loss = oom_op_cast(t, loss, OOM_F32);
-		for (size_t i = 0; i < t->n_outputs; i++)
-			full[i] = oom_op_cast(t, oom_keep(t->outputs[i]), OOM_F32);
-		for (size_t i = 0; i < t->n_outputs; i++)
-			if (wanted && (int)i == at)
-				c.logits = full[i];
-			else
-				give_or_keep(t, i, full[i]);
-		oom_drop(t, first);
-	} else if (wanted && at >= 0) {
-		c.logits = oom_share(t, t->outputs[at]);
-	}
-	if (t->plan->keep_outputs && t->grad)
-		return c;               /* the loop gives them up after the backward */
-	while (t->n_outputs)
-		oom_drop(t, t->outputs[--t->n_outputs]);
-	return c;
-}
-
-static struct called call(struct oom_tape *t, const struct oom_arch *a, bool train, bool labels,
-			  bool wanted)
-{
-	/* TRL's and transformers' trainers call what accelerate has wrapped */
-	const bool wrapped = wanted ? t->amp : t->plan->convert_outputs_fp32 && train;
-	struct oom_val loss;
-	struct called c;
-
-	t->no_labels = !labels;
-	t->m_logits = oom_objective_of(t->plan)->completion ?
-			      oom_len_min(t, t->m_b, (uint64_t)t->plan->completion_len + 1) :
-			      OOM_MONO_ONE;
-	t->logits_at = -1;
-	oom_amp_enter(t);
-	loss = oom_family_step(a->family, t, a);
-	c = returned(t, loss, wrapped || (wanted && t->plan->convert_outputs_fp32), wanted);
-	oom_amp_leave(t);
-	if (wanted && t->logits_at < 0)
-		oom_tape_fail(t, OOM_ERR_INVALID,
-			      "this objective works on the logits of a language model; those of model "
-			      "type %s do not leave it in this task", a->model_type);
-	return c;
-}
-
-/* ---- models beside the trained one ---- */
-
-static void count_beside(struct oom_tape *t, size_t from)
-{
-	for (size_t i = from; i < t->n_params; i++) {
-		struct oom_param *q = &t->params[i];
-		uint64_t rounded;
-
-		q->flags |= OOM_P_BESIDE;
-		t->beside.bytes += oom_param_bytes(q, t->plan, &rounded) * q->count;
-		t->beside.rounded += rounded * q->count;
-		t->beside.elems += q->elems * q->count;
-	}
-}
-
-/* The logits of another model: a second one in evaluation, or the trained one without its adapters,
- * whose weights are there already. */
-static struct oom_val other_logits(struct oom_tape *t, const struct oom_arch *a,
-				   enum oom_reference ref)
-{
-	const struct oom_arch *const arch = t->arch;
-	const uint64_t vocab = t->vocab, pixels = t->pixels;
-	const uint8_t shift = t->shift;
-	const struct oom_selection selection = t->selection;
-	const char *warning = t->warning;
-	const struct oom_plan *const plan = t->plan;
-	const bool grad = t->grad, train = t->train;
-	const uint64_t buffers = t->buffer_bytes, rounded = t->buffer_rounded;
-	const struct oom_tally work = t->tally;
-	struct oom_plan own = *plan;
-	struct called c;
-	size_t from;
-
-	oom_plan_unadapt(&own);
-	own.grad_ckpt = OOM_CKPT_NONE;
-	own.num_layers = a == arch ? own.num_layers : 0;
-	t->arch = a;
-	t->plan = &own;
-	t->selection.by_name = false;   /* nothing of it trains */
-	t->grad = false;
-	t->train = train && ref == OOM_REF_ADAPTER;
-	oom_tape_beside(t, true);
-	from = t->n_params;
-	t->frozen = true;
-	c = call(t, a, false, false, true);
-	t->frozen = false;
-	oom_work_alone(t, &work);
-	if (ref == OOM_REF_MODEL) {
-		count_beside(t, from);
-		t->beside.rounded += t->buffer_rounded - rounded;
-	}
-	oom_tape_beside(t, false);
-	t->buffer_bytes = buffers;
-	t->buffer_rounded = rounded;
-	t->arch = arch;
-	t->vocab = vocab;
-	t->pixels = pixels;
-	t->shift = shift;
-	t->selection = selection;
-	t->warning = warning;
-	t->plan = plan;
-	t->grad = grad;
-	t->train = train;
-	return c.logits;
-}
+#include "step/called.h"
 
 /* ---- losses ---- */
 
@@ -167,7 +24,7 @@ static struct oom_val dpo(struct oom_tape *t, const struct oom_arch *a, struct o
 		const bool grad = t->grad;
 		struct oom_val y;
 
-		other = other_logits(t, a, ref);
+		other = oom_other_logits(t, a, ref);
 		t->scope = "loss";
 		t->grad = false;
 		y = oom_shifted(t, other);
@@ -202,7 +59,7 @@ static struct oom_val kto(struct oom_tape *t, const struct oom_arch *a, struct o
 	if (ref != OOM_REF_NONE) {
 		struct oom_val y;
 
-		other = other_logits(t, a, ref);
+		other = oom_other_logits(t, a, ref);
 		t->scope = "loss";
 		t->grad = false;
 		y = oom_shifted(t, other);
@@ -280,10 +137,57 @@ static struct oom_val grpo(struct oom_tape *t, const struct oom_arch *a, struct 
 	loss = oom_reduce(t, answer_logps(t, logits));
 	if (ref == OOM_REF_NONE)
 		return loss;
-	logits = other_logits(t, a, ref);
+	logits = oom_other_logits(t, a, ref);
 	t->grad = false;
 	oom_drop(t, answer_logps(t, logits));
 	t->grad = grad;
+	return loss;
+}
+
+static bool same_vocabulary(struct oom_tape *t, const struct oom_arch *a)
+{
+	if (t->teacher && t->teacher->vocab == a->vocab)
+		return true;
+	oom_tape_fail(t, OOM_ERR_INVALID,
+		      "this objective needs a teacher of the same vocabulary (%llu tokens): --teacher config.json",
+		      (unsigned long long)a->vocab);
+	return false;
+}
+
+/* What the teacher, called without use_cache=False, leaves beside its logits: copies of all keys and values,
+ * in the keys' type (transformers cache_utils.py DynamicLayer.lazy_initialization, update).  Autocast has made
+ * them 16 bit, and the rotation in the type of the embedded tokens undoes that. */
+static struct oom_val teachers_cache(struct oom_tape *t)
+{
+	const struct oom_arch *a = t->teacher;
+	const enum oom_dtype dt = (enum oom_dtype)(t->beside.n ? t->beside.params[0].dt : OOM_F32);
+
+	return oom_new(t, "teacher's keys and values", t->m_bs,
+		       (struct oom_dim){2 * a->n_layers * a->n_kv_heads * a->head_dim, NULL},
+		       t->amp && a->rotary_share <= 0 ? (enum oom_dtype)t->amp_dt : dt);
+}
+
+/* Student and teacher on the whole vocabulary; the teacher's outputs keep their cache, as both keep their
+ * logits, until the loss is there (trl/experimental/gkd/gkd_trainer.py compute_loss). */
+static struct oom_val gkd(struct oom_tape *t, const struct oom_arch *a, struct oom_val loss,
+			  struct oom_val logits)
+{
+	struct oom_val teacher, cache, x, y;
+
+	if (!same_vocabulary(t, a)) {
+		oom_drop(t, logits);
+		return loss;
+	}
+	teacher = oom_other_logits(t, t->teacher, OOM_REF_MODEL);
+	cache = teachers_cache(t);
+	x = oom_shifted(t, logits);
+	y = oom_shifted(t, teacher);
+	loss = oom_divergence(t, x, y);
+	oom_drop(t, y);
+	oom_drop(t, x);
+	oom_drop(t, cache);
+	oom_drop(t, teacher);
+	oom_drop(t, logits);
 	return loss;
 }
 
@@ -296,15 +200,11 @@ static struct oom_val distill(struct oom_tape *t, const struct oom_arch *a, stru
 	const bool grad = t->grad;
 	struct oom_val teacher, target, own, product, entropy;
 
-	if (!t->teacher || t->teacher->vocab != a->vocab) {
-		oom_tape_fail(t, OOM_ERR_INVALID,
-			      "objective distill needs a teacher of the same vocabulary (%llu tokens): "
-			      "--teacher config.json",
-			      (unsigned long long)a->vocab);
+	if (!same_vocabulary(t, a)) {
 		oom_drop(t, logits);
 		return loss;
 	}
-	teacher = other_logits(t, t->teacher, OOM_REF_MODEL);
+	teacher = oom_other_logits(t, t->teacher, OOM_REF_MODEL);
 	t->scope = "loss";
 	own = oom_op_log_softmax(t, oom_op_unary(t, OOM_SCALE, oom_keep(logits)));
 	t->grad = false;
@@ -381,6 +281,8 @@ static const struct oom_objective table[] = {
 			    .source = TRL "grpo_trainer.py", .loss = grpo},
 	[OOM_METHOD_DISTILL] = {.rows = 1, .tasks = TEXT, .source = "torch/nn/functional.py kl_div",
 				.loss = distill},
+	[OOM_METHOD_GKD] = {.rows = 1, .inputs = 3, .no_labels = true, .tasks = TEXT,
+			    .source = "trl/experimental/gkd/gkd_trainer.py", .loss = gkd},
 	[OOM_METHOD_REWARD] = {.rows = 2, .inputs = 1, .no_labels = true,
 			       .tasks = 1u << OOM_TASK_SEQ_CLS,
 			       .source = TRL "reward_trainer.py", .loss = reward},
@@ -428,7 +330,7 @@ enum oom_reference oom_reference_of(const struct oom_plan *p)
 struct oom_val oom_objective_forward(struct oom_tape *t, const struct oom_arch *a, bool train)
 {
 	const struct oom_objective *o = oom_objective_of(t->plan);
-	struct called c;
+	struct oom_called c;
 
 	if (o->tasks && !(o->tasks >> t->task & 1)) {
 		oom_tape_fail(t, OOM_ERR_INVALID, "%s is trained for another task: %s",
@@ -437,7 +339,7 @@ struct oom_val oom_objective_forward(struct oom_tape *t, const struct oom_arch *
 			      "a reward model is a classifier, --task seq-cls");
 		return oom_none();
 	}
-	c = call(t, a, train, !o->no_labels, o->loss != NULL);
+	c = oom_call(t, a, train, !o->no_labels, o->loss != NULL);
 	if (!o->loss || t->status) {
 		oom_drop(t, c.logits);
 		return c.loss;

@@ -135,7 +135,7 @@ static void finish_objective(struct fw_part *p)
 	if (!strcmp(type, "rm"))
 		fw_set(p, "objective", "reward", "rlhf_type", NULL);
 	else if (!strcmp(type, "gkd"))
-		fw_set(p, "objective", "distill", "rlhf_type", NULL);
+		fw_set(p, "objective", "gkd", "rlhf_type", NULL);
 	else if (!strcmp(task, "seq_cls"))
 		fw_set(p, "objective", "classification", "task_type", NULL);
 	else if (!strcmp(task, "embedding") || !strcmp(task, "reranker") ||

@@ -82,7 +82,7 @@ static const char *launched(const struct fw_part *p)
 		{"sft", "sft"}, {"sft_vlm", "sft"}, {"dpo", "dpo"}, {"dpo_vlm", "dpo"}, {"kto", "kto"},
 		{"reward", "reward"}, {"reward_modeling", "reward"}, {"grpo", "grpo"},
 		{"grpo_vlm", "grpo"}, {"rloo", "rloo"}, {"ppo", "ppo"}, {"ppo_tldr", "ppo"},
-		{"orpo", "orpo"}, {"cpo", "cpo"}, {"gkd", "distill"}, {"online_dpo", "online-dpo"},
+		{"orpo", "orpo"}, {"cpo", "cpo"}, {"gkd", "gkd"}, {"online_dpo", "online-dpo"},
 		{"dpo_online", "online-dpo"}, {"nash_md", "nash-md"}, {"xpo", "xpo"}, {"bco", "bco"},
 		{"prm", "prm"}, {"run_sft", "sft"}, {"run_dpo", "dpo"}, {"run_orpo", "orpo"},
 		{"run_simpo", "simpo"}, {"run_clm", "pretrain"}, {"run_mlm", "pretrain"},

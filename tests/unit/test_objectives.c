@@ -200,13 +200,17 @@ static void selective_checkpointing_keeps_what_is_listed(void **state)
 
 static void a_teacher_is_needed(void **state)
 {
-	const struct oom_plan p = plan_of("objective=distill");
-	struct oom_error err = {{0}};
-	struct oom_eval e;
+	static const char *const taught[] = {"objective=distill", "objective=gkd"};
 
 	(void)state;
-	assert_int_equal(price(LLAMA, &p, &e, &err), OOM_ERR_INVALID);
-	assert_non_null(strstr(err.text, "--teacher"));
+	for (size_t i = 0; i < sizeof(taught) / sizeof(taught[0]); i++) {
+		const struct oom_plan p = plan_of(taught[i]);
+		struct oom_error err = {{0}};
+		struct oom_eval e;
+
+		assert_int_equal(price(LLAMA, &p, &e, &err), OOM_ERR_INVALID);
+		assert_non_null(strstr(err.text, "--teacher"));
+	}
 }
 
 static void what_does_not_go_together_says_so(void **state)

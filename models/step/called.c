@@ -1,0 +1,139 @@
+/* Calling models: what they return, in which type, and what lies beside the trained one for it. */
+#include "step/called.h"
+
+#include "blocks/blocks.h"
+#include "families/model.h"
+#include "step/program.h"
+#include "time/work.h"
+
+/* A converted output takes the place of what it was made of, for a loop that keeps them. */
+static void give_or_keep(struct oom_tape *t, size_t i, struct oom_val full)
+{
+	if (t->plan->keep_outputs && t->grad) {
+		const struct oom_val first = t->outputs[i];
+
+		t->outputs[i] = full;
+		full = first;
+	}
+	oom_drop(t, full);
+}
+
+/* The model returns: all but the loss is given up, converted to fp32 all together before by
+ * accelerate's wrapper (accelerate/utils/operations.py, ConvertOutputsToFp32).  The logits stay if
+ * they are wanted. */
+static struct oom_called returned(struct oom_tape *t, struct oom_val loss, bool convert, bool wanted)
+{
+	struct oom_val full[OOM_MAX_RETURNED];
+	struct oom_called c = {.loss = loss, .logits = oom_none()};
+	const int at = t->logits_at;
+
+	oom_prompts_leave(t);
+	if (convert && !oom_fuses_head(t)) {
+		const struct oom_val first = oom_share(t, loss);
+
+		if (!oom_is_none(loss))
+			c.loss = oom_op_cast(t, loss, OOM_F32);
+		for (size_t i = 0; i < t->n_outputs; i++)
+			full[i] = oom_op_cast(t, oom_keep(t->outputs[i]), OOM_F32);
+		for (size_t i = 0; i < t->n_outputs; i++)
+			if (wanted && (int)i == at)
+				c.logits = full[i];
+			else
+				give_or_keep(t, i, full[i]);
+		oom_drop(t, first);
+	} else if (wanted && at >= 0) {
+		c.logits = oom_share(t, t->outputs[at]);
+	}
+	if (t->plan->keep_outputs && t->grad)
+		return c;               /* the loop gives them up after the backward */
+	while (t->n_outputs)
+		oom_drop(t, t->outputs[--t->n_outputs]);
+	return c;
+}
+
+struct oom_called oom_call(struct oom_tape *t, const struct oom_arch *a, bool train, bool labels,
+			   bool wanted)
+{
+	/* TRL's and transformers' trainers call what accelerate has wrapped */
+	const bool wrapped = wanted ? t->amp : t->plan->convert_outputs_fp32 && train;
+	struct oom_val loss;
+	struct oom_called c;
+
+	t->no_labels = !labels;
+	t->m_logits = oom_objective_of(t->plan)->completion ?
+			      oom_len_min(t, t->m_b, (uint64_t)t->plan->completion_len + 1) :
+			      OOM_MONO_ONE;
+	t->logits_at = -1;
+	oom_amp_enter(t);
+	loss = oom_family_step(a->family, t, a);
+	c = returned(t, loss, wrapped || (wanted && t->plan->convert_outputs_fp32), wanted);
+	oom_amp_leave(t);
+	if (wanted && t->logits_at < 0)
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "this objective works on the logits of a language model; those of model "
+			      "type %s do not leave it in this task", a->model_type);
+	return c;
+}
+
+/* ---- models beside the trained one ---- */
+
+static void count_beside(struct oom_tape *t, size_t from)
+{
+	for (size_t i = from; i < t->n_params; i++) {
+		struct oom_param *q = &t->params[i];
+		uint64_t rounded;
+
+		q->flags |= OOM_P_BESIDE;
+		t->beside.bytes += oom_param_bytes(q, t->plan, &rounded) * q->count;
+		t->beside.rounded += rounded * q->count;
+		t->beside.elems += q->elems * q->count;
+	}
+}
+
+struct oom_val oom_other_logits(struct oom_tape *t, const struct oom_arch *a, enum oom_reference ref)
+{
+	const struct oom_arch *const arch = t->arch;
+	const uint64_t vocab = t->vocab, pixels = t->pixels;
+	const uint8_t shift = t->shift;
+	const struct oom_selection selection = t->selection;
+	const char *warning = t->warning;
+	const struct oom_plan *const plan = t->plan;
+	const bool grad = t->grad, train = t->train;
+	const uint64_t buffers = t->buffer_bytes, rounded = t->buffer_rounded;
+	const struct oom_tally work = t->tally;
+	struct oom_plan own = *plan;
+	struct oom_called c;
+	size_t from;
+
+	oom_plan_unadapt(&own);
+	own.grad_ckpt = OOM_CKPT_NONE;
+	own.num_layers = a == arch ? own.num_layers : 0;
+	t->arch = a;
+	t->plan = &own;
+	t->selection.by_name = false;   /* nothing of it trains */
+	t->grad = false;
+	t->train = train && ref == OOM_REF_ADAPTER;
+	oom_tape_beside(t, true);
+	from = t->n_params;
+	t->frozen = true;
+	c = oom_call(t, a, false, false, true);
+	t->frozen = false;
+	oom_work_alone(t, &work);
+	if (ref == OOM_REF_MODEL) {
+		count_beside(t, from);
+		t->beside.rounded += t->buffer_rounded - rounded;
+	}
+	oom_tape_beside(t, false);
+	t->buffer_bytes = buffers;
+	t->buffer_rounded = rounded;
+	t->arch = arch;
+	t->vocab = vocab;
+	t->pixels = pixels;
+	t->shift = shift;
+	t->selection = selection;
+	t->warning = warning;
+	t->plan = plan;
+	t->grad = grad;
+	t->train = train;
+	return c.logits;
+}
