@@ -172,7 +172,11 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "kd", "torch/nn/functional.py kl_div", OOM_SCIENCE) \
 	X(OOM_METHOD_GKD, "gkd", \
 	  "the student's own answers, its and a teacher's whole distributions compared (--teacher)", \
-	  "", "trl/experimental/gkd/gkd_trainer.py", OOM_SCIENCE)
+	  "", "trl/experimental/gkd/gkd_trainer.py", OOM_SCIENCE) \
+	X(OOM_METHOD_PPO, "ppo", \
+	  "policy and critic trained together, a reference and a reward model beside them, the scores of all rollouts " \
+	  "of a step: the update of TRL's PPOTrainer", \
+	  "", "trl/experimental/ppo/ppo_trainer.py", OOM_SCIENCE)
 
 #define OOM_REFERENCES(X) \
 	X(OOM_REF_AUTO, "auto", \

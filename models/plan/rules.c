@@ -74,7 +74,10 @@ static bool trains_base(const struct oom_plan *p)
 /* losses that Megatron-core has in some form of its own */
 #define EVERYWHERE (BIT(OOM_LOSS_PLAIN) | BIT(OOM_LOSS_FUSED) | BIT(OOM_LOSS_SLICED))
 #define BY_TOKENS (BIT(OOM_LOSS_CHUNKED_NLL) | BIT(OOM_LOSS_TILED))
-#define COMPARING (BIT(OOM_METHOD_DPO) | BIT(OOM_METHOD_KTO) | BIT(OOM_METHOD_GRPO))
+#define COMPARING (BIT(OOM_METHOD_DPO) | BIT(OOM_METHOD_KTO) | BIT(OOM_METHOD_GRPO) | \
+		   BIT(OOM_METHOD_PPO))
+/* of answers that the trained model gave */
+#define ONLINE (BIT(OOM_METHOD_GRPO) | BIT(OOM_METHOD_PPO))
 #define AT(field) offsetof(struct oom_plan, field)
 #define IS(field, v) {AT(field), (uint64_t)(v), 0, 0}
 #define IS_NOT(field, v) {AT(field), (uint64_t)(v) + 1, UINT64_MAX - 1, 0}
@@ -252,16 +255,18 @@ static const struct oom_rule rules[] = {
 	 "engine {engine}; use hf, deepspeed, fsdp1 or fsdp2"},
 	{IS_NOT(objective, OOM_METHOD_SFT), EXCLUDES(IS_NOT(fused_ce, OOM_LOSS_PLAIN)),
 	 "objective {objective} makes its own loss of whole logits: --loss plain"},
+	{IS(objective, OOM_METHOD_PPO), EXCLUDES(AMONG(engine, FSDP)),
+	 "objective ppo: two models in one wrapper are not modelled in engine {engine}; use hf or deepspeed"},
 	{IS(reference, OOM_REF_ADAPTER), WITH_ADAPTERS,
 	 "reference adapter is the model with its adapters switched off" ADAPTERS},
 	{IS_NOT(reference, OOM_REF_AUTO), WITHOUT_EFFECT_UNLESS(AMONG(objective, COMPARING)),
-	 "reference: objective {objective} compares the model with nothing; dpo, kto and grpo do"},
+	 "reference: objective {objective} compares the model with nothing; dpo, kto, grpo and ppo do"},
 	{IS_NOT(completion_len, OOM_DEFAULT_COMPLETION),
-	 WITHOUT_EFFECT_UNLESS(IS(objective, OOM_METHOD_GRPO)),
-	 "completion-len is about answers the model is trained on its own: --objective grpo"},
+	 WITHOUT_EFFECT_UNLESS(AMONG(objective, ONLINE)),
+	 "completion-len is about answers the model is trained on its own: --objective grpo or ppo"},
 	{PIPELINE, NEEDS(AMONG(fused_ce, EVERYWHERE)),
 	 "engine megatron has a cross entropy of its own: --loss plain, or fused for TE's"},
-	{ABOVE_REAL(vllm_share, ZERO), WITHOUT_EFFECT_UNLESS(IS(objective, OOM_METHOD_GRPO)),
+	{ABOVE_REAL(vllm_share, ZERO), WITHOUT_EFFECT_UNLESS(AMONG(objective, ONLINE)),
 	 "vllm-gpu-memory-utilization is about rollouts: --objective grpo"},
 	{ABOVE(vllm_sleep, 0), WITHOUT_EFFECT_UNLESS(ABOVE_REAL(vllm_share, ZERO)),
 	 "vllm-sleep is about an engine on the card: --vllm-gpu-memory-utilization"},

@@ -137,3 +137,44 @@ struct oom_val oom_other_logits(struct oom_tape *t, const struct oom_arch *a, en
 	t->train = train;
 	return c.logits;
 }
+
+void oom_copy_beside(struct oom_tape *t, size_t from)
+{
+	if (t->stream != OOM_STREAM_FWD)        /* each pass meets the same */
+		return;
+	for (size_t i = from; i < t->n_params; i++) {
+		const struct oom_param *q = &t->params[i];
+		uint64_t rounded;
+
+		if (q->flags & OOM_P_LORA)
+			continue;
+		t->beside.bytes += oom_param_bytes(q, t->plan, &rounded) * q->count;
+		t->beside.rounded += rounded * q->count;
+		t->beside.elems += q->elems * q->count;
+	}
+}
+
+struct oom_val oom_critic(struct oom_tape *t, const struct oom_arch *a)
+{
+	const struct oom_plan *const plan = t->plan;
+	const struct oom_selection selection = t->selection;
+	const enum oom_task task = t->task;
+	const uint64_t labels = t->n_labels;
+	const size_t from = t->cursor;
+	struct oom_plan own = *plan;
+	struct oom_called c;
+
+	oom_plan_unadapt(&own);
+	own.grad_ckpt = OOM_CKPT_NONE;
+	t->plan = &own;
+	t->selection.by_name = false;
+	t->task = OOM_TASK_SEQ_CLS;
+	t->n_labels = 1;
+	c = oom_call(t, a, t->train, false, true);
+	oom_copy_beside(t, from);
+	t->n_labels = labels;
+	t->task = task;
+	t->selection = selection;
+	t->plan = plan;
+	return c.logits;
+}

@@ -191,6 +191,54 @@ static struct oom_val gkd(struct oom_tape *t, const struct oom_arch *a, struct o
 	return loss;
 }
 
+/* What has a name outside of the loss: the policy's logits, and its hidden states (output_hidden_states=True) where
+ * nothing else keeps them: norms keep fp32 copies of 16-bit ones, a checkpointed layer its input, the head under
+ * autocast a cast of the last.  That those which autograd keeps too outlive their layer's backward is left out. */
+static void linger(struct oom_tape *t, const struct oom_arch *a, struct oom_val logits)
+{
+	const uint64_t layers = t->plan->num_layers ? (uint64_t)t->plan->num_layers : a->n_layers;
+	const bool half = logits.dt != OOM_F32, all = half && t->plan->grad_ckpt == OOM_CKPT_NONE;
+
+	if (!t->grad) {
+		oom_drop(t, logits);
+		return;
+	}
+	oom_returns(t, logits);
+	if (all || t->amp)
+		oom_returns(t, oom_new(t, "hidden states", t->m_bs, (struct oom_dim){(all ? layers : 1) * a->d_model, NULL},
+				       (enum oom_dtype)logits.dt));
+}
+
+/* One micro-batch of the update: critic and policy, the answers' logits divided in place, a view of all of the
+ * sequence's (trl/experimental/ppo/ppo_trainer.py train, PolicyAndValueWrapper).  The passes over rollouts, which
+ * come before without a graph, are not in it. */
+static struct oom_val ppo(struct oom_tape *t, const struct oom_arch *a, struct oom_val loss,
+			  struct oom_val logits)
+{
+	const uint64_t n = (uint64_t)t->plan->completion_len;
+	const uint16_t row = oom_len_min(t, OOM_MONO_ONE, n), tokens = oom_len_min(t, t->m_b, n);
+	const struct oom_val value = oom_critic(t, a);
+	const size_t from = t->cursor;
+	struct oom_val x;
+
+	logits = oom_call(t, a, t->train, false, true).logits;
+	if (t->status) {
+		oom_drop(t, value);
+		oom_drop(t, logits);
+		return loss;
+	}
+	if (oom_reference_of(t->plan) == OOM_REF_MODEL)
+		oom_copy_beside(t, from);
+	t->scope = "loss";
+	logits = oom_op_temper(t, logits, tokens);
+	x = oom_op_slice(t, oom_keep(logits), tokens, (struct oom_dim){logits.width, logits.text});
+	loss = oom_reduce(t, oom_token_logps(t, x, row));
+	oom_drop(t, x);
+	loss = oom_op_add(t, loss, oom_reduce(t, oom_op_unary(t, OOM_SQUARE, value)));
+	linger(t, a, logits);
+	return loss;
+}
+
 /* The model's own loss, and kl_div(log_softmax(logits / T), softmax(teacher / T)): the target times
  * its logarithm, the target times the student's, their difference (aten/src/ATen/native/Loss.cpp
  * kl_div); autograd keeps the target and the log-probabilities. */
@@ -283,6 +331,9 @@ static const struct oom_objective table[] = {
 				.loss = distill},
 	[OOM_METHOD_GKD] = {.rows = 1, .inputs = 3, .no_labels = true, .tasks = TEXT,
 			    .source = "trl/experimental/gkd/gkd_trainer.py", .loss = gkd},
+	[OOM_METHOD_PPO] = {.rows = 1, .inputs = 1, .no_labels = true, .compares = true, .whole = true,
+			    .lingers = true, .rollouts = true, .tasks = TEXT,
+			    .source = "trl/experimental/ppo/ppo_trainer.py", .loss = ppo},
 	[OOM_METHOD_REWARD] = {.rows = 2, .inputs = 1, .no_labels = true,
 			       .tasks = 1u << OOM_TASK_SEQ_CLS,
 			       .source = TRL "reward_trainer.py", .loss = reward},
@@ -338,6 +389,10 @@ struct oom_val oom_objective_forward(struct oom_tape *t, const struct oom_arch *
 			      "objectives and losses of whole logits are about causal language models" :
 			      "a reward model is a classifier, --task seq-cls");
 		return oom_none();
+	}
+	if (o->whole) {
+		t->fused = false;
+		return o->loss(t, a, oom_none(), oom_none());
 	}
 	c = oom_call(t, a, train, !o->no_labels, o->loss != NULL);
 	if (!o->loss || t->status) {

@@ -12,6 +12,9 @@ struct oom_objective {
 	bool no_labels;         /* the model gets none, and makes no loss */
 	bool compares;          /* with a reference, where the plan says nothing else */
 	bool completion;        /* logits are asked for of the answer alone */
+	bool whole;             /* the loss calls all models itself; it gets nothing */
+	bool lingers;           /* outputs keep their names through the optimizer's step and the next micro-batch */
+	bool rollouts;          /* fp32 scores of all answers of a step's samples stay on the card */
 	uint8_t tasks;          /* it can be of, a bit each (enum oom_task); 0: any */
 	const char *source;
 	/* the loss, of the model's own (absent without labels) and its logits, which it consumes; NULL:

@@ -38,6 +38,29 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 	return x[0] + x[1] + x[2] + x[3];
 }
 
+/* What an objective's loop keeps on the card between passes: logits and hidden states that still have a name,
+ * scores of rollouts. */
+static void outside_the_loss(struct oom_schedule *s, const struct program *g, const struct oom_plan *p,
+			     const struct oom_arch *a, const struct oom_batch *at)
+{
+	const struct oom_objective *o = oom_objective_of(p);
+	const bool wide = oom_plan_stores(p) == OOM_FP32 || g->tape.amp;
+	const uint64_t layers = p->num_layers ? (uint64_t)p->num_layers : a->n_layers,
+		       width = a->vocab + (layers + 1) * a->d_model,
+		       outputs = oom_block(at->b * at->s * width * (wide ? 4 : 2)),
+		       answer = (uint64_t)p->completion_len < at->s ? (uint64_t)p->completion_len : at->s;
+
+	if (o->lingers) {
+		oom_add_holding(s, "outputs of the last micro-batch", OOM_BUCKET_SAVED, outputs, OOM_AT_STEP, OOM_AT_STEP_END);
+		if (p->grad_accum > 1)
+			oom_add_holding(s, "outputs of the micro-batch before", OOM_BUCKET_SAVED, outputs,
+					OOM_AT_FORWARD, OOM_AT_BACKWARD);
+	}
+	if (o->rollouts)
+		oom_add_holding(s, "scores of rollouts", OOM_BUCKET_SAVED,
+				oom_block(at->b * (uint64_t)p->grad_accum * answer * a->vocab * 4), OOM_AT_START, OOM_AT_NEVER);
+}
+
 uint64_t oom_cut_rows(const struct oom_param *q)
 {
 	if (!q->rows)
@@ -175,6 +198,7 @@ enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 								      OOM_SHARE_PART, at->ranks) :
 						     g->tape.beside.rounded,
 				OOM_AT_LOAD, OOM_AT_NEVER)->pieces = OOM_PER_BESIDE;
+	outside_the_loss(s, g, p, a, at);
 	s->ranks = at->ranks;
 	s->accumulates = p->grad_accum > 1;
 	s->grads_stay = grads_stay(p, s);

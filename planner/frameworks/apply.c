@@ -27,6 +27,9 @@ static const struct stand_in stand_ins[] = {
 	{"objective", "rloo", "objective=grpo", "priced as GRPO: the policy on the rows it made"},
 	{"objective", "remax", "objective=grpo", "priced as GRPO: the policy on the rows it made"},
 	{"objective", "reinforce", "objective=grpo", "priced as GRPO: the policy on the rows it made"},
+	{"objective", "ppo", "",
+	 "priced as supervised fine-tuning of micro-batch rows: critic, reference and reward models, rollouts are "
+	 "missing (--objective ppo is TRL's, with all of them on one card)"},
 	{"objective", "*", "",
 	 "priced as supervised fine-tuning of micro-batch rows: reference models, pairs of rows, "
 	 "rollouts are missing"},
@@ -52,6 +55,17 @@ static void tell(const struct teller *t, const char *a, const char *b, const cha
 		return;
 	snprintf(text, sizeof(text), "%s%s%s", a, b, c);
 	t->tell(t->data, text);
+}
+
+/* Words that a knob has and means one framework's by, which says so with a fact of its own ("@price."). */
+static bool means_another(const struct oom_reading_knob *k)
+{
+	static const char *const words[][2] = {{"objective", "ppo"}};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (!strcmp(words[i][0], k->name) && !strcmp(words[i][1], k->value))
+			return true;
+	return false;
 }
 
 static void use_stand_in(const struct oom_reading_knob *k, struct oom_plan *plan,
@@ -91,7 +105,7 @@ static void apply_knob(const struct oom_reading *r, const struct oom_reading_kno
 	snprintf(priced, sizeof(priced), "@price.%s", k->name);
 	if ((!knob || !part_fact(r->all, priced) ||
 	     oom_plan_set(plan, knob, part_fact(r->all, priced)->value, &err)) &&
-	    (!knob || oom_plan_set(plan, knob, k->value, &err)))
+	    (!knob || means_another(k) || oom_plan_set(plan, knob, k->value, &err)))
 		use_stand_in(k, plan, t);
 	if (k->open)
 		tell(t, k->name, ": ", k->why);

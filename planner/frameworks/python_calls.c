@@ -23,6 +23,7 @@ static const struct {
 	{"CPOConfig", "trl", "cpo"},
 	{"RewardConfig", "trl", "reward"},
 	{"PPOConfig", "trl", "ppo"},
+	{"GKDConfig", "trl", "gkd"},
 	{"RLOOConfig", "trl", "rloo"},
 	{"SentenceTransformerTrainingArguments", "hf-trainer", "embedding"},
 	{"SFTConfig", "trl", "sft"},
@@ -229,6 +230,17 @@ static void finish_optimizer(struct fw_part *p, const char *config)
 		fw_set(p, "optimizer", "adamw-8bit", path, "transformers/trainer.py get_optimizer");
 }
 
+/* What the nested arguments took to be SFTTrainer's. */
+static void finish_objective(struct fw_part *p)
+{
+	if (fw_fact_is(p, "objective", "sft"))
+		return;
+	fw_set(p, "@price.loss", "plain", NULL, NULL);
+	fw_set(p, "loss", "plain", NULL, "log-probabilities of whole logits");
+	if (fw_fact_is(p, "objective", "ppo"))
+		fw_set(p, "@price.objective", "ppo", NULL, NULL);
+}
+
 static void finish(struct fw_part *p)
 {
 	const char *unsloth = called(p, loaders, sizeof(loaders) / sizeof(loaders[0]));
@@ -243,6 +255,8 @@ static void finish(struct fw_part *p)
 				finish_unsloth(p, unsloth);
 			finish_optimizer(p, configs[i].name);
 			fw_nested(p, configs[i].name, configs[i].framework);
+			if (configs[i].objective && !strcmp(configs[i].framework, "trl"))
+				finish_objective(p);
 			break;
 		}
 	if (!unsloth)

@@ -21,6 +21,7 @@ static const struct fw_row rows[] = {
 	{"loss_type", .hook = true, .source = CONFIG ":283"},
 	{"max_prompt_length", .hook = true, .source = GRPO},
 	FW_KEY("max_completion_length", "completion-len", NULL, NULL, GRPO ":488"),
+	FW_KEY("response_length", "completion-len", NULL, NULL, "trl/experimental/ppo/ppo_config.py"),
 	{"beta", .hook = true},
 	{"num_generations", .hook = true, .source = GRPO ":474"},
 	{"response_length", .hook = true, .source = "trl PPOConfig"},
@@ -224,6 +225,9 @@ static void finish_loss(struct fw_part *p, enum generation age)
 {
 	const char *type = fw_text(p, "loss_type");
 
+	/* before 0.12 a policy with a head for values; trl/experimental/ppo/ppo_trainer.py since then */
+	if (fw_fact_is(p, "objective", "ppo") && age != OLD)
+		fw_set(p, "@price.objective", "ppo", NULL, NULL);
 	if (*fw_fact(p, "loss"))
 		return;
 	/* SFTTrainer computes entropy and accuracy of the logits besides (sft_trainer.py compute_loss) */

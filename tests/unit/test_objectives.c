@@ -88,6 +88,26 @@ static void single_answers(void **state)
 }
 
 /* Of two layers the second is recomputed: half as much is kept as without, but for one more input. */
+/* Policy and critic, each with states of its own; beside them a reward model of the critic's kind and a copy of
+ * the policy.  A critic is the model with a head of one number instead of the tied one.  A scored token of a
+ * rollout has an fp32 number a word, of all samples of a step. */
+static void four_models(void **state)
+{
+	const struct oom_eval alone = of("objective=sft"), none = of("objective=ppo reference=none"),
+			      both = of("objective=ppo"), more = of("objective=ppo completion-len=356 grad-accum=3"),
+			      less = of("objective=ppo completion-len=256 grad-accum=3");
+
+	(void)state;
+	about(none.peak[OOM_PHASE_LOAD], alone.peak[OOM_PHASE_LOAD], 2 * 4 * (N + H), "critic, reward model");
+	about(both.peak[OOM_PHASE_LOAD], none.peak[OOM_PHASE_LOAD], 4 * N, "reference");
+	assert_int_equal(none.trainable_params, 2 * N + H);
+	about(more.peak[OOM_PHASE_OPT2], less.peak[OOM_PHASE_OPT2], 3 * B * 100 * V * 4, "scores");
+	/* the adapters' model is its own reference */
+	about(of("objective=ppo lora-r=8 lora-targets=q_proj precision=bf16").peak[OOM_PHASE_LOAD],
+	      of("objective=ppo lora-r=8 lora-targets=q_proj precision=bf16 reference=none").peak[OOM_PHASE_LOAD], 0,
+	      "adapters");
+}
+
 static void every_second_layer(void **state)
 {
 	const uint64_t none = of("precision=bf16").saved_bytes, all = of("precision=bf16 grad-ckpt=full").saved_bytes,
@@ -221,6 +241,7 @@ static void what_does_not_go_together_says_so(void **state)
 		{"{\"model_type\": \"vit\"}", "loss=sft seq-len=0"},
 		{LLAMA, "objective=reward task=causal-lm"},
 		{LLAMA, "objective=dpo task=seq-cls"},
+		{"{\"model_type\": \"bert\"}", "objective=ppo"},
 	};
 
 	(void)state;
@@ -242,6 +263,7 @@ int main(void)
 		cmocka_unit_test(references_are_weights_beside_the_model),
 		cmocka_unit_test(bytes_per_logit),
 		cmocka_unit_test(single_answers),
+		cmocka_unit_test(four_models),
 		cmocka_unit_test(every_second_layer),
 		cmocka_unit_test(rollouts_share_the_card),
 		cmocka_unit_test(outputs_and_means_lie_beside_the_step),
