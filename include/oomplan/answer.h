@@ -94,7 +94,8 @@ struct oom_expectation {
 struct oom_judged {
 	struct oom_plan plan;
 	struct oom_eval eval;           /* replayed, with buckets */
-	bool fits_gpu;                  /* oom_judge's verdict, or the calibration's; true without a card */
+	bool fits_gpu;                  /* oom_judge's verdict on the step, or the calibration's, and on the
+				 * evaluation where the run has one; true without a card */
 	bool fits;                      /* and the host's memory does */
 	struct oom_host_need host;
 	enum oom_limit first_limit;     /* what a run meets first */

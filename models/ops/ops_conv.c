@@ -177,11 +177,11 @@ static struct oom_map norm(struct oom_tape *t, const char *op, const char *name,
 struct oom_map oom_batch_norm(struct oom_tape *t, const char *name, struct oom_map m)
 {
 	const enum oom_dtype dt = (enum oom_dtype)m.x.dt;
-	struct oom_param p = {.elems = m.c, .flags = OOM_P_NORM};
+	struct oom_param p = {.name = "weight", .elems = m.c, .flags = OOM_P_NORM};
 
 	if (t->status)
 		return m;
-	oom_param_policy(t, &p);
+	oom_param_policy(t, &p);        /* the weight's dtype is the buffers' */
 	/* running_mean, running_var, num_batches_tracked */
 	oom_buffer(t, m.c, (enum oom_dtype)p.dt);
 	oom_buffer(t, m.c, (enum oom_dtype)p.dt);

@@ -68,12 +68,20 @@ static enum finding judge(const struct subject *s, const struct question *q, cha
 	struct oom_error err = {""};
 	struct oom_judged truth;
 	struct oom_eval e;
-	bool fits;
+	bool fits, replayed;
 
 	if (!estimate(s, &o, &truth) ||
-	    oom_judge(s->ev, s->model, &truth.plan, o.capacity_bytes, 0, &e, &fits, &err))
+	    oom_judge(s->ev, s->model, &truth.plan, o.capacity_bytes, 0, &e, &fits, &err) ||
+	    oom_judge(s->ev, s->model, &truth.plan, o.capacity_bytes, OOM_EVAL_REPLAY, &e, &replayed,
+		      &err))
 		return SILENT;
-	return same("judge", truth.eval.used_bytes, fits, &truth, words, size);
+	if (fits != replayed) {
+		snprintf(words, size, "judge says fits %d by bounds, %d by replay", fits, replayed);
+		return BROKEN;
+	}
+	/* the judge speaks of the step; the run's evaluation is asked for apart */
+	fits = fits && oom_evaluation_fits(s->ev, s->model, &truth.plan, o.capacity_bytes);
+	return same("judge", e.used_bytes, fits, &truth, words, size);
 }
 
 static enum finding searched(const struct subject *s, const struct oom_question *o,

@@ -28,6 +28,7 @@ static const char *const plans[] = {
 	"micro-batch=2 seq-len=128 precision=amp-bf16 grad-ckpt=full lora-r=8",
 	"micro-batch=2 seq-len=128 engine=megatron gpus=4 tp=2 pp=2 precision=bf16",
 	"micro-batch=1 seq-len=64 engine=fsdp2 gpus=2 images=1 attn=eager padding-mask=true",
+	"micro-batch=1 seq-len=64 lora-r=4 lora-targets=all-linear lora-bias=all grad-accum=2",
 };
 enum { PLANS = sizeof(plans) / sizeof(plans[0]) };
 
