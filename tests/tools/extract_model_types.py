@@ -15,6 +15,7 @@ One line per type, sorted: type, a tab, and one JSON object with
   aliases        other name -> the name to look up, both of which a config.json may use (attribute_map; the commonly used
                  name wins: n_embd -> hidden_size), and old keys that __post_init__ still takes (n_embed -> hidden_size)
   architectures  task -> class name, first of the auto mapping; "base" is the model without a head
+  merged         sub configs over whose given keys the class lays its own defaults (_default_text_config_kwargs)
   sub_configs    key -> model type of the sub config the class makes by default ("" where it has none: its defaults then
                  stand in the parent's under that key)
 Left out: token ids, label maps, initializers, epsilons, rotary parameters, loss coefficients, generation and output settings.
@@ -161,9 +162,10 @@ def differences(obj, cls):
 def entry(cls, queue):
     obj = make(cls)
     defaults = raw_defaults(cls)
-    subs = {}
+    subs, merged = {}, {}
     if isinstance(getattr(obj, "tie_word_embeddings", None), bool):
         defaults["tie_word_embeddings"] = obj.tie_word_embeddings
+    defaults.pop("num_labels", None)  # Pvt's field says 1000, its object 2
     if obj is not None and getattr(obj, "num_labels", 2) != 2:
         defaults["num_labels"] = obj.num_labels
     for key, (sub, value) in sub_classes(cls, obj).items():
@@ -172,6 +174,11 @@ def entry(cls, queue):
         if kind and kind != cls.model_type:
             queue.append(sub)
             inner = differences(value, sub) if value is not None else {}
+            given = getattr(cls, f"_default_{key}_kwargs", None)
+            if given:
+                # said, whether or not the type would come to the same value: Voxtral's head_dim
+                inner.update({k: v for k, v in given.items() if keep(k, v)})
+                merged[key] = True
         else:
             inner = raw_defaults(sub)
         if inner:
@@ -179,7 +186,7 @@ def entry(cls, queue):
         elif defaults.get(key, 0) is None:
             del defaults[key]
     fields = [f.name for f in dataclasses.fields(cls)]
-    return {"defaults": defaults, "aliases": aliases_of(cls, fields, obj), "sub_configs": subs}
+    return {"defaults": defaults, "aliases": aliases_of(cls, fields, obj), "sub_configs": subs, "merged": merged}
 
 
 def main():

@@ -78,7 +78,7 @@ void oom_vlm_free(struct oom_vlm *v)
 /* ---- reading ---- */
 
 /* A sub config: absent as a whole, the composition's own defaults for it stand before those of
- * its type. */
+ * its type; and where the class merges the two, always (GlmAsrConfig._default_text_config_kwargs). */
 static void open_part(struct oom_vlm *v, const char *key)
 {
 	struct oom_part *p = &v->part[v->n_parts++];
@@ -86,8 +86,10 @@ static void open_part(struct oom_vlm *v, const char *key)
 	char path[200];
 	const struct oom_key *k, *type, *usual;
 	struct oom_error err;
-	bool absent;
+	bool absent, merged;
 
+	snprintf(path, sizeof(path), "merged.%s", key);
+	merged = *key && oom_keys_find(o->defaults, path);
 	snprintf(path, sizeof(path), "%s%s", o->prefix, key);
 	k = oom_keys_find(o->keys, path);
 	absent = *key && (!k || k->type != OOM_KEY_OBJECT);
@@ -114,7 +116,7 @@ static void open_part(struct oom_vlm *v, const char *key)
 				    .defaults = &p->defaults,
 				    .prefix = p->prefix,
 				    .family = p->type};
-	if (absent || !usual || usual->type != OOM_KEY_STRING || !*usual->string) {
+	if (absent || merged || !usual || usual->type != OOM_KEY_STRING || !*usual->string) {
 		snprintf(p->over_prefix, sizeof(p->over_prefix), "defaults.%s.", key);
 		p->rd.over = o->defaults;
 		p->rd.over_prefix = p->over_prefix;
@@ -241,6 +243,8 @@ static void parse(struct oom_arch *a)
 	tie = oom_read_bool(&v->outer, "tie_word_embeddings",
 			    !(v->kind->flags & OOM_VLM_AUDIO) &&
 				    oom_read_bool(&v->part[0].rd, "tie_word_embeddings", false));
+	if (v->kind->flags & OOM_VLM_EITHER_TIES)
+		tie |= oom_read_bool(&v->part[0].rd, "tie_word_embeddings", false);
 	v->alone = text_alone(&v->outer);
 	a->rd = v->part[0].rd;
 	a->rd.family = v->type;
