@@ -14,9 +14,8 @@ void oom_decoder_shares(struct oom_frame *f, const struct oom_arch *a, const str
 		l->rope = oom_name_tables(f, oom_rope_tables(t, dim, dt, 2));
 }
 
-/* XModel.forward: its names are gone when the head begins. */
-static struct oom_val model(struct oom_tape *t, const struct oom_arch *a,
-			    const struct oom_decoder *d, struct oom_val *embed)
+struct oom_val oom_decoder_model(struct oom_tape *t, const struct oom_arch *a,
+				 const struct oom_decoder *d, struct oom_val *embed)
 {
 	union {
 		struct oom_decoder_layer base;
@@ -54,7 +53,7 @@ static struct oom_val model(struct oom_tape *t, const struct oom_arch *a,
 struct oom_val oom_decoder_step(struct oom_tape *t, const struct oom_arch *a,
 				const struct oom_decoder *d)
 {
-	struct oom_val embed, x = model(t, a, d, &embed);
+	struct oom_val embed, x = oom_decoder_model(t, a, d, &embed);
 
 	return oom_causal_tail(t, a, x, embed);
 }

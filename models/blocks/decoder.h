@@ -38,6 +38,10 @@ struct oom_decoder {
 	struct oom_val (*finish)(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
 };
 
+/* XModel.forward alone, for a family with a head of its own; its names are gone when the head begins.
+ * *embed gets the token table. */
+struct oom_val oom_decoder_model(struct oom_tape *t, const struct oom_arch *a,
+				 const struct oom_decoder *d, struct oom_val *embed);
 struct oom_val oom_decoder_step(struct oom_tape *t, const struct oom_arch *a,
 				const struct oom_decoder *d);
 /* Prepares what a prepare of NULL does, for one that does more. */

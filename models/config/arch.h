@@ -163,6 +163,8 @@ struct oom_family {
 			const struct oom_family_type *types;
 		};
 	};
+	/* types that only a composition's text model has; ends alike, or NULL */
+	const struct oom_family_type *inner_types;
 	const char *lora_targets;               /* PEFT's default for the type */
 	const struct oom_key_row *keys;         /* read first (keys.h); may be NULL */
 	/* Fills from arch's reader what no row can; failures are left in arch->rd.  May be NULL

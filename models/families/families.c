@@ -15,10 +15,10 @@ const struct oom_family *const oom_families[] = {
 	NULL
 };
 
-/* The row of a model type; NULL: the family does not have it. */
-static const struct oom_family_type *type_of(const struct oom_family *f, const char *model_type)
+/* The row of a model type; NULL: the table does not have it. */
+static const struct oom_family_type *type_of(const struct oom_family_type *t, const char *model_type)
 {
-	for (const struct oom_family_type *t = f->types; t->name; t++)
+	for (; t && t->name; t++)
 		if (!strcmp(t->name, model_type))
 			return t;
 	return NULL;
@@ -27,7 +27,7 @@ static const struct oom_family_type *type_of(const struct oom_family *f, const c
 const struct oom_family *oom_family_find(const char *model_type)
 {
 	for (size_t i = 0; oom_families[i]; i++)
-		if (type_of(oom_families[i], model_type))
+		if (type_of(oom_families[i]->types, model_type))
 			return oom_families[i];
 	return NULL;
 }
@@ -40,7 +40,9 @@ const struct oom_family_info *oom_family_at(size_t i)
 
 void oom_family_parse(const struct oom_family *f, struct oom_arch *a)
 {
-	a->type = type_of(f, a->model_type);
+	a->type = type_of(f->types, a->model_type);
+	if (!a->type)
+		a->type = type_of(f->inner_types, a->model_type);
 	if (!a->type)                           /* text parts of multimodal models go by other words */
 		a->type = f->types;
 	if (f->keys)

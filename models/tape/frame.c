@@ -94,6 +94,11 @@ struct oom_val oom_take(struct oom_frame *f, struct oom_val h)
 	return h;
 }
 
+void oom_discard(struct oom_tape *t, struct oom_val x)
+{
+	oom_done(t, x);
+}
+
 struct oom_val oom_name_shared(struct oom_frame *f, struct oom_val x)
 {
 	return enter(f, x, true);

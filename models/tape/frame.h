@@ -48,6 +48,8 @@ struct oom_val oom_rename(struct oom_frame *f, struct oom_val old, struct oom_va
 void oom_forget(struct oom_frame *f, struct oom_val h);
 /* The name's last use: its value, for the operation to consume. */
 struct oom_val oom_take(struct oom_frame *f, struct oom_val h);
+/* A statement whose result nobody names. */
+void oom_discard(struct oom_tape *t, struct oom_val x);
 /* A name for a tensor that all layers of a stack use (a mask, a rotary table): once it is given up,
  * checkpointed layers still hold it until the first of them has been recomputed. */
 struct oom_val oom_name_shared(struct oom_frame *f, struct oom_val x);

@@ -303,7 +303,7 @@ static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 	if (flags & OOM_VLM_LIST)
 		f = oom_op_copy(t, "cat", f);
 	check_length(t, f, d.n);
-	e->held = oom_share(t, f);
+	f = oom_name(e->output, f);
 	t->scope = "model";
 	mask = oom_new(t, "image tokens", t->m_bs, D(1), OOM_U8);
 	x = oom_op_masked(t, "masked_scatter", x, mask);
@@ -315,9 +315,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	const struct oom_vlm *v = a->vlm;
 	const unsigned flags = v->kind->flags;
 	struct oom_emit e = emission(t, a);
+	struct oom_frame output = {.t = t};
 	const enum oom_task task = t->task;
 	struct oom_val loss;
 
+	/* cppcheck-suppress autoVariables ; e goes with this call */
+	e.output = &output;
 	if (task == OOM_TASK_CAUSAL_LM && v->alone)
 		return oom_family_step(v->text, t, a);
 	t->shift = flags & OOM_VLM_SHIFT_FP32 ? OOM_SHIFT_LOGITS_FP32 :
@@ -341,15 +344,13 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	loss = oom_family_step(v->text, t, a);
 	/* the evaluation pass must find what the first one found */
 	t->task = task;
-	if (e.merged)
-		oom_drop(t, e.held);
-	else if (t->merge &&
-		 !t->status) /* a text family that does not say when its embeddings are there */
+	if (!e.merged && t->merge &&
+	    !t->status) /* a text family that does not say when its embeddings are there */
 		oom_tape_fail(t, OOM_ERR_INVALID,
 			      "images are not modelled with the text model \"%s\"", v->text->name);
 	t->merge = NULL;
 	t->merge_ctx = NULL;
-	return loss;
+	return oom_leave(&output, loss);
 }
 
 static const struct oom_family_type types[] = {

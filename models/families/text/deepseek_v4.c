@@ -7,58 +7,51 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "blocks/blocks.h"
+#include "blocks/decoder.h"
+#include "config/keys.h"
 
-enum {
-	Q_RANK,
-	O_GROUPS,
-	O_RANK,
-	STREAMS,
-	ITERS,
-	INDEX_HEADS,
-	INDEX_DIM,
-	RATE_CSA,
-	RATE_HCA,
-	ROT,
-	NEXTN
-};
 enum { CSA = 1, HCA = 2, HASH = 4 };    /* of kind[] */
 
-static void parse(struct oom_arch *a)
+struct deepseek_v4 {
+	uint64_t q_rank, o_groups, o_rank, streams, iters, index_heads, index_dim, rot;
+	uint64_t rate_csa, rate_hca;
+};
+OOM_OWN(deepseek_v4, struct deepseek_v4);
+
+static const struct oom_key_row deepseek_v4_keys[] = {
+	OOM_DECODER_KEYS,
+	MUST(head_dim, "head_dim"),
+	OOM_USUAL_KEYS,
+	ACT(act, "hidden_act", "silu"),
+	OR(window, "sliding_window", 0),
+	MUST(n_experts, "n_routed_experts"),
+	MUST(top_k, "num_experts_per_tok"),
+	MUST(d_expert, "moe_intermediate_size"),
+	LIKE(d_ff, NULL, 1, d_expert),
+	LIKE(d_shared, NULL, 1, d_expert),
+	MUST_OWN(struct deepseek_v4, q_rank, "q_lora_rank"),
+	MUST_OWN(struct deepseek_v4, o_groups, "o_groups"),
+	MUST_OWN(struct deepseek_v4, o_rank, "o_lora_rank"),
+	MUST_OWN(struct deepseek_v4, streams, "hc_mult"),
+	OR_OWN(struct deepseek_v4, iters, "hc_sinkhorn_iters", 20),
+	MUST_OWN(struct deepseek_v4, index_heads, "index_n_heads"),
+	MUST_OWN(struct deepseek_v4, index_dim, "index_head_dim"),
+	OR_OWN(struct deepseek_v4, rate_csa, "compress_rates.compressed_sparse_attention", 4),
+	OR_OWN(struct deepseek_v4, rate_hca, "compress_rates.heavily_compressed_attention", 128),
+	OR_OWN(struct deepseek_v4, rot, "qk_rope_head_dim", 64),
+	OOM_KEYS_END,
+};
+
+static void deepseek_v4_parse(struct oom_arch *a)
 {
+	const struct deepseek_v4 *own = deepseek_v4_of(a);
 	struct oom_reader *r = &a->rd;
 
 	a->norm = OOM_NORM_RMS;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->n_heads = oom_read_count(r, "num_attention_heads", 1);
 	a->n_kv_heads = 1;
-	a->head_dim = oom_read_count(r, "head_dim", 1);
-	a->max_positions = oom_read_count_or(r, "max_position_embeddings", 0);
-	a->act = oom_read_act(r, "hidden_act", "silu");
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	a->attn_dropout = oom_read_real(r, "attention_dropout", 0);
-	a->window = oom_read_count_or(r, "sliding_window", 0);
-	a->n_experts = oom_read_count(r, "n_routed_experts", 1);
-	a->top_k = oom_read_count(r, "num_experts_per_tok", 1);
-	a->d_expert = a->d_ff = oom_read_count(r, "moe_intermediate_size", 1);
-	a->d_shared = a->d_expert;
-	a->extra[Q_RANK] = oom_read_count(r, "q_lora_rank", 1);
-	a->extra[O_GROUPS] = oom_read_count(r, "o_groups", 1);
-	a->extra[O_RANK] = oom_read_count(r, "o_lora_rank", 1);
-	a->extra[STREAMS] = oom_read_count(r, "hc_mult", 1);
-	a->extra[ITERS] = oom_read_count_or(r, "hc_sinkhorn_iters", 20);
-	a->extra[INDEX_HEADS] = oom_read_count(r, "index_n_heads", 1);
-	a->extra[INDEX_DIM] = oom_read_count(r, "index_head_dim", 1);
-	a->extra[RATE_CSA] = oom_read_count_or(r, "compress_rates.compressed_sparse_attention", 4);
-	a->extra[RATE_HCA] = oom_read_count_or(r, "compress_rates.heavily_compressed_attention",
-					       128);
-	a->extra[ROT] = oom_read_count_or(r, "qk_rope_head_dim", 64);
-	if (a->extra[STREAMS] > 64 || a->extra[ITERS] > 100 || !a->extra[RATE_CSA] ||
-	    !a->extra[RATE_HCA] || a->extra[RATE_CSA] > 65536 || a->extra[RATE_HCA] > 65536 ||
-	    a->extra[ROT] > a->head_dim || a->n_heads * a->head_dim % a->extra[O_GROUPS] ||
-	    a->top_k > a->n_experts) {
+	if (own->streams > 64 || own->iters > 100 || !own->rate_csa || !own->rate_hca ||
+	    own->rate_csa > 65536 || own->rate_hca > 65536 || own->rot > a->head_dim ||
+	    a->n_heads * a->head_dim % own->o_groups || a->top_k > a->n_experts) {
 		oom_read_fail(r,
 			      "deepseek_v4: hc_mult (at most 64), hc_sinkhorn_iters (at most 100), "
 			      "compress_rates, o_groups, "
@@ -83,10 +76,9 @@ static void parse(struct oom_arch *a)
 	a->approximate = true;
 }
 
-struct layer {
-	const struct oom_arch *a;
+struct deepseek_v4_layer {
+	struct oom_decoder_layer base;
 	struct oom_rope rope[2];        /* main, compress */
-	struct oom_val mask;
 };
 
 /* x * rsqrt(mean(x.float()^2) + eps).to(type): no weight */
@@ -94,11 +86,14 @@ static struct oom_val unweighted(struct oom_tape *t, struct oom_val x, uint64_t 
 {
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	const struct oom_dim one = {x.width / width, NULL};
-	struct oom_val v = oom_op_mean(
-		t, oom_op_unary(t, OOM_SQUARE, oom_op_cast(t, oom_keep(x), OOM_F32)), x.mono, one);
+	struct oom_frame f = {.t = t};
+	struct oom_val v;
 
+	x = oom_arg(&f, x);
+	v = oom_op_unary(t, OOM_SQUARE, oom_op_cast(t, x, OOM_F32));
+	v = oom_op_mean(t, v, x.mono, one);
 	v = oom_op_cast(t, oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, v)), dt);
-	return oom_op_mul(t, x, v);
+	return oom_op_mul(t, oom_take(&f, x), v);
 }
 
 struct mix {
@@ -107,24 +102,25 @@ struct mix {
 
 static struct oom_val divided(struct oom_tape *t, struct oom_val c, uint64_t n)
 {
-	struct oom_val s = oom_op_unary(t, OOM_ADD_SCALAR,
-					oom_op_sum(t, oom_keep(c), c.mono,
-						   (struct oom_dim){n, "hc_mult"}));
+	const struct oom_dim width = {n, "hc_mult"};
+	struct oom_frame f = {.t = t};
+	struct oom_val s;
 
-	return oom_op_div(t, c, s);
+	c = oom_name(&f, c);
+	s = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_sum(t, c, c.mono, width));
+	return oom_op_div(t, oom_take(&f, c), s);
 }
 
-/* Weights of the streams, made doubly stochastic (Sinkhorn), and the one sequence they collapse
- * to. */
+/* Weights of the streams x, borrowed, made doubly stochastic (Sinkhorn), and the one sequence they
+ * collapse to. */
 static struct mix connect(struct oom_tape *t, const struct oom_arch *a, const char *name,
 			  struct oom_val x)
 {
-	const uint64_t n = a->extra[STREAMS], w = (2 + n) * n;
+	const uint64_t n = deepseek_v4_of(a)->streams, w = (2 + n) * n;
 	const struct oom_dim parts[3] = {{n, "hc_mult"}, {n, "hc_mult"}, {n * n, "hc_mult ^ 2"}},
 			     h = D(a->d_model);
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val y = unweighted(t, oom_op_cast(t, oom_keep(x), OOM_F32), x.width), fn, base,
-		       scale, p[3];
+	struct oom_val y = unweighted(t, oom_op_cast(t, x, OOM_F32), x.width), fn, base, scale, p[3];
 	struct mix m;
 
 	t->scope = name;
@@ -139,14 +135,14 @@ static struct mix connect(struct oom_tape *t, const struct oom_arch *a, const ch
 	m.post = oom_op_unary(t, OOM_SCALE, oom_op_unary(t, OOM_SIGMOID, p[1]));
 	m.comb = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_softmax(t, p[2], false));
 	m.comb = divided(t, m.comb, n);
-	for (uint64_t i = 1; i < a->extra[ITERS]; i++)
+	for (uint64_t i = 1; i < deepseek_v4_of(a)->iters; i++)
 		m.comb = divided(t, divided(t, m.comb, n), n);
-	y = oom_op_mul(t, p[0], oom_keep(x));
+	y = oom_op_mul(t, p[0], x);
 	m.x = oom_op_cast(t, oom_op_sum(t, y, x.mono, h), dt);
 	return m;
 }
 
-/* post * y for every stream + comb @ streams */
+/* post * y for every stream + comb @ streams; consumes x. */
 static struct oom_val spread(struct oom_tape *t, struct mix *m, struct oom_val y, struct oom_val x)
 {
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
@@ -170,7 +166,7 @@ static struct oom_val compress(struct oom_tape *t, const struct oom_arch *a, str
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	const uint16_t m_len = oom_len_ceil(t, OOM_MONO_ONE, rate),
 		       windows = oom_mono_mul(t, t->m_b, m_len);
-	struct oom_val kv = oom_op_linear(t, "kv_proj", oom_keep(x), w, 0),
+	struct oom_val kv = oom_op_linear(t, "kv_proj", x, w, 0),
 		       g = oom_op_linear(t, "gate_proj", x, w, 0);
 
 	t->scope = "compressor";
@@ -185,17 +181,17 @@ static struct oom_val compress(struct oom_tape *t, const struct oom_arch *a, str
 	return oom_norm(t, a->norm, "kv_norm", kv, 0);
 }
 
-static struct oom_val rotated(struct oom_tape *t, const struct layer *l, struct oom_val x,
+static struct oom_val rotated(struct oom_tape *t, const struct deepseek_v4_layer *l, struct oom_val x,
 			      uint64_t heads, uint64_t d, int table)
 {
-	return oom_rope_apply(t, x, &l->rope[table], heads, d, l->a->extra[ROT]);
+	return oom_rope_apply(t, x, &l->rope[table], heads, d, deepseek_v4_of(l->base.a)->rot);
 }
 
 /* o_a_proj: every group of heads through a matrix of its own */
 static struct oom_val grouped_output(struct oom_tape *t, const struct oom_arch *a, struct oom_val y)
 {
-	const uint64_t g = a->extra[O_GROUPS], in = a->n_heads * a->head_dim / g;
-	const struct oom_dim out = {g * a->extra[O_RANK], "o_groups * o_lora_rank"};
+	const uint64_t g = deepseek_v4_of(a)->o_groups, in = a->n_heads * a->head_dim / g;
+	const struct oom_dim out = {g * deepseek_v4_of(a)->o_rank, "o_groups * o_lora_rank"};
 	struct oom_val w;
 
 	t->scope = "o_a_proj";
@@ -204,68 +200,80 @@ static struct oom_val grouped_output(struct oom_tape *t, const struct oom_arch *
 	return oom_op_linear(t, "o_b_proj", oom_op_copy(t, "groups", y), D(a->d_model), 0);
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, uint8_t kind,
-				struct oom_val x)
+/* The indexer's own compressor: its results only choose. */
+static void idle_indexer(struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct oom_arch *a = l->a;
-	const uint64_t d = a->head_dim;
-	const struct oom_dim qd = {a->n_heads * d, "n_heads * head_dim"};
-	const int table = kind & (CSA | HCA) ? 1 : 0;
-	const uint16_t scores = oom_mono_mul(t, t->m_bs, t->m_s);
-	struct oom_val q, kv, resid, s, y, sinks;
+	const struct deepseek_v4 *own = deepseek_v4_of(a);
+	const uint64_t d = own->index_dim;
 
-	resid = oom_norm(t, a->norm, "q_a_norm",
-			 oom_op_linear(t, "q_a_proj", oom_keep(x),
-				       (struct oom_dim){a->extra[Q_RANK], "q_lora_rank"}, 0),
-			 0);
-	q = oom_op_heads(t, oom_op_linear(t, "q_b_proj", oom_keep(resid), qd, 0));
-	q = rotated(t, l, unweighted(t, q, d), a->n_heads, d, table);
-	kv = oom_norm(t, a->norm, "kv_norm",
-		      oom_op_linear(t, "kv_proj", oom_keep(x), (struct oom_dim){d, "head_dim"}, 0),
-		      0);
-	kv = rotated(t, l, kv, 1, d, table);
-	if (kind & (CSA | HCA)) {
-		struct oom_val c = compress(t, a, oom_keep(x), d,
-					    a->extra[kind & CSA ? RATE_CSA : RATE_HCA], kind & CSA);
-
-		kv = oom_op_cat_into(t, kv, c, kv.mono, (struct oom_dim){d, "head_dim"});
-		/* the indexer's own compressor: its results only choose */
-		if (kind & CSA) {
-			const uint64_t i = a->extra[INDEX_DIM];
-
-			oom_linear_unused(t, "kv_proj", a->d_model, 2 * i, 0);
-			oom_linear_unused(t, "gate_proj", a->d_model, 2 * i, 0);
-			t->scope = "indexer";
-			oom_param(t, "position_bias", a->extra[RATE_CSA], 2 * i, OOM_P_UNUSED);
-			oom_param(t, "kv_norm.weight", 0, i, OOM_P_NORM | OOM_P_UNUSED);
-			oom_linear_unused(t, "q_b_proj", a->extra[Q_RANK],
-					  a->extra[INDEX_HEADS] * i, 0);
-			oom_linear_unused(t, "weights_proj", a->d_model, a->extra[INDEX_HEADS], 0);
-		}
-	}
-	/* eager_attention_forward with the sinks as one more key */
-	t->scope = "self_attn";
-	sinks = oom_param(t, "sinks", 0, a->n_heads, 0);
-	s = oom_op_bmm(t, "scores", q, oom_op_expand_copy(t, oom_keep(kv), kv.mono, qd), scores,
-		       D(a->n_heads), d);
-	s = oom_op_unary(t, OOM_SCALE, s);
-	if (!oom_is_none(l->mask))
-		s = oom_op_add(t, s, oom_keep(l->mask));
-	s = oom_op_cat(t, s, oom_op_expand(t, sinks, s.mono, D(a->n_heads)), D(a->n_heads));
-	s = oom_op_softmax(t, oom_op_unary(t, OOM_ADD_SCALAR, s), false);
-	s = oom_op_cast(t, oom_op_dropout(t, s, a->attn_dropout), (enum oom_dtype)kv.dt);
-	y = oom_op_bmm(t, "attention", s, oom_op_expand_copy(t, kv, kv.mono, qd), t->m_bs, qd,
-		       oom_mono_now(t, t->m_s));
-	y = rotated(t, l, oom_op_merge_heads(t, y), a->n_heads, d, table);
-	oom_drop(t, resid);
-	oom_done(t, x);
-	return grouped_output(t, a, y);
+	oom_linear_unused(t, "kv_proj", a->d_model, 2 * d, 0);
+	oom_linear_unused(t, "gate_proj", a->d_model, 2 * d, 0);
+	t->scope = "indexer";
+	oom_param(t, "position_bias", own->rate_csa, 2 * d, OOM_P_UNUSED);
+	oom_param(t, "kv_norm.weight", 0, d, OOM_P_NORM | OOM_P_UNUSED);
+	oom_linear_unused(t, "q_b_proj", own->q_rank, own->index_heads * d, 0);
+	oom_linear_unused(t, "weights_proj", a->d_model, own->index_heads, 0);
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+/* eager_attention_forward with the sinks as one more key; consumes q and kv. */
+static struct oom_val with_sinks(struct oom_tape *t, const struct deepseek_v4_layer *l,
+				 struct oom_val q, struct oom_val kv)
 {
-	const struct layer *l = ctx;
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
+	const struct oom_dim qd = {a->n_heads * a->head_dim, "n_heads * head_dim"},
+			     heads = D(a->n_heads);
+	struct oom_frame f = {.t = t};
+	struct oom_val s, k, sinks;
+
+	kv = oom_name(&f, kv);
+	t->scope = "self_attn";
+	sinks = oom_param(t, "sinks", 0, a->n_heads, 0);
+	k = oom_op_expand_copy(t, kv, kv.mono, qd);
+	s = oom_op_unary(t, OOM_SCALE, oom_op_bmm(t, "scores", q, k, t->m_bss, heads, a->head_dim));
+	if (!oom_is_none(l->base.mask))
+		s = oom_op_add(t, s, l->base.mask);
+	s = oom_op_cat(t, s, oom_op_expand(t, sinks, s.mono, heads), heads);
+	s = oom_op_softmax(t, oom_op_unary(t, OOM_ADD_SCALAR, s), false);
+	s = oom_op_cast(t, oom_op_dropout(t, s, a->attn_dropout), (enum oom_dtype)kv.dt);
+	k = oom_op_expand_copy(t, oom_take(&f, kv), kv.mono, qd);
+	s = oom_op_bmm(t, "attention", s, k, t->m_bs, qd, oom_mono_now(t, t->m_s));
+	return oom_op_merge_heads(t, s);
+}
+
+static struct oom_val attention(struct oom_tape *t, const struct deepseek_v4_layer *l, uint8_t kind,
+				struct oom_val x)
+{
+	const struct oom_arch *a = l->base.a;
+	const struct deepseek_v4 *own = deepseek_v4_of(a);
+	const uint64_t d = a->head_dim;
+	const struct oom_dim qd = {a->n_heads * d, "n_heads * head_dim"}, kd = {d, "head_dim"},
+			     rank = {own->q_rank, "q_lora_rank"};
+	const int table = kind & (CSA | HCA) ? 1 : 0;
+	struct oom_frame f = {.t = t};
+	struct oom_val q, kv, resid, y;
+
+	x = oom_arg(&f, x);
+	resid = oom_norm(t, a->norm, "q_a_norm", oom_op_linear(t, "q_a_proj", x, rank, 0), 0);
+	resid = oom_name(&f, resid);
+	q = oom_op_heads(t, oom_op_linear(t, "q_b_proj", resid, qd, 0));
+	q = rotated(t, l, unweighted(t, q, d), a->n_heads, d, table);
+	kv = oom_norm(t, a->norm, "kv_norm", oom_op_linear(t, "kv_proj", x, kd, 0), 0);
+	kv = rotated(t, l, kv, 1, d, table);
+	if (kind & (CSA | HCA)) {
+		y = compress(t, a, x, d, kind & CSA ? own->rate_csa : own->rate_hca, kind & CSA);
+		kv = oom_op_cat_into(t, kv, y, kv.mono, kd);
+	}
+	if (kind & CSA)
+		idle_indexer(t, a);
+	y = rotated(t, l, with_sinks(t, l, q, kv), a->n_heads, d, table);
+	return grouped_output(t, a, oom_leave(&f, y));
+}
+
+static struct oom_val deepseek_v4_block(struct oom_tape *t, const void *ctx, uint32_t i,
+					struct oom_val x)
+{
+	const struct deepseek_v4_layer *l = ctx;
+	const struct oom_arch *a = l->base.a;
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
 	const struct oom_moe m = {.experts = a->n_experts,
 				  .top_k = a->top_k,
@@ -277,63 +285,64 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 				  .route_plain = true,
 				  .scale_weights = true,
 				  .glu = OOM_GLU_CLAMPED};
+	struct oom_frame f = {.t = t};
 	struct mix c = connect(t, a, "attn_hc", x);
+	struct oom_val h;
 
-	x = spread(t, &c, attention(t, l, kind, oom_norm(t, a->norm, "input_layernorm", c.x, 0)),
-		   x);
+	h = attention(t, l, kind, oom_norm(t, a->norm, "input_layernorm", c.x, 0));
+	x = oom_name(&f, spread(t, &c, h, x));
 	oom_buffer(t, kind & HASH ? a->vocab * a->top_k : a->n_experts,
 		   kind & HASH ? OOM_I64 : OOM_F32);
 	c = connect(t, a, "ffn_hc", x);
-	return spread(t, &c,
-		      oom_moe_mlp(t, &m, oom_norm(t, a->norm, "post_attention_layernorm", c.x, 0)),
-		      x);
+	h = oom_moe_mlp(t, &m, oom_norm(t, a->norm, "post_attention_layernorm", c.x, 0));
+	return oom_leave(&f, spread(t, &c, h, oom_take(&f, x)));
 }
 
-/* The streams weighed into one before the last norm. */
-static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+/* The streams weighed into one, and the last norm. */
+static struct oom_val deepseek_v4_finish(struct oom_tape *t, const struct oom_arch *a,
+					 struct oom_val x)
 {
-	const struct oom_dim n = {a->extra[STREAMS], "hc_mult"};
+	const struct oom_dim n = {deepseek_v4_of(a)->streams, "hc_mult"};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val y = unweighted(t, oom_op_cast(t, oom_keep(x), OOM_F32), x.width), fn, base,
-		       scale;
+	struct oom_frame f = {.t = t};
+	struct oom_val y, fn, base, scale;
 
+	x = oom_name(&f, x);
+	y = unweighted(t, oom_op_cast(t, x, OOM_F32), x.width);
 	t->scope = "hc_head";
 	fn = oom_op_cast(t, oom_param(t, "hc_fn", n.n, x.width, 0), OOM_F32);
 	base = oom_op_cast(t, oom_param(t, "hc_base", 0, n.n, 0), OOM_F32);
 	scale = oom_op_cast(t, oom_param(t, "hc_scale", 0, 1, 0), OOM_F32);
-	y = oom_op_add(t,
-		       oom_op_mul(t, oom_op_matmul_param(t, "mixes", y, fn, oom_none(), n), scale),
-		       base);
-	y = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_unary(t, OOM_SIGMOID, y));
-	return oom_op_cast(t, oom_op_sum(t, oom_op_mul(t, y, x), t->m_bs, D(a->d_model)), dt);
+	y = oom_op_mul(t, oom_op_matmul_param(t, "mixes", y, fn, oom_none(), n), scale);
+	y = oom_op_unary(t, OOM_SIGMOID, oom_op_add(t, y, base));
+	y = oom_op_mul(t, oom_op_unary(t, OOM_ADD_SCALAR, y), oom_take(&f, x));
+	y = oom_op_cast(t, oom_op_sum(t, y, t->m_bs, D(a->d_model)), dt);
+	return oom_norm(t, a->norm, "norm", y, 0);
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val deepseek_v4_prepare(struct oom_frame *f, const struct oom_arch *a,
+					  struct oom_decoder_layer *base, struct oom_val x)
 {
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	const struct oom_dim wide = {a->extra[STREAMS] * a->d_model, "hc_mult * d_model"};
-	struct layer l = {.a = a};
-	enum oom_dtype dt;
+	const struct oom_dim wide = {deepseek_v4_of(a)->streams * a->d_model, "hc_mult * d_model"};
+	struct deepseek_v4_layer *l = (struct deepseek_v4_layer *)base;
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_tape *t = f->t;
 
-	t->scope = "embed_tokens";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_input_grads(t, oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
-	dt = (enum oom_dtype)x.dt;
-	first = oom_share(t, x);
-	l.mask = oom_make_eager_mask(t, dt);
+	base->mask = oom_name_shared(f, oom_make_eager_mask(t, dt));
 	x = oom_op_expand_copy(t, x, x.mono, wide);
-	l.rope[0] = oom_rope_tables(t, a->extra[ROT], dt, 2);
-	l.rope[1] = oom_rope_tables(t, a->extra[ROT], dt, 2);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &l, x);
-	for (int i = 0; i < 2; i++) {
-		oom_drop_shared(t, l.rope[i].cos);
-		oom_drop_shared(t, l.rope[i].sin);
-	}
-	oom_drop_shared(t, l.mask);
-	x = oom_norm(t, a->norm, "norm", head(t, a, x), 0);
-	oom_drop(t, first);
-	return oom_causal_tail(t, a, x, embed);
+	for (int i = 0; i < 2; i++)
+		l->rope[i] = oom_name_tables(f, oom_rope_tables(t, deepseek_v4_of(a)->rot, dt, 2));
+	return x;
 }
+
+static const struct oom_decoder deepseek_v4_decoder = {
+	.embed = "embed_tokens",
+	.kinds = true,
+	.layer_size = sizeof(struct deepseek_v4_layer),
+	.block = deepseek_v4_block,
+	.prepare = deepseek_v4_prepare,
+	.finish = deepseek_v4_finish,
+};
 
 const struct oom_family oom_family_deepseek_v4 = {
 	.name = "deepseek_v4",
@@ -342,6 +351,7 @@ const struct oom_family oom_family_deepseek_v4 = {
 	.source = "transformers 5.12 models/deepseek_v4/modeling_deepseek_v4.py",
 	.types = OOM_TYPE("deepseek_v4"),
 	.lora_targets = "q_a_proj+q_b_proj+kv_proj",
-	.parse = parse,
-	.step = step,
+	.keys = deepseek_v4_keys,
+	.parse = deepseek_v4_parse,
+	.decoder = &deepseek_v4_decoder,
 };

@@ -2,26 +2,34 @@
  * Reference: transformers 5.12, models/rwkv/modeling_rwkv.py, rwkv_linear_attention_cpu: the loop
  * that runs without the custom CUDA kernel (which keeps keys, values and the result only). */
 #include <stdio.h>
-#include <string.h>
 
+#include "blocks/decoder.h"
 #include "blocks/mixers.h"
+#include "config/keys.h"
 
-enum { WIDTH };                         /* extra[] */
+struct rwkv {
+	uint64_t width;
+};
+OOM_OWN(rwkv, struct rwkv);
 
-static void parse(struct oom_arch *a)
+static const struct oom_key_row rwkv_keys[] = {
+	MUST(vocab, "vocab_size"),
+	MUST(d_model, "hidden_size"),
+	MUST(n_layers, "num_hidden_layers"),
+	OR_OWN(struct rwkv, width, "attention_hidden_size", 0),
+	OR(d_ff, "intermediate_size", 0),
+	OR(max_positions, "context_length", 0),
+	FLAG(tie, "tie_word_embeddings", false),
+	OOM_KEYS_END,
+};
+
+static void rwkv_parse(struct oom_arch *a)
 {
-	struct oom_reader *r = &a->rd;
+	struct rwkv *own = rwkv_own(a);
 
 	a->norm = OOM_NORM_LAYER;
-	a->vocab = oom_read_count(r, "vocab_size", 1);
-	a->d_model = oom_read_count(r, "hidden_size", 1);
-	a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
-	a->extra[WIDTH] = oom_read_count_or(r, "attention_hidden_size", 0);
-	a->extra[WIDTH] = a->extra[WIDTH] ? a->extra[WIDTH] : a->d_model;
-	a->d_ff = oom_read_count_or(r, "intermediate_size", 0);
+	own->width = own->width ? own->width : a->d_model;
 	a->d_ff = a->d_ff ? a->d_ff : 4 * a->d_model;
-	a->max_positions = oom_read_count_or(r, "context_length", 0);
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
 	a->kind[0] = 1;                         /* a norm of its own before the first */
 	snprintf(a->warning, sizeof(a->warning),
 		 "%s: counted as it runs without its custom CUDA kernel; with it training needs "
@@ -29,15 +37,13 @@ static void parse(struct oom_arch *a)
 		 a->model_type);
 }
 
-/* hidden * mix + shifted * (1 - mix) */
+/* hidden * mix + shifted * (1 - mix); both are borrowed. */
 static struct oom_val mixed(struct oom_tape *t, const char *name, struct oom_val x,
 			    struct oom_val shifted)
 {
-	struct oom_val m = oom_param(t, name, 0, x.width, 0), y;
+	struct oom_val m = oom_param(t, name, 0, x.width, 0), y = oom_op_mul(t, x, m);
 
-	y = oom_op_mul(t, oom_keep(x), oom_keep(m));
-	return oom_op_add(t, y,
-			  oom_op_mul(t, oom_keep(shifted), oom_op_unary(t, OOM_ADD_SCALAR, m)));
+	return oom_op_add(t, y, oom_op_mul(t, shifted, oom_op_unary(t, OOM_ADD_SCALAR, m)));
 }
 
 struct wkv {
@@ -51,36 +57,40 @@ static struct oom_val exp_of(struct oom_tape *t, struct oom_val a, struct oom_va
 	return oom_op_unary(t, OOM_EXP, oom_op_add(t, a, b));
 }
 
-/* s[0], s[1], s[2]: numerator, denominator, maximum. */
-static struct oom_val turn(struct oom_tape *t, const struct wkv *x, struct oom_val s[3],
-			   struct oom_val out, bool last, struct oom_hold *held)
+/* s[0], s[1], s[2]: numerator, denominator, maximum.  Names of held's live until the next turn. */
+static struct oom_val turn(struct oom_frame *held, const struct wkv *x, struct oom_val s[3],
+			   struct oom_val out, bool last)
 {
-	const bool grad = t->grad;
 	const enum oom_dtype dt = (enum oom_dtype)out.dt;
+	struct oom_tape *t = held->t;
+	struct oom_frame f = {.t = t};
+	const bool grad = t->grad;
 	struct oom_val k, v, m, e1, e2, num, den, sum;
 
-	oom_release(t, held);
-	k = oom_op_cast(t, oom_op_slice(t, oom_keep(x->k), t->m_b, x->w), OOM_F32);
-	v = oom_op_slice(t, oom_keep(x->v), t->m_b, x->w);
-	sum = oom_op_add(t, oom_keep(k), oom_keep(x->first));
+	oom_leave(held, oom_none());
+	oom_name_each(&f, s, 3);
+	k = oom_op_cast(t, oom_op_slice(t, x->k, t->m_b, x->w), OOM_F32);
+	k = oom_name(&f, k);
+	v = oom_name(&f, oom_op_slice(t, x->v, t->m_b, x->w));
+	sum = oom_op_add(t, k, x->first);
 	/* maximum: keeps both */
-	m = oom_hold(t, held, oom_op_mul(t, oom_keep(s[2]), sum));
-	e1 = oom_hold(t, held, exp_of(t, oom_keep(s[2]), oom_keep(m)));
-	e2 = oom_hold(t, held, exp_of(t, oom_op_add(t, oom_keep(k), oom_keep(x->first)), m));
-	num = oom_op_mul(t, oom_keep(e1), oom_keep(s[0]));
-	num = oom_hold(t, held, oom_op_add(t, num, oom_op_mul(t, oom_keep(e2), oom_keep(v))));
-	den = oom_op_mul(t, e1, oom_keep(s[1]));
-	den = oom_hold(t, held, oom_op_add(t, den, e2));
+	m = oom_name(held, oom_op_mul(t, s[2], sum));
+	e1 = oom_name(held, exp_of(t, s[2], m));
+	e2 = oom_name(held, exp_of(t, oom_op_add(t, k, x->first), m));
+	num = oom_op_mul(t, e1, s[0]);
+	num = oom_name(held, oom_op_add(t, num, oom_op_mul(t, e2, v)));
+	den = oom_op_mul(t, e1, s[1]);
+	den = oom_name(held, oom_op_add(t, den, e2));
 	out = oom_op_set(t, out, oom_op_cast(t, oom_op_div(t, num, den), dt));
 	t->grad = grad && !last;                /* the state after the last token is given up */
-	sum = oom_op_add(t, oom_keep(s[2]), oom_keep(x->decay));
-	m = oom_op_mul(t, sum, oom_keep(k));
-	e1 = oom_hold(t, held, exp_of(t, oom_op_add(t, s[2], oom_keep(x->decay)), oom_keep(m)));
-	e2 = oom_hold(t, held, exp_of(t, k, oom_keep(m)));
-	s[0] = oom_op_mul(t, oom_keep(e1), s[0]);
-	s[0] = oom_op_add(t, s[0], oom_op_mul(t, oom_keep(e2), v));
-	s[1] = oom_op_add(t, oom_op_mul(t, e1, s[1]), e2);
-	s[2] = m;
+	sum = oom_op_add(t, s[2], x->decay);
+	m = oom_name(&f, oom_op_mul(t, sum, k));
+	e1 = oom_name(held, exp_of(t, oom_op_add(t, oom_take(&f, s[2]), x->decay), m));
+	e2 = oom_name(held, exp_of(t, oom_take(&f, k), m));
+	s[0] = oom_op_mul(t, e1, oom_take(&f, s[0]));
+	s[0] = oom_op_add(t, s[0], oom_op_mul(t, e2, oom_take(&f, v)));
+	s[1] = oom_op_add(t, oom_op_mul(t, e1, oom_take(&f, s[1])), e2);
+	s[2] = oom_take(&f, m);
 	t->grad = grad;
 	return out;
 }
@@ -90,57 +100,56 @@ static struct oom_val recurrence(struct oom_tape *t, struct wkv *x)
 	const struct oom_loop l = oom_loop_over(t, 1);
 	/* key, its sum with time_first, four exponentials, numerator, denominator, the decayed
 	 * maximum, three states */
-	const uint64_t kept = x->w.n * (x->k.dt == OOM_F32 ? 11 : 12);
-	struct oom_hold held = {.n = 0};
+	const struct oom_dim kept = {x->w.n * (x->k.dt == OOM_F32 ? 11 : 12), "kept by a turn"};
+	struct oom_frame f = {.t = t}, held = {.t = t};
 	struct oom_val s[3], out = oom_new(t, "output", t->m_bs, x->w, (enum oom_dtype)x->k.dt);
 
 	for (int i = 0; i < 3; i++)
 		s[i] = oom_new(t, "state", t->m_b, x->w, OOM_F32);
 	x->decay = oom_op_unary(t, OOM_NEG, oom_op_unary(t, OOM_EXP, x->decay));
+	x->decay = oom_name(&f, x->decay);
 	for (int i = 0; i < l.turns; i++) {
 		if (i)
-			s[0] = oom_loop_carry(t, &l, i - 1, s[0],
-					      (struct oom_dim){kept, "kept by a turn"}, OOM_F32);
-		out = turn(t, x, s, out, i + 1 == l.turns, &held);
+			s[0] = oom_loop_carry(t, &l, i - 1, s[0], kept, OOM_F32);
+		out = turn(&held, x, s, out, i + 1 == l.turns);
 	}
-	for (int i = 0; i < 3; i++)
-		oom_drop(t, s[i]);
-	oom_release(t, &held);
-	oom_drop(t, x->decay);
-	return out;
+	oom_name_each(&f, s, 3);
+	oom_leave(&held, oom_none());
+	return oom_leave(&f, out);
 }
 
+/* x is borrowed. */
 static struct oom_val time_mix(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const struct oom_dim w = {a->extra[WIDTH], "attention_hidden_size"}, h = {x.width, x.text};
+	const struct oom_dim w = {rwkv_of(a)->width, "attention_hidden_size"},
+			     h = {x.width, x.text};
 	/* _keep_in_fp32_modules: for fp16 alone */
 	const uint32_t kept = t->plan->precision == OOM_FP16 ? OOM_P_FP32 : 0;
+	struct oom_frame f = {.t = t};
 	struct wkv in = {.w = w};
-	struct oom_val shifted, r, y;
+	struct oom_val shifted, r;
 
 	t->scope = "attention";
 	in.decay = oom_param(t, "time_decay", 0, w.n, kept);
 	in.first = oom_param(t, "time_first", 0, w.n, kept);
-	shifted = oom_op_pad(t, oom_keep(x), t->m_bs, h);
+	shifted = oom_name(&f, oom_op_pad(t, x, t->m_bs, h));
 	in.k = mixed(t, "time_mix_key", x, shifted);
 	in.v = mixed(t, "time_mix_value", x, shifted);
 	r = mixed(t, "time_mix_receptance", x, shifted);
-	in.k = oom_op_linear(t, "key", in.k, w, 0);
-	in.v = oom_op_linear(t, "value", in.v, w, 0);
+	in.k = oom_name(&f, oom_op_linear(t, "key", in.k, w, 0));
+	in.v = oom_name(&f, oom_op_linear(t, "value", in.v, w, 0));
 	r = oom_op_unary(t, OOM_SIGMOID, oom_op_linear(t, "receptance", r, w, 0));
-	oom_drop(t, shifted);
-	y = recurrence(t, &in);
-	oom_drop(t, in.k);
-	oom_drop(t, in.v);
-	y = oom_op_linear(t, "output", oom_op_mul(t, r, y), h, 0);
-	oom_drop(t, x);
-	return y;
+	oom_forget(&f, shifted);
+	r = oom_op_mul(t, r, oom_leave(&f, recurrence(t, &in)));
+	return oom_op_linear(t, "output", r, h, 0);
 }
 
+/* x is borrowed. */
 static struct oom_val channel_mix(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_dim h = {x.width, x.text};
-	struct oom_val shifted = oom_op_pad(t, oom_keep(x), t->m_bs, h), k, r;
+	struct oom_frame f = {.t = t};
+	struct oom_val shifted = oom_name(&f, oom_op_pad(t, x, t->m_bs, h)), k, r;
 
 	t->scope = "feed_forward";
 	k = mixed(t, "time_mix_key", x, shifted);
@@ -149,36 +158,43 @@ static struct oom_val channel_mix(struct oom_tape *t, const struct oom_arch *a, 
 	k = oom_op_unary(t, OOM_SQUARE, oom_op_unary(t, OOM_RELU, k));
 	k = oom_op_linear(t, "value", k, h, 0);
 	r = oom_op_unary(t, OOM_SIGMOID, oom_op_linear(t, "receptance", r, h, 0));
-	r = oom_op_mul(t, r, k);
-	oom_drop(t, shifted);
-	oom_drop(t, x);
-	return r;
+	return oom_leave(&f, oom_op_mul(t, r, k));
 }
 
-static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val rwkv_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct oom_arch *a = *(const struct oom_arch *const *)ctx;
+	const struct oom_arch *a = ((const struct oom_decoder_layer *)ctx)->a;
+	struct oom_frame f = {.t = t};
+	struct oom_val h, y;
 
 	if (!i)
-		x = oom_norm(t, a->norm, "pre_ln", x, 0);
-	x = oom_op_add(t, x, time_mix(t, a, oom_norm(t, a->norm, "ln1", oom_keep(x), 0)));
-	return oom_op_add(t, x, channel_mix(t, a, oom_norm(t, a->norm, "ln2", oom_keep(x), 0)));
+		x = oom_name(&f, oom_norm(t, a->norm, "pre_ln", x, 0));
+	h = oom_name(&f, oom_norm(t, a->norm, "ln1", x, 0));
+	y = time_mix(t, a, h);
+	oom_forget(&f, h);
+	x = oom_name(&f, oom_op_add(t, oom_take(&f, x), y));
+	h = oom_name(&f, oom_norm(t, a->norm, "ln2", x, 0));
+	y = channel_mix(t, a, h);
+	oom_forget(&f, h);
+	return oom_leave(&f, oom_op_add(t, x, y));
 }
 
-static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
+static struct oom_val rwkv_prepare(struct oom_frame *f, const struct oom_arch *a,
+				   struct oom_decoder_layer *l, struct oom_val x)
 {
-	struct oom_val embed, x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-
-	t->scope = "embeddings";
-	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model));
-	x = oom_input_grads(t, x);
-	first = oom_share(t, x);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, block, &a, x);
-	x = oom_norm(t, a->norm, "ln_out", x, 0);
-	oom_drop(t, first);
-	return oom_causal_tail(t, a, x, embed);
+	(void)f;
+	(void)a;
+	(void)l;
+	return x;                               /* neither mask nor positions */
 }
+
+static const struct oom_decoder rwkv_decoder = {
+	.embed = "embeddings",
+	.norm = "ln_out",
+	.kinds = true,
+	.block = rwkv_block,
+	.prepare = rwkv_prepare,
+};
 
 const struct oom_family oom_family_rwkv = {
 	.name = "rwkv",
@@ -186,6 +202,7 @@ const struct oom_family oom_family_rwkv = {
 	.source = "transformers 5.12 models/rwkv/modeling_rwkv.py",
 	.types = OOM_TYPE("rwkv"),
 	.lora_targets = "key+value+receptance+output",
-	.parse = parse,
-	.step = step,
+	.keys = rwkv_keys,
+	.parse = rwkv_parse,
+	.decoder = &rwkv_decoder,
 };

@@ -137,7 +137,7 @@ struct oom_val oom_emit_idefics(struct oom_emit *e)
 
 	t->frozen |= oom_read_bool(o, "freeze_vision_layers", true);
 	oom_tower_read(&w, &e->part[1], e->v->part[1].type);
-	oom_drop(t, oom_tower_run(e, &w));
+	oom_discard(t, oom_tower_run(e, &w));
 	t->frozen = frozen;
 	s.from = w.d;
 	s.gate = strcmp(oom_read_string(o, "alpha_type", "float"), "vector") ? 1 : s.d;
@@ -176,7 +176,7 @@ struct oom_val oom_emit_ernie(struct oom_emit *e)
 	uint64_t d;
 
 	oom_tower_read(&w, &e->part[1], e->v->part[1].type);
-	oom_drop(t, oom_tower_run(e, &w));
+	oom_discard(t, oom_tower_run(e, &w));
 	d = w.d * w.merge * w.merge;
 	resampler_mlp(t, d, d);
 	resampler_mlp(t, d * frames, d);

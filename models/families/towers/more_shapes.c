@@ -10,7 +10,7 @@
 static void run_tower(struct oom_emit *e, size_t i, const char *type, struct oom_tower *w)
 {
 	oom_tower_read(w, &e->part[i], type ? type : e->v->part[i].type);
-	oom_drop(e->t, oom_tower_run(e, w));
+	oom_discard(e->t, oom_tower_run(e, w));
 }
 
 /* Ovis2Model: the tower's features become probabilities over a visual vocabulary with an

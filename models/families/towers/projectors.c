@@ -76,7 +76,7 @@ struct oom_val oom_emit_llava(struct oom_emit *e)
 	struct oom_val x;
 
 	if (!strcmp(type, "video_llava"))
-		oom_drop(t, tower(e, 1, &w));   /* the video tower, of the image tower's config */
+		oom_discard(t, tower(e, 1, &w));   /* the video tower, of the image tower's config */
 	oom_tower_read(&w, &e->part[1], e->v->part[1].type);
 	used_layers(e, &w, vip ? "vision_feature_layers" : "vision_feature_layer", -2);
 	x = oom_tower_run(e, &w);
@@ -85,7 +85,7 @@ struct oom_val oom_emit_llava(struct oom_emit *e)
 		x = without_class(e, x);
 	t->scope = "model";
 	if (!strncmp(type, "llava_next", 10) || !strcmp(type, "llava_onevision"))
-		oom_drop(t, oom_param(t, "image_newline", 0, e->a->d_model, 0));
+		oom_param(t, "image_newline", 0, e->a->d_model, 0);
 	if (k > 1)
 		x = oom_op_expand_copy(t, x, x.mono,
 				       (struct oom_dim){x.width * k, "hidden_size * layers"});
@@ -190,7 +190,8 @@ struct oom_val oom_emit_qwen(struct oom_emit *e)
 	struct oom_reader *r = &e->part[1];
 	const struct oom_key *deep = NULL;
 	struct oom_tower w;
-	struct oom_val x = tower(e, 1, &w);
+	struct oom_frame f = {.t = t};
+	struct oom_val x = oom_name(&f, tower(e, 1, &w));
 	const uint16_t tokens = e->m_tokens, len = e->m_len;
 	uint64_t out;
 
@@ -201,11 +202,11 @@ struct oom_val oom_emit_qwen(struct oom_emit *e)
 		deep = oom_read_key(r, "deepstack_visual_indexes");
 	for (uint32_t i = 0; deep && deep->type == OOM_KEY_LIST && i < deep->n_items && i < 64;
 	     i++) {
-		oom_drop(t, merger(e, &w, oom_keep(x), out, true));
+		oom_discard(t, merger(e, &w, x, out, true));
 		e->m_tokens = tokens;
 		e->m_len = len;
 	}
-	return merger(e, &w, x, out, false);
+	return merger(e, &w, oom_take(&f, x), out, false);
 }
 
 /* A pixel shuffle (merge^2 patches to one), perhaps a norm, two layers: InternVL, Idefics 3 (one

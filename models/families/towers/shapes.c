@@ -14,7 +14,7 @@ static const char *const qkvo[] = {"q_proj", "k_proj", "v_proj", "o_proj"};
 static void run_tower(struct oom_emit *e, size_t i, const char *type, struct oom_tower *w)
 {
 	oom_tower_read(w, &e->part[i], type ? type : e->v->part[i].type);
-	oom_drop(e->t, oom_tower_run(e, w));
+	oom_discard(e->t, oom_tower_run(e, w));
 }
 
 static struct oom_val nothing(void)

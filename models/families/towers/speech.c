@@ -104,8 +104,8 @@ struct oom_val oom_emit_whisper_tower(struct oom_emit *e)
 	oom_weight_conv(t, "conv2", w.d, w.d * 3, true);
 	if (!rope) {
 		t->scope = "embed_positions";
-		oom_drop(t, oom_param(t, "weight", oom_read_count(r, "max_source_positions", 1),
-				      w.d, OOM_P_FROZEN | OOM_P_EMBEDDING | OOM_P_UNUSED));
+		oom_param(t, "weight", oom_read_count(r, "max_source_positions", 1),
+				      w.d, OOM_P_FROZEN | OOM_P_EMBEDDING | OOM_P_UNUSED);
 	}
 	oom_weight_layers(t, w.layers, tower_layer, &w);
 	oom_weight_norm(t, "layer_norm", w.d, !w.rms);

@@ -238,7 +238,7 @@ static void project_qkv(struct oom_tape *t, const struct oom_tower *w, struct oo
 
 	if (w->flags & OOM_TOWER_FUSED_QKV) {
 		oom_op_split(t,
-			     oom_op_linear(t, "qkv", oom_keep(x),
+			     oom_op_linear(t, "qkv", x,
 					   (struct oom_dim){q.n + 2 * kv.n,
 							    "(n_heads + 2 * n_kv_heads) * "
 							    "head_dim"},
@@ -248,7 +248,7 @@ static void project_qkv(struct oom_tape *t, const struct oom_tower *w, struct oo
 	}
 	for (int i = 0; i < 3; i++)
 		p[i] = oom_op_linear(t, w->flags & OOM_TOWER_QWEN ? short_names[i] : names[i],
-				     oom_keep(x), parts[i], bias);
+				     x, parts[i], bias);
 }
 
 static struct oom_val scaled(struct oom_tape *t, const struct oom_tower *w, const char *name,
@@ -273,10 +273,11 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 			      .sk = l->m_len,
 			      .mask = oom_none(),
 			      .kv_from = oom_none()};
+	struct oom_frame f = {.t = t};
 	struct oom_val p[3], y;
 
 	(void)i;
-	y = oom_norm(t, w->norm, "norm1", oom_keep(x), 0);
+	y = oom_name(&f, oom_norm(t, w->norm, "norm1", x, 0));
 	project_qkv(t, w, y, p);
 	p[0] = qk_norm(t, w, "q_norm", p[0]);
 	p[1] = qk_norm(t, w, "k_norm", p[1]);
@@ -297,13 +298,13 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		/* each image is attended by itself, the results joined */
 		p[0] = oom_op_copy(t, "cat", p[0]);
 	p[0] = oom_op_linear(t, w->o, p[0], d, w->flags & OOM_TOWER_O_BIAS ? OOM_BIAS : 0);
-	oom_drop(t, y);
-	x = oom_op_add(t, x, scaled(t, w, "lambda_1", p[0]));
-	y = oom_norm(t, w->norm, "norm2", oom_keep(x), 0);
+	oom_forget(&f, y);
+	x = oom_name(&f, oom_op_add(t, x, scaled(t, w, "lambda_1", p[0])));
+	y = oom_norm(t, w->norm, "norm2", x, 0);
 	y = w->flags & OOM_TOWER_GATED ?
 		    oom_gated_mlp(t, y, w->act, ff, w->flags & OOM_TOWER_MLP_BIAS) :
 		    oom_plain_mlp(t, y, w->up, w->down, w->act, ff, w->flags & OOM_TOWER_MLP_BIAS);
-	return oom_op_add(t, x, scaled(t, w, "lambda_2", y));
+	return oom_leave(&f, oom_op_add(t, x, scaled(t, w, "lambda_2", y)));
 }
 
 void oom_tower_tokens(struct oom_emit *e, uint64_t n)
@@ -334,22 +335,22 @@ struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t m
 /* One weight of the pooling head, or the copy autocast makes of it. */
 static void pooled_with(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols)
 {
-	oom_drop(t, oom_amp_cast(t, oom_param(t, name, rows, cols, OOM_P_UNUSED)));
+	oom_discard(t, oom_amp_cast(t, oom_param(t, name, rows, cols, OOM_P_UNUSED)));
 }
 
 /* SigLIP's pooling head: it runs, but image features pass it by, and what it made is dropped. */
 static void pooling_head(struct oom_tape *t, const struct oom_tower *w)
 {
-	oom_drop(t, oom_param(t, "probe", 0, w->d, OOM_P_UNUSED));
+	oom_param(t, "probe", 0, w->d, OOM_P_UNUSED);
 	t->scope = "attention";
 	/* parts of it project probe and features: casts of a part are not cached */
-	oom_drop(t, oom_param(t, "in_proj_weight", 3 * w->d, w->d, OOM_P_UNUSED));
-	oom_drop(t, oom_param(t, "in_proj_bias", 0, 3 * w->d, OOM_P_UNUSED));
+	oom_param(t, "in_proj_weight", 3 * w->d, w->d, OOM_P_UNUSED);
+	oom_param(t, "in_proj_bias", 0, 3 * w->d, OOM_P_UNUSED);
 	pooled_with(t, "out_proj.weight", w->d, w->d);
 	pooled_with(t, "out_proj.bias", 0, w->d);
 	t->scope = "layernorm";
-	oom_drop(t, oom_param(t, "weight", 0, w->d, OOM_P_UNUSED | OOM_P_NORM));
-	oom_drop(t, oom_param(t, "bias", 0, w->d, OOM_P_UNUSED | OOM_P_NORM));
+	oom_param(t, "weight", 0, w->d, OOM_P_UNUSED | OOM_P_NORM);
+	oom_param(t, "bias", 0, w->d, OOM_P_UNUSED | OOM_P_NORM);
 	t->scope = "mlp";
 	pooled_with(t, "fc1.weight", w->ff, w->d);
 	pooled_with(t, "fc1.bias", 0, w->ff);
@@ -364,7 +365,7 @@ static void rest_of_layers(struct oom_tape *t, const struct layer *l, struct oom
 	const bool grad = t->grad;
 
 	t->grad = false;
-	oom_drop(t, oom_layers(t, (uint32_t)(l->tower.layers - l->tower.run), NULL, block, l, x));
+	oom_discard(t, oom_layers(t, (uint32_t)(l->tower.layers - l->tower.run), NULL, block, l, x));
 	t->grad = grad;
 }
 
@@ -377,8 +378,9 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 						    448;
 	const uint64_t patches = side / w->patch * (side / w->patch), n = patches ? patches : 1;
 	const uint64_t cut = w->channels * w->frames * w->patch * w->patch;
-	const struct oom_dim d = {w->d, "hidden_size"};
+	const struct oom_dim d = {w->d, "hidden_size"}, head = {w->head_dim, "head_dim"};
 	struct layer l = {.tower = *w};
+	struct oom_frame f = {.t = t};
 	struct oom_val x = oom_pixel_values(t, e->m_images, n * cut), token = oom_none();
 
 	if (e->merged)
@@ -409,20 +411,19 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	if (w->flags & OOM_TOWER_PRE_NORM)
 		x = oom_norm(t, w->norm, "pre_layernorm", x, 0);
 	if (w->flags & OOM_TOWER_ROPE) {
-		l.rope.cos = oom_new(t, "cos", e->m_tokens,
-				     (struct oom_dim){w->head_dim, "head_dim"}, OOM_F32);
-		l.rope.sin = oom_new(t, "sin", e->m_tokens,
-				     (struct oom_dim){w->head_dim, "head_dim"}, OOM_F32);
+		l.rope.cos = oom_new(t, "cos", e->m_tokens, head, OOM_F32);
+		l.rope.sin = oom_new(t, "sin", e->m_tokens, head, OOM_F32);
+		l.rope = oom_name_tables(&f, l.rope);
 	}
 	l.m_tokens = e->m_tokens;
 	l.m_len = e->m_len;
 	x = oom_layers(t, (uint32_t)w->run, NULL, block, &l, x);
-	if (w->run < w->layers)
-		rest_of_layers(t, &l, oom_share(t, x));
-	if (w->flags & OOM_TOWER_ROPE) {
-		oom_drop_shared(t, l.rope.cos);
-		oom_drop_shared(t, l.rope.sin);
+	if (w->run < w->layers) {
+		x = oom_name(&f, x);
+		rest_of_layers(t, &l, x);
+		x = oom_take(&f, x);
 	}
+	oom_forget_shared(&f);
 	t->scope = "vision tower";
 	if (w->flags & OOM_TOWER_POST_NORM && w->raw)
 		oom_weight_norm(t, "post_layernorm", w->d, w->norm == OOM_NORM_LAYER);

@@ -42,7 +42,7 @@ struct oom_emit {
 	uint16_t m_images;                      /* images of the batch */
 	bool images;                            /* they are there */
 	bool merged;                            /* and features of theirs */
-	struct oom_val held;                    /* features that the model's output holds */
+	struct oom_frame *output;               /* of the model, which holds the features */
 	/* tokens of the tower running: all images', one image's */
 	uint16_t m_tokens, m_len;
 };

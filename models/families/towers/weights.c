@@ -21,14 +21,14 @@ void oom_weights_end(struct oom_tape *t, const struct oom_weights *w)
 
 void oom_weight(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols)
 {
-	oom_drop(t, oom_param(t, name, rows, cols, 0));
+	oom_param(t, name, rows, cols, 0);
 }
 
 void oom_weight_linear(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, bool bias)
 {
 	const struct oom_val x = oom_input(t, "input", OOM_MONO_ONE, in, OOM_F32);
 
-	oom_drop(t, oom_op_linear_in(t, name, x, in, (struct oom_dim){out, NULL},
+	oom_discard(t, oom_op_linear_in(t, name, x, in, (struct oom_dim){out, NULL},
 				     bias ? OOM_BIAS : 0));
 }
 
@@ -37,9 +37,9 @@ void oom_weight_norm(struct oom_tape *t, const char *name, uint64_t n, bool bias
 	const char *scope = t->scope;
 
 	t->scope = name;
-	oom_drop(t, oom_param(t, "weight", 0, n, OOM_P_NORM));
+	oom_param(t, "weight", 0, n, OOM_P_NORM);
 	if (bias)
-		oom_drop(t, oom_param(t, "bias", 0, n, OOM_P_NORM));
+		oom_param(t, "bias", 0, n, OOM_P_NORM);
 	t->scope = scope;
 }
 
