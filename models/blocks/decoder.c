@@ -33,6 +33,8 @@ struct oom_val oom_decoder_model(struct oom_tape *t, const struct oom_arch *a,
 	*embed = oom_param(t, "weight", a->vocab, width, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, *embed, ids, a->vocab,
 				   a->d_embed ? D(a->d_embed) : D(a->d_model));
+	if (d->scaled_embed)
+		x = oom_op_unary(t, OOM_SCALE, x);
 	x = oom_name(&f, oom_input_grads(t, x));
 	if (d->position_ids) {                  /* the layers' argument, and a name of the model */
 		ids = oom_name_shared(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64));

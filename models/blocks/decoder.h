@@ -25,6 +25,7 @@ struct oom_decoder {
 	bool rope_part;                 /* tables of the part of a head that is rotated */
 	bool window;                    /* the mask is of a->window tokens */
 	bool kinds;                     /* layers differ, as a->kind says */
+	bool scaled_embed;              /* the table's module scales what it looks up */
 	bool last_apart;                /* the last layer differs from the others */
 	/* sizeof the family's layer struct, at most OOM_CTX_BYTES; 0: struct oom_decoder_layer */
 	size_t layer_size;

@@ -118,9 +118,7 @@ struct oom_arch {
 	/* layers that are not alike */
 	uint8_t kind[OOM_MAX_LAYERS];
 	bool kinds;
-	/* whatever else a family wants to remember: a struct of its own (OOM_OWN).  Families that
-	 * have none yet use extra[]. */
-	uint64_t extra[24];
+	/* whatever else a family wants to remember: a struct of its own (OOM_OWN) */
 	_Alignas(max_align_t) unsigned char own[OOM_OWN_BYTES];
 	bool approximate;
 	char warning[400];

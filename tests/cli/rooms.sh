@@ -1,6 +1,7 @@
 #!/bin/sh
 # rooms.sh SOURCE: fails when a file of models/ includes a header of a room above its own (one does: the choices of the
-# optimizer knob are the rows of step/optimizers.c).  Rooms from the ground up:
+# optimizer knob are the rows of step/optimizers.c), and when a family goes round the rules of its folder.  Rooms from
+# the ground up:
 order='plan config tape ops blocks families step megatron'
 cd "$1/models" || exit 2
 above=$order
@@ -15,4 +16,17 @@ for room in $order; do
 		fi
 	done
 done
+# A family names its values (tape/frame.h) and counts no references: the tape's own calls for that stay below it.  One is
+# left, a second result that the next operation consumes.
+if grep -rnE --include='*.[ch]' 'oom_(keep|drop|drop_shared|done|share|hold|release|layer_names)\(' families |
+		grep -vE '\*[a-z]+ = oom_share\(t, [a-z]+\);'; then
+	echo '  references are counted by hand: families/README.md says what a name is'
+	bad=1
+fi
+# What a model type does differently is a field of its kind, so that the next type can have it too; a family's settings
+# are a struct of its own.
+if grep -rnE --include='*.[ch]' 'strn?cmp\(a->model_type|strstr\(a->model_type|extra\[' families; then
+	echo '  a model type is asked for by name, or settings have no names'
+	bad=1
+fi
 exit $bad

@@ -22,6 +22,7 @@ struct bart_kind {
 	bool blocks;                    /* a block-sparse encoder (BigBird) */
 	bool experts;
 	bool speech;                    /* classes that take speech in place of text */
+	bool relative_speech;           /* whose encoder has relative positions (Seamless M4T's first) */
 };
 #define PRE_CLAMP .layer.pre_norm = true, .layer.clamp = true
 #define SEAMLESS .layer.pre_norm = true, .layer.cast_to_fc2 = true, .table = true, .speech = true
@@ -37,7 +38,7 @@ static const struct bart_kind
 	m2m_100 = {PRE_CLAMP, .table = true},
 	nllb_moe = {PRE_CLAMP, .layer.kernel = OOM_ED_MATMUL, .layer.cast_to_fc2 = true,
 		    .table = true, .experts = true},
-	seamless = {SEAMLESS, .layer.kernel = OOM_ED_BMM},
+	seamless = {SEAMLESS, .layer.kernel = OOM_ED_BMM, .relative_speech = true},
 	seamless_v2 = {SEAMLESS, .layer.kernel = OOM_ED_MATMUL, .layer.fp32_softmax = true},
 	trocr = {.layer.kernel = OOM_ED_BMM, .embed_norm = true, .offset = true, .decoder = true},
 	bigbird = {PRE_CLAMP, .layer.kernel = OOM_ED_MATMUL, .logit_bias = true, .blocks = true};
@@ -387,7 +388,7 @@ static void speech_encoder(struct oom_tape *t, const struct oom_arch *a)
 	t->warning = "the speech encoder of Seamless M4T is counted as weights only: neither "
 		     "activations nor gradients";
 	oom_weights_begin(t, &w);
-	oom_seamless_speech(t, a);
+	oom_seamless_speech(t, a, bart_of(a)->kind.relative_speech);
 	oom_weights_end(t, &w);
 }
 

@@ -343,7 +343,7 @@ static void seamless_adapter(struct oom_tape *t, const void *ctx, uint64_t i)
 	seamless_ffn(t, s);
 }
 
-void oom_seamless_speech(struct oom_tape *t, const struct oom_arch *a)
+void oom_seamless_speech(struct oom_tape *t, const struct oom_arch *a, bool relative)
 {
 	struct oom_reader reader = a->rd, *r = &reader;
 	const uint64_t in = oom_read_count_or(r, "feature_projection_input_dim", 160);
@@ -355,7 +355,7 @@ void oom_seamless_speech(struct oom_tape *t, const struct oom_arch *a)
 			     .distances = oom_read_count_or(r, "left_max_position_embeddings", 64) +
 					  oom_read_count_or(r, "right_max_position_embeddings", 8) +
 					  1,
-			     .relative = !strcmp(a->model_type, "seamless_m4t")};
+			     .relative = relative};
 	const uint64_t layers = oom_read_count(r, "speech_encoder_layers", 0),
 		       adapters = oom_read_count_or(r, "num_adapter_layers", 1);
 

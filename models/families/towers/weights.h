@@ -33,7 +33,7 @@ void oom_weight_mha(struct oom_tape *t, uint64_t d);
 typedef void (*oom_weights_fn)(struct oom_tape *t, const void *ctx, uint64_t i);
 void oom_weight_layers(struct oom_tape *t, uint64_t n, oom_weights_fn fn, const void *ctx);
 
-/* Seamless M4T's speech encoder (speech.c). */
-void oom_seamless_speech(struct oom_tape *t, const struct oom_arch *a);
+/* Seamless M4T's speech encoder (speech.c); relative: with positions as its first version has them. */
+void oom_seamless_speech(struct oom_tape *t, const struct oom_arch *a, bool relative);
 
 #endif
