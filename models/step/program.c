@@ -213,7 +213,7 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 	uint64_t routed = 0, root = 0, own = 0;
 	uint32_t unit = 0;
 
-	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->scales_rounded = g->grad_bytes =
+	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->scales_rounded = g->grad_bytes = g->trained_bytes =
 		g->layer = g->largest = 0;
 	g->adapted = false;
 	memset(g->state, 0, sizeof(g->state));
@@ -241,6 +241,7 @@ static void sum_params(struct program *g, const struct oom_plan *p)
 		if (!q->trainable)
 			continue;
 		g->trainable += q->elems * q->count;
+		g->trained_bytes += bytes * q->count;
 		if (q->grad >= 0)
 			g->grad_bytes += bytes * q->count;
 		g->largest = rounded > g->largest ? rounded : g->largest;

@@ -29,7 +29,7 @@ struct program {
 	uint64_t used;                          /* for least-recently-used replacement */
 	struct oom_variant variant[OOM_VARIANTS];
 	/* sums over parameters, fixed by the structure */
-	uint64_t total, trainable, active, param_bytes, param_rounded, scales_rounded, grad_bytes, layer;
+	uint64_t total, trainable, active, param_bytes, param_rounded, scales_rounded, grad_bytes, trained_bytes, layer;
 	uint64_t largest;                       /* bytes of a trained parameter */
 	bool adapted;                           /* adapters are trained, not the model */
 	/* for the sharded engines, by ranks and threshold last asked for */

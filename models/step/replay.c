@@ -277,9 +277,9 @@ static void per_trained(struct playing *g, uint64_t part)
 	const struct oom_tape *t = g->v->tape;
 
 	for (size_t i = 0; i < t->n_params; i++)
-		if (t->params[i].grad >= 0)
+		if (t->params[i].trainable)
 			oom_allocate(allocator(g), scaled(t->params[i].elems * oom_dtype_bytes((enum oom_dtype)t->params[i].dt),
-							  part, g->s->in.grads));
+							  part, g->s->in.trained));
 }
 
 /* Another model's parameters; its buffers in one. */
@@ -477,7 +477,7 @@ static void move_mean(struct playing *g)
 		const uint64_t bytes = p[i].elems * oom_dtype_bytes((enum oom_dtype)p[i].dt) * m->wider;
 		const size_t before = sink.n;
 
-		for (int k = 0; p[i].grad >= 0 && k < m->temps; k++)
+		for (int k = 0; p[i].trainable && k < m->temps; k++)
 			oom_sink_take(&sink, bytes);
 		while (!m->at_once && sink.n > before)
 			oom_sink_give(&sink, (int32_t)--sink.n);

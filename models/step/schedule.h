@@ -71,6 +71,7 @@ struct oom_model_sums {
 	uint64_t hidden;                /* size; what DeepSpeed's "auto" values are made of */
 	uint64_t layer;                 /* elements of a block, the wrapped unit */
 	uint64_t params, grads;         /* bytes, rounded by the allocator */
+	uint64_t trained;               /* bytes of what trains, with or without a gradient */
 	uint64_t scales;                /* of params: what quantised ones have beside their codes */
 	uint64_t largest;               /* bytes of the largest trained weight */
 	uint64_t small;                 /* elements of parameters below ZeRO-3's persistence threshold */

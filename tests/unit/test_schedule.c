@@ -55,6 +55,25 @@ static void test_gradients_die_one_by_one(void **state)
 	assert_int_equal(none.bucket[OOM_BUCKET_OPT], 0);
 }
 
+/* A mean of the weights (torch/optim/swa_utils.py AveragedModel) copies what gets no gradient, too: of
+ * BLIP-2 on text alone the language model trains, and the mean of all is 4 bytes per parameter; its update,
+ * a tensor at a time, needs two of the largest weight, the fp32 embedding of 50,304 x 2,560. */
+static void test_a_mean_of_what_gets_no_gradient(void **state)
+{
+	struct oom_plan with = small("adamw"), without = with;
+	struct oom_eval mean, plain;
+
+	(void)state;
+	with.ema = named("ema", "loop-fp32");
+	mean = must("{\"model_type\": \"blip-2\"}", &with);
+	plain = must("{\"model_type\": \"blip-2\"}", &without);
+	assert_true(plain.grad_bytes < 2 * plain.trainable_params);
+	assert_in_range(mean.end[OOM_PHASE_OPT2] - plain.end[OOM_PHASE_OPT2], 4 * plain.trainable_params,
+			4 * plain.trainable_params + 1024);
+	assert_true(mean.peak[OOM_PHASE_OPT2] - mean.end[OOM_PHASE_OPT2] <
+		    plain.grad_bytes + 3 * UINT64_C(4) * 50304 * 2560);
+}
+
 /* ZeRO-1 on two GPUs in bf16: an fp32 master (4 bytes) and the optimizer's states over it, halved.
  * 8 bits: 2 x (1 + 4/256) bytes per parameter, 4 bits: 2 x (1/2 + 4/128) (bitsandbytes and torchao
  * blocks of 256 and 128 elements with an fp32 scale); fp32: 8.  Norms of 2048 elements stay in fp32,
@@ -241,6 +260,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gradients_die_one_by_one),
+		cmocka_unit_test(test_a_mean_of_what_gets_no_gradient),
 		cmocka_unit_test(test_states_over_a_master),
 		cmocka_unit_test(test_offload_and_accumulation),
 		cmocka_unit_test(test_megatron_has_no_8bit),

@@ -18,11 +18,11 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 	const bool full = p->ema == OOM_EMA_FP32 || p->ema == OOM_EMA_LOOP_FP32,
 		   loop = p->ema == OOM_EMA_LOOP || p->ema == OOM_EMA_LOOP_FP32;
 	const uint64_t wide = 4 * in->trainable,
-		       /* a gradient is as large as its weight */
-		       bytes = full && in->grads < wide ? wide : in->grads;
+		       /* also of what trains and gets no gradient */
+		       bytes = full && in->trained < wide ? wide : in->trained;
 	/* how much wider than the weights the mean is */
-	const uint64_t times = in->grads ? (bytes + in->grads / 2) / in->grads : 1;
-	uint64_t temps = loop ? 2 * times * in->largest : bytes > in->grads ? bytes : 0;
+	const uint64_t times = in->trained ? (bytes + in->trained / 2) / in->trained : 1;
+	uint64_t temps = loop ? 2 * times * in->largest : bytes > in->trained ? bytes : 0;
 	uint64_t held = bytes;
 
 	if (p->zero_stage == 3) {
