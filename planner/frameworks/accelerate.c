@@ -62,6 +62,7 @@ static const struct fw_row rows[] = {
 	 .source = LAUNCH},
 	{"dynamo_backend", .hook = true},
 	{"dynamo_config.dynamo_backend", .hook = true},
+	{"dynamo_config.dynamo_mode", .hook = true},
 	{"use_cpu", .note = "the run is on the CPU: no GPU memory is used"},
 	{.key = NULL},
 };
@@ -80,9 +81,15 @@ static const char idle[] =
 	"parallelism_config.* megatron_lm_config.* num_cpu_threads_per_process main_process_* "
 	"mixed_precision_* role log_dir tee max_restarts monitor_interval";
 
-static bool compiles(const struct fw_part *p, const char *key)
+/* The whole model (accelerate accelerator.py prepare_model); the key stood at the top before. */
+static void finish_compile(struct fw_part *p)
 {
-	return fw_key(p, key) && strcmp(fw_text(p, key), "no") && strcmp(fw_text(p, key), "NO");
+	const char *key = fw_key(p, "dynamo_backend") ? "dynamo_backend" : "dynamo_config.dynamo_backend";
+
+	if (!fw_key(p, key) || fw_off(p, key))
+		return;
+	fw_set(p, "compile", "true", key, "accelerate accelerator.py prepare_model");
+	fw_take_compile(p, key, "dynamo_config.dynamo_mode");
 }
 
 static void finish_fsdp(struct fw_part *p)
@@ -138,11 +145,7 @@ static void finish(struct fw_part *p)
 	    m > 1)
 		fw_set(p, "hybrid-shard", "true",
 		       "parallelism_config.parallelism_config_dp_replicate_size", NULL);
-	if (compiles(p, "dynamo_backend"))
-		fw_unmodelled(p, "dynamo_backend", "torch.compile: mostly less than is priced");
-	if (compiles(p, "dynamo_config.dynamo_backend"))
-		fw_unmodelled(p, "dynamo_config.dynamo_backend",
-			      "torch.compile: mostly less than is priced");
+	finish_compile(p);
 	if (!strcmp(fw_text(p, "mixed_precision"), "fp8"))
 		fw_unmodelled(p, "mixed_precision", "fp8 products are priced as bf16");
 }

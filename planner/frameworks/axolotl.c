@@ -128,7 +128,9 @@ static const struct fw_row rows[] = {
 	{"lisa_n_layers", .note = "LISA trains a few layers at a time: less than is priced"},
 	{"qat", .note = "quantisation-aware training keeps fake-quantised copies: more than is priced"},
 	{"fp8", .note = "fp8 products are priced as bf16"},
-	{"torch_compile", .note = "torch.compile: mostly less than is priced"},
+	/* "auto": from PyTorch 2.5.1 on (check_torch_compile_auto) */
+	FW_KEY("torch_compile", "compile", "true>true;auto>true;false>false", NULL, SCHEMA),
+	{"torch_compile_backend", .hook = true}, {"torch_compile_mode", .hook = true},
 	{"model_quantization_config", .hook = true},
 	{"layer_offloading", .note = "frozen layers wait in host memory: less than is priced"},
 	{"reinit_weights", .hook = true},
@@ -238,7 +240,7 @@ static const char last_idle[] =
 	"streaming streaming_* strict stride swanlab_* sync_module_states sync_ref_model "
 	"system_format system_prompt temperature template_thinking_key text_column tf32 "
 	"tiled_mlp_num_shards tiled_mlp_use_original_mlp tokenizer_* tokens tokens.* top_k top_p "
-	"torch_compile_backend torch_compile_mode torch_compile_options torch_empty_cache_steps "
+	"torch_compile_options torch_empty_cache_steps "
 	"torch_version torchdistx_path total_num_tokens total_supervised_tokens trackio_* "
 	"train_attn train_mlp train_on_eos train_on_eot train_on_inputs train_on_last_step_only "
 	"train_unembed trainer_cls transformer_layer_cls_to_wrap trigger_file_path trl trl.* "
@@ -398,6 +400,7 @@ static void finish(struct fw_part *p)
 	finish_precision(p);
 	finish_loss(p);
 	finish_eval(p);
+	fw_take_compile(p, "torch_compile_backend", "torch_compile_mode");
 	fw_default(p, "attn", "sdpa", "transformers modeling_utils.py");
 	if (fw_key(p, "pretraining_dataset"))
 		fw_set(p, "objective", "pretrain", "pretraining_dataset", SCHEMA);

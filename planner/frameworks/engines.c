@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "framework.h"
+#include "oomplan/option.h"
 
 /* The stage in "ds_z3_config.json", "zero2.json", "stage-3": behind z, zero or stage; -1: none. */
 static int stage_of(const char *name)
@@ -163,4 +164,20 @@ void fw_take_fsdp(struct fw_part *p, const char *key, const char *config,
 	       "states and step are where the shards are");
 	if (doc_is_true(option(p, config, "activation_checkpointing")))
 		fw_set(p, "grad-ckpt", "full", config, "fsdp_activation_checkpointing");
+}
+
+/* torch._dynamo's backends: "eager" traces alone, "aot_eager" has inductor's partitioner
+ * (torch/_dynamo/backends/debugging.py); modes: torch/_inductor/__init__.py list_mode_options. */
+void fw_take_compile(struct fw_part *p, const char *backend, const char *mode)
+{
+	const char *word = backend ? fw_text(p, backend) : "", *how = mode ? fw_text(p, mode) : "";
+
+	if (!fw_fact_is(p, "compile", "true"))
+		return;
+	if (oom_same_word(word, "eager"))
+		fw_set(p, "compile", "false", backend, "torch/_dynamo/backends/debugging.py");
+	else if (*word && !oom_same_word(word, "inductor") && !oom_same_word(word, "aot_eager"))
+		fw_unmodelled(p, backend, "priced as inductor's partitioner keeps tensors");
+	if (oom_same_word(how, "reduce-overhead") || oom_same_word(how, "max-autotune"))
+		fw_unmodelled(p, mode, "CUDA graphs keep pools of their own: more than is priced");
 }

@@ -117,12 +117,17 @@ void fw_name_accelerate(struct fw_part *part, const char *key, const char *path)
 /* transformers' "fsdp" and "fsdp_config" keys, also axolotl's. */
 void fw_take_fsdp(struct fw_part *part, const char *key, const char *config,
 		  const char *default_version);
+/* Where the knob "compile" is on: a backend or a mode that keeps other things than it prices.  Keys;
+ * NULL: none. */
+void fw_take_compile(struct fw_part *part, const char *backend, const char *mode);
 
 /* hf.c: rows and keys of transformers' TrainingArguments and of PEFT and quantisation options as
  * scripts around it name them; for frameworks built on it. */
 extern const struct fw_row hf_training_rows[], hf_model_rows[];
 extern const char hf_training_idle[], hf_model_idle[];
-/* After them: engine, method, what computes. */
+/* torch_compile, its backend and mode. */
+void hf_compile(struct fw_part *part);
+/* After them: engine, method, what computes, hf_compile(). */
 void hf_finish(struct fw_part *part);
 
 /* hf_scripts.c: keys of well-known scripts around Trainer, and what these scripts take where nothing

@@ -9,6 +9,7 @@
 #define MODEL "trl/trainer/model_config.py"
 #define NF4 "true>4-nf4;false>"
 #define ADAPTED "true>lora;false>full"
+#define COMPILE "true>true;false>false"
 
 const struct fw_row hf_training_rows[] = {
 	FW_KEY("per_device_train_batch_size", "micro-batch", NULL, "8", ARGS ":754"),
@@ -34,7 +35,9 @@ const struct fw_row hf_training_rows[] = {
 	{"deepspeed", .hook = true, .source = ARGS ":1395"},
 	{"fsdp", .hook = true, .source = ARGS ":1379"},
 	{"fsdp_config", .hook = true, .source = ARGS ":1387"},
-	{"torch_compile", .note = "torch.compile: mostly less than is priced"},
+	FW_KEY("torch_compile", "compile", COMPILE, NULL, ARGS),
+	{"torch_compile_backend", .hook = true, .source = ARGS},
+	{"torch_compile_mode", .hook = true, .source = ARGS},
 	{"auto_find_batch_size",
 	 .note = "the batch is halved until it fits: oomplan solve micro-batch says to what"},
 	FW_KEY("label_smoothing_factor", "label-smoothing", NULL, NULL, ARGS),
@@ -48,8 +51,8 @@ const char hf_training_idle[] =
 	"output_dir overwrite_output_dir num_train_epochs max_steps learning_rate lr_scheduler_type "
 	"lr_scheduler_kwargs* warmup_steps warmup_ratio optim_args weight_decay adam_beta1 adam_beta2 "
 	"adam_epsilon optim_target_modules average_tokens_across_devices max_grad_norm bf16_full_eval "
-	"fp16_full_eval tf32 gradient_checkpointing_kwargs* torch_compile_backend torch_compile_mode "
-	"torch_compile_* liger_kernel_config* use_cache neftune_noise_alpha torch_empty_cache_steps "
+	"fp16_full_eval tf32 gradient_checkpointing_kwargs* torch_compile_* "
+	"liger_kernel_config* use_cache neftune_noise_alpha torch_empty_cache_steps "
 	"logging_strategy logging_steps logging_first_step log_on_each_node logging_nan_inf_filter "
 	"include_num_input_tokens_seen include_tokens_per_second log_level log_level_replica "
 	"disable_tqdm report_to run_name project trackio_* wandb_* eval_strategy evaluation_strategy "
@@ -151,10 +154,23 @@ static void finish_method(struct fw_part *p)
 		fw_set(p, "base-bits", "4-fp4", "bnb_4bit_quant_type", NULL);
 }
 
+/* A backend or a mode alone asks for it, whatever torch_compile says (TrainingArguments
+ * __post_init__). */
+void hf_compile(struct fw_part *p)
+{
+	const char *key = *fw_text(p, "torch_compile_backend") ? "torch_compile_backend" :
+			  *fw_text(p, "torch_compile_mode")    ? "torch_compile_mode" : NULL;
+
+	if (key && !fw_on(p, "torch_compile"))
+		fw_set(p, "compile", "true", key, ARGS " __post_init__");
+	fw_take_compile(p, "torch_compile_backend", "torch_compile_mode");
+}
+
 void hf_finish(struct fw_part *p)
 {
 	const struct doc_node *fsdp = fw_key(p, "fsdp");
 
+	hf_compile(p);
 	fw_take_deepspeed(p, "deepspeed");
 	/* words are transformers 4's form, where version 1 is the default; 5.12 has a flag and
 	 * FSDP2 (training_args.py:2736) */

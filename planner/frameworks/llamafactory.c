@@ -208,6 +208,7 @@ static void finish(struct fw_part *p)
 		fw_set(p, "engine", "megatron", "use_mca", "mcore_adapter");
 	finish_precision(p);
 	finish_eval(p);
+	hf_compile(p);
 	fw_default(p, "engine", "hf", "no deepspeed or fsdp key");
 	if (fw_fact_is(p, "objective", "reward"))
 		fw_unset(p, "loss");

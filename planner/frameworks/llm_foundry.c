@@ -40,7 +40,8 @@ static const struct fw_row rows[] = {
 	FW_KEY("model.peft_config.lora_dropout", "lora-dropout", NULL, NULL, "PEFT"),
 	{"train_loader.name", .hook = true}, {"train_loader.dataset.packing_ratio", .hook = true},
 	{"expandable_segments", .hook = true}, {"compute.gpus", .hook = true}, {"gpu_num", .hook = true},
-	{"compile_config", .note = "torch.compile: mostly less than is priced"},
+	{"compile_config", .hook = true}, {"compile_config.backend", .hook = true},
+	{"compile_config.mode", .hook = true},
 	{.key = NULL},
 };
 static const char idle[] =
@@ -89,6 +90,10 @@ static void finish(struct fw_part *p)
 		   mpt ? "llmfoundry/models/mpt/modeling_mpt.py loss_fn" : "llmfoundry/models/hf");
 	if (fw_key(p, "train_loader.dataset.packing_ratio"))
 		fw_set(p, "packing", "true", "train_loader.dataset.packing_ratio", NULL);
+	/* a map, be it empty, asks for torch.compile (composer/trainer/trainer.py) */
+	if (fw_key(p, "compile_config"))
+		fw_set(p, "compile", "true", "compile_config", "composer/trainer/trainer.py");
+	fw_take_compile(p, "compile_config.backend", "compile_config.mode");
 	if (fw_on(p, "expandable_segments"))
 		fw_set(p, "allocator", "expandable_segments", "expandable_segments", NULL);
 	if (doc_whole(fw_key(p, "compute.gpus"), &gpus) && gpus > 0)

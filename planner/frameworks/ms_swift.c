@@ -243,6 +243,7 @@ static void finish_transformers(struct fw_part *p, bool old)
 	const struct doc_node *device_map = fw_key(p, "device_map");
 
 	finish_batch(p);
+	hf_compile(p);
 	fw_default(p, "method", "lora", TUNER);
 	/* the JSON files that come with it ask DeepSpeed for AdamW, which is FusedAdam on a card */
 	if (old && !strncmp(fw_text(p, "deepspeed"), "default-zero", 12) && !strstr(fw_text(p, "deepspeed"), "offload"))

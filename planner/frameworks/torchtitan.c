@@ -39,8 +39,9 @@ static const struct fw_row rows[] = {
 	{"training.dtype", .hook = true},
 	FW_KEY("training.enable_cpu_offload", "offload-params", "true>cpu offload-optimizer=cpu;false>none",
 	       NULL, JOB),
-	{"training.compile", .note = "torch.compile: mostly less than is priced"},
-	{"compile.enable", .note = "torch.compile: mostly less than is priced"},
+	/* each block for itself (models/llama3/infra/parallelize.py apply_compile) */
+	FW_KEY("compile.enable", "compile", "true>true;false>false", NULL, JOB),
+	FW_KEY("training.compile", "compile", "true>true;false>false", NULL, JOB),
 	{"parallelism.expert_tensor_parallel_degree", .hook = true},
 	{"parallelism.pipeline_parallel_schedule", .hook = true},
 	{"parallelism.pipeline_parallel_microbatch_size", .hook = true},

@@ -38,7 +38,10 @@ static const struct fw_row rows[] = {
 	{"dataset._component_", .hook = true},
 	{"model.use_dora", .note = "DoRA keeps norms and directions: 40 to 50 % more than is priced"},
 	{"optimizer_in_bwd", .note = "each gradient is freed as soon as it was applied: less than is priced"},
-	{"compile", .note = "torch.compile: mostly less than is priced"},
+	/* layer by layer (training/_compile.py); true, or a map of what is compiled */
+	FW_KEY("compile", "compile", "true>true;false>false;{...}>", NULL,
+	       RECIPES "/full_finetune_distributed.py"),
+	{"compile.model", .hook = true}, {"compile.loss", .hook = true},
 	{"custom_sharded_layers", .hook = true},
 	{"data_parallel_shard_dim", .hook = true}, {"data_parallel_replicate_dim", .hook = true},
 	{"teacher_model*", .note = "a teacher model on the card: more than is priced"},
@@ -193,6 +196,11 @@ static void finish(struct fw_part *p)
 	else if (strstr(head, "knowledge_distillation") || fw_key(p, "teacher_model"))
 		fw_default(p, "objective", "distill", "the recipe");
 	fw_default(p, "objective", "sft", "the recipe");
+	if (fw_key(p, "compile") && fw_key(p, "compile")->kind == DOC_MAP)
+		fw_set(p, "compile", fw_off(p, "compile.model") ? "false" : "true",
+		       fw_key(p, "compile.model") ? "compile.model" : "compile", RECIPES);
+	if (fw_off(p, "compile.loss"))
+		fw_unmodelled(p, "compile.loss", "priced as compiled too: more than is priced");
 	if (strstr(loss, "Linear") || strstr(loss, "Chunked") || strstr(loss, "CEWithChunkedOutput"))
 		fw_set(p, "loss", "chunked", "loss._component_", "8 chunks");
 	else
