@@ -149,6 +149,10 @@ struct oom_arch {
 	} \
 	_Static_assert(sizeof(type) > 0, "")
 
+struct oom_type_targets {
+	const char *type, *targets;
+};
+
 /* One model family: its types, how its keys are read, how its step is emitted. */
 struct oom_family {
 	union {
@@ -163,7 +167,10 @@ struct oom_family {
 	};
 	/* types that only a composition's text model has; ends alike, or NULL */
 	const struct oom_family_type *inner_types;
-	const char *lora_targets;               /* PEFT's default for the type */
+	const char *lora_targets;               /* PEFT's default for its types */
+	/* types whose layers have other names: PEFT's default, or all linear layers where it has none;
+	 * ends with a row without name, or NULL */
+	const struct oom_type_targets *type_targets;
 	const struct oom_key_row *keys;         /* read first (keys.h); may be NULL */
 	/* Fills from arch's reader what no row can; failures are left in arch->rd.  May be NULL
 	 * where there are rows. */

@@ -160,9 +160,16 @@ const char *oom_model_warning(const struct oom_model *m) { return m->arch.warnin
 bool oom_model_known(const struct oom_model *m) { return !*m->note; }
 const char *oom_model_unknown_keys(const struct oom_model *m) { return m->unknown; }
 enum oom_task oom_model_task(const struct oom_model *m) { return m->arch.default_task; }
+/* peft/utils/constants.py; of a composition its text model's. */
 const char *oom_model_lora_targets(const struct oom_model *m)
 {
-	return m->arch.family->lora_targets ? m->arch.family->lora_targets : "all-linear";
+	const struct oom_arch *a = &m->arch;
+	const struct oom_family *f = a->vlm && a->vlm->text ? a->vlm->text : a->family;
+
+	for (const struct oom_type_targets *t = f->type_targets; t && t->type; t++)
+		if (!strcmp(t->type, a->model_type))
+			return t->targets;
+	return f->lora_targets ? f->lora_targets : "all-linear";
 }
 
 struct oom_model_shape oom_model_shape(const struct oom_model *m)

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -166,6 +167,46 @@ static void prompts_are_longer_sequences(void **state)
 	assert_int_equal(p.lora_r, 16);
 }
 
+/* --lora-r alone is a question: the targets that stand for none named exist in every model type that is
+ * priced at all, under either kind of step (images have no tokens). */
+static void default_targets_exist(void **state)
+{
+	FILE *f = fopen(OOM_SOURCE_ROOT "/data/model_types.jsonl", "r");
+	size_t cap = 0, priced = 0;
+	char *line = NULL;
+
+	(void)state;
+	assert_non_null(f);
+	while (getline(&line, &cap, f) > 0) {
+		struct oom_plan p = oom_plan_default();
+		struct oom_keys keys = {0};
+		struct oom_model *m = NULL;
+		struct oom_evaluator *ev = oom_evaluator_new();
+		struct oom_error err = {{0}};
+		struct oom_eval e;
+		char json[120];
+
+		snprintf(json, sizeof(json), "{\"model_type\": \"%.*s\"}", (int)strcspn(line, "\t"), line);
+		if (!oom_keys_parse(&keys, json, strlen(json), "config.json", &err) &&
+		    !oom_model_new(&m, &keys, &err)) {
+			p.lora_r = 4;
+			p.micro_batch = 1;
+			p.seq_len = oom_model_task(m) == OOM_TASK_IMAGE_CLS ? 0 : 64;
+			snprintf(p.lora_targets, sizeof(p.lora_targets), "%s", oom_model_lora_targets(m));
+			if (!oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err))
+				priced++;
+			else if (strstr(err.text, "match no layer"))
+				fail_msg("%s: %s", json, err.text);
+		}
+		oom_evaluator_free(ev);
+		oom_model_free(m);
+		oom_keys_release(&keys);
+	}
+	assert_true(priced > 300);
+	free(line);
+	fclose(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -173,6 +214,7 @@ int main(void)
 		cmocka_unit_test(chosen_layers_and_biases),
 		cmocka_unit_test(what_peft_refuses),
 		cmocka_unit_test(rules_of_kinds),
+		cmocka_unit_test(default_targets_exist),
 		cmocka_unit_test(prompts_are_longer_sequences),
 	};
 

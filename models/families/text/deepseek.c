@@ -33,6 +33,12 @@ static const struct oom_family_type deepseek_types[] = {
 	{"minimax_m2", &minimax_m2}, {"mistral4", &mistral4}, {"afmoe", &afmoe},
 	{"deepseek_v32", &dsa}, {"glm_moe_dsa", &dsa}, {"longcat_flash", &longcat}, {NULL, NULL},
 };
+/* Latent attention has no q_proj and v_proj, and PEFT no default for it. */
+static const struct oom_type_targets deepseek_targets[] = {
+	{"deepseek_v3", "all-linear"}, {"deepseek_v2", "all-linear"}, {"deepseek_v32", "all-linear"},
+	{"glm4_moe_lite", "all-linear"}, {"youtu", "all-linear"}, {"mistral4", "all-linear"},
+	{"glm_moe_dsa", "all-linear"}, {"longcat_flash", "all-linear"}, {NULL, NULL},
+};
 static const struct oom_key_row deepseek_keys[] = {
 	MUST(vocab, "vocab_size"),
 	MUST(d_model, "hidden_size"),
@@ -296,6 +302,7 @@ const struct oom_family oom_family_deepseek = {
 	.source = "transformers 5.12 models/deepseek_v3/modeling_deepseek_v3.py",
 	.types = deepseek_types,
 	.lora_targets = "q_proj+v_proj",
+	.type_targets = deepseek_targets,
 	.keys = deepseek_keys,
 	.parse = deepseek_parse,
 	.decoder = &deepseek_decoder,

@@ -177,12 +177,15 @@ static const struct oom_decoder gpt2_decoder = {
 	.prepare = gpt2_prepare,
 };
 
+static const struct oom_type_targets gpt2_targets[] = {{"gpt_neo", "q_proj+v_proj"}, {NULL, NULL}};
+
 const struct oom_family oom_family_gpt2 = {
 	.name = "gpt2",
 	.summary = "pre-norm decoder, learned positions, fused qkv, plain feed-forward, dropout",
 	.source = "transformers 5.12 models/gpt2/modeling_gpt2.py",
 	.types = gpt2_types,
 	.lora_targets = "c_attn",
+	.type_targets = gpt2_targets,
 	.keys = keys_of_all,
 	.parse = gpt2_parse,
 	.decoder = &gpt2_decoder,

@@ -208,12 +208,15 @@ static const struct oom_decoder gptj_decoder = {
 	.prepare = gptj_prepare,
 };
 
+static const struct oom_type_targets gptj_targets[] = {{"codegen", "qkv_proj"}, {NULL, NULL}};
+
 const struct oom_family oom_family_gptj = {
 	.name = "gptj",
 	.summary = "parallel decoder, rotation of every two, scores in fp32, eager attention",
 	.source = "transformers 5.12 models/gptj/modeling_gptj.py",
 	.types = gptj_types,
 	.lora_targets = "q_proj+v_proj",
+	.type_targets = gptj_targets,
 	.keys = gptj_keys,
 	.parse = gptj_parse,
 	.decoder = &gptj_decoder,

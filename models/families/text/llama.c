@@ -258,6 +258,11 @@ static struct oom_val llama_step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
+/* Their queries, keys and values are one layer. */
+static const struct oom_type_targets llama_targets[] = {
+	{"phi3", "all-linear"}, {"phi4_multimodal", "all-linear"}, {NULL, NULL},
+};
+
 const struct oom_family oom_family_llama = {
 	.name = "llama",
 	.summary = "pre-norm decoder, rotary positions, grouped heads, gated feed-forward or "
@@ -265,6 +270,7 @@ const struct oom_family oom_family_llama = {
 	.source = "transformers 5.12 models/llama/modeling_llama.py",
 	.types = oom_llama_types,
 	.lora_targets = "q_proj+v_proj",
+	.type_targets = llama_targets,
 	.parse = oom_llama_parse,
 	.step = llama_step,
 };

@@ -270,12 +270,17 @@ static struct oom_val vit_step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_leave(&f, oom_cls_loss(t, a, y));
 }
 
+static const struct oom_type_targets vit_targets[] = {
+	{"dinov2", "query+value"}, {"dinov2_with_registers", "query+value"}, {NULL, NULL},
+};
+
 const struct oom_family oom_family_vit = {
 	.name = "vit",
 	.summary = "pre-norm vision encoder over image patches",
 	.source = "transformers 5.12 models/vit/modeling_vit.py",
 	.types = vit_types,
 	.lora_targets = "q_proj+v_proj",
+	.type_targets = vit_targets,
 	.keys = vit_keys,
 	.parse = vit_parse,
 	.step = vit_step,
