@@ -93,6 +93,11 @@ struct oom_val oom_run_stage(struct oom_tape *t, uint64_t j, oom_block_fn fn, co
 	/* an evaluation keeps nothing, but its layers are those of the training pass */
 	const bool whole = t->plan->grad_ckpt != OOM_CKPT_NONE;
 
+	if (whole && t->plan->ckpt_every > 1)
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "ckpt-every: this model is checkpointed stage by stage, every one of them; "
+			      "every %lldth layer is for stacks of layers",
+			      (long long)t->plan->ckpt_every);
 	ctx = oom_layer_ctx(t, ctx, size);
 	if (!ctx || t->status)
 		return x;

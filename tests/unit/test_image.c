@@ -198,6 +198,18 @@ static void says_what_is_wrong(void **state)
 		if (!strstr(err.text, cases[i].word))
 			fail_msg("%s: \"%s\" does not name the key", cases[i].json, err.text);
 	}
+	/* transformers' GradientCheckpointingLayer of these is the stage (modeling_swin.py SwinStage) */
+	for (size_t i = 0; i < 2; i++) {
+		struct oom_plan every = p;
+		struct oom_error err = {{0}};
+
+		every.grad_ckpt = OOM_CKPT_FULL;
+		every.ckpt_every = 2;
+		assert_int_equal(price(i ? "{\"model_type\":\"focalnet\"}" : "{\"model_type\":\"swin\"}", &every,
+				       &e, &err),
+				 OOM_ERR_INVALID);
+		assert_non_null(strstr(err.text, "ckpt-every"));
+	}
 	/* counted as the config says it, with a warning */
 	e = must("{\"model_type\":\"efficientnet\",\"hidden_dim\":3200}", &p);
 	assert_int_equal(e.total_params, 63792082 + 2 * (3200 - 2560) + 2 * (3200 - 2560));
