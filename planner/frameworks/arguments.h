@@ -17,6 +17,8 @@
 #define ARGS_WORDS "(words)"
 /* A map from names to texts: files that a script writes before. */
 #define ARGS_FILES "(files)"
+/* A map: versions that the script installs before, "transformers==": "4.45.2". */
+#define ARGS_PINS "(pip)"
 /* The tag of a value that holds what is known only when the script runs: "$1". */
 #define ARGS_UNKNOWN "unknown"
 
@@ -62,6 +64,12 @@ struct doc_node *doc_add_copy(struct doc *doc, struct doc_node *parent, const ch
 /* What the words of a command say into an existing root; n_options: how many options there were. */
 bool args_command(struct doc *doc, struct doc_node *root, const struct args_word *words, size_t n,
 		  size_t *n_options);
+/* pins.c: the exact versions of a "pip install" command, or of a line of a notebook ("pip install
+ * ...", quotes and all); nothing where it is none.  false: full. */
+bool args_installs(const struct args_word *words, size_t n);
+bool args_pins(struct doc *doc, struct doc_node *root, const struct args_word *words, size_t n);
+bool args_pins_of_line(struct doc *doc, struct doc_node *root, const char *text, size_t size,
+		       uint32_t line);
 /* Whether a command begins with something that starts a training program. */
 bool args_is_launch(const struct args_word *words, size_t n);
 

@@ -132,6 +132,10 @@ const struct fw_row hf_model_rows[] = {
 	{"lora_target_parameters",
 	 .note = "adapters on parameters of experts: more than is priced"},
 	FW_KEY("packing", "packing", "true>true;false>false", NULL, NULL),
+	/* beside the arguments where a run was saved with its model's config, which says what ran
+	 * (PretrainedConfig.to_dict; integrations/integration_utils.py WandbCallback.setup) */
+	FW_KEY("transformers_version", "transformers", NULL, NULL,
+	       "transformers configuration_utils.py to_dict"),
 	{.key = NULL},
 };
 

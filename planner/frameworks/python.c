@@ -589,8 +589,12 @@ static void statements(struct python *y)
 				y->p++;
 			begins = false;
 			if (y->p < y->end && (*y->p == '%' || *y->p == '!')) {  /* notebooks */
+				const char *command = y->p + 1;
+
 				while (y->p < y->end && *y->p != '\n')
 					y->p++;
+				y->full |= !args_pins_of_line(y->doc, y->doc->root, command,
+							      (size_t)(y->p - command), y->line);
 			} else if (dead_block(y, (size_t)(y->p - line))) {
 				begins = true;
 			} else {
@@ -631,7 +635,7 @@ enum oom_status doc_read_python(struct doc *doc, const char *text, size_t size, 
 		statements(y);
 	if (!st && y->full)
 		st = doc_full(doc->n_nodes >= y->scratch.n_nodes ? doc : &y->scratch, y->line, err);
-	if (!st && !doc->root->n)
+	if (!st && (!doc->root->n || (doc->root->n == 1 && *doc->root->child->key == '(')))
 		st = oom_error_set(err, OOM_ERR_UNKNOWN,
 				   "%s: no call with literal arguments that a training script makes "
 				   "(TrainingArguments, SFTConfig, LoraConfig, from_pretrained, ...)",

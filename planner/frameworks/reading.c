@@ -384,6 +384,7 @@ void part_run(struct fw_part *p)
 	if (p->root && p->root->kind == DOC_MAP)
 		walk(p, p->root, "", false, 0);
 	fw_nested(p, ARGS_LAUNCHER, "launcher");
+	fw_nested(p, ARGS_PINS, "pip");
 	defaults(p);
 	if (p->fw->finish)
 		p->fw->finish(p);

@@ -96,7 +96,7 @@ const struct framework *recognise(const struct doc_node *root)
 
 enum oom_status not_recognised(const struct doc *doc, struct oom_error *err)
 {
-	char keys[160] = "", names[240] = "";
+	char keys[160] = "", names[280] = "";
 	size_t used = 0;
 
 	if (!doc->root || doc->root->kind == DOC_NULL)

@@ -48,6 +48,8 @@ static const struct oom_shell_command *launch_line(const struct oom_shell *sh,
 
 		if (!w) {
 			*st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+		} else if (args_installs(w, n)) {
+			/* "python -m pip install" starts Python, but trains nothing */
 		} else if (args_is_launch(w, n) || (n > 1 && !strncmp(w[0].text, "--", 2))) {
 			options = options_in(w, n);
 			if (!best || options > most) {
@@ -103,6 +105,22 @@ static bool add_surroundings(struct doc *doc, struct doc_node *root, const struc
 	return true;
 }
 
+/* What all commands of the script install. */
+static bool add_pins(struct doc *doc, struct doc_node *root, const struct oom_shell *sh)
+{
+	const struct oom_shell_command *c;
+	bool room = true;
+
+	for (size_t i = 0; room && (c = oom_shell_command_at(sh, i)) != NULL; i++) {
+		size_t n;
+		struct args_word *w = words_of(c, &n);
+
+		room = w && args_pins(doc, root, w, n);
+		free(w);
+	}
+	return room;
+}
+
 enum oom_status doc_read_shell(struct doc *doc, const char *text, size_t size, const char *file,
 			       struct oom_error *err)
 {
@@ -128,7 +146,7 @@ enum oom_status doc_read_shell(struct doc *doc, const char *text, size_t size, c
 	}
 	root = doc_add(doc, NULL, NULL, DOC_MAP, 1, 1);
 	words = words_of(c, &n);
-	if (!root || !words || !add_surroundings(doc, root, sh) ||
+	if (!root || !words || !add_surroundings(doc, root, sh) || !add_pins(doc, root, sh) ||
 	    !args_command(doc, root, words, n, NULL))
 		st = doc_full(doc, c->line, err);
 	free(words);
