@@ -185,11 +185,12 @@ void emit_rows(struct emission *e, const char *prefix, const char *framework, co
 
 /* ---- read back ---- */
 
-/* Knobs that are about the card, the host or the verdict: no framework's. */
+/* Knobs that are about the card, the host or the verdict, and what is installed: no framework's. */
 bool emit_is_aside(const char *knob)
 {
+	const struct oom_option *k = oom_knob_find(knob);
 	static const char *const names[] = {"margin", "compute-capability", "global-batch", "num-layers",
-					    "gpus-per-node", "transformers", "torch", "moe-imbalance",
+					    "gpus-per-node", "moe-imbalance",
 					    "rank0-contexts", "prefetch-factor", "task", "padding-mask",
 					    "low-cpu-mem", "scan", "convert-outputs-fp32",
 					    "eval-accumulation", "eval-batch", "qlora",
@@ -198,7 +199,7 @@ bool emit_is_aside(const char *knob)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!strcmp(names[i], knob))
 			return true;
-	return false;
+	return k && k->kind == OOM_OPTION_VERSION;
 }
 
 static bool listed(const char *list, const char *knob)

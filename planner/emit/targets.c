@@ -90,6 +90,8 @@ static void training_arguments(struct emission *e)
 		emit_set(e, "fp16", "true");
 	if (emit_is(e, "loss", "fused"))
 		emit_set(e, "use_liger_kernel", "true");
+	if (emit_is(e, "compile", "true"))
+		emit_set(e, "torch_compile", "true");
 	emit_rows(e, "", "hf-trainer", "dataloader_num_workers save_total_limit");
 	training_engine(e);
 }
@@ -254,6 +256,8 @@ static void fill_axolotl(struct emission *e)
 	else
 		emit_set(e, "bf16", "false");
 	emit_rows(e, "", "axolotl", "gradient_checkpointing");
+	if (emit_is(e, "compile", "true"))
+		emit_set(e, "torch_compile", "true");
 	emit_set(e, "attn_implementation", emit_is(e, "attn", "flash") ? "flash_attention_2"
 								      : emit_fact(e, "attn", buf));
 	if (emit_is(e, "loss", "fused")) {
@@ -301,6 +305,8 @@ static void fill_llamafactory(struct emission *e)
 	}
 	emit_set(e, "cutoff_len", emit_fact(e, "seq-len", buf));
 	emit_set(e, "packing", emit_fact(e, "packing", buf));
+	if (emit_is(e, "compile", "true"))
+		emit_set(e, "torch_compile", "true");
 	emit_set(e, "flash_attn", emit_is(e, "attn", "flash") ? "fa2" : emit_is(e, "attn", "eager") ? "disabled" : "sdpa");
 	emit_set(e, "enable_liger_kernel", emit_is(e, "loss", "fused") ? "true" : "false");
 	if (emit_is(e, "grad-ckpt", "none"))
@@ -334,6 +340,8 @@ static void fill_torchtune(struct emission *e)
 	emit_rows(e, "", "torchtune", "batch_size gradient_accumulation_steps tokenizer.max_seq_len dataset.packed "
 		  "enable_activation_checkpointing enable_activation_offloading");
 	emit_rows(e, "", "torchtune", "dtype");
+	if (emit_is(e, "compile", "true"))
+		emit_set(e, "compile", "True");
 	for (size_t i = 0; i < sizeof(optimizers) / sizeof(optimizers[0]); i++)
 		if (emit_is(e, "optimizer", optimizers[i].ours)) {
 			emit_set(e, "optimizer._component_", optimizers[i].class);
@@ -412,6 +420,8 @@ static void fill_torchtitan(struct emission *e)
 	emit_rows(e, "", "torchtitan", "parallelism.tensor_parallel_degree parallelism.pipeline_parallel_degree "
 		  "parallelism.context_parallel_degree parallelism.expert_parallel_degree");
 	emit_rows(e, "", "torchtitan", "activation_checkpoint.mode");
+	if (emit_is(e, "compile", "true"))
+		emit_set(e, "compile.enable", "true");
 }
 
 /* How layers lie on the stages of a pipeline. */

@@ -67,6 +67,14 @@ static const struct saying sayings[] = {
 	/* axolotl core/builders/base.py: "bf16: full" alone leaves TrainingArguments.bf16 off */
 	{"axolotl", "precision=bf16 micro-batch=2 optimizer=adamw-fused", {"bf16: full"}, ""},
 	{"axolotl", "precision=bf16-amp micro-batch=2 optimizer=adamw-fused", {"bf16: true"}, ""},
+	/* versions of libraries are nothing that a file of a framework could say */
+	{"trl", "loss=sft precision=amp-bf16 optimizer=adamw-fused compile=true bitsandbytes=0.43 peft=0.11 transformers=4.45",
+	 {"torch_compile: true"}, ""},
+	{"llamafactory", QLORA "optimizer=adamw-fused compile=true", {"torch_compile: true"}, NULL},
+	{"axolotl", "precision=bf16-amp optimizer=adamw-fused compile=true deepspeed=0.14", {"torch_compile: true"}, ""},
+	{"torchtune", "engine=torchtune precision=bf16 optimizer=adamw compile=true", {"compile=True"}, ""},
+	{"torchtitan", "engine=fsdp2 zero=3 gpus=4 precision=amp-bf16 grad-ckpt=selective optimizer=adamw-fused compile=true",
+	 {"[compile]\n", "enable = true"}, ""},
 	{"accelerate", "engine=fsdp2 zero=3 gpus=16 nodes=2 precision=amp-bf16",
 	 {"distributed_type: FSDP", "fsdp_version: 2", "num_processes: 16", "num_machines: 2", "mixed_precision: bf16",
 	  "fsdp_reshard_after_forward: true"}, ""},
