@@ -31,8 +31,8 @@ static const struct oom_engine engines[] = {
 			 .replicates = true,
 			 .shards_as = OOM_ENGINE_DEEPSPEED, .shards_from = 1, .shards_to = 3,
 			 .offloads = true, .offloads_as = OOM_ENGINE_DEEPSPEED,
-			 .tries = {OOM_ENGINE_DEEPSPEED}, .n_tries = 1},
-		.partitions = true, .casts_model = true, .lowest_stage = 1, .buckets = true, .fp32_master = true,
+			 .tries = {OOM_ENGINE_DEEPSPEED}, .n_tries = 1, .casts_model = true},
+		.partitions = true, .lowest_stage = 1, .buckets = true, .fp32_master = true,
 		/* runtime/zero/config.py: overlap_comm is off below stage 3; in stage 3 weights are
 		 * fetched by hooks in Python that wait for what the trace did not prefetch
 		 * (partitioned_param_coordinator.py, fetch_sub_module).  bigscience, experiments/gpt2.md:
@@ -136,7 +136,7 @@ bool oom_engine_divides(const struct oom_plan *p)
  * those on integers excepted, which are counted in fp32 still. */
 bool oom_engine_recasts(const struct oom_plan *p)
 {
-	return oom_engine_of(p)->casts_model && !p->torch_autocast && p->precision != OOM_FP32 &&
+	return oom_engine_of(p)->info.casts_model && !p->torch_autocast && p->precision != OOM_FP32 &&
 	       p->precision != OOM_BF16 && p->precision != OOM_FP16;
 }
 

@@ -23,7 +23,6 @@ struct oom_engine {
 	bool full_state_dict;           /* gathers the optimizer's state too when it saves */
 	bool fp32_master;               /* of 16-bit weights, when it divides */
 	bool waits;                     /* computes while it gathers and reduces less than it waits */
-	bool casts_model;               /* mixed precision is 16-bit weights, autocast asked for apart */
 	bool pipe_engine;               /* DeepSpeed's pipeline engine runs Megatron's own layers */
 	/* takes tensor, pipeline, context and expert parallelism beside its sharding (torchtitan) */
 	bool mixes;

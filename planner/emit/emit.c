@@ -7,6 +7,7 @@
 
 #include "emit/parts.h"
 #include "frameworks/parts.h"
+#include "oomplan/engine.h"
 #include "oomplan/option.h"
 #include "oomplan/rules.h"
 
@@ -14,10 +15,12 @@
 
 /* Weights' format and what computes, of a precision (settle.c puts them together again). */
 static const struct {
-	const char *precision, *dtype, *autocast;
+	int64_t precision;
+	const char *dtype, *autocast;
 } precisions[] = {
-	{"fp32", "fp32", "no"},       {"bf16", "bf16", "no"},      {"fp16", "fp16", "no"},
-	{"amp-bf16", "fp32", "bf16"}, {"bf16-amp", "bf16", "bf16"}, {"amp-fp16", "fp32", "fp16"},
+	{OOM_FP32, "fp32", "no"},       {OOM_BF16, "bf16", "no"},       {OOM_FP16, "fp16", "no"},
+	{OOM_AMP_BF16, "fp32", "bf16"}, {OOM_BF16_AMP, "bf16", "bf16"}, {OOM_AMP_FP16, "fp32", "fp16"},
+	{OOM_FP16_AMP, "fp16", "fp16"},
 };
 
 static const char *knob_text(const struct oom_plan *plan, const char *knob, char buf[160])
@@ -29,15 +32,14 @@ static const char *knob_text(const struct oom_plan *plan, const char *knob, char
 
 static const char *precision_part(const struct emission *e, bool dtype)
 {
-	char buf[160];
-	const char *p = knob_text(e->plan, "precision", buf);
+	const int64_t precision = e->plan->precision;
+	/* where 16-bit weights are what mixed precision means, it is asked for by the same switch */
+	const bool same = (precision == OOM_BF16 || precision == OOM_FP16) &&
+			  oom_engine_at((size_t)e->plan->engine)->casts_model;
 
-	/* under DeepSpeed 16 bit is what computes, too (accelerate switches autocast off) */
-	if (!dtype && !strcmp(p, "bf16") && emit_is(e, "engine", "deepspeed"))
-		return "bf16";
 	for (size_t i = 0; i < sizeof(precisions) / sizeof(precisions[0]); i++)
-		if (!strcmp(p, precisions[i].precision))
-			return dtype ? precisions[i].dtype : precisions[i].autocast;
+		if (precision == precisions[i].precision)
+			return dtype || same ? precisions[i].dtype : precisions[i].autocast;
 	return "";
 }
 

@@ -54,7 +54,7 @@ static void deepspeed_config(struct emission *e, const char *prefix)
 	if (!strcmp(emit_fact(e, "@autocast", buf), "bf16")) {
 		snprintf(path, sizeof(path), "%sbf16.enabled", prefix);
 		emit_set(e, path, "true");
-	} else if (emit_is(e, "precision", "fp16")) {
+	} else if (emit_is(e, "@autocast", "fp16")) {
 		snprintf(path, sizeof(path), "%sfp16.enabled", prefix);
 		emit_set(e, path, "true");
 	}

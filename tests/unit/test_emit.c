@@ -64,6 +64,8 @@ static const struct saying sayings[] = {
 	/* under DeepSpeed bf16 is 16-bit weights and an fp32 master, asked for as autocast or not */
 	{"deepspeed", "engine=deepspeed zero=2 gpus=2 precision=amp-bf16", {"\"bf16\": {"}, ""},
 	{"trl", "loss=sft engine=deepspeed zero=2 gpus=2 precision=amp-bf16 optimizer=adamw-fused", {"dtype: float32", "bf16: true"}, ""},
+	/* transformers integrations/deepspeed.py: fp16.enabled and TrainingArguments' fp16 have to agree */
+	{"trl", "loss=sft engine=deepspeed zero=2 gpus=2 precision=fp16 optimizer=adamw-fused", {"fp16: true"}, ""},
 	/* axolotl core/builders/base.py: "bf16: full" alone leaves TrainingArguments.bf16 off */
 	{"axolotl", "precision=bf16 micro-batch=2 optimizer=adamw-fused", {"bf16: full"}, ""},
 	{"axolotl", "precision=bf16-amp micro-batch=2 optimizer=adamw-fused", {"bf16: true"}, ""},
