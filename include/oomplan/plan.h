@@ -135,6 +135,7 @@ struct oom_plan {
 	int64_t hybrid_shard;       /* FSDP: shard within a node, replicate between nodes */
 	int64_t bucket_view;        /* DDP: gradient_as_bucket_view */
 	int64_t torch_autocast;     /* DeepSpeed: 1 = amp-* is autocast over fp32 weights */
+	int64_t fp32_grads;         /* DeepSpeed: 1 = 16-bit gradients are added up in fp32 */
 	int64_t rank0_contexts;     /* 1 = GPU 0 holds a context of every process of its node */
 	/* DeepSpeed, elements; OOM_COUNT_AUTO: what transformers fills in for "auto" */
 	int64_t reduce_bucket, max_live_params, prefetch_bucket, persistence, sub_group_size;

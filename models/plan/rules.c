@@ -322,6 +322,11 @@ static const struct oom_rule rules[] = {
 	 "gradient-as-bucket-view is an option of DDP: --engine hf"},
 	{ABOVE(torch_autocast, 0), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),
 	 "torch-autocast is DeepSpeed's: --engine deepspeed"},
+	{ABOVE(fp32_grads, 0), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),
+	 "fp32-grad-accum is DeepSpeed's: --engine deepspeed"},
+	/* engine.py _do_optimizer_sanity_check: "unsupported mix of model_dtype and grad_accum_dtype" */
+	{ABOVE(fp32_grads, 0), WITHOUT_EFFECT_UNLESS(ABOVE(zero_stage, 0)),
+	 "fp32-grad-accum: DeepSpeed adds up in another type than the weights' from --zero 1 on"},
 	{IS_NOT(reduce_bucket, OOM_DEFAULT_REDUCE_BUCKET), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),
 	 "reduce-bucket-size is DeepSpeed's: --engine deepspeed"},
 	{IS_NOT(max_live_params, OOM_DEFAULT_MAX_LIVE), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),

@@ -51,6 +51,9 @@ static void deepspeed_config(struct emission *e, const char *prefix)
 	snprintf(path, sizeof(path), "%s" ZERO "offload_param.device", prefix);
 	if (params)
 		emit_set(e, path, emit_fact(e, "offload-params", buf));
+	snprintf(path, sizeof(path), "%sdata_types.grad_accum_dtype", prefix);
+	if (emit_is(e, "fp32-grad-accum", "true"))
+		emit_set(e, path, "fp32");
 	if (!strcmp(emit_fact(e, "@autocast", buf), "bf16")) {
 		snprintf(path, sizeof(path), "%sbf16.enabled", prefix);
 		emit_set(e, path, "true");

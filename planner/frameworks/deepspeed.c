@@ -62,8 +62,10 @@ static const struct fw_row rows[] = {
 	 .note = "holds for models that call DeepSpeed's own checkpointing: less than is priced"},
 	{"sequence_parallel_size", "cp", "*>=", .source = "deepspeed/runtime/sequence_parallel"},
 	{"tensor_parallel.autotp_size", "tp", "*>=", .source = "deepspeed AutoTP"},
-	{"data_types.grad_accum_dtype",
-	 .note = "gradients are summed in another format than the weights'"},
+	{"data_types.grad_accum_dtype", "fp32-grad-accum",
+	 "fp32>true;float32>true;float>true;torch.float32>true;fp16>;bf16>;float16>;half>;bfloat16>;"
+	 "torch.float16>;torch.bfloat16>",
+	 .source = "deepspeed/runtime/config.py grad_accum_dtype, config_utils.py DtypeEnum"},
 	{"compression_training.layer_reduction.enabled",
 	 .note = "a teacher model and fewer layers: not modelled"},
 	{"compression_training.weight_quantization.shared_parameters.enabled",

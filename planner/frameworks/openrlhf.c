@@ -58,7 +58,7 @@ static const struct fw_row rows[] = {
 	{"ds.zpg", .hook = true, .source = CLI}, {"zpg", .hook = true},
 	{"ds.ring_attn_size", .hook = true, .source = CLI}, {"ring_attn_size", .hook = true},
 	{"ds.overlap_comm", .note = "a second reduce bucket: more than is priced"},
-	{"ds.grad_accum_dtype", .note = "gradients are added up in another width than is priced"},
+	{"ds.grad_accum_dtype", "fp32-grad-accum", "fp32>true;bf16>;fp16>", .source = CLI},
 	{"train.dynamic_batch_enable", .hook = true, .source = PPO},
 	{"train.max_tokens_per_gpu", .hook = true, .source = PPO},
 	{"train.enable_ema", .note = "a moving mean of the weights on the host"},

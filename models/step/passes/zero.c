@@ -4,9 +4,36 @@
  * stage_1_and_2.py and stage3.py keep an fp32 master copy (single_partition_of_fp32_groups,
  * fp32_partitioned_groups_flat) and optimizer state over it; initialize_optimizer_states makes both
  * at start-up, and the step casts the rank's gradients to fp32 (one sub-group at a time in stage
- * 3). */
+ * 3).
+ *
+ * With grad_accum_dtype fp32, stage 2 takes no more: it adds up the parameters' own .grad, in the weights'
+ * type (stage_1_and_2.py get_all_grad_tensors; use_grad_accum_attribute is off where gradients are
+ * divided). */
 #include "step/engines.h"
 #include "step/passes/sharing.h"
+
+/* ---- gradients added up in fp32 (data_types.grad_accum_dtype) ---- */
+
+static bool fp32_over_half(const struct oom_plan *p)
+{
+	return p->fp32_grads && p->precision != OOM_FP32 && !p->torch_autocast;
+}
+
+/* Stage 1 in bf16, nothing offloaded: BF16_Optimizer, with one flat fp32 buffer of all gradients that is
+ * made at start-up and only zeroed (bf16_optimizer.py fp32_groups_gradients_flat); the 16-bit gradients
+ * lie beside it, as immediate_grad_update is off (engine.py _do_optimizer_sanity_check). */
+static bool flat_fp32(const struct oom_plan *p)
+{
+	return fp32_over_half(p) && p->zero_stage == 1 && p->offload_optimizer == OOM_OFFLOAD_NONE &&
+	       (p->precision == OOM_BF16 || p->precision == OOM_BF16_AMP || p->precision == OOM_AMP_BF16);
+}
+
+/* Else in stage 1: a gradient becomes param.grad_accum, in fp32 and whole, as soon as it is there
+ * (stage_1_and_2.py _fill_param_grad_accum_attribute). */
+static bool each_fp32(const struct oom_plan *p)
+{
+	return fp32_over_half(p) && p->zero_stage == 1 && !flat_fp32(p);
+}
 
 /* ---- stage 2: a gradient is added to its part and freed as soon as it is whole ---- */
 
@@ -18,11 +45,12 @@ struct own {
 static int32_t shard_of(struct oom_rewrite *w, size_t unit)
 {
 	struct own *o = (struct own *)w->own + unit;
-	const uint64_t bytes = o->made ? 0 : oom_sum_unit(w, (uint32_t)unit, false).grads;
+	const bool whole = each_fp32(w->plan);
+	const uint64_t bytes = o->made ? 0 : oom_sum_unit(w, (uint32_t)unit, whole).grads;
 
 	if (!o->made)
 		o->shard = bytes ? oom_rewrite_row(w, "gradient partition", bytes, OOM_CAT_GRAD,
-						   OOM_SHARE_PART) :
+						   whole ? OOM_SHARE_WHOLE : OOM_SHARE_PART) :
 				   -1;
 	if (!o->made && o->shard >= 0 && unit)
 		w->to->rows[o->shard].mult = w->from->units[unit - 1].mult;
@@ -32,15 +60,20 @@ static int32_t shard_of(struct oom_rewrite *w, size_t unit)
 
 /* The part of a layer's gradients that is the rank's own.  With the optimizer offloaded it goes to
  * the host as it comes; stage 3 has allocated all of it at once (holdings, below). */
+static bool comes_along(const struct oom_plan *p)
+{
+	return (p->zero_stage == 2 && p->offload_optimizer == OOM_OFFLOAD_NONE) || each_fp32(p);
+}
+
 static void shard_comes(struct oom_rewrite *w, size_t unit)
 {
-	if (w->plan->zero_stage == 2 && w->plan->offload_optimizer == OOM_OFFLOAD_NONE)
+	if (comes_along(w->plan))
 		oom_rewrite_event(w, shard_of(w, unit), OOM_EV_ALLOC);
 }
 
 static void shard_stays(struct oom_rewrite *w, size_t unit)
 {
-	if (w->plan->zero_stage == 2 && w->plan->offload_optimizer == OOM_OFFLOAD_NONE)
+	if (comes_along(w->plan))
 		oom_rewrite_event(w, shard_of(w, unit), OOM_EV_GRAD);
 }
 
@@ -96,14 +129,19 @@ static void stage3(struct oom_schedule *s, const struct oom_plan *p, uint64_t bu
 {
 	const uint64_t each = s->in.params / (s->in.total ? s->in.total : 1),
 		       bytes = each ? each : 1, live = bytes * live_params(s, p);
+	const bool wide = fp32_over_half(p);
 
 	/* small parameters stay whole beside their shard (partition_parameters.py ds_persist) */
 	s->hold[OOM_HOLD_WEIGHTS].bytes = oom_part_of(s->in.params, s->ranks) + bytes * s->in.small;
 	oom_add_holding(s, "reduce bucket", OOM_BUCKET_COMM, bucket, OOM_AT_START, OOM_AT_NEVER);
+	if (wide && w < 4)      /* the reduced parts of a bucket, cast (__avg_scatter_grads) */
+		oom_add_holding(s, "reduced gradients in fp32", OOM_BUCKET_COMM,
+				oom_part_of(oom_least(bucket / w, s->in.trainable) * 4, s->ranks),
+				OOM_AT_BACKWARD, OOM_AT_STEP);
 	oom_add_holding(s, "gathered parameters", OOM_BUCKET_COMM, live, OOM_AT_FORWARD, OOM_AT_STEP);
 	/* the rank's whole partition at once, made with the optimizer and never given up
 	 * (stage3.py grad_partitions_flat_buffer) */
-	s->hold[OOM_HOLD_GRADS].bytes = oom_part_of(w * s->in.trainable, s->ranks);
+	s->hold[OOM_HOLD_GRADS].bytes = oom_part_of((wide ? 4 : w) * s->in.trainable, s->ranks);
 	s->hold[OOM_HOLD_GRADS].from = OOM_AT_START;
 	s->hold[OOM_HOLD_GRADS].until = OOM_AT_NEVER;
 }
@@ -127,6 +165,11 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 	s->hold[OOM_HOLD_STATE].pieces = OOM_IN_ONE;    /* over flat partitions */
 	s->hold[OOM_HOLD_MASTER].bytes = 4 * part;
 	s->temps[0] = s->temps[1] = 4 * group;
+	if (flat_fp32(p)) {
+		oom_add_holding(s, "fp32 gradients", OOM_BUCKET_GRADS, 4 * s->in.trainable, OOM_AT_START,
+				OOM_AT_NEVER);
+		s->temps[0] = s->temps[1] = 0;  /* the step's gradient is a view of the buffer */
+	}
 	if (p->zero_stage == 3)
 		stage3(s, p, bucket, w);
 	else
@@ -141,6 +184,8 @@ static bool applies(const struct oom_plan *p)
 static unsigned shape(const struct oom_plan *p)
 {
 	/* stage 1 keeps gradients whole */
+	if (each_fp32(p))
+		return 8;
 	return p->zero_stage < 2 ? 0 :
 				   1u | (p->zero_stage == 3) << 1 |
 					   (p->offload_optimizer != OOM_OFFLOAD_NONE) << 2;
