@@ -14,6 +14,7 @@
 #include "oomplan/generations.h"
 #include "oomplan/rules.h"
 #include "step/device_map.h"
+#include "step/objectives.h"
 #include "step/pass.h"
 #include "step/phases.h"
 #include "step/program.h"
@@ -133,8 +134,8 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 	k.global_batch = k.eval_accumulation = k.rank0_contexts = 0;
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
 		k.save_total_limit = 0;
-	/* later micro-batches repeat the third */
-	if (!oom_rank_engine_of(p))
+	/* later micro-batches repeat the third, but scores of rollouts are of all of them (rank.c) */
+	if (!oom_rank_engine_of(p) && !oom_objective_of(p)->rollouts)
 		k.grad_accum = p->grad_accum < 3 ? p->grad_accum : 3;
 	return k;
 }

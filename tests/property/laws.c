@@ -211,6 +211,9 @@ static enum finding accumulation(const struct subject *s, const struct question 
 
 	if (!question_plan(q, s, &p) || p.global_batch || p.pp > 1)
 		return SILENT;
+	/* TRL's PPO keeps the scores of all micro-batches' rollouts (ppo_trainer.py local_batch_size) */
+	if (p.objective == OOM_METHOD_PPO)
+		return SILENT;
 	p.grad_accum = 2;
 	if (!price(s, &p, OOM_EVAL_FAST, &two))
 		return SILENT;
