@@ -228,7 +228,7 @@ void oom_plan_settle_for(struct oom_plan *p, const struct oom_model *model, char
 		p->seq_len = 0;
 	if ((oom_plan_adapted(p) || oom_plan_quantised(p)) && !*p->lora_targets)
 		snprintf(p->lora_targets, sizeof(p->lora_targets), "%s",
-			 oom_model_lora_targets(model));
+			 oom_plan_norms(p) ? "all-linear" : oom_model_lora_targets(model));
 	oom_model_settle_base(model, p);
 	note[0] = 0;
 	/* a micro-batch above the global one is refused by the rules, not mended */

@@ -317,7 +317,9 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_ADAPTER_PROMPT, "prompt-tuning", "virtual tokens before the text", "", \
 	  "arXiv:2104.08691; peft tuners/prompt_tuning", OOM_SCIENCE) \
 	X(OOM_ADAPTER_P_TUNING, "p-tuning", "virtual tokens that a small network makes", "", \
-	  "arXiv:2103.10385; peft tuners/p_tuning", OOM_SCIENCE)
+	  "arXiv:2103.10385; peft tuners/p_tuning", OOM_SCIENCE) \
+	X(OOM_ADAPTER_LN_TUNING, "ln-tuning", "copies of norms: those lora-targets names, or all", "", \
+	  "arXiv:2312.11420; peft tuners/ln_tuning", OOM_SCIENCE)
 
 /* LoraConfig(bias=) */
 #define OOM_LORA_BIASES(X) \

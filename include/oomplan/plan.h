@@ -167,6 +167,8 @@ OOM_API bool oom_plan_kbit_fp32(const struct oom_plan *plan);
 OOM_API enum oom_adapter_kind oom_plan_adapter(const struct oom_plan *plan);
 /* The kind is one of virtual tokens, and of no layer. */
 OOM_API bool oom_plan_prompted(const struct oom_plan *plan);
+/* Whether its adapters are copies of norms, beside no layer. */
+OOM_API bool oom_plan_norms(const struct oom_plan *plan);
 /* Adapters are trained beside a frozen base. */
 OOM_API bool oom_plan_adapted(const struct oom_plan *plan);
 /* The plan with adapters of the usual size, and without any; targets stay as they are. */

@@ -255,7 +255,7 @@ static struct oom_val norm_per_head(struct oom_tape *t, const char *name, struct
 		oom_done(t, x);
 	}
 	for (uint64_t i = 0; i < heads; i++) {
-		const struct oom_val w = oom_param(t, "weight", 0, d, OOM_P_NORM);
+		const struct oom_val w = oom_norm_param(t, "weight", d);
 
 		if (t->grad && (y.rg || w.rg)) {
 			const int32_t n = oom_node(t, OOM_NODE_CAT, "weight of a head");

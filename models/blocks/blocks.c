@@ -27,7 +27,7 @@ static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_
 	struct oom_val weight, f, v, r, y;
 
 	t->scope = name;
-	weight = oom_param(t, "weight", 0, w, OOM_P_NORM);
+	weight = oom_norm_param(t, "weight", w);
 	f = oom_op_cast(t, x, OOM_F32);
 	v = oom_op_unary(t, OOM_SQUARE, oom_keep(f));
 	v = oom_op_mean(t, v, x.mono, one);
@@ -68,7 +68,7 @@ static struct oom_val liger_rms(struct oom_tape *t, const char *name, struct oom
 	int32_t n = -1;
 
 	t->scope = name;
-	weight = oom_param(t, "weight", 0, w, OOM_P_NORM);
+	weight = oom_norm_param(t, "weight", w);
 	if (t->grad && (x.rg || weight.rg)) {
 		n = oom_node(t, OOM_NODE_LIGER_RMS, "LigerRMSNorm");
 		oom_node_edge(t, n, x);
@@ -110,7 +110,7 @@ static struct oom_val layer_norm_written_out(struct oom_tape *t, const char *nam
 	struct oom_val w, f, mean, v, d;
 
 	t->scope = name;
-	w = oom_param(t, "weight", 0, x.width, OOM_P_NORM);
+	w = oom_norm_param(t, "weight", x.width);
 	f = oom_op_cast(t, x, OOM_F32);
 	mean = oom_op_mean(t, oom_keep(f), f.mono, D(1));
 	v = oom_op_unary(t, OOM_SQUARE, oom_op_add(t, oom_keep(f), oom_keep(mean)));

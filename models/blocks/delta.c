@@ -256,7 +256,7 @@ struct oom_val oom_delta_norm(struct oom_tape *t, const char *name, struct oom_v
 
 	y = oom_arg(&f, y);
 	t->scope = name;
-	w = oom_param(t, "weight", 0, dv, OOM_P_NORM);
+	w = oom_norm_param(t, "weight", dv);
 	h = oom_name(&f, oom_op_cast(t, y, OOM_F32));
 	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, h), h.mono, heads);
 	v = oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, v));

@@ -97,7 +97,7 @@ static struct oom_val gated_norm(struct oom_tape *t, const struct oom_ssd *m, st
 	if (m->norm == OOM_GATED_PLAIN)
 		return oom_op_mul(t, y, oom_op_unary(t, OOM_SILU, gate));
 	t->scope = "norm";
-	w = oom_param(t, "weight", 0, m->inner, OOM_P_NORM);
+	w = oom_norm_param(t, "weight", m->inner);
 	if (m->norm != OOM_GATED_BEFORE)
 		y = oom_op_mul(t, oom_op_cast(t, y, OOM_F32),
 			       oom_op_unary(t, OOM_SILU, oom_op_cast(t, gate, OOM_F32)));

@@ -14,6 +14,7 @@ static const struct oom_adapter *const kinds[] = {
 	[OOM_ADAPTER_OFT] = &oom_adapter_oft,
 	[OOM_ADAPTER_PROMPT] = &oom_adapter_prompt,
 	[OOM_ADAPTER_P_TUNING] = &oom_adapter_prompt,
+	[OOM_ADAPTER_LN_TUNING] = &oom_adapter_norms,
 };
 
 const struct oom_adapter *oom_adapter_of(const struct oom_plan *p)
@@ -36,6 +37,12 @@ void oom_adapter_open(struct oom_tape *t, struct oom_linear *l, uint32_t more)
 	struct oom_adapter_param q[OOM_ADAPTER_PARAMS];
 	const size_t n = oom_adapter_params(t, l->name, l->in, l->out.n, l->flags, q);
 
+	/* PEFT copies whatever module is named; of linear layers that is not modelled, and said */
+	if (oom_adapter_of(t->plan)->norms && !oom_lora_takes_all(t) &&
+	    oom_lora_adapts(t, l->name, l->flags) && !t->status)
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "lora-targets: ln-tuning is priced for norms, %s is a linear layer; "
+			      "--modules-to-save trains a copy of it", l->name);
 	l->adapter = n ? oom_adapter_of(t->plan) : NULL;
 	for (size_t i = 0; i < n; i++)
 		l->p[i] = oom_param(t, q[i].name, q[i].rows, q[i].cols,

@@ -620,9 +620,9 @@ struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oo
 
 	t->scope = name;
 	if (affine)
-		pw = oom_param(t, "weight", 0, w, OOM_P_NORM);
+		pw = oom_norm_param(t, "weight", w);
 	if (affine && bias)
-		pb = oom_param(t, "bias", 0, w, OOM_P_NORM);
+		pb = oom_norm_param(t, "bias", w);
 	x.kept = true;
 	/* layer_norm is on autocast's fp32 list: every argument is cast */
 	if (t->amp)
@@ -650,8 +650,8 @@ struct oom_val oom_op_layer_norm_1p(struct oom_tape *t, const char *name, struct
 	struct oom_val w, b, y;
 
 	t->scope = name;
-	w = oom_param(t, "weight", 0, x.width, OOM_P_NORM);
-	b = oom_param(t, "bias", 0, x.width, OOM_P_NORM);
+	w = oom_norm_param(t, "weight", x.width);
+	b = oom_norm_param(t, "bias", x.width);
 	w = oom_op_unary(t, OOM_ADD_SCALAR, w);
 	if (t->amp) {                           /* by hand, to the 16-bit type */
 		x = oom_op_cast(t, oom_keep(x), (enum oom_dtype)t->amp_dt);

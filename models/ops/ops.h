@@ -130,6 +130,8 @@ struct oom_adapter_param {
 	uint64_t rows, cols;
 	uint32_t flags;
 };
+/* A weight or bias of a norm, or where the plan trains a copy, the copy (t->scope: its name). */
+struct oom_val oom_norm_param(struct oom_tape *t, const char *name, uint64_t width);
 /* Those beside a linear layer of this name (flags as oom_op_linear's); returns how many, 0 where the
  * plan adapts it not. */
 size_t oom_adapter_params(const struct oom_tape *t, const char *name, uint64_t in, uint64_t out,

@@ -8,6 +8,7 @@
 
 #include "blocks/blocks.h"
 #include "families/model.h"
+#include "ops/adapters.h"
 #include "tape/round.h"
 #include "step/objectives.h"
 #include "tape/timeline.h"
@@ -298,14 +299,18 @@ static void words_of(const struct oom_tape *t, bool linear, char list[300])
 static enum oom_status check_adapters(const struct oom_tape *t, const struct oom_plan *p,
 				      struct oom_error *err)
 {
+	const bool norms = oom_adapter_of(p)->norms;
 	char list[300];
 
 	if (!oom_plan_adapted(p))
 		return OOM_OK;
-	for (size_t i = 0; i < t->n_params; i++)
-		if (t->params[i].flags & OOM_P_LORA)
+	for (size_t i = 0; i < t->n_params; i++) {
+		const uint32_t flags = t->params[i].flags;
+
+		if (norms ? flags & OOM_P_SAVED && flags & OOM_P_NORM : flags & OOM_P_LORA)
 			return OOM_OK;
-	words_of(t, true, list);
+	}
+	words_of(t, !norms, list);
 	return oom_error_set(err, OOM_ERR_INVALID,
 			     "lora-targets \"%s\" match no layer of this model; it has: "
 			     "all-linear, %s",

@@ -79,6 +79,10 @@ static void parameters_are_peft_s(void **state)
 		{"peft-type=p-tuning num-virtual-tokens=5 encoder-hidden-size=32", 0,
 		 5 * 64 + 64 * 32 + 32 + 32 * 32 + 32 + 32 * 64 + 64},
 		{"lora-r=4 trainable-tokens=7", 4 * 480, 7 * 64},
+		/* copies of weights of 64: two norms a layer, one at the end */
+		{"peft-type=ln-tuning lora-targets=input_layernorm", 64, 0},
+		{"peft-type=ln-tuning lora-targets=input_layernorm+norm", 64, 64},
+		{"peft-type=ln-tuning lora-targets=all-linear", 2 * 64, 64},
 	};
 
 	(void)state;
@@ -112,6 +116,18 @@ static void chosen_layers_and_biases(void **state)
 	assert_int_equal(must(qwen, &p).trainable_params, 3 * (4 * 480 + 64 + 32 + 32));
 }
 
+/* Weight and bias of 64, in a norm of each of three layers and the last one. */
+static void norms_with_biases(void **state)
+{
+	static const char gpt2[] = "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_head\": 4, \"n_layer\": 3, "
+				   "\"n_positions\": 128, \"vocab_size\": 500}";
+	const struct oom_plan p = with("peft-type=ln-tuning lora-targets=ln_1+ln_f");
+
+	(void)state;
+	assert_int_equal(must(gpt2, &p).trainable_params, 4 * 2 * 64);
+	assert_true(oom_plan_norms(&p));
+}
+
 static void what_peft_refuses(void **state)
 {
 	static const struct {
@@ -120,6 +136,8 @@ static void what_peft_refuses(void **state)
 		{"lora-r=4 layers-to-transform=7", "match"},
 		{"lora-r=4 lora-targets=nosuch", "nosuch"},
 		{"peft-type=ia3 lora-targets=embed_tokens", "embed"},
+		{"peft-type=ln-tuning lora-targets=nosuch", "nosuch"},
+		{"peft-type=ln-tuning lora-targets=input_layernorm+q_proj", "linear layer"},
 	};
 	struct oom_error err = {{0}};
 	struct oom_eval e;
@@ -212,6 +230,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parameters_are_peft_s),
 		cmocka_unit_test(chosen_layers_and_biases),
+		cmocka_unit_test(norms_with_biases),
 		cmocka_unit_test(what_peft_refuses),
 		cmocka_unit_test(rules_of_kinds),
 		cmocka_unit_test(default_targets_exist),

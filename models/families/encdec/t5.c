@@ -117,7 +117,7 @@ static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val 
 	struct oom_val w, v, y;
 
 	t->scope = name;
-	w = oom_param(t, "weight", 0, x.width, OOM_P_NORM);
+	w = oom_norm_param(t, "weight", x.width);
 	v = oom_op_unary(t, OOM_SQUARE, oom_op_cast(t, x, OOM_F32));
 	v = oom_op_mean(t, v, x.mono, D(1));
 	v = oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, v));

@@ -59,8 +59,8 @@ static struct oom_val deberta_v1_norm(struct oom_tape *t, struct oom_val x)
 
 	t->scope = "LayerNorm";
 	x = oom_arg(&f, x);
-	w = oom_param(t, "weight", 0, x.width, OOM_P_NORM);
-	b = oom_param(t, "bias", 0, x.width, OOM_P_NORM);
+	w = oom_norm_param(t, "weight", x.width);
+	b = oom_norm_param(t, "bias", x.width);
 	h = oom_name(&f, oom_op_cast(t, x, OOM_F32));
 	mean = oom_name(&f, oom_op_mean(t, h, h.mono, D(1)));
 	v = oom_op_unary(t, OOM_SQUARE, oom_op_add(t, h, mean));

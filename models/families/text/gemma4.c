@@ -116,7 +116,7 @@ static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val 
 	x = oom_arg(&f, x);
 	t->scope = name;
 	if (weighted)
-		weight = oom_param(t, "weight", 0, w, OOM_P_NORM);
+		weight = oom_norm_param(t, "weight", w);
 	wide = oom_name(&f, oom_op_cast(t, x, OOM_F32));
 	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, wide), x.mono,
 			(struct oom_dim){x.width / w, NULL});

@@ -74,8 +74,8 @@ static struct oom_val mobilebert_norm(struct oom_tape *t, const struct oom_arch 
 		return oom_op_layer_norm(t, "LayerNorm", x, 0, true, true);
 	t->scope = "LayerNorm";
 	x = oom_arg(&f, x);
-	b = oom_param(t, "bias", 0, x.width, OOM_P_NORM);
-	w = oom_param(t, "weight", 0, x.width, OOM_P_NORM);
+	b = oom_norm_param(t, "bias", x.width);
+	w = oom_norm_param(t, "weight", x.width);
 	x = oom_op_add(t, oom_op_mul(t, x, w), b);
 	t->scope = scope;
 	return oom_leave(&f, x);

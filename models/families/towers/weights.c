@@ -37,9 +37,9 @@ void oom_weight_norm(struct oom_tape *t, const char *name, uint64_t n, bool bias
 	const char *scope = t->scope;
 
 	t->scope = name;
-	oom_param(t, "weight", 0, n, OOM_P_NORM);
+	oom_norm_param(t, "weight", n);
 	if (bias)
-		oom_param(t, "bias", 0, n, OOM_P_NORM);
+		oom_norm_param(t, "bias", n);
 	t->scope = scope;
 }
 

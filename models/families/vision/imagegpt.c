@@ -43,7 +43,7 @@ static struct oom_val imagegpt_norm(struct oom_tape *t, const char *name, struct
 	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, x), x.mono, D(1));
 	v = oom_op_unary(t, OOM_SQRT, oom_op_unary(t, OOM_ADD_SCALAR, v));
 	v = oom_op_div(t, x, v);
-	v = oom_op_mul(t, v, oom_param(t, "weight", 0, x.width, OOM_P_NORM));
+	v = oom_op_mul(t, v, oom_norm_param(t, "weight", x.width));
 	t->scope = scope;
 	return oom_leave(&f, v);
 }
