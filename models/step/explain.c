@@ -9,6 +9,8 @@
 #include "oomplan/rules.h"
 #include "step/optimizers.h"
 #include "program.h"
+#include "step/objectives.h"
+#include "step/rank.h"
 
 static void write_formula(const struct oom_tape *t, const struct oom_row *r,
 			  struct oom_ledger_row *out)
@@ -126,6 +128,35 @@ static void settle_twins(const struct oom_tape *t, const uint64_t *size, int64_t
 			}
 }
 
+/* What the training loop keeps beside the model's own rows: scores of rollouts, outputs with a name. */
+static enum oom_status held_by_the_loop(struct program *g, const struct oom_model *model,
+					const struct oom_plan *p, struct oom_batch *at, oom_ledger_fn fn,
+					void *ctx)
+{
+	struct oom_schedule s;
+	struct oom_eval e;
+	enum oom_status st;
+
+	memset(&e, 0, sizeof(e));
+	at->ranks = oom_ranks_of(g, p);
+	st = oom_rank_schedule(g, &model->arch, p, at, &e, &s);
+	for (size_t i = 0; !st && i < s.n_hold; i++) {
+		const struct oom_holding *h = &s.hold[i];
+		const bool early = h->from < OOM_AT_OUTPUT;
+		struct oom_ledger_row r = {.scope = "training loop", .name = h->name, .kind = "saved activation",
+					   .born = early ? "forward" : "optimizer", .count = 1,
+					   .bytes = h->bytes, .held = early,
+					   .source = oom_objective_of(p)->source};
+
+		if (h->bucket != OOM_BUCKET_SAVED || h->place != OOM_ON_GPU || !h->bytes)
+			continue;
+		snprintf(r.formula, sizeof(r.formula), "%llu B", (unsigned long long)h->bytes);
+		snprintf(r.numbers, sizeof(r.numbers), "%.119s", r.formula);
+		fn(ctx, &r);
+	}
+	return st;
+}
+
 enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model *model,
 				const struct oom_plan *asked, oom_ledger_fn fn, void *ctx,
 				struct oom_error *err)
@@ -176,5 +207,7 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 		fn(ctx, &r);
 	}
 	free(held);
+	if (held_by_the_loop(g, model, p, &at, fn, ctx))
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	return OOM_OK;
 }

@@ -38,6 +38,9 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 	return x[0] + x[1] + x[2] + x[3];
 }
 
+/* An eighth of what sound.c lets pass. */
+#define MOST_BYTES ((uint64_t)1 << 57)
+
 /* What an objective's loop keeps on the card between passes: logits and hidden states that still have a name,
  * scores of rollouts. */
 static void outside_the_loss(struct oom_schedule *s, const struct program *g, const struct oom_plan *p,
@@ -50,15 +53,21 @@ static void outside_the_loss(struct oom_schedule *s, const struct program *g, co
 		       outputs = oom_block(at->b * at->s * width * (wide ? 4 : 2)),
 		       answer = (uint64_t)p->completion_len < at->s ? (uint64_t)p->completion_len : at->s;
 
+	uint64_t scores = 0;
+
 	if (o->lingers) {
 		oom_add_holding(s, "outputs of the last micro-batch", OOM_BUCKET_SAVED, outputs, OOM_AT_STEP, OOM_AT_STEP_END);
 		if (p->grad_accum > 1)
 			oom_add_holding(s, "outputs of the micro-batch before", OOM_BUCKET_SAVED, outputs,
 					OOM_AT_FORWARD, OOM_AT_BACKWARD);
 	}
+	/* of a batch that no machine holds: as many bytes as none has */
+	if (o->rollouts && __builtin_mul_overflow(at->b * answer * a->vocab, 4 * (uint64_t)p->grad_accum, &scores))
+		scores = MOST_BYTES;
 	if (o->rollouts)
 		oom_add_holding(s, "scores of rollouts", OOM_BUCKET_SAVED,
-				oom_block(at->b * (uint64_t)p->grad_accum * answer * a->vocab * 4), OOM_AT_START, OOM_AT_NEVER);
+				oom_block(scores < MOST_BYTES ? scores : MOST_BYTES),
+				OOM_AT_START, OOM_AT_NEVER);
 }
 
 uint64_t oom_cut_rows(const struct oom_param *q)
