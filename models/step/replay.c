@@ -474,7 +474,10 @@ static void move_mean(struct playing *g)
 	struct oom_sink sink = {.put = put, .drop = drop, .ctx = allocator(g)};
 
 	for (size_t i = 0; m->temps && i < n; i++) {
-		const uint64_t bytes = p[i].elems * oom_dtype_bytes((enum oom_dtype)p[i].dt) * m->wider;
+		const uint64_t whole = p[i].elems * oom_dtype_bytes((enum oom_dtype)p[i].dt) * m->wider,
+			       bytes = m->part && !g->s->divided ?
+					       oom_shared_bytes(whole, OOM_SHARE_PART, g->s->ranks) :
+					       whole;
 		const size_t before = sink.n;
 
 		for (int k = 0; p[i].trainable && k < m->temps; k++)

@@ -93,6 +93,7 @@ struct oom_schedule {
 		uint64_t wider;
 		uint8_t temps;
 		bool at_once;
+		bool part;              /* of the rank's part of every tensor */
 	} mean;
 	uint64_t temps[2];              /* of the optimizer step, first and later; 0 if elsewhere */
 	bool accumulates;               /* a second micro-batch finds the first one's gradients */

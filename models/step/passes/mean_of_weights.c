@@ -31,7 +31,8 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 	}
 	oom_add_holding(s, "mean of the weights", OOM_BUCKET_OPT, held, OOM_AT_START, OOM_AT_NEVER)
 		->pieces = OOM_PER_TRAINED;
-	s->mean = (struct oom_mean){.wider = times, .temps = loop ? 2 : times > 1, .at_once = !loop};
+	s->mean = (struct oom_mean){.wider = times, .temps = loop ? 2 : times > 1, .at_once = !loop,
+				    .part = p->zero_stage == 3};
 	for (int i = 0; i < 2; i++)
 		s->temps[i] = temps > s->temps[i] ? temps : s->temps[i];
 }
