@@ -209,8 +209,7 @@ static enum finding accumulation(const struct subject *s, const struct question 
 	struct oom_plan p;
 	struct oom_eval two, four;
 
-	/* PPO keeps the scores of all rollouts of an optimizer step on the card */
-	if (!question_plan(q, s, &p) || p.global_batch || p.pp > 1 || p.objective == OOM_METHOD_PPO)
+	if (!question_plan(q, s, &p) || p.global_batch || p.pp > 1)
 		return SILENT;
 	/* TRL's PPO keeps the scores of all micro-batches' rollouts (ppo_trainer.py local_batch_size) */
 	if (p.objective == OOM_METHOD_PPO)
