@@ -135,6 +135,7 @@ static enum finding solved(const struct subject *s, const struct question *q, ch
 	struct oom_question o = asked(s, q);
 	struct oom_error err = {""};
 	struct oom_solution found;
+	struct oom_judged truth;
 	struct oom_plan p;
 
 	oom_question_settle(&o);
@@ -151,7 +152,15 @@ static enum finding solved(const struct subject *s, const struct question *q, ch
 		oom_plan_settle(&p);
 		return HOLDS;           /* nodes follow, in solve's own way */
 	}
-	return same_plan(s, &o, "the solution's neighbour", &p, found.neighbour_bytes, false, words, size);
+	o.plan = p;
+	if (!estimate(s, &o, &truth)) {
+		snprintf(words, size, "the solution's neighbour is a plan that estimate refuses");
+		return BROKEN;
+	}
+	/* where the step fits and the run's evaluation does not, that is what solve tells */
+	if (!truth.fits_gpu && !truth.eval_fits && truth.eval_used_bytes == found.neighbour_bytes)
+		return HOLDS;
+	return same("the solution's neighbour", found.neighbour_bytes, false, &truth, words, size);
 }
 
 /* ---- tables ---- */
