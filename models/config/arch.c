@@ -301,10 +301,17 @@ void oom_read_explain(const struct oom_reader *r, bool empty, struct oom_error *
 
 const char *oom_read_where(const struct oom_reader *r, uint64_t layers)
 {
-	for (size_t i = 0; r->keys && i < r->keys->n; i++)
-		if (r->keys->items[i].type == OOM_KEY_NUMBER &&
-		    r->keys->items[i].number == (double)layers)
-			return r->keys->items[i].path;
+	static const char *const depths[] = {"layer", "block", "depth"};
+
+	/* another size may have the same value */
+	for (size_t w = 0; w < sizeof(depths) / sizeof(depths[0]); w++)
+		for (size_t i = 0; r->keys && i < r->keys->n; i++) {
+			const struct oom_key *k = &r->keys->items[i];
+
+			if (k->type == OOM_KEY_NUMBER && k->number == (double)layers &&
+			    strstr(k->path, depths[w]))
+				return k->path;
+		}
 	return "num_hidden_layers";
 }
 

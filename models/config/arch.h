@@ -200,7 +200,7 @@ uint64_t oom_read_count(struct oom_reader *r, const char *key, uint64_t min);
  * all models or, where `empty`, one that is nothing; and what the file calls the keys in it, where
  * that is an older name ("hidden_size": n_embd). */
 void oom_read_explain(const struct oom_reader *r, bool empty, struct oom_error *err);
-/* The file's key that has this value, or "num_hidden_layers" (of a default). */
+/* The file's key that gives so many layers, or "num_hidden_layers" (of a default). */
 const char *oom_read_where(const struct oom_reader *r, uint64_t layers);
 /* The same, falling back to def when neither the config nor the defaults have it (or it is
  * null). */
