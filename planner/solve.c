@@ -224,12 +224,14 @@ static enum oom_status look_beyond(const struct solver *s, int64_t steps, bool r
 
 	out->neighbour = ran ? value_of(s, steps) : 0;
 	out->neighbour_bytes = UINT64_MAX;
+	out->neighbour_evaluates = false;
 	if (!ran || s->found)
 		return st;
 	st = price(s, steps, OOM_EVAL_REPLAY, &e, &yes, &p);
 	out->neighbour_bytes = e.used_bytes;
 	/* where it is the evaluation that has no room, that */
-	if (!st && e.used_bytes <= oom_budget(s->q->capacity_bytes, &p))
+	out->neighbour_evaluates = !st && e.used_bytes <= oom_budget(s->q->capacity_bytes, &p);
+	if (out->neighbour_evaluates)
 		out->neighbour_bytes = oom_evaluation_bytes(s->ev, s->model, &p);
 	return st;
 }

@@ -136,6 +136,8 @@ struct oom_solution {
 	 * of the next 64 runs, or no exact change makes it fit */
 	int64_t neighbour;
 	uint64_t neighbour_bytes;
+	/* its step has room and the run's evaluation has not: the bytes are the evaluation's, an estimate */
+	bool neighbour_evaluates;
 	uint64_t needed_bytes;          /* gpu-memory: capacity that would do */
 };
 /* The largest value of a count knob (the smallest for gpus) with which plan still fits;

@@ -86,8 +86,8 @@ static void beyond(const struct oom_solution *s)
 	else if (s->neighbour_bytes == UINT64_MAX)
 		printf("  %" PRId64 " does not fit, or cannot run\n", s->neighbour);
 	else
-		printf("  the next value was evaluated too: %" PRId64 ": %s, does not fit\n", s->neighbour,
-		       oom_gib(s->neighbour_bytes));
+		printf("  the next value was evaluated too: %" PRId64 ": %s%s, does not fit\n", s->neighbour,
+		       s->neighbour_evaluates ? "the run's evaluation " : "", oom_gib(s->neighbour_bytes));
 }
 
 static void as_asked(const struct oom_job *job, const struct oom_target *t, const char *knob,

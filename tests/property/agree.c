@@ -158,7 +158,8 @@ static enum finding solved(const struct subject *s, const struct question *q, ch
 		return BROKEN;
 	}
 	/* where the step fits and the run's evaluation does not, that is what solve tells */
-	if (!truth.fits_gpu && !truth.eval_fits && truth.eval_used_bytes == found.neighbour_bytes)
+	if (found.neighbour_evaluates && !truth.fits_gpu && !truth.eval_fits &&
+	    truth.eval_used_bytes == found.neighbour_bytes)
 		return HOLDS;
 	return same("the solution's neighbour", found.neighbour_bytes, false, &truth, words, size);
 }
