@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "out.h"
+#include "stack.h"
 #include "term.h"
 
 static int unknown_command(const char *word)
@@ -29,6 +30,8 @@ int main(int argc, char **argv)
 	const struct oom_command *cmd;
 
 	oom_out_start();
+	if (!oom_stack_enough())
+		return OOM_EXIT_INPUT;
 	if (argc < 2) {
 		oom_help_overview(stderr, oom_term_width());
 		return OOM_EXIT_USAGE;

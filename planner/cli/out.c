@@ -29,6 +29,23 @@ static void on_signal(int sig)
 	raise(sig);
 }
 
+/* A handler that came with the process (a profiler's, a preloaded library's) must not end a read or a
+ * write half way: stdio takes EINTR for an error. */
+static void restart_calls(void)
+{
+	for (int sig = 1; sig < NSIG; sig++) {
+		struct sigaction sa;
+
+		if (sigaction(sig, NULL, &sa) || sa.sa_flags & SA_RESTART)
+			continue;
+		if (!(sa.sa_flags & SA_SIGINFO) &&
+		    (sa.sa_handler == SIG_DFL || sa.sa_handler == SIG_IGN))
+			continue;
+		sa.sa_flags |= SA_RESTART;
+		sigaction(sig, &sa, NULL);
+	}
+}
+
 void oom_out_start(void)
 {
 	static const int ends[] = {SIGPIPE, SIGINT, SIGTERM, SIGHUP};
@@ -39,6 +56,7 @@ void oom_out_start(void)
 		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
 		    open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
 			_exit(EXIT_OUTPUT);
+	restart_calls();
 	/* past `ulimit -f` a write fails with EFBIG and is reported like a full disk */
 	signal(SIGXFSZ, SIG_IGN);
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {

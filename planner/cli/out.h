@@ -16,7 +16,7 @@ struct oom_out {
 };
 
 /* First thing in main: closed descriptors 0 to 2 are blocked, signals that end the program remove
- * the temporary file. */
+ * the temporary file, other handlers interrupt no read or write. */
 void oom_out_start(void);
 /* Opens path for writing through a temporary file; NULL and "-" are standard output.  What is no
  * regular file (a pipe, /dev/null) is written in place.  One at a time.  OOM_ERR_IO,

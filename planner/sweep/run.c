@@ -11,7 +11,7 @@
 #include "sweep.h"
 #include "oomplan/units.h"
 
-enum { BLOCK = 512, THREADS = 64, AHEAD = 3 };
+enum { BLOCK = 512, THREADS = 64, AHEAD = 3, STACK = 1 << 20 };
 #define MOST_CELLS 1000000000000u
 
 struct buffer {
@@ -185,6 +185,7 @@ static void header(const struct oom_sweep *s, FILE *out)
 static void all_threads(struct run *r, struct thread *t, int n)
 {
 	pthread_t id[THREADS];
+	pthread_attr_t room;            /* whatever `ulimit -s` was when the program began */
 	int started = 0, opened = 0;
 
 	for (; opened < n && !r->status; opened++) {
@@ -192,8 +193,11 @@ static void all_threads(struct run *r, struct thread *t, int n)
 		if (!sweep_worker_init(&t[opened].w, r->s))
 			fail(r, OOM_ERR_MEMORY, "out of host memory");
 	}
+	pthread_attr_init(&room);
+	pthread_attr_setstacksize(&room, STACK);
 	for (int i = 1; i < n && !r->status; i++)
-		started += !pthread_create(&id[started], NULL, work, &t[i]);
+		started += !pthread_create(&id[started], &room, work, &t[i]);
+	pthread_attr_destroy(&room);
 	if (!r->status)
 		work(&t[0]);
 	for (int i = 0; i < started; i++)

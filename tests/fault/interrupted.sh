@@ -1,9 +1,11 @@
 #!/bin/sh
-# interrupted.sh OOMPLAN CLOCK.so: what happens around the program changes no answer.  Clocks before the prices, far behind
-# them and stepping backwards; input that comes a byte at a time, output that is taken slowly; a program that is stopped
-# and goes on; memory that was not written before it is read, its libraries' too (valgrind, where there is one).
+# interrupted.sh OOMPLAN CLOCK.so INTERRUPTING.so: what happens around the program changes no answer.  Clocks before the
+# prices, far behind them and stepping backwards; input that comes a byte at a time, output that is taken slowly, both with
+# signals that interrupt them; a program that is stopped and goes on, ended and killed at any moment; memory that was not
+# written before it is read, its libraries' too (valgrind, where there is one).
 oomplan=$1
 clock=$2
+interrupting=$3
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 failed=0
@@ -57,6 +59,68 @@ pid=$!
 wait $pid || fail "sweep, stopped and continued: exit $?"
 same "sweep, stopped and continued"
 
+# interrupted two thousand times a second while it waits, for input and for a reader
+LD_PRELOAD=$interrupting "$oomplan" "$@" -q | { sleep 0.3; cat; } >"$folder/got"
+same "sweep, interrupted while it waits for its reader"
+for name in config.json log runs.csv; do
+	case $name in
+	config.json) text='{"model_type": "gpt2", "n_layer": 3}' command='estimate --gpu T4 --json --model -' ;;
+	log) text='Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which 1.00 GiB is free.' command='diagnose -' ;;
+	runs.csv) text="model,seq_len
+GPT-2,64" command='estimate --runs -' ;;
+	esac
+	# shellcheck disable=SC2086
+	echo "$text" | "$oomplan" $command >"$folder/right" 2>"$folder/words"
+	head=${text%??????????}
+	# shellcheck disable=SC2086
+	{
+		sleep 0.02
+		printf %s "$head"
+		sleep 0.02
+		echo "${text#"$head"}"
+		sleep 0.02
+	} | LD_PRELOAD=$interrupting "$oomplan" $command >"$folder/got" 2>"$folder/words" || [ $name = log ] ||
+		fail "$name, interrupted: $(cat "$folder/words")"
+	[ -s "$folder/right" ] || fail "$name: no answer"
+	same "$name, interrupted while it waits for input"
+done
+
+# ended (a clean end: no file at all, none half written) or killed (what stood there before is whole) at any moment; then
+# the partial table of --keep-partial is continued to the same bytes
+big='sweep --model GPT-2 --gpu T4 --axis seq-len=1..400 --axis micro-batch=1..200 -q'
+mkdir "$folder/ended"
+# shellcheck disable=SC2086
+"$oomplan" $big -o "$folder/right" || fail "a larger sweep: exit $?"
+for signal in TERM INT HUP KILL; do
+	for wait in 0.00 0.01 0.02 0.04 0.06; do
+		echo old >"$folder/ended/out.csv"
+		# shellcheck disable=SC2086
+		"$oomplan" $big -o "$folder/ended/out.csv" 2>"$folder/words" &
+		pid=$!
+		sleep $wait
+		kill -$signal $pid 2>/dev/null
+		wait $pid
+		cp "$folder/ended/out.csv" "$folder/got"
+		[ "$(cat "$folder/got")" = old ] || same "sweep, $signal after $wait s"
+		[ $signal = KILL ] || [ "$(ls "$folder/ended")" = out.csv ] ||
+			fail "sweep, $signal after $wait s: files are left: $(ls "$folder/ended")"
+		rm -f "$folder/ended/"*
+	done
+done
+for wait in 0.00 0.01 0.02 0.03 0.04; do
+	# shellcheck disable=SC2086
+	"$oomplan" $big -o "$folder/ended/out.csv" --keep-partial 2>"$folder/words" &
+	pid=$!
+	sleep $wait
+	kill -KILL $pid 2>/dev/null
+	wait $pid
+	# shellcheck disable=SC2086
+	"$oomplan" $big -o "$folder/ended/out.csv" --resume 2>"$folder/words" || fail "resumed: $(cat "$folder/words")"
+	cp "$folder/ended/out.csv" "$folder/got"
+	same "sweep, killed after $wait s and resumed"
+	rm -f "$folder/ended/"*
+done
+
 # a byte at a time
 printf '{"model_type": "gpt2", "n_layer": 3}' >"$folder/config"
 "$oomplan" estimate --model "$folder/config" --gpu T4 --json >"$folder/right" 2>"$folder/words" || fail "estimate: exit $?"
@@ -79,5 +143,5 @@ if command -v valgrind >/dev/null; then
 		solve micro-batch --model GPT-2 --gpu T4
 	END
 fi
-[ $failed = 0 ] && echo "clocks, slow pipes, a pause: the same answers"
+[ $failed = 0 ] && echo "clocks, slow pipes, interruptions, ends: the same answers"
 exit $failed
