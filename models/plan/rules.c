@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "plan/defaults.h"
+#include "plan/open_rules.h"
 
 /* ---- relations that take arithmetic ---- */
 
@@ -449,6 +450,50 @@ const struct oom_rule *oom_plan_broken(const struct oom_plan *plan, const struct
 	}
 	return NULL;
 }
+
+/* ---- what is left open while only sizes change ---- */
+
+static bool asks_size(const struct oom_condition *c)
+{
+	static const size_t sizes[] = {AT(micro_batch), AT(grad_accum), AT(seq_len), AT(optimizer),
+				       AT(compute_capability)};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		if (c->offset == sizes[i] && (c->among || c->span != UINT64_MAX))
+			return true;
+	return false;
+}
+
+bool oom_rules_left_open(const struct oom_plan *plan, struct oom_open_rules *open)
+{
+	static_assert(N_RULES <= UINT8_MAX, "numbers of rules are bytes");
+	open->n = 0;
+	for (size_t i = 0; i < N_RULES; i++) {
+		const struct oom_rule *r = &rules[i];
+		const bool when = asks_size(&r->when), also = asks_size(&r->also);
+
+		if ((!when && !holds(plan, &r->when)) || (!also && !holds(plan, &r->also)) ||
+		    (!when && !also && !r->right && !asks_size(&r->other)))
+			continue;
+		if (open->n == sizeof(open->rule))
+			return false;
+		open->rule[open->n++] = (uint8_t)i;
+	}
+	return true;
+}
+
+bool oom_open_rules_hold(const struct oom_open_rules *open, const struct oom_plan *plan)
+{
+	for (size_t i = 0; i < open->n; i++) {
+		const struct oom_rule *r = &rules[open->rule[i]];
+
+		if (within(plan, &r->when) && broken(r, plan))
+			return false;
+	}
+	return true;
+}
+
+/* ---- in words ---- */
 
 /* The sentence with the knobs' values in place of their names in braces. */
 static void fill_in(const struct oom_plan *p, const char *sentence, char *buf, size_t size)

@@ -39,8 +39,7 @@ enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t
 		ev->size = q;
 		ev->cap_size = t->n_rows * 2;
 	}
-	for (size_t i = 0; i < t->n_monos; i++)
-		mono[i] = oom_mono_eval(t, (uint16_t)i, at->b, at->s, at->t);
+	oom_monos_eval(t, at->b, at->s, at->t, mono);
 	for (size_t i = 0; i < t->n_rows; i++) {
 		const struct oom_row *r = &t->rows[i];
 		uint64_t n;
@@ -58,18 +57,6 @@ enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t
 		ev->size[i] = oom_block(n);
 	}
 	return OOM_OK;
-}
-
-/* A product's two gradients cost as much as itself each; frozen weights need but one of them. */
-static double flops_of(const struct program *g, const struct oom_batch *at)
-{
-	const struct oom_tape *t = &g->tape;
-	double f = 0;
-
-	for (size_t i = 0; i < t->n_monos; i++)
-		f += ((g->adapted ? 2 : 3) * t->flops_fwd[i] + t->flops_again[i]) *
-		     (double)oom_mono_eval(t, (uint16_t)i, at->b, at->s, at->t);
-	return f / (double)(at->b ? at->b : 1);
 }
 
 /* Phases of GPUs that are all alike. */
@@ -292,6 +279,47 @@ static enum oom_status without_tokens(const struct oom_model *model, struct oom_
 			     model->arch.model_type);
 }
 
+/* Engines whose ranks have schedules of their own. */
+static enum oom_status evaluate_ranks(struct oom_evaluator *ev, const struct oom_rank_engine *ranks,
+				      const struct oom_model *model, const struct oom_plan *plan,
+				      unsigned flags, struct oom_eval *out, struct oom_alive *alive,
+				      struct oom_error *err)
+{
+	enum oom_status st = oom_plan_check(plan, err);
+
+	if (!st)
+		st = plan->seq_len ? ranks->evaluate(model, plan, out, alive, err) :
+				     without_tokens(model, err);
+	return st ? st : reserve(ev, model, plan, flags & OOM_EVAL_REPLAY, NULL, NULL, out, err);
+}
+
+/* The plan's program and variant, and its batch; those of the evaluation before where they serve. */
+static enum oom_status structure_for(struct oom_evaluator *ev, const struct oom_model *model,
+				     const struct oom_plan *plan, struct oom_batch *at,
+				     struct program **g, struct oom_variant **v, struct oom_error *err)
+{
+	enum oom_status st;
+
+	oom_batch_sizes(plan, &at->b, &at->s, &at->t);
+	if (oom_before_serves(ev, model, plan, at, g, v)) {
+		if (*v)
+			return OOM_OK;
+		st = oom_variant_for(ev, *g, plan, v, err);
+		ev->before.v = *v;
+		return st;
+	}
+	st = oom_plan_check(plan, err);
+	if (!st)
+		st = oom_program_for(ev, model, plan, g, err);
+	if (st)
+		return st;
+	at->ranks = oom_ranks_of(*g, plan);
+	st = oom_variant_for(ev, *g, plan, v, err);
+	if (!st)
+		oom_before_keep(ev, model, plan, at, *g, *v);
+	return st;
+}
+
 static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,
 				       const struct oom_plan *plan, unsigned flags,
 				       struct oom_eval *out, struct oom_alive *alive,
@@ -300,25 +328,16 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	const struct oom_engine *engine = oom_engine_of(plan);
 	const bool stages = engine->info.in_turn && oom_engine_divides(plan);
 	const struct oom_rank_engine *ranks = oom_rank_engine_of(plan);
-	struct oom_schedule s, fullest = {.chain = {.whole = true}};
+	struct oom_schedule s, fullest;
 	struct oom_batch at;
 	struct oom_variant *v;
 	struct program *g;
-	enum oom_status st = oom_plan_check(plan, err);
+	enum oom_status st;
 
 	out->wrap_bytes = 0;
-	if (!st && ranks) {
-		st = plan->seq_len ? ranks->evaluate(model, plan, out, alive, err) :
-				     without_tokens(model, err);
-		return st ? st : reserve(ev, model, plan, flags & OOM_EVAL_REPLAY, NULL, NULL, out, err);
-	}
-	if (!st)
-		st = oom_program_for(ev, model, plan, &g, err);
-	if (st)
-		return st;
-	oom_batch_sizes(plan, &at.b, &at.s, &at.t);
-	at.ranks = oom_ranks_of(g, plan);
-	st = oom_variant_for(ev, g, plan, &v, err);
+	if (ranks)
+		return evaluate_ranks(ev, ranks, model, plan, flags, out, alive, err);
+	st = structure_for(ev, model, plan, &at, &g, &v, err);
 	if (!st)
 		st = stages ? oom_variant_thirds(ev, v, &at, err) :
 			      oom_variant_spans(ev, v, &at, err);
@@ -341,13 +360,16 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	out->stage = out->n_stages = 0;
 	out->least_peak = 0;
 	out->floor_bytes = oom_variant_floor(v, at.ranks) + oom_buffers_of(&s);
-	if (stages)
+	if (stages) {
+		fullest = s;
 		oom_device_map(g, v, &model->arch, plan, &s, ev->size, out, alive, &fullest);
-	else
+	} else {
 		alike(v, model, plan, &s, ev->size, out, alive);
+	}
 	off_card(plan, &s, out);
-	out->flops_per_sample = flops_of(g, &at);
-	oom_work_of(&g->tape, &at, g->adapted, &out->work);
+	oom_program_size(g, &at);
+	out->flops_per_sample = g->sized.flops / (double)(at.b ? at.b : 1);
+	out->work = g->sized.work;
 	return reserve(ev, model, plan, flags & OOM_EVAL_REPLAY, stages ? &fullest : &s, &at, out, err);
 }
 

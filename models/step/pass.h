@@ -30,6 +30,8 @@ struct oom_pass {
 
 /* In the order in which they are applied; NULL past the end. */
 const struct oom_pass *oom_pass_at(size_t i);
+/* What the streams become under the plan: 4 bits of every pass that rewrites them; 0: as recorded. */
+uint64_t oom_shape_of(const struct oom_plan *plan);
 /* Lets every pass that the plan asks for change the holdings. */
 void oom_apply_passes(struct oom_schedule *s, const struct oom_plan *plan);
 

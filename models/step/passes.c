@@ -17,9 +17,21 @@ const struct oom_pass *oom_pass_at(size_t i)
 	return i < sizeof(table) / sizeof(table[0]) ? table[i] : NULL;
 }
 
+enum { N_PASSES = sizeof(table) / sizeof(table[0]) };
+
+uint64_t oom_shape_of(const struct oom_plan *p)
+{
+	uint64_t shape = 0;
+
+	for (size_t i = 0; i < N_PASSES; i++)
+		if (table[i]->hooks && table[i]->applies(p))
+			shape |= (uint64_t)(table[i]->shape ? table[i]->shape(p) & 15 : 1) << 4 * i;
+	return shape;
+}
+
 void oom_apply_passes(struct oom_schedule *s, const struct oom_plan *p)
 {
-	for (size_t i = 0; oom_pass_at(i); i++)
-		if (oom_pass_at(i)->holdings && oom_pass_at(i)->applies(p))
-			oom_pass_at(i)->holdings(s, p);
+	for (size_t i = 0; i < N_PASSES; i++)
+		if (table[i]->holdings && table[i]->applies(p))
+			table[i]->holdings(s, p);
 }

@@ -35,8 +35,10 @@ struct reader {
 	const uint64_t *size;
 	struct oom_eval *out;
 	struct oom_alive *alive;        /* of each phase; NULL: only bytes are wanted */
-	int64_t now;
-	uint32_t there;                 /* holdings, a bit each */
+	int64_t now, held;              /* bytes alive; those of holdings */
+	/* holdings, a bit each: there; that come and go at a moment; not in an evaluation; of saved
+	 * activations */
+	uint32_t there, comes[OOM_AT_NEVER + 1], goes[OOM_AT_NEVER + 1], training, saved;
 	bool evaluating;
 	int64_t cats[OOM_CATS];         /* what the passes have left; kept where alive is wanted */
 };
@@ -63,17 +65,12 @@ static uint64_t bytes_of(int64_t n)
 	return n > 0 ? (uint64_t)n : 0;
 }
 
-/* This many bytes are alive in the phase; those of the pass running are `at` (NULL: none). */
-static void note(struct reader *r, enum oom_phase phase, int64_t bytes, const int64_t at[OOM_CATS],
-		 const char *op, const char *module)
+/* Who is alive at what is the phase's peak so far; those of the pass running are `at` (NULL: none). */
+static void describe(struct reader *r, enum oom_phase phase, const int64_t at[OOM_CATS],
+		     const char *op, const char *module)
 {
-	struct oom_alive *a = r->alive ? &r->alive[phase] : NULL;
+	struct oom_alive *a = &r->alive[phase];
 
-	if (bytes <= (int64_t)r->out->peak[phase])
-		return;
-	r->out->peak[phase] = (uint64_t)bytes;
-	if (!a)
-		return;
 	*a = (struct oom_alive){.op = op, .module = module};
 	for (size_t i = 0; i < r->s->n_hold; i++)
 		if (r->there >> i & 1)
@@ -84,31 +81,72 @@ static void note(struct reader *r, enum oom_phase phase, int64_t bytes, const in
 		lend(a);
 }
 
+/* This many bytes are alive in the phase. */
+static inline void note_pass(struct reader *r, enum oom_phase phase, int64_t bytes,
+			     const int64_t at[OOM_CATS], const char *op, const char *module)
+{
+	if (bytes <= (int64_t)r->out->peak[phase])
+		return;
+	r->out->peak[phase] = (uint64_t)bytes;
+	if (r->alive)
+		describe(r, phase, at, op, module);
+}
+
+/* ... while no operation of the model runs. */
+static inline void note(struct reader *r, enum oom_phase phase)
+{
+	note_pass(r, phase, r->now, NULL, "", "");
+}
+
 /* ---- holdings come and go ---- */
 
-static void come(struct reader *r, enum oom_moment_of_step moment)
+static void sort_holdings(struct reader *r)
 {
 	for (size_t i = 0; i < r->s->n_hold; i++) {
 		const struct oom_holding *h = &r->s->hold[i];
+		const uint32_t bit = (uint32_t)1 << i;
 
-		if (h->from != moment || h->place != OOM_ON_GPU || r->there >> i & 1 ||
-		    (h->training && r->evaluating))
-			continue;
-		r->there |= 1u << i;
-		r->now += (int64_t)h->bytes;
+		if (h->place == OOM_ON_GPU)
+			r->comes[h->from] |= bit;
+		r->goes[h->until] |= bit;
+		r->training |= h->training ? bit : 0;
+		r->saved |= h->bucket == OOM_BUCKET_SAVED ? bit : 0;
 	}
 }
 
-static void go(struct reader *r, enum oom_moment_of_step moment)
+static uint64_t bytes_of_holdings(const struct reader *r, uint32_t bits)
 {
-	for (size_t i = 0; i < r->s->n_hold; i++) {
-		const struct oom_holding *h = &r->s->hold[i];
+	uint64_t sum = 0;
 
-		if (h->until != moment || !(r->there >> i & 1))
-			continue;
-		r->there &= ~(1u << i);
-		r->now -= (int64_t)h->bytes;
-	}
+	for (; bits; bits &= bits - 1)
+		sum += r->s->hold[__builtin_ctz(bits)].bytes;
+	return sum;
+}
+
+static inline void come(struct reader *r, enum oom_moment_of_step moment)
+{
+	const uint32_t bits = r->comes[moment] & ~r->there & ~(r->evaluating ? r->training : 0);
+	int64_t bytes;
+
+	if (!bits)
+		return;
+	bytes = (int64_t)bytes_of_holdings(r, bits);
+	r->there |= bits;
+	r->now += bytes;
+	r->held += bytes;
+}
+
+static inline void go(struct reader *r, enum oom_moment_of_step moment)
+{
+	const uint32_t bits = r->goes[moment] & r->there;
+	int64_t bytes;
+
+	if (!bits)
+		return;
+	bytes = (int64_t)bytes_of_holdings(r, bits);
+	r->there &= ~bits;
+	r->now -= bytes;
+	r->held -= bytes;
 }
 
 /* ---- a pass over the model ---- */
@@ -139,6 +177,12 @@ static void mean_layer(struct stretch *k, uint64_t n, struct oom_span one)
 	k->span = one;
 }
 
+static const struct oom_span *span_of(const struct reader *r, enum oom_pass_id pass, bool whole,
+				      size_t place)
+{
+	return whole ? &r->v->span[pass] : &r->v->third[pass][place];
+}
+
 /* Stretch `place` of a pass in the order of its stream (place 0 of a whole one is all of it). */
 static struct stretch stretch_of(const struct reader *r, enum oom_pass_id pass, bool whole,
 				 size_t place)
@@ -148,9 +192,7 @@ static struct stretch stretch_of(const struct reader *r, enum oom_pass_id pass, 
 	struct stretch k = {.row = -1};
 	size_t cut[4] = {0, s->n, s->n, s->n};
 
-	k.span = whole ? r->v->span[pass] : r->v->third[pass][place];
-	if (!r->alive)
-		return k;
+	k.span = *span_of(r, pass, whole, place);
 	if (!whole)
 		oom_cut_at_layers(t, oom_stream_of(pass), cut);
 	k.span = oom_walk_cats(t, &(struct oom_stream){.ev = s->ev + cut[place],
@@ -161,22 +203,24 @@ static struct stretch stretch_of(const struct reader *r, enum oom_pass_id pass, 
 	return k;
 }
 
-static void run(struct reader *r, enum oom_phase phase, const struct stretch *k, uint64_t times)
+/* The stretch `times` over: where only bytes are wanted, k is NULL. */
+static void run(struct reader *r, enum oom_phase phase, const struct oom_span *span,
+		const struct stretch *k, uint64_t times)
 {
-	const struct oom_row *row = k->row >= 0 ? &r->v->tape->rows[k->row] : NULL;
-	const int64_t before = k->span.net > 0 ? (int64_t)times - 1 : 0;
+	const struct oom_row *row = k && k->row >= 0 ? &r->v->tape->rows[k->row] : NULL;
+	const int64_t before = span->net > 0 ? (int64_t)times - 1 : 0;
 	int64_t at[OOM_CATS];
 
-	for (int c = 0; r->alive && c < OOM_CATS; c++)
+	for (int c = 0; k && c < OOM_CATS; c++)
 		at[c] = k->at[c] + before * k->net[c];
-	note(r, phase, r->now + k->span.peak + before * k->span.net, at, row ? row->name : "",
+	note_pass(r, phase, r->now + span->peak + before * span->net, k ? at : NULL, row ? row->name : "",
 	     row ? row->scope : "");
-	r->now += (int64_t)times * k->span.net;
-	for (int c = 0; r->alive && c < OOM_CATS; c++)
+	r->now += (int64_t)times * span->net;
+	for (int c = 0; k && c < OOM_CATS; c++)
 		r->cats[c] += (int64_t)times * k->net[c];
 }
 
-static void play(struct reader *r, enum oom_phase phase, enum oom_pass_id pass)
+static void play_parts(struct reader *r, enum oom_phase phase, enum oom_pass_id pass)
 {
 	const struct oom_chain *chain = &r->s->chain;
 	const bool back = oom_stream_of(pass) == OOM_STREAM_BWD;
@@ -188,9 +232,24 @@ static void play(struct reader *r, enum oom_phase phase, enum oom_pass_id pass)
 
 		if (!n)
 			continue;
+		if (!r->alive) {
+			run(r, phase, span_of(r, pass, chain->whole, place), NULL, n);
+			continue;
+		}
 		k = stretch_of(r, pass, chain->whole, place);
-		run(r, phase, &k, n);
+		run(r, phase, &k.span, &k, n);
 	}
+}
+
+/* Mostly bytes are wanted, of all of the chain. */
+static inline void play(struct reader *r, enum oom_phase phase, enum oom_pass_id pass)
+{
+	if (r->alive || !r->v || !r->s->chain.whole) {
+		play_parts(r, phase, pass);
+		return;
+	}
+	note_pass(r, phase, r->now + r->v->span[pass].peak, NULL, "", "");
+	r->now += r->v->span[pass].net;
 }
 
 /* ---- phases ---- */
@@ -198,7 +257,7 @@ static void play(struct reader *r, enum oom_phase phase, enum oom_pass_id pass)
 static void load(struct reader *r)
 {
 	come(r, OOM_AT_LOAD);
-	note(r, OOM_PHASE_LOAD, r->now, NULL, "", "");
+	note(r, OOM_PHASE_LOAD);
 	r->out->end[OOM_PHASE_LOAD] = bytes_of(r->now);
 	come(r, OOM_AT_START);
 }
@@ -211,19 +270,10 @@ static void evaluation(const struct reader *before)
 	r.evaluating = true;
 	r.out->end[OOM_PHASE_EVAL] = bytes_of(r.now);
 	come(&r, OOM_AT_FORWARD);
-	note(&r, OOM_PHASE_EVAL, r.now, NULL, "", "");
+	note(&r, OOM_PHASE_EVAL);
 	play(&r, OOM_PHASE_EVAL, OOM_PASS_EVAL);
 	come(&r, OOM_AT_OUTPUT);
-	note(&r, OOM_PHASE_EVAL, r.now, NULL, "", "");
-}
-
-static int64_t held_now(const struct reader *r)
-{
-	int64_t sum = 0;
-
-	for (size_t i = 0; i < r->s->n_hold; i++)
-		sum += r->there >> i & 1 ? (int64_t)r->s->hold[i].bytes : 0;
-	return sum;
+	note(&r, OOM_PHASE_EVAL);
 }
 
 /* What the passes have left is gradients.  Of a part of the chain, whose layers are means and whose
@@ -232,21 +282,9 @@ static void settle(struct reader *r)
 {
 	if (r->s->chain.whole)
 		return;
-	r->now = held_now(r) + (int64_t)r->s->chain_grads;
+	r->now = r->held + (int64_t)r->s->chain_grads;
 	memset(r->cats, 0, sizeof(r->cats));
 	r->cats[OOM_CAT_GRAD] = (int64_t)r->s->chain_grads;
-}
-
-/* Activations that no operation of this rank made (received ones, copies of masks). */
-static uint64_t saved_holdings(const struct reader *r)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < r->s->n_hold; i++)
-		sum += r->there >> i & 1 && r->s->hold[i].bucket == OOM_BUCKET_SAVED ?
-			       r->s->hold[i].bytes :
-			       0;
-	return sum;
 }
 
 static void micro_batch(struct reader *r, int step, bool again)
@@ -258,24 +296,25 @@ static void micro_batch(struct reader *r, int step, bool again)
 	go(r, OOM_AT_FORWARD);
 	come(r, OOM_AT_FORWARD);
 	found = r->now;
-	note(r, fwd, r->now, NULL, "", "");
+	note(r, fwd);
 	play(r, fwd, OOM_PASS_FWD);
 	r->out->saved_bytes =
 		bytes_of(r->now - found - (r->v ? oom_variant_left(r->v, r->s->ranks) : 0)) +
-		saved_holdings(r);
+		/* what no operation of this rank made: received ones, copies of masks */
+		bytes_of_holdings(r, r->there & r->saved);
 	r->out->end[fwd] = bytes_of(r->now);
 	if (r->alive) {
 		r->out->saved_amp_bytes = bytes_of(r->cats[OOM_CAT_AMP]);
 		r->out->saved_logits_bytes = bytes_of(r->cats[OOM_CAT_LOGITS]);
 	}
 	come(r, OOM_AT_OUTPUT);
-	note(r, fwd, r->now, NULL, "", "");
+	note(r, fwd);
 	go(r, OOM_AT_BACKWARD);
 	come(r, OOM_AT_BACKWARD);
-	note(r, bwd, r->now, NULL, "", "");
+	note(r, bwd);
 	play(r, bwd, again ? OOM_PASS_BWD_ACC : OOM_PASS_BWD);
 	settle(r);
-	note(r, bwd, r->now, NULL, "", "");
+	note(r, bwd);
 }
 
 static void training_step(struct reader *r, int step)
@@ -291,12 +330,12 @@ static void training_step(struct reader *r, int step)
 	r->out->end[bwd] = bytes_of(r->now);
 	come(r, OOM_AT_STEP);
 	temps[OOM_CAT_TEMP] = (int64_t)r->s->temps[step];
-	note(r, opt, r->now + temps[OOM_CAT_TEMP], temps, "optimizer step", "");
+	note_pass(r, opt, r->now + temps[OOM_CAT_TEMP], temps, "optimizer step", "");
 	go(r, OOM_AT_STEP_END);
-	r->out->end[opt] = bytes_of(r->s->grads_linger || r->s->grads_stay ? r->now : held_now(r));
+	r->out->end[opt] = bytes_of(r->s->grads_linger || r->s->grads_stay ? r->now : r->held);
 	if (r->s->grads_stay)
 		return;
-	r->now = held_now(r);                   /* gradients are given up */
+	r->now = r->held;                   /* gradients are given up */
 	memset(r->cats, 0, sizeof(r->cats));
 }
 
@@ -305,6 +344,7 @@ void oom_read_phases(const struct oom_schedule *s, const struct oom_variant *v,
 {
 	struct reader r = {.s = s, .v = v, .size = size, .out = out, .alive = alive};
 
+	sort_holdings(&r);
 	memset(out->peak, 0, sizeof(out->peak));
 	for (int i = 0; alive && i < OOM_PHASES; i++)
 		alive[i] = (struct oom_alive){.op = "", .module = ""};

@@ -45,6 +45,13 @@ void oom_evaluator_free(struct oom_evaluator *ev)
 
 /* ---- recording ---- */
 
+double oom_kernels_of(const struct oom_plan *p)
+{
+	const double sm = p->attn == OOM_ATTN_EAGER ? 8 : floor(oom_capability(p));
+
+	return sm > 8 ? 8 : sm;
+}
+
 /* The choices a tape's structure depends on: all but the plain numbers. */
 static struct oom_plan structure_of(const struct oom_plan *p)
 {
@@ -67,9 +74,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.fp8 = 0;
 	k.surplus_params = 0;
 	k.step_in_backward = k.ema = 0;
-	k.compute_capability = p->attn == OOM_ATTN_EAGER ? 8 : floor(oom_capability(p));
-	if (k.compute_capability > 8)           /* Hopper and Blackwell run Ampere's kernels */
-		k.compute_capability = 8;
+	k.compute_capability = oom_kernels_of(p);
 	return k;
 }
 
@@ -78,6 +83,18 @@ void oom_batch_sizes(const struct oom_plan *p, uint64_t *b, uint64_t *s, uint64_
 	*b = (uint64_t)p->micro_batch * oom_objective_of(p)->rows;
 	*s = (uint64_t)p->seq_len + oom_virtual_tokens(p);
 	*tgt = (uint64_t)(p->tgt_len ? p->tgt_len : p->seq_len);
+}
+
+void oom_program_size(struct program *g, const struct oom_batch *at)
+{
+	if (g->sized.known && g->sized.b == at->b && g->sized.s == at->s && g->sized.t == at->t)
+		return;
+	oom_monos_eval(&g->tape, at->b, at->s, at->t, g->sized.mono);
+	g->sized.flops = oom_work_of(&g->tape, g->term, g->sized.mono, &g->sized.work);
+	g->sized.b = at->b;
+	g->sized.s = at->s;
+	g->sized.t = at->t;
+	g->sized.known = true;
 }
 
 static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_id stream,
@@ -374,8 +391,10 @@ static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 	struct oom_plan cast = *p;
 	enum oom_status st;
 
+	oom_before_forget(ev, g, NULL);
 	g->touched = true;
 	g->model = NULL;
+	g->sized.known = false;
 	for (int i = 0; i < OOM_VARIANTS; i++)
 		oom_variant_release(&g->variant[i]);
 	cast.precision = key->precision;
@@ -391,6 +410,7 @@ static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 	if (st)
 		return st;
 	sum_params(g, p);
+	oom_work_terms(&g->tape, g->adapted, g->term);
 	g->key = *key;
 	g->tape.plan = &g->key;
 	g->model = m;
@@ -426,6 +446,12 @@ static enum oom_status find(struct oom_evaluator *ev, struct program *slot, size
 	if (!expand)
 		ev->last = (int)(*out - slot);
 	return OOM_OK;
+}
+
+bool oom_program_holds(struct program *g, const struct oom_batch *at)
+{
+	oom_program_size(g, at);
+	return oom_conds_hold_at(&g->tape, g->sized.mono, at->b, at->s, at->t);
 }
 
 enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model *m,

@@ -2,12 +2,14 @@
 #ifndef OOM_PROGRAM_H
 #define OOM_PROGRAM_H
 
+#include "step/before.h"
 #include "step/engines.h"
 #include "step/optimizers.h"
 #include "step/replay.h"
 #include "tape/tape.h"
 #include "step/variant.h"
 #include "tape/timeline.h"
+#include "time/work.h"
 
 #define SLOTS 64
 /* Replays whose results are kept: a ladder and a search ask for one plan several times. */
@@ -38,6 +40,14 @@ struct program {
 		uint64_t small;
 		double uneven;
 	} shards;
+	/* what the batch makes of the monomials and of the step's work, at the last one */
+	struct {
+		bool known;
+		uint64_t b, s, t, mono[OOM_MAX_MONOS];
+		double flops;
+		struct oom_work work;
+	} sized;
+	struct oom_work_term term[OOM_MAX_MONOS];
 	/* by optimizer, and whether it steps an fp32 master; filled when first asked for */
 	struct oom_state_sums state[OOM_MAX_OPTIMIZERS][2];
 };
@@ -64,6 +74,7 @@ struct oom_evaluator {
 		bool replayed;
 	} replayed[OOM_REPLAYS_KEPT];
 	size_t n_replayed;                      /* ever */
+	struct oom_before before;
 	uint64_t budget;                        /* bytes of the card being asked about; 0: of none */
 };
 
@@ -80,6 +91,12 @@ enum oom_status oom_program_for(struct oom_evaluator *ev, const struct oom_model
 enum oom_status oom_program_full(struct oom_evaluator *ev, const struct oom_model *m,
 				 const struct oom_plan *p, struct program **out,
 				 struct oom_error *err);
+/* Brings g->sized to this batch. */
+void oom_program_size(struct program *g, const struct oom_batch *at);
+/* The same; and whether the recording takes the same branches there. */
+bool oom_program_holds(struct program *g, const struct oom_batch *at);
+/* Compute capability up to which kernels differ in what they allocate. */
+double oom_kernels_of(const struct oom_plan *plan);
 /* Tokens of every sequence that the batch does not hold: an adapter makes them. */
 static inline uint64_t oom_virtual_tokens(const struct oom_plan *p)
 {

@@ -14,19 +14,6 @@ enum { WORTH = 48, WORTH_CUT = 24 };
 
 /* ---- making ---- */
 
-static uint64_t shape_of(const struct oom_plan *p)
-{
-	uint64_t shape = 0;
-
-	for (size_t i = 0; oom_pass_at(i); i++) {
-		const struct oom_pass *pass = oom_pass_at(i);
-
-		if (pass->hooks && pass->applies(p))
-			shape |= (uint64_t)(pass->shape ? pass->shape(p) & 15 : 1) << 4 * i;
-	}
-	return shape;
-}
-
 static enum oom_status rewrite(struct oom_variant *v, const struct oom_tape *from,
 			       const struct oom_plan *p)
 {
@@ -97,7 +84,7 @@ enum oom_status oom_variant_for(struct oom_evaluator *ev, struct program *g,
 				const struct oom_plan *p, struct oom_variant **out,
 				struct oom_error *err)
 {
-	const uint64_t shape = shape_of(p);
+	const uint64_t shape = oom_shape_of(p);
 	struct oom_variant *v = &g->variant[0];
 	enum oom_status st = OOM_OK;
 
@@ -111,6 +98,7 @@ enum oom_status oom_variant_for(struct oom_evaluator *ev, struct program *g,
 		}
 		v = w->used < v->used ? w : v;
 	}
+	oom_before_forget(ev, NULL, v);
 	oom_variant_release(v);
 	v->shape = shape;
 	v->tape = &g->tape;

@@ -285,8 +285,7 @@ bool oom_compiled_spans(struct oom_compiled *c, const struct oom_tape *t,
 {
 	uint64_t mono[OOM_MAX_MONOS], *const size = c->size;
 
-	for (size_t i = 0; i < t->n_monos; i++)
-		mono[i] = oom_mono_eval(t, (uint16_t)i, at->b, at->s, at->t);
+	oom_monos_eval(t, at->b, at->s, at->t, mono);
 	for (size_t k = 0; k < c->n_classes; k++) {
 		uint64_t n;
 

@@ -344,6 +344,25 @@ uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_
 	return v;
 }
 
+void oom_monos_eval(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt, uint64_t *out)
+{
+	const uint64_t base[OOM_VAR_BASES] = {b, s, tgt};
+	uint64_t len[OOM_MAX_VARS];
+
+	for (size_t i = 0; i < t->n_vars; i++)
+		len[i] = value_of(&t->vars[i], base[t->vars[i].base], b);
+	for (size_t m = 0; m < t->n_monos; m++) {
+		uint64_t v = 1;
+
+		for (int i = 0; i < t->monos[m].n; i++)
+			if (__builtin_mul_overflow(v, len[t->monos[m].var[i]], &v)) {
+				v = UINT64_MAX;
+				break;
+			}
+		out[m] = v;
+	}
+}
+
 uint64_t oom_mono_now(const struct oom_tape *t, uint16_t m)
 {
 	return oom_mono_eval(t, m, t->val_b, t->val_s, t->val_t);
@@ -371,11 +390,15 @@ bool oom_mono_contains(const struct oom_tape *t, uint16_t whole, uint16_t part)
 
 /* ---- conditions ---- */
 
+static bool is_more(const struct oom_cond *c, uint64_t m, uint64_t m2)
+{
+	return (double)m * (double)c->width > (double)m2 * (double)c->width2;
+}
+
 static bool holds(const struct oom_tape *t, const struct oom_cond *c, uint64_t b, uint64_t s,
 		  uint64_t tgt)
 {
-	return (double)oom_mono_eval(t, c->mono, b, s, tgt) * (double)c->width >
-	       (double)oom_mono_eval(t, c->mono2, b, s, tgt) * (double)c->width2;
+	return is_more(c, oom_mono_eval(t, c->mono, b, s, tgt), oom_mono_eval(t, c->mono2, b, s, tgt));
 }
 
 bool oom_cond_more(struct oom_tape *t, uint16_t m, uint64_t w, uint16_t m2, uint64_t w2)
@@ -415,6 +438,18 @@ bool oom_conds_hold(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t t
 		return b == t->val_b && s == t->val_s && tgt == t->val_t;
 	for (size_t i = 0; i < t->n_conds; i++)
 		if (holds(t, &t->conds[i], b, s, tgt) != t->conds[i].above)
+			return false;
+	return true;
+}
+
+bool oom_conds_hold_at(const struct oom_tape *t, const uint64_t *mono, uint64_t b, uint64_t s,
+		       uint64_t tgt)
+{
+	if (t->n_conds > OOM_MAX_CONDS)
+		return b == t->val_b && s == t->val_s && tgt == t->val_t;
+	for (size_t i = 0; i < t->n_conds; i++)
+		if (is_more(&t->conds[i], mono[t->conds[i].mono], mono[t->conds[i].mono2]) !=
+		    t->conds[i].above)
 			return false;
 	return true;
 }

@@ -105,6 +105,8 @@ uint16_t oom_mono_tiles(struct oom_tape *t, uint16_t m, uint16_t len, uint32_t k
 uint16_t oom_mono_mul(struct oom_tape *t, uint16_t a, uint16_t b);
 /* The value at b sequences of s tokens and tgt target tokens; UINT64_MAX when it overflows. */
 uint64_t oom_mono_eval(const struct oom_tape *t, uint16_t m, uint64_t b, uint64_t s, uint64_t tgt);
+/* The same of all monomials, OOM_MAX_MONOS at most: each length is computed once. */
+void oom_monos_eval(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt, uint64_t *out);
 /* The value at the sizes recorded with. */
 uint64_t oom_mono_now(const struct oom_tape *t, uint16_t m);
 /* True when `whole` is `part` times lengths of at least 1: never smaller, whatever the batch. */
@@ -123,5 +125,8 @@ uint32_t oom_cond_sequences(struct oom_tape *t, uint32_t most);
 bool oom_cond_more(struct oom_tape *t, uint16_t m, uint64_t w, uint16_t m2, uint64_t w2);
 /* Would a recording at these sizes take every branch as this one did? */
 bool oom_conds_hold(const struct oom_tape *t, uint64_t b, uint64_t s, uint64_t tgt);
+/* The same of monomials that have been evaluated at these sizes. */
+bool oom_conds_hold_at(const struct oom_tape *t, const uint64_t *mono, uint64_t b, uint64_t s,
+		       uint64_t tgt);
 
 #endif

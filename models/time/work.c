@@ -90,28 +90,46 @@ void oom_work_backward(struct oom_tape *t)
  * forward's two (Dao et al. 2022, arXiv:2205.14135, appendix B). */
 #define ATTENTION_BACK 2.5
 
-void oom_work_of(const struct oom_tape *t, const struct oom_batch *at, bool adapted,
-		 struct oom_work *out)
+void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term *term)
+{
+	const struct oom_tally *fwd = &t->work.pass[0], *all = &t->work.pass[1];
+	const double back = adapted ? 1 : 2;
+
+	for (size_t i = 0; i < t->n_monos; i++) {
+		const double scores = fwd->attn[i] - fwd->skipped[i];
+
+		/* all: the forward and what was computed again; a product's two gradients cost as much
+		 * as itself each, frozen weights need but one of them */
+		term[i] = (struct oom_work_term){
+			.flops = (1 + back) * t->flops_fwd[i] + t->flops_again[i],
+			.product = all->rated[0][i] + back * fwd->rated[0][i],
+			.fp32 = all->rated[1][i] + back * fwd->rated[1][i],
+			.attention = all->attn[i] - all->skipped[i] + ATTENTION_BACK * scores,
+			.model = (1 + back) * fwd->flops[i] + 3 * scores,
+			.bytes = t->work.bytes[i]};
+	}
+}
+
+double oom_work_of(const struct oom_tape *t, const struct oom_work_term *term, const uint64_t *mono,
+		   struct oom_work *out)
 {
 	const struct oom_work_sums *w = &t->work;
-	const struct oom_tally *fwd = &w->pass[0], *all = &w->pass[1];
-	const double back = adapted ? 1 : 2;
+	double flops = 0;
 
 	memset(out, 0, sizeof(*out));
 	for (size_t i = 0; i < t->n_monos; i++) {
-		const double n = (double)oom_mono_eval(t, (uint16_t)i, at->b, at->s, at->t),
-			     scores = fwd->attn[i] - fwd->skipped[i];
+		const double n = (double)mono[i];
 
-		/* all: the forward and what was computed again */
-		out->product_flops += n * (all->rated[0][i] + back * fwd->rated[0][i]);
-		out->fp32_flops += n * (all->rated[1][i] + back * fwd->rated[1][i]);
-		out->attention_flops +=
-			n * (all->attn[i] - all->skipped[i] + ATTENTION_BACK * scores);
-		out->model_flops += n * ((1 + back) * fwd->flops[i] + 3 * scores);
-		out->bytes += n * w->bytes[i];
+		flops += n * term[i].flops;
+		out->product_flops += n * term[i].product;
+		out->fp32_flops += n * term[i].fp32;
+		out->attention_flops += n * term[i].attention;
+		out->model_flops += n * term[i].model;
+		out->bytes += n * term[i].bytes;
 	}
 	out->launches = w->launches;
 	out->launches_back = w->launches_back;
-	out->unpacked = all->unpacked + fwd->unpacked;
+	out->unpacked = w->pass[1].unpacked + w->pass[0].unpacked;
 	out->units = w->units;
+	return flops;
 }

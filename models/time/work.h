@@ -10,9 +10,16 @@ void oom_work_forward(struct oom_tape *t);
 void oom_work_backward(struct oom_tape *t);
 /* What was recorded since `before` has no backward: a reference's forward. */
 void oom_work_alone(struct oom_tape *t, const struct oom_tally *before);
-/* The sums at one batch.  adapted: weights are frozen, so that a product has one gradient, not two.
- * A few multiplications for each monomial; nothing is allocated. */
-void oom_work_of(const struct oom_tape *t, const struct oom_batch *at, bool adapted,
-		 struct oom_work *out);
+/* What one element of a monomial adds to the sums; fixed by the recording. */
+struct oom_work_term {
+	double flops;                   /* forward + backward + recomputation, matrix products only */
+	double product, fp32, attention, model, bytes;
+};
+/* One for each monomial.  adapted: weights are frozen, so that a product has one gradient, not two. */
+void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term *term);
+/* The sums at one batch, of which `mono` are the monomials; returns those of `flops`.  A few
+ * multiplications for each monomial; nothing is allocated. */
+double oom_work_of(const struct oom_tape *t, const struct oom_work_term *term, const uint64_t *mono,
+		   struct oom_work *out);
 
 #endif

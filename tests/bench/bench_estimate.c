@@ -7,18 +7,18 @@
 /* Microseconds of one; batch and length differ every time. */
 static double each(struct oom_evaluator *ev, const struct oom_model *model, struct oom_plan *p)
 {
-	const double start = now();
+	const double start = cpu_now();
 	struct oom_error err = {""};
 	struct oom_eval e;
 	int n = 0;
 
-	for (; now() - start < 0.3; n++) {
+	for (; cpu_now() - start < 0.3; n++) {
 		p->micro_batch = 1 + n % 64;
 		p->seq_len = 512 + 8 * (n % 97);
 		if (oom_evaluate(ev, model, p, OOM_EVAL_FAST, &e, &err))
 			give_up("estimate", err.text);
 	}
-	return 1e6 * (now() - start) / n;
+	return 1e6 * (cpu_now() - start) / n;
 }
 
 /* The ways to lay a model out over GPUs. */
@@ -67,11 +67,11 @@ void bench_estimate(void)
 	if (!ev || oom_keys_read_model(&keys, "Llama-3.1-8B", &err) || oom_model_new(&model, &keys, &err))
 		give_up("Llama-3.1-8B", err.text);
 	layouts(ev, model);
-	for (start = now(); now() - start < 0.5; n++)
+	for (start = cpu_now(); cpu_now() - start < 0.5; n++)
 		if (oom_ladder_climb(ev, model, &plan, NULL, (uint64_t)40 << 30, OOM_ALLOW_SCIENCE, &ladder,
 				     &err))
 			give_up("ladder", err.text);
-	figure("ladder, a recorded model", 1e6 * (now() - start) / n, "us", 1000);
+	figure("ladder, a recorded model", 1e6 * (cpu_now() - start) / n, "us", 1000);
 	oom_evaluator_free(ev);
 	oom_model_free(model);
 	oom_keys_release(&keys);

@@ -1,0 +1,125 @@
+/* An evaluator keeps what the evaluation before has settled (models/step/before.c): whatever it was asked
+ * before, it must answer as a fresh one does, to the byte and to the word. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oomplan/model.h"
+#include "oomplan/option.h"
+
+/* Sizes that are kept apart, and knobs that change what they are kept with; some values break rules,
+ * some recordings take another branch from one length or batch to the next. */
+static const char *const moves[][2] = {
+	{"micro-batch", "1"}, {"micro-batch", "2"}, {"micro-batch", "8"}, {"micro-batch", "64"},
+	{"seq-len", "0"}, {"seq-len", "1"}, {"seq-len", "64"}, {"seq-len", "1000"}, {"seq-len", "4096"},
+	{"grad-accum", "1"}, {"grad-accum", "2"}, {"grad-accum", "8"},
+	{"optimizer", "adamw"}, {"optimizer", "sgd"}, {"optimizer", "adamw-8bit"}, {"optimizer", "lomo"},
+	{"optimizer", "adafactor"}, {"optimizer", "muon"},
+	{"compute-capability", "0"}, {"compute-capability", "7.5"}, {"compute-capability", "8.6"},
+	{"compute-capability", "9"},
+	{"attn", "eager"}, {"attn", "sdpa"}, {"attn", "flash"},
+	{"precision", "fp32"}, {"precision", "amp-bf16"}, {"precision", "bf16"},
+	{"gpus", "1"}, {"gpus", "4"}, {"engine", "hf"}, {"engine", "deepspeed"}, {"engine", "fsdp2"},
+	{"engine", "device-map"}, {"zero", "0"}, {"zero", "1"}, {"zero", "3"},
+	{"grad-ckpt", "none"}, {"grad-ckpt", "full"}, {"lora-r", "0"}, {"lora-r", "8"},
+	{"lora-targets", "all-linear"}, {"lora-targets", "q_proj"}, {"compile", "true"}, {"compile", "false"},
+	{"offload-gradients", "true"}, {"offload-gradients", "false"}, {"offload-optimizer", "cpu"},
+	{"offload-optimizer", "none"}, {"loss", "fused"}, {"loss", "plain"}, {"global-batch", "0"},
+	{"global-batch", "4"}, {"offload-activations", "true"}, {"offload-activations", "false"},
+};
+enum { MOVES = sizeof(moves) / sizeof(moves[0]), STEPS = 1500 };
+
+static const char *const configs[] = {
+	"{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 128, "
+	"\"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"vocab_size\": 500}",
+	"{\"model_type\": \"mixtral\", \"hidden_size\": 64, \"intermediate_size\": 128, "
+	"\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 4, "
+	"\"num_local_experts\": 4, \"vocab_size\": 500}",
+	"{\"model_type\": \"t5\", \"d_model\": 64, \"d_ff\": 128, \"num_layers\": 2, \"num_heads\": 4, "
+	"\"d_kv\": 16, \"vocab_size\": 500}"};
+
+struct answer {
+	enum oom_status st;
+	struct oom_eval e;
+	struct oom_error err;
+};
+
+static struct answer ask(struct oom_evaluator *ev, const struct oom_model *m, const struct oom_plan *p,
+			 unsigned flags)
+{
+	struct answer a;
+
+	memset(&a, 0, sizeof(a));
+	a.st = oom_evaluate(ev, m, p, flags, &a.e, &a.err);
+	if (a.st)               /* what a refusal leaves behind is nobody's */
+		memset(&a.e, 0, sizeof(a.e));
+	return a;
+}
+
+static void compare(const struct answer *a, const struct answer *b, const struct oom_plan *p)
+{
+	const struct oom_plan usual = oom_plan_default();
+	char options[300];
+
+	if (a->st == b->st && !strcmp(a->err.text, b->err.text) && !memcmp(&a->e, &b->e, sizeof(a->e)))
+		return;
+	fail_msg("%s: %llu \"%s\" after other questions, %llu \"%s\" at first",
+		 oom_plan_options(&usual, p, options, sizeof(options)),
+		 (unsigned long long)a->e.used_bytes, a->err.text, (unsigned long long)b->e.used_bytes,
+		 b->err.text);
+}
+
+/* One knob changes from each question to the next. */
+static void walk(const char *config, unsigned seed)
+{
+	struct oom_evaluator *kept = oom_evaluator_new();
+	struct oom_plan p = oom_plan_default();
+	struct oom_keys keys = {0};
+	struct oom_model *m = NULL;
+	size_t priced = 0;
+
+	assert_non_null(kept);
+	assert_int_equal(oom_keys_parse(&keys, config, strlen(config), "config.json", NULL), OOM_OK);
+	assert_int_equal(oom_model_new(&m, &keys, NULL), OOM_OK);
+	for (int i = 0; i < STEPS; i++) {
+		const char *const *move = moves[(seed = seed * 1103515245 + 12345) / 65536 % MOVES];
+		const unsigned flags = i % 16 == 0 ? OOM_EVAL_REPLAY : i % 16 == 1 ? OOM_EVAL_BUCKETS : OOM_EVAL_FAST;
+		struct oom_plan before = p;
+		struct oom_evaluator *fresh;
+		struct answer a, b;
+
+		assert_int_equal(oom_plan_set(&p, oom_knob_find(move[0]), move[1], NULL), OOM_OK);
+		fresh = oom_evaluator_new();
+		assert_non_null(fresh);
+		a = ask(kept, m, &p, flags);
+		b = ask(fresh, m, &p, flags);
+		oom_evaluator_free(fresh);
+		compare(&a, &b, &p);
+		priced += !a.st;
+		if (a.st && seed / 65536 % 4)   /* mostly back from what is refused */
+			p = before;
+	}
+	assert_in_range(priced, STEPS / 5, STEPS);
+	oom_evaluator_free(kept);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+}
+
+static void answers_do_not_depend_on_the_questions_before(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++)
+		walk(configs[i], (unsigned)(i + 1));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(answers_do_not_depend_on_the_questions_before)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
