@@ -84,6 +84,14 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_REENTRANT_TRUE, "true", "a block's backward is a backward pass of its own", \
 	  "yes on 1", "torch/utils/checkpoint.py CheckpointFunction", OOM_EXACT)
 
+#define OOM_KV_REPEATS(X) \
+	X(OOM_KV_GROUPED, "grouped", "kernels take grouped heads wherever they can", "", \
+	  "transformers 5.12 integrations/sdpa_attention.py: use_gqa_in_sdpa", OOM_EXACT) \
+	X(OOM_KV_SDPA, "sdpa", "copied before scaled_dot_product_attention, not before flash_attn", "", \
+	  "transformers 4.48 to 4.53 integrations/sdpa_attention.py", OOM_EXACT) \
+	X(OOM_KV_CLASSES, "classes", "copied before both: before flash_attn in Mistral, Mixtral, Qwen2, Phi-3 " \
+	  "and the types that copied their classes", "", \
+	  "transformers 4.47 modeling_mistral.py MistralFlashAttention2", OOM_EXACT)
 #define OOM_MOE_EXPERTS(X) \
 	X(OOM_EXPERTS_FUSED, "fused", "the experts of a layer are one tensor", "", \
 	  "transformers integrations/moe.py", OOM_EXACT) \
@@ -343,6 +351,7 @@ enum oom_precision { OOM_PRECISIONS(OOM_CHOICE_ID) };
 enum oom_attention { OOM_ATTENTIONS(OOM_CHOICE_ID) };
 enum oom_checkpointing { OOM_CHECKPOINTINGS(OOM_CHOICE_ID) };
 enum oom_reentrant { OOM_REENTRANTS(OOM_CHOICE_ID) };
+enum oom_kv_repeat { OOM_KV_REPEATS(OOM_CHOICE_ID) };
 enum oom_moe_experts { OOM_MOE_EXPERTS(OOM_CHOICE_ID) };
 enum oom_zero_grad { OOM_ZERO_GRADS(OOM_CHOICE_ID) };
 enum oom_loss { OOM_LOSSES(OOM_CHOICE_ID) };

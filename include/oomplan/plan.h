@@ -57,6 +57,7 @@ struct oom_plan {
 	int64_t grad_ckpt;          /* enum oom_checkpointing */
 	int64_t ckpt_every;         /* of the layers of a stack, every n-th is checkpointed; 1 = all */
 	int64_t use_reentrant;      /* enum oom_reentrant */
+	int64_t kv_repeat;          /* enum oom_kv_repeat: which attention copies keys and values to all heads */
 	int64_t moe_experts;        /* enum oom_moe_experts: how a layer's experts are stored */
 	int64_t keep_base_inputs;   /* 1 = frozen 4-bit layers keep their inputs for backward */
 	int64_t zero_grad;          /* enum oom_zero_grad */

@@ -125,7 +125,7 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 	switch (a->written_out ? OOM_ATTN_EAGER : (enum oom_attention)t->plan->attn) {
 	case OOM_ATTN_SDPA:
 		/* use_gqa_in_sdpa: a mask rules grouped heads out */
-		if (!oom_is_none(a->mask) || a->repeat_kv) {
+		if (!oom_is_none(a->mask) || a->repeat_kv || t->plan->kv_repeat != OOM_KV_GROUPED) {
 			k = repeat_kv(t, a, k, a->d);
 			v = repeat_kv(t, a, v, a->dv);
 			s.kv_heads = a->heads;
@@ -134,6 +134,11 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 				&s);
 		break;
 	case OOM_ATTN_FLASH:
+		if (a->repeat_kv_flash && t->plan->kv_repeat == OOM_KV_CLASSES) {
+			k = repeat_kv(t, a, k, a->d);
+			v = repeat_kv(t, a, v, a->dv);
+			s.kv_heads = a->heads;
+		}
 		y = oom_op_flash(t, q, k, v, &s);
 		break;
 	default:

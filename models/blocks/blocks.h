@@ -56,6 +56,8 @@ struct oom_attn {
 	bool o_square;
 	/* sdpa with grouped heads spread out, mask or not (Moshi) */
 	bool repeat_kv;
+	/* flash_attn too, in the attention classes of transformers before 4.48 */
+	bool repeat_kv_flash;
 	bool rope_fp32;                 /* q and k rotated in fp32 */
 	/* the rotation's result goes back to the queries' type (OLMo: tables stay fp32) */
 	bool rope_back;

@@ -11,6 +11,7 @@ OOM_CHOICE_LIST(static, precisions, OOM_PRECISIONS)
 OOM_CHOICE_LIST(static, attentions, OOM_ATTENTIONS)
 OOM_CHOICE_LIST(static, checkpointings, OOM_CHECKPOINTINGS)
 OOM_CHOICE_LIST(static, reentrants, OOM_REENTRANTS)
+OOM_CHOICE_LIST(static, kv_repeats, OOM_KV_REPEATS)
 OOM_CHOICE_LIST(static, experts, OOM_MOE_EXPERTS)
 OOM_CHOICE_LIST(static, zero_grads, OOM_ZERO_GRADS)
 OOM_CHOICE_LIST(static, scans, OOM_SCANS)
@@ -211,6 +212,9 @@ static const struct oom_option knobs[] = {
 	 .setting = "gradient_checkpointing_kwargs={\"use_reentrant\": ...}",
 	 .source = "torch/utils/checkpoint.py, distributed/fsdp/_runtime_utils.py",
 	 .aliases = ALSO(AS("gradient-checkpointing-use-reentrant"))},
+	{KNOB("kv-repeat", "kv_repeat", kv_repeat), WORD(kv_repeats, OOM_KV_GROUPED),
+	 .summary = "which attention gets keys and values copied to all query heads, where a model groups them",
+	 .setting = "", .source = "transformers integrations/sdpa_attention.py; torchtune modules/attention.py"},
 	{KNOB("moe-experts", "moe_experts", moe_experts), WORD(experts, OOM_EXPERTS_FUSED),
 	 .summary = "how the experts of a layer are stored and run; separate ones are quantised and adapted as linear layers",
 	 .setting = "", .source = "transformers 5 integrations/moe.py; modeling_mixtral.py 4.45"},

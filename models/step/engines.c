@@ -85,6 +85,7 @@ static const struct oom_engine engines[] = {
 			 .offloads_as = OOM_ENGINE_TORCHTUNE,
 			 .tries = {OOM_ENGINE_TORCHTUNE}, .n_tries = 1, .hybrid = true},
 		.wraps_units = true, .lowest_stage = 2, .gathers_apart = true, .pure_bf16 = true,
+		.copies_heads = true,
 		.whole_offload = true, .full_state_dict = true, .approximates = FSDP_UNITS},
 	[OOM_ENGINE_DEVICE_MAP] = {
 		.info = {"the layers that fall to a GPU, with their gradients and optimizer state",
@@ -134,15 +135,27 @@ bool oom_engine_divides(const struct oom_plan *p)
  * which the engine calls module.bfloat16() (deepspeed/runtime/engine.py _configure_distributed_model)
  * and accelerate leaves its autocast off (accelerator.py, native_amp).  Adapters are cast with the rest,
  * those on integers excepted, which are counted in fp32 still. */
-bool oom_engine_recasts(const struct oom_plan *p)
+static bool casts_16bit(const struct oom_plan *p)
 {
 	return oom_engine_of(p)->info.casts_model && !p->torch_autocast && p->precision != OOM_FP32 &&
 	       p->precision != OOM_BF16 && p->precision != OOM_FP16;
 }
 
+static bool copies_heads(const struct oom_plan *p)
+{
+	return oom_engine_of(p)->copies_heads && p->kv_repeat == OOM_KV_GROUPED;
+}
+
+bool oom_engine_recasts(const struct oom_plan *p)
+{
+	return casts_16bit(p) || copies_heads(p);
+}
+
 void oom_engine_recast(struct oom_plan *p)
 {
-	if (!oom_engine_recasts(p))
+	if (copies_heads(p))
+		p->kv_repeat = OOM_KV_SDPA;
+	if (!casts_16bit(p))
 		return;
 	p->precision = p->precision == OOM_AMP_FP16 || p->precision == OOM_FP16_AMP ? OOM_FP16 :
 										      OOM_BF16;

@@ -18,6 +18,8 @@ struct oom_engine {
 	int64_t lowest_stage;
 	bool gathers_apart;             /* all-gathers into a buffer of its own (fully_shard) */
 	bool buckets;                   /* DDP's, while nothing is divided */
+	/* its own models copy keys and values to all heads (modules/attention.py: expand, flatten) */
+	bool copies_heads;
 	bool pure_bf16;                 /* no autocast, no fp32 master */
 	bool whole_offload;             /* to the CPU everything or nothing */
 	bool full_state_dict;           /* gathers the optimizer's state too when it saves */

@@ -136,6 +136,24 @@ static bool map_kept(struct oom_rewrite *w)
 	return w->kept;
 }
 
+/* What the forward makes behind the layers: a fused loss's gradient among it. */
+static bool map_late(struct oom_rewrite *w)
+{
+	const struct oom_stream *f = &w->from->streams[OOM_STREAM_FWD];
+	bool behind = false;
+
+	w->late = calloc(w->from->n_rows + 1, sizeof(*w->late));
+	for (size_t i = 0; w->late && i < f->n; i++) {
+		const int32_t ev = f->ev[i];
+
+		if (oom_ev_is_unit(ev))
+			behind = oom_ev_unit_ends(ev) && oom_ev_unit(ev) + 1 == w->from->n_units;
+		else if (ev >= 0 && (ev & 3) == OOM_EV_ALLOC)
+			w->late[ev >> 2] = behind;
+	}
+	return w->late;
+}
+
 /* Rows that one layer's backward makes and another's frees. */
 static bool map_handed(struct oom_rewrite *w)
 {
@@ -168,7 +186,7 @@ enum oom_status oom_rewrite(const struct oom_tape *from, struct oom_tape *to,
 	for (int i = 0; i < OOM_STREAMS; i++)
 		to->streams[i] = (struct oom_stream){0};
 	w.own = calloc(1, own ? own : 1);
-	if (!w.own || !map_grads(&w) || !map_kept(&w) || !map_handed(&w) ||
+	if (!w.own || !map_grads(&w) || !map_kept(&w) || !map_late(&w) || !map_handed(&w) ||
 	    !room((void **)&to->rows, &to->cap_rows, from->n_rows + 1, sizeof(*to->rows)))
 		w.status = OOM_ERR_MEMORY;
 	else if (from->n_rows)
@@ -187,6 +205,7 @@ enum oom_status oom_rewrite(const struct oom_tape *from, struct oom_tape *to,
 	free(w.own);
 	free(w.unit_of_grad);
 	free(w.kept);
+	free(w.late);
 	free(w.handed);
 	if (w.status)
 		oom_rewrite_release(to);

@@ -39,6 +39,7 @@ struct oom_rewrite {
 	uint32_t *kept;
 	/* by row of `from`: 1 + the layer whose backward made it and left it to an earlier layer's: the
 	 * gradient of the layer's input; 0: of all else */
+	bool *late;             /* born in the forward, behind the layers */
 	uint32_t *handed;
 	void *own;
 	enum oom_status status;

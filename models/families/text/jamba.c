@@ -102,6 +102,7 @@ static struct oom_val jamba_block(struct oom_tape *t, const void *ctx, uint32_t 
 	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", x, 0);
 
 	at.mask = l->mask;
+	at.repeat_kv_flash = true;
 	h = kind & ATTENTION ? oom_attention(t, &at, h) : oom_selective_mixer(t, &mixer, h);
 	x = oom_name(&f, oom_op_add(t, x, h));
 	h = oom_norm(t, a->norm, "pre_ff_layernorm", x, 0);

@@ -71,6 +71,7 @@ static struct oom_attn llama_attention_of(struct oom_frame *f, const struct llam
 	at.rope_back = k->rope_back;
 	at.rope_inline = k->rope_inline;
 	at.repeat_kv = k->repeat_kv;
+	at.repeat_kv_flash = k->repeat_kv_flash;
 	at.views_late = k->views_late;
 	at.q_scaled = k->q_scaled;
 	at.norm_per_head = llama_of(a)->head_norms;

@@ -102,7 +102,7 @@ struct oom_llama_kind {
 
 	/* attention */
 	bool fused_qkv;                 /* qkv_proj (Phi-3) */
-	bool views_late, repeat_kv, o_square;   /* as struct oom_attn has them */
+	bool views_late, repeat_kv, repeat_kv_flash, o_square;   /* as struct oom_attn has them */
 	bool q_scaled;                  /* queries times a factor of their position (Ministral 3) */
 	bool head_norms;                /* by qk_layernorm, a norm for every head (StableLM) */
 	const char *o, *o_norm;         /* NULL: "o_proj"; no norm before it */

@@ -168,13 +168,21 @@ static void gather(struct oom_rewrite *w, size_t unit)
 
 /* ---- backward ---- */
 
+/* FSDP1 prefetches a unit that has made its pre-backward hooks (_runtime_utils.py _get_handle_to_prefetch:
+ * _needs_pre_backward_unshard), which hang on outputs that need a gradient.  Under reentrant checkpointing the
+ * forward's do not, and the unit before has not been run again yet: nothing is gathered ahead. */
+static bool prefetches(const struct oom_rewrite *w)
+{
+	return copies_out(w) || !oom_ckpt_reenters(w->plan);
+}
+
 static void gather_again(struct oom_rewrite *w, size_t unit)
 {
 	struct own *root = w->own;
 	const struct unit_rows *r = rows_of(w, unit);
 	const bool first = !root->met++, apart = copies_out(w);
 	/* prefetched while this unit runs; there is none before the first layer */
-	const struct unit_rows *next = unit > 1 ? rows_of(w, unit - 1) : NULL;
+	const struct unit_rows *next = unit > 1 && prefetches(w) ? rows_of(w, unit - 1) : NULL;
 
 	if (first) {
 		give(w, &root->gathered_before);
@@ -184,7 +192,7 @@ static void gather_again(struct oom_rewrite *w, size_t unit)
 		return;
 	if (first && apart)
 		oom_rewrite_event(w, r->gathered, OOM_EV_ALLOC);
-	else if (first)
+	else if (first || !prefetches(w))
 		gather_flat(w, r);
 	if (apart) {
 		oom_rewrite_event(w, r->params, OOM_EV_ALLOC);
@@ -250,7 +258,7 @@ static bool holds_inputs(const struct oom_rewrite *w)
 
 static bool freed(struct oom_rewrite *w, int32_t row)
 {
-	const bool input = w->unit >= 0 && w->from->rows[row].born == OOM_STREAM_FWD;
+	const bool input = w->unit >= 0 && w->from->rows[row].born == OOM_STREAM_FWD && !w->late[row];
 
 	if (!holds_inputs(w) || !(input || w->handed[row]))
 		return true;
