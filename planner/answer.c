@@ -43,6 +43,10 @@ void oom_question_settle(struct oom_question *q)
 		q->capacity_bytes = q->gpu->capacity_bytes;
 	if (q->lengths)
 		p->seq_len = longest_batch(q);
+	if (p->precision == OOM_AUTO_PRECISION) {
+		oom_model_settle_base(q->model, p);     /* its loader may have a say */
+		oom_model_settle_precision(q->model, p, q->precision_note);
+	}
 	oom_plan_settle_for(p, q->model, note);
 	if (*note)                      /* settled once more it has nothing to say */
 		memcpy(q->note, note, sizeof(note));

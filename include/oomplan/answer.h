@@ -72,6 +72,7 @@ struct oom_question {
 	const struct oom_calibration *calibration;
 	double confidence;
 	char note[300];                 /* "" or what settling did to the batch */
+	char precision_note[200];       /* "" or which precision an auto became, and why */
 };
 /* The default plan, nothing else. */
 OOM_API struct oom_question oom_question_default(void);

@@ -48,7 +48,10 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "transformers TrainingArguments", OOM_NUMERICS) \
 	X(OOM_FP16_AMP, "fp16-amp", \
 	  "fp16 weights under autocast, for fp32 adapters on them: Trainer(fp16=True)", "", \
-	  "transformers TrainingArguments, peft cast_adapter_dtype", OOM_NUMERICS)
+	  "transformers TrainingArguments, peft cast_adapter_dtype", OOM_NUMERICS) \
+	X(OOM_AUTO_PRECISION, "auto", \
+	  "what the engine does with this config: transformers 5 loads weights in the config's own dtype", \
+	  "", "transformers modeling_utils.py from_pretrained", OOM_NUMERICS)
 
 #define OOM_ATTENTIONS(X) \
 	X(OOM_ATTN_EAGER, "eager", "score matrices in memory", "disabled", \

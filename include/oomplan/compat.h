@@ -73,8 +73,8 @@ struct oom_compat {
 	uint8_t rule[OOM_COMPAT_RULES]; /* their numbers */
 	uint16_t n_conditions, n;
 	/* of them, those that a search never breaks unless its question does already; and those that
-	 * make another run of a plan, or none */
-	struct oom_compat_set binding, fatal;
+	 * make another run of a plan, or none; and those that know of another precision instead */
+	struct oom_compat_set binding, fatal, of_precision;
 };
 /* gpu may be NULL: an NVIDIA card of the plan's compute capability.  Of the plan the task and the
  * compute capability count.  OOM_ERR_PARSE: the table is broken, a bug. */
@@ -94,8 +94,8 @@ OOM_API bool oom_compat_allows(const struct oom_compat *c, const struct oom_plan
 /* Whether it starts at all, and trains what was priced. */
 OOM_API bool oom_compat_launches(const struct oom_compat *c, const struct oom_plan *plan);
 
-/* Turns a plan that is refused, or becomes another, into what runs, as far as the rules know how;
- * true when that changed it. */
+/* Turns a plan that is refused, or becomes another, into what runs, as far as the rules know how; a
+ * precision that nobody asked for is given up where it is inadvisable too.  True when that changed it. */
 OOM_API bool oom_compat_mend(const struct oom_compat *c, struct oom_plan *plan);
 
 /* What the class of a model and task can do. */

@@ -35,6 +35,10 @@ struct oom_engine_info {
 	bool degrees;           /* tensor, pipeline, context and expert parallelism (tp, pp, cp, ep, sp) */
 	bool casts_model;       /* mixed precision is 16-bit weights, autocast asked for apart */
 	bool plain;             /* keeps everything whole on every GPU */
+	/* What it trains in unless told (enum oom_precision, auto: in what the config says), over plain data
+	 * parallelism and with degrees besides, and where that was read. */
+	int64_t precision, mixed_precision;
+	const char *precision_source;
 	bool for_many;          /* what a plan that keeps everything whole becomes when its GPUs grow */
 };
 /* By enum oom_engine_id; NULL past the end. */

@@ -52,6 +52,11 @@ OOM_API const char *oom_model_stored_warning(const struct oom_model *model, cons
  * quantization_config has it loaded, where that can be trained through and is modelled. */
 OOM_API void oom_model_settle_base(const struct oom_model *model, struct oom_plan *plan);
 
+/* A plan whose precision is auto gets what its engine does with this config (oom_engine_info.precision);
+ * transformers before 5 loads fp32.  told, where there is one, is then a sentence about it, else "". */
+OOM_API void oom_model_settle_precision(const struct oom_model *model, struct oom_plan *plan,
+					char told[200]);
+
 /* The families, for `oomplan list families`: NULL past the end. */
 struct oom_family_type {
 	const char *name;               /* a model_type word; NULL ends the list */

@@ -48,7 +48,7 @@ struct oom_plan {
 	double label_smoothing;     /* above 0: Trainer's LabelSmoother makes the loss */
 	int64_t keep_outputs;       /* 1 = the loop holds the model's outputs through the backward */
 	/* numerics and kernels */
-	int64_t precision;          /* enum oom_precision */
+	int64_t precision;          /* enum oom_precision; auto is settled with the model (model.h) */
 	/* enum oom_fp8: bytes in engine megatron, elsewhere time only */
 	int64_t fp8;
 	int64_t fp8_params;         /* 1 = Megatron keeps and gathers weights in fp8 */
@@ -148,6 +148,9 @@ struct oom_plan {
 	/* what weights on disk hold beyond (or short of) the config's count, where only they know:
 	 * a type no family models.  Parameters; not a knob. */
 	int64_t surplus_params;
+	/* 1 = precision was auto and is what the engine does by default: a plan may begin from another where
+	 * that is inadvisable.  Not a knob either. */
+	int64_t precision_unasked;
 	/* library generations, OOM_VERSION(major, minor); 0 = the newest that is modelled */
 	int64_t transformers, torch, bitsandbytes, peft, deepspeed;
 	/* verdict */

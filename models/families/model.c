@@ -129,6 +129,7 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 	}
 	choose_task(m);
 	oom_model_read_quantised(m);
+	oom_model_read_stored(m);
 	oom_model_find_unknown(m);
 	st = oom_model_prepare(m);
 	if (st) {

@@ -16,6 +16,8 @@ struct oom_model {
 	char note[400];                 /* what an unknown type is counted as; "" for a known one */
 	struct oom_arch arch;
 	char quantised[300];            /* how its weights are stored, where that is not priced; "" */
+	/* what the config says that its weights are stored in: OOM_FP32, OOM_BF16 or OOM_FP16; auto: nothing */
+	enum oom_precision stored;
 	char unknown[400];              /* keys the type does not have */
 	/* what engines with ranks of their own read of it (oom_model_prepare); owned, freed as one
 	 * block; NULL: they cannot have it */
@@ -32,6 +34,8 @@ enum oom_status oom_model_load_defaults(struct oom_model *m, struct oom_error *e
  * (structure.c). */
 enum oom_status oom_model_choose_structure(struct oom_model *m, struct oom_error *err);
 
+/* Fills m->stored (stored.c). */
+void oom_model_read_stored(struct oom_model *m);
 /* Reads the config's quantization_config (quantised.c). */
 void oom_model_read_quantised(struct oom_model *m);
 

@@ -69,8 +69,8 @@ OOM_CHOICE_LIST(static, lora_biases, OOM_LORA_BIASES)
 #define WEIGHTS \
 	{"bfloat16", "amp-bf16", "bf16-amp"}, {"bfloat16", NULL, "bf16"}, \
 		{"bf16", "amp-bf16", "bf16-amp"}, {"bf16", NULL, "bf16"}, \
-		{"float16", NULL, "fp16"}, {"fp16", NULL, "fp16"}, IGNORED("float32"), \
-		IGNORED("fp32")
+		{"float16", NULL, "fp16"}, {"fp16", NULL, "fp16"}, {"float32", "auto", "fp32"}, \
+		IGNORED("float32"), {"fp32", "auto", "fp32"}, IGNORED("fp32"), IGNORED("auto")
 #define FLASH {"true", NULL, "flash"}, IGNORED("false")
 #define BITS {"4", NULL, "plain qlora=true"}, {"8", NULL, "int8"}, IGNORED("16"), IGNORED("32")
 /* rank 8 unless one is given: LLaMA-Factory hparams/finetuning_args.py, ms-swift tuner_args.py */
@@ -166,7 +166,7 @@ static const struct oom_option knobs[] = {
 	{KNOB("keep-outputs", "keep_outputs", keep_outputs), FLAG(0),
 	 .summary = "the training loop holds the model's outputs until the backward is through",
 	 .setting = "outputs = model(**batch)", .source = "accelerate's examples"},
-	{KNOB("precision", "precision", precision), WORD(precisions, OOM_FP32),
+	{KNOB("precision", "precision", precision), WORD(precisions, OOM_AUTO_PRECISION),
 	 .summary = "number format of weights and computation", .setting = "bf16=True",
 	 .source = HF,
 	 .aliases = ALSO(SWITCH("bf16", AUTOCAST, {"true", "bf16", "bf16-amp"},

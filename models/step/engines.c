@@ -8,6 +8,17 @@
 
 /* ---- what each of them is ---- */
 
+/* from_pretrained's dtype is "auto" since transformers 5: the config's; neither accelerate nor FSDP casts
+ * then.  DeepSpeed refuses 16-bit weights that its file does not enable (runtime/engine.py __check_params),
+ * so that what runs is 16 bit there too. */
+#define OF_CONFIG \
+	.precision = OOM_AUTO_PRECISION, .mixed_precision = OOM_AUTO_PRECISION, \
+	.precision_source = "transformers modeling_utils.py from_pretrained, _get_dtype"
+/* Neither --bf16 nor --fp16. */
+#define OF_MEGATRON \
+	.precision = OOM_FP32, .mixed_precision = OOM_FP32, \
+	.precision_source = "megatron/training/arguments.py params_dtype"
+
 #define FSDP_UNITS "FSDP: transients as its collectives allocate them, one block a unit"
 
 static const struct oom_engine engines[] = {
@@ -16,7 +27,7 @@ static const struct oom_engine engines[] = {
 			 "DDP's buckets, together as large as the gradients, unless "
 			 "gradient_as_bucket_view",
 			 "torch/csrc/distributed/c10d/reducer.cpp",
-			 .plain = true, .bucket_view = true,
+			 .plain = true, .bucket_view = true, OF_CONFIG,
 			 .shards_as = OOM_ENGINE_DEEPSPEED, .shards_from = 1, .shards_to = 3,
 			 .offloads = true, .offloads_as = OOM_ENGINE_DEEPSPEED,
 			 .tries = {OOM_ENGINE_DEEPSPEED, OOM_ENGINE_FSDP2}, .n_tries = 2},
@@ -28,7 +39,7 @@ static const struct oom_engine engines[] = {
 			 "sub-group in the step; stage 3: live, prefetched and persistent parameters",
 			 "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, "
 			 "partitioned_param_coordinator.py",
-			 .replicates = true,
+			 .replicates = true, OF_CONFIG,
 			 .shards_as = OOM_ENGINE_DEEPSPEED, .shards_from = 1, .shards_to = 3,
 			 .offloads = true, .offloads_as = OOM_ENGINE_DEEPSPEED,
 			 .tries = {OOM_ENGINE_DEEPSPEED}, .n_tries = 1, .casts_model = true},
@@ -49,6 +60,10 @@ static const struct oom_engine engines[] = {
 			 "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, "
 			 "_fsdp_param_group.py; data/fsdp2_tracker.csv",
 			 /* FSDP begins at SHARD_GRAD_OP and offloads everything or nothing */
+			 /* torchtitan's training.dtype and mixed_precision_param, where it mixes degrees */
+			 .precision = OOM_AUTO_PRECISION, .mixed_precision = OOM_AMP_BF16,
+			 .precision_source = "transformers modeling_utils.py from_pretrained; torchtitan "
+					     "config/configs.py training.dtype, mixed_precision_param",
 			 .for_many = true, .shards_as = OOM_ENGINE_FSDP2, .shards_from = 2, .shards_to = 3,
 			 .offloads = true, .offloads_whole = true,
 			 .offloads_as = OOM_ENGINE_FSDP2,
@@ -60,7 +75,7 @@ static const struct oom_engine engines[] = {
 			 "two gathered blocks (limit_all_gathers), a block's gradients",
 			 "torch/distributed/fsdp/_flat_param.py, _runtime_utils.py",
 			 /* FSDP begins at SHARD_GRAD_OP and offloads everything or nothing */
-			 .shards_as = OOM_ENGINE_FSDP1, .shards_from = 2, .shards_to = 3,
+			 OF_CONFIG, .shards_as = OOM_ENGINE_FSDP1, .shards_from = 2, .shards_to = 3,
 			 .offloads = true, .offloads_whole = true,
 			 .offloads_as = OOM_ENGINE_FSDP1,
 			 .tries = {OOM_ENGINE_FSDP1}, .n_tries = 1, .hybrid = true},
@@ -73,13 +88,16 @@ static const struct oom_engine engines[] = {
 			 "gradients, received activations",
 			 "megatron/core/optimizer/distrib_optimizer.py, pipeline_parallel/schedules.py",
 			 /* its distributed optimizer */
-			 .shards_as = OOM_ENGINE_MEGATRON, .shards_from = 1, .shards_to = 1,
+			 OF_MEGATRON, .shards_as = OOM_ENGINE_MEGATRON, .shards_from = 1, .shards_to = 1,
 			 .degrees = true},
 		.full_state_dict = true},
 	[OOM_ENGINE_TORCHTUNE] = {
 		.info = {"as fsdp2, everything in bf16 (or fp32): no master copy", "as fsdp2",
 			 "torchtune recipes/full_finetune_distributed.py",
 			 /* FSDP begins at SHARD_GRAD_OP and offloads everything or nothing */
+			 /* each of its recipes' configs says so (recipes/configs, dtype: bf16) */
+			 .precision = OOM_BF16, .mixed_precision = OOM_BF16,
+			 .precision_source = "torchtune recipes/configs dtype",
 			 .shards_as = OOM_ENGINE_TORCHTUNE, .shards_from = 2, .shards_to = 3,
 			 .offloads = true, .offloads_whole = true,
 			 .offloads_as = OOM_ENGINE_TORCHTUNE,
@@ -92,7 +110,7 @@ static const struct oom_engine engines[] = {
 			 "the hidden states received; copies of masks and rotary tables; GPU 0: the "
 			 "logits brought back",
 			 "transformers integrations/accelerate.py, accelerate hooks.py",
-			 .shards_as = OOM_ENGINE_DEEPSPEED, .shards_from = 3, .shards_to = 3,
+			 OF_CONFIG, .shards_as = OOM_ENGINE_DEEPSPEED, .shards_from = 3, .shards_to = 3,
 			 .tries = {OOM_ENGINE_DEEPSPEED, OOM_ENGINE_FSDP2}, .n_tries = 2,
 			 .in_turn = true},
 		.approximates = "device_map: balanced by weights; layers are taken as equal, copies "
@@ -104,7 +122,7 @@ static const struct oom_engine engines[] = {
 			 "500 M gradients, in fp16 fp32 gradients of the rank's part",
 			 "deepspeed/runtime/pipe/engine.py, bf16_optimizer.py, zero/stage_1_and_2.py, "
 			 "fp16/fused_optimizer.py",
-			 .shards_as = OOM_ENGINE_MEGATRON_DEEPSPEED, .shards_from = 1, .shards_to = 1,
+			 OF_MEGATRON, .shards_as = OOM_ENGINE_MEGATRON_DEEPSPEED, .shards_from = 1, .shards_to = 1,
 			 .degrees = true},
 		.full_state_dict = true, .pipe_engine = true},
 };

@@ -118,6 +118,7 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 	k.vllm_sleep = 0;
 	k.evaluates = k.eval_batch = 0;
 	k.fp8 = 0;
+	k.precision_unasked = 0;
 	k.global_batch = k.eval_accumulation = k.rank0_contexts = 0;
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
 		k.save_total_limit = 0;
@@ -380,9 +381,10 @@ enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_m
 {
 	struct oom_plan settled;
 
-	if (!oom_plan_dated(plan) && !oom_engine_recasts(plan))
+	if (!oom_plan_dated(plan) && !oom_engine_recasts(plan) && plan->precision != OOM_AUTO_PRECISION)
 		return evaluate_phases(ev, model, plan, flags, out, alive, err);
 	settled = *plan;
+	oom_model_settle_precision(model, &settled, NULL);
 	oom_plan_resolve(&settled);
 	oom_engine_recast(&settled);
 	return evaluate_phases(ev, model, &settled, flags, out, alive, err);

@@ -169,6 +169,7 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 	enum oom_status st = oom_plan_check(p, err);
 	int64_t *held;
 
+	oom_model_settle_precision(model, &settled, NULL);
 	oom_plan_resolve(&settled);
 	oom_engine_recast(&settled);
 	if (st)

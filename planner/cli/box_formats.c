@@ -78,6 +78,7 @@ void oom_box_json(const struct oom_plan *asked, const struct oom_target *t,
 
 	oom_json_object(&j, NULL);
 	oom_json_text(&j, "schema", "oomplan-box/1");
+	oom_json_text(&j, "precision_default", t->q.precision_note);
 	oom_json_uint(&j, "offers", b->n);
 	oom_json_uint(&j, "fitting", b->fitting);
 	oom_json_array(&j, "boxes");

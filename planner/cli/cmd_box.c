@@ -156,8 +156,10 @@ static int run(struct oom_job *job)
 			oom_box_csv(&offers, &b);
 		else if (!oom_emit_prints(job) || !b.fitting)
 			oom_box_text(job, &t, &offers, &b, &view);
-		if (!job->json && !job->csv && !oom_emit_prints(job) && !job->quiet && !a->compare)
+		if (!job->json && !job->csv && !oom_emit_prints(job) && !job->quiet && !a->compare) {
+			oom_report_precision(&t);
 			oom_report_lengths(&t);
+		}
 		if (!a->compare)
 			oom_box_left_out(&offers);
 		if (!code && a->plot && !oom_quote_svg(a->plot, &offers, &b, &q))

@@ -34,6 +34,7 @@ static void found_json(struct oom_json *j, const struct oom_target *t, const str
 	oom_json_uint(j, "capacity_bytes", t->q.capacity_bytes);
 	oom_json_int(j, "neighbour", s->neighbour);
 	oom_json_uint(j, "neighbour_bytes", s->neighbour_bytes);
+	oom_json_bool(j, "neighbour_evaluates", s->neighbour_evaluates);
 }
 
 static void json(const struct oom_job *job, const struct oom_target *t, const struct both *b)
@@ -44,6 +45,7 @@ static void json(const struct oom_job *job, const struct oom_target *t, const st
 	oom_json_object(&j, NULL);
 	oom_json_text(&j, "schema", "oomplan-solve/1");
 	oom_json_text(&j, "knob", b->knob);
+	oom_json_text(&j, "precision_default", t->q.precision_note);
 	found_json(&j, t, &b->asked);
 	oom_json_lengths(&j, t);
 	if (b->asked.exists)
@@ -161,8 +163,10 @@ static int show(const struct oom_job *job, const struct oom_target *t, const str
 	} else if (!prints) {
 		oom_page_begin(&page);
 		text(job, t, b);
-		if (!job->quiet)
+		if (!job->quiet) {
+			oom_report_precision(t);
 			oom_report_lengths(t);
+		}
 		oom_page_end(&page);
 	}
 	return oom_emit_plan(job, b->asked.exists ? &b->asked.plan : &b->exact.plan, t->q.gpu, any,

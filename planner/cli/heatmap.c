@@ -38,6 +38,8 @@ static void settings(struct map *m, const struct oom_sweep_cell *c)
 	char options[500], capacity[32], value[OOM_VALUE_SIZE];
 
 	def.compute_capability = c->plan->compute_capability;
+	if (c->plan->precision_unasked)
+		def.precision = c->plan->precision;
 	for (int k = 0; k < 2; k++) {
 		const struct oom_option *knob = oom_knob_find(m->name[k]);
 

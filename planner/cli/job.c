@@ -191,23 +191,6 @@ static int open_model(const struct oom_job *job, struct oom_target *t)
 	return check_weights(job, t);
 }
 
-/* transformers 5 loads weights in the format that the config names (modeling_utils.py, from_pretrained:
- * dtype="auto" is the default), so that without bf16=True a step is a pure 16-bit one. */
-static void say_dtype(const struct oom_job *job, const struct oom_target *t)
-{
-	const struct oom_key *key = oom_keys_find(&t->keys, "dtype");
-
-	if (!key)
-		key = oom_keys_find(&t->keys, "torch_dtype");
-	if (job->reading || job->quiet || t->q.plan.precision != OOM_FP32 || !key ||
-	    key->type != OOM_KEY_STRING || !strstr(key->string, "float16"))
-		return;
-	oom_complain(0,
-		     "note: counted in fp32; transformers 5 loads this config's %s as it says: --precision "
-		     "%s, or amp-bf16 for bf16=True over fp32 weights",
-		     oom_shown(key->string), strstr(key->string, "bfloat16") ? "bf16" : "fp16");
-}
-
 /* What may be meant otherwise. */
 static void warn(const struct oom_target *t)
 {
@@ -254,7 +237,6 @@ int oom_target_open(const struct oom_job *job, struct oom_target *t, bool need_g
 	}
 	t->name = strcmp(job->model, "-") ? job->model : oom_model_type(t->model);
 	oom_question_settle(&t->q);
-	say_dtype(job, t);
 	warn(t);
 	return 0;
 }

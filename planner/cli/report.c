@@ -107,6 +107,12 @@ static void compat(const struct oom_judged *j)
 	}
 }
 
+void oom_report_precision(const struct oom_target *t)
+{
+	if (*t->q.precision_note)
+		printf("  precision: %s (--precision says otherwise)\n", t->q.precision_note);
+}
+
 static void verdict(const struct oom_job *job, const struct oom_target *t,
 		    const struct oom_judged *j)
 {
@@ -150,6 +156,8 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 	       VALUE(p, "precision"), (long long)p->micro_batch, (long long)p->grad_accum,
 	       (long long)p->seq_len, VALUE(p, "attn"), VALUE(p, "optimizer"),
 	       VALUE(p, "grad-ckpt"));
+	if (p->precision == t->q.plan.precision)
+		oom_report_precision(t);
 	oom_report_time(t, p, e);
 	if (t->q.gpu && t->gpu.capacity_kind == OOM_CAPACITY_MARKETING)
 		printf("  note: only the marketed size of %s is known; the driver reports less\n",

@@ -95,6 +95,7 @@ static void head(struct oom_json *j, const struct oom_target *t, bool fits)
 	oom_json_text(j, "capacity_known_from",
 		      t->q.gpu ? oom_capacity_kind_str(t->gpu.capacity_kind) : "user");
 	oom_json_text(j, "note", t->note);
+	oom_json_text(j, "precision_default", t->q.precision_note);
 }
 
 static void rules(struct oom_json *j, const char *name, const struct oom_compat_set *broken)

@@ -65,8 +65,13 @@ struct oom_plan oom_plan_before(const struct oom_target *t)
 void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_target *t,
 			const struct oom_plan *p)
 {
-	const struct oom_plan def = oom_plan_before(t);
+	struct oom_plan def = oom_plan_before(t), unsaid = *p;
 
+	/* what it would be without a word need not be said */
+	unsaid.precision = OOM_AUTO_PRECISION;
+	oom_model_settle_precision(t->model, &unsaid, NULL);
+	if (*t->q.precision_note && unsaid.precision == p->precision)
+		def.precision = p->precision;
 	fputs("oomplan estimate", out);
 	option(out, "model", job->model);
 	option(out, "teacher", job->teacher);

@@ -60,7 +60,8 @@ static struct facts facts_of(const struct oom_model *model, const struct oom_pla
 
 /* A verdict's word decides by its first letter. */
 static enum oom_status add_rule(struct oom_compat *c, size_t number, const char *when,
-				const char *verdict, const struct facts *f, struct oom_error *err)
+				const char *verdict, const char *instead, const struct facts *f,
+				struct oom_error *err)
 {
 	const uint16_t before = c->n_conditions;
 	bool here;
@@ -77,6 +78,8 @@ static enum oom_status add_rule(struct oom_compat *c, size_t number, const char 
 	if (!strcmp(verdict, oom_compat_verdict_str(OOM_REFUSED)) ||
 	    !strcmp(verdict, oom_compat_verdict_str(OOM_BECOMES_OTHER)))
 		add(&c->fatal, number);
+	if (!strncmp(instead, "precision=", 10))
+		add(&c->of_precision, number);
 	return OOM_OK;
 }
 
@@ -84,7 +87,7 @@ enum oom_status oom_compat_init(struct oom_compat *c, const struct oom_model *mo
 				const struct oom_plan *plan, const struct oom_gpu *gpu,
 				struct oom_error *err)
 {
-	enum { RULE, WHEN, VERDICT, COLUMNS = 8 };
+	enum { RULE, WHEN, VERDICT, INSTEAD = 5, COLUMNS = 8 };
 	const struct facts f = facts_of(model, plan, gpu);
 	struct rows rows = compat_rows("compat.csv");
 	enum oom_status st = OOM_OK;
@@ -92,11 +95,11 @@ enum oom_status oom_compat_init(struct oom_compat *c, const struct oom_model *mo
 	char buf[1600];
 
 	c->n = c->n_conditions = 0;
-	c->binding = c->fatal = (struct oom_compat_set){{0}};
+	c->binding = c->fatal = c->of_precision = (struct oom_compat_set){{0}};
 	for (size_t i = 0; !st && compat_next_row(&rows, COLUMNS, cells, buf, sizeof(buf)); i++)
 		st = i == OOM_COMPAT_RULES ?
 			     oom_error_set(err, OOM_ERR_LIMIT, "compat.csv: too many rules") :
-			     add_rule(c, i, cells[WHEN], cells[VERDICT], &f, err);
+			     add_rule(c, i, cells[WHEN], cells[VERDICT], cells[INSTEAD], &f, err);
 	return st;
 }
 
@@ -186,16 +189,23 @@ static bool apply(size_t rule, struct oom_plan *plan)
 	return memcmp(&before, plan, sizeof(before)) != 0;
 }
 
+/* Whether the k-th of the rules here is broken, and not what was asked for. */
+static bool to_mend(const struct oom_compat *c, size_t k, const struct oom_plan *p)
+{
+	const bool ours = p->precision_unasked && oom_compat_has(&c->of_precision, c->rule[k]);
+
+	return (ours || oom_compat_has(&c->fatal, c->rule[k])) && breaks(c, k, p, NULL);
+}
+
 /* What mends one rule may break another: a few rounds, one for each rule at most. */
 bool oom_compat_mend(const struct oom_compat *c, struct oom_plan *plan)
 {
-	bool again = !oom_compat_launches(c, plan), changed = false;
+	bool again = true, changed = false;
 
 	for (size_t round = 0; again && round < c->n; round++) {
 		again = false;
 		for (size_t k = 0; k < c->n; k++)
-			if (oom_compat_has(&c->fatal, c->rule[k]) && breaks(c, k, plan, NULL) &&
-			    apply(c->rule[k], plan))
+			if (to_mend(c, k, plan) && apply(c->rule[k], plan))
 				again = changed = true;
 	}
 	return changed;

@@ -43,6 +43,8 @@ static void set_knob(struct sweep_worker *w, const struct oom_option *k, int64_t
 		w->gpus = value;
 	if (k->offset == offsetof(struct oom_plan, nodes))
 		w->nodes = value;
+	if (k->offset == offsetof(struct oom_plan, precision))
+		w->precision = value;
 	w->moved = true;
 }
 
@@ -67,7 +69,8 @@ static void set_axis(struct sweep_worker *w, size_t i)
 	w->stale |= 1u << i;
 }
 
-/* The card's capability counts where none was asked for; GPUs and nodes follow from each other. */
+/* The card's capability counts where none was asked for; GPUs and nodes follow from each other, and the
+ * precision from model and engine. */
 static void settle(struct sweep_worker *w)
 {
 	struct sweep_cell *c = &w->cell;
@@ -84,6 +87,9 @@ static void settle(struct sweep_worker *w)
 		c->plan.nodes = w->nodes;
 		oom_plan_settle(&c->plan);
 	}
+	c->plan.precision = w->precision;
+	if (c->model)
+		oom_model_settle_precision(c->model, &c->plan, NULL);
 }
 
 /* Cell number n: the last axis runs fastest. */
@@ -95,6 +101,7 @@ void sweep_seek(struct sweep_worker *w, uint64_t n)
 	w->capability = s->base.compute_capability;
 	w->gpus = s->base.gpus;
 	w->nodes = s->base.nodes;
+	w->precision = s->base.precision;
 	for (size_t i = s->n_axes; i-- > 0;) {
 		w->cell.at[i] = n % s->axis[i].n;
 		n /= s->axis[i].n;

@@ -486,6 +486,7 @@ static void test_calibrated(void **state)
 		assert_int_equal(oom_answer_solve(f.ev, &f.q, "micro-batch", 0, false, &s, &err), OOM_OK);
 	}
 	assert_int_equal(oom_answer_solve(f.ev, &f.q, "gpu-memory", 0, false, &s, &err), OOM_OK);
+	oom_question_settle(&f.q);
 	f.q.capacity_bytes = s.needed_bytes;
 	assert_true(estimate(&f, &f.q.plan).fits_gpu);
 	f.q.capacity_bytes = s.needed_bytes - (64 << 20);

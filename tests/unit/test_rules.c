@@ -180,6 +180,7 @@ static struct oom_plan plan_of(const char *words)
 	struct oom_error err = {{0}};
 	char copy[300], *save = NULL;
 
+	p.precision = OOM_FP32;         /* a plan is settled before it is held against the rules */
 	snprintf(copy, sizeof(copy), "%s", words);
 	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
 		char *value = strchr(w, '=');

@@ -233,6 +233,7 @@ static void same_as_search(void *ctx, const struct oom_sweep_cell *c)
 	p.seq_len = 256 << c->at[1];
 	p.micro_batch = 1 + (int64_t)c->at[2];
 	p.compute_capability = e->gpu.compute_capability;
+	oom_model_settle_precision(e->model, &p, NULL);
 	assert_true(c->ok);
 	assert_int_equal(oom_search(e->ev, e->model, &q, &s, &err), OOM_OK);
 	assert_int_equal(s.found, c->fits);

@@ -1,0 +1,51 @@
+/* What a plan trains in where nobody says it.
+ *
+ * transformers 5: dtype=None of from_pretrained is "auto", which is the config's dtype, and without one that
+ * of the checkpoint's first floating tensor, which a config.json does not tell (modeling_utils.py
+ * _get_dtype).  Before 5.0 it was fp32; what is left of a model beside bitsandbytes' 4 bit is another matter
+ * (oom_plan_four_bit).  Engines that load no such model have defaults of their own. */
+#include <stdio.h>
+#include <string.h>
+
+#include "families/model.h"
+#include "oomplan/model.h"
+#include "step/engines.h"
+
+/* Engines that mix tensor, pipeline, context and expert parallelism with their sharding have a default of
+ * their own for that. */
+static enum oom_precision of_engine(const struct oom_plan *p)
+{
+	const struct oom_engine_info *e = oom_engine_at((size_t)p->engine);
+	const bool mixes = p->tp > 1 || p->pp > 1 || p->cp > 1 || p->ep > 1;
+
+	return (enum oom_precision)(mixes ? e->mixed_precision : e->precision);
+}
+
+void oom_model_settle_precision(const struct oom_model *m, struct oom_plan *p, char told[200])
+{
+	static const char *const names[] = {[OOM_FP32] = "fp32", [OOM_BF16] = "bf16", [OOM_FP16] = "fp16",
+					    [OOM_AMP_BF16] = "amp-bf16"};
+	const enum oom_precision own = p->precision == OOM_AUTO_PRECISION ? of_engine(p) : OOM_FP32;
+
+	if (told)
+		*told = 0;
+	if (p->precision != OOM_AUTO_PRECISION)
+		return;
+	p->precision_unasked = 1;
+	if (own != OOM_AUTO_PRECISION)
+		p->precision = own;
+	else if ((p->transformers && p->transformers < OOM_VERSION(5, 0)) || m->stored == OOM_AUTO_PRECISION)
+		p->precision = OOM_FP32;
+	else
+		/* quantizer_awq.py update_dtype: its kernels have no bf16 */
+		p->precision = oom_plan_base(p) == OOM_BASE_AWQ && m->stored == OOM_BF16 ? OOM_FP16 : m->stored;
+	if (!told)
+		return;
+	snprintf(told, 200, "%s by default: %s", names[p->precision],
+		 own != OOM_AUTO_PRECISION ? "the engine's own default" :
+		 p->transformers && p->transformers < OOM_VERSION(5, 0) ?
+					     "transformers before 5 loads fp32 unless told otherwise" :
+		 m->stored == OOM_AUTO_PRECISION ?
+					     "the config names no dtype (transformers 5 then takes the checkpoint's)" :
+					     "transformers 5 loads weights in the config's own dtype");
+}
