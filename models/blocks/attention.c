@@ -51,13 +51,11 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
 	const struct oom_dim heads = {a->heads, "n_heads"};
 	const enum oom_dtype dt = (enum oom_dtype)q.dt;
-	struct oom_val w, p, probs, spread[2];
+	struct oom_frame f = {.t = t};
+	struct oom_val w, p;
 
-	k = repeat_kv(t, a, k, a->d);
-	v = repeat_kv(t, a, v, a->dv);
-	/* key_states and value_states, locals until it returns */
-	spread[0] = oom_share(t, k);
-	spread[1] = oom_share(t, v);
+	k = oom_name(&f, repeat_kv(t, a, k, a->d));     /* key_states */
+	v = oom_name(&f, repeat_kv(t, a, v, a->dv));    /* value_states */
 	w = oom_op_bmm(t, "scores", q, k, scores, heads, a->d);
 	if (a->scale_after)
 		w = oom_op_unary(t, OOM_SCALE, w);
@@ -67,26 +65,22 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 		w = oom_op_unary(t, OOM_SCALE, w);
 	}
 	if (!oom_is_none(a->mask))
-		w = oom_op_add(t, w, oom_keep(a->mask));
-	p = oom_op_softmax(t, oom_keep(w), !a->softmax_as_is);
-	if (a->softmax_as_is && !a->scores_local) {     /* a statement of its own */
-		oom_drop(t, w);
-		w = oom_none();
-	}
+		w = oom_op_add(t, w, a->mask);
+	w = oom_name(&f, w);
+	p = oom_op_softmax(t, w, !a->softmax_as_is);
+	if (a->softmax_as_is && !a->scores_local)       /* a statement of its own */
+		oom_forget(&f, w);
 	if (!a->no_cast_back)
 		p = oom_op_cast(t, p, dt);
-	if (!a->scores_local) {                 /* the scores' name is reassigned only now */
-		oom_drop(t, w);
-		w = oom_none();
-	}
+	if (!a->scores_local)                   /* the scores' name is reassigned only now */
+		oom_forget(&f, w);
 	p = oom_op_dropout(t, p, a->dropout);
 	if (a->weights)
 		*a->weights = oom_share(t, p);
 	else if (a->caller)
 		oom_name(a->caller, oom_share(t, p));
-	else if (a->layer_names_weights)
-		oom_layer_names(t, oom_share(t, p));
-	probs = a->scores_local ? oom_share(t, p) : oom_none();
+	if (a->scores_local)
+		p = oom_name(&f, p);
 	v = oom_op_bmm(t, "attention", p, v, a->mq,
 		       (struct oom_dim){a->heads * a->dv, "n_heads * head_dim"},
 		       oom_mono_now(t, a->sk));
@@ -94,14 +88,9 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 	if (a->scores_local) {
 		v = oom_op_merge_heads(t, v);
 		if (a->scores)
-			*a->scores = w;
-		else
-			oom_drop(t, w);
-		oom_drop(t, probs);
+			*a->scores = oom_give(&f, w);
 	}
-	oom_drop(t, spread[0]);
-	oom_drop(t, spread[1]);
-	return v;
+	return oom_leave(&f, v);
 }
 
 struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
@@ -118,10 +107,12 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 			     .causal = a->causal,
 			     .gqa = true,
 			     .dropout = t->train ? a->dropout : 0};
-	/* its locals meanwhile */
-	const struct oom_val caller[3] = {oom_share(t, q), oom_share(t, k), oom_share(t, v)};
+	struct oom_frame f = {.t = t};
 	struct oom_val y;
 
+	q = oom_arg(&f, q);
+	k = oom_arg(&f, k);
+	v = oom_arg(&f, v);
 	switch (a->written_out ? OOM_ATTN_EAGER : (enum oom_attention)t->plan->attn) {
 	case OOM_ATTN_SDPA:
 		/* use_gqa_in_sdpa: a mask rules grouped heads out */
@@ -130,8 +121,7 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 			v = repeat_kv(t, a, v, a->dv);
 			s.kv_heads = a->heads;
 		}
-		y = oom_op_sdpa(t, q, k, v, oom_is_none(a->mask) ? oom_none() : oom_keep(a->mask),
-				&s);
+		y = oom_op_sdpa(t, q, k, v, a->mask, &s);
 		break;
 	case OOM_ATTN_FLASH:
 		if (a->repeat_kv_flash && t->plan->kv_repeat == OOM_KV_CLASSES) {
@@ -148,80 +138,88 @@ struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, 
 	if (!a->written_out || !a->scores_local)
 		y = oom_op_merge_heads(t, y);
 	y.perm = false;
-	for (int i = 0; i < 3; i++)
-		oom_drop(t, caller[i]);
-	return y;
+	return oom_leave(&f, y);
+}
+
+/* query_rot, query_pass and theirs live as long as the module, whose frame is given. */
+static void rotate_inline(struct oom_frame *module, const struct oom_attn *a, uint64_t rot,
+			  const struct oom_rope *r, struct oom_val *q, struct oom_val *k)
+{
+	const uint64_t heads[2] = {a->heads, a->kv_heads};
+	struct oom_val *const x[2] = {q, k};
+	struct oom_val turned[2], part;
+	struct oom_tape *t = module->t;
+
+	for (int i = 0; i < 2; i++) {
+		const struct oom_dim width = {heads[i] * rot, "heads * rotary_dim"};
+
+		*x[i] = oom_name(module, *x[i]);
+		part = oom_op_slice(t, *x[i], x[i]->mono, width);
+		turned[i] = oom_name(module, oom_rope_apply(t, part, r, heads[i], rot, rot));
+	}
+	for (int i = 0; i < 2; i++) {
+		const struct oom_dim rest = {heads[i] * (a->d - rot), NULL},
+				     whole = {heads[i] * a->d, "heads * head_dim"};
+
+		part = oom_op_slice(t, *x[i], x[i]->mono, rest);
+		*x[i] = oom_op_cat(t, turned[i], part, whole);
+	}
+}
+
+/* The tables a layer makes anew, named in f. */
+static struct oom_rope layer_tables(struct oom_frame *f, const struct oom_attn *a, uint64_t rot)
+{
+	const struct oom_dim width = {rot, "rotary_dim"};
+	struct oom_tape *t = f->t;
+	struct oom_rope r = *a->rope;
+	struct oom_val *const table[2] = {&r.cos, &r.sin};
+
+	for (int i = 0; i < 2; i++) {
+		const enum oom_dtype dt = (enum oom_dtype)table[i]->dt;
+
+		if (a->rope_sections)
+			*table[i] = oom_name(f, oom_new(t, "cat", a->mq, width, dt));
+		if (a->rope_spread)
+			*table[i] = oom_name(f, oom_new_like(t, "repeat_interleave", *table[i], dt));
+	}
+	return r;
 }
 
 /* apply_rotary_pos_emb: both arguments stay alive until both results exist. */
-static void rotate(struct oom_tape *t, const struct oom_attn *a, struct oom_val *q,
-		   struct oom_val *k, struct oom_val *inner)
+static void rotate(struct oom_frame *module, const struct oom_attn *a, struct oom_val *q,
+		   struct oom_val *k)
 {
 	const uint64_t rot = a->rot_dim ? a->rot_dim : a->d;
 	const enum oom_dtype dt = (enum oom_dtype)q->dt;
-	struct oom_val given[2] = {oom_none(), oom_none()};
-	struct oom_rope r = *a->rope;
+	const bool back = a->rope_fp32 || a->rope_back;
+	struct oom_tape *t = module->t;
+	struct oom_frame f = {.t = t};
+	struct oom_rope r = layer_tables(&f, a, rot);
 
-	if (a->rope_sections) {
-		r.cos = oom_new(t, "cat", a->mq, (struct oom_dim){rot, "rotary_dim"},
-				(enum oom_dtype)r.cos.dt);
-		r.sin = oom_new(t, "cat", a->mq, (struct oom_dim){rot, "rotary_dim"},
-				(enum oom_dtype)r.sin.dt);
-	}
-	if (a->rope_spread) {
-		r.cos = oom_new_like(t, "repeat_interleave", r.cos, (enum oom_dtype)r.cos.dt);
-		r.sin = oom_new_like(t, "repeat_interleave", r.sin, (enum oom_dtype)r.sin.dt);
-	}
-	if (a->rope_fp32 || a->rope_back) {     /* the caller's names hold what was given */
-		given[0] = oom_share(t, *q);
-		given[1] = oom_share(t, *k);
+	if (back) {                             /* the caller's names hold what was given */
+		*q = oom_arg(&f, *q);
+		*k = oom_arg(&f, *k);
 	}
 	if (a->rope_fp32) {
 		*q = oom_op_cast(t, *q, OOM_F32);
 		*k = oom_op_cast(t, *k, OOM_F32);
 	}
-	/* query_rot, query_pass and theirs live as long as the module */
-	if (a->rope_inline && rot < a->d) {
-		const uint64_t heads[2] = {a->heads, a->kv_heads};
-		struct oom_val *x[2] = {q, k};
-
-		for (int i = 0; i < 2; i++) {
-			struct oom_val part = oom_op_slice(t, oom_keep(*x[i]), x[i]->mono,
-							   (struct oom_dim){heads[i] * rot,
-									    "heads * rotary_dim"});
-
-			inner[i] = oom_rope_apply(t, part, &r, heads[i], rot, rot);
-		}
-		for (int i = 0; i < 2; i++) {
-			struct oom_val rest = oom_op_slice(t, oom_keep(*x[i]), x[i]->mono,
-							   (struct oom_dim){heads[i] * (a->d - rot),
-									    NULL});
-
-			inner[2 + i] = *x[i];
-			*x[i] = oom_op_cat(t, oom_keep(inner[i]), rest, (struct oom_dim){heads[i] * a->d, "heads * head_dim"});
-		}
-	} else {
+	if (a->rope_inline && rot < a->d)
+		rotate_inline(module, a, rot, &r, q, k);
+	else
 		oom_rope_pair(t, q, k, &r, a->heads, a->kv_heads, a->d, rot);
-	}
 	/* torch.cat([rotated, rest]) of nothing left: a copy */
 	if (a->rope_cat && rot == a->d) {
 		*q = oom_op_copy(t, "cat", *q);
 		*k = oom_op_copy(t, "cat", *k);
 	}
-	if (a->rope_fp32 || a->rope_back) {     /* both fp32 results until the function returns */
-		const struct oom_val wide[2] = {*q, *k};
-
-		*q = oom_op_cast(t, oom_keep(wide[0]), dt);
-		*k = oom_op_cast(t, oom_keep(wide[1]), dt);
-		oom_drop(t, wide[0]);
-		oom_drop(t, wide[1]);
+	if (back) {                             /* both fp32 results until the function returns */
+		*q = oom_name(&f, *q);
+		*k = oom_name(&f, *k);
+		*q = oom_op_cast(t, *q, dt);
+		*k = oom_op_cast(t, *k, dt);
 	}
-	oom_drop(t, given[0]);
-	oom_drop(t, given[1]);
-	if (a->rope_spread || a->rope_sections) {
-		oom_drop(t, r.cos);
-		oom_drop(t, r.sin);
-	}
+	oom_leave(&f, oom_none());
 }
 
 enum oom_dtype oom_linear_dtype(const struct oom_tape *t, enum oom_dtype x)
@@ -257,7 +255,7 @@ static struct oom_val norm_per_head(struct oom_tape *t, const char *name, struct
 		y = oom_op_layer_norm(t, name, x, d, false, false);
 	} else {                                /* one head at a time is converted */
 		y = oom_new_like(t, "native_layer_norm", x, t->amp ? OOM_F32 : (enum oom_dtype)x.dt);
-		oom_done(t, x);
+		oom_discard(t, x);
 	}
 	for (uint64_t i = 0; i < heads; i++) {
 		const struct oom_val w = oom_norm_param(t, "weight", d);
@@ -284,20 +282,20 @@ static struct oom_val project(struct oom_tape *t, const struct oom_attn *a, stru
 	const struct oom_dim kd = {a->kv_heads * a->d, "n_kv_heads * head_dim"};
 	const struct oom_dim vd = {a->kv_heads * a->dv, "n_kv_heads * v_head_dim"};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
-	const struct oom_val src = oom_keep(oom_is_none(a->kv_from) ? x : a->kv_from);
+	const struct oom_val src = oom_is_none(a->kv_from) ? x : a->kv_from;
 	struct oom_val gate = oom_none();
 
 	if (a->gate_in_q) {
 		const struct oom_dim halves[2] = {qd, qd};
 		struct oom_val p[2];
 
-		*q = oom_op_linear(t, a->q, oom_keep(x),
+		*q = oom_op_linear(t, a->q, x,
 				   (struct oom_dim){2 * qd.n, "2 * n_heads * head_dim"}, bias);
 		oom_op_split(t, *q, 2, halves, p);
 		*q = p[0];
 		gate = oom_op_copy(t, "clone", p[1]);
 	} else {
-		*q = oom_op_linear(t, a->q, oom_keep(x), qd, bias);
+		*q = oom_op_linear(t, a->q, x, qd, bias);
 	}
 	if (a->qk_norm && !a->qk_norm_late)
 		*q = oom_norm(t, a->norm, "q_norm", *q, a->qk_norm_full ? 0 : a->d);
@@ -317,23 +315,40 @@ static struct oom_val project(struct oom_tape *t, const struct oom_attn *a, stru
 	}
 	*v = oom_op_heads(t, *v);
 	if (a->gated)
-		gate = oom_op_linear(t, "gate_proj", oom_keep(x), qd, a->gate_bias ? OOM_BIAS : 0);
+		gate = oom_op_linear(t, "gate_proj", x, qd, a->gate_bias ? OOM_BIAS : 0);
 	return gate;
+}
+
+/* The output times a gate: that of the projections, or one number per head from x (Laguna). */
+static struct oom_val gate_output(struct oom_frame *f, const struct oom_attn *a, struct oom_val x,
+				  struct oom_val gate, struct oom_val y)
+{
+	const enum oom_dtype dt = (enum oom_dtype)y.dt;
+	struct oom_tape *t = f->t;
+
+	if (a->gated || a->gate_in_q)
+		y = oom_op_mul(t, y, oom_op_unary(t, OOM_SIGMOID, gate));
+	if (!a->head_gate)
+		return y;
+	gate = oom_op_linear(t, "g_proj", x, (struct oom_dim){a->heads, "n_heads"}, 0);
+	gate = oom_op_unary(t, OOM_SOFTPLUS, oom_op_cast(t, gate, OOM_F32));
+	return oom_op_mul(t, y, oom_name(f, oom_op_cast(t, gate, dt)));
 }
 
 struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val x)
 {
 	const struct oom_dim h = {x.width, x.text};
-	struct oom_val q, k, v, local[3],
-		inner[4] = {oom_none(), oom_none(), oom_none(), oom_none()};
-	struct oom_val gate = project(t, a, x, &q, &k, &v);
+	struct oom_frame f = {.t = t};
+	struct oom_val q, k, v, gate;
 
+	x = oom_arg(&f, x);
+	gate = oom_name(&f, project(t, a, x, &q, &k, &v));
 	if (a->norm_per_head) {
 		q = norm_per_head(t, "q_layernorm", q, a->heads, a->d);
 		k = norm_per_head(t, "k_layernorm", k, a->kv_heads, a->d);
 	}
 	if (a->rope)
-		rotate(t, a, &q, &k, inner);
+		rotate(&f, a, &q, &k);
 	if (a->q_scaled)
 		q = oom_op_mul(t, q, oom_new(t, "attention scale", t->m_s, D(1),
 					     (enum oom_dtype)q.dt));
@@ -342,35 +357,13 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 		k = oom_norm(t, a->norm, "k_norm", k, a->d);
 	}
 	/* query_states and its like live until the module returns */
-	local[0] = oom_share(t, q);
-	local[1] = oom_share(t, k);
-	local[2] = oom_share(t, v);
-	q = oom_attention_core(t, a, q, k, v);
-	if (a->gated || a->gate_in_q)
-		q = oom_op_mul(t, q, oom_op_unary(t, OOM_SIGMOID, oom_keep(gate)));
-	if (a->head_gate) {
-		const enum oom_dtype dt = (enum oom_dtype)q.dt;
-
-		gate = oom_op_linear(t, "g_proj", oom_keep(x),
-				     (struct oom_dim){a->heads, "n_heads"}, 0);
-		gate = oom_op_cast(t, oom_op_unary(t, OOM_SOFTPLUS, oom_op_cast(t, gate, OOM_F32)),
-				   dt);
-		q = oom_op_mul(t, q, oom_keep(gate));
-	}
+	q = oom_name(&f, q);
+	k = oom_name(&f, k);
+	v = oom_name(&f, v);
+	q = gate_output(&f, a, x, gate, oom_attention_core(t, a, q, k, v));
 	if (a->o_norm)
 		q = oom_norm(t, a->norm, a->o_norm, q, 0);
 	if (a->o_square && q.width != h.n)      /* no step runs so: only the weights count */
 		q = oom_op_view(t, q, q.mono, h);
-	q = oom_op_linear(t, a->o, q, h, a->o_bias ? OOM_BIAS : 0);
-	if (!oom_is_none(gate))
-		oom_drop(t, gate);
-	/* a frame gives up its names last to first (CPython 3.14, _PyFrame_ClearLocals) */
-	oom_drop(t, inner[3]);
-	oom_drop(t, inner[1]);
-	oom_drop(t, inner[2]);
-	oom_drop(t, inner[0]);
-	for (int i = 2; i >= 0; i--)
-		oom_drop(t, local[i]);
-	oom_done(t, x);
-	return q;
+	return oom_leave(&f, oom_op_linear(t, a->o, q, h, a->o_bias ? OOM_BIAS : 0));
 }

@@ -87,7 +87,6 @@ struct oom_attn {
 	/* eager: the frame of whoever calls the module, where the weights have a name (`hidden, _ =
 	 * self.self_attn(...)`, most decoders); NULL: none */
 	struct oom_frame *caller;
-	bool layer_names_weights;       /* the same for layers without a frame */
 	/* eager: a reference to the attention weights, for a caller that keeps them */
 	struct oom_val *weights;
 	struct oom_val *scores;         /* of scores_local: the same of the scores */

@@ -17,7 +17,6 @@ struct oom_val oom_written_attention(struct oom_tape *t, const struct oom_attn *
 /* The same for a function that goes on after it, whose frame is f. */
 struct oom_val oom_attention_in(struct oom_frame *f, const struct oom_attn *a, struct oom_val q,
 				struct oom_val k, struct oom_val v, const struct oom_val bias[2]);
-void oom_drop_all(struct oom_tape *t, const struct oom_val *x, int n);
 /* nn.Linear, split into heads; heads 1: for the written-out attention, which has nothing to copy
  * then (0: for any). */
 struct oom_val oom_project_heads(struct oom_tape *t, const char *name, struct oom_val x,

@@ -1,12 +1,6 @@
 /* What vision transformers share: attention over patches, tokens as maps and back. */
 #include "image.h"
 
-void oom_drop_all(struct oom_tape *t, const struct oom_val *x, int n)
-{
-	for (int i = 0; i < n; i++)
-		oom_drop(t, x[i]);
-}
-
 struct oom_val oom_project_heads(struct oom_tape *t, const char *name, struct oom_val x,
 				 uint64_t width, bool bias, uint64_t heads)
 {

@@ -58,38 +58,32 @@ struct oom_val oom_window_attention(struct oom_tape *t, const struct oom_window 
 	const uint64_t w = win->width, heads = win->heads, d = win->d;
 	const struct oom_dim h = {heads * d, "n_heads * head_dim"};
 	const uint16_t m_tokens = oom_len_round_up(t, t->m_b, w);
+	struct oom_frame f = {.t = t};
 	struct oom_val turned = x, q, k, v, y, mask, out, scores, p, e;
 
 	turned.perm = true;                     /* (tokens, batch): every projection copies it */
-	q = oom_op_linear(t, "query", oom_keep(turned), h, OOM_BIAS);
-	k = oom_op_linear(t, "key", oom_keep(turned), h, OOM_BIAS);
-	v = oom_op_linear(t, "value", oom_keep(turned), h, OOM_BIAS);
+	q = oom_op_linear(t, "query", turned, h, OOM_BIAS);
+	k = oom_name(&f, oom_op_linear(t, "key", turned, h, OOM_BIAS));
+	v = oom_name(&f, oom_op_linear(t, "value", turned, h, OOM_BIAS));
 	oom_linear_unused(t, "query_global", x.width, h.n, OOM_BIAS);
 	oom_linear_unused(t, "key_global", x.width, h.n, OOM_BIAS);
 	oom_linear_unused(t, "value_global", x.width, h.n, OOM_BIAS);
-	q = oom_op_unary(t, OOM_SCALE, q);
-	y = band(t, w, oom_keep(q), oom_keep(k), heads, d);
-	mask = oom_new(t, "float mask", m_tokens, D(1), (enum oom_dtype)y.dt);
-	out = band(t, w, oom_op_copy(t, "ones", oom_keep(mask)), oom_keep(mask), 1, 1);
-	y = oom_op_add_inplace(t, y, oom_keep(out));
-	scores = y;                             /* deleted by hand once the weights are there */
-	y = oom_op_softmax(t, oom_keep(scores), true);
-	y = oom_op_masked(t, "masked_fill", y, oom_keep(win->masked));
+	q = oom_name(&f, oom_op_unary(t, OOM_SCALE, q));
+	y = band(t, w, q, k, heads, d);
+	mask = oom_name(&f, oom_new(t, "float mask", m_tokens, D(1), (enum oom_dtype)y.dt));
+	out = oom_name(&f, band(t, w, oom_op_copy(t, "ones", mask), mask, 1, 1));
+	scores = oom_name(&f, oom_op_add_inplace(t, y, out));
+	y = oom_op_softmax(t, scores, true);
+	y = oom_op_masked(t, "masked_fill", y, win->masked);
 	y = oom_op_cast(t, y, (enum oom_dtype)q.dt);
-	oom_drop(t, scores);
-	y = oom_op_dropout(t, y, win->dropout);
-	p = oom_op_expand_copy(t, oom_keep(y), m_tokens,
+	oom_forget(&f, scores);                 /* by hand, once the weights are there */
+	y = oom_name(&f, oom_op_dropout(t, y, win->dropout));
+	p = oom_op_expand_copy(t, y, m_tokens,
 			       (struct oom_dim){heads * (3 * w / 2 + 2), NULL});
-	e = oom_op_expand_copy(t, oom_keep(v), oom_len_padded(t, t->m_b, w, 2), h);
+	e = oom_op_expand_copy(t, v, oom_len_padded(t, t->m_b, w, 2), h);
 	e = oom_op_expand_copy(t, e, m_tokens, (struct oom_dim){3 * h.n, "3 * d_model"});
 	p = oom_op_bmm(t, "context", p, e, m_tokens, h, 3 * w / 2);
 	p = oom_op_copy(t, "contiguous", p);
 	p.perm = true;
-	oom_drop(t, y);
-	oom_drop(t, out);
-	oom_drop(t, mask);
-	oom_drop(t, q);
-	oom_drop(t, k);
-	oom_drop(t, v);
-	return p;
+	return oom_leave(&f, p);
 }

@@ -5,23 +5,6 @@
 
 #include "tape.h"
 
-void oom_layer_names(struct oom_tape *t, struct oom_val x)
-{
-	if (t->n_names == OOM_MAX_NAMES) {
-		oom_tape_fail(t, OOM_ERR_LIMIT, "%s: a layer with more than %d named tensors",
-			      t->scope, OOM_MAX_NAMES);
-		oom_drop(t, x);
-		return;
-	}
-	t->names[t->n_names++] = x;
-}
-
-static void layer_returns(struct oom_tape *t)
-{
-	while (t->n_names)
-		oom_drop(t, t->names[--t->n_names]);
-}
-
 struct oom_val oom_layer_run(struct oom_tape *t, const struct oom_ckpt *c)
 {
 	const int64_t outer = t->selection.layer;
@@ -30,7 +13,6 @@ struct oom_val oom_layer_run(struct oom_tape *t, const struct oom_ckpt *c)
 	t->selection.layer = c->layer;
 	y = c->fn(t, c->ctx, c->layer, oom_keep(c->x));
 	t->selection.layer = outer;
-	layer_returns(t);
 	return y.kept ? oom_share(t, y) : y;
 }
 

@@ -142,7 +142,6 @@ enum {
 	OOM_MAX_SAVED = 18,     /* tensors a node saves [16] */
 	OOM_MAX_OUTS = 6,       /* outputs of a node [4] */
 	OOM_MAX_HELD = 24,      /* tensors that the layers of a checkpointed stack share [14] */
-	OOM_MAX_NAMES = 4,      /* tensors a layer has given names to [2] */
 	OOM_MAX_RETURNED = 4,   /* tensors a model returns beside the loss [2] */
 	OOM_MAX_CTX = 64,       /* stacks of layers, of a second model too [32] ... */
 	OOM_CTX_BYTES = 1024,   /* ... and the bytes its blocks are told */
@@ -399,9 +398,6 @@ struct oom_tape {
 	/* what the model returns beside the loss, given up once it has returned (oom_returns) */
 	struct oom_val outputs[OOM_MAX_RETURNED];
 	size_t n_outputs;
-	/* tensors a layer has given names to: gone when it returns */
-	struct oom_val names[OOM_MAX_NAMES];
-	size_t n_names;
 	bool depth_asked;               /* a family has asked for the depth: num-layers has a meaning */
 	/* a second result of the layer just run (attention weights), owned by whoever takes it */
 	struct oom_val side;
@@ -554,9 +550,6 @@ struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, 
 /* A copy of ctx (at most OOM_CTX_BYTES) that lives as long as the recording; NULL and a status when
  * there are too many. */
 void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size);
-/* Gives x to the layer running, which holds it until it returns (`hidden_states, _ =
- * self.self_attn(...)`). */
-void oom_layer_names(struct oom_tape *t, struct oom_val x);
 /* Runs a layer on its input, which stays the caller's. */
 struct oom_val oom_layer_run(struct oom_tape *t, const struct oom_ckpt *c);
 /* Remembers a checkpointed layer; false: out of memory. */

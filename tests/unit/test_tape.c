@@ -103,11 +103,6 @@ static void names(void **state)
 	struct oom_frame f = {.t = t};
 
 	(void)state;
-	for (int i = 0; i < OOM_MAX_NAMES; i++)
-		oom_layer_names(t, tensor(t));
-	assert_int_equal(t->status, OOM_OK);
-	oom_layer_names(t, tensor(t));
-	limit(t, "more than 4 named tensors");
 	for (int i = 0; i < OOM_MAX_LOCALS; i++)
 		oom_hold(t, &h, tensor(t));
 	assert_int_equal(t->status, OOM_OK);
