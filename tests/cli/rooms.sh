@@ -29,4 +29,9 @@ if grep -rnE --include='*.[ch]' 'strn?cmp\(a->model_type|strstr\(a->model_type|e
 	echo '  a model type is asked for by name, or settings have no names'
 	bad=1
 fi
+# The same for the towers of compositions: a row of tower_types.c, or a function of the composition's own.
+if grep -rnE --include='*.[ch]' 'str(n?cmp|str)\((type,|([a-z]+->)?(v|vlm)->[^,]*type)|OOM_TOWER_' families/towers; then
+	echo '  a tower asks for a type by name'
+	bad=1
+fi
 exit $bad

@@ -1,9 +1,9 @@
 /* Compositions: a text family beside the towers and projectors of another modality.
  *
- * A row of families/vlm.c names the sub configs and one function that emits everything but the text
+ * A row of multimodal/vlm_list.h names the sub configs and one function that emits everything but the text
  * model; the text family runs as it is, with the text config as its config.  Towers are described
  * by numbers and switches (struct oom_tower) and emitted by one generic encoder, so that a new
- * one is a row of the table in vision.c. */
+ * one is a row of the table in tower_types.c. */
 #ifndef OOM_VISION_H
 #define OOM_VISION_H
 
@@ -47,40 +47,44 @@ struct oom_emit {
 	uint16_t m_tokens, m_len;
 };
 
-enum oom_tower_flag {
-	OOM_TOWER_PATCH_BIAS = 1,
-	OOM_TOWER_CLASS = 1 << 1,               /* a class token among the patches */
-	OOM_TOWER_CLASS_FIRST = 1 << 2,         /* and it leads a learned position of its own */
-	OOM_TOWER_PRE_NORM = 1 << 3, OOM_TOWER_POST_NORM = 1 << 4,
-	OOM_TOWER_FUSED_QKV = 1 << 5, OOM_TOWER_QKV_BIAS = 1 << 6, OOM_TOWER_O_BIAS = 1 << 7,
-	OOM_TOWER_QK_NORM = 1 << 8,             /* over each head */
-	OOM_TOWER_QK_NORM_FULL = 1 << 9, OOM_TOWER_QK_LAYER_NORM = 1 << 10,
-	OOM_TOWER_GATED = 1 << 11, OOM_TOWER_MLP_BIAS = 1 << 12,
-	OOM_TOWER_SCALE = 1 << 13,              /* a learned factor a channel on both branches */
-	OOM_TOWER_ROPE = 1 << 14,
-	/* SigLIP's attention pooling, which image features do not use */
-	OOM_TOWER_POOL = 1 << 15,
-	OOM_TOWER_QWEN = 1 << 16,               /* keys depth, num_heads, in_channels */
-	OOM_TOWER_POSITIONS = 1 << 17,          /* learned, one a patch */
-	OOM_TOWER_FRAMES = 1 << 18,             /* a patch spans temporal_patch_size frames */
-	/* pixels already cut into patches: a linear layer */
-	OOM_TOWER_PATCH_LAST = 1 << 19,
-};
+/* A tower: patches, positions, a pre-norm encoder. */
 struct oom_tower {
 	uint64_t d, ff, layers, heads, kv_heads, head_dim;
 	uint64_t side, patch, channels, frames, positions, merge;
 	uint64_t run;                           /* layers up to those whose output is used */
 	bool raw;                               /* and that before the last norm */
-	unsigned flags;
+	/* what comes before the layers */
+	bool patch_bias;
+	bool patch_last;                        /* pixels already cut into patches: a linear layer */
+	bool times;                             /* a patch spans temporal_patch_size frames */
+	bool class_token;                       /* among the patches */
+	bool learned;                           /* positions, one per patch */
+	bool pre_norm, post_norm;
+	bool pool;                              /* SigLIP's attention pooling,
+		which image features do not use */
+	/* layers */
+	bool fused_qkv, qkv_bias, o_bias, gated, mlp_bias, rope;
+	bool qk_norm, qk_norm_full, qk_layer_norm;      /* over each head,
+		or all; not an RMS norm */
+	bool scale;                             /* a learned factor per channel on both branches */
+	/* Qwen's manner: keys depth, num_heads, in_channels; modules q, k, v; every image attended by
+	 * itself */
+	bool qwen;
+	bool no_deepstack;                      /* features of inner layers are not used */
 	enum oom_norm norm;
 	enum oom_act act;
-	const char *o, *up, *down;
+	const char *o, *up, *down;              /* modules */
+	const char *width, *out;                /* keys; NULL: hidden_size, out_hidden_size */
 };
 
-/* Reads a tower of the given type; an unknown one fails the reader.  NULL type: the part's own. */
+/* Reads a tower of the given type; an unknown one fails the reader (tower_types.c). */
 void oom_tower_read(struct oom_tower *w, struct oom_reader *r, const char *type);
-/* Emits it: pixels to hidden states of e->m_tokens x d. */
+/* Emits it: pixels to hidden states of e->m_tokens x d (tower.c). */
 struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w);
+/* Reads the tower of part i and emits it. */
+struct oom_val oom_tower_part(struct oom_emit *e, size_t i, struct oom_tower *w);
+/* The same where its output is of no use. */
+void oom_tower_weights(struct oom_emit *e, size_t i, struct oom_tower *w);
 /* Sets e->m_tokens and e->m_len for n tokens an image. */
 void oom_tower_tokens(struct oom_emit *e, uint64_t n);
 /* merge x merge tokens become one of merge^2 the width: a view of a permuted copy. */
@@ -92,11 +96,12 @@ uint64_t oom_read_side(struct oom_reader *r, const char *key, uint64_t def);
 uint64_t oom_read_items(struct oom_reader *r, const char *key, uint64_t def);
 
 /* What each composition adds to its text model: image features of the text's width, or nothing. */
+typedef struct oom_val oom_emit_fn(struct oom_emit *e);
 struct oom_composition {
 	const char *type;
 	/* keys of the sub configs, the text's first; "" is the whole file */
 	const char *part[OOM_PARTS];
-	struct oom_val (*emit)(struct oom_emit *e);
+	oom_emit_fn *emit;
 	unsigned flags;
 };
 enum {
@@ -114,42 +119,23 @@ enum {
 const struct oom_composition *oom_composition_find(const char *type);
 void oom_vlm_free(struct oom_vlm *v);
 
-/* towers/projectors.c */
-struct oom_val oom_emit_llava(struct oom_emit *e);
-struct oom_val oom_emit_siglip(struct oom_emit *e);
-struct oom_val oom_emit_qwen(struct oom_emit *e);
-struct oom_val oom_emit_shuffle(struct oom_emit *e);
-struct oom_val oom_emit_pixtral(struct oom_emit *e);
-struct oom_val oom_emit_glm(struct oom_emit *e);
-/* towers/: weights alone; they return nothing */
-struct oom_val oom_emit_sam(struct oom_emit *e);
-struct oom_val oom_emit_hybrid(struct oom_emit *e);
-struct oom_val oom_emit_qformer(struct oom_emit *e);
-struct oom_val oom_emit_perceiver(struct oom_emit *e);
-struct oom_val oom_emit_aria(struct oom_emit *e);
-struct oom_val oom_emit_chameleon(struct oom_emit *e);
-struct oom_val oom_emit_janus(struct oom_emit *e);
-struct oom_val oom_emit_ovis(struct oom_emit *e);
-struct oom_val oom_emit_llama4(struct oom_emit *e);
-struct oom_val oom_emit_fuyu(struct oom_emit *e);
-struct oom_val oom_emit_florence(struct oom_emit *e);
-struct oom_val oom_emit_emu3(struct oom_emit *e);
-struct oom_val oom_emit_mllama(struct oom_emit *e);
-struct oom_val oom_emit_ernie(struct oom_emit *e);
-struct oom_val oom_emit_idefics(struct oom_emit *e);
-struct oom_val oom_emit_gemma4(struct oom_emit *e);
-struct oom_val oom_emit_blip(struct oom_emit *e);
-struct oom_val oom_emit_pix2struct(struct oom_emit *e);
-struct oom_val oom_emit_kosmos(struct oom_emit *e);
-struct oom_val oom_emit_udop(struct oom_emit *e);
-struct oom_val oom_emit_minicpm(struct oom_emit *e);
-struct oom_val oom_emit_minimax(struct oom_emit *e);
-struct oom_val oom_emit_formula(struct oom_emit *e);
-struct oom_val oom_emit_omni(struct oom_emit *e);
-
-/* towers/speech.c: weights alone */
-struct oom_val oom_emit_whisper_tower(struct oom_emit *e);
-struct oom_val oom_emit_granite_speech(struct oom_emit *e);
-struct oom_val oom_emit_vibevoice(struct oom_emit *e);
+/* Those that run with their images: llava.c, projectors.c, mergers.c. */
+oom_emit_fn oom_emit_llava, oom_emit_llava_newline, oom_emit_video_llava, oom_emit_vipllava,
+	oom_emit_mistral3, oom_emit_lighton;
+oom_emit_fn oom_emit_gemma3, oom_emit_paligemma, oom_emit_aya, oom_emit_cohere2,
+	oom_emit_deepseek_vl, oom_emit_idefics3, oom_emit_internvl, oom_emit_lfm2, oom_emit_paddle,
+	oom_emit_video_llama;
+oom_emit_fn oom_emit_qwen, oom_emit_glm, oom_emit_glm_ocr;
+/* Weights alone, which return nothing: sam.c, resamplers.c, image_tokens.c, lone.c, gemma4.c,
+ * speech.c. */
+oom_emit_fn oom_emit_sam, oom_emit_hybrid, oom_emit_formula;
+oom_emit_fn oom_emit_qformer, oom_emit_blip2, oom_emit_perceiver, oom_emit_aria, oom_emit_kosmos,
+	oom_emit_kosmos25, oom_emit_pix2struct, oom_emit_minicpm, oom_emit_ernie;
+oom_emit_fn oom_emit_chameleon, oom_emit_janus, oom_emit_emu3;
+oom_emit_fn oom_emit_mllama, oom_emit_idefics, oom_emit_florence, oom_emit_blip, oom_emit_ovis,
+	oom_emit_llama4, oom_emit_fuyu, oom_emit_udop, oom_emit_minimax;
+oom_emit_fn oom_emit_gemma4, oom_emit_gemma4_unified;
+oom_emit_fn oom_emit_flamingo, oom_emit_qwen2_audio, oom_emit_voxtral, oom_emit_voxtral_realtime,
+	oom_emit_glmasr, oom_emit_granite_speech, oom_emit_vibevoice, oom_emit_omni, oom_emit_omni3;
 
 #endif

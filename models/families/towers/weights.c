@@ -82,3 +82,39 @@ void oom_weight_layers(struct oom_tape *t, uint64_t n, oom_weights_fn fn, const 
 	fn(t, ctx, 0);
 	t->mult = mult;
 }
+
+void oom_weight_rows(struct oom_tape *t, const struct oom_weight_row *w, const uint64_t *n)
+{
+	for (; w->kind != OOM_WEIGHT_END; w++) {
+		const uint64_t in = n[w->in], out = n[w->out];
+		const bool bias = n[w->bias];
+
+		switch ((enum oom_weight_kind)w->kind) {
+		case OOM_WEIGHT_LINEAR: oom_weight_linear(t, w->name, in, out, bias); break;
+		case OOM_WEIGHT_NORM: oom_weight_norm(t, w->name, in, bias); break;
+		case OOM_WEIGHT_CONV: oom_weight_conv(t, w->name, out, in, bias); break;
+		case OOM_WEIGHT_ALONE: oom_weight(t, w->name, in, out); break;
+		case OOM_WEIGHT_ONLY: w += out ? 0 : w->in; break;
+		case OOM_WEIGHT_END: break;
+		}
+	}
+}
+
+struct stack {
+	const struct oom_weight_row *rows;
+	const uint64_t *n;
+};
+
+static void stacked(struct oom_tape *t, const void *ctx, uint64_t i)
+{
+	const struct stack *s = ctx;
+
+	(void)i;
+	oom_weight_rows(t, s->rows, s->n);
+}
+
+void oom_weight_stack(struct oom_tape *t, uint64_t layers, const struct oom_weight_row *rows,
+		      const uint64_t *n)
+{
+	oom_weight_layers(t, layers, stacked, &(struct stack){rows, n});
+}

@@ -1,0 +1,148 @@
+/* LLaVA and its likes, Mistral 3 and LightOn: the features of one of the tower's layers or several, through
+ * two linear layers.  Reference: transformers 5.12, the MultiModalProjector classes of
+ * models/{llava,llava_next,vipllava,video_llava,mistral3,lighton_ocr,...}/modeling_*.py. */
+#include <string.h>
+
+#include "projector.h"
+
+struct oom_val oom_project(struct oom_emit *e, const char *name, struct oom_val x, uint64_t out,
+			   bool bias)
+{
+	e->t->selection.part = OOM_PART_PROJECTOR;
+	x = oom_op_linear(e->t, name, x, (struct oom_dim){out, NULL}, bias ? OOM_BIAS : 0);
+	e->t->selection.part = OOM_PART_TOWER;
+	return x;
+}
+
+struct oom_val oom_project_twice(struct oom_emit *e, const char *first, const char *second,
+				 enum oom_act act, struct oom_val x, uint64_t out, bool bias)
+{
+	x = oom_activation(e->t, act, oom_project(e, first, x, out, bias));
+	return oom_project(e, second, x, out, bias);
+}
+
+enum oom_act oom_projector_act(struct oom_emit *e)
+{
+	return oom_read_act(&e->outer, "projector_hidden_act", "gelu");
+}
+
+uint64_t oom_feature_layers(struct oom_emit *e, const char *key)
+{
+	const uint64_t n = oom_read_items(&e->outer, key, 1);
+
+	return n ? n : 1;
+}
+
+void oom_used_layers(struct oom_emit *e, struct oom_tower *w, const char *key, double def)
+{
+	const struct oom_key *k = oom_read_key(&e->outer, key);
+	const bool list = k && k->type == OOM_KEY_LIST;
+	double most = 0;
+
+	for (uint32_t i = 0; i < (list ? k->n_items : 1) && i < 1024; i++) {
+		const double at = list ? oom_read_item_real(&e->outer, key, i, def) :
+					 oom_read_real(&e->outer, key, def);
+		const double used = at < 0 ? (double)w->layers + 1 + at : at;
+
+		most = used > most ? used : most;
+	}
+	w->raw = true;
+	w->run = most < (double)w->layers ? (uint64_t)most : w->layers;
+}
+
+struct oom_val oom_side_by_side(struct oom_tape *t, struct oom_val x, uint64_t layers)
+{
+	const struct oom_dim width = {x.width * layers, "hidden_size * layers"};
+
+	return layers > 1 ? oom_op_expand_copy(t, x, x.mono, width) : x;
+}
+
+/* features[:, 1:], copied where a batch of several makes it a view with gaps. */
+static struct oom_val without_class(struct oom_emit *e, struct oom_val x)
+{
+	const uint64_t n = oom_mono_now(e->t, e->m_len);
+
+	oom_tower_tokens(e, n > 1 ? n - 1 : 1);
+	x = oom_op_slice(e->t, x, e->m_tokens, (struct oom_dim){x.width, x.text});
+	x.perm = oom_cond_above(e->t, e->m_images, 1);
+	return x;
+}
+
+struct llava {
+	bool newline;                   /* a token between tiles */
+	bool video;                     /* a second tower of the image tower's config */
+	bool vip;                       /* a norm, always biases, and a key of its own */
+};
+
+static struct oom_val llava(struct oom_emit *e, struct llava kind)
+{
+	const char *key = kind.vip ? "vision_feature_layers" : "vision_feature_layer", *selected;
+	const uint64_t d = e->a->d_model, layers = oom_feature_layers(e, key);
+	const bool bias = kind.vip || oom_read_bool(&e->outer, "multimodal_projector_bias", true);
+	const enum oom_act act = oom_projector_act(e);
+	struct oom_tower w;
+	struct oom_val x;
+
+	if (kind.video)
+		oom_tower_weights(e, 1, &w);
+	oom_tower_read(&w, &e->part[1], e->v->part[1].type);
+	oom_used_layers(e, &w, key, -2);
+	x = oom_tower_run(e, &w);
+	selected = oom_read_string(&e->outer, "vision_feature_select_strategy", "default");
+	if (w.class_token && strcmp(selected, "full"))
+		x = without_class(e, x);
+	e->t->scope = "model";
+	if (kind.newline)
+		oom_param(e->t, "image_newline", 0, d, 0);
+	x = oom_side_by_side(e->t, x, layers);
+	if (kind.vip)
+		x = oom_norm(e->t, OOM_NORM_LAYER, "projector_layernorm", x, 0);
+	return oom_project_twice(e, "linear_1", "linear_2", act, x, d, bias);
+}
+
+struct oom_val oom_emit_llava(struct oom_emit *e)
+{
+	return llava(e, (struct llava){0});
+}
+
+struct oom_val oom_emit_llava_newline(struct oom_emit *e)
+{
+	return llava(e, (struct llava){.newline = true});
+}
+
+struct oom_val oom_emit_video_llava(struct oom_emit *e)
+{
+	return llava(e, (struct llava){.video = true});
+}
+
+struct oom_val oom_emit_vipllava(struct oom_emit *e)
+{
+	return llava(e, (struct llava){.vip = true});
+}
+
+/* Mistral 3, LightOn: norm, patch merger, two layers. */
+static struct oom_val pixtral(struct oom_emit *e, uint64_t layers, bool bias)
+{
+	struct oom_tape *t = e->t;
+	const uint64_t merge = oom_read_count_or(&e->outer, "spatial_merge_size", 2);
+	struct oom_tower w;
+	struct oom_val x = oom_tower_part(e, 1, &w);
+
+	t->scope = "multi_modal_projector";
+	x = oom_norm(t, OOM_NORM_RMS, "norm", oom_side_by_side(t, x, layers), w.d);
+	x = oom_merge_tokens(e, oom_op_copy(t, "unfold", x), merge && merge < 64 ? merge : 1);
+	x = oom_project(e, "merging_layer", x, w.d, false);
+	return oom_project_twice(e, "linear_1", "linear_2", oom_projector_act(e), x, e->a->d_model,
+				 bias);
+}
+
+struct oom_val oom_emit_mistral3(struct oom_emit *e)
+{
+	return pixtral(e, oom_feature_layers(e, "vision_feature_layer"),
+		       oom_read_bool(&e->outer, "multimodal_projector_bias", false));
+}
+
+struct oom_val oom_emit_lighton(struct oom_emit *e)
+{
+	return pixtral(e, 1, false);
+}

@@ -1,0 +1,274 @@
+/* What one composition alone has beside its text model, as weights (weights.h): cross-attention (Mllama,
+ * IDEFICS), DaViT (Florence 2), and single layers.
+ * Reference: transformers 5.12, the classes named at each table. */
+#include <string.h>
+
+#include "blocks/image.h"
+#include "vision.h"
+#include "weights.h"
+
+enum { H = YES + 1, FF, GATED };
+
+/* ---- Mllama: MllamaVisionModel ---- */
+
+static const struct oom_weight_row mllama_layer[] = {
+	LINEAR("q_proj", H, H, NO), LINEAR("k_proj", H, H, NO), LINEAR("v_proj", H, H, NO),
+	LINEAR("o_proj", H, H, NO), LINEAR("fc1", H, FF, YES), LINEAR("fc2", FF, H, YES),
+	NORM("input_layernorm", H, YES), NORM("post_attention_layernorm", H, YES), ONLY(GATED, 2),
+	ALONE("gate_attn", NO, YES), ALONE("gate_ffn", NO, YES), OOM_WEIGHTS_END};
+
+struct oom_val oom_emit_mllama(struct oom_emit *e)
+{
+	struct oom_tape *t = e->t;
+	struct oom_reader *r = &e->part[1];
+	const uint64_t d = oom_read_count(r, "hidden_size", 1), patch =
+		oom_read_side(r, "patch_size", 14),
+		       grid = oom_read_side(r, "image_size", 448) / (patch ? patch : 1),
+		       channels = oom_read_count_or(r, "num_channels", 3),
+		       tiles = oom_read_count_or(r, "max_num_tiles", 4), places = grid * grid + 1,
+		       kinds = oom_read_items(r, "supported_aspect_ratios", 8) + 1,
+		       used = oom_read_items(r, "intermediate_layers_indices", 5);
+	uint64_t n[] = {[YES] = 1, [H] = d, [FF] = oom_read_count(r, "intermediate_size", 1),
+			[GATED] = 0};
+
+	if (r->status || !patch || patch > 65536 || !channels || channels > 65536 || !tiles ||
+	    tiles > 65536 || d > 1 << 24) {
+		oom_read_fail(r, "the vision tower's sizes (%s) make no model", r->prefix);
+		return oom_none();
+	}
+	oom_weight(t, "class_embedding", 0, d);
+	oom_weight_conv(t, "patch_embedding", d, channels * patch * patch, false);
+	oom_weight(t, "gate", 0, 1);
+	oom_weight(t, "embedding", places, d);
+	oom_weight(t, "tile_embedding", kinds, tiles * places * d);
+	for (int i = 0; i < 2; i++) {           /* before and after the local layers */
+		oom_weight(t, "gate", 0, 1);
+		oom_weight(t, "embedding", kinds, tiles * d);
+	}
+	oom_weight_norm(t, "layernorm_pre", d, true);
+	oom_weight_norm(t, "layernorm_post", d, true);
+	oom_weight_stack(t, oom_read_count(r, "num_hidden_layers", 0), mllama_layer, n);
+	n[GATED] = 1;
+	oom_weight_stack(t, oom_read_count_or(r, "num_global_layers", 8), mllama_layer, n);
+	oom_weight_linear(t, "multi_modal_projector",
+			  oom_read_count_or(r, "vision_output_dim", d * (1 + used)), e->a->d_model,
+				  true);
+	return oom_none();
+}
+
+/* ---- IDEFICS: a frozen CLIP tower, gated cross-attention layers, perhaps a perceiver ---- */
+
+enum { FROM = GATED, HEAD, HEADS, GATE, NORMS, FF4 };
+static const struct oom_weight_row idefics_cross[] = {
+	ALONE("alpha_cross_attn", NO, GATE), ALONE("alpha_dense", NO, GATE),
+	LINEAR("q_proj", H, H, NO),
+	LINEAR("k_proj", FROM, H, NO), LINEAR("v_proj", FROM, H, NO), LINEAR("o_proj", H, H, NO),
+	ONLY(NORMS, 2), NORM("q_layer_norm", HEAD, NO), NORM("k_layer_norm", HEAD, NO),
+	LINEAR("gate_proj", H, FF, NO), LINEAR("down_proj", FF, H, NO),
+	LINEAR("up_proj", H, FF, NO),
+	NORM("input_layernorm", H, NO), NORM("post_attention_layernorm", H, NO), OOM_WEIGHTS_END};
+/* IdeficsPerceiverResampler's blocks */
+static const struct oom_weight_row idefics_resampler[] = {
+	NORM("context_layer_norm", H, YES), NORM("latents_layer_norm", H, YES), ONLY(NORMS, 2),
+	NORM("q_layer_norm", HEAD, YES), NORM("k_layer_norm", HEAD, YES),
+	LINEAR("q_proj", H, HEADS, NO),
+	LINEAR("k_proj", H, HEADS, NO), LINEAR("v_proj", H, HEADS, NO),
+	LINEAR("output_proj", HEADS, H, NO),
+	NORM("ln", H, YES), LINEAR("fc", H, FF4, NO), LINEAR("c_proj", FF4, H, NO),
+		OOM_WEIGHTS_END};
+
+static void idefics_perceiver(struct oom_tape *t, struct oom_reader *r, uint64_t d)
+{
+	const uint64_t head = oom_read_count(r, "resampler_head_dim", 1);
+	const uint64_t n[] = {[YES] = 1, [H] = d, [HEAD] = head, [FF4] = 4 * d,
+			      [HEADS] = head * oom_read_count(r, "resampler_n_heads", 1),
+			      [NORMS] = oom_read_bool(r, "qk_layer_norms_perceiver", false)};
+
+	oom_weight(t, "latents", oom_read_count(r, "resampler_n_latents", 1), d);
+	oom_weight_stack(t, oom_read_count(r, "resampler_depth", 0), idefics_resampler, n);
+	oom_weight_norm(t, "layer_norm", d, true);
+}
+
+struct oom_val oom_emit_idefics(struct oom_emit *e)
+{
+	struct oom_tape *t = e->t;
+	struct oom_reader *o = &e->outer;
+	const struct oom_arch *a = e->a;
+	const uint64_t more = oom_read_count_or(o, "additional_vocab_size", 0),
+		       every = oom_read_count_or(o, "cross_layer_interval", 1);
+	const bool frozen = t->frozen, vector = !strcmp(oom_read_string(o, "alpha_type", "float"),
+							"vector");
+	uint64_t n[] = {[YES] = 1, [H] = a->d_model, [FF] = a->d_ff, [HEAD] = a->head_dim,
+			[GATE] = vector ? a->d_model : 1, [NORMS] =
+				oom_read_bool(o, "qk_layer_norms", false)};
+	struct oom_tower w;
+
+	t->frozen |= oom_read_bool(o, "freeze_vision_layers", true);
+	oom_tower_weights(e, 1, &w);
+	t->frozen = frozen;
+	n[FROM] = w.d;
+	oom_weight_stack(t, every ? a->n_layers / every : 0, idefics_cross, n);
+	if (more)
+		oom_weight(t, "additional_embedding", more, a->d_model);
+	if (more && !a->tie)
+		oom_weight_linear(t, "additional_fc", a->d_model, more, false);
+	if (oom_read_bool(o, "use_resampler", false))
+		idefics_perceiver(t, &e->part[2], w.d);
+	return oom_none();
+}
+
+/* ---- DaViT: Florence2VisionBackbone ---- */
+
+enum { BIAS = FF + 1, NINE, QKV };
+/* in windows, then over channels */
+#define DAVIT_HALF \
+	CONV("conv1", H, NINE, YES), NORM("norm1", H, YES), LINEAR("qkv", H, QKV, BIAS), \
+		LINEAR("proj", H, H, YES), CONV("conv2", H, NINE, YES), NORM("norm2", H, YES), \
+	LINEAR("fc1", H, FF, YES), LINEAR("fc2", FF, H, YES)
+static const struct oom_weight_row davit_layer[] = {DAVIT_HALF, DAVIT_HALF, OOM_WEIGHTS_END};
+
+#define MAX_STAGES 8
+struct oom_val oom_emit_florence(struct oom_emit *e)
+{
+	struct oom_tape *t = e->t;
+	struct oom_reader *r = &e->part[1];
+	uint64_t dims[MAX_STAGES], depths[MAX_STAGES], kernels[MAX_STAGES],
+		in = oom_read_count_or(r, "in_channels", 3), places, out;
+	const uint64_t stages = oom_read_counts(r, "embed_dim", dims, MAX_STAGES);
+	const double ratio = oom_read_real(r, "mlp_ratio", 4);
+	const bool bias = oom_read_bool(r, "qkv_bias", true);
+
+	if (oom_read_counts(r, "depths", depths, MAX_STAGES) != stages ||
+	    oom_read_counts(r, "patch_size", kernels, MAX_STAGES) != stages || !stages ||
+	    !(ratio > 0 && ratio < 1e4)) {
+		oom_read_fail(r, "embed_dim, depths and patch_size (%s) must list as many stages",
+			      r->prefix);
+		return oom_none();
+	}
+	for (uint64_t i = 0; i < stages; i++) {
+		const bool first = oom_read_item_real(r, "patch_prenorm", (uint32_t)i, i > 0) != 0;
+		const uint64_t d = dims[i];
+
+		oom_weight_conv(t, "conv", d, in * kernels[i] * kernels[i], true);
+		oom_weight_norm(t, "norm", first ? in : d, true);
+		in = d;
+		oom_weight_stack(t, depths[i], davit_layer,
+				 (const uint64_t[]){[YES] = 1, [H] = d, [FF] =
+						    (uint64_t)((double)d * ratio),
+						    [BIAS] = bias, [NINE] = 9, [QKV] = 3 * d});
+	}
+	places = oom_read_count_or(r, "max_position_embeddings", 50);
+	out = oom_read_count_or(r, "projection_dim", 1024);
+	oom_weight_linear(t, "image_projection", in, out, false);
+	oom_weight_norm(t, "image_proj_norm", out, true);
+	oom_weight(t, "row_embeddings", places, in / 2);
+	oom_weight(t, "column_embeddings", places, in - in / 2);
+	return oom_none();
+}
+
+/* ---- a tower, and a layer or two ---- */
+
+/* BlipForConditionalGeneration: the tower alone. */
+struct oom_val oom_emit_blip(struct oom_emit *e)
+{
+	struct oom_tower w;
+
+	oom_tower_weights(e, 1, &w);
+	return oom_none();
+}
+
+/* Ovis2Model: the tower's features become probabilities over a visual vocabulary with an
+ * embedding of its own. */
+struct oom_val oom_emit_ovis(struct oom_emit *e)
+{
+	struct oom_reader *r = &e->part[1];
+	const uint64_t vocab = oom_read_count(r, "vocab_size", 1),
+		       marks = oom_read_count_or(r, "num_visual_indicator_tokens", 5),
+		       stride = oom_read_count_or(r, "hidden_stride", 1);
+	struct oom_tower w;
+
+	oom_tower_read(&w, r, "ovis2_vision");
+	oom_discard(e->t, oom_tower_run(e, &w));
+	if (r->status || stride > 64 || vocab <= marks) {
+		oom_read_fail(r, "the vision tower's sizes (%s) make no model", r->prefix);
+		return oom_none();
+	}
+	oom_weight_linear(e->t, "head_linear", w.d * stride * stride, vocab - marks, false);
+	oom_weight_norm(e->t, "head_norm", vocab - marks, true);
+	oom_weight(e->t, "visual_embeddings_table", vocab,
+		   oom_read_count_or(&e->outer, "hidden_size", e->a->d_model));
+	return oom_none();
+}
+
+/* Llama4VisionModel's adapter, Llama4MultiModalProjector */
+struct oom_val oom_emit_llama4(struct oom_emit *e)
+{
+	struct oom_reader *r = &e->part[1];
+	const uint64_t in = oom_read_count_or(r, "projector_input_dim", 4096),
+		       out = oom_read_count_or(r, "projector_output_dim", 4096);
+	struct oom_tower w;
+
+	oom_tower_weights(e, 1, &w);
+	oom_weight_linear(e->t, "fc1", w.ff, in, false);
+	oom_weight_linear(e->t, "fc2", out, out, false);
+	oom_weight_linear(e->t, "linear_1", oom_read_count_or(r, "vision_output_dim", 7680),
+			  e->a->d_model, false);
+	return oom_none();
+}
+
+/* MiniMaxM3VLMultiModalProjector: one pair of layers for patches, one for merged tokens. */
+struct oom_val oom_emit_minimax(struct oom_emit *e)
+{
+	struct oom_tape *t = e->t;
+	const uint64_t d = e->a->d_model, mid = oom_read_count_or(&e->outer,
+								  "projector_hidden_size", 6144);
+	struct oom_tower w;
+
+	oom_tower_weights(e, 1, &w);
+	oom_weight_linear(t, "linear_1", w.d, mid, true);
+	oom_weight_linear(t, "linear_2", mid, d, true);
+	oom_weight_linear(t, "merge_linear_1", d * w.merge * w.merge, mid, true);
+	oom_weight_linear(t, "merge_linear_2", mid, d, true);
+	return oom_none();
+}
+
+/* Elements of a patch of the file's own patch_size and num_channels. */
+static uint64_t patch_of(struct oom_reader *r, uint64_t side)
+{
+	const uint64_t patch = oom_read_side(r, "patch_size", side),
+		       channels = oom_read_count_or(r, "num_channels", 3);
+
+	if (!patch || patch > 65536 || !channels || channels > 65536)
+		oom_read_fail(r, "patch_size and num_channels make no layer");
+	return r->status ? 1 : patch * patch * channels;
+}
+
+/* FuyuModel: patches go through one linear layer, there is no tower. */
+struct oom_val oom_emit_fuyu(struct oom_emit *e)
+{
+	oom_weight_linear(e->t, "vision_embed_tokens", patch_of(&e->outer, 30), e->a->d_model,
+			  true);
+	return oom_none();
+}
+
+/* UdopForConditionalGeneration beside T5: patches for both stacks, places of words on the page,
+ * horizontal and vertical relative positions. */
+struct oom_val oom_emit_udop(struct oom_emit *e)
+{
+	struct oom_tape *t = e->t;
+	struct oom_reader *o = &e->outer;
+	const uint64_t d = e->a->d_model, patch = patch_of(o, 16),
+		       buckets = oom_read_count_or(o, "relative_attention_num_buckets", 32),
+		       places = oom_read_count_or(o, "max_2d_position_embeddings", 1024);
+
+	for (int i = 0; i < 2; i++) {
+		oom_weight_conv(t, "proj", d, patch, true);
+		for (int k = 0; k < 2; k++)
+			oom_weight(t, "relative_attention_bias", buckets, e->a->n_heads);
+	}
+	oom_weight(t, "x_position_embeddings", places, d);
+	oom_weight(t, "y_position_embeddings", places, d);
+	t->warning = "words without places and without an image: the layout's part of a step is "
+		     "not counted";
+	return oom_none();
+}

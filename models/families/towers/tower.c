@@ -1,0 +1,233 @@
+/* A vision tower as it runs: one encoder for all of tower_types.c, patches, positions and pre-norm
+ * layers.  Reference: transformers 5.12, the Vision classes named there. */
+#include "blocks/image.h"
+#include "vision.h"
+#include "weights.h"
+
+#include <stdio.h>
+
+struct layer {
+	struct oom_tower tower;
+	struct oom_rope rope;
+	uint16_t m_tokens, m_len;
+};
+
+static struct oom_val qk_norm(struct oom_tape *t, const struct oom_tower *w, const char *name,
+			      struct oom_val x)
+{
+	const enum oom_norm kind = w->qk_layer_norm ? OOM_NORM_LAYER : OOM_NORM_RMS;
+
+	if (!w->qk_norm && !w->qk_norm_full)
+		return x;
+	return oom_norm(t, kind, name, x, w->qk_norm_full ? 0 : w->head_dim);
+}
+
+static void project_qkv(struct oom_tape *t, const struct oom_tower *w, struct oom_val x,
+			struct oom_val p[3])
+{
+	const struct oom_dim q = {w->heads * w->head_dim, "n_heads * head_dim"},
+			     kv = {w->kv_heads * w->head_dim, "n_kv_heads * head_dim"};
+	const struct oom_dim all = {q.n + 2 * kv.n, "(n_heads + 2 * n_kv_heads) * head_dim"},
+			     parts[3] = {q, kv, kv};
+	static const char *const names[2][3] = {{"q_proj", "k_proj", "v_proj"}, {"q", "k", "v"}};
+	const unsigned bias = w->qkv_bias ? OOM_BIAS : 0;
+
+	if (w->fused_qkv)
+		oom_op_split(t, oom_op_linear(t, "qkv", x, all, bias), 3, parts, p);
+	for (int i = 0; i < 3 && !w->fused_qkv; i++)
+		p[i] = oom_op_linear(t, names[w->qwen][i], x, parts[i], bias);
+}
+
+static struct oom_val scaled(struct oom_tape *t, const struct oom_tower *w, const char *name,
+			     struct oom_val x)
+{
+	return w->scale ? oom_op_mul(t, oom_param(t, name, 0, w->d, 0), x) : x;
+}
+
+static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+{
+	const struct layer *l = ctx;
+	const struct oom_tower *w = &l->tower;
+	const struct oom_dim d = {w->d, "hidden_size"}, ff = {w->ff, "intermediate_size"};
+	struct oom_attn at = {.heads = w->heads,
+			      .kv_heads = w->kv_heads,
+			      .d = w->head_dim,
+			      .dv = w->head_dim,
+			      .norm = w->norm,
+			      .scale_after = true,
+			      .mq = l->m_tokens,
+			      .mk = l->m_tokens,
+			      .sk = l->m_len,
+			      .mask = oom_none(),
+			      .kv_from = oom_none()};
+	struct oom_frame f = {.t = t};
+	struct oom_val p[3], y;
+
+	(void)i;
+	y = oom_name(&f, oom_norm(t, w->norm, "norm1", x, 0));
+	project_qkv(t, w, y, p);
+	p[0] = qk_norm(t, w, "q_norm", p[0]);
+	p[1] = qk_norm(t, w, "k_norm", p[1]);
+	for (int j = 0; j < 3; j++)
+		p[j] = oom_op_heads(t, p[j]);
+	if (w->rope) {                          /* in fp32, cast back */
+		const enum oom_dtype dt = (enum oom_dtype)p[0].dt;
+
+		for (int j = 0; j < 2; j++) {
+			p[j] = oom_op_cast(t, p[j], OOM_F32);
+			p[j] = oom_rope_apply(t, p[j], &l->rope, j ? w->kv_heads : w->heads,
+					      w->head_dim, w->head_dim);
+			p[j] = oom_op_cast(t, p[j], dt);
+		}
+	}
+	p[0] = oom_attention_core(t, &at, p[0], p[1], p[2]);
+	if (w->qwen && t->plan->attn != OOM_ATTN_FLASH)
+		/* each image is attended by itself, the results joined */
+		p[0] = oom_op_copy(t, "cat", p[0]);
+	p[0] = oom_op_linear(t, w->o, p[0], d, w->o_bias ? OOM_BIAS : 0);
+	oom_forget(&f, y);
+	x = oom_name(&f, oom_op_add(t, x, scaled(t, w, "lambda_1", p[0])));
+	y = oom_norm(t, w->norm, "norm2", x, 0);
+	y = w->gated ? oom_gated_mlp(t, y, w->act, ff, w->mlp_bias) :
+		       oom_plain_mlp(t, y, w->up, w->down, w->act, ff, w->mlp_bias);
+	return oom_leave(&f, oom_op_add(t, x, scaled(t, w, "lambda_2", y)));
+}
+
+void oom_tower_tokens(struct oom_emit *e, uint64_t n)
+{
+	e->m_tokens = oom_len_const(e->t, e->m_images, n);
+	e->m_len = oom_len_const(e->t, OOM_MONO_ONE, n);
+}
+
+struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t merge)
+{
+	uint64_t n;
+
+	if (merge == 1)
+		return x;
+	if (!merge || merge > 1024) {
+		oom_read_fail(&e->outer,
+			      "%llu x %llu patches (scale_factor, spatial_merge_size) cannot be merged "
+			      "to one token (model type %s)",
+			      (unsigned long long)merge, (unsigned long long)merge, e->v->type);
+		return x;
+	}
+	n = oom_mono_now(e->t, e->m_len) / (merge * merge);
+	oom_tower_tokens(e, n ? n : 1);
+	return oom_op_view(e->t, x, e->m_tokens,
+			   (struct oom_dim){x.width * merge * merge, "hidden_size * merge^2"});
+}
+
+/* One weight of the pooling head, or the copy autocast makes of it. */
+static void pooled_with(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols)
+{
+	oom_discard(t, oom_amp_cast(t, oom_param(t, name, rows, cols, OOM_P_UNUSED)));
+}
+
+/* SigLIP's pooling head: it runs, but image features pass it by, and what it made is dropped. */
+static void pooling_head(struct oom_tape *t, const struct oom_tower *w)
+{
+	oom_param(t, "probe", 0, w->d, OOM_P_UNUSED);
+	t->scope = "attention";
+	/* parts of it project probe and features: casts of a part are not cached */
+	oom_param(t, "in_proj_weight", 3 * w->d, w->d, OOM_P_UNUSED);
+	oom_param(t, "in_proj_bias", 0, 3 * w->d, OOM_P_UNUSED);
+	pooled_with(t, "out_proj.weight", w->d, w->d);
+	pooled_with(t, "out_proj.bias", 0, w->d);
+	t->scope = "layernorm";
+	oom_param(t, "weight", 0, w->d, OOM_P_UNUSED | OOM_P_NORM);
+	oom_param(t, "bias", 0, w->d, OOM_P_UNUSED | OOM_P_NORM);
+	t->scope = "mlp";
+	pooled_with(t, "fc1.weight", w->ff, w->d);
+	pooled_with(t, "fc1.bias", 0, w->ff);
+	pooled_with(t, "fc2.weight", w->d, w->ff);
+	pooled_with(t, "fc2.bias", 0, w->d);
+}
+
+/* Layers behind the last one whose output is used: run (autocast copies their weights), but no
+ * gradient reaches them, and what they saved goes with their output. */
+static void rest_of_layers(struct oom_tape *t, const struct layer *l, struct oom_val x)
+{
+	const bool grad = t->grad;
+
+	t->grad = false;
+	oom_discard(t, oom_layers(t, (uint32_t)(l->tower.layers - l->tower.run), NULL, block, l,
+				  x));
+	t->grad = grad;
+}
+
+struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
+{
+	struct oom_tape *t = e->t;
+	const bool one = w->class_token;
+	const uint64_t side = t->plan->image_size ? (uint64_t)t->plan->image_size :
+			      w->side		  ? w->side :
+						    448;
+	const uint64_t patches = side / w->patch * (side / w->patch), n = patches ? patches : 1;
+	const uint64_t cut = w->channels * w->frames * w->patch * w->patch;
+	const struct oom_dim d = {w->d, "hidden_size"}, head = {w->head_dim, "head_dim"};
+	struct layer l = {.tower = *w};
+	struct oom_frame f = {.t = t};
+	struct oom_val x = oom_pixel_values(t, e->m_images, n * cut), token = oom_none();
+
+	if (e->merged)
+		t->pixels += (uint64_t)t->plan->images * n * cut;
+	t->scope = "embeddings";
+	if (one)
+		token = oom_param(t, "class_embedding", 0, w->d, 0);
+	oom_tower_tokens(e, n);
+	if (w->patch_last)
+		x = oom_op_linear_in(t, "patch_embedding",
+				     oom_op_view(t, x, e->m_tokens, (struct oom_dim){cut, "patch"}),
+				     cut, d, w->patch_bias ? OOM_BIAS : 0);
+	else
+		x = oom_op_conv(t, "patch_embedding", x, w->d, cut, w->patch_bias,
+				e->m_tokens, d);
+	if (one) {
+		token = oom_op_expand(t, token, e->m_images, d);
+		token.perm = false;
+		oom_tower_tokens(e, n + 1);
+		x = oom_op_cat_into(t, token, x, e->m_tokens, d);
+	}
+	if (w->learned) {
+		struct oom_val ids = oom_new(t, "position ids", e->m_len, D(1), OOM_I64);
+
+		x = oom_op_add(t, x,
+			       oom_op_embedding(t, "position_embedding", ids, w->positions, d, 0));
+	}
+	if (w->pre_norm)
+		x = oom_norm(t, w->norm, "pre_layernorm", x, 0);
+	if (w->rope) {
+		l.rope.cos = oom_new(t, "cos", e->m_tokens, head, OOM_F32);
+		l.rope.sin = oom_new(t, "sin", e->m_tokens, head, OOM_F32);
+		l.rope = oom_name_tables(&f, l.rope);
+	}
+	l.m_tokens = e->m_tokens;
+	l.m_len = e->m_len;
+	x = oom_layers(t, (uint32_t)w->run, NULL, block, &l, x);
+	if (w->run < w->layers) {
+		x = oom_name(&f, x);
+		rest_of_layers(t, &l, x);
+		x = oom_take(&f, x);
+	}
+	oom_forget_shared(&f);
+	t->scope = "vision tower";
+	if (w->post_norm && w->raw)
+		oom_weight_norm(t, "post_layernorm", w->d, w->norm == OOM_NORM_LAYER);
+	else if (w->post_norm)
+		x = oom_norm(t, w->norm, "post_layernorm", x, 0);
+	if (w->pool)
+		pooling_head(t, w);
+	return x;
+}
+
+struct oom_val oom_tower_part(struct oom_emit *e, size_t i, struct oom_tower *w)
+{
+	oom_tower_read(w, &e->part[i], e->v->part[i].type);
+	return oom_tower_run(e, w);
+}
+
+void oom_tower_weights(struct oom_emit *e, size_t i, struct oom_tower *w)
+{
+	oom_discard(e->t, oom_tower_part(e, i, w));
+}
