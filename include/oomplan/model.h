@@ -96,6 +96,9 @@ struct oom_work {
 	 * a kernel skips the other); what of both the model needs, without recomputation */
 	double product_flops, fp32_flops, attention_flops, model_flops;
 	double bytes;                   /* through the card's memory, outside of attention */
+	/* weights read, and gradients added to, by products while they compute: what a product of few
+	 * tokens waits for */
+	double streamed;
 	/* kernels that Python launches (forward, recomputation), and autograd's own threads */
 	double launches, launches_back;
 	double unpacked;                /* 4-bit weights made whole: elements, every time */
@@ -103,6 +106,7 @@ struct oom_work {
 	 * next pipeline rank; and in how many collectives */
 	double tensor_bytes, expert_bytes, context_bytes, pipeline_bytes;
 	double tensor_calls, expert_calls, context_calls, pipeline_calls;
+	double tensor_behind;           /* share of the tensor collectives that products hide */
 	double units;                   /* layers: gathered and reduced one by one */
 };
 

@@ -149,8 +149,9 @@ static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
 	w.bytes = n * size * (3 + again) * s.streamed;
 	if (m->attention == OOM_MG_ATTN_UNFUSED)        /* scores, softmax, dropout: E1's 5 a s */
 		w.bytes += n * keys * (double)m->heads / t * (13 * (3 + core)) * s.tensor;
-	/* a weight is read by three products; its gradient is added to an fp32 one */
-	w.bytes += weights * (size * (2 + again) + 10);
+	/* a weight is read by three products; its gradient is added to an fp32 one by the third
+	 * (tensor_parallel/layers.py, gradient_accumulation_fusion) */
+	w.streamed = weights * (size * (3 + again) + 8);
 	/* logits in 16 bit and in fp32, softmax, gradient */
 	w.bytes += head / h * n * 22;
 	w.launches = s.fwd * (1 + again) + (head > 0 ? 20 : 4);
@@ -160,6 +161,9 @@ static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
 		/* an all-reduce, or a gather and a scatter, at each end of attention and MLP */
 		w.tensor_calls = s.tensor * (4 + 2 * again);
 		w.tensor_bytes = w.tensor_calls * n * h * size * 2 * (t - 1) / t;
+		/* the inputs' gradients travel while the weights' are computed (layers.py,
+		 * LinearWithGradAccumulationAndAsyncCommunication.backward) */
+		w.tensor_behind = 2 / (4 + 2 * again);
 	}
 	if (m->ep > 1) {
 		w.expert_calls = s.expert > 0 ? s.tensor * (4 + 2 * again) : 0;

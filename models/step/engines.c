@@ -90,7 +90,7 @@ static const struct oom_engine engines[] = {
 			 /* its distributed optimizer */
 			 OF_MEGATRON, .shards_as = OOM_ENGINE_MEGATRON, .shards_from = 1, .shards_to = 1,
 			 .degrees = true},
-		.full_state_dict = true},
+		.full_state_dict = true, .transformer_engine = true},
 	[OOM_ENGINE_TORCHTUNE] = {
 		.info = {"as fsdp2, everything in bf16 (or fp32): no master copy", "as fsdp2",
 			 "torchtune recipes/full_finetune_distributed.py",

@@ -25,6 +25,8 @@ struct oom_engine {
 	bool full_state_dict;           /* gathers the optimizer's state too when it saves */
 	bool fp32_master;               /* of 16-bit weights, when it divides */
 	bool waits;                     /* computes while it gathers and reduces less than it waits */
+	/* TransformerEngine's products and attention, where attention is fused (time/cards.c) */
+	bool transformer_engine;
 	bool pipe_engine;               /* DeepSpeed's pipeline engine runs Megatron's own layers */
 	/* takes tensor, pipeline, context and expert parallelism beside its sharding (torchtitan) */
 	bool mixes;

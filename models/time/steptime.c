@@ -74,8 +74,9 @@ static struct oom_peers peers(const struct step *s, double n, double inner)
 static double compute(struct step *s)
 {
 	const struct oom_work *w = s->work;
-	const double products = w->product_flops / s->speed.products +
-				w->fp32_flops / s->speed.fp32,
+	const double products = hidden(w->product_flops / s->speed.products +
+					       w->fp32_flops / s->speed.fp32,
+				       w->streamed / s->speed.memory),
 		     attention = w->attention_flops / s->speed.attention,
 		     traffic = w->bytes * (s->plan->compile ? COMPILED_BYTES : 1) /
 			       s->speed.memory,
@@ -102,8 +103,13 @@ static double talk(struct step *s, double micro)
 	const struct oom_work *w = s->work;
 	const double tp = (double)p->tp, cp = (double)p->cp, ep = (double)p->ep,
 		     pp = (double)p->pp,
-		     tensor = oom_ring_seconds(&s->speed, peers(s, tp, 1), w->tensor_bytes,
-					       w->tensor_calls),
+		     sums = oom_ring_seconds(&s->speed, peers(s, tp, 1), w->tensor_bytes,
+					     w->tensor_calls),
+		     /* a product hides what travels beside it, and no more than its own time: the
+		      * weights' gradients are a third of all products */
+		     beside = s->part[OOM_TIME_PRODUCTS] / s->times / 3,
+		     behind = sums * w->tensor_behind < beside ? sums * w->tensor_behind : beside,
+		     tensor = sums - behind,
 		     /* tensor ranks send their own tokens to the experts */
 		     expert = oom_exchange_seconds(&s->speed, peers(s, ep, ep > tp ? 1 : tp),
 						   w->expert_bytes, w->expert_calls),
@@ -233,7 +239,10 @@ double oom_step_time_interval(const struct oom_plan *p)
 
 static double unknown_class(const struct oom_card_class *c)
 {
-	return c->sources >= 3 ? 0.10 : c->sources == 2 ? 0.20 : c->sources == 1 ? 0.30 : 0.80;
+	/* nobody's rows: a generation of a maker whose others are known, or another maker's cards */
+	if (!c->sources)
+		return c->from > 0 ? 0.40 : 0.80;
+	return c->sources >= 4 ? 0.10 : c->sources == 3 ? 0.20 : c->sources == 2 ? 0.25 : 0.30;
 }
 
 static double guess(const struct step *s, const struct oom_gpu *gpu, enum oom_time_part part)

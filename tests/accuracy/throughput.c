@@ -1,6 +1,6 @@
 /* Step times against published throughputs, and what they are worth on sources left out.
  *
- *     throughput data/throughput.csv data/throughput_effects.csv [--fit | --cross | --rows]
+ *     throughput data/throughput.csv data/throughput_effects.csv [--fit | --cross | --rows | --parts]
  *
  * Without an option: the table of models/time/README.md, and a failure where a score is under its
  * limit.  --fit: what the shares of each class of cards come to, fitted to all rows.  --cross: fitted without
@@ -157,6 +157,19 @@ static double off(const struct row *r)
 	return fabs(log(r->predicted / r->published));
 }
 
+/* Where the time of a row goes, in percent of the published time. */
+static void print_parts(const struct row *r)
+{
+	const struct oom_step_time t = oom_step_time_as(&all.cls[r->cls], &r->plan, &r->eval, &r->gpu);
+
+	printf("%-9s %5.2f %-26s %-17s", r->id, r->predicted / r->published, r->model, r->card);
+	for (int i = 0; i < OOM_TIME_PART_COUNT; i++)
+		if (t.part_s[i] > 0.005 * t.total_s)
+			printf(" %s %.0f", oom_time_part_str((enum oom_time_part)i),
+			       100 * t.part_s[i] / t.total_s * r->published / r->predicted);
+	printf("\n");
+}
+
 /* ---- fits ---- */
 
 static double *share(struct oom_card_class *c, int i)
@@ -220,7 +233,7 @@ static double class_loss(size_t c, const double *w, const char *source, const do
 	}
 	/* a factor of 1.5 from the mean weighs as an error of 0.04 of one row */
 	for (int p = 0; p < FITTED; p++)
-		sum += 0.1 * fabs(log(*share(&all.cls[c], p)) - mean[p]);
+		sum += 0.03 * fabs(log(*share(&all.cls[c], p)) - mean[p]);
 	return sum;
 }
 
@@ -554,6 +567,8 @@ int main(int argc, char **argv)
 		       all.rows[i].predicted / all.rows[i].published,
 		       all.rows[i].complete ? "    " : "part", all.rows[i].model, all.rows[i].card,
 		       (long long)all.rows[i].plan.gpus, (long long)all.rows[i].plan.nodes);
+	for (size_t i = 0; i < all.n && !strcmp(way, "--parts"); i++)
+		print_parts(&all.rows[i]);
 	print_scores();
 	s = score(NULL, NULL);
 	pairs = ordered();
