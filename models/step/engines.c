@@ -90,7 +90,7 @@ static const struct oom_engine engines[] = {
 			 /* its distributed optimizer */
 			 OF_MEGATRON, .shards_as = OOM_ENGINE_MEGATRON, .shards_from = 1, .shards_to = 1,
 			 .degrees = true},
-		.full_state_dict = true, .transformer_engine = true},
+		.full_state_dict = true, .core_layers = true},
 	[OOM_ENGINE_TORCHTUNE] = {
 		.info = {"as fsdp2, everything in bf16 (or fp32): no master copy", "as fsdp2",
 			 "torchtune recipes/full_finetune_distributed.py",
@@ -153,6 +153,11 @@ bool oom_engine_divides(const struct oom_plan *p)
  * which the engine calls module.bfloat16() (deepspeed/runtime/engine.py _configure_distributed_model)
  * and accelerate leaves its autocast off (accelerator.py, native_amp).  Adapters are cast with the rest,
  * those on integers excepted, which are counted in fp32 still. */
+bool oom_engine_core_layers(const struct oom_plan *p)
+{
+	return oom_engine_of(p)->core_layers && p->zero_stage < 3;
+}
+
 static bool casts_16bit(const struct oom_plan *p)
 {
 	return oom_engine_of(p)->info.casts_model && !p->torch_autocast && p->precision != OOM_FP32 &&

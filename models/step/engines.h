@@ -25,8 +25,9 @@ struct oom_engine {
 	bool full_state_dict;           /* gathers the optimizer's state too when it saves */
 	bool fp32_master;               /* of 16-bit weights, when it divides */
 	bool waits;                     /* computes while it gathers and reduces less than it waits */
-	/* TransformerEngine's products and attention, where attention is fused (time/cards.c) */
-	bool transformer_engine;
+	/* Megatron-core's layers: cuDNN's attention through TransformerEngine (time/cards.c), and tensor
+	 * collectives of the backward pass beside the weights' gradients (tensor_parallel/layers.py) */
+	bool core_layers;
 	bool pipe_engine;               /* DeepSpeed's pipeline engine runs Megatron's own layers */
 	/* takes tensor, pipeline, context and expert parallelism beside its sharding (torchtitan) */
 	bool mixes;
@@ -37,6 +38,9 @@ const struct oom_engine *oom_engine_of(const struct oom_plan *plan);
 /* Whether the engine trains 16-bit weights where the plan says autocast (oom_engine_recast: the plan as
  * it then trains). */
 bool oom_engine_recasts(const struct oom_plan *plan);
+/* Megatron-core's layers run.  Not where its ranks shard weights too (stage 3): that stands for FSDP over
+ * tensor-parallel layers of PyTorch's own. */
+bool oom_engine_core_layers(const struct oom_plan *plan);
 /* True when the plan's states, or its layers, are divided between GPUs. */
 bool oom_engine_divides(const struct oom_plan *plan);
 /* Its own rank schedules are in place of the recorded step's. */

@@ -18,13 +18,13 @@ static const struct oom_card_class classes[] = {
 	/* other makers' cards: no row was published that could tell (estimated) */
 	{0, "other", 0.60, 1.0, 0.45, 0.75, 0.125, 15, 6, 25 * GB, 0},
 	{3, "before Volta", 0.80, 0.06, 0.50, 0.75, 1, 15, 6, 3 * GB, 0},
-	{7, "Volta", 0.457, 0.687, 0.227, 0.946, 0.125, 15, 6, 3.1 * GB, 3},
-	{7.5, "Turing", 0.574, 0.687, 0.287, 0.727, 0.125, 15, 6, 3 * GB, 1},
-	{8, "A100", 0.868, 0.624, 0.476, 0.874, 0.0625, 15, 6, 25 * GB, 10},
-	{8.6, "Ampere without HBM", 0.859, 0.421, 0.288, 0.665, 0.25, 15, 6, 3 * GB, 1},
-	{8.9, "Ada", 0.994, 0.421, 0.237, 0.946, 0.25, 15, 6, 3 * GB, 3},
-	{9, "Hopper", 0.747, 1.443, 0.271, 0.564, 0.067, 13, 5, 50 * GB, 6},
-	{10, "Blackwell", 0.720, 0.998, 0.288, 0.507, 0.033, 13, 5, 50 * GB, 2},
+	{7, "Volta", 0.459, 0.741, 0.226, 0.946, 0.125, 15, 6, 3.1 * GB, 3},
+	{7.5, "Turing", 0.579, 0.741, 0.286, 0.714, 0.125, 15, 6, 3 * GB, 1},
+	{8, "A100", 0.798, 0.702, 0.468, 0.839, 0.0625, 15, 6, 25 * GB, 10},
+	{8.6, "Ampere without HBM", 0.864, 0.435, 0.285, 0.659, 0.25, 15, 6, 3 * GB, 1},
+	{8.9, "Ada", 0.999, 0.417, 0.239, 0.946, 0.25, 15, 6, 3 * GB, 3},
+	{9, "Hopper", 0.743, 1.771, 0.262, 0.540, 0.067, 13, 5, 50 * GB, 6},
+	{10, "Blackwell", 0.717, 0.992, 0.287, 0.512, 0.033, 13, 5, 50 * GB, 2},
 	/* as Ada: nobody's rows are in the table */
 	{12, "Blackwell without HBM", 0.95, 0.421, 0.237, 0.946, 0.25, 13, 5, 3 * GB, 0},
 };
@@ -159,7 +159,7 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 		s->products = s->fp32;
 		s->attention = s->fp32 * c->attention;
 	}
-	if (oom_engine_of(p)->transformer_engine && p->attn != OOM_ATTN_EAGER && gpu &&
+	if (oom_engine_core_layers(p) && p->attn != OOM_ATTN_EAGER && gpu &&
 	    gpu->compute_capability >= TE_FROM)
 		s->attention *= TE_ATTENTION;
 	s->products *= narrower[p->fp8];

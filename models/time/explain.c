@@ -9,6 +9,7 @@
 #include "cards.h"
 #include "oomplan/option.h"
 #include "oomplan/steptime.h"
+#include "step/engines.h"
 
 struct facts {
 	const struct oom_plan *plan;
@@ -75,7 +76,9 @@ static void sent(const struct facts *f, double bytes, double calls, double speed
 
 static void tensor(const struct facts *f)
 {
-	sent(f, f->eval->work.tensor_bytes, f->eval->work.tensor_calls, f->speed.link);
+	say(f, "%.4g GB in %.0f calls, %.4g GB/s a link, %.0f %% of it beside products, x %lld",
+	    f->eval->work.tensor_bytes / 1e9, f->eval->work.tensor_calls, f->speed.link / 1e9,
+	    oom_engine_core_layers(f->plan) ? 100 * f->eval->work.tensor_behind : 0, times(f));
 }
 
 static void expert(const struct facts *f)
@@ -134,7 +137,7 @@ static const struct {
 	const char *formula, *source;
 	void (*inputs)(const struct facts *f);
 } parts[OOM_TIME_PART_COUNT] = {
-	[OOM_TIME_PRODUCTS] = {"flops / min(share of the peak, watts fed), tiles filled",
+	[OOM_TIME_PRODUCTS] = {"flops / min(share of the peak, watts fed), tiles filled, beside the weights read",
 			       "2 x in x out a row; shares fitted to data/throughput.csv (cards.c)", products},
 	[OOM_TIME_ATTENTION] = {"flops / share of the products' speed; backward 2.5 of the forward",
 				"arXiv:2205.14135, appendix B; share fitted to data/throughput.csv", attention},
@@ -144,8 +147,8 @@ static const struct {
 				unpacking},
 	[OOM_TIME_LAUNCHES] = {"what launching takes beyond the card's own time: (c^4 + l^4)^(1/4) - c",
 			       "kernels counted from the tape; microseconds a launch: cards.c", launches},
-	[OOM_TIME_TENSOR] = {"bytes / ring + calls x latency",
-			     "megatron/core/tensor_parallel/mappings.py; nccl-tests (collectives.c)", tensor},
+	[OOM_TIME_TENSOR] = {"bytes / ring + calls x latency, beyond what the weights' gradients hide",
+			     "megatron/core/tensor_parallel/layers.py; nccl-tests (collectives.c)", tensor},
 	[OOM_TIME_EXPERT] = {"bytes x (outside / network + inside / link) + calls x latency",
 			     "megatron/core/transformer/moe/token_dispatcher.py", expert},
 	[OOM_TIME_CONTEXT] = {"bytes / ring + calls x latency, beyond what attention hides",

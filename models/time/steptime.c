@@ -108,7 +108,8 @@ static double talk(struct step *s, double micro)
 		     /* a product hides what travels beside it, and no more than its own time: the
 		      * weights' gradients are a third of all products */
 		     beside = s->part[OOM_TIME_PRODUCTS] / s->times / 3,
-		     behind = sums * w->tensor_behind < beside ? sums * w->tensor_behind : beside,
+		     hides = oom_engine_core_layers(p) ? sums * w->tensor_behind : 0,
+		     behind = hides < beside ? hides : beside,
 		     tensor = sums - behind,
 		     /* tensor ranks send their own tokens to the experts */
 		     expert = oom_exchange_seconds(&s->speed, peers(s, ep, ep > tp ? 1 : tp),
