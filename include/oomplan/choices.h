@@ -176,7 +176,7 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_METHOD_REWARD, "reward", "pairs, one number each: a reward model", "rm", \
 	  "trl/trainer/reward_trainer.py", OOM_SCIENCE) \
 	X(OOM_METHOD_GRPO, "grpo", \
-	  "completions weighed against their group (GRPO, DAPO, RLOO and kin): the training pass", \
+	  "completions weighed against their group (GRPO, DAPO, RLOO and kin), and their generation", \
 	  "gspo dapo rloo reinforce dr_grpo bnpo cispo sapo", "trl/trainer/grpo_trainer.py", OOM_SCIENCE) \
 	X(OOM_METHOD_DISTILL, "distill", \
 	  "labels, and the distance from a teacher's logits over the whole vocabulary (--teacher)", \
@@ -186,7 +186,7 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "", "trl/experimental/gkd/gkd_trainer.py", OOM_SCIENCE) \
 	X(OOM_METHOD_PPO, "ppo", \
 	  "policy and critic trained together, a reference and a reward model beside them, the scores of all rollouts " \
-	  "of a step: the update of TRL's PPOTrainer", \
+	  "of a step and their generation: TRL's PPOTrainer", \
 	  "", "trl/experimental/ppo/ppo_trainer.py", OOM_SCIENCE)
 
 #define OOM_REFERENCES(X) \
@@ -199,6 +199,16 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "peft disable_adapter", OOM_EXACT) \
 	X(OOM_REF_NONE, "none", "nothing: no comparison, or one computed before the training", \
 	  "precomputed", "trl/trainer/dpo_config.py precompute_ref_log_probs", OOM_EXACT)
+
+#define OOM_ROLLOUTS(X) \
+	X(OOM_ROLLOUTS_AUTO, "auto", "the model itself, unless an engine has a share of the card", "", \
+	  "trl/trainer/grpo_config.py use_vllm", OOM_EXACT) \
+	X(OOM_ROLLOUTS_GENERATE, "generate", \
+	  "the trained model within the step: transformers' generate and its cache of keys and values", "hf false", \
+	  "transformers generation/utils.py", OOM_EXACT) \
+	X(OOM_ROLLOUTS_ENGINE, "engine", \
+	  "vLLM or SGLang: on other cards, or on this one with --vllm-gpu-memory-utilization", \
+	  "vllm sglang elsewhere server true", "trl/generation/vllm_generation.py", OOM_EXACT)
 
 #define OOM_EMAS(X) \
 	X(OOM_EMA_NONE, "none", "no mean of the weights", "false", "-", OOM_EXACT) \
@@ -363,6 +373,7 @@ enum oom_evaluates { OOM_EVALUATES(OOM_CHOICE_ID) };
 enum oom_allocator { OOM_ALLOCATORS(OOM_CHOICE_ID) };
 enum oom_method { OOM_METHODS(OOM_CHOICE_ID) };
 enum oom_reference { OOM_REFERENCES(OOM_CHOICE_ID) };
+enum oom_rollouts_by { OOM_ROLLOUTS(OOM_CHOICE_ID) };
 enum oom_ema { OOM_EMAS(OOM_CHOICE_ID) };
 enum oom_engine_id { OOM_ENGINES(OOM_CHOICE_ID) };
 enum oom_scan { OOM_SCANS(OOM_CHOICE_ID) };

@@ -72,11 +72,17 @@ OOM_API const struct oom_family_info *oom_family_at(size_t i);
 enum oom_phase {
 	OOM_PHASE_LOAD, OOM_PHASE_FWD1, OOM_PHASE_BWD1, OOM_PHASE_OPT1, OOM_PHASE_FWD2,
 	OOM_PHASE_BWD2, OOM_PHASE_OPT2,
-	OOM_PHASE_EVAL, OOM_PHASES
+	OOM_PHASE_EVAL,
+	OOM_PHASE_ROLLOUTS,             /* answers generated within the step; 0 where there are none */
+	OOM_PHASES
 };
 /* "load", "step 1 forward", ...; and the column stem ("fwd1"). */
 OOM_API const char *oom_phase_str(enum oom_phase phase);
 OOM_API const char *oom_phase_column(enum oom_phase phase);
+
+struct oom_eval;
+/* Whether the step has the phase: all of them have all but the rollouts. */
+OOM_API bool oom_phase_occurs(const struct oom_eval *e, enum oom_phase phase);
 
 /* Who is alive at a peak. */
 enum oom_bucket {

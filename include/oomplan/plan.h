@@ -40,6 +40,7 @@ struct oom_plan {
 	/* what the loss is of (enum oom_method), and what it is compared with (enum oom_reference) */
 	int64_t objective, reference;
 	int64_t completion_len;     /* tokens of an answer, within seq_len; of online objectives */
+	int64_t rollouts;           /* enum oom_rollouts_by: who gives those answers */
 	/* share of the card that rollouts' engine takes in the same process, 0..1; whether it gives that
 	 * back while the model trains (1) or holds it (0) */
 	double vllm_share;
@@ -151,6 +152,8 @@ struct oom_plan {
 	/* 1 = precision was auto and is what the engine does by default: a plan may begin from another where
 	 * that is inadvisable.  Not a knob either. */
 	int64_t precision_unasked;
+	/* enum oom_generating, a forward pass of a plan whose step generates (models/step/rollouts.c); not a knob */
+	int64_t generating;
 	/* library generations, OOM_VERSION(major, minor); 0 = the newest that is modelled */
 	int64_t transformers, torch, bitsandbytes, peft, deepspeed;
 	/* verdict */

@@ -102,7 +102,7 @@ static const struct oom_option rows[] = {
 		       "--engine, --zero, --gpus and --precision as it has them")},
 	{REFUSED("use-vllm", "it does not say where the rollouts' engine runs;",
 		 "--vllm-gpu-memory-utilization where it shares the training card (vllm_mode=colocate), "
-		 "nothing where it is a server elsewhere")},
+		 "--rollouts engine where it is a server elsewhere")},
 };
 
 const struct oom_option *oom_foreign_at(size_t i)

@@ -21,6 +21,7 @@ OOM_CHOICE_LIST(static, ligers, OOM_LIGERS)
 OOM_CHOICE_LIST(static, allocators, OOM_ALLOCATORS)
 OOM_CHOICE_LIST(static, methods, OOM_METHODS)
 OOM_CHOICE_LIST(static, references, OOM_REFERENCES)
+OOM_CHOICE_LIST(static, rollouts, OOM_ROLLOUTS)
 OOM_CHOICE_LIST(static, emas, OOM_EMAS)
 OOM_CHOICE_LIST(static, evaluations, OOM_EVALUATES)
 OOM_CHOICE_LIST(static, engines, OOM_ENGINES)
@@ -151,6 +152,9 @@ static const struct oom_option knobs[] = {
 	 .setting = "max_completion_length", .source = "trl/trainer/grpo_config.py",
 	 .aliases = ALSO(AS("max-completion-length"), AS("max-new-tokens"), AS("response-length"),
 			 AS("completion-length"))},
+	{KNOB("rollouts", "rollouts", rollouts), WORD(rollouts, OOM_ROLLOUTS_AUTO),
+	 .summary = "who gives the answers of an online objective",
+	 .setting = "use_vllm=False", .source = "trl/trainer/grpo_config.py"},
 	{KNOB("vllm-gpu-memory-utilization", "vllm_gpu_memory_utilization", vllm_share), SHARE("P", 0.99, 0),
 	 .summary = "share of the card that vLLM or SGLang takes for rollouts in the training process (0: "
 		    "they run elsewhere)",

@@ -6,7 +6,7 @@ static const char *const phases[OOM_PHASES][2] = {
 	[OOM_PHASE_FWD1] = {"step 1 forward", "fwd1"}, [OOM_PHASE_BWD1] = {"step 1 backward", "bwd1"},
 	[OOM_PHASE_OPT1] = {"step 1 optimizer", "opt1"}, [OOM_PHASE_FWD2] = {"step 2 forward", "fwd2"},
 	[OOM_PHASE_BWD2] = {"step 2 backward", "bwd2"}, [OOM_PHASE_OPT2] = {"step 2 optimizer", "opt2"},
-	[OOM_PHASE_EVAL] = {"evaluation", "eval_fwd"},
+	[OOM_PHASE_EVAL] = {"evaluation", "eval_fwd"}, [OOM_PHASE_ROLLOUTS] = {"rollouts", "rollouts"},
 };
 static const char *const buckets[OOM_BUCKETS][2] = {
 	[OOM_BUCKET_PARAMS] = {"weights", "pk_params"}, [OOM_BUCKET_BUFFERS] = {"buffers", "pk_buffers"},
@@ -19,6 +19,10 @@ static const char *const buckets[OOM_BUCKETS][2] = {
 
 const char *oom_phase_str(enum oom_phase p) { return phases[p][0]; }
 const char *oom_phase_column(enum oom_phase p) { return phases[p][1]; }
+bool oom_phase_occurs(const struct oom_eval *e, enum oom_phase p)
+{
+	return p != OOM_PHASE_ROLLOUTS || e->peak[p];
+}
 const char *oom_bucket_str(enum oom_bucket b) { return buckets[b][0]; }
 const char *oom_bucket_column(enum oom_bucket b) { return buckets[b][1]; }
 

@@ -55,14 +55,16 @@ struct oom_called oom_call(struct oom_tape *t, const struct oom_arch *a, bool tr
 			   bool wanted)
 {
 	/* TRL's and transformers' trainers call what accelerate has wrapped */
+	const struct oom_objective *objective = oom_objective_of(t->plan);
 	const bool wrapped = wanted ? t->amp : t->plan->convert_outputs_fp32 && train;
 	struct oom_val loss;
 	struct oom_called c;
 
 	t->no_labels = !labels;
-	t->m_logits = oom_objective_of(t->plan)->completion ?
-			      oom_len_min(t, t->m_b, (uint64_t)t->plan->completion_len + 1) :
-			      OOM_MONO_ONE;
+	t->m_logits = objective->last ? oom_len_min(t, t->m_b, 1) :
+		      objective->completion ?
+				      oom_len_min(t, t->m_b, (uint64_t)t->plan->completion_len + 1) :
+				      OOM_MONO_ONE;
 	t->logits_at = -1;
 	oom_amp_enter(t);
 	loss = oom_family_step(a->family, t, a);

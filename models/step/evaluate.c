@@ -21,6 +21,7 @@
 #include "time/work.h"
 #include "step/rank.h"
 #include "step/reserved.h"
+#include "step/rollouts.h"
 #include "step/sound.h"
 #include "tape/round.h"
 
@@ -115,7 +116,7 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 	struct oom_plan k = *p;
 
 	k.margin = k.vllm_share = 0;
-	k.vllm_sleep = 0;
+	k.vllm_sleep = k.rollouts = 0;
 	k.evaluates = k.eval_batch = 0;
 	k.fp8 = 0;
 	k.precision_unasked = 0;
@@ -336,6 +337,9 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	enum oom_status st;
 
 	out->wrap_bytes = 0;
+	out->peak[OOM_PHASE_ROLLOUTS] = out->end[OOM_PHASE_ROLLOUTS] = 0;
+	if (alive)
+		alive[OOM_PHASE_ROLLOUTS] = (struct oom_alive){.op = "", .module = ""};
 	if (ranks)
 		return evaluate_ranks(ev, ranks, model, plan, flags, out, alive, err);
 	st = structure_for(ev, model, plan, &at, &g, &v, err);
@@ -371,6 +375,9 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	oom_program_size(g, &at);
 	out->flops_per_sample = g->sized.flops / (double)(at.b ? at.b : 1);
 	out->work = g->sized.work;
+	st = oom_rollouts(ev, model, plan, out, alive, err);
+	if (st)
+		return st;
 	return reserve(ev, model, plan, flags & OOM_EVAL_REPLAY, stages ? &fullest : &s, &at, out, err);
 }
 

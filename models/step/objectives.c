@@ -211,7 +211,7 @@ static void linger(struct oom_tape *t, const struct oom_arch *a, struct oom_val 
 
 /* One micro-batch of the update: critic and policy, the answers' logits divided in place, a view of all of the
  * sequence's (trl/experimental/ppo/ppo_trainer.py train, PolicyAndValueWrapper).  The passes over rollouts, which
- * come before without a graph, are not in it. */
+ * come before without a graph, are rollouts.c. */
 static struct oom_val ppo(struct oom_tape *t, const struct oom_arch *a, struct oom_val loss,
 			  struct oom_val logits)
 {
@@ -304,6 +304,15 @@ static struct oom_val measured(struct oom_tape *t, const struct oom_arch *a, str
 	return loss;
 }
 
+/* A pass without a loss: what it is recorded for is its peak without a graph. */
+static struct oom_val generated(struct oom_tape *t, const struct oom_arch *a, struct oom_val loss,
+				struct oom_val logits)
+{
+	(void)a;
+	(void)loss;
+	return oom_reduce(t, logits);
+}
+
 /* ---- the table ---- */
 
 #define TRL "trl/trainer/"
@@ -324,7 +333,7 @@ static const struct oom_objective table[] = {
 			    .source = "trl/experimental/cpo/cpo_trainer.py", .loss = dpo},
 	[OOM_METHOD_KTO] = {.rows = 1, .inputs = 6, .no_labels = true, .compares = true,
 			    .tasks = TEXT, .source = TRL "kto_trainer.py", .loss = kto},
-	[OOM_METHOD_GRPO] = {.rows = 1, .inputs = 2, .no_labels = true, .completion = true,
+	[OOM_METHOD_GRPO] = {.rows = 1, .inputs = 2, .no_labels = true, .completion = true, .online = true,
 			     .tasks = TEXT,
 			    .source = TRL "grpo_trainer.py", .loss = grpo},
 	[OOM_METHOD_DISTILL] = {.rows = 1, .tasks = TEXT, .source = "torch/nn/functional.py kl_div",
@@ -332,7 +341,7 @@ static const struct oom_objective table[] = {
 	[OOM_METHOD_GKD] = {.rows = 1, .inputs = 3, .no_labels = true, .tasks = TEXT,
 			    .source = "trl/experimental/gkd/gkd_trainer.py", .loss = gkd},
 	[OOM_METHOD_PPO] = {.rows = 1, .inputs = 1, .no_labels = true, .compares = true, .whole = true,
-			    .lingers = true, .rollouts = true, .tasks = TEXT,
+			    .lingers = true, .rollouts = true, .online = true, .tasks = TEXT,
 			    .source = "trl/experimental/ppo/ppo_trainer.py", .loss = ppo},
 	[OOM_METHOD_REWARD] = {.rows = 2, .inputs = 1, .no_labels = true,
 			       .tasks = 1u << OOM_TASK_SEQ_CLS,
@@ -341,11 +350,19 @@ static const struct oom_objective table[] = {
 static const struct oom_objective smoothing = {.rows = 1, .no_labels = true,
 					       .source = "transformers trainer_pt_utils.py",
 					       .loss = smoothed},
+				  generating[] = {[OOM_GENERATING_LAST] = {.rows = 1, .inputs = 1, .no_labels = true, .last = true,
+									   .source = "transformers generation/utils.py",
+									   .loss = generated},
+						  [OOM_GENERATING_ALL] = {.rows = 1, .inputs = 1, .no_labels = true,
+									  .source = "transformers generation/utils.py",
+									  .loss = generated}},
 				  logging = {.rows = 1, .tasks = TEXT, .source = TRL "sft_trainer.py",
 					     .loss = measured};
 
 const struct oom_objective *oom_objective_of(const struct oom_plan *p)
 {
+	if (p->generating)
+		return &generating[p->generating];
 	if (p->objective == OOM_METHOD_SFT && p->label_smoothing > 0)
 		return &smoothing;
 	if (p->objective == OOM_METHOD_SFT && p->fused_ce == OOM_LOSS_SFT)

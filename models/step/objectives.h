@@ -6,6 +6,9 @@
 #include "oomplan/model.h"
 #include "tape/tape.h"
 
+/* Forward passes of a step that generates: logits of the last token, or of all. */
+enum oom_generating { OOM_GENERATING_NOT, OOM_GENERATING_LAST, OOM_GENERATING_ALL };
+
 struct oom_objective {
 	uint8_t rows;           /* sequences that a forward pass takes for one of the micro-batch */
 	uint8_t inputs;         /* tensors of ids, masks and labels on the card */
@@ -14,6 +17,8 @@ struct oom_objective {
 	bool completion;        /* logits are asked for of the answer alone */
 	bool whole;             /* the loss calls all models itself; it gets nothing */
 	bool lingers;           /* outputs keep their names through the optimizer's step and the next micro-batch */
+	bool online;            /* it learns from answers that the trained model gave */
+	bool last;              /* logits are asked for of the last token alone */
 	bool rollouts;          /* fp32 scores of all answers of a step's samples stay on the card */
 	uint8_t tasks;          /* it can be of, a bit each (enum oom_task); 0: any */
 	const char *source;

@@ -70,7 +70,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 					    p->precision;
 	k.use_reentrant = oom_ckpt_reenters(p);
 	k.margin = k.moe_imbalance = k.vllm_share = 0;
-	k.vllm_sleep = 0;
+	k.vllm_sleep = k.rollouts = 0;
 	k.fp8 = 0;
 	k.surplus_params = k.precision_unasked = 0;
 	k.step_in_backward = k.ema = 0;

@@ -137,6 +137,9 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 	if (e->peak_phase == OOM_PHASE_EVAL)
 		puts("  no rung cures this: eval_accumulation_steps=1, or "
 		     "preprocess_logits_for_metrics (oomplan explain M15)");
+	if (e->peak_phase == OOM_PHASE_ROLLOUTS)
+		puts("  no rung cures this: fewer answers at once (--grad-accum, --micro-batch), shorter ones "
+		     "(--completion-len), or --rollouts engine");
 	printf("  allocated %s, reserved %s (%s), context %s (%s)", oom_gib(e->overall_peak),
 	       oom_gib(e->reserved_bytes), e->reserved_replayed ? "allocator replayed" : "estimated",
 	       oom_gib(e->context_bytes), e->context_measured ? "measured" : "a guess");
@@ -219,6 +222,8 @@ static void phases(const struct oom_eval *e)
 {
 	printf("\npeak of each phase (allocated)\n");
 	for (int p = 0; p < OOM_PHASES; p++) {
+		if (!oom_phase_occurs(e, (enum oom_phase)p))
+			continue;               /* answers, where none are generated */
 		printf("  %-18s %12s  ", oom_phase_str((enum oom_phase)p), oom_gib(e->peak[p]));
 		bar(e->peak[p], e->overall_peak, 40);
 		printf("%s\n", (enum oom_phase)p == e->peak_phase ? " <- peak" : "");

@@ -24,6 +24,8 @@ static void eval(struct oom_json *j, const struct oom_judged *x)
 	oom_json_uint(j, "optimizer_state_bytes", e->opt_bytes);
 	oom_json_object(j, "phases");
 	for (int p = 0; p < OOM_PHASES; p++) {
+		if (!oom_phase_occurs(e, (enum oom_phase)p))
+			continue;               /* answers, where none are generated */
 		oom_json_object(j, oom_phase_column((enum oom_phase)p));
 		oom_json_uint(j, "peak_bytes", e->peak[p]);
 		oom_json_uint(j, "end_bytes", e->end[p]);

@@ -124,6 +124,8 @@ static void finish_objective(struct fw_part *p, const char *objective)
 		fw_set(p, "objective", "grpo", key, "no critic");
 	else
 		fw_default(p, "objective", objective, "the program");
+	if (fw_fact_is(p, "objective", "grpo"))
+		fw_default(p, "rollouts", "engine", "openrlhf/trainer/ray/vllm_engine.py");
 }
 
 static void finish_batch(struct fw_part *p, bool ray, bool pairs, bool reward)

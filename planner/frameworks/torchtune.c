@@ -196,6 +196,8 @@ static void finish(struct fw_part *p)
 	else if (strstr(head, "knowledge_distillation") || fw_key(p, "teacher_model"))
 		fw_default(p, "objective", "distill", "the recipe");
 	fw_default(p, "objective", "sft", "the recipe");
+	if (fw_fact_is(p, "objective", "grpo"))
+		fw_default(p, "rollouts", "engine", "recipes/dev/grpo: vLLM workers");
 	if (fw_key(p, "compile") && fw_key(p, "compile")->kind == DOC_MAP)
 		fw_set(p, "compile", fw_off(p, "compile.model") ? "false" : "true",
 		       fw_key(p, "compile.model") ? "compile.model" : "compile", RECIPES);

@@ -37,7 +37,7 @@ static const struct fw_row rows[] = {
 	{"@objective", .hook = true},
 	{"accelerate_config", .hook = true, .source = "trl/scripts/utils.py"},
 	FW_KEY("activation_offloading", "offload-activations", NULL, NULL, CONFIG),
-	{"use_vllm", .note = "a rollout engine; with vllm_mode colocate it takes its share of the card"},
+	FW_KEY("use_vllm", "rollouts", "true>engine;false>", NULL, "trl/trainer/grpo_config.py"),
 	{"reward_model_path", .note = "a reward model on the card: more than is priced"},
 	{"reward_model_name_or_path", .note = "a reward model on the card: more than is priced"},
 	{"teacher_model_name_or_path", .note = "a teacher model on the card: more than is priced"},
@@ -206,6 +206,8 @@ static void finish_length(struct fw_part *p)
 {
 	int64_t prompt, completion;
 
+	if (fw_on(p, "use_vllm"))
+		fw_note(p, "use_vllm", "with vllm_mode colocate the engine takes its share of the card");
 	if (fw_fact_is(p, "objective", "grpo") || fw_fact_is(p, "objective", "rloo")) {
 		if (!doc_whole(fw_key(p, "max_completion_length"), &completion))
 			completion = 512;

@@ -228,6 +228,8 @@ static void finish(struct fw_part *p)
 		fw_default(p, "lora-targets", "all-linear", MODEL_YAML);
 		fw_default(p, "lora-dropout", "0", "peft LoraConfig");
 	}
+	if (fw_fact_is(p, "objective", "grpo"))
+		fw_default(p, "rollouts", "engine", "verl/workers/rollout: vLLM or SGLang");
 	fw_default(p, "attn", "flash", "verl/workers: attn_implementation flash_attention_2");
 	fw_default(p, "loss", "plain", MODEL_YAML " use_fused_kernels");
 	fw_default(p, "packing", "false", "rows are unpadded, not joined to fixed lengths");

@@ -51,8 +51,9 @@ static enum finding buckets(const struct subject *s, const struct question *q, c
 		return SILENT;
 	for (int i = 0; i < OOM_BUCKETS; i++)
 		sum += e.bucket[i];
-	for (int i = OOM_PHASE_FWD1; i <= (p.eval_accumulation ? OOM_PHASE_EVAL : OOM_PHASE_OPT2); i++)
-		highest = e.peak[i] > highest ? e.peak[i] : highest;
+	for (int i = OOM_PHASE_FWD1; i < OOM_PHASES; i++)
+		if (i != OOM_PHASE_EVAL || p.eval_accumulation)
+			highest = e.peak[i] > highest ? e.peak[i] : highest;
 	if (equal("the highest phase is the overall peak", highest, e.overall_peak, words, size) == BROKEN)
 		return BROKEN;
 	return equal("who is alive adds up to the peak", sum, e.overall_peak, words, size);
