@@ -126,9 +126,7 @@ struct oom_eval {
 	uint64_t end[OOM_PHASES];       /* allocated when it ends */
 	uint64_t overall_peak;          /* over the six training phases */
 	enum oom_phase peak_phase;
-	/* alive between forward and backward */
-	uint64_t saved_bytes, saved_amp_bytes, saved_logits_bytes;
-	uint64_t bucket[OOM_BUCKETS];   /* at the overall peak */
+	uint64_t saved_bytes;           /* alive between forward and backward */
 	/* peak the allocator holds: replayed if asked for, else estimated */
 	uint64_t reserved_bytes;
 	bool reserved_replayed;
@@ -161,8 +159,12 @@ struct oom_eval {
 	 * many (0: all are alike), and the peak of the emptiest */
 	uint32_t stage, n_stages;
 	uint64_t least_peak;
-	const char *peak_op, *peak_module;
 	const char *warning;            /* "" or what is only approximated */
+	/* from here on with OOM_EVAL_BUCKETS alone: alive at the overall peak, the operation that
+	 * allocated last; of saved_bytes, copies of weights and what waits for the loss */
+	uint64_t bucket[OOM_BUCKETS];
+	const char *peak_op, *peak_module;
+	uint64_t saved_amp_bytes, saved_logits_bytes;
 };
 
 /* Scratch for evaluations: recorded tapes and their memory.  Every call that is given one writes it:
@@ -176,7 +178,12 @@ enum oom_eval_flags {
 	OOM_EVAL_FAST = 0,      /* phase peaks only: composition and replay are left out */
 	OOM_EVAL_BUCKETS = 1,   /* who is alive at the peak */
 	OOM_EVAL_REPLAY = 2,    /* replay the allocator (cost grows with depth) */
+	/* the caller's word that the plan differs from what this evaluator was asked last in knobs alone
+	 * that oom_knob_near() names: all others need not be compared */
+	OOM_EVAL_NEAR = 4,
 };
+/* Of sizes and the like: batch, accumulation, length, optimizer, compute capability. */
+OOM_API bool oom_knob_near(const struct oom_option *knob);
 /* With OOM_EVAL_BUCKETS: who is alive at the peak of this phase of a training step, not at the
  * overall one. */
 #define OOM_EVAL_PHASE_SHIFT 8

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "oomplan/option.h"
+#include "step/objectives.h"
 #include "step/program.h"
 
 /* The plan in stretches between the sizes and the names, which are mostly empty. */
@@ -44,34 +46,52 @@ static bool alike(const struct oom_plan *p, const struct oom_plan *q)
 	return true;
 }
 
+static bool same_kernels(const struct oom_before *last, const struct oom_plan *plan)
+{
+	double kernels;
+
+	if (!(last->plan.compute_capability < plan->compute_capability) &&
+	    !(last->plan.compute_capability > plan->compute_capability))
+		return true;
+	kernels = oom_kernels_of(plan);
+	return !(kernels < last->kernels) && !(kernels > last->kernels);
+}
+
 bool oom_before_serves(struct oom_evaluator *ev, const struct oom_model *model,
-		       const struct oom_plan *plan, struct oom_batch *at, struct program **g,
-		       struct oom_variant **v)
+		       const struct oom_plan *plan, bool near, struct oom_batch *at,
+		       struct program **g, struct oom_variant **v)
 {
 	struct oom_before *last = &ev->before;
 	struct oom_plan *p = &last->plan;
+	const bool batch = p->micro_batch != plan->micro_batch || p->seq_len != plan->seq_len;
 
-	if (last->model != model || !alike(plan, p) || !oom_open_rules_hold(&last->open, plan))
+	if (last->model != model || !((near && last->asked + 1 == ev->asked) || alike(plan, p)) ||
+	    !oom_open_rules_hold(&last->open, plan))
 		return false;
-	if (p->compute_capability < plan->compute_capability ||
-	    p->compute_capability > plan->compute_capability) {
-		const double kernels = oom_kernels_of(plan);
-
-		if (kernels < last->kernels || kernels > last->kernels)
-			return false;
-	}
-	if (!oom_program_holds(last->g, at))
+	if (!same_kernels(last, plan) || (batch && !oom_program_holds(last->g, at)))
 		return false;
 	at->ranks = last->ranks;
 	*g = last->g;
 	/* of the sizes, passes ask for the optimizer and whether anything is accumulated (pass.h) */
-	*v = plan->optimizer == p->optimizer && (plan->grad_accum > 1) == (p->grad_accum > 1) ? last->v : NULL;
+	*v = plan->optimizer == last->optimizer && (plan->grad_accum > 1) == last->accumulates ? last->v :
+												NULL;
 	p->micro_batch = plan->micro_batch;
 	p->grad_accum = plan->grad_accum;
 	p->seq_len = plan->seq_len;
 	p->optimizer = plan->optimizer;
 	p->compute_capability = plan->compute_capability;
+	last->asked = ev->asked;
+	last->as_asked = ev->as_asked;
+	last->now += batch;
 	return true;
+}
+
+void oom_before_keep_variant(struct oom_evaluator *ev, const struct oom_plan *plan,
+			     struct oom_variant *v)
+{
+	ev->before.v = v;
+	ev->before.optimizer = plan->optimizer;
+	ev->before.accumulates = plan->grad_accum > 1;
 }
 
 void oom_before_keep(struct oom_evaluator *ev, const struct oom_model *model,
@@ -82,10 +102,61 @@ void oom_before_keep(struct oom_evaluator *ev, const struct oom_model *model,
 
 	last->plan = *plan;
 	last->g = g;
-	last->v = v;
+	oom_before_keep_variant(ev, plan, v);
 	last->ranks = at->ranks;
 	last->kernels = oom_kernels_of(plan);
+	last->asked = ev->asked;
+	last->as_asked = ev->as_asked;
+	last->now++;
 	last->model = oom_rules_left_open(plan, &last->open) ? model : NULL;
+}
+
+bool oom_before_found(const struct oom_evaluator *ev, const struct oom_plan *plan, struct oom_eval *out)
+{
+	const struct oom_before *last = &ev->before;
+	const size_t more = plan->grad_accum > 1;
+
+	if (last->found[plan->optimizer][more].stamp != last->now)
+		return false;
+	memcpy(out, last->found[plan->optimizer][more].eval, OOM_EVAL_KEPT);
+	return true;
+}
+
+bool oom_before_again(struct oom_evaluator *ev, const struct oom_model *model,
+		      const struct oom_plan *plan, struct oom_eval *out)
+{
+	struct oom_before *last = &ev->before;
+	struct oom_plan *p = &last->plan;
+
+	if (last->model != model || last->asked != ev->asked || !last->as_asked ||
+	    p->micro_batch != plan->micro_batch || p->seq_len != plan->seq_len ||
+	    !same_kernels(last, plan) || !oom_open_rules_hold(&last->open, plan) ||
+	    !oom_before_found(ev, plan, out))
+		return false;
+	p->grad_accum = plan->grad_accum;
+	p->optimizer = plan->optimizer;
+	p->compute_capability = plan->compute_capability;
+	last->asked = ++ev->asked;
+	return true;
+}
+
+void oom_before_find(struct oom_evaluator *ev, const struct oom_plan *plan, const struct oom_eval *e)
+{
+	struct oom_before *last = &ev->before;
+	const size_t more = plan->grad_accum > 1;
+
+	/* scores of rollouts are of all micro-batches (rank.c) */
+	if (!last->model || oom_objective_of(plan)->rollouts)
+		return;
+	memcpy(last->found[plan->optimizer][more].eval, e, OOM_EVAL_KEPT);
+	last->found[plan->optimizer][more].stamp = last->now;
+}
+
+bool oom_knob_near(const struct oom_option *knob)
+{
+	return knob->offset == BEGIN(micro_batch) || knob->offset == BEGIN(grad_accum) ||
+	       knob->offset == BEGIN(seq_len) || knob->offset == BEGIN(optimizer) ||
+	       knob->offset == BEGIN(compute_capability);
 }
 
 void oom_before_forget(struct oom_evaluator *ev, const struct program *g, const struct oom_variant *v)

@@ -6,11 +6,16 @@
 #ifndef OOM_BEFORE_H
 #define OOM_BEFORE_H
 
-#include "oomplan/plan.h"
+#include <stddef.h>
+
+#include "oomplan/model.h"
 #include "plan/open_rules.h"
+#include "step/optimizers.h"
 #include "tape/timeline.h"
 
-struct oom_model;
+/* Bytes of an evaluation without who is alive. */
+#define OOM_EVAL_KEPT offsetof(struct oom_eval, bucket)
+
 struct oom_evaluator;
 struct program;
 struct oom_variant;
@@ -20,20 +25,44 @@ struct oom_before {
 	struct oom_plan plan;                   /* it breaks no rule */
 	struct oom_open_rules open;
 	struct program *g;
-	struct oom_variant *v;
+	struct oom_variant *v;                  /* of this optimizer, with or without accumulation */
+	int64_t optimizer;
+	bool accumulates;
 	struct oom_ranks ranks;
 	double kernels;
+	uint64_t asked;                         /* the question it was the plan of */
+	bool as_asked;                          /* no version and no engine made another plan of it */
+	/* what was found at this batch, by optimizer and whether anything is accumulated; up to what is
+	 * said of the card.  Its stamp is `now`, or it is of another batch */
+	uint64_t now;
+	struct {
+		uint64_t stamp;
+		char eval[OOM_EVAL_KEPT];
+	} found[OOM_MAX_OPTIMIZERS][2];
 };
 
-/* True where the plan differs from the last one in its sizes alone (open_rules.h) and is right, too:
+/* True where the plan differs from the last one in its sizes alone (open_rules.h; near: that is known) and
+ * is right, too:
  * *g serves it at this batch, with at->ranks set, and *v is its variant, or NULL where that has to be
  * asked for. */
 bool oom_before_serves(struct oom_evaluator *ev, const struct oom_model *model,
-		       const struct oom_plan *plan, struct oom_batch *at, struct program **g,
+		       const struct oom_plan *plan, bool near, struct oom_batch *at, struct program **g,
 		       struct oom_variant **v);
 void oom_before_keep(struct oom_evaluator *ev, const struct oom_model *model,
 		     const struct oom_plan *plan, const struct oom_batch *at, struct program *g,
 		     struct oom_variant *v);
+/* The same of a question that is near the one before and at its batch: all but what is said of the
+ * card.  False: it has to be asked in full. */
+bool oom_before_again(struct oom_evaluator *ev, const struct oom_model *model,
+		      const struct oom_plan *plan, struct oom_eval *out);
+/* The variant that had to be asked for. */
+void oom_before_keep_variant(struct oom_evaluator *ev, const struct oom_plan *plan,
+			     struct oom_variant *v);
+/* Phases, work and host bytes of this plan, which was served, as they were found at this batch before;
+ * false: they were not. */
+bool oom_before_found(const struct oom_evaluator *ev, const struct oom_plan *plan,
+		      struct oom_eval *out);
+void oom_before_find(struct oom_evaluator *ev, const struct oom_plan *plan, const struct oom_eval *e);
 /* A program or a variant becomes another one; NULL: none of that kind. */
 void oom_before_forget(struct oom_evaluator *ev, const struct program *g, const struct oom_variant *v);
 

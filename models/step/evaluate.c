@@ -81,7 +81,7 @@ static enum oom_status count_offloaded(struct oom_evaluator *ev, struct program 
 				       const struct oom_batch *at, struct oom_eval *out,
 				       struct oom_error *err)
 {
-	struct oom_plan plain = *p;
+	struct oom_plan plain;
 	struct oom_variant *all;
 	enum oom_status st;
 	int64_t away;
@@ -89,6 +89,7 @@ static enum oom_status count_offloaded(struct oom_evaluator *ev, struct program 
 	out->offloaded_bytes = 0;
 	if (!p->offload_activations)
 		return OOM_OK;
+	plain = *p;
 	plain.offload_activations = 0;
 	st = oom_variant_for(ev, g, &plain, &all, err);
 	if (!st)
@@ -103,11 +104,15 @@ static enum oom_status count_offloaded(struct oom_evaluator *ev, struct program 
 /* What engines keep off the card. */
 static void off_card(const struct oom_plan *p, const struct oom_schedule *s, struct oom_eval *out)
 {
-	out->host_pinned_bytes = oom_held_in(s, OOM_IN_PINNED) + out->offloaded_bytes;
+	uint64_t held[OOM_PLACES] = {0};
+
+	for (size_t i = 0; i < s->n_hold; i++)
+		held[s->hold[i].place] += s->hold[i].bytes;
+	out->host_pinned_bytes = held[OOM_IN_PINNED] + out->offloaded_bytes;
 	/* paged states need as much host memory as they may have to leave for */
-	out->host_pageable_bytes = oom_held_in(s, OOM_IN_PAGEABLE) +
+	out->host_pageable_bytes = held[OOM_IN_PAGEABLE] +
 				   s->in.state->paged / (uint64_t)(p->zero_stage ? p->gpus : 1);
-	out->nvme_bytes = oom_held_in(s, OOM_ON_NVME);
+	out->nvme_bytes = held[OOM_ON_NVME];
 }
 
 /* The plan with what a replay does not depend on left out. */
@@ -295,31 +300,80 @@ static enum oom_status evaluate_ranks(struct oom_evaluator *ev, const struct oom
 	return st ? st : reserve(ev, model, plan, flags & OOM_EVAL_REPLAY, NULL, NULL, out, err);
 }
 
-/* The plan's program and variant, and its batch; those of the evaluation before where they serve. */
+/* A recorded step at a batch. */
+struct recorded {
+	struct program *g;
+	struct oom_variant *v;
+	struct oom_batch at;
+};
+
+/* The plan's program and batch; those of the evaluation before where they serve.  Its variant, unless out
+ * (NULL: do not look) has been found before: then it stays NULL. */
 static enum oom_status structure_for(struct oom_evaluator *ev, const struct oom_model *model,
-				     const struct oom_plan *plan, struct oom_batch *at,
-				     struct program **g, struct oom_variant **v, struct oom_error *err)
+				     const struct oom_plan *plan, bool near, struct oom_eval *out,
+				     struct recorded *r, struct oom_error *err)
 {
 	enum oom_status st;
 
-	oom_batch_sizes(plan, &at->b, &at->s, &at->t);
-	if (oom_before_serves(ev, model, plan, at, g, v)) {
-		if (*v)
+	oom_batch_sizes(plan, &r->at.b, &r->at.s, &r->at.t);
+	if (oom_before_serves(ev, model, plan, near, &r->at, &r->g, &r->v)) {
+		const bool found = out && oom_before_found(ev, plan, out);
+
+		if (r->v || found) {
+			r->v = found ? NULL : r->v;
 			return OOM_OK;
-		st = oom_variant_for(ev, *g, plan, v, err);
-		ev->before.v = *v;
+		}
+		st = oom_variant_for(ev, r->g, plan, &r->v, err);
+		if (!st)
+			oom_before_keep_variant(ev, plan, r->v);
 		return st;
 	}
 	st = oom_plan_check(plan, err);
 	if (!st)
-		st = oom_program_for(ev, model, plan, g, err);
+		st = oom_program_for(ev, model, plan, &r->g, err);
 	if (st)
 		return st;
-	at->ranks = oom_ranks_of(*g, plan);
-	st = oom_variant_for(ev, *g, plan, v, err);
+	r->at.ranks = oom_ranks_of(r->g, plan);
+	st = oom_variant_for(ev, r->g, plan, &r->v, err);
 	if (!st)
-		oom_before_keep(ev, model, plan, at, *g, *v);
+		oom_before_keep(ev, model, plan, &r->at, r->g, r->v);
 	return st;
+}
+
+/* What is said of a recorded step beside its phases.  s becomes its schedule; stages: GPUs work in turn. */
+static enum oom_status price(struct oom_evaluator *ev, const struct oom_model *model,
+			     const struct oom_plan *plan, const struct recorded *r, bool stages,
+			     struct oom_schedule *s, struct oom_eval *out, struct oom_alive *alive,
+			     struct oom_error *err)
+{
+	const struct oom_engine *engine = oom_engine_of(plan);
+	const struct oom_tape *t = &r->g->tape;
+	enum oom_status st = stages ? oom_variant_thirds(ev, r->v, &r->at, err) :
+				      oom_variant_spans(ev, r->v, &r->at, err);
+
+	if (!st)
+		st = count_offloaded(ev, r->g, plan, r->v, &r->at, out, err);
+	if (!st && alive)
+		st = oom_row_sizes(ev, r->v->tape, &r->at, err);
+	if (!st)
+		st = oom_rank_schedule(r->g, &model->arch, plan, &r->at, out, s);
+	if (!st && !plan->seq_len && !out->input_bytes)
+		st = without_tokens(model, err);
+	if (st)
+		return st == OOM_ERR_MEMORY ? oom_error_set(err, st, "out of host memory") : st;
+	out->warning = engine->approximates && oom_engine_divides(plan) ? engine->approximates :
+		       t->warning ? t->warning :
+		       *oom_model_stored_warning(model, plan) ? oom_model_stored_warning(model, plan) :
+		       t->approximate ? "PEFT 0.20 stops with an error on this model with "
+					"these adapters: the figures are what it would hold" :
+					"";
+	out->stage = out->n_stages = 0;
+	out->least_peak = 0;
+	out->floor_bytes = oom_variant_floor(r->v, r->at.ranks) + oom_buffers_of(s);
+	oom_program_size(r->g, &r->at);
+	out->flops_per_sample = r->g->sized.flops / (double)(r->at.b ? r->at.b : 1);
+	out->work = r->g->sized.work;
+	return OOM_OK;
 }
 
 static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,
@@ -327,58 +381,44 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 				       struct oom_eval *out, struct oom_alive *alive,
 				       struct oom_error *err)
 {
-	const struct oom_engine *engine = oom_engine_of(plan);
-	const bool stages = engine->info.in_turn && oom_engine_divides(plan);
+	const bool stages = oom_engine_of(plan)->info.in_turn && oom_engine_divides(plan),
+		   replays = flags & OOM_EVAL_REPLAY;
 	const struct oom_rank_engine *ranks = oom_rank_engine_of(plan);
 	struct oom_schedule s, fullest;
-	struct oom_batch at;
-	struct oom_variant *v;
-	struct program *g;
+	struct recorded r;
 	enum oom_status st;
 
+	ev->asked++;
 	out->wrap_bytes = 0;
 	out->peak[OOM_PHASE_ROLLOUTS] = out->end[OOM_PHASE_ROLLOUTS] = 0;
 	if (alive)
 		alive[OOM_PHASE_ROLLOUTS] = (struct oom_alive){.op = "", .module = ""};
 	if (ranks)
 		return evaluate_ranks(ev, ranks, model, plan, flags, out, alive, err);
-	st = structure_for(ev, model, plan, &at, &g, &v, err);
-	if (!st)
-		st = stages ? oom_variant_thirds(ev, v, &at, err) :
-			      oom_variant_spans(ev, v, &at, err);
-	if (!st)
-		st = count_offloaded(ev, g, plan, v, &at, out, err);
-	if (!st && alive)
-		st = oom_row_sizes(ev, v->tape, &at, err);
-	if (!st)
-		st = oom_rank_schedule(g, &model->arch, plan, &at, out, &s);
-	if (!st && !plan->seq_len && !out->input_bytes)
-		st = without_tokens(model, err);
-	if (st)
-		return st == OOM_ERR_MEMORY ? oom_error_set(err, st, "out of host memory") : st;
-	out->warning = engine->approximates && oom_engine_divides(plan) ? engine->approximates :
-		       g->tape.warning	   ? g->tape.warning :
-		       *oom_model_stored_warning(model, plan) ? oom_model_stored_warning(model, plan) :
-		       g->tape.approximate ? "PEFT 0.20 stops with an error on this model with "
-					     "these adapters: the figures are what it would hold" :
-					     "";
-	out->stage = out->n_stages = 0;
-	out->least_peak = 0;
-	out->floor_bytes = oom_variant_floor(v, at.ranks) + oom_buffers_of(&s);
-	if (stages) {
-		fullest = s;
-		oom_device_map(g, v, &model->arch, plan, &s, ev->size, out, alive, &fullest);
-	} else {
-		alike(v, model, plan, &s, ev->size, out, alive);
-	}
-	off_card(plan, &s, out);
-	oom_program_size(g, &at);
-	out->flops_per_sample = g->sized.flops / (double)(at.b ? at.b : 1);
-	out->work = g->sized.work;
-	st = oom_rollouts(ev, model, plan, out, alive, err);
+	st = structure_for(ev, model, plan, flags & OOM_EVAL_NEAR, alive || replays ? NULL : out, &r, err);
 	if (st)
 		return st;
-	return reserve(ev, model, plan, flags & OOM_EVAL_REPLAY, stages ? &fullest : &s, &at, out, err);
+	if (!r.v)
+		return reserve(ev, model, plan, false, NULL, NULL, out, err);
+	st = price(ev, model, plan, &r, stages, &s, out, alive, err);
+	if (st)
+		return st;
+	if (stages) {
+		fullest = s;
+		oom_device_map(r.g, r.v, &model->arch, plan, &s, ev->size, out, alive, &fullest);
+	} else {
+		alike(r.v, model, plan, &s, ev->size, out, alive);
+	}
+	off_card(plan, &s, out);
+	if (oom_plan_generates(plan)) { /* which asks further questions */
+		st = oom_rollouts(ev, model, plan, out, alive, err);
+		ev->before.model = NULL;
+		if (st)
+			return st;
+	} else {
+		oom_before_find(ev, plan, out);
+	}
+	return reserve(ev, model, plan, replays, stages ? &fullest : &s, &r.at, out, err);
 }
 
 enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,
@@ -388,7 +428,9 @@ enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_m
 {
 	struct oom_plan settled;
 
-	if (!oom_plan_dated(plan) && !oom_engine_recasts(plan) && plan->precision != OOM_AUTO_PRECISION)
+	ev->as_asked = !oom_plan_dated(plan) && !oom_engine_recasts(plan) &&
+		       plan->precision != OOM_AUTO_PRECISION;
+	if (ev->as_asked)
 		return evaluate_phases(ev, model, plan, flags, out, alive, err);
 	settled = *plan;
 	oom_model_settle_precision(model, &settled, NULL);
@@ -404,9 +446,14 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	struct oom_alive alive[OOM_PHASES];
 	const enum oom_phase asked = (enum oom_phase)(flags >> OOM_EVAL_PHASE_SHIFT);
 	const bool wanted = flags & OOM_EVAL_BUCKETS;
-	enum oom_status st =
-		oom_evaluate_phases(ev, model, plan, flags, out, wanted ? alive : NULL, err);
+	enum oom_status st;
 
+	if ((flags & (OOM_EVAL_NEAR | OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY)) == OOM_EVAL_NEAR &&
+	    oom_before_again(ev, model, plan, out)) {
+		st = reserve(ev, model, plan, false, NULL, NULL, out, err);
+		return st ? st : oom_sound_on_card(model, plan, out, err);
+	}
+	st = oom_evaluate_phases(ev, model, plan, flags, out, wanted ? alive : NULL, err);
 	if (!st && wanted) {
 		const struct oom_alive *a = &alive[asked ? asked : out->peak_phase];
 
@@ -416,6 +463,8 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	}
 	if (!st)
 		st = oom_sound(model, plan, out, wanted, err);
+	if (st)
+		ev->before.model = NULL;        /* what it found is not to be taken again */
 	return st;
 }
 

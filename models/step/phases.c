@@ -263,17 +263,25 @@ static void load(struct reader *r)
 }
 
 /* An evaluation before the first step, on a card that is as it was when it is through. */
-static void evaluation(const struct reader *before)
+static void evaluation(struct reader *r)
 {
-	struct reader r = *before;
+	const int64_t now = r->now, held = r->held;
+	const uint32_t there = r->there;
+	int64_t cats[OOM_CATS];
 
-	r.evaluating = true;
-	r.out->end[OOM_PHASE_EVAL] = bytes_of(r.now);
-	come(&r, OOM_AT_FORWARD);
-	note(&r, OOM_PHASE_EVAL);
-	play(&r, OOM_PHASE_EVAL, OOM_PASS_EVAL);
-	come(&r, OOM_AT_OUTPUT);
-	note(&r, OOM_PHASE_EVAL);
+	memcpy(cats, r->cats, sizeof(cats));
+	r->evaluating = true;
+	r->out->end[OOM_PHASE_EVAL] = bytes_of(r->now);
+	come(r, OOM_AT_FORWARD);
+	note(r, OOM_PHASE_EVAL);
+	play(r, OOM_PHASE_EVAL, OOM_PASS_EVAL);
+	come(r, OOM_AT_OUTPUT);
+	note(r, OOM_PHASE_EVAL);
+	r->evaluating = false;
+	r->now = now;
+	r->held = held;
+	r->there = there;
+	memcpy(r->cats, cats, sizeof(cats));
 }
 
 /* What the passes have left is gradients.  Of a part of the chain, whose layers are means and whose

@@ -74,6 +74,8 @@ struct oom_evaluator {
 		bool replayed;
 	} replayed[OOM_REPLAYS_KEPT];
 	size_t n_replayed;                      /* ever */
+	uint64_t asked;                         /* evaluations, ever */
+	bool as_asked;                          /* the one under way: no version, no engine changes its plan */
 	struct oom_before before;
 	uint64_t budget;                        /* bytes of the card being asked about; 0: of none */
 };

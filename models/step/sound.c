@@ -9,10 +9,21 @@
 /* An exbibyte; sums of a few such still fit in 64 bits. */
 #define MOST_BYTES ((uint64_t)1 << 60)
 
+static const char *contradiction_on_card(const struct oom_eval *e, uint64_t *a, uint64_t *b)
+{
+	*a = e->overall_peak;
+	*b = e->reserved_bytes;
+	if (*b < *a)
+		return "less is reserved than allocated";
+	*a = e->used_bytes;
+	return *a < *b ? "less is used than reserved" : NULL;
+}
+
 /* The first thing that is wrong, NULL if nothing is; *a and *b are the two numbers. */
 static const char *contradiction(const struct oom_eval *e, bool buckets, uint64_t *a, uint64_t *b)
 {
 	uint64_t sum = 0, highest = 0;
+	const char *wrong;
 
 	for (int i = 0; i < OOM_PHASES; i++) {
 		*a = e->peak[i];
@@ -26,12 +37,9 @@ static const char *contradiction(const struct oom_eval *e, bool buckets, uint64_
 	*b = highest;
 	if (*a < *b)
 		return "the overall peak lies below a phase's";
-	*b = e->reserved_bytes;
-	if (*b < *a)
-		return "less is reserved than allocated";
-	*a = e->used_bytes;
-	if (*a < *b)
-		return "less is used than reserved";
+	wrong = contradiction_on_card(e, a, b);
+	if (wrong)
+		return wrong;
 	*a = e->total_params;
 	*b = e->trainable_params;
 	if (!*a || *a < *b)
@@ -45,12 +53,34 @@ static const char *contradiction(const struct oom_eval *e, bool buckets, uint64_
 	return NULL;
 }
 
+static enum oom_status report(const struct oom_model *model, const struct oom_plan *plan,
+			      const char *wrong, uint64_t a, uint64_t b, struct oom_error *err)
+{
+	struct oom_plan usual = oom_plan_default();
+	char options[300];
+
+	return oom_error_set(err, OOM_ERR_INTERNAL,
+			     "internal error: %s (%" PRIu64 " and %" PRIu64 ") for %s with %s; please report it",
+			     wrong, a, b, model->arch.model_type,
+			     oom_plan_options(&usual, plan, options, sizeof(options)));
+}
+
+enum oom_status oom_sound_on_card(const struct oom_model *model, const struct oom_plan *plan,
+				  const struct oom_eval *e, struct oom_error *err)
+{
+	uint64_t a, b;
+	const char *wrong;
+
+	if (e->used_bytes >= MOST_BYTES && e->overall_peak < MOST_BYTES)
+		return oom_error_set(err, OOM_ERR_INVALID, "the GPU would need more than 1 EiB");
+	wrong = contradiction_on_card(e, &a, &b);
+	return wrong ? report(model, plan, wrong, a, b, err) : OOM_OK;
+}
+
 enum oom_status oom_sound(const struct oom_model *model, const struct oom_plan *plan,
 			  const struct oom_eval *e, bool buckets, struct oom_error *err)
 {
-	struct oom_plan usual;
 	uint64_t a, b;
-	char options[300];
 	const char *wrong;
 
 	for (int i = 0; i < OOM_PHASES; i++)
@@ -64,11 +94,5 @@ enum oom_status oom_sound(const struct oom_model *model, const struct oom_plan *
 	    e->nvme_bytes >= MOST_BYTES)
 		return oom_error_set(err, OOM_ERR_INVALID, "the host would need more than 1 EiB");
 	wrong = contradiction(e, buckets, &a, &b);
-	if (!wrong)
-		return OOM_OK;
-	usual = oom_plan_default();
-	return oom_error_set(err, OOM_ERR_INTERNAL,
-			     "internal error: %s (%" PRIu64 " and %" PRIu64 ") for %s with %s; please report it",
-			     wrong, a, b, model->arch.model_type,
-			     oom_plan_options(&usual, plan, options, sizeof(options)));
+	return wrong ? report(model, plan, wrong, a, b, err) : OOM_OK;
 }

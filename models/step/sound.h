@@ -11,5 +11,8 @@
  * e->bucket is filled in. */
 enum oom_status oom_sound(const struct oom_model *model, const struct oom_plan *plan,
 			  const struct oom_eval *e, bool buckets, struct oom_error *err);
+/* The same of what is said of the card, where the rest has been checked: reserved and used bytes. */
+enum oom_status oom_sound_on_card(const struct oom_model *model, const struct oom_plan *plan,
+				  const struct oom_eval *e, struct oom_error *err);
 
 #endif

@@ -46,6 +46,7 @@ static void set_knob(struct sweep_worker *w, const struct oom_option *k, int64_t
 	if (k->offset == offsetof(struct oom_plan, precision))
 		w->precision = value;
 	w->moved = true;
+	w->near = w->near && oom_knob_near(k);
 }
 
 static void set_axis(struct sweep_worker *w, size_t i)
@@ -62,6 +63,7 @@ static void set_axis(struct sweep_worker *w, size_t i)
 			c->named = &w->s->model[v];
 			c->model = c->named->made;
 			w->moved = true;
+			w->near = false;
 			break;
 		case SWEEP_KNOB: set_knob(w, a->var[j].knob, v); break;
 		}
@@ -110,6 +112,7 @@ void sweep_seek(struct sweep_worker *w, uint64_t n)
 	settle(w);
 	w->stale |= SWEEP_SEEK;
 	w->moved = true;
+	w->near = false;
 }
 
 void sweep_step(struct sweep_worker *w)
@@ -187,8 +190,12 @@ static void price(struct sweep_worker *w, uint64_t capacity)
 	const unsigned flags = w->s->need == SWEEP_BYTES ? OOM_EVAL_REPLAY : OOM_EVAL_FAST;
 
 	if (w->moved) {
-		c->asked = settled(c);
-		w->last_status = oom_evaluate(w->ev, c->model, c->asked, flags, &c->eval, &c->err);
+		/* what follows from the model does not hang on knobs that are near, but for the batch */
+		c->asked = w->near && c->asked == &c->plan ? c->asked : settled(c);
+		w->last_status = oom_evaluate(w->ev, c->model, c->asked,
+					      flags | (w->near ? OOM_EVAL_NEAR : 0), &c->eval, &c->err);
+		/* a verdict may ask further questions */
+		w->near = w->s->need == SWEEP_PRICE;
 	}
 	w->moved = false;
 	c->fits = !w->last_status && capacity && w->s->need != SWEEP_PRICE && fits(w, capacity, flags) &&
@@ -227,6 +234,11 @@ bool sweep_worker_init(struct sweep_worker *w, struct oom_sweep *s)
 	memset(w, 0, sizeof(*w));
 	w->s = s;
 	w->ev = oom_evaluator_new();
+	for (size_t i = 0; i < s->n_columns; i++) {
+		w->field[i].kind = s->column[i].text;
+		w->field[i].depends = s->column[i].depends;
+		w->field[i].number = s->column[i].number;
+	}
 	return w->ev;
 }
 

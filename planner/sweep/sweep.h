@@ -46,6 +46,10 @@ struct sweep_column {
 	uint32_t depends;
 	/* a knob the search may have changed: printed as it left it */
 	bool answer;
+	/* how its text is come by: anew each time; or it is what it was as long as nothing moved that it
+	 * depends on, as a number of the evaluation stands, or as what key_of() says does */
+	enum sweep_text { TEXT_ANEW, TEXT_STANDS, TEXT_OF_NUMBER, TEXT_OF_KEY } text;
+	size_t number;                  /* offset in struct oom_eval */
 };
 struct sweep_where {
 	struct sweep_column column;
@@ -103,11 +107,17 @@ struct sweep_worker {
 	size_t run[SWEEP_AXES];         /* of the values of a grid's axis: where the last lay */
 	uint32_t stale;                 /* axes that moved since a row was written */
 	bool moved;                     /* more than the card changed since the last evaluation */
+	/* nothing else was asked of ev since then, and no knob changed that is not near (oom_knob_near) */
+	bool near;
 	enum oom_status last_status;
+	/* columns as text, with what separates them from those before; n is 0 where there is none yet */
 	struct sweep_field {
-		char text[704];
-		size_t n;
-	} field[SWEEP_COLUMNS];         /* columns as text, as long as their axes stand still */
+		uint32_t n, begin, depends;     /* begin: of the number, behind the separator */
+		size_t number;
+		int64_t key;            /* of a result: what the text was made of */
+		enum sweep_text kind;
+		char text[804];
+	} field[SWEEP_COLUMNS];
 };
 bool sweep_worker_init(struct sweep_worker *w, struct oom_sweep *s);
 void sweep_worker_release(struct sweep_worker *w);
@@ -116,6 +126,8 @@ void sweep_step(struct sweep_worker *w);
 void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o);
 /* The row of the cell at out, where there are sweep_row_room bytes; returns its end. */
 char *sweep_put(struct sweep_worker *w, bool jsonl, char *out);
+/* Sets how the column's text is come by. */
+void sweep_column_text(struct sweep_column *c);
 bool sweep_passes(const struct oom_sweep *s, const struct sweep_cell *cell);
 bool sweep_find_column(const struct oom_sweep *s, const char *name, struct sweep_column *out);
 size_t sweep_row_room(const struct oom_sweep *s);

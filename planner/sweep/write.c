@@ -2,6 +2,7 @@
  *
  * A column whose axis stands still keeps its text from the row before: most of a row is copied. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,29 +92,55 @@ bool sweep_passes(const struct oom_sweep *s, const struct sweep_cell *cell)
 
 /* ---- text ---- */
 
+static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930"
+			    "313233343536373839404142434445464748495051525354"
+			    "55565758596061626364656667686970717273747576777879808182838485"
+			    "868788899091929394959697989900";
+
+/* Eight digits, zeros before them. */
+static void put_eight(char *out, uint32_t v)
+{
+	const uint32_t high = v / 10000, low = v % 10000;
+
+	memcpy(out, pairs + high / 100 * 2, 2);
+	memcpy(out + 2, pairs + high % 100 * 2, 2);
+	memcpy(out + 4, pairs + low / 100 * 2, 2);
+	memcpy(out + 6, pairs + low % 100 * 2, 2);
+}
+
+/* Less than 10^8, without zeros; eight bytes are written. */
+static char *put_few(char *out, uint32_t v)
+{
+	static const uint32_t tens[] = {0, 10, 100, 1000, 10000, 100000, 1000000, 10000000};
+	char all[16] = {0};
+	size_t zeros = 7;
+
+	put_eight(all, v);
+	for (; zeros && v >= tens[8 - zeros]; zeros--)
+		;
+	memcpy(out, all + zeros, 8);
+	return out + 8 - zeros;
+}
+
+/* Writes up to seven bytes behind what it returns. */
 static char *put_int(char *out, int64_t v)
 {
-	static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930"
-				    "313233343536373839404142434445464748495051525354"
-				    "55565758596061626364656667686970717273747576777879808182838485"
-				    "868788899091929394959697989900";
-	char tmp[24], *p = tmp + sizeof(tmp);
+	const uint64_t part = 100000000;
 	uint64_t u = v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v;
 
 	if (v < 0)
 		*out++ = '-';
-	for (; u >= 100; u /= 100) {
-		p -= 2;
-		memcpy(p, pairs + u % 100 * 2, 2);
-	}
-	if (u >= 10) {
-		p -= 2;
-		memcpy(p, pairs + u * 2, 2);
+	if (u < part)
+		return put_few(out, (uint32_t)u);
+	if (u / part < part) {
+		out = put_few(out, (uint32_t)(u / part));
 	} else {
-		*--p = (char)('0' + u);
+		out = put_few(out, (uint32_t)(u / part / part));
+		put_eight(out, (uint32_t)(u / part % part));
+		out += 8;
 	}
-	memcpy(out, p, (size_t)(tmp + sizeof(tmp) - p));
-	return out + (tmp + sizeof(tmp) - p);
+	put_eight(out, (uint32_t)(u % part));
+	return out + 8;
 }
 
 /* A word of our own tables: nothing in it needs quoting in CSV. */
@@ -130,12 +157,27 @@ static char *put_plain(char *out, const char *word, bool jsonl)
 	return out;
 }
 
+/* Text as it is, where nothing in it has to be quoted and it is not too long; else NULL. */
+static char *put_as_is(char *out, const char *text)
+{
+	static const bool asks[256] = {['"'] = true, [','] = true};
+	size_t n = 0;
+
+	for (; (unsigned char)text[n] >= 0x20 && !asks[(unsigned char)text[n]] && n < 300; n++)
+		out[n] = text[n];
+	return text[n] ? NULL : out + n;
+}
+
 /* At most 300 characters of text, 602 bytes. */
 static char *put_text(char *out, const char *text, bool jsonl)
 {
-	const bool quote = jsonl || strpbrk(text, ",\"\r\n") != NULL;
+	char *end = jsonl ? NULL : put_as_is(out, text);
+	bool quote;
 	size_t n = 0;
 
+	if (end)
+		return end;
+	quote = jsonl || strpbrk(text, ",\"\r\n") != NULL;
 	if (quote)
 		*out++ = '"';
 	for (; *text && n < 300; text++, n++) {
@@ -222,6 +264,86 @@ size_t sweep_row_room(const struct oom_sweep *s)
 	return s->n_columns * 800 + 64;
 }
 
+/* What the text of a result hangs on where it is no number of an evaluation. */
+static int64_t key_of(const struct sweep_cell *c, int i)
+{
+	return i == SWEEP_ERROR ? 0 : i == SWEEP_PHASE ? (int64_t)c->eval.peak_phase : result(c, i);
+}
+
+static bool is_number(int i, size_t *offset)
+{
+	static const struct {
+		int result;
+		size_t offset;
+	} rows[] = {
+		{SWEEP_USED, offsetof(struct oom_eval, used_bytes)},
+		{SWEEP_ESTIMATED, offsetof(struct oom_eval, used_bytes_estimated)},
+		{SWEEP_PEAK, offsetof(struct oom_eval, overall_peak)},
+		{SWEEP_RESERVED, offsetof(struct oom_eval, reserved_bytes)},
+		{SWEEP_PARAMS, offsetof(struct oom_eval, total_params)},
+		{SWEEP_TRAINABLE, offsetof(struct oom_eval, trainable_params)},
+		{SWEEP_FLOOR, offsetof(struct oom_eval, floor_bytes)},
+	};
+
+	*offset = offsetof(struct oom_eval, peak) + (size_t)(i - SWEEP_LOAD) * sizeof(uint64_t);
+	if (i >= SWEEP_LOAD && i <= SWEEP_EVAL)
+		return true;
+	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++)
+		if (rows[k].result == i) {
+			*offset = rows[k].offset;
+			return true;
+		}
+	return false;
+}
+
+void sweep_column_text(struct sweep_column *c)
+{
+	const int i = c->result;
+
+	c->text = c->kind != COLUMN_RESULT ? (c->answer ? TEXT_ANEW : TEXT_STANDS) :
+		  is_number(i, &c->number) ? TEXT_OF_NUMBER :
+		  is_real(i) || i == SWEEP_CLASS || i == SWEEP_CHANGES || i == SWEEP_BINDS ||
+				  i == SWEEP_DEPARTURES ?
+					     TEXT_ANEW :
+					     TEXT_OF_KEY;
+}
+
+/* What separates a column from the one before, and its name. */
+static char *put_separator(const struct sweep_worker *w, size_t i, bool jsonl, char *out)
+{
+	if (i)
+		*out++ = ',';
+	if (jsonl) {
+		out = put_text(out, w->s->column[i].name, true);
+		*out++ = ':';
+	}
+	return out;
+}
+
+static char *put_separated(const struct sweep_worker *w, size_t i, bool jsonl, char *out)
+{
+	return put_column(&w->cell, &w->s->column[i], jsonl, put_separator(w, i, jsonl, out));
+}
+
+static void refresh(struct sweep_worker *w, size_t i, int64_t key, bool jsonl)
+{
+	struct sweep_field *f = &w->field[i];
+
+	f->n = (uint32_t)(put_separated(w, i, jsonl, f->text) - f->text);
+	f->key = key;
+}
+
+/* The same of a number of the evaluation. */
+static void refresh_number(struct sweep_worker *w, size_t i, int64_t number, bool jsonl)
+{
+	struct sweep_field *f = &w->field[i];
+
+	if (!f->n)
+		f->begin = (uint32_t)(put_separator(w, i, jsonl, f->text) - f->text);
+	f->n = (uint32_t)(put_int(f->text + f->begin, number) - f->text);
+	f->key = number;
+}
+
 /* Copies more than asked where that is quicker: the row has room, the field too. */
 static char *copy(char *out, const struct sweep_field *f)
 {
@@ -233,27 +355,34 @@ static char *copy(char *out, const struct sweep_field *f)
 
 char *sweep_put(struct sweep_worker *w, bool jsonl, char *out)
 {
-	const struct oom_sweep *s = w->s;
+	const size_t n = w->s->n_columns;
 
 	if (jsonl)
 		*out++ = '{';
-	for (size_t i = 0; i < s->n_columns; i++) {
-		const struct sweep_column *c = &s->column[i];
+	for (size_t i = 0; i < n; i++) {
+		const struct sweep_field *f = &w->field[i];
+		int64_t key;
 
-		if (i)
-			*out++ = ',';
-		if (jsonl) {
-			out = put_text(out, c->name, true);
-			*out++ = ':';
+		switch (w->cell.ok || f->kind == TEXT_STANDS ? f->kind : TEXT_ANEW) {
+		case TEXT_STANDS:
+			if (w->stale & f->depends)
+				refresh(w, i, 0, jsonl);
+			out = copy(out, f);
+			break;
+		case TEXT_OF_NUMBER:
+			memcpy(&key, (const char *)&w->cell.eval + f->number, sizeof(key));
+			if (f->key != key || !f->n)
+				refresh_number(w, i, key, jsonl);
+			out = copy(out, f);
+			break;
+		case TEXT_OF_KEY:
+			key = key_of(&w->cell, w->s->column[i].result);
+			if (f->key != key || !f->n)
+				refresh(w, i, key, jsonl);
+			out = copy(out, f);
+			break;
+		case TEXT_ANEW: out = put_separated(w, i, jsonl, out); break;
 		}
-		if (!c->depends || c->answer) {
-			out = put_column(&w->cell, c, jsonl, out);
-			continue;
-		}
-		if (w->stale & c->depends)
-			w->field[i].n = (size_t)(put_column(&w->cell, c, jsonl, w->field[i].text) -
-						 w->field[i].text);
-		out = copy(out, &w->field[i]);
 	}
 	w->stale = 0;
 	if (jsonl)

@@ -74,14 +74,26 @@ static void compare(const struct answer *a, const struct answer *b, const struct
 		 b->err.text);
 }
 
+/* Whether a caller may say that p is near to what was asked last. */
+static bool is_near(const struct oom_plan *asked, const struct oom_plan *p)
+{
+	struct oom_plan q = *p;
+	const struct oom_option *k;
+
+	for (size_t i = 0; (k = oom_knob_at(i)) != NULL; i++)
+		if (oom_knob_near(k))
+			memcpy((char *)&q + k->offset, (const char *)asked + k->offset, sizeof(int64_t));
+	return !memcmp(&q, asked, sizeof(q));
+}
+
 /* One knob changes from each question to the next. */
 static void walk(const char *config, unsigned seed)
 {
 	struct oom_evaluator *kept = oom_evaluator_new();
-	struct oom_plan p = oom_plan_default();
+	struct oom_plan p = oom_plan_default(), asked = p;
 	struct oom_keys keys = {0};
 	struct oom_model *m = NULL;
-	size_t priced = 0;
+	size_t priced = 0, near = 0;
 
 	assert_non_null(kept);
 	assert_int_equal(oom_keys_parse(&keys, config, strlen(config), "config.json", NULL), OOM_OK);
@@ -96,7 +108,9 @@ static void walk(const char *config, unsigned seed)
 		assert_int_equal(oom_plan_set(&p, oom_knob_find(move[0]), move[1], NULL), OOM_OK);
 		fresh = oom_evaluator_new();
 		assert_non_null(fresh);
-		a = ask(kept, m, &p, flags);
+		near += i && is_near(&asked, &p);
+		a = ask(kept, m, &p, flags | (i && is_near(&asked, &p) ? OOM_EVAL_NEAR : 0));
+		asked = p;
 		b = ask(fresh, m, &p, flags);
 		oom_evaluator_free(fresh);
 		compare(&a, &b, &p);
@@ -105,6 +119,7 @@ static void walk(const char *config, unsigned seed)
 			p = before;
 	}
 	assert_in_range(priced, STEPS / 5, STEPS);
+	assert_in_range(near, STEPS / 5, STEPS);
 	oom_evaluator_free(kept);
 	oom_model_free(m);
 	oom_keys_release(&keys);
