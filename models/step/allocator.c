@@ -62,29 +62,50 @@ static bool room(struct oom_replay *r, void **p, size_t *cap, size_t need, size_
 
 /* ---- blocks ---- */
 
+static inline struct oom_free_hint hint_of(struct oom_free_place p)
+{
+	return (struct oom_free_hint){(uint8_t)p.at, (uint16_t)p.run};
+}
+
+static inline struct oom_free_place place_at(struct oom_free_hint h)
+{
+	return (struct oom_free_place){h.run, h.at};
+}
+
+/* A size that comes again mostly finds its place where it was. */
+static inline struct oom_free_hint *hint_for(struct oom_replay *r, uint64_t size, unsigned pool)
+{
+	return &r->sizes[pool][(size / OOM_BLOCK * 0x9e3779b97f4a7c15u) >> 59];
+}
+
 static void insert(struct oom_replay *r, int32_t i)
 {
-	const struct oom_ablock *b = &r->blocks[i];
+	struct oom_ablock *b = &r->blocks[i];
+	struct oom_free_place p = place_at(*hint_for(r, b->size, b->pool));
 
-	if (!oom_free_insert(&r->pool[b->pool].free,
-			     (struct oom_free_entry){b->size, b->addr, i}))
+	if (oom_free_insert(&r->pool[b->pool].free, (struct oom_free_entry){b->size, b->addr, i}, &p))
+		b->hint = hint_of(p);
+	else
 		r->failed = true;
 }
 
 static struct oom_free_place place_of(const struct oom_replay *r, int32_t i)
 {
 	const struct oom_ablock *b = &r->blocks[i];
+	const struct oom_free_set *set = &r->pool[b->pool].free;
+	const struct oom_free_place p = place_at(b->hint);
 
-	return oom_free_find(&r->pool[b->pool].free, b->size, b->addr);
+	return oom_free_is_at(set, p, i) ? p : oom_free_find(set, b->size, b->addr);
 }
 
 /* Block i is in the set where another one was. */
 static void replace(struct oom_replay *r, struct oom_free_place p, int32_t i)
 {
-	const struct oom_ablock *b = &r->blocks[i];
+	struct oom_ablock *b = &r->blocks[i];
 
-	if (!oom_free_replace(&r->pool[b->pool].free, p,
-			      (struct oom_free_entry){b->size, b->addr, i}))
+	if (oom_free_replace(&r->pool[b->pool].free, &p, (struct oom_free_entry){b->size, b->addr, i}))
+		b->hint = hint_of(p);
+	else
 		r->failed = true;
 }
 
@@ -314,15 +335,18 @@ static uint64_t could_be(const struct oom_replay *r, int32_t b)
 }
 
 /* Where the smallest free block lies that is large enough, the lowest of them (get_free_block). */
-static bool best(const struct oom_replay *r, uint64_t size, unsigned pool, struct oom_free_place *p)
+static bool best(struct oom_replay *r, uint64_t size, unsigned pool, struct oom_free_place *p)
 {
 	const struct oom_free_set *set = &r->pool[pool].free;
 	const uint64_t split = r->rules.max_split;
 	uint64_t got;
 
-	*p = oom_free_find(set, size, 0);
+	struct oom_free_hint *hint = hint_for(r, size, pool);
+
+	*p = oom_free_find_near(set, place_at(*hint), size, 0);
 	if (p->run == set->n)
 		return false;
+	*hint = hint_of(*p);
 	while (r->rules.expandable) {
 		const struct oom_free_place next = oom_free_next(set, *p);
 

@@ -6,10 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Where an entry of a free set lay, to look there first. */
+struct oom_free_hint {
+	uint8_t at;
+	uint16_t run;
+};
 struct oom_ablock {
 	uint64_t size, addr;
 	int32_t prev, next;             /* neighbours in the segment, or arena; -1: none */
 	uint8_t state, pool;
+	struct oom_free_hint hint;
 };
 /* Free blocks of a pool by (size, address), in runs short enough to be moved about. */
 enum { OOM_FREE_RUN = 64 };
@@ -51,6 +57,7 @@ struct oom_replay {
 		uint64_t end;           /* address behind the last */
 		size_t holes;           /* blocks of the arena that are not mapped */
 	} pool[OOM_POOLS];
+	struct oom_free_hint sizes[OOM_POOLS][32];      /* by the hash of a size */
 	struct oom_alloc_rules rules;
 	/* out of host memory; the trace frees twice; the card is full even without cached segments */
 	bool failed, given_up, died;

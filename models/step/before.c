@@ -46,6 +46,18 @@ static bool alike(const struct oom_plan *p, const struct oom_plan *q)
 	return true;
 }
 
+/* Whether a plan that differs in its sizes breaks no rule.  What they leave open is found out when there is
+ * such a plan: most structures that a search meets are asked about once. */
+static bool is_right(struct oom_before *last, const struct oom_plan *plan)
+{
+	if (!last->opened && !oom_rules_left_open(&last->plan, &last->open)) {
+		last->model = NULL;
+		return false;
+	}
+	last->opened = true;
+	return oom_open_rules_hold(&last->open, plan);
+}
+
 static bool same_kernels(const struct oom_before *last, const struct oom_plan *plan)
 {
 	double kernels;
@@ -66,7 +78,7 @@ bool oom_before_serves(struct oom_evaluator *ev, const struct oom_model *model,
 	const bool batch = p->micro_batch != plan->micro_batch || p->seq_len != plan->seq_len;
 
 	if (last->model != model || !((near && last->asked + 1 == ev->asked) || alike(plan, p)) ||
-	    !oom_open_rules_hold(&last->open, plan))
+	    !is_right(last, plan))
 		return false;
 	if (!same_kernels(last, plan) || (batch && !oom_program_holds(last->g, at)))
 		return false;
@@ -108,7 +120,8 @@ void oom_before_keep(struct oom_evaluator *ev, const struct oom_model *model,
 	last->asked = ev->asked;
 	last->as_asked = ev->as_asked;
 	last->now++;
-	last->model = oom_rules_left_open(plan, &last->open) ? model : NULL;
+	last->opened = false;
+	last->model = model;
 }
 
 bool oom_before_found(const struct oom_evaluator *ev, const struct oom_plan *plan, struct oom_eval *out)
@@ -130,8 +143,7 @@ bool oom_before_again(struct oom_evaluator *ev, const struct oom_model *model,
 
 	if (last->model != model || last->asked != ev->asked || !last->as_asked ||
 	    p->micro_batch != plan->micro_batch || p->seq_len != plan->seq_len ||
-	    !same_kernels(last, plan) || !oom_open_rules_hold(&last->open, plan) ||
-	    !oom_before_found(ev, plan, out))
+	    !same_kernels(last, plan) || !is_right(last, plan) || !oom_before_found(ev, plan, out))
 		return false;
 	p->grad_accum = plan->grad_accum;
 	p->optimizer = plan->optimizer;

@@ -23,7 +23,8 @@ struct oom_variant;
 struct oom_before {
 	const struct oom_model *model;          /* NULL: there is nothing */
 	struct oom_plan plan;                   /* it breaks no rule */
-	struct oom_open_rules open;
+	struct oom_open_rules open;             /* once a question has come near */
+	bool opened;
 	struct program *g;
 	struct oom_variant *v;                  /* of this optimizer, with or without accumulation */
 	int64_t optimizer;

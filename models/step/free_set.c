@@ -52,6 +52,22 @@ struct oom_free_place oom_free_find(const struct oom_free_set *set, uint64_t siz
 	return p;
 }
 
+struct oom_free_place oom_free_find_near(const struct oom_free_set *set, struct oom_free_place guess,
+					 uint64_t size, uint64_t addr)
+{
+	const struct oom_free_entry *at, *before;
+
+	if (guess.run >= set->n || guess.at >= set->run[guess.run]->n)
+		return oom_free_find(set, size, addr);
+	at = &set->run[guess.run]->e[guess.at];
+	before = guess.at ? at - 1 : NULL;
+	if (!before && guess.run)
+		before = &set->run[guess.run - 1]->e[set->run[guess.run - 1]->n - 1];
+	return !below(at, size, addr) && (!before || below(before, size, addr)) ?
+		       guess :
+		       oom_free_find(set, size, addr);
+}
+
 /* An empty run at this place of the list; false: out of memory. */
 static bool open_run(struct oom_free_set *set, size_t at)
 {
@@ -80,9 +96,9 @@ static bool open_run(struct oom_free_set *set, size_t at)
 	return true;
 }
 
-bool oom_free_insert(struct oom_free_set *set, struct oom_free_entry e)
+bool oom_free_insert(struct oom_free_set *set, struct oom_free_entry e, struct oom_free_place *at)
 {
-	struct oom_free_place p = oom_free_find(set, e.size, e.addr);
+	struct oom_free_place p = oom_free_find_near(set, *at, e.size, e.addr);
 	struct oom_free_run *run;
 
 	if (p.run == set->n) {                  /* above all */
@@ -100,12 +116,13 @@ bool oom_free_insert(struct oom_free_set *set, struct oom_free_entry e)
 		run->n = set->run[p.run + 1]->n = OOM_FREE_RUN / 2;
 		if (p.at > run->n) {
 			p.at -= run->n;
-			run = set->run[p.run + 1];
+			run = set->run[++p.run];
 		}
 	}
 	memmove(run->e + p.at + 1, run->e + p.at, (run->n - p.at) * sizeof(e));
 	run->e[p.at] = e;
 	run->n++;
+	*at = p;
 	return true;
 }
 
@@ -121,29 +138,31 @@ void oom_free_remove(struct oom_free_set *set, struct oom_free_place p)
 	set->run[set->n] = run;                 /* its memory waits for another */
 }
 
-bool oom_free_replace(struct oom_free_set *set, struct oom_free_place p, struct oom_free_entry e)
+bool oom_free_replace(struct oom_free_set *set, struct oom_free_place *at, struct oom_free_entry e)
 {
-	struct oom_free_run *run = set->run[p.run];
-	const uint32_t last = run->n - 1;
+	struct oom_free_run *run = set->run[at->run];
+	struct oom_free_entry *old = &run->e[at->at], *first = &run->e[0], *last = &run->e[run->n - 1];
 
-	if ((!p.run || below(&run->e[0], e.size, e.addr)) &&
-	    (p.run + 1 == set->n || !below(&run->e[last], e.size, e.addr))) {
-		/* it stays in its run: what lies between moves by one */
-		if (below(&run->e[p.at], e.size, e.addr)) {
-			const uint32_t n = count_below(run->e + p.at + 1, last - p.at, e.size, e.addr);
-
-			memmove(run->e + p.at, run->e + p.at + 1, n * sizeof(e));
-			run->e[p.at + n] = e;
-		} else {
-			const uint32_t to = count_below(run->e, p.at, e.size, e.addr);
-
-			memmove(run->e + to + 1, run->e + to, (p.at - to) * sizeof(e));
-			run->e[to] = e;
-		}
+	/* mostly it lies between the same neighbours; else in the same run: what is between moves by one */
+	if (old > first && old < last && below(old - 1, e.size, e.addr) && !below(old + 1, e.size, e.addr)) {
+		*old = e;
 		return true;
 	}
-	oom_free_remove(set, p);
-	return oom_free_insert(set, e);
+	if ((at->run && !below(first, e.size, e.addr)) ||
+	    (at->run + 1 < set->n && below(last, e.size, e.addr))) {
+		oom_free_remove(set, *at);
+		return oom_free_insert(set, e, at);
+	}
+	if (below(old, e.size, e.addr)) {
+		for (; old < last && below(old + 1, e.size, e.addr); old++)
+			*old = old[1];
+	} else {
+		for (; old > first && !below(old - 1, e.size, e.addr); old--)
+			*old = old[-1];
+	}
+	*old = e;
+	at->at = (uint32_t)(old - first);
+	return true;
 }
 
 struct oom_free_place oom_free_next(const struct oom_free_set *set, struct oom_free_place p)
