@@ -274,7 +274,7 @@ static enum oom_status reserve(struct oom_evaluator *ev, const struct oom_model 
 		out->reserved_bytes = out->overall_peak;
 		out->reserved_replayed = false;
 	}
-	oom_overheads(out, plan);
+	out->used_bytes = out->reserved_bytes + out->context_bytes + out->workspace_bytes + out->nccl_bytes;
 	out->wanted_bytes = out->used_bytes;
 	return st || !ev->budget ? st : squeeze(ev, model, plan, s, at, out, err);
 }

@@ -45,8 +45,14 @@ static void set_knob(struct sweep_worker *w, const struct oom_option *k, int64_t
 		w->nodes = value;
 	if (k->offset == offsetof(struct oom_plan, precision))
 		w->precision = value;
-	w->moved = true;
-	w->near = w->near && oom_knob_near(k);
+}
+
+bool sweep_knob_is_plain(const struct oom_option *k)
+{
+	return k->kind != OOM_OPTION_NAMES && k->offset != offsetof(struct oom_plan, compute_capability) &&
+	       k->offset != offsetof(struct oom_plan, gpus) &&
+	       k->offset != offsetof(struct oom_plan, nodes) &&
+	       k->offset != offsetof(struct oom_plan, precision);
 }
 
 static void set_axis(struct sweep_worker *w, size_t i)
@@ -65,7 +71,14 @@ static void set_axis(struct sweep_worker *w, size_t i)
 			w->moved = true;
 			w->near = false;
 			break;
-		case SWEEP_KNOB: set_knob(w, a->var[j].knob, v); break;
+		case SWEEP_KNOB:
+			if (a->var[j].plain)
+				memcpy((char *)&c->plan + a->var[j].knob->offset, &v, sizeof(v));
+			else
+				set_knob(w, a->var[j].knob, v);
+			w->moved = true;
+			w->near = w->near && a->var[j].near;
+			break;
 		}
 	}
 	w->stale |= 1u << i;
@@ -89,6 +102,8 @@ static void settle(struct sweep_worker *w)
 		c->plan.nodes = w->nodes;
 		oom_plan_settle(&c->plan);
 	}
+	if (w->near)                    /* neither model nor engine has changed */
+		return;
 	c->plan.precision = w->precision;
 	if (c->model)
 		oom_model_settle_precision(c->model, &c->plan, NULL);
@@ -99,6 +114,7 @@ void sweep_seek(struct sweep_worker *w, uint64_t n)
 {
 	struct oom_sweep *s = w->s;
 
+	w->near = false;
 	w->cell.plan = s->base;
 	w->capability = s->base.compute_capability;
 	w->gpus = s->base.gpus;
@@ -112,7 +128,6 @@ void sweep_seek(struct sweep_worker *w, uint64_t n)
 	settle(w);
 	w->stale |= SWEEP_SEEK;
 	w->moved = true;
-	w->near = false;
 }
 
 void sweep_step(struct sweep_worker *w)

@@ -136,7 +136,7 @@ void sweep_resolve(struct oom_sweep *s, bool plan_each)
 					col->depends |= 1u << i;
 			}
 		col->answer = plan_each && col->kind == COLUMN_KNOB && !own;
-		sweep_column_text(col);
+		sweep_column_text(s, col);
 	}
 }
 

@@ -329,6 +329,8 @@ enum oom_status sweep_var_named(const struct oom_sweep *s, const char *name, str
 	out->knob = out->kind == SWEEP_KNOB ? oom_knob_find(name) : NULL;
 	if (out->kind == SWEEP_KNOB && !out->knob)
 		return unknown_axis(name, err);
+	out->plain = out->knob && sweep_knob_is_plain(out->knob);
+	out->near = out->knob && oom_knob_near(out->knob);
 	snprintf(out->name, sizeof(out->name), "%s", out->knob ? out->knob->column : name);
 	if (oom_sweep_has(s, out->name))
 		return oom_error_set(err, OOM_ERR_INVALID, "axis %s is given twice", out->name);

@@ -11,6 +11,7 @@ enum sweep_kind { SWEEP_KNOB, SWEEP_GPU, SWEEP_MODEL };
 struct sweep_var {
 	enum sweep_kind kind;
 	const struct oom_option *knob;
+	bool plain, near;               /* the knob: a number that nothing hangs on here; oom_knob_near */
 	char name[40];                  /* the column's */
 	/* of a grid: runs of values, so that a range takes no memory */
 	struct sweep_values {
@@ -46,6 +47,7 @@ struct sweep_column {
 	uint32_t depends;
 	/* a knob the search may have changed: printed as it left it */
 	bool answer;
+	bool plain;                     /* no card's name has to be quoted */
 	/* how its text is come by: anew each time; or it is what it was as long as nothing moved that it
 	 * depends on, as a number of the evaluation stands, or as what key_of() says does */
 	enum sweep_text { TEXT_ANEW, TEXT_STANDS, TEXT_OF_NUMBER, TEXT_OF_KEY } text;
@@ -126,8 +128,10 @@ void sweep_step(struct sweep_worker *w);
 void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o);
 /* The row of the cell at out, where there are sweep_row_room bytes; returns its end. */
 char *sweep_put(struct sweep_worker *w, bool jsonl, char *out);
+/* A sweep's cell has nothing beside the plan's field that follows from the knob. */
+bool sweep_knob_is_plain(const struct oom_option *k);
 /* Sets how the column's text is come by. */
-void sweep_column_text(struct sweep_column *c);
+void sweep_column_text(const struct oom_sweep *s, struct sweep_column *c);
 bool sweep_passes(const struct oom_sweep *s, const struct sweep_cell *cell);
 bool sweep_find_column(const struct oom_sweep *s, const char *name, struct sweep_column *out);
 size_t sweep_row_room(const struct oom_sweep *s);

@@ -98,7 +98,7 @@ static const char pairs[] = "000102030405060708091011121314151617181920212223242
 			    "868788899091929394959697989900";
 
 /* Eight digits, zeros before them. */
-static void put_eight(char *out, uint32_t v)
+static inline void put_eight(char *out, uint32_t v)
 {
 	const uint32_t high = v / 10000, low = v % 10000;
 
@@ -109,7 +109,7 @@ static void put_eight(char *out, uint32_t v)
 }
 
 /* Less than 10^8, without zeros; eight bytes are written. */
-static char *put_few(char *out, uint32_t v)
+static inline char *put_few(char *out, uint32_t v)
 {
 	static const uint32_t tens[] = {0, 10, 100, 1000, 10000, 100000, 1000000, 10000000};
 	char all[16] = {0};
@@ -252,7 +252,9 @@ static char *put_column(const struct sweep_cell *cell, const struct sweep_column
 	switch (c->kind) {
 	case COLUMN_KNOB:
 		return put_knob(out, c->answer ? cell->answer : &cell->plan, c->knob, jsonl);
-	case COLUMN_GPU: return put_text(out, cell->gpu ? cell->gpu->name : "", jsonl);
+	case COLUMN_GPU:
+		return c->plain && cell->gpu ? put_plain(out, cell->gpu->name, jsonl) :
+					       put_text(out, cell->gpu ? cell->gpu->name : "", jsonl);
 	case COLUMN_MODEL: return put_text(out, cell->named ? cell->named->word : "", jsonl);
 	case COLUMN_RESULT: return put_result(out, cell, c->result, jsonl);
 	}
@@ -296,10 +298,21 @@ static bool is_number(int i, size_t *offset)
 	return false;
 }
 
-void sweep_column_text(struct sweep_column *c)
+/* Nothing in the names of the cards is to be quoted, in CSV or in JSON. */
+static bool are_plain(const struct oom_sweep *s)
+{
+	for (size_t i = 0; i < s->n_cards; i++)
+		for (const char *p = s->card[i].name; *p; p++)
+			if ((unsigned char)*p < 0x20 || *p == ',' || *p == '"' || *p == '\\')
+				return false;
+	return true;
+}
+
+void sweep_column_text(const struct oom_sweep *s, struct sweep_column *c)
 {
 	const int i = c->result;
 
+	c->plain = c->kind == COLUMN_GPU && are_plain(s);
 	c->text = c->kind != COLUMN_RESULT ? (c->answer ? TEXT_ANEW : TEXT_STANDS) :
 		  is_number(i, &c->number) ? TEXT_OF_NUMBER :
 		  is_real(i) || i == SWEEP_CLASS || i == SWEEP_CHANGES || i == SWEEP_BINDS ||
