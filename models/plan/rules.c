@@ -543,8 +543,8 @@ enum oom_status oom_plan_check(const struct oom_plan *plan, struct oom_error *er
 /* What is set back may have been what another knob needed: once more until all is quiet. */
 void oom_plan_relax(struct oom_plan *plan)
 {
-	const struct oom_plan plain = oom_plan_default();
-	bool again = true;
+	struct oom_plan plain;
+	bool again = true, made = false;
 
 	while (again) {
 		again = false;
@@ -554,8 +554,10 @@ void oom_plan_relax(struct oom_plan *plan)
 			if (!within(plan, &rules[i].when) || !rules[i].idle ||
 			    !broken(&rules[i], plan))
 				continue;
+			if (!made)
+				plain = oom_plan_default();
+			made = again = true;
 			memcpy((char *)plan + at, (const char *)&plain + at, sizeof(int64_t));
-			again = true;
 		}
 	}
 }

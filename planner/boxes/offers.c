@@ -169,7 +169,10 @@ enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *f, d
 
 static void copy(char *to, size_t size, const char *from)
 {
-	snprintf(to, size, "%.*s", (int)size - 1, from);
+	const size_t n = strnlen(from, size - 1);
+
+	memcpy(to, from, n);
+	to[n] = 0;
 }
 
 static enum oom_status own_row(struct oom_offer_loader *l, const struct oom_csv_row *row,
