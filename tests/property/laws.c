@@ -212,8 +212,9 @@ static enum finding accumulation(const struct subject *s, const struct question 
 
 	if (!question_plan(q, s, &p) || p.global_batch || p.pp > 1)
 		return SILENT;
-	/* TRL's PPO keeps the scores of all micro-batches' rollouts (ppo_trainer.py local_batch_size) */
-	if (p.objective == OOM_METHOD_PPO)
+	/* TRL's PPO keeps the scores of all micro-batches' rollouts (ppo_trainer.py local_batch_size), GRPO
+	 * generates a whole step's answers at once (grpo_config.py steps_per_generation) */
+	if (p.objective == OOM_METHOD_PPO || p.objective == OOM_METHOD_GRPO)
 		return SILENT;
 	p.grad_accum = 2;
 	if (!price(s, &p, OOM_EVAL_FAST, &two))
