@@ -119,6 +119,12 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_LOSS_SLICED_APART, "sliced-apart", \
 	  "the same beside the model's own 16-bit logits, transformers 4.46 to 4.48", "", \
 	  "loss/loss_utils.py 4.48 ForCausalLMLoss", OOM_EXACT) \
+	X(OOM_LOSS_SLICED_IN_PLACE, "sliced-in-place", \
+	  "as sliced, and the gradient takes the copy's place: in-place kernels before transformers 4.46", "", \
+	  "linkedin/Liger-Kernel transformers/monkey_patch.py; modeling_llama.py 4.45", OOM_EXACT) \
+	X(OOM_LOSS_APART_IN_PLACE, "sliced-apart-in-place", \
+	  "as sliced-apart, and the gradient takes the copy's place: transformers 4.46 to 4.48", "", \
+	  "linkedin/Liger-Kernel transformers/monkey_patch.py; loss/loss_utils.py 4.48", OOM_EXACT) \
 	X(OOM_LOSS_SFT, "sft", \
 	  "plain, and the entropy and accuracy of tokens that TRL's SFTTrainer logs (loss_type=nll)", \
 	  "nll", "trl/trainer/sft_trainer.py compute_loss", OOM_EXACT) \

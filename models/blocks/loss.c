@@ -53,6 +53,8 @@ struct kernel {
 static const struct kernel kernels[] = {
 	/* linkedin/Liger-Kernel ops/cross_entropy.py: the gradient is made in the forward */
 	[OOM_LOSS_IN_PLACE] = {"LigerCrossEntropy", false, true, {"loss per token"}},
+	[OOM_LOSS_SLICED_IN_PLACE] = {"LigerCrossEntropy", false, true, {"loss per token"}},
+	[OOM_LOSS_APART_IN_PLACE] = {"LigerCrossEntropy", false, true, {"loss per token"}},
 	/* inductor keeps the logits and a logsumexp per token and writes the gradient in the logits'
 	 * type.  Estimated: no inductor ran. */
 	[OOM_LOSS_COMPILED] = {"CompiledCrossEntropy", true, false, {"logsumexp"}},
@@ -204,8 +206,9 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 		return oom_logits_alone(t, logits);
 	/* the model's output holds the logits until the loss is done */
 	{
-		const bool apart = t->plan->fused_ce == OOM_LOSS_SLICED_APART,
-			   sliced = apart || t->plan->fused_ce == OOM_LOSS_SLICED;
+		const enum oom_loss kind = (enum oom_loss)t->plan->fused_ce;
+		const bool apart = kind == OOM_LOSS_SLICED_APART || kind == OOM_LOSS_APART_IN_PLACE,
+			   sliced = apart || kind == OOM_LOSS_SLICED || kind == OOM_LOSS_SLICED_IN_PLACE;
 		struct oom_val out, padded, f, whole = oom_none();
 
 		if (sliced && !apart)           /* the class itself upcasts, its own are gone */

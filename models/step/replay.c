@@ -22,6 +22,7 @@ struct playing {
 	uint32_t there;                         /* holdings, a bit each */
 	int32_t held[OOM_MAX_HOLDINGS];         /* the block of what lies in one */
 	bool first;                             /* step */
+	int32_t waiting;                        /* gathered parameters that the allocator does not have back yet */
 };
 
 void oom_player_release(struct oom_player *p)
@@ -366,11 +367,22 @@ static void measure_rows(struct playing *g)
 	}
 }
 
+/* FSDP1 gives a unit's parameters up as soon as it has run, and the allocator has them back when the stream that
+ * computes is through with them (_flat_param.py _free_unsharded_flat_param: record_stream): in the forward, when
+ * the next unit's have come. */
+static void give_back(struct playing *g, int32_t block, bool late)
+{
+	oom_free(allocator(g), late ? g->waiting : block);
+	if (late)
+		g->waiting = block;
+}
+
 static void play(struct playing *g, enum oom_stream_id stream, bool again)
 {
 	const struct oom_tape *t = g->v->tape;
 	const struct oom_stream *s = &t->streams[stream];
 	struct oom_replay *r = allocator(g);
+	const bool late = g->s->gathers_wait && stream == OOM_STREAM_FWD;
 	int64_t part = stream == OOM_STREAM_BWD ? (int64_t)t->n_units : BEFORE_ALL;
 	bool ours = mine(g, part);
 
@@ -390,7 +402,9 @@ static void play(struct playing *g, enum oom_stream_id stream, bool again)
 			g->p->block[row] = oom_allocate_on(r, g->p->bytes[row],
 							   (enum oom_cuda_stream)t->rows[row].stream);
 			break;
-		case OOM_EV_FREE: case OOM_EV_FREE_ALL: oom_free(r, g->p->block[row]); break;
+		case OOM_EV_FREE: case OOM_EV_FREE_ALL:
+			give_back(g, g->p->block[row], late && t->rows[row].stream == OOM_GATHERS);
+			break;
 		case OOM_EV_GRAD:
 			if (again)
 				oom_free(r, g->p->block[row]);
@@ -539,6 +553,7 @@ static void training_step(struct playing *g)
 		come(g, OOM_AT_FORWARD);
 		play(g, OOM_STREAM_FWD, false);
 		come(g, OOM_AT_OUTPUT);
+		give_back(g, -1, true);
 		go(g, OOM_AT_BACKWARD);
 		come(g, OOM_AT_BACKWARD);
 		play(g, OOM_STREAM_BWD, m > 0 || (!g->first && g->s->grads_stay));
@@ -556,7 +571,7 @@ enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 			   const struct oom_variant *v, const struct oom_plan *plan,
 			   uint64_t input_bytes, uint64_t limit, struct oom_replay_result *out)
 {
-	struct playing g = {.p = p, .s = s, .v = v, .plan = plan, .input_bytes = input_bytes};
+	struct playing g = {.p = p, .s = s, .v = v, .plan = plan, .input_bytes = input_bytes, .waiting = -1};
 	const struct oom_tape *t = v->tape;
 
 	if (t->streams[OOM_STREAM_FWD].n + t->streams[OOM_STREAM_BWD].n > MOST_EVENTS)

@@ -101,6 +101,8 @@ struct oom_schedule {
 	bool grads_stay;
 	/* what zero_grad lets go is freed only as the next forward begins */
 	bool grads_linger;
+	/* what was gathered in the forward and given up serves again when the next has come */
+	bool gathers_wait;
 	struct oom_chain chain;
 	uint64_t chain_grads;           /* of a part: bytes of its gradients */
 };

@@ -13,8 +13,8 @@
  *             The input is freed when the next unit is through.
  *   the end   the root's gradients (the head's has waited since the backward began) likewise.
  *
- * FSDP1 (_flat_param.py, limit_all_gathers) gathers straight into the flat parameter, two units at
- * a time.  A unit's parameters are views of it that torch.split made: their gradients are joined to a
+ * FSDP1 (_flat_param.py) gathers straight into the flat parameter and gives it up as soon as the unit
+ * has run; the allocator has it back later (replay.c).  A unit's parameters are views of it that torch.split made: their gradients are joined to a
  * flat one by its derivative, which is reduced where it lies, and the rank's part cast to the type of
  * the shards.
  *
@@ -51,7 +51,7 @@ struct unit_rows {
  * to be freed and how many layers of the pass have been met. */
 struct own {
 	struct unit_rows rows;
-	int32_t gathered_before, params_before, reduced_before;
+	int32_t gathered_before, reduced_before;
 	size_t met;
 };
 
@@ -160,10 +160,6 @@ static void gather(struct oom_rewrite *w, size_t unit)
 	gather_flat(w, r);
 	give(w, &root->gathered_before);
 	root->gathered_before = r->gathered;
-	if (copies_out(w) || !unit || !reshards(w))
-		return;
-	give(w, &root->params_before);          /* the rate limiter lets two be there */
-	root->params_before = r->params;
 }
 
 /* ---- backward ---- */
@@ -184,10 +180,8 @@ static void gather_again(struct oom_rewrite *w, size_t unit)
 	/* prefetched while this unit runs; there is none before the first layer */
 	const struct unit_rows *next = unit > 1 && prefetches(w) ? rows_of(w, unit - 1) : NULL;
 
-	if (first) {
+	if (first)
 		give(w, &root->gathered_before);
-		give(w, &root->params_before);
-	}
 	if (!reshards(w))
 		return;
 	if (first && apart)
@@ -284,7 +278,7 @@ static void begin(struct oom_rewrite *w)
 	root->reduced_before = -1;
 	if (w->stream == OOM_STREAM_BWD)
 		return;
-	root->gathered_before = root->params_before = -1;
+	root->gathered_before = -1;
 	gather(w, 0);
 }
 
@@ -300,7 +294,7 @@ static void unit_end(struct oom_rewrite *w, size_t unit)
 {
 	if (w->stream == OOM_STREAM_BWD)
 		reduce(w, unit + 1);
-	else if (reshards(w) && copies_out(w))
+	else if (reshards(w))
 		oom_rewrite_event(w, rows_of(w, unit + 1)->params, OOM_EV_FREE);
 }
 
@@ -317,7 +311,6 @@ static void end(struct oom_rewrite *w)
 		return;
 	}
 	give(w, &root->gathered_before);
-	give(w, &root->params_before);
 	oom_rewrite_event(w, rows_of(w, 0)->params, OOM_EV_FREE);
 	for (size_t u = 1; u <= w->from->n_units && !reshards(w); u++)
 		if (!rows_of(w, u)->again)
@@ -356,6 +349,7 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 	/* FSDP1's flat gradients outlive zero_grad, which empties the parameters' that are views into
 	 * them, until _clear_grads_if_needed runs before the next forward (_flat_param.py); offloaded
 	 * ones lie on the host */
+	s->gathers_wait = !oom_engine_of(p)->gathers_apart;
 	s->grads_linger = !oom_engine_of(p)->gathers_apart && p->offload_params == OOM_OFFLOAD_NONE;
 	/* the flat parameter holds the codes of 4-bit weights; their scales are attributes of the
 	 * module, whole on every rank (bitsandbytes nn/modules.py Params4bit.quant_state) */
