@@ -17,6 +17,7 @@
 #include "oomplan/rules.h"
 #include "oomplan/units.h"
 #include "run_errors.h"
+#include "run_versions.h"
 
 struct loaded {
 	char path[512];
@@ -95,6 +96,11 @@ static void find_model(const struct runs *r, const char *model, const char *id, 
 static enum oom_status plan_of(const struct oom_csv_row *row, struct oom_plan *p,
 			       struct oom_error *err)
 {
+	const char *framework = oom_csv_cell(row, "framework");
+
+	/* columns of their own say more */
+	if (framework && oom_run_versions(p, framework, err))
+		return OOM_ERR_INVALID;
 	for (size_t i = 0; i < row->n; i++) {
 		const struct oom_option *k = oom_knob_find(row->names[i]);
 		enum oom_status st;
@@ -171,7 +177,7 @@ static enum oom_status plan_for(const struct runs *r, const struct oom_csv_row *
 static void write_header(struct runs *r, const struct oom_csv_row *row)
 {
 	static const char *const known[] = {"model", "id", "family", "notes", "group", "gpu", "gpu_memory",
-					   "lengths", "lengths_field", "steps",
+					   "framework", "lengths", "lengths_field", "steps",
 					   "allocated", "reserved", "nvidia_smi"};
 	size_t used = 0;
 

@@ -33,6 +33,9 @@ OOM_API void oom_plan_resolve(struct oom_plan *plan);
 /* Whether oom_plan_resolve would change it. */
 OOM_API bool oom_plan_dated(const struct oom_plan *plan);
 
+/* The row that changes what the plan says of this knob now, or NULL. */
+OOM_API const struct oom_generation *oom_plan_aged(struct oom_plan *plan, const char *knob);
+
 #ifdef __cplusplus
 }
 #endif

@@ -17,6 +17,9 @@
 #define DEEPSPEED(major, minor) "deepspeed", OOM_VERSION(major, minor)
 
 static const struct oom_generation rows[] = {
+	{TRANSFORMERS(5, 0), "precision", "auto", "fp32",
+	 "weights are loaded in fp32 unless a dtype is asked for",
+	 "modeling_utils.py from_pretrained: torch_dtype=None; dtype=\"auto\" from 5.0 on", false},
 	{TRANSFORMERS(5, 0), "use-reentrant", "auto", "true",
 	 "gradient checkpointing is reentrant unless told otherwise",
 	 "huggingface/transformers#43203 (5.0); pinned to true by #28538", false},
@@ -82,17 +85,31 @@ bool oom_plan_dated(const struct oom_plan *p)
 	return p->transformers || p->torch || p->bitsandbytes || p->peft || p->deepspeed;
 }
 
-static void apply(struct oom_plan *p, const struct oom_generation *g)
+/* Whether it changes what the plan says of its knob now. */
+static bool changes(struct oom_plan *p, const struct oom_generation *g)
 {
-	const struct oom_option *k = oom_knob_find(g->knob);
 	const int64_t version = *oom_plan_field(p, oom_knob_find(g->library));
 	char word[40];
 
+	return version && version < g->before &&
+	       !strcmp(oom_plan_get(p, oom_knob_find(g->knob), word, sizeof(word)), g->from);
+}
+
+const struct oom_generation *oom_plan_aged(struct oom_plan *p, const char *knob)
+{
+	for (size_t i = 0; i < N_ROWS; i++)
+		if (!strcmp(rows[i].knob, knob) && changes(p, &rows[i]))
+			return &rows[i];
+	return NULL;
+}
+
+static void apply(struct oom_plan *p, const struct oom_generation *g)
+{
 	/* Megatron brings optimizers of its own */
 	if (g->of_torch && oom_engine_at((size_t)p->engine)->degrees)
 		return;
-	if (version && version < g->before && !strcmp(oom_plan_get(p, k, word, sizeof(word)), g->from))
-		oom_plan_set(p, k, g->to, NULL);
+	if (changes(p, g))
+		oom_plan_set(p, oom_knob_find(g->knob), g->to, NULL);
 }
 
 void oom_plan_resolve(struct oom_plan *p)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "families/model.h"
+#include "oomplan/generations.h"
 #include "oomplan/model.h"
 #include "step/engines.h"
 
@@ -27,14 +28,18 @@ void oom_model_settle_precision(const struct oom_model *m, struct oom_plan *p, c
 					    [OOM_AMP_BF16] = "amp-bf16"};
 	const enum oom_precision own = p->precision == OOM_AUTO_PRECISION ? of_engine(p) : OOM_FP32;
 
+	bool older;
+
 	if (told)
 		*told = 0;
 	if (p->precision != OOM_AUTO_PRECISION)
 		return;
+	/* transformers before 5: fp32 */
+	older = oom_plan_aged(p, "precision");
 	p->precision_unasked = 1;
 	if (own != OOM_AUTO_PRECISION)
 		p->precision = own;
-	else if ((p->transformers && p->transformers < OOM_VERSION(5, 0)) || m->stored == OOM_AUTO_PRECISION)
+	else if (older || m->stored == OOM_AUTO_PRECISION)
 		p->precision = OOM_FP32;
 	else
 		/* quantizer_awq.py update_dtype: its kernels have no bf16 */
@@ -43,7 +48,7 @@ void oom_model_settle_precision(const struct oom_model *m, struct oom_plan *p, c
 		return;
 	snprintf(told, 200, "%s by default: %s", names[p->precision],
 		 own != OOM_AUTO_PRECISION ? "the engine's own default" :
-		 p->transformers && p->transformers < OOM_VERSION(5, 0) ?
+		 older ?
 					     "transformers before 5 loads fp32 unless told otherwise" :
 		 m->stored == OOM_AUTO_PRECISION ?
 					     "the config names no dtype (transformers 5 then takes the checkpoint's)" :
