@@ -136,7 +136,7 @@ struct oom_plan {
 	int64_t offload_activations;
 	int64_t hybrid_shard;       /* FSDP: shard within a node, replicate between nodes */
 	int64_t bucket_view;        /* DDP: gradient_as_bucket_view */
-	int64_t torch_autocast;     /* DeepSpeed: 1 = amp-* is autocast over fp32 weights */
+	int64_t torch_autocast;     /* 1 = DeepSpeed: amp-* is autocast over fp32 weights; FSDP1: autocast, too */
 	int64_t fp32_grads;         /* DeepSpeed: 1 = 16-bit gradients are added up in fp32 */
 	int64_t rank0_contexts;     /* 1 = GPU 0 holds a context of every process of its node */
 	/* DeepSpeed, elements; OOM_COUNT_AUTO: what transformers fills in for "auto" */

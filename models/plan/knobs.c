@@ -550,9 +550,10 @@ static const struct oom_option knobs[] = {
 	 .setting = "DistributedDataParallel(gradient_as_bucket_view=)", .source = "torch DDP"},
 	{KNOB("torch-autocast", "torch_autocast", torch_autocast), FLAG(0),
 	 .summary = "DeepSpeed: amp-bf16 and amp-fp16 are autocast over fp32 weights; without it they "
-		    "are 16-bit weights and an fp32 master, what Trainer(bf16=True) runs there",
+		    "are 16-bit weights and an fp32 master, what Trainer(bf16=True) runs there. FSDP1: autocast "
+		    "around its mixed precision, as accelerate leaves it: layer norms run in fp32",
 	 .setting = "torch_autocast: {enabled: true}",
-	 .source = "deepspeed/runtime/torch_autocast.py, engine.py",
+	 .source = "deepspeed/runtime/torch_autocast.py, engine.py; accelerate accelerator.py prepare_model",
 	 .aliases = NULL},
 	{KNOB("fp32-grad-accum", "fp32_grad_accum", fp32_grads), FLAG(0),
 	 .summary = "DeepSpeed: gradients of 16-bit weights are added up in fp32",

@@ -325,8 +325,9 @@ static const struct oom_rule rules[] = {
 	 "torchtune's recipes are pure bf16 or fp32: --precision bf16"},
 	{ABOVE(bucket_view, 0), WITHOUT_EFFECT_UNLESS(ENGINE(HF)),
 	 "gradient-as-bucket-view is an option of DDP: --engine hf"},
-	{ABOVE(torch_autocast, 0), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),
-	 "torch-autocast is DeepSpeed's: --engine deepspeed"},
+	{ABOVE(torch_autocast, 0),
+	 WITHOUT_EFFECT_UNLESS(AMONG(engine, BIT(OOM_ENGINE_DEEPSPEED) | BIT(OOM_ENGINE_FSDP1))),
+	 "torch-autocast stands beside an engine's own mixed precision: --engine deepspeed or fsdp1"},
 	{ABOVE(fp32_grads, 0), WITHOUT_EFFECT_UNLESS(ENGINE(DEEPSPEED)),
 	 "fp32-grad-accum is DeepSpeed's: --engine deepspeed"},
 	/* engine.py _do_optimizer_sanity_check: "unsupported mix of model_dtype and grad_accum_dtype" */

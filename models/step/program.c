@@ -52,6 +52,20 @@ double oom_kernels_of(const struct oom_plan *p)
 	return sm > 8 ? 8 : sm;
 }
 
+/* FSDP's mixed precision is 16-bit weights in the tape; accelerate's autocast stays around them where it is asked
+ * for (accelerator.py prepare_model: native_amp, whatever the engine but DeepSpeed and Megatron), which runs layer
+ * norms, losses and what else is on its fp32 list in fp32. */
+static int64_t recorded_precision(const struct oom_plan *p)
+{
+	const bool half = p->precision == OOM_AMP_FP16;
+
+	if (!oom_engine_casts(p))
+		return p->precision;
+	if (p->torch_autocast)
+		return half ? OOM_FP16_AMP : OOM_BF16_AMP;
+	return half ? OOM_FP16 : OOM_BF16;
+}
+
 /* The choices a tape's structure depends on: all but the plain numbers. */
 static struct oom_plan structure_of(const struct oom_plan *p)
 {
@@ -66,8 +80,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 		k.save_total_limit = 0;
 	k.hybrid_shard = k.bucket_view = k.reduce_bucket = k.max_live_params = k.sub_group_size = 0;
 	k.rank0_contexts = k.prefetch_bucket = k.persistence = k.pp_schedule = k.cp_comm = k.recompute_layers = 0;
-	k.precision = oom_engine_casts(p) ? p->precision == OOM_AMP_FP16 ? OOM_FP16 : OOM_BF16 :
-					    p->precision;
+	k.precision = recorded_precision(p);
 	k.use_reentrant = oom_ckpt_reenters(p);
 	k.margin = k.moe_imbalance = k.vllm_share = 0;
 	k.vllm_sleep = k.rollouts = 0;

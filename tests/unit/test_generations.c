@@ -214,6 +214,40 @@ static void layers_of_older_stacks(void **state)
 	}
 }
 
+/* accelerate's autocast around FSDP1's mixed precision (accelerator.py prepare_model) keeps what autocast over 16-bit weights
+ * keeps on one GPU: layer norms' inputs and results in fp32.  RMS norms are no operation on its list. */
+static void autocast_around_fsdp1(void **state)
+{
+	static const char gpt2[] = "{\"model_type\": \"gpt2\", \"n_embd\": 1024, \"n_layer\": 6, \"n_head\": 16, "
+				   "\"vocab_size\": 50257}";
+	struct oom_plan p = oom_plan_default();
+	uint64_t one[2], many[2];
+
+	(void)state;
+	p.micro_batch = 8;
+	p.seq_len = 512;
+	for (int i = 0; i < 2; i++) {
+		struct oom_eval e;
+
+		p.engine = OOM_ENGINE_HF;
+		p.zero_stage = 0;
+		p.gpus = 1;
+		p.torch_autocast = 0;
+		p.precision = i ? OOM_BF16_AMP : OOM_BF16;
+		e = must(gpt2, &p);
+		one[i] = e.end[OOM_PHASE_FWD2] - e.end[OOM_PHASE_OPT1];
+		p.engine = OOM_ENGINE_FSDP1;
+		p.zero_stage = 3;
+		p.gpus = 4;
+		p.precision = OOM_AMP_BF16;
+		p.torch_autocast = i;
+		many[i] = must(gpt2, &p).overall_peak;
+	}
+	/* 6 layers with two norms, 8 MiB a hidden state in bf16: at least the fp32 copies of their inputs */
+	assert_true(one[1] - one[0] >= (uint64_t)12 * 16 << 20);
+	assert_true(many[1] - many[0] >= (uint64_t)12 * 16 << 20);
+}
+
 /* The way back is the same bytes: nothing is left over by either way of checkpointing. */
 static void both_ways_leave_the_same(void **state)
 {
@@ -637,6 +671,7 @@ int main(void)
 					   cmocka_unit_test(what_is_said_stands),
 					   cmocka_unit_test(frozen_units_keep_inputs_and_gradients),
 		cmocka_unit_test(layers_of_older_stacks),
+					   cmocka_unit_test(autocast_around_fsdp1),
 					   cmocka_unit_test(both_ways_leave_the_same),
 					   cmocka_unit_test(ends_of_a_step),
 					   cmocka_unit_test(old_contexts_are_large),
