@@ -106,7 +106,7 @@ struct oom_composition {
 };
 enum {
 	OOM_VLM_FLAT = 1, /* old files hold the text's keys at the top */
-	OOM_VLM_AUDIO = 16, /* trained as sequence to sequence, on text alone */
+	OOM_VLM_AUDIO = 256, /* trained as sequence to sequence, on text alone */
 	OOM_VLM_TEXT_TIE = 2, /* tied as the text config says */
 	/* tied where either config says so: it was saved in the text's (LlavaConfig.__post_init__) */
 	OOM_VLM_EITHER_TIES = 128,
