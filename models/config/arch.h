@@ -1,6 +1,6 @@
 /* The normalised architecture: what a family reads out of a config.json, in the field's words.
  *
- * A family fills what it needs; the blocks of blocks.c are written against these fields.  Exotic
+ * A family fills what it needs; the blocks of blocks.h are written against these fields.  Exotic
  * keys stay with the family, which may read them again while it emits (struct oom_arch keeps the
  * reader). */
 #ifndef OOM_ARCH_H

@@ -66,7 +66,7 @@ static void quantised(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	}
 }
 
-/* The most that a row of ops.c's table has. */
+/* The most that a row of elementwise.c's table has. */
 enum { MAX_TEMPS = 4 };
 
 static void unary(struct oom_tape *t, struct oom_node *n, struct grad *g)

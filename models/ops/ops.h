@@ -310,4 +310,10 @@ struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val
  * it; nothing when the caller keeps x anyway. */
 struct oom_val oom_argument(struct oom_tape *t, struct oom_val x);
 
+/* The type of a result of both. */
+enum oom_dtype oom_promote(struct oom_val a, struct oom_val b);
+/* The operand whose shape the result has: where the shapes do not say it for every batch, the sizes
+ * do, and are remembered as a condition. */
+struct oom_val oom_larger(struct oom_tape *t, struct oom_val a, struct oom_val b);
+
 #endif

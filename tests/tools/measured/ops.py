@@ -1,4 +1,4 @@
-"""Elementwise operations, views, reductions, norms and lookups (models/ops/ops.c)."""
+"""Elementwise operations, views, reductions, norms and lookups (models/ops/{elementwise,views,softmax,norms,lookups}.c)."""
 import torch
 import torch.nn.functional as F
 

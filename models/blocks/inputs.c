@@ -1,0 +1,127 @@
+/* What a model makes of its inputs before the first layer: masks, ids, the gradients of
+ * embeddings that PEFT asks for.  Reference: transformers 5.12, masking_utils.py. */
+#include "blocks.h"
+
+/* transformers.masking_utils: sdpa skips the mask when the kernel's own causality (or nothing) says
+ * the same; eager always has a float one for causal models; flash passes the 2D mask on. */
+struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt,
+			     uint16_t mb, uint16_t mq, uint16_t mk)
+{
+	/* samples that share a sequence are kept apart by a mask, or by flash's own lengths
+	 * (masking_utils.py, find_packed_sequence_indices) */
+	const bool padded = t->plan->padding_mask ||
+			    (t->plan->packing && t->plan->attn != OOM_ATTN_FLASH),
+		   grad = t->grad;
+	const bool local = window && oom_cond_above(t, mk, window - 1);
+	const uint16_t plane = oom_mono_mul(t, mq, mk);
+	const uint16_t full = oom_mono_mul(t, mb, plane);
+	struct oom_val b, m;
+
+	if (t->plan->attn == OOM_ATTN_FLASH)
+		return oom_none();
+	/* while a model is traced, a mask is made even where the kernel's causality would do
+	 * (masking_utils.py _ignore_causal_mask_sdpa) */
+	if (t->plan->attn == OOM_ATTN_SDPA && !padded && !local && !t->plan->compile)
+		return oom_none();
+	if (t->plan->attn == OOM_ATTN_EAGER && !causal && !padded && !local)
+		return oom_none();
+	t->grad = false;
+	/* kv <= q [and window] [and padding], as broadcast boolean operations */
+	b = oom_new(t, "mask", plane, D(1), OOM_U8);
+	if (window && causal) {
+		struct oom_val w = oom_new(t, "mask", plane, D(1), OOM_U8);
+		struct oom_val both = oom_new(t, "mask", plane, D(1), OOM_U8);
+
+		oom_drop(t, w);
+		oom_drop(t, b);
+		b = both;
+	}
+	if (padded) {
+		struct oom_val both = oom_new(t, "mask", full, D(1), OOM_U8);
+
+		oom_drop(t, b);
+		b = both;
+	}
+	if (t->plan->attn == OOM_ATTN_SDPA && !t->plan->compile) {
+		t->grad = grad;
+		b.mono = full;                  /* expanded over the batch: a view */
+		return b;
+	}
+	/* eager; compiled: one additive mask of the queries' type serves all layers */
+	if (t->plan->compile && t->amp)
+		dt = (enum oom_dtype)t->amp_dt;
+	m = oom_new(t, "attention mask", full, D(1), dt);       /* torch.where(mask, 0, min) */
+	oom_drop(t, b);
+	t->grad = grad;
+	return m;
+}
+
+struct oom_val oom_make_written_mask(struct oom_tape *t, bool causal, enum oom_dtype dt,
+				     uint16_t mb, uint16_t mq, uint16_t mk)
+{
+	const struct oom_plan *real = t->plan;
+	struct oom_plan eager = *real;
+	struct oom_val m;
+
+	eager.attn = OOM_ATTN_EAGER;
+	t->plan = &eager;
+	m = oom_make_mask(t, causal, 0, dt, mb, mq, mk);
+	t->plan = real;
+	return m;
+}
+
+struct oom_val oom_make_eager_mask(struct oom_tape *t, enum oom_dtype dt)
+{
+	return oom_make_written_mask(t, true, dt, t->m_b, t->m_s, t->m_s);
+}
+
+struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
+			 enum oom_dtype dt)
+{
+	(void)name;
+	(void)t;
+	return (struct oom_val){
+		.sto = -1, .node = -1, .mono = mono, .width = width, .dt = (uint8_t)dt};
+}
+
+/* Checkpointing calls enable_input_require_grads: the output of a frozen embedding, or of any where
+ * no graph is made, becomes a leaf that needs a gradient (transformers/modeling_utils.py). */
+struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
+{
+	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE,
+		   leaf = ckpt && (!t->grad || !x.rg ||
+				   (oom_plan_adapted(t->plan) && !*t->plan->modules_to_save &&
+				    !t->plan->trainable_tokens));
+
+	if (t->grad && leaf) {
+		const int32_t n = oom_node(t, OOM_NODE_LEAF, "embedding output");
+
+		x = oom_node_out(t, n, 0, x);
+		oom_node_save(t, n, x);         /* AccumulateGrad holds its leaf */
+	}
+	if (leaf)
+		t->leaf = (struct oom_leaf){.x = x, .copy = oom_none()};
+	x = oom_lora_embedded(t, x);
+	/* PEFT hooks what it wrapped once more, unless the model is quantised; with a graph the sum
+	 * is no leaf (peft_model.py, _prepare_model_for_gradient_checkpointing) */
+	if (ckpt && !t->grad && !oom_plan_quantised(t->plan))
+		t->leaf.x = x;
+	x = oom_prompted(t, x);
+	if (t->merge) {                         /* once: the first embeddings are the prompt's */
+		struct oom_val (*merge)(struct oom_tape *, void *, struct oom_val) = t->merge;
+
+		t->merge = NULL;
+		x = merge(t, t->merge_ctx, x);
+	}
+	return x;
+}
+
+bool oom_any_layer(struct oom_tape *t, const struct oom_arch *a, uint8_t bits, uint8_t value)
+{
+	const uint64_t n = oom_depth(t, a->n_layers);
+
+	for (uint64_t i = 0; i < n && i < OOM_MAX_LAYERS; i++)
+		if ((a->kind[i] & bits) == value)
+			return true;
+	return false;
+}
