@@ -96,17 +96,10 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
 				  struct oom_val k, struct oom_val v)
 {
-	struct oom_sdpa s = {.heads = a->heads,
-			     .kv_heads = a->kv_heads,
-			     .d = a->d,
-			     .dv = a->dv,
-			     .mq = a->mq,
-			     .mk = a->mk,
-			     .sk = a->sk,
-			     .sq = a->mq == a->mk ? a->sk : OOM_MONO_ONE,
-			     .causal = a->causal,
-			     .gqa = true,
-			     .dropout = t->train ? a->dropout : 0};
+	struct oom_sdpa s = {.heads = a->heads, .kv_heads = a->kv_heads, .d = a->d, .dv = a->dv,
+			     .mq = a->mq, .mk = a->mk, .sk = a->sk,
+			     .sq = a->mq == a->mk ? a->sk : OOM_MONO_ONE, .causal = a->causal,
+			     .gqa = true, .dropout = t->train ? a->dropout : 0};
 	struct oom_frame f = {.t = t};
 	struct oom_val y;
 

@@ -30,6 +30,13 @@ struct oom_rope oom_name_tables(struct oom_frame *f, struct oom_rope r);
  * once merged. */
 struct oom_rope oom_rope_tables_3d(struct oom_tape *t, uint64_t dim, enum oom_dtype dt,
 				   unsigned buffers, bool merged);
+/* What every layer gets; a family that shares more begins a struct of its own with it. */
+struct oom_decoder_layer {
+	const struct oom_arch *a;
+	struct oom_val mask;
+	struct oom_rope rope;
+};
+
 /* q * cos + rotate_half(q) * sin on [b, heads, s, dim]; dim < head_dim rotates a part (rot_dim). */
 struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct oom_rope *r,
 			      uint64_t heads, uint64_t head_dim, uint64_t rot_dim);

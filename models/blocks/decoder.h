@@ -9,13 +9,6 @@
 #include "blocks/blocks.h"
 #include "tape/frame.h"
 
-/* What every layer gets; a family that shares more begins a struct of its own with it. */
-struct oom_decoder_layer {
-	const struct oom_arch *a;
-	struct oom_val mask;
-	struct oom_rope rope;
-};
-
 struct oom_decoder {
 	const char *embed;              /* module of the token table */
 	const char *norm;               /* module of the final norm, of the kind a->norm */

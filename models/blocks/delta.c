@@ -201,15 +201,12 @@ struct oom_val oom_delta_rule(struct oom_tape *t, const struct oom_delta *m, str
 			     vd = {m->v_heads * m->dv * CHUNK, "heads * chunk * dv"};
 	const enum oom_dtype dt = (enum oom_dtype)q.dt;
 	struct oom_frame f = {.t = t};
-	struct delta d = {.m = m,
-			  .cs = oom_len_round_up(t, t->m_b, CHUNK),
-			  .nc = oom_len_chunks(t, t->m_b, CHUNK, 0),
-			  .bh = t->m_b,
+	struct delta d = {.m = m, .cs = oom_len_round_up(t, t->m_b, CHUNK),
+			  .nc = oom_len_chunks(t, t->m_b, CHUNK, 0), .bh = t->m_b,
 			  .q = {m->v_heads * m->dk, "heads * dk"},
 			  .v = {m->v_heads * m->dv, "heads * dv"},
 			  .cc = {m->v_heads * CHUNK * CHUNK, "heads * chunk^2"},
-			  .state = {m->v_heads * m->dk * m->dv, "heads * dk * dv"},
-			  .f = &f};
+			  .state = {m->v_heads * m->dk * m->dv, "heads * dk * dv"}, .f = &f};
 	const char *scope = t->scope;
 	struct oom_val attn, e, out, old[2], *const all[5] = {&q, &k, &v, &g, &beta};
 

@@ -5,16 +5,10 @@
 struct oom_encdec oom_encoder_stack(const struct oom_tape *t, const struct oom_arch *a,
 				    const struct oom_encdec_kind *kind)
 {
-	return (struct oom_encdec){.a = a,
-				   .kind = *kind,
-				   .mask = oom_none(),
-				   .cross_mask = oom_none(),
-				   .encoded = oom_none(),
-				   .layers = a->enc_layers,
-				   .heads = a->n_heads,
-				   .ff = a->d_ff,
-				   .m_tokens = t->m_bs,
-				   .m_len = t->m_s};
+	return (struct oom_encdec){.a = a, .kind = *kind, .mask = oom_none(),
+				   .cross_mask = oom_none(), .encoded = oom_none(),
+				   .layers = a->enc_layers, .heads = a->n_heads, .ff = a->d_ff,
+				   .m_tokens = t->m_bs, .m_len = t->m_s};
 }
 
 struct oom_encdec oom_decoder_stack(struct oom_tape *t, const struct oom_arch *a,

@@ -130,9 +130,7 @@ struct oom_val oom_token_head(struct oom_tape *t, const struct oom_arch *a,
 struct oom_val oom_cls_head(struct oom_tape *t, const struct oom_arch *a, enum oom_act act,
 			    struct oom_val h)
 {
-	const struct oom_token_head head = {.dense = "dense",
-					    .out = "out_proj",
-					    .act = act,
+	const struct oom_token_head head = {.dense = "dense", .out = "out_proj", .act = act,
 					    .dropout = a->classifier_dropout};
 
 	return oom_token_head(t, a, &head, h);
@@ -158,10 +156,8 @@ void oom_idle_pooler(struct oom_tape *t, const struct oom_arch *a, struct oom_va
 	oom_linear_unused(t, "dense", a->d_model, a->d_model, OOM_BIAS);
 	if (t->status || oom_plan_quantised(t->plan))        /* 4-bit: nothing of it is cached */
 		return;
-	w = (struct oom_val){.width = a->d_model * a->d_model,
-			     .sto = -1,
-			     .node = -2 - (int32_t)first,
-			     .dt = t->params[first].dt};
+	w = (struct oom_val){.width = a->d_model * a->d_model, .sto = -1,
+			     .node = -2 - (int32_t)first, .dt = t->params[first].dt};
 	t->grad = false;
 	w = oom_amp_cast(t, w);
 	oom_name(&f, w);

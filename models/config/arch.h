@@ -171,6 +171,9 @@ struct oom_family {
 	/* types whose layers have other names: PEFT's default, or all linear layers where it has none;
 	 * ends with a row without name, or NULL */
 	const struct oom_type_targets *type_targets;
+	/* what its types have unless parse says otherwise */
+	enum oom_task task;
+	enum oom_norm norm;
 	const struct oom_key_row *keys;         /* read first (keys.h); may be NULL */
 	/* Fills from arch's reader what no row can; failures are left in arch->rd.  May be NULL
 	 * where there are rows. */

@@ -45,6 +45,9 @@ void oom_family_parse(const struct oom_family *f, struct oom_arch *a)
 		a->type = type_of(f->inner_types, a->model_type);
 	if (!a->type)                           /* text parts of multimodal models go by other words */
 		a->type = f->types;
+	a->norm = f->norm;
+	if (f->task)
+		a->default_task = f->task;
 	if (f->keys)
 		oom_read_rows(a, f->keys);
 	if (f->parse)

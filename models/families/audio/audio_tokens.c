@@ -28,51 +28,29 @@ OOM_OWN(kyutai, struct kyutai);
 #define ENC(field, word, number) OR_OWN(struct dia, field, "encoder_config." word, number)
 #define CROSS(field, word, number) OR_OWN(struct dia, field, "decoder_config." word, number)
 static const struct oom_key_row dia_keys[] = {
-	DEC(d_model, "hidden_size", 2048),
-	DEC(d_ff, "intermediate_size", 8192),
-	DEC(n_layers, "num_hidden_layers", 18),
-	DEC(n_heads, "num_attention_heads", 16),
-	DEC(n_kv_heads, "num_key_value_heads", 4),
-	DEC(head_dim, "head_dim", 128),
-	DEC(vocab, "vocab_size", 1028),
-	DEC(max_positions, "max_position_embeddings", 3072),
-	ENC(d, "hidden_size", 1024),
-	ENC(ff, "intermediate_size", 4096),
-	ENC(layers, "num_hidden_layers", 12),
-	ENC(heads, "num_attention_heads", 16),
-	ENC(kv_heads, "num_key_value_heads", 16),
-	ENC(head_dim, "head_dim", 128),
-	ENC(vocab, "vocab_size", 256),
-	CROSS(channels, "num_channels", 9),
+	DEC(d_model, "hidden_size", 2048), DEC(d_ff, "intermediate_size", 8192),
+	DEC(n_layers, "num_hidden_layers", 18), DEC(n_heads, "num_attention_heads", 16),
+	DEC(n_kv_heads, "num_key_value_heads", 4), DEC(head_dim, "head_dim", 128),
+	DEC(vocab, "vocab_size", 1028), DEC(max_positions, "max_position_embeddings", 3072),
+	ENC(d, "hidden_size", 1024), ENC(ff, "intermediate_size", 4096),
+	ENC(layers, "num_hidden_layers", 12), ENC(heads, "num_attention_heads", 16),
+	ENC(kv_heads, "num_key_value_heads", 16), ENC(head_dim, "head_dim", 128),
+	ENC(vocab, "vocab_size", 256), CROSS(channels, "num_channels", 9),
 	CROSS(cross_heads, "cross_num_attention_heads", 16),
 	CROSS(cross_kv_heads, "cross_num_key_value_heads", 16),
-	CROSS(cross_dim, "cross_head_dim", 128),
-	OOM_KEYS_END,
-};
+	CROSS(cross_dim, "cross_head_dim", 128), OOM_KEYS_END};
 #define MIMI(field, word, number) OR_OWN(struct kyutai, mimi.field, "codec_config." word, number)
 static const struct oom_key_row kyutai_keys[] = {
-	OOM_DECODER_KEYS,
-	OOM_GROUPED_KEYS,
-	MUST(d_ff, "ffn_dim"),
-	OR(window, "sliding_window", 0),
-	OR(max_positions, "max_position_embeddings", 750),
-	FLAG(tie, "tie_word_embeddings", false),
+	OOM_DECODER_KEYS, OOM_GROUPED_KEYS, MUST(d_ff, "ffn_dim"), OR(window, "sliding_window", 0),
+	OR(max_positions, "max_position_embeddings", 750), FLAG(tie, "tie_word_embeddings", false),
 	MUST_OWN(struct kyutai, codebooks, "num_codebooks"),
-	MUST_OWN(struct kyutai, codes, "codebook_vocab_size"),
-	MIMI(d, "hidden_size", 512),
-	MIMI(ff, "intermediate_size", 2048),
-	MIMI(heads, "num_attention_heads", 8),
-	MIMI(layers, "num_hidden_layers", 8),
-	MIMI(kernel, "kernel_size", 7),
-	MIMI(last_kernel, "last_kernel_size", 3),
-	MIMI(channels, "audio_channels", 1),
-	MIMI(blocks, "num_residual_layers", 1),
-	MIMI(residual_kernel, "residual_kernel_size", 3),
-	MIMI(code, "vector_quantization_hidden_dimension", 256),
-	MIMI(compress, "compress", 2),
-	MIMI(filters, "num_filters", 64),
-	OOM_KEYS_END,
-};
+	MUST_OWN(struct kyutai, codes, "codebook_vocab_size"), MIMI(d, "hidden_size", 512),
+	MIMI(ff, "intermediate_size", 2048), MIMI(heads, "num_attention_heads", 8),
+	MIMI(layers, "num_hidden_layers", 8), MIMI(kernel, "kernel_size", 7),
+	MIMI(last_kernel, "last_kernel_size", 3), MIMI(channels, "audio_channels", 1),
+	MIMI(blocks, "num_residual_layers", 1), MIMI(residual_kernel, "residual_kernel_size", 3),
+	MIMI(code, "vector_quantization_hidden_dimension", 256), MIMI(compress, "compress", 2),
+	MIMI(filters, "num_filters", 64), OOM_KEYS_END};
 
 static void parse_mimi(struct oom_arch *a)
 {
@@ -252,15 +230,9 @@ static void mimi(struct oom_tape *t, const struct mimi *m)
 static struct oom_val kyutai_step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct kyutai *own = kyutai_of(a);
-	struct stack dec = {.a = a,
-			    .heads = a->n_heads,
-			    .kv_heads = a->n_kv_heads,
-			    .d = a->head_dim,
-			    .ff = a->d_ff,
-			    .m_tokens = t->m_bs,
-			    .m_len = t->m_s,
-			    .decoder = true,
-			    .encoded = oom_none()};
+	struct stack dec = {.a = a, .heads = a->n_heads, .kv_heads = a->n_kv_heads,
+			    .d = a->head_dim, .ff = a->d_ff, .m_tokens = t->m_bs, .m_len = t->m_s,
+			    .decoder = true, .encoded = oom_none()};
 	struct oom_frame f = {.t = t};
 	struct oom_arch head = *a;
 	struct oom_weights codec;
@@ -285,25 +257,12 @@ static struct oom_val dia_step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const uint16_t m_t = oom_len_targets(t), m_bt = oom_mono_mul(t, t->m_b, m_t);
 	const struct dia *own = dia_of(a);
-	struct stack enc = {.a = a,
-			    .heads = own->heads,
-			    .kv_heads = own->kv_heads,
-			    .d = own->head_dim,
-			    .ff = own->ff,
-			    .m_tokens = t->m_bs,
-			    .m_len = t->m_s,
+	struct stack enc = {.a = a, .heads = own->heads, .kv_heads = own->kv_heads,
+			    .d = own->head_dim, .ff = own->ff, .m_tokens = t->m_bs, .m_len = t->m_s,
 			    .encoded = oom_none()};
-	struct stack dec = {.a = a,
-			    .cross = own,
-			    .heads = a->n_heads,
-			    .kv_heads = a->n_kv_heads,
-			    .d = a->head_dim,
-			    .ff = a->d_ff,
-			    .m_tokens = m_bt,
-			    .m_len = m_t,
-			    .m_src = t->m_bs,
-			    .m_src_len = t->m_s,
-			    .decoder = true};
+	struct stack dec = {.a = a, .cross = own, .heads = a->n_heads, .kv_heads = a->n_kv_heads,
+			    .d = a->head_dim, .ff = a->d_ff, .m_tokens = m_bt, .m_len = m_t,
+			    .m_src = t->m_bs, .m_src_len = t->m_s, .decoder = true};
 	struct oom_frame f = {.t = t};
 	struct oom_arch head = *a;
 	struct oom_val embed, x, ids;
@@ -342,8 +301,6 @@ static void audio_tokens_parse(struct oom_arch *a)
 {
 	const struct audio_tokens_kind *k = a->type->kind;
 
-	a->default_task = OOM_TASK_SEQ2SEQ;
-	a->norm = OOM_NORM_RMS;
 	a->act = OOM_ACT_SILU;
 	k->parse(a);
 }
@@ -360,6 +317,8 @@ const struct oom_family oom_family_audio_tokens = {
 	.summary = "transformers over the tokens of an audio codec",
 	.source = "transformers 5.12 models/dia/modeling_dia.py",
 	.types = audio_tokens_types,
+	.task = OOM_TASK_SEQ2SEQ,
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "q_proj+v_proj",
 	.parse = audio_tokens_parse,
 	.step = audio_tokens_step,

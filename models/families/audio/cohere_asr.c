@@ -18,33 +18,23 @@ OOM_OWN(parakeet, struct parakeet);
 /* Defaults are ParakeetEncoderConfig's. */
 #define ENC(field, word, number) OR_OWN(struct parakeet, field, "encoder_config." word, number)
 static const struct oom_key_row cohere_asr_keys[] = {
-	OOM_DECODER_KEYS,
-	MUST(d_ff, "intermediate_size"),
+	OOM_DECODER_KEYS, MUST(d_ff, "intermediate_size"),
 	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
-	MUST(max_positions, "max_position_embeddings"),
-	ACT(act, "hidden_act", "relu"),
-	REAL(attn_dropout, "attention_dropout", 0),
-	FLAG(tie, "tie_word_embeddings", false),
-	ENC(d, "hidden_size", 1024),
-	ENC(ff, "intermediate_size", 4096),
-	ENC(heads, "num_attention_heads", 8),
-	ENC(kv_heads, "num_key_value_heads", 8),
-	ENC(kernel, "conv_kernel_size", 9),
-	ENC(layers, "num_hidden_layers", 24),
-	ENC(channels, "subsampling_conv_channels", 256),
-	ENC(factor, "subsampling_factor", 8),
-	ENC(conv_kernel, "subsampling_conv_kernel_size", 3),
-	ENC(mel, "num_mel_bins", 80),
+	MUST(max_positions, "max_position_embeddings"), ACT(act, "hidden_act", "relu"),
+	REAL(attn_dropout, "attention_dropout", 0), FLAG(tie, "tie_word_embeddings", false),
+	ENC(d, "hidden_size", 1024), ENC(ff, "intermediate_size", 4096),
+	ENC(heads, "num_attention_heads", 8), ENC(kv_heads, "num_key_value_heads", 8),
+	ENC(kernel, "conv_kernel_size", 9), ENC(layers, "num_hidden_layers", 24),
+	ENC(channels, "subsampling_conv_channels", 256), ENC(factor, "subsampling_factor", 8),
+	ENC(conv_kernel, "subsampling_conv_kernel_size", 3), ENC(mel, "num_mel_bins", 80),
 	FLAG_OWN(struct parakeet, bias, "encoder_config.attention_bias", true),
 	FLAG_OWN(struct parakeet, conv_bias, "encoder_config.convolution_bias", true),
-	OOM_KEYS_END,
-};
+	OOM_KEYS_END};
 
 static void cohere_asr_parse(struct oom_arch *a)
 {
 	const struct parakeet *p = parakeet_of(a);
 
-	a->default_task = OOM_TASK_SEQ2SEQ;
 	a->dec_layers = a->n_layers;
 	a->dec_heads = a->n_heads;
 	a->dec_ff = a->d_ff;
@@ -145,6 +135,7 @@ const struct oom_family oom_family_cohere_asr = {
 	.summary = "speech recognition: a fast conformer and a text decoder",
 	.source = "transformers 5.12 models/cohere_asr/modeling_cohere_asr.py",
 	.types = OOM_TYPE("cohere_asr"),
+	.task = OOM_TASK_SEQ2SEQ,
 	.lora_targets = "q_proj+v_proj",
 	.keys = cohere_asr_keys,
 	.parse = cohere_asr_parse,

@@ -37,44 +37,29 @@ static const struct speech_kind *kind_of(const struct oom_arch *a)
 }
 
 static const struct oom_key_row speech_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "hidden_size"),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"),
+	FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 static const struct oom_key_row speecht5_keys[] = {
-	MUST(enc_layers, "encoder_layers"),
-	MUST(dec_layers, "decoder_layers"),
-	MUST(n_heads, "encoder_attention_heads"),
-	MUST(dec_heads, "decoder_attention_heads"),
-	MUST_OWN(struct speech, enc_ff, "encoder_ffn_dim"),
-	MUST(d_ff, "decoder_ffn_dim"),
+	MUST(enc_layers, "encoder_layers"), MUST(dec_layers, "decoder_layers"),
+	MUST(n_heads, "encoder_attention_heads"), MUST(dec_heads, "decoder_attention_heads"),
+	MUST_OWN(struct speech, enc_ff, "encoder_ffn_dim"), MUST(d_ff, "decoder_ffn_dim"),
 	OR_OWN(struct speech, relative, "encoder_max_relative_position", 160),
 	OR_OWN(struct speech, pos_kernel, "num_conv_pos_embeddings", 128),
 	OR_OWN(struct speech, pos_groups, "num_conv_pos_embedding_groups", 16),
 	FLAG_OWN(struct speech, conv_bias, "conv_bias", false),
-	OR(max_positions, "max_text_positions", 450),
-	ACT(act, "hidden_act", "gelu"),
-	REAL(dropout, "hidden_dropout", 0.1),
-	REAL(attn_dropout, "attention_dropout", 0.1),
-	REAL(act_dropout, "activation_dropout", 0.1),
-	OOM_KEYS_END,
-};
+	OR(max_positions, "max_text_positions", 450), ACT(act, "hidden_act", "gelu"),
+	REAL(dropout, "hidden_dropout", 0.1), REAL(attn_dropout, "attention_dropout", 0.1),
+	REAL(act_dropout, "activation_dropout", 0.1), OOM_KEYS_END};
 static const struct oom_key_row moonshine_keys[] = {
 	MUST(enc_layers, "encoder_num_hidden_layers"),
-	MUST(dec_layers, "decoder_num_hidden_layers"),
-	MUST(n_heads, "encoder_num_attention_heads"),
+	MUST(dec_layers, "decoder_num_hidden_layers"), MUST(n_heads, "encoder_num_attention_heads"),
 	LIKE(n_kv_heads, "encoder_num_key_value_heads", 1, n_heads),
 	MUST(dec_heads, "decoder_num_attention_heads"),
 	LIKE_OWN(struct speech, dec_kv_heads, "decoder_num_key_value_heads", 1, dec_heads),
-	MUST(d_ff, "intermediate_size"),
-	OR(max_positions, "max_position_embeddings", 512),
+	MUST(d_ff, "intermediate_size"), OR(max_positions, "max_position_embeddings", 512),
 	REAL(rotary_share, "rope_parameters.partial_rotary_factor", 0.9),
-	ACT(act, "encoder_hidden_act", "gelu"),
-	REAL(attn_dropout, "attention_dropout", 0),
-	FLAG(qkv_bias, "attention_bias", false),
-	OOM_KEYS_END,
-};
+	ACT(act, "encoder_hidden_act", "gelu"), REAL(attn_dropout, "attention_dropout", 0),
+	FLAG(qkv_bias, "attention_bias", false), OOM_KEYS_END};
 
 static void speecht5_parse(struct oom_arch *a)
 {
@@ -104,7 +89,6 @@ static void moonshine_parse(struct oom_arch *a)
 
 static void speech_parse(struct oom_arch *a)
 {
-	a->default_task = OOM_TASK_SEQ2SEQ;
 	a->frame = 1;
 	a->approximate = true;
 	kind_of(a)->parse(a);
@@ -149,10 +133,8 @@ static struct oom_val speecht5_stem(struct oom_tape *t, const struct oom_arch *a
 	oom_param(t, "masked_spec_embed", 0, d, OOM_P_UNUSED);
 	for (uint64_t i = 0; i < own->convs && !t->status; i++) {
 		x = conv(t, x,
-			 &(struct oom_conv1d){.in = i ? own->dims[i - 1] : 1,
-					      .out = own->dims[i],
-					      .kernel = own->kernels[i],
-					      .bias = own->conv_bias},
+			 &(struct oom_conv1d){.in = i ? own->dims[i - 1] : 1, .out = own->dims[i],
+					      .kernel = own->kernels[i], .bias = own->conv_bias},
 			 own->strides[i], shrink, OOM_ACT_GELU);
 		if (own->layer_norms || !i)
 			x = oom_op_layer_norm(t, "layer_norm", x, 0, true, true);
@@ -338,6 +320,7 @@ const struct oom_family oom_family_speech = {
 	.summary = "speech recognition from raw samples: convolutions, encoder, text decoder",
 	.source = "transformers 5.12 models/moonshine/modeling_moonshine.py",
 	.types = speech_types,
+	.task = OOM_TASK_SEQ2SEQ,
 	.lora_targets = "q_proj+v_proj",
 	.keys = speech_keys,
 	.parse = speech_parse,

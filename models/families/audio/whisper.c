@@ -38,14 +38,9 @@ struct whisper {
 OOM_OWN(whisper, struct whisper);
 
 static const struct oom_key_row whisper_keys[] = {
-	OOM_ENCDEC_KEYS,
-	MUST_OWN(struct whisper, source_positions, "max_source_positions"),
-	MUST(max_positions, "max_target_positions"),
-	ACT(act, "activation_function", "gelu"),
-	OOM_ENCDEC_DROPOUT_KEYS(0),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	OOM_ENCDEC_KEYS, MUST_OWN(struct whisper, source_positions, "max_source_positions"),
+	MUST(max_positions, "max_target_positions"), ACT(act, "activation_function", "gelu"),
+	OOM_ENCDEC_DROPOUT_KEYS(0), FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 
 static void parse_convolutions(struct oom_arch *a)
 {
@@ -73,7 +68,6 @@ static void whisper_parse(struct oom_arch *a)
 {
 	const uint64_t positions = whisper_of(a)->source_positions;
 
-	a->default_task = OOM_TASK_SEQ2SEQ;
 	if (positions > 1 << 24)
 		oom_read_fail(&a->rd, "max_source_positions is more than 2^24");
 	if (kind_of(a)->subsampled) {
@@ -257,6 +251,7 @@ const struct oom_family oom_family_whisper = {
 	.summary = "speech encoder over mel frames, text decoder",
 	.source = "transformers 5.12 models/whisper/modeling_whisper.py",
 	.types = whisper_types,
+	.task = OOM_TASK_SEQ2SEQ,
 	.lora_targets = "q_proj+v_proj",
 	.keys = whisper_keys,
 	.parse = whisper_parse,

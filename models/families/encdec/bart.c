@@ -62,18 +62,12 @@ struct bart {
 OOM_OWN(bart, struct bart);
 
 static const struct oom_key_row bart_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(dec_layers, "decoder_layers"),
-	MUST(dec_heads, "decoder_attention_heads"),
-	MUST(dec_ff, "decoder_ffn_dim"),
-	LIKE(n_layers, NULL, 1, dec_layers),
-	MUST(max_positions, "max_position_embeddings"),
-	ACT(act, "activation_function", "gelu"),
-	OOM_ENCDEC_DROPOUT_KEYS(0.1),
-	REAL(classifier_dropout, "classifier_dropout", 0),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	MUST(vocab, "vocab_size"), MUST(dec_layers, "decoder_layers"),
+	MUST(dec_heads, "decoder_attention_heads"), MUST(dec_ff, "decoder_ffn_dim"),
+	LIKE(n_layers, NULL, 1, dec_layers), MUST(max_positions, "max_position_embeddings"),
+	ACT(act, "activation_function", "gelu"), OOM_ENCDEC_DROPOUT_KEYS(0.1),
+	REAL(classifier_dropout, "classifier_dropout", 0), FLAG(tie, "tie_word_embeddings", true),
+	OOM_KEYS_END};
 
 static void parse_decoder(struct oom_arch *a)
 {
@@ -150,11 +144,8 @@ static struct oom_val block_attention(struct oom_tape *t, const struct oom_encde
 	static const char *const names[3] = {"query", "key", "value"};
 	const struct oom_arch *a = s->a;
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
-	struct oom_blocks b = {.block = bart_of(a)->block,
-			       .random = bart_of(a)->random,
-			       .mask_dt = OOM_I64,
-			       .heads = s->heads,
-			       .d = a->d_model / s->heads};
+	struct oom_blocks b = {.block = bart_of(a)->block, .random = bart_of(a)->random,
+			       .mask_dt = OOM_I64, .heads = s->heads, .d = a->d_model / s->heads};
 	struct oom_frame f = {.t = t};
 	struct oom_val p[3], y;
 
@@ -201,15 +192,11 @@ static struct oom_val nllb_feed_forward(struct oom_tape *t, const struct oom_enc
 					uint32_t layer, struct oom_val x)
 {
 	const struct oom_arch *a = s->a;
-	const struct oom_top1 m = {.experts = a->n_experts,
-				   .ff = {s->ff, "ffn_dim"},
-				   .act = a->act,
+	const struct oom_top1 m = {.experts = a->n_experts, .ff = {s->ff, "ffn_dim"}, .act = a->act,
 				   .dropout = a->act_dropout,
 				   .up = {"fc1", "fc1.weight", "fc1.bias"},
 				   .down = {"fc2", "fc2.weight", "fc2.bias"},
-				   .router_bias = a->qkv_bias,
-				   .bias = true,
-				   .masked = true};
+				   .router_bias = a->qkv_bias, .bias = true, .masked = true};
 
 	if (!is_sparse(s, layer))
 		return oom_encdec_feed_forward(t, s, x);

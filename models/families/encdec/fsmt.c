@@ -11,21 +11,13 @@ struct fsmt {
 OOM_OWN(fsmt, struct fsmt);
 
 static const struct oom_key_row fsmt_keys[] = {
-	MUST_OWN(struct fsmt, source_vocab, "src_vocab_size"),
-	MUST(vocab, "tgt_vocab_size"),
-	MUST(d_model, "d_model"),
-	MUST(enc_layers, "encoder_layers"),
-	OOM_ENCDEC_STACK_KEYS,
-	MUST(max_positions, "max_position_embeddings"),
-	ACT(act, "activation_function", "relu"),
-	OOM_ENCDEC_DROPOUT_KEYS(0.1),
-	FLAG(tie, "tie_word_embeddings", false),
-	OOM_KEYS_END,
-};
+	MUST_OWN(struct fsmt, source_vocab, "src_vocab_size"), MUST(vocab, "tgt_vocab_size"),
+	MUST(d_model, "d_model"), MUST(enc_layers, "encoder_layers"), OOM_ENCDEC_STACK_KEYS,
+	MUST(max_positions, "max_position_embeddings"), ACT(act, "activation_function", "relu"),
+	OOM_ENCDEC_DROPOUT_KEYS(0.1), FLAG(tie, "tie_word_embeddings", false), OOM_KEYS_END};
 
 static void fsmt_parse(struct oom_arch *a)
 {
-	a->default_task = OOM_TASK_SEQ2SEQ;
 	/* SinusoidalPositionalEmbedding(max_position_embeddings + padding_idx + 1): a parameter
 	 * like any other */
 	a->max_positions += oom_read_count_or(&a->rd, "pad_token_id", 1) + 1;
@@ -184,6 +176,7 @@ const struct oom_family oom_family_fsmt = {
 	.summary = "fairseq translation: encoder-decoder with two vocabularies",
 	.source = "transformers 5.12 models/fsmt/modeling_fsmt.py",
 	.types = OOM_TYPE("fsmt"),
+	.task = OOM_TASK_SEQ2SEQ,
 	.lora_targets = "q_proj+v_proj",
 	.keys = fsmt_keys,
 	.parse = fsmt_parse,

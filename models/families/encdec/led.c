@@ -12,18 +12,13 @@ struct led {
 OOM_OWN(led, struct led);
 
 static const struct oom_key_row led_keys[] = {
-	OOM_ENCDEC_KEYS,
-	MUST_OWN(struct led, source_positions, "max_encoder_position_embeddings"),
+	OOM_ENCDEC_KEYS, MUST_OWN(struct led, source_positions, "max_encoder_position_embeddings"),
 	MUST(max_positions, "max_decoder_position_embeddings"),
-	ACT(act, "activation_function", "gelu"),
-	OOM_ENCDEC_DROPOUT_KEYS(0.1),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	ACT(act, "activation_function", "gelu"), OOM_ENCDEC_DROPOUT_KEYS(0.1),
+	FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 
 static void led_parse(struct oom_arch *a)
 {
-	a->default_task = OOM_TASK_SEQ2SEQ;
 	led_own(a)->window = oom_read_window(&a->rd, "attention_window", 512);
 }
 
@@ -31,10 +26,8 @@ static struct oom_val led_attention(struct oom_tape *t, const struct oom_encdec 
 				    struct oom_val x, struct oom_val *weights)
 {
 	const struct oom_arch *a = s->a;
-	const struct oom_window w = {.width = led_of(a)->window,
-				     .heads = s->heads,
-				     .d = a->d_model / s->heads,
-				     .masked = s->mask,
+	const struct oom_window w = {.width = led_of(a)->window, .heads = s->heads,
+				     .d = a->d_model / s->heads, .masked = s->mask,
 				     .dropout = a->attn_dropout};
 	struct oom_frame f = {.t = t};
 
@@ -123,6 +116,7 @@ const struct oom_family oom_family_led = {
 	.summary = "BART with a Longformer encoder",
 	.source = "transformers 5.12 models/led/modeling_led.py",
 	.types = OOM_TYPE("led"),
+	.task = OOM_TASK_SEQ2SEQ,
 	.lora_targets = "q_proj+v_proj",
 	.keys = led_keys,
 	.parse = led_parse,

@@ -14,22 +14,17 @@ struct pegasus_x {
 OOM_OWN(pegasus_x, struct pegasus_x);
 
 static const struct oom_key_row pegasus_x_keys[] = {
-	OOM_ENCDEC_KEYS,
-	MUST_OWN(struct pegasus_x, block, "block_size"),
+	OOM_ENCDEC_KEYS, MUST_OWN(struct pegasus_x, block, "block_size"),
 	MUST_OWN(struct pegasus_x, globals, "num_global_tokens"),
 	FLAG_OWN(struct pegasus_x, stagger, "stagger_local_blocks", true),
 	OR(max_positions, "max_position_embeddings", 16384),
-	ACT(act, "activation_function", "gelu"),
-	OOM_ENCDEC_DROPOUT_KEYS(0.1),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	ACT(act, "activation_function", "gelu"), OOM_ENCDEC_DROPOUT_KEYS(0.1),
+	FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 
 static void pegasus_x_parse(struct oom_arch *a)
 {
 	const struct pegasus_x *own = pegasus_x_of(a);
 
-	a->default_task = OOM_TASK_SEQ2SEQ;
 	if (own->block < 2 || own->block > 1 << 20 || own->globals > 1 << 20)
 		oom_read_fail(&a->rd, "block_size must be from 2, num_global_tokens from 1 to 2^20");
 	for (uint32_t i = 1; own->stagger && i < OOM_MAX_LAYERS; i += 2)
@@ -191,8 +186,7 @@ static struct oom_val run_encoder(struct oom_tape *t, const struct oom_arch *a,
 	const struct pegasus_x *own = pegasus_x_of(a);
 	const uint16_t m_tokens = oom_len_round_up(t, t->m_b, own->block);
 	const bool padded = oom_cond_more(t, m_tokens, 1, t->m_bs, 1);
-	struct encoder s = {.a = a,
-			    .m_tokens = m_tokens,
+	struct encoder s = {.a = a, .m_tokens = m_tokens,
 			    .m_shifted = oom_len_plus(t, t->m_b, own->block),
 			    .m_globals = oom_len_const(t, t->m_b, own->globals)};
 	struct oom_frame f = {.t = t};
@@ -250,6 +244,7 @@ const struct oom_family oom_family_pegasus_x = {
 	.summary = "encoder-decoder for long inputs: blocks and global tokens",
 	.source = "transformers 5.12 models/pegasus_x/modeling_pegasus_x.py",
 	.types = OOM_TYPE("pegasus_x"),
+	.task = OOM_TASK_SEQ2SEQ,
 	.lora_targets = "q_proj+v_proj",
 	.keys = pegasus_x_keys,
 	.parse = pegasus_x_parse,

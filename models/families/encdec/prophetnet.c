@@ -13,29 +13,19 @@ struct prophetnet {
 OOM_OWN(prophetnet, struct prophetnet);
 
 static const struct oom_key_row prophetnet_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "hidden_size"),
-	MUST(enc_layers, "num_encoder_layers"),
-	MUST(dec_layers, "num_decoder_layers"),
-	LIKE(n_layers, NULL, 1, dec_layers),
-	MUST(n_heads, "num_encoder_attention_heads"),
-	MUST(dec_heads, "num_decoder_attention_heads"),
-	MUST(d_ff, "encoder_ffn_dim"),
-	MUST(dec_ff, "decoder_ffn_dim"),
-	MUST_OWN(struct prophetnet, ngram, "ngram"),
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"),
+	MUST(enc_layers, "num_encoder_layers"), MUST(dec_layers, "num_decoder_layers"),
+	LIKE(n_layers, NULL, 1, dec_layers), MUST(n_heads, "num_encoder_attention_heads"),
+	MUST(dec_heads, "num_decoder_attention_heads"), MUST(d_ff, "encoder_ffn_dim"),
+	MUST(dec_ff, "decoder_ffn_dim"), MUST_OWN(struct prophetnet, ngram, "ngram"),
 	MUST_OWN(struct prophetnet, buckets, "num_buckets"),
-	MUST(max_positions, "max_position_embeddings"),
-	ACT(act, "activation_function", "gelu"),
-	REAL(dropout, "dropout", 0.1),
-	REAL(attn_dropout, "attention_dropout", 0.1),
-	REAL(act_dropout, "activation_dropout", 0.1),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	MUST(max_positions, "max_position_embeddings"), ACT(act, "activation_function", "gelu"),
+	REAL(dropout, "dropout", 0.1), REAL(attn_dropout, "attention_dropout", 0.1),
+	REAL(act_dropout, "activation_dropout", 0.1), FLAG(tie, "tie_word_embeddings", true),
+	OOM_KEYS_END};
 
 static void prophetnet_parse(struct oom_arch *a)
 {
-	a->default_task = OOM_TASK_SEQ2SEQ;
 	if (prophetnet_of(a)->ngram > 64)
 		oom_read_fail(&a->rd, "ngram is more than 64");
 }
@@ -134,6 +124,7 @@ const struct oom_family oom_family_prophetnet = {
 	.summary = "encoder-decoder that predicts several tokens ahead",
 	.source = "transformers 5.12 models/prophetnet/modeling_prophetnet.py",
 	.types = OOM_TYPE("prophetnet"),
+	.task = OOM_TASK_SEQ2SEQ,
 	.lora_targets = "q_proj+v_proj",
 	.keys = prophetnet_keys,
 	.parse = prophetnet_parse,

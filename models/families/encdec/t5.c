@@ -23,25 +23,17 @@ static const struct oom_family_type t5_types[] = {
 };
 
 static const struct oom_key_row t5_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "d_model"),
-	MUST(d_ff, "d_ff"),
-	MUST(head_dim, "d_kv"),
-	MUST(n_layers, "num_layers"),
-	LIKE(dec_layers, "num_decoder_layers", 1, n_layers),
-	MUST(n_heads, "num_heads"),
+	MUST(vocab, "vocab_size"), MUST(d_model, "d_model"), MUST(d_ff, "d_ff"),
+	MUST(head_dim, "d_kv"), MUST(n_layers, "num_layers"),
+	LIKE(dec_layers, "num_decoder_layers", 1, n_layers), MUST(n_heads, "num_heads"),
 	MUST_OWN(struct t5, buckets, "relative_attention_num_buckets"),
-	REAL(dropout, "dropout_rate", 0.1),
-	REAL(classifier_dropout, "classifier_dropout", 0),
-	OOM_KEYS_END,
-};
+	REAL(dropout, "dropout_rate", 0.1), REAL(classifier_dropout, "classifier_dropout", 0),
+	OOM_KEYS_END};
 
 static const struct oom_key_row udop_keys[] = {
 	OR_OWN(struct t5, patch, "patch_size", 16),
 	OR_OWN(struct t5, coords, "max_2d_position_embeddings", 1024),
-	OR(channels, "num_channels", 3),
-	OOM_KEYS_END,
-};
+	OR(channels, "num_channels", 3), OOM_KEYS_END};
 
 static void parse_experts(struct oom_arch *a)
 {
@@ -81,7 +73,6 @@ static void t5_parse(struct oom_arch *a)
 	const char *ff = oom_read_string(r, "feed_forward_proj",
 					 k->feed_forward ? k->feed_forward : "relu");
 
-	a->default_task = OOM_TASK_SEQ2SEQ;
 	a->gated = !strncmp(ff, "gated-", 6);
 	if (!strcmp(ff, "gated-gelu"))
 		a->act = OOM_ACT_GELU_NEW;
@@ -356,10 +347,7 @@ static struct oom_val t5_step(struct oom_tape *t, const struct oom_arch *a)
 	const uint16_t m_t = classes ? t->m_s : oom_len_targets(t),
 		       m_bt = oom_mono_mul(t, t->m_b, m_t);
 	struct t5_stack enc = {.a = a, .m_tokens = t->m_bs, .m_len = t->m_s};
-	struct t5_stack dec = {.a = a,
-			       .m_tokens = m_bt,
-			       .m_len = m_t,
-			       .m_src_len = t->m_s,
+	struct t5_stack dec = {.a = a, .m_tokens = m_bt, .m_len = m_t, .m_src_len = t->m_s,
 			       .decoder = true};
 	struct oom_val embed, enc_embed, x, ids = oom_none();
 	struct oom_frame f = {.t = t};
@@ -399,6 +387,7 @@ const struct oom_family oom_family_t5 = {
 	.summary = "encoder-decoder with relative position biases",
 	.source = "transformers 5.12 models/t5/modeling_t5.py",
 	.types = t5_types,
+	.task = OOM_TASK_SEQ2SEQ,
 	.lora_targets = "q+v",
 	.keys = t5_keys,
 	.parse = t5_parse,

@@ -14,14 +14,10 @@ bool t5_is_sparse(const struct t5_stack *s, uint32_t layer)
 
 struct oom_val t5_experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const struct oom_top1 m = {.experts = a->n_experts,
-				   .ff = {a->d_ff, "d_ff"},
-				   .act = a->act,
-				   .dropout = a->dropout,
-				   .up = {"wi", "wi.weight"},
+	const struct oom_top1 m = {.experts = a->n_experts, .ff = {a->d_ff, "d_ff"}, .act = a->act,
+				   .dropout = a->dropout, .up = {"wi", "wi.weight"},
 				   .down = {"wo", "wo.weight"},
-				   .router_bias = t5_of(a)->router_bias,
-				   .jitter = true};
+				   .router_bias = t5_of(a)->router_bias, .jitter = true};
 
 	t->warning = "which tokens an expert of Switch Transformers gets is the data's to say: its "
 		     "sparse layers are approximated";

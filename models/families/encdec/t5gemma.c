@@ -42,21 +42,15 @@ OOM_OWN(t5gemma, struct t5gemma);
 		COUNT(stack.head_dim, prefix "head_dim", 256), \
 		COUNT(stack.window, prefix "sliding_window", 4096)
 static const struct oom_key_row t5gemma_keys[] = {
-	STACK_KEYS(dec, "decoder."),
-	COUNT(dec.vocab, "vocab_size", 256000),
+	STACK_KEYS(dec, "decoder."), COUNT(dec.vocab, "vocab_size", 256000),
 	OR(max_positions, "decoder.max_position_embeddings", 8192),
 	ACT(act, "decoder.hidden_activation", "gelu_pytorch_tanh"),
 	REAL(attn_dropout, "decoder.attention_dropout", 0),
 	REAL(dropout, "decoder.dropout_rate", 0),
 	REAL(classifier_dropout, "classifier_dropout_rate", 0),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 static const struct oom_key_row encoder_keys[] = {
-	STACK_KEYS(enc, "encoder."),
-	COUNT(enc.vocab, "encoder.vocab_size", 256000),
-	OOM_KEYS_END,
-};
+	STACK_KEYS(enc, "encoder."), COUNT(enc.vocab, "encoder.vocab_size", 256000), OOM_KEYS_END};
 static const struct oom_key_row encoder2_keys[] = {
 	STACK_KEYS(enc, "encoder.text_config."),
 	COUNT(enc.vocab, "encoder.text_config.vocab_size", 262208),
@@ -65,18 +59,12 @@ static const struct oom_key_row encoder2_keys[] = {
 	COUNT(vision.layers, "encoder.vision_config.num_hidden_layers", 12),
 	COUNT(vision.patch, "encoder.vision_config.patch_size", 16),
 	COUNT(vision.side, "encoder.vision_config.image_size", 224),
-	COUNT(vision.channels, "encoder.vision_config.num_channels", 3),
-	OOM_KEYS_END,
-};
-static const struct t5gemma_kind t5gemma = {.encoder = encoder_keys,
-					    .types = "encoder.layer_types",
-					    .period = 2,
-					    .softcap_attn = 50,
-					    .softcap_logits = 30};
+	COUNT(vision.channels, "encoder.vision_config.num_channels", 3), OOM_KEYS_END};
+static const struct t5gemma_kind t5gemma = {.encoder = encoder_keys, .types = "encoder.layer_types",
+					    .period = 2, .softcap_attn = 50, .softcap_logits = 30};
 static const struct t5gemma_kind t5gemma2 = {.encoder = encoder2_keys,
 					     .types = "encoder.text_config.layer_types",
-					     .period = 6,
-					     .merged = true};
+					     .period = 6, .merged = true};
 static const struct oom_family_type t5gemma_types[] = {
 	{"t5gemma", &t5gemma}, {"t5gemma2", &t5gemma2}, {NULL, NULL},
 };
@@ -107,8 +95,6 @@ static void t5gemma_parse(struct oom_arch *a)
 
 	oom_read_rows(a, k->encoder);
 	own->dec.vocab = oom_read_count_or(r, "decoder.vocab_size", own->dec.vocab);
-	a->default_task = OOM_TASK_SEQ2SEQ;
-	a->norm = OOM_NORM_RMS_PLUS1;
 	a->vocab = own->dec.vocab;
 	a->d_model = own->dec.d;
 	a->d_ff = own->dec.ff;
@@ -376,19 +362,10 @@ static struct oom_val t5gemma_step(struct oom_tape *t, const struct oom_arch *a)
 	const struct t5gemma *own = t5gemma_of(a);
 	const bool merged = kind_of(a)->merged;
 	const uint16_t m_t = t->task == OOM_TASK_SEQ2SEQ ? oom_len_targets(t) : t->m_s;
-	struct stack enc = {.a = a,
-			    .n = &own->enc,
-			    .m_tokens = t->m_bs,
-			    .m_len = t->m_s,
-			    .bit = 2,
+	struct stack enc = {.a = a, .n = &own->enc, .m_tokens = t->m_bs, .m_len = t->m_s, .bit = 2,
 			    .encoded = oom_none()};
-	struct stack dec = {.a = a,
-			    .n = &own->dec,
-			    .m_tokens = oom_mono_mul(t, t->m_b, m_t),
-			    .m_len = m_t,
-			    .m_src = t->m_bs,
-			    .m_src_len = t->m_s,
-			    .bit = 1,
+	struct stack dec = {.a = a, .n = &own->dec, .m_tokens = oom_mono_mul(t, t->m_b, m_t),
+			    .m_len = m_t, .m_src = t->m_bs, .m_src_len = t->m_s, .bit = 1,
 			    .decoder = true};
 	struct oom_frame f = {.t = t};
 	struct oom_val embed, dec_embed, ids, x;
@@ -428,6 +405,8 @@ const struct oom_family oom_family_t5gemma = {
 	.summary = "encoder-decoder of Gemma layers",
 	.source = "transformers 5.12 models/t5gemma/modeling_t5gemma.py",
 	.types = t5gemma_types,
+	.task = OOM_TASK_SEQ2SEQ,
+	.norm = OOM_NORM_RMS_PLUS1,
 	.lora_targets = "q_proj+v_proj",
 	.keys = t5gemma_keys,
 	.parse = t5gemma_parse,

@@ -13,20 +13,13 @@ OOM_OWN(git, struct git);
 
 #define TOWER(field, word, number) OR_OWN(struct git, field, "vision_config." word, number)
 static const struct oom_key_row git_keys[] = {
-	OOM_ENCODER_KEYS,
-	ACT(act, "hidden_act", "gelu"),
-	FLAG(tie, "tie_word_embeddings", false),
+	OOM_ENCODER_KEYS, ACT(act, "hidden_act", "gelu"), FLAG(tie, "tie_word_embeddings", false),
 	REAL(dropout, "hidden_dropout_prob", 0.1),
-	REAL(attn_dropout, "attention_probs_dropout_prob", 0.1),
-	TOWER(d, "hidden_size", 768),
-	TOWER(ff, "intermediate_size", 3072),
-	TOWER(layers, "num_hidden_layers", 12),
-	TOWER(patch, "patch_size", 16),
-	TOWER(side, "image_size", 224),
+	REAL(attn_dropout, "attention_probs_dropout_prob", 0.1), TOWER(d, "hidden_size", 768),
+	TOWER(ff, "intermediate_size", 3072), TOWER(layers, "num_hidden_layers", 12),
+	TOWER(patch, "patch_size", 16), TOWER(side, "image_size", 224),
 	TOWER(channels, "num_channels", 3),
-	OR_OWN(struct git, frames, "num_image_with_embedding", 0),
-	OOM_KEYS_END,
-};
+	OR_OWN(struct git, frames, "num_image_with_embedding", 0), OOM_KEYS_END};
 
 static void git_parse(struct oom_arch *a)
 {

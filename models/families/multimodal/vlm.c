@@ -112,9 +112,7 @@ static void open_part(struct oom_vlm *v, const char *key)
 	}
 	if (oom_keys_defaults(&p->defaults, p->type, &err))
 		memset(&p->defaults, 0, sizeof(p->defaults));
-	p->rd = (struct oom_reader){.keys = o->keys,
-				    .defaults = &p->defaults,
-				    .prefix = p->prefix,
+	p->rd = (struct oom_reader){.keys = o->keys, .defaults = &p->defaults, .prefix = p->prefix,
 				    .family = p->type};
 	if (absent || merged || !usual || usual->type != OOM_KEY_STRING || !*usual->string) {
 		snprintf(p->over_prefix, sizeof(p->over_prefix), "defaults.%s.", key);

@@ -36,19 +36,12 @@ struct vlm_text {
 OOM_OWN(vlm_text, struct vlm_text);
 
 static const struct oom_key_row vlm_text_keys[] = {
-	OOM_DECODER_KEYS,
-	MUST(d_ff, "intermediate_size"),
-	OOM_GROUPED_KEYS,
-	OR(max_positions, "max_position_embeddings", 0),
-	ACT(act, "hidden_act", "silu"),
-	FLAG(tie, "tie_word_embeddings", false),
-	FLAG_OWN(struct vlm_text, bias, "use_bias", false),
-	OOM_BIAS_KEYS(false),
-	FLAG(mlp_bias, "mlp_bias", false),
+	OOM_DECODER_KEYS, MUST(d_ff, "intermediate_size"), OOM_GROUPED_KEYS,
+	OR(max_positions, "max_position_embeddings", 0), ACT(act, "hidden_act", "silu"),
+	FLAG(tie, "tie_word_embeddings", false), FLAG_OWN(struct vlm_text, bias, "use_bias", false),
+	OOM_BIAS_KEYS(false), FLAG(mlp_bias, "mlp_bias", false),
 	FLAG_OWN(struct vlm_text, swin, "swin_norm", false),
-	FLAG_OWN(struct vlm_text, frozen, "freeze_text_layers", true),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct vlm_text, frozen, "freeze_text_layers", true), OOM_KEYS_END};
 
 static void parse_experts(struct oom_arch *a)
 {
@@ -73,7 +66,6 @@ static void vlm_text_parse(struct oom_arch *a)
 	const struct vlm_text_kind *k = kind_of(a);
 	struct vlm_text *own = vlm_text_own(a);
 
-	a->norm = OOM_NORM_RMS;
 	a->rotary_share = 1;
 	own->swin &= k->head_norms;
 	own->frozen &= k->between;
@@ -152,13 +144,9 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 				   struct oom_val x)
 {
 	const bool parted = kind_of(a)->parted;
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .d_shared = a->d_shared,
-				  .act = a->act,
-				  .router_frozen_bias = parted,
-				  .never_separate = true,
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
+				  .router_frozen_bias = parted, .never_separate = true,
 				  .scores_in_model_type = parted};
 
 	if (!a->n_experts || kind)
@@ -250,6 +238,7 @@ const struct oom_family oom_family_vlm_text = {
 	.summary = "text decoders of vision-language models: Llama's layer with quirks",
 	.source = "transformers 5.12 models/chameleon/modeling_chameleon.py and its like",
 	.types = vlm_text_types,
+	.norm = OOM_NORM_RMS,
 	.inner_types = vlm_text_inner,
 	.lora_targets = "q_proj+v_proj",
 	.keys = vlm_text_keys,

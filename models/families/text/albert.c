@@ -3,22 +3,16 @@
 #include "blocks/encoder.h"
 
 static const struct oom_key_row albert_keys[] = {
-	OOM_ENCODER_KEYS,
-	MUST(d_embed, "embedding_size"),
-	OR(type_vocab, "type_vocab_size", 2),
-	ACT(act, "hidden_act", "gelu_new"),
-	REAL(dropout, "hidden_dropout_prob", 0),
+	OOM_ENCODER_KEYS, MUST(d_embed, "embedding_size"), OR(type_vocab, "type_vocab_size", 2),
+	ACT(act, "hidden_act", "gelu_new"), REAL(dropout, "hidden_dropout_prob", 0),
 	REAL(attn_dropout, "attention_probs_dropout_prob", 0),
 	REAL(classifier_dropout, "classifier_dropout_prob", 0.1),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 
 static void albert_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 
-	a->default_task = OOM_TASK_MASKED_LM;
 	if (oom_read_count_or(r, "num_hidden_groups", 1) != 1 ||
 	    oom_read_count_or(r, "inner_group_num", 1) != 1)
 		oom_read_fail(r, "albert with several layer groups is not modelled");
@@ -124,6 +118,7 @@ const struct oom_family oom_family_albert = {
 	.summary = "encoder whose layers share one set of weights",
 	.source = "transformers 5.12 models/albert/modeling_albert.py",
 	.types = OOM_TYPE("albert"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "query+value",
 	.keys = albert_keys,
 	.parse = albert_parse,

@@ -6,22 +6,13 @@
 #include "config/keys.h"
 
 static const struct oom_key_row aria_text_keys[] = {
-	OOM_DECODER_KEYS,
-	MUST(d_ff, "intermediate_size"),
-	LIKE(d_expert, NULL, 1, d_ff),
-	OOM_GROUPED_KEYS,
-	OOM_USUAL_KEYS,
-	ACT(act, "hidden_act", "silu"),
-	OOM_BIAS_KEYS(false),
-	FLAG(mlp_bias, "mlp_bias", false),
-	MUST(n_experts, "moe_num_experts"),
-	MUST(top_k, "moe_topk"),
-	OOM_KEYS_END,
-};
+	OOM_DECODER_KEYS, MUST(d_ff, "intermediate_size"), LIKE(d_expert, NULL, 1, d_ff),
+	OOM_GROUPED_KEYS, OOM_USUAL_KEYS, ACT(act, "hidden_act", "silu"), OOM_BIAS_KEYS(false),
+	FLAG(mlp_bias, "mlp_bias", false), MUST(n_experts, "moe_num_experts"),
+	MUST(top_k, "moe_topk"), OOM_KEYS_END};
 
 static void aria_text_parse(struct oom_arch *a)
 {
-	a->norm = OOM_NORM_RMS;
 	a->d_shared = a->d_expert * oom_read_count_or(&a->rd, "moe_num_shared_experts", 0);
 	if (!a->n_kv_heads || !a->head_dim || a->top_k > a->n_experts)
 		oom_read_fail(&a->rd,
@@ -102,6 +93,7 @@ const struct oom_family oom_family_aria_text = {
 	.summary = "Llama's attention, experts behind a linear router, shared experts beside them",
 	.source = "transformers 5.12 models/aria/modeling_aria.py",
 	.types = OOM_TYPE("aria_text"),
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "q_proj+v_proj",
 	.keys = aria_text_keys,
 	.parse = aria_text_parse,

@@ -4,11 +4,6 @@
 #include "blocks/sparse.h"
 #include "bert.h"
 
-struct bert_layer {
-	const struct oom_arch *a;
-	struct oom_val mask;
-};
-
 /* BigBird attends in blocks beyond the length up to which it falls back on full attention. */
 static bool bert_in_blocks(struct oom_tape *t, const struct oom_arch *a)
 {
@@ -23,17 +18,14 @@ static enum oom_dtype bert_mask_type(const struct oom_tape *t)
 }
 
 /* p: queries, keys, values as heads; consumed */
-static struct oom_val bert_block_attention(struct oom_tape *t, const struct bert_layer *l,
+static struct oom_val bert_block_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
 					   const struct oom_val p[3], enum oom_dtype dt,
 					   struct oom_frame *caller)
 {
 	const struct oom_arch *a = l->a;
-	const struct oom_blocks b = {.block = bert_of(a)->block,
-				     .random = bert_of(a)->random,
-				     .heads = a->n_heads,
-				     .d = a->head_dim,
-				     .mask_dt = bert_mask_type(t),
-				     .dt = dt};
+	const struct oom_blocks b = {.block = bert_of(a)->block, .random = bert_of(a)->random,
+				     .heads = a->n_heads, .d = a->head_dim,
+				     .mask_dt = bert_mask_type(t), .dt = dt};
 	struct oom_frame f = {.t = t};
 	struct oom_val y, weights;
 
@@ -45,14 +37,12 @@ static struct oom_val bert_block_attention(struct oom_tape *t, const struct bert
 	return oom_leave(&f, y);
 }
 
-static struct oom_val bert_window_attention(struct oom_tape *t, const struct bert_layer *l,
+static struct oom_val bert_window_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
 					    struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const struct oom_window w = {.width = bert_of(a)->window,
-				     .heads = a->n_heads,
-				     .d = a->head_dim,
-				     .masked = l->mask,
+	const struct oom_window w = {.width = bert_of(a)->window, .heads = a->n_heads,
+				     .d = a->head_dim, .masked = l->mask,
 				     .dropout = a->attn_dropout};
 
 	return oom_window_attention(t, &w, x);
@@ -73,7 +63,7 @@ static void bert_project(struct oom_tape *t, const struct oom_arch *a, struct oo
 			oom_linear_unused(t, idle[i], a->d_model, a->d_model, OOM_BIAS);
 }
 
-static struct oom_val bert_attention(struct oom_tape *t, const struct bert_layer *l,
+static struct oom_val bert_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
 				     struct oom_val x, struct oom_frame *caller)
 {
 	const struct oom_arch *a = l->a;
@@ -134,7 +124,7 @@ static struct oom_val bert_adapter(struct oom_tape *t, const struct oom_arch *a,
 
 static struct oom_val bert_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct bert_layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const struct bert_kind *kind = bert_kind(a);
 	const bool pre = bert_of(a)->pre_norm;
@@ -257,7 +247,7 @@ static struct oom_val bert_model(struct oom_tape *t, const struct oom_arch *a, s
 {
 	const struct bert_kind *kind = bert_kind(a);
 	const struct oom_dim h = D(a->d_model);
-	struct bert_layer l = {.a = a};
+	struct oom_decoder_layer l = {.a = a};
 	struct oom_frame f = {.t = t};
 	struct oom_val types, x, mask;
 

@@ -7,12 +7,9 @@
 #include "bert.h"
 
 static const struct oom_key_row bert_keys[] = {
-	OOM_BERT_KEYS,
-	FLAG(tie, "tie_word_embeddings", true),
+	OOM_BERT_KEYS, FLAG(tie, "tie_word_embeddings", true),
 	FLAG_OWN(struct bert, causal, "is_decoder", false),
-	FLAG_OWN(struct bert, bias, "use_bias", true),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct bert, bias, "use_bias", true), OOM_KEYS_END};
 
 static void bert_warn(struct oom_arch *a, const char *how)
 {
@@ -120,90 +117,51 @@ static const struct bert_kind longformer = {ROBERTA,
 					    .attention = BERT_WINDOW,
 					    .embed = bert_embed_positions_first,
 					    .read = bert_read_longformer};
-static const struct bert_kind electra = {.embed_key = "embedding_size",
-					 .cls = BERT_CLS_GELU,
-					 .gelu_heads = true,
-					 .no_spare_bias = true};
+static const struct bert_kind electra = {.embed_key = "embedding_size", .cls = BERT_CLS_GELU,
+					 .gelu_heads = true, .no_spare_bias = true};
 static const struct bert_kind ernie = {.read = bert_read_ernie};
 static const struct bert_kind roc_bert = {
 	.add_inplace = true, .embed = bert_embed_roc, .read = bert_read_roc};
 static const struct bert_kind bert_generation = {
 	.no_types = true, .no_transform = true, .task = OOM_TASK_CAUSAL_LM};
-static const struct bert_kind megatron_bert = {.zero_types = true,
-					       .add_inplace = true,
-					       .no_embed_norm = true,
-					       .pre_norm = true,
-					       .normed = BERT_UNTIL_END,
-					       .written_out = true,
-					       .names_weights = true,
-					       .keeps_weights = true};
+static const struct bert_kind megatron_bert = {.zero_types = true, .add_inplace = true,
+					       .no_embed_norm = true, .pre_norm = true,
+					       .normed = BERT_UNTIL_END, .written_out = true,
+					       .names_weights = true, .keeps_weights = true};
 static const struct bert_kind rembert = {.embed_key = "input_embedding_size",
-					 .head_key = "output_embedding_size",
-					 .maps_in = true,
-					 .zero_types = true,
-					 .add_inplace = true,
-					 .written_out = true,
-					 .names_weights = true,
-					 .keeps_weights = true,
-					 .no_spare_bias = true,
-					 .untied = true,
-					 .read = bert_read_rembert};
-static const struct bert_kind layoutlm = {.zero_types = true,
-					  .written_out = true,
-					  .softmax_fp32 = true,
-					  .names_weights = true,
-					  .float_mask = true,
-					  .idle_pooler = true,
-					  .embed = bert_embed_layoutlm,
-					  .read = bert_read_layoutlm};
-static const struct bert_kind markuplm = {.ids_positions = true,
-					  .zero_types = true,
-					  .written_out = true,
-					  .softmax_fp32 = true,
-					  .names_weights = true,
-					  .float_mask = true,
-					  .embed = bert_embed_markuplm,
-					  .read = bert_read_markuplm,
+					 .head_key = "output_embedding_size", .maps_in = true,
+					 .zero_types = true, .add_inplace = true,
+					 .written_out = true, .names_weights = true,
+					 .keeps_weights = true, .no_spare_bias = true,
+					 .untied = true, .read = bert_read_rembert};
+static const struct bert_kind layoutlm = {.zero_types = true, .written_out = true,
+					  .softmax_fp32 = true, .names_weights = true,
+					  .float_mask = true, .idle_pooler = true,
+					  .embed = bert_embed_layoutlm, .read = bert_read_layoutlm};
+static const struct bert_kind markuplm = {.ids_positions = true, .zero_types = true,
+					  .written_out = true, .softmax_fp32 = true,
+					  .names_weights = true, .float_mask = true,
+					  .embed = bert_embed_markuplm, .read = bert_read_markuplm,
 					  .task = OOM_TASK_SEQ_CLS};
 /* only the entities' decoder is tied */
-static const struct bert_kind luke = {.ids_positions = true,
-				      .zero_types = true,
-				      .written_out = true,
-				      .gelu_heads = true,
-				      .idle_pooler = true,
-				      .no_spare_bias = true,
-				      .no_buffer = true,
-				      .untied = true,
-				      .embed = bert_embed_luke,
-				      .read = bert_read_luke};
-static const struct bert_kind tapas = {.zero_types = true,
-				       .written_out = true,
-				       .no_buffer = true,
-				       .embed = bert_embed_tapas,
-				       .read = bert_read_tapas};
-static const struct bert_kind big_bird = {.written_out = true,
-					  .names_weights = true,
-					  .attention = BERT_BLOCKS,
-					  .cls = BERT_CLS_ACT,
-					  .idle_pooler = true,
-					  .pooler_always = true,
+static const struct bert_kind luke = {.ids_positions = true, .zero_types = true,
+				      .written_out = true, .gelu_heads = true, .idle_pooler = true,
+				      .no_spare_bias = true, .no_buffer = true, .untied = true,
+				      .embed = bert_embed_luke, .read = bert_read_luke};
+static const struct bert_kind tapas = {.zero_types = true, .written_out = true, .no_buffer = true,
+				       .embed = bert_embed_tapas, .read = bert_read_tapas};
+static const struct bert_kind big_bird = {.written_out = true, .names_weights = true,
+					  .attention = BERT_BLOCKS, .cls = BERT_CLS_ACT,
+					  .idle_pooler = true, .pooler_always = true,
 					  .read = bert_read_big_bird};
-static const struct bert_kind mra = {.zero_types = true,
-				     .written_out = true,
-				     .names_weights = true,
-				     .cls = BERT_CLS_ACT,
-				     .more_positions = true,
+static const struct bert_kind mra = {.zero_types = true, .written_out = true, .names_weights = true,
+				     .cls = BERT_CLS_ACT, .more_positions = true,
 				     .approximation = "full attention"};
-static const struct bert_kind yoso = {.zero_types = true,
-				      .written_out = true,
-				      .attention = BERT_YOSO,
-				      .cls = BERT_CLS_ACT,
-				      .more_positions = true,
-				      .read = bert_read_yoso};
-static const struct bert_kind nystromformer = {.zero_types = true,
-					       .written_out = true,
-					       .attention = BERT_NYSTROM,
-					       .cls = BERT_CLS_ACT,
+static const struct bert_kind yoso = {.zero_types = true, .written_out = true,
+				      .attention = BERT_YOSO, .cls = BERT_CLS_ACT,
+				      .more_positions = true, .read = bert_read_yoso};
+static const struct bert_kind nystromformer = {.zero_types = true, .written_out = true,
+					       .attention = BERT_NYSTROM, .cls = BERT_CLS_ACT,
 					       .more_positions = true};
 
 static const struct oom_family_type types[] = {

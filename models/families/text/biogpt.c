@@ -10,25 +10,14 @@ struct biogpt_kind {
 };
 
 static const struct oom_key_row biogpt_keys[] = {
-	MUST(d_model, "hidden_size"),
-	MUST(n_layers, "num_hidden_layers"),
-	MUST(n_heads, "num_attention_heads"),
-	MUST(d_ff, "intermediate_size"),
-	ACT(act, "hidden_act", "gelu"),
-	REAL(dropout, "hidden_dropout_prob", 0.1),
-	REAL(attn_dropout, "attention_probs_dropout_prob", 0.1),
-	OOM_KEYS_END,
-};
+	MUST(d_model, "hidden_size"), MUST(n_layers, "num_hidden_layers"),
+	MUST(n_heads, "num_attention_heads"), MUST(d_ff, "intermediate_size"),
+	ACT(act, "hidden_act", "gelu"), REAL(dropout, "hidden_dropout_prob", 0.1),
+	REAL(attn_dropout, "attention_probs_dropout_prob", 0.1), OOM_KEYS_END};
 static const struct oom_key_row xglm_keys[] = {
-	MUST(d_model, "d_model"),
-	MUST(n_layers, "num_layers"),
-	MUST(n_heads, "attention_heads"),
-	MUST(d_ff, "ffn_dim"),
-	ACT(act, "activation_function", "gelu"),
-	REAL(dropout, "dropout", 0.1),
-	REAL(attn_dropout, "attention_dropout", 0.1),
-	OOM_KEYS_END,
-};
+	MUST(d_model, "d_model"), MUST(n_layers, "num_layers"), MUST(n_heads, "attention_heads"),
+	MUST(d_ff, "ffn_dim"), ACT(act, "activation_function", "gelu"),
+	REAL(dropout, "dropout", 0.1), REAL(attn_dropout, "attention_dropout", 0.1), OOM_KEYS_END};
 static const struct biogpt_kind biogpt = {.keys = biogpt_keys};
 static const struct biogpt_kind xglm = {.keys = xglm_keys, .written_out = true, .table = true};
 static const struct oom_family_type biogpt_types[] = {
@@ -40,16 +29,12 @@ static const struct biogpt_kind *kind_of(const struct oom_arch *a)
 }
 
 static const struct oom_key_row keys_of_both[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(max_positions, "max_position_embeddings"),
-	REAL(act_dropout, "activation_dropout", 0),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	MUST(vocab, "vocab_size"), MUST(max_positions, "max_position_embeddings"),
+	REAL(act_dropout, "activation_dropout", 0), FLAG(tie, "tie_word_embeddings", true),
+	OOM_KEYS_END};
 
 static void biogpt_parse(struct oom_arch *a)
 {
-	a->norm = OOM_NORM_LAYER;
 	oom_read_rows(a, kind_of(a)->keys);
 	if (oom_read_bool(&a->rd, "add_cross_attention", false))
 		oom_read_fail(&a->rd, "%s with cross-attention is not modelled", a->model_type);
@@ -163,6 +148,7 @@ const struct oom_family oom_family_biogpt = {
 	.summary = "pre-norm decoder with scaled embeddings and a last norm",
 	.source = "transformers 5.12 models/biogpt/modeling_biogpt.py",
 	.types = biogpt_types,
+	.norm = OOM_NORM_LAYER,
 	.lora_targets = "q_proj+v_proj",
 	.keys = keys_of_both,
 	.parse = biogpt_parse,

@@ -9,19 +9,10 @@ struct bloom {
 OOM_OWN(bloom, struct bloom);
 
 static const struct oom_key_row bloom_keys[] = {
-	OOM_DECODER_KEYS,
-	LIKE(d_ff, NULL, 4, d_model),
-	REAL(dropout, "hidden_dropout", 0),
-	REAL(attn_dropout, "attention_dropout", 0),
-	FLAG(tie, "tie_word_embeddings", true),
+	OOM_DECODER_KEYS, LIKE(d_ff, NULL, 4, d_model), REAL(dropout, "hidden_dropout", 0),
+	REAL(attn_dropout, "attention_dropout", 0), FLAG(tie, "tie_word_embeddings", true),
 	FLAG_OWN(struct bloom, post_residual, "apply_residual_connection_post_layernorm", false),
-	OOM_KEYS_END,
-};
-
-static void bloom_parse(struct oom_arch *a)
-{
-	a->norm = OOM_NORM_LAYER;
-}
+	OOM_KEYS_END};
 
 /* Everything made here has a name until the module returns; the probabilities are handed to the
  * block. */
@@ -99,8 +90,8 @@ const struct oom_family oom_family_bloom = {
 	.summary = "decoder with ALiBi positions and eager attention",
 	.source = "transformers 5.12 models/bloom/modeling_bloom.py",
 	.types = OOM_TYPE("bloom"),
+	.norm = OOM_NORM_LAYER,
 	.lora_targets = "query_key_value",
 	.keys = bloom_keys,
-	.parse = bloom_parse,
 	.decoder = &bloom_decoder,
 };

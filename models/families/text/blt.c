@@ -26,19 +26,15 @@ OOM_OWN(blt, struct blt);
 		COUNT(stack[k].layers, prefix ".num_hidden_layers", deep), \
 		COUNT(stack[k].heads, prefix ".num_attention_heads", many)
 static const struct oom_key_row blt_keys[] = {
-	OR(vocab, "vocab_size", 260),
-	STACK(PATCHER, "patcher_config", 768, 2048, 14, 12),
+	OR(vocab, "vocab_size", 260), STACK(PATCHER, "patcher_config", 768, 2048, 14, 12),
 	STACK(ENCODER, "encoder_config", 1024, 2816, 1, 16),
 	STACK(GLOBAL, "global_config", 2048, 5632, 25, 16),
 	STACK(DECODER, "decoder_config", 1024, 2816, 9, 16),
 	FLAG(tie, "tie_word_embeddings", false),
 	COUNT(hash_vocab, "encoder_hash_byte_group_vocab", 500002),
 	COUNT(hash_functions, "encoder_hash_byte_group_nb_functions", 1),
-	COUNT(cross_k, "cross_attn_k", 2),
-	COUNT(patch, "patch_size", 4),
-	COUNT(global_width, "decoder_config.hidden_size_global", 2048),
-	OOM_KEYS_END,
-};
+	COUNT(cross_k, "cross_attn_k", 2), COUNT(patch, "patch_size", 4),
+	COUNT(global_width, "decoder_config.hidden_size_global", 2048), OOM_KEYS_END};
 
 static void blt_parse(struct oom_arch *a)
 {
@@ -49,7 +45,6 @@ static void blt_parse(struct oom_arch *a)
 	const struct blt_sizes *whole = &own->stack[GLOBAL];
 	const struct oom_key *sizes = oom_read_key(r, "encoder_hash_byte_group_size");
 
-	a->norm = OOM_NORM_RMS;
 	a->act = OOM_ACT_SILU;
 	for (int k = 0; k < STACKS; k++) {
 		struct blt_sizes *n = &own->stack[k];
@@ -266,6 +261,7 @@ const struct oom_family oom_family_blt = {
 	.summary = "bytes, patches of bytes, bytes again; a frozen byte model cuts the patches",
 	.source = "transformers 5.12 models/blt/modeling_blt.py",
 	.types = OOM_TYPE("blt"),
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "q_proj+v_proj",
 	.keys = blt_keys,
 	.parse = blt_parse,

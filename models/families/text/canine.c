@@ -11,29 +11,22 @@ struct canine {
 OOM_OWN(canine, struct canine);
 
 static const struct oom_key_row canine_keys[] = {
-	MUST(d_model, "hidden_size"),
-	MUST(d_ff, "intermediate_size"),
-	MUST(n_layers, "num_hidden_layers"),
-	MUST(n_heads, "num_attention_heads"),
-	MUST(max_positions, "max_position_embeddings"),
-	OR(type_vocab, "type_vocab_size", 16),
-	ACT(act, "hidden_act", "gelu"),
-	REAL(dropout, "hidden_dropout_prob", 0.1),
+	MUST(d_model, "hidden_size"), MUST(d_ff, "intermediate_size"),
+	MUST(n_layers, "num_hidden_layers"), MUST(n_heads, "num_attention_heads"),
+	MUST(max_positions, "max_position_embeddings"), OR(type_vocab, "type_vocab_size", 16),
+	ACT(act, "hidden_act", "gelu"), REAL(dropout, "hidden_dropout_prob", 0.1),
 	REAL(classifier_dropout, "hidden_dropout_prob", 0.1),
 	REAL(attn_dropout, "attention_probs_dropout_prob", 0.1),
 	OR_OWN(struct canine, buckets, "num_hash_buckets", 16384),
 	OR_OWN(struct canine, hashes, "num_hash_functions", 8),
 	OR_OWN(struct canine, rate, "downsampling_rate", 4),
 	OR_OWN(struct canine, stride, "local_transformer_stride", 128),
-	OR_OWN(struct canine, up, "upsampling_kernel_size", 4),
-	OOM_KEYS_END,
-};
+	OR_OWN(struct canine, up, "upsampling_kernel_size", 4), OOM_KEYS_END};
 
 static void canine_parse(struct oom_arch *a)
 {
 	const struct canine *c = canine_of(a);
 
-	a->default_task = OOM_TASK_SEQ_CLS;
 	a->approximate = true;
 	snprintf(a->warning, sizeof(a->warning),
 		 "canine: parameters are exact; activations are approximated: local attention "
@@ -134,6 +127,7 @@ const struct oom_family oom_family_canine = {
 	.summary = "characters in hash buckets, a deep stack over every fourth",
 	.source = "transformers 5.12 models/canine/modeling_canine.py",
 	.types = OOM_TYPE("canine"),
+	.task = OOM_TASK_SEQ_CLS,
 	.lora_targets = "query+value",
 	.keys = canine_keys,
 	.parse = canine_parse,

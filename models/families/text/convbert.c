@@ -9,13 +9,10 @@ struct convbert {
 OOM_OWN(convbert, struct convbert);
 
 static const struct oom_key_row convbert_keys[] = {
-	OOM_BERT_KEYS,
-	LIKE(d_embed, "embedding_size", 1, d_model),
+	OOM_BERT_KEYS, LIKE(d_embed, "embedding_size", 1, d_model),
 	FLAG(tie, "tie_word_embeddings", true),
 	OR_OWN(struct convbert, kernel, "conv_kernel_size", 9),
-	OR_OWN(struct convbert, groups, "num_groups", 1),
-	OOM_KEYS_END,
-};
+	OR_OWN(struct convbert, groups, "num_groups", 1), OOM_KEYS_END};
 
 /* Half of the width and of the heads (or whatever head_ratio leaves of them) attends. */
 static void convbert_parse(struct oom_arch *a)
@@ -24,7 +21,6 @@ static void convbert_parse(struct oom_arch *a)
 	const uint64_t heads = a->n_heads, ratio = oom_read_count_or(r, "head_ratio", 2);
 	const struct convbert *c = convbert_of(a);
 
-	a->default_task = OOM_TASK_MASKED_LM;
 	a->classifier_dropout = oom_read_real(r, "classifier_dropout", a->dropout);
 	a->n_heads = a->n_kv_heads = ratio && heads / ratio ? heads / ratio : 1;
 	a->head_dim = a->d_model / a->n_heads / 2;
@@ -36,11 +32,6 @@ static void convbert_parse(struct oom_arch *a)
 			      (unsigned long long)a->d_model, (unsigned long long)heads,
 			      (unsigned long long)c->groups);
 }
-
-struct convbert_layer {
-	const struct oom_arch *a;
-	struct oom_val mask;
-};
 
 /* Width of the attention's half. */
 static struct oom_dim convbert_all(const struct oom_arch *a)
@@ -83,7 +74,7 @@ static struct oom_val convbert_convolve(struct oom_frame *f, const struct oom_ar
 }
 
 /* ConvBertSelfAttention.forward */
-static struct oom_val convbert_self(struct oom_tape *t, const struct convbert_layer *l,
+static struct oom_val convbert_self(struct oom_tape *t, const struct oom_decoder_layer *l,
 				    struct oom_val x, struct oom_frame *caller)
 {
 	const struct oom_arch *a = l->a;
@@ -108,7 +99,7 @@ static struct oom_val convbert_self(struct oom_tape *t, const struct convbert_la
 }
 
 /* ConvBertAttention.forward, which holds the weights ("self_outputs") */
-static struct oom_val convbert_attention(struct oom_tape *t, const struct convbert_layer *l,
+static struct oom_val convbert_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
 					 struct oom_val x)
 {
 	struct oom_frame f = {.t = t};
@@ -134,7 +125,7 @@ static struct oom_val convbert_dense(struct oom_tape *t, const struct oom_arch *
 static struct oom_val convbert_block(struct oom_tape *t, const void *ctx, uint32_t i,
 				     struct oom_val x)
 {
-	const struct convbert_layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	struct oom_frame f = {.t = t};
 	struct oom_val y, h;
@@ -171,7 +162,7 @@ static struct oom_val convbert_embeddings(struct oom_tape *t, const struct oom_a
 static struct oom_val convbert_model(struct oom_tape *t, const struct oom_arch *a,
 				     struct oom_val *word)
 {
-	struct convbert_layer l = {.a = a};
+	struct oom_decoder_layer l = {.a = a};
 	struct oom_frame f = {.t = t};
 	struct oom_val x = convbert_embeddings(t, a, word);
 
@@ -198,6 +189,7 @@ const struct oom_family oom_family_convbert = {
 	.summary = "BERT with half of its heads as dynamic convolutions",
 	.source = "transformers 5.12 models/convbert/modeling_convbert.py",
 	.types = OOM_TYPE("convbert"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "query+value",
 	.keys = convbert_keys,
 	.parse = convbert_parse,

@@ -9,20 +9,13 @@ struct cpmant {
 OOM_OWN(cpmant, struct cpmant);
 
 static const struct oom_key_row cpmant_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "hidden_size"),
-	MUST(d_ff, "dim_ff"),
-	MUST(n_layers, "num_hidden_layers"),
-	MUST(n_heads, "num_attention_heads"),
-	MUST(head_dim, "dim_head"),
-	FLAG(tie, "tie_word_embeddings", true),
-	REAL(dropout, "dropout_p", 0),
-	OR_OWN(struct cpmant, prompt, "prompt_length", 32),
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"), MUST(d_ff, "dim_ff"),
+	MUST(n_layers, "num_hidden_layers"), MUST(n_heads, "num_attention_heads"),
+	MUST(head_dim, "dim_head"), FLAG(tie, "tie_word_embeddings", true),
+	REAL(dropout, "dropout_p", 0), OR_OWN(struct cpmant, prompt, "prompt_length", 32),
 	OR_OWN(struct cpmant, prompt_types, "prompt_types", 32),
 	OR_OWN(struct cpmant, segments, "segment_types", 32),
-	OR_OWN(struct cpmant, buckets, "position_bias_num_buckets", 512),
-	OOM_KEYS_END,
-};
+	OR_OWN(struct cpmant, buckets, "position_bias_num_buckets", 512), OOM_KEYS_END};
 
 static void cpmant_parse(struct oom_arch *a)
 {

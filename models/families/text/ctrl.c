@@ -5,14 +5,9 @@
 #include "config/keys.h"
 
 static const struct oom_key_row ctrl_keys[] = {
-	OOM_DECODER_KEYS,
-	MUST(d_ff, "dff"),
-	MUST(max_positions, "max_position_embeddings"),
-	REAL(dropout, "resid_pdrop", 0.1),
-	REAL(embed_dropout, "embd_pdrop", 0.1),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	OOM_DECODER_KEYS, MUST(d_ff, "dff"), MUST(max_positions, "max_position_embeddings"),
+	REAL(dropout, "resid_pdrop", 0.1), REAL(embed_dropout, "embd_pdrop", 0.1),
+	FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 
 static void ctrl_parse(struct oom_arch *a)
 {

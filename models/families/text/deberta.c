@@ -18,16 +18,13 @@ struct deberta {
 OOM_OWN(deberta, struct deberta);
 
 static const struct oom_key_row deberta_keys[] = {
-	OOM_DEBERTA_KEYS,
-	QUOTIENT(head_dim, "attention_head_size", d_model, n_heads),
+	OOM_DEBERTA_KEYS, QUOTIENT(head_dim, "attention_head_size", d_model, n_heads),
 	FLAG_OWN(struct deberta, biased, "position_biased_input", true),
 	FLAG_OWN(struct deberta, legacy, "legacy", true),
 	OR_OWN(struct deberta, conv, "conv_kernel_size", 0),
 	OR_OWN(struct deberta, groups, "conv_groups", 1),
 	ACT_OWN(struct deberta, conv_act, "conv_act", "tanh"),
-	REAL_OWN(struct deberta, pooler_dropout, "pooler_dropout", 0),
-	OOM_KEYS_END,
-};
+	REAL_OWN(struct deberta, pooler_dropout, "pooler_dropout", 0), OOM_KEYS_END};
 
 void oom_deberta_terms(struct oom_reader *r, bool *c2p, bool *p2c)
 {
@@ -73,7 +70,6 @@ static void deberta_parse(struct oom_arch *a)
 	struct oom_reader *r = &a->rd;
 	const struct deberta *own = deberta_of(a);
 
-	a->default_task = OOM_TASK_MASKED_LM;
 	a->classifier_dropout = oom_read_real(r, "cls_dropout", a->dropout);
 	deberta_read_relative(a);
 	oom_check_heads(a);
@@ -337,14 +333,10 @@ static struct oom_val deberta_model(struct oom_tape *t, const struct oom_arch *a
 struct oom_val oom_deberta_heads(struct oom_tape *t, const struct oom_arch *a, bool legacy,
 				 double pooler_dropout, struct oom_val x, struct oom_val word)
 {
-	const struct oom_mlm m = {.d = legacy ? a->d_embed : a->d_model,
-				  .act = a->act,
-				  .spare_bias = true,
-				  .add_bias = !legacy};
-	const struct oom_token_head head = {.dense = "dense",
-					    .out = "classifier",
-					    .act = OOM_ACT_GELU,
-					    .dropout = pooler_dropout};
+	const struct oom_mlm m = {.d = legacy ? a->d_embed : a->d_model, .act = a->act,
+				  .spare_bias = true, .add_bias = !legacy};
+	const struct oom_token_head head = {.dense = "dense", .out = "classifier",
+					    .act = OOM_ACT_GELU, .dropout = pooler_dropout};
 
 	return t->task == OOM_TASK_SEQ_CLS ? oom_token_head(t, a, &head, x) :
 					     oom_mlm_loss(t, a, &m, x, word);
@@ -363,6 +355,7 @@ const struct oom_family oom_family_deberta = {
 	.summary = "post-norm encoder with disentangled attention",
 	.source = "transformers 5.12 models/deberta_v2/modeling_deberta_v2.py",
 	.types = OOM_TYPE("deberta-v2"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "query_proj+value_proj",
 	.keys = deberta_keys,
 	.parse = deberta_parse,

@@ -12,12 +12,9 @@ struct deberta_v1 {
 OOM_OWN(deberta_v1, struct deberta_v1);
 
 static const struct oom_key_row deberta_v1_keys[] = {
-	OOM_DEBERTA_KEYS,
-	FLAG_OWN(struct deberta_v1, biased, "position_biased_input", true),
+	OOM_DEBERTA_KEYS, FLAG_OWN(struct deberta_v1, biased, "position_biased_input", true),
 	FLAG_OWN(struct deberta_v1, legacy, "legacy", true),
-	REAL_OWN(struct deberta_v1, pooler_dropout, "pooler_dropout", 0),
-	OOM_KEYS_END,
-};
+	REAL_OWN(struct deberta_v1, pooler_dropout, "pooler_dropout", 0), OOM_KEYS_END};
 
 static void deberta_v1_parse(struct oom_arch *a)
 {
@@ -25,7 +22,6 @@ static void deberta_v1_parse(struct oom_arch *a)
 	struct deberta_v1 *own = deberta_v1_own(a);
 	double span = oom_read_real(r, "max_relative_positions", -1);
 
-	a->default_task = OOM_TASK_MASKED_LM;
 	a->classifier_dropout = oom_read_real(r, "cls_dropout", a->dropout);
 	/* the newer head multiplies by the embeddings themselves */
 	if (!own->legacy)
@@ -196,6 +192,7 @@ const struct oom_family oom_family_deberta_v1 = {
 	.summary = "post-norm encoder with disentangled attention, the first version",
 	.source = "transformers 5.12 models/deberta/modeling_deberta.py",
 	.types = OOM_TYPE("deberta"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "in_proj",
 	.keys = deberta_v1_keys,
 	.parse = deberta_v1_parse,

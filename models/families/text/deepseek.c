@@ -40,37 +40,25 @@ static const struct oom_type_targets deepseek_targets[] = {
 	{"glm_moe_dsa", "all-linear"}, {"longcat_flash", "all-linear"}, {NULL, NULL},
 };
 static const struct oom_key_row deepseek_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "hidden_size"),
-	MUST(n_heads, "num_attention_heads"),
-	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"),
+	MUST(n_heads, "num_attention_heads"), LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
 	QUOTIENT(head_dim, "head_dim", d_model, n_heads),
-	OR(max_positions, "max_position_embeddings", 0),
-	ACT(act, "hidden_act", "silu"),
-	FLAG(qkv_bias, "attention_bias", false),
-	FLAG(mlp_bias, "mlp_bias", false),
-	REAL(attn_dropout, "attention_dropout", 0),
-	FLAG(qk_norm, "use_qk_norm", false),
+	OR(max_positions, "max_position_embeddings", 0), ACT(act, "hidden_act", "silu"),
+	FLAG(qkv_bias, "attention_bias", false), FLAG(mlp_bias, "mlp_bias", false),
+	REAL(attn_dropout, "attention_dropout", 0), FLAG(qk_norm, "use_qk_norm", false),
 	FLAG_OWN(struct deepseek, norm_topk, "norm_topk_prob", true),
 	FLAG_OWN(struct deepseek, combine_fp32, "enable_moe_fp32_combine", false),
-	FLAG_OWN(struct deepseek, mup, "mup_enabled", false),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct deepseek, mup, "mup_enabled", false), OOM_KEYS_END};
 static const struct oom_key_row latent_keys[] = {
 	OR_OWN(struct deepseek, q_rank, "q_lora_rank", 0),
 	MUST_OWN(struct deepseek, kv_rank, "kv_lora_rank"),
 	MUST_OWN(struct deepseek, nope, "qk_nope_head_dim"),
-	MUST_OWN(struct deepseek, rot, "qk_rope_head_dim"),
-	MUST(v_head_dim, "v_head_dim"),
-	FLAG_OWN(struct deepseek, interleave, "rope_interleave", true),
-	OOM_KEYS_END,
-};
+	MUST_OWN(struct deepseek, rot, "qk_rope_head_dim"), MUST(v_head_dim, "v_head_dim"),
+	FLAG_OWN(struct deepseek, interleave, "rope_interleave", true), OOM_KEYS_END};
 static const struct oom_key_row index_keys[] = {
 	MUST_OWN(struct deepseek, index_heads, "index_n_heads"),
 	MUST_OWN(struct deepseek, index_dim, "index_head_dim"),
-	MUST_OWN(struct deepseek, index_topk, "index_topk"),
-	OOM_KEYS_END,
-};
+	MUST_OWN(struct deepseek, index_topk, "index_topk"), OOM_KEYS_END};
 
 static void parse_latent(struct oom_arch *a)
 {
@@ -197,19 +185,13 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 {
 	const struct deepseek_kind *k = deepseek_kind_of(a);
 	const struct deepseek *own = deepseek_of(a);
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .d_shared = k->twice ? 0 : a->d_shared,
-				  .act = a->act,
-				  .norm_topk = own->norm_topk,
-				  .router_fp32 = true,
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .d_shared = k->twice ? 0 : a->d_shared,
+				  .act = a->act, .norm_topk = own->norm_topk, .router_fp32 = true,
 				  .sigmoid = k->sigmoid,
 				  .scale_weights = !k->route_late || k->sandwich,
-				  .bias_param = k->sandwich,
-				  .shared_first = k->sandwich,
-				  .route_late = k->route_late,
-				  .route_plain = k->plain_softmax,
+				  .bias_param = k->sandwich, .shared_first = k->sandwich,
+				  .route_late = k->route_late, .route_plain = k->plain_softmax,
 				  .combine_fp32 = !k->twice && own->combine_fp32,
 				  .zero_experts = own->zero_experts};
 

@@ -19,17 +19,11 @@ struct deepseek_v4 {
 OOM_OWN(deepseek_v4, struct deepseek_v4);
 
 static const struct oom_key_row deepseek_v4_keys[] = {
-	OOM_DECODER_KEYS,
-	MUST(head_dim, "head_dim"),
-	OOM_USUAL_KEYS,
-	ACT(act, "hidden_act", "silu"),
-	OR(window, "sliding_window", 0),
-	MUST(n_experts, "n_routed_experts"),
-	MUST(top_k, "num_experts_per_tok"),
-	MUST(d_expert, "moe_intermediate_size"),
-	LIKE(d_ff, NULL, 1, d_expert),
-	LIKE(d_shared, NULL, 1, d_expert),
-	MUST_OWN(struct deepseek_v4, q_rank, "q_lora_rank"),
+	OOM_DECODER_KEYS, MUST(head_dim, "head_dim"), OOM_USUAL_KEYS,
+	ACT(act, "hidden_act", "silu"), OR(window, "sliding_window", 0),
+	MUST(n_experts, "n_routed_experts"), MUST(top_k, "num_experts_per_tok"),
+	MUST(d_expert, "moe_intermediate_size"), LIKE(d_ff, NULL, 1, d_expert),
+	LIKE(d_shared, NULL, 1, d_expert), MUST_OWN(struct deepseek_v4, q_rank, "q_lora_rank"),
 	MUST_OWN(struct deepseek_v4, o_groups, "o_groups"),
 	MUST_OWN(struct deepseek_v4, o_rank, "o_lora_rank"),
 	MUST_OWN(struct deepseek_v4, streams, "hc_mult"),
@@ -38,16 +32,13 @@ static const struct oom_key_row deepseek_v4_keys[] = {
 	MUST_OWN(struct deepseek_v4, index_dim, "index_head_dim"),
 	OR_OWN(struct deepseek_v4, rate_csa, "compress_rates.compressed_sparse_attention", 4),
 	OR_OWN(struct deepseek_v4, rate_hca, "compress_rates.heavily_compressed_attention", 128),
-	OR_OWN(struct deepseek_v4, rot, "qk_rope_head_dim", 64),
-	OOM_KEYS_END,
-};
+	OR_OWN(struct deepseek_v4, rot, "qk_rope_head_dim", 64), OOM_KEYS_END};
 
 static void deepseek_v4_parse(struct oom_arch *a)
 {
 	const struct deepseek_v4 *own = deepseek_v4_of(a);
 	struct oom_reader *r = &a->rd;
 
-	a->norm = OOM_NORM_RMS;
 	a->n_kv_heads = 1;
 	if (own->streams > 64 || own->iters > 100 || !own->rate_csa || !own->rate_hca ||
 	    own->rate_csa > 65536 || own->rate_hca > 65536 || own->rot > a->head_dim ||
@@ -275,16 +266,10 @@ static struct oom_val deepseek_v4_block(struct oom_tape *t, const void *ctx, uin
 	const struct deepseek_v4_layer *l = ctx;
 	const struct oom_arch *a = l->base.a;
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .d_shared = a->d_shared,
-				  .act = a->act,
-				  .norm_topk = true,
-				  .router_fp32 = true,
-				  .route_plain = true,
-				  .scale_weights = true,
-				  .glu = OOM_GLU_CLAMPED};
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
+				  .norm_topk = true, .router_fp32 = true, .route_plain = true,
+				  .scale_weights = true, .glu = OOM_GLU_CLAMPED};
 	struct oom_frame f = {.t = t};
 	struct mix c = connect(t, a, "attn_hc", x);
 	struct oom_val h;
@@ -350,6 +335,7 @@ const struct oom_family oom_family_deepseek_v4 = {
 		   "clamped experts",
 	.source = "transformers 5.12 models/deepseek_v4/modeling_deepseek_v4.py",
 	.types = OOM_TYPE("deepseek_v4"),
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "q_a_proj+q_b_proj+kv_proj",
 	.keys = deepseek_v4_keys,
 	.parse = deepseek_v4_parse,

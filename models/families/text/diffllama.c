@@ -25,25 +25,18 @@ static const struct diffllama_kind *kind_of(const struct oom_arch *a)
 }
 
 static const struct oom_key_row diffllama_keys[] = {
-	OOM_DECODER_KEYS,
-	MUST(d_ff, "intermediate_size"),
+	OOM_DECODER_KEYS, MUST(d_ff, "intermediate_size"),
 	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
-	QUOTIENT(head_dim, "head_dim", d_model, n_heads),
-	OOM_USUAL_KEYS,
-	ACT(act, "hidden_act", "silu"),
-	OOM_BIAS_KEYS(false),
-	FLAG(mlp_bias, "mlp_bias", false),
+	QUOTIENT(head_dim, "head_dim", d_model, n_heads), OOM_USUAL_KEYS,
+	ACT(act, "hidden_act", "silu"), OOM_BIAS_KEYS(false), FLAG(mlp_bias, "mlp_bias", false),
 	REAL(dropout, "hidden_dropout", 0),
 	OR_OWN(struct diffllama, keys, "keep_window_size", 2048),
-	FLAG_OWN(struct diffllama, moe, "is_moe", false),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct diffllama, moe, "is_moe", false), OOM_KEYS_END};
 
 static void diffllama_parse(struct oom_arch *a)
 {
 	struct diffllama *own = diffllama_own(a);
 
-	a->norm = OOM_NORM_RMS;
 	if (!kind_of(a)->pairs)
 		a->window = oom_read_count_or(&a->rd, "sliding_window", 0);
 	own->moe &= kind_of(a)->experts;
@@ -250,6 +243,7 @@ const struct oom_family oom_family_diffllama = {
 	.summary = "pre-norm decoder with differential attention, or a learned dynamic mask (Doge)",
 	.source = "transformers 5.12 models/diffllama/modeling_diffllama.py",
 	.types = diffllama_types,
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "q_proj+v_proj",
 	.keys = diffllama_keys,
 	.parse = diffllama_parse,

@@ -4,34 +4,17 @@
 #include "config/keys.h"
 
 static const struct oom_key_row distilbert_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "dim"),
-	MUST(d_ff, "hidden_dim"),
-	MUST(n_layers, "n_layers"),
-	MUST(n_heads, "n_heads"),
-	MUST(max_positions, "max_position_embeddings"),
-	ACT(act, "activation", "gelu"),
-	REAL(dropout, "dropout", 0.1),
-	REAL(attn_dropout, "attention_dropout", 0.1),
+	MUST(vocab, "vocab_size"), MUST(d_model, "dim"), MUST(d_ff, "hidden_dim"),
+	MUST(n_layers, "n_layers"), MUST(n_heads, "n_heads"),
+	MUST(max_positions, "max_position_embeddings"), ACT(act, "activation", "gelu"),
+	REAL(dropout, "dropout", 0.1), REAL(attn_dropout, "attention_dropout", 0.1),
 	REAL(classifier_dropout, "seq_classif_dropout", 0.2),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
-
-static void distilbert_parse(struct oom_arch *a)
-{
-	a->default_task = OOM_TASK_MASKED_LM;
-}
-
-struct distilbert_layer {
-	const struct oom_arch *a;
-	struct oom_val mask;
-};
+	FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 
 static struct oom_val distilbert_block(struct oom_tape *t, const void *ctx, uint32_t i,
 				       struct oom_val x)
 {
-	const struct distilbert_layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model);
 	struct oom_attn at = oom_attn_of(t, a);
@@ -59,7 +42,7 @@ static struct oom_val distilbert_model(struct oom_tape *t, const struct oom_arch
 				       struct oom_val *word)
 {
 	const struct oom_dim h = D(a->d_model);
-	struct distilbert_layer l = {.a = a};
+	struct oom_decoder_layer l = {.a = a};
 	struct oom_frame f = {.t = t};
 	struct oom_val x, pos, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 
@@ -116,8 +99,8 @@ const struct oom_family oom_family_distilbert = {
 	.summary = "post-norm encoder without token types",
 	.source = "transformers 5.12 models/distilbert/modeling_distilbert.py",
 	.types = OOM_TYPE("distilbert"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "q_lin+v_lin",
 	.keys = distilbert_keys,
-	.parse = distilbert_parse,
 	.step = distilbert_step,
 };

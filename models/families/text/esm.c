@@ -11,22 +11,18 @@ struct esm {
 OOM_OWN(esm, struct esm);
 
 static const struct oom_key_row esm_keys[] = {
-	OOM_ENCODER_KEYS,
-	REAL(dropout, "hidden_dropout_prob", 0.1),
+	OOM_ENCODER_KEYS, REAL(dropout, "hidden_dropout_prob", 0.1),
 	REAL(classifier_dropout, "hidden_dropout_prob", 0.1),
 	REAL(attn_dropout, "attention_probs_dropout_prob", 0.1),
 	FLAG(tie, "tie_word_embeddings", true),
 	FLAG_OWN(struct esm, token_dropout, "token_dropout", false),
-	FLAG_OWN(struct esm, norm_before, "emb_layer_norm_before", false),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct esm, norm_before, "emb_layer_norm_before", false), OOM_KEYS_END};
 
 static void esm_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 	const char *positions = oom_read_string(r, "position_embedding_type", "absolute");
 
-	a->default_task = OOM_TASK_MASKED_LM;
 	a->act = OOM_ACT_GELU_PYTHON;
 	esm_own(a)->rotary = positions && !strcmp(positions, "rotary");
 	oom_check_heads(a);
@@ -34,14 +30,8 @@ static void esm_parse(struct oom_arch *a)
 		oom_read_fail(r, "esm with a folding trunk (is_folding_model) is not modelled");
 }
 
-struct esm_layer {
-	const struct oom_arch *a;
-	struct oom_val mask;
-	struct oom_rope rope;
-};
-
 /* EsmAttention.forward; in: the normed x */
-static struct oom_val esm_attention(struct oom_tape *t, const struct esm_layer *l,
+static struct oom_val esm_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
 				    struct oom_val in, struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
@@ -66,7 +56,7 @@ static struct oom_val esm_attention(struct oom_tape *t, const struct esm_layer *
 
 static struct oom_val esm_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct esm_layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	struct oom_frame f = {.t = t};
 	struct oom_val in, y;
@@ -117,7 +107,7 @@ static struct oom_val esm_embeddings(struct oom_tape *t, const struct oom_arch *
 static struct oom_val esm_model(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)
 {
 	const uint64_t depth = oom_depth(t, a->n_layers);
-	struct esm_layer l = {.a = a, .rope = {oom_none(), oom_none()}};
+	struct oom_decoder_layer l = {.a = a, .rope = {oom_none(), oom_none()}};
 	struct oom_frame f = {.t = t};
 	struct oom_val x = oom_name(&f, esm_embeddings(t, a, word));
 
@@ -146,6 +136,7 @@ const struct oom_family oom_family_esm = {
 	.summary = "protein encoder, norms first, learned or rotary positions",
 	.source = "transformers 5.12 models/esm/modeling_esm.py",
 	.types = OOM_TYPE("esm"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "query+value",
 	.keys = esm_keys,
 	.parse = esm_parse,

@@ -10,24 +10,16 @@ struct eurobert {
 OOM_OWN(eurobert, struct eurobert);
 
 static const struct oom_key_row eurobert_keys[] = {
-	OOM_DECODER_KEYS,
-	OOM_GROUPED_KEYS,
-	MUST(d_ff, "intermediate_size"),
-	ACT(act, "hidden_act", "silu"),
-	REAL(attn_dropout, "attention_dropout", 0),
-	OOM_BIAS_KEYS(false),
-	FLAG(mlp_bias, "mlp_bias", false),
-	FLAG(tie, "tie_word_embeddings", false),
-	OOM_KEYS_END,
-};
+	OOM_DECODER_KEYS, OOM_GROUPED_KEYS, MUST(d_ff, "intermediate_size"),
+	ACT(act, "hidden_act", "silu"), REAL(attn_dropout, "attention_dropout", 0),
+	OOM_BIAS_KEYS(false), FLAG(mlp_bias, "mlp_bias", false),
+	FLAG(tie, "tie_word_embeddings", false), OOM_KEYS_END};
 
 static void eurobert_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 	const char *pool = oom_read_string(r, "classifier_pooling", "late");
 
-	a->default_task = OOM_TASK_MASKED_LM;
-	a->norm = OOM_NORM_RMS;
 	eurobert_own(a)->pooling = pool && !strcmp(pool, "bos")  ? EUROBERT_FIRST :
 				   pool && !strcmp(pool, "mean") ? EUROBERT_MEAN :
 								   EUROBERT_LATE;
@@ -38,16 +30,10 @@ static void eurobert_parse(struct oom_arch *a)
 			      (unsigned long long)a->n_heads, (unsigned long long)a->n_kv_heads);
 }
 
-struct eurobert_layer {
-	const struct oom_arch *a;
-	struct oom_val mask;
-	struct oom_rope rope;
-};
-
 static struct oom_val eurobert_block(struct oom_tape *t, const void *ctx, uint32_t i,
 				     struct oom_val x)
 {
-	const struct eurobert_layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	struct oom_rope rope = l->rope;
 	struct oom_attn at = oom_attn_of(t, a);
@@ -100,7 +86,7 @@ static struct oom_val eurobert_classify(struct oom_tape *t, const struct oom_arc
 static struct oom_val eurobert_model(struct oom_tape *t, const struct oom_arch *a,
 				     struct oom_val *word)
 {
-	struct eurobert_layer l = {.a = a};
+	struct oom_decoder_layer l = {.a = a};
 	struct oom_frame f = {.t = t};
 	struct oom_val x, ids;
 
@@ -134,6 +120,8 @@ const struct oom_family oom_family_eurobert = {
 	.summary = "pre-norm encoder with rotary positions, gated feed-forward, RMS norms",
 	.source = "transformers 5.12 models/eurobert/modeling_eurobert.py",
 	.types = OOM_TYPE("eurobert"),
+	.task = OOM_TASK_MASKED_LM,
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "q_proj+v_proj",
 	.keys = eurobert_keys,
 	.parse = eurobert_parse,

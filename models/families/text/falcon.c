@@ -11,26 +11,20 @@ struct falcon {
 OOM_OWN(falcon, struct falcon);
 
 static const struct oom_key_row falcon_keys[] = {
-	OOM_DECODER_KEYS,
-	LIKE(d_ff, "ffn_hidden_size", 4, d_model),
-	ACT(act, "activation", "gelu"),
-	REAL(attn_dropout, "attention_dropout", 0),
-	REAL(dropout, "hidden_dropout", 0),
+	OOM_DECODER_KEYS, LIKE(d_ff, "ffn_hidden_size", 4, d_model), ACT(act, "activation", "gelu"),
+	REAL(attn_dropout, "attention_dropout", 0), REAL(dropout, "hidden_dropout", 0),
 	FLAG(tie, "tie_word_embeddings", true),
 	FLAG_OWN(struct falcon, grouped, "new_decoder_architecture", false),
 	FLAG_OWN(struct falcon, multi_query, "multi_query", true),
 	FLAG_OWN(struct falcon, parallel, "parallel_attn", true),
 	FLAG_OWN(struct falcon, bias, "bias", false),
-	FLAG_OWN(struct falcon, alibi, "alibi", false),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct falcon, alibi, "alibi", false), OOM_KEYS_END};
 
 static void falcon_parse(struct oom_arch *a)
 {
 	struct falcon *own = falcon_own(a);
 	struct oom_reader *r = &a->rd;
 
-	a->norm = OOM_NORM_LAYER;
 	own->norms = oom_read_count_or(r, "num_ln_in_parallel_attn", own->grouped ? 2 : 1);
 	a->n_kv_heads = own->grouped	 ? oom_read_count_or(r, "num_kv_heads", a->n_heads) :
 			own->multi_query ? 1 :
@@ -113,15 +107,9 @@ static struct oom_val falcon_attention(struct oom_frame *layer, const struct fal
 	const uint64_t groups = falcon_of(a)->grouped ? a->n_heads : a->n_kv_heads,
 		       kv = a->n_kv_heads * a->head_dim;
 	struct oom_tape *t = layer->t;
-	const struct oom_sdpa s = {.heads = a->n_heads,
-				   .kv_heads = groups,
-				   .d = a->head_dim,
-				   .dv = a->head_dim,
-				   .mq = t->m_bs,
-				   .mk = t->m_bs,
-				   .sk = t->m_s,
-				   .sq = t->m_s,
-				   .causal = true};
+	const struct oom_sdpa s = {.heads = a->n_heads, .kv_heads = groups, .d = a->head_dim,
+				   .dv = a->head_dim, .mq = t->m_bs, .mk = t->m_bs, .sk = t->m_s,
+				   .sq = t->m_s, .causal = true};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	struct oom_frame f = {.t = t};
 	struct oom_val p[3], y;
@@ -230,6 +218,7 @@ const struct oom_family oom_family_falcon = {
 	.summary = "parallel decoder, fused qkv with few key heads, rotary positions or ALiBi",
 	.source = "transformers 5.12 models/falcon/modeling_falcon.py",
 	.types = OOM_TYPE("falcon"),
+	.norm = OOM_NORM_LAYER,
 	.lora_targets = "query_key_value",
 	.keys = falcon_keys,
 	.parse = falcon_parse,

@@ -3,23 +3,12 @@
 #include "blocks/encoder.h"
 
 static const struct oom_key_row fnet_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "hidden_size"),
-	MUST(d_ff, "intermediate_size"),
-	MUST(n_layers, "num_hidden_layers"),
-	MUST(max_positions, "max_position_embeddings"),
-	OR(type_vocab, "type_vocab_size", 4),
-	ACT(act, "hidden_act", "gelu_new"),
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"), MUST(d_ff, "intermediate_size"),
+	MUST(n_layers, "num_hidden_layers"), MUST(max_positions, "max_position_embeddings"),
+	OR(type_vocab, "type_vocab_size", 4), ACT(act, "hidden_act", "gelu_new"),
 	REAL(dropout, "hidden_dropout_prob", 0.1),
 	REAL(classifier_dropout, "hidden_dropout_prob", 0.1),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
-
-static void fnet_parse(struct oom_arch *a)
-{
-	a->default_task = OOM_TASK_MASKED_LM;
-}
+	FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 
 /* torch.fft.fftn(x, dim=(1, 2)).real: a complex tensor and one for the transform of the second
  * dimension; the real part is a view.  The derivative is linear, nothing is kept. */
@@ -90,8 +79,8 @@ const struct oom_family oom_family_fnet = {
 	.summary = "Fourier transforms in place of attention",
 	.source = "transformers 5.12 models/fnet/modeling_fnet.py",
 	.types = OOM_TYPE("fnet"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "dense",
 	.keys = fnet_keys,
-	.parse = fnet_parse,
 	.step = fnet_step,
 };

@@ -12,20 +12,12 @@ struct funnel {
 OOM_OWN(funnel, struct funnel);
 
 static const struct oom_key_row funnel_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "d_model"),
-	MUST(d_ff, "d_inner"),
-	MUST(n_heads, "n_head"),
-	MUST(head_dim, "d_head"),
-	ACT(act, "hidden_act", "gelu_new"),
-	REAL(dropout, "hidden_dropout", 0.1),
-	REAL(classifier_dropout, "hidden_dropout", 0.1),
-	REAL(attn_dropout, "attention_dropout", 0.1),
-	REAL(act_dropout, "activation_dropout", 0),
+	MUST(vocab, "vocab_size"), MUST(d_model, "d_model"), MUST(d_ff, "d_inner"),
+	MUST(n_heads, "n_head"), MUST(head_dim, "d_head"), ACT(act, "hidden_act", "gelu_new"),
+	REAL(dropout, "hidden_dropout", 0.1), REAL(classifier_dropout, "hidden_dropout", 0.1),
+	REAL(attn_dropout, "attention_dropout", 0.1), REAL(act_dropout, "activation_dropout", 0),
 	FLAG(tie, "tie_word_embeddings", true),
-	OR_OWN(struct funnel, decoder_layers, "num_decoder_layers", 2),
-	OOM_KEYS_END,
-};
+	OR_OWN(struct funnel, decoder_layers, "num_decoder_layers", 2), OOM_KEYS_END};
 
 static void funnel_parse(struct oom_arch *a)
 {
@@ -33,7 +25,6 @@ static void funnel_parse(struct oom_arch *a)
 	const struct oom_key *k = oom_read_key(r, "block_sizes");
 	struct funnel *own = funnel_own(a);
 
-	a->default_task = OOM_TASK_MASKED_LM;
 	own->blocks = k && k->type == OOM_KEY_LIST ? k->n_items : 0;
 	if (!own->blocks || own->blocks > FUNNEL_BLOCKS) {
 		oom_read_fail(r, "block_sizes must list 1 to %d blocks", FUNNEL_BLOCKS);
@@ -157,8 +148,7 @@ static struct oom_val funnel_encoder(struct oom_tape *t, const struct oom_arch *
 
 static struct oom_val funnel_run(struct oom_tape *t, const struct oom_arch *a)
 {
-	static const struct oom_token_head head = {.dense = "linear_hidden",
-						   .out = "linear_out",
+	static const struct oom_token_head head = {.dense = "linear_hidden", .out = "linear_out",
 						   .act = OOM_ACT_TANH};
 	const struct oom_mlm m = {.d = a->d_model, .no_transform = true};
 	const struct funnel_layer l = {.a = a, .m = t->m_bs, .s = t->m_s};
@@ -183,6 +173,7 @@ const struct oom_family oom_family_funnel = {
 	.summary = "encoder that halves the sequence between blocks",
 	.source = "transformers 5.12 models/funnel/modeling_funnel.py",
 	.types = OOM_TYPE("funnel"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "q_head+v_head",
 	.keys = funnel_keys,
 	.parse = funnel_parse,

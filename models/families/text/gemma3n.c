@@ -19,23 +19,16 @@ struct gemma3n {
 OOM_OWN(gemma3n, struct gemma3n);
 
 static const struct oom_key_row gemma3n_keys[] = {
-	OOM_DECODER_KEYS,
-	OOM_GROUPED_KEYS,
-	OR(max_positions, "max_position_embeddings", 0),
-	OR(window, "sliding_window", 0),
-	ACT(act, "hidden_activation", "gelu_pytorch_tanh"),
-	FLAG(tie, "tie_word_embeddings", true),
-	FLAG(qkv_bias, "attention_bias", false),
-	FLAG(o_bias, "attention_bias", false),
-	REAL(attn_dropout, "attention_dropout", 0),
+	OOM_DECODER_KEYS, OOM_GROUPED_KEYS, OR(max_positions, "max_position_embeddings", 0),
+	OR(window, "sliding_window", 0), ACT(act, "hidden_activation", "gelu_pytorch_tanh"),
+	FLAG(tie, "tie_word_embeddings", true), FLAG(qkv_bias, "attention_bias", false),
+	FLAG(o_bias, "attention_bias", false), REAL(attn_dropout, "attention_dropout", 0),
 	REAL(softcap_logits, "final_logit_softcapping", 0),
 	OR_OWN(struct gemma3n, per_layer, "hidden_size_per_layer_input", 0),
 	LIKE_OWN(struct gemma3n, ple_vocab, "vocab_size_per_layer_input", 1, vocab),
 	OR_OWN(struct gemma3n, shared_kv, "num_kv_shared_layers", 0),
 	MUST_OWN(struct gemma3n, laurel, "laurel_rank"),
-	MUST_OWN(struct gemma3n, altup, "altup_num_inputs"),
-	OOM_KEYS_END,
-};
+	MUST_OWN(struct gemma3n, altup, "altup_num_inputs"), OOM_KEYS_END};
 
 /* One width, or one for every layer: kind[] tells them apart. */
 static void parse_widths(struct oom_arch *a)
@@ -94,7 +87,6 @@ static void gemma3n_parse(struct oom_arch *a)
 {
 	const struct gemma3n *g = gemma3n_of(a);
 
-	a->norm = OOM_NORM_RMS_FP32_W;
 	if (g->altup > MAX_STREAMS || !g->per_layer) {
 		oom_read_fail(&a->rd,
 			      "%s: altup_num_inputs (at most %d) and hidden_size_per_layer_input "
@@ -379,12 +371,8 @@ static struct oom_val stacked(struct oom_tape *t, const struct oom_arch *a,
 			y = oom_op_cat(t, y, part[i], w);
 			break;
 		}
-		v = (struct oom_val){.sto = -1,
-				     .node = -1,
-				     .mono = y.mono,
-				     .width = w.n,
-				     .text = w.text,
-				     .dt = y.dt};
+		v = (struct oom_val){.sto = -1, .node = -1, .mono = y.mono, .width = w.n,
+				     .text = w.text, .dt = y.dt};
 		if (t->grad && (y.rg || part[i].rg)) {
 			const int32_t node = oom_node(t, OOM_NODE_CAT, "stack");
 
@@ -500,9 +488,7 @@ static struct oom_val gemma3n_model(struct oom_tape *t, const struct oom_arch *a
 	const struct oom_rope none = {oom_none(), oom_none()};
 	/* of the model, and of the list temp_hidden_states */
 	struct oom_frame f = {.t = t}, parts = {.t = t};
-	struct gemma3n_layer l = {.a = a,
-				  .rope = {none, none},
-				  .mask = {none.cos, none.cos},
+	struct gemma3n_layer l = {.a = a, .rope = {none, none}, .mask = {none.cos, none.cos},
 				  .model = &f};
 	struct oom_val x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	enum oom_dtype dt;
@@ -541,6 +527,7 @@ const struct oom_family oom_family_gemma3n = {
 		   "values",
 	.source = "transformers 5.12 models/gemma3n/modeling_gemma3n.py",
 	.types = OOM_TYPE("gemma3n_text"),
+	.norm = OOM_NORM_RMS_FP32_W,
 	.lora_targets = "q_proj+v_proj",
 	.keys = gemma3n_keys,
 	.parse = gemma3n_parse,

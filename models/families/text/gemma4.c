@@ -21,28 +21,19 @@ OOM_OWN(gemma4, struct gemma4);
 enum { SLIDES = 1, SHARES = 2 };                                        /* kind[] */
 
 static const struct oom_key_row gemma4_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "hidden_size"),
-	MUST(d_ff, "intermediate_size"),
-	MUST(n_layers, "num_hidden_layers"),
-	MUST(n_heads, "num_attention_heads"),
-	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
-	MUST(head_dim, "head_dim"),
-	OR(max_positions, "max_position_embeddings", 0),
-	OR(window, "sliding_window", 512),
-	ACT(act, "hidden_activation", "gelu_pytorch_tanh"),
-	FLAG(tie, "tie_word_embeddings", true),
-	FLAG(qkv_bias, "attention_bias", false),
-	FLAG(o_bias, "attention_bias", false),
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"), MUST(d_ff, "intermediate_size"),
+	MUST(n_layers, "num_hidden_layers"), MUST(n_heads, "num_attention_heads"),
+	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads), MUST(head_dim, "head_dim"),
+	OR(max_positions, "max_position_embeddings", 0), OR(window, "sliding_window", 512),
+	ACT(act, "hidden_activation", "gelu_pytorch_tanh"), FLAG(tie, "tie_word_embeddings", true),
+	FLAG(qkv_bias, "attention_bias", false), FLAG(o_bias, "attention_bias", false),
 	REAL(attn_dropout, "attention_dropout", 0),
 	REAL(softcap_logits, "final_logit_softcapping", 0),
 	OR_OWN(struct gemma4, d_full, "global_head_dim", 0),
 	OR_OWN(struct gemma4, d_layer, "hidden_size_per_layer_input", 0),
 	LIKE_OWN(struct gemma4, vocab_layer, "vocab_size_per_layer_input", 1, vocab),
 	OR_OWN(struct gemma4, shared, "num_kv_shared_layers", 0),
-	FLAG_OWN(struct gemma4, wide, "use_double_wide_mlp", false),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct gemma4, wide, "use_double_wide_mlp", false), OOM_KEYS_END};
 static const struct oom_key_row experts_keys[] = {
 	MUST(n_experts, "num_experts"), MUST(top_k, "top_k_experts"),
 	MUST(d_expert, "moe_intermediate_size"), OOM_KEYS_END};
@@ -71,7 +62,6 @@ static void gemma4_parse(struct oom_arch *a)
 	struct oom_reader *r = &a->rd;
 	struct gemma4 *g = gemma4_own(a);
 
-	a->norm = OOM_NORM_RMS_FP32_W;
 	a->rotary_share = 1;
 	if (!g->d_full)
 		g->d_full = a->head_dim;
@@ -218,10 +208,8 @@ static struct oom_val route(struct oom_tape *t, const struct oom_arch *a, struct
 static struct oom_val gemma4_feed_forward(struct oom_tape *t, const struct oom_arch *a,
 					  uint8_t kind, struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .act = a->act};
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .act = a->act};
 	const uint64_t ff = a->d_ff * (gemma4_of(a)->wide && kind & SHARES ? 2 : 1);
 	struct oom_frame f = {.t = t};
 	struct oom_val h, mlp, e, index;
@@ -388,6 +376,7 @@ const struct oom_family oom_family_gemma4 = {
 		   "for every layer",
 	.source = "transformers 5.12 models/gemma4/modeling_gemma4.py",
 	.types = gemma4_types,
+	.norm = OOM_NORM_RMS_FP32_W,
 	.lora_targets = "q_proj+v_proj",
 	.keys = gemma4_keys,
 	.parse = gemma4_parse,

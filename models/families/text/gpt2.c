@@ -19,15 +19,11 @@ struct gpt2_kind {
 	REAL(dropout, resid, p), REAL(embed_dropout, embd, p), REAL(attn_dropout, attn, p)
 
 static const struct oom_key_row gpt2_keys[] = {
-	LIKE(d_ff, "n_inner", 4, d_model),
-	DROPOUTS("resid_pdrop", "embd_pdrop", "attn_pdrop", 0.1),
-	OOM_KEYS_END,
-};
+	LIKE(d_ff, "n_inner", 4, d_model), DROPOUTS("resid_pdrop", "embd_pdrop", "attn_pdrop", 0.1),
+	OOM_KEYS_END};
 static const struct oom_key_row neo_keys[] = {
 	LIKE(d_ff, "intermediate_size", 4, d_model),
-	DROPOUTS("resid_dropout", "embed_dropout", "attention_dropout", 0),
-	OOM_KEYS_END,
-};
+	DROPOUTS("resid_dropout", "embed_dropout", "attention_dropout", 0), OOM_KEYS_END};
 
 static const struct gpt2_kind gpt2 = {.keys = gpt2_keys, .conv1d = true};
 static const struct gpt2_kind gpt_neo = {.keys = neo_keys, .separate = true};
@@ -37,19 +33,15 @@ static const struct oom_family_type gpt2_types[] = {
 	{"gpt2", &gpt2}, {"gpt_neo", &gpt_neo}, {"gpt_bigcode", &bigcode}, {NULL, NULL}};
 
 static const struct oom_key_row keys_of_all[] = {
-	OOM_DECODER_KEYS,
-	MUST(max_positions, "max_position_embeddings"),
-	ACT(act, "activation_function", "gelu_new"),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	OOM_DECODER_KEYS, MUST(max_positions, "max_position_embeddings"),
+	ACT(act, "activation_function", "gelu_new"), FLAG(tie, "tie_word_embeddings", true),
+	OOM_KEYS_END};
 
 static void gpt2_parse(struct oom_arch *a)
 {
 	const struct gpt2_kind *kind = a->type->kind;
 	struct oom_reader *r = &a->rd;
 
-	a->norm = OOM_NORM_LAYER;
 	oom_read_rows(a, kind->keys);
 	if (kind->multi_query && oom_read_bool(r, "multi_query", true))
 		a->n_kv_heads = 1;
@@ -184,6 +176,7 @@ const struct oom_family oom_family_gpt2 = {
 	.summary = "pre-norm decoder, learned positions, fused qkv, plain feed-forward, dropout",
 	.source = "transformers 5.12 models/gpt2/modeling_gpt2.py",
 	.types = gpt2_types,
+	.norm = OOM_NORM_LAYER,
 	.lora_targets = "c_attn",
 	.type_targets = gpt2_targets,
 	.keys = keys_of_all,

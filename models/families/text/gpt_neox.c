@@ -21,18 +21,12 @@ struct gpt_neox {
 OOM_OWN(gpt_neox, struct gpt_neox);
 
 static const struct oom_key_row gpt_neox_keys[] = {
-	OOM_DECODER_KEYS,
-	MUST(d_ff, "intermediate_size"),
-	OR(max_positions, "max_position_embeddings", 2048),
-	ACT(act, "hidden_act", "gelu"),
-	REAL(dropout, "hidden_dropout", 0),
-	REAL(attn_dropout, "attention_dropout", 0),
-	FLAG(tie, "tie_word_embeddings", false),
-	FLAG(qkv_bias, "attention_bias", true),
+	OOM_DECODER_KEYS, MUST(d_ff, "intermediate_size"),
+	OR(max_positions, "max_position_embeddings", 2048), ACT(act, "hidden_act", "gelu"),
+	REAL(dropout, "hidden_dropout", 0), REAL(attn_dropout, "attention_dropout", 0),
+	FLAG(tie, "tie_word_embeddings", false), FLAG(qkv_bias, "attention_bias", true),
 	FLAG_OWN(struct gpt_neox, parallel, "use_parallel_residual", true),
-	REAL(rotary_share, "rotary_pct", 0.25),
-	OOM_KEYS_END,
-};
+	REAL(rotary_share, "rotary_pct", 0.25), OOM_KEYS_END};
 
 static void gpt_neox_parse(struct oom_arch *a)
 {
@@ -40,7 +34,6 @@ static void gpt_neox_parse(struct oom_arch *a)
 	struct gpt_neox *own = gpt_neox_own(a);
 	struct oom_reader *r = &a->rd;
 
-	a->norm = OOM_NORM_LAYER;
 	a->rotary_share = oom_read_real(r, "partial_rotary_factor", a->rotary_share);
 	if (oom_read_explicit(r, "rope_parameters.partial_rotary_factor"))
 		a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
@@ -140,6 +133,7 @@ const struct oom_family oom_family_gpt_neox = {
 	.summary = "parallel decoder, fused qkv, partial rotary positions",
 	.source = "transformers 5.12 models/gpt_neox/modeling_gpt_neox.py",
 	.types = gpt_neox_types,
+	.norm = OOM_NORM_LAYER,
 	.lora_targets = "query_key_value",
 	.keys = gpt_neox_keys,
 	.parse = gpt_neox_parse,

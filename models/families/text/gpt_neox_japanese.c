@@ -9,22 +9,15 @@ struct gpt_neox_japanese {
 OOM_OWN(gpt_neox_japanese, struct gpt_neox_japanese);
 
 static const struct oom_key_row gpt_neox_japanese_keys[] = {
-	OOM_DECODER_KEYS,
-	REAL_OWN(struct gpt_neox_japanese, ff, "intermediate_multiple_size", 4),
-	OR(max_positions, "max_position_embeddings", 2048),
-	ACT(act, "hidden_act", "gelu"),
-	REAL(dropout, "hidden_dropout", 0),
-	REAL(attn_dropout, "attention_dropout", 0.1),
-	FLAG(tie, "tie_word_embeddings", true),
-	REAL(rotary_share, "rotary_pct", 1),
-	OOM_KEYS_END,
-};
+	OOM_DECODER_KEYS, REAL_OWN(struct gpt_neox_japanese, ff, "intermediate_multiple_size", 4),
+	OR(max_positions, "max_position_embeddings", 2048), ACT(act, "hidden_act", "gelu"),
+	REAL(dropout, "hidden_dropout", 0), REAL(attn_dropout, "attention_dropout", 0.1),
+	FLAG(tie, "tie_word_embeddings", true), REAL(rotary_share, "rotary_pct", 1), OOM_KEYS_END};
 
 static void gpt_neox_japanese_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 
-	a->norm = OOM_NORM_LAYER;
 	a->d_ff = (uint64_t)((double)a->d_model * gpt_neox_japanese_of(a)->ff);
 	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
 					a->rotary_share);
@@ -122,6 +115,7 @@ const struct oom_family oom_family_gpt_neox_japanese = {
 	.summary = "decoder with fused qkv and attention written out, one bias in its last layer",
 	.source = "transformers 5.12 models/gpt_neox_japanese/modeling_gpt_neox_japanese.py",
 	.types = OOM_TYPE("gpt_neox_japanese"),
+	.norm = OOM_NORM_LAYER,
 	.lora_targets = "query_key_value",
 	.keys = gpt_neox_japanese_keys,
 	.parse = gpt_neox_japanese_parse,

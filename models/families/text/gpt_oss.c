@@ -9,23 +9,15 @@
 #include "config/keys.h"
 
 static const struct oom_key_row gpt_oss_keys[] = {
-	OOM_DECODER_KEYS,
-	OOM_GROUPED_KEYS,
-	MUST(d_ff, "intermediate_size"),
-	LIKE(d_expert, NULL, 1, d_ff),
-	MUST(n_experts, "num_local_experts"),
-	MUST(top_k, "num_experts_per_tok"),
-	OOM_USUAL_KEYS,
-	OOM_BIAS_KEYS(true),
-	OOM_KEYS_END,
-};
+	OOM_DECODER_KEYS, OOM_GROUPED_KEYS, MUST(d_ff, "intermediate_size"),
+	LIKE(d_expert, NULL, 1, d_ff), MUST(n_experts, "num_local_experts"),
+	MUST(top_k, "num_experts_per_tok"), OOM_USUAL_KEYS, OOM_BIAS_KEYS(true), OOM_KEYS_END};
 
 static void gpt_oss_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 	const struct oom_key *window = oom_read_key(r, "sliding_window");
 
-	a->norm = OOM_NORM_RMS_FP32;
 	a->act = OOM_ACT_SIGMOID;
 	a->gated = true;
 	a->rotary_share = 1;
@@ -270,6 +262,7 @@ const struct oom_family oom_family_gpt_oss = {
 		   "gates",
 	.source = "transformers 5.12 models/gpt_oss/modeling_gpt_oss.py",
 	.types = OOM_TYPE("gpt_oss"),
+	.norm = OOM_NORM_RMS_FP32,
 	.lora_targets = "q_proj+v_proj",
 	.keys = gpt_oss_keys,
 	.parse = gpt_oss_parse,

@@ -21,26 +21,17 @@ struct gptj {
 OOM_OWN(gptj, struct gptj);
 
 static const struct oom_key_row gptj_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "n_embd"),
-	MUST(n_layers, "n_layer"),
-	MUST(n_heads, "n_head"),
-	LIKE(d_ff, "n_inner", 4, d_model),
-	MUST(max_positions, "n_positions"),
-	ACT(act, "activation_function", "gelu_new"),
-	REAL(dropout, "resid_pdrop", 0),
-	REAL(attn_dropout, "attn_pdrop", 0),
-	REAL(embed_dropout, "embd_pdrop", 0),
-	FLAG(tie, "tie_word_embeddings", false),
-	OR_OWN(struct gptj, rotary, "rotary_dim", 64),
-	OOM_KEYS_END,
-};
+	MUST(vocab, "vocab_size"), MUST(d_model, "n_embd"), MUST(n_layers, "n_layer"),
+	MUST(n_heads, "n_head"), LIKE(d_ff, "n_inner", 4, d_model),
+	MUST(max_positions, "n_positions"), ACT(act, "activation_function", "gelu_new"),
+	REAL(dropout, "resid_pdrop", 0), REAL(attn_dropout, "attn_pdrop", 0),
+	REAL(embed_dropout, "embd_pdrop", 0), FLAG(tie, "tie_word_embeddings", false),
+	OR_OWN(struct gptj, rotary, "rotary_dim", 64), OOM_KEYS_END};
 
 static void gptj_parse(struct oom_arch *a)
 {
 	const uint64_t rotary = gptj_of(a)->rotary;
 
-	a->norm = OOM_NORM_LAYER;
 	a->head_bias = true;
 	if (rotary > a->head_dim || rotary < 2)
 		oom_read_fail(&a->rd, "rotary_dim (%llu) must be from 2 to the head's %llu",
@@ -215,6 +206,7 @@ const struct oom_family oom_family_gptj = {
 	.summary = "parallel decoder, rotation of every two, scores in fp32, eager attention",
 	.source = "transformers 5.12 models/gptj/modeling_gptj.py",
 	.types = gptj_types,
+	.norm = OOM_NORM_LAYER,
 	.lora_targets = "q_proj+v_proj",
 	.type_targets = gptj_targets,
 	.keys = gptj_keys,

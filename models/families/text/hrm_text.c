@@ -14,20 +14,12 @@ struct hrm_text {
 OOM_OWN(hrm_text, struct hrm_text);
 
 static const struct oom_key_row hrm_text_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "hidden_size"),
-	MUST(d_ff, "intermediate_size"),
-	OR(n_layers, "num_layers_per_stack", 0),
-	MUST(n_heads, "num_attention_heads"),
-	QUOTIENT(head_dim, "head_dim", d_model, n_heads),
-	OOM_USUAL_KEYS,
-	ACT(act, "hidden_act", "silu"),
-	OOM_BIAS_KEYS(false),
-	FLAG(mlp_bias, "mlp_bias", false),
-	MUST_OWN(struct hrm_text, slow, "H_cycles"),
-	MUST_OWN(struct hrm_text, fast, "L_cycles"),
-	OOM_KEYS_END,
-};
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"), MUST(d_ff, "intermediate_size"),
+	OR(n_layers, "num_layers_per_stack", 0), MUST(n_heads, "num_attention_heads"),
+	QUOTIENT(head_dim, "head_dim", d_model, n_heads), OOM_USUAL_KEYS,
+	ACT(act, "hidden_act", "silu"), OOM_BIAS_KEYS(false), FLAG(mlp_bias, "mlp_bias", false),
+	MUST_OWN(struct hrm_text, slow, "H_cycles"), MUST_OWN(struct hrm_text, fast, "L_cycles"),
+	OOM_KEYS_END};
 
 static void hrm_text_parse(struct oom_arch *a)
 {
@@ -36,7 +28,6 @@ static void hrm_text_parse(struct oom_arch *a)
 	const struct oom_key *bp = oom_read_key(r, "L_bp_cycles");
 	const bool listed = bp && bp->type == OOM_KEY_LIST;
 
-	a->norm = OOM_NORM_RMS_PLAIN;
 	/* a file of old says the layers of one stack here */
 	if (!a->n_layers)
 		a->n_layers = oom_read_count(r, "num_hidden_layers", 1);
@@ -168,6 +159,7 @@ const struct oom_family oom_family_hrm_text = {
 	.summary = "two stacks of layers run in nested cycles",
 	.source = "transformers 5.12 models/hrm_text/modeling_hrm_text.py",
 	.types = OOM_TYPE("hrm_text"),
+	.norm = OOM_NORM_RMS_PLAIN,
 	.lora_targets = "q_proj+v_proj",
 	.keys = hrm_text_keys,
 	.parse = hrm_text_parse,

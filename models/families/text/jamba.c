@@ -15,36 +15,23 @@ OOM_OWN(jamba, struct jamba);
 enum { ATTENTION = 1, EXPERTS = 2 };                                    /* kinds */
 
 static const struct oom_key_row jamba_keys[] = {
-	OOM_DECODER_KEYS,
-	OOM_GROUPED_KEYS,
-	MUST(d_ff, "intermediate_size"),
-	OOM_USUAL_KEYS,
-	ACT(act, "hidden_act", "silu"),
-	MUST(n_experts, "num_experts"),
-	MUST(top_k, "num_experts_per_tok"),
-	LIKE(d_expert, NULL, 1, d_ff),
+	OOM_DECODER_KEYS, OOM_GROUPED_KEYS, MUST(d_ff, "intermediate_size"), OOM_USUAL_KEYS,
+	ACT(act, "hidden_act", "silu"), MUST(n_experts, "num_experts"),
+	MUST(top_k, "num_experts_per_tok"), LIKE(d_expert, NULL, 1, d_ff),
 	MUST_OWN(struct jamba, inner, "mamba_expand"),
 	MUST_OWN(struct jamba, state, "mamba_d_state"),
 	MUST_OWN(struct jamba, kernel, "mamba_d_conv"),
 	FLAG_OWN(struct jamba, bias, "mamba_proj_bias", false),
-	FLAG_OWN(struct jamba, conv_bias, "mamba_conv_bias", true),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct jamba, conv_bias, "mamba_conv_bias", true), OOM_KEYS_END};
 
 static struct oom_selective mixer_of(const struct oom_arch *a)
 {
 	const struct jamba *j = jamba_of(a);
 
-	return (struct oom_selective){.inner = j->inner,
-				      .d_state = j->state,
-				      .rank = j->rank,
-				      .kernel = j->kernel,
-				      .heads = 1,
-				      .bias = j->bias,
-				      .conv_bias = j->conv_bias,
-				      .normed = true,
-				      .norm = OOM_NORM_RMS,
-				      .act = a->act};
+	return (struct oom_selective){.inner = j->inner, .d_state = j->state, .rank = j->rank,
+				      .kernel = j->kernel, .heads = 1, .bias = j->bias,
+				      .conv_bias = j->conv_bias, .normed = true,
+				      .norm = OOM_NORM_RMS, .act = a->act};
 }
 
 static void jamba_parse(struct oom_arch *a)
@@ -55,7 +42,6 @@ static void jamba_parse(struct oom_arch *a)
 	struct oom_selective m;
 	bool experts = false;
 
-	a->norm = OOM_NORM_RMS;
 	j->inner *= a->d_model;                 /* mamba_expand */
 	j->rank = rank && rank->type == OOM_KEY_NUMBER ? oom_read_count(r, "mamba_dt_rank", 1) :
 							 (a->d_model + 15) / 16;
@@ -80,12 +66,9 @@ static void jamba_parse(struct oom_arch *a)
 static struct oom_val jamba_feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind,
 					 struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .act = a->act,
-				  .scores_in_model_type = true,
-				  .router_linear = true};
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .act = a->act,
+				  .scores_in_model_type = true, .router_linear = true};
 
 	return kind & EXPERTS ? oom_moe_mlp(t, &m, x) :
 				oom_gated_mlp(t, x, a->act, D(a->d_ff), false);
@@ -122,6 +105,7 @@ const struct oom_family oom_family_jamba = {
 	.summary = "Mamba layers with softmax attention and experts between them",
 	.source = "transformers 5.12 models/jamba/modeling_jamba.py",
 	.types = OOM_TYPE("jamba"),
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "in_proj+q_proj+v_proj",
 	.keys = jamba_keys,
 	.parse = jamba_parse,

@@ -5,25 +5,16 @@
 #include "config/keys.h"
 
 static const struct oom_key_row jetmoe_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "hidden_size"),
-	MUST(d_ff, "intermediate_size"),
-	LIKE(d_expert, NULL, 1, d_ff),
-	MUST(n_layers, "num_hidden_layers"),
-	MUST(n_kv_heads, "num_key_value_heads"),
-	MUST(head_dim, "kv_channels"),
-	MUST(n_experts, "num_local_experts"),
-	MUST(top_k, "num_experts_per_tok"),
-	OR(max_positions, "max_position_embeddings", 0),
-	ACT(act, "activation_function", "silu"),
-	FLAG(tie, "tie_word_embeddings", true),
-	REAL(attn_dropout, "attention_dropout", 0),
-	OOM_KEYS_END,
-};
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"), MUST(d_ff, "intermediate_size"),
+	LIKE(d_expert, NULL, 1, d_ff), MUST(n_layers, "num_hidden_layers"),
+	MUST(n_kv_heads, "num_key_value_heads"), MUST(head_dim, "kv_channels"),
+	MUST(n_experts, "num_local_experts"), MUST(top_k, "num_experts_per_tok"),
+	OR(max_positions, "max_position_embeddings", 0), ACT(act, "activation_function", "silu"),
+	FLAG(tie, "tie_word_embeddings", true), REAL(attn_dropout, "attention_dropout", 0),
+	OOM_KEYS_END};
 
 static void jetmoe_parse(struct oom_arch *a)
 {
-	a->norm = OOM_NORM_RMS;
 	a->n_heads = a->n_kv_heads * a->top_k;
 	oom_check_experts(a);
 }
@@ -86,10 +77,8 @@ static struct oom_val jetmoe_block(struct oom_tape *t, const void *ctx, uint32_t
 {
 	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .act = a->act};
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .act = a->act};
 	struct oom_frame f = {.t = t};
 	struct oom_val h, bias;
 
@@ -116,6 +105,7 @@ const struct oom_family oom_family_jetmoe = {
 	.summary = "mixtures of attention projections and of feed-forwards",
 	.source = "transformers 5.12 models/jetmoe/modeling_jetmoe.py",
 	.types = OOM_TYPE("jetmoe"),
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "kv_proj",
 	.keys = jetmoe_keys,
 	.parse = jetmoe_parse,

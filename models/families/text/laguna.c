@@ -16,19 +16,11 @@ struct laguna {
 OOM_OWN(laguna, struct laguna);
 
 static const struct oom_key_row laguna_keys[] = {
-	OOM_DECODER_KEYS,
-	MUST(d_ff, "intermediate_size"),
-	OOM_GROUPED_KEYS,
-	OOM_USUAL_KEYS,
-	ACT(act, "hidden_act", "silu"),
-	OOM_BIAS_KEYS(false),
-	OR(window, "sliding_window", 0),
-	MUST(n_experts, "num_experts"),
-	MUST(top_k, "num_experts_per_tok"),
-	MUST(d_expert, "moe_intermediate_size"),
-	MUST(d_shared, "shared_expert_intermediate_size"),
-	OOM_KEYS_END,
-};
+	OOM_DECODER_KEYS, MUST(d_ff, "intermediate_size"), OOM_GROUPED_KEYS, OOM_USUAL_KEYS,
+	ACT(act, "hidden_act", "silu"), OOM_BIAS_KEYS(false), OR(window, "sliding_window", 0),
+	MUST(n_experts, "num_experts"), MUST(top_k, "num_experts_per_tok"),
+	MUST(d_expert, "moe_intermediate_size"), MUST(d_shared, "shared_expert_intermediate_size"),
+	OOM_KEYS_END};
 
 /* The index of a number of heads among those in use. */
 static uint64_t head_count(struct oom_arch *a, uint64_t heads)
@@ -84,7 +76,6 @@ static void laguna_parse(struct oom_arch *a)
 	struct laguna *own = laguna_own(a);
 	struct oom_reader *r = &a->rd;
 
-	a->norm = OOM_NORM_RMS;
 	if (!a->n_kv_heads || !a->head_dim)
 		oom_read_fail(r, "num_key_value_heads and head_dim must be positive");
 	own->softcap = oom_read_real(r, "moe_router_logit_softcapping", 0) > 0;
@@ -109,10 +100,8 @@ struct laguna_layer {
  * the model's type. */
 static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .act = a->act};
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .act = a->act};
 	const struct oom_dim e = {m.experts, "n_experts"}, k = {m.top_k, "top_k"},
 			     d_shared = {a->d_shared, "d_shared"};
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
@@ -196,6 +185,7 @@ const struct oom_family oom_family_laguna = {
 	.summary = "heads by layer, a gate for every head, sigmoid-routed experts",
 	.source = "transformers 5.12 models/laguna/modeling_laguna.py",
 	.types = OOM_TYPE("laguna"),
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "q_proj+v_proj",
 	.keys = laguna_keys,
 	.parse = laguna_parse,

@@ -15,9 +15,7 @@ struct layoutlmv3 {
 OOM_OWN(layoutlmv3, struct layoutlmv3);
 
 static const struct oom_key_row layoutlmv3_keys[] = {
-	OOM_BERT_KEYS,
-	OR(channels, "num_channels", 3),
-	OR(patch, "patch_size", 16),
+	OOM_BERT_KEYS, OR(channels, "num_channels", 3), OR(patch, "patch_size", 16),
 	OR_OWN(struct layoutlmv3, coordinates, "coordinate_size", 128),
 	OR_OWN(struct layoutlmv3, shape, "shape_size", 128),
 	OR_OWN(struct layoutlmv3, rows_2d, "max_2d_position_embeddings", 1024),
@@ -25,9 +23,7 @@ static const struct oom_key_row layoutlmv3_keys[] = {
 	FLAG_OWN(struct layoutlmv3, relative, "has_relative_attention_bias", true),
 	FLAG_OWN(struct layoutlmv3, spatial, "has_spatial_attention_bias", true),
 	OR_OWN(struct layoutlmv3, bins, "rel_pos_bins", 32),
-	OR_OWN(struct layoutlmv3, bins_2d, "rel_2d_pos_bins", 64),
-	OOM_KEYS_END,
-};
+	OR_OWN(struct layoutlmv3, bins_2d, "rel_2d_pos_bins", 64), OOM_KEYS_END};
 
 static void layoutlmv3_parse(struct oom_arch *a)
 {
@@ -35,7 +31,6 @@ static void layoutlmv3_parse(struct oom_arch *a)
 	struct layoutlmv3 *v = layoutlmv3_own(a);
 	const uint64_t side = a->patch ? oom_read_count_or(r, "input_size", 224) / a->patch : 0;
 
-	a->default_task = OOM_TASK_SEQ_CLS;
 	a->classifier_dropout = oom_read_real(r, "classifier_dropout", a->dropout);
 	v->side = side;
 	if (4 * v->coordinates + 2 * v->shape != a->d_model)
@@ -214,6 +209,7 @@ const struct oom_family oom_family_layoutlmv3 = {
 	.summary = "encoder of words and boxes with relative biases",
 	.source = "transformers 5.12 models/layoutlmv3/modeling_layoutlmv3.py",
 	.types = OOM_TYPE("layoutlmv3"),
+	.task = OOM_TASK_SEQ_CLS,
 	.lora_targets = "query+value",
 	.keys = layoutlmv3_keys,
 	.parse = layoutlmv3_parse,

@@ -27,23 +27,14 @@ struct lfm2 {
 OOM_OWN(lfm2, struct lfm2);
 
 static const struct oom_key_row lfm2_keys[] = {
-	OOM_DECODER_KEYS,
-	OOM_GROUPED_KEYS,
-	OR(max_positions, "max_position_embeddings", 0),
-	FLAG(tie, "tie_word_embeddings", true),
-	MUST_OWN(struct lfm2, kernel, "conv_L_cache"),
-	FLAG_OWN(struct lfm2, conv_bias, "conv_bias", false),
-	OOM_KEYS_END,
-};
+	OOM_DECODER_KEYS, OOM_GROUPED_KEYS, OR(max_positions, "max_position_embeddings", 0),
+	FLAG(tie, "tie_word_embeddings", true), MUST_OWN(struct lfm2, kernel, "conv_L_cache"),
+	FLAG_OWN(struct lfm2, conv_bias, "conv_bias", false), OOM_KEYS_END};
 static const struct oom_key_row lfm2_moe_keys[] = {
 	MUST0_OWN(struct lfm2, dense_layers, "num_dense_layers"),
 	FLAG_OWN(struct lfm2, norm_topk, "norm_topk_prob", true),
-	FLAG_OWN(struct lfm2, expert_bias, "use_expert_bias", true),
-	MUST(n_experts, "num_experts"),
-	MUST(top_k, "num_experts_per_tok"),
-	MUST(d_expert, "moe_intermediate_size"),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct lfm2, expert_bias, "use_expert_bias", true), MUST(n_experts, "num_experts"),
+	MUST(top_k, "num_experts_per_tok"), MUST(d_expert, "moe_intermediate_size"), OOM_KEYS_END};
 
 static void parse_kinds(struct oom_arch *a)
 {
@@ -95,7 +86,6 @@ static void lfm2_parse(struct oom_arch *a)
 	struct lfm2 *own = lfm2_own(a);
 	struct oom_reader *r = &a->rd;
 
-	a->norm = OOM_NORM_RMS;
 	a->act = OOM_ACT_SILU;
 	a->d_ff = oom_read_count(
 		r, oom_read_explicit(r, "block_ff_dim") ? "block_ff_dim" : "intermediate_size", 1);
@@ -136,10 +126,8 @@ static struct oom_val short_conv(struct oom_tape *t, const struct oom_arch *a, s
  * choice alone. */
 static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .act = a->act,
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .act = a->act,
 				  .norm_topk = lfm2_of(a)->norm_topk};
 	const struct oom_dim e = {m.experts, "n_experts"}, k = {m.top_k, "top_k"};
 	struct oom_frame f = {.t = t};
@@ -220,6 +208,7 @@ const struct oom_family oom_family_lfm2 = {
 		   "or experts",
 	.source = "transformers 5.12 models/lfm2/modeling_lfm2.py",
 	.types = lfm2_types,
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "in_proj+q_proj+v_proj",
 	.keys = lfm2_keys,
 	.parse = lfm2_parse,

@@ -9,17 +9,13 @@ struct lilt {
 OOM_OWN(lilt, struct lilt);
 
 static const struct oom_key_row lilt_keys[] = {
-	OOM_BERT_KEYS,
-	OR_OWN(struct lilt, shrink, "channel_shrink_ratio", 4),
-	OR_OWN(struct lilt, rows_2d, "max_2d_position_embeddings", 1024),
-	OOM_KEYS_END,
-};
+	OOM_BERT_KEYS, OR_OWN(struct lilt, shrink, "channel_shrink_ratio", 4),
+	OR_OWN(struct lilt, rows_2d, "max_2d_position_embeddings", 1024), OOM_KEYS_END};
 
 static void lilt_parse(struct oom_arch *a)
 {
 	const uint64_t shrink = lilt_of(a)->shrink;
 
-	a->default_task = OOM_TASK_SEQ_CLS;
 	a->classifier_dropout = oom_read_real(&a->rd, "classifier_dropout", a->dropout);
 	if (!shrink || a->head_dim % shrink || a->d_model % a->n_heads || a->d_model < 6)
 		oom_read_fail(&a->rd,
@@ -195,6 +191,7 @@ const struct oom_family oom_family_lilt = {
 	.summary = "text and layout encoders that share attention scores",
 	.source = "transformers 5.12 models/lilt/modeling_lilt.py",
 	.types = OOM_TYPE("lilt"),
+	.task = OOM_TASK_SEQ_CLS,
 	.lora_targets = "query+value",
 	.keys = lilt_keys,
 	.parse = lilt_parse,

@@ -16,26 +16,16 @@ struct llama4 {
 OOM_OWN(llama4, struct llama4);
 
 static const struct oom_key_row llama4_keys[] = {
-	OR(vocab, "vocab_size", 202048),
-	OR(d_model, "hidden_size", 5120),
-	OR(d_ff, "intermediate_size", 8192),
-	LIKE(d_expert, NULL, 1, d_ff),
+	OR(vocab, "vocab_size", 202048), OR(d_model, "hidden_size", 5120),
+	OR(d_ff, "intermediate_size", 8192), LIKE(d_expert, NULL, 1, d_ff),
 	LIKE(d_shared, NULL, 1, d_ff),
 	OR_OWN(struct llama4, d_dense, "intermediate_size_mlp", 16384),
-	OR(n_layers, "num_hidden_layers", 48),
-	OR(n_heads, "num_attention_heads", 40),
-	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
-	OR(n_experts, "num_local_experts", 16),
-	OR(top_k, "num_experts_per_tok", 1),
-	OR(head_dim, "head_dim", 128),
-	OOM_USUAL_KEYS,
-	OR(window, "attention_chunk_size", 8192),
-	ACT(act, "hidden_act", "silu"),
-	OOM_BIAS_KEYS(false),
-	FLAG_OWN(struct llama4, qk_norm, "use_qk_norm", true),
-	FLAG_OWN(struct llama4, tuned, "attn_temperature_tuning", true),
-	OOM_KEYS_END,
-};
+	OR(n_layers, "num_hidden_layers", 48), OR(n_heads, "num_attention_heads", 40),
+	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads), OR(n_experts, "num_local_experts", 16),
+	OR(top_k, "num_experts_per_tok", 1), OR(head_dim, "head_dim", 128), OOM_USUAL_KEYS,
+	OR(window, "attention_chunk_size", 8192), ACT(act, "hidden_act", "silu"),
+	OOM_BIAS_KEYS(false), FLAG_OWN(struct llama4, qk_norm, "use_qk_norm", true),
+	FLAG_OWN(struct llama4, tuned, "attn_temperature_tuning", true), OOM_KEYS_END};
 
 static void parse_kinds(struct oom_arch *a)
 {
@@ -66,7 +56,6 @@ static void llama4_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 
-	a->norm = OOM_NORM_RMS;
 	a->gated = true;
 	a->rotary_share = 1;
 	if (!a->n_heads || !a->n_kv_heads || !a->d_model || !a->vocab || !a->d_ff ||
@@ -252,6 +241,7 @@ const struct oom_family oom_family_llama4 = {
 		   "shared one",
 	.source = "transformers 5.12 models/llama4/modeling_llama4.py",
 	.types = OOM_TYPE("llama4_text"),
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "q_proj+v_proj",
 	.keys = llama4_keys,
 	.parse = llama4_parse,

@@ -80,18 +80,13 @@ struct oom_val oom_llama_moshi_mlp(struct oom_tape *t, const struct oom_arch *a,
 static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_llama_experts *e = llama_kind(a)->experts;
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .d_shared = a->d_shared,
-				  .act = a->act,
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
 				  .norm_topk = llama_of(a)->norm_topk,
 				  .scores_in_model_type = e->scores_cast,
 				  .shared_gate = e->shared_gate,
-				  .router_frozen_bias = e->frozen_bias,
-				  .topk_first = e->topk_first,
-				  .gate_fp32 = e->gate_fp32,
-				  .three_results = e->three_results};
+				  .router_frozen_bias = e->frozen_bias, .topk_first = e->topk_first,
+				  .gate_fp32 = e->gate_fp32, .three_results = e->three_results};
 
 	return e->one_by_one ? oom_moe_parallel_experts(t, &m, x) : oom_moe_mlp(t, &m, x);
 }

@@ -23,19 +23,14 @@ struct mamba {
 OOM_OWN(mamba, struct mamba);
 
 static const struct oom_key_row mamba_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "hidden_size"),
-	MUST(n_layers, "num_hidden_layers"),
-	MUST_OWN(struct mamba, state, "state_size"),
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"),
+	MUST(n_layers, "num_hidden_layers"), MUST_OWN(struct mamba, state, "state_size"),
 	MUST_OWN(struct mamba, kernel, "conv_kernel"),
 	FLAG_OWN(struct mamba, conv_bias, "use_conv_bias", true),
 	FLAG_OWN(struct mamba, bias, "use_bias", false),
 	FLAG_OWN(struct mamba, fp32_residual, "residual_in_fp32", true),
 	FLAG_OWN(struct mamba, associative, "use_associative_scan", true),
-	ACT(act, "hidden_act", "silu"),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	ACT(act, "hidden_act", "silu"), FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 
 static bool mamba_normed(const struct oom_arch *a)
 {
@@ -48,16 +43,10 @@ static struct oom_selective mamba_mixer(const struct oom_arch *a)
 {
 	const struct mamba *own = mamba_of(a);
 
-	return (struct oom_selective){.inner = own->inner,
-				      .d_state = own->state,
-				      .rank = own->rank,
-				      .kernel = own->kernel,
-				      .heads = 1,
-				      .bias = own->bias,
-				      .conv_bias = own->conv_bias,
-				      .normed = mamba_normed(a),
-				      .norm = OOM_NORM_RMS_PLAIN,
-				      .act = a->act};
+	return (struct oom_selective){.inner = own->inner, .d_state = own->state, .rank = own->rank,
+				      .kernel = own->kernel, .heads = 1, .bias = own->bias,
+				      .conv_bias = own->conv_bias, .normed = mamba_normed(a),
+				      .norm = OOM_NORM_RMS_PLAIN, .act = a->act};
 }
 
 static void mamba_parse(struct oom_arch *a)
@@ -67,7 +56,6 @@ static void mamba_parse(struct oom_arch *a)
 	const struct oom_key *rank = oom_read_key(r, "time_step_rank");
 	struct oom_selective m;
 
-	a->norm = OOM_NORM_RMS;
 	/* MambaConfig computes intermediate_size = int(expand * hidden_size) and ceil(hidden_size /
 	 * 16) itself, then takes what the file says */
 	own->inner = (uint64_t)(oom_read_real(r, "expand", 2) * (double)a->d_model);
@@ -169,6 +157,7 @@ const struct oom_family oom_family_mamba = {
 	.summary = "selective state space, scan written in PyTorch",
 	.source = "transformers 5.12 models/mamba/modeling_mamba.py",
 	.types = mamba_types,
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "in_proj+x_proj+embeddings+out_proj",
 	.keys = mamba_keys,
 	.parse = mamba_parse,

@@ -62,12 +62,10 @@ static const struct mamba2_kind *kind_of(const struct oom_arch *a)
 		FLAG_OWN(struct mamba2, out_bias, proj, false)
 
 static const struct oom_key_row mamba2_words[] = {
-	MIXER_KEYS("state_size", "n_groups", "conv_kernel", "chunk_size", "num_heads",
-		   "use_conv_bias", "use_bias"),
+	MIXER_KEYS("state_size", "n_groups", "conv_kernel", "chunk_size", "num_heads", "use_conv_bias", "use_bias"),
 	OOM_KEYS_END};
 static const struct oom_key_row nemotron_words[] = {
-	MIXER_KEYS("ssm_state_size", "n_groups", "conv_kernel", "chunk_size", "mamba_num_heads",
-		   "use_conv_bias", "use_bias"),
+	MIXER_KEYS("ssm_state_size", "n_groups", "conv_kernel", "chunk_size", "mamba_num_heads", "use_conv_bias", "use_bias"),
 	OOM_KEYS_END};
 static const struct oom_key_row prefixed_words[] = {
 	MIXER_KEYS("mamba_d_state", "mamba_n_groups", "mamba_d_conv", "mamba_chunk_size",
@@ -75,12 +73,9 @@ static const struct oom_key_row prefixed_words[] = {
 	OOM_KEYS_END};
 
 static const struct oom_key_row attention_keys[] = {
-	MUST(n_heads, "num_attention_heads"),
-	OOM_GROUPED_KEYS,
-	REAL(attn_dropout, "attention_dropout", 0),
-	FLAG(mlp_bias, "mlp_bias", false),
-	MUST(d_ff, "intermediate_size"),
-	OR(max_positions, "max_position_embeddings", 0),
+	MUST(n_heads, "num_attention_heads"), OOM_GROUPED_KEYS,
+	REAL(attn_dropout, "attention_dropout", 0), FLAG(mlp_bias, "mlp_bias", false),
+	MUST(d_ff, "intermediate_size"), OR(max_positions, "max_position_embeddings", 0),
 	OOM_KEYS_END};
 
 static void parse_mixer(struct oom_arch *a, const struct mamba2_kind *kind)
@@ -216,7 +211,6 @@ static void mamba2_parse(struct oom_arch *a)
 	struct oom_reader *r = &a->rd;
 	struct oom_ssd m;
 
-	a->norm = OOM_NORM_RMS;
 	a->vocab = oom_read_count(r, "vocab_size", 1);
 	a->d_model = oom_read_count(r, "hidden_size", 1);
 	if (!kind->pattern)
@@ -288,11 +282,8 @@ static struct oom_val falcon_mlp(struct oom_tape *t, const struct oom_arch *a, u
 static struct oom_val granite_experts(struct oom_tape *t, const struct oom_arch *a, uint8_t layer,
 				      struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .d_shared = a->d_shared,
-				  .act = a->act};
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act};
 
 	(void)layer;
 	return oom_moe_parallel_experts(t, &m, x);
@@ -301,18 +292,11 @@ static struct oom_val granite_experts(struct oom_tape *t, const struct oom_arch 
 static struct oom_val nemotron_feed_forward(struct oom_tape *t, const struct oom_arch *a,
 					    uint8_t layer, struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .d_shared = a->d_shared,
-				  .act = a->act,
-				  .norm_topk = mamba2_of(a)->norm_topk,
-				  .router_fp32 = true,
-				  .sigmoid = true,
-				  .scale_weights = true,
-				  .ungated = true,
-				  .latent = mamba2_of(a)->latent,
-				  .latent_bias = a->mlp_bias};
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
+				  .norm_topk = mamba2_of(a)->norm_topk, .router_fp32 = true,
+				  .sigmoid = true, .scale_weights = true, .ungated = true,
+				  .latent = mamba2_of(a)->latent, .latent_bias = a->mlp_bias};
 
 	if (layer == LAYER_MOE)
 		return oom_moe_mlp(t, &m, x);
@@ -472,6 +456,7 @@ const struct oom_family oom_family_mamba2 = {
 		   "and feed-forwards",
 	.source = "transformers 5.12 models/mamba2/modeling_mamba2.py",
 	.types = types,
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "in_proj+q_proj+k_proj+v_proj+o_proj",
 	.parse = mamba2_parse,
 	.step = mamba2_step,

@@ -13,25 +13,17 @@ struct minimax {
 OOM_OWN(minimax, struct minimax);
 
 static const struct oom_key_row minimax_keys[] = {
-	OOM_DECODER_KEYS,
-	MUST(d_ff, "intermediate_size"),
-	LIKE(d_expert, NULL, 1, d_ff),
-	OOM_GROUPED_KEYS,
-	OOM_USUAL_KEYS,
-	ACT(act, "hidden_act", "silu"),
-	OR(window, "sliding_window", 0),
-	MUST(n_experts, "num_local_experts"),
-	MUST(top_k, "num_experts_per_tok"),
-	MUST_OWN(struct minimax, block, "block_size"),
-	OOM_KEYS_END,
-};
+	OOM_DECODER_KEYS, MUST(d_ff, "intermediate_size"), LIKE(d_expert, NULL, 1, d_ff),
+	OOM_GROUPED_KEYS, OOM_USUAL_KEYS, ACT(act, "hidden_act", "silu"),
+	OR(window, "sliding_window", 0), MUST(n_experts, "num_local_experts"),
+	MUST(top_k, "num_experts_per_tok"), MUST_OWN(struct minimax, block, "block_size"),
+	OOM_KEYS_END};
 
 static void minimax_parse(struct oom_arch *a)
 {
 	const uint64_t block = minimax_of(a)->block;
 	struct oom_reader *r = &a->rd;
 
-	a->norm = OOM_NORM_RMS;
 	if (block > 1u << 16)
 		oom_read_fail(r, "block_size (%llu) is out of range", (unsigned long long)block);
 	oom_check_experts(a);
@@ -135,9 +127,7 @@ static struct oom_val lightning(struct oom_tape *t, const struct oom_arch *a, st
 			     h = {x.width, x.text}, parts[3] = {w, w, w},
 			     wide = {3 * w.n, "3 * n_heads * head_dim"};
 	const uint32_t size = (uint32_t)minimax_of(a)->block;
-	struct lightning l = {.a = a,
-			      .w = w,
-			      .heads = {a->n_heads, "n_heads"},
+	struct lightning l = {.a = a, .w = w, .heads = {a->n_heads, "n_heads"},
 			      .state = {w.n * a->head_dim, "n_heads * head_dim^2"}};
 	struct oom_frame f = {.t = t};
 	struct oom_val p[3], g, y;
@@ -172,11 +162,8 @@ static struct oom_val minimax_block(struct oom_tape *t, const void *ctx, uint32_
 {
 	const struct minimax_layer *l = ctx;
 	const struct oom_arch *a = l->base.a;
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .act = a->act,
-				  .norm_topk = true};
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .act = a->act, .norm_topk = true};
 	const uint64_t heads = a->n_heads, size = minimax_of(a)->block;
 	struct oom_frame f = {.t = t};
 	struct oom_val h;
@@ -233,6 +220,7 @@ const struct oom_family oom_family_minimax = {
 	.summary = "lightning and softmax attention in turn, experts in every layer",
 	.source = "transformers 5.12 models/minimax/modeling_minimax.py",
 	.types = OOM_TYPE("minimax"),
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "q_proj+v_proj",
 	.keys = minimax_keys,
 	.parse = minimax_parse,

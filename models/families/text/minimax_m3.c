@@ -14,28 +14,22 @@ struct minimax_m3 {
 OOM_OWN(minimax_m3, struct minimax_m3);
 
 static const struct oom_key_row minimax_m3_keys[] = {
-	OOM_DECODER_KEYS,
-	MUST(d_ff, "dense_intermediate_size"),
+	OOM_DECODER_KEYS, MUST(d_ff, "dense_intermediate_size"),
 	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
-	QUOTIENT(head_dim, "head_dim", d_model, n_heads),
-	OOM_USUAL_KEYS,
+	QUOTIENT(head_dim, "head_dim", d_model, n_heads), OOM_USUAL_KEYS,
 	REAL(rotary_share, "rope_parameters.partial_rotary_factor", 1),
-	MUST(n_experts, "num_local_experts"),
-	MUST(top_k, "num_experts_per_tok"),
+	MUST(n_experts, "num_local_experts"), MUST(top_k, "num_experts_per_tok"),
 	MUST(d_expert, "intermediate_size"),
 	LIKE(d_shared, "shared_intermediate_size", 1, d_expert),
 	OR_OWN(struct minimax_m3, heads, "index_n_heads", 1),
 	LIKE_OWN(struct minimax_m3, dim, "index_head_dim", 1, head_dim),
-	OR_OWN(struct minimax_m3, block, "index_block_size", 128),
-	OOM_KEYS_END,
-};
+	OR_OWN(struct minimax_m3, block, "index_block_size", 128), OOM_KEYS_END};
 
 static void minimax_m3_parse(struct oom_arch *a)
 {
 	const uint64_t block = minimax_m3_of(a)->block;
 	struct oom_reader *r = &a->rd;
 
-	a->norm = OOM_NORM_RMS_PLUS1;
 	a->qk_norm = true;
 	if (!a->n_kv_heads || !a->head_dim || a->top_k > a->n_experts || !block || block > 1 << 20)
 		oom_read_fail(r, "num_key_value_heads, head_dim, num_experts_per_tok and "
@@ -111,16 +105,10 @@ static struct oom_val minimax_m3_block(struct oom_tape *t, const void *ctx, uint
 	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .d_shared = a->d_shared,
-				  .norm_topk = true,
-				  .router_fp32 = true,
-				  .sigmoid = true,
-				  .route_late = true,
-				  .shared_first = true,
-				  .glu = OOM_GLU_OAI,
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .d_shared = a->d_shared,
+				  .norm_topk = true, .router_fp32 = true, .sigmoid = true,
+				  .route_late = true, .shared_first = true, .glu = OOM_GLU_OAI,
 				  .scale_output = true};
 	struct oom_attn at = oom_attn_of(t, a);
 	struct oom_rope rope = l->rope;
@@ -152,6 +140,7 @@ const struct oom_family oom_family_minimax_m3 = {
 	.summary = "grouped heads with norms, block-sparse layers, sigmoid router, clamped gates",
 	.source = "transformers 5.12 models/minimax_m3_vl/modeling_minimax_m3_vl.py",
 	.types = OOM_TYPE("minimax_m3_vl_text"),
+	.norm = OOM_NORM_RMS_PLUS1,
 	.lora_targets = "q_proj+v_proj",
 	.keys = minimax_m3_keys,
 	.parse = minimax_m3_parse,

@@ -15,11 +15,8 @@ struct mobilebert {
 OOM_OWN(mobilebert, struct mobilebert);
 
 static const struct oom_key_row mobilebert_keys[] = {
-	OOM_ENCODER_KEYS,
-	MUST(d_embed, "embedding_size"),
-	OR(type_vocab, "type_vocab_size", 2),
-	ACT(act, "hidden_act", "relu"),
-	REAL(dropout, "hidden_dropout_prob", 0),
+	OOM_ENCODER_KEYS, MUST(d_embed, "embedding_size"), OR(type_vocab, "type_vocab_size", 2),
+	ACT(act, "hidden_act", "relu"), REAL(dropout, "hidden_dropout_prob", 0),
 	REAL(attn_dropout, "attention_probs_dropout_prob", 0.1),
 	FLAG(tie, "tie_word_embeddings", true),
 	OR_OWN(struct mobilebert, inner, "intra_bottleneck_size", 128),
@@ -28,9 +25,7 @@ static const struct oom_key_row mobilebert_keys[] = {
 	FLAG_OWN(struct mobilebert, shared_qk, "key_query_shared_bottleneck", true),
 	FLAG_OWN(struct mobilebert, inner_v, "use_bottleneck_attention", false),
 	FLAG_OWN(struct mobilebert, trigram, "trigram_input", true),
-	FLAG_OWN(struct mobilebert, pooler, "classifier_activation", true),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct mobilebert, pooler, "classifier_activation", true), OOM_KEYS_END};
 
 static void mobilebert_parse(struct oom_arch *a)
 {
@@ -38,7 +33,6 @@ static void mobilebert_parse(struct oom_arch *a)
 	const char *norm = oom_read_string(r, "normalization_type", "no_norm");
 	struct mobilebert *own = mobilebert_own(a);
 
-	a->default_task = OOM_TASK_MASKED_LM;
 	a->classifier_dropout = oom_read_real(r, "classifier_dropout", a->dropout);
 	own->real_norm = norm && !strcmp(norm, "layer_norm");
 	if (!own->bottleneck)
@@ -56,11 +50,6 @@ static void mobilebert_parse(struct oom_arch *a)
 		oom_read_fail(r, "embedding_size (%llu) is more than hidden_size (%llu)",
 			      (unsigned long long)a->d_embed, (unsigned long long)a->d_model);
 }
-
-struct mobilebert_layer {
-	const struct oom_arch *a;
-	struct oom_val mask;
-};
 
 /* NoNorm: input * weight + bias. */
 static struct oom_val mobilebert_norm(struct oom_tape *t, const struct oom_arch *a,
@@ -125,7 +114,7 @@ static void mobilebert_inputs(struct oom_frame *f, const struct oom_arch *a, str
 		in[0] = oom_name(f, mobilebert_narrow(f->t, a, x));
 }
 
-static struct oom_val mobilebert_attention(struct oom_tape *t, const struct mobilebert_layer *l,
+static struct oom_val mobilebert_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
 					   const struct oom_val in[3], struct oom_frame *caller)
 {
 	const struct oom_arch *a = l->a;
@@ -146,7 +135,7 @@ static struct oom_val mobilebert_attention(struct oom_tape *t, const struct mobi
 static struct oom_val mobilebert_block(struct oom_tape *t, const void *ctx, uint32_t i,
 				       struct oom_val x)
 {
-	const struct mobilebert_layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const struct mobilebert *own = mobilebert_of(a);
 	const double p = own->bottleneck ? 0 : a->dropout;
@@ -235,7 +224,7 @@ static struct oom_val mobilebert_masked_lm(struct oom_tape *t, const struct oom_
 static struct oom_val mobilebert_model(struct oom_tape *t, const struct oom_arch *a,
 				       struct oom_val *word)
 {
-	struct mobilebert_layer l = {.a = a};
+	struct oom_decoder_layer l = {.a = a};
 	struct oom_frame f = {.t = t};
 	struct oom_val x = oom_name(&f, mobilebert_embeddings(t, a, word));
 
@@ -266,6 +255,7 @@ const struct oom_family oom_family_mobilebert = {
 	.summary = "narrow layers between wide ones, stacked feed-forwards",
 	.source = "transformers 5.12 models/mobilebert/modeling_mobilebert.py",
 	.types = OOM_TYPE("mobilebert"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "query+value",
 	.keys = mobilebert_keys,
 	.parse = mobilebert_parse,

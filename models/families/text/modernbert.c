@@ -25,22 +25,16 @@ OOM_OWN(modernbert, struct modernbert);
 enum { MODERNBERT_FIRST = 1, MODERNBERT_SLIDES = 2 };
 
 static const struct oom_key_row modernbert_keys[] = {
-	OOM_DECODER_KEYS,
-	MUST(d_ff, "intermediate_size"),
-	ACT(act, "hidden_activation", "gelu"),
+	OOM_DECODER_KEYS, MUST(d_ff, "intermediate_size"), ACT(act, "hidden_activation", "gelu"),
 	ACT_OWN(struct modernbert, head_act, "classifier_activation", "gelu"),
 	FLAG_OWN(struct modernbert, norm_bias, "norm_bias", false),
 	FLAG_OWN(struct modernbert, attn_bias, "attention_bias", false),
 	FLAG(mlp_bias, "mlp_bias", false),
 	FLAG_OWN(struct modernbert, head_bias, "classifier_bias", false),
 	FLAG_OWN(struct modernbert, decoder_bias, "decoder_bias", true),
-	REAL(embed_dropout, "embedding_dropout", 0),
-	REAL(attn_dropout, "attention_dropout", 0),
-	REAL(act_dropout, "mlp_dropout", 0),
-	REAL(classifier_dropout, "classifier_dropout", 0),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	REAL(embed_dropout, "embedding_dropout", 0), REAL(attn_dropout, "attention_dropout", 0),
+	REAL(act_dropout, "mlp_dropout", 0), REAL(classifier_dropout, "classifier_dropout", 0),
+	FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 
 static const struct modernbert_kind *modernbert_kind(const struct oom_arch *a)
 {

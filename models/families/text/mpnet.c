@@ -8,19 +8,14 @@ struct mpnet {
 OOM_OWN(mpnet, struct mpnet);
 
 static const struct oom_key_row mpnet_keys[] = {
-	OOM_ENCODER_KEYS,
-	ACT(act, "hidden_act", "gelu"),
-	REAL(dropout, "hidden_dropout_prob", 0.1),
+	OOM_ENCODER_KEYS, ACT(act, "hidden_act", "gelu"), REAL(dropout, "hidden_dropout_prob", 0.1),
 	REAL(classifier_dropout, "hidden_dropout_prob", 0.1),
 	REAL(attn_dropout, "attention_probs_dropout_prob", 0.1),
 	FLAG(tie, "tie_word_embeddings", true),
-	OR_OWN(struct mpnet, buckets, "relative_attention_num_buckets", 32),
-	OOM_KEYS_END,
-};
+	OR_OWN(struct mpnet, buckets, "relative_attention_num_buckets", 32), OOM_KEYS_END};
 
 static void mpnet_parse(struct oom_arch *a)
 {
-	a->default_task = OOM_TASK_MASKED_LM;
 	oom_check_heads(a);
 }
 
@@ -125,6 +120,7 @@ const struct oom_family oom_family_mpnet = {
 	.summary = "post-norm encoder with a learned bias of relative positions",
 	.source = "transformers 5.12 models/mpnet/modeling_mpnet.py",
 	.types = OOM_TYPE("mpnet"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "q+v",
 	.keys = mpnet_keys,
 	.parse = mpnet_parse,

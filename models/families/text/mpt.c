@@ -9,22 +9,10 @@ struct mpt {
 OOM_OWN(mpt, struct mpt);
 
 static const struct oom_key_row mpt_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "d_model"),
-	LIKE(d_ff, NULL, 4, d_model),
-	MUST(n_layers, "n_layers"),
-	MUST(n_heads, "n_heads"),
-	MUST(max_positions, "max_seq_len"),
-	REAL(attn_dropout, "attn_config.attn_pdrop", 0),
-	FLAG(tie, "tie_word_embeddings", true),
-	REAL_OWN(struct mpt, clip_qkv, "attn_config.clip_qkv", 0),
-	OOM_KEYS_END,
-};
-
-static void mpt_parse(struct oom_arch *a)
-{
-	a->norm = OOM_NORM_LAYER_NO_BIAS;
-}
+	MUST(vocab, "vocab_size"), MUST(d_model, "d_model"), LIKE(d_ff, NULL, 4, d_model),
+	MUST(n_layers, "n_layers"), MUST(n_heads, "n_heads"), MUST(max_positions, "max_seq_len"),
+	REAL(attn_dropout, "attn_config.attn_pdrop", 0), FLAG(tie, "tie_word_embeddings", true),
+	REAL_OWN(struct mpt, clip_qkv, "attn_config.clip_qkv", 0), OOM_KEYS_END};
 
 struct mpt_layer {
 	struct oom_decoder_layer base;
@@ -105,8 +93,8 @@ const struct oom_family oom_family_mpt = {
 	.summary = "pre-norm decoder with ALiBi, norms without bias, eager attention",
 	.source = "transformers 5.12 models/mpt/modeling_mpt.py",
 	.types = OOM_TYPE("mpt"),
+	.norm = OOM_NORM_LAYER_NO_BIAS,
 	.lora_targets = "Wqkv",
 	.keys = mpt_keys,
-	.parse = mpt_parse,
 	.decoder = &mpt_decoder,
 };

@@ -10,14 +10,10 @@ struct nomic_bert_kind {
 };
 
 static const struct oom_key_row nomic_bert_keys[] = {
-	OOM_ENCODER_KEYS,
-	QUOTIENT(head_dim, "head_dim", d_model, n_heads),
-	OR(type_vocab, "type_vocab_size", 2),
-	REAL(dropout, "hidden_dropout_prob", 0),
+	OOM_ENCODER_KEYS, QUOTIENT(head_dim, "head_dim", d_model, n_heads),
+	OR(type_vocab, "type_vocab_size", 2), REAL(dropout, "hidden_dropout_prob", 0),
 	REAL(attn_dropout, "attention_probs_dropout_prob", 0),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 
 static const struct nomic_bert_kind *nomic_bert_kind(const struct oom_arch *a)
 {
@@ -28,17 +24,10 @@ static void nomic_bert_parse(struct oom_arch *a)
 {
 	const struct nomic_bert_kind *kind = nomic_bert_kind(a);
 
-	a->default_task = OOM_TASK_MASKED_LM;
 	a->act = oom_read_act(&a->rd, "hidden_act", kind->act);
 	a->classifier_dropout = oom_read_real(&a->rd, "classifier_dropout", a->dropout);
 	a->qkv_bias = a->o_bias = kind->jina;
 }
-
-struct nomic_bert_layer {
-	const struct oom_arch *a;
-	struct oom_val mask;
-	struct oom_rope rope;
-};
 
 /* norm(residual + dropout(y)) */
 static struct oom_val nomic_bert_join(struct oom_tape *t, const struct oom_arch *a,
@@ -51,7 +40,7 @@ static struct oom_val nomic_bert_join(struct oom_tape *t, const struct oom_arch 
 static struct oom_val nomic_bert_block(struct oom_tape *t, const void *ctx, uint32_t i,
 				       struct oom_val x)
 {
-	const struct nomic_bert_layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const struct oom_dim ff = D(a->d_ff);
 	struct oom_attn at = oom_attn_of(t, a);
@@ -91,7 +80,7 @@ static struct oom_val nomic_bert_embeddings(struct oom_tape *t, const struct oom
 static struct oom_val nomic_bert_model(struct oom_tape *t, const struct oom_arch *a,
 				       struct oom_val *word)
 {
-	struct nomic_bert_layer l = {.a = a};
+	struct oom_decoder_layer l = {.a = a};
 	struct oom_frame f = {.t = t};
 	struct oom_val x;
 
@@ -130,6 +119,7 @@ const struct oom_family oom_family_nomic_bert = {
 	.summary = "post-norm encoder with rotary positions",
 	.source = "transformers 5.12 models/nomic_bert/modeling_nomic_bert.py",
 	.types = types,
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "q_proj+v_proj",
 	.keys = nomic_bert_keys,
 	.parse = nomic_bert_parse,

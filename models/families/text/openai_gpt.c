@@ -9,19 +9,11 @@ struct openai_gpt_layer {
 };
 
 static const struct oom_key_row openai_gpt_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "n_embd"),
-	LIKE(d_ff, NULL, 4, d_model),
-	MUST(n_layers, "n_layer"),
-	MUST(n_heads, "n_head"),
-	MUST(max_positions, "n_positions"),
-	ACT(act, "afn", "gelu"),
-	REAL(dropout, "resid_pdrop", 0.1),
-	REAL(embed_dropout, "embd_pdrop", 0.1),
-	REAL(attn_dropout, "attn_pdrop", 0.1),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	MUST(vocab, "vocab_size"), MUST(d_model, "n_embd"), LIKE(d_ff, NULL, 4, d_model),
+	MUST(n_layers, "n_layer"), MUST(n_heads, "n_head"), MUST(max_positions, "n_positions"),
+	ACT(act, "afn", "gelu"), REAL(dropout, "resid_pdrop", 0.1),
+	REAL(embed_dropout, "embd_pdrop", 0.1), REAL(attn_dropout, "attn_pdrop", 0.1),
+	FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 
 static void openai_gpt_parse(struct oom_arch *a)
 {

@@ -9,20 +9,14 @@ struct opt {
 OOM_OWN(opt, struct opt);
 
 static const struct oom_key_row opt_keys[] = {
-	OOM_DECODER_KEYS,
-	MUST(d_ff, "ffn_dim"),
-	MUST(max_positions, "max_position_embeddings"),
-	LIKE(d_embed, "word_embed_proj_dim", 1, d_model),
-	ACT(act, "activation_function", "relu"),
-	REAL(dropout, "dropout", 0.1),
-	REAL(attn_dropout, "attention_dropout", 0),
+	OOM_DECODER_KEYS, MUST(d_ff, "ffn_dim"), MUST(max_positions, "max_position_embeddings"),
+	LIKE(d_embed, "word_embed_proj_dim", 1, d_model), ACT(act, "activation_function", "relu"),
+	REAL(dropout, "dropout", 0.1), REAL(attn_dropout, "attention_dropout", 0),
 	FLAG(tie, "tie_word_embeddings", true),
 	FLAG_OWN(struct opt, pre_norm, "do_layer_norm_before", true),
 	FLAG_OWN(struct opt, bias, "enable_bias", true),
 	FLAG_OWN(struct opt, affine, "layer_norm_elementwise_affine", true),
-	FLAG_OWN(struct opt, no_final_norm, "_remove_final_layer_norm", false),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct opt, no_final_norm, "_remove_final_layer_norm", false), OOM_KEYS_END};
 
 static struct oom_val opt_norm(struct oom_tape *t, const struct oom_arch *a, const char *name,
 			       struct oom_val x)

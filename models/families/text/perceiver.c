@@ -19,14 +19,10 @@ struct perceiver {
 OOM_OWN(perceiver, struct perceiver);
 
 static const struct oom_key_row perceiver_keys[] = {
-	OR(d_model, "d_model", 768),
-	OR(n_layers, "num_self_attends_per_block", 26),
-	OR(n_heads, "num_self_attention_heads", 8),
-	OR(vocab, "vocab_size", 262),
-	OR(max_positions, "max_position_embeddings", 2048),
-	OR(image_size, "image_size", 56),
-	ACT(act, "hidden_act", "gelu"),
-	REAL(attn_dropout, "attention_probs_dropout_prob", 0.1),
+	OR(d_model, "d_model", 768), OR(n_layers, "num_self_attends_per_block", 26),
+	OR(n_heads, "num_self_attention_heads", 8), OR(vocab, "vocab_size", 262),
+	OR(max_positions, "max_position_embeddings", 2048), OR(image_size, "image_size", 56),
+	ACT(act, "hidden_act", "gelu"), REAL(attn_dropout, "attention_probs_dropout_prob", 0.1),
 	OR_OWN(struct perceiver, latents, "num_latents", 256),
 	OR_OWN(struct perceiver, d_latents, "d_latents", 1280),
 	OR_OWN(struct perceiver, qk, "qk_channels", 0),
@@ -35,9 +31,7 @@ static const struct oom_key_row perceiver_keys[] = {
 	OR_OWN(struct perceiver, cross_heads, "num_cross_attention_heads", 8),
 	OR_OWN(struct perceiver, cross_wide, "cross_attention_widening_factor", 1),
 	OR_OWN(struct perceiver, self_wide, "self_attention_widening_factor", 1),
-	FLAG_OWN(struct perceiver, residual, "use_query_residual", true),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct perceiver, residual, "use_query_residual", true), OOM_KEYS_END};
 
 static bool perceiver_in(uint64_t n, uint64_t most)
 {
@@ -50,7 +44,6 @@ static void perceiver_parse(struct oom_arch *a)
 	const char *shape = oom_read_string(r, "cross_attention_shape_for_attention", "kv");
 	struct perceiver *p = perceiver_own(a);
 
-	a->default_task = OOM_TASK_MASKED_LM;
 	p->shape_q = !strcmp(shape, "q");
 	a->head_dim = a->n_heads ? p->d_latents / a->n_heads : 0;
 	if (!a->n_heads || !a->vocab || !p->cross_heads || !p->blocks || p->qk > 1 << 20 ||
@@ -194,17 +187,10 @@ static struct oom_val perceiver_cross(struct oom_tape *t, const struct oom_arch 
 {
 	const struct perceiver *p = perceiver_of(a);
 	const uint64_t qk = p->qk ? p->qk : p->shape_q ? p->d_latents : x.width;
-	struct perceiver_layer l = {.a = a,
-				    .q_dim = p->d_latents,
-				    .qk = qk,
-				    .v = p->v ? p->v : qk,
-				    .heads = p->cross_heads,
-				    .wide = p->cross_wide,
-				    .mq = oom_tokens_of(t, p->latents),
-				    .mk = mk,
-				    .sk = sk,
-				    .inputs = x,
-				    .residual = p->residual};
+	struct perceiver_layer l = {.a = a, .q_dim = p->d_latents, .qk = qk, .v = p->v ? p->v : qk,
+				    .heads = p->cross_heads, .wide = p->cross_wide,
+				    .mq = oom_tokens_of(t, p->latents), .mk = mk, .sk = sk,
+				    .inputs = x, .residual = p->residual};
 	struct oom_frame f = {.t = t};
 
 	l.mask = oom_new(t, "extended attention mask", mk, D(1), (enum oom_dtype)x.dt);
@@ -217,18 +203,11 @@ static struct oom_val perceiver_encode(struct oom_tape *t, const struct oom_arch
 {
 	const struct perceiver *p = perceiver_of(a);
 	const uint64_t d = p->d_latents, n = p->latents, qk = p->qk ? p->qk : d;
-	const struct perceiver_layer l = {.a = a,
-					  .q_dim = d,
-					  .qk = qk,
-					  .v = p->v ? p->v : qk,
-					  .heads = a->n_heads,
-					  .wide = p->self_wide,
-					  .mq = oom_tokens_of(t, n),
-					  .mk = oom_tokens_of(t, n),
-					  .sk = oom_length_of(t, n),
-					  .residual = true,
-					  .inputs = oom_none(),
-					  .mask = oom_none()};
+	const struct perceiver_layer l = {.a = a, .q_dim = d, .qk = qk, .v = p->v ? p->v : qk,
+					  .heads = a->n_heads, .wide = p->self_wide,
+					  .mq = oom_tokens_of(t, n), .mk = oom_tokens_of(t, n),
+					  .sk = oom_length_of(t, n), .residual = true,
+					  .inputs = oom_none(), .mask = oom_none()};
 	struct oom_frame f = {.t = t};
 	struct oom_val z = oom_name(&f, perceiver_learned(t, "latents", n, d));
 
@@ -250,18 +229,12 @@ static struct oom_val perceiver_decode(struct oom_tape *t, const struct oom_arch
 	const struct perceiver *p = perceiver_of(a);
 	const uint64_t d = p->d_latents, n = lm ? a->max_positions : 1, q_dim = lm ? a->d_model : d;
 	const uint64_t qk = lm ? LM_QK : p->shape_q ? q_dim : d;
-	const struct perceiver_layer l = {.a = a,
-					  .q_dim = q_dim,
-					  .qk = qk,
-					  .v = lm ? a->d_model : qk,
-					  .heads = lm ? LM_HEADS : 1,
-					  .wide = 1,
-					  .mq = oom_tokens_of(t, n),
+	const struct perceiver_layer l = {.a = a, .q_dim = q_dim, .qk = qk,
+					  .v = lm ? a->d_model : qk, .heads = lm ? LM_HEADS : 1,
+					  .wide = 1, .mq = oom_tokens_of(t, n),
 					  .mk = oom_tokens_of(t, p->latents),
-					  .sk = oom_length_of(t, p->latents),
-					  .residual = !lm,
-					  .inputs = z,
-					  .mask = oom_none()};
+					  .sk = oom_length_of(t, p->latents), .residual = !lm,
+					  .inputs = z, .mask = oom_none()};
 	struct oom_frame f = {.t = t};
 	struct oom_val q = perceiver_learned(t, "output_position_encodings", n, q_dim);
 
@@ -322,6 +295,7 @@ const struct oom_family oom_family_perceiver = {
 	.summary = "latents that attend to the input, then to themselves",
 	.source = "transformers 5.12 models/perceiver/modeling_perceiver.py",
 	.types = OOM_TYPE("perceiver"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "all-linear",
 	.keys = perceiver_keys,
 	.parse = perceiver_parse,

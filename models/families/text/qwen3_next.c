@@ -44,19 +44,13 @@ struct delta_net {
 OOM_OWN(delta_net, struct delta_net);
 
 static const struct oom_key_row keys[] = {
-	OOM_DECODER_KEYS,
-	OOM_GROUPED_KEYS,
-	OOM_USUAL_KEYS,
-	ACT(act, "hidden_act", "silu"),
-	OOM_BIAS_KEYS(false),
-	OR_OWN(struct delta_net, k_heads, "linear_num_key_heads", 0),
+	OOM_DECODER_KEYS, OOM_GROUPED_KEYS, OOM_USUAL_KEYS, ACT(act, "hidden_act", "silu"),
+	OOM_BIAS_KEYS(false), OR_OWN(struct delta_net, k_heads, "linear_num_key_heads", 0),
 	OR_OWN(struct delta_net, v_heads, "linear_num_value_heads", 0),
 	OR_OWN(struct delta_net, dk, "linear_key_head_dim", 0),
 	OR_OWN(struct delta_net, dv, "linear_value_head_dim", 0),
 	MUST_OWN(struct delta_net, kernel, "linear_conv_kernel_dim"),
-	FLAG_OWN(struct delta_net, neg_eigval, "linear_allow_neg_eigval", true),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct delta_net, neg_eigval, "linear_allow_neg_eigval", true), OOM_KEYS_END};
 
 static const struct delta_net_kind *kind_of(const struct oom_arch *a)
 {
@@ -316,14 +310,10 @@ static struct oom_val full_attention(struct oom_tape *t, const struct oom_decode
 static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t layer,
 				   struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts,
-				  .top_k = a->top_k,
-				  .d_expert = a->d_expert,
-				  .d_shared = a->d_shared,
-				  .act = a->act,
+	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
+				  .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
 				  .norm_topk = delta_net_of(a)->norm_topk,
-				  .scores_in_model_type = true,
-				  .shared_gate = true};
+				  .scores_in_model_type = true, .shared_gate = true};
 
 	if (a->n_experts && !(layer & DENSE))
 		return oom_moe_mlp(t, &m, x);

@@ -16,20 +16,14 @@ struct recurrent_gemma {
 OOM_OWN(recurrent_gemma, struct recurrent_gemma);
 
 static const struct oom_key_row recurrent_gemma_keys[] = {
-	OOM_DECODER_KEYS,
-	MUST(d_ff, "intermediate_size"),
+	OOM_DECODER_KEYS, MUST(d_ff, "intermediate_size"),
 	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
-	ACT(act, "hidden_activation", "gelu_pytorch_tanh"),
-	FLAG(tie, "tie_word_embeddings", true),
-	FLAG(qkv_bias, "attention_bias", false),
-	REAL(attn_dropout, "attention_dropout", 0),
-	MUST(window, "attention_window_size"),
-	REAL(softcap_logits, "logits_soft_cap", 30),
+	ACT(act, "hidden_activation", "gelu_pytorch_tanh"), FLAG(tie, "tie_word_embeddings", true),
+	FLAG(qkv_bias, "attention_bias", false), REAL(attn_dropout, "attention_dropout", 0),
+	MUST(window, "attention_window_size"), REAL(softcap_logits, "logits_soft_cap", 30),
 	REAL(rotary_share, "partial_rotary_factor", 0.5),
 	OR_OWN(struct recurrent_gemma, lru, "lru_width", 0),
-	MUST_OWN(struct recurrent_gemma, kernel, "conv1d_width"),
-	OOM_KEYS_END,
-};
+	MUST_OWN(struct recurrent_gemma, kernel, "conv1d_width"), OOM_KEYS_END};
 
 static void recurrent_gemma_parse(struct oom_arch *a)
 {
@@ -38,7 +32,6 @@ static void recurrent_gemma_parse(struct oom_arch *a)
 	const struct oom_key *list = oom_read_key(r, "block_types");
 	const uint32_t n = list && list->type == OOM_KEY_LIST ? (uint32_t)list->n_items : 0;
 
-	a->norm = OOM_NORM_RMS_PLUS1;
 	a->d_ff /= 2;
 	a->o_bias = true;
 	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
@@ -217,6 +210,7 @@ const struct oom_family oom_family_recurrent_gemma = {
 	.summary = "gated linear recurrences with local attention between them",
 	.source = "transformers 5.12 models/recurrent_gemma/modeling_recurrent_gemma.py",
 	.types = OOM_TYPE("recurrent_gemma"),
+	.norm = OOM_NORM_RMS_PLUS1,
 	.lora_targets = "q_proj+v_proj",
 	.keys = recurrent_gemma_keys,
 	.parse = recurrent_gemma_parse,

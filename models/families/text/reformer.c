@@ -14,18 +14,12 @@ struct reformer {
 OOM_OWN(reformer, struct reformer);
 
 static const struct oom_key_row reformer_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "hidden_size"),
-	MUST(d_ff, "feed_forward_size"),
-	MUST(n_heads, "num_attention_heads"),
-	OR(head_dim, "attention_head_size", 64),
-	MUST(max_positions, "max_position_embeddings"),
-	ACT(act, "hidden_act", "relu"),
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"), MUST(d_ff, "feed_forward_size"),
+	MUST(n_heads, "num_attention_heads"), OR(head_dim, "attention_head_size", 64),
+	MUST(max_positions, "max_position_embeddings"), ACT(act, "hidden_act", "relu"),
 	REAL(dropout, "hidden_dropout_prob", 0.05),
 	REAL(attn_dropout, "local_attention_probs_dropout_prob", 0.05),
-	OR_OWN(struct reformer, chunk, "local_attn_chunk_length", 64),
-	OOM_KEYS_END,
-};
+	OR_OWN(struct reformer, chunk, "local_attn_chunk_length", 64), OOM_KEYS_END};
 
 static double reformer_item(struct oom_reader *r, const char *key, uint32_t i)
 {
@@ -59,7 +53,6 @@ static void reformer_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 
-	a->default_task = OOM_TASK_MASKED_LM;
 	a->classifier_dropout = oom_read_real(r, "classifier_dropout", a->dropout);
 	if (oom_read_bool(r, "axial_pos_embds", true))
 		for (uint32_t i = 0; i < 2; i++)
@@ -186,6 +179,7 @@ const struct oom_family oom_family_reformer = {
 	.summary = "local and hashed attention in reversible layers",
 	.source = "transformers 5.12 models/reformer/modeling_reformer.py",
 	.types = OOM_TYPE("reformer"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "value",
 	.keys = reformer_keys,
 	.parse = reformer_parse,

@@ -8,18 +8,14 @@ struct roformer {
 OOM_OWN(roformer, struct roformer);
 
 static const struct oom_key_row roformer_keys[] = {
-	OOM_BERT_KEYS,
-	LIKE(d_embed, "embedding_size", 1, d_model),
+	OOM_BERT_KEYS, LIKE(d_embed, "embedding_size", 1, d_model),
 	REAL(classifier_dropout, "hidden_dropout_prob", 0.1),
 	FLAG(tie, "tie_word_embeddings", true),
 	FLAG_OWN(struct roformer, causal, "is_decoder", false),
-	FLAG_OWN(struct roformer, rotary_value, "rotary_value", false),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct roformer, rotary_value, "rotary_value", false), OOM_KEYS_END};
 
 static void roformer_parse(struct oom_arch *a)
 {
-	a->default_task = OOM_TASK_MASKED_LM;
 	oom_check_heads(a);
 }
 
@@ -142,6 +138,7 @@ const struct oom_family oom_family_roformer = {
 	.summary = "post-norm encoder with rotary positions from a frozen table",
 	.source = "transformers 5.12 models/roformer/modeling_roformer.py",
 	.types = OOM_TYPE("roformer"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "query+value",
 	.keys = roformer_keys,
 	.parse = roformer_parse,

@@ -13,21 +13,15 @@ struct rwkv {
 OOM_OWN(rwkv, struct rwkv);
 
 static const struct oom_key_row rwkv_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "hidden_size"),
-	MUST(n_layers, "num_hidden_layers"),
-	OR_OWN(struct rwkv, width, "attention_hidden_size", 0),
-	OR(d_ff, "intermediate_size", 0),
-	OR(max_positions, "context_length", 0),
-	FLAG(tie, "tie_word_embeddings", false),
-	OOM_KEYS_END,
-};
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"),
+	MUST(n_layers, "num_hidden_layers"), OR_OWN(struct rwkv, width, "attention_hidden_size", 0),
+	OR(d_ff, "intermediate_size", 0), OR(max_positions, "context_length", 0),
+	FLAG(tie, "tie_word_embeddings", false), OOM_KEYS_END};
 
 static void rwkv_parse(struct oom_arch *a)
 {
 	struct rwkv *own = rwkv_own(a);
 
-	a->norm = OOM_NORM_LAYER;
 	own->width = own->width ? own->width : a->d_model;
 	a->d_ff = a->d_ff ? a->d_ff : 4 * a->d_model;
 	a->kind[0] = 1;                         /* a norm of its own before the first */
@@ -201,6 +195,7 @@ const struct oom_family oom_family_rwkv = {
 	.summary = "token shifts and a recurrence over the tokens instead of attention",
 	.source = "transformers 5.12 models/rwkv/modeling_rwkv.py",
 	.types = OOM_TYPE("rwkv"),
+	.norm = OOM_NORM_LAYER,
 	.lora_targets = "key+value+receptance+output",
 	.keys = rwkv_keys,
 	.parse = rwkv_parse,

@@ -9,11 +9,8 @@ struct squeezebert {
 OOM_OWN(squeezebert, struct squeezebert);
 
 static const struct oom_key_row squeezebert_keys[] = {
-	OOM_BERT_KEYS,
-	REAL(classifier_dropout, "hidden_dropout_prob", 0.1),
-	FLAG(tie, "tie_word_embeddings", true),
-	OOM_KEYS_END,
-};
+	OOM_BERT_KEYS, REAL(classifier_dropout, "hidden_dropout_prob", 0.1),
+	FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 
 static uint64_t squeezebert_groups(struct oom_arch *a, const char *key, uint64_t otherwise)
 {
@@ -29,7 +26,6 @@ static void squeezebert_parse(struct oom_arch *a)
 {
 	struct squeezebert *g = squeezebert_own(a);
 
-	a->default_task = OOM_TASK_MASKED_LM;
 	g->qkv[0] = squeezebert_groups(a, "q_groups", 4);
 	g->qkv[1] = squeezebert_groups(a, "k_groups", 4);
 	g->qkv[2] = squeezebert_groups(a, "v_groups", 4);
@@ -38,11 +34,6 @@ static void squeezebert_parse(struct oom_arch *a)
 	g->out = squeezebert_groups(a, "output_groups", 4);
 	oom_check_heads(a);
 }
-
-struct squeezebert_layer {
-	const struct oom_arch *a;
-	struct oom_val mask;
-};
 
 static struct oom_val squeezebert_conv(struct oom_tape *t, const char *name, struct oom_val x,
 				       uint64_t groups, struct oom_dim out)
@@ -73,7 +64,7 @@ static struct oom_val squeezebert_block(struct oom_tape *t, const void *ctx, uin
 					struct oom_val x)
 {
 	static const char *const names[3] = {"query", "key", "value"};
-	const struct squeezebert_layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const struct squeezebert *g = squeezebert_of(a);
 	const struct oom_dim h = D(a->d_model);
@@ -114,7 +105,7 @@ static struct oom_val squeezebert_embeddings(struct oom_tape *t, const struct oo
 static struct oom_val squeezebert_model(struct oom_tape *t, const struct oom_arch *a,
 					struct oom_val *word)
 {
-	struct squeezebert_layer l = {.a = a};
+	struct oom_decoder_layer l = {.a = a};
 	struct oom_frame f = {.t = t};
 	struct oom_val types, x;
 
@@ -150,6 +141,7 @@ const struct oom_family oom_family_squeezebert = {
 	.summary = "BERT with grouped convolutions in place of linear layers",
 	.source = "transformers 5.12 models/squeezebert/modeling_squeezebert.py",
 	.types = OOM_TYPE("squeezebert"),
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "query+value",
 	.keys = squeezebert_keys,
 	.parse = squeezebert_parse,

@@ -15,29 +15,21 @@ struct xlm {
 OOM_OWN(xlm, struct xlm);
 
 static const struct oom_key_row xlm_keys[] = {
-	MUST(d_model, "emb_dim"),
-	LIKE(d_ff, NULL, 4, d_model),
-	MUST(n_layers, "n_layers"),
-	MUST(n_heads, "n_heads"),
-	MUST(max_positions, "max_position_embeddings"),
-	REAL(dropout, "dropout", 0.1),
-	REAL(attn_dropout, "attention_dropout", 0.1),
+	MUST(d_model, "emb_dim"), LIKE(d_ff, NULL, 4, d_model), MUST(n_layers, "n_layers"),
+	MUST(n_heads, "n_heads"), MUST(max_positions, "max_position_embeddings"),
+	REAL(dropout, "dropout", 0.1), REAL(attn_dropout, "attention_dropout", 0.1),
 	REAL(classifier_dropout, "summary_first_dropout", 0.1),
-	FLAG(tie, "tie_word_embeddings", true),
-	OR_OWN(struct xlm, langs, "n_langs", 1),
+	FLAG(tie, "tie_word_embeddings", true), OR_OWN(struct xlm, langs, "n_langs", 1),
 	FLAG_OWN(struct xlm, causal, "causal", false),
 	FLAG_OWN(struct xlm, pre_norm, "pre_norm", false),
 	FLAG_OWN(struct xlm, projected, "summary_use_proj", true),
-	FLAG_OWN(struct xlm, to_labels, "summary_proj_to_labels", true),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct xlm, to_labels, "summary_proj_to_labels", true), OOM_KEYS_END};
 
 static void xlm_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 	const char *summary = oom_read_string(r, "summary_type", "first");
 
-	a->default_task = OOM_TASK_MASKED_LM;
 	a->vocab = oom_read_key(r, "vocab_size") ? oom_read_count(r, "vocab_size", 1) :
 						   oom_read_count(r, "n_words", 1);
 	a->act = oom_read_bool(r, "gelu_activation", true) ? OOM_ACT_GELU : OOM_ACT_RELU;
@@ -205,6 +197,7 @@ const struct oom_family oom_family_xlm = {
 	.summary = "post-norm encoder that caches keys and values",
 	.source = "transformers 5.12 models/xlm/modeling_xlm.py",
 	.types = types,
+	.task = OOM_TASK_MASKED_LM,
 	.lora_targets = "q_lin+v_lin",
 	.keys = xlm_keys,
 	.parse = xlm_parse,

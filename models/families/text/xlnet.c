@@ -14,25 +14,17 @@ struct xlnet {
 OOM_OWN(xlnet, struct xlnet);
 
 static const struct oom_key_row xlnet_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "d_model"),
-	MUST(d_ff, "d_inner"),
-	MUST(n_layers, "n_layer"),
-	MUST(n_heads, "n_head"),
-	ACT(act, "ff_activation", "gelu"),
-	REAL(dropout, "dropout", 0.1),
-	REAL(classifier_dropout, "summary_last_dropout", 0.1),
+	MUST(vocab, "vocab_size"), MUST(d_model, "d_model"), MUST(d_ff, "d_inner"),
+	MUST(n_layers, "n_layer"), MUST(n_heads, "n_head"), ACT(act, "ff_activation", "gelu"),
+	REAL(dropout, "dropout", 0.1), REAL(classifier_dropout, "summary_last_dropout", 0.1),
 	FLAG(tie, "tie_word_embeddings", true),
 	FLAG_OWN(struct xlnet, memories, "use_mems_eval", true),
-	FLAG_OWN(struct xlnet, projected, "summary_use_proj", true),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct xlnet, projected, "summary_use_proj", true), OOM_KEYS_END};
 
 static void xlnet_parse(struct oom_arch *a)
 {
 	const char *type = oom_read_string(&a->rd, "attn_type", "bi");
 
-	a->default_task = OOM_TASK_CAUSAL_LM;
 	xlnet_own(a)->causal = type && !strcmp(type, "uni");
 	if (a->d_model % a->n_heads)
 		oom_read_fail(&a->rd, "d_model (%llu) is not a multiple of n_head (%llu)",
@@ -232,6 +224,7 @@ const struct oom_family oom_family_xlnet = {
 	.summary = "relative attention written in einsums",
 	.source = "transformers 5.12 models/xlnet/modeling_xlnet.py",
 	.types = OOM_TYPE("xlnet"),
+	.task = OOM_TASK_CAUSAL_LM,
 	.lora_targets = "layer_1+layer_2",
 	.keys = xlnet_keys,
 	.parse = xlnet_parse,

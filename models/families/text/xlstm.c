@@ -14,15 +14,10 @@ struct xlstm {
 OOM_OWN(xlstm, struct xlstm);
 
 static const struct oom_key_row xlstm_keys[] = {
-	MUST(vocab, "vocab_size"),
-	OR(d_model, "embedding_dim", 0),
-	OR(n_layers, "num_blocks", 0),
+	MUST(vocab, "vocab_size"), OR(d_model, "embedding_dim", 0), OR(n_layers, "num_blocks", 0),
 	REAL(softcap_logits, "output_logit_soft_cap", 30),
-	MUST_OWN(struct xlstm, heads, "num_heads"),
-	MUST_OWN(struct xlstm, chunk, "chunk_size"),
-	FLAG_OWN(struct xlstm, bias, "use_bias", false),
-	OOM_KEYS_END,
-};
+	MUST_OWN(struct xlstm, heads, "num_heads"), MUST_OWN(struct xlstm, chunk, "chunk_size"),
+	FLAG_OWN(struct xlstm, bias, "use_bias", false), OOM_KEYS_END};
 
 static uint64_t round_up(double x, uint64_t multiple)
 {
@@ -37,7 +32,6 @@ static void xlstm_parse(struct oom_arch *a)
 	struct oom_reader *r = &a->rd;
 	double d;
 
-	a->norm = OOM_NORM_RMS;
 	a->act = OOM_ACT_SILU;
 	a->tie = false;         /* the class lists no tied weights, whatever the config says */
 	if (oom_read_explicit(r, "hidden_size") || !a->d_model)
@@ -211,6 +205,7 @@ const struct oom_family oom_family_xlstm = {
 	.summary = "matrix memories with exponential gates, run in chunks",
 	.source = "transformers 5.12 models/xlstm/modeling_xlstm.py",
 	.types = OOM_TYPE("xlstm"),
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "q+v",
 	.keys = xlstm_keys,
 	.parse = xlstm_parse,

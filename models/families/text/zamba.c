@@ -37,29 +37,20 @@ static const struct zamba_kind *kind_of(const struct oom_arch *a)
 }
 
 static const struct oom_key_row zamba_keys[] = {
-	MUST(vocab, "vocab_size"),
-	MUST(d_model, "hidden_size"),
-	LIKE(d_ff, "intermediate_size", 4, d_model),
-	MUST(n_layers, "num_hidden_layers"),
-	MUST(n_heads, "num_attention_heads"),
-	LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
-	OR(max_positions, "max_position_embeddings", 0),
-	ACT(act, "hidden_act", "gelu"),
-	FLAG(tie, "tie_word_embeddings", true),
-	REAL(attn_dropout, "attention_dropout", 0),
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"),
+	LIKE(d_ff, "intermediate_size", 4, d_model), MUST(n_layers, "num_hidden_layers"),
+	MUST(n_heads, "num_attention_heads"), LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
+	OR(max_positions, "max_position_embeddings", 0), ACT(act, "hidden_act", "gelu"),
+	FLAG(tie, "tie_word_embeddings", true), REAL(attn_dropout, "attention_dropout", 0),
 	MUST_OWN(struct zamba, state, "mamba_d_state"),
 	MUST_OWN(struct zamba, kernel, "mamba_d_conv"),
-	MUST_OWN(struct zamba, heads, "n_mamba_heads"),
-	OOM_KEYS_END,
-};
+	MUST_OWN(struct zamba, heads, "n_mamba_heads"), OOM_KEYS_END};
 static const struct oom_key_row zamba1_keys[] = {
 	OR_OWN(struct zamba, head_dim, "attention_head_dim", 0),
 	OR_OWN(struct zamba, blocks, NULL, 1),
 	FLAG_OWN(struct zamba, bias, "mamba_proj_bias", false),
 	FLAG_OWN(struct zamba, conv_bias, "mamba_conv_bias", true),
-	ACT_OWN(struct zamba, mamba_act, "hidden_mamba_act", "silu"),
-	OOM_KEYS_END,
-};
+	ACT_OWN(struct zamba, mamba_act, "hidden_mamba_act", "silu"), OOM_KEYS_END};
 static const struct oom_key_row zamba2_keys[] = {
 	MUST_OWN(struct zamba, blocks, "num_mem_blocks"),
 	MUST_OWN(struct zamba, adapter, "adapter_rank"),
@@ -67,22 +58,15 @@ static const struct oom_key_row zamba2_keys[] = {
 	FLAG_OWN(struct zamba, rope, "use_mem_rope", false),
 	MUST_OWN(struct zamba, groups, "mamba_ngroups"),
 	MUST_OWN(struct zamba, chunk, "chunk_size"),
-	FLAG_OWN(struct zamba, bias, "add_bias_linear", false),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct zamba, bias, "add_bias_linear", false), OOM_KEYS_END};
 
 static struct oom_selective selective_of(const struct oom_arch *a)
 {
 	const struct zamba *z = zamba_of(a);
 
-	return (struct oom_selective){.inner = z->inner,
-				      .d_state = z->state,
-				      .rank = z->rank,
-				      .kernel = z->kernel,
-				      .heads = z->heads,
-				      .by_head = true,
-				      .bias = z->bias,
-				      .conv_bias = z->conv_bias,
+	return (struct oom_selective){.inner = z->inner, .d_state = z->state, .rank = z->rank,
+				      .kernel = z->kernel, .heads = z->heads, .by_head = true,
+				      .bias = z->bias, .conv_bias = z->conv_bias,
 				      .act = z->mamba_act};
 }
 
@@ -109,19 +93,11 @@ static struct oom_ssd ssd_of(const struct oom_arch *a)
 {
 	const struct zamba *z = zamba_of(a);
 
-	return (struct oom_ssd){.inner = z->inner,
-				.heads = z->heads,
-				.d_state = z->state,
-				.d_head = z->heads ? z->inner / z->heads : 0,
-				.groups = z->groups,
-				.kernel = z->kernel,
-				.chunk = z->chunk,
-				.bias = z->bias,
-				.out_bias = z->bias,
-				.conv_bias = true,
-				.mask_any_batch = true,
-				.name_taken_over = true,
-				.norm = OOM_GATED_RMS_GROUPS,
+	return (struct oom_ssd){.inner = z->inner, .heads = z->heads, .d_state = z->state,
+				.d_head = z->heads ? z->inner / z->heads : 0, .groups = z->groups,
+				.kernel = z->kernel, .chunk = z->chunk, .bias = z->bias,
+				.out_bias = z->bias, .conv_bias = true, .mask_any_batch = true,
+				.name_taken_over = true, .norm = OOM_GATED_RMS_GROUPS,
 				.act = OOM_ACT_SILU};
 }
 
@@ -179,7 +155,6 @@ static void zamba_parse(struct oom_arch *a)
 	const struct zamba_kind *kind = kind_of(a);
 	struct zamba *z = zamba_own(a);
 
-	a->norm = OOM_NORM_RMS;
 	a->d_ff = a->d_ff ? a->d_ff : 4 * a->d_model;
 	oom_read_rows(a, kind->keys);
 	a->head_dim = z->head_dim ? z->head_dim : 2 * a->d_model / a->n_heads;
@@ -416,6 +391,7 @@ const struct oom_family oom_family_zamba = {
 	.summary = "Mamba layers, some after a transformer block of shared weights",
 	.source = "transformers 5.12 models/zamba/modeling_zamba.py",
 	.types = zamba_types,
+	.norm = OOM_NORM_RMS,
 	.lora_targets = "in_proj+q_proj+v_proj",
 	.keys = zamba_keys,
 	.parse = zamba_parse,

@@ -25,8 +25,7 @@ static struct vq vq_read(struct oom_reader *r)
 		       .out = oom_read_count_or(r, "out_channels", 3),
 		       .latent = oom_read_count(r, "latent_channels", 1),
 		       .embed = oom_read_count(r, "embed_dim", 1),
-		       .twice = oom_read_bool(r, "double_latent", false),
-		       .middle = true};
+		       .twice = oom_read_bool(r, "double_latent", false), .middle = true};
 
 	q.n = oom_read_counts(r, "channel_multiplier", q.multiplier, MAX_LEVELS);
 	if (r->status || q.base > 65536 || q.blocks > 64)

@@ -49,17 +49,10 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct layer *l = ctx;
 	const struct oom_tower *w = &l->tower;
 	const struct oom_dim d = {w->d, "hidden_size"}, ff = {w->ff, "intermediate_size"};
-	struct oom_attn at = {.heads = w->heads,
-			      .kv_heads = w->kv_heads,
-			      .d = w->head_dim,
-			      .dv = w->head_dim,
-			      .norm = w->norm,
-			      .scale_after = true,
-			      .mq = l->m_tokens,
-			      .mk = l->m_tokens,
-			      .sk = l->m_len,
-			      .mask = oom_none(),
-			      .kv_from = oom_none()};
+	struct oom_attn at = {.heads = w->heads, .kv_heads = w->kv_heads, .d = w->head_dim,
+			      .dv = w->head_dim, .norm = w->norm, .scale_after = true,
+			      .mq = l->m_tokens, .mk = l->m_tokens, .sk = l->m_len,
+			      .mask = oom_none(), .kv_from = oom_none()};
 	struct oom_frame f = {.t = t};
 	struct oom_val p[3], y;
 

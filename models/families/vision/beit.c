@@ -25,12 +25,9 @@ struct beit {
 OOM_OWN(beit, struct beit);
 
 static const struct oom_key_row beit_keys[] = {
-	MUST(d_model, "hidden_size"),
-	MUST(d_ff, "intermediate_size"),
-	MUST(n_layers, "num_hidden_layers"),
-	MUST(n_heads, "num_attention_heads"),
-	MUST(patch, "patch_size"),
-	ACT(act, "hidden_act", "gelu"),
+	MUST(d_model, "hidden_size"), MUST(d_ff, "intermediate_size"),
+	MUST(n_layers, "num_hidden_layers"), MUST(n_heads, "num_attention_heads"),
+	MUST(patch, "patch_size"), ACT(act, "hidden_act", "gelu"),
 	REAL(dropout, "hidden_dropout_prob", 0),
 	REAL(attn_dropout, "attention_probs_dropout_prob", 0),
 	FLAG_OWN(struct beit, mask_token, "use_mask_token", false),
@@ -39,9 +36,7 @@ static const struct oom_key_row beit_keys[] = {
 	FLAG_OWN(struct beit, shared, "use_shared_relative_position_bias", false),
 	FLAG_OWN(struct beit, mean_pooling, "use_mean_pooling", true),
 	REAL_OWN(struct beit, scale, "layer_scale_init_value", 0.1),
-	REAL_OWN(struct beit, drop_path, "drop_path_rate", 0.1),
-	OOM_KEYS_END,
-};
+	REAL_OWN(struct beit, drop_path, "drop_path_rate", 0.1), OOM_KEYS_END};
 
 static void beit_parse(struct oom_arch *a)
 {
@@ -161,9 +156,7 @@ static struct oom_val beit_embeddings(struct oom_tape *t, const struct oom_arch 
 	if (c->mask_token)
 		oom_param(t, "mask_token", 1, a->d_model, OOM_P_UNUSED);
 	m = oom_conv2d(t, "projection", m,
-		       &(struct oom_conv){.out = a->d_model,
-					  .kernel = a->patch,
-					  .stride = a->patch,
+		       &(struct oom_conv){.out = a->d_model, .kernel = a->patch, .stride = a->patch,
 					  .bias = true});
 	if (t->status)
 		return m.x;

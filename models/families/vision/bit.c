@@ -20,11 +20,8 @@ static const struct oom_key_row bit_keys[] = {
 	OR_OWN(struct bit, groups, "num_groups", 32),
 	OR_OWN(struct bit, output_stride, "output_stride", 32),
 	REAL_OWN(struct bit, width, "width_factor", 1),
-	REAL_OWN(struct bit, drop, "drop_path_rate", 0),
-	ACT(act, "hidden_act", "relu"),
-	FLAG_OWN(struct bit, dynamic_pool, "embedding_dynamic_padding", false),
-	OOM_KEYS_END,
-};
+	REAL_OWN(struct bit, drop, "drop_path_rate", 0), ACT(act, "hidden_act", "relu"),
+	FLAG_OWN(struct bit, dynamic_pool, "embedding_dynamic_padding", false), OOM_KEYS_END};
 
 static void bit_parse(struct oom_arch *a)
 {
@@ -59,10 +56,7 @@ static uint64_t same_side(uint64_t n, uint64_t kernel, uint64_t stride, uint64_t
 static struct oom_map bit_conv(struct oom_tape *t, const struct bit *c, struct oom_map m,
 			       uint64_t out, uint64_t kernel, uint64_t stride, uint64_t dilation)
 {
-	struct oom_conv v = {.out = out,
-			     .kernel = kernel,
-			     .stride = stride,
-			     .dilation = dilation,
+	struct oom_conv v = {.out = out, .kernel = kernel, .stride = stride, .dilation = dilation,
 			     .standardized = true,
 			     .pad = c->valid ? 0 : (stride - 1 + dilation * (kernel - 1)) / 2};
 
@@ -137,12 +131,9 @@ static struct oom_map bit_stage(struct oom_tape *t, const struct oom_arch *a, ui
 {
 	const struct bit *c = bit_of(a);
 	const uint64_t out = oom_make_divisible((double)c->c[i] * c->width, 8, 8);
-	struct bit_layer b = {.a = a,
-			      .out = out,
-			      .mid = oom_make_divisible((double)out * 0.25, 8, 8),
-			      .stride = stride,
-			      .dilation = dilation <= 2 ? 1 : 2,
-			      .first = true,
+	struct bit_layer b = {.a = a, .out = out,
+			      .mid = oom_make_divisible((double)out * 0.25, 8, 8), .stride = stride,
+			      .dilation = dilation <= 2 ? 1 : 2, .first = true,
 			      .drop = c->drop > 0 && i};
 	struct oom_frame f = {.t = t};
 

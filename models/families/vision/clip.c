@@ -31,14 +31,9 @@ OOM_OWN(clip, struct clip);
 
 /* of vision_config */
 static const struct oom_key_row clip_keys[] = {
-	OR(d_model, "hidden_size", 768),
-	OR(d_ff, "intermediate_size", 3072),
-	OR(n_layers, "num_hidden_layers", 12),
-	OR(n_heads, "num_attention_heads", 12),
-	OR(channels, "num_channels", 3),
-	REAL(attn_dropout, "attention_dropout", 0),
-	OOM_KEYS_END,
-};
+	OR(d_model, "hidden_size", 768), OR(d_ff, "intermediate_size", 3072),
+	OR(n_layers, "num_hidden_layers", 12), OR(n_heads, "num_attention_heads", 12),
+	OR(channels, "num_channels", 3), REAL(attn_dropout, "attention_dropout", 0), OOM_KEYS_END};
 
 /* The side of a square of patches. */
 static uint64_t side_of(uint64_t patches)
@@ -75,7 +70,6 @@ static void clip_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd, top = a->rd;
 
-	a->default_task = OOM_TASK_IMAGE_CLS;
 	r->prefix = !strcmp(r->prefix, "config.") ? "config.vision_config." : "vision_config.";
 	r->defaults = NULL;
 	read_tower(a, a->type->kind);
@@ -208,9 +202,7 @@ static struct oom_val clip_embeddings(struct oom_tape *t, const struct oom_arch 
 	if (kind->class_token)
 		token = oom_param(t, "class_embedding", 0, a->d_model, 0);
 	m = oom_conv2d(t, "patch_embedding", m,
-		       &(struct oom_conv){.out = a->d_model,
-					  .kernel = a->patch,
-					  .stride = a->patch,
+		       &(struct oom_conv){.out = a->d_model, .kernel = a->patch, .stride = a->patch,
 					  .bias = !kind->class_token});
 	if (t->status)
 		return m.x;
@@ -224,11 +216,8 @@ static struct oom_val clip_embeddings(struct oom_tape *t, const struct oom_arch 
 		x = oom_op_cat_into(t, token, x, oom_tokens_of(t, n), d);
 	}
 	pos = oom_op_embedding(t, "position_embedding",
-			       (struct oom_val){.sto = -1,
-						.node = -1,
-						.mono = oom_length_of(t, n),
-						.width = 1,
-						.dt = OOM_I64},
+			       (struct oom_val){.sto = -1, .node = -1, .mono = oom_length_of(t, n),
+						.width = 1, .dt = OOM_I64},
 			       n, d, 0);
 	return oom_op_add(t, x, pos);
 }
@@ -282,6 +271,7 @@ const struct oom_family oom_family_clip = {
 	.summary = "vision tower of an image-text pair, as a classifier",
 	.source = "transformers 5.12 models/clip/modeling_clip.py",
 	.types = clip_types,
+	.task = OOM_TASK_IMAGE_CLS,
 	.lora_targets = "q_proj+v_proj",
 	.parse = clip_parse,
 	.step = clip_step,

@@ -23,11 +23,8 @@ struct convnext {
 OOM_OWN(convnext, struct convnext);
 
 static const struct oom_key_row convnext_keys[] = {
-	OR(patch, "patch_size", 4),
-	ACT(act, "hidden_act", "gelu"),
-	REAL_OWN(struct convnext, drop, "drop_path_rate", 0),
-	OOM_KEYS_END,
-};
+	OR(patch, "patch_size", 4), ACT(act, "hidden_act", "gelu"),
+	REAL_OWN(struct convnext, drop, "drop_path_rate", 0), OOM_KEYS_END};
 
 static void convnext_parse(struct oom_arch *a)
 {
@@ -130,10 +127,8 @@ static struct oom_map convnext_encoder(struct oom_tape *t, const struct oom_arch
 
 static struct oom_val convnext_step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct oom_conv stem = {.out = convnext_of(a)->c[0],
-				      .kernel = a->patch,
-				      .stride = a->patch,
-				      .bias = true};
+	const struct oom_conv stem = {.out = convnext_of(a)->c[0], .kernel = a->patch,
+				      .stride = a->patch, .bias = true};
 	struct oom_frame f = {.t = t};
 	struct oom_map m;
 	struct oom_val x;

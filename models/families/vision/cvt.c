@@ -71,11 +71,8 @@ static struct oom_val projection(struct oom_tape *t, const struct cvt_layer *l, 
 				 struct oom_val cls, uint64_t stride, double pad, uint64_t *n)
 {
 	const struct oom_dim width = {l->c->c[l->i], "embed_dim"};
-	const struct oom_conv conv = {.out = width.n,
-				      .kernel = l->c->kernel[l->i],
-				      .stride = stride,
-				      .pad = (uint64_t)pad,
-				      .groups = width.n};
+	const struct oom_conv conv = {.out = width.n, .kernel = l->c->kernel[l->i],
+				      .stride = stride, .pad = (uint64_t)pad, .groups = width.n};
 	struct oom_map m = oom_tokens_map(t, map, width.n, l->h, l->w);
 	struct oom_val x;
 
@@ -141,11 +138,8 @@ static struct oom_map cvt_embeddings(struct oom_tape *t, const struct cvt *c, ui
 				     struct oom_map m)
 {
 	const struct oom_dim width = {c->c[i], "embed_dim"};
-	const struct oom_conv conv = {.out = width.n,
-				      .kernel = c->patch[i],
-				      .stride = c->stride[i],
-				      .pad = (uint64_t)c->pad[i],
-				      .bias = true,
+	const struct oom_conv conv = {.out = width.n, .kernel = c->patch[i], .stride = c->stride[i],
+				      .pad = (uint64_t)c->pad[i], .bias = true,
 				      .channels_last = i > 0};
 	const bool cls = c->cls[i] != 0;
 	struct oom_val token = oom_none(), x;

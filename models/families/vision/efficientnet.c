@@ -20,16 +20,13 @@ struct efficientnet {
 OOM_OWN(efficientnet, struct efficientnet);
 
 static const struct oom_key_row efficientnet_keys[] = {
-	OR(d_model, "hidden_dim", 2560),
-	ACT(act, "hidden_act", "swish"),
+	OR(d_model, "hidden_dim", 2560), ACT(act, "hidden_act", "swish"),
 	REAL(classifier_dropout, "dropout_rate", 0.5),
 	OR_OWN(struct efficientnet, divisor, "depth_divisor", 8),
 	REAL_OWN(struct efficientnet, width, "width_coefficient", 2),
 	REAL_OWN(struct efficientnet, depth, "depth_coefficient", 3.1),
 	REAL_OWN(struct efficientnet, squeeze, "squeeze_expansion_ratio", 0.25),
-	REAL_OWN(struct efficientnet, drop, "drop_connect_rate", 0.2),
-	OOM_KEYS_END,
-};
+	REAL_OWN(struct efficientnet, drop, "drop_connect_rate", 0.2), OOM_KEYS_END};
 
 static void read_stages(struct oom_reader *r, struct efficientnet *c)
 {
@@ -113,11 +110,8 @@ struct efficientnet_layer {
 static struct oom_map depthwise(struct oom_tape *t, const struct efficientnet_layer *b,
 				struct oom_map m)
 {
-	const struct oom_conv conv = {.out = m.c,
-				      .kernel = b->kernel,
-				      .stride = b->stride,
-				      .pad = b->stride == 2 ? 0 : b->kernel / 2,
-				      .groups = m.c};
+	const struct oom_conv conv = {.out = m.c, .kernel = b->kernel, .stride = b->stride,
+				      .pad = b->stride == 2 ? 0 : b->kernel / 2, .groups = m.c};
 	struct oom_frame f = {.t = t};
 
 	m = oom_arg_map(&f, m);
@@ -161,12 +155,9 @@ static struct oom_map efficientnet_encoder(struct oom_tape *t, const struct oom_
 
 	for (uint64_t i = 0; i < c->n; i++) {
 		const uint64_t in = rounded(c, c->in[i]);
-		struct efficientnet_layer b = {.a = a,
-					       .out = rounded(c, c->out[i]),
-					       .stride = c->stride[i],
-					       .kernel = c->kernel[i],
-					       .expand = c->expand[i],
-					       .first = true};
+		struct efficientnet_layer b = {.a = a, .out = rounded(c, c->out[i]),
+					       .stride = c->stride[i], .kernel = c->kernel[i],
+					       .expand = c->expand[i], .first = true};
 
 		if (m.c != in && !t->status)
 			oom_tape_fail(t, OOM_ERR_INVALID,

@@ -14,19 +14,14 @@ struct focalnet {
 OOM_OWN(focalnet, struct focalnet);
 
 static const struct oom_key_row focalnet_keys[] = {
-	OR(d_embed, "embed_dim", 96),
-	OR(patch, "patch_size", 4),
-	ACT(act, "hidden_act", "gelu"),
-	REAL(dropout, "hidden_dropout_prob", 0),
-	REAL_OWN(struct focalnet, ratio, "mlp_ratio", 4),
+	OR(d_embed, "embed_dim", 96), OR(patch, "patch_size", 4), ACT(act, "hidden_act", "gelu"),
+	REAL(dropout, "hidden_dropout_prob", 0), REAL_OWN(struct focalnet, ratio, "mlp_ratio", 4),
 	REAL_OWN(struct focalnet, drop, "drop_path_rate", 0.1),
 	FLAG_OWN(struct focalnet, conv_embed, "use_conv_embed", false),
 	FLAG_OWN(struct focalnet, scale, "use_layerscale", false),
 	FLAG_OWN(struct focalnet, post, "use_post_layernorm", false),
 	FLAG_OWN(struct focalnet, post_inner, "use_post_layernorm_in_modulation", false),
-	FLAG_OWN(struct focalnet, normalize, "normalize_modulator", false),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct focalnet, normalize, "normalize_modulator", false), OOM_KEYS_END};
 
 static void focalnet_parse(struct oom_arch *a)
 {

@@ -199,15 +199,10 @@ struct lc {
 OOM_OWN(lc, struct lc);
 
 static const struct oom_key_row lc_keys[] = {
-	ACT(act, "hidden_act", "hardswish"),
-	OR(d_model, "class_expand", 1280),
-	REAL_OWN(struct lc, scale, "scale", 1),
-	OR_OWN(struct lc, divisor, "divisor", 8),
-	OR_OWN(struct lc, stem, "stem_channels", 16),
-	OR_OWN(struct lc, stride, "stem_stride", 2),
-	OR_OWN(struct lc, reduction, "reduction", 4),
-	OOM_KEYS_END,
-};
+	ACT(act, "hidden_act", "hardswish"), OR(d_model, "class_expand", 1280),
+	REAL_OWN(struct lc, scale, "scale", 1), OR_OWN(struct lc, divisor, "divisor", 8),
+	OR_OWN(struct lc, stem, "stem_channels", 16), OR_OWN(struct lc, stride, "stem_stride", 2),
+	OR_OWN(struct lc, reduction, "reduction", 4), OOM_KEYS_END};
 
 /* [kernel, in, out, stride, squeeze] */
 static struct lc_block read_block(struct oom_reader *r, uint64_t stage, uint64_t i)
@@ -293,11 +288,8 @@ static struct oom_map lc_layer(struct oom_tape *t, const struct oom_arch *a,
 {
 	const struct lc *c = lc_of(a);
 	const uint64_t in = scaled(c, b->in);
-	const struct oom_conv depthwise = {.out = in,
-					   .kernel = b->kernel,
-					   .stride = b->stride,
-					   .pad = b->kernel / 2,
-					   .groups = in},
+	const struct oom_conv depthwise = {.out = in, .kernel = b->kernel, .stride = b->stride,
+					   .pad = b->kernel / 2, .groups = in},
 			      point = {.out = scaled(c, b->out), .kernel = 1};
 
 	m = oom_conv_bn_act(t, oom_declared(t, m, in), &depthwise, a->act);

@@ -15,13 +15,10 @@ struct hiera {
 OOM_OWN(hiera, struct hiera);
 
 static const struct oom_key_row hiera_keys[] = {
-	OR(d_embed, "embed_dim", 96),
-	ACT(act, "hidden_act", "gelu"),
+	OR(d_embed, "embed_dim", 96), ACT(act, "hidden_act", "gelu"),
 	OR_OWN(struct hiera, pools, "num_query_pool", 3),
 	REAL_OWN(struct hiera, ratio, "mlp_ratio", 4),
-	REAL_OWN(struct hiera, drop, "drop_path_rate", 0),
-	OOM_KEYS_END,
-};
+	REAL_OWN(struct hiera, drop, "drop_path_rate", 0), OOM_KEYS_END};
 
 static void read_pair(struct oom_reader *r, const char *key, uint64_t *out)
 {
@@ -185,14 +182,10 @@ static struct oom_val hiera_encoder(struct oom_tape *t, const struct oom_arch *a
 static struct oom_val hiera_model(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct hiera *c = hiera_of(a);
-	const struct oom_conv conv = {.out = c->c[0],
-				      .kernel = c->patch[0],
-				      .kernel_w = c->patch[1],
-				      .stride = c->stride[0],
-				      .stride_w = c->stride[1],
-				      .pad = (uint64_t)c->pad[0],
-				      .pad_w = (uint64_t)c->pad[1],
-				      .bias = true};
+	const struct oom_conv conv = {.out = c->c[0], .kernel = c->patch[0],
+				      .kernel_w = c->patch[1], .stride = c->stride[0],
+				      .stride_w = c->stride[1], .pad = (uint64_t)c->pad[0],
+				      .pad_w = (uint64_t)c->pad[1], .bias = true};
 	struct oom_frame f = {.t = t};
 	struct oom_map m = oom_conv2d(t, "projection", oom_pixels(t, a), &conv);
 	const uint64_t n = m.h * m.w;

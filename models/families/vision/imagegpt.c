@@ -5,20 +5,14 @@
 #include "config/keys.h"
 
 static const struct oom_key_row imagegpt_keys[] = {
-	OOM_DECODER_KEYS,
-	LIKE(d_ff, "n_inner", 4, d_model),
+	OOM_DECODER_KEYS, LIKE(d_ff, "n_inner", 4, d_model),
 	MUST(max_positions, "max_position_embeddings"),
-	ACT(act, "activation_function", "quick_gelu"),
-	FLAG(tie, "tie_word_embeddings", false),
-	REAL(dropout, "resid_pdrop", 0.1),
-	REAL(embed_dropout, "embd_pdrop", 0.1),
-	REAL(attn_dropout, "attn_pdrop", 0.1),
-	OOM_KEYS_END,
-};
+	ACT(act, "activation_function", "quick_gelu"), FLAG(tie, "tie_word_embeddings", false),
+	REAL(dropout, "resid_pdrop", 0.1), REAL(embed_dropout, "embd_pdrop", 0.1),
+	REAL(attn_dropout, "attn_pdrop", 0.1), OOM_KEYS_END};
 
 static void imagegpt_parse(struct oom_arch *a)
 {
-	a->default_task = OOM_TASK_IMAGE_CLS;
 	if (a->max_positions > 1 << 20 || a->d_model % a->n_heads ||
 	    oom_read_bool(&a->rd, "add_cross_attention", false))
 		oom_read_fail(&a->rd, "imagegpt: n_positions (at most 2^20), n_embd (a multiple of "
@@ -118,6 +112,7 @@ const struct oom_family oom_family_imagegpt = {
 	.summary = "GPT-2 over colour clusters, norms without a mean",
 	.source = "transformers 5.12 models/imagegpt/modeling_imagegpt.py",
 	.types = OOM_TYPE("imagegpt"),
+	.task = OOM_TASK_IMAGE_CLS,
 	.lora_targets = "c_attn",
 	.keys = imagegpt_keys,
 	.parse = imagegpt_parse,

@@ -15,13 +15,9 @@ struct levit {
 OOM_OWN(levit, struct levit);
 
 static const struct oom_key_row levit_keys[] = {
-	OR(patch, "patch_size", 16),
-	REAL_OWN(struct levit, drop, "drop_path_rate", 0),
-	OR_OWN(struct levit, kernel, "kernel_size", 3),
-	OR_OWN(struct levit, stride, "stride", 2),
-	OR_OWN(struct levit, pad, "padding", 1),
-	OOM_KEYS_END,
-};
+	OR(patch, "patch_size", 16), REAL_OWN(struct levit, drop, "drop_path_rate", 0),
+	OR_OWN(struct levit, kernel, "kernel_size", 3), OR_OWN(struct levit, stride, "stride", 2),
+	OR_OWN(struct levit, pad, "padding", 1), OOM_KEYS_END};
 
 static void levit_parse(struct oom_arch *a)
 {
@@ -155,13 +151,9 @@ static struct oom_val subsample(struct oom_frame *f, const struct levit *c, uint
 static struct oom_val levit_stage(struct oom_tape *t, const struct levit *c, uint64_t i,
 				  uint64_t side, struct oom_val x, struct oom_frame *model)
 {
-	const struct levit_attn at = {.heads = c->heads[i],
-				      .key = c->key[i],
-				      .ratio = c->attn_ratio[i],
-				      .in_side = side,
-				      .out_side = side,
-				      .out = c->c[i],
-				      .model = model};
+	const struct levit_attn at = {.heads = c->heads[i], .key = c->key[i],
+				      .ratio = c->attn_ratio[i], .in_side = side, .out_side = side,
+				      .out = c->c[i], .model = model};
 	struct oom_frame f = {.t = t};
 
 	for (uint64_t j = 0; j < c->depth[i] && !t->status; j++) {
@@ -187,10 +179,8 @@ static struct oom_val levit_encoder(struct oom_tape *t, const struct oom_arch *a
 	uint64_t side;
 
 	for (uint64_t i = 0; i < 4; i++) {
-		const struct oom_conv conv = {.out = c->c[0] >> (3 - i),
-					      .kernel = c->kernel,
-					      .stride = c->stride,
-					      .pad = c->pad};
+		const struct oom_conv conv = {.out = c->c[0] >> (3 - i), .kernel = c->kernel,
+					      .stride = c->stride, .pad = c->pad};
 
 		m = oom_batch_norm(t, "batch_norm", oom_conv2d(t, "convolution", m, &conv));
 		if (i < 3)

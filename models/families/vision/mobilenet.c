@@ -21,8 +21,7 @@ struct mobilenet_kind {
 };
 
 static const struct oom_key_row mobilenet_keys[] = {
-	ACT(act, "hidden_act", "relu6"),
-	REAL(classifier_dropout, "classifier_dropout_prob", 0),
+	ACT(act, "hidden_act", "relu6"), REAL(classifier_dropout, "classifier_dropout_prob", 0),
 	REAL_OWN(struct mobilenet, multiplier, "depth_multiplier", 1),
 	REAL_OWN(struct mobilenet, expand, "expand_ratio", 6),
 	OR_OWN(struct mobilenet, divisible, "depth_divisible_by", 8),
@@ -30,9 +29,7 @@ static const struct oom_key_row mobilenet_keys[] = {
 	OR_OWN(struct mobilenet, output_stride, "output_stride", 32),
 	FLAG_OWN(struct mobilenet, tf, "tf_padding", true),
 	FLAG_OWN(struct mobilenet, fine, "finegrained_output", true),
-	FLAG_OWN(struct mobilenet, first_expands, "first_layer_is_expansion", true),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct mobilenet, first_expands, "first_layer_is_expansion", true), OOM_KEYS_END};
 
 static void mobilenet_parse(struct oom_arch *a)
 {
@@ -89,11 +86,8 @@ static struct oom_map depthwise(struct oom_tape *t, const struct oom_arch *a, st
 				uint64_t stride, uint64_t dilation)
 {
 	return mobilenet_conv(t, a, m,
-			      (struct oom_conv){.out = m.c,
-						.kernel = 3,
-						.stride = stride,
-						.groups = m.c,
-						.dilation = dilation},
+			      (struct oom_conv){.out = m.c, .kernel = 3, .stride = stride,
+						.groups = m.c, .dilation = dilation},
 			      true);
 }
 

@@ -34,23 +34,15 @@ static const struct oom_key_row v1_keys[] = {
 	OR_OWN(struct mobilevit, heads, "num_attention_heads", 4),
 	REAL_OWN(struct mobilevit, expand, "expand_ratio", 4),
 	REAL_OWN(struct mobilevit, ratio, "mlp_ratio", 2),
-	FLAG_OWN(struct mobilevit, qkv_bias, "qkv_bias", true),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct mobilevit, qkv_bias, "qkv_bias", true), OOM_KEYS_END};
 static const struct oom_key_row v2_keys[] = {
-	REAL(dropout, "ffn_dropout", 0),
-	REAL(attn_dropout, "attn_dropout", 0),
+	REAL(dropout, "ffn_dropout", 0), REAL(attn_dropout, "attn_dropout", 0),
 	REAL_OWN(struct mobilevit, expand, "expand_ratio", 2),
-	REAL_OWN(struct mobilevit, ratio, "ffn_multiplier", 2),
-	OOM_KEYS_END,
-};
+	REAL_OWN(struct mobilevit, ratio, "ffn_multiplier", 2), OOM_KEYS_END};
 static const struct oom_key_row mobilevit_keys[] = {
-	ACT(act, "hidden_act", "silu"),
-	OR_OWN(struct mobilevit, patch, "patch_size", 2),
+	ACT(act, "hidden_act", "silu"), OR_OWN(struct mobilevit, patch, "patch_size", 2),
 	OR_OWN(struct mobilevit, kernel, "conv_kernel_size", 3),
-	OR_OWN(struct mobilevit, output_stride, "output_stride", 32),
-	OOM_KEYS_END,
-};
+	OR_OWN(struct mobilevit, output_stride, "output_stride", 32), OOM_KEYS_END};
 
 static void v1_parse(struct oom_arch *a)
 {

@@ -14,13 +14,10 @@ struct poolformer {
 OOM_OWN(poolformer, struct poolformer);
 
 static const struct oom_key_row poolformer_keys[] = {
-	ACT(act, "hidden_act", "gelu"),
-	OR_OWN(struct poolformer, pool, "pool_size", 3),
+	ACT(act, "hidden_act", "gelu"), OR_OWN(struct poolformer, pool, "pool_size", 3),
 	REAL_OWN(struct poolformer, ratio, "mlp_ratio", 4),
 	REAL_OWN(struct poolformer, drop, "drop_path_rate", 0),
-	FLAG_OWN(struct poolformer, scale, "use_layer_scale", true),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct poolformer, scale, "use_layer_scale", true), OOM_KEYS_END};
 
 static void poolformer_parse(struct oom_arch *a)
 {
@@ -64,8 +61,7 @@ static struct oom_map poolformer_output(struct oom_tape *t, const struct oom_arc
 					struct oom_map m, bool path)
 {
 	const struct oom_conv up = {.out = (uint64_t)(poolformer_of(a)->ratio * (double)m.c),
-				    .kernel = 1,
-				    .bias = true},
+				    .kernel = 1, .bias = true},
 			      down = {.out = m.c, .kernel = 1, .bias = true};
 	struct oom_frame f = {.t = t};
 
@@ -116,10 +112,8 @@ static struct oom_map poolformer_encoder(struct oom_tape *t, const struct oom_ar
 	uint64_t k = 0;
 
 	for (uint64_t i = 0; i < c->n && !t->status; i++) {
-		const struct oom_conv embed = {.out = c->c[i],
-					       .kernel = c->patch[i],
-					       .stride = c->stride[i],
-					       .pad = c->pad[i],
+		const struct oom_conv embed = {.out = c->c[i], .kernel = c->patch[i],
+					       .stride = c->stride[i], .pad = c->pad[i],
 					       .bias = true};
 
 		m = oom_rename_map(&f, m, oom_conv2d(t, "projection", m, &embed));

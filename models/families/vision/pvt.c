@@ -38,12 +38,9 @@ struct pvt {
 OOM_OWN(pvt, struct pvt);
 
 static const struct oom_key_row pvt_keys[] = {
-	ACT(act, "hidden_act", "gelu"),
-	REAL(dropout, "hidden_dropout_prob", 0),
+	ACT(act, "hidden_act", "gelu"), REAL(dropout, "hidden_dropout_prob", 0),
 	REAL(attn_dropout, "attention_probs_dropout_prob", 0),
-	REAL_OWN(struct pvt, drop, "drop_path_rate", 0),
-	OOM_KEYS_END,
-};
+	REAL_OWN(struct pvt, drop, "drop_path_rate", 0), OOM_KEYS_END};
 
 static void read_stages(struct oom_arch *a, const struct pvt_kind *kind)
 {
@@ -100,11 +97,8 @@ static struct oom_val reduced(struct oom_tape *t, const struct pvt_stage *s, str
 {
 	const struct oom_dim pooled = {s->c * LINEAR_POOL * LINEAR_POOL, "channels * 7 * 7"};
 	const struct oom_conv point = {.out = s->c, .kernel = 1, .bias = true},
-			      strided = {.out = s->c,
-					 .kernel = s->sr,
-					 .stride = s->sr,
-					 .bias = true,
-					 .channels_last = true};
+			      strided = {.out = s->c, .kernel = s->sr, .stride = s->sr,
+					 .bias = true, .channels_last = true};
 	struct oom_map m = oom_tokens_map(t, x, s->c, s->h, s->w);
 
 	if (s->linear) {
@@ -289,11 +283,8 @@ static struct pvt_stage stage_of(const struct oom_arch *a, uint64_t i, struct oo
 	struct pvt_stage s = {.a = a,
 			      .kind = kind,
 			      .in = *m,
-			      .conv = {.out = c->c[i],
-				       .kernel = kernel,
-				       .stride = stride,
-				       .pad = pad,
-				       .bias = true},
+			      .conv = {.out = c->c[i], .kernel = kernel, .stride = stride,
+				       .pad = pad, .bias = true},
 			      .c = c->c[i],
 			      .heads = c->heads[i],
 			      .ff = (uint64_t)(c->ratio[i] * (double)c->c[i]),

@@ -29,11 +29,9 @@ struct resnet {
 OOM_OWN(resnet, struct resnet);
 
 static const struct oom_key_row resnet_keys[] = {
-	MUST_OWN(struct resnet, embed, "embedding_size"),
-	ACT(act, "hidden_act", "relu"),
+	MUST_OWN(struct resnet, embed, "embedding_size"), ACT(act, "hidden_act", "relu"),
 	FLAG_OWN(struct resnet, down_in_bottleneck, "downsample_in_bottleneck", false),
-	OOM_KEYS_END,
-};
+	OOM_KEYS_END};
 
 static void resnet_parse(struct oom_arch *a)
 {
@@ -62,11 +60,8 @@ static struct oom_map resnet_conv(struct oom_tape *t, struct oom_map m, uint64_t
 				  enum oom_act act)
 {
 	return oom_conv_bn_act(t, m,
-			       &(struct oom_conv){.out = out,
-						  .kernel = kernel,
-						  .stride = stride,
-						  .pad = kernel / 2,
-						  .groups = groups},
+			       &(struct oom_conv){.out = out, .kernel = kernel, .stride = stride,
+						  .pad = kernel / 2, .groups = groups},
 			       act);
 }
 

@@ -13,17 +13,14 @@ struct swiftformer {
 OOM_OWN(swiftformer, struct swiftformer);
 
 static const struct oom_key_row swiftformer_keys[] = {
-	ACT(act, "hidden_act", "gelu"),
-	OR_OWN(struct swiftformer, patch, "down_patch_size", 3),
+	ACT(act, "hidden_act", "gelu"), OR_OWN(struct swiftformer, patch, "down_patch_size", 3),
 	OR_OWN(struct swiftformer, stride, "down_stride", 2),
 	OR_OWN(struct swiftformer, pad, "down_pad", 1),
 	REAL_OWN(struct swiftformer, ratio, "mlp_ratio", 4),
 	REAL_OWN(struct swiftformer, drop, "drop_path_rate", 0),
 	REAL_OWN(struct swiftformer, conv_p, "drop_conv_encoder_rate", 0),
 	REAL_OWN(struct swiftformer, mlp_p, "drop_mlp_rate", 0),
-	FLAG_OWN(struct swiftformer, scale, "use_layer_scale", true),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct swiftformer, scale, "use_layer_scale", true), OOM_KEYS_END};
 
 static void swiftformer_parse(struct oom_arch *a)
 {
@@ -100,8 +97,7 @@ static struct oom_map swiftformer_mlp(struct oom_tape *t, const struct oom_arch 
 				      struct oom_map m)
 {
 	const struct swiftformer *c = swiftformer_of(a);
-	const struct oom_conv up = {.out = (uint64_t)((double)m.c * c->ratio),
-				    .kernel = 1,
+	const struct oom_conv up = {.out = (uint64_t)((double)m.c * c->ratio), .kernel = 1,
 				    .bias = true},
 			      down = {.out = m.c, .kernel = 1, .bias = true};
 
@@ -166,11 +162,8 @@ static struct oom_val swiftformer_stage(struct oom_tape *t, const void *ctx, uin
 static struct oom_map downsample(struct oom_tape *t, const struct swiftformer *c, uint64_t out,
 				 struct oom_map m)
 {
-	const struct oom_conv conv = {.out = out,
-				      .kernel = c->patch,
-				      .stride = c->stride,
-				      .pad = c->pad,
-				      .bias = true};
+	const struct oom_conv conv = {.out = out, .kernel = c->patch, .stride = c->stride,
+				      .pad = c->pad, .bias = true};
 
 	return oom_batch_norm(t, "norm", oom_conv2d(t, "proj", m, &conv));
 }
@@ -207,11 +200,8 @@ static struct oom_val swiftformer_step(struct oom_tape *t, const struct oom_arch
 	struct oom_val x, y;
 
 	for (uint64_t i = 0; i < 2; i++) {
-		const struct oom_conv conv = {.out = i ? c->c[0] : c->c[0] / 2,
-					      .kernel = 3,
-					      .stride = 2,
-					      .pad = 1,
-					      .bias = true};
+		const struct oom_conv conv = {.out = i ? c->c[0] : c->c[0] / 2, .kernel = 3,
+					      .stride = 2, .pad = 1, .bias = true};
 
 		m = oom_conv2d(t, "patch_embedding", m, &conv);
 		m = oom_map_act(t, OOM_ACT_RELU, oom_batch_norm(t, "patch_embedding", m));

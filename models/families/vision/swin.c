@@ -16,20 +16,15 @@ struct swin {
 OOM_OWN(swin, struct swin);
 
 static const struct oom_key_row swin_keys[] = {
-	OR(d_embed, "embed_dim", 96),
-	OR(image_size, "image_size", 224),
-	OR(patch, "patch_size", 4),
-	OR(channels, "num_channels", 3),
-	ACT(act, "hidden_act", "gelu"),
+	OR(d_embed, "embed_dim", 96), OR(image_size, "image_size", 224), OR(patch, "patch_size", 4),
+	OR(channels, "num_channels", 3), ACT(act, "hidden_act", "gelu"),
 	REAL(dropout, "hidden_dropout_prob", 0),
 	REAL(attn_dropout, "attention_probs_dropout_prob", 0),
 	OR_OWN(struct swin, window, "window_size", 7),
 	FLAG_OWN(struct swin, absolute, "use_absolute_embeddings", false),
 	FLAG_OWN(struct swin, qkv_bias, "qkv_bias", true),
 	REAL_OWN(struct swin, mlp_ratio, "mlp_ratio", 4),
-	REAL_OWN(struct swin, drop_path, "drop_path_rate", 0.1),
-	OOM_KEYS_END,
-};
+	REAL_OWN(struct swin, drop_path, "drop_path_rate", 0.1), OOM_KEYS_END};
 
 static uint64_t item(struct oom_arch *a, const char *key, uint32_t i)
 {
@@ -74,7 +69,6 @@ static void swin_parse(struct oom_arch *a)
 	const struct swin *s = swin_of(a);
 	struct oom_reader *r = &a->rd;
 
-	a->default_task = OOM_TASK_IMAGE_CLS;
 	if (!a->patch || a->image_size > 65536 || a->patch > a->image_size)
 		oom_read_fail(r, "patch_size %llu does not fit image_size %llu",
 			      (unsigned long long)a->patch, (unsigned long long)a->image_size);
@@ -345,6 +339,7 @@ const struct oom_family oom_family_swin = {
 	.summary = "shifted-window vision encoder in stages",
 	.source = "transformers 5.12 models/swin/modeling_swin.py",
 	.types = OOM_TYPE("swin"),
+	.task = OOM_TASK_IMAGE_CLS,
 	.lora_targets = "q_proj+v_proj",
 	.keys = swin_keys,
 	.parse = swin_parse,

@@ -25,18 +25,14 @@ struct swinv2 {
 OOM_OWN(swinv2, struct swinv2);
 
 static const struct oom_key_row swinv2_keys[] = {
-	OR(d_embed, "embed_dim", 96),
-	OR(patch, "patch_size", 4),
-	ACT(act, "hidden_act", "gelu"),
+	OR(d_embed, "embed_dim", 96), OR(patch, "patch_size", 4), ACT(act, "hidden_act", "gelu"),
 	REAL(dropout, "hidden_dropout_prob", 0),
 	REAL(attn_dropout, "attention_probs_dropout_prob", 0),
 	OR_OWN(struct swinv2, window, "window_size", 7),
 	REAL_OWN(struct swinv2, ratio, "mlp_ratio", 4),
 	REAL_OWN(struct swinv2, drop, "drop_path_rate", 0.1),
 	FLAG_OWN(struct swinv2, qkv_bias, "qkv_bias", true),
-	FLAG_OWN(struct swinv2, absolute, "use_absolute_embeddings", false),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct swinv2, absolute, "use_absolute_embeddings", false), OOM_KEYS_END};
 
 static void swinv2_parse(struct oom_arch *a)
 {

@@ -19,9 +19,7 @@ OOM_OWN(textnet, struct textnet);
 static const struct oom_key_row textnet_keys[] = {
 	OR_OWN(struct textnet, stem, "stem_out_channels", 64),
 	OR_OWN(struct textnet, stem_kernel, "stem_kernel_size", 3),
-	OR_OWN(struct textnet, stem_stride, "stem_stride", 2),
-	OOM_KEYS_END,
-};
+	OR_OWN(struct textnet, stem_stride, "stem_stride", 2), OOM_KEYS_END};
 
 static void read_layer(struct oom_reader *r, uint64_t stage, uint64_t i, struct textnet_layer *b)
 {
@@ -91,11 +89,8 @@ static struct oom_map branch(struct oom_tape *t, struct oom_map m, uint64_t out,
 {
 	return oom_batch_norm(t, "batch_norm",
 			      oom_conv2d(t, "conv", m,
-					 &(struct oom_conv){.out = out,
-							    .kernel = h,
-							    .kernel_w = w,
-							    .stride = stride,
-							    .pad = (h - 1) / 2,
+					 &(struct oom_conv){.out = out, .kernel = h, .kernel_w = w,
+							    .stride = stride, .pad = (h - 1) / 2,
 							    .pad_w = (w - 1) / 2}));
 }
 
@@ -143,10 +138,8 @@ static struct oom_map textnet_encoder(struct oom_tape *t, const struct oom_arch 
 static struct oom_val textnet_step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct textnet *c = textnet_of(a);
-	const struct oom_conv stem = {.out = c->stem,
-				      .kernel = c->stem_kernel,
-				      .stride = c->stem_stride,
-				      .pad = c->stem_kernel / 2};
+	const struct oom_conv stem = {.out = c->stem, .kernel = c->stem_kernel,
+				      .stride = c->stem_stride, .pad = c->stem_kernel / 2};
 	struct oom_frame f = {.t = t};
 	struct oom_map m;
 

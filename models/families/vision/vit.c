@@ -30,23 +30,15 @@ struct vit {
 OOM_OWN(vit, struct vit);
 
 static const struct oom_key_row vit_keys[] = {
-	MUST(d_model, "hidden_size"),
-	MUST(n_layers, "num_hidden_layers"),
-	MUST(n_heads, "num_attention_heads"),
-	MUST(image_size, "image_size"),
-	MUST(patch, "patch_size"),
-	OR(channels, "num_channels", 3),
-	ACT(act, "hidden_act", "gelu"),
+	MUST(d_model, "hidden_size"), MUST(n_layers, "num_hidden_layers"),
+	MUST(n_heads, "num_attention_heads"), MUST(image_size, "image_size"),
+	MUST(patch, "patch_size"), OR(channels, "num_channels", 3), ACT(act, "hidden_act", "gelu"),
 	REAL(dropout, "hidden_dropout_prob", 0),
 	REAL(attn_dropout, "attention_probs_dropout_prob", 0),
-	FLAG_OWN(struct vit, qkv_bias, "qkv_bias", true),
-	OOM_KEYS_END,
-};
+	FLAG_OWN(struct vit, qkv_bias, "qkv_bias", true), OOM_KEYS_END};
 static const struct oom_key_row dino_keys[] = {
 	FLAG_OWN(struct vit, swiglu, "use_swiglu_ffn", false),
-	REAL_OWN(struct vit, drop_path, "drop_path_rate", 0),
-	OOM_KEYS_END,
-};
+	REAL_OWN(struct vit, drop_path, "drop_path_rate", 0), OOM_KEYS_END};
 
 static void read_dino(struct oom_arch *a, const struct vit_kind *kind)
 {
@@ -73,7 +65,6 @@ static void vit_parse(struct oom_arch *a)
 	const struct vit_kind *kind = a->type->kind;
 	struct oom_reader *r = &a->rd;
 
-	a->default_task = OOM_TASK_IMAGE_CLS;
 	if (kind->dino)
 		read_dino(a, kind);
 	else
@@ -208,9 +199,7 @@ static struct oom_val vit_embeddings(struct oom_tape *t, const struct oom_arch *
 	if (registers)
 		inserted = oom_param(t, "register_tokens", registers, a->d_model, 0);
 	m = oom_conv2d(t, "projection", m,
-		       &(struct oom_conv){.out = a->d_model,
-					  .kernel = a->patch,
-					  .stride = a->patch,
+		       &(struct oom_conv){.out = a->d_model, .kernel = a->patch, .stride = a->patch,
 					  .bias = true});
 	if (t->status)
 		return m.x;
@@ -279,6 +268,7 @@ const struct oom_family oom_family_vit = {
 	.summary = "pre-norm vision encoder over image patches",
 	.source = "transformers 5.12 models/vit/modeling_vit.py",
 	.types = vit_types,
+	.task = OOM_TASK_IMAGE_CLS,
 	.lora_targets = "q_proj+v_proj",
 	.type_targets = vit_targets,
 	.keys = vit_keys,
