@@ -1,6 +1,8 @@
 /* Parameters, and the nodes of autograd's graph: their inputs, what they save, their outputs. */
 #include "tape.h"
 
+#include <string.h>
+
 #include "round.h"
 
 void oom_tape_beside(struct oom_tape *t, bool on)
