@@ -3,20 +3,8 @@
  * from an earlier one. Reference: transformers 5.12, models/gemma3n/modeling_gemma3n.py. */
 #include <string.h>
 
-#include "blocks/blocks.h"
 #include "config/keys.h"
-
-enum { MAX_WIDTHS = 8, MAX_STREAMS = 32 };
-enum { SLIDES = 1, SPARSE = 2, WIDTH_SHIFT = 2 };       /* of kind[] */
-
-struct gemma3n {
-	uint64_t per_layer, ple_vocab;          /* every layer's own embedding */
-	uint64_t shared_kv;                     /* last layers without keys of their own */
-	uint64_t laurel;                        /* rank */
-	uint64_t altup;                         /* streams */
-	uint64_t width[MAX_WIDTHS];             /* feed-forwards', by kind[] >> WIDTH_SHIFT */
-};
-OOM_OWN(gemma3n, struct gemma3n);
+#include "gemma3n.h"
 
 static const struct oom_key_row gemma3n_keys[] = {
 	OOM_DECODER_KEYS, OOM_GROUPED_KEYS, OR(max_positions, "max_position_embeddings", 0),
@@ -52,14 +40,14 @@ static void parse_widths(struct oom_arch *a)
 		}
 		while (j < n && width[j] != (uint64_t)w)
 			j++;
-		if (j == MAX_WIDTHS) {
+		if (j == GEMMA3N_WIDTHS) {
 			oom_read_fail(r, "intermediate_size has more than %d different widths",
-				      MAX_WIDTHS);
+				      GEMMA3N_WIDTHS);
 			return;
 		}
 		n += j == n;
 		width[j] = (uint64_t)w;
-		a->kind[i] |= (uint8_t)(j << WIDTH_SHIFT);
+		a->kind[i] |= (uint8_t)(j << GEMMA3N_WIDTH_SHIFT);
 	}
 	a->d_ff = width[0];
 }
@@ -74,12 +62,12 @@ static void parse_layers(struct oom_arch *a)
 		const bool slides = type ? !strcmp(type, "sliding_attention") : (i + 1) % 5 != 0;
 
 		if (slides)
-			a->kind[i] |= SLIDES;
+			a->kind[i] |= GEMMA3N_SLIDES;
 		if (sparsity && sparsity->type == OOM_KEY_LIST ?
 			    oom_read_item_real(r, "activation_sparsity_pattern", (uint32_t)i, 0) >
 				    0 :
 			    a->n_layers > 10 && i < 10)
-			a->kind[i] |= SPARSE;
+			a->kind[i] |= GEMMA3N_SPARSE;
 	}
 }
 
@@ -87,11 +75,11 @@ static void gemma3n_parse(struct oom_arch *a)
 {
 	const struct gemma3n *g = gemma3n_of(a);
 
-	if (g->altup > MAX_STREAMS || !g->per_layer) {
+	if (g->altup > GEMMA3N_STREAMS || !g->per_layer) {
 		oom_read_fail(&a->rd,
 			      "%s: altup_num_inputs (at most %d) and hidden_size_per_layer_input "
 			      "do not describe a model",
-			      a->model_type, MAX_STREAMS);
+			      a->model_type, GEMMA3N_STREAMS);
 		return;
 	}
 	parse_layers(a);
@@ -100,7 +88,7 @@ static void gemma3n_parse(struct oom_arch *a)
 
 /* shared_kv_states: keys and values of the last layer of each kind that made its own (full,
  * sliding), names of the model's forward whether anyone shares them or not. */
-struct kept {
+struct gemma3n_kept {
 	struct oom_val k[2], v[2];
 };
 
@@ -109,7 +97,7 @@ struct gemma3n_layer {
 	struct oom_rope rope[2];        /* full, sliding */
 	struct oom_val mask[2];
 	struct oom_val per_layer;       /* [b, s, layers * width] */
-	struct kept *kept;
+	struct gemma3n_kept *kept;
 	struct oom_frame *model;        /* of the forward pass that is running */
 	uint32_t first_shared, store[2];
 };
@@ -156,7 +144,7 @@ static struct oom_val gemma3n_attention(struct oom_frame *layer, const struct ge
 					uint32_t i, struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const bool slides = i < OOM_MAX_LAYERS && a->kind[i] & SLIDES;
+	const bool slides = i < OOM_MAX_LAYERS && a->kind[i] & GEMMA3N_SLIDES;
 	const uint64_t d = a->head_dim;
 	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * d, "n_heads * head_dim"};
 	struct oom_tape *t = layer->t;
@@ -214,12 +202,12 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct gemma3n_laye
 {
 	const struct oom_arch *a = l->a;
 	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	const uint64_t w = gemma3n_of(a)->width[kind >> WIDTH_SHIFT];
+	const uint64_t w = gemma3n_of(a)->width[kind >> GEMMA3N_WIDTH_SHIFT];
 	const struct oom_dim ff = {w, "intermediate_size"}, h = {x.width, x.text};
 	struct oom_frame f = {.t = t};
 	struct oom_val g, up;
 
-	if (!(kind & SPARSE))
+	if (!(kind & GEMMA3N_SPARSE))
 		return oom_gated_mlp(t, x, a->act, ff, false);
 	x = oom_arg(&f, x);
 	g = oom_name(&f, gaussian_topk(t, oom_op_linear(t, "gate_proj", x, ff, 0)));
@@ -242,63 +230,6 @@ static struct oom_val per_layer_input(struct oom_tape *t, const struct gemma3n_l
 	return oom_norm(t, a->norm, "post_per_layer_input_norm", y, 0);
 }
 
-/* One module, called twice: the second time with the parameters it has (`again`: where they
- * begin). */
-static struct oom_val modalities(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
-				 const size_t *again)
-{
-	const size_t cursor = t->cursor;
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	const struct oom_dim n = {gemma3n_of(a)->altup, "altup_num_inputs"};
-	struct oom_val y;
-
-	if (again)
-		t->cursor = *again;
-	y = oom_op_unary(t, OOM_SCALE, oom_norm(t, a->norm, "router_norm", x, 0));
-	y = oom_op_linear(t, "modality_router", y, n, 0);
-	if (again)
-		t->cursor = cursor;
-	return oom_op_cast(t, oom_op_unary(t, OOM_TANH, oom_op_cast(t, y, OOM_F32)), dt);
-}
-
-/* streams @ coefficients + streams */
-static struct oom_val predict(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
-{
-	const uint64_t n = gemma3n_of(a)->altup;
-	const struct oom_dim one = {a->d_model, "d_model"}, all = {x.width, x.text},
-			     square = {n * n, "altup_num_inputs ^ 2"};
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_frame f = {.t = t};
-	struct oom_val c, m, p;
-
-	m = oom_name(&f, modalities(t, a, oom_op_slice(t, x, x.mono, one), NULL));
-	c = oom_name(&f, oom_op_linear(t, "prediction_coefs", m, square, 0));
-	p = oom_op_add_inplace(t, oom_op_bmm(t, "predictions", x, c, x.mono, all, n), x);
-	return oom_leave(&f, oom_op_cast(t, oom_op_copy(t, "contiguous", p), dt));
-}
-
-/* predictions + (activated - predictions[0]) * coefficients */
-static struct oom_val correct(struct oom_tape *t, const struct oom_arch *a, struct oom_val pred,
-			      struct oom_val activated, size_t router)
-{
-	const struct oom_dim one = {a->d_model, "d_model"},
-			     n = {gemma3n_of(a)->altup, "altup_num_inputs"},
-			     all = {pred.width, pred.text};
-	struct oom_frame f = {.t = t};
-	struct oom_val m, w, c, in;
-
-	m = oom_name(&f, modalities(t, a, activated, &router));
-	in = oom_op_add(t, activated, oom_op_slice(t, pred, pred.mono, one));
-	in = oom_op_expand_copy(t, in, pred.mono, all);         /* repeat */
-	t->scope = "correction_coefs";
-	w = oom_param(t, "weight", n.n, n.n, OOM_P_LINEAR);
-	if (t->train)
-		w = oom_op_unary(t, OOM_CLAMP, w);
-	c = oom_op_matmul_param(t, "correction_coefs", m, w, oom_none(), n);
-	c = oom_op_mul(t, in, oom_op_unary(t, OOM_ADD_SCALAR, c));
-	return oom_op_add_inplace(t, oom_leave(&f, c), pred);
-}
-
 /* All of the layer's tensors have names until it returns. */
 static struct oom_val gemma3n_block(struct oom_tape *t, const void *ctx, uint32_t i,
 				    struct oom_val x)
@@ -310,7 +241,7 @@ static struct oom_val gemma3n_block(struct oom_tape *t, const void *ctx, uint32_
 	struct oom_frame f = {.t = t};
 	struct oom_val pred, active, normed, laurel, attn, sum, y, out;
 
-	pred = oom_name(&f, predict(t, a, x));
+	pred = oom_name(&f, gemma3n_predict(t, a, x));
 	oom_buffer(t, 1, OOM_F32);
 	active = oom_name(&f, oom_op_slice(t, pred, pred.mono, h));
 	normed = oom_name(&f, oom_norm(t, a->norm, "input_layernorm", active, 0));
@@ -327,7 +258,7 @@ static struct oom_val gemma3n_block(struct oom_tape *t, const void *ctx, uint32_
 	y = feed_forward(t, l, i, oom_norm(t, a->norm, "pre_feedforward_layernorm", sum, 0));
 	y = oom_name(&f, oom_norm(t, a->norm, "post_feedforward_layernorm", y, 0));
 	y = oom_name(&f, oom_op_add(t, sum, y));
-	out = oom_name(&f, correct(t, a, pred, y, router));
+	out = oom_name(&f, gemma3n_correct(t, a, pred, y, router));
 	y = oom_op_copy(t, "clone", oom_op_slice(t, out, out.mono, h));
 	t->scope = "altup";
 	y = oom_op_mul(t, y, oom_param(t, "correct_output_scale", 0, a->d_model, 0));
@@ -335,91 +266,6 @@ static struct oom_val gemma3n_block(struct oom_tape *t, const void *ctx, uint32_
 	/* corrected_predictions[1:] += first: two copies of the gradient (CopySlices) */
 	out = oom_op_masked_inplace(t, out, oom_none());
 	return oom_leave(&f, oom_op_add_inplace(t, out, y));
-}
-
-/* A stream of the same magnitude: x * target / sqrt(max(mean(x^2), eps)). */
-static struct oom_val rescaled(struct oom_tape *t, struct oom_val x, struct oom_val target)
-{
-	struct oom_frame f = {.t = t};
-	struct oom_val m;
-
-	x = oom_arg(&f, x);
-	m = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, x), x.mono, D(1));
-	m = oom_op_unary(t, OOM_SQRT, oom_op_at_least(t, m));
-	return oom_leave(&f, oom_op_div(t, oom_op_mul(t, oom_take(&f, x), target), m));
-}
-
-static struct oom_val magnitude(struct oom_tape *t, struct oom_val x)
-{
-	return oom_op_unary(t, OOM_POW,
-			    oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, x), x.mono, D(1)));
-}
-
-/* torch.stack of the parts, which have names: one storage made at once, a chain of joins only to
- * autograd. */
-static struct oom_val stacked(struct oom_tape *t, const struct oom_arch *a,
-			      const struct oom_val *part)
-{
-	const uint64_t n = gemma3n_of(a)->altup;
-	struct oom_frame f = {.t = t};
-	struct oom_val y = part[0], v;
-
-	for (uint64_t i = 1; i < n; i++) {
-		const struct oom_dim w = {(i + 1) * a->d_model, "altup_num_inputs * d_model"};
-
-		if (i + 1 == n) {
-			y = oom_op_cat(t, y, part[i], w);
-			break;
-		}
-		v = (struct oom_val){.sto = -1, .node = -1, .mono = y.mono, .width = w.n,
-				     .text = w.text, .dt = y.dt};
-		if (t->grad && (y.rg || part[i].rg)) {
-			const int32_t node = oom_node(t, OOM_NODE_CAT, "stack");
-
-			oom_node_edge(t, node, y);
-			oom_node_edge(t, node, part[i]);
-			v = oom_node_out(t, node, 0, v);
-		}
-		y = v;
-	}
-	return oom_leave(&f, y);
-}
-
-/* The streams out of the embeddings x; their parts are f's names. */
-static struct oom_val streams(struct oom_frame *f, const struct oom_arch *a, struct oom_val x)
-{
-	struct oom_val part[MAX_STREAMS], target;
-	struct oom_tape *t = f->t;
-	struct oom_frame own = {.t = t};
-
-	target = oom_name(&own, magnitude(t, x));
-	part[0] = x;
-	for (uint64_t i = 1; i < gemma3n_of(a)->altup; i++) {
-		part[i] = oom_op_linear(t, "altup_projections", x, D(a->d_model), 0);
-		part[i] = oom_name(f, rescaled(t, part[i], target));
-	}
-	oom_forget(&own, target);
-	return oom_leave(&own, stacked(t, a, part));
-}
-
-/* Their mean, back in the first one's magnitude. */
-static struct oom_val joined(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
-{
-	const struct oom_dim h = D(a->d_model);
-	struct oom_val part[MAX_STREAMS], target;
-	struct oom_frame f = {.t = t};
-
-	x = oom_arg(&f, x);
-	target = oom_name(&f, magnitude(t, oom_op_slice(t, x, x.mono, h)));
-	part[0] = oom_name(&f, oom_op_slice(t, x, x.mono, h));
-	for (uint64_t i = 1; i < gemma3n_of(a)->altup; i++) {
-		part[i] = oom_op_linear(t, "altup_unembed_projections",
-					oom_op_slice(t, x, x.mono, h), h, 0);
-		part[i] = oom_name(&f, rescaled(t, part[i], target));
-	}
-	oom_forget(&f, target);
-	oom_forget(&f, x);
-	return oom_leave(&f, oom_op_mean(t, stacked(t, a, part), x.mono, h));
 }
 
 /* (norm(projection(x)) + second embedding) scaled: what every layer takes its part of */
@@ -444,7 +290,7 @@ static struct oom_val per_layer_inputs(struct oom_tape *t, const struct oom_arch
 static void find_shared(struct oom_tape *t, struct gemma3n_layer *l)
 {
 	const struct oom_arch *a = l->a;
-	const struct kept none = {{oom_none(), oom_none()}, {oom_none(), oom_none()}};
+	const struct gemma3n_kept none = {{oom_none(), oom_none()}, {oom_none(), oom_none()}};
 	const uint64_t n = oom_depth(t, a->n_layers), last = gemma3n_of(a)->shared_kv,
 		       shared = last < n ? last : 0;
 
@@ -453,7 +299,7 @@ static void find_shared(struct oom_tape *t, struct gemma3n_layer *l)
 	l->first_shared = shared ? (uint32_t)(n - shared) : UINT32_MAX;
 	l->store[0] = l->store[1] = UINT32_MAX;
 	for (uint32_t i = 0; i < n - shared && i < OOM_MAX_LAYERS; i++)
-		l->store[(a->kind[i] & SLIDES) != 0] = i;
+		l->store[(a->kind[i] & GEMMA3N_SLIDES) != 0] = i;
 }
 
 static struct oom_val run(struct oom_tape *t, struct gemma3n_layer *l, struct oom_val x)
@@ -503,13 +349,13 @@ static struct oom_val gemma3n_model(struct oom_tape *t, const struct oom_arch *a
 	for (int i = 0; i < (a->window ? 2 : 1); i++)
 		l.mask[i] = oom_name_for(&f, oom_make_mask(t, true, i ? a->window : 0, dt, t->m_b,
 							   t->m_s, t->m_s),
-					 oom_any_layer(t, a, SLIDES, i ? SLIDES : 0));
-	x = streams(&parts, a, first);
+					 oom_any_layer(t, a, GEMMA3N_SLIDES, i ? GEMMA3N_SLIDES : 0));
+	x = gemma3n_streams(&parts, a, first);
 	for (int i = 0; i < 2; i++)
-		if (oom_any_layer(t, a, SLIDES, i ? SLIDES : 0))
+		if (oom_any_layer(t, a, GEMMA3N_SLIDES, i ? GEMMA3N_SLIDES : 0))
 			l.rope[i] = shared_rope(&f, oom_rope_tables(t, a->head_dim, dt, 2));
 	find_shared(t, &l);
-	x = oom_leave(&parts, joined(t, a, run(t, &l, x)));
+	x = oom_leave(&parts, gemma3n_joined(t, a, run(t, &l, x)));
 	oom_forget_shared(&f);
 	return oom_leave(&f, oom_norm(t, a->norm, "norm", x, 0));
 }
