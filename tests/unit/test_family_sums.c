@@ -372,6 +372,17 @@ static const struct saved_row {
 	/* both norms of one input; queries and keys joined again after a part of them was rotated */
 	{"gpt_neox", SIZES UNTIED, OOM_TASK_CAUSAL_LM, OOM_ATTN_SDPA,
 	 2 * NORM - T(H, 2) + T(3 * H, 2) + 2 * T(H, 2) + KERNEL_CAT + 2 * T(F, 2)},
+	/* one norm for both branches; half of each head is rotated; GELU in its written form */
+	{"phi", SIZES UNTIED, OOM_TASK_CAUSAL_LM, OOM_ATTN_SDPA,
+	 NORM + 3 * T(H, 2) + KERNEL_CAT + 5 * T(F, 2)},
+	/* a quarter of each head is rotated */
+	{"stablelm", GROUPED UNTIED, OOM_TASK_CAUSAL_LM, OOM_ATTN_SDPA,
+	 2 * NORM + T(H, 2) + 2 * T(KVH, 2) + KERNEL_CAT + MLP},
+	{"starcoder2", GROUPED TIED ",\"residual_dropout\":0,\"embedding_dropout\":0", OOM_TASK_CAUSAL_LM,
+	 OOM_ATTN_SDPA, 2 * NORM + T(H, 2) + 2 * T(KVH, 2) + KERNEL + 2 * T(F, 2)},
+	/* OLMo's norm works on an fp32 copy, and its result is cast back */
+	{"olmo", GROUPED UNTIED, OOM_TASK_CAUSAL_LM, OOM_ATTN_SDPA,
+	 2 * (T(H, 4) + 2 * T(1, 4) + T(H, 2)) + T(H, 2) + 2 * T(KVH, 2) + KERNEL + MLP},
 	/* ReLU's result is fc2's input */
 	{"opt", "\"vocab_size\":1000,\"hidden_size\":64,\"ffn_dim\":128,\"num_hidden_layers\":3,\"word_embed_proj_dim\":64,"
 	 "\"num_attention_heads\":4,\"max_position_embeddings\":512,\"dropout\":0" TIED,
@@ -387,37 +398,55 @@ static const struct saved_row {
 };
 
 /* What a fourth layer adds to three. */
-static void layers_by_hand(void **state)
+static uint64_t one_layer(const struct saved_row *row, enum oom_checkpointing ckpt)
+{
+	struct oom_plan p = oom_plan_default();
+	uint64_t saved[2];
+	char json[1200];
+
+	p.task = row->task;
+	p.attn = row->attn;
+	p.precision = OOM_BF16;
+	p.grad_ckpt = ckpt;
+	p.micro_batch = B;
+	p.seq_len = S;
+	snprintf(json, sizeof(json), "{\"model_type\":\"%s\",%s}", row->type, row->keys);
+	for (int k = 0; k < 2; k++) {
+		p.num_layers = L + k;
+		saved[k] = must(json, &p).saved_bytes;
+	}
+	return saved[1] - saved[0];
+}
+
+static void check_layers(enum oom_checkpointing ckpt, uint64_t instead)
 {
 	int bad = 0;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(layers) / sizeof(layers[0]); i++) {
-		struct oom_plan p = oom_plan_default();
-		uint64_t saved[2];
-		char json[1200];
+		const uint64_t got = one_layer(&layers[i], ckpt),
+			       want = instead ? instead : layers[i].saved;
 
-		p.task = layers[i].task;
-		p.attn = layers[i].attn;
-		p.precision = OOM_BF16;
-		p.micro_batch = B;
-		p.seq_len = S;
-		snprintf(json, sizeof(json), "{\"model_type\":\"%s\",%s}", layers[i].type,
-			 layers[i].keys);
-		for (int k = 0; k < 2; k++) {
-			p.num_layers = L + k;
-			saved[k] = must(json, &p).saved_bytes;
-		}
-		if (saved[1] - saved[0] != layers[i].saved) {
+		if (got != want) {
 			print_error("%s, attention %d: a layer saves %llu bytes, by hand %llu (%+lld)\n",
-				    layers[i].type, (int)layers[i].attn,
-				    (unsigned long long)(saved[1] - saved[0]),
-				    (unsigned long long)layers[i].saved,
-				    (long long)(saved[1] - saved[0] - layers[i].saved));
+				    layers[i].type, (int)layers[i].attn, (unsigned long long)got,
+				    (unsigned long long)want, (long long)(got - want));
 			bad++;
 		}
 	}
 	assert_int_equal(bad, 0);
+}
+
+static void layers_by_hand(void **state)
+{
+	(void)state;
+	check_layers(OOM_CKPT_NONE, 0);
+}
+
+/* Of a checkpointed layer there is its input alone, whatever the layer is made of. */
+static void checkpointed_layers(void **state)
+{
+	(void)state;
+	check_layers(OOM_CKPT_FULL, T(H, 2));
 }
 
 int main(void)
@@ -426,6 +455,7 @@ int main(void)
 		cmocka_unit_test(decoders_by_hand), cmocka_unit_test(experts_by_hand),
 		cmocka_unit_test(encoders_by_hand), cmocka_unit_test(both_by_hand),
 		cmocka_unit_test(images_by_hand), cmocka_unit_test(layers_by_hand),
+		cmocka_unit_test(checkpointed_layers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
