@@ -449,13 +449,54 @@ static void checkpointed_layers(void **state)
 	check_layers(OOM_CKPT_FULL, T(H, 2));
 }
 
+/* The same of image classifiers, whose sequence is the image's: n tokens of each of two images. */
+static void image_layers(void **state)
+{
+#define U(width, each) ROUND((uint64_t)B * n * (width) * (each))
+	static const struct {
+		const char *type, *keys;
+		uint64_t tokens, scales;        /* branches times a learned factor, which saves them */
+	} rows[] = {
+		{"vit", IMAGE, PATCHES + 1, 0},
+		{"deit", IMAGE, PATCHES + 2, 0},
+		{"ijepa", IMAGE, PATCHES, 0},
+		{"dinov2", IMAGE ",\"mlp_ratio\":2", PATCHES + 1, 2},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const uint64_t n = rows[i].tokens;
+		/* two norms (input, statistics, result), q, k, v, the kernel, fc1 and GELU's result */
+		const uint64_t want = 2 * (2 * U(H, 2) + 2 * U(1, 4)) + 3 * U(H, 2) +
+				      (U(H, 2) + U(A, 4) + 2 * 512) + 2 * U(F, 2) +
+				      rows[i].scales * U(H, 2);
+		struct oom_plan p = oom_plan_default();
+		uint64_t saved[2];
+		char json[1200];
+
+		p.task = OOM_TASK_IMAGE_CLS;
+		p.attn = OOM_ATTN_SDPA;
+		p.precision = OOM_BF16;
+		p.micro_batch = B;
+		snprintf(json, sizeof(json), "{\"model_type\":\"%s\",%s}", rows[i].type, rows[i].keys);
+		for (int k = 0; k < 2; k++) {
+			p.num_layers = L + k;
+			saved[k] = must(json, &p).saved_bytes;
+		}
+		if (saved[1] - saved[0] != want)
+			fail_msg("%s: a layer saves %llu bytes, by hand %llu", rows[i].type,
+				 (unsigned long long)(saved[1] - saved[0]), (unsigned long long)want);
+	}
+#undef U
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(decoders_by_hand), cmocka_unit_test(experts_by_hand),
 		cmocka_unit_test(encoders_by_hand), cmocka_unit_test(both_by_hand),
 		cmocka_unit_test(images_by_hand), cmocka_unit_test(layers_by_hand),
-		cmocka_unit_test(checkpointed_layers),
+		cmocka_unit_test(checkpointed_layers), cmocka_unit_test(image_layers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
