@@ -243,7 +243,7 @@ static double unknown_class(const struct oom_card_class *c)
 	/* nobody's rows: a generation of a maker whose others are known, or another maker's cards */
 	if (!c->sources)
 		return c->from > 0 ? 0.40 : 0.80;
-	return c->sources >= 4 ? 0.10 : c->sources == 3 ? 0.20 : c->sources == 2 ? 0.25 : 0.30;
+	return c->sources >= 4 ? 0.12 : c->sources == 3 ? 0.25 : c->sources == 2 ? 0.28 : 0.30;
 }
 
 static double guess(const struct step *s, const struct oom_gpu *gpu, enum oom_time_part part)
