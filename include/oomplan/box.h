@@ -22,12 +22,14 @@ struct oom_offer {
 	uint32_t gpu_count;
 	double host_ram_gib, disk_gib, vcpus, network_gbps;     /* NAN: not given */
 	double ondemand_usd_h, spot_usd_h;
-	/* where the list has them, else 0: what is kept, and the last checkpoint taken away */
+	/* of what is kept, and of the last checkpoint taken away: the list's, else the provider's
+	 * (data/providers.csv); NAN where nobody says */
 	double storage_usd_gib_month, egress_usd_gib;
+	bool rates_from_provider;
+	/* machines of it train together: their network is named, NVLink joins them, or they have as many
+	 * cards as their provider links; never those that private hosts let on a market */
+	bool clusters;
 };
-/* Whether machines of the offer train together: their network is named, or eight cards of a cloud are
- * linked; never machines that private hosts let on a market. */
-OOM_API bool oom_offer_clusters(const struct oom_offer *offer);
 /* Whether its price is older than a year. */
 OOM_API bool oom_offer_is_stale(const struct oom_offer *offer);
 /* Zero-initialise; free with oom_offers_release. */
@@ -81,6 +83,7 @@ struct oom_box {
 	double usd_h;                   /* all nodes; the spot price when asked for */
 	double tokens_per_s;            /* an estimate (steptime.h) */
 	double usd_per_mtokens;         /* of that price */
+	double usd_per_ksamples;        /* a thousand samples of the plan's length */
 	/* beside each other; NAN without that price */
 	double ondemand_usd_per_mtokens, spot_usd_per_mtokens;
 	/* the ends of an interval (steptime.h), model-flops utilisation, what most of a step goes to */

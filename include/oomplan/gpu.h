@@ -27,6 +27,8 @@ struct oom_gpu {
 	double tdp_w;                   /* board power; 0 = unknown */
 	/* of the machine it stands in, to other machines, gigabits a second; 0 = unknown */
 	double network_gbps;
+	/* cards that NVLink joins over several machines (an NVL72's trays); 0: those of one */
+	double nvlink_domain;
 };
 
 /* A table of GPUs.  Zero-initialise; free with oom_gpus_release. */

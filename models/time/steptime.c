@@ -58,9 +58,17 @@ struct step {
 	const struct oom_work *work;
 	struct oom_speed speed;
 	double times;                   /* micro-steps */
-	double in_node;                 /* GPUs of a node */
+	double in_node, on_board;       /* GPUs of an NVLink domain, a node where it is none; of a machine */
 	double *part;
 };
+
+/* Trays of an NVL72 are machines of four GPUs in one NVLink domain. */
+static double domain(const struct oom_plan *p, const struct oom_gpu *gpu, double board)
+{
+	const double joined = gpu && gpu->nvlink_domain < (double)p->gpus ? gpu->nvlink_domain : (double)p->gpus;
+
+	return gpu && gpu->nvlink_domain > 0 && joined > board ? joined : board;
+}
 
 /* GPUs of a group that counts `n`, laid out within nodes after `inner` others. */
 static struct oom_peers peers(const struct step *s, double n, double inner)
@@ -204,7 +212,7 @@ static void update(struct step *s)
 			       s->speed.memory,
 		     /* norms of the gradients, before */
 		     clip = (double)e->grad_bytes / share / s->speed.memory,
-		     ranks = s->in_node < D ? s->in_node : D;
+		     ranks = s->on_board < D ? s->on_board : D;
 	double host = 0;
 
 	if (p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE) {
@@ -296,8 +304,8 @@ struct oom_step_time oom_step_time_as(const struct oom_card_class *c, const stru
 #undef BOUND
 	};
 	struct oom_step_time t = {0};
-	struct step s = {p, e, &e->work, {0}, (double)p->grad_accum,
-			 (double)p->gpus / (double)(p->nodes > 0 ? p->nodes : 1), t.part_s};
+	const double board = (double)p->gpus / (double)(p->nodes > 0 ? p->nodes : 1);
+	struct step s = {p, e, &e->work, {0}, (double)p->grad_accum, domain(p, gpu, board), board, t.part_s};
 	double bound[OOM_BOUND_COUNT] = {0}, computing, factor;
 
 	oom_speed_as(c, gpu, p, &s.speed);

@@ -278,6 +278,7 @@ static enum oom_status fill(const struct finder *f, const struct oom_offer *o, s
 			      .usd_h = hour * (double)g->nodes,
 			      .tokens_per_s = NAN,
 			      .usd_per_mtokens = NAN,
+			      .usd_per_ksamples = NAN,
 			      .days = NAN,
 			      .days_low = NAN,
 			      .days_high = NAN,
@@ -297,6 +298,7 @@ static enum oom_status fill(const struct finder *f, const struct oom_offer *o, s
 	b->tokens_per_s = (b->plan.plan.seq_len > 0 ? (double)b->plan.plan.seq_len : 1) /
 			  b->plan.seconds_per_sample;
 	b->usd_per_mtokens = b->usd_h / 3600 / b->tokens_per_s * 1e6;
+	b->usd_per_ksamples = b->usd_h / 3.6 * b->plan.seconds_per_sample;
 	b->ondemand_usd_per_mtokens = o->ondemand_usd_h * (double)g->nodes / 3600 /
 				      b->tokens_per_s * 1e6;
 	b->spot_usd_per_mtokens = o->spot_usd_h * (double)g->nodes / 3600 / b->tokens_per_s * 1e6;
@@ -488,14 +490,14 @@ static enum oom_status settle_points(struct finder *f)
 /* Exactly the nodes asked for, or as few as do. */
 static enum oom_status one_offer(struct finder *f, const struct oom_offer *o, struct oom_box *b)
 {
-	const bool clusters = oom_offer_clusters(o);
+	const bool clusters = o->clusters;
 	const int64_t most = clusters && f->q->max_nodes > 1 ? f->q->max_nodes : 1;
 	enum oom_status st;
 
 	if (f->q->nodes > 1 && !clusters) {
 		*b = (struct oom_box){.offer = o, .nodes = f->q->nodes, .shortage = OOM_BOX_FABRIC,
 				      .usd_h = NAN, .tokens_per_s = NAN, .usd_per_mtokens = NAN,
-				      .ondemand_usd_per_mtokens = NAN, .spot_usd_per_mtokens = NAN,
+				      .usd_per_ksamples = NAN, .ondemand_usd_per_mtokens = NAN, .spot_usd_per_mtokens = NAN,
 				      .days = NAN, .days_low = NAN, .days_high = NAN, .gpu_hours = NAN,
 				      .usd = NAN, .usd_low = NAN, .usd_high = NAN,
 				      .stale = oom_offer_is_stale(o)};

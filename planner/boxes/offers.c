@@ -163,6 +163,7 @@ enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *f, d
 		o->items = q;
 		o->cap = cap;
 	}
+	oom_provider_fill(oom_provider_of(&l->providers, f->provider), &o->gpus.items[f->gpu], f);
 	o->items[o->n++] = *f;
 	return OOM_OK;
 }
@@ -174,6 +175,8 @@ static void copy(char *to, size_t size, const char *from)
 	memcpy(to, from, n);
 	to[n] = 0;
 }
+
+#define NO_OFFER {.gpu = -1, .storage_usd_gib_month = NAN, .egress_usd_gib = NAN}
 
 static enum oom_status own_row(struct oom_offer_loader *l, const struct oom_csv_row *row,
 			       struct oom_error *err)
@@ -202,13 +205,24 @@ static enum oom_status own_row(struct oom_offer_loader *l, const struct oom_csv_
 	return oom_offer_add(l, &f, figure(o, cell(row, "gpu_count")), mem, err);
 }
 
+/* "{'Gpus': [{'Name': 'A100', ..., 'MemoryInfo': {'SizeInMiB': 81920}, ...": GB of one card, 0 where nothing is
+ * said.  Shadeform's catalogue has GB there under the same name. */
+static double info_memory(const char *info)
+{
+	const char *at = strstr(info, "'SizeInMiB': ");
+	const double v = at ? strtod(at + strlen("'SizeInMiB': "), NULL) : 0;
+
+	return v >= 1024 ? v / 1024 : v > 4 ? v : 0;
+}
+
 static enum oom_status sky_row(struct oom_offer_loader *l, const struct oom_csv_row *row,
 			       struct oom_error *err)
 {
 	struct oom_offers *o = l->o;
-	struct oom_offer f = {.gpu = -1};
+	struct oom_offer f = NO_OFFER;
 	const char *name = cell(row, "AcceleratorName");
-	const double count = figure(o, cell(row, "AcceleratorCount"));
+	const double count = figure(o, cell(row, "AcceleratorCount")),
+		     memory = info_memory(cell(row, "GpuInfo"));
 
 	if (oom_offer_is_other("", name))
 		name = "";                      /* no GPU */
@@ -239,6 +253,7 @@ static enum oom_status sky_row(struct oom_offer_loader *l, const struct oom_csv_
 	 * and its rows are kept aside */
 	return oom_offer_add(l, &f, count,
 			     !strcmp(l->provider, "vast") ? 0 :
+			     memory > 0			  ? memory :
 			     !strcmp(name, "A100")	  ? 40 :
 			     !strcmp(name, "V100")	  ? 16 :
 							    0,
@@ -249,7 +264,7 @@ static enum oom_status hunt_row(struct oom_offer_loader *l, const struct oom_csv
 				struct oom_error *err)
 {
 	struct oom_offers *o = l->o;
-	struct oom_offer f = {.gpu = -1};
+	struct oom_offer f = NO_OFFER;
 	const bool spot = !strcmp(cell(row, "spot"), "True") || !strcmp(cell(row, "spot"), "true");
 	const char *vendor = cell(row, "gpu_vendor"), *name = cell(row, "gpu_name");
 
@@ -348,7 +363,14 @@ static enum oom_status begin(struct oom_offer_loader *l, struct oom_offers *o,
 	if (st)
 		return st;
 	l->seen = calloc(NAMES, sizeof(*l->seen));
-	return l->seen ? OOM_OK : oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	return l->seen ? oom_providers_load(&l->providers, err) :
+			 oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+}
+
+static void end(struct oom_offer_loader *l)
+{
+	free(l->seen);
+	oom_providers_release(&l->providers);
 }
 
 enum oom_status oom_offers_load(struct oom_offers *o, struct oom_error *err)
@@ -359,7 +381,7 @@ enum oom_status oom_offers_load(struct oom_offers *o, struct oom_error *err)
 
 	if (!st)
 		st = oom_csv_parse((const char *)f->bytes, f->size, "boxes.csv", on_row, &l, err);
-	free(l.seen);
+	end(&l);
 	if (!st)
 		fold(o);
 	return st;
@@ -401,7 +423,7 @@ static enum oom_status read_list(struct oom_offers *o, const char *text, size_t 
 	else if (!st)
 		st = json ? oom_offers_read_json(&l, path, err) :
 			    oom_csv_read(path, on_row, &l, err);
-	free(l.seen);
+	end(&l);
 	if (st)
 		o->n = before;
 	else

@@ -225,7 +225,8 @@ static enum oom_status add_object(struct oom_offer_loader *l, const cJSON *o, st
 	const bool hunt = cJSON_GetObjectItemCaseSensitive(o, "instance_name") != NULL;
 	const bool spot = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "spot")) ||
 			  cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(resources, "spot"));
-	struct oom_offer f = {.gpu = -1, .ondemand_usd_h = NAN, .spot_usd_h = NAN};
+	struct oom_offer f = {.gpu = -1, .ondemand_usd_h = NAN, .spot_usd_h = NAN,
+			      .storage_usd_gib_month = NAN, .egress_usd_gib = NAN};
 
 	l->o->rows++;
 	if (!cJSON_IsObject(o) || (!hunt && !cJSON_GetObjectItemCaseSensitive(o, "backend"))) {

@@ -11,7 +11,27 @@ struct oom_offer_name {                 /* a GPU's name already looked up */
 	int each;                       /* devices that PyTorch sees of one */
 	int32_t gpu;
 };
+/* A row of data/providers.csv; -1: no price is known. */
+struct oom_provider {
+	char name[24];
+	bool market;                    /* private hosts let their machines */
+	unsigned long linked_gpus;      /* machines of so many cards are linked; 0: none without being named so */
+	double storage_usd_gib_month, egress_usd_gib;
+};
+struct oom_providers {
+	struct oom_provider *items;
+	size_t n;
+};
+enum oom_status oom_providers_load(struct oom_providers *p, struct oom_error *err);
+void oom_providers_release(struct oom_providers *p);
+/* Its row, or that of any provider. */
+const struct oom_provider *oom_provider_of(const struct oom_providers *p, const char *name);
+/* Whether it clusters, and the prices that the list is silent about. */
+void oom_provider_fill(const struct oom_provider *p, const struct oom_gpu *card, struct oom_offer *o);
+
 struct oom_offer_loader {
+	struct oom_providers providers;
+
 	struct oom_offers *o;
 	const char *provider;
 	struct oom_offer_name *seen;

@@ -1,7 +1,6 @@
 /* A row as a quote: what the whole training takes on it, in days, GPU-hours and dollars. */
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
 #include "offers_parts.h"
 #include "oomplan/steptime.h"
@@ -21,25 +20,6 @@
 /* A checkpoint is written to a disk of a node's (estimated: network volumes of the large clouds do
  * 1 GB/s and more). */
 #define WRITE_BYTES_S 1e9
-
-/* Machines of private hosts, wherever they stand: nothing but the internet is between two of them. */
-static bool is_market(const char *provider)
-{
-	static const char *const markets[] = {"vast", "vastai", "salad", "akash", "tensordock", "clore", "hyperbolic"};
-
-	for (size_t i = 0; i < sizeof(markets) / sizeof(markets[0]); i++)
-		if (!strcasecmp(provider, markets[i]))
-			return true;
-	return false;
-}
-
-/* A network that the list names, or eight cards that a cloud links: those are sold in clusters. */
-bool oom_offer_clusters(const struct oom_offer *o)
-{
-	if (is_market(o->provider))
-		return false;
-	return o->network_gbps > 0 || o->gpu_count >= 8;
-}
 
 bool oom_offer_is_stale(const struct oom_offer *o)
 {

@@ -21,6 +21,7 @@ static const struct {
 } quoted[] = {
 	{"tokens_per_second_low", offsetof(struct oom_box, tokens_low)},
 	{"tokens_per_second_high", offsetof(struct oom_box, tokens_high)},
+	{"usd_per_1000_samples", offsetof(struct oom_box, usd_per_ksamples)},
 	{"mfu", offsetof(struct oom_box, mfu)},
 	{"mfu_low", offsetof(struct oom_box, mfu_low)},
 	{"mfu_high", offsetof(struct oom_box, mfu_high)},

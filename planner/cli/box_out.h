@@ -21,9 +21,8 @@ void oom_quote_rows(const struct oom_plan *asked, const struct oom_offers *o, co
 		    size_t from, size_t to);
 void oom_quote_front(const struct oom_offers *o, const struct oom_boxes *b, int64_t top);
 void oom_quote_notes(const struct oom_boxes *b, const struct oom_box_view *view);
-/* Two rows beside each other, each "instance" or "provider:instance"; false: the word names none. */
-bool oom_quote_compare(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_boxes *b,
-		       const char *first, const char *second, const char **unknown);
+/* "2 x 8 x H100-SXM5-80GB". */
+void oom_quote_cards(const struct oom_offers *o, const struct oom_box *x, char *text, size_t size);
 /* The front as a picture. */
 bool oom_quote_svg(const char *path, const struct oom_offers *o, const struct oom_boxes *b,
 		   const struct oom_box_query *q);
@@ -31,6 +30,9 @@ bool oom_quote_svg(const char *path, const struct oom_offers *o, const struct oo
 void oom_box_changes(const struct oom_plan *asked, const struct oom_plan *p, char *out, size_t size);
 
 
+/* box_compare.c: "A,B", each an instance, knobs or both; the exit status. */
+int oom_box_compare(const char *text, const struct oom_target *target, const struct oom_offers *offers,
+		    const struct oom_boxes *boxes, const struct oom_box_query *query);
 /* report_box.c */
 void oom_box_text(const struct oom_job *job, const struct oom_target *target,
 		  const struct oom_offers *offers, const struct oom_boxes *boxes, const struct oom_box_view *view);

@@ -92,23 +92,9 @@ static int figures(const struct args *a, struct oom_box_query *q)
 		return oom_complain(OOM_EXIT_USAGE, "--%s needs --tokens, or --dataset-tokens and --epochs",
 				    a->deadline ? "deadline" : a->budget ? "budget" : a->plot ? "plot" : "compare");
 	if (a->compare && (!strchr(a->compare, ',') || strchr(a->compare, ',') != strrchr(a->compare, ',')))
-		return oom_complain(OOM_EXIT_USAGE, "--compare %s: expected two instances with a comma between",
+		return oom_complain(OOM_EXIT_USAGE, "--compare %s: expected two instances, or two plans (\"knob=value ...\"), with a comma between",
 				    a->compare);
 	return 0;
-}
-
-static int compare(const struct args *a, const struct oom_plan *asked, const struct oom_offers *o,
-		   const struct oom_boxes *b)
-{
-	const char *comma = strchr(a->compare, ','), *unknown = NULL;
-	char first[100];
-
-	snprintf(first, sizeof(first), "%.*s", (int)(comma - a->compare < 99 ? comma - a->compare : 99),
-		 a->compare);
-	if (oom_quote_compare(asked, o, b, first, comma + 1, &unknown))
-		return 0;
-	return oom_complain(OOM_EXIT_USAGE, "--compare: no offer that fits is called \"%s\"; its names stand in "
-					    "the report's column instance", oom_shown(unknown));
 }
 
 static int run(struct oom_job *job)
@@ -149,7 +135,7 @@ static int run(struct oom_job *job)
 		code = oom_failed(st, &err);
 	} else if (!code) {
 		if (a->compare)
-			code = compare(a, &t.q.plan, &offers, &b);
+			code = oom_box_compare(a->compare, &t, &offers, &b, &q);
 		else if (job->json)
 			oom_box_json(&t.q.plan, &t, &offers, &b);
 		else if (job->csv)
@@ -278,7 +264,8 @@ static const struct oom_option options[] = {
 	 .kind = OOM_OPTION_TEXT,
 	 .offset = offsetof(struct args, compare),
 	 .metavar = "A,B",
-	 .summary = "two instances beside each other, each as instance or provider:instance"},
+	 .summary = "two rows beside each other, each an instance (or provider:instance), knobs that make "
+		    "another plan (\"lora-r=16 grad-ckpt=full\"), or both; asked: the plan as it is"},
 	{.name = "plot",
 	 .kind = OOM_OPTION_TEXT,
 	 .offset = offsetof(struct args, plot),

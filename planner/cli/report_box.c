@@ -43,7 +43,7 @@ static void rows(const struct oom_plan *asked, const struct oom_offers *o, const
 	for (size_t i = from; i < to; i++) {
 		const struct oom_box *x = &b->items[i];
 
-		oom_table_cell(&t, x->pareto ? "*" : "");
+		oom_table_cell(&t, x->stale ? (x->pareto ? "* old price" : "old price") : x->pareto ? "*" : "");
 		oom_table_cell(&t, x->offer->provider);
 		oom_table_cell(&t, x->offer->instance);
 		snprintf(text, sizeof(text), "%lld x %s",
@@ -217,6 +217,10 @@ static void needs(const struct oom_boxes *b)
 	       oom_gib(n->loader), oom_gib(n->saving));
 	printf("  and %s disk (a checkpoint is %s, the hub cache %s)\n", oom_gib(n->disk_peak),
 	       oom_gib(n->checkpoint), oom_gib(n->hub_cache));
+	if (!isnan(b->items[0].usd_per_ksamples))
+		printf("  a thousand samples of %lld tokens cost $%s there; %s binds\n",
+		       (long long)b->items[0].plan.plan.seq_len, money(b->items[0].usd_per_ksamples),
+		       oom_bound_str(b->items[0].binds));
 }
 
 /* Nothing is left out in silence. */

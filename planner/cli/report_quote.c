@@ -31,7 +31,7 @@ static const char *dollars(double v, char buf[24])
 #define DAYS(v) days((v), (char[24]){0})
 #define DOLLARS(v) dollars((v), (char[24]){0})
 
-static void cards(const struct oom_offers *o, const struct oom_box *x, char *text, size_t size)
+void oom_quote_cards(const struct oom_offers *o, const struct oom_box *x, char *text, size_t size)
 {
 	const char *name = o->gpus.items[x->offer->gpu].name;
 
@@ -64,7 +64,7 @@ void oom_quote_rows(const struct oom_plan *asked, const struct oom_offers *o, co
 		oom_table_cell(&t, text + (*text == ' '));
 		oom_table_cell(&t, x->offer->provider);
 		oom_table_cell(&t, x->offer->instance);
-		cards(o, x, text, sizeof(text));
+		oom_quote_cards(o, x, text, sizeof(text));
 		oom_table_cell(&t, text);
 		snprintf(text, sizeof(text), "%s-%s", DAYS(x->days_low), DAYS(x->days_high));
 		oom_table_cell(&t, text);
@@ -104,7 +104,7 @@ void oom_quote_front(const struct oom_offers *o, const struct oom_boxes *b, int6
 		oom_table_cell(&t, DOLLARS(x->usd));
 		oom_table_cell(&t, x->offer->provider);
 		oom_table_cell(&t, x->offer->instance);
-		cards(o, x, text, sizeof(text));
+		oom_quote_cards(o, x, text, sizeof(text));
 		oom_table_cell(&t, text);
 		oom_table_cell(&t, oom_format_count((uint64_t)x->tokens_per_s, (char[32]){0}, 32));
 		oom_table_cell(&t, oom_bound_str(x->binds));
@@ -124,88 +124,16 @@ void oom_quote_notes(const struct oom_boxes *b, const struct oom_box_view *v)
 		       100 * (first->failures.factor - 1), first->failures.interval_s / 3600,
 		       v->query->spot ? "spot machines taken back as --spot-hours says, and failures" :
 					"failures as Llama 3's, one in 50,700 GPU-hours");
-	if (!(first->offer->storage_usd_gib_month > 0) && !(first->offer->egress_usd_gib > 0))
-		printf("; without storage and egress, which the list does not price");
+	if (isnan(first->offer->storage_usd_gib_month) && isnan(first->offer->egress_usd_gib))
+		printf("; without storage and egress, which nobody prices for the first");
+	else if (first->offer->rates_from_provider)
+		printf("; storage and egress at the provider's rates (data/providers.csv)");
 	putchar('\n');
 	for (size_t i = 0; i < b->fitting; i++)
-		alone += !oom_offer_clusters(b->items[i].offer);
+		alone += !b->items[i].offer->clusters;
 	if (v->query->max_nodes > 1 && alone)
 		printf("%zu of these stand alone: no network between such machines is known, or a market lets "
 		       "them (network_gbps of a list names it)\n", alone);
-}
-
-/* ---- two rows ---- */
-
-static const struct oom_box *named(const struct oom_boxes *b, const char *word)
-{
-	for (size_t i = 0; i < b->fitting; i++) {
-		const struct oom_offer *f = b->items[i].offer;
-		char full[100];
-
-		snprintf(full, sizeof(full), "%s:%s", f->provider, f->instance);
-		if (oom_same_word(word, f->instance) || oom_same_word(word, full))
-			return &b->items[i];
-	}
-	return NULL;
-}
-
-static void pair(struct oom_table *t, const char *what, double a, double b, const char *format)
-{
-	char text[60];
-
-	oom_table_cell(t, what);
-	snprintf(text, sizeof(text), format, a);
-	oom_table_cell(t, isnan(a) ? "?" : text);
-	snprintf(text, sizeof(text), format, b);
-	oom_table_cell(t, isnan(b) ? "?" : text);
-	snprintf(text, sizeof(text), "%.2f", b / a);
-	oom_table_cell(t, isfinite(b / a) ? text : "");
-}
-
-bool oom_quote_compare(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_boxes *b,
-		       const char *first, const char *second, const char **unknown)
-{
-	const struct oom_box *x = named(b, first), *y = named(b, second);
-	const char *const heads[] = {"", x ? x->offer->instance : "", y ? y->offer->instance : "",
-				     "second / first", NULL};
-	char a[300], c[300];
-	struct oom_table t;
-
-	*unknown = !x ? first : second;
-	if (!x || !y)
-		return false;
-	oom_table_init(&t, heads);
-	cards(o, x, a, sizeof(a));
-	cards(o, y, c, sizeof(c));
-	oom_table_cell(&t, "machines x cards");
-	oom_table_cell(&t, a);
-	oom_table_cell(&t, c);
-	oom_table_cell(&t, "");
-	pair(&t, "days", x->days, y->days, "%.2f");
-	pair(&t, "  at least", x->days_low, y->days_low, "%.2f");
-	pair(&t, "  at most", x->days_high, y->days_high, "%.2f");
-	pair(&t, "GPU-hours", x->gpu_hours, y->gpu_hours, "%.0f");
-	pair(&t, "dollars", x->usd, y->usd, "%.0f");
-	pair(&t, "  at least", x->usd_low, y->usd_low, "%.0f");
-	pair(&t, "  at most", x->usd_high, y->usd_high, "%.0f");
-	pair(&t, "dollars an hour", x->usd_h, y->usd_h, "%.2f");
-	pair(&t, "tokens/s", x->tokens_per_s, y->tokens_per_s, "%.0f");
-	pair(&t, "MFU %", 100 * x->mfu, 100 * y->mfu, "%.1f");
-	pair(&t, "GPU memory used %", 100 * (double)x->plan.used_bytes / (double)o->gpus.items[x->offer->gpu].capacity_bytes,
-	     100 * (double)y->plan.used_bytes / (double)o->gpus.items[y->offer->gpu].capacity_bytes, "%.0f");
-	pair(&t, "lost to interruptions %", 100 * (x->failures.factor - 1), 100 * (y->failures.factor - 1), "%.2f");
-	oom_table_cell(&t, "binds");
-	oom_table_cell(&t, oom_bound_str(x->binds));
-	oom_table_cell(&t, oom_bound_str(y->binds));
-	oom_table_cell(&t, "");
-	oom_table_print(&t, stdout, 0);
-	oom_table_release(&t);
-	oom_box_changes(asked, &x->plan.plan, a, sizeof(a));
-	oom_box_changes(asked, &y->plan.plan, c, sizeof(c));
-	printf("plan of the first: %s\nplan of the second: %s\n", *a ? a : "as asked", *c ? c : "as asked");
-	if (x->days_low <= y->days_high && y->days_low <= x->days_high)
-		printf("which of them is done first is not known: the intervals overlap\n");
-	return true;
 }
 
 /* ---- the picture ---- */
@@ -264,7 +192,7 @@ static void draw(FILE *out, const struct oom_offers *o, const struct oom_boxes *
 
 		if (!drawn(x))
 			continue;
-		cards(o, x, where, sizeof(where));
+		oom_quote_cards(o, x, where, sizeof(where));
 		snprintf(text, sizeof(text), "%s %s, %s: %s days, %s $", x->offer->provider, x->offer->instance,
 			 where, DAYS(x->days), DOLLARS(x->usd));
 		if (x->pareto && last)

@@ -112,6 +112,7 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 	g.bf16_tflops = number(row, "bf16_tflops");
 	g.fp16_tflops = number(row, "fp16_tflops");
 	g.tdp_w = number(row, "tdp_w");
+	g.nvlink_domain = number(row, "nvlink_domain");
 	for (size_t i = 0; i < gpus->n; i++)
 		if (!strcmp(gpus->items[i].name, g.name)) {
 			gpus->items[i] = g;

@@ -415,6 +415,36 @@ static void test_failures(void **state)
 	assert_true(f.interval_s == 100 && f.factor > 1 && isfinite(f.factor));
 }
 
+/* SkyPilot's lists say a card's memory in GpuInfo: MiB, in shadeform's GB; names as lists of today write them. */
+static void test_stated_memory(void **state)
+{
+	static const struct {
+		const char *instance, *card;
+	} want[] = {{"a", "A100-SXM4-80GB"}, {"b", "A100-SXM4-40GB"},  {"c", "V100-PCIE-16GB"},
+		    {"d", "A100-SXM4-40GB"}, {"e", "RTX-PRO-6000-Blackwell-WS"}, {"f", "Gaudi"},
+		    {"g", "B300-SXM-288GB"}};
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+
+	(void)state;
+	read_text(&o, "sky.csv",
+		  "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,GpuInfo,SpotPrice\n"
+		  "a,A100,8.0,96,960,16,x,\"{'Gpus': [{'Name': 'A100', 'MemoryInfo': {'SizeInMiB': 81920}}]}\",\n"
+		  "b,A100,8.0,96,960,11,x,\"{'Gpus': [{'Name': 'A100', 'MemoryInfo': {'SizeInMiB': 40}}]}\",\n"
+		  "c,V100,1.0,8,30,2,x,\"{'Gpus': [{'Name': 'V100', 'MemoryInfo': {'SizeInMiB': 16}}]}\",\n"
+		  "d,A100,1,8,90,3,x,,\n"
+		  "e,RTXPRO6000-WK,1.0,64,251,1.4,x,,\n"
+		  "f,Gaudi HL-205,8,96,768,13,x,,\n"
+		  "g,B300,8.0,224,1890,62,x,\"{'Gpus': [{'Name': 'B300', 'MemoryInfo': {'SizeInMiB': 275456}}]}\",\n",
+		  OOM_OK, &err);
+	assert_int_equal(o.n, 7);
+	for (size_t i = 0; i < o.n; i++) {
+		assert_string_equal(o.items[i].instance, want[i].instance);
+		assert_string_equal(o.gpus.items[o.items[i].gpu].name, want[i].card);
+	}
+	oom_offers_release(&o);
+}
+
 /* Which machines train together, and which prices are old. */
 static void test_fabrics(void **state)
 {
@@ -423,21 +453,30 @@ static void test_fabrics(void **state)
 	static const struct {
 		const char *instance;
 		bool clusters, stale;
-	} want[] = {{"a", true, true}, {"b", false, false}, {"c", true, false}, {"d", false, false}};
+		double storage, egress;         /* the list's, else its provider's; -1: nobody says */
+	} want[] = {{"a", true, true, 0.08, 0.01}, {"e", true, false, 0.08, 0.09}, {"b", false, false, 0.2, 0},
+		    {"c", true, false, 0.2, 0}, {"f", true, false, -1, -1}, {"d", false, false, -1, -1}};
 
 	(void)state;
 	read_text(&o, "own.csv",
-		  "provider,instance,gpu,gpu_count,network_gbps,ondemand_usd_h,price_date\n"
-		  "aws,a,A10G,1,10,1,2020-01-01\n"             /* a network that is named */
-		  "lambda,b,H100-SXM5-80GB,1,,2,2999\n"        /* none, and one card */
-		  "lambda,c,H100-SXM5-80GB,8,,20,2999\n"       /* eight that a cloud links */
-		  "vast,d,H100-SXM5-80GB,8,100,15,2999\n",     /* let by private hosts */
+		  "provider,instance,gpu,gpu_count,network_gbps,ondemand_usd_h,price_date,egress_usd_gib\n"
+		  "aws,a,A10G,1,10,1,2020-01-01,0.01\n"        /* a network that is named */
+		  "aws,e,GB200,4,,40,2999,\n"                  /* a tray: NVLink joins 72 cards */
+		  "lambda,b,H100-SXM5-80GB,1,,2,2999,\n"       /* none, and one card */
+		  "lambda,c,H100-SXM5-80GB,8,,20,2999,\n"      /* eight that a cloud links */
+		  "other,f,H100-SXM5-80GB,8,,20,2999,\n"       /* and one that has no row */
+		  "vast,d,H100-SXM5-80GB,8,100,15,2999,\n",    /* let by private hosts */
 		  OOM_OK, &err);
-	assert_int_equal(o.n, 4);
+	assert_int_equal(o.n, 6);
 	for (size_t i = 0; i < o.n; i++) {
 		assert_string_equal(o.items[i].instance, want[i].instance);
-		assert_int_equal(oom_offer_clusters(&o.items[i]), want[i].clusters);
+		assert_int_equal(o.items[i].clusters, want[i].clusters);
 		assert_int_equal(oom_offer_is_stale(&o.items[i]), want[i].stale);
+		if (want[i].storage < 0)
+			assert_true(isnan(o.items[i].storage_usd_gib_month) && isnan(o.items[i].egress_usd_gib));
+		else
+			assert_true(o.items[i].storage_usd_gib_month == want[i].storage &&
+				    o.items[i].egress_usd_gib == want[i].egress);
 	}
 	oom_offers_release(&o);
 }
@@ -612,7 +651,7 @@ int main(void)
 					   cmocka_unit_test(test_nodes),
 					   cmocka_unit_test(test_evaluation),
 					   cmocka_unit_test(test_failures),
-					   cmocka_unit_test(test_fabrics),
+					   cmocka_unit_test(test_stated_memory), cmocka_unit_test(test_fabrics),
 					   cmocka_unit_test(test_quote),
 					   cmocka_unit_test(test_host),
 					   cmocka_unit_test(test_calibrated)};

@@ -157,6 +157,33 @@ static void products(void **state)
 	assert_true(fabs(t.total_s / oom_step_time(&p, &e, &g).total_s - 1.6) < 1e-6);
 }
 
+/* Trays of four cards that NVLink joins: 72 are as one machine, more are several. */
+static void domains(void **state)
+{
+	struct oom_gpu gb200 = card("NVLink5 1800 GB/s", 10);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	double alone, joined;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	p.engine = OOM_ENGINE_MEGATRON;
+	p.gpus = p.tp = 64;
+	p.nodes = 16;
+	e.work.tensor_bytes = 1e12;
+	e.work.tensor_calls = 1000;
+	alone = oom_step_time(&p, &e, &gb200).part_s[OOM_TIME_TENSOR];
+	gb200.nvlink_domain = 72;
+	joined = oom_step_time(&p, &e, &gb200).part_s[OOM_TIME_TENSOR];
+	/* 900 GB/s of NVLink one way, and 50 of four adapters each */
+	assert_true(alone > 4 * joined);
+	p.nodes = 1;
+	assert_true(fabs(oom_step_time(&p, &e, &gb200).part_s[OOM_TIME_TENSOR] - joined) < 1e-12);
+	p.gpus = p.tp = 144;
+	p.nodes = 36;
+	assert_true(oom_step_time(&p, &e, &gb200).part_s[OOM_TIME_TENSOR] > joined);
+}
+
 /* What hides beside products: weights that many tokens meet, tensor collectives up to a third of them;
  * and attention under TransformerEngine on a Hopper card, 2.2 times as fast, not on an A100. */
 static void beside_products(void **state)
@@ -524,7 +551,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(links),     cmocka_unit_test(rings),	  cmocka_unit_test(networks),
 		cmocka_unit_test(products),  cmocka_unit_test(launches), cmocka_unit_test(bubbles),
-		cmocka_unit_test(beside_products),
+		cmocka_unit_test(beside_products), cmocka_unit_test(domains),
 		cmocka_unit_test(gradients), cmocka_unit_test(hosts),	  cmocka_unit_test(work),
 		cmocka_unit_test(megatron),  cmocka_unit_test(words),
 		cmocka_unit_test(ledger),	  cmocka_unit_test(waiting),   cmocka_unit_test(tiles),	  cmocka_unit_test(intervals),
