@@ -2,9 +2,11 @@
 #include "oomplan/answer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "margins.h"
+#include "oomplan/rules.h"
 
 static const char *const no_card = "no card to fit on: neither gpu nor capacity";
 /* Plans without a card: headroom as on one of 24 GiB. */
@@ -31,6 +33,21 @@ static int64_t longest_batch(const struct oom_question *q)
 	return tokens < 1 ? 1 : tokens;
 }
 
+/* What an engine makes of mixed precision goes by its own name, and is told. */
+static void respell(struct oom_question *q)
+{
+	const struct oom_option *k = oom_knob_find("precision");
+	char was[OOM_VALUE_SIZE], is[OOM_VALUE_SIZE];
+
+	oom_plan_get(&q->plan, k, was, sizeof(was));
+	oom_engine_respell(&q->plan);
+	oom_plan_get(&q->plan, k, is, sizeof(is));
+	if (strcmp(was, is))
+		snprintf(q->precision_note, sizeof(q->precision_note),
+			 "%.20s is %.20s weights and an fp32 master under this engine; autocast over fp32 ones is "
+			 "--torch-autocast", was, is);
+}
+
 void oom_question_settle(struct oom_question *q)
 {
 	struct oom_plan *p = &q->plan;
@@ -47,6 +64,7 @@ void oom_question_settle(struct oom_question *q)
 		oom_model_settle_base(q->model, p);     /* its loader may have a say */
 		oom_model_settle_precision(q->model, p, q->precision_note);
 	}
+	respell(q);
 	oom_plan_settle_for(p, q->model, note);
 	if (*note)                      /* settled once more it has nothing to say */
 		memcpy(q->note, note, sizeof(note));

@@ -231,6 +231,7 @@ void oom_plan_settle_for(struct oom_plan *p, const struct oom_model *model, char
 			 oom_plan_norms(p) ? "all-linear" : oom_model_lora_targets(model));
 	oom_model_settle_base(model, p);
 	oom_model_settle_precision(model, p, NULL);
+	oom_engine_respell(p);
 	note[0] = 0;
 	/* a micro-batch above the global one is refused by the rules, not mended */
 	if (p->micro_batch <= p->global_batch)

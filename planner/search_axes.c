@@ -568,6 +568,7 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 		move_to_expandable(p, s->model);
 	if (p->engine != a->engine)
 		oom_plan_relax(p);              /* of what only the asked engine has */
+	oom_engine_respell(p);
 	/* last: the layout decides how many ranks share the batch */
 	if (!set_batch(s, v[BATCH], p))
 		return false;

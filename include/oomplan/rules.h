@@ -58,6 +58,8 @@ OOM_API void oom_plan_relax(struct oom_plan *plan);
 /* The plan as its engine trains it: DeepSpeed makes autocast over fp32 weights 16-bit weights with an
  * fp32 master.  Plans that differ before and not after are priced alike. */
 OOM_API void oom_engine_recast(struct oom_plan *plan);
+/* Its precision alone, by the name of what then runs: for whoever reads the plan. */
+OOM_API void oom_engine_respell(struct oom_plan *plan);
 
 #ifdef __cplusplus
 }

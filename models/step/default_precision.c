@@ -51,6 +51,6 @@ void oom_model_settle_precision(const struct oom_model *m, struct oom_plan *p, c
 		 older ?
 					     "transformers before 5 loads fp32 unless told otherwise" :
 		 m->stored == OOM_AUTO_PRECISION ?
-					     "the config names no dtype (transformers 5 then takes the checkpoint's)" :
+					     "the config names no dtype (transformers 5 then takes the checkpoint's: --precision)" :
 					     "transformers 5 loads weights in the config's own dtype");
 }

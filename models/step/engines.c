@@ -161,7 +161,8 @@ bool oom_engine_core_layers(const struct oom_plan *p)
 static bool casts_16bit(const struct oom_plan *p)
 {
 	return oom_engine_of(p)->info.casts_model && !p->torch_autocast && p->precision != OOM_FP32 &&
-	       p->precision != OOM_BF16 && p->precision != OOM_FP16;
+	       ((p->precision != OOM_BF16 && p->precision != OOM_FP16) ||
+		(p->adapter_fp32 && oom_plan_adapted(p)));
 }
 
 static bool copies_heads(const struct oom_plan *p)
@@ -180,10 +181,18 @@ void oom_engine_recast(struct oom_plan *p)
 		p->kv_repeat = OOM_KV_SDPA;
 	if (!casts_16bit(p))
 		return;
-	p->precision = p->precision == OOM_AMP_FP16 || p->precision == OOM_FP16_AMP ? OOM_FP16 :
-										      OOM_BF16;
+	oom_engine_respell(p);
 	if (oom_plan_adapted(p))
 		p->adapter_fp32 = 0;
+}
+
+void oom_engine_respell(struct oom_plan *p)
+{
+	const bool fp16 = p->precision == OOM_FP16 || p->precision == OOM_AMP_FP16 ||
+			  p->precision == OOM_FP16_AMP;
+
+	if (oom_engine_recasts(p) && p->precision != OOM_AUTO_PRECISION)
+		p->precision = fp16 ? OOM_FP16 : OOM_BF16;
 }
 
 bool oom_engine_casts(const struct oom_plan *p)

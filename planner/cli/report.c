@@ -110,7 +110,7 @@ static void compat(const struct oom_judged *j)
 void oom_report_precision(const struct oom_target *t)
 {
 	if (*t->q.precision_note)
-		printf("  precision: %s (--precision says otherwise)\n", t->q.precision_note);
+		printf("  precision: %s\n", t->q.precision_note);
 }
 
 static void verdict(const struct oom_job *job, const struct oom_target *t,

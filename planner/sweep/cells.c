@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "oomplan/rules.h"
 #include "sweep.h"
 
 /* Value k of a variable.  Cells come in order: mostly the run of the last one serves. */
@@ -161,7 +162,8 @@ static const struct oom_plan *settled(struct sweep_cell *c)
 static enum oom_status search(struct sweep_worker *w, const struct oom_sweep_options *o)
 {
 	struct sweep_cell *c = &w->cell;
-	const struct oom_search_query q = {.asked = settled(c),
+	const struct oom_plan *asked = settled(c);
+	const struct oom_search_query q = {.asked = &c->settled,
 					   .capacity_bytes = c->gpu->capacity_bytes,
 					   .gpu = c->gpu,
 					   .allow = o->allow,
@@ -171,6 +173,9 @@ static enum oom_status search(struct sweep_worker *w, const struct oom_sweep_opt
 	enum oom_status st;
 	bool yes;
 
+	if (asked != &c->settled)
+		c->settled = *asked;
+	oom_engine_respell(&c->settled);
 	st = oom_search(w->ev, c->model, &q, &c->found, &c->err);
 	c->searched = true;
 	c->asked = q.asked;
