@@ -91,6 +91,7 @@ static enum oom_status best_step(const struct climb *c, const struct oom_rung *r
 		enum oom_status st;
 
 		oom_plan_relax(&stepped);       /* of what the engine before had */
+		oom_engine_respell(&stepped);
 		next.plan = stepped;
 		/* what becomes another run is priced as that */
 		if (!runs(c, &next.plan, note) && oom_compat_mend(&c->compat, &next.plan))

@@ -3,8 +3,6 @@
 
 #include <stdio.h>
 
-#include "oomplan/rules.h"
-
 /* ---- engines ---- */
 
 static const struct oom_engine_info *engine_of(const struct oom_plan *p)
@@ -43,7 +41,6 @@ bool move_to_shards(struct oom_plan *p, const struct oom_model *m)
 		return false;
 	p->zero_stage = p->zero_stage < e->shards_from ? e->shards_from : p->zero_stage + 1;
 	p->engine = e->shards_as;
-	oom_engine_respell(p);
 	return true;
 }
 
@@ -75,7 +72,6 @@ bool move_to_host(struct oom_plan *p, const struct oom_model *m)
 		p->zero_stage = 3;
 		p->offload_params = OOM_OFFLOAD_CPU;
 	}
-	oom_engine_respell(p);
 	return true;
 }
 
@@ -119,7 +115,6 @@ bool move_to_16_bit(struct oom_plan *p, const struct oom_model *m)
 		return false;
 	/* bf16 begins with Ampere */
 	p->precision = oom_capability(p) < 8 ? OOM_AMP_FP16 : OOM_AMP_BF16;
-	oom_engine_respell(p);
 	return true;
 }
 
@@ -202,6 +197,5 @@ bool move_to_adapters(struct oom_plan *p, const struct oom_model *m)
 	p->qlora = p->kbit_prepare = 1;
 	if (p->precision == OOM_FP32 || p->precision == OOM_AMP_BF16)
 		p->precision = oom_capability(p) < 8 ? OOM_FP16_AMP : OOM_BF16_AMP;
-	oom_engine_respell(p);
 	return true;
 }

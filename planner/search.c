@@ -83,6 +83,26 @@ static enum oom_status one_length(struct seeker *s, uint16_t value[AXES])
 	return st ? st : picks_choose(&s->picks);
 }
 
+/* Attention written out holds less where SDPA has only its path of plain operations (bf16 before Ampere),
+ * and the scores of few tokens: the asked plan's smallest batch tells. */
+static enum oom_status compare_attention(struct seeker *s)
+{
+	struct picks *k = &s->picks;
+	struct oom_plan p = *s->space.asked;
+	struct oom_eval sdpa, eager;
+	enum oom_status st;
+
+	if (p.attn != OOM_ATTN_SDPA || s->space.megatron)
+		return OOM_OK;
+	p.micro_batch = p.grad_accum = 1;
+	st = oom_evaluate(k->ev, s->space.model, &p, OOM_EVAL_FAST, &sdpa, k->err);
+	p.attn = OOM_ATTN_EAGER;
+	if (!st)
+		st = oom_evaluate(k->ev, s->space.model, &p, OOM_EVAL_FAST, &eager, k->err);
+	s->space.eager_is_leaner = !st && eager.overall_peak < sdpa.overall_peak;
+	return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
+}
+
 /* What is only worth it where nothing else fits is tried only there, and before the science changes. */
 static enum oom_status each_length(struct seeker *s)
 {
@@ -97,6 +117,8 @@ static enum oom_status each_length(struct seeker *s)
 		s->space.resorts = search_has_resorts(&s->space) &&
 				   (!s->picks.out->found ||
 				    (!k && s->picks.out->best.cls == OOM_SCIENCE));
+		if (!st && s->space.resorts && !k)
+			st = compare_attention(s);
 		if (!st && s->space.resorts)
 			st = one_length(s, value);
 	}

@@ -11,12 +11,12 @@ static const struct oom_search_axis axes[AXES] = {
 	[SEQ] = {"seq-len", "halves, when allowed and nothing longer fits (images: halves of the side)"},
 	[GPUS] = {"gpus", "divisors of the asked number, for the objective price"},
 	[PRECISION] = {"precision", "16-bit autocast when fp32 was asked; 16-bit weights, which lose small updates, where nothing else fits"},
-	[ATTN] = {"attn", "sdpa when eager was asked"},
-	[LOSS] = {"loss", "fused where Liger has the model, torchtune's in chunks; TRL's in chunks where nothing else fits"},
+	[ATTN] = {"attn", "sdpa when eager was asked; eager where it holds less and nothing else fits"},
+	[LOSS] = {"loss", "fused where Liger has the model, cut cross-entropy where axolotl has it, torchtune's in chunks; TRL's in chunks where nothing else fits"},
 	[CKPT] = {"grad-ckpt", "none, full; selective with Megatron"},
 	[LORA] = {"lora-r", "16, and QLoRA (only when allowed)"},
 	[BATCH] = {"micro-batch", "every divisor of the batch a rank sees"},
-	[LAYOUT] = {"zero", "on two GPUs or more: DDP with bucket views, every stage of DeepSpeed and FSDP; tp x pp x cp x ep of Megatron"},
+	[LAYOUT] = {"zero", "on two GPUs or more: DDP with bucket views, every stage of DeepSpeed and FSDP; tp x pp x cp x ep of Megatron; where nothing else fits, tp x pp x cp beside FSDP2"},
 	[OFFLOAD] = {"offload-optimizer", "none, the optimizer, the optimizer and the parameters to the CPU; where nothing else fits, activations, and torchao's optimizer on one GPU"},
 	[OPTIMIZER] = {"optimizer", "adamw-8bit, paged-adamw-8bit for an AdamW; torchao's where FSDP2 shards"},
 	[STEP] = {"optimizer-in-backward", "on one GPU without accumulation, as each gradient comes"},
@@ -92,6 +92,42 @@ static void stages(struct search_space *s, int64_t engine, struct layout l)
 			add_layout(s, l);
 }
 
+/* FSDP2 with tensor, pipeline and context parallelism beside it: tp within a node, a pipeline of whole
+ * layers; the table of what frameworks run has where context parallelism pays. */
+static bool mixed_layouts(struct search_space *s, struct layout l)
+{
+	const struct oom_model_shape m = oom_model_shape(s->model);
+	const int64_t n = s->asked->gpus, node = n / s->asked->nodes,
+		      layers = s->asked->num_layers ? s->asked->num_layers : (int64_t)m.n_layers;
+	bool fits = true;
+
+	l.zero = oom_engine_at((size_t)l.engine)->shards_to;
+	l.hybrid = l.bucket_view = 0;
+	l.ep = 1;
+	for (l.tp = 1; l.tp <= node && l.tp <= (int64_t)m.n_heads; l.tp++)
+		for (l.pp = 1; n % l.tp == 0 && (int64_t)m.n_heads % l.tp == 0 && l.pp <= n / l.tp &&
+			       l.pp <= layers; l.pp++)
+			for (l.cp = 1; n / l.tp % l.pp == 0 && layers % l.pp == 0 && l.cp <= n / l.tp / l.pp;
+			     l.cp++)
+				if (l.tp * l.pp * l.cp > 1 && n / l.tp / l.pp % l.cp == 0 &&
+				    (l.cp == 1 || s->asked->seq_len % (2 * l.cp) == 0))
+					fits &= add_layout(s, l);
+	return fits;
+}
+
+/* Of the engines worth a try the one that can, where the plan has no degrees of its own. */
+static bool mixtures(struct search_space *s, struct layout l)
+{
+	const struct oom_engine_info *e = oom_engine_at((size_t)s->asked->engine);
+
+	for (size_t i = 0; i < e->n_tries; i++) {
+		l.engine = e->tries[i];
+		if (oom_engine_at((size_t)l.engine)->mixes && l.tp * l.pp * l.cp * l.ep == 1)
+			return mixed_layouts(s, l);
+	}
+	return true;
+}
+
 /* One GPU that keeps everything: FSDP moves all of it to the host, where DeepSpeed does not (4-bit
  * weights). */
 static void alone(struct search_space *s, struct layout l)
@@ -131,7 +167,13 @@ static bool layouts(struct search_space *s)
 	for (size_t i = 0; i < e->n_tries; i++)
 		stages(s, e->tries[i], l);
 	s->n_own = s->n_layouts;
-	return true;
+	return mixtures(s, l);
+}
+
+/* Tensor, pipeline or context parallelism that was not asked for. */
+static bool is_mixture(const struct search_space *s, size_t k)
+{
+	return !s->megatron && k >= s->n_own && s->asked->gpus > 1;
 }
 
 static bool put(int64_t d, int64_t most, int64_t first, int64_t list[MAX_DIVISORS], size_t *k)
@@ -167,10 +209,11 @@ static bool divisors(int64_t n, int64_t most, int64_t first, int64_t list[MAX_DI
 	return room;
 }
 
-/* Liger's fused one; TRL's and torchtune's where that is not to be had. */
+/* Liger's fused one; cut cross-entropy, TRL's and torchtune's where that is not to be had. */
 static int64_t narrow_loss(const struct search_space *s)
 {
-	static const int64_t losses[] = {OOM_LOSS_FUSED, OOM_LOSS_CHUNKED_NLL, OOM_LOSS_CHUNKED};
+	static const int64_t losses[] = {OOM_LOSS_FUSED, OOM_LOSS_CUT, OOM_LOSS_CHUNKED_NLL,
+					 OOM_LOSS_CHUNKED};
 
 	for (size_t i = 0; i < sizeof(losses) / sizeof(losses[0]); i++) {
 		struct oom_plan p = s->start;
@@ -204,7 +247,7 @@ enum oom_status search_space_init(struct search_space *s, const struct oom_model
 	s->keep_batch = q->keep_batch;
 	s->model = model;
 	s->megatron = oom_engine_at((size_t)asked->engine)->degrees;
-	s->resorts = false;
+	s->resorts = s->eager_is_leaner = false;
 	s->loss = narrow_loss(s);
 	s->fewer_gpus = q->objective == OOM_OBJECTIVE_PRICE && !s->megatron;
 	s->n_divisors = s->n_layouts = s->n_gpus = 0;
@@ -212,7 +255,7 @@ enum oom_status search_space_init(struct search_space *s, const struct oom_model
 	if (__builtin_mul_overflow(rank, oom_plan_data_parallel(asked), &s->step_batch))
 		return oom_error_set(err, OOM_ERR_LIMIT,
 				     "search: the effective batch is too large");
-	if (s->megatron || s->fewer_gpus)               /* with fewer ranks each sees more of it */
+	if (s->megatron || s->fewer_gpus || asked->gpus > 1)    /* with fewer ranks each sees more of it */
 		widest = s->step_batch;
 	if (!divisors(widest, most, asked->micro_batch, s->divisor, &s->n_divisors) ||
 	    !layouts(s) ||
@@ -363,7 +406,8 @@ size_t search_values(const struct search_space *s, enum search_axis axis)
 	case GPUS: return s->n_gpus;
 	case PRECISION:
 		return 1 + (a->precision == OOM_FP32) + (s->resorts && can_narrow_weights(s));
-	case ATTN: return a->attn == OOM_ATTN_EAGER ? 2 : 1;
+	case ATTN:
+		return a->attn == OOM_ATTN_EAGER || (s->resorts && s->eager_is_leaner) ? 2 : 1;
 	case LOSS:              /* TRL's takes another trainer */
 		return a->fused_ce == s->loss || !has_fused_loss(s) ||
 				       (s->loss == OOM_LOSS_CHUNKED_NLL && !s->resorts) ?
@@ -495,8 +539,7 @@ unsigned search_inexact(const struct search_space *s, const uint16_t v[OOM_SEARC
 			set |= (unsigned)(v[inexact[i].axis] != 0) << i;
 	/* 16-bit weights are graver than autocast */
 	set |= (unsigned)narrow_weights(s, v[PRECISION]) << TO_16_BIT_WEIGHTS;
-	set |= (unsigned)(!s->megatron && oom_engine_at((size_t)s->layout[v[LAYOUT]].engine)->degrees)
-	       << TO_ANOTHER_FRAMEWORK;
+	set |= (unsigned)is_mixture(s, v[LAYOUT]) << TO_ANOTHER_FRAMEWORK;
 	return set;
 }
 
@@ -529,6 +572,9 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 		[OOM_CKPT_SELECTIVE_ATTENTION] = {OOM_CKPT_NONE, OOM_CKPT_FULL}};
 	const struct oom_plan *a = s->asked;
 
+	/* nothing of it leaves the GPUs (megatron/launch.c), which are all that were asked for */
+	if (is_mixture(s, v[LAYOUT]) && (v[OFFLOAD] || v[GPUS]))
+		return false;
 	*p = *a;
 	for (size_t i = 0; i < v[SEQ]; i++)
 		move_to_shorter(p, s->model);
@@ -536,8 +582,8 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 		return false;
 	if (v[PRECISION] && !narrow_weights(s, v[PRECISION]))
 		move_to_16_bit(p, s->model);
-	if (v[ATTN])
-		move_to_sdpa(p, s->model);
+	if (v[ATTN] && !move_to_sdpa(p, s->model))
+		p->attn = OOM_ATTN_EAGER;
 	if (v[LOSS])
 		p->fused_ce = s->loss;
 	if (v[CKPT])

@@ -50,6 +50,7 @@ struct search_space {
 	/* values are among those tried that are only worth it where nothing else fits: the last of
 	 * PRECISION, OFFLOAD and LAYOUT */
 	bool resorts;
+	bool eager_is_leaner;           /* what was asked holds less with attention written out */
 	int64_t loss;                   /* without whole logits, as this model and engine have it */
 	int64_t step_batch;             /* sequences a step sees: kept */
 	const struct oom_model *model;

@@ -101,7 +101,7 @@ OOM_API bool oom_compat_mend(const struct oom_compat *c, struct oom_plan *plan);
 /* What the class of a model and task can do. */
 struct oom_class_flags {
 	char name[80];                  /* "LlamaForCausalLM" */
-	bool checkpointing, sdpa, flash, wraps, liger, batchnorm, fp16_overflow;
+	bool checkpointing, sdpa, flash, wraps, liger, batchnorm, fp16_overflow, cut;
 };
 /* False for a class that data/class_flags.csv does not have. */
 OOM_API bool oom_class_flags(const struct oom_model *model, enum oom_task task,

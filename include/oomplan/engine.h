@@ -34,6 +34,7 @@ struct oom_engine_info {
 	bool in_turn;           /* its GPUs hold different layers and see the same batch */
 	bool degrees;           /* tensor, pipeline, context and expert parallelism (tp, pp, cp, ep, sp) */
 	bool casts_model;       /* mixed precision is 16-bit weights, autocast asked for apart */
+	bool mixes;             /* takes tp, pp, cp and ep beside its sharding (torchtitan) */
 	bool plain;             /* keeps everything whole on every GPU */
 	/* What it trains in unless told (enum oom_precision, auto: in what the config says), over plain data
 	 * parallelism and with degrees besides, and where that was read. */

@@ -95,7 +95,7 @@ static enum oom_status check(const struct oom_model *model, const struct oom_pla
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "engine megatron: %s is not a GPT- or BERT-like model",
 				     model->arch.model_type);
-	if (oom_engine_of(p)->mixes &&
+	if (oom_engine_of(p)->info.mixes &&
 	    (oom_plan_adapted(p) || *p->freeze || *p->train || p->train_last || p->objective ||
 	     p->offload_optimizer || p->offload_params || p->offload_activations ||
 	     p->step_in_backward || p->ema))
@@ -221,7 +221,7 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	if (st)
 		return st;
 	st = oom_megatron_derive(m, err);
-	if (!st && oom_engine_of(p)->mixes) {
+	if (!st && oom_engine_of(p)->info.mixes) {
 		/* torchtitan pads no vocabulary and always cuts with the ends as a layer each */
 		m->padded_vocab = m->vocab;
 		m->split = m->pp > 1 && m->layers + 2 >= m->pp * (m->vpp ? m->vpp : 1) ?

@@ -53,7 +53,6 @@ static const struct oom_engine engines[] = {
 		.approximates = "DeepSpeed: states as its code divides them; live parameters of "
 				"stage 3 are a bound"},
 	[OOM_ENGINE_FSDP2] = {
-		.mixes = true,
 		.info = {"weights (rows of each, padded), gradients and optimizer state / GPUs",
 			 "two gathered blocks, a block's gradients, its reduce-scatter input; the "
 			 "root's parameters throughout",
@@ -64,7 +63,7 @@ static const struct oom_engine engines[] = {
 			 .precision = OOM_AUTO_PRECISION, .mixed_precision = OOM_AMP_BF16,
 			 .precision_source = "transformers modeling_utils.py from_pretrained; torchtitan "
 					     "config/configs.py training.dtype, mixed_precision_param",
-			 .for_many = true, .shards_as = OOM_ENGINE_FSDP2, .shards_from = 2, .shards_to = 3,
+			 .mixes = true, .for_many = true, .shards_as = OOM_ENGINE_FSDP2, .shards_from = 2, .shards_to = 3,
 			 .offloads = true, .offloads_whole = true,
 			 .offloads_as = OOM_ENGINE_FSDP2,
 			 .tries = {OOM_ENGINE_FSDP2}, .n_tries = 1, .hybrid = true},
@@ -141,7 +140,7 @@ bool oom_engine_own_ranks(const struct oom_plan *p)
 {
 	const struct oom_engine *e = oom_engine_of(p);
 
-	return e->info.degrees || (e->mixes && (p->tp > 1 || p->pp > 1 || p->cp > 1 || p->ep > 1));
+	return e->info.degrees || (e->info.mixes && (p->tp > 1 || p->pp > 1 || p->cp > 1 || p->ep > 1));
 }
 
 bool oom_engine_divides(const struct oom_plan *p)

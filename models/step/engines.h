@@ -29,8 +29,6 @@ struct oom_engine {
 	 * collectives of the backward pass beside the weights' gradients (tensor_parallel/layers.py) */
 	bool core_layers;
 	bool pipe_engine;               /* DeepSpeed's pipeline engine runs Megatron's own layers */
-	/* takes tensor, pipeline, context and expert parallelism beside its sharding (torchtitan) */
-	bool mixes;
 	const char *approximates;       /* what of its step is, once it divides anything */
 };
 const struct oom_engine *oom_engine_of(const struct oom_plan *plan);

@@ -41,10 +41,10 @@ static struct facts facts_of(const struct oom_model *model, const struct oom_pla
 	const enum oom_task task = plan->task ? (enum oom_task)plan->task : oom_model_task(model);
 	const struct oom_model_shape shape = oom_model_shape(model);
 	const bool nvidia = !gpu || !*gpu->vendor || !strcmp(gpu->vendor, "nvidia");
-	struct oom_class_flags c = {{0}, 0, 0, 0, 0, 0, 0, 0};
+	struct oom_class_flags c = {{0}, 0, 0, 0, 0, 0, 0, 0, 0};
 	const bool known = oom_class_flags(model, task, &c);
 	struct facts f = {.number = {c.checkpointing, c.sdpa, c.flash, c.wraps, c.liger, c.batchnorm,
-				     c.fp16_overflow}};
+				     c.fp16_overflow, c.cut}};
 
 	for (int i = 0; i < FACT_CC && !known; i++)
 		f.number[i] = -1;

@@ -21,6 +21,7 @@ static const char *const facts[FACTS] = {
 	[FACT_LIGER] = "class.liger",
 	[FACT_BATCHNORM] = "class.batchnorm",
 	[FACT_FP16_OVERFLOW] = "class.fp16-overflow",
+	[FACT_CUT] = "class.cut",
 	[FACT_CC] = "card.cc",
 	[FACT_HEAD_DIM] = "model.head-dim",
 	[FACT_EXPERTS] = "model.experts",

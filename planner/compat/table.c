@@ -97,7 +97,7 @@ const char *oom_compat_verdict_str(enum oom_compat_verdict v)
 
 bool oom_class_flags(const struct oom_model *model, enum oom_task task, struct oom_class_flags *out)
 {
-	enum { TASK, TYPE, CLASS, CKPT, SDPA, FLASH, WRAPS, LIGER, NORM, FP16, COLUMNS };
+	enum { TASK, TYPE, CLASS, CKPT, SDPA, FLASH, WRAPS, LIGER, NORM, FP16, CUT, COLUMNS };
 	const char *type = oom_model_type(model);
 	const char *word = oom_knob_find("task")->choice((size_t)task)->name;
 	struct rows rows = compat_rows("class_flags.csv");
@@ -119,6 +119,7 @@ bool oom_class_flags(const struct oom_model *model, enum oom_task task, struct o
 		out->liger = *c[LIGER] == '1';
 		out->batchnorm = *c[NORM] == '1';
 		out->fp16_overflow = *c[FP16] == '1';
+		out->cut = *c[CUT] == '1';
 	}
 	return found;
 }

@@ -13,6 +13,7 @@ enum fact {
 	FACT_LIGER,
 	FACT_BATCHNORM,
 	FACT_FP16_OVERFLOW,
+	FACT_CUT,
 	FACT_CC,                        /* compute capability x 10 */
 	FACT_HEAD_DIM,
 	FACT_EXPERTS,

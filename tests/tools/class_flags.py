@@ -32,6 +32,17 @@ TASKS = [
 ]
 # trained in bf16, activations pass 65504: huggingface/transformers#4586 #11461 #14189 #12225 #36822 #39972
 OVERFLOWS = re.compile(r"(m|um|long)?t5|switch_transformers|pegasus|gemma2|gemma3n?(_text)?")
+# axolotl's CutCrossEntropyPlugin (integrations/cut_cross_entropy/README.md, 067b021c8), which has Apple's five too
+CUT = set("""afmoe apertus arcee cohere cohere2 cohere2_moe deepseek_v2 deepseek_v3 deepseek_v4
+exaone4 exaone4_5 exaone_moe gemma gemma2 gemma3 gemma3_text gemma3n gemma3n_text
+gemma4 gemma4_text gemma4_unified gemma4_unified_text glm glm4 glm4_moe glm4_moe_lite glm46v
+glm4v glm4v_moe glm_image glm_moe_dsa gpt_oss granite granitemoe granitemoehybrid granitemoeshared
+hunyuan_v1_dense hunyuan_v1_moe internvl kimi_linear lfm2 lfm2_moe lfm2_vl llama llama4
+llama4_text llava minimax minimax_m2 ministral ministral3 mistral mistral3 mistral4
+mixtral mllama nemotron_h olmo olmo2 olmo3 olmoe phi phi3
+phi4_multimodal qwen2 qwen2_5_vl qwen2_moe qwen2_vl qwen3 qwen3_5 qwen3_5_text qwen3_5_moe
+qwen3_5_moe_text qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe seed_oss smollm3 step3p5 step3p7
+voxtral""".split())
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../data/class_flags.csv")
 
 
@@ -77,6 +88,7 @@ def rows():
                 "liger": int((None, kind) in liger or (task, kind) in liger),
                 "batchnorm": int(bool(batch_norm(cls))) if task == "image-cls" else 0,
                 "fp16_overflow": int(bool(OVERFLOWS.fullmatch(kind))),
+                "cut": int(kind in CUT and task in ("causal-lm", "image-text", "speech")),
             }
 
 

@@ -160,7 +160,8 @@ static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 		       (p->micro_batch != a->micro_batch) + layout + offload + away +
 		       (p->optimizer != a->optimizer) + (p->sp != a->sp) +
 		       (p->allocator != a->allocator) + (p->step_in_backward != a->step_in_backward);
-	t.changes = (unsigned)precision | (unsigned)(narrow || lora16) << 1 |
+	t.changes = (unsigned)(p->tp * p->pp * p->cp != a->tp * a->pp * a->cp && p->engine == OOM_ENGINE_FSDP2) << 5 |
+		    (unsigned)precision | (unsigned)(narrow || lora16) << 1 |
 		    (unsigned)(p->optimizer != a->optimizer) << 2 |
 		    (unsigned)(p->step_in_backward != a->step_in_backward) << 3 |
 		    (unsigned)(offload || away) << 4 | (unsigned)(p->seq_len != a->seq_len) << 6 |
@@ -216,6 +217,40 @@ static bool last_resort(const struct oom_plan *a, const struct oom_plan *p)
 	       (a->gpus == 1 && p->engine == OOM_ENGINE_FSDP2 && a->engine == OOM_ENGINE_HF);
 }
 
+/* FSDP2's mixtures with tensor, pipeline and context parallelism: every degree, whatever it divides. */
+static void mixtures(struct brute *b, struct oom_plan p)
+{
+	const struct oom_plan *a = b->asked;
+	const struct oom_model_shape m = oom_model_shape(b->model);
+	const int64_t layers = a->num_layers;
+
+	if (!b->resorts || p.gpus < 2 || p.gpus != a->gpus || a->engine == OOM_ENGINE_DEEPSPEED)
+		return;
+	p.engine = OOM_ENGINE_FSDP2;
+	p.zero_stage = 3;
+	for (p.tp = 1; p.tp <= p.gpus / p.nodes; p.tp++)
+		for (p.pp = 1; p.pp <= p.gpus; p.pp++)
+			for (p.cp = 1; p.cp <= p.gpus; p.cp++)
+				if (p.tp * p.pp * p.cp > 1 && p.gpus % (p.tp * p.pp * p.cp) == 0 &&
+				    (int64_t)m.n_heads % p.tp == 0 && layers % p.pp == 0 &&
+				    (p.cp == 1 || p.seq_len % (2 * p.cp) == 0))
+					batches(b, p, false);
+}
+
+/* The asked plan's smallest batch holds less with attention written out. */
+static bool eager_is_leaner(const struct brute *b)
+{
+	struct oom_plan p = *b->asked;
+	struct oom_eval sdpa, eager;
+
+	p.micro_batch = p.grad_accum = 1;
+	if (oom_evaluate(b->ev, b->model, &p, OOM_EVAL_FAST, &sdpa, NULL))
+		return false;
+	p.attn = OOM_ATTN_EAGER;
+	return !oom_evaluate(b->ev, b->model, &p, OOM_EVAL_FAST, &eager, NULL) &&
+	       eager.overall_peak < sdpa.overall_peak;
+}
+
 static void engines(struct brute *b, struct oom_plan p, bool qlora)
 {
 	static const int64_t off[4][2] = {{OOM_OFFLOAD_NONE, OOM_OFFLOAD_NONE},
@@ -242,6 +277,8 @@ static void engines(struct brute *b, struct oom_plan p, bool qlora)
 						p.offload_activations = k / 4;
 						p.bucket_view = flags & 1;
 						p.hybrid_shard = flags >> 1;
+						if (!k && !flags && !p.zero_stage && p.engine == OOM_ENGINE_FSDP2)
+							mixtures(b, p);
 						if (reachable(a, &p) && (b->resorts || !last_resort(a, &p)) &&
 						    (!is_fsdp(&p) || off[k % 4][0] == OOM_OFFLOAD_NONE))
 							batches(b, p, qlora);
@@ -268,9 +305,10 @@ static void adapters(struct brute *b, struct oom_plan p, unsigned allow)
 static void kernels(struct brute *b, struct oom_plan p, unsigned allow)
 {
 	const struct oom_plan *a = b->asked, q = p;
+	const bool other = a->attn == OOM_ATTN_EAGER || (b->resorts && eager_is_leaner(b));
 
 	for (int precision = 0; precision < 3; precision++)
-		for (int attn = 0; attn < (a->attn == OOM_ATTN_EAGER ? 2 : 1); attn++)
+		for (int attn = 0; attn < 1 + other; attn++)
 			for (int loss = 0; loss < 2; loss++)
 				for (p.grad_ckpt = 0; p.grad_ckpt < 2; p.grad_ckpt++) {
 					if ((precision == 1 && a->precision != OOM_FP32) ||
@@ -279,7 +317,7 @@ static void kernels(struct brute *b, struct oom_plan p, unsigned allow)
 					p.precision = precision == 2 ? OOM_BF16 :
 						      precision	    ? OOM_AMP_BF16 :
 								      q.precision;
-					p.attn = attn ? OOM_ATTN_SDPA : q.attn;
+					p.attn = attn ? (q.attn == OOM_ATTN_EAGER ? OOM_ATTN_SDPA : OOM_ATTN_EAGER) : q.attn;
 					p.fused_ce = loss ? b->loss : q.fused_ce;
 					if (!loss || (q.fused_ce != b->loss &&
 						      (b->resorts || b->loss != OOM_LOSS_CHUNKED_NLL)))
