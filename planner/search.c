@@ -89,7 +89,7 @@ static enum oom_status compare_attention(struct seeker *s)
 {
 	struct picks *k = &s->picks;
 	struct oom_plan p = *s->space.asked;
-	struct oom_eval sdpa, eager;
+	struct oom_eval sdpa = {0}, eager = {0};
 	enum oom_status st;
 
 	if (p.attn != OOM_ATTN_SDPA || s->space.megatron)

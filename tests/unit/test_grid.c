@@ -131,14 +131,21 @@ static double seconds(const struct grid *g, const struct oom_plan *p)
 static bool without(struct grid *g, const struct oom_compat *c, const struct oom_plan *asked,
 		    const struct oom_plan *p, size_t k, double factor)
 {
-	struct oom_plan q = *p;
+	struct oom_plan q = *p, named = *asked;
 
+	/* an engine may have another name for the asked precision: with it goes the name */
+	named.engine = p->engine;
+	named.zero_stage = p->zero_stage;
+	oom_engine_respell(&named);
+	if (named.precision == p->precision)
+		q.precision = asked->precision;
 	for (int i = 0; changes[k].knob[i]; i++) {
 		char value[OOM_VALUE_SIZE];
 
 		oom_plan_get(asked, oom_knob_find(changes[k].knob[i]), value, sizeof(value));
 		assert_true(set(&q, changes[k].knob[i], value));
 	}
+	oom_engine_respell(&q);
 	if (!memcmp(&q, p, sizeof(q)))
 		return false;
 	g->undone++;
