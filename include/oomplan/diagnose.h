@@ -65,7 +65,7 @@ enum oom_crash_work {
 /* What the refused request was for, where the code before the message or the runtime says it. */
 enum oom_crash_part {
 	OOM_PART_UNKNOWN, OOM_PART_LOGITS, OOM_PART_SCORES, OOM_PART_KV, OOM_PART_SCRATCH, OOM_PART_WEIGHTS,
-	OOM_PART_STATES, OOM_PART_GATHERED, OOM_PART_IMAGE, OOM_PARTS
+	OOM_PART_STATES, OOM_PART_GATHERED, OOM_PART_IMAGE, OOM_PART_LOSS, OOM_PART_TRACE, OOM_PARTS
 };
 
 #define OOM_CRASH_CAUSES 4
@@ -102,6 +102,7 @@ struct oom_crash {
 	char largest[160];                      /* the largest buffer that XLA lists; "": none */
 	char program_total[140];                /* what XLA says its program needs, in parts; "": nothing */
 	uint64_t host_states;                   /* parameters whose states lie on the host; 0: none */
+	uint64_t set;                           /* levers that the run's options pulled already: a bit each */
 	bool pinned;                            /* page-locked host memory was refused */
 	uint64_t ooms, retries;                 /* of a memory_summary() table */
 	int strength;                           /* 3 allocator message, 2 kill line, 1 hint */

@@ -11,13 +11,16 @@ enum oom_activity {
 	OOM_ACTIVITY_TESTS, OOM_ACTIVITIES
 };
 
-enum { OOM_PROGRAM_MARKS = 14 };
+enum { OOM_PROGRAM_MARKS = 14, OOM_PROGRAM_BASES = 4 };
 struct oom_program {
 	const char *name;       /* "vllm"; "": none showed, the runtime speaks */
 	const char *title;      /* of a sentence: "vLLM" */
 	enum oom_activity activity;
 	const char *dialect;    /* of dialect.c */
 	const char *marks[OOM_PROGRAM_MARKS];
+	const char *trains_with; /* its dialect in a training, where it has one beside its own; NULL: the same */
+	/* programs that it is built on: a log that names it is its, whatever its innermost frames lie in */
+	const char *built_on[OOM_PROGRAM_BASES];
 };
 /* The program of a decoded crash, or what its runtime is called. Never NULL. */
 const struct oom_program *oom_program_of(const struct oom_crash *c);
@@ -46,12 +49,26 @@ enum oom_lever {
 	OOM_LEVER_SCRATCH,      /* the buffers of a computation graph */
 	OOM_LEVER_GATHER,       /* what is gathered from other ranks at once */
 	OOM_LEVER_ARRAY,        /* one array in host memory */
+	OOM_LEVER_EXPORT,       /* a model traced for another runtime */
 	OOM_LEVERS
 };
+/* A bit of oom_crash.set. */
+#define OOM_SET(lever) (UINT64_C(1) << (lever))
+/* Fills c->set: the levers that the run has pulled already, by its options around at. */
+void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end);
+/* What the n-th of them is called: "gradient checkpointing"; NULL behind the last. */
+const char *oom_setting_called(const struct oom_crash *c, size_t n);
+
+/* fixes.c: what to change, for that cause. */
+void oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a);
+bool oom_alone_too_large(const struct oom_crash *c);
+
 struct oom_dialect {
 	const char *name;
 	const char *base;       /* where a lever is missing: another dialect; NULL: "torch" */
 	const char *source;     /* where the words stand */
+	/* the sources in which every option it names was looked up (tests/tools/check_words.py); "": not yet */
+	const char *checked;
 	const char *say[OOM_LEVERS];
 };
 /* Each ends with a NULL name; the first row of the first is the base of all. */

@@ -200,7 +200,21 @@ void oom_causes_of_card(struct oom_crash *c)
 		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, 0.85, why);
 	}
 	stranded(c);
-	if (total && left < tried && c->known[OOM_CRASH_FREE])
+	/* one process is listed, and nothing says what this one holds: it may be either */
+	if (c->known[OOM_CRASH_FREE] && left < tried && !c->known[OOM_CRASH_PROCESS] && !c->known[OOM_CRASH_ALLOCATED] && c->n_processes == 1) {
+		const bool rest = total > left + c->process[0].bytes + GIB / 2;
+
+		snprintf(why, sizeof(why), "a process of that number holds %.2f GiB; the message does not say that it is this one",
+			 (double)c->process[0].bytes / (double)GIB);
+		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, rest ? 0.55 : 0.45, why);
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, rest ? 0.45 : 0.55, "the request exceeds what is free");
+		return;
+	}
+	/* a sentence cut off before it says who holds the rest */
+	if (total && left < tried && c->known[OOM_CRASH_FREE] && !held && !c->known[OOM_CRASH_ALLOCATED] && !c->n_processes &&
+	    !c->known[OOM_CRASH_PROCESS])
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.75, "the request exceeds what is free; the text does not say who holds the rest");
+	else if (total && left < tried && c->known[OOM_CRASH_FREE])
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.88, "the request exceeds what is free and stranded");
 	else if (total && held + tried > total)
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.88, "what this process holds and the request exceed the card together");

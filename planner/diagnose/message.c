@@ -136,6 +136,7 @@ static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
 		{"cuda-error-no-numbers", "turbomind", "lmdeploy", "turbomind-cuda-error"},
 		{"hip-error-no-numbers", "ggml-cuda", "ggml", "ggml-cuda-error"},
 		{"xla-resource-exhausted", "/xla_run}}", "tensorflow", "xla-resource-exhausted"},
+		{"xla-resource-exhausted", "XRTExecute", "torch-xla", "xla-resource-exhausted"},
 		{"xla-resource-exhausted", "OOM when allocating tensor", "tensorflow",
 		 "tf-oom-tensor"},
 	};

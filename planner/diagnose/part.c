@@ -8,12 +8,14 @@
 static const struct oom_part parts[OOM_PARTS] = {
 	[OOM_PART_UNKNOWN] = {NULL, 0, 0},
 	[OOM_PART_LOGITS] = {"the logits: tokens x vocabulary, often in fp32 and more than once", OOM_LEVER_LOGITS, OOM_LEVER_REQUESTS},
+	[OOM_PART_LOSS] = {"the loss: all outputs of the model at once", 0, 0},
 	[OOM_PART_SCORES] = {"attention's scores or mask: they grow with the square of the length", OOM_LEVER_SCORES, OOM_LEVER_SCORES},
 	[OOM_PART_KV] = {"the cache of keys and values", 0, OOM_LEVER_KV},
 	[OOM_PART_SCRATCH] = {"the scratch buffer of the computation graph, not weights or cache", 0, OOM_LEVER_SCRATCH},
 	[OOM_PART_WEIGHTS] = {"weights", 0, 0},
 	[OOM_PART_STATES] = {"the optimizer's states or its temporaries", OOM_LEVER_OPTIMIZER, 0},
 	[OOM_PART_GATHERED] = {"parameters or gradients gathered from the other ranks", OOM_LEVER_GATHER, 0},
+	[OOM_PART_TRACE] = {"a trace for export: the model runs once with its dummy inputs, beside all its weights", 0, 0},
 	[OOM_PART_IMAGE] = {"the decoder of latents: images or video at full size", 0, OOM_LEVER_TILE},
 };
 
@@ -23,53 +25,60 @@ static const struct {
 	const char *word;
 	unsigned runtime;       /* traits; 0: any other */
 	enum oom_crash_part part;
+	uint64_t least;         /* smaller requests are for something else; 0: none are */
 } words[] = {
-	{"alloc_tensor_range", OOM_RUNTIME_LAYERED, OOM_PART_WEIGHTS},
-	{"load_tensors", OOM_RUNTIME_LAYERED, OOM_PART_WEIGHTS},
-	{"kv_cache", OOM_RUNTIME_LAYERED, OOM_PART_KV},
-	{"kv cache", OOM_RUNTIME_LAYERED, OOM_PART_KV},
-	{"gallocr_reserve", OOM_RUNTIME_LAYERED, OOM_PART_SCRATCH},
-	{"graph_reserve", OOM_RUNTIME_LAYERED, OOM_PART_SCRATCH},
-	{"failed to allocate compute", OOM_RUNTIME_LAYERED, OOM_PART_SCRATCH},
-	{"cross_entropy", 0, OOM_PART_LOGITS},
+	{"alloc_tensor_range", OOM_RUNTIME_LAYERED, OOM_PART_WEIGHTS, 0},
+	/* functions of a cache reserve their graph too */
+	{"gallocr_reserve", OOM_RUNTIME_LAYERED, OOM_PART_SCRATCH, 0},
+	{"graph_reserve", OOM_RUNTIME_LAYERED, OOM_PART_SCRATCH, 0},
+	{"failed to allocate compute", OOM_RUNTIME_LAYERED, OOM_PART_SCRATCH, 0},
+	{"load_tensors", OOM_RUNTIME_LAYERED, OOM_PART_WEIGHTS, 0},
+	{"kv_cache", OOM_RUNTIME_LAYERED, OOM_PART_KV, 0},
+	{"kv cache", OOM_RUNTIME_LAYERED, OOM_PART_KV, 0},
+	/* a number for every output, not a row of a vocabulary */
+	{"binary_cross_entropy", 0, OOM_PART_LOSS, 0},
+	{"cross_entropy", 0, OOM_PART_LOGITS, 0},
 	/* accelerate makes fp32 of what a model puts out */
-	{"_convert_to_fp32", 0, OOM_PART_LOGITS},
-	{"convert_to_fp32(", 0, OOM_PART_LOGITS},
-	{"entropy_from_logits", 0, OOM_PART_LOGITS},
-	{"log_softmax", 0, OOM_PART_LOGITS},
-	{"logsumexp", 0, OOM_PART_LOGITS},
-	{"logprob", 0, OOM_PART_LOGITS},
-	{"log_prob", 0, OOM_PART_LOGITS},
-	{"lm_head(", 0, OOM_PART_LOGITS},
-	{"logits.float()", 0, OOM_PART_LOGITS},
-	{"logits = ", 0, OOM_PART_LOGITS},
-	{"_multi_tensor_", 0, OOM_PART_STATES},
-	{"_single_tensor_", 0, OOM_PART_STATES},
-	{"exp_avg", 0, OOM_PART_STATES},
-	{"in _init_group", 0, OOM_PART_STATES},
-	{"all_gather", 0, OOM_PART_GATHERED},
-	{"wait_for_unshard", 0, OOM_PART_GATHERED},
-	{"_alloc_padded_unsharded", 0, OOM_PART_GATHERED},
-	{"reduce_scatter", 0, OOM_PART_GATHERED},
-	{"fetch_sub_module", 0, OOM_PART_GATHERED},
-	{"cache_utils.py", 0, OOM_PART_KV},
-	{"key_cache", 0, OOM_PART_KV},
-	{"past_key_value", 0, OOM_PART_KV},
-	{"_canonical_mask", 0, OOM_PART_SCORES},
-	{"causal_mask", 0, OOM_PART_SCORES},
-	{"attn_weights", 0, OOM_PART_SCORES},
-	{"attention_scores", 0, OOM_PART_SCORES},
-	{"attention_probs", 0, OOM_PART_SCORES},
-	{"eager_attention_forward", 0, OOM_PART_SCORES},
-	{"baddbmm(", 0, OOM_PART_SCORES},
-	{"attn_scores", 0, OOM_PART_SCORES},
-	{"vae.decode", 0, OOM_PART_IMAGE},
-	{"decode_first_stage", 0, OOM_PART_IMAGE},
-	{"first_stage_model.decode", 0, OOM_PART_IMAGE},
-	{"VAE decoding", 0, OOM_PART_IMAGE},
-	{"autoencoder_kl", 0, OOM_PART_IMAGE},
-	{"VAEDecode", 0, OOM_PART_IMAGE},
-	{"in decode_latents", 0, OOM_PART_IMAGE},
+	{"_convert_to_fp32", 0, OOM_PART_LOGITS, 0},
+	{"convert_to_fp32(", 0, OOM_PART_LOGITS, 0},
+	{"entropy_from_logits", 0, OOM_PART_LOGITS, 0},
+	{"log_softmax", 0, OOM_PART_LOGITS, 0},
+	{"logsumexp", 0, OOM_PART_LOGITS, 0},
+	{"logprob", 0, OOM_PART_LOGITS, 0},
+	{"log_prob", 0, OOM_PART_LOGITS, 0},
+	{"lm_head(", 0, OOM_PART_LOGITS, 0},
+	{"logits.float()", 0, OOM_PART_LOGITS, 0},
+	{"logits = ", 0, OOM_PART_LOGITS, 0},
+	{"_multi_tensor_", 0, OOM_PART_STATES, 0},
+	{"_single_tensor_", 0, OOM_PART_STATES, 0},
+	{"exp_avg", 0, OOM_PART_STATES, 0},
+	{"in _init_group", 0, OOM_PART_STATES, 0},
+	{"all_gather", 0, OOM_PART_GATHERED, 0},
+	{"wait_for_unshard", 0, OOM_PART_GATHERED, 0},
+	{"_alloc_padded_unsharded", 0, OOM_PART_GATHERED, 0},
+	{"reduce_scatter", 0, OOM_PART_GATHERED, 0},
+	{"fetch_sub_module", 0, OOM_PART_GATHERED, 0},
+	{"cache_utils.py", 0, OOM_PART_KV, 0},
+	{"key_cache", 0, OOM_PART_KV, 0},
+	{"past_key_value", 0, OOM_PART_KV, 0},
+	{"_canonical_mask", 0, OOM_PART_SCORES, 0},
+	{"causal_mask", 0, OOM_PART_SCORES, 0},
+	{"attn_weights", 0, OOM_PART_SCORES, 0},
+	{"attention_scores", 0, OOM_PART_SCORES, 0},
+	{"attention_probs", 0, OOM_PART_SCORES, 0},
+	{"eager_attention_forward", 0, OOM_PART_SCORES, 0},
+	/* fused kernels ask for their output alone, which is as small as their input */
+	{"scaled_dot_product_attention(", 0, OOM_PART_SCORES, (uint64_t)1 << 30},
+	{"attention_basic", 0, OOM_PART_SCORES, 0},
+	{"baddbmm(", 0, OOM_PART_SCORES, 0},
+	{"attn_scores", 0, OOM_PART_SCORES, 0},
+	{"vae.decode", 0, OOM_PART_IMAGE, 0},
+	{"decode_first_stage", 0, OOM_PART_IMAGE, 0},
+	{"first_stage_model.decode", 0, OOM_PART_IMAGE, 0},
+	{"VAE decoding", 0, OOM_PART_IMAGE, 0},
+	{"autoencoder_kl", 0, OOM_PART_IMAGE, 0},
+	{"VAEDecode", 0, OOM_PART_IMAGE, 0},
+	{"in decode_latents", 0, OOM_PART_IMAGE, 0},
 };
 
 const struct oom_part *oom_part_of(const struct oom_crash *c)
@@ -77,10 +86,11 @@ const struct oom_part *oom_part_of(const struct oom_crash *c)
 	return &parts[c->part];
 }
 
-static enum oom_crash_part find(const char *from, const char *to, bool layered)
+static enum oom_crash_part find(const char *from, const char *to, bool layered, uint64_t tried)
 {
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (((words[i].runtime & OOM_RUNTIME_LAYERED) != 0) == layered && oom_text_find(from, to, words[i].word))
+		if (((words[i].runtime & OOM_RUNTIME_LAYERED) != 0) == layered && (!words[i].least || tried >= words[i].least) &&
+		    oom_text_find(from, to, words[i].word))
 			return words[i].part;
 	return OOM_PART_UNKNOWN;
 }
@@ -99,14 +109,52 @@ static const char *innermost(const char *begin, const char *line)
 	return from;
 }
 
+static bool any(const char *begin, const char *end, const char *const *marks)
+{
+	for (; *marks; marks++)
+		if (oom_text_find(begin, end, *marks))
+			return true;
+	return false;
+}
+
+/* Where the message stands above its frames: behind the last of those that follow it. */
+static const char *below(const char *line, const char *end)
+{
+	const char *last = NULL;
+
+	for (const char *p = line; (p = oom_text_find(p, end, "\n  File \"")); p++)
+		last = p + 1;
+	/* the frame and its line of code */
+	for (int i = 0; last && last < end && i < 2; i++)
+		last = oom_line_end(last, end) + (oom_line_end(last, end) < end);
+	return last;
+}
+
 void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
+	/* who exports a model for another runtime */
+	static const char *const traces[] = {"torch/onnx/", "torch\\onnx\\", "torch.onnx.export(", "TracerWarning",
+					     "torch/jit/_trace.py", "optimum/exporters", NULL};
+	/* models of language have a vocabulary */
+	static const char *const language[] = {"logits", "vocab", "transformers", "ForCausalLM", "lm_head", "llama", "Llama", "gpt", "GPT",
+					       "Qwen", "qwen", "megatron", "trl", "unsloth", "token", "litgpt", "torchtune", "torchtitan", "Unsloth", "trainer.py", NULL};
 	const char *const line = oom_line_begin(begin, at);
 	const bool layered = oom_runtime_is(c, OOM_RUNTIME_LAYERED);
+	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];
 
 	c->part = OOM_PART_UNKNOWN;
-	if (layered)
-		c->part = find(line > begin ? oom_line_begin(begin, line - 1) : line, end - line > 700 ? line + 700 : end, true);
-	else if (c->traceback && oom_runtime_is(c, OOM_RUNTIME_TORCH))
-		c->part = find(innermost(begin, line), line, false);
+	if (layered) {
+		c->part = find(line > begin ? oom_line_begin(begin, line - 1) : line, end - line > 700 ? line + 700 : end, true, tried);
+	} else if (c->phase == OOM_CRASH_COMPILE && any(begin, end, traces)) {
+		c->part = OOM_PART_TRACE;
+	} else if (oom_runtime_is(c, OOM_RUNTIME_TORCH)) {
+		const char *const stop = oom_text_find(begin, line, "File \"") ? NULL : below(line, end);
+
+		if (stop)
+			c->part = find(innermost(line, stop), stop, false, tried);
+		else if (c->traceback || line > begin)
+			c->part = find(innermost(begin, line), line, false, tried);
+	}
+	if (c->part == OOM_PART_LOGITS && !any(begin, end, language))
+		c->part = OOM_PART_LOSS;
 }

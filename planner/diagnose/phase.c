@@ -40,6 +40,8 @@ static bool by_word(struct oom_crash *c, const struct oom_phase_rule *rules, con
 
 	if (!rule)
 		return false;
+	if (rule->phase == OOM_CRASH_UNKNOWN)
+		return oom_phase_settle(c, OOM_CRASH_UNKNOWN, 0, "");
 	snprintf(why, sizeof(why), "\"%s\"", rule->word);
 	return oom_phase_settle(c, rule->phase, confidence, why);
 }
@@ -146,8 +148,8 @@ static struct span executed(const struct span *s, char *buf, size_t size)
 
 		for (; q < stop && (*q == ' ' || *q == '\t' || (unsigned char)*q >= 0x80); q++)
 			arrow |= stop - q > 2 && !memcmp(q, "\xe2\x9d\xb1", 3);
-		/* a line that begins with its number and has no arrow */
-		if (!(arrows && !arrow && q < stop && *q >= '0' && *q <= '9') &&
+		/* a line that begins with its number and has no arrow; what PyTorch's C++ warns of is no frame */
+		if (!oom_text_find(p, stop, "] Warning: ") && !(arrows && !arrow && q < stop && *q >= '0' && *q <= '9') &&
 		    n <= size - (size_t)(out - buf))
 			for (size_t i = 0; i < n; i++)
 				*out++ = p[i] == '\\' ? '/' : p[i];   /* Windows' paths */

@@ -90,6 +90,7 @@ const struct oom_phase_rule oom_phase_of_line[] = {
 	{".bin>", OOM_CRASH_LOAD},
 	{".pt>", OOM_CRASH_LOAD},
 	{"</torch_", OOM_CRASH_DATA},
+	{"OP_REQUIRES failed at tpu_", OOM_CRASH_UNKNOWN},
 	{"OP_REQUIRES failed", OOM_CRASH_FORWARD},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
@@ -110,6 +111,12 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"::test_", OOM_CRASH_TEST},
 	{"/test/test_", OOM_CRASH_TEST},
 	{"_pytest/", OOM_CRASH_TEST},
+	/* a model traced for another runtime */
+	{"torch/onnx/", OOM_CRASH_COMPILE},
+	{"torch.onnx.export(", OOM_CRASH_COMPILE},
+	{"_get_trace_graph", OOM_CRASH_COMPILE},
+	{"torch/jit/_trace.py", OOM_CRASH_COMPILE},
+	{"optimum/exporters", OOM_CRASH_COMPILE},
 	/* saving; a state dict gathered for it is saving too */
 	{"in save_pretrained", OOM_CRASH_SAVE},
 	{"save_pretrained(", OOM_CRASH_SAVE},
@@ -432,6 +439,7 @@ const struct oom_phase_rule oom_phase_of_requester[] = {
 /* ---- words of a log ---- */
 
 const struct oom_phase_rule oom_phase_of_words[] = {
+	{"TracerWarning", OOM_CRASH_COMPILE},
 	{"forward/backward", OOM_CRASH_TRAIN_STEP},
 	{"jit(train_step)", OOM_CRASH_TRAIN_STEP},
 	{"jit(update", OOM_CRASH_TRAIN_STEP},
@@ -504,6 +512,14 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"Loss ", OOM_CRASH_TRAIN_STEP},
 	{"'loss'", OOM_CRASH_TRAIN_STEP},
 	{"Training", OOM_CRASH_TRAIN_STEP},
+	/* a call that somebody shows */
+	{"save_pretrained", OOM_CRASH_SAVE},
+	{".from_pretrained(", OOM_CRASH_LOAD},
+	{".from_preset(", OOM_CRASH_LOAD},
+	{"load_checkpoint(", OOM_CRASH_LOAD},
+	{"model.generate(", OOM_CRASH_INFERENCE},
+	{"trainer.evaluate(", OOM_CRASH_EVAL},
+	{"trainer.train(", OOM_CRASH_TRAIN_STEP},
 	/* loggers, and bars that count batches or steps: generation counts "it" */
 	{".trainers.", OOM_CRASH_TRAIN_STEP},
 	{"batch/s]", OOM_CRASH_TRAIN_STEP},
@@ -531,6 +547,8 @@ const struct oom_phase_rule oom_phase_of_prose[] = {
 	/* worker processes of a data loader leave it behind: a loop over batches ran */
 	{"semaphore_tracker", OOM_CRASH_TRAIN_STEP}, {"resource_tracker", OOM_CRASH_TRAIN_STEP},
 	{"first backward", OOM_CRASH_BACKWARD}, {"backward pass", OOM_CRASH_BACKWARD}, {"forward pass", OOM_CRASH_FORWARD},
+	{"model construction", OOM_CRASH_INIT}, {"model initialization", OOM_CRASH_INIT}, {"while initializing", OOM_CRASH_INIT},
+	{"during initialization", OOM_CRASH_INIT}, {"init cache", OOM_CRASH_INIT},
 	{"during evaluation", OOM_CRASH_EVAL}, {"during validation", OOM_CRASH_EVAL}, {"during inference", OOM_CRASH_INFERENCE},
 	{"loading the model", OOM_CRASH_LOAD}, {"load the model", OOM_CRASH_LOAD}, {"loading checkpoint", OOM_CRASH_LOAD},
 	{"evaluat", OOM_CRASH_EVAL}, {"nference", OOM_CRASH_INFERENCE}, {"generating", OOM_CRASH_INFERENCE},

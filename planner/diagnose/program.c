@@ -13,101 +13,90 @@
  * themselves. */
 static const struct oom_program programs[] = {
 	{"pytest", "a test run", OOM_ACTIVITY_TESTS, "torch",
-	 {"@_pytest", "short test summary info", "::test_", "pytest ", "@unittest", "PYTORCH_TEST_WITH"}},
+	 {"@_pytest", "short test summary info", "::test_", "pytest ", "@unittest", "PYTORCH_TEST_WITH"}, NULL, {NULL}},
 	{"comfyui", "ComfyUI", OOM_ACTIVITY_INFERS, "comfyui",
-	 {"ComfyUI", "@comfy", "@comfy_extras", "got prompt", "comfy.ldm", "KSampler"}},
+	 {"ComfyUI", "@comfy", "@comfy_extras", "got prompt", "comfy.ldm", "KSampler"}, "diffusers-train", {NULL}},
 	{"webui", "the Stable Diffusion web UI", OOM_ACTIVITY_INFERS, "webui",
-	 {"stable-diffusion-webui", "Fooocus", "@ldm_patched", "sd_hijack", "@invokeai", "InvokeAI", "modules/processing.py", "sd_samplers",
-	  "memmon.py", "[Unload] Trying to free", "[Memory Management]"}},
+	 {"stable-diffusion-webui", "sd.webui", "AUTOMATIC1111", "Fooocus", "@ldm_patched", "sd_hijack", "@invokeai", "InvokeAI", "modules/processing.py", "sd_samplers",
+	  "memmon.py", "[Unload] Trying to free", "[Memory Management]"}, "diffusers-train", {NULL}},
 	{"text-generation-webui", "text-generation-webui", OOM_ACTIVITY_INFERS, "transformers",
-	 {"text-generation-webui", "Output generated in"}},
-	{"ollama", "Ollama", OOM_ACTIVITY_SERVES, "ollama", {"ollama", "llama runner process"}},
+	 {"text-generation-webui", "Output generated in"}, "trainer", {NULL}},
+	{"ollama", "Ollama", OOM_ACTIVITY_SERVES, "ollama", {"ollama", "llama runner process"}, NULL, {NULL}},
 	{"verl", "verl", OOM_ACTIVITY_TRAINS, "verl",
-	 {"@verl", "WorkerDict", "actor_rollout", "@openrlhf", "OpenRLHF", "@areal", "@slime"}},
+	 {"@verl", "WorkerDict", "actor_rollout", "@openrlhf", "OpenRLHF", "@areal", "@slime"}, NULL, {NULL}},
 	{"trl", "TRL", OOM_ACTIVITY_TRAINS, "trl",
-	 {"@trl", "grpo_trainer", "dpo_trainer", "sft_trainer", "UnslothGRPOTrainer"}},
-	{"unsloth", "Unsloth", OOM_ACTIVITY_TRAINS, "unsloth", {"@unsloth", "@unsloth_zoo", "Unsloth"}},
-	{"axolotl", "Axolotl", OOM_ACTIVITY_TRAINS, "axolotl", {"@axolotl", "axolotl.cli"}},
-	{"llamafactory", "LLaMA-Factory", OOM_ACTIVITY_TRAINS, "trainer",
-	 {"@llamafactory", "@llmtuner", "llamafactory-cli"}},
-	{"swift", "ms-swift", OOM_ACTIVITY_TRAINS, "trainer", {"@swift/llm", "swift/trainers", "swift sft"}},
+	 {"@trl", "grpo_trainer", "dpo_trainer", "sft_trainer", "UnslothGRPOTrainer"}, NULL, {"trainer", "accelerate"}},
+	{"unsloth", "Unsloth", OOM_ACTIVITY_TRAINS, "unsloth", {"@unsloth", "@unsloth_zoo", "Unsloth"}, NULL, {"trl", "trainer", "accelerate"}},
+	{"axolotl", "Axolotl", OOM_ACTIVITY_TRAINS, "axolotl", {"@axolotl", "axolotl.cli"}, NULL, {"trl", "trainer", "accelerate"}},
+	{"llamafactory", "LLaMA-Factory", OOM_ACTIVITY_TRAINS, "llamafactory",
+	 {"@llamafactory", "@llmtuner", "llamafactory-cli"}, NULL, {"trl", "trainer", "accelerate"}},
+	{"swift", "ms-swift", OOM_ACTIVITY_TRAINS, "swift", {"@swift/llm", "@swift/pipelines", "@swift/cli", "swift/trainers", "swift sft", "swift rlhf"}, NULL, {"trl", "trainer", "accelerate"}},
 	{"kohya", "the diffusion training script", OOM_ACTIVITY_TRAINS, "diffusers-train",
 	 {"sd-scripts", "kohya", "train_network.py", "train_dreambooth", "train_text_to_image",
-	  "ai-toolkit", "dreambooth"}},
+	  "ai-toolkit", "dreambooth"}, NULL, {NULL}},
 	{"lm-eval", "the evaluation harness", OOM_ACTIVITY_INFERS, "transformers",
-	 {"@lm_eval", "lm_eval", "@lighteval", "@opencompass"}},
+	 {"@lm_eval", "lm_eval", "@lighteval", "@opencompass"}, NULL, {NULL}},
 	{"vllm", "vLLM", OOM_ACTIVITY_SERVES, "vllm",
 	 {"@vllm", "@vllm_ascend", "@vllm_omni", "EngineCore", "VllmWorker", "WorkerWrapper", "worker_base.py", "gpu_model_runner.py",
-	  "`gpu_memory_utilization`", "max_num_seqs", "vllm serve"}},
-	{"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {"@sglang", "sglang", "mem-fraction-static", "mem_fraction_static", "Scheduler hit an exception", "avail mem="}},
+	  "`gpu_memory_utilization`", "max_num_seqs", "vllm serve"}, NULL, {NULL}},
+	{"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {"@sglang", "sglang", "mem-fraction-static", "mem_fraction_static", "Scheduler hit an exception", "avail mem="}, NULL, {NULL}},
 	{"tgi", "text-generation-inference", OOM_ACTIVITY_SERVES, "tgi",
 	 {"text_generation_server", "text_generation_client", "text_generation_launcher",
 	  "text_generation_router", "text-generation-launcher", "max-batch-prefill-tokens", "@text_generation",
-	  "text_generation.errors"}},
+	  "text_generation.errors"}, NULL, {NULL}},
 	{"tensorrt-llm", "TensorRT-LLM", OOM_ACTIVITY_SERVES, "trtllm",
-	 {"@tensorrt_llm", "[TensorRT-LLM]", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"}},
-	{"lmdeploy", "LMDeploy", OOM_ACTIVITY_SERVES, "lmdeploy", {"@lmdeploy", "[TM][", "turbomind"}},
-	{"exllama", "ExLlama", OOM_ACTIVITY_INFERS, "exllama", {"@exllamav2", "@exllamav3", "@tabbyAPI", "nsufficient VRAM for model"}},
+	 {"@tensorrt_llm", "[TensorRT-LLM]", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"}, NULL, {NULL}},
+	{"lmdeploy", "LMDeploy", OOM_ACTIVITY_SERVES, "lmdeploy", {"@lmdeploy", "[TM][", "turbomind"}, NULL, {NULL}},
+	{"exllama", "ExLlama", OOM_ACTIVITY_INFERS, "exllama", {"@exllamav2", "@exllamav3", "@tabbyAPI", "nsufficient VRAM for model"}, NULL, {NULL}},
 	{"llama.cpp", "llama.cpp", OOM_ACTIVITY_INFERS, "llama.cpp",
 	 {"llama_model_load", "llama_init_from_model", "llama_new_context", "llama_kv_cache", "llama-server",
 	  "llama-cli", "llama_context", "llama_cpp", "load_tensors:", "common_init_from_params",
-	  "llama_decode", "ggml_metal", "slot update_slots"}},
-	{"whisper.cpp", "whisper.cpp", OOM_ACTIVITY_INFERS, "ggml", {"whisper_init", "whisper_model_load", "whisper-cli"}},
-	{"sd.cpp", "stable-diffusion.cpp", OOM_ACTIVITY_INFERS, "ggml", {"stable-diffusion.cpp", "ggml_extend.hpp"}},
-	{"mlx-lm", "MLX", OOM_ACTIVITY_EITHER, "mlx", {"@mlx_lm", "@mlx_vlm", "mlx-vlm", "mlx-lm", "mlx_lm", "mlx_vlm"}},
-	{"nemo", "NeMo", OOM_ACTIVITY_TRAINS, "megatron", {"@nemo", "@nemo_rl", "MegatronPolicyWorker"}},
-	{"megatron", "Megatron-LM", OOM_ACTIVITY_TRAINS, "megatron", {"@megatron", "Megatron", "pretrain_gpt"}},
-	{"ultralytics", "Ultralytics", OOM_ACTIVITY_EITHER, "ultralytics", {"@ultralytics", "yolov5", "@yolov", "Ultralytics"}},
-	{"detectron2", "detectron2", OOM_ACTIVITY_EITHER, "detectron2", {"@detectron2", "d2.engine"}},
-	{"mmengine", "MMEngine", OOM_ACTIVITY_EITHER, "mmengine", {"@mmengine", "@mmdet", "@mmcv", "@mmseg", "mmseg"}},
-	{"nnunet", "nnU-Net", OOM_ACTIVITY_EITHER, "nnunet", {"@nnunetv2", "@nnunet", "nnUNet"}},
-	{"fairseq", "fairseq", OOM_ACTIVITY_TRAINS, "fairseq", {"@fairseq", "fairseq.trainer", "fairseq_cli"}},
+	  "llama_decode", "ggml_metal", "slot update_slots"}, NULL, {NULL}},
+	{"whisper.cpp", "whisper.cpp", OOM_ACTIVITY_INFERS, "ggml", {"whisper_init", "whisper_model_load", "whisper-cli"}, NULL, {NULL}},
+	{"sd.cpp", "stable-diffusion.cpp", OOM_ACTIVITY_INFERS, "ggml", {"stable-diffusion.cpp", "ggml_extend.hpp"}, NULL, {NULL}},
+	{"mlx-lm", "MLX", OOM_ACTIVITY_EITHER, "mlx", {"@mlx_lm", "@mlx_vlm", "mlx-vlm", "mlx-lm", "mlx_lm", "mlx_vlm"}, NULL, {NULL}},
+	{"nemo", "NeMo", OOM_ACTIVITY_TRAINS, "megatron", {"@nemo", "@nemo_rl", "MegatronPolicyWorker"}, NULL, {NULL}},
+	{"megatron", "Megatron-LM", OOM_ACTIVITY_TRAINS, "megatron", {"@megatron", "Megatron", "pretrain_gpt"}, NULL, {NULL}},
+	{"ultralytics", "Ultralytics", OOM_ACTIVITY_EITHER, "ultralytics", {"@ultralytics", "yolov5", "@yolov", "Ultralytics"}, NULL, {NULL}},
+	{"detectron2", "detectron2", OOM_ACTIVITY_EITHER, "detectron2", {"@detectron2", "d2.engine"}, NULL, {NULL}},
+	{"mmengine", "MMEngine", OOM_ACTIVITY_EITHER, "mmengine", {"@mmengine", "@mmdet", "@mmcv", "@mmseg", "mmseg"}, NULL, {NULL}},
+	{"nnunet", "nnU-Net", OOM_ACTIVITY_EITHER, "nnunet", {"@nnunetv2", "@nnunet", "nnUNet"}, NULL, {NULL}},
+	{"fairseq", "fairseq", OOM_ACTIVITY_TRAINS, "fairseq", {"@fairseq", "fairseq.trainer", "fairseq_cli"}, NULL, {NULL}},
 	{"lightning", "Lightning", OOM_ACTIVITY_EITHER, "lightning",
-	 {"@pytorch_lightning", "@lightning", "@lightning_fabric", "LightningModule"}},
+	 {"@pytorch_lightning", "@lightning", "@lightning_fabric", "LightningModule"}, NULL, {NULL}},
 	/* its launcher and its memory reports, where no frame says whose training it is */
-	{"deepspeed", "DeepSpeed", OOM_ACTIVITY_TRAINS, "deepspeed", {"sigkill_handler", "see_memory_usage"}},
+	{"deepspeed", "DeepSpeed", OOM_ACTIVITY_TRAINS, "deepspeed", {"sigkill_handler", "see_memory_usage"}, NULL, {NULL}},
 	{"trainer", "the Trainer of transformers", OOM_ACTIVITY_TRAINS, "trainer",
 	 {"transformers/trainer.py", "transformers\\trainer.py", "transformers.trainer", "per_device_train_batch_size",
-	  "_inner_training_loop", "run_clm.py", "run_mlm.py", "***** Running training"}},
-	{"sentence-transformers", "sentence-transformers", OOM_ACTIVITY_EITHER, "sentence-transformers", {"@sentence_transformers"}},
-	{"torchtune", "torchtune", OOM_ACTIVITY_TRAINS, "torchtune", {"@torchtune", "tune run"}},
-	{"whisper", "Whisper", OOM_ACTIVITY_INFERS, "whisper", {"@whisper", "@faster_whisper", "@whisperx", "whisperjav"}},
+	  "_inner_training_loop", "run_clm.py", "run_mlm.py", "***** Running training"}, NULL, {"accelerate"}},
+	{"sentence-transformers", "sentence-transformers", OOM_ACTIVITY_EITHER, "sentence-transformers", {"@sentence_transformers"}, NULL, {NULL}},
+	{"torchtune", "torchtune", OOM_ACTIVITY_TRAINS, "torchtune", {"@torchtune", "tune run"}, NULL, {NULL}},
+	{"whisper", "Whisper", OOM_ACTIVITY_INFERS, "whisper", {"@whisper", "@faster_whisper", "@whisperx", "whisperjav"}, NULL, {NULL}},
 	{"quantiser", "the quantiser", OOM_ACTIVITY_INFERS, "quantisers",
-	 {"@awq", "@auto_gptq", "@gptqmodel", "@llmcompressor", "@optimum/gptq", "@auto_round", "@hqq"}},
-	{"diffusers", "Diffusers", OOM_ACTIVITY_EITHER, "diffusers", {"@diffusers/pipelines", "diffusers\\pipelines", "@diffusers"}},
-	{"deepspeed", "DeepSpeed", OOM_ACTIVITY_EITHER, "deepspeed", {"@deepspeed", "see_memory_usage", "[deepspeed]", "ds_config"}},
-	{"colossalai", "Colossal-AI", OOM_ACTIVITY_TRAINS, "torch", {"@colossalai"}},
+	 {"@awq", "@auto_gptq", "@gptqmodel", "@llmcompressor", "@optimum/gptq", "@auto_round", "@hqq"}, NULL, {NULL}},
+	{"diffusers", "Diffusers", OOM_ACTIVITY_EITHER, "diffusers", {"@diffusers/pipelines", "diffusers\\pipelines", "@diffusers"}, "diffusers-train", {NULL}},
+	{"deepspeed", "DeepSpeed", OOM_ACTIVITY_EITHER, "deepspeed", {"@deepspeed", "see_memory_usage", "[deepspeed]", "ds_config"}, NULL, {NULL}},
+	{"colossalai", "Colossal-AI", OOM_ACTIVITY_TRAINS, "torch", {"@colossalai"}, NULL, {NULL}},
 	{"generate", "generation with transformers", OOM_ACTIVITY_EITHER, "transformers",
-	 {"transformers/generation", "transformers\\generation", "transformers/pipelines", "transformers\\pipelines", "generation/utils.py"}},
+	 {"transformers/generation", "transformers\\generation", "transformers/pipelines", "transformers\\pipelines", "generation/utils.py"}, "trainer", {NULL}},
 	{"transformers", "transformers", OOM_ACTIVITY_EITHER, "transformers",
-	 {"transformers/modeling_utils.py", "transformers\\modeling_utils.py", "Loading checkpoint shards", "from_pretrained(", "@transformers"}},
-	{"accelerate", "Accelerate", OOM_ACTIVITY_EITHER, "trainer", {"@accelerate", "accelerate launch"}},
-	{"fsdp", "FSDP", OOM_ACTIVITY_EITHER, "fsdp", {"distributed/fsdp", "FullyShardedDataParallel", "fully_shard"}},
-	{"keras", "Keras", OOM_ACTIVITY_EITHER, "tensorflow", {"@keras", "@keras_core"}},
-	{"server", "the server", OOM_ACTIVITY_SERVES, "transformers", {" serve --", "api_server", "/v1/chat/completions", "@uvicorn", "@fastapi"}},
-	{"colabfold", "the folding program", OOM_ACTIVITY_INFERS, "folding", {"@colabfold", "@alphafold", "@alphafold3", "AlphaFold", "run_alphafold"}},
+	 {"transformers/modeling_utils.py", "transformers\\modeling_utils.py", "Loading checkpoint shards", "from_pretrained(", "@transformers"}, "trainer", {NULL}},
+	{"accelerate", "Accelerate", OOM_ACTIVITY_EITHER, "trainer", {"@accelerate", "accelerate launch"}, NULL, {NULL}},
+	{"fsdp", "FSDP", OOM_ACTIVITY_EITHER, "fsdp", {"distributed/fsdp", "FullyShardedDataParallel", "fully_shard"}, NULL, {NULL}},
+	{"keras", "Keras", OOM_ACTIVITY_EITHER, "tensorflow", {"@keras", "@keras_core"}, NULL, {NULL}},
+	{"server", "the server", OOM_ACTIVITY_SERVES, "transformers", {" serve --", "api_server", "/v1/chat/completions", "@uvicorn", "@fastapi"}, NULL, {NULL}},
+	{"colabfold", "the folding program", OOM_ACTIVITY_INFERS, "folding", {"@colabfold", "@alphafold", "@alphafold3", "AlphaFold", "run_alphafold"}, NULL, {NULL}},
 };
-/* What is built on what: a log that names the upper one is its, whatever its innermost frames lie in. */
-static const struct {
-	const char *upper, *lower;
-} built_on[] = {{"unsloth", "trl"},	{"unsloth", "trainer"},	    {"axolotl", "trl"}, {"axolotl", "trainer"},
-		{"llamafactory", "trl"}, {"llamafactory", "trainer"}, {"swift", "trl"},	 {"swift", "trainer"},
-		{"trl", "trainer"},	 {"unsloth", "accelerate"}, {"axolotl", "accelerate"},
-		{"llamafactory", "accelerate"}, {"swift", "accelerate"}, {"trl", "accelerate"}, {"trainer", "accelerate"}};
-/* Programs that infer, and train with something of their own. */
-static const struct {
-	const char *program, *dialect;
-} trains_with[] = {{"webui", "diffusers-train"}, {"comfyui", "diffusers-train"}, {"diffusers", "diffusers-train"},
-		   {"text-generation-webui", "trainer"}, {"generate", "trainer"}, {"transformers", "trainer"}};
 
+/* A library on a runtime that is not PyTorch's speaks that runtime's words; a program with options of its own keeps
+ * them. */
 const char *oom_program_dialect(const struct oom_crash *c, bool trains)
 {
 	const struct oom_program *const p = oom_program_of(c);
 
-	for (size_t i = 0; trains && i < sizeof(trains_with) / sizeof(trains_with[0]); i++)
-		if (!strcmp(p->name, trains_with[i].program))
-			return trains_with[i].dialect;
-	return p->dialect;
+	if (*p->name && p->activity == OOM_ACTIVITY_EITHER && !oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_HOST))
+		return oom_runtime_named(c->framework)->as.dialect;
+	return trains && p->trains_with ? p->trains_with : p->dialect;
 }
 
 static bool name_char(char c)
@@ -180,13 +169,19 @@ static const struct oom_program *find(const char *begin, const char *end)
 	return NULL;
 }
 
+static bool is_built_on(const struct oom_program *upper, const struct oom_program *lower)
+{
+	for (size_t i = 0; i < OOM_PROGRAM_BASES && upper->built_on[i]; i++)
+		if (!strcmp(upper->built_on[i], lower->name))
+			return true;
+	return false;
+}
+
 static const struct oom_program *upper_of(const struct oom_program *p, const char *begin, const char *end)
 {
-	for (size_t i = 0; p && i < sizeof(built_on) / sizeof(built_on[0]); i++)
-		for (size_t k = 0; k < sizeof(programs) / sizeof(programs[0]); k++)
-			if (!strcmp(built_on[i].lower, p->name) && !strcmp(built_on[i].upper, programs[k].name) &&
-			    shows(&programs[k], begin, end))
-				return &programs[k];
+	for (size_t k = 0; p && k < sizeof(programs) / sizeof(programs[0]); k++)
+		if (is_built_on(&programs[k], p) && shows(&programs[k], begin, end))
+			return &programs[k];
 	return p;
 }
 

@@ -56,12 +56,23 @@ static bool holds(const char *name, size_t n, const char *word)
 	return false;
 }
 
+/* "include/alloc.h:103": where a line was printed. */
+static bool of_file(const char *name, size_t n)
+{
+	static const char *const ends[] = {".h", ".c", ".cc", ".cpp", ".hpp", ".cu", ".py", ".rs", ".go", ".ts", ".mm"};
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (n > strlen(ends[i]) && !memcmp(name + n - strlen(ends[i]), ends[i], strlen(ends[i])))
+			return true;
+	return false;
+}
+
 static enum about about(const char *name, size_t n)
 {
 	static const char *const steps[] = {"step", "iter", "iteration", "steps"};
 	static const char *const tokens[] = {"seq_len", "seqlen", "seq_length", "sequence_length", "max_length"};
 
-	if (n < 2 || n > 40)
+	if (n < 2 || n > 40 || of_file(name, n))
 		return NOTHING;
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
 		if (ends_in(name, n, steps[i]) && !holds(name, n, "max") && !holds(name, n, "per_"))

@@ -38,6 +38,7 @@ enum oom_format_trait {
 	/* a table of what is held, without a message */
 	OOM_FORMAT_TABLE = 1u << 14,
 };
+enum { OOM_FORMAT_LEVERS = 4 };
 struct oom_format {
 	const char *name;       /* a format begins with it; the longest such row counts */
 	unsigned traits;
@@ -47,6 +48,9 @@ struct oom_format {
 	const char *settle;     /* what would settle it; NULL: nothing of its own */
 	/* What ran out, behind "who", where it is neither bytes of the device nor of the host; NULL: bytes. */
 	const char *ran_out_of;
+	/* What to change first, whatever its cause; 0: what the cause asks for. */
+	enum oom_lever first[OOM_FORMAT_LEVERS];
+	const char *share;      /* the option that set the share of the card; NULL: none */
 };
 /* Never NULL. */
 const struct oom_format *oom_format_of(const struct oom_crash *c);

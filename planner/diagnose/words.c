@@ -15,6 +15,7 @@ static const char *const other_class[] = {": CUDA out of", ": HIP out of", ": XP
 static const char *const a_class[] = {"OutOf", NULL};
 /* a launcher ends the ranks that are left, after one of them failed */
 static const char *const by_launcher[] = {"exiting via ", "exiting via Signals.", NULL};
+static const char *const by_launcher_or_ray[] = {"exiting via ", "exiting via Signals.", "is killed by ", NULL};
 /* advice about a later run: "If you encounter CUDA out of memory, try ..." */
 static const char *const advice[] = {"encounter ", "encountering ", "get ", "avoid ", "prevent ", "hit ", "see a ", NULL};
 
@@ -199,6 +200,7 @@ static const struct oom_trigger triggers[] = {
 	SAYS("Perhaps out of memory?", "host", "gunicorn-killed", 2),
 	SAYS("excessive memory usage causing the", "host", "loky-killed", 2),
 	SAYS("% memory budget", "host", "dask-memory", 2, .needs = {"Worker", 0}),
+	SAYS("killed by SIGKILL by OOM killer", "host", "ray-worker-died", 2),
 	SAYS("killed by the OOM killer", "host", "systemd-oom", 2),
 	SAYS("systemd-oomd killed", "host", "systemd-oom", 2),
 	SAYS("result 'oom-kill'", "host", "systemd-oom", 2),
@@ -247,7 +249,8 @@ static const struct oom_trigger triggers[] = {
 	SAYS("Signals.SIGKILL", "host", "elastic-exitcode", 2, .not_after = by_launcher),
 	SAYS("signal: killed", "host", "elastic-exitcode", 2),
 	SAYS("(SIGKILL)", "host", "elastic-exitcode", 2),
-	SAYS("SIGKILL", "host", "elastic-exitcode", 1, .not_after = by_launcher),
+	SAYS("SIGKILL", "host", "elastic-exitcode", 1, .not_after = by_launcher_or_ray),
+	SAYS("sigkill_handler] Killing", "host", "launcher-killing", 1),
 	SAYS("code 137", "host", "exit-137", 2),
 	SAYS("atus 137", "host", "exit-137", 2),
 	SAYS("Exited (137)", "host", "exit-137", 2),

@@ -1,0 +1,317 @@
+/* What to change: one table of cause x work -> levers, in the words of the program that ran.
+ *
+ * The work is what was going on: training, inference, loading, ... A training's levers are never offered
+ * for work that trains nothing. Order of the levers: what costs nothing first, what changes results
+ * last (playbook M1, M4). What the run has set already is not advised again. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tables.h"
+
+#define BIT(x) (1u << (x))
+
+/* ---- the work ---- */
+
+enum oom_crash_work oom_crash_work(const struct oom_crash *c)
+{
+	const enum oom_activity does = oom_program_of(c)->activity;
+	const bool infers = does == OOM_ACTIVITY_INFERS || does == OOM_ACTIVITY_SERVES;
+
+	switch (c->phase) {
+	case OOM_CRASH_FORWARD:
+		/* a model runs forward in either; without a word of a training nobody knows */
+		return infers ? OOM_WORK_INFERENCE : c->trains ? OOM_WORK_TRAINING : OOM_WORK_UNKNOWN;
+	case OOM_CRASH_BACKWARD:
+	case OOM_CRASH_OPTIMIZER:
+	case OOM_CRASH_TRAIN_STEP:
+		return OOM_WORK_TRAINING;
+	case OOM_CRASH_EVAL:
+		return OOM_WORK_EVAL;
+	case OOM_CRASH_INFERENCE:
+		return OOM_WORK_INFERENCE;
+	case OOM_CRASH_LOAD:
+	case OOM_CRASH_TO_DEVICE:
+		return OOM_WORK_LOADING;
+	case OOM_CRASH_INIT:
+		return infers ? OOM_WORK_SERVER_SETUP : OOM_WORK_SETUP;
+	case OOM_CRASH_COMPILE:
+		return OOM_WORK_COMPILING;
+	case OOM_CRASH_DATA:
+		return OOM_WORK_DATA;
+	case OOM_CRASH_COLLECTIVE:
+		return OOM_WORK_COLLECTIVE;
+	case OOM_CRASH_TEST:
+		return OOM_WORK_TESTING;
+	case OOM_CRASH_SAVE:
+		return OOM_WORK_SAVING;
+	default:
+		break;
+	}
+	return infers			      ? OOM_WORK_INFERENCE :
+	       does == OOM_ACTIVITY_TESTS     ? OOM_WORK_TESTING :
+	       does == OOM_ACTIVITY_TRAINS    ? OOM_WORK_TRAINING :
+						OOM_WORK_UNKNOWN;
+}
+
+const char *oom_crash_work_str(enum oom_crash_work work)
+{
+	static const char *const words[OOM_WORKS] = {
+		"unknown", "training", "eval", "inference", "loading", "saving", "setup", "server_setup",
+		"compiling", "data", "collective", "testing"};
+
+	return words[work];
+}
+
+/* ---- the table ---- */
+
+#define ANY 0xffffffffu
+#define TRAINING BIT(OOM_WORK_TRAINING)
+#define INFERENCE BIT(OOM_WORK_INFERENCE)
+#define EVAL BIT(OOM_WORK_EVAL)
+#define LOADING BIT(OOM_WORK_LOADING)
+#define SAVING BIT(OOM_WORK_SAVING)
+#define SETUP BIT(OOM_WORK_SETUP)
+#define SERVER_SETUP BIT(OOM_WORK_SERVER_SETUP)
+#define DATA BIT(OOM_WORK_DATA)
+#define COMPILING BIT(OOM_WORK_COMPILING)
+#define COLLECTIVE BIT(OOM_WORK_COLLECTIVE)
+#define TESTING BIT(OOM_WORK_TESTING)
+#define UNKNOWN BIT(OOM_WORK_UNKNOWN)
+#define CAUSE(name) BIT(OOM_CAUSE_##name)
+#define DO(...) {__VA_ARGS__}
+#define V(name) OOM_LEVER_##name
+
+enum { MAX_LEVERS = 6 };
+/* The first row that meets both. */
+static const struct {
+	unsigned causes, works;
+	unsigned phases;        /* 0: any */
+	enum oom_lever levers[MAX_LEVERS];
+} rows[] = {
+	{CAUSE(NOT_OOM), ANY, 0, DO(V(READ))},
+	{CAUSE(SHM), ANY, 0, DO(V(SHM), V(WORKERS))},
+	{CAUSE(HOST_RAM), DATA, 0, DO(V(WORKERS), V(HOST))},
+	{CAUSE(HOST_RAM), LOADING | SETUP | SERVER_SETUP, 0, DO(V(LOAD_HOST), V(HOST))},
+	{CAUSE(HOST_RAM), SAVING, 0, DO(V(SAVE), V(HOST))},
+	{CAUSE(HOST_RAM), TRAINING | EVAL, 0, DO(V(HOST), V(WORKERS))},
+	{CAUSE(HOST_RAM), INFERENCE, 0, DO(V(HOST), V(LOAD_HOST))},
+	{CAUSE(HOST_RAM), ANY, 0, DO(V(HOST), V(WORKERS), V(LOAD_HOST))},
+	{CAUSE(EVAL_LOGITS), ANY, 0, DO(V(EVAL), V(EVAL_BATCH))},
+	{CAUSE(LONGEST_BATCH), ANY, 0, DO(V(LONGEST), V(BATCH), V(RECOMPUTE))},
+	{CAUSE(STEP_2), ANY, 0, DO(V(OPTIMIZER), V(SHARD), V(PRECISION), V(ADAPTER))},
+	{CAUSE(LEAK), ANY, 0, DO(V(LEAK))},
+	{CAUSE(KV_CACHE), ANY, 0, DO(V(KV), V(CONTEXT), V(QUANT), V(SPREAD))},
+	{CAUSE(WRONG_CAPACITY), ANY, 0, DO(V(CAPACITY))},
+	{CAUSE(WATERMARK_CAP), ANY, 0, DO(V(WATERMARK), V(QUANT))},
+	{CAUSE(BUFFER_LIMIT), LOADING, BIT(OOM_CRASH_LOAD), DO(V(LOAD), V(QUANT), V(LIMIT))},
+	{CAUSE(BUFFER_LIMIT), ANY, 0, DO(V(LIMIT))},
+	{CAUSE(FRACTION_CAP), INFERENCE | SERVER_SETUP, 0, DO(V(CAP), V(REQUESTS))},
+	{CAUSE(FRACTION_CAP), TRAINING, 0, DO(V(CAP), V(BATCH))},
+	{CAUSE(FRACTION_CAP), ANY, 0, DO(V(CAP))},
+	{CAUSE(OTHER_PROCESS), SERVER_SETUP | INFERENCE, 0, DO(V(OTHERS), V(ROOM))},
+	{CAUSE(OTHER_PROCESS), ANY, 0, DO(V(OTHERS))},
+	{CAUSE(FRAGMENTATION), TRAINING, 0, DO(V(FRAGMENT), V(BATCH), V(LONGEST))},
+	{CAUSE(FRAGMENTATION), INFERENCE | SERVER_SETUP, 0, DO(V(FRAGMENT), V(REQUESTS), V(CONTEXT))},
+	{CAUSE(FRAGMENTATION), LOADING, 0, DO(V(FRAGMENT), V(LOAD))},
+	{CAUSE(FRAGMENTATION), ANY, 0, DO(V(FRAGMENT))},
+	/* too much, or nobody knows why */
+	{ANY, TRAINING, BIT(OOM_CRASH_OPTIMIZER), DO(V(OPTIMIZER), V(SHARD), V(BATCH), V(ADAPTER))},
+	{ANY, TRAINING, 0, DO(V(BATCH), V(RECOMPUTE), V(PRECISION), V(LOGITS), V(OPTIMIZER), V(SHARD))},
+	{ANY, INFERENCE, 0, DO(V(REQUESTS), V(CONTEXT), V(ROOM), V(TILE), V(QUANT), V(OFFLOAD))},
+	{ANY, EVAL, 0, DO(V(EVAL_BATCH), V(EVAL))},
+	{ANY, LOADING, 0, DO(V(LOAD), V(QUANT), V(OFFLOAD), V(SPREAD))},
+	{ANY, SAVING, 0, DO(V(SAVE))},
+	{ANY, SERVER_SETUP, 0, DO(V(ROOM), V(REQUESTS), V(GRAPHS), V(CONTEXT), V(SPREAD), V(QUANT))},
+	{ANY, SETUP, 0, DO(V(OTHERS), V(SHARD), V(QUANT), V(OFFLOAD))},
+	{CAUSE(UNKNOWN), DATA, 0, DO(V(WORKERS), V(SHM), V(HOST))},
+	{ANY, DATA, 0, DO(V(WORKERS), V(PINNED))},
+	{ANY, COMPILING, 0, DO(V(COMPILE))},
+	{ANY, COLLECTIVE, 0, DO(V(COLLECTIVE), V(OTHERS))},
+	{ANY, TESTING, 0, DO(V(TESTS), V(OTHERS))},
+};
+
+/* Programs that draw or speak rather than serve have their own order: weights wait on the host, the
+ * decoder works in tiles. */
+static const enum oom_lever of_pictures[MAX_LEVERS] = DO(V(OFFLOAD), V(TILE), V(CONTEXT), V(REQUESTS), V(QUANT), V(ROOM));
+static const enum oom_lever of_layers[MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
+static const enum oom_lever of_servers[MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
+
+static const enum oom_lever of_traces[MAX_LEVERS] = DO(V(EXPORT), V(QUANT), V(OTHERS));
+static const enum oom_lever of_compiled_steps[MAX_LEVERS] = DO(V(COMPILE), V(SHARD), V(PRECISION), V(OPTIMIZER));
+
+static const char *lever(const struct oom_crash *c, enum oom_lever l)
+{
+	return oom_lever_in(oom_program_dialect(c, oom_crash_work(c) == OOM_WORK_TRAINING), oom_runtime_named(c->framework)->as.dialect, l);
+}
+
+/* In words of its own, not everybody's. */
+static bool has_own(const struct oom_crash *c, enum oom_lever l)
+{
+	return lever(c, l) && lever(c, l) != oom_lever_in("torch", "torch", l);
+}
+
+static const enum oom_lever *order(const struct oom_crash *c, enum oom_crash_work work,
+				   enum oom_cause cause)
+{
+	const struct oom_program *const p = oom_program_of(c);
+	const bool short_of = cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_UNKNOWN;
+	const bool runs = work == OOM_WORK_INFERENCE || work == OOM_WORK_SERVER_SETUP;
+
+	if (oom_format_of(c)->first[0])
+		return oom_format_of(c)->first;
+	if (short_of && c->part == OOM_PART_TRACE)
+		return of_traces;
+	/* XLA compiles a whole step */
+	if (short_of && work == OOM_WORK_COMPILING && c->trains && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
+		return of_compiled_steps;
+	if (short_of && runs && has_own(c, OOM_LEVER_TILE))
+		return of_pictures;
+	if (short_of && runs && !lever(c, OOM_LEVER_GRAPHS) && has_own(c, OOM_LEVER_KV))
+		return of_layers;
+	if (short_of && work == OOM_WORK_INFERENCE && p->activity == OOM_ACTIVITY_SERVES)
+		return of_servers;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if ((rows[i].causes & BIT(cause)) && (rows[i].works & BIT(work)) &&
+		    (!rows[i].phases || rows[i].phases & BIT(c->phase)))
+			return rows[i].levers;
+	return NULL;
+}
+
+/* What a cause that is none of memory asks for, and messages that are of one part. */
+static enum oom_lever instead(const struct oom_crash *c, enum oom_lever lever)
+{
+	const enum oom_lever read = oom_format_of(c)->read;
+
+	if (lever == OOM_LEVER_READ && read)
+		return read;
+	return lever == OOM_LEVER_HOST && c->pinned ? OOM_LEVER_PINNED : lever;
+}
+
+static void add(struct oom_crash_answer *a, const char *prefix, const char *text)
+{
+	if (!text || a->n_fix == OOM_ANSWER_FIXES)
+		return;
+	for (size_t i = 0; i < a->n_fix; i++)
+		if (strstr(a->fix[i], text))
+			return;
+	snprintf(a->fix[a->n_fix++], sizeof(a->fix[0]), "%s%s", prefix, text);
+}
+
+bool oom_alone_too_large(const struct oom_crash *c)
+{
+	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL] && !oom_format_is(c, OOM_FORMAT_PROGRAM) &&
+	       c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_TOTAL];
+}
+
+/* Refused though more than the request is said to be free: a smaller one need not fare better. */
+static bool plenty(const struct oom_crash *c)
+{
+	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_FREE] / 2 > c->bytes[OOM_CRASH_TRIED];
+}
+
+/* One array, not the sum of many, took the host's memory. */
+static bool big_array(const struct oom_crash *c)
+{
+	return oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && c->known[OOM_CRASH_TRIED] &&
+	       c->bytes[OOM_CRASH_TRIED] >= (uint64_t)1 << 30;
+}
+
+/* What the message's own numbers say would do. */
+static void of_numbers(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const double left = (double)c->bytes[OOM_CRASH_FREE], total = (double)c->bytes[OOM_CRASH_TOTAL];
+	const char *const share = oom_format_of(c)->share;
+	char own[160];
+
+	if (cause == OOM_CAUSE_KV_CACHE && c->advised_tokens) {
+		snprintf(own, sizeof(own), "max_model_len %" PRIu64 " or less: what the message itself says would fit",
+			 c->advised_tokens);
+		add(a, "", own);
+	}
+	/* in hundredths, rounded down */
+	if (share && total > 0 && left < total && left / total >= 0.1) {
+		snprintf(own, sizeof(own), "%s %.2f or less: %.2f of %.2f GiB are free", share,
+			 (double)(int)(100 * left / total) / 100, left / 1073741824, total / 1073741824);
+		add(a, "", own);
+	}
+}
+
+/* Nothing of it was at work, or the run has it already. */
+static bool is_pointless(const struct oom_crash *c, enum oom_lever l)
+{
+	/* who has no vocabulary has no logits to speak of */
+	return (l == OOM_LEVER_LOGITS && !has_own(c, OOM_LEVER_LOGITS)) ||
+	       /* frames show what ran, and it was no decoder of images */
+	       (l == OOM_LEVER_TILE && c->traceback && c->part != OOM_PART_IMAGE) ||
+	       (c->set & OOM_SET(l));
+}
+
+/* The text does not say what ran: the first thing to try for each, named as such. */
+static void of_each_work(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	add(a, "if it was training: ", lever(c, OOM_LEVER_BATCH));
+	if (c->phase == OOM_CRASH_FORWARD)
+		add(a, "if it was training: ", lever(c, OOM_LEVER_RECOMPUTE));
+	add(a, "if it was generating or serving: ", lever(c, OOM_LEVER_REQUESTS));
+	if (c->phase == OOM_CRASH_FORWARD)
+		add(a, "if it was not training: ", lever(c, OOM_LEVER_NO_GRAD));
+	else
+		add(a, "if the model was being loaded: ", lever(c, OOM_LEVER_LOAD));
+	if (cause == OOM_CAUSE_UNKNOWN)
+		add(a, "in any case: ", lever(c, OOM_LEVER_OTHERS));
+}
+
+void oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const enum oom_lever *levers = order(c, work, cause);
+	const enum oom_lever part = work == OOM_WORK_TRAINING ? oom_part_of(c)->trains : oom_part_of(c)->runs;
+	const bool of_memory = cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_UNKNOWN || cause == OOM_CAUSE_BUFFER_LIMIT;
+
+	of_numbers(c, cause, a);
+	/* one tensor larger than the card: nothing but that tensor helps */
+	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c))
+		add(a, "", lever(c, OOM_LEVER_LIMIT));
+	if (cause == OOM_CAUSE_UNKNOWN && plenty(c)) {
+		add(a, "first: ", lever(c, OOM_LEVER_OTHERS));
+		add(a, "", lever(c, OOM_LEVER_CAP));
+	}
+	if (of_memory && part)
+		add(a, "", lever(c, part));
+	if (cause == OOM_CAUSE_HOST_RAM && big_array(c))
+		add(a, "", lever(c, OOM_LEVER_ARRAY));
+	if (cause == OOM_CAUSE_HOST_RAM)
+		add(a, "", oom_format_of(c)->limit);
+	for (size_t i = 0; levers && i < MAX_LEVERS && levers[i]; i++) {
+		const bool told = cause == OOM_CAUSE_HOST_RAM && oom_format_of(c)->limit;
+
+		if (is_pointless(c, levers[i]))
+			continue;
+		/* of the limit, all is said above; of parts that nobody named, on a condition */
+		if (!told || levers[i] != OOM_LEVER_HOST)
+			add(a,
+			    cause != OOM_CAUSE_HOST_RAM || work != OOM_WORK_UNKNOWN ? "" :
+			    levers[i] == OOM_LEVER_WORKERS ? "if a DataLoader was running: " :
+			    levers[i] == OOM_LEVER_LOAD_HOST ? "if a model was being loaded: " :
+								"",
+			    lever(c, instead(c, levers[i])));
+	}
+	/* nothing left to halve: what remains changes what is learnt */
+	if (of_memory && work == OOM_WORK_TRAINING && (c->set & OOM_SET(OOM_LEVER_BATCH))) {
+		add(a, "", lever(c, OOM_LEVER_LENGTH));
+		if (!(c->set & OOM_SET(OOM_LEVER_QUANT)))
+			add(a, "", lever(c, OOM_LEVER_ADAPTER));
+	}
+	/* unified memory: the limit is a share of it */
+	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && a->n_fix == OOM_ANSWER_FIXES)
+		a->n_fix--;
+	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
+		add(a, "", lever(c, OOM_LEVER_WATERMARK));
+	if (cause == OOM_CAUSE_UNKNOWN && work != OOM_WORK_UNKNOWN)
+		add(a, "if it has no more than usual: ", lever(c, OOM_LEVER_OTHERS));
+	/* a program that has no such thing */
+	if (levers && !a->n_fix)
+		add(a, "", lever(c, work == OOM_WORK_TRAINING ? OOM_LEVER_BATCH : OOM_LEVER_OTHERS));
+	if (!levers)
+		of_each_work(c, cause, a);
+}
