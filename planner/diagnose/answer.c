@@ -207,8 +207,8 @@ static void observe(const struct oom_crash *c, enum oom_cause cause, struct oom_
 	if (oom_part_of(c)->noun && (out = evidence_slot(a)))
 		snprintf(out, size, "it was asked for by %s", oom_part_of(c)->noun);
 	if (oom_alone_too_large(c) && (out = evidence_slot(a)))
-		snprintf(out, size, "the one tensor asked for is %.1f times what there is: a batch, length or attention matrix out of "
-			 "proportion", tried / total);
+		snprintf(out, size, "the one tensor asked for is %.1f times what there is: a batch, a length, a matrix of length x length "
+			 "or a count out of proportion", tried / total);
 	else if (cause == OOM_CAUSE_TOO_LARGE && c->known[OOM_CRASH_ALLOCATED] && total > 0 && held <= total &&
 		 held > 0.5 * total && (out = evidence_slot(a)))
 		snprintf(out, size, "%.0f %% of the memory are this process's own tensors, no other process's",
@@ -240,6 +240,9 @@ static void observe(const struct oom_crash *c, enum oom_cause cause, struct oom_
 		snprintf(out, size, "what the compiler laid out for the program: %s", c->program_total);
 	if (*c->largest && (out = evidence_slot(a)))
 		snprintf(out, size, "the largest buffer of the program: %s", c->largest);
+	if (cause == OOM_CAUSE_HOST_RAM && oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && c->known[OOM_CRASH_TRIED] &&
+	    tried < gib / 4 && (out = evidence_slot(a)))
+		snprintf(out, size, "the array itself is small: the host is full of what was kept before it (frames, batches, results in lists)");
 	if (cause == OOM_CAUSE_HOST_RAM && c->host_states && c->host_states < (uint64_t)1 << 44 &&
 	    (out = evidence_slot(a)))
 		snprintf(out, size, "%" PRIu64 " parameters x 12 bytes (fp32 weights and Adam's two moments) = %.1f GB of states a rank "

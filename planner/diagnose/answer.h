@@ -49,6 +49,8 @@ enum oom_lever {
 	OOM_LEVER_SCRATCH,      /* the buffers of a computation graph */
 	OOM_LEVER_GATHER,       /* what is gathered from other ranks at once */
 	OOM_LEVER_ARRAY,        /* one array in host memory */
+	OOM_LEVER_DRIVER,       /* a refusal that is not for want of memory */
+	OOM_LEVER_PLACE,        /* what is moved to the device at once */
 	OOM_LEVER_EXPORT,       /* a model traced for another runtime */
 	OOM_LEVERS
 };

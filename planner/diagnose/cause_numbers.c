@@ -190,7 +190,14 @@ void oom_causes_of_card(struct oom_crash *c)
 	}
 	/* a card with a hundredth of it left is full: that much is in pieces, or the driver's own */
 	if (c->known[OOM_CRASH_FREE] && left > tried && left > total / 64) {
-		refused_though_free(c);
+		if (num(c, OOM_CRASH_RESERVED_UNALLOCATED) >= tried)
+			stranded(c);
+		/* ROCm and Windows keep the last of a full card for themselves */
+		if (held > total - total / 8 && left < total / 12)
+			oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.6,
+				      "the card is full but for what the driver keeps, more than the request though that is");
+		if (!c->n_causes)
+			refused_though_free(c);
 		return;
 	}
 	/* what is only a difference of printed numbers may be this process's own context and

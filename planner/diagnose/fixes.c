@@ -101,7 +101,7 @@ static const struct {
 	{CAUSE(LONGEST_BATCH), ANY, 0, DO(V(LONGEST), V(BATCH), V(RECOMPUTE))},
 	{CAUSE(STEP_2), ANY, 0, DO(V(OPTIMIZER), V(SHARD), V(PRECISION), V(ADAPTER))},
 	{CAUSE(LEAK), ANY, 0, DO(V(LEAK))},
-	{CAUSE(KV_CACHE), ANY, 0, DO(V(KV), V(CONTEXT), V(QUANT), V(SPREAD))},
+	{CAUSE(KV_CACHE), ANY, 0, DO(V(KV), V(QUANT), V(SPREAD))},
 	{CAUSE(WRONG_CAPACITY), ANY, 0, DO(V(CAPACITY))},
 	{CAUSE(WATERMARK_CAP), ANY, 0, DO(V(WATERMARK), V(QUANT))},
 	{CAUSE(BUFFER_LIMIT), LOADING, BIT(OOM_CRASH_LOAD), DO(V(LOAD), V(QUANT), V(LIMIT))},
@@ -120,6 +120,7 @@ static const struct {
 	{ANY, TRAINING, 0, DO(V(BATCH), V(RECOMPUTE), V(PRECISION), V(LOGITS), V(OPTIMIZER), V(SHARD))},
 	{ANY, INFERENCE, 0, DO(V(REQUESTS), V(CONTEXT), V(ROOM), V(TILE), V(QUANT), V(OFFLOAD))},
 	{ANY, EVAL, 0, DO(V(EVAL_BATCH), V(EVAL))},
+	{ANY, LOADING, BIT(OOM_CRASH_TO_DEVICE), DO(V(PLACE), V(LOAD), V(QUANT), V(OFFLOAD))},
 	{ANY, LOADING, 0, DO(V(LOAD), V(QUANT), V(OFFLOAD), V(SPREAD))},
 	{ANY, SAVING, 0, DO(V(SAVE))},
 	{ANY, SERVER_SETUP, 0, DO(V(ROOM), V(REQUESTS), V(GRAPHS), V(CONTEXT), V(SPREAD), V(QUANT))},
@@ -137,6 +138,7 @@ static const enum oom_lever of_pictures[MAX_LEVERS] = DO(V(OFFLOAD), V(TILE), V(
 static const enum oom_lever of_layers[MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
 static const enum oom_lever of_servers[MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
 
+static const enum oom_lever of_refusals[MAX_LEVERS] = DO(V(DRIVER), V(OTHERS), V(CAP));
 static const enum oom_lever of_traces[MAX_LEVERS] = DO(V(EXPORT), V(QUANT), V(OTHERS));
 static const enum oom_lever of_compiled_steps[MAX_LEVERS] = DO(V(COMPILE), V(SHARD), V(PRECISION), V(OPTIMIZER));
 
@@ -151,6 +153,12 @@ static bool has_own(const struct oom_crash *c, enum oom_lever l)
 	return lever(c, l) && lever(c, l) != oom_lever_in("torch", "torch", l);
 }
 
+/* Refused though more than the request is said to be free: a smaller one need not fare better. */
+static bool plenty(const struct oom_crash *c)
+{
+	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_FREE] / 2 > c->bytes[OOM_CRASH_TRIED];
+}
+
 static const enum oom_lever *order(const struct oom_crash *c, enum oom_crash_work work,
 				   enum oom_cause cause)
 {
@@ -160,6 +168,8 @@ static const enum oom_lever *order(const struct oom_crash *c, enum oom_crash_wor
 
 	if (oom_format_of(c)->first[0])
 		return oom_format_of(c)->first;
+	if (cause == OOM_CAUSE_UNKNOWN && plenty(c))
+		return of_refusals;
 	if (short_of && c->part == OOM_PART_TRACE)
 		return of_traces;
 	/* XLA compiles a whole step */
@@ -202,12 +212,6 @@ bool oom_alone_too_large(const struct oom_crash *c)
 {
 	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL] && !oom_format_is(c, OOM_FORMAT_PROGRAM) &&
 	       c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_TOTAL];
-}
-
-/* Refused though more than the request is said to be free: a smaller one need not fare better. */
-static bool plenty(const struct oom_crash *c)
-{
-	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_FREE] / 2 > c->bytes[OOM_CRASH_TRIED];
 }
 
 /* One array, not the sum of many, took the host's memory. */
@@ -272,10 +276,6 @@ void oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cau
 	/* one tensor larger than the card: nothing but that tensor helps */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c))
 		add(a, "", lever(c, OOM_LEVER_LIMIT));
-	if (cause == OOM_CAUSE_UNKNOWN && plenty(c)) {
-		add(a, "first: ", lever(c, OOM_LEVER_OTHERS));
-		add(a, "", lever(c, OOM_LEVER_CAP));
-	}
 	if (of_memory && part)
 		add(a, "", lever(c, part));
 	if (cause == OOM_CAUSE_HOST_RAM && big_array(c))
@@ -307,7 +307,7 @@ void oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cau
 		a->n_fix--;
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
 		add(a, "", lever(c, OOM_LEVER_WATERMARK));
-	if (cause == OOM_CAUSE_UNKNOWN && work != OOM_WORK_UNKNOWN)
+	if (cause == OOM_CAUSE_UNKNOWN && work != OOM_WORK_UNKNOWN && !plenty(c))
 		add(a, "if it has no more than usual: ", lever(c, OOM_LEVER_OTHERS));
 	/* a program that has no such thing */
 	if (levers && !a->n_fix)

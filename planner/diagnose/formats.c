@@ -102,6 +102,8 @@ static const struct oom_format formats[] = {
 	 "dmesg -T on the node says whether the kernel's OOM killer did"),
 	ROW("container-memory", 0, 0, "raise the container's memory limit (spark.executor.memoryOverhead on YARN)", NULL),
 	ROW("systemd-oom", OOM_FORMAT_FOREIGN, 0, "raise MemoryMax of the unit, or give the machine more memory or swap", NULL),
+	ROW("earlyoom", OOM_FORMAT_FOREIGN, 0, "more RAM or swap: earlyoom ends the largest process at its thresholds (-m, -s), before the kernel would",
+	    NULL),
 	ROW("bare-killed", OOM_FORMAT_FOREIGN, 0, NULL, DMESG),
 	ROW("elastic-exitcode", 0, 0, NULL, DMESG),
 	ROW("launcher-killing", 0, 0, NULL, .ran_out_of = "lost one of its processes, and its launcher ended the others",

@@ -53,7 +53,7 @@ static const struct {
 	{"collate", OOM_CRASH_DATA, NULL}, {"dataloader", OOM_CRASH_DATA, NULL}, {"dataset", OOM_CRASH_DATA, NULL},
 	{"getitem", OOM_CRASH_DATA, NULL}, {"preprocess", OOM_CRASH_DATA, NULL}, {"augment", OOM_CRASH_DATA, NULL},
 	{"save", OOM_CRASH_SAVE, "load"}, {"saving", OOM_CRASH_SAVE, NULL}, {"~evaluat", OOM_CRASH_EVAL, NULL},
-	{"eval", OOM_CRASH_EVAL, "frame jaxpr shape context"}, {"~validat", OOM_CRASH_EVAL, "python args config environment"}, {"val", OOM_CRASH_EVAL, NULL},
+	{"eval", OOM_CRASH_EVAL, "frame jaxpr shape context mx"}, {"~validat", OOM_CRASH_EVAL, "python args config environment"}, {"val", OOM_CRASH_EVAL, NULL},
 	{"load", OOM_CRASH_LOAD, "data"}, {"loading", OOM_CRASH_LOAD, "data"}, {"loader", OOM_CRASH_LOAD, "data"}, {"pretrained", OOM_CRASH_LOAD, NULL},
 	{"~instantiat", OOM_CRASH_INIT, NULL}, {"~initializ", OOM_CRASH_INIT, NULL}, {"warmup", OOM_CRASH_INIT, "sched"},
 	{"capture", OOM_CRASH_INIT, NULL}, {"profile", OOM_CRASH_INIT, NULL},
@@ -61,7 +61,7 @@ static const struct {
 	{"optimizer", OOM_CRASH_OPTIMIZER, "init"}, {"adamw", OOM_CRASH_OPTIMIZER, NULL},
 	{"prefill", OOM_CRASH_INFERENCE, NULL}, {"~generat", OOM_CRASH_INFERENCE, "data"}, {"decode", OOM_CRASH_INFERENCE, NULL},
 	{"~sampl", OOM_CRASH_INFERENCE, NULL}, {"~infer", OOM_CRASH_INFERENCE, NULL}, {"~predict", OOM_CRASH_INFERENCE, NULL},
-	{"~transcrib", OOM_CRASH_INFERENCE, NULL}, {"~denois", OOM_CRASH_INFERENCE, NULL}, {"rollout", OOM_CRASH_INFERENCE, NULL},
+	{"~transcrib", OOM_CRASH_INFERENCE, NULL}, {"~diariz", OOM_CRASH_INFERENCE, NULL}, {"~denois", OOM_CRASH_INFERENCE, NULL}, {"rollout", OOM_CRASH_INFERENCE, NULL},
 	{"completion", OOM_CRASH_INFERENCE, NULL}, {"completions", OOM_CRASH_INFERENCE, NULL}, {"upscale", OOM_CRASH_INFERENCE, NULL},
 	{"compile", OOM_CRASH_COMPILE, NULL}, {"compiling", OOM_CRASH_COMPILE, NULL}, {"compilation", OOM_CRASH_COMPILE, NULL}, {"autotune", OOM_CRASH_COMPILE, NULL},
 	{"forward", OOM_CRASH_FORWARD, NULL}, {"fwd", OOM_CRASH_FORWARD, NULL}, {"~attention", OOM_CRASH_FORWARD, NULL},
@@ -109,6 +109,8 @@ enum oom_crash_phase oom_identifier_phase(const char *name, const char *end)
 	    (among(words, n, "update") && (among(words, n, "policy") || among(words, n, "actor") ||
 					   among(words, n, "critic"))))
 		return OOM_CRASH_TRAIN_STEP;
+	if (among(words, n, "prompt") && among(words, n, "step"))
+		return OOM_CRASH_INFERENCE;
 	/* "init_device", "_init_weights"; every class has an __init__, and a kernel's "_init_handles" is its launch */
 	if (n > 1 && among(words, n, "init") && !among(words, n, "handles"))
 		return OOM_CRASH_INIT;

@@ -209,12 +209,19 @@ static bool in_training(const struct span *s)
 	       meets(oom_phase_of_forward, s->from, s->to);
 }
 
+/* A program that somebody shows, not the frames of one: its lines are what it does in turn. */
+static bool is_script(const struct oom_crash *c, const struct span *s)
+{
+	return !c->traceback && (oom_text_find(s->from, s->to, "\nimport ") || oom_text_find(s->from, s->to, "\nfrom ") ||
+				 !strncmp(s->from, "import ", 7) || !strncmp(s->from, "from ", 5));
+}
+
 static bool by_frames(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	char buf[32 << 10];
 	struct span s;
 
-	if (!traceback(begin, at, end, &s))
+	if (!traceback(begin, at, end, &s) || is_script(c, &s))
 		return false;
 	inside_closure(&s);
 	s = executed(&s, buf, sizeof(buf));

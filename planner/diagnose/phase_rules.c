@@ -512,6 +512,9 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"Loss ", OOM_CRASH_TRAIN_STEP},
 	{"'loss'", OOM_CRASH_TRAIN_STEP},
 	{"Training", OOM_CRASH_TRAIN_STEP},
+	{"num_inference_steps", OOM_CRASH_INFERENCE},
+	{"guidance_scale", OOM_CRASH_INFERENCE},
+	{"refill failed", OOM_CRASH_INFERENCE},
 	/* a call that somebody shows */
 	{"save_pretrained", OOM_CRASH_SAVE},
 	{".from_pretrained(", OOM_CRASH_LOAD},

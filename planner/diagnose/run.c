@@ -75,12 +75,12 @@ static enum about about(const char *name, size_t n)
 	if (n < 2 || n > 40 || of_file(name, n))
 		return NOTHING;
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
-		if (ends_in(name, n, steps[i]) && !holds(name, n, "max") && !holds(name, n, "per_"))
+		if (ends_in(name, n, steps[i]) && !holds(name, n, "max") && !holds(name, n, "per_") && !holds(name, n, "inference"))
 			return STEP;
 	if (ends_in(name, n, "loss"))
 		return LOSS;
 	for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++)
-		if (ends_in(name, n, tokens[i]))
+		if (ends_in(name, n, tokens[i]) && !holds(name, n, "max_s"))
 			return TOKENS;
 	if (n == 2 && name[0] == 'M' && name[1] == 'A')
 		return MEMORY;

@@ -42,10 +42,7 @@ static const struct {
 	{"enforce_eager=True", OOM_LEVER_GRAPHS},
 	{"--enforce-eager", OOM_LEVER_GRAPHS},
 	{"--disable-cuda-graph", OOM_LEVER_GRAPHS},
-	{"--lowvram", OOM_LEVER_OFFLOAD},
 	{"--novram", OOM_LEVER_OFFLOAD},
-	{"--medvram", OOM_LEVER_OFFLOAD},
-	{"enable_model_cpu_offload()", OOM_LEVER_OFFLOAD},
 	{"enable_sequential_cpu_offload()", OOM_LEVER_OFFLOAD},
 	{"enable_vae_tiling()", OOM_LEVER_TILE},
 	{"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", OOM_LEVER_FRAGMENT},
@@ -78,7 +75,7 @@ static bool letter(char c)
  * part of a longer name. */
 static bool batch_of_one(const char *begin, const char *end)
 {
-	static const char *const words[] = {"batch_size", "batch-size", "batch_size_per_gpu"};
+	static const char *const words[] = {"batch_size", "batch-size", "batch_size_per_gpu", "batch size"};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, words[i])); p++) {

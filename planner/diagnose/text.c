@@ -52,19 +52,33 @@ static size_t escape(const char *p, const char *end)
 	return 1;
 }
 
+/* "\\n" and "\\\"" of a traceback that stands in a string of a JSON log. */
+static size_t quoted(const char *p, const char *end, char *meant)
+{
+	if (end - p < 2 || *p != '\\' || (p[1] != 'n' && p[1] != '"'))
+		return 0;
+	*meant = p[1] == 'n' ? '\n' : '"';
+	return 2;
+}
+
 size_t oom_text_clean(char *text, size_t size, size_t *at)
 {
 	const char *const end = text + size, *const mark = text + *at;
+	const bool json = oom_text_find(text, end, "\\n  File \\\"") || oom_text_find(text, end, "\nFile \\\"") ||
+			  oom_text_find(text, end, "\n  File \\\"");
 	char *out = text;
 
 	for (const char *p = text; p < end;) {
 		const unsigned char c = (unsigned char)*p;
-		const size_t n = c == 033 ? escape(p, end) : 1;
+		char meant = 0;
+		const size_t in_json = json ? quoted(p, end, &meant) : 0, n = in_json ? in_json : c == 033 ? escape(p, end) : 1;
 
 		if (mark >= p && mark < p + n)
 			*at = (size_t)(out - text);
 		/* a bare return is a progress bar's new line */
-		if (c == '\r' && !(p + 1 < end && p[1] == '\n'))
+		if (in_json)
+			*out++ = meant;
+		else if (c == '\r' && !(p + 1 < end && p[1] == '\n'))
 			*out++ = '\n';
 		else if (c >= 0x20 || c == '\n' || c == '\t')
 			*out++ = *p;
