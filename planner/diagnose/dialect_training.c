@@ -214,7 +214,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(WORKERS) = "nnUNet_n_proc_DA=4 or fewer, -npp 1 -nps 1 when predicting"}},
 	{"openrlhf", "deepspeed", "OpenRLHF openrlhf/cli", "OpenRLHF/OpenRLHF@3c3be6234e",
 	 {L(BATCH) = "--train.micro_batch_size lower (once --micro_train_batch_size); or --train.dynamic_batch_enable with fewer tokens a GPU",
-	  L(RECOMPUTE) = "gradient checkpointing of the actor (--gradient_checkpointing)",
+	  L(RECOMPUTE) = "--actor.gradient_checkpointing_enable (once --gradient_checkpointing)",
 	  L(OPTIMIZER) = "--ds.adam_offload (once --adam_offload)",
 	  L(SHARD) = "--ds.zero_stage 3 (once --zero_stage)",
 	  L(LENGTH) = "--rollout.max_new_tokens lower (--generate_max_len; this changes what is learnt)",

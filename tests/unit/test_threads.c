@@ -299,7 +299,7 @@ static const struct thread threads[] = {
 	{"numpy/numpy#13306, before the size was printed", "numpy.core._exceptions.MemoryError: Unable to allocate array with shape (9681, 9681) and data type float64",
 	 "host", "shape(9681, 9681) float64", NO, NO, NO, NO, -1, -1, OOM_CRASH_UNKNOWN, OOM_CAUSE_HOST_RAM},
 	{"NVIDIA/nccl#1284", "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB memory.",
-	 "torch", NO, NO, NO, NO, NO, -1, -1, OOM_CRASH_UNKNOWN, OOM_CAUSE_TOO_LARGE},
+	 "torch", NO, NO, NO, NO, NO, -1, -1, OOM_CRASH_UNKNOWN, OOM_CAUSE_NOT_OOM},
 	{"pytorch/pytorch#465",
 	 "THCudaCheck FAIL file=/x/torch/lib/THC/generic/THCStorage.cu line=66 error=2 : out of memory\nTraceback (most recent call last):\n  File "
 	 "\"main_snli.py\", line 74, in __init__\n    self.model.cuda()\n  File \"/x/torch/nn/modules/module.py\", line 143, in cuda\n    return self._apply("
