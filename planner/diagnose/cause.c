@@ -174,6 +174,30 @@ static void of_request(struct oom_crash *c)
 	}
 }
 
+/* A loop of one's own: the statement before the message joins what the model said, "preds = torch.cat(...)". */
+static bool joins_outputs(const char *begin, const char *at)
+{
+	static const char *const joins[] = {"torch.cat(", "torch.stack(", "torch.vstack(", ".append(", ".extend("};
+	static const char *const outputs[] = {"pred", "logit", "output", "prob", "embed", "feat", "score"};
+	const char *line = oom_line_begin(begin, at), *to = line;
+
+	for (int n = 0; n < 3 && to > begin; n++) {
+		const char *const from = oom_line_begin(begin, to - 1);
+		bool joined = false, said = false;
+
+		for (size_t i = 0; i < sizeof(joins) / sizeof(joins[0]); i++)
+			joined |= oom_text_find(from, to, joins[i]) != NULL;
+		for (size_t i = 0; i < sizeof(outputs) / sizeof(outputs[0]); i++)
+			said |= oom_text_find(from, to, outputs[i]) != NULL;
+		if (joined && said)
+			return true;
+		if (!oom_text_find(from, to, "^^") && !oom_text_find(from, to, "~~"))
+			break;
+		to = from;
+	}
+	return false;
+}
+
 /* Outputs pile up where batches are joined; a forward pass of an evaluation is as large as its
  * batch. */
 static void evaluation(struct oom_crash *c, const char *begin, const char *at)
@@ -189,6 +213,10 @@ static void evaluation(struct oom_crash *c, const char *begin, const char *at)
 			oom_cause_say(c, OOM_CAUSE_EVAL_LOGITS, 0.85, "outputs of the batches are joined");
 			return;
 		}
+	if (joins_outputs(begin, at)) {
+		oom_cause_say(c, OOM_CAUSE_EVAL_LOGITS, 0.8, "the line that failed keeps the outputs of the batches");
+		return;
+	}
 	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
 		if (oom_text_find(begin, at, modules[i])) {
 			oom_cause_say(c, OOM_CAUSE_EVAL_LOGITS, 0.45,

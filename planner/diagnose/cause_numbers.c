@@ -211,6 +211,12 @@ void oom_causes_of_card(struct oom_crash *c)
 	if (c->known[OOM_CRASH_FREE] && left < tried && !c->known[OOM_CRASH_PROCESS] && !c->known[OOM_CRASH_ALLOCATED] && c->n_processes == 1) {
 		const bool rest = total > left + c->process[0].bytes + GIB / 2;
 
+		/* a desktop's few MiB fill no card: what is not listed does */
+		if (c->process[0].bytes < (total - left) / 4) {
+			oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.75, "the request exceeds what is free; the processes that are listed hold little of the rest");
+			return;
+		}
+
 		snprintf(why, sizeof(why), "a process of that number holds %.2f GiB; the message does not say that it is this one",
 			 (double)c->process[0].bytes / (double)GIB);
 		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, rest ? 0.55 : 0.45, why);

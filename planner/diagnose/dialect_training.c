@@ -133,7 +133,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(ADAPTER) = "--tuner_type lora with --quant_method bnb --quant_bits 4 (this changes what is learnt)",
 	  L(LOAD) = "--quant_method bnb --quant_bits 4, or --deepspeed zero3: without it every rank loads all weights",
 	  L(QUANT) = "--quant_method bnb --quant_bits 4",
-	  L(KV) = "--vllm_gpu_memory_utilization lower, --sleep_level 1, --offload_optimizer true while it generates",
+	  L(KV) = "--vllm_max_model_len lower; --vllm_gpu_memory_utilization higher where the engine has the card alone, lower with --sleep_level 1 where a trainer shares it",
 	  L(ROOM) = "--vllm_gpu_memory_utilization lower: engine and trainer share the card",
 	  L(WORKERS) = "--dataset_num_proc and --dataloader_num_workers lower, --streaming true"}},
 	{"verl", "torch", "verl.readthedocs.io perf_tuning", "volcengine/verl@b178a3cd56",

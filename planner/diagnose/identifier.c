@@ -104,6 +104,8 @@ enum oom_crash_phase oom_identifier_phase(const char *name, const char *end)
 		if (among(words, n, senses[i].word) &&
 		    !(senses[i].not_with && any_among(words, n, senses[i].not_with)))
 			return senses[i].phase;
+	if (among(words, n, "init") && among(words, n, "model"))
+		return OOM_CRASH_INIT;
 	/* "train_step", "grad_step", "update_policy" */
 	if ((among(words, n, "step") && among(words, n, "grad")) ||
 	    (among(words, n, "update") && (among(words, n, "policy") || among(words, n, "actor") ||
@@ -278,12 +280,35 @@ bool oom_phase_by_deeper(struct oom_crash *c, const char *begin, const char *at)
 	return false;
 }
 
-/* Ray's table of the largest workers names their methods: "260.26 ray::WorkerDict.save_checkpoint" */
+/* "WorkerDict.actor_rollout_ref_update_actor": verl puts the roles of a worker before what it does */
+static const char *method_of(const char *name, const char *stop)
+{
+	static const char *const roles[] = {"actor_rollout_ref_", "actor_rollout_"};
+
+	for (const char *p = name; p < stop; p++)
+		if (*p == '.')
+			name = p + 1;
+	for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++)
+		if ((size_t)(stop - name) > strlen(roles[i]) && !memcmp(name, roles[i], strlen(roles[i])))
+			return name + strlen(roles[i]);
+	return name;
+}
+
+/* Ray names the method of the worker: in its table of the largest, "260.26 ray::WorkerDict.save_checkpoint", and before
+ * the traceback that it passes on, "ray::FSDPPolicyWorkerBase.init_model() (pid=1, ...)". */
 bool oom_phase_by_workers(struct oom_crash *c, const char *at, const char *end)
 {
-	const char *p = oom_format_is(c, OOM_FORMAT_LISTS_WORKERS) ? oom_text_find(at, end, "ray::") : NULL;
+	const bool table = oom_format_is(c, OOM_FORMAT_LISTS_WORKERS);
 
-	return p && by_name(c, p + 5, name_end(p + 5, end), 0.75);
+	for (const char *p = at; (p = oom_text_find(p, end, "ray::"));) {
+		const char *const stop = name_end(p += 5, end), *const name = method_of(p, stop);
+
+		if (table)
+			return by_name(c, p, stop, 0.75);
+		if (stop < end && *stop == '(' && name > p && by_name(c, name, stop, 0.75))
+			return true;
+	}
+	return false;
 }
 
 /* ---- lines of a log ---- */

@@ -79,6 +79,8 @@ static const struct {
 	{"autoencoder_kl", 0, OOM_PART_IMAGE, 0},
 	{"VAEDecode", 0, OOM_PART_IMAGE, 0},
 	{"in decode_latents", 0, OOM_PART_IMAGE, 0},
+	{"VideoDecode", 0, OOM_PART_IMAGE, 0},
+	{"tokenizers/wan", 0, OOM_PART_IMAGE, 0},
 };
 
 const struct oom_part *oom_part_of(const struct oom_crash *c)

@@ -342,6 +342,7 @@ static bool by_nearest(struct oom_crash *c, const char *begin, const char *at, c
 {
 	const char *stop = oom_line_end(at, end);
 	unsigned done = 0;              /* phases that a line called over */
+	bool steps = false;             /* a program that infers counted some */
 
 	for (const char *to = stop; to > begin;) {
 		const char *const from = oom_line_begin(begin, to);
@@ -350,6 +351,11 @@ static bool by_nearest(struct oom_crash *c, const char *begin, const char *at, c
 
 		if (over)
 			done |= 1u << verb;
+		/* a bar of its own that no word of loading names: what was loaded before it is there */
+		if (oom_text_find(from, to, "it/s]") && !oom_text_find(from, to, "oad") && !oom_text_find(from, to, "etching")) {
+			done |= 1u << OOM_CRASH_LOAD;
+			steps |= oom_program_of(c)->activity == OOM_ACTIVITY_INFERS;
+		}
 		/* a bar that has reached its end is of what is over */
 		if (!over && (by_word(c, oom_phase_of_words, from, to, 0.6) ||
 			      (verb != OOM_CRASH_UNKNOWN && oom_phase_settle(c, verb, 0.6, "what the log says it is doing"))) &&
@@ -358,7 +364,8 @@ static bool by_nearest(struct oom_crash *c, const char *begin, const char *at, c
 		oom_phase_settle(c, OOM_CRASH_UNKNOWN, 0, "");
 		to = from > begin ? from - 1 : begin;
 	}
-	return by_word(c, oom_phase_of_words, stop, end, 0.6);
+	return (steps && oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.6, "a program that infers counts steps")) ||
+	       by_word(c, oom_phase_of_words, stop, end, 0.6);
 }
 
 /* Where several layers report one refusal, the function that asked stands on a line next to it. */
@@ -376,7 +383,7 @@ static void around_forward(struct oom_crash *c, const char *begin, const char *a
 {
 	struct oom_crash said = *c;
 
-	if (by_nearest(&said, begin, at, end) &&
+	if ((oom_phase_by_workers(&said, at, end) || by_nearest(&said, begin, at, end)) &&
 	    (said.phase == OOM_CRASH_INFERENCE || said.phase == OOM_CRASH_EVAL))
 		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
 }

@@ -14,8 +14,9 @@
 static const struct oom_program programs[] = {
 	{"pytest", "a test run", OOM_ACTIVITY_TESTS, "torch",
 	 {"@_pytest", "short test summary info", "::test_", "pytest ", "@unittest", "PYTORCH_TEST_WITH"}, NULL, {NULL}},
+	{"framepack", "FramePack", OOM_ACTIVITY_INFERS, "diffusers", {"@FramePack", "@diffusers_helper"}, NULL, {NULL}},
 	{"comfyui", "ComfyUI", OOM_ACTIVITY_INFERS, "comfyui",
-	 {"ComfyUI", "comfyui", "comfy-env", "@comfy", "@comfy_extras", "got prompt", "comfy.ldm", "KSampler"}, "diffusers-train", {NULL}},
+	 {"ComfyUI", "comfyui", "comfy-env", "@comfy", "@comfy_extras", "got prompt", "comfy.ldm", "KSampler", "ran out of memory on your GPU"}, "diffusers-train", {NULL}},
 	{"webui", "the Stable Diffusion web UI", OOM_ACTIVITY_INFERS, "webui",
 	 {"stable-diffusion-webui", "sd.webui", "AUTOMATIC1111", "Fooocus", "@ldm_patched", "sd_hijack", "@invokeai", "InvokeAI", "modules/processing.py", "sd_samplers",
 	  "memmon.py", "[Unload] Trying to free", "[Memory Management]"}, "diffusers-train", {NULL}},
@@ -65,7 +66,7 @@ static const struct oom_program programs[] = {
 	{"gaussian-splatting", "Gaussian splatting", OOM_ACTIVITY_TRAINS, "splatting",
 	 {"gaussian-splatting", "@gaussian_renderer", "diff_gaussian_rasterization", "rasterize_gaussians", "gaussian_model.py", "@gsplat"}, NULL, {NULL}},
 	{"monai", "MONAI", OOM_ACTIVITY_EITHER, "monai", {"@monai", "sliding_window_inference", "MONAI", "SwinUNETR"}, NULL, {NULL}},
-	{"nnunet", "nnU-Net", OOM_ACTIVITY_EITHER, "nnunet", {"@nnunetv2", "@nnunet", "nnUNet"}, NULL, {NULL}},
+	{"nnunet", "nnU-Net", OOM_ACTIVITY_EITHER, "nnunet", {"@nnunetv2", "@nnunet", "nnUNet", "Prediction on device was unsuccessful"}, NULL, {NULL}},
 	{"fairseq", "fairseq", OOM_ACTIVITY_TRAINS, "fairseq", {"@fairseq", "fairseq.trainer", "fairseq_cli"}, NULL, {NULL}},
 	{"lightning", "Lightning", OOM_ACTIVITY_EITHER, "lightning",
 	 {"@pytorch_lightning", "@lightning", "@lightning_fabric", "LightningModule"}, NULL, {NULL}},
@@ -166,10 +167,13 @@ static bool shows(const struct oom_program *p, const char *begin, const char *en
 	return false;
 }
 
-static const struct oom_program *find(const char *begin, const char *end)
+/* Who trains does not run on a runtime that serves: where it is named there, it is in the name of a model. */
+static const struct oom_program *find(const struct oom_crash *c, const char *begin, const char *end)
 {
+	const bool serves = oom_runtime_is(c, OOM_RUNTIME_LAYERED);
+
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
-		if (shows(&programs[i], begin, end))
+		if (!(serves && programs[i].activity == OOM_ACTIVITY_TRAINS) && shows(&programs[i], begin, end))
 			return &programs[i];
 	return NULL;
 }
@@ -214,11 +218,11 @@ void oom_decode_program(struct oom_crash *c, const char *begin, const char *at, 
 	     q++)
 		head = q;
 	if (head)
-		p = find(head, oom_line_end(at, end));
+		p = find(c, head, oom_line_end(at, end));
 	if (!p)
-		p = find(oom_line_begin(begin, at), oom_line_end(at, end));
+		p = find(c, oom_line_begin(begin, at), oom_line_end(at, end));
 	if (!p)
-		p = find(at - begin > 6000 ? at - 6000 : begin,
+		p = find(c, at - begin > 6000 ? at - 6000 : begin,
 			 end - at > 2000 ? at + 2000 : end);
 	p = upper_of(p, begin, end);
 	c->program[0] = 0;

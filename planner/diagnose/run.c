@@ -75,7 +75,7 @@ static enum about about(const char *name, size_t n)
 	if (n < 2 || n > 40 || of_file(name, n))
 		return NOTHING;
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
-		if (ends_in(name, n, steps[i]) && !holds(name, n, "max") && !holds(name, n, "per_") && !holds(name, n, "inference"))
+		if (ends_in(name, n, steps[i]) && !holds(name, n, "max") && !holds(name, n, "per_") && !holds(name, n, "inference") && !holds(name, n, "accumulation"))
 			return STEP;
 	if (ends_in(name, n, "loss"))
 		return LOSS;

@@ -58,6 +58,9 @@ void oom_torch_numbers(struct oom_crash *c, const char *at, const char *end)
 	oom_number_precedes(c, OOM_CRASH_TOTAL, at, end, " total capacity");
 	oom_number_follows(c, OOM_CRASH_TOTAL, at, end, "total capacity of", false);
 	oom_number_follows(c, OOM_CRASH_TOTAL, at, end, "total capacty of", false);
+	/* a sentence that a page cut off: "(GPU 0; 12.00 GiB total" */
+	if (!c->known[OOM_CRASH_TOTAL])
+		oom_number_precedes(c, OOM_CRASH_TOTAL, at, oom_line_end(at, end), " total");
 	oom_number_precedes(c, OOM_CRASH_FREE, at, end, " free;");
 	oom_number_follows(c, OOM_CRASH_FREE, at, end, "of which", false);
 	oom_number_precedes(c, OOM_CRASH_FREE, at, end, " free of");
