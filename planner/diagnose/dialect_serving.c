@@ -19,7 +19,7 @@ const struct oom_dialect oom_dialects_serving[] = {
 	 {L(SCORES) = "pipe.enable_xformers_memory_efficient_attention() or enable_attention_slicing(): no full score matrix",
 	  L(REQUESTS) = "num_images_per_prompt=1, one prompt at a time",
 	  L(CONTEXT) = "a smaller height and width, fewer frames",
-	  L(OFFLOAD) = "pipe.enable_model_cpu_offload(); enable_sequential_cpu_offload() needs least",
+	  L(OFFLOAD) = "pipe.enable_sequential_cpu_offload() needs least, pipe.enable_model_cpu_offload() is faster",
 	  L(TILE) = "pipe.enable_vae_tiling() and pipe.enable_vae_slicing()",
 	  L(QUANT) = "torch_dtype=torch.bfloat16 and a quantised transformer (BitsAndBytesConfig, GGUF)",
 	  L(KV) = "",
