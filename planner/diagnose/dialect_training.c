@@ -220,7 +220,6 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(LENGTH) = "--rollout.max_new_tokens lower (--generate_max_len; this changes what is learnt)",
 	  L(KV) = "--vllm.gpu_memory_utilization lower with --vllm.enable_sleep: engine and trainer share the card",
 	  L(ROOM) = "--vllm.gpu_memory_utilization lower with --vllm.enable_sleep: engine and trainer share the card",
-	  L(REQUESTS) = "--rollout.micro_batch_size lower (--micro_rollout_batch_size)",
 	  L(HOST) = "more host memory for the node: no adam_offload, fewer roles and vLLM engines on it"}},
 	{"slime", "megatron", "slime slime/utils/arguments.py", "THUDM/slime@624b824a89",
 	 {L(BATCH) = "--max-tokens-per-gpu lower with --use-dynamic-batch-size",
