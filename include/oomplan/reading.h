@@ -83,6 +83,11 @@ OOM_API const char *oom_reading_file(const struct oom_reading *reading, size_t i
 OOM_API void oom_reading_apply(const struct oom_reading *reading, struct oom_plan *plan,
 			       void (*tell)(void *data, const char *text), void *data);
 
+/* Where the files take bf16 if the card has it ("auto", dtype=None) and the plan still does: on a card before
+ * compute capability 8.0 the same in fp16. */
+OOM_API void oom_reading_on_card(const struct oom_reading *reading, double compute_capability,
+				 struct oom_plan *plan);
+
 /* A file's key for a knob, if one of its entries set it alone and as it stands: "micro_batch_size";
  * NULL: none. */
 OOM_API const struct oom_setting *oom_reading_key_of(const struct oom_reading *reading,

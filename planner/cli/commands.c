@@ -161,6 +161,7 @@ static int begin_with_files(const struct oom_command *cmd, struct oom_job *job,
 	struct oom_error err = {{0}};
 	struct oom_job files = {.plan = oom_plan_default(), .command = job->command,
 				.n_command = job->n_command};
+	bool own;
 	int code = 0;
 
 	quiet.idle = NULL;
@@ -171,7 +172,9 @@ static int begin_with_files(const struct oom_command *cmd, struct oom_job *job,
 		files.framework = job->framework;
 		code = oom_from_read(&files, cmd->points);
 	}
+	own = job->plan.precision != oom_plan_default().precision;
 	memset(job, 0, cmd->args_size);
+	job->own_precision = own;
 	job->command = files.command;
 	job->n_command = files.n_command;
 	job->plan = files.plan;

@@ -225,6 +225,8 @@ int oom_target_open(const struct oom_job *job, struct oom_target *t, bool need_g
 		return oom_complain(OOM_EXIT_USAGE, "which GPU? --gpu NAME (oomplan list gpus) or "
 						    "--gpu-memory SIZE");
 	code = open_gpu(job, t);
+	oom_from_on_card((struct oom_job *)(uintptr_t)job, t->q.gpu);
+	t->q.plan = job->plan;
 	if (!code)
 		code = open_lengths(job, t);
 	if (!code)

@@ -75,6 +75,21 @@ bool emit_is(const struct emission *e, const char *knob, const char *value)
 	return !strcmp(emit_fact(e, knob, buf), value);
 }
 
+bool emit_adapted(const struct emission *e)
+{
+	return oom_plan_adapted(e->plan);
+}
+
+bool emit_deepspeed(const struct emission *e)
+{
+	return emit_is(e, "engine", "deepspeed");
+}
+
+bool emit_fsdp(const struct emission *e)
+{
+	return emit_is(e, "engine", "fsdp1") || emit_is(e, "engine", "fsdp2");
+}
+
 /* ---- the tree ---- */
 
 static struct doc_node *branch(struct emission *e, const char *path, const char **leaf)
@@ -227,7 +242,7 @@ static void compare(const struct emit_target *target, const struct oom_plan *ask
 	const struct emission wanted = {.plan = want, .model = ""}, given = {.plan = got, .model = ""};
 
 	/* two knobs say it, the older one for NF4 */
-	if (!listed(target->elsewhere, "base-weights") && strcmp(base_bits(&wanted), base_bits(&given)))
+	if (out->n_unsaid + 2 < OOM_EMIT_UNSAID_MAX && !listed(target->elsewhere, "base-weights") && strcmp(base_bits(&wanted), base_bits(&given)))
 		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--base-weights of %s bits",
 			 base_bits(&wanted));
 	/* a global batch says the accumulation where the GPUs are known */

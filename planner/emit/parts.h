@@ -43,6 +43,9 @@ extern const struct emit_target emit_targets[];
 /* emit.c: what a knob or a fact of frameworks (model, method, base-bits, @dtype, @autocast) is in the
  * plan, as a row's value; "" where the plan says nothing. */
 const char *emit_fact(const struct emission *e, const char *knob, char buf[160]);
+bool emit_adapted(const struct emission *e);
+bool emit_deepspeed(const struct emission *e);
+bool emit_fsdp(const struct emission *e);
 /* A knob about the card, the host or the verdict: no file of a framework says it. */
 bool emit_is_aside(const char *knob);
 bool emit_is(const struct emission *e, const char *knob, const char *value);

@@ -31,6 +31,119 @@ static const struct fw_row *row_of(const struct oom_reading *r, const struct oom
 	return NULL;
 }
 
+/* ---- one line ---- */
+
+bool patch_locate(const char *line, size_t n, const struct patch_change *c, size_t *from, size_t *to)
+{
+	const size_t key = strlen(c->key), was = strlen(c->was);
+
+	for (size_t i = 0; i + key < n; i++) {
+		size_t at = i + key;
+
+		if (strncmp(line + i, c->key, key) ||
+		    (i && (isalnum((unsigned char)line[i - 1]) || line[i - 1] == '_')))
+			continue;
+		/* "key": value, key = value, key: value, --key value, --key=value */
+		at += at < n && line[at] == '"';
+		while (at < n && (line[at] == ' ' || line[at] == '\t'))
+			at++;
+		at += at < n && (line[at] == ':' || line[at] == '=');
+		while (at < n && (line[at] == ' ' || line[at] == '\t'))
+			at++;
+		*from = *to = at;
+		/* "key:" with nothing behind it */
+		if (!was && (at == n || line[at] == '#') && line[i + key] == ':')
+			return true;
+		at += at < n && (line[at] == '"' || line[at] == '\'');
+		if (!was || at + was > n || strncmp(line + at, c->was, was))
+			continue;
+		*to = at + was;
+		if (at > *from && *to < n && line[*to] == line[*from])
+			(*to)++;
+		return *to == n || !isalnum((unsigned char)line[*to]);
+	}
+	return false;
+}
+
+/* ---- where ---- */
+
+/* "${a.b}", "$NAME", "${NAME:-8}" behind the key: the name, its last level; false: no reference stands there. */
+static bool refers(const char *line, size_t n, const char *key, char *name, size_t size)
+{
+	const size_t key_n = strlen(key);
+	size_t at = 0, len = 0;
+
+	while (at + key_n < n && strncmp(line + at, key, key_n))
+		at++;
+	at += key_n;
+	while (at < n && strchr(" \t\"':=", line[at]))
+		at++;
+	if (at >= n || line[at] != '$')
+		return false;
+	at++;
+	at += at < n && line[at] == '{';
+	for (; at < n && (isalnum((unsigned char)line[at]) || line[at] == '_' || line[at] == '.'); at++) {
+		if (line[at] == '.')
+			len = 0;
+		else if (len + 1 < size)
+			name[len++] = line[at];
+	}
+	name[len] = 0;
+	return len > 0;
+}
+
+/* The line where the value itself stands: the key's, or the one that sets what it refers to.  name: of that key. */
+static bool stands_at(const char *text, size_t size, struct patch_change *c, char *name, size_t name_size)
+{
+	const char *end = text + size;
+	uint32_t line = 1;
+	size_t from, to;
+	char wanted[80] = "";
+
+	for (const char *p = text; p < end; line++) {
+		const char *eol = memchr(p, '\n', (size_t)(end - p));
+		const size_t n = (size_t)((eol ? eol : end) - p);
+
+		if (line == c->line && patch_locate(p, n, c, &from, &to))
+			return true;
+		if (line == c->line && !refers(p, n, c->key, wanted, sizeof(wanted)))
+			return false;
+		p += n + (eol != NULL);
+	}
+	if (!*wanted || strlen(wanted) >= name_size)
+		return false;
+	strcpy(name, wanted);
+	c->key = name;
+	line = 1;
+	for (const char *p = text; p < end; line++) {
+		const char *eol = memchr(p, '\n', (size_t)(end - p));
+		const size_t n = (size_t)((eol ? eol : end) - p);
+
+		c->line = line;
+		if (patch_locate(p, n, c, &from, &to))
+			return true;
+		p += n + (eol != NULL);
+	}
+	return false;
+}
+
+/* The change can be made on a line of its file as that is; a command line has none. */
+static bool finds(struct patch_change *c)
+{
+	struct oom_error err;
+	char *text = NULL;
+	size_t size;
+	bool found;
+
+	if (access(c->file, F_OK))
+		return true;
+	if (oom_read_text(&text, &size, c->file, DOC_MAX_BYTES, &err))
+		return false;
+	found = stands_at(text, size, c, c->name, sizeof(c->name));
+	free(text);
+	return found;
+}
+
 /* How the file spells this knob's new value; false: no key of it does. */
 static bool spell(const struct oom_reading *r, const struct oom_option *k, const char *value,
 		  struct patch_change *c)
@@ -53,38 +166,7 @@ static bool spell(const struct oom_reading *r, const struct oom_option *k, const
 	c->line = s->line;
 	c->key = dot ? dot + 1 : s->key;
 	c->was = s->value;
-	return true;
-}
-
-/* ---- one line ---- */
-
-bool patch_locate(const char *line, size_t n, const struct patch_change *c, size_t *from, size_t *to)
-{
-	const size_t key = strlen(c->key), was = strlen(c->was);
-
-	for (size_t i = 0; i + key < n; i++) {
-		size_t at = i + key;
-
-		if (strncmp(line + i, c->key, key) ||
-		    (i && (isalnum((unsigned char)line[i - 1]) || line[i - 1] == '_')))
-			continue;
-		/* "key": value, key = value, key: value, --key value, --key=value */
-		at += at < n && line[at] == '"';
-		while (at < n && (line[at] == ' ' || line[at] == '\t'))
-			at++;
-		at += at < n && (line[at] == ':' || line[at] == '=');
-		while (at < n && (line[at] == ' ' || line[at] == '\t'))
-			at++;
-		*from = at;
-		at += at < n && (line[at] == '"' || line[at] == '\'');
-		if (!was || at + was > n || strncmp(line + at, c->was, was))
-			continue;
-		*to = at + was;
-		if (at > *from && *to < n && line[*to] == line[*from])
-			(*to)++;
-		return *to == n || !isalnum((unsigned char)line[*to]);
-	}
-	return false;
+	return finds(c);
 }
 
 bool patch_is_text(const char *word)
@@ -96,8 +178,8 @@ bool patch_is_text(const char *word)
 	       strcmp(word, "False") && strcmp(word, "null");
 }
 
-/* The line with its new value: quotes where the old value had them. */
-static void put_changed(struct emit_text *t, const char *line, size_t n, const struct patch_change *c)
+/* A line with one new value: quotes where the old value had them. */
+static void put_value(struct emit_text *t, const char *line, size_t n, const struct patch_change *c)
 {
 	size_t from = 0, to = 0;
 	char quote;
@@ -107,12 +189,40 @@ static void put_changed(struct emit_text *t, const char *line, size_t n, const s
 		return;
 	}
 	quote = line[from] == '"' || line[from] == '\'' ? line[from] : 0;
-	emit_put(t, "%.*s", (int)from, line);
+	emit_put(t, "%.*s%s", (int)from, line, from == to && from && line[from - 1] == ':' ? " " : "");
 	if (quote && patch_is_text(c->word))
 		emit_put(t, "%c%s%c", quote, c->word, quote);
 	else
 		emit_put(t, "%s", c->word);
-	emit_put(t, "%.*s", (int)(n - to), line + to);
+	emit_put(t, "%s%.*s", from == to && to < n ? "  " : "", (int)(n - to), line + to);
+}
+
+static bool changes(const struct patch_change *c, const char *file, size_t line)
+{
+	return !c->added && c->line == line && !strcmp(c->file, file);
+}
+
+/* The line with all its new values: a command may stand on one. */
+static void put_changed(struct emit_text *t, const char *line, size_t n, const struct patch_change *c, size_t n_changes,
+			const char *file, size_t number)
+{
+	struct emit_text now = {.text = NULL};
+
+	emit_put(&now, "%.*s", (int)n, line);
+	for (size_t i = 0; i < n_changes && now.text; i++) {
+		struct emit_text next = {.text = NULL};
+
+		if (!changes(&c[i], file, number))
+			continue;
+		put_value(&next, now.text, now.n, &c[i]);
+		next.failed |= now.failed;
+		emit_text_release(&now);
+		now = next;
+	}
+	t->failed |= now.failed || !now.text;
+	if (now.text)
+		emit_put(t, "%s", now.text);
+	emit_text_release(&now);
 }
 
 /* ---- one file ---- */
@@ -124,12 +234,12 @@ static size_t line_at(const char *text, size_t size, size_t at)
 	return eol ? (size_t)(eol - text) + 1 : size;
 }
 
-static const struct patch_change *change_of(const struct patch_change *c, size_t n, const char *file, size_t line)
+static bool is_changed(const struct patch_change *c, size_t n, const char *file, size_t line)
 {
 	for (size_t i = 0; i < n; i++)
-		if (!c[i].added && c[i].line == line && !strcmp(c[i].file, file))
-			return &c[i];
-	return NULL;
+		if (changes(&c[i], file, line))
+			return true;
+	return false;
 }
 
 /* The lines that are new beside this one; the count of them. */
@@ -147,19 +257,20 @@ static size_t put_added(struct emit_text *t, const struct patch_change *c, size_
 	return count;
 }
 
-static void put_line(struct emit_text *t, const char *text, size_t len, const struct patch_change *here, bool added,
-		     bool eol)
+static void put_line(struct emit_text *t, const char *text, size_t len, const struct patch_change *c, size_t n,
+		     const char *file, size_t line, bool eol)
 {
+	const bool changed = is_changed(c, n, file, line), added = put_added(NULL, c, n, file, line, false) != 0;
 	/* a line below the last one ends that one too */
 	const char *const missing = eol ? "" : "\\ No newline at end of file\n";
 
-	if (!here && (eol || !added)) {
+	if (!changed && (eol || !added)) {
 		emit_put(t, " %.*s\n%s", (int)len, text, missing);
 		return;
 	}
 	emit_put(t, "-%.*s\n%s+", (int)len, text, missing);
-	if (here)
-		put_changed(t, text, len, here);
+	if (changed)
+		put_changed(t, text, len, c, n, file, line);
 	else
 		emit_put(t, "%.*s", (int)len, text);
 	emit_put(t, "\n%s", added ? "" : missing);
@@ -181,8 +292,7 @@ static void hunk(struct emit_text *t, const char *text, size_t size, const struc
 
 		if (line >= first) {
 			put_added(t, c, n, file, line, true);
-			put_line(t, text + at, next - at - eol, change_of(c, n, file, line),
-				 put_added(NULL, c, n, file, line, false) != 0, eol);
+			put_line(t, text + at, next - at - eol, c, n, file, line, eol);
 			put_added(t, c, n, file, line, false);
 		}
 		at = next;

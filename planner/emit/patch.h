@@ -16,6 +16,7 @@ struct patch_change {
 	/* no change of that line: `word` is a whole line, put below it or above it */
 	bool added, above;
 	char word[240];
+	char name[80];          /* of the variable that holds the value, where the key only refers to it */
 };
 
 /* Where the key's value stands in the line: [*from, *to); false: it does not. */

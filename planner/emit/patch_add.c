@@ -122,17 +122,65 @@ static bool add_to(const struct oom_reading *r, const struct fw_part *p, const c
 	return found;
 }
 
+/* The key stands there and says nothing yet: "max_seq_len: null", "auto". */
+static bool fill_in(const struct oom_reading *r, const struct fw_part *p, const char *key, const char *word,
+		    struct patch_change *out)
+{
+	const size_t prefix = strlen(p->prefix);
+	struct oom_error err;
+	char *text = NULL;
+	size_t size, n = 0, from, to;
+	const char *line;
+	bool found = false;
+
+	for (size_t i = 0; i < r->n_settings && !found; i++) {
+		const struct oom_setting *s = &r->settings[i];
+		const bool json = p->doc.format && !strcmp(p->doc.format, "json");
+
+		if (!s->line || s->kind == OOM_SETTING_DEFAULT || strcmp(s->file, p->file) ||
+		    strncmp(s->key, p->prefix, prefix) || strcmp(s->key + prefix, key))
+			continue;
+		if (oom_read_text(&text, &size, p->file, DOC_MAX_BYTES, &err))
+			return false;
+		*out = (struct patch_change){.file = s->file, .line = s->line, .key = last_name(s->key), .was = s->value};
+		/* a word takes quotes of its own where the old value had none */
+		snprintf(out->word, sizeof(out->word), json && patch_is_text(word) && strcmp(s->value, "auto") ? "\"%s\"" : "%s", word);
+		line = line_of(text, s->line, &n);
+		found = line && patch_locate(line, n, out, &from, &to);
+		free(text);
+		if (!found)
+			return false;
+	}
+	return found;
+}
+
+static bool stands(const struct oom_reading *r, const struct fw_part *p, const char *key)
+{
+	const size_t prefix = strlen(p->prefix);
+
+	for (size_t i = 0; i < r->n_settings; i++) {
+		const struct oom_setting *s = &r->settings[i];
+
+		if (s->line && s->kind != OOM_SETTING_DEFAULT && !strcmp(s->file, p->file) &&
+		    !strncmp(s->key, p->prefix, prefix) && !strcmp(s->key + prefix, key))
+			return true;
+	}
+	return false;
+}
+
 bool patch_add(const struct oom_reading *r, const char *knob, const char *value, struct patch_change *out)
 {
 	struct oom_key_change c;
 
 	/* names joined by '+' are a list, and each format has lists of its own */
-	if (!oom_reading_change(r, knob, value, &c) || *c.file || strchr(c.key, '*') || strchr(c.word, '+'))
+	if (fw_is_withheld(r->all, knob) || !oom_reading_change(r, knob, value, &c) || *c.file || strchr(c.key, '*') || strchr(c.word, '+'))
 		return false;
 	for (size_t i = 0; i < r->n_parts; i++) {
 		bool idle;
 		const struct fw_row *row = framework_row(r->parts[i]->fw, c.key, &idle);
 
+		if (row && row->knob && !strcmp(row->knob, knob) && stands(r, r->parts[i], c.key))
+			return fill_in(r, r->parts[i], c.key, c.word, out);
 		if (row && row->knob && !strcmp(row->knob, knob) && add_to(r, r->parts[i], c.key, c.word, out))
 			return true;
 	}

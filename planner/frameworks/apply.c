@@ -23,6 +23,7 @@ static const struct stand_in stand_ins[] = {
 	{"base-bits", "*", "base-weights=nf4", "priced as NF4, the nearest 4-bit format"},
 	{"objective", "sft", "", NULL},
 	{"objective", "pretrain", "", NULL},
+	{"objective", "classification", "task=seq-cls", NULL},
 	/* one policy is trained on its own rows, as GRPO does */
 	{"objective", "rloo", "objective=grpo", "priced as GRPO: the policy on the rows it made"},
 	{"objective", "remax", "objective=grpo", "priced as GRPO: the policy on the rows it made"},
@@ -35,7 +36,6 @@ static const struct stand_in stand_ins[] = {
 	 "rollouts are missing"},
 	{"packing", "*", "", NULL},     /* rows of seq-len tokens either way */
 	{"eval-batch", "*", "", NULL},
-	{"precision", "fp16-amp", "precision=bf16-amp", NULL},  /* the same widths */
 	{"attn", "xformers", "attn=flash", NULL},       /* memory-efficient attention keeps as much */
 	{"loss", "cce", "loss=cut", NULL},
 	{"loss", "chunked", "loss=plain",
@@ -109,6 +109,20 @@ static void apply_knob(const struct oom_reading *r, const struct oom_reading_kno
 		use_stand_in(k, plan, t);
 	if (k->open)
 		tell(t, k->name, ": ", k->why);
+}
+
+void oom_reading_on_card(const struct oom_reading *r, double compute_capability, struct oom_plan *plan)
+{
+	static const int64_t halves[][2] = {
+		{OOM_BF16, OOM_FP16}, {OOM_AMP_BF16, OOM_AMP_FP16}, {OOM_BF16_AMP, OOM_FP16_AMP}};
+
+	if (!part_fact(r->all, "@by-card") || compute_capability <= 0 || compute_capability >= 8)
+		return;
+	for (size_t i = 0; i < sizeof(halves) / sizeof(halves[0]); i++)
+		if (plan->precision == halves[i][0]) {
+			plan->precision = halves[i][1];
+			return;
+		}
 }
 
 void oom_reading_apply(const struct oom_reading *r, struct oom_plan *plan,

@@ -1,5 +1,6 @@
 /* axolotl's YAML.  Defaults from its schemas (src/axolotl/utils/schemas) and normalize_config
  * (src/axolotl/utils/config/__init__.py). */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -8,6 +9,7 @@
 
 #define SCHEMA "axolotl/utils/schemas/config.py"
 #define TRAINING "axolotl/utils/schemas/training.py"
+#define LIGER "axolotl/integrations/liger/plugin.py"
 #define PEFT "axolotl/utils/schemas/peft.py"
 #define NORMALIZE "axolotl/utils/config/__init__.py normalize_config"
 #define BUILDER "axolotl/core/builders/base.py"
@@ -101,10 +103,10 @@ static const struct fw_row rows[] = {
 	FW_KEY("low_cpu_mem_usage", "low-cpu-mem", NULL, NULL, SCHEMA),
 	FW_KEY("num_labels", "num-labels", NULL, NULL, SCHEMA),
 	{"batch_size", .hook = true, .source = NORMALIZE},
-	{"liger_glu_activation", .note = KERNEL},
-	{"liger_swiglu", .note = KERNEL},
-	{"liger_rms_norm", .note = KERNEL},
-	{"liger_layer_norm", .note = KERNEL},
+	{"liger_glu_activation", .hook = true, .source = LIGER},
+	{"liger_swiglu", .hook = true, .source = LIGER},
+	{"liger_rms_norm", .hook = true, .source = LIGER},
+	{"liger_layer_norm", .hook = true, .source = LIGER},
 	{"liger_rms_norm_gated", .note = KERNEL},
 	{"lora_mlp_kernel", .note = KERNEL},
 	{"lora_qkv_kernel", .note = KERNEL},
@@ -114,10 +116,10 @@ static const struct fw_row rows[] = {
 	{"use_scattermoe", .note = "another kernel for experts"},
 	{"use_sonicmoe", .note = "another kernel for experts"},
 	{"tiled_mlp", .note = "feed-forward layers in tiles of the sequence: less than is priced"},
-	{"unfrozen_parameters", .note = "only some parameters train: less than is priced"},
-	{"freeze_mm_modules", .note = "the vision tower is frozen: less than is priced"},
-	{"lora_modules_to_save",
-	 .note = "each module is trained whole: a copy, gradients and states more than is priced"},
+	{"unfrozen_parameters", .hook = true, .source = "axolotl/utils/freeze.py"},
+	FW_KEY("freeze_mm_modules", "freeze-vision-tower", NULL, NULL, PEFT),
+	FW_KEY("lora_modules_to_save", "modules-to-save", NULL, NULL, PEFT),
+	FW_KEY("peft_layers_to_transform", "layers-to-transform", NULL, NULL, PEFT),
 	{"lora_target_parameters", .note = "adapters on parameters of experts: more than is priced"},
 	{"quantize_moe_experts", .note = "experts are quantised too: less than is priced"},
 	FW_KEY("peft_use_dora", "use-dora", NULL, NULL, PEFT),
@@ -125,7 +127,7 @@ static const struct fw_row rows[] = {
 	       SCHEMA),
 	{"relora", .note = "ReLoRA merges adapters as it goes: more at that moment"},
 	{"relora_steps", .note = "ReLoRA merges adapters as it goes: more at that moment"},
-	{"lisa_n_layers", .note = "LISA trains a few layers at a time: less than is priced"},
+	{"lisa_n_layers", .hook = true, .source = "axolotl/utils/callbacks/lisa.py"},
 	{"qat", .note = "quantisation-aware training keeps fake-quantised copies: more than is priced"},
 	{"fp8", .note = "fp8 products are priced as bf16"},
 	/* "auto": from PyTorch 2.5.1 on (check_torch_compile_auto) */
@@ -214,7 +216,7 @@ static const char more_idle[] =
 	"otel_metrics_port output_dir overrides_of_model_config overrides_of_model_kwargs "
 	"pad_to_multiple_of pad_to_sequence_len pad_token path peft peft_autocast_adapter_dtype "
 	"peft_ensure_weight_tying peft_init_lora_weights peft_layer_replication "
-	"peft_layers_pattern peft_layers_to_transform peft_trainable_token_indices "
+	"peft_layers_pattern peft_trainable_token_indices "
 	"peft_use_rslora pipeline port pose_max_context_len pose_num_chunks "
 	"pose_split_on_token_ids precompute_ref_log_probs prefetch_depth preprocess_iterable "
 	"preprocess_shards pretrain_multipack_attn pretrain_multipack_buffer_size "
@@ -279,6 +281,44 @@ static void finish_loss(struct fw_part *p)
 		fw_default(p, "loss", "plain", "transformers loss_utils.py");
 }
 
+/* Liger's modules; the fused loss is a key of its own (axolotl/integrations/liger/plugin.py). */
+static void finish_liger(struct fw_part *p)
+{
+	static const char *const norms[] = {"liger_rms_norm", "liger_layer_norm"},
+			  *const glus[] = {"liger_glu_activation", "liger_swiglu"};
+	const char *norm = NULL, *glu = NULL;
+
+	for (size_t i = 0; i < 2; i++) {
+		norm = fw_on(p, norms[i]) ? norms[i] : norm;
+		glu = fw_on(p, glus[i]) ? glus[i] : glu;
+	}
+	if (norm || glu)
+		fw_set(p, "liger-kernels", !glu ? "norm" : !norm ? "glu" : "all", norm ? norm : glu, LIGER);
+}
+
+/* Patterns of parameters that train, or layers that take turns. */
+static void finish_frozen(struct fw_part *p)
+{
+	const struct doc_node *list = fw_key(p, "unfrozen_parameters");
+	char pattern[160] = "";
+	size_t used = 0;
+
+	fw_take_lisa(p, "lisa_n_layers");
+	for (const struct doc_node *c = list && list->kind == DOC_LIST ? list->child : NULL; c; c = c->next) {
+		/* "embed_tokens.weight$[:32000]": rows of a tensor; the whole one is priced */
+		const char *rows_from = strstr(c->text, "$[");
+		const size_t n = rows_from ? (size_t)(rows_from - c->text) + 1 : strlen(c->text);
+
+		if (used + n + 2 >= sizeof(pattern)) {
+			fw_unmodelled(p, "unfrozen_parameters", "only some parameters train: less than is priced");
+			return;
+		}
+		used += (size_t)snprintf(pattern + used, sizeof(pattern) - used, "%s%.*s", used ? "|" : "", (int)n, c->text);
+	}
+	if (used)
+		fw_set(p, "train", pattern, "unfrozen_parameters", NULL);
+}
+
 /* bf16 is "auto" where nothing is said: on from Ampere, and weights load in it. */
 static void finish_precision(struct fw_part *p)
 {
@@ -300,6 +340,8 @@ static void finish_precision(struct fw_part *p)
 		       "bf16", NORMALIZE);
 		fw_set(p, "@autocast", "no", "bf16", BUILDER);
 	}
+	if (automatic && fw_fact_is(p, "@autocast", "bf16"))
+		fw_set(p, "@by-card", "true", NULL, NORMALIZE);
 }
 
 /* Evaluation takes place where there is a set and a rhythm; 1 / (evals x epochs) of a step of 1 is
@@ -399,6 +441,8 @@ static void finish(struct fw_part *p)
 	finish_engine(p);
 	finish_precision(p);
 	finish_loss(p);
+	finish_liger(p);
+	finish_frozen(p);
 	finish_eval(p);
 	fw_take_compile(p, "torch_compile_backend", "torch_compile_mode");
 	fw_default(p, "attn", "sdpa", "transformers modeling_utils.py");

@@ -117,6 +117,9 @@ void fw_name_accelerate(struct fw_part *part, const char *key, const char *path)
 /* transformers' "fsdp" and "fsdp_config" keys, also axolotl's. */
 void fw_take_fsdp(struct fw_part *part, const char *key, const char *config,
 		  const char *default_version);
+/* LISA (arXiv:2403.17919): n layers at a time train beside embeddings, norms and head; which ones changes,
+ * the first ones are priced. */
+void fw_take_lisa(struct fw_part *part, const char *key);
 /* Where the knob "compile" is on: a backend or a mode that keeps other things than it prices.  Keys;
  * NULL: none. */
 void fw_take_compile(struct fw_part *part, const char *backend, const char *mode);

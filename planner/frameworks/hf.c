@@ -1,5 +1,6 @@
 /* transformers' TrainingArguments, and the options that scripts around it give models, adapters and
  * quantisation.  What frameworks built on it have in common. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,10 +126,9 @@ const struct fw_row hf_model_rows[] = {
 	FW_KEY("use_dora", "use-dora", NULL, NULL, MODEL),
 	FW_KEY("gradient_checkpointing_kwargs.use_reentrant", "use-reentrant", "true>true;false>false", NULL,
 	       ARGS),
-	{"lora_modules_to_save",
-	 .note = "each module is trained whole: a copy, gradients and states more than is priced"},
-	{"modules_to_save",
-	 .note = "each module is trained whole: a copy, gradients and states more than is priced"},
+	FW_KEY("lora_modules_to_save", "modules-to-save", NULL, NULL, MODEL),
+	FW_KEY("modules_to_save", "modules-to-save", NULL, NULL, "peft/tuners/lora/config.py"),
+	FW_KEY("lora_bias", "lora-bias", "none>;all>all;lora_only>lora-only", NULL, "peft/tuners/lora/config.py"),
 	{"lora_target_parameters",
 	 .note = "adapters on parameters of experts: more than is priced"},
 	FW_KEY("packing", "packing", "true>true;false>false", NULL, NULL),
@@ -140,7 +140,7 @@ const struct fw_row hf_model_rows[] = {
 };
 
 const char hf_model_idle[] =
-	"lora_alpha lora_bias use_rslora lora_task_type trust_remote_code tokenizer_name "
+	"lora_alpha use_rslora lora_task_type trust_remote_code tokenizer_name "
 	"tokenizer_name_or_path model_revision config_name cache_dir token use_auth_token "
 	"use_fast_tokenizer low_cpu_mem_usage bnb_4bit_compute_dtype bnb_4bit_quant_storage* "
 	"dataset dataset_name dataset_config dataset_config_name train_file validation_file test_file "
@@ -156,6 +156,22 @@ static void finish_method(struct fw_part *p)
 		       fw_key(p, "lora_r") ? "lora_r" : NULL, "no adapter is asked for");
 	if (fw_fact_is(p, "base-bits", "4-nf4") && !strcmp(fw_text(p, "bnb_4bit_quant_type"), "fp4"))
 		fw_set(p, "base-bits", "4-fp4", "bnb_4bit_quant_type", NULL);
+}
+
+void fw_take_lisa(struct fw_part *p, const char *key)
+{
+	char pattern[80];
+	int64_t n;
+
+	if (!doc_whole(fw_key(p, key), &n) || n < 1)
+		return;
+	if (n > 10) {
+		fw_unmodelled(p, key, "LISA trains a few layers at a time: less than is priced");
+		return;
+	}
+	/* all that is in no numbered layer, and layers 0 to n - 1 */
+	snprintf(pattern, sizeof(pattern), "^[^0-9]*$|^[^0-9]*\\.[0-%d]\\.", (int)n - 1);
+	fw_set(p, "train", pattern, key, "arXiv:2403.17919: these layers at a time");
 }
 
 /* A backend or a mode alone asks for it, whatever torch_compile says (TrainingArguments

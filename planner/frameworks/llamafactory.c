@@ -27,8 +27,9 @@ static const struct fw_row rows[] = {
 	{"quantization_method", .hook = true, .source = MODEL},
 	{"quantization_type", .hook = true, .source = MODEL},
 	FW_KEY("double_quantization", "double-quant", NULL, NULL, MODEL),
-	{"disable_gradient_checkpointing", .hook = true,
-	 .source = "llamafactory/model/model_utils/checkpointing.py:184"},
+	FW_KEY("disable_gradient_checkpointing", "grad-ckpt", "true>none;false>full", "full",
+	       "llamafactory/model/model_utils/checkpointing.py:184"),
+	FW_KEY("gradient_checkpointing", NULL, NULL, NULL, NULL),       /* the key above decides */
 	{"pure_bf16", .hook = true, .source = ADAPTER},
 	FW_KEY("enable_liger_kernel", "loss", "true>fused;false>", NULL, MODEL),
 	FW_KEY("packing", "packing", "true>true;false>false", NULL, DATA),
@@ -56,10 +57,10 @@ static const struct fw_row rows[] = {
 	{"use_badam", .note = "BAdam trains a block at a time: less than is priced"},
 	{"galore_layerwise", .note = "updates in backward: less than is priced"},
 	{"apollo_layerwise", .note = "updates in backward: less than is priced"},
-	{"additional_target",
-	 .note = "each module is trained whole: a copy, gradients and states more than is priced"},
+	FW_KEY("additional_target", "modules-to-save", NULL, NULL, TUNING ":81"),
+	FW_KEY("use_dora", "use-dora", NULL, NULL, TUNING),
 	{"use_unsloth", .note = "unsloth's kernels: less than is priced"},
-	{"use_unsloth_gc", .note = "block inputs wait in host memory: less than is priced"},
+	FW_KEY("use_unsloth_gc", "offload-activations", NULL, NULL, MODEL),
 	{"use_llama_pro", .note = "only added blocks train: less than is priced"},
 	{"mixture_of_depths", .note = "tokens skip layers: not modelled"},
 	{"use_asft_loss", .note = "a whole reference model and its logits: more than is priced"},
@@ -69,7 +70,7 @@ static const struct fw_row rows[] = {
 	{"use_kt", .note = "KTransformers keeps experts in host memory: less than is priced"},
 	{"freeze_vision_tower", .hook = true},
 	{"freeze_multi_modal_projector", .hook = true},
-	{"freeze_language_model", .note = "the language model is frozen: less than is priced"},
+	FW_KEY("freeze_language_model", "freeze-language-model", NULL, NULL, MODEL),
 	{"freeze_trainable_layers", .hook = true},
 	{"upcast_layernorm", .note = "norms in fp32: slightly more than is priced"},
 	{"upcast_lmhead_output", .note = "logits in fp32: more than is priced"},
@@ -115,7 +116,7 @@ static const char idle[] =
 	"shift_attn shuffle simpo_gamma skip_special_tokens split_special_tokens streaming "
 	"swanlab_* task task_dir temperature template tokenized_path tool_format top_k top_p "
 	"train_dataset train_from_scratch train_on_prompt trust_remote_code use_audio_in_video "
-	"use_dft_loss use_dora use_eaft_loss use_fast_tokenizer use_hyper_parallel use_kv_cache "
+	"use_dft_loss use_eaft_loss use_fast_tokenizer use_hyper_parallel use_kv_cache "
 	"use_megatron_bridge use_packed_sequences use_reentrant_gc use_rslora use_swanlab "
 	"use_v1_kernels user_tag video_fps video_maxlen video_min_pixels vllm_* warmup_ratio "
 	"warmup_steps weight_decay";
@@ -191,9 +192,6 @@ static void finish(struct fw_part *p)
 {
 	const char *loss = fw_text(p, "pref_loss");
 
-	fw_set(p, "grad-ckpt", fw_on(p, "disable_gradient_checkpointing") ? "none" : "full",
-	       fw_on(p, "disable_gradient_checkpointing") ? "disable_gradient_checkpointing" : NULL,
-	       "llamafactory/model/model_utils/checkpointing.py:184");
 	if (fw_key(p, "recompute_granularity"))
 		fw_set(p, "grad-ckpt", fw_text(p, "recompute_granularity"), "recompute_granularity", NULL);
 	if (!strcmp(loss, "simpo") || !strcmp(loss, "orpo"))

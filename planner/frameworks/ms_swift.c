@@ -1,5 +1,6 @@
 /* ms-swift's command line: versions 2 (model_type, sft_type), 3 (train_type) and 4 (tuner_type), and
  * its Megatron mode. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #define BASE "swift/arguments/base_args"
 #define TUNER "swift/arguments/tuner_args.py"
 #define MEGATRON "swift/megatron/arguments/megatron_args.py"
+#define LISA "swift/callbacks/lisa.py"
 #define METHOD "lora>lora;full>full;longlora>lora;adalora>lora;qlora>lora base-bits=4-nf4"
 
 static const struct fw_row rows[] = {
@@ -51,14 +53,16 @@ static const struct fw_row rows[] = {
 	{"padding_free", .hook = true},
 	{"freeze_llm", .hook = true}, {"freeze_vit", .hook = true}, {"freeze_aligner", .hook = true},
 	FW_KEY("deepspeed_config_path", NULL, NULL, NULL, NULL),
-	{"sequence_parallel_size", .note = "sequences are cut over GPUs: less than is priced"},
-	{"use_dora", .note = "DoRA keeps norms and directions: 40 to 50 % more than is priced"},
-	{"modules_to_save", .note = "each module is trained whole: more than is priced"},
+	{"sequence_parallel_size", .hook = true, .source = "swift/sequence_parallel"},
+	FW_KEY("use_dora", "use-dora", NULL, NULL, TUNER),
+	FW_KEY("modules_to_save", "modules-to-save", NULL, NULL, TUNER),
+	FW_KEY("lora_bias", "lora-bias", "none>;all>all", NULL, TUNER),
+	FW_KEY("num_labels", "num-labels", NULL, NULL, BASE "/model_args.py"),
 	{"use_vllm", .note = "a rollout engine; with vllm_mode colocate it takes its share of the card"},
 	{"vllm_mode", .hook = true}, {"vllm_gpu_memory_utilization", .hook = true}, {"sleep_level", .hook = true},
 	{"max_pixels", .hook = true},
 	{"use_galore", .note = "GaLore: fewer optimizer states than are priced"},
-	{"lisa_activated_layers", .note = "LISA trains a few layers at a time: less than is priced"},
+	{"lisa_activated_layers", .hook = true, .source = LISA},
 	{"reward_model", .note = "a reward model on the card: more than is priced"},
 	{"teacher_model", .note = "a teacher model on the card: more than is priced"},
 	{"ref_model", .hook = true}, {"fsdp_num", .hook = true},
@@ -85,7 +89,7 @@ static const struct fw_row rows[] = {
 };
 static const char idle[] =
 	"dataset val_dataset dataset_* cached_dataset template* system model_name model_author split_dataset_ratio "
-	"lora_alpha lora_bias lora_dtype init_weights init_lora_weights use_rslora lorap_* neftune_noise_alpha "
+	"lora_alpha lora_dtype init_weights init_lora_weights use_rslora lorap_* neftune_noise_alpha "
 	"train_dataset_* val_dataset_* custom_* max_length_* truncation_strategy loss_scale preprocess_num_proc "
 	"lazy_tokenize streaming shuffle* strict check_* eval_* save_* logging_* logprobs predict_* generation_* "
 	"output_dir learning_rate lr* min_lr weight_decay warmup_* num_train_epochs train_iters max_epochs "
@@ -97,7 +101,7 @@ static const char idle[] =
 	"vllm_* sglang_* lmdeploy_* infer_backend log_* async_generate num_infer_workers num_iterations kl_* "
 	"importance_sampling_level advantage_* scale_rewards dynamic_sample overlong_filter soft_* cosine_* "
 	"loss_type* rpo_alpha cpo_alpha simpo_gamma desirable_weight undesirable_weight center_rewards_* "
-	"label_smoothing num_labels problem_type additional_saved_files padding_side use_logits_to_keep "
+	"label_smoothing problem_type additional_saved_files padding_side use_logits_to_keep "
 	"device_map max_memory local_repo_path model_kwargs rope_scaling zero_hpz_partition_size "
 	"bnb_4bit_* quant_* gptq_* hqq_* galore_* lisa_* use_loss_scale ddp_* self_cognition_sample "
 	"disable_tqdm dataloader_* enable_cache test_oom_error prompt lmbda seq_kd sft_alpha temp* tokens* "
@@ -138,7 +142,9 @@ static void finish_objective(struct fw_part *p)
 		fw_set(p, "objective", "gkd", "rlhf_type", NULL);
 	else if (!strcmp(task, "seq_cls"))
 		fw_set(p, "objective", "classification", "task_type", NULL);
-	else if (!strcmp(task, "embedding") || !strcmp(task, "reranker") ||
+	if (!strcmp(task, "seq_cls"))
+		fw_set(p, "task", "seq-cls", "task_type", NULL);
+	if (!strcmp(task, "embedding") || !strcmp(task, "reranker") ||
 		 !strcmp(task, "generative_reranker"))
 		fw_set(p, "objective", "embedding", "task_type", NULL);
 	fw_default(p, "objective", n > 3 && !strcmp(program + n - 3, " pt") ? "pretrain" : "sft",
@@ -220,6 +226,26 @@ static void finish_length(struct fw_part *p, bool old)
 		fw_default(p, "seq-len", "2048", "swift 2 utils/argument.py max_length");
 }
 
+/* Each GPU holds its part of every sequence; attention trades it for all of the sequence and a part of the
+ * heads, which is as much (Ulysses, arXiv:2309.14509). */
+static void finish_sequence_parallel(struct fw_part *p)
+{
+	const int64_t tokens = strtoll(fw_fact(p, "seq-len"), NULL, 10);
+	char each[24];
+	int64_t n;
+
+	if (!doc_whole(fw_key(p, "sequence_parallel_size"), &n) || n < 2 || n > 100000)
+		return;
+	fw_set_whole(p, "@sequence-shards", n, NULL, NULL);
+	if (tokens < n) {
+		fw_unmodelled(p, "sequence_parallel_size", "sequences are cut over GPUs: --seq-len of one GPU's part");
+		return;
+	}
+	snprintf(each, sizeof(each), "%lld", (long long)((tokens + n - 1) / n));
+	fw_set(p, "@price.seq-len", each, NULL, NULL);
+	fw_open(p, "seq-len", "sequences are cut over GPUs (sequence_parallel_size): the part of one is priced");
+}
+
 static void finish_megatron(struct fw_part *p)
 {
 	fw_set(p, "engine", "megatron", "(program)", "megatron sft");
@@ -283,6 +309,8 @@ static void finish(struct fw_part *p)
 		finish_transformers(p, old && !fw_key(p, "train_type") && !fw_key(p, "tuner_type"));
 	finish_base(p);
 	finish_length(p, old);
+	finish_sequence_parallel(p);
+	fw_take_lisa(p, "lisa_activated_layers");
 	fw_default(p, "loss", "plain", "use_liger_kernel");
 	fw_default(p, "packing", "false", BASE);
 	if (!fw_fact_is(p, "method", "lora"))

@@ -116,10 +116,10 @@ static void unsloth_adapters(struct fw_part *p, const char *class)
 	} else {
 		fw_set(p, "grad-ckpt", "full", *ckpt ? path : NULL, UNSLOTH ":423");
 		if (!*ckpt || !strcmp(ckpt, "unsloth"))
-			fw_note(p, path, "block inputs wait in host memory: less than is priced");
+			fw_set(p, "offload-activations", "true", *ckpt ? path : NULL,
+			       "unsloth_zoo/gradient_checkpointing.py: block inputs wait in host memory");
 	}
-	if (*argument(p, class, f, "modules_to_save", path))
-		fw_unmodelled(p, path, "each module is trained whole: more than is priced");
+	take(p, "modules-to-save", class, f, "modules_to_save");
 }
 
 static const char *const trainers[] = {"DPOTrainer", "ORPOTrainer", "KTOTrainer", "CPOTrainer"};
@@ -155,6 +155,8 @@ static void finish_unsloth(struct fw_part *p, const char *class)
 		fw_set(p, "base-bits", "4-nf4", *four ? path4 : NULL, UNSLOTH ":410 load_in_4bit");
 	if (*dtype_of(argument(p, class, f, "dtype", path)))
 		fw_set(p, "@dtype", dtype_of(fw_text(p, path)), path, NULL);
+	if (!*fw_fact(p, "@dtype"))
+		fw_set(p, "@by-card", "true", NULL, UNSLOTH);
 	fw_default(p, "@dtype", "bf16", UNSLOTH " bf16 where the card has it");
 	fw_default(p, "@autocast", fw_fact_is(p, "@dtype", "fp16") ? "fp16" : "bf16", UNSLOTH);
 	if (!full) {
@@ -212,11 +214,9 @@ static void finish_peft(struct fw_part *p)
 		fw_default(p, "lora-r", "8", "peft/tuners/lora/config.py");
 		fw_default(p, "lora-dropout", "0", "peft/tuners/lora/config.py");
 		if (fw_on(p, "LoraConfig.use_dora"))
-			fw_unmodelled(p, "LoraConfig.use_dora",
-				      "DoRA keeps norms and directions: 40 to 50 % more than is priced");
-		if (fw_key(p, "LoraConfig.modules_to_save"))
-			fw_unmodelled(p, "LoraConfig.modules_to_save",
-				      "each module is trained whole: more than is priced");
+			fw_set(p, "use-dora", "true", "LoraConfig.use_dora", NULL);
+		take(p, "modules-to-save", "LoraConfig", "", "modules_to_save");
+		take(p, "layers-to-transform", "LoraConfig", "", "layers_to_transform");
 	}
 }
 

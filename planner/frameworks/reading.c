@@ -237,14 +237,17 @@ static void take(struct fw_part *p, const struct fw_row *row, const struct doc_n
 
 	s->source = row->source ? row->source : "";
 	s->kind = OOM_SETTING_USED;
-	if (doc_is_null(node)) {
+	/* "none" may be a word of the key's own */
+	if (doc_is_null(node) &&
+	    !(row->map && node->kind == DOC_SCALAR && row_value(row, node->text, value, sizeof(value)))) {
 		reading_add(p->reading, s);
 		return;
 	}
 	if (node_is_placeholder(node)) {
 		if (row->knob || row->hook || row->note)
-			unreadable(s, node->tag ? "an object of another language: not evaluated" :
-						  "a placeholder that the file does not fill in");
+			unreadable(s, node->tag && strcmp(node->tag, ARGS_UNKNOWN) ?
+					      "an object of another language: not evaluated" :
+					      "a placeholder that the file does not fill in");
 		if (row->knob)
 			fw_withhold(p, row->knob);
 		reading_add(p->reading, s);

@@ -120,7 +120,8 @@ static int64_t whole(const struct fw_part *all, const char *knob, int64_t otherw
 static void settle_batch(struct fw_part *all)
 {
 	const int64_t gpus = whole(all, "gpus", 0),
-		      shards = whole(all, "tp", 1) * whole(all, "pp", 1) * whole(all, "cp", 1),
+		      shards = whole(all, "tp", 1) * whole(all, "pp", 1) * whole(all, "cp", 1) *
+			       whole(all, "@sequence-shards", 1),
 		      micro = whole(all, "micro-batch", 0), accum = whole(all, "grad-accum", 0),
 		      global = whole(all, "global-batch", 0);
 	const int64_t replicas = gpus > 0 && shards > 0 && gpus >= shards ? gpus / shards : 0;

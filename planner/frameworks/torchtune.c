@@ -36,8 +36,8 @@ static const struct fw_row rows[] = {
 	{"model.lora_attn_modules", .hook = true}, {"model.apply_lora_to_mlp", .hook = true},
 	{"model.apply_lora_to_output", .hook = true}, {"model.quantize_base", .hook = true},
 	{"dataset._component_", .hook = true},
-	{"model.use_dora", .note = "DoRA keeps norms and directions: 40 to 50 % more than is priced"},
-	{"optimizer_in_bwd", .note = "each gradient is freed as soon as it was applied: less than is priced"},
+	FW_KEY("model.use_dora", "use-dora", NULL, NULL, "torchtune/modules/peft/dora.py"),
+	FW_KEY("optimizer_in_bwd", "optimizer-in-backward", NULL, NULL, RECIPES "/full_finetune_single_device.py"),
 	/* layer by layer (training/_compile.py); true, or a map of what is compiled */
 	FW_KEY("compile", "compile", "true>true;false>false;{...}>", NULL,
 	       RECIPES "/full_finetune_distributed.py"),
@@ -193,7 +193,7 @@ static void finish(struct fw_part *p)
 		fw_default(p, "objective", "ppo", "the recipe");
 	else if (strstr(head, "grpo") || strstr(program, "grpo"))
 		fw_default(p, "objective", "grpo", "the recipe");
-	else if (strstr(head, "knowledge_distillation") || fw_key(p, "teacher_model"))
+	else if (strstr(head, "knowledge_distillation") || strstr(program, "knowledge_distillation") || fw_key(p, "teacher_model"))
 		fw_default(p, "objective", "distill", "the recipe");
 	fw_default(p, "objective", "sft", "the recipe");
 	if (fw_fact_is(p, "objective", "grpo"))

@@ -5,6 +5,7 @@
  * max_prompt_length, evaluation_strategy, use_liger) date a file before 1.0, whose defaults are
  * transformers'. */
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -75,7 +76,7 @@ static const char idle[] =
 
 /* The trainer by the command or script that is launched: "trl sft", "trl/scripts/kto.py",
  * "scripts/run_dpo.py". */
-static const char *launched(const struct fw_part *p)
+static const char *of_program(const char *program)
 {
 	static const struct {
 		const char *program, *objective;
@@ -83,20 +84,53 @@ static const char *launched(const struct fw_part *p)
 		{"sft", "sft"}, {"sft_vlm", "sft"}, {"dpo", "dpo"}, {"dpo_vlm", "dpo"}, {"kto", "kto"},
 		{"reward", "reward"}, {"reward_modeling", "reward"}, {"grpo", "grpo"},
 		{"grpo_vlm", "grpo"}, {"rloo", "rloo"}, {"ppo", "ppo"}, {"ppo_tldr", "ppo"},
+		{"grpo_fast", "grpo"}, {"dpo_tune", "dpo"}, {"dpo_tune_cache", "dpo"}, {"finetune", "sft"},
 		{"orpo", "orpo"}, {"cpo", "cpo"}, {"gkd", "gkd"}, {"online_dpo", "online-dpo"},
 		{"dpo_online", "online-dpo"}, {"nash_md", "nash-md"}, {"xpo", "xpo"}, {"bco", "bco"},
 		{"prm", "prm"}, {"run_sft", "sft"}, {"run_dpo", "dpo"}, {"run_orpo", "orpo"},
 		{"run_simpo", "simpo"}, {"run_clm", "pretrain"}, {"run_mlm", "pretrain"},
 	};
-	const char *program = fw_text(p, "(program)"), *slash = strrchr(program, '/');
-	const char *blank = strrchr(slash ? slash : program, ' ');
-	const char *name = blank ? blank + 1 : slash ? slash + 1 : program;
-	const size_t n = strcspn(name, ".");
+	const char *slash = strrchr(program, '/'), *blank = strrchr(slash ? slash : program, ' ');
+	const char *name = blank ? blank + 1 : slash ? slash + 1 : program, *module = strrchr(name, '.');
+	size_t n = strcspn(name, ".");
 
+	/* python -m trl.scripts.sft */
+	if (module && !slash && strcmp(module, ".py")) {
+		name = module + 1;
+		n = strlen(name);
+	}
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (strlen(known[i].program) == n && !strncasecmp(known[i].program, name, n))
 			return known[i].objective;
 	return NULL;
+}
+
+/* The command in the comment that a file begins with: "# trl dpo --config FILE",
+ * "# accelerate launch scripts/run_dpo.py ..." */
+static const char *of_comment(const char *head)
+{
+	const char *found = NULL;
+	bool trl = false;
+
+	for (const char *w = head; *w && !found;) {
+		const size_t n = strcspn(w, " \t\r\n");
+		char word[120];
+
+		snprintf(word, sizeof(word), "%.*s", (int)n, w);
+		if (trl || (n > 3 && !strcmp(word + (n < sizeof(word) ? n : sizeof(word) - 1) - 3, ".py")))
+			found = of_program(word);
+		trl = !strcmp(word, "trl");
+		w += n;
+		w += strspn(w, " \t\r\n");
+	}
+	return found;
+}
+
+static const char *launched(const struct fw_part *p)
+{
+	const char *program = fw_text(p, "(program)");
+
+	return *program ? of_program(program) : of_comment(fw_head(p));
 }
 
 enum generation { OLD, NEW };
@@ -120,6 +154,7 @@ static const struct {
 } signs[] = {
 	{"reward_funcs", "grpo"},
 	{"num_generations", "grpo"},
+	{"num_samples_per_prompt_rollout", "grpo"},     /* open-instruct grpo_fast.py */
 	{"scale_rewards", "grpo"},
 	{"max_completion_length", "grpo"},
 	{"gamma_beta_ratio", "simpo"},
@@ -182,7 +217,8 @@ static bool guess_objective(struct fw_part *p)
 static void finish_objective(struct fw_part *p)
 {
 	if (launched(p)) {
-		fw_set(p, "objective", launched(p), "(program)", "the trainer of this program");
+		fw_set(p, "objective", launched(p), "(program)",
+		       *fw_text(p, "(program)") ? "the trainer of this program" : "the command in the file's comment");
 		return;
 	}
 	if (*fw_text(p, "@objective")) {
@@ -277,6 +313,9 @@ static void finish(struct fw_part *p)
 	}
 	finish_objective(p);
 	finish_length(p);
+	if (!fw_fact_is(p, "objective", "grpo") && !fw_fact_is(p, "objective", "rloo") &&
+	    !fw_fact_is(p, "objective", "ppo"))
+		fw_unset(p, "completion-len");  /* of rollouts alone */
 	finish_loss(p, age);
 	if (!*fw_fact(p, "method"))
 		fw_default(p, "method", "full", MODEL ":103 use_peft");

@@ -101,7 +101,7 @@ static const struct saying sayings[] = {
 	 {"--tensor-model-parallel-size 4", "--sequence-parallel", "--use-distributed-optimizer", "--global-batch-size 16",
 	  "--recompute-method block", "--recompute-num-layers 4", "--bf16"}, ""},
 	{"torchrun", "loss=sft precision=amp-bf16 gpus=16 nodes=2 allocator=expandable_segments optimizer=adamw-fused",
-	 {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torchrun --nnodes 2 --nproc_per_node 8 train.py"}, ""},
+	 {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torchrun --nnodes 2 --nproc_per_node 8 -m trl.scripts.sft"}, ""},
 	{"slurm", "loss=sft precision=amp-bf16 gpus=8 nodes=2 allocator=expandable_segments optimizer=adamw-fused",
 	 {"#!/bin/bash\n", "#SBATCH --nodes=2", "#SBATCH --gpus-per-node=4", "srun torchrun --nnodes $SLURM_NNODES"}, ""},
 	{"skypilot", "loss=sft precision=amp-bf16 gpus=4 optimizer=adamw-fused allocator=expandable_segments",

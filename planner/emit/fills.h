@@ -1,0 +1,34 @@
+/* Who fills and spells each format (targets.c).  Private to planner/emit. */
+#ifndef OOM_EMIT_FILLS_H
+#define OOM_EMIT_FILLS_H
+
+#include "emit/parts.h"
+
+/* transformers.c */
+void fill_deepspeed(struct emission *e);
+void fill_trl(struct emission *e);
+void fill_trainer(struct emission *e);
+void fill_python(struct emission *e);
+void fill_accelerate(struct emission *e);
+void write_trl(struct emission *e, struct emit_text *out);
+void write_trl_command(struct emission *e, struct emit_text *out);
+/* TRL's command for the plan's objective; NULL: no command starts that. */
+const char *trl_command(const struct emission *e);
+/* DeepSpeed's map below a prefix; transformers' arguments. */
+void deepspeed_config(struct emission *e, const char *prefix);
+void training_arguments(struct emission *e);
+/* recipes.c */
+void fill_axolotl(struct emission *e);
+void fill_llamafactory(struct emission *e);
+/* pretraining.c */
+void fill_torchtune(struct emission *e);
+void write_torchtune(struct emission *e, struct emit_text *out);
+void fill_torchtitan(struct emission *e);
+void fill_megatron(struct emission *e);
+/* launch.c */
+void write_torchrun(struct emission *e, struct emit_text *out);
+void write_slurm(struct emission *e, struct emit_text *out);
+void write_skypilot(struct emission *e, struct emit_text *out);
+void write_dstack(struct emission *e, struct emit_text *out);
+
+#endif

@@ -1,0 +1,210 @@
+/* torchtune, torchtitan, Megatron-LM. */
+#include <stdio.h>
+#include <string.h>
+
+#include "emit/fills.h"
+#include "input/model_ids.h"
+
+/* ---- torchtune, torchtitan, Megatron-LM ---- */
+
+void fill_torchtune(struct emission *e)
+{
+	static const struct {
+		const char *ours, *class, *fused;
+	} optimizers[] = {
+		{"adamw", "torch.optim.AdamW", "False"},
+		{"adamw-fused", "torch.optim.AdamW", "True"},
+		{"adamw-8bit", "bitsandbytes.optim.AdamW8bit", "null"},
+		{"paged-adamw-8bit", "bitsandbytes.optim.PagedAdamW8bit", "null"},
+		{"paged-adamw", "bitsandbytes.optim.PagedAdamW", "null"},
+		{"sgd", "torch.optim.SGD", "null"},
+	};
+	static const struct {
+		const char *ours, *theirs;
+	} modules[] = {{"q_proj", "q_proj"}, {"k_proj", "k_proj"}, {"v_proj", "v_proj"}, {"o_proj", "output_proj"}};
+	char list[160] = "";
+	const char *t = e->plan->lora_targets;
+	const bool all = !strcmp(t, "all-linear");
+
+	emit_rows(e, "", "torchtune", "batch_size gradient_accumulation_steps tokenizer.max_seq_len dataset.packed "
+		  "enable_activation_checkpointing enable_activation_offloading");
+	emit_rows(e, "", "torchtune", "dtype");
+	if (emit_is(e, "compile", "true"))
+		emit_set(e, "compile", "True");
+	for (size_t i = 0; i < sizeof(optimizers) / sizeof(optimizers[0]); i++)
+		if (emit_is(e, "optimizer", optimizers[i].ours)) {
+			emit_set(e, "optimizer._component_", optimizers[i].class);
+			emit_set(e, "optimizer.fused", optimizers[i].fused);
+		}
+	if (emit_is(e, "optimizer-in-backward", "true"))
+		emit_set(e, "optimizer_in_bwd", "True");
+	if (emit_is(e, "objective", "dpo"))
+		emit_set(e, "loss._component_", "torchtune.rlhf.loss.DPOLoss");
+	emit_set(e, "loss._component_", emit_is(e, "loss", "plain") ? "torch.nn.CrossEntropyLoss"
+								   : "torchtune.modules.loss.LinearCrossEntropyLoss");
+	if (!emit_adapted(e))
+		return;
+	emit_rows(e, "", "torchtune", "model.lora_rank model.lora_dropout");
+	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
+		if (all || strstr(t, modules[i].ours))
+			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", *list ? "+" : "",
+				 modules[i].theirs);
+	if (*list)
+		emit_names(e, "model.lora_attn_modules", list);
+	emit_set(e, "model.apply_lora_to_mlp", all || strstr(t, "up_proj") ? "True" : "False");
+	if (strstr(t, "lm_head"))
+		emit_set(e, "model.apply_lora_to_output", "True");
+	if (emit_is(e, "base-bits", "4-nf4"))
+		emit_set(e, "model.quantize_base", "True");
+	if (emit_is(e, "use-dora", "true"))
+		emit_set(e, "model.use_dora", "True");
+}
+
+/* The config that comes with torchtune for this model and recipe; false: none. */
+static bool torchtune_config(const struct emission *e, bool many, char *buf, size_t size)
+{
+	struct oom_model_id id;
+	const char *stem;
+	char kind[40];
+
+	if (!oom_model_id_find(e->model, &id))
+		return false;
+	snprintf(kind, sizeof(kind), "%s%s", emit_adapted(e) ? "lora" : "full", many ? "" : "_single_device");
+	stem = id.torchtune;
+	for (const char *w = stem + strcspn(stem, " "); *w; w += strcspn(w, " ")) {
+		w += strspn(w, " ");
+		if (strcspn(w, " ") == strlen(kind) && !strncmp(w, kind, strlen(kind)))
+			return (size_t)snprintf(buf, size, "%.*s_%s", (int)strcspn(stem, " "), stem, kind) < size;
+	}
+	return false;
+}
+
+void write_torchtune(struct emission *e, struct emit_text *out)
+{
+	const bool many = e->plan->gpus > 1;
+	char config[96];
+
+	if (!torchtune_config(e, many, config, sizeof(config)))
+		snprintf(config, sizeof(config), "CONFIG.yaml");
+	emit_put(out, "tune run ");
+	if (many)
+		emit_put(out, "--nproc_per_node %lld ", (long long)e->plan->gpus);
+	if (emit_is(e, "objective", "distill"))
+		emit_put(out, "knowledge_distillation_%s --config %s", many ? "distributed" : "single_device", config);
+	else if (emit_is(e, "objective", "grpo"))
+		emit_put(out, "grpo_full_finetune_distributed --config %s", config);
+	else
+		emit_put(out, "%s_%s_%s --config %s", emit_adapted(e) ? "lora" : "full",
+			 emit_is(e, "objective", "dpo") ? "dpo" : "finetune", many ? "distributed" : "single_device",
+			 config);
+	emit_overrides(e, out);
+}
+
+void fill_torchtitan(struct emission *e)
+{
+	char buf[160];
+	const char *fused = emit_is(e, "optimizer", "adamw") ? "foreach" : "fused";
+
+	emit_set(e, "training.local_batch_size", emit_fact(e, "micro-batch", buf));
+	emit_rows(e, "", "torchtitan", "training.seq_len");
+	if (e->plan->grad_accum > 1) {
+		snprintf(buf, sizeof(buf), "%lld",
+			 (long long)(e->plan->micro_batch * e->plan->grad_accum * oom_plan_data_parallel(e->plan)));
+		emit_set(e, "training.global_batch_size", buf);
+	}
+	if (!emit_is(e, "offload-params", "none"))
+		emit_set(e, "training.enable_cpu_offload", "true");
+	emit_set(e, "optimizer.name", "AdamW");
+	emit_set(e, "optimizer.implementation", fused);
+	if (emit_is(e, "hybrid-shard", "true"))
+		emit_set(e, "parallelism.data_parallel_replicate_degree",
+			 e->plan->nodes > 1 ? emit_fact(e, "nodes", buf) : "2");
+	emit_set(e, "parallelism.data_parallel_replicate_degree", emit_is(e, "zero", "0") ? emit_fact(e, "gpus", buf) : "1");
+	emit_set(e, "parallelism.data_parallel_shard_degree", emit_is(e, "zero", "0") ? "1" : "-1");
+	emit_set(e, "parallelism.fsdp_reshard_after_forward", emit_is(e, "zero", "2") ? "never" : "default");
+	emit_rows(e, "", "torchtitan", "parallelism.tensor_parallel_degree parallelism.pipeline_parallel_degree "
+		  "parallelism.context_parallel_degree parallelism.expert_parallel_degree");
+	emit_rows(e, "", "torchtitan", "activation_checkpoint.mode");
+	if (emit_is(e, "compile", "true"))
+		emit_set(e, "compile.enable", "true");
+}
+
+/* How layers lie on the stages of a pipeline. */
+static void emit_stages(struct emission *e)
+{
+	const struct oom_plan *p = e->plan;
+
+	if (p->pp_first)
+		emit_rows(e, "", "megatron-lm", "decoder-first-pipeline-num-layers");
+	if (p->pp_last)
+		emit_rows(e, "", "megatron-lm", "decoder-last-pipeline-num-layers");
+	if (p->pp_embedding)
+		emit_rows(e, "", "megatron-lm", "account-for-embedding-in-pipeline-split");
+	if (p->pp_loss)
+		emit_rows(e, "", "megatron-lm", "account-for-loss-in-pipeline-split");
+	if (*p->pp_layout)
+		emit_rows(e, "", "megatron-lm", "pipeline-model-parallel-layout");
+	if (p->mtp_layers)
+		emit_rows(e, "", "megatron-lm", "mtp-num-layers");
+	if (p->etp > 1)
+		emit_rows(e, "", "megatron-lm", "expert-tensor-parallel-size");
+}
+
+/* What is kept and moved in fewer bits, and whose layers run. */
+static void emit_precisions(struct emission *e)
+{
+	if (!emit_is(e, "fp8", "none")) {
+		char recipe[160];
+
+		emit_set(e, "fp8-format", "hybrid");
+		emit_set(e, "fp8-recipe", !strcmp(emit_fact(e, "fp8", recipe), "tensorwise") ? "delayed" : recipe);
+	}
+	if (emit_is(e, "fp8-param-gather", "true"))
+		emit_set(e, "fp8-param-gather", "true");
+	if (emit_is(e, "grad-reduce-in-bf16", "true"))
+		emit_set(e, "grad-reduce-in-bf16", "true");
+	if (emit_is(e, "defer-embedding-wgrad", "true"))
+		emit_set(e, "defer-embedding-wgrad-compute", "true");
+	if (!emit_is(e, "transformer-impl", "transformer-engine"))
+		emit_rows(e, "", "megatron-lm", "transformer-impl");
+}
+
+void fill_megatron(struct emission *e)
+{
+	char buf[160];
+
+	emit_rows(e, "", "megatron-lm", "micro-batch-size");
+	snprintf(buf, sizeof(buf), "%lld",
+		 (long long)(e->plan->micro_batch * e->plan->grad_accum * oom_plan_data_parallel(e->plan)));
+	emit_set(e, "global-batch-size", buf);
+	emit_rows(e, "", "megatron-lm", "seq-length tensor-model-parallel-size pipeline-model-parallel-size "
+		  "context-parallel-size expert-model-parallel-size sequence-parallel bf16 fp16");
+	if (e->plan->vpp > 1)
+		emit_set(e, "num-virtual-stages-per-pipeline-rank", emit_fact(e, "vpp", buf));
+	emit_stages(e);
+	emit_precisions(e);
+	if (e->plan->tgt_len > 0)
+		emit_rows(e, "", "megatron-lm", "decoder-seq-length");
+	if (emit_is(e, "engine", "megatron-deepspeed")) {
+		emit_set(e, "deepspeed", "true");
+		emit_rows(e, "", "megatron-lm", "zero-stage");
+	}
+	if (e->plan->zero_stage >= 1 && !emit_is(e, "engine", "megatron-deepspeed"))
+		emit_set(e, "use-distributed-optimizer", "true");
+	if (emit_is(e, "optimizer", "adamw-fused") || emit_is(e, "optimizer", "adamw"))
+		emit_set(e, "optimizer", "adam");
+	if (!emit_is(e, "grad-ckpt", "none"))
+		emit_rows(e, "", "megatron-lm", "recompute-granularity");
+	if (emit_is(e, "grad-ckpt", "full")) {
+		char layers[160];
+
+		emit_set(e, "recompute-method", e->plan->recompute_layers ? "block" : "uniform");
+		emit_set(e, "recompute-num-layers",
+			 e->plan->recompute_layers ? emit_fact(e, "recompute-num-layers", layers) : "1");
+	}
+	emit_set(e, "attention-backend", emit_is(e, "attn", "eager") ? "unfused" : "flash");
+	if (!emit_is(e, "offload-optimizer", "none"))
+		emit_set(e, "optimizer-cpu-offload", "true");
+	emit_set(e, "num-workers", emit_fact(e, "dataloader-workers", buf));
+}
+

@@ -1,0 +1,151 @@
+/* axolotl and LLaMA-Factory. */
+#include <stdio.h>
+#include <string.h>
+
+#include "emit/fills.h"
+
+/* ---- axolotl, LLaMA-Factory ---- */
+
+/* Losses and kernels are plugins' (axolotl/integrations). */
+static void axolotl_kernels(struct emission *e)
+{
+	const bool all = emit_is(e, "liger-kernels", "all"), fused = emit_is(e, "loss", "fused"),
+		   norm = all || emit_is(e, "liger-kernels", "norm"), glu = all || emit_is(e, "liger-kernels", "glu"),
+		   liger = fused || norm || glu, cut = emit_is(e, "loss", "cut");
+
+	if (liger || cut)
+		emit_names(e, "plugins",
+			   !cut	  ? "axolotl.integrations.liger.LigerPlugin" :
+			   !liger ? "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin" :
+				    "axolotl.integrations.liger.LigerPlugin+"
+				    "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin");
+	if (fused)
+		emit_set(e, "liger_fused_linear_cross_entropy", "true");
+	if (norm)
+		emit_set(e, "liger_rms_norm", "true");
+	if (glu)
+		emit_set(e, "liger_glu_activation", "true");
+	if (cut)
+		emit_set(e, "cut_cross_entropy", "true");
+}
+
+void fill_axolotl(struct emission *e)
+{
+	char buf[160];
+	const char *targets = e->plan->lora_targets;
+
+	emit_set(e, "base_model", e->model);
+	if (emit_is(e, "base-bits", "4-nf4"))
+		emit_set(e, "load_in_4bit", "true");
+	else if (emit_is(e, "base-bits", "8"))
+		emit_set(e, "load_in_8bit", "true");
+	if (emit_adapted(e)) {
+		emit_set(e, "adapter", emit_is(e, "base-bits", "4-nf4") ? "qlora" : "lora");
+		emit_rows(e, "", "axolotl", "lora_r lora_dropout");
+		if (!strcmp(targets, "all-linear"))
+			emit_set(e, "lora_target_linear", "true");
+		else if (*targets)
+			emit_names(e, "lora_target_modules", targets);
+		if (*e->plan->modules_to_save)
+			emit_names(e, "lora_modules_to_save", e->plan->modules_to_save);
+		if (emit_is(e, "use-dora", "true"))
+			emit_set(e, "peft_use_dora", "true");
+	}
+	if (!emit_is(e, "objective", "sft"))
+		emit_rows(e, "", "axolotl", "rl");
+	if (*e->plan->train)
+		emit_names(e, "unfrozen_parameters", e->plan->train);
+	emit_rows(e, "", "axolotl", "sequence_len micro_batch_size gradient_accumulation_steps");
+	emit_set(e, "sample_packing", emit_fact(e, "packing", buf));
+	emit_rows(e, "", "axolotl", "optimizer");
+	/* weights load in bf16 under "bf16: true"; without autocast it is "full" (core/builders/base.py
+	 * _configure_precision_settings; DeepSpeed has none in any case) */
+	if (emit_is(e, "precision", "bf16-amp") || emit_is(e, "precision", "amp-bf16"))
+		emit_set(e, "bf16", "true");
+	else if (emit_is(e, "precision", "bf16"))
+		emit_set(e, "bf16", emit_deepspeed(e) ? "true" : "full");
+	else if (emit_is(e, "@autocast", "fp16"))
+		emit_set(e, "fp16", "true");
+	else
+		emit_set(e, "bf16", "false");
+	if (emit_is(e, "precision", "fp16") && !emit_deepspeed(e))
+		emit_set(e, "float16", "true");
+	if (e->plan->num_labels > 0)
+		emit_rows(e, "", "axolotl", "num_labels");
+	/* activation_offloading turns checkpointing off under LoRA (core/builders/base.py) */
+	if (emit_is(e, "offload-activations", "true") && emit_is(e, "grad-ckpt", "full"))
+		emit_set(e, "gradient_checkpointing", "offload");
+	else if (emit_is(e, "offload-activations", "true"))
+		emit_set(e, "activation_offloading", "true");
+	emit_rows(e, "", "axolotl", "gradient_checkpointing gradient_checkpointing_kwargs.use_reentrant");
+	if (emit_is(e, "compile", "true"))
+		emit_set(e, "torch_compile", "true");
+	emit_set(e, "attn_implementation", emit_is(e, "attn", "flash") ? "flash_attention_2"
+								      : emit_fact(e, "attn", buf));
+	axolotl_kernels(e);
+	if (e->plan->tp > 1)
+		emit_rows(e, "", "axolotl", "tensor_parallel_size");
+	if (e->plan->cp > 1)
+		emit_rows(e, "", "axolotl", "context_parallel_size");
+	if (e->plan->ep > 1)
+		emit_rows(e, "", "axolotl", "expert_parallel_size");
+	if (emit_deepspeed(e)) {
+		deepspeed_config(e, "deepspeed.");
+	} else if (emit_fsdp(e)) {
+		emit_set(e, "fsdp_version", emit_is(e, "engine", "fsdp2") ? "2" : "1");
+		emit_set(e, "fsdp_config.reshard_after_forward", emit_is(e, "zero", "2") ? "false" : "true");
+		emit_set(e, "fsdp_config.offload_params", emit_is(e, "offload-params", "none") ? "false" : "true");
+	}
+	emit_set(e, "output_dir", "./out");
+}
+
+void fill_llamafactory(struct emission *e)
+{
+	char buf[160];
+
+	emit_set(e, "model_name_or_path", e->model);
+	emit_rows(e, "", "llamafactory", "stage");
+	if (emit_is(e, "objective", "simpo") || emit_is(e, "objective", "orpo")) {
+		emit_set(e, "stage", "dpo");
+		emit_set(e, "pref_loss", emit_fact(e, "objective", buf));
+	}
+	emit_set(e, "do_train", "true");
+	emit_set(e, "finetuning_type", emit_adapted(e) ? "lora" : "full");
+	if (emit_adapted(e)) {
+		emit_set(e, "lora_rank", emit_fact(e, "lora-r", buf));
+		if (!strcmp(e->plan->lora_targets, "all-linear"))
+			emit_set(e, "lora_target", "all");
+		else if (*e->plan->lora_targets) {
+			char list[160];
+			size_t n = 0;
+
+			for (const char *p = e->plan->lora_targets; *p && n < sizeof(list) - 1; p++)
+				list[n++] = *p == '+' ? ',' : *p;
+			list[n] = 0;
+			emit_set(e, "lora_target", list);
+		}
+		emit_rows(e, "", "llamafactory", "lora_dropout");
+		if (*e->plan->modules_to_save)
+			emit_names(e, "additional_target", e->plan->modules_to_save);
+		if (emit_is(e, "use-dora", "true"))
+			emit_set(e, "use_dora", "true");
+		if (emit_is(e, "base-bits", "4-nf4")) {
+			emit_set(e, "quantization_bit", "4");
+			emit_set(e, "double_quantization", emit_fact(e, "double-quant", buf));
+		} else if (emit_is(e, "base-bits", "8")) {
+			emit_set(e, "quantization_bit", "8");
+		}
+	}
+	emit_set(e, "cutoff_len", emit_fact(e, "seq-len", buf));
+	emit_set(e, "packing", emit_fact(e, "packing", buf));
+	if (emit_is(e, "compile", "true"))
+		emit_set(e, "torch_compile", "true");
+	emit_set(e, "flash_attn", emit_is(e, "attn", "flash") ? "fa2" : emit_is(e, "attn", "eager") ? "disabled" : "sdpa");
+	emit_set(e, "enable_liger_kernel", emit_is(e, "loss", "fused") ? "true" : "false");
+	if (emit_is(e, "grad-ckpt", "none"))
+		emit_set(e, "disable_gradient_checkpointing", "true");
+	if (emit_is(e, "precision", "bf16") && !emit_deepspeed(e))
+		emit_set(e, "pure_bf16", "true");
+	training_arguments(e);
+}
+

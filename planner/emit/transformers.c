@@ -1,0 +1,309 @@
+/* transformers and what is made around its Trainer: DeepSpeed, TRL, accelerate. */
+#include <stdio.h>
+#include <string.h>
+
+#include "emit/fills.h"
+
+#define LORA_TRL "lora_r lora_target_modules lora_dropout"
+
+/* ---- DeepSpeed ---- */
+
+#define ZERO "zero_optimization."
+
+void deepspeed_config(struct emission *e, const char *prefix)
+{
+	char path[200], buf[160];
+	const bool offload = !emit_is(e, "offload-optimizer", "none"),
+		   params = !emit_is(e, "offload-params", "none");
+
+	emit_rows(e, prefix, "deepspeed",
+		  "train_micro_batch_size_per_gpu gradient_accumulation_steps " ZERO "stage "
+		  ZERO "reduce_bucket_size");
+	if (emit_is(e, "zero", "3"))
+		emit_rows(e, prefix, "deepspeed",
+			  ZERO "stage3_prefetch_bucket_size " ZERO "stage3_param_persistence_threshold "
+			  ZERO "stage3_max_live_parameters");
+	snprintf(path, sizeof(path), "%s" ZERO "sub_group_size", prefix);
+	if (emit_is(e, "zero", "3"))
+		emit_set(e, path, emit_fact(e, "sub-group-size", buf));
+	snprintf(path, sizeof(path), "%s" ZERO "offload_optimizer.device", prefix);
+	if (offload)
+		emit_set(e, path, emit_fact(e, "offload-optimizer", buf));
+	snprintf(path, sizeof(path), "%s" ZERO "offload_param.device", prefix);
+	if (params)
+		emit_set(e, path, emit_fact(e, "offload-params", buf));
+	snprintf(path, sizeof(path), "%stensor_parallel.autotp_size", prefix);
+	if (e->plan->tp > 1)
+		emit_set(e, path, emit_fact(e, "tp", buf));
+	snprintf(path, sizeof(path), "%sdata_types.grad_accum_dtype", prefix);
+	if (emit_is(e, "fp32-grad-accum", "true"))
+		emit_set(e, path, "fp32");
+	if (!strcmp(emit_fact(e, "@autocast", buf), "bf16")) {
+		snprintf(path, sizeof(path), "%sbf16.enabled", prefix);
+		emit_set(e, path, "true");
+	} else if (emit_is(e, "@autocast", "fp16")) {
+		snprintf(path, sizeof(path), "%sfp16.enabled", prefix);
+		emit_set(e, path, "true");
+	}
+}
+
+void fill_deepspeed(struct emission *e)
+{
+	deepspeed_config(e, "");
+}
+
+/* ---- transformers, TRL ---- */
+
+/* Engine as TrainingArguments take it. */
+static void training_engine(struct emission *e)
+{
+	if (emit_deepspeed(e)) {
+		deepspeed_config(e, "deepspeed.");
+	} else if (emit_fsdp(e)) {
+		emit_set(e, "fsdp", emit_is(e, "zero", "2") ? "shard_grad_op auto_wrap" : "full_shard auto_wrap");
+		emit_set(e, "fsdp_config.version", emit_is(e, "engine", "fsdp2") ? "2" : "1");
+		if (!emit_is(e, "offload-params", "none"))
+			emit_set(e, "fsdp_config.offload_params", "true");
+	}
+}
+
+/* TRL's commands and configs by objective, and what a file that names neither has alone (planner/frameworks/trl.c
+ * has the signs; the values are the configs' defaults, so that nothing changes). */
+static const struct {
+	const char *objective, *command, *config, *key, *value;
+} trainers[] = {
+	{"sft", "sft", "SFTConfig", NULL, NULL},
+	{"dpo", "dpo", "DPOConfig", "beta", "0.1"},
+	{"kto", "kto", "KTOConfig", "desirable_weight", "1.0"},
+	{"reward", "reward", "RewardConfig", NULL, NULL},
+	{"grpo", "grpo", "GRPOConfig", "num_generations", "8"},
+	/* no command of TRL's starts these (trl/experimental) */
+	{"simpo", NULL, "CPOConfig", "simpo_gamma", "0.5"},
+	{"ppo", NULL, "PPOConfig", "kl_coef", "0.05"},
+};
+
+static size_t trainer_of(const struct emission *e)
+{
+	for (size_t i = 0; i < sizeof(trainers) / sizeof(trainers[0]); i++)
+		if (emit_is(e, "objective", trainers[i].objective))
+			return i;
+	return 0;
+}
+
+const char *trl_command(const struct emission *e)
+{
+	return trainers[trainer_of(e)].command;
+}
+
+void training_arguments(struct emission *e)
+{
+	emit_set(e, "output_dir", "out");
+	emit_rows(e, "", "hf-trainer", "per_device_train_batch_size gradient_accumulation_steps");
+	emit_rows(e, "", "hf-trainer", "gradient_checkpointing gradient_checkpointing_kwargs.use_reentrant optim");
+	emit_set(e, "bf16", emit_is(e, "@autocast", "bf16") ? "true" : "false");
+	if (emit_is(e, "@autocast", "fp16"))
+		emit_set(e, "fp16", "true");
+	if (emit_is(e, "loss", "fused"))
+		emit_set(e, "use_liger_kernel", "true");
+	if (emit_is(e, "compile", "true"))
+		emit_set(e, "torch_compile", "true");
+	if (!emit_is(e, "label-smoothing", "0"))
+		emit_rows(e, "", "hf-trainer", "label_smoothing_factor");
+	emit_rows(e, "", "hf-trainer", "dataloader_num_workers save_total_limit");
+	training_engine(e);
+}
+
+static void trl_model(struct emission *e)
+{
+	static const struct {
+		const char *dtype, *word;
+	} words[] = {{"bf16", "bfloat16"}, {"fp16", "float16"}, {"fp32", "float32"}};
+
+	emit_set(e, "model_name_or_path", e->model);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (emit_is(e, "@dtype", words[i].dtype))
+			emit_set(e, "dtype", words[i].word);
+	if (emit_is(e, "attn", "flash"))
+		emit_set(e, "attn_implementation", "flash_attention_2");
+	else
+		emit_rows(e, "", "trl", "attn_implementation");
+	if (emit_adapted(e)) {
+		emit_set(e, "use_peft", "true");
+		emit_rows(e, "", "trl", LORA_TRL);
+		if (emit_is(e, "base-bits", "4-nf4")) {
+			emit_set(e, "load_in_4bit", "true");
+			emit_rows(e, "", "trl", "use_bnb_nested_quant");
+		} else if (emit_is(e, "base-bits", "8")) {
+			emit_set(e, "load_in_8bit", "true");
+		}
+		if (emit_is(e, "use-dora", "true"))
+			emit_set(e, "use_dora", "true");
+		emit_rows(e, "", "trl", "lora_modules_to_save");
+	}
+}
+
+/* What SFTConfig, DPOConfig, ... have beside TrainingArguments. */
+static void trl_config(struct emission *e)
+{
+	const size_t i = trainer_of(e);
+	char buf[160];
+
+	if (emit_is(e, "objective", "simpo")) {
+		emit_set(e, "loss_type", "simpo");
+		emit_set(e, "cpo_alpha", "0.0");
+	}
+	if (emit_is(e, "objective", "ppo"))
+		emit_rows(e, "", "trl", "response_length");
+	else if (emit_is(e, "objective", "grpo"))
+		emit_rows(e, "", "trl", "max_completion_length");
+	else if (e->plan->seq_len > 0)
+		emit_set(e, "max_length", emit_fact(e, "seq-len", buf));
+	if (!i) {
+		emit_set(e, "packing", emit_fact(e, "packing", buf));
+		if (!emit_is(e, "loss", "fused"))
+			emit_set(e, "loss_type", emit_is(e, "loss", "chunked-nll") ? "chunked_nll" : "nll");
+	}
+	if (emit_is(e, "reference", "none"))
+		emit_rows(e, "", "trl", "precompute_ref_log_probs");
+	if (emit_is(e, "offload-activations", "true"))
+		emit_set(e, "activation_offloading", "true");
+}
+
+void fill_trl(struct emission *e)
+{
+	const size_t i = trainer_of(e);
+
+	trl_model(e);
+	trl_config(e);
+	if (trainers[i].key)
+		emit_set(e, trainers[i].key, trainers[i].value);
+	training_arguments(e);
+}
+
+/* "trl dpo --config FILE" stands above the file, "trl dpo" before the options. */
+void write_trl(struct emission *e, struct emit_text *out)
+{
+	if (trl_command(e))
+		emit_put(out, "# trl %s --config FILE\n", trl_command(e));
+	else
+		emit_put(out, "# for a script of yours around TRL's %s\n", trainers[trainer_of(e)].config);
+	emit_yaml(e, out);
+}
+
+void write_trl_command(struct emission *e, struct emit_text *out)
+{
+	emit_put(out, "%s %s ", trl_command(e) ? "trl" : "python", trl_command(e) ? trl_command(e) : "train.py");
+	emit_options(e, out);
+}
+
+/* A script around Trainer itself: its loss is the model's, and no key says so. */
+void fill_trainer(struct emission *e)
+{
+	char buf[160];
+
+	trl_model(e);
+	if (e->plan->seq_len > 0)
+		emit_set(e, "model_max_length", emit_fact(e, "seq-len", buf));
+	if (emit_is(e, "packing", "true"))
+		emit_set(e, "packing", "true");
+	training_arguments(e);
+}
+
+void fill_python(struct emission *e)
+{
+	static const char *const base = "AutoModelForCausalLM.from_pretrained.";
+	struct emission config = {.plan = e->plan, .model = e->model};
+	bool plain;
+	struct oom_error err = {{0}};
+	char path[160], buf[160];
+
+	snprintf(path, sizeof(path), "%spretrained_model_name_or_path", base);
+	emit_set(e, path, e->model);
+	snprintf(path, sizeof(path), "%sdtype", base);
+	emit_set(e, path, emit_is(e, "@dtype", "bf16") ? "bfloat16" : emit_is(e, "@dtype", "fp16") ? "float16"
+											    : "float32");
+	snprintf(path, sizeof(path), "%sattn_implementation", base);
+	emit_set(e, path, emit_is(e, "attn", "flash") ? "flash_attention_2" : emit_fact(e, "attn", buf));
+	if (emit_is(e, "base-bits", "4-nf4")) {
+		emit_set(e, "BitsAndBytesConfig.load_in_4bit", "true");
+		emit_set(e, "BitsAndBytesConfig.bnb_4bit_quant_type", "nf4");
+		emit_set(e, "BitsAndBytesConfig.bnb_4bit_use_double_quant", emit_fact(e, "double-quant", buf));
+	} else if (emit_is(e, "base-bits", "8")) {
+		emit_set(e, "BitsAndBytesConfig.load_in_8bit", "true");
+	}
+	if (emit_is(e, "kbit-prepare", "true"))
+		emit_set(e, "prepare_model_for_kbit_training.use_gradient_checkpointing",
+			 emit_is(e, "grad-ckpt", "none") ? "false" : "true");
+	if (emit_adapted(e)) {
+		emit_set(e, "LoraConfig.r", emit_fact(e, "lora-r", buf));
+		if (*e->plan->lora_targets && strchr(e->plan->lora_targets, '+'))
+			emit_names(e, "LoraConfig.target_modules", e->plan->lora_targets);
+		else
+			emit_set(e, "LoraConfig.target_modules", e->plan->lora_targets);
+		emit_set(e, "LoraConfig.lora_dropout", emit_fact(e, "lora-dropout", buf));
+		if (emit_is(e, "use-dora", "true"))
+			emit_set(e, "LoraConfig.use_dora", "true");
+		if (*e->plan->modules_to_save)
+			emit_names(e, "LoraConfig.modules_to_save", e->plan->modules_to_save);
+	}
+	if (doc_begin(&config.doc, "emit", "", &err) || !doc_add(&config.doc, NULL, NULL, DOC_MAP, 0, 0)) {
+		e->failed = true;
+		return;
+	}
+	/* Trainer itself takes the model's own loss, which SFTTrainer never does */
+	plain = emit_is(e, "loss", "plain") && !trainer_of(e);
+	if (!plain)
+		trl_config(&config);
+	training_arguments(&config);
+	e->failed |= config.failed ||
+		     !doc_add_copy(&e->doc, e->doc.root,
+				   plain ? "TrainingArguments" : trainers[trainer_of(e)].config, config.doc.root);
+	doc_release(&config.doc);
+}
+
+/* ---- accelerate ---- */
+
+void fill_accelerate(struct emission *e)
+{
+	char buf[160];
+
+	emit_set(e, "compute_environment", "LOCAL_MACHINE");
+	emit_set(e, "distributed_type", emit_deepspeed(e) ? "DEEPSPEED" : emit_fsdp(e) ? "FSDP"
+					: e->plan->gpus > 1		    ? "MULTI_GPU"
+									    : "NO");
+	emit_set(e, "mixed_precision", emit_fact(e, "@autocast", buf));
+	emit_set(e, "num_machines", emit_fact(e, "nodes", buf));
+	emit_set(e, "num_processes", emit_fact(e, "gpus", buf));
+	emit_set(e, "machine_rank", "0");
+	if (emit_is(e, "compile", "true"))
+		emit_set(e, "dynamo_config.dynamo_backend", "INDUCTOR");
+	if (e->plan->cp > 1)
+		emit_set(e, emit_is(e, "cp-comm", "a2a") ? "parallelism_config.parallelism_config_sp_size"
+							 : "parallelism_config.parallelism_config_cp_size",
+			 emit_fact(e, "cp", buf));
+	if (emit_deepspeed(e)) {
+		emit_rows(e, "", "accelerate", "deepspeed_config.zero_stage deepspeed_config.gradient_accumulation_steps "
+			  "deepspeed_config.offload_optimizer_device deepspeed_config.offload_param_device");
+		emit_set(e, "deepspeed_config.zero3_init_flag", emit_is(e, "zero", "3") ? "true" : "false");
+	} else if (emit_fsdp(e)) {
+		const bool two = emit_is(e, "engine", "fsdp2");
+
+		emit_set(e, "fsdp_config.fsdp_version", two ? "2" : "1");
+		emit_set(e, "fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP");
+		if (two)
+			emit_set(e, "fsdp_config.fsdp_reshard_after_forward",
+				 emit_is(e, "zero", "2") ? "false" : "true");
+		else
+			emit_set(e, "fsdp_config.fsdp_sharding_strategy",
+				 emit_is(e, "hybrid-shard", "true") ? "HYBRID_SHARD"
+				 : emit_is(e, "zero", "2")	    ? "SHARD_GRAD_OP"
+				 : emit_is(e, "zero", "0")	    ? "NO_SHARD"
+								    : "FULL_SHARD");
+		emit_set(e, "fsdp_config.fsdp_offload_params",
+			 emit_is(e, "offload-params", "none") ? "false" : "true");
+		emit_set(e, "fsdp_config.fsdp_state_dict_type",
+			 emit_is(e, "save-sharded", "true") ? "SHARDED_STATE_DICT" : "FULL_STATE_DICT");
+		emit_set(e, "fsdp_config.fsdp_cpu_ram_efficient_loading", emit_fact(e, "low-cpu-mem", buf));
+	}
+}
+
