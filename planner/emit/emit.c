@@ -283,7 +283,10 @@ static enum oom_status read_back(const struct emit_target *target, const struct 
 	got.seq_len = want->seq_len;
 	memcpy(got.lora_targets, want->lora_targets, sizeof(got.lora_targets));
 	oom_reading_apply(r, &got, NULL, NULL);
-	if (got.precision == OOM_AUTO_PRECISION)
+	/* where none was asked for, none is lost */
+	if (run.precision == OOM_AUTO_PRECISION)
+		got.precision = run.precision;
+	else if (got.precision == OOM_AUTO_PRECISION)
 		got.precision = OOM_FP32;
 	oom_plan_relax(&got);
 	/* what the engine makes the same thing of is no loss either */
