@@ -38,6 +38,9 @@ struct oom_emitted {
 struct oom_emit_run {
 	const char *model;      /* a hub id or a path; NULL: a placeholder stands for it, which is said */
 	const struct oom_gpu *gpu;      /* NULL: not known; tasks of clouds then leave it open */
+	/* a word for oom_keys_read_model: formats that describe a model by its dimensions take them from its
+	 * config; NULL: they are left to be added */
+	const char *config;
 };
 
 /* Writes the plan.  run: NULL: nothing is known.  OOM_ERR_UNKNOWN: no such format, with the nearest;

@@ -107,7 +107,8 @@ static int emit_one(const struct oom_job *job, const struct oom_plan *plan, cons
 	const char *named = job->named ? job->named : job->model;
 	char model[512];
 	const struct oom_emit_run run = {
-		.model = named ? oom_model_called(named, model, sizeof(model)) : NULL, .gpu = gpu};
+		.model = named ? oom_model_called(named, model, sizeof(model)) : NULL, .gpu = gpu,
+		.config = job->model && strcmp(job->model, "-") ? job->model : NULL};
 	struct oom_error err = {{0}};
 	struct oom_emitted out;
 	const char *file;

@@ -163,11 +163,13 @@ static void set_row(struct emission *e, const char *path, const struct fw_row *r
 {
 	char buf[160], word[160];
 	const char *value = emit_fact(e, row->knob, buf), *said;
+	const struct oom_option *k = oom_knob_find(row->knob);
 
 	if (!*value)
 		return;
-	if (!strcmp(row->knob, "lora-targets")) {
-		if (strcmp(value, "all-linear") && strchr(value, '+'))
+	if (k && k->kind == OOM_OPTION_NAMES) {
+		/* one of them, or a word for many, is no list */
+		if (strchr(value, '+'))
 			emit_names(e, path, value);
 		else
 			emit_set(e, path, value);
@@ -307,14 +309,14 @@ static void put_comments(const struct emit_target *t, const struct emission *e, 
 	if (!t->comment)
 		return;
 	emit_put(text, "%soomplan; keys of %s\n", t->comment, t->format.version);
-	if (listed(t->elsewhere, "gpus") && e->plan->gpus > 1)
+	if (listed(t->elsewhere, "gpus") && e->plan->gpus > 1 && !(e->described && t->yours_described))
 		emit_put(text, "%sfor %s GPUs on %s machine%s: the launcher's to say\n", t->comment,
 			 emit_fact(e, "gpus", gpus), emit_fact(e, "nodes", nodes),
 			 e->plan->nodes == 1 ? "" : "s");
 	if (listed(t->elsewhere, "allocator") && emit_is(e, "allocator", "expandable_segments"))
 		emit_put(text, "%swith PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n", t->comment);
-	if (t->yours)
-		emit_put(text, "%sto be added: %s\n", t->comment, t->yours);
+	if (e->described ? t->yours_described != NULL : t->yours != NULL)
+		emit_put(text, "%sto be added: %s\n", t->comment, e->described ? t->yours_described : t->yours);
 	for (size_t i = 0; i < out->n_unsaid; i++)
 		emit_put(text, "%scannot be said here: %s\n", t->comment, out->unsaid[i]);
 }
@@ -352,7 +354,7 @@ enum oom_status oom_emit(const char *format, const struct oom_plan *plan,
 	const struct emit_target *t = find(format, err);
 	const bool named = run && run->model && *run->model;
 	struct emission e = {.plan = plan, .model = named ? run->model : "ORG/MODEL",
-			     .gpu = run ? run->gpu : NULL};
+			     .gpu = run ? run->gpu : NULL, .config = run ? run->config : NULL};
 	struct emit_text body = {.text = NULL}, line = {.text = NULL}, whole = {.text = NULL};
 	enum oom_status st;
 

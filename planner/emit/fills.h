@@ -25,6 +25,7 @@ void fill_torchtune(struct emission *e);
 void write_torchtune(struct emission *e, struct emit_text *out);
 void fill_torchtitan(struct emission *e);
 void fill_megatron(struct emission *e);
+void write_megatron(struct emission *e, struct emit_text *out);
 /* launch.c */
 void write_torchrun(struct emission *e, struct emit_text *out);
 void write_slurm(struct emission *e, struct emit_text *out);

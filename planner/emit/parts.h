@@ -17,6 +17,8 @@ struct emission {
 	const struct oom_plan *plan;
 	const char *model;
 	const struct oom_gpu *gpu;      /* NULL: not known */
+	const char *config;             /* whose dimensions are written; NULL: not known */
+	bool described;                 /* the model is: nothing of it is to be added */
 	const struct framework *fw;     /* whose rows give the words; NULL: none */
 	struct doc doc;                 /* keys and values, in the order they are written */
 	bool failed;
@@ -34,8 +36,9 @@ struct emit_target {
 	const char *comment;            /* "# "; NULL: the format has no comments */
 	/* what the format never says, as it stands elsewhere: blank-separated knobs */
 	const char *elsewhere;
-	/* what a launch needs besides and no plan holds: a data set, a script */
-	const char *yours;
+	/* what a launch needs besides and no plan holds: a data set, a script; and where the file describes the
+	 * model itself */
+	const char *yours, *yours_described;
 };
 
 extern const struct emit_target emit_targets[];

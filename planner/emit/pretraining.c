@@ -4,6 +4,7 @@
 
 #include "emit/fills.h"
 #include "input/model_ids.h"
+#include "oomplan/config.h"
 
 /* ---- torchtune, torchtitan, Megatron-LM ---- */
 
@@ -100,11 +101,29 @@ void write_torchtune(struct emission *e, struct emit_text *out)
 	emit_overrides(e, out);
 }
 
+/* Models are flavors of torchtitan's own; scripts/download_hf_assets.py puts their tokenizers there. */
+static void titan_model(struct emission *e)
+{
+	struct oom_model_id id;
+	const char *hub = oom_model_id_find(e->model, &id) ? id.hub_id : e->model, *name, *flavor;
+	char path[160];
+
+	if (!torchtitan_flavor(hub, &name, &flavor))
+		return;
+	emit_set(e, "model.name", name);
+	emit_set(e, "model.flavor", flavor);
+	snprintf(path, sizeof(path), "./assets/hf/%s", strrchr(hub, '/') ? strrchr(hub, '/') + 1 : hub);
+	emit_set(e, "model.hf_assets_path", path);
+	emit_set(e, "training.dataset", "c4");
+	e->described = true;
+}
+
 void fill_torchtitan(struct emission *e)
 {
 	char buf[160];
 	const char *fused = emit_is(e, "optimizer", "adamw") ? "foreach" : "fused";
 
+	titan_model(e);
 	emit_set(e, "training.local_batch_size", emit_fact(e, "micro-batch", buf));
 	emit_rows(e, "", "torchtitan", "training.seq_len");
 	if (e->plan->grad_accum > 1) {
@@ -169,10 +188,131 @@ static void emit_precisions(struct emission *e)
 		emit_rows(e, "", "megatron-lm", "transformer-impl");
 }
 
+/* Models that pretrain_gpt.py builds from arguments, and what they have besides (megatron/training/arguments.py;
+ * transformers' modeling code of each type).  Dimensions are the config's keys. */
+static const struct {
+	const char *type, *flags, *norm;
+} kinds[] = {
+	{"llama", "swiglu disable-bias-linear", "RMSNorm"},
+	{"mistral", "swiglu disable-bias-linear", "RMSNorm"},
+	{"qwen2", "swiglu disable-bias-linear add-qkv-bias", "RMSNorm"},
+	{"qwen3", "swiglu disable-bias-linear qk-layernorm", "RMSNorm"},
+	{"mixtral", "swiglu disable-bias-linear moe-grouped-gemm", "RMSNorm"},
+	{"qwen3_moe", "swiglu disable-bias-linear qk-layernorm moe-grouped-gemm", "RMSNorm"},
+};
+static const struct {
+	const char *argument, *keys;    /* the first of the keys that is there */
+} dimensions[] = {
+	{"num-layers", "num_hidden_layers"},
+	{"hidden-size", "hidden_size"},
+	{"ffn-hidden-size", "intermediate_size"},
+	{"num-attention-heads", "num_attention_heads"},
+	{"kv-channels", "head_dim"},
+	{"norm-epsilon", "rms_norm_eps"},
+	{"num-experts", "num_local_experts num_experts"},
+	{"moe-router-topk", "num_experts_per_tok"},
+	{"moe-ffn-hidden-size", "moe_intermediate_size"},
+};
+
+/* A number of the config; false: it has none of the keys. */
+static bool number_of(const struct oom_keys *config, const char *names, double *out)
+{
+	for (const char *w = names; *w; w += strspn(w, " ")) {
+		const size_t n = strcspn(w, " ");
+		const struct oom_key *key;
+		char name[64];
+
+		snprintf(name, sizeof(name), "%.*s", (int)n, w);
+		key = oom_keys_find(config, name);
+		if (key && key->type == OOM_KEY_NUMBER) {
+			*out = key->number;
+			return true;
+		}
+		w += n;
+	}
+	return false;
+}
+
+static void set_number(struct emission *e, const char *path, double value)
+{
+	char buf[40];
+
+	snprintf(buf, sizeof(buf), "%.15g", value);
+	emit_set(e, path, buf);
+}
+
+static void megatron_dimensions(struct emission *e, const struct oom_keys *config, const char *flags)
+{
+	const struct oom_key *tied = oom_keys_find(config, "tie_word_embeddings");
+	double value, heads = 0;
+
+	for (size_t i = 0; i < sizeof(dimensions) / sizeof(dimensions[0]); i++)
+		if (number_of(config, dimensions[i].keys, &value))
+			set_number(e, dimensions[i].argument, value);
+	number_of(config, "num_attention_heads", &heads);
+	if (number_of(config, "num_key_value_heads", &value) && value < heads) {
+		emit_set(e, "group-query-attention", "true");
+		set_number(e, "num-query-groups", value);
+	}
+	if (!number_of(config, "max_position_embeddings", &value) || value < (double)e->plan->seq_len)
+		value = (double)e->plan->seq_len;
+	set_number(e, "max-position-embeddings", value);
+	for (const char *w = flags; *w; w += strspn(w, " ")) {
+		char flag[40];
+		const size_t n = strcspn(w, " ");
+
+		snprintf(flag, sizeof(flag), "%.*s", (int)n, w);
+		emit_set(e, flag, "true");
+		w += n;
+	}
+	if (!tied || tied->type != OOM_KEY_BOOL || !tied->number)
+		emit_set(e, "untie-embeddings-and-output-weights", "true");
+}
+
+/* The model, its tokenizer, and what pretrain_gpt.py asks for besides. */
+static void megatron_model(struct emission *e)
+{
+	struct oom_error err = {{0}};
+	struct oom_keys config;
+	const struct oom_key *type;
+
+	if (!e->config || oom_keys_read_model(&config, e->config, &err))
+		return;
+	type = oom_keys_find(&config, "model_type");
+	for (size_t i = 0; type && type->type == OOM_KEY_STRING && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (strcmp(type->string, kinds[i].type))
+			continue;
+		e->described = true;
+		emit_set(e, "normalization", kinds[i].norm);
+		emit_set(e, "position-embedding-type", "rope");
+		megatron_dimensions(e, &config, kinds[i].flags);
+		emit_set(e, "tokenizer-type", "HuggingFaceTokenizer");
+		emit_set(e, "tokenizer-model", e->model);
+		emit_set(e, "mock-data", "true");
+		emit_set(e, "lr", "1e-4");
+		emit_set(e, "train-iters", "100");
+	}
+	oom_keys_release(&config);
+}
+
+/* A launch line where the model is described, options alone where it is not. */
+void write_megatron(struct emission *e, struct emit_text *out)
+{
+	const int64_t nodes = e->plan->nodes > 0 ? e->plan->nodes : 1;
+
+	if (e->described)
+		emit_put(out, "%sCUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nnodes %lld --nproc_per_node %lld pretrain_gpt.py ",
+			 emit_is(e, "allocator", "expandable_segments") ? "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
+									: "",
+			 (long long)nodes, (long long)(e->plan->gpus / nodes));
+	emit_flags(e, out);
+}
+
 void fill_megatron(struct emission *e)
 {
 	char buf[160];
 
+	megatron_model(e);
 	emit_rows(e, "", "megatron-lm", "micro-batch-size");
 	snprintf(buf, sizeof(buf), "%lld",
 		 (long long)(e->plan->micro_batch * e->plan->grad_accum * oom_plan_data_parallel(e->plan)));

@@ -54,6 +54,12 @@ enum oom_status doc_read_pairs(struct doc *doc, const char *text, size_t size, c
 enum oom_status doc_read_toml(struct doc *doc, const char *text, size_t size, const char *file,
 			      struct oom_error *err);
 
+/* Versions that files beside a run install: a requirement on each line; RUN lines of a Dockerfile. */
+enum oom_status doc_read_requirements(struct doc *doc, const char *text, size_t size, const char *file,
+				      struct oom_error *err);
+enum oom_status doc_read_dockerfile(struct doc *doc, const char *text, size_t size, const char *file,
+				    struct oom_error *err);
+
 /* For these doors.  A child of `parent` made of a value as options and Python spell it: [a, "b"],
  * {"k": v}, 'text', text.  NULL: full. */
 struct doc_node *doc_add_value(struct doc *doc, struct doc_node *parent, const char *key,

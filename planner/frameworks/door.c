@@ -139,6 +139,29 @@ static bool is_toml(const char *text)
 	return first_of(text) == '[' && has_line(text, "[training]");
 }
 
+static bool is_dockerfile(const char *text)
+{
+	return has_line(text, "FROM ") && has_line(text, "RUN ");
+}
+
+/* Every line is a requirement, a comment or an option, and one of them names a version. */
+static bool is_requirements(const char *text)
+{
+	bool versions = false;
+
+	for (const char *p = text; *p; p += strcspn(p, "\n"), p += *p == '\n') {
+		const size_t n = strcspn(p, "\n"), name = strcspn(p, "=<>~![;# \r\n");
+
+		if (!n || *p == '#' || *p == '-' || *p == '\r')
+			continue;
+		if (!isalnum((unsigned char)*p) || memchr(p, ':', name < n ? name : n) ||
+		    (p[name] == ' ' && !strchr("=<>~!;#@", p[name + strspn(p + name, " ")])))
+			return false;
+		versions |= p[name] && p[name + 1] == '=' && strchr("=<>~!", p[name]);
+	}
+	return versions;
+}
+
 struct door {
 	const char *suffixes;           /* joined by blanks; NULL: none */
 	bool (*by_text)(const char *text);      /* where no suffix says; NULL: never */
@@ -154,6 +177,8 @@ static const struct door doors[] = {
 	{".ipynb", NULL, doc_read_notebook},
 	{".py", is_python, doc_read_python},
 	{".args", NULL, doc_read_pairs},
+	{"requirements.txt", is_requirements, doc_read_requirements},
+	{"Dockerfile .dockerfile", is_dockerfile, doc_read_dockerfile},
 	{".yaml .yml", NULL, doc_read_yaml},
 };
 enum { N_DOORS = sizeof(doors) / sizeof(doors[0]) };
@@ -162,7 +187,7 @@ static const struct door *door_of(const char *path, const char *text)
 {
 	for (size_t i = 0; i < N_DOORS; i++)
 		for (const char *w = doors[i].suffixes; *w; w += strspn(w, " ")) {
-			char suffix[16];
+			char suffix[24];
 			const size_t n = strcspn(w, " ");
 
 			snprintf(suffix, sizeof(suffix), "%.*s", (int)n, w);

@@ -139,6 +139,9 @@ extern const struct fw_row hf_script_rows[];
 extern const char hf_script_idle[];
 void hf_script(struct fw_part *p);
 
+/* torchtitan.c: its name and flavor of a published model; false: it has none. */
+bool torchtitan_flavor(const char *hub_id, const char **name, const char **flavor);
+
 const struct doc *fw_doc(const struct fw_part *part);
 /* The keys of the part; NULL: none. */
 const struct doc_node *fw_root(const struct fw_part *part);

@@ -21,6 +21,12 @@ const struct fw_row hf_script_rows[] = {
 	{"zero_stage", .hook = true, .source = CHAT},
 	{"offload", .hook = true, .source = CHAT},
 	FW_KEY("lora_dim", "lora-r", NULL, NULL, CHAT),
+	FW_KEY("lora_enable", "method", "true>lora;false>full", NULL, "LLaVA train.py"),
+	FW_KEY("disable_flash_attn2", "attn", "false>flash;true>sdpa", NULL, "Qwen2-VL-Finetune src/train"),
+	FW_KEY("max_completion_length", "completion-len", NULL, NULL, "trl/trainer/grpo_config.py"),
+	{"max_prompt_length", .hook = true, .source = "trl/trainer/grpo_config.py"},
+	{"mm_tunable_parts", .hook = true, .source = "LLaVA-NeXT train.py"},
+	{"tune_mm_mlp_adapter", .hook = true, .source = "LLaVA train.py"},
 	{"vision_tower", .note = "a vision tower and its activations: more than is priced"},
 	{.key = NULL},
 };
@@ -51,9 +57,16 @@ static const struct script {
 	 "@ds16=fp16 grad-ckpt=none",
 	 CHAT ", its parser: FusedAdam, fp16"},
 	{"", "use_lora+lazy_preprocess q_lora+lazy_preprocess",
-	 "objective=sft lora-r=64 lora-dropout=0.05 seq-len=8192 packing=false", "Qwen finetune.py"},
+	 "objective=sft lora-r=64 lora-dropout=0.05 lora-targets=c_attn+c_proj+w1+w2 seq-len=8192 packing=false",
+	 "Qwen finetune.py LoraArguments"},
+	{"", "lora_enable+lazy_preprocess",
+	 "objective=sft lora-r=64 lora-dropout=0.05 lora-targets=all-linear packing=false",
+	 "LLaVA train.py LoRAArguments, find_all_linear_names"},
 	{"", "lazy_preprocess", "objective=sft seq-len=512 packing=false", "FastChat, LLaVA train.py"},
-	{"run_clm run_clm_no_trainer", "dataset_config_name+block_size validation_split_percentage+block_size",
+	{"run_glue run_classification", "task_name+max_seq_length", "objective=classification task=seq-cls seq-len=128 packing=false",
+	 "transformers run_glue.py DataTrainingArguments"},
+	{"run_clm run_clm_no_trainer",
+	 "dataset_config_name+block_size validation_split_percentage+block_size dataset_config_name+do_train",
 	 "objective=pretrain seq-len=1024 packing=true", "transformers run_clm.py group_texts"},
 };
 
@@ -167,7 +180,56 @@ static void finish_chat(struct fw_part *p)
 	fw_open(p, "objective", "which step the script is of is not said; sft is taken");
 }
 
-void hf_script(struct fw_part *p)
+/* What a script trains stands in its name: "train_dpo.py", "finetune_grpo.py". */
+static void objective_by_name(struct fw_part *p)
+{
+	static const char *const words[][2] = {
+		{"dpo", "dpo"}, {"kto", "kto"}, {"orpo", "orpo"}, {"simpo", "simpo"}, {"grpo", "grpo"}, {"ppo", "ppo"},
+		{"reward", "reward"}, {"rm", "reward"}, {"cls", "classification"}, {"classification", "classification"},
+		{"mlm", "pretrain"}, {"glue", "classification"}};
+	const char *program = fw_text(p, "(program)"), *slash = strrchr(program, '/');
+
+	for (const char *w = slash ? slash + 1 : program; *w; w += strspn(w, "_-.")) {
+		const size_t n = strcspn(w, "_-.");
+
+		for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+			if (n == strlen(words[i][0]) && !strncmp(w, words[i][0], n))
+				fw_set(p, "objective", words[i][1], "(program)", "the script's name");
+		w += n;
+		if (!n && !strspn(w, "_-."))
+			break;
+	}
+}
+
+/* Scripts of models that see: the language model may be left as it is. */
+static void finish_tunable(struct fw_part *p)
+{
+	const char *parts = fw_text(p, "mm_tunable_parts");
+
+	if (fw_fact_is(p, "method", "lora"))
+		return;
+	if (fw_on(p, "freeze_llm") || (*parts && !strstr(parts, "mm_language_model")) || fw_on(p, "tune_mm_mlp_adapter"))
+		fw_set(p, "method", "freeze",
+		       *parts ? "mm_tunable_parts" : fw_on(p, "freeze_llm") ? "freeze_llm" : "tune_mm_mlp_adapter",
+		       "the language model does not train");
+	/* a projector alone is what the first stage trains */
+	if (fw_on(p, "tune_mm_mlp_adapter") || !strcmp(parts, "mm_mlp_adapter"))
+		fw_set(p, "objective", "pretrain", *parts ? "mm_tunable_parts" : "tune_mm_mlp_adapter",
+		       "the projector is aligned");
+}
+
+static void finish_rollouts(struct fw_part *p)
+{
+	int64_t prompt, completion;
+
+	if (!fw_fact_is(p, "objective", "grpo"))
+		fw_unset(p, "completion-len");
+	else if (doc_whole(fw_key(p, "max_prompt_length"), &prompt) && prompt > 0 && prompt < 100000000 &&
+		 doc_whole(fw_key(p, "max_completion_length"), &completion) && completion > 0 && completion < 100000000)
+		fw_set_whole(p, "seq-len", prompt + completion, "max_completion_length", "prompt and completion");
+}
+
+static void of_script(struct fw_part *p)
 {
 	const struct script *s = script_of(p);
 
@@ -185,4 +247,12 @@ void hf_script(struct fw_part *p)
 			      "embedding and output whole as well: more than is priced");
 	else if (has_keys(p, "data_split+num_warmup_steps"))
 		finish_chat(p);
+}
+
+void hf_script(struct fw_part *p)
+{
+	of_script(p);
+	objective_by_name(p);
+	finish_tunable(p);
+	finish_rollouts(p);
 }

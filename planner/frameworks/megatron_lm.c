@@ -41,6 +41,8 @@ static const struct fw_row megatron_rows[] = {
 	FW_KEY("recompute-granularity", "grad-ckpt", "full>full;selective>selective;none>none", NULL,
 	       TRAINING),
 	FW_KEY("recompute-activations", "grad-ckpt", "true>selective;false>", NULL, TRAINING),
+	FW_KEY("activations-checkpoint-method", "grad-ckpt", "uniform>full;block>full", NULL,
+	       "Megatron-LM 2.5 arguments.py"),
 	FW_KEY("checkpoint-activations", "grad-ckpt", "true>full;false>", NULL, TRAINING ":2884"),
 	FW_KEY("deepspeed-activation-checkpointing", "grad-ckpt", "true>full;false>", NULL,
 	       "Megatron-DeepSpeed arguments.py"),

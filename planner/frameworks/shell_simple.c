@@ -167,6 +167,21 @@ const char *shell_joined(struct oom_shell *sh, const struct oom_shell_word *w, s
 }
 
 /* A redirection at the cursor, its target into *to where it writes. */
+/* "<PATH TO vocab.json>", which its author left to be filled in: one word, and not from one file to another,
+ * where a blank stands before the second sign.  Where it ends; NULL: it is none. */
+static const char *placeholder(const char *p, const char *end)
+{
+	const char *at = p + 1;
+
+	while (at < end && at - p < 80 && (isalnum((unsigned char)*at) || strchr(" _-./,:", *at)))
+		at++;
+	if (at >= end || *at != '>' || at - p < 3 || at[-1] == ' ' || !isalpha((unsigned char)p[1]))
+		return NULL;
+	for (at++; at < end && !isspace((unsigned char)*at) && !strchr(";|&<>()", *at);)
+		at++;
+	return at;
+}
+
 static bool redirection(struct script *s, const char **to, bool live, bool runs)
 {
 	const char *p = s->c.p;
@@ -178,6 +193,10 @@ static bool redirection(struct script *s, const char **to, bool live, bool runs)
 		p++;
 	if (p >= s->c.end || (*p != '<' && *p != '>'))
 		return false;
+	if (*p == '<' && placeholder(p, s->c.end)) {
+		s->c.p = placeholder(p, s->c.end);
+		return true;
+	}
 	if (s->c.end - p > 2 && p[0] == '<' && p[1] == '<' && p[2] != '<') {
 		const bool dash = p[2] == '-';
 		bool expand;

@@ -79,6 +79,17 @@ static const struct {
 	{"gpt_oss", "120b", "openai/gpt-oss-120b"},
 };
 
+bool torchtitan_flavor(const char *hub_id, const char **name, const char **flavor)
+{
+	for (size_t i = 0; i < sizeof(flavors) / sizeof(flavors[0]); i++)
+		if (!strcmp(flavors[i].id, hub_id)) {
+			*name = flavors[i].name;
+			*flavor = flavors[i].flavor;
+			return true;
+		}
+	return false;
+}
+
 static void finish_optimizer(struct fw_part *p)
 {
 	const char *name = fw_text(p, "optimizer.name");

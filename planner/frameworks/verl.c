@@ -137,12 +137,18 @@ static void finish_gpus(struct fw_part *p, bool sft)
 static void finish_batch(struct fw_part *p)
 {
 	const char *mini_key = ACTOR "ppo_mini_batch_size", *n_key = ROLLOUT "n";
+	const int64_t gpus = strtoll(fw_fact(p, "gpus"), NULL, 10);
+	int64_t all;
 
 	if (open_key(p, mini_key) || open_key(p, n_key))
 		fw_withhold(p, "global-batch");
 	else
 		fw_set_whole(p, "global-batch", whole_or(p, mini_key, 256) * whole_or(p, n_key, 1),
 			     fw_key(p, mini_key) ? mini_key : NULL, "mini-batch x samples of a prompt");
+	/* an older key counts the rows of all ranks (verl/workers/fsdp_workers.py divides by them) */
+	if (!*fw_fact(p, "micro-batch") && doc_whole(fw_key(p, ACTOR "ppo_micro_batch_size"), &all) && gpus > 0 &&
+	    all >= gpus && all % gpus == 0)
+		fw_set_whole(p, "micro-batch", all / gpus, ACTOR "ppo_micro_batch_size", "rows of all cards");
 	if (fw_on(p, ACTOR "use_dynamic_bsz")) {
 		fw_unset(p, "micro-batch");
 		fw_withhold(p, "micro-batch");
