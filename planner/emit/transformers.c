@@ -163,6 +163,8 @@ static void trl_config(struct emission *e)
 		if (!emit_is(e, "loss", "fused"))
 			emit_set(e, "loss_type", emit_is(e, "loss", "chunked-nll") ? "chunked_nll" : "nll");
 	}
+	if (emit_is(e, "rollouts", "engine"))
+		emit_set(e, "use_vllm", "true");
 	if (emit_is(e, "reference", "none"))
 		emit_rows(e, "", "trl", "precompute_ref_log_probs");
 	if (emit_is(e, "offload-activations", "true"))
