@@ -21,7 +21,7 @@ OOM_OWN(gemma3n, struct gemma3n);
 struct oom_val gemma3n_predict(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
 /* predictions + (activated - predictions[0]) * coefficients */
 struct oom_val gemma3n_correct(struct oom_tape *t, const struct oom_arch *a, struct oom_val pred,
-			      struct oom_val activated, size_t router);
+			       struct oom_val activated, size_t router);
 /* The streams out of the embeddings x; their parts are f's names. */
 struct oom_val gemma3n_streams(struct oom_frame *f, const struct oom_arch *a, struct oom_val x);
 /* Their mean, back in the first one's magnitude. */

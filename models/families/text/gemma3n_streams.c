@@ -6,8 +6,7 @@
 /* One module, called twice: the second time with the parameters it has (`again`: where they
  * begin). */
 static struct oom_val gemma3n_modalities(struct oom_tape *t, const struct oom_arch *a,
-					 struct oom_val x,
-				 const size_t *again)
+					 struct oom_val x, const size_t *again)
 {
 	const size_t cursor = t->cursor;
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
@@ -41,7 +40,7 @@ struct oom_val gemma3n_predict(struct oom_tape *t, const struct oom_arch *a, str
 
 /* predictions + (activated - predictions[0]) * coefficients */
 struct oom_val gemma3n_correct(struct oom_tape *t, const struct oom_arch *a, struct oom_val pred,
-			      struct oom_val activated, size_t router)
+			       struct oom_val activated, size_t router)
 {
 	const struct oom_dim one = {a->d_model, "d_model"},
 			     n = {gemma3n_of(a)->altup, "altup_num_inputs"},
