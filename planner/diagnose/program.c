@@ -35,7 +35,7 @@ static const struct oom_program programs[] = {
 	 {"@llamafactory", "@llmtuner", "llamafactory-cli"}, NULL, {"trl", "trainer", "accelerate"}},
 	{"swift", "ms-swift", OOM_ACTIVITY_TRAINS, "swift", {"@swift/llm", "@swift/pipelines", "@swift/cli", "swift/trainers", "swift sft", "swift rlhf"}, NULL, {"trl", "trainer", "accelerate"}},
 	{"kohya", "the diffusion training script", OOM_ACTIVITY_TRAINS, "diffusers-train",
-	 {"sd-scripts", "kohya", "train_network.py", "train_dreambooth", "train_text_to_image",
+	 {"sd-scripts", "kohya", "Kohya", "train_network.py", "train_dreambooth", "train_text_to_image",
 	  "ai-toolkit", "dreambooth"}, NULL, {NULL}},
 	{"lm-eval", "the evaluation harness", OOM_ACTIVITY_INFERS, "transformers",
 	 {"@lm_eval", "lm_eval", "@lighteval", "@opencompass"}, NULL, {NULL}},

@@ -61,6 +61,22 @@ static size_t quoted(const char *p, const char *end, char *meant)
 	return 2;
 }
 
+/* PyTorch's sentence in small letters, as somebody typed it: the words that numbers are read by get their own again. */
+static void capitals(char *text, char *end)
+{
+	static const char *const words[] = {"CUDA out of memory. Tried", "(GPU ", " GiB", " MiB", "PyTorch"};
+	static const char *const small[] = {"cuda out of memory. tried", "(gpu ", " gib", " mib", "pytorch"};
+
+	for (char *p = text; (p = (char *)(uintptr_t)oom_text_find(p, end, small[0]));) {
+		char *const stop = (char *)(uintptr_t)oom_line_end(p, end);
+
+		for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+			for (char *q = p; (q = (char *)(uintptr_t)oom_text_find(q, stop, small[i])); q++)
+				memcpy(q, words[i], strlen(words[i]));
+		p = stop;
+	}
+}
+
 size_t oom_text_clean(char *text, size_t size, size_t *at)
 {
 	const char *const end = text + size, *const mark = text + *at;
@@ -85,6 +101,7 @@ size_t oom_text_clean(char *text, size_t size, size_t *at)
 		p += n;
 	}
 	*out = 0;
+	capitals(text, out);
 	return (size_t)(out - text);
 }
 

@@ -46,6 +46,7 @@ static const struct oom_trigger triggers[] = {
 	SAYS("[METAL] Command buffer execution failed: Insufficient", "mlx", "mlx-command-buffer", 3),
 	SAYS("kIOGPUCommandBufferCallbackErrorOutOfMemory", "metal", "metal-command-buffer", 3),
 	SAYS("Tried to allocate", "torch", "cuda", 3, .continues = true),
+	SAYS("cuda out of memory. tried to allocate", "torch", "cuda", 3, .continues = true),
 	SAYS("CUDA memory summary, device", "torch", "cuda-memory-summary", 1),
 	SAYS("Allocation on device", "torch", "cuda-malloc-async", 3),
 	SAYS("NVML_SUCCESS == ", "torch", "cuda-nvml-assert", 3),
