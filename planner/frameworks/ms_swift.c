@@ -58,7 +58,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("modules_to_save", "modules-to-save", NULL, NULL, TUNER),
 	FW_KEY("lora_bias", "lora-bias", "none>;all>all", NULL, TUNER),
 	FW_KEY("num_labels", "num-labels", NULL, NULL, BASE "/model_args.py"),
-	{"use_vllm", .note = "a rollout engine; with vllm_mode colocate it takes its share of the card"},
+	FW_KEY("use_vllm", "rollouts", "true>engine;false>", NULL, "swift/arguments/rlhf_args.py"),
 	{"vllm_mode", .hook = true}, {"vllm_gpu_memory_utilization", .hook = true}, {"sleep_level", .hook = true},
 	{"max_pixels", .hook = true},
 	{"use_galore", .note = "GaLore: fewer optimizer states than are priced"},
@@ -237,6 +237,9 @@ static void finish_sequence_parallel(struct fw_part *p)
 	if (!doc_whole(fw_key(p, "sequence_parallel_size"), &n) || n < 2 || n > 100000)
 		return;
 	fw_set_whole(p, "@sequence-shards", n, NULL, NULL);
+	/* whole logits in 16 bit, their gradient in their place (swift/sequence_parallel/utils.py) */
+	if (atoi(fw_text(p, "(launcher).CELOSS_PARALLEL_SIZE=")) > 0 && !fw_fact_is(p, "loss", "fused"))
+		fw_set(p, "@price.loss", "in-place", NULL, NULL);
 	if (tokens < n) {
 		fw_unmodelled(p, "sequence_parallel_size", "sequences are cut over GPUs: --seq-len of one GPU's part");
 		return;
@@ -244,6 +247,23 @@ static void finish_sequence_parallel(struct fw_part *p)
 	snprintf(each, sizeof(each), "%lld", (long long)((tokens + n - 1) / n));
 	fw_set(p, "@price.seq-len", each, NULL, NULL);
 	fw_open(p, "seq-len", "sequences are cut over GPUs (sequence_parallel_size): the part of one is priced");
+}
+
+/* An engine on the training card has its share of it; asleep it gives that back. */
+static void finish_rollouts(struct fw_part *p)
+{
+	const char *share = fw_text(p, "vllm_gpu_memory_utilization");
+
+	if (!fw_fact_is(p, "objective", "grpo")) {
+		fw_unset(p, "rollouts");        /* gkd's and ppo's are not said by the plan */
+		return;
+	}
+	if (!fw_on(p, "use_vllm") || strcmp(fw_text(p, "vllm_mode"), "colocate"))
+		return;
+	fw_set(p, "vllm-gpu-memory-utilization", *share ? share : "0.9", *share ? "vllm_gpu_memory_utilization" : NULL,
+	       "swift/arguments/rlhf_args.py");
+	if (atoi(fw_text(p, "sleep_level")) > 0)
+		fw_set(p, "vllm-sleep", "true", "sleep_level", NULL);
 }
 
 static void finish_megatron(struct fw_part *p)
@@ -310,6 +330,7 @@ static void finish(struct fw_part *p)
 	finish_base(p);
 	finish_length(p, old);
 	finish_sequence_parallel(p);
+	finish_rollouts(p);
 	fw_take_lisa(p, "lisa_activated_layers");
 	fw_default(p, "loss", "plain", "use_liger_kernel");
 	fw_default(p, "packing", "false", BASE);
