@@ -30,7 +30,11 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_TASK_SEQ2SEQ, "seq2seq", "encoder-decoder with target tokens", \
 	  "seq_2_seq_lm text2text-generation", "AutoModelForSeq2SeqLM", OOM_SCIENCE) \
 	X(OOM_TASK_IMAGE_TEXT, "image-text", "text that answers images", "image-text-to-text", \
-	  "AutoModelForImageTextToText", OOM_SCIENCE)
+	  "AutoModelForImageTextToText", OOM_SCIENCE) \
+	X(OOM_TASK_TOKEN_CLS, "token-cls", "one label per token: names, parts of speech", \
+	  "token-classification ner", "AutoModelForTokenClassification", OOM_SCIENCE) \
+	X(OOM_TASK_EMBEDDING, "embedding", "a vector per text, the mean of its tokens", \
+	  "feature-extraction sentence-similarity", "sentence-transformers", OOM_SCIENCE)
 
 #define OOM_PRECISIONS(X) \
 	X(OOM_FP32, "fp32", "everything in 32 bit", "float32 32-true", \
@@ -190,6 +194,9 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_METHOD_GKD, "gkd", \
 	  "the student's own answers, its and a teacher's whole distributions compared (--teacher)", \
 	  "", "trl/experimental/gkd/gkd_trainer.py", OOM_SCIENCE) \
+	X(OOM_METHOD_CONTRASTIVE, "contrastive", \
+	  "texts that belong together against all others of the batch (MultipleNegativesRanking, InfoNCE): --texts", \
+	  "mnrl infonce", "sentence_transformers/losses/MultipleNegativesRankingLoss.py", OOM_SCIENCE) \
 	X(OOM_METHOD_PPO, "ppo", \
 	  "policy and critic trained together, a reference and a reward model beside them, the scores of all rollouts " \
 	  "of a step and their generation: TRL's PPOTrainer", \

@@ -40,6 +40,7 @@ struct oom_plan {
 	/* what the loss is of (enum oom_method), and what it is compared with (enum oom_reference) */
 	int64_t objective, reference;
 	int64_t completion_len;     /* tokens of an answer, within seq_len; of online objectives */
+	int64_t texts;              /* of a sample that are compared: 2 = anchor and positive */
 	int64_t rollouts;           /* enum oom_rollouts_by: who gives those answers */
 	/* share of the card that rollouts' engine takes in the same process, 0..1; whether it gives that
 	 * back while the model trains (1) or holds it (0) */

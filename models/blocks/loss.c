@@ -2,6 +2,7 @@
  * ForMaskedLM / ForSequenceClassification classes; torch.nn.functional.cross_entropy =
  * log_softmax + nll_loss. */
 #include "blocks.h"
+#include "blocks/tokens.h"
 #include "tape/round.h"
 
 /* log_softmax is kept (its own derivative needs it, and nll_loss keeps it too); nll_loss_backward
@@ -304,6 +305,8 @@ struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, str
 
 	if (t->task == OOM_TASK_SEQ_CLS)
 		return oom_seq_cls_last(t, a, h, "score");
+	if (oom_tokens_asked(t))                /* config.classifier_dropout, hidden_dropout, else this */
+		return oom_tokens_head(t, &(struct oom_tokens){.name = "score", .dropout = 0.1, .converts = true}, h);
 	if (oom_fuses_head(t))
 		return oom_fused_head(t, a, h, embed, "lm_head", a->head_bias);
 	/* the model's output object keeps the last hidden states */

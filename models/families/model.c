@@ -15,7 +15,7 @@ static void choose_task(struct oom_model *m)
 		const char *tail;
 		enum oom_task task;
 	} tails[] = {
-		{"ForSequenceClassification", OOM_TASK_SEQ_CLS}, {"ForImageClassification", OOM_TASK_IMAGE_CLS},
+		{"ForTokenClassification", OOM_TASK_TOKEN_CLS}, {"ForSequenceClassification", OOM_TASK_SEQ_CLS}, {"ForImageClassification", OOM_TASK_IMAGE_CLS},
 		{"ForMaskedLM", OOM_TASK_MASKED_LM}, {"ForPreTraining", OOM_TASK_MASKED_LM},
 		{"ForConditionalGeneration", OOM_TASK_SEQ2SEQ}, {"ForCausalLM", OOM_TASK_CAUSAL_LM},
 		{"LMHeadModel", OOM_TASK_CAUSAL_LM},

@@ -137,7 +137,8 @@ bool oom_lora_translated(const struct oom_tape *t, const char *word)
  * is adapted too (peft/tuners/tuners_utils.py _maybe_include_all_linear_layers). */
 bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags)
 {
-	const bool classifier = t->task == OOM_TASK_SEQ_CLS || t->task == OOM_TASK_IMAGE_CLS;
+	const bool classifier = t->task == OOM_TASK_SEQ_CLS || t->task == OOM_TASK_TOKEN_CLS ||
+				t->task == OOM_TASK_IMAGE_CLS;
 	const bool all = oom_lora_takes_all(t);
 
 	if (!oom_plan_adapted(t->plan) || flags & OOM_NO_LORA || oom_lora_translated(t, name))

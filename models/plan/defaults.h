@@ -10,6 +10,8 @@
 #define OOM_DEFAULT_SUB_GROUP 1000000000
 /* trl/trainer/grpo_config.py max_completion_length */
 #define OOM_DEFAULT_COMPLETION 256
+/* each is a forward pass of its own in the recording */
+#define OOM_MOST_TEXTS 8
 /* torch.utils.data.DataLoader */
 #define OOM_DEFAULT_PREFETCH_FACTOR 2
 

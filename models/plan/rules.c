@@ -267,6 +267,8 @@ static const struct oom_rule rules[] = {
 	 "completion-len is about answers the model is trained on its own: --objective grpo or ppo"},
 	{PIPELINE, NEEDS(AMONG(fused_ce, EVERYWHERE)),
 	 "engine megatron has a cross entropy of its own: --loss plain, or fused for TE's"},
+	{IS_NOT(texts, 2), WITHOUT_EFFECT_UNLESS(IS(objective, OOM_METHOD_CONTRASTIVE)),
+	 "texts: objective {objective} compares no texts of a sample; contrastive does"},
 	{IS_NOT(rollouts, OOM_ROLLOUTS_AUTO), WITHOUT_EFFECT_UNLESS(AMONG(objective, ONLINE)),
 	 "rollouts: objective {objective} learns from no answers of its own; grpo and ppo do"},
 	{ABOVE_REAL(vllm_share, ZERO), EXCLUDES(IS(rollouts, OOM_ROLLOUTS_GENERATE)),

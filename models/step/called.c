@@ -2,6 +2,7 @@
 #include "step/called.h"
 
 #include "blocks/blocks.h"
+#include "blocks/tokens.h"
 #include "families/model.h"
 #include "step/program.h"
 #include "time/work.h"
@@ -67,7 +68,11 @@ struct oom_called oom_call(struct oom_tape *t, const struct oom_arch *a, bool tr
 				      OOM_MONO_ONE;
 	t->logits_at = -1;
 	oom_amp_enter(t);
+	t->tokens_served = false;
 	loss = oom_family_step(a->family, t, a);
+	if (oom_tokens_asked(t) && !t->tokens_served)
+		oom_tape_fail(t, OOM_ERR_INVALID, "task: heads over every token, and embeddings, are not modelled for %s",
+			      a->model_type);
 	c = returned(t, loss, wrapped || (wanted && t->plan->convert_outputs_fp32), wanted);
 	oom_amp_leave(t);
 	if (wanted && t->logits_at < 0)

@@ -5,6 +5,7 @@
 
 #include "blocks/blocks.h"
 #include "blocks/logprobs.h"
+#include "plan/defaults.h"
 #include "step/called.h"
 
 /* ---- losses ---- */
@@ -239,6 +240,51 @@ static struct oom_val ppo(struct oom_tape *t, const struct oom_arch *a, struct o
 	return loss;
 }
 
+/* F.normalize: the vector and its length are kept. */
+static struct oom_val unit_vector(struct oom_tape *t, struct oom_val x)
+{
+	struct oom_val n = oom_op_sum(t, oom_op_unary(t, OOM_SQUARE, oom_keep(x)), t->m_b, D(1));
+
+	return oom_op_div(t, x, oom_op_expand(t, n, t->m_b, (struct oom_dim){x.width, x.text}));
+}
+
+/* The texts of a sample, one pass after another over the same parameters; every first one against all others of the
+ * batch (sentence_transformers/losses/MultipleNegativesRankingLoss.py forward, util cos_sim). */
+static struct oom_val contrastive(struct oom_tape *t, const struct oom_arch *a, struct oom_val loss,
+				  struct oom_val logits)
+{
+	const uint64_t n = (uint64_t)t->plan->texts;
+	const size_t from = t->cursor;
+	struct oom_val text[OOM_MOST_TEXTS], others, x;
+	uint64_t width;
+
+	(void)loss;
+	(void)logits;
+	for (uint64_t i = 0; i < n; i++) {
+		const uint64_t buffers = t->buffer_bytes, rounded = t->buffer_rounded;
+
+		t->cursor = from;
+		if (i)
+			oom_selection_pass(t);
+		text[i] = oom_call(t, a, t->train, false, true).logits;
+		if (i) {                        /* the same buffers again */
+			t->buffer_bytes = buffers;
+			t->buffer_rounded = rounded;
+		}
+	}
+	t->scope = "loss";
+	width = text[0].width;
+	others = oom_op_copy(t, "candidates", oom_keep(text[1]));
+	for (uint64_t i = 2; i < n; i++)
+		others = oom_op_cat(t, others, oom_keep(text[i]), (struct oom_dim){i * width, NULL});
+	x = oom_op_bmm(t, "scores", unit_vector(t, oom_keep(text[0])), unit_vector(t, others),
+		       oom_mono_mul(t, t->m_b, t->m_b), (struct oom_dim){n - 1, "texts - 1"}, width);
+	loss = oom_cross_entropy(t, oom_op_unary(t, OOM_SCALE, x), oom_input(t, "labels", t->m_b, 1, OOM_I64));
+	for (uint64_t i = 0; i < n; i++)
+		oom_drop(t, text[i]);
+	return loss;
+}
+
 /* The model's own loss, and kl_div(log_softmax(logits / T), softmax(teacher / T)): the target times
  * its logarithm, the target times the student's, their difference (aten/src/ATen/native/Loss.cpp
  * kl_div); autograd keeps the target and the log-probabilities. */
@@ -343,6 +389,10 @@ static const struct oom_objective table[] = {
 	[OOM_METHOD_PPO] = {.rows = 1, .inputs = 1, .no_labels = true, .compares = true, .whole = true,
 			    .lingers = true, .rollouts = true, .online = true, .tasks = TEXT,
 			    .source = "trl/experimental/ppo/ppo_trainer.py", .loss = ppo},
+	[OOM_METHOD_CONTRASTIVE] = {.rows = 1, .inputs = 2, .no_labels = true, .whole = true, .by_text = true,
+				    .tasks = 1u << OOM_TASK_EMBEDDING,
+				    .source = "sentence_transformers/losses/MultipleNegativesRankingLoss.py",
+				    .loss = contrastive},
 	[OOM_METHOD_REWARD] = {.rows = 2, .inputs = 1, .no_labels = true,
 			       .tasks = 1u << OOM_TASK_SEQ_CLS,
 			       .source = TRL "reward_trainer.py", .loss = reward},
@@ -376,7 +426,9 @@ enum oom_task oom_task_of(const struct oom_plan *p, const struct oom_arch *a)
 
 	if (p->task)
 		return (enum oom_task)p->task;
-	return only == 1u << OOM_TASK_SEQ_CLS ? OOM_TASK_SEQ_CLS : a->default_task;
+	return only == 1u << OOM_TASK_SEQ_CLS	? OOM_TASK_SEQ_CLS :
+	       only == 1u << OOM_TASK_EMBEDDING ? OOM_TASK_EMBEDDING :
+						  a->default_task;
 }
 
 uint64_t oom_labels_of(const struct oom_plan *p, const struct oom_arch *a)
@@ -402,7 +454,8 @@ struct oom_val oom_objective_forward(struct oom_tape *t, const struct oom_arch *
 
 	if (o->tasks && !(o->tasks >> t->task & 1)) {
 		oom_tape_fail(t, OOM_ERR_INVALID, "%s is trained for another task: %s",
-			      a->model_type, o->tasks == TEXT ?
+			      a->model_type, o->tasks == 1u << OOM_TASK_EMBEDDING ? "texts are compared by their embeddings, --task embedding" :
+			      o->tasks == TEXT ?
 			      "objectives and losses of whole logits are about causal language models" :
 			      "a reward model is a classifier, --task seq-cls");
 		return oom_none();

@@ -17,10 +17,11 @@ struct oom_objective {
 	bool completion;        /* logits are asked for of the answer alone */
 	bool whole;             /* the loss calls all models itself; it gets nothing */
 	bool lingers;           /* outputs keep their names through the optimizer's step and the next micro-batch */
+	bool by_text;           /* each text of a sample is a pass of its own */
 	bool online;            /* it learns from answers that the trained model gave */
 	bool last;              /* logits are asked for of the last token alone */
 	bool rollouts;          /* fp32 scores of all answers of a step's samples stay on the card */
-	uint8_t tasks;          /* it can be of, a bit each (enum oom_task); 0: any */
+	uint16_t tasks;         /* it can be of, a bit each (enum oom_task); 0: any */
 	const char *source;
 	/* the loss, of the model's own (absent without labels) and its logits, which it consumes; NULL:
 	 * the model's own it is */

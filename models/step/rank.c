@@ -34,6 +34,11 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 		x[1] = o->inputs > 1 ? b * s * 8 : 0;
 		x[2] = p->padding_mask || p->packing || o->inputs > 2 ? b * s * 8 : 0;
 	}
+	if (o->by_text) {                       /* ids and a mask each */
+		x[2] = 0;
+		for (int i = 0; i < 4; i++)
+			x[i] *= (uint64_t)p->texts;
+	}
 	*rounded = oom_block(x[0]) + oom_block(x[1]) + oom_block(x[2]) + oom_block(x[3]);
 	return x[0] + x[1] + x[2] + x[3];
 }

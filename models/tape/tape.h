@@ -385,6 +385,7 @@ struct oom_tape {
 	bool approximate;       /* something of the plan is only approximated */
 	/* The model makes no loss: what it returns is worked on outside.  Which of the outputs is its
 	 * logits (-1: none passed the doors of blocks/loss.c), and the tokens it makes them of. */
+	bool tokens_served;             /* a head over every token was recorded (blocks/tokens.h) */
 	bool no_labels;
 	int logits_at;
 	uint16_t m_logits;      /* OOM_MONO_ONE: all tokens */

@@ -256,6 +256,40 @@ static void what_does_not_go_together_says_so(void **state)
 	}
 }
 
+/* Two texts are two passes: what layers keep of one is kept of both, the weights are there once. */
+static void texts_are_passes_over_the_same_weights(void **state)
+{
+	const struct oom_eval two = of("objective=contrastive precision=bf16"),
+			      three = of("objective=contrastive precision=bf16 texts=3"),
+			      wide = of("objective=contrastive precision=bf16 micro-batch=8");
+
+	(void)state;
+	assert_int_equal(two.total_params, three.total_params);
+	assert_int_equal(two.buffer_bytes, three.buffer_bytes);
+	assert_int_equal(3 * two.input_bytes, 2 * three.input_bytes);
+	about(3 * two.saved_bytes, 2 * three.saved_bytes, 0, "three of them keep half as much again");
+	/* as do twice as many, but for what is one a text (tables of positions) */
+	assert_in_range(wide.saved_bytes, 2 * two.saved_bytes - two.saved_bytes / 50, 2 * two.saved_bytes);
+	/* no head over the vocabulary, no bytes a logit */
+	assert_true(two.overall_peak < of("precision=bf16").overall_peak);
+}
+
+/* A family whose models have no such head says so, whatever it would have run instead. */
+static void heads_that_a_type_has_not(void **state)
+{
+	static const char *const tasks[] = {"task=token-cls", "objective=contrastive"};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		const struct oom_plan p = plan_of(tasks[i]);
+		struct oom_error err = {{0}};
+		struct oom_eval e;
+
+		assert_int_equal(price("{\"model_type\": \"xlnet\"}", &p, &e, &err), OOM_ERR_INVALID);
+		assert_non_null(strstr(err.text, "not modelled for xlnet"));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -272,6 +306,8 @@ int main(void)
 		cmocka_unit_test(selective_checkpointing_keeps_what_is_listed),
 		cmocka_unit_test(a_teacher_is_needed),
 		cmocka_unit_test(what_does_not_go_together_says_so),
+		cmocka_unit_test(texts_are_passes_over_the_same_weights),
+		cmocka_unit_test(heads_that_a_type_has_not),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,6 +105,7 @@ static const struct {
 	{"objective=simpo reference=none", "objective=grpo reference=none"},
 	{"completion-len=100", "completion-len=100 objective=grpo"},
 	{"loss=cut engine=megatron", "loss=fused engine=megatron"},
+	{"texts=3", "texts=3 objective=contrastive task=embedding"},
 	{"rollouts=engine", "rollouts=engine objective=grpo"},
 	{"vllm-gpu-memory-utilization=0.3 rollouts=generate objective=grpo",
 	 "vllm-gpu-memory-utilization=0.3 rollouts=engine objective=grpo"},

@@ -2,6 +2,7 @@
  * after or before. Reference: transformers 5.12, models/bert/modeling_bert.py,
  * models/roberta/modeling_roberta.py and those of the types below. */
 #include "blocks/sparse.h"
+#include "blocks/tokens.h"
 #include "bert.h"
 
 /* BigBird attends in blocks beyond the length up to which it falls back on full attention. */
@@ -205,6 +206,10 @@ static struct oom_val bert_head(struct oom_tape *t, const struct oom_arch *a, st
 				     "batch asks for with global_attention_mask";
 	if (t->task == OOM_TASK_SEQ_CLS)
 		return bert_classify(t, a, x);
+	if (t->task == OOM_TASK_EMBEDDING && kind->cls != BERT_CLS_GELU)        /* AutoModel has one, but ELECTRA's */
+		oom_idle_pooler(t, a, x);
+	if (oom_tokens_asked(t))
+		return oom_tokens_head(t, &(struct oom_tokens){.name = "classifier", .dropout = a->classifier_dropout}, x);
 	if (kind->idle_pooler)
 		oom_idle_pooler(t, a, x);
 	return oom_mlm_loss(t, a, &m, x, word);

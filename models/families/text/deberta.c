@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "deberta.h"
+#include "blocks/tokens.h"
 
 struct deberta {
 	uint64_t span2;                 /* rows of the relative embeddings; 0: none */
@@ -338,6 +339,8 @@ struct oom_val oom_deberta_heads(struct oom_tape *t, const struct oom_arch *a, b
 	const struct oom_token_head head = {.dense = "dense", .out = "classifier",
 					    .act = OOM_ACT_GELU, .dropout = pooler_dropout};
 
+	if (oom_tokens_asked(t))
+		return oom_tokens_head(t, &(struct oom_tokens){.name = "classifier", .dropout = a->dropout}, x);
 	return t->task == OOM_TASK_SEQ_CLS ? oom_token_head(t, a, &head, x) :
 					     oom_mlm_loss(t, a, &m, x, word);
 }

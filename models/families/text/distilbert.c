@@ -1,6 +1,7 @@
 /* DistilBERT: post-norm encoder without token types.
  * Reference: transformers 5.12, models/distilbert/modeling_distilbert.py. */
 #include "blocks/encoder.h"
+#include "blocks/tokens.h"
 #include "config/keys.h"
 
 static const struct oom_key_row distilbert_keys[] = {
@@ -29,12 +30,12 @@ static struct oom_val distilbert_block(struct oom_tape *t, const void *ctx, uint
 	q = oom_op_heads(t, oom_op_linear(t, "q_lin", x, h, OOM_BIAS));
 	k = oom_op_heads(t, oom_op_linear(t, "k_lin", x, h, OOM_BIAS));
 	v = oom_op_heads(t, oom_op_linear(t, "v_lin", x, h, OOM_BIAS));
-	y = oom_op_linear(t, "out_lin", oom_attention_core(t, &at, q, k, v), h, OOM_BIAS);
+	y = oom_name(&f, oom_op_linear(t, "out_lin", oom_attention_core(t, &at, q, k, v), h, OOM_BIAS));
 	x = oom_op_layer_norm(t, "sa_layer_norm", oom_op_add(t, y, x), 0, true, true);
-	x = oom_name(&f, x);
+	x = oom_rename(&f, y, x);               /* attention_output */
 	y = oom_plain_mlp(t, x, "lin1", "lin2", a->act, D(a->d_ff), true);
-	y = oom_op_add(t, oom_op_dropout(t, y, a->dropout), oom_take(&f, x));
-	return oom_leave(&f, oom_op_layer_norm(t, "output_layer_norm", y, 0, true, true));
+	y = oom_name(&f, oom_op_dropout(t, y, a->dropout));
+	return oom_leave(&f, oom_op_layer_norm(t, "output_layer_norm", oom_op_add(t, y, x), 0, true, true));
 }
 
 /* DistilBertModel.forward */
@@ -81,6 +82,8 @@ static struct oom_val distilbert_step(struct oom_tape *t, const struct oom_arch 
 	struct oom_frame f = {.t = t};
 	struct oom_val word, x = distilbert_model(t, a, &word);
 
+	if (oom_tokens_asked(t))
+		return oom_tokens_head(t, &(struct oom_tokens){.name = "classifier", .dropout = a->dropout}, x);
 	if (t->task != OOM_TASK_SEQ_CLS && oom_fuses_head(t)) {
 		oom_idle_transform(t, "vocab_layer_norm", a->d_model);
 		return oom_fused_head(t, a, x, word, "vocab_projector", true);

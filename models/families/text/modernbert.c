@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "blocks/blocks.h"
+#include "blocks/tokens.h"
 #include "config/keys.h"
 
 struct modernbert_kind {
@@ -384,6 +385,12 @@ static struct oom_val modernbert_step(struct oom_tape *t, const struct oom_arch 
 	struct oom_frame f = {.t = t};
 	struct oom_val word, x = modernbert_model(t, a, &word);
 
+	if (oom_tokens_asked(t) && !kind->decoder && !kind->vision) {
+		x = oom_name(&f, x);
+		if (t->task == OOM_TASK_TOKEN_CLS)
+			x = modernbert_head(t, a, x);
+		return oom_leave(&f, oom_tokens_head(t, &(struct oom_tokens){.name = "classifier", .dropout = a->classifier_dropout}, x));
+	}
 	if (t->task != OOM_TASK_SEQ_CLS && oom_fuses_head(t))
 		return modernbert_fused(t, a, x, word);
 	x = oom_name(&f, x);                    /* outputs[0] lives until the loss is done */

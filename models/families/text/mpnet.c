@@ -1,6 +1,7 @@
 /* MPNet: a post-norm encoder whose scores get a learned bias of relative positions, attention
  * written out. Reference: transformers 5.12, models/mpnet/modeling_mpnet.py. */
 #include "blocks/encoder.h"
+#include "blocks/tokens.h"
 
 struct mpnet {
 	uint64_t buckets;               /* of relative positions */
@@ -106,6 +107,10 @@ static struct oom_val mpnet_run(struct oom_tape *t, const struct oom_arch *a)
 	const struct oom_mlm m = {.d = a->d_model, .act = OOM_ACT_GELU, .spare_bias = true};
 	struct oom_val word, x = mpnet_model(t, a, &word);
 
+	if (t->task == OOM_TASK_EMBEDDING)
+		oom_idle_pooler(t, a, x);
+	if (oom_tokens_asked(t))
+		return oom_tokens_head(t, &(struct oom_tokens){.name = "classifier", .dropout = a->dropout}, x);
 	return t->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, OOM_ACT_TANH, x) :
 					     oom_mlm_loss(t, a, &m, x, word);
 }
