@@ -97,6 +97,7 @@ struct oom_plan {
 	char layers_to_transform[OOM_NAMES_SIZE]; /* numbers joined by +; empty = every layer */
 	char modules_to_save[OOM_NAMES_SIZE]; /* modules of which a copy is trained whole */
 	char exclude_modules[OOM_NAMES_SIZE]; /* of those that lora_targets names */
+	char rank_pattern[OOM_NAMES_SIZE]; /* modules with ranks of their own: name:rank joined by + */
 	/* what trains without adapters: names joined by + or a regular expression; empty = all */
 	char freeze[OOM_NAMES_SIZE], train[OOM_NAMES_SIZE];
 	int64_t train_last;         /* layers at the end of a stack that train alone; 0 = all */

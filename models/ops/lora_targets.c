@@ -47,6 +47,29 @@ static bool by_path(const struct oom_tape *t, const struct oom_param *p, const c
 	return all || oom_targets_name(plan->lora_targets, path);
 }
 
+/* LoraConfig(rank_pattern=): of the first key that is the module's path or its end, as
+ * re.match(rf"(.*\.)?({key})$") takes it (peft/utils/other.py get_pattern_key). */
+uint64_t oom_lora_rank(const struct oom_tape *t, const char *word)
+{
+	const struct oom_param *p = *t->plan->rank_pattern ? made_last(t, word) : NULL;
+	char path[OOM_PATH_SIZE], key[OOM_NAMES_SIZE];
+	const char *s = t->plan->rank_pattern;
+
+	if (p)
+		oom_param_path(t, p, path);
+	else
+		snprintf(path, sizeof(path), "%s", word);
+	while (*s) {
+		const size_t n = strcspn(s, "+"), name = strcspn(s, ":");
+
+		snprintf(key, sizeof(key), "%.*s", (int)(name < n ? name : n), s);
+		if (name < n && oom_targets_name(key, path))
+			return strtoull(s + name + 1, NULL, 10);
+		s += n + (s[n] == '+');
+	}
+	return (uint64_t)t->plan->lora_r;
+}
+
 /* One of layers-to-transform; what is in no layer is none of them (tuners_utils.py,
  * check_target_module_exists). */
 static bool layer_is_meant(const struct oom_tape *t)

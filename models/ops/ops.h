@@ -84,6 +84,8 @@ enum oom_linear_flags {
 };
 
 /* Whether the plan's LoRA adapts a linear layer of this name (flags as oom_op_linear's). */
+/* The rank of the adapter beside the module made last that has this word. */
+uint64_t oom_lora_rank(const struct oom_tape *t, const char *word);
 bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags);
 /* Whether `word` is one of the plan's lora-targets. */
 bool oom_lora_names(const struct oom_tape *t, const char *word);

@@ -77,9 +77,8 @@ static struct oom_val over_quantised(struct oom_tape *t, struct oom_val x, struc
 static size_t two_matrices(const struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
 			   struct oom_adapter_param q[OOM_ADAPTER_PARAMS])
 {
-	const uint64_t r = (uint64_t)t->plan->lora_r;
+	const uint64_t r = oom_lora_rank(t, name);
 
-	(void)name;
 	q[0] = (struct oom_adapter_param){"lora_A.weight", r, in, OOM_P_LINEAR};
 	q[1] = (struct oom_adapter_param){"lora_B.weight", out, r, OOM_P_LINEAR};
 	return 2;
@@ -147,7 +146,7 @@ static struct oom_val add_lookup(struct oom_tape *t, struct oom_val y,
 				 const struct oom_embedding_adapter *e, bool scaled)
 {
 	const enum oom_dtype dt = (enum oom_dtype)y.dt;
-	const struct oom_dim r = {(uint64_t)t->plan->lora_r, "lora_r"};
+	const struct oom_dim r = {e->a.width / e->rows, "lora_r"};
 	struct oom_val after, b = e->b, d;
 
 	if (!oom_is_none(e->m))
@@ -170,7 +169,7 @@ struct oom_val oom_lora_embedding(struct oom_tape *t, struct oom_val y, struct o
 				  struct oom_val ids, struct oom_dim dim)
 {
 	struct oom_param *table = w.node <= -2 ? &t->params[-2 - w.node] : NULL;
-	const uint64_t r = (uint64_t)t->plan->lora_r;
+	const uint64_t r = table ? oom_lora_rank(t, oom_table_module(table)) : 0;
 	const char *scope = t->scope;
 	struct oom_embedding_adapter e = {.rows = table ? table->rows : 0, .out = dim};
 
@@ -214,7 +213,7 @@ struct oom_val oom_lora_embedded(struct oom_tape *t, struct oom_val x)
 struct oom_val oom_op_conv_adapted(struct oom_tape *t, const char *name, struct oom_val x,
 				   uint64_t groups, bool has_bias, struct oom_dim out)
 {
-	const uint64_t in = x.width, r = (uint64_t)t->plan->lora_r;
+	const uint64_t in = x.width, r = oom_lora_rank(t, name);
 	const struct oom_dim rank = {r, "lora_r"};
 	const char *scope = t->scope;
 	const uint16_t mono = x.mono;

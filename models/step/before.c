@@ -26,10 +26,11 @@ static const struct stretch {
 };
 static const size_t names[] = {
 	BEGIN(lora_targets), BEGIN(layers_to_transform), BEGIN(modules_to_save), BEGIN(exclude_modules),
+	BEGIN(rank_pattern),
 	BEGIN(freeze), BEGIN(train), BEGIN(pp_layout), BEGIN(recompute_modules), BEGIN(offload_modules)};
 
 _Static_assert(BEGIN(seq_len) == END(grad_accum), "the two stand together");
-_Static_assert(END(train) == BEGIN(layers_to_transform) + 5 * OOM_NAMES_SIZE, "names and nothing else");
+_Static_assert(END(train) == BEGIN(layers_to_transform) + 6 * OOM_NAMES_SIZE, "names and nothing else");
 _Static_assert(END(offload_modules) == BEGIN(recompute_modules) + 2 * OOM_NAMES_SIZE, "likewise");
 
 /* Equal in all but the sizes. */

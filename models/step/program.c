@@ -347,6 +347,31 @@ static enum oom_status check_adapters(const struct oom_tape *t, const struct oom
 			     p->lora_targets, list);
 }
 
+/* Each entry of rank-pattern is a name of an adapted module and a rank. */
+static enum oom_status check_ranks(const struct oom_tape *t, const struct oom_plan *p, struct oom_error *err)
+{
+	for (const char *s = p->rank_pattern; oom_plan_adapted(p) && *s;) {
+		const size_t n = strcspn(s, "+"), name = strcspn(s, ":");
+		char key[OOM_NAMES_SIZE], *end, *last;
+		bool found = false;
+		unsigned long rank;
+
+		rank = name < n ? strtoul(s + name + 1, &end, 10) : 0;
+		if (!rank || rank > 8192 || end != s + n)
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "rank-pattern: \"%.*s\": expected NAME:RANK, a rank of 1 to 8192", (int)n, s);
+		snprintf(key, sizeof(key), "%.*s", (int)name, s);
+		last = strrchr(key, '.') ? strrchr(key, '.') + 1 : key;
+		for (size_t i = 0; i < t->n_params && !found; i++)
+			found = t->params[i].flags & OOM_P_LORA && t->params[i].scope && !strcmp(t->params[i].scope, last);
+		if (!found)
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "rank-pattern: \"%s\" is no module with an adapter", key);
+		s += n + (s[n] == '+');
+	}
+	return OOM_OK;
+}
+
 /* Nor is a name let pass that chooses nothing, or a choice that leaves nothing to train. */
 static enum oom_status check_selection(const struct oom_tape *t, const struct oom_plan *p,
 				       struct oom_error *err)
@@ -416,6 +441,8 @@ static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 	st = oom_record(&g->tape, m, &cast, expand, err);
 	if (!st)
 		st = check_adapters(&g->tape, p, err);
+	if (!st)
+		st = check_ranks(&g->tape, p, err);
 	if (!st)
 		st = check_selection(&g->tape, p, err);
 	if (!st)

@@ -29,6 +29,8 @@ static const struct {
 	{"lora-r=8 encoder-hidden-size=9",
 	 "peft-type=p-tuning num-virtual-tokens=9 encoder-hidden-size=9"},
 	{"trainable-tokens=9", "trainable-tokens=9 lora-r=8"},
+	{"rank-pattern=q_proj:8", "rank-pattern=q_proj:8 lora-r=4 lora-targets=q_proj"},
+	{"rank-pattern=q_proj:8 lora-r=4 peft-type=vera", "rank-pattern=q_proj:8 lora-r=4 lora-targets=q_proj"},
 	{"layers-to-transform=1", "layers-to-transform=1 lora-r=8"},
 	{"lora-bias=all", "lora-bias=all lora-r=8"},
 	{"use-dora=true lora-r=8 peft-type=loha", "use-dora=true lora-r=8 peft-type=dora"},
