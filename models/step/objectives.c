@@ -248,6 +248,13 @@ static struct oom_val unit_vector(struct oom_tape *t, struct oom_val x)
 	return oom_op_div(t, x, oom_op_expand(t, n, t->m_b, (struct oom_dim){x.width, x.text}));
 }
 
+/* One text, by the parameters from `from` on. */
+static struct oom_val encoded(struct oom_tape *t, const struct oom_arch *a, size_t from)
+{
+	t->cursor = from;
+	return oom_call(t, a, t->train, false, true).logits;
+}
+
 /* The texts of a sample, one pass after another over the same parameters; every first one against all others of the
  * batch (sentence_transformers/losses/MultipleNegativesRankingLoss.py forward, util cos_sim). */
 static struct oom_val contrastive(struct oom_tape *t, const struct oom_arch *a, struct oom_val loss,
@@ -260,17 +267,14 @@ static struct oom_val contrastive(struct oom_tape *t, const struct oom_arch *a, 
 
 	(void)loss;
 	(void)logits;
-	for (uint64_t i = 0; i < n; i++) {
+	text[0] = encoded(t, a, from);
+	for (uint64_t i = 1; i < n; i++) {
 		const uint64_t buffers = t->buffer_bytes, rounded = t->buffer_rounded;
 
-		t->cursor = from;
-		if (i)
-			oom_selection_pass(t);
-		text[i] = oom_call(t, a, t->train, false, true).logits;
-		if (i) {                        /* the same buffers again */
-			t->buffer_bytes = buffers;
-			t->buffer_rounded = rounded;
-		}
+		oom_selection_pass(t);
+		text[i] = encoded(t, a, from);
+		t->buffer_bytes = buffers;      /* the same ones again */
+		t->buffer_rounded = rounded;
 	}
 	t->scope = "loss";
 	width = text[0].width;
