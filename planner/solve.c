@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "moves.h"
+#include "oomplan/box.h"
 #include "oomplan/engine.h"
 #include "oomplan/rules.h"
 #include "oomplan/search.h"
@@ -30,12 +31,44 @@ struct solver {
 
 /* ---- steps ---- */
 
-/* GPUs of a node, where nobody says: as most machines have them. */
+/* GPUs of a node where nobody says and nobody rents such a card: a guess. */
 #define USUAL_NODE 8
 
-static int64_t node_of(const struct oom_plan *p)
+/* How many of this card a machine mostly has among the offers that come with the library, of machines with
+ * four and more: single cards are let by the piece and say nothing of a node.  0: there is none. */
+static int64_t rented_node(const struct oom_gpu *gpu)
 {
-	return p->gpus_per_node ? p->gpus_per_node : p->nodes > 1 ? p->gpus / p->nodes : USUAL_NODE;
+	enum { LEAST = 4, MOST = 64 };
+	struct oom_offers offers = {0};
+	unsigned n[MOST + 1] = {0};
+	int64_t best = 0;
+
+	if (gpu && !oom_offers_load(&offers, NULL))
+		for (size_t i = 0; i < offers.n; i++) {
+			const struct oom_offer *o = &offers.items[i];
+
+			if (o->gpu >= 0 && o->gpu_count <= MOST &&
+			    !strcmp(offers.gpus.items[o->gpu].name, gpu->name))
+				n[o->gpu_count]++;
+		}
+	for (int64_t k = LEAST; k <= MOST; k++)
+		best = n[k] && n[k] >= n[best] ? k : best;
+	oom_offers_release(&offers);
+	return best;
+}
+
+static int64_t node_of(const struct oom_solve_query *q, struct oom_solution *out)
+{
+	const struct oom_plan *p = q->plan;
+	const bool asked = p->gpus_per_node || p->nodes > 1;
+	const int64_t rented = asked ? 0 : rented_node(q->gpu);
+
+	out->node_from = asked ? OOM_NODE_ASKED : rented ? OOM_NODE_RENTED : OOM_NODE_GUESSED;
+	out->node = p->gpus_per_node ? p->gpus_per_node :
+		    asked	     ? p->gpus / p->nodes :
+		    rented	     ? rented :
+				       USUAL_NODE;
+	return out->node;
 }
 
 static int64_t tokens(const struct oom_model *m, const struct oom_plan *p)
@@ -63,6 +96,8 @@ static int64_t rank(const struct oom_model *m, const struct oom_plan *p)
 static const struct solved {
 	const char *knob;
 	int64_t (*step)(const struct oom_model *model, const struct oom_plan *plan);
+	const char *by;                 /* the knob that it is solved by, where that is another */
+	bool fewest;                    /* the least value that fits, in whole nodes */
 	bool batch;                     /* it is the batch of a rank: changes beside it leave it alone */
 	bool no_changes;                /* nothing exact makes room for it */
 } solved[] = {
@@ -73,8 +108,9 @@ static const struct solved {
 	{.knob = "num-layers"},
 	{.knob = "lora-r", .step = rank},
 	{.knob = "grad-accum", .batch = true, .no_changes = true},
-	{.knob = "global-batch", .batch = true},
-	{.knob = "gpus"},
+	/* it costs nothing beyond the micro-batch it is cut into */
+	{.knob = "global-batch", .by = "micro-batch", .batch = true},
+	{.knob = "gpus", .fewest = true},
 	{.knob = "gpu-memory", .no_changes = true},
 	{.knob = "eval-accumulation", .no_changes = true},
 };
@@ -363,21 +399,20 @@ static enum oom_status find(const char *knob, const struct solved **out, struct 
 static enum oom_status solve(struct solver *s, const struct solved *what, struct oom_solution *out)
 {
 	const struct oom_solve_query *q = s->q;
-	const bool gpus = !strcmp(what->knob, "gpus"), global = !strcmp(what->knob, "global-batch");
+	const bool global = what->by;
 	enum oom_status st;
 
-	/* the global batch costs nothing beyond the micro-batch it is cut into: the micro-batch
-	 * is what is solved for */
-	s->knob = oom_knob_find(global ? "micro-batch" : what->knob);
+	s->knob = oom_knob_find(global ? what->by : what->knob);
 	if (global)
 		s->plan.global_batch = 0;
 	s->plain_batch = what->batch;
 	s->step = q->step ? q->step : what->step ? what->step(s->model, q->plan) : 1;
-	s->node = gpus && !q->step ? node_of(q->plan) : 0;
+	out->fewest = what->fewest;
+	s->node = what->fewest && !q->step ? node_of(q, out) : 0;
 	st = oom_plan_check_open(q->plan, s->knob, s->err);
 	if (st)
 		return st;
-	st = gpus ? fewest_gpus(s, out) : largest_in_steps(s, out);
+	st = what->fewest ? fewest_gpus(s, out) : largest_in_steps(s, out);
 	if (!st && out->exists && global)
 		out->value *= q->plan->grad_accum * oom_plan_data_parallel(q->plan);
 	return st;

@@ -109,6 +109,7 @@ struct oom_option {
 	double def;             /* of a knob: the number, or the index of the choice */
 	const char *unset;      /* of a command's option: the default in words; NULL: none to tell */
 	bool percent;           /* REAL: 5% is 0.05 */
+	bool machine;           /* of a knob: an offer of machines decides it */
 	bool automatic;         /* COUNT: the word "auto" is OOM_COUNT_AUTO */
 	enum oom_hint hint;
 	const struct oom_alias *aliases;        /* NULL: none */

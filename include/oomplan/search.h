@@ -129,6 +129,11 @@ struct oom_solution {
 	int64_t step;                   /* in which values were tried in the end; GPUs: 1 */
 	/* it is the end of the knob's range: no neighbour was refused */
 	bool at_limit;
+	/* it is the fewest that fit, not the most; of GPUs: of how many a node was taken to be (0: it did not
+	 * matter), and where that is from */
+	bool fewest;
+	int64_t node;
+	enum oom_node_from { OOM_NODE_ASKED, OOM_NODE_RENTED, OOM_NODE_GUESSED } node_from;
 	/* with the value; for gpus, sharded where nothing was (--engine fsdp2 --zero 3) */
 	struct oom_plan plan;
 	struct oom_eval eval;           /* of plan, replayed, with buckets */

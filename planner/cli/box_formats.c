@@ -10,8 +10,7 @@
 
 bool oom_box_is_hardware(const struct oom_option *k)
 {
-	return !strcmp(k->name, "gpus") || !strcmp(k->name, "nodes") ||
-	       !strcmp(k->name, "compute-capability");
+	return k->machine;
 }
 
 /* What the whole training takes, in the order of both formats. */

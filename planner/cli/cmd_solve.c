@@ -29,6 +29,12 @@ static void found_json(struct oom_json *j, const struct oom_target *t, const str
 		oom_json_null(j, "value");
 	oom_json_int(j, "step", s->step);
 	oom_json_bool(j, "at_limit", s->at_limit);
+	if (s->fewest) {
+		static const char *const from[] = {"asked", "rented", "guess"};
+
+		oom_json_int(j, "gpus_per_node", s->node);
+		oom_json_text(j, "gpus_per_node_from", from[s->node_from]);
+	}
 	oom_json_uint(j, "used_bytes", s->eval.used_bytes);
 	oom_json_text(j, "peak_phase", oom_phase_column(s->eval.peak_phase));
 	oom_json_uint(j, "capacity_bytes", t->q.capacity_bytes);
@@ -65,7 +71,7 @@ static void json(const struct oom_job *job, const struct oom_target *t, const st
 
 static void none(const struct oom_target *t, const char *knob, const struct oom_solution *s)
 {
-	const bool gpus = !strcmp(knob, "gpus");
+	const bool gpus = s->fewest;
 	const uint64_t used = s->eval.used_bytes;
 
 	printf(gpus ? "no number of GPUs fits as asked: " : "no %s fits as asked: ", knob);
@@ -101,9 +107,15 @@ static void as_asked(const struct oom_job *job, const struct oom_target *t, cons
 	if (job->quiet)
 		return;
 	printf("  %s it fits: %s used of %s; binding phase %s\n",
-	       !strcmp(knob, "gpus") ? "the fewest with which" : "the largest with which",
+	       s->fewest ? "the fewest with which" : "the largest with which",
 	       oom_gib(s->eval.used_bytes), oom_gib(t->q.capacity_bytes),
 	       oom_phase_str(s->eval.peak_phase));
+	if (s->fewest && s->node && s->value > 1)
+		printf("  in nodes of %" PRId64 " GPUs%s\n", s->node,
+		       s->node_from == OOM_NODE_RENTED  ? ", as machines with this card are mostly rented "
+							  "(--gpus-per-node)" :
+		       s->node_from == OOM_NODE_GUESSED ? ", which is a guess (--gpus-per-node)" :
+							  "");
 	if (s->step > 1)
 		printf("  in steps of %" PRId64 " (--step 1: any value)\n", s->step);
 	if (s->plan.engine != t->q.plan.engine)

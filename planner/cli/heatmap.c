@@ -189,10 +189,11 @@ static void svg(FILE *out, const struct map *m)
 	/* as many labels as have room */
 	const uint64_t every_x = 1 + (uint64_t)(7.2 * (double)widest(m, 0) / w),
 		       every_y = 1 + (uint64_t)(13 / h);
-	char buf[OOM_VALUE_SIZE];
+	char buf[OOM_VALUE_SIZE], about[220];
 	double x = 16;
 
-	oom_svg_begin(out, width, bottom + 72, "where the model fits");
+	snprintf(about, sizeof(about), "where it fits: %.200s", m->caption);
+	oom_svg_begin(out, width, bottom + 72, about);
 	oom_svg_text(out, 16, 28, 17, OOM_ANCHOR_START, OOM_SVG_INK, "where it fits: %s against %s",
 		     m->name[1], m->name[0]);
 	oom_svg_text(out, 16, 48, 12, OOM_ANCHOR_START, "#6b6b6b", "%s%s", m->caption,

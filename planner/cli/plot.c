@@ -178,8 +178,10 @@ void oom_plot_svg(FILE *out, const struct oom_target *t, const struct oom_judged
 	double step, most = scale(t, e, &step), per_gib = (WIDTH - LEFT - RIGHT) / most;
 	int decimals = step < 0.1 ? 2 : step < 1 ? 1 : 0;
 	double end[OOM_PHASES];
+	char about[160];
 
-	oom_svg_begin(out, WIDTH, bottom + 86, "peak of each phase against the card's memory");
+	snprintf(about, sizeof(about), "%.80s: peak of each phase against the card's memory", file_name(t->name));
+	oom_svg_begin(out, WIDTH, bottom + 86, about);
 	title(out, t, j);
 	for (double g = 0; g <= most; g += step) {
 		oom_svg_line(out, LEFT + g * per_gib, TOP - 6, LEFT + g * per_gib, bottom,
