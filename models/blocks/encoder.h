@@ -95,6 +95,7 @@ void oom_box_embeddings(struct oom_frame *f, uint64_t rows, const struct oom_dim
 /* Hidden states a model keeps of every layer while it runs without gradients (a list of them, a
  * cache): owned by step(), whose layers add to it. */
 struct oom_kept {
+	bool in_training;               /* and not in evaluations alone */
 	struct oom_val x[2 * OOM_MAX_LAYERS];
 	size_t n;
 };

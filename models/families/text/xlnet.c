@@ -208,6 +208,7 @@ static struct oom_val xlnet_run(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val word, x;
 
 	mems.n = 0;
+	mems.in_training = false;
 	x = xlnet_model(t, a, &mems, &word);
 	x = xlnet_head(t, a, x, word);
 	oom_kept_drop(t, &mems);                /* returned with the output */
