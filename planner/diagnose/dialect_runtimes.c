@@ -147,6 +147,7 @@ const struct oom_dialect oom_dialects_runtimes[] = {
 	  L(OPTIMIZER) = "",
 	  L(PRECISION) = "16-bit weights and activations",
 	  L(QUANT) = "16-bit or 8-bit weights",
+	  L(LOAD) = "a smaller model, or its weights in 16 bits",
 	  L(KV) = "",
 	  L(TILE) = "",
 	  L(LIMIT) = "one buffer is larger than the device allows, whatever is free: a smaller batch or input, or a smaller model"}},

@@ -29,6 +29,7 @@ static const struct oom_runtime runtimes[] = {
 	{"paddle", 0, 0, 0, {"", "Paddle", OOM_ACTIVITY_EITHER, "paddle", {NULL}, NULL, {NULL}}},
 	{"mindspore", 0, 0, 0, {"", "MindSpore", OOM_ACTIVITY_EITHER, "mindspore", {NULL}, NULL, {NULL}}},
 	{"mxnet", 0, 0, 0, {"", "MXNet", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
+	{"dlib", 0, 0, 0, {"", "dlib", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
 	{"cupy", 0, 0, 0, {"", "CuPy", OOM_ACTIVITY_EITHER, "cupy", {NULL}, NULL, {NULL}}},
 	{"rmm", OOM_RUNTIME_SILENT, 0, 0, {"", "RMM (RAPIDS)", OOM_ACTIVITY_EITHER, "rmm", {NULL}, NULL, {NULL}}},
 	{"faiss", OOM_RUNTIME_SILENT, 0, 0, {"", "Faiss", OOM_ACTIVITY_INFERS, "faiss", {NULL}, NULL, {NULL}}},

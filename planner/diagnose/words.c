@@ -140,6 +140,8 @@ static const struct oom_trigger triggers[] = {
 	SAYS("cudaSuccess (2 vs", "caffe", "caffe", 3),
 	SAYS("cudaSuccess. 2 vs", "caffe", "caffe", 3),
 	SAYS("cudaSuccess: CUDA: out of memory", "mxnet", "mxnet", 3),
+	/* dlib/cuda/cuda_errors.h: "Error while calling cudaMalloc(&data, n) in file ... code: 2, reason: out of memory" */
+	SAYS("reason: out of memory", "dlib", "dlib", 3, .needs = {"rror while calling cuda", -400}),
 	SAYS("Create cublas handle failed", "mxnet", "cublas-alloc-failed", 3),
 	SAYS("CUDA failure 2: out of memory", "onnxruntime", "onnxruntime-cuda", 3),
 	SAYS("Cuda Runtime (out of memory)", "tensorrt", "tensorrt", 3),
