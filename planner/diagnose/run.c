@@ -60,7 +60,10 @@ static bool holds(const char *name, size_t n, const char *word)
 static bool of_file(const char *name, size_t n)
 {
 	static const char *const ends[] = {".h", ".c", ".cc", ".cpp", ".hpp", ".cu", ".py", ".rs", ".go", ".ts", ".mm"};
+	const size_t back = n < 4 ? n : 4;
 
+	if (!memchr(name + n - back, '.', back))
+		return false;
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
 		if (n > strlen(ends[i]) && !memcmp(name + n - strlen(ends[i]), ends[i], strlen(ends[i])))
 			return true;
@@ -374,7 +377,8 @@ static void line(struct oom_run_reader *r, const char *from, const char *end)
 				continue;
 			while (p < end && name_char(*p))
 				p++;
-			if ((about(name, (size_t)(p - name)) == STEP) == !pass && p < end)
+			/* few words have a number behind them, and looking for it is quick */
+			if (value_of(p, end) && (about(name, (size_t)(p - name)) == STEP) == !pass)
 				figure(r, name, (size_t)(p - name), p, end);
 		}
 	events(r, from, end);
@@ -393,11 +397,12 @@ void oom_run_lines(struct oom_run_reader *r, const char *from, const char *to)
 {
 	r->read += (uint64_t)(to - from);
 	while (from < to) {
-		const char *stop = from;
+		const char *stop = memchr(from, '\n', (size_t)(to - from)), *back;
 
 		/* a bar returns to its line's beginning */
-		while (stop < to && *stop != '\n' && *stop != '\r')
-			stop++;
+		stop = stop ? stop : to;
+		back = memchr(from, '\r', (size_t)(stop - from));
+		stop = back ? back : stop;
 		if (stop > from)
 			line(r, from, stop);
 		from = stop + 1;
