@@ -178,22 +178,23 @@ static void svg(FILE *out, const struct map *m)
 {
 	const size_t names = widest(m, 1) > strlen(m->name[1]) ? widest(m, 1) : strlen(m->name[1]);
 	const double left = 32 + 7.2 * (double)(names > 40 ? 40 : names), top = 102;
-	const double w = m->n[0] > 60 ? 8 :
+	const double w = m->n[0] > 60 ? 9 :
 			 m->n[0] > 16 ? 46 - 0.6 * (double)m->n[0] :
 					64,
-		     h = m->n[1] > 60 ? 8 :
+		     h = m->n[1] > 60 ? 9 :
 			 m->n[1] > 30 ? 14 :
 					26;
 	const double right = left + w * (double)m->n[0], bottom = top + h * (double)m->n[1];
 	const double width = right + 30 > 620 ? right + 30 : 620;
-	/* as many labels as have room */
-	const uint64_t every_x = 1 + (uint64_t)(7.2 * (double)widest(m, 0) / w),
-		       every_y = 1 + (uint64_t)(13 / h);
+	/* every value has its label: upright where they have no room side by side, smaller where cells are */
+	const bool up = 7.2 * (double)widest(m, 0) > w;
+	const double size_x = up && w < 12 ? 8 : 11, size_y = h < 13 ? 8 : 11;
+	const double under = up ? 6.2 * (double)(widest(m, 0) > 40 ? 40 : widest(m, 0)) : 14;
 	char buf[OOM_VALUE_SIZE], about[220];
 	double x = 16;
 
 	snprintf(about, sizeof(about), "where it fits: %.200s", m->caption);
-	oom_svg_begin(out, width, bottom + 72, about);
+	oom_svg_begin(out, width, bottom + under + 58, about);
 	oom_svg_text(out, 16, 28, 17, OOM_ANCHOR_START, OOM_SVG_INK, "where it fits: %s against %s",
 		     m->name[1], m->name[0]);
 	oom_svg_text(out, 16, 48, 12, OOM_ANCHOR_START, "#6b6b6b", "%s%s", m->caption,
@@ -203,20 +204,26 @@ static void svg(FILE *out, const struct map *m)
 	for (uint64_t j = 0; j < m->n[1]; j++) {
 		const double y = top + h * (double)j;
 
-		if (j % every_y == 0)
-			oom_svg_text(out, left - 8, y + h / 2 + 4, 11, OOM_ANCHOR_END, OOM_SVG_INK,
-				     "%.40s", value(m, 1, j, buf));
+		oom_svg_text(out, left - 8, y + h / 2 + size_y / 3, size_y, OOM_ANCHOR_END,
+			     OOM_SVG_INK, "%.40s", value(m, 1, j, buf));
 		for (uint64_t i = 0; i < m->n[0]; i++)
 			one(out, m, i, j, left + w * (double)i, y, w, h);
 	}
-	for (uint64_t i = 0; i < m->n[0]; i += every_x)
-		oom_svg_text(out, left + w * ((double)i + 0.5), bottom + 14, 11, OOM_ANCHOR_MIDDLE,
-			     OOM_SVG_INK, "%.40s", value(m, 0, i, buf));
-	oom_svg_text(out, left + w * (double)m->n[0] / 2, bottom + 32, 12, OOM_ANCHOR_MIDDLE,
+	for (uint64_t i = 0; i < m->n[0]; i++) {
+		const double at = left + w * ((double)i + 0.5);
+
+		if (up)
+			oom_svg_text_up(out, at + size_x / 3, bottom + 6, size_x, OOM_SVG_INK, "%.40s",
+					value(m, 0, i, buf));
+		else
+			oom_svg_text(out, at, bottom + 14, size_x, OOM_ANCHOR_MIDDLE, OOM_SVG_INK,
+				     "%.40s", value(m, 0, i, buf));
+	}
+	oom_svg_text(out, left + w * (double)m->n[0] / 2, bottom + under + 18, 12, OOM_ANCHOR_MIDDLE,
 		     OOM_SVG_INK, "%s", m->name[0]);
 	for (int s = 0; s < STATES; s++) {
-		oom_svg_rect(out, x, bottom + 46, 12, 12, look[s].fill, NULL);
-		oom_svg_text(out, x + 17, bottom + 56, 11.5, OOM_ANCHOR_START, OOM_SVG_INK, "%s",
+		oom_svg_rect(out, x, bottom + under + 32, 12, 12, look[s].fill, NULL);
+		oom_svg_text(out, x + 17, bottom + under + 42, 11.5, OOM_ANCHOR_START, OOM_SVG_INK, "%s",
 			     look[s].words);
 		x += 32 + 6.2 * (double)strlen(look[s].words);
 	}
@@ -240,6 +247,36 @@ static void mark(FILE *out, enum state s, int n)
 		fputs("\033[0m", out);
 }
 
+/* Labels of columns that have no room side by side: a letter a line, from the top down. */
+static void labels_down(FILE *out, const struct map *m, int left, int lines, int each)
+{
+	char buf[OOM_VALUE_SIZE];
+
+	for (int line = 0; line < lines; line++) {
+		fprintf(out, "%*s  ", left, "");
+		for (uint64_t i = 0; i < m->n[0]; i++) {
+			const char *label = value(m, 0, i, buf);
+			const int at = line - (lines - (int)strlen(label));
+
+			fputc(at < 0 ? ' ' : label[at], out);
+			if (each > 1)
+				fputc(' ', out);
+		}
+		fputc('\n', out);
+	}
+}
+
+static bool ascii(const struct map *m, int k)
+{
+	char buf[OOM_VALUE_SIZE];
+
+	for (uint64_t i = 0; i < m->n[k]; i++)
+		for (const char *p = value(m, k, i, buf); *p; p++)
+			if ((unsigned char)*p > 126)
+				return false;
+	return true;
+}
+
 static void text(FILE *out, const struct map *m)
 {
 	const int names = (int)strlen(m->name[1]), values = (int)widest(m, 1),
@@ -257,6 +294,8 @@ static void text(FILE *out, const struct map *m)
 		for (uint64_t i = 0; i < m->n[0]; i++)
 			fprintf(out, " %*s", each - 1, value(m, 0, i, buf));
 		fputc('\n', out);
+	} else if (ascii(m, 0)) {
+		labels_down(out, m, left, right, each);
 	} else {
 		fprintf(out, "%*s  %s", left, "", value(m, 0, 0, buf));
 		fprintf(out, " to %s\n", value(m, 0, m->n[0] - 1, buf));

@@ -2,6 +2,7 @@
 #include "svg.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <string.h>
 
 static void escaped(FILE *out, const char *s)
@@ -59,6 +60,21 @@ void oom_svg_line(FILE *out, double x1, double y1, double x2, double y2, const c
 	fputs("/>\n", out);
 }
 
+static void words(FILE *out, double x, double y, double size, const char *anchor, const char *fill,
+		  bool up, const char *text)
+{
+	fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.1f\" text-anchor=\"%s\" fill=\"%s\"%s",
+		x, y, size, anchor, fill,
+		!strcmp(fill, OOM_SVG_INK) ?
+			" stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\"" :
+			"");
+	if (up)
+		fprintf(out, " transform=\"rotate(-90 %.1f %.1f)\"", x, y);
+	fputc('>', out);
+	escaped(out, text);
+	fputs("</text>\n", out);
+}
+
 void oom_svg_text(FILE *out, double x, double y, double size, enum oom_anchor anchor,
 		  const char *fill, const char *fmt, ...)
 {
@@ -69,12 +85,16 @@ void oom_svg_text(FILE *out, double x, double y, double size, enum oom_anchor an
 	va_start(ap, fmt);
 	vsnprintf(buf, sizeof(buf), fmt, ap);
 	va_end(ap);
-	fprintf(out,
-		"<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.1f\" text-anchor=\"%s\" fill=\"%s\"%s>",
-		x, y, size, anchors[anchor], fill,
-		!strcmp(fill, OOM_SVG_INK) ?
-			" stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\"" :
-			"");
-	escaped(out, buf);
-	fputs("</text>\n", out);
+	words(out, x, y, size, anchors[anchor], fill, false, buf);
+}
+
+void oom_svg_text_up(FILE *out, double x, double y, double size, const char *fill, const char *fmt, ...)
+{
+	char buf[400];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(buf, sizeof(buf), fmt, ap);
+	va_end(ap);
+	words(out, x, y, size, "end", fill, true, buf);
 }

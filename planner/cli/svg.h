@@ -21,11 +21,10 @@ void oom_svg_rect(FILE *out, double x, double y, double w, double h, const char 
 /* dash: "4 3", or NULL for a plain line. */
 void oom_svg_line(FILE *out, double x1, double y1, double x2, double y2, const char *stroke,
 		  const char *dash);
-/* The colour of words; they get a white seam, to be read across lines. */
-void oom_svg_text(FILE *out, double x, double y, double size,
-#define OOM_SVG_INK "#222222"
-
-enum oom_anchor anchor, const char *fill, const char *fmt, ...)
-	OOM_PRINTF(7, 8);
+void oom_svg_text(FILE *out, double x, double y, double size, enum oom_anchor anchor, const char *fill,
+		  const char *fmt, ...) OOM_PRINTF(7, 8);
+/* Words that run upwards and end at x, y: where a row of them has no room side by side. */
+void oom_svg_text_up(FILE *out, double x, double y, double size, const char *fill, const char *fmt, ...)
+	OOM_PRINTF(6, 7);
 
 #endif
