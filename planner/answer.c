@@ -5,81 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "margins.h"
+#include "answer_parts.h"
 #include "oomplan/rules.h"
 
-static const char *const no_card = "no card to fit on: neither gpu nor capacity";
 /* Plans without a card: headroom as on one of 24 GiB. */
 #define USUAL_CARD (24.0 * 1073741824.0)
 
-struct oom_question oom_question_default(void)
-{
-	return (struct oom_question){.plan = oom_plan_default()};
-}
-
-struct oom_lengths_report oom_question_lengths(const struct oom_question *q)
-{
-	const double b = (double)q->plan.micro_batch, steps = (double)q->lengths->total / b;
-
-	return oom_lengths_report(q->lengths, b, steps < 1 ? 1 : steps);
-}
-
-/* The longest batch of an epoch is what has to fit (playbook M16). */
-static int64_t longest_batch(const struct oom_question *q)
-{
-	const struct oom_lengths_report r = oom_question_lengths(q);
-	const int64_t tokens = r.batching[OOM_BATCH_LONGEST].worst_tokens;
-
-	return tokens < 1 ? 1 : tokens;
-}
-
-/* What an engine makes of mixed precision goes by its own name, and is told. */
-static void respell(struct oom_question *q)
-{
-	const struct oom_option *k = oom_knob_find("precision");
-	char was[OOM_VALUE_SIZE], is[OOM_VALUE_SIZE];
-
-	oom_plan_get(&q->plan, k, was, sizeof(was));
-	oom_engine_respell(&q->plan);
-	oom_plan_get(&q->plan, k, is, sizeof(is));
-	if (strcmp(was, is))
-		snprintf(q->precision_note, sizeof(q->precision_note),
-			 "%.20s is %.20s weights and an fp32 master under this engine; autocast over fp32 ones is "
-			 "--torch-autocast", was, is);
-}
-
-void oom_question_settle(struct oom_question *q)
-{
-	struct oom_plan *p = &q->plan;
-	char note[300];
-
-	oom_plan_settle(p);
-	if (q->gpu && p->compute_capability <= 0)
-		p->compute_capability = q->gpu->compute_capability;
-	if (q->gpu && !q->capacity_bytes)
-		q->capacity_bytes = q->gpu->capacity_bytes;
-	if (q->lengths)
-		p->seq_len = longest_batch(q);
-	if (p->precision == OOM_AUTO_PRECISION) {
-		oom_model_settle_base(q->model, p);     /* its loader may have a say */
-		oom_model_settle_precision(q->model, p, q->precision_note);
-	}
-	respell(q);
-	oom_plan_settle_for(p, q->model, note);
-	if (*note)                      /* settled once more it has nothing to say */
-		memcpy(q->note, note, sizeof(note));
-}
-
 /* ---- one question at work ---- */
-
-struct asker {
-	struct oom_question q;          /* settled */
-	struct oom_evaluator *ev, *own;
-	struct margins margins;
-	struct oom_compat compat;
-	struct oom_plan plan;           /* as asked, with the margin that is worked with */
-	struct oom_error *err;
-};
 
 static enum oom_status price(const struct asker *a, const struct oom_plan *p, struct oom_eval *e)
 {
@@ -95,8 +27,8 @@ static struct margins margins_of(const struct oom_question *q)
 								USUAL_CARD};
 }
 
-static enum oom_status start(struct asker *a, struct oom_evaluator *ev, const struct oom_question *q,
-			     struct oom_error *err)
+enum oom_status asker_start(struct asker *a, struct oom_evaluator *ev, const struct oom_question *q,
+			    struct oom_error *err)
 {
 	*a = (struct asker){.q = *q, .ev = ev, .err = err};
 	oom_question_settle(&a->q);
@@ -108,8 +40,7 @@ static enum oom_status start(struct asker *a, struct oom_evaluator *ev, const st
 		       oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 }
 
-/* The margin for runs composed like the plan as asked, where that can be priced. */
-static void take_margin(struct asker *a)
+void asker_take_margin(struct asker *a)
 {
 	struct oom_eval e;
 
@@ -118,7 +49,7 @@ static void take_margin(struct asker *a)
 		a->plan.margin = margin_for(&a->margins, &e);
 }
 
-static void finish(struct asker *a)
+void asker_finish(struct asker *a)
 {
 	oom_evaluator_free(a->own);
 }
@@ -178,7 +109,7 @@ enum oom_status oom_answer_as_asked(struct oom_evaluator *ev, const struct oom_q
 {
 	struct oom_eval e;
 	struct asker a;
-	enum oom_status st = start(&a, ev, q, err);
+	enum oom_status st = asker_start(&a, ev, q, err);
 	bool in_budget = true;
 
 	if (!st && a.q.capacity_bytes)
@@ -188,7 +119,7 @@ enum oom_status oom_answer_as_asked(struct oom_evaluator *ev, const struct oom_q
 		st = price(&a, &a.plan, &e);
 	if (!st)
 		judged(&a, &a.plan, &e, in_budget, out);
-	finish(&a);
+	asker_finish(&a);
 	return st;
 }
 
@@ -374,7 +305,7 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 	enum oom_status st;
 	bool right;
 
-	take_margin(a);
+	asker_take_margin(a);
 	do {
 		st = look(a, out, &end);
 		if (!st)
@@ -411,14 +342,14 @@ enum oom_status oom_answer(struct oom_evaluator *ev, const struct oom_question *
 			   struct oom_answer *out, struct oom_error *err)
 {
 	struct asker a;
-	enum oom_status st = start(&a, ev, q, err);
+	enum oom_status st = asker_start(&a, ev, q, err);
 
 	if (!st && !a.q.capacity_bytes)
-		st = oom_error_set(err, OOM_ERR_INVALID, "%s", no_card);
+		st = oom_error_set(err, OOM_ERR_INVALID, "%s", ASKER_NO_CARD);
 	memset(out, 0, sizeof(*out));
 	if (!st)
 		st = answer(&a, out);
-	finish(&a);
+	asker_finish(&a);
 	return st;
 }
 
@@ -450,7 +381,7 @@ static enum oom_status search_alone(struct asker *a, struct oom_search *out)
 	enum oom_status st;
 
 	q.verdicts_only = a->q.verdicts_only;
-	take_margin(a);
+	asker_take_margin(a);
 	do {
 		st = oom_search(a->ev, a->q.model, &q, out, a->err);
 		if (!st && out->found && a->q.calibration)
@@ -470,86 +401,12 @@ enum oom_status oom_answer_search(struct oom_evaluator *ev, const struct oom_que
 				  struct oom_search *out, struct oom_error *err)
 {
 	struct asker a;
-	enum oom_status st = start(&a, ev, q, err);
+	enum oom_status st = asker_start(&a, ev, q, err);
 
 	if (!st && !a.q.capacity_bytes)
-		st = oom_error_set(err, OOM_ERR_INVALID, "%s", no_card);
+		st = oom_error_set(err, OOM_ERR_INVALID, "%s", ASKER_NO_CARD);
 	if (!st)
 		st = search_alone(&a, out);
-	finish(&a);
+	asker_finish(&a);
 	return st;
-}
-
-/* ---- inverse questions ---- */
-
-/* Settling takes the knob back to nothing whatever it is, as the sequence of a model of images. */
-static bool taken_back(const struct asker *a, const struct oom_option *knob)
-{
-	struct oom_plan p = a->plan;
-	char note[300];
-
-	if (!knob || knob->kind != OOM_OPTION_COUNT)
-		return false;
-	*oom_plan_field(&p, knob) = 2;
-	oom_plan_settle_for(&p, a->q.model, note);
-	return *oom_plan_field(&p, knob) == 0;
-}
-
-enum oom_status oom_answer_solve(struct oom_evaluator *ev, const struct oom_question *q,
-				 const char *knob, int64_t step, bool exact_changes,
-				 struct oom_solution *out, struct oom_error *err)
-{
-	struct asker a;
-	struct oom_solve_query s;
-	enum oom_status st = start(&a, ev, q, err);
-
-	if (!st && !a.q.capacity_bytes && strcmp(knob, "gpu-memory"))
-		st = oom_error_set(err, OOM_ERR_INVALID, "%s", no_card);
-	if (!st && taken_back(&a, oom_knob_find(knob)))
-		st = oom_error_set(err, OOM_ERR_INVALID, "%s has no effect on a model of type %s", knob,
-				   oom_model_type(a.q.model));
-	if (!st)
-		take_margin(&a);
-	s = (struct oom_solve_query){.plan = &a.plan,
-				     .knob = knob,
-				     .capacity_bytes = a.q.capacity_bytes,
-				     .step = step,
-				     .exact_changes = exact_changes,
-				     .gpu = a.q.gpu};
-	do {
-		if (!st)
-			st = oom_solve(a.ev, a.q.model, &s, out, err);
-	} while (!st && out->tried && !out->needed_bytes &&
-		 margins_again(&a.margins, &a.plan, &out->eval));
-	if (!st && out->tried) {
-		out->plan.margin = a.q.plan.margin;
-		if (out->needed_bytes && a.q.calibration) {
-			out->needed_bytes = (uint64_t)margins_need(&a.margins, &out->eval) + 1;
-			out->plan.margin = 1 - (double)out->eval.used_bytes /
-						       (double)out->needed_bytes;
-		}
-	}
-	finish(&a);
-	return st;
-}
-
-enum oom_status oom_answer_lengths(struct oom_evaluator *ev, const struct oom_question *q,
-				   int64_t *longest, double *death_step, struct oom_error *err)
-{
-	struct oom_solution s;
-	enum oom_status st;
-
-	*longest = 0;
-	*death_step = 0;
-	if (!q->lengths)
-		return oom_error_set(err, OOM_ERR_INVALID, "no lengths were given");
-	if (!q->capacity_bytes && !q->gpu)
-		return OOM_OK;
-	st = oom_answer_solve(ev, q, "seq-len", 1, false, &s, err);
-	if (st)
-		return st;
-	*longest = s.exists ? s.value : 0;
-	*death_step = oom_lengths_first_beyond(q->lengths, (double)q->plan.micro_batch,
-					       (double)*longest);
-	return OOM_OK;
 }

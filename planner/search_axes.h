@@ -66,6 +66,8 @@ struct search_space {
 /* OOM_ERR_LIMIT when there are more values than are tried. */
 enum oom_status search_space_init(struct search_space *s, const struct oom_model *model,
 				  const struct oom_search_query *query, struct oom_error *err);
+/* Fills the space's layouts (search_layouts.c); false when there are more than are tried. */
+bool search_layouts(struct search_space *s);
 /* How many knobs depart from what was asked: an axis is one, activations beside states are two. */
 enum { SEARCH_DEPARTURES = AXES + 1 };
 int search_departures(const uint16_t value[OOM_SEARCH_AXES]);

@@ -48,6 +48,12 @@ struct oom_reading {
 const char *reading_text(struct oom_reading *r, const char *fmt, ...) OOM_PRINTF(2, 3);
 /* Index of a new entry, or NO_SETTING. */
 size_t reading_add(struct oom_reading *r, const struct oom_setting *s);
+/* One more part, empty; NULL when memory is out.  There is room for it: else part_too_many. */
+struct fw_part *part_new(struct oom_reading *r);
+enum oom_status part_too_many(const char *path, struct oom_error *err);
+/* Whose file it is, of a part whose document was read; *out is the part. */
+enum oom_status part_recognise(struct fw_part *part, const char *framework, struct fw_part **out,
+			       struct oom_error *err);
 /* Opens one more part; NULL with an error.  file: path, or NULL with a root in `of`. */
 enum oom_status part_read(struct oom_reading *r, const char *path, const char *framework,
 			  struct fw_part **out, struct oom_error *err);

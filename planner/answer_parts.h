@@ -1,0 +1,28 @@
+/* Between the files that answer questions: one question at work. */
+#ifndef OOM_ANSWER_PARTS_H
+#define OOM_ANSWER_PARTS_H
+
+#include "oomplan/answer.h"
+
+#include "margins.h"
+
+#define ASKER_NO_CARD "no card to fit on: neither gpu nor capacity"
+
+struct asker {
+	struct oom_question q;          /* settled */
+	struct oom_evaluator *ev, *own;
+	struct margins margins;
+	struct oom_compat compat;
+	struct oom_plan plan;           /* as asked, with the margin that is worked with */
+	struct oom_error *err;
+};
+
+/* Settles the question. ev: kept by the caller, or NULL for one of its own. asker_finish frees what it took, after an
+ * error too. OOM_ERR_MEMORY; what the table of frameworks refuses. */
+enum oom_status asker_start(struct asker *a, struct oom_evaluator *ev, const struct oom_question *q,
+			    struct oom_error *err);
+/* The margin for runs composed like the plan as asked, where that can be priced. */
+void asker_take_margin(struct asker *a);
+void asker_finish(struct asker *a);
+
+#endif

@@ -1,0 +1,143 @@
+/* Ways to lay a model over GPUs that the search tries: as asked, sharded, and with the degrees that an engine has. */
+#include <string.h>
+
+#include "search_axes.h"
+
+static bool add_layout(struct search_space *s, struct layout l)
+{
+	for (size_t i = 0; i < s->n_layouts; i++)
+		if (!memcmp(&s->layout[i], &l, sizeof(l)))
+			return true;
+	if (s->n_layouts == MAX_LAYOUTS)
+		return false;
+	s->layout[s->n_layouts++] = l;
+	return true;
+}
+
+/* Megatron: every tp x pp x cp over the GPUs, ep over the data-parallel ones.  tp stays within a
+ * node and divides the heads; a degree that divides nothing is refused by the engine anyway.
+ * Stage 1 is its distributed optimizer. */
+static bool megatron_layouts(struct search_space *s, struct layout l)
+{
+	const struct oom_model_shape m = oom_model_shape(s->model);
+	const int64_t n = s->asked->gpus, node = n / s->asked->nodes,
+		      layers = s->asked->num_layers ? s->asked->num_layers : (int64_t)m.n_layers;
+	bool fits = true;
+
+	for (int64_t tp = 1; tp <= node && tp <= 1024; tp++)
+		for (int64_t pp = 1; n % tp == 0 && tp <= (int64_t)m.n_heads &&
+				     (int64_t)m.n_heads % tp == 0 && pp <= n / tp && pp <= layers;
+		     pp++)
+			for (int64_t cp = 1;
+			     n / tp % pp == 0 && layers % pp == 0 && cp <= n / tp / pp; cp++) {
+				const int64_t dp = n / tp / pp / cp, experts = (int64_t)m.n_experts;
+
+				if (n / tp / pp % cp || (cp > 1 && s->asked->seq_len % (2 * cp)))
+					continue;
+				for (int64_t ep = 1;
+				     ep <= (experts ? dp * tp * cp : 1) && ep <= experts + !experts;
+				     ep++) {
+					if (experts && (dp * tp * cp % ep || experts % ep))
+						continue;
+					for (l.zero = 0; l.zero < 2; l.zero++) {
+						l.tp = tp;
+						l.pp = pp;
+						l.cp = cp;
+						l.ep = ep;
+						fits &= add_layout(s, l);
+					}
+				}
+			}
+	return fits;
+}
+
+/* Every stage of the engines worth a try. */
+static void stages(struct search_space *s, int64_t engine, struct layout l)
+{
+	const struct oom_engine_info *e = oom_engine_at((size_t)engine);
+	const bool nodes = e->hybrid && s->asked->nodes > 1;
+
+	l.engine = engine;
+	l.zero = e->replicates && engine == s->asked->engine ? 0 : e->shards_from;
+	for (; l.zero <= e->shards_to; l.zero++)
+		for (l.hybrid = 0; l.hybrid <= (nodes && l.zero == 3 ? 1 : 0); l.hybrid++)
+			add_layout(s, l);
+}
+
+/* FSDP2 with tensor, pipeline and context parallelism beside it: tp within a node, a pipeline of whole
+ * layers; the table of what frameworks run has where context parallelism pays. */
+static bool mixed_layouts(struct search_space *s, struct layout l)
+{
+	const struct oom_model_shape m = oom_model_shape(s->model);
+	const int64_t n = s->asked->gpus, node = n / s->asked->nodes,
+		      layers = s->asked->num_layers ? s->asked->num_layers : (int64_t)m.n_layers;
+	bool fits = true;
+
+	l.zero = oom_engine_at((size_t)l.engine)->shards_to;
+	l.hybrid = l.bucket_view = 0;
+	l.ep = 1;
+	for (l.tp = 1; l.tp <= node && l.tp <= (int64_t)m.n_heads; l.tp++)
+		for (l.pp = 1; n % l.tp == 0 && (int64_t)m.n_heads % l.tp == 0 && l.pp <= n / l.tp &&
+			       l.pp <= layers; l.pp++)
+			for (l.cp = 1; n / l.tp % l.pp == 0 && layers % l.pp == 0 && l.cp <= n / l.tp / l.pp;
+			     l.cp++)
+				if (l.tp * l.pp * l.cp > 1 && n / l.tp / l.pp % l.cp == 0 &&
+				    (l.cp == 1 || s->asked->seq_len % (2 * l.cp) == 0))
+					fits &= add_layout(s, l);
+	return fits;
+}
+
+/* Of the engines worth a try the one that can, where the plan has no degrees of its own. */
+static bool mixtures(struct search_space *s, struct layout l)
+{
+	const struct oom_engine_info *e = oom_engine_at((size_t)s->asked->engine);
+
+	for (size_t i = 0; i < e->n_tries; i++) {
+		l.engine = e->tries[i];
+		if (oom_engine_at((size_t)l.engine)->mixes && l.tp * l.pp * l.cp * l.ep == 1)
+			return mixed_layouts(s, l);
+	}
+	return true;
+}
+
+/* One GPU that keeps everything: FSDP moves all of it to the host, where DeepSpeed does not (4-bit
+ * weights). */
+static void alone(struct search_space *s, struct layout l)
+{
+	if (!oom_engine_at((size_t)l.engine)->plain)
+		return;
+	while (!oom_engine_at((size_t)l.engine)->for_many)
+		l.engine++;
+	l.zero = oom_engine_at((size_t)l.engine)->shards_to;
+	add_layout(s, l);
+}
+
+bool search_layouts(struct search_space *s)
+{
+	const struct oom_plan *a = s->asked;
+	const struct oom_engine_info *e = oom_engine_at((size_t)a->engine);
+	struct layout l = {a->engine, a->zero_stage, a->bucket_view, a->hybrid_shard,
+			   a->tp,     a->pp,	     a->cp,	     a->ep};
+	bool fits;
+
+	add_layout(s, l);
+	s->n_own = 1;
+	if (a->gpus < 2) {
+		alone(s, l);
+		return true;
+	}
+	if (s->megatron) {
+		fits = megatron_layouts(s, l);
+		s->n_own = s->n_layouts;
+		return fits;
+	}
+	if (e->bucket_view) {
+		l.bucket_view = 1;
+		add_layout(s, l);
+		l.bucket_view = a->bucket_view;
+	}
+	for (size_t i = 0; i < e->n_tries; i++)
+		stages(s, e->tries[i], l);
+	s->n_own = s->n_layouts;
+	return mixtures(s, l);
+}
