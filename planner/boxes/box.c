@@ -12,34 +12,8 @@
 
 #include "oomplan/answer.h"
 
+#include "finder.h"
 #include "offers_parts.h"
-
-struct group {
-	int32_t gpu;
-	uint32_t count;
-	int64_t nodes;
-	char interconnect[32];
-	double network_gbps;            /* 0 = unknown */
-	struct oom_search found;
-	bool science;                   /* found only with what must be allowed */
-	uint64_t short_bytes;           /* of the cards, when nothing fits */
-	bool layout;                    /* nothing could even run */
-	/* of the plan found, and of those beside it */
-	struct oom_host_need need[1 + OOM_ALTERNATIVES];
-	struct oom_step_time time[1 + OOM_ALTERNATIVES];
-};
-struct finder {
-	const struct oom_offers *offers;
-	const struct oom_model *model;
-	const struct oom_plan *plan;
-	const struct oom_box_query *q;
-	struct oom_boxes *out;
-	struct oom_evaluator *ev;
-	struct group *group;
-	size_t n_groups, cap_groups, last;      /* last: asked about */
-	const char *gpu;                /* the table's name of the card asked for; NULL: all */
-	struct oom_error *err;
-};
 
 const char *oom_shortage_str(enum oom_shortage s)
 {
@@ -49,7 +23,7 @@ const char *oom_shortage_str(enum oom_shortage s)
 }
 
 /* The step's sequences over the plan's GPUs: no more at once than before, the rest in accumulation. */
-static void lay_batch(const struct finder *f, struct oom_plan *p)
+void finder_lay_batch(const struct finder *f, struct oom_plan *p)
 {
 	const struct oom_plan *asked = f->plan;
 	const int64_t batch = asked->global_batch ? asked->global_batch :
@@ -76,7 +50,7 @@ static struct oom_plan launched(const struct finder *f, const struct oom_gpu *ca
 	p.gpus_per_node = 0;            /* the machine's */
 	if (p.compute_capability <= 0)
 		p.compute_capability = card->compute_capability;
-	lay_batch(f, &p);
+	finder_lay_batch(f, &p);
 	return p;
 }
 
@@ -104,8 +78,7 @@ static enum oom_status host_of(struct finder *f, const struct oom_gpu *card, str
 }
 
 /* The card as it is linked in these machines. */
-static const struct oom_gpu *as_linked(const struct finder *f, const struct group *g,
-				       struct oom_gpu *card)
+const struct oom_gpu *finder_as_linked(const struct finder *f, const struct group *g, struct oom_gpu *card)
 {
 	*card = f->offers->gpus.items[g->gpu];
 	if (*g->interconnect)
@@ -147,7 +120,7 @@ static void measure_shortage(struct finder *f, struct oom_plan p, uint64_t room,
 static enum oom_status search(struct finder *f, struct group *g)
 {
 	struct oom_gpu linked;
-	const struct oom_gpu *card = as_linked(f, g, &linked);
+	const struct oom_gpu *card = finder_as_linked(f, g, &linked);
 	const struct oom_plan p = launched(f, card, (int64_t)g->count * g->nodes, g->nodes);
 	const uint64_t room = card->capacity_bytes -
 			      (uint64_t)((double)card->capacity_bytes * f->q->min_headroom);
@@ -264,6 +237,26 @@ static enum oom_status choose(const struct finder *f, const struct oom_offer *o,
 	return st;
 }
 
+struct oom_box finder_blank(const struct oom_offer *o, int64_t nodes, double usd_h)
+{
+	return (struct oom_box){.offer = o,
+				.nodes = nodes,
+				.usd_h = usd_h,
+				.tokens_per_s = NAN,
+				.usd_per_mtokens = NAN,
+				.usd_per_ksamples = NAN,
+				.days = NAN,
+				.days_low = NAN,
+				.days_high = NAN,
+				.gpu_hours = NAN,
+				.usd = NAN,
+				.usd_low = NAN,
+				.usd_high = NAN,
+				.stale = oom_offer_is_stale(o),
+				.ondemand_usd_per_mtokens = NAN,
+				.spot_usd_per_mtokens = NAN};
+}
+
 static enum oom_status fill(const struct finder *f, const struct oom_offer *o, struct group *g,
 			    struct oom_box *b)
 {
@@ -271,24 +264,9 @@ static enum oom_status fill(const struct finder *f, const struct oom_offer *o, s
 	const double hour = f->q->spot ? o->spot_usd_h : o->ondemand_usd_h;
 	size_t chosen;
 
-	*b = (struct oom_box){.offer = o,
-			      .nodes = g->nodes,
-			      .plan = g->found.best,
-			      .needs_science = g->science,
-			      .usd_h = hour * (double)g->nodes,
-			      .tokens_per_s = NAN,
-			      .usd_per_mtokens = NAN,
-			      .usd_per_ksamples = NAN,
-			      .days = NAN,
-			      .days_low = NAN,
-			      .days_high = NAN,
-			      .gpu_hours = NAN,
-			      .usd = NAN,
-			      .usd_low = NAN,
-			      .usd_high = NAN,
-			      .stale = oom_offer_is_stale(o),
-			      .ondemand_usd_per_mtokens = NAN,
-			      .spot_usd_per_mtokens = NAN};
+	*b = finder_blank(o, g->nodes, hour * (double)g->nodes);
+	b->plan = g->found.best;
+	b->needs_science = g->science;
 	if (!g->found.found) {
 		b->shortage = g->layout ? OOM_BOX_LAYOUT : OOM_BOX_VRAM;
 		b->short_bytes = g->short_bytes;
@@ -325,9 +303,7 @@ static bool wanted(const struct finder *f, const struct oom_offer *o)
 	return !(f->q->max_usd_h > 0) || (!isnan(hour) && hour <= f->q->max_usd_h);
 }
 
-/* ---- nodes ---- */
-
-static enum oom_status with_nodes(struct finder *f, const struct oom_offer *o, int64_t nodes,
+enum oom_status finder_with_nodes(struct finder *f, const struct oom_offer *o, int64_t nodes,
 				  struct oom_box *b)
 {
 	size_t g = 0;
@@ -335,180 +311,6 @@ static enum oom_status with_nodes(struct finder *f, const struct oom_offer *o, i
 
 	f->last = g;
 	return st ? st : fill(f, o, &f->group[g], b);
-}
-
-static bool fits(const struct oom_box *b)
-{
-	return b->shortage == OOM_BOX_FITS && !b->needs_science;
-}
-
-static bool does(const struct oom_box *b)
-{
-	return fits(b) && !b->late;
-}
-
-/* A number of nodes that fits is a point of the quote. */
-static enum oom_status point(struct finder *f, const struct oom_box *b)
-{
-	struct oom_boxes *out = f->out;
-
-	if (!fits(b) || !(f->q->tokens > 0))
-		return OOM_OK;
-	if (out->n_points == out->cap_points) {
-		void *q = realloc(out->points, (out->cap_points * 2 + 64) * sizeof(*out->points));
-
-		if (!q)
-			return oom_error_set(f->err, OOM_ERR_MEMORY, "out of host memory");
-		out->points = q;
-		out->cap_points = out->cap_points * 2 + 64;
-	}
-	out->points[out->n_points++] = *b;
-	return OOM_OK;
-}
-
-/* How many to try after n: where it fits and is late, as many as the days ask for, were there nothing
- * between the nodes; else twice as many.  0: late with all of them. */
-static int64_t next_nodes(const struct finder *f, const struct oom_box *b, int64_t n, int64_t most)
-{
-	const double asked = fits(b) ? ceil((double)b->nodes * b->days / f->q->deadline_days) :
-				       fmin(2 * (double)n, (double)most);
-
-	return asked > (double)most ? 0 : asked > (double)n ? (int64_t)asked : n + 1;
-}
-
-/* More nodes only where fewer do not do: doubled until it fits, then the fewest between the last that did
- * not and it; more where that is late.  What is late with all of them stays as it is. */
-static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o, int64_t most,
-				    struct oom_box *b)
-{
-	int64_t low = 0, high = 1;
-	struct oom_box next;
-	enum oom_status st = with_nodes(f, o, 1, b);
-
-	if (!st)
-		st = point(f, b);
-	while (!st && !does(b) && high < most) {
-		const int64_t next_high = next_nodes(f, b, high, most);
-
-		if (!next_high)
-			break;
-		low = high;
-		high = next_high;
-		/* a number that the days named is the fewest already */
-		if (fits(b))
-			low = high - 1;
-		st = with_nodes(f, o, high, &next);
-		if (!st && (!fits(b) || (fits(&next) && next.days < b->days)))
-			*b = next;
-		if (!st)
-			st = point(f, &next);
-	}
-	if (!st && !does(b))
-		return OOM_OK;
-	while (!st && does(b) && high - low > 1) {
-		const int64_t mid = low + (high - low) / 2;
-		struct oom_box fewer;
-
-		st = with_nodes(f, o, mid, &fewer);
-		if (!st && does(&fewer)) {
-			*b = fewer;
-			high = mid;
-			st = point(f, b);
-		} else {
-			low = mid;
-		}
-	}
-	return st;
-}
-
-/* The chosen plan itself on more nodes: whether that could be on the front of days against dollars. */
-static enum oom_status guess(struct finder *f, const struct oom_box *chosen, int64_t nodes)
-{
-	const struct oom_offer *o = chosen->offer;
-	struct group *g = &f->group[f->last];
-	struct oom_plan p = chosen->plan.plan;
-	struct oom_box b = *chosen;
-	struct oom_step_time t;
-	struct oom_gpu linked;
-	struct oom_eval e;
-	enum oom_status st;
-	const struct oom_gpu *card = as_linked(f, g, &linked);
-
-	p.nodes = nodes;
-	p.gpus = nodes * o->gpu_count;
-	lay_batch(f, &p);
-	st = oom_evaluate(f->ev, f->model, &p, OOM_EVAL_FAST, &e, NULL);
-	if (st == OOM_ERR_MEMORY)
-		return oom_error_set(f->err, st, "out of host memory");
-	if (st)         /* no such layout */
-		return OOM_OK;
-	t = oom_step_time(&p, &e, card);
-	b.usd_h *= (double)nodes / (double)b.nodes;
-	b.nodes = nodes;
-	b.tokens_per_s = t.samples_per_s * oom_step_tokens(&p);
-	oom_box_quote(card, f->q, &t, &b);
-	b.guessed = true;
-	return point(f, &b);
-}
-
-static enum oom_status beyond(struct finder *f, int64_t most, const struct oom_box *chosen)
-{
-	enum oom_status st = OOM_OK;
-
-	if (!(f->q->tokens > 0) || !fits(chosen) || isnan(chosen->usd))
-		return OOM_OK;
-	for (int64_t n = chosen->nodes * 2; !st && n <= most; n *= 2)
-		st = guess(f, chosen, n);
-	return st;
-}
-
-/* Guesses that would be on the front are searched for; the others are no points. */
-static enum oom_status settle_points(struct finder *f)
-{
-	struct oom_boxes *out = f->out;
-	const size_t n = out->n_points;
-	enum oom_status st = oom_boxes_front(out->points, n, f->err);
-	size_t kept = 0;
-
-	for (size_t i = 0; !st && i < n; i++) {
-		const struct oom_box p = out->points[i];
-		struct oom_box b;
-
-		if (!p.guessed || !p.pareto)
-			continue;
-		st = with_nodes(f, p.offer, p.nodes, &b);
-		if (!st)
-			st = point(f, &b);
-	}
-	for (size_t i = 0; i < out->n_points; i++)
-		if (!out->points[i].guessed)
-			out->points[kept++] = out->points[i];
-	out->n_points = kept;
-	return st;
-}
-
-/* Exactly the nodes asked for, or as few as do. */
-static enum oom_status one_offer(struct finder *f, const struct oom_offer *o, struct oom_box *b)
-{
-	const bool clusters = o->clusters;
-	const int64_t most = clusters && f->q->max_nodes > 1 ? f->q->max_nodes : 1;
-	enum oom_status st;
-
-	if (f->q->nodes > 1 && !clusters) {
-		*b = (struct oom_box){.offer = o, .nodes = f->q->nodes, .shortage = OOM_BOX_FABRIC,
-				      .usd_h = NAN, .tokens_per_s = NAN, .usd_per_mtokens = NAN,
-				      .usd_per_ksamples = NAN, .ondemand_usd_per_mtokens = NAN, .spot_usd_per_mtokens = NAN,
-				      .days = NAN, .days_low = NAN, .days_high = NAN, .gpu_hours = NAN,
-				      .usd = NAN, .usd_low = NAN, .usd_high = NAN,
-				      .stale = oom_offer_is_stale(o)};
-		return OOM_OK;
-	}
-	if (f->q->nodes > 0) {
-		st = with_nodes(f, o, f->q->nodes, b);
-		return st ? st : point(f, b);
-	}
-	st = fewest_nodes(f, o, most, b);
-	return st ? st : beyond(f, most, b);
 }
 
 /* Offers in an order in which what was recorded for one does for the next: by the generation of their
@@ -573,11 +375,11 @@ enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom
 
 		if (!wanted(&f, o))
 			continue;
-		st = one_offer(&f, o, &out->items[out->n]);
+		st = finder_one_offer(&f, o, &out->items[out->n]);
 		out->n += !st;
 	}
 	if (!st)
-		st = settle_points(&f);
+		st = finder_settle_points(&f);
 	if (!st)
 		st = oom_boxes_order(out, q, err);
 	out->priced_groups = f.n_groups;

@@ -1,0 +1,52 @@
+/* Between the files that look for machines: one search over all offers. */
+#ifndef OOM_BOXES_FINDER_H
+#define OOM_BOXES_FINDER_H
+
+#include "oomplan/answer.h"
+#include "oomplan/box.h"
+
+/* Offers that share cards, their number and their links. */
+struct group {
+	int32_t gpu;
+	uint32_t count;
+	int64_t nodes;
+	char interconnect[32];
+	double network_gbps;            /* 0 = unknown */
+	struct oom_search found;
+	bool science;                   /* found only with what must be allowed */
+	uint64_t short_bytes;           /* of the cards, when nothing fits */
+	bool layout;                    /* nothing could even run */
+	/* of the plan found, and of those beside it */
+	struct oom_host_need need[1 + OOM_ALTERNATIVES];
+	struct oom_step_time time[1 + OOM_ALTERNATIVES];
+};
+
+struct finder {
+	const struct oom_offers *offers;
+	const struct oom_model *model;
+	const struct oom_plan *plan;
+	const struct oom_box_query *q;
+	struct oom_boxes *out;
+	struct oom_evaluator *ev;
+	struct group *group;
+	size_t n_groups, cap_groups, last;      /* last: asked about */
+	const char *gpu;                /* the table's name of the card asked for; NULL: all */
+	struct oom_error *err;
+};
+
+/* A box of which nothing is known yet but its offer. */
+struct oom_box finder_blank(const struct oom_offer *o, int64_t nodes, double usd_h);
+/* The global batch over the plan's GPUs. */
+void finder_lay_batch(const struct finder *f, struct oom_plan *p);
+/* The card with the links of the group's machines, written to *card. */
+const struct oom_gpu *finder_as_linked(const struct finder *f, const struct group *g, struct oom_gpu *card);
+/* The best that an offer does with so many nodes. */
+enum oom_status finder_with_nodes(struct finder *f, const struct oom_offer *o, int64_t nodes,
+				  struct oom_box *b);
+
+/* nodes.c: exactly the nodes asked for, or as few as do. */
+enum oom_status finder_one_offer(struct finder *f, const struct oom_offer *o, struct oom_box *b);
+/* Guesses that would be on the front are searched for; the others are no points. */
+enum oom_status finder_settle_points(struct finder *f);
+
+#endif

@@ -1,0 +1,174 @@
+/* How many machines of an offer: as many as were asked for, or as few as do. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "finder.h"
+#include "offers_parts.h"
+
+static bool fits(const struct oom_box *b)
+{
+	return b->shortage == OOM_BOX_FITS && !b->needs_science;
+}
+
+static bool does(const struct oom_box *b)
+{
+	return fits(b) && !b->late;
+}
+
+/* A number of nodes that fits is a point of the quote. */
+static enum oom_status point(struct finder *f, const struct oom_box *b)
+{
+	struct oom_boxes *out = f->out;
+
+	if (!fits(b) || !(f->q->tokens > 0))
+		return OOM_OK;
+	if (out->n_points == out->cap_points) {
+		void *q = realloc(out->points, (out->cap_points * 2 + 64) * sizeof(*out->points));
+
+		if (!q)
+			return oom_error_set(f->err, OOM_ERR_MEMORY, "out of host memory");
+		out->points = q;
+		out->cap_points = out->cap_points * 2 + 64;
+	}
+	out->points[out->n_points++] = *b;
+	return OOM_OK;
+}
+
+/* How many to try after n: where it fits and is late, as many as the days ask for, were there nothing
+ * between the nodes; else twice as many.  0: late with all of them. */
+static int64_t next_nodes(const struct finder *f, const struct oom_box *b, int64_t n, int64_t most)
+{
+	const double asked = fits(b) ? ceil((double)b->nodes * b->days / f->q->deadline_days) :
+				       fmin(2 * (double)n, (double)most);
+
+	return asked > (double)most ? 0 : asked > (double)n ? (int64_t)asked : n + 1;
+}
+
+/* More nodes only where fewer do not do: doubled until it fits, then the fewest between the last that did
+ * not and it; more where that is late.  What is late with all of them stays as it is. */
+static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o, int64_t most,
+				    struct oom_box *b)
+{
+	int64_t low = 0, high = 1;
+	struct oom_box next;
+	enum oom_status st = finder_with_nodes(f, o, 1, b);
+
+	if (!st)
+		st = point(f, b);
+	while (!st && !does(b) && high < most) {
+		const int64_t next_high = next_nodes(f, b, high, most);
+
+		if (!next_high)
+			break;
+		low = high;
+		high = next_high;
+		/* a number that the days named is the fewest already */
+		if (fits(b))
+			low = high - 1;
+		st = finder_with_nodes(f, o, high, &next);
+		if (!st && (!fits(b) || (fits(&next) && next.days < b->days)))
+			*b = next;
+		if (!st)
+			st = point(f, &next);
+	}
+	if (!st && !does(b))
+		return OOM_OK;
+	while (!st && does(b) && high - low > 1) {
+		const int64_t mid = low + (high - low) / 2;
+		struct oom_box fewer;
+
+		st = finder_with_nodes(f, o, mid, &fewer);
+		if (!st && does(&fewer)) {
+			*b = fewer;
+			high = mid;
+			st = point(f, b);
+		} else {
+			low = mid;
+		}
+	}
+	return st;
+}
+
+/* The chosen plan itself on more nodes: whether that could be on the front of days against dollars. */
+static enum oom_status guess(struct finder *f, const struct oom_box *chosen, int64_t nodes)
+{
+	const struct oom_offer *o = chosen->offer;
+	struct group *g = &f->group[f->last];
+	struct oom_plan p = chosen->plan.plan;
+	struct oom_box b = *chosen;
+	struct oom_step_time t;
+	struct oom_gpu linked;
+	struct oom_eval e;
+	enum oom_status st;
+	const struct oom_gpu *card = finder_as_linked(f, g, &linked);
+
+	p.nodes = nodes;
+	p.gpus = nodes * o->gpu_count;
+	finder_lay_batch(f, &p);
+	st = oom_evaluate(f->ev, f->model, &p, OOM_EVAL_FAST, &e, NULL);
+	if (st == OOM_ERR_MEMORY)
+		return oom_error_set(f->err, st, "out of host memory");
+	if (st)         /* no such layout */
+		return OOM_OK;
+	t = oom_step_time(&p, &e, card);
+	b.usd_h *= (double)nodes / (double)b.nodes;
+	b.nodes = nodes;
+	b.tokens_per_s = t.samples_per_s * oom_step_tokens(&p);
+	oom_box_quote(card, f->q, &t, &b);
+	b.guessed = true;
+	return point(f, &b);
+}
+
+static enum oom_status beyond(struct finder *f, int64_t most, const struct oom_box *chosen)
+{
+	enum oom_status st = OOM_OK;
+
+	if (!(f->q->tokens > 0) || !fits(chosen) || isnan(chosen->usd))
+		return OOM_OK;
+	for (int64_t n = chosen->nodes * 2; !st && n <= most; n *= 2)
+		st = guess(f, chosen, n);
+	return st;
+}
+
+enum oom_status finder_settle_points(struct finder *f)
+{
+	struct oom_boxes *out = f->out;
+	const size_t n = out->n_points;
+	enum oom_status st = oom_boxes_front(out->points, n, f->err);
+	size_t kept = 0;
+
+	for (size_t i = 0; !st && i < n; i++) {
+		const struct oom_box p = out->points[i];
+		struct oom_box b;
+
+		if (!p.guessed || !p.pareto)
+			continue;
+		st = finder_with_nodes(f, p.offer, p.nodes, &b);
+		if (!st)
+			st = point(f, &b);
+	}
+	for (size_t i = 0; i < out->n_points; i++)
+		if (!out->points[i].guessed)
+			out->points[kept++] = out->points[i];
+	out->n_points = kept;
+	return st;
+}
+
+enum oom_status finder_one_offer(struct finder *f, const struct oom_offer *o, struct oom_box *b)
+{
+	const bool clusters = o->clusters;
+	const int64_t most = clusters && f->q->max_nodes > 1 ? f->q->max_nodes : 1;
+	enum oom_status st;
+
+	if (f->q->nodes > 1 && !clusters) {
+		*b = finder_blank(o, f->q->nodes, NAN);
+		b->shortage = OOM_BOX_FABRIC;
+		return OOM_OK;
+	}
+	if (f->q->nodes > 0) {
+		st = finder_with_nodes(f, o, f->q->nodes, b);
+		return st ? st : point(f, b);
+	}
+	st = fewest_nodes(f, o, most, b);
+	return st ? st : beyond(f, most, b);
+}
