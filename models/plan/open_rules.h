@@ -5,6 +5,9 @@
 
 #include "oomplan/rules.h"
 
+/* Whether the knob whose field stands there in struct oom_plan is one of these. */
+bool oom_is_size(size_t offset);
+
 struct oom_open_rules {
 	uint8_t rule[64];
 	size_t n;

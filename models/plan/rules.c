@@ -217,15 +217,20 @@ const struct oom_rule *oom_plan_broken(const struct oom_plan *plan, const struct
 
 /* ---- what is left open while only sizes change ---- */
 
-static bool asks_size(const struct oom_condition *c)
+bool oom_is_size(size_t offset)
 {
 	static const size_t sizes[] = {AT(micro_batch), AT(grad_accum), AT(seq_len), AT(optimizer),
 				       AT(compute_capability)};
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-		if (c->offset == sizes[i] && (c->among || c->span != UINT64_MAX))
+		if (offset == sizes[i])
 			return true;
 	return false;
+}
+
+static bool asks_size(const struct oom_condition *c)
+{
+	return (c->among || c->span != UINT64_MAX) && oom_is_size(c->offset);
 }
 
 bool oom_rules_left_open(const struct oom_plan *plan, struct oom_open_rules *open)

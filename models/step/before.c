@@ -167,9 +167,7 @@ void oom_before_find(struct oom_evaluator *ev, const struct oom_plan *plan, cons
 
 bool oom_knob_near(const struct oom_option *knob)
 {
-	return knob->offset == BEGIN(micro_batch) || knob->offset == BEGIN(grad_accum) ||
-	       knob->offset == BEGIN(seq_len) || knob->offset == BEGIN(optimizer) ||
-	       knob->offset == BEGIN(compute_capability);
+	return oom_is_size(knob->offset);
 }
 
 void oom_before_forget(struct oom_evaluator *ev, const struct program *g, const struct oom_variant *v)

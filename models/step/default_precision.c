@@ -10,6 +10,7 @@
 #include "families/model.h"
 #include "oomplan/generations.h"
 #include "oomplan/model.h"
+#include "oomplan/option.h"
 #include "step/engines.h"
 
 /* Engines that mix tensor, pipeline, context and expert parallelism with their sharding have a default of
@@ -24,10 +25,8 @@ static enum oom_precision of_engine(const struct oom_plan *p)
 
 void oom_model_settle_precision(const struct oom_model *m, struct oom_plan *p, char told[200])
 {
-	static const char *const names[] = {[OOM_FP32] = "fp32", [OOM_BF16] = "bf16", [OOM_FP16] = "fp16",
-					    [OOM_AMP_BF16] = "amp-bf16"};
 	const enum oom_precision own = p->precision == OOM_AUTO_PRECISION ? of_engine(p) : OOM_FP32;
-
+	char name[OOM_VALUE_SIZE];
 	bool older;
 
 	if (told)
@@ -46,7 +45,8 @@ void oom_model_settle_precision(const struct oom_model *m, struct oom_plan *p, c
 		p->precision = oom_plan_base(p) == OOM_BASE_AWQ && m->stored == OOM_BF16 ? OOM_FP16 : m->stored;
 	if (!told)
 		return;
-	snprintf(told, 200, "%s by default: %s", names[p->precision],
+	oom_plan_get(p, oom_knob_find("precision"), name, sizeof(name));
+	snprintf(told, 200, "%.20s by default: %s", name,
 		 own != OOM_AUTO_PRECISION ? "the engine's own default" :
 		 older ?
 					     "transformers before 5 loads fp32 unless told otherwise" :
