@@ -13,6 +13,9 @@
 
 enum { EXIT_OUTPUT = 3 };
 
+/* The signals that end the program, and with it the file that is being written. */
+static const int ends[] = {SIGPIPE, SIGINT, SIGTERM, SIGHUP};
+
 /* The temporary file, for the handler too; "" when there is none. */
 static char temp[PATH_MAX];
 static char target[PATH_MAX];
@@ -48,8 +51,6 @@ static void restart_calls(void)
 
 void oom_out_start(void)
 {
-	static const int ends[] = {SIGPIPE, SIGINT, SIGTERM, SIGHUP};
-
 	/* A file opened later must not land on a closed standard descriptor and receive the report.
 	 * The wrong direction on purpose: using it fails with EBADF, as it should. */
 	for (int fd = 0; fd <= 2; fd++)
@@ -88,6 +89,23 @@ static mode_t final_mode(const struct stat *old)
 	return 0666 & ~mask;
 }
 
+/* A signal that arrives while the file is made waits until the handler can know of the file: it would be
+ * delivered as the call returns, before `temp_exists`.  Threads are started after this. */
+static int make_temp(void)
+{
+	sigset_t wait, before;
+	int fd;
+
+	sigemptyset(&wait);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		sigaddset(&wait, ends[i]);
+	sigprocmask(SIG_BLOCK, &wait, &before);
+	fd = mkstemp(temp);
+	temp_exists = fd >= 0;
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return fd;
+}
+
 enum oom_status oom_out_open(struct oom_out *out, const char *path, struct oom_error *err)
 {
 	struct stat st;
@@ -115,9 +133,7 @@ enum oom_status oom_out_open(struct oom_out *out, const char *path, struct oom_e
 		temp[0] = 0;
 		return oom_error_set(err, OOM_ERR_INVALID, "%.100s...: the name is too long", path);
 	}
-	fd = mkstemp(temp);
-	if (fd >= 0)
-		temp_exists = 1;
+	fd = make_temp();
 	if (fd < 0 || fchmod(fd, final_mode(exists ? &st : NULL)) ||
 	    !(out->file = fdopen(fd, "wb"))) {
 		failed(path, err);

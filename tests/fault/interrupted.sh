@@ -107,6 +107,15 @@ for signal in TERM INT HUP KILL; do
 		rm -f "$folder/ended/"*
 	done
 done
+# in the very moment in which the temporary file appears, before its maker returned (1 HUP, 2 INT, 15 TERM)
+for signal in 1 2 15; do
+	# shellcheck disable=SC2086
+	LD_PRELOAD=$interrupting OOM_END_AT_FILE=$signal "$oomplan" $big -o "$folder/ended/out.csv" 2>"$folder/words"
+	status=$?
+	[ $status = $((128 + signal)) ] || fail "sweep, signal $signal as its file is made: exit $status"
+	[ -z "$(ls "$folder/ended")" ] || fail "sweep, signal $signal as its file is made: left $(ls "$folder/ended")"
+	rm -f "$folder/ended/"*
+done
 for wait in 0.00 0.01 0.02 0.03 0.04; do
 	# shellcheck disable=SC2086
 	"$oomplan" $big -o "$folder/ended/out.csv" --keep-partial 2>"$folder/words" &
