@@ -115,170 +115,6 @@ static void off_card(const struct oom_plan *p, const struct oom_schedule *s, str
 	out->nvme_bytes = held[OOM_ON_NVME];
 }
 
-/* The plan with what a replay does not depend on left out. */
-static struct oom_plan replay_key(const struct oom_plan *p)
-{
-	struct oom_plan k = *p;
-
-	k.margin = k.vllm_share = 0;
-	k.vllm_sleep = k.rollouts = 0;
-	k.evaluates = k.eval_batch = 0;
-	k.fp8 = 0;
-	k.precision_unasked = 0;
-	k.global_batch = k.eval_accumulation = k.rank0_contexts = 0;
-	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
-		k.save_total_limit = 0;
-	/* later micro-batches repeat the third, but scores of rollouts are of all of them (rank.c) */
-	if (!oom_rank_engine_of(p) && !oom_objective_of(p)->rollouts)
-		k.grad_accum = p->grad_accum < 3 ? p->grad_accum : 3;
-	return k;
-}
-
-static struct oom_replayed *replayed_before(struct oom_evaluator *ev, const struct oom_model *m,
-					    const struct oom_plan *key, uint64_t limit)
-{
-	const size_t n = ev->n_replayed < OOM_REPLAYS_KEPT ? ev->n_replayed : OOM_REPLAYS_KEPT;
-
-	for (size_t i = 0; i < n; i++)
-		if (ev->replayed[i].model == m && ev->replayed[i].limit == limit &&
-		    !memcmp(&ev->replayed[i].plan, key, sizeof(*key)))
-			return &ev->replayed[i];
-	return NULL;
-}
-
-static void set_sizes(struct oom_tape *t, const struct oom_batch *at)
-{
-	t->val_b = at->b;
-	t->val_s = at->s;
-	t->val_t = at->t;
-}
-
-/* Two steps of an engine that has schedules of its own. */
-static enum oom_status play_ranks(struct oom_evaluator *ev, const struct oom_rank_engine *ranks,
-				  const struct oom_model *model, const struct oom_plan *p,
-				  uint64_t limit, struct oom_replay_result *out, bool *played,
-				  struct oom_error *err)
-{
-	enum oom_status st;
-
-	oom_player_begin(&ev->player, p, limit);
-	st = ranks->play(model, p, &ev->player, err);
-	if (!st)
-		st = oom_player_end(&ev->player, out);
-	*played = !st;
-	return st == OOM_ERR_LIMIT ? OOM_OK :
-	       st == OOM_ERR_MEMORY ? oom_error_set(err, st, "out of host memory") :
-				      st;
-}
-
-/* The allocator's two steps, every layer recorded by itself.  *played is false for what is too deep. */
-static enum oom_status play(struct oom_evaluator *ev, const struct oom_model *model,
-			    const struct oom_plan *p, const struct oom_schedule *s,
-			    const struct oom_batch *at, const struct oom_eval *e, uint64_t limit,
-			    struct oom_replay_result *out, bool *played, struct oom_error *err)
-{
-	const struct oom_rank_engine *ranks = oom_rank_engine_of(p);
-	struct oom_variant *v;
-	struct program *g;
-	enum oom_status st;
-
-	if (ranks)
-		return play_ranks(ev, ranks, model, p, limit, out, played, err);
-	st = oom_program_full(ev, model, p, &g, err);
-	if (!st)
-		st = oom_variant_for(ev, g, p, &v, err);
-	if (st)
-		return st;
-	set_sizes(&g->tape, at);
-	if (v->own)
-		set_sizes(v->own, at);
-	st = oom_replay(&ev->player, s, v, p, e->input_bytes, limit, out);
-	*played = !st;
-	return st && st != OOM_ERR_LIMIT ? oom_error_set(err, st, "out of host memory") : OOM_OK;
-}
-
-/* The same, unless it is one of the last.  *r is NULL for what is not played. */
-static enum oom_status replay(struct oom_evaluator *ev, const struct oom_model *model,
-			      const struct oom_plan *p, const struct oom_schedule *s,
-			      const struct oom_batch *at, const struct oom_eval *e, uint64_t limit,
-			      const struct oom_replay_result **r, struct oom_error *err)
-{
-	const struct oom_plan key = replay_key(p);
-	struct oom_replayed *kept = replayed_before(ev, model, &key, limit);
-	struct oom_replay_result result = {0, 0, false};
-	bool played;
-	enum oom_status st;
-
-	*r = NULL;
-	if (!kept) {
-		st = play(ev, model, p, s, at, e, limit, &result, &played, err);
-		if (st)
-			return st;
-		kept = &ev->replayed[ev->n_replayed++ % OOM_REPLAYS_KEPT];
-		kept->model = model;
-		kept->plan = key;
-		kept->limit = limit;
-		kept->result = result;
-		kept->replayed = played;
-	}
-	*r = kept->replayed ? &kept->result : NULL;
-	return OOM_OK;
-}
-
-/* On a card that has no room for the cache: what is reserved there, with cached segments given back
- * when it is full. */
-static enum oom_status squeeze(struct oom_evaluator *ev, const struct oom_model *model,
-			       const struct oom_plan *p, const struct oom_schedule *s,
-			       const struct oom_batch *at, struct oom_eval *out,
-			       struct oom_error *err)
-{
-	const uint64_t outside = out->used_bytes - out->reserved_bytes;
-	const struct oom_replay_result *r;
-	enum oom_status st;
-
-	if (!out->reserved_replayed || out->used_bytes <= ev->budget ||
-	    outside + out->overall_peak > ev->budget)
-		return OOM_OK;
-	st = replay(ev, model, p, s, at, out, ev->budget - outside, &r, err);
-	if (st || !r || r->died)
-		return st;
-	out->retries = r->retries;
-	out->reserved_bytes = r->reserved;
-	out->used_bytes = outside + r->reserved;
-	return OOM_OK;
-}
-
-/* Reserved bytes, by replay where it is asked for and can be, and what lies outside of them.  s: of the
- * recorded step; NULL where the ranks have schedules of their own. */
-static enum oom_status reserve(struct oom_evaluator *ev, const struct oom_model *model,
-			       const struct oom_plan *plan, bool replays, const struct oom_schedule *s,
-			       const struct oom_batch *at, struct oom_eval *out,
-			       struct oom_error *err)
-{
-	const struct oom_replay_result *r = NULL;
-	enum oom_status st = OOM_OK;
-
-	out->reserved_replayed = false;
-	out->reserved_bytes = oom_reserved_estimate(out, plan);
-	out->retries = 0;
-	oom_overheads(out, plan);
-	out->used_bytes_estimated = out->used_bytes;
-	if (replays)
-		st = replay(ev, model, plan, s, at, out, 0, &r, err);
-	if (r) {
-		out->reserved_bytes = r->reserved;
-		out->reserved_replayed = true;
-	}
-	/* the pile of an evaluation, which is not replayed */
-	if (out->reserved_bytes < out->overall_peak) {
-		out->reserved_bytes = out->overall_peak;
-		out->reserved_replayed = false;
-	}
-	out->used_bytes = out->reserved_bytes + out->context_bytes + out->workspace_bytes + out->nccl_bytes;
-	out->wanted_bytes = out->used_bytes;
-	return st || !ev->budget ? st : squeeze(ev, model, plan, s, at, out, err);
-}
-
 /* No tokens is what a model of images alone is asked about. */
 static enum oom_status without_tokens(const struct oom_model *model, struct oom_error *err)
 {
@@ -297,7 +133,7 @@ static enum oom_status evaluate_ranks(struct oom_evaluator *ev, const struct oom
 	if (!st)
 		st = plan->seq_len ? ranks->evaluate(model, plan, out, alive, err) :
 				     without_tokens(model, err);
-	return st ? st : reserve(ev, model, plan, flags & OOM_EVAL_REPLAY, NULL, NULL, out, err);
+	return st ? st : oom_reserve(ev, model, plan, flags & OOM_EVAL_REPLAY, NULL, NULL, out, err);
 }
 
 /* A recorded step at a batch. */
@@ -399,7 +235,7 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	if (st)
 		return st;
 	if (!r.v)
-		return reserve(ev, model, plan, false, NULL, NULL, out, err);
+		return oom_reserve(ev, model, plan, false, NULL, NULL, out, err);
 	st = price(ev, model, plan, &r, stages, &s, out, alive, err);
 	if (st)
 		return st;
@@ -418,7 +254,7 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	} else {
 		oom_before_find(ev, plan, out);
 	}
-	return reserve(ev, model, plan, replays, stages ? &fullest : &s, &r.at, out, err);
+	return oom_reserve(ev, model, plan, replays, stages ? &fullest : &s, &r.at, out, err);
 }
 
 enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,
@@ -450,7 +286,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 
 	if ((flags & (OOM_EVAL_NEAR | OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY)) == OOM_EVAL_NEAR &&
 	    oom_before_again(ev, model, plan, out)) {
-		st = reserve(ev, model, plan, false, NULL, NULL, out, err);
+		st = oom_reserve(ev, model, plan, false, NULL, NULL, out, err);
 		return st ? st : oom_sound_on_card(model, plan, out, err);
 	}
 	st = oom_evaluate_phases(ev, model, plan, flags, out, wanted ? alive : NULL, err);

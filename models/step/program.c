@@ -2,13 +2,11 @@
 #include "step/program.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "blocks/blocks.h"
 #include "families/model.h"
-#include "ops/adapters.h"
 #include "tape/round.h"
 #include "step/objectives.h"
 #include "tape/timeline.h"
@@ -190,214 +188,6 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	return OOM_OK;
 }
 
-/* ---- parameters ---- */
-
-uint64_t oom_param_bytes(const struct oom_param *q, const struct oom_plan *p, uint64_t *rounded)
-{
-	uint64_t bytes = q->elems * oom_dtype_bytes((enum oom_dtype)q->dt),
-		 block[OOM_QUANTISED_BLOCKS];
-	size_t n;
-
-	*rounded = oom_block(bytes);
-	if (!(q->flags & OOM_P_QUANTISED))
-		return bytes;
-	n = oom_quantised_blocks(p, q->elems, block);
-	bytes = *rounded = 0;
-	for (size_t i = 0; i < n; i++) {
-		bytes += block[i];
-		*rounded += oom_block(block[i]);
-	}
-	return bytes;
-}
-
-/* A quantised parameter's codes, the first of its blocks. */
-static uint64_t codes_of(const struct oom_param *q, const struct oom_plan *p)
-{
-	uint64_t block[OOM_QUANTISED_BLOCKS];
-
-	oom_quantised_blocks(p, q->elems, block);
-	return oom_block(block[0]);
-}
-
-/* More than any machine holds; sums and products of so many with their bytes fit in 64 bits. */
-#define MOST_PARAMS ((double)((uint64_t)1 << 50))
-
-static enum oom_status bound_params(const struct oom_tape *t, struct oom_error *err)
-{
-	double n = 0;
-
-	for (size_t i = 0; i < t->n_params; i++)
-		n += (double)t->params[i].elems * t->params[i].count;
-	if (n <= MOST_PARAMS)
-		return OOM_OK;
-	oom_error_set(err, OOM_ERR_INVALID,
-		      "%.3g parameters, more than 2^50: the config gives a size or a number of layers "
-		      "that no model has", n);
-	if (err)
-		oom_read_explain(&t->arch->rd, false, err);
-	return OOM_ERR_INVALID;
-}
-
-static void sum_params(struct program *g, const struct oom_plan *p)
-{
-	const struct oom_tape *t = &g->tape;
-	uint64_t routed = 0, root = 0, own = 0;
-	uint32_t unit = 0;
-
-	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->scales_rounded = g->grad_bytes = g->trained_bytes =
-		g->layer = g->largest = 0;
-	g->adapted = false;
-	memset(g->state, 0, sizeof(g->state));
-	memset(&g->shards, 0, sizeof(g->shards));
-	for (size_t i = 0; i < t->n_params; i++) {
-		const struct oom_param *q = &t->params[i];
-		uint64_t rounded, bytes;
-
-		bytes = oom_param_bytes(q, p, &rounded);
-		g->total += q->elems * q->count;
-		g->param_bytes += bytes * q->count;
-		g->param_rounded += rounded * q->count;
-		if (q->flags & OOM_P_QUANTISED)
-			g->scales_rounded += (rounded - codes_of(q, p)) * q->count;
-		g->adapted |= (q->flags & OOM_P_LORA) != 0;
-		if (q->flags & OOM_P_EXPERT)
-			routed += q->elems * q->count;
-		/* a layer's parameters stand together; the largest layer counts */
-		own = q->unit == unit ? own + q->elems : q->elems;
-		unit = q->unit;
-		if (unit && own > g->layer)
-			g->layer = own;
-		if (q->flags & (OOM_P_EMBEDDING | OOM_P_HEAD))
-			root += q->elems * q->count;
-		if (!q->trainable)
-			continue;
-		g->trainable += q->elems * q->count;
-		g->trained_bytes += bytes * q->count;
-		if (q->grad >= 0)
-			g->grad_bytes += bytes * q->count;
-		g->largest = rounded > g->largest ? rounded : g->largest;
-	}
-	if (!g->layer)
-		/* no repeated block: all of it is one unit */
-		g->layer = g->total - root;
-	if (routed && t->arch->n_experts && t->arch->top_k)
-		g->active = g->total - routed +
-			    (uint64_t)((double)routed * (double)t->arch->top_k /
-				       (double)t->arch->n_experts);
-}
-
-const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer, bool master)
-{
-	struct oom_state_sums *sums = &g->state[optimizer][master];
-
-	if (!sums->ready && oom_optimizer_sums(oom_optimizer_at((size_t)optimizer), g->tape.params,
-					       g->tape.n_params, master, sums)) {
-		sums->ready = false;
-		return NULL;
-	}
-	return sums;
-}
-
-/* ---- names that a plan chooses modules by ---- */
-
-/* The last words of modules' paths, each once; linear: of linear layers and embeddings alone. */
-static void words_of(const struct oom_tape *t, bool linear, char list[300])
-{
-	const char *seen[32];
-	size_t n = 0, used = 0;
-
-	list[0] = 0;
-	for (size_t i = 0; i < t->n_params; i++) {
-		const struct oom_param *q = &t->params[i];
-		size_t j = 0;
-
-		if (!q->scope || q->flags & OOM_P_LORA ||
-		    (linear && !(q->flags & (OOM_P_LINEAR | OOM_P_EMBEDDING))))
-			continue;
-		while (j < n && strcmp(seen[j], q->scope))
-			j++;
-		if (j < n || n == sizeof(seen) / sizeof(seen[0]))
-			continue;
-		seen[n++] = q->scope;
-		if (used < 299)
-			used += (size_t)snprintf(list + used, 300 - used, "%s%s", used ? ", " : "",
-						 q->scope);
-	}
-}
-
-/* LoRA whose targets name no layer trains nothing: refused, with the names that exist. */
-static enum oom_status check_adapters(const struct oom_tape *t, const struct oom_plan *p,
-				      struct oom_error *err)
-{
-	const bool norms = oom_adapter_of(p)->norms;
-	char list[300];
-
-	if (!oom_plan_adapted(p))
-		return OOM_OK;
-	for (size_t i = 0; i < t->n_params; i++) {
-		const uint32_t flags = t->params[i].flags;
-
-		if (norms ? flags & OOM_P_SAVED && flags & OOM_P_NORM : flags & OOM_P_LORA)
-			return OOM_OK;
-	}
-	words_of(t, !norms, list);
-	return oom_error_set(err, OOM_ERR_INVALID,
-			     "lora-targets \"%s\" match no layer of this model; it has: "
-			     "all-linear, %s",
-			     p->lora_targets, list);
-}
-
-/* Each entry of rank-pattern is a name of an adapted module and a rank. */
-static enum oom_status check_ranks(const struct oom_tape *t, const struct oom_plan *p, struct oom_error *err)
-{
-	for (const char *s = p->rank_pattern; oom_plan_adapted(p) && *s;) {
-		const size_t n = strcspn(s, "+"), name = strcspn(s, ":");
-		char key[OOM_NAMES_SIZE], *end, *last;
-		bool found = false;
-		unsigned long rank;
-
-		rank = name < n ? strtoul(s + name + 1, &end, 10) : 0;
-		if (!rank || rank > 8192 || end != s + n)
-			return oom_error_set(err, OOM_ERR_INVALID,
-					     "rank-pattern: \"%.*s\": expected NAME:RANK, a rank of 1 to 8192", (int)n, s);
-		snprintf(key, sizeof(key), "%.*s", (int)name, s);
-		last = strrchr(key, '.') ? strrchr(key, '.') + 1 : key;
-		for (size_t i = 0; i < t->n_params && !found; i++)
-			found = t->params[i].flags & OOM_P_LORA && t->params[i].scope && !strcmp(t->params[i].scope, last);
-		if (!found)
-			return oom_error_set(err, OOM_ERR_INVALID,
-					     "rank-pattern: \"%s\" is no module with an adapter", key);
-		s += n + (s[n] == '+');
-	}
-	return OOM_OK;
-}
-
-/* Nor is a name let pass that chooses nothing, or a choice that leaves nothing to train. */
-static enum oom_status check_selection(const struct oom_tape *t, const struct oom_plan *p,
-				       struct oom_error *err)
-{
-	const struct oom_selection *s = &t->selection;
-	char list[300];
-
-	if (!s->by_name || oom_plan_adapted(p))
-		return OOM_OK;
-	words_of(t, false, list);
-	if (*p->freeze && !s->froze)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "freeze \"%s\" matches no parameter of this model; its modules: %s",
-				     p->freeze, list);
-	if (*p->train && !s->trained)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "train \"%s\" matches no parameter of this model; its modules: %s",
-				     p->train, list);
-	for (size_t i = 0; i < t->n_params; i++)
-		if (t->params[i].trainable)
-			return OOM_OK;
-	return oom_error_set(err, OOM_ERR_INVALID,
-			     "nothing is left to train: freeze, train, train-last and the freeze-... "
-			     "of parts leave no parameter");
-}
-
 /* ---- which program ---- */
 
 /* The graph is needed while it is recorded only: one memory serves all tapes in turn. */
@@ -440,16 +230,12 @@ static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 		lend_nodes(ev, &g->tape);
 	st = oom_record(&g->tape, m, &cast, expand, err);
 	if (!st)
-		st = check_adapters(&g->tape, p, err);
+		st = oom_names_check(&g->tape, p, err);
 	if (!st)
-		st = check_ranks(&g->tape, p, err);
-	if (!st)
-		st = check_selection(&g->tape, p, err);
-	if (!st)
-		st = bound_params(&g->tape, err);
+		st = oom_program_bound(&g->tape, err);
 	if (st)
 		return st;
-	sum_params(g, p);
+	oom_program_sum(g, p);
 	oom_work_terms(&g->tape, g->adapted, g->term);
 	g->key = *key;
 	g->tape.plan = &g->key;

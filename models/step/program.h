@@ -109,6 +109,11 @@ void oom_batch_sizes(const struct oom_plan *p, uint64_t *b, uint64_t *s, uint64_
 /* Records plan's step; expand: every layer by itself, for replays. */
 enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m, const struct oom_plan *p,
 			   bool expand, struct oom_error *err);
+/* Refuses names of modules that choose none, and a choice that leaves nothing to train (program_names.c). */
+enum oom_status oom_names_check(const struct oom_tape *t, const struct oom_plan *p, struct oom_error *err);
+/* Refuses more parameters than can be summed up; and sums them up, as the plan stores them (program_params.c). */
+enum oom_status oom_program_bound(const struct oom_tape *t, struct oom_error *err);
+void oom_program_sum(struct program *g, const struct oom_plan *p);
 /* Bytes of one parameter as the plan stores it, and what the allocator makes of them. */
 uint64_t oom_param_bytes(const struct oom_param *q, const struct oom_plan *p, uint64_t *rounded);
 /* What the optimizer at this index keeps, of the parameters as the tape stores them or of an fp32

@@ -1,4 +1,4 @@
-/* Allocated -> reserved -> used, without a replay. */
+/* Allocated -> reserved -> used. */
 #ifndef OOM_RESERVED_H
 #define OOM_RESERVED_H
 
@@ -8,5 +8,14 @@
 uint64_t oom_reserved_estimate(const struct oom_eval *e, const struct oom_plan *plan);
 /* Context, workspaces, communication; used = reserved + those. */
 void oom_overheads(struct oom_eval *e, const struct oom_plan *plan);
+/* Both, by a replay where `replays` says so and there is one (reserve.c).  s: of the recorded step, at this batch;
+ * NULL where the ranks have schedules of their own. */
+struct oom_batch;
+struct oom_evaluator;
+struct oom_schedule;
+enum oom_status oom_reserve(struct oom_evaluator *ev, const struct oom_model *model,
+			    const struct oom_plan *plan, bool replays, const struct oom_schedule *s,
+			    const struct oom_batch *at, struct oom_eval *out,
+			    struct oom_error *err);
 
 #endif

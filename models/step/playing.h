@@ -1,0 +1,38 @@
+/* Between the files of a replay: replay.c plays passes and steps, replay_holdings.c what lies on the card
+ * from one moment of the step to another. */
+#ifndef OOM_PLAYING_H
+#define OOM_PLAYING_H
+
+#include "step/replay.h"
+
+struct playing {
+	struct oom_player *p;
+	const struct oom_schedule *s;
+	const struct oom_variant *v;
+	const struct oom_plan *plan;
+	uint64_t input_bytes;
+	uint32_t there;                         /* holdings, a bit each */
+	int32_t held[OOM_MAX_HOLDINGS];         /* the block of what lies in one */
+	bool first;                             /* step */
+	int32_t waiting;                        /* gathered parameters that the allocator does not have back yet */
+};
+
+/* Layers are the tape's units, numbered as the forward meets them. */
+enum { BEFORE_ALL = -1 };
+
+static inline struct oom_replay *playing_allocator(struct playing *g)
+{
+	return &g->p->allocator;
+}
+
+/* A rank that has part of the chain: are the layer `unit` (from 0), or what comes before all of them
+ * (BEFORE_ALL) and after, its own? */
+bool oom_playing_mine(const struct playing *g, int64_t unit);
+/* The same of parameter i.  Those outside of the layers come before or after them as they are recorded:
+ * *outside, BEFORE_ALL at first, is which. */
+bool oom_playing_param(const struct playing *g, size_t i, int64_t *outside);
+/* Holdings that are there from this moment on, and those that are there until it. */
+void oom_playing_come(struct playing *g, enum oom_moment_of_step moment);
+void oom_playing_go(struct playing *g, enum oom_moment_of_step moment);
+
+#endif

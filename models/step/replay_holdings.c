@@ -1,0 +1,225 @@
+/* What lies on the card from one moment of the step to another, in a replay: weights come one parameter at
+ * a time, FSDP1's joined unit by unit, what an engine holds in one piece (buckets, flat partitions) is one
+ * block.  States are the optimizer's own: its update makes them (replay.c). */
+#include "ops/ops.h"
+#include "step/playing.h"
+#include "step/program.h"
+
+/* ---- what is this rank's ---- */
+
+bool oom_playing_mine(const struct playing *g, int64_t unit)
+{
+	const struct oom_chain *c = &g->s->chain;
+
+	if (c->whole)
+		return true;
+	if (unit == BEFORE_ALL)
+		return c->times[OOM_PART_BEFORE] > 0;
+	if (unit >= (int64_t)g->v->tape->n_units)
+		return c->times[OOM_PART_AFTER] > 0;
+	return unit >= (int64_t)c->first && unit < (int64_t)(c->first + c->times[OOM_PART_LAYER]);
+}
+
+bool oom_playing_param(const struct playing *g, size_t i, int64_t *outside)
+{
+	const struct oom_param *q = &g->v->tape->params[i];
+
+	if (q->unit)
+		*outside = (int64_t)g->v->tape->n_units;
+	return oom_playing_mine(g, q->unit ? (int64_t)q->unit - 1 : *outside);
+}
+
+static uint64_t scaled(uint64_t bytes, uint64_t part, uint64_t whole)
+{
+	return part == whole || !whole ? bytes :
+					 (uint64_t)((double)bytes * (double)part / (double)whole);
+}
+
+/* A parameter's blocks. */
+static void weight(struct playing *g, const struct oom_param *p, uint64_t part, uint64_t whole)
+{
+	struct oom_replay *r = playing_allocator(g);
+	uint64_t block[OOM_QUANTISED_BLOCKS];
+	size_t n;
+
+	if (!(p->flags & OOM_P_QUANTISED)) {
+		oom_allocate(r, scaled(p->elems * oom_dtype_bytes((enum oom_dtype)p->dt), part,
+				       whole));
+		return;
+	}
+	n = oom_quantised_blocks(g->plan, p->elems, block);
+	for (size_t i = 0; i < n; i++)
+		oom_allocate(r, i ? block[i] : scaled(block[i], part, whole));
+}
+
+/* ---- FSDP1's flat parameters ---- */
+
+/* torch/distributed/fsdp/_init_utils.py, PARAM_BROADCAST_BUCKET_SIZE; two are under way
+ * (torch/csrc/distributed/c10d/comm.cpp, broadcast_coalesced: max_in_flight). */
+#define BROADCAST ((uint64_t)250 << 20)
+
+struct wrapping {
+	uint64_t flat;          /* bytes of the unit */
+	uint64_t bucket;        /* that is being filled */
+	int32_t sent[2];
+	size_t n;               /* parameters moved to the card */
+};
+
+static void send(struct playing *g, struct wrapping *u)
+{
+	oom_free(playing_allocator(g), u->sent[0]);
+	u->sent[0] = u->sent[1];
+	u->sent[1] = u->bucket ? oom_allocate(playing_allocator(g), u->bucket) : -1;
+	u->bucket = 0;
+}
+
+/* A parameter of a unit comes to the card; what a quantised one has beside its codes stays there. */
+static void move(struct playing *g, struct wrapping *u, const struct oom_param *p)
+{
+	uint64_t block[OOM_QUANTISED_BLOCKS] = {0};
+	size_t n = 0;
+
+	if (p->flags & OOM_P_QUANTISED)
+		n = oom_quantised_blocks(g->plan, p->elems, block);
+	else
+		block[0] = p->elems * oom_dtype_bytes((enum oom_dtype)p->dt) * (g->s->master ? 2 : 1);
+	g->p->moved[u->n++] = oom_allocate(playing_allocator(g), block[0]);
+	for (size_t i = 1; i < n; i++)
+		oom_allocate(playing_allocator(g), block[i]);
+	u->flat += block[0];
+	u->bucket += block[0];
+	if (u->bucket >= BROADCAST)
+		send(g, u);
+}
+
+/* _init_param_handle_from_module: a unit's parameters are moved to the card one by one, rank 0's are
+ * broadcast (sync_module_states, as accelerate asks), joined to a flat one, and the rank's part of that is
+ * cloned (_flat_param.py FlatParamHandle.shard); the others go when the function returns.  The allocator
+ * keeps what that took. */
+static void wrap_unit(struct playing *g, uint32_t unit, size_t from, size_t to, bool stays)
+{
+	struct wrapping u = {.sent = {-1, -1}};
+	const struct oom_param *p = g->v->tape->params;
+	int32_t flat, part;
+
+	for (size_t i = from; i < to; i++)
+		if (p[i].unit == unit && !(p[i].flags & (OOM_P_LORA | OOM_P_BESIDE)))
+			move(g, &u, &p[i]);
+	if (!u.n)
+		return;
+	send(g, &u);
+	send(g, &u);
+	send(g, &u);
+	flat = oom_allocate(playing_allocator(g), u.flat);
+	part = oom_allocate(playing_allocator(g), oom_shared_bytes(u.flat, OOM_SHARE_PART, g->s->ranks));
+	oom_free(playing_allocator(g), flat);
+	for (size_t i = 0; i < u.n; i++)
+		oom_free(playing_allocator(g), g->p->moved[i]);
+	if (!stays)                             /* flat_param_to(cpu) */
+		oom_free(playing_allocator(g), part);
+}
+
+/* Layers in their order, then the root.  Adapters are units of their own (PEFT's fsdp_auto_wrap_policy). */
+static void wrap(struct playing *g, const struct oom_holding *h, bool stays)
+{
+	const struct oom_tape *t = g->v->tape;
+
+	for (size_t i = 0; i < t->n_params && stays; i++)
+		if (t->params[i].flags & OOM_P_LORA)
+			weight(g, &t->params[i], h->bytes, g->s->in.params);
+	for (size_t k = 0; k < t->n_units; k++)
+		wrap_unit(g, (uint32_t)k + 1, t->units[k].param0, t->units[k].param1, stays);
+	wrap_unit(g, 0, 0, t->n_params, stays);
+}
+
+/* Ids or pixels, labels, and the padding mask where there is one. */
+static void batch(struct playing *g)
+{
+	const uint64_t b = (uint64_t)g->plan->micro_batch, seq = (uint64_t)g->plan->seq_len,
+		       ids = b * seq * 8, all = g->input_bytes,
+		       mask = seq && g->plan->padding_mask && all > 2 * ids ? ids : 0;
+	const uint64_t first = seq ? ids : all > b * 8 ? all - b * 8 : 0;
+
+	oom_allocate(playing_allocator(g), first);
+	if (all > first + mask)
+		oom_allocate(playing_allocator(g), all - first - mask);
+	if (mask)
+		oom_allocate(playing_allocator(g), mask);
+}
+
+/* Each trained parameter's part of a holding that is as large as all their gradients, or so many times. */
+static void per_trained(struct playing *g, uint64_t part)
+{
+	const struct oom_tape *t = g->v->tape;
+
+	for (size_t i = 0; i < t->n_params; i++)
+		if (t->params[i].trainable)
+			oom_allocate(playing_allocator(g), scaled(t->params[i].elems * oom_dtype_bytes((enum oom_dtype)t->params[i].dt),
+							  part, g->s->in.trained));
+}
+
+/* Another model's parameters; its buffers in one. */
+static void per_beside(struct playing *g, uint64_t part)
+{
+	const struct oom_beside *o = &g->v->tape->beside;
+	uint64_t sum = 0, rounded;
+
+	for (size_t i = 0; i < o->n; i++) {
+		if (!(o->params[i].flags & OOM_P_BESIDE))
+			continue;
+		weight(g, &o->params[i], part, o->rounded);
+		oom_param_bytes(&o->params[i], g->plan, &rounded);
+		sum += rounded;
+	}
+	if (sum < o->rounded)
+		oom_allocate(playing_allocator(g), scaled(o->rounded - sum, part, o->rounded));
+}
+
+static void take(struct playing *g, size_t i)
+{
+	const struct oom_holding *h = &g->s->hold[i];
+	const struct oom_tape *t = g->v->tape;
+	int64_t outside = BEFORE_ALL;
+
+	g->there |= 1u << i;
+	g->held[i] = -1;
+	switch ((enum oom_pieces)h->pieces) {
+	case OOM_PER_PARAM:
+		/* of a part of the chain each is whole */
+		for (size_t k = 0; k < t->n_params; k++)
+			if (oom_playing_param(g, k, &outside))
+				weight(g, &t->params[k], g->s->chain.whole ? h->bytes : 1,
+				       g->s->chain.whole ? g->s->in.params : 1);
+		break;
+	case OOM_PER_TRAINED: per_trained(g, h->bytes); break;
+	case OOM_PER_BESIDE: per_beside(g, h->bytes); break;
+	case OOM_PER_UNIT: wrap(g, h, true); break;
+	case OOM_PER_INPUT: batch(g); break;
+	case OOM_PER_STATE: break;              /* the update makes them */
+	case OOM_IN_ONE: g->held[i] = oom_allocate(playing_allocator(g), h->bytes); break;
+	}
+}
+
+void oom_playing_come(struct playing *g, enum oom_moment_of_step moment)
+{
+	for (size_t i = 0; i < g->s->n_hold; i++) {
+		const struct oom_holding *h = &g->s->hold[i];
+
+		if (h->from != moment || !h->bytes || g->there >> i & 1)
+			continue;
+		if (h->place == OOM_ON_GPU)
+			take(g, i);
+		else if (h->pieces == OOM_PER_UNIT)
+			wrap(g, h, false);
+	}
+}
+
+void oom_playing_go(struct playing *g, enum oom_moment_of_step moment)
+{
+	for (size_t i = 0; i < g->s->n_hold; i++) {
+		if (g->s->hold[i].until != moment || !(g->there >> i & 1))
+			continue;
+		g->there &= ~(1u << i);
+		oom_free(playing_allocator(g), g->held[i]);
+	}
+}
