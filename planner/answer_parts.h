@@ -24,5 +24,12 @@ enum oom_status asker_start(struct asker *a, struct oom_evaluator *ev, const str
 /* The margin for runs composed like the plan as asked, where that can be priced. */
 void asker_take_margin(struct asker *a);
 void asker_finish(struct asker *a);
+/* With buckets, and the allocator replayed. */
+enum oom_status asker_price(const struct asker *a, const struct oom_plan *p, struct oom_eval *e);
+/* The verdict on the card: the calibration's word, where there is one, instead of the budget's. */
+bool asker_on_card(const struct asker *a, const struct oom_eval *e, bool in_budget);
+/* All that is reported of a plan priced as e. */
+void asker_judged(const struct asker *a, const struct oom_plan *p, const struct oom_eval *e,
+		  bool in_budget, struct oom_judged *out);
 
 #endif

@@ -82,6 +82,17 @@ size_t search_values(const struct search_space *s, enum search_axis axis);
 unsigned search_inexact(const struct search_space *s, const uint16_t value[OOM_SEARCH_AXES]);
 unsigned search_inexact_all(const struct search_space *s);
 unsigned search_classes(unsigned set);
+/* Values of OFFLOAD: PLACES, and the same with the activations beside. */
+enum search_place { AS_ASKED, NOTHING, STATES, STATES_AND_PARAMS, STATES_BY_TORCHAO, PLACES };
+/* Tensor, pipeline or context parallelism that was not asked for. */
+bool search_is_mixture(const struct search_space *s, size_t layout);
+/* Weights in 16 bit, which come after autocast where that is a change. */
+bool search_narrow_weights(const struct search_space *s, uint16_t precision);
+/* How many forms the asked optimizer has: itself, quantised, paged. */
+size_t search_smaller_states(const struct search_space *s);
+/* What is tried where nothing else fits: states of 4 bits, and what the asked one is a smaller form of,
+ * whose states DeepSpeed keeps on the host. other, which may be NULL: which these are. */
+size_t search_other_states(const struct search_space *s, int64_t other[2]);
 /* The plan of a vector of values.  False for a combination that
  * says nothing of its own: it cannot be built, fewer departures give the same plan, or no framework
  * runs it as it would be priced (oomplan/compat.h). */

@@ -11,10 +11,9 @@
 #include <string.h>
 
 #include "moves.h"
-#include "oomplan/box.h"
 #include "oomplan/engine.h"
 #include "oomplan/rules.h"
-#include "oomplan/search.h"
+#include "solve_parts.h"
 
 struct solver {
 	struct oom_evaluator *ev;
@@ -29,99 +28,12 @@ struct solver {
 	struct oom_error *err;
 };
 
-/* ---- steps ---- */
-
-/* GPUs of a node where nobody says and nobody rents such a card: a guess. */
-#define USUAL_NODE 8
-
-/* How many of this card a machine mostly has among the offers that come with the library, of machines with
- * four and more: single cards are let by the piece and say nothing of a node.  0: there is none. */
-static int64_t rented_node(const struct oom_gpu *gpu)
-{
-	enum { LEAST = 4, MOST = 64 };
-	struct oom_offers offers = {0};
-	unsigned n[MOST + 1] = {0};
-	int64_t best = 0;
-
-	if (gpu && !oom_offers_load(&offers, NULL))
-		for (size_t i = 0; i < offers.n; i++) {
-			const struct oom_offer *o = &offers.items[i];
-
-			if (o->gpu >= 0 && o->gpu_count <= MOST &&
-			    !strcmp(offers.gpus.items[o->gpu].name, gpu->name))
-				n[o->gpu_count]++;
-		}
-	for (int64_t k = LEAST; k <= MOST; k++)
-		best = n[k] && n[k] >= n[best] ? k : best;
-	oom_offers_release(&offers);
-	return best;
-}
-
-static int64_t node_of(const struct oom_solve_query *q, struct oom_solution *out)
-{
-	const struct oom_plan *p = q->plan;
-	const bool asked = p->gpus_per_node || p->nodes > 1;
-	const int64_t rented = asked ? 0 : rented_node(q->gpu);
-
-	out->node_from = asked ? OOM_NODE_ASKED : rented ? OOM_NODE_RENTED : OOM_NODE_GUESSED;
-	out->node = p->gpus_per_node ? p->gpus_per_node :
-		    asked	     ? p->gpus / p->nodes :
-		    rented	     ? rented :
-				       USUAL_NODE;
-	return out->node;
-}
-
-static int64_t tokens(const struct oom_model *m, const struct oom_plan *p)
-{
-	(void)m;
-	/* context parallelism cuts a sequence in 2 cp pieces */
-	return 64 * (p->cp > 1 ? p->cp : 1);
-}
-
-static int64_t side(const struct oom_model *m, const struct oom_plan *p)
-{
-	(void)p;
-	return (int64_t)oom_model_shape(m).image_step;
-}
-
-/* PEFT's examples and every published recipe: 8, 16, 32, 64, ... */
-static int64_t rank(const struct oom_model *m, const struct oom_plan *p)
-{
-	(void)m;
-	(void)p;
-	return 8;
-}
-
-/* What can be solved for; a step of one where no other is usual. */
-static const struct solved {
-	const char *knob;
-	int64_t (*step)(const struct oom_model *model, const struct oom_plan *plan);
-	const char *by;                 /* the knob that it is solved by, where that is another */
-	bool fewest;                    /* the least value that fits, in whole nodes */
-	bool batch;                     /* it is the batch of a rank: changes beside it leave it alone */
-	bool no_changes;                /* nothing exact makes room for it */
-} solved[] = {
-	{.knob = "micro-batch", .batch = true},
-	{.knob = "seq-len", .step = tokens},
-	{.knob = "tgt-len", .step = tokens},
-	{.knob = "image-size", .step = side},
-	{.knob = "num-layers"},
-	{.knob = "lora-r", .step = rank},
-	{.knob = "grad-accum", .batch = true, .no_changes = true},
-	/* it costs nothing beyond the micro-batch it is cut into */
-	{.knob = "global-batch", .by = "micro-batch", .batch = true},
-	{.knob = "gpus", .fewest = true},
-	{.knob = "gpu-memory", .no_changes = true},
-	{.knob = "eval-accumulation", .no_changes = true},
-};
-enum { SOLVED = sizeof(solved) / sizeof(solved[0]) };
+/* ---- one value ---- */
 
 static int64_t value_of(const struct solver *s, int64_t steps)
 {
 	return s->node && steps > s->node ? (steps - s->node + 1) * s->node : steps * s->step;
 }
-
-/* ---- one value ---- */
 
 /* *whole: the value is one, which of micro-batches under a global batch only its divisors are. */
 static struct oom_plan plan_with(const struct solver *s, int64_t value, bool *whole)
@@ -377,25 +289,6 @@ static enum oom_status memory(struct solver *s, struct oom_solution *out)
 	return st;
 }
 
-static enum oom_status find(const char *knob, const struct solved **out, struct oom_error *err)
-{
-	const char *names[SOLVED + 1] = {NULL}, *near;
-
-	if (!strcmp(knob, "layers"))
-		knob = "num-layers";
-	if (!strcmp(knob, "lora-rank"))
-		knob = "lora-r";
-	for (size_t i = 0; i < SOLVED; i++) {
-		names[i] = solved[i].knob;
-		*out = &solved[i];
-		if (!strcmp(knob, names[i]))
-			return OOM_OK;
-	}
-	near = oom_nearest(knob, names);
-	return oom_error_set(err, OOM_ERR_INVALID, "cannot solve for \"%s\"%s%s%s", knob,
-			     near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
-}
-
 static enum oom_status solve(struct solver *s, const struct solved *what, struct oom_solution *out)
 {
 	const struct oom_solve_query *q = s->q;
@@ -408,7 +301,7 @@ static enum oom_status solve(struct solver *s, const struct solved *what, struct
 	s->plain_batch = what->batch;
 	s->step = q->step ? q->step : what->step ? what->step(s->model, q->plan) : 1;
 	out->fewest = what->fewest;
-	s->node = what->fewest && !q->step ? node_of(q, out) : 0;
+	s->node = what->fewest && !q->step ? solved_node(q, out) : 0;
 	st = oom_plan_check_open(q->plan, s->knob, s->err);
 	if (st)
 		return st;
@@ -427,7 +320,7 @@ enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *mode
 	enum oom_status st;
 
 	memset(out, 0, sizeof(*out));
-	st = find(q->knob, &what, err);
+	st = solved_find(q->knob, &what, err);
 	if (st)
 		return st;
 	out->tried = !q->exact_changes ||

@@ -1,0 +1,290 @@
+/* From a question to its plan: ladder, search, calibration and evaluation in one. */
+#include <string.h>
+
+#include "answer_parts.h"
+
+static struct oom_search_query query(const struct asker *a, const struct oom_plan *asked)
+{
+	return (struct oom_search_query){.asked = asked,
+					 .capacity_bytes = a->q.capacity_bytes,
+					 .gpu = a->q.gpu,
+					 .allow = a->q.allow,
+					 .hold = a->q.hold,
+					 .objective = a->q.objective};
+}
+
+/* What a round comes to. */
+struct end {
+	struct oom_plan plan;
+	struct oom_eval eval;
+	bool in_budget;
+};
+
+/* What was asked fits: then it is the plan, and what the search would rather have is an alternative. */
+static void prefer_asked(const struct asker *a, struct oom_answer *out)
+{
+	struct oom_search *s = &out->search;
+	const struct oom_eval *e = &out->ladder.start_eval;
+
+	if (out->from != OOM_FROM_ASKED || !s->found || !s->best.departures)
+		return;
+	if (s->n_alternatives < OOM_ALTERNATIVES)
+		s->n_alternatives++;
+	memmove(&s->alternative[1], &s->alternative[0],
+		(s->n_alternatives - 1) * sizeof(s->alternative[0]));
+	s->alternative[0] = s->best;
+	s->best = (struct oom_candidate){
+		.plan = out->ladder.start,
+		.used_bytes = e->used_bytes,
+		.wanted_bytes = e->wanted_bytes,
+		.exact = true,
+		.seconds_per_sample = 1 / oom_step_time(&out->ladder.start, e, a->q.gpu).samples_per_s};
+	/* nothing is twice on the page */
+	for (size_t i = 0; i < s->n_alternatives; i++)
+		if (!s->alternative[i].departures) {
+			memmove(&s->alternative[i], &s->alternative[i + 1],
+				(--s->n_alternatives - i) * sizeof(s->alternative[0]));
+			break;
+		}
+}
+
+/* The ladder takes its ten rungs in order; the search knows more changes and all their
+ * combinations: its plan is the answer where what was asked is none. */
+static enum oom_status look(struct asker *a, struct oom_answer *out, struct end *end)
+{
+	struct oom_ladder *l = &out->ladder;
+	struct oom_search_query q;
+	enum oom_status st = oom_ladder_climb(a->ev, a->q.model, &a->plan, a->q.gpu,
+					      a->q.capacity_bytes, a->q.allow, l, a->err);
+
+	if (st)
+		return st;
+	out->replayed += l->replayed;
+	*end = (struct end){l->plan, l->eval, l->fits};
+	out->from = l->start_fits && !l->mended ? OOM_FROM_ASKED : OOM_FROM_LADDER;
+	/* the verdict alone needs no search where what was asked is the answer */
+	out->searched = out->from != OOM_FROM_ASKED || !a->q.brief;
+	if (!out->searched)
+		return OOM_OK;
+	q = query(a, &l->start);
+	st = oom_search(a->ev, a->q.model, &q, &out->search, a->err);
+	out->replayed += st ? 0 : out->search.replayed;
+	if (!st)
+		prefer_asked(a, out);
+	if (st || out->from == OOM_FROM_ASKED || !out->search.found)
+		return st;
+	out->from = OOM_FROM_SEARCH;
+	end->plan = out->search.best.plan;
+	st = oom_judge(a->ev, a->q.model, &end->plan, a->q.capacity_bytes,
+		       OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &end->eval, &end->in_budget, a->err);
+	out->replayed += !st && end->eval.reserved_replayed;
+	return st;
+}
+
+/* Alternatives were judged under the margin of another plan: some, composed otherwise, need more. */
+static enum oom_status drop_refused(const struct asker *a, struct oom_search *s)
+{
+	enum oom_status st = OOM_OK;
+	size_t n = 0;
+
+	for (size_t i = 0; !st && a->q.calibration && i < s->n_alternatives; i++) {
+		struct oom_eval e;
+
+		st = asker_price(a, &s->alternative[i].plan, &e);
+		if (!st && asker_on_card(a, &e, true))
+			s->alternative[n++] = s->alternative[i];
+	}
+	if (a->q.calibration)
+		s->n_alternatives = n;
+	return st;
+}
+
+static enum oom_status why(const struct asker *a, struct oom_answer *out)
+{
+	const struct oom_search_query q = query(a, &out->ladder.start);
+	const size_t before = out->search.replayed;
+	enum oom_status st = out->searched ? drop_refused(a, &out->search) : OOM_OK;
+
+	if (!st && out->searched && out->search.found && !a->q.brief)
+		st = oom_search_reasons(a->ev, a->q.model, &q, &out->search, a->err);
+	out->replayed += out->search.replayed - before;
+	return st;
+}
+
+/* The margin worked with is the calibration's; plans have the one they were asked with. */
+static void restore_margin(const struct asker *a, struct oom_search *s)
+{
+	const double margin = a->q.plan.margin;
+
+	s->best.plan.margin = margin;
+	for (size_t i = 0; i < OOM_ALTERNATIVES; i++)
+		s->alternative[i].plan.margin = margin;
+	for (size_t i = 0; i < OOM_SEARCH_AXES; i++)
+		s->reason[i].without.margin = margin;
+}
+
+/* A plan is reported with the margin it was asked with, under which a full card may give back other
+ * segments than under the calibration's. */
+static enum oom_status as_reported(const struct asker *a, struct end *end)
+{
+	struct oom_plan p = end->plan;
+	bool in_budget;
+
+	if (!a->q.calibration)
+		return OOM_OK;
+	p.margin = a->q.plan.margin;
+	return oom_judge(a->ev, a->q.model, &p, a->q.capacity_bytes, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY,
+			 &end->eval, &in_budget, a->err);
+}
+
+/* How many changes lead to the answer. */
+static int changes(const struct oom_answer *a)
+{
+	int n = a->ladder.mended;
+
+	if (a->from == OOM_FROM_SEARCH)
+		return n + a->search.best.departures;
+	for (size_t i = 0; a->from == OOM_FROM_LADDER && i < OOM_RUNGS; i++)
+		n += a->ladder.rung[i].outcome == OOM_RUNG_TAKEN;
+	return n;
+}
+
+/* A smaller batch of an evaluation changes nothing else: half of it until the card has room.  False: not
+ * for one sample. */
+static bool room_for_evaluation(const struct asker *a, struct oom_plan *p)
+{
+	while (!oom_evaluation_fits(a->ev, a->q.model, p, a->q.capacity_bytes)) {
+		if (p->eval_batch < 2)
+			return false;
+		p->eval_batch /= 2;
+	}
+	return true;
+}
+
+/* The ladder and the search look at training steps; what they found evaluates as well. */
+static void with_evaluation(const struct asker *a, struct oom_answer *out)
+{
+	struct oom_search *s = &out->search;
+	size_t kept = 0;
+
+	out->ladder.fits = out->ladder.fits && room_for_evaluation(a, &out->ladder.plan);
+	s->found = s->found && room_for_evaluation(a, &s->best.plan);
+	for (size_t i = 0; s->found && i < s->n_alternatives; i++)
+		if (room_for_evaluation(a, &s->alternative[i].plan))
+			s->alternative[kept++] = s->alternative[i];
+	s->n_alternatives = kept;
+	for (size_t i = 0; i < s->n_reasons; i++)
+		s->reason[i].fits = s->reason[i].fits && room_for_evaluation(a, &s->reason[i].without);
+}
+
+static enum oom_status answer(struct asker *a, struct oom_answer *out)
+{
+	struct end end;
+	enum oom_status st;
+	bool right;
+
+	asker_take_margin(a);
+	do {
+		st = look(a, out, &end);
+		if (!st)
+			st = as_reported(a, &end);
+		if (st)
+			return st;
+		right = asker_on_card(a, &end.eval, end.in_budget);
+	} while (right != end.in_budget && margins_again(&a->margins, &a->plan, &end.eval));
+	st = why(a, out);
+	if (st)
+		return st;
+	out->asked = a->q;
+	asker_judged(a, &end.plan, &end.eval, end.in_budget, &out->best);
+	out->changes = changes(out);
+	if (!out->best.eval_fits && end.plan.evaluates == OOM_EVALUATES_YES && end.plan.eval_batch > 1) {
+		(void)room_for_evaluation(a, &end.plan);        /* judged next, whichever it is */
+		asker_judged(a, &end.plan, &end.eval, end.in_budget, &out->best);
+		if (out->from == OOM_FROM_ASKED)
+			out->from = OOM_FROM_LADDER;
+	}
+	out->changes += end.plan.eval_batch != out->ladder.start.eval_batch;
+	if (out->search.found)
+		out->search.best.plan.eval_batch = end.plan.eval_batch;
+	with_evaluation(a, out);
+	asker_judged(a, &out->ladder.start, &out->ladder.start_eval, out->ladder.start_fits,
+	       &out->as_asked);
+	out->ladder.start.margin = out->ladder.plan.margin = a->q.plan.margin;
+	out->ladder_broken = oom_compat_broken(&a->compat, &out->ladder.plan, &a->plan);
+	restore_margin(a, &out->search);
+	return OOM_OK;
+}
+
+enum oom_status oom_answer(struct oom_evaluator *ev, const struct oom_question *q,
+			   struct oom_answer *out, struct oom_error *err)
+{
+	struct asker a;
+	enum oom_status st = asker_start(&a, ev, q, err);
+
+	if (!st && !a.q.capacity_bytes)
+		st = oom_error_set(err, OOM_ERR_INVALID, "%s", ASKER_NO_CARD);
+	memset(out, 0, sizeof(*out));
+	if (!st)
+		st = answer(&a, out);
+	asker_finish(&a);
+	return st;
+}
+
+/* The same for a search by itself: the best of what is left takes the best's place. */
+static void evaluates_too(const struct asker *a, struct oom_search *s)
+{
+	size_t n = 0, kept = 0;
+	bool best = s->found && room_for_evaluation(a, &s->best.plan);
+
+	if (!s->found || a->q.plan.evaluates != OOM_EVALUATES_YES)
+		return;
+	for (; n < s->n_alternatives; n++) {
+		if (!room_for_evaluation(a, &s->alternative[n].plan))
+			continue;
+		if (best)
+			s->alternative[kept++] = s->alternative[n];
+		else
+			s->best = s->alternative[n];
+		best = true;
+	}
+	s->found = best;
+	s->n_alternatives = kept;
+}
+
+static enum oom_status search_alone(struct asker *a, struct oom_search *out)
+{
+	struct oom_search_query q = query(a, &a->plan);
+	struct oom_eval e;
+	enum oom_status st;
+
+	q.verdicts_only = a->q.verdicts_only;
+	asker_take_margin(a);
+	do {
+		st = oom_search(a->ev, a->q.model, &q, out, a->err);
+		if (!st && out->found && a->q.calibration)
+			st = asker_price(a, &out->best.plan, &e);
+	} while (!st && out->found && margins_again(&a->margins, &a->plan, &e));
+	if (!st)
+		st = drop_refused(a, out);
+	if (!st)
+		evaluates_too(a, out);
+	if (!st && !a->q.brief)
+		st = oom_search_reasons(a->ev, a->q.model, &q, out, a->err);
+	restore_margin(a, out);
+	return st;
+}
+
+enum oom_status oom_answer_search(struct oom_evaluator *ev, const struct oom_question *q,
+				  struct oom_search *out, struct oom_error *err)
+{
+	struct asker a;
+	enum oom_status st = asker_start(&a, ev, q, err);
+
+	if (!st && !a.q.capacity_bytes)
+		st = oom_error_set(err, OOM_ERR_INVALID, "%s", ASKER_NO_CARD);
+	if (!st)
+		st = search_alone(&a, out);
+	asker_finish(&a);
+	return st;
+}

@@ -1,0 +1,103 @@
+/* What can be solved for, and the steps in which a person would try its values. */
+#include <string.h>
+
+#include "oomplan/box.h"
+#include "oomplan/rules.h"
+#include "solve_parts.h"
+
+/* GPUs of a node where nobody says and nobody rents such a card: a guess. */
+#define USUAL_NODE 8
+
+/* How many of this card a machine mostly has among the offers that come with the library, of machines with
+ * four and more: single cards are let by the piece and say nothing of a node.  0: there is none. */
+static int64_t rented_node(const struct oom_gpu *gpu)
+{
+	enum { LEAST = 4, MOST = 64 };
+	struct oom_offers offers = {0};
+	unsigned n[MOST + 1] = {0};
+	int64_t best = 0;
+
+	if (gpu && !oom_offers_load(&offers, NULL))
+		for (size_t i = 0; i < offers.n; i++) {
+			const struct oom_offer *o = &offers.items[i];
+
+			if (o->gpu >= 0 && o->gpu_count <= MOST &&
+			    !strcmp(offers.gpus.items[o->gpu].name, gpu->name))
+				n[o->gpu_count]++;
+		}
+	for (int64_t k = LEAST; k <= MOST; k++)
+		best = n[k] && n[k] >= n[best] ? k : best;
+	oom_offers_release(&offers);
+	return best;
+}
+
+int64_t solved_node(const struct oom_solve_query *q, struct oom_solution *out)
+{
+	const struct oom_plan *p = q->plan;
+	const bool asked = p->gpus_per_node || p->nodes > 1;
+	const int64_t rented = asked ? 0 : rented_node(q->gpu);
+
+	out->node_from = asked ? OOM_NODE_ASKED : rented ? OOM_NODE_RENTED : OOM_NODE_GUESSED;
+	out->node = p->gpus_per_node ? p->gpus_per_node :
+		    asked	     ? p->gpus / p->nodes :
+		    rented	     ? rented :
+				       USUAL_NODE;
+	return out->node;
+}
+
+static int64_t tokens(const struct oom_model *m, const struct oom_plan *p)
+{
+	(void)m;
+	/* context parallelism cuts a sequence in 2 cp pieces */
+	return 64 * (p->cp > 1 ? p->cp : 1);
+}
+
+static int64_t side(const struct oom_model *m, const struct oom_plan *p)
+{
+	(void)p;
+	return (int64_t)oom_model_shape(m).image_step;
+}
+
+/* PEFT's examples and every published recipe: 8, 16, 32, 64, ... */
+static int64_t rank(const struct oom_model *m, const struct oom_plan *p)
+{
+	(void)m;
+	(void)p;
+	return 8;
+}
+
+/* What can be solved for. */
+static const struct solved solved[] = {
+	{.knob = "micro-batch", .batch = true},
+	{.knob = "seq-len", .step = tokens},
+	{.knob = "tgt-len", .step = tokens},
+	{.knob = "image-size", .step = side},
+	{.knob = "num-layers"},
+	{.knob = "lora-r", .step = rank},
+	{.knob = "grad-accum", .batch = true, .no_changes = true},
+	/* it costs nothing beyond the micro-batch it is cut into */
+	{.knob = "global-batch", .by = "micro-batch", .batch = true},
+	{.knob = "gpus", .fewest = true},
+	{.knob = "gpu-memory", .no_changes = true},
+	{.knob = "eval-accumulation", .no_changes = true},
+};
+enum { SOLVED = sizeof(solved) / sizeof(solved[0]) };
+
+enum oom_status solved_find(const char *knob, const struct solved **out, struct oom_error *err)
+{
+	const char *names[SOLVED + 1] = {NULL}, *near;
+
+	if (!strcmp(knob, "layers"))
+		knob = "num-layers";
+	if (!strcmp(knob, "lora-rank"))
+		knob = "lora-r";
+	for (size_t i = 0; i < SOLVED; i++) {
+		names[i] = solved[i].knob;
+		*out = &solved[i];
+		if (!strcmp(knob, names[i]))
+			return OOM_OK;
+	}
+	near = oom_nearest(knob, names);
+	return oom_error_set(err, OOM_ERR_INVALID, "cannot solve for \"%s\"%s%s%s", knob,
+			     near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+}
