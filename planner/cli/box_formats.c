@@ -71,6 +71,57 @@ static void changes_json(struct oom_json *j, const struct oom_plan *asked, const
 	oom_json_end(j);
 }
 
+static void box_json(struct oom_json *j, const struct oom_plan *asked, const struct oom_offers *o,
+		     const struct oom_box *x)
+{
+	oom_json_object(j, NULL);
+	oom_json_text(j, "provider", x->offer->provider);
+	oom_json_text(j, "instance", x->offer->instance);
+	oom_json_text(j, "region", x->offer->region);
+	oom_json_text(j, "gpu", o->gpus.items[x->offer->gpu].name);
+	oom_json_uint(j, "gpu_count", x->offer->gpu_count);
+	oom_json_int(j, "nodes", x->nodes);
+	oom_json_text(j, "shortage", x->shortage ? oom_shortage_str(x->shortage) : NULL);
+	oom_json_uint(j, "short_bytes", x->short_bytes);
+	oom_json_bool(j, "needs_science", x->needs_science);
+	oom_json_bool(j, "pareto", x->pareto);
+	oom_json_real(j, "usd_per_hour", x->usd_h);
+	oom_json_real(j, "usd_per_million_tokens", x->usd_per_mtokens);
+	oom_json_real(j, "ondemand_usd_per_hour",
+		      x->offer->ondemand_usd_h * (double)x->nodes);
+	oom_json_real(j, "spot_usd_per_hour", x->offer->spot_usd_h * (double)x->nodes);
+	oom_json_real(j, "ondemand_usd_per_million_tokens", x->ondemand_usd_per_mtokens);
+	oom_json_real(j, "spot_usd_per_million_tokens", x->spot_usd_per_mtokens);
+	oom_json_real(j, "tokens_per_second", x->tokens_per_s);
+	oom_json_text(j, "price_date", x->offer->price_date);
+	quote_json(j, x);
+	changes_json(j, asked, x);
+	oom_json_uint(j, "used_bytes", x->plan.used_bytes);
+	oom_json_uint(j, "host_ram_bytes", x->need.ram_peak);
+	oom_json_uint(j, "disk_bytes", x->need.disk_peak);
+	oom_json_end(j);
+}
+
+/* What nothing else beats in both days and dollars. */
+static void front_json(struct oom_json *j, const struct oom_boxes *b)
+{
+	oom_json_array(j, "front");
+	for (size_t i = 0; i < b->n_points; i++) {
+		const struct oom_box *x = &b->points[i];
+
+		if (!x->pareto || isnan(x->usd))
+			continue;
+		oom_json_object(j, NULL);
+		oom_json_text(j, "provider", x->offer->provider);
+		oom_json_text(j, "instance", x->offer->instance);
+		oom_json_int(j, "nodes", x->nodes);
+		oom_json_real(j, "days", x->days);
+		oom_json_real(j, "usd", x->usd);
+		oom_json_end(j);
+	}
+	oom_json_end(j);
+}
+
 void oom_box_json(const struct oom_plan *asked, const struct oom_target *t,
 		 const struct oom_offers *o, const struct oom_boxes *b)
 {
@@ -82,54 +133,53 @@ void oom_box_json(const struct oom_plan *asked, const struct oom_target *t,
 	oom_json_uint(&j, "offers", b->n);
 	oom_json_uint(&j, "fitting", b->fitting);
 	oom_json_array(&j, "boxes");
-	for (size_t i = 0; i < b->n; i++) {
-		const struct oom_box *x = &b->items[i];
-
-		oom_json_object(&j, NULL);
-		oom_json_text(&j, "provider", x->offer->provider);
-		oom_json_text(&j, "instance", x->offer->instance);
-		oom_json_text(&j, "region", x->offer->region);
-		oom_json_text(&j, "gpu", o->gpus.items[x->offer->gpu].name);
-		oom_json_uint(&j, "gpu_count", x->offer->gpu_count);
-		oom_json_int(&j, "nodes", x->nodes);
-		oom_json_text(&j, "shortage", x->shortage ? oom_shortage_str(x->shortage) : NULL);
-		oom_json_uint(&j, "short_bytes", x->short_bytes);
-		oom_json_bool(&j, "needs_science", x->needs_science);
-		oom_json_bool(&j, "pareto", x->pareto);
-		oom_json_real(&j, "usd_per_hour", x->usd_h);
-		oom_json_real(&j, "usd_per_million_tokens", x->usd_per_mtokens);
-		oom_json_real(&j, "ondemand_usd_per_hour",
-			      x->offer->ondemand_usd_h * (double)x->nodes);
-		oom_json_real(&j, "spot_usd_per_hour", x->offer->spot_usd_h * (double)x->nodes);
-		oom_json_real(&j, "ondemand_usd_per_million_tokens", x->ondemand_usd_per_mtokens);
-		oom_json_real(&j, "spot_usd_per_million_tokens", x->spot_usd_per_mtokens);
-		oom_json_real(&j, "tokens_per_second", x->tokens_per_s);
-		oom_json_text(&j, "price_date", x->offer->price_date);
-		quote_json(&j, x);
-		changes_json(&j, asked, x);
-		oom_json_uint(&j, "used_bytes", x->plan.used_bytes);
-		oom_json_uint(&j, "host_ram_bytes", x->need.ram_peak);
-		oom_json_uint(&j, "disk_bytes", x->need.disk_peak);
-		oom_json_end(&j);
-	}
+	for (size_t i = 0; i < b->n; i++)
+		box_json(&j, asked, o, &b->items[i]);
 	oom_json_end(&j);
-	oom_json_array(&j, "front");
-	for (size_t i = 0; i < b->n_points; i++) {
-		const struct oom_box *x = &b->points[i];
-
-		if (!x->pareto || isnan(x->usd))
-			continue;
-		oom_json_object(&j, NULL);
-		oom_json_text(&j, "provider", x->offer->provider);
-		oom_json_text(&j, "instance", x->offer->instance);
-		oom_json_int(&j, "nodes", x->nodes);
-		oom_json_real(&j, "days", x->days);
-		oom_json_real(&j, "usd", x->usd);
-		oom_json_end(&j);
-	}
-	oom_json_end(&j);
+	front_json(&j, b);
 	oom_json_lengths(&j, t);
 	oom_json_end(&j);
+}
+
+static void box_csv(struct oom_csv *c, const struct oom_offers *o, const struct oom_box *x)
+{
+	const double n = (double)x->nodes;
+	const double reals[] = {x->usd_h,
+				x->usd_per_mtokens,
+				x->tokens_per_s,
+				x->offer->ondemand_usd_h * n,
+				x->offer->spot_usd_h * n,
+				x->ondemand_usd_per_mtokens,
+				x->spot_usd_per_mtokens};
+	char number[32];
+
+	oom_csv_text(c, x->offer->provider);
+	oom_csv_text(c, x->offer->instance);
+	oom_csv_text(c, x->offer->region);
+	oom_csv_text(c, o->gpus.items[x->offer->gpu].name);
+	oom_csv_uint(c, x->offer->gpu_count);
+	oom_csv_uint(c, (uint64_t)x->nodes);
+	oom_csv_text(c, x->shortage ? oom_shortage_str(x->shortage) : "");
+	oom_csv_uint(c, x->short_bytes);
+	oom_csv_uint(c, x->needs_science);
+	oom_csv_uint(c, x->pareto);
+	for (size_t k = 0; k < sizeof(reals) / sizeof(reals[0]); k++) {
+		snprintf(number, sizeof(number), "%.6g", reals[k]);
+		oom_csv_text(c, isnan(reals[k]) ? "" : number);
+	}
+	oom_csv_uint(c, x->plan.used_bytes);
+	oom_csv_uint(c, x->need.ram_peak);
+	oom_csv_uint(c, x->need.disk_peak);
+	oom_csv_uint(c, x->late);
+	oom_csv_uint(c, x->over_budget);
+	oom_csv_uint(c, x->stale);
+	oom_csv_text(c, x->plan.used_bytes ? oom_bound_str(x->binds) : "");
+	oom_csv_text(c, x->plan.used_bytes ? oom_shortage_str(x->breaks_first) : "");
+	for (size_t k = 0; k < QUOTED; k++) {
+		snprintf(number, sizeof(number), "%.6g", quoted_value(x, k));
+		oom_csv_text(c, isnan(quoted_value(x, k)) ? "" : number);
+	}
+	oom_csv_end(c);
 }
 
 void oom_box_csv(const struct oom_offers *o, const struct oom_boxes *b)
@@ -162,52 +212,14 @@ void oom_box_csv(const struct oom_offers *o, const struct oom_boxes *b)
 	enum { NAMES = sizeof(names) / sizeof(names[0]) };
 	const char *heads[NAMES + QUOTED + 1];
 	struct oom_csv c = {.out = stdout};
-	char number[32];
 
 	memcpy(heads, names, sizeof(names));
 	for (size_t i = 0; i < QUOTED; i++)
 		heads[NAMES + i] = quoted[i].name;
 	heads[NAMES + QUOTED] = NULL;
 	oom_csv_head(&c, heads);
-	for (size_t i = 0; i < b->n; i++) {
-		const struct oom_box *x = &b->items[i];
-		const double n = (double)x->nodes;
-		const double reals[] = {x->usd_h,
-					x->usd_per_mtokens,
-					x->tokens_per_s,
-					x->offer->ondemand_usd_h * n,
-					x->offer->spot_usd_h * n,
-					x->ondemand_usd_per_mtokens,
-					x->spot_usd_per_mtokens};
-
-		oom_csv_text(&c, x->offer->provider);
-		oom_csv_text(&c, x->offer->instance);
-		oom_csv_text(&c, x->offer->region);
-		oom_csv_text(&c, o->gpus.items[x->offer->gpu].name);
-		oom_csv_uint(&c, x->offer->gpu_count);
-		oom_csv_uint(&c, (uint64_t)x->nodes);
-		oom_csv_text(&c, x->shortage ? oom_shortage_str(x->shortage) : "");
-		oom_csv_uint(&c, x->short_bytes);
-		oom_csv_uint(&c, x->needs_science);
-		oom_csv_uint(&c, x->pareto);
-		for (size_t k = 0; k < sizeof(reals) / sizeof(reals[0]); k++) {
-			snprintf(number, sizeof(number), "%.6g", reals[k]);
-			oom_csv_text(&c, isnan(reals[k]) ? "" : number);
-		}
-		oom_csv_uint(&c, x->plan.used_bytes);
-		oom_csv_uint(&c, x->need.ram_peak);
-		oom_csv_uint(&c, x->need.disk_peak);
-		oom_csv_uint(&c, x->late);
-		oom_csv_uint(&c, x->over_budget);
-		oom_csv_uint(&c, x->stale);
-		oom_csv_text(&c, x->plan.used_bytes ? oom_bound_str(x->binds) : "");
-		oom_csv_text(&c, x->plan.used_bytes ? oom_shortage_str(x->breaks_first) : "");
-		for (size_t k = 0; k < QUOTED; k++) {
-			snprintf(number, sizeof(number), "%.6g", quoted_value(x, k));
-			oom_csv_text(&c, isnan(quoted_value(x, k)) ? "" : number);
-		}
-		oom_csv_end(&c);
-	}
+	for (size_t i = 0; i < b->n; i++)
+		box_csv(&c, o, &b->items[i]);
 }
 
 /* Fields as SkyPilot's page "SkyPilot YAML" (docs.skypilot.co, reference/yaml-spec; infra is

@@ -1,16 +1,12 @@
 /* oomplan sweep: a grid in, a table out. */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "check.h"
 #include "commands.h"
-#include "oomplan/sweep.h"
-#include "out.h"
-#include "partial.h"
 #include "plot.h"
+#include "sweep_out.h"
 #include "term.h"
 
 #define FORMATS(X) \
@@ -27,69 +23,6 @@ struct args {
 	int64_t threads;
 	bool plan_each, resume, keep_partial;
 };
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* ---- while it runs ---- */
-
-static volatile sig_atomic_t stopped;   /* the signal */
-
-static void on_stop(int sig)
-{
-	stopped = sig;
-}
-
-/* The first signal ends the sweep at a whole row, the second the program. */
-static void stop_politely(void)
-{
-	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
-
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-		struct sigaction sa = {.sa_handler = on_stop,
-				       .sa_flags = SA_RESETHAND | SA_RESTART},
-				 old;
-
-		if (!sigaction(ends[i], NULL, &old) && old.sa_handler != SIG_IGN)
-			sigaction(ends[i], &sa, NULL);
-	}
-}
-
-struct watch {
-	double start, shown, noted;
-	bool show;
-	struct oom_partial *partial;
-};
-
-static void progress(void *ctx, uint64_t done, uint64_t all, uint64_t rows)
-{
-	struct watch *w = ctx;
-	const double t = now(), seconds = t - w->start,
-		     rate = seconds > 0 ? (double)done / seconds : 0;
-	char buf[100];
-
-	if (w->show && (t - w->shown > 0.1 || done == all)) {
-		w->shown = t;
-		oom_bar(done, all, 24, oom_term_unicode(), buf, sizeof(buf));
-		fprintf(stderr, "\r%-24s %3.0f %%  %.*f %srows/s  %.0f s left ", buf,
-			100 * (double)done / (double)all, rate < 1e4 ? 0 : 2,
-			rate < 1e4 ? rate : rate / 1e6, rate < 1e4 ? "" : "M ",
-			rate > 0 ? (double)(all - done) / rate : 0);
-		if (done == all)
-			fputc('\n', stderr);
-	}
-	/* what cannot be noted now is noted later; the end says so */
-	if (w->partial && t - w->noted > 1) {
-		w->noted = t;
-		oom_partial_note(w->partial, w->partial->cells + done, w->partial->rows + rows,
-				 NULL);
-	}
-}
 
 /* "2/8" */
 static int read_shard(const char *shard, struct oom_sweep_options *o)
@@ -146,64 +79,6 @@ static enum oom_status build(const struct args *a, struct oom_sweep *s, struct o
 	return st ? st : oom_sweep_columns(s, a->columns, err);
 }
 
-static int code_of(enum oom_status st)
-{
-	return st == OOM_ERR_INTERNAL ? OOM_EXIT_INTERNAL :
-	       st == OOM_ERR_MEMORY || st == OOM_ERR_IO || st == OOM_ERR_PARSE ? OOM_EXIT_INPUT :
-										 OOM_EXIT_USAGE;
-}
-
-/* A table that may be cut short: as much as there is stays, and is continued. */
-static enum oom_status run_partial(const struct args *a, struct oom_sweep *s,
-				   struct oom_sweep_options *o, struct watch *w, uint64_t *rows, struct oom_error *err)
-{
-	static struct oom_partial p;
-	static uint64_t cells;          /* as long-lived as what points to it */
-	struct oom_error why = {{0}};
-	enum oom_status st = oom_partial_open(&p, a->output, oom_sweep_fingerprint(s, o),
-					      a->resume, err);
-
-	if (st)
-		return st;
-	cells = 0;
-	stop_politely();
-	w->partial = &p;
-	o->progress = progress;
-	o->skip = p.cells;
-	o->cells = &cells;
-	o->stop = &stopped;
-	st = oom_sweep_run(s, o, p.file, rows, err);
-	*rows += p.rows;
-	if (!st && !stopped)
-		return oom_partial_finish(&p, err);
-	if (!st)
-		st = oom_partial_note(&p, p.cells + cells, *rows, err);
-	oom_partial_leave(&p);
-	if (st)
-		return oom_error_set(err, st, "%.300s; --resume continues %.150s",
-				     (why = *err).text, p.path);
-	oom_complain(0, "interrupted: %" PRIu64 " rows in %s; --resume continues it", *rows,
-		     p.path);
-	signal(stopped, SIG_DFL);
-	raise(stopped);
-	return OOM_OK;
-}
-
-static enum oom_status run_whole(const char *output, struct oom_sweep *s, const struct oom_sweep_options *o,
-				 uint64_t *rows, struct oom_error *err)
-{
-	struct oom_out out;
-	enum oom_status st = oom_out_open(&out, output, err);
-
-	if (st)
-		return st;
-	st = oom_sweep_run(s, o, out.file, rows, err);
-	if (!st)
-		return oom_out_close(&out, err);
-	oom_out_discard(&out);
-	return st;
-}
-
 /* "x,y" and the file behind it. */
 static enum oom_status draw(const char *heatmap, struct oom_sweep *s, const struct oom_sweep_options *o,
 			    const char *path, struct oom_error *err)
@@ -220,88 +95,25 @@ static enum oom_status draw(const char *heatmap, struct oom_sweep *s, const stru
 	return oom_heatmap(s, o, x, comma + 1, path, err);
 }
 
-/* ---- the gate ---- */
-
-struct gate {
-	struct oom_check check;
-	struct oom_sweep *sweep;
-	struct oom_evaluator *ev;
-	enum oom_status st;
-	struct oom_error *err;
-};
-
-static void judge_cell(void *ctx, const struct oom_sweep_cell *cell)
+int oom_sweep_code(enum oom_status st)
 {
-	struct gate *g = ctx;
-	struct oom_question q = oom_question_default();
-	char name[600] = "set-up", value[200];
-	const char *axis;
-	uint64_t n;
-	size_t at = 0;
-
-	for (size_t i = 0; at < sizeof(name) && oom_sweep_axis_at(g->sweep, i, &axis, &n); i++)
-		at += (size_t)snprintf(name + at, sizeof(name) - at, "%s%s=%s", at ? " " : "", axis,
-				       oom_sweep_value_text(g->sweep, i, cell->at[i], value, sizeof(value)));
-	if (g->st)
-		return;
-	q.model = cell->model;
-	q.plan = *cell->plan;
-	q.gpu = cell->gpu;
-	q.capacity_bytes = cell->capacity_bytes;
-	q.host_ram_bytes = g->check.job->host_ram.bytes;
-	if (!cell->ok || !q.capacity_bytes)
-		g->st = oom_check_add_failed(&g->check, name,
-					     cell->ok ? "on which GPU? --gpu NAME" : cell->error, g->err);
-	else
-		g->st = oom_check_add(&g->check, g->ev, name, &q, g->err);
+	return st == OOM_ERR_INTERNAL ? OOM_EXIT_INTERNAL :
+	       st == OOM_ERR_MEMORY || st == OOM_ERR_IO || st == OOM_ERR_PARSE ? OOM_EXIT_INPUT :
+										 OOM_EXIT_USAGE;
 }
 
-static int check(const struct args *a, struct oom_sweep *s, const struct oom_sweep_options *o)
+/* What goes together on the command line: an exit code, 0 = fine. */
+static int usage(const struct args *a)
 {
-	struct oom_error err = {{0}};
-	struct gate g = {.check = {.job = &a->job}, .sweep = s, .ev = oom_evaluator_new(), .err = &err};
-	enum oom_status st = OOM_OK;
+	const struct oom_job *job = &a->job;
+	const int code = oom_check_usage(job);
 
-	if (!g.ev)
-		st = oom_error_set(&err, OOM_ERR_MEMORY, "out of host memory");
-	else if (oom_sweep_cells(s) > OOM_CHECK_MOST)
-		st = oom_error_set(&err, OOM_ERR_LIMIT, "--check: more than %d set-ups", OOM_CHECK_MOST);
-	if (!st)
-		st = oom_sweep_each(s, o, judge_cell, &g, &err);
-	oom_evaluator_free(g.ev);
-	if (!st && !g.st)
-		return oom_check_end(&g.check);
-	oom_check_release(&g.check);
-	return oom_complain(code_of(st ? st : g.st), "%s", err.text);
-}
-
-static int run(struct oom_job *job)
-{
-	const struct args *a = (const struct args *)job;
-	struct watch w = {.start = now()};
-	struct oom_sweep_options o = {.jsonl = a->format == FORMAT_JSONL,
-				      .plan_each = a->plan_each,
-				      .threads = (int)a->threads,
-				      .ctx = &w,
-				      .objective = (enum oom_objective)a->objective,
-				      .allow = oom_allowed(&job->allow)};
-	struct oom_sweep *s;
-	struct oom_error err = {{0}};
-	struct oom_sweep_unpriced unpriced = {0};
-	uint64_t rows = 0;
-	enum oom_status st;
-	int code = read_shard(a->shard, &o);
-
-	if (!code)
-		code = oom_check_usage(job);
-	if (!code && job->check && (a->plan_each || a->where.n || a->heatmap || a->output || a->shard || a->columns))
-		code = oom_complain(OOM_EXIT_USAGE,
-				    "--check judges every cell as asked: it goes with none of --plan-each, "
-				    "--where, --columns, --heatmap, --shard and -o");
-	if (!code && job->reading && !a->models.n)
-		code = oom_from_model(job);
 	if (code)
 		return code;
+	if (job->check && (a->plan_each || a->where.n || a->heatmap || a->output || a->shard || a->columns))
+		return oom_complain(OOM_EXIT_USAGE,
+				    "--check judges every cell as asked: it goes with none of --plan-each, "
+				    "--where, --columns, --heatmap, --shard and -o");
 	if ((a->resume || a->keep_partial) && (!a->output || !strcmp(a->output, "-")))
 		return oom_complain(OOM_EXIT_USAGE, "--%s needs a file: -o FILE",
 				    a->resume ? "resume" : "keep-partial");
@@ -310,36 +122,72 @@ static int run(struct oom_job *job)
 				    "\"%s\": a file behind the options is for --heatmap; the table "
 				    "goes to -o FILE",
 				    job->words.items[0]);
+	return 0;
+}
+
+/* The picture and the table of a sweep that is built. */
+static int print(const struct args *a, struct oom_sweep *s, const struct oom_sweep_options *o)
+{
+	const struct oom_job *job = &a->job;
+	const struct oom_sweep_table table = {.output = a->output,
+					      .keep = a->resume || a->keep_partial,
+					      .resume = a->resume,
+					      .show = a->output && !job->quiet && oom_term_is_tty()};
+	const struct oom_sweep_unpriced *unpriced = o->unpriced;
+	struct oom_error err = {{0}};
+	uint64_t rows = 0;
+	enum oom_status st = OOM_OK;
+	int code = 0;
+
+	if (a->heatmap)
+		st = draw(a->heatmap, s, o, job->words.n ? job->words.items[0] : NULL, &err);
+	/* with a picture a table is written where one is asked for */
+	if (!st && (!a->heatmap || a->output))
+		st = oom_sweep_write(&table, s, o, &rows, &err);
+	if (st)
+		code = oom_complain(oom_sweep_code(st), "%s", err.text);
+	else if (unpriced->cells == oom_sweep_cells(s))
+		code = oom_complain(OOM_EXIT_INPUT, "no cell has a price: %s", unpriced->why.text);
+	else if (unpriced->cells && a->where.n)
+		oom_complain(0, "%" PRIu64 " cells have no price and are left out; the first: %s",
+			     unpriced->cells, unpriced->why.text);
+	if (!code && a->output && !job->quiet)
+		oom_complain(0, "%" PRIu64 " rows of %" PRIu64 " cells", rows, oom_sweep_cells(s));
+	return code;
+}
+
+static int run(struct oom_job *job)
+{
+	const struct args *a = (const struct args *)job;
+	struct oom_sweep_unpriced unpriced = {0};
+	struct oom_sweep_options o = {.jsonl = a->format == FORMAT_JSONL,
+				      .plan_each = a->plan_each,
+				      .threads = (int)a->threads,
+				      .unpriced = &unpriced,
+				      .objective = (enum oom_objective)a->objective,
+				      .allow = oom_allowed(&job->allow)};
+	struct oom_error err = {{0}};
+	struct oom_sweep *s;
+	enum oom_status st;
+	int code = read_shard(a->shard, &o);
+
+	if (!code)
+		code = usage(a);
+	if (!code && job->reading && !a->models.n)
+		code = oom_from_model(job);
+	if (code)
+		return code;
 	s = oom_sweep_new(&job->plan);
 	if (!s)
 		return oom_complain(OOM_EXIT_INPUT, "out of host memory");
-	w.show = a->output && !job->quiet && oom_term_is_tty();
-	o.progress = w.show ? progress : NULL;
-	o.unpriced = &unpriced;
 	st = build(a, s, &err);
 	if (!st && !oom_sweep_has(s, "model"))
 		st = oom_error_set(&err, OOM_ERR_INVALID,
 				   "which model? --model config.json, more than once if you like");
-	if (!st && job->check) {
-		code = check(a, s, &o);
-		oom_sweep_free(s);
-		return code;
-	}
-	if (!st && a->heatmap)
-		st = draw(a->heatmap, s, &o, job->words.n ? job->words.items[0] : NULL, &err);
-	/* with a picture a table is written where one is asked for */
-	if (!st && (!a->heatmap || a->output))
-		st = a->resume || a->keep_partial ? run_partial(a, s, &o, &w, &rows, &err) :
-					      run_whole(a->output, s, &o, &rows, &err);
 	if (st)
-		code = oom_complain(code_of(st), "%s", err.text);
-	else if (unpriced.cells == oom_sweep_cells(s))
-		code = oom_complain(OOM_EXIT_INPUT, "no cell has a price: %s", unpriced.why.text);
-	else if (unpriced.cells && a->where.n)
-		oom_complain(0, "%" PRIu64 " cells have no price and are left out; the first: %s",
-			     unpriced.cells, unpriced.why.text);
-	if (!code && a->output && !job->quiet)
-		oom_complain(0, "%" PRIu64 " rows of %" PRIu64 " cells", rows, oom_sweep_cells(s));
+		code = oom_complain(oom_sweep_code(st), "%s", err.text);
+	else
+		code = job->check ? oom_sweep_gate(job, s, &o) : print(a, s, &o);
 	oom_sweep_free(s);
 	return code;
 }

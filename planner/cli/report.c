@@ -113,13 +113,62 @@ void oom_report_precision(const struct oom_target *t)
 		printf("  precision: %s\n", t->q.precision_note);
 }
 
+static void allocation(const struct oom_eval *e)
+{
+	printf("  allocated %s, reserved %s (%s), context %s (%s)", oom_gib(e->overall_peak),
+	       oom_gib(e->reserved_bytes), e->reserved_replayed ? "allocator replayed" : "estimated",
+	       oom_gib(e->context_bytes), e->context_measured ? "measured" : "a guess");
+	if (e->workspace_bytes)
+		printf(", workspaces %s, which PyTorch counts as allocated too", oom_gib(e->workspace_bytes));
+	putchar('\n');
+	if (e->retries)
+		printf("  the card is full: two steps empty the allocator's cache %u time%s, which costs "
+		       "time; with room for it %s would be used\n",
+		       e->retries, e->retries == 1 ? "" : "s", oom_gib(e->wanted_bytes));
+}
+
+static void set_up(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e)
+{
+	char count[32];
+
+	printf("  model: %s, %s parameters", oom_shown(oom_model_type(t->model)),
+	       oom_format_count(e->total_params, count, sizeof(count)));
+	if (e->trainable_params != e->total_params)
+		printf(" (%s trainable)",
+		       oom_format_count(e->trainable_params, count, sizeof(count)));
+	printf("; %s, batch %lld x accumulation %lld, %lld tokens, %s, %s, checkpointing %s\n",
+	       VALUE(p, "precision"), (long long)p->micro_batch, (long long)p->grad_accum,
+	       (long long)p->seq_len, VALUE(p, "attn"), VALUE(p, "optimizer"),
+	       VALUE(p, "grad-ckpt"));
+	if (p->precision == t->q.plan.precision)
+		oom_report_precision(t);
+}
+
+/* Which GPU of several is priced, and what the others differ by. */
+static void several_gpus(const struct oom_plan *p, const struct oom_eval *e)
+{
+	const struct oom_engine_info *engine = oom_engine_at((size_t)p->engine);
+
+	if (e->n_stages)
+		printf("  the fullest is %s %u of %u; the emptiest peaks at %s\n",
+		       engine->in_turn ? "GPU" : "pipeline rank", e->stage, e->n_stages,
+		       oom_gib(e->least_peak));
+	if (p->gpus > p->nodes && !p->rank0_contexts && !engine->in_turn)
+		printf("  GPU 0 fills first where the node's other %lld processes open a context on "
+		       "it: %s more (--rank0-contexts)\n",
+		       (long long)(p->gpus / p->nodes - 1),
+		       oom_gib(e->context_bytes * (uint64_t)(p->gpus / p->nodes - 1)));
+	if (e->floor_bytes)
+		printf("  of it %s are gathered parameters and buckets: more GPUs do not lower "
+		       "them\n",
+		       oom_gib(e->floor_bytes));
+}
+
 static void verdict(const struct oom_job *job, const struct oom_target *t,
 		    const struct oom_judged *j)
 {
 	const struct oom_plan *p = &j->plan;
-	const struct oom_engine_info *engine = oom_engine_at((size_t)p->engine);
 	const struct oom_eval *e = &j->eval;
-	char count[32];
 
 	if (t->q.capacity_bytes && t->q.calibration)
 		expected(t, j);
@@ -140,49 +189,18 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 	if (e->peak_phase == OOM_PHASE_ROLLOUTS)
 		puts("  no rung cures this: fewer answers at once (--grad-accum, --micro-batch), shorter ones "
 		     "(--completion-len), or --rollouts engine");
-	printf("  allocated %s, reserved %s (%s), context %s (%s)", oom_gib(e->overall_peak),
-	       oom_gib(e->reserved_bytes), e->reserved_replayed ? "allocator replayed" : "estimated",
-	       oom_gib(e->context_bytes), e->context_measured ? "measured" : "a guess");
-	if (e->workspace_bytes)
-		printf(", workspaces %s, which PyTorch counts as allocated too", oom_gib(e->workspace_bytes));
-	putchar('\n');
-	if (e->retries)
-		printf("  the card is full: two steps empty the allocator's cache %u time%s, which costs "
-		       "time; with room for it %s would be used\n",
-		       e->retries, e->retries == 1 ? "" : "s", oom_gib(e->wanted_bytes));
-	printf("  model: %s, %s parameters", oom_shown(oom_model_type(t->model)),
-	       oom_format_count(e->total_params, count, sizeof(count)));
-	if (e->trainable_params != e->total_params)
-		printf(" (%s trainable)",
-		       oom_format_count(e->trainable_params, count, sizeof(count)));
-	printf("; %s, batch %lld x accumulation %lld, %lld tokens, %s, %s, checkpointing %s\n",
-	       VALUE(p, "precision"), (long long)p->micro_batch, (long long)p->grad_accum,
-	       (long long)p->seq_len, VALUE(p, "attn"), VALUE(p, "optimizer"),
-	       VALUE(p, "grad-ckpt"));
-	if (p->precision == t->q.plan.precision)
-		oom_report_precision(t);
+	allocation(e);
+	set_up(t, p, e);
 	oom_report_time(t, p, e);
 	if (t->q.gpu && t->gpu.capacity_kind == OOM_CAPACITY_MARKETING)
 		printf("  note: only the marketed size of %s is known; the driver reports less\n",
 		       oom_shown(t->gpu.name));
 	oom_report_calibrated(t, e);
-	if (e->n_stages)
-		printf("  the fullest is %s %u of %u; the emptiest peaks at %s\n",
-		       engine->in_turn ? "GPU" : "pipeline rank", e->stage, e->n_stages,
-		       oom_gib(e->least_peak));
-	if (p->gpus > p->nodes && !p->rank0_contexts && !engine->in_turn)
-		printf("  GPU 0 fills first where the node's other %lld processes open a context on "
-		       "it: %s more (--rank0-contexts)\n",
-		       (long long)(p->gpus / p->nodes - 1),
-		       oom_gib(e->context_bytes * (uint64_t)(p->gpus / p->nodes - 1)));
-	if (e->floor_bytes)
-		printf("  of it %s are gathered parameters and buckets: more GPUs do not lower "
-		       "them\n",
-		       oom_gib(e->floor_bytes));
-	if (j->plan.vllm_share > 0)
+	several_gpus(p, e);
+	if (p->vllm_share > 0)
 		printf("  rollouts: their engine takes %s of the card%s\n",
-		       oom_gib(oom_rollout_bytes(t->q.capacity_bytes, &j->plan)),
-		       j->plan.vllm_sleep ? ", beside weights and states while it generates" : " besides");
+		       oom_gib(oom_rollout_bytes(t->q.capacity_bytes, p)),
+		       p->vllm_sleep ? ", beside weights and states while it generates" : " besides");
 	if (e->host_pinned_bytes || e->host_pageable_bytes || e->nvme_bytes)
 		printf("  off the GPU, per rank: %s pinned and %s pageable host memory, %s on "
 		       "disk\n",

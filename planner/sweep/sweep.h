@@ -141,12 +141,17 @@ enum oom_status sweep_make_models(struct oom_sweep *s);
 /* What each column depends on, once the axes are known; and what they need. */
 void sweep_resolve(struct oom_sweep *s, bool plan_each);
 
-/* sweep.c, for points.c: a variable by name (OOM_ERR_INVALID: unknown, or set by another
+/* sweep.c and values.c, for points.c: a variable by name (OOM_ERR_INVALID: unknown, or set by another
  * axis), and one of its values. */
 enum oom_status sweep_var_named(const struct oom_sweep *s, const char *name, struct sweep_var *out,
 				struct oom_error *err);
 enum oom_status sweep_value(struct oom_sweep *s, const struct sweep_var *v, const char *word,
 			    int64_t *value, struct oom_error *err);
+/* values.c: the number of a card among those used, which it joins; models as they are before any was
+ * made: one reads its keys where they lie, so it goes before they move. */
+enum oom_status sweep_card(struct oom_sweep *s, const struct oom_gpu *g, int64_t *value,
+			   struct oom_error *err);
+void sweep_drop_models(struct oom_sweep *s);
 /* An array with room for one more: doubles at powers of two. */
 bool sweep_room(void *array, size_t size, size_t n);
 
