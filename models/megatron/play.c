@@ -7,39 +7,10 @@
  * its activation beside them, then the attention's, with that of its scores where they are in memory.  Left
  * out: temporaries of single operations below those, and what the first layers' weights leave in the cache
  * when they are copied into one buffer. */
-#include <string.h>
-
-#include "parts.h"
-#include "step/replay.h"
+#include "playing.h"
 
 /* Blocks beyond which a play takes seconds. */
 enum { MOST_SLOTS = 4000000 };
-
-/* What is a tensor for each matrix. */
-enum per_matrix { WEIGHT, GRADIENT, COPY, MASTER, MOMENT, MOMENT_2, PER_MATRIX };
-
-struct playing {
-	const struct mg_flow *f;
-	struct oom_replay *r;
-	int32_t *slot;                  /* [micro-batch][layer of the rank, then chunk][piece] */
-	int32_t *per[PER_MATRIX];       /* [layer, then chunk][matrix] */
-	int64_t micro, layers;          /* micro-batches played, layers of all chunks */
-	int64_t first[MG_CHUNKS];       /* a chunk's first layer */
-	int32_t held[OOM_MG_ROWS], rest;
-	bool stepped;                   /* the optimizer's states are there */
-	int32_t ahead, reducing;        /* of FSDP2 */
-};
-
-static int32_t put(struct playing *g, double bytes)
-{
-	return bytes >= 1 ? oom_allocate(g->r, (uint64_t)bytes) : -1;
-}
-
-static void drop(struct playing *g, int32_t *block)
-{
-	oom_free(g->r, *block);
-	*block = -1;
-}
 
 /* ---- FSDP2's layers ---- */
 
@@ -54,13 +25,13 @@ static int32_t gather(struct playing *g, int kind)
 	ahead = oom_allocate_on(g->r, (uint64_t)w->gathered[kind], OOM_GATHERS);
 	oom_free(g->r, g->ahead);
 	g->ahead = ahead;
-	return put(g, w->gathered[kind]);
+	return play_put(g, w->gathered[kind]);
 }
 
 /* Gradients go into a reduction, whose input stays until the next one's. */
 static void reduce_bytes(struct playing *g, double grads, double input)
 {
-	const int32_t made = put(g, grads);
+	const int32_t made = play_put(g, grads);
 
 	oom_free(g->r, g->reducing);
 	g->reducing = oom_allocate_on(g->r, (uint64_t)input, OOM_REDUCES);
@@ -94,26 +65,8 @@ static void reduce_root(struct playing *g)
 
 static void no_more(struct playing *g)
 {
-	drop(g, &g->ahead);
-	drop(g, &g->reducing);
-}
-
-/* ---- rows ---- */
-
-static void come(struct playing *g, enum oom_mg_row_kind kind)
-{
-	const struct oom_mg_rank *k = &g->f->rank;
-
-	for (size_t i = 0; i < k->n_rows; i++)
-		if (k->row[i].kind == kind && g->held[i] < 0)
-			g->held[i] = put(g, (double)k->row[i].bytes);
-}
-
-static void go(struct playing *g, enum oom_mg_row_kind kind)
-{
-	for (size_t i = 0; i < g->f->rank.n_rows; i++)
-		if (g->f->rank.row[i].kind == kind)
-			drop(g, &g->held[i]);
+	play_drop(g, &g->ahead);
+	play_drop(g, &g->reducing);
 }
 
 /* ---- passes ---- */
@@ -129,26 +82,16 @@ static int32_t *ends(struct playing *g, int64_t micro, size_t c)
 	return slots(g, micro, g->layers + (int64_t)c);
 }
 
-static const struct mg_flow_layer *kind_of(const struct playing *g, size_t c, int64_t i)
-{
-	return &g->f->layer[i >= g->f->chunk[c].dense];
-}
-
-static int64_t layers_of(const struct mg_chunk *c)
-{
-	return c->dense + c->moe + c->mtp;
-}
-
 static void put_all(struct playing *g, const struct mg_pieces *p, size_t from, size_t to, int32_t *at)
 {
 	for (size_t i = from; i < to; i++)
-		at[i] = put(g, p->bytes[i]);
+		at[i] = play_put(g, p->bytes[i]);
 }
 
 static void drop_all(struct playing *g, size_t from, size_t to, int32_t *at)
 {
 	for (size_t i = from; i < to; i++)
-		drop(g, &at[i]);
+		play_drop(g, &at[i]);
 }
 
 static bool checkpointed(const struct mg_flow *f, int64_t i)
@@ -161,24 +104,24 @@ static bool checkpointed(const struct mg_flow *f, int64_t i)
 static void half(struct playing *g, const struct mg_flow_layer *l, const struct mg_pieces *kept, bool again,
 		 size_t from, size_t to, size_t from_again, size_t to_again, int32_t *mine)
 {
-	int32_t lost[MG_PIECES], whole = put(g, l->gathered), out;
+	int32_t lost[MG_PIECES], whole = play_put(g, l->gathered), out;
 
 	put_all(g, kept, from, to, mine);
 	if (again)
 		put_all(g, &l->again, from_again, to_again, lost);
-	drop(g, &whole);
-	out = put(g, l->gathered > 0 ? l->gathered : l->hidden);
+	play_drop(g, &whole);
+	out = play_put(g, l->gathered > 0 ? l->gathered : l->hidden);
 	if (again)
 		drop_all(g, from_again, to_again, lost);
-	drop(g, &out);
+	play_drop(g, &out);
 }
 
 static void forward(struct playing *g, size_t c, int64_t micro)
 {
 	const struct mg_flow *f = g->f;
 
-	for (int64_t i = 0; i < layers_of(&f->chunk[c]); i++) {
-		const struct mg_flow_layer *l = kind_of(g, c, i);
+	for (int64_t i = 0; i < play_layers(&f->chunk[c]); i++) {
+		const struct mg_flow_layer *l = play_kind(g, c, i);
 		const bool part = checkpointed(f, i);
 		const struct mg_pieces *kept = part ? &l->kept : &l->again;
 
@@ -189,136 +132,34 @@ static void forward(struct playing *g, size_t c, int64_t micro)
 		half(g, l, kept, part, 0, kept->mlp, 0, l->again.mlp, mine);
 		half(g, l, kept, part, kept->mlp, kept->n, l->again.mlp, l->again.n, mine);
 		/* the last one stays gathered: its backward is next */
-		if (f->chunk[c].loss && i + 1 == layers_of(&f->chunk[c]))
+		if (f->chunk[c].loss && i + 1 == play_layers(&f->chunk[c]))
 			ends(g, micro, c)[MG_PIECES - 1] = weights;
 		else
-			drop(g, &weights);
+			play_drop(g, &weights);
 	}
-	*ends(g, micro, c) = put(g, f->ends[c]);
+	*ends(g, micro, c) = play_put(g, f->ends[c]);
 	for (size_t i = 0; f->chunk[c].loss && i < f->n_loss; i++)
-		ends(g, micro, c)[1 + i] = put(g, f->loss[i]);
+		ends(g, micro, c)[1 + i] = play_put(g, f->loss[i]);
 	if (f->chunk[c].loss && f->plain_loss > 0) {
 		/* 16-bit logits, the fp32 copy, its log-softmax, which alone is kept */
-		int32_t low = put(g, 2 * f->plain_loss), high = put(g, 4 * f->plain_loss);
+		int32_t low = play_put(g, 2 * f->plain_loss), high = play_put(g, 4 * f->plain_loss);
 
-		ends(g, micro, c)[1] = put(g, 4 * f->plain_loss);
-		drop(g, &high);
-		drop(g, &low);
+		ends(g, micro, c)[1] = play_put(g, 4 * f->plain_loss);
+		play_drop(g, &high);
+		play_drop(g, &low);
 	}
 }
 
 /* The gradient of the log-softmax, of its input, and that in 16 bit, which the head's backward takes. */
 static void plain_loss_back(struct playing *g, int32_t *kept)
 {
-	int32_t out = put(g, 4 * g->f->plain_loss), in = put(g, 4 * g->f->plain_loss), low;
+	int32_t out = play_put(g, 4 * g->f->plain_loss), in = play_put(g, 4 * g->f->plain_loss), low;
 
-	drop(g, &out);
-	drop(g, kept);
-	low = put(g, 2 * g->f->plain_loss);
-	drop(g, &in);
-	drop(g, &low);
-}
-
-/* ---- matrices ---- */
-
-static void put_matrices(struct playing *g, enum per_matrix which, const struct mg_matrices *w, int64_t at,
-			 double bytes)
-{
-	int32_t *mine = g->per[which] + at * MG_MATRICES;
-
-	for (size_t i = 0; i < w->n; i++)
-		if (mine[i] < 0)
-			mine[i] = put(g, bytes * w->elems[i]);
-}
-
-/* Those of the embedding and the head. */
-static struct mg_matrices ends_matrices(const struct mg_flow *f, size_t c)
-{
-	return (struct mg_matrices){.elems = {f->end_elems[c]}, .n = f->end_elems[c] > 0};
-}
-
-static void put_all_matrices(struct playing *g, enum per_matrix which, double bytes)
-{
-	for (size_t c = 0; c < g->f->n_chunks; c++) {
-		const struct mg_matrices last = ends_matrices(g->f, c);
-
-		for (int64_t i = 0; i < layers_of(&g->f->chunk[c]); i++)
-			put_matrices(g, which, &kind_of(g, c, i)->matrices, g->first[c] + i, bytes);
-		put_matrices(g, which, &last, g->layers + (int64_t)c, bytes);
-	}
-}
-
-static void drop_matrices(struct playing *g, enum per_matrix which)
-{
-	for (int64_t i = 0; i < (g->layers + (int64_t)g->f->n_chunks) * MG_MATRICES; i++)
-		drop(g, &g->per[which][i]);
-}
-
-static double bytes_of(const struct mg_flow *f, enum oom_mg_row_kind kind)
-{
-	double sum = 0;
-
-	for (size_t i = 0; i < f->rank.n_rows; i++)
-		sum += f->rank.row[i].kind == kind ? (double)f->rank.row[i].bytes : 0;
-	return sum;
-}
-
-/* A rank's part of an optimizer that is divided: of the matrices in a row the first ones, whole, until it has
- * what is its own (distrib_optimizer.py _build_model_gbuf_range: the buffer is cut, not each tensor). */
-static void put_part(struct playing *g, enum per_matrix which, double bytes)
-{
-	const struct mg_flow *f = g->f;
-	const double elems = (double)(f->rank.params + f->rank.expert_params), mine = elems / f->shards;
-	double left = mine;
-
-	for (size_t c = 0; elems > 0 && c < f->n_chunks; c++) {
-		for (int64_t i = 0; i <= layers_of(&f->chunk[c]); i++) {
-			const bool last = i == layers_of(&f->chunk[c]);
-			const struct mg_matrices w = last ? ends_matrices(f, c) :
-							    kind_of(g, c, i)->matrices;
-			const int64_t at = last ? g->layers + (int64_t)c : g->first[c] + i;
-
-			for (size_t k = 0; k < w.n && left > 0; k++) {
-				const double n = w.elems[k] < left ? w.elems[k] : left;
-
-				g->per[which][at * MG_MATRICES + (int64_t)k] = put(g, bytes * n / mine);
-				left -= n;
-			}
-		}
-	}
-}
-
-/* Weights as the model made them, then the buffers that they are copied into; master weights. */
-static void load(struct playing *g)
-{
-	const struct mg_flow *f = g->f;
-	const double elems = (double)(f->rank.params + f->rank.expert_params);
-
-	put_all_matrices(g, WEIGHT, f->flat_weights ? f->made_bytes :
-						      bytes_of(f, OOM_MG_ROW_WEIGHTS) / elems);
-	if (f->flat_weights)
-		come(g, OOM_MG_ROW_WEIGHTS);
-	come(g, OOM_MG_ROW_GRADS);
-	if (f->flat_weights)
-		drop_matrices(g, WEIGHT);
-	if (f->flat_states)
-		come(g, OOM_MG_ROW_MASTER);
-	else
-		put_part(g, MASTER, bytes_of(f, OOM_MG_ROW_MASTER));
-	come(g, OOM_MG_ROW_FIXED);
-}
-
-static void states(struct playing *g)
-{
-	const double moments = bytes_of(g->f, OOM_MG_ROW_OPTIMIZER);
-
-	if (g->f->flat_states) {
-		come(g, OOM_MG_ROW_OPTIMIZER);
-	} else if (!g->stepped) {
-		put_part(g, MOMENT, moments / 2);
-		put_part(g, MOMENT_2, moments / 2);
-	}
-	g->stepped = true;
+	play_drop(g, &out);
+	play_drop(g, kept);
+	low = play_put(g, 2 * g->f->plain_loss);
+	play_drop(g, &in);
+	play_drop(g, &low);
 }
 
 /* ---- passes, backward ---- */
@@ -333,9 +174,9 @@ static void backward(struct playing *g, size_t c, int64_t micro)
 		plain_loss_back(g, &end[1]);
 	else if (f->chunk[c].loss)
 		drop_all(g, 1, 1 + f->n_loss, end);
-	down = put(g, f->layer[f->chunk[c].moe > 0].hidden);    /* the gradient that comes in */
-	for (int64_t i = layers_of(&f->chunk[c]) - 1; i >= 0; i--) {
-		const struct mg_flow_layer *l = kind_of(g, c, i);
+	down = play_put(g, f->layer[f->chunk[c].moe > 0].hidden);    /* the gradient that comes in */
+	for (int64_t i = play_layers(&f->chunk[c]) - 1; i >= 0; i--) {
+		const struct mg_flow_layer *l = play_kind(g, c, i);
 		const bool part = checkpointed(f, i);
 		const struct mg_pieces *kept = part ? &l->kept : &l->again;
 		int32_t *mine = slots(g, micro, g->first[c] + i);
@@ -345,33 +186,33 @@ static void backward(struct playing *g, size_t c, int64_t micro)
 		int32_t wide, weights = stayed ? -1 : gather(g, kind);
 
 		put_all(g, &l->again, 0, n, again);
-		whole = put(g, l->gathered);    /* the gradient, gathered */
-		wide = put(g, l->wide);
-		drop(g, &whole);
+		whole = play_put(g, l->gathered);    /* the gradient, gathered */
+		wide = play_put(g, l->wide);
+		play_drop(g, &whole);
 		drop_all(g, l->again.mlp < n ? l->again.mlp : n, n, again);
 		drop_all(g, kept->mlp, kept->n, mine);
-		whole = put(g, l->gathered);
-		drop(g, &wide);
-		up = put(g, l->hidden);
-		drop(g, &whole);
-		drop(g, &down);
-		wide = put(g, l->attention);
+		whole = play_put(g, l->gathered);
+		play_drop(g, &wide);
+		up = play_put(g, l->hidden);
+		play_drop(g, &whole);
+		play_drop(g, &down);
+		wide = play_put(g, l->attention);
 		drop_all(g, 0, l->again.mlp < n ? l->again.mlp : n, again);
 		drop_all(g, 0, kept->mlp, mine);
-		drop(g, &wide);
+		play_drop(g, &wide);
 		if (f->grad_bytes > 0)
-			put_matrices(g, GRADIENT, &l->matrices, g->first[c] + i, f->grad_bytes);
+			oom_play_put(g, GRADIENT, &l->matrices, g->first[c] + i, f->grad_bytes);
 		if (!f->wrapped.stays)
 			reduce(g, kind);
-		drop(g, &weights);
-		drop(g, &end[MG_PIECES - 1]);
+		play_drop(g, &weights);
+		play_drop(g, &end[MG_PIECES - 1]);
 		down = up;
 	}
-	drop(g, &down);
-	drop(g, end);
-	last = ends_matrices(f, c);
+	play_drop(g, &down);
+	play_drop(g, end);
+	last = oom_play_ends(f, c);
 	if (f->grad_bytes > 0)
-		put_matrices(g, GRADIENT, &last, g->layers + (int64_t)c, f->grad_bytes);
+		oom_play_put(g, GRADIENT, &last, g->layers + (int64_t)c, f->grad_bytes);
 }
 
 /* ---- the step ---- */
@@ -383,24 +224,24 @@ static void optimizer_step(struct playing *g)
 
 	for (size_t i = 0; i < s->n; i++)
 		if (s->block[i].alone)
-			oom_free(g->r, put(g, s->block[i].bytes));
+			oom_free(g->r, play_put(g, s->block[i].bytes));
 	if (s->gradients_go)
-		drop_matrices(g, GRADIENT);
+		oom_play_drop_all(g, GRADIENT);
 	for (size_t i = 0; i < s->n; i++) {
 		stays[i] = -1;
 		if (s->block[i].per_matrix)
-			put_all_matrices(g, COPY, 4);
+			oom_play_put_all(g, COPY, 4);
 		else if (!s->block[i].alone)
-			stays[i] = put(g, s->block[i].bytes);
+			stays[i] = play_put(g, s->block[i].bytes);
 	}
-	drop_matrices(g, COPY);
-	come(g, OOM_MG_ROW_COPIES);
-	states(g);
+	oom_play_drop_all(g, COPY);
+	oom_play_come(g, OOM_MG_ROW_COPIES);
+	oom_play_states(g);
 	for (size_t i = 0; i < s->n; i++)
-		drop(g, &stays[i]);
+		play_drop(g, &stays[i]);
 	if (!g->f->grads_stay)
-		drop_matrices(g, GRADIENT);
-	drop(g, &g->rest);
+		oom_play_drop_all(g, GRADIENT);
+	play_drop(g, &g->rest);
 }
 
 /* With a pipeline layers are gathered once a step and reduced when the last backward is through
@@ -408,7 +249,7 @@ static void optimizer_step(struct playing *g)
 static void once(struct playing *g, void (*what)(struct playing *g, int kind))
 {
 	for (size_t c = 0; g->f->wrapped.stays && c < g->f->n_chunks; c++)
-		for (int64_t i = 0; i < layers_of(&g->f->chunk[c]); i++)
+		for (int64_t i = 0; i < play_layers(&g->f->chunk[c]); i++)
 			what(g, i >= g->f->chunk[c].dense);
 }
 
@@ -423,14 +264,14 @@ static void training_step(struct playing *g)
 	const int64_t v = (int64_t)g->f->n_chunks, group = o->group * v, total = g->micro * v;
 	int64_t back = 0;
 
-	go(g, OOM_MG_ROW_COPIES);
+	oom_play_go(g, OOM_MG_ROW_COPIES);
 	gather_root(g);
 	once(g, gather_once);
 	no_more(g);
 	for (int64_t fwd = 0; fwd < total && !g->r->failed; fwd++) {
-		come(g, OOM_MG_ROW_GATHERED);
+		oom_play_come(g, OOM_MG_ROW_GATHERED);
 		if (g->rest < 0)
-			g->rest = put(g, g->f->rest);
+			g->rest = play_put(g, g->f->rest);
 		forward(g, (size_t)(fwd % group / o->group), fwd / group * o->group + fwd % o->group);
 		if (fwd < o->warm)
 			continue;
@@ -464,7 +305,7 @@ enum oom_status oom_mg_play(const struct mg_flow *f, struct oom_player *p)
 	g.micro = micro_batches(f);
 	for (size_t c = 0; c < f->n_chunks; c++) {
 		g.first[c] = g.layers;
-		g.layers += layers_of(&f->chunk[c]);
+		g.layers += play_layers(&f->chunk[c]);
 	}
 	parts = g.layers + (int64_t)f->n_chunks;
 	if (g.micro > MOST_SLOTS / parts / MG_PIECES)
@@ -477,7 +318,7 @@ enum oom_status oom_mg_play(const struct mg_flow *f, struct oom_player *p)
 		g.per[i] = g.slot + parts * (g.micro * MG_PIECES + i * MG_MATRICES);
 	for (int i = 0; i < OOM_MG_ROWS; i++)
 		g.held[i] = -1;
-	load(&g);
+	oom_play_load(&g);
 	for (int step = 0; step < 2 && !g.r->failed; step++)
 		training_step(&g);
 	return OOM_OK;
