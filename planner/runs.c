@@ -1,11 +1,9 @@
 /* Pricing a runs file row by row.  Models are kept once read: runs files repeat them. */
 #include "oomplan/runs.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "calibrate/parts.h"
@@ -13,11 +11,9 @@
 #include "megatron_runs.h"
 #include "oomplan/gpu.h"
 #include "oomplan/ladder.h"
-#include "oomplan/lengths.h"
-#include "oomplan/rules.h"
 #include "oomplan/units.h"
 #include "run_errors.h"
-#include "run_versions.h"
+#include "run_plan.h"
 
 struct loaded {
 	char path[512];
@@ -91,87 +87,6 @@ static void find_model(const struct runs *r, const char *model, const char *id, 
 			return;
 	}
 	snprintf(out, 512, "%s", model ? model : "");
-}
-
-static enum oom_status plan_of(const struct oom_csv_row *row, struct oom_plan *p,
-			       struct oom_error *err)
-{
-	const char *framework = oom_csv_cell(row, "framework");
-
-	/* columns of their own say more */
-	if (framework && oom_run_versions(p, framework, err))
-		return OOM_ERR_INVALID;
-	for (size_t i = 0; i < row->n; i++) {
-		const struct oom_option *k = oom_knob_find(row->names[i]);
-		enum oom_status st;
-
-		if (!k || !*row->cells[i])
-			continue;
-		st = oom_plan_set(p, k, row->cells[i], err);
-		if (st)
-			return st;
-	}
-	oom_plan_settle(p);
-	/* a table has a column for a knob that only some of its rows use */
-	oom_plan_relax(p);
-	return OOM_OK;
-}
-
-static bool filled(const char *cell)
-{
-	return cell && *cell;
-}
-
-/* In place of one length those of a data set: the longest batch of `steps` of them, or of an epoch, is what
- * a run peaks at.  seq_len is then where samples are cut. */
-static enum oom_status take_lengths(const struct runs *r, const struct oom_csv_row *row, struct oom_plan *p,
-				    struct oom_error *err)
-{
-	const char *word = oom_csv_cell(row, "lengths"), *cut = oom_csv_cell(row, "seq_len"),
-		   *said = oom_csv_cell(row, "steps");
-	const double b = (double)p->micro_batch;
-	struct oom_lengths lengths = {0};
-	double steps = 0;
-	char path[512];
-	struct stat at;
-	int64_t longest;
-
-	if (!filled(word))
-		return OOM_OK;
-	if (filled(said)) {
-		char *end;
-
-		steps = strtod(said, &end);
-		if (*end || !(steps >= 1 && steps <= 1e12))
-			return oom_error_set(err, OOM_ERR_INVALID, "steps: \"%.40s\" is no number from 1 on",
-					     said);
-	}
-	snprintf(path, sizeof(path), "%s/%s", r->dir, word);
-	if (access(path, R_OK) == 0)
-		word = path;
-	/* rows are read unasked: no device, pipe or standard input */
-	if (!strcmp(word, "-") || (!stat(word, &at) && !S_ISREG(at.st_mode)))
-		return oom_error_set(err, OOM_ERR_INVALID, "lengths: \"%.80s\" is no plain file", word);
-	if (oom_lengths_read(&lengths, word, oom_csv_cell(row, "lengths_field"), err))
-		return OOM_ERR_INVALID;
-	if (!steps)
-		steps = fmax((double)lengths.total / b, 1);
-	longest = oom_lengths_report(&lengths, b, steps).batching[OOM_BATCH_LONGEST].worst_tokens;
-	oom_lengths_release(&lengths);
-	if (longest < 1)
-		longest = 1;
-	if (!filled(cut) || p->seq_len > longest)
-		p->seq_len = longest;
-	return OOM_OK;
-}
-
-/* A row's plan, its length taken from its lengths where it has such. */
-static enum oom_status plan_for(const struct runs *r, const struct oom_csv_row *row, struct oom_plan *p,
-				struct oom_error *err)
-{
-	const enum oom_status st = plan_of(row, p, err);
-
-	return st ? st : take_lengths(r, row, p, err);
 }
 
 static void write_header(struct runs *r, const struct oom_csv_row *row)
@@ -293,7 +208,7 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 	struct oom_plan p = oom_plan_default();
 	struct oom_eval e[2], *own;
 	char note[300];
-	enum oom_status st = plan_for(r, row, &p, why);
+	enum oom_status st = oom_run_plan(r->dir, row, &p, why);
 	uint64_t capacity = 0;
 	bool fits;
 
@@ -368,7 +283,7 @@ static enum oom_status hand_over(void *ctx, const struct oom_csv_row *row, struc
 	if (!m->model)
 		why = m->err;
 	else
-		plan_for(r, row, &plan, &why);
+		oom_run_plan(r->dir, row, &plan, &why);
 	return r->each(r->ctx,
 		       &(struct oom_run){.line = row->line,
 					 .name = oom_csv_cell(row, "model"),

@@ -15,33 +15,15 @@
  * Kuh and Welsch, Regression Diagnostics, 1980): beyond CONDITION, scales that move together become
  * one, bytes that move with another term stay at their default. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "parts.h"
+#include "stage.h"
 
 #define GIB 1073741824.0
 /* Belsley, Kuh and Welsch's limit of moderate to strong dependence. */
 #define CONDITION 30.0
 /* Less than this share of every run is none. */
 #define SOME 1e-3
-enum { SCALES = (1u << OOM_SCALES) - 1 };
-
-/* One regression: the runs that measured what it needs, and its columns. */
-struct stage {
-	struct oom_calibration *c;
-	struct oom_calibration_row **row;
-	size_t n;
-	enum oom_measure at;
-	bool base;              /* the one that shows the scales */
-	bool even;              /* W is one size for all runs */
-	unsigned column[OOM_TERMS];     /* a bit for every term in it */
-	size_t columns;
-	double *x, *y, *residual;
-	bool *outlier;
-	double usual[OOM_TERMS];        /* of bytes: what is predicted on average; NAN: unknown */
-	size_t *spent;                  /* columns fitted for each measure */
-};
 
 static double allocated(const struct oom_parts *p)
 {
@@ -348,7 +330,7 @@ static enum oom_status settle(struct stage *s, struct oom_fit *f, double *qualit
  * where the runs say clearly that it does, they are weighted so (Carroll and Ruppert,
  * Transformation and Weighting in Regression, 1988, chapter 3).  Six units of log-likelihood are clear: a
  * guess. */
-static enum oom_status fit(struct stage *s, unsigned terms, struct oom_error *err)
+enum oom_status oom_stage_fit(struct stage *s, unsigned terms, struct oom_error *err)
 {
 	const struct oom_calibration before = *s->c;
 	double even, share;
@@ -372,92 +354,5 @@ static enum oom_status fit(struct stage *s, unsigned terms, struct oom_error *er
 	}
 	if (!st && s->columns)
 		finish(s, &f);
-	return st;
-}
-
-/* ---- the stages ---- */
-
-static bool shows(const struct stage *s, const struct oom_calibration_row *r)
-{
-	if (!(r->measured[s->at] > 0))
-		return false;
-	if (s->base)
-		return true;
-	return r->measured[OOM_MEASURE_ALLOCATED] > 0 ||
-	       (s->at == OOM_MEASURE_USED && r->measured[OOM_MEASURE_RESERVED] > 0);
-}
-
-static bool gather(struct stage *s, struct oom_calibration_row *rows, size_t n)
-{
-	s->n = 0;
-	for (size_t i = 0; i < n; i++)
-		if (shows(s, &rows[i]))
-			s->row[s->n++] = &rows[i];
-	return s->n >= OOM_FEWEST;
-}
-
-/* Fragmentation is inside the scales: it adds nothing to them. */
-static void absorbed(struct oom_calibration *c, enum oom_measure base)
-{
-	struct oom_overhead *t = &c->term[OOM_TERM_FRAGMENTATION];
-
-	*t = (struct oom_overhead){.value = 1, .def = 1, .state = OOM_TERM_COLLINEAR,
-				   .with = SCALES, .from = base};
-	for (int k = 0; k < OOM_TERMS; k++)
-		c->cov[k][OOM_TERM_FRAGMENTATION] = c->cov[OOM_TERM_FRAGMENTATION][k] = 0;
-}
-
-static enum oom_status stages(struct stage *s, struct oom_calibration_row *rows, size_t n,
-			      struct oom_error *err)
-{
-	const unsigned bytes = 1u << OOM_TERM_CONTEXT | 1u << OOM_TERM_NCCL;
-	enum oom_measure base = OOM_MEASURE_ALLOCATED;
-	enum oom_status st;
-
-	s->base = true;
-	for (;; base++) {
-		s->at = base;
-		if (gather(s, rows, n))
-			break;
-		if (base == OOM_MEASURE_USED)
-			return oom_error_set(err, OOM_ERR_INVALID,
-					     "too few measurements (%zu): three of the same figure "
-					     "(allocated, reserved or nvidia-smi) are needed",
-					     n);
-	}
-	st = fit(s, base == OOM_MEASURE_USED ? SCALES | bytes : SCALES, err);
-	s->base = false;
-	if (!st && base != OOM_MEASURE_ALLOCATED)
-		absorbed(s->c, base);
-	s->at = OOM_MEASURE_RESERVED;
-	if (!st && base == OOM_MEASURE_ALLOCATED && gather(s, rows, n))
-		st = fit(s, 1u << OOM_TERM_FRAGMENTATION, err);
-	s->at = OOM_MEASURE_USED;
-	if (!st && base != OOM_MEASURE_USED && gather(s, rows, n))
-		st = fit(s, bytes, err);
-	return st;
-}
-
-enum oom_status oom_calibration_stages(struct oom_calibration *c, struct oom_calibration_row *rows,
-				       size_t n, size_t spent[OOM_MEASURES], struct oom_error *err)
-{
-	struct stage s = {.c = c, .spent = spent};
-	/* x, y and the residuals */
-	double *room = calloc(n + 1, (OOM_TERMS + 2) * sizeof(*room));
-	enum oom_status st = OOM_ERR_MEMORY;
-
-	s.row = calloc(n + 1, sizeof(struct oom_calibration_row *));
-	s.outlier = calloc(n + 1, sizeof(*s.outlier));
-	if (!room || !s.row || !s.outlier) {
-		oom_error_set(err, st, "out of host memory");
-	} else {
-		s.x = room;
-		s.y = room + n * OOM_TERMS;
-		s.residual = s.y + n;
-		st = stages(&s, rows, n, err);
-	}
-	free(s.outlier);
-	free(s.row);
-	free(room);
 	return st;
 }
