@@ -1,6 +1,7 @@
 /* Losses that take the head in: from the last hidden states to the loss without whole logits.  Each is
  * one row of the table below; families come to them by oom_fused_head alone. */
 #include "blocks.h"
+#include "fused_loss.h"
 #include "plan/pattern.h"
 #include "tape/round.h"
 
@@ -42,27 +43,19 @@ static void fused_chunk(struct oom_tape *t, struct oom_val x, struct oom_val w, 
 	oom_drop(t, lc);
 }
 
-/* A part of a head's work: rows (of a monomial, so that they follow the batch) of all tokens. */
-struct part {
-	uint16_t mono;
-	uint64_t rows;
-	bool many;              /* there is more than one */
-};
-
 typedef void chunk_fn(struct oom_tape *t, struct oom_val x, struct oom_val w, enum oom_dtype dt,
 		      uint16_t chunk, uint64_t n, uint64_t v, uint64_t d);
 
-/* Parts of --loss-chunk tokens, all tokens being `tokens`. */
-static struct part of_tokens(struct oom_tape *t, uint16_t tokens, uint64_t chunk)
+struct oom_head_part oom_part_of_tokens(struct oom_tape *t, uint16_t tokens, uint64_t chunk)
 {
 	const bool many = oom_cond_above(t, tokens, chunk);
 
-	return (struct part){many ? OOM_MONO_ONE : tokens, many ? chunk : 1, many};
+	return (struct oom_head_part){many ? OOM_MONO_ONE : tokens, many ? chunk : 1, many};
 }
 
 /* The head's weight as a kernel is handed it: get_output_embeddings().weight, which is the copy where
  * PEFT trains one (peft/utils/other.py ModulesToSaveWrapper.__getattr__). */
-static struct oom_val head_weight(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+struct oom_val oom_head_weight(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
 				  struct oom_val embed, const char *name)
 {
 	struct oom_val w = a->tie ? embed :
@@ -73,7 +66,7 @@ static struct oom_val head_weight(struct oom_tape *t, const struct oom_arch *a, 
 
 /* Head, loss and their gradients part by part, all in the forward; the input's are summed in `sum`. */
 static struct oom_val made_in_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
-				      struct oom_val embed, const char *name, struct part part,
+				      struct oom_val embed, const char *name, struct oom_head_part part,
 				      chunk_fn *run, enum oom_dtype sum)
 {
 	const uint64_t v = a->vocab, d = h.width;
@@ -86,7 +79,7 @@ static struct oom_val made_in_forward(struct oom_tape *t, const struct oom_arch 
 	t->vocab = v;
 	t->fused = true;
 	t->scope = name;
-	w = head_weight(t, a, h, embed, name);
+	w = oom_head_weight(t, a, h, embed, name);
 	rg = t->grad && (h.rg || w.rg);
 	if (rg) {
 		n = oom_node(t, OOM_NODE_GIVEN, "FusedLinearCE");
@@ -147,7 +140,7 @@ static struct oom_val liger(struct oom_tape *t, const struct oom_arch *a, struct
 	}
 	chunk = chunk < tokens ? chunk : tokens;
 	return made_in_forward(t, a, h, embed, name,
-			       (struct part){mono, mono == OOM_MONO_ONE ? chunk : 1, chunk < tokens},
+			       (struct oom_head_part){mono, mono == OOM_MONO_ONE ? chunk : 1, chunk < tokens},
 			       fused_chunk, (enum oom_dtype)h.dt);
 }
 
@@ -203,9 +196,9 @@ static struct oom_val tiled(struct oom_tape *t, const struct oom_arch *a, struct
 			    struct oom_val embed, const char *name)
 {
 	const uint64_t chunk = (uint64_t)t->plan->loss_chunk;
-	const struct part eighth = {oom_len_ceil(t, t->m_b, PARTS), 1, true};
+	const struct oom_head_part eighth = {oom_len_ceil(t, t->m_b, PARTS), 1, true};
 
-	return made_in_forward(t, a, h, embed, name, chunk ? of_tokens(t, h.mono, chunk) : eighth,
+	return made_in_forward(t, a, h, embed, name, chunk ? oom_part_of_tokens(t, h.mono, chunk) : eighth,
 			       plain_chunk, OOM_F32);
 }
 
@@ -223,7 +216,7 @@ static struct oom_val torchtune(struct oom_tape *t, const struct oom_arch *a, st
 	t->vocab = a->vocab;
 	t->fused = true;
 	t->scope = name;
-	w = head_weight(t, a, h, embed, name);
+	w = oom_head_weight(t, a, h, embed, name);
 	for (int i = 0; i < PARTS; i++) {
 		struct oom_val x = oom_op_slice(t, oom_keep(h), rows, d), logits, one;
 
@@ -260,7 +253,7 @@ static struct oom_val cut(struct oom_tape *t, const struct oom_arch *a, struct o
 	t->vocab = a->vocab;
 	t->fused = true;
 	t->scope = name;
-	w = head_weight(t, a, h, embed, name);
+	w = oom_head_weight(t, a, h, embed, name);
 	if (t->grad && (h.rg || w.rg)) {
 		n = oom_node(t, OOM_NODE_CUT, "LinearCrossEntropyFunction");
 		oom_node_edge(t, n, h);
@@ -297,101 +290,6 @@ static struct oom_val cut(struct oom_tape *t, const struct oom_arch *a, struct o
 	return loss;
 }
 
-/* ---- TRL: chunks that are computed again ---- */
-
-enum { TRL_CHUNK = 256 };
-
-/* The head as its user meets it: rows of a chunk times a monomial, V, width, a weight. */
-struct chunk {
-	uint16_t mono;
-	uint64_t rows, v, d;
-	struct oom_val w;
-};
-
-static struct oom_val of_chunk(struct oom_tape *t, const char *name, const struct chunk *c,
-			       uint64_t width)
-{
-	return oom_new(t, name, c->mono, (struct oom_dim){c->rows * width, NULL}, OOM_F32);
-}
-
-/* h.float() @ w.float().t(), log_softmax, nll_loss, argmax, entropy: logits and log-probabilities are
- * locals; their exponentials and the product come on top. */
-static void trl_chunk(struct oom_tape *t, const struct chunk *c)
-{
-	struct oom_val h = oom_none(), w = oom_none(), logits, lp, e, m;
-
-	h = of_chunk(t, "input chunk", c, c->d);
-	if (c->w.dt != OOM_F32)
-		w = oom_new(t, "weight in fp32", OOM_MONO_ONE,
-			    (struct oom_dim){c->v * c->d, "vocab_size * d_model"}, OOM_F32);
-	logits = of_chunk(t, "logits chunk", c, c->v);
-	oom_drop(t, w);
-	oom_drop(t, h);
-	if (t->arch->softcap_logits > 0) {      /* / cap, tanh, * cap: two of them at once */
-		lp = of_chunk(t, "logits chunk", c, c->v);
-		e = of_chunk(t, "logits chunk", c, c->v);
-		oom_drop(t, lp);
-		oom_drop(t, logits);
-		logits = e;
-	}
-	lp = of_chunk(t, "log_softmax", c, c->v);
-	e = of_chunk(t, "entropy", c, c->v);
-	m = of_chunk(t, "entropy", c, c->v);
-	oom_drop(t, m);
-	oom_drop(t, e);
-	oom_drop(t, lp);
-	oom_drop(t, logits);
-}
-
-/* TRL's chunked cross entropy (trl/trainer/sft_trainer.py _chunk, _chunked_cross_entropy_loss): tokens
- * sorted so that those with a label come first, then chunks of 256 (chunk_size) behind checkpoints.  The measured
- * runs compute it outside of autocast, and so does this; within it a 16-bit copy of the weight and of
- * its gradient would come on top. */
-static struct oom_val trl(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
-			  struct oom_val embed, const char *name)
-{
-	const uint16_t tokens = oom_len_minus(t, t->m_b, 1);
-	const uint64_t asked = (uint64_t)t->plan->loss_chunk;
-	const struct part part = of_tokens(t, tokens, asked ? asked : TRL_CHUNK);
-	struct chunk c = {.mono = part.mono,
-			  .rows = part.rows,
-			  .v = a->vocab,
-			  .d = h.width};
-	const struct oom_dim d = {c.d, h.text};
-	struct oom_val flat = oom_none(), sorted, order, loss;
-	int32_t n = -1;
-
-	t->vocab = a->vocab;
-	t->fused = true;
-	t->scope = name;
-	c.w = head_weight(t, a, h, embed, name);
-	if (oom_cond_above(t, t->m_b, 1))       /* hidden[..., :-1, :].reshape(-1, H) */
-		flat = oom_new(t, "flat hidden states", tokens, d, (enum oom_dtype)h.dt);
-	order = oom_new(t, "order of tokens", tokens, D(3), OOM_I64);
-	sorted = oom_new(t, "sorted hidden states", tokens, d, (enum oom_dtype)h.dt);
-	oom_drop(t, flat);
-	if (t->grad && (h.rg || c.w.rg)) {
-		n = oom_node(t, OOM_NODE_CHUNKED, "chunked loss");
-		oom_node_edge(t, n, h);
-		oom_node_edge(t, n, c.w);
-		oom_node_save(t, n, sorted);
-		oom_node_save(t, n, order);
-		if (n >= 0) {
-			t->nodes[n].aux_mono = c.mono;
-			t->nodes[n].aux_width = c.rows * c.v;
-		}
-	}
-	oom_tape_product(t, h, c.d, c.v);
-	for (int i = 0; i < (part.many ? 2 : 1); i++)
-		trl_chunk(t, &c);
-	loss = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);
-	loss = n >= 0 ? oom_node_out(t, n, 0, loss) : loss;
-	oom_drop(t, order);
-	oom_drop(t, sorted);
-	oom_done(t, h);
-	return loss;
-}
-
 /* ---- the table ---- */
 
 /* Behind each word of --loss that takes the head in; the others work on logits. */
@@ -401,7 +299,7 @@ static const struct {
 	bool evaluates;         /* evaluations take it too */
 } taking_in[] = {
 	[OOM_LOSS_FUSED] = {liger, false},
-	[OOM_LOSS_CHUNKED_NLL] = {trl, true},
+	[OOM_LOSS_CHUNKED_NLL] = {oom_chunked_nll, true},
 	[OOM_LOSS_CUT] = {cut, true},
 	[OOM_LOSS_CHUNKED] = {torchtune, true},
 	[OOM_LOSS_TILED] = {tiled, false},
