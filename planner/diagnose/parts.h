@@ -38,6 +38,8 @@ struct oom_trigger_index {
 	uint8_t shift[65536];
 	uint16_t first[256], next[OOM_TRIGGERS_MAX + 1];
 };
+extern const struct oom_trigger oom_triggers[];        /* words.c */
+extern const size_t oom_n_triggers;
 void oom_trigger_index_init(struct oom_trigger_index *index);
 /* The trigger that matches at this place, or NULL.  left: bytes from at to the end. */
 const struct oom_trigger *oom_trigger_at(const struct oom_trigger_index *index, const char *at,
@@ -60,6 +62,16 @@ extern const struct oom_phase_rule oom_phase_of_compiling[], oom_phase_of_format
 	oom_phase_of_placing[], oom_phase_of_inferring[], oom_phase_of_forward[],
 	oom_phase_of_driver[], oom_phase_of_requester[], oom_phase_of_words[], oom_phase_of_script[], oom_phase_of_prose[];
 
+/* traceback.c: the frames before a message. */
+struct oom_span {
+	const char *from, *to;
+};
+bool oom_traceback(const char *begin, const char *at, const char *end, struct oom_span *s);
+/* Leaves out what lies outside of an optimizer's closure. */
+void oom_traceback_inside_closure(struct oom_span *s);
+/* The lines that ran, copied into buf. */
+struct oom_span oom_traceback_executed(const struct oom_span *s, char *buf, size_t size);
+
 /* What a line of a log is doing, by the verb it begins with: "Loading weights", "Capturing CUDA graphs". over: it
  * says that this is done. */
 enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *over);
@@ -79,6 +91,8 @@ bool oom_phase_by_workers(struct oom_crash *c, const char *at, const char *end);
 
 /* Finds needle in [begin, end); NULL when absent. */
 const char *oom_text_find(const char *begin, const char *end, const char *needle);
+/* The last one of them. */
+const char *oom_text_last(const char *begin, const char *end, const char *needle);
 const char *oom_line_begin(const char *begin, const char *at);
 const char *oom_line_end(const char *at, const char *end);
 /* Takes escape sequences and control characters out of text, which has room for a final NUL; a
@@ -101,6 +115,9 @@ const char *oom_number_follows(struct oom_crash *c, enum oom_crash_number k, con
 /* "1.00 GiB word": the number ends where word begins. */
 void oom_number_precedes(struct oom_crash *c, enum oom_crash_number k, const char *begin,
 			 const char *end, const char *word);
+/* The bytes of an array whose shape and type TensorFlow, or NumPy, printed. */
+void oom_number_of_tf_shape(struct oom_crash *c, const char *at, const char *end);
+void oom_number_of_numpy_shape(struct oom_crash *c, const char *at, const char *end);
 void oom_gpu_index(struct oom_crash *c, const char *begin, const char *end);
 
 /* Where a reader looks: the excerpt, the message, and what follows it in one line. */

@@ -48,125 +48,9 @@ static bool by_word(struct oom_crash *c, const struct oom_phase_rule *rules, con
 
 /* ---- the traceback ---- */
 
-struct span {
-	const char *from, *to;
-};
-
-static const char *last(const char *from, const char *to, const char *word)
-{
-	const char *found = NULL;
-
-	for (const char *p = from; (p = oom_text_find(p, to, word)); p++)
-		found = p;
-	return found;
-}
-
-/* A headline right behind a frame or a line of code stands in the middle of another traceback:
- * two processes write at once. */
-static bool interleaved(const char *begin, const char *head)
-{
-	const char *line;
-
-	while (head > begin && head[-1] != '\n')
-		head--;
-	if (head == begin)
-		return false;
-	for (line = head - 1; line > begin && line[-1] != '\n';)
-		line--;
-	return head - line > 4 && !memcmp(line, "  ", 2) && line[2] != '\n';
-}
-
-/* The traceback whose last line the message is: behind its headline, or the whole excerpt where
- * that was cut off.  IPython prints a banner with the class's name first: the message it
- * triggers on stands before its frames. */
-static bool traceback(const char *begin, const char *at, const char *end, struct span *s)
-{
-	static const char *const heads[] = {"Traceback (most recent call last)",
-					    "Stack (most recent call last)"};
-	static const char *const marks[] = {"File \"",	   ".py in ",	 ".py:",
-					    ".py\", line", "backward()", "step()",
-					    ".to(",	   ".cuda(",	 ".forward(",
-					    "= F.",	   "return F.",	 "torch.nn.functional."};
-
-	s->to = oom_line_end(at, end);
-	if (oom_text_find(at, s->to, heads[0])) {
-		s->from = at;
-		s->to = end;
-		return true;
-	}
-	for (size_t i = 0; i < COUNT(heads); i++) {
-		s->from = last(begin, at, heads[i]);
-		if (s->from && !interleaved(begin, s->from))
-			return true;
-		if (s->from)
-			break;
-	}
-	s->from = at - begin > 6000 ? at - 6000 : begin;
-	for (size_t i = 0; i < COUNT(marks); i++)
-		if (oom_text_find(s->from, at, marks[i]))
-			return true;
-	/* a debugger, and ranks that print as they die, show the message first */
-	if (oom_text_find(s->to, end, "\n  File \"") || oom_text_find(s->to, end, heads[0])) {
-		s->from = s->to;
-		s->to = end;
-		return true;
-	}
-	/* a line of code without its frame */
-	return oom_text_find(s->from, at, "\n    ") ||
-	       (at - s->from > 4 && !memcmp(s->from, "    ", 4));
-}
-
-/* A closure is called from inside the optimizer's step and holds the forward and backward passes:
- * what lies outside it says nothing (Lightning, L-BFGS). */
-static void inside_closure(struct span *s)
-{
-	static const char *const calls[] = {"= closure()", "self.closure(", "in closure",
-					    "in _wrap_closure"};
-
-	for (size_t i = 0; i < COUNT(calls); i++) {
-		const char *p = last(s->from, s->to, calls[i]);
-
-		if (p)
-			s->from = p + strlen(calls[i]);
-	}
-}
-
-/* Rich and IPython print the lines around the one that runs, and an arrow at that one: the others
- * are not frames.  Copies what counts into buf. */
-static struct span executed(const struct span *s, char *buf, size_t size)
-{
-	const bool arrows = oom_text_find(s->from, s->to, "\xe2\x9d\xb1") ||
-			    oom_text_find(s->from, s->to, "-> ") ||
-			    oom_text_find(s->from, s->to, "> ");
-	char *out = buf;
-
-	for (const char *p = s->from; p < s->to;) {
-		const char *stop = oom_line_end(p, s->to), *q = p;
-		size_t n = (size_t)(stop - p) + (stop < s->to);
-
-		bool arrow = false;
-
-		for (; q < stop && (*q == ' ' || *q == '\t' || (unsigned char)*q >= 0x80); q++)
-			arrow |= stop - q > 2 && !memcmp(q, "\xe2\x9d\xb1", 3);
-		/* a line that begins with its number and has no arrow; what PyTorch's C++ warns of is no frame */
-		if (!oom_text_find(p, stop, "] Warning: ") && !(arrows && !arrow && q < stop && *q >= '0' && *q <= '9') &&
-		    n <= size - (size_t)(out - buf))
-			for (size_t i = 0; i < n; i++)
-				*out++ = p[i] == '\\' ? '/' : p[i];   /* Windows' paths */
-		p = stop < s->to ? stop + 1 : stop;
-		/* a function's name that a narrow page put on the next line */
-		if (out - buf > 5 && !memcmp(out - 5, ", in\n", 5)) {
-			out[-1] = ' ';
-			while (p < s->to && *p == ' ')
-				p++;
-		}
-	}
-	return (struct span){buf, out};
-}
-
 /* A traceback with nothing but the program's own top level: the failing statement made or moved
  * a tensor itself. XLA hides its frames, and such a statement runs a whole program. */
-static bool top_level(const struct oom_crash *c, const struct span *s)
+static bool top_level(const struct oom_crash *c, const struct oom_span *s)
 {
 	size_t frames = 0;
 
@@ -181,9 +65,9 @@ static bool top_level(const struct oom_crash *c, const struct span *s)
 }
 
 /* The function of the innermost frame, where frames are Python's own. */
-static bool innermost_is(const struct span *s, const char *name)
+static bool innermost_is(const struct oom_span *s, const char *name)
 {
-	const char *p = last(s->from, s->to, "File \""), *stop = p ? oom_line_end(p, s->to) : NULL;
+	const char *p = oom_text_last(s->from, s->to, "File \""), *stop = p ? oom_line_end(p, s->to) : NULL;
 
 	p = p ? oom_text_find(p, stop, ", in ") : NULL;
 	return p && stop - p >= 5 + (ptrdiff_t)strlen(name) && !memcmp(p + 5, name, strlen(name));
@@ -201,7 +85,7 @@ static bool keeps_nothing(const struct oom_crash *c)
 }
 
 /* A forward pass inside it is training's, whatever the library of the model also does. */
-static bool in_training(const struct span *s)
+static bool in_training(const struct oom_span *s)
 {
 	const struct oom_phase_rule *const rule = meets(oom_phase_of_driver, s->from, s->to);
 
@@ -210,7 +94,7 @@ static bool in_training(const struct span *s)
 }
 
 /* A program that somebody shows, not the frames of one: its lines are what it does in turn. */
-static bool is_script(const struct oom_crash *c, const struct span *s)
+static bool is_script(const struct oom_crash *c, const struct oom_span *s)
 {
 	return !c->traceback && (oom_text_find(s->from, s->to, "\nimport ") || oom_text_find(s->from, s->to, "\nfrom ") ||
 				 !strncmp(s->from, "import ", 7) || !strncmp(s->from, "from ", 5));
@@ -219,12 +103,12 @@ static bool is_script(const struct oom_crash *c, const struct span *s)
 static bool by_frames(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	char buf[32 << 10];
-	struct span s;
+	struct oom_span s;
 
-	if (!traceback(begin, at, end, &s) || is_script(c, &s))
+	if (!oom_traceback(begin, at, end, &s) || is_script(c, &s))
 		return false;
-	inside_closure(&s);
-	s = executed(&s, buf, sizeof(buf));
+	oom_traceback_inside_closure(&s);
+	s = oom_traceback_executed(&s, buf, sizeof(buf));
 	if ((!oom_text_find(s.from, s.to, "torchinductor_") &&
 	     by_word(c, oom_phase_of_compiling, s.from, s.to, 0.9)) ||
 	    by_word(c, oom_phase_of_frame, s.from, s.to, 0.9))
@@ -425,13 +309,13 @@ static bool trains(const struct oom_crash *c, const char *begin, const char *at,
 	static const char *const losses[] = {"cross_entropy", "criterion(", "loss_fn", "compute_loss", "nn/modules/loss.py",
 					     "/losses/", "/loss.py", "loss_func", "checkpoint.py"};
 	char buf[32 << 10];
-	struct span s;
+	struct oom_span s;
 	struct oom_crash said = *c;
 
 	if (oom_program_of(c)->activity == OOM_ACTIVITY_TRAINS)
 		return true;
-	if (ends_traceback(c) && traceback(begin, at, end, &s)) {
-		s = executed(&s, buf, sizeof(buf));
+	if (ends_traceback(c) && oom_traceback(begin, at, end, &s)) {
+		s = oom_traceback_executed(&s, buf, sizeof(buf));
 		if (in_training(&s) || meets(oom_phase_of_driver, s.from, s.to))
 			return true;
 		for (size_t i = 0; i < COUNT(losses); i++)

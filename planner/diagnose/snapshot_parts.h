@@ -29,4 +29,46 @@ const struct oom_told *oom_frames_tell(const struct oom_pickle *p, struct oom_to
 /* "models/gpt2.py:12 in forward": the last two parts of the path. */
 void oom_frame_where(const struct oom_pickle *p, const node *frame, char *out, size_t size);
 
+/* ---- blocks by address: snapshot_blocks.c ---- */
+
+struct oom_block {
+	uint64_t addr, size;
+	const node *frames;
+	bool used, live, recorded, grad;
+	uint8_t held;                   /* of the timeline: enum oom_held */
+};
+struct oom_blocks {
+	struct oom_block *slot;
+	size_t mask, live;
+	uint64_t bytes;
+};
+bool oom_blocks_init(struct oom_blocks *m, size_t most);
+struct oom_block *oom_blocks_at(struct oom_blocks *m, uint64_t addr);
+void oom_blocks_remove(struct oom_blocks *m, struct oom_block *b);
+void oom_blocks_put(struct oom_blocks *m, struct oom_block *b, uint64_t size, const node *frames);
+
+/* ---- the trace of one device ---- */
+
+struct oom_event {
+	enum { OOM_EVENT_ALLOC, OOM_EVENT_FREE, OOM_EVENT_OOM, OOM_EVENT_OTHER } kind;
+	uint64_t addr, size;
+	const node *frames;
+	bool grad;                      /* of an allocation: zero_grad() frees it */
+};
+struct oom_snapshot_reader {
+	const struct oom_pickle *p;
+	struct oom_told *told;
+	struct oom_event *event;
+	size_t n_events;
+	const node *segments;
+	int64_t device;
+	struct oom_snapshot out;
+};
+/* What a block is for. */
+enum oom_held oom_block_held(struct oom_snapshot_reader *r, const struct oom_block *b);
+/* Fills r->out from a device's segments and its trace, which may be NULL. */
+enum oom_status oom_snapshot_device(struct oom_snapshot_reader *r, const node *trace, struct oom_error *err);
+/* snapshot_shares.c: who holds what, by the frame that asked. False: out of host memory. */
+bool oom_snapshot_summarise(struct oom_snapshot_reader *r, const struct oom_blocks *m);
+
 #endif

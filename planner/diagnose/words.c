@@ -1,11 +1,10 @@
-/* The words that may open an out-of-memory message, and how a log is searched for them.
+/* The words that may open an out-of-memory message; triggers.c finds them in a log.
  *
  * Wordings: c10/cuda/CUDACachingAllocator.cpp of every release since 1.0 (the sentence changed in
  * 1.4, 1.10, 2.1, 2.2, 2.5 and 2.9), HIP's and XPU's copies of it, aten/mps,
  * c10/core/impl/alloc_cpu.cpp, THC, XLA, TensorFlow's BFC allocator, vLLM's KV-cache check, the
  * kernel's, Slurm's and Kubernetes' kill lines. */
 #include <assert.h>
-#include <string.h>
 
 #include "parts.h"
 
@@ -24,7 +23,7 @@ static const char *const advice[] = {"encounter ", "encountering ", "get ", "avo
 	{.needle = needle_, .framework = framework_, .format = format_, .strength = __VA_ARGS__}
 
 /* Longer words first where one begins another. */
-static const struct oom_trigger triggers[] = {
+const struct oom_trigger oom_triggers[] = {
 	/* one buffer above what the device allows, whatever is free */
 	SAYS("can NOT allocate memory block", "torch-xpu", "xpu", 3),
 	SAYS("maximum allowed buffer size", "mlx", "mlx-buffer-limit", 3),
@@ -286,120 +285,5 @@ static const struct oom_trigger triggers[] = {
 	SAYS("Killed", "host", "bare-killed", 1, .alone = true),
 	SAYS("zsh: killed ", "host", "bare-killed", 1),
 };
-
-enum { COUNT = sizeof(triggers) / sizeof(triggers[0]) };
-
-static bool begins(const char *at, size_t left, const char *word)
-{
-	return left >= strlen(word) && !memcmp(at, word, strlen(word));
-}
-
-static bool ends(const char *begin, const char *at, const char *word)
-{
-	const size_t n = strlen(word);
-
-	return (size_t)(at - begin) >= n && !memcmp(at - n, word, n);
-}
-
-static bool any_begins(const char *const *words, const char *at, size_t left)
-{
-	for (; words && *words; words++)
-		if (begins(at, left, *words))
-			return true;
-	return false;
-}
-
-static bool any_ends(const char *const *words, const char *begin, const char *at)
-{
-	for (; words && *words; words++)
-		if (ends(begin, at, *words))
-			return true;
-	return false;
-}
-
-static bool reaches(const char *word, int reach, const char *begin, const char *at, size_t left)
-{
-	const size_t span = (size_t)(reach < 0 ? -reach : reach);
-
-	if (reach > 0)
-		return oom_text_find(at, at + (left < span ? left : span), word) != NULL;
-	return oom_text_find(reach && (size_t)(at - begin) > span ? at - span : begin, at, word) != NULL;
-}
-
-/* The shell's bare word: "Killed", "[1]  Killed", "Killed: 9". */
-static bool stands_alone(const char *begin, const char *at, size_t n, size_t left)
-{
-	return !((at > begin && at[-1] != '\n' && at[-1] != ' ' && at[-1] != ']') ||
-		 (left > n && at[n] != '\n' && at[n] != '\r' && at[n] != ' ' && !begins(at + n, left - n, ": 9")));
-}
-
-static bool followed_by(const char *value, const char *at, size_t left)
-{
-	size_t blanks = 0;
-
-	while (blanks < left && (at[blanks] == ' ' || at[blanks] == '\t'))
-		blanks++;
-	return begins(at + blanks, left - blanks, value) &&
-	       !(left - blanks > strlen(value) && at[blanks + strlen(value)] >= '0' && at[blanks + strlen(value)] <= '9');
-}
-
-/* The same words in another sense: n bytes at "at", left of them to the end. */
-static bool other_meaning(const struct oom_trigger *t, const char *at, size_t left, size_t n, const char *begin)
-{
-	return any_begins(t->not_before, at + n, left - n) || any_ends(t->not_after, begin, at) ||
-	       (t->alone && !stands_alone(begin, at, n, left)) ||
-	       (t->value && !followed_by(t->value, at + n, left - n)) ||
-	       (t->needs.word && !reaches(t->needs.word, t->needs.reach, begin, at, left)) ||
-	       (t->unless.word && reaches(t->unless.word, t->unless.reach, begin, at, left));
-}
-
-/* Of the first four bytes: every needle has OOM_TRIGGER_MIN. */
-static uint8_t first_hash(const char *needle)
-{
-	uint32_t four;
-
-	memcpy(&four, needle, sizeof(four));
-	return (uint8_t)(four * UINT32_C(0x9e3779b1) >> 24);
-}
-
-const struct oom_trigger *oom_trigger_at(const struct oom_trigger_index *index, const char *at,
-					 size_t left, const char *begin)
-{
-	if (left < OOM_TRIGGER_MIN)
-		return NULL;
-	for (size_t i = index->first[first_hash(at)]; i; i = index->next[i]) {
-		const struct oom_trigger *const t = &triggers[i - 1];
-		const size_t n = strlen(t->needle);
-
-		if (left >= n && !memcmp(at, t->needle, n) &&
-		    !other_meaning(t, at, left, n, begin))
-			return t;
-	}
-	return NULL;
-}
-
-/* Wu and Manber's shifts (A fast algorithm for multi-pattern searching, 1994) over the first
- * OOM_TRIGGER_MIN bytes of every needle, by the three bytes a window ends in: how far its end
- * may move on; 0: a needle may begin here. */
-void oom_trigger_index_init(struct oom_trigger_index *index)
-{
-	uint8_t *const shift = index->shift;
-
-	static_assert(COUNT <= OOM_TRIGGERS_MAX, "a chain has a place for every word");
-	memset(index, 0, sizeof(*index));
-	memset(shift, OOM_TRIGGER_MIN - 2, sizeof(index->shift));
-	/* from the last: a chain has the order of the table */
-	for (size_t i = COUNT; i > 0; i--) {
-		uint16_t *const first = &index->first[first_hash(triggers[i - 1].needle)];
-
-		index->next[i] = *first;
-		*first = (uint16_t)i;
-	}
-	for (size_t i = 0; i < COUNT; i++)
-		for (int j = 2; j < OOM_TRIGGER_MIN; j++) {
-			uint8_t *s = &shift[oom_trigger_hash(triggers[i].needle + j)];
-
-			if (*s > OOM_TRIGGER_MIN - 1 - j)
-				*s = (uint8_t)(OOM_TRIGGER_MIN - 1 - j);
-		}
-}
+const size_t oom_n_triggers = sizeof(oom_triggers) / sizeof(oom_triggers[0]);
+static_assert(sizeof(oom_triggers) / sizeof(oom_triggers[0]) <= OOM_TRIGGERS_MAX, "a chain has a place for every word");

@@ -1,0 +1,86 @@
+/* Requests that are printed as a shape and a type: their bytes. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "parts.h"
+
+/* TensorFlow: shape[25088,4096] and type float */
+void oom_number_of_tf_shape(struct oom_crash *c, const char *at, const char *end)
+{
+	static const struct {
+		const char *name;
+		int bytes;
+	} types[] = {{"float", 4}, {"double", 8}, {"half", 2},	{"bfloat16", 2}, {"int32", 4},
+		     {"int64", 8}, {"int8", 1},	  {"uint8", 1}, {"bool", 1},	 {"complex64", 8}};
+	const char *p = oom_text_find(at, end, "shape["), *type, *shape;
+	double n = 1;
+
+	/* TensorFlow 1 said "of shape [1,2]" in one of its kernels */
+	p = p ? p : oom_text_find(at, end, "shape [");
+	shape = p;
+	if (!p)
+		return;
+	for (p += p[5] == ' ' ? 7 : 6; p < end && *p != ']';) {
+		char *stop;
+		const double d = strtod(p, &stop);
+
+		if (stop == p)
+			return;
+		n *= d;
+		p = *stop == ',' ? stop + 1 : stop;
+	}
+	type = oom_text_find(p, end, "type ");
+	for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++)
+		if (!strncmp(type + 5, types[i].name, strlen(types[i].name)) &&
+		    n * types[i].bytes < 9e18) {
+			char text[40];
+
+			snprintf(text, sizeof(text), "%.*s %s",
+				 (int)(p + 1 - shape < 30 ? p + 1 - shape : 30), shape,
+				 types[i].name);
+			oom_number_put(c, OOM_CRASH_TRIED, (uint64_t)(n * types[i].bytes), text,
+			    text + strlen(text));
+			return;
+		}
+}
+
+/* NumPy before it printed sizes: "array with shape (9681, 9681) and data type float64" */
+void oom_number_of_numpy_shape(struct oom_crash *c, const char *at, const char *end)
+{
+	static const struct {
+		const char *name;
+		int bytes;
+	} types[] = {{"float64", 8},   {"float32", 4},	  {"float16", 2}, {"int64", 8},
+		     {"int32", 4},     {"int16", 2},	  {"int8", 1},	  {"uint8", 1},
+		     {"uint16", 2},    {"uint32", 4},	  {"uint64", 8},  {"bool", 1},
+		     {"complex64", 8}, {"complex128", 16}};
+	const char *p = oom_text_find(at, end, "shape ("), *shape = p, *type;
+	double n = 1;
+
+	if (!p)
+		return;
+	for (p += 7; p < end && *p != ')';) {
+		char *stop;
+		const double d = strtod(p, &stop);
+
+		if (stop == p)
+			return;
+		n *= d;
+		p = stop + (*stop == ',');
+		p += *p == ' ';
+	}
+	type = oom_text_find(p, end, "data type ");
+	for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++) {
+		const size_t w = strlen(types[i].name);
+		char text[64];
+
+		if (strncmp(type + 10, types[i].name, w) ||
+		    (type[10 + w] >= '0' && type[10 + w] <= '9') || !(n * types[i].bytes < 9e18))
+			continue;
+		snprintf(text, sizeof(text), "shape%.*s %s",
+			 (int)(p + 1 - shape - 6 < 22 ? p + 1 - shape - 6 : 22), shape + 6,
+			 types[i].name);
+		oom_number_put(c, OOM_CRASH_TRIED, (uint64_t)(n * types[i].bytes), text, text + strlen(text));
+		return;
+	}
+}
