@@ -121,6 +121,51 @@ void oom_compare_text(const struct oom_job *job, const struct oom_target *t,
 		oom_report_to_run(job, t, &m->asked.plan, &m->search.best.plan);
 }
 
+/* The row that the request was. */
+static void request_json(struct oom_json *j, const struct oom_comparison *m)
+{
+	if (m->matched) {
+		oom_json_object(j, "request");
+		oom_json_text(j, "scope", m->scope);
+		oom_json_text(j, "row", m->row);
+		oom_json_text(j, "kind", m->kind);
+		oom_json_text(j, "formula", m->formula);
+		oom_json_text(j, "numbers", m->numbers);
+		oom_json_uint(j, "other_rows", m->also);
+		oom_json_int(j, "micro_batch",
+			     m->micro_batch ? m->micro_batch : m->asked.plan.micro_batch);
+		oom_json_end(j);
+	} else {
+		oom_json_null(j, "request");
+	}
+}
+
+/* The cheapest plan that would have fitted, by what it changes. */
+static void cheapest_json(struct oom_json *j, const struct oom_comparison *m)
+{
+	if (m->searched && m->search.found) {
+		const struct oom_candidate *b = &m->search.best;
+
+		oom_json_object(j, "cheapest");
+		oom_json_uint(j, "used_bytes", b->used_bytes);
+		oom_json_text(j, "class", oom_class_str(b->cls));
+		oom_json_object(j, "changes");
+		for (size_t i = 0; oom_knob_at(i); i++) {
+			const struct oom_option *k = oom_knob_at(i);
+			char was[OOM_VALUE_SIZE], is[OOM_VALUE_SIZE];
+
+			oom_plan_get(&m->asked.plan, k, was, sizeof(was));
+			oom_plan_get(&b->plan, k, is, sizeof(is));
+			if (strcmp(was, is))
+				oom_json_text(j, k->column, is);
+		}
+		oom_json_end(j);
+		oom_json_end(j);
+	} else {
+		oom_json_null(j, "cheapest");
+	}
+}
+
 void oom_compare_json(struct oom_json *j, const struct oom_comparison *m, const struct oom_patch *patch)
 {
 	oom_json_object(j, "predicted");
@@ -147,41 +192,8 @@ void oom_compare_json(struct oom_json *j, const struct oom_comparison *m, const 
 		oom_json_bool(j, "fits", m->asked.fits_gpu);
 	else
 		oom_json_null(j, "fits");
-	if (m->matched) {
-		oom_json_object(j, "request");
-		oom_json_text(j, "scope", m->scope);
-		oom_json_text(j, "row", m->row);
-		oom_json_text(j, "kind", m->kind);
-		oom_json_text(j, "formula", m->formula);
-		oom_json_text(j, "numbers", m->numbers);
-		oom_json_uint(j, "other_rows", m->also);
-		oom_json_int(j, "micro_batch",
-			     m->micro_batch ? m->micro_batch : m->asked.plan.micro_batch);
-		oom_json_end(j);
-	} else {
-		oom_json_null(j, "request");
-	}
-	if (m->searched && m->search.found) {
-		const struct oom_candidate *b = &m->search.best;
-
-		oom_json_object(j, "cheapest");
-		oom_json_uint(j, "used_bytes", b->used_bytes);
-		oom_json_text(j, "class", oom_class_str(b->cls));
-		oom_json_object(j, "changes");
-		for (size_t i = 0; oom_knob_at(i); i++) {
-			const struct oom_option *k = oom_knob_at(i);
-			char was[OOM_VALUE_SIZE], is[OOM_VALUE_SIZE];
-
-			oom_plan_get(&m->asked.plan, k, was, sizeof(was));
-			oom_plan_get(&b->plan, k, is, sizeof(is));
-			if (strcmp(was, is))
-				oom_json_text(j, k->column, is);
-		}
-		oom_json_end(j);
-		oom_json_end(j);
-	} else {
-		oom_json_null(j, "cheapest");
-	}
+	request_json(j, m);
+	cheapest_json(j, m);
 	if (patch)
 		oom_json_text(j, "patch", patch->diff.text);
 	else

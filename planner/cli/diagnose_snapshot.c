@@ -178,6 +178,57 @@ static void text(const struct oom_snapshot *s, const struct oom_eval *e)
 
 /* ---- JSON ---- */
 
+/* What each device held at most. */
+static void devices_json(struct oom_json *j, const struct oom_snapshot *s)
+{
+	oom_json_array(j, "device_peaks");
+	for (size_t i = 0; i < s->n_each; i++) {
+		oom_json_object(j, NULL);
+		oom_json_int(j, "device", s->each[i].device);
+		oom_json_uint(j, "peak_bytes", s->each[i].peak_bytes);
+		oom_json_bool(j, "oom", s->each[i].oom);
+		oom_json_end(j);
+	}
+	oom_json_end(j);
+}
+
+/* Who held the peak, and the timeline. */
+static void lists_json(struct oom_json *j, const struct oom_snapshot *s)
+{
+	oom_json_array(j, "frames");
+	for (size_t i = 0; i < s->n_frames; i++) {
+		oom_json_object(j, NULL);
+		oom_json_text(j, "where", s->frame[i].where);
+		oom_json_text(j, "held", oom_held_column(s->frame[i].held));
+		oom_json_uint(j, "bytes", s->frame[i].bytes);
+		oom_json_uint(j, "blocks", s->frame[i].blocks);
+		oom_json_end(j);
+	}
+	oom_json_end(j);
+	oom_json_array(j, "timeline");
+	for (size_t i = 0; i < s->n_points; i++) {
+		oom_json_object(j, NULL);
+		oom_json_uint(j, "event", s->point[i].event);
+		oom_json_uint(j, "bytes", s->point[i].bytes);
+		oom_json_end(j);
+	}
+	oom_json_end(j);
+}
+
+/* The request that was refused. */
+static void refusal_json(struct oom_json *j, const struct oom_snapshot *s)
+{
+	if (s->oom) {
+		oom_json_object(j, "oom");
+		oom_json_uint(j, "event", s->oom_event);
+		oom_json_uint(j, "tried_bytes", s->oom_tried_bytes);
+		oom_json_uint(j, "free_bytes", s->oom_free_bytes);
+		oom_json_end(j);
+	} else {
+		oom_json_null(j, "oom");
+	}
+}
+
 static void json(const struct oom_snapshot *s, const struct oom_eval *e)
 {
 	struct oom_json j = {.out = stdout};
@@ -187,15 +238,7 @@ static void json(const struct oom_snapshot *s, const struct oom_eval *e)
 	oom_json_text(&j, "schema", "oomplan-snapshot/1");
 	oom_json_int(&j, "device", s->device);
 	oom_json_uint(&j, "devices", s->n_devices);
-	oom_json_array(&j, "device_peaks");
-	for (size_t i = 0; i < s->n_each; i++) {
-		oom_json_object(&j, NULL);
-		oom_json_int(&j, "device", s->each[i].device);
-		oom_json_uint(&j, "peak_bytes", s->each[i].peak_bytes);
-		oom_json_bool(&j, "oom", s->each[i].oom);
-		oom_json_end(&j);
-	}
-	oom_json_end(&j);
+	devices_json(&j, s);
 	oom_json_uint(&j, "events", s->n_events);
 	oom_json_uint(&j, "peak_bytes", s->peak_bytes);
 	oom_json_uint(&j, "peak_event", s->peak_event);
@@ -204,24 +247,7 @@ static void json(const struct oom_snapshot *s, const struct oom_eval *e)
 	for (int h = 0; h < OOM_HELD_KINDS; h++)
 		oom_json_uint(&j, oom_held_column((enum oom_held)h), s->held[h]);
 	oom_json_end(&j);
-	oom_json_array(&j, "frames");
-	for (size_t i = 0; i < s->n_frames; i++) {
-		oom_json_object(&j, NULL);
-		oom_json_text(&j, "where", s->frame[i].where);
-		oom_json_text(&j, "held", oom_held_column(s->frame[i].held));
-		oom_json_uint(&j, "bytes", s->frame[i].bytes);
-		oom_json_uint(&j, "blocks", s->frame[i].blocks);
-		oom_json_end(&j);
-	}
-	oom_json_end(&j);
-	oom_json_array(&j, "timeline");
-	for (size_t i = 0; i < s->n_points; i++) {
-		oom_json_object(&j, NULL);
-		oom_json_uint(&j, "event", s->point[i].event);
-		oom_json_uint(&j, "bytes", s->point[i].bytes);
-		oom_json_end(&j);
-	}
-	oom_json_end(&j);
+	lists_json(&j, s);
 	oom_phases_read(s, &r);
 	oom_phases_json(&j, &r, e);
 	oom_json_uint(&j, "other_frames_bytes", s->other_frame_bytes);
@@ -232,15 +258,7 @@ static void json(const struct oom_snapshot *s, const struct oom_eval *e)
 	oom_json_uint(&j, "largest_idle_bytes", s->largest_idle_bytes);
 	oom_json_uint(&j, "segments", s->n_segments);
 	oom_json_bool(&j, "expandable", s->expandable);
-	if (s->oom) {
-		oom_json_object(&j, "oom");
-		oom_json_uint(&j, "event", s->oom_event);
-		oom_json_uint(&j, "tried_bytes", s->oom_tried_bytes);
-		oom_json_uint(&j, "free_bytes", s->oom_free_bytes);
-		oom_json_end(&j);
-	} else {
-		oom_json_null(&j, "oom");
-	}
+	refusal_json(&j, s);
 	if (e) {
 		oom_json_object(&j, "predicted");
 		oom_json_uint(&j, "overall_peak_bytes", e->overall_peak);

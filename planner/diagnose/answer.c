@@ -79,79 +79,80 @@ static size_t numbers(const struct oom_crash *c, char *out, size_t n, size_t siz
 	return n;
 }
 
-static void sentence(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+/* The host's memory, or the part of it that processes share. */
+static size_t of_host(const struct oom_crash *c, enum oom_cause cause, const char *when, char *out, size_t size)
+{
+	const bool named = *oom_program_of(c)->name;
+	const char *const who = oom_program_of(c)->title;
+	size_t n;
+
+	if (cause == OOM_CAUSE_SHM)
+		return put(out, 0, size, named ? "Shared memory (/dev/shm)%s ran out, not the GPU's (%s)" :
+						 "Shared memory (/dev/shm)%s ran out, not the GPU's", when, who);
+	n = put(out, 0, size, named ? "The host's memory ran out, not the GPU's%s (%s)" : "The host's memory ran out, not the GPU's%s", when, who);
+	if (c->known[OOM_CRASH_TRIED] || !c->known[OOM_CRASH_TOTAL] || !c->known[OOM_CRASH_ALLOCATED])
+		return numbers(c, out, n, size);
+	return put(out, n, size, ": %s of %s were in use", c->text[OOM_CRASH_ALLOCATED], c->text[OOM_CRASH_TOTAL]);
+}
+
+/* How it ran out, behind who and when; NULL: device or host memory, plainly. */
+static const char *const ran_out[OOM_CAUSES] = {
+	[OOM_CAUSE_KV_CACHE] = "%s has too little room for its KV cache%s",
+	[OOM_CAUSE_OTHER_PROCESS] = "%s found the memory taken by others%s",
+	[OOM_CAUSE_BUFFER_LIMIT] = "%s asked for one buffer larger than the device allows, however much is free%s",
+	[OOM_CAUSE_FRACTION_CAP] = "%s met a limit that was set, not the end of the memory%s",
+	[OOM_CAUSE_WATERMARK_CAP] = "%s met a limit that was set, not the end of the memory%s",
+	[OOM_CAUSE_FRAGMENTATION] = "%s had enough memory, but in pieces too small%s",
+};
+
+/* Of the device's memory, with what the cause says about its numbers. */
+static size_t of_device(const struct oom_crash *c, enum oom_cause cause, const char *when, char *out, size_t size)
 {
 	char text[3][64];
+	const char *const tried = printed(c, OOM_CRASH_TRIED, text[0], sizeof(text[0])),
+		   *const most = printed(c, OOM_CRASH_ALLOWED, text[1], sizeof(text[1])),
+		   *const left = printed(c, OOM_CRASH_FREE, text[2], sizeof(text[2]));
+	const char *const plain = oom_runtime_is(c, OOM_RUNTIME_HOST) ? "%s ran out of host memory%s" : "%s ran out of device memory%s";
+	size_t n = put(out, 0, size, ran_out[cause] ? ran_out[cause] : plain, oom_program_of(c)->title, when);
+
+	if (cause == OOM_CAUSE_KV_CACHE && tried && left)
+		return put(out, n, size, ": %s are needed, %s are left", tried, left);
+	if (cause == OOM_CAUSE_BUFFER_LIMIT) {
+		n = tried ? put(out, n, size, ": %s%s", tried, "") : n;
+		return most ? put(out, n, size, "%s at most %s", tried ? "," : ":", most) : n;
+	}
+	n = numbers(c, out, n, size);
+	if (most && (cause == OOM_CAUSE_FRACTION_CAP || cause == OOM_CAUSE_WATERMARK_CAP))
+		n = put(out, n, size, "; %s are allowed%s", most, "");
+	return n;
+}
+
+static void sentence(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	char text[2][64];
 	const char *who = oom_program_of(c)->title, *when = c->part == OOM_PART_TRACE ? " while the model was traced for export" : during[c->phase],
 		   *tried = printed(c, OOM_CRASH_TRIED, text[0], sizeof(text[0])),
-		   *most = printed(c, OOM_CRASH_ALLOWED, text[1], sizeof(text[1])),
-		   *left = printed(c, OOM_CRASH_FREE, text[2], sizeof(text[2]));
+		   *left = printed(c, OOM_CRASH_FREE, text[1], sizeof(text[1]));
 	char *const out = a->happened;
 	const size_t size = sizeof(a->happened);
-	size_t n = 0;
+	size_t n;
 
 	if (oom_format_of(c)->ran_out_of) {
-		n = put(out, n, size, "%s %s", who, oom_format_of(c)->ran_out_of);
+		n = put(out, 0, size, "%s %s", who, oom_format_of(c)->ran_out_of);
 		put(out, n, size, "%s.%s", when, "");
 		return;
 	}
 	if (oom_format_of(c)->share && tried && left) {
-		n = put(out, n, size, "%s was told to take more of the card than is free%s", who, when);
+		n = put(out, 0, size, "%s was told to take more of the card than is free%s", who, when);
 		put(out, n, size, ": %s are asked for, %s are free.", tried, left);
 		return;
 	}
-	switch (cause) {
-	case OOM_CAUSE_NOT_OOM:
-		n = put(out, n, size, "This is no shortage of memory: %s%s", c->cause[0].evidence, "");
-		break;
-	case OOM_CAUSE_HOST_RAM:
-		n = put(out, n, size, *oom_program_of(c)->name ? "The host's memory ran out, not the GPU's%s (%s)" :
-								 "The host's memory ran out, not the GPU's%s", when, who);
-		if (tried || !c->known[OOM_CRASH_TOTAL] || !c->known[OOM_CRASH_ALLOCATED])
-			n = numbers(c, out, n, size);
-		else
-			n = put(out, n, size, ": %s of %s were in use", c->text[OOM_CRASH_ALLOCATED],
-				c->text[OOM_CRASH_TOTAL]);
-		break;
-	case OOM_CAUSE_SHM:
-		n = put(out, n, size, *oom_program_of(c)->name ? "Shared memory (/dev/shm)%s ran out, not the GPU's (%s)" :
-								 "Shared memory (/dev/shm)%s ran out, not the GPU's", when, who);
-		break;
-	case OOM_CAUSE_KV_CACHE:
-		n = put(out, n, size, "%s has too little room for its KV cache%s", who, when);
-		if (tried && left)
-			n = put(out, n, size, ": %s are needed, %s are left", tried, left);
-		else
-			n = numbers(c, out, n, size);
-		break;
-	case OOM_CAUSE_OTHER_PROCESS:
-		n = put(out, n, size, "%s found the memory taken by others%s", who, when);
-		n = numbers(c, out, n, size);
-		break;
-	case OOM_CAUSE_BUFFER_LIMIT:
-		n = put(out, n, size, "%s asked for one buffer larger than the device allows, however much is free%s", who, when);
-		if (tried)
-			n = put(out, n, size, ": %s%s", tried, "");
-		if (most)
-			n = put(out, n, size, "%s at most %s", tried ? "," : ":", most);
-		break;
-	case OOM_CAUSE_FRACTION_CAP:
-	case OOM_CAUSE_WATERMARK_CAP:
-		n = put(out, n, size, "%s met a limit that was set, not the end of the memory%s", who, when);
-		n = numbers(c, out, n, size);
-		if (most)
-			n = put(out, n, size, "; %s are allowed%s", most, "");
-		break;
-	case OOM_CAUSE_FRAGMENTATION:
-		n = put(out, n, size, "%s had enough memory, but in pieces too small%s", who, when);
-		n = numbers(c, out, n, size);
-		break;
-	default:
-		n = put(out, n, size, oom_runtime_is(c, OOM_RUNTIME_HOST) ? "%s ran out of host memory%s" : "%s ran out of device memory%s",
-			who, when);
-		n = numbers(c, out, n, size);
-		break;
-	}
+	if (cause == OOM_CAUSE_NOT_OOM)
+		n = put(out, 0, size, "This is no shortage of memory: %s%s", c->cause[0].evidence, "");
+	else if (cause == OOM_CAUSE_HOST_RAM || cause == OOM_CAUSE_SHM)
+		n = of_host(c, cause, when, out, size);
+	else
+		n = of_device(c, cause, when, out, size);
 	put(out, n, size, ".%s%s", "", "");
 	/* a name keeps its small letter, as llama.cpp does; a phrase does not */
 	if (*out >= 'a' && *out <= 'z' && strchr(who, ' '))

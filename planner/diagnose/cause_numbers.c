@@ -164,6 +164,49 @@ static void stranded(struct oom_crash *c)
  * texts show beside PyTorch's own (NCCL's and cuBLAS' buffers of a node of eight, some 5 GiB). */
 static const uint64_t OTHERS = 12 * (UINT64_C(1) << 30);
 
+/* One process is listed, and nothing says what this one holds: it may be either. */
+static bool one_listed(struct oom_crash *c)
+{
+	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL), left = num(c, OOM_CRASH_FREE),
+		       listed = c->n_processes ? c->process[0].bytes : 0;
+	const bool rest = total > left + listed + GIB / 2;
+	char why[160];
+
+	if (!c->known[OOM_CRASH_FREE] || left >= tried || c->known[OOM_CRASH_PROCESS] || c->known[OOM_CRASH_ALLOCATED] ||
+	    c->n_processes != 1)
+		return false;
+	/* a desktop's few MiB fill no card: what is not listed does */
+	if (listed < (total - left) / 4) {
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.75, "the request exceeds what is free; the processes that are listed hold little of the rest");
+		return true;
+	}
+	snprintf(why, sizeof(why), "a process of that number holds %.2f GiB; the message does not say that it is this one",
+		 (double)listed / (double)GIB);
+	oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, rest ? 0.55 : 0.45, why);
+	oom_cause_say(c, OOM_CAUSE_TOO_LARGE, rest ? 0.45 : 0.55, "the request exceeds what is free");
+	return true;
+}
+
+/* The request against what the card has and what this process holds. */
+static void too_large(struct oom_crash *c, uint64_t held)
+{
+	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL), left = num(c, OOM_CRASH_FREE);
+
+	/* a sentence cut off before it says who holds the rest */
+	if (total && left < tried && c->known[OOM_CRASH_FREE] && !held && !c->known[OOM_CRASH_ALLOCATED] && !c->n_processes &&
+	    !c->known[OOM_CRASH_PROCESS])
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.75, "the request exceeds what is free; the text does not say who holds the rest");
+	else if (total && left < tried && c->known[OOM_CRASH_FREE])
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.88, "the request exceeds what is free and stranded");
+	else if (total && held + tried > total)
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.88, "what this process holds and the request exceed the card together");
+	else if (total && held + tried > total - total / 10)
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.8, "what this process holds and the request fill the card");
+	else
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.7,
+			      "one request was refused; the text does not say how much was free");
+}
+
 void oom_causes_of_card(struct oom_crash *c)
 {
 	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL),
@@ -207,35 +250,8 @@ void oom_causes_of_card(struct oom_crash *c)
 		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, 0.85, why);
 	}
 	stranded(c);
-	/* one process is listed, and nothing says what this one holds: it may be either */
-	if (c->known[OOM_CRASH_FREE] && left < tried && !c->known[OOM_CRASH_PROCESS] && !c->known[OOM_CRASH_ALLOCATED] && c->n_processes == 1) {
-		const bool rest = total > left + c->process[0].bytes + GIB / 2;
-
-		/* a desktop's few MiB fill no card: what is not listed does */
-		if (c->process[0].bytes < (total - left) / 4) {
-			oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.75, "the request exceeds what is free; the processes that are listed hold little of the rest");
-			return;
-		}
-
-		snprintf(why, sizeof(why), "a process of that number holds %.2f GiB; the message does not say that it is this one",
-			 (double)c->process[0].bytes / (double)GIB);
-		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, rest ? 0.55 : 0.45, why);
-		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, rest ? 0.45 : 0.55, "the request exceeds what is free");
-		return;
-	}
-	/* a sentence cut off before it says who holds the rest */
-	if (total && left < tried && c->known[OOM_CRASH_FREE] && !held && !c->known[OOM_CRASH_ALLOCATED] && !c->n_processes &&
-	    !c->known[OOM_CRASH_PROCESS])
-		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.75, "the request exceeds what is free; the text does not say who holds the rest");
-	else if (total && left < tried && c->known[OOM_CRASH_FREE])
-		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.88, "the request exceeds what is free and stranded");
-	else if (total && held + tried > total)
-		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.88, "what this process holds and the request exceed the card together");
-	else if (total && held + tried > total - total / 10)
-		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.8, "what this process holds and the request fill the card");
-	else
-		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.7,
-			      "one request was refused; the text does not say how much was free");
+	if (!one_listed(c))
+		too_large(c, held);
 }
 
 void oom_causes_of_watermark(struct oom_crash *c)
