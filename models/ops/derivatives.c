@@ -111,20 +111,25 @@ static void mul(struct oom_tape *t, struct oom_node *n, struct grad *g)
 			g[i] = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, n->gperm[0]);
 }
 
+/* div_tensor_other_grad comes first: -grad * ((self / other) / other), whose terms live until the product is
+ * made, the quotients in the type that both promote to. */
 static void div(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
-	if (oom_needs_grad(n, 0))
-		g[0] = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, n->gperm[0]);
-	if (oom_needs_grad(n, 1)) {                     /* -grad * ((self / other) / other) */
-		int32_t neg = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, false).sto;
-		int32_t q = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, false).sto;
-		int32_t qq = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, false).sto;
+	const struct oom_val self = {.dt = n->edge[0].dt}, other = {.dt = n->edge[1].dt};
+	const enum oom_dtype wide = oom_promote(self, other);
 
-		oom_unref(t, q);
-		g[1] = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, false);
-		oom_unref(t, neg);
-		oom_unref(t, qq);
+	if (oom_needs_grad(n, 1)) {
+		int32_t term[3];
+
+		for (int i = 0; i < 3; i++)
+			term[i] = oom_grad_fresh(t, n->name, n->mono, n->width, i < 2 ? wide : n->dt,
+						 false).sto;
+		g[1] = oom_grad_fresh(t, n->name, n->mono, n->width, wide, false);
+		for (int i = 0; i < 3; i++)
+			oom_unref(t, term[i]);
 	}
+	if (oom_needs_grad(n, 0))
+		g[0] = oom_grad_fresh(t, n->name, n->mono, n->width, wide, n->gperm[0]);
 }
 
 /* CopySlices (torch/csrc/autograd/functions/tensor.cpp): the whole gradient is copied, the part
@@ -220,8 +225,8 @@ static void add(struct oom_tape *t, struct oom_node *n, struct grad *g)
 
 static void sub(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
-	if (oom_needs_grad(n, 1))
-		g[1] = oom_grad_for_edge(t, n, 1, n->dt);
+	if (oom_needs_grad(n, 1))                       /* neg, which validate_outputs sums where b was broadcast */
+		g[1] = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, false);
 	if (oom_needs_grad(n, 0))
 		g[0] = oom_grad_shared(t, n);
 }

@@ -156,14 +156,14 @@ struct oom_val oom_op_sub(struct oom_tape *t, struct oom_val a, struct oom_val b
 	return binary(t, OOM_NODE_SUB, "sub", a, b, false, false, oom_promote(a, b));
 }
 
-/* The maxima, and the differences from them, whose exponentials are made in place, are temporaries of logsumexp
- * (aten/src/ATen/native/ReduceOps.cpp logsumexp_out_impl). */
+/* The maxima, and the differences from them, whose exponentials are made in place, are temporaries of logsumexp;
+ * the sum of these is the result (aten/src/ATen/native/ReduceOps.cpp logsumexp_out_impl). */
 struct oom_val oom_op_log_add(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
 	const bool rg = oom_wants_grad(t, a) || oom_wants_grad(t, b);
 	const struct oom_dim both = {2 * a.width, NULL};
 	const enum oom_dtype dt = oom_promote(a, b);
-	struct oom_val stack, maxima, y;
+	struct oom_val stack, maxima, above, y;
 	int32_t n = -1;
 
 	if (rg) {
@@ -172,19 +172,20 @@ struct oom_val oom_op_log_add(struct oom_tape *t, struct oom_val a, struct oom_v
 		oom_node_edge(t, n, b);
 	}
 	stack = oom_new(t, "stack", a.mono, both, dt);
+	oom_done(t, b);                         /* the list of both is stack's alone */
+	oom_done(t, a);
 	if (rg)
 		oom_node_save(t, n, stack);
 	maxima = oom_new(t, "amax", a.mono, (struct oom_dim){a.width, a.text}, dt);
-	oom_scratch(t, "sub", a.mono, both.n, dt);
+	above = oom_new(t, "sub", a.mono, both, dt);
 	y = oom_new(t, "logsumexp", a.mono, (struct oom_dim){a.width, a.text}, dt);
+	oom_drop(t, above);
 	oom_drop(t, maxima);
 	oom_drop(t, stack);
 	if (rg) {
 		oom_node_save(t, n, y);
 		y = oom_node_out(t, n, 0, y);
 	}
-	oom_done(t, a);
-	oom_done(t, b);
 	return y;
 }
 
@@ -203,6 +204,10 @@ struct oom_val oom_op_div(struct oom_tape *t, struct oom_val a, struct oom_val b
 
 struct oom_val oom_op_div_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
+	if (!oom_wants_grad(t, a) && !oom_wants_grad(t, b)) {
+		oom_done(t, b);
+		return a;
+	}
 	/* the dividend is needed as it was: it is cloned, and the quotient has its type */
 	return binary(t, OOM_NODE_DIV, "div_", a, b, oom_wants_grad(t, b), true,
 		      (enum oom_dtype)a.dt);

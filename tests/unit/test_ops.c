@@ -91,6 +91,97 @@ CASE(div_sum, 64)
 }
 CASE(div_constant, 64) { return oom_op_div(t, x, constant(t, t->m_bs, 1)); }
 
+/* ---- differences, quotients in place, sums of logarithms ---- */
+
+CASE(sub, 64) { return oom_op_sub(t, x, tape_in(t, 64)); }
+CASE(sub_same, 64) { return oom_op_sub(t, oom_keep(x), x); }
+CASE(sub_weight, 64) { return oom_op_sub(t, x, weight(t, 64)); }
+CASE(div_weight, 64) { return oom_op_div(t, x, weight(t, 64)); }
+CASE(div_in_place, 64)
+{
+	struct oom_val y = oom_op_unary(t, OOM_GELU, x);
+	struct oom_val sum = oom_op_sum(t, oom_keep(y), y.mono, D(1));
+
+	return oom_op_div_inplace(t, y, sum);
+}
+CASE(div_in_place_of_types, 64)
+{
+	struct oom_val y = oom_op_unary(t, OOM_GELU, x);
+	struct oom_val sum = oom_op_sum(t, oom_op_cast(t, oom_keep(y), OOM_F32), y.mono, D(1));
+
+	return oom_op_div_inplace(t, y, sum);
+}
+CASE(log_add, 64) { return oom_op_log_add(t, x, tape_in(t, 64)); }
+CASE(log_add_shifted, 64)
+{
+	x = oom_op_unary(t, OOM_ADD_SCALAR, x);
+	return oom_op_log_add(t, x, oom_op_unary(t, OOM_ADD_SCALAR, tape_in(t, 64)));
+}
+CASE(at_least, 64) { return oom_op_at_least(t, x); }
+/* kl_div(a, b, log_target=True): exp(b) * (b - a) */
+CASE(divergence, 64)
+{
+	const struct oom_val a = oom_op_log_softmax(t, x), b = oom_op_log_softmax(t, tape_in(t, 64));
+	struct oom_val y = oom_op_unary(t, OOM_EXP, oom_keep(b));
+
+	y = oom_op_mul(t, y, oom_op_sub(t, oom_keep(b), oom_keep(a)));
+	oom_drop(t, a);
+	oom_drop(t, b);
+	return y;
+}
+CASE(dropout_in_place, 64) { return oom_op_dropout_inplace(t, oom_op_unary(t, OOM_SILU, x), 0.1); }
+CASE(dropout_residual, 64)
+{
+	struct oom_val y = oom_op_dropout(t, oom_op_unary(t, OOM_SILU, oom_keep(x)), 0.1);
+
+	return oom_op_add(t, x, y);
+}
+
+/* ---- chains ---- */
+
+CASE(gate, 64)
+{
+	const struct oom_dim half[2] = {D(32), D(32)};
+	struct oom_val p[2];
+
+	oom_op_split(t, x, 2, half, p);
+	const struct oom_val names[2] = {oom_share(t, p[0]), oom_share(t, p[1])};
+
+	x = oom_op_mul(t, oom_op_unary(t, OOM_GELU, p[0]), p[1]);
+	oom_drop(t, names[0]);
+	oom_drop(t, names[1]);
+	return x;
+}
+CASE(swish_by_hand, 64)
+{
+	struct oom_val y = oom_op_unary(t, OOM_SCALE, oom_keep(x));
+
+	return oom_op_mul(t, x, oom_op_unary(t, OOM_SIGMOID, y));
+}
+/* h is bound anew, which drops what it was; the product saves what it multiplies */
+CASE(rms_by_hand, 64)
+{
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const struct oom_val w = weight(t, 64);
+	struct oom_val h = oom_op_cast(t, x, OOM_F32);
+	struct oom_val r = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, oom_keep(h)), h.mono, D(1));
+
+	r = oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, r));
+	h = oom_op_mul(t, h, r);
+	const struct oom_val name = oom_share(t, h);
+
+	h = oom_op_mul(t, w, oom_op_cast(t, h, dt));
+	oom_drop(t, name);
+	return h;
+}
+CASE(normalised, 64)
+{
+	struct oom_val d = oom_op_sub(t, oom_keep(x), oom_op_mean(t, oom_keep(x), x.mono, D(1)));
+	struct oom_val r = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, x), x.mono, D(1));
+
+	return oom_op_div(t, d, oom_op_unary(t, OOM_SQRT, oom_op_unary(t, OOM_ADD_SCALAR, r)));
+}
+
 /* ---- types ---- */
 
 CASE(to_fp32, 64) { return oom_op_cast(t, x, OOM_F32); }

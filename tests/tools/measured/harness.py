@@ -111,6 +111,12 @@ class Tracker(fakecuda.Tracker):
         super()._on_death(key, bid)
 
 
+# aten/src/ATen/native/ReduceOps.cpp, logsumexp_out_impl: the maxima, and the differences from them, in whose place the
+# exponentials are made
+fakecuda.PHANTOMS["aten::logsumexp"] = lambda args, kwargs, outs: [
+    t.numel() * t.element_size() for t in (outs, args[0])]
+
+
 class Env:
     """What a case runs with."""
 

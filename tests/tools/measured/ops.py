@@ -118,6 +118,96 @@ def div_constant(e, x):
     return x / e.const(lambda: torch.empty(e.b, e.s, 1, dtype=e.dt))
 
 
+# ---- differences, quotients in place, sums of logarithms
+@case(64)
+def sub(e, x):
+    return x - e.x(64)
+
+
+@case(64)
+def sub_same(e, x):
+    return x - x
+
+
+@case(64)
+def sub_weight(e, x):
+    return x - e.p(64)
+
+
+@case(64)
+def div_weight(e, x):
+    return x / e.p(64)
+
+
+@case(64, trains=("all",))
+def div_in_place(e, x):
+    y = F.gelu(x)
+    y /= y.sum(-1, keepdim=True)
+    return y
+
+
+@case(64, trains=("all",), precisions=("bf16",))
+def div_in_place_of_types(e, x):
+    y = F.gelu(x)
+    y /= y.float().sum(-1, keepdim=True)
+    return y
+
+
+@case(64, trains=("all", "inputs"))
+def log_add(e, x):
+    return torch.logsumexp(torch.stack([x, e.x(64)]), 0)
+
+
+@case(64, trains=("all",))
+def log_add_shifted(e, x):
+    return torch.logsumexp(torch.stack([x + 1.0, e.x(64) + 2.0]), 0)
+
+
+@case(64, trains=("all",))
+def at_least(e, x):
+    return torch.maximum(x, torch.tensor(1e-6, dtype=x.dtype))
+
+
+@case(64)
+def divergence(e, x):
+    a, b = F.log_softmax(x, -1), F.log_softmax(e.x(64), -1)
+    return F.kl_div(a, b, reduction="none", log_target=True)
+
+
+@case(64)
+def dropout_in_place(e, x):
+    return F.dropout(F.silu(x), 0.1, e.train, inplace=True)
+
+
+@case(64)
+def dropout_residual(e, x):
+    return x + F.dropout(F.silu(x), 0.1, e.train)
+
+
+# ---- chains in which one's result is another's only reader
+@case(64)
+def gate(e, x):
+    a, b = x.chunk(2, -1)
+    return F.gelu(a) * b
+
+
+@case(64)
+def swish_by_hand(e, x):
+    return x * torch.sigmoid(1.702 * x)
+
+
+@case(64)
+def rms_by_hand(e, x):
+    h = x.float()
+    h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)
+    return e.p(64) * h.to(x.dtype)
+
+
+@case(64)
+def normalised(e, x):
+    return (x - x.mean(-1, keepdim=True)) / (x.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt()
+
+
 # ---- types
 @case(64)
 def to_fp32(e, x):
