@@ -91,6 +91,8 @@ OOM_API const char *oom_keys_kind_hint(const struct oom_keys *keys);
  *                          files and the defaults above may use either.
  *   architectures.TASK     class name for base, causal-lm, masked-lm, seq2seq, seq-cls, image-cls,
  *                          speech-seq2seq, image-text
+ *   as                     of a type whose code lies in its models' repositories: the type of transformers
+ *                          whose layers it has; only.KEY: as long as the config has that value
  *   sub_configs.SUB        model type of the sub config SUB; "" when it has none, and then
  *                          defaults.SUB.* are its defaults always */
 OOM_API enum oom_status oom_keys_defaults(struct oom_keys *out, const char *model_type,

@@ -188,6 +188,10 @@ struct oom_family {
 
 extern const struct oom_family *const oom_families[];   /* NULL-terminated; families.c */
 const struct oom_family *oom_family_find(const char *model_type);
+/* The family of a type whose code lies in its models' repositories, by the type's row of
+ * data/remote_types.jsonl; model_type becomes the type of transformers whose layers it has, unless the
+ * family knows it by its own name.  NULL: the row is none of those. */
+const struct oom_family *oom_family_remote(const struct oom_keys *row, char model_type[64]);
 /* Reads the config as family f reads it: a->type, the rows, the rest. */
 void oom_family_parse(const struct oom_family *f, struct oom_arch *a);
 /* Emits f's step. */

@@ -1,4 +1,5 @@
 /* The registry of families, and what is done with any of them. */
+#include <stdio.h>
 #include <string.h>
 
 #include "blocks/decoder.h"
@@ -30,6 +31,17 @@ const struct oom_family *oom_family_find(const char *model_type)
 		if (type_of(oom_families[i]->types, model_type))
 			return oom_families[i];
 	return NULL;
+}
+
+const struct oom_family *oom_family_remote(const struct oom_keys *row, char model_type[64])
+{
+	const struct oom_key *as = oom_keys_find(row, "as");
+	const struct oom_family *f = as && as->type == OOM_KEY_STRING ? oom_family_find(as->string) :
+									NULL;
+
+	if (f && !type_of(f->inner_types, model_type))
+		snprintf(model_type, 64, "%s", as->string);
+	return f;
 }
 
 const struct oom_family_info *oom_family_at(size_t i)

@@ -76,6 +76,45 @@ enum oom_status oom_model_load_defaults(struct oom_model *m, struct oom_error *e
 	return OOM_OK;
 }
 
+/* Whether the config says what the row of a remote type asks of it ("only"). */
+static bool row_holds(const struct oom_model *m)
+{
+	char path[160];
+
+	for (size_t i = 0; i < m->defaults.n; i++) {
+		const struct oom_key *only = &m->defaults.items[i], *k;
+
+		if (strncmp(only->path, "only.", 5))
+			continue;
+		snprintf(path, sizeof(path), "%s%s", m->prefix, only->path + 5);
+		k = oom_keys_find(m->keys, path);
+		if (k && (k->type != only->type || k->number != only->number))
+			return false;
+	}
+	return true;
+}
+
+/* A type whose code lies in its models' repositories, and was read. */
+static void find_remote(struct oom_model *m)
+{
+	struct oom_arch *a = &m->arch;
+
+	if (!oom_keys_find(&m->defaults, "as"))
+		return;
+	if (row_holds(m))
+		a->family = oom_family_remote(&m->defaults, a->model_type);
+	if (!a->family) {
+		oom_keys_release(&m->defaults);
+		return;
+	}
+	a->approximate = true;
+	snprintf(m->note, sizeof(m->note),
+		 "model type \"%s\": its code lies in its models' own repositories. Parameters are "
+		 "counted as that code makes them, activations as transformers' own %s runs "
+		 "(estimated).",
+		 m->type, oom_keys_find(&m->defaults, "as")->string);
+}
+
 enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *keys,
 			      struct oom_error *err)
 {
@@ -88,6 +127,8 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 	st = find_type(m, err);
 	if (!st)
 		st = oom_model_load_defaults(m, err);
+	if (!st && !m->arch.family)
+		find_remote(m);
 	if (!st && !m->arch.family)
 		st = oom_model_choose_structure(m, err);
 	if (st) {

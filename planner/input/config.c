@@ -6,22 +6,17 @@
  * allocation. */
 #include "oomplan/config.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <cjson/cJSON.h>
 
 #include "config_json.h"
-#include "../../data/embedded.h"
-#include "input/open.h"
 #include "json_check.h"
 
-#define MAX_TEXT_BYTES ((size_t)64 << 20)
 /* Paths repeat their parents' names, so their sum can be quadratic in the text.  A guess, far above
  * any real file. */
 #define MAX_ARENA_BYTES ((size_t)512 << 20)
@@ -269,7 +264,7 @@ enum oom_status oom_keys_parse(struct oom_keys *out, const char *text, size_t si
 	enum oom_status status;
 	char *copy;
 
-	if (size > MAX_TEXT_BYTES)
+	if (size > OOM_CONFIG_BYTES)
 		return oom_error_set(err, OOM_ERR_PARSE, "%s: larger than 64 MiB", name);
 	copy = malloc(size + 1);
 	if (!copy)
@@ -279,96 +274,6 @@ enum oom_status oom_keys_parse(struct oom_keys *out, const char *text, size_t si
 	copy[size] = 0;
 	status = oom_keys_parse_buffer(out, copy, size, name, err);
 	free(copy);
-	return status;
-}
-
-/* All of f, growing: a pipe does not say how much will come. */
-static enum oom_status read_stream(char **text, size_t *size, FILE *f, const char *name,
-				   size_t limit, struct oom_error *err)
-{
-	size_t capacity = 16384, n = 0;
-	char *buf = malloc(capacity + 1);
-
-	while (buf) {
-		char *grown;
-
-		n += fread(buf + n, 1, capacity - n, f);
-		if (ferror(f)) {
-			free(buf);
-			return oom_error_set(err, OOM_ERR_IO, "%s: %s", name, strerror(errno));
-		}
-		if (n > limit) {
-			free(buf);
-			return oom_error_set(err, OOM_ERR_PARSE, "%s: larger than %zu MiB", name,
-					     limit >> 20);
-		}
-		if (n < capacity) {
-			buf[n] = 0;
-			*text = buf;
-			*size = n;
-			return OOM_OK;
-		}
-		capacity *= 2;
-		grown = realloc(buf, capacity + 1);
-		if (!grown)
-			free(buf);
-		buf = grown;
-	}
-	return oom_error_set(err, OOM_ERR_MEMORY, "%s: out of memory", name);
-}
-
-enum oom_status oom_read_text(char **text, size_t *size, const char *path, size_t limit,
-			      struct oom_error *err)
-{
-	enum oom_status status;
-	struct stat st;
-	FILE *f;
-
-	if (strcmp(path, "-") == 0)
-		return read_stream(text, size, stdin, "standard input", limit, err);
-	f = oom_input_open(path, err);
-	if (!f)
-		return OOM_ERR_IO;
-	if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode))
-		status = oom_error_set(err, OOM_ERR_IO, "%s: is a folder", path);
-	else if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && (uintmax_t)st.st_size > limit)
-		status = oom_error_set(err, OOM_ERR_PARSE, "%s: larger than %zu MiB", path,
-				       limit >> 20);
-	else
-		status = read_stream(text, size, f, path, limit, err);
-	fclose(f);
-	return status;
-}
-
-enum oom_status oom_keys_read(struct oom_keys *out, const char *path, struct oom_error *err)
-{
-	static const char in_folder[] = "/config.json";
-	const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
-	enum oom_status status = OOM_OK;
-	char *joined = NULL, *text = NULL;
-	struct stat st;
-	size_t size;
-
-	if (name == path && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-		joined = malloc(strlen(path) + sizeof(in_folder));
-		if (!joined)
-			return oom_error_set(err, OOM_ERR_MEMORY, "%s: out of memory", path);
-		strcpy(joined, path);
-		strcat(joined, in_folder);
-		name = path = joined;
-		if (stat(joined, &st) != 0) {
-			status = oom_error_set(err, OOM_ERR_IO,
-					       "%s: %s (a model folder holds a config.json)",
-					       joined, strerror(errno));
-			goto out;
-		}
-	}
-	status = oom_read_text(&text, &size, path, MAX_TEXT_BYTES, err);
-	if (!status)
-		status = oom_keys_parse_buffer(out, text, size, name, err);
-out:
-	free(text);
-	free(joined);
 	return status;
 }
 
@@ -396,27 +301,4 @@ const struct oom_key *oom_keys_find(const struct oom_keys *keys, const char *pat
 			hi = mid;
 	}
 	return NULL;
-}
-
-enum oom_status oom_keys_defaults(struct oom_keys *out, const char *model_type,
-				  struct oom_error *err)
-{
-	const struct oom_embedded *table = oom_embedded_find("model_types.jsonl");
-	const size_t len = strlen(model_type);
-	const char *line = table ? (const char *)table->bytes : NULL;
-	const char *end = table ? line + table->size : NULL;
-
-	while (line && line < end) {
-		const char *stop = memchr(line, '\n', (size_t)(end - line));
-
-		if (!stop)
-			stop = end;
-		if ((size_t)(stop - line) > len && line[len] == '\t' &&
-		    memcmp(line, model_type, len) == 0)
-			return oom_keys_parse(out, line + len + 1, (size_t)(stop - line) - len - 1,
-					      "model_types.jsonl", err);
-		line = stop < end ? stop + 1 : end;
-	}
-	return oom_error_set(err, OOM_ERR_UNKNOWN,
-			     "model type '%s' is not in the table of model types", model_type);
 }

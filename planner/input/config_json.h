@@ -4,6 +4,9 @@
 
 #include "oomplan/config.h"
 
+/* The largest config.json that is read. */
+#define OOM_CONFIG_BYTES ((size_t)64 << 20)
+
 /* As oom_keys_parse, but works in the caller's buffer: text[0..size) followed by a NUL, which may
  * be changed; the 64 MiB limit is the caller's business. */
 enum oom_status oom_keys_parse_buffer(struct oom_keys *out, char *text, size_t size,

@@ -17,6 +17,7 @@ extern const struct oom_family oom_family_vlm_text, oom_family_caption, oom_fami
 
 /* The sub configs' keys that vlm_list.h speaks of; "" is the whole file. */
 #define TEXT_VISION {"text_config", "vision_config"}
+#define LLM_VISION {"llm_config", "vision_config"}
 #define TEXT_AUDIO {"text_config", "audio_config"}
 #define TEXT_VISION_HIGH_RES_VISION {"text_config", "vision_config", "high_res_vision_config"}
 #define TEXT_VISION_QFORMER {"text_config", "vision_config", "qformer_config"}
@@ -32,8 +33,10 @@ extern const struct oom_family oom_family_vlm_text, oom_family_caption, oom_fami
 #define TEXT_ACOUSTIC_TOKENIZER_ENCODER_SEMANTIC_TOKENIZER_ENCODER {"text_config", "acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"}
 static const struct oom_composition compositions[] = {
 #define COMPOSITION(type, parts, emit, flags) {type, parts, emit, flags},
+#define REMOTE(type, parts, emit, flags) {type, parts, emit, flags},
 #include "vlm_list.h"
 #undef COMPOSITION
+#undef REMOTE
 };
 
 /* Text configs whose model is another type's under a name of its own (their classes inherit it). */
@@ -192,6 +195,8 @@ static void find_text(struct oom_arch *a, struct oom_vlm *v)
 			v->text = oom_family_find(text_types[i].as);
 			snprintf(a->model_type, sizeof(a->model_type), "%s", text_types[i].as);
 		}
+	if (!v->text)
+		v->text = oom_family_remote(&v->part[0].defaults, a->model_type);
 	if (v->text && v->text != a->family)
 		return;
 	v->text = oom_family_find("llama");
@@ -353,8 +358,17 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 static const struct oom_family_type types[] = {
 #define COMPOSITION(type, parts, emit, flags) {type, NULL},
+#define REMOTE(type, parts, emit, flags)
 #include "vlm_list.h"
 #undef COMPOSITION
+#undef REMOTE
+	{NULL, NULL}};
+static const struct oom_family_type remote_types[] = {
+#define COMPOSITION(type, parts, emit, flags)
+#define REMOTE(type, parts, emit, flags) {type, NULL},
+#include "vlm_list.h"
+#undef COMPOSITION
+#undef REMOTE
 	{NULL, NULL}};
 
 const struct oom_family oom_family_vlm = {
@@ -363,6 +377,7 @@ const struct oom_family oom_family_vlm = {
 	.source = "transformers 5.12 models/auto/modeling_auto.py "
 		  "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
 	.types = types,
+	.inner_types = remote_types,
 	.lora_targets = "q_proj+v_proj",
 	.parse = parse,
 	.step = step,

@@ -1,5 +1,5 @@
 /* One line a composition: COMPOSITION(type, keys of the sub configs, what emits the rest,
- * flags).  Read several times. */
+ * flags); REMOTE the same of a type whose code lies in its models' repositories.  Read several times. */
 COMPOSITION("aria", TEXT_VISION, oom_emit_aria, 0)
 COMPOSITION("audioflamingo3", TEXT_AUDIO, oom_emit_flamingo, OOM_VLM_AUDIO)
 COMPOSITION("aya_vision", TEXT_VISION, oom_emit_aya, OOM_VLM_RUNS | OOM_VLM_EXACT)
@@ -34,6 +34,7 @@ COMPOSITION("idefics3", TEXT_VISION, oom_emit_idefics3, OOM_VLM_RUNS)
 COMPOSITION("instructblip", TEXT_VISION_QFORMER, oom_emit_qformer, 0)
 COMPOSITION("instructblipvideo", TEXT_VISION_QFORMER, oom_emit_qformer, 0)
 COMPOSITION("internvl", TEXT_VISION, oom_emit_internvl, OOM_VLM_RUNS | OOM_VLM_EXACT)
+REMOTE("internvl_chat", LLM_VISION, oom_emit_internvl, OOM_VLM_RUNS)
 COMPOSITION("janus", TEXT_VISION_VQ, oom_emit_janus, 0)
 COMPOSITION("kosmos-2", TEXT_VISION, oom_emit_kosmos, 0)
 COMPOSITION("kosmos-2.5", TEXT_VISION, oom_emit_kosmos25, 0)

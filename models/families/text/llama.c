@@ -12,9 +12,10 @@ struct llama_layer {
 	struct oom_val mask[2];         /* full, sliding */
 };
 
-/* Phi-3's: one projection for all three, rotated and passed parts joined in any case. */
+/* One projection for all three.  name: NULL is Phi-3's, whose rotated and passed parts are joined in any
+ * case. */
 static struct oom_val llama_fused_attention(struct oom_tape *t, const struct oom_attn *at,
-					    struct oom_val x)
+					    const char *name, struct oom_val x)
 {
 	const struct oom_dim h = {x.width, x.text};
 	const struct oom_dim q = {at->heads * at->d, "n_heads * head_dim"},
@@ -25,19 +26,19 @@ static struct oom_val llama_fused_attention(struct oom_tape *t, const struct oom
 	struct oom_val p[3], y;
 
 	x = oom_arg(&f, x);
-	y = oom_op_linear(t, "qkv_proj", x,
+	y = oom_op_linear(t, name ? name : "qkv_proj", x,
 			  (struct oom_dim){q.n + 2 * kv.n, "(n_heads + 2 * n_kv_heads) * head_dim"},
-			  0);
+			  at->qkv_bias ? OOM_BIAS : 0);
 	oom_op_split(t, y, 3, parts, p);
 	for (int i = 0; i < 3; i++)
 		p[i] = oom_op_heads(t, p[i]);
 	oom_rope_pair(t, &p[0], &p[1], at->rope, at->heads, at->kv_heads, at->d, rot);
 	/* torch.cat([rotated, rest]) although nothing rests: a copy */
-	for (int i = 0; i < 2 && rot == at->d; i++)
+	for (int i = 0; i < 2 && rot == at->d && !name; i++)
 		p[i] = oom_op_copy(t, "cat", p[i]);
 	oom_name_each(&f, p, 3);
 	y = oom_attention_core(t, at, p[0], p[1], p[2]);
-	return oom_leave(&f, oom_op_linear(t, "o_proj", y, h, 0));
+	return oom_leave(&f, oom_op_linear(t, at->o, y, h, at->o_bias ? OOM_BIAS : 0));
 }
 
 /* residual + h, with Granite's multiplier or Phi-3's dropout before the sum */
@@ -77,7 +78,7 @@ static struct oom_attn llama_attention_of(struct oom_frame *f, const struct llam
 	at.norm_per_head = llama_of(a)->head_norms;
 	at.o_square = k->o_square;
 	at.o_norm = k->o_norm;
-	at.o = k->o && llama_of(a)->shape == OOM_SHAPE_PARALLEL ? k->o : at.o;
+	at.o = k->o ? k->o : at.o;
 	return at;
 }
 
@@ -123,7 +124,8 @@ static struct oom_val llama_sequential(struct oom_frame *f, const struct oom_arc
 	struct oom_val h;
 
 	h = before ? oom_norm(t, a->norm, "input_layernorm", x, 0) : x;
-	h = k->fused_qkv ? llama_fused_attention(t, at, h) : oom_attention(t, at, h);
+	h = k->fused_qkv || k->qkv ? llama_fused_attention(t, at, k->qkv, h) :
+				     oom_attention(t, at, h);
 	if (k->layer_tables) {
 		oom_forget(f, at->rope->cos);
 		oom_forget(f, at->rope->sin);
@@ -163,6 +165,7 @@ static struct oom_val llama_block(struct oom_tape *t, const void *ctx, uint32_t 
 	switch (llama_of(a)->shape) {
 	case OOM_SHAPE_PARALLEL: x = llama_parallel(&f, a, &at, dense, x); break;
 	case OOM_SHAPE_NAMED: x = llama_named(&f, a, &at, dense, x); break;
+	case OOM_SHAPE_UNEVEN: x = oom_llama_uneven(&f, a, at, layer, x); break;
 	case OOM_SHAPE_SEQUENTIAL: x = llama_sequential(&f, a, &at, dense, x); break;
 	}
 	return oom_leave(&f, x);
@@ -270,6 +273,7 @@ const struct oom_family oom_family_llama = {
 		   "experts",
 	.source = "transformers 5.12 models/llama/modeling_llama.py",
 	.types = oom_llama_types,
+	.inner_types = oom_llama_remote_types,
 	.lora_targets = "q_proj+v_proj",
 	.type_targets = llama_targets,
 	.parse = oom_llama_parse,

@@ -43,6 +43,7 @@ enum oom_llama_shape {
 	OOM_SHAPE_SEQUENTIAL,
 	OOM_SHAPE_PARALLEL,             /* x + attention(h) + feed_forward(h) (Cohere, Phi) */
 	OOM_SHAPE_NAMED,                /* sequential; h and both branches keep their names (StableLM) */
+	OOM_SHAPE_UNEVEN,               /* sequential; every layer has sizes of its own (OpenELM) */
 };
 
 /* A mixture in place of the feed-forwards. */
@@ -60,6 +61,7 @@ struct oom_llama_experts {
 	/* the shared experts' width, or their number; NULL: none */
 	const char *shared_width, *shared_count;
 	const char *dense_width;        /* of the layers without experts; NULL: intermediate_size */
+	const char *dense_first;        /* key: so many layers without experts first; NULL: none */
 	/* moe_layer_{start_index,interval,end_index} say which layers have them (ERNIE) */
 	bool layer_indices;
 };
@@ -102,11 +104,13 @@ struct oom_llama_kind {
 
 	/* attention */
 	bool fused_qkv;                 /* qkv_proj (Phi-3) */
+	const char *qkv;                /* one projection of this name, its parts as they are */
 	bool views_late, repeat_kv, repeat_kv_flash, o_square;   /* as struct oom_attn has them */
 	bool q_scaled;                  /* queries times a factor of their position (Ministral 3) */
 	bool head_norms;                /* by qk_layernorm, a norm for every head (StableLM) */
 	const char *o, *o_norm;         /* NULL: "o_proj"; no norm before it */
-	bool no_o_bias;
+	bool no_o_bias, o_bias;         /* never, always; else as attention's others */
+	const char *no_bias;            /* key: the other linear layers have none (Qwen 1) */
 	bool window_off;                /* use_sliding_window is false where the config is silent */
 	bool both_masks;                /* the full one is made although no layer may use it */
 	bool mask_if_padded;            /* only of a mask that is given */
@@ -114,6 +118,10 @@ struct oom_llama_kind {
 	/* feed-forward: its layers (NULL: gate_proj, up_proj, down_proj) */
 	struct oom_val (*mlp)(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
 	const char *up, *down;          /* down(act(up(x))) */
+	const char *gate;               /* of oom_llama_named_mlp */
+	bool down_bias;                 /* its last layer has one whatever the others have (TeleChat) */
+	bool four_wide;                 /* four times hidden_size where the config is silent */
+	bool halves;                    /* intermediate_size counts gate and up together (Qwen 1) */
 	bool own_act;                   /* the activation has parameters, hidden_act none (Apertus) */
 	bool ffn_dim;                   /* the key of their width, gate and up together (Moshi) */
 
@@ -126,7 +134,19 @@ struct oom_llama_kind {
 	/* parameters that no step on text runs; may be NULL */
 	void (*unused)(struct oom_tape *t, const struct oom_arch *a);
 	bool parallel_by_key;           /* use_parallel_residual (StableLM) */
+	/* reads layers of different sizes; NULL: all are alike */
+	void (*sizes)(struct oom_arch *a);
 };
+
+/* A layer where they differ (OOM_SHAPE_UNEVEN). */
+struct oom_llama_size {
+	uint32_t heads, kv_heads;
+	uint64_t ff;
+	/* one linear layer instead; no such part and no norm before it */
+	bool linear_attention, linear_ff, no_attention, no_ff;
+};
+/* kind[] of a layer is its number among the sizes plus one, above the bits of llama.c. */
+enum { OOM_LLAMA_SIZES = 48, OOM_LLAMA_SIZE_SHIFT = 2 };
 
 /* What a config says. */
 struct oom_llama {
@@ -134,6 +154,8 @@ struct oom_llama {
 	enum oom_llama_shape shape;
 	bool norm_topk, head_norms;
 	uint64_t cross;                 /* layers that only images meet */
+	uint32_t n_sizes;
+	struct oom_llama_size size[OOM_LLAMA_SIZES];
 };
 OOM_OWN(llama, struct oom_llama);
 
@@ -142,7 +164,7 @@ static inline const struct oom_llama_kind *llama_kind(const struct oom_arch *a)
 	return a->type->kind;
 }
 
-extern const struct oom_family_type oom_llama_types[];
+extern const struct oom_family_type oom_llama_types[], oom_llama_remote_types[];
 void oom_llama_parse(struct oom_arch *a);
 
 /* Feed-forwards (llama_mlp.c); each consumes x. */
@@ -151,6 +173,12 @@ struct oom_val oom_llama_xielu_mlp(struct oom_tape *t, const struct oom_arch *a,
 struct oom_val oom_llama_sub_norm_mlp(struct oom_tape *t, const struct oom_arch *a,
 				      struct oom_val x);
 struct oom_val oom_llama_moshi_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
+struct oom_val oom_llama_named_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
+/* Types whose code is remote (llama_remote.c). */
+void oom_llama_openelm_sizes(struct oom_arch *a);
+void oom_llama_nas_sizes(struct oom_arch *a);
+struct oom_val oom_llama_uneven(struct oom_frame *f, const struct oom_arch *a, struct oom_attn at,
+				uint8_t kind, struct oom_val x);
 /* The type's feed-forward; dense: whatever mixture the other layers have. */
 struct oom_val oom_llama_feed_forward(struct oom_tape *t, const struct oom_arch *a, bool dense,
 				      struct oom_val x);
@@ -158,5 +186,6 @@ struct oom_val oom_llama_feed_forward(struct oom_tape *t, const struct oom_arch 
 /* Weights that a step on text does not run (llama_parts.c). */
 void oom_llama_cross_unused(struct oom_tape *t, const struct oom_arch *a);
 void oom_llama_phi4_unused(struct oom_tape *t, const struct oom_arch *a);
+void oom_llama_phi3v_unused(struct oom_tape *t, const struct oom_arch *a);
 
 #endif

@@ -4,9 +4,9 @@
 
 #include "llama.h"
 
-/* width: the key of the feed-forward's width */
+/* width: the row of the feed-forward's width */
 #define KEYS(width) \
-	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"), MUST(d_ff, width), \
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"), width, \
 		MUST(n_layers, "num_hidden_layers"), MUST(n_heads, "num_attention_heads"), \
 		OOM_GROUPED_KEYS, OR(max_positions, "max_position_embeddings", 0), \
 		FLAG(mlp_bias, "mlp_bias", false), FLAG(head_bias, "lm_head_bias", false), \
@@ -14,8 +14,13 @@
 		REAL(softcap_attn, "attn_logit_softcapping", 0), \
 		REAL(softcap_logits, "final_logit_softcapping", 0), OOM_KEYS_END
 
-static const struct oom_key_row llama_keys[] = {KEYS("intermediate_size")};
-static const struct oom_key_row moshi_keys[] = {KEYS("ffn_dim")};
+static const struct oom_key_row llama_keys[] = {KEYS(MUST(d_ff, "intermediate_size"))};
+static const struct oom_key_row moshi_keys[] = {KEYS(MUST(d_ff, "ffn_dim"))};
+static const struct oom_key_row wide_keys[] = {KEYS(LIKE(d_ff, "intermediate_size", 4, d_model))};
+/* of types whose layers have sizes of their own */
+static const struct oom_key_row uneven_keys[] = {
+	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"), MUST(n_layers, "num_hidden_layers"),
+	OR(head_dim, "head_dim", 0), OR(max_positions, "max_position_embeddings", 0), OOM_KEYS_END};
 
 static void parse_experts(struct oom_arch *a, const struct oom_llama_experts *e)
 {
@@ -98,6 +103,8 @@ static void mark_dense(struct oom_arch *a, const struct oom_llama_experts *e)
 		every = oom_read_count_or(r, "moe_layer_interval", 1);
 		end = oom_read_real(r, "moe_layer_end_index", -1);
 	}
+	if (e->dense_first)
+		start = oom_read_count_or(r, e->dense_first, 0);
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
 		const char *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
 		bool dense = mlp ? !strcmp(mlp, "dense") : sparse > 1 && (i + 1) % sparse;
@@ -127,7 +134,10 @@ static void parse_biases(struct oom_arch *a, const struct oom_llama_kind *k)
 	a->head_bias |= k->head_bias || (k->head_bias_as_layers && a->qkv_bias);
 	a->qkv_bias |= oom_read_bool(r, "use_qkv_bias", false);
 	a->o_bias |= oom_read_bool(r, "attention_out_bias", false);
+	a->o_bias |= k->o_bias;
 	a->o_bias &= !k->no_o_bias;
+	if (k->no_bias)
+		a->o_bias = a->mlp_bias = !oom_read_bool(r, k->no_bias, true);
 }
 
 static void parse_dropouts(struct oom_arch *a, const struct oom_llama_kind *k)
@@ -156,7 +166,7 @@ static void parse_attention(struct oom_arch *a, const struct oom_llama_kind *k)
 		a->window = (uint64_t)window->number;
 	if (k->head_norms)
 		llama_own(a)->head_norms = oom_read_bool(r, "qk_layernorm", false);
-	if (oom_read_bool(r, "use_qk_norm", false) ||
+	if ((k->qk == OOM_QK_PLAIN && oom_read_bool(r, "use_qk_norm", false)) ||
 	    (!k->head_norms && oom_read_bool(r, "qk_layernorm", false)))
 		oom_read_fail(r, "%s with query and key norms is not modelled", a->model_type);
 	if (k->o_square && a->n_heads * a->head_dim != a->d_model)
@@ -196,7 +206,7 @@ static void parse_shape(struct oom_arch *a, const struct oom_llama_kind *k)
 		own->norms = OOM_NORMS_AROUND;
 	if (k->parallel_by_key && oom_read_bool(r, "use_parallel_residual", false))
 		own->shape = OOM_SHAPE_PARALLEL;
-	if (k->ffn_dim)                         /* counts gate and up together */
+	if (k->ffn_dim || k->halves)            /* counts gate and up together */
 		a->d_ff = (a->d_ff + 1) / 2;
 	if (!k->own_act)
 		a->act = oom_read_act(r,
@@ -210,7 +220,10 @@ void oom_llama_parse(struct oom_arch *a)
 	const struct oom_llama_kind *k = llama_kind(a);
 	struct oom_reader *r = &a->rd;
 
-	oom_read_rows(a, k->ffn_dim ? moshi_keys : llama_keys);
+	oom_read_rows(a, k->ffn_dim   ? moshi_keys :
+			 k->sizes     ? uneven_keys :
+			 k->four_wide ? wide_keys :
+					llama_keys);
 	a->norm = k->norm;
 	a->tie = oom_read_bool(r, "tie_word_embeddings", k->tied);
 	a->tie = a->tie && !k->embed_more;      /* head and embedding differ in length */
@@ -223,6 +236,8 @@ void oom_llama_parse(struct oom_arch *a)
 	if (k->cross_layers)
 		count_cross_layers(a);
 	mark_sliding(a, k);
+	if (k->sizes)
+		k->sizes(a);
 	if (!k->experts)
 		return;
 	parse_experts(a, k->experts);

@@ -4,14 +4,17 @@
 struct oom_val oom_llama_fused_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_dim ff[2] = {D(a->d_ff), D(a->d_ff)}, h = {x.width, x.text};
+	const char *up = llama_kind(a)->up, *down = llama_kind(a)->down;
+	const unsigned bias = a->mlp_bias ? OOM_BIAS : 0;
 	struct oom_frame f = {.t = t};
 	struct oom_val p[2];
 
 	x = oom_arg(&f, x);
-	oom_op_split(t, oom_op_linear(t, "gate_up_proj", x, D(2 * a->d_ff), 0), 2, ff, p);
+	oom_op_split(t, oom_op_linear(t, up ? up : "gate_up_proj", x, D(2 * a->d_ff), bias), 2, ff,
+		     p);
 	p[0] = oom_name(&f, p[0]);              /* a view of both halves */
 	p[1] = oom_op_mul(t, p[1], oom_activation(t, a->act, p[0]));
-	return oom_leave(&f, oom_op_linear(t, "down_proj", p[1], h, 0));
+	return oom_leave(&f, oom_op_linear(t, down ? down : "down_proj", p[1], h, bias));
 }
 
 /* where(x > 0, alpha_p * x * x + beta * x, (expm1(min(x, eps)) - x) * alpha_n + beta * x),

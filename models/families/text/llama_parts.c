@@ -112,3 +112,20 @@ void oom_llama_phi4_unused(struct oom_tape *t, const struct oom_arch *a)
 		unused(t, conv, i ? 2 : 1);
 	}
 }
+
+/* Phi-3-vision and Phi-3.5-vision: OpenAI's CLIP ViT-L/14 of 336 pixels, whose sizes no key says, the
+ * separators and the projection of modeling_phi3_v.py and image_embedding_phi3_v.py.  With Phi-3 mini's
+ * 3,821,079,552 they are the 4,146,621,440 parameters that the hub counts. */
+void oom_llama_phi3v_unused(struct oom_tape *t, const struct oom_arch *a)
+{
+	enum { D = 1024, FF = 4096, PATCH = 3 * 14 * 14, PLACES = 24 * 24 + 1, LAYERS = 24 };
+	static const uint64_t layer[][2] = {{0, 4 * D}, {D, D}, {D, D}, {D, D}, {D, D}, {D, FF}, {FF, D}};
+	const uint64_t h = a->d_model,
+		       outer[][2] = {{0, D},          {0, PATCH * D}, {0, PLACES * D}, {0, 4 * D},
+				     {0, 2 * 4 * D}, {4 * D, h},     {h, h}};
+
+	t->scope = "vision_embed_tokens";
+	unused(t, outer, sizeof(outer) / sizeof(outer[0]));
+	for (int i = 0; i < LAYERS; i++)
+		unused(t, layer, sizeof(layer) / sizeof(layer[0]));
+}

@@ -119,7 +119,7 @@ static const struct tower_type {
 	{"qwen3_vl_vision", &qwen3, NULL}, {"qwen3_vl_moe_vision", &qwen3, NULL},
 	{"qwen3_5_vision", &qwen3_5, NULL}, {"qwen3_5_moe_vision", &qwen3_5, NULL},
 	{"qwen3_omni_moe_vision_encoder", &qwen3, NULL}, {"internvl_vision", &intern, read_intern},
-	{"qianfan_ocr_vision", &intern, read_intern}, {"ovis2_vision", &ovis2, read_ovis2},
+	{"intern_vit_6b", &intern, read_intern}, {"qianfan_ocr_vision", &intern, read_intern}, {"ovis2_vision", &ovis2, read_ovis2},
 	{"glm4v_vision", &glm4v, read_glm}, {"glm4v_moe_vision", &glm4v, read_glm},
 	{"glm_ocr_vision", &glm_ocr, read_glm_ocr}, {"ernie4_5_vl_moe_vision", &ernie, NULL},
 	{"llama4_vision_model", &llama4, NULL}, {"minimax_m3_vl_vision", &minimax, NULL},
