@@ -24,8 +24,8 @@ void oom_quote_notes(const struct oom_boxes *b, const struct oom_box_view *view)
 /* "2 x 8 x H100-SXM5-80GB". */
 void oom_quote_cards(const struct oom_offers *o, const struct oom_box *x, char *text, size_t size);
 /* The front as a picture. */
-bool oom_quote_svg(const char *path, const struct oom_offers *o, const struct oom_boxes *b,
-		   const struct oom_box_query *q);
+enum oom_status oom_quote_svg(const char *path, const struct oom_offers *o, const struct oom_boxes *b,
+			      const struct oom_box_query *q, struct oom_error *err);
 /* The knobs in which a plan differs from the one asked for, but for hardware. */
 void oom_box_changes(const struct oom_plan *asked, const struct oom_plan *p, char *out, size_t size);
 

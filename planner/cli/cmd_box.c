@@ -148,8 +148,8 @@ static int run(struct oom_job *job)
 		}
 		if (!a->compare)
 			oom_box_left_out(&offers);
-		if (!code && a->plot && !oom_quote_svg(a->plot, &offers, &b, &q))
-			code = oom_complain(OOM_EXIT_INPUT, "%s: cannot be written", oom_shown(a->plot));
+		if (!code && a->plot && oom_quote_svg(a->plot, &offers, &b, &q, &err))
+			code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 		if (!code)
 			code = b.fitting && !b.items[0].late && !b.items[0].over_budget ?
 				       OOM_EXIT_FITS :

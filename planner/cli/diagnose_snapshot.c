@@ -1,10 +1,10 @@
 /* A PyTorch memory snapshot beside the predicted anatomy. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "diagnose.h"
+#include "out.h"
 #include "term.h"
 
 bool oom_path_is_snapshot(const char *path)
@@ -272,7 +272,8 @@ static void json(const struct oom_snapshot *s, const struct oom_eval *e)
 
 static int plot_to(const char *file, const struct oom_snapshot *s, const struct oom_eval *e)
 {
-	FILE *out;
+	struct oom_error err = {{0}};
+	struct oom_out out;
 
 	if (!s->n_points)
 		return oom_complain(OOM_EXIT_INPUT, "nothing to draw: the snapshot has no events "
@@ -281,13 +282,10 @@ static int plot_to(const char *file, const struct oom_snapshot *s, const struct 
 		oom_timeline_text(s, e);
 		return 0;
 	}
-	out = fopen(file, "w");
-	if (!out)
-		return oom_complain(OOM_EXIT_INPUT, "%s: %s", file, strerror(errno));
-	oom_timeline_svg(out, s, e);
-	if (ferror(out) | fclose(out))
-		return oom_complain(OOM_EXIT_INPUT, "%s: could not be written", file);
-	return 0;
+	if (oom_out_open(&out, file, &err))
+		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	oom_timeline_svg(out.file, s, e);
+	return oom_out_close(&out, &err) ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : 0;
 }
 
 int oom_diagnose_snapshot(struct oom_job *job, const char *path, const char *plot)

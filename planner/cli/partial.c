@@ -83,12 +83,21 @@ static enum oom_status resume_at(struct oom_partial *p, uint64_t bytes, struct o
 	return OOM_OK;
 }
 
+/* A state without a row: it belongs to a table that was finished, by a process that was killed before it
+ * removed its state.  (Or the machine went down: then there is nothing to continue either.) */
+static bool is_stale(const struct oom_partial *p)
+{
+	struct stat st;
+
+	return !fstat(fileno(p->file), &st) && !st.st_size;
+}
+
 /* Where the locked file is to be written on. */
 static enum oom_status place(struct oom_partial *p, bool resume, struct oom_error *err)
 {
 	uint64_t was = 0, bytes = 0;
 
-	if (!read_state(p, &was, &bytes)) {
+	if (!read_state(p, &was, &bytes) || is_stale(p)) {
 		p->cells = p->rows = 0;
 		return resume_at(p, 0, err);
 	}

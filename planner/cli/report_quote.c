@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "box_out.h"
+#include "out.h"
 #include "svg.h"
 #include "table.h"
 #include "term.h"
@@ -208,15 +209,10 @@ static void draw(FILE *out, const struct oom_offers *o, const struct oom_boxes *
 	}
 }
 
-bool oom_quote_svg(const char *path, const struct oom_offers *o, const struct oom_boxes *b,
-		   const struct oom_box_query *q)
+static void quote_svg(FILE *out, const struct oom_offers *o, const struct oom_boxes *b, const struct oom_box_query *q)
 {
 	struct axes a = {INFINITY, 0, INFINITY, 0};
-	FILE *out = fopen(path, "w");
-	bool fine;
 
-	if (!out)
-		return false;
 	for (size_t i = 0; i < b->n_points; i++) {
 		const struct oom_box *x = &b->points[i];
 
@@ -246,6 +242,16 @@ bool oom_quote_svg(const char *path, const struct oom_offers *o, const struct oo
 	oom_svg_text(out, WIDTH / 2.0, HEIGHT - 16, 12, OOM_ANCHOR_MIDDLE, OOM_SVG_INK, "days");
 	oom_svg_text(out, 16, 46, 12, OOM_ANCHOR_START, OOM_SVG_INK, "dollars");
 	oom_svg_end(out);
-	fine = !ferror(out);
-	return fclose(out) == 0 && fine;
+}
+
+enum oom_status oom_quote_svg(const char *path, const struct oom_offers *o, const struct oom_boxes *b,
+			      const struct oom_box_query *q, struct oom_error *err)
+{
+	struct oom_out out;
+	const enum oom_status st = oom_out_open(&out, path, err);
+
+	if (st)
+		return st;
+	quote_svg(out.file, o, b, q);
+	return oom_out_close(&out, err);
 }

@@ -103,6 +103,29 @@ static void test_bad(void **state)
 	unlink(p.state);
 }
 
+/* A process that was killed between the two calls that end a table: the table has its name, the state is
+ * still there. */
+static void a_finished_table_is_not_continued(void **state)
+{
+	struct oom_partial p;
+	struct oom_error err = {{0}};
+
+	(void)state;
+	for (int resume = 0; resume < 2; resume++) {
+		assert_int_equal(oom_partial_open(&p, target, 5, false, &err), OOM_OK);
+		fputs("row\n", p.file);
+		assert_int_equal(oom_partial_note(&p, 1, 1, &err), OOM_OK);
+		assert_int_equal(rename(p.path, target), 0);
+		oom_partial_leave(&p);
+		assert_int_equal(oom_partial_open(&p, target, 5, resume, &err), OOM_OK);
+		assert_int_equal(p.cells, 0);
+		fputs("again\n", p.file);
+		assert_int_equal(oom_partial_finish(&p, &err), OOM_OK);
+		expect_file(target, "again\n");
+		assert_int_not_equal(access(p.state, F_OK), 0);
+	}
+}
+
 /* Two processes that write one table would interleave their rows; the first may have finished it,
  * under the name the second opened. */
 static void a_second_writer_is_refused(void **state)
@@ -132,6 +155,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_continue),
 					   cmocka_unit_test(test_bad),
+					   cmocka_unit_test(a_finished_table_is_not_continued),
 					   cmocka_unit_test(a_second_writer_is_refused)};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
