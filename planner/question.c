@@ -41,6 +41,18 @@ static void respell(struct oom_question *q)
 			 "--torch-autocast", was, is);
 }
 
+/* Settled once more it has nothing to say: what was said stays. */
+static void settle_precision(struct oom_question *q)
+{
+	char told[200];
+
+	if (q->plan.precision == OOM_AUTO_PRECISION)
+		oom_model_settle_base(q->model, &q->plan);      /* its loader may have a say */
+	oom_model_settle_precision(q->model, &q->plan, told);
+	if (*told)
+		memcpy(q->precision_note, told, sizeof(told));
+}
+
 void oom_question_settle(struct oom_question *q)
 {
 	struct oom_plan *p = &q->plan;
@@ -53,10 +65,7 @@ void oom_question_settle(struct oom_question *q)
 		q->capacity_bytes = q->gpu->capacity_bytes;
 	if (q->lengths)
 		p->seq_len = longest_batch(q);
-	if (p->precision == OOM_AUTO_PRECISION) {
-		oom_model_settle_base(q->model, p);     /* its loader may have a say */
-		oom_model_settle_precision(q->model, p, q->precision_note);
-	}
+	settle_precision(q);
 	respell(q);
 	oom_plan_settle_for(p, q->model, note);
 	if (*note)                      /* settled once more it has nothing to say */

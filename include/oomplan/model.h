@@ -53,7 +53,8 @@ OOM_API const char *oom_model_stored_warning(const struct oom_model *model, cons
 OOM_API void oom_model_settle_base(const struct oom_model *model, struct oom_plan *plan);
 
 /* A plan whose precision is auto gets what its engine does with this config (oom_engine_info.precision);
- * transformers before 5 loads fp32.  told, where there is one, is then a sentence about it, else "". */
+ * transformers before 5 loads fp32.  One that takes bf16 where the card has it (precision_by_card) becomes
+ * fp16 on an older card.  told, where there is one, is then a sentence about it, else "". */
 OOM_API void oom_model_settle_precision(const struct oom_model *model, struct oom_plan *plan,
 					char told[200]);
 

@@ -154,6 +154,9 @@ struct oom_plan {
 	/* 1 = precision was auto and is what the engine does by default: a plan may begin from another where
 	 * that is inadvisable.  Not a knob either. */
 	int64_t precision_unasked;
+	/* 1 = bf16 is meant where the card has it, fp16 where it has not, as files say it (bf16: auto, dtype=None).
+	 * Nor is this a knob. */
+	int64_t precision_by_card;
 	/* enum oom_generating, a forward pass of a plan whose step generates (models/step/rollouts.c); not a knob */
 	int64_t generating;
 	/* library generations, OOM_VERSION(major, minor); 0 = the newest that is modelled */
@@ -191,6 +194,9 @@ OOM_API double oom_capability(const struct oom_plan *plan);
 OOM_API bool oom_ckpt_reenters(const struct oom_plan *plan);
 /* Of gpus, nodes and gpus_per_node, the one that was left at its default follows from the others. */
 OOM_API void oom_plan_settle(struct oom_plan *plan);
+/* Where bf16 is meant if the card has it (precision_by_card) and this one, of a compute capability below 8.0, has
+ * not: the same in fp16; whether it changed. */
+OOM_API bool oom_plan_settle_on_card(struct oom_plan *plan);
 /* Ranks that see different data: GPUs / (tensor x pipeline x context parallel), at least 1; one
  * with a device map. */
 OOM_API int64_t oom_plan_data_parallel(const struct oom_plan *plan);

@@ -78,15 +78,10 @@ OOM_API const char *oom_reading_value(const struct oom_reading *reading, const c
 OOM_API const char *oom_reading_file(const struct oom_reading *reading, size_t i,
 				     const char **framework);
 
-/* Sets the knobs that were read.  `tell` (with `data`) is handed a sentence for all that the price
+/* Sets the knobs that were read, and whether bf16 is meant where the card has it (precision_by_card).  `tell` (with `data`) is handed a sentence for all that the price
  * then leaves out: words no knob has yet, keys not modelled, not readable or unknown. */
 OOM_API void oom_reading_apply(const struct oom_reading *reading, struct oom_plan *plan,
 			       void (*tell)(void *data, const char *text), void *data);
-
-/* Where the files take bf16 if the card has it ("auto", dtype=None) and the plan still does: on a card before
- * compute capability 8.0 the same in fp16. */
-OOM_API void oom_reading_on_card(const struct oom_reading *reading, double compute_capability,
-				 struct oom_plan *plan);
 
 /* A file's key for a knob, if one of its entries set it alone and as it stands: "micro_batch_size";
  * NULL: none. */

@@ -23,6 +23,19 @@ static enum oom_precision of_engine(const struct oom_plan *p)
 	return (enum oom_precision)(mixes ? e->mixed_precision : e->precision);
 }
 
+bool oom_plan_settle_on_card(struct oom_plan *p)
+{
+	static const int64_t halves[][2] = {
+		{OOM_BF16, OOM_FP16}, {OOM_AMP_BF16, OOM_AMP_FP16}, {OOM_BF16_AMP, OOM_FP16_AMP}};
+
+	for (size_t i = 0; i < sizeof(halves) / sizeof(halves[0]); i++)
+		if (p->precision_by_card && p->precision == halves[i][0] && oom_capability(p) < 8) {
+			p->precision = halves[i][1];
+			return true;
+		}
+	return false;
+}
+
 void oom_model_settle_precision(const struct oom_model *m, struct oom_plan *p, char told[200])
 {
 	const enum oom_precision own = p->precision == OOM_AUTO_PRECISION ? of_engine(p) : OOM_FP32;
@@ -31,6 +44,10 @@ void oom_model_settle_precision(const struct oom_model *m, struct oom_plan *p, c
 
 	if (told)
 		*told = 0;
+	if (oom_plan_settle_on_card(p) && told) {
+		oom_plan_get(p, oom_knob_find("precision"), name, sizeof(name));
+		snprintf(told, 200, "%.20s: the files take bf16 where the card has it, and this one has not", name);
+	}
 	if (p->precision != OOM_AUTO_PRECISION)
 		return;
 	/* transformers before 5: fp32 */

@@ -16,7 +16,7 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 	k.vllm_sleep = k.rollouts = 0;
 	k.evaluates = k.eval_batch = 0;
 	k.fp8 = 0;
-	k.precision_unasked = 0;
+	k.precision_unasked = k.precision_by_card = 0;
 	k.global_batch = k.eval_accumulation = k.rank0_contexts = 0;
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
 		k.save_total_limit = 0;
@@ -135,8 +135,9 @@ static enum oom_status squeeze(struct oom_evaluator *ev, const struct oom_model 
 	if (st || !r || r->died)
 		return st;
 	out->retries = r->retries;
-	out->reserved_bytes = r->reserved;
-	out->used_bytes = outside + r->reserved;
+	/* ranks in closed form may allocate a little more than they do where they are played */
+	out->reserved_bytes = r->reserved > out->overall_peak ? r->reserved : out->overall_peak;
+	out->used_bytes = outside + out->reserved_bytes;
 	return OOM_OK;
 }
 

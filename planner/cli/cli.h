@@ -38,7 +38,6 @@ struct oom_job {
 	size_t n_command;
 	const char *framework;
 	struct oom_reading *reading;    /* of them; NULL: none */
-	bool own_precision;             /* the command line says it */
 	const char *named;              /* the model as the user or the files call it */
 	char located[512];              /* where that lies */
 	char card[128];                 /* --gpu without the number of GPUs that stood in it */
@@ -65,7 +64,7 @@ struct oom_target {
 };
 /* "8xA100-80G", "A100:8", "A100 x8" mean so many GPUs: they go into the plan; an exit code. */
 int oom_job_count_gpus(struct oom_job *job);
-int oom_target_open(const struct oom_job *job, struct oom_target *t, bool need_gpu);
+int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu);
 void oom_target_close(struct oom_target *t);
 
 /* from.c: the files of --from into job->reading and job->plan; what was not understood is printed.
@@ -75,8 +74,6 @@ int oom_from_read(struct oom_job *job, bool points);
 bool oom_from_is_points(const char *file);
 /* The model that the files name, unless --model names another; an exit code. */
 int oom_from_model(struct oom_job *job);
-/* bf16 that the files take where the card has it. */
-void oom_from_on_card(struct oom_job *job, const struct oom_gpu *gpu);
 /* What differs between the plans, in the files' own keys: "a.yaml: micro_batch_size: 8 -> 2".
  * Nothing where no file was read. */
 void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,

@@ -214,7 +214,7 @@ static int answer_beside(const struct oom_job *job, struct output *o, const stru
 	return code;
 }
 
-static int compare(const struct oom_job *job, struct output *o, const struct oom_crash *c,
+static int compare(struct oom_job *job, struct output *o, const struct oom_crash *c,
 		   const struct oom_crash_log *log)
 {
 	struct oom_comparison *m = calloc(1, sizeof(*m));

@@ -174,10 +174,11 @@ static int begin_with_files(const struct oom_command *cmd, struct oom_job *job,
 	}
 	own = job->plan.precision != oom_plan_default().precision;
 	memset(job, 0, cmd->args_size);
-	job->own_precision = own;
 	job->command = files.command;
 	job->n_command = files.n_command;
 	job->plan = files.plan;
+	if (own)                        /* the command line's own word */
+		job->plan.precision_by_card = 0;
 	job->reading = files.reading;
 	return code;
 }

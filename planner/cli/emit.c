@@ -109,14 +109,17 @@ static int emit_one(const struct oom_job *job, const struct oom_plan *plan, cons
 	const struct oom_emit_run run = {
 		.model = named ? oom_model_called(named, model, sizeof(model)) : NULL, .gpu = gpu,
 		.config = job->model && strcmp(job->model, "-") ? job->model : NULL};
+	struct oom_plan files = job->plan;      /* as they stand, on this card */
 	struct oom_error err = {{0}};
 	struct oom_emitted out;
 	const char *file;
 	char name[60];
 	int code = 0;
 
+	files.compute_capability = plan->compute_capability;
+	(void)oom_plan_settle_on_card(&files);
 	format_of(word, name, sizeof(name), &file);
-	if (is_patch(name) ? oom_emit_patch(job->reading, &job->plan, plan, &out, &err)
+	if (is_patch(name) ? oom_emit_patch(job->reading, &files, plan, &out, &err)
 			   : oom_emit(name, plan, &run, &out, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	code = tell_unsaid(job, name, &out);

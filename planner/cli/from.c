@@ -75,12 +75,6 @@ int oom_from_model(struct oom_job *job)
 	return locate(job, job->named, key ? key->file : NULL);
 }
 
-void oom_from_on_card(struct oom_job *job, const struct oom_gpu *gpu)
-{
-	if (job->reading && gpu && !job->own_precision)
-		oom_reading_on_card(job->reading, gpu->compute_capability, &job->plan);
-}
-
 void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,
 		      const struct oom_plan *to)
 {

@@ -207,7 +207,7 @@ static void warn(const struct oom_target *t)
 			     (long long)p->seq_len, (unsigned long long)shape.max_positions);
 }
 
-int oom_target_open(const struct oom_job *job, struct oom_target *t, bool need_gpu)
+int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 {
 	int code;
 
@@ -215,7 +215,7 @@ int oom_target_open(const struct oom_job *job, struct oom_target *t, bool need_g
 	t->q.plan = job->plan;
 	t->q.allow = oom_allowed(&job->allow);
 	t->q.brief = job->quiet;
-	code = oom_from_model((struct oom_job *)(uintptr_t)job);
+	code = oom_from_model(job);
 	if (code)
 		return code;
 	if (!job->model)
@@ -225,8 +225,6 @@ int oom_target_open(const struct oom_job *job, struct oom_target *t, bool need_g
 		return oom_complain(OOM_EXIT_USAGE, "which GPU? --gpu NAME (oomplan list gpus) or "
 						    "--gpu-memory SIZE");
 	code = open_gpu(job, t);
-	oom_from_on_card((struct oom_job *)(uintptr_t)job, t->q.gpu);
-	t->q.plan = job->plan;
 	if (!code)
 		code = open_lengths(job, t);
 	if (!code)

@@ -111,20 +111,6 @@ static void apply_knob(const struct oom_reading *r, const struct oom_reading_kno
 		tell(t, k->name, ": ", k->why);
 }
 
-void oom_reading_on_card(const struct oom_reading *r, double compute_capability, struct oom_plan *plan)
-{
-	static const int64_t halves[][2] = {
-		{OOM_BF16, OOM_FP16}, {OOM_AMP_BF16, OOM_AMP_FP16}, {OOM_BF16_AMP, OOM_FP16_AMP}};
-
-	if (!part_fact(r->all, "@by-card") || compute_capability <= 0 || compute_capability >= 8)
-		return;
-	for (size_t i = 0; i < sizeof(halves) / sizeof(halves[0]); i++)
-		if (plan->precision == halves[i][0]) {
-			plan->precision = halves[i][1];
-			return;
-		}
-}
-
 void oom_reading_apply(const struct oom_reading *r, struct oom_plan *plan,
 		       void (*fn)(void *data, const char *text), void *data)
 {
@@ -134,6 +120,7 @@ void oom_reading_apply(const struct oom_reading *r, struct oom_plan *plan,
 
 	for (size_t i = 0; (k = oom_reading_knob_at(r, i)) != NULL; i++)
 		apply_knob(r, k, plan, &t);
+	plan->precision_by_card = part_fact(r->all, "@by-card") != NULL;
 	/* what counts and stands in no file */
 	if (oom_reading_value(r, "micro-batch") && !oom_reading_value(r, "seq-len"))
 		tell(&t, "seq-len: ", "the files name no length: 1024 tokens, or what --seq-len says", "");

@@ -44,8 +44,10 @@ static void set_knob(struct sweep_worker *w, const struct oom_option *k, int64_t
 		w->gpus = value;
 	if (k->offset == offsetof(struct oom_plan, nodes))
 		w->nodes = value;
-	if (k->offset == offsetof(struct oom_plan, precision))
+	if (k->offset == offsetof(struct oom_plan, precision)) {
 		w->precision = value;
+		c->plan.precision_by_card = 0;  /* nothing is left to the card */
+	}
 }
 
 bool sweep_knob_is_plain(const struct oom_option *k)
@@ -86,7 +88,7 @@ static void set_axis(struct sweep_worker *w, size_t i)
 }
 
 /* The card's capability counts where none was asked for; GPUs and nodes follow from each other, and the
- * precision from model and engine. */
+ * precision from model and engine, or from the card. */
 static void settle(struct sweep_worker *w)
 {
 	struct sweep_cell *c = &w->cell;
@@ -97,6 +99,7 @@ static void settle(struct sweep_worker *w)
 	if (now < c->plan.compute_capability || now > c->plan.compute_capability) {
 		c->plan.compute_capability = now;
 		w->moved = true;
+		w->near = w->near && !c->plan.precision_by_card;
 	}
 	if (c->plan.gpus_per_node) {
 		c->plan.gpus = w->gpus;
@@ -108,6 +111,7 @@ static void settle(struct sweep_worker *w)
 	c->plan.precision = w->precision;
 	if (c->model)
 		oom_model_settle_precision(c->model, &c->plan, NULL);
+	oom_engine_respell(&c->plan);   /* goes by the name that estimate has for it */
 }
 
 /* Cell number n: the last axis runs fastest. */

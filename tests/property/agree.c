@@ -166,49 +166,104 @@ static enum finding solved(const struct subject *s, const struct question *q, ch
 
 /* ---- tables ---- */
 
-/* The plan as a table of one cell. */
+/* The plan as a table of one column of cards: the text, which is the caller's to free; NULL: words say why. */
+static char *table_of(const struct subject *s, const struct oom_plan *p, const char *cards,
+		      const char *columns, char *words, size_t size)
+{
+	const struct oom_sweep_options options = {.threads = 1};
+	struct oom_sweep *sweep = oom_sweep_new(p);
+	struct oom_error err = {""};
+	char axis[200], *text = NULL;
+	size_t length;
+	uint64_t rows;
+	FILE *out = open_memstream(&text, &length);
+	enum oom_status st = sweep && out ? OOM_OK : OOM_ERR_MEMORY;
+
+	snprintf(axis, sizeof(axis), "model=%s", s->path);
+	st = st ? st : oom_sweep_axis(sweep, axis, &err);
+	snprintf(axis, sizeof(axis), "gpu=%s", cards);
+	st = st ? st : oom_sweep_axis(sweep, axis, &err);
+	st = st ? st : oom_sweep_columns(sweep, columns, &err);
+	st = st ? st : oom_sweep_run(sweep, &options, out, &rows, &err);
+	if (out)
+		fclose(out);
+	oom_sweep_free(sweep);
+	if (!st)
+		return text;
+	snprintf(words, size, "sweep: %.300s", err.text);
+	free(text);
+	return NULL;
+}
+
+/* The row behind `line`, which moves on to it. */
+static enum finding row_says(const char **line, const struct oom_judged *truth, char *words, size_t size)
+{
+	unsigned long long used;
+	int fits;
+
+	*line = strchr(*line, '\n');
+	if (*line && sscanf(++*line, "%d,%llu", &fits, &used) == 2)
+		return same("sweep", used, fits, truth, words, size);
+	snprintf(words, size, "sweep: %.300s", *line ? *line : "no row");
+	return BROKEN;
+}
+
 static enum finding swept(const struct subject *s, const struct question *q, char *words, size_t size)
 {
 	struct oom_question o = asked(s, q);
-	const struct oom_sweep_options options = {.threads = 1};
-	unsigned long long used, estimated;
-	struct oom_error err = {""};
 	struct oom_judged truth;
-	struct oom_sweep *sweep;
-	enum finding found = SILENT;
-	char axis[160], *text = NULL;
-	size_t length;
-	uint64_t rows;
-	FILE *out;
-	int fits;
+	enum finding found;
+	const char *line;
+	char *text;
 
 	if (!estimate(s, &o, &truth))
 		return SILENT;
-	sweep = oom_sweep_new(&o.plan);
-	out = open_memstream(&text, &length);
-	snprintf(axis, sizeof(axis), "model=%s", s->path);
-	if (sweep && out && !oom_sweep_axis(sweep, axis, &err) &&
-	    (snprintf(axis, sizeof(axis), "gpu=%s", q->gpu->name),
-	     !oom_sweep_axis(sweep, axis, &err)) &&
-	    !oom_sweep_columns(sweep, "fits,used_bytes,used_bytes_estimated", &err)) {
-		const enum oom_status st = oom_sweep_run(sweep, &options, out, &rows, &err);
-
-		fflush(out);
-		if (st || !strchr(text, '\n') ||
-		    sscanf(strchr(text, '\n'), "%d,%llu,%llu", &fits, &used, &estimated) != 3) {
-			snprintf(words, size, "sweep: %.300s", st ? err.text : text);
-			found = BROKEN;
-		} else {
-			found = same("sweep", used, fits, &truth, words, size);
-		}
-	} else {
-		snprintf(words, size, "sweep: %.300s", err.text);
-		found = BROKEN;
-	}
-	if (out)
-		fclose(out);
+	line = text = table_of(s, &o.plan, q->gpu->name, "fits,used_bytes", words, size);
+	found = text ? row_says(&line, &truth, words, size) : BROKEN;
 	free(text);
-	oom_sweep_free(sweep);
+	return found;
+}
+
+/* What files leave to the card is asked of each card of a table, be it a cheap one or one of verdicts. */
+static enum finding swept_by_card(const struct subject *s, const struct question *q, char *words, size_t size)
+{
+	static const int64_t halves[] = {OOM_BF16, OOM_AMP_BF16, OOM_BF16_AMP};
+	static const char *const cards[] = {"RTX-4090", "T4", "A10G", "V100-SXM2-32GB"};
+	const struct oom_question o = asked(s, q);
+	struct oom_gpus table = {0};
+	struct oom_plan p = o.plan;
+	enum finding found = HOLDS;
+	const char *line, *cheap;
+	char *text, *cheap_text, word[32] = "", is[OOM_VALUE_SIZE];
+
+	p.precision = halves[q->luck % 3];
+	p.precision_by_card = 1;
+	line = text = table_of(s, &p, "RTX-4090,T4,A10G,V100-SXM2-32GB", "fits,used_bytes", words, size);
+	cheap = cheap_text = table_of(s, &p, "RTX-4090,T4,A10G,V100-SXM2-32GB", "precision", words, size);
+	if (!text || !cheap || oom_gpus_load(&table, NULL))
+		found = BROKEN;
+	for (size_t i = 0; i < 4 && found == HOLDS; i++) {
+		struct oom_question here = o;
+		struct oom_judged truth;
+		struct oom_gpu card;
+
+		here.plan = p;
+		here.gpu = oom_gpu_find(&table, cards[i], &card, NULL, NULL) ? NULL : &card;
+		if (!estimate(s, &here, &truth)) {
+			found = SILENT;
+			break;
+		}
+		found = row_says(&line, &truth, words, size);
+		cheap = strchr(cheap, '\n');
+		oom_plan_get(&here.plan, oom_knob_find("precision"), is, sizeof(is));
+		if (found == HOLDS && (!cheap || sscanf(++cheap, "%31s", word) != 1 || strcmp(word, is))) {
+			snprintf(words, size, "sweep: %s on %s, estimate %s", word, cards[i], is);
+			found = BROKEN;
+		}
+	}
+	oom_gpus_release(&table);
+	free(text);
+	free(cheap_text);
 	return found;
 }
 
@@ -294,6 +349,7 @@ const struct law agreements[] = {
 	{"plan, ladder, search and reasons say what estimate says", planned, 16},
 	{"solve's answer fits and its neighbour does not", solved, 4},
 	{"sweep says what estimate says", swept, 4},
+	{"sweep asks each card whether it has bf16", swept_by_card, 8},
 	{"the command says what the library says", commands, 16},
 	{NULL, NULL, 0},
 };

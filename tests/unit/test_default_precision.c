@@ -96,6 +96,39 @@ static void test_who_decides(void **state)
 	}
 }
 
+/* Files that say "bf16: auto": axolotl utils/config/__init__.py normalize_config asks
+ * torch.cuda.is_bf16_supported, which begins with Ampere; unsloth models/_utils.py is_bfloat16_supported. */
+static void test_card_decides(void **state)
+{
+	static const struct {
+		double capability;
+		enum oom_precision says, is;
+		int by_card;
+	} cards[] = {
+		{7.5, OOM_AMP_BF16, OOM_AMP_FP16, 1}, {7.0, OOM_BF16_AMP, OOM_FP16_AMP, 1},
+		{7.0, OOM_BF16, OOM_FP16, 1},	      {8.0, OOM_AMP_BF16, OOM_AMP_BF16, 1},
+		{0, OOM_AMP_BF16, OOM_AMP_BF16, 1},   {7.5, OOM_AMP_BF16, OOM_AMP_BF16, 0},
+		{7.5, OOM_FP32, OOM_FP32, 1},
+	};
+	struct oom_keys keys;
+	struct oom_model *m = model_of(&keys, "");
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cards) / sizeof(cards[0]); i++) {
+		struct oom_plan p = oom_plan_default();
+		char told[200];
+
+		p.compute_capability = cards[i].capability;
+		p.precision = cards[i].says;
+		p.precision_by_card = cards[i].by_card;
+		oom_model_settle_precision(m, &p, told);
+		assert_int_equal(p.precision, cards[i].is);
+		assert_int_equal(*told != 0, cards[i].is != cards[i].says);
+	}
+	oom_model_free(m);
+	oom_keys_release(&keys);
+}
+
 /* An evaluation without a word is that of the precision said. */
 static void test_one_price(void **state)
 {
@@ -165,7 +198,7 @@ static void test_given_up(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_who_decides), cmocka_unit_test(test_one_price),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_who_decides), cmocka_unit_test(test_card_decides), cmocka_unit_test(test_one_price),
 					   cmocka_unit_test(test_given_up)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
