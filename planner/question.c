@@ -38,7 +38,7 @@ static void respell(struct oom_question *q)
 	if (strcmp(was, is))
 		snprintf(q->precision_note, sizeof(q->precision_note),
 			 "%.20s is %.20s weights and an fp32 master under this engine; autocast over fp32 ones is "
-			 "--torch-autocast", was, is);
+			 "--torch-autocast true", was, is);
 }
 
 /* Settled once more it has nothing to say: what was said stays. */

@@ -91,6 +91,14 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_REENTRANT_TRUE, "true", "a block's backward is a backward pass of its own", \
 	  "yes on 1", "torch/utils/checkpoint.py CheckpointFunction", OOM_EXACT)
 
+#define OOM_AUTOCASTS(X) \
+	X(OOM_AUTOCAST_AUTO, "auto", "what the engine's frameworks do: FSDP1's keep it, DeepSpeed's leave it off", "", \
+	  "accelerate accelerator.py native_amp, prepare_model", OOM_EXACT) \
+	X(OOM_AUTOCAST_FALSE, "false", "mixed precision is 16-bit weights and nothing else", \
+	  "no off 0", "deepspeed/runtime/engine.py; Composer low_precision_layernorm", OOM_EXACT) \
+	X(OOM_AUTOCAST_TRUE, "true", "autocast runs beside it: layer norms and losses in fp32", \
+	  "yes on 1", "deepspeed/runtime/torch_autocast.py; torch/amp/autocast_mode.py", OOM_EXACT)
+
 #define OOM_KV_REPEATS(X) \
 	X(OOM_KV_GROUPED, "grouped", "kernels take grouped heads wherever they can", "", \
 	  "transformers 5.12 integrations/sdpa_attention.py: use_gqa_in_sdpa", OOM_EXACT) \
@@ -377,6 +385,7 @@ enum oom_precision { OOM_PRECISIONS(OOM_CHOICE_ID) };
 enum oom_attention { OOM_ATTENTIONS(OOM_CHOICE_ID) };
 enum oom_checkpointing { OOM_CHECKPOINTINGS(OOM_CHOICE_ID) };
 enum oom_reentrant { OOM_REENTRANTS(OOM_CHOICE_ID) };
+enum oom_autocast { OOM_AUTOCASTS(OOM_CHOICE_ID) };
 enum oom_kv_repeat { OOM_KV_REPEATS(OOM_CHOICE_ID) };
 enum oom_moe_experts { OOM_MOE_EXPERTS(OOM_CHOICE_ID) };
 enum oom_zero_grad { OOM_ZERO_GRADS(OOM_CHOICE_ID) };

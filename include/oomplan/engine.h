@@ -33,6 +33,7 @@ struct oom_engine_info {
 	bool bucket_view;       /* DDP: gradients may be views of the buckets they are reduced in */
 	bool in_turn;           /* its GPUs hold different layers and see the same batch */
 	bool degrees;           /* tensor, pipeline, context and expert parallelism (tp, pp, cp, ep, sp) */
+	bool keeps_autocast;    /* its frameworks leave autocast on around its mixed precision */
 	bool casts_model;       /* mixed precision is 16-bit weights, autocast asked for apart */
 	bool mixes;             /* takes tp, pp, cp and ep beside its sharding (torchtitan) */
 	bool plain;             /* keeps everything whole on every GPU */

@@ -138,7 +138,7 @@ struct oom_plan {
 	int64_t offload_activations;
 	int64_t hybrid_shard;       /* FSDP: shard within a node, replicate between nodes */
 	int64_t bucket_view;        /* DDP: gradient_as_bucket_view */
-	int64_t torch_autocast;     /* 1 = DeepSpeed: amp-* is autocast over fp32 weights; FSDP1: autocast, too */
+	int64_t torch_autocast;     /* enum oom_autocast; DeepSpeed: over fp32 weights; FSDP1: around 16-bit ones */
 	int64_t fp32_grads;         /* DeepSpeed: 1 = 16-bit gradients are added up in fp32 */
 	int64_t rank0_contexts;     /* 1 = GPU 0 holds a context of every process of its node */
 	/* DeepSpeed, elements; OOM_COUNT_AUTO: what transformers fills in for "auto" */
@@ -192,6 +192,8 @@ OOM_API enum oom_precision oom_plan_stores(const struct oom_plan *plan);
 OOM_API double oom_capability(const struct oom_plan *plan);
 /* Whether blocks are checkpointed by torch's reentrant way; of a plan that names no versions. */
 OOM_API bool oom_ckpt_reenters(const struct oom_plan *plan);
+/* Whether torch's autocast runs beside the engine's own mixed precision. */
+OOM_API bool oom_plan_autocasts(const struct oom_plan *plan);
 /* Of gpus, nodes and gpus_per_node, the one that was left at its default follows from the others. */
 OOM_API void oom_plan_settle(struct oom_plan *plan);
 /* Where bf16 is meant if the card has it (precision_by_card) and this one, of a compute capability below 8.0, has

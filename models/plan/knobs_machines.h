@@ -161,10 +161,10 @@
 {KNOB("gradient-as-bucket-view", "gradient_as_bucket_view", bucket_view), FLAG(0),
  .summary = "DDP gradients live in the buckets",
  .setting = "DistributedDataParallel(gradient_as_bucket_view=)", .source = "torch DDP"},
-{KNOB("torch-autocast", "torch_autocast", torch_autocast), FLAG(0),
- .summary = "DeepSpeed: amp-bf16 and amp-fp16 are autocast over fp32 weights; without it they "
-	    "are 16-bit weights and an fp32 master, what Trainer(bf16=True) runs there. FSDP1: autocast "
-	    "around its mixed precision, as accelerate leaves it: layer norms run in fp32",
+{KNOB("torch-autocast", "torch_autocast", torch_autocast), WORD(autocasts, OOM_AUTOCAST_AUTO),
+ .summary = "torch's autocast beside an engine's mixed precision. DeepSpeed (auto: without): amp-bf16 and "
+	    "amp-fp16 are then autocast over fp32 weights, else 16-bit weights and an fp32 master, what "
+	    "Trainer(bf16=True) runs there. FSDP1 (auto: with, as accelerate leaves it): layer norms run in fp32",
  .setting = "torch_autocast: {enabled: true}",
  .source = "deepspeed/runtime/torch_autocast.py, engine.py; accelerate accelerator.py prepare_model",
  .aliases = NULL},

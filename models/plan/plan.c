@@ -98,6 +98,15 @@ bool oom_ckpt_reenters(const struct oom_plan *p)
 	return p->grad_ckpt == OOM_CKPT_FULL && p->use_reentrant == OOM_REENTRANT_TRUE;
 }
 
+/* accelerate's stays around FSDP1's (accelerator.py prepare_model); flash-attn's loss is llm-foundry's, whose
+ * low_precision_layernorm switches it off where it would matter (composer/algorithms/low_precision_layernorm). */
+bool oom_plan_autocasts(const struct oom_plan *p)
+{
+	if (p->torch_autocast != OOM_AUTOCAST_AUTO)
+		return p->torch_autocast == OOM_AUTOCAST_TRUE;
+	return oom_engine_at((size_t)p->engine)->keeps_autocast && p->fused_ce != OOM_LOSS_FLASH;
+}
+
 int64_t oom_plan_data_parallel(const struct oom_plan *p)
 {
 	const int64_t model = oom_engine_at((size_t)p->engine)->in_turn ? p->gpus : p->tp * p->pp * p->cp;

@@ -77,7 +77,7 @@ static const struct oom_engine engines[] = {
 			 OF_CONFIG, .shards_as = OOM_ENGINE_FSDP1, .shards_from = 2, .shards_to = 3,
 			 .offloads = true, .offloads_whole = true,
 			 .offloads_as = OOM_ENGINE_FSDP1,
-			 .tries = {OOM_ENGINE_FSDP1}, .n_tries = 1, .hybrid = true},
+			 .tries = {OOM_ENGINE_FSDP1}, .n_tries = 1, .hybrid = true, .keeps_autocast = true},
 		.wraps_units = true, .lowest_stage = 2, .whole_offload = true,
 		.full_state_dict = true, .approximates = FSDP_UNITS},
 	[OOM_ENGINE_MEGATRON] = {
@@ -159,7 +159,7 @@ bool oom_engine_core_layers(const struct oom_plan *p)
 
 static bool casts_16bit(const struct oom_plan *p)
 {
-	return oom_engine_of(p)->info.casts_model && !p->torch_autocast && p->precision != OOM_FP32 &&
+	return oom_engine_of(p)->info.casts_model && !oom_plan_autocasts(p) && p->precision != OOM_FP32 &&
 	       ((p->precision != OOM_BF16 && p->precision != OOM_FP16) ||
 		(p->adapter_fp32 && oom_plan_adapted(p)));
 }

@@ -50,16 +50,16 @@ double oom_kernels_of(const struct oom_plan *p)
 	return sm > 8 ? 8 : sm;
 }
 
-/* FSDP's mixed precision is 16-bit weights in the tape; accelerate's autocast stays around them where it is asked
- * for (accelerator.py prepare_model: native_amp, whatever the engine but DeepSpeed and Megatron), which runs layer
- * norms, losses and what else is on its fp32 list in fp32. */
+/* FSDP's mixed precision is 16-bit weights in the tape; accelerate's autocast stays around FSDP1's (accelerator.py
+ * prepare_model: native_amp; _prepare_fsdp2 goes without), which runs layer norms, losses and what else is on its
+ * fp32 list in fp32. */
 static int64_t recorded_precision(const struct oom_plan *p)
 {
 	const bool half = p->precision == OOM_AMP_FP16;
 
 	if (!oom_engine_casts(p))
 		return p->precision;
-	if (p->torch_autocast)
+	if (oom_plan_autocasts(p))
 		return half ? OOM_FP16_AMP : OOM_BF16_AMP;
 	return half ? OOM_FP16 : OOM_BF16;
 }

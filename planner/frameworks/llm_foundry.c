@@ -88,6 +88,10 @@ static void finish(struct fw_part *p)
 	/* flash-attn's, not in place, for MPT; transformers models make their own */
 	fw_default(p, "loss", mpt ? "flash" : "plain",
 		   mpt ? "llmfoundry/models/mpt/modeling_mpt.py loss_fn" : "llmfoundry/models/hf");
+	/* an algorithm that switches Composer's autocast off around layer norms */
+	if (sharded && fw_key(p, "algorithms.low_precision_layernorm"))
+		fw_set(p, "torch-autocast", "false", "algorithms.low_precision_layernorm",
+		       "composer/algorithms/low_precision_layernorm");
 	if (fw_key(p, "train_loader.dataset.packing_ratio"))
 		fw_set(p, "packing", "true", "train_loader.dataset.packing_ratio", NULL);
 	/* a map, be it empty, asks for torch.compile (composer/trainer/trainer.py) */

@@ -317,9 +317,9 @@ static void test_deepspeed_mixed_precision(void **state)
 		p.precision = OOM_AMP_FP16;
 		half.precision = OOM_FP16;
 		assert_int_equal(peak_of("GPT-2", &p), peak_of("GPT-2", &half));
-		p.torch_autocast = 1;
+		p.torch_autocast = OOM_AUTOCAST_TRUE;
 		assert_true(peak_of("GPT-2", &p) > peak_of("GPT-2", &half));
-		p.torch_autocast = 0;
+		p.torch_autocast = OOM_AUTOCAST_AUTO;
 	}
 }
 

@@ -221,7 +221,7 @@ static void autocast_around_fsdp1(void **state)
 	static const char gpt2[] = "{\"model_type\": \"gpt2\", \"n_embd\": 1024, \"n_layer\": 6, \"n_head\": 16, "
 				   "\"vocab_size\": 50257}";
 	struct oom_plan p = oom_plan_default();
-	uint64_t one[2], many[2];
+	uint64_t one[2], many[2], silent;
 
 	(void)state;
 	p.micro_batch = 8;
@@ -232,7 +232,7 @@ static void autocast_around_fsdp1(void **state)
 		p.engine = OOM_ENGINE_HF;
 		p.zero_stage = 0;
 		p.gpus = 1;
-		p.torch_autocast = 0;
+		p.torch_autocast = OOM_AUTOCAST_AUTO;
 		p.precision = i ? OOM_BF16_AMP : OOM_BF16;
 		e = must(gpt2, &p);
 		one[i] = e.end[OOM_PHASE_FWD2] - e.end[OOM_PHASE_OPT1];
@@ -240,12 +240,24 @@ static void autocast_around_fsdp1(void **state)
 		p.zero_stage = 3;
 		p.gpus = 4;
 		p.precision = OOM_AMP_BF16;
-		p.torch_autocast = i;
+		p.torch_autocast = i ? OOM_AUTOCAST_TRUE : OOM_AUTOCAST_FALSE;
 		many[i] = must(gpt2, &p).overall_peak;
 	}
 	/* 6 layers with two norms, 8 MiB a hidden state in bf16: at least the fp32 copies of their inputs */
 	assert_true(one[1] - one[0] >= (uint64_t)12 * 16 << 20);
 	assert_true(many[1] - many[0] >= (uint64_t)12 * 16 << 20);
+	/* nobody says: as accelerate has it under FSDP1, and without it under FSDP2 (_prepare_fsdp2) */
+	p.torch_autocast = OOM_AUTOCAST_AUTO;
+	silent = must(gpt2, &p).overall_peak;
+	assert_int_equal(silent, many[1]);
+	p.engine = OOM_ENGINE_FSDP2;
+	assert_false(oom_plan_autocasts(&p));
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	assert_false(oom_plan_autocasts(&p));
+	/* llm-foundry's loss comes with its low-precision layer norms */
+	p.engine = OOM_ENGINE_FSDP1;
+	p.fused_ce = OOM_LOSS_FLASH;
+	assert_false(oom_plan_autocasts(&p));
 }
 
 /* The way back is the same bytes: nothing is left over by either way of checkpointing. */

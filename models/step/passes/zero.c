@@ -16,7 +16,7 @@
 
 static bool fp32_over_half(const struct oom_plan *p)
 {
-	return p->fp32_grads && p->precision != OOM_FP32 && !p->torch_autocast;
+	return p->fp32_grads && p->precision != OOM_FP32 && !oom_plan_autocasts(p);
 }
 
 /* Stage 1 in bf16, nothing offloaded: BF16_Optimizer, with one flat fp32 buffer of all gradients that is
