@@ -99,9 +99,10 @@ OOM_API const char *oom_bucket_column(enum oom_bucket bucket);
  * are computed, bytes as they are read and written. */
 struct oom_work {
 	/* multiplications and additions: of products with weights in 16 bit and in 32 (thin ones
-	 * counted as the tiles they fill), of attention's scores (the half below the diagonal where
-	 * a kernel skips the other); what of both the model needs, without recomputation */
-	double product_flops, fp32_flops, attention_flops, model_flops;
+	 * counted as the tiles they fill), of fused attention kernels (the half below the diagonal
+	 * where a kernel skips the other), of batched products outside of them, which are what eager
+	 * attention consists of; what of all these the model needs, without recomputation */
+	double product_flops, fp32_flops, attention_flops, batched_flops, model_flops;
 	double bytes;                   /* through the card's memory, outside of attention */
 	/* weights read, and gradients added to, by products while they compute: what a product of few
 	 * tokens waits for */

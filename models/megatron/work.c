@@ -143,8 +143,10 @@ static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
 	}
 	*(m->precision == OOM_MG_FP32 ? &w.fp32_flops : &w.product_flops) =
 		2 * n * ((3 + again) * s.rated + 3 * head);
-	/* arXiv:2205.14135: five products backward for two forward */
-	w.attention_flops = 2 * n * keys * causal * (3.5 + core) * s.score;
+	if (m->attention == OOM_MG_ATTN_UNFUSED)
+		w.batched_flops = 2 * n * keys * (3 + core) * s.score;
+	else    /* arXiv:2205.14135: five products backward for two forward */
+		w.attention_flops = 2 * n * keys * causal * (3.5 + core) * s.score;
 	w.model_flops = 6 * n * (s.products + head + keys * causal * s.score);
 	w.bytes = n * size * (3 + again) * s.streamed;
 	if (m->attention == OOM_MG_ATTN_UNFUSED)        /* scores, softmax, dropout: E1's 5 a s */

@@ -215,6 +215,12 @@ static int degree(const struct oom_tape *t, uint16_t mono)
 	return n;
 }
 
+static void count_batched(struct oom_tape *t, uint16_t mono, double flops)
+{
+	t->tally.attn[mono] += flops;
+	t->tally.batched[mono] += flops;
+}
+
 struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a, struct oom_val b,
 			  uint16_t mono, struct oom_dim width, uint64_t inner)
 {
@@ -254,11 +260,10 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 	/* (n x m x k) (n x k x l): the operands' lengths over the result's are n k^2.  A sum over a
 	 * length grows with it: `inner` is that of the recording only */
 	if (degree(t, ma) + degree(t, mb) >= degree(t, mono) + 2)
-		t->tally.attn[degree(t, ma) > degree(t, mono) ? ma :
-								oom_mono_mul(t, mono, t->m_s)] +=
-			2.0 * (double)width.n * t->mult;
+		count_batched(t, degree(t, ma) > degree(t, mono) ? ma : oom_mono_mul(t, mono, t->m_s),
+			      2.0 * (double)width.n * t->mult);
 	else
-		t->tally.attn[mono] += 2.0 * (double)width.n * (double)inner * t->mult;
+		count_batched(t, mono, 2.0 * (double)width.n * (double)inner * t->mult);
 	oom_done(t, b);
 	oom_done(t, a);
 	oom_done(t, cast[1]);

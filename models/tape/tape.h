@@ -276,6 +276,8 @@ struct oom_tally {
 	double attn[OOM_MAX_MONOS];     /* of products within attention */
 	/* of attn, what fused kernels leave out above the diagonal */
 	double skipped[OOM_MAX_MONOS];
+	/* of attn, batched products outside of a fused kernel */
+	double batched[OOM_MAX_MONOS];
 	/* of flops, in 16 and in 32 bit; thin products count as the tiles they fill */
 	double rated[2][OOM_MAX_MONOS];
 	double weights_read;            /* bytes, by products */

@@ -12,7 +12,7 @@ struct oom_card_class {
 	double from;                    /* compute capability */
 	const char *name;
 	/* large products: share of the tensor cores' peak where power does not end it, and what a
-	 * watt of board power sustains, in TFLOP/s; fused attention: share of these */
+	 * watt of board power sustains, in TFLOP/s; fused attention kernels: share of these */
 	double products, per_watt, attention;
 	double memory;                  /* share of the bandwidth */
 	double fp32;                    /* fp32 peak (TF32 off, torch's default) over the 16-bit one */
@@ -27,7 +27,7 @@ const struct oom_card_class *oom_card_class(const struct oom_gpu *gpu);
 struct oom_speed {
 	const struct oom_card_class *of;
 	double peak;                    /* of the data sheet, in the plan's number format */
-	double products, fp32, attention, memory;
+	double products, fp32, attention, batched, memory;
 	double python_s, engine_s;
 	double pcie;                    /* to the host, one way */
 	double link, network;           /* one GPU's, to its node and to others, one way */

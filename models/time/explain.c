@@ -45,8 +45,15 @@ static void products(const struct facts *f)
 
 static void attention(const struct facts *f)
 {
-	say(f, "%.4g Tflop / %.4g Tflop/s, x %lld", f->eval->work.attention_flops / 1e12,
-	    f->speed.attention / 1e12, times(f));
+	const struct oom_work *w = &f->eval->work;
+
+	if (w->batched_flops > 0)
+		say(f, "%.4g Tflop / %.4g Tflop/s in fused kernels + %.4g Tflop / %.4g Tflop/s outside, x %lld",
+		    w->attention_flops / 1e12, f->speed.attention / 1e12, w->batched_flops / 1e12,
+		    f->speed.batched / 1e12, times(f));
+	else
+		say(f, "%.4g Tflop / %.4g Tflop/s, x %lld", w->attention_flops / 1e12,
+		    f->speed.attention / 1e12, times(f));
 }
 
 static void traffic(const struct facts *f)

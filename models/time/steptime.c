@@ -85,7 +85,8 @@ static double compute(struct step *s)
 	const double products = hidden(w->product_flops / s->speed.products +
 					       w->fp32_flops / s->speed.fp32,
 				       w->streamed / s->speed.memory),
-		     attention = w->attention_flops / s->speed.attention,
+		     attention = w->attention_flops / s->speed.attention +
+				 w->batched_flops / s->speed.batched,
 		     traffic = w->bytes * (s->plan->compile ? COMPILED_BYTES : 1) /
 			       s->speed.memory,
 		     /* two elements a byte read, 2 bytes written, a few operations each */
@@ -149,6 +150,12 @@ static bool autocasts(const struct oom_plan *p)
 	return p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16;
 }
 
+/* DeepSpeed's stage 3 gathers parameter by parameter, as modules ask for them
+ * (runtime/zero/partitioned_param_coordinator.py), and between machines reaches no more than half of
+ * what one gather of a whole block does: bigscience's 52B on 64 V100s (data/throughput.csv, bsv-030 to
+ * 034; only that cluster's complete rows are known, so this is estimated). */
+#define MODULE_BY_MODULE 2.0
+
 /* Data parallelism beside `computing` seconds of a step. */
 static void reduce(struct step *s, double computing)
 {
@@ -179,7 +186,8 @@ static void reduce(struct step *s, double computing)
 	seconds = 0;
 	if (p->zero_stage >= 3) {
 		seconds += oom_ring_seconds(&s->speed, shard, 2 * weights * part * s->times,
-					    2 * units * s->times);
+					    2 * units * s->times) *
+			   (engine->waits && shard.n > shard.in_node ? MODULE_BY_MODULE : 1);
 	} else if (p->zero_stage == 2) {
 		bytes += weights * part;
 	} else if (p->zero_stage == 1) {

@@ -89,6 +89,8 @@ void oom_work_backward(struct oom_tape *t)
 /* The backward pass of a fused attention kernel makes its scores again: five products for the
  * forward's two (Dao et al. 2022, arXiv:2205.14135, appendix B). */
 #define ATTENTION_BACK 2.5
+/* A batched product has two gradients, each as large as itself. */
+#define BATCHED_BACK 2
 
 void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term *term)
 {
@@ -96,7 +98,8 @@ void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term
 	const double back = adapted ? 1 : 2;
 
 	for (size_t i = 0; i < t->n_monos; i++) {
-		const double scores = fwd->attn[i] - fwd->skipped[i];
+		const double scores = fwd->attn[i] - fwd->skipped[i], batched = fwd->batched[i],
+			     again = all->attn[i] - all->skipped[i] - all->batched[i];
 
 		/* all: the forward and what was computed again; a product's two gradients cost as much
 		 * as itself each, frozen weights need but one of them */
@@ -104,7 +107,8 @@ void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term
 			.flops = (1 + back) * t->flops_fwd[i] + t->flops_again[i],
 			.product = all->rated[0][i] + back * fwd->rated[0][i],
 			.fp32 = all->rated[1][i] + back * fwd->rated[1][i],
-			.attention = all->attn[i] - all->skipped[i] + ATTENTION_BACK * scores,
+			.attention = again + ATTENTION_BACK * (scores - batched),
+			.batched = all->batched[i] + BATCHED_BACK * batched,
 			.model = (1 + back) * fwd->flops[i] + 3 * scores,
 			.bytes = t->work.bytes[i]};
 	}
@@ -124,6 +128,7 @@ double oom_work_of(const struct oom_tape *t, const struct oom_work_term *term, c
 		out->product_flops += n * term[i].product;
 		out->fp32_flops += n * term[i].fp32;
 		out->attention_flops += n * term[i].attention;
+		out->batched_flops += n * term[i].batched;
 		out->model_flops += n * term[i].model;
 		out->bytes += n * term[i].bytes;
 	}
