@@ -47,8 +47,8 @@ struct oom_val oom_decoder_model(struct oom_tape *t, const struct oom_arch *a,
 	if (depth && depth <= OOM_MAX_LAYERS)
 		last[depth - 1] = 1;
 	x = oom_layers_sized(t, depth, kind, d->block, &l, size, x);
-	oom_forget_shared(&f);
 	x = d->finish ? d->finish(t, a, x) : oom_norm(t, a->norm, d->norm, x, 0);
+	oom_forget_shared(&f);
 	return oom_leave(&f, x);
 }
 

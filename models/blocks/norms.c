@@ -14,8 +14,8 @@ static struct oom_val rms_norm_plain(struct oom_tape *t, struct oom_val x, uint6
 	return oom_op_cast(t, oom_op_mul(t, f, v), in);
 }
 
-/* hidden.to(fp32); * rsqrt(mean(x^2) + eps); weight * x.to(input type).  Gemma computes the product
- * in fp32 and casts after it. */
+/* hidden.to(fp32); * rsqrt(variance + eps); weight * x.to(input type).  `variance`, one number per row, is a
+ * local to the end.  Gemma has no name for it, computes the product in fp32 and casts after it. */
 static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_val x,
 			       uint64_t width, bool plus1, bool wide, bool cast_weight)
 {
@@ -23,6 +23,7 @@ static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_
 	const enum oom_dtype in = (enum oom_dtype)x.dt;
 	const char *scope = t->scope;
 	const struct oom_dim one = {oom_rows_of(t, x.width, w), NULL};
+	struct oom_frame names = {.t = t};
 	struct oom_val weight, f, v, r, y;
 
 	t->scope = name;
@@ -30,6 +31,8 @@ static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_
 	f = oom_op_cast(t, x, OOM_F32);
 	v = oom_op_unary(t, OOM_SQUARE, oom_keep(f));
 	v = oom_op_mean(t, v, x.mono, one);
+	if (!plus1)
+		v = oom_name(&names, v);
 	v = oom_op_unary(t, OOM_ADD_SCALAR, v);
 	r = oom_op_unary(t, OOM_RSQRT, v);
 	y = oom_op_mul(t, f, r);
@@ -52,7 +55,7 @@ static struct oom_val rms_norm(struct oom_tape *t, const char *name, struct oom_
 		oom_drop(t, f);
 	}
 	t->scope = scope;
-	return y;
+	return oom_leave(&names, y);
 }
 
 /* Liger's RMSNorm (linkedin/Liger-Kernel ops/rms_norm.py LigerRMSNormFunction): its input, the weight and
@@ -96,24 +99,26 @@ static struct oom_val compiled_rms(struct oom_tape *t, const char *name, struct 
 	return oom_amp_cast(t, liger_rms(t, name, x, width, false));
 }
 
-/* CohereLayerNorm: mean, variance, weight in fp32, written out in Python. */
+/* CohereLayerNorm: mean and variance, both locals, and the weight in fp32, written out in Python. */
 static struct oom_val layer_norm_written_out(struct oom_tape *t, const char *name, struct oom_val x)
 {
 	const enum oom_dtype in = (enum oom_dtype)x.dt;
 	const char *scope = t->scope;
+	struct oom_frame names = {.t = t};
 	struct oom_val w, f, mean, v, d;
 
 	t->scope = name;
 	w = oom_norm_param(t, "weight", x.width);
 	f = oom_op_cast(t, x, OOM_F32);
-	mean = oom_op_mean(t, oom_keep(f), f.mono, D(1));
-	v = oom_op_unary(t, OOM_SQUARE, oom_op_add(t, oom_keep(f), oom_keep(mean)));
-	v = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_mean(t, v, f.mono, D(1)));
+	mean = oom_name(&names, oom_op_mean(t, oom_keep(f), f.mono, D(1)));
+	v = oom_op_unary(t, OOM_SQUARE, oom_op_add(t, oom_keep(f), mean));
+	v = oom_name(&names, oom_op_mean(t, v, f.mono, D(1)));
+	v = oom_op_unary(t, OOM_ADD_SCALAR, v);
 	d = oom_op_add(t, f, mean);
 	d = oom_op_mul(t, d, oom_op_unary(t, OOM_RSQRT, v));
 	d = oom_op_mul(t, oom_op_cast(t, w, OOM_F32), d);
 	t->scope = scope;
-	return oom_op_cast(t, d, in);
+	return oom_leave(&names, oom_op_cast(t, d, in));
 }
 
 static struct oom_val norm_of(struct oom_tape *t, enum oom_norm kind, const char *name,

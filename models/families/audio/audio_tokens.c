@@ -166,8 +166,9 @@ static struct oom_val run_stack(struct oom_tape *t, struct stack *s, uint64_t la
 	s->mask = oom_make_mask(t, s->decoder, window, dt, t->m_b, s->m_len, s->m_len);
 	s->mask = oom_name_shared(&f, s->mask);
 	x = oom_layers(t, (uint32_t)oom_depth(t, layers), NULL, block, s, x);
+	x = oom_norm(t, s->a->norm, "norm", x, 0);
 	oom_forget_shared(&f);
-	return oom_norm(t, s->a->norm, "norm", x, 0);
+	return x;
 }
 
 /* ---- Mimi: weights alone ---- */

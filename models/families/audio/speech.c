@@ -246,8 +246,9 @@ static struct oom_val moonshine_stack(struct oom_tape *t, const struct oom_encde
 	t->m_s = m_s;
 	m.rope = oom_name_tables(&f, m.rope);
 	x = oom_layers(t, (uint32_t)oom_depth(t, s->layers), NULL, moonshine_block, &m, x);
+	x = oom_op_layer_norm(t, "norm", x, 0, true, false);
 	oom_forget_shared(&f);
-	return oom_op_layer_norm(t, "norm", x, 0, true, false);
+	return x;
 }
 
 static struct oom_val moonshine_encoder(struct oom_tape *t, const struct oom_arch *a,

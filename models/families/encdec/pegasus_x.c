@@ -201,10 +201,11 @@ static struct oom_val run_encoder(struct oom_tape *t, const struct oom_arch *a,
 	s.globals = oom_op_embedding(t, "embed_global", s.globals, own->globals, D(a->d_model), 0);
 	s.globals = oom_name_shared(&f, s.globals);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->enc_layers), a->kind, block, &s, x);
-	oom_forget_shared(&f);
 	if (padded)
 		x = oom_op_slice(t, x, t->m_bs, D(a->d_model));
-	return oom_leave(&f, oom_op_layer_norm(t, "layer_norm", x, 0, true, true));
+	x = oom_op_layer_norm(t, "layer_norm", x, 0, true, true);
+	oom_forget_shared(&f);
+	return oom_leave(&f, x);
 }
 
 static struct oom_val run_decoder(struct oom_tape *t, struct oom_encdec *s, struct oom_val embed,

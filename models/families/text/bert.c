@@ -273,9 +273,9 @@ static struct oom_val bert_model(struct oom_tape *t, const struct oom_arch *a, s
 	mask = bert_mask(t, a, t->amp && kind->maps_in ? OOM_F32 : (enum oom_dtype)x.dt);
 	l.mask = oom_name_shared(&f, mask);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, bert_block, &l, x);
-	oom_forget_shared(&f);
 	if (kind->pre_norm || bert_of(a)->pre_norm)
 		x = oom_op_layer_norm(t, "LayerNorm", oom_name(&f, x), 0, true, true);
+	oom_forget_shared(&f);
 	return oom_leave(&f, x);
 }
 

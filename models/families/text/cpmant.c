@@ -155,8 +155,8 @@ static struct oom_val cpmant_model(struct oom_tape *t, const struct oom_arch *a,
 	l.mask = oom_name_shared(&f, l.mask);
 	l.bias = oom_name_shared(&f, cpmant_bias(t, &l));
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, cpmant_block, &l, x);
-	oom_forget_shared(&f);
 	x = oom_op_slice(t, cpmant_norm(t, "output_layernorm", x), t->m_bs, D(a->d_model));
+	oom_forget_shared(&f);
 	x.perm = true;                          /* rows of another length: the head copies it */
 	return oom_leave(&f, x);
 }

@@ -118,8 +118,9 @@ static struct oom_val esm_model(struct oom_tape *t, const struct oom_arch *a, st
 	oom_param(t, "contact_head.regression", 1, depth * a->n_heads, OOM_P_LINEAR | OOM_P_UNUSED);
 	oom_param(t, "contact_head.regression.bias", 0, 1, OOM_P_UNUSED);
 	x = oom_name(&f, oom_layers(t, (uint32_t)depth, NULL, esm_block, &l, x));
+	x = oom_op_layer_norm(t, "emb_layer_norm_after", x, 0, true, true);
 	oom_forget_shared(&f);
-	return oom_leave(&f, oom_op_layer_norm(t, "emb_layer_norm_after", x, 0, true, true));
+	return oom_leave(&f, x);
 }
 
 static struct oom_val esm_step(struct oom_tape *t, const struct oom_arch *a)

@@ -356,8 +356,9 @@ static struct oom_val gemma3n_model(struct oom_tape *t, const struct oom_arch *a
 			l.rope[i] = shared_rope(&f, oom_rope_tables(t, a->head_dim, dt, 2));
 	find_shared(t, &l);
 	x = oom_leave(&parts, gemma3n_joined(t, a, run(t, &l, x)));
+	x = oom_norm(t, a->norm, "norm", x, 0);
 	oom_forget_shared(&f);
-	return oom_leave(&f, oom_norm(t, a->norm, "norm", x, 0));
+	return oom_leave(&f, x);
 }
 
 static struct oom_val gemma3n_step(struct oom_tape *t, const struct oom_arch *a)

@@ -355,8 +355,9 @@ static struct oom_val gemma4_model(struct oom_tape *t, const struct oom_arch *a,
 	for (uint64_t i = 0; i < depth && i < OOM_MAX_LAYERS; i++)
 		kind[i] = kind_of(t, a, i);
 	x = oom_layers(t, (uint32_t)depth, kind, gemma4_block, &l, x);
+	x = norm(t, "norm", x, 0, true);
 	oom_forget_shared(&f);
-	return oom_leave(&f, norm(t, "norm", x, 0, true));
+	return oom_leave(&f, x);
 }
 
 static struct oom_val gemma4_step(struct oom_tape *t, const struct oom_arch *a)

@@ -249,8 +249,9 @@ static struct oom_val llama_model(struct oom_tape *t, const struct oom_arch *a,
 	if (k->unused)
 		k->unused(t, a);
 	x = oom_layers(t, (uint32_t)(depth > cross ? depth - cross : 1), a->kind, llama_block, &l, x);
+	x = oom_norm(t, a->norm, "norm", x, 0);
 	oom_forget_shared(&f);
-	return oom_leave(&f, oom_norm(t, a->norm, "norm", x, 0));
+	return oom_leave(&f, x);
 }
 
 static struct oom_val llama_step(struct oom_tape *t, const struct oom_arch *a)

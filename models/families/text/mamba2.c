@@ -160,8 +160,9 @@ static struct oom_val mamba2_model(struct oom_tape *t, const struct oom_arch *a,
 	}
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind,
 		       kind->single ? single_block : mixed_block, &l, x);
+	x = oom_norm(t, a->norm, "norm", x, 0);
 	oom_forget_shared(&f);
-	return oom_leave(&f, oom_norm(t, a->norm, "norm", x, 0));
+	return oom_leave(&f, x);
 }
 
 static struct oom_val mamba2_step(struct oom_tape *t, const struct oom_arch *a)

@@ -362,8 +362,9 @@ static struct oom_val modernbert_model(struct oom_tape *t, const struct oom_arch
 	x = oom_name(&f, oom_op_dropout(t, x, a->embed_dropout));
 	modernbert_shares(&f, a, &l, (enum oom_dtype)x.dt);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, modernbert_block, &l, x);
+	x = modernbert_norm(t, a, "final_norm", x);
 	oom_forget_shared(&f);
-	return oom_leave(&f, modernbert_norm(t, a, "final_norm", x));
+	return oom_leave(&f, x);
 }
 
 static struct oom_val modernbert_fused(struct oom_tape *t, const struct oom_arch *a,

@@ -375,8 +375,9 @@ static struct oom_val zamba_model(struct oom_tape *t, const struct oom_arch *a,
 		l.rope = oom_name_tables(&f, oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2));
 	}
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, zamba_block, &l, x);
+	x = oom_norm(t, a->norm, "final_layernorm", x, 0);
 	oom_forget_shared(&f);
-	return oom_leave(&f, oom_norm(t, a->norm, "final_layernorm", x, 0));
+	return oom_leave(&f, x);
 }
 
 static struct oom_val zamba_step(struct oom_tape *t, const struct oom_arch *a)
