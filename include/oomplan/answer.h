@@ -1,7 +1,7 @@
-/* The answer to one question: does this training run fit, and if not, what to change until it does.
+/* The answer to one question: does this training run fit, and if not, what has to change so that it does?
  *
- * What `oomplan plan`, `estimate` and `solve` print is what these calls return; the commands only
- * read options and format.
+ * `oomplan plan`, `estimate` and `solve` print what these calls return; the commands only read options and
+ * format the result.
  *
  *	struct oom_keys keys = {0};
  *	struct oom_model *model;
@@ -17,19 +17,19 @@
  *		printf("%s, %llu bytes\n", a->best.fits ? "fits" : "does not fit",
  *		       (unsigned long long)a->best.eval.used_bytes);
  *
- * Units: bytes, unless a name ends otherwise.  Sizes are of one GPU (the fullest rank), host sizes of
- * one node.
+ * Units: sizes are in bytes unless a name says otherwise.  They are those of one GPU (the fullest rank);
+ * host sizes are those of one node.
  *
- * Ownership: what a question points to stays the caller's and must live as long as the answer is
- * read.  An answer owns nothing and is copied by assignment; it is some 30 KiB, rather for the heap.
+ * Ownership: what a question points to stays the caller's and must live as long as the answer is read.  An
+ * answer owns nothing and is copied by assignment.  It takes about 30 KiB and belongs on the heap.
  *
- * Errors: every call returns OOM_OK or a negative code with a sentence in *err, which may be NULL.
- * OOM_ERR_INVALID: the plan cannot run, on this model or at all; OOM_ERR_LIMIT: more combinations
- * than are tried; OOM_ERR_MEMORY.  That nothing fits is an answer, no error.  *out is then not to be
- * read.
+ * Errors: every call returns OOM_OK, or a negative code with a sentence in *err, which may be NULL.
+ * OOM_ERR_INVALID: the plan cannot run, on this model or at all; OOM_ERR_LIMIT: there are more combinations
+ * than are tried; OOM_ERR_MEMORY.  After an error *out must not be read.  That nothing fits is an answer,
+ * not an error.
  *
- * Threads: as oomplan.h says.  Questions are only read, but for oom_question_settle: threads may share
- * one, and all that it points to.  Evaluators they may not. */
+ * Threads: see oomplan.h.  Only oom_question_settle writes to a question, so threads may share one and
+ * everything it points to.  They must not share evaluators. */
 #ifndef OOMPLAN_ANSWER_H
 #define OOMPLAN_ANSWER_H
 
@@ -55,62 +55,65 @@ extern "C" {
 struct oom_question {
 	const struct oom_model *model;
 	struct oom_plan plan;           /* as asked */
-	/* the card: its size, speed and compute capability; NULL: not known, ranked as an A100 */
+	/* the card, for its size, speed and compute capability; NULL: unknown, and plans are ranked as on an
+	 * A100 */
 	const struct oom_gpu *gpu;
-	uint64_t capacity_bytes;        /* instead of the card's; 0 without a card: no verdict */
-	uint64_t host_ram_bytes;        /* of a node; 0: not known, never short */
-	unsigned allow;                 /* enum oom_allow: changes of the science that may be taken */
-	unsigned hold;                  /* axes of the search that stay as asked, as in oom_search_query */
-	enum oom_objective objective;   /* of the search, after the class of the changes */
-	bool brief;                     /* the search only where what was asked is no answer, no reasons */
-	bool verdicts_only;             /* of oom_answer_search: see struct oom_search_query */
-	/* Observed lengths: the plan's seq_len becomes the longest batch of an epoch.  NULL: as it is. */
+	uint64_t capacity_bytes;        /* replaces the card's; 0 without a card: there is no verdict */
+	uint64_t host_ram_bytes;        /* of a node; 0: unknown, so it never runs short */
+	unsigned allow;                 /* enum oom_allow: changes of the science that may be made */
+	unsigned hold;                  /* axes of the search that stay as asked (oom_search_query) */
+	enum oom_objective objective;   /* of the search, among changes of the same class */
+	bool brief;                     /* search only if what was asked does not fit, and give no reasons */
+	bool verdicts_only;             /* for oom_answer_search: see struct oom_search_query */
+	/* Observed lengths: the plan's seq_len becomes that of the longest batch of an epoch.  NULL: seq_len
+	 * is used as it is. */
 	const struct oom_lengths *lengths;
-	/* One's own runs, or the shipped ones, instead of the plan's margin alone.  With confidence 0
-	 * the expected bytes have to leave the margin; else the run has to fit with that probability.
-	 * NULL: predictions as they are. */
+	/* Measured runs, the user's own or the shipped ones.  With confidence 0 the expected bytes must
+	 * leave the plan's margin free; otherwise the run must fit with that probability.  NULL: predictions
+	 * are used as they are. */
 	const struct oom_calibration *calibration;
 	double confidence;
-	char note[300];                 /* "" or what settling did to the batch */
-	char precision_note[200];       /* "" or which precision an auto became, and why */
+	char note[300];                 /* what settling did to the batch, or "" */
+	char precision_note[200];       /* which precision auto became, and why, or "" */
 };
-/* The default plan, nothing else. */
+/* A question with the default plan and nothing else. */
 OOM_API struct oom_question oom_question_default(void);
-/* What every call below does to the question first, and once more changes nothing: of gpus, nodes and
- * gpus_per_node the missing one follows, the card gives the compute capability and the capacity,
- * lengths give seq_len, images have none, adapters get the family's targets, a global batch is laid
- * over accumulation steps. */
+/* Completes a question; every call below does so first, and doing it again changes nothing.  The missing
+ * one of gpus, nodes and gpus_per_node is computed, the card gives the compute capability and the
+ * capacity, lengths give seq_len (image models have none), adapters get the family's targets, and a global
+ * batch is divided into accumulation steps. */
 OOM_API void oom_question_settle(struct oom_question *q);
 
-/* What a calibration says of one plan. */
+/* What a calibration expects of one plan. */
 struct oom_expectation {
-	double margin;                  /* under which the plain verdict is the calibrated one */
-	double used_bytes;              /* expected; of a run that is no outlier: */
-	double low95_bytes, high95_bytes;       /* 2.5 and 97.5 % of runs stay below */
-	double needed_bytes;            /* a card needs so much, by confidence or margin */
-	double probability;             /* that it fits; NAN without a capacity */
+	double margin;                  /* the margin with which the plain verdict equals the calibrated one */
+	double used_bytes;              /* expected */
+	double low95_bytes, high95_bytes;       /* 2.5 % and 97.5 % of runs that are no outliers stay below these */
+	double needed_bytes;            /* what a card must have, by confidence or margin */
+	double probability;             /* the probability that it fits; NAN without a capacity */
 };
 
 /* One plan, priced and judged. */
 struct oom_judged {
 	struct oom_plan plan;
 	struct oom_eval eval;           /* replayed, with buckets */
-	bool fits_gpu;                  /* oom_judge's verdict on the step, or the calibration's, and on the
-				 * evaluation where the run has one; true without a card */
-	bool fits;                      /* and the host's memory does */
+	bool fits_gpu;                  /* the verdict of oom_judge, or of the calibration, on the step and, if
+				 * the run has one, on the evaluation; true without a card */
+	bool fits;                      /* fits_gpu, and the host's memory suffices */
 	struct oom_host_need host;
-	enum oom_limit first_limit;     /* what a run meets first */
-	struct oom_expectation expected;        /* with a calibration */
-	/* rules of oomplan/compat.h that it breaks: what to say of it, and what to set besides */
+	enum oom_limit first_limit;     /* the limit that a run meets first */
+	struct oom_expectation expected;        /* set if there is a calibration */
+	/* the rules of oomplan/compat.h that it breaks */
 	struct oom_compat_set broken;
-	bool launches;                  /* none of them is a refusal, or makes another run of it */
+	bool launches;                  /* none of these refuses the plan or makes another run of it */
 	/* What an evaluation between steps uses, an estimate (the plan's eval_batch without gradients
 	 * over weights and states; 0: the plan never evaluates, or that cannot be priced), and whether
 	 * that fits.  Where the plan says that the run evaluates, fits_gpu asks for it. */
 	uint64_t eval_used_bytes;
 	bool eval_fits;
 };
-/* Exactly the configuration asked for.  ev may be NULL, here and below: the call has one of its own. */
+/* Prices and judges exactly the configuration that was asked for.  Here and below, ev may be NULL: the call
+ * then makes an evaluator of its own. */
 OOM_API enum oom_status oom_answer_as_asked(struct oom_evaluator *ev, const struct oom_question *q,
 					    struct oom_judged *out, struct oom_error *err);
 
@@ -120,40 +123,42 @@ enum oom_answer_from { OOM_FROM_ASKED, OOM_FROM_LADDER, OOM_FROM_SEARCH };
 struct oom_answer {
 	struct oom_question asked;      /* settled */
 	struct oom_judged as_asked;
-	/* As asked where that fits and launches; else the search's plan, the cheapest of all; else as
-	 * far as the ladder came. */
+	/* The plan as asked if it fits and launches; otherwise the search's, which is the cheapest of all;
+	 * otherwise the last one of the ladder. */
 	struct oom_judged best;
 	enum oom_answer_from from;
-	int changes;                    /* of best against what was asked: departures, or rungs */
-	struct oom_ladder ladder;       /* the rungs, each with its saving and verdict */
+	int changes;                    /* how many changes best has: departures, or rungs */
+	struct oom_ladder ladder;       /* every rung with its saving and verdict */
 	struct oom_compat_set ladder_broken;    /* rules that the ladder's plan breaks */
 	bool searched;
-	struct oom_search search;       /* the cheapest plan of all, why, and alternatives */
-	size_t replayed;                /* verdicts that took a replay of the allocator */
+	struct oom_search search;       /* the cheapest plan of all, its reasons, and alternatives */
+	size_t replayed;                /* verdicts that needed a replay of the allocator */
 };
-/* The question needs a capacity: OOM_ERR_INVALID without. */
+/* Answers the question, which must have a capacity; otherwise OOM_ERR_INVALID. */
 OOM_API enum oom_status oom_answer(struct oom_evaluator *ev, const struct oom_question *q,
 				   struct oom_answer *out, struct oom_error *err);
 
-/* The search alone: from a plan that need not run itself. */
+/* Runs the search alone.  The plan it departs from need not be able to run. */
 OOM_API enum oom_status oom_answer_search(struct oom_evaluator *ev, const struct oom_question *q,
 					  struct oom_search *out, struct oom_error *err);
 
-/* oom_solve (step and exact_changes: see there), judged by the question's calibration; its plan has the margin as asked ("gpu-memory":
- * the one that the calibration comes to).  OOM_ERR_INVALID for a knob that cannot be solved for. */
+/* oom_solve, judged by the question's calibration; step and exact_changes are explained there.  The
+ * solution's plan has the margin as asked (for "gpu-memory" the one that the calibration amounts to).
+ * OOM_ERR_INVALID for a knob that cannot be solved for. */
 OOM_API enum oom_status oom_answer_solve(struct oom_evaluator *ev, const struct oom_question *q,
 					 const char *knob, int64_t step, bool exact_changes,
 					 struct oom_solution *out, struct oom_error *err);
 
-/* What the question's lengths make of its batches, which q must have. */
+/* Reports what the question's lengths mean for its batches.  q must have lengths. */
 OOM_API struct oom_lengths_report oom_question_lengths(const struct oom_question *q);
-/* The longest sequences that batches of the plan as asked may have, in tokens (0: none fits, or there
- * is no card), and the expected first step of an epoch with a longer one (0: none is). */
+/* Sets the length in tokens of the longest sequences with which batches of the plan as asked fit (0: none
+ * fits, or there is no card), and the expected first step of an epoch whose batch has a longer one (0:
+ * there is none). */
 OOM_API enum oom_status oom_answer_lengths(struct oom_evaluator *ev, const struct oom_question *q,
 					   int64_t *longest_tokens, double *death_step,
 					   struct oom_error *err);
 
-/* What calibration and confidence of the question say of an evaluation with buckets. */
+/* What the question's calibration and confidence say about an evaluation, which must have its buckets. */
 OOM_API struct oom_expectation oom_question_expects(const struct oom_question *q,
 						    const struct oom_eval *eval);
 

@@ -1,11 +1,11 @@
-/* The words that knobs choose from, each list once: the enum, the word of the command line and of
- * files, its sentence, what training frameworks write for it, where its behaviour was read, and
- * what it does to the result.
+/* The words that knobs choose from.  Each list is written once and gives the enum, the word for the command
+ * line and files, its help text, what training frameworks write for it, the source of its behaviour, and its
+ * effect on the result.
  *
  *   X(ENUM, "word", "sentence for help, without a full stop", "spellings", "source", class)
  *
- * Spellings are joined by blanks; true and false are among them where transformers has a switch
- * for the choice. */
+ * Spellings are separated by blanks.  true and false are among them if transformers has a switch for the
+ * choice. */
 #ifndef OOMPLAN_CHOICES_H
 #define OOMPLAN_CHOICES_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* What a change does to the run's result (the playbook's classes). */
+/* The effect of a change on the result of a run, in the playbook's classes. */
 enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 
 #define OOM_TASKS(X) \

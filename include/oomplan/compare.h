@@ -1,7 +1,7 @@
-/* A crash beside the plan that ran: which tensor the failing request was, what was resident, what
- * would have fitted.
+/* A crash compared with the plan that ran: which tensor the failing request was, what was resident, and
+ * what would have fitted.
  *
- * Bytes; owns nothing; threads as answer.h says. */
+ * Sizes are in bytes.  The structs own nothing.  Threads: see answer.h. */
 #ifndef OOMPLAN_COMPARE_H
 #define OOMPLAN_COMPARE_H
 
@@ -14,29 +14,30 @@ extern "C" {
 
 struct oom_comparison {
 	struct oom_judged asked;        /* the plan for the knobs given */
-	/* allocated, in the phase of the crash; phase NULL: no phase of the plan */
+	/* allocated bytes at the peak of the phase in which it crashed; phase is NULL if the plan has no
+	 * such phase */
 	uint64_t phase_peak;
 	const char *phase;
-	uint64_t capacity_bytes;        /* the question's, or as the message says; 0: neither does */
-	/* the request is the allocator's own 2 or 20 MiB: any small tensor */
+	uint64_t capacity_bytes;        /* the question's, otherwise the message's; 0: unknown */
+	/* the request is the allocator's own 2 or 20 MiB, so any small tensor may have caused it */
 	bool step_only;
-	/* else: a row of the plan has its size */
+	/* otherwise: a row of the plan has its size */
 	bool matched;
-	/* with which it matches, where that is not the one asked for; 0: the same */
+	/* the micro-batch with which it matches, if that is not the plan's; 0: it is the plan's */
 	int64_t micro_batch;
 	char scope[64], row[64], kind[40], formula[160], numbers[120];
-	size_t also;                    /* rows of the same size beside it */
-	/* else, where the request is larger than the plan's widest row that grows with the tokens: the
-	 * tokens of one batch with which it would be that row; 0: it is not */
+	size_t also;                    /* the number of other rows of the same size */
+	/* if no row matches and the request is larger than the widest row that grows with the tokens: the
+	 * tokens per batch with which it would be that row; otherwise 0 */
 	uint64_t implied_tokens;
-	/* weights and buffers alone are larger than the card: no batch fits */
+	/* weights and buffers alone are larger than the card, so no batch fits */
 	bool weights_alone;
 	uint64_t weights_bytes;
-	bool searched;                  /* there is a capacity, and a training to change */
-	struct oom_search search;       /* the cheapest that would have fitted */
+	bool searched;                  /* the capacity is known and there is a training run to change */
+	struct oom_search search;       /* the cheapest plan that would have fitted */
 };
-/* Prices the question's plan beside the crash.  The question's capacity may be 0: the message's
- * counts. */
+/* Prices the question's plan and compares it with the crash.  If the question's capacity is 0, the
+ * message's is used. */
 OOM_API enum oom_status oom_compare(struct oom_evaluator *ev, const struct oom_question *q,
 				    const struct oom_crash *crash, struct oom_comparison *out,
 				    struct oom_error *err);

@@ -1,7 +1,7 @@
 /* What an out-of-memory message says, where it happened, and why.
  *
- * Numbers are decoded, never guessed: one that the text does not give is absent.  Causes are
- * ranked, each with the evidence it rests on. */
+ * Numbers are decoded, never guessed: a number that the text does not give is absent.  Causes are ranked,
+ * each with its evidence. */
 #ifndef OOMPLAN_DIAGNOSE_H
 #define OOMPLAN_DIAGNOSE_H
 
@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-/* The numbers a message may hold, in bytes; printed with two decimals, so good to 0.005 of the
- * printed unit. */
+/* The numbers that a message may give, in bytes.  They are printed with two decimals, so they are exact to
+ * 0.005 of the printed unit. */
 enum oom_crash_number {
 	OOM_CRASH_TRIED, OOM_CRASH_TOTAL, OOM_CRASH_FREE, OOM_CRASH_PROCESS, OOM_CRASH_ALLOCATED,
 	OOM_CRASH_RESERVED_TOTAL, OOM_CRASH_RESERVED_UNALLOCATED, OOM_CRASH_PRIVATE_POOL,
@@ -40,12 +40,12 @@ enum oom_cause {
 	OOM_CAUSE_LEAK, OOM_CAUSE_KV_CACHE, OOM_CAUSE_FRACTION_CAP, OOM_CAUSE_WATERMARK_CAP,
 	OOM_CAUSE_WRONG_CAPACITY, OOM_CAUSE_BUFFER_LIMIT, OOM_CAUSE_NOT_OOM, OOM_CAUSE_UNKNOWN, OOM_CAUSES
 };
-/* What each cause means: one row each. */
+/* What a cause means. */
 struct oom_cause_info {
 	const char *name;       /* "too_large" */
 	const char *meaning;
-	int rung;               /* of the ladder; 0: none of them */
-	const char *source;     /* playbook entry */
+	int rung;               /* the rung of the ladder that helps; 0: none */
+	const char *source;     /* the entry of the playbook */
 };
 OOM_API const struct oom_cause_info *oom_cause_info(enum oom_cause cause);
 
@@ -55,14 +55,14 @@ struct oom_verdict {
 	char evidence[160];
 };
 
-/* What was going on, by phase and program: only a training has a training's fixes. */
+/* What was going on, by phase and program.  Only a training run has the fixes of a training run. */
 enum oom_crash_work {
 	OOM_WORK_UNKNOWN, OOM_WORK_TRAINING, OOM_WORK_EVAL, OOM_WORK_INFERENCE, OOM_WORK_LOADING,
 	OOM_WORK_SAVING, OOM_WORK_SETUP, OOM_WORK_SERVER_SETUP, OOM_WORK_COMPILING, OOM_WORK_DATA,
 	OOM_WORK_COLLECTIVE, OOM_WORK_TESTING, OOM_WORKS
 };
 
-/* What the refused request was for, where the code before the message or the runtime says it. */
+/* What the refused request was for, if the code above the message or the runtime says so. */
 enum oom_crash_part {
 	OOM_PART_UNKNOWN, OOM_PART_LOGITS, OOM_PART_SCORES, OOM_PART_KV, OOM_PART_SCRATCH, OOM_PART_WEIGHTS,
 	OOM_PART_STATES, OOM_PART_GATHERED, OOM_PART_IMAGE, OOM_PART_LOSS, OOM_PART_TRACE, OOM_PARTS
@@ -73,7 +73,7 @@ enum oom_crash_part {
 struct oom_crash {
 	bool known[OOM_CRASH_NUMBERS];
 	uint64_t bytes[OOM_CRASH_NUMBERS];
-	char text[OOM_CRASH_NUMBERS][40];       /* as printed */
+	char text[OOM_CRASH_NUMBERS][40];       /* the numbers as printed */
 	int64_t gpu_index, rank;                /* -1: absent */
 	struct {
 		int64_t pid;
@@ -81,97 +81,98 @@ struct oom_crash {
 	} process[OOM_CRASH_PROCESSES];         /* every "Process N has ..." */
 	size_t n_processes;
 	char framework[16], format[32], exception[80];
-	char program[24];                       /* "vllm", "trainer"; "": none shows */
+	char program[24];                       /* "vllm", "trainer", ...; "": not recognised */
 	enum oom_crash_part part;
 	enum oom_crash_phase phase;
 	char phase_evidence[120];
-	double phase_confidence;                /* 0.5..1; 0: the text does not tell, unknown */
-	bool traceback;                         /* frames stand before the message */
-	bool trains;                            /* the text says that a training ran, whatever its part */
+	double phase_confidence;                /* 0.5..1; 0: the phase is unknown */
+	bool traceback;                         /* stack frames precede the message */
+	bool trains;                            /* the text says that a training run was going on */
 	struct oom_verdict cause[OOM_CRASH_CAUSES];
 	size_t n_causes;
-	uint64_t line;                          /* on which the message begins */
-	uint64_t advised_tokens;                /* the length that a server says would fit; 0: none */
-	/* an nvidia-smi block in the text: the fullest card and its largest process; pid 0: none */
+	uint64_t line;                          /* the line on which the message begins */
+	uint64_t advised_tokens;                /* the length that the server says would fit; 0: none */
+	/* from a block of nvidia-smi's in the text: the fullest card and its largest process; pid 0: none */
 	struct {
 		uint64_t used, total;
 		int64_t pid;
 		uint64_t process_bytes;
 		char name[40];
 	} smi;
-	char largest[160];                      /* the largest buffer that XLA lists; "": none */
-	char program_total[140];                /* what XLA says its program needs, in parts; "": nothing */
-	uint64_t host_states;                   /* parameters whose states lie on the host; 0: none */
-	uint64_t set;                           /* levers that the run's options pulled already: a bit each */
-	bool pinned;                            /* page-locked host memory was refused */
-	uint64_t ooms, retries;                 /* of a memory_summary() table */
-	int strength;                           /* 3 allocator message, 2 kill line, 1 hint */
+	char largest[160];                      /* the largest buffer in XLA's list, or "" */
+	char program_total[140];                /* what XLA says its program needs, in parts, or "" */
+	uint64_t host_states;                   /* the number of parameters whose states are on the host; 0: none */
+	uint64_t set;                           /* bits of the fixes that the run's options already apply */
+	bool pinned;                            /* pinned (page-locked) host memory was refused */
+	uint64_t ooms, retries;                 /* from a memory_summary() table */
+	int strength;                           /* of the evidence: 3 allocator's message, 2 kill line, 1 hint */
 };
 
-/* Decodes one text (a message, a traceback): the last and strongest message in it.  False when
- * it holds none. */
+/* Decodes a text (a message, a traceback), that is, the last of the strongest messages in it.  False if it
+ * contains none. */
 OOM_API bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out);
 
-/* PyTorch on a card that has a memory of its own: its allocator takes segments, and total is the card's. */
+/* True if PyTorch ran on a card with a memory of its own, whose allocator reserves segments; `total` is then
+ * the card's. */
 OOM_API bool oom_crash_of_card(const struct oom_crash *crash);
 OOM_API enum oom_crash_work oom_crash_work(const struct oom_crash *crash);
 /* "training", "server_setup", ... */
 OOM_API const char *oom_crash_work_str(enum oom_crash_work work);
-/* The programs that are recognised: "vllm"; NULL behind the last. */
+/* The i-th program that is recognised, such as "vllm"; NULL past the end. */
 OOM_API const char *oom_crash_program(size_t index);
 
-/* The answer to a decoded crash, in the words of the program that ran. */
+/* The answer to a decoded crash, in the terms of the program that ran. */
 #define OOM_ANSWER_FIXES 6
 #define OOM_ANSWER_EVIDENCE 4
 struct oom_crash_answer {
-	const char *title;                      /* who ran: "vLLM" */
+	const char *title;                      /* the program that ran, such as "vLLM" */
 	char happened[400];                     /* one sentence */
-	char evidence[OOM_ANSWER_EVIDENCE][200]; /* what the numbers say besides */
+	char evidence[OOM_ANSWER_EVIDENCE][200]; /* what else the numbers say */
 	size_t n_evidence;
 	char fix[OOM_ANSWER_FIXES][300];        /* what to change, the cheapest first */
 	size_t n_fix;
-	/* what would settle it where the text does not say; NULL: it says */
+	/* what would settle the question if the text does not; otherwise NULL */
 	const char *settle;
 	bool training;                          /* the ladder of `oomplan plan` applies */
 };
 OOM_API void oom_crash_answer(const struct oom_crash *crash, struct oom_crash_answer *out);
-/* The first thing to change if it was this cause; "" when there is none. */
+/* Writes the first thing to change for this cause into buf, or "" if there is none.  Returns buf. */
 OOM_API const char *oom_crash_fix(const struct oom_crash *crash, enum oom_cause cause, char *buf,
 				  size_t size);
 
-/* What a log says about the run before the message that counts.  Of a log beyond 16 MiB, a part of
- * every MiB is read for it, and all of what stands right before the message. */
+/* What a log says about the run before the message that is explained.  In a log of more than 16 MiB only a
+ * part of every MiB is read for this, and everything just before the message. */
 struct oom_crash_run {
 	uint64_t samples;                       /* lines with a step, a loss or a size */
 	int64_t first_step, last_step;          /* -1: none */
-	int64_t of_steps;                       /* "12/1000"; 0: not said */
+	int64_t of_steps;                       /* the 1000 of "12/1000"; 0: unknown */
 	bool has_loss;
 	double first_loss, last_loss;
-	/* a figure of memory that is printed again and again */
-	char memory_key[24];                    /* "" where there is none */
+	/* a memory figure that the log prints repeatedly */
+	char memory_key[24];                    /* its name, or "" if there is none */
 	uint64_t memory_samples;
-	double memory_first, memory_last;       /* bytes, or as printed where no unit is */
-	double memory_slope;                    /* a step, or a line where steps are not said */
+	double memory_first, memory_last;       /* in bytes, or as printed if there is no unit */
+	double memory_slope;                    /* per step, or per line if there are no step numbers */
 	double memory_fit;                      /* -1..1: correlation with the step */
 	bool memory_in_bytes;
-	int64_t longest, longest_step;          /* tokens of the longest batch named; 0: none */
-	uint64_t evaluations, savings;          /* begun before it */
+	int64_t longest, longest_step;          /* tokens of the longest batch, and its step; 0: none */
+	uint64_t evaluations, savings;          /* how many began before the message */
 	bool resumed;
 	uint64_t steps_since_resume;
 };
 
 struct oom_crash_log {
 	uint64_t messages, lines;               /* allocator messages; lines read */
-	bool rising;                            /* one process's allocated rose over four messages */
-	uint64_t ranks;                         /* that died, by the messages' ranks; 0: none named */
+	bool rising;                            /* a process's allocated bytes rose over four messages */
+	uint64_t ranks;                         /* how many ranks died, by the messages; 0: none is named */
 	int64_t first_rank;                     /* -1: none */
 	uint64_t first_rank_line;
-	bool ranks_differ;                      /* by more than a twentieth in what they asked for */
+	bool ranks_differ;                      /* their requests differ by more than 5 % */
 	struct oom_crash_run run;
 };
 typedef void (*oom_crash_fn)(void *ctx, const struct oom_crash *crash);
-/* Streams a log ("-": standard input) of any size.  each (may be NULL) gets every message; last the
- * strongest last one. OOM_ERR_UNKNOWN when nothing in it speaks of memory. */
+/* Streams a log of any size ("-": standard input).  each, which may be NULL, is called with every message;
+ * last receives the last of the strongest ones.  OOM_ERR_UNKNOWN if nothing in the log is about memory. */
 OOM_API enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 				       struct oom_crash *last, struct oom_crash_log *log,
 				       struct oom_error *err);

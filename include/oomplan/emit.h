@@ -1,7 +1,7 @@
-/* A plan in the files of training frameworks.
+/* A plan written as the files of training frameworks.
  *
- * What a format is written from are the rows it is read by, and every text is read back before it is
- * handed out: a knob that would come back as something else is named, never lost in silence. */
+ * A format is written from the same rows by which it is read, and every text is read back before it is
+ * returned.  A knob that would come back as something else is named, never lost silently. */
 #ifndef OOMPLAN_EMIT_H
 #define OOMPLAN_EMIT_H
 
@@ -17,46 +17,46 @@
 extern "C" {
 #endif
 
-/* A format; NULL past the end. */
+/* A format that can be written. */
 struct oom_emit_format {
 	const char *name, *summary;
-	const char *version;    /* of the framework whose keys are written, and how that was checked */
+	const char *version;    /* the framework's version whose keys are written, and how they were checked */
 };
 OOM_API const struct oom_emit_format *oom_emit_format_at(size_t i);
 
 enum { OOM_EMIT_UNSAID_MAX = 24 };
 
 struct oom_emitted {
-	char *text;             /* owned, ends with a line */
+	char *text;             /* owned; ends with a newline */
 	size_t size;
-	/* knobs that the plan has and the text does not give back, "--vpp 2" */
+	/* knobs of the plan that the text does not give back, such as "--vpp 2" */
 	char unsaid[OOM_EMIT_UNSAID_MAX][96];
 	size_t n_unsaid;
 };
 
-/* What a file says besides the plan. */
+/* What a file says in addition to the plan. */
 struct oom_emit_run {
-	const char *model;      /* a hub id or a path; NULL: a placeholder stands for it, which is said */
-	const struct oom_gpu *gpu;      /* NULL: not known; tasks of clouds then leave it open */
-	/* a word for oom_keys_read_model: formats that describe a model by its dimensions take them from its
-	 * config; NULL: they are left to be added */
+	const char *model;      /* a hub id or a path; NULL: a placeholder is written and named */
+	const struct oom_gpu *gpu;      /* NULL: unknown, and cloud tasks leave the card open */
+	/* a word for oom_keys_read_model: formats that describe a model by its dimensions take them from this
+	 * config; NULL: the user has to add them */
 	const char *config;
 };
 
-/* Writes the plan.  run: NULL: nothing is known.  OOM_ERR_UNKNOWN: no such format, with the nearest;
- * OOM_ERR_MEMORY.  oom_emitted_release gives it back. */
+/* Writes the plan.  run may be NULL if nothing is known about it.  OOM_ERR_UNKNOWN: there is no such format,
+ * and the text names the nearest; OOM_ERR_MEMORY.  The caller calls oom_emitted_release. */
 OOM_API enum oom_status oom_emit(const char *format, const struct oom_plan *plan,
 				 const struct oom_emit_run *run, struct oom_emitted *out,
 				 struct oom_error *err);
-/* A card as SkyPilot's catalogue and dstack's gpuhunt call it: RTX4090, RTX6000-Ada (RTX6000Ada for
- * dstack), A6000, A100-80GB; returns out. */
+/* Writes a card's name in SkyPilot's catalogue (sky), or otherwise in gpuhunt's, which dstack uses: RTX4090,
+ * RTX6000-Ada (dstack: RTX6000Ada), A6000, A100-80GB.  Returns out. */
 OOM_API const char *oom_gpu_listed(const struct oom_gpu *gpu, bool sky, char out[80]);
-/* What has to change in the files that were read for the plan `to`, which departs from `from`: a
- * unified diff, comments and order kept.  OOM_ERR_IO: a file cannot be read again. */
+/* Writes the changes that turn the files that were read, which say `from`, into files that say `to`: a
+ * unified diff that keeps comments and order.  OOM_ERR_IO: a file cannot be read again. */
 OOM_API enum oom_status oom_emit_patch(const struct oom_reading *reading, const struct oom_plan *from,
 				       const struct oom_plan *to, struct oom_emitted *out,
 				       struct oom_error *err);
-/* Accepts zeroed. */
+/* Frees the text.  A zeroed struct is accepted. */
 OOM_API void oom_emitted_release(struct oom_emitted *out);
 
 #ifdef __cplusplus

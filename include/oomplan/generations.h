@@ -1,7 +1,8 @@
-/* Library generations: what changed in memory when.
+/* Library generations: which version of a library changed how much memory a run takes.
  *
- * A row says that a library before some version runs one setting of the plan another way.  A plan
- * names versions (transformers, torch, bitsandbytes, peft, deepspeed); with none, the newest that is modelled runs. */
+ * A row says that a library before some version runs one setting of a plan in another way.  A plan may name
+ * versions (of transformers, torch, bitsandbytes, peft, deepspeed); without one, the newest that is modelled
+ * is assumed. */
 #ifndef OOMPLAN_GENERATIONS_H
 #define OOMPLAN_GENERATIONS_H
 
@@ -16,24 +17,24 @@ extern "C" {
 #endif
 
 struct oom_generation {
-	const char *library;    /* the knob that takes its version */
-	int64_t before;         /* OOM_VERSION: the first that no longer does so */
-	const char *knob;       /* what is run another way */
-	const char *from, *to;  /* its word as asked, and the word it comes to */
-	const char *summary;    /* a sentence without capital and full stop */
+	const char *library;    /* the knob for its version */
+	int64_t before;         /* OOM_VERSION; the first version that no longer does so */
+	const char *knob;       /* the setting that is run in another way */
+	const char *from, *to;  /* its value as asked, and the value that it amounts to */
+	const char *summary;    /* a sentence without capital letter and full stop */
 	const char *source;
-	bool of_torch;          /* only where PyTorch's own optimizers step */
+	bool of_torch;          /* it applies only to PyTorch's own optimizers */
 };
-/* The rows, NULL past the end. */
+/* The i-th row; NULL past the end. */
 OOM_API const struct oom_generation *oom_generation_at(size_t i);
 
-/* What the plan's versions make of its knobs.  Afterwards it names no version; a plan that names none
- * stays as it is. */
+/* Applies the plan's versions to its knobs.  Afterwards the plan names no version.  A plan without versions
+ * does not change. */
 OOM_API void oom_plan_resolve(struct oom_plan *plan);
-/* Whether oom_plan_resolve would change it. */
+/* True if oom_plan_resolve would change the plan. */
 OOM_API bool oom_plan_dated(const struct oom_plan *plan);
 
-/* The row that changes what the plan says of this knob now, or NULL. */
+/* The row that changes the plan's current value of this knob, or NULL. */
 OOM_API const struct oom_generation *oom_plan_aged(struct oom_plan *plan, const char *knob);
 
 #ifdef __cplusplus

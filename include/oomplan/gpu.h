@@ -19,15 +19,15 @@ struct oom_gpu {
 	char vendor[16], architecture[32], interconnect[64];
 	char source[160], checked[16];
 	double memory_gb;               /* as marketed */
-	/* what PyTorch reports as total, the lowest seen; else nvidia-smi; else marketed */
+	/* the lowest total that PyTorch was seen to report; otherwise nvidia-smi's; otherwise as marketed */
 	uint64_t capacity_bytes;
 	enum oom_capacity_kind capacity_kind;
-	double compute_capability;      /* 0 = not NVIDIA or unknown */
+	double compute_capability;      /* 0: not NVIDIA, or unknown */
 	double bandwidth_gb_s, bf16_tflops, fp16_tflops;
-	double tdp_w;                   /* board power; 0 = unknown */
-	/* of the machine it stands in, to other machines, gigabits a second; 0 = unknown */
+	double tdp_w;                   /* board power in watts; 0: unknown */
+	/* between machines with this card, gigabits per second; 0: unknown */
 	double network_gbps;
-	/* cards that NVLink joins over several machines (an NVL72's trays); 0: those of one */
+	/* how many cards NVLink joins across machines (the trays of an NVL72); 0: only those of one machine */
 	double nvlink_domain;
 };
 
@@ -37,16 +37,16 @@ struct oom_gpus {
 	size_t n;
 };
 
-/* Appends the shipped table (data/gpus.csv), or a user's file with the same columns; name and
- * capacity_mib (or memory_gb) are enough.  Later rows of the same name replace earlier ones. */
+/* Appends the shipped table (data/gpus.csv), or a user's file with the same columns, of which name and
+ * capacity_mib (or memory_gb) suffice.  A later row replaces earlier rows of the same name. */
 OOM_API enum oom_status oom_gpus_load(struct oom_gpus *gpus, struct oom_error *err);
 OOM_API enum oom_status oom_gpus_read(struct oom_gpus *gpus, const char *path,
 				      struct oom_error *err);
 OOM_API void oom_gpus_release(struct oom_gpus *gpus);
 
-/* Finds a card by name or alias, in any case and spelling.  A word that several cards of one memory
- * size share gives the one with the smaller reported capacity and a note; one shared by different
- * sizes is OOM_ERR_UNKNOWN with the candidates.  note may be NULL. */
+/* Finds a card by name or alias, in any case and spelling.  For a word that several cards of the same
+ * memory size share, out is the one with the smallest reported capacity, and note says so.  A word that
+ * cards of different sizes share is OOM_ERR_UNKNOWN, and the text lists them.  note may be NULL. */
 OOM_API enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word,
 				     struct oom_gpu *out, char note[256], struct oom_error *err);
 OOM_API const char *oom_capacity_kind_str(enum oom_capacity_kind kind);

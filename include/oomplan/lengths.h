@@ -1,4 +1,4 @@
-/* Sequence lengths: what the longest batch of an epoch needs, not the mean one. */
+/* Sequence lengths: what the longest batch of an epoch needs, rather than the average batch. */
 #ifndef OOMPLAN_LENGTHS_H
 #define OOMPLAN_LENGTHS_H
 
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* A sample of lengths, sorted, as counts of each distinct one.  Zero-initialise; free with
+/* A sample of lengths: the distinct lengths, sorted, with their counts.  Zero-initialise it and free it with
  * oom_lengths_release. */
 struct oom_lengths {
 	struct oom_length {
@@ -20,28 +20,27 @@ struct oom_lengths {
 		uint64_t count;
 	} *items;
 	size_t n;
-	uint64_t total;         /* observations */
+	uint64_t total;         /* the number of observations */
 	double mean;
 	uint64_t skipped;       /* lines that held no length */
 };
 
-/* Reads one length a line, a column of a CSV or a field of JSON lines ("length", "seq_len",
- * "n_tokens", ... or the one named by field, which may be NULL; of a list, such as "input_ids", the
- * elements count); "-" is standard input.  Streams; only distinct lengths are kept.  Or a named
- * distribution: "uniform:LO:HI", "lognormal:MEDIAN:SIGMA", "normal:MEAN:SD", "exponential:MEAN",
- * each cut at 1 and rounded (10^6 quantiles).  OOM_ERR_INVALID when there is no length, or no such
- * column; lines without a length, or with one beyond 10^8, are counted in skipped. */
+/* Reads lengths from a file ("-": standard input): one per line, a column of a CSV, or a field of JSON
+ * lines.  The column or field is `field` or, if that is NULL, one of "length", "seq_len", "n_tokens", ...;
+ * of a list, such as "input_ids", the number of elements is taken.  The file is streamed, and only distinct
+ * lengths are kept.  word may also be a distribution, "uniform:LO:HI", "lognormal:MEDIAN:SIGMA",
+ * "normal:MEAN:SD" or "exponential:MEAN", of which 10^6 quantiles are rounded and cut at 1.  OOM_ERR_INVALID
+ * if there is no length or no such column.  Lines without a length, or with one above 10^8, are counted in
+ * skipped. */
 OOM_API enum oom_status oom_lengths_read(struct oom_lengths *out, const char *word,
 					 const char *field, struct oom_error *err);
 OOM_API void oom_lengths_release(struct oom_lengths *lengths);
 
-/* The q-quantile: the smallest length with at least a share q of the observations at or below
- * it. */
+/* The q-quantile: the smallest length that at least a share q of the observations does not exceed. */
 OOM_API uint32_t oom_lengths_quantile(const struct oom_lengths *lengths, double q);
-/* The q-quantile of the longest of n drawn sequences: F(x)^n >= q (order statistics of
- * independent draws). */
+/* The q-quantile of the longest of n sequences that are drawn independently: F(x)^n >= q. */
 OOM_API uint32_t oom_lengths_longest(const struct oom_lengths *lengths, double n, double q);
-/* Its mean. */
+/* The mean of the longest of n. */
 OOM_API double oom_lengths_longest_mean(const struct oom_lengths *lengths, double n);
 
 enum oom_batching {
@@ -55,27 +54,27 @@ enum oom_batching {
 /* One way of making batches of b sequences. */
 struct oom_batching_need {
 	const char *name, *what;
-	/* padded length of the largest batch of the epoch; budget: a b-th of its tokens */
+	/* padded length of the epoch's largest batch; with a token budget, its tokens divided by b */
 	uint32_t worst_tokens;
-	double worst_batch_tokens;      /* tokens of that batch, padding included */
-	double padding_share;           /* of the tokens a step computes that are padding */
+	double worst_batch_tokens;      /* tokens of that batch with padding */
+	double padding_share;           /* share of the computed tokens that is padding */
 };
 struct oom_lengths_report {
 	uint64_t total, skipped;
 	double mean, batch;
 	uint32_t p50, p90, p99, p999, longest;
 	struct oom_batching_need batching[OOM_BATCHINGS];
-	double mean_batch_tokens;       /* expected padded length of a batch */
-	/* expected first step whose batch exceeds the mean-sized one; 0: never */
+	double mean_batch_tokens;       /* expected padded length of a batch: that of its longest sequence */
+	/* the first step whose batch is expected to exceed the average one; 0: none */
 	double death_step;
-	/* of the tokens, and of the sequences cut, capping at the 99.9th percentile would lose */
+	/* shares of the tokens lost, and of the sequences cut, if lengths were capped at the 99.9th percentile */
 	double lost_share, cut_share;
 };
-/* For b sequences a micro-batch and steps batches an epoch. */
+/* The report for micro-batches of b sequences and `steps` batches per epoch. */
 OOM_API struct oom_lengths_report oom_lengths_report(const struct oom_lengths *lengths, double b,
 						     double steps);
-/* Expected number of the first batch of b sequences in which one is longer than tokens; 0: none
- * is. */
+/* The expected number of the first batch of b sequences that has one longer than `tokens`; 0: there is
+ * none. */
 OOM_API double oom_lengths_first_beyond(const struct oom_lengths *lengths, double b, double tokens);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
 /* Megatron-LM: what one rank of a launch allocates.
  *
- * Megatron's layers, buffers and schedules are its own, so this engine does not read a recorded
- * tape: a launch (the arguments of pretrain_gpt.py and friends, spelled as there) is turned into
- * rows of its own ledger.  Read from megatron/core and TransformerEngine, checked against
- * measured runs (tests/megatron). */
+ * Megatron has layers, buffers and schedules of its own, so this engine does not use a recorded tape: a
+ * launch (the arguments of pretrain_gpt.py and similar scripts, spelled as there) is turned into the rows of
+ * a ledger.  The sources are megatron/core and TransformerEngine; the results are compared with measured
+ * runs (tests/accuracy/megatron.c). */
 #ifndef OOMPLAN_MEGATRON_H
 #define OOMPLAN_MEGATRON_H
 
@@ -28,7 +28,7 @@ enum oom_mg_attention {
 };
 enum oom_mg_ce { OOM_MG_CE_NONE, OOM_MG_CE_NATIVE, OOM_MG_CE_TE };
 enum oom_mg_optimizer { OOM_MG_ADAM, OOM_MG_SGD, OOM_MG_MUON };
-/* one scale per tensor, of 128 x 128 elements, of 32, of 16 (4 bit) */
+/* one scale per tensor, per 128 x 128 elements, per 32 elements, per 16 elements (4 bit) */
 enum oom_mg_fp8_recipe {
 	OOM_MG_FP8_TENSORWISE,
 	OOM_MG_FP8_BLOCKWISE,
@@ -43,8 +43,8 @@ enum oom_mg_sharding {
 	OOM_MG_OPTIM_GRADS_PARAMS
 };
 
-/* Layers that nobody laid out: as many on each stage; embedding and loss in the place of a layer;
- * rounded up, the last stage taking what is left; differing by one. */
+/* How layers are distributed if nobody says so: the same number on each stage; with embedding and loss
+ * counted as layers; rounded up, with the rest on the last stage; in numbers that differ by at most one. */
 enum oom_mg_split {
 	OOM_MG_SPLIT_EVEN,
 	OOM_MG_SPLIT_ENDS,
@@ -52,8 +52,8 @@ enum oom_mg_split {
 	OOM_MG_SPLIT_BALANCED
 };
 
-/* One launch.  Fill with oom_megatron_default and oom_megatron_set, then oom_megatron_derive.
- * Counts; bytes nowhere. */
+/* One launch.  Begin with oom_megatron_default, set arguments with oom_megatron_set, and then call
+ * oom_megatron_derive.  The fields are counts and flags unless a name says bytes. */
 struct oom_megatron {
 	/* model */
 	int64_t stack;                  /* enum oom_mg_stack */
@@ -65,10 +65,10 @@ struct oom_megatron {
 	double attention_dropout, hidden_dropout;
 	int64_t experts, moe_topk, moe_ffn, moe_shared_ffn, moe_shared_gate, moe_latent,
 		moe_grouped_gemm, dense_layers;
-	/* 1: allgather, 0: all-to-all (flex counts as all-to-all) */
+	/* 1: all-gather; 0: all-to-all, which includes flex */
 	int64_t moe_dispatcher_gathers;
 	double moe_capacity;            /* 0: dropless */
-	/* dropless: tokens of the fullest expert-parallel rank over the mean, at least 1 */
+	/* dropless: tokens of the fullest expert-parallel rank divided by the mean, at least 1 */
 	double moe_imbalance;
 	char moe_layer_freq[64];        /* "1", "2", "([0]*3+[1]*11)" */
 	int64_t mla, q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_dim, v_head_dim, mtp_layers;
@@ -77,22 +77,22 @@ struct oom_megatron {
 		sequence_parallel, cp_all_to_all;
 	int64_t gpipe;                  /* 1: all forward passes first; 0: 1F1B */
 	int64_t first_stage_layers, last_stage_layers, account_embedding, account_loss;
-	char layout[512];               /* as the argument has it; derived: "Ett|tt|tmL" */
-	int64_t split;                  /* enum oom_mg_split: derived, what nobody said */
+	char layout[512];               /* as in the argument, or derived: "Ett|tt|tmL" */
+	int64_t split;                  /* enum oom_mg_split; derived */
 	/* what is kept */
 	int64_t distributed_optimizer, optimizer_instances, fsdp, fsdp_sharding, precision,
 		grad_bytes;
 	int64_t main_param_bytes, main_grad_bytes, exp_avg_bytes, exp_avg_sq_bytes,
 		optimizer;              /* enum oom_mg_optimizer */
-	int64_t layerwise;              /* 1: whole parameters, divided between data-parallel ranks */
+	int64_t layerwise;              /* 1: each data-parallel rank has whole parameters */
 	int64_t recompute, recompute_uniform, recompute_layers;
 	char recompute_modules[256];    /* "core_attn mlp ..." */
-	int64_t local_layers;           /* 1: megatron's own layers, 0: TransformerEngine */
+	int64_t local_layers;           /* 1: Megatron's own layers; 0: TransformerEngine's */
 	int64_t attention, cross_entropy, grad_accum_fusion, bias_act_fusion, mask_in_loader,
 		deterministic, fp8, fp8_params;
 	int64_t fp8_recipe;             /* enum oom_mg_fp8_recipe */
 	int64_t ends_in_bf16;           /* 1: the first and the last layer are not in fp8 */
-	int64_t defer_wgrad;            /* 1: the head's weight gradients wait for the drained pipeline */
+	int64_t defer_wgrad;            /* 1: the head's weight gradients wait until the pipeline has drained */
 	char offload_modules[256];      /* "core_attn attn_proj ..."; empty: none */
 	int64_t pipe_engine;            /* 1: DeepSpeed's pipeline engine and optimizers (Megatron-DeepSpeed) */
 	int64_t gpu_arch;               /* enum oom_mg_arch */
@@ -100,7 +100,7 @@ struct oom_megatron {
 };
 
 enum oom_mg_kind { OOM_MG_COUNT, OOM_MG_REAL, OOM_MG_CHOICE, OOM_MG_TEXT };
-/* The launch's arguments as columns of a runs file: one table. */
+/* An argument of a launch, which is also a column of runs files. */
 struct oom_mg_arg {
 	const char *column, *argument;  /* "tp", "--tensor-model-parallel-size" */
 	enum oom_mg_kind kind;
@@ -114,31 +114,32 @@ OOM_API const struct oom_mg_arg *oom_mg_arg_find(const char *column);
 OOM_API struct oom_megatron oom_megatron_default(void);
 OOM_API enum oom_status oom_megatron_set(struct oom_megatron *m, const struct oom_mg_arg *arg,
 					 const char *text, struct oom_error *err);
-/* Fills what follows from the rest (data-parallel degree, padded vocabulary, ...) and refuses
- * impossible layouts. */
+/* Computes the fields that follow from the others (data-parallel degree, padded vocabulary, ...) and refuses
+ * impossible layouts with OOM_ERR_INVALID. */
 OOM_API enum oom_status oom_megatron_derive(struct oom_megatron *m, struct oom_error *err);
 
 struct oom_model;
 struct oom_plan;
-/* Where layers do not divide over the stages of the plan's pipeline and the plan does not say how they
- * lie: says what was priced, in knobs that Megatron has to be given.  Other plans stay as they are. */
+/* If the layers do not divide evenly over the plan's pipeline stages and the plan does not say how they are
+ * distributed, sets the knobs to what was priced, because Megatron must be told.  Other plans do not
+ * change. */
 OOM_API void oom_megatron_say_split(const struct oom_model *model, struct oom_plan *plan);
 
-/* What a row is, and so when it is there (models/megatron/plan.c). */
+/* What a row is, which determines when it is alive. */
 enum oom_mg_row_kind {
 	OOM_MG_ROW_WEIGHTS,
 	OOM_MG_ROW_GRADS,       /* the gradient buffer */
 	OOM_MG_ROW_MASTER,
-	OOM_MG_ROW_OPTIMIZER,   /* made by the first step */
-	OOM_MG_ROW_PASSING,     /* gradients that are not there between steps */
-	OOM_MG_ROW_LOW_GRADS,   /* 16-bit gradients beside fp32 ones, from the first backward on */
-	OOM_MG_ROW_COPIES,      /* fp32 gradients of fp16 ones, between a step and the next */
-	OOM_MG_ROW_STEP,        /* while the optimizer steps */
+	OOM_MG_ROW_OPTIMIZER,   /* allocated by the first step */
+	OOM_MG_ROW_PASSING,     /* gradients that are not alive between steps */
+	OOM_MG_ROW_LOW_GRADS,   /* 16-bit gradients beside fp32 ones, from the first backward pass on */
+	OOM_MG_ROW_COPIES,      /* fp32 copies of fp16 gradients, from one step to the next */
+	OOM_MG_ROW_STEP,        /* alive during the optimizer's step */
 	OOM_MG_ROW_FIXED,       /* workspaces inside the allocator */
-	OOM_MG_ROW_SAVED,       /* of the passes in flight */
-	OOM_MG_ROW_GATHERED,    /* parameters in use, where weights are sharded */
-	OOM_MG_ROW_TRANSIENT,   /* at the loss */
-	OOM_MG_ROW_RECOMPUTED,  /* what a layer's backward holds beyond what the loss did */
+	OOM_MG_ROW_SAVED,       /* activations of the passes in flight */
+	OOM_MG_ROW_GATHERED,    /* parameters in use, if weights are sharded */
+	OOM_MG_ROW_TRANSIENT,   /* alive at the loss */
+	OOM_MG_ROW_RECOMPUTED,  /* what a layer's backward pass holds beyond what the loss holds */
 	OOM_MG_ROW_KINDS
 };
 struct oom_mg_row {
@@ -149,26 +150,27 @@ struct oom_mg_row {
 #define OOM_MG_ROWS 40
 /* One pipeline rank. */
 struct oom_mg_rank {
-	/* parameters of the rank; expert_params of them routed experts (not in params) */
+	/* the rank's parameters without routed experts, and those of routed experts */
 	uint64_t params, expert_params;
 	/* weights, gradient buffer, master weights, optimizer state */
 	uint64_t static_bytes;
 	uint64_t fixed_bytes;           /* workspaces inside the allocator */
-	uint64_t optimizer_bytes;       /* part of static_bytes that the first step creates */
+	uint64_t optimizer_bytes;       /* the part of static_bytes that the first step allocates */
 	uint64_t alloc_bytes;           /* between steps: PyTorch's allocated.current */
 	uint64_t peak_first_bytes;      /* step 1 */
 	uint64_t peak_bytes;            /* from step 2 on: PyTorch's max_memory_allocated */
 	uint64_t activation_bytes;      /* of the micro-batches in flight */
-	double in_flight;               /* chunk passes */
-	uint64_t host_bytes;            /* of activations that wait in pinned host memory */
+	double in_flight;               /* passes of model chunks */
+	uint64_t host_bytes;            /* activations in pinned host memory */
 	struct oom_mg_row row[OOM_MG_ROWS];
 	size_t n_rows;
 };
-/* Prices pipeline rank r of 0..pp-1. */
+/* Prices pipeline rank r, 0..pp-1. */
 OOM_API enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r,
 					  struct oom_mg_rank *out, struct oom_error *err);
-/* What PyTorch's caching allocator reserves for it, in bytes: two steps of the rank replayed on a card
- * without end.  OOM_ERR_LIMIT: a step too long to be replayed, or a T5; OOM_ERR_MEMORY. */
+/* Sets *bytes to what PyTorch's caching allocator reserves for the rank: two of its steps are replayed on a
+ * card of unlimited size.  OOM_ERR_LIMIT: the step is too long to be replayed, or the model is a T5;
+ * OOM_ERR_MEMORY. */
 OOM_API enum oom_status oom_megatron_reserved(const struct oom_megatron *m, int64_t r,
 					      uint64_t *bytes, struct oom_error *err);
 

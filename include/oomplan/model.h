@@ -19,37 +19,38 @@ extern "C" {
  * with an evaluator of its own. */
 struct oom_model;
 
-/* Builds the architecture of keys (which must outlive it).  OOM_ERR_INVALID names the key, the line
- * and the family. A model type no family has gets the nearest structure, and oom_model_warning
- * says so. */
+/* Builds the architecture that the keys describe; the keys must outlive the model.  OOM_ERR_INVALID
+ * names the key, its line and the family.  A model type that no family has is priced as the nearest
+ * structure, and oom_model_warning says so. */
 OOM_API enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *keys,
 				      struct oom_error *err);
 OOM_API void oom_model_free(struct oom_model *model);
-/* The model that --objective distill learns from; borrowed, NULL: none.  Before the first evaluation. */
+/* Sets the teacher that --objective distill learns from.  The teacher is borrowed; NULL removes it.
+ * Call this before the first evaluation. */
 OOM_API void oom_model_teach(struct oom_model *model, const struct oom_model *teacher);
 OOM_API const char *oom_model_type(const struct oom_model *model);
 OOM_API const char *oom_model_family(const struct oom_model *model);
-/* "" or a sentence that must reach the user. */
+/* A sentence that must reach the user, or "" if there is none. */
 OOM_API const char *oom_model_warning(const struct oom_model *model);
-/* Whether a family models the type itself; else it is counted as the nearest structure. */
+/* True if a family models the type itself; otherwise it is priced as the nearest structure. */
 OOM_API bool oom_model_known(const struct oom_model *model);
-/* Keys of the config that its model type does not have, with their lines, and that were
- * therefore not used; "" if none. */
+/* The keys of the config that its model type does not have, with their lines.  They were not used.
+ * "" if there are none. */
 OOM_API const char *oom_model_unknown_keys(const struct oom_model *model);
 OOM_API enum oom_task oom_model_task(const struct oom_model *model);
-/* A few numbers of the architecture for reports and searches. */
+/* The dimensions of the architecture that reports and searches need; 0 where a model has none. */
 struct oom_model_shape {
 	uint64_t vocab, d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, max_positions,
 		n_experts, image_size;
-	uint64_t image_step;            /* sides of images are multiples of it: patches, windows; 32 else */
+	uint64_t image_step;            /* image sides are multiples of it (patches, windows); otherwise 32 */
 };
 OOM_API struct oom_model_shape oom_model_shape(const struct oom_model *model);
 OOM_API const char *oom_model_lora_targets(const struct oom_model *model);
-/* What is said of weights that the config has stored in few bits and that are counted as if they were not;
- * "" otherwise. */
+/* A warning for a config whose weights are stored in few bits but priced as if they were not; otherwise
+ * "". */
 OOM_API const char *oom_model_stored_warning(const struct oom_model *model, const struct oom_plan *plan);
-/* Under adapters, and unless the plan says how the base is stored: as the config's own
- * quantization_config has it loaded, where that can be trained through and is modelled. */
+/* With adapters, and unless the plan says how the base is stored, sets the base's storage to what the
+ * config's own quantization_config loads, provided that it is modelled and can be trained through. */
 OOM_API void oom_model_settle_base(const struct oom_model *model, struct oom_plan *plan);
 
 /* A plan whose precision is auto gets what its engine does with this config (oom_engine_info.precision);
@@ -58,7 +59,7 @@ OOM_API void oom_model_settle_base(const struct oom_model *model, struct oom_pla
 OOM_API void oom_model_settle_precision(const struct oom_model *model, struct oom_plan *plan,
 					char told[200]);
 
-/* The families, for `oomplan list families`: NULL past the end. */
+/* A model type that a family reads. */
 struct oom_family_type {
 	const char *name;               /* a model_type word; NULL ends the list */
 	const void *kind;               /* the family's own description of it */
@@ -69,7 +70,7 @@ struct oom_family_info {
 };
 OOM_API const struct oom_family_info *oom_family_at(size_t i);
 
-/* The moments at which the peak may lie. */
+/* The phases of a run in which its peak can lie. */
 enum oom_phase {
 	OOM_PHASE_LOAD, OOM_PHASE_FWD1, OOM_PHASE_BWD1, OOM_PHASE_OPT1, OOM_PHASE_FWD2,
 	OOM_PHASE_BWD2, OOM_PHASE_OPT2,
@@ -77,15 +78,15 @@ enum oom_phase {
 	OOM_PHASE_ROLLOUTS,             /* answers generated within the step; 0 where there are none */
 	OOM_PHASES
 };
-/* "load", "step 1 forward", ...; and the column stem ("fwd1"). */
+/* The phase in words ("load", "step 1 forward") and as the stem of column names ("fwd1").  Static. */
 OOM_API const char *oom_phase_str(enum oom_phase phase);
 OOM_API const char *oom_phase_column(enum oom_phase phase);
 
 struct oom_eval;
-/* Whether the step has the phase: all of them have all but the rollouts. */
+/* True if the evaluated step has the phase.  Every step has all of them except the rollouts. */
 OOM_API bool oom_phase_occurs(const struct oom_eval *e, enum oom_phase phase);
 
-/* Who is alive at a peak. */
+/* What the bytes that are alive at a peak belong to. */
 enum oom_bucket {
 	OOM_BUCKET_PARAMS, OOM_BUCKET_BUFFERS, OOM_BUCKET_INPUTS, OOM_BUCKET_GRADS, OOM_BUCKET_OPT,
 	OOM_BUCKET_SAVED, OOM_BUCKET_AMP, OOM_BUCKET_LOGITS, OOM_BUCKET_RECOMPUTE, OOM_BUCKET_TEMP,
@@ -94,135 +95,138 @@ enum oom_bucket {
 OOM_API const char *oom_bucket_str(enum oom_bucket bucket);
 OOM_API const char *oom_bucket_column(enum oom_bucket bucket);
 
-/* What one micro-step (forward, backward, recomputation) asks of one GPU, whatever the card: the
- * input of the step time (steptime.h).  The slowest pipeline rank's; elements are counted as they
- * are computed, bytes as they are read and written. */
+/* What one micro-step (forward, backward, recomputation) asks of one GPU, whatever the card; the input
+ * of the step time (steptime.h).  With a pipeline these are the slowest rank's figures.  Elements are
+ * counted when they are computed, bytes when they are read or written. */
 struct oom_work {
 	/* multiplications and additions: of products with weights in 16 bit and in 32 (thin ones
 	 * counted as the tiles they fill), of fused attention kernels (the half below the diagonal
 	 * where a kernel skips the other), of batched products outside of them, which are what eager
 	 * attention consists of; what of all these the model needs, without recomputation */
 	double product_flops, fp32_flops, attention_flops, batched_flops, model_flops;
-	double bytes;                   /* through the card's memory, outside of attention */
-	/* weights read, and gradients added to, by products while they compute: what a product of few
-	 * tokens waits for */
+	double bytes;                   /* through the card's memory, without attention's */
+	/* bytes of weights that products read, and of gradients that they add to; a product of few tokens
+	 * waits for them */
 	double streamed;
 	/* kernels that Python launches (forward, recomputation), and autograd's own threads */
 	double launches, launches_back;
-	double unpacked;                /* 4-bit weights made whole: elements, every time */
-	/* sent by this GPU: to tensor-parallel, expert-parallel and context-parallel peers, to the
-	 * next pipeline rank; and in how many collectives */
+	double unpacked;                /* elements of 4-bit weights that are dequantised, each time */
+	/* bytes that this GPU sends to its tensor-, expert- and context-parallel peers and to the next
+	 * pipeline rank, and the number of collectives it takes */
 	double tensor_bytes, expert_bytes, context_bytes, pipeline_bytes;
 	double tensor_calls, expert_calls, context_calls, pipeline_calls;
-	double tensor_behind;           /* share of the tensor collectives that products hide */
-	double units;                   /* layers: gathered and reduced one by one */
+	double tensor_behind;           /* the share of tensor collectives that runs beside products */
+	double units;                   /* layers, which are gathered and reduced one by one */
 };
 
-/* Everything one evaluation says.  Bytes on one GPU (the fullest rank) unless the name says
+/* The result of one evaluation.  Sizes are bytes on one GPU, the fullest rank, unless the name says
  * otherwise. */
 struct oom_eval {
 	uint64_t total_params, trainable_params, active_params;
-	/* exact, unrounded */
+	/* exact sizes, not rounded up to the allocator's blocks */
 	uint64_t param_bytes, buffer_bytes, input_bytes, grad_bytes, opt_bytes;
 	uint64_t peak[OOM_PHASES];      /* PyTorch's max_memory_allocated of the phase */
-	uint64_t end[OOM_PHASES];       /* allocated when it ends */
+	uint64_t end[OOM_PHASES];       /* allocated at the end of the phase */
 	uint64_t overall_peak;          /* over the six training phases */
 	enum oom_phase peak_phase;
 	uint64_t saved_bytes;           /* alive between forward and backward */
-	/* peak the allocator holds: replayed if asked for, else estimated */
+	/* the most that the caching allocator reserves: replayed if asked for, otherwise estimated */
 	uint64_t reserved_bytes;
 	bool reserved_replayed;
-	/* FSDP1: what joining its largest unit may leave in the cache, at most (estimated); else 0 */
+	/* FSDP1: the most that wrapping its largest unit may leave in the cache (estimated); otherwise 0 */
 	uint64_t wrap_bytes;
-	/* oom_judge, of a plan that fits a card only once its allocator gives cached segments back:
-	 * how many requests had to wait for that in two steps, and what would be used on a card that
-	 * has room for the cache; else 0, and used_bytes */
+	/* Set by oom_judge for a plan that fits only because the allocator releases cached segments: how
+	 * many requests of two steps had to wait for that, and how much would be used on a card with room
+	 * for the whole cache.  Otherwise 0, and used_bytes. */
 	uint32_t retries;
 	uint64_t wanted_bytes;
-	/* activations that wait in host memory; part of host_pinned_bytes */
+	/* activations in host memory; part of host_pinned_bytes */
 	uint64_t offloaded_bytes;
-	/* context_bytes was measured on a card of this compute capability; else a guess */
+	/* true if context_bytes was measured on a card of this compute capability; otherwise it is a guess */
 	bool context_measured;
-	/* outside overall_peak; the workspaces are in max_memory_allocated and max_memory_reserved of a card,
-	 * as PyTorch takes them from its caching allocator.  0 where the engine's own rows have them */
+	/* Not part of overall_peak.  On a card, the workspaces are part of max_memory_allocated and of
+	 * max_memory_reserved, because PyTorch takes them from its caching allocator; they are 0 here if
+	 * the engine's own rows contain them. */
 	uint64_t context_bytes, workspace_bytes, nccl_bytes;
-	uint64_t allocated_bytes;       /* max_memory_allocated on a card: overall_peak and workspaces */
+	uint64_t allocated_bytes;       /* max_memory_allocated on a card: overall_peak plus workspaces */
 	uint64_t used_bytes;            /* what nvidia-smi would show at the peak */
-	/* the same by the cheap estimate of the reserved bytes, whether or not they were replayed */
+	/* the same with the reserved bytes estimated cheaply, whether or not they were replayed */
 	uint64_t used_bytes_estimated;
-	/* offloaded state, per rank */
+	/* offloaded state of one rank */
 	uint64_t host_pinned_bytes, host_pageable_bytes, nvme_bytes;
-	/* gathered parameters and buckets at their highest: more GPUs do not lower it */
+	/* the most that gathered parameters and buckets take; more GPUs do not lower it */
 	uint64_t floor_bytes;
-	/* forward + backward + recomputation, matrix products only */
+	/* forward, backward and recomputation; matrix products only */
 	double flops_per_sample;
 	struct oom_work work;
-	/* where GPUs hold different layers (pipeline stages, device_map): the fullest one, of how
-	 * many (0: all are alike), and the peak of the emptiest */
+	/* Where GPUs hold different layers (pipeline stages, device_map): the number of the fullest one,
+	 * how many there are (0: all GPUs are alike), and the peak of the emptiest. */
 	uint32_t stage, n_stages;
 	uint64_t least_peak;
-	const char *warning;            /* "" or what is only approximated */
-	/* from here on with OOM_EVAL_BUCKETS alone: alive at the overall peak, the operation that
-	 * allocated last; of saved_bytes, copies of weights and what waits for the loss */
+	const char *warning;            /* what is only approximated, or "" */
+	/* The rest is set only with OOM_EVAL_BUCKETS: what is alive at the overall peak, the operation that
+	 * allocated last, and the parts of saved_bytes that are casts of weights and inputs of the loss. */
 	uint64_t bucket[OOM_BUCKETS];
 	const char *peak_op, *peak_module;
 	uint64_t saved_amp_bytes, saved_logits_bytes;
 };
 
-/* Scratch for evaluations: recorded tapes and their memory.  Every call that is given one writes it:
- * one per thread (or a lock around it).  It serves any number of models, and remembers them by their
- * address: it must not be used again once a model it has seen was freed and another one made. */
+/* Working memory of evaluations: recorded tapes.  Every call that is given an evaluator writes to it, so
+ * each thread needs its own (or a lock).  One evaluator serves any number of models and remembers them by
+ * address: once a model that it has seen was freed, it must not be used with a model made later. */
 struct oom_evaluator;
 OOM_API struct oom_evaluator *oom_evaluator_new(void);
 OOM_API void oom_evaluator_free(struct oom_evaluator *ev);
 
 enum oom_eval_flags {
-	OOM_EVAL_FAST = 0,      /* phase peaks only: composition and replay are left out */
-	OOM_EVAL_BUCKETS = 1,   /* who is alive at the peak */
-	OOM_EVAL_REPLAY = 2,    /* replay the allocator (cost grows with depth) */
-	/* the caller's word that the plan differs from what this evaluator was asked last in knobs alone
-	 * that oom_knob_near() names: all others need not be compared */
+	OOM_EVAL_FAST = 0,      /* the peaks of the phases only, without composition and replay */
+	OOM_EVAL_BUCKETS = 1,   /* what is alive at the peak */
+	OOM_EVAL_REPLAY = 2,    /* replay the allocator; the time grows with the model's depth */
+	/* the caller promises that, since this evaluator's last call, only knobs for which oom_knob_near()
+	 * is true have changed, so that the others need not be compared */
 	OOM_EVAL_NEAR = 4,
 };
-/* Of sizes and the like: batch, accumulation, length, optimizer, compute capability. */
+/* True for knobs such as batch, accumulation, length, optimizer and compute capability, a change of which
+ * OOM_EVAL_NEAR allows. */
 OOM_API bool oom_knob_near(const struct oom_option *knob);
-/* With OOM_EVAL_BUCKETS: who is alive at the peak of this phase of a training step, not at the
- * overall one. */
+/* With OOM_EVAL_BUCKETS: report what is alive at the peak of this phase of a training step instead of at
+ * the overall peak. */
 #define OOM_EVAL_PHASE_SHIFT 8
 #define OOM_EVAL_AT(phase) ((unsigned)(phase) << OOM_EVAL_PHASE_SHIFT)
-/* Prices plan.  Allocates only when it meets a new structure (another precision, attention,
- * optimizer, ...); a change of batch or sequence re-evaluates recorded rows.  OOM_ERR_INVALID
- * when the plan cannot run on this model. */
+/* Prices the plan.  Memory is allocated only for a structure that is new to the evaluator (another
+ * precision, attention, optimizer, ...); a change of batch or sequence length re-evaluates recorded rows.
+ * OOM_ERR_INVALID if the plan cannot run on this model. */
 OOM_API enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *model,
 				     const struct oom_plan *plan, unsigned flags,
 				     struct oom_eval *out, struct oom_error *err);
 
-/* Used bytes that still count as fitting: capacity less the plan's margin, and less the share of an engine for
- * rollouts that does not sleep meanwhile. */
+/* The most bytes a plan may use and still count as fitting: the capacity less the plan's margin, and less
+ * the share of a rollout engine that stays awake while the model trains. */
 OOM_API uint64_t oom_budget(uint64_t capacity_bytes, const struct oom_plan *plan);
-/* What an evaluation decides about a budget without a replay: UNDECIDED where the estimate of the
- * reserved bytes could be wrong about it, or a full card might do with less.  Never wrong where it
- * decides: oom_judge says the same. */
+/* What an evaluation decides about a budget without a replay.  UNDECIDED means that the estimate of the
+ * reserved bytes may be wrong about it, or that less may do on a full card.  A decision is always the one
+ * of oom_judge. */
 enum oom_decision { OOM_DOES_NOT_FIT, OOM_FITS, OOM_UNDECIDED };
 OOM_API enum oom_decision oom_decide(const struct oom_eval *e, uint64_t budget_bytes);
-/* The same on a card of capacity_bytes, where a sleeping engine also has to find its share again. */
+/* The same for a card of capacity_bytes, on which a rollout engine that slept must also find its share
+ * again. */
 OOM_API enum oom_decision oom_decide_on(const struct oom_eval *e, uint64_t capacity_bytes,
 					const struct oom_plan *plan);
-/* What that engine takes of such a card, in bytes. */
+/* The bytes that a rollout engine takes of a card of capacity_bytes. */
 OOM_API uint64_t oom_rollout_bytes(uint64_t capacity_bytes, const struct oom_plan *plan);
-/* The verdict, the same for every command: prices plan into *out and says whether it fits a card of
- * capacity_bytes.  The allocator is replayed only where the cheap bounds do not decide; flags as of
- * oom_evaluate (OOM_EVAL_REPLAY replays whatever the bounds say, and *fits is the same).  A plan of
- * which only the cache is too large is replayed again on that card: what it then uses is
- * used_bytes, and it is out of memory where a request finds too little even after the cached
- * segments were released. */
+/* The verdict, which is the same for every command: prices the plan into *out and sets *fits if it fits a
+ * card of capacity_bytes.  The allocator is replayed only if the cheap bounds do not decide; flags are
+ * those of oom_evaluate (with OOM_EVAL_REPLAY it is always replayed, and *fits is the same).  If only the
+ * allocator's cache is too large, the step is replayed again on a card of that size: used_bytes is then
+ * what it uses there, and it does not fit if a request fails even after cached segments were released. */
 OOM_API enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *model,
 				  const struct oom_plan *plan, uint64_t capacity_bytes,
 				  unsigned flags, struct oom_eval *out, bool *fits,
 				  struct oom_error *err);
 
-/* What an evaluation between steps uses: the plan's eval_batch without gradients over weights and
- * states; an estimate.  0: the plan never evaluates, or that cannot be priced. */
+/* The bytes that an evaluation between steps uses: a forward pass of the plan's eval_batch without
+ * gradients, beside weights and optimizer states.  An estimate.  0 if the plan never evaluates or the
+ * evaluation cannot be priced. */
 OOM_API uint64_t oom_evaluation_bytes(struct oom_evaluator *ev, const struct oom_model *model,
 				      const struct oom_plan *plan);
 /* Whether that fits, where the plan says that the run evaluates; true where it does not say so. */
@@ -241,18 +245,18 @@ OOM_API enum oom_status oom_anatomy(struct oom_evaluator *ev, const struct oom_m
 /* One row of the ledger, for `oomplan explain`. */
 struct oom_ledger_row {
 	const char *scope, *name;       /* module and tensor or operation */
-	/* weight, buffer, saved activation, temporary, gradient, ... */
+	/* "weight", "buffer", "saved activation", "temporary", "gradient", ... */
 	const char *kind;
-	const char *born;               /* load, forward, backward, evaluation, optimizer */
+	const char *born;               /* "load", "forward", "backward", "evaluation" or "optimizer" */
 	char formula[160];              /* as compiled: "b*s*d_ff * 2 B" */
 	char numbers[120];              /* the same with the values put in */
 	uint64_t bytes;                 /* of one */
-	uint64_t count;                 /* layers it stands for */
-	uint64_t held;                  /* how many of them the forward leaves for the backward */
+	uint64_t count;                 /* the number of layers it stands for */
+	uint64_t held;                  /* how many of them the forward pass keeps for the backward pass */
 	const char *source;
 };
 typedef void (*oom_ledger_fn)(void *ctx, const struct oom_ledger_row *row);
-/* Calls fn for every row of the plan's ledger, in the order of birth. */
+/* Calls fn for every row of the plan's ledger, in the order in which the rows are allocated. */
 OOM_API enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model *model,
 					const struct oom_plan *plan, oom_ledger_fn fn, void *ctx,
 					struct oom_error *err);

@@ -1,10 +1,10 @@
-/* All of the library: #include <oomplan/oomplan.h>.
+/* The whole library: #include <oomplan/oomplan.h>.
  *
- * Threads.  The library keeps no state of its own: there is nothing to initialise, and two calls
- * that share no argument never meet.  What is passed as a pointer to const is only read; a model,
- * its keys, and the tables of GPUs, offers or measurements may be read by any number of threads at
- * once, as long as nobody frees them.  What is passed otherwise belongs to one call at a time: above
- * all the evaluator, of which each thread makes its own. */
+ * Threads.  The library has no state of its own: there is nothing to initialise, and calls that share no
+ * argument do not affect each other.  Arguments that are pointers to const are only read: any number of
+ * threads may read a model, its keys, or a table of GPUs, offers or measurements at the same time, as long
+ * as none of them frees it.  Other arguments belong to one call at a time.  Above all, each thread makes an
+ * evaluator of its own. */
 #ifndef OOMPLAN_OOMPLAN_H
 #define OOMPLAN_OOMPLAN_H
 

@@ -1,5 +1,5 @@
-/* A plan: one value per knob.  Words, ranges, defaults and sentences of the knobs stand in
- * oomplan/option.h. */
+/* A plan: one value per knob.  oomplan/option.h has the words, ranges, defaults and help texts of the
+ * knobs. */
 #ifndef OOMPLAN_PLAN_H
 #define OOMPLAN_PLAN_H
 
@@ -14,11 +14,11 @@ extern "C" {
 #endif
 
 #define OOM_COUNT_AUTO (-1)
-/* A library's version as one number that grows with it; patch releases do not count. */
+/* A library version as one number that grows with the version.  Patch releases are ignored. */
 #define OOM_VERSION(major, minor) ((int64_t)(major) * 1000 + (minor))
-/* Room for a knob that is a text: names of modules, a regular expression over their paths. */
+/* The size of a text knob: module names, or a regular expression over module paths. */
 #define OOM_NAMES_SIZE 256
-/* Room for any knob's value as a word (oom_plan_get). */
+/* A buffer of this size holds any knob's value as text (oom_plan_get). */
 #define OOM_VALUE_SIZE (OOM_NAMES_SIZE + 24)
 
 /* All fields are plain values; a plan is copied by assignment.  Choices are indices into the
@@ -26,84 +26,86 @@ extern "C" {
 struct oom_plan {
 	/* what is trained on */
 	int64_t task;               /* enum oom_task */
-	int64_t micro_batch;        /* sequences (images) a forward pass holds on one GPU */
-	/* sequences an optimizer step sees over all GPUs; 0 = micro x accumulation x GPUs */
+	int64_t micro_batch;        /* sequences (or images) per forward pass on one GPU */
+	/* sequences per optimizer step over all GPUs; 0 = micro-batch x accumulation x GPUs */
 	int64_t global_batch;
 	int64_t grad_accum;         /* micro-steps per optimizer step */
 	int64_t seq_len;            /* tokens */
 	int64_t tgt_len;            /* decoder tokens of an encoder-decoder; 0 = seq_len */
-	int64_t image_size;         /* pixels a side; 0 = the config's */
-	int64_t images;             /* images a sample of a vision-language model; 0 = text alone */
+	int64_t image_size;         /* pixels per side; 0 = the config's */
+	int64_t images;             /* images per sample of a vision-language model; 0 = text only */
 	int64_t num_labels;         /* classes of a classification head; 0 = the config's */
 	int64_t num_layers;         /* depth override; 0 = the config's */
-	int64_t padding_mask;       /* 1 = batches really contain padding, so a mask is passed */
-	/* what the loss is of (enum oom_method), and what it is compared with (enum oom_reference) */
+	int64_t padding_mask;       /* 1 = batches contain padding, so that a mask is passed */
+	/* what is optimised (enum oom_method), and the reference it is compared with (enum oom_reference) */
 	int64_t objective, reference;
-	int64_t completion_len;     /* tokens of an answer, within seq_len; of online objectives */
-	int64_t texts;              /* of a sample that are compared: 2 = anchor and positive */
-	int64_t rollouts;           /* enum oom_rollouts_by: who gives those answers */
-	/* share of the card that rollouts' engine takes in the same process, 0..1; whether it gives that
-	 * back while the model trains (1) or holds it (0) */
+	int64_t completion_len;     /* tokens of a completion, part of seq_len; for online objectives */
+	int64_t texts;              /* texts per sample that are compared: 2 = anchor and positive */
+	int64_t rollouts;           /* enum oom_rollouts_by: what generates the completions */
+	/* the share of the card that the rollout engine takes in the same process, 0..1, and whether it
+	 * releases it while the model trains (1) or keeps it (0) */
 	double vllm_share;
 	int64_t vllm_sleep;
 	int64_t packing;            /* 1 = several samples share a sequence */
-	double label_smoothing;     /* above 0: Trainer's LabelSmoother makes the loss */
+	double label_smoothing;     /* above 0: Trainer's LabelSmoother computes the loss */
 	int64_t keep_outputs;       /* 1 = the loop holds the model's outputs through the backward */
 	/* numerics and kernels */
-	int64_t precision;          /* enum oom_precision; auto is settled with the model (model.h) */
-	/* enum oom_fp8: bytes in engine megatron, elsewhere time only */
+	int64_t precision;          /* enum oom_precision; auto is resolved together with the model (model.h) */
+	/* enum oom_fp8: changes bytes with engine megatron, only time with others */
 	int64_t fp8;
 	int64_t fp8_params;         /* 1 = Megatron keeps and gathers weights in fp8 */
-	int64_t compile;            /* 1 = torch.compile: time only, bytes are those without */
+	int64_t compile;            /* 1 = torch.compile (models/README.md says how its bytes are estimated) */
 	int64_t attn;               /* enum oom_attention */
 	int64_t grad_ckpt;          /* enum oom_checkpointing */
-	int64_t ckpt_every;         /* of the layers of a stack, every n-th is checkpointed; 1 = all */
+	int64_t ckpt_every;         /* every n-th layer of a stack is checkpointed; 1 = all */
 	int64_t use_reentrant;      /* enum oom_reentrant */
-	int64_t kv_repeat;          /* enum oom_kv_repeat: which attention copies keys and values to all heads */
+	/* enum oom_kv_repeat: which attention kernels get keys and values copied to all heads */
+	int64_t kv_repeat;
 	int64_t moe_experts;        /* enum oom_moe_experts: how a layer's experts are stored */
-	int64_t keep_base_inputs;   /* 1 = frozen 4-bit layers keep their inputs for backward */
+	int64_t keep_base_inputs;   /* 1 = frozen 4-bit layers keep their inputs for the backward pass */
 	int64_t zero_grad;          /* enum oom_zero_grad */
 	int64_t scan;               /* enum oom_scan; Mamba and Falcon Mamba */
 	int64_t fused_ce;           /* enum oom_loss */
-	int64_t loss_chunk;         /* tokens of a chunk of the loss; 0 = the loss's own */
-	int64_t liger_kernels;      /* enum oom_liger: Triton kernels in place of modules */
-	int64_t convert_outputs_fp32; /* 1 = accelerate's wrapper upcasts the outputs */
+	int64_t loss_chunk;         /* tokens per chunk of the loss; 0 = the loss's default */
+	int64_t liger_kernels;      /* enum oom_liger: Triton kernels that replace modules */
+	int64_t convert_outputs_fp32; /* 1 = accelerate's wrapper converts outputs to fp32 */
 	int64_t allocator;          /* enum oom_allocator */
-	int64_t lazy_modules;       /* 1 = CUDA loads a kernel when it is first used */
-	int64_t max_split;          /* MiB: larger cached blocks are not split; 0 = there is no limit */
-	/* evaluation batches whose logits pile up on the GPU; 0 = not counted */
+	int64_t lazy_modules;       /* 1 = CUDA loads kernels when they are first used */
+	int64_t max_split;          /* MiB; larger cached blocks are not split; 0 = no limit */
+	/* evaluation batches whose logits are kept on the GPU; 0 = none */
 	int64_t eval_accumulation;
 	int64_t evaluates;          /* enum oom_evaluates */
-	int64_t eval_batch;         /* sequences of an evaluation batch on one GPU */
+	int64_t eval_batch;         /* sequences per evaluation batch on one GPU */
 	/* optimizer and adapters */
 	int64_t optimizer;          /* index into the optimizer table */
-	int64_t step_in_backward;   /* 1 = a parameter is stepped once its gradient is whole */
+	int64_t step_in_backward;   /* 1 = each parameter is updated as soon as its gradient is complete */
 	int64_t ema;                /* enum oom_ema: a running mean of the trained weights */
-	int64_t lora_r;             /* size of the adapters; 0 = full fine-tuning */
-	int64_t peft_type;          /* enum oom_adapter_kind; oom_plan_adapter() knows of use_dora too */
-	/* "all-linear" or names joined by +; empty = the family's default */
+	int64_t lora_r;             /* rank of the adapters; 0 = full fine-tuning */
+	int64_t peft_type;          /* enum oom_adapter_kind; oom_plan_adapter() considers use_dora as well */
+	/* "all-linear", or module names joined by +; empty = the family's default */
 	char lora_targets[OOM_NAMES_SIZE];
 	double lora_dropout;
 	int64_t qlora;              /* 1 = NF4 base weights */
 	int64_t kbit_prepare;       /* 1 = PEFT prepare_model_for_kbit_training */
 	int64_t double_quant;       /* 1 = quantised absmax */
-	int64_t base_weights;       /* enum oom_base; oom_plan_base() knows of qlora too */
-	int64_t use_dora;           /* 1 = LoRA's directions and magnitudes apart */
+	int64_t base_weights;       /* enum oom_base; oom_plan_base() considers qlora as well */
+	int64_t use_dora;           /* 1 = DoRA: magnitudes are trained apart from directions */
 	int64_t adapter_fp32;       /* 1 = PEFT keeps 16-bit adapters in fp32 */
-	int64_t virtual_tokens;     /* of prompt-tuning and p-tuning, before each sequence */
-	int64_t encoder_hidden;     /* width of p-tuning's network; 0 = the model's */
-	int64_t trainable_tokens;   /* rows of the embedding that train beside the adapters */
+	int64_t virtual_tokens;     /* of prompt-tuning and p-tuning: tokens before each sequence */
+	int64_t encoder_hidden;     /* width of p-tuning's encoder; 0 = the model's */
+	int64_t trainable_tokens;   /* embedding rows that are trained beside the adapters */
 	int64_t lora_bias;          /* enum oom_lora_bias */
-	char layers_to_transform[OOM_NAMES_SIZE]; /* numbers joined by +; empty = every layer */
-	char modules_to_save[OOM_NAMES_SIZE]; /* modules of which a copy is trained whole */
-	char exclude_modules[OOM_NAMES_SIZE]; /* of those that lora_targets names */
-	char rank_pattern[OOM_NAMES_SIZE]; /* modules with ranks of their own: name:rank joined by + */
-	/* what trains without adapters: names joined by + or a regular expression; empty = all */
+	char layers_to_transform[OOM_NAMES_SIZE]; /* layer numbers joined by +; empty = all layers */
+	char modules_to_save[OOM_NAMES_SIZE]; /* modules of which a full copy is trained */
+	char exclude_modules[OOM_NAMES_SIZE]; /* modules that lora_targets names and that get no adapter */
+	char rank_pattern[OOM_NAMES_SIZE]; /* name:rank pairs joined by +, for modules with a rank of their own */
+	/* what is frozen or trained without adapters: names joined by +, or a regular expression; empty = all
+	 * is trained */
 	char freeze[OOM_NAMES_SIZE], train[OOM_NAMES_SIZE];
-	int64_t train_last;         /* layers at the end of a stack that train alone; 0 = all */
-	int64_t freeze_tower, freeze_projector, freeze_language; /* parts of a composition */
+	int64_t train_last;         /* only this many last layers of a stack are trained; 0 = all */
+	int64_t freeze_tower, freeze_projector, freeze_language; /* 1 = frozen: parts of a composite model */
 	/* card */
-	/* NVIDIA's, as 8.6; 0: the card's own, 8.0 when there is none */
+	/* of an NVIDIA card, such as 8.6; 0 = the card's own, or 8.0 without a card */
 	double compute_capability;
 	/* many GPUs */
 	int64_t engine;             /* enum oom_engine_id */
@@ -111,96 +113,103 @@ struct oom_plan {
 	int64_t nodes;
 	int64_t gpus_per_node;      /* 0 = gpus / nodes; see oom_plan_settle */
 	int64_t zero_stage;         /* 0..3; FSDP: 2 = SHARD_GRAD_OP, 3 = FULL_SHARD */
-	/* degrees; sp is a flag; vpp: model chunks a pipeline rank */
+	/* degrees of parallelism; sp is a flag; vpp: model chunks per pipeline rank */
 	int64_t tp, sp, pp, vpp, cp, ep;
 	int64_t pp_schedule;        /* enum oom_pp_schedule */
-	/* how a pipeline's layers lie on its stages: layers of the first and of the last rank (0:
-	 * like the others); 1 = the embedding, the loss takes the place of a layer; a layout in
-	 * Megatron's letters, "" = none */
+	/* How layers are distributed over pipeline stages: the number of layers of the first and of the last
+	 * rank (0: like the others); 1 if the embedding, or the loss, counts as a layer; a layout in
+	 * Megatron's letters ("" = none). */
 	int64_t pp_first, pp_last, pp_embedding, pp_loss;
 	char pp_layout[OOM_NAMES_SIZE];
 	int64_t cp_comm;            /* enum oom_cp_comm */
 	int64_t recompute_layers;   /* Megatron block recomputation; 0 = all layers */
-	/* modules of a Megatron layer joined by +: recomputed with selective checkpointing ("" =
-	 * core_attn), and whose inputs wait in host memory */
+	/* modules of a Megatron layer, joined by +: those that selective checkpointing recomputes ("" =
+	 * core_attn), and those whose inputs are offloaded to host memory */
 	char recompute_modules[OOM_NAMES_SIZE], offload_modules[OOM_NAMES_SIZE];
 	int64_t etp;                /* expert-tensor-parallel degree */
 	int64_t mtp_layers;         /* multi-token prediction modules that are trained */
 	int64_t layer_impl;         /* enum oom_layer_impl */
-	int64_t defer_wgrad;        /* 1 = the head's weight gradients wait for the pipeline to drain */
-	int64_t grads_16bit;        /* 1 = Megatron's gradient buffer is in 16 bit */
-	int64_t loss_parallel;      /* 1 = the loss is of logits divided over tensor-parallel ranks */
-	double moe_imbalance;       /* tokens of the fullest expert-parallel rank over the mean */
+	/* 1 = the head's weight gradients are computed when the pipeline has drained */
+	int64_t defer_wgrad;
+	int64_t grads_16bit;        /* 1 = Megatron's gradient buffer is 16-bit */
+	/* 1 = the loss is computed on logits that are sharded over tensor-parallel ranks */
+	int64_t loss_parallel;
+	double moe_imbalance;       /* tokens of the fullest expert-parallel rank, divided by the mean */
 	int64_t offload_optimizer;  /* enum oom_offload */
 	int64_t offload_params;
-	int64_t offload_gradients;  /* 1 = with offload_optimizer: gradients leave the card as they come */
-	/* 1 = what layers keep for backward waits in pinned host memory */
+	/* 1 = with offload_optimizer: gradients move to the host as soon as they are computed */
+	int64_t offload_gradients;
+	/* 1 = what layers save for the backward pass is kept in pinned host memory */
 	int64_t offload_activations;
 	int64_t hybrid_shard;       /* FSDP: shard within a node, replicate between nodes */
 	int64_t bucket_view;        /* DDP: gradient_as_bucket_view */
 	int64_t torch_autocast;     /* enum oom_autocast; DeepSpeed: over fp32 weights; FSDP1: around 16-bit ones */
-	int64_t fp32_grads;         /* DeepSpeed: 1 = 16-bit gradients are added up in fp32 */
-	int64_t rank0_contexts;     /* 1 = GPU 0 holds a context of every process of its node */
-	/* DeepSpeed, elements; OOM_COUNT_AUTO: what transformers fills in for "auto" */
+	int64_t fp32_grads;         /* DeepSpeed: 1 = 16-bit gradients are accumulated in fp32 */
+	int64_t rank0_contexts;     /* 1 = GPU 0 holds a CUDA context of every process of its node */
+	/* DeepSpeed, in elements; OOM_COUNT_AUTO = what transformers fills in for "auto" */
 	int64_t reduce_bucket, max_live_params, prefetch_bucket, persistence, sub_group_size;
 	/* host */
 	int64_t dataloader_workers, prefetch_factor;
-	int64_t low_cpu_mem;        /* 1 = checkpoints are loaded a shard at a time */
+	int64_t low_cpu_mem;        /* 1 = checkpoints are loaded shard by shard */
 	int64_t save_sharded;       /* 1 = no full state dict is gathered */
 	int64_t save_total_limit;   /* checkpoints kept */
-	/* what weights on disk hold beyond (or short of) the config's count, where only they know:
-	 * a type no family models.  Parameters; not a knob. */
+	/* Not a knob: how many parameters the weights on disk hold beyond (or short of) what the config gives,
+	 * for a model type that no family models. */
 	int64_t surplus_params;
-	/* 1 = precision was auto and is what the engine does by default: a plan may begin from another where
-	 * that is inadvisable.  Not a knob either. */
+	/* Not a knob: 1 = precision was auto and is the engine's default, so that a search may begin from
+	 * another one where it is inadvisable. */
 	int64_t precision_unasked;
 	/* 1 = bf16 is meant where the card has it, fp16 where it has not, as files say it (bf16: auto, dtype=None).
 	 * Nor is this a knob. */
 	int64_t precision_by_card;
-	/* enum oom_generating, a forward pass of a plan whose step generates (models/step/rollouts.c); not a knob */
+	/* Not a knob: enum oom_generating, for the forward passes of a step that generates
+	 * (models/step/rollouts.c). */
 	int64_t generating;
-	/* library generations, OOM_VERSION(major, minor); 0 = the newest that is modelled */
+	/* library versions, OOM_VERSION(major, minor); 0 = the newest that is modelled */
 	int64_t transformers, torch, bitsandbytes, peft, deepspeed;
 	/* verdict */
-	double margin;              /* share of the capacity kept free */
+	double margin;              /* the share of the capacity that is kept free */
 };
 
-/* Every knob at its default: what a Hugging Face Trainer user gets. */
+/* A plan with every knob at its default: what a user of Hugging Face's Trainer gets. */
 OOM_API struct oom_plan oom_plan_default(void);
-/* How the layers of the base are stored, whichever knob says it. */
+/* How the base's layers are stored, whichever knob says so. */
 OOM_API enum oom_base oom_plan_base(const struct oom_plan *plan);
-/* Layers of the base are held in 4 or 8 bit and cannot be trained. */
+/* True if the base's layers are held in 4 or 8 bits and therefore cannot be trained. */
 OOM_API bool oom_plan_quantised(const struct oom_plan *plan);
-/* ... by bitsandbytes in 4 bit: what is left of the model is then loaded in bf16 whatever the precision. */
+/* True if bitsandbytes holds them in 4 bits; the rest of the model is then loaded in bf16, whatever the
+ * precision. */
 OOM_API bool oom_plan_four_bit(const struct oom_plan *plan);
-/* prepare_model_for_kbit_training leaves what is not quantised in fp32; only over some libraries' layers. */
+/* True if prepare_model_for_kbit_training converts what is not quantised to fp32, which it does for some
+ * quantisation libraries only. */
 OOM_API bool oom_plan_kbit_fp32(const struct oom_plan *plan);
-/* What is trained beside the base, whichever knob says it; of no meaning without adapters. */
+/* The kind of adapter, whichever knob says so; without adapters it means nothing. */
 OOM_API enum oom_adapter_kind oom_plan_adapter(const struct oom_plan *plan);
-/* The kind is one of virtual tokens, and of no layer. */
+/* True if the adapter is one of virtual tokens, which belongs to no layer. */
 OOM_API bool oom_plan_prompted(const struct oom_plan *plan);
-/* Whether its adapters are copies of norms, beside no layer. */
+/* True if the adapters are trained copies of norms, which belong to no linear layer. */
 OOM_API bool oom_plan_norms(const struct oom_plan *plan);
-/* Adapters are trained beside a frozen base. */
+/* True if adapters are trained and the base is frozen. */
 OOM_API bool oom_plan_adapted(const struct oom_plan *plan);
-/* The plan with adapters of the usual size, and without any; targets stay as they are. */
+/* Gives the plan adapters of the usual rank, or removes them.  Their targets stay as they are. */
 OOM_API void oom_plan_adapt(struct oom_plan *plan);
 OOM_API void oom_plan_unadapt(struct oom_plan *plan);
-/* What the weights are stored in: OOM_FP32, OOM_BF16 or OOM_FP16. */
+/* The type that weights are stored in: OOM_FP32, OOM_BF16 or OOM_FP16. */
 OOM_API enum oom_precision oom_plan_stores(const struct oom_plan *plan);
-/* The compute capability the plan is priced for, 8.0 where the plan names none. */
+/* The compute capability that the plan is priced for; 8.0 if the plan names none. */
 OOM_API double oom_capability(const struct oom_plan *plan);
-/* Whether blocks are checkpointed by torch's reentrant way; of a plan that names no versions. */
+/* True if layers are checkpointed with use_reentrant=True.  The plan must not name versions any more
+ * (oom_plan_resolve). */
 OOM_API bool oom_ckpt_reenters(const struct oom_plan *plan);
 /* Whether torch's autocast runs beside the engine's own mixed precision. */
 OOM_API bool oom_plan_autocasts(const struct oom_plan *plan);
-/* Of gpus, nodes and gpus_per_node, the one that was left at its default follows from the others. */
+/* Computes that one of gpus, nodes and gpus_per_node which was left at its default from the others. */
 OOM_API void oom_plan_settle(struct oom_plan *plan);
 /* Where bf16 is meant if the card has it (precision_by_card) and this one, of a compute capability below 8.0, has
  * not: the same in fp16; whether it changed. */
 OOM_API bool oom_plan_settle_on_card(struct oom_plan *plan);
-/* Ranks that see different data: GPUs / (tensor x pipeline x context parallel), at least 1; one
- * with a device map. */
+/* The number of ranks that see different data: GPUs / (tensor x pipeline x context parallel), at least
+ * 1; 1 with a device map. */
 OOM_API int64_t oom_plan_data_parallel(const struct oom_plan *plan);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* Which knobs need or exclude which others.
  *
- * A rule concerns values of knobs alone, whatever the model: "4-bit weights need adapters".  What
- * depends on the model is refused where the model is known.  oom_evaluate asks the rules first. */
+ * A rule is about values of knobs only, whatever the model: "4-bit weights need adapters".  What depends on
+ * the model is refused where the model is known.  oom_evaluate checks the rules first. */
 #ifndef OOMPLAN_RULES_H
 #define OOMPLAN_RULES_H
 
@@ -16,49 +16,49 @@
 extern "C" {
 #endif
 
-/* A range of a field's values: those for which value - from, both without sign, is at most span.
- * So it may be everything but one value; doubles that are not negative are ordered as their bits
- * are, and have ranges too.  A set of choices is given by its bits instead. */
+/* A range of a field's values: those for which value - from, computed without sign, is at most span.  A
+ * range can therefore be everything except one value, and it works for doubles that are not negative, which
+ * are ordered as their bits are.  A set of choices is given by its bits instead. */
 struct oom_condition {
 	size_t offset;          /* of the knob's field in struct oom_plan */
 	uint64_t from, span;
-	uint64_t among;         /* bits of choices; 0: the range counts */
+	uint64_t among;         /* bits of choices; 0: the range applies */
 };
 
-/* Where `when`, a range, and `also` hold, `other` must hold (needs) or must not (excludes); where it
- * takes arithmetic to tell, `right` tells instead. */
+/* If `when` and `also` hold, `other` must hold too (needs) or must not hold (excludes).  If that takes
+ * arithmetic, `right` decides instead. */
 struct oom_rule {
 	struct oom_condition when, also;
 	bool excludes;
 	struct oom_condition other;
 	bool (*right)(const struct oom_plan *plan);
-	/* Whether the knob of `when` merely has no effect where the rule is broken: setting it back
-	 * to its default changes no byte. */
+	/* The knob of `when` merely has no effect if the rule is broken: resetting it to its default changes
+	 * no byte. */
 	bool idle;
-	/* What is wrong and how to mend it; {gpus} stands for the knob's value. */
+	/* What is wrong and how to mend it.  A knob's name in braces, {gpus}, stands for its value. */
 	const char *sentence;
 };
 
-/* NULL past the end. */
+/* The i-th rule; NULL past the end. */
 OOM_API const struct oom_rule *oom_rule_at(size_t i);
-/* Whether the rule speaks of this knob. */
+/* True if the rule is about this knob. */
 OOM_API bool oom_rule_concerns(const struct oom_rule *rule, const struct oom_option *knob);
-/* The first rule that the plan breaks, or NULL.  Rules that speak of `open`, a knob still to be
- * chosen, do not count; NULL: all do. */
+/* The first rule that the plan breaks, or NULL.  Rules about `open`, a knob that is still to be chosen, are
+ * ignored; with NULL none is. */
 OOM_API const struct oom_rule *oom_plan_broken(const struct oom_plan *plan,
 					       const struct oom_option *open);
-/* OOM_ERR_INVALID with the sentence of that rule. */
+/* Returns OOM_ERR_INVALID with that rule's sentence if there is one. */
 OOM_API enum oom_status oom_plan_check_open(const struct oom_plan *plan,
 					    const struct oom_option *open, struct oom_error *err);
-/* The same where nothing is open. */
+/* The same with no open knob. */
 OOM_API enum oom_status oom_plan_check(const struct oom_plan *plan, struct oom_error *err);
-/* Sets back to their defaults the knobs that have no effect in this plan.  For plans that were
- * derived, by a search or from a table with a column for every knob. */
+/* Resets the knobs that have no effect in this plan to their defaults.  This is for derived plans: a
+ * search's, or the rows of a table that has a column for every knob. */
 OOM_API void oom_plan_relax(struct oom_plan *plan);
-/* The plan as its engine trains it: DeepSpeed makes autocast over fp32 weights 16-bit weights with an
- * fp32 master.  Plans that differ before and not after are priced alike. */
+/* Rewrites the plan as its engine trains it: DeepSpeed turns autocast over fp32 weights into 16-bit weights
+ * with an fp32 master copy.  Plans that become equal are priced alike. */
 OOM_API void oom_engine_recast(struct oom_plan *plan);
-/* Its precision alone, by the name of what then runs: for whoever reads the plan. */
+/* Rewrites only the precision, as the name of what then runs, for people who read the plan. */
 OOM_API void oom_engine_respell(struct oom_plan *plan);
 
 #ifdef __cplusplus

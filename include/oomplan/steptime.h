@@ -1,8 +1,8 @@
-/* How long a step takes: a ledger of named parts, as the bytes are.
+/* How long a step takes, as a ledger of named parts.
  *
- * An estimate with an interval.  What it was compared with, and how far it was off, stands in
- * models/time/README.md; the parameters of a class of cards are fitted to published throughputs
- * by others, never to a row. */
+ * The time is an estimate with an interval.  models/time/README.md says what it was compared with and how
+ * far it was off.  The parameters of a class of cards are fitted to throughputs that others published,
+ * never to a single row. */
 #ifndef OOMPLAN_STEPTIME_H
 #define OOMPLAN_STEPTIME_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* What a step is bound by. */
+/* What limits the speed of a step. */
 #define OOM_BOUNDS(X) \
 	X(OOM_BOUND_COMPUTE, "compute") \
 	X(OOM_BOUND_HBM, "HBM") \
@@ -22,7 +22,7 @@ extern "C" {
 	X(OOM_BOUND_BUBBLE, "bubble") \
 	X(OOM_BOUND_PCIE, "PCIe")
 
-/* The parts of a step: X(id, name, what it is bound by, what it is). */
+/* The parts of a step's time: X(id, name, what limits it, what it is). */
 #define OOM_TIME_PARTS(X) \
 	X(OOM_TIME_PRODUCTS, "products", OOM_BOUND_COMPUTE, \
 	  "matrix products with weights: forward, backward, recomputation") \
@@ -53,28 +53,31 @@ enum oom_time_part { OOM_TIME_PARTS(OOM_TIME_ID) OOM_TIME_PART_COUNT };
 #undef OOM_TIME_ID
 
 struct oom_step_time {
-	double part_s[OOM_TIME_PART_COUNT];     /* of one optimizer step; they add up to total_s */
+	double part_s[OOM_TIME_PART_COUNT];     /* of one optimizer step; the sum is total_s */
 	double total_s;
-	/* OOM_STEP_COVERAGE of measured steps should lie between */
+	/* a share OOM_STEP_COVERAGE of measured steps should lie between these */
 	double low_s, high_s;
 	double samples_per_s;           /* over all GPUs */
-	/* share of the GPUs' 16-bit peak (32-bit where that is computed in) that goes into the model:
-	 * recomputation does not count, and of causal attention half of the scores */
+	/* Model-FLOPs utilisation: the share of the GPUs' 16-bit peak (32-bit if the run computes in that)
+	 * that the model itself needs.  Recomputation does not count, nor does the masked half of causal
+	 * attention. */
 	double mfu;
-	enum oom_bound binds;           /* what most of the time goes to */
+	enum oom_bound binds;           /* what most of the time is spent on */
 };
-/* Share of steps that the interval is meant to hold. */
+/* The share of steps that the interval is meant to contain. */
 #define OOM_STEP_COVERAGE 0.85
 
-/* gpu may be NULL: an A100's numbers are used, which still ranks plans for one card. */
+/* The time of an evaluated plan's step.  If gpu is NULL an A100's numbers are used, which still ranks the
+ * plans for one card. */
 OOM_API struct oom_step_time oom_step_time(const struct oom_plan *plan, const struct oom_eval *eval,
 					   const struct oom_gpu *gpu);
-/* A factor above 1: two plans of one question whose times differ by less are not told apart. */
+/* A factor above 1: two plans for one question whose times differ by less than it cannot be told apart. */
 OOM_API double oom_step_time_interval(const struct oom_plan *plan);
-/* Tokens of a sample; 1 where samples are no sequences: samples_per_s x this are tokens a second. */
+/* The tokens of a sample, or 1 if samples are not sequences; samples_per_s times this is tokens per
+ * second. */
 OOM_API double oom_step_tokens(const struct oom_plan *plan);
 
-/* How a part came about.  Texts are static but for the numbers; a part that takes no time has its row. */
+/* How a part is computed.  The texts are static, except inputs.  A part that takes no time has a row too. */
 struct oom_time_row {
 	enum oom_time_part part;
 	double seconds;                 /* oom_step_time's part_s */
@@ -84,7 +87,7 @@ struct oom_time_row {
 OOM_API void oom_step_time_explain(const struct oom_plan *plan, const struct oom_eval *eval,
 				   const struct oom_gpu *gpu,
 				   struct oom_time_row rows[OOM_TIME_PART_COUNT]);
-/* "compute", ...; "products", ...; what a part is. */
+/* Names of bounds ("compute", ...) and of parts ("products", ...), and what limits and is a part. */
 OOM_API const char *oom_bound_str(enum oom_bound bound);
 OOM_API const char *oom_time_part_str(enum oom_time_part part);
 OOM_API enum oom_bound oom_time_part_bound(enum oom_time_part part);

@@ -1,5 +1,4 @@
-/* Sweeps: every cell of a grid of knobs, models and cards, one row each, in the grid's natural
- * order. */
+/* Sweeps: a row for every cell of a grid of knobs, models and cards, in the grid's order. */
 #ifndef OOMPLAN_SWEEP_H
 #define OOMPLAN_SWEEP_H
 
@@ -18,37 +17,35 @@ struct oom_sweep;
 OOM_API struct oom_sweep *oom_sweep_new(const struct oom_plan *base);
 OOM_API void oom_sweep_free(struct oom_sweep *s);
 
-/* "NAME=VALUES": NAME is a knob, "gpu" or "model".  VALUES are joined by commas; for counts 1..64
- * (step 1), 1024..8192+1024 and
- * 1..64x2; @all for every word of a choice or every card.  The axis given last runs fastest.
- * OOM_ERR_INVALID names the axis and what was expected; an axis given twice or without values is
- * refused. */
+/* Adds an axis, "NAME=VALUES".  NAME is a knob, "gpu" or "model".  VALUES are joined by commas; counts may be
+ * ranges, 1..64 (step 1), 1024..8192+1024 or 1..64x2; @all stands for every word of a choice or every card.
+ * The axis that is added last runs fastest.  OOM_ERR_INVALID names the axis and what was expected; an axis
+ * that is added twice or has no values is refused. */
 OOM_API enum oom_status oom_sweep_axis(struct oom_sweep *s, const char *text,
 				       struct oom_error *err);
-/* A list of points in place of a grid: a CSV file ("-": standard input) whose header names knobs,
- * "gpu" or "model" and whose rows are one axis together.  An empty cell is the base plan's value; a
- * model's path may count from the file's folder. Takes 8 bytes a cell.  Errors name file, line
- * and column. */
+/* Adds a list of points instead of a grid: a CSV file ("-": standard input) whose header names knobs, "gpu"
+ * or "model", and whose rows together are one axis.  An empty cell has the base plan's value.  A model's
+ * path may be relative to the file's folder.  A cell takes 8 bytes.  Errors name the file, line and column. */
 OOM_API enum oom_status oom_sweep_points(struct oom_sweep *s, const char *path,
 					 struct oom_error *err);
-/* Whether an axis or a list sets this knob, "gpu" or "model". */
+/* True if an axis or a list sets this knob, "gpu" or "model". */
 OOM_API bool oom_sweep_has(const struct oom_sweep *s, const char *name);
-/* A condition every written row meets: "fits", "!fits", or COLUMN<NUMBER with <, <=, >, >=, =, !=
- * (a word for choices and flags).  Several: all must hold.
+/* Adds a condition that every written row must meet: "fits", "!fits", or COLUMN<NUMBER with one of <, <=, >,
+ * >=, = and != (choices and flags take a word).  All conditions must hold.
  *
- * Columns and conditions cost what they ask for.  "fits" is oom_judge's verdict: it replays the
- * allocator where bounds do not decide.  "used_bytes", "reserved_bytes" and "headroom_bytes" are as
- * estimate prints them: a replay for every plan.  All others are cheap, "used_bytes_estimated" (the
- * same by a mean share of reserved over allocated bytes) among them. */
+ * What columns and conditions ask for has its price.  "fits" is oom_judge's verdict, which replays the
+ * allocator if bounds do not decide.  "used_bytes", "reserved_bytes" and "headroom_bytes" are those of
+ * estimate and take a replay for every plan.  All others are cheap, including "used_bytes_estimated", which
+ * is computed from the mean ratio of reserved to allocated bytes. */
 OOM_API enum oom_status oom_sweep_where(struct oom_sweep *s, const char *text,
 					struct oom_error *err);
-/* Columns by name, joined by commas; NULL or "": the axes and the default ones. */
+/* Chooses the columns by name, joined by commas; NULL or "": the axes and the default columns. */
 OOM_API enum oom_status oom_sweep_columns(struct oom_sweep *s, const char *text,
 					  struct oom_error *err);
-/* The columns there are besides knobs, gpu and model: NULL past the end. */
+/* The i-th column besides the knobs, gpu and model; NULL past the end. */
 OOM_API const char *oom_sweep_column_at(size_t i);
 
-/* Cells that have no price, and why the first of them that was met has none. */
+/* How many cells have no price, and why the first one of them has none. */
 struct oom_sweep_unpriced {
 	uint64_t cells;
 	struct oom_error why;
@@ -56,39 +53,38 @@ struct oom_sweep_unpriced {
 
 struct oom_sweep_options {
 	bool jsonl;             /* JSON lines instead of CSV */
-	/* the cheapest plan that fits for each cell (oom_search), instead of the price of what
-	 * it says */
+	/* for each cell, the cheapest plan that fits (oom_search) instead of the price of the cell itself */
 	bool plan_each;
 	enum oom_objective objective;   /* of that search */
-	unsigned allow;         /* science it may change: enum oom_allow */
-	int threads;            /* 0: as many as there are processors */
-	uint64_t shard, shards; /* rows of part shard (1-based) of shards; 0: all */
-	uint64_t skip;          /* cells of the run whose rows are written already (resume) */
-	/* now and then, after rows were handed to the stream: cells and rows of this run so far.
-	 *  One call at a time */
+	unsigned allow;         /* enum oom_allow: changes of the science that it may make */
+	int threads;            /* 0: one per processor */
+	uint64_t shard, shards; /* write part `shard` (from 1) of `shards` parts; 0: all rows */
+	uint64_t skip;          /* when resuming: the number of cells that are already written */
+	/* called now and then, after rows were written to the stream, with the cells done, all cells, and
+	 * the rows written by this run; never by two threads at once */
 	void (*progress)(void *ctx, uint64_t done, uint64_t all, uint64_t rows);
 	void *ctx;
-	const volatile int *stop;       /* nonzero: end after the blocks in work */
-	uint64_t *cells;        /* or NULL: gets the cells done when the run ends */
-	struct oom_sweep_unpriced *unpriced;    /* or NULL */
+	const volatile int *stop;       /* if it becomes nonzero, the run ends after the current blocks */
+	uint64_t *cells;        /* receives the number of cells done when the run ends; may be NULL */
+	struct oom_sweep_unpriced *unpriced;    /* may be NULL */
 };
-/* Cells of the grid; UINT64_MAX when they overflow. */
+/* The number of cells; UINT64_MAX if it overflows. */
 OOM_API uint64_t oom_sweep_cells(const struct oom_sweep *s);
-/* Writes header and rows.  The same bytes for any number of threads; the header only in the first
- * shard, so that shards concatenate to the whole.  A cell that has no price has a row with the reason
- * (unless conditions leave it out).  OOM_ERR_LIMIT above 10^12 cells, with the count; OOM_ERR_MEMORY and
+/* Writes the header and the rows.  The bytes are the same for any number of threads, and only the first
+ * shard has the header, so that the shards can be concatenated.  A cell without a price has a row with the
+ * reason, unless a condition leaves it out.  OOM_ERR_LIMIT: more than 10^12 cells.  OOM_ERR_MEMORY and
  * OOM_ERR_INTERNAL of a cell end the run. */
 OOM_API enum oom_status oom_sweep_run(struct oom_sweep *s, const struct oom_sweep_options *options,
 				      FILE *out, uint64_t *rows_written, struct oom_error *err);
-/* A number that differs, in all likelihood, for sweeps that do not write the same table. */
+/* A hash that differs, in all likelihood, between sweeps that do not write the same table. */
 OOM_API uint64_t oom_sweep_fingerprint(const struct oom_sweep *s,
 				       const struct oom_sweep_options *options);
 
-/* One cell, for pictures: valid during the call. */
+/* One cell, for pictures; valid during the call. */
 struct oom_sweep_cell {
 	const uint64_t *at;             /* the value of each axis */
 	bool ok, fits;
-	const struct oom_eval *eval;    /* when ok: replayed */
+	const struct oom_eval *eval;    /* replayed; set if ok */
 	const struct oom_plan *plan;
 	const struct oom_model *model;
 	const struct oom_gpu *gpu;      /* NULL: no card */
@@ -96,10 +92,10 @@ struct oom_sweep_cell {
 	const char *error;
 };
 typedef void (*oom_sweep_fn)(void *ctx, const struct oom_sweep_cell *cell);
-/* Calls fn for each cell in order, whatever the conditions. */
+/* Calls fn for each cell in order and ignores the conditions. */
 OOM_API enum oom_status oom_sweep_each(struct oom_sweep *s, const struct oom_sweep_options *options,
 				       oom_sweep_fn fn, void *ctx, struct oom_error *err);
-/* The axes in order: false past the end.  And a value of one as text, into buf. */
+/* The i-th axis; false past the end.  And the k-th value of an axis as text, written into buf. */
 OOM_API bool oom_sweep_axis_at(const struct oom_sweep *s, size_t i, const char **name, uint64_t *n);
 OOM_API const char *oom_sweep_value_text(const struct oom_sweep *s, size_t axis, uint64_t k,
 					 char *buf, size_t size);
