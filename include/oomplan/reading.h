@@ -79,8 +79,9 @@ OOM_API const char *oom_reading_value(const struct oom_reading *reading, const c
 OOM_API const char *oom_reading_file(const struct oom_reading *reading, size_t i,
 				     const char **framework);
 
-/* Sets the knobs that were read, and whether bf16 is meant where the card has it (precision_by_card).  `tell` (with `data`) is handed a sentence for all that the price
- * then leaves out: words no knob has yet, keys not modelled, not readable or unknown. */
+/* Sets the knobs that were read, and whether bf16 is meant only for cards that have it (precision_by_card).
+ * tell is called, with data, with a sentence for everything that the price then leaves out: words that no
+ * knob has, and keys that are not modelled, not readable or unknown. */
 OOM_API void oom_reading_apply(const struct oom_reading *reading, struct oom_plan *plan,
 			       void (*tell)(void *data, const char *text), void *data);
 
