@@ -45,6 +45,8 @@ static const char *const scalar[] = {
 	"total_params", "trainable_params", "active_params", "param_bytes", "buffer_bytes", "input_bytes", "grad_bytes",
 	"optimizer_state_bytes", "saved_act_bytes", "saved_act_amp_copies", "saved_act_logits", "reserved_native",
 	"reserved_expandable", "overall_peak"};
+/* A price that there is none of: its cell stays empty. */
+#define NOT_RUN UINT64_MAX
 enum { SCALARS = sizeof(scalar) / sizeof(scalar[0]) };
 
 static struct loaded *load(struct runs *r, const char *path, const struct loaded *teacher)
@@ -140,7 +142,10 @@ static void write_prediction(struct runs *r, const struct oom_eval *e, uint64_t 
 				     expandable,	 e->overall_peak};
 
 	for (int i = 0; i < SCALARS; i++)
-		fprintf(r->out, "%llu,", (unsigned long long)v[i]);
+		if (v[i] == NOT_RUN)
+			putc(',', r->out);
+		else
+			fprintf(r->out, "%llu,", (unsigned long long)v[i]);
 	for (int p = 0; p < OOM_PHASES; p++) {
 		fprintf(r->out, "%llu,", (unsigned long long)e->peak[p]);
 		if (p != OOM_PHASE_LOAD)
@@ -198,19 +203,28 @@ static enum oom_status card_of(struct runs *r, const struct oom_csv_row *row, st
 	return memory && *memory ? oom_parse_bytes(memory, capacity, why) : OOM_OK;
 }
 
+/* One price on the row's card; capacity 0: on none. */
+static enum oom_status price_on(struct runs *r, const struct loaded *m, const struct oom_plan *p, uint64_t capacity,
+				struct oom_eval *e, struct oom_error *why)
+{
+	const unsigned flags = OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY;
+	bool fits;
+
+	return capacity ? oom_judge(r->ev, m->model, p, capacity, flags, e, &fits, why) :
+			  oom_evaluate(r->ev, m->model, p, flags, e, why);
+}
+
 /* With both allocators; what is used is that of the row's own.  A run on a card that its cache fills is
  * priced on that card: the allocator gives cached segments back before more is reserved, and knows of no
  * margin. */
 static enum oom_status price(struct runs *r, const struct oom_csv_row *row, const struct loaded *m,
 			     const char **warning, struct oom_error *why)
 {
-	const unsigned flags = OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY;
-	struct oom_plan p = oom_plan_default();
-	struct oom_eval e[2], *own;
+	struct oom_plan p = oom_plan_default(), other;
+	struct oom_eval own, its;
 	char note[300];
 	enum oom_status st = oom_run_plan(r->dir, row, &p, why);
-	uint64_t capacity = 0;
-	bool fits;
+	uint64_t capacity = 0, reserved[2];
 
 	if (!st)
 		st = card_of(r, row, &p, &capacity, why);
@@ -219,17 +233,21 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 	if (capacity)
 		p.margin = 0;
 	oom_plan_settle_for(&p, m->model, note);
-	own = &e[p.allocator == OOM_ALLOC_EXPANDABLE];
-	for (int a = 0; !st && a < 2; a++) {
-		p.allocator = a ? OOM_ALLOC_EXPANDABLE : OOM_ALLOC_NATIVE;
-		st = capacity ? oom_judge(r->ev, m->model, &p, capacity, flags, &e[a], &fits, why) :
-				oom_evaluate(r->ev, m->model, &p, flags, &e[a], why);
-	}
+	st = price_on(r, m, &p, capacity, &own, why);
 	if (st)
 		return st;
-	*warning = *oom_model_warning(m->model) ? oom_model_warning(m->model) : own->warning;
-	write_prediction(r, own, e[0].reserved_bytes, e[1].reserved_bytes);
-	return compare(r, row, &p, own) ? OOM_OK : oom_error_set(why, OOM_ERR_MEMORY, "out of host memory");
+	/* the other one knows nothing of limits on cudaMalloc's segments, and may not be there at all */
+	other = p;
+	other.allocator = p.allocator == OOM_ALLOC_EXPANDABLE ? OOM_ALLOC_NATIVE : OOM_ALLOC_EXPANDABLE;
+	other.max_split = 0;
+	st = price_on(r, m, &other, capacity, &its, NULL);
+	if (st && st != OOM_ERR_INVALID && st != OOM_ERR_LIMIT)
+		return oom_error_set(why, st, "out of host memory");
+	reserved[p.allocator == OOM_ALLOC_EXPANDABLE] = own.reserved_bytes;
+	reserved[p.allocator != OOM_ALLOC_EXPANDABLE] = st ? NOT_RUN : its.reserved_bytes;
+	*warning = *oom_model_warning(m->model) ? oom_model_warning(m->model) : own.warning;
+	write_prediction(r, &own, reserved[0], reserved[1]);
+	return compare(r, row, &p, &own) ? OOM_OK : oom_error_set(why, OOM_ERR_MEMORY, "out of host memory");
 }
 
 static enum oom_status on_launch(struct runs *r, const struct oom_csv_row *row,

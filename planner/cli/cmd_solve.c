@@ -18,6 +18,15 @@ struct both {
 	struct oom_solution asked, exact;
 };
 
+/* UINT64_MAX: no plan of it ran. */
+static void bytes_or_null(struct oom_json *j, const char *key, uint64_t bytes)
+{
+	if (bytes == UINT64_MAX)
+		oom_json_null(j, key);
+	else
+		oom_json_uint(j, key, bytes);
+}
+
 static void found_json(struct oom_json *j, const struct oom_target *t, const struct oom_solution *s)
 {
 	oom_json_bool(j, "exists", s->exists);
@@ -35,11 +44,11 @@ static void found_json(struct oom_json *j, const struct oom_target *t, const str
 		oom_json_int(j, "gpus_per_node", s->node);
 		oom_json_text(j, "gpus_per_node_from", from[s->node_from]);
 	}
-	oom_json_uint(j, "used_bytes", s->eval.used_bytes);
+	bytes_or_null(j, "used_bytes", s->eval.used_bytes);
 	oom_json_text(j, "peak_phase", oom_phase_column(s->eval.peak_phase));
 	oom_json_uint(j, "capacity_bytes", t->q.capacity_bytes);
 	oom_json_int(j, "neighbour", s->neighbour);
-	oom_json_uint(j, "neighbour_bytes", s->neighbour_bytes);
+	bytes_or_null(j, "neighbour_bytes", s->neighbour_bytes);
 	oom_json_bool(j, "neighbour_evaluates", s->neighbour_evaluates);
 }
 

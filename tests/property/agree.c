@@ -267,6 +267,72 @@ static enum finding swept_by_card(const struct subject *s, const struct question
 	return found;
 }
 
+/* The cell under a column's name; "" without one. */
+static const char *cell(const char *table, const char *column)
+{
+	static char text[400];
+	const char *row = strchr(table, '\n'), *at = strstr(table, column);
+
+	text[0] = 0;
+	if (!row || !at || at > row)
+		return text;
+	row++;
+	for (const char *c = table; row && c < at; c++)
+		if (*c == ',' && (row = strchr(row, ',')) != NULL)
+			row++;
+	if (row)
+		snprintf(text, sizeof(text), "%.*s", (int)strcspn(row, ",\n"), row);
+	return text;
+}
+
+/* A column for every knob that was set. */
+static bool write_run(FILE *to, const struct subject *s, const struct question *q)
+{
+	fputs("model", to);
+	for (size_t i = 0; i < q->n; i++)
+		fprintf(to, ",%s", q->set[i].knob->column);
+	fprintf(to, "\n%s", s->path);
+	for (size_t i = 0; i < q->n; i++)
+		fprintf(to, ",%s", q->set[i].word);
+	fputc('\n', to);
+	return !fflush(to);
+}
+
+/* The plan as a runs file of one row, on no card: on one a row is a run that was made there, which knows of no
+ * margin. */
+static enum finding listed(const struct subject *s, const struct question *q, char *words, size_t size)
+{
+	struct oom_question o = asked(s, q);
+	char path[] = "/tmp/oomplan-property-XXXXXX.csv", *text = NULL;
+	const int fd = mkstemps(path, 4);
+	FILE *in = fd < 0 ? NULL : fdopen(fd, "w"), *out;
+	struct oom_runs_report report;
+	struct oom_error err = {""};
+	struct oom_judged truth;
+	enum finding found = SILENT;
+	size_t length;
+
+	o.gpu = NULL;
+	out = open_memstream(&text, &length);
+	if (in && out && estimate(s, &o, &truth) && write_run(in, s, q)) {
+		const bool read = !oom_runs_price(path, NULL, out, &report, &err) && !fflush(out);
+
+		found = read && strtoull(cell(text, "pred_used_bytes"), NULL, 10) == truth.eval.used_bytes ? HOLDS :
+													   BROKEN;
+		if (found == BROKEN)
+			snprintf(words, size, "a runs file says %.20s bytes used, estimate %llu; %s",
+				 read ? cell(text, "pred_used_bytes") : "",
+				 (unsigned long long)truth.eval.used_bytes, err.text);
+	}
+	if (in)
+		fclose(in);
+	if (out)
+		fclose(out);
+	free(text);
+	unlink(path);
+	return found;
+}
+
 /* ---- commands ---- */
 
 /* Runs the program; its output is the caller's to free, its status 0 to 255. */
@@ -350,6 +416,7 @@ const struct law agreements[] = {
 	{"solve's answer fits and its neighbour does not", solved, 4},
 	{"sweep says what estimate says", swept, 4},
 	{"sweep asks each card whether it has bf16", swept_by_card, 8},
+	{"a runs file says what estimate says", listed, 4},
 	{"the command says what the library says", commands, 16},
 	{NULL, NULL, 0},
 };
