@@ -115,6 +115,51 @@ static void find_remote(struct oom_model *m)
 		 m->type, oom_keys_find(&m->defaults, "as")->string);
 }
 
+/* Sizes that no model can have together.  Read from the architecture, whatever its keys are called. */
+static enum oom_status check_sizes(struct oom_model *m)
+{
+	struct oom_arch *a = &m->arch;
+
+	if (a->n_layers > OOM_MAX_LAYERS)
+		return oom_error_set(&a->rd.err, OOM_ERR_INVALID, "%s: %llu layers (%s): more than %d",
+				     m->keys->file, (unsigned long long)a->n_layers,
+				     oom_read_where(&a->rd, a->n_layers), OOM_MAX_LAYERS);
+	if (a->n_heads && !a->head_dim)
+		return oom_error_set(&a->rd.err, OOM_ERR_INVALID,
+				     "%s: hidden_size (%llu) is smaller than num_attention_heads (%llu)",
+				     m->keys->file, (unsigned long long)a->d_model,
+				     (unsigned long long)a->n_heads);
+	if (a->n_heads && a->n_kv_heads && a->n_heads % a->n_kv_heads)
+		return oom_error_set(&a->rd.err, OOM_ERR_INVALID,
+				     "%s: num_attention_heads (%llu) is not a multiple of "
+				     "num_key_value_heads (%llu)",
+				     m->keys->file, (unsigned long long)a->n_heads,
+				     (unsigned long long)a->n_kv_heads);
+	return OOM_OK;
+}
+
+/* The keys as the family reads them. */
+static enum oom_status parse(struct oom_model *m)
+{
+	enum oom_status st;
+
+	m->arch.rd.keys = m->keys;
+	m->arch.rd.defaults = &m->defaults;
+	m->arch.rd.prefix = m->prefix;
+	m->arch.rd.family = m->like;
+	m->arch.default_task = OOM_TASK_CAUSAL_LM;
+	m->arch.config_labels = oom_read_labels(&m->arch.rd);
+	oom_family_parse(m->arch.family, &m->arch);
+	if (*m->note)                           /* louder than what the family had to say */
+		snprintf(m->arch.warning, sizeof(m->arch.warning), "%s", m->note);
+	st = m->arch.rd.status;
+	if (!st)
+		st = check_sizes(m);
+	if (st)
+		oom_read_explain(&m->arch.rd, true, &m->arch.rd.err);
+	return st;
+}
+
 enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *keys,
 			      struct oom_error *err)
 {
@@ -131,40 +176,9 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 		find_remote(m);
 	if (!st && !m->arch.family)
 		st = oom_model_choose_structure(m, err);
-	if (st) {
-		oom_model_free(m);
-		return st;
-	}
-	m->arch.rd.keys = keys;
-	m->arch.rd.defaults = &m->defaults;
-	m->arch.rd.prefix = m->prefix;
-	m->arch.rd.family = m->like;
-	m->arch.default_task = OOM_TASK_CAUSAL_LM;
-	m->arch.config_labels = oom_read_labels(&m->arch.rd);
-	oom_family_parse(m->arch.family, &m->arch);
-	if (*m->note)                           /* louder than what the family had to say */
-		snprintf(m->arch.warning, sizeof(m->arch.warning), "%s", m->note);
-	st = m->arch.rd.status;
-	if (!st && m->arch.n_layers > OOM_MAX_LAYERS)
-		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID,
-				   "%s: %llu layers (%s): more than %d", keys->file,
-				   (unsigned long long)m->arch.n_layers,
-				   oom_read_where(&m->arch.rd, m->arch.n_layers), OOM_MAX_LAYERS);
-	if (!st && m->arch.n_heads && !m->arch.head_dim)
-		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID,
-				   "%s: hidden_size (%llu) is smaller than num_attention_heads "
-				   "(%llu)",
-				   keys->file, (unsigned long long)m->arch.d_model,
-				   (unsigned long long)m->arch.n_heads);
-	if (!st && m->arch.n_heads && m->arch.n_kv_heads && m->arch.n_heads % m->arch.n_kv_heads)
-		st = oom_error_set(&m->arch.rd.err, OOM_ERR_INVALID,
-				   "%s: num_attention_heads (%llu) is not a multiple of "
-				   "num_key_value_heads (%llu)",
-				   keys->file, (unsigned long long)m->arch.n_heads,
-				   (unsigned long long)m->arch.n_kv_heads);
-	if (st) {
-		oom_read_explain(&m->arch.rd, true, &m->arch.rd.err);
+	if (!st && (st = parse(m)))
 		oom_error_set(err, st, "%s", m->arch.rd.err.text);
+	if (st) {
 		oom_model_free(m);
 		return st;
 	}

@@ -156,6 +156,55 @@ static const char *const offloaded[] = {"attn_norm", "qkv_linear", "core_attn",	
 static const char *const recomputed[] = {"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp",
 					 "moe", "shared_experts", NULL};
 
+/* Degrees, stages, and how layers lie on them. */
+static void set_layout(const struct oom_plan *p, struct oom_megatron *m)
+{
+	m->n_gpus = p->gpus;
+	m->tp = p->tp;
+	m->pp = p->pp;
+	m->cp = p->cp;
+	m->ep = p->ep;
+	m->etp = m->experts ? p->etp : 0;
+	m->vpp = p->vpp > 1 ? p->vpp : 0;
+	m->first_stage_layers = p->pp_first;
+	m->last_stage_layers = p->pp_last;
+	m->account_embedding = p->pp_embedding;
+	m->account_loss = p->pp_loss;
+	snprintf(m->layout, sizeof(m->layout), "%s", p->pp_layout);
+	m->gpipe = p->pp > 1 && p->pp_schedule;        /* one rank: forward_backward_no_pipelining */
+	m->cp_all_to_all = p->cp_comm;
+	m->sequence_parallel = p->sp;
+	m->distributed_optimizer = p->zero_stage >= 1;
+	m->fsdp = p->zero_stage >= 2;                   /* any word but "none" */
+	m->fsdp_sharding = p->zero_stage;
+}
+
+/* What layers compute in, keep and recompute. */
+static void set_layers(const struct oom_plan *p, struct oom_megatron *m)
+{
+	m->precision = p->precision == OOM_FP32					? OOM_MG_FP32 :
+		       p->precision == OOM_FP16 || p->precision == OOM_AMP_FP16 ? OOM_MG_FP16 :
+										  OOM_MG_BF16;
+	m->recompute = p->grad_ckpt == OOM_CKPT_FULL ? OOM_MG_RC_FULL :
+		       p->grad_ckpt == OOM_CKPT_SELECTIVE ? OOM_MG_RC_SELECTIVE : OOM_MG_RC_NONE;
+	if (p->recompute_layers) {
+		m->recompute_uniform = 0;
+		m->recompute_layers = p->recompute_layers;
+	}
+	snprintf(m->recompute_modules, sizeof(m->recompute_modules), "%s", p->recompute_modules);
+	snprintf(m->offload_modules, sizeof(m->offload_modules), "%s", p->offload_modules);
+	m->attention = p->attn == OOM_ATTN_EAGER ? OOM_MG_ATTN_UNFUSED : OOM_MG_ATTN_FLASH;
+	m->cross_entropy = p->fused_ce == OOM_LOSS_FUSED ? OOM_MG_CE_TE : OOM_MG_CE_NONE;
+	m->grad_bytes = p->grads_16bit ? 1 : m->grad_bytes;     /* words of dtypes: bf16 */
+	m->pipe_engine = oom_engine_of(p)->pipe_engine;
+	m->local_layers = p->layer_impl == OOM_LAYERS_LOCAL || m->pipe_engine;
+	/* words of cards: A100, H100, B200; as the compute capability tells them */
+	m->gpu_arch = p->compute_capability >= 10 ? 2 : p->compute_capability >= 9 ? 1 : 0;
+	m->fp8 = p->fp8 != OOM_FP8_NONE;
+	m->fp8_params = p->fp8_params;
+	m->defer_wgrad = p->defer_wgrad;
+}
+
 enum oom_status oom_megatron_launch(const struct oom_model *model, const struct oom_plan *p,
 				    struct oom_megatron *m, struct oom_error *err)
 {
@@ -170,50 +219,13 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	*m = *(const struct oom_megatron *)model->launch;
 	if (p->num_layers)
 		m->layers = p->num_layers;
+	m->mtp_layers = p->mtp_layers;
 	m->seq = p->seq_len;
 	m->micro_batch = p->micro_batch;
 	m->num_microbatches = p->grad_accum;
-	m->n_gpus = p->gpus;
-	m->tp = p->tp;
-	m->pp = p->pp;
-	m->cp = p->cp;
-	m->ep = p->ep;
 	m->moe_imbalance = p->moe_imbalance;
-	m->etp = m->experts ? p->etp : 0;
-	m->vpp = p->vpp > 1 ? p->vpp : 0;
-	m->first_stage_layers = p->pp_first;
-	m->last_stage_layers = p->pp_last;
-	m->account_embedding = p->pp_embedding;
-	m->account_loss = p->pp_loss;
-	snprintf(m->layout, sizeof(m->layout), "%s", p->pp_layout);
-	m->mtp_layers = p->mtp_layers;
-	m->gpipe = p->pp > 1 && p->pp_schedule;        /* one rank: forward_backward_no_pipelining */
-	m->cp_all_to_all = p->cp_comm;
-	if (p->recompute_layers) {
-		m->recompute_uniform = 0;
-		m->recompute_layers = p->recompute_layers;
-	}
-	m->sequence_parallel = p->sp;
-	m->distributed_optimizer = p->zero_stage >= 1;
-	m->fsdp = p->zero_stage >= 2;                   /* any word but "none" */
-	m->fsdp_sharding = p->zero_stage;
-	m->precision = p->precision == OOM_FP32					? OOM_MG_FP32 :
-		       p->precision == OOM_FP16 || p->precision == OOM_AMP_FP16 ? OOM_MG_FP16 :
-										  OOM_MG_BF16;
-	m->recompute = p->grad_ckpt == OOM_CKPT_FULL ? OOM_MG_RC_FULL :
-		       p->grad_ckpt == OOM_CKPT_SELECTIVE ? OOM_MG_RC_SELECTIVE : OOM_MG_RC_NONE;
-	m->attention = p->attn == OOM_ATTN_EAGER ? OOM_MG_ATTN_UNFUSED : OOM_MG_ATTN_FLASH;
-	m->cross_entropy = p->fused_ce == OOM_LOSS_FUSED ? OOM_MG_CE_TE : OOM_MG_CE_NONE;
-	m->grad_bytes = p->grads_16bit ? 1 : m->grad_bytes;     /* words of dtypes: bf16 */
-	m->pipe_engine = oom_engine_of(p)->pipe_engine;
-	m->local_layers = p->layer_impl == OOM_LAYERS_LOCAL || m->pipe_engine;
-	snprintf(m->recompute_modules, sizeof(m->recompute_modules), "%s", p->recompute_modules);
-	/* words of cards: A100, H100, B200; as the compute capability tells them */
-	m->gpu_arch = p->compute_capability >= 10 ? 2 : p->compute_capability >= 9 ? 1 : 0;
-	m->fp8 = p->fp8 != OOM_FP8_NONE;
-	m->fp8_params = p->fp8_params;
-	m->defer_wgrad = p->defer_wgrad;
-	snprintf(m->offload_modules, sizeof(m->offload_modules), "%s", p->offload_modules);
+	set_layout(p, m);
+	set_layers(p, m);
 	st = oom_megatron_set(m, oom_mg_arg_find("optimizer"),
 			      oom_optimizer_at((size_t)p->optimizer)->megatron, err);
 	if (!st && p->fp8)

@@ -113,6 +113,40 @@ static void add_layers(const struct oom_megatron *m, double n, bool moe, struct 
 		s->expert += n * (double)m->moe_topk * h / (double)(m->etp ? m->tp : 1);
 }
 
+/* What collectives of the rank's layers send and how often: `again` is the share of layers that run twice,
+ * n the tokens of a micro-batch on this rank, size the bytes of an element. */
+static void add_traffic(const struct oom_megatron *m, const struct sum *s, double again, double n, double size,
+			struct oom_work *w)
+{
+	const double h = (double)m->hidden, t = (double)m->tp;
+
+	if (m->tp > 1) {
+		/* an all-reduce, or a gather and a scatter, at each end of attention and MLP */
+		w->tensor_calls = s->tensor * (4 + 2 * again);
+		w->tensor_bytes = w->tensor_calls * n * h * size * 2 * (t - 1) / t;
+		/* the inputs' gradients travel while the weights' are computed (layers.py,
+		 * LinearWithGradAccumulationAndAsyncCommunication.backward) */
+		w->tensor_behind = 2 / (4 + 2 * again);
+	}
+	if (m->ep > 1) {
+		w->expert_calls = s->expert > 0 ? s->tensor * (4 + 2 * again) : 0;
+		w->expert_bytes = (4 + 2 * again) * n * size * s->expert * (double)(m->ep - 1) /
+				  (double)m->ep * m->moe_imbalance;
+	}
+	if (m->cp > 1) {
+		const double kv = 2 * (double)m->query_groups * (double)m->kv_channels / t,
+			     q = (double)m->heads * (double)m->kv_channels / t,
+			     c1 = (double)(m->cp - 1);
+
+		/* keys and values travel around, backward with their gradients; or everything is
+		 * exchanged before and after */
+		w->context_calls = s->tensor * (m->cp_all_to_all ? 8 : 3 * c1);
+		w->context_bytes = s->tensor * n * size *
+				   (m->cp_all_to_all ? 2 * (2 * q + kv) * c1 / (double)m->cp :
+						       3 * kv * c1);
+	}
+}
+
 static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
 {
 	struct mg_chunk c[MG_CHUNKS];
@@ -159,31 +193,7 @@ static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
 	w.launches = s.fwd * (1 + again) + (head > 0 ? 20 : 4);
 	w.launches_back = s.bwd + (head > 0 ? 12 : 4);
 	w.units = s.tensor;
-	if (m->tp > 1) {
-		/* an all-reduce, or a gather and a scatter, at each end of attention and MLP */
-		w.tensor_calls = s.tensor * (4 + 2 * again);
-		w.tensor_bytes = w.tensor_calls * n * h * size * 2 * (t - 1) / t;
-		/* the inputs' gradients travel while the weights' are computed (layers.py,
-		 * LinearWithGradAccumulationAndAsyncCommunication.backward) */
-		w.tensor_behind = 2 / (4 + 2 * again);
-	}
-	if (m->ep > 1) {
-		w.expert_calls = s.expert > 0 ? s.tensor * (4 + 2 * again) : 0;
-		w.expert_bytes = (4 + 2 * again) * n * size * s.expert * (double)(m->ep - 1) /
-				 (double)m->ep * m->moe_imbalance;
-	}
-	if (m->cp > 1) {
-		const double kv = 2 * (double)m->query_groups * (double)m->kv_channels / t,
-			     q = (double)m->heads * (double)m->kv_channels / t,
-			     c1 = (double)(m->cp - 1);
-
-		/* keys and values travel around, backward with their gradients; or everything is
-		 * exchanged before and after */
-		w.context_calls = s.tensor * (m->cp_all_to_all ? 8 : 3 * c1);
-		w.context_bytes = s.tensor * n * size *
-				  (m->cp_all_to_all ? 2 * (2 * q + kv) * c1 / (double)m->cp :
-						      3 * kv * c1);
-	}
+	add_traffic(m, &s, again, n, size, &w);
 	if (m->pp > 1) {
 		w.pipeline_calls = 2 * (double)chunks;
 		w.pipeline_bytes = w.pipeline_calls * n * h * size /

@@ -99,13 +99,30 @@ static bool moment(struct oom_compiled *c, const int64_t *v, uint8_t span,
 	return true;
 }
 
+/* The end of a region that is repeated n times more: each moment within it counts as it was the first time
+ * and as it is the last; what the region added, it adds n times more. */
+static void repeat(const struct oom_compiled *c, int64_t n, const int64_t *start, int64_t *cur,
+		   const struct front *inner, struct front *outer, bool *full)
+{
+	for (size_t m = 0; m < inner->n; m++) {
+		int64_t last[MAX_CLASSES] = {0};
+
+		for (size_t j = 0; j < c->n_classes; j++)
+			last[j] = inner->at[m][j] + n * (cur[j] - start[j]);
+		add(outer, inner->at[m], c->n_classes, full);
+		add(outer, last, c->n_classes, full);
+	}
+	for (size_t j = 0; j < c->n_classes; j++)
+		cur[j] += n * (cur[j] - start[j]);
+}
+
 /* Events of one pass, or of a third of it: span is the place of the result. */
 static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tape *t,
 				    const struct unit *unit, enum oom_pass_id pass, uint8_t span,
 				    const struct oom_stream *s, struct front *outer,
 				    struct front *inner)
 {
-	int64_t cur[MAX_CLASSES] = {0}, start[MAX_CLASSES], delta[MAX_CLASSES];
+	int64_t cur[MAX_CLASSES] = {0}, start[MAX_CLASSES];
 	struct front *now = outer;
 	bool full = false;
 
@@ -120,30 +137,16 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 			continue;
 		if (ev < 0) {
 			const uint32_t mark = (uint32_t)(-1 - ev);
-			const int64_t n = (int64_t)t->reps[mark / 2] - 1;
 
-			if (!(mark & 1)) {
+			if (mark & 1) {
+				repeat(c, (int64_t)t->reps[mark / 2] - 1, start, cur, inner, outer, &full);
+				now = outer;
+			} else {
 				memcpy(start, cur, sizeof(start));
 				inner->n = 0;
 				now = inner;
 				add(now, cur, c->n_classes, &full);
-				continue;
 			}
-			for (size_t j = 0; j < c->n_classes; j++)
-				delta[j] = cur[j] - start[j];
-			for (size_t j = 0; j < c->n_classes; j++)
-				delta[j] *= n;
-			for (size_t m = 0; m < inner->n; m++) {
-				int64_t last[MAX_CLASSES] = {0};
-
-				for (size_t j = 0; j < c->n_classes; j++)
-					last[j] = inner->at[m][j] + delta[j];
-				add(outer, inner->at[m], c->n_classes, &full);
-				add(outer, last, c->n_classes, &full);
-			}
-			for (size_t j = 0; j < c->n_classes; j++)
-				cur[j] += delta[j];
-			now = outer;
 			continue;
 		}
 		switch (ev & 3) {

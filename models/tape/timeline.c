@@ -3,6 +3,8 @@
  * are linear in the repetition). */
 #include "timeline.h"
 
+#include <string.h>
+
 static struct oom_span walk(const struct oom_tape *t, const struct oom_stream *s,
 			    const uint64_t *size, bool acc)
 {
@@ -95,17 +97,39 @@ void oom_walk_thirds(const struct oom_tape *t, enum oom_stream_id stream, const 
 	}
 }
 
+/* A walk by categories: what is alive now, the highest moment so far and who was alive then. */
+struct cats_walk {
+	int64_t cur, peak, net[OOM_CATS], at[OOM_CATS];
+	int32_t row;                    /* allocated last before the peak; -1: none */
+};
+
+/* At the end of a region that is repeated n times more: `begin` is the walk as it stood at its beginning. */
+static void walk_again(struct cats_walk *w, const struct cats_walk *begin, int64_t n)
+{
+	const int64_t extra = (w->cur - begin->cur) * n;
+
+	for (int c = 0; c < OOM_CATS; c++) {
+		const int64_t more = (w->net[c] - begin->net[c]) * n;
+
+		w->at[c] += extra > 0 ? more : 0;
+		w->net[c] += more;
+	}
+	w->peak += extra > 0 ? extra : 0;
+	w->cur += extra;
+	if (begin->peak > w->peak) {
+		w->peak = begin->peak;
+		w->row = begin->row;
+		memcpy(w->at, begin->at, sizeof(w->at));
+	}
+}
+
 struct oom_span oom_walk_cats(const struct oom_tape *t, const struct oom_stream *s,
 			      const uint64_t *size, bool acc, int64_t at[OOM_CATS],
 			      int64_t net[OOM_CATS], int32_t *row)
 {
-	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0, start[OOM_CATS] = {0},
-		outer_at[OOM_CATS] = {0};
-	int32_t last = -1, outer_row = -1;
+	struct cats_walk w = {.row = -1}, begin = w;
+	int32_t last = -1;
 
-	*row = -1;
-	for (int c = 0; c < OOM_CATS; c++)
-		at[c] = net[c] = 0;
 	for (size_t i = 0; i < s->n; i++) {
 		const int32_t ev = s->ev[i];
 		int64_t d = 0;
@@ -114,34 +138,13 @@ struct oom_span oom_walk_cats(const struct oom_tape *t, const struct oom_stream 
 			continue;
 		if (ev < 0) {
 			const uint32_t k = (uint32_t)(-1 - ev);
-			const int64_t n = (int64_t)t->reps[k / 2] - 1;
 
-			if (!(k & 1)) {
-				cur0 = cur;
-				outer = peak;
-				peak = cur;
-				outer_row = *row;
-				for (int c = 0; c < OOM_CATS; c++) {
-					outer_at[c] = at[c];
-					start[c] = at[c] = net[c];
-				}
+			if (k & 1) {
+				walk_again(&w, &begin, (int64_t)t->reps[k / 2] - 1);
 			} else {
-				const int64_t extra = (cur - cur0) * n;
-
-				for (int c = 0; c < OOM_CATS; c++) {
-					const int64_t more = (net[c] - start[c]) * n;
-
-					at[c] += extra > 0 ? more : 0;
-					net[c] += more;
-				}
-				peak += extra > 0 ? extra : 0;
-				cur += extra;
-				if (outer > peak) {
-					peak = outer;
-					*row = outer_row;
-					for (int c = 0; c < OOM_CATS; c++)
-						at[c] = outer_at[c];
-				}
+				begin = w;
+				w.peak = w.cur;
+				memcpy(w.at, w.net, sizeof(w.at));
 			}
 			continue;
 		}
@@ -151,14 +154,16 @@ struct oom_span oom_walk_cats(const struct oom_tape *t, const struct oom_stream 
 		case OOM_EV_FREE_ALL: d = -(int64_t)size[ev >> 2] * t->rows[ev >> 2].mult; break;
 		case OOM_EV_GRAD: d = acc ? -(int64_t)size[ev >> 2] : 0; break;
 		}
-		cur += d;
-		net[t->rows[ev >> 2].cat] += d;
-		if (cur > peak) {
-			peak = cur;
-			*row = last;
-			for (int c = 0; c < OOM_CATS; c++)
-				at[c] = net[c];
+		w.cur += d;
+		w.net[t->rows[ev >> 2].cat] += d;
+		if (w.cur > w.peak) {
+			w.peak = w.cur;
+			w.row = last;
+			memcpy(w.at, w.net, sizeof(w.at));
 		}
 	}
-	return (struct oom_span){cur, peak};
+	memcpy(at, w.at, sizeof(w.at));
+	memcpy(net, w.net, sizeof(w.net));
+	*row = w.row;
+	return (struct oom_span){w.cur, w.peak};
 }
