@@ -107,6 +107,19 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_KV_CLASSES, "classes", "copied before both: before flash_attn in Mistral, Mixtral, Qwen2, Phi-3 " \
 	  "and the types that copied their classes", "", \
 	  "transformers 4.47 modeling_mistral.py MistralFlashAttention2", OOM_EXACT)
+/* In this order: who keeps them by one word keeps them by those behind it. */
+#define OOM_ROPE_TABLES(X) \
+	X(OOM_ROPE_MADE, "none", "made anew in every forward pass, once for all layers", "", \
+	  "transformers 5.12 modeling_llama.py LlamaRotaryEmbedding", OOM_EXACT) \
+	X(OOM_ROPE_MIXTRAL, "mixtral", "Mixtral's layers keep them", "", \
+	  "transformers 4.47 modeling_mixtral.py _set_cos_sin_cache", OOM_EXACT) \
+	X(OOM_ROPE_QWEN, "qwen", "those of Qwen2, StableLM and Starcoder2, too", "", \
+	  "huggingface/transformers#32617", OOM_EXACT) \
+	X(OOM_ROPE_MISTRAL, "mistral", "those of Mistral, too", "", \
+	  "huggingface/transformers#30642", OOM_EXACT) \
+	X(OOM_ROPE_LLAMA, "llama", "those of Llama, too", "", \
+	  "transformers 4.39 modeling_llama.py _cos_cached", OOM_EXACT)
+
 #define OOM_MOE_EXPERTS(X) \
 	X(OOM_EXPERTS_FUSED, "fused", "the experts of a layer are one tensor", "", \
 	  "transformers integrations/moe.py", OOM_EXACT) \
@@ -387,6 +400,7 @@ enum oom_checkpointing { OOM_CHECKPOINTINGS(OOM_CHOICE_ID) };
 enum oom_reentrant { OOM_REENTRANTS(OOM_CHOICE_ID) };
 enum oom_autocast { OOM_AUTOCASTS(OOM_CHOICE_ID) };
 enum oom_kv_repeat { OOM_KV_REPEATS(OOM_CHOICE_ID) };
+enum oom_rope_kept { OOM_ROPE_TABLES(OOM_CHOICE_ID) };
 enum oom_moe_experts { OOM_MOE_EXPERTS(OOM_CHOICE_ID) };
 enum oom_zero_grad { OOM_ZERO_GRADS(OOM_CHOICE_ID) };
 enum oom_loss { OOM_LOSSES(OOM_CHOICE_ID) };

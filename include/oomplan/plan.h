@@ -59,6 +59,8 @@ struct oom_plan {
 	int64_t grad_ckpt;          /* enum oom_checkpointing */
 	int64_t ckpt_every;         /* every n-th layer of a stack is checkpointed; 1 = all */
 	int64_t use_reentrant;      /* enum oom_reentrant */
+	/* enum oom_rope_kept: whose layers keep cosines and sines of all positions */
+	int64_t rope_tables;
 	/* enum oom_kv_repeat: which attention kernels get keys and values copied to all heads */
 	int64_t kv_repeat;
 	int64_t moe_experts;        /* enum oom_moe_experts: how a layer's experts are stored */

@@ -138,6 +138,10 @@
 {KNOB("kv-repeat", "kv_repeat", kv_repeat), WORD(kv_repeats, OOM_KV_GROUPED),
  .summary = "which attention gets keys and values copied to all query heads, where a model groups them",
  .setting = "", .source = "transformers integrations/sdpa_attention.py; torchtune modules/attention.py"},
+{KNOB("rope-tables", "rope_tables", rope_tables), WORD(rope_tables, OOM_ROPE_MADE),
+ .summary = "whose layers keep cosines and sines of max_position_embeddings each, in the type that weights are "
+	    "loaded in: 512 MiB in Mistral 7B",
+ .setting = "", .source = "transformers 4.41 modeling_mistral.py MistralRotaryEmbedding"},
 {KNOB("moe-experts", "moe_experts", moe_experts), WORD(experts, OOM_EXPERTS_FUSED),
  .summary = "how the experts of a layer are stored and run; separate ones are quantised and adapted as linear layers",
  .setting = "", .source = "transformers 5 integrations/moe.py; modeling_mixtral.py 4.45"},

@@ -24,6 +24,13 @@
 	"\"num_hidden_layers\": " #layers ", \"num_attention_heads\": 32, " \
 	"\"num_key_value_heads\": 8, \"vocab_size\": 32000, \"sliding_window\": 4096}"
 
+/* The same, of a type, a depth and as many positions. */
+#define TABLED(type, layers, positions) \
+	"{\"model_type\": \"" type "\", \"hidden_size\": 4096, \"intermediate_size\": 14336, " \
+	"\"num_hidden_layers\": " #layers ", \"num_attention_heads\": 32, \"num_key_value_heads\": 8, " \
+	"\"head_dim\": 128, \"vocab_size\": 32000, \"max_position_embeddings\": " #positions \
+	", \"tie_word_embeddings\": false}"
+
 static void versions_are_read(void **state)
 {
 	static const struct {
@@ -89,6 +96,75 @@ static void rows_do_what_they_say(void **state)
 			else
 				assert_string_not_equal(word, g->to);
 		}
+	}
+}
+
+/* Bytes that layers keep of rotary positions: two of max_position_embeddings x head_dim each, in bf16 here.  The
+ * versions are those of transformers' own changes (generations.c). */
+static void layers_kept_rotary_tables(void **state)
+{
+	static const struct {
+		const char *config;
+		int64_t version;
+		uint64_t bytes;
+	} cases[] = {
+		{TABLED("mistral", 32, 32768), OOM_VERSION(4, 41), (uint64_t)2 * 32 * 32768 * 128 * 2},
+		{TABLED("mistral", 32, 32768), OOM_VERSION(4, 42), 0},
+		{TABLED("llama", 32, 4096), OOM_VERSION(4, 39), (uint64_t)2 * 32 * 4096 * 128 * 2},
+		{TABLED("llama", 32, 4096), OOM_VERSION(4, 40), 0},
+		{TABLED("qwen2", 28, 32768), OOM_VERSION(4, 44), (uint64_t)2 * 28 * 32768 * 128 * 2},
+		{TABLED("qwen2", 28, 32768), OOM_VERSION(4, 45), 0},
+		{TABLED("qwen3", 28, 32768), OOM_VERSION(4, 39), 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = oom_plan_default();
+		uint64_t now, then;
+
+		p.precision = OOM_BF16;
+		now = must(cases[i].config, &p).peak[OOM_PHASE_LOAD];
+		p.transformers = cases[i].version;
+		then = must(cases[i].config, &p).peak[OOM_PHASE_LOAD];
+		if (then - now != cases[i].bytes)
+			fail_msg("case %d: %lld bytes, expected %llu", (int)i, (long long)(then - now),
+				 (unsigned long long)cases[i].bytes);
+	}
+}
+
+/* Mistral-7B with LoRA as logged before that (foundation-model-stack/fms-acceleration, pull request 14 of May 2024:
+ * transformers 4.40, 4096 tokens; peak bytes of one GPU and of two under FSDP1). */
+static void tables_are_in_what_was_measured(void **state)
+{
+	static const struct {
+		int64_t gpus, micro_batch;
+		double bytes, slack;
+	} cases[] = {{1, 8, 37098695168, 0.0005}, {2, 2, 15123161088, 0.0005}, {2, 4, 21433753600, 0.0005}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = oom_plan_default();
+		double got;
+
+		p.precision = OOM_BF16_AMP;
+		p.attn = OOM_ATTN_FLASH;
+		p.grad_ckpt = OOM_CKPT_FULL;
+		p.lora_r = 16;
+		strcpy(p.lora_targets, "q_proj+k_proj+v_proj+o_proj");
+		p.lora_dropout = 0;
+		p.seq_len = 4096;
+		p.micro_batch = cases[i].micro_batch;
+		p.gpus = cases[i].gpus;
+		p.transformers = OOM_VERSION(4, 40);
+		p.torch = OOM_VERSION(2, 2);
+		p.peft = OOM_VERSION(0, 10);
+		if (p.gpus > 1) {
+			p.engine = OOM_ENGINE_FSDP1;
+			p.zero_stage = 3;
+		}
+		got = (double)must(TABLED("mistral", 32, 32768), &p).allocated_bytes;
+		if (fabs(got / cases[i].bytes - 1) > cases[i].slack)
+			fail_msg("case %d: %.0f bytes, measured %.0f", (int)i, got, cases[i].bytes);
 	}
 }
 
@@ -680,6 +756,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(versions_are_read),
 					   cmocka_unit_test(rows_do_what_they_say),
+					   cmocka_unit_test(layers_kept_rotary_tables),
+					   cmocka_unit_test(tables_are_in_what_was_measured),
 					   cmocka_unit_test(what_is_said_stands),
 					   cmocka_unit_test(frozen_units_keep_inputs_and_gradients),
 		cmocka_unit_test(layers_of_older_stacks),

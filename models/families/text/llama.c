@@ -143,6 +143,14 @@ static struct oom_val llama_sequential(struct oom_frame *f, const struct oom_arc
 	return llama_join(t, a, x, h);
 }
 
+/* torch's default type while from_pretrained makes the model. */
+static enum oom_dtype loaded_in(const struct oom_plan *p)
+{
+	const enum oom_precision stores = oom_plan_stores(p);
+
+	return stores == OOM_BF16 ? OOM_DT_BF16 : stores == OOM_FP16 ? OOM_DT_F16 : OOM_F32;
+}
+
 static struct oom_val llama_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct llama_layer *l = ctx;
@@ -157,6 +165,9 @@ static struct oom_val llama_block(struct oom_tape *t, const void *ctx, uint32_t 
 
 	for (uint64_t j = 0; j < k->layer_frequencies; j++)
 		oom_buffer(t, at.rot_dim / 2, OOM_F32);
+	if (k->tables_kept && t->plan->rope_tables >= (int64_t)k->tables_kept)
+		for (int j = 0; j < 2; j++)
+			oom_buffer(t, a->max_positions * at.rot_dim, loaded_in(t->plan));
 	if (k->layer_tables) {
 		rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
 		rope.cos = oom_name(&f, rope.cos);

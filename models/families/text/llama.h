@@ -100,6 +100,7 @@ struct oom_llama_kind {
 	/* sliding layers have tables of their own; each made where there are such layers (Gemma 3) */
 	bool local_tables;
 	bool layer_tables;              /* every layer makes its own (Moshi) */
+	enum oom_rope_kept tables_kept; /* the first word of --rope-tables by which its layers keep some; OOM_ROPE_MADE: none */
 	uint64_t layer_frequencies;     /* rotary buffers of every attention, unused (Nemotron) */
 
 	/* attention */
