@@ -39,8 +39,10 @@ struct oom_offers {
 	struct oom_gpus gpus;
 	/* counts of rows, and of those that were left out or corrected; names of the first unknown cards */
 	size_t rows, malformed, no_gpu, unknown_gpu, bad_number, bad_price, duplicates, shares;
-	char unknown[8][48], nearest[8][48];
+	char unknown[8][64], nearest[8][48];
 	size_t n_unknown;
+	char share[4][96];              /* "0.33 x A10 (an instance)" */
+	size_t n_share;
 };
 /* Reads the shipped list (data/boxes.csv) or a user's own: a CSV with our columns, SkyPilot's or gpuhunt's,
  * which are told apart by their headers, or offers of gpuhunt or dstack as JSON (a name that ends in

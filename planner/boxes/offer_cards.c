@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "offers_parts.h"
@@ -28,7 +29,7 @@ static void plain(const char *s, char *out, size_t size)
 /* How a card is built, and what memory sizes look like: what may follow a shortened name. */
 static bool only_form(const char *rest)
 {
-	static const char *const forms[] = {"pcie", "sxm", "nvlink", "hbm3e", "hbm3", "mega", "gb", "gib", "ws", "server", "blackwell", "onegcd"};
+	static const char *const forms[] = {"pcie", "sxm", "nvlink", "baremetal", "hbm3e", "hbm3", "mega", "gb", "gib", "ws", "server", "blackwell", "onegcd"};
 
 	while (*rest) {
 		size_t skip = strspn(rest, "0123456789");
@@ -68,11 +69,12 @@ static int named(const struct oom_gpu *g, const char *name)
 
 	plain(g->name, word, sizeof(word));
 	best = alike(name, word);
-	/* "RTX2060" of 12 GB for "RTX-2060-12GB" */
+	/* "RTX2060" of 12 GB for "RTX-2060-12GB", "H100-SXM5" for "H100-SXM5-80GB" */
 	if (!best && size && strspn(size + 1, "0123456789") && !strcmp(size + 1 + strspn(size + 1, "0123456789"), "GB")) {
 		snprintf(list, sizeof(list), "%.*s", (int)(size - g->name), g->name);
 		plain(list, word, sizeof(word));
-		best = strcmp(name, word) ? 0 : 2;
+		best = alike(name, word);
+		best = best > 2 ? 2 : best;
 	}
 	memcpy(list, g->aliases, sizeof(list));
 	list[sizeof(list) - 1] = 0;
@@ -159,11 +161,32 @@ static int32_t find_slice(const struct oom_gpus *gpus, const char *name, const c
 	return found;
 }
 
+/* "H100-80G-PCIe": the name without the part that states the memory, which it returns; 0: none does. */
+static double named_memory(const char *name, char *out, size_t size)
+{
+	double gb = 0;
+	size_t n = 0;
+
+	while (*name && n + 1 < size) {
+		const size_t len = strcspn(name, "-_ "), digits = strspn(name, "0123456789");
+		const size_t unit = digits && digits < len && (name[digits] == 'G' || name[digits] == 'g') ? len - digits : 0;
+
+		if (unit == 1 || (unit == 2 && (name[digits + 1] == 'B' || name[digits + 1] == 'b')))
+			gb = strtod(name, NULL);
+		else
+			n += (size_t)snprintf(out + n, size - n, "%.*s", (int)len, name);
+		name += len + (name[len] != 0);
+	}
+	out[n < size ? n : size - 1] = 0;
+	return gb;
+}
+
 int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem_gb, double count, int *each)
 {
-	const bool told = mem_gb > 4 && mem_gb < 2000;
+	char want[100], bare[100];
+	const double said = named_memory(name, bare, sizeof(bare));
+	const bool told = (mem_gb > 4 && mem_gb < 2000) || said > 4;
 	const char *const slice = slice_of(name);
-	char want[100];
 	int32_t found = -1;
 	bool linked, differ = false;    /* in memory, those that are as near */
 	int best = 0;
@@ -171,7 +194,9 @@ int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem
 	*each = 1;
 	if (slice)
 		return find_slice(gpus, name, slice);
-	plain(name, want, sizeof(want));
+	if (!(mem_gb > 4 && mem_gb < 2000))
+		mem_gb = said;
+	plain(bare, want, sizeof(want));
 	linked = count >= 8 || strstr(want, "mega");   /* Google's H100 Mega are SXM */
 	for (size_t i = 0; *want && i < gpus->n; i++) {
 		const struct oom_gpu *g = &gpus->items[i], *was = found >= 0 ? &gpus->items[found] : NULL;
@@ -179,6 +204,8 @@ int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem
 		const int how = strstr(g->name, " MIG ") ? 0 : named(g, want);
 		bool better;
 
+		if ((strstr(want, "pcie") && strstr(g->name, "-SXM")) || (strstr(want, "sxm") && strstr(g->name, "-PCIE")))
+			continue;
 		if (!how || (told && !board && !near(mem_gb, g->memory_gb)))
 			continue;
 		if (how >= best)

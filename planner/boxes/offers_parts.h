@@ -2,8 +2,10 @@
 #ifndef OOM_OFFERS_PARTS_H
 #define OOM_OFFERS_PARTS_H
 
+#include "../input/csv_rows.h"
 #include "oomplan/box.h"
 
+enum { OOM_OFFER_NAMES = 512 };
 struct oom_offer_name {                 /* a GPU's name already looked up */
 	char name[48];
 	int gpu_mem;                    /* GB the list states; 0: none */
@@ -29,8 +31,22 @@ const struct oom_provider *oom_provider_of(const struct oom_providers *p, const 
 /* Whether it clusters, and the prices that the list is silent about. */
 void oom_provider_fill(const struct oom_provider *p, const struct oom_gpu *card, struct oom_offer *o);
 
+/* A list that prices cards and the machines that they are attached to apart (offers_sky.c). */
+struct oom_offer_host {
+	char name[24], zone[32];
+	double vcpus, ram_gib, ondemand_usd_h, spot_usd_h;
+};
+struct oom_offer_attached {
+	struct oom_offer offer;
+	char zone[32];
+	double count, mem_gb;
+};
+
 struct oom_offer_loader {
 	struct oom_providers providers;
+	struct oom_offer_host *hosts;
+	struct oom_offer_attached *attached;
+	size_t n_hosts, cap_hosts, n_attached, cap_attached;
 
 	struct oom_offers *o;
 	const char *provider;
@@ -44,6 +60,8 @@ struct oom_offer_loader {
  * 0 when the list is silent. */
 enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *offer, double count,
 			      double mem_gb, struct oom_error *err);
+/* Counts a row of no whole card, a fraction of one or one without a machine, and remembers the first few. */
+void oom_offer_share(struct oom_offers *o, const struct oom_offer *f, double count);
 /* The card that a list calls so; -1: none, or several of different memory.  mem_gb: stated, or 0.  each: how many
  * devices one of them is (two dies of a board). */
 int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem_gb, double count, int *each);
@@ -51,6 +69,19 @@ int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem
 bool oom_offer_is_other(const char *vendor, const char *name);
 /* NAN, counted, for a price that nobody charges. */
 double oom_offer_price(struct oom_offers *o, double v);
+/* A cell's text, "" where the column is missing; its number, or price; NAN, counted where it is no number. */
+const char *oom_offer_cell(const struct oom_csv_row *row, const char *name);
+double oom_offer_figure(struct oom_offers *o, const char *text);
+double oom_offer_price_of(struct oom_offers *o, const char *text);
+/* Only dollars are compared with dollars: NAN, counted, for a price in another currency. */
+double oom_offer_dollars(struct oom_offers *o, const char *currency, double v);
+/* Cuts what does not fit. */
+void oom_offer_copy(char *to, size_t size, const char *from);
+#define OOM_NO_OFFER {.gpu = -1, .storage_usd_gib_month = NAN, .egress_usd_gib = NAN}
+/* SkyPilot's rows; oom_offers_attach, after the last one, joins cards with their machines. */
+enum oom_status oom_offers_sky_row(struct oom_offer_loader *l, const struct oom_csv_row *row,
+				   struct oom_error *err);
+enum oom_status oom_offers_attach(struct oom_offer_loader *l, struct oom_error *err);
 
 /* Fills days, dollars and limits of a box that fits. */
 void oom_box_quote(const struct oom_gpu *card, const struct oom_box_query *q,

@@ -230,23 +230,30 @@ void oom_box_left_out(const struct oom_offers *o)
 		size_t n;
 		const char *what;
 	} counts[] = {{o->no_gpu, "without a GPU"},
-		      {o->shares, "shares of a card or without a usable count"},
+		      {o->shares, "shares of a card, without a usable count or a machine"},
 		      {o->malformed, "no offers"},
 		      {o->duplicates, "folded into another of the same machine and region"},
 		      {o->bad_price, "with an absurd price, left unpriced"},
 		      {o->bad_number, "figures that are no numbers"}};
-	char line[400] = "";
+	char line[1100] = "", whole[450] = "";
 	size_t n = 0;
 
+	for (size_t i = 0; i < o->n_unknown; i++)
+		n += (size_t)snprintf(line + n, n < sizeof(line) ? sizeof(line) - n : 0, "%s%s%s%s%s", i ? ", " : "", o->unknown[i],
+				      *o->nearest[i] ? " (nearest " : "", o->nearest[i], *o->nearest[i] ? ")" : "");
 	if (o->unknown_gpu)
-		oom_complain(0,
-			     "%zu rows of cards the table does not know were kept aside: %s%s%s%s",
-			     o->unknown_gpu, o->unknown[0], *o->nearest[0] ? " (nearest " : "",
-			     o->nearest[0], *o->nearest[0] ? ")" : "");
+		oom_complain(0, "%zu rows of cards the table does not know were kept aside: %s%s", o->unknown_gpu, line,
+			     o->n_unknown == sizeof(o->unknown) / sizeof(o->unknown[0]) ? ", ..." : "");
+	n = 0;
+	for (size_t i = 0; i < o->n_share; i++)
+		n += (size_t)snprintf(whole + n, sizeof(whole) - n, "%s%s", i ? ", " : " (", o->share[i]);
+	if (n)
+		snprintf(whole + n, sizeof(whole) - n, "%s)", o->shares > o->n_share ? ", ..." : "");
+	n = 0;
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
 		if (counts[i].n)
-			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%zu %s", n ? ", " : "",
-					      counts[i].n, counts[i].what);
+			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%zu %s%s", n ? ", " : "", counts[i].n,
+					      counts[i].what, i == 1 ? whole : "");
 	if (n)
 		oom_complain(0, "of %zu rows: %s", o->rows, line);
 }

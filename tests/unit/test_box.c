@@ -53,10 +53,50 @@ static void test_skypilot(void **state)
 	assert_true(o.items[0].spot_usd_h == 10.00);            /* 0.00 is no price */
 	assert_int_equal(o.no_gpu, 2);
 	assert_int_equal(o.shares, 2);
+	assert_string_equal(o.share[0], "0.33 x A10 (slice)");
+	assert_string_equal(o.share[1], "1 x L4, no machine");
 	assert_int_equal(o.unknown_gpu, 1);
 	assert_string_equal(o.unknown[0], "H1000");
 	assert_int_equal(o.bad_price, 1);
 	oom_offers_release(&o);
+}
+
+/* As SkyPilot's catalogues of 2026 are (skypilot-org/skypilot-catalog v8): Google's cards in rows of their own, vast's
+ * shortened names and memory of all cards together, names that state form and memory, JSON in double quotes. */
+static void test_catalogues(void **state)
+{
+	static const struct {
+		const char *file, *text, *instance, *card;
+		uint32_t count;
+		double usd;
+	} rows[] = {
+		{"gcp.csv", "a2-highgpu-8g,,,96,680,z,r,5.9,,2.9\n,A100,8.0,,,z,r,23.5,\"{'Gpus': [{'Name': 'A100', 'MemoryInfo': "
+			    "{'SizeInMiB': 40960}}]}\",9.4\n", "a2-highgpu-8g", "A100-SXM4-40GB", 8, 29.4},
+		{"vast.csv", "2x-RTX_4060_Ti-32-65536,RTX4060,2,32,64,z,r,0.25,\"{'Gpus': [{'Name': 'RTX4060', 'MemoryInfo': "
+			     "{'SizeInMiB': 32760}}]}\",0.00\n", "2x-RTX_4060_Ti-32-65536", "RTX-4060-Ti-16GB", 2, 0.25},
+		{"vast.csv", "1x-H100_NVL-32-65536,H100,1,32,64,z,r,2.08,\"{'Gpus': [{'Name': 'H100', 'MemoryInfo': "
+			     "{'SizeInMiB': 95830}}]}\",\n", "1x-H100_NVL-32-65536", "H100-NVL-94GB", 1, 2.08},
+		{"hyperstack.csv", "n3,A100-80G-PCIe-NVLink,8,32,64,z,r,11.2,,\n", "n3", "A100-PCIE-80GB", 8, 11.2},
+		{"spheron.csv", "h,H100_SXM5,1.0,32,64,z,r,2.9,\"{\"\"Gpus\"\": [{\"\"MemoryInfo\"\": {\"\"SizeInMiB\"\": "
+				"81920}}]}\",\n", "h", "H100-SXM5-80GB", 1, 2.9},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct oom_offers o = {0};
+		struct oom_error err = {{0}};
+		char text[600];
+
+		snprintf(text, sizeof(text), "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,AvailabilityZone,Region,Price,"
+					     "GpuInfo,SpotPrice\n%s", rows[i].text);
+		read_text(&o, rows[i].file, text, OOM_OK, &err);
+		assert_int_equal(o.n, 1);
+		assert_string_equal(o.items[0].instance, rows[i].instance);
+		assert_string_equal(o.gpus.items[o.items[0].gpu].name, rows[i].card);
+		assert_int_equal(o.items[0].gpu_count, rows[i].count);
+		assert_true(o.items[0].ondemand_usd_h > rows[i].usd - 1e-9 && o.items[0].ondemand_usd_h < rows[i].usd + 1e-9);
+		oom_offers_release(&o);
+	}
 }
 
 /* gpuhunt: a row for each price; sizes tell the A100s apart; GB, not GiB. */
@@ -642,7 +682,7 @@ static void test_calibrated(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_skypilot),
-					   cmocka_unit_test(test_gpuhunt),
+					   cmocka_unit_test(test_catalogues), cmocka_unit_test(test_gpuhunt),
 					   cmocka_unit_test(test_json),
 					   cmocka_unit_test(test_malformed),
 					   cmocka_unit_test(test_names),
