@@ -24,7 +24,7 @@ static const struct oom_card_class classes[] = {
 	{8.6, "Ampere without HBM", 0.997, 0.492, 0.410, 0.696, 0.25, 15, 6, 3 * GB, 1},
 	{8.9, "Ada", 0.997, 0.434, 0.479, 0.942, 0.25, 15, 6, 3 * GB, 4},
 	{9, "Hopper", 0.714, 2.090, 0.272, 0.589, 0.067, 13, 5, 50 * GB, 6},
-	{10, "Blackwell", 0.748, 0.881, 0.413, 0.619, 0.033, 13, 5, 50 * GB, 2},
+	{10, "Blackwell", 0.990, 1.030, 0.749, 0.846, 0.033, 13, 5, 50 * GB, 2},
 	/* as Ada: nobody's rows are in the table */
 	{12, "Blackwell without HBM", 0.95, 0.434, 0.479, 0.942, 0.25, 13, 5, 3 * GB, 0},
 };
@@ -116,6 +116,15 @@ static const double narrower[] = {
 	[OOM_FP8_BLOCKWISE] = 1.3, [OOM_FP8_MXFP8] = 1.35, [OOM_FP8_NVFP4] = 1.5,
 };
 
+/* The same of TransformerEngine's products from Blackwell on, whose formats are the units' own and where power
+ * ends 16-bit products first: half of the rows of Megatron-Bridge's performance summaries (26.02 to 26.06), the
+ * other half of which they hold on (README.md). */
+#define TE_NARROW_FROM 10
+static const double te_narrower[] = {
+	[OOM_FP8_NONE] = 1, [OOM_FP8_TENSORWISE] = 2.0, [OOM_FP8_ROWWISE] = 1.8,
+	[OOM_FP8_BLOCKWISE] = 1.8, [OOM_FP8_MXFP8] = 1.8, [OOM_FP8_NVFP4] = 3.0,
+};
+
 /* From Hopper on cuDNN's attention, which TransformerEngine calls, leaves PyTorch's behind: on an H100
  * flash-attention 2 reaches 335 TFLOP/s forward and backward and 35 % of the peak, kernels made for the
  * card 550 to 740 (Dao 2023, arXiv:2307.08691, section 4.1; Shah et al. 2024, arXiv:2407.08608, figures 5
@@ -169,7 +178,8 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 	if (oom_engine_core_layers(p) && p->attn != OOM_ATTN_EAGER && gpu &&
 	    gpu->compute_capability >= TE_FROM)
 		s->attention *= TE_ATTENTION;
-	s->products *= narrower[p->fp8];
+	s->products *= oom_engine_of(p)->core_layers && c->from >= TE_NARROW_FROM ? te_narrower[p->fp8] :
+										    narrower[p->fp8];
 	s->memory = (gpu && gpu->bandwidth_gb_s > 0 ? gpu->bandwidth_gb_s : 1555) * GB * c->memory;
 	s->python_s = c->python_us * 1e-6;
 	s->engine_s = c->engine_us * 1e-6;

@@ -155,6 +155,15 @@ static void products(void **state)
 	t = oom_step_time(&p, &e, &g);
 	p.fp8 = OOM_FP8_TENSORWISE;
 	assert_true(fabs(t.total_s / oom_step_time(&p, &e, &g).total_s - 1.6) < 1e-6);
+	/* twice as quick, or three times, on Blackwell under TransformerEngine, where 4 bits are the units' own */
+	g = card("NVLink5 1800 GB/s", 10);
+	p.engine = OOM_ENGINE_MEGATRON;
+	p.fp8 = OOM_FP8_NONE;
+	t = oom_step_time(&p, &e, &g);
+	p.fp8 = OOM_FP8_TENSORWISE;
+	assert_true(fabs(t.total_s / oom_step_time(&p, &e, &g).total_s - 2) < 1e-6);
+	p.fp8 = OOM_FP8_NVFP4;
+	assert_true(fabs(t.total_s / oom_step_time(&p, &e, &g).total_s - 3) < 1e-6);
 }
 
 /* Trays of four cards that NVLink joins: 72 are as one machine, more are several. */
