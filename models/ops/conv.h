@@ -1,8 +1,7 @@
-/* Images as tensors: convolutions, batch norms and pools over [b, channels, height, width].
+/* Operations on images: convolutions, norms and pools over [b, channels, height, width].
  *
- * A map's value has the batch alone as its monomial and channels x height x width as its width: the
- * image fixes the rest. All operations consume their map's value unless it is kept (oom_keep),
- * as those of ops.h do. */
+ * The monomial of a map's value is the batch alone, and its width is channels x height x width, because the image
+ * size is fixed.  As in ops.h, operations consume their map's value unless it is kept (oom_keep). */
 #ifndef OOM_CONV_H
 #define OOM_CONV_H
 
@@ -15,13 +14,13 @@ struct oom_map {
 	uint64_t c, h, w;
 };
 
-/* nn.Conv2d.  Zero means: kernel_w as kernel, stride_w as stride, pad_w as pad (with kernel_w
- * 0), dilation and groups 1. */
+/* nn.Conv2d.  Defaults for 0: kernel_w is kernel, stride_w is stride, pad_w is pad (if kernel_w is 0), dilation
+ * and groups are 1. */
 struct oom_conv {
 	uint64_t out, kernel, stride, pad, dilation, groups;
 	uint64_t kernel_w, stride_w, pad_w;
 	bool bias;
-	/* its input lies so in memory, and the weight's gradient will (oom_conv2d) */
+	/* its input is laid out in memory this way, and so will be the weight's gradient (oom_conv2d) */
 	bool channels_last;
 	/* the weight is normalised over every output channel first (Qiao et al.,
 	 * arXiv:1903.10520) */
@@ -40,12 +39,11 @@ struct oom_map oom_max_pool(struct oom_tape *t, struct oom_map m, uint64_t kerne
 			    uint64_t pad);
 struct oom_map oom_avg_pool(struct oom_tape *t, struct oom_map m, uint64_t kernel, uint64_t stride,
 			    uint64_t pad);
-/* AdaptiveAvgPool2d(1), mean over the places: [b, channels]. */
+/* AdaptiveAvgPool2d(1), or the mean over all positions: [b, channels]. */
 struct oom_val oom_global_pool(struct oom_tape *t, struct oom_map m);
-/* nn.functional.pad to the given size: a copy even where nothing is added. */
+/* nn.functional.pad to the given size, which copies even if nothing is added. */
 struct oom_map oom_pad_map(struct oom_tape *t, struct oom_map m, uint64_t h, uint64_t w);
-/* Convolution, batch norm, activation in one module (OOM_ACT_NONE: none).  The module's caller
- * holds its input. */
+/* Convolution, batch norm and activation (OOM_ACT_NONE: none) in one module, whose caller holds its input. */
 struct oom_map oom_conv_bn_act(struct oom_tape *t, struct oom_map m, const struct oom_conv *c,
 			       enum oom_act act);
 struct oom_map oom_map_act(struct oom_tape *t, enum oom_act act, struct oom_map m);
@@ -74,13 +72,12 @@ static inline struct oom_map oom_leave_map(struct oom_frame *f, struct oom_map m
 	m.x = oom_leave(f, m.x);
 	return m;
 }
-/* hidden.div(keep) * floor(rand + keep), one number a sample. */
+/* hidden.div(keep) * floor(rand + keep), with one random number per sample. */
 struct oom_val oom_drop_path(struct oom_tape *t, struct oom_val x);
 
-/* Tokens of a map or back: [b, c, h, w] <-> [b, h * w, c] as views; the value's shape becomes (b
- * x n) x c. */
+/* The tokens of a map as a view: [b, c, h, w] becomes [b, h * w, c]. */
 struct oom_val oom_map_tokens(struct oom_tape *t, struct oom_map m);
-/* m_b times a constant; the constant alone. */
+/* The monomials of n tokens per image: m_b times n, and n alone. */
 uint16_t oom_tokens_of(struct oom_tape *t, uint64_t n);
 uint16_t oom_length_of(struct oom_tape *t, uint64_t n);
 

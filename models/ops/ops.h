@@ -1,8 +1,8 @@
-/* The operations families are written in.  Each allocates, saves and later needs what PyTorch's
- * does.
+/* The operations in which families are written.  Each one allocates what PyTorch's operation allocates and
+ * saves what its derivative needs.
  *
- * Inputs are consumed unless passed as oom_keep(x).  Sizes are (monomial x width); views cost
- * nothing. */
+ * An operation consumes its inputs unless they are passed as oom_keep(x).  Sizes are given as monomial x width.
+ * Views allocate nothing. */
 #ifndef OOM_OPS_H
 #define OOM_OPS_H
 
@@ -33,7 +33,7 @@ enum oom_node_kind {
 	OOM_NODE_NLL,           /* saved log-probabilities, target; edge log-probabilities */
 	/* dequantised weight is transient, of the result's type; edge x[, bias] */
 	OOM_NODE_QUANTISED_LINEAR,
-	/* index_select and friends: gradient scattered into zeros of the whole */
+	/* index_select and similar: the gradient is scattered into zeros of the whole size */
 	OOM_NODE_GATHER,
 	OOM_NODE_DIV,           /* saved divisor (and dividend); edges a, b */
 	OOM_NODE_GROUPED_MM,    /* saved x, w; edges x, w */
@@ -44,7 +44,7 @@ enum oom_node_kind {
 	OOM_NODE_GROUP_NORM,
 	OOM_NODE_SET_SLICE,     /* x[part] = y: edges x, y */
 	OOM_NODE_INDEX_ADD,     /* rows of y added to x in place: saved rows; edges x, y */
-	/* one entry a token out of logits: zeros of them, and what is scattered into these */
+	/* one entry per token out of logits: zeros of their size, into which the gradient is scattered */
 	OOM_NODE_PICK,
 	/* logsumexp (or log_softmax and a pick: saved) of one sequence after another, unbound before */
 	OOM_NODE_ROWS,
@@ -83,38 +83,38 @@ enum oom_linear_flags {
 	OOM_CONV1D = 64
 };
 
-/* Whether the plan's LoRA adapts a linear layer of this name (flags as oom_op_linear's). */
-/* The rank of the adapter beside the module made last that has this word. */
+/* The rank of the adapter of the module made last whose name has this word. */
 uint64_t oom_lora_rank(const struct oom_tape *t, const char *word);
+/* True if the plan's LoRA adapts a linear layer of this name; flags are those of oom_op_linear. */
 bool oom_lora_adapts(const struct oom_tape *t, const char *name, unsigned flags);
-/* Whether `word` is one of the plan's lora-targets. */
+/* True if `word` is one of the plan's lora-targets. */
 bool oom_lora_names(const struct oom_tape *t, const char *word);
-/* The same of the module that owns p (NULL: nobody does), by its whole path where the plan says more
- * than last words; all: only exclude-modules may leave it out.  Decided once. */
+/* True if the plan adapts the module that owns p (NULL: no module does).  The module's whole path is compared
+ * if the plan gives more than last words.  all: only exclude-modules may leave it out.  This is decided once
+ * per parameter. */
 bool oom_lora_takes(const struct oom_tape *t, struct oom_param *p, const char *word, bool all);
-/* Whose old module names PEFT translates into parameters for the model type. */
-/* Whether the plan's adapters go on every linear layer, whatever its name. */
+/* True if the plan's adapters are on every linear layer, whatever its name. */
 bool oom_lora_takes_all(const struct oom_tape *t);
-/* The rank of adapters on bare parameters; 0: the plan's kind knows none. */
+/* The rank of adapters on bare parameters; 0 if the plan's kind of adapter has none. */
 uint64_t oom_lora_stacked_rank(const struct oom_tape *t);
+/* The model types whose old module names PEFT translates into parameters. */
 enum oom_lora_words { OOM_LORA_PLAIN, OOM_LORA_MIXTRAL, OOM_LORA_QWEN2_MOE };
 enum oom_lora_words oom_lora_words(const struct oom_tape *t);
-/* Whether `word`, a module's old name, is translated for this type: nn.Linear layers of that name
- * are then left alone (shared experts and dense layers too). */
+/* True if PEFT translates `word`, a module's old name, for this type.  nn.Linear layers of that name, shared
+ * experts and dense layers among them, are then not adapted. */
 bool oom_lora_translated(const struct oom_tape *t, const char *word);
 
 struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype dt);
-/* The weight of a quantised layer as its library computes with it: `elems` elements of type dt, held
- * until dropped. */
+/* The dequantised weight of a layer: `elems` elements of type dt, alive until it is dropped. */
 struct oom_val oom_dequantised(struct oom_tape *t, uint64_t elems, enum oom_dtype dt);
-/* y = x W^T (+ b).  name is the module's last word ("q_proj"): LoRA targets are matched against
- * it. */
+/* y = x W^T (+ b).  name is the last word of the module's path ("q_proj"), with which LoRA targets are
+ * compared. */
 struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_val x,
 			     struct oom_dim out, unsigned flags);
-/* The same with the input width given (x may be a view whose width is a multiple of it). */
+/* The same with the input width given; x may be a view whose width is a multiple of it. */
 struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in,
 				struct oom_dim out, unsigned flags);
-/* A linear layer that is called more than once: its weights first, then each call. */
+/* A linear layer that is called more than once: it is opened first, and then run for each call. */
 enum { OOM_ADAPTER_PARAMS = 6 };
 struct oom_adapter;
 struct oom_linear {
@@ -126,169 +126,170 @@ struct oom_linear {
 	uint64_t in;
 	unsigned flags;
 };
-/* A parameter that an adapter trains beside a layer: OOM_P_LORA and these flags. */
+/* A parameter that an adapter trains beside a layer; its flags are OOM_P_LORA and these. */
 struct oom_adapter_param {
 	const char *name;
 	uint64_t rows, cols;
 	uint32_t flags;
 };
-/* A weight or bias of a norm, or where the plan trains a copy, the copy (t->scope: its name). */
+/* The weight or bias of a norm, or the copy of it that the plan trains.  t->scope is the norm's name. */
 struct oom_val oom_norm_param(struct oom_tape *t, const char *name, uint64_t width);
-/* Those beside a linear layer of this name (flags as oom_op_linear's); returns how many, 0 where the
- * plan adapts it not. */
+/* The adapter's parameters of a linear layer of this name; flags are those of oom_op_linear.  Returns how many
+ * there are, 0 if the plan does not adapt it. */
 size_t oom_adapter_params(const struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
 			  unsigned flags, struct oom_adapter_param q[OOM_ADAPTER_PARAMS]);
-/* The adapter's parameters of l, where the plan gives the layer one; flags added to theirs. */
+/* Makes the adapter's parameters of l, if the plan gives it an adapter, with these flags added. */
 void oom_adapter_open(struct oom_tape *t, struct oom_linear *l, uint32_t flags);
-/* What all layers' adapters share: once, when the model is recorded. */
+/* Makes what the adapters of all layers share, once per recording. */
 void oom_adapter_shared(struct oom_tape *t);
-/* For a layer that has one: what its adapter makes of x before the base layer runs, and of x and the
- * base layer's result y after.  All consumed. */
+/* For a layer with an adapter: what the adapter makes of x before the base layer runs, and of x and the base
+ * layer's result y afterwards.  Both consume their values. */
 struct oom_val oom_adapter_before(struct oom_tape *t, struct oom_val x, const struct oom_linear *l);
 struct oom_val oom_adapter_after(struct oom_tape *t, struct oom_val x, struct oom_val y,
 				 const struct oom_linear *l, bool quantised);
 bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name, uint64_t in,
 		     struct oom_dim out, unsigned flags);
 struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x);
-/* The layer itself where its weight is held in few bits; x consumed. */
+/* Runs a layer whose weight is quantised.  Consumes x. */
 struct oom_val oom_quantised_linear(struct oom_tape *t, const struct oom_linear *l,
 				    struct oom_val x);
-/* Whether a layer of these flags is held in few bits; then makes what lies beside the weight. */
+/* True if a layer with these flags is quantised; what its library keeps beside the weight is then made. */
 bool oom_quantised_open(struct oom_tape *t, uint64_t out, uint64_t in, unsigned flags);
-/* How PEFT adds what LoRA makes to the result of such a layer (peft/tuners/lora/{bnb,gptq,awq,hqq}.py): as
- * over any other; to a clone of it; in the result's type; in fp32 and cast then. */
+/* How PEFT adds LoRA's result to that of a quantised layer (peft/tuners/lora/{bnb,gptq,awq,hqq}.py): as for any
+ * other layer; to a clone of it; in the result's type; in fp32, followed by a cast. */
 enum oom_lora_over {
 	OOM_LORA_OVER_ANY, OOM_LORA_OVER_CLONE, OOM_LORA_OVER_RESULT, OOM_LORA_OVER_SUM
 };
 enum oom_lora_over oom_quantised_over(const struct oom_tape *t);
-/* The weight as a backward pass computes with it; held until dropped. */
+/* The dequantised weight for the backward pass, alive until it is dropped. */
 struct oom_val oom_dequantised_back(struct oom_tape *t, uint64_t elems, enum oom_dtype dt);
-/* The blocks, in bytes, that a weight of n elements takes as the plan's base holds it, in the order of
- * their allocation; returns how many. */
+/* The sizes in bytes of the blocks in which the plan's base holds a weight of n elements, in the order of their
+ * allocation.  Returns how many there are. */
 enum { OOM_QUANTISED_BLOCKS = 6 };
 size_t oom_quantised_blocks(const struct oom_plan *plan, uint64_t n,
 			    uint64_t block[OOM_QUANTISED_BLOCKS]);
-/* The weights of a linear layer that the step never runs, adapters included. */
+/* Makes the weights of a linear layer that the step never runs, with those of its adapter. */
 void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
 		       unsigned flags);
-/* y = x W^T with a weight that exists already (tied heads); bias may be absent (node -1). */
+/* y = x W^T with a weight that exists already (a tied head).  bias may be absent (oom_none). */
 struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x,
 				   struct oom_val w, struct oom_val bias, struct oom_dim out);
-/* The weight that runs in w's place: where modules-to-save names the module, PEFT trains a copy of it
- * beside the frozen one (peft/utils/other.py, ModulesToSaveWrapper); else w. */
+/* The weight that is used: if modules-to-save names the module, the copy that PEFT trains beside the frozen one
+ * (peft/utils/other.py, ModulesToSaveWrapper); otherwise w. */
 struct oom_val oom_saved_copy(struct oom_tape *t, const char *word, struct oom_val w);
-/* The words' table with the rows that train put into a copy of it, where the plan has such
- * (trainable-tokens); else w.  The copy is the caller's. */
+/* With trainable-tokens, a copy of the embedding table w that contains the trained rows, which the caller owns;
+ * otherwise w. */
 struct oom_val oom_token_rows(struct oom_tape *t, struct oom_val w);
-/* The module that looks a table up. */
+/* The name of the module that looks up a table. */
 const char *oom_table_module(const struct oom_param *table);
-/* The same as a module of its own, which an adapter may be put on. */
+/* The same as a module of its own, which may have an adapter. */
 struct oom_val oom_op_matmul_tied(struct oom_tape *t, const char *name, struct oom_val x,
 				  struct oom_val w, struct oom_val bias, struct oom_dim out);
 struct oom_val oom_op_add(struct oom_tape *t, struct oom_val a, struct oom_val b);
-/* a + b where neither has the shape of the sum. */
+/* a + b if neither has the shape of the sum. */
 struct oom_val oom_op_add_into(struct oom_tape *t, struct oom_val a, struct oom_val b,
 			       uint16_t mono, struct oom_dim width);
-/* a += b on a's storage. */
+/* a += b, in a's storage. */
 struct oom_val oom_op_add_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b);
 struct oom_val oom_op_sub(struct oom_tape *t, struct oom_val a, struct oom_val b);
 /* logsumexp(stack([a, b]), 0). */
 struct oom_val oom_op_log_add(struct oom_tape *t, struct oom_val a, struct oom_val b);
 struct oom_val oom_op_mul(struct oom_tape *t, struct oom_val a, struct oom_val b);
 struct oom_val oom_op_div(struct oom_tape *t, struct oom_val a, struct oom_val b);
-/* a /= b: the quotient in the type of a. */
+/* a /= b; the quotient has a's type. */
 struct oom_val oom_op_div_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b);
 struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val x);
-/* maximum(x, torch.tensor(least)): the tensor of one element is made for it, and saved with x. */
+/* maximum(x, torch.tensor(least)).  The tensor of one element is made by the call and saved with x. */
 struct oom_val oom_op_at_least(struct oom_tape *t, struct oom_val x);
-/* Views.  width is of the new shape; the storage is shared. */
+/* Views, which share the storage.  width is that of the new shape. */
 struct oom_val oom_op_view(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			   struct oom_dim width);
 struct oom_val oom_op_heads(struct oom_tape *t, struct oom_val x);
 struct oom_val oom_op_merge_heads(struct oom_tape *t, struct oom_val x);
-/* .contiguous() of something that is not, .clone(): a copy. */
+/* A copy: .clone(), or .contiguous() of a tensor that is not contiguous. */
 struct oom_val oom_op_copy(struct oom_tape *t, const char *name, struct oom_val x);
-/* x /= temperature where x is a view: autograd copies the gradient of the whole, clones the part and
- * divides it (CopySlices, torch/csrc/autograd/functions/tensor.cpp). */
+/* x /= temperature on a view x.  Autograd then copies the gradient of the whole tensor, and clones and divides
+ * the view's part (CopySlices, torch/csrc/autograd/functions/tensor.cpp). */
 struct oom_val oom_op_temper(struct oom_tape *t, struct oom_val x, uint16_t view);
 /* A part of the last dimension, as a view. */
 struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			    struct oom_dim width);
-/* chunk / split into n parts, as views.  All of them must be used: zeros in the place of a missing
- * gradient are not counted. */
+/* chunk or split into n parts, as views.  All parts must be used, because zeros in place of a missing gradient
+ * are not counted. */
 void oom_op_split(struct oom_tape *t, struct oom_val x, int n, const struct oom_dim *widths,
 		  struct oom_val *out);
 struct oom_val oom_op_cat(struct oom_tape *t, struct oom_val a, struct oom_val b,
 			  struct oom_dim width);
-/* The same with the whole shape given (concatenation along the sequence). */
+/* The same with the whole shape given, for a concatenation along the sequence. */
 struct oom_val oom_op_cat_into(struct oom_tape *t, struct oom_val a, struct oom_val b,
 			       uint16_t mono, struct oom_dim width);
-/* mean / sum over the last dimension(s): result of the given width. */
+/* The mean or the sum over the last dimensions; the result has the given width. */
 struct oom_val oom_op_mean(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			   struct oom_dim width);
 struct oom_val oom_op_sum(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			  struct oom_dim width);
-/* expand + reshape: a copy of the given size whose gradient is summed. */
+/* expand and reshape: a copy of the given size, whose gradient is summed. */
 struct oom_val oom_op_expand_copy(struct oom_tape *t, struct oom_val x, uint16_t mono,
 				  struct oom_dim width);
-/* expand alone: a view whose gradient is summed. */
+/* expand alone: a view, whose gradient is summed. */
 struct oom_val oom_op_expand(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			     struct oom_dim width);
 struct oom_val oom_op_softmax(struct oom_tape *t, struct oom_val x, bool to_fp32);
 struct oom_val oom_op_log_softmax(struct oom_tape *t, struct oom_val x);
 struct oom_val oom_op_dropout(struct oom_tape *t, struct oom_val x, double p);
-/* nn.Dropout(inplace=True), on x's storage. */
+/* nn.Dropout(inplace=True), in x's storage. */
 struct oom_val oom_op_dropout_inplace(struct oom_tape *t, struct oom_val x, double p);
-/* batched matmul: out = (mono, width); saves both. */
+/* A batched matrix product with a result of (mono, width); it saves both factors. */
 struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a, struct oom_val b,
 			  uint16_t mono, struct oom_dim width, uint64_t inner);
-/* nn.LayerNorm over `width` (0: all of x's width) with weight and bias. */
+/* nn.LayerNorm over `width` elements (0: x's width) with weight and bias. */
 struct oom_val oom_op_layer_norm(struct oom_tape *t, const char *name, struct oom_val x,
 				 uint64_t width, bool affine, bool bias);
-/* LayerNorm with weight + 1 and bias, its arguments cast by hand where autocast is on. */
+/* LayerNorm with weight + 1 and bias, whose arguments are cast explicitly under autocast. */
 struct oom_val oom_op_layer_norm_1p(struct oom_tape *t, const char *name, struct oom_val x);
-/* nn.Embedding: rows of `dim` for every id (ids: an integer tensor, kept by autograd). */
+/* nn.Embedding: a row of `dim` elements for every id.  ids is an integer tensor, which autograd saves. */
 struct oom_val oom_op_embedding(struct oom_tape *t, const char *name, struct oom_val ids,
 				uint64_t vocab, struct oom_dim dim, uint32_t flags);
 struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, struct oom_val ids,
 				      uint64_t vocab, struct oom_dim dim);
-/* The lookup alone, without the adapter that the plan may put on the table. */
+/* The lookup alone, without the adapter that the table may have. */
 struct oom_val oom_embedding_lookup(struct oom_tape *t, struct oom_val w, struct oom_val ids,
 				    struct oom_dim dim);
-/* y, looked up by ids in the table w, with its adapter where LoRA names the module; that of the words'
- * table waits for oom_lora_embedded, which oom_input_grads calls. */
+/* Adds the adapter of the table w to y, which was looked up by ids, if LoRA names the module.  The adapter of
+ * the token embeddings is added later by oom_lora_embedded, which oom_input_grads calls. */
 struct oom_val oom_lora_embedding(struct oom_tape *t, struct oom_val y, struct oom_val w,
 				  struct oom_val ids, struct oom_dim dim);
 struct oom_val oom_lora_embedded(struct oom_tape *t, struct oom_val x);
-/* x, a sequence's embedded tokens, behind the trained ones that the plan's adapter puts before them; once
+/* Puts the trained virtual tokens of the plan's adapter before x, the embedded tokens of a sequence; called once
  * in a pass. */
 struct oom_val oom_prompted(struct oom_tape *t, struct oom_val x);
-/* PEFT's forward returns, and its names of the two die. */
+/* PEFT's forward returns, which frees its names for both. */
 void oom_prompts_leave(struct oom_tape *t);
-/* Index select / gather along rows: out = (mono, width), gradient scattered into zeros of x. */
+/* index_select or gather along rows, with a result of (mono, width); the gradient is scattered into zeros of x's
+ * size. */
 struct oom_val oom_op_gather(struct oom_tape *t, const char *name, struct oom_val x,
 			     struct oom_val index, uint16_t mono, struct oom_dim width);
-/* where / masked_fill with a mask that needs no gradient. */
+/* where or masked_fill with a mask that needs no gradient. */
 struct oom_val oom_op_masked(struct oom_tape *t, const char *name, struct oom_val x,
 			     struct oom_val mask);
-/* masked_fill_ on x's own storage. */
+/* masked_fill_, in x's storage. */
 struct oom_val oom_op_masked_inplace(struct oom_tape *t, struct oom_val x, struct oom_val mask);
-/* One product a group of rows: w is stacked [experts, out, in]; not on autocast's lists. */
+/* One product per group of rows, with w stacked as [experts, out, in].  It is not on autocast's lists. */
 struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oom_val x,
 				 struct oom_val w, struct oom_val offs, uint64_t in,
 				 struct oom_dim out);
-/* Convolution with weight rows x cols; out = (mono, width). */
+/* A convolution with a weight of rows x cols and a result of (mono, width). */
 struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
 			   uint64_t cols, bool bias, uint16_t mono, struct oom_dim width);
-/* One kernel a channel, in one dimension: a weight [channels, 1, kernel]. */
+/* A depthwise convolution in one dimension, with a weight of [channels, 1, kernel]. */
 struct oom_val oom_op_conv_depthwise(struct oom_tape *t, const char *name, struct oom_val x,
 				     uint64_t kernel, bool bias, uint16_t mono,
 				     struct oom_dim width);
-/* The same with a weight that is there, and a bias or none. */
+/* A convolution with a weight that exists already, and a bias or none. */
 struct oom_val oom_op_conv_param(struct oom_tape *t, struct oom_val x, struct oom_val w,
 				 struct oom_val bias, uint16_t mono, struct oom_dim width);
-/* A convolution of one position in groups, adapted where LoRA names it: A over all channels, B in
- * groups (peft 0.20, tuners/lora/layer.py _ConvNd). */
+/* A convolution of kernel size 1 in groups, with an adapter if LoRA names it: A is over all channels, B in groups
+ * (peft 0.20, tuners/lora/layer.py, _ConvNd). */
 struct oom_val oom_op_conv_adapted(struct oom_tape *t, const char *name, struct oom_val x,
 				   uint64_t groups, bool bias, struct oom_dim out);
 
@@ -296,26 +297,26 @@ struct oom_sdpa {
 	uint64_t heads, kv_heads, d, dv;
 	uint16_t mq, mk;        /* tokens of the queries and of the keys (monomials) */
 	uint16_t sk;            /* length of the keys alone (monomial) */
-	uint16_t sq;            /* of the queries alone; OOM_MONO_ONE: not known */
+	uint16_t sq;            /* length of the queries alone; OOM_MONO_ONE: unknown */
 	bool causal, gqa;
 	double dropout;
 };
-/* scaled_dot_product_attention: kernel choice of a CUDA build on sm80, then that kernel.  mask:
- * sto -1 when absent. */
+/* scaled_dot_product_attention: chooses the kernel as a CUDA build does on sm80, and runs it.  mask may be absent
+ * (oom_none). */
 struct oom_val oom_op_sdpa(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
 			   struct oom_val mask, const struct oom_sdpa *a);
-/* The flash_attn package: [b, s, h, d], grouped heads native, 16-bit inputs. */
+/* The flash_attn package: [b, s, h, d], grouped heads without copies, 16-bit inputs. */
 struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val k,
 			    struct oom_val v, const struct oom_sdpa *a);
 
-/* What Python's caller holds until an operation returns: x, while the operation works on a cast of
- * it; nothing when the caller keeps x anyway. */
+/* What the Python caller holds until an operation returns: x, while the operation works on a cast of it; nothing
+ * if the caller keeps x anyway. */
 struct oom_val oom_argument(struct oom_tape *t, struct oom_val x);
 
-/* The type of a result of both. */
+/* The type to which the types of both are promoted. */
 enum oom_dtype oom_promote(struct oom_val a, struct oom_val b);
-/* The operand whose shape the result has: where the shapes do not say it for every batch, the sizes
- * do, and are remembered as a condition. */
+/* The operand that has the result's shape.  If the shapes alone do not decide this for every batch, the present
+ * sizes do, and the tape remembers that as a condition. */
 struct oom_val oom_larger(struct oom_tape *t, struct oom_val a, struct oom_val b);
 
 #endif

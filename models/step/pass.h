@@ -1,9 +1,8 @@
-/* Passes: what an engine, an optimizer or a technique makes of a step.
+/* Passes: how an engine, an optimizer or a technique changes a step.
  *
- * A step is recorded once, as one GPU runs it by itself.  A pass rewrites it: its streams (rows and
- * events of every layer, rewrite.h) and its holdings (what lies on the card between operations,
- * schedule.h).  Each is one descriptor in a file of its own in passes/; the table in passes.c says
- * in which order they are applied. */
+ * A step is recorded once, as a single GPU runs it.  A pass rewrites its streams (the rows and events of each
+ * layer, rewrite.h) and its holdings (what is on the card between operations, schedule.h).  Each pass is a
+ * descriptor in a file of its own in passes/; pass_list.h has them in the order in which they are applied. */
 #ifndef OOM_PASS_H
 #define OOM_PASS_H
 
@@ -13,26 +12,27 @@
 struct oom_pass {
 	const char *name;
 	enum oom_class cls;
-	const char *summary;            /* ends without a full stop */
-	const char *knobs;              /* that turn it on, joined by '+' */
+	const char *summary;            /* without a full stop */
+	const char *knobs;              /* the knobs that turn it on, joined by '+' */
 	const char *source;
-	/* whether the plan asks for it */
+	/* true if the plan asks for it */
 	bool (*applies)(const struct oom_plan *plan);
-	/* What of the plan its streams depend on, as a number below 16; NULL: 1 */
+	/* a number below 16 for those settings of the plan that its streams depend on; NULL: always 1 */
 	unsigned (*shape)(const struct oom_plan *plan);
-	/* NULL: the streams stay as they are.  own_size: bytes per unit of the rewrite's own
-	 * memory, and for the step as a whole one more. */
+	/* NULL: it does not change the streams.  own_size is the size of its memory for each unit, and once
+	 * more for the whole step. */
 	const struct oom_hooks *hooks;
 	size_t own_size;
-	/* NULL: no holding changes */
+	/* NULL: it does not change the holdings */
 	void (*holdings)(struct oom_schedule *s, const struct oom_plan *plan);
 };
 
-/* In the order in which they are applied; NULL past the end. */
+/* The i-th pass in the order in which they are applied; NULL past the end. */
 const struct oom_pass *oom_pass_at(size_t i);
-/* What the streams become under the plan: 4 bits of every pass that rewrites them; 0: as recorded. */
+/* A number for what the streams become under the plan, with 4 bits for every pass that rewrites them; 0: as
+ * recorded. */
 uint64_t oom_shape_of(const struct oom_plan *plan);
-/* Lets every pass that the plan asks for change the holdings. */
+/* Calls `holdings` of every pass that the plan asks for. */
 void oom_apply_passes(struct oom_schedule *s, const struct oom_plan *plan);
 
 #endif

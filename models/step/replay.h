@@ -1,4 +1,4 @@
-/* A schedule played through the caching allocator. */
+/* Playing a schedule through the caching allocator. */
 #ifndef OOM_REPLAY_H
 #define OOM_REPLAY_H
 
@@ -6,38 +6,37 @@
 #include "step/schedule.h"
 #include "step/variant.h"
 
-/* A replay's own memory; zeroed to begin with, kept from one to the next. */
+/* The memory of replays.  Zero-initialise it; it is kept from one replay to the next. */
 struct oom_player {
 	struct oom_replay allocator;
-	int32_t *block;                 /* of a row, or -1 */
-	uint64_t *bytes;                /* of a row */
-	int32_t *grad;                  /* of a gradient that waits for the step, or -1 */
+	int32_t *block;                 /* of each row, or -1 */
+	uint64_t *bytes;                /* of each row */
+	int32_t *grad;                  /* the block of each gradient that waits for the step, or -1 */
 	size_t cap;
-	struct oom_param *parts;        /* parameters as one rank's shards */
-	int32_t *moved;                 /* blocks of a unit's parameters while it is wrapped */
+	struct oom_param *parts;        /* the parameters as this rank's shards */
+	int32_t *moved;                 /* the blocks of a unit's parameters while FSDP wraps it */
 	size_t cap_parts;               /* of both */
-	int32_t *slot;                  /* of engines that play steps of their own */
+	int32_t *slot;                  /* for engines that play steps of their own */
 	size_t cap_slot;
 };
 void oom_player_release(struct oom_player *p);
 
 struct oom_replay_result {
-	uint64_t reserved;              /* peak of reserved bytes, until it died */
-	/* on a card of limited size: requests that had cached segments released, and whether one of
-	 * them found too little even so: out of memory */
+	uint64_t reserved;              /* the peak of reserved bytes (until it ran out of memory) */
+	/* on a card of limited size: how many requests made the allocator release cached segments, and
+	 * whether one of them failed even so, which is out of memory */
 	uint32_t retries;
 	bool died;
 };
-/* An empty allocator under the plan's rules on a card that gives it `limit` bytes (0: as many as it
- * wants); and what came of playing it.  OOM_ERR_LIMIT where it gave up, OOM_ERR_MEMORY. */
+/* Begins with an empty allocator that follows the plan's settings, on a card with `limit` bytes for it (0: no
+ * limit).  oom_player_end gives the result: OOM_ERR_LIMIT if the replay was given up; OOM_ERR_MEMORY. */
 void oom_player_begin(struct oom_player *p, const struct oom_plan *plan, uint64_t limit);
 enum oom_status oom_player_end(const struct oom_player *p, struct oom_replay_result *out);
-/* n blocks, none of them there (-1); NULL: out of memory. */
+/* An array of n handles that are all -1; NULL if memory is short. */
 int32_t *oom_player_slots(struct oom_player *p, size_t n);
-/* Plays two training steps of s over v's streams, in which every layer is recorded by itself, on a
- * card that gives the allocator `limit` bytes (0: as many as it wants).  A holding that is not on
- * the card is nowhere.  OOM_ERR_LIMIT for tapes beyond MOST_EVENTS (replay.c), and for those that
- * free twice; OOM_ERR_MEMORY. */
+/* Plays two training steps of s over v's streams, in which every layer is recorded by itself, on a card with
+ * `limit` bytes for the allocator (0: no limit).  Holdings that are not on the card are left out.
+ * OOM_ERR_LIMIT: the tape has more than MOST_EVENTS events (replay.c), or frees a row twice; OOM_ERR_MEMORY. */
 enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 			   const struct oom_variant *v, const struct oom_plan *plan,
 			   uint64_t input_bytes, uint64_t limit, struct oom_replay_result *out);

@@ -1,14 +1,14 @@
-/* One training step of one rank, as it happens.
+/* One training step of one rank, in the order in which it happens.
  *
- *   load    the weights come
- *   start   the engine sets itself up; the batch is there
- *   step    (forward, backward) x accumulation, optimizer step, gradients given up
+ *   load    the weights are loaded
+ *   start   the engine sets itself up, and the batch is on the card
+ *   step    (forward, backward) x accumulation, optimizer step, gradients freed
  *   eval    a forward pass without gradients
  *
- * A schedule is that order over two kinds of storage: the rows of the tape, which a pass is played
- * over, and holdings, which live from one moment of the step to another.  Everything that is said
- * about memory is read from it: any phase's peak and end, who is alive then (phases.c), what the
- * caching allocator makes of it (replay.c). */
+ * A schedule is that order over two kinds of storage: the rows of the tape, which forward and backward passes
+ * allocate and free, and holdings, which live from one moment of the step to another.  Everything that is
+ * said about memory is read from it: the peak and the end of each phase and what is alive then (phases.c),
+ * and what the caching allocator reserves (replay.c). */
 #ifndef OOM_SCHEDULE_H
 #define OOM_SCHEDULE_H
 
@@ -20,63 +20,63 @@ enum oom_moment_of_step {
 	OOM_AT_LOAD,
 	OOM_AT_START,
 	OOM_AT_FORWARD,
-	OOM_AT_OUTPUT,          /* the forward's operations are through */
+	OOM_AT_OUTPUT,          /* the forward pass is complete */
 	OOM_AT_BACKWARD,
-	OOM_AT_STEP,            /* the optimizer's; the last backward is through */
+	OOM_AT_STEP,            /* the optimizer's step; the last backward pass is complete */
 	OOM_AT_STEP_END,        /* zero_grad(set_to_none=True) */
-	OOM_AT_NEVER            /* lives on */
+	OOM_AT_NEVER            /* it is never freed */
 };
 enum oom_place { OOM_ON_GPU, OOM_IN_PINNED, OOM_IN_PAGEABLE, OOM_ON_NVME, OOM_PLACES };
-/* How the allocator meets a holding. */
+/* The blocks in which a holding is allocated. */
 enum oom_pieces {
 	OOM_IN_ONE,             /* one block */
-	OOM_PER_PARAM,          /* each parameter's share of it */
-	OOM_PER_UNIT,           /* a layer's parameters in one, after they have been joined (FSDP1) */
-	OOM_PER_STATE,          /* each state of the optimizer, as the update makes it */
-	OOM_PER_TRAINED,        /* each trained parameter's share of it */
-	OOM_PER_BESIDE,         /* each parameter of the models beside the trained one, then the rest */
-	OOM_PER_INPUT           /* ids, labels, mask */
+	OOM_PER_PARAM,          /* one per parameter */
+	OOM_PER_UNIT,           /* one per layer, whose parameters have been joined (FSDP1) */
+	OOM_PER_STATE,          /* one per optimizer state, as the update makes it */
+	OOM_PER_TRAINED,        /* one per trained parameter */
+	OOM_PER_BESIDE,         /* one per parameter of models beside the trained one, then the rest */
+	OOM_PER_INPUT           /* one each for ids, labels and mask */
 };
 
-/* A storage of the step that is not an operation's, or many of one kind. */
+/* A storage of the step that no operation allocates, or many of the same kind. */
 struct oom_holding {
 	const char *name;
-	uint64_t bytes;         /* of this rank, in whole allocator blocks; 0: there is none */
+	uint64_t bytes;         /* of this rank, in whole blocks of the allocator; 0: there is none */
 	uint8_t bucket;         /* enum oom_bucket */
 	uint8_t place;          /* enum oom_place */
-	uint8_t from, until;    /* enum oom_moment_of_step; until is exclusive */
+	uint8_t from, until;    /* enum oom_moment_of_step; `until` is exclusive */
 	uint8_t pieces;         /* enum oom_pieces */
-	bool training;          /* not in an evaluation */
+	bool training;          /* it does not exist during an evaluation */
 };
 
-/* The holdings that passes know by name; what a pass adds beside them has no number. */
+/* The holdings that passes know by name.  Those that a pass adds have no number. */
 enum oom_holding_id {
 	OOM_HOLD_WEIGHTS, OOM_HOLD_BUFFERS, OOM_HOLD_INPUTS, OOM_HOLD_GRADS, OOM_HOLD_MASTER,
 	OOM_HOLD_STATE, OOM_HOLD_KNOWN
 };
 enum { OOM_MAX_HOLDINGS = 16 };
 
-/* What a rank runs of the model, in the order of the forward: all of it, or some of the layers with
- * or without what comes before and after them. */
+/* The part of the model that a rank runs: all of it, or some of the layers, with or without what comes before
+ * and after the layers in the forward pass. */
 enum oom_part_id { OOM_PART_BEFORE, OOM_PART_LAYER, OOM_PART_AFTER, OOM_PARTS };
 struct oom_chain {
 	bool whole;
-	uint64_t times[OOM_PARTS];      /* else: how many of each part */
-	uint64_t first;                 /* and which layer is its first */
+	uint64_t times[OOM_PARTS];      /* otherwise: how often it runs each part */
+	uint64_t first;                 /* the number of its first layer */
 };
 
-/* The model as a rank's passes meet it: elements, and the bytes an undivided GPU would hold. */
+/* Sums over the model: elements, and the bytes that a GPU without sharding would hold. */
 struct oom_model_sums {
 	uint64_t total, trainable;      /* elements */
-	uint64_t hidden;                /* size; what DeepSpeed's "auto" values are made of */
-	uint64_t layer;                 /* elements of a block, the wrapped unit */
+	uint64_t hidden;                /* hidden size, from which DeepSpeed's "auto" values follow */
+	uint64_t layer;                 /* elements of a layer, the unit that is wrapped */
 	uint64_t params, grads;         /* bytes, rounded by the allocator */
-	uint64_t trained;               /* bytes of what trains, with or without a gradient */
-	uint64_t scales;                /* of params: what quantised ones have beside their codes */
+	uint64_t trained;               /* bytes of trainable parameters, with or without a gradient */
+	uint64_t scales;                /* the part of params that quantised weights have beside their codes */
 	uint64_t largest;               /* bytes of the largest trained weight */
 	uint64_t small;                 /* elements of parameters below ZeRO-3's persistence threshold */
 	bool half;                      /* weights are stored in 16 bit */
-	/* the optimizer's sums as the tape stores weights, and over an fp32 master of them */
+	/* the optimizer's sums with weights as the tape stores them, and with an fp32 master copy */
 	const struct oom_state_sums *state, *master_state;
 };
 
@@ -84,44 +84,44 @@ struct oom_schedule {
 	struct oom_model_sums in;
 	struct oom_holding hold[OOM_MAX_HOLDINGS];
 	size_t n_hold;
-	struct oom_ranks ranks;         /* that divide the states, and their padding */
-	/* the optimizer steps an fp32 master (or fp32 shards), and parts of the parameters */
+	struct oom_ranks ranks;         /* the ranks that share the states, and their padding */
+	/* the optimizer updates an fp32 master copy (or fp32 shards); it updates shards of the parameters */
 	bool master, divided;
-	/* a mean of the weights: bytes of its elements over the weights', and what its update makes of every
-	 * tensor, at once (of all together) or one after another: so many tensors as wide as the mean */
+	/* A running mean of the weights: by how much its elements are wider than the weights', and how many
+	 * temporaries of its width its update makes, for all tensors at once or for one after another. */
 	struct oom_mean {
 		uint64_t wider;
 		uint8_t temps;
 		bool at_once;
-		bool part;              /* of the rank's part of every tensor */
+		bool part;              /* the mean is sharded: this rank has its part of every tensor */
 	} mean;
-	uint64_t temps[2];              /* of the optimizer step, first and later; 0 if elsewhere */
-	bool accumulates;               /* a second micro-batch finds the first one's gradients */
-	/* gradients outlive the step, as zeros that the next backward adds to */
+	uint64_t temps[2];              /* temporaries of the first and of later optimizer steps; 0 if not on the card */
+	bool accumulates;               /* later micro-batches find gradients of the first */
+	/* gradients outlive the step as zeros, to which the next backward pass adds */
 	bool grads_stay;
-	/* what zero_grad lets go is freed only as the next forward begins */
+	/* what zero_grad releases is freed only when the next forward pass begins */
 	bool grads_linger;
-	/* what was gathered in the forward and given up serves again when the next has come */
+	/* the memory of gathered parameters is reused only after the next ones were gathered */
 	bool gathers_wait;
 	struct oom_chain chain;
-	uint64_t chain_grads;           /* of a part: bytes of its gradients */
+	uint64_t chain_grads;           /* bytes of the gradients of the rank's part */
 };
 
-/* Rows along which FSDP2 cuts a parameter: dimension 0, which is experts, rows or elements; parts are
- * padded to the first one's size (torch/distributed/fsdp/_fully_shard/_fsdp_param.py
- * _init_sharded_param).  rank.c. */
+/* The number of rows along which FSDP2 shards a parameter, that is, its dimension 0: experts, rows or
+ * elements.  Shards are padded to the size of the first one (torch/distributed/fsdp/_fully_shard/
+ * _fsdp_param.py, _init_sharded_param).  In rank.c. */
 uint64_t oom_cut_rows(const struct oom_param *q);
-/* Adds a holding; returns it for more to be said. */
+/* Adds a holding and returns it, so that the caller can set its other fields. */
 struct oom_holding *oom_add_holding(struct oom_schedule *s, const char *name, enum oom_bucket bucket,
 			     uint64_t bytes, enum oom_moment_of_step from,
 			     enum oom_moment_of_step until);
-/* An empty schedule of a model: its weights, buffers and inputs, and the optimizer's state, all on
- * the card and whole. */
+/* Begins a schedule: the model's weights, buffers and inputs and the optimizer's state, all of it on the card
+ * and not sharded. */
 void oom_schedule_init(struct oom_schedule *s, const struct oom_model_sums *in, uint64_t buffers,
 		       uint64_t inputs);
-/* Bytes of communication buffers on the card. */
+/* The bytes of communication buffers on the card. */
 uint64_t oom_buffers_of(const struct oom_schedule *s);
-/* Bytes of all holdings in a place. */
+/* The bytes of all holdings in one place. */
 uint64_t oom_held_in(const struct oom_schedule *s, enum oom_place place);
 
 #endif
