@@ -1,0 +1,60 @@
+/* What the parts of the reader of Python share: the cursor, the names that were assigned, values being made.
+ * Private to planner/frameworks. */
+#ifndef OOM_FRAMEWORKS_PYTHON_PARTS_H
+#define OOM_FRAMEWORKS_PYTHON_PARTS_H
+
+#include <ctype.h>
+
+#include "arguments.h"
+
+enum { PYTHON_NAMES_MAX = 2000 };
+
+struct python_name {
+	const char *name;               /* in the text, not terminated */
+	size_t n;
+	const struct doc_node *value;
+};
+
+struct python {
+	struct doc *doc;                /* calls */
+	struct doc scratch;             /* names' values and values being made */
+	const char *p, *end;
+	uint32_t line;
+	struct python_name names[PYTHON_NAMES_MAX];
+	size_t n_names;
+	int depth;
+	bool full;                      /* a document has no room left: nothing more is read */
+};
+
+static inline bool python_is_name(char c)
+{
+	return isalnum((unsigned char)c) || c == '_';
+}
+
+/* python_text.c */
+
+/* Blanks, comments, continued lines; newlines only where they mean nothing. */
+void python_skip(struct python *y, bool lines);
+/* A string's prefix, its quotes behind it: the length of the prefix, -1: no string. */
+int python_string_prefix(const struct python *y);
+/* The string at the cursor; *whole becomes false where a "{name}" in it is to be filled in. */
+const char *python_string(struct python *y, int prefix, bool *whole);
+/* To the ',' or bracket that ends an argument. */
+void python_skip_rest(struct python *y);
+/* A text as a node of the scratch document; NULL and `full` without room. */
+struct doc_node *python_scratch(struct python *y, struct doc_node *parent, const char *key, const char *text,
+				bool unknown);
+
+/* python_values.c */
+
+/* The expression at the cursor; what is more than a literal or a known name has the tag ARGS_UNKNOWN. */
+struct doc_node *python_value(struct python *y, struct doc_node *parent, const char *key);
+/* name, a.b, a.b(...): calls on the way are kept. */
+struct doc_node *python_reference(struct python *y, struct doc_node *parent, const char *key);
+/* What was assigned to a name last before; NULL: nothing. */
+const struct doc_node *python_constant(const struct python *y, const char *name, size_t n);
+
+/* python_arguments.c: "( arguments )" behind the name of what is called; the cursor stands on '('. */
+void python_arguments(struct python *y, const char *path, size_t n);
+
+#endif

@@ -1,0 +1,250 @@
+/* Expressions of Python as far as they are literals: names, calls, lists, maps, numbers, whole arithmetic. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "python_parts.h"
+
+enum { CALLS_DEEP = 24 };
+
+const struct doc_node *python_constant(const struct python *y, const char *name, size_t n)
+{
+	for (size_t i = y->n_names; i-- > 0;)
+		if (y->names[i].n == n && !strncmp(y->names[i].name, name, n))
+			return y->names[i].value;
+	return NULL;
+}
+
+/* name, a.b, a.b(...) */
+struct doc_node *python_reference(struct python *y, struct doc_node *parent, const char *key)
+{
+	static const char *const yes[] = {"is_bfloat16_supported", "is_bf16_supported"};
+	const char *from = y->p, *last;
+	const struct doc_node *known;
+	char text[120];
+	size_t n;
+
+	while (y->p < y->end && (python_is_name(*y->p) || *y->p == '.'))
+		y->p++;
+	n = (size_t)(y->p - from);
+	python_skip(y, false);
+	if (y->p < y->end && *y->p == '(') {
+		python_arguments(y, from, n);
+		last = from + n;
+		while (last > from && last[-1] != '.')
+			last--;
+		n = (size_t)(from + n - last);
+		for (size_t i = 0; i < sizeof(yes) / sizeof(yes[0]); i++)
+			if (strlen(yes[i]) == n && !strncmp(yes[i], last, n))
+				return python_scratch(y, parent, key, "True", false);
+		snprintf(text, sizeof(text), "%.*s(...)", (int)(n < 100 ? n : 100), last);
+		/* attributes of what was called: not followed */
+		return python_scratch(y, parent, key, text, !isupper((unsigned char)*last));
+	}
+	known = python_constant(y, from, n);
+	if (known && !(y->p < y->end && *y->p == '[')) {
+		struct doc_node *copy =
+			doc_add_copy(&y->scratch, parent ? parent : y->scratch.root, key, known);
+
+		y->full |= !copy;
+		return copy;
+	}
+	snprintf(text, sizeof(text), "%.*s", (int)(n < 110 ? n : 110), from);
+	if (!strncmp(text, "torch.", 6))
+		return python_scratch(y, parent, key, text + 6, false);
+	return python_scratch(y, parent, key, text,
+		       strcmp(text, "True") && strcmp(text, "False") && strcmp(text, "None"));
+}
+
+static struct doc_node *brackets(struct python *y, struct doc_node *parent, const char *key)
+{
+	const char close = *y->p == '[' ? ']' : *y->p == '{' ? '}' : ')';
+	struct doc_node *node = doc_add(&y->scratch, parent ? parent : y->scratch.root, key,
+					DOC_LIST, y->line, 0);
+	bool comma = false;
+
+	y->full |= !node;
+	y->p++;
+	for (python_skip(y, true); y->p < y->end && *y->p != close && !y->full; python_skip(y, true)) {
+		const struct doc_node *first;
+
+		if (*y->p == ',') {
+			comma = true;
+			y->p++;
+			continue;
+		}
+		if (strchr(")]}", *y->p))
+			break;
+		first = python_value(y, node, NULL);
+		python_skip_rest(y);
+		if (y->p < y->end && *y->p == ':' && close == '}' && first && !y->full) {
+			struct doc_node *v;
+
+			y->p++;
+			v = python_value(y, node, first->text);
+			python_skip_rest(y);
+			if (v && !y->full) {
+				/* the key's own node goes: {"k": v} is a map */
+				node->kind = DOC_MAP;
+			}
+		} else if (y->p < y->end && *y->p == ':') {
+			y->p++;
+		}
+	}
+	y->p += y->p < y->end;
+	if (node && node->kind == DOC_MAP) {    /* keys' nodes have no key themselves */
+		struct doc_node **at = &node->child;
+
+		node->n = 0;
+		node->last = NULL;
+		while (*at) {
+			if (!(*at)->key) {
+				*at = (*at)->next;
+			} else {
+				node->n++;
+				node->last = *at;
+				at = &(*at)->next;
+			}
+		}
+	}
+	/* (x) is x */
+	if (node && close == ')' && node->n == 1 && !comma) {
+		struct doc_node *only = node->child;
+
+		*node = (struct doc_node){.key = node->key, .text = only->text, .tag = only->tag,
+					  .kind = only->kind, .quoted = only->quoted,
+					  .line = only->line, .n = only->n, .child = only->child,
+					  .last = only->last, .next = node->next};
+	}
+	return node;
+}
+
+static struct doc_node *number(struct python *y, struct doc_node *parent, const char *key)
+{
+	const char *from = y->p;
+	char text[60];
+	size_t n = 0;
+
+	while (y->p < y->end && (python_is_name(*y->p) || *y->p == '.' ||
+				 ((*y->p == '-' || *y->p == '+') && y->p > from &&
+				  (y->p[-1] == 'e' || y->p[-1] == 'E')))) {
+		if (*y->p != '_' && n < sizeof(text) - 1)
+			text[n++] = *y->p;
+		y->p++;
+	}
+	text[n] = 0;
+	return python_scratch(y, parent, key, text, false);
+}
+
+static struct doc_node *operand(struct python *y, struct doc_node *parent, const char *key)
+{
+	const int prefix = python_string_prefix(y);
+	bool whole = true;
+	struct doc_node *node;
+
+	if (prefix >= 0) {
+		const char *text = python_string(y, prefix, &whole);
+
+		node = python_scratch(y, parent, key, text, !whole);
+		if (node)
+			node->quoted = true;
+		return node;
+	}
+	if (y->p < y->end && strchr("[({", *y->p) && *y->p)
+		return brackets(y, parent, key);
+	if (y->p < y->end && (isdigit((unsigned char)*y->p) || *y->p == '.'))
+		return number(y, parent, key);
+	if (y->p < y->end && (isalpha((unsigned char)*y->p) || *y->p == '_'))
+		return python_reference(y, parent, key);
+	node = python_scratch(y, parent, key, "", true);
+	return node;
+}
+
+static bool whole_number(const struct doc_node *node, int64_t *v)
+{
+	return node && !node->tag && !node->quoted && doc_whole(node, v);
+}
+
+static void set_number(struct python *y, struct doc_node *node, int64_t v)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRId64, v);
+	node->text = doc_text(&y->scratch, text, strlen(text));
+	if (!node->text) {
+		node->text = "";
+		y->full = true;
+	}
+}
+
+/* a * b + c from left to right is not Python's order: only one kind of operator is followed. */
+static void operators(struct python *y, struct doc_node *node)
+{
+	for (python_skip(y, false); y->p < y->end && *y->p && strchr("*/+-%", *y->p); python_skip(y, false)) {
+		const char op = *y->p;
+		const bool twice = y->p + 1 < y->end && y->p[1] == op;
+		struct doc_node *right;
+		int64_t a, b;
+		bool wrong;
+
+		y->p += twice ? 2 : 1;
+		python_skip(y, false);
+		right = operand(y, NULL, NULL);
+		wrong = !whole_number(node, &a) || !whole_number(right, &b);
+		if (!wrong && op == '*' && !twice)
+			wrong = __builtin_mul_overflow(a, b, &a);
+		else if (!wrong && op == '/' && twice && b > 0)
+			a /= b;
+		else if (!wrong && op == '+')
+			wrong = __builtin_add_overflow(a, b, &a);
+		else if (!wrong && op == '-')
+			wrong = __builtin_sub_overflow(a, b, &a);
+		else
+			wrong = true;
+		if (!wrong)
+			set_number(y, node, a);
+		else if (node)
+			node->tag = ARGS_UNKNOWN;
+	}
+}
+
+struct doc_node *python_value(struct python *y, struct doc_node *parent, const char *key)
+{
+	struct doc_node *node;
+	bool minus = false, not = false;
+	int64_t v;
+
+	if (++y->depth > CALLS_DEEP || y->full) {
+		y->depth--;
+		node = python_scratch(y, parent, key, "", true);
+		python_skip_rest(y);
+		return node;
+	}
+	python_skip(y, true);
+	while (y->p < y->end && (*y->p == '-' || *y->p == '+')) {
+		minus ^= *y->p++ == '-';
+		python_skip(y, false);
+	}
+	while (y->end - y->p > 4 && !strncmp(y->p, "not ", 4)) {
+		not = !not;
+		y->p += 4;
+		python_skip(y, false);
+	}
+	node = operand(y, parent, key);
+	operators(y, node);
+	python_skip(y, false);
+	if (node && not) {
+		node->text = doc_is_true(node) ? "False" : "True";
+	} else if (node && minus && !node->tag) {
+		if (whole_number(node, &v))
+			set_number(y, node, -v);
+		else
+			node->tag = ARGS_UNKNOWN;
+	}
+	/* "a b", "x if y else z", "x or y": more than a literal */
+	if (node && y->p < y->end && *y->p != ',' && *y->p != ':' && *y->p != '\n' && *y->p != ';' &&
+	    !strchr(")]}", *y->p) && python_string_prefix(y) < 0)
+		node->tag = ARGS_UNKNOWN;
+	y->depth--;
+	return node;
+}
