@@ -44,6 +44,12 @@ void deepspeed_config(struct emission *e, const char *prefix)
 	} else if (emit_is(e, "@autocast", "fp16")) {
 		snprintf(path, sizeof(path), "%sfp16.enabled", prefix);
 		emit_set(e, path, "true");
+	} else if (emit_is(e, "precision", "fp32")) {
+		/* said, since a trainer fills in what is absent */
+		snprintf(path, sizeof(path), "%sfp16.enabled", prefix);
+		emit_set(e, path, "false");
+		snprintf(path, sizeof(path), "%sbf16.enabled", prefix);
+		emit_set(e, path, "false");
 	}
 }
 

@@ -21,10 +21,18 @@
 #define ARGS_PINS "(pip)"
 /* The tag of a value that holds what is known only when the script runs: "$1". */
 #define ARGS_UNKNOWN "unknown"
+/* The tag of a value that is the default of an option or a parameter of the script itself: it holds unless
+ * who runs the script says otherwise. */
+#define ARGS_OPTION "option"
+/* A key of a call whose further arguments are made elsewhere ("**kwargs"). */
+#define ARGS_REST "**"
 
 /* The formats of such documents. */
 #define ARGS_FORMAT "arguments"
 #define PYTHON_FORMAT "python"
+
+/* "train.py", "train.ipynb" */
+bool args_is_script(const char *word);
 
 struct args_word {
 	const char *text;

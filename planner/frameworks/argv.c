@@ -59,6 +59,7 @@ static const struct launcher launchers[] = {
 	{"litgpt", "finetune_adapter_v2", PROGRAM},
 	{"litgpt", "pretrain", PROGRAM},
 	{"automodel", NULL, PROGRAM},
+	{"run_train.sh", NULL, PROGRAM},        /* torchtitan's: CONFIG_FILE and NGPU of the environment */
 	{"nohup", NULL, WRAPPER},
 	{"time", NULL, WRAPPER},
 	{"sudo", NULL, WRAPPER},
@@ -127,7 +128,7 @@ static bool is_option(const char *word)
 	       strspn(word, "-") <= 2 && word[strspn(word, "-")] && !isspace((unsigned char)word[1]);
 }
 
-static bool is_script(const char *word)
+bool args_is_script(const char *word)
 {
 	return ends_with(word, ".py") || ends_with(word, ".ipynb");
 }
@@ -193,7 +194,7 @@ static size_t values_at(const struct reader *r, size_t at, bool launcher)
 
 		if (n && override_key(word, &start))
 			break;
-		if (launcher && (n || is_script(word) ||
+		if (launcher && (n || args_is_script(word) ||
 				 launcher_at(r->w + at + n, r->n - at - n)))
 			break;
 		n++;
@@ -334,7 +335,7 @@ static void skip_wrapper(struct reader *r, const struct launcher *l)
 	while (r->at < r->n) {
 		const struct launcher *next = launcher_at(r->w + r->at, r->n - r->at);
 
-		if ((next && next->kind != WRAPPER) || is_script(r->w[r->at].text) ||
+		if ((next && next->kind != WRAPPER) || args_is_script(r->w[r->at].text) ||
 		    variable_name(r->w[r->at].text) || (next && next != l))
 			return;
 		r->at++;
@@ -383,7 +384,7 @@ bool args_is_launch(const struct args_word *w, size_t n)
 	for (size_t i = 0; i < n && i < 400; i++) {
 		const struct launcher *l = launcher_at(w + i, n - i);
 
-		if ((l && l->kind != WRAPPER) || is_script(w[i].text))
+		if ((l && l->kind != WRAPPER) || args_is_script(w[i].text))
 			return true;
 	}
 	return false;

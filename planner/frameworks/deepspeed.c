@@ -141,6 +141,9 @@ static void finish(struct fw_part *p)
 		fw_unset(p, "offload-optimizer");
 	fw_default(p, "offload-optimizer", "none", "deepspeed/runtime/zero/offload_config.py");
 	fw_default(p, "offload-params", "none", "deepspeed/runtime/zero/offload_config.py");
+	/* both said to be off: as loaded; where a trainer is told more, accelerate adds a section of its own */
+	if (fw_off(p, "fp16.enabled") && (fw_off(p, "bf16.enabled") || fw_off(p, "bfloat16.enabled")))
+		fw_set(p, "@ds16", "no", "fp16.enabled", PRECISION);
 	/* 0 is what some write for "no limit"; the partitioner then steps one tensor at a time */
 	if (doc_whole(fw_key(p, "zero_optimization.sub_group_size"), &size) && size > 0)
 		fw_set_whole(p, "sub-group-size", size, "zero_optimization.sub_group_size", ZERO);

@@ -96,8 +96,17 @@ void fw_name_accelerate(struct fw_part *p, const char *key, const char *path)
 
 void fw_take_deepspeed(struct fw_part *p, const char *key)
 {
-	const struct doc_node *node = fw_key(p, key);
+	const struct doc_node *node = fw_key(p, key), *open = node ? NULL : doc_below(fw_root(p), key);
 
+	/* "--deepspeed $CONFIG": DeepSpeed it is, of which stage nobody says */
+	if (open && !doc_is_null(open)) {
+		fw_set(p, "engine", "deepspeed", NULL, "a DeepSpeed config is named");
+		fw_withhold(p, "zero");
+		fw_withhold(p, "offload-optimizer");
+		fw_withhold(p, "offload-params");
+		fw_unmodelled(p, key, "which file is known only when it runs: give it too, or --zero");
+		return;
+	}
 	if (!node || doc_is_off(node))
 		return;
 	if (node->kind == DOC_MAP) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "parts.h"
 #include "oomplan/option.h"
 
@@ -63,8 +64,10 @@ const char *fw_head(const struct fw_part *p)
 
 const struct doc_node *fw_key(const struct fw_part *p, const char *key)
 {
-	const struct doc_node *node = doc_below(p->root, key);
+	const struct doc_node *node = p->command ? doc_below(p->command->root, key) : NULL;
 
+	if (!node)
+		node = doc_below(p->root, key);
 	return !node || doc_is_null(node) || node_is_placeholder(node) ? NULL : node;
 }
 
@@ -147,7 +150,9 @@ void fw_set(struct fw_part *p, const char *knob, const char *value, const char *
 	    const char *source)
 {
 	struct oom_setting *s = setting_of(p, key);
-	const bool said = key && fw_key(p, key);
+	const struct doc_node *node = key ? fw_key(p, key) : NULL;
+	const char *tag = node ? node->tag : NULL;
+	const bool said = node;
 	struct fact *f = !said && fw_is_withheld(p, knob) ? NULL : make(p, knob);
 
 	if (!f)
@@ -156,9 +161,12 @@ void fw_set(struct fw_part *p, const char *knob, const char *value, const char *
 			   .value = reading_text(p->reading, "%s", value),
 			   .setting = s ? (size_t)(s - p->reading->settings) : NO_SETTING,
 			   .from_file = said,
+			   .open = said && tag && !strcmp(tag, ARGS_OPTION),
 			   .key = key ? key : "",
 			   .source = source ? reading_text(p->reading, "%s", source) : "",
 			   .why = ""};
+	if (f->open)
+		f->why = "the default of an option of the script itself: its command line may say otherwise";
 	if (!s || *knob == '@')
 		return;
 	if (!*s->knob) {

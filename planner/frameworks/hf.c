@@ -206,6 +206,11 @@ static void finish(struct fw_part *p)
 {
 	hf_script(p);
 	hf_finish(p);
+	/* no key, no name of a script says otherwise: next tokens, rows padded to the longest */
+	if (fw_key(p, "(program)")) {
+		fw_default(p, "objective", "sft", "no key asks for another");
+		fw_default(p, "packing", "false", "transformers/data/data_collator.py pads");
+	}
 	if (!*fw_fact(p, "model"))
 		return;
 	/* transformers 4 loads fp32 where nothing is said, 5 what config.json says */

@@ -56,6 +56,9 @@ static const struct script {
 	 "engine=deepspeed zero=0 optimizer=adamw-fused micro-batch=16 eval-batch=16 seq-len=512 packing=false "
 	 "@ds16=fp16 grad-ckpt=none",
 	 CHAT ", its parser: FusedAdam, fp16"},
+	{"train_lora", "q_lora+lora_alpha+model_max_length",
+	 "objective=sft method=lora lora-r=8 lora-dropout=0.05 lora-targets=q_proj+v_proj seq-len=512 packing=false",
+	 "FastChat train_lora.py LoraArguments"},
 	{"", "use_lora+lazy_preprocess q_lora+lazy_preprocess",
 	 "objective=sft lora-r=64 lora-dropout=0.05 lora-targets=c_attn+c_proj+w1+w2 seq-len=8192 packing=false",
 	 "Qwen finetune.py LoraArguments"},

@@ -27,6 +27,7 @@ static const struct fw_row rows[] = {
 	{"n", .hook = true, .source = "composer/cli/launcher.py"},
 	{"CUDA_VISIBLE_DEVICES=", .hook = true},
 	{"ASCEND_RT_VISIBLE_DEVICES=", .hook = true},
+	{"NGPU=", .hook = true, .source = "torchtitan run_train.sh"},
 	{"NPROC_PER_NODE=", .hook = true, .source = "swift/cli/main.py"},
 	{"NNODES=", .hook = true, .source = "swift/cli/main.py"},
 	{"PYTORCH_CUDA_ALLOC_CONF=", .hook = true, .source = "PyTorch CUDA notes"},
@@ -108,7 +109,7 @@ static void finish_gpus(struct fw_part *p)
 	static const char *const node_keys[] = {"nnodes", "num_machines", "num_nodes", "nodes", "N",
 						"NNODES=", NULL};
 	static const char *const each_keys[] = {"nproc_per_node", "num_gpus", "gpus", "gpus-per-node",
-						"n", "NPROC_PER_NODE=", NULL};
+						"n", "NPROC_PER_NODE=", "NGPU=", NULL};
 	static const char *const all_keys[] = {"num_processes", NULL};
 	const char *node_key = NULL, *key = NULL, *visible = "CUDA_VISIBLE_DEVICES=";
 	int64_t nodes = whole(p, node_keys, &node_key), each, all = whole(p, all_keys, &key);

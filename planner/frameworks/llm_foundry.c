@@ -31,7 +31,7 @@ static const struct fw_row rows[] = {
 	{"model.name", .hook = true}, {"model.pretrained_model_name_or_path", .hook = true},
 	{"model.pretrained_model_name", .hook = true}, {"model.pretrained", .hook = true},
 	{"model.d_model", .hook = true}, {"model.n_layers", .hook = true}, {"model.n_heads", .hook = true},
-	{"model.attn_config.attn_impl", .hook = true}, {"model.use_flash_attention_2", .hook = true},
+	{"model.attn_config.attn_impl", .hook = true}, {"model.attn_impl", .hook = true}, {"model.use_flash_attention_2", .hook = true},
 	FW_KEY("model.loss_fn", "loss", "fused_crossentropy>flash;torch_crossentropy>plain", NULL,
 	       "llmfoundry/models/mpt/modeling_mpt.py ComposerMPTCausalLM"),
 	{"model_name_or_path", .hook = true},
@@ -55,12 +55,15 @@ static const char idle[] =
 
 static void finish(struct fw_part *p)
 {
-	const char *name = fw_text(p, "model.name"), *impl = fw_text(p, "model.attn_config.attn_impl"),
+	const char *name = fw_text(p, "model.name"), *attn = "model.attn_config.attn_impl", *impl,
 		   *id = "model.pretrained_model_name_or_path";
 	const struct doc_node *micro = fw_key(p, "device_train_microbatch_size");
 	const bool sharded = fw_key(p, "fsdp_config") != NULL, mpt = strstr(name, "mpt") != NULL;
 	int64_t gpus, n;
 
+	/* forks of its model and versions before 0.2 have the key without a level of its own */
+	attn = *fw_text(p, attn) ? attn : "model.attn_impl";
+	impl = fw_text(p, attn);
 	if (!*fw_text(p, id))
 		id = *fw_text(p, "model.pretrained_model_name") ? "model.pretrained_model_name"
 								: "model_name_or_path";
@@ -80,7 +83,7 @@ static void finish(struct fw_part *p)
 	fw_default(p, "zero", sharded ? "3" : "0", "composer/utils/parallelism.py");
 	fw_default(p, "grad-ckpt", "none", "composer/utils/parallelism.py:16");
 	if (*impl)
-		fw_set(p, "attn", !strcmp(impl, "torch") ? "eager" : "flash", "model.attn_config.attn_impl", NULL);
+		fw_set(p, "attn", !strcmp(impl, "torch") ? "eager" : "flash", attn, NULL);
 	else if (fw_on(p, "model.use_flash_attention_2"))
 		fw_set(p, "attn", "flash", "model.use_flash_attention_2", NULL);
 	fw_default(p, "attn", mpt ? "flash" : "eager",

@@ -24,6 +24,12 @@ struct fw_part {
 	const char *file, *prefix;      /* prefix: of keys within another file ("deepspeed.") */
 	size_t first_setting;
 	unsigned n_unknown;
+	/* Of a command: the part of the file of settings that it names, and then what the command says is but
+	 * what stands above it; or the name of one that was not found.  NULL: none. */
+	struct fw_part *config;
+	const char *missing_config;
+	/* Of such a file: the command, whose keys stand above its own. */
+	const struct fw_part *command;
 	/* Knobs that the file sets to what it does not say ("${BATCH}"): no default may stand in. */
 	const char *withheld[FW_MAX_WITHHELD];
 	size_t n_withheld;
@@ -57,6 +63,11 @@ enum oom_status part_recognise(struct fw_part *part, const char *framework, stru
 /* Opens one more part; NULL with an error.  file: path, or NULL with a root in `of`. */
 enum oom_status part_read(struct oom_reading *r, const char *path, const char *framework,
 			  struct fw_part **out, struct oom_error *err);
+/* dir/path beside a file or in a folder above it; false: there is none. */
+bool part_find_beside(char *buf, size_t size, const char *file, const char *path);
+/* named_config.c: whose file the settings are that a command names; then its entries and facts. */
+void part_take_config(struct fw_part *p);
+void part_run_config(struct fw_part *p);
 /* Keys to entries and facts, then the hook. */
 void part_run(struct fw_part *part);
 struct fact *part_fact(const struct fw_part *part, const char *knob);

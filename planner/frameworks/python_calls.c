@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "oomplan/option.h"
+#include "arguments.h"
 #include "parts.h"
 
 #define UNSLOTH "unsloth/models/loader.py"
@@ -67,6 +68,19 @@ static const char *as_knob_has_it(const char *knob, const char *text, char *buf,
 	return k && !oom_plan_set(&plan, k, text, &err) ? oom_plan_get(&plan, k, buf, size) : text;
 }
 
+/* What is there and known only when the script runs, or made elsewhere ("**kwargs"), has no default. */
+static void withhold_unknown(struct fw_part *p, const char *knob, const char *path)
+{
+	char call[160];
+	const char *dot = strrchr(path, '.');
+	const struct doc_node *node = doc_below(fw_root(p), path);
+
+	snprintf(call, sizeof(call), "%.*s", dot ? (int)(dot - path) : 0, path);
+	if ((node && node_is_placeholder(node)) ||
+	    (!node && *call && doc_member(doc_below(fw_root(p), call), ARGS_REST)))
+		fw_withhold(p, knob);
+}
+
 static void take(struct fw_part *p, const char *knob, const char *class, const char *function,
 		 const char *key)
 {
@@ -75,6 +89,7 @@ static void take(struct fw_part *p, const char *knob, const char *class, const c
 	const struct doc_node *node = fw_key(p, path);
 	char names[120];
 
+	withhold_unknown(p, knob, path);
 	if (node && node->kind == DOC_LIST)
 		fw_set(p, knob, names_of(node, names, sizeof(names)), path, NULL);
 	else if (*text && strcmp(text, "None"))
@@ -111,6 +126,7 @@ static void unsloth_adapters(struct fw_part *p, const char *class)
 		   whole ? "all-linear" : "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj",
 		   PEFT_OF_UNSLOTH);
 	ckpt = argument(p, class, f, "use_gradient_checkpointing", path);
+	withhold_unknown(p, "grad-ckpt", path);
 	if (!strcasecmp(ckpt, "false")) {
 		fw_set(p, "grad-ckpt", "none", path, NULL);
 	} else {
@@ -133,6 +149,8 @@ static void finish_unsloth(struct fw_part *p, const char *class)
 		   *eight = argument(p, class, f, "load_in_8bit", path8);
 	bool full;
 
+	withhold_unknown(p, "base-bits", path4);
+	withhold_unknown(p, "base-bits", path8);
 	model = argument(p, class, f, "model_name", path);
 	if (!*model)
 		model = argument(p, class, f, "0", path);
@@ -241,6 +259,54 @@ static void finish_objective(struct fw_part *p)
 		fw_set(p, "@price.objective", "ppo", NULL, NULL);
 }
 
+/* Trainers, a script's own ones derived from them too ("CustomDPOTrainer"), and what they train. */
+static const char *const trained[][2] = {
+	{"GRPOTrainer", "grpo"}, {"DPOTrainer", "dpo"}, {"ORPOTrainer", "orpo"}, {"KTOTrainer", "kto"},
+	{"CPOTrainer", "cpo"}, {"RewardTrainer", "reward"}, {"PPOTrainer", "ppo"}, {"GKDTrainer", "gkd"},
+	{"RLOOTrainer", "rloo"}, {"SFTTrainer", "sft"}};
+enum { N_TRAINED = sizeof(trained) / sizeof(trained[0]) };
+
+/* Which of them a call makes; N_TRAINED: none. */
+static size_t trained_by(const char *class)
+{
+	const size_t n = strlen(class);
+	size_t i;
+
+	for (i = 0; i < N_TRAINED; i++) {
+		const size_t m = strlen(trained[i][0]);
+
+		if (n >= m && !strcmp(class + n - m, trained[i][0]))
+			break;
+	}
+	return i;
+}
+
+/* TrainingArguments are everybody's: the trainer says what it does.  Of several the first counts. */
+static void objective_by_trainer(struct fw_part *p, const char *config)
+{
+	size_t first = N_TRAINED;
+	bool others = false;
+
+	for (const struct doc_node *c = fw_root(p)->child; c; c = c->next) {
+		const size_t i = trained_by(c->key);
+
+		if (i == N_TRAINED)
+			continue;
+		others |= first < N_TRAINED && i != first;
+		first = first < N_TRAINED ? first : i;
+	}
+	if (first < N_TRAINED && !*fw_fact(p, "objective"))
+		fw_set(p, "objective", trained[first][1], NULL, "the trainer");
+	fw_default(p, "objective", "sft", "the trainer");
+	if (others) {
+		char why[200];
+
+		snprintf(why, sizeof(why), "the script makes several trainers; arguments are those of %s: micro-batch, "
+			 "grad-accum, grad-ckpt, optimizer, seq-len may be another's", config);
+		fw_open(p, "objective", why);
+	}
+}
+
 static void finish(struct fw_part *p)
 {
 	const char *unsloth = called(p, loaders, sizeof(loaders) / sizeof(loaders[0]));
@@ -249,8 +315,7 @@ static void finish(struct fw_part *p)
 		if (fw_key(p, configs[i].name)) {
 			if (configs[i].objective)
 				fw_set(p, "objective", configs[i].objective, configs[i].name, NULL);
-			else
-				fw_default(p, "objective", "sft", "the trainer");
+			objective_by_trainer(p, configs[i].name);
 			if (unsloth)
 				finish_unsloth(p, unsloth);
 			finish_optimizer(p, configs[i].name);
@@ -261,10 +326,10 @@ static void finish(struct fw_part *p)
 		}
 	if (!unsloth)
 		finish_peft(p);
-	if (fw_key(p, "SFTTrainer.max_seq_length"))
+	if (doc_below(fw_root(p), "SFTTrainer"))
 		take(p, "seq-len", "SFTTrainer", "", "max_seq_length");
-	if (fw_on(p, "SFTTrainer.packing"))
-		fw_set(p, "packing", "true", "SFTTrainer.packing", NULL);
+	if (fw_on(p, "SFTTrainer.packing") || fw_off(p, "SFTTrainer.packing"))
+		fw_set(p, "packing", fw_on(p, "SFTTrainer.packing") ? "true" : "false", "SFTTrainer.packing", NULL);
 	if (unsloth)
 		fw_default(p, "packing", "false", "trl/trainer/sft_config.py");
 }

@@ -12,7 +12,9 @@ enum { PYTHON_NAMES_MAX = 2000 };
 struct python_name {
 	const char *name;               /* in the text, not terminated */
 	size_t n;
-	const struct doc_node *value;
+	struct doc_node *value;
+	/* The default of an option or a parameter: who runs the script may say otherwise. */
+	bool option;
 };
 
 struct python {
@@ -51,10 +53,15 @@ struct doc_node *python_scratch(struct python *y, struct doc_node *parent, const
 struct doc_node *python_value(struct python *y, struct doc_node *parent, const char *key);
 /* name, a.b, a.b(...): calls on the way are kept. */
 struct doc_node *python_reference(struct python *y, struct doc_node *parent, const char *key);
-/* What was assigned to a name last before; NULL: nothing. */
-const struct doc_node *python_constant(const struct python *y, const char *name, size_t n);
+/* What was assigned to a name last before, else the default of an option or a parameter of that name;
+ * NULL: nothing. */
+struct doc_node *python_constant(const struct python *y, const char *name, size_t n);
+/* NAME stands for the node from here on. */
+void python_remember(struct python *y, const char *name, size_t n, struct doc_node *node, bool option);
 
-/* python_arguments.c: "( arguments )" behind the name of what is called; the cursor stands on '('. */
-void python_arguments(struct python *y, const char *path, size_t n);
+/* python_arguments.c: "( arguments )" behind the name of what is called; the cursor stands on '('.  Calls
+ * of interest are kept in the document.  The value of the call where it is known (dict(...), int(...), the
+ * default of an option); NULL: it is not. */
+struct doc_node *python_arguments(struct python *y, const char *path, size_t n);
 
 #endif

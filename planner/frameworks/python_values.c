@@ -7,12 +7,43 @@
 
 enum { CALLS_DEEP = 24 };
 
-const struct doc_node *python_constant(const struct python *y, const char *name, size_t n)
+struct doc_node *python_constant(const struct python *y, const char *name, size_t n)
 {
-	for (size_t i = y->n_names; i-- > 0;)
-		if (y->names[i].n == n && !strncmp(y->names[i].name, name, n))
-			return y->names[i].value;
+	for (int option = 0; option < 2; option++)
+		for (size_t i = y->n_names; i-- > 0;)
+			if (y->names[i].option == (option == 1) && y->names[i].n == n &&
+			    !strncmp(y->names[i].name, name, n))
+				return y->names[i].value;
 	return NULL;
+}
+
+void python_remember(struct python *y, const char *name, size_t n, struct doc_node *node, bool option)
+{
+	if (!node || y->n_names == PYTHON_NAMES_MAX)
+		return;
+	if (option && !node->tag)       /* None: it has to be given */
+		node->tag = doc_is_null(node) ? ARGS_UNKNOWN : ARGS_OPTION;
+	y->names[y->n_names++] = (struct python_name){name, n, node, option};
+}
+
+/* A copy of what a name stands for. */
+static struct doc_node *copy_of(struct python *y, struct doc_node *parent, const char *key,
+				const struct doc_node *known)
+{
+	struct doc_node *copy = doc_add_copy(&y->scratch, parent ? parent : y->scratch.root, key, known);
+
+	y->full |= !copy;
+	return copy;
+}
+
+/* "args.lora_r", "self.lora_r": an option of the script by that name, or what it set before. */
+static const struct doc_node *attribute(const struct python *y, const char *from, size_t n)
+{
+	const char *last = from + n;
+
+	while (last > from && last[-1] != '.')
+		last--;
+	return last > from ? python_constant(y, last, (size_t)(from + n - last)) : NULL;
 }
 
 /* name, a.b, a.b(...) */
@@ -29,7 +60,9 @@ struct doc_node *python_reference(struct python *y, struct doc_node *parent, con
 	n = (size_t)(y->p - from);
 	python_skip(y, false);
 	if (y->p < y->end && *y->p == '(') {
-		python_arguments(y, from, n);
+		known = python_arguments(y, from, n);
+		if (known)
+			return copy_of(y, parent, key, known);
 		last = from + n;
 		while (last > from && last[-1] != '.')
 			last--;
@@ -42,16 +75,20 @@ struct doc_node *python_reference(struct python *y, struct doc_node *parent, con
 		return python_scratch(y, parent, key, text, !isupper((unsigned char)*last));
 	}
 	known = python_constant(y, from, n);
-	if (known && !(y->p < y->end && *y->p == '[')) {
-		struct doc_node *copy =
-			doc_add_copy(&y->scratch, parent ? parent : y->scratch.root, key, known);
-
-		y->full |= !copy;
-		return copy;
-	}
+	if (known && !(y->p < y->end && *y->p == '['))
+		return copy_of(y, parent, key, known);
 	snprintf(text, sizeof(text), "%.*s", (int)(n < 110 ? n : 110), from);
 	if (!strncmp(text, "torch.", 6))
 		return python_scratch(y, parent, key, text + 6, false);
+	known = attribute(y, from, n);
+	if (known && !(y->p < y->end && *y->p == '[')) {
+		struct doc_node *copy = copy_of(y, parent, key, known);
+
+		/* of whatever object it is */
+		if (copy && !copy->tag)
+			copy->tag = ARGS_OPTION;
+		return copy;
+	}
 	return python_scratch(y, parent, key, text,
 		       strcmp(text, "True") && strcmp(text, "False") && strcmp(text, "None"));
 }

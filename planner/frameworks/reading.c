@@ -38,6 +38,8 @@ enum oom_status part_recognise(struct fw_part *p, const char *framework, struct 
 	p->root = p->doc.root;
 	resolve_references(&p->doc);
 	p->fw = framework ? framework_find(framework) : recognise(p->root);
+	if (!framework)
+		part_take_config(p);
 	if (!p->fw && framework)
 		return oom_error_set(err, OOM_ERR_UNKNOWN, "%s: no framework of that name",
 				     framework);
@@ -96,7 +98,7 @@ static bool is_file(char *buf, size_t size, const char *dir, size_t dir_len, con
 }
 
 /* Beside the file, then in the folders above it: where a repository's files start counting. */
-static bool find_beside(char *buf, size_t size, const char *file, const char *path)
+bool part_find_beside(char *buf, size_t size, const char *file, const char *path)
 {
 	char dir[PATH];
 	size_t len;
@@ -124,7 +126,7 @@ bool fw_follow(struct fw_part *p, const char *key, const char *path)
 	struct fw_part *other;
 	char found[PATH];
 
-	if (!find_beside(found, sizeof(found), p->file, path))
+	if (!part_find_beside(found, sizeof(found), p->file, path))
 		return false;
 	for (size_t i = 0; i < p->reading->n_parts; i++)
 		if (p->reading->parts[i]->file && !strcmp(p->reading->parts[i]->file, found))
@@ -236,7 +238,7 @@ static void take(struct fw_part *p, const struct fw_row *row, const struct doc_n
 	s->source = row->source ? row->source : "";
 	s->kind = OOM_SETTING_USED;
 	/* "none" may be a word of the key's own */
-	if (doc_is_null(node) &&
+	if (doc_is_null(node) && !node_is_placeholder(node) &&
 	    !(row->map && node->kind == DOC_SCALAR && row_value(row, node->text, value, sizeof(value)))) {
 		reading_add(p->reading, s);
 		return;
@@ -325,7 +327,7 @@ static void walk(struct fw_part *p, const struct doc_node *map, const char *abov
 		struct oom_setting s;
 		bool idle;
 
-		if (!c->key || *c->key == '(' || doc_member(map, c->key) != c || !strcmp(c->key, "<<") ||
+		if (!c->key || *c->key == '(' || !strcmp(c->key, ARGS_REST) || doc_member(map, c->key) != c || !strcmp(c->key, "<<") ||
 		    (size_t)snprintf(path, sizeof(path), "%s%s%s", above, *above ? "." : "",
 				     c->key) >= sizeof(path))
 			continue;
@@ -371,6 +373,14 @@ static void defaults(struct fw_part *p)
 		}
 }
 
+/* Some arguments are made elsewhere: an absent key may be among them. */
+static void open_defaults(struct fw_part *p, const char *why)
+{
+	for (size_t i = 0; i < p->n_facts; i++)
+		if (!p->facts[i].from_file && !p->facts[i].open)
+			fw_open(p, p->facts[i].knob, why);
+}
+
 void part_run(struct fw_part *p)
 {
 	p->first_setting = p->reading->n_settings;
@@ -384,9 +394,16 @@ void part_run(struct fw_part *p)
 	}
 	if (p->root && p->root->kind == DOC_MAP)
 		walk(p, p->root, "", false, 0);
-	fw_nested(p, ARGS_LAUNCHER, "launcher");
-	fw_nested(p, ARGS_PINS, "pip");
+	if (!p->command) {
+		fw_nested(p, ARGS_LAUNCHER, "launcher");
+		fw_nested(p, ARGS_PINS, "pip");
+	}
+	part_run_config(p);
+	if (p->config || (p->missing_config && p->fw->role == FW_LAUNCHER))
+		return;
 	defaults(p);
 	if (p->fw->finish)
 		p->fw->finish(p);
+	if (doc_member(p->root, ARGS_REST))
+		open_defaults(p, "a default: other arguments of the call are made elsewhere (**)");
 }

@@ -37,6 +37,14 @@ static void merge(struct fw_part *all, const struct fw_part *p)
 	}
 }
 
+/* A default stands for a key that is absent, not for one that is there and says nothing ("${BATCH}"). */
+static void drop_withheld(struct fw_part *all)
+{
+	for (size_t i = 0; i < all->n_withheld; i++)
+		if (part_fact(all, all->withheld[i]) && !fw_fact_from_file(all, all->withheld[i]))
+			fw_unset(all, all->withheld[i]);
+}
+
 static size_t place_of(const char *knob)
 {
 	static const char *const first[] = {"model", "objective", "method", NULL};
@@ -106,6 +114,7 @@ static enum oom_status conclude(struct oom_reading *r, struct oom_error *err)
 		for (size_t i = 0; i < r->n_parts; i++)
 			if (r->parts[i]->fw->role == (enum fw_role)role)
 				merge(r->all, r->parts[i]);
+	drop_withheld(r->all);
 	r->all->first_setting = r->n_settings;
 	reading_settle(r);
 	list_knobs(r);

@@ -34,8 +34,31 @@ static size_t options_in(const struct args_word *w, size_t n)
 	return found;
 }
 
-/* The launch line: what starts a program with the most options, of equals the first; else options
- * that stand alone. */
+/* Does the name of what is started say that it trains, or does it read a file that the script writes for it?
+ * Others prepare, evaluate, convert. */
+static bool trains(const struct oom_shell *sh, const struct args_word *w, size_t n)
+{
+	static const char *const words[] = {"train", "tune", "sft", "dpo", "grpo", "ppo", "rlhf", "orpo", "kto"};
+	const struct oom_shell_file *f;
+
+	for (size_t i = 0; i < n; i++) {
+		const char *slash = strrchr(w[i].text, '/'), *name = slash ? slash + 1 : w[i].text;
+
+		for (size_t k = 0; (f = oom_shell_file_at(sh, k)) != NULL; k++)
+			if (!strcmp(f->name, w[i].text) && strstr(f->text, "train"))
+				return true;
+		if (!args_is_script(name) && !(i && !strcmp(w[i - 1].text, "-m")))
+			continue;
+		for (size_t k = 0; k < sizeof(words) / sizeof(words[0]); k++)
+			if (strstr(name, words[k]))
+				return true;
+		return false;
+	}
+	return false;
+}
+
+/* The launch line: what starts a program that trains, by its name, else any; of these the one with the most
+ * options, of equals the first; else options that stand alone. */
 static const struct oom_shell_command *launch_line(const struct oom_shell *sh,
 						   struct oom_error *err, enum oom_status *st)
 {
@@ -51,7 +74,7 @@ static const struct oom_shell_command *launch_line(const struct oom_shell *sh,
 		} else if (args_installs(w, n)) {
 			/* "python -m pip install" starts Python, but trains nothing */
 		} else if (args_is_launch(w, n) || (n > 1 && !strncmp(w[0].text, "--", 2))) {
-			options = options_in(w, n);
+			options = options_in(w, n) + (trains(sh, w, n) ? WORDS_MAX : 0);
 			if (!best || options > most) {
 				best = c;
 				most = options;

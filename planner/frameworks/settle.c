@@ -21,6 +21,8 @@ static const char *under_deepspeed(struct fw_part *all)
 		return said;
 	if (!strcmp(autocast, "bf16") || !strcmp(autocast, "fp16"))
 		return autocast;
+	if (!strcmp(said, "no") && !*autocast)
+		return "fp32";
 	if (*autocast)  /* a trainer is there and computes as it loads */
 		return fw_fact(all, "@dtype");
 	return "";

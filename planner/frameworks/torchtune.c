@@ -2,6 +2,7 @@
  *
  * Which recipe a file is for and on how many cards stands in the comment above it ("tune run
  * --nproc_per_node 8 full_finetune_distributed"), or in the command line. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,16 +62,75 @@ static const char idle[] =
 	"training* postprocessing* async_* float8* fp8_* dpo* sampler* torchao* ray* "
 	"(launcher) (program) (words) (files) config";
 
+/* What a builder makes, where the checkpoint's folder has a name of its own (torchtune recipes/configs). */
+static const char *const builders[][2] = {
+	{"llama2_7b", "meta-llama/Llama-2-7b-hf"}, {"llama2_13b", "meta-llama/Llama-2-13b-hf"},
+	{"llama2_70b", "meta-llama/Llama-2-70b-hf"}, {"llama3_8b", "meta-llama/Meta-Llama-3-8B"},
+	{"llama3_70b", "meta-llama/Meta-Llama-3-70B"}, {"llama3_1_8b", "meta-llama/Llama-3.1-8B"},
+	{"llama3_1_70b", "meta-llama/Llama-3.1-70B"}, {"llama3_1_405b", "meta-llama/Llama-3.1-405B"},
+	{"llama3_2_1b", "meta-llama/Llama-3.2-1B"}, {"llama3_2_3b", "meta-llama/Llama-3.2-3B"},
+	{"llama3_3_70b", "meta-llama/Llama-3.3-70B-Instruct"}, {"mistral_7b", "mistralai/Mistral-7B-v0.1"},
+	{"gemma_2b", "google/gemma-2b"}, {"gemma_7b", "google/gemma-7b"}, {"gemma2_2b", "google/gemma-2-2b"},
+	{"gemma2_9b", "google/gemma-2-9b"}, {"gemma2_27b", "google/gemma-2-27b"},
+	{"phi3_mini", "microsoft/Phi-3-mini-4k-instruct"}, {"phi4_14b", "microsoft/phi-4"},
+	{"qwen2_0_5b", "Qwen/Qwen2-0.5B"}, {"qwen2_1_5b", "Qwen/Qwen2-1.5B"}, {"qwen2_7b", "Qwen/Qwen2-7B"},
+	{"qwen2_5_0_5b", "Qwen/Qwen2.5-0.5B"}, {"qwen2_5_1_5b", "Qwen/Qwen2.5-1.5B"},
+	{"qwen2_5_3b", "Qwen/Qwen2.5-3B"}, {"qwen2_5_7b", "Qwen/Qwen2.5-7B"},
+	{"qwen2_5_14b", "Qwen/Qwen2.5-14B"}, {"qwen2_5_32b", "Qwen/Qwen2.5-32B"},
+	{"qwen2_5_72b", "Qwen/Qwen2.5-72B"},
+};
+
+/* The hub id of what "torchtune.models.llama3_2.qlora_llama3_2_1b" makes; NULL: not known here. */
+static const char *built(const char *component)
+{
+	const char *dot = strrchr(component, '.'), *name = dot ? dot + 1 : component;
+
+	name += !strncmp(name, "qlora_", 6) ? 6 : !strncmp(name, "lora_", 5) ? 5 : 0;
+	for (size_t i = 0; i < sizeof(builders) / sizeof(builders[0]); i++) {
+		const size_t n = strlen(builders[i][0]);
+
+		if (!strncmp(name, builders[i][0], n) && (!name[n] || name[n] == '_'))
+			return builders[i][1];
+	}
+	return NULL;
+}
+
+/* The same letters and digits, whatever stands between them. */
+static bool same_letters(const char *a, const char *b)
+{
+	for (;; a++, b++) {
+		while (*a && !isalnum((unsigned char)*a))
+			a++;
+		while (*b && !isalnum((unsigned char)*b))
+			b++;
+		if (!*a || !*b || tolower((unsigned char)*a) != tolower((unsigned char)*b))
+			return !*a && !*b;
+	}
+}
+
+/* "7b", "0.5B": a name of a model says its size. */
+static bool names_a_size(const char *name)
+{
+	for (const char *p = name; *p; p++)
+		if (isdigit((unsigned char)p[0]) && (p[1] == 'b' || p[1] == 'B'))
+			return true;
+	return false;
+}
+
 /* "...llama3_1.qlora_llama3_1_8b" and the name of its weights: the hub id follows from the folder
  * that "tune download ORG/NAME --output-dir" made. */
 static void finish_model(struct fw_part *p)
 {
 	const char *dir = fw_text(p, "checkpointer.checkpoint_dir"), *head = fw_head(p), *at, *end;
+	const char *hub = built(fw_text(p, "model._component_"));
 	char name[160];
 	size_t n = strlen(dir);
 
-	if (!n)
+	if (!n) {
+		if (hub)
+			fw_set(p, "model", hub, "model._component_", "torchtune recipes/configs");
 		return;
+	}
 	while (n && dir[n - 1] == '/')
 		n--;
 	end = dir + n;
@@ -92,7 +152,10 @@ static void finish_model(struct fw_part *p)
 			break;
 		}
 	}
-	fw_set(p, "model", name, "checkpointer.checkpoint_dir", "the folder of the checkpoint");
+	if (hub && (same_letters(name, strchr(hub, '/') + 1) || (!strchr(name, '/') && !names_a_size(name))))
+		fw_set(p, "model", hub, "model._component_", "the builder's model: the folder has a name of its own");
+	else
+		fw_set(p, "model", name, "checkpointer.checkpoint_dir", "the folder of the checkpoint");
 }
 
 static void finish_adapters(struct fw_part *p)

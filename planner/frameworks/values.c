@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "parts.h"
 #include "oomplan/option.h"
 
@@ -12,7 +13,7 @@ bool node_is_placeholder(const struct doc_node *node)
 {
 	const char *t = node->text;
 
-	if (node->tag)
+	if (node->tag && strcmp(node->tag, ARGS_OPTION))
 		return true;
 	if (node->kind != DOC_SCALAR || !*t)
 		return false;
