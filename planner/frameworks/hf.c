@@ -109,6 +109,9 @@ const struct fw_row hf_model_rows[] = {
 	FW_KEY("use_lora", "method", ADAPTED, NULL, NULL),
 	FW_KEY("lora_r", "lora-r", NULL, NULL, MODEL ":107"),
 	FW_KEY("lora_rank", "lora-r", NULL, NULL, NULL),
+	FW_KEY("peft_lora_r", "lora-r", NULL, NULL, "llm-jp-sft train.py"),
+	FW_KEY("peft_lora_dropout", "lora-dropout", NULL, NULL, "llm-jp-sft train.py"),
+	FW_KEY("peft_target_modules", "lora-targets", NULL, NULL, "llm-jp-sft train.py"),
 	FW_KEY("lora_target_modules", "lora-targets", NULL, NULL, MODEL ":119"),
 	FW_KEY("target_modules", "lora-targets", NULL, NULL, NULL),
 	FW_KEY("lora_dropout", "lora-dropout", NULL, NULL, MODEL ":115"),
@@ -140,7 +143,7 @@ const struct fw_row hf_model_rows[] = {
 };
 
 const char hf_model_idle[] =
-	"lora_alpha use_rslora lora_task_type trust_remote_code tokenizer_name "
+	"lora_alpha peft_lora_alpha use_rslora lora_task_type trust_remote_code tokenizer_name "
 	"tokenizer_name_or_path model_revision config_name cache_dir token use_auth_token "
 	"use_fast_tokenizer low_cpu_mem_usage bnb_4bit_compute_dtype bnb_4bit_quant_storage* "
 	"dataset dataset_name dataset_config dataset_config_name train_file validation_file test_file "

@@ -383,6 +383,8 @@ static void open_defaults(struct fw_part *p, const char *why)
 
 void part_run(struct fw_part *p)
 {
+	const struct doc_node *rest;
+
 	p->first_setting = p->reading->n_settings;
 	if (p->doc.n_documents > 1) {
 		const struct oom_setting s = {
@@ -404,6 +406,10 @@ void part_run(struct fw_part *p)
 	defaults(p);
 	if (p->fw->finish)
 		p->fw->finish(p);
-	if (doc_member(p->root, ARGS_REST))
-		open_defaults(p, "a default: other arguments of the call are made elsewhere (**)");
+	rest = doc_member(p->root, ARGS_REST);
+	if (rest)
+		open_defaults(p, reading_text(p->reading, *rest->text == '$' ?
+					      "a default: what %.60s adds to the line is known only when it runs" :
+					      "a default: other arguments of the call are made elsewhere (**%.60s)",
+					      rest->text));
 }

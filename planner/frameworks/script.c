@@ -144,10 +144,48 @@ static bool add_pins(struct doc *doc, struct doc_node *root, const struct oom_sh
 	return room;
 }
 
+/* Is the name assigned somewhere in the text, at the beginning of a line? */
+static bool assigned(const char *text, const char *name, size_t n)
+{
+	for (const char *at = text; (at = strstr(at, name)) != NULL; at += n) {
+		const char *line = at;
+
+		while (line > text && (line[-1] == ' ' || line[-1] == '\t'))
+			line--;
+		if (at[n] == '=' && (line == text || line[-1] == '\n'))
+			return true;
+	}
+	return false;
+}
+
+/* "$pr_options" of which the script says what it is in branches that hang on its own arguments ("PR=$1"): what
+ * the line then has is known only when it runs.  The first of these words; NULL: there is none. */
+static const struct args_word *unsaid_word(struct doc *doc, const struct args_word *w, size_t n, const char *text)
+{
+	if (!strstr(text, "=$1") && !strstr(text, "=${1"))
+		return NULL;
+	for (size_t i = 1; i < n; i++) {
+		const char *from = w[i].text + 1;
+		size_t len;
+		const char *name;
+
+		if (!w[i].unknown || *w[i].text != '$')
+			continue;
+		from += *from == '{';
+		len = strspn(from, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+		name = len && !isdigit((unsigned char)*from) && strlen(from + len) < 2 ? doc_text(doc, from, len) : NULL;
+		/* the value of an option is withheld by its own key */
+		if (name && (w[i - 1].text[0] != '-' || strstr(name, "opt")) && assigned(text, name, len))
+			return &w[i];
+	}
+	return NULL;
+}
+
 enum oom_status doc_read_shell(struct doc *doc, const char *text, size_t size, const char *file,
 			       struct oom_error *err)
 {
 	const struct oom_shell_command *c;
+	const struct args_word *unsaid;
 	struct args_word *words = NULL;
 	struct doc_node *root = NULL;
 	struct oom_shell *sh = NULL;
@@ -171,6 +209,9 @@ enum oom_status doc_read_shell(struct doc *doc, const char *text, size_t size, c
 	words = words_of(c, &n);
 	if (!root || !words || !add_surroundings(doc, root, sh) || !add_pins(doc, root, sh) ||
 	    !args_command(doc, root, words, n, NULL))
+		st = doc_full(doc, c->line, err);
+	if (!st && (unsaid = unsaid_word(doc, words, n, text)) != NULL &&
+	    !doc_add_text(doc, root, ARGS_REST, unsaid->text, unsaid->line, 0))
 		st = doc_full(doc, c->line, err);
 	free(words);
 	oom_shell_free(sh);

@@ -14,7 +14,7 @@ HALF = False
 class Extra:
     max_len: int = 1536
     dropout: float = field(default=0.1, metadata={"help": "of adapters"})
-    rank: int = None
+    rank: int = 24
 
 
 class PairDPOTrainer(DPOTrainer):
