@@ -34,6 +34,7 @@ enum oom_status oom_answer_solve(struct oom_evaluator *ev, const struct oom_ques
 	s = (struct oom_solve_query){.plan = &a.plan,
 				     .knob = knob,
 				     .capacity_bytes = a.q.capacity_bytes,
+				     .host_ram_bytes = a.q.host_ram_bytes,
 				     .step = step,
 				     .exact_changes = exact_changes,
 				     .gpu = a.q.gpu};

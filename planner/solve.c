@@ -12,6 +12,7 @@
 
 #include "moves.h"
 #include "oomplan/engine.h"
+#include "oomplan/host.h"
 #include "oomplan/rules.h"
 #include "solve_parts.h"
 
@@ -59,6 +60,14 @@ static struct oom_plan plan_with(const struct solver *s, int64_t value, bool *wh
 	return p;
 }
 
+/* The RAM that a node lacks for it, in whole; 0: it has what it needs, or nobody said what it has. */
+static uint64_t host_short(const struct solver *s, const struct oom_plan *p, const struct oom_eval *e)
+{
+	const struct oom_host_need need = oom_host_need(p, e);
+
+	return oom_first_limit(&need, s->q->host_ram_bytes, true) == OOM_LIMIT_NONE ? 0 : need.ram_peak;
+}
+
 /* The same with exact changes: the search's word. */
 static enum oom_status with_changes(const struct solver *s, struct oom_plan *p, unsigned flags,
 				    struct oom_eval *e, bool *yes)
@@ -72,12 +81,18 @@ static enum oom_status with_changes(const struct solver *s, struct oom_plan *p, 
 					   .keep_batch = s->plain_batch};
 	enum oom_status st = oom_evaluate(s->ev, s->model, p, OOM_EVAL_FAST, e, s->err);
 
+	/* the search knows nothing of hosts: what it finds may lack room there where no change at all does not */
+	if (!st && s->q->host_ram_bytes) {
+		st = oom_judge(s->ev, s->model, p, s->q->capacity_bytes, flags, e, yes, s->err);
+		if (st || (*yes && !host_short(s, p, e)))
+			return st;
+	}
 	if (!st)
 		st = oom_search(s->ev, s->model, &q, s->found, s->err);
 	*yes = !st && s->found->found;
 	if (*yes)
 		*p = s->found->best.plan;
-	if (*yes && flags != OOM_EVAL_FAST)
+	if (*yes && (flags != OOM_EVAL_FAST || s->q->host_ram_bytes))
 		st = oom_judge(s->ev, s->model, p, s->q->capacity_bytes, flags, e, yes, s->err);
 	return st;
 }
@@ -96,7 +111,7 @@ static enum oom_status price(const struct solver *s, int64_t steps, unsigned fla
 		st = with_changes(s, &p, flags, e, yes);
 	else if (whole)
 		st = oom_judge(s->ev, s->model, &p, s->q->capacity_bytes, flags, e, yes, s->err);
-	*yes = *yes && oom_evaluation_fits(s->ev, s->model, &p, s->q->capacity_bytes);
+	*yes = *yes && oom_evaluation_fits(s->ev, s->model, &p, s->q->capacity_bytes) && !host_short(s, &p, e);
 	if (st)
 		e->used_bytes = UINT64_MAX;
 	if (plan)
@@ -155,11 +170,15 @@ static enum oom_status bisect(const struct solver *s, int64_t *lo, int64_t hi)
 /* The plan of the value, as it is reported. */
 static enum oom_status describe(const struct solver *s, int64_t steps, struct oom_solution *out)
 {
+	enum oom_status st;
 	bool yes;
 
 	out->value = value_of(s, steps);
 	out->step = s->step;
-	return price(s, steps, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &out->eval, &yes, &out->plan);
+	st = price(s, steps, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &out->eval, &yes, &out->plan);
+	if (!st && !yes && out->eval.used_bytes <= oom_budget(s->q->capacity_bytes, &out->plan))
+		out->host_bytes = host_short(s, &out->plan, &out->eval);
+	return st;
 }
 
 /* The next value, which does not fit.  With changes there is no one plan of it. */
@@ -177,8 +196,11 @@ static enum oom_status look_beyond(const struct solver *s, int64_t steps, bool r
 		return st;
 	st = price(s, steps, OOM_EVAL_REPLAY, &e, &yes, &p);
 	out->neighbour_bytes = e.used_bytes;
-	/* where it is the evaluation that has no room, that */
-	out->neighbour_evaluates = !st && e.used_bytes <= oom_budget(s->q->capacity_bytes, &p);
+	/* where it is the host or the evaluation that has no room, that */
+	if (st || e.used_bytes > oom_budget(s->q->capacity_bytes, &p))
+		return st;
+	out->neighbour_evaluates = !oom_evaluation_fits(s->ev, s->model, &p, s->q->capacity_bytes);
+	out->host_bytes = out->neighbour_evaluates ? 0 : host_short(s, &p, &e);
 	if (out->neighbour_evaluates)
 		out->neighbour_bytes = oom_evaluation_bytes(s->ev, s->model, &p);
 	return st;

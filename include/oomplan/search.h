@@ -116,6 +116,7 @@ struct oom_solve_query {
 	const struct oom_plan *plan;    /* as asked */
 	const char *knob;               /* such as "seq-len"; "gpu-memory" asks for the capacity that would do */
 	uint64_t capacity_bytes;
+	uint64_t host_ram_bytes;        /* of a node; 0: not known */
 	/* Only multiples of step are tried.  0: the steps that a person would take, which are 64 tokens, a
 	 * patch or window of an image's side, ranks in steps of 8, and any number of GPUs within a node,
 	 * then whole nodes. */
@@ -148,6 +149,9 @@ struct oom_solution {
 	/* the neighbour's step fits but the run's evaluation does not; neighbour_bytes is then the
 	 * evaluation's estimate */
 	bool neighbour_evaluates;
+	/* RAM that a node needs and has not, where that is why the neighbour does not fit (or, if no value
+	 * fits, the one that eval describes); else 0 */
+	uint64_t host_bytes;
 	uint64_t needed_bytes;          /* for gpu-memory: the capacity that would do */
 };
 /* Finds the largest value of a count knob (for gpus the smallest) with which the plan still fits;

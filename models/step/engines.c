@@ -190,7 +190,7 @@ void oom_engine_respell(struct oom_plan *p)
 	const bool fp16 = p->precision == OOM_FP16 || p->precision == OOM_AMP_FP16 ||
 			  p->precision == OOM_FP16_AMP;
 
-	if (oom_engine_recasts(p) && p->precision != OOM_AUTO_PRECISION)
+	if (casts_16bit(p) && p->precision != OOM_AUTO_PRECISION)
 		p->precision = fp16 ? OOM_FP16 : OOM_BF16;
 }
 

@@ -50,6 +50,8 @@ static void found_json(struct oom_json *j, const struct oom_target *t, const str
 	oom_json_int(j, "neighbour", s->neighbour);
 	bytes_or_null(j, "neighbour_bytes", s->neighbour_bytes);
 	oom_json_bool(j, "neighbour_evaluates", s->neighbour_evaluates);
+	if (t->q.host_ram_bytes)
+		oom_json_uint(j, "short_of_host_bytes", s->host_bytes);
 }
 
 static void json(const struct oom_job *job, const struct oom_target *t, const struct both *b)
@@ -86,11 +88,16 @@ static void none(const struct oom_target *t, const char *knob, const struct oom_
 	printf(gpus ? "no number of GPUs fits as asked: " : "no %s fits as asked: ", knob);
 	if (used == UINT64_MAX || !used)
 		printf("none that was tried can run");
+	else if (s->host_bytes)
+		printf("%" PRId64 " already needs %s of host RAM", s->value, oom_gib(s->host_bytes));
 	else if (gpus)
 		printf("%" PRId64 " of them still use %s each", s->value, oom_gib(used));
 	else
 		printf("%" PRId64 " already uses %s", s->value, oom_gib(used));
-	printf(" of %s (margin %.0f %%)\n", oom_gib(t->q.capacity_bytes), 100 * s->plan.margin);
+	if (s->host_bytes)
+		printf(" of %s there (--host-ram)\n", oom_gib(t->q.host_ram_bytes));
+	else
+		printf(" of %s (margin %.0f %%)\n", oom_gib(t->q.capacity_bytes), 100 * s->plan.margin);
 }
 
 /* What limits the answer: the neighbour that does not fit, or the knob's range. */
@@ -100,6 +107,9 @@ static void beyond(const struct oom_solution *s)
 		puts("  this is the end of the knob's range");
 	else if (!s->neighbour)
 		puts("  the next value cannot run");
+	else if (s->host_bytes)
+		printf("  the next value was evaluated too: %" PRId64 ": %s of host RAM, does not fit (--host-ram)\n",
+		       s->neighbour, oom_gib(s->host_bytes));
 	else if (s->neighbour_bytes == UINT64_MAX)
 		printf("  %" PRId64 " does not fit, or cannot run\n", s->neighbour);
 	else

@@ -156,6 +156,22 @@ static void test_one_price(void **state)
 	oom_evaluator_free(ev);
 }
 
+/* An engine that copies heads of keys and values changes no precision for that: torchtune's fp32 recipes stay
+ * fp32 (recipes/full_finetune_distributed.py dtype), and what it has not is left to the rules to refuse. */
+static void test_kept(void **state)
+{
+	static const enum oom_precision said[] = {OOM_FP32, OOM_BF16, OOM_AMP_BF16};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
+		struct oom_plan p = plan_of("engine=torchtune");
+
+		p.precision = said[i];
+		oom_engine_respell(&p);
+		assert_int_equal(p.precision, said[i]);
+	}
+}
+
 /* What nobody asked for is given up where the card cannot do it well; what was asked for is not. */
 static void test_given_up(void **state)
 {
@@ -199,7 +215,7 @@ static void test_given_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_who_decides), cmocka_unit_test(test_card_decides), cmocka_unit_test(test_one_price),
-					   cmocka_unit_test(test_given_up)};
+					   cmocka_unit_test(test_kept), cmocka_unit_test(test_given_up)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
