@@ -9,7 +9,7 @@ struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, e
 {
 	/* samples that share a sequence are kept apart by a mask, or by flash's own lengths
 	 * (masking_utils.py, find_packed_sequence_indices) */
-	const bool padded = t->plan->padding_mask ||
+	const bool padded = t->plan->padding_mask || t->typed_mask ||
 			    (t->plan->packing && t->plan->attn != OOM_ATTN_FLASH),
 		   grad = t->grad;
 	const bool local = window && oom_cond_above(t, mk, window - 1);

@@ -17,7 +17,8 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 	const uint64_t b = at->b, s = at->s - oom_virtual_tokens(p), tgt = at->t;
 	const bool full = oom_plan_stores(p) == OOM_FP32;
 	const struct oom_objective *o = oom_objective_of(p);
-	uint64_t x[4] = {b * s * 8, b * 8, 0, b * t->pixels * (full ? 4 : 2)};
+	uint64_t x[5] = {b * s * 8, b * 8, 0, b * t->pixels * (full ? 4 : 2),
+			 t->token_types ? b * s * 8 : 0};
 
 	if (task == OOM_TASK_IMAGE_CLS)
 		x[0] = b * (a->channels ? a->channels : 3) * side * side * (full ? 4 : 2);
@@ -36,11 +37,13 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 	}
 	if (o->by_text) {                       /* ids and a mask each */
 		x[2] = 0;
-		for (int i = 0; i < 4; i++)
+		for (int i = 0; i < 5; i++)
 			x[i] *= (uint64_t)p->texts;
 	}
-	*rounded = oom_block(x[0]) + oom_block(x[1]) + oom_block(x[2]) + oom_block(x[3]);
-	return x[0] + x[1] + x[2] + x[3];
+	*rounded = 0;
+	for (int i = 0; i < 5; i++)
+		*rounded += oom_block(x[i]);
+	return x[0] + x[1] + x[2] + x[3] + x[4];
 }
 
 /* An eighth of what sound.c lets pass. */

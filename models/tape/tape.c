@@ -96,6 +96,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->shift = OOM_SHIFT_LABELS;
 	t->merge = NULL;
 	t->pixels = 0;
+	t->token_types = t->typed_mask = false;
 	t->amp = false;
 	t->leaf = (struct oom_leaf){.x = oom_none(), .copy = oom_none()};
 	t->adapter = (struct oom_embedding_adapter){.a = oom_none()};

@@ -378,6 +378,9 @@ struct oom_tape {
 	struct oom_val (*merge)(struct oom_tape *t, void *ctx, struct oom_val x);
 	void *merge_ctx;
 	uint64_t pixels;        /* image elements a sample brings along (besides its text) */
+	bool token_types;       /* and a type of every token */
+	/* masks are made whatever a kernel could do without, for images are attended both ways */
+	bool typed_mask;
 	uint8_t shift;          /* enum oom_shift: how the class aligns logits and labels */
 	const char *scope;
 	uint16_t m_b, m_s, m_bs, m_bss;

@@ -333,6 +333,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		t->merge = merge;
 		/* cppcheck-suppress autoVariables ; given up below, before this returns */
 		t->merge_ctx = &e;
+		t->token_types = t->typed_mask = flags & OOM_VLM_TYPES;
 		if (!(flags & OOM_VLM_EXACT))
 			t->warning = "the images' part of the step is approximated for this model "
 				     "type";

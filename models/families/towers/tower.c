@@ -9,6 +9,7 @@
 struct layer {
 	struct oom_tower tower;
 	struct oom_rope rope;
+	struct oom_val mask;
 	uint16_t m_tokens, m_len;
 };
 
@@ -52,7 +53,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_attn at = {.heads = w->heads, .kv_heads = w->kv_heads, .d = w->head_dim,
 			      .dv = w->head_dim, .norm = w->norm, .scale_after = true,
 			      .mq = l->m_tokens, .mk = l->m_tokens, .sk = l->m_len,
-			      .mask = oom_none(), .kv_from = oom_none()};
+			      .mask = l->mask, .kv_from = oom_none()};
 	struct oom_frame f = {.t = t};
 	struct oom_val p[3], y;
 
@@ -159,7 +160,7 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	const uint64_t patches = side / w->patch * (side / w->patch), n = patches ? patches : 1;
 	const uint64_t cut = w->channels * w->frames * w->patch * w->patch;
 	const struct oom_dim d = {w->d, "hidden_size"}, head = {w->head_dim, "head_dim"};
-	struct layer l = {.tower = *w};
+	struct layer l = {.tower = *w, .mask = oom_none()};
 	struct oom_frame f = {.t = t};
 	struct oom_val x = oom_pixel_values(t, e->m_images, n * cut), token = oom_none();
 
@@ -183,13 +184,19 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 		x = oom_op_cat_into(t, token, x, e->m_tokens, d);
 	}
 	if (w->learned) {
-		struct oom_val ids = oom_new(t, "position ids", e->m_len, D(1), OOM_I64);
+		struct oom_val ids;
 
+		if (w->place_ids)
+			oom_buffer(t, w->positions, OOM_I64);
+		ids = w->place_ids ? oom_input(t, "position ids", e->m_len, 1, OOM_I64) :
+				     oom_new(t, "position ids", e->m_len, D(1), OOM_I64);
 		x = oom_op_add(t, x,
 			       oom_op_embedding(t, "position_embedding", ids, w->positions, d, 0));
 	}
 	if (w->pre_norm)
 		x = oom_norm(t, w->norm, "pre_layernorm", x, 0);
+	for (int i = 0; i < 2 && w->table; i++)
+		oom_buffer(t, w->side / w->patch * (w->side / w->patch) * w->head_dim, OOM_F32);
 	if (w->rope) {
 		l.rope.cos = oom_new(t, "cos", e->m_tokens, head, OOM_F32);
 		l.rope.sin = oom_new(t, "sin", e->m_tokens, head, OOM_F32);
@@ -197,6 +204,14 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	}
 	l.m_tokens = e->m_tokens;
 	l.m_len = e->m_len;
+	if (w->joined) {
+		l.m_len = oom_len_const(t, t->m_b, (e->images ? (uint64_t)t->plan->images : 1) * n);
+		if (t->plan->attn != OOM_ATTN_FLASH)
+			l.mask = oom_new(t, "block attention mask",
+					 oom_mono_mul(t, l.m_len, l.m_len), D(1),
+					 (enum oom_dtype)x.dt);
+		l.mask = oom_name_shared(&f, l.mask);
+	}
 	x = oom_layers(t, (uint32_t)w->run, NULL, block, &l, x);
 	if (w->run < w->layers) {
 		x = oom_name(&f, x);

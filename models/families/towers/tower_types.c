@@ -22,16 +22,16 @@
 		.post_norm = true, .o = "proj"
 
 static const struct oom_tower
-	clip = {CLIP, .o = "out_proj"},
+	clip = {CLIP, .place_ids = true, .o = "out_proj"},
 	llama4 = {CLIP, .patch_last = true, .rope = true, .o = "o_proj"},
 	siglip = {SIGLIP, .learned = true, .o = "out_proj"},
-	siglip_pooled = {SIGLIP, .learned = true, .pool = true, .o = "out_proj"},
+	siglip_pooled = {SIGLIP, .learned = true, .place_ids = true, .pool = true, .o = "out_proj"},
 	siglip2 = {SIGLIP, .learned = true, .pool = true, .patch_last = true, .o = "out_proj"},
-	paddle = {SIGLIP, .learned = true, .rope = true, .o = "out_proj"},
+	paddle = {SIGLIP, .learned = true, .place_ids = true, .rope = true, .o = "out_proj"},
 	video_llama = {SIGLIP, .rope = true, .o = "out_proj"},
-	janus = {SIGLIP, .learned = true, .o = "projection_layer"},
+	janus = {SIGLIP, .learned = true, .place_ids = true, .o = "projection_layer"},
 	blip = {SIGLIP, .learned = true, .class_token = true, .fused_qkv = true, .o = "projection"},
-	pixtral = {GATED, .pre_norm = true, .rope = true, .o = "o_proj"},
+	pixtral = {GATED, .pre_norm = true, .rope = true, .table = true, .joined = true, .o = "o_proj"},
 	qwen2 = {QWEN, FC, .times = true, .fused_qkv = true, .width = "embed_dim", .out =
 		 "hidden_size"},
 	qwen2_5 = {QWEN, GATED, .times = true, .fused_qkv = true},

@@ -59,6 +59,10 @@ struct oom_tower {
 	bool times;                             /* a patch spans temporal_patch_size frames */
 	bool class_token;                       /* among the patches */
 	bool learned;                           /* positions, one per patch */
+	bool place_ids;                         /* their numbers are a buffer */
+	/* rotary frequencies of all places are two buffers; the patches of all images are one sequence,
+	 * which an additive mask keeps apart (Pixtral) */
+	bool table, joined;
 	bool pre_norm, post_norm;
 	bool pool;                              /* SigLIP's attention pooling,
 		which image features do not use */
@@ -114,6 +118,9 @@ enum {
 	OOM_VLM_EXACT = 32, /* and measured */
 	OOM_VLM_LIST = 64, /* features joined from a list */
 	OOM_VLM_SHIFT_FP32 = 4,
+	/* training takes token_type_ids; images attend to themselves both ways, so that masks are made
+	 * (modeling_gemma3.py create_causal_mask_mapping) */
+	OOM_VLM_TYPES = 512,
 	OOM_VLM_SHIFT = 8, /* the class shifts the logits (enum oom_shift) */
 };
 const struct oom_composition *oom_composition_find(const char *type);
