@@ -221,7 +221,19 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_METHOD_PPO, "ppo", \
 	  "policy and critic trained together, a reference and a reward model beside them, the scores of all rollouts " \
 	  "of a step and their generation: TRL's PPOTrainer", \
-	  "", "trl/experimental/ppo/ppo_trainer.py", OOM_SCIENCE)
+	  "", "trl/experimental/ppo/ppo_trainer.py", OOM_SCIENCE) \
+	X(OOM_METHOD_ONLINE_DPO, "online-dpo", \
+	  "two answers of the model to every prompt, ranked by a reward model of its kind, against a reference (estimated)", \
+	  "onlinedpo", "trl/experimental/online_dpo/online_dpo_trainer.py", OOM_SCIENCE) \
+	X(OOM_METHOD_XPO, "xpo", \
+	  "the model's answer and its reference's to every prompt, ranked likewise (estimated)", \
+	  "", "trl/experimental/xpo/xpo_trainer.py", OOM_SCIENCE) \
+	X(OOM_METHOD_NASH_MD, "nash-md", \
+	  "the model's answer against one of its mixture with the reference, ranked likewise (estimated)", \
+	  "nash", "trl/experimental/nash_md/nash_md_trainer.py", OOM_SCIENCE) \
+	X(OOM_METHOD_MEDUSA, "medusa", \
+	  "heads for the tokens after the next, over a frozen model: --medusa-heads (estimated)", \
+	  "", "FasterDecoding/Medusa medusa/train/train_legacy.py", OOM_SCIENCE)
 
 #define OOM_REFERENCES(X) \
 	X(OOM_REF_AUTO, "auto", \
@@ -345,7 +357,19 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_BASE_AWQ, "awq", "4 bit in groups of 128, computes in fp16 (estimated)", "", \
 	  "GPTQModel nn_modules/qlinear/gemm_awq_triton.py, arXiv:2306.00978", OOM_SCIENCE) \
 	X(OOM_BASE_HQQ, "hqq", "4 bit in groups of 64 (HQQ's PyTorch back end: estimated)", "", \
-	  "hqq core/quantize.py, HQQLinear", OOM_SCIENCE)
+	  "hqq core/quantize.py, HQQLinear", OOM_SCIENCE) \
+	X(OOM_BASE_GPTQ8, "gptq-8bit", "8 bit in groups of 128 (GPTQModel's Triton kernel: estimated)", "", \
+	  "GPTQModel nn_modules/triton_utils/dequant.py, arXiv:2210.17323", OOM_SCIENCE)
+
+/* FSDP flattens parameters of one floating type, and ZeRO-3 divides such ones (PEFT's guides to both). */
+#define OOM_QUANT_STORAGES(X) \
+	X(OOM_QUANT_STORAGE_AUTO, "auto", "what the engine needs: the model's own type where weights are sharded", "", \
+	  "peft docs accelerate/fsdp.md, deepspeed.md", OOM_EXACT) \
+	X(OOM_QUANT_STORAGE_UINT8, "uint8", "bytes, bitsandbytes' default: cannot be sharded", "torch.uint8", \
+	  "bitsandbytes nn/modules.py Params4bit", OOM_EXACT) \
+	X(OOM_QUANT_STORAGE_OWN, "own", "the type of the rest of the model: the same bytes, which can be sharded", \
+	  "bfloat16 torch.bfloat16 bf16 float16 torch.float16 fp16 float32 torch.float32", \
+	  "bitsandbytes nn/modules.py Params4bit", OOM_EXACT)
 
 /* What PEFT trains beside the frozen model (its peft_type). */
 #define OOM_ADAPTERS(X) \
@@ -369,6 +393,8 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "arXiv:2405.03003; peft tuners/fourierft", OOM_SCIENCE) \
 	X(OOM_ADAPTER_OFT, "oft", "a rotation of the input in blocks; lora-r is oft_block_size", "", \
 	  "arXiv:2306.07280; peft tuners/oft", OOM_SCIENCE) \
+	X(OOM_ADAPTER_HRA, "hra", "reflections of the input: the whole weight is made anew in fp32, once for each", "", \
+	  "arXiv:2405.17484; peft tuners/hra", OOM_SCIENCE) \
 	X(OOM_ADAPTER_PROMPT, "prompt-tuning", "virtual tokens before the text", "", \
 	  "arXiv:2104.08691; peft tuners/prompt_tuning", OOM_SCIENCE) \
 	X(OOM_ADAPTER_P_TUNING, "p-tuning", "virtual tokens that a small network makes", "", \
@@ -420,6 +446,7 @@ enum oom_layer_impl { OOM_LAYER_IMPLS(OOM_CHOICE_ID) };
 enum oom_offload { OOM_OFFLOADS(OOM_CHOICE_ID) };
 enum oom_base { OOM_BASES(OOM_CHOICE_ID) };
 enum oom_lora_bias { OOM_LORA_BIASES(OOM_CHOICE_ID) };
+enum oom_quant_storage { OOM_QUANT_STORAGES(OOM_CHOICE_ID) };
 enum oom_adapter_kind { OOM_ADAPTERS(OOM_CHOICE_ID) };
 
 #ifdef __cplusplus

@@ -41,6 +41,8 @@ struct oom_plan {
 	int64_t objective, reference;
 	int64_t completion_len;     /* tokens of a completion, part of seq_len; for online objectives */
 	int64_t texts;              /* texts per sample that are compared: 2 = anchor and positive */
+	int64_t texts_chunk;        /* rows of one text that a cached loss runs at once; 0 = all, not cached */
+	int64_t medusa_heads, medusa_layers; /* of objective medusa */
 	int64_t rollouts;           /* enum oom_rollouts_by: what generates the completions */
 	/* the share of the card that the rollout engine takes in the same process, 0..1, and whether it
 	 * releases it while the model trains (1) or keeps it (0) */
@@ -78,6 +80,8 @@ struct oom_plan {
 	int64_t eval_accumulation;
 	int64_t evaluates;          /* enum oom_evaluates */
 	int64_t eval_batch;         /* sequences per evaluation batch on one GPU */
+	/* 1 = evaluations generate: so many tokens (0 = as tgt_len, or completion_len) in so many beams */
+	int64_t eval_generates, eval_new_tokens, eval_beams;
 	/* optimizer and adapters */
 	int64_t optimizer;          /* index into the optimizer table */
 	int64_t step_in_backward;   /* 1 = each parameter is updated as soon as its gradient is complete */
@@ -89,6 +93,7 @@ struct oom_plan {
 	double lora_dropout;
 	int64_t qlora;              /* 1 = NF4 base weights */
 	int64_t kbit_prepare;       /* 1 = PEFT prepare_model_for_kbit_training */
+	int64_t quant_storage;      /* enum oom_quant_storage: the type 4-bit weights are stored under */
 	int64_t double_quant;       /* 1 = quantised absmax */
 	int64_t base_weights;       /* enum oom_base; oom_plan_base() considers qlora as well */
 	int64_t use_dora;           /* 1 = DoRA: magnitudes are trained apart from directions */

@@ -29,6 +29,14 @@ static struct oom_val pick(struct oom_tape *t, struct oom_val x)
 	return n >= 0 ? oom_node_out(t, n, 0, y) : y;
 }
 
+struct oom_val oom_picked_logps(struct oom_tape *t, struct oom_val x)
+{
+	struct oom_val all = oom_op_log_softmax(t, oom_keep(x)), y = pick(t, all);
+
+	oom_drop(t, all);
+	return y;
+}
+
 /* More sequences than this are recorded as one piece of their size: at the peak, where the stacked gradients
  * are beside those of every sequence, it is the same. */
 enum { SEQUENCES_APART = 16 };

@@ -10,6 +10,8 @@
 
 /* selective_log_softmax: the log-probability of every token that is there, in x's type. */
 struct oom_val oom_token_logps(struct oom_tape *t, struct oom_val x, uint16_t row);
+/* take_along_dim(log_softmax(x)): all log-probabilities are kept, and one of every token is picked. */
+struct oom_val oom_picked_logps(struct oom_tape *t, struct oom_val x);
 /* entropy_from_logits, under no_grad: chunks of 128 tokens of a copy. */
 void oom_token_entropy(struct oom_tape *t, struct oom_val x);
 /* LabelSmoother.__call__ on the whole logits. */

@@ -51,6 +51,10 @@ static enum oom_base bitsandbytes(const struct oom_model *m)
 
 static enum oom_base gptq(const struct oom_model *m)
 {
+	const struct oom_key *k = find(m, "bits");
+
+	if (k && k->type == OOM_KEY_NUMBER && fabs(k->number - 8) < 0.5)
+		return OOM_BASE_GPTQ8;
 	return four_bits(m, "bits") ? OOM_BASE_GPTQ : OOM_BASE_PLAIN;
 }
 

@@ -12,6 +12,7 @@ static const struct oom_adapter *const kinds[] = {
 	[OOM_ADAPTER_LOKR] = &oom_adapter_lokr,
 	[OOM_ADAPTER_FOURIER] = &oom_adapter_fourier,
 	[OOM_ADAPTER_OFT] = &oom_adapter_oft,
+	[OOM_ADAPTER_HRA] = &oom_adapter_hra,
 	[OOM_ADAPTER_PROMPT] = &oom_adapter_prompt,
 	[OOM_ADAPTER_P_TUNING] = &oom_adapter_prompt,
 	[OOM_ADAPTER_LN_TUNING] = &oom_adapter_norms,
@@ -43,6 +44,9 @@ void oom_adapter_open(struct oom_tape *t, struct oom_linear *l, uint32_t more)
 		oom_tape_fail(t, OOM_ERR_INVALID,
 			      "lora-targets: ln-tuning is priced for norms, %s is a linear layer; "
 			      "--modules-to-save trains a copy of it", l->name);
+	if (n && oom_adapter_of(t->plan)->instead && oom_plan_quantised(t->plan) && !t->status)
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "peft-type: this kind works on whole weights, and PEFT has no layer of it over a base of few bits");
 	l->adapter = n ? oom_adapter_of(t->plan) : NULL;
 	for (size_t i = 0; i < n; i++)
 		l->p[i] = oom_param(t, q[i].name, q[i].rows, q[i].cols,

@@ -16,6 +16,9 @@ struct oom_adapter {
 	struct oom_val (*before)(struct oom_tape *t, struct oom_val x, const struct oom_linear *l);
 	struct oom_val (*after)(struct oom_tape *t, struct oom_val x, struct oom_val y,
 				const struct oom_linear *l);
+	/* The layer with another weight in the place of its own, bias included; NULL: the layer's own product runs.  x is
+	 * consumed. */
+	struct oom_val (*instead)(struct oom_tape *t, struct oom_val x, const struct oom_linear *l);
 	/* over a base of few bits; NULL: as over any other */
 	struct oom_val (*after_quantised)(struct oom_tape *t, struct oom_val x, struct oom_val y,
 					  const struct oom_linear *l);
@@ -34,7 +37,7 @@ const struct oom_adapter *oom_adapter_of(const struct oom_plan *p);
 
 extern const struct oom_adapter oom_adapter_lora, oom_adapter_dora, oom_adapter_adalora,
 	oom_adapter_ia3, oom_adapter_vera, oom_adapter_miss, oom_adapter_loha, oom_adapter_lokr,
-	oom_adapter_fourier, oom_adapter_oft, oom_adapter_prompt, oom_adapter_norms;
+	oom_adapter_fourier, oom_adapter_oft, oom_adapter_hra, oom_adapter_prompt, oom_adapter_norms;
 
 /* B(A(x)) of LoRA's two matrices, p[0] and p[1]; x consumed. */
 struct oom_val oom_lora_through(struct oom_tape *t, struct oom_val x, const struct oom_linear *l);

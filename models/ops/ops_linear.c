@@ -2,6 +2,7 @@
  * adapters: adapters.c. */
 #include <string.h>
 
+#include "adapters.h"
 #include "ops.h"
 #include "tape/round.h"
 
@@ -102,6 +103,10 @@ struct oom_val oom_op_matmul_tied(struct oom_tape *t, const char *name, struct o
 	t->scope = scope;
 	if (!l.adapter)
 		return oom_op_matmul_param(t, name, x, w, bias, out);
+	if (l.adapter->instead) {
+		oom_done(t, w);
+		return l.adapter->instead(t, x, &l);
+	}
 	given = oom_share(t, x);
 	t->scope = name;
 	x = oom_adapter_before(t, x, &l);
@@ -150,6 +155,12 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 	const char *scope = t->scope;
 
 	t->scope = l->name;
+	if (l->adapter && l->adapter->instead) {
+		y = l->adapter->instead(t, x, l);
+		oom_drop(t, arg);
+		t->scope = scope;
+		return y;
+	}
 	if (l->adapter) {
 		given = oom_share(t, x);
 		x = oom_adapter_before(t, x, l);

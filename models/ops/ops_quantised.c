@@ -47,6 +47,18 @@ static size_t groups_of_128(uint64_t n, bool twice, uint64_t *block)
 	return 3;
 }
 
+/* Four elements an int32; for every group of 128 an fp16 scale and 8 bits of a zero point. */
+static size_t bytes_in_groups_of_128(uint64_t n, bool twice, uint64_t *block)
+{
+	const uint64_t groups = (n + 127) / 128;
+
+	(void)twice;
+	block[0] = n;
+	block[1] = groups * 2;
+	block[2] = groups;
+	return 3;
+}
+
 /* Two elements a byte; for every group of 64 a scale and a zero point in 16 bit. */
 static size_t groups_of_64(uint64_t n, bool twice, uint64_t *block)
 {
@@ -227,6 +239,9 @@ static const struct format int8 = {
 static const struct format gptq = {
 	.blocks = groups_of_128, .beside = group_a_column, .product = gptq_product,
 	.node = "QuantLinearFunction", .over = OOM_LORA_OVER_ANY};
+static const struct format gptq8 = {
+	.blocks = bytes_in_groups_of_128, .beside = group_a_column, .product = gptq_product,
+	.node = "QuantLinearFunction", .over = OOM_LORA_OVER_ANY};
 static const struct format awq = {
 	.blocks = groups_of_128, .product = awq_product, .node = "WQLinearMMTritonFunction",
 	.casts = true, .to = OOM_DT_F16, .repeats = true, .over = OOM_LORA_OVER_RESULT};
@@ -242,6 +257,7 @@ static const struct format *const formats[] = {
 	[OOM_BASE_GPTQ] = &gptq,
 	[OOM_BASE_AWQ] = &awq,
 	[OOM_BASE_HQQ] = &hqq,
+	[OOM_BASE_GPTQ8] = &gptq8,
 };
 
 static const struct format *format_of(const struct oom_tape *t)

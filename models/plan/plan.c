@@ -44,7 +44,7 @@ bool oom_plan_kbit_fp32(const struct oom_plan *p)
 {
 	const enum oom_base b = oom_plan_base(p);
 
-	return p->kbit_prepare && b != OOM_BASE_PLAIN && b != OOM_BASE_GPTQ && b != OOM_BASE_HQQ;
+	return p->kbit_prepare && b != OOM_BASE_PLAIN && b != OOM_BASE_GPTQ && b != OOM_BASE_GPTQ8 && b != OOM_BASE_HQQ;
 }
 
 enum oom_adapter_kind oom_plan_adapter(const struct oom_plan *p)

@@ -76,9 +76,12 @@ static bool trains_base(const struct oom_plan *p)
 #define EVERYWHERE (BIT(OOM_LOSS_PLAIN) | BIT(OOM_LOSS_FUSED) | BIT(OOM_LOSS_SLICED))
 #define BY_TOKENS (BIT(OOM_LOSS_CHUNKED_NLL) | BIT(OOM_LOSS_TILED))
 #define COMPARING (BIT(OOM_METHOD_DPO) | BIT(OOM_METHOD_KTO) | BIT(OOM_METHOD_GRPO) | \
-		   BIT(OOM_METHOD_PPO))
+		   BIT(OOM_METHOD_PPO) | BIT(OOM_METHOD_ONLINE_DPO) | BIT(OOM_METHOD_XPO) | \
+		   BIT(OOM_METHOD_NASH_MD))
 /* of answers that the trained model gave */
-#define ONLINE (BIT(OOM_METHOD_GRPO) | BIT(OOM_METHOD_PPO))
+#define ONLINE \
+	(BIT(OOM_METHOD_GRPO) | BIT(OOM_METHOD_PPO) | BIT(OOM_METHOD_ONLINE_DPO) | BIT(OOM_METHOD_XPO) | \
+	 BIT(OOM_METHOD_NASH_MD))
 #define AT(field) offsetof(struct oom_plan, field)
 #define IS(field, v) {AT(field), (uint64_t)(v), 0, 0}
 #define IS_NOT(field, v) {AT(field), (uint64_t)(v) + 1, UINT64_MAX - 1, 0}

@@ -251,10 +251,35 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 		ev->before.model = NULL;
 		if (st)
 			return st;
+	} else if (plan->eval_generates && !plan->generating) {
+		st = oom_eval_answers(ev, model, plan, out, alive, err);
+		ev->before.model = NULL;
+		if (st)
+			return st;
 	} else {
 		oom_before_find(ev, plan, out);
 	}
 	return oom_reserve(ev, model, plan, replays, stages ? &fullest : &s, &r.at, out, err);
+}
+
+/* A cached contrastive loss (sentence_transformers CachedMultipleNegativesRankingLoss, GradCache) runs one text of some
+ * rows after another, each forward and backward on its own, as if they were accumulated.  What it keeps of all rows, an
+ * embedding and its gradient a text, some KiB a row, is left out, and so is the time of the first round without graphs. */
+static void uncache(struct oom_plan *p)
+{
+	const int64_t rows = p->micro_batch < p->texts_chunk ? p->micro_batch : p->texts_chunk,
+		      turns = rows ? (p->micro_batch + rows - 1) / rows * p->texts : 1;
+
+	p->grad_accum = p->grad_accum < INT32_MAX / turns ? p->grad_accum * turns : INT32_MAX;
+	p->micro_batch = rows;
+	p->texts = 1;
+	p->texts_chunk = 0;
+}
+
+/* What breaks a rule as it stands is refused as it stands. */
+static bool caches(const struct oom_plan *p)
+{
+	return p->texts_chunk && p->objective == OOM_METHOD_CONTRASTIVE && !p->step_in_backward;
 }
 
 enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,
@@ -264,7 +289,7 @@ enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_m
 {
 	struct oom_plan settled;
 
-	ev->as_asked = !oom_plan_dated(plan) && !oom_engine_recasts(plan) &&
+	ev->as_asked = !oom_plan_dated(plan) && !oom_engine_recasts(plan) && !plan->texts_chunk &&
 		       plan->precision != OOM_AUTO_PRECISION;
 	if (ev->as_asked)
 		return evaluate_phases(ev, model, plan, flags, out, alive, err);
@@ -272,6 +297,8 @@ enum oom_status oom_evaluate_phases(struct oom_evaluator *ev, const struct oom_m
 	oom_model_settle_precision(model, &settled, NULL);
 	oom_plan_resolve(&settled);
 	oom_engine_recast(&settled);
+	if (caches(&settled))
+		uncache(&settled);
 	return evaluate_phases(ev, model, &settled, flags, out, alive, err);
 }
 

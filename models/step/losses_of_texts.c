@@ -33,6 +33,8 @@ struct oom_val oom_loss_contrastive(struct oom_tape *t, const struct oom_arch *a
 	(void)loss;
 	(void)logits;
 	text[0] = encoded(t, a, from);
+	if (n < 2)      /* of a cached loss: the product with the gradient that its first round found */
+		return oom_reduce(t, text[0]);
 	for (uint64_t i = 1; i < n; i++) {
 		const uint64_t buffers = t->buffer_bytes, rounded = t->buffer_rounded;
 

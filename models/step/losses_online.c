@@ -87,3 +87,55 @@ struct oom_val oom_loss_ppo(struct oom_tape *t, const struct oom_arch *a, struct
 	linger(t, a, logits);
 	return loss;
 }
+
+/* ---- pairs that the model answers itself ---- */
+
+/* Log-probabilities of the answers' tokens, out of the logits of whole sequences: a log_softmax of all of them
+ * (OnlineDPOTrainer._forward), or selective_log_softmax (XPOTrainer and NashMDTrainer._compute_logprobs). */
+static struct oom_val of_answers(struct oom_tape *t, struct oom_val logits, bool picks)
+{
+	const uint64_t n = (uint64_t)t->plan->completion_len;
+	const uint16_t row = oom_len_min(t, OOM_MONO_ONE, n), tokens = oom_len_min(t, t->m_b, n);
+	struct oom_val x, y;
+
+	t->scope = "loss";
+	x = oom_op_slice(t, logits, tokens, (struct oom_dim){logits.width, logits.text});
+	y = picks ? oom_picked_logps(t, x) : oom_token_logps(t, x, row);
+	oom_drop(t, x);
+	return y;
+}
+
+/* Policy, then reference without a graph, whose call makes the cache that nobody reads, as none says use_cache=False;
+ * a reward model of the trained one's kind lies beside, and its pass, under inference_mode, needs less. */
+static struct oom_val answered_pairs(struct oom_tape *t, const struct oom_arch *a, struct oom_val logits, bool picks)
+{
+	const enum oom_reference ref = oom_reference_of(t->plan);
+	const bool grad = t->grad;
+	struct oom_val loss, cache = oom_none();
+
+	oom_copy_beside(t, 0);
+	loss = oom_reduce(t, of_answers(t, logits, picks));
+	if (ref == OOM_REF_NONE)
+		return loss;
+	logits = oom_other_logits(t, a, ref);
+	t->grad = false;
+	cache = oom_new(t, "reference's keys and values", t->m_bs,
+			(struct oom_dim){2 * a->n_layers * a->n_kv_heads * a->head_dim, NULL},
+			oom_plan_stores(t->plan) == OOM_FP32 && !t->amp ? OOM_F32 : OOM_DT_BF16);
+	oom_drop(t, of_answers(t, logits, picks));
+	oom_drop(t, cache);
+	t->grad = grad;
+	return loss;
+}
+
+struct oom_val oom_loss_online_dpo(struct oom_tape *t, const struct oom_arch *a, struct oom_val loss, struct oom_val logits)
+{
+	(void)loss;
+	return answered_pairs(t, a, logits, true);
+}
+
+struct oom_val oom_loss_xpo(struct oom_tape *t, const struct oom_arch *a, struct oom_val loss, struct oom_val logits)
+{
+	(void)loss;
+	return answered_pairs(t, a, logits, false);
+}

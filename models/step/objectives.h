@@ -19,6 +19,7 @@ struct oom_objective {
 	bool lingers;           /* outputs keep their names through the optimizer's step and the next micro-batch */
 	bool by_text;           /* each text of a sample is a pass of its own */
 	bool online;            /* it learns from answers that the trained model gave */
+	bool by_batch;          /* answers are given for one micro-batch at a time, all rows of it */
 	bool last;              /* logits are asked for of the last token alone */
 	bool rollouts;          /* fp32 scores of all answers of a step's samples stay on the card */
 	uint16_t tasks;         /* it can be of, a bit each (enum oom_task); 0: any */

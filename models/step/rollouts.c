@@ -1,7 +1,8 @@
 /* Answers that the trained model gives within the step: transformers' generate with a growing cache of keys and
  * values (generation/utils.py _sample, cache_utils.py DynamicCache), as TRL's trainers call it without vLLM.
  *
- *   R  sequences at once: a whole step's for GRPO (steps_per_generation is the accumulation), PPO's in parts
+ *   R  sequences at once: a whole step's for GRPO (steps_per_generation is the accumulation), PPO's in parts, those of
+ *      one micro-batch for online DPO and its kin
  *   p  tokens of the prompt, n of the answer; L layers of k key-value heads of size h; V vocabulary
  *
  * Three moments can be the highest; each stands above weights, states and what the loop still holds:
@@ -32,7 +33,7 @@ bool oom_plan_generates(const struct oom_plan *p)
 
 /* The type that it generates in: accelerate's autocast is around the forward of what it has wrapped, which is not what
  * PPO generates with, nor what a PEFT model calls (peft_model.py generate: the base model's own). */
-static int64_t generates_in(const struct oom_plan *p)
+int64_t oom_generates_in(const struct oom_plan *p)
 {
 	return oom_objective_of(p)->rollouts || oom_plan_adapted(p) ? (int64_t)oom_plan_stores(p) : p->precision;
 }
@@ -48,9 +49,9 @@ static struct answers answers_of(const struct oom_arch *a, const struct oom_plan
 {
 	const uint64_t seq = (uint64_t)p->seq_len, n = (uint64_t)p->completion_len,
 		       layers = p->num_layers ? (uint64_t)p->num_layers : a->n_layers,
-		       rows = (uint64_t)p->micro_batch * (uint64_t)p->grad_accum;
+		       rows = (uint64_t)p->micro_batch * (oom_objective_of(p)->by_batch ? oom_objective_of(p)->rows : (uint64_t)p->grad_accum);
 	/* keys are rotated in the type of the embedded tokens, and values follow them (DynamicLayer.lazy_initialization) */
-	const bool wide = oom_plan_stores(p) == OOM_FP32 && (a->rotary_share > 0 || generates_in(p) == OOM_FP32);
+	const bool wide = oom_plan_stores(p) == OOM_FP32 && (a->rotary_share > 0 || oom_generates_in(p) == OOM_FP32);
 	struct answers x = {.rows = rows, .part = rows, .tokens = n < seq ? n : seq - 1, .logits = 4 * a->vocab};
 
 	x.prompt = seq - x.tokens;
@@ -60,10 +61,9 @@ static struct answers answers_of(const struct oom_arch *a, const struct oom_plan
 	return x;
 }
 
-/* A forward pass without a graph, above what lies there. */
-static enum oom_status pass_of(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *p,
-			       enum oom_generating what, uint64_t rows, uint64_t tokens, uint64_t *bytes,
-			       struct oom_error *err)
+enum oom_status oom_generating_pass(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *p,
+				  enum oom_generating what, uint64_t rows, uint64_t tokens, uint64_t *bytes,
+				  struct oom_error *err)
 {
 	struct oom_plan q = *p;
 	struct oom_eval e;
@@ -74,8 +74,10 @@ static enum oom_status pass_of(struct oom_evaluator *ev, const struct oom_model 
 	q.grad_accum = 1;
 	q.global_batch = 0;
 	q.seq_len = (int64_t)tokens;
-	q.eval_accumulation = 0;
-	q.precision = generates_in(p);
+	q.tgt_len = 1;
+	q.eval_accumulation = q.eval_generates = q.eval_new_tokens = 0;
+	q.eval_beams = 1;
+	q.precision = oom_generates_in(p);
 	st = oom_evaluate_phases(ev, model, &q, OOM_EVAL_FAST, &e, NULL, err);
 	if (!st)
 		*bytes = e.peak[OOM_PHASE_EVAL] - e.end[OOM_PHASE_EVAL];
@@ -93,7 +95,7 @@ static uint64_t repeated(const struct oom_arch *a, const struct oom_plan *p, con
 {
 	const uint64_t layers = p->num_layers ? (uint64_t)p->num_layers : a->n_layers;
 
-	if ((!p->padding_mask && generates_in(p) != OOM_FP32) || p->attn == OOM_ATTN_FLASH || a->n_kv_heads >= a->n_heads || !a->n_kv_heads || !layers)
+	if ((!p->padding_mask && oom_generates_in(p) != OOM_FP32) || p->attn == OOM_ATTN_FLASH || a->n_kv_heads >= a->n_heads || !a->n_kv_heads || !layers)
 		return 0;
 	return x->part * (x->prompt + x->tokens) * (x->token / layers) * (a->n_heads / a->n_kv_heads);
 }
@@ -107,7 +109,7 @@ static enum oom_status scored(struct oom_evaluator *ev, const struct oom_model *
 		       seq = x->prompt + x->tokens, layers = p->num_layers ? (uint64_t)p->num_layers : a->n_layers,
 		       hidden = x->part * seq * layers * a->d_model * (oom_plan_stores(p) == OOM_FP32 ? 4 : 2);
 	uint64_t forward = 0;
-	const enum oom_status st = pass_of(ev, model, p, OOM_GENERATING_ALL, x->part, seq, &forward, err);
+	const enum oom_status st = oom_generating_pass(ev, model, p, OOM_GENERATING_ALL, x->part, seq, &forward, err);
 
 	/* the last part's, stacked while its cache lives; all of them, padded */
 	*most = larger(*most + all, all + part + x->part * seq * x->token);
@@ -157,9 +159,9 @@ enum oom_status oom_rollouts(struct oom_evaluator *ev, const struct oom_model *m
 	if (!oom_plan_generates(p) || p->seq_len < 2)
 		return OOM_OK;
 	x = answers_of(a, p);
-	st = pass_of(ev, model, p, OOM_GENERATING_LAST, x.part, x.prompt, &first, err);
+	st = oom_generating_pass(ev, model, p, OOM_GENERATING_LAST, x.part, x.prompt, &first, err);
 	if (!st)
-		st = pass_of(ev, model, p, OOM_GENERATING_LAST, x.part, 1, &last, err);
+		st = oom_generating_pass(ev, model, p, OOM_GENERATING_LAST, x.part, 1, &last, err);
 	if (st)
 		return st;
 	first += x.part * x.prompt * x.token;
@@ -172,6 +174,9 @@ enum oom_status oom_rollouts(struct oom_evaluator *ev, const struct oom_model *m
 	most = larger(first, last);
 	if (oom_objective_of(p)->rollouts)
 		st = scored(ev, model, p, &x, &most, err);
+	/* with accumulation the gradients so far lie there while the next batch is answered */
+	if (oom_objective_of(p)->by_batch && p->grad_accum > 1)
+		whole += out->grad_bytes;
 	note(out, alive, most + whole);
 	return st;
 }

@@ -75,6 +75,8 @@ static void parameters_are_peft_s(void **state)
 		{"lora-r=10 peft-type=fourierft", 30, 0},
 		/* blocks of 16 x 15 / 2 */
 		{"lora-r=16 peft-type=oft", (4 + 4 + 12) * 120, 0},
+		/* a column of every reflection */
+		{"lora-r=4 peft-type=hra", 4 * (64 + 64 + 192), 0},
 		{"peft-type=prompt-tuning num-virtual-tokens=5", 0, 5 * 64},
 		{"peft-type=p-tuning num-virtual-tokens=5 encoder-hidden-size=32", 0,
 		 5 * 64 + 64 * 32 + 32 + 32 * 32 + 32 + 32 * 64 + 64},
