@@ -105,7 +105,8 @@ struct oom_val oom_op_matmul_tied(struct oom_tape *t, const char *name, struct o
 		return oom_op_matmul_param(t, name, x, w, bias, out);
 	if (l.adapter->instead) {
 		oom_done(t, w);
-		return l.adapter->instead(t, x, &l);
+		y = l.adapter->instead(t, x, &l);
+		return y;
 	}
 	given = oom_share(t, x);
 	t->scope = name;
