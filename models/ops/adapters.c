@@ -76,6 +76,16 @@ struct oom_val oom_adapter_before(struct oom_tape *t, struct oom_val x, const st
 	return l->adapter->before ? l->adapter->before(t, x, l) : x;
 }
 
+bool oom_adapter_replaces(const struct oom_linear *l)
+{
+	return l->adapter && l->adapter->instead;
+}
+
+struct oom_val oom_adapter_instead(struct oom_tape *t, struct oom_val x, const struct oom_linear *l)
+{
+	return l->adapter->instead(t, x, l);
+}
+
 struct oom_val oom_adapter_after(struct oom_tape *t, struct oom_val x, struct oom_val y,
 				 const struct oom_linear *l, bool quantised)
 {

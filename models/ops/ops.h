@@ -147,6 +147,9 @@ void oom_adapter_shared(struct oom_tape *t);
 struct oom_val oom_adapter_before(struct oom_tape *t, struct oom_val x, const struct oom_linear *l);
 struct oom_val oom_adapter_after(struct oom_tape *t, struct oom_val x, struct oom_val y,
 				 const struct oom_linear *l, bool quantised);
+/* Whether the layer's adapter runs in its place, and that. */
+bool oom_adapter_replaces(const struct oom_linear *l);
+struct oom_val oom_adapter_instead(struct oom_tape *t, struct oom_val x, const struct oom_linear *l);
 bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name, uint64_t in,
 		     struct oom_dim out, unsigned flags);
 struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x);

@@ -2,7 +2,6 @@
  * adapters: adapters.c. */
 #include <string.h>
 
-#include "adapters.h"
 #include "ops.h"
 #include "tape/round.h"
 
@@ -103,9 +102,9 @@ struct oom_val oom_op_matmul_tied(struct oom_tape *t, const char *name, struct o
 	t->scope = scope;
 	if (!l.adapter)
 		return oom_op_matmul_param(t, name, x, w, bias, out);
-	if (l.adapter->instead) {
+	if (oom_adapter_replaces(&l)) {
 		oom_done(t, w);
-		y = l.adapter->instead(t, x, &l);
+		y = oom_adapter_instead(t, x, &l);
 		return y;
 	}
 	given = oom_share(t, x);
@@ -156,8 +155,8 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 	const char *scope = t->scope;
 
 	t->scope = l->name;
-	if (l->adapter && l->adapter->instead) {
-		y = l->adapter->instead(t, x, l);
+	if (oom_adapter_replaces(l)) {
+		y = oom_adapter_instead(t, x, l);
 		oom_drop(t, arg);
 		t->scope = scope;
 		return y;
