@@ -89,7 +89,7 @@
 {KNOB("quant-storage", "bnb_4bit_quant_storage", quant_storage), WORD(quant_storages, OOM_QUANT_STORAGE_AUTO),
  .summary = "the type under which 4-bit weights are stored, which decides whether they can be sharded",
  .setting = "bnb_4bit_quant_storage", .source = "bitsandbytes nn/modules.py Params4bit",
- .aliases = ALSO(AS("bnb-4bit-quant-storage"), AS("bnb-4bit-quant-storage-dtype"))},
+ .aliases = ALSO(AS("bnb-4bit-quant-storage-dtype"))},
 {KNOB("double-quant", "double_quant", double_quant), FLAG(1),
  .summary = "quantise the 4-bit scales too", .setting = "bnb_4bit_use_double_quant",
  .source = "arXiv:2305.14314",

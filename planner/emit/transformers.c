@@ -86,6 +86,8 @@ static const struct {
 	/* no command of TRL's starts these (trl/experimental) */
 	{"simpo", NULL, "CPOConfig", "simpo_gamma", "0.5"},
 	{"ppo", NULL, "PPOConfig", "kl_coef", "0.05"},
+	/* nothing is taken off a reward, as without the key */
+	{"online-dpo", NULL, "OnlineDPOConfig", "missing_eos_penalty", "0.0"},
 };
 
 static size_t trainer_of(const struct emission *e)

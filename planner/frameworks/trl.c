@@ -164,6 +164,7 @@ static const struct {
 	{"center_rewards_coefficient", "reward"},
 	{"reward_model_path", "ppo"},
 	{"kl_coef", "ppo"},
+	{"missing_eos_penalty", "online-dpo"},
 	{"cpo_alpha", "cpo"},
 	{"teacher_model_name_or_path", "distill"},
 	{"beta", "dpo"},
