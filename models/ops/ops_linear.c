@@ -40,7 +40,9 @@ static struct oom_val product(struct oom_tape *t, const char *name, struct oom_v
 		oom_node_edge(t, n, bias);
 		if (w.rg)
 			oom_node_save(t, n, x);
-		if (oom_wants_grad(t, x))
+		/* a weight that all layers share is made in the first one, which has to be the one that gives its 16-bit
+		 * copy up, as layers in between stand for many */
+		if (oom_wants_grad(t, x) || (t->layers_alike && w.rg))
 			oom_node_save(t, n, w);
 		hold_copy(t, n, w);
 	}

@@ -373,6 +373,7 @@ struct oom_tape {
 	uint16_t group, n_groups, mult;
 	bool in_layer;
 	bool frozen;            /* parameters made now are not trained */
+	bool layers_alike;      /* the layers being recorded share one set of weights */
 	/* replaces token embeddings by image features once the embeddings are there; NULL: no
 	 * images */
 	struct oom_val (*merge)(struct oom_tape *t, void *ctx, struct oom_val x);

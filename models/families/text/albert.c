@@ -80,7 +80,9 @@ static struct oom_val albert_model(struct oom_tape *t, const struct oom_arch *a,
 						   t->m_s, t->m_s));
 	x = oom_op_linear(t, "embedding_hidden_mapping_in", x, D(a->d_model), OOM_BIAS);
 	l.first_param = t->cursor;
+	t->layers_alike = true;
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, albert_block, &l, x);
+	t->layers_alike = false;
 	oom_forget_shared(&f);
 	if (t->task == OOM_TASK_SEQ_CLS) {
 		x = oom_op_slice(t, x, t->m_b, D(a->d_model));
