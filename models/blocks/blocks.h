@@ -259,6 +259,8 @@ struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct 
 			   struct oom_val embed, const char *name, bool bias);
 struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 				  struct oom_val logits);
+/* Logits as the loss reads them: in fp32, but where its kernel takes 16-bit ones as they are. */
+struct oom_val oom_upcast_logits(struct oom_tape *t, struct oom_val logits);
 /* cross_entropy on what is given, without an upcast (BERT-like heads, T5). */
 struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, struct oom_val labels);
 struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool upcast,

@@ -205,7 +205,8 @@ static struct oom_val tiled(struct oom_tape *t, const struct oom_arch *a, struct
 /* ---- torchtune: the same parts, whose log-probabilities wait for one backward ---- */
 
 /* Every part is picked by its mask (a copy), run through the head, upcast and handed to cross_entropy
- * (torchtune modules/loss/cross_entropy_loss.py LinearCrossEntropyLoss). */
+ * (torchtune modules/loss/cross_entropy_loss.py LinearCrossEntropyLoss).  Compiled, a part's loss reads its 16-bit
+ * logits (training/_compile.py compile_loss). */
 static struct oom_val torchtune(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
 				struct oom_val embed, const char *name)
 {
@@ -224,7 +225,7 @@ static struct oom_val torchtune(struct oom_tape *t, const struct oom_arch *a, st
 				  rows, d);
 		logits = oom_op_matmul_param(t, name, x, oom_share(t, w), oom_none(), v);
 		one = oom_share(t, logits);
-		logits = oom_cross_entropy(t, oom_op_cast(t, logits, OOM_F32),
+		logits = oom_cross_entropy(t, oom_upcast_logits(t, logits),
 					   oom_new(t, "labels", rows, D(1), OOM_I64));
 		oom_drop(t, one);
 		loss = i ? oom_op_add(t, loss, logits) : logits;

@@ -67,9 +67,9 @@ static const struct kernel kernels[] = {
 
 static const struct kernel *kernel_of(const struct oom_tape *t)
 {
-	const size_t at = t->plan->compile && t->plan->fused_ce == OOM_LOSS_PLAIN ?
-				  OOM_LOSS_COMPILED :
-				  (size_t)t->plan->fused_ce;
+	const bool compiled = t->plan->compile && (t->plan->fused_ce == OOM_LOSS_PLAIN ||
+						   t->plan->fused_ce == OOM_LOSS_CHUNKED);
+	const size_t at = compiled ? OOM_LOSS_COMPILED : (size_t)t->plan->fused_ce;
 	const struct kernel *k = at < sizeof(kernels) / sizeof(kernels[0]) ? &kernels[at] : NULL;
 
 	return k && k->node && (t->grad || !k->in_place) ? k : NULL;
@@ -104,7 +104,7 @@ static struct oom_val one_kernel(struct oom_tape *t, const struct kernel *k, str
 }
 
 /* logits.float(), but for a kernel that reads 16-bit logits as they are. */
-static struct oom_val upcast(struct oom_tape *t, struct oom_val logits)
+struct oom_val oom_upcast_logits(struct oom_tape *t, struct oom_val logits)
 {
 	const struct kernel *k = kernel_of(t);
 
@@ -215,7 +215,7 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 		if (sliced && !apart)           /* the class itself upcasts, its own are gone */
 			logits = oom_op_cast(t, logits, OOM_F32);
 		out = oom_share(t, logits);
-		f = upcast(t, logits);
+		f = oom_upcast_logits(t, logits);
 		/* F.pad(labels, (0, 1)), a local to the end; [..., 1:].contiguous() of one
 		 * sequence is a view of it */
 		padded = oom_new(t, "padded labels", oom_len_plus_in_many(t, t->m_b, 1), D(1),
@@ -248,7 +248,7 @@ struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool
 		return oom_logits_alone(t, logits);
 	out = oom_share(t, logits);
 	if (wide)
-		logits = upcast(t, logits);
+		logits = oom_upcast_logits(t, logits);
 	loss = oom_cross_entropy(t, logits, oom_input(t, "labels", tokens, 1, OOM_I64));
 	oom_returns_logits(t, out);
 	return loss;

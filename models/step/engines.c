@@ -102,7 +102,7 @@ static const struct oom_engine engines[] = {
 			 .offloads_as = OOM_ENGINE_TORCHTUNE,
 			 .tries = {OOM_ENGINE_TORCHTUNE}, .n_tries = 1, .hybrid = true},
 		.wraps_units = true, .lowest_stage = 2, .gathers_apart = true, .pure_bf16 = true,
-		.copies_heads = true,
+		.copies_heads = true, .own_adapters = true,
 		.whole_offload = true, .full_state_dict = true, .approximates = FSDP_UNITS},
 	[OOM_ENGINE_DEVICE_MAP] = {
 		.info = {"the layers that fall to a GPU, with their gradients and optimizer state",
@@ -169,15 +169,24 @@ static bool copies_heads(const struct oom_plan *p)
 	return oom_engine_of(p)->copies_heads && p->kv_repeat == OOM_KV_GROUPED;
 }
 
+/* torchtune makes the model, adapters and all, under set_default_dtype (recipes/lora_finetune_single_device.py
+ * _setup_model). */
+static bool narrows_adapters(const struct oom_plan *p)
+{
+	return oom_engine_of(p)->own_adapters && p->adapter_fp32 && oom_plan_adapted(p);
+}
+
 bool oom_engine_recasts(const struct oom_plan *p)
 {
-	return casts_16bit(p) || copies_heads(p);
+	return casts_16bit(p) || copies_heads(p) || narrows_adapters(p);
 }
 
 void oom_engine_recast(struct oom_plan *p)
 {
 	if (copies_heads(p))
 		p->kv_repeat = OOM_KV_SDPA;
+	if (narrows_adapters(p))
+		p->adapter_fp32 = 0;
 	if (!casts_16bit(p))
 		return;
 	oom_engine_respell(p);

@@ -323,6 +323,46 @@ static void test_deepspeed_mixed_precision(void **state)
 	}
 }
 
+/* torchtune's adapters have the recipe's type, its AdamW two states of it (recipes/lora_finetune_single_device.py), and
+ * fp32 stays fp32. */
+static void test_torchtune_adapters(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+
+	(void)state;
+	p.engine = OOM_ENGINE_TORCHTUNE;
+	p.precision = OOM_BF16;
+	p.lora_r = 8;
+	strcpy(p.lora_targets, "q_proj+v_proj");
+	e = eval_of("Llama-3.2-1B", &p);
+	assert_in_range(e.opt_bytes, 4 * e.trainable_params, 4 * e.trainable_params + 4096);
+	p.precision = OOM_FP32;
+	oom_engine_respell(&p);
+	assert_int_equal(p.precision, OOM_FP32);
+}
+
+/* Compiled, a part's loss keeps its 16-bit logits, where else fp32 log-probabilities wait: 2 of 4 bytes each. */
+static void test_compiled_chunks(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	uint64_t eager, compiled;
+
+	(void)state;
+	p.engine = OOM_ENGINE_TORCHTUNE;
+	p.precision = OOM_BF16;
+	p.fused_ce = OOM_LOSS_CHUNKED;
+	p.grad_ckpt = OOM_CKPT_FULL;
+	p.lora_r = 8;
+	strcpy(p.lora_targets, "q_proj+v_proj");
+	p.micro_batch = 2;
+	p.seq_len = 4096;
+	eager = eval_of("Llama-3.2-1B", &p).overall_peak;
+	p.compile = 1;
+	compiled = eval_of("Llama-3.2-1B", &p).overall_peak;
+	assert_true(eager - compiled >= (uint64_t)2 * 8192 * 128256);
+}
+
 static void assert_close_to(uint64_t got, double want, double slack)
 {
 	if ((double)got < want - slack || (double)got > want + slack)
@@ -411,7 +451,9 @@ static void test_step_in_backward(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_deepspeed_mixed_precision),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_torchtune_adapters),
+		cmocka_unit_test(test_compiled_chunks),
+		cmocka_unit_test(test_deepspeed_mixed_precision),
 		cmocka_unit_test(test_fp32_grad_accum),
 		cmocka_unit_test(test_fp16_under_adapters),
 		cmocka_unit_test(test_step_in_backward),
