@@ -97,6 +97,28 @@ static int figures(const struct args *a, struct oom_box_query *q)
 	return 0;
 }
 
+/* The answer in the form that was asked for, and what no form is silent about. */
+static int show(const struct args *a, const struct oom_target *t, const struct oom_offers *offers, const struct oom_boxes *b,
+		const struct oom_box_view *view)
+{
+	const struct oom_job *job = &a->job;
+
+	if (a->compare)
+		return oom_box_compare(a->compare, t, offers, b, view->query);
+	if (job->json)
+		oom_box_json(&t->q.plan, t, offers, b);
+	else if (job->csv)
+		oom_box_csv(offers, b);
+	else if (!oom_emit_prints(job) || !b->fitting)
+		oom_box_text(job, t, offers, b, view);
+	if (!job->json && !job->csv && !oom_emit_prints(job) && !job->quiet) {
+		oom_report_precision(t);
+		oom_report_lengths(t);
+	}
+	oom_box_left_out(offers);
+	return 0;
+}
+
 static int run(struct oom_job *job)
 {
 	const struct args *a = (const struct args *)job;
@@ -134,20 +156,7 @@ static int run(struct oom_job *job)
 	if (!code && (st = oom_boxes_find(&offers, t.model, &t.q.plan, &q, &b, &err))) {
 		code = oom_failed(st, &err);
 	} else if (!code) {
-		if (a->compare)
-			code = oom_box_compare(a->compare, &t, &offers, &b, &q);
-		else if (job->json)
-			oom_box_json(&t.q.plan, &t, &offers, &b);
-		else if (job->csv)
-			oom_box_csv(&offers, &b);
-		else if (!oom_emit_prints(job) || !b.fitting)
-			oom_box_text(job, &t, &offers, &b, &view);
-		if (!job->json && !job->csv && !oom_emit_prints(job) && !job->quiet && !a->compare) {
-			oom_report_precision(&t);
-			oom_report_lengths(&t);
-		}
-		if (!a->compare)
-			oom_box_left_out(&offers);
+		code = show(a, &t, &offers, &b, &view);
 		if (!code && a->plot && oom_quote_svg(a->plot, &offers, &b, &q, &err))
 			code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 		if (!code)
