@@ -97,6 +97,14 @@ static struct oom_val result_of(struct oom_tape *t, const char *name, struct oom
 	return oom_new(t, name, x.mono, (struct oom_dim){out.n * oom_rows_of(t, x.width, in), out.text}, dt);
 }
 
+/* The same of the product itself, which selective checkpointing keeps: its mode sees the mm within the library's function. */
+static struct oom_val product_of(struct oom_tape *t, const char *name, struct oom_val x, uint64_t in, struct oom_dim out,
+				 enum oom_dtype dt)
+{
+	return oom_new_kept(t, OOM_KEPT_PRODUCT, name, x.mono,
+			    (struct oom_dim){out.n * oom_rows_of(t, x.width, in), out.text}, dt);
+}
+
 /* MatMul4Bit: ctx.save_for_backward is not used, the packed weight is kept by reference, and before
  * bitsandbytes 0.43.2 the input beside it, which no checkpoint takes away then. */
 static struct oom_val four_bit_product(struct oom_tape *t, const char *name, int32_t node,
@@ -106,7 +114,7 @@ static struct oom_val four_bit_product(struct oom_tape *t, const char *name, int
 	struct oom_val y, dq = oom_dequantised(t, in * out.n, OOM_DT_BF16);
 
 	(void)bias;
-	y = result_of(t, name, x, in, out, OOM_DT_BF16);
+	y = product_of(t, name, x, in, out, OOM_DT_BF16);
 	oom_drop(t, dq);
 	if (t->plan->keep_base_inputs && oom_wants_grad(t, x))
 		oom_node_hold(t, node, x);
@@ -161,7 +169,7 @@ static struct oom_val with_dequantised(struct oom_tape *t, const char *name, str
 		cast[0] = oom_scratch_hold(t, "cast input", x.mono, x.width, half);
 	if (half != dt)
 		cast[1] = oom_scratch_hold(t, "cast weight", OOM_MONO_ONE, in * out.n, half);
-	y = result_of(t, name, x, in, out, half);
+	y = product_of(t, name, x, in, out, half);
 	oom_drop(t, w);
 	oom_drop(t, cast[0]);
 	oom_drop(t, cast[1]);
