@@ -1,0 +1,163 @@
+/* NeMo 1's YAML of language models (megatron_gpt_pretraining.py, megatron_gpt_finetuning.py and their like), and
+ * hydra's overrides of it.
+ *
+ * The step is Megatron-core's; the model is described by dimensions or by a .nemo file, not by a name: --model is
+ * the user's to give. */
+#include <stdio.h>
+#include <string.h>
+
+#include "framework.h"
+
+#define BASE "nemo/collections/nlp/models/language_modeling/megatron_base_model.py"
+#define CONF "examples/nlp/language_modeling/conf/megatron_gpt_config.yaml"
+#define TUNING "examples/nlp/language_modeling/tuning/conf/megatron_gpt_finetuning_config.yaml"
+
+static const struct fw_row rows[] = {
+	FW_KEY("model.micro_batch_size", "micro-batch", NULL, NULL, CONF),
+	FW_KEY("model.global_batch_size", "global-batch", NULL, NULL, CONF),
+	FW_KEY("model.encoder_seq_length", "seq-len", NULL, NULL, CONF),
+	{"model.data.train_ds.max_seq_length", .hook = true, .source = TUNING},
+	{"model.data.seq_length", .hook = true, .source = CONF},
+	{"model.data.train_ds", .hook = true, .source = TUNING},
+	FW_KEY("model.tensor_model_parallel_size", "tp", NULL, "1", CONF),
+	FW_KEY("model.pipeline_model_parallel_size", "pp", NULL, "1", CONF),
+	FW_KEY("model.context_parallel_size", "cp", NULL, "1", CONF),
+	FW_KEY("model.expert_model_parallel_size", "ep", NULL, "1", CONF),
+	FW_KEY("model.virtual_pipeline_model_parallel_size", "vpp", NULL, NULL, CONF),
+	FW_KEY("model.sequence_parallel", "sp", NULL, NULL, CONF),
+	FW_KEY("model.activations_checkpoint_granularity", "grad-ckpt", "full>full;selective>selective", "none", CONF),
+	{"model.activations_checkpoint_method", .hook = true, .source = CONF},
+	{"model.activations_checkpoint_num_layers", .hook = true, .source = CONF},
+	{"model.num_micro_batches_with_partial_activation_checkpoints",
+	 .note = "some micro-batches are checkpointed in part: more than is priced"},
+	{"model.activations_checkpoint_layers_per_pipeline",
+	 .note = "later stages checkpoint fewer layers: more than is priced"},
+	FW_KEY("model.use_flash_attention", "attn", "true>flash;false>", NULL, CONF),
+	{"model.mcore_gpt", .hook = true}, {"model.transformer_engine", .hook = true},
+	{"model.megatron_amp_O2", .hook = true, .source = BASE ":133"},
+	{"model.fp8", .hook = true, .source = CONF},
+	{"model.fsdp", .note = "FSDP shards the weights: less than is priced; --engine fsdp2"},
+	{"model.cpu_offloading", .note = "activations of layers wait in host memory: less than is priced"},
+	{"model.ub_tp_comm_overlap", .note = "user buffers of overlapped tensor parallelism: more than is priced"},
+	{"model.enable_cuda_graph", .note = "CUDA graphs hold their own pools: more than is priced"},
+	FW_KEY("model.optim.name", "optimizer",
+	       "fused_adam>adamw-fused;distributed_fused_adam>adamw-fused zero=1;"
+	       "mcore_distributed_optim>adamw-fused zero=1;megatron_fused_adam>adamw-fused;adam>adamw;*>=",
+	       "adamw-fused", BASE ":1032"),
+	FW_KEY("model.peft.peft_scheme", "method", "lora>lora;qlora>lora base-bits=4-nf4;null>full;none>full", NULL, TUNING),
+	{"model.peft.lora_tuning.adapter_dim", .hook = true, .source = TUNING},
+	{"model.peft.lora_tuning.adapter_dropout", .hook = true, .source = TUNING},
+	{"model.peft.lora_tuning.target_modules", .hook = true, .source = TUNING},
+	{"trainer.devices", .hook = true}, {"trainer.num_nodes", .hook = true}, {"trainer.precision", .hook = true},
+	FW_KEY("model.data.num_workers", "dataloader-workers", NULL, NULL, CONF),
+	{.key = NULL},
+};
+static const char idle[] =
+	"model* trainer* exp_manager* run* name defaults* hydra* restore_from_path cluster* inference* "
+	"(launcher) (program) (words) (files) config_path config_name";
+
+/* A whole number that is one of a count of things; 0: there is none. */
+static int64_t count(const struct fw_part *p, const char *key)
+{
+	int64_t n;
+
+	return doc_whole(fw_key(p, key), &n) && n > 0 && n < 1000000 ? n : 0;
+}
+
+/* Weights of 16 bit with fp32 masters under megatron_amp_O2, else fp32 ones under autocast. */
+static void finish_precision(struct fw_part *p)
+{
+	const char *word = fw_text(p, "trainer.precision"), *key = "trainer.precision";
+	const bool o2 = fw_on(p, "model.megatron_amp_O2"), half = strstr(word, "16") && !strstr(word, "bf");
+
+	if (strstr(word, "bf16"))
+		fw_set(p, "precision", o2 || strstr(word, "true") ? "bf16" : "amp-bf16", key, BASE ":133, megatron_amp_O2");
+	else if (half)
+		fw_set(p, "precision", o2 ? "fp16" : "amp-fp16", key, BASE ":133, megatron_amp_O2");
+	else if (strstr(word, "32"))
+		fw_set(p, "precision", "fp32", key, NULL);
+}
+
+static void finish_adapters(struct fw_part *p)
+{
+	static const char *const names[][2] = {{"attention_qkv", "q_proj+k_proj+v_proj"}, {"attention_dense", "o_proj"},
+					       {"mlp_fc1", "gate_proj+up_proj"}, {"mlp_fc2", "down_proj"}};
+	const char *key = "model.peft.lora_tuning.target_modules", *rank = "model.peft.lora_tuning.adapter_dim";
+	char list[200] = "", targets[200] = "";
+
+	if (!fw_fact_is(p, "method", "lora"))
+		return;
+	if (count(p, rank))
+		fw_set_whole(p, "lora-r", count(p, rank), rank, NULL);
+	if (*fw_text(p, "model.peft.lora_tuning.adapter_dropout"))
+		fw_set(p, "lora-dropout", fw_text(p, "model.peft.lora_tuning.adapter_dropout"),
+		       "model.peft.lora_tuning.adapter_dropout", NULL);
+	if (fw_key(p, key))
+		doc_show(fw_key(p, key), list, sizeof(list));
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strstr(list, names[i][0]))
+			snprintf(targets + strlen(targets), sizeof(targets) - strlen(targets), "%s%s", *targets ? "+" : "",
+				 names[i][1]);
+	if (strstr(list, "all"))
+		snprintf(targets, sizeof(targets), "all-linear");
+	if (*targets)
+		fw_set(p, "lora-targets", targets, key, "fused projections take one adapter each: priced as separate ones");
+}
+
+static void finish_size(struct fw_part *p)
+{
+	const char *lengths[] = {"model.data.train_ds.max_seq_length", "model.data.seq_length"};
+	const int64_t devices = count(p, "trainer.devices"), nodes = count(p, "trainer.num_nodes");
+
+	for (size_t i = 0; i < 2; i++)
+		if (!*fw_fact(p, "seq-len") && count(p, lengths[i]))
+			fw_set_whole(p, "seq-len", count(p, lengths[i]), lengths[i], NULL);
+	if (devices)
+		fw_set_whole(p, "gpus", devices * (nodes ? nodes : 1), "trainer.devices", "devices of a node x nodes");
+	if (devices && nodes)
+		fw_set_whole(p, "nodes", nodes, "trainer.num_nodes", NULL);
+	if (fw_fact_is(p, "grad-ckpt", "full") && !strcmp(fw_text(p, "model.activations_checkpoint_method"), "block") &&
+	    count(p, "model.activations_checkpoint_num_layers"))
+		fw_set_whole(p, "recompute-num-layers", count(p, "model.activations_checkpoint_num_layers"),
+			     "model.activations_checkpoint_num_layers", NULL);
+}
+
+static void finish(struct fw_part *p)
+{
+	const bool modern = fw_on(p, "model.mcore_gpt") || fw_on(p, "model.transformer_engine");
+	const char *scheme = fw_text(p, "model.peft.peft_scheme");
+
+	fw_set(p, "engine", "megatron", NULL, BASE);
+	fw_default(p, "objective", fw_key(p, "model.data.train_ds") ? "sft" : "pretrain", "model.data");
+	if (*scheme && !*fw_fact(p, "method"))
+		fw_unmodelled(p, "model.peft.peft_scheme", "no knob for this kind of adapters: all weights are priced");
+	fw_default(p, "method", "full", TUNING " peft_scheme");
+	finish_precision(p);
+	finish_adapters(p);
+	finish_size(p);
+	if (fw_on(p, "model.fp8"))
+		fw_set(p, "fp8", "tensorwise", "model.fp8", CONF);
+	fw_default(p, "attn", modern ? "flash" : "eager",
+		   modern ? "megatron-core: attention_backend auto" : CONF " use_flash_attention");
+	fw_default(p, "loss", "plain", "vocabulary-parallel cross entropy");
+	fw_default(p, "zero", "0", BASE " with_distributed_adam");
+	fw_default(p, "base-bits", "16", "no quantisation is asked for");
+	if (*fw_fact(p, "micro-batch"))
+		fw_default(p, "eval-batch", fw_fact(p, "micro-batch"), "evaluation takes the micro-batch");
+}
+
+static const struct fw_row *const lists[] = {rows, NULL};
+static const char *const idles[] = {idle, NULL};
+
+const struct framework framework_nemo = {
+	.name = "nemo",
+	.summary = "NeMo 1's YAML of language models (megatron_gpt_pretraining, _finetuning) and its overrides",
+	.version = "NeMo 8cfedd7",
+	.role = FW_TRAINER,
+	.marks = "model.tensor_model_parallel_size+trainer model.tensor_model_parallel_size+trainer.devices "
+		 "model.micro_batch_size+trainer model.micro_batch_size+trainer.devices",
+	.never = "actor_rollout_ref actor_rollout_ref.model.path data.train_files",
+	.rows = lists,
+	.idle = idles,
+	.finish = finish,
+};
