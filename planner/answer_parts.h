@@ -32,4 +32,8 @@ bool asker_on_card(const struct asker *a, const struct oom_eval *e, bool in_budg
 void asker_judged(const struct asker *a, const struct oom_plan *p, const struct oom_eval *e,
 		  bool in_budget, struct oom_judged *out);
 
+/* answer_elsewhere.c: plans of other launchers that fit where nothing else does, or are faster by more than the
+ * estimate's interval. */
+enum oom_status answer_elsewhere(const struct asker *a, struct oom_answer *out);
+
 #endif

@@ -213,7 +213,7 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 	out->ladder.start.margin = out->ladder.plan.margin = a->q.plan.margin;
 	out->ladder_broken = oom_compat_broken(&a->compat, &out->ladder.plan, &a->plan);
 	restore_margin(a, &out->search);
-	return OOM_OK;
+	return answer_elsewhere(a, out);
 }
 
 enum oom_status oom_answer(struct oom_evaluator *ev, const struct oom_question *q,

@@ -45,7 +45,7 @@ struct search_space {
 	struct oom_compat compat;
 	struct oom_compat_set excused;  /* rules that what was asked breaks itself */
 	unsigned allow, hold;
-	bool exact_only, keep_batch;    /* of the query */
+	bool exact_only, keep_batch, degrees;   /* of the query */
 	bool fewer_gpus;                /* GPUs are an axis (price) */
 	/* values are among those tried that are only worth it where nothing else fits: the last of
 	 * PRECISION, OFFLOAD and LAYOUT */

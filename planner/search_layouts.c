@@ -14,6 +14,16 @@ static bool add_layout(struct search_space *s, struct layout l)
 	return true;
 }
 
+/* Context parallelism cuts a sequence in 2 cp pieces, and pays where a rank keeps 8,192 tokens: so many have Llama 3's
+ * last stage (131,072 over 16, arXiv:2407.21783 table 4) and the recipes for 16,384 over 2 of Megatron-Bridge (0.1.0,
+ * recipes/llama/llama3_70b_16k.py).  With fewer its exchange of keys and values is not hidden. */
+static bool can_cut(const struct search_space *s, int64_t cp)
+{
+	enum { RANK_TOKENS = 8192 };
+
+	return cp == 1 || (s->asked->seq_len % (2 * cp) == 0 && s->asked->seq_len / cp >= RANK_TOKENS);
+}
+
 /* Megatron: every tp x pp x cp over the GPUs, ep over the data-parallel ones.  tp stays within a
  * node and divides the heads; a degree that divides nothing is refused by the engine anyway.
  * Stage 1 is its distributed optimizer. */
@@ -32,7 +42,7 @@ static bool megatron_layouts(struct search_space *s, struct layout l)
 			     n / tp % pp == 0 && layers % pp == 0 && cp <= n / tp / pp; cp++) {
 				const int64_t dp = n / tp / pp / cp, experts = (int64_t)m.n_experts;
 
-				if (n / tp / pp % cp || (cp > 1 && s->asked->seq_len % (2 * cp)))
+				if (n / tp / pp % cp || !can_cut(s, cp))
 					continue;
 				for (int64_t ep = 1;
 				     ep <= (experts ? dp * tp * cp : 1) && ep <= experts + !experts;
@@ -64,6 +74,19 @@ static void stages(struct search_space *s, int64_t engine, struct layout l)
 			add_layout(s, l);
 }
 
+/* Experts over ranks that FSDP2 shards over: with all of them on each, and over every divisor of both. */
+static bool add_experts(struct search_space *s, struct layout l)
+{
+	const int64_t experts = (int64_t)oom_model_shape(s->model).n_experts,
+		      ranks = s->asked->gpus / l.tp / l.pp;
+	bool fits = true;
+
+	for (l.ep = 1; l.ep <= (experts ? ranks : 1) && l.ep <= experts + !experts; l.ep++)
+		if (l.tp * l.pp * l.cp * l.ep > 1 && ranks % l.ep == 0 && (!experts || experts % l.ep == 0))
+			fits &= add_layout(s, l);
+	return fits;
+}
+
 /* FSDP2 with tensor, pipeline and context parallelism beside it: tp within a node, a pipeline of whole
  * layers; the table of what frameworks run has where context parallelism pays. */
 static bool mixed_layouts(struct search_space *s, struct layout l)
@@ -81,9 +104,9 @@ static bool mixed_layouts(struct search_space *s, struct layout l)
 			       l.pp <= layers; l.pp++)
 			for (l.cp = 1; n / l.tp % l.pp == 0 && layers % l.pp == 0 && l.cp <= n / l.tp / l.pp;
 			     l.cp++)
-				if (l.tp * l.pp * l.cp > 1 && n / l.tp / l.pp % l.cp == 0 &&
-				    (l.cp == 1 || s->asked->seq_len % (2 * l.cp) == 0))
-					fits &= add_layout(s, l);
+				if (n / l.tp / l.pp % l.cp == 0 &&
+				    can_cut(s, l.cp))
+					fits &= add_experts(s, l);
 	return fits;
 }
 
@@ -139,5 +162,8 @@ bool search_layouts(struct search_space *s)
 	for (size_t i = 0; i < e->n_tries; i++)
 		stages(s, e->tries[i], l);
 	s->n_own = s->n_layouts;
-	return mixtures(s, l);
+	fits = mixtures(s, l);
+	if (s->degrees)
+		s->n_own = s->n_layouts;
+	return fits;
 }

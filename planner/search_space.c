@@ -74,6 +74,7 @@ enum oom_status search_space_init(struct search_space *s, const struct oom_model
 	s->hold = q->hold;
 	s->exact_only = q->exact_only;
 	s->keep_batch = q->keep_batch;
+	s->degrees = q->degrees;
 	s->model = model;
 	s->megatron = oom_engine_at((size_t)asked->engine)->degrees;
 	s->resorts = s->eager_is_leaner = false;

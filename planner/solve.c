@@ -55,8 +55,11 @@ static struct oom_plan plan_with(const struct solver *s, int64_t value, bool *wh
 	if (p.global_batch && oom_plan_field(&p, s->knob) != &p.micro_batch)
 		oom_plan_settle_batch(&p, note);
 	*whole = *oom_plan_field(&p, s->knob) == value;
-	if (oom_plan_field(&p, s->knob) == &p.gpus && shard_for_many(&p))
-		oom_plan_relax(&p);
+	if (oom_plan_field(&p, s->knob) == &p.gpus) {
+		oom_plan_settle(&p);
+		if (shard_for_many(&p))
+			oom_plan_relax(&p);
+	}
 	return p;
 }
 

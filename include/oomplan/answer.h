@@ -63,6 +63,7 @@ struct oom_question {
 	unsigned allow;                 /* enum oom_allow: changes of the science that may be made */
 	unsigned hold;                  /* axes of the search that stay as asked (oom_search_query) */
 	enum oom_objective objective;   /* of the search, among changes of the same class */
+	bool keep_launcher;             /* files of a framework pin it: no other is weighed */
 	bool brief;                     /* search only if what was asked does not fit, and give no reasons */
 	bool verdicts_only;             /* for oom_answer_search: see struct oom_search_query */
 	/* Observed lengths: the plan's seq_len becomes that of the longest batch of an epoch.  NULL: seq_len
@@ -120,6 +121,8 @@ OOM_API enum oom_status oom_answer_as_asked(struct oom_evaluator *ev, const stru
 /* Where the answer's best plan comes from. */
 enum oom_answer_from { OOM_FROM_ASKED, OOM_FROM_LADDER, OOM_FROM_SEARCH };
 
+#define OOM_ELSEWHERE 2
+
 struct oom_answer {
 	struct oom_question asked;      /* settled */
 	struct oom_judged as_asked;
@@ -133,6 +136,11 @@ struct oom_answer {
 	bool searched;
 	struct oom_search search;       /* the cheapest plan of all, its reasons, and alternatives */
 	size_t replayed;                /* verdicts that needed a replay of the allocator */
+	/* Where nothing fits, or only what is slower by more than the step time's interval or no faster and not
+	 * exact: the best plan of other launchers (oom_engine_info.launcher of its engine), with tensor, pipeline,
+	 * context or expert parallelism.  Offered, never taken. */
+	struct oom_candidate elsewhere[OOM_ELSEWHERE];
+	size_t n_elsewhere;
 };
 /* Answers the question, which must have a capacity; otherwise OOM_ERR_INVALID. */
 OOM_API enum oom_status oom_answer(struct oom_evaluator *ev, const struct oom_question *q,

@@ -48,6 +48,8 @@ struct oom_emit_run {
 OOM_API enum oom_status oom_emit(const char *format, const struct oom_plan *plan,
 				 const struct oom_emit_run *run, struct oom_emitted *out,
 				 struct oom_error *err);
+/* True if Megatron-LM's pretrain_gpt.py builds this model type from arguments. */
+OOM_API bool oom_emit_megatron_builds(const char *model_type);
 /* Writes a card's name in SkyPilot's catalogue (sky), or otherwise in gpuhunt's, which dstack uses: RTX4090,
  * RTX6000-Ada (dstack: RTX6000Ada), A6000, A100-80GB.  Returns out. */
 OOM_API const char *oom_gpu_listed(const struct oom_gpu *gpu, bool sky, char out[80]);

@@ -21,6 +21,9 @@ struct oom_engine_info {
 	/* The engine (enum oom_engine_id) that shards state over GPUs in its place, which is itself if it can,
 	 * and that engine's first and last stage.  shards_to 0: there is none. */
 	int64_t shards_as, shards_from, shards_to;
+	/* Its stage on several GPUs if nobody says one, and the source; 0: it shards only when asked. */
+	int64_t shards_unasked;
+	const char *shards_source;
 	/* The engine that offloads state to the host in its place, and whether it offloads everything at once
 	 * rather than the optimizer's state first.  offloads false: there is none. */
 	bool offloads, offloads_whole;
@@ -36,6 +39,9 @@ struct oom_engine_info {
 	bool keeps_autocast;    /* its frameworks leave autocast on around its mixed precision */
 	bool casts_model;       /* mixed precision means 16-bit weights; autocast is a choice of its own */
 	bool mixes;             /* combines tp, pp, cp and ep with its sharding (torchtitan) */
+	/* What launches its tensor, pipeline, context and expert parallelism, if that is a launcher of its own;
+	 * otherwise NULL. */
+	const char *launcher;
 	bool plain;             /* it keeps everything in full on every GPU */
 	/* Its default precision (enum oom_precision; auto: the config's) with data parallelism alone and with
 	 * other degrees of parallelism, and the source. */

@@ -169,6 +169,8 @@ struct oom_plan {
 	/* 1 = bf16 is meant where the card has it, fp16 where it has not, as files say it (bf16: auto, dtype=None).
 	 * Nor is this a knob. */
 	int64_t precision_by_card;
+	/* Not a knob: 1 = the stage was said; otherwise oom_plan_settle takes the engine's own. */
+	int64_t zero_said;
 	/* Not a knob: enum oom_generating, for the forward passes of a step that generates
 	 * (models/step/rollouts.c). */
 	int64_t generating;

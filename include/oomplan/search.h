@@ -48,6 +48,9 @@ struct oom_search_query {
 	enum oom_objective objective;
 	bool best_only;                 /* no alternatives are looked for, which saves replays */
 	bool verdicts_only;             /* replays only where a verdict needs one; used_bytes may be estimated */
+	/* Tensor, pipeline, context and expert parallelism are layouts like any other, where the engine has
+	 * them; otherwise FSDP2's are a last resort. */
+	bool degrees;
 	bool exact_only;                /* only changes that leave the result of the run as it is */
 	unsigned hold;                  /* bits 1 << axis (oom_search_axis_at): these stay as asked */
 	bool keep_batch;                /* micro-batch and accumulation stay, whatever the parallel layout */

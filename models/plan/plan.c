@@ -116,12 +116,12 @@ int64_t oom_plan_data_parallel(const struct oom_plan *p)
 
 void oom_plan_settle(struct oom_plan *p)
 {
-	if (!p->gpus_per_node)
-		return;
-	if (p->gpus == 1)
+	if (p->gpus_per_node && p->gpus == 1)
 		p->gpus = p->nodes * p->gpus_per_node;
-	else if (p->nodes == 1 && p->gpus % p->gpus_per_node == 0)
+	else if (p->gpus_per_node && p->nodes == 1 && p->gpus % p->gpus_per_node == 0)
 		p->nodes = p->gpus / p->gpus_per_node;
+	if (!p->zero_said && !p->zero_stage && p->gpus > 1)
+		p->zero_stage = oom_engine_at((size_t)p->engine)->shards_unasked;
 }
 
 enum oom_precision oom_plan_stores(const struct oom_plan *p)

@@ -250,6 +250,8 @@ void oom_plan_store(struct oom_plan *p, const struct oom_option *k, const struct
 		strncpy((char *)p + k->offset, v->names, OOM_NAMES_SIZE);
 	else
 		*oom_plan_field(p, k) = v->whole;
+	if (k->offset == offsetof(struct oom_plan, zero_stage))
+		p->zero_said = 1;
 }
 
 enum oom_status oom_plan_set(struct oom_plan *p, const struct oom_option *k, const char *text,

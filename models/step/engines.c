@@ -19,6 +19,13 @@
 	.precision = OOM_FP32, .mixed_precision = OOM_FP32, \
 	.precision_source = "megatron/training/arguments.py params_dtype"
 
+/* FULL_SHARD is what torch's FullyShardedDataParallel and fully_shard do unless told otherwise, accelerate's default
+ * and what torchtune's and torchtitan's recipes leave it at. */
+#define SHARDS_FULLY \
+	.shards_unasked = 3, \
+	.shards_source = "torch/distributed/fsdp/fully_sharded_data_parallel.py sharding_strategy; accelerate " \
+			 "utils/dataclasses.py FullyShardedDataParallelPlugin"
+
 #define FSDP_UNITS "FSDP: transients as its collectives allocate them, one block a unit"
 
 static const struct oom_engine engines[] = {
@@ -63,7 +70,7 @@ static const struct oom_engine engines[] = {
 			 .precision = OOM_AUTO_PRECISION, .mixed_precision = OOM_AMP_BF16,
 			 .precision_source = "transformers modeling_utils.py from_pretrained; torchtitan "
 					     "config/configs.py training.dtype, mixed_precision_param",
-			 .mixes = true, .for_many = true, .shards_as = OOM_ENGINE_FSDP2, .shards_from = 2, .shards_to = 3,
+			 .launcher = "torchtitan", SHARDS_FULLY, .mixes = true, .for_many = true, .shards_as = OOM_ENGINE_FSDP2, .shards_from = 2, .shards_to = 3,
 			 .offloads = true, .offloads_whole = true,
 			 .offloads_as = OOM_ENGINE_FSDP2,
 			 .tries = {OOM_ENGINE_FSDP2}, .n_tries = 1, .hybrid = true},
@@ -74,7 +81,7 @@ static const struct oom_engine engines[] = {
 			 "two gathered blocks (limit_all_gathers), a block's gradients",
 			 "torch/distributed/fsdp/_flat_param.py, _runtime_utils.py",
 			 /* FSDP begins at SHARD_GRAD_OP and offloads everything or nothing */
-			 OF_CONFIG, .shards_as = OOM_ENGINE_FSDP1, .shards_from = 2, .shards_to = 3,
+			 OF_CONFIG, SHARDS_FULLY, .shards_as = OOM_ENGINE_FSDP1, .shards_from = 2, .shards_to = 3,
 			 .offloads = true, .offloads_whole = true,
 			 .offloads_as = OOM_ENGINE_FSDP1,
 			 .tries = {OOM_ENGINE_FSDP1}, .n_tries = 1, .hybrid = true, .keeps_autocast = true},
@@ -88,7 +95,7 @@ static const struct oom_engine engines[] = {
 			 "megatron/core/optimizer/distrib_optimizer.py, pipeline_parallel/schedules.py",
 			 /* its distributed optimizer */
 			 OF_MEGATRON, .shards_as = OOM_ENGINE_MEGATRON, .shards_from = 1, .shards_to = 1,
-			 .degrees = true},
+			 .launcher = "Megatron-LM", .degrees = true},
 		.full_state_dict = true, .core_layers = true},
 	[OOM_ENGINE_TORCHTUNE] = {
 		.info = {"as fsdp2, everything in bf16 (or fp32): no master copy", "as fsdp2",
@@ -97,7 +104,7 @@ static const struct oom_engine engines[] = {
 			 /* each of its recipes' configs says so (recipes/configs, dtype: bf16) */
 			 .precision = OOM_BF16, .mixed_precision = OOM_BF16,
 			 .precision_source = "torchtune recipes/configs dtype",
-			 .shards_as = OOM_ENGINE_TORCHTUNE, .shards_from = 2, .shards_to = 3,
+			 SHARDS_FULLY, .shards_as = OOM_ENGINE_TORCHTUNE, .shards_from = 2, .shards_to = 3,
 			 .offloads = true, .offloads_whole = true,
 			 .offloads_as = OOM_ENGINE_TORCHTUNE,
 			 .tries = {OOM_ENGINE_TORCHTUNE}, .n_tries = 1, .hybrid = true},

@@ -147,6 +147,9 @@ void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct
 void oom_report_lengths(const struct oom_target *t);
 /* A line about the precision, where nobody asked for one. */
 void oom_report_precision(const struct oom_target *t);
+/* What another launcher offers; nothing where there is nothing. */
+void oom_report_elsewhere(const struct oom_target *t, const struct oom_answer *a);
+void oom_json_elsewhere(struct oom_json *j, const struct oom_answer *a);
 /* The step's time: a line of a report where a card is known, an object, a ledger. */
 void oom_report_time(const struct oom_target *t, const struct oom_plan *plan, const struct oom_eval *eval);
 void oom_json_time(struct oom_json *j, const struct oom_target *t, const struct oom_plan *plan,

@@ -215,6 +215,7 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	t->q.plan = job->plan;
 	t->q.allow = oom_allowed(&job->allow);
 	t->q.brief = job->quiet;
+	t->q.keep_launcher = job->reading != NULL;
 	code = oom_from_model(job);
 	if (code)
 		return code;

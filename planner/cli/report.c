@@ -109,8 +109,13 @@ static void compat(const struct oom_judged *j)
 
 void oom_report_precision(const struct oom_target *t)
 {
+	const struct oom_plan *p = &t->q.plan;
+
 	if (*t->q.precision_note)
 		printf("  precision: %s\n", t->q.precision_note);
+	if (!p->zero_said && p->zero_stage)
+		printf("  sharding: --zero %lld by default, as %s does where nobody says a stage\n",
+		       (long long)p->zero_stage, VALUE(p, "engine"));
 }
 
 static void allocation(const struct oom_eval *e)
@@ -321,7 +326,11 @@ static void both(const struct oom_target *t, const struct oom_answer *a)
 		printf("%s)", oom_used_of((char[80]){0}, asked->eval.used_bytes,
 					  t->q.capacity_bytes));
 	if (!best->fits_gpu) {
-		printf("; nothing that was tried does (%s)\n", oom_gib(best->eval.used_bytes));
+		printf("; nothing that was tried does (%s)", oom_gib(best->eval.used_bytes));
+		for (size_t i = 0; i < a->n_elsewhere; i++)
+			printf("%s%s", i ? " and " : ", but with another launcher: ",
+			       oom_engine_at((size_t)a->elsewhere[i].plan.engine)->launcher);
+		putchar('\n');
 		return;
 	}
 	oom_plan_options(&asked->plan, &best->plan, options, sizeof(options));
@@ -356,6 +365,7 @@ void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
 		oom_report_search(t, &a->as_asked.plan, &a->search);
 	else
 		putchar('\n');
+	oom_report_elsewhere(t, a);
 	oom_report_to_run(job, t, &a->as_asked.plan, &a->best.plan);
 	rungs(&a->ladder, job->ladder);
 }

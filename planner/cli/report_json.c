@@ -174,6 +174,7 @@ void oom_json_plan(const struct oom_job *job, const struct oom_target *t,
 	oom_json_lengths(&j, t);
 	oom_json_calibrated(&j, t, &a->best.eval);
 	oom_json_search(&j, job, t, &a->as_asked.plan, &a->search);
+	oom_json_elsewhere(&j, a);
 	oom_from_json(&j, job, &t->q.plan, &a->best.plan);
 	oom_json_end(&j);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "oomplan/engine.h"
 #include "commands.h"
 #include "json.h"
 #include "out.h"
@@ -209,6 +210,29 @@ void oom_report_search(const struct oom_target *t, const struct oom_plan *asked,
 		alternative(asked, s, &s->alternative[i]);
 }
 
+/* "torchtitan", "Megatron-LM" */
+static const char *launcher(const struct oom_candidate *c)
+{
+	return oom_engine_at((size_t)c->plan.engine)->launcher;
+}
+
+void oom_report_elsewhere(const struct oom_target *t, const struct oom_answer *a)
+{
+	const double mine = 1 / oom_step_time(&a->best.plan, &a->best.eval, t->q.gpu).samples_per_s;
+	char buf[40];
+
+	if (a->n_elsewhere)
+		puts("with another launcher, to which the run would have to move (an offer, not taken)");
+	for (size_t i = 0; i < a->n_elsewhere; i++) {
+		const struct oom_candidate *c = &a->elsewhere[i];
+
+		printf("  %s: %s%s%s used\n", launcher(c),
+		       a->best.fits_gpu ? times(c->seconds_per_sample, mine, buf, sizeof(buf)) : "fits",
+		       ", ", oom_gib(c->used_bytes));
+		candidate(&a->as_asked.plan, c);
+	}
+}
+
 /* ---- JSON ---- */
 
 static void changes(struct oom_json *j, const struct oom_plan *from, const struct oom_plan *to)
@@ -288,4 +312,15 @@ void oom_json_search(struct oom_json *j, const struct oom_job *job, const struct
 	}
 	oom_json_end(j);
 	free(command);
+}
+
+void oom_json_elsewhere(struct oom_json *j, const struct oom_answer *a)
+{
+	oom_json_array(j, "elsewhere");
+	for (size_t i = 0; i < a->n_elsewhere; i++) {
+		candidate_json(j, NULL, &a->as_asked.plan, &a->elsewhere[i]);
+		oom_json_text(j, "launcher", launcher(&a->elsewhere[i]));
+		oom_json_end(j);
+	}
+	oom_json_end(j);
 }

@@ -200,6 +200,15 @@ static const struct {
 	{"mixtral", "swiglu disable-bias-linear moe-grouped-gemm", "RMSNorm"},
 	{"qwen3_moe", "swiglu disable-bias-linear qk-layernorm moe-grouped-gemm", "RMSNorm"},
 };
+
+bool oom_emit_megatron_builds(const char *type)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(kinds[i].type, type))
+			return true;
+	return false;
+}
+
 static const struct {
 	const char *argument, *keys;    /* the first of the keys that is there */
 } dimensions[] = {

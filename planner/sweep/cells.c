@@ -44,6 +44,10 @@ static void set_knob(struct sweep_worker *w, const struct oom_option *k, int64_t
 		w->gpus = value;
 	if (k->offset == offsetof(struct oom_plan, nodes))
 		w->nodes = value;
+	if (k->offset == offsetof(struct oom_plan, zero_stage)) {
+		w->zero = value;
+		c->plan.zero_said = 1;
+	}
 	if (k->offset == offsetof(struct oom_plan, precision)) {
 		w->precision = value;
 		c->plan.precision_by_card = 0;  /* nothing is left to the card */
@@ -55,6 +59,7 @@ bool sweep_knob_is_plain(const struct oom_option *k)
 	return k->kind != OOM_OPTION_NAMES && k->offset != offsetof(struct oom_plan, compute_capability) &&
 	       k->offset != offsetof(struct oom_plan, gpus) &&
 	       k->offset != offsetof(struct oom_plan, nodes) &&
+	       k->offset != offsetof(struct oom_plan, zero_stage) &&
 	       k->offset != offsetof(struct oom_plan, precision);
 }
 
@@ -101,13 +106,12 @@ static void settle(struct sweep_worker *w)
 		w->moved = true;
 		w->near = w->near && !c->plan.precision_by_card;
 	}
-	if (c->plan.gpus_per_node) {
-		c->plan.gpus = w->gpus;
-		c->plan.nodes = w->nodes;
-		oom_plan_settle(&c->plan);
-	}
-	if (w->near)                    /* neither model nor engine has changed */
+	if (w->near)                    /* neither model, engine nor GPUs have changed */
 		return;
+	c->plan.gpus = w->gpus;
+	c->plan.nodes = w->nodes;
+	c->plan.zero_stage = w->zero;
+	oom_plan_settle(&c->plan);
 	c->plan.precision = w->precision;
 	if (c->model)
 		oom_model_settle_precision(c->model, &c->plan, NULL);
@@ -125,6 +129,7 @@ void sweep_seek(struct sweep_worker *w, uint64_t n)
 	w->gpus = s->base.gpus;
 	w->nodes = s->base.nodes;
 	w->precision = s->base.precision;
+	w->zero = s->base.zero_stage;
 	for (size_t i = s->n_axes; i-- > 0;) {
 		w->cell.at[i] = n % s->axis[i].n;
 		n /= s->axis[i].n;

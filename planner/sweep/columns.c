@@ -121,7 +121,8 @@ void sweep_resolve(struct oom_sweep *s, bool plan_each)
 		need(s, col);
 		col->depends = col->kind == COLUMN_RESULT ? 0 : SWEEP_SEEK;
 		/* where nobody says it, of the model and the engine */
-		if (col->knob && col->knob->offset == offsetof(struct oom_plan, precision))
+		if (col->knob && (col->knob->offset == offsetof(struct oom_plan, precision) ||
+				  col->knob->offset == offsetof(struct oom_plan, zero_stage)))
 			col->depends = UINT32_MAX;
 		for (size_t i = 0; col->depends && i < s->n_axes; i++)
 			for (size_t j = 0; j < s->axis[i].n_vars; j++) {

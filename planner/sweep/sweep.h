@@ -105,7 +105,7 @@ struct sweep_worker {
 	struct oom_evaluator *ev;
 	struct sweep_cell cell;
 	double capability;              /* as asked; the card's where that is none */
-	int64_t gpus, nodes, precision; /* as asked; what is priced may follow from them */
+	int64_t gpus, nodes, zero, precision;   /* as asked; what is priced may follow from them */
 	size_t run[SWEEP_AXES];         /* of the values of a grid's axis: where the last lay */
 	uint32_t stale;                 /* axes that moved since a row was written */
 	bool moved;                     /* more than the card changed since the last evaluation */

@@ -39,6 +39,7 @@ static void text_goes_round(void **state)
 
 		oom_plan_get(&p, k, text, sizeof(text));
 		assert_int_equal(oom_plan_set(&q, k, text, NULL), OOM_OK);
+		q.zero_said = p.zero_said;      /* that a stage was said is all that has changed */
 		assert_memory_equal(&p, &q, sizeof(p));
 		for (size_t j = 0; k->kind == OOM_OPTION_CHOICE && k->choice(j); j++) {
 			assert_int_equal(oom_plan_set(&q, k, k->choice(j)->name, NULL), OOM_OK);
