@@ -2,7 +2,8 @@
 # memory_sanitizer.sh FOLDER: the unit tests and the fuzz corpus under clang's memory sanitizer, in FOLDER (made anew).
 # It needs every library to be instrumented: cJSON, libcsv and libyaml are built so from Debian's sources, whose lists are
 # kept in FOLDER too.  What is not: libstdc++, so the tests that read TOML are left out (readings, emit, round_trip,
-# fuzz-toml); GSL, whose results a calibration takes as they are; and locale, whose locales localedef makes.
+# fuzz-toml), and GSL, with whose fits the calibrations are: both run under valgrind's memcheck instead, which follows
+# any library (fault/interrupted.sh); and locale, whose locales localedef makes.
 # Exit 77: no sources to be had.
 set -eu
 source=$(cd "$(dirname "$0")/../.." && pwd)
