@@ -42,7 +42,7 @@ OOM_OWN(t5gemma, struct t5gemma);
 		COUNT(stack.head_dim, prefix "head_dim", 256), \
 		COUNT(stack.window, prefix "sliding_window", 4096)
 static const struct oom_key_row t5gemma_keys[] = {
-	STACK_KEYS(dec, "decoder."), COUNT(dec.vocab, "vocab_size", 256000),
+	STACK_KEYS(dec, "decoder."), COUNT(dec.vocab, "decoder.vocab_size", 256000),
 	OR(max_positions, "decoder.max_position_embeddings", 8192),
 	ACT(act, "decoder.hidden_activation", "gelu_pytorch_tanh"),
 	REAL(attn_dropout, "decoder.attention_dropout", 0),
@@ -94,7 +94,6 @@ static void t5gemma_parse(struct oom_arch *a)
 	struct oom_reader *r = &a->rd;
 
 	oom_read_rows(a, k->encoder);
-	own->dec.vocab = oom_read_count_or(r, "decoder.vocab_size", own->dec.vocab);
 	a->vocab = own->dec.vocab;
 	a->d_model = own->dec.d;
 	a->d_ff = own->dec.ff;

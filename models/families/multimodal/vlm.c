@@ -80,6 +80,21 @@ void oom_vlm_free(struct oom_vlm *v)
 
 /* ---- reading ---- */
 
+/* An old file, which has the text model's sizes at the top. */
+static bool is_flat(const struct oom_reader *o)
+{
+	static const char *const sizes[] = {"hidden_size", "num_hidden_layers", "num_attention_heads",
+					    "intermediate_size"};
+	char path[120];
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		snprintf(path, sizeof(path), "%s%s", o->prefix, sizes[i]);
+		if (oom_keys_find(o->keys, path))
+			return true;
+	}
+	return false;
+}
+
 /* A sub config: absent as a whole, the composition's own defaults for it stand before those of
  * its type; and where the class merges the two, always (GlmAsrConfig._default_text_config_kwargs). */
 static void open_part(struct oom_vlm *v, const char *key)
@@ -107,8 +122,7 @@ static void open_part(struct oom_vlm *v, const char *key)
 							  "");
 	snprintf(p->prefix, sizeof(p->prefix), "%s%s%s", o->prefix, key, *key ? "." : "");
 	if (absent && v->n_parts == 1 && v->kind->flags & OOM_VLM_FLAT) {
-		snprintf(path, sizeof(path), "%shidden_size", o->prefix);
-		if (oom_keys_find(o->keys, path)) {     /* an old file */
+		if (is_flat(o)) {
 			snprintf(p->prefix, sizeof(p->prefix), "%s", o->prefix);
 			absent = false;
 		}
@@ -252,6 +266,7 @@ static void parse(struct oom_arch *a)
 	a->rd = v->part[0].rd;
 	a->rd.family = v->type;
 	oom_family_parse(v->text, a);
+	v->text_tie = a->tie;
 	for (size_t i = 0; i < sizeof(text_types) / sizeof(text_types[0]); i++)
 		if (!strcmp(text_types[i].type, v->part[0].type)) {
 			a->qkv_bias |= text_types[i].qkv_bias;
@@ -260,6 +275,11 @@ static void parse(struct oom_arch *a)
 	if (!(v->kind->flags & OOM_VLM_TEXT_TIE))
 		a->tie = tie;
 	v->text_task = a->default_task;
+	if (v->text_task == OOM_TASK_SEQ2SEQ && !*a->warning && (!a->tie || !v->text_tie))
+		snprintf(a->warning, sizeof(a->warning),
+			 "%.60s: tie_word_embeddings is false for the head or for the tables of the "
+			 "two stacks: parameters are counted as if it were so for all of them, a guess.",
+			 v->type);
 	a->default_task = v->kind->flags & OOM_VLM_AUDIO ? OOM_TASK_SEQ2SEQ : OOM_TASK_IMAGE_TEXT;
 	if (!a->rd.status && !v->outer.status && a->d_model)
 		check_emission(a);
@@ -324,8 +344,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 	/* cppcheck-suppress autoVariables ; e goes with this call */
 	e.output = &output;
-	if (task == OOM_TASK_CAUSAL_LM && v->alone)
-		return oom_family_step(v->text, t, a);
+	if (task == OOM_TASK_CAUSAL_LM && v->alone) {
+		struct oom_arch text = *a;      /* which is tied as its own config says */
+
+		text.tie = v->text_tie;
+		return oom_family_step(v->text, t, &text);
+	}
 	t->shift = flags & OOM_VLM_SHIFT_FP32 ? OOM_SHIFT_LOGITS_FP32 :
 		   flags & OOM_VLM_SHIFT      ? OOM_SHIFT_LOGITS :
 						OOM_SHIFT_LABELS;

@@ -38,6 +38,16 @@ static void unused(struct oom_tape *t, const uint64_t (*shape)[2], size_t n)
 	}
 }
 
+/* Of the mel bins, what halving them time_reduction's times leaves (Phi4MultimodalAudioConfig). */
+static uint64_t mels_left(struct oom_reader *r)
+{
+	uint64_t n = oom_read_count_or(r, "audio_config.input_size", 80);
+
+	for (uint64_t i = oom_read_count_or(r, "audio_config.time_reduction", 8); i > 1; i /= 2)
+		n = (n + 1) / 2;
+	return n;
+}
+
 /* Phi-4's image and audio embeddings: weights alone when the batch is text. */
 void oom_llama_phi4_unused(struct oom_tape *t, const struct oom_arch *a)
 {
@@ -50,7 +60,7 @@ void oom_llama_phi4_unused(struct oom_tape *t, const struct oom_arch *a)
 	const uint64_t d = oom_read_count_or(r, "audio_config.hidden_size", 1024),
 		       f = oom_read_count_or(r, "audio_config.intermediate_size", 1536);
 	const uint64_t c = oom_read_count_or(r, "audio_config.nemo_conv_channels", 1024),
-		       n = oom_read_count_or(r, "audio_config.nemo_final_size", 10);
+		       n = mels_left(r);
 	const uint64_t e = oom_read_count_or(r, "audio_config.ext_pw_out_channel", 1024),
 		       k = oom_read_count_or(r, "audio_config.kernel_size", 3);
 	const uint64_t m = oom_read_count_or(r, "audio_config.depthwise_multiplier", 1),
@@ -60,10 +70,11 @@ void oom_llama_phi4_unused(struct oom_tape *t, const struct oom_arch *a)
 		       ah = oom_read_count_or(r, "audio_config.num_attention_heads", 16);
 	const uint64_t buckets = oom_read_count_or(r, "audio_config.bias_max_distance", 1000) *
 				 (oom_read_bool(r, "audio_config.bias_symmetric", false) ? 1 : 2);
+	const uint64_t channels = oom_read_count_or(r, "vision_config.num_channels", 3);
 	uint64_t stages = 0;
 	const uint64_t vision[][2] = {{0, 4 * v}, {v, v}, {v, v}, {v, v}, {v, v}, {v, vf}, {vf, v}};
 	const uint64_t outer[][2] = {{0, 2 * v},
-				     {0, (3 * p * p + 1) * v},
+				     {0, (channels * p * p + 1) * v},
 				     {0, side * side * v},
 				     {0, 2 * v},
 				     {0, 3 * v},

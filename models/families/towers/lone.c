@@ -187,6 +187,9 @@ struct oom_val oom_emit_ovis(struct oom_emit *e)
 		       stride = oom_read_count_or(r, "hidden_stride", 1);
 	struct oom_tower w;
 
+	if (!oom_read_bool(&e->outer, "tie_word_embeddings", true))
+		e->t->warning = "ovis2: tie_word_embeddings is false: whether the text config's own "
+				"tie holds is not followed, parameters are a guess";
 	oom_tower_read(&w, r, "ovis2_vision");
 	oom_discard(e->t, oom_tower_run(e, &w));
 	if (r->status || stride > 64 || vocab <= marks) {
@@ -227,7 +230,9 @@ struct oom_val oom_emit_minimax(struct oom_emit *e)
 	oom_tower_weights(e, 1, &w);
 	oom_weight_linear(t, "linear_1", w.d, mid, true);
 	oom_weight_linear(t, "linear_2", mid, d, true);
-	oom_weight_linear(t, "merge_linear_1", d * w.merge * w.merge, mid, true);
+	oom_weight_linear(t, "merge_linear_1",
+			  oom_read_count_or(&e->outer, "merged_hidden_size", d * w.merge * w.merge),
+			  mid, true);
 	oom_weight_linear(t, "merge_linear_2", mid, d, true);
 	return oom_none();
 }

@@ -20,13 +20,14 @@ static const struct oom_weight_row qformer_layer[] = {
 	Q_ATTENTION(Q_H), ONLY(Q_CROSS, 5), Q_ATTENTION(Q_FROM), Q_FEED, ONLY(Q_TEXT, 3), Q_FEED,
 		OOM_WEIGHTS_END};
 
-void oom_qformer_layers(struct oom_tape *t, struct oom_reader *r, uint64_t d, bool text)
+void oom_qformer_layers(struct oom_tape *t, struct oom_reader *r, uint64_t d, uint64_t from,
+			bool text)
 {
 	const uint64_t layers = oom_read_count(r, "num_hidden_layers", 0),
 		       every = oom_read_count_or(r, "cross_attention_frequency", 2),
 		       crossed = every ? (layers + every - 1) / every : 0;
 	uint64_t n[] = {[YES] = 1, [Q_H] = d, [Q_FF] = oom_read_count(r, "intermediate_size", 1),
-			[Q_FROM] = oom_read_count(r, "encoder_hidden_size", 1), [Q_CROSS] = 1,
+			[Q_FROM] = from, [Q_CROSS] = 1,
 				[Q_TEXT] = text};
 
 	oom_weight_stack(t, crossed, qformer_layer, n);
@@ -51,7 +52,9 @@ static struct oom_val qformer(struct oom_emit *e, bool instruct)
 								    1), d);
 	}
 	oom_weight_norm(t, "layernorm", d, true);
-	oom_qformer_layers(t, r, d, instruct || oom_read_bool(r, "use_qformer_text_input", false));
+	/* the composition overwrites encoder_hidden_size with the tower's (Blip2Config.__post_init__) */
+	oom_qformer_layers(t, r, d, w.d,
+			   instruct || oom_read_bool(r, "use_qformer_text_input", false));
 	oom_weight_linear(t, "language_projection", d, e->a->d_model, true);
 	return oom_none();
 }

@@ -80,7 +80,8 @@ static struct oom_val two_layers(struct oom_emit *e, uint64_t in, uint64_t mid, 
 
 struct oom_val oom_emit_flamingo(struct oom_emit *e)
 {
-	return two_layers(e, whisper(e, (struct whisper){0}).d, e->a->d_model, true);
+	return two_layers(e, whisper(e, (struct whisper){0}).d, e->a->d_model,
+			  oom_read_bool(&e->outer, "projector_bias", true));
 }
 
 struct oom_val oom_emit_qwen2_audio(struct oom_emit *e)
@@ -220,7 +221,7 @@ struct oom_val oom_emit_granite_speech(struct oom_emit *e)
 	oom_weight(t, "query", oom_read_count_or(&e->outer, "window_size", 15) / (rate ? rate : 1),
 		   q);
 	oom_weight_norm(t, "layernorm", q, true);
-	oom_qformer_layers(t, p, q, false);
+	oom_qformer_layers(t, p, q, oom_read_count(p, "encoder_hidden_size", 1), false);
 	oom_weight_linear(t, "linear", q, e->a->d_model, true);
 	return oom_none();
 }

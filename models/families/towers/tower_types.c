@@ -54,6 +54,13 @@ static void read_siglip(struct oom_tower *w, struct oom_reader *r)
 	w->pool = oom_read_bool(r, "vision_use_head", true);
 }
 
+/* PixtralVisionConfig overwrites head_dim. */
+static void read_pixtral(struct oom_tower *w, struct oom_reader *r)
+{
+	(void)r;
+	w->head_dim = w->d / w->heads;
+}
+
 static void read_siglip2(struct oom_tower *w, struct oom_reader *r)
 {
 	read_siglip(w, r);
@@ -113,7 +120,7 @@ static const struct tower_type {
 	{"paddleocr_vl_vision", &paddle, NULL}, {"video_llama_3_vision", &video_llama, NULL},
 	{"janus_vision_model", &janus, read_janus}, {"blip_vision_model", &blip, NULL},
 	{"blip_2_vision_model", &blip, NULL}, {"instructblip_vision_model", &blip, NULL},
-	{"instructblipvideo_vision_model", &blip, NULL}, {"pixtral", &pixtral, NULL},
+	{"instructblipvideo_vision_model", &blip, NULL}, {"pixtral", &pixtral, read_pixtral},
 	{"qwen2_vl_vision", &qwen2, read_ratio}, {"qwen2_5_vl_vision", &qwen2_5, NULL},
 	{"qwen2_5_omni_vision_encoder", &qwen_omni, NULL}, {"exaone4_5_vision", &qwen2_5, NULL},
 	{"qwen3_vl_vision", &qwen3, NULL}, {"qwen3_vl_moe_vision", &qwen3, NULL},

@@ -27,6 +27,7 @@ struct oom_vlm {
 	enum oom_task text_task;
 	/* as a causal language model the text model stands alone */
 	bool alone;
+	bool text_tie;                          /* head and embedding, as the text config says */
 	bool unknown_text;                      /* the text config's type is not modelled */
 	struct oom_reader outer;
 	struct oom_part part[OOM_PARTS];        /* [0]: the text's */

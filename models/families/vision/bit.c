@@ -1,5 +1,6 @@
 /* BiT (Big Transfer): residual bottlenecks with group norms and standardised weights.
  * Reference: transformers 5.12, models/bit/modeling_bit.py. */
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -42,6 +43,9 @@ static void bit_parse(struct oom_arch *a)
 	if (a->n_layers > OOM_MAX_LAYERS || !c->groups || !(c->width > 0 && c->width <= 64) ||
 	    c->embed > 1 << 16)
 		oom_read_fail(r, "depths, num_groups, width_factor or embedding_size out of range");
+	else if (c->width != 1)                 /* BitModel.norm has the channels of width 1 */
+		snprintf(a->warning, sizeof(a->warning),
+			 "bit: its last norm does not follow width_factor: no step runs so.");
 }
 
 /* TensorFlow's "same" size: ceil(n / stride) windows. */
