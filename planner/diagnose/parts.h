@@ -37,6 +37,9 @@ static inline uint16_t oom_trigger_hash(const char *last)
 struct oom_trigger_index {
 	uint8_t shift[65536];
 	uint16_t first[256], next[OOM_TRIGGERS_MAX + 1];
+	/* of each: its first four bytes, and how many it has */
+	uint32_t head[OOM_TRIGGERS_MAX + 1];
+	uint8_t length[OOM_TRIGGERS_MAX + 1];
 };
 extern const struct oom_trigger oom_triggers[];        /* words.c */
 extern const size_t oom_n_triggers;
@@ -52,6 +55,12 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 bool oom_decode_allocated(const char *at, const char *end, uint64_t *bytes);
 void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end);
 void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end);
+
+/* scan.c: calls hit for every place in [from, to) where a trigger may begin, in order; text goes on to end. */
+typedef void (*oom_hit_fn)(void *ctx, const char *p);
+void oom_scan(const struct oom_trigger_index *index, const char *from, const char *to, const char *end, oom_hit_fn hit,
+	      void *ctx);
+uint64_t oom_lines_in(const char *from, const char *to);
 
 /* phase_rules.c; each table ends with a NULL word. */
 struct oom_phase_rule {

@@ -19,14 +19,18 @@ struct scan {
 	/* the text around the last message that counts, decoded when all is read; behind it room
 	 * for the one of each() */
 	char *window;
-	/* it still lies here, in the block that is searched; NULL: copied */
+	/* in the block that is searched: the message that counts; NULL: what is around it was copied */
 	const char *pending;
+	bool unread;                    /* the lines before it were not read for the run */
+	const char *begin, *end;        /* the text that is there now */
 	size_t window_at, window_size;
 	/* in the same block: the end of the latest allocator's message, NULL before */
 	const char *behind;
 	const struct oom_trigger *trigger;
 	uint64_t window_line;
 	struct oom_crash_log *log;
+	const char *latest[4];          /* of PyTorch's messages in this block, the oldest first */
+	size_t n_latest;
 	uint64_t allocated[4];          /* of the latest messages of one process, for a rise */
 	size_t n_allocated;
 	int64_t process;                /* its rank, or its card */
@@ -107,8 +111,9 @@ static void note_rank(struct scan *s, int64_t rank, const char *at, const char *
 	}
 }
 
-static void note_growth(struct scan *s, int64_t rank, const char *at, const char *to)
+static void note_growth(struct scan *s, const char *at, const char *to)
 {
+	const int64_t rank = rank_at(s->begin, at);
 	struct oom_crash c = {.gpu_index = -1};
 	uint64_t bytes;
 	bool rises = true;
@@ -175,82 +180,86 @@ static bool broken_in_two(const char *previous, const struct oom_trigger *before
 	return line && !memchr(line + 1, '\n', (size_t)(at - line - 1));
 }
 
-/* Newlines, eight bytes at a time: a byte's high bit ends up set where it was one (Warren, Hacker's
- * Delight, 2nd edition, 6-1); 255 words' worth of them are added in place before they are summed
- * across. */
-static uint64_t lines_in(const char *from, const char *to)
+/* A sentence of PyTorch's is shorter. */
+enum { SENTENCE = 1500 };
+
+static void note_latest(struct scan *s, const char *p)
 {
-	const uint64_t ones = UINT64_C(0x0101010101010101), low = ones * 0x7f;
-	uint64_t n = 0;
-
-	while (to - from >= 8) {
-		uint64_t sum = 0;
-
-		for (int i = 0; i < 255 && to - from >= 8; i++, from += 8) {
-			uint64_t w;
-
-			memcpy(&w, from, 8);
-			w ^= ones * '\n';
-			sum += ~(((w & low) + low) | w) >> 7 & ones;
-		}
-		sum = (sum & UINT64_C(0x00ff00ff00ff00ff)) +
-		      (sum >> 8 & UINT64_C(0x00ff00ff00ff00ff));
-		n += sum * UINT64_C(0x0001000100010001) >> 48;
-	}
-	for (; from < to; from++)
-		n += *from == '\n';
-	return n;
+	if (s->n_latest == 4)
+		memmove(s->latest, s->latest + 1, 3 * sizeof(s->latest[0]));
+	else
+		s->n_latest++;
+	s->latest[s->n_latest - 1] = p;
 }
 
-/* Before the block that it lies in is overwritten. */
+/* Of the message that counts, before its block is overwritten: what stands around it, and the run before it. */
 static void keep_pending(struct scan *s)
 {
-	if (s->pending)
-		keep(s->window, s->pending, s->pending + s->window_size);
+	const char *from, *to;
+
+	/* four show a rise: what the block held before them is of no account */
+	for (size_t i = 0; i < s->n_latest; i++)
+		note_growth(s, s->latest[i], s->end - s->latest[i] > SENTENCE ? s->latest[i] + SENTENCE : s->end);
+	s->n_latest = 0;
+	if (s->pending) {
+		window(s->begin, s->pending, s->end, s->trigger, &from, &to);
+		keep(s->window, from, to);
+		s->window_at = (size_t)(s->pending - from);
+		s->window_size = (size_t)(to - from);
+		if (s->unread) {
+			feed(s, s->pending, true);
+			s->at_message = s->run;
+		}
+	}
 	s->pending = s->behind = NULL;
+	s->unread = false;
 }
 
 /* A log may be messages throughout: beyond these many, each one's own lines must do, without
  * what led to it. */
 enum { WITH_CONTEXT = 1000 };
 
-/* Every message is noted; only the one that counts is decoded, once the log has ended: a log may
- * be messages throughout. */
-static void found(struct scan *s, const char *begin, const char *p, const char *end,
-		  const struct oom_trigger *t)
+/* --all: decoded as it is met. */
+static void tell(struct scan *s, const char *begin, const char *p, const char *end, const struct oom_trigger *t)
 {
-	const char *from, *to;
+	const char *from, *to, *own;
+	struct oom_crash c;
 
 	window(begin, p, end, t, &from, &to);
+	own = s->log->messages > WITH_CONTEXT && s->behind && s->behind > from ? s->behind : from;
+	keep(s->window + WINDOW, own, to);
+	decode(s->window + WINDOW, (size_t)(p - own), (size_t)(to - own), t, &c);
+	c.line = s->line + 1;
+	s->each(s->ctx, &c);
+}
+
+/* Every message is noted; only the one that counts is decoded, once the log has ended: a log may
+ * be messages throughout. */
+static void found(struct scan *s, const char *begin, const char *p, const char *end, const struct oom_trigger *t)
+{
 	if (t->strength == 3) {
-		const int64_t rank = rank_at(begin, p);
-
 		s->log->messages++;
-		note_growth(s, rank, p, to);
-		note_rank(s, rank, p, to);
+		/* others print no ranks, and not what they hold */
+		if (oom_runtime_named(t->framework)->traits & OOM_RUNTIME_TORCH) {
+			note_latest(s, p);
+			note_rank(s, rank_at(begin, p), p, end - p > SENTENCE ? p + SENTENCE : end);
+		}
 	}
-	if (s->each) {
-		const char *own = s->log->messages > WITH_CONTEXT && s->behind && s->behind > from ?
-					  s->behind :
-					  from;
-		struct oom_crash c;
-
-		keep(s->window + WINDOW, own, to);
-		decode(s->window + WINDOW, (size_t)(p - own), (size_t)(to - own), t, &c);
-		c.line = s->line + 1;
-		s->each(s->ctx, &c);
-	}
+	if (s->each)
+		tell(s, begin, p, end, t);
 	if (t->strength == 3)
 		s->behind = p;
 	if (s->trigger && t->strength < s->trigger->strength)
 		return;
-	feed(s, p, true);
-	s->at_message = s->run;
+	/* beyond what is read whole, once a block: of the last message in it */
+	s->unread = s->run.read > READ_ALL;
+	if (!s->unread) {
+		feed(s, p, true);
+		s->at_message = s->run;
+	}
 	s->trigger = t;
-	s->window_at = (size_t)(p - from);
-	s->window_size = (size_t)(to - from);
 	s->window_line = s->line + 1;
-	s->pending = from;
+	s->pending = p;
 }
 
 static bool finish(struct scan *s)
@@ -266,67 +275,8 @@ static bool finish(struct scan *s)
 	return true;
 }
 
-/* Places where a trigger may begin.  Each jump waits for the table's answer about the one before;
- * four lanes of one block are asked at once.  A lane that is full is gone through to its end
- * later. */
-enum { LANES = 4, HITS = 128, PIECE = 16 << 10 };
-struct lane {
-	const char *w, *end;            /* the window's last byte */
-	size_t n;
-	const char *hit[HITS];
-};
-
-static inline void jump(struct lane *l, const uint8_t *shift)
-{
-	const uint8_t skip = shift[oom_trigger_hash(l->w)];
-
-	if (!skip)
-		l->hit[l->n++] = l->w - OOM_TRIGGER_MIN + 1;
-	l->w += skip ? skip : 1;
-}
-
-static inline bool open(const struct lane *l)
-{
-	return l->w < l->end && l->n < HITS;
-}
-
-static void skim(struct lane lanes[LANES], const char *w, const char *stop, const uint8_t *shift)
-{
-	const size_t part = stop > w ? (size_t)(stop - w) / LANES : 0;
-	struct lane *const a = &lanes[0], *const b = &lanes[1], *const c = &lanes[2],
-			   *const d = &lanes[3];
-
-	for (int i = 0; i < LANES; i++) {
-		lanes[i].w = w + part * (size_t)i;
-		lanes[i].end = i == LANES - 1 ? stop : w + part * (size_t)(i + 1);
-		lanes[i].n = 0;
-	}
-	while (open(a) && open(b) && open(c) && open(d)) {
-		const char *wa = a->w, *wb = b->w, *wc = c->w, *wd = d->w;
-		uint8_t ka, kb, kc, kd;
-
-		/* in registers, until one of them stops */
-		do {
-			wa += ka = shift[oom_trigger_hash(wa)];
-			wb += kb = shift[oom_trigger_hash(wb)];
-			wc += kc = shift[oom_trigger_hash(wc)];
-			wd += kd = shift[oom_trigger_hash(wd)];
-		} while (ka && kb && kc && kd && wa < a->end && wb < b->end && wc < c->end &&
-			 wd < d->end);
-		a->w = wa;
-		b->w = wb;
-		c->w = wc;
-		d->w = wd;
-		for (int i = 0; i < LANES; i++)
-			if (open(&lanes[i]))
-				jump(&lanes[i], shift);
-	}
-	for (int i = 0; i < LANES; i++)
-		while (open(&lanes[i]))
-			jump(&lanes[i], shift);
-}
-
 struct place {
+	struct scan *scan;
 	const char *begin, *end;        /* of the text that is there */
 	const char *previous, *counted; /* the latest message; up to where lines are counted */
 	const struct oom_trigger *trigger;      /* its word */
@@ -341,39 +291,29 @@ static void consider(struct scan *s, struct place *at, const char *p)
 	    (same_message(at->previous, p) && t != at->trigger &&
 	     t->strength <= at->trigger->strength))
 		return;
-	s->line += lines_in(at->counted, p);
+	s->line += oom_lines_in(at->counted, p);
 	at->counted = p;
 	found(s, at->begin, p, at->end, t);
 	at->previous = p;
 	at->trigger = t;
 }
 
-static void go_through(struct scan *s, struct place *at, struct lane *l)
+static void consider_hit(void *ctx, const char *p)
 {
-	for (size_t k = 0; k < l->n; k++)
-		consider(s, at, l->hit[k]);
-	while (l->w < l->end) {
-		l->n = 0;
-		jump(l, s->index.shift);
-		if (l->n)
-			consider(s, at, l->hit[0]);
-	}
+	struct place *const at = ctx;
+
+	consider(at->scan, at, p);
 }
 
 /* Triggers that begin in [from, to). */
-static void search(struct scan *s, const char *begin, const char *from, const char *to,
-		   const char *end)
+static void search(struct scan *s, const char *begin, const char *from, const char *to, const char *end)
 {
-	const char *const stop = to + OOM_TRIGGER_MIN - 1 < end ? to + OOM_TRIGGER_MIN - 1 : end;
-	struct place at = {.begin = begin, .end = end, .counted = from};
-	struct lane lanes[LANES];
+	struct place at = {.scan = s, .begin = begin, .end = end, .counted = from};
 
-	for (const char *w = from + OOM_TRIGGER_MIN - 1; w < stop; w = lanes[LANES - 1].end) {
-		skim(lanes, w, stop - w > PIECE ? w + PIECE : stop, s->index.shift);
-		for (int i = 0; i < LANES; i++)
-			go_through(s, &at, &lanes[i]);
-	}
-	s->line += lines_in(at.counted, to);
+	s->begin = begin;
+	s->end = end;
+	oom_scan(&s->index, from, to, end, consider_hit, &at);
+	s->line += oom_lines_in(at.counted, to);
 }
 
 bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out)
@@ -417,9 +357,9 @@ static enum oom_status stream(FILE *f, struct scan *s, struct oom_error *err)
 		if (to > done) {
 			search(s, buf, buf + done, buf + to, buf + len);
 			done = to;
+			keep_pending(s);
 			feed(s, buf + to, false);
 		}
-		keep_pending(s);
 		keep = done > BEFORE ? done - BEFORE : 0;
 		/* of a line longer than what is kept, the rest */
 		s->fed = s->fed - buf > (ptrdiff_t)keep ? s->fed - keep : buf;

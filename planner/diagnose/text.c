@@ -3,16 +3,32 @@
 
 #include "parts.h"
 
+/* How often a letter stands in English and in logs, roughly: 0 is rare. */
+static const uint8_t often[256] = {
+	[' '] = 9, ['e'] = 9, ['t'] = 8, ['a'] = 8, ['o'] = 8, ['i'] = 8, ['n'] = 8, ['r'] = 8, ['s'] = 8,
+	['l'] = 7, ['m'] = 7, ['d'] = 7, ['c'] = 7, ['u'] = 6, ['p'] = 6, ['y'] = 5, ['g'] = 5, ['f'] = 5, ['h'] = 5,
+	['_'] = 5, ['.'] = 5, ['/'] = 5, ['b'] = 4, ['v'] = 4, ['w'] = 4, ['k'] = 4, ['0'] = 6, ['1'] = 6, ['2'] = 5,
+	[':'] = 4, ['-'] = 4, ['"'] = 4, ['('] = 4, [')'] = 4, ['\n'] = 5, ['='] = 3, [','] = 4, ['3'] = 4, ['4'] = 4,
+	['5'] = 4, ['6'] = 4, ['7'] = 4, ['8'] = 4, ['9'] = 4, ['x'] = 3, ['B'] = 3, ['G'] = 3, ['M'] = 3, ['i' - 32] = 2};
+
+/* memchr() looks for the letter of the needle that is met least: where the first one is a blank, every word of
+ * the text would be compared. */
 const char *oom_text_find(const char *begin, const char *end, const char *needle)
 {
 	const size_t n = strlen(needle);
+	size_t k = 0;
 
-	for (const char *p = begin; p && end - p >= (ptrdiff_t)n; p++) {
-		p = memchr(p, needle[0], (size_t)(end - p) - n + 1);
+	if (!begin || end - begin < (ptrdiff_t)n)
+		return NULL;
+	for (size_t i = 1; i < n; i++)
+		if (often[(unsigned char)needle[i]] < often[(unsigned char)needle[k]])
+			k = i;
+	for (const char *p = begin + k, *const last = end - (n - k); p <= last; p++) {
+		p = memchr(p, needle[k], (size_t)(last - p) + 1);
 		if (!p)
 			return NULL;
-		if (!memcmp(p, needle, n))
-			return p;
+		if (!memcmp(p - k, needle, n))
+			return p - k;
 	}
 	return NULL;
 }

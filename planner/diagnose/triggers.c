@@ -78,13 +78,16 @@ static uint8_t first_hash(const char *needle)
 const struct oom_trigger *oom_trigger_at(const struct oom_trigger_index *index, const char *at,
 					 size_t left, const char *begin)
 {
+	uint32_t head;
+
 	if (left < OOM_TRIGGER_MIN)
 		return NULL;
+	memcpy(&head, at, sizeof(head));
 	for (size_t i = index->first[first_hash(at)]; i; i = index->next[i]) {
 		const struct oom_trigger *const t = &oom_triggers[i - 1];
-		const size_t n = strlen(t->needle);
+		const size_t n = index->length[i];
 
-		if (left >= n && !memcmp(at, t->needle, n) &&
+		if (index->head[i] == head && left >= n && !memcmp(at, t->needle, n) &&
 		    !other_meaning(t, at, left, n, begin))
 			return t;
 	}
@@ -105,6 +108,8 @@ void oom_trigger_index_init(struct oom_trigger_index *index)
 		uint16_t *const first = &index->first[first_hash(oom_triggers[i - 1].needle)];
 
 		index->next[i] = *first;
+		memcpy(&index->head[i], oom_triggers[i - 1].needle, sizeof(index->head[i]));
+		index->length[i] = (uint8_t)strlen(oom_triggers[i - 1].needle);
 		*first = (uint16_t)i;
 	}
 	for (size_t i = 0; i < oom_n_triggers; i++)
