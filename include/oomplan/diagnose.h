@@ -100,6 +100,9 @@ struct oom_crash {
 		char name[40];
 	} smi;
 	char largest[160];                      /* the largest buffer in XLA's list, or "" */
+	/* what a server's log says its budget consists of, and how the program went on after the refusal, as printed;
+	 * or "" */
+	char budget[230], went_on[96];
 	char program_total[140];                /* what XLA says its program needs, in parts, or "" */
 	uint64_t host_states;                   /* the number of parameters whose states are on the host; 0: none */
 	uint64_t set;                           /* bits of the fixes that the run's options already apply */
@@ -127,7 +130,7 @@ OOM_API const char *oom_crash_program(size_t index);
 struct oom_crash_answer {
 	const char *title;                      /* the program that ran, such as "vLLM" */
 	char happened[400];                     /* one sentence */
-	char evidence[OOM_ANSWER_EVIDENCE][200]; /* what else the numbers say */
+	char evidence[OOM_ANSWER_EVIDENCE][240]; /* what else the numbers say */
 	size_t n_evidence;
 	char fix[OOM_ANSWER_FIXES][300];        /* what to change, the cheapest first */
 	size_t n_fix;

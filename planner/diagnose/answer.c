@@ -237,6 +237,10 @@ static void observe(const struct oom_crash *c, enum oom_cause cause, struct oom_
 			snprintf(out + n, size - (size_t)n, ", %.2f GiB by process %" PRId64 " (%s)",
 				 (double)c->smi.process_bytes / gib, c->smi.pid, c->smi.name);
 	}
+	if (*c->budget && (out = evidence_slot(a)))
+		snprintf(out, size, "%s", c->budget);
+	if (*c->went_on && (out = evidence_slot(a)))
+		snprintf(out, size, "the log goes on behind it (\"%s\"): this refusal alone need not be what ended it", c->went_on);
 	if (*c->program_total && (out = evidence_slot(a)))
 		snprintf(out, size, "what the compiler laid out for the program: %s", c->program_total);
 	if (*c->largest && (out = evidence_slot(a)))

@@ -130,6 +130,31 @@ static bool more_than_free(const struct oom_crash *c)
 	return c->known[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_FREE];
 }
 
+/* What the compiler laid out for all of the program: next to nothing is not what fills a device. Guesses of what is
+ * next to nothing and of what is much. */
+static bool by_program_total(struct oom_crash *c)
+{
+	const double mib = 1048576;
+	const char *after;
+	uint64_t total;
+	char why[120];
+
+	if (!*c->program_total ||
+	    !oom_number_at(c->program_total, c->program_total + strlen(c->program_total), false, &total, &after))
+		return false;
+	if ((double)total < 256 * mib) {
+		snprintf(why, sizeof(why), "the whole program takes %.0f MiB: arrays that are kept, or other programs, hold the device", (double)total / mib);
+		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, 0.55, why);
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.4, "one request could not be met");
+		return true;
+	}
+	if ((double)total < 2048 * mib)
+		return false;
+	snprintf(why, sizeof(why), "the program takes %.2f GiB at once; the text does not say what the device has", (double)total / mib / 1024);
+	oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.6, why);
+	return true;
+}
+
 /* XLA says what was free where its allocator had a size. */
 static void of_executable(struct oom_crash *c)
 {
@@ -138,6 +163,8 @@ static void of_executable(struct oom_crash *c)
 	if (c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL]) {
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, tried > c->bytes[OOM_CRASH_TOTAL] ? 0.9 : 0.75,
 			      "the compiler says what the program needs and what the device has");
+	} else if (!c->known[OOM_CRASH_FREE] && by_program_total(c)) {
+		return;
 	} else if (!c->known[OOM_CRASH_FREE]) {
 		oom_cause_say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text does not say how much there was");
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.45, "one request could not be met");
@@ -149,15 +176,22 @@ static void of_executable(struct oom_crash *c)
 	}
 }
 
+bool oom_no_device_has(const struct oom_crash *c)
+{
+	return c->known[OOM_CRASH_TRIED] && c->bytes[OOM_CRASH_TRIED] > (uint64_t)16 << 40;
+}
+
 /* Of no runtime in particular. */
 static void of_request(struct oom_crash *c)
 {
-	if (c->known[OOM_CRASH_TRIED] && c->bytes[OOM_CRASH_TRIED] > (uint64_t)16 << 40) {
+	if (oom_no_device_has(c)) {
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.8,
 			      "no card has as much: a size that went below zero, or a shape gone wrong");
 	} else if (c->known[OOM_CRASH_ALLOWED]) {
 		oom_cause_say(c, OOM_CAUSE_FRACTION_CAP, 0.7, "the message names the limit that was set");
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.5, "the request could not be met");
+	} else if (c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_FREE] / 2 > c->bytes[OOM_CRASH_TRIED]) {
+		oom_cause_say(c, OOM_CAUSE_UNKNOWN, 0.5, "far more is free than was asked for: the driver refused, or the free memory is in pieces");
 	} else if (oom_format_is(c, OOM_FORMAT_BARE)) {
 		oom_cause_say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text gives no numbers");
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.4, "a library found no memory");
@@ -277,6 +311,8 @@ static void decode_causes(struct oom_crash *c, const char *begin, const char *at
 		oom_causes_of_watermark(c);
 	else if ((runtime & OOM_RUNTIME_CARD) && c->known[OOM_CRASH_TRIED])
 		oom_causes_of_card(c);
+	else if (oom_no_device_has(c))
+		of_request(c);
 	else if (by_rules(c, oom_causes_open, begin, at, end))
 		return;
 	else if (runtime & OOM_RUNTIME_EXECUTABLE)

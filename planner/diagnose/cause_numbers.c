@@ -262,7 +262,7 @@ void oom_causes_of_watermark(struct oom_crash *c)
 	if (max > 0 && other > 0.8 * max)
 		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, 0.7,
 		    "other allocations hold most of the allowed memory");
-	else if (max > 0 && other > 0.7 * max && tried < 0.01 * max)
+	else if (max > 0 && other > 0.7 * max && c->known[OOM_CRASH_TRIED] && tried < 0.01 * max)
 		oom_cause_say(c, OOM_CAUSE_WATERMARK_CAP, 0.6, "a small request met the watermark");
 	oom_cause_say(c, OOM_CAUSE_TOO_LARGE, c->n_causes ? 0.5 : 0.75, "the request exceeds the allowed memory");
 }

@@ -27,6 +27,26 @@ static const char *own_words(const char *dialect, enum oom_lever lever)
 	return NULL;
 }
 
+/* What the common base says of these is PyTorch's own. */
+static bool of_torch_alone(enum oom_lever lever)
+{
+	static const bool own[OOM_LEVERS] = {
+		[OOM_LEVER_RECOMPUTE] = true, [OOM_LEVER_PRECISION] = true, [OOM_LEVER_LOGITS] = true, [OOM_LEVER_OPTIMIZER] = true,
+		[OOM_LEVER_SHARD] = true, [OOM_LEVER_ADAPTER] = true, [OOM_LEVER_NO_GRAD] = true, [OOM_LEVER_LOAD] = true,
+		[OOM_LEVER_SPREAD] = true, [OOM_LEVER_OFFLOAD] = true, [OOM_LEVER_GRAPHS] = true, [OOM_LEVER_SAVE] = true,
+		[OOM_LEVER_FRAGMENT] = true, [OOM_LEVER_COMPILE] = true, [OOM_LEVER_GATHER] = true, [OOM_LEVER_EXPORT] = true};
+
+	return own[lever];
+}
+
+/* A runtime that is none of PyTorch's: its row stands in the table of those, or in its own. */
+static bool is_other_runtime(const char *runtime)
+{
+	const struct oom_dialect *const d = find(runtime);
+
+	return d && d >= oom_dialects_runtimes && d < oom_dialects_runtimes + oom_n_dialects_runtimes;
+}
+
 /* The program's words first, then its device's, then everybody's. */
 const char *oom_lever_in(const char *dialect, const char *runtime, enum oom_lever lever)
 {
@@ -34,6 +54,8 @@ const char *oom_lever_in(const char *dialect, const char *runtime, enum oom_leve
 
 	if (!text)
 		text = own_words(runtime, lever);
+	if (!text && of_torch_alone(lever) && is_other_runtime(runtime))
+		return NULL;
 	if (!text)
 		text = oom_dialects_training[0].say[lever];
 	return text && *text ? text : NULL;

@@ -272,6 +272,11 @@ void oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cau
 	const enum oom_lever part = work == OOM_WORK_TRAINING ? oom_part_of(c)->trains : oom_part_of(c)->runs;
 	const bool of_memory = cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_UNKNOWN || cause == OOM_CAUSE_BUFFER_LIMIT;
 
+	if (of_memory && oom_no_device_has(c)) {
+		add(a, "", "no device has as much: look for the shape or count it was computed from (a negative or overflowing size, a wrong type, a "
+			   "corrupt input or file); smaller batches do not help");
+		return;
+	}
 	of_numbers(c, cause, a);
 	/* one tensor larger than the card: nothing but that tensor helps */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c))

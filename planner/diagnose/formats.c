@@ -35,6 +35,12 @@ static const struct oom_format formats[] = {
 	ROW("hip-error-no-numbers", OOM_FORMAT_BARE | OOM_FORMAT_MAY_BE_PINNED, 0, NULL, NULL),
 	ROW("xpu-error-no-numbers", OOM_FORMAT_BARE | OOM_FORMAT_MAY_BE_PINNED, 0, NULL, NULL),
 	ROW("npu-error-no-numbers", OOM_FORMAT_BARE | OOM_FORMAT_MAY_BE_PINNED, 0, NULL, NULL),
+	ROW("dlib", OOM_FORMAT_BARE | OOM_FORMAT_MAY_BE_PINNED, 0, NULL, NULL),
+	ROW("out-of-memory", OOM_FORMAT_BARE | OOM_FORMAT_MAY_BE_PINNED, 0, NULL, NULL),
+	/* the allocator behind vLLM's sleep mode: an engine beside a trainer */
+	ROW("vllm-cumem", OOM_FORMAT_BARE, 0, NULL,
+	    .first = {OOM_LEVER_ROOM, OOM_LEVER_CONTEXT, OOM_LEVER_SHARD, OOM_LEVER_OTHERS},
+	    .settle = "the line before it: whether the engine was being woken or its cache made says who held the card, trainer or engine"),
 	ROW("ggml-cuda-error", OOM_FORMAT_BARE, 0, NULL, NULL),
 	ROW("trtllm-cuda-error", OOM_FORMAT_BARE, 0, NULL, NULL),
 	ROW("turbomind-cuda-error", OOM_FORMAT_BARE, 0, NULL, NULL),

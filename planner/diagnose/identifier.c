@@ -116,6 +116,10 @@ enum oom_crash_phase oom_identifier_phase(const char *name, const char *end)
 	/* "init_device", "_init_weights"; every class has an __init__, and a kernel's "_init_handles" is its launch */
 	if (n > 1 && among(words, n, "init") && !among(words, n, "handles"))
 		return OOM_CRASH_INIT;
+	/* "get_weight", "create_weights", "load_weight" of a layer */
+	if ((among(words, n, "weight") || among(words, n, "weights")) &&
+	    (among(words, n, "get") || among(words, n, "create") || among(words, n, "make") || among(words, n, "pack")))
+		return OOM_CRASH_LOAD;
 	/* "create_model", "build_model_and_tokenizer" */
 	if (among(words, n, "model") && (among(words, n, "create") || among(words, n, "build") || among(words, n, "make")))
 		return OOM_CRASH_INIT;

@@ -132,6 +132,7 @@ static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
 		{"cuda", "occurred when warming up sampler", "vllm", "vllm-sampler-warmup"},
 		{"ggml-cuda", "pooled_storage_manager", "mxnet", "mxnet"},
 		{"cuda-error-no-numbers", "ggml-cuda", "ggml", "ggml-cuda-error"},
+		{"cuda-error-no-numbers", "mindspore", "mindspore", "cuda-error-no-numbers"},
 		{"cuda-error-no-numbers", "tensorrt_llm", "tensorrt-llm", "trtllm-cuda-error"},
 		{"cuda-error-no-numbers", "turbomind", "lmdeploy", "turbomind-cuda-error"},
 		{"hip-error-no-numbers", "ggml-cuda", "ggml", "ggml-cuda-error"},
@@ -148,6 +149,18 @@ static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
 			snprintf(c->format, sizeof(c->format), "%s", rows[i].name);
 			return;
 		}
+}
+
+/* A TPU's compiler serves both: XlaRuntimeError is jaxlib's class. */
+static void rename_tpu(struct oom_crash *c, const char *begin, const char *end)
+{
+	if (!strcmp(c->framework, "torch-xla") && !oom_text_find(begin, end, "torch_xla") && !oom_text_find(begin, end, "XRT") &&
+	    (oom_text_find(begin, end, "XlaRuntimeError") || oom_text_find(begin, end, "jaxlib") || oom_text_find(begin, end, "JaxRuntimeError") ||
+	     oom_text_find(begin, end, "import jax") || oom_text_find(begin, end, "/jax/")))
+		strcpy(c->framework, "jax");
+	/* nobody's words in particular, in a program of CUDA's */
+	if (!strcmp(c->framework, "device") && (oom_text_find(begin, end, "CUDA") || oom_text_find(begin, end, "cuda")))
+		strcpy(c->framework, "cuda");
 }
 
 static bool of_torch(const struct oom_crash *c)
@@ -207,6 +220,44 @@ static void said_above(struct oom_crash *c, const char *begin, const char *at)
 	oom_torch_numbers(c, flat, flat + oom_text_flatten(begin, from, line, flat, sizeof(flat)));
 }
 
+/* vLLM's profile: "the current vLLM instance can use total_gpu_memory (8.00GiB) x gpu_memory_utilization (0.70) =
+ * 5.60GiB" and "model weights take 5.20GiB; ...; the rest of the memory reserved for KV Cache is -1.05GiB." */
+static void budget(struct oom_crash *c, const char *begin, const char *at)
+{
+	static const char *const starts[] = {"can use total_gpu_memory", "model weights take"};
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++) {
+		const char *const p = oom_text_last(begin, at, starts[i]);
+		const size_t m = p ? (size_t)(oom_line_end(p, at) - p) : 0;
+
+		if (m && n + m + 3 < sizeof(c->budget))
+			n += (size_t)snprintf(c->budget + n, sizeof(c->budget) - n, "%s%.*s", n ? "; " : "", (int)m, p);
+	}
+	/* the weights' line is the one that tells */
+	if (!n)
+		c->budget[0] = 0;
+}
+
+/* The line that says so, right behind a refusal. */
+static void went_on(struct oom_crash *c, const char *at, const char *end)
+{
+	static const char *const words[] = {"etrying", "alling back", "kipping tactic"};
+	const char *const line = oom_line_end(at, end), *const stop = end - line > 500 ? line + 500 : end;
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		const char *const p = oom_text_find(line, stop, words[i]);
+		const char *from = p;
+
+		while (from && from > line && from[-1] != ' ' && from[-1] != '\n')
+			from--;
+		if (p)
+			snprintf(c->went_on, sizeof(c->went_on), "%.*s", (int)(oom_line_end(p, stop) - from), from);
+		if (p)
+			return;
+	}
+}
+
 void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const char *begin,
 			const char *at, const char *end)
 {
@@ -223,6 +274,7 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 		exception_of(c, begin, at);
 	rank_of(c, begin, at + 1);
 	rename_wrapped(c, oom_format_is(c, OOM_FORMAT_NAMED_ON_LINE) ? oom_line_begin(begin, at) : at, end);
+	rename_tpu(c, begin, end);
 	if (of_torch(c)) {
 		oom_torch_numbers(c, flat, stop);
 		broken_words(c, begin, at, end);
@@ -238,4 +290,7 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	oom_summary_counters(c, begin, end);
 	advice(c, begin, at, end);
 	smi_block(c, begin, end);
+	budget(c, begin, at);
+	if (!oom_runtime_is(c, OOM_RUNTIME_HOST))
+		went_on(c, at, end);
 }

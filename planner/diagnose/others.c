@@ -165,8 +165,8 @@ static void numbers_of_format(struct oom_crash *c, const char *at, const char *e
 		{"xla-early-abort", "has", OOM_CRASH_TOTAL, false},
 		{"directml", "tensor with", OOM_CRASH_TRIED, true},
 		{"rust-alloc", "memory allocation of", OOM_CRASH_TRIED, true},
-		{"xgboost", "Free memory:", OOM_CRASH_FREE, false},
-		{"xgboost", "Requested memory:", OOM_CRASH_TRIED, false},
+		{"xgboost", "Free memory:", OOM_CRASH_FREE, true},
+		{"xgboost", "Requested memory:", OOM_CRASH_TRIED, true},
 		{"mps-no-buffer", "for size", OOM_CRASH_TRIED, true},
 	};
 

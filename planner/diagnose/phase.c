@@ -272,6 +272,27 @@ static void around_forward(struct oom_crash *c, const char *begin, const char *a
 		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
 }
 
+/* On the message's line, before it: "generation error: ", "Evaluation failed: ", what failed by its name. */
+static bool by_failure(struct oom_crash *c, const char *line, const char *at)
+{
+	static const char *const ends[] = {" error", " failed", " failure", " crashed"};
+	char why[80];
+
+	for (size_t i = 0; i < COUNT(ends); i++) {
+		const char *const stop = oom_text_last(line, at, ends[i]), *p = stop;
+		enum oom_crash_phase phase;
+
+		while (p && p > line && ((p[-1] >= 'a' && p[-1] <= 'z') || (p[-1] >= 'A' && p[-1] <= 'Z') || p[-1] == '_'))
+			p--;
+		phase = p && stop - p > 3 ? oom_identifier_phase(p, stop) : OOM_CRASH_UNKNOWN;
+		if (phase == OOM_CRASH_UNKNOWN)
+			continue;
+		snprintf(why, sizeof(why), "\"%.*s\"", (int)(stop - p < 40 ? stop - p : 40), p);
+		return oom_phase_settle(c, phase, 0.7, why);
+	}
+	return false;
+}
+
 static void decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	const char *line = at, *stop = oom_line_end(at, end);
@@ -296,6 +317,8 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 			around_forward(c, begin, at, end);
 		return;
 	}
+	if (by_failure(c, line, at))
+		return;
 	if (oom_phase_by_executable(c, oom_format_is(c, OOM_FORMAT_LIST) ? begin : line, end) || oom_phase_by_functions(c, begin, at) || oom_phase_by_workers(c, at, end) ||
 	    by_nearest(c, begin, at, end) || by_script(c, begin, end) ||
 	    by_word(c, oom_phase_of_prose, begin, oom_format_is(c, OOM_FORMAT_ADVISES) ? line : end, 0.5))

@@ -151,6 +151,10 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"Validation:", OOM_CRASH_EVAL},
 	{"Validation sanity check", OOM_CRASH_EVAL},
 	{"Sanity Checking", OOM_CRASH_EVAL},
+	{"state_dict() call", OOM_CRASH_SAVE},
+	{"This may mean that this state_dict entry", OOM_CRASH_SAVE},
+	/* candle's builder of layers from a file of weights */
+	{"candle_nn::var_builder", OOM_CRASH_LOAD},
 	{"Processed prompts", OOM_CRASH_INFERENCE},
 	{"got prompt", OOM_CRASH_INFERENCE},
 	{"Sampling:", OOM_CRASH_INFERENCE},
@@ -232,7 +236,10 @@ const struct oom_phase_rule oom_phase_of_prose[] = {
 	{"during evaluation", OOM_CRASH_EVAL}, {"during validation", OOM_CRASH_EVAL}, {"during inference", OOM_CRASH_INFERENCE},
 	{"loading the model", OOM_CRASH_LOAD}, {"load the model", OOM_CRASH_LOAD}, {"loading checkpoint", OOM_CRASH_LOAD},
 	{"evaluat", OOM_CRASH_EVAL}, {"nference", OOM_CRASH_INFERENCE}, {"generating", OOM_CRASH_INFERENCE},
+	{"save the model", OOM_CRASH_SAVE}, {"saving the model", OOM_CRASH_SAVE}, {"saving the checkpoint", OOM_CRASH_SAVE},
 	{"finetun", OOM_CRASH_TRAIN_STEP}, {"fine-tun", OOM_CRASH_TRAIN_STEP}, {"training", OOM_CRASH_TRAIN_STEP},
+	/* who names an optimizer or its rate trains */
+	{"AdamW", OOM_CRASH_TRAIN_STEP}, {"learning_rate", OOM_CRASH_TRAIN_STEP}, {"learning rate", OOM_CRASH_TRAIN_STEP},
 	{"batch size", OOM_CRASH_TRAIN_STEP},
 	{NULL, OOM_CRASH_UNKNOWN},
 };

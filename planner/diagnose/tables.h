@@ -129,6 +129,8 @@ void oom_causes_of_watermark(struct oom_crash *c);
 /* Bytes of the card that are neither free nor this process's, as far as its numbers say; *listed: the message names
  * who holds them. */
 uint64_t oom_card_outside(const struct oom_crash *c, bool *listed);
+/* A request beyond any device: a size that was computed wrongly. */
+bool oom_no_device_has(const struct oom_crash *c);
 /* Adds a cause, ordered by confidence; one that is there already stays as it is. */
 void oom_cause_say(struct oom_crash *c, enum oom_cause cause, double confidence, const char *evidence);
 

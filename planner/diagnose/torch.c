@@ -52,6 +52,12 @@ static void async_numbers(struct oom_crash *c, const char *at, const char *end)
 	oom_number_follows(c, OOM_CRASH_ALLOWED, at, end, "memory fraction) :", false);
 }
 
+/* Behind the numbers of one sentence: no form of it is longer. */
+static const char *sentence_end(const char *at, const char *end)
+{
+	return end - at > 700 ? at + 700 : end;
+}
+
 void oom_torch_numbers(struct oom_crash *c, const char *at, const char *end)
 {
 	oom_number_follows(c, OOM_CRASH_TRIED, at, end, "Tried to allocate", false);
@@ -64,11 +70,19 @@ void oom_torch_numbers(struct oom_crash *c, const char *at, const char *end)
 	oom_number_precedes(c, OOM_CRASH_FREE, at, end, " free;");
 	oom_number_follows(c, OOM_CRASH_FREE, at, end, "of which", false);
 	oom_number_precedes(c, OOM_CRASH_FREE, at, end, " free of");
+	/* as people shorten it: "741.02 MiB free)", "62.25 MiB is free" */
+	oom_number_precedes(c, OOM_CRASH_FREE, at, sentence_end(at, end), " free)");
+	oom_number_precedes(c, OOM_CRASH_FREE, at, sentence_end(at, end), " free ...");
+	oom_number_precedes(c, OOM_CRASH_FREE, at, sentence_end(at, end), " is free");
 	oom_number_precedes(c, OOM_CRASH_ALLOCATED, at, end, " already allocated");
 	oom_number_follows(c, OOM_CRASH_ALLOCATED, at, end, "Of the allocated memory", false);
+	oom_number_precedes(c, OOM_CRASH_ALLOCATED, at, sentence_end(at, end), " is allocated by PyTorch");
+	oom_number_precedes(c, OOM_CRASH_ALLOCATED, at, sentence_end(at, end), " allocated by PyTorch");
 	oom_number_precedes(c, OOM_CRASH_RESERVED_UNALLOCATED, at, end, " cached");
 	oom_number_precedes(c, OOM_CRASH_RESERVED_TOTAL, at, end, " reserved in total");
 	oom_number_precedes(c, OOM_CRASH_RESERVED_UNALLOCATED, at, end, " is reserved by PyTorch but");
+	oom_number_precedes(c, OOM_CRASH_RESERVED_UNALLOCATED, at, sentence_end(at, end), " reserved-but-unallocated");
+	oom_number_precedes(c, OOM_CRASH_RESERVED_UNALLOCATED, at, sentence_end(at, end), " reserved but unallocated");
 	oom_number_follows(c, OOM_CRASH_PROCESS, at, end, "this process has", false);
 	oom_number_precedes(c, OOM_CRASH_PRIVATE_POOL, at, end, " allocated in private pools");
 	oom_number_precedes(c, OOM_CRASH_ALLOWED, at, end, " allowed;");

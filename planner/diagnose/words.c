@@ -18,6 +18,9 @@ static const char *const by_launcher_or_ray[] = {"exiting via ", "exiting via Si
 /* advice about a later run: "If you encounter CUDA out of memory, try ..." */
 static const char *const advice[] = {"encounter ", "encountering ", "get ", "avoid ", "prevent ", "hit ", "see a ", NULL};
 
+static const char *const might[] = {"run o", "running o", "runs o", "go o", "goes o", "going o", "be o", "avoid o", "prevent o", "encounter o",
+					   "get o", "hit o", "see o", "for o", "when o", "if o", "of o", "handle o", "Run o", "Running o", NULL};
+
 /* Further columns by their names. */
 #define SAYS(needle_, framework_, format_, ...) \
 	{.needle = needle_, .framework = framework_, .format = format_, .strength = __VA_ARGS__}
@@ -70,7 +73,7 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("allocating <= available failed", "paddle", "paddle", 3),
 	SAYS("hipMalloc failed: out of memory", "ggml", "ggml-cuda", 3),
 	SAYS("ggml_vulkan: Device memory allocation of size", "ggml", "ggml-vulkan", 3),
-	SAYS("of pinned memory: out of memory", "ggml", "ggml-pinned", 1),
+	SAYS("of pinned memory: ", "ggml", "ggml-pinned", 1),
 	SAYS("Failed to allocate pinned memory", "ggml", "ggml-pinned", 1),
 	SAYS("ErrorOutOfDeviceMemory", "ggml", "ggml-vulkan", 2, .unless = {"pinned memory", -120}),
 	SAYS("ErrorOutOfHostMemory", "ggml", "ggml-vulkan", 2),
@@ -100,7 +103,8 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("Ran out of memory in memory space host", "torch-xla", "xla-tpu-hbm", 3),
 	SAYS("memory in memory space ", "torch-xla", "xla-tpu-vmem", 3),
 	SAYS("memory space vmem", "torch-xla", "xla-tpu-vmem", 3),
-	SAYS("would exceed memory (size=", "torch-xla", "xla-tpu-hbm", 2),
+	SAYS("would exceed memory (size=", "torch-xla", "xla-tpu-hbm", 3),
+	SAYS("exceeding available bytes", "torch-xla", "xla-tpu-hbm", 3),
 	SAYS("to have enough device memory. Requires", "jax", "xla-early-abort", 3),
 	SAYS("Error allocating device buffer", "jax", "xla-resource-exhausted", 3),
 	SAYS("Dst tensor is not initialized", "tensorflow", "tf-dst-tensor", 2),
@@ -124,7 +128,7 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("memory capacity is unbalanced", "sglang", "sglang-unbalanced", 3),
 	SAYS("Error in memory profiling. Initial free", "vllm", "vllm-profiling", 3),
 	SAYS("nsufficient VRAM for model", "exllama", "exllama-vram", 3),
-	SAYS("cumem_allocator.cpp", "vllm", "cuda-error-no-numbers", 2),
+	SAYS("cumem_allocator.cpp", "vllm", "vllm-cumem", 3),
 	SAYS("No available memory for the cache blocks", "vllm", "vllm-kv-budget", 3),
 	SAYS("Not enough memory. Please try to increase --mem", "sglang", "sglang-kv-budget", 3),
 	SAYS("memory for KV cache", "vllm", "vllm-kv-budget", 3, .needs = {"not enough", -40}),
@@ -182,6 +186,8 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("PI_ERROR_OUT_OF_RESOURCES", "torch-xpu", "xpu-error-no-numbers", 3),
 	SAYS("ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "torch-xpu", "xpu-error-no-numbers", 3),
 	SAYS("HSA_STATUS_ERROR_OUT_OF_RESOURCES", "torch-rocm", "hip-error-no-numbers", 3),
+	/* cudarc, which candle and mistral.rs are built on */
+	SAYS("DriverError(CUDA_ERROR_OUT_OF_MEMORY", "candle", "cuda-error-no-numbers", 3),
 	SAYS("CUDA_ERROR_OUT_OF_MEMORY", "torch", "cuda-error-no-numbers", 3),
 	SAYS("cudaErrorMemoryAllocation", "torch", "cuda-error-no-numbers", 3),
 	SAYS("CL_MEM_OBJECT_ALLOCATION_FAILURE", "opencl", "opencl-error", 3),
@@ -189,6 +195,10 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("Could not allocate tensor with", "directml", "directml", 3),
 	SAYS("enough GPU video memory available", "directml", "directml", 2),
 	SAYS("CUDA runtime error: out of memory", "torch", "cuda-error-no-numbers", 3),
+	SAYS("cudaHostAlloc failed", "torch", "cuda-error-no-numbers", 3, .needs = {"out of memory", 60}),
+	/* Thrust's algorithms, and other C++ programs' exceptions */
+	SAYS("parallel_for failed: out of memory", "cuda", "cuda-error-no-numbers", 3),
+	SAYS("failed: out of memory", "device", "out-of-memory", 2),
 	SAYS("CUDA runtime error in ", "torch", "cuda-error-no-numbers", 3, .needs = {"out of memory", 400}),
 	SAYS("cuDevicePrimaryCtxRetain", "torch", "cuda-context", 2),
 	SAYS("NvMapMemAlloc", "torch", "jetson-nvmap", 2),
@@ -284,6 +294,8 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("MemoryError", "host", "python-memory-error", 2, .not_after = a_class),
 	SAYS("Killed", "host", "bare-killed", 1, .alone = true),
 	SAYS("zsh: killed ", "host", "bare-killed", 1),
+	/* nobody's wording in particular, and no sentence about what might happen */
+	SAYS("ut of memory", "device", "out-of-memory", 1, .not_after = might),
 };
 const size_t oom_n_triggers = sizeof(oom_triggers) / sizeof(oom_triggers[0]);
 static_assert(sizeof(oom_triggers) / sizeof(oom_triggers[0]) <= OOM_TRIGGERS_MAX, "a chain has a place for every word");

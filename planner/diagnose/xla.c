@@ -102,6 +102,26 @@ void oom_xla_line(struct oom_crash *c, const struct oom_excerpt *x)
 	oom_number_follows(c, OOM_CRASH_TRIED, oom_line_begin(x->begin, x->at), x->at + 5, "Failed to allocate", false);
 }
 
+/* "TPU TensorCore Hbm usage: 34.82G, SparseCore Hbm usage 174.10G, exceeding available bytes: 95.74G": both lie in the
+ * one memory. */
+static void tensor_and_sparse(struct oom_crash *c, const struct oom_excerpt *x)
+{
+	struct oom_crash part = {0};
+	const char *const line = oom_line_begin(x->begin, x->at);
+	char text[32];
+
+	if (strncmp(x->after, "exceeding available bytes", 25))
+		return;
+	oom_number_follows(&part, OOM_CRASH_TRIED, line, x->at, "TensorCore Hbm usage:", false);
+	oom_number_follows(&part, OOM_CRASH_FREE, line, x->at, "SparseCore Hbm usage", false);
+	part.bytes[OOM_CRASH_TRIED] += part.bytes[OOM_CRASH_FREE];
+	if (part.bytes[OOM_CRASH_TRIED]) {
+		snprintf(text, sizeof(text), "%.2fG", (double)part.bytes[OOM_CRASH_TRIED] / 1073741824);
+		oom_number_put(c, OOM_CRASH_TRIED, part.bytes[OOM_CRASH_TRIED], text, text + strlen(text));
+	}
+	oom_number_follows(c, OOM_CRASH_TOTAL, x->after, x->stop, "available bytes:", false);
+}
+
 /* "Used 21.95G of 15.48G hbm", "Allocation (size=...) would exceed memory (size=...)" */
 void oom_xla_hbm(struct oom_crash *c, const struct oom_excerpt *x)
 {
@@ -110,6 +130,7 @@ void oom_xla_hbm(struct oom_crash *c, const struct oom_excerpt *x)
 	oom_number_follows(c, OOM_CRASH_TRIED, oom_line_begin(x->begin, x->at), x->at, "Allocation (size=", true);
 	if (!strncmp(x->after, "would exceed", 12))
 		oom_number_follows(c, OOM_CRASH_TOTAL, x->after, x->stop, "would exceed memory (size=", true);
+	tensor_and_sparse(c, x);
 	used = oom_number_follows(c, OOM_CRASH_TRIED, x->after, x->stop, "Used", false);
 	if (used)
 		oom_number_follows(c, OOM_CRASH_TOTAL, used, x->stop, "of", false);

@@ -124,6 +124,39 @@ static const struct {
 	 OOM_CRASH_LOAD, OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "whisper", OOM_WORK_LOADING, "a smaller model", "from_pretrained"},
 	{"casper-hansen/AutoAWQ#423", AT("/l/awq/quantize/quantizer.py", "quantize", "].to(common_device)") CUDA, OOM_CRASH_LOAD, OOM_PART_UNKNOWN,
 	 OOM_CAUSE_TOO_LARGE, "quantiser", OOM_WORK_LOADING, "samples", TRAINING},
+	/* the allocator of an engine that sleeps beside a trainer; a TPU's compiler; one that names its program's total;
+	 * a size that went wrong; more free than was asked for; a Rust program's weights; Thrust; a state dict that is
+	 * gathered at the end; joined outputs without the frame above; what failed, by its name; queries against keys */
+	{"modelscope/ms-swift#7324", "RuntimeError: CUDA Error: out of memory at /w/csrc/cumem_allocator.cpp:62\nswift rlhf --rlhf_type grpo --use_vllm true\n",
+	 OOM_CRASH_INIT, OOM_PART_UNKNOWN, OOM_CAUSE_UNKNOWN, "swift", OOM_WORK_SETUP, "vllm_gpu_memory_utilization", "gradient_checkpointing"},
+	{"openxla.org error 1000", "XlaRuntimeError: RESOURCE_EXHAUSTED: TPU TensorCore Hbm usage: 24.50G, SparseCore Hbm usage 80.25G, exceeding available bytes: 95.00G\n",
+	 OOM_CRASH_COMPILE, OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "", OOM_WORK_COMPILING, "remat", "nvidia-smi"},
+	{"jax-ml/jax#13428", "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5242880 bytes.\nBufferAssignment OOM Debugging.\n"
+			     "             parameter allocation:    5.00MiB\n                 total allocation:   10.00MiB\n",
+	 OOM_CRASH_UNKNOWN, OOM_PART_UNKNOWN, OOM_CAUSE_OTHER_PROCESS, "", OOM_WORK_UNKNOWN, "nvidia-smi", "batch"},
+	{"microsoft/onnxruntime#22702", "RUNTIME_EXCEPTION : Non-zero status code returned while running Conv node. onnxruntime::BFCArena::AllocateRawInternal "
+					"Failed to allocate memory for requested buffer of size 3985490524328388608\n",
+	 OOM_CRASH_INFERENCE, OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "", OOM_WORK_INFERENCE, "shape or count", "smaller inputs"},
+	{"dmlc/xgboost#7140", "xgboost.core.XGBoostError: device_helpers.cuh:414: Memory allocation error on worker 0: std::bad_alloc: "
+			      "cudaErrorMemoryAllocation: out of memory\n- Free memory: 9310923776\n- Requested memory: 51200\n",
+	 OOM_CRASH_UNKNOWN, OOM_PART_UNKNOWN, OOM_CAUSE_UNKNOWN, "", OOM_WORK_UNKNOWN, NULL, "torch.utils.checkpoint"},
+	{"huggingface/candle#2631", "Error: DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")\n   0: candle_core::error::Error::bt\n"
+				    "   7: candle_nn::var_builder::VarBuilderArgs<B>::get_with_hints_dtype\n",
+	 OOM_CRASH_LOAD, OOM_PART_UNKNOWN, OOM_CAUSE_UNKNOWN, "", OOM_WORK_LOADING, "16 bits", "device_map"},
+	{"rapidsai/rmm#130", "terminate called after throwing an instance of 'thrust::system::system_error'\n  what():  parallel_for failed: out of memory\n",
+	 OOM_CRASH_UNKNOWN, OOM_PART_UNKNOWN, OOM_CAUSE_UNKNOWN, "", OOM_WORK_UNKNOWN, "nvidia-smi", "map_location"},
+	{"tatsu-lab/stanford_alpaca#65", "    {'train_runtime': 1162.7, 'train_samples_per_second': 10.0, 'train_steps_per_second': 0.1, 'epoch': 1.0}\n"
+					 "    /l/torch/distributed/fsdp/fully_sharded_data_parallel.py:2224:\n    UserWarning: Failed to clone() tensor with name a.b. This may mean that this state_dict entry could point to invalid memory "
+					 "after\n    state_dict() call if this parameter is managed by FSDP.\n    Error: " CUDA,
+	 OOM_CRASH_SAVE, OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "fsdp", OOM_WORK_SAVING, "offload_to_cpu", TRAINING},
+	{"huggingface/transformers#26702", "[/usr/lib/python3.10/site-packages/transformers/trainer_pt_utils.py](https://localhost:8080/#) in torch_pad_and_concatenate(tensor1, tensor2)\n"
+					   "     87     # now fill\n---> 88     result = tensor1.new_full(new_shape, padding_index)\n     89     result[0] = 1\n\n" CUDA,
+	 OOM_CRASH_EVAL, OOM_PART_UNKNOWN, OOM_CAUSE_EVAL_LOGITS, "transformers", OOM_WORK_EVAL, "eval_accumulation_steps", TRAINING},
+	{"a notebook's log", "9.1s 12 WARNING Bridge: generation error: " CUDA,
+	 OOM_CRASH_INFERENCE, OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "", OOM_WORK_INFERENCE, NULL, TRAINING},
+	{"a bug report", "File \".../train.py\", line 5, in train\n    m = self.training_step(batch)\nFile \".../attention.py\", line 13, in forward\n"
+			 "    sim = torch.einsum(\"b i d, b j d -> b i j\", q, k) * self.scale\n" CUDA,
+	 OOM_CRASH_FORWARD, OOM_PART_SCORES, OOM_CAUSE_TOO_LARGE, "", OOM_WORK_TRAINING, "score matrix", NULL},
 };
 
 static bool among(const struct oom_crash_answer *a, size_t most, const char *word)
@@ -239,10 +272,28 @@ static void test_outside(void **state)
 	assert_true(said);
 }
 
+/* What is no message: advice about a later run, and words in another sense. */
+static void test_no_message(void **state)
+{
+	static const char *const texts[] = {
+		"If you run out of memory, lower the batch size.\n",
+		"This helps to avoid out of memory errors.\n",
+		"epoch 1 loss 0.5\n",
+	};
+	struct oom_crash c;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		assert_false(oom_crash_decode(texts[i], strlen(texts[i]), &c));
+	/* nobody's wording in particular is one all the same */
+	assert_true(oom_crash_decode("engine: device ran out of memory\n", 33, &c));
+	assert_string_equal(c.framework, "device");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answers), cmocka_unit_test(test_xla_totals), cmocka_unit_test(test_outside),
+		cmocka_unit_test(test_answers), cmocka_unit_test(test_no_message), cmocka_unit_test(test_xla_totals), cmocka_unit_test(test_outside),
 		cmocka_unit_test(test_promises),
 	};
 
