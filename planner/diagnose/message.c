@@ -158,7 +158,9 @@ static void rename_tpu(struct oom_crash *c, const char *begin, const char *end)
 	    (oom_text_find(begin, end, "XlaRuntimeError") || oom_text_find(begin, end, "jaxlib") || oom_text_find(begin, end, "JaxRuntimeError") ||
 	     oom_text_find(begin, end, "import jax") || oom_text_find(begin, end, "/jax/")))
 		strcpy(c->framework, "jax");
-	/* nobody's words in particular, in a program of CUDA's */
+	/* nobody's words in particular, in a program that shows */
+	if (!strcmp(c->framework, "device") && oom_text_find(begin, end, "ggml_"))
+		strcpy(c->framework, "ggml");
 	if (!strcmp(c->framework, "device") && (oom_text_find(begin, end, "CUDA") || oom_text_find(begin, end, "cuda")))
 		strcpy(c->framework, "cuda");
 }

@@ -46,6 +46,45 @@ static bool by_word(struct oom_crash *c, const struct oom_phase_rule *rules, con
 	return oom_phase_settle(c, rule->phase, confidence, why);
 }
 
+/* ---- scripts ---- */
+
+static bool script_char(char ch)
+{
+	return ch != ' ' && ch != '\n' && ch != '"' && ch != '\'' && ch != '(' && ch != ':' &&
+	       ch != '\t';
+}
+
+/* A name ending in .py, .sh, .out or .log: its own letters, and its folder's. */
+static bool by_script(struct oom_crash *c, const char *begin, const char *end)
+{
+	static const char *const ends[] = {".py", ".sh", ".out", ".log", ".ipynb"};
+
+	for (size_t i = 0; i < COUNT(ends); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, ends[i])); p++) {
+			const char *from = p;
+
+			while (from > begin && p - from < 120 && script_char(from[-1]))
+				from--;
+			/* "[launch.py:434:": where a log's line was printed, not what was run */
+			if ((from < p && *from == '[') ||
+			    oom_text_find(from, p, "site-packages") ||
+			    oom_text_find(from, p, "dist-packages") ||
+			    oom_text_find(from, p, "/lib/python"))
+				continue;
+			if (by_word(c, oom_phase_of_script, from, p + strlen(ends[i]), 0.6))
+				return true;
+		}
+	return false;
+}
+
+/* The script that ran is one of training, by its name. */
+static bool script_trains(const struct oom_crash *c, const char *begin, const char *end)
+{
+	struct oom_crash said = *c;
+
+	return by_script(&said, begin, end) && said.phase == OOM_CRASH_TRAIN_STEP;
+}
+
 /* ---- the traceback ---- */
 
 /* A traceback with nothing but the program's own top level: the failing statement made or moved
@@ -113,14 +152,14 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	     by_word(c, oom_phase_of_compiling, s.from, s.to, 0.9)) ||
 	    by_word(c, oom_phase_of_frame, s.from, s.to, 0.9))
 		return true;
-	if (innermost_is(&s, "__init__") || innermost_is(&s, "reset_parameters"))
+	if (innermost_is(&s, "__init__") || innermost_is(&s, "init\n") || innermost_is(&s, "reset_parameters"))
 		/* a program that only infers loads the model that it makes */
 		return oom_phase_settle(c, oom_program_of(c)->activity == OOM_ACTIVITY_INFERS ? OOM_CRASH_LOAD : OOM_CRASH_INIT, 0.7,
 					"the innermost frame makes a module");
 	if (!meets(oom_phase_of_forward, s.from, s.to) &&
 	    by_word(c, oom_phase_of_placing, s.from, s.to, 0.8))
 		return true;
-	if (keeps_nothing(c) && meets(oom_phase_of_forward, s.from, s.to) &&
+	if (keeps_nothing(c) && !script_trains(c, begin, end) && meets(oom_phase_of_forward, s.from, s.to) &&
 	    !meets(oom_phase_of_driver, s.from, s.to))
 		return oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.55,
 			      "a forward pass that holds too little to be training");
@@ -148,37 +187,6 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	return top_level(c, &s) &&
 	       oom_phase_settle(c, OOM_CRASH_TO_DEVICE, 0.6,
 		      "a single frame at top level: the statement itself makes the tensor");
-}
-
-/* ---- scripts ---- */
-
-static bool script_char(char ch)
-{
-	return ch != ' ' && ch != '\n' && ch != '"' && ch != '\'' && ch != '(' && ch != ':' &&
-	       ch != '\t';
-}
-
-/* A name ending in .py, .sh, .out or .log: its own letters, and its folder's. */
-static bool by_script(struct oom_crash *c, const char *begin, const char *end)
-{
-	static const char *const ends[] = {".py", ".sh", ".out", ".log", ".ipynb"};
-
-	for (size_t i = 0; i < COUNT(ends); i++)
-		for (const char *p = begin; (p = oom_text_find(p, end, ends[i])); p++) {
-			const char *from = p;
-
-			while (from > begin && p - from < 120 && script_char(from[-1]))
-				from--;
-			/* "[launch.py:434:": where a log's line was printed, not what was run */
-			if ((from < p && *from == '[') ||
-			    oom_text_find(from, p, "site-packages") ||
-			    oom_text_find(from, p, "dist-packages") ||
-			    oom_text_find(from, p, "/lib/python"))
-				continue;
-			if (by_word(c, oom_phase_of_script, from, p + strlen(ends[i]), 0.6))
-				return true;
-		}
-	return false;
 }
 
 /* Frames of Python, or of IPython's and Rich's boxes: "File "x.py", line 1", "x.py in f(",
@@ -347,7 +355,7 @@ static bool trains(const struct oom_crash *c, const char *begin, const char *at,
 	}
 	if (by_nearest(&said, begin, at, end) && said.phase == OOM_CRASH_TRAIN_STEP)
 		return true;
-	return by_script(&said, begin, end) && said.phase == OOM_CRASH_TRAIN_STEP;
+	return script_trains(c, begin, end);
 }
 
 /* A forward pass inside a program that trains nothing is inference; a whole model moved by one that
