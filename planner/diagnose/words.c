@@ -105,7 +105,7 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("Ran out of memory in memory space host", "torch-xla", "xla-tpu-hbm", 3),
 	SAYS("memory in memory space ", "torch-xla", "xla-tpu-vmem", 3),
 	SAYS("memory space vmem", "torch-xla", "xla-tpu-vmem", 3),
-	SAYS("would exceed memory (size=", "torch-xla", "xla-tpu-hbm", 3),
+	SAYS("would exceed memory (size=", "torch-xla", "xla-tpu-hbm", 2),
 	SAYS("exceeding available bytes", "torch-xla", "xla-tpu-hbm", 3),
 	SAYS("to have enough device memory. Requires", "jax", "xla-early-abort", 3),
 	SAYS("Error allocating device buffer", "jax", "xla-resource-exhausted", 3),

@@ -100,6 +100,10 @@ void oom_xla_line(struct oom_crash *c, const struct oom_excerpt *x)
 	if (exact && oom_text_find(x->after, exact, "request for") && exact - x->after < 80)
 		oom_number_follows(c, OOM_CRASH_TRIED, exact, x->stop, "B (", true);
 	oom_number_follows(c, OOM_CRASH_TRIED, oom_line_begin(x->begin, x->at), x->at + 5, "Failed to allocate", false);
+	/* "RESOURCE_EXHAUSTED: Allocation (size=...) would exceed memory (size=...)" */
+	oom_number_follows(c, OOM_CRASH_TRIED, x->after, x->stop, "RESOURCE_EXHAUSTED: Allocation (size=", true);
+	if (c->known[OOM_CRASH_TRIED])
+		oom_number_follows(c, OOM_CRASH_TOTAL, x->after, x->stop, "would exceed memory (size=", true);
 }
 
 /* "TPU TensorCore Hbm usage: 34.82G, SparseCore Hbm usage 174.10G, exceeding available bytes: 95.74G": both lie in the
