@@ -145,9 +145,24 @@ static void refusals(void **state)
 	}
 }
 
+/* The text model alone is tied as its own config says, and its checkpointed layers run again from what the
+ * model holds: Llama 4's top says tied, its text does not.  Parameters counted on the meta device. */
+static void text_alone_is_checkpointed(void **state)
+{
+	struct oom_plan p = small();
+	struct oom_eval e;
+
+	(void)state;
+	p.task = OOM_TASK_CAUSAL_LM;
+	p.grad_ckpt = OOM_CKPT_FULL;
+	e = must("{\"model_type\":\"llama4\",\"tie_word_embeddings\":true}", &p);
+	assert_int_equal(e.total_params, 107769861120);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(text_alone_is_checkpointed),
 		cmocka_unit_test(default_configurations),
 		cmocka_unit_test(old_flat_file),
 		cmocka_unit_test(towers_without_images),

@@ -281,6 +281,8 @@ static void parse(struct oom_arch *a)
 			 "two stacks: parameters are counted as if it were so for all of them, a guess.",
 			 v->type);
 	a->default_task = v->kind->flags & OOM_VLM_AUDIO ? OOM_TASK_SEQ2SEQ : OOM_TASK_IMAGE_TEXT;
+	v->text_arch = *a;
+	v->text_arch.tie = v->text_tie;
 	if (!a->rd.status && !v->outer.status && a->d_model)
 		check_emission(a);
 }
@@ -344,12 +346,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 
 	/* cppcheck-suppress autoVariables ; e goes with this call */
 	e.output = &output;
-	if (task == OOM_TASK_CAUSAL_LM && v->alone) {
-		struct oom_arch text = *a;      /* which is tied as its own config says */
-
-		text.tie = v->text_tie;
-		return oom_family_step(v->text, t, &text);
-	}
+	if (task == OOM_TASK_CAUSAL_LM && v->alone)
+		return oom_family_step(v->text, t, &v->text_arch);
 	t->shift = flags & OOM_VLM_SHIFT_FP32 ? OOM_SHIFT_LOGITS_FP32 :
 		   flags & OOM_VLM_SHIFT      ? OOM_SHIFT_LOGITS :
 						OOM_SHIFT_LABELS;

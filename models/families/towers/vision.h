@@ -28,6 +28,7 @@ struct oom_vlm {
 	/* as a causal language model the text model stands alone */
 	bool alone;
 	bool text_tie;                          /* head and embedding, as the text config says */
+	struct oom_arch text_arch;              /* the text model alone, tied so; layers refer to it */
 	bool unknown_text;                      /* the text config's type is not modelled */
 	struct oom_reader outer;
 	struct oom_part part[OOM_PARTS];        /* [0]: the text's */
