@@ -1,6 +1,6 @@
 /* How long a step takes, as a ledger of named parts.
  *
- * The time is an estimate with an interval.  models/time/README.md says what it was compared with and how
+ * The time is an estimate with an interval.  models/step/time/README.md says what it was compared with and how
  * far it was off.  The parameters of a class of cards are fitted to throughputs that others published,
  * never to a single row. */
 #ifndef OOMPLAN_STEPTIME_H

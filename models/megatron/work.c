@@ -19,7 +19,7 @@ enum { DENSE_FWD = 18, DENSE_BWD = 26, EXPERTS_FWD = 46, EXPERTS_BWD = 60 };
 
 /* Products of experts run grouped, over tokens that are sorted to them: about half as fast as one product of as many
  * multiplications (fitted with Blackwell's shares to SimuMax's and half of Megatron-Bridge's rows, and held on the
- * other half: models/time/README.md). */
+ * other half: models/step/time/README.md). */
 #define GROUPED 2.0
 
 /* Of one token in one layer, forward. */

@@ -5,7 +5,7 @@
 #include "blocks/tokens.h"
 #include "families/model.h"
 #include "step/program.h"
-#include "time/work.h"
+#include "step/time/work.h"
 
 /* A converted output takes the place of what it was made of, for a loop that keeps them. */
 static void give_or_keep(struct oom_tape *t, size_t i, struct oom_val full)

@@ -26,7 +26,7 @@ struct oom_engine {
 	bool full_state_dict;           /* gathers the optimizer's state too when it saves */
 	bool fp32_master;               /* of 16-bit weights, when it divides */
 	bool waits;                     /* computes while it gathers and reduces less than it waits */
-	/* Megatron-core's layers: cuDNN's attention through TransformerEngine (time/cards.c), and tensor
+	/* Megatron-core's layers: cuDNN's attention through TransformerEngine (step/time/cards.c), and tensor
 	 * collectives of the backward pass beside the weights' gradients (tensor_parallel/layers.py) */
 	bool core_layers;
 	bool pipe_engine;               /* DeepSpeed's pipeline engine runs Megatron's own layers */

@@ -18,7 +18,7 @@
 #include "step/pass.h"
 #include "step/phases.h"
 #include "step/program.h"
-#include "time/work.h"
+#include "step/time/work.h"
 #include "step/rank.h"
 #include "step/reserved.h"
 #include "step/rollouts.h"

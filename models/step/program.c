@@ -10,7 +10,7 @@
 #include "tape/round.h"
 #include "step/objectives.h"
 #include "tape/timeline.h"
-#include "time/work.h"
+#include "step/time/work.h"
 
 struct oom_evaluator *oom_evaluator_new(void)
 {

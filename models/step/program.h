@@ -9,7 +9,7 @@
 #include "tape/tape.h"
 #include "step/variant.h"
 #include "tape/timeline.h"
-#include "time/work.h"
+#include "step/time/work.h"
 
 #define SLOTS 64
 /* Replays whose results are kept: a ladder and a search ask for one plan several times. */

@@ -154,7 +154,7 @@ double oom_product_tiles(uint64_t in, uint64_t out, enum oom_dtype dt)
 	return aligned[i].times;
 }
 
-/* What it reads of x and writes is in the rows (time/work.c). */
+/* What it reads of x and writes is in the rows (step/time/work.c). */
 void oom_tape_product(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_t out)
 {
 	count(t, x.mono, 2.0 * (double)x.width * (double)out,

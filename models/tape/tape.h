@@ -284,7 +284,7 @@ struct oom_tally {
 	double unpacked;                /* elements of 4-bit weights made whole */
 };
 /* What a training step asks of a card, as sums over monomials, made when it is recorded
- * (time/work.h): products with weights and inside of attention, each of the forward pass and of what
+ * (step/time/work.h): products with weights and inside of attention, each of the forward pass and of what
  * the backward pass computes again, and bytes.  Launches do not depend on the batch. */
 struct oom_work_sums {
 	struct oom_tally pass[2];

@@ -119,7 +119,7 @@ void oom_quote_notes(const struct oom_boxes *b, const struct oom_box_view *v)
 	const struct oom_box *first = &b->items[0];
 	size_t alone = 0;
 
-	printf("days and dollars: 85 of 100 such runs should lie between (models/time/README.md)");
+	printf("days and dollars: 85 of 100 such runs should lie between (models/step/time/README.md)");
 	if (first->failures.interval_s > 0)
 		printf("; interruptions cost the first %.1f %% with a checkpoint every %.1f h (Young, Daly; %s)",
 		       100 * (first->failures.factor - 1), first->failures.interval_s / 3600,

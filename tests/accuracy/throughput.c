@@ -2,7 +2,7 @@
  *
  *     throughput data/throughput.csv data/throughput_effects.csv [--fit | --cross | --rows | --parts]
  *
- * Without an option: the table of models/time/README.md, and a failure where a score is under its
+ * Without an option: the table of models/step/time/README.md, and a failure where a score is under its
  * limit.  --fit: what the shares of each class of cards come to, fitted to all rows.  --cross: fitted without
  * one source at a time and tried on that one, which is what another's machine may expect.
  *
@@ -17,7 +17,7 @@
 #include "oomplan/gpu.h"
 #include "oomplan/ladder.h"
 #include "oomplan/model.h"
-#include "time/steptime_as.h"
+#include "step/time/steptime_as.h"
 
 enum { MAX_ROWS = 2000, CLASSES = 16, FITTED = 4, FOLDS = 64 };
 

@@ -120,7 +120,7 @@ static bool reachable(const struct oom_plan *a, const struct oom_plan *p)
 }
 
 /* Each change must gain more time than the step time's interval: 1.35 on one GPU, 1.38 on a node, 1.45
- * beyond (models/time/README.md). */
+ * beyond (models/step/time/README.md). */
 static double cost(const struct brute *b, const struct oom_plan *p, double seconds, int departures)
 {
 	const double interval = b->asked->gpus <= 1 ? 1.35 : b->asked->nodes <= 1 ? 1.38 : 1.45;

@@ -13,7 +13,7 @@
 #include "oomplan/steptime.h"
 #include "oomplan/sweep.h"
 #include "tape/tape.h"
-#include "time/collectives.h"
+#include "step/time/collectives.h"
 
 /* ---- links ---- */
 
