@@ -108,7 +108,10 @@ for signal in TERM INT HUP KILL; do
 	done
 done
 # in the very moment in which the temporary file appears, before its maker returned (1 HUP, 2 INT, 15 TERM)
+# a signal that is ignored already, as HUP is under nohup, stays ignored
+ignored=$(sed -n 's/^SigIgn:[[:space:]]*/0x/p' /proc/self/status)
 for signal in 1 2 15; do
+	[ $((ignored >> (signal - 1) & 1)) = 0 ] || continue
 	# shellcheck disable=SC2086
 	LD_PRELOAD=$interrupting OOM_END_AT_FILE=$signal "$oomplan" $big -o "$folder/ended/out.csv" 2>"$folder/words"
 	status=$?

@@ -690,6 +690,32 @@ static void old_bitsandbytes_keeps_inputs(void **state)
 			 2 * 1024 * (4096 + 4096 + 14336) * 2);
 }
 
+#define T5_LIKE(type) \
+	"{\"model_type\": \"" type "\", \"vocab_size\": 1000, \"d_model\": 64, \"d_ff\": 128, \"d_kv\": 16, " \
+	"\"num_layers\": 2, \"num_heads\": 4, \"tie_word_embeddings\": false}"
+
+/* Parameters of transformers 5.12.1's classes on the meta device, for configs that ask for a head of their own:
+ * T5's and three of its relatives get none.  Until 4.57 it was one more matrix of 1000 x 64. */
+static void heads_of_t5(void **state)
+{
+	static const struct {
+		const char *config;
+		uint64_t params, more;
+	} cases[] = {{T5_LIKE("t5"), 228864, 64000}, {T5_LIKE("mt5"), 261632, 64000},
+		     {T5_LIKE("umt5"), 261888, 64000}, {T5_LIKE("udop"), 458880, 64000},
+		     {T5_LIKE("longt5"), 420864, 0}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = oom_plan_default();
+
+		p.seq_len = 64;
+		assert_int_equal(must(cases[i].config, &p).total_params, cases[i].params);
+		p.transformers = OOM_VERSION(4, 57);
+		assert_int_equal(must(cases[i].config, &p).total_params, cases[i].params + cases[i].more);
+	}
+}
+
 static void adapters_before_011(void **state)
 {
 	struct oom_plan p = oom_plan_default();
@@ -773,7 +799,7 @@ int main(void)
 					   cmocka_unit_test(graphics_cards_have_few_channels),
 					   cmocka_unit_test(zeros_stay),
 					   cmocka_unit_test(old_bitsandbytes_keeps_inputs),
-					   cmocka_unit_test(adapters_before_011),
+					   cmocka_unit_test(heads_of_t5), cmocka_unit_test(adapters_before_011),
 					   cmocka_unit_test(one_gpu_runs_what_many_do)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

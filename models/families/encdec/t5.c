@@ -8,14 +8,16 @@
 #include "config/keys.h"
 #include "t5.h"
 
-static const struct t5_kind t5 = {.feed_forward = NULL};
-static const struct t5_kind mt5 = {.feed_forward = "gated-gelu", .untied = true};
-static const struct t5_kind umt5 = {.feed_forward = "gated-gelu", .each = true};
+static const struct t5_kind t5 = {.forced_tie = true};
+static const struct t5_kind mt5 = {
+	.feed_forward = "gated-gelu", .untied = true, .forced_tie = true, .scale = T5_SCALE_NEVER};
+static const struct t5_kind umt5 = {
+	.feed_forward = "gated-gelu", .each = true, .forced_tie = true, .scale = T5_SCALE_TIED};
 static const struct t5_kind switch_transformers = {
 	.each = true, .table_once = true, .experts = true, .own_tables = true};
 static const struct t5_kind longt5 = {.blocks = true, .own_tables = true};
 static const struct t5_kind pop2piano = {.features = true, .own_head = true, .own_tables = true};
-static const struct t5_kind udop = {.layout = true};
+static const struct t5_kind udop = {.layout = true, .forced_tie = true, .scale = T5_SCALE_TIED};
 
 static const struct oom_family_type t5_types[] = {
 	{"t5", &t5}, {"mt5", &mt5}, {"umt5", &umt5}, {"switch_transformers", &switch_transformers},
@@ -326,14 +328,31 @@ static struct oom_val t5_run_stack(struct oom_tape *t, struct t5_stack *s, struc
 	return oom_leave(&f, oom_op_dropout(t, norm(t, "final_layer_norm", x), a->dropout));
 }
 
+/* T5Config and its likes set tie_word_embeddings to True since transformers 5, whatever the file says
+ * (models/t5/configuration_t5.py, __post_init__). */
+static bool t5_ties(const struct oom_tape *t, const struct oom_arch *a)
+{
+	return a->tie || (t5_kind_of(a)->forced_tie && t->plan->force_t5_tie);
+}
+
+static bool t5_scales(const struct oom_tape *t, const struct oom_arch *a)
+{
+	switch (t5_kind_of(a)->scale) {
+	case T5_SCALE_NEVER: return false;
+	case T5_SCALE_TIED: return t5_ties(t, a);
+	case T5_SCALE_SAID: break;
+	}
+	return t5_of(a)->scale_out;
+}
+
 static struct oom_val t5_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
 			      struct oom_val embed, uint16_t m_tokens)
 {
 	struct oom_frame f = {.t = t};
 	struct oom_arch head = *a;
 
-	head.tie = a->tie && !t5_kind_of(a)->own_head;
-	if (t5_of(a)->scale_out)
+	head.tie = t5_ties(t, a) && !t5_kind_of(a)->own_head;
+	if (t5_scales(t, a))
 		x = oom_name(&f, oom_op_unary(t, OOM_SCALE, x));        /* sequence_output */
 	x = oom_lm_head(t, &head, x, embed, "lm_head", false);
 	return oom_leave(&f, oom_plain_lm_loss(t, x, false, m_tokens));

@@ -4,6 +4,13 @@
 
 #include "blocks/blocks.h"
 
+/* When the decoder's result is multiplied by d_model^-0.5 before the head. */
+enum t5_scale {
+	T5_SCALE_SAID,          /* as scale_decoder_outputs says, or else tie_word_embeddings */
+	T5_SCALE_TIED,          /* where the head is the embedding */
+	T5_SCALE_NEVER
+};
+
 struct t5_kind {
 	const char *feed_forward;       /* feed_forward_proj where the config is silent; NULL: relu */
 	bool untied;                    /* tie_word_embeddings where the config is silent */
@@ -14,6 +21,8 @@ struct t5_kind {
 	bool features;  /* the encoder is fed features of d_model (Pop2Piano) */
 	bool layout;    /* image patches and boxes beside the text (UDOP) */
 	bool own_head;  /* the head is never tied */
+	bool forced_tie;        /* its config class ties the head, whatever the file says */
+	enum t5_scale scale;
 	/* untied, encoder and decoder have tables of their own beside the shared one */
 	bool own_tables;
 };
