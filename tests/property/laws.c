@@ -245,8 +245,9 @@ static enum finding checkpointing(const struct subject *s, const struct question
 	 * anything of a model on two GPUs stand for one of them */
 	if (with.trainable_params < with.total_params || p.engine == OOM_ENGINE_DEVICE_MAP)
 		return SILENT;
-	return at_least("kept with checkpointing", without.saved_bytes + 65536, with.saved_bytes, words,
-			size);
+	/* wherever it is kept: what layers save is offloaded, the masks that checkpoints hold are not */
+	return at_least("kept with checkpointing", without.saved_bytes + without.offloaded_bytes + 65536,
+			with.saved_bytes + with.offloaded_bytes, words, size);
 }
 
 static enum finding more_gpus(const struct subject *s, const struct question *q, char *words, size_t size)
