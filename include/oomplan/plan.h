@@ -213,7 +213,8 @@ OOM_API double oom_capability(const struct oom_plan *plan);
 OOM_API bool oom_ckpt_reenters(const struct oom_plan *plan);
 /* Whether torch's autocast runs beside the engine's own mixed precision. */
 OOM_API bool oom_plan_autocasts(const struct oom_plan *plan);
-/* Computes that one of gpus, nodes and gpus_per_node which was left at its default from the others. */
+/* Computes that one of gpus, nodes and gpus_per_node which was left at its default from the others.  An engine that
+ * shards unless told otherwise (FSDP) gets its stage if none was set and there are several GPUs. */
 OOM_API void oom_plan_settle(struct oom_plan *plan);
 /* Where bf16 is meant if the card has it (precision_by_card) and this one, of a compute capability below 8.0, has
  * not: the same in fp16; whether it changed. */
