@@ -65,6 +65,13 @@ struct oom_val oom_llama_named_mlp(struct oom_tape *t, const struct oom_arch *a,
 
 /* ---- layers of sizes of their own ---- */
 
+static bool same_size(const struct oom_llama_size *a, const struct oom_llama_size *b)
+{
+	return a->heads == b->heads && a->kv_heads == b->kv_heads && a->ff == b->ff &&
+	       a->linear_attention == b->linear_attention && a->linear_ff == b->linear_ff &&
+	       a->no_attention == b->no_attention && a->no_ff == b->no_ff;
+}
+
 /* Gives layer i its sizes; layers of one size are one kind. */
 static void set_layer(struct oom_arch *a, uint64_t i, struct oom_llama_size s)
 {
@@ -73,7 +80,7 @@ static void set_layer(struct oom_arch *a, uint64_t i, struct oom_llama_size s)
 
 	if (i >= OOM_MAX_LAYERS)
 		return;
-	while (k < own->n_sizes && memcmp(&own->size[k], &s, sizeof(s)) != 0)
+	while (k < own->n_sizes && !same_size(&own->size[k], &s))
 		k++;
 	if (k == OOM_LLAMA_SIZES) {
 		oom_read_fail(&a->rd, "%s has layers of more than %d different sizes",
