@@ -9,6 +9,7 @@
 
 #include "step/allocator.h"
 #include "step/free_set.h"
+#include "tape/room.h"
 #include "tape/round.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -22,21 +23,10 @@ enum block_state {
 /* Room for `need` entries of a growing list; false, and the replay has failed, when there is none. */
 static inline bool block_room(struct oom_replay *r, void **p, size_t *cap, size_t need, size_t size)
 {
-	size_t want = *cap ? *cap : 512;
-	void *q;
-
-	if (need <= *cap)
+	if (oom_room(p, cap, 512, need, size))
 		return true;
-	while (want < need)
-		want *= 2;
-	q = realloc(*p, want * size);
-	if (!q) {
-		r->failed = true;
-		return false;
-	}
-	*p = q;
-	*cap = want;
-	return true;
+	r->failed = true;
+	return false;
 }
 
 static inline struct oom_free_hint block_hint(struct oom_free_place p)

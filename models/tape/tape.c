@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "room.h"
 #include "round.h"
 
 void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
@@ -26,21 +27,10 @@ void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, 
 bool oom_tape_grow(struct oom_tape *t, void **p, size_t *cap, size_t need, size_t size)
 {
 	/* a usual tape: untouched pages cost nothing, a copy does */
-	size_t want = *cap ? *cap : 1024;
-	void *q;
-
-	if (need <= *cap)
+	if (oom_room(p, cap, 1024, need, size))
 		return true;
-	while (want < need)
-		want *= 2;
-	q = realloc(*p, want * size);
-	if (!q) {
-		oom_tape_fail(t, OOM_ERR_MEMORY, "out of host memory");
-		return false;
-	}
-	*p = q;
-	*cap = want;
-	return true;
+	oom_tape_fail(t, OOM_ERR_MEMORY, "out of host memory");
+	return false;
 }
 
 void oom_tape_release(struct oom_tape *t)

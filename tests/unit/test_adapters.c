@@ -13,6 +13,7 @@
 #include "oomplan/engine.h"
 #include "oomplan/option.h"
 #include "oomplan/rules.h"
+#include "knobs.h"
 #include "priced.h"
 
 /* d = 64, feed-forward 192, 4 heads of 16, 2 of keys: q is 64 x 64, v is 32 x 64, down is 64 x 192 */
@@ -20,26 +21,6 @@
 	"{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 192, \"num_hidden_layers\": 3, " \
 	"\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 500, " \
 	"\"tie_word_embeddings\": " tie "}"
-
-static void set(struct oom_plan *p, const char *text)
-{
-	char copy[300], *at = copy, *pair;
-	struct oom_error err = {{0}};
-
-	snprintf(copy, sizeof(copy), "%s", text);
-	while ((pair = at) != NULL && *pair) {
-		char *value = strchr(pair, '=');
-
-		at = strchr(pair, ' ');
-		if (at)
-			*at++ = 0;
-		assert_non_null(value);
-		*value++ = 0;
-		assert_non_null(oom_knob_find(pair));
-		if (oom_plan_set(p, oom_knob_find(pair), value, &err))
-			fail_msg("%s: %s", text, err.text);
-	}
-}
 
 static struct oom_plan with(const char *text)
 {

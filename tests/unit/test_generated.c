@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "oomplan/option.h"
+#include "knobs.h"
 #include "priced.h"
 
 #define LLAMA \
@@ -24,22 +25,8 @@
 static struct oom_plan with(const char *text)
 {
 	struct oom_plan p = oom_plan_default();
-	char copy[300], *at = copy, *pair;
-	struct oom_error err = {{0}};
 
-	snprintf(copy, sizeof(copy), "%s", text);
-	while ((pair = at) != NULL && *pair) {
-		char *value = strchr(pair, '=');
-
-		at = strchr(pair, ' ');
-		if (at)
-			*at++ = 0;
-		assert_non_null(value);
-		*value++ = 0;
-		assert_non_null(oom_knob_find(pair));
-		if (oom_plan_set(&p, oom_knob_find(pair), value, &err))
-			fail_msg("%s: %s", text, err.text);
-	}
+	set(&p, text);
 	return p;
 }
 
