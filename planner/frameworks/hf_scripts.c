@@ -7,6 +7,7 @@
 #include "framework.h"
 
 #define INTERNVL "internvl_chat/internvl/train/internvl_chat_finetune.py"
+#define FIREFLY "Firefly component/argument.py, train.py @e22b406"
 #define CHAT "DeepSpeed-Chat main.py"
 
 const struct fw_row hf_script_rows[] = {
@@ -27,6 +28,8 @@ const struct fw_row hf_script_rows[] = {
 	{"max_prompt_length", .hook = true, .source = "trl/trainer/grpo_config.py"},
 	{"mm_tunable_parts", .hook = true, .source = "LLaVA-NeXT train.py"},
 	{"tune_mm_mlp_adapter", .hook = true, .source = "LLaVA train.py"},
+	FW_KEY("train_mode", "method", "full>full base-bits=16;lora>lora base-bits=16;qlora>lora base-bits=4-nf4", NULL, FIREFLY),
+	FW_KEY("task_type", "objective", "sft>sft;dpo>dpo;pretrain>pretrain;*>", NULL, FIREFLY),
 	{"vision_tower", .note = "a vision tower and its activations: more than is priced"},
 	{.key = NULL},
 };
@@ -35,7 +38,7 @@ const char hf_script_idle[] =
 	"quant_type conv_style meta_path force_image_size down_sample_ratio drop_path_rate min_num_frame "
 	"max_num_frame vision_select_layer margin_scale mask_prompt length_penalty lora_module_name data_split "
 	"num_warmup_steps enable_tensorboard tensorboard_path with_tracking max_new_tokens do_mmlu_eval "
-	"eval_dataset_size train_file_path only_optimize_lora";
+	"eval_dataset_size train_file_path only_optimize_lora template_name tokenize_num_workers";
 
 static const struct script {
 	const char *programs;   /* blank-separated, without ".py"; "": its name is everybody's */
@@ -47,6 +50,8 @@ static const struct script {
 	 "objective=sft method=lora lora-r=64 lora-dropout=0 lora-targets=all-linear base-bits=4-nf4 "
 	 "double-quant=true optimizer=paged-adamw grad-ckpt=full micro-batch=1 grad-accum=16 packing=false",
 	 "qlora.py, its dataclasses"},
+	{"", "template_name+max_seq_length train_mode+max_seq_length",
+	 "objective=sft method=lora lora-r=64 lora-dropout=0.05 lora-targets=all-linear base-bits=4-nf4 packing=false", FIREFLY},
 	{"internvl_chat_finetune internvl_chat_pretrain internvl_chat_mpo", "conv_style+meta_path",
 	 "objective=sft seq-len=2048 grad-ckpt=full attn=flash packing=false @dtype=bf16", INTERNVL},
 	{"", "train_file_path+block_size", "objective=sft packing=false @dtype=fp32", "s1 train/sft.py"},

@@ -239,9 +239,28 @@ static void finish_objective(struct fw_part *p)
 		fw_open(p, "objective", "the trainer is not named; sft is taken: give --objective");
 }
 
+static bool is_length(const struct fw_part *p, const char *key, int64_t *tokens)
+{
+	return doc_whole(fw_key(p, key), tokens) && *tokens > 0 && *tokens < 100000000;
+}
+
+/* MedicalGPT's options, also ChatGLM-Efficient-Tuning's: a prompt and its answer are one row of TRL's trainers, as
+ * long as both (shibing624/MedicalGPT training/dpo_training.py: full_max_length). */
+static void finish_both_lengths(struct fw_part *p)
+{
+	int64_t prompt, answer;
+
+	if (!is_length(p, "max_source_length", &prompt) || !is_length(p, "max_target_length", &answer))
+		return;
+	fw_set_whole(p, "seq-len", prompt + answer, "max_target_length", "prompt and answer in one row");
+	fw_unset(p, "tgt-len");
+}
+
 static void finish_length(struct fw_part *p)
 {
 	int64_t prompt, completion;
+
+	finish_both_lengths(p);
 
 	if (fw_on(p, "use_vllm"))
 		fw_note(p, "use_vllm", "with vllm_mode colocate the engine takes its share of the card");
@@ -347,7 +366,7 @@ const struct framework framework_trl = {
 		 "per_device_train_batch_size+max_seq_length @objective",
 	/* the second line: keys of scripts that hf_scripts.c has */
 	.never = "zero_optimization base_model finetuning_type cutoff_len block_size "
-		 "dataset_config_name conv_style lazy_preprocess source_max_len margin_scale",
+		 "dataset_config_name conv_style lazy_preprocess source_max_len margin_scale template_name train_mode",
 	.rows = lists,
 	.idle = idles,
 	.finish = finish,
