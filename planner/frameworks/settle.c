@@ -118,6 +118,20 @@ static int64_t whole(const struct fw_part *all, const char *knob, int64_t otherw
 	return *text ? strtoll(text, NULL, 10) : otherwise;
 }
 
+/* A key that counts the rows that all cards hold at once. Where nobody says how many cards there are it is one, as
+ * in the rest of the report. */
+static void settle_all_micro(struct fw_part *all)
+{
+	const int64_t gpus = whole(all, "gpus", 0), rows = whole(all, "@all-micro-batch", 0);
+
+	if (rows <= 0 || part_fact(all, "micro-batch") || (gpus > 0 && rows % gpus))
+		return;
+	fw_set_whole(all, "micro-batch", gpus > 0 ? rows / gpus : rows, NULL, "the rows of all cards / GPUs");
+	if (gpus <= 0)
+		fw_open(all, "micro-batch", "the file counts the rows of all cards, and how many there are is open: "
+			"they are taken to be on one");
+}
+
 /* Of the three batch sizes two give the third, where the GPUs are known. */
 static void settle_batch(struct fw_part *all)
 {
@@ -161,6 +175,7 @@ void reading_settle(struct oom_reading *r)
 	settle_adapters(all);
 	settle_checkpoint(all);
 	settle_precision(all);
+	settle_all_micro(all);
 	settle_batch(all);
 	if (fw_fact_is(all, "engine", "deepspeed"))
 		fw_default(all, "zero", "0", "deepspeed/runtime/zero/config.py stage");

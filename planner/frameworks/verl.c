@@ -13,6 +13,7 @@
 #define ACTOR_YAML CONFIG "actor/actor.yaml"
 #define MODEL_YAML CONFIG "model/hf_model.yaml"
 #define SFT_YAML CONFIG "sft_trainer.yaml"
+#define OLD_SFT "verl/trainer/fsdp_sft_trainer.py _normalize_config_bsz (2025-01)"
 #define ACTOR "actor_rollout_ref.actor."
 #define MODEL "actor_rollout_ref.model."
 #define ROLLOUT "actor_rollout_ref.rollout."
@@ -33,6 +34,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("data.micro_batch_size_per_gpu", "micro-batch", NULL, NULL, SFT_YAML),
 	{ACTOR "ppo_mini_batch_size", .hook = true, .source = ACTOR_YAML},
 	{ACTOR "ppo_micro_batch_size", .hook = true, .source = ACTOR_YAML},
+	FW_KEY("data.micro_batch_size", "@all-micro-batch", NULL, NULL, OLD_SFT),
 	{ACTOR "use_dynamic_bsz", .hook = true, .source = ACTOR_YAML},
 	{"data.use_dynamic_bsz", .hook = true, .source = CONFIG "sft_trainer_engine.yaml"},
 	{ACTOR "ppo_max_token_len_per_gpu", .hook = true, .source = ACTOR_YAML},
@@ -174,7 +176,7 @@ static void finish_sft(struct fw_part *p)
 	if (fw_on(p, "data.use_dynamic_bsz")) {
 		fw_unset(p, "micro-batch");
 		fw_withhold(p, "micro-batch");
-	} else {
+	} else if (!*fw_fact(p, "@all-micro-batch")) {
 		fw_default(p, "micro-batch", "4", SFT_YAML);
 	}
 	fw_default(p, "seq-len", "1024", SFT_YAML);
