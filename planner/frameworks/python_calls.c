@@ -340,8 +340,9 @@ static void finish(struct fw_part *p)
 			break;
 		}
 	/* whose backward pass runs within its forward pass, part by part, with neither the entropy nor the accuracy
-	 * that TRL's own trainer logs. Parts take up to half of the memory that is free, and shrink with it: 256
-	 * tokens, a guess, are what a card that is almost full leaves them */
+	 * that TRL's own trainer logs. fp32 logits of a part take half of the memory that is free, at most 4 GiB, and the
+	 * parts are a multiple of four (get_chunk_size() at unsloth_zoo ce232d6): on a card with 0.25 GiB left 256 rows
+	 * of 128 Ki words are one part. A guess for the least that it needs; what it uses is more where memory is free */
 	if (unsloth && fw_fact_is(p, "loss", "chunked")) {
 		fw_set(p, "@price.loss", "tiled", NULL, "unsloth_zoo/fused_losses/cross_entropy_loss.py");
 		fw_set(p, "loss-chunk", "256", NULL, "unsloth_zoo/fused_losses/cross_entropy_loss.py: by free memory");
