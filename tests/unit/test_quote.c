@@ -1,0 +1,169 @@
+/* A project's quote: which machine leads, deadlines, spot prices and what interruptions cost. */
+#include "offers_case.h"
+
+/* Daly's own limits: without a checkpoint's cost nothing is lost but restarts; for C far below M the interval is
+ * Young's, and the loss sqrt(2 C / M). */
+static void test_failures(void **state)
+{
+	struct oom_failures f;
+
+	(void)state;
+	f = oom_failures_of(60, 0, 0);
+	assert_true(f.factor == 1 && f.interval_s == 0);
+	f = oom_failures_of(60, 600, NAN);
+	assert_true(f.factor == 1);
+	/* C = 1 s, M = 2e6 s: sqrt(2 C M) = 2000 s, of which a thousandth is lost */
+	f = oom_failures_of(1, 0, 2e6);
+	assert_true(fabs(f.interval_s / 2000 - 1) < 0.001);
+	assert_true(fabs((f.factor - 1) / 0.001 - 1) < 0.01);
+	/* a restart of R s once in M: R / M more */
+	assert_true(fabs(oom_failures_of(1, 2000, 2e6).factor - f.factor - 0.001) < 1e-5);
+	/* a checkpoint that takes longer than machines last: one interval is M (Daly, section 3) */
+	f = oom_failures_of(300, 0, 100);
+	assert_true(f.interval_s == 100 && f.factor > 1 && isfinite(f.factor));
+}
+
+/* A model, a plan, and one machine at three prices: fresh, old, none. */
+struct quoted {
+	struct oom_offers offers;
+	struct oom_plan plan;
+	struct oom_model *model;
+	struct oom_keys keys;
+	struct oom_error err;
+	double days;                    /* that the cheapest takes */
+};
+
+static void a_fresh_price_leads(struct quoted *w)
+{
+	const struct oom_box_query q = {.max_nodes = 8, .tokens = 1e9};
+	const struct oom_box *x;
+	struct oom_boxes b;
+
+	assert_int_equal(oom_boxes_find(&w->offers, w->model, &w->plan, &q, &b, &w->err), OOM_OK);
+	assert_int_equal(b.fitting, 3);
+	/* old prices stand after fresh ones, none after all */
+	assert_string_equal(b.items[0].offer->instance, "fresh");
+	assert_string_equal(b.items[1].offer->instance, "old");
+	assert_string_equal(b.items[2].offer->instance, "unpriced");
+	x = &b.items[0];
+	w->days = x->days;
+	/* tokens / speed, and what interruptions add, by the hour; storage by 730 of them a month */
+	assert_true(fabs(x->days * 86400 * x->tokens_per_s / 1e9 / x->failures.factor - 1) < 1e-9);
+	assert_true(fabs(x->gpu_hours - x->days * 24 * 8) < 1e-6);
+	assert_true(fabs(x->usd_storage - 0.1 * (double)x->need.disk_peak / 1073741824 * x->days * 24 / 730) < 1e-9);
+	assert_true(fabs(x->usd_egress - 0.09 * (double)x->need.checkpoint / 1073741824) < 1e-9);
+	assert_true(fabs(x->usd - (x->days * 24 * 30 + x->usd_storage + x->usd_egress)) < 1e-6);
+	assert_true(x->days_low < x->days && x->days < x->days_high && x->usd_low < x->usd && x->usd < x->usd_high);
+	assert_true(x->breaks_share > 0 && x->breaks_share <= 1);
+	assert_true(x->failures.factor > 1 && x->failures.factor < 1.01);
+	assert_true(isnan(b.items[2].usd) && !isnan(b.items[2].days));
+	/* every number of nodes is a point, and some are on the front; old prices are on none */
+	assert_true(b.n_points >= 3);
+	for (size_t i = 0; i < b.n_points; i++)
+		assert_false(b.points[i].guessed || b.points[i].stale);
+	oom_boxes_release(&b);
+}
+
+static void a_deadline_asks_for_nodes(struct quoted *w)
+{
+	struct oom_box_query q = {.max_nodes = 8, .tokens = 1e9};
+	struct oom_boxes b;
+
+	/* a deadline of a third of that asks for three nodes, or four */
+	q.deadline_days = w->days / 2.9;
+	assert_int_equal(oom_boxes_find(&w->offers, w->model, &w->plan, &q, &b, &w->err), OOM_OK);
+	assert_in_range(b.items[0].nodes, 3, 4);
+	assert_false(b.items[0].late);
+	assert_true(b.items[0].days <= q.deadline_days);
+	/* what is late is no answer */
+	assert_true(b.n_points > 0);
+	for (size_t i = 0; i < b.n_points; i++)
+		assert_false(b.points[i].late);
+	oom_boxes_release(&b);
+	/* one that eight do not meet */
+	q.deadline_days = w->days / 1000;
+	assert_int_equal(oom_boxes_find(&w->offers, w->model, &w->plan, &q, &b, &w->err), OOM_OK);
+	assert_true(b.items[0].late);
+	oom_boxes_release(&b);
+}
+
+static void a_step_is_not_divided_further(struct quoted *w)
+{
+	struct oom_box_query q = {.max_nodes = 8, .tokens = 1e9, .deadline_days = w->days / 2.9};
+	struct oom_plan few;
+	struct oom_boxes b;
+
+	/* 16 sequences in a step are enough for two machines of eight, and no more are taken */
+	few = w->plan;
+	few.global_batch = 16;
+	assert_int_equal(oom_boxes_find(&w->offers, w->model, &few, &q, &b, &w->err), OOM_OK);
+	for (size_t i = 0; i < b.n_points; i++)
+		assert_true(b.points[i].batch == 16 && b.points[i].nodes <= 2);
+	oom_boxes_release(&b);
+	q.nodes = 3;
+	assert_int_equal(oom_boxes_find(&w->offers, w->model, &few, &q, &b, &w->err), OOM_OK);
+	assert_int_equal(b.items[0].shortage, OOM_BOX_BATCH);
+	oom_boxes_release(&b);
+}
+
+static void spot_is_interrupted(struct quoted *w)
+{
+	const struct oom_box_query q = {.max_nodes = 1, .tokens = 1e9, .spot = true, .spot_hours = 1, .budget_usd = 1};
+	struct oom_boxes b;
+
+	/* a third of the price, and machines that are taken back every hour */
+	assert_int_equal(oom_boxes_find(&w->offers, w->model, &w->plan, &q, &b, &w->err), OOM_OK);
+	assert_true(b.items[0].failures.factor > 1.15 && b.items[0].failures.factor < 2);
+	assert_true(b.items[0].days > w->days && b.items[0].over_budget);
+	oom_boxes_release(&b);
+}
+
+static void private_hosts_are_not_joined(struct quoted *w)
+{
+	const struct oom_box_query q = {.nodes = 2};
+	struct oom_boxes b;
+
+	oom_offers_release(&w->offers);
+	read_text(&w->offers, "own.csv", "provider,instance,gpu,gpu_count,ondemand_usd_h\nvast,x,H100-SXM5-80GB,8,20\n",
+		  OOM_OK, &w->err);
+	assert_int_equal(oom_boxes_find(&w->offers, w->model, &w->plan, &q, &b, &w->err), OOM_OK);
+	assert_int_equal(b.fitting, 0);
+	assert_int_equal(b.items[0].shortage, OOM_BOX_FABRIC);
+	oom_boxes_release(&b);
+	oom_offers_release(&w->offers);
+}
+
+static void test_quote(void **state)
+{
+	static const char *const full[] = {"precision", "bf16", "micro-batch", "1", "grad-accum", "64",
+					   "seq-len", "1024", "grad-ckpt", "full", NULL};
+	struct quoted w = {.plan = knobs(full)};
+
+	(void)state;
+	read_text(&w.offers, "own.csv",
+		  "provider,instance,gpu,gpu_count,network_gbps,ondemand_usd_h,spot_usd_h,price_date,"
+		  "storage_usd_gib_month,egress_usd_gib\n"
+		  "p,fresh,H100-SXM5-80GB,8,3200,30,10,2999,0.1,0.09\n"
+		  "p,old,H100-SXM5-80GB,8,3200,3,1,2020,,\n"
+		  "p,unpriced,H100-SXM5-80GB,8,3200,,,2999,,\n",
+		  OOM_OK, &w.err);
+	assert_int_equal(oom_keys_read_model(&w.keys, "Llama-3.1-8B", &w.err), OOM_OK);
+	assert_int_equal(oom_model_new(&w.model, &w.keys, &w.err), OOM_OK);
+	a_fresh_price_leads(&w);
+	a_deadline_asks_for_nodes(&w);
+	a_step_is_not_divided_further(&w);
+	spot_is_interrupted(&w);
+	private_hosts_are_not_joined(&w);
+	oom_model_free(w.model);
+	oom_keys_release(&w.keys);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_failures),
+		cmocka_unit_test(test_quote),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
