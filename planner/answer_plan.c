@@ -296,6 +296,10 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 	out->changes = changes(out);
 	if (!out->best.eval_fits && end.plan.evaluates == OOM_EVALUATES_YES && end.plan.eval_batch > 1) {
 		(void)room_for_evaluation(a, &end.plan);        /* judged next, whichever it is */
+		/* logits that pile up are in the plan's own phases */
+		st = end.plan.eval_accumulation ? asker_judge(a, &end.plan, &end.eval, &end.as_reported) : OOM_OK;
+		if (st)
+			return st;
 		asker_judged(a, &end.plan, &end.eval, end.as_reported, &out->best);
 		if (out->from == OOM_FROM_ASKED)
 			out->from = OOM_FROM_LADDER;

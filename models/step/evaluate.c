@@ -215,6 +215,68 @@ static enum oom_status price(struct oom_evaluator *ev, const struct oom_model *m
 static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,
 				       const struct oom_plan *plan, unsigned flags,
 				       struct oom_eval *out, struct oom_alive *alive,
+				       struct oom_error *err);
+
+/* The step without kept logits, and above it an evaluation that is another question's (NULL: none). */
+static enum oom_status evaluate_beside(struct oom_evaluator *ev, const struct oom_model *model,
+				       const struct oom_plan *plan, unsigned flags, const struct oom_eval *other,
+				       struct oom_eval *out, struct oom_alive *alive, struct oom_error *err)
+{
+	struct oom_plan q = *plan;
+	enum oom_status st;
+	uint64_t kept;
+
+	q.eval_accumulation = 0;
+	st = evaluate_phases(ev, model, &q, flags, out, alive, err);
+	ev->before.model = NULL;
+	if (st || !other)
+		return st;
+	out->peak[OOM_PHASE_EVAL] = other->peak[OOM_PHASE_EVAL];
+	out->end[OOM_PHASE_EVAL] = other->end[OOM_PHASE_EVAL];
+	if (out->peak[OOM_PHASE_EVAL] <= out->overall_peak)
+		return OOM_OK;
+	out->overall_peak = out->peak[OOM_PHASE_EVAL];
+	out->peak_phase = OOM_PHASE_EVAL;
+	kept = out->reserved_bytes > out->overall_peak ? out->reserved_bytes : out->overall_peak;
+	st = oom_reserve(ev, model, plan, false, NULL, NULL, out, err);
+	if (st || !(flags & OOM_EVAL_REPLAY))
+		return st;
+	/* the pile is a few large blocks: no replay plays it, and what the cache kept of the step serves it */
+	out->used_bytes += kept - out->reserved_bytes;
+	out->reserved_bytes = kept;
+	out->reserved_replayed = false;
+	return OOM_OK;
+}
+
+/* Logits pile up in an evaluation whose batch is not the step's: the phase is that of a plan with the evaluation's
+ * batch, the rest of the step is priced as if no logits were kept.  The question within is asked first, as it
+ * leaves its own spans in the evaluator.  A run that does not evaluate keeps none. */
+static enum oom_status evaluate_apart(struct oom_evaluator *ev, const struct oom_model *model,
+				      const struct oom_plan *plan, unsigned flags, struct oom_eval *out,
+				      struct oom_alive *alive, struct oom_error *err)
+{
+	struct oom_alive there[OOM_PHASES];
+	struct oom_plan q = *plan;
+	struct oom_eval e = {0};
+	enum oom_status st;
+
+	if (plan->evaluates == OOM_EVALUATES_NO)
+		return evaluate_beside(ev, model, plan, flags, NULL, out, alive, err);
+	q.micro_batch = plan->eval_batch;
+	q.grad_accum = 1;
+	q.global_batch = 0;
+	st = evaluate_phases(ev, model, &q, OOM_EVAL_FAST, &e, alive ? there : NULL, err);
+	ev->before.model = NULL;
+	if (!st)
+		st = evaluate_beside(ev, model, plan, flags, &e, out, alive, err);
+	if (!st && alive)
+		alive[OOM_PHASE_EVAL] = there[OOM_PHASE_EVAL];
+	return st;
+}
+
+static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oom_model *model,
+				       const struct oom_plan *plan, unsigned flags,
+				       struct oom_eval *out, struct oom_alive *alive,
 				       struct oom_error *err)
 {
 	const bool stages = oom_engine_of(plan)->info.in_turn && oom_engine_divides(plan),
@@ -224,6 +286,9 @@ static enum oom_status evaluate_phases(struct oom_evaluator *ev, const struct oo
 	struct recorded r;
 	enum oom_status st;
 
+	if (plan->eval_accumulation && !plan->generating && !oom_rank_engine_of(plan) &&
+	    (plan->evaluates == OOM_EVALUATES_NO || plan->eval_batch != plan->micro_batch))
+		return evaluate_apart(ev, model, plan, flags, out, alive, err);
 	ev->asked++;
 	out->wrap_bytes = 0;
 	out->peak[OOM_PHASE_ROLLOUTS] = out->end[OOM_PHASE_ROLLOUTS] = 0;

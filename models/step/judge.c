@@ -74,7 +74,8 @@ uint64_t oom_evaluation_bytes(struct oom_evaluator *ev, const struct oom_model *
 	q.grad_accum = 1;
 	q.global_batch = 0;
 	if (p->evaluates == OOM_EVALUATES_NO ||
-	    oom_evaluate(ev, model, &q, OOM_EVAL_FAST, &e, NULL) || !e.overall_peak)
+	    oom_evaluate(ev, model, &q, p->eval_accumulation ? OOM_EVAL_REPLAY : OOM_EVAL_FAST, &e, NULL) ||
+	    !e.overall_peak)
 		return 0;
 	/* where logits pile up the phase has the states in it already (oom_pile_up) */
 	states = !q.eval_accumulation && e.end[OOM_PHASE_OPT2] > e.end[OOM_PHASE_LOAD] ?

@@ -73,6 +73,20 @@ static void evaluation_piles_logits(void **state)
 	assert_int_equal(many.overall_peak - many.bucket[OOM_BUCKET_LOGITS],
 			 many.bucket[OOM_BUCKET_PARAMS] + many.bucket[OOM_BUCKET_OPT] +
 				 many.bucket[OOM_BUCKET_BUFFERS] + many.bucket[OOM_BUCKET_INPUTS]);
+	/* at the evaluation's own batch, whatever the step's is */
+	p.eval_batch = 2;
+	p.eval_accumulation = 80;
+	few = price(&f, &p);
+	p.eval_accumulation = 120;
+	many = price(&f, &p);
+	assert_int_equal(many.peak_phase, OOM_PHASE_EVAL);
+	assert_int_equal(many.overall_peak - few.overall_peak, 80 * (one / 4));
+	p.micro_batch = 1;
+	few = price(&f, &p);
+	assert_int_equal(few.peak[OOM_PHASE_EVAL], many.peak[OOM_PHASE_EVAL]);
+	p.evaluates = OOM_EVALUATES_NO;
+	alone = price(&f, &p);
+	assert_int_not_equal(alone.peak_phase, OOM_PHASE_EVAL);
 	close_model(&f);
 }
 
