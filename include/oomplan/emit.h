@@ -30,7 +30,7 @@ struct oom_emitted {
 	char *text;             /* owned; ends with a newline */
 	size_t size;
 	/* knobs of the plan that the text does not give back, such as "--vpp 2" */
-	char unsaid[OOM_EMIT_UNSAID_MAX][96];
+	char unsaid[OOM_EMIT_UNSAID_MAX][192];
 	size_t n_unsaid;
 };
 

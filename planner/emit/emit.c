@@ -238,6 +238,15 @@ static bool same_value(const struct oom_option *k, const char *a, const char *b)
 	return !strcmp(a, b) || (k->kind == OOM_OPTION_CHOICE && !strcmp(a, "auto"));
 }
 
+/* What it costs that the knob is not said, where that is known: SFTTrainer computes entropy and token accuracy over the
+ * logits beside its loss (TRL's sft_trainer.py, compute_loss), which raises the forward pass and under autocast the peak. */
+static const char *consequence(const struct oom_option *k, const struct oom_plan *want, const struct oom_plan *got)
+{
+	if (!strcmp(k->name, "loss") && want->fused_ce == OOM_LOSS_PLAIN && got->fused_ce == OOM_LOSS_SFT)
+		return " (SFTTrainer adds entropy and token accuracy over the logits: more than was priced, see --loss sft)";
+	return "";
+}
+
 /* asked: what the user said, where the engine makes `want` of it */
 static void compare(const struct emit_target *target, const struct oom_plan *asked,
 		    const struct oom_plan *want, const struct oom_plan *got, struct oom_emitted *out)
@@ -263,7 +272,8 @@ static void compare(const struct emit_target *target, const struct oom_plan *ask
 		if (same_value(k, a, b) || emit_is_aside(k->name) || listed(target->elsewhere, k->name))
 			continue;
 		oom_plan_get(asked, k, a, sizeof(a));
-		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--%s %.60s", k->name, a);
+		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--%s %.60s%s", k->name, a,
+			 consequence(k, want, got));
 	}
 }
 
