@@ -13,7 +13,8 @@ static void graph_lets_go(struct oom_tape *t, struct oom_val *x)
 }
 
 /* B(A(identity)) of the layer's size, made with a graph whose result is detached (DoraLinearLayer,
- * get_lora_weight).  held: what that graph keeps. */
+ * get_lora_weight).  held: what that graph keeps.  A policy that saves matrix products saves these two as well, as large
+ * as the layer: create_selective_checkpoint_contexts looks at no gradient. */
 static struct oom_val product_of_adapters(struct oom_tape *t, const struct oom_linear *l,
 					  enum oom_dtype dt, struct oom_val held[2])
 {
@@ -24,11 +25,11 @@ static struct oom_val product_of_adapters(struct oom_tape *t, const struct oom_l
 	eye = oom_scratch_hold(t, "identity", OOM_MONO_ONE, l->in * l->in, (enum oom_dtype)l->p[0].dt);
 	held[0] = oom_op_cast(t, oom_keep(eye), half);
 	wa = oom_amp_cast(t, oom_keep(l->p[0]));
-	held[1] = oom_scratch_hold(t, "lora_A", OOM_MONO_ONE, l->in * r, half);
+	held[1] = oom_new_kept(t, OOM_KEPT_PRODUCT, "lora_A", OOM_MONO_ONE, (struct oom_dim){l->in * r, "in r"}, half);
 	oom_drop(t, wa);
 	graph_lets_go(t, &held[0]);
 	wb = oom_amp_cast(t, oom_keep(l->p[1]));
-	y = oom_scratch_hold(t, "B A", OOM_MONO_ONE, n, half);
+	y = oom_new_kept(t, OOM_KEPT_PRODUCT, "B A", OOM_MONO_ONE, (struct oom_dim){n, "in out"}, half);
 	oom_drop(t, wb);
 	oom_drop(t, eye);
 	graph_lets_go(t, &held[1]);
