@@ -288,7 +288,10 @@ bool oom_fuses_head(const struct oom_tape *t);
 struct oom_val oom_fused_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
 			      struct oom_val embed, const char *name, bool bias);
 /* Embedding + final hidden states -> loss for a causal decoder: the tail every such family
- * shares. */
+ * shares.  name: the head's module, by which patterns of what trains find it. */
+struct oom_val oom_causal_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			       struct oom_val embed, const char *name);
+/* The same of a head that is called lm_head. */
 struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
 			       struct oom_val embed);
 

@@ -57,5 +57,5 @@ struct oom_val oom_decoder_step(struct oom_tape *t, const struct oom_arch *a,
 {
 	struct oom_val embed, x = oom_decoder_model(t, a, d, &embed);
 
-	return oom_causal_tail(t, a, x, embed);
+	return oom_causal_head(t, a, x, embed, d->head ? d->head : "lm_head");
 }

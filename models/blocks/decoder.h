@@ -12,6 +12,7 @@
 struct oom_decoder {
 	const char *embed;              /* module of the token table */
 	const char *norm;               /* module of the final norm, of the kind a->norm */
+	const char *head;               /* module of the language-model head; NULL: lm_head */
 	/* the model makes position ids and hands them to every layer */
 	bool position_ids;
 	bool rope;                      /* tables of all of head_dim, in the model's type */

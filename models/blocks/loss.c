@@ -322,8 +322,8 @@ struct oom_val oom_seq2seq_cls(struct oom_tape *t, const struct oom_arch *a, str
 	return oom_cls_loss(t, a, x);
 }
 
-struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
-			       struct oom_val embed)
+struct oom_val oom_causal_head(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			       struct oom_val embed, const char *name)
 {
 	struct oom_val logits, hidden, loss;
 
@@ -332,11 +332,17 @@ struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, str
 	if (oom_tokens_asked(t))                /* config.classifier_dropout, hidden_dropout, else this */
 		return oom_tokens_head(t, &(struct oom_tokens){.name = "score", .dropout = 0.1, .converts = true}, h);
 	if (oom_fuses_head(t))
-		return oom_fused_head(t, a, h, embed, "lm_head", a->head_bias);
+		return oom_fused_head(t, a, h, embed, name, a->head_bias);
 	/* the model's output object keeps the last hidden states */
 	hidden = oom_share(t, h);
-	logits = oom_lm_head(t, a, h, embed, "lm_head", a->head_bias);
+	logits = oom_lm_head(t, a, h, embed, name, a->head_bias);
 	loss = oom_causal_lm_loss(t, a, logits);
 	oom_drop(t, hidden);
 	return loss;
+}
+
+struct oom_val oom_causal_tail(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			       struct oom_val embed)
+{
+	return oom_causal_head(t, a, h, embed, "lm_head");
 }

@@ -7,9 +7,11 @@
 struct gpt_neox_kind {
 	bool sequential;        /* whatever the config says; no dropout but the feed-forward's */
 	bool qk_norm;           /* unless the config says otherwise */
+	const struct oom_decoder *decoder;
 };
-static const struct gpt_neox_kind gpt_neox = {.sequential = false};
-static const struct gpt_neox_kind persimmon = {.sequential = true, .qk_norm = true};
+static const struct oom_decoder gpt_neox_decoder, persimmon_decoder;
+static const struct gpt_neox_kind gpt_neox = {.decoder = &gpt_neox_decoder};
+static const struct gpt_neox_kind persimmon = {.sequential = true, .qk_norm = true, .decoder = &persimmon_decoder};
 static const struct oom_family_type gpt_neox_types[] = {
 	{"gpt_neox", &gpt_neox}, {"persimmon", &persimmon}, {NULL, NULL},
 };
@@ -120,13 +122,29 @@ static struct oom_val gpt_neox_prepare(struct oom_frame *f, const struct oom_arc
 	return x;
 }
 
+/* They name the parts around the layers each in its own way. */
 static const struct oom_decoder gpt_neox_decoder = {
 	.embed = "embed_in",
 	.norm = "final_layer_norm",
+	.head = "embed_out",
 	.position_ids = true,
 	.block = gpt_neox_block,
 	.prepare = gpt_neox_prepare,
 };
+static const struct oom_decoder persimmon_decoder = {
+	.embed = "embed_tokens",
+	.norm = "final_layernorm",
+	.position_ids = true,
+	.block = gpt_neox_block,
+	.prepare = gpt_neox_prepare,
+};
+
+static struct oom_val gpt_neox_step(struct oom_tape *t, const struct oom_arch *a)
+{
+	const struct gpt_neox_kind *kind = a->type->kind;
+
+	return oom_decoder_step(t, a, kind->decoder);
+}
 
 const struct oom_family oom_family_gpt_neox = {
 	.name = "gpt_neox",
@@ -137,5 +155,5 @@ const struct oom_family oom_family_gpt_neox = {
 	.lora_targets = "query_key_value",
 	.keys = gpt_neox_keys,
 	.parse = gpt_neox_parse,
-	.decoder = &gpt_neox_decoder,
+	.step = gpt_neox_step,
 };

@@ -120,6 +120,7 @@ static struct oom_val gpt_neox_japanese_prepare(struct oom_frame *f, const struc
 static const struct oom_decoder gpt_neox_japanese_decoder = {
 	.embed = "embed_in",
 	.norm = "final_layer_norm",
+	.head = "embed_out",
 	.position_ids = true,
 	.last_apart = true,
 	.block = gpt_neox_japanese_block,

@@ -185,6 +185,7 @@ static struct oom_val rwkv_prepare(struct oom_frame *f, const struct oom_arch *a
 static const struct oom_decoder rwkv_decoder = {
 	.embed = "embeddings",
 	.norm = "ln_out",
+	.head = "head",
 	.kinds = true,
 	.block = rwkv_block,
 	.prepare = rwkv_prepare,
