@@ -36,6 +36,8 @@ static const struct oom_option rows[] = {
 	 .aliases = ALSO(AS("num-generation"))},
 	{VALUE("temperature", "how answers are sampled"), .aliases = ALSO(AS("top-p"), AS("top-k"))},
 	{VALUE("lora-alpha", "scale of the adapters' output")},
+	/* runs measured with and without it take the same bytes in every phase */
+	{VALUE("neftune-noise-alpha", "noise that is added to the embeddings")},
 	{SWITCH("use-rslora", "another scale of the adapters' output")},
 	{VALUE("loraplus-lr-ratio", "another learning rate for half of the adapters"),
 	 .aliases = ALSO(AS("loraplus-lr-embedding"))},
@@ -104,6 +106,7 @@ static const struct oom_option rows[] = {
 	 .aliases = ALSO(AS("zero2"), AS("zero1"))},
 	{REFUSED_VALUE("strategy", "Lightning's strategies are engines here:",
 		       "--engine hf (ddp), fsdp1, fsdp2 or deepspeed, with --zero")},
+	{REFUSED_VALUE("r", "PEFT's rank is", "--lora-r")},
 	{REFUSED_VALUE("quantization", "how the base is stored:",
 		       "--qlora (4 bit under adapters), or --base-weights")},
 	{REFUSED("cpu-offload", "what goes to the host is said one by one:",

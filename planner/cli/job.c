@@ -91,12 +91,23 @@ static int64_t count_in(const char *word, const char **name, size_t *n)
 
 int oom_job_count_gpus(struct oom_job *job)
 {
-	const char *name;
-	size_t n;
-	const int64_t count = job->gpu ? count_in(job->gpu, &name, &n) : 0;
+	const char *name = NULL, *inner;
+	size_t n = 0, m;
+	int64_t count = job->gpu ? count_in(job->gpu, &name, &n) : 0, nodes = 1;
+	/* "2x8xH100", "2xH100:8": nodes, and the cards of each */
+	const int64_t each = count && name != job->gpu ? count_in(name, &inner, &m) : 0;
 
+	if (each) {
+		nodes = count;
+		count *= each;
+		name = inner;
+		n = m;
+	}
 	if (!count || !n || n >= sizeof(job->card))
 		return 0;
+	if (nodes > 1 && job->plan.nodes != 1 && job->plan.nodes != nodes && !job->reading)
+		return oom_complain(OOM_EXIT_USAGE, "--gpu %s says %lld nodes, --nodes %lld",
+				    oom_shown(job->gpu), (long long)nodes, (long long)job->plan.nodes);
 	/* the files of --from stand below the command line */
 	if (job->plan.gpus != 1 && job->plan.gpus != count && !job->reading)
 		return oom_complain(OOM_EXIT_USAGE, "--gpu %s says %lld GPUs, --gpus %lld",
@@ -104,7 +115,12 @@ int oom_job_count_gpus(struct oom_job *job)
 	if (count > (int64_t)oom_knob_find("gpus")->max)
 		return oom_complain(OOM_EXIT_USAGE, "--gpu %s: %lld GPUs are more than --gpus takes",
 				    oom_shown(job->gpu), (long long)count);
+	if (nodes > (int64_t)oom_knob_find("nodes")->max)
+		return oom_complain(OOM_EXIT_USAGE, "--gpu %s: %lld nodes are more than --nodes takes",
+				    oom_shown(job->gpu), (long long)nodes);
 	job->plan.gpus = count;
+	if (nodes > 1)
+		job->plan.nodes = nodes;
 	snprintf(job->card, sizeof(job->card), "%.*s", (int)n, name);
 	job->gpu = job->card;
 	return 0;
