@@ -134,6 +134,8 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("No available memory for the cache blocks", "vllm", "vllm-kv-budget", 3),
 	SAYS("Not enough memory. Please try to increase --mem", "sglang", "sglang-kv-budget", 3),
 	SAYS("memory for KV cache", "vllm", "vllm-kv-budget", 3, .needs = {"not enough", -40}),
+	/* vllm/worker/worker.py determine_num_available_blocks: a negative rest is refused in the next line */
+	SAYS("reserved for KV Cache is -", "vllm", "vllm-kv-budget", 2),
 	SAYS("stored in KV cache", "vllm", "vllm-kv-budget", 3),
 	SAYS("larger than the available KV cache memory", "vllm", "vllm-kv-budget", 3),
 	SAYS("less than desired GPU memory utilization", "vllm", "vllm-free-memory", 3),

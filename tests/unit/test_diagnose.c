@@ -93,79 +93,82 @@ static void test_others(void **state)
 
 /* Wordings of wrappers and of other frameworks, after the threads named; the numbers were
  * changed and computed by hand. */
+static const struct {
+	const char *text, *framework, *format;
+	enum oom_cause cause;
+	uint64_t tried, total, free_bytes, allocated;   /* 0: absent */
+} wordings[] = {
+	/* vllm-project/vllm#20305 */
+	{"ValueError: Free memory on device (12.50/48.00 GiB) on startup is less than desired GPU memory utilization (0.9, 43.2 GiB). "
+	 "Decrease GPU memory utilization or reduce GPU memory used by other processes.", "vllm", "vllm-free-memory",
+	 OOM_CAUSE_OTHER_PROCESS, 46385646797, 51539607552, 13421772800, 0},
+	/* vllm-project/vllm#16118 */
+	{"ValueError: To serve at least one request with the models's max seq len (1048576), (24.00 GiB KV cache is needed, which is "
+	 "larger than the available KV cache memory (8.00 GiB). Try increasing `gpu_memory_utilization`", "vllm", "vllm-kv-budget",
+	 OOM_CAUSE_KV_CACHE, 25769803776, 0, 8589934592, 0},
+	/* vllm/worker/worker.py determine_num_available_blocks */
+	{"INFO worker.py:267] model weights take 7.00GiB; non_torch_memory takes 0.10GiB; PyTorch activation peak memory takes "
+	 "1.50GiB; the rest of the memory reserved for KV Cache is -1.05GiB.", "vllm", "vllm-kv-budget", OOM_CAUSE_KV_CACHE, 0, 0, 0, 0},
+	/* triton-lang/triton#8182: on-chip memory, not the card's */
+	{"triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376. Reducing "
+	 "block sizes or `num_stages` may help.", "triton", "triton-out-of-resources", OOM_CAUSE_NOT_OOM, 0, 0, 0, 0},
+	/* PaddlePaddle/PaddleOCR#7091 */
+	{"Out of memory error on GPU 0. Cannot allocate 64.000000MB memory on GPU 0, 7.500000GB memory has been allocated and available "
+	 "memory is only 12.000000MB.", "paddle", "paddle", OOM_CAUSE_TOO_LARGE, 67108864, 0, 12582912, 8053063680},
+	/* ggml-org/llama.cpp#11476 */
+	{"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 1024.00 MiB on device 1: cudaMalloc failed: out of memory", "ggml",
+	 "ggml-cuda", OOM_CAUSE_TOO_LARGE, 1073741824, 0, 0, 0},
+	/* pytorch/xla#3470 */
+	{"(1) RESOURCE_EXHAUSTED: Attempting to reserve 6.00G at the bottom of memory. That was not possible. There are 7.00G free, 0B "
+	 "reserved, and 3.00G reservable.", "jax", "xla-resource-exhausted", OOM_CAUSE_FRAGMENTATION, 6442450944, 0, 7516192768, 0},
+	/* tensorflow/tensorflow#43546: a warning, no failure */
+	{"W bfc_allocator.cc:246] Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.50GiB with freed_by_count=0. The caller "
+	 "indicates that this is not a failure, but may mean that there could be performance gains", "tensorflow", "tf-bfc-allocator",
+	 OOM_CAUSE_NOT_OOM, 1610612736, 0, 0, 0},
+	/* bitsandbytes-foundation/bitsandbytes#464 */
+	{"Error out of memory at line 351 in file /x/csrc/pythonInterface.c", "bitsandbytes", "bitsandbytes-error", OOM_CAUSE_UNKNOWN, 0, 0,
+	 0, 0},
+	/* OpenRLHF/OpenRLHF#911: Ray's monitor watches the host */
+	{"ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", "host", "ray-oom", OOM_CAUSE_HOST_RAM, 0,
+	 0, 0, 0},
+	/* msr-fiddle/pipedream#28 */
+	{"ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).", "host",
+	 "torch-shm", OOM_CAUSE_SHM, 0, 0, 0, 0},
+	/* facebookresearch/detectron2#384 */
+	{"RuntimeError: DataLoader worker (pid(s) 25) exited unexpectedly", "host", "dataloader-signal", OOM_CAUSE_HOST_RAM, 0, 0, 0, 0},
+	/* ArjunaCluster/ArjunaUsers#52 */
+	{"Epoch: [0][511/1736]\t Loss 0.5 MAE 0.6\nslurmstepd: error: Detected 1 oom-kill event(s) in StepId=191.batch cgroup.", "host",
+	 "slurm-oom-kill", OOM_CAUSE_HOST_RAM, 0, 0, 0, 0},
+	/* nextflow-io/nextflow#5932 */
+	{"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.", "host",
+	 "slurm-oom-kill", OOM_CAUSE_HOST_RAM, 0, 0, 0, 0},
+	/* intel/intel-extension-for-pytorch, Level Zero's word */
+	{"RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)", "torch-xpu",
+	 "xpu-error-no-numbers", OOM_CAUSE_UNKNOWN, 0, 0, 0, 0},
+	/* an unsigned subtraction below zero: 2^64 - 2 GiB, printed in GiB */
+	{"torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which "
+	 "17179869182.00 GiB is free.", "torch-rocm", "hip-2.5-OutOfMemoryError", OOM_CAUSE_WRONG_CAPACITY, 2147483648, 8589934592,
+	 18446744071562067968u, 0},
+};
+
 static void test_wrappers(void **state)
 {
-	static const struct {
-		const char *text, *framework, *format;
-		enum oom_cause cause;
-		uint64_t tried, total, free_bytes, allocated;   /* 0: absent */
-	} want[] = {
-		/* vllm-project/vllm#20305 */
-		{"ValueError: Free memory on device (12.50/48.00 GiB) on startup is less than desired GPU memory utilization (0.9, 43.2 GiB). "
-		 "Decrease GPU memory utilization or reduce GPU memory used by other processes.", "vllm", "vllm-free-memory",
-		 OOM_CAUSE_OTHER_PROCESS, 46385646797, 51539607552, 13421772800, 0},
-		/* vllm-project/vllm#16118 */
-		{"ValueError: To serve at least one request with the models's max seq len (1048576), (24.00 GiB KV cache is needed, which is "
-		 "larger than the available KV cache memory (8.00 GiB). Try increasing `gpu_memory_utilization`", "vllm", "vllm-kv-budget",
-		 OOM_CAUSE_KV_CACHE, 25769803776, 0, 8589934592, 0},
-		/* triton-lang/triton#8182: on-chip memory, not the card's */
-		{"triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376. Reducing "
-		 "block sizes or `num_stages` may help.", "triton", "triton-out-of-resources", OOM_CAUSE_NOT_OOM, 0, 0, 0, 0},
-		/* PaddlePaddle/PaddleOCR#7091 */
-		{"Out of memory error on GPU 0. Cannot allocate 64.000000MB memory on GPU 0, 7.500000GB memory has been allocated and available "
-		 "memory is only 12.000000MB.", "paddle", "paddle", OOM_CAUSE_TOO_LARGE, 67108864, 0, 12582912, 8053063680},
-		/* ggml-org/llama.cpp#11476 */
-		{"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 1024.00 MiB on device 1: cudaMalloc failed: out of memory", "ggml",
-		 "ggml-cuda", OOM_CAUSE_TOO_LARGE, 1073741824, 0, 0, 0},
-		/* pytorch/xla#3470 */
-		{"(1) RESOURCE_EXHAUSTED: Attempting to reserve 6.00G at the bottom of memory. That was not possible. There are 7.00G free, 0B "
-		 "reserved, and 3.00G reservable.", "jax", "xla-resource-exhausted", OOM_CAUSE_FRAGMENTATION, 6442450944, 0, 7516192768, 0},
-		/* tensorflow/tensorflow#43546: a warning, no failure */
-		{"W bfc_allocator.cc:246] Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.50GiB with freed_by_count=0. The caller "
-		 "indicates that this is not a failure, but may mean that there could be performance gains", "tensorflow", "tf-bfc-allocator",
-		 OOM_CAUSE_NOT_OOM, 1610612736, 0, 0, 0},
-		/* bitsandbytes-foundation/bitsandbytes#464 */
-		{"Error out of memory at line 351 in file /x/csrc/pythonInterface.c", "bitsandbytes", "bitsandbytes-error", OOM_CAUSE_UNKNOWN, 0, 0,
-		 0, 0},
-		/* OpenRLHF/OpenRLHF#911: Ray's monitor watches the host */
-		{"ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", "host", "ray-oom", OOM_CAUSE_HOST_RAM, 0,
-		 0, 0, 0},
-		/* msr-fiddle/pipedream#28 */
-		{"ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).", "host",
-		 "torch-shm", OOM_CAUSE_SHM, 0, 0, 0, 0},
-		/* facebookresearch/detectron2#384 */
-		{"RuntimeError: DataLoader worker (pid(s) 25) exited unexpectedly", "host", "dataloader-signal", OOM_CAUSE_HOST_RAM, 0, 0, 0, 0},
-		/* ArjunaCluster/ArjunaUsers#52 */
-		{"Epoch: [0][511/1736]\t Loss 0.5 MAE 0.6\nslurmstepd: error: Detected 1 oom-kill event(s) in StepId=191.batch cgroup.", "host",
-		 "slurm-oom-kill", OOM_CAUSE_HOST_RAM, 0, 0, 0, 0},
-		/* nextflow-io/nextflow#5932 */
-		{"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.", "host",
-		 "slurm-oom-kill", OOM_CAUSE_HOST_RAM, 0, 0, 0, 0},
-		/* intel/intel-extension-for-pytorch, Level Zero's word */
-		{"RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)", "torch-xpu",
-		 "xpu-error-no-numbers", OOM_CAUSE_UNKNOWN, 0, 0, 0, 0},
-		/* an unsigned subtraction below zero: 2^64 - 2 GiB, printed in GiB */
-		{"torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which "
-		 "17179869182.00 GiB is free.", "torch-rocm", "hip-2.5-OutOfMemoryError", OOM_CAUSE_WRONG_CAPACITY, 2147483648, 8589934592,
-		 18446744071562067968u, 0},
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
-		const struct oom_crash c = decode(want[i].text);
-		const uint64_t numbers[] = {want[i].tried, want[i].total, want[i].free_bytes};
+	for (size_t i = 0; i < sizeof(wordings) / sizeof(wordings[0]); i++) {
+		const struct oom_crash c = decode(wordings[i].text);
+		const uint64_t numbers[] = {wordings[i].tried, wordings[i].total, wordings[i].free_bytes};
 		static const enum oom_crash_number which[] = {OOM_CRASH_TRIED, OOM_CRASH_TOTAL,
 							      OOM_CRASH_FREE};
 
-		assert_string_equal(c.framework, want[i].framework);
-		assert_string_equal(c.format, want[i].format);
+		assert_string_equal(c.framework, wordings[i].framework);
+		assert_string_equal(c.format, wordings[i].format);
 		assert_string_equal(oom_cause_info(c.cause[0].cause)->name,
-				    oom_cause_info(want[i].cause)->name);
+				    oom_cause_info(wordings[i].cause)->name);
 		for (int k = 0; k < 3; k++) {
 			assert_int_equal(c.known[which[k]], numbers[k] != 0);
 			assert_int_equal(c.bytes[which[k]], numbers[k]);
 		}
-		assert_int_equal(c.bytes[OOM_CRASH_ALLOCATED], want[i].allocated);
+		assert_int_equal(c.bytes[OOM_CRASH_ALLOCATED], wordings[i].allocated);
 	}
 }
 
