@@ -115,7 +115,7 @@ static bool changes(struct oom_plan *p, const struct oom_generation *g)
 
 const struct oom_generation *oom_plan_aged(struct oom_plan *p, const char *knob)
 {
-	for (size_t i = 0; i < N_ROWS; i++)
+	for (size_t i = 0; oom_plan_dated(p) && i < N_ROWS; i++)
 		if (!strcmp(rows[i].knob, knob) && changes(p, &rows[i]))
 			return &rows[i];
 	return NULL;

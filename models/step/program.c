@@ -17,14 +17,13 @@ struct oom_evaluator *oom_evaluator_new(void)
 	return calloc(1, sizeof(struct oom_evaluator));
 }
 
-static void release_programs(struct program *g, size_t n)
+static void release_programs(struct program **slot, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		if (!g[i].touched)
-			continue;               /* never written: not a page of it exists */
-		oom_tape_release(&g[i].tape);
+	for (size_t i = 0; i < n && slot[i]; i++) {
+		oom_tape_release(&slot[i]->tape);
 		for (int k = 0; k < OOM_VARIANTS; k++)
-			oom_variant_release(&g[i].variant[k]);
+			oom_variant_release(&slot[i]->variant[k]);
+		free(slot[i]);
 	}
 }
 
@@ -224,7 +223,6 @@ static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 	enum oom_status st;
 
 	oom_before_forget(ev, g, NULL);
-	g->touched = true;
 	g->model = NULL;
 	g->sized.known = false;
 	for (int i = 0; i < OOM_VARIANTS; i++)
@@ -250,31 +248,57 @@ static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 	return OOM_OK;
 }
 
-static enum oom_status find(struct oom_evaluator *ev, struct program *slot, size_t n, bool expand,
+/* The place for one more: an empty one, else the one that was asked for longest ago. */
+static struct program **place_in(struct program **slot, size_t n)
+{
+	size_t oldest = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!slot[i] || !slot[i]->model)        /* what could not be recorded is in the way of nobody */
+			return &slot[i];
+		if (slot[i]->used < slot[oldest]->used)
+			oldest = i;
+	}
+	return &slot[oldest];
+}
+
+static enum oom_status record_anew(struct oom_evaluator *ev, struct program **slot, size_t n, bool expand,
+				   const struct oom_model *m, const struct oom_plan *p,
+				   const struct oom_plan *key, size_t *at, struct oom_error *err)
+{
+	struct program **place = place_in(slot, n);
+
+	if (!*place)
+		*place = calloc(1, sizeof(**place));
+	*at = (size_t)(place - slot);
+	return *place ? record_in(ev, *place, m, p, key, expand, err) :
+			oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+}
+
+static enum oom_status find(struct oom_evaluator *ev, struct program **slot, size_t n, bool expand,
 			    const struct oom_model *m, const struct oom_plan *p,
 			    struct program **out, struct oom_error *err)
 {
 	const struct oom_plan key = structure_of(p);
-	struct program *oldest = &slot[0];
 	enum oom_status st = OOM_OK;
 	struct oom_batch at;
 	size_t i = 0;
 
 	oom_batch_sizes(p, &at.b, &at.s, &at.t);
-	if (!expand && serves(&slot[ev->last], m, &key, &at)) {
-		*out = &slot[ev->last];
+	if (!expand && slot[ev->last] && serves(slot[ev->last], m, &key, &at)) {
+		*out = slot[ev->last];
 		return OOM_OK;
 	}
-	for (; i < n && !serves(&slot[i], m, &key, &at); i++)
-		oldest = slot[i].used < oldest->used ? &slot[i] : oldest;
-	if (i == n)
-		st = record_in(ev, oldest, m, p, &key, expand, err);
+	while (i < n && slot[i] && !serves(slot[i], m, &key, &at))
+		i++;
+	if (i == n || !slot[i])
+		st = record_anew(ev, slot, n, expand, m, p, &key, &i, err);
 	if (st)
 		return st;
-	*out = i < n ? &slot[i] : oldest;
+	*out = slot[i];
 	(*out)->used = ++ev->clock;
 	if (!expand)
-		ev->last = (int)(*out - slot);
+		ev->last = (int)i;
 	return OOM_OK;
 }
 

@@ -27,7 +27,6 @@ struct program {
 	struct oom_tape tape;
 	const struct oom_model *model;
 	struct oom_plan key;
-	bool touched;                           /* ever recorded in */
 	uint64_t used;                          /* for least-recently-used replacement */
 	struct oom_variant variant[OOM_VARIANTS];
 	/* sums over parameters, fixed by the structure */
@@ -53,7 +52,7 @@ struct program {
 };
 
 struct oom_evaluator {
-	struct program slot[SLOTS];
+	struct program *slot[SLOTS];            /* made when they are needed; NULL: not yet */
 	uint64_t clock;
 	int last;                               /* slot answered from last */
 	uint64_t *size;
@@ -62,7 +61,7 @@ struct oom_evaluator {
 	struct oom_node *nodes;
 	size_t cap_nodes;
 	void *ctx;                              /* and that of the blocks' contexts */
-	struct program full[FULL_SLOTS];        /* every layer recorded, for replays */
+	struct program *full[FULL_SLOTS];       /* every layer recorded, for replays */
 	struct oom_player player;
 	/* the last replays: the plan without what a replay does not depend on, the card, and what came
 	 * out */

@@ -113,7 +113,7 @@ static const struct oom_option *knob(const char *name)
 	const struct oom_option *k;
 
 	for (size_t i = 0; (k = oom_knob_at(i)) != NULL; i++)
-		if (!strcmp(k->name, name))
+		if (*k->name == *name && !strcmp(k->name, name))
 			return k;
 	return NULL;
 }
@@ -178,10 +178,11 @@ enum oom_status compat_compile(struct oom_compat *c, const char *when, const str
 
 	*here = true;
 	while (!st && *here && *when) {
-		int fact = 0;
+		int fact;
 
 		if (!next_term(&when, &t))
 			return unknown(err, "term", when);
+		fact = strchr(t.name, '.') ? 0 : FACTS;         /* no knob's name has a dot */
 		while (fact < FACTS && strcmp(t.name, facts[fact]))
 			fact++;
 		if (fact < FACTS)
