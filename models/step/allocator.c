@@ -17,10 +17,7 @@ void oom_replay_release(struct oom_replay *r)
 	if (!r)
 		return;
 	free(r->blocks);
-	free(r->spare);
 	free(r->list);
-	for (int k = 0; k < OOM_POOLS; k++)
-		oom_free_release(&r->pool[k].free);
 	memset(r, 0, sizeof(*r));
 }
 
@@ -36,31 +33,27 @@ static uint64_t could_be(const struct oom_replay *r, int32_t b)
 					       r->blocks[b].size;
 }
 
-/* Where the smallest free block lies that is large enough, the lowest of them (get_free_block). */
-static bool best(struct oom_replay *r, uint64_t size, unsigned pool, struct oom_free_place *p)
+/* The smallest free block that is large enough, the lowest of them (get_free_block); -1: there is none. */
+static int32_t best(const struct oom_replay *r, uint64_t size, unsigned pool)
 {
 	const struct oom_free_set *set = &r->pool[pool].free;
 	const uint64_t split = r->rules.max_split;
+	int32_t b = oom_free_find(set, r->blocks, size);
 	uint64_t got;
 
-	struct oom_free_hint *hint = block_hint_for(r, size, pool);
-
-	*p = oom_free_find_near(set, block_place_at(*hint), size, 0);
-	if (p->run == set->n)
-		return false;
-	*hint = block_hint(*p);
+	if (b < 0)
+		return -1;
 	while (r->rules.expandable) {
-		const struct oom_free_place next = oom_free_next(set, *p);
+		const int32_t next = oom_free_next(set, r->blocks, b);
 
-		if (next.run == set->n || could_be(r, oom_free_at(set, next)->block) >=
-						  could_be(r, oom_free_at(set, *p)->block))
+		if (next < 0 || could_be(r, next) >= could_be(r, b))
 			break;
-		*p = next;
+		b = next;
 	}
-	got = oom_free_at(set, *p)->size;
+	got = r->blocks[b].size;
 	/* an oversized block serves no small request, and a large one only if little is wasted
 	 * (max_non_split_rounding_mb, 20 MiB) */
-	return !split || (size < split ? got < split : got < size + 20 * MIB);
+	return !split || (size < split ? got < split : got < size + 20 * MIB) ? b : -1;
 }
 
 /* ---- what is asked ---- */
@@ -70,16 +63,17 @@ int32_t oom_allocate_on(struct oom_replay *r, uint64_t bytes, enum oom_cuda_stre
 	const uint64_t size = oom_block(bytes ? bytes : 1);
 	const bool small = size <= MIB;
 	const unsigned pool = 2 * (unsigned)stream + small;
-	struct oom_free_place p;
-	bool cached;
 	uint64_t rest;
 	int32_t b;
 
 	if (r->failed)
 		/* out of host memory: the lists can no longer be trusted */
 		return -1;
-	cached = best(r, size, pool, &p);
-	b = cached ? oom_free_at(&r->pool[pool].free, p)->block : oom_obtain(r, size, pool);
+	b = best(r, size, pool);
+	if (b >= 0)
+		block_take(r, b);
+	else
+		b = oom_obtain(r, size, pool);
 	if (b < 0)
 		return -1;
 	rest = r->blocks[b].size - size;
@@ -90,12 +84,7 @@ int32_t oom_allocate_on(struct oom_replay *r, uint64_t bytes, enum oom_cuda_stre
 
 		if (n < 0)
 			return -1;
-		if (cached)
-			block_replace(r, p, n);
-		else
-			block_insert(r, n);
-	} else if (cached) {
-		oom_free_remove(&r->pool[pool].free, p);
+		block_insert(r, n);
 	}
 	r->blocks[b].state = USED;
 	return b;
@@ -108,8 +97,6 @@ int32_t oom_allocate(struct oom_replay *r, uint64_t bytes)
 
 void oom_free(struct oom_replay *r, int32_t b)
 {
-	struct oom_free_place at = {0};
-	bool known = false;             /* where b's entry is, of what it has been merged with */
 	int32_t n, p;
 
 	if (b < 0 || r->failed)
@@ -122,22 +109,15 @@ void oom_free(struct oom_replay *r, int32_t b)
 	n = r->blocks[b].next;
 	p = r->blocks[b].prev;
 	if (n >= 0 && r->blocks[n].state == FREE) {
-		at = block_place(r, n);
-		known = true;
+		block_take(r, n);
 		block_absorb(r, b);
 	}
 	if (p >= 0 && r->blocks[p].state == FREE) {
-		if (known)
-			oom_free_remove(&r->pool[r->blocks[b].pool].free, at);
-		at = block_place(r, p);
-		known = true;
+		block_take(r, p);
 		block_absorb(r, p);
 		b = p;
 	}
-	if (known)
-		block_replace(r, at, b);
-	else
-		block_insert(r, b);
+	block_insert(r, b);
 }
 
 uint64_t oom_replay_mark(const struct oom_replay *r)
@@ -148,16 +128,16 @@ uint64_t oom_replay_mark(const struct oom_replay *r)
 		const struct oom_free_set *set = &r->pool[k].free;
 
 		h = oom_mark(oom_mark(h, r->pool[k].end), r->pool[k].holes);
-		for (size_t i = 0; i < set->n; i++)
-			for (uint32_t j = 0; j < set->run[i]->n; j++)
-				h = oom_mark(oom_mark(h, set->run[i]->e[j].size), set->run[i]->e[j].addr);
+		for (int32_t b = -1; (b = oom_free_next(set, r->blocks, b)) >= 0;)
+			h = oom_mark(oom_mark(h, r->blocks[b].size), r->blocks[b].addr);
 	}
 	return h;
 }
 
 void oom_replay_clear(struct oom_replay *r, const struct oom_alloc_rules *rules)
 {
-	r->n_blocks = r->n_spare = 0;
+	r->n_blocks = 0;
+	r->spare = -1;
 	for (int k = 0; k < OOM_POOLS; k++) {
 		oom_free_clear(&r->pool[k].free);
 		r->pool[k].head = r->pool[k].tail = -1;

@@ -6,30 +6,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where an entry of a free set lay, to look there first. */
-struct oom_free_hint {
-	uint8_t at;
-	uint16_t run;
-};
 struct oom_ablock {
 	uint64_t size, addr;
 	int32_t prev, next;             /* neighbours in the segment, or arena; -1: none */
+	int32_t less, more;             /* of a free block: its neighbours in its class of the free set */
 	uint8_t state, pool;
-	struct oom_free_hint hint;
 };
-/* Free blocks of a pool by (size, address), in runs short enough to be moved about. */
-enum { OOM_FREE_RUN = 64 };
-struct oom_free_run {
-	uint32_t n;
-	struct oom_free_entry {
-		uint64_t size, addr;
-		int32_t block;
-	} e[OOM_FREE_RUN];
-};
+/* The free blocks of a pool by (size, address), as c10's BlockComparatorSize orders them: lists of blocks of
+ * about a size, sixteen classes an octave, and which of them have any. */
+enum { OOM_OCTAVES = 64, OOM_CLASSES = 16 };
 struct oom_free_set {
-	struct oom_free_run **run;      /* none is empty */
-	/* behind the first n lie empty ones, for their memory */
-	size_t n, used, cap;
+	uint64_t octaves;               /* bit k: octave k has blocks */
+	uint16_t classes[OOM_OCTAVES];  /* bit k: its class k has */
+	/* of a class that has any: its first block, and the one put in last, near which the next may belong */
+	struct oom_free_class {
+		int32_t first, hand;
+	} list[OOM_OCTAVES][OOM_CLASSES];
 };
 
 /* Streams have pools of their own: what was freed on one serves no other. */
@@ -47,8 +39,7 @@ struct oom_alloc_rules {
 struct oom_replay {
 	struct oom_ablock *blocks;
 	size_t n_blocks, cap_blocks;
-	int32_t *spare;                 /* unused block records */
-	size_t n_spare, cap_spare;
+	int32_t spare;                  /* unused block records, linked by next; -1: none */
 	int32_t *list;                  /* of blocks, while cached ones are released */
 	size_t cap_list;
 	struct oom_pool {
@@ -57,7 +48,6 @@ struct oom_replay {
 		uint64_t end;           /* address behind the last */
 		size_t holes;           /* blocks of the arena that are not mapped */
 	} pool[OOM_POOLS];
-	struct oom_free_hint sizes[OOM_POOLS][32];      /* by the hash of a size */
 	struct oom_alloc_rules rules;
 	/* out of host memory; the trace frees twice; the card is full even without cached segments */
 	bool failed, given_up, died;

@@ -29,61 +29,16 @@ static inline bool block_room(struct oom_replay *r, void **p, size_t *cap, size_
 	return false;
 }
 
-static inline struct oom_free_hint block_hint(struct oom_free_place p)
-{
-	return (struct oom_free_hint){(uint8_t)p.at, (uint16_t)p.run};
-}
-
-static inline struct oom_free_place block_place_at(struct oom_free_hint h)
-{
-	return (struct oom_free_place){h.run, h.at};
-}
-
-/* A size that comes again mostly finds its place where it was. */
-static inline struct oom_free_hint *block_hint_for(struct oom_replay *r, uint64_t size, unsigned pool)
-{
-	return &r->sizes[pool][(size / OOM_BLOCK * 0x9e3779b97f4a7c15u) >> 59];
-}
-
 /* Puts a free block into its pool's set. */
 static inline void block_insert(struct oom_replay *r, int32_t i)
 {
-	struct oom_ablock *b = &r->blocks[i];
-	struct oom_free_place p = block_place_at(*block_hint_for(r, b->size, b->pool));
-
-	if (oom_free_insert(&r->pool[b->pool].free, (struct oom_free_entry){b->size, b->addr, i}, &p))
-		b->hint = block_hint(p);
-	else
-		r->failed = true;
+	oom_free_insert(&r->pool[r->blocks[i].pool].free, r->blocks, i);
 }
 
-/* Where a free block is in its set. */
-static inline struct oom_free_place block_place(const struct oom_replay *r, int32_t i)
-{
-	const struct oom_ablock *b = &r->blocks[i];
-	const struct oom_free_set *set = &r->pool[b->pool].free;
-	const struct oom_free_place p = block_place_at(b->hint);
-
-	return oom_free_is_at(set, p, i) ? p : oom_free_find(set, b->size, b->addr);
-}
-
-/* Block i is in the set where another one was. */
-static inline void block_replace(struct oom_replay *r, struct oom_free_place p, int32_t i)
-{
-	struct oom_ablock *b = &r->blocks[i];
-
-	if (oom_free_replace(&r->pool[b->pool].free, &p, (struct oom_free_entry){b->size, b->addr, i}))
-		b->hint = block_hint(p);
-	else
-		r->failed = true;
-}
-
-/* Takes a free block out of its set. */
+/* Takes a free block out of its set, before anything about it changes. */
 static inline void block_take(struct oom_replay *r, int32_t i)
 {
-	const struct oom_ablock *b = &r->blocks[i];
-
-	oom_free_remove(&r->pool[b->pool].free, block_place(r, i));
+	oom_free_remove(&r->pool[r->blocks[i].pool].free, r->blocks, i);
 }
 
 /* The record of a free block that is in no list yet; -1: out of host memory. */
@@ -91,8 +46,9 @@ static inline int32_t block_new(struct oom_replay *r, uint64_t size, uint64_t ad
 {
 	int32_t i;
 
-	if (r->n_spare) {
-		i = r->spare[--r->n_spare];
+	if (r->spare >= 0) {
+		i = r->spare;
+		r->spare = r->blocks[i].next;
 	} else {
 		if (!block_room(r, (void **)&r->blocks, &r->cap_blocks, r->n_blocks + 1,
 			  sizeof(*r->blocks)))
@@ -100,14 +56,15 @@ static inline int32_t block_new(struct oom_replay *r, uint64_t size, uint64_t ad
 		i = (int32_t)r->n_blocks++;
 	}
 	r->blocks[i] = (struct oom_ablock){
-		.size = size, .addr = addr, .prev = -1, .next = -1, .state = FREE, .pool = (uint8_t)pool};
+		.size = size, .addr = addr, .prev = -1, .next = -1, .less = -1, .more = -1, .state = FREE,
+		.pool = (uint8_t)pool};
 	return i;
 }
 
 static inline void block_retire(struct oom_replay *r, int32_t i)
 {
-	if (block_room(r, (void **)&r->spare, &r->cap_spare, r->n_spare + 1, sizeof(int32_t)))
-		r->spare[r->n_spare++] = i;
+	r->blocks[i].next = r->spare;
+	r->spare = i;
 }
 
 /* Puts n behind b in their segment. */

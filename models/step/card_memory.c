@@ -197,12 +197,9 @@ static void release_cached(struct oom_replay *r)
 {
 	for (unsigned k = 0; k < OOM_POOLS; k++) {
 		const struct oom_free_set *set = &r->pool[k].free;
-		struct oom_free_place p = {0, 0};
 		size_t n = 0;
 
-		for (; p.run < set->n; p = oom_free_next(set, p)) {
-			const int32_t b = oom_free_at(set, p)->block;
-
+		for (int32_t b = -1; (b = oom_free_next(set, r->blocks, b)) >= 0;) {
 			if (!r->rules.expandable && !is_whole(r, b))
 				continue;
 			if (!block_room(r, (void **)&r->list, &r->cap_list, n + 1, sizeof(*r->list)))
@@ -222,25 +219,22 @@ static void release_cached(struct oom_replay *r)
 static bool release_oversized(struct oom_replay *r, uint64_t size, unsigned pool)
 {
 	const uint64_t least = r->rules.max_split, key = size < least ? least : size;
-	struct oom_free_set *set = &r->pool[pool].free;
-	struct oom_free_place p;
+	const struct oom_free_set *set = &r->pool[pool].free;
 	uint64_t released = 0;
+	int32_t b;
 
 	if (!least || r->rules.expandable)
 		return false;
-	p = oom_free_find(set, key, 0);
-	if (p.run < set->n) {
-		give_back(r, oom_free_at(set, p)->block);
+	b = oom_free_find(set, r->blocks, key);
+	if (b >= 0) {
+		give_back(r, b);
 		return true;
 	}
-	while (released < key && set->n) {
-		const struct oom_free_run *last = set->run[set->n - 1];
-		const struct oom_free_entry e = last->e[last->n - 1];
-
-		if (e.size < least || !is_whole(r, e.block))
+	while (released < key && (b = oom_free_last(set, r->blocks)) >= 0) {
+		if (r->blocks[b].size < least || !is_whole(r, b))
 			break;
-		give_back(r, e.block);
-		released += e.size;
+		released += r->blocks[b].size;
+		give_back(r, b);
 	}
 	return released >= key;
 }

@@ -1,188 +1,136 @@
-/* A sorted set in runs of at most OOM_FREE_RUN entries. */
+/* A sorted set in lists of blocks of about a size. */
 #include "step/free_set.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* Without a branch: where it falls cannot be guessed. */
-static inline bool below(const struct oom_free_entry *e, uint64_t size, uint64_t addr)
+#include "tape/round.h"
+
+struct place {
+	unsigned octave, class;
+};
+
+/* Sizes are multiples of 512: the first sixteen have classes of their own, above them an octave has
+ * sixteen. */
+static inline struct place place_of(uint64_t size)
 {
-	return (e->size < size) | ((e->size == size) & (e->addr < addr));
+	const uint64_t n = size / OOM_BLOCK;
+	unsigned octave;
+
+	if (n < OOM_CLASSES)
+		return (struct place){0, (unsigned)n};
+	octave = 60 - (unsigned)__builtin_clzll(n);
+	return (struct place){octave, (unsigned)(n >> (octave - 1)) & (OOM_CLASSES - 1)};
 }
 
-/* How many of n entries in order are below (size, addr). */
-static inline uint32_t count_below(const struct oom_free_entry *e, uint32_t n, uint64_t size,
-				   uint64_t addr)
+static inline bool has(const struct oom_free_set *set, struct place p)
 {
-	const struct oom_free_entry *at = e;
-
-	while (n > 1) {
-		const uint32_t half = n / 2;
-
-		at = below(&at[half - 1], size, addr) ? at + half : at;
-		n -= half;
-	}
-	return (uint32_t)(at - e) + (n && below(at, size, addr));
+	return set->classes[p.octave] >> p.class & 1;
 }
 
-/* The first run whose last entry is not below. */
-static inline size_t run_for(const struct oom_free_set *set, uint64_t size, uint64_t addr)
+/* The first block of the classes behind this one; -1: none. */
+static int32_t behind(const struct oom_free_set *set, struct place p)
 {
-	size_t k = 0, n = set->n;
+	const unsigned classes = set->classes[p.octave] & ~0u << p.class << 1;
+	uint64_t octaves;
 
-	while (n > 1) {
-		const size_t half = n / 2;
-		const struct oom_free_run *run = set->run[k + half - 1];
-
-		k += below(&run->e[run->n - 1], size, addr) ? half : 0;
-		n -= half;
-	}
-	return k;
+	if (classes)
+		return set->list[p.octave][__builtin_ctz(classes)].first;
+	octaves = set->octaves & ~(uint64_t)0 << p.octave << 1;
+	if (!octaves)
+		return -1;
+	p.octave = (unsigned)__builtin_ctzll(octaves);
+	return set->list[p.octave][__builtin_ctz(set->classes[p.octave])].first;
 }
 
-struct oom_free_place oom_free_find(const struct oom_free_set *set, uint64_t size, uint64_t addr)
+int32_t oom_free_find(const struct oom_free_set *set, const struct oom_ablock *blocks, uint64_t size)
 {
-	struct oom_free_place p = {run_for(set, size, addr), 0};
+	const struct place p = place_of(size);
+	int32_t b = has(set, p) ? set->list[p.octave][p.class].first : -1;
 
-	if (p.run == set->n)                    /* it is empty */
-		return p;
-	p.at = count_below(set->run[p.run]->e, set->run[p.run]->n, size, addr);
-	if (p.at == set->run[p.run]->n)
-		p = (struct oom_free_place){set->n, 0};
-	return p;
+	while (b >= 0 && blocks[b].size < size)
+		b = blocks[b].more;
+	return b >= 0 ? b : behind(set, p);
 }
 
-struct oom_free_place oom_free_find_near(const struct oom_free_set *set, struct oom_free_place guess,
-					 uint64_t size, uint64_t addr)
+int32_t oom_free_next(const struct oom_free_set *set, const struct oom_ablock *blocks, int32_t b)
 {
-	const struct oom_free_entry *at, *before;
-
-	if (guess.run >= set->n || guess.at >= set->run[guess.run]->n)
-		return oom_free_find(set, size, addr);
-	at = &set->run[guess.run]->e[guess.at];
-	before = guess.at ? at - 1 : NULL;
-	if (!before && guess.run)
-		before = &set->run[guess.run - 1]->e[set->run[guess.run - 1]->n - 1];
-	return !below(at, size, addr) && (!before || below(before, size, addr)) ?
-		       guess :
-		       oom_free_find(set, size, addr);
+	if (b < 0)
+		return oom_free_find(set, blocks, 0);
+	return blocks[b].more >= 0 ? blocks[b].more : behind(set, place_of(blocks[b].size));
 }
 
-/* An empty run at this place of the list; false: out of memory. */
-static bool open_run(struct oom_free_set *set, size_t at)
+int32_t oom_free_last(const struct oom_free_set *set, const struct oom_ablock *blocks)
 {
-	struct oom_free_run *run;
+	unsigned octave;
+	int32_t b;
 
-	if (set->n == set->used) {
-		if (set->used == set->cap) {
-			const size_t cap = set->cap ? set->cap * 2 : 8;
-			struct oom_free_run **q = realloc(set->run, cap * sizeof(*q));
+	if (!set->octaves)
+		return -1;
+	octave = 63 - (unsigned)__builtin_clzll(set->octaves);
+	b = set->list[octave][31 - __builtin_clz(set->classes[octave])].first;
+	while (blocks[b].more >= 0)
+		b = blocks[b].more;
+	return b;
+}
 
-			if (!q)
-				return false;
-			set->run = q;
-			set->cap = cap;
+static inline bool below(const struct oom_ablock *a, const struct oom_ablock *b)
+{
+	return a->size < b->size || (a->size == b->size && a->addr < b->addr);
+}
+
+void oom_free_insert(struct oom_free_set *set, struct oom_ablock *blocks, int32_t b)
+{
+	const struct place p = place_of(blocks[b].size);
+	struct oom_free_class *list = &set->list[p.octave][p.class];
+	int32_t less = -1, more = -1;
+
+	if (has(set, p)) {
+		less = list->hand;
+		if (below(&blocks[less], &blocks[b])) {
+			while ((more = blocks[less].more) >= 0 && below(&blocks[more], &blocks[b]))
+				less = more;
+		} else {
+			while (more = less, (less = blocks[more].less) >= 0 && !below(&blocks[less], &blocks[b]))
+				;
 		}
-		run = malloc(sizeof(*run));
-		if (!run)
-			return false;
-		set->run[set->used++] = run;
-	}
-	run = set->run[set->n];
-	run->n = 0;
-	memmove(set->run + at + 1, set->run + at, (set->n - at) * sizeof(*set->run));
-	set->run[at] = run;
-	set->n++;
-	return true;
-}
-
-bool oom_free_insert(struct oom_free_set *set, struct oom_free_entry e, struct oom_free_place *at)
-{
-	struct oom_free_place p = oom_free_find_near(set, *at, e.size, e.addr);
-	struct oom_free_run *run;
-
-	if (p.run == set->n) {                  /* above all */
-		if (!set->n && !open_run(set, 0))
-			return false;
-		p.run = set->n - 1;
-		p.at = set->run[p.run]->n;
-	}
-	run = set->run[p.run];
-	if (run->n == OOM_FREE_RUN) {
-		if (!open_run(set, p.run + 1))
-			return false;
-		memcpy(set->run[p.run + 1]->e, run->e + OOM_FREE_RUN / 2,
-		       OOM_FREE_RUN / 2 * sizeof(e));
-		run->n = set->run[p.run + 1]->n = OOM_FREE_RUN / 2;
-		if (p.at > run->n) {
-			p.at -= run->n;
-			run = set->run[++p.run];
-		}
-	}
-	memmove(run->e + p.at + 1, run->e + p.at, (run->n - p.at) * sizeof(e));
-	run->e[p.at] = e;
-	run->n++;
-	*at = p;
-	return true;
-}
-
-void oom_free_remove(struct oom_free_set *set, struct oom_free_place p)
-{
-	struct oom_free_run *run = set->run[p.run];
-
-	memmove(run->e + p.at, run->e + p.at + 1, (run->n - p.at - 1) * sizeof(run->e[0]));
-	if (--run->n)
-		return;
-	set->n--;
-	memmove(set->run + p.run, set->run + p.run + 1, (set->n - p.run) * sizeof(*set->run));
-	set->run[set->n] = run;                 /* its memory waits for another */
-}
-
-bool oom_free_replace(struct oom_free_set *set, struct oom_free_place *at, struct oom_free_entry e)
-{
-	struct oom_free_run *run = set->run[at->run];
-	struct oom_free_entry *old = &run->e[at->at], *first = &run->e[0], *last = &run->e[run->n - 1];
-
-	/* mostly it lies between the same neighbours; else in the same run: what is between moves by one */
-	if (old > first && old < last && below(old - 1, e.size, e.addr) && !below(old + 1, e.size, e.addr)) {
-		*old = e;
-		return true;
-	}
-	if ((at->run && !below(first, e.size, e.addr)) ||
-	    (at->run + 1 < set->n && below(last, e.size, e.addr))) {
-		oom_free_remove(set, *at);
-		return oom_free_insert(set, e, at);
-	}
-	if (below(old, e.size, e.addr)) {
-		for (; old < last && below(old + 1, e.size, e.addr); old++)
-			*old = old[1];
 	} else {
-		for (; old > first && !below(old - 1, e.size, e.addr); old--)
-			*old = old[-1];
+		set->octaves |= (uint64_t)1 << p.octave;
+		set->classes[p.octave] |= (uint16_t)(1u << p.class);
 	}
-	*old = e;
-	at->at = (uint32_t)(old - first);
-	return true;
+	blocks[b].less = less;
+	blocks[b].more = more;
+	if (less >= 0)
+		blocks[less].more = b;
+	else
+		list->first = b;
+	if (more >= 0)
+		blocks[more].less = b;
+	list->hand = b;
 }
 
-struct oom_free_place oom_free_next(const struct oom_free_set *set, struct oom_free_place p)
+void oom_free_remove(struct oom_free_set *set, struct oom_ablock *blocks, int32_t b)
 {
-	if (++p.at == set->run[p.run]->n) {
-		p.run++;
-		p.at = 0;
-	}
-	return p;
+	const struct place p = place_of(blocks[b].size);
+	struct oom_free_class *list = &set->list[p.octave][p.class];
+	const int32_t less = blocks[b].less, more = blocks[b].more;
+
+	if (less >= 0)
+		blocks[less].more = more;
+	else
+		list->first = more;
+	if (more >= 0)
+		blocks[more].less = less;
+	if (list->hand == b)
+		list->hand = less >= 0 ? less : more;
+	if (less >= 0 || more >= 0)
+		return;
+	set->classes[p.octave] &= (uint16_t)~(1u << p.class);
+	if (!set->classes[p.octave])
+		set->octaves &= ~((uint64_t)1 << p.octave);
 }
 
 void oom_free_clear(struct oom_free_set *set)
 {
-	set->n = 0;
-}
-
-void oom_free_release(struct oom_free_set *set)
-{
-	for (size_t i = 0; i < set->used; i++)
-		free(set->run[i]);
-	free(set->run);
-	memset(set, 0, sizeof(*set));
+	set->octaves = 0;
+	memset(set->classes, 0, sizeof(set->classes));
 }
