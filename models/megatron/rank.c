@@ -35,21 +35,23 @@ static double boundary(const struct oom_megatron *m)
 /* A pass of a chunk: its layers, the dropout mask behind the embedding. */
 static double chunk_bytes(const struct oom_megatron *m, const struct mg_chunk *c)
 {
-	struct oom_megatron plain = *m;
+	static const struct mg_layer none;
 	const double n = m->sequence_parallel ? (double)m->tp : 1,
 		     T = oom_mg_tokens(m, (double)m->seq) / n;
-	const struct mg_layer d = oom_mg_layer(m, false, (double)m->seq, 0),
-			      e = oom_mg_layer(m, true, (double)m->seq, 0);
+	const struct mg_layer d = c->dense ? oom_mg_layer(m, false, (double)m->seq, 0) : none,
+			      e = c->moe ? oom_mg_layer(m, true, (double)m->seq, 0) : none;
 	const double layers = (double)(c->dense + c->moe);
 	const double ends = m->fp8 && m->ends_in_bf16 ? (c->embedding ? 1 : 0) + (c->loss ? 1 : 0) : 0;
 	double sum = (double)c->dense * d.saved + (double)c->moe * e.saved;
 
-	plain.fp8 = 0;
 	/* the layers at the ends in 16 bit: the first of the first kind, the last of the last */
-	if (ends > 0 && layers >= ends)
+	if (ends > 0 && layers >= ends) {
+		struct oom_megatron plain = *m;
+
+		plain.fp8 = 0;
 		sum += ends * (oom_mg_layer(&plain, c->moe > 0, (double)m->seq, 0).saved -
 			       (c->moe ? e.saved : d.saved));
-
+	}
 	if (m->recompute == OOM_MG_RC_FULL && m->recompute_uniform)
 		sum /= (double)m->recompute_layers < layers ? (double)m->recompute_layers :
 							      (layers > 1 ? layers : 1);
@@ -58,7 +60,8 @@ static double chunk_bytes(const struct oom_megatron *m, const struct mg_chunk *c
 		/* block: the others keep everything */
 		const double kept = layers - (double)m->recompute_layers;
 
-		sum = (double)m->recompute_layers * d.saved + kept * (c->moe ? e.full : d.full);
+		/* what is computed again keeps its input, of either kind */
+		sum = (double)m->recompute_layers * (c->moe ? e.saved : d.saved) + kept * (c->moe ? e.full : d.full);
 	}
 	if (c->embedding && m->hidden_dropout > 0)
 		sum += T * (double)m->hidden;
@@ -80,9 +83,10 @@ static double mtp_bytes(const struct oom_megatron *m, const struct mg_chunk *c)
 {
 	const double n = m->sequence_parallel ? (double)m->tp : 1,
 		     T = oom_mg_tokens(m, (double)m->seq) / n;
-	const struct mg_layer l = oom_mg_layer(m, m->experts != 0, (double)m->seq, 0);
 
-	return (double)c->mtp * (l.saved + 2 * T * (double)m->hidden * 6);
+	return c->mtp ? (double)c->mtp * (oom_mg_layer(m, m->experts != 0, (double)m->seq, 0).saved +
+					  2 * T * (double)m->hidden * 6) :
+			0;
 }
 
 /* Logits alive at the loss, bytes each: bf16 and their fp32 copy, whose softmax is kept in place

@@ -83,6 +83,11 @@ static bool is_moe(const struct oom_megatron *m, int64_t i)
 
 static void add_layers(const struct oom_megatron *m, struct mg_chunk *c, int64_t first, int64_t n)
 {
+	/* mostly they are all alike, and a search asks for thousands of layouts */
+	if (n > 0 && (!m->experts || (!m->dense_layers && !*m->moe_layer_freq))) {
+		*(m->experts ? &c->moe : &c->dense) += n;
+		return;
+	}
 	for (int64_t i = first; i < first + n; i++) {
 		if (is_moe(m, i))
 			c->moe++;

@@ -149,7 +149,7 @@ bool oom_compat_allows(const struct oom_compat *c, const struct oom_plan *plan,
 		       const struct oom_plan *asked, const struct oom_compat_set *excused)
 {
 	for (size_t k = 0; k < c->n; k++)
-		if (breaks(c, k, plan, asked) && oom_compat_has(&c->binding, c->rule[k]) &&
+		if (oom_compat_has(&c->binding, c->rule[k]) && breaks(c, k, plan, asked) &&
 		    !(excused && oom_compat_has(excused, c->rule[k])))
 			return false;
 	return true;
