@@ -119,12 +119,18 @@ bool move_to_16_bit(struct oom_plan *p, const struct oom_model *m)
 }
 
 /* What transformers 5 does with a config that says bfloat16, and torchtune always: small updates are
- * lost in 8 bits of mantissa.  fp16 has too short a range for it, but under frozen weights. */
+ * lost in 8 bits of mantissa.  fp16 has too short a range for it, but under frozen weights.  Of a quantised
+ * base the rest is in 16 bit where nobody prepares it (PEFT's prepare_model_for_kbit_training makes fp32 of
+ * all that is not quantised, experts in tensors of three dimensions among it). */
 bool move_to_16_bit_weights(struct oom_plan *p, const struct oom_model *m)
 {
 	const bool adapted = oom_plan_adapted(p);
 
 	(void)m;
+	if (oom_plan_quantised(p) && p->kbit_prepare) {
+		p->kbit_prepare = 0;
+		return true;
+	}
 	if (p->precision != OOM_FP32 && p->precision != OOM_AMP_BF16 &&
 	    (p->precision != OOM_AMP_FP16 || !adapted))
 		return false;

@@ -83,24 +83,52 @@ static enum oom_status one_length(struct seeker *s, uint16_t value[AXES])
 	return st ? st : picks_choose(&s->picks);
 }
 
-/* Attention written out holds less where SDPA has only its path of plain operations (bf16 before Ampere),
- * and the scores of few tokens: the asked plan's smallest batch tells. */
-static enum oom_status compare_attention(struct seeker *s)
+/* What the passes of the asked plan's smallest batch hold with some attention, with and without checkpoints
+ * between layers; UINT64_MAX: it does not run so. */
+static enum oom_status passes_hold(struct seeker *s, int64_t attn, uint64_t least[2])
 {
 	struct picks *k = &s->picks;
 	struct oom_plan p = *s->space.asked;
-	struct oom_eval sdpa = {0}, eager = {0};
+	enum oom_status st = OOM_OK;
+
+	p.micro_batch = p.grad_accum = 1;
+	p.attn = attn;
+	/* flash_attn has 16 bit alone, as what fits in the end mostly is */
+	move_to_16_bit(&p, s->space.model);
+	for (int full = 0; full < 2 && !st; full++) {
+		struct oom_eval e = {0};
+
+		least[full] = UINT64_MAX;
+		p.grad_ckpt = full ? OOM_CKPT_FULL : OOM_CKPT_NONE;
+		if (!oom_compat_launches(&s->space.compat, &p))
+			continue;
+		st = oom_evaluate(k->ev, s->space.model, &p, OOM_EVAL_FAST, &e, k->err);
+		if (!st)
+			least[full] = e.peak[OOM_PHASE_BWD1] > e.peak[OOM_PHASE_FWD1] ?
+					      e.peak[OOM_PHASE_BWD1] :
+					      e.peak[OOM_PHASE_FWD1];
+		st = st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
+	}
+	return st;
+}
+
+/* Attention written out holds less than SDPA where that has only its path of plain operations (bf16 before
+ * Ampere), and the scores of few tokens; flash_attn where it takes a mask that SDPA writes out. */
+static enum oom_status compare_attention(struct seeker *s)
+{
+	static const int64_t others[] = {OOM_ATTN_EAGER, OOM_ATTN_FLASH};
+	uint64_t sdpa[2], other[2];
 	enum oom_status st;
 
-	if (p.attn != OOM_ATTN_SDPA || s->space.megatron)
+	if (s->space.megatron)
 		return OOM_OK;
-	p.micro_batch = p.grad_accum = 1;
-	st = oom_evaluate(k->ev, s->space.model, &p, OOM_EVAL_FAST, &sdpa, k->err);
-	p.attn = OOM_ATTN_EAGER;
-	if (!st)
-		st = oom_evaluate(k->ev, s->space.model, &p, OOM_EVAL_FAST, &eager, k->err);
-	s->space.eager_is_leaner = !st && eager.overall_peak < sdpa.overall_peak;
-	return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
+	st = passes_hold(s, OOM_ATTN_SDPA, sdpa);
+	for (size_t i = 0; !st && i < sizeof(others) / sizeof(others[0]); i++) {
+		st = passes_hold(s, others[i], other);
+		if (!st && (other[0] < sdpa[0] || other[1] < sdpa[1]))
+			s->space.leaner[s->space.n_leaner++] = others[i];
+	}
+	return st;
 }
 
 /* What is only worth it where nothing else fits is tried only there, and before the science changes. */
@@ -190,11 +218,11 @@ enum oom_status oom_search_reasons(struct oom_evaluator *ev, const struct oom_mo
 			continue;
 		memset(r, 0, sizeof(*r));
 		r->axis = axis;
-		r->knob = search_knob((enum search_axis)axis, s->best.value[axis]);
 		s->n_reasons++;
 		memcpy(value, s->best.value, sizeof(value));
 		value[axis] = 0;
 		st = reason(ev, space, q, value, r, &s->replayed, err);
+		r->knob = search_knob((enum search_axis)axis, &s->best.plan, r->built ? &r->without : NULL);
 	}
 	free(space);
 	return st;

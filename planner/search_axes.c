@@ -1,14 +1,16 @@
 /* What the search may change: one function an axis, and the values it has. */
 #include "search_axes.h"
 
+#include <string.h>
+
 #include "moves.h"
 
 static const struct oom_search_axis axes[AXES] = {
 	[SEQ] = {"seq-len", "halves, when allowed and nothing longer fits (images: halves of the side)"},
 	[GPUS] = {"gpus", "divisors of the asked number, for the objective price"},
 	[PRECISION] = {"precision", "16-bit autocast when fp32 was asked; 16-bit weights, which lose small updates, where nothing else fits"},
-	[ATTN] = {"attn", "sdpa when eager was asked; eager where it holds less and nothing else fits"},
-	[LOSS] = {"loss", "fused where Liger has the model, cut cross-entropy where axolotl has it, torchtune's in chunks; TRL's in chunks where nothing else fits"},
+	[ATTN] = {"attn", "sdpa when eager was asked; eager or flash_attn where they hold less and nothing else fits"},
+	[LOSS] = {"loss", "fused where Liger has the model, cut cross-entropy where axolotl has it, torchtune's in chunks; where nothing else fits TRL's in chunks, and Liger's norms and feed-forwards beside the loss"},
 	[CKPT] = {"grad-ckpt", "none, full; selective with Megatron"},
 	[LORA] = {"lora-r", "16, and QLoRA (only when allowed)"},
 	[BATCH] = {"micro-batch", "every divisor of the batch a rank sees"},
@@ -49,6 +51,46 @@ static bool has_fused_loss(const struct search_space *s)
 	const int64_t task = s->asked->task ? s->asked->task : (int64_t)oom_model_task(s->model);
 
 	return task == OOM_TASK_CAUSAL_LM || task == OOM_TASK_IMAGE_TEXT;
+}
+
+/* As asked, and without whole logits; TRL's takes another trainer. */
+static size_t losses(const struct search_space *s)
+{
+	return s->asked->fused_ce == s->loss || !has_fused_loss(s) ||
+			       (s->loss == OOM_LOSS_CHUNKED_NLL && !s->resorts) ?
+		       1 :
+		       2;
+}
+
+void search_set_loss(const struct search_space *s, size_t k, struct oom_plan *p)
+{
+	p->fused_ce = losses(s) > 1 ? s->loss : p->fused_ce;
+	if (k == losses(s))
+		p->liger_kernels = OOM_LIGER_ALL;
+}
+
+/* list, which may be NULL: which they are. */
+static size_t attentions(const struct search_space *s, int64_t list[4])
+{
+	const int64_t asked = s->asked->attn;
+	int64_t own[4];
+	size_t n = 0;
+
+	list = list ? list : own;
+	list[n++] = asked;
+	if (asked == OOM_ATTN_EAGER)
+		list[n++] = OOM_ATTN_SDPA;
+	for (size_t i = 0; s->resorts && i < s->n_leaner; i++)
+		if (s->leaner[i] != asked)
+			list[n++] = s->leaner[i];
+	return n;
+}
+
+int64_t search_attention(const struct search_space *s, size_t k)
+{
+	int64_t list[4];
+
+	return k < attentions(s, list) ? list[k] : s->asked->attn;
 }
 
 /* Sharding over GPUs that were asked for, like micro-batches and checkpointing, leaves the run as it
@@ -106,16 +148,27 @@ bool search_has_resorts(const struct search_space *s)
 
 int search_departures(const uint16_t v[OOM_SEARCH_AXES])
 {
-	int n = v[OFFLOAD] > PLACES;
+	int n = (v[OFFLOAD] > PLACES) + (v[LOSS] > 1);
 
 	for (int i = 0; i < AXES; i++)
 		n += v[i] != 0;
 	return n;
 }
 
-const char *search_knob(enum search_axis axis, uint16_t value)
+static bool differ(const struct oom_option *k, const struct oom_plan *x, const struct oom_plan *y)
 {
-	return axis == OFFLOAD && value == PLACES ? "offload-activations" : axes[axis].knob;
+	char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
+
+	return strcmp(oom_plan_get(x, k, a, sizeof(a)), oom_plan_get(y, k, b, sizeof(b))) != 0;
+}
+
+const char *search_knob(enum search_axis axis, const struct oom_plan *with, const struct oom_plan *without)
+{
+	const struct oom_option *k = oom_knob_find(axes[axis].knob);
+
+	for (size_t i = 0; without && k && !differ(k, with, without); i++)
+		k = oom_knob_at(i);
+	return k ? k->name : axes[axis].knob;
 }
 
 size_t search_smaller_states(const struct search_space *s)
@@ -149,13 +202,8 @@ size_t search_values(const struct search_space *s, enum search_axis axis)
 	case GPUS: return s->n_gpus;
 	case PRECISION:
 		return 1 + (a->precision == OOM_FP32) + (s->resorts && can_narrow_weights(s));
-	case ATTN:
-		return a->attn == OOM_ATTN_EAGER || (s->resorts && s->eager_is_leaner) ? 2 : 1;
-	case LOSS:              /* TRL's takes another trainer */
-		return a->fused_ce == s->loss || !has_fused_loss(s) ||
-				       (s->loss == OOM_LOSS_CHUNKED_NLL && !s->resorts) ?
-			       1 :
-			       2;
+	case ATTN: return attentions(s, NULL);
+	case LOSS: return losses(s) + (s->resorts && s->liger);
 	case CKPT: return s->megatron || a->grad_ckpt > OOM_CKPT_FULL ? 3 : 2;
 	case LORA: return s->allow & OOM_ALLOW_LORA && !oom_plan_adapted(a) && !s->megatron ? 3 : 1;
 	case BATCH: return s->n_divisors;

@@ -48,9 +48,11 @@ struct search_space {
 	bool exact_only, keep_batch, degrees;   /* of the query */
 	bool fewer_gpus;                /* GPUs are an axis (price) */
 	/* values are among those tried that are only worth it where nothing else fits: the last of
-	 * PRECISION, OFFLOAD and LAYOUT */
+	 * PRECISION, ATTN, LOSS, OFFLOAD and LAYOUT */
 	bool resorts;
-	bool eager_is_leaner;           /* what was asked holds less with attention written out */
+	int64_t leaner[2];              /* attention under which what was asked holds less than under SDPA */
+	size_t n_leaner;
+	bool liger;                     /* Liger's kernels beside the loss can be had */
 	int64_t loss;                   /* without whole logits, as this model and engine have it */
 	int64_t step_batch;             /* sequences a step sees: kept */
 	const struct oom_model *model;
@@ -70,13 +72,15 @@ enum oom_status search_space_init(struct search_space *s, const struct oom_model
 				  const struct oom_search_query *query, struct oom_error *err);
 /* Fills the space's layouts (search_layouts.c); false when there are more than are tried. */
 bool search_layouts(struct search_space *s);
-/* How many knobs depart from what was asked: an axis is one, activations beside states are two. */
-enum { SEARCH_DEPARTURES = AXES + 1 };
+/* How many knobs depart from what was asked: an axis is one, activations beside states are two, and so are Liger's
+ * kernels beside another loss. */
+enum { SEARCH_DEPARTURES = AXES + 2 };
 int search_departures(const uint16_t value[OOM_SEARCH_AXES]);
 /* Whether there are values that are tried where nothing else fits. */
 bool search_has_resorts(const struct search_space *s);
-/* The knob of an axis that this value changes first. */
-const char *search_knob(enum search_axis axis, uint16_t value);
+/* The knob of an axis that tells two plans apart: its own, or where that is the same another.
+ * without, which may be NULL: it cannot be built. */
+const char *search_knob(enum search_axis axis, const struct oom_plan *with, const struct oom_plan *without);
 /* Values of an axis: at least 1. */
 size_t search_values(const struct search_space *s, enum search_axis axis);
 /* Which of the SEARCH_INEXACT changes are in a plan, and which can be; the classes of change in such a
@@ -90,6 +94,9 @@ enum search_place { AS_ASKED, NOTHING, STATES, STATES_AND_PARAMS, STATES_BY_TORC
 bool search_is_mixture(const struct search_space *s, size_t layout);
 /* Weights in 16 bit, which come after autocast where that is a change. */
 bool search_narrow_weights(const struct search_space *s, uint16_t precision);
+/* The attention of a value of ATTN; takes the value of LOSS, of which the last may be Liger's kernels beside it. */
+int64_t search_attention(const struct search_space *s, size_t k);
+void search_set_loss(const struct search_space *s, size_t k, struct oom_plan *p);
 /* How many forms the asked optimizer has: itself, quantised, paged. */
 size_t search_smaller_states(const struct search_space *s);
 /* What is tried where nothing else fits: states of 4 bits, and what the asked one is a smaller form of,

@@ -135,10 +135,10 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 		return false;
 	if (v[PRECISION] && !search_narrow_weights(s, v[PRECISION]))
 		move_to_16_bit(p, s->model);
-	if (v[ATTN] && !move_to_sdpa(p, s->model))
-		p->attn = OOM_ATTN_EAGER;
+	if (v[ATTN])
+		p->attn = search_attention(s, v[ATTN]);
 	if (v[LOSS])
-		p->fused_ce = s->loss;
+		search_set_loss(s, v[LOSS], p);
 	if (v[CKPT])
 		p->grad_ckpt = checkpointing[a->grad_ckpt][v[CKPT] - 1];
 	if (v[LAYOUT] && !set_layout(s, v[LAYOUT], p))

@@ -38,7 +38,7 @@ static bool divisors(int64_t n, int64_t most, int64_t first, int64_t list[MAX_DI
 	return room;
 }
 
-/* Liger's fused one; cut cross-entropy, TRL's and torchtune's where that is not to be had. */
+/* Liger's fused one; cut cross-entropy, TRL's and torchtune's where that is not to be had; as asked where none is. */
 static int64_t narrow_loss(const struct search_space *s)
 {
 	static const int64_t losses[] = {OOM_LOSS_FUSED, OOM_LOSS_CUT, OOM_LOSS_CHUNKED_NLL,
@@ -52,7 +52,16 @@ static int64_t narrow_loss(const struct search_space *s)
 		    (s->start.fused_ce == losses[i] || oom_compat_launches(&s->compat, &p)))
 			return losses[i];
 	}
-	return OOM_LOSS_FUSED;
+	return s->start.fused_ce;
+}
+
+static bool has_liger_kernels(const struct search_space *s)
+{
+	struct oom_plan p = s->start;
+
+	p.liger_kernels = OOM_LIGER_ALL;
+	return s->start.liger_kernels != OOM_LIGER_ALL && !oom_plan_broken(&p, NULL) &&
+	       oom_compat_launches(&s->compat, &p);
 }
 
 enum oom_status search_space_init(struct search_space *s, const struct oom_model *model,
@@ -77,8 +86,10 @@ enum oom_status search_space_init(struct search_space *s, const struct oom_model
 	s->degrees = q->degrees;
 	s->model = model;
 	s->megatron = oom_engine_at((size_t)asked->engine)->degrees;
-	s->resorts = s->eager_is_leaner = false;
+	s->resorts = false;
+	s->n_leaner = 0;
 	s->loss = narrow_loss(s);
+	s->liger = has_liger_kernels(s);
 	s->fewer_gpus = q->objective == OOM_OBJECTIVE_PRICE && !s->megatron;
 	s->n_divisors = s->n_layouts = s->n_gpus = 0;
 	s->optimizers = oom_smaller_states(asked->optimizer);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Asks thousands of questions and judges the plans that come back by rules of its own.
 
-    judge_plans.py [-n 4000] [--seed 1] [--grid other] [--rules FILE] [--flags FILE] [--bars] OOMPLAN
+    judge_plans.py [-n 4000] [--seed 1] [--grid other|third] [--rules FILE] [--flags FILE] [--bars] OOMPLAN
 
 Questions: configs of tests/accuracy/configs x cards x 1 to 8 GPUs x set-ups, drawn with a seed.  There
-are two grids: the one that the search was made with, and one of other models, cards and set-ups.
+are three grids: the one that the search was made with, and two of other models, cards and set-ups.
 For each `oomplan plan --json` is run.  The cheapest plan and the ladder's, where they change
 something, are held against plan_rules.csv: conditions written apart from data/compat.csv, read by
 this program alone.  A fault that the question itself has is not counted.  A conditional rule counts
@@ -94,7 +94,47 @@ OTHER_SETUPS = {
     "torchtune": {"precision": "bf16", "engine": "torchtune", "zero": "3"},
     "megatron": {"precision": "bf16", "engine": "megatron"},
 }
-GRIDS = {"first": (MODELS, CARDS, SETUPS), "other": (OTHER_MODELS, OTHER_CARDS, OTHER_SETUPS)}
+
+# A third one, of what the other two lack: kinds of adapters, frozen parts, objectives that hold two
+# models, settings on the host, cards of workstations and slices of cards.
+THIRD_MODELS = """Llama-2-7B default-causal-lm-apertus default-causal-lm-biogpt default-causal-lm-bitnet
+default-causal-lm-codegen default-causal-lm-cwm default-causal-lm-diffllama default-causal-lm-electra
+default-causal-lm-gemma4_text default-causal-lm-gptj default-causal-lm-hyperclovax
+default-causal-lm-ministral3 default-causal-lm-mixtral default-causal-lm-modernbert-decoder
+default-causal-lm-olmoe default-causal-lm-phi3 default-causal-lm-rembert default-causal-lm-roformer
+default-causal-lm-vaultgemma default-image-cls-beit default-image-cls-cvt default-image-cls-focalnet
+default-image-cls-ijepa default-image-cls-mobilevit default-image-cls-poolformer
+default-masked-lm-camembert default-masked-lm-jina_embeddings_v3 default-masked-lm-mobilebert
+default-masked-lm-mpnet default-masked-lm-nomic_bert default-masked-lm-squeezebert
+default-seq2seq-blenderbot default-seq2seq-m2m_100 default-seq2seq-marian default-seq2seq-plbart
+Qwen2.5-14B Gemma-2-2B OPT-6.7B Llama-2-70B Mixtral-8x7B Phi-4 StarCoder2-15B T5-11B""".split()
+THIRD_CARDS = {"P40": (6.1, "nvidia"), "TITAN-RTX": (7.5, "nvidia"), "V100-SXM2-16GB": (7.0, "nvidia"),
+               "A40": (8.6, "nvidia"), "A2": (8.6, "nvidia"), "RTX-A4000": (8.6, "nvidia"),
+               "RTX-4080": (8.9, "nvidia"), "RTX-6000-Ada": (8.9, "nvidia"),
+               "H100-NVL-94GB": (9.0, "nvidia"), "RTX-5060-Ti-16GB": (12.0, "nvidia"),
+               "A100-SXM4-80GB MIG 2g.20gb": (8.0, "nvidia"), "MI250": (0, "amd")}
+THIRD_SETUPS = {
+    "default": {},
+    "orpo": {"precision": "amp-bf16", "objective": "orpo"},
+    "kto": {"precision": "bf16-amp", "objective": "kto", "lora-r": "8"},
+    "reward": {"precision": "amp-bf16", "objective": "reward"},
+    "frozen": {"precision": "amp-bf16", "train-last": "4"},
+    "ia3": {"precision": "bf16-amp", "lora-r": "8", "peft-type": "ia3"},
+    "8-bit-base": {"precision": "bf16-amp", "lora-r": "16", "base-weights": "int8"},
+    "old-half": {"precision": "fp16-amp", "lora-r": "16"},
+    "old-qlora": {"precision": "fp16-amp", "lora-r": "16", "qlora": "true", "kbit-prepare": "true"},
+    "torchao": {"precision": "bf16", "optimizer": "adamw-torchao-8bit"},
+    "muon": {"precision": "amp-bf16", "optimizer": "muon"},
+    "compiled": {"precision": "amp-bf16", "compile": "true"},
+    "accumulates": {"precision": "amp-bf16", "evaluates": "yes", "eval-accumulation": "4"},
+    "zero3-host": {"precision": "amp-bf16", "engine": "deepspeed", "zero": "3",
+                   "offload-optimizer": "cpu", "offload-params": "cpu"},
+    "zero3-lora": {"precision": "bf16-amp", "engine": "deepspeed", "zero": "3", "lora-r": "16"},
+    "fsdp2-host": {"precision": "bf16", "engine": "fsdp2", "zero": "3", "offload-params": "cpu"},
+}
+MANY |= {"zero3-host", "zero3-lora", "fsdp2-host"}
+GRIDS = {"first": (MODELS, CARDS, SETUPS), "other": (OTHER_MODELS, OTHER_CARDS, OTHER_SETUPS),
+         "third": (THIRD_MODELS, THIRD_CARDS, THIRD_SETUPS)}
 
 
 def questions(n, seed, grid):
@@ -129,7 +169,7 @@ def read_flags(path):
         row = {k: row.get(k, row.get({"ckpt": "checkpointing", "no_split": "wraps",
                                       "fp16_overflow": "fp16-overflow"}.get(k, k), ""))
                for k in ("model_type", "type", "class", "ckpt", "sdpa", "flash", "no_split", "liger",
-                         "batchnorm", "fp16_overflow", "cut")}
+                         "batchnorm", "fp16_overflow", "cut", "task")}
         row["model_type"] = row["model_type"] or row["type"]
         by_class[row["class"]] = row
         by_type.setdefault(row["model_type"], row)
@@ -146,7 +186,8 @@ def flags_of(config, flags):
 
 RENAMED = {"loss": "fused_ce"}
 BITS = {"class_ckpt": "ckpt", "class_sdpa": "sdpa", "class_flash": "flash", "liger": "liger",
-        "batchnorm": "batchnorm", "fp16_overflow": "fp16_overflow", "class_cut": "cut"}
+        "batchnorm": "batchnorm", "fp16_overflow": "fp16_overflow", "class_cut": "cut",
+        "class_task": "task"}
 
 
 def value(name, plan, facts):
@@ -332,7 +373,7 @@ def ask(oomplan, q, rules, flags, brute):
         return {"q": q, "error": r.stderr.strip()[:200]}
     d = json.loads(r.stdout)
     config = json.load(open(os.path.join(CONFIGS, q["model"] + ".json")))
-    cc, vendor = dict(CARDS, **OTHER_CARDS)[q["card"]]
+    cc, vendor = dict(CARDS, **OTHER_CARDS, **THIRD_CARDS)[q["card"]]
     facts = {"flags": flags_of(config, flags), "cc": str(cc) if cc else "", "vendor": vendor}
     asked = d["asked"]["plan"]
     out = {"q": q, "fits": d["fits"], "asked_fits": d["asked"]["fits"], "breaks": {}, "cmd": cmd}

@@ -34,6 +34,7 @@ struct brute {
 	uint64_t capacity;
 	enum oom_objective objective;
 	int64_t loss;           /* without whole logits: Liger has Llama's kin, GPT-2 is TRL's to chunk */
+	bool liger;             /* and Liger's other kernels */
 	bool resorts;           /* what is only tried where nothing else fits */
 	struct oom_compat compat;
 	struct oom_compat_set excused;
@@ -162,7 +163,8 @@ static void price(struct brute *b, const struct oom_plan *p, bool qlora)
 	    !fits)
 		return;
 	t.departures = (p->seq_len != a->seq_len) + (p->gpus != a->gpus) + precision +
-		       (p->attn != a->attn) + (p->fused_ce != a->fused_ce) +
+		       (p->attn != a->attn) +
+		       (p->fused_ce != a->fused_ce) + (p->liger_kernels != a->liger_kernels) +
 		       (p->grad_ckpt != a->grad_ckpt) + (p->lora_r != a->lora_r) +
 		       (p->micro_batch != a->micro_batch) + layout + offload + away +
 		       (p->optimizer != a->optimizer) + (p->sp != a->sp) +
@@ -246,18 +248,32 @@ static void mixtures(struct brute *b, struct oom_plan p)
 					batches(b, p, false);
 }
 
-/* The asked plan's smallest batch holds less with attention written out. */
-static bool eager_is_leaner(const struct brute *b)
+/* A pass over one sequence in 16 bit; 0: it does not run so. */
+static uint64_t pass(const struct brute *b, int64_t attn, int64_t ckpt)
 {
 	struct oom_plan p = *b->asked;
-	struct oom_eval sdpa, eager;
+	struct oom_eval e;
 
 	p.micro_batch = p.grad_accum = 1;
-	if (oom_evaluate(b->ev, b->model, &p, OOM_EVAL_FAST, &sdpa, NULL))
-		return false;
-	p.attn = OOM_ATTN_EAGER;
-	return !oom_evaluate(b->ev, b->model, &p, OOM_EVAL_FAST, &eager, NULL) &&
-	       eager.overall_peak < sdpa.overall_peak;
+	p.attn = attn;
+	p.grad_ckpt = ckpt;
+	if (p.precision == OOM_FP32)
+		p.precision = OOM_AMP_BF16;
+	if (!oom_compat_launches(&b->compat, &p) || oom_evaluate(b->ev, b->model, &p, OOM_EVAL_FAST, &e, NULL))
+		return 0;
+	return e.peak[OOM_PHASE_FWD1] > e.peak[OOM_PHASE_BWD1] ? e.peak[OOM_PHASE_FWD1] : e.peak[OOM_PHASE_BWD1];
+}
+
+/* It holds less under this attention than under SDPA, be it with checkpoints or without. */
+static bool is_leaner(const struct brute *b, int64_t attn)
+{
+	for (int64_t ckpt = OOM_CKPT_NONE; ckpt <= OOM_CKPT_FULL; ckpt++) {
+		const uint64_t other = pass(b, attn, ckpt);
+
+		if (other && other < pass(b, OOM_ATTN_SDPA, ckpt))
+			return true;
+	}
+	return false;
 }
 
 /* DeepSpeed's buckets as transformers makes them of "auto", a tenth of its live parameters. */
@@ -337,11 +353,10 @@ static void adapters(struct brute *b, struct oom_plan p, unsigned allow)
 static void kernels(struct brute *b, struct oom_plan p, unsigned allow)
 {
 	const struct oom_plan *a = b->asked, q = p;
-	const bool other = a->attn == OOM_ATTN_EAGER || (b->resorts && eager_is_leaner(b));
 
 	for (int precision = 0; precision < 3; precision++)
-		for (int attn = 0; attn < 1 + other; attn++)
-			for (int loss = 0; loss < 2; loss++)
+		for (int64_t attn = OOM_ATTN_EAGER; attn <= OOM_ATTN_FLASH; attn++)
+			for (int loss = 0; loss < 4; loss++)
 				for (p.grad_ckpt = 0; p.grad_ckpt < 2; p.grad_ckpt++) {
 					if ((precision == 1 && a->precision != OOM_FP32) ||
 					    (precision == 2 && !b->resorts))
@@ -349,10 +364,18 @@ static void kernels(struct brute *b, struct oom_plan p, unsigned allow)
 					p.precision = precision == 2 ? OOM_BF16 :
 						      precision	    ? OOM_AMP_BF16 :
 								      q.precision;
-					p.attn = attn ? (q.attn == OOM_ATTN_EAGER ? OOM_ATTN_SDPA : OOM_ATTN_EAGER) : q.attn;
-					p.fused_ce = loss ? b->loss : q.fused_ce;
-					if (!loss || (q.fused_ce != b->loss &&
-						      (b->resorts || b->loss != OOM_LOSS_CHUNKED_NLL)))
+					if (attn != a->attn && (attn != OOM_ATTN_SDPA || a->attn != OOM_ATTN_EAGER) &&
+					    (!b->resorts || !is_leaner(b, attn)))
+						continue;
+					p.attn = attn;
+					/* Liger's other kernels beside the loss that they come with */
+					if (loss > 1 && (!b->resorts || !b->liger))
+						continue;
+					p.liger_kernels = loss > 1 ? OOM_LIGER_ALL : q.liger_kernels;
+					p.fused_ce = loss & 1 ? b->loss : q.fused_ce;
+					if (loss & 1 ? q.fused_ce != b->loss &&
+							       (b->resorts || b->loss != OOM_LOSS_CHUNKED_NLL) :
+						       loss < 2 || q.fused_ce == b->loss)
 						adapters(b, p, allow);
 				}
 }
@@ -586,7 +609,7 @@ static void test_brute_force(void **state)
 		struct oom_keys keys = {0};
 		struct oom_model *m = load(models[k], &keys);
 		struct brute b = {.ev = oom_evaluator_new(), .model = m,
-				  .loss = k ? OOM_LOSS_FUSED : OOM_LOSS_CHUNKED_NLL};
+				  .loss = k ? OOM_LOSS_FUSED : OOM_LOSS_CHUNKED_NLL, .liger = k > 0};
 
 		for (int i = 0; i < PROBLEMS / 2; i++) {
 			struct oom_plan p = some_plan(&seed);
